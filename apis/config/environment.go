@@ -7,8 +7,8 @@ const (
 	ApplicationKeyVariable = "METRICS_PROVIDER_APP_KEY"
 )
 
-// FilterVariables returns the names of the environment variables for ClusterName and HostNameSuffix of the type, if any.
-func FilterVariables(t MetricProviderType) (clusterName, hostNameSuffix string) {
+// HostFilterVariables returns the names of the environment variables for ClusterName and HostNameSuffix of the type, if any.
+func HostFilterVariables(t MetricProviderType) (clusterName, hostNameSuffix string) {
 	switch t {
 	case SignalFx:
 		return "SIGNALFX_CLUSTER_NAME", "SIGNALFX_HOST_NAME_SUFFIX"
@@ -24,13 +24,13 @@ func (s *LoadSpec) IsHosted() bool {
 }
 
 // CompleteFromEnvironment sets empty fields of a SignalFx or Datadog spec from environment variables.
-// lookup is os.Getenv, or a double. Other specs do not change.
+// lookup returns a variable's value, as os.Getenv does. Other specs do not change.
 func (s *LoadSpec) CompleteFromEnvironment(lookup func(variable string) string) {
 	if !s.IsHosted() {
 		return
 	}
 	provider := &s.MetricProvider
-	clusterName, hostNameSuffix := FilterVariables(provider.Type)
+	clusterName, hostNameSuffix := HostFilterVariables(provider.Type)
 	if provider.ClusterName == "" {
 		provider.ClusterName = lookup(clusterName)
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"sync"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -21,7 +22,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // the stock command decodes the plugins' arguments
+	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // registers the types of the plugins' arguments
 	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
@@ -33,24 +34,24 @@ import (
 // version is set by the linker.
 var version string
 
-// newCommand returns the stock scheduler's command with the plugins added. It refuses a configuration with invalid
-// arguments of these plugins before it listens on any port. The environment completes the arguments. The plugins'
-// metrics go to registry. Load is read as account where a source has no token of its own.
-func newCommand(c clock.Clock, registry refresh.Registry, account provider.Account) *cobra.Command {
+// newCommand returns the stock scheduler's command with the plugins added. It refuses a configuration with invalid arguments of
+// these plugins before it listens on any port. The plugins' metrics go to registry. For a source without a token, requests are
+// authenticated as the service account.
+func newCommand(c clock.Clock, registry refresh.Registry, serviceAccount provider.Account) *cobra.Command {
 	var options []app.Option
 	names := slices.Collect(maps.Keys(inTree.NewInTreeRegistry()))
 	registerBuildInfo(registry)
-	skewed := &skewCheck{}
+	var skewed sync.Once
 	var format string // of the log
-	for name, factory := range plugins.NewRegistry(provider.New(c, registry, account), c, registry.MustRegister) {
-		build := completed(factory)
-		options = append(
-			options,
-			app.WithPlugin(name, func(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
-				skewed.start(ctx, handle, format)
-				return build(ctx, args, handle)
-			}),
-		)
+	for name, factory := range plugins.NewRegistry(provider.New(c, registry, serviceAccount), c, registry.MustRegister) {
+		build := withEnvironment(factory)
+		newPlugin := func(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
+			skewed.Do(func() { // in the background: the API server may be down
+				go warnOfSkew(ctx, componentversion.Get().GitVersion, handle.ClientSet().Discovery(), skewRetry, format)
+			})
+			return build(ctx, args, handle)
+		}
+		options = append(options, app.WithPlugin(name, newPlugin))
 		names = append(names, name)
 	}
 	slices.Sort(names)
@@ -62,16 +63,13 @@ func newCommand(c clock.Clock, registry refresh.Registry, account provider.Accou
 	})
 	command := app.NewSchedulerCommand(options...)
 	own := pflag.NewFlagSet("Plimsoll", pflag.ContinueOnError)
-	validateOnly := own.Bool(
-		"validate-only",
-		false,
-		"validate the file of --config and exit: with 1 if the scheduler would not start with it, else with 0. "+
-			"Needs no cluster, and none of the files that the configuration names.",
-	)
+	validateOnly := own.Bool("validate-only", false,
+		"validate the file of --config and exit: 0 if the scheduler would start with it, else 1. "+
+			"Needs no cluster, and does not read the files that the configuration names, such as tokens.")
 	command.Flags().AddFlagSet(own)
 	help := command.HelpFunc()
 	command.SetHelpFunc(func(cmd *cobra.Command, args []string) {
-		help(cmd, args) // knows the stock flags alone
+		help(cmd, args) // prints only the stock flags
 		_, _ = fmt.Fprintf(cmd.OutOrStdout(), "\nPlimsoll flags:\n\n%s", own.FlagUsages())
 	})
 	run := command.RunE
@@ -103,11 +101,11 @@ func newCommand(c clock.Clock, registry refresh.Registry, account provider.Accou
 	return command
 }
 
-// completed returns a factory whose plugins' arguments are completed from the environment.
-func completed(factory frameworkruntime.PluginFactory) frameworkruntime.PluginFactory {
+// withEnvironment returns a factory that sets empty arguments for SignalFx and Datadog from environment variables.
+func withEnvironment(factory frameworkruntime.PluginFactory) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
 		if config.LoadSpecOf(args) != nil {
-			args = args.DeepCopyObject() // the scheduler shows its configuration in its log
+			args = args.DeepCopyObject() // the original is logged, and must not contain tokens from the environment
 			config.LoadSpecOf(args).CompleteFromEnvironment(os.Getenv)
 		}
 		return factory(ctx, args, handle)
@@ -116,7 +114,7 @@ func completed(factory frameworkruntime.PluginFactory) frameworkruntime.PluginFa
 
 func printVersion(out io.Writer) { fmt.Fprintln(out, "Plimsoll", program.Version(version)) }
 
-// registerBuildInfo registers a metric that tells the versions, as kubernetes_build_info tells those of the stock scheduler.
+// registerBuildInfo registers plimsoll_build_info, the counterpart of kubernetes_build_info.
 func registerBuildInfo(registry refresh.Registry) {
 	info := metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name:           "plimsoll_build_info",

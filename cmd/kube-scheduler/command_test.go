@@ -158,7 +158,7 @@ func TestCompleted(t *testing.T) {
 	t.Setenv("METRICS_PROVIDER_TOKEN", "hunter2")
 	t.Setenv("SIGNALFX_CLUSTER_NAME", "prod")
 	var got *config.LoadSpec
-	factory := completed(func(_ context.Context, args runtime.Object, _ minor.Handle) (minor.Plugin, error) {
+	factory := withEnvironment(func(_ context.Context, args runtime.Object, _ minor.Handle) (minor.Plugin, error) {
 		got = args.(*config.TargetLoadPackingArgs).GetLoadSpec()
 		return nil, nil
 	})
@@ -178,7 +178,7 @@ func TestCompleted(t *testing.T) {
 func TestCommand_RefusesOldVersionBeforeListening(t *testing.T) {
 	old := strings.Replace(configuration("TargetLoadPacking", "targetUtilization: 60"), "k8s.io/v1", "k8s.io/v1beta3", 1)
 	err := start(t, old)
-	if err == nil || !strings.Contains(err.Error(), "config.yaml: kubescheduler.config.k8s.io/v1beta3 is no longer read") ||
+	if err == nil || !strings.Contains(err.Error(), "config.yaml: kubescheduler.config.k8s.io/v1beta3 is no longer supported") ||
 		!strings.Contains(err.Error(), "line 1: apiVersion") {
 		t.Error(err)
 	}
@@ -255,20 +255,14 @@ func validateOnly(t *testing.T, config string) (stdout, stderr string, code int)
 // TestCommand_ValidateOnly uses configurations that name a kubeconfig and a token file that do not exist here.
 func TestCommand_ValidateOnly(t *testing.T) {
 	const source = "metricProvider: {type: Prometheus, address: 'http://prometheus:9090', tokenFile: /etc/plimsoll/token/token}"
-	valid := strings.Replace(
-		configuration("TargetLoadPacking", source),
-		"[{name: TargetLoadPacking}]",
-		"[{name: TargetLoadPacking, weight: 5}]",
-		1,
-	)
+	valid := strings.Replace(configuration("TargetLoadPacking", source), "[{name: TargetLoadPacking}]",
+		"[{name: TargetLoadPacking, weight: 5}]", 1)
 	stdout, stderr, code := validateOnly(t, valid)
 	if code != 0 || stderr != "" || !strings.HasSuffix(stdout, "config.yaml is valid\n") {
 		t.Errorf("a valid configuration: code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
-	stdout, stderr, code = validateOnly(
-		t,
-		strings.Replace(valid, "score:\n", "score:\n      disabled: [{name: NodeResourceFit}]\n", 1),
-	)
+	stdout, stderr, code = validateOnly(t,
+		strings.Replace(valid, "score:\n", "score:\n      disabled: [{name: NodeResourceFit}]\n", 1))
 	if code != 0 || !strings.HasPrefix(stderr, "Warning: ") || !strings.Contains(stderr, `similar=["NodeResourcesFit"]`) ||
 		stdout == "" {
 		t.Errorf("a warning: code %d, stdout %q, stderr %q", code, stdout, stderr)
@@ -279,7 +273,7 @@ func TestCommand_ValidateOnly(t *testing.T) {
 		{"a plugin of another project", configuration("Coscheduling", "permitWaitingTimeSeconds: 1"), "one of sigs.k8s.io/scheduler-plugins"},
 		{"a misspelled plugin", configuration("TargetLoadPaking", "targetUtilization: 40"), `similar=["TargetLoadPacking"]`},
 		{"what the stock scheduler validates", valid + "parallelism: -1\n", "parallelism: Invalid value: -1"},
-		{"an old version", strings.Replace(valid, "k8s.io/v1", "k8s.io/v1beta3", 1), "is no longer read"},
+		{"an old version", strings.Replace(valid, "k8s.io/v1", "k8s.io/v1beta3", 1), "is no longer supported"},
 	} {
 		stdout, stderr, code := validateOnly(t, tt.config)
 		if code != 1 || !strings.Contains(stderr, tt.want) || stdout != "" {
@@ -299,10 +293,8 @@ func TestCommand_ValidateOnlyPrintsOneErrorALine(t *testing.T) {
 		!strings.HasPrefix(lines[1], "Error: profiles[0].pluginConfig[0].args.targetUtilization: ") {
 		t.Errorf("stderr is %q, want a line for the window, one for the target, and one for the file", stderr)
 	}
-	_, stderr, _ = validateOnly(
-		t,
-		strings.Replace(configuration("TargetLoadPaking", "x: 1"), "score:\n", "score:\n      disabled: [{name: NodeResourceFit}]\n", 1),
-	)
+	_, stderr, _ = validateOnly(t,
+		strings.Replace(configuration("TargetLoadPaking", "x: 1"), "score:\n", "score:\n      disabled: [{name: NodeResourceFit}]\n", 1))
 	for _, want := range []string{`Warning: "The configuration disables a plugin`, `Error: "The configuration enables a plugin`} {
 		if !strings.Contains("\n"+stderr, "\n"+want) {
 			t.Errorf("stderr is %q, want a line that begins with %s", stderr, want)

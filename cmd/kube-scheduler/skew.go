@@ -2,31 +2,18 @@ package main
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
-	componentversion "k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/warning"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/skew"
 )
 
 // skewRetry is how long to wait before asking an API server again that did not respond.
 const skewRetry = 10 * time.Second
-
-// skewCheck warns once, when the first plugin is made, if Kubernetes does not support this scheduler with the API server.
-type skewCheck struct{ once sync.Once }
-
-// start returns at once: the API server may be down. format is the log's.
-func (s *skewCheck) start(ctx context.Context, handle minor.Handle, format string) {
-	s.once.Do(func() {
-		go warnOfSkew(ctx, componentversion.Get().GitVersion, handle.ClientSet().Discovery(), skewRetry, format)
-	})
-}
 
 // warnOfSkew polls the API server for its version, and logs a warning if it is not supported.
 func warnOfSkew(ctx context.Context, own string, server discovery.ServerVersionInterface, retry time.Duration, format string) {

@@ -25,44 +25,28 @@ func newClusterFlags() *clusterFlags {
 	return &clusterFlags{kube: genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag()}
 }
 
-func (f *clusterFlags) addTo(flags *pflag.FlagSet) {
+func (f *clusterFlags) addTo(command *cobra.Command, flags *pflag.FlagSet) {
 	kube := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.kube.AddFlags(kube)
 	kube.VisitAll(func(flag *pflag.Flag) {
 		// All of kubectl's flags work; the help shows common ones.
-		flag.Hidden = !slices.Contains(
-			[]string{"kubeconfig", "context", "namespace", "as", "as-group", "server", "request-timeout"},
-			flag.Name,
-		)
+		flag.Hidden = !slices.Contains([]string{"kubeconfig", "context", "namespace", "as", "as-group", "server", "request-timeout"},
+			flag.Name)
 	})
 	flags.AddFlagSet(kube)
-	flags.StringVar(
-		&f.configuration.File,
-		"config",
-		"",
-		"KubeSchedulerConfiguration on this machine, in place of the one that runs in the cluster",
-	)
-	flags.StringVar(
-		&f.configuration.Scheduler,
-		"scheduler",
-		"",
-		"NAMESPACE/NAME of the scheduler's Deployment, if it is not found by its labels",
-	)
+	flags.StringVar(&f.configuration.File, "config", "",
+		"KubeSchedulerConfiguration on this machine, in place of the one that runs in the cluster")
+	flags.StringVar(&f.configuration.Scheduler, "scheduler", "",
+		"NAMESPACE/NAME of the scheduler's Deployment, if it is not found by its labels")
 	flags.StringVar(&f.configuration.From, "from", "", "configmap/NAMESPACE/NAME[/KEY] that holds the KubeSchedulerConfiguration")
-	flags.StringVar(
-		&f.source.Address,
-		"source-address",
-		"",
-		"URL at which this machine reaches the source of load, such as that of a port-forward",
-	)
+	flags.StringVar(&f.source.Address, "source-address", "",
+		"URL at which this machine reaches the source of load, such as that of a port-forward")
 	flags.StringVar(&f.source.TokenFile, "source-token-file", "", "file with the bearer token for the source of load")
 	flags.StringVar(&f.source.ApplicationKeyFile, "source-application-key-file", "", "file with the application key for Datadog")
-	flags.StringVar(
-		&f.source.CAFile,
-		"source-ca-file",
-		"",
-		"PEM file of the authority that signed the certificate of the source of load",
-	)
+	flags.StringVar(&f.source.CAFile, "source-ca-file", "",
+		"PEM file of the authority that signed the certificate of the source of load")
+	completeFlag(command, "context", f.completeContexts)
+	completeFlag(command, "namespace", f.completeNames("namespaces"))
 }
 
 // connect returns a connection that cannot change the cluster.
@@ -72,7 +56,7 @@ func (f *clusterFlags) connect() (*live.Connection, error) {
 		return nil, err
 	}
 	kubeConfig.UserAgent = "kubectl-plimsoll/" + program.Version(version)
-	// Warnings of the API server are about what a user writes.
+	// Not shown: the API server mostly warns about objects that a client writes, and this program writes none.
 	kubeConfig.WarningHandler = rest.NoWarnings{}
 	namespace, _, err := f.kube.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
@@ -88,16 +72,12 @@ func warnOfOtherMinor(cmd *cobra.Command, kubernetes string, w *live.Workload) {
 		return
 	}
 	if other := skew.OtherCommand(skew.Minor(kubernetes), skew.MinorOfImage(w.Image)); other != "" {
-		fmt.Fprintf(
-			cmd.ErrOrStderr(),
-			"Warning: %s; use the one in the scheduler's pod: %s\n",
-			other,
-			w.ExecCommand("kubectl-plimsoll "+cmd.Name()+" ..."),
-		)
+		fmt.Fprintf(cmd.ErrOrStderr(), "Warning: %s; use the one in the scheduler's pod: %s\n", other,
+			w.ExecCommand("kubectl-plimsoll "+cmd.Name()+" ..."))
 	}
 }
 
-// inCluster reports whether requests go to the cluster in a pod of which the program runs, with the pod's account. The environment
+// inCluster reports whether the program runs in a pod and reaches the pod's own cluster with its service account. The environment
 // alone does not tell: in a pod too, a kubeconfig may name another cluster.
 func inCluster(kubeConfig *rest.Config, ofPod func() (*rest.Config, error)) bool {
 	own, err := ofPod()

@@ -13,22 +13,18 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
-// TestConnect_KubeconfigInAPod sets what is set in every pod, such as that of a CI runner, beside a kubeconfig for another cluster.
+// TestConnect_KubeconfigInAPod sets the environment of a pod, such as a CI runner's, beside a kubeconfig for another cluster.
 func TestConnect_KubeconfigInAPod(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
 	t.Setenv("KUBERNETES_SERVICE_PORT", "443")
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	const kubeconfig = `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "https://other.example.org"}}],
 users: [{name: c, user: {token: t}}], contexts: [{name: c, context: {cluster: c, user: c}}]}`
-	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(kubeconfig), 0o600))
 	flags := newClusterFlags()
 	flags.kube.KubeConfig = &file
 	c, err := flags.connect()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if c.InPod {
 		t.Error("another cluster is taken for that of the pod")
 	}

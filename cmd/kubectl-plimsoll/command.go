@@ -68,17 +68,18 @@ Exit codes: 0 fine, 1 something was found, 2 it could not be done.`,
 	) // as kube-scheduler --version
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	addVerbosity(command.PersistentFlags())
-	addGroup(
-		command,
-		&cobra.Group{ID: "cluster", Title: "Look at a running cluster:"},
-		newDoctorCommand(),
-		newTopCommand(),
-		newExplainCommand(),
-		newWhatIfCommand(),
-	)
+	addGroup(command, &cobra.Group{ID: "cluster", Title: "Look at a running cluster:"}, newDoctorCommand(), newTopCommand(),
+		newExplainCommand(), newWhatIfCommand())
 	addGroup(command, &cobra.Group{ID: "replay", Title: "Compare policies:"}, newReplayCommand())
-	addCompletion(command)
 	return command
+}
+
+// noArgs is cobra.NoArgs, with a usageError.
+func noArgs(command *cobra.Command, args []string) error {
+	if err := cobra.NoArgs(command, args); err != nil {
+		return usageError{err}
+	}
+	return nil
 }
 
 // addGroup adds commands that the help shows together.

@@ -42,9 +42,7 @@ func TestExitCode(t *testing.T) {
 
 func TestCommand_Version(t *testing.T) {
 	out, err := execute(t.Context(), "--version")
-	if want := "Plimsoll " + program.Version(
-		"",
-	) + "\nKubernetes " + componentversion.Get().GitVersion + "\n"; err != nil ||
+	if want := "Plimsoll " + program.Version("") + "\nKubernetes " + componentversion.Get().GitVersion + "\n"; err != nil ||
 		out != want {
 		t.Errorf("%v: got %q, want %q", err, out, want)
 	}
@@ -52,9 +50,7 @@ func TestCommand_Version(t *testing.T) {
 
 func TestCommand_Help(t *testing.T) {
 	out, err := execute(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, part := range []string{
 		"kubectl plimsoll [command]", "Look at a running cluster:\n  ", "Compare policies:\n  replay", "0 fine, 1 something was found, 2 it could not be done", "-v, --v",
 	} {
@@ -78,9 +74,7 @@ func checkHelp(t *testing.T, c *cobra.Command) {
 		t.Errorf("%s has no short help, or no example", c.CommandPath())
 	}
 	for line := range strings.Lines(c.Example) {
-		if line = strings.TrimSpace(
-			line,
-		); line != "" && !strings.HasPrefix(line, "#") && !strings.Contains(line, "kubectl") &&
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") && !strings.Contains(line, "kubectl") &&
 			!strings.HasPrefix(line, "-") {
 			t.Errorf("%s: an example that is no kubectl command: %s", c.CommandPath(), line)
 		}
@@ -103,9 +97,7 @@ func kubeconfigFor(t *testing.T, server string) string {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	text := fmt.Sprintf(`{"clusters": [{"name": "c", "cluster": {"server": %q}}], "current-context": "one",
 "contexts": [{"name": "two", "context": {"cluster": "c"}}, {"name": "one", "context": {"cluster": "c", "namespace": "shop"}}]}`, server)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 

@@ -39,17 +39,12 @@ Exit codes: 0 all checks passed, 1 a check failed, 2 the API server cannot be re
 
   # List failed checks, for a script
   kubectl plimsoll doctor -o json | jq '.checks[] | select(.status != "ok")'`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.NoArgs(cmd, args); err != nil {
-				return usageError{err}
-			}
-			return nil
-		},
+		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
-	o.cluster.addTo(command.Flags())
-	o.output.addTo(command.Flags())
+	o.cluster.addTo(command, command.Flags())
+	o.output.addTo(command, command.Flags())
 	return command
 }
 
@@ -65,11 +60,8 @@ func (o *doctorOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := o.output.print(cmd, report, "", nil, report.Print); err != nil {
+	if err := o.output.print(cmd, report, "", nil, report.Print); err != nil || !report.Found() {
 		return err
 	}
-	if report.Found() {
-		return errFound
-	}
-	return nil
+	return errFound
 }

@@ -51,14 +51,16 @@ Exit codes: 0 some node takes the pod, 1 none does without preemption, 2 unknown
 
   # All candidates, for a script
   kubectl plimsoll explain -f pod.yaml --top 0 -o json | jq -r '.candidates[].name'`,
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
+		ValidArgsFunction: o.cluster.completeNames("pods"),
+		RunE:              o.run,
 	}
 	flags := command.Flags()
-	o.cluster.addTo(flags)
-	o.output.addTo(flags)
+	o.cluster.addTo(command, flags)
+	o.output.addTo(command, flags)
 	flags.StringVarP(&o.file, "filename", "f", "", "file with a pod, or a workload that creates it; - is standard input")
 	flags.IntVar(&o.top, "top", 5, "number of candidates to show, best first; 0 shows all")
 	flags.StringSliceVar(&o.nodes, "node", nil, "node to compare; write it twice, for two nodes")
+	completeFlag(command, "node", o.cluster.completeNames("nodes"))
 	return command
 }
 
@@ -99,11 +101,8 @@ func (o *explainOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := o.output.print(cmd, result, "", nil, result.Print); err != nil {
+	if err := o.output.print(cmd, result, "", nil, result.Print); err != nil || len(result.Decision.Nodes) > 0 {
 		return err
 	}
-	if len(result.Decision.Nodes) == 0 {
-		return errFound
-	}
-	return nil
+	return errFound
 }

@@ -17,8 +17,10 @@ import (
 // outputFlags say how results are printed.
 type outputFlags struct{ format string }
 
-func (f *outputFlags) addTo(flags *pflag.FlagSet) {
+func (f *outputFlags) addTo(command *cobra.Command, flags *pflag.FlagSet) {
 	flags.StringVarP(&f.format, "output", "o", "table", "table, json, yaml, jsonpath=TEMPLATE or go-template=TEMPLATE")
+	formats := []cobra.Completion{"table", "json", "yaml", "jsonpath=", "go-template="}
+	completeFlag(command, "output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }
 
 func (f *outputFlags) validate() error {

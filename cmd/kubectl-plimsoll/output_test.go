@@ -42,7 +42,7 @@ func fill(v reflect.Value) {
 }
 
 func TestPrint_EscapesHostileStrings(t *testing.T) {
-	report, nodes, pods, explanation, outcome := &doctor.Report{}, &top.Nodes{}, &top.Pods{}, &explain.Result{}, &whatif.Result{}
+	report, nodes, pods, explanation, outcome := &doctor.Report{}, &top.Nodes{}, &top.Pods{}, &explain.Explanation{}, &whatif.Report{}
 	noNotes := func() []string { return nil }
 	for name, tc := range map[string]struct {
 		result any
@@ -61,9 +61,7 @@ func TestPrint_EscapesHostileStrings(t *testing.T) {
 			cmd := &cobra.Command{}
 			cmd.SetOut(&b)
 			cmd.SetErr(&b)
-			if err := (&outputFlags{format: "table"}).print(cmd, tc.result, nodes.Title(), tc.notes(), tc.table); err != nil {
-				t.Fatal(err)
-			}
+			must(t, (&outputFlags{format: "table"}).print(cmd, tc.result, nodes.Title(), tc.notes(), tc.table))
 			if !strings.Contains(b.String(), `a\x1b[2J\tb\r\u202e`) {
 				t.Errorf("no escaped string in\n%q", b.String())
 			}
@@ -78,7 +76,7 @@ func TestPrint_EscapesHostileStrings(t *testing.T) {
 }
 
 func TestPrint_Formats(t *testing.T) {
-	result := &whatif.Result{Changes: []string{"worker-1 drained"}}
+	result := &whatif.Report{Changes: []string{"worker-1 drained"}}
 	for format, want := range map[string]string{
 		"json":                             "{\n  \"changes\": [\n    \"worker-1 drained\"\n  ],\n  \"outcomes\": null\n}\n",
 		"yaml":                             "changes:\n- worker-1 drained\noutcomes: null\n",
@@ -86,9 +84,7 @@ func TestPrint_Formats(t *testing.T) {
 		"go-template={{index .changes 0}}": "worker-1 drained",
 	} {
 		f := &outputFlags{format: format}
-		if err := f.validate(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.validate())
 		var b bytes.Buffer
 		cmd := &cobra.Command{}
 		cmd.SetOut(&b)

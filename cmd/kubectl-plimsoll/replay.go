@@ -8,9 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/progress"
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/history"
+	replayreport "github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
 
 // errInterrupted follows a partial report.
@@ -51,12 +53,7 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 
   # All scenarios: base, high and low load, and new workloads only
   kubectl plimsoll replay --config scheduler.yaml --scenario all -o json`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.NoArgs(cmd, args); err != nil {
-				return usageError{err}
-			}
-			return nil
-		},
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := runReplay(cmd, s)
 			if _, ok := errors.AsType[*replay.OptionError](err); ok {
@@ -68,8 +65,8 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 	flags := command.Flags()
 	flags.StringSliceVar(&s.Configs, "config", nil,
 		"KubeSchedulerConfiguration with profiles to compare, named by schedulerName; may be repeated")
-	flags.StringSliceVar(&s.Policies, "policies", replay.DefaultPolicies(),
-		"policies to compare with: "+strings.Join(replay.BuiltinPolicies(), ", "))
+	flags.StringSliceVar(&s.Policies, "policies", []string{replayreport.Stock, replayreport.Clairvoyant},
+		"policies to compare with: "+strings.Join(engine.BuiltinPolicies(), ", "))
 	flags.StringVar(&s.Scenario, "scenario", "base",
 		"base (CPU demand 44 % of capacity), high (54 %), low (24 %), new (no workload recurs), or all")
 	flags.StringVar(&s.Traces, "traces", "",
@@ -108,17 +105,14 @@ func runReplay(cmd *cobra.Command, s *replay.Selection) error {
 	if s.Save != "" {
 		return s.SaveInput(replays)
 	}
-	bar := progress.NewBar(cmd.ErrOrStderr())
+	bar := terminal.NewProgress(cmd.ErrOrStderr())
 	reports, err := replay.All(cmd.Context(), replays, policies, bar.Set)
 	bar.Clear()
 	if err != nil {
 		return err
 	}
-	if err := s.Write(cmd.OutOrStdout(), reports); err != nil {
+	if err := s.Write(cmd.OutOrStdout(), reports); err != nil || !reports[len(reports)-1].Partial {
 		return err
 	}
-	if reports[len(reports)-1].Partial {
-		return errInterrupted
-	}
-	return nil
+	return errInterrupted
 }

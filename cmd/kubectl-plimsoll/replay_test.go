@@ -36,12 +36,17 @@ profiles:
       enabled: [{name: TargetLoadPacking, weight: 5}]
 `
 
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
 func write(t *testing.T, name, content string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(content), 0o600))
 	return file
 }
 
@@ -56,9 +61,7 @@ const twoPods = `{"format":"plimsoll.replay/v1","name":"two pods","start":"2026-
 func TestReplay_Table(t *testing.T) {
 	load, page := write(t, "pods.jsonl", twoPods), filepath.Join(t.TempDir(), "report.html")
 	out, err := execute(t.Context(), "replay", "--load", load, "--config", write(t, "config.yaml", profiles), "--html", page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !strings.HasPrefix(out, "two pods: 1 node, 1 core, 2 pods, figures of 1 hour\n") {
 		t.Errorf("the table begins with %q", strings.SplitN(out, "\n", 2)[0])
 	}
@@ -89,13 +92,9 @@ func TestReplay_Table(t *testing.T) {
 
 func TestReplay_JSON(t *testing.T) {
 	out, err := execute(t.Context(), "replay", "--load", write(t, "pods.jsonl", twoPods), "-o", "json", "--policies", "random")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var reports []replayreport.Report
-	if err := json.Unmarshal([]byte(out), &reports); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(out), &reports))
 	if len(reports) != 1 || reports[0].Policies[0].Name != engine.Random || reports[0].Policies[0].Runs[0].HotMinutes != 30 {
 		t.Errorf("%+v; want a report with 30 hot minutes of %s", reports, engine.Random)
 	}
@@ -107,16 +106,10 @@ func TestReplay_SavesWhatItLoads(t *testing.T) {
 		t.Fatal(err)
 	}
 	in, err := input.Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(in.Nodes) != 2 || len(in.Pods) < 100 || !strings.HasPrefix(in.Nodes[0].Name, "node-") || in.Nodes[0].Name == "node-0" {
-		t.Errorf(
-			"%d nodes, the first is %q, and %d pods; want two of hashed names, and a day of pods",
-			len(in.Nodes),
-			in.Nodes[0].Name,
-			len(in.Pods),
-		)
+		t.Errorf("%d nodes, the first is %q, and %d pods; want two of hashed names, and a day of pods", len(in.Nodes), in.Nodes[0].Name,
+			len(in.Pods))
 	}
 }
 

@@ -13,22 +13,18 @@ import (
 	"github.com/creack/pty"
 )
 
-// No package asks the terminal when the program starts: it would wait for an answer that some terminals do not give.
-// This binary has the packages of the program.
+// No package asks the terminal when the program starts. Some terminals do not answer, and the program would wait. This binary has
+// the packages of the program.
 func TestStart_AsksTheTerminalNothing(t *testing.T) {
 	user, program, err := pty.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = user.Close() }()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, os.Args[0], "-test.run=^$")
 	command.Env = append(os.Environ(), "TERM=xterm-256color")
 	command.Stdin, command.Stdout, command.Stderr = program, program, program
-	if err := command.Run(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, command.Run())
 	_ = program.Close() // so that reading ends
 	var written bytes.Buffer
 	_, _ = written.ReadFrom(user) // fails at the end

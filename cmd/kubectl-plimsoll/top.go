@@ -32,23 +32,15 @@ type topOptions struct {
 func newTopCommand() *cobra.Command {
 	o := &topOptions{cluster: newClusterFlags()}
 	command := o.nodesCommand()
-	command.Use = "top"
+	command.Use, command.Aliases, command.ValidArgsFunction = "top", nil, nil // only subcommands are completed
 	command.AddCommand(o.nodesCommand(), o.podsCommand())
 	flags := command.PersistentFlags()
-	o.cluster.addTo(flags)
-	o.output.addTo(flags)
-	flags.StringVar(
-		&o.view.SchedulerName,
-		"scheduler-name",
-		"",
-		"schedulerName of the profile; by default the first with a plugin that reads load",
-	)
-	flags.StringVar(
-		&o.view.Plugin,
-		"plugin",
-		"",
-		"plugin whose load and lines to show; by default the first of the profile that has a load line",
-	)
+	o.cluster.addTo(command, flags)
+	o.output.addTo(command, flags)
+	flags.StringVar(&o.view.SchedulerName, "scheduler-name", "",
+		"schedulerName of the profile; by default the first with a plugin that reads load")
+	flags.StringVar(&o.view.Plugin, "plugin", "",
+		"plugin whose load to show; by default one that has a load line, or else one that reads load")
 	flags.BoolVar(&o.noHeaders, "no-headers", false, "print no headers")
 	return command
 }
@@ -60,6 +52,8 @@ func (o *topOptions) nodesCommand() *cobra.Command {
 		Short:   "Show nodes against their load lines",
 		Long:    topNodesHelp,
 		Example: topNodesExamples,
+
+		ValidArgsFunction: o.cluster.completeNames("nodes"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.HasSubCommands() && len(args) > 0 {
 				return usageError{fmt.Errorf("%q: write nodes or pods, as in %s nodes %s", args[0], cmd.CommandPath(), args[0])}
@@ -78,10 +72,7 @@ func (o *topOptions) nodesCommand() *cobra.Command {
 		}
 		return pflag.NormalizedName(name)
 	})
-	complete := cobra.FixedCompletions(strings.Split(orderNames(), ", "), cobra.ShellCompDirectiveNoFileComp)
-	if err := command.RegisterFlagCompletionFunc("sort", complete); err != nil {
-		panic(err) // the flag exists
-	}
+	completeFlag(command, "sort", cobra.FixedCompletions(strings.Split(orderNames(), ", "), cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
 
@@ -104,7 +95,7 @@ func (o *topOptions) validate(names []string) (err error) {
 		return usageError{fmt.Errorf("--selector: %w", err)}
 	}
 	if o.selector != "" && len(names) > 0 {
-		return usageError{errors.New("--selector has no effect beside names of nodes; leave out one")}
+		return usageError{errors.New("--selector has no effect together with names of nodes; leave out the selector or the names")}
 	}
 	o.selected.Names = names
 	return nil

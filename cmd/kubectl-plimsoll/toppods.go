@@ -16,6 +16,8 @@ func (o *topOptions) podsCommand() *cobra.Command {
 		Short:   "Show the expected usage of a node's pods",
 		Long:    topPodsHelp,
 		Example: topPodsExamples,
+
+		ValidArgsFunction: o.cluster.completeNames("nodes"),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError{fmt.Errorf("write the name of one node: %s NODE", cmd.CommandPath())}
@@ -46,11 +48,6 @@ func (o *topOptions) runPods(cmd *cobra.Command, node string) error {
 	if err != nil {
 		return err
 	}
-	return o.output.print(
-		cmd,
-		pods,
-		pods.Title()+", node "+node,
-		pods.Notes(),
-		func(p *terminal.Printer) { pods.Print(p, !o.noHeaders) },
-	)
+	return o.output.print(cmd, pods, pods.Title()+", node "+node, pods.Notes(),
+		func(p *terminal.Printer) { pods.Print(p, !o.noHeaders) })
 }

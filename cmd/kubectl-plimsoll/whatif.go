@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 	componentversion "k8s.io/component-base/version"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/progress"
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 )
@@ -30,17 +30,12 @@ func newWhatIfCommand() *cobra.Command {
 		Short:   "Show where pods would go, and what the nodes' load would become",
 		Long:    whatIfHelp,
 		Example: whatIfExamples,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.NoArgs(cmd, args); err != nil {
-				return usageError{err}
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+		Args:    noArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	flags := command.Flags()
-	o.cluster.addTo(flags)
-	o.output.addTo(flags)
+	o.cluster.addTo(command, flags)
+	o.output.addTo(command, flags)
 	flags.StringVarP(&o.file, "filename", "f", "", "file with workloads whose pods to place; - is standard input")
 	flags.IntVar(&o.replicas, "replicas", 0, "number of pods of the workload; replaces the file's")
 	flags.StringSliceVar(&o.scenario.Drain, "drain", nil, "node to drain; may be repeated")
@@ -48,13 +43,12 @@ func newWhatIfCommand() *cobra.Command {
 	flags.IntVar(&o.scenario.AddNodes, "add-nodes", 0, "number of nodes to add")
 	flags.StringVar(&o.scenario.Like, "like", "", "node to copy for --add-nodes")
 	flags.BoolVar(&o.scenario.Pending, "pending", false, "place waiting pods of the cluster too; the default if you only add nodes")
-	flags.StringVar(
-		&o.scenario.SchedulerName,
-		"scheduler-name",
-		"",
-		"profile for the pods of the file; replaces their spec.schedulerName",
-	)
+	flags.StringVar(&o.scenario.SchedulerName, "scheduler-name", "",
+		"profile for the pods of the file; replaces their spec.schedulerName")
 	flags.StringVar(&o.profileFrom, "profile-from", "", "local file with a KubeSchedulerConfiguration to compare with")
+	for flag, resource := range map[string]string{"drain": "nodes", "like": "nodes", "evict-all-in": "namespaces"} {
+		completeFlag(command, flag, o.cluster.completeNames(resource))
+	}
 	return command
 }
 
@@ -108,7 +102,7 @@ func (o *whatIfOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	bar := progress.NewBar(cmd.ErrOrStderr())
+	bar := terminal.NewProgress(cmd.ErrOrStderr())
 	result, err := whatif.Run(cmd.Context(), connection, whatif.Request{
 		Configuration: o.cluster.configuration, Source: o.cluster.source, Scenario: o.scenario,
 		File: o.file, Stdin: cmd.InOrStdin(), ProfileFrom: o.profileFrom,
@@ -119,11 +113,8 @@ func (o *whatIfOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := o.output.print(cmd, result, "", nil, result.Print); err != nil {
+	if err := o.output.print(cmd, result, "", nil, result.Print); err != nil || !result.HasFindings() {
 		return err
 	}
-	if result.HasFindings() {
-		return errFound
-	}
-	return nil
+	return errFound
 }

@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
-	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client metrics on /metrics
 
@@ -17,15 +16,7 @@ import (
 // version is set by the linker.
 var version string
 
-// registry is the one behind /metrics.
-type registry struct{}
-
-func (registry) MustRegister(c ...metrics.Registerable) { legacyregistry.MustRegister(c...) }
-func (registry) CustomMustRegister(c ...metrics.StableCollector) {
-	legacyregistry.CustomMustRegister(c...)
-}
-
 func main() {
-	telemetry := service.Telemetry{Registry: registry{}, Handler: legacyregistry.Handler()}
+	telemetry := service.Telemetry{Registry: program.Registry{}, Handler: legacyregistry.Handler()}
 	os.Exit(cli.Run(service.NewCommand(program.Version(version), telemetry)))
 }

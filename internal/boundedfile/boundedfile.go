@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Bounds of files. The bundle of a system's roots has a quarter of a MiB.
+// Bounds of files. A system's bundle of root certificates has about a quarter of a MiB.
 const (
 	MaxTokenBytes = 64 << 10
 	MaxCABytes    = 4 << 20

@@ -1,4 +1,5 @@
-// Package jsonstream reads JSON of unknown size in bounded memory and time. The size of each element and their number are bounded.
+// Package jsonstream reads JSON of unknown size in bounded memory and time. The size of a value that is read at once, and the
+// number of elements, are bounded.
 package jsonstream
 
 import (
@@ -17,7 +18,7 @@ type ReadError struct{ error }
 // Unwrap is what errors.Is and errors.As look for.
 func (e *ReadError) Unwrap() error { return e.error }
 
-// TooManyError is a text with more elements than may be read.
+// TooManyError says that the JSON has more elements than may be read.
 type TooManyError struct{ Max int64 }
 
 // Error names the limit.
@@ -32,15 +33,15 @@ type Decoder struct {
 	elements, maxElements int64
 }
 
-// NewDecoder returns a decoder of r. It fails with a *ReadError where r fails.
-// Beyond maxElements elements of objects and arrays it fails with a *TooManyError.
+// NewDecoder returns a decoder of r. The decoder fails with a *ReadError where r fails, and with a *TooManyError beyond maxElements
+// elements of objects and arrays.
 func NewDecoder(r io.Reader, maxElements int64) *Decoder {
 	window := &window{r: r}
 	window.json = json.NewDecoder(window)
 	return &Decoder{json: window.json, maxElements: maxElements}
 }
 
-// window fails where the decoder reads far beyond the beginning of a value: the decoder keeps everything from there on.
+// window fails if the decoder reads more than MaxValueBytes beyond the beginning of a value: the decoder buffers a value.
 type window struct {
 	r    io.Reader
 	json *json.Decoder

@@ -4,6 +4,9 @@ package program
 import (
 	"cmp"
 	"runtime/debug"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
 )
 
 // Version returns the version that the linker set, or else that of the module.
@@ -13,4 +16,15 @@ func Version(linked string) string {
 		built = info.Main.Version
 	}
 	return cmp.Or(linked, built)
+}
+
+// Registry is the registry of metrics behind the program's own /metrics.
+type Registry struct{}
+
+// MustRegister registers metrics.
+func (Registry) MustRegister(c ...metrics.Registerable) { legacyregistry.MustRegister(c...) }
+
+// CustomMustRegister registers collectors.
+func (Registry) CustomMustRegister(c ...metrics.StableCollector) {
+	legacyregistry.CustomMustRegister(c...)
 }

@@ -130,17 +130,16 @@ func Warn(findings []Finding, format string) {
 	}
 }
 
-// Check returns the findings of a configuration file. It fails, naming the fields, if the file has an old version or
-// invalid arguments for a plugin of this project. The stock scheduler's own validation is left to it, except
-// for old versions.
+// Check returns the findings of a configuration file. It fails if the file has an old version, or invalid arguments for a plugin of
+// this project. The error names the fields. The stock scheduler's own validation is left to it, except for old versions.
 func Check(content []byte, options Options) ([]Finding, error) {
 	if err := checkKind(content); err != nil {
 		return nil, err
 	}
-	if err := checkVersion(content, options.Plugins); err != nil {
+	root := parse(content)
+	if err := checkVersion(root, options.Plugins); err != nil {
 		return nil, err
 	}
-	root := parse(content)
 	cfg, err := Decode(content)
 	if err != nil {
 		return nil, withFields(err, root)
@@ -153,13 +152,8 @@ func Check(content []byte, options Options) ([]Finding, error) {
 	if err := validation.ValidatePluginConfigs(cfg, files); err != nil {
 		return nil, err
 	}
-	return slices.Concat(
-		unknownPlugins(root, options.Plugins),
-		overriddenFields(root, cfg, options.Flags),
-		unparsableQueries(root, cfg),
-		repeatedProfiles(root, cfg),
-		weights(root, cfg, options.LoadPlugins),
-	), nil
+	return slices.Concat(unknownPlugins(root, options.Plugins), overriddenFields(root, cfg, options.Flags),
+		unparsableQueries(root, cfg), repeatedProfiles(root, cfg), weights(root, cfg, options.LoadPlugins)), nil
 }
 
 // CompleteFromEnvironment sets unset fields of plugins' arguments from the scheduler's environment. A nil getenv has none.

@@ -42,10 +42,8 @@ func check(t *testing.T, config string, args ...string) []configlint.Finding {
 		t.Fatal(err)
 	}
 	content := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" + config
-	findings, err := configlint.Check(
-		[]byte(content),
-		configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint(), Flags: flags},
-	)
+	findings, err := configlint.Check([]byte(content),
+		configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint(), Flags: flags})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,13 +53,8 @@ func check(t *testing.T, config string, args ...string) []configlint.Finding {
 func TestCheck_UnknownPlugins(t *testing.T) {
 	finding := func(code configlint.Code, field string, line int, plugin, advice string, similar ...string) configlint.Finding {
 		return configlint.Finding{
-			Code:    code,
-			Field:   field,
-			Line:    line,
-			Details: []any{"name", plugin},
-			Advice:  advice,
-			Similar: similar,
-			Fatal:   code == configlint.PluginEnabled,
+			Code: code, Field: field, Line: line, Details: []any{"name", plugin}, Advice: advice, Similar: similar,
+			Fatal: code == configlint.PluginEnabled,
 		}
 	}
 	const other = "remove this entry: the plugin is one of sigs.k8s.io/scheduler-plugins that this scheduler does not have. For pods that " +
@@ -122,9 +115,9 @@ func TestCheck_UnknownPlugins(t *testing.T) {
     score: {disabled: [{name: NodeResourcesLeastAllocated}, {name: SelectorSpread}]}
   pluginConfig: [{name: NodeResourcesMostAllocated}]
 `, []configlint.Finding{
-			finding(configlint.PluginDisabled, "profiles[0].plugins.score.disabled[0]", 5, "NodeResourcesLeastAllocated", "write NodeResourcesFit, which now scores by requests and, disabled under score alone, still filters"),
+			finding(configlint.PluginDisabled, "profiles[0].plugins.score.disabled[0]", 5, "NodeResourcesLeastAllocated", "write NodeResourcesFit, which now scores by requests; if only score disables it, it still filters"),
 			finding(configlint.PluginDisabled, "profiles[0].plugins.score.disabled[1]", 5, "SelectorSpread", "remove this entry"),
-			finding(configlint.PluginArguments, "profiles[0].pluginConfig[0]", 6, "NodeResourcesMostAllocated", "write name: NodeResourcesFit, and args: {scoringStrategy: {type: MostAllocated, resources: […]}} with the values of these args"),
+			finding(configlint.PluginArguments, "profiles[0].pluginConfig[0]", 6, "NodeResourcesMostAllocated", "write name: NodeResourcesFit, and args: {scoringStrategy: {type: MostAllocated, resources: […]}} and fill in the values of the present args"),
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -138,9 +131,8 @@ func TestCheck_UnknownPlugins(t *testing.T) {
 func TestCheck_OverriddenFields(t *testing.T) {
 	overridden := func(field string, line int, configured, flag string) configlint.Finding {
 		return configlint.Finding{
-			Code:  configlint.FieldOverridden,
-			Field: "leaderElection." + field, Line: line, Details: []any{"configured", configured, "flag", flag},
-			Advice: "write the value of the flag " + flag + ", or remove the field",
+			Code: configlint.FieldOverridden, Field: "leaderElection." + field, Line: line,
+			Details: []any{"configured", configured, "flag", flag}, Advice: "write the value of the flag " + flag + ", or remove the field",
 		}
 	}
 	for _, tt := range []struct {
@@ -182,10 +174,7 @@ func TestCheck_OverriddenFields(t *testing.T) {
 
 func TestCheck_Queries(t *testing.T) {
 	rejected := func(field string, line int, details ...any) configlint.Finding {
-		return configlint.Finding{
-			Code:  configlint.QueryInvalid,
-			Field: field, Line: line, Details: details,
-		}
+		return configlint.Finding{Code: configlint.QueryInvalid, Field: field, Line: line, Details: details}
 	}
 	for _, tt := range []struct {
 		name, config string
@@ -246,15 +235,12 @@ func TestCheck_Queries(t *testing.T) {
     args: {metricProvider: {type: Datadog, token: t, applicationKey: k, queries: {cpu: "avg:my.cpu{*} by {host}"}}}
 `, []configlint.Finding{
 			{
-				Code:  configlint.QueryUngrouped,
-				Field: "profiles[0].pluginConfig[0].args.metricProvider.queries.cpu", Line: 6,
+				Code: configlint.QueryUngrouped, Field: "profiles[0].pluginConfig[0].args.metricProvider.queries.cpu", Line: 6,
 				Details: []any{"query", "avg:my.cpu{*}"}, Advice: "group it, such as by {host}",
 			},
 			{
-				Code:  configlint.QueryUnfiltered,
-				Field: "profiles[0].pluginConfig[0].args.metricProvider.queries.cpu", Line: 6,
-				Details: []any{"query", "avg:my.cpu{*}"},
-				Advice:  "write $filter between the braces, such as avg:my.metric{$filter}",
+				Code: configlint.QueryUnfiltered, Field: "profiles[0].pluginConfig[0].args.metricProvider.queries.cpu", Line: 6,
+				Details: []any{"query", "avg:my.cpu{*}"}, Advice: "write $filter between the braces, such as avg:my.metric{$filter}",
 			},
 		}},
 		// rate(a[$window]) has 16 characters and is followed by a blank.
@@ -330,12 +316,7 @@ leaderElection: {leaderElect: false}
 
 func TestFinding_String(t *testing.T) {
 	finding := configlint.Finding{
-		Code:    configlint.MetricUnused,
-		Field:   "f",
-		Line:    3,
-		Details: []any{"name", "n"},
-		Advice:  "a",
-		Similar: []string{"s"},
+		Code: configlint.MetricUnused, Field: "f", Line: 3, Details: []any{"name", "n"}, Advice: "a", Similar: []string{"s"},
 	}
 	if got, want := finding.String(), `"The metric has no effect: its weight is 0, and it rejects no node" field="f" line=3 name="n" advice="a" similar=["s"]`; got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -344,12 +325,7 @@ func TestFinding_String(t *testing.T) {
 
 func TestFinding_KeysAndValues(t *testing.T) {
 	finding := configlint.Finding{
-		Code:    configlint.MetricUnused,
-		Field:   "f",
-		Line:    3,
-		Details: []any{"name", "n"},
-		Advice:  "a",
-		Similar: []string{"s"},
+		Code: configlint.MetricUnused, Field: "f", Line: 3, Details: []any{"name", "n"}, Advice: "a", Similar: []string{"s"},
 	}
 	if diff := cmp.Diff([]any{"field", "f", "line", 3, "name", "n", "advice", "a", "similar", []string{"s"}},
 		finding.KeysAndValues()); diff != "" {

@@ -12,30 +12,36 @@ import (
 	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 )
 
-// unknownPlugins reports plugins that do not exist. The stock scheduler refuses them only where they are enabled.
-func unknownPlugins(root *yaml.Node, plugins []string) []Finding {
+// unknownPlugin is an entry for a plugin that does not exist.
+type unknownPlugin struct {
+	code Code
+	path string
+	name *yaml.Node
+	// advice and similar are those of a Finding.
+	advice  string
+	similar []string
+}
+
+// findUnknownPlugins returns the entries for plugins that do not exist, in all lists of plugins and in pluginConfig.
+func findUnknownPlugins(root *yaml.Node, plugins []string) (unknown []unknownPlugin) {
 	if len(plugins) == 0 {
 		return nil
 	}
-	var findings []Finding
 	check := func(code Code, entries *yaml.Node, path string, advice func(replacement) string) {
 		for i, plugin := range items(entries) {
 			name := entry(plugin, "name")
 			if text(name) == "" || text(name) == "*" || slices.Contains(plugins, name.Value) {
 				continue
 			}
-			finding := Finding{
-				Code: code, Field: fmt.Sprintf("%s[%d]", path, i), Line: name.Line,
-				Details: []any{"name", name.Value}, Fatal: code == PluginEnabled,
-			}
+			p := unknownPlugin{code: code, path: fmt.Sprintf("%s[%d]", path, i), name: name}
 			if removed, ok := removedPlugins()[name.Value]; ok {
-				finding.Advice = cmp.Or(advice(removed), noReplacement)
+				p.advice = cmp.Or(advice(removed), removeEntry)
 			} else if slices.Contains(OtherPlugins(), name.Value) {
-				finding.Advice = adviceOnOther
+				p.advice = adviceOnOther
 			} else {
-				finding.Similar = SimilarNames(name.Value, plugins)
+				p.similar = SimilarNames(name.Value, plugins)
 			}
-			findings = append(findings, finding)
+			unknown = append(unknown, p)
 		}
 	}
 	for i, profile := range items(entry(root, "profiles")) {
@@ -46,6 +52,17 @@ func unknownPlugins(root *yaml.Node, plugins []string) []Finding {
 			check(PluginDisabled, entry(set, "disabled"), at+".disabled", func(r replacement) string { return r.disabled })
 		}
 		check(PluginArguments, entry(profile, "pluginConfig"), path+"pluginConfig", func(r replacement) string { return r.args })
+	}
+	return unknown
+}
+
+// unknownPlugins reports plugins that do not exist. The stock scheduler refuses them only where they are enabled.
+func unknownPlugins(root *yaml.Node, plugins []string) (findings []Finding) {
+	for _, p := range findUnknownPlugins(root, plugins) {
+		findings = append(findings, Finding{
+			Code: p.code, Field: p.path, Line: p.name.Line, Details: []any{"name", p.name.Value},
+			Advice: p.advice, Similar: p.similar, Fatal: p.code == PluginEnabled,
+		})
 	}
 	return findings
 }

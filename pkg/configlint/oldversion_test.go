@@ -21,7 +21,7 @@ func changes(t *testing.T, config string) []string {
 		return nil
 	}
 	first, rest, _ := strings.Cut(err.Error(), "\n")
-	if !strings.HasSuffix(first, " is no longer read; to reach kubescheduler.config.k8s.io/v1, change these lines:") {
+	if !strings.HasSuffix(first, " is no longer supported; to upgrade to kubescheduler.config.k8s.io/v1, change these lines:") {
 		t.Errorf("the error begins with %q", first)
 	}
 	var lines []string
@@ -35,6 +35,10 @@ func changes(t *testing.T, config string) []string {
 
 func TestCheck_OldVersion(t *testing.T) {
 	const toV1 = "line 1: apiVersion: write kubescheduler.config.k8s.io/v1"
+	const fieldsAre = "the fields are apiVersion, clientConnection, delayCacheUntilActive, enableContentionProfiling, enableProfiling, " +
+		"extenders, kind, leaderElection, parallelism, percentageOfNodesToScore, podInitialBackoffSeconds, podMaxBackoffSeconds, profiles"
+	const other = "remove this entry: the plugin is one of sigs.k8s.io/scheduler-plugins that this scheduler does not have. " +
+		"For pods that need it, run that project's scheduler beside this one, with a schedulerName of its own"
 	for _, tt := range []struct {
 		name, config string
 		want         []string
@@ -54,7 +58,7 @@ healthzBindAddress: 0.0.0.0:10251
 apiVersion: kubescheduler.config.k8s.io/v1beta2
 `, []string{
 			"line 2: metricsBindAddress: remove this line; /healthz and /metrics are served over HTTPS, at --bind-address (0.0.0.0) and --secure-port (10259)",
-			"line 5: leaderElection.resourceLock: write leases; endpointsleases no longer exists",
+			`line 5: leaderElection.resourceLock: Invalid value: "endpointsleases": resourceLock value must be "leases"`,
 			"line 6: healthzBindAddress: remove this line; /healthz and /metrics are served over HTTPS, at --bind-address (0.0.0.0) and --secure-port (10259)",
 			"line 7: apiVersion: write kubescheduler.config.k8s.io/v1",
 		}},
@@ -96,14 +100,14 @@ profiles:
   - name: ServiceAffinity
 `, []string{
 			toV1,
-			"line 9: profiles[1].plugins.score.disabled[0]: NodeResourcesLeastAllocated no longer exists: write NodeResourcesFit, which now scores by requests and, disabled under score alone, still filters",
-			"line 10: profiles[1].plugins.score.disabled[1]: NodePreferAvoidPods no longer exists: remove this entry",
-			"line 12: profiles[1].plugins.score.enabled[0]: NodeResourcesMostAllocated no longer exists: write NodeResourcesFit, and for it below pluginConfig, args: {scoringStrategy: {type: MostAllocated}}",
-			"line 14: profiles[1].plugins.score.enabled[1]: SelectorSpread no longer exists: remove this entry; PodTopologySpread, enabled by default, spreads the pods of a service",
-			"line 15: profiles[1].plugins.filter.disabled[0]: EBSLimits no longer exists: remove this entry",
-			"line 15: profiles[1].plugins.filter.enabled[0]: GCEPDLimits no longer exists: remove this entry; NodeVolumeLimits, enabled by default, counts all volumes",
-			"line 17: profiles[1].pluginConfig[0]: RequestedToCapacityRatio no longer exists: write name: NodeResourcesFit, and args: {scoringStrategy: {type: RequestedToCapacityRatio, resources: […], requestedToCapacityRatio: {shape: […]}}} with the values of these args",
-			"line 21: profiles[1].pluginConfig[1]: ServiceAffinity no longer exists: remove this entry",
+			"line 9: profiles[1].plugins.score.disabled[0]: NodeResourcesLeastAllocated does not exist: write NodeResourcesFit, which now scores by requests; if only score disables it, it still filters",
+			"line 10: profiles[1].plugins.score.disabled[1]: NodePreferAvoidPods does not exist: remove this entry",
+			"line 12: profiles[1].plugins.score.enabled[0]: NodeResourcesMostAllocated does not exist: write NodeResourcesFit, and for it below pluginConfig, args: {scoringStrategy: {type: MostAllocated}}",
+			"line 14: profiles[1].plugins.score.enabled[1]: SelectorSpread does not exist: remove this entry; PodTopologySpread, enabled by default, spreads the pods of a service",
+			"line 15: profiles[1].plugins.filter.enabled[0]: GCEPDLimits does not exist: remove this entry; NodeVolumeLimits, enabled by default, counts all volumes",
+			"line 15: profiles[1].plugins.filter.disabled[0]: EBSLimits does not exist: remove this entry",
+			"line 17: profiles[1].pluginConfig[0]: RequestedToCapacityRatio does not exist: write name: NodeResourcesFit, and args: {scoringStrategy: {type: RequestedToCapacityRatio, resources: […], requestedToCapacityRatio: {shape: […]}}} and fill in the values of the present args",
+			"line 21: profiles[1].pluginConfig[1]: ServiceAffinity does not exist: remove this entry",
 		}},
 		// Two are mistyped: one lacks a letter, the other all but its beginning. The rest is similar to no plugin.
 		{"unknown plugins", `apiVersion: kubescheduler.config.k8s.io/v1beta3
@@ -125,11 +129,12 @@ profiles:
     args: {apiVersion: kubescheduler.config.k8s.io/v1beta3, networkTopologyName: a}
 `, []string{
 			toV1,
-			"line 8: profiles[0].plugins.score.enabled[0]: NetworkOverhead does not exist: remove this entry",
+			"line 8: profiles[0].plugins.score.enabled[0]: NetworkOverhead does not exist: " + other,
 			"line 10: profiles[0].plugins.score.enabled[2]: TargetLoadPaking does not exist: write TargetLoadPacking, or remove this entry",
 			"line 11: profiles[0].plugins.score.enabled[3]: NodeResources does not exist: write NodeResourcesBalancedAllocation or NodeResourcesFit, or remove this entry",
-			"line 14: profiles[0].plugins.preFilter.enabled[0]: Coscheduling does not exist: remove this entry",
-			"line 16: profiles[0].pluginConfig[0]: NetworkOverhead does not exist: remove this entry",
+			"line 13: profiles[0].plugins.score.disabled[0]: SySched does not exist: " + other,
+			"line 14: profiles[0].plugins.preFilter.enabled[0]: Coscheduling does not exist: " + other,
+			"line 16: profiles[0].pluginConfig[0]: NetworkOverhead does not exist: " + other,
 		}},
 		{"the version and invalid values", `apiVersion: kubescheduler.config.k8s.io/v1beta3
 kind: KubeSchedulerConfiguration
@@ -151,10 +156,24 @@ profiles:
 			// The field is missing: the line is that of the arguments.
 			`line 11: profiles[0].pluginConfig[1].args.defaultingType: Invalid value: "System": when .defaultConstraints are not empty`,
 		}},
-		{"the version and an unknown field", `apiVersion: kubescheduler.config.k8s.io/v1beta1
+		{"the version, an unknown field and an invalid value", `apiVersion: kubescheduler.config.k8s.io/v1beta1
 kind: KubeSchedulerConfiguration
 algorithmSource: {provider: DefaultProvider}
-`, []string{toV1, `after these changes there is still: strict decoding error: unknown field "algorithmSource"`}},
+parallelism: 0
+`, []string{
+			toV1,
+			"line 3: algorithmSource: there is no such field: " + fieldsAre,
+			"line 4: parallelism: Invalid value: 0: should be an integer value greater than zero",
+		}},
+		{"an unknown field below the top", `apiVersion: kubescheduler.config.k8s.io/v1beta2
+kind: KubeSchedulerConfiguration
+leaderElection: {leaderElekt: true}
+healthzBindAddress: ""
+`, []string{
+			toV1,
+			"line 3: leaderElection.leaderElekt: there is no such field: did you mean leaderElect?",
+			"line 4: healthzBindAddress: remove this line; /healthz and /metrics are served over HTTPS, at --bind-address (0.0.0.0) and --secure-port (10259)",
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, changes(t, tt.config)); diff != "" {
@@ -179,7 +198,7 @@ func TestCheck_OtherVersionsAreLeftToTheDecoder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := configlint.Check([]byte(config), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint()})
-			if err == nil || strings.Contains(err.Error(), "no longer read") {
+			if err == nil || strings.Contains(err.Error(), "no longer supported") {
 				t.Errorf("got %v, want the decoder's error", err)
 			}
 		})

@@ -36,8 +36,8 @@ func unparsableQueries(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerCo
 	return findings
 }
 
-// CheckLoadQuery returns the findings of a query for load: an error of Prometheus' parser, or what a query to Datadog lacks.
-// An empty query has none.
+// CheckLoadQuery returns the findings of a query for load: errors of Prometheus' parser, or gaps of a query to Datadog. An empty
+// query has none.
 func CheckLoadQuery(field, query string, provider *config.MetricProviderSpec) []Finding {
 	switch {
 	case query == "":

@@ -23,8 +23,28 @@ import (
 // withFields adds a sentence for each unknown field to the decoder's error: its line, its path, and similar names.
 // Invalid values replace the error, which names neither line nor path.
 func withFields(err error, root *yaml.Node) error {
+	fields := checkFields(root)
+	switch {
+	case len(fields.invalid) > 0:
+		var errs []error
+		for _, c := range slices.Concat(fields.invalid, fields.unknown) {
+			errs = append(errs, errors.New(c.String()))
+		}
+		return utilerrors.NewAggregate(errs)
+	case len(fields.unknown) > 0:
+		for _, c := range fields.unknown {
+			err = fmt.Errorf("%w; %s", err, c)
+		}
+	}
+	return err
+}
+
+// fieldCheck has each field that is unknown, or whose value is invalid.
+type fieldCheck struct{ unknown, invalid []change }
+
+// checkFields checks the fields of a configuration, and of the arguments of its plugins.
+func checkFields(root *yaml.Node) (u fieldCheck) {
 	known := kubeschedulerscheme.Scheme.KnownTypes(kubeschedulerconfigv1.SchemeGroupVersion)
-	var u fieldCheck
 	u.check(root, known["KubeSchedulerConfiguration"], "")
 	for i, profile := range items(entry(root, "profiles")) {
 		for j, plugin := range items(entry(profile, "pluginConfig")) {
@@ -33,21 +53,8 @@ func withFields(err error, root *yaml.Node) error {
 			}
 		}
 	}
-	switch {
-	case len(u.invalid) > 0:
-		var errs []error
-		for _, sentence := range append(u.invalid, u.unknown...) {
-			errs = append(errs, errors.New(sentence))
-		}
-		return utilerrors.NewAggregate(errs)
-	case len(u.unknown) > 0:
-		return fmt.Errorf("%w; %s", err, strings.Join(u.unknown, "; "))
-	}
-	return err
+	return u
 }
-
-// fieldCheck has a sentence for each field that is unknown, or whose value is invalid.
-type fieldCheck struct{ unknown, invalid []string }
 
 // check adds the node's fields that the type lacks, and values of another type. The path is empty, or ends with a dot.
 func (u *fieldCheck) check(node *yaml.Node, of reflect.Type, path string) {
@@ -78,7 +85,7 @@ func (u *fieldCheck) refuse(node *yaml.Node, of reflect.Type, path string) {
 		value = fmt.Sprintf("%q: ", node.Value)
 	}
 	u.invalid = append(u.invalid,
-		fmt.Sprintf("line %d: %s: Invalid value: %s%s", node.Line, strings.TrimSuffix(path, "."), value, allowed(of)))
+		change{node.Line, fmt.Sprintf("%s: Invalid value: %s%s", strings.TrimSuffix(path, "."), value, allowed(of))})
 }
 
 // checkElements is check for what a list, a map or a struct holds.
@@ -110,14 +117,19 @@ func (u *fieldCheck) checkFields(node *yaml.Node, of reflect.Type, path string) 
 				u.check(value, of, path)
 			}
 		default:
-			names := slices.Sorted(maps.Keys(fields))
-			advice := "the fields are " + strings.Join(names, ", ")
-			if similar := SimilarNames(key.Value, names); len(similar) > 0 {
-				advice = "did you mean " + strings.Join(similar, " or ") + "?"
-			}
-			u.unknown = append(u.unknown, fmt.Sprintf("line %d: %s%s: there is no such field: %s", key.Line, path, key.Value, advice))
+			u.unknown = append(u.unknown, unknownField(key, path, fields))
 		}
 	}
+}
+
+// unknownField names a key that is none of the fields, and the names similar to it.
+func unknownField(key *yaml.Node, path string, fields map[string]reflect.Type) change {
+	names := slices.Sorted(maps.Keys(fields))
+	advice := "the fields are " + strings.Join(names, ", ")
+	if similar := SimilarNames(key.Value, names); len(similar) > 0 {
+		advice = "did you mean " + strings.Join(similar, " or ") + "?"
+	}
+	return change{key.Line, fmt.Sprintf("%s%s: there is no such field: %s", path, key.Value, advice)}
 }
 
 // decodes reports whether the node is one that the type is decoded from. It looks at the kind of a list or of a mapping alone.

@@ -57,7 +57,7 @@ type Plugin struct {
 type Limits struct {
 	// Filters reports whether the plugin rejects nodes at all, Waives whether it lets pods in that it left no node.
 	Filters, Waives bool
-	// Scores reports whether the plugin's score places the pods that its limits are waived for, and so must outweigh all others.
+	// Scores reports whether the plugin's score places pods with waived limits, and so must outweigh all others.
 	Scores bool
 }
 

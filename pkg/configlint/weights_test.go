@@ -52,10 +52,8 @@ func TestCheck_Weights(t *testing.T) {
 	}
 	unfiltered := func(plugin string) configlint.Finding {
 		return configlint.Finding{
-			Code:  configlint.LimitUnfiltered,
-			Field: "profiles[0].plugins.filter", Line: 5,
-			Details: []any{"name", plugin}, Advice: "enable it at filter, too",
-			YAML: "plugins:\n  filter:\n    enabled:\n    - name: " + plugin + "\n",
+			Code: configlint.LimitUnfiltered, Field: "profiles[0].plugins.filter", Line: 5, Details: []any{"name", plugin},
+			Advice: "enable it at filter, too", YAML: "plugins:\n  filter:\n    enabled:\n    - name: " + plugin + "\n",
 		}
 	}
 	// The stock plugins have 12 together, and 2 more with DynamicResources, which scores from Kubernetes 1.35 on.
@@ -107,17 +105,14 @@ func TestCheck_Weights(t *testing.T) {
 		{"a limit that does not filter", "profiles:\n- plugins:\n    filter: {disabled: [{name: LoadThreshold}]}\n    score: {enabled: [{name: LoadThreshold}]}\n",
 			[]configlint.Finding{unfiltered("LoadThreshold")}},
 		{"a limit that scores alone", "profiles:\n- plugins:\n    score: {enabled: [{name: LoadThreshold}]}\n", []configlint.Finding{{
-			Code:  configlint.LimitUnfiltered,
-			Field: "profiles[0].plugins.filter", Line: 4,
-			Details: []any{"name", "LoadThreshold"}, Advice: "enable it at filter, too",
-			YAML: "plugins:\n  filter:\n    enabled:\n    - name: LoadThreshold\n",
+			Code: configlint.LimitUnfiltered, Field: "profiles[0].plugins.filter", Line: 4, Details: []any{"name", "LoadThreshold"},
+			Advice: "enable it at filter, too", YAML: "plugins:\n  filter:\n    enabled:\n    - name: LoadThreshold\n",
 		}}},
 		{"a limit that is not enabled at preFilter", "profiles:\n- plugins:\n    preFilter: {disabled: [{name: LoadThreshold}]}\n    filter: {enabled: [{name: LoadThreshold}]}\n",
 			[]configlint.Finding{{
-				Code:  configlint.LimitNotWaived,
-				Field: "profiles[0].plugins.preFilter", Line: 5,
-				Details: []any{"name", "LoadThreshold"}, Advice: "enable it at preFilter, too, or write whenNoneFits: Reject",
-				YAML: "plugins:\n  preFilter:\n    enabled:\n    - name: LoadThreshold\n",
+				Code: configlint.LimitNotWaived, Field: "profiles[0].plugins.preFilter", Line: 5, Details: []any{"name", "LoadThreshold"},
+				Advice: "enable it at preFilter, too, or write whenNoneFits: Reject",
+				YAML:   "plugins:\n  preFilter:\n    enabled:\n    - name: LoadThreshold\n",
 			}}},
 		{"a limit that is never waived and not enabled at preFilter", "profiles:\n- plugins:\n    preFilter: {disabled: [{name: LoadThreshold}]}\n    filter: {enabled: [{name: LoadThreshold}]}\n" +
 			"  pluginConfig: [{name: LoadThreshold, args: {whenNoneFits: Reject}}]\n", nil},
@@ -125,8 +120,7 @@ func TestCheck_Weights(t *testing.T) {
 			[]configlint.Finding{unfiltered("NodeMetrics")}},
 		{"a metric without weight and rule", "profiles:\n- plugins: {multiPoint: {enabled: [{name: NodeMetrics, weight: 5}]}}\n" + metrics + "weight: 0}\n",
 			[]configlint.Finding{{
-				Code:  configlint.MetricUnused,
-				Field: "profiles[0].pluginConfig[0].args.metrics[0].weight", Line: 10,
+				Code: configlint.MetricUnused, Field: "profiles[0].pluginConfig[0].args.metrics[0].weight", Line: 10,
 				Details: []any{"name", "m"}, Advice: "give it a weight or a reject rule, or remove it", YAML: "weight: 1\n",
 			}}},
 		{"a metric that only rejects", "profiles:\n- plugins: {multiPoint: {enabled: [{name: NodeMetrics, weight: 5}]}}\n" + metrics + "weight: 0, reject: '> 5'}\n", nil},
@@ -142,11 +136,8 @@ func TestCheck_Weights(t *testing.T) {
 func TestCheck_RepeatedProfiles(t *testing.T) {
 	repeated := func(field string, line int, name, first, unused string) configlint.Finding {
 		return configlint.Finding{
-			Code:  configlint.ProfileRepeated,
-			Field: field, Line: line,
-			Details: []any{"name", name, "first", first}, Advice: "rename the profile, or remove it",
-			Fatal: true,
-			YAML:  "schedulerName: " + unused + "\n",
+			Code: configlint.ProfileRepeated, Field: field, Line: line, Details: []any{"name", name, "first", first},
+			Advice: "rename the profile, or remove it", Fatal: true, YAML: "schedulerName: " + unused + "\n",
 		}
 	}
 	got := check(t, `profiles:

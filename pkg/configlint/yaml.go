@@ -74,21 +74,6 @@ func items(node *yaml.Node) []*yaml.Node {
 	return node.Content
 }
 
-// remove deletes a key from a mapping and returns its line; 0 if the key is not there.
-func remove(node *yaml.Node, key string) int {
-	node = resolve(node)
-	if node == nil || node.Kind != yaml.MappingNode {
-		return 0
-	}
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		if line := node.Content[i].Line; node.Content[i].Value == key {
-			node.Content = append(node.Content[:i], node.Content[i+2:]...)
-			return line
-		}
-	}
-	return 0
-}
-
 // step matches a part of a path such as profiles[0].plugins: a key or an index.
 var step = regexp.MustCompile(`[^.\[\]]+`)
 

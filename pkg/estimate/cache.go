@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"math"
 	"slices"
 	"sync/atomic"
 
@@ -34,8 +35,9 @@ type nodeEstimate struct {
 	key        *cacheKey
 	// freshUntil is the last moment of fresh load, in nanoseconds since 1970, or 0 if never measured.
 	freshUntil [load.ResourceCount]int64
-	// fresh is the estimate while the load is fresh.
+	// fresh is the estimate while the load is fresh. stale is the one by requests, made when it is first needed.
 	fresh Estimate
+	stale atomic.Pointer[Estimate]
 
 	node *corev1.Node
 	// pods are the pods of the node. The slice is the same as long as they do not change.
@@ -93,6 +95,26 @@ func (c *tableCache) node(row int, node fwk.NodeInfo, ignoreGeneration bool) *no
 	n := c.compute(c.key.table.Row(row), node, previous)
 	c.nodes[row].Store(n)
 	return n
+}
+
+// at returns the estimate of one resource, which must not be changed. now is in nanoseconds since 1970.
+func (n *nodeEstimate) at(now int64, node fwk.NodeInfo, r load.Resource) *ResourceEstimate {
+	if now <= n.freshUntil[r] {
+		return &n.fresh[r]
+	}
+	return &n.byRequests(node)[r]
+}
+
+func (n *nodeEstimate) byRequests(node fwk.NodeInfo) *Estimate {
+	if e := n.stale.Load(); e != nil {
+		return e
+	}
+	e := &Estimate{}
+	for r := range load.ResourceCount {
+		e[r] = byRequests(node, r, stateAt(math.MaxInt64, n.freshUntil[r]))
+	}
+	n.stale.Store(e)
+	return e
 }
 
 // compute returns the estimate of a node of which the given load was measured. It reuses what is still valid of an earlier one,

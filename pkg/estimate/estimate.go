@@ -36,12 +36,6 @@ func (r *ResourceEstimate) Utilization(podUsage float64) float64 {
 // Estimate is the load of a node right now, by load.Resource.
 type Estimate [load.ResourceCount]ResourceEstimate
 
-// Freshest is the better State of both resources.
-func (e *Estimate) Freshest() load.State { return max(e[load.CPU].State, e[load.Memory].State) }
-
-// Stalest is the worse State of both resources.
-func (e *Estimate) Stalest() load.State { return min(e[load.CPU].State, e[load.Memory].State) }
-
 // byRequests estimates a resource by the non-zero requests of the node's pods over the allocatable.
 func byRequests(node fwk.NodeInfo, r load.Resource, state load.State) ResourceEstimate {
 	allocatable := amountOf(node.GetAllocatable(), r)

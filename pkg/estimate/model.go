@@ -67,9 +67,7 @@ func (m *Model) View(state fwk.CycleState) *View {
 func (m *Model) ViewBy(state fwk.CycleState, e podusage.Estimator) *View {
 	snapshot := m.snapshots.forCycle(state)
 	return &View{
-		cache:            m.cacheFor(m.TableOf(snapshot.Snapshot), e),
-		rows:             snapshot.rows,
-		now:              m.config.Clock.Now().UnixNano(),
+		cache: m.cacheFor(m.TableOf(snapshot.Snapshot), e), rows: snapshot.rows, now: m.config.Clock.Now().UnixNano(),
 		ignoreGeneration: minor.IsPodGroupCycle(state),
 	}
 }
@@ -113,10 +111,7 @@ func (v *View) Knows(r load.Resource) bool { return v.now <= v.cache.freshUntil[
 // Estimate returns the load of the node right now. A resource without fresh load is estimated by the non-zero requests of the
 // node's pods over the allocatable.
 func (v *View) Estimate(node fwk.NodeInfo) (e Estimate) {
-	return v.estimate(v.node(node), node)
-}
-
-func (v *View) estimate(n *nodeEstimate, node fwk.NodeInfo) (e Estimate) {
+	n := v.node(node)
 	for r := range load.ResourceCount {
 		e[r] = v.resource(n, node, r)
 	}
@@ -141,13 +136,10 @@ func (v *View) node(node fwk.NodeInfo) *nodeEstimate {
 }
 
 func (v *View) resource(n *nodeEstimate, node fwk.NodeInfo, r load.Resource) ResourceEstimate {
-	state := load.Absent
-	if n != nil {
-		if state = stateAt(v.now, n.freshUntil[r]); state == load.Fresh {
-			return n.fresh[r]
-		}
+	if n == nil {
+		return byRequests(node, r, load.Absent)
 	}
-	return byRequests(node, r, state)
+	return *n.at(v.now, node, r)
 }
 
 // stateAt is the state of a measurement that is fresh until freshUntil; 0 is no measurement.
@@ -172,10 +164,6 @@ func freshUntil(m *load.Measurement, trust load.Trust) int64 {
 // fresh returns the estimate by a fresh measurement, with nothing pending.
 func fresh(m *load.Measurement, capacity, allocatable float64) ResourceEstimate {
 	return ResourceEstimate{
-		Mean:        m.Mean * capacity,
-		StdDev:      m.StdDev * capacity,
-		Base:        capacity,
-		Allocatable: allocatable,
-		State:       load.Fresh,
+		Mean: m.Mean * capacity, StdDev: m.StdDev * capacity, Base: capacity, Allocatable: allocatable, State: load.Fresh,
 	}
 }

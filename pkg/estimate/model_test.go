@@ -14,8 +14,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/test/loadtest"
 )
 
 const (
@@ -37,8 +37,7 @@ func (f flat) PendingUsage(pod *corev1.Pod) podusage.Amounts { return f.Estimate
 
 func (f flat) Explain(*corev1.Pod) (x [load.ResourceCount]podusage.Explanation) { return x }
 
-// newNode has 8 cores and 16 GiB, of which 6 cores and 12 GiB are allocatable, and two pods that request 1 core and 1 GiB
-// each.
+// newNode has 8 cores and 16 GiB, of which 6 cores and 12 GiB are allocatable. Its two pods request 1 core and 1 GiB each.
 func newNode(t *testing.T, name string) fwk.NodeInfo {
 	t.Helper()
 	resources := func(cpu, memory string) map[corev1.ResourceName]string {
@@ -46,10 +45,8 @@ func newNode(t *testing.T, name string) fwk.NodeInfo {
 	}
 	object := st.MakeNode().Name(name).Capacity(resources("8", "16Gi")).Obj()
 	object.Status.Allocatable = st.MakeNode().Capacity(resources("6", "12Gi")).Obj().Status.Allocatable
-	info := framework.NewNodeInfo(
-		st.MakePod().Name("a").Req(resources("1", "1Gi")).Obj(),
-		st.MakePod().Name("b").Req(resources("1", "1Gi")).Obj(),
-	)
+	info := framework.NewNodeInfo(st.MakePod().Name("a").Req(resources("1", "1Gi")).Obj(),
+		st.MakePod().Name("b").Req(resources("1", "1Gi")).Obj())
 	info.SetNode(object)
 	return info
 }
@@ -78,10 +75,8 @@ func newModel(e podusage.Estimator, nodes map[string]load.NodeLoad) (*Model, *lo
 
 func modelOn(s *Snapshots, e podusage.Estimator) *Model {
 	return NewModel(s, Config{
-		Window:     window,
-		Trust:      load.Trust{RefreshInterval: 30 * time.Second, MaxAge: maxAge, DriftTolerance: 10},
-		Estimators: Fixed{e},
-		Clock:      clocktesting.NewFakePassiveClock(now),
+		Window: window, Trust: load.Trust{RefreshInterval: 30 * time.Second, MaxAge: maxAge, DriftTolerance: 10}, Estimators: Fixed{e},
+		Clock: clocktesting.NewFakePassiveClock(now),
 	})
 }
 
@@ -106,8 +101,7 @@ func TestEstimate(t *testing.T) {
 			},
 		},
 		{
-			name: "of a node that was never measured is by requests",
-			want: Estimate{load.CPU: cpuByRequests, load.Memory: memoryByRequests},
+			name: "of a node that was never measured is by requests", want: Estimate{load.CPU: cpuByRequests, load.Memory: memoryByRequests},
 		},
 		{
 			name:  "of a resource that was never measured is by requests",
@@ -131,10 +125,8 @@ func TestEstimate(t *testing.T) {
 }
 
 func TestEstimateFollowsCapacity(t *testing.T) {
-	model, _ := newModel(
-		flat(0),
-		map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0), load.Memory: measurement(0.25, 0, 0)}},
-	)
+	model, _ := newModel(flat(0),
+		map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0), load.Memory: measurement(0.25, 0, 0)}})
 	info := newNode(t, "n")
 	for _, cores := range []int64{8, 16} {
 		grown := info.Node().DeepCopy()
@@ -202,10 +194,8 @@ func TestCycleSeesOneSnapshot(t *testing.T) {
 }
 
 func TestEstimateDoesNotAllocate(t *testing.T) {
-	model, _ := newModel(
-		flat(0),
-		map[string]load.NodeLoad{"n": {load.CPU: measurement(0.5, 0.1, 0), load.Memory: measurement(0.5, 0.1, 0)}},
-	)
+	model, _ := newModel(flat(0),
+		map[string]load.NodeLoad{"n": {load.CPU: measurement(0.5, 0.1, 0), load.Memory: measurement(0.5, 0.1, 0)}})
 	n, view := newNode(t, "n"), model.View(framework.NewCycleState())
 	view.Estimate(n)
 	if allocs := testing.AllocsPerRun(100, func() { view.Estimate(n) }); allocs != 0 {
@@ -214,10 +204,8 @@ func TestEstimateDoesNotAllocate(t *testing.T) {
 }
 
 func BenchmarkEstimate(b *testing.B) {
-	model, _ := newModel(
-		flat(0),
-		map[string]load.NodeLoad{"n": {load.CPU: measurement(0.5, 0.1, 0), load.Memory: measurement(0.5, 0.1, 0)}},
-	)
+	model, _ := newModel(flat(0),
+		map[string]load.NodeLoad{"n": {load.CPU: measurement(0.5, 0.1, 0), load.Memory: measurement(0.5, 0.1, 0)}})
 	info := framework.NewNodeInfo()
 	info.SetNode(
 		st.MakeNode().Name("n").Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "8", corev1.ResourceMemory: "16Gi"}).Obj(),

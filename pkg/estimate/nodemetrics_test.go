@@ -9,7 +9,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
+	"github.com/plimsoll-scheduler/plimsoll/test/loadtest"
 )
 
 func TestNodeMetrics(t *testing.T) {

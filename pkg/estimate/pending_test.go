@@ -19,8 +19,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/minortest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 )
 
 // ago is a pod's start that long before now.
@@ -303,8 +303,7 @@ func podInfo(t *testing.T, pod *corev1.Pod) fwk.PodInfo {
 }
 
 func TestPending_PodGroupCyclesKeepTheGeneration(t *testing.T) {
-	// The scheduler assumes the pods of a group in its snapshot, one after the other, and takes them out again, all under the
-	// generation that the node had.
+	// The scheduler assumes the pods of a group in its snapshot, one by one, and takes them out again. The node keeps its generation.
 	model, _ := newModel(podusage.ByRequests{}, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})
 	n := framework.NewNodeInfo()
 	n.SetNode(newNode(t, "n").Node())
@@ -400,8 +399,8 @@ func TestPending_Properties(t *testing.T) {
 }
 
 func TestPending_CompletesTheMeasurementAtEveryMoment(t *testing.T) {
-	// A pod of u milliCPU starts on an idle node of 8,000, and the source measures it truly: after it has run for r, a mean
-	// over the window shows u·min(r/window, 1). With what is pending that is u at every moment, without a jump.
+	// A pod of u milliCPU starts on an idle node of 8,000, and the source measures it truly. After it has run for r, a mean over the
+	// window shows u·min(r/window, 1). With what is pending that is u at every moment, without a jump.
 	const u = 1000
 	object := newNode(t, "n").Node()
 	pod := podOf(corev1.PodRunning, nil, &metav1.Time{Time: now})

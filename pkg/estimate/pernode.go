@@ -60,22 +60,37 @@ func NewPerNode[T any](m *Model) *PerNode[T] {
 	return p
 }
 
-// Of returns the node's estimate and the value that d derives from it, which must not be changed. The view is of the same model.
-func (p *PerNode[T]) Of(v *View, node fwk.NodeInfo, d Deriver[T]) (Estimate, *T) {
+// Of returns the node's estimates by load.Resource, and the value that d derives from them. Neither must be changed. The view is of
+// the same model.
+func (p *PerNode[T]) Of(v *View, node fwk.NodeInfo, d Deriver[T]) (e [load.ResourceCount]*ResourceEstimate, value *T) {
+	n, value := p.of(v, node, d)
+	for r := range e {
+		e[r] = n.at(v.now, node, load.Resource(r))
+	}
+	return e, value
+}
+
+func (p *PerNode[T]) of(v *View, node fwk.NodeInfo, d Deriver[T]) (*nodeEstimate, *T) {
 	c := p.cacheFor(v.cache)
 	row, ok := v.rows.row(node)
 	if !ok {
 		return c.unmeasuredNode(v, node, d)
 	}
-	n, slot := v.cache.node(row, node, v.ignoreGeneration), &c.rows[row]
-	value := slot.Load()
+	value := c.rows[row].Load()
+	if value != nil && !v.ignoreGeneration {
+		// The value's estimate spares a lookup of the node's.
+		if n := value.estimate.Load(); n.key == v.cache.key && n.generation == node.GetGeneration() {
+			return n, &value.value
+		}
+	}
+	n := v.cache.node(row, node, v.ignoreGeneration)
 	if value == nil || value.estimate.Load() != n {
 		value = derive(d, n, node, v.cache.key.table.Row(row), value)
 		if !v.ignoreGeneration {
-			slot.Store(value)
+			c.rows[row].Store(value)
 		}
 	}
-	return v.estimate(n, node), &value.value
+	return n, &value.value
 }
 
 // Latest returns the value that was derived last for the node; nil if there is none.
@@ -93,7 +108,7 @@ func (p *PerNode[T]) Latest(node string) *T {
 }
 
 // unmeasuredNode is Of for a node without a row.
-func (c *perNodeCache[T]) unmeasuredNode(v *View, node fwk.NodeInfo, d Deriver[T]) (Estimate, *T) {
+func (c *perNodeCache[T]) unmeasuredNode(v *View, node fwk.NodeInfo, d Deriver[T]) (*nodeEstimate, *T) {
 	name := node.Node().Name
 	var earlier *perNodeValue[T]
 	var before *nodeEstimate
@@ -102,7 +117,7 @@ func (c *perNodeCache[T]) unmeasuredNode(v *View, node fwk.NodeInfo, d Deriver[T
 		before = earlier.estimate.Load()
 	}
 	if before != nil && before.generation == node.GetGeneration() && !v.ignoreGeneration {
-		return v.estimate(before, node), &earlier.value
+		return before, &earlier.value
 	}
 	unmeasured := &load.NodeLoad{}
 	n := v.cache.compute(unmeasured, node, before)
@@ -114,15 +129,11 @@ func (c *perNodeCache[T]) unmeasuredNode(v *View, node fwk.NodeInfo, d Deriver[T
 		}
 		c.unmeasured.Store(name, value)
 	}
-	return v.estimate(n, node), &value.value
+	return n, &value.value
 }
 
 func derive[T any](
-	d Deriver[T],
-	n *nodeEstimate,
-	node fwk.NodeInfo,
-	measured *load.NodeLoad,
-	earlier *perNodeValue[T],
+	d Deriver[T], n *nodeEstimate, node fwk.NodeInfo, measured *load.NodeLoad, earlier *perNodeValue[T],
 ) *perNodeValue[T] {
 	f := Facts{Node: node, Pods: n.pods, Measured: measured, Fresh: &n.fresh}
 	var known *T

@@ -9,11 +9,11 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/minortest"
+	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 )
 
-// deriving derives the number of pods and the mean of cpu, and counts how often both are derived, and how often the mean alone.
-// A mean that stays the same is the same value.
+// deriving derives the number of pods and the mean of cpu. It counts derivations of both, and of the mean alone. A mean that stays
+// the same is the same value.
 type deriving struct{ both, meanAlone, same int }
 
 type podsAndMean struct {
@@ -47,7 +47,7 @@ func TestPerNode(t *testing.T) {
 		if *got != want {
 			t.Errorf("%s: %+v, want %+v", when, *got, want)
 		}
-		if whole := view.Estimate(info); e != whole {
+		if whole := view.Estimate(info); *e[load.CPU] != whole[load.CPU] || *e[load.Memory] != whole[load.Memory] {
 			t.Errorf("%s: estimate %+v beside the derived value, %+v alone", when, e, whole)
 		}
 		if *d != wantCalls {

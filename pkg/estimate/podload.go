@@ -19,9 +19,10 @@ type PodLoad struct {
 
 // PodResourceLoad is one resource of a PodLoad. Amounts are in milliCPU or bytes.
 type PodResourceLoad struct {
-	// Usage is the pod's usage until the window covers it. Where the node's State is not Fresh, it is the non-zero request.
+	// Usage is what the pod is expected to use, at most the node's allocatable. It counts until the window covers the pod.
+	// Where the node's State is not Fresh, it is the non-zero request.
 	Usage float64
-	// Coverage is the measured share of Usage, in [0, 1]. It is 1 where the node's State is not Fresh: requests count in full.
+	// Coverage is the measured share of Usage, in [0, 1]. Where the node's State is not Fresh, it is 1 and nothing is pending.
 	Coverage float64
 	// Pending is Usage · (1 − Coverage).
 	Pending float64
@@ -55,8 +56,7 @@ func (v *View) Pods(node fwk.NodeInfo) []PodLoad {
 			of := &l.Resources[r]
 			if n == nil || stateAt(v.now, n.freshUntil[r]) != load.Fresh {
 				*of = PodResourceLoad{
-					Usage:    float64([load.ResourceCount]int64{load.CPU: requests.Non0CPU, load.Memory: requests.Non0Mem}[r]),
-					Coverage: 1,
+					Usage: float64([load.ResourceCount]int64{load.CPU: requests.Non0CPU, load.Memory: requests.Non0Mem}[r]), Coverage: 1,
 				}
 				continue
 			}

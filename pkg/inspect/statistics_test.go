@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +33,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
@@ -107,9 +107,7 @@ profiles:
 func write(t *testing.T, configuration string) (file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "scheduler.yaml")
-	if err := os.WriteFile(file, []byte(configuration), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(configuration), 0o600))
 	return file
 }
 
@@ -117,9 +115,7 @@ func newCluster(t *testing.T, plugin, args string) *cluster {
 	t.Helper()
 	content := configuration(plugin, args, prometheus(t, 0.1).URL)
 	object, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(content), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := &cluster{profiles: object.(*schedulerconfig.KubeSchedulerConfiguration).Profiles}
 	for _, name := range []string{"a", "b"} {
 		c.objects = append(c.objects, st.MakeNode().Name(name).
@@ -132,9 +128,7 @@ func newCluster(t *testing.T, plugin, args string) *cluster {
 		Configuration: object.(*schedulerconfig.KubeSchedulerConfiguration), Objects: c.objects,
 		Plugins: plugins.NewRegistry(p, clock.RealClock{}, registry.MustRegister),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p.Refresh(t.Context())
 	source := p.Sources()[0]
 	if source.Err != nil {
@@ -149,8 +143,8 @@ func waiting() *corev1.Pod {
 		Req(map[corev1.ResourceName]string{"cpu": "1", "memory": "1Gi"}).Obj()
 }
 
-// TestEveryStatistic asks every tool for every statistic of every plugin: they name the same figures, and what was measured over
-// which window.
+// TestEveryStatistic asks every tool for every statistic of every plugin. They name the same figures, measured over the same
+// windows.
 func TestEveryStatistic(t *testing.T) {
 	for _, d := range plugins.All() {
 		rows := statisticsOf[d.Name]
@@ -189,18 +183,12 @@ func checkTop(t *testing.T, c *cluster, figures []reading.Figure) {
 		}
 		return
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	nodes, err := r.Nodes(t.Context(), top.Selection{Names: []string{"a"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pods, err := r.Pods(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, node := range []*top.Node{nodes.Nodes[0], pods.Node} {
+	must(t, err)
+	for _, node := range []*top.Row{nodes.Nodes[0], pods.Node} {
 		for i, of := range node.Resources() {
 			want := figures[i]
 			if of.State != "Fresh" || of.MeasuredPercent == nil || *of.MeasuredPercent != 100*want.Value ||
@@ -215,9 +203,7 @@ func checkTop(t *testing.T, c *cluster, figures []reading.Figure) {
 func checkExplain(t *testing.T, c *cluster, plugin string, figures []reading.Figure) {
 	t.Helper()
 	result, err := explain.Explain(t.Context(), c.Scheduler, explain.Options{Pod: waiting()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := map[string]float64{}
 	for i := range result.Candidates {
 		for _, terms := range result.Candidates[i].Terms {
@@ -249,13 +235,9 @@ func checkExplain(t *testing.T, c *cluster, plugin string, figures []reading.Fig
 func checkWhatIf(t *testing.T, c *cluster, plugin string, figures []reading.Figure) {
 	t.Helper()
 	plan, err := whatif.NewPlan(c.objects, whatif.Scenario{Pending: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := plan.Run(t.Context(), c.Scheduler, whatif.RunOptions{Profiles: []string{"byload"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if c.reader.NodeMetrics() != nil {
 		if out.LinePlugin != "" || out.Node("a").CPU.BeforePercent != nil {
 			t.Errorf("what-if: %+v, want no load", out.Node("a"))
@@ -280,15 +262,7 @@ func checkWhatIf(t *testing.T, c *cluster, plugin string, figures []reading.Figu
 // checkDoctor lets doctor name each figure, because each is 0, or what was read of a node metric.
 func checkDoctor(t *testing.T, plugin, args string, figures []reading.Figure) {
 	t.Helper()
-	file := write(t, configuration(plugin, args, prometheus(t, 0).URL))
-	conn, err := live.Connect(&rest.Config{Host: apiServer(t).URL}, "default", false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	report, err := doctor.Run(t.Context(), conn, doctor.Options{Configuration: live.ConfigurationOptions{File: file}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := diagnose(t, configuration(plugin, args, prometheus(t, 0).URL))
 	id, list := "values.zero", ""
 	if plugin == "NodeMetrics" {
 		id = "source.metrics"
@@ -308,6 +282,33 @@ func checkDoctor(t *testing.T, plugin, args string, figures []reading.Figure) {
 		}
 		if !strings.Contains(list+",", want) {
 			t.Errorf("doctor: %s is %q, want one with %q", id, list, want)
+		}
+	}
+}
+
+func diagnose(t *testing.T, configuration string) *doctor.Report {
+	t.Helper()
+	conn, err := live.Connect(&rest.Config{Host: apiServer(t).URL}, "default", false)
+	must(t, err)
+	report, err := doctor.Run(t.Context(), conn,
+		doctor.Options{Configuration: live.ConfigurationOptions{File: write(t, configuration)}})
+	must(t, err)
+	return report
+}
+
+// TestDoctor_OldSamples expects time.age to find samples that are too old, however old, whose values the source still returns.
+func TestDoctor_OldSamples(t *testing.T) {
+	for age, want := range map[time.Duration]doctor.Status{
+		10 * time.Second: doctor.OK, 4 * time.Minute: doctor.Warning, 6 * time.Minute: doctor.Error, time.Hour: doctor.Error,
+	} {
+		stub := &promstub.Server{Age: age}
+		stub.SetInstances([]string{"a:9100", "b:9100"})
+		server := httptest.NewServer(stub)
+		t.Cleanup(server.Close)
+		checks := diagnose(t, configuration("TargetLoadPacking", "window: 1m", server.URL)).Checks
+		i := slices.IndexFunc(checks, func(c doctor.Check) bool { return c.ID == "time.age" })
+		if i < 0 || checks[i].Status != want || want == doctor.Error && !strings.Contains(checks[i].Message, "too old to be used") {
+			t.Errorf("samples are %s old: %+v, want %s", age, checks, want)
 		}
 	}
 }
@@ -339,21 +340,15 @@ func checkReplay(t *testing.T, plugin, args string) {
 	t.Helper()
 	args = strings.ReplaceAll(args, promstub.Metric, `"instance:node_cpu_utilisation:rate5m"`)
 	policies, err := engine.ReadPolicies(t.Context(), write(t, configuration(plugin, args, "http://prometheus:9090")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	in := &input.Input{
 		Start: time.Unix(1_700_000_000, 0), Length: 10 * time.Minute, Counted: 10 * time.Minute,
-		Nodes:     []input.Node{{Name: "a", Capacity: podusage.Amounts{load.CPU: 1000, load.Memory: 1 << 30}}},
+		Nodes:     []input.Node{{Name: "a", Capacity: input.Amounts{CPUMillis: 1000, MemoryBytes: 1 << 30}}},
 		Workloads: []input.Workload{{Namespace: "ns", Name: "w"}},
-		Pods: []input.Pod{
-			{Arrival: 5 * time.Minute, Lifetime: time.Hour, Trace: []float32{1}, CPUMillis: 100, Noise: -1},
-		},
+		Pods:      []input.Pod{{Arrival: 5 * time.Minute, Lifetime: time.Hour, Trace: []float32{1}, CPUMillis: 100, Noise: -1}},
 	}
 	report, err := replay.Replay(t.Context(), replay.Options{Inputs: []*input.Input{in}, Policies: policies})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if runs := report.Policies[0].Runs; len(runs) != 1 || runs[0].Pending != 0 || runs[0].NodesInUse == 0 {
 		t.Errorf("replay: %+v, want one with the pod placed", runs)
 	}

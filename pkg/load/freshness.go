@@ -13,11 +13,11 @@ const driftWeight = 0.5
 // Trail keeps the last five means of one resource of one node over one window, to compute its drift. The zero value is
 // empty.
 type Trail struct {
+	// points end with the latest. There are many trails: a point that ends in 1970 is empty, so that no count is needed.
 	points [5]trailPoint
-	n      int
 }
 
-// trailPoint is a mean and the end of its window, in nanoseconds since 1970: there are many of them.
+// trailPoint is a mean and the end of its window, in nanoseconds since 1970.
 type trailPoint struct {
 	end  int64
 	mean float64
@@ -25,27 +25,25 @@ type trailPoint struct {
 
 // Add stores the mean of a window that ends at end, unless a stored window ends as late.
 func (t *Trail) Add(end time.Time, mean float64) {
-	at := end.UnixNano()
-	if t.n > 0 && at <= t.points[t.n-1].end {
-		return
-	}
-	if t.n == len(t.points) {
+	last := len(t.points) - 1
+	if at := end.UnixNano(); at > t.points[last].end {
 		copy(t.points[:], t.points[1:])
-		t.n--
+		t.points[last] = trailPoint{end: at, mean: mean}
 	}
-	t.points[t.n] = trailPoint{end: at, mean: mean}
-	t.n++
 }
 
 // Drift is the exponentially weighted mean of |ΔU| per minute over the kept means, in fractions of capacity per minute. It
 // is 0 while fewer than two are kept.
 func (t *Trail) Drift() float64 {
-	drift := 0.0
-	for i := 1; i < t.n; i++ {
-		previous, next := t.points[i-1], t.points[i]
+	drift, first := 0.0, true
+	for i, next := range t.points[1:] {
+		previous := t.points[i]
+		if previous.end == 0 {
+			continue
+		}
 		pace := math.Abs(next.mean-previous.mean) / time.Duration(next.end-previous.end).Minutes()
-		if i == 1 {
-			drift = pace
+		if first {
+			drift, first = pace, false
 		} else {
 			drift = driftWeight*pace + (1-driftWeight)*drift
 		}
@@ -103,9 +101,8 @@ func (t Trust) Loosest(other Trust) Trust {
 		return other
 	}
 	return Trust{
-		RefreshInterval: max(t.RefreshInterval, other.RefreshInterval),
-		MaxAge:          max(t.MaxAge, other.MaxAge),
-		DriftTolerance:  max(t.DriftTolerance, other.DriftTolerance),
+		RefreshInterval: max(t.RefreshInterval, other.RefreshInterval), MaxAge: max(t.MaxAge, other.MaxAge),
+		DriftTolerance: max(t.DriftTolerance, other.DriftTolerance),
 	}
 }
 

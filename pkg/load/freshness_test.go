@@ -135,10 +135,8 @@ func TestRequirements_Add(t *testing.T) {
 		Metrics: []string{"w", "v"}, RefreshInterval: 10 * time.Second,
 	}
 	want := Requirements{
-		Quantiles:       []Quantile{minuteMax, hourP95, hourMax},
-		Windows:         []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute},
-		Metrics:         []string{"x", "w", "v"},
-		RefreshInterval: 10 * time.Second,
+		Quantiles: []Quantile{minuteMax, hourP95, hourMax}, Windows: []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute},
+		Metrics: []string{"x", "w", "v"}, RefreshInterval: 10 * time.Second,
 	}
 	if diff := cmp.Diff(want, Requirements{}.Add(a).Add(b)); diff != "" {
 		t.Errorf("sum (-want +got):\n%s", diff)

@@ -17,6 +17,9 @@ const (
 	ResourceCount
 )
 
+// Hot is the utilization above which a node is called hot.
+const Hot = 0.80
+
 // String returns the resource's name as Kubernetes writes it.
 func (r Resource) String() string {
 	return [...]string{"cpu", "memory"}[r]

@@ -106,9 +106,7 @@ type Snapshot struct {
 // Snapshots of the same nodes should be made with the same index: what readers keep by row stays valid then.
 func NewSnapshot(index *Index, tables map[time.Duration]*Table, metrics map[string]MetricTable) *Snapshot {
 	return &Snapshot{
-		index:      index,
-		tables:     tables,
-		columns:    newColumns(index, metrics),
+		index: index, tables: tables, columns: newColumns(index, metrics),
 		unmeasured: NewTable(index, func(string) NodeLoad { return NodeLoad{} }),
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
+	"github.com/plimsoll-scheduler/plimsoll/test/loadtest"
 )
 
 func TestSnapshot_Over(t *testing.T) {

@@ -1,6 +1,6 @@
-// Package minor adapts to what differs between the Kubernetes minor versions that Plimsoll is built with: what plugins
-// use is here, what pod usage, simulation and tests use in the packages below. A build for an older minor has the
-// tag kubernetes_1_35 or the like; a build for the newest has none.
+// Package minor adapts to the differences between Kubernetes' minor versions. This package has the differences for plugins; the
+// packages below have those for pod usage, simulation and tests. A build for an older minor has the tag kubernetes_1_35 or the
+// like; a build for the newest has none.
 package minor
 
 // MinScore and MaxScore are the bounds of a plugin's score of a node, in all versions. Their names differ: MinNodeScore

@@ -39,7 +39,7 @@ type (
 	SharedLister        = framework.SharedLister
 )
 
-// ModeOverride is the mode of a NominatingInfo that nominates a node, or none.
+// ModeOverride makes a NominatingInfo set the pod's nominated node. An empty name clears it.
 const ModeOverride = framework.ModeOverride
 
 // SignFragment is part of a pod's signature. Before Kubernetes 1.35 pods have none, and nothing calls SignPod.

@@ -9,9 +9,9 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// These are the names of the scheduling framework that moved in Kubernetes 1.35: from
-// k8s.io/kubernetes/pkg/scheduler/framework into k8s.io/kube-scheduler/framework, where the others have been before.
-// Code that uses the names below takes them from here. Once 1.34 is no longer built, fwk can take their place.
+// These names of the scheduling framework moved in Kubernetes 1.35. They were in k8s.io/kubernetes/pkg/scheduler/framework or
+// below, and are now in k8s.io/kube-scheduler/framework. SignFragment and SignPlugin are new in 1.35. Code that uses the names
+// below takes them from here. Once 1.34 is no longer built, fwk can take their place.
 type (
 	EnqueueExtensions   = fwk.EnqueueExtensions
 	FilterPlugin        = fwk.FilterPlugin
@@ -40,7 +40,7 @@ type (
 	SignPlugin          = fwk.SignPlugin
 )
 
-// ModeOverride is the mode of a NominatingInfo that nominates a node, or none.
+// ModeOverride makes a NominatingInfo set the pod's nominated node. An empty name clears it.
 const ModeOverride = fwk.ModeOverride
 
 // Sequential returns the Parallelizer that does one piece of work after the other.

@@ -7,5 +7,5 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Kinds are the kinds of objects that the stock plugins of some minors only read: from Kubernetes 1.37 on, taints of devices.
+// Kinds are the kinds of objects that only some minors' stock plugins read: from Kubernetes 1.37 on, taints of devices.
 func Kinds() []runtime.Object { return []runtime.Object{&resourcev1.DeviceTaintRule{}} }

@@ -4,6 +4,6 @@ package minor
 
 import fwk "k8s.io/kube-scheduler/framework"
 
-// IsPodGroupCycle reports whether the cycle places the pods of a group one after the other, and so changes NodeInfos without a new
+// IsPodGroupCycle reports whether the cycle places the pods of a group one by one. Such cycles change NodeInfos without a new
 // generation. Pod groups are placed as one from Kubernetes 1.36 on.
 func IsPodGroupCycle(state fwk.CycleState) bool { return state.IsPodGroupSchedulingCycle() }

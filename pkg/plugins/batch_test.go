@@ -1,6 +1,8 @@
 package plugins_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,10 +21,10 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/minortest"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
+	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
+	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
 // newFramework makes the scheduler's own framework of a profile, and its informers.
@@ -54,7 +56,7 @@ func newFramework(
 	return f, factory
 }
 
-// profileOf is a profile with the plugin enabled at all of its extension points, and no stock plugins that filter or score.
+// profileOf is a profile with the plugin at all of its extension points. No stock plugin filters or scores.
 func profileOf(t *testing.T, name string) *schedconfig.KubeSchedulerProfile {
 	t.Helper()
 	enabled := func(name string) schedconfig.PluginSet {
@@ -63,9 +65,7 @@ func profileOf(t *testing.T, name string) *schedconfig.KubeSchedulerProfile {
 	return &schedconfig.KubeSchedulerProfile{
 		SchedulerName: "default-scheduler",
 		Plugins: &schedconfig.Plugins{
-			QueueSort:  enabled("PrioritySort"),
-			Bind:       enabled("DefaultBinder"),
-			MultiPoint: enabled(name),
+			QueueSort: enabled("PrioritySort"), Bind: enabled("DefaultBinder"), MultiPoint: enabled(name),
 		},
 		PluginConfig: []schedconfig.PluginConfig{{Name: name, Args: plugintest.Args(t, kinds()[name], least(kinds()[name]))}},
 	}
@@ -128,6 +128,59 @@ func TestBatch_Waiver(t *testing.T) {
 			}
 			if filter("b").IsSuccess() {
 				t.Error("the pod without a waiver gets the node")
+			}
+		})
+	}
+}
+
+// From Kubernetes 1.37 on, the scheduler keeps what Score returned. For the next pod it scores the last node anew, and normalizes all
+// scores in that pod's cycle: the result must be that of one cycle.
+func TestBatch_NormalizesScoresOfAnotherCycle(t *testing.T) {
+	const nodes = 300
+	for name := range kinds() {
+		t.Run(name, func(t *testing.T) {
+			loads := plugintest.NewLoads()
+			measured := map[string]load.NodeLoad{}
+			metrics := map[string]load.MetricTable{"m0": {}, "m1": {}, "m2": {}}
+			var infos []fwk.NodeInfo
+			for i := range nodes {
+				node := fmt.Sprintf("n%d", i)
+				of := plugintest.Measurement(0.1+0.8*float64(i)/nodes, 0.05)
+				measured[node] = load.NodeLoad{load.CPU: of, load.Memory: of}
+				for _, table := range metrics {
+					table[node] = load.MetricValue{Value: 4 * float64(i) / nodes, End: plugintest.Now()}
+				}
+				infos = append(infos, plugintest.Node(node, plugintest.CPUAndMemory("8", "16Gi")))
+			}
+			loads.Measure(measured, metrics)
+			pl := build(t, loads, name, "")
+			pod := st.MakePod().Name("p").UID("p").Req(plugintest.CPUAndMemory("500m", "1Gi")).Obj()
+			raw := func(infos ...fwk.NodeInfo) (fwk.CycleState, minor.NodeScoreList) {
+				state := framework.NewCycleState()
+				var list minor.NodeScoreList
+				for _, n := range infos {
+					score, status := pl.Score(t.Context(), state, pod, n)
+					if !status.IsSuccess() {
+						t.Fatal(status)
+					}
+					list = append(list, minor.NodeScore{Name: n.Node().Name, Score: score})
+				}
+				return state, list
+			}
+			normalized := func(state fwk.CycleState, list minor.NodeScoreList) minor.NodeScoreList {
+				list = slices.Clone(list)
+				if e := pl.ScoreExtensions(); e != nil {
+					if status := e.NormalizeScore(t.Context(), state, pod, list); !status.IsSuccess() {
+						t.Fatal(status)
+					}
+				}
+				return list
+			}
+			first, all := raw(infos...)
+			want := normalized(first, all)
+			second, last := raw(infos[nodes-1])
+			if got := normalized(second, append(slices.Clone(all[:nodes-1]), last...)); !slices.Equal(got, want) {
+				t.Errorf("scores %v, want those of one cycle: %v", got, want)
 			}
 		})
 	}

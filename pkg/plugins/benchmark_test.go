@@ -12,7 +12,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadvariationriskbalancing"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/lowriskovercommitment"
@@ -20,6 +19,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/peaks"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/predictedpeak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/targetloadpacking"
+	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
 // sizes are the numbers of nodes that everything is measured at.

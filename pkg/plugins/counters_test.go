@@ -11,9 +11,9 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
+	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
 // counted are the plugin's decisions, and those with a fallback by reason.
@@ -96,11 +96,8 @@ metrics: [{name: x, query: m0, prefer: Lower, weight: 0, reject: "> 5"}, {name: 
 				}
 			}
 			loads.Measure(tc.loads, tables)
-			pl, err := registryOn(loads, registry.MustRegister)[tc.plugin](
-				t.Context(),
-				plugintest.Args(t, kinds()[tc.plugin], tc.args),
-				plugintest.NewHandle(),
-			)
+			pl, err := registryOn(loads, registry.MustRegister)[tc.plugin](t.Context(), plugintest.Args(t, kinds()[tc.plugin], tc.args),
+				plugintest.NewHandle())
 			if err != nil {
 				t.Fatal(err)
 			}

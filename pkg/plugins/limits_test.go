@@ -23,8 +23,8 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
+	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
 // patience is the deadline for what a test waits for.
@@ -133,13 +133,8 @@ func (l *live) pod(name string) *corev1.Pod {
 
 func (l *live) eventually(what string, done func() bool) {
 	l.Helper()
-	err := wait.PollUntilContextTimeout(
-		l.Context(),
-		time.Millisecond,
-		patience,
-		true,
-		func(context.Context) (bool, error) { return done(), nil },
-	)
+	err := wait.PollUntilContextTimeout(l.Context(), time.Millisecond, patience, true,
+		func(context.Context) (bool, error) { return done(), nil })
 	if err != nil {
 		l.Fatalf("waiting for %s: %v", what, err)
 	}
@@ -174,7 +169,7 @@ func podOf(name string, priority int32, cpu string) *st.PodWrapper {
 
 func running(pod *st.PodWrapper) *corev1.Pod { return plugintest.Running(pod.Obj(), time.Hour) }
 
-// limited is a configuration with both limits, in the order of the names: cpu up to 80 %, and the metric m up to 5.
+// limited is a configuration with both limits, in the order of the names. They are cpu up to 80 %, and the metric m up to 5.
 func limited(loadThreshold, nodeMetrics string, names ...string) string {
 	return fmt.Sprintf(`
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -315,10 +310,8 @@ profiles:
 			pods++
 			name := fmt.Sprint("web-", pods)
 			l.create(podOf(name, 0, "0").SchedulerName(profile).Obj())
-			l.eventually(
-				name+" to be decided on",
-				func() bool { return l.pod(name).Spec.NodeName != "" || len(l.pod(name).Status.Conditions) > 0 },
-			)
+			l.eventually(name+" to be decided on",
+				func() bool { return l.pod(name).Spec.NodeName != "" || len(l.pod(name).Status.Conditions) > 0 })
 		}
 	}
 	l.eventually("an Event", func() bool { decide(); return eventsOn() > 0 })

@@ -8,7 +8,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
 // read is what the arguments of a plugin make it read, of a reading.Request.
@@ -69,8 +69,7 @@ func TestReads(t *testing.T) {
 				}
 				r := d.Reads(plugintest.Args(t, kinds()[d.Name], args))
 				got := read{
-					CPU: r.Windows[load.CPU], Memory: r.Windows[load.Memory],
-					Fraction: r.Fraction, Deviation: r.UsesDeviation, Metrics: r.Metrics,
+					CPU: r.Windows[load.CPU], Memory: r.Windows[load.Memory], Fraction: r.Fraction, Deviation: r.UsesDeviation, Metrics: r.Metrics,
 				}
 				if r.Peak != nil {
 					got.PeakHistory = r.Peak.History.Duration

@@ -13,7 +13,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
 // A refused pod waits for no node that the stock filters rule out for it.
@@ -50,18 +50,14 @@ func TestRequeue_StockFilters(t *testing.T) {
 			t.Run(plugin+"/"+tc.name, func(t *testing.T) {
 				loads := plugintest.NewLoads()
 				measure := func(cpu, m float64) {
-					loads.Measure(
-						map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(cpu, 0)}},
-						map[string]load.MetricTable{"m": {"a": {Value: m, End: plugintest.Now()}}},
-					)
+					loads.Measure(map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(cpu, 0)}},
+						map[string]load.MetricTable{"m": {"a": {Value: m, End: plugintest.Now()}}})
 				}
 				measure(0.95, 9)
 				profile := &decode(t, limited("Reject", "Reject", plugin)).Profiles[0]
 				multiPoint := &profile.Plugins.MultiPoint
-				multiPoint.Enabled = slices.DeleteFunc(
-					multiPoint.Enabled,
-					func(p schedconfig.Plugin) bool { return p.Name == "DynamicResources" },
-				) // it needs a manager
+				multiPoint.Enabled = slices.DeleteFunc(multiPoint.Enabled,
+					func(p schedconfig.Plugin) bool { return p.Name == "DynamicResources" }) // it needs a manager
 				activated := make(activations, 10)
 				f, factory := newFramework(t, profile, loads, activated, tc.node.Obj())
 				if err := factory.Core().V1().Nodes().Informer().GetIndexer().Add(tc.node.Obj()); err != nil {

@@ -13,18 +13,18 @@ import (
 type Part struct {
 	// Amount is in milliCPU or bytes.
 	Amount float64 `json:"amount"`
-	// Basis says what the amount follows from, such as "limit of container app".
+	// Basis says where the amount comes from, such as "limit of container app".
 	Basis string `json:"basis"`
 
-	// unset is set for a container without limit and request.
+	// unset is true for a container with neither limit nor request.
 	unset bool
 }
 
-// Explanation is what an estimate of one resource follows from.
+// Explanation shows how the estimate of one resource is made up.
 type Explanation struct {
 	// Parts add up to the estimate.
 	Parts []Part `json:"parts,omitempty"`
-	// Peak adds up to the 95th percentile; nil where the Estimator predicts no peaks.
+	// Peak adds up to the predicted 95th percentile of the pod's usage; nil where the Estimator predicts no peaks.
 	Peak []Part `json:"peakParts,omitempty"`
 }
 
@@ -34,13 +34,13 @@ func (e BySpec) Explain(pod *corev1.Pod) (x [load.ResourceCount]Explanation) {
 	return x
 }
 
-// Parts returns the summands of FromSpec, plus byDefault for each container without limit and request, in milliCPU or bytes.
-func (e BySpec) Parts(pod *corev1.Pod, r load.Resource, byDefault float64) []Part {
+// Parts returns the summands of FromSpec. A container with neither limit nor request counts defaultAmount, in milliCPU or bytes.
+func (e BySpec) Parts(pod *corev1.Pod, r load.Resource, defaultAmount float64) []Part {
 	var parts []Part
 	e.explainedFromSpec(pod, pod, r, math.Inf(1), &parts)
 	for i := range parts {
 		if parts[i].unset {
-			parts[i].Amount = byDefault
+			parts[i].Amount = defaultAmount
 		}
 	}
 	return parts
@@ -55,7 +55,7 @@ func (e BySpec) basis(by basis, of string) string {
 	case by == byRequest:
 		return fmt.Sprintf("%g × request of %s", e.Multiplier, of)
 	}
-	return "default, for " + of + " has neither limit nor request"
+	return "default: " + of + " has neither limit nor request"
 }
 
 // Explain implements Estimator.
@@ -66,9 +66,9 @@ func (e ByRequests) Explain(pod *corev1.Pod) (x [load.ResourceCount]Explanation)
 		switch {
 		case requests[r] > 0:
 		case amount > 0:
-			basis = "default, for the pod requests nothing"
+			basis = fmt.Sprintf("default: the pod has no %s request", load.Resource(r))
 		default:
-			basis = "the pod requests nothing"
+			basis = fmt.Sprintf("the pod has no %s request", load.Resource(r))
 		}
 		x[r].Parts = []Part{{Amount: amount, Basis: basis}}
 	}

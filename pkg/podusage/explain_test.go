@@ -44,7 +44,7 @@ func TestExplain(t *testing.T) {
 	}{
 		{"by spec", BySpec{Multiplier: 1.5, DefaultCPUMillis: 1000}, pod, []string{
 			"500 limit of container limited", "300 1.5 × request of container requesting",
-			"1000 default, for container unset has neither limit nor request", "50 overhead of the pod",
+			"1000 default: container unset has neither limit nor request", "50 overhead of the pod",
 		}},
 		{"a multiplier of 1 is not mentioned", BySpec{Multiplier: 1}, &corev1.Pod{Spec: corev1.PodSpec{Containers: pod.Spec.Containers[1:2]}}, []string{
 			"200 request of container requesting",
@@ -53,7 +53,7 @@ func TestExplain(t *testing.T) {
 			"1500 1.5 × request of the pod", "50 overhead of the pod",
 		}},
 		{"by requests", ByRequests{}, pod, []string{"350 request of the pod"}},
-		{"no request", ByRequests{Default: Amounts{load.CPU: 500}}, &corev1.Pod{}, []string{"500 default, for the pod requests nothing"}},
+		{"no request", ByRequests{Default: Amounts{load.CPU: 500}}, &corev1.Pod{}, []string{"500 default: the pod has no cpu request"}},
 	} {
 		if diff := cmp.Diff(tt.want, basesOf(tt.estimator.Explain(tt.pod)[load.CPU].Parts)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
@@ -74,8 +74,7 @@ func TestExplain_AddsUp(t *testing.T) {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{Overhead: list("overhead")}}
 		for i := range rapid.IntRange(0, 4).Draw(t, "containers") {
 			c := corev1.Container{
-				Name:      fmt.Sprint(i),
-				Resources: corev1.ResourceRequirements{Requests: list("request"), Limits: list("limit")},
+				Name: fmt.Sprint(i), Resources: corev1.ResourceRequirements{Requests: list("request"), Limits: list("limit")},
 			}
 			if rapid.Bool().Draw(t, "init") {
 				if rapid.Bool().Draw(t, "sidecar") {

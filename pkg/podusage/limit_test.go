@@ -38,12 +38,10 @@ func TestRequest(t *testing.T) {
 		{"the sum of two containers", corev1.PodSpec{Containers: []corev1.Container{requesting("1", "1Mi"), requesting("250m", "")}}, 1250, 1 << 20},
 		{"native sidecars count", corev1.PodSpec{Containers: []corev1.Container{requesting("1", "1Mi")}, InitContainers: []corev1.Container{sidecar}}, 1500, 2 << 20},
 		{"a larger init container, beside the sidecars before it", corev1.PodSpec{
-			Containers:     []corev1.Container{requesting("1", "1Mi")},
-			InitContainers: []corev1.Container{sidecar, requesting("3", "")},
+			Containers: []corev1.Container{requesting("1", "1Mi")}, InitContainers: []corev1.Container{sidecar, requesting("3", "")},
 		}, 3500, 2 << 20},
 		{"the request for the pod as a whole replaces the sum", corev1.PodSpec{
-			Containers: []corev1.Container{requesting("1", "1Mi")},
-			Resources:  &corev1.ResourceRequirements{Requests: amountsList("2", "")},
+			Containers: []corev1.Container{requesting("1", "1Mi")}, Resources: &corev1.ResourceRequirements{Requests: amountsList("2", "")},
 		}, 2000, 1 << 20},
 		{"overhead is added", corev1.PodSpec{Containers: []corev1.Container{requesting("1", "1Mi")}, Overhead: amountsList("100m", "1Mi")}, 1100, 2 << 20},
 		{"nothing", corev1.PodSpec{Containers: []corev1.Container{requesting("", "")}}, 0, 0},
@@ -86,8 +84,7 @@ func TestLimit(t *testing.T) {
 		{"and so do theirs that are missing", corev1.PodSpec{Containers: []corev1.Container{limited("1", "1Mi")}, InitContainers: []corev1.Container{unlimitedSidecar}}, none, none},
 		{"ordinary init containers do not", corev1.PodSpec{Containers: []corev1.Container{limited("1", "1Mi")}, InitContainers: []corev1.Container{limited("", "")}}, 1000, 1 << 20},
 		{"the pod's own limit bounds the sum", corev1.PodSpec{
-			Containers: []corev1.Container{limited("", "1Mi")},
-			Resources:  &corev1.ResourceRequirements{Limits: amountsList("2", "2Mi")},
+			Containers: []corev1.Container{limited("", "1Mi")}, Resources: &corev1.ResourceRequirements{Limits: amountsList("2", "2Mi")},
 		}, 2000, 1 << 20},
 		{"overhead is added", corev1.PodSpec{Containers: []corev1.Container{limited("1", "1Mi")}, Overhead: amountsList("100m", "1Mi")}, 1100, 2 << 20},
 	} {

@@ -106,11 +106,7 @@ func TestBySpec_PendingUsage(t *testing.T) {
 			if got := e.PendingUsage(&tc.pod)[load.CPU]; got != tc.want {
 				t.Errorf("PendingUsage() = %v milliCPU, want %v", got, tc.want)
 			}
-			if n, m := len(
-				before.Spec.Containers,
-			), len(
-				tc.pod.Spec.Containers,
-			); n != m ||
+			if n, m := len(before.Spec.Containers), len(tc.pod.Spec.Containers); n != m ||
 				before.Spec.Containers[0].Name != tc.pod.Spec.Containers[0].Name {
 				t.Error("PendingUsage changes the pod")
 			}
@@ -193,12 +189,8 @@ func TestQuantitiesSaturate(t *testing.T) {
 // drawQuantity draws a quantity that the API server accepts for a resource: any number ≥ 0 with any suffix.
 func drawQuantity(t *rapid.T, label string) resource.Quantity {
 	suffixes := []string{"n", "u", "m", "", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "e-9", "e12", "e30"}
-	text := fmt.Sprintf(
-		"%d.%d%s",
-		rapid.Uint64().Draw(t, label),
-		rapid.Uint32().Draw(t, label+" fraction"),
-		rapid.SampledFrom(suffixes).Draw(t, label+" suffix"),
-	)
+	text := fmt.Sprintf("%d.%d%s", rapid.Uint64().Draw(t, label), rapid.Uint32().Draw(t, label+" fraction"),
+		rapid.SampledFrom(suffixes).Draw(t, label+" suffix"))
 	return resource.MustParse(text)
 }
 

@@ -122,7 +122,9 @@ func (e BySpec) containers(spec *corev1.PodSpec, r load.Resource, maxRatio float
 }
 
 // add adds the container to usage, or to unset if it has neither limit nor request.
-func (e BySpec) add(c *corev1.Container, r load.Resource, maxRatio, usage, unset float64, parts *[]Part) (float64, float64) {
+func (e BySpec) add(
+	c *corev1.Container, r load.Resource, maxRatio, usage, unset float64, parts *[]Part,
+) (newUsage, newUnset float64) {
 	amount, by := e.fromResources(&c.Resources, r, maxRatio)
 	if parts != nil {
 		*parts = append(*parts, Part{Amount: amount, Basis: e.basis(by, "container "+c.Name), unset: by == byNothing})

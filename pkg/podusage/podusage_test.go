@@ -52,10 +52,8 @@ func TestBySpec(t *testing.T) {
 		want      float64
 	}{
 		{
-			name:      "a limit is what is expected, whatever the request",
-			estimator: defaults,
-			spec:      corev1.PodSpec{Containers: containers(container(both("500m", "2")))},
-			want:      2000,
+			name: "a limit is what is expected, whatever the request", estimator: defaults,
+			spec: corev1.PodSpec{Containers: containers(container(both("500m", "2")))}, want: 2000,
 		},
 		{
 			name:      "a request without a limit is multiplied",
@@ -64,22 +62,16 @@ func TestBySpec(t *testing.T) {
 			want:      750, // 500 · 1.5
 		},
 		{
-			name:      "a multiplied request is not rounded",
-			estimator: BySpec{Multiplier: 1.25, DefaultCPUMillis: 1000},
-			spec:      corev1.PodSpec{Containers: containers(container(requests("cpu", "1m")))},
-			want:      1.25,
+			name: "a multiplied request is not rounded", estimator: BySpec{Multiplier: 1.25, DefaultCPUMillis: 1000},
+			spec: corev1.PodSpec{Containers: containers(container(requests("cpu", "1m")))}, want: 1.25,
 		},
 		{
-			name:      "a multiplier of zero expects nothing of requests",
-			estimator: BySpec{Multiplier: 0, DefaultCPUMillis: 1000},
-			spec:      corev1.PodSpec{Containers: containers(container(requests("cpu", "500m")))},
-			want:      0,
+			name: "a multiplier of zero expects nothing of requests", estimator: BySpec{Multiplier: 0, DefaultCPUMillis: 1000},
+			spec: corev1.PodSpec{Containers: containers(container(requests("cpu", "500m")))}, want: 0,
 		},
 		{
-			name:      "a container without limit and request uses the default",
-			estimator: BySpec{Multiplier: 1.5, DefaultCPUMillis: 300},
-			spec:      corev1.PodSpec{Containers: containers(container(corev1.ResourceRequirements{}))},
-			want:      300,
+			name: "a container without limit and request uses the default", estimator: BySpec{Multiplier: 1.5, DefaultCPUMillis: 300},
+			spec: corev1.PodSpec{Containers: containers(container(corev1.ResourceRequirements{}))}, want: 300,
 		},
 		{
 			name:      "limits and requests of other resources do not count for cpu",
@@ -92,11 +84,8 @@ func TestBySpec(t *testing.T) {
 		{
 			name:      "each container counts by its own resources",
 			estimator: defaults,
-			spec: corev1.PodSpec{Containers: containers(
-				container(limits("cpu", "200m")),
-				container(requests("cpu", "100m")),
-				container(corev1.ResourceRequirements{}),
-			)},
+			spec: corev1.PodSpec{Containers: containers(container(limits("cpu", "200m")), container(requests("cpu", "100m")),
+				container(corev1.ResourceRequirements{}))},
 			want: 1350, // 200 + 100 · 1.5 + 1000
 		},
 		{
@@ -104,11 +93,8 @@ func TestBySpec(t *testing.T) {
 			estimator: defaults,
 			spec: corev1.PodSpec{
 				Containers: containers(container(limits("cpu", "1"))),
-				InitContainers: containers(
-					sidecar(limits("cpu", "50m")),
-					sidecar(requests("cpu", "100m")),
-					sidecar(corev1.ResourceRequirements{}),
-				),
+				InitContainers: containers(sidecar(limits("cpu", "50m")), sidecar(requests("cpu", "100m")),
+					sidecar(corev1.ResourceRequirements{})),
 			},
 			want: 2200, // 1000 + 50 + 100 · 1.5 + 1000
 		},
@@ -117,11 +103,8 @@ func TestBySpec(t *testing.T) {
 			estimator: defaults,
 			spec: corev1.PodSpec{
 				Containers: containers(container(limits("cpu", "1"))),
-				InitContainers: containers(
-					container(limits("cpu", "8")),
-					container(corev1.ResourceRequirements{}),
-					corev1.Container{Resources: limits("cpu", "4"), RestartPolicy: &onFailure},
-				),
+				InitContainers: containers(container(limits("cpu", "8")), container(corev1.ResourceRequirements{}),
+					corev1.Container{Resources: limits("cpu", "4"), RestartPolicy: &onFailure}),
 			},
 			want: 1000,
 		},
@@ -129,8 +112,7 @@ func TestBySpec(t *testing.T) {
 			name:      "overhead is added, and not multiplied",
 			estimator: defaults,
 			spec: corev1.PodSpec{
-				Containers: containers(container(requests("cpu", "500m"))),
-				Overhead:   list("cpu", "250m"),
+				Containers: containers(container(requests("cpu", "500m"))), Overhead: list("cpu", "250m"),
 			},
 			want: 1000, // 500 · 1.5 + 250
 		},
@@ -148,8 +130,7 @@ func TestBySpec(t *testing.T) {
 			name:      "a request of the pod is multiplied and replaces its containers'",
 			estimator: defaults,
 			spec: corev1.PodSpec{
-				Resources:  podLevel(requests("cpu", "2")),
-				Containers: containers(container(limits("cpu", "8"))),
+				Resources: podLevel(requests("cpu", "2")), Containers: containers(container(limits("cpu", "8"))),
 			},
 			want: 3000, // 2000 · 1.5
 		},
@@ -157,9 +138,8 @@ func TestBySpec(t *testing.T) {
 			name:      "overhead comes on top of what the pod states",
 			estimator: defaults,
 			spec: corev1.PodSpec{
-				Resources:  podLevel(limits("cpu", "2")),
-				Containers: containers(container(corev1.ResourceRequirements{})),
-				Overhead:   list("cpu", "100m", "memory", "64Mi"),
+				Resources: podLevel(limits("cpu", "2")), Containers: containers(container(corev1.ResourceRequirements{})),
+				Overhead: list("cpu", "100m", "memory", "64Mi"),
 			},
 			want: 2100,
 		},
@@ -167,8 +147,7 @@ func TestBySpec(t *testing.T) {
 			name:      "pod-level memory leaves cpu to the containers",
 			estimator: defaults,
 			spec: corev1.PodSpec{
-				Resources:  podLevel(limits("memory", "1Gi")),
-				Containers: containers(container(limits("cpu", "700m"))),
+				Resources: podLevel(limits("memory", "1Gi")), Containers: containers(container(limits("cpu", "700m"))),
 			},
 			want: 700,
 		},
@@ -177,11 +156,8 @@ func TestBySpec(t *testing.T) {
 			name:      "a pod-level request that the API server derived does not hide the containers' limits",
 			estimator: defaults,
 			spec: corev1.PodSpec{
-				Resources: podLevel(
-					corev1.ResourceRequirements{Requests: list("cpu", "600m", "memory", "1Gi"), Limits: list("memory", "1Gi")},
-				),
-				Containers:     containers(container(both("500m", "2"))),
-				InitContainers: containers(sidecar(both("100m", "1"))),
+				Resources:  podLevel(corev1.ResourceRequirements{Requests: list("cpu", "600m", "memory", "1Gi"), Limits: list("memory", "1Gi")}),
+				Containers: containers(container(both("500m", "2"))), InitContainers: containers(sidecar(both("100m", "1"))),
 			},
 			want: 3000, // 2000 + 1000
 		},
@@ -206,22 +182,16 @@ func TestBySpec(t *testing.T) {
 			want: 1500, // 1000 · 1.5
 		},
 		{
-			name:      "a request of zero says that nothing is needed",
-			estimator: defaults,
-			spec:      corev1.PodSpec{Containers: containers(container(requests("cpu", "0")))},
-			want:      0,
+			name: "a request of zero says that nothing is needed", estimator: defaults,
+			spec: corev1.PodSpec{Containers: containers(container(requests("cpu", "0")))}, want: 0,
 		},
 		{
-			name:      "a limit of zero says that nothing is needed",
-			estimator: defaults,
-			spec:      corev1.PodSpec{Containers: containers(container(both("0", "0")))},
-			want:      0,
+			name: "a limit of zero says that nothing is needed", estimator: defaults,
+			spec: corev1.PodSpec{Containers: containers(container(both("0", "0")))}, want: 0,
 		},
 		{
-			name:      "a pod without containers is its overhead",
-			estimator: defaults,
-			spec:      corev1.PodSpec{Overhead: list("cpu", "10m")},
-			want:      10,
+			name: "a pod without containers is its overhead", estimator: defaults, spec: corev1.PodSpec{Overhead: list("cpu", "10m")},
+			want: 10,
 		},
 		{
 			name:      "a fraction of a milliCPU counts as one",
@@ -254,10 +224,8 @@ func TestByRequests(t *testing.T) {
 		{
 			name: "containers, sidecars and overhead add up",
 			pod: corev1.Pod{Spec: corev1.PodSpec{
-				Containers: containers(
-					container(requests("cpu", "500m", "memory", "256Mi")),
-					container(requests("cpu", "250m", "memory", "128Mi")),
-				),
+				Containers: containers(container(requests("cpu", "500m", "memory", "256Mi")),
+					container(requests("cpu", "250m", "memory", "128Mi"))),
 				InitContainers: containers(sidecar(requests("cpu", "100m", "memory", "64Mi"))),
 				Overhead:       list("cpu", "50m", "memory", "32Mi"),
 			}},
@@ -268,8 +236,7 @@ func TestByRequests(t *testing.T) {
 			name: "an init container that requests more than the rest decides, resource by resource",
 			pod: corev1.Pod{Spec: corev1.PodSpec{
 				Containers:     containers(container(requests("cpu", "500m", "memory", "256Mi"))),
-				InitContainers: containers(container(requests("cpu", "2", "memory", "128Mi"))),
-				Overhead:       list("cpu", "50m"),
+				InitContainers: containers(container(requests("cpu", "2", "memory", "128Mi"))), Overhead: list("cpu", "50m"),
 			}},
 			wantCPU:    2050, // max(500, 2000) + 50
 			wantMemory: 256 * mi,
@@ -277,9 +244,8 @@ func TestByRequests(t *testing.T) {
 		{
 			name: "pod-level resources win, resource by resource",
 			pod: corev1.Pod{Spec: corev1.PodSpec{
-				Resources:  podLevel(requests("cpu", "2")),
-				Containers: containers(container(requests("cpu", "500m", "memory", "256Mi"))),
-				Overhead:   list("cpu", "50m"),
+				Resources: podLevel(requests("cpu", "2")), Containers: containers(container(requests("cpu", "500m", "memory", "256Mi"))),
+				Overhead: list("cpu", "50m"),
 			}},
 			wantCPU:    2050, // 2000 + 50
 			wantMemory: 256 * mi,
@@ -310,11 +276,8 @@ func TestByRequests(t *testing.T) {
 
 func everything() *corev1.Pod {
 	return &corev1.Pod{Spec: corev1.PodSpec{
-		Containers: containers(
-			container(both("500m", "2")),
-			container(requests("cpu", "1500m")),
-			container(corev1.ResourceRequirements{}),
-		),
+		Containers: containers(container(both("500m", "2")), container(requests("cpu", "1500m")),
+			container(corev1.ResourceRequirements{})),
 		InitContainers: containers(sidecar(requests("cpu", "100m")), container(limits("cpu", "8"))),
 		Resources:      podLevel(corev1.ResourceRequirements{Requests: list("cpu", "2100m"), Limits: list("memory", "1Gi")}),
 		Overhead:       list("cpu", "50m"),
@@ -326,11 +289,8 @@ func TestContainersRequestMillis(t *testing.T) {
 		"containers": {Containers: containers(container(requests("cpu", "500m")), container(requests("cpu", "1")))},
 		"a large init container before and after a sidecar": {
 			Containers: containers(container(requests("cpu", "500m"))),
-			InitContainers: containers(
-				container(requests("cpu", "2")),
-				sidecar(requests("cpu", "300m")),
-				container(requests("cpu", "1900m")),
-			),
+			InitContainers: containers(container(requests("cpu", "2")), sidecar(requests("cpu", "300m")),
+				container(requests("cpu", "1900m"))),
 		},
 		"sidecars alone": {InitContainers: containers(sidecar(requests("cpu", "300m")), sidecar(requests("cpu", "1")))},
 		"nothing":        {Containers: containers(container(corev1.ResourceRequirements{}))},

@@ -11,10 +11,8 @@ import (
 // It returns pod itself where all containers count, and does not change it.
 func StartingPod(pod *corev1.Pod) (starting *corev1.Pod, ok bool) {
 	statuses := pod.Status.ContainerStatuses
-	initFails := slices.ContainsFunc(
-		pod.Status.InitContainerStatuses,
-		func(s corev1.ContainerStatus) bool { return fails(s.State.Waiting) },
-	)
+	initFails := slices.ContainsFunc(pod.Status.InitContainerStatuses,
+		func(s corev1.ContainerStatus) bool { return fails(s.State.Waiting) })
 	if !initFails && !slices.ContainsFunc(statuses, isDown) {
 		return pod, true
 	}

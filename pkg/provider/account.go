@@ -27,8 +27,8 @@ const podAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 // Account is the service account that reads load where neither a token nor a tokenFile is configured. The zero value is
 // none.
 type Account struct {
-	// Dir is a folder with the account's token, which is read for each request, and in ca.crt and service-ca.crt, each of which
-	// may be absent, the authorities that are trusted beside the system's roots.
+	// Dir is a folder with the account's token, which is read for each request. Authorities in ca.crt and service-ca.crt are trusted
+	// beside the system's roots. Each file may be absent.
 	Dir string
 }
 
@@ -58,7 +58,10 @@ type Access interface {
 
 var _ Access = Account{}
 
-var credentialFiles = validation.Files{Token: boundedfile.ReadToken, CA: boundedfile.ReadCA}
+// CredentialFiles reads the files of a spec in this pod.
+func CredentialFiles() validation.Files {
+	return validation.Files{Token: boundedfile.ReadToken, CA: boundedfile.ReadCA}
+}
 
 // Reach implements Access: it reaches the server directly, with the account's credentials if the spec has no token. A hosted
 // service never gets the account's credentials. Reach fails if it cannot read a file of the spec, or the account's token.
@@ -68,7 +71,7 @@ func (a Account) Reach(
 	address string,
 	cfg httpclient.Config,
 ) (string, httpclient.Config, error) {
-	if err := validation.ValidateCredentials(nil, &spec, credentialFiles); err != nil {
+	if err := validation.ValidateCredentials(nil, &spec, CredentialFiles()); err != nil {
 		return "", cfg, err
 	}
 	if spec.IsHosted() {
@@ -92,8 +95,8 @@ func (a Account) authenticate(ctx context.Context, address string, cfg httpclien
 	}
 	if cfg.InsecureSkipVerify {
 		logger.Info("Load is read without a token: " + AccountVariable + " is set, but with insecureSkipVerify anyone could pose as " +
-			"the server and take the service account's token; if the server wants it, set caFile instead of insecureSkipVerify, " +
-			"or send it in spite of that with tokenFile: " + filepath.Join(a.Dir, "token"))
+			"the server and take the service account's token. Set caFile instead of insecureSkipVerify, " +
+			"or send the token with tokenFile: " + filepath.Join(a.Dir, "token"))
 		return cfg, nil
 	}
 	cfg.BearerTokenFile = filepath.Join(a.Dir, "token")

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,24 +23,20 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 )
 
-// FuzzArguments decodes the arguments of the four plugins as a scheduler does, strictly and with defaults, and validates them, all
-// in bounded time. From what is valid a source can be opened, and it can be written as YAML and read again.
+// FuzzArguments decodes the arguments of a plugin as a scheduler does, strictly and with defaults. It validates them, all in
+// bounded time. From what is valid a source can be opened, and it can be written as YAML and read again.
 //
 // VALUE in fields stands for value, quoted: most changes to YAML make it none, while any value can be quoted.
 func FuzzArguments(f *testing.F) {
 	const (
-		packing uint8 = iota
-		balancing
-		threshold
-		metrics
+		packing, balancing = config.TargetLoadPacking, config.LoadVariationRiskBalancing
+		threshold, metrics = config.LoadThreshold, config.NodeMetrics
+		prometheus         = "metricProvider: {type: Prometheus, address: 'http://prometheus.monitoring.svc:9090'}\n"
+		metric             = prometheus + "metrics: [{name: a, query: b, prefer: Lower, "
 	)
-	const (
-		prometheus = "metricProvider: {type: Prometheus, address: 'http://prometheus.monitoring.svc:9090'}\n"
-		metric     = prometheus + "metrics: [{name: a, query: b, prefer: Lower, "
-	)
+	plugins := config.PluginNames()
 	for _, seed := range []struct {
-		plugin        uint8
-		fields, value string
+		plugin, fields, value string
 	}{
 		{packing, "", ""},
 		{packing, "metricProvider: {type: VALUE}\n", "Prometheus"},
@@ -67,7 +64,7 @@ func FuzzArguments(f *testing.F) {
 			"metrics: [{name: a, query: b, prefer: Lower}]\n", "node"},
 		{metrics, "metrics: [&a [*a]]", ""},
 	} {
-		f.Add(seed.plugin, seed.fields, seed.value)
+		f.Add(uint8(slices.Index(plugins, seed.plugin)), seed.fields, seed.value)
 	}
 	plimsoll := runtime.NewScheme()
 	if err := scheme.AddToScheme(plimsoll); err != nil {
@@ -90,20 +87,16 @@ func FuzzArguments(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kind := [...]string{config.TargetLoadPacking, config.LoadVariationRiskBalancing, config.LoadThreshold, config.NodeMetrics, config.PredictedPeak, config.LowRiskOverCommitment, config.Peaks}[plugin%7] + "Args"
-		text := fmt.Sprintf(
-			"apiVersion: %s\nkind: %s\n%s",
-			v1.SchemeGroupVersion,
-			kind,
-			strings.ReplaceAll(fields, "VALUE", string(quoted)),
-		)
+		name := plugins[int(plugin)%len(plugins)]
+		text := fmt.Sprintf("apiVersion: %s\nkind: %sArgs\n%s", v1.SchemeGroupVersion, name,
+			strings.ReplaceAll(fields, "VALUE", string(quoted)))
 		if len(text) > size {
 			t.Skip("a scheduler takes larger files, but the fuzzer would do little else")
 		}
 		began := time.Now()
 		args, err := runtime.Decode(codecs.UniversalDecoder(), []byte(text))
 		if err == nil {
-			err = validate(args)
+			err = validation.ValidateArgs(nil, args)
 		}
 		if took := time.Since(began); took > longest {
 			t.Errorf("decoding and validating took %s, want at most %s", took, longest)
@@ -112,10 +105,10 @@ func FuzzArguments(f *testing.F) {
 			return
 		}
 		spec := *config.LoadSpecOf(args)
-		if validation.ValidateCredentials(nil, &spec, credentialFiles) != nil {
+		if validation.ValidateCredentials(nil, &spec, CredentialFiles()) != nil {
 			return
 		}
-		if _, err := OpenSource(t.Context(), cluster, spec, Account{}, clock.RealClock{}); err != nil {
+		if _, err := openSource(t.Context(), cluster, spec, Account{}, clock.RealClock{}); err != nil {
 			t.Errorf("the arguments are valid, but their source cannot be opened: %v\n%s", err, text)
 		}
 		if spec.MetricProvider.Token != "" || spec.MetricProvider.ApplicationKey != "" {
@@ -129,7 +122,7 @@ func FuzzArguments(f *testing.F) {
 		if err != nil {
 			t.Fatalf("reading arguments that were written: %v\n%s", err, written)
 		}
-		if err := validate(again); err != nil {
+		if err := validation.ValidateArgs(nil, again); err != nil {
 			t.Errorf("arguments are not valid once they were written and read again: %v\n%s", err, written)
 		}
 		specAgain := *config.LoadSpecOf(again)
@@ -137,24 +130,4 @@ func FuzzArguments(f *testing.F) {
 			t.Errorf("the source is %+v, but once it was written and read again it is %+v", spec, specAgain)
 		}
 	})
-}
-
-func validate(args runtime.Object) error {
-	switch args := args.(type) {
-	case *config.TargetLoadPackingArgs:
-		return validation.ValidateTargetLoadPackingArgs(nil, args)
-	case *config.LoadVariationRiskBalancingArgs:
-		return validation.ValidateLoadVariationRiskBalancingArgs(nil, args)
-	case *config.LoadThresholdArgs:
-		return validation.ValidateLoadThresholdArgs(nil, args)
-	case *config.NodeMetricsArgs:
-		return validation.ValidateNodeMetricsArgs(nil, args)
-	case *config.LowRiskOverCommitmentArgs:
-		return validation.ValidateLowRiskOverCommitmentArgs(nil, args)
-	case *config.PeaksArgs:
-		return validation.ValidatePeaksArgs(nil, args)
-	case *config.PredictedPeakArgs:
-		return validation.ValidatePredictedPeakArgs(nil, args)
-	}
-	return fmt.Errorf("%T are the arguments of no plugin", args)
 }

@@ -68,13 +68,8 @@ func TestOpen_HostedServices(t *testing.T) {
 			// The account's token is nobody's but the cluster's.
 			account := Account{Dir: t.TempDir()}
 			write(t, account.Dir, "token", "account")
-			s, err := OpenSource(
-				t.Context(),
-				reading.Cluster{Nodes: oneNode(t)},
-				config.LoadSpec{MetricProvider: provider},
-				account,
-				clock.RealClock{},
-			)
+			s, err := openSource(t.Context(), reading.Cluster{Nodes: oneNode(t)}, config.LoadSpec{MetricProvider: provider}, account,
+				clock.RealClock{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,12 +3,10 @@ package provider
 import (
 	"cmp"
 	"context"
-	"io"
 	"slices"
 	"sync"
 	"time"
 
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
@@ -56,8 +54,8 @@ type StatisticsStatus struct {
 	Err, HistoryErr error
 }
 
-// Refresh reads all sources of load, and all usage of pods with what is missing of its history, once and at the same time. It
-// returns when all have been read or have failed. It must only be called for a provider of NewOnDemand.
+// Refresh reads all sources of load, and all usage of pods with its missing history. It reads them once, in parallel. It returns
+// when all have been read or have failed. It must only be called for a provider of NewOnDemand.
 func (p *Provider) Refresh(ctx context.Context) {
 	p.refresh(ctx, true)
 }
@@ -111,19 +109,6 @@ func (p *Provider) AllStatistics() []StatisticsStatus {
 		all[i] = s.status
 	}
 	return all
-}
-
-// closeWith closes the source when ctx is done.
-func closeWith(ctx context.Context, src any) {
-	closer, ok := src.(io.Closer)
-	if !ok {
-		return
-	}
-	context.AfterFunc(ctx, func() {
-		if err := closer.Close(); err != nil {
-			klog.FromContext(ctx).Error(err, "Closing a source failed")
-		}
-	})
 }
 
 // unopened is a source that could not be opened.

@@ -32,8 +32,7 @@ func TestRefreshLoad_LeavesOutStatistics(t *testing.T) {
 	h := handle{informers: informers.NewSharedInformerFactory(fake.NewClientset(), 0), kubeConfig: &rest.Config{Host: server.URL}}
 	spec := prometheusSpec()
 	spec.MetricProvider = config.MetricProviderSpec{
-		Type:    config.KubernetesMetricsServer,
-		Timeout: metav1.Duration{Duration: time.Minute},
+		Type: config.KubernetesMetricsServer, Timeout: metav1.Duration{Duration: time.Minute},
 	}
 	p := NewOnDemand(clock.RealClock{}, metrics.NewKubeRegistry(), Account{})
 	if _, err := openModel(t, p, h, spec, podusage.ByRequests{}); err != nil {

@@ -31,6 +31,8 @@ type Provider struct {
 	statistics []*sharedStatistics
 	// labels counts the sources by name.
 	labels map[string]int
+	// running are the watchers.
+	running sync.WaitGroup
 }
 
 // sharedSource is a source with its watcher, and the readers of its load.
@@ -67,6 +69,9 @@ func (p *Provider) Open(ctx context.Context, request reading.Request) (*reading.
 	return reader, nil
 }
 
+// Wait returns when all sources are closed, after the contexts of all readers are done.
+func (p *Provider) Wait() { p.running.Wait() }
+
 // source returns the request's source, which reads from now on what the request requires. If the source is new, its watcher is
 // started, and runs until ctx is done. mu must be held.
 func (p *Provider) source(ctx context.Context, request *reading.Request) (*sharedSource, error) {
@@ -75,7 +80,7 @@ func (p *Provider) source(ctx context.Context, request *reading.Request) (*share
 		s.watcher.Register(request.Requirements(), request.Trust())
 		return s, nil
 	}
-	src, err := OpenSource(ctx, cluster, spec, p.access, p.clock)
+	src, err := openSource(ctx, cluster, spec, p.access, p.clock)
 	if err != nil {
 		if !p.onDemand {
 			return nil, err
@@ -91,9 +96,9 @@ func (p *Provider) source(ctx context.Context, request *reading.Request) (*share
 	}
 	p.sources = append(p.sources, s)
 	if p.onDemand {
-		closeWith(ctx, src)
+		context.AfterFunc(ctx, func() { refresh.Close(ctx, label, src) })
 	} else {
-		go watcher.Run(ctx)
+		p.running.Go(func() { watcher.Run(ctx) })
 	}
 	return s, nil
 }
@@ -117,7 +122,7 @@ func (p *Provider) label(name string) string {
 	return name
 }
 
-// sourceSpec identifies a source: a LoadSpec without fields that have no effect, or that only say how its load is used.
+// sourceSpec identifies a source. It is a LoadSpec without fields that have no effect on reading.
 type sourceSpec config.LoadSpec
 
 func sourceSpecOf(spec config.LoadSpec) sourceSpec {

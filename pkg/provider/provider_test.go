@@ -40,14 +40,10 @@ func newHandle() handle {
 func prometheusSpec() config.LoadSpec {
 	return config.LoadSpec{
 		MetricProvider: config.MetricProviderSpec{
-			Type:    config.Prometheus,
-			Address: "http://prometheus",
-			Timeout: metav1.Duration{Duration: time.Second},
+			Type: config.Prometheus, Address: "http://prometheus", Timeout: metav1.Duration{Duration: time.Second},
 		},
-		Window:          metav1.Duration{Duration: 5 * time.Minute},
-		RefreshInterval: metav1.Duration{Duration: 30 * time.Second},
-		MaxAge:          metav1.Duration{Duration: 5 * time.Minute},
-		DriftTolerance:  10,
+		Window: metav1.Duration{Duration: 5 * time.Minute}, RefreshInterval: metav1.Duration{Duration: 30 * time.Second},
+		MaxAge: metav1.Duration{Duration: 5 * time.Minute}, DriftTolerance: 10,
 	}
 }
 
@@ -94,8 +90,7 @@ func fieldVariations(t *testing.T, spec config.LoadSpec) map[string]config.LoadS
 	return variations
 }
 
-// TestSourcesAreShared varies every field of a LoadSpec: two specs are one source unless a field differs that says where or how
-// load is read.
+// TestSourcesAreShared varies every field of a LoadSpec. Two specs are one source unless they differ in where or how load is read.
 func TestSourcesAreShared(t *testing.T) {
 	// How each reader uses the load of the source.
 	usage := []string{"Window.Duration", "RefreshInterval.Duration", "MaxAge.Duration", "DriftTolerance"}

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/datadog"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/loadwatcherclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/metricsserver"
@@ -18,102 +20,78 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/signalfx"
 )
 
-// OpenSource returns the source that a valid spec names. Its server is reached by access; metrics-server is read with the cluster's
-// KubeConfig.
-func OpenSource(
-	ctx context.Context,
-	cluster reading.Cluster,
-	spec config.LoadSpec,
-	access Access,
-	c clock.PassiveClock,
+// openSource returns the source that a valid spec names. access says how to reach its server; metrics-server is read with the
+// KubeConfig of the cluster instead.
+func openSource(ctx context.Context, cluster reading.Cluster, spec config.LoadSpec, access Access, c clock.PassiveClock,
 ) (source.Source, error) {
-	provider := spec.MetricProvider
-	server := serverOf(provider)
-	switch {
-	case spec.WatcherAddress != "":
-		address, server, err := access.Reach(ctx, spec, spec.WatcherAddress, server)
-		if err != nil {
-			return nil, err
-		}
-		return loadwatcherclient.New(loadwatcherclient.Config{Address: address, Config: server}, cluster.Nodes)
-	case provider.Type == config.Prometheus:
-		address, server, err := access.Reach(ctx, spec, provider.Address, server)
-		if err != nil {
-			return nil, err
-		}
-		cfg := prometheus.Config{
-			Address:    address,
-			Config:     server,
-			Dialect:    promql.Dialect(provider.Dialect),
-			NodeLabels: provider.NodeLabels,
-		}
-		if provider.Queries != nil {
-			cfg.CPUQuery, cfg.MemoryQuery = provider.Queries.CPU, provider.Queries.Memory
-		}
-		return prometheus.New(cfg, cluster.Nodes, c)
-	case provider.Type == config.SignalFx:
-		address, server, err := access.Reach(ctx, spec, provider.Address, server)
-		if err != nil {
-			return nil, err
-		}
-		cfg := signalfx.Config{
-			Address:        address,
-			Config:         server,
-			ClusterName:    provider.ClusterName,
-			HostNameSuffix: provider.HostNameSuffix,
-		}
-		if provider.Queries != nil {
-			cfg.CPUQuery, cfg.MemoryQuery = provider.Queries.CPU, provider.Queries.Memory
-		}
-		return signalfx.New(cfg, cluster.Nodes, c)
-	case provider.Type == config.Datadog:
-		server.Key, server.KeyFile = string(provider.ApplicationKey), provider.ApplicationKeyFile
-		address, server, err := access.Reach(ctx, spec, provider.Address, server)
-		if err != nil {
-			return nil, err
-		}
-		cfg := datadog.Config{
-			Address:        address,
-			Config:         server,
-			ClusterName:    provider.ClusterName,
-			HostNameSuffix: provider.HostNameSuffix,
-			Dialect:        datadog.Dialect(provider.Dialect),
-		}
-		if provider.Queries != nil {
-			cfg.CPUQuery, cfg.MemoryQuery = provider.Queries.CPU, provider.Queries.Memory
-		}
-		return datadog.New(cfg, cluster.Nodes, c)
-	case provider.Type == config.KubernetesMetricsServer:
+	provider, queries := spec.MetricProvider, config.LoadQueries{}
+	if spec.WatcherAddress == "" && provider.Type == config.KubernetesMetricsServer {
 		return metricsserver.New(cluster.KubeConfig, cluster.Nodes, provider.Timeout.Duration)
 	}
-	return nil, fmt.Errorf("metricProvider.type: %q cannot be read", provider.Type)
+	if provider.Queries != nil {
+		queries = *provider.Queries
+	}
+	address, client, err := access.Reach(ctx, spec, cmp.Or(spec.WatcherAddress, provider.Address), clientConfigOf(spec))
+	service := hosted.Config{
+		Address:        address,
+		Config:         client,
+		ClusterName:    provider.ClusterName,
+		HostNameSuffix: provider.HostNameSuffix,
+		Dialect:        string(provider.Dialect),
+		CPUQuery:       queries.CPU,
+		MemoryQuery:    queries.Memory,
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case spec.WatcherAddress != "":
+		return loadwatcherclient.New(loadwatcherclient.Config{Address: address, Config: client}, cluster.Nodes)
+	case provider.Type == config.Prometheus:
+		return prometheus.New(prometheus.Config{
+			Address:     address,
+			Config:      client,
+			Dialect:     promql.Dialect(provider.Dialect),
+			NodeLabels:  provider.NodeLabels,
+			CPUQuery:    queries.CPU,
+			MemoryQuery: queries.Memory,
+		}, cluster.Nodes, c)
+	case provider.Type == config.SignalFx:
+		return signalfx.New(service, cluster.Nodes, c)
+	case provider.Type == config.Datadog:
+		return datadog.New(service, cluster.Nodes, c)
+	}
+	return nil, fmt.Errorf("metricProvider.type: %q is not supported", provider.Type)
 }
 
-// OpenPods returns the source of pod usage of a valid spec: its Prometheus, or else metrics-server, because the other sources
-// have no pods. It is reached as a source of load.
-func OpenPods(ctx context.Context, cluster reading.Cluster, spec config.LoadSpec, access Access) (source.PodSource, error) {
-	provider := spec.MetricProvider
+// OpenPodSource returns the source of pod usage for a valid spec. That is its Prometheus, or else metrics-server: the other sources
+// do not measure pods. Prometheus is reached through access.
+func OpenPodSource(ctx context.Context, cluster reading.Cluster, spec config.LoadSpec, access Access) (source.PodSource, error) {
 	if !readsPrometheus(spec) {
 		return metricsserver.NewPodSource(cluster.KubeConfig)
 	}
-	address, server, err := access.Reach(ctx, spec, provider.Address, serverOf(provider))
+	address, client, err := access.Reach(ctx, spec, spec.MetricProvider.Address, clientConfigOf(spec))
 	if err != nil {
 		return nil, err
 	}
-	return prometheus.NewPodSource(prometheus.Config{Address: address, Config: server})
+	return prometheus.NewPodSource(prometheus.Config{Address: address, Config: client})
 }
 
 func readsPrometheus(spec config.LoadSpec) bool {
 	return spec.WatcherAddress == "" && spec.MetricProvider.Type == config.Prometheus
 }
 
-// serverOf returns how the provider's server is reached.
-func serverOf(provider config.MetricProviderSpec) httpclient.Config {
-	return httpclient.Config{
+// clientConfigOf returns the settings of the HTTP client that the spec asks for.
+func clientConfigOf(spec config.LoadSpec) httpclient.Config {
+	provider := spec.MetricProvider
+	client := httpclient.Config{
 		BearerToken:        string(provider.Token),
 		BearerTokenFile:    provider.TokenFile,
 		CAFile:             provider.CAFile,
 		InsecureSkipVerify: provider.InsecureSkipVerify,
 		Timeout:            provider.Timeout.Duration,
 	}
+	if spec.WatcherAddress == "" { // a load-watcher service takes a token alone
+		client.Key, client.KeyFile = string(provider.ApplicationKey), provider.ApplicationKeyFile
+	}
+	return client
 }

@@ -19,8 +19,8 @@ type sharedStatistics struct {
 	watcher *refresh.WorkloadWatcher
 }
 
-// workloads returns statistics of what the pods of each workload use, read until ctx is done from the source that spec names, or
-// from metrics-server where that source knows nodes alone. mu must be held.
+// workloads returns statistics of the pods' usage by workload, read until ctx is done. The source is spec's, or metrics-server if
+// that knows nodes alone. mu must be held.
 func (p *Provider) workloads(
 	ctx context.Context,
 	cluster reading.Cluster,
@@ -33,7 +33,7 @@ func (p *Provider) workloads(
 			return known.watcher.Publisher(), nil
 		}
 	}
-	src, err := OpenPods(ctx, cluster, spec, p.access)
+	src, err := OpenPodSource(ctx, cluster, spec, p.access)
 	if err != nil {
 		if !p.onDemand {
 			return nil, err
@@ -42,20 +42,18 @@ func (p *Provider) workloads(
 	}
 	label := p.label(src.Name() + " pods")
 	watcher := refresh.NewWorkloadWatcher(refresh.WorkloadConfig{
-		Source: src, Label: label,
-		Pods: cluster.Pods, Nodes: cluster.Nodes,
-		HasSynced: func() bool { return cluster.NodesSynced() && cluster.PodsSynced() },
-		History:   s.History.Duration, WorkloadLabel: s.WorkloadLabel,
-		Clock: p.clock, Metrics: p.metrics,
+		Source: src, Label: label, Pods: cluster.Pods, Nodes: cluster.Nodes,
+		HasSynced: func() bool { return cluster.NodesSynced() && cluster.PodsSynced() }, History: s.History.Duration,
+		WorkloadLabel: s.WorkloadLabel, Clock: p.clock, Metrics: p.metrics,
 	})
 	p.statistics = append(p.statistics, &sharedStatistics{
 		cluster: cluster, source: from, spec: s,
 		status: StatisticsStatus{Label: label, Spec: spec, Statistics: s, Publisher: watcher.Publisher()}, watcher: watcher,
 	})
 	if p.onDemand {
-		closeWith(ctx, src)
+		context.AfterFunc(ctx, func() { refresh.Close(ctx, label, src) })
 	} else {
-		go watcher.Run(ctx)
+		p.running.Go(func() { watcher.Run(ctx) })
 	}
 	return watcher.Publisher(), nil
 }

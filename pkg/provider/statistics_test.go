@@ -26,8 +26,8 @@ func statisticsSpec() config.StatisticsSpec {
 	return config.StatisticsSpec{History: metav1.Duration{Duration: 24 * time.Hour}}
 }
 
-// TestPodSourcesAreShared varies every field of a LoadSpec: two specs are one source of pod usage unless a field differs that says
-// where or how pods are read.
+// TestPodSourcesAreShared varies every field of a LoadSpec. Two specs are one source of pod usage unless they differ in where or
+// how pods are read.
 func TestPodSourcesAreShared(t *testing.T) {
 	throughService, metricsServer := prometheusSpec(), prometheusSpec()
 	throughService.WatcherAddress = "http://load-watcher"
@@ -152,13 +152,7 @@ func TestStatistics_UseAccountWithoutToken(t *testing.T) {
 	p := New(clock.RealClock{}, metrics.NewKubeRegistry(), Account{Dir: "/absent"})
 	spec := prometheusSpec()
 	spec.MetricProvider.Address = "https://prometheus"
-	if _, err := openStatistics(
-		t,
-		p,
-		newHandle(),
-		spec,
-		statisticsSpec(),
-	); err == nil ||
+	if _, err := openStatistics(t, p, newHandle(), spec, statisticsSpec()); err == nil ||
 		!strings.Contains(err.Error(), "/absent/token") {
 		t.Errorf("got error %v, want one that names the account's token", err)
 	}

@@ -12,14 +12,13 @@ const momentsPerWindow = 40
 
 type nodeHistory struct {
 	windows []windowHistory
-	// quantiles is nil where none is read.
-	quantiles map[load.Quantile]*windowHistory
 	// moments is used with sources that know no window, only the present.
 	moments moments
 }
 
+// windowHistory is that of a mean, with a fraction of 0, or of a quantile.
 type windowHistory struct {
-	window    time.Duration
+	of        load.Quantile
 	resources [load.ResourceCount]resourceHistory
 }
 
@@ -32,35 +31,24 @@ type resourceHistory struct {
 	sourceEnd int64
 }
 
-// find returns the history of the mean or quantile over the window, or nil.
-func (h *nodeHistory) find(window time.Duration, fraction float64) *windowHistory {
-	if fraction > 0 {
-		return h.quantiles[load.Quantile{Window: window, Fraction: fraction}]
-	}
+// find returns the history of the mean or quantile, or nil.
+func (h *nodeHistory) find(of load.Quantile) *windowHistory {
 	for i := range h.windows {
-		if h.windows[i].window == window {
+		if h.windows[i].of == of {
 			return &h.windows[i]
 		}
 	}
 	return nil
 }
 
-// over returns the history of the mean or quantile over the window, empty at first. The pointer is valid until the next call.
-func (h *nodeHistory) over(window time.Duration, fraction float64) *windowHistory {
-	if w := h.find(window, fraction); w != nil {
-		return w
-	}
-	if fraction > 0 {
-		if h.quantiles == nil {
-			h.quantiles = map[load.Quantile]*windowHistory{}
-		}
-		w := &windowHistory{window: window}
-		h.quantiles[load.Quantile{Window: window, Fraction: fraction}] = w
+// over returns the history of the mean or quantile, empty at first. The pointer is valid until the next call.
+func (h *nodeHistory) over(of load.Quantile) *windowHistory {
+	if w := h.find(of); w != nil {
 		return w
 	}
 	// append would take more room than needed: there are many nodes, and windows are seldom added.
 	windows := make([]windowHistory, len(h.windows)+1)
-	windows[copy(windows, h.windows)] = windowHistory{window: window}
+	windows[copy(windows, h.windows)] = windowHistory{of: of}
 	h.windows = windows
 	return &windows[len(windows)-1]
 }
@@ -75,22 +63,25 @@ func (w *windowHistory) load() (n load.NodeLoad) {
 // newest is the end of the latest measurement of the node, over any window.
 func (h *nodeHistory) newest() (newest time.Time) {
 	for i := range h.windows {
-		newest = h.windows[i].newest(newest)
-	}
-	for _, w := range h.quantiles {
-		newest = w.newest(newest)
+		for _, r := range h.windows[i].resources {
+			if end := r.measurement.End; end.After(newest) {
+				newest = end
+			}
+		}
 	}
 	return newest
 }
 
-// newest is the later of the given moment and the end of the latest measurement.
-func (w *windowHistory) newest(than time.Time) time.Time {
-	for r := range w.resources {
-		if end := w.resources[r].measurement.End; end.After(than) {
-			than = end
+// lastRead is when a measurement of the node, over any window, was last read.
+func (h *nodeHistory) lastRead() (last time.Time) {
+	for i := range h.windows {
+		for _, r := range h.windows[i].resources {
+			if read := r.measurement.End.Add(r.measurement.Lag); read.After(last) {
+				last = read
+			}
 		}
 	}
-	return than
+	return last
 }
 
 // sourceEnd is the end of a window by the source's clock.

@@ -36,12 +36,10 @@ func TestMoments_MakeWindows(t *testing.T) {
 		{cpu: 0.4, five: load.Stat{Mean: 0.4, StdDev: math.Sqrt(0.08 / 4)}, ten: load.Stat{Mean: 0.4, StdDev: math.Sqrt(0.08 / 4)}, span: [2]time.Duration{3, 3}},
 		{cpu: 0.4, five: load.Stat{Mean: 0.4, StdDev: math.Sqrt(0.08 / 5)}, ten: load.Stat{Mean: 0.4, StdDev: math.Sqrt(0.08 / 5)}, span: [2]time.Duration{4, 4}},
 		{cpu: 0.4, five: load.Stat{Mean: 0.4, StdDev: math.Sqrt(0.08 / 6)}, ten: load.Stat{Mean: 0.4, StdDev: math.Sqrt(0.08 / 6)}, span: [2]time.Duration{5, 5}},
-		// The first sample has left the five minutes: 0.6 and five times 0.4, mean 2.6/6, from which 0.6 is 1/6 away and 0.4
-		// 1/30: squares 1/36 and 5/900, of which the mean is 1/180. Of all seven the mean is 2.8/7.
+		// The first sample has left the five minutes: 0.6 and five times 0.4, mean 2.6/6. 0.6 is 1/6 away from it, and 0.4 1/30. The mean
+		// of the squares 1/36 and 5/900 is 1/180. Of all seven the mean is 2.8/7.
 		{
-			cpu:  0.4,
-			five: load.Stat{Mean: 2.6 / 6, StdDev: math.Sqrt(1.0 / 180)},
-			ten:  load.Stat{Mean: 0.4, StdDev: math.Sqrt(0.08 / 7)},
+			cpu: 0.4, five: load.Stat{Mean: 2.6 / 6, StdDev: math.Sqrt(1.0 / 180)}, ten: load.Stat{Mean: 0.4, StdDev: math.Sqrt(0.08 / 7)},
 			span: [2]time.Duration{5, 6},
 		},
 	} {
@@ -53,16 +51,12 @@ func TestMoments_MakeWindows(t *testing.T) {
 		step.five.Known, step.ten.Known = true, true
 		five, ten := tables()
 		if diff := cmp.Diff(
-			load.Measurement{Stat: step.five, Window: step.span[0] * time.Minute, End: clock.Now()},
-			five,
-			approximately,
+			load.Measurement{Stat: step.five, Window: step.span[0] * time.Minute, End: clock.Now()}, five, approximately,
 		); diff != "" {
 			t.Errorf("minute %d, over five minutes (-want +got):\n%s", minute, diff)
 		}
 		if diff := cmp.Diff(
-			load.Measurement{Stat: step.ten, Window: step.span[1] * time.Minute, End: clock.Now()},
-			ten,
-			approximately,
+			load.Measurement{Stat: step.ten, Window: step.span[1] * time.Minute, End: clock.Now()}, ten, approximately,
 		); diff != "" {
 			t.Errorf("minute %d, over ten minutes (-want +got):\n%s", minute, diff)
 		}

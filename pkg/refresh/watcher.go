@@ -61,13 +61,9 @@ type Watcher struct {
 	// metricEnds are the moments that the latest values of node metrics are of.
 	metricEnds map[string]sourceEnd
 	// index is that of the last snapshot.
-	index *load.Index
-	// failure is the text of the last refresh's error, empty if it succeeded.
-	failure string
-	// loggedFailure reports whether the log says that load cannot be read; failureLog limits how often that changes.
-	loggedFailure bool
-	failureLog    source.LogLimit
-	lastRefresh   time.Time
+	index       *load.Index
+	failures    failureLog
+	lastRefresh time.Time
 }
 
 // NewWatcher returns a watcher of src, called label in logs and metrics. Register what is to be read before calling Run.
@@ -83,6 +79,7 @@ func NewWatcher(src source.Source, label string, nodes Nodes, c clock.Clock, m *
 		nodeMetrics: map[string]load.MetricTable{},
 		metricEnds:  map[string]sourceEnd{},
 		index:       load.NewIndex(nil),
+		failures:    failureLog{what: "Load"},
 	}
 }
 
@@ -136,13 +133,7 @@ func (w *Watcher) states() (newest time.Time, states nodeStates) {
 // again sooner, with backoff.
 func (w *Watcher) Run(ctx context.Context) {
 	w.metrics.register(w)
-	if closer, ok := w.source.(io.Closer); ok {
-		defer func() {
-			if err := closer.Close(); err != nil {
-				klog.FromContext(ctx).Error(err, "Closing a load source failed", "source", w.source.Name())
-			}
-		}()
-	}
+	defer Close(ctx, w.label, w.source)
 	if !cache.WaitForCacheSync(ctx.Done(), w.nodes.HasSynced) {
 		return
 	}
@@ -150,6 +141,15 @@ func (w *Watcher) Run(ctx context.Context) {
 		requirements, _ := w.registered()
 		return requirements.RefreshInterval
 	})
+}
+
+// Close closes a source that can be closed, called label in logs.
+func Close(ctx context.Context, label string, source any) {
+	if closer, ok := source.(io.Closer); ok {
+		if err := closer.Close(); err != nil {
+			klog.FromContext(ctx).Error(err, "Closing a source failed", "source", label)
+		}
+	}
 }
 
 // repeat calls refresh, at once and at intervals, until ctx is done. After a failure it tries again sooner, with backoff from retry
@@ -190,10 +190,8 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 	logger := klog.FromContext(ctx).WithValues("source", w.label)
 	requirements, trust := w.registered()
 	began := w.clock.Now()
-	batch, err := w.source.Fetch(
-		ctx,
-		source.Request{Windows: requirements.Windows, Quantiles: requirements.Quantiles, Metrics: requirements.Metrics},
-	)
+	batch, err := w.source.Fetch(ctx,
+		source.Request{Windows: requirements.Windows, Quantiles: requirements.Quantiles, Metrics: requirements.Metrics})
 	if err == nil && len(batch.Samples)+len(batch.Metrics) == 0 {
 		err = errors.New("the source returned no node")
 	}
@@ -203,7 +201,7 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 	now := w.clock.Now()
 	w.metrics.refreshed(w.label, now.Sub(began), err)
 	w.forgetIfClockWentBack(logger, now)
-	w.logFailure(logger, now, err, len(batch.Samples))
+	w.failures.log(logger, now, err, "Nodes keep their last measurement until it expires, then their requests are used")
 	if err != nil {
 		return err
 	}
@@ -211,43 +209,44 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 	for i := range batch.Samples {
 		w.store(&batch.Samples[i], requirements, trust.MaxAge, now)
 	}
-	oldest := now.Add(-trust.MaxAge)
-	maps.DeleteFunc(w.histories, func(_ string, h *nodeHistory) bool { return h.newest().Before(oldest) })
 	for i := range batch.Metrics {
 		w.storeMetric(&batch.Metrics[i], now)
 	}
-	for _, table := range w.nodeMetrics {
-		maps.DeleteFunc(table, func(_ string, v load.MetricValue) bool { return v.End.Before(oldest) })
-	}
+	w.forgetOlder(now.Add(-trust.MaxAge), now, batch.Metrics)
 	w.publish(requirements)
 	logger.V(4).Info("Load read", "windows", requirements.Windows, "samples", len(batch.Samples), "nodes", len(w.histories))
 	return nil
 }
 
-// logFailure logs that load cannot be read, or can be read again, if the log does not say so yet. A source that fails every other
-// time is not logged each time.
-func (w *Watcher) logFailure(logger klog.Logger, now time.Time, err error, samples int) {
-	failure := ""
-	if err != nil {
-		failure = err.Error()
+// failureLog logs on change that a source cannot be read, or can be read again. It limits how often.
+type failureLog struct {
+	// what is read.
+	what string
+	// failure is the text of the last refresh's error, empty if it succeeded. logged reports whether the log says that it fails.
+	failure string
+	logged  bool
+	limit   source.LogLimit
+}
+
+func (l *failureLog) log(logger klog.Logger, now time.Time, err error, consequence string) {
+	before := l.failure
+	if l.failure = ""; err != nil {
+		l.failure = err.Error()
 	}
-	before := w.failure
-	w.failure = failure
-	if failed := err != nil; failed != w.loggedFailure {
-		logger, ok := w.failureLog.Allow(logger, now)
-		if !ok {
-			return
-		}
-		w.loggedFailure = failed
-		if failed {
-			logger.Error(err, "Load cannot be read. Nodes keep their last measurement until it expires, then their requests are used")
-		} else {
-			logger.Info("Load can be read again", "samples", samples)
+	if failed := err != nil; failed == l.logged {
+		if failed && l.failure != before {
+			logger.V(4).Info(l.what+" still cannot be read", "err", err)
 		}
 		return
 	}
-	if failure != "" && failure != before {
-		logger.V(4).Info("Load still cannot be read", "err", err)
+	logger, ok := l.limit.Allow(logger, now)
+	if !ok {
+		return
+	}
+	if l.logged = err != nil; l.logged {
+		logger.Error(err, l.what+" cannot be read. "+consequence)
+	} else {
+		logger.Info(l.what + " can be read again")
 	}
 }
 
@@ -263,6 +262,26 @@ func (w *Watcher) forgetIfClockWentBack(logger klog.Logger, now time.Time) {
 		w.publish(load.Requirements{})
 	}
 	w.lastRefresh = wall
+}
+
+// forgetOlder forgets what ended before oldest, unless the refresh of now returned it: that is expired, not absent.
+func (w *Watcher) forgetOlder(oldest, now time.Time, returned []source.MetricValues) {
+	maps.DeleteFunc(w.histories, func(_ string, h *nodeHistory) bool {
+		return h.newest().Before(oldest) && h.lastRead().Before(now)
+	})
+	values := make(map[string]map[string]float64, len(returned))
+	for _, m := range returned {
+		values[m.Metric] = m.Values
+	}
+	for metric, table := range w.nodeMetrics {
+		maps.DeleteFunc(table, func(node string, v load.MetricValue) bool {
+			_, again := values[metric][node]
+			return v.End.Before(oldest) && !again
+		})
+		if len(table) == 0 && !w.metricEnds[metric].future {
+			delete(w.metricEnds, metric) // the same values again are stored again, unless that would make them newer
+		}
+	}
 }
 
 // store stores the sample's possible values. A sample of the moment counts toward every window. A sample over an unregistered
@@ -289,7 +308,7 @@ func (w *Watcher) store(s *load.Sample, requirements load.Requirements, maxAge t
 		windows = []time.Duration{s.Window}
 	}
 	for _, window := range windows {
-		kept := h.over(window, s.Fraction)
+		kept := h.over(load.Quantile{Window: window, Fraction: s.Fraction})
 		for r := range load.ResourceCount {
 			stat, span := stats[r], s.Window
 			if s.Window == 0 {
@@ -346,20 +365,20 @@ func (w *Watcher) publish(requirements load.Requirements) {
 	w.updateIndex()
 	tables := make(map[time.Duration]*load.Table, len(requirements.Windows))
 	for _, window := range requirements.Windows {
-		tables[window] = w.table(window, 0)
+		tables[window] = w.table(load.Quantile{Window: window})
 	}
 	quantiles := make(map[load.Quantile]*load.Table, len(requirements.Quantiles))
 	for _, q := range requirements.Quantiles {
-		quantiles[q] = w.table(q.Window, q.Fraction)
+		quantiles[q] = w.table(q)
 	}
 	w.publisher.Publish(load.NewSnapshot(w.index, tables, w.nodeMetrics).WithQuantiles(quantiles))
 }
 
-// table returns the load of all nodes by the mean or quantile over the window.
-func (w *Watcher) table(window time.Duration, fraction float64) *load.Table {
+// table returns the load of all nodes by a quantile, or by the mean where the fraction is 0.
+func (w *Watcher) table(of load.Quantile) *load.Table {
 	return load.NewTable(w.index, func(node string) load.NodeLoad {
 		if h, ok := w.histories[node]; ok {
-			if kept := h.find(window, fraction); kept != nil {
+			if kept := h.find(of); kept != nil {
 				return kept.load()
 			}
 		}

@@ -115,19 +115,14 @@ func TestRefresh(t *testing.T) {
 		},
 		{
 			name:    "a node that the batch leaves out keeps its measurement and its age",
-			samples: []load.Sample{{Node: "b", Window: window, End: later, Stats: load.Stats{load.CPU: known(1)}}},
-			want:    old,
+			samples: []load.Sample{{Node: "b", Window: window, End: later, Stats: load.Stats{load.CPU: known(1)}}}, want: old,
 		},
 		{
 			name:    "a resource that the batch leaves out keeps its measurement and its age",
 			samples: []load.Sample{sample(known(0.75), load.Stat{})},
 			want:    load.NodeLoad{load.CPU: drifting(0.75, later, 0.5), load.Memory: measurement(0.5, start)},
 		},
-		{
-			name:    "impossible values change nothing",
-			samples: []load.Sample{sample(known(math.NaN()), known(-1))},
-			want:    old,
-		},
+		{name: "impossible values change nothing", samples: []load.Sample{sample(known(math.NaN()), known(-1))}, want: old},
 		{
 			name:    "a batch older than what is known changes nothing",
 			samples: []load.Sample{{Node: "a", Window: window, End: start.Add(-time.Second), Stats: load.Stats{load.CPU: known(1), load.Memory: known(1)}}},
@@ -138,18 +133,13 @@ func TestRefresh(t *testing.T) {
 			samples: []load.Sample{{Node: "a", Window: window, End: start.Add(time.Hour), Stats: load.Stats{load.CPU: known(0.75), load.Memory: known(0.125)}}},
 			want:    load.NodeLoad{load.CPU: drifting(0.75, later, 0.5), load.Memory: drifting(0.125, later, 0.375)},
 		},
-		{
-			name:    "an empty batch changes nothing",
-			want:    old,
-			failure: true,
-		},
+		{name: "an empty batch changes nothing", want: old, failure: true},
 		{
 			name: "a failure changes nothing",
 			fetch: func(context.Context, source.Request) (source.Batch, error) {
 				return source.Batch{Samples: []load.Sample{sample(known(1), known(1))}}, errors.New("500")
 			},
-			want:    old,
-			failure: true,
+			want: old, failure: true,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -194,14 +184,10 @@ func TestRefresh_KeepsTheLastDeviation(t *testing.T) {
 		{trust.MaxAge + 5, math.NaN(), 0},    // is still steady
 	} {
 		clock.SetTime(start.Add(step.after))
-		src.respond(
-			load.Sample{
-				Node:   "a",
-				Window: window,
-				End:    clock.Now(),
-				Stats:  load.Stats{load.CPU: load.Stat{Mean: 0.5, StdDev: step.measured, Known: true}},
-			},
-		)
+		src.respond(load.Sample{
+			Node: "a", Window: window, End: clock.Now(),
+			Stats: load.Stats{load.CPU: load.Stat{Mean: 0.5, StdDev: step.measured, Known: true}},
+		})
 		if err := w.Refresh(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -254,25 +240,56 @@ func TestRefresh_ForgetsLoadWhenTheClockWentBack(t *testing.T) {
 	}
 }
 
+// TestRefresh_BatchThatNeverChangesGrowsOld expects one batch from an hour ahead to be expired for good, also when that hour has come.
 func TestRefresh_BatchThatNeverChangesGrowsOld(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, clock := newTestWatcher()
-	register(w, load.Trust{RefreshInterval: time.Minute, MaxAge: time.Hour, DriftTolerance: 10}, window)
-	stuck := load.Sample{
-		Node:   "a",
-		Window: window,
-		End:    start.Add(time.Hour),
-		Stats:  load.Stats{load.CPU: known(0.1)},
-	} // a clock an hour ahead
-	for range 10 {
-		src.respond(stuck)
+	stuck := source.Batch{
+		Samples: []load.Sample{{Node: "a", Window: window, End: start.Add(time.Hour), Stats: load.Stats{load.CPU: known(0.1)}}},
+		Metrics: []source.MetricValues{{Metric: "x", End: start.Add(time.Hour), Values: map[string]float64{"a": 1}}},
+	}
+	src.fetch = func(context.Context, source.Request) (source.Batch, error) { return stuck, nil }
+	for minute := range 70 {
 		if err := w.Refresh(ctx); err != nil {
 			t.Fatal(err)
 		}
+		if got := w.Publisher().Latest().Over(window).Node("a")[load.CPU]; !got.Known || !got.End.Equal(start) {
+			t.Fatalf("minute %d: the load is %+v, want that of %v, when it was first read", minute, got, start)
+		}
+		if got := metricOf(w.Publisher().Latest(), "x", "a")["a"]; got.Value != 1 || !got.End.Equal(start) {
+			t.Fatalf("minute %d: the metric is %+v, want that of %v, when it was first read", minute, got, start)
+		}
 		clock.Step(time.Minute)
 	}
-	if end := w.Publisher().Latest().Over(window).Node("a")[load.CPU].End; !end.Equal(start) {
-		t.Errorf("the measurement is of %v, want %v, when it was first read", end, start)
+}
+
+// TestRefresh_MetricReturnsUnchanged expects an old value that was missing for a refresh never to be newer than it was.
+func TestRefresh_MetricReturnsUnchanged(t *testing.T) {
+	for name, tt := range map[string]struct {
+		end  time.Time
+		want load.MetricTable
+	}{
+		"from the past, it is as old as it says": {start, load.MetricTable{"a": {Value: 1, End: start}}},
+		"from the future, it stays forgotten":    {start.Add(time.Hour), load.MetricTable{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, ctx := ktesting.NewTestContext(t)
+			w, src, clock := newTestWatcher()
+			returned := source.MetricValues{Metric: "x", End: tt.end, Values: map[string]float64{"a": 1}}
+			other := source.MetricValues{Metric: "y", End: start, Values: map[string]float64{"a": 2}}
+			for _, metrics := range [][]source.MetricValues{{returned, other}, {other}, {returned, other}} {
+				src.fetch = func(context.Context, source.Request) (source.Batch, error) {
+					return source.Batch{Metrics: metrics}, nil
+				}
+				if err := w.Refresh(ctx); err != nil {
+					t.Fatal(err)
+				}
+				clock.Step(trust.MaxAge + time.Second)
+			}
+			if diff := cmp.Diff(tt.want, metricOf(w.Publisher().Latest(), "x", "a")); diff != "" {
+				t.Errorf("values (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -349,8 +366,8 @@ func TestRefresh_KeepsTheLag(t *testing.T) {
 }
 
 func TestRefresh_SameSampleReadAgainIsTrustedFromThen(t *testing.T) {
-	// A scrape interval of a minute and refreshes each 30 s: a node that drifts fast is trusted for two refreshes from the last
-	// time that its sample was read.
+	// The scrape interval is a minute, and refreshes are each 30 s. A node that drifts fast is trusted for two refreshes after its
+	// sample was last read.
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, clock := newTestWatcher()
 	for age := time.Duration(0); age <= time.Minute; age += 30 * time.Second {
@@ -427,6 +444,32 @@ func TestRefresh_ForgetsNodesBeyondMaxAge(t *testing.T) {
 	}
 }
 
+// TestRefresh_KeepsOldSamples expects what the source still returns to be expired, however old, and not absent.
+func TestRefresh_KeepsOldSamples(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	w, src, clock := newTestWatcher()
+	end := start.Add(-time.Hour)
+	src.fetch = func(context.Context, source.Request) (source.Batch, error) {
+		return source.Batch{
+			Samples: []load.Sample{{Node: "late", Window: window, End: end, Stats: load.Stats{load.CPU: known(0.25)}}},
+			Metrics: []source.MetricValues{{Metric: "x", End: end, Values: map[string]float64{"late": 1}}},
+		}, nil
+	}
+	for refresh := range 3 {
+		if err := w.Refresh(ctx); err != nil {
+			t.Fatal(err)
+		}
+		got := w.Publisher().Latest().Over(window).Node("late")[load.CPU]
+		if state := got.State(clock.Now(), trust); state != load.Expired || !got.End.Equal(end) {
+			t.Errorf("refresh %d: %+v is %s, want expired", refresh, got, state)
+		}
+		if values := metricOf(w.Publisher().Latest(), "x", "late"); !values["late"].End.Equal(end) {
+			t.Errorf("refresh %d: the metric is %+v, want one that ended %s", refresh, values, end)
+		}
+		clock.Step(time.Minute)
+	}
+}
+
 func TestRefresh_OneWindowServesAll(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, _ := newTestWatcher()
@@ -447,10 +490,8 @@ func TestRefresh_EachWindowHasItsOwnLoad(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	w, src, _ := newTestWatcher()
 	register(w, load.Trust{RefreshInterval: time.Minute, MaxAge: time.Minute}, 10*time.Minute)
-	src.respond(
-		load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.25)}},
-		load.Sample{Node: "a", Window: 10 * time.Minute, End: start, Stats: load.Stats{load.CPU: known(0.75)}},
-	)
+	src.respond(load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.25)}},
+		load.Sample{Node: "a", Window: 10 * time.Minute, End: start, Stats: load.Stats{load.CPU: known(0.75)}})
 	if err := w.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -550,10 +591,8 @@ func run(t *testing.T, w *Watcher, src *fakeSource, next func(n int) error) (fet
 		case <-ctx.Done():
 		}
 		return source.Batch{
-				Samples: []load.Sample{{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.5)}}},
-			}, next(
-				n,
-			)
+			Samples: []load.Sample{{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.5)}}},
+		}, next(n)
 	}
 	go func() { defer close(done); w.Run(ctx) }()
 	return fetched, func() { cancel(); <-done }
@@ -776,10 +815,8 @@ func TestRefresh_NodeMetricsAlone(t *testing.T) {
 	registry, src, clock := metrics.NewKubeRegistry(), &fakeSource{}, clocktesting.NewFakeClock(start)
 	w := NewWatcher(src, "fake", cluster{names: []string{"a"}}, clock, NewMetrics(registry))
 	for _, metrics := range [][]string{{"x", "w"}, {"w", "v"}} {
-		w.Register(
-			load.Requirements{Metrics: metrics, RefreshInterval: time.Minute},
-			load.Trust{RefreshInterval: time.Minute, MaxAge: time.Minute},
-		)
+		w.Register(load.Requirements{Metrics: metrics, RefreshInterval: time.Minute},
+			load.Trust{RefreshInterval: time.Minute, MaxAge: time.Minute})
 	}
 	var asked source.Request
 	src.fetch = func(_ context.Context, request source.Request) (source.Batch, error) {
@@ -858,10 +895,8 @@ func TestRefresh_Quantiles(t *testing.T) {
 func TestStates_QuantilesAlone(t *testing.T) {
 	src, clock := &fakeSource{}, clocktesting.NewFakeClock(start)
 	w := NewWatcher(src, "fake", cluster{names: []string{"a", "b"}}, clock, NewMetrics(metrics.NewKubeRegistry()))
-	w.Register(
-		load.Requirements{Quantiles: []load.Quantile{{Window: window, Fraction: 1}}, RefreshInterval: trust.RefreshInterval},
-		trust,
-	)
+	w.Register(load.Requirements{Quantiles: []load.Quantile{{Window: window, Fraction: 1}}, RefreshInterval: trust.RefreshInterval},
+		trust)
 	src.respond(load.Sample{Node: "a", Window: window, Fraction: 1, End: start, Stats: load.Stats{load.CPU: known(0.5)}})
 	if err := w.Refresh(t.Context()); err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"time"
 
@@ -55,7 +54,7 @@ type WorkloadConfig struct {
 }
 
 // WorkloadWatcher keeps statistics of each workload. It reads usage of pods at intervals, outside the scheduling cycle, and
-// publishes immutable snapshots. A failed refresh changes nothing.
+// publishes immutable Statistics. A failed refresh changes nothing.
 //
 // A live pod's workload follows from the pod object, never from the source's names. Only the history has the source's
 // workloads: most of its pods are gone.
@@ -73,29 +72,22 @@ type WorkloadWatcher struct {
 	attempts int
 	// historyErr is why a part of the history is missing.
 	historyErr error
-	// failure is the text of the last refresh's errors, empty if it had none.
-	failure string
+	failures   failureLog
 }
 
 // NewWorkloadWatcher returns a watcher. The config must be complete.
 func NewWorkloadWatcher(c WorkloadConfig) *WorkloadWatcher {
-	return &WorkloadWatcher{WorkloadConfig: c, publisher: learned.NewPublisher()}
+	return &WorkloadWatcher{WorkloadConfig: c, publisher: learned.NewPublisher(), failures: failureLog{what: "The usage of pods"}}
 }
 
-// Publisher is where the watcher's snapshots appear.
+// Publisher is where the watcher's Statistics appear.
 func (w *WorkloadWatcher) Publisher() *learned.Publisher { return w.publisher }
 
 // Run waits until the pods are known, then refreshes, at once and at intervals, until ctx is done. After a failure it tries again
 // sooner, with backoff.
 func (w *WorkloadWatcher) Run(ctx context.Context) {
 	w.Metrics.registerWorkloads(w)
-	if closer, ok := w.Source.(io.Closer); ok {
-		defer func() {
-			if err := closer.Close(); err != nil {
-				klog.FromContext(ctx).Error(err, "Closing a source of pod usage failed", "source", w.Label)
-			}
-		}()
-	}
+	defer Close(ctx, w.Label, w.Source)
 	if !cache.WaitForCacheSync(ctx.Done(), w.HasSynced) {
 		return
 	}
@@ -131,7 +123,7 @@ func (w *WorkloadWatcher) Refresh(ctx context.Context) error {
 func (w *WorkloadWatcher) forgetIfClockWentBack(logger klog.Logger, now time.Time) {
 	if last := w.publisher.Latest().At(); now.Round(0).Before(last.Add(-clockStep)) {
 		logger.Info("The clock went back: the statistics of workloads are forgotten and read again", "from", last, "to", now)
-		w.publisher.Publish(&learned.Snapshot{})
+		w.publisher.Publish(&learned.Statistics{})
 		w.started, w.attempts = false, 0
 	}
 }
@@ -151,12 +143,15 @@ func (w *WorkloadWatcher) observe(ctx context.Context, now time.Time) error {
 		err := fmt.Errorf(
 			"none of %d values is of a pod of this cluster, one is of %s: "+
 				"check the address, and honorLabels in the kubelets' scrape",
-			t.foreign,
-			t.example,
+			t.foreign, t.example,
 		)
 		failed = [load.ResourceCount]error{err, err}
 	}
-	w.logFailure(ctx, failed)
+	err = failed[load.CPU]
+	if memory := failed[load.Memory]; !errors.Is(memory, err) { // both may have one cause
+		err = errors.Join(err, memory)
+	}
+	w.failures.log(klog.FromContext(ctx), now, err, "The statistics of workloads do not change")
 	if failed[load.CPU] != nil && failed[load.Memory] != nil {
 		return failed[load.CPU]
 	}
@@ -166,32 +161,9 @@ func (w *WorkloadWatcher) observe(ctx context.Context, now time.Time) error {
 		}
 	}
 	w.publisher.Publish(w.publisher.Latest().WithTally(t.usages, now, WorkloadInterval, w.bounds()))
-	klog.FromContext(ctx).
-		V(4).
+	klog.FromContext(ctx).V(4).
 		Info("Usage of pods read", "pods", len(pods), "known", t.known, "measured", t.measured, "workloads", w.publisher.Latest().Len())
 	return nil
-}
-
-// logFailure logs the errors where they are others than at the last refresh.
-func (w *WorkloadWatcher) logFailure(ctx context.Context, failed [load.ResourceCount]error) {
-	logger, failure := klog.FromContext(ctx), ""
-	err := failed[load.CPU]
-	if memory := failed[load.Memory]; !errors.Is(memory, err) { // both may have one cause
-		err = errors.Join(err, memory)
-	}
-	if err != nil {
-		failure = err.Error()
-	}
-	switch {
-	case failure == w.failure:
-	case failure == "":
-		logger.Info("The usage of pods can be read again")
-	case w.failure == "":
-		logger.Error(err, "The usage of pods cannot be read. The statistics of workloads do not change")
-	default:
-		logger.V(4).Info("The usage of pods still cannot be read", "err", err)
-	}
-	w.failure = failure
 }
 
 // bounds limits the published statistics.
@@ -226,8 +198,13 @@ func (w *WorkloadWatcher) readHistory(ctx context.Context, history source.Worklo
 				workload.Name = name
 			}
 			observations = append(observations, learned.Observation{
-				Workload: workload, Resource: u.Resource, At: p.End.Add(-p.Length / 2), Span: p.Length,
-				Pods: u.Pods, Sum: u.Sum, SumSquares: u.SumSquares,
+				Workload:   workload,
+				Resource:   u.Resource,
+				At:         p.End.Add(-p.Length / 2),
+				Span:       p.Length,
+				Pods:       u.Pods,
+				Sum:        u.Sum,
+				SumSquares: u.SumSquares,
 			})
 		})
 		if ctx.Err() != nil {
@@ -286,8 +263,7 @@ type tally struct {
 	*WorkloadConfig
 	now    time.Time
 	usages *learned.Tally
-	// podsOf caches listers by namespace, and capacities those of nodes in milliCPU and bytes.
-	podsOf     map[string]corelisters.PodNamespaceLister
+	// capacities are those of nodes in milliCPU and bytes.
 	capacities map[string]podusage.Amounts
 	// known counts values of pods of the cluster, measured the values added, and foreign the values of other pods.
 	// example is one of the other pods.
@@ -298,8 +274,10 @@ type tally struct {
 func newTally(c *WorkloadConfig, now time.Time) *tally {
 	nodes, _ := c.Nodes.List(labels.Everything()) // a lister of a cache returns no error
 	t := &tally{
-		WorkloadConfig: c, now: now, usages: learned.NewTally(c.WorkloadLabel),
-		podsOf: map[string]corelisters.PodNamespaceLister{}, capacities: make(map[string]podusage.Amounts, len(nodes)),
+		WorkloadConfig: c,
+		now:            now,
+		usages:         learned.NewTally(c.WorkloadLabel),
+		capacities:     make(map[string]podusage.Amounts, len(nodes)),
 	}
 	for _, node := range nodes {
 		t.capacities[node.Name] = podusage.AmountsOf(node.Status.Capacity)
@@ -307,28 +285,17 @@ func newTally(c *WorkloadConfig, now time.Time) *tally {
 	return t
 }
 
-// pod returns the pod of that name; nil if there is none.
-func (t *tally) pod(namespace, name string) *corev1.Pod {
-	lister, ok := t.podsOf[namespace]
-	if !ok {
-		lister = t.Pods.Pods(namespace)
-		t.podsOf[namespace] = lister
-	}
-	pod, _ := lister.Get(name) // the only error is that there is none
-	return pod
-}
-
 // add adds a pod, if it is one of the cluster's and has run for long enough.
 func (t *tally) add(u *source.PodUsage) {
-	pod := t.pod(u.Namespace, u.Pod)
-	if pod == nil { // it has ended, or is of another cluster
+	pod, err := t.Pods.Pods(u.Namespace).Get(u.Pod)
+	if err != nil { // it has ended, or is of another cluster
 		if t.foreign++; t.foreign == 1 {
 			t.example = text.Excerpt(u.Namespace + "/" + u.Pod)
 		}
 		return
 	}
 	t.known++
-	usage, ok := t.checked(pod, u)
+	usage, ok := t.checked(u)
 	if !ok {
 		return
 	}
@@ -349,7 +316,7 @@ func (t *tally) add(u *source.PodUsage) {
 }
 
 // checked returns a usage that can be, and counts what cannot.
-func (t *tally) checked(pod *corev1.Pod, u *source.PodUsage) (usage float64, ok bool) {
+func (t *tally) checked(u *source.PodUsage) (usage float64, ok bool) {
 	var reason load.Rejection
 	switch {
 	case math.IsNaN(u.Usage) || math.IsInf(u.Usage, 0):

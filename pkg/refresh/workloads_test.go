@@ -140,10 +140,7 @@ func ownedPod(namespace, kind, owner, suffix string) *corev1.Pod {
 	controller := true
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace:    namespace,
-			Name:         owner + "-" + suffix,
-			GenerateName: owner + "-",
-			Labels:       map[string]string{},
+			Namespace: namespace, Name: owner + "-" + suffix, GenerateName: owner + "-", Labels: map[string]string{},
 		},
 		Spec: corev1.PodSpec{NodeName: "worker"},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
@@ -176,10 +173,8 @@ func TestWorkloads_OneDeployment(t *testing.T) {
 	c := newPodCluster(t, src, "")
 	c.add(t, ownedPod("shop", "ReplicaSet", "web-6d5f8c7b9d", "aaaaa"), ownedPod("shop", "ReplicaSet", "web-6d5f8c7b9d", "bbbbb"))
 	src.cpu(map[string]float64{"shop/web-6d5f8c7b9d-aaaaa": 100, "shop/web-6d5f8c7b9d-bbbbb": 300})
-	src.usages = append(
-		src.usages,
-		source.PodUsage{Namespace: "shop", Pod: "web-6d5f8c7b9d-aaaaa", Resource: load.Memory, Usage: 1 << 30},
-	)
+	src.usages = append(src.usages,
+		source.PodUsage{Namespace: "shop", Pod: "web-6d5f8c7b9d-aaaaa", Resource: load.Memory, Usage: 1 << 30})
 	c.refresh(t)
 	wantMoments(t, "cpu", c.cpuOf("shop", "web"), learned.Moments{PodTime: 2 * window, Mean: 200, Variance: 100 * 100})
 	memory := c.Publisher().Latest().Lookup(learned.Workload{Namespace: "shop", Name: "web"})[load.Memory]
@@ -267,17 +262,8 @@ func TestWorkloads_TenantsAreApart(t *testing.T) {
 func TestWorkloads_Label(t *testing.T) {
 	src := &fakePods{}
 	c := newPodCluster(t, src, "team/app")
-	blue, green := ownedPod(
-		"shop",
-		"ReplicaSet",
-		"blue-6d5f8c7b9d",
-		"aaaaa",
-	), ownedPod(
-		"shop",
-		"ReplicaSet",
-		"green-6d5f8c7b9d",
-		"aaaaa",
-	)
+	blue, green := ownedPod("shop", "ReplicaSet", "blue-6d5f8c7b9d", "aaaaa"), ownedPod("shop", "ReplicaSet", "green-6d5f8c7b9d",
+		"aaaaa")
 	blue.Labels["team/app"], green.Labels["team/app"] = "web", "web"
 	c.add(t, blue, green)
 	src.cpu(map[string]float64{"shop/blue-6d5f8c7b9d-aaaaa": 100, "shop/green-6d5f8c7b9d-aaaaa": 200})
@@ -407,7 +393,7 @@ func TestWorkloads_Failure(t *testing.T) {
 	c.add(t, ownedPod("shop", "DaemonSet", "a", "aaaaa"))
 	src.cpu(map[string]float64{"shop/a-aaaaa": 100})
 	src.usages = append(src.usages, source.PodUsage{Namespace: "shop", Pod: "a-aaaaa", Resource: load.Memory, Usage: 1000})
-	refresh := func(cpu, memory error, fails bool) *learned.Snapshot {
+	refresh := func(cpu, memory error, fails bool) *learned.Statistics {
 		t.Helper()
 		c.clock.Step(WorkloadInterval)
 		src.failed = [load.ResourceCount]error{cpu, memory}
@@ -416,7 +402,7 @@ func TestWorkloads_Failure(t *testing.T) {
 		}
 		return c.Publisher().Latest()
 	}
-	podTimes := func(s *learned.Snapshot) (minutes [load.ResourceCount]float64) {
+	podTimes := func(s *learned.Statistics) (minutes [load.ResourceCount]float64) {
 		for r, m := range s.Lookup(learned.Workload{Namespace: "shop", Name: "a"}) {
 			minutes[r] = math.Round(m.PodTime.Minutes())
 		}
@@ -479,7 +465,7 @@ func TestWorkloads_History(t *testing.T) {
 	c.add(t, ownedPod("shop", "ReplicaSet", "web-6d5f8c7b9d", "aaaaa"))
 	src.cpu(map[string]float64{"shop/web-6d5f8c7b9d-aaaaa": 100})
 	// Two pods of 200 in all periods, and one workload that is gone.
-	src.history = func(p source.Period) (usages []source.WorkloadUsage, err error) {
+	src.history = func(source.Period) (usages []source.WorkloadUsage, err error) {
 		return []source.WorkloadUsage{
 			{Namespace: "shop", Workload: "web", Resource: load.CPU, Pods: 2, Sum: 400, SumSquares: 80000},
 			{Namespace: "shop", Workload: "nightly", Resource: load.CPU, Pods: .5, Sum: 500, SumSquares: 500000},
@@ -518,31 +504,15 @@ func TestWorkloads_History(t *testing.T) {
 func TestWorkloads_HistoryByLabel(t *testing.T) {
 	src := &fakeHistory{}
 	c := newPodCluster(t, src, "app")
-	web, mixed1, mixed2 := ownedPod(
-		"shop",
-		"DaemonSet",
-		"web",
-		"aaaaa",
-	), ownedPod(
-		"shop",
-		"DaemonSet",
-		"mixed",
-		"aaaaa",
-	), ownedPod(
-		"shop",
-		"DaemonSet",
-		"mixed",
-		"bbbbb",
-	)
+	web, mixed1, mixed2 := ownedPod("shop", "DaemonSet", "web", "aaaaa"), ownedPod("shop", "DaemonSet", "mixed",
+		"aaaaa"), ownedPod("shop", "DaemonSet", "mixed", "bbbbb")
 	web.Labels["app"], mixed1.Labels["app"], mixed2.Labels["app"] = "frontend", "one", "two"
 	c.add(t, web, mixed1, mixed2)
 	src.history = func(source.Period) (usages []source.WorkloadUsage, err error) {
 		for _, w := range []string{"shop/web", "shop/mixed", "shop/gone", "mallory/web"} {
 			namespace, name, _ := strings.Cut(w, "/")
-			usages = append(
-				usages,
-				source.WorkloadUsage{Namespace: namespace, Workload: name, Resource: load.CPU, Pods: 1, Sum: 100, SumSquares: 10000},
-			)
+			usages = append(usages,
+				source.WorkloadUsage{Namespace: namespace, Workload: name, Resource: load.CPU, Pods: 1, Sum: 100, SumSquares: 10000})
 		}
 		return usages, nil
 	}
@@ -559,7 +529,7 @@ func TestWorkloads_HistoryFails(t *testing.T) {
 	src := &fakeHistory{}
 	c := newPodCluster(t, src, "")
 	fails := 2
-	src.history = func(p source.Period) ([]source.WorkloadUsage, error) {
+	src.history = func(source.Period) ([]source.WorkloadUsage, error) {
 		usages := []source.WorkloadUsage{{Namespace: "shop", Workload: "web", Resource: load.CPU, Pods: 1, Sum: 100, SumSquares: 10000}}
 		if len(src.asked) > 1 && fails > 0 {
 			fails--
@@ -646,10 +616,7 @@ plimsoll_workload_statistics_age_seconds{source="fake"} 60
 plimsoll_workloads{source="fake"} 3
 `
 	if err := testutil.GatherAndCompare(
-		c.registry,
-		strings.NewReader(want),
-		"plimsoll_workloads",
-		"plimsoll_workload_statistics_age_seconds",
+		c.registry, strings.NewReader(want), "plimsoll_workloads", "plimsoll_workload_statistics_age_seconds",
 	); err != nil {
 		t.Error(err)
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
 
-// TestSynthetic_RanksPoliciesAsRealTracesDo compares with the ratios of hot minutes that were measured on the three real days that
-// Synthetic is made after. Smaller or shorter replays say too little: one large burst decides them. It takes about a minute of
-// processor time; make quality runs it.
+// TestSynthetic_RanksPoliciesAsRealTracesDo compares with the ratios of hot minutes on three real days. Synthetic is made after
+// these days. Smaller or shorter replays say too little: one large burst decides them. It takes about a minute of processor time;
+// make quality runs it.
 func TestSynthetic_RanksPoliciesAsRealTracesDo(t *testing.T) {
 	const nodes, seeds = 100, 3
 	o := Options{Policies: []engine.Policy{policy(t, report.Stock), policy(t, report.Clairvoyant)}}

@@ -1,14 +1,16 @@
-// Package replay compares scheduling policies on the same pods: it replays arrivals and usages in simulated time, through the
-// scheduler's own cache, framework and plugins, and counts hot nodes.
+// Package replay compares scheduling policies on the same pods. It replays arrivals and usages in simulated time, and counts hot
+// nodes. Cache, framework and plugins are the scheduler's own.
 package replay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
@@ -23,12 +25,12 @@ type Options struct {
 	Policies []engine.Policy
 	// Parallelism is the number of concurrent runs; 0 is GOMAXPROCS. It does not change the report.
 	Parallelism int
-	// Progress is called from any goroutine with the completed share, in [0, 1]. It may be nil.
+	// Progress is called from several goroutines, one call at a time, with the completed share, in [0, 1]. It may be nil.
 	Progress func(done float64)
 }
 
-// Replay replays each input with each policy. Once ctx is done it reports the inputs that all policies have completed; if there is
-// none, the first input of the policies that have completed it.
+// Replay replays each input with each policy. If ctx ends early, the report has the inputs that all policies completed. If there is
+// none, it has the first input, for the policies that completed it.
 func Replay(ctx context.Context, o Options) (*report.Report, error) {
 	if len(o.Inputs) == 0 || len(o.Policies) == 0 {
 		return nil, errors.New("nothing to replay: want at least one input and one policy")
@@ -43,8 +45,8 @@ func Replay(ctx context.Context, o Options) (*report.Report, error) {
 			return nil, err
 		}
 	}
-	add := func(day int, partial bool) {
-		first := day * len(o.Policies)
+	addInput := func(i int, partial bool) {
+		first := i * len(o.Policies)
 		complete := !slices.ContainsFunc(failures[first:first+len(o.Policies)], func(err error) bool { return err != nil })
 		for policy := range o.Policies {
 			if complete || partial && failures[first+policy] == nil {
@@ -52,11 +54,11 @@ func Replay(ctx context.Context, o Options) (*report.Report, error) {
 			}
 		}
 	}
-	for day := range o.Inputs {
-		add(day, false)
+	for i := range o.Inputs {
+		addInput(i, false)
 	}
 	if len(r.Policies[0].Runs) == 0 {
-		add(0, true)
+		addInput(0, true)
 	}
 	return r, nil
 }
@@ -66,26 +68,16 @@ func (o *Options) runAll(ctx context.Context) ([]report.Run, []error) {
 	n := len(o.Inputs) * len(o.Policies)
 	runs, failures := make([]report.Run, n), make([]error, n)
 	p := &progress{report: o.Progress, done: make([]float64, n)}
-	workers := o.Parallelism
-	if workers <= 0 {
-		workers = runtime.GOMAXPROCS(0)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var next atomic.Int64
-	var wait sync.WaitGroup
-	for range min(workers, n) {
-		wait.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				in, policy := o.Inputs[i/len(o.Policies)], o.Policies[i%len(o.Policies)]
-				runs[i], failures[i] = engine.Run(ctx, in, policy, func(done float64) { p.set(i, done) })
-				if failures[i] != nil {
-					cancel()
-				}
-			}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(cmp.Or(o.Parallelism, runtime.GOMAXPROCS(0)))
+	for i := range n {
+		group.Go(func() error {
+			in, policy := o.Inputs[i/len(o.Policies)], o.Policies[i%len(o.Policies)]
+			runs[i], failures[i] = engine.Run(ctx, in, policy, func(done float64) { p.set(i, done) })
+			return failures[i]
 		})
 	}
-	wait.Wait()
+	_ = group.Wait() // The error is also in failures.
 	return runs, failures
 }
 
@@ -94,10 +86,10 @@ func (o *Options) newReport() *report.Report {
 	first := o.Inputs[0]
 	r := &report.Report{
 		Title: o.Title, Nodes: len(first.Nodes), Pods: len(first.Pods), Counted: first.Counted,
-		HotAbove: report.HotAbove, SevereAbove: report.SevereAbove,
+		HotAbove: load.Hot, SevereAbove: report.SevereAbove,
 	}
 	for i := range first.Nodes {
-		r.CPUCores += first.Nodes[i].Capacity[load.CPU] / 1000
+		r.CPUCores += first.Nodes[i].Capacity.CPUMillis / 1000
 	}
 	for _, p := range o.Policies {
 		r.Policies = append(r.Policies, report.PolicyReport{Name: p.Name})
@@ -125,7 +117,7 @@ func (p *progress) set(run int, done float64) {
 	p.report(p.sum / float64(len(p.done)))
 }
 
-// All replays one selection after the other with the same policies, until one is interrupted.
+// All calls Replay for each of replays, until one is interrupted. It sets their Policies and Progress; progress must not be nil.
 func All(ctx context.Context, replays []Options, policies []engine.Policy, progress func(done float64)) ([]*report.Report, error) {
 	var reports []*report.Report
 	for i, o := range replays {

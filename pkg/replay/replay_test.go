@@ -85,9 +85,7 @@ func TestReplay_InterruptedReportsPoliciesThatHaveFinished(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	o := Options{
-		Inputs: []*input.Input{
-			generated(t, 2),
-		},
+		Inputs:      []*input.Input{generated(t, 2)},
 		Policies:    []engine.Policy{policy(t, engine.Random), policy(t, report.Stock)},
 		Parallelism: 1,
 		Progress: func(done float64) {

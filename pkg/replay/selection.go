@@ -3,9 +3,9 @@ package replay
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"slices"
 	"time"
@@ -91,8 +91,8 @@ func (s *Selection) validateHistory() error {
 	if s.Since < history.MinSince || s.Since > history.MaxSince {
 		return optionErrorf("since", "%v; write from %v to %v", s.Since, history.MinSince, history.MaxSince)
 	}
-	if err := history.ValidateAddress(s.Prometheus); err != nil {
-		return &OptionError{"prometheus", err}
+	if u, err := url.Parse(s.Prometheus); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return optionErrorf("prometheus", "address %q: want an http or https URL, such as http://localhost:9090", s.Prometheus)
 	}
 	return nil
 }
@@ -124,24 +124,17 @@ func (s *Selection) CheckWritable() error {
 		if file == "" {
 			continue
 		}
-		if err := checkWritable(file); err != nil {
+		_, missing := os.Stat(file)
+		f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o644)
+		if err != nil {
 			return &OptionError{flag, err}
+		}
+		_ = f.Close() // nothing was written
+		if missing != nil {
+			_ = os.Remove(file)
 		}
 	}
 	return nil
-}
-
-func checkWritable(file string) error {
-	_, missing := os.Stat(file)
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o644)
-	if err != nil {
-		return err
-	}
-	err = f.Close()
-	if missing != nil {
-		err = errors.Join(err, os.Remove(file))
-	}
-	return err
 }
 
 // ReadPolicies returns the policies of --policies and --config.
@@ -264,9 +257,3 @@ func (s *Selection) Write(w io.Writer, reports []*report.Report) error {
 	}
 	return nil
 }
-
-// BuiltinPolicies returns the possible values of --policies.
-func BuiltinPolicies() []string { return engine.BuiltinPolicies() }
-
-// DefaultPolicies returns the default values of --policies.
-func DefaultPolicies() []string { return []string{report.Stock, report.Clairvoyant} }

@@ -31,8 +31,8 @@ profiles:
       disabled: [{name: NodeResourcesFit}, {name: NodeResourcesBalancedAllocation}]
 `
 
-// BenchmarkDecide is one decision, on a sample of the nodes as a scheduler takes it by default, that is assumed and forgotten.
-// Each node runs ten pods.
+// BenchmarkDecide is one decision that is assumed and forgotten. It is on a sample of the nodes, as in a scheduler by default. Each
+// node runs ten pods.
 func BenchmarkDecide(b *testing.B) { benchmark(b, (*sim.Scheduler).Decide) }
 
 // BenchmarkExplain is one decision on all nodes, with all reasons and scores.

@@ -82,16 +82,15 @@ func (s *Scheduler) Remove(object runtime.Object) error { return s.cluster.remov
 type cluster struct {
 	informers.SharedInformerFactory
 	byKind map[reflect.Type]*informer
-	// synced is closed once all plugins are built. As in a scheduler, sources of load wait for it, and so for the windows and
-	// metrics of all plugins.
+	// synced is closed once all plugins are built. As in a scheduler, sources of load wait for it. By then, every
+	// plugin has asked for its windows.
 	synced chan struct{}
 }
 
 func newCluster(client kubernetes.Interface) *cluster {
 	c := &cluster{
-		SharedInformerFactory: informers.NewSharedInformerFactory(client, 0),
-		byKind:                map[reflect.Type]*informer{},
-		synced:                make(chan struct{}),
+		SharedInformerFactory: informers.NewSharedInformerFactory(client, 0), byKind: map[reflect.Type]*informer{},
+		synced: make(chan struct{}),
 	}
 	for _, kind := range Kinds() {
 		i := &informer{
@@ -152,15 +151,11 @@ func (c *cluster) update(object runtime.Object) error {
 		return fmt.Errorf("%s: it is not in the cluster", nameOf(object))
 	}
 	if pod, ok := object.(*corev1.Pod); ok {
-		// The scheduler's cache exits the process at both.
+		// An API server changes neither. If the node changed, the scheduler's cache would exit the process.
 		before := held.(*corev1.Pod)
 		if before.UID != pod.UID {
-			return fmt.Errorf(
-				"%s: metadata.uid: %q instead of %q is another pod: remove the one and add the other",
-				nameOf(object),
-				pod.UID,
-				before.UID,
-			)
+			return fmt.Errorf("%s: metadata.uid: %q is another pod than the one in the cluster, %q: remove that one, and add this one",
+				nameOf(object), pod.UID, before.UID)
 		}
 		if before.Spec.NodeName != "" && before.Spec.NodeName != pod.Spec.NodeName {
 			return fmt.Errorf("%s: spec.nodeName: a pod cannot go from %q to %q", nameOf(object), before.Spec.NodeName, pod.Spec.NodeName)
@@ -234,16 +229,14 @@ func (i *informer) AddEventHandler(to cache.ResourceEventHandler) (cache.Resourc
 
 // AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
 func (i *informer) AddEventHandlerWithResyncPeriod(
-	to cache.ResourceEventHandler,
-	_ time.Duration,
+	to cache.ResourceEventHandler, _ time.Duration,
 ) (cache.ResourceEventHandlerRegistration, error) {
 	return i.AddEventHandler(to)
 }
 
 // AddEventHandlerWithOptions implements cache.SharedInformer.
 func (i *informer) AddEventHandlerWithOptions(
-	to cache.ResourceEventHandler,
-	_ cache.HandlerOptions,
+	to cache.ResourceEventHandler, _ cache.HandlerOptions,
 ) (cache.ResourceEventHandlerRegistration, error) {
 	return i.AddEventHandler(to)
 }
@@ -260,7 +253,7 @@ func (i *informer) HasSynced() bool { return i.synced.HasSynced() }
 // HasSyncedChecker implements cache.SharedInformer.
 func (i *informer) HasSyncedChecker() minor.DoneChecker { return i.synced }
 
-// synced is closed once the informers are in sync.
+// synced is cluster.synced as informers and registrations report it: once it is closed, they are in sync.
 type synced <-chan struct{}
 
 // HasSynced implements cache.ResourceEventHandlerRegistration.

@@ -76,11 +76,7 @@ func (s *Scheduler) decide(ctx context.Context, pod *corev1.Pod, explain bool) (
 
 // postFilter calls the PostFilter plugins, and nominates the pod to the node that they return.
 func (s *Scheduler) postFilter(
-	ctx context.Context,
-	d *Result,
-	p *profile,
-	pod *framework.PodInfo,
-	diagnosis *framework.Diagnosis,
+	ctx context.Context, d *Result, p *profile, pod *framework.PodInfo, diagnosis *framework.Diagnosis,
 ) error {
 	if !p.HasPostFilterPlugins() {
 		return nil
@@ -152,9 +148,7 @@ func (c *cycle) HasScorePlugins() bool { return c.explains || c.profile.HasScore
 
 // RunPreFilterPlugins records which nodes the plugins rule out.
 func (c *cycle) RunPreFilterPlugins(
-	ctx context.Context,
-	state fwk.CycleState,
-	pod *corev1.Pod,
+	ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
 ) (*minor.PreFilterResult, *fwk.Status, sets.Set[string]) {
 	result, status, plugins := c.profile.RunPreFilterPlugins(ctx, state, pod)
 	switch {
@@ -171,10 +165,7 @@ func (c *cycle) RunPreFilterPlugins(
 
 // RunFilterPluginsWithNominatedPods records the node's status for Explain.
 func (c *cycle) RunFilterPluginsWithNominatedPods(
-	ctx context.Context,
-	state fwk.CycleState,
-	pod *corev1.Pod,
-	node fwk.NodeInfo,
+	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
 ) *fwk.Status {
 	status := c.profile.RunFilterPluginsWithNominatedPods(ctx, state, pod, node)
 	if c.explains {
@@ -198,10 +189,7 @@ func (c *cycle) RunPreScorePlugins(ctx context.Context, state fwk.CycleState, po
 
 // RunScorePlugins records the scores for Explain, and chooses among the nodes with the highest total.
 func (c *cycle) RunScorePlugins(
-	ctx context.Context,
-	state fwk.CycleState,
-	pod *corev1.Pod,
-	nodes []fwk.NodeInfo,
+	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo,
 ) ([]minor.NodePluginScores, *fwk.Status) {
 	scores, status := c.profile.RunScorePlugins(ctx, state, pod, nodes)
 	if !status.IsSuccess() {

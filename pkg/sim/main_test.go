@@ -20,13 +20,7 @@ func TestMain(m *testing.M) {
 		leak = goleak.Find()
 		return leak == nil, nil
 	}
-	if err := wait.PollUntilContextTimeout(
-		context.Background(),
-		100*time.Millisecond,
-		time.Minute,
-		true,
-		ended,
-	); err != nil &&
+	if err := wait.PollUntilContextTimeout(context.Background(), 100*time.Millisecond, time.Minute, true, ended); err != nil &&
 		code == 0 {
 		fmt.Fprintln(os.Stderr, leak)
 		code = 1

@@ -12,7 +12,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 )
 
 // Result is the result of one attempt to place a pod.
@@ -28,9 +28,9 @@ type Result struct {
 	// PostFilter is the result of the PostFilter plugins; nil if they were not called.
 	PostFilter *PostFilter
 	// Nodes are all nodes, in the order of the scheduler's snapshot. Only Explain sets it.
-	Nodes []Node
+	Nodes []NodeResult
 	// PodUsages is the usage that plugins expect of the pod, sorted by plugin, without skipped ones. Only Explain sets it.
-	PodUsages []plugins.PodUsage
+	PodUsages []explain.ExpectedUsage
 	// SkippedFilters and SkippedScores are the plugins that had nothing to filter or to score, sorted by name.
 	SkippedFilters, SkippedScores []string
 
@@ -50,8 +50,8 @@ type PostFilter struct {
 	Victims []*corev1.Pod
 }
 
-// Node is the result for one node. A node that is neither ranked nor ruled out was not evaluated.
-type Node struct {
+// NodeResult is the result for one node. A node that is neither ranked nor ruled out was not evaluated.
+type NodeResult struct {
 	Name string `json:"name"`
 	// Rank is 1 for the highest total; nodes of equal totals have the same. It is 0 unless the node passed all filters.
 	Rank int `json:"rank,omitempty"`
@@ -64,7 +64,7 @@ type Node struct {
 	// RuledOutBy is the plugin that ruled the node out, Reason why, and Limits its limits that the node exceeds.
 	RuledOutBy string          `json:"ruledOutBy,omitempty"`
 	Reason     string          `json:"reason,omitempty"`
-	Limits     []plugins.Limit `json:"limits,omitempty"`
+	Limits     []explain.Limit `json:"limits,omitempty"`
 	// Code is the code of the filter's status.
 	Code fwk.Code `json:"-"`
 }
@@ -87,17 +87,17 @@ type PluginTerms struct {
 	// Limited reports whether the plugin's filter has limits for the node.
 	Limited bool `json:"limited,omitempty"`
 	// Terms are in the order of the plugin's formula.
-	Terms []plugins.Term `json:"terms"`
+	Terms []explain.Term `json:"terms"`
 }
 
 // explain sets the nodes and the pod's usages of the result.
 func (c *cycle) explain(ctx context.Context, r *Result) {
-	explainers := slices.DeleteFunc(slices.Clone(c.explainers), func(e plugins.Explainer) bool {
+	explainers := slices.DeleteFunc(slices.Clone(c.explainers), func(e explain.Explainer) bool {
 		_, filters := e.(minor.FilterPlugin)
 		return slices.Contains(r.SkippedScores, e.Name()) && (!filters || slices.Contains(r.SkippedFilters, e.Name()))
 	})
 	for _, e := range explainers {
-		if u, ok := e.(plugins.UsageExplainer); ok {
+		if u, ok := e.(explain.UsageExplainer); ok {
 			for _, usage := range u.ExplainPodUsage(r.state, r.Pod) {
 				usage.Plugin = e.Name()
 				r.PodUsages = append(r.PodUsages, usage)
@@ -105,10 +105,10 @@ func (c *cycle) explain(ctx context.Context, r *Result) {
 		}
 	}
 	nodes, _ := c.snapshot.List() // a snapshot returns no error
-	r.Nodes = make([]Node, len(nodes))
+	r.Nodes = make([]NodeResult, len(nodes))
 	for i, info := range nodes {
 		n := &r.Nodes[i]
-		*n = Node{Name: info.Node().Name}
+		*n = NodeResult{Name: info.Node().Name}
 		status, passed := c.status(n.Name)
 		if passed {
 			n.Rank = 1 // for now
@@ -139,7 +139,7 @@ func (c *cycle) status(node string) (status *fwk.Status, passed bool) {
 	return nil, false
 }
 
-func (c *cycle) setScores(n *Node) {
+func (c *cycle) setScores(n *NodeResult) {
 	scores := c.scores[n.Name]
 	n.Total = scores.TotalScore
 	for _, score := range scores.Scores {
@@ -149,12 +149,12 @@ func (c *cycle) setScores(n *Node) {
 }
 
 // add adds the terms of a plugin.
-func (n *Node) add(plugin string, terms plugins.Terms) {
+func (n *NodeResult) add(plugin string, terms explain.Terms) {
 	t := PluginTerms{Plugin: plugin, Terms: terms.List()}
 	if score := terms.Score(); !math.IsInf(score, 0) && !math.IsNaN(score) {
 		t.Score = &score
 	}
-	if l, ok := terms.(plugins.Limiter); ok {
+	if l, ok := terms.(explain.Limiter); ok {
 		limits := l.Limits()
 		t.Limited = len(limits) > 0
 		for _, limit := range limits {
@@ -167,14 +167,14 @@ func (n *Node) add(plugin string, terms plugins.Terms) {
 }
 
 // rank ranks the nodes that passed.
-func rank(nodes []Node) {
-	var passed []*Node
+func rank(nodes []NodeResult) {
+	var passed []*NodeResult
 	for i := range nodes {
 		if nodes[i].Rank > 0 {
 			passed = append(passed, &nodes[i])
 		}
 	}
-	slices.SortFunc(passed, func(a, b *Node) int { return cmp.Compare(b.Total, a.Total) })
+	slices.SortFunc(passed, func(a, b *NodeResult) int { return cmp.Compare(b.Total, a.Total) })
 	for i, n := range passed {
 		n.Rank = i + 1
 		if i > 0 && n.Total == passed[i-1].Total {

@@ -37,6 +37,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 )
 
 // Options configure a Scheduler.
@@ -82,7 +83,7 @@ type profile struct {
 	// weights are the weights of the score plugins, by name.
 	weights map[string]int64
 	// explainers are the plugins that show their terms, sorted by name.
-	explainers []plugins.Explainer
+	explainers []explain.Explainer
 }
 
 // New returns a scheduler. Goroutines that plugins start end with ctx.
@@ -95,11 +96,8 @@ func New(ctx context.Context, o Options) (*Scheduler, error) {
 		return nil, err
 	}
 	s := &Scheduler{
-		cluster:    newCluster(client),
-		rand:       o.Rand,
-		activated:  o.Activated,
-		sequential: o.Parallelism <= 1,
-		profiles:   map[string]*profile{},
+		cluster: newCluster(client), rand: o.Rand, activated: o.Activated, sequential: o.Parallelism <= 1,
+		profiles: map[string]*profile{},
 	}
 	if s.rand == nil {
 		s.rand = rand.New(rand.NewPCG(0, 0))
@@ -107,7 +105,7 @@ func New(ctx context.Context, o Options) (*Scheduler, error) {
 	if err := s.Add(o.Objects...); err != nil {
 		return nil, err
 	}
-	explainers := map[minor.Handle][]plugins.Explainer{}
+	explainers := map[minor.Handle][]explain.Explainer{}
 	options := []scheduler.Option{
 		scheduler.WithProfiles(o.Configuration.Profiles...),
 		scheduler.WithPercentageOfNodesToScore(o.Configuration.PercentageOfNodesToScore),
@@ -124,15 +122,12 @@ func New(ctx context.Context, o Options) (*Scheduler, error) {
 	}
 	for name, fw := range s.scheduler.Profiles {
 		p := &profile{
-			Framework:  fw,
-			snapshot:   fw.SnapshotSharedLister().(*cache.Snapshot),
-			weights:    map[string]int64{},
-			explainers: explainers[fw],
+			Framework: fw, snapshot: fw.SnapshotSharedLister().(*cache.Snapshot), weights: map[string]int64{}, explainers: explainers[fw],
 		}
 		for _, plugin := range fw.ListPlugins().Score.Enabled {
 			p.weights[plugin.Name] = int64(plugin.Weight)
 		}
-		slices.SortFunc(p.explainers, func(a, b plugins.Explainer) int { return strings.Compare(a.Name(), b.Name()) })
+		slices.SortFunc(p.explainers, func(a, b explain.Explainer) int { return strings.Compare(a.Name(), b.Name()) })
 		fw.SetPodActivator(s)
 		s.simulatePreemption(fw)
 		s.profiles[name] = p
@@ -142,12 +137,12 @@ func New(ctx context.Context, o Options) (*Scheduler, error) {
 }
 
 // collecting returns the registry with factories that add the Explainers they make to those of the profile, by its handle.
-func collecting(explainers map[minor.Handle][]plugins.Explainer, registry frameworkruntime.Registry) frameworkruntime.Registry {
+func collecting(explainers map[minor.Handle][]explain.Explainer, registry frameworkruntime.Registry) frameworkruntime.Registry {
 	all := frameworkruntime.Registry{}
 	for name, factory := range registry {
 		all[name] = func(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
 			pl, err := factory(ctx, args, handle)
-			if e, ok := pl.(plugins.Explainer); ok {
+			if e, ok := pl.(explain.Explainer); ok {
 				explainers[handle] = append(explainers[handle], e)
 			}
 			return pl, err
@@ -202,18 +197,18 @@ func (s *Scheduler) NodeInfos(ctx context.Context) ([]fwk.NodeInfo, error) {
 }
 
 // LoadReaders returns the plugins of the named profile that read load, sorted by LineRank and name.
-func (s *Scheduler) LoadReaders(schedulerName string) (readers []plugins.LoadReader) {
+func (s *Scheduler) LoadReaders(schedulerName string) (readers []explain.LoadReader) {
 	p, ok := s.profiles[schedulerName]
 	if !ok {
 		return nil
 	}
 	for _, e := range p.explainers {
-		if r, ok := e.(plugins.LoadReader); ok {
+		if r, ok := e.(explain.LoadReader); ok {
 			readers = append(readers, r)
 		}
 	}
-	rank := func(r plugins.LoadReader) int { return cmp.Or(plugins.Find(r.Name()).LineRank, math.MaxInt) }
-	slices.SortStableFunc(readers, func(a, b plugins.LoadReader) int { return cmp.Compare(rank(a), rank(b)) })
+	rank := func(r explain.LoadReader) int { return cmp.Or(plugins.Find(r.Name()).LineRank, math.MaxInt) }
+	slices.SortStableFunc(readers, func(a, b explain.LoadReader) int { return cmp.Compare(rank(a), rank(b)) })
 	return readers
 }
 

@@ -29,12 +29,12 @@ import (
 	"k8s.io/utils/ptr"
 
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // the scheduler's scheme knows the plugins' arguments
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading/readingtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/minortest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
+	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
 
 // stock is the profile of a kube-scheduler without a configuration.
@@ -114,7 +114,7 @@ func explain(tb testing.TB, s *sim.Scheduler, pod *corev1.Pod) *sim.Result {
 	return d
 }
 
-// nodeSummary is a sim.Node that can be compared.
+// nodeSummary is a sim.NodeResult that can be compared.
 type nodeSummary struct {
 	Name, Plugin, Code, Reasons string
 	Passed                      bool
@@ -124,7 +124,7 @@ type nodeSummary struct {
 }
 
 // summarize returns the summaries, sorted by name.
-func summarize(nodes []sim.Node) []nodeSummary {
+func summarize(nodes []sim.NodeResult) []nodeSummary {
 	var all []nodeSummary
 	for _, n := range nodes {
 		r := nodeSummary{Name: n.Name, Passed: n.Rank > 0, Scores: n.Scores, Total: n.Total, Terms: n.Terms}
@@ -176,18 +176,13 @@ func TestExplain_ReasonsAndScoresOfStockPlugins(t *testing.T) {
 }
 
 func TestExplain_NodesThatPreFilterRulesOut(t *testing.T) {
-	s := newScheduler(
-		t,
-		byRequests,
-		sim.Options{Objects: []apiruntime.Object{node("a", "4", "8Gi"), node("b", "4", "8Gi"), node("c", "4", "8Gi")}},
-	)
+	s := newScheduler(t, byRequests,
+		sim.Options{Objects: []apiruntime.Object{node("a", "4", "8Gi"), node("b", "4", "8Gi"), node("c", "4", "8Gi")}})
 	named := func(node string) *corev1.Pod {
 		return pod("p", "1", "1Gi").NodeAffinityIn("metadata.name", []string{node}, st.NodeSelectorTypeMatchFields).Obj()
 	}
 	ruledOut := nodeSummary{
-		Plugin:  "NodeAffinity",
-		Code:    "UnschedulableAndUnresolvable",
-		Reasons: "node(s) didn't satisfy plugin(s) [NodeAffinity]",
+		Plugin: "NodeAffinity", Code: "UnschedulableAndUnresolvable", Reasons: "node(s) didn't satisfy plugin(s) [NodeAffinity]",
 	}
 	others := func(but string) (want []nodeSummary) {
 		for _, name := range []string{"a", "b", "c"} {
@@ -489,10 +484,7 @@ profiles:
 		"LoadVariationRiskBalancing",
 		"LowRiskOverCommitment",
 		"Peaks",
-	}; !slices.Equal(
-		names,
-		want,
-	) {
+	}; !slices.Equal(names, want) {
 		t.Errorf("%v, want %v", names, want)
 	}
 	if got := s.LoadReaders("none"); got != nil {
@@ -500,7 +492,7 @@ profiles:
 	}
 }
 
-// The worked example, with a pod that uses 400m of 8 cores, 5 %, beside one placed a moment ago on worker-1 that uses 5 % too.
+// The worked example, with a pod that uses 400m of 8 cores, 5 %. One was placed a moment ago on worker-1, and uses 5 % too.
 func TestExplain_TermsOfLoadPlugins(t *testing.T) {
 	const yaml = `
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -577,11 +569,7 @@ profiles:
 		t.Run(tc.plugin, func(t *testing.T) {
 			o := loads{"worker-1": 0.25, "worker-2": 0.50}.plugins()
 			o.Objects = []apiruntime.Object{
-				node(
-					"worker-1",
-					"8",
-					"16Gi",
-				),
+				node("worker-1", "8", "16Gi"),
 				node("worker-2", "8", "16Gi"),
 				node("worker-3", "8", "16Gi"),
 				pod("placed", "2", "0").Node("worker-1").Obj(),
@@ -735,7 +723,7 @@ func TestObjects_Mistakes(t *testing.T) {
 		{"a node that is not there", func() error { return s.Update(node("c", "1", "1Gi")) }, "Node c: it is not in the cluster"},
 		{"no node to remove", func() error { return s.Remove(node("c", "1", "1Gi")) }, "Node c: it is not in the cluster"},
 		{"a pod that moves", func() error { return s.Update(moved) }, `Pod ns/running: spec.nodeName: a pod cannot go from "a" to "b"`},
-		{"another pod of the name", func() error { return s.Update(replaced) }, `Pod ns/running: metadata.uid: "other" instead of "running" is another pod`},
+		{"another pod of the name", func() error { return s.Update(replaced) }, `Pod ns/running: metadata.uid: "other" is another pod`},
 		{"another scheduler's pod", func() error {
 			_, err := s.Decide(t.Context(), pod("p", "1", "1Gi").SchedulerName("other").Obj())
 			return err

@@ -39,6 +39,14 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("the response is larger than %d bytes", e.MaxBytes)
 }
 
+// Summary returns the first error with the number of the others, which mostly have the same cause; nil without any.
+func Summary(errs []error) error {
+	if len(errs) < 2 {
+		return errors.Join(errs...)
+	}
+	return fmt.Errorf("%w (and %d more: %w)", errs[0], len(errs)-1, errs[1])
+}
+
 // BoundBody returns a reader that fails where the content exceeds maxBytes: a cut response could pass for a complete one.
 func BoundBody(content io.Reader, maxBytes int64) io.Reader {
 	return &boundedBody{content: content, left: maxBytes, maxBytes: maxBytes}

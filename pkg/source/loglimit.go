@@ -1,6 +1,7 @@
 package source
 
 import (
+	"slices"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -34,4 +35,16 @@ func (l *LogLimit) Allow(logger klog.Logger, now time.Time) (klog.Logger, bool) 
 		l.omitted = 0
 	}
 	return logger, true
+}
+
+// AllowChange is Allow for texts that differ from the last logged ones, which they replace if they are logged.
+func (l *LogLimit) AllowChange(logger klog.Logger, now time.Time, last *[]string, texts []string) (klog.Logger, bool) {
+	if slices.Equal(*last, texts) {
+		return logger, false
+	}
+	logger, ok := l.Allow(logger, now)
+	if ok {
+		*last = texts
+	}
+	return logger, ok
 }

@@ -9,61 +9,59 @@ import (
 )
 
 // NodeIndex finds Nodes by name, host name, address or ID of the AWS instance. It is made for each refresh and immutable.
-// It keeps the Nodes without a copy.
 type NodeIndex struct {
-	byName map[string]*corev1.Node
-	// byAlias holds host names, addresses and IDs in canonical form. A nil Node marks an alias of several Nodes. It matches none:
-	// unknown load is better than load of the wrong Node.
-	byAlias map[string]*corev1.Node
+	// byName and byAlias hold positions. Aliases are host names, addresses and IDs in canonical form. An alias of several Nodes is
+	// ambiguous and matches none: unknown load is better than load of the wrong Node.
+	byName, byAlias map[string]int
 }
+
+const ambiguous = -1
 
 // awsProvider begins the provider ID of a Node on AWS. The ID ends with the instance's ID, which agents there report as the host.
 const awsProvider = "aws://"
 
 // NewNodeIndex indexes nodes by name, kubernetes.io/hostname label, addresses and AWS instance.
 func NewNodeIndex(nodes []*corev1.Node) *NodeIndex {
-	x := &NodeIndex{
-		byName:  make(map[string]*corev1.Node, len(nodes)),
-		byAlias: make(map[string]*corev1.Node, 2*len(nodes)),
-	}
-	for _, node := range nodes {
-		x.byName[node.Name] = node
-		x.addAlias(node.Labels[corev1.LabelHostname], node)
+	x := &NodeIndex{byName: make(map[string]int, len(nodes)), byAlias: make(map[string]int, 2*len(nodes))}
+	for i, node := range nodes {
+		x.byName[node.Name] = i
+		x.addAlias(node.Labels[corev1.LabelHostname], i)
 		for _, address := range node.Status.Addresses {
-			x.addAlias(address.Address, node)
+			x.addAlias(address.Address, i)
 		}
 		if id := node.Spec.ProviderID; strings.HasPrefix(id, awsProvider) {
-			x.addAlias(id[strings.LastIndex(id, "/")+1:], node)
+			x.addAlias(id[strings.LastIndex(id, "/")+1:], i)
 		}
 	}
 	return x
 }
 
-func (x *NodeIndex) addAlias(value string, node *corev1.Node) {
+func (x *NodeIndex) addAlias(value string, position int) {
 	alias := canonical(value)
 	if alias == "" {
 		return
 	}
-	if other, taken := x.byAlias[alias]; taken && (other == nil || other.Name != node.Name) {
-		node = nil
+	if other, taken := x.byAlias[alias]; taken && other != position {
+		position = ambiguous
 	}
-	x.byAlias[alias] = node
+	x.byAlias[alias] = position
 }
 
-// Match returns the Node with value as its name. Otherwise it returns the only Node with that host name, address or AWS instance.
+// Match returns the position of the Node with value as its name. Otherwise it returns that of the only Node with that host name,
+// address or AWS instance.
 //   - A port is ignored: "10.0.0.1:9100", "[fd00::1]:9100".
 //   - IP addresses are compared by meaning, and host names without case.
 //   - A value of two Nodes matches neither, unless it is the name of one.
-func (x *NodeIndex) Match(value string) (*corev1.Node, bool) {
-	if node, ok := x.byName[value]; ok {
-		return node, true
+func (x *NodeIndex) Match(value string) (position int, ok bool) {
+	if position, ok := x.byName[value]; ok {
+		return position, true
 	}
 	host := canonical(value)
-	if node, ok := x.byName[host]; ok {
-		return node, true
+	if position, ok := x.byName[host]; ok {
+		return position, true
 	}
-	node := x.byAlias[host]
-	return node, node != nil
+	position, ok = x.byAlias[host]
+	return position, ok && position != ambiguous
 }
 
 // canonical returns the host of value, without its port, for comparisons.

@@ -26,7 +26,7 @@ func instance(name, providerID string) *corev1.Node {
 }
 
 func TestNodeIndex_Match(t *testing.T) {
-	index := NewNodeIndex([]*corev1.Node{
+	nodes := []*corev1.Node{
 		instance("ip-10-0-4-1.ec2.internal", "aws:///us-east-1a/i-0abc"),
 		instance("aks-0", "azure:///subscriptions/s/virtualMachineScaleSets/aks/virtualMachines/7"),
 		node("worker-1", "host-1",
@@ -56,7 +56,8 @@ func TestNodeIndex_Match(t *testing.T) {
 		node("Odd", ""),
 		node("mapped", "", address(corev1.NodeInternalIP, "::ffff:10.0.3.1")),
 		node("long", "", address(corev1.NodeInternalIP, "FD00:0000:0000:0000:0000:0000:0000:00AB")),
-	})
+	}
+	index := NewNodeIndex(nodes)
 	for _, tt := range []struct{ value, want string }{
 		{"worker-1", "worker-1"},
 		{"worker-1:9100", "worker-1"},
@@ -108,8 +109,8 @@ func TestNodeIndex_Match(t *testing.T) {
 			if ok != (tt.want != "") {
 				t.Fatalf("Match(%q) matched: %t, want %q", tt.value, ok, tt.want)
 			}
-			if ok && got.Name != tt.want {
-				t.Errorf("Match(%q) = %q, want %q", tt.value, got.Name, tt.want)
+			if ok && nodes[got].Name != tt.want {
+				t.Errorf("Match(%q) = %q, want %q", tt.value, nodes[got].Name, tt.want)
 			}
 		})
 	}
@@ -117,6 +118,6 @@ func TestNodeIndex_Match(t *testing.T) {
 
 func TestNodeIndex_Empty(t *testing.T) {
 	if got, ok := NewNodeIndex(nil).Match("worker-1"); ok {
-		t.Errorf("matched %v", got.Name)
+		t.Errorf("matched %d", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -97,7 +98,6 @@ type Cluster struct {
 	stopErr  error
 }
 
-// ports are the ports that the parts listen on.
 type ports struct {
 	etcd, etcdPeer, apiServer, kwok, prometheus, metricsServer, scheduler int
 }
@@ -216,15 +216,10 @@ func (c *Cluster) CopyLogs(dir string) error {
 		return err
 	}
 	for _, log := range logs {
-		data, err := os.ReadFile(log)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, filepath.Base(log)), data, 0o644); err != nil {
-			return err
-		}
+		data, readErr := os.ReadFile(log)
+		err = errors.Join(err, readErr, os.WriteFile(filepath.Join(dir, filepath.Base(log)), data, 0o644))
 	}
-	return nil
+	return err
 }
 
 // prepare chooses ports and writes the files that the parts need.
@@ -250,21 +245,14 @@ func (c *Cluster) prepare() error {
 	}
 	c.Endpoints = Endpoints{Kubeconfig: c.path("scheduler.kubeconfig"), Prometheus: "http://" + address(c.ports.prometheus)}
 
-	kwok, err := configFiles.ReadFile("config/kwok.yaml")
+	configs, err := fs.Sub(configFiles, "config")
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(c.path("kwok.yaml"), kwok, 0o600); err != nil {
+	if err := os.CopyFS(c.dir, configs); err != nil {
 		return err
 	}
-	audit, err := configFiles.ReadFile("config/audit.yaml")
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(c.path(auditPolicy), audit, 0o600); err != nil {
-		return err
-	}
-	prometheus, err := configFiles.ReadFile("config/prometheus.yaml")
+	prometheus, err := fs.ReadFile(configs, "prometheus.yaml")
 	if err != nil {
 		return err
 	}
@@ -281,7 +269,6 @@ func (c *Cluster) prepare() error {
 	return nil
 }
 
-// issueCertificates writes the certificates, keys and kubeconfig files of the cluster.
 func (c *Cluster) issueCertificates() (err error) {
 	pki := c.path("pki")
 	if c.client, err = newAuthority(pki, "ca"); err != nil {

@@ -24,8 +24,8 @@ const (
 	accountDir     = "/var/run/secrets/kubernetes.io/serviceaccount"
 )
 
-// Container is a program that runs as a kubelet would run it: as an arbitrary user without capabilities, with an environment
-// and a file system of its own, in which only /tmp is writable. It shares the network of this machine.
+// Container is a program that runs as a kubelet would run it: as an arbitrary user without capabilities. It has its own environment
+// and file system, in which only /tmp is writable. It shares the network of this machine.
 type Container struct {
 	// Name is the base name of the container's log and root folder.
 	Name string
@@ -58,7 +58,6 @@ func (c *Cluster) RunContainer(ctx context.Context, container Container) (*Proce
 	return p, c.run(ctx, p)
 }
 
-// fillRoot writes the files of a container below its root folder.
 func (c *Cluster) fillRoot(ctx context.Context, root string, container Container) error {
 	files := map[string]string{"/etc/hosts": loopback + " localhost " + strings.Join(container.Hosts, " ") + "\n"}
 	if container.ServiceAccount != "" {

@@ -16,8 +16,7 @@ type Event struct {
 	Time time.Time
 }
 
-// WaitEvent waits until there is an Event with the reason about a pod of the default namespace or about a node, and returns the
-// earliest.
+// WaitEvent waits for an Event with the reason about a node or a pod of the default namespace. It returns the earliest.
 func (c *Cluster) WaitEvent(ctx context.Context, object, reason string) (Event, error) {
 	var first Event
 	err := c.poll(ctx, fmt.Sprintf("an Event %s about %s", reason, object), func(ctx context.Context) (string, error) {

@@ -15,7 +15,7 @@ import (
 	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
 )
 
-// Query runs an instant query whose result has one series per node, and returns the value of each node by its name.
+// Query runs an instant query that yields one series per node. It returns the value of each node by its name.
 func (c *Cluster) Query(ctx context.Context, promQL string) (map[string]float64, error) {
 	return c.queryAt(ctx, time.Now(), promQL)
 }
@@ -41,8 +41,8 @@ func (c *Cluster) queryAt(ctx context.Context, at time.Time, promQL string) (map
 	return values, nil
 }
 
-// CPUUtilization returns each node's mean CPU utilization over a window that ends now, as Prometheus measures it: a fraction
-// of the node's capacity. Nodes without samples are left out.
+// CPUUtilization returns each node's mean CPU utilization over a window that ends now, as a fraction of capacity. Prometheus
+// measures it. Nodes without samples are left out.
 func (c *Cluster) CPUUtilization(ctx context.Context, window time.Duration) (map[string]float64, error) {
 	return c.CPUUtilizationAt(ctx, time.Now(), window)
 }
@@ -67,8 +67,8 @@ func (c *Cluster) CPUUtilizationAt(ctx context.Context, end time.Time, window ti
 	return utilization, nil
 }
 
-// WaitCPUUtilizationAt waits until Prometheus has scraped all that happened before end, which may be in the future, and
-// returns each node's mean CPU utilization over the window up to end. It waits until all the named nodes are measured.
+// WaitCPUUtilizationAt waits until Prometheus has scraped everything before end, which may be in the future. It returns each node's
+// mean CPU utilization over the window up to end. It waits until all the named nodes are measured.
 func (c *Cluster) WaitCPUUtilizationAt(
 	ctx context.Context,
 	end time.Time,
@@ -97,8 +97,8 @@ func (c *Cluster) WaitCPUUtilizationAt(
 
 // Expectation is the CPU utilization that Prometheus must measure.
 type Expectation struct {
-	// Window is the time over which Prometheus takes the mean. Prometheus dates a sample when it sends the request; on a busy
-	// machine the response is some tenths of a second younger, so that a mean over a few seconds is off by several percent.
+	// Window is the time over which Prometheus takes the mean. Prometheus dates a sample when it sends the request. On a busy machine
+	// the response is some tenths of a second younger. So a mean over a few seconds is off by several percent.
 	Window time.Duration
 	// CPU holds the expected mean utilization by the node's name, as a fraction of the node's capacity.
 	CPU map[string]float64

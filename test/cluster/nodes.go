@@ -31,8 +31,7 @@ const (
 	podImage = "registry.k8s.io/pause:3.10"
 )
 
-// Unmeasured is a prefix: config/prometheus.yaml drops the series of nodes whose names begin with it, so that they have no load.
-// Their pods are measured.
+// Unmeasured is a prefix of names of nodes without load: config/prometheus.yaml drops their series. Their pods are measured.
 const Unmeasured = "unmeasured-"
 
 // Kept is a label: Clear keeps the nodes and pods that have it.
@@ -53,7 +52,7 @@ type Usage struct {
 	// CPU and Memory are quantities. Empty means 1m of CPU and 1Mi of memory.
 	CPU, Memory string
 	// CPUSwing is added to CPU in the first half of each SwingPeriod and subtracted in the second half. CPU stays the mean and
-	// CPUSwing is the standard deviation. A window of n seconds, scraped every second, may hold one sample more of one half, which
+	// CPUSwing is the standard deviation. A window of n seconds, scraped every second, may have one sample more of one half. That
 	// moves its mean by up to CPUSwing/n.
 	CPUSwing    string
 	SwingPeriod time.Duration
@@ -138,15 +137,13 @@ func (n Node) labels() map[string]string {
 // SetLoad gives a node a load, and replaces the one that it has. A later call cannot change Requests.
 func (c *Cluster) SetLoad(ctx context.Context, node string, load Load) error {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: loadPodPrefix + node, Namespace: loadNamespace, Annotations: load.Usage.Annotations(),
-		},
+		ObjectMeta: metav1.ObjectMeta{Name: loadPodPrefix + node, Namespace: loadNamespace, Annotations: load.Usage.Annotations()},
 		Spec: corev1.PodSpec{
 			NodeName:                      node,
 			TerminationGracePeriodSeconds: new(int64),
-			Containers: []corev1.Container{{
-				Name: "load", Image: podImage, Resources: corev1.ResourceRequirements{Requests: load.Requests},
-			}},
+			Containers: []corev1.Container{
+				{Name: "load", Image: podImage, Resources: corev1.ResourceRequirements{Requests: load.Requests}},
+			},
 		},
 	}
 	pods := c.Client.CoreV1().Pods(loadNamespace)
@@ -160,7 +157,6 @@ func (c *Cluster) SetLoad(ctx context.Context, node string, load Load) error {
 	return nil
 }
 
-// setUsage replaces the usage of a pod.
 func (c *Cluster) setUsage(ctx context.Context, namespace, pod string, usage Usage) error {
 	// A merge patch removes what is null.
 	annotations := map[string]any{
@@ -169,12 +165,14 @@ func (c *Cluster) setUsage(ctx context.Context, namespace, pod string, usage Usa
 	for name, value := range usage.Annotations() {
 		annotations[name] = value
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
-	if err != nil {
-		return err
-	}
-	_, err = c.Client.CoreV1().Pods(namespace).Patch(ctx, pod, types.MergePatchType, patch, metav1.PatchOptions{})
+	patch := metadataPatch("annotations", annotations)
+	_, err := c.Client.CoreV1().Pods(namespace).Patch(ctx, pod, types.MergePatchType, patch, metav1.PatchOptions{})
 	return err
+}
+
+func metadataPatch(field string, values map[string]any) []byte {
+	patch, _ := json.Marshal(map[string]any{"metadata": map[string]any{field: values}}) // the values are strings
+	return patch
 }
 
 // SetLatency sets the HTTP latency of a node.
@@ -184,10 +182,7 @@ func (c *Cluster) SetLatency(ctx context.Context, node string, latency time.Dura
 
 // AnnotateNode sets an annotation of a node.
 func (c *Cluster) AnnotateNode(ctx context.Context, node, name, value string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{name: value}}})
-	if err != nil {
-		return err
-	}
+	patch := metadataPatch("annotations", map[string]any{name: value})
 	if _, err := c.Client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("annotating node %s: %w", node, err)
 	}
@@ -213,8 +208,8 @@ func (c *Cluster) clear(ctx context.Context, selector string) error {
 	return nil
 }
 
-// poll calls look until nothing is missing, until a part of the cluster has failed, or until waitTimeout has passed; the
-// error then says what was missing last. An error from look counts as something missing: a part may be down for a while.
+// poll calls look until nothing is missing, a part of the cluster has failed, or waitTimeout has passed. The error then says what
+// was missing last. An error from look counts as something missing: a part may be down for a while.
 func (c *Cluster) poll(ctx context.Context, what string, look func(ctx context.Context) (missing string, err error)) error {
 	var missing string
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, waitTimeout, true, func(ctx context.Context) (bool, error) {

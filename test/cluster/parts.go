@@ -36,12 +36,7 @@ const (
 // process returns a process of this cluster that is not started yet. Its working directory and its log are named after it.
 func (c *Cluster) process(name string, ready func(context.Context) error, args ...string) *Process {
 	return &Process{
-		name:  name,
-		path:  filepath.Join(c.options.BinDir, name),
-		args:  args,
-		dir:   c.path(name),
-		log:   c.path(name + ".log"),
-		ready: ready,
+		name: name, path: filepath.Join(c.options.BinDir, name), args: args, dir: c.path(name), log: c.path(name + ".log"), ready: ready,
 	}
 }
 
@@ -80,7 +75,7 @@ func (c *Cluster) apiServer() *Process {
 		"--service-account-issuer=" + server,
 		"--service-account-key-file=" + signer,
 		"--service-account-signing-key-file=" + signer,
-		// Both rely on controllers that do not run here: one creates service accounts, the other removes a taint of new nodes.
+		// Both rely on controllers that do not run here. One creates service accounts, the other removes a taint of new nodes.
 		"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
 		// API aggregation, for metrics-server.
 		"--requestheader-client-ca-file=" + c.frontProxy.certFile(c.frontProxy.name),
@@ -174,11 +169,8 @@ func (c *Cluster) scheduler() *Process {
 
 func (c *Cluster) schedulerArgs(config string, port int) []string {
 	return []string{
-		"--config=" + c.path(config),
-		"--bind-address=" + loopback,
-		"--secure-port=" + strconv.Itoa(port),
-		"--authentication-kubeconfig=" + c.Endpoints.Kubeconfig,
-		"--authorization-kubeconfig=" + c.Endpoints.Kubeconfig,
+		"--config=" + c.path(config), "--bind-address=" + loopback, "--secure-port=" + strconv.Itoa(port),
+		"--authentication-kubeconfig=" + c.Endpoints.Kubeconfig, "--authorization-kubeconfig=" + c.Endpoints.Kubeconfig,
 	}
 }
 
@@ -262,7 +254,6 @@ func (c *Cluster) metricsServerReady(ctx context.Context) error {
 	return c.Client.Discovery().RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1beta1").Do(ctx).Error()
 }
 
-// registerMetricsServer registers metrics-server with the API server, and lets the scheduler read it.
 func (c *Cluster) registerMetricsServer(ctx context.Context) error {
 	// There is no service network here; a service of type ExternalName needs none.
 	_, err := c.Client.CoreV1().Services(metav1.NamespaceSystem).Create(ctx, &corev1.Service{
@@ -305,9 +296,8 @@ func (c *Cluster) letSchedulerReadMetrics(ctx context.Context) error {
 		},
 	}, metav1.CreateOptions{})
 	_, bindingErr := c.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: schedulerUser}},
+		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: schedulerUser}},
 	}, metav1.CreateOptions{})
 	if err := errors.Join(roleErr, bindingErr); err != nil {
 		return fmt.Errorf("letting the scheduler read metrics.k8s.io: %w", err)

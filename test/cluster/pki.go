@@ -14,7 +14,6 @@ import (
 	"k8s.io/kubernetes/cmd/kubeadm/app/util/pkiutil"
 )
 
-// authority is a certificate authority whose files are all in one folder.
 type authority struct {
 	dir  string
 	name string
@@ -22,7 +21,6 @@ type authority struct {
 	key  crypto.Signer
 }
 
-// newAuthority creates an authority and writes its certificate to the folder.
 func newAuthority(dir, name string) (*authority, error) {
 	cert, key, err := pkiutil.NewCertificateAuthority(certConfig(certutil.Config{CommonName: name}))
 	if err != nil {
@@ -31,7 +29,6 @@ func newAuthority(dir, name string) (*authority, error) {
 	return &authority{dir: dir, name: name, cert: cert, key: key}, pkiutil.WriteCert(dir, name, cert)
 }
 
-// issue writes a certificate and its key to the folder.
 func (a *authority) issue(name string, config certutil.Config) error {
 	cert, key, err := pkiutil.NewCertAndKey(a.cert, a.key, certConfig(config))
 	if err != nil {
@@ -43,21 +40,17 @@ func (a *authority) issue(name string, config certutil.Config) error {
 func (a *authority) certFile(name string) string { return filepath.Join(a.dir, name+".crt") }
 func (a *authority) keyFile(name string) string  { return filepath.Join(a.dir, name+".key") }
 
-// issueServer writes a certificate for a server on the loopback interface.
 func (a *authority) issueServer(name string) error {
 	return a.issue(name, certutil.Config{
-		CommonName: name,
-		AltNames:   certutil.AltNames{IPs: []net.IP{net.ParseIP(loopback)}, DNSNames: []string{"localhost"}},
-		Usages:     []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		CommonName: name, AltNames: certutil.AltNames{IPs: []net.IP{net.ParseIP(loopback)}, DNSNames: []string{"localhost"}},
+		Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})
 }
 
 // issueClient writes a certificate for a client that the API server takes for user, a member of groups.
 func (a *authority) issueClient(name, user string, groups ...string) error {
 	return a.issue(name, certutil.Config{
-		CommonName:   user,
-		Organization: groups,
-		Usages:       []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		CommonName: user, Organization: groups, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 }
 

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,7 +30,7 @@ type Pod struct {
 	Node string
 	// ReplicaSet is the name of the ReplicaSet that owns the pod; empty means none.
 	ReplicaSet string
-	// DaemonSet is the name of the DaemonSet that owns the pod, and DaemonSetNode the node that the pod is for; empty means none.
+	// DaemonSet is the name of the DaemonSet that owns the pod, and DaemonSetNode the pod's node. Empty means none.
 	DaemonSet, DaemonSetNode string
 }
 
@@ -43,13 +42,9 @@ func (c *Cluster) CreatePods(ctx context.Context, pods ...Pod) error {
 				Name: p.Name, GenerateName: p.generateName(), Labels: p.Labels, Annotations: p.Usage.Annotations(), OwnerReferences: p.owners(),
 			},
 			Spec: corev1.PodSpec{
-				NodeName:                      p.Node,
-				SchedulerName:                 p.Scheduler,
-				PriorityClassName:             p.PriorityClass,
-				Affinity:                      p.affinity(),
-				NodeSelector:                  p.NodeSelector,
-				TerminationGracePeriodSeconds: new(int64),
-				Containers:                    []corev1.Container{{Name: "app", Image: podImage, Resources: p.Resources}},
+				NodeName: p.Node, SchedulerName: p.Scheduler, PriorityClassName: p.PriorityClass, Affinity: p.affinity(),
+				NodeSelector: p.NodeSelector, TerminationGracePeriodSeconds: new(int64),
+				Containers: []corev1.Container{{Name: "app", Image: podImage, Resources: p.Resources}},
 			},
 		}, metav1.CreateOptions{})
 		if err != nil {
@@ -86,9 +81,7 @@ func (p Pod) affinity() *corev1.Affinity {
 		return nil
 	}
 	node := corev1.NodeSelectorRequirement{
-		Key:      metav1.ObjectNameField,
-		Operator: corev1.NodeSelectorOpIn,
-		Values:   []string{p.DaemonSetNode},
+		Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{p.DaemonSetNode},
 	}
 	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{node}}},
@@ -97,11 +90,8 @@ func (p Pod) affinity() *corev1.Affinity {
 
 // LabelPod sets a label of a pod in the default namespace.
 func (c *Cluster) LabelPod(ctx context.Context, pod, name, value string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]string{name: value}}})
-	if err != nil {
-		return err
-	}
-	_, err = c.Client.CoreV1().Pods(metav1.NamespaceDefault).Patch(ctx, pod, types.MergePatchType, patch, metav1.PatchOptions{})
+	patch := metadataPatch("labels", map[string]any{name: value})
+	_, err := c.Client.CoreV1().Pods(metav1.NamespaceDefault).Patch(ctx, pod, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return fmt.Errorf("labeling pod %s: %w", pod, err)
 	}

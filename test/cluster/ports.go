@@ -11,13 +11,11 @@ import (
 
 const (
 	loopback = "127.0.0.1"
-	// Ports below the range that operating systems use for outgoing connections, so that a part that is stopped and started again
-	// finds its port free.
+	// Ports below the range that operating systems use for outgoing connections. So a restarted part finds its port free.
 	firstPort = 20000
 	lastPort  = 31999
 )
 
-// freePorts returns n different ports that no process listens on.
 func freePorts(n int) ([]int, error) {
 	var listeners []io.Closer
 	defer func() {

@@ -41,15 +41,15 @@ type Process struct {
 	// dir is the working directory, log the file that stdout and stderr are appended to.
 	dir string
 	log string
-	// root is the root folder of a process that runs as a Container, and env its environment; path and dir are then relative to
-	// root. Other processes see all files and inherit this process's environment.
+	// root is the root folder of a process that runs as a Container, and env its environment. path and dir are then relative to root.
+	// Other processes see all files and inherit this process's environment.
 	env  []string
 	root string
 	// ready returns an error while the process cannot be used yet.
 	ready func(ctx context.Context) error
 
-	// changing is held while the process is started or ended, mu only while a field below is read or written: Failed, which every
-	// wait calls, must not wait itself.
+	// changing is held while the process is started or ended, mu only while a field below is read or written. Every wait calls Failed,
+	// which must not wait itself.
 	changing sync.Mutex
 	mu       sync.Mutex
 	// run is nil before Start and after Stop or Kill.
@@ -133,7 +133,6 @@ func (p *Process) Supervise(ctx context.Context) {
 	}, pollInterval)
 }
 
-// close stops the process for good.
 func (p *Process) close() { _ = p.end(syscall.SIGTERM, true) }
 
 // Failed returns an error if the process has ended by itself.
@@ -176,7 +175,7 @@ func (p *Process) launch() (*run, error) {
 	}
 	defer func() { _ = log.Close() }()
 
-	// In a process group of its own, a part does not get the Ctrl-C of the terminal: Stop ends the parts in order.
+	// In a separate process group, a part does not get the Ctrl-C of the terminal. Stop ends the parts in order.
 	cmd := exec.Command(p.path, p.args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, log, log
 	cmd.SysProcAttr = dieWithParent(&syscall.SysProcAttr{Setpgid: true})
@@ -235,7 +234,6 @@ func (p *Process) end(signal syscall.Signal, forGood bool) error {
 	return fmt.Errorf("%s did not end within %s of signal %q and was killed%s", p.name, stopTimeout, signal, p.tail())
 }
 
-// endsWithin waits until the process has ended, and reports whether it did so in time.
 func (r *run) endsWithin(timeout time.Duration) bool {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
@@ -247,7 +245,7 @@ func (r *run) endsWithin(timeout time.Duration) bool {
 	}
 }
 
-// signal signals the process and its children, unless the process is known to have ended: its ID may have been reused.
+// signal signals the process and its children. It does nothing if the process has ended, because its ID may have been reused.
 func (r *run) signal(s syscall.Signal) {
 	select {
 	case <-r.done:
@@ -268,7 +266,6 @@ func (p *Process) exited(r *run) error {
 	}
 }
 
-// tail returns the end of the log, ready to be appended to an error.
 func (p *Process) tail() string {
 	log, err := os.Open(p.log)
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // TestProcess_Failed asks for the state of a process that takes its time to end.
@@ -15,9 +17,7 @@ func TestProcess_Failed(t *testing.T) {
 		name: "stubborn", path: "/bin/sh", args: []string{"-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"},
 		dir: dir, log: filepath.Join(dir, "log"), ready: func(context.Context) error { return nil },
 	}
-	if err := p.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, p.Start(t.Context()))
 	for log := ""; log == ""; time.Sleep(time.Millisecond) {
 		log, _ = p.Log()
 	}

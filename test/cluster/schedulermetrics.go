@@ -41,8 +41,8 @@ func parseMetrics(text string) (Metrics, error) {
 	}
 }
 
-// WaitRefresh waits until every load source of the scheduler has been read by a refresh that began after the call: the second
-// one to succeed from now on. What Prometheus measured at the time of the call, the scheduler then knows.
+// WaitRefresh waits until a refresh that began after the call has read every load source of the scheduler. That is the second one
+// to succeed from now on. What Prometheus measured at the time of the call, the scheduler then knows.
 func (c *Cluster) WaitRefresh(ctx context.Context) error {
 	refreshes := func(m Metrics) Metrics { return m.Select("plimsoll_refresh_total", "result", "Success") }
 	before, err := c.SchedulerMetrics(ctx)
@@ -67,7 +67,6 @@ func (c *Cluster) WaitRefresh(ctx context.Context) error {
 	})
 }
 
-// workloadsMetric is the number of workloads of which statistics are known.
 const workloadsMetric = "plimsoll_workloads"
 
 // WaitStatistics waits until the scheduler knows statistics of n workloads.

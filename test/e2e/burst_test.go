@@ -10,18 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
-// burstConfiguration has a window of a minute: Kubernetes rounds the start times of pods to seconds, which matters little in it.
+// burstConfiguration has a window of a minute. Kubernetes rounds the start times of pods to seconds, which matters little in it.
 // The second profile reads the same source with another plugin.
-const burstConfiguration = `
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-clientConnection:
-  kubeconfig: {{ .Kubeconfig }}
-leaderElection:
-  leaderElect: false
+const burstConfiguration = header + `
 profiles:
 - schedulerName: plimsoll
   plugins:
@@ -55,8 +50,8 @@ func TestBurst(t *testing.T) {
 		measured = 20 * time.Second
 	)
 	e := start(t, cluster.Options{Race: true, Scheduler: burstConfiguration})
-	// Below the line the idle node has room for 32 of the pods and the others for 5 to 12, together for 112. The last three
-	// quarters of a pod's share stay free on each node: no small error makes room for one more pod.
+	// Below the line the idle node has room for 32 pods, the others for 5 to 12, together for 112. The last three quarters of a pod's
+	// share stay free on each node. So no small error makes room for one more pod.
 	before := map[string]float64{"idle": 0}
 	nodes := []worker{{name: "idle", usage: cluster.Usage{CPU: "0", Memory: "1Gi"}}}
 	for i, room := range []int{12, 12, 11, 10, 9, 8, 7, 6, 5} {
@@ -97,10 +92,8 @@ func TestBurst(t *testing.T) {
 		return nil
 	})
 	e.must(group.Wait())
-	nodeOf, err := e.WaitBound(e.ctx, burst, pods)
-	e.must(err)
-	_, err = e.WaitBound(e.ctx, balanced, tiny)
-	e.must(err)
+	nodeOf := check.Value(e.WaitBound(e.ctx, burst, pods))(e.t)
+	check.Value(e.WaitBound(e.ctx, balanced, tiny))(e.t)
 
 	after := map[string]float64{}
 	for node, load := range before {
@@ -109,12 +102,12 @@ func TestBurst(t *testing.T) {
 	for _, node := range nodeOf {
 		after[node] += share
 	}
-	trueLoad, err := e.WaitCPUUtilization(e.ctx, cluster.Expectation{Window: measured, CPU: after, Tolerance: share, For: measured})
-	e.must(err)
+	trueLoad := check.Value(e.WaitCPUUtilization(e.ctx,
+		cluster.Expectation{Window: measured, CPU: after, Tolerance: share, For: measured}))(e.t)
 	t.Logf("true load: %v", trueLoad)
 	for over, load := range trueLoad {
 		for free, other := range trueLoad {
-			// One pod's share is allowed: by that much a measurement may be off when the last pod of a node is placed.
+			// One pod's share is allowed. By that much a measurement may be off when the last pod of a node is placed.
 			if load > line+share && other+share <= line {
 				t.Errorf("%s is at %.1f %%, above the line at %.0f %% by more than one pod's share, while %s at %.1f %% has room for a pod",
 					over, 100*load, 100*line, free, 100*other)
@@ -127,11 +120,8 @@ func TestBurst(t *testing.T) {
 	e.wantNoRace()
 }
 
-// wantNoRace checks that the race detector in the scheduler has found nothing.
 func (e environment) wantNoRace() {
-	e.t.Helper()
-	log, err := e.Scheduler.Log()
-	e.must(err)
+	log := check.Value(e.Scheduler.Log())(e.t)
 	if _, report, found := strings.Cut(log, "WARNING: DATA RACE"); found {
 		e.t.Errorf("the race detector found:\n%s", report[:min(len(report), 6000)])
 	}

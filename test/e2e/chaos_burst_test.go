@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -32,9 +33,9 @@ const (
 	requestTimeout = 20 * time.Second
 )
 
-// burst disturbs the cluster while pods arrive for both schedulers: one every tenth of a second, and burstPods at once just before
-// the disturbance. Then all of them must be bound, and none twice. disturb gets the leading replicas. audited is whether the API
-// server runs and writes its audit log throughout.
+// burst disturbs the cluster while pods arrive for both schedulers. One arrives every tenth of a second, and burstPods at once just
+// before the disturbance. Then all of them must be bound, and none twice. disturb gets the leading replicas. audited is whether the
+// API server runs and writes its audit log throughout.
 func (c *chaos) burst(t *testing.T, name string, audited bool, disturb func(environment, []cluster.Replica)) {
 	// More than a scheduler's client sends at once, so that the disturbance finds pods that wait to be bound.
 	const burstPods = 150
@@ -58,8 +59,7 @@ func (c *chaos) burst(t *testing.T, name string, audited bool, disturb func(envi
 		})
 	}
 	for _, a := range arrivals {
-		_, err := e.WaitBound(e.ctx, a.labels, 5)
-		e.must(err)
+		check.Value(e.WaitBound(e.ctx, a.labels, 5))(e.t)
 	}
 	for range burstPods {
 		for _, a := range arrivals {
@@ -86,26 +86,15 @@ func (c *chaos) burst(t *testing.T, name string, audited bool, disturb func(envi
 	t.Logf("%d pods waited when the disturbance began; it was over after %.1f s, and all pods were bound after %.1f s",
 		waiting, disturbed.Seconds(), time.Since(began).Seconds())
 	for i, a := range arrivals {
-		t.Logf(
-			"%-9s %4d pods bound, %3d deleted; from creation to binding p50 %s, p90 %s, p99 %s, at most %s",
-			a.scheduler,
-			len(waits[i]),
-			len(a.deleted),
-			percentile(waits[i], 50),
-			percentile(waits[i], 90),
-			percentile(waits[i], 99),
-			percentile(waits[i], 100),
-		)
+		t.Logf("%-9s %4d pods bound, %3d deleted; from creation to binding p50 %s, p90 %s, p99 %s, at most %s", a.scheduler,
+			len(waits[i]), len(a.deleted), percentile(waits[i], 50), percentile(waits[i], 90), percentile(waits[i], 99),
+			percentile(waits[i], 100))
 	}
-	// Which replica takes over when is chance, and the machine may be busy: only a scheduler that is stuck is far behind.
+	// Which replica takes over when is chance, and the machine may be busy. Only a stuck scheduler is far behind.
 	const busy = time.Minute
 	if own, stock := percentile(waits[0], 100), percentile(waits[1], 100); own > 2*stock+busy {
-		t.Errorf(
-			"a pod waited %s until it was bound; with the stock scheduler beside it %s, so that at most %s is expected",
-			own,
-			stock,
-			2*stock+busy,
-		)
+		t.Errorf("a pod waited %s until it was bound; with the stock scheduler beside it %s, so that at most %s is expected", own, stock,
+			2*stock+busy)
 	}
 	for _, fault := range c.bindings.faults() {
 		t.Error(fault)
@@ -121,25 +110,22 @@ func (e environment) unbound(chaos string) int {
 	e.t.Helper()
 	ctx, cancel := context.WithTimeout(e.ctx, requestTimeout)
 	defer cancel()
-	list, err := e.Client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{
+	list := check.Value(e.Client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{
 		LabelSelector: "chaos=" + chaos, FieldSelector: "spec.nodeName=",
-	})
-	e.must(err)
+	}))(e.t)
 	return len(list.Items)
 }
 
 // logDecisions logs how many decisions Plimsoll's leader has made since it started, and how many of them without any load.
 func (c *chaos) logDecisions(e environment) {
 	e.t.Helper()
-	metrics, err := c.leaders(e)[0].Metrics(e.ctx)
-	e.must(err)
+	metrics := check.Value(c.leaders(e)[0].Metrics(e.ctx))(e.t)
 	for _, plugin := range []string{"TargetLoadPacking", "LoadVariationRiskBalancing", "LoadThreshold", "NodeMetrics"} {
 		e.t.Logf("%-26s %4.0f decisions, %4.0f without any load", plugin, metrics.Sum("plimsoll_decisions_total", "plugin", plugin),
 			metrics.Sum("plimsoll_fallback_total", "plugin", plugin, "reason", "StepAside"))
 	}
 }
 
-// chaosArrivals are the pods of one scheduler.
 type chaosArrivals struct {
 	environment
 	scheduler string
@@ -191,7 +177,6 @@ func (a *chaosArrivals) create(name string) error {
 	})
 }
 
-// retry calls do until it succeeds.
 func (a *chaosArrivals) retry(do func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(a.ctx, 200*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
@@ -208,15 +193,13 @@ func (a *chaosArrivals) retry(do func(context.Context) error) error {
 
 // wantAllBound waits until every pod that was not deleted is bound, and checks that there are no others.
 func (e environment) wantAllBound(a *chaosArrivals) {
-	e.t.Helper()
 	var want []string
 	for _, name := range a.names {
 		if !slices.Contains(a.deleted, name) {
 			want = append(want, name)
 		}
 	}
-	bound, err := e.WaitBound(e.ctx, a.labels, len(want))
-	e.must(err)
+	bound := check.Value(e.WaitBound(e.ctx, a.labels, len(want)))(e.t)
 	for _, name := range want {
 		if bound[name] == "" {
 			e.t.Errorf("%s was created and not deleted, but is not bound", name)
@@ -228,14 +211,13 @@ func (e environment) wantAllBound(a *chaosArrivals) {
 }
 
 // waits returns how long the pods waited from their creation to their binding, in ascending order. The API server dates both, in
-// seconds. If two leaders try to bind a pod, the one that is refused sets the condition to false; then the moment counts at which
-// the test saw the binding.
+// seconds. If two leaders try to bind a pod, the refused one sets the condition to false. Then the moment counts at which the test
+// saw the binding.
 func (c *chaos) waits(e environment, podLabels map[string]string) []time.Duration {
 	e.t.Helper()
-	list, err := e.Client.CoreV1().Pods(metav1.NamespaceDefault).List(e.ctx, metav1.ListOptions{
+	list := check.Value(e.Client.CoreV1().Pods(metav1.NamespaceDefault).List(e.ctx, metav1.ListOptions{
 		LabelSelector: labels.SelectorFromSet(podLabels).String(),
-	})
-	e.must(err)
+	}))(e.t)
 	var waits []time.Duration
 	for _, p := range list.Items {
 		bound := c.bindings.boundAt(p.UID)
@@ -255,12 +237,10 @@ func percentile(sorted []time.Duration, percent int) time.Duration {
 	return sorted[max((percent*len(sorted)+99)/100, 1)-1]
 }
 
-// wantBoundOnce checks by the audit log that no pod was bound twice. If audited, each pod was bound by a request that succeeded,
-// or by one of a scheduler that ended before it got the response.
+// wantBoundOnce checks by the audit log that no pod was bound twice. If audited, each pod was bound by a request that succeeded. Or
+// the scheduler ended before it got the response.
 func (e environment) wantBoundOnce(a *chaosArrivals, audited bool) {
-	e.t.Helper()
-	events, err := e.AuditEvents()
-	e.must(err)
+	events := check.Value(e.AuditEvents())(e.t)
 	// The numbers of requests by pod.
 	succeeded, unknown := map[string]int{}, map[string]int{}
 	refused, notFound := 0, 0
@@ -311,22 +291,19 @@ type bindings struct {
 	changes []string
 }
 
-// binding is the node of a pod, and when it was first seen; the zero value of a pod that is not bound.
+// binding is the node of a pod, and when it was first seen. It is zero for an unbound pod.
 type binding struct {
 	node string
 	seen time.Time
 }
 
-// watchBindings watches the pods of the default namespace until the test ends.
 func (e environment) watchBindings() *bindings {
 	e.t.Helper()
 	b := &bindings{pods: map[types.UID]binding{}}
 	factory := informers.NewSharedInformerFactoryWithOptions(e.Client, 0, informers.WithNamespace(metav1.NamespaceDefault))
-	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { b.observe(obj.(*corev1.Pod)) },
-		UpdateFunc: func(_, obj any) { b.observe(obj.(*corev1.Pod)) },
-	})
-	e.must(err)
+	check.Value(factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { b.observe(obj.(*corev1.Pod)) }, UpdateFunc: func(_, obj any) { b.observe(obj.(*corev1.Pod)) },
+	}))(e.t)
 	factory.Start(e.ctx.Done())
 	factory.WaitForCacheSync(e.ctx.Done())
 	return b
@@ -345,7 +322,6 @@ func (b *bindings) observe(pod *corev1.Pod) {
 	}
 }
 
-// boundAt returns when a pod was first seen to be bound.
 func (b *bindings) boundAt(pod types.UID) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()

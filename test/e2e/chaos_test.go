@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
@@ -71,8 +72,8 @@ func allPlugins(address, metric string) string {
 `, address, metric)
 }
 
-// TestChaos breaks parts of a cluster while pods arrive for two replicas of Plimsoll and, beside them, for two of the stock
-// scheduler. However the parts break, each pod is bound in the end, and only once.
+// TestChaos breaks parts of a cluster while pods arrive. They arrive for two replicas of Plimsoll and two of the stock scheduler.
+// However the parts break, each pod is bound in the end, and only once.
 func TestChaos(t *testing.T) {
 	c := startChaos(t)
 
@@ -124,8 +125,7 @@ func TestChaos(t *testing.T) {
 	})
 	t.Run("no scheduler has panicked", func(t *testing.T) {
 		for name, r := range c.all {
-			log, err := r.Log()
-			c.in(t).must(err)
+			log := check.Value(r.Log())(t)
 			t.Logf("%s was started %d times", name, strings.Count(log, "Starting Kubernetes Scheduler"))
 			if i := strings.Index(log, "panic"); i >= 0 {
 				t.Errorf("%s has panicked:\n%s", name, log[max(i-500, 0):min(i+5000, len(log))])
@@ -140,7 +140,6 @@ const (
 	chaosNodes = 20
 )
 
-// chaos is a cluster with replicas of both schedulers.
 type chaos struct {
 	environment
 	// schedulers are Plimsoll and the stock scheduler.
@@ -150,7 +149,6 @@ type chaos struct {
 	bindings *bindings
 }
 
-// chaosScheduler is the replicas that share a lease.
 type chaosScheduler struct {
 	// name is that of the profile too.
 	name string
@@ -170,8 +168,7 @@ func startChaos(t *testing.T) *chaos {
 		e.workers(worker{name: name, usage: cluster.Usage{CPU: fmt.Sprintf("%dm", 200*i), Memory: "4Gi"}})
 		share[name] = float64(200*i) / 8000
 	}
-	_, err := e.WaitCPUUtilization(e.ctx, cluster.Expectation{Window: 10 * time.Second, CPU: share, Tolerance: 0.05})
-	e.must(err)
+	check.Value(e.WaitCPUUtilization(e.ctx, cluster.Expectation{Window: 10 * time.Second, CPU: share, Tolerance: 0.05}))(e.t)
 	c.runReplicas(e, "", allPlugins(e.Endpoints.Prometheus, "node_memory_working_set_bytes"))
 	return c
 }
@@ -212,7 +209,6 @@ func replicaName(scheduler, suffix string, index int) string {
 	return fmt.Sprintf("%s%s-%d", scheduler, suffix, index+1)
 }
 
-// leaders returns the leading replica of each scheduler.
 func (c *chaos) leaders(e environment) []cluster.Replica {
 	e.t.Helper()
 	var leaders []cluster.Replica
@@ -228,7 +224,6 @@ func (c *chaos) leaders(e environment) []cluster.Replica {
 	return leaders
 }
 
-// waitOthersLead waits until each scheduler is led by another replica than before.
 func (c *chaos) waitOthersLead(e environment, before []cluster.Replica) {
 	e.t.Helper()
 	for i, s := range c.schedulers {
@@ -308,7 +303,6 @@ func quantities(list map[corev1.ResourceName]string) corev1.ResourceList {
 	return parsed
 }
 
-// createNode creates a node that is ready.
 func (e environment) createNode(name string, status corev1.NodeStatus) error {
 	status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	_, err := e.Client.CoreV1().Nodes().Create(e.ctx, &corev1.Node{
@@ -317,15 +311,11 @@ func (e environment) createNode(name string, status corev1.NodeStatus) error {
 	return err
 }
 
-// grow makes the cluster one of n nodes whose load is known. Scraping so many would take this machine from the schedulers, so a
-// stub responds in place of Prometheus.
-func (c *chaos) grow(e environment, n int) {
+// createNodes creates nodes of 8 cores and 32Gi, several at once.
+func (e environment) createNodes(names []string) {
 	e.t.Helper()
-	began := time.Now()
-	e.must(e.Prometheus.Stop())
 	var creating errgroup.Group
 	creating.SetLimit(16)
-	names := numbered("many", n)
 	for _, name := range names {
 		creating.Go(func() error {
 			return e.createNode(name, corev1.NodeStatus{
@@ -334,16 +324,22 @@ func (c *chaos) grow(e environment, n int) {
 		})
 	}
 	e.must(creating.Wait())
+}
+
+// grow makes the cluster one of n nodes whose load is known. Scraping so many would take this machine from the schedulers, so a
+// stub responds in place of Prometheus.
+func (c *chaos) grow(e environment, n int) {
+	e.t.Helper()
+	began := time.Now()
+	e.must(e.Prometheus.Stop())
+	names := numbered("many", n)
+	e.createNodes(names)
 	created := time.Since(began)
 	stub := &promstub.Server{Gzip: true}
 	stub.SetInstances(names)
 	server := httptest.NewServer(stub)
 	c.t.Cleanup(server.Close)
 	c.runReplicas(e, "-large", allPlugins(server.URL, promstub.Metric))
-	e.t.Logf(
-		"%d nodes were created in %.1f s, and schedulers ready %.1f s after that",
-		n,
-		created.Seconds(),
-		(time.Since(began) - created).Seconds(),
-	)
+	e.t.Logf("%d nodes were created in %.1f s, and schedulers ready %.1f s after that", n, created.Seconds(),
+		(time.Since(began) - created).Seconds())
 }

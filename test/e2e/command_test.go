@@ -12,15 +12,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
-// runScheduler runs the built scheduler until it exits.
 func runScheduler(t *testing.T, args ...string) (exitCode int, stdout, stderr string) {
 	t.Helper()
-	dir, err := binDir(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := binDir(t)
 	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "kube-scheduler"), args...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -48,10 +46,7 @@ func TestCommand_InvalidConfiguration(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			// The port is in use: if the scheduler tried to listen, it would report that. The API server does not exist.
-			taken, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			taken := check.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 			defer func() { _ = taken.Close() }()
 			dir := t.TempDir()
 			config, kubeconfig := filepath.Join(dir, "scheduler.yaml"), filepath.Join(dir, "kubeconfig")
@@ -82,17 +77,13 @@ profiles:
 			if strings.Count(stderr, "\n") != 1 || !strings.HasSuffix(stderr, "\n") {
 				t.Errorf("stderr is not one line:\n%s", stderr)
 			}
-			for _, part := range tt.want {
-				if !strings.Contains(stderr, part) {
-					t.Errorf("stderr is %q, want %q in it", stderr, part)
-				}
-			}
+			check.Contains(t, stderr, tt.want...)
 		})
 	}
 }
 
-// TestCommand_WarningInLogFormat expects warnings about the configuration in the configured format of the log: klog's
-// text format marks them with W, JSON has a key severity.
+// TestCommand_WarningInLogFormat expects warnings about the configuration in the configured format of the log. klog's text format
+// marks them with W, JSON has a key severity.
 func TestCommand_WarningInLogFormat(t *testing.T) {
 	for _, tt := range []struct {
 		name, profile string
@@ -123,16 +114,8 @@ func TestCommand_WarningInLogFormat(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			config, kubeconfig, written := filepath.Join(
-				dir,
-				"scheduler.yaml",
-			), filepath.Join(
-				dir,
-				"kubeconfig",
-			), filepath.Join(
-				dir,
-				"written.yaml",
-			)
+			config, kubeconfig, written := filepath.Join(dir, "scheduler.yaml"), filepath.Join(dir,
+				"kubeconfig"), filepath.Join(dir, "written.yaml")
 			write(t, kubeconfig, `{"clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
 "contexts": [{"name": "c", "context": {"cluster": "c"}}], "current-context": "c"}`)
 			write(t, config, `apiVersion: kubescheduler.config.k8s.io/v1
@@ -158,9 +141,7 @@ profiles:
 					continue
 				}
 				for key, want := range tt.details {
-					if got := fmt.Sprint(entry[key]); got != want {
-						t.Errorf("%s is %q, want %q: %s", key, got, want, line)
-					}
+					check.Equal(t, key, want, fmt.Sprint(entry[key]))
 				}
 				return
 			}
@@ -183,7 +164,5 @@ func TestCommand_Version(t *testing.T) {
 
 func write(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(name, []byte(text), 0o600))
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
@@ -27,7 +28,6 @@ const (
 	patience = 5 * time.Minute
 )
 
-// byLoad disables the plugins that score by requests.
 const byLoad = `
       disabled:
       - name: NodeResourcesFit
@@ -36,13 +36,7 @@ const byLoad = `
 // configuration returns a scheduler configuration for cluster.Options. It has the default profile and one in which a plugin is
 // enabled at Score alone. disabled is the YAML of the disabled plugins; args are fields of the plugin's args.
 func configuration(plugin string, weight int, disabled string, args ...string) string {
-	return fmt.Sprintf(`
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-clientConnection:
-  kubeconfig: {{ .Kubeconfig }}
-leaderElection:
-  leaderElect: false
+	return fmt.Sprintf(header+`
 profiles:
 - schedulerName: default-scheduler
 - schedulerName: %s
@@ -68,26 +62,15 @@ type environment struct {
 	ctx context.Context
 }
 
-// binDir returns the folder into which TestMain has built the programs.
-func binDir(ctx context.Context) (string, error) {
-	builder, err := build.New(ctx, os.Stderr)
-	if err != nil {
-		return "", err
-	}
-	return builder.BinDir(), nil
+func binDir(t *testing.T) string {
+	t.Helper()
+	return check.Value(build.New(t.Context(), os.Stderr))(t).BinDir()
 }
 
-// kubernetes returns the version of Kubernetes under test, and whether it is of the newest minor version.
 func kubernetes(t *testing.T) (v *version.Version, newest bool) {
 	t.Helper()
-	builder, err := build.New(t.Context(), os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := builder.Kubernetes(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	builder := check.Value(build.New(t.Context(), os.Stderr))(t)
+	text := check.Value(builder.Kubernetes(t.Context()))(t)
 	return version.MustParseSemantic(text), builder.Newest()
 }
 
@@ -100,18 +83,10 @@ func betaPolicies(t *testing.T) []string {
 	return []string{"--feature-gates=MutatingAdmissionPolicy=true", "--runtime-config=admissionregistration.k8s.io/v1beta1=true"}
 }
 
-// start starts a cluster that ends with the test.
 func start(t *testing.T, o cluster.Options) environment {
 	t.Helper()
-	dir, err := binDir(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.BinDir = dir
-	c, err := cluster.Start(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o.BinDir = binDir(t)
+	c := check.Value(cluster.Start(t.Context(), o))(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			// go test -artifacts keeps them.
@@ -141,19 +116,15 @@ type worker struct {
 	requests corev1.ResourceList
 }
 
-// waitLoad waits until Prometheus measures the CPU utilizations over a window, within a tolerance, and until the scheduler has read
-// them.
+// waitLoad waits until Prometheus measures the CPU utilizations over a window, within a tolerance. It then waits until the
+// scheduler has read them.
 func (e environment) waitLoad(window time.Duration, cpu map[string]float64, tolerance float64) {
 	e.t.Helper()
-	_, err := e.WaitCPUUtilization(
-		e.ctx,
-		cluster.Expectation{Window: window, CPU: cpu, Tolerance: tolerance, For: 3 * refreshInterval},
-	)
-	e.must(err)
+	check.Value(e.WaitCPUUtilization(e.ctx,
+		cluster.Expectation{Window: window, CPU: cpu, Tolerance: tolerance, For: 3 * refreshInterval}))(e.t)
 	e.must(e.WaitRefresh(e.ctx))
 }
 
-// workers creates nodes with their loads.
 func (e environment) workers(workers ...worker) {
 	e.t.Helper()
 	for _, w := range workers {
@@ -162,24 +133,19 @@ func (e environment) workers(workers ...worker) {
 	}
 }
 
-// place creates pods that use next to nothing, and returns the node of each.
 func (e environment) place(names ...string) map[string]string {
 	e.t.Helper()
 	labels := map[string]string{"batch": names[0]}
 	for _, name := range names {
 		e.must(e.CreatePods(e.ctx, tinyPod(name, labels)))
 	}
-	bound, err := e.WaitBound(e.ctx, labels, len(names))
-	e.must(err)
-	return bound
+	return check.Value(e.WaitBound(e.ctx, labels, len(names)))(e.t)
 }
 
-// tinyPod returns a pod that requests and uses next to nothing.
 func tinyPod(name string, labels map[string]string) cluster.Pod {
 	tiny := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1m")}
 	return cluster.Pod{
-		Name: name, Scheduler: profile, Labels: labels,
-		Resources: corev1.ResourceRequirements{Requests: tiny, Limits: tiny},
+		Name: name, Scheduler: profile, Labels: labels, Resources: corev1.ResourceRequirements{Requests: tiny, Limits: tiny},
 	}
 }
 
@@ -191,7 +157,6 @@ func (e environment) must(err error) {
 	}
 }
 
-// lastLines returns the last n lines of a text.
 func lastLines(text string, n int) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(lines[max(len(lines)-n, 0):], "\n")

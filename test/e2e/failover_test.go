@@ -1,24 +1,22 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/leaderelection"
 	componentbaseconfig "k8s.io/component-base/config"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -53,63 +51,41 @@ func TestFailover(t *testing.T) {
 	t.Run("pending pods can be given to the default scheduler", func(t *testing.T) { e.in(t).wantPodsGivenBack() })
 }
 
-// election returns the leader election settings of the rendered configuration, with the scheduler's defaults.
 func (e environment) election() componentbaseconfig.LeaderElectionConfiguration {
 	e.t.Helper()
-	config, err := e.Client.CoreV1().ConfigMaps(system).Get(e.ctx, "plimsoll", metav1.GetOptions{})
-	e.must(err)
+	config := check.Value(e.Client.CoreV1().ConfigMaps(system).Get(e.ctx, "plimsoll", metav1.GetOptions{}))(e.t)
 	file := filepath.Join(e.t.TempDir(), "config.yaml")
 	write(e.t, file, config.Data["config.yaml"])
-	c, err := options.LoadConfigFromFile(klog.Background(), file)
-	e.must(err)
+	c := check.Value(options.LoadConfigFromFile(klog.Background(), file))(e.t)
 	return c.LeaderElection
 }
 
-// wantTakeover kills the leader while pods arrive.
 func (e environment) wantTakeover(election componentbaseconfig.LeaderElectionConfiguration, leader *cluster.Process) {
-	e.t.Helper()
 	holder := e.holder(system, "plimsoll")
 	labels := map[string]string{"batch": "arriving"}
-	ctx, stop := context.WithCancel(e.ctx)
-	created := 0
-	var arriving sync.WaitGroup
-	arriving.Go(func() {
-		_ = wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-			if err := e.CreatePods(e.ctx, tinyPod(fmt.Sprintf("arriving-%d", created+1), labels)); err != nil {
-				e.t.Error(err)
-				return true, nil
-			}
-			created++
-			return false, nil
-		})
+	arriving := e.Arrive(e.ctx, 100*time.Millisecond, func(number int) cluster.Pod {
+		return tinyPod(fmt.Sprintf("arriving-%d", number), labels)
 	})
-	defer arriving.Wait()
-	defer stop()
-	_, err := e.WaitBound(e.ctx, labels, 5)
-	e.must(err)
+	defer func() { _, _ = arriving.End() }()
+	check.Value(e.WaitBound(e.ctx, labels, 5))(e.t)
 
 	e.must(leader.Kill())
 	killed := time.Now()
 	var next time.Time
 	e.eventually("a binding after the leader is gone", func() bool {
-		events, err := e.Client.EventsV1().
-			Events(metav1.NamespaceDefault).
-			List(e.ctx, metav1.ListOptions{FieldSelector: "reason=Scheduled"})
-		e.must(err)
-		for _, event := range events.Items {
+		for _, event := range e.events(metav1.NamespaceDefault, "Scheduled") {
 			if at := event.EventTime.Time; at.After(killed) && (next.IsZero() || at.Before(next)) {
 				next = at
 			}
 		}
 		return !next.IsZero()
 	})
-	stop()
-	arriving.Wait()
+	created := check.Value(arriving.End())(e.t)
 	took := next.Sub(killed)
 	e.t.Logf("failover: the next binding came %.1f s after the leader was killed; the lease is for %s, tried for every %s",
 		took.Seconds(), election.LeaseDuration.Duration, election.RetryPeriod.Duration)
 	// The other replica reads the lease once per retry period, with jitter. It waits for the lease duration since it last saw a
-	// renewal, which may be a retry period after the renewal. busy is for a busy machine.
+	// renewal. That may be a retry period after the renewal. busy is for a busy machine.
 	const busy = time.Minute
 	if most := election.LeaseDuration.Duration + time.Duration(
 		2*(1+leaderelection.JitterFactor)*float64(election.RetryPeriod.Duration),
@@ -119,8 +95,7 @@ func (e environment) wantTakeover(election componentbaseconfig.LeaderElectionCon
 	if now := e.holder(system, "plimsoll"); now == "" || now == holder {
 		e.t.Errorf("the lease was held by %q and is held by %q", holder, now)
 	}
-	bound, err := e.WaitBound(e.ctx, labels, created)
-	e.must(err)
+	bound := check.Value(e.WaitBound(e.ctx, labels, created))(e.t)
 	if len(bound) != created {
 		e.t.Errorf("%d pods are bound, want %d", len(bound), created)
 	}
@@ -160,8 +135,7 @@ func documented(t *testing.T, text string) string {
 func (e environment) shell(command string, replace ...string) string {
 	e.t.Helper()
 	command = strings.NewReplacer(replace...).Replace(command)
-	dir, err := binDir(e.ctx)
-	e.must(err)
+	dir := binDir(e.t)
 	cmd := exec.CommandContext(e.ctx, "bash", "-o", "pipefail", "-c", command)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+e.AdminKubeconfig, "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
@@ -187,22 +161,15 @@ func (e environment) waiting(namespace string) {
 	}
 }
 
-// wantStopgap replaces Plimsoll by the stock scheduler and then back, with the documented commands.
 func (e environment) wantStopgap(plimsoll *cluster.Process) {
-	e.t.Helper()
 	e.waiting("market")
 	list := e.shell(documented(e.t, "custom-columns"))
-	for _, want := range []string{"market owned ReplicaSet web", "market alone <none> <none>"} {
-		if !strings.Contains(strings.Join(strings.Fields(list), " "), want) {
-			e.t.Errorf("the pending pods are listed as\n%s, want %s among them", list, want)
-		}
-	}
+	check.Contains(e.t, strings.Join(strings.Fields(list), " "), "market owned ReplicaSet web", "market alone <none> <none>")
 
 	e.shell(documented(e.t, "--replicas=0"))
 	e.shell(documented(e.t, "apply -f manifests/stopgap"))
 	e.waitRights(manifest(e.t, "stopgap/stopgap.yaml"))
-	d, err := e.Client.AppsV1().Deployments(system).Get(e.ctx, "plimsoll", metav1.GetOptions{})
-	e.must(err)
+	d := check.Value(e.Client.AppsV1().Deployments(system).Get(e.ctx, "plimsoll", metav1.GetOptions{}))(e.t)
 	if *d.Spec.Replicas != 0 {
 		e.t.Errorf("Plimsoll has %d replicas, want none", *d.Spec.Replicas)
 	}
@@ -224,9 +191,7 @@ func (e environment) wantStopgap(plimsoll *cluster.Process) {
 	e.must(plimsoll.Stop())
 }
 
-// wantPodsGivenBack gives pods that wait for Plimsoll to the default scheduler, with the documented commands.
 func (e environment) wantPodsGivenBack() {
-	e.t.Helper()
 	const namespace = "shop"
 	e.waiting(namespace)
 	e.createPod(podIn(namespace, "running", func(p *corev1.Pod) { p.Spec.SchedulerName, p.Spec.NodeName = profile, "worker-1" }))
@@ -235,8 +200,7 @@ func (e environment) wantPodsGivenBack() {
 	e.shell(documented(e.t, "replace --force"), "NAME", "alone")
 	e.waitBoundIn(namespace, "alone")
 	e.shell(documented(e.t, "delete pods"))
-	pods, err := e.Client.CoreV1().Pods(namespace).List(e.ctx, metav1.ListOptions{})
-	e.must(err)
+	pods := check.Value(e.Client.CoreV1().Pods(namespace).List(e.ctx, metav1.ListOptions{}))(e.t)
 	var left []string
 	for _, p := range pods.Items {
 		left = append(left, p.Name)

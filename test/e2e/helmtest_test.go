@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/test/manifests"
 )
@@ -18,8 +19,7 @@ func TestHelmTest(t *testing.T) {
 	e.workers(exampleWorkers()...)
 	e.createNamespace(system, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
 	helm := manifests.NewHelm(root, t.TempDir())
-	_, err := helm.Release(e.ctx, e.AdminKubeconfig, system, "", "install", "plimsoll")
-	e.must(err)
+	check.Value(helm.Release(e.ctx, e.AdminKubeconfig, system, "", "install", "plimsoll"))(e.t)
 	e.waitRights(render(t, system, ""))
 
 	tested := make(chan error, 1)
@@ -45,9 +45,7 @@ func TestHelmTest(t *testing.T) {
 	e.run(c)
 	node := e.waitBoundIn(system, pod)
 	e.eventually("the event of the binding", func() bool {
-		events, err := e.Client.EventsV1().Events(system).List(e.ctx, metav1.ListOptions{FieldSelector: "reason=Scheduled"})
-		e.must(err)
-		for _, event := range events.Items {
+		for _, event := range e.events(system, "Scheduled") {
 			if event.Regarding.Name == pod {
 				if event.ReportingController != profile {
 					t.Errorf("%s bound the pod to %s, want %s to do so", event.ReportingController, node, profile)

@@ -13,17 +13,16 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
 )
 
 const (
-	// hostileNodes is the number of nodes of the cluster whose source is hostile: what is read of a response grows with it.
+	// hostileNodes is the number of nodes of the cluster whose source is hostile. Bounds on a response grow with it.
 	hostileNodes = 5000
 	// hostileQueries is the number of queries of one refresh: the newest samples, and mean and deviation of cpu and memory.
 	hostileQueries = 5
@@ -32,7 +31,7 @@ const (
 )
 
 // TestHostileSource has Plimsoll read a source that responds with anything, each second, on a cluster of 5,000 nodes. Memory must
-// stay within a bound, and pods must be bound about as fast as by the stock scheduler beside it.
+// stay within a bound. Pods must be bound about as fast as by the stock scheduler beside it.
 func TestHostileSource(t *testing.T) {
 	names := numbered("node", hostileNodes)
 	source := newHostileSource(names)
@@ -41,21 +40,10 @@ func TestHostileSource(t *testing.T) {
 	e := start(t, cluster.Options{Scheduler: configuration("TargetLoadPacking", 5, byLoad,
 		"metricProvider: {type: Prometheus, address: '"+server.URL+"', dialect: NodeExporter}")})
 	e.must(e.Prometheus.Stop()) // scraping so many nodes would take this machine from the schedulers
-	var creating errgroup.Group
-	creating.SetLimit(16)
-	for _, name := range names {
-		creating.Go(func() error {
-			return e.createNode(name, corev1.NodeStatus{
-				Capacity: quantities(map[corev1.ResourceName]string{"cpu": "8", "memory": "32Gi", "pods": "250"}),
-			})
-		})
-	}
-	e.must(creating.Wait())
+	e.createNodes(names)
 	before := source.honest.Queries()
-	e.eventually(
-		"some refreshes that read the load of all nodes",
-		func() bool { return source.honest.Queries() > before+4*hostileQueries },
-	)
+	e.eventually("some refreshes that read the load of all nodes",
+		func() bool { return source.honest.Queries() > before+4*hostileQueries })
 
 	t.Run("memory stays below twice that at rest and the budget of a refresh", func(t *testing.T) { source.checkMemory(e.in(t)) })
 	t.Run("pods are bound about as fast as by the stock scheduler", func(t *testing.T) { source.checkPlacement(e.in(t)) })
@@ -113,7 +101,6 @@ func endlessSeries(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// whole responds with a status and a body.
 func whole(status int, header, value string, body []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set(header, value)
@@ -130,8 +117,7 @@ func (s *hostileSource) checkMemory(e environment) {
 	valid = append(bytes.TrimSuffix(valid, []byte(",")), "]}}"...)
 	sixty := bytes.Repeat([]byte("no "), 20<<20)
 
-	rest, err := e.Scheduler.ResidentBytes()
-	e.must(err)
+	rest := check.Value(e.Scheduler.ResidentBytes())(e.t)
 	limit := 2*rest + hostileQueries*queryBudget
 	e.t.Logf("resident memory at rest: %d MB; limit: %d MB", rest>>20, limit>>20)
 	for _, mode := range []struct {
@@ -150,35 +136,25 @@ func (s *hostileSource) checkMemory(e environment) {
 		e.must(e.Scheduler.ResetPeak())
 		before := e.cpuSeconds()
 		s.become(e, mode.name, mode.respond)
-		peak, err := e.Scheduler.PeakResidentBytes()
-		e.must(err)
+		peak := check.Value(e.Scheduler.PeakResidentBytes())(e.t)
 		e.t.Logf("%-35s at most %d MB; %.2f s of processor time a refresh", mode.name+":", peak>>20,
 			(e.cpuSeconds()-before)*hostileQueries/float64(s.responses.Load()))
 		if peak > limit {
-			e.t.Errorf(
-				"with %s the scheduler took %d MB; at rest it takes %d MB, so that at most %d MB are allowed",
-				mode.name,
-				peak>>20,
-				rest>>20,
-				limit>>20,
-			)
+			e.t.Errorf("with %s the scheduler took %d MB; at rest it takes %d MB, so that at most %d MB are allowed", mode.name, peak>>20,
+				rest>>20, limit>>20)
 		}
 	}
 }
 
-// cpuSeconds is the processor time that the scheduler has taken.
 func (e environment) cpuSeconds() float64 {
 	e.t.Helper()
-	metrics, err := e.SchedulerMetrics(e.ctx)
-	e.must(err)
+	metrics := check.Value(e.SchedulerMetrics(e.ctx))(e.t)
 	return metrics.Sum("process_cpu_seconds_total")
 }
 
-// packedSeries returns the gzip of a response with so many bytes of series.
 func packedSeries(e environment, series []byte, size int) []byte {
 	var b bytes.Buffer
-	w, err := gzip.NewWriterLevel(&b, gzip.BestSpeed)
-	e.must(err)
+	w := check.Value(gzip.NewWriterLevel(&b, gzip.BestSpeed))(e.t)
 	_, _ = io.WriteString(w, vectorHead) // the buffer takes everything
 	piece := bytes.Repeat(series, 1<<20/len(series))
 	for written := 0; written < size; written += len(piece) {
@@ -193,14 +169,7 @@ func packedSeries(e environment, series []byte, size int) []byte {
 // this machine at the same time, so that one that is busy slows down both.
 func (s *hostileSource) checkPlacement(e environment) {
 	const pods = 60
-	_, err := e.RunScheduler(e.ctx, stockProfile, build.StockKubeScheduler(), `
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-clientConnection: {kubeconfig: {{ .Kubeconfig }}}
-leaderElection: {leaderElect: false}
-profiles: [{schedulerName: stock}]
-`)
-	e.must(err)
+	check.Value(e.RunScheduler(e.ctx, stockProfile, build.StockKubeScheduler(), header+"profiles: [{schedulerName: stock}]"))(e.t)
 	watched := e.watchBindings()
 	s.become(e, "series without end", endlessSeries)
 
@@ -223,13 +192,8 @@ profiles: [{schedulerName: stock}]
 	}
 	for scheduler, durations := range waits {
 		slices.Sort(durations)
-		e.t.Logf(
-			"%s: %d pods, creation to binding p50 %v, p99 %v",
-			scheduler,
-			len(durations),
-			percentile(durations, 50),
-			percentile(durations, 99),
-		)
+		e.t.Logf("%s: %d pods, creation to binding p50 %v, p99 %v", scheduler, len(durations), percentile(durations, 50),
+			percentile(durations, 99))
 	}
 	for _, bound := range []struct {
 		percent int
@@ -240,13 +204,8 @@ profiles: [{schedulerName: stock}]
 	} {
 		ours, stock := percentile(waits[profile], bound.percent), percentile(waits[stockProfile], bound.percent)
 		if most := 2*stock + bound.slack; ours > most {
-			e.t.Errorf(
-				"p%d from creation to binding is %v, where the stock scheduler beside it has %v: at most %v is allowed",
-				bound.percent,
-				ours,
-				stock,
-				most,
-			)
+			e.t.Errorf("p%d from creation to binding is %v, where the stock scheduler beside it has %v: at most %v is allowed",
+				bound.percent, ours, stock, most)
 		}
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
-// metricNodes returns the nodes of wantMetricsToDecide.
 func metricNodes() []limited {
 	return []limited{
 		{pool: "latency", name: "latency-1", load: 0.10, latency: 100 * time.Millisecond},
@@ -46,25 +46,19 @@ func (e environment) wantMetricsToDecide() {
 }
 
 func (e environment) wantByMetrics() {
-	e.t.Helper()
 	before := e.attempts("latency")
 	for _, name := range numbered("fast", 3) {
-		if node := e.placeLimited(cluster.Pod{Name: name, Scheduler: "latency", NodeSelector: pool("latency")}); node != "latency-1" {
-			e.t.Errorf("%s is on %s, want latency-1, which has the best latency", name, node)
-		}
+		e.wantOn("latency-1", "which has the best latency", cluster.Pod{Name: name, Scheduler: "latency", NodeSelector: pool("latency")})
 	}
 	pod := cluster.Pod{Name: "by-memory", Scheduler: "memory", NodeSelector: pool("latency")}
-	if node := e.placeLimited(pod); node != "latency-2" {
-		e.t.Errorf("the pod of the other profile is on %s, want latency-2, which uses most memory", node)
-	}
+	e.wantOn("latency-2", "which uses most memory", pod)
 	e.refused(cluster.Pod{Name: "too-slow", Scheduler: "latency", NodeSelector: host("latency-bad")}, tooSlow(1))
 	e.wantReason("kubectl describe", e.describe("pod", "too-slow"), tooSlow(1))
 
 	e.latencies(map[string]time.Duration{"latency-1": 2 * time.Second, "latency-2": 100 * time.Millisecond})
 	for _, name := range numbered("turned", 2) {
-		if node := e.placeLimited(cluster.Pod{Name: name, Scheduler: "latency", NodeSelector: pool("latency")}); node != "latency-2" {
-			e.t.Errorf("%s is on %s, want latency-2, which has the best latency now", name, node)
-		}
+		e.wantOn("latency-2", "which has the best latency now",
+			cluster.Pod{Name: name, Scheduler: "latency", NodeSelector: pool("latency")})
 	}
 
 	fell := time.Now()
@@ -75,11 +69,10 @@ func (e environment) wantByMetrics() {
 	e.wantAttempts("latency", before, attempts{unschedulable: 1, scheduled: 3 + 2 + 1})
 }
 
-// wantByScore checks decisions of the profile weighted. Latency has weight 3 and scores 1 at 0 s and 0 at 10 s; used memory has
-// weight 1 and scores 1 at 16Gi and 0 at none. No node has a value of the other metrics: if their weight of 100 counted, all scores
+// wantByScore checks decisions of the profile weighted. Latency has weight 3 and scores 1 at 0 s and 0 at 10 s. Used memory has
+// weight 1 and scores 1 at 16Gi and 0 at none. No node has a value of the other metrics. If their weight of 100 counted, all scores
 // would be close to 0 and requests would decide.
 func (e environment) wantByScore() {
-	e.t.Helper()
 	for _, tt := range []struct{ pool, node, why string }{
 		// (3 · 0.9 + 0)/4 = 68 % against (3 · 0.6 + 0.5)/4 = 58 %. With equal weights: 45 % against 55 %.
 		{"weights", "weights-fast", "latency weighs more"},
@@ -90,14 +83,9 @@ func (e environment) wantByScore() {
 		// (3 · 0.7 + 0)/4 = 53 % against (3 · 0.6 + 0)/4 = 45 %. As the best: 75 %.
 		{"no-best", "no-best-fast", "an unknown latency is not taken for the best"},
 	} {
-		if node := e.placeLimited(
-			cluster.Pod{Name: "by-" + tt.pool, Scheduler: "weighted", NodeSelector: pool(tt.pool)},
-		); node != tt.node {
-			e.t.Errorf("the pod is on %s, want %s: %s", node, tt.node, tt.why)
-		}
+		e.wantOn(tt.node, tt.why, cluster.Pod{Name: "by-" + tt.pool, Scheduler: "weighted", NodeSelector: pool(tt.pool)})
 	}
-	log, err := e.Scheduler.Log()
-	e.must(err)
+	log := check.Value(e.Scheduler.Log())(e.t)
 	for _, metric := range []string{"absent", "absent-without-weight"} {
 		notes := regexp.MustCompile(`\] "([^"\n]*)".* plugin="NodeMetrics" metric="`+metric+`"`).FindAllStringSubmatch(log, -1)
 		if len(notes) != 1 || !strings.HasPrefix(notes[0][1], "No node has a value of the metric: ") {
@@ -107,7 +95,6 @@ func (e environment) wantByScore() {
 }
 
 func (e environment) wantRelaxedByMetrics() {
-	e.t.Helper()
 	pod := cluster.Pod{Name: "relaxed-by-metrics", Scheduler: "latency-relax", NodeSelector: pool("slow")}
 	if node := e.relaxed(pod, tooSlow(2)); node != "slow-2" {
 		e.t.Errorf("the pod is on %s, want slow-2, which has the best latency", node)

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -118,7 +119,6 @@ profiles:
       - {name: absent-without-weight, query: nobody_has_this_either, prefer: Lower, weight: 0, reject: "> 0"}
 `
 
-// limitWindow is the window of limitProfiles.
 const limitWindow = 10 * time.Second
 
 // limited is a node with 8 cores and 32Gi. Each part of the test has a pool of nodes, so that the parts do not affect each other.
@@ -156,7 +156,6 @@ func pool(name string) map[string]string { return map[string]string{"pool": name
 
 func host(name string) map[string]string { return map[string]string{corev1.LabelHostname: name} }
 
-// limited creates nodes and waits until their loads and latencies are known.
 func (e environment) limited(nodes ...limited) {
 	e.t.Helper()
 	loads, swinging, latencies := map[string]float64{}, map[string]float64{}, map[string]time.Duration{}
@@ -208,12 +207,18 @@ func (e environment) create(pod cluster.Pod) {
 	e.must(e.CreatePods(e.ctx, pod))
 }
 
-// bound waits until a pod is bound, and returns its node.
 func (e environment) bound(pod string) string {
 	e.t.Helper()
-	nodes, err := e.WaitBound(e.ctx, map[string]string{"name": pod}, 1)
-	e.must(err)
+	nodes := check.Value(e.WaitBound(e.ctx, map[string]string{"name": pod}, 1))(e.t)
 	return nodes[pod]
+}
+
+// wantOn places a pod that belongs on a node. why says why it does.
+func (e environment) wantOn(node, why string, pod cluster.Pod) {
+	e.t.Helper()
+	if got := e.placeLimited(pod); got != node {
+		e.t.Errorf("%s is on %s, want %s: %s", pod.Name, got, node, why)
+	}
 }
 
 func (e environment) placeLimited(pod cluster.Pod) string {
@@ -227,15 +232,12 @@ func reason(nodes int, why string) *regexp.Regexp {
 	return regexp.MustCompile(fmt.Sprintf(`[:,] %d node\(s\) %s[,.]`, nodes, regexp.QuoteMeta(why)))
 }
 
-// aboveLine matches the reason of nodes that are above a load line.
 func aboveLine(nodes, percent int) *regexp.Regexp {
 	return reason(nodes, fmt.Sprintf("above their cpu load line (%d percent)", percent))
 }
 
-// tooSlow matches the reason of nodes whose latency is too high.
 func tooSlow(nodes int) *regexp.Regexp { return reason(nodes, "with http-latency > 5") }
 
-// wantReason checks that a text gives the reason. what names the text.
 func (e environment) wantReason(what, text string, reason *regexp.Regexp) {
 	e.t.Helper()
 	if !reason.MatchString(text) {
@@ -243,20 +245,16 @@ func (e environment) wantReason(what, text string, reason *regexp.Regexp) {
 	}
 }
 
-// refused creates a pod, waits until the scheduler refuses it and checks the reason.
 func (e environment) refused(pod cluster.Pod, reason *regexp.Regexp) {
 	e.t.Helper()
 	e.create(pod)
-	message, err := e.WaitRefused(e.ctx, pod.Name)
-	e.must(err)
+	message := check.Value(e.WaitRefused(e.ctx, pod.Name))(e.t)
 	e.wantReason("the condition of "+pod.Name, message, reason)
 }
 
-// describe returns the output of kubectl describe.
 func (e environment) describe(kind, name string) string {
 	e.t.Helper()
-	dir, err := binDir(e.ctx)
-	e.must(err)
+	dir := binDir(e.t)
 	cmd := exec.CommandContext(e.ctx, filepath.Join(dir, "kubectl"), "--kubeconfig="+e.AdminKubeconfig, "describe", kind, name)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -268,7 +266,6 @@ func (e environment) describe(kind, name string) string {
 	return string(out)
 }
 
-// eventually waits until done returns true.
 func (e environment) eventually(what string, done func() bool) {
 	e.t.Helper()
 	err := wait.PollUntilContextTimeout(e.ctx, 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
@@ -294,8 +291,7 @@ func (e environment) nodeOf(pod string) string {
 func (e environment) outcome(pod string) (node string) {
 	e.t.Helper()
 	e.eventually(pod+" to be bound or refused", func() bool {
-		p, err := e.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(e.ctx, pod, metav1.GetOptions{})
-		e.must(err)
+		p := check.Value(e.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(e.ctx, pod, metav1.GetOptions{}))(e.t)
 		node = p.Spec.NodeName
 		for _, condition := range p.Status.Conditions {
 			if condition.Type == corev1.PodScheduled {
@@ -307,20 +303,18 @@ func (e environment) outcome(pod string) (node string) {
 	return node
 }
 
-// attempts counts a profile's attempts to place pods by their result.
 type attempts struct{ unschedulable, scheduled float64 }
 
 func (e environment) attempts(profile string) attempts {
 	e.t.Helper()
-	metrics, err := e.SchedulerMetrics(e.ctx)
-	e.must(err)
+	metrics := check.Value(e.SchedulerMetrics(e.ctx))(e.t)
 	count := func(result string) float64 {
 		return metrics.Sum("scheduler_schedule_attempts_total", "profile", profile, "result", result)
 	}
 	return attempts{unschedulable: count("unschedulable"), scheduled: count("scheduled")}
 }
 
-// wantAttempts waits until the profile has placed the wanted number of pods since an earlier count, and then compares all attempts.
+// wantAttempts waits until the profile has placed the wanted number of pods since an earlier count. It then compares all attempts.
 // The scheduler counts a pod a moment after it is bound.
 func (e environment) wantAttempts(profile string, before, want attempts) {
 	e.t.Helper()
@@ -335,17 +329,15 @@ func (e environment) wantAttempts(profile string, before, want attempts) {
 	}
 }
 
-// relaxed creates a pod for which all nodes are ruled out for the reason, checks that its second attempt places it, and returns
-// its node. The attempts show that it did not wait for the scheduler's flush after five minutes.
+// relaxed creates a pod for which all nodes are ruled out for the reason. Its second attempt must place it; relaxed returns its
+// node. The attempts show that it did not wait for the scheduler's flush after five minutes.
 func (e environment) relaxed(pod cluster.Pod, reason *regexp.Regexp) string {
 	e.t.Helper()
 	before := e.attempts(pod.Scheduler)
 	node := e.placeLimited(pod)
 	e.wantAttempts(pod.Scheduler, before, attempts{unschedulable: 1, scheduled: 1})
-	failed, err := e.WaitEvent(e.ctx, pod.Name, "FailedScheduling")
-	e.must(err)
-	scheduled, err := e.WaitEvent(e.ctx, pod.Name, "Scheduled")
-	e.must(err)
+	failed := check.Value(e.WaitEvent(e.ctx, pod.Name, "FailedScheduling"))(e.t)
+	scheduled := check.Value(e.WaitEvent(e.ctx, pod.Name, "Scheduled"))(e.t)
 	e.wantReason("the event of the refusal of "+pod.Name, failed.Note, reason)
 	e.t.Logf("Relax: bound %.3f s after it was refused", scheduled.Time.Sub(failed.Time).Seconds())
 	if scheduled.Time.Before(failed.Time) {
@@ -356,7 +348,6 @@ func (e environment) relaxed(pod cluster.Pod, reason *regexp.Regexp) string {
 
 // wantBothRelaxed has nodes that both plugins rule out: waiving one limit is not enough.
 func (e environment) wantBothRelaxed() {
-	e.t.Helper()
 	e.refused(cluster.Pod{Name: "both-hot", Scheduler: "reject", NodeSelector: pool("both")}, aboveLine(2, 80))
 	e.refused(cluster.Pod{Name: "both-slow", Scheduler: "latency", NodeSelector: pool("both")}, tooSlow(2))
 	if node := e.relaxed(cluster.Pod{Name: "both", Scheduler: "all", NodeSelector: pool("both")}, aboveLine(2, 80)); node != "both-2" {
@@ -367,16 +358,12 @@ func (e environment) wantBothRelaxed() {
 // wantBatching checks that all plugins sign pods. The scheduler turns batching off for a profile with a plugin that does not, and
 // logs that. An extender, which turns batching off too, shows that the test looks for the right message.
 func (e environment) wantBatching() {
-	e.t.Helper()
 	const disabled = "Disabling signatures for profile"
-	log, err := e.Scheduler.Log()
-	e.must(err)
+	log := check.Value(e.Scheduler.Log())(e.t)
 	if i := strings.Index(log, disabled); i >= 0 {
 		e.t.Errorf("batching is off: %s", strings.SplitN(log[i:], "\n", 2)[0])
 	}
-	if node := e.placeLimited(cluster.Pod{Name: "by-all", Scheduler: "all", NodeSelector: pool("latency")}); node != "latency-2" {
-		e.t.Errorf("all plugins together put the pod on %s, want latency-2, which has the best latency", node)
-	}
+	e.wantOn("latency-2", "which has the best latency", cluster.Pod{Name: "by-all", Scheduler: "all", NodeSelector: pool("latency")})
 	if v, _ := kubernetes(e.t); !v.AtLeast(version.MustParseGeneric("1.35")) {
 		e.t.Skip("before Kubernetes 1.35, nothing is batched")
 	}
@@ -384,8 +371,7 @@ func (e environment) wantBatching() {
 extenders:
 - {urlPrefix: 'http://127.0.0.1:1', prioritizeVerb: prioritize, weight: 1, ignorable: true}
 `))
-	log, err = e.Scheduler.Log()
-	e.must(err)
+	log = check.Value(e.Scheduler.Log())(e.t)
 	if !strings.Contains(log, disabled) {
 		e.t.Errorf("the scheduler does not say %q where an extender turns batching off", disabled)
 	}

@@ -9,29 +9,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
-// thresholdNodes returns the nodes of wantThresholds.
 func thresholdNodes() []limited {
 	return []limited{
 		{pool: "deviation", name: "deviation-swinging", load: 0.50, swing: "2"},
 		{pool: "deviation", name: "deviation-steady", load: 0.30, requests: "6"},
 		{pool: "line", name: "line-hot", load: 0.90},
 		{pool: "line", name: "line-mild", load: 0.50, requests: "6"},
-		{
-			pool:   "memory",
-			name:   "memory-full",
-			load:   0.10,
-			memory: "20Gi",
-		},
+		{pool: "memory", name: "memory-full", load: 0.10, memory: "20Gi"},
 		{pool: "memory", name: "memory-free", load: 0.10, memory: "1Mi", requests: "6"},
-		{
-			pool:   "windows",
-			name:   "windows-hot",
-			load:   0.90,
-			memory: "1Mi",
-		},
+		{pool: "windows", name: "windows-hot", load: 0.90, memory: "1Mi"},
 		{pool: "windows", name: "windows-was-full", load: 0.10, memory: "20Gi"},
 		{pool: "windows", name: "windows-free", load: 0.10, memory: "1Mi"},
 		{pool: "unmeasured", name: unmeasuredIdle},
@@ -77,25 +67,19 @@ func (e environment) wantThresholds() {
 }
 
 func (e environment) wantBelowLine() {
-	e.t.Helper()
-	if node := e.placeLimited(cluster.Pod{Name: "below", Scheduler: "reject", NodeSelector: pool("line")}); node != "line-mild" {
-		e.t.Errorf("the pod is on %s, want line-mild, which is below the line", node)
-	}
+	e.wantOn("line-mild", "which is below the line", cluster.Pod{Name: "below", Scheduler: "reject", NodeSelector: pool("line")})
 }
 
 func (e environment) wantReasonOnPod() {
-	e.t.Helper()
 	e.refused(cluster.Pod{Name: "refused", Scheduler: "reject", NodeSelector: host("line-hot")}, aboveLine(1, 80))
-	nodes, err := e.Client.CoreV1().Nodes().List(e.ctx, metav1.ListOptions{})
-	e.must(err)
+	nodes := check.Value(e.Client.CoreV1().Nodes().List(e.ctx, metav1.ListOptions{}))(e.t)
 	n := len(nodes.Items)
 	message := fmt.Sprintf(
 		"0/%d nodes are available: 1 node(s) above their cpu load line (80 percent), %d node(s) didn't match Pod's node affinity/selector.",
 		n,
 		n-1,
 	)
-	event, err := e.WaitEvent(e.ctx, "refused", "FailedScheduling")
-	e.must(err)
+	event := check.Value(e.WaitEvent(e.ctx, "refused", "FailedScheduling"))(e.t)
 	if !strings.HasPrefix(event.Note, message) {
 		e.t.Errorf("the event begins %q, want %q", event.Note, message)
 	}
@@ -105,7 +89,6 @@ func (e environment) wantReasonOnPod() {
 }
 
 func (e environment) wantExempt() {
-	e.t.Helper()
 	exempt := map[string]string{"exempt": "true"}
 	for _, pod := range []cluster.Pod{
 		{Name: "of-daemon-set", DaemonSet: "agent", DaemonSetNode: "line-hot"},
@@ -124,7 +107,6 @@ func (e environment) wantExempt() {
 }
 
 func (e environment) wantLineOfAnnotation() {
-	e.t.Helper()
 	const annotation = "plimsoll.io/thresholds"
 	e.must(e.AnnotateNode(e.ctx, "line-mild", annotation, "cpu=40"))
 	// Until the scheduler has seen the annotation, it places by the line of the profile.
@@ -133,8 +115,7 @@ func (e environment) wantLineOfAnnotation() {
 		e.create(cluster.Pod{Name: "lowered", Scheduler: "reject", NodeSelector: host("line-mild")})
 		return e.outcome("lowered") == ""
 	})
-	message, err := e.WaitRefused(e.ctx, "lowered")
-	e.must(err)
+	message := check.Value(e.WaitRefused(e.ctx, "lowered"))(e.t)
 	e.wantReason("at 50 %", message, aboveLine(1, 40))
 	e.must(e.AnnotateNode(e.ctx, "line-mild", annotation, "cpu=70"))
 	if node := e.bound("lowered"); node != "line-mild" {
@@ -143,7 +124,6 @@ func (e environment) wantLineOfAnnotation() {
 }
 
 func (e environment) wantInvalidAnnotation() {
-	e.t.Helper()
 	e.must(e.AnnotateNode(e.ctx, "line-hot", "plimsoll.io/thresholds", "cpu=lots"))
 	e.eventually("a warning event about the annotation", func() bool {
 		e.must(e.DeletePods(e.ctx, metav1.NamespaceDefault, metav1.ListOptions{LabelSelector: "name=malformed"}))
@@ -151,8 +131,7 @@ func (e environment) wantInvalidAnnotation() {
 		e.refused(cluster.Pod{Name: "malformed", Scheduler: "reject", NodeSelector: host("line-hot")}, aboveLine(1, 80))
 		return strings.Contains(e.describe("node", "line-hot"), "InvalidThresholds")
 	})
-	event, err := e.WaitEvent(e.ctx, "line-hot", "InvalidThresholds")
-	e.must(err)
+	event := check.Value(e.WaitEvent(e.ctx, "line-hot", "InvalidThresholds"))(e.t)
 	const note = `Annotation plimsoll.io/thresholds="cpu=lots" is not used: "cpu=lots" is not a threshold such as cpu=70, in percent from 1 to 100`
 	if event.Type != corev1.EventTypeWarning || event.Note != note {
 		e.t.Errorf("the event is %+v, want a warning: %s", event, note)
@@ -160,22 +139,17 @@ func (e environment) wantInvalidAnnotation() {
 }
 
 func (e environment) wantMemoryLine() {
-	e.t.Helper()
 	// 20Gi of 32Gi are 62.5 %.
-	if node := e.placeLimited(
-		cluster.Pod{Name: "by-memory-line", Scheduler: "memory-line", NodeSelector: pool("memory")},
-	); node != "memory-free" {
-		e.t.Errorf("the pod is on %s, want memory-free, which is below the line", node)
-	}
+	e.wantOn("memory-free", "which is below the line",
+		cluster.Pod{Name: "by-memory-line", Scheduler: "memory-line", NodeSelector: pool("memory")})
 	e.refused(cluster.Pod{Name: "above-memory-line", Scheduler: "memory-line", NodeSelector: host("memory-full")},
 		reason(1, "above their memory load line (2 percent)"))
 }
 
-// wantWindows has a node whose memory usage falls from 62.5 % to nothing. Ten seconds later its mean over 10 s is below a line at
-// 2 %. Its mean over an hour, of which Prometheus has only the time since the start, stays above the line thirty times as long as
-// the node was full. CPU is read over 10 s in both profiles: its mean over an hour takes an hour of samples.
+// wantWindows has a node whose memory usage falls from 62.5 % to nothing. Ten seconds later its mean over 10 s is below a line at 2
+// %. Its mean over an hour stays above the line thirty times as long as the node was full. Of the hour, Prometheus has only the
+// time since the start. CPU is read over 10 s in both profiles: its mean over an hour takes an hour of samples.
 func (e environment) wantWindows() {
-	e.t.Helper()
 	e.refused(cluster.Pod{Name: "short-window", Scheduler: "memory-line", NodeSelector: host("windows-was-full")},
 		reason(1, "above their memory load line (2 percent)"))
 	e.must(e.SetLoad(e.ctx, "windows-was-full", cluster.Load{Usage: cluster.Usage{CPU: millis(0.10), Memory: "1Mi"}}))
@@ -183,22 +157,15 @@ func (e environment) wantWindows() {
 	e.refused(cluster.Pod{Name: "long-window", Scheduler: "windows", NodeSelector: host("windows-was-full")},
 		reason(1, "above their memory load line (2 percent)"))
 	e.refused(cluster.Pod{Name: "hot-now", Scheduler: "windows", NodeSelector: host("windows-hot")}, aboveLine(1, 80))
-	if node := e.placeLimited(
-		cluster.Pod{Name: "both-windows", Scheduler: "windows", NodeSelector: pool("windows")},
-	); node != "windows-free" {
-		e.t.Errorf("the pod is on %s, want windows-free, which is below both lines", node)
-	}
+	e.wantOn("windows-free", "which is below both lines",
+		cluster.Pod{Name: "both-windows", Scheduler: "windows", NodeSelector: pool("windows")})
 }
 
 // wantDeviations has a node whose mean of 50 % is below the line. Five times its deviation, which is up to 25 points, takes it
 // above. The steady node is at 30 % and has next to no deviation.
 func (e environment) wantDeviations() {
-	e.t.Helper()
-	if node := e.placeLimited(
-		cluster.Pod{Name: "steady", Scheduler: "deviation", NodeSelector: pool("deviation")},
-	); node != "deviation-steady" {
-		e.t.Errorf("the pod is on %s, want deviation-steady", node)
-	}
+	e.wantOn("deviation-steady", "which is steady",
+		cluster.Pod{Name: "steady", Scheduler: "deviation", NodeSelector: pool("deviation")})
 	e.refused(cluster.Pod{Name: "swinging", Scheduler: "deviation", NodeSelector: host("deviation-swinging")}, aboveLine(1, 80))
 	// By the mean alone the node is below the line.
 	e.placeLimited(cluster.Pod{Name: "mean", Scheduler: "reject", NodeSelector: host("deviation-swinging")})
@@ -206,7 +173,6 @@ func (e environment) wantDeviations() {
 
 // wantMissingLoad has two nodes that no series matches. By requests one is above the line, at 7/8, and the other below.
 func (e environment) wantMissingLoad() {
-	e.t.Helper()
 	e.placeLimited(cluster.Pod{Name: "missing-passes", Scheduler: "missing-passes", NodeSelector: host(unmeasuredBusy)})
 	e.refused(cluster.Pod{Name: "missing-many-requests", Scheduler: "reject", NodeSelector: host(unmeasuredBusy)}, aboveLine(1, 80))
 	e.placeLimited(cluster.Pod{Name: "missing-few-requests", Scheduler: "reject", NodeSelector: host(unmeasuredIdle)})
@@ -214,10 +180,9 @@ func (e environment) wantMissingLoad() {
 		reason(1, "without known cpu load"))
 }
 
-// wantRelaxed has a node that only a pod of low priority takes above its line: evicting that pod would make room. By requests the
+// wantRelaxed has a node that only a pod of low priority takes above its line. Evicting that pod would make room. By requests the
 // least loaded node is full, so that stock scoring ranks it last.
 func (e environment) wantRelaxed() {
-	e.t.Helper()
 	victim := cluster.Pod{
 		Name: "relax-victim", Scheduler: "default-scheduler", PriorityClass: "low", NodeSelector: host("relax-crowded"),
 		Resources: requests("3"), Usage: cluster.Usage{CPU: "3"},
@@ -231,7 +196,6 @@ func (e environment) wantRelaxed() {
 }
 
 func (e environment) wantRelaxedByName() {
-	e.t.Helper()
 	e.relaxed(cluster.Pod{Name: "relaxed-by-name", Scheduler: "by-name", NodeSelector: pool("by-name")}, aboveLine(2, 80))
 }
 
@@ -245,10 +209,8 @@ func (e environment) wantAlive(pod string) {
 	}
 }
 
-// wantBoundAfterFall checks that the refresh that shows a node below its line retries the waiting pod, and that nothing retries it
-// before.
+// wantBoundAfterFall expects the refresh with a node below its line to retry the waiting pod. Nothing must retry it before.
 func (e environment) wantBoundAfterFall() {
-	e.t.Helper()
 	const profile = "wait"
 	before := e.attempts(profile)
 	e.refused(cluster.Pod{Name: "waiting", Scheduler: profile, NodeSelector: pool("reject")}, aboveLine(2, 80))
@@ -265,8 +227,7 @@ func (e environment) wantBoundAfterFall() {
 	var refreshes float64
 	e.eventually("the waiting pod to be bound", func() bool {
 		if shown.IsZero() {
-			load, err := e.CPUUtilization(e.ctx, limitWindow)
-			e.must(err)
+			load := check.Value(e.CPUUtilization(e.ctx, limitWindow))(e.t)
 			if load["reject-1"] < 0.80 {
 				shown, refreshes = time.Now(), e.refreshes()
 			}
@@ -276,12 +237,10 @@ func (e environment) wantBoundAfterFall() {
 	if node := e.nodeOf("waiting"); node != "reject-1" {
 		e.t.Errorf("the pod is on %s, want reject-1, whose load fell", node)
 	}
-	scheduled, err := e.WaitEvent(e.ctx, "waiting", "Scheduled")
-	e.must(err)
+	scheduled := check.Value(e.WaitEvent(e.ctx, "waiting", "Scheduled"))(e.t)
 	e.t.Logf("Reject: bound %.1f s after load fell, %.1f s after Prometheus showed it",
 		scheduled.Time.Sub(fell).Seconds(), scheduled.Time.Sub(shown).Seconds())
-	load, err := e.CPUUtilizationAt(e.ctx, scheduled.Time, limitWindow)
-	e.must(err)
+	load := check.Value(e.CPUUtilizationAt(e.ctx, scheduled.Time, limitWindow))(e.t)
 	if load["reject-1"] >= 0.80 {
 		e.t.Errorf("the pod was bound when Prometheus showed %.1f %%, above the line", 100*load["reject-1"])
 	}
@@ -292,34 +251,26 @@ func (e environment) wantBoundAfterFall() {
 	e.wantAttempts(profile, before, attempts{unschedulable: 1, scheduled: 1})
 }
 
-// refreshes returns the number of refreshes that have succeeded.
 func (e environment) refreshes() float64 {
 	e.t.Helper()
-	metrics, err := e.SchedulerMetrics(e.ctx)
-	e.must(err)
+	metrics := check.Value(e.SchedulerMetrics(e.ctx))(e.t)
 	return metrics.Sum("plimsoll_refresh_total", "result", "Success")
 }
 
 // wantPreemption has a pod that no node has room for by requests, with or without the load line. By priority alone it would evict
 // the pod on the hot node.
 func (e environment) wantPreemption() {
-	e.t.Helper()
 	for node, priority := range map[string]string{"preempt-hot": "low", "preempt-cool": "middle"} {
 		e.placeLimited(cluster.Pod{
-			Name:          "pod-on-" + node,
-			Scheduler:     "default-scheduler",
-			PriorityClass: priority,
-			NodeSelector:  host(node),
-			Resources:     requests("5"),
+			Name: "pod-on-" + node, Scheduler: "default-scheduler", PriorityClass: priority, NodeSelector: host(node),
+			Resources: requests("5"),
 		})
 	}
 	// 5 + 4 > 8 cores; 5 % + 4/8 = 55 %, below the line.
 	pod := cluster.Pod{
 		Name: "preempting", Scheduler: "relax", PriorityClass: "high", NodeSelector: pool("preempt"), Resources: requests("4"),
 	}
-	if node := e.placeLimited(pod); node != "preempt-cool" {
-		e.t.Errorf("the pod is on %s, want preempt-cool, which is below the line", node)
-	}
+	e.wantOn("preempt-cool", "which is below the line", pod)
 	e.wantAlive("pod-on-preempt-hot")
 	if node := e.nodeOf("pod-on-preempt-cool"); node != "" {
 		e.t.Errorf("the evicted pod is still on %s", node)

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
 
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -62,22 +63,19 @@ func TestManifests(t *testing.T) {
 	})
 }
 
-// installation is the running processes of a release, and their ports.
 type installation struct {
 	scheduler, loadWatcher         *cluster.Process
 	schedulerPort, loadWatcherPort int
 }
 
 func (e environment) wantApplied() {
-	e.t.Helper()
 	const operator = "openshift-secondary-scheduler-operator"
 	e.createNamespace(operator, nil)
 	e.apply(manifest(e.t, "second-scheduler.yaml"))
 	allFeatures := string(readFile(e.t, "testdata", "all-features.yaml"))
 	for name, rendered := range map[string][]*unstructured.Unstructured{
-		"openshift": slices.Concat(
-			manifest(e.t, "openshift/configmap.yaml"), manifest(e.t, "openshift/rbac.yaml"), manifest(e.t, "openshift/secondaryscheduler.yaml"),
-		),
+		"openshift": slices.Concat(manifest(e.t, "openshift/configmap.yaml"), manifest(e.t, "openshift/rbac.yaml"),
+			manifest(e.t, "openshift/secondaryscheduler.yaml")),
 		"default-scheduler":              manifest(e.t, "default-scheduler/rbac.yaml"),
 		"stopgap":                        manifest(e.t, "stopgap/stopgap.yaml"),
 		"chart":                          render(e.t, system, ""),
@@ -102,13 +100,10 @@ func (e environment) wantApplied() {
 		wrong := manifest(e.t, name)
 		last := wrong[len(wrong)-1]
 		e.must(unstructured.SetNestedField(last.Object, "x", "spec", "schedulerImages"))
-		if err := e.tryApply(wrong[len(wrong)-1:], metav1.DryRunAll); err == nil || !strings.Contains(err.Error(), "schedulerImages") {
-			e.t.Errorf("an unknown field of %s is answered with %v", name, err)
-		}
+		check.Error(e.t, e.tryApply(wrong[len(wrong)-1:], metav1.DryRunAll), "schedulerImages")
 	}
 }
 
-// deployment is the part of a Deployment that this test reads.
 type deployment struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
@@ -122,10 +117,9 @@ func forOperator(values string) string {
 		ReplaceAllString(values, "")
 }
 
-// wantScheduling runs the second scheduler of the manifest with its own configuration, has it do all that a scheduler does, and
-// stops it.
+// wantScheduling runs the second scheduler of the manifest with its own configuration. The scheduler does all its tasks, and is
+// stopped.
 func (e environment) wantScheduling() installation {
-	e.t.Helper()
 	c, port := e.scheduler(system, "plimsoll")
 	i := installation{scheduler: e.run(c), schedulerPort: port}
 	e.eventually("the second scheduler to lead", func() bool { return e.holder(system, "plimsoll") != "" })
@@ -139,23 +133,19 @@ func (e environment) wantScheduling() installation {
 // wantAllFeatures replaces the manifest by the chart with all features on, and runs its containers. It changes only the ports of
 // the sources in the configuration.
 func (e environment) wantAllFeatures() (i installation) {
-	e.t.Helper()
 	proxy, ca := e.prometheusFor("prometheus.monitoring.svc", func(token string) bool { return token == sourceToken })
-	_, err := e.Client.CoreV1().Secrets(system).Create(e.ctx, &corev1.Secret{
+	check.Value(e.Client.CoreV1().Secrets(system).Create(e.ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "token"}, StringData: map[string]string{"token": sourceToken},
-	}, metav1.CreateOptions{})
-	e.must(err)
+	}, metav1.CreateOptions{}))(e.t)
 	certificate, key, err := cert.GenerateSelfSignedCertKey("plimsoll."+system+".svc", nil, nil)
 	e.must(err)
-	_, err = e.Client.CoreV1().Secrets(system).Create(e.ctx, &corev1.Secret{
+	check.Value(e.Client.CoreV1().Secrets(system).Create(e.ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "serving-certificate"}, Type: corev1.SecretTypeTLS,
 		Data: map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key, "ca.crt": certificate},
-	}, metav1.CreateOptions{})
-	e.must(err)
-	_, err = e.Client.CoreV1().ConfigMaps(system).Create(e.ctx, &corev1.ConfigMap{
+	}, metav1.CreateOptions{}))(e.t)
+	check.Value(e.Client.CoreV1().ConfigMaps(system).Create(e.ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "ca"}, Data: map[string]string{"ca.crt": ca},
-	}, metav1.CreateOptions{})
-	e.must(err)
+	}, metav1.CreateOptions{}))(e.t)
 	e.apply(render(e.t, system, string(readFile(e.t, "testdata", "all-features.yaml"))))
 
 	c, port := e.container(system, "plimsoll-load-watcher")
@@ -173,17 +163,11 @@ func (e environment) wantAllFeatures() (i installation) {
 	return i
 }
 
-// wantPreempted has one pod preempt another.
 func (e environment) wantPreempted() {
-	e.t.Helper()
 	e.must(e.CreatePriorityClass(e.ctx, "high", 1000))
 	e.placeLimited(cluster.Pod{Name: "victim", Scheduler: profile, NodeSelector: host("small"), Resources: requests("2")})
 	pod := cluster.Pod{
-		Name:          "preemptor",
-		Scheduler:     profile,
-		PriorityClass: "high",
-		NodeSelector:  host("small"),
-		Resources:     requests("2"),
+		Name: "preemptor", Scheduler: profile, PriorityClass: "high", NodeSelector: host("small"), Resources: requests("2"),
 	}
 	if e.placeLimited(pod); e.nodeOf("victim") != "" {
 		e.t.Error("the victim is still on its node")
@@ -192,19 +176,17 @@ func (e environment) wantPreempted() {
 }
 
 // wantVolumes has a pod wait for its claims and then for their volumes: one exists, two are provisioned. The test acts as the
-// controller of volumes. It creates the pod's first claim last, so that the pod is refused three times for the same reason and
-// the third refusal is counted in the event of the second.
+// controller of volumes. It creates the pod's first claim last, so the pod is refused three times for the same reason. The third
+// refusal is counted in the event of the second.
 func (e environment) wantVolumes() {
-	e.t.Helper()
 	const pod, disks = "with-volumes", "provisioned"
 	claims := []string{"there", "provisioned-1", "provisioned-2"}
 	classes := map[string]string{"there": "there", "provisioned-1": disks, "provisioned-2": disks}
 	for class, provisioner := range map[string]string{"there": "kubernetes.io/no-provisioner", disks: "test.plimsoll.io/disks"} {
-		_, err := e.Client.StorageV1().StorageClasses().Create(e.ctx, &storagev1.StorageClass{
+		check.Value(e.Client.StorageV1().StorageClasses().Create(e.ctx, &storagev1.StorageClass{
 			ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: provisioner,
 			VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
-		}, metav1.CreateOptions{})
-		e.must(err)
+		}, metav1.CreateOptions{}))(e.t)
 	}
 	e.createVolume("there", "there", nil)
 	e.createPod(podIn(metav1.NamespaceDefault, pod, func(p *corev1.Pod) {
@@ -216,11 +198,7 @@ func (e environment) wantVolumes() {
 		}
 	}))
 	refusals := func() (times int) {
-		list, err := e.Client.EventsV1().
-			Events(metav1.NamespaceDefault).
-			List(e.ctx, metav1.ListOptions{FieldSelector: "reason=FailedScheduling"})
-		e.must(err)
-		for _, event := range list.Items {
+		for _, event := range e.events(metav1.NamespaceDefault, "FailedScheduling") {
 			if event.Regarding.Name == pod {
 				times++
 				if event.Series != nil {
@@ -233,24 +211,21 @@ func (e environment) wantVolumes() {
 	for i, claim := range []string{"provisioned-1", "provisioned-2", "there"} {
 		e.eventually(fmt.Sprintf("%s to be refused %d times", pod, i+1), func() bool { return refusals() > i })
 		class := classes[claim]
-		_, err := e.Client.CoreV1().PersistentVolumeClaims(metav1.NamespaceDefault).Create(e.ctx, &corev1.PersistentVolumeClaim{
+		check.Value(e.Client.CoreV1().PersistentVolumeClaims(metav1.NamespaceDefault).Create(e.ctx, &corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Name: claim},
 			Spec: corev1.PersistentVolumeClaimSpec{
 				StorageClassName: &class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 			},
-		}, metav1.CreateOptions{})
-		e.must(err)
+		}, metav1.CreateOptions{}))(e.t)
 	}
 	e.eventually("the scheduler to bind the volume that exists", func() bool {
-		volume, err := e.Client.CoreV1().PersistentVolumes().Get(e.ctx, "there", metav1.GetOptions{})
-		e.must(err)
+		volume := check.Value(e.Client.CoreV1().PersistentVolumes().Get(e.ctx, "there", metav1.GetOptions{}))(e.t)
 		return volume.Spec.ClaimRef != nil
 	})
 	for _, claim := range claims[1:] {
 		e.eventually("the scheduler to ask for "+claim, func() bool {
-			c, err := e.Client.CoreV1().PersistentVolumeClaims(metav1.NamespaceDefault).Get(e.ctx, claim, metav1.GetOptions{})
-			e.must(err)
+			c := check.Value(e.Client.CoreV1().PersistentVolumeClaims(metav1.NamespaceDefault).Get(e.ctx, claim, metav1.GetOptions{}))(e.t)
 			return c.Annotations["volume.kubernetes.io/selected-node"] != ""
 		})
 		e.createVolume(claim, disks, &corev1.ObjectReference{Namespace: metav1.NamespaceDefault, Name: claim})
@@ -261,74 +236,58 @@ func (e environment) wantVolumes() {
 	e.waitBoundIn(metav1.NamespaceDefault, pod)
 }
 
-// createVolume creates a volume of a storage class.
 func (e environment) createVolume(name, class string, claim *corev1.ObjectReference) {
 	e.t.Helper()
-	volume, err := e.Client.CoreV1().PersistentVolumes().Create(e.ctx, &corev1.PersistentVolume{
+	volume := check.Value(e.Client.CoreV1().PersistentVolumes().Create(e.ctx, &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PersistentVolumeSpec{
 			StorageClassName: class, ClaimRef: claim, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/" + name}},
 		},
-	}, metav1.CreateOptions{})
-	e.must(err)
+	}, metav1.CreateOptions{}))(e.t)
 	volume.Status.Phase = corev1.VolumeAvailable
-	_, err = e.Client.CoreV1().PersistentVolumes().UpdateStatus(e.ctx, volume, metav1.UpdateOptions{})
-	e.must(err)
+	check.Value(e.Client.CoreV1().PersistentVolumes().UpdateStatus(e.ctx, volume, metav1.UpdateOptions{}))(e.t)
 }
 
-// bindClaim binds a claim to the volume with the same name, as the controller of volumes does.
 func (e environment) bindClaim(name string) {
 	e.t.Helper()
 	volumes, claims := e.Client.CoreV1().PersistentVolumes(), e.Client.CoreV1().PersistentVolumeClaims(metav1.NamespaceDefault)
-	claim, err := claims.Get(e.ctx, name, metav1.GetOptions{})
-	e.must(err)
-	volume, err := volumes.Get(e.ctx, name, metav1.GetOptions{})
-	e.must(err)
+	claim := check.Value(claims.Get(e.ctx, name, metav1.GetOptions{}))(e.t)
+	volume := check.Value(volumes.Get(e.ctx, name, metav1.GetOptions{}))(e.t)
 	volume.Spec.ClaimRef.UID = claim.UID
-	volume, err = volumes.Update(e.ctx, volume, metav1.UpdateOptions{})
-	e.must(err)
+	volume = check.Value(volumes.Update(e.ctx, volume, metav1.UpdateOptions{}))(e.t)
 	volume.Status.Phase = corev1.VolumeBound
-	_, err = volumes.UpdateStatus(e.ctx, volume, metav1.UpdateOptions{})
-	e.must(err)
+	check.Value(volumes.UpdateStatus(e.ctx, volume, metav1.UpdateOptions{}))(e.t)
 	if claim.Annotations == nil {
 		claim.Annotations = map[string]string{}
 	}
 	claim.Annotations["pv.kubernetes.io/bind-completed"] = "yes"
 	claim.Spec.VolumeName = name
-	claim, err = claims.Update(e.ctx, claim, metav1.UpdateOptions{})
-	e.must(err)
+	claim = check.Value(claims.Update(e.ctx, claim, metav1.UpdateOptions{}))(e.t)
 	claim.Status.Phase = corev1.ClaimBound
-	_, err = claims.UpdateStatus(e.ctx, claim, metav1.UpdateOptions{})
-	e.must(err)
+	check.Value(claims.UpdateStatus(e.ctx, claim, metav1.UpdateOptions{}))(e.t)
 }
 
-// wantDevices has one pod claim a device, and another one request the device as an extended resource.
 func (e environment) wantDevices() {
-	e.t.Helper()
 	const driver, extended = "devices.test.plimsoll.io", "test.plimsoll.io/device"
 	api := e.Client.ResourceV1()
-	_, err := api.DeviceClasses().Create(e.ctx, &resourcev1.DeviceClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "device"},
-		Spec:       resourcev1.DeviceClassSpec{ExtendedResourceName: ptr.To(extended)},
-	}, metav1.CreateOptions{})
-	e.must(err)
-	_, err = api.ResourceSlices().Create(e.ctx, &resourcev1.ResourceSlice{
+	check.Value(api.DeviceClasses().Create(e.ctx, &resourcev1.DeviceClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "device"}, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: ptr.To(extended)},
+	}, metav1.CreateOptions{}))(e.t)
+	check.Value(api.ResourceSlices().Create(e.ctx, &resourcev1.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: "devices-of-worker-2"},
 		Spec: resourcev1.ResourceSliceSpec{
 			Driver: driver, NodeName: ptr.To("worker-2"), Pool: resourcev1.ResourcePool{Name: "worker-2", ResourceSliceCount: 1},
 			Devices: []resourcev1.Device{{Name: "a"}, {Name: "b"}},
 		},
-	}, metav1.CreateOptions{})
-	e.must(err)
-	_, err = api.ResourceClaims(metav1.NamespaceDefault).Create(e.ctx, &resourcev1.ResourceClaim{
+	}, metav1.CreateOptions{}))(e.t)
+	check.Value(api.ResourceClaims(metav1.NamespaceDefault).Create(e.ctx, &resourcev1.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: "one"},
 		Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{
 			Name: "device", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "device"},
 		}}}},
-	}, metav1.CreateOptions{})
-	e.must(err)
+	}, metav1.CreateOptions{}))(e.t)
 	e.createPod(podIn(metav1.NamespaceDefault, "claims-device", func(p *corev1.Pod) {
 		p.Spec.SchedulerName = profile
 		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "device", ResourceClaimName: ptr.To("one")}}
@@ -351,21 +310,15 @@ func (e environment) wantDevices() {
 
 // wantInvalidAnnotationOn sets a malformed annotation of a node. The plugin reads it once the load of the node is known.
 func (e environment) wantInvalidAnnotationOn(node, profile string) {
-	e.t.Helper()
 	e.must(e.AnnotateNode(e.ctx, node, "plimsoll.io/thresholds", "cpu=lots"))
 	e.eventually("a warning event about the annotation", func() bool {
 		e.placeAndDelete(profile, host(node))
-		events, err := e.Client.EventsV1().
-			Events(metav1.NamespaceDefault).
-			List(e.ctx, metav1.ListOptions{FieldSelector: "reason=InvalidThresholds"})
-		e.must(err)
-		return len(events.Items) > 0
+		return len(e.events(metav1.NamespaceDefault, "InvalidThresholds")) > 0
 	})
 }
 
 // wantAdmission creates pods, some of which the policy gives a scheduler. The policy is in force with the first of them.
 func (e environment) wantAdmission() {
-	e.t.Helper()
 	const label, stock = "plimsoll.io/scheduler", corev1.DefaultSchedulerName
 	for namespace, value := range map[string]string{"shop": "plimsoll", "limits": "limited", "misspelled": "plimsol"} {
 		e.createNamespace(namespace, map[string]string{label: value})
@@ -404,17 +357,15 @@ func (e environment) wantAdmission() {
 		{"a pod of a DaemonSet", "shop", owned("apps", "DaemonSet"), stock},
 	} {
 		e.t.Run(tt.name, func(t *testing.T) {
-			if got := e.in(t).createPod(podIn(tt.namespace, "a", tt.change), metav1.DryRunAll).Spec.SchedulerName; got != tt.want {
-				t.Errorf("its scheduler is %s, want %s", got, tt.want)
-			}
+			check.Equal(t, "its scheduler", tt.want,
+				e.in(t).createPod(podIn(tt.namespace, "a", tt.change), metav1.DryRunAll).Spec.SchedulerName)
 		})
 	}
 	e.t.Run("an existing pod is not changed", func(t *testing.T) {
 		e := e.in(t)
 		pod := e.createPod(podIn("shop", "updated", func(p *corev1.Pod) { p.Labels = map[string]string{label: stock} }))
 		pod.Labels = nil
-		pod, err := e.Client.CoreV1().Pods("shop").Update(e.ctx, pod, metav1.UpdateOptions{})
-		e.must(err)
+		pod = check.Value(e.Client.CoreV1().Pods("shop").Update(e.ctx, pod, metav1.UpdateOptions{}))(e.t)
 		if pod.Spec.SchedulerName != stock {
 			t.Errorf("its scheduler is %s", pod.Spec.SchedulerName)
 		}
@@ -432,10 +383,8 @@ func (e environment) prometheusFor(host string, allowed func(token string) bool)
 	e.t.Helper()
 	certificate, key, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
 	e.must(err)
-	pair, err := tls.X509KeyPair(certificate, key)
-	e.must(err)
-	target, err := url.Parse(e.Endpoints.Prometheus)
-	e.must(err)
+	pair := check.Value(tls.X509KeyPair(certificate, key))(e.t)
+	target := check.Value(url.Parse(e.Endpoints.Prometheus))(e.t)
 	forward := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -461,44 +410,30 @@ func rightOf(verb, group, resource, subresource string) right {
 	return right(verb + " " + group + "/" + resource)
 }
 
-// unusedByTheScheduler returns the permissions that no part of the test uses, by the reason.
 func unusedByTheScheduler() map[string][]right {
 	unused := map[string][]right{
 		"of an API group that no longer exists": {
-			"get extensions/replicasets",
-			"list extensions/replicasets",
-			"watch extensions/replicasets",
+			"get extensions/replicasets", "list extensions/replicasets", "watch extensions/replicasets",
 		},
-		"no call: repeated events are patched": {
-			"update /events",
-			"update events.k8s.io/events",
-		},
+		"no call: repeated events are patched":               {"update /events", "update events.k8s.io/events"},
 		"events of leader election do not repeat in one run": {"patch /events"},
 		"no call: the old name of pods/binding":              {"create /bindings"},
 		"no call: the status of pods is patched":             {"update /pods/status"},
 		"no call: volumes, claims and resource claims are updated": {
-			"patch /persistentvolumes",
-			"patch /persistentvolumeclaims",
-			"patch resource.k8s.io/resourceclaims",
+			"patch /persistentvolumes", "patch /persistentvolumeclaims", "patch resource.k8s.io/resourceclaims",
 			"patch resource.k8s.io/resourceclaims/status",
 		},
 		"no call: claims are read with their status": {
-			"get resource.k8s.io/resourceclaims/status",
-			"list resource.k8s.io/resourceclaims/status",
+			"get resource.k8s.io/resourceclaims/status", "list resource.k8s.io/resourceclaims/status",
 			"watch resource.k8s.io/resourceclaims/status",
 		},
-		"only where PreBind fails after a claim was made": {
-			"delete resource.k8s.io/resourceclaims",
-		},
+		"only where PreBind fails after a claim was made": {"delete resource.k8s.io/resourceclaims"},
 		"checked by the API server as part of a status update": {
-			"update resource.k8s.io/resourceclaims/binding",
-			"patch resource.k8s.io/resourceclaims/binding",
+			"update resource.k8s.io/resourceclaims/binding", "patch resource.k8s.io/resourceclaims/binding",
 		},
 		"checked by the admission plugin OwnerReferencesPermissionEnforcement, which is off by default": {"update /pods/finalizers"},
 		"added by the values of this test": {
-			"get scheduling.k8s.io/podgroups",
-			"list scheduling.k8s.io/podgroups",
-			"watch scheduling.k8s.io/podgroups",
+			"get scheduling.k8s.io/podgroups", "list scheduling.k8s.io/podgroups", "watch scheduling.k8s.io/podgroups",
 		},
 	}
 	for _, resource := range []string{
@@ -517,8 +452,8 @@ func unusedByTheScheduler() map[string][]right {
 // listed is the reason why informers do not use the verb list.
 const listed = "only where the API server cannot stream the first list of an informer"
 
-// wantRulesUsed waits until a user has used all permissions of the Role of a name and of the ClusterRole of that name
-// and the namespace, except for those in unused. It logs the unused permissions of each rule.
+// wantRulesUsed waits until a user has used all permissions of the Role of a name, except for those in unused. So it does for the
+// ClusterRole of that name and the namespace. It logs the unused permissions of each rule.
 func (e environment) wantRulesUsed(user, role string, unused map[string][]right) {
 	e.t.Helper()
 	type rule struct {
@@ -541,11 +476,9 @@ func (e environment) wantRulesUsed(user, role string, unused map[string][]right)
 			rules = append(rules, described)
 		}
 	}
-	clusterRole, err := e.Client.RbacV1().ClusterRoles().Get(e.ctx, role+"."+system, metav1.GetOptions{})
-	e.must(err)
+	clusterRole := check.Value(e.Client.RbacV1().ClusterRoles().Get(e.ctx, role+"."+system, metav1.GetOptions{}))(e.t)
 	add("ClusterRole", clusterRole.Rules)
-	roles, err := e.Client.RbacV1().Roles(system).List(e.ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + role})
-	e.must(err)
+	roles := check.Value(e.Client.RbacV1().Roles(system).List(e.ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + role}))(e.t)
 	for _, r := range roles.Items {
 		add("Role", r.Rules)
 	}
@@ -566,8 +499,7 @@ func (e environment) wantRulesUsed(user, role string, unused map[string][]right)
 		}
 	})
 	e.eventually(user+" to use its permissions", func() bool {
-		events, err := e.AuditEvents()
-		e.must(err)
+		events := check.Value(e.AuditEvents())(e.t)
 		for _, event := range events {
 			if event.User.Username == user && event.ObjectRef != nil {
 				used.Insert(rightOf(event.Verb, event.ObjectRef.APIGroup, event.ObjectRef.Resource, event.ObjectRef.Subresource))

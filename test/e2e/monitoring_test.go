@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"strings"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/api"
 	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
@@ -20,35 +19,29 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/yaml"
 
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/test/manifests"
 )
 
 const monitoring = "monitoring"
 
-// wantMonitoring runs another Prometheus, which scrapes the scheduler and the load-watcher as the ServiceMonitors say and with the
-// permissions of kube-prometheus. It runs all queries of the dashboard and the alerts there.
+// wantMonitoring runs another Prometheus, with the permissions of kube-prometheus. It scrapes the scheduler and the load-watcher by
+// their ServiceMonitors. It runs all queries of the dashboard and the alerts there.
 func (e environment) wantMonitoring(i installation) {
-	e.t.Helper()
 	e.createMonitoring()
 	e.wantMetricsOnlyWithRight(i.schedulerPort)
 	rendered := render(e.t, system, string(readFile(e.t, "testdata", "all-features.yaml")))
 	rules := e.alerts(rendered)
-	prometheus, err := e.monitor(
-		rendered,
-		rules,
-		map[string]int{"plimsoll": i.schedulerPort, "plimsoll-load-watcher": i.loadWatcherPort},
-	)
-	e.must(err)
+	prometheus := e.monitor(rendered, rules,
+		map[string]int{"plimsoll": i.schedulerPort, "plimsoll-load-watcher": i.loadWatcherPort})
 
 	for _, job := range []string{"plimsoll", "plimsoll-load-watcher"} {
 		// Both read metrics-server.
 		e.eventually(job+" to be scraped, and to read metrics-server", func() bool {
 			return len(
-				e.ask(
-					prometheus,
-					fmt.Sprintf(`plimsoll_load_nodes{job=%q,source="KubernetesMetricsServer",resource="cpu",state="Fresh"} == 3`, job),
-				),
+				e.ask(prometheus,
+					fmt.Sprintf(`plimsoll_load_nodes{job=%q,source="KubernetesMetricsServer",resource="cpu",state="Fresh"} == 3`, job)),
 			) > 0
 		})
 	}
@@ -82,8 +75,7 @@ func (e environment) wantMonitoring(i installation) {
 		}
 	}
 	e.eventually("Prometheus to have evaluated the alerts", func() bool {
-		result, err := prometheus.Rules(e.ctx, nil)
-		e.must(err)
+		result := check.Value(prometheus.Rules(e.ctx, nil))(e.t)
 		good := sets.New[string]()
 		for _, group := range result.Groups {
 			for _, rule := range group.Rules {
@@ -106,17 +98,12 @@ func (e environment) wantMonitoring(i installation) {
 			e.wantAlertOfLeader(prometheus, rule.Expr, i.scheduler)
 		}
 	}
-	if diff := cmp.Diff(
-		[]string{"PlimsollFallback", "PlimsollLoadOld", "PlimsollNoLeader", "PlimsollSourceDown"},
-		sets.List(names),
-	); diff != "" {
-		e.t.Errorf("alerts (-want +got):\n%s", diff)
-	}
+	check.Equal(e.t, "alerts", []string{"PlimsollFallback", "PlimsollLoadOld", "PlimsollNoLeader", "PlimsollSourceDown"},
+		sets.List(names))
 }
 
 // wantAlertOfLeader stops the scheduler, which must raise the alert, and starts it again.
 func (e environment) wantAlertOfLeader(prometheus promv1.API, expression string, scheduler *cluster.Process) {
-	e.t.Helper()
 	if result := e.ask(prometheus, expression); len(result) > 0 {
 		e.t.Errorf("while there is a leader, %s is %v", expression, result)
 	}
@@ -126,7 +113,6 @@ func (e environment) wantAlertOfLeader(prometheus promv1.API, expression string,
 	e.eventually("the end of the alert", func() bool { return len(e.ask(prometheus, expression)) == 0 })
 }
 
-// placeByAll has each profile place a pod, and removes them.
 func (e environment) placeByAll() {
 	e.t.Helper()
 	for _, profile := range []string{"plimsoll", "limited", "shared"} {
@@ -159,7 +145,6 @@ func (e environment) ask(prometheus promv1.API, expression string) model.Vector 
 	return vector
 }
 
-// hasNumbers reports whether a series has a value that can be drawn.
 func hasNumbers(vector model.Vector) bool {
 	for _, sample := range vector {
 		if !math.IsNaN(float64(sample.Value)) {
@@ -169,21 +154,17 @@ func hasNumbers(vector model.Vector) bool {
 	return false
 }
 
-// dashboard returns the queries of the rendered dashboard, with the default values of its variables.
 func (e environment) dashboard(rendered []*unstructured.Unstructured) []manifests.Query {
 	e.t.Helper()
 	for _, c := range find[corev1.ConfigMap](e.t, rendered, "ConfigMap") {
 		if text, ok := c.Data["plimsoll.json"]; ok {
-			queries, err := manifests.Queries([]byte(text), map[string]string{"job": ".*", "window": "5m", "line": "40"})
-			e.must(err)
-			return queries
+			return check.Value(manifests.Queries([]byte(text), map[string]string{"job": ".*", "window": "5m", "line": "40"}))(e.t)
 		}
 	}
 	e.t.Fatal("there is no dashboard")
 	return nil
 }
 
-// ruleGroup is a group of alerts in the format of Prometheus.
 type ruleGroup struct {
 	Name  string `json:"name"`
 	Rules []struct {
@@ -209,7 +190,8 @@ func (e environment) alerts(rendered []*unstructured.Unstructured) []ruleGroup {
 
 // monitor starts a Prometheus that scrapes the nodes and, at the given ports, the targets of the rendered ServiceMonitors. It
 // returns its API.
-func (e environment) monitor(rendered []*unstructured.Unstructured, rules []ruleGroup, ports map[string]int) (promv1.API, error) {
+func (e environment) monitor(rendered []*unstructured.Unstructured, rules []ruleGroup, ports map[string]int) promv1.API {
+	e.t.Helper()
 	type serviceMonitor struct {
 		metav1.ObjectMeta `json:"metadata"`
 		Spec              struct {
@@ -244,12 +226,9 @@ func (e environment) monitor(rendered []*unstructured.Unstructured, rules []rule
 			job["authorization"] = map[string]any{"credentials_file": endpoint.BearerTokenFile}
 		}
 		if tls := endpoint.TLSConfig; tls.InsecureSkipVerify {
-			return nil, fmt.Errorf("a Prometheus would send its token to whoever answers for %s", m.Name)
+			e.t.Fatalf("a Prometheus would send its token to whoever answers for %s", m.Name)
 		} else if tls.ServerName != "" {
-			secret, err := e.Client.CoreV1().Secrets(m.Namespace).Get(e.ctx, tls.CA.Secret.Name, metav1.GetOptions{})
-			if err != nil {
-				return nil, err
-			}
+			secret := check.Value(e.Client.CoreV1().Secrets(m.Namespace).Get(e.ctx, tls.CA.Secret.Name, metav1.GetOptions{}))(e.t)
 			job["tls_config"] = map[string]any{"server_name": tls.ServerName, "ca": string(secret.Data[tls.CA.Secret.Key])}
 		}
 		jobs = append(jobs, job)
@@ -272,48 +251,32 @@ func (e environment) monitor(rendered []*unstructured.Unstructured, rules []rule
 			"static_configs": []any{map[string]any{"targets": []string{e.kubeStateMetrics()}}},
 		},
 	)
-	config, err := yaml.Marshal(map[string]any{
+	config := check.Value(yaml.Marshal(map[string]any{
 		"global":         map[string]any{"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
 		"rule_files":     []string{"/etc/prometheus/rules.yaml"},
 		"scrape_configs": jobs,
-	})
-	if err != nil {
-		return nil, err
-	}
-	ruleFile, err := yaml.Marshal(map[string]any{"groups": rules})
-	if err != nil {
-		return nil, err
-	}
-	port, err := cluster.FreePort()
-	if err != nil {
-		return nil, err
-	}
+	}))(e.t)
+	ruleFile := check.Value(yaml.Marshal(map[string]any{"groups": rules}))(e.t)
+	port := check.Value(cluster.FreePort())(e.t)
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	e.run(cluster.Container{
 		Name: "monitoring",
 		Command: []string{
-			"/bin/prometheus",
-			"--config.file=/etc/prometheus/prometheus.yaml",
-			"--storage.tsdb.path=/tmp/data",
+			"/bin/prometheus", "--config.file=/etc/prometheus/prometheus.yaml", "--storage.tsdb.path=/tmp/data",
 			"--web.listen-address=" + address,
 		},
 		Namespace: monitoring, ServiceAccount: "prometheus",
 		Files: map[string]string{"/etc/prometheus/prometheus.yaml": string(config), "/etc/prometheus/rules.yaml": string(ruleFile)},
 		Ready: "http://" + address + "/-/ready",
 	})
-	client, err := api.NewClient(api.Config{Address: "http://" + address})
-	if err != nil {
-		return nil, err
-	}
+	client := check.Value(api.NewClient(api.Config{Address: "http://" + address}))(e.t)
 	e.t.Cleanup(client.(api.CloseIdler).CloseIdleConnections)
-	return promv1.NewAPI(client), nil
+	return promv1.NewAPI(client)
 }
 
-// kubeStateMetrics serves the metrics of kube-state-metrics that the dashboard reads, and returns its address.
 func (e environment) kubeStateMetrics() string {
 	e.t.Helper()
-	nodes, err := e.Client.CoreV1().Nodes().List(e.ctx, metav1.ListOptions{})
-	e.must(err)
+	nodes := check.Value(e.Client.CoreV1().Nodes().List(e.ctx, metav1.ListOptions{}))(e.t)
 	var text strings.Builder
 	for _, n := range nodes.Items {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
@@ -334,40 +297,34 @@ func (e environment) createMonitoring() {
 	e.t.Helper()
 	e.createNamespace(monitoring, nil)
 	for _, name := range []string{"prometheus", "stranger"} {
-		_, err := e.Client.CoreV1().
+		check.Value(e.Client.CoreV1().
 			ServiceAccounts(monitoring).
-			Create(e.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		e.must(err)
+			Create(e.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(e.t)
 	}
 	rules := []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}
-	_, err := e.Client.RbacV1().
+	check.Value(e.Client.RbacV1().
 		ClusterRoles().
-		Create(e.ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "prometheus"}, Rules: rules}, metav1.CreateOptions{})
-	e.must(err)
+		Create(e.ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "prometheus"}, Rules: rules}, metav1.CreateOptions{}))(e.t)
 	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: monitoring, Name: "prometheus"}
-	_, err = e.Client.RbacV1().ClusterRoleBindings().Create(e.ctx, &rbacv1.ClusterRoleBinding{
+	check.Value(e.Client.RbacV1().ClusterRoleBindings().Create(e.ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "prometheus"}, Subjects: []rbacv1.Subject{subject},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "prometheus"},
-	}, metav1.CreateOptions{})
-	e.must(err)
+	}, metav1.CreateOptions{}))(e.t)
 	e.waitAllowed(subject, "", rules)
 }
 
 // wantMetricsOnlyWithRight reads the scheduler's metrics with the tokens of two service accounts, and without a token.
 func (e environment) wantMetricsOnlyWithRight(port int) {
-	e.t.Helper()
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer client.CloseIdleConnections()
 	for name, want := range map[string]int{"prometheus": http.StatusOK, "stranger": http.StatusForbidden, "": http.StatusForbidden} {
-		request, err := http.NewRequestWithContext(e.ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/metrics", port), nil)
-		e.must(err)
+		request := check.Value(http.NewRequestWithContext(e.ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/metrics", port),
+			nil))(e.t)
 		if name != "" {
-			token, err := e.Token(e.ctx, monitoring, name)
-			e.must(err)
+			token := check.Value(e.Token(e.ctx, monitoring, name))(e.t)
 			request.Header.Set("Authorization", "Bearer "+token)
 		}
-		response, err := client.Do(request)
-		e.must(err)
+		response := check.Value(client.Do(request))(e.t)
 		e.must(response.Body.Close())
 		if response.StatusCode != want {
 			e.t.Errorf("/metrics responds to service account %q with %s, want %d", name, response.Status, want)

@@ -18,12 +18,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/cert"
 
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
-// TestOpenShiftOperator runs the scheduler as the Secondary Scheduler Operator does: with its command line and
-// environment, as an arbitrary user, with the files and permissions from the operator, OpenShift and
-// manifests/openshift. Only the listen address and the port of Thanos differ.
+// TestOpenShiftOperator runs the scheduler as the Secondary Scheduler Operator does: with its command line and environment, as an
+// arbitrary user. Files and permissions are from the operator, OpenShift and manifests/openshift. Only the listen address and the
+// port of Thanos differ.
 func TestOpenShiftOperator(t *testing.T) {
 	const (
 		namespace, name = "openshift-secondary-scheduler-operator", "secondary-scheduler"
@@ -47,11 +48,9 @@ func TestOpenShiftOperator(t *testing.T) {
 	})
 	certificate, key, err := cert.GenerateSelfSignedCertKey(served, nil, nil)
 	e.must(err)
-	port, err := cluster.FreePort()
-	e.must(err)
+	port := check.Value(cluster.FreePort())(e.t)
 
-	config, err := e.Client.CoreV1().ConfigMaps(namespace).Get(e.ctx, configured(t), metav1.GetOptions{})
-	e.must(err)
+	config := check.Value(e.Client.CoreV1().ConfigMaps(namespace).Get(e.ctx, configured(t), metav1.GetOptions{}))(e.t)
 	c := cluster.Container{
 		Name: name,
 		Command: []string{
@@ -91,8 +90,7 @@ func TestOpenShiftOperator(t *testing.T) {
 		roots.AppendCertsFromPEM(certificate)
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: served}}}
 		defer client.CloseIdleConnections()
-		response, err := client.Get("https://" + net.JoinHostPort("127.0.0.1", fmt.Sprint(port)) + "/healthz")
-		e.must(err)
+		response := check.Value(client.Get("https://" + net.JoinHostPort("127.0.0.1", fmt.Sprint(port)) + "/healthz"))(e.t)
 		e.must(response.Body.Close())
 		if response.StatusCode != http.StatusOK {
 			t.Errorf("the response is %s", response.Status)
@@ -101,8 +99,7 @@ func TestOpenShiftOperator(t *testing.T) {
 	t.Run("it holds the operator's lease", func(t *testing.T) {
 		e := e.in(t)
 		e.eventually("the lease", func() bool { return e.holder(namespace, name) != "" })
-		lease, err := e.Client.CoordinationV1().Leases(namespace).Get(e.ctx, name, metav1.GetOptions{})
-		e.must(err)
+		lease := check.Value(e.Client.CoordinationV1().Leases(namespace).Get(e.ctx, name, metav1.GetOptions{}))(e.t)
 		if seconds := *lease.Spec.LeaseDurationSeconds; seconds != 137 {
 			t.Errorf("the lease is for %d s, want 137", seconds)
 		}
@@ -133,21 +130,16 @@ func TestOpenShiftOperator(t *testing.T) {
 	t.Run("no request is forbidden", func(t *testing.T) { e.in(t).wantNothingForbidden(account(namespace, name), p) })
 }
 
-// configured returns the name of the ConfigMap in the SecondaryScheduler.
 func configured(t *testing.T) string {
 	t.Helper()
-	name, found, err := unstructured.NestedString(
-		manifest(t, "openshift/secondaryscheduler.yaml")[0].Object,
-		"spec",
-		"schedulerConfig",
-	)
+	name, found, err := unstructured.NestedString(manifest(t, "openshift/secondaryscheduler.yaml")[0].Object, "spec",
+		"schedulerConfig")
 	if !found || err != nil {
 		t.Fatalf("schedulerConfig: %v, %v", found, err)
 	}
 	return name
 }
 
-// mayQueryThanos reports whether Thanos would accept a token.
 func (e environment) mayQueryThanos(token string) bool {
 	review, err := e.Client.AuthenticationV1().TokenReviews().Create(e.ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token},

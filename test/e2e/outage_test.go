@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,11 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
 // TestOutage kills Prometheus and starts it again while pods arrive, all of which must be bound. By load pods belong on the node
-// "cool", by requests on the others, so that each placement shows what it was based on.
+// "cool", by requests on the others. So each placement shows what it was based on.
 func TestOutage(t *testing.T) {
 	const window = 10 * time.Second
 	e := start(t, cluster.Options{
@@ -26,8 +26,7 @@ func TestOutage(t *testing.T) {
 	e.workers(
 		// 60·20/40 + 40 = 70.
 		worker{
-			name:     "cool",
-			usage:    cluster.Usage{CPU: "1600m", Memory: "4Gi"},
+			name: "cool", usage: cluster.Usage{CPU: "1600m", Memory: "4Gi"},
 			requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("6")},
 		},
 		// 40·30/60 = 20.
@@ -36,7 +35,9 @@ func TestOutage(t *testing.T) {
 	)
 	e.waitLoad(window, map[string]float64{"cool": 0.2, "warm-1": 0.7, "warm-2": 0.7}, tolerance)
 
-	arrivals := e.arrive()
+	arrivals := e.Arrive(e.ctx, 200*time.Millisecond, func(number int) cluster.Pod {
+		return tinyPod(arrivalName(number), arrivalLabels())
+	})
 	e.waitPlacements("load decides", arrivals, func(node string) bool { return node == "cool" })
 	e.must(e.Prometheus.Kill())
 	e.waitPlacements("requests decide once all load has expired", arrivals, func(node string) bool { return node != "cool" })
@@ -48,7 +49,7 @@ func TestOutage(t *testing.T) {
 	e.must(e.Prometheus.Start(e.ctx))
 	e.waitPlacements("load decides again", arrivals, func(node string) bool { return node == "cool" })
 
-	created := arrivals.end()
+	created := check.Value(arrivals.End())(t)
 	if _, err := e.WaitBound(e.ctx, arrivalLabels(), created); err != nil {
 		t.Fatal(err)
 	}
@@ -56,63 +57,16 @@ func TestOutage(t *testing.T) {
 	t.Logf("all %d pods are bound", created)
 }
 
-// arrivals creates pods at intervals.
-type arrivals struct {
-	cancel context.CancelFunc
-	done   sync.WaitGroup
-	// created is valid after done.
-	created int
-
-	mu     sync.Mutex
-	newest string
-}
-
 func arrivalLabels() map[string]string { return map[string]string{"batch": "arrivals"} }
 
-// arrive creates a pod every fifth of a second until end is called.
-func (e environment) arrive() *arrivals {
-	ctx, cancel := context.WithCancel(e.ctx)
-	e.t.Cleanup(cancel)
-	a := &arrivals{cancel: cancel}
-	a.done.Go(func() {
-		ticker := time.NewTicker(200 * time.Millisecond)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			}
-			name := fmt.Sprintf("arrival-%04d", a.created+1)
-			// end must not interrupt a creation: created would be wrong.
-			if err := e.CreatePods(context.WithoutCancel(ctx), tinyPod(name, arrivalLabels())); err != nil {
-				e.t.Error(err)
-				return
-			}
-			a.created++
-			a.mu.Lock()
-			a.newest = name
-			a.mu.Unlock()
-		}
-	})
-	return a
-}
-
-// end stops the arrivals and returns the number of pods created.
-func (a *arrivals) end() int {
-	a.cancel()
-	a.done.Wait()
-	return a.created
-}
+func arrivalName(number int) string { return fmt.Sprintf("arrival-%04d", number) }
 
 // waitPlacements waits until the last five pods to arrive since the call are all on a node that is right.
-func (e environment) waitPlacements(what string, a *arrivals, right func(node string) bool) {
+func (e environment) waitPlacements(what string, a *cluster.Arrivals, right func(node string) bool) {
 	e.t.Helper()
 	const inARow = 5
 	began := time.Now()
-	a.mu.Lock()
-	after := a.newest
-	a.mu.Unlock()
+	after := arrivalName(a.Created())
 	last := ""
 	err := wait.PollUntilContextTimeout(e.ctx, 200*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		pods, err := e.Client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: "batch=arrivals"})
@@ -140,10 +94,9 @@ func (e environment) waitPlacements(what string, a *arrivals, right func(node st
 
 // wantPrompt checks that no pod has waited longer than a restart of the scheduler takes on a busy machine.
 func (e environment) wantPrompt() {
-	e.t.Helper()
 	const longest = time.Minute
-	pods, err := e.Client.CoreV1().Pods(metav1.NamespaceDefault).List(e.ctx, metav1.ListOptions{LabelSelector: "batch=arrivals"})
-	e.must(err)
+	pods := check.Value(e.Client.CoreV1().Pods(metav1.NamespaceDefault).List(e.ctx,
+		metav1.ListOptions{LabelSelector: "batch=arrivals"}))(e.t)
 	for _, p := range pods.Items {
 		for _, condition := range p.Status.Conditions {
 			if condition.Type != corev1.PodScheduled {

@@ -54,16 +54,12 @@ func TestTargetLoadPacking_WorkedExampleWithMetricsServer(t *testing.T) {
 // TestLoadVariationRiskBalancing places pods on nodes with equal means, of which one is steady.
 func TestLoadVariationRiskBalancing(t *testing.T) {
 	const window = 20 * time.Second
-	e := start(t, cluster.Options{
-		Scheduler: configuration("LoadVariationRiskBalancing", 1, byLoad, "window: 20s", prometheus),
-	})
-	e.workers(
-		worker{name: "a-swinging", usage: cluster.Usage{CPU: "4", Memory: "4Gi", CPUSwing: "2", SwingPeriod: window}},
+	e := start(t, cluster.Options{Scheduler: configuration("LoadVariationRiskBalancing", 1, byLoad, "window: 20s", prometheus)})
+	e.workers(worker{name: "a-swinging", usage: cluster.Usage{CPU: "4", Memory: "4Gi", CPUSwing: "2", SwingPeriod: window}},
 		worker{name: "b-steady", usage: cluster.Usage{CPU: "4", Memory: "4Gi"}},
-		worker{name: "c-swinging", usage: cluster.Usage{CPU: "4", Memory: "4Gi", CPUSwing: "2", SwingPeriod: window}},
-	)
-	// A swing of a quarter of the node moves the mean by up to 25 %/20 = 1.25 points, which changes the score by less than one
-	// point. A deviation of a quarter, smoothed to more than half of it, changes the score by more than six.
+		worker{name: "c-swinging", usage: cluster.Usage{CPU: "4", Memory: "4Gi", CPUSwing: "2", SwingPeriod: window}})
+	// A swing of a quarter of the node moves the mean by up to 25 %/20 = 1.25 points. That changes the score by less than one point. A
+	// deviation of a quarter, smoothed to more than half of it, changes the score by more than six.
 	e.waitLoad(window, map[string]float64{"a-swinging": 0.5, "b-steady": 0.5, "c-swinging": 0.5}, 0.0125+tolerance)
 	for pod, node := range e.place(numbered("p", 10)...) {
 		if node != "b-steady" {

@@ -10,6 +10,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,23 +21,18 @@ import (
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/test/manifests"
 )
 
-// root is the root of this repository, as seen from the folder that tests run in.
 const root = "../.."
 
 func readFile(t *testing.T, elements ...string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(elements...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return check.Value(os.ReadFile(filepath.Join(elements...)))(t)
 }
 
-// manifest returns the objects of a manifest that is checked in.
 func manifest(t *testing.T, name string) []*unstructured.Unstructured {
 	t.Helper()
 	return objects(t, readFile(t, root, "manifests", name))
@@ -47,24 +43,16 @@ func render(t *testing.T, namespace, values string) []*unstructured.Unstructured
 	t.Helper()
 	v, _ := kubernetes(t)
 	// As with helm install, which asks the cluster.
-	stream, err := manifests.NewHelm(root, t.TempDir()).Template(t.Context(), "plimsoll", namespace, values, "--skip-tests",
-		"--kube-version", v.String(), "--api-versions", "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy")
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := check.Value(manifests.NewHelm(root, t.TempDir()).Template(t.Context(), "plimsoll", namespace, values, "--skip-tests",
+		"--kube-version", v.String(), "--api-versions", "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy"))(t)
 	return objects(t, stream)
 }
 
 func objects(t *testing.T, stream []byte) []*unstructured.Unstructured {
 	t.Helper()
-	objects, err := manifests.Objects(stream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return objects
+	return check.Value(manifests.Objects(stream))(t)
 }
 
-// find returns the objects of a kind.
 func find[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) []*T {
 	t.Helper()
 	var found []*T
@@ -80,50 +68,27 @@ func find[T any](t *testing.T, objects []*unstructured.Unstructured, kind string
 	return found
 }
 
-// resources returns a function that returns the client of an object's kind and namespace.
-func (e environment) resources() (func(*unstructured.Unstructured) (dynamic.ResourceInterface, error), error) {
-	config, err := clientcmd.BuildConfigFromFlags("", e.AdminKubeconfig)
-	if err != nil {
-		return nil, err
-	}
+func (e environment) resources() func(*unstructured.Unstructured) dynamic.ResourceInterface {
+	e.t.Helper()
+	config := check.Value(clientcmd.BuildConfigFromFlags("", e.AdminKubeconfig))(e.t)
 	config.QPS = -1
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	groups, err := restmapper.GetAPIGroupResources(e.Client.Discovery())
-	if err != nil {
-		return nil, err
-	}
-	mapper := restmapper.NewDiscoveryRESTMapper(groups)
-	return func(o *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
+	client := check.Value(dynamic.NewForConfig(config))(e.t)
+	mapper := restmapper.NewDiscoveryRESTMapper(check.Value(restmapper.GetAPIGroupResources(e.Client.Discovery()))(e.t))
+	return func(o *unstructured.Unstructured) dynamic.ResourceInterface {
 		kind := o.GroupVersionKind()
-		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
-		if err != nil {
-			return nil, err
-		}
-		return client.Resource(mapping.Resource).Namespace(o.GetNamespace()), nil
-	}, nil
+		mapping := check.Value(mapper.RESTMapping(kind.GroupKind(), kind.Version))(e.t)
+		return client.Resource(mapping.Resource).Namespace(o.GetNamespace())
+	}
 }
 
 // tryApply applies objects in order, by server-side apply. Unknown and duplicate fields are errors. With metav1.DryRunAll nothing
 // changes.
 func (e environment) tryApply(objects []*unstructured.Unstructured, dryRun ...string) error {
-	resources, err := e.resources()
-	if err != nil {
-		return err
-	}
+	resources := e.resources()
 	for _, o := range objects {
-		resource, err := resources(o)
-		if err != nil {
-			return err
-		}
-		data, err := o.MarshalJSON()
-		if err != nil {
-			return err
-		}
+		data := check.Value(o.MarshalJSON())(e.t)
 		force := true
-		_, err = resource.Patch(e.ctx, o.GetName(), types.ApplyPatchType, data,
+		_, err := resources(o).Patch(e.ctx, o.GetName(), types.ApplyPatchType, data,
 			metav1.PatchOptions{FieldManager: "test", FieldValidation: metav1.FieldValidationStrict, Force: &force, DryRun: dryRun})
 		if err != nil {
 			return fmt.Errorf("applying %s %s: %w", o.GetKind(), o.GetName(), err)
@@ -132,14 +97,12 @@ func (e environment) tryApply(objects []*unstructured.Unstructured, dryRun ...st
 	return nil
 }
 
-// apply applies objects, and waits until the permissions that they give are in force.
 func (e environment) apply(objects []*unstructured.Unstructured) {
 	e.t.Helper()
 	e.must(e.tryApply(objects))
 	e.waitRights(objects)
 }
 
-// waitRights waits until the permissions that objects give are in force.
 func (e environment) waitRights(objects []*unstructured.Unstructured) {
 	e.t.Helper()
 	rules := map[string][]rbacv1.PolicyRule{}
@@ -178,13 +141,11 @@ func (e environment) waitAllowed(subject rbacv1.Subject, namespace string, rules
 		}
 	}
 	e.eventually("the permissions of "+subject.Name, func() bool {
-		answer, err := e.Client.AuthorizationV1().SubjectAccessReviews().Create(e.ctx, review, metav1.CreateOptions{})
-		e.must(err)
+		answer := check.Value(e.Client.AuthorizationV1().SubjectAccessReviews().Create(e.ctx, review, metav1.CreateOptions{}))(e.t)
 		return answer.Status.Allowed
 	})
 }
 
-// user returns the API server's user name for the subject of a binding.
 func user(subject rbacv1.Subject) string {
 	if subject.Kind == rbacv1.ServiceAccountKind {
 		return account(subject.Namespace, subject.Name)
@@ -192,14 +153,11 @@ func user(subject rbacv1.Subject) string {
 	return subject.Name
 }
 
-// account returns the user name of a service account.
 func account(namespace, name string) string { return "system:serviceaccount:" + namespace + ":" + name }
 
-// applyCRDs applies the CRDs of the Prometheus operator and of OpenShift's Secondary Scheduler Operator.
 func (e environment) applyCRDs() {
 	e.t.Helper()
-	files, err := filepath.Glob("../manifests/testdata/crds/*.yaml")
-	e.must(err)
+	files := check.Value(filepath.Glob("../manifests/testdata/crds/*.yaml"))(e.t)
 	var crds []*unstructured.Unstructured
 	for _, file := range files {
 		crds = append(crds, objects(e.t, readFile(e.t, file))...)
@@ -220,26 +178,27 @@ func (e environment) applyCRDs() {
 	}
 }
 
-// createNamespace creates a namespace with labels.
-func (e environment) createNamespace(name string, labels map[string]string) {
+func (e environment) events(namespace, reason string) []eventsv1.Event {
 	e.t.Helper()
-	_, err := e.Client.CoreV1().Namespaces().Create(e.ctx, &corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
-	}, metav1.CreateOptions{})
-	e.must(err)
+	return check.Value(e.Client.EventsV1().Events(namespace).List(e.ctx,
+		metav1.ListOptions{FieldSelector: "reason=" + reason}))(e.t).Items
 }
 
-// container returns the container of a Deployment with the files that a kubelet would mount, and the port of its readiness probe on
-// this machine.
+func (e environment) createNamespace(name string, labels map[string]string) {
+	e.t.Helper()
+	check.Value(e.Client.CoreV1().Namespaces().Create(e.ctx, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+	}, metav1.CreateOptions{}))(e.t)
+}
+
+// container returns the container of a Deployment with the files that a kubelet would mount. It also returns the port of its
+// readiness probe on this machine.
 func (e environment) container(namespace, deployment string) (c cluster.Container, port int) {
 	e.t.Helper()
-	d, err := e.Client.AppsV1().Deployments(namespace).Get(e.ctx, deployment, metav1.GetOptions{})
-	e.must(err)
+	d := check.Value(e.Client.AppsV1().Deployments(namespace).Get(e.ctx, deployment, metav1.GetOptions{}))(e.t)
 	pod := d.Spec.Template.Spec
 	spec := pod.Containers[0]
-	if port, err = cluster.FreePort(); err != nil {
-		e.t.Fatal(err)
-	}
+	port = check.Value(cluster.FreePort())(e.t)
 	probe := spec.ReadinessProbe.HTTPGet
 	c = cluster.Container{
 		Name: deployment, Command: append(append([]string{}, spec.Command...), spec.Args...),
@@ -265,20 +224,17 @@ func (e environment) container(namespace, deployment string) (c cluster.Containe
 	return c, port
 }
 
-// volume returns the files of a volume of a ConfigMap or a Secret.
 func (e environment) volume(namespace string, v corev1.Volume) map[string]string {
 	e.t.Helper()
 	data, items := map[string]string{}, []corev1.KeyToPath(nil)
 	switch {
 	case v.ConfigMap != nil:
 		items = v.ConfigMap.Items
-		object, err := e.Client.CoreV1().ConfigMaps(namespace).Get(e.ctx, v.ConfigMap.Name, metav1.GetOptions{})
-		e.must(err)
+		object := check.Value(e.Client.CoreV1().ConfigMaps(namespace).Get(e.ctx, v.ConfigMap.Name, metav1.GetOptions{}))(e.t)
 		data = object.Data
 	case v.Secret != nil:
 		items = v.Secret.Items
-		object, err := e.Client.CoreV1().Secrets(namespace).Get(e.ctx, v.Secret.SecretName, metav1.GetOptions{})
-		e.must(err)
+		object := check.Value(e.Client.CoreV1().Secrets(namespace).Get(e.ctx, v.Secret.SecretName, metav1.GetOptions{}))(e.t)
 		for key, value := range object.Data {
 			data[key] = string(value)
 		}
@@ -329,8 +285,7 @@ func redirect(c *cluster.Container, address string, port int) error {
 // run runs a container until the test ends. If the test fails, it shows the end of the log.
 func (e environment) run(c cluster.Container) *cluster.Process {
 	e.t.Helper()
-	p, err := e.RunContainer(e.ctx, c)
-	e.must(err)
+	p := check.Value(e.RunContainer(e.ctx, c))(e.t)
 	e.t.Cleanup(func() {
 		if e.t.Failed() {
 			log, err := p.Log()
@@ -340,20 +295,18 @@ func (e environment) run(c cluster.Container) *cluster.Process {
 	return p
 }
 
-// wantNothingForbidden checks that no request of a user was forbidden, by the logs of its programs and by the audit log.
+// wantNothingForbidden expects no forbidden request of a user, in the logs of its programs and in the audit log.
 func (e environment) wantNothingForbidden(user string, programs ...*cluster.Process) {
 	e.t.Helper()
 	for _, p := range programs {
-		log, err := p.Log()
-		e.must(err)
+		log := check.Value(p.Log())(e.t)
 		for line := range strings.Lines(log) {
 			if strings.Contains(strings.ToLower(line), "forbidden") {
 				e.t.Errorf("the log has the line %s", line)
 			}
 		}
 	}
-	events, err := e.AuditEvents()
-	e.must(err)
+	events := check.Value(e.AuditEvents())(e.t)
 	requests := 0
 	for _, event := range events {
 		if event.User.Username != user {
@@ -389,17 +342,13 @@ func podIn(namespace, name string, change func(*corev1.Pod)) *corev1.Pod {
 // createPod creates a pod, or with metav1.DryRunAll returns what would be created.
 func (e environment) createPod(pod *corev1.Pod, dryRun ...string) *corev1.Pod {
 	e.t.Helper()
-	created, err := e.Client.CoreV1().Pods(pod.Namespace).Create(e.ctx, pod, metav1.CreateOptions{DryRun: dryRun})
-	e.must(err)
-	return created
+	return check.Value(e.Client.CoreV1().Pods(pod.Namespace).Create(e.ctx, pod, metav1.CreateOptions{DryRun: dryRun}))(e.t)
 }
 
-// waitBoundIn waits until a pod of a namespace is bound, and returns its node.
 func (e environment) waitBoundIn(namespace, name string) (node string) {
 	e.t.Helper()
 	e.eventually(namespace+"/"+name+" to be bound", func() bool {
-		p, err := e.Client.CoreV1().Pods(namespace).Get(e.ctx, name, metav1.GetOptions{})
-		e.must(err)
+		p := check.Value(e.Client.CoreV1().Pods(namespace).Get(e.ctx, name, metav1.GetOptions{}))(e.t)
 		node = p.Spec.NodeName
 		return node != ""
 	})

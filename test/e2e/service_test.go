@@ -1,19 +1,18 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -29,7 +28,6 @@ leaderElection:
   leaderElect: false
 `
 
-// profiles enables plugins in three ways. All profiles read one source.
 const profiles = header + `
 profiles:
 - schedulerName: score-only
@@ -96,17 +94,12 @@ func TestProfiles(t *testing.T) {
 		e.wantAll("default-scheduler", pods, "worker-2", "the one with the smallest requests")
 		// The scheduler counts a pod a moment after it is bound.
 		var metrics cluster.Metrics
-		err := wait.PollUntilContextTimeout(e.ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (_ bool, err error) {
-			metrics, err = e.SchedulerMetrics(ctx)
-			return metrics.Sum("scheduler_schedule_attempts_total", "result", "scheduled") == pods, err
+		e.eventually("the metrics to show the placements", func() bool {
+			metrics = check.Value(e.SchedulerMetrics(e.ctx))(t)
+			return metrics.Sum("scheduler_schedule_attempts_total", "result", "scheduled") == pods
 		})
-		if err != nil {
-			t.Fatalf("waiting until the metrics show %d placements: %v", pods, err)
-		}
 		for _, sample := range metrics {
-			if name := string(
-				sample.Metric["__name__"],
-			); strings.HasPrefix(name, "plimsoll_") && name != "plimsoll_build_info" &&
+			if name := string(sample.Metric["__name__"]); strings.HasPrefix(name, "plimsoll_") && name != "plimsoll_build_info" &&
 				sample.Value != 0 {
 				t.Errorf("%s is %v", sample.Metric, sample.Value)
 			}
@@ -114,8 +107,7 @@ func TestProfiles(t *testing.T) {
 	})
 	t.Run("the log does not hold the token", func(t *testing.T) {
 		e := e.in(t)
-		log, err := e.Scheduler.Log()
-		e.must(err)
+		log := check.Value(e.Scheduler.Log())(e.t)
 		if strings.Contains(log, secret) {
 			t.Error("the log holds the token")
 		}
@@ -126,7 +118,6 @@ func TestProfiles(t *testing.T) {
 	})
 }
 
-// in returns the same cluster for a part of its test.
 func (e environment) in(t *testing.T) environment { return environment{e.Cluster, t, t.Context()} }
 
 // wantAll has a profile place pods and checks that all are on one node. why says why they belong there.
@@ -138,8 +129,7 @@ func (e environment) wantAll(profile string, pods int, node, why string) {
 		pod.Scheduler = profile
 		e.must(e.CreatePods(e.ctx, pod))
 	}
-	bound, err := e.WaitBound(e.ctx, labels, pods)
-	e.must(err)
+	bound := check.Value(e.WaitBound(e.ctx, labels, pods))(e.t)
 	for pod, got := range bound {
 		if got != node {
 			e.t.Errorf("%s is on %s, want %s, %s", pod, got, node, why)
@@ -149,10 +139,8 @@ func (e environment) wantAll(profile string, pods int, node, why string) {
 
 // wantMetrics checks the metrics after a number of placements by each plugin, on three nodes whose load is known.
 func (e environment) wantMetrics(packing, balancing int) {
-	e.t.Helper()
 	const anyNumber = -1
-	metrics, err := e.SchedulerMetrics(e.ctx)
-	e.must(err)
+	metrics := check.Value(e.SchedulerMetrics(e.ctx))(e.t)
 	type want struct {
 		name   string
 		labels []string
@@ -201,9 +189,8 @@ func (e environment) wantMetrics(packing, balancing int) {
 
 // wantHangingSource runs the scheduler with a source that accepts connections and never responds.
 func (e environment) wantHangingSource() {
-	e.t.Helper()
 	const pods = 3
-	source := hang(e.t)
+	source, asked := hang(e.t)
 	e.must(e.Reconfigure(e.ctx, header+fmt.Sprintf(`
 profiles:
 - schedulerName: hanging
@@ -214,19 +201,16 @@ profiles:
   - name: TargetLoadPacking
     args:
       refreshInterval: 1s
-      metricProvider: {type: Prometheus, address: 'http://%s', timeout: 5m}
-`, source.Addr())))
-	e.must(wait.PollUntilContextTimeout(e.ctx, 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		return source.asked(), nil
-	}))
+      metricProvider: {type: Prometheus, address: '%s', timeout: 5m}
+`, source)))
+	e.eventually("a query of the source", asked)
 	for _, path := range []string{"/healthz", "/readyz"} {
 		if body, err := e.AskScheduler(e.ctx, path); err != nil || body != "ok" {
 			e.t.Errorf("while the source is asked, %s responds %q, %v", path, body, err)
 		}
 	}
 	e.wantAll("hanging", pods, "worker-2", "the one with the smallest requests")
-	metrics, err := e.SchedulerMetrics(e.ctx)
-	e.must(err)
+	metrics := check.Value(e.SchedulerMetrics(e.ctx))(e.t)
 	if n := metrics.Sum("plimsoll_fallback_total", "plugin", "TargetLoadPacking", "reason", "StepAside"); n != pods {
 		e.t.Errorf("the plugin skipped %v pods, want %d", n, pods)
 	}
@@ -236,53 +220,17 @@ profiles:
 	e.must(e.Scheduler.Stop())
 }
 
-// hanging is a server that accepts connections, reads requests and never responds.
-type hanging struct {
-	net.Listener
-	mu    sync.Mutex
-	bytes int
-}
-
-// hang returns a hanging server that ends with the test.
-func hang(t *testing.T) *hanging {
+// hang returns the address of a server that never responds, and whether it was asked. The server ends with the test.
+func hang(t *testing.T) (address string, asked func() bool) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &hanging{Listener: listener}
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		for {
-			conn, err := h.Accept()
-			if err != nil {
-				return
-			}
-			serving.Go(func() {
-				defer context.AfterFunc(t.Context(), func() { _ = conn.Close() })()
-				_, _ = io.Copy(h, conn)
-				_ = conn.Close()
-			})
-		}
-	})
+	var requests atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		<-r.Context().Done()
+	}))
 	t.Cleanup(func() {
-		_ = h.Close()
-		serving.Wait()
+		server.CloseClientConnections()
+		server.Close()
 	})
-	return h
-}
-
-// Write implements io.Writer. It counts the bytes received.
-func (h *hanging) Write(p []byte) (int, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.bytes += len(p)
-	return len(p), nil
-}
-
-// asked reports whether the server has received anything.
-func (h *hanging) asked() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.bytes > 0
+	return server.URL, func() bool { return requests.Load() > 0 }
 }

@@ -11,11 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/test/manifests"
 )
 
-// install is one of several installations in a cluster.
 type install struct {
 	name, namespace string
 	// account is the service account of the scheduler, deployment its Deployment. The operator's Deployment is not
@@ -25,7 +25,7 @@ type install struct {
 	add, remove         func(environment)
 }
 
-// TestSideBySide installs a Helm release, second-scheduler.yaml and the files for OpenShift's operator in one cluster, and removes
+// TestSideBySide installs a Helm release, second-scheduler.yaml and the files for OpenShift's operator in one cluster. It removes
 // them in each order. What stays must keep its permissions.
 func TestSideBySide(t *testing.T) {
 	const operator, own = "openshift-secondary-scheduler-operator", "scheduling"
@@ -40,8 +40,7 @@ func TestSideBySide(t *testing.T) {
 	release := func(command string) func(environment) {
 		return func(e environment) {
 			e.t.Helper()
-			_, err := helm.Release(e.ctx, e.AdminKubeconfig, own, values, command, "plimsoll")
-			e.must(err)
+			check.Value(helm.Release(e.ctx, e.AdminKubeconfig, own, values, command, "plimsoll"))(e.t)
 		}
 	}
 	files := func(files ...string) (all []*unstructured.Unstructured) {
@@ -93,28 +92,21 @@ func TestSideBySide(t *testing.T) {
 // remove deletes objects, but not namespaces, which only a controller could finish.
 func (e environment) remove(objects []*unstructured.Unstructured) {
 	e.t.Helper()
-	resources, err := e.resources()
-	e.must(err)
+	resources := e.resources()
 	for _, o := range slices.Backward(objects) {
 		if o.GetKind() == "Namespace" {
 			continue
 		}
-		resource, err := resources(o)
-		e.must(err)
-		e.must(resource.Delete(e.ctx, o.GetName(), metav1.DeleteOptions{}))
+		e.must(resources(o).Delete(e.ctx, o.GetName(), metav1.DeleteOptions{}))
 	}
 }
 
 // wantInstalled checks that all objects of an installation exist, that its permissions are as rendered, and that the
 // authorizer knows the right that each installation has in kube-system.
 func (e environment) wantInstalled(i install) {
-	e.t.Helper()
-	resources, err := e.resources()
-	e.must(err)
+	resources := e.resources()
 	for _, o := range i.objects {
-		resource, err := resources(o)
-		e.must(err)
-		live, err := resource.Get(e.ctx, o.GetName(), metav1.GetOptions{})
+		live, err := resources(o).Get(e.ctx, o.GetName(), metav1.GetOptions{})
 		if err != nil {
 			e.t.Errorf("%s: %s %s/%s: %v", i.name, o.GetKind(), o.GetNamespace(), o.GetName(), err)
 			continue
@@ -130,11 +122,7 @@ func (e environment) wantInstalled(i install) {
 		metav1.NamespaceSystem,
 		[]rbacv1.PolicyRule{
 			{
-				Verbs: []string{
-					"watch",
-				},
-				APIGroups:     []string{""},
-				Resources:     []string{"configmaps"},
+				Verbs: []string{"watch"}, APIGroups: []string{""}, Resources: []string{"configmaps"},
 				ResourceNames: []string{"extension-apiserver-authentication"},
 			},
 		},
@@ -143,7 +131,6 @@ func (e environment) wantInstalled(i install) {
 
 // wantPlacing runs the scheduler of an installation, which must place a pod and get no request refused.
 func (e environment) wantPlacing(i install) {
-	e.t.Helper()
 	e.waitRights(i.objects)
 	c, _ := e.scheduler(i.namespace, i.deployment)
 	c.Name = i.namespace + "-" + strings.ReplaceAll(e.t.Name(), "/", "-")
@@ -156,25 +143,16 @@ func (e environment) wantPlacing(i install) {
 	e.must(p.Stop())
 }
 
-// wantNothingLeft checks that no object outside the namespaces of the installations is left.
 func (e environment) wantNothingLeft() {
-	e.t.Helper()
 	labeled := metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=plimsoll"}
-	roles, err := e.Client.RbacV1().ClusterRoles().List(e.ctx, labeled)
-	e.must(err)
-	bindings, err := e.Client.RbacV1().ClusterRoleBindings().List(e.ctx, labeled)
-	e.must(err)
-	readers, err := e.Client.RbacV1().RoleBindings(metav1.NamespaceSystem).List(e.ctx, labeled)
-	e.must(err)
+	roles := check.Value(e.Client.RbacV1().ClusterRoles().List(e.ctx, labeled))(e.t)
+	bindings := check.Value(e.Client.RbacV1().ClusterRoleBindings().List(e.ctx, labeled))(e.t)
+	readers := check.Value(e.Client.RbacV1().RoleBindings(metav1.NamespaceSystem).List(e.ctx, labeled))(e.t)
 	policy := &unstructured.Unstructured{} // the typed client of Kubernetes 1.35 and older lacks the kind
 	policy.SetAPIVersion("admissionregistration.k8s.io/v1")
 	policy.SetKind("MutatingAdmissionPolicy")
-	resources, err := e.resources()
-	e.must(err)
-	client, err := resources(policy)
-	e.must(err)
-	policies, err := client.List(e.ctx, labeled)
-	e.must(err)
+	resources := e.resources()
+	policies := check.Value(resources(policy).List(e.ctx, labeled))(e.t)
 	if left := len(roles.Items) + len(bindings.Items) + len(readers.Items) + len(policies.Items); left > 0 {
 		e.t.Errorf("%d objects are left: %v, %v, %v, %v", left, roles.Items, bindings.Items, readers.Items, policies.Items)
 	}

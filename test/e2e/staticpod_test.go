@@ -14,12 +14,13 @@ import (
 	"k8s.io/kubernetes/cmd/kubeadm/app/phases/controlplane"
 	"k8s.io/kubernetes/cmd/kubeadm/app/util/staticpod"
 
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
-// TestDefaultScheduler runs the static pod that kubeadm makes with the patch of manifests/default-scheduler: as the
-// user of the stock scheduler, with that user's permissions and those of the manifest. It differs from the pod in its
-// port, and in that it is not root.
+// TestDefaultScheduler runs the static pod that kubeadm makes with the patch of manifests/default-scheduler. It runs as the user of
+// the stock scheduler, with that user's permissions and those of the manifest. It differs from the pod in its port, and in that it
+// is not root.
 func TestDefaultScheduler(t *testing.T) {
 	const user, namespace, lease = "system:kube-scheduler", metav1.NamespaceSystem, "kube-scheduler"
 	e := start(t, cluster.Options{MetricsServer: true, AuditLog: true})
@@ -38,8 +39,7 @@ func TestDefaultScheduler(t *testing.T) {
 
 	e.eventually("the lease of the stock scheduler", func() bool { return e.holder(namespace, lease) != "" })
 	e.eventually("the load to be read", func() bool {
-		events, err := e.AuditEvents()
-		e.must(err)
+		events := check.Value(e.AuditEvents())(e.t)
 		for _, event := range events {
 			if event.User.Username == user && strings.HasPrefix(event.RequestURI, "/apis/metrics.k8s.io/") &&
 				event.ResponseStatus.Code == 200 {
@@ -58,21 +58,16 @@ func TestDefaultScheduler(t *testing.T) {
 // container has the pod's mounts.
 func (e environment) staticPod(files map[string]string) (cluster.Container, corev1.Pod) {
 	e.t.Helper()
-	version, err := e.Client.Discovery().ServerVersion()
-	e.must(err)
-	stock := controlplane.GetStaticPodSpecs(
-		&kubeadmapi.ClusterConfiguration{KubernetesVersion: version.GitVersion}, &kubeadmapi.APIEndpoint{}, nil,
-	)["kube-scheduler"]
-	pod, err := staticpod.PatchStaticPod(&stock, filepath.Join(root, "manifests", "default-scheduler", "patches"), e.t.Output())
-	e.must(err)
-	port, err := cluster.FreePort()
-	e.must(err)
+	version := check.Value(e.Client.Discovery().ServerVersion())(e.t)
+	stock := controlplane.GetStaticPodSpecs(&kubeadmapi.ClusterConfiguration{KubernetesVersion: version.GitVersion},
+		&kubeadmapi.APIEndpoint{}, nil)["kube-scheduler"]
+	pod := check.Value(staticpod.PatchStaticPod(&stock, filepath.Join(root, "manifests", "default-scheduler", "patches"),
+		e.t.Output()))(e.t)
+	port := check.Value(cluster.FreePort())(e.t)
 	spec := pod.Spec.Containers[0]
 	c := cluster.Container{
-		Name:    pod.Name,
-		Command: append(append([]string{}, spec.Command...), spec.Args...),
-		Files:   map[string]string{},
-		Ready:   fmt.Sprintf("https://127.0.0.1:%d%s", port, spec.ReadinessProbe.HTTPGet.Path),
+		Name: pod.Name, Command: append(append([]string{}, spec.Command...), spec.Args...), Files: map[string]string{},
+		Ready: fmt.Sprintf("https://127.0.0.1:%d%s", port, spec.ReadinessProbe.HTTPGet.Path),
 	}
 	c.Command[0] = path.Join("/bin", c.Command[0]) // where the image's PATH finds it
 	c.Command = append(c.Command, fmt.Sprintf("--secure-port=%d", port))
@@ -91,7 +86,6 @@ func (e environment) staticPod(files map[string]string) (cluster.Container, core
 	return c, *pod
 }
 
-// withdrawMetrics removes the right to read metrics-server, which Options.MetricsServer gives the stock scheduler's user.
 func (e environment) withdrawMetrics(user string) {
 	e.t.Helper()
 	list := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -99,8 +93,7 @@ func (e environment) withdrawMetrics(user string) {
 	}}
 	e.must(e.Client.RbacV1().ClusterRoleBindings().Delete(e.ctx, "plimsoll-reads-metrics", metav1.DeleteOptions{}))
 	e.eventually("the right to be gone", func() bool {
-		answer, err := e.Client.AuthorizationV1().SubjectAccessReviews().Create(e.ctx, list, metav1.CreateOptions{})
-		e.must(err)
+		answer := check.Value(e.Client.AuthorizationV1().SubjectAccessReviews().Create(e.ctx, list, metav1.CreateOptions{}))(e.t)
 		return !answer.Status.Allowed
 	})
 }

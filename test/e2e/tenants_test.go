@@ -7,16 +7,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
-// TestTenants_LimitsRepelNobody has a tenant put a pod with a tiny request and a huge limit on all nodes but one. Other
-// pods must go where they would go without these pods: up to the load line on one node, then on the next.
+// TestTenants_LimitsRepelNobody has a tenant put a pod with a tiny request and a huge limit on all nodes but one. Other pods must
+// go to the same nodes as without these pods: up to the load line on one node, then the next.
 func TestTenants_LimitsRepelNobody(t *testing.T) {
 	const (
 		nodes = 20
 		pods  = 40
-		// below is the number of pods below the line of 40 %: a node is at 12.5 % of 8 cores, and each pod adds 1.25 %.
+		// below is the number of pods below the line of 40 %. A node is at 12.5 % of 8 cores, and each pod adds 1.25 %.
 		below = 22
 	)
 	e := start(t, cluster.Options{Scheduler: configuration("TargetLoadPacking", 5, byLoad, "window: 5m", prometheus)})
@@ -39,8 +40,7 @@ func TestTenants_LimitsRepelNobody(t *testing.T) {
 			Resources: corev1.ResourceRequirements{Requests: quantity("1m"), Limits: quantity("1k")},
 		}))
 	}
-	_, err := e.WaitBound(e.ctx, attack, nodes-1)
-	e.must(err)
+	check.Value(e.WaitBound(e.ctx, attack, nodes-1))(e.t)
 
 	for _, name := range numbered("honest", pods) {
 		e.must(e.CreatePods(e.ctx, cluster.Pod{
@@ -48,8 +48,7 @@ func TestTenants_LimitsRepelNobody(t *testing.T) {
 			Resources: corev1.ResourceRequirements{Requests: quantity("100m"), Limits: quantity("100m")},
 		}))
 	}
-	nodeOf, err := e.WaitBound(e.ctx, honest, pods)
-	e.must(err)
+	nodeOf := check.Value(e.WaitBound(e.ctx, honest, pods))(e.t)
 	count := map[string]int{}
 	for _, node := range nodeOf {
 		count[node]++

@@ -1,3 +1,3 @@
-// Package inspect tests the built kubectl-plimsoll against a real control plane, with simulated nodes whose load is really measured
-// and the built scheduler beside it.
+// Package inspect tests the built kubectl-plimsoll against a real control plane. Its nodes are simulated, but their load is
+// measured. The built scheduler runs beside it.
 package inspect

@@ -37,38 +37,17 @@ var explainNodes = []struct {
 	{name: "n-2", cpu: "8", memory: "24Gi", zone: "b", disk: "hdd", usage: "4", utilization: 0.50, latency: 20 * time.Millisecond},
 	{name: "n-3", cpu: "10", memory: "40Gi", zone: "c", disk: "ssd", usage: "1", utilization: 0.10, latency: 35 * time.Millisecond},
 	{
-		name:        "n-4",
-		cpu:         "12",
-		memory:      "28Gi",
-		zone:        "a",
-		disk:        "hdd",
-		usage:       "4200m",
-		utilization: 0.35,
-		latency:     15 * time.Millisecond,
+		name: "n-4", cpu: "12", memory: "28Gi", zone: "a", disk: "hdd", usage: "4200m", utilization: 0.35, latency: 15 * time.Millisecond,
 	},
 	{name: "n-5", cpu: "16", memory: "64Gi", zone: "b", disk: "ssd", usage: "9600m", utilization: 0.60, latency: 5 * time.Millisecond},
 	{name: "n-6", cpu: "20", memory: "48Gi", zone: "c", disk: "hdd", usage: "3", utilization: 0.15, latency: 60 * time.Millisecond},
 	{
-		name:        "n-7",
-		cpu:         "14",
-		memory:      "36Gi",
-		zone:        "a",
-		disk:        "ssd",
-		usage:       "6300m",
-		utilization: 0.45,
-		latency:     25 * time.Millisecond,
-		taint:       corev1.TaintEffectPreferNoSchedule,
+		name: "n-7", cpu: "14", memory: "36Gi", zone: "a", disk: "ssd", usage: "6300m", utilization: 0.45, latency: 25 * time.Millisecond,
+		taint: corev1.TaintEffectPreferNoSchedule,
 	},
 	{
-		name:        "n-8",
-		cpu:         "18",
-		memory:      "72Gi",
-		zone:        "b",
-		disk:        "hdd",
-		usage:       "5400m",
-		utilization: 0.30,
-		latency:     45 * time.Millisecond,
-		taint:       corev1.TaintEffectNoSchedule,
+		name: "n-8", cpu: "18", memory: "72Gi", zone: "b", disk: "hdd", usage: "5400m", utilization: 0.30, latency: 45 * time.Millisecond,
+		taint: corev1.TaintEffectNoSchedule,
 	},
 	{name: "n-9", cpu: "8", memory: "32Gi", zone: "c", disk: "ssd", usage: "7360m", utilization: 0.92, latency: 8 * time.Millisecond},
 	{name: "n-10", cpu: "11", memory: "44Gi", zone: "b", disk: "ssd", usage: "2200m", utilization: 0.20, latency: 30 * time.Second},
@@ -100,17 +79,15 @@ func startNodes(t *testing.T) {
 			must(t, err)
 		}
 	}
-	_, err := shared.WaitCPUUtilization(
-		t.Context(),
-		cluster.Expectation{Window: window, CPU: loads, Tolerance: 0.0125, For: 3 * time.Second},
-	)
+	_, err := shared.WaitCPUUtilization(t.Context(),
+		cluster.Expectation{Window: window, CPU: loads, Tolerance: 0.0125, For: 3 * time.Second})
 	must(t, err)
 	must(t, shared.WaitLatency(t.Context(), latencies))
 	must(t, shared.WaitRefresh(t.Context()))
 }
 
 // explainManifest explains the pod as a manifest.
-func explainManifest(t *testing.T, pod *corev1.Pod) (*explain.Result, result) {
+func explainManifest(t *testing.T, pod *corev1.Pod) (*explain.Explanation, result) {
 	t.Helper()
 	text, err := json.Marshal(pod)
 	must(t, err)
@@ -118,12 +95,12 @@ func explainManifest(t *testing.T, pod *corev1.Pod) (*explain.Result, result) {
 	if r.exitCode > 1 {
 		t.Fatalf("%s\nthe exit code is %d: %s", text, r.exitCode, r.stderr)
 	}
-	explained := &explain.Result{}
+	explained := &explain.Explanation{}
 	must(t, json.Unmarshal([]byte(r.stdout), explained))
 	return explained, r
 }
 
-// place creates the pod, and returns the node that the scheduler binds it to, or an empty name if the scheduler refuses it.
+// place creates the pod, and returns the node that the scheduler binds it to. The name is empty if the scheduler refuses it.
 func place(t *testing.T, pod *corev1.Pod) (node string) {
 	t.Helper()
 	pods := shared.Client.CoreV1().Pods(pod.Namespace)
@@ -174,8 +151,8 @@ func explainAgreesWithScheduler(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	ties, refused, moved, total := 0, 0, 0, 0
-	// Pods count for the statistics that PredictedPeak reads once they have run for two minutes, which the scheduler
-	// reads every five: its profile comes first.
+	// Pods count for PredictedPeak's statistics once they have run for two minutes. The scheduler reads them every five, so its
+	// profile comes first.
 	for _, profile := range []struct {
 		name string
 		pods int
@@ -217,13 +194,8 @@ func explainAgreesWithScheduler(t *testing.T) {
 		}
 		t.Logf("profile %s: pods by node: %v", profile.name, winners)
 	}
-	t.Logf(
-		"%d pods, of which %d were refused, %d had several nodes of the same total, and %d tries were repeated",
-		total,
-		refused,
-		ties,
-		moved,
-	)
+	t.Logf("%d pods, of which %d were refused, %d had several nodes of the same total, and %d tries were repeated", total, refused,
+		ties, moved)
 	if moved > total/10 {
 		t.Errorf("%d tries for %d pods were repeated: load does not move so often", moved, total)
 	}
@@ -236,7 +208,7 @@ func explainAgreesWithScheduler(t *testing.T) {
 }
 
 // totals returns the candidates and their totals, the best first.
-func totals(r *explain.Result) string {
+func totals(r *explain.Explanation) string {
 	var texts []string
 	for _, n := range r.Candidates {
 		texts = append(texts, fmt.Sprintf("%s %d", n.Name, n.Total))
@@ -270,21 +242,16 @@ func randomPod(r *rand.Rand, name, profile string) *corev1.Pod {
 	pod := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name:        name,
-			Namespace:   metav1.NamespaceDefault,
-			Labels:      map[string]string{"app": pick("w", "x", "y", "z")},
+			Name: name, Namespace: metav1.NamespaceDefault, Labels: map[string]string{"app": pick("w", "x", "y", "z")},
 			Annotations: usage.Annotations(),
 		},
 		Spec: corev1.PodSpec{
-			SchedulerName:                 profile,
-			TerminationGracePeriodSeconds: new(int64),
+			SchedulerName: profile, TerminationGracePeriodSeconds: new(int64),
 			Containers: []corev1.Container{
 				{Name: "app", Image: "app", Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits}},
 			},
 			Affinity: &corev1.Affinity{
-				NodeAffinity:    &corev1.NodeAffinity{},
-				PodAffinity:     &corev1.PodAffinity{},
-				PodAntiAffinity: &corev1.PodAntiAffinity{},
+				NodeAffinity: &corev1.NodeAffinity{}, PodAffinity: &corev1.PodAffinity{}, PodAntiAffinity: &corev1.PodAntiAffinity{},
 			},
 		},
 	}
@@ -354,7 +321,7 @@ func podOn(node, name, profile, cpu string) *corev1.Pod {
 	}
 }
 
-// placeAtLast creates the pod, and returns the node that the scheduler binds it to, though it may refuse the pod at first.
+// placeAtLast creates the pod, and returns the node that the scheduler binds it to. The scheduler may refuse the pod at first.
 func placeAtLast(t *testing.T, pod *corev1.Pod) (node string) {
 	t.Helper()
 	_, err := shared.Client.CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{})
@@ -371,13 +338,8 @@ func explainNoNodePasses(t *testing.T) {
 	explained, r := explainManifest(t, above)
 	if r.exitCode != 0 || explained.Relaxed == nil || !slices.Equal(explained.Relaxed.Plugins, []string{"LoadThreshold"}) ||
 		!slices.Equal(explained.Decision.Nodes, []string{hot}) {
-		t.Errorf(
-			"exit code %d, relaxed %+v, decision %+v; want the load line waived, and %s",
-			r.exitCode,
-			explained.Relaxed,
-			explained.Decision,
-			hot,
-		)
+		t.Errorf("exit code %d, relaxed %+v, decision %+v; want the load line waived, and %s", r.exitCode, explained.Relaxed,
+			explained.Decision, hot)
 	}
 	if node := placeAtLast(t, above); node != hot {
 		t.Errorf("the scheduler puts it on %q, want %s", node, hot)
@@ -386,8 +348,7 @@ func explainNoNodePasses(t *testing.T) {
 	must(t, shared.CreatePriorityClass(t.Context(), class, 1000))
 	t.Cleanup(func() {
 		if err := shared.Client.SchedulingV1().
-			PriorityClasses().
-			Delete(context.WithoutCancel(t.Context()), class, metav1.DeleteOptions{}); err != nil {
+			PriorityClasses().Delete(context.WithoutCancel(t.Context()), class, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -398,12 +359,8 @@ func explainNoNodePasses(t *testing.T) {
 	high.Spec.PriorityClassName = class
 	explained, r = explainManifest(t, high)
 	want := &explain.Preemption{Node: full, Victims: []explain.Victim{{Namespace: metav1.NamespaceDefault, Name: "low"}}}
-	if diff := cmp.Diff(
-		want,
-		explained.Preemption,
-		cmpopts.IgnoreFields(explain.Preemption{}, "Message"),
-	); diff != "" || r.exitCode != 1 ||
-		explained.Pod.Priority != 1000 {
+	if diff := cmp.Diff(want, explained.Preemption,
+		cmpopts.IgnoreFields(explain.Preemption{}, "Message")); diff != "" || r.exitCode != 1 || explained.Pod.Priority != 1000 {
 		t.Errorf("exit code %d, want 1; priority %d, want 1000; preemption (-want +got):\n%s", r.exitCode, explained.Pod.Priority, diff)
 	}
 	if node := placeAtLast(t, high); node != full {
@@ -441,14 +398,8 @@ func explainText(t *testing.T) {
 	wants(shared.plimsoll(t, "explain", "placed"), 0,
 		"Pod default/placed (runs on "+placed+"), profile plimsoll", "cpu 9", "% > 80 %: measured 9", "1.5 × request of container app",
 		"latency 30 > 5", "node(s) had untolerated taint", "TOTAL", "The pod runs on "+placed, "counts twice")
-	wants(
-		shared.plimsoll(t, "explain", "placed", "--node=n-1", "--node=n-3"),
-		0,
-		"n-1 and n-3:",
-		"DIFFERENCE",
-		"n-1 ranks",
-		"n-3 ranks",
-	)
+	wants(shared.plimsoll(t, "explain", "placed", "--node=n-1", "--node=n-3"), 0, "n-1 and n-3:", "DIFFERENCE", "n-1 ranks",
+		"n-3 ranks")
 	unreachable := shared.writeConfiguration(t, strings.ReplaceAll(configuration, "{{ .Prometheus }}", "http://127.0.0.1:1"))
 	wants(shared.plimsoll(t, "explain", "placed", "--config", unreachable), 0,
 		"TargetLoadPacking scores nothing: no node has fresh load", "LoadThreshold rules out nothing", "Cannot read Prometheus")
@@ -462,14 +413,8 @@ func explainText(t *testing.T) {
 	pending := pod("pending", map[string]string{diskLabel: "tape"})
 	_, err = shared.Client.CoreV1().Pods(pending.Namespace).Create(t.Context(), pending, metav1.CreateOptions{})
 	must(t, err)
-	wants(
-		shared.plimsoll(t, "explain", "pending"),
-		1,
-		"Pod default/pending (pending)",
-		"Filters ruled out 10 of 10 nodes",
-		"node(s) didn't match Pod's node affinity/selector",
-		"No node takes the pod.",
-	)
+	wants(shared.plimsoll(t, "explain", "pending"), 1, "Pod default/pending (pending)", "Filters ruled out 10 of 10 nodes",
+		"node(s) didn't match Pod's node affinity/selector", "No node takes the pod.")
 
 	wants(shared.plimsollReading(t, `
 apiVersion: apps/v1

@@ -53,10 +53,8 @@ func TestLive_ServiceThroughTheProxy(t *testing.T) {
 	shared.clear(t)
 	must(t, shared.CreateNodes(ctx, cluster.Node{Name: "n1", CPU: "4", Memory: "8Gi"}))
 	must(t, shared.SetLoad(ctx, "n1", cluster.Load{Usage: cluster.Usage{CPU: "1"}}))
-	_, err := shared.WaitCPUUtilization(
-		ctx,
-		cluster.Expectation{Window: time.Minute, CPU: map[string]float64{"n1": 0.25}, Tolerance: 0.03},
-	)
+	_, err := shared.WaitCPUUtilization(ctx,
+		cluster.Expectation{Window: time.Minute, CPU: map[string]float64{"n1": 0.25}, Tolerance: 0.03})
 	must(t, err)
 	createService(t, "monitoring", "prometheus", 9090, expose(t, shared.Endpoints.Prometheus))
 	installScheduler(t, "plimsoll-system", ofAService)
@@ -75,24 +73,18 @@ func TestLive_ServiceThroughTheProxy(t *testing.T) {
 	_, err = c.Configuration(ctx, live.ConfigurationOptions{})
 	wantText(t, err, "clusterrolebindings", "choose it with --scheduler plimsoll-system/plimsoll")
 	grant(
-		t,
-		"",
+		t, "",
 		rbacv1.PolicyRule{
-			APIGroups: []string{"rbac.authorization.k8s.io"},
-			Resources: []string{"clusterroles", "clusterrolebindings"},
-			Verbs:     []string{"list"},
+			APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"clusterroles", "clusterrolebindings"},
+			Verbs: []string{"list"},
 		},
 	)
 	_, err = c.Configuration(ctx, live.ConfigurationOptions{})
 	wantText(t, err, "forbidden", "kubectl -n plimsoll-system create role", "--resource=configmaps --resource-name=plimsoll")
 	grant(
-		t,
-		"plimsoll-system",
+		t, "plimsoll-system",
 		rbacv1.PolicyRule{
-			APIGroups:     []string{""},
-			Resources:     []string{"configmaps"},
-			ResourceNames: []string{"plimsoll"},
-			Verbs:         []string{"get"},
+			APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"plimsoll"}, Verbs: []string{"get"},
 		},
 	)
 	configuration, err := c.Configuration(ctx, live.ConfigurationOptions{})
@@ -107,10 +99,8 @@ func TestLive_ServiceThroughTheProxy(t *testing.T) {
 	grant(t, "", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes", "pods", "services"}, Verbs: []string{"list"}})
 	objects, err := c.Objects(ctx)
 	must(t, err)
-	if want := len(
-		sim.Kinds(),
-	) - 3; len(objects.Missing) != want ||
-		!strings.HasSuffix(objects.Missing[0].Advice(), "--clusterrole=plimsoll-inspect-namespaces --user=reader") {
+	if want := len(sim.Kinds()) - 3; len(objects.Missing) != want ||
+		!strings.HasSuffix(objects.Missing[0].Grant, "--clusterrole=plimsoll-inspect-namespaces --user=reader") {
 		t.Errorf("missing %+v", objects.Missing)
 	}
 	open := func() *live.Cluster {
@@ -121,13 +111,10 @@ func TestLive_ServiceThroughTheProxy(t *testing.T) {
 	source := open().Sources()[0]
 	wantText(t, source.Err, "forbidden", "--resource=services/proxy --resource-name=http:prometheus:9090")
 	grant(
-		t,
-		"monitoring",
+		t, "monitoring",
 		rbacv1.PolicyRule{
-			APIGroups:     []string{""},
-			Resources:     []string{"services/proxy"},
-			ResourceNames: []string{"http:prometheus:9090"},
-			Verbs:         []string{"get"},
+			APIGroups: []string{""}, Resources: []string{"services/proxy"}, ResourceNames: []string{"http:prometheus:9090"},
+			Verbs: []string{"get"},
 		},
 	)
 	opened := open()
@@ -198,8 +185,7 @@ func TestLive_AsTheScheduler(t *testing.T) {
 		"its Lease":       {ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Group: "coordination.k8s.io", Resource: "leases", Name: account, Verb: "get"}},
 	} {
 		review, err := c.Client.AuthorizationV1().
-			SelfSubjectAccessReviews().
-			Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: attributes}, metav1.CreateOptions{})
+			SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: attributes}, metav1.CreateOptions{})
 		must(t, err)
 		if !review.Status.Allowed {
 			t.Errorf("the account may not get %s", what)
@@ -287,8 +273,7 @@ func create[Object metav1.Object](t *testing.T, client interface {
 func createNamespace(t *testing.T, name string) {
 	t.Helper()
 	_, err := shared.Client.CoreV1().
-		Namespaces().
-		Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
@@ -311,9 +296,7 @@ func createService(t *testing.T, namespace, name string, port int32, endpoint *n
 	pod, err := pods.Get(t.Context(), name, metav1.GetOptions{})
 	must(t, err)
 	pod.Status = corev1.PodStatus{
-		Phase:  corev1.PodRunning,
-		PodIP:  endpoint.IP.String(),
-		PodIPs: []corev1.PodIP{{IP: endpoint.IP.String()}},
+		Phase: corev1.PodRunning, PodIP: endpoint.IP.String(), PodIPs: []corev1.PodIP{{IP: endpoint.IP.String()}},
 	}
 	_, err = pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
 	must(t, err)
@@ -344,11 +327,8 @@ func installScheduler(t *testing.T, namespace, configuration string) {
 		"app.kubernetes.io/component": "scheduler",
 	}
 	meta := metav1.ObjectMeta{Name: name, Labels: labels}
-	create(
-		t,
-		shared.Client.CoreV1().ConfigMaps(namespace),
-		&corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"config.yaml": configuration}},
-	)
+	create(t, shared.Client.CoreV1().ConfigMaps(namespace),
+		&corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"config.yaml": configuration}})
 	create(t, shared.Client.RbacV1().ClusterRoleBindings(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:kube-scheduler"},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
@@ -361,14 +341,11 @@ func installScheduler(t *testing.T, namespace, configuration string) {
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
 					ServiceAccountName: name,
-					Containers: []corev1.Container{
-						{
-							Name:         "kube-scheduler",
-							Image:        "plimsoll",
-							Command:      []string{"/bin/kube-scheduler", "--config=/etc/plimsoll/config/config.yaml"},
-							VolumeMounts: []corev1.VolumeMount{{Name: "config", MountPath: "/etc/plimsoll/config"}},
-						},
-					},
+					Containers: []corev1.Container{{
+						Name: "kube-scheduler", Image: "plimsoll",
+						Command:      []string{"/bin/kube-scheduler", "--config=/etc/plimsoll/config/config.yaml"},
+						VolumeMounts: []corev1.VolumeMount{{Name: "config", MountPath: "/etc/plimsoll/config"}},
+					}},
 					Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{
 						ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}},
 					}}},
@@ -418,7 +395,8 @@ func grant(t *testing.T, namespace string, rule rbacv1.PolicyRule) {
 	waitAllowed(t, admin, path)
 }
 
-// expose forwards connections from an address of this machine that is not of its loopback interface, which no Endpoints may name.
+// expose forwards connections from an address of this machine that is not of its loopback interface. No Endpoints may name a
+// loopback address.
 func expose(t *testing.T, server string) *net.TCPAddr {
 	t.Helper()
 	u, err := url.Parse(server)
@@ -468,11 +446,9 @@ func TestLive_Command(t *testing.T) {
 	pod := filepath.Join(t.TempDir(), "pod.yaml")
 	must(
 		t,
-		os.WriteFile(
-			pod,
+		os.WriteFile(pod,
 			[]byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {schedulerName: plimsoll, containers: [{name: c, image: i}]}\n"),
-			0o600,
-		),
+			0o600),
 	)
 	r := shared.run(t, "", "explain", "-f", pod, "--kubeconfig="+shared.AdminKubeconfig).wants(t, 0)
 	if !strings.Contains(r.stdout, "ConfigMap plimsoll-system/plimsoll, of Deployment plimsoll-system/plimsoll") {

@@ -18,9 +18,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
-// configuration is that of the shared cluster's scheduler: the stock profile, one with the plugins that score and
-// filter by measured load, and one with PredictedPeak. All nodes are looked at, so that only ties are decided by
-// chance.
+// configuration is that of the shared cluster's scheduler. It has the stock profile, one that scores and filters by measured load,
+// and one with PredictedPeak. All nodes are looked at, so that only ties are decided by chance.
 const configuration = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -204,7 +203,7 @@ func (e *environment) run(t *testing.T, stdin string, args ...string) result {
 func given(args []string, flag string) bool {
 	for _, arg := range args {
 		name, _, _ := strings.Cut(arg, "=")
-		if name == flag || flag == "--config" && name == "--from" {
+		if name == flag || flag == "--config" && name == "--scheduler" {
 			return true
 		}
 	}

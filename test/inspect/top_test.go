@@ -27,7 +27,7 @@ import (
 const (
 	// topWindow is the window of the shared configuration.
 	topWindow = time.Minute
-	// points is how far a utilization may be off, in percentage points: on a busy machine Prometheus gets its samples late.
+	// points is the error of a utilization in percentage points. On a busy machine Prometheus gets its samples late.
 	points = 2.5
 )
 
@@ -41,15 +41,10 @@ func topCluster(t *testing.T, requests corev1.ResourceList) {
 	for name, cpu := range loads {
 		must(
 			t,
-			shared.CreateNodes(
-				ctx,
-				cluster.Node{Name: name, CPU: "8", Memory: "32Gi", Labels: map[string]string{"kind": strings.Split(name, "-")[0]}},
-			),
+			shared.CreateNodes(ctx,
+				cluster.Node{Name: name, CPU: "8", Memory: "32Gi", Labels: map[string]string{"kind": strings.Split(name, "-")[0]}}),
 		)
-		must(t, shared.SetLoad(ctx, name, cluster.Load{
-			Usage:    cluster.Usage{CPU: cpu, Memory: "8Gi"},
-			Requests: requests,
-		}))
+		must(t, shared.SetLoad(ctx, name, cluster.Load{Usage: cluster.Usage{CPU: cpu, Memory: "8Gi"}, Requests: requests}))
 	}
 	_, err := shared.WaitCPUUtilization(ctx, cluster.Expectation{
 		Window: topWindow, CPU: map[string]float64{"worker-1": 0.30, "worker-2": 0.85}, Tolerance: 0.0125, For: topWindow / 10,
@@ -59,14 +54,12 @@ func topCluster(t *testing.T, requests corev1.ResourceList) {
 }
 
 // topNodes returns what top nodes prints as JSON, by name.
-func topNodes(t *testing.T, args ...string) (top.View, map[string]*top.Node) {
+func topNodes(t *testing.T, args ...string) (top.View, map[string]*top.Row) {
 	t.Helper()
 	var nodes top.Nodes
-	must(
-		t,
-		json.Unmarshal([]byte(shared.plimsoll(t, append([]string{"top", "nodes", "-o", "json"}, args...)...).wants(t, 0).stdout), &nodes),
-	)
-	all := map[string]*top.Node{}
+	must(t,
+		json.Unmarshal([]byte(shared.plimsoll(t, append([]string{"top", "nodes", "-o", "json"}, args...)...).wants(t, 0).stdout), &nodes))
+	all := map[string]*top.Row{}
 	for _, n := range nodes.Nodes {
 		all[n.Name] = n
 	}
@@ -98,19 +91,12 @@ func TestTop_Nodes(t *testing.T) {
 		measured, err := shared.CPUUtilizationAt(ctx, end, topWindow)
 		must(t, err)
 		if got := *n.CPU.MeasuredPercent; math.Abs(got-100*measured[name]) > 0.5 || !near(got, want) {
-			t.Errorf(
-				"%s: %.2f %% cpu, %v ago, where Prometheus measures %.2f %%, want %v %%",
-				name,
-				got,
-				*n.CPU.AgeSeconds,
-				100*measured[name],
-				want,
-			)
+			t.Errorf("%s: %.2f %% cpu, %v ago, where Prometheus measures %.2f %%, want %v %%", name, got, *n.CPU.AgeSeconds,
+				100*measured[name], want)
 		}
 		// 8 of 32 GiB, and 1 of 8 cores.
 		if !near(*n.Memory.MeasuredPercent, 25) || n.CPU.RequestedPercent != 12.5 || n.CPU.Requested.String() != "1" ||
-			*n.CPU.LinePercent != 80 ||
-			n.Memory.LinePercent != nil {
+			*n.CPU.LinePercent != 80 || n.Memory.LinePercent != nil {
 			t.Errorf("%s: %+v", name, n)
 		}
 	}
@@ -135,11 +121,8 @@ func TestTop_Nodes(t *testing.T) {
 	for name, n := range nodes {
 		pod := "on-" + name
 		must(t, shared.CreatePods(ctx, cluster.Pod{
-			Name:         pod,
-			Scheduler:    "plimsoll",
-			Labels:       map[string]string{"pod": pod},
-			NodeSelector: map[string]string{corev1.LabelHostname: name},
-			Resources:    requesting("1m"),
+			Name: pod, Scheduler: "plimsoll", Labels: map[string]string{"pod": pod},
+			NodeSelector: map[string]string{corev1.LabelHostname: name}, Resources: requesting("1m"),
 		}))
 		if !n.CPU.AboveLine {
 			_, err := shared.WaitBound(ctx, map[string]string{"pod": pod}, 1)
@@ -166,9 +149,7 @@ func TestTop_Nodes(t *testing.T) {
 		}
 	}
 	if out := shared.plimsoll(t, "top", "--no-headers", "--sort-by=name").
-		wants(t, 0).
-		stdout; !strings.HasPrefix(out, cluster.Unmeasured) ||
-		strings.Count(out, "\n") != 3 {
+		wants(t, 0).stdout; !strings.HasPrefix(out, cluster.Unmeasured) || strings.Count(out, "\n") != 3 {
 		t.Errorf("without headers: %q", out)
 	}
 
@@ -187,17 +168,13 @@ func requesting(cpu string) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}
 }
 
-// A pod uses what it requests: from its start on, measured and pending load together are what the node will carry.
+// A pod uses what it requests. From its start on, measured and pending load together are the node's final load.
 func TestTop_Pods(t *testing.T) {
 	ctx := t.Context()
 	topCluster(t, nil)
 	must(t, shared.CreatePods(ctx, cluster.Pod{
-		Name:         "young",
-		Scheduler:    "plimsoll",
-		Labels:       map[string]string{"pod": "young"},
-		NodeSelector: map[string]string{corev1.LabelHostname: "worker-1"},
-		Resources:    requesting("1"),
-		Usage:        cluster.Usage{CPU: "1"},
+		Name: "young", Scheduler: "plimsoll", Labels: map[string]string{"pod": "young"},
+		NodeSelector: map[string]string{corev1.LabelHostname: "worker-1"}, Resources: requesting("1"), Usage: cluster.Usage{CPU: "1"},
 	}))
 	_, err := shared.WaitBound(ctx, map[string]string{"pod": "young"}, 1)
 	must(t, err)
@@ -207,7 +184,7 @@ func TestTop_Pods(t *testing.T) {
 	}
 	judged, seenPending, previous := 0, false, math.Inf(1)
 	for began := time.Now(); time.Since(began) < topWindow+15*time.Second; time.Sleep(5 * time.Second) {
-		// rate() is too low on all nodes while samples are missing at the end of the window, as on a busy machine. worker-2 tells.
+		// rate() is too low on all nodes while samples are missing at the window's end, as on a busy machine. worker-2 tells.
 		if _, nodes := topNodes(t); near(*nodes["worker-2"].CPU.MeasuredPercent, 85) {
 			cpu := &nodes["worker-1"].CPU
 			// 30 % and one of 8 cores.

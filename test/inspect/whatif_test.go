@@ -66,14 +66,11 @@ spec:
 
 type whatIfResult struct {
 	Changes, Notes, Lost []string
-	Outcomes             []struct {
-		Configuration string
-		whatif.Outcome
-	}
+	Outcomes             []whatif.Outcome
 }
 
-// whatIf runs what-if, with a manifest at standard input, at a moment at which the CPU load of all nodes is known: on a
-// busy machine scrapes come late now and then.
+// whatIf runs what-if, with a manifest at standard input, when the CPU load of all nodes is known. On a busy machine scrapes come
+// late now and then.
 func (e *environment) whatIf(t *testing.T, exitCode int, manifest string, args ...string) whatIfResult {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(time.Second) {
@@ -84,7 +81,7 @@ func (e *environment) whatIf(t *testing.T, exitCode int, manifest string, args .
 		}
 		unknown := false
 		for i := range result.Outcomes {
-			unknown = unknown || slices.ContainsFunc(result.Outcomes[i].Nodes, func(n whatif.Node) bool { return n.CPU.ByRequests })
+			unknown = unknown || slices.ContainsFunc(result.Outcomes[i].Nodes, func(n whatif.ChangedNode) bool { return n.CPU.ByRequests })
 		}
 		if !unknown || time.Now().After(deadline) {
 			r.wants(t, exitCode)
@@ -101,9 +98,8 @@ func placedByNode(o whatif.Outcome) map[string]int {
 	return placed
 }
 
-// startWhatIfNodes creates nodes of 8 cores, of which 72.5, 62.5 and 52.5 % are in use, so that a pod of 10 % leaves a
-// quarter of it to spare where no further pod fits: enough for the seconds in which the window begins to cover the pods
-// before.
+// startWhatIfNodes creates nodes of 8 cores, of which 72.5, 62.5 and 52.5 % are in use. Where no further pod of 10 % fits, a
+// quarter of its share is free. That is enough while the window begins to cover earlier pods.
 func startWhatIfNodes(t *testing.T) {
 	t.Helper()
 	shared.clear(t)
@@ -114,10 +110,8 @@ func startWhatIfNodes(t *testing.T) {
 		q := resource.MustParse(usage)
 		loads[name] = q.AsApproximateFloat64() / 8
 	}
-	_, err := shared.WaitCPUUtilization(
-		t.Context(),
-		cluster.Expectation{Window: window, CPU: loads, Tolerance: 0.0125, For: 3 * time.Second},
-	)
+	_, err := shared.WaitCPUUtilization(t.Context(),
+		cluster.Expectation{Window: window, CPU: loads, Tolerance: 0.0125, For: 3 * time.Second})
 	must(t, err)
 }
 
@@ -126,7 +120,7 @@ func TestWhatIf_AgreesWithScheduler(t *testing.T) {
 	configured := shared.writeConfiguration(t, whatIfConfiguration)
 	// Nothing fits at 72.5 %, one pod at 62.5 % and two at 52.5 %.
 	result := shared.whatIf(t, 1, whatIfManifest, "--config", configured, "-f", "-", "--replicas", "5")
-	o := result.Outcomes[0].Outcome
+	o := result.Outcomes[0]
 	want := map[string]int{"w-2": 1, "w-3": 2}
 	if got := placedByNode(o); !maps.Equal(got, want) || o.Placed != 3 || o.Pods != 5 {
 		t.Fatalf("%d of %d pods placed: %v, want %v", o.Placed, o.Pods, got, want)
@@ -168,33 +162,15 @@ func TestWhatIf_NodesAndProfiles(t *testing.T) {
 	startWhatIfNodes(t)
 	configured := shared.writeConfiguration(t, whatIfConfiguration)
 	// A drained node's pod without a controller is lost; a new node has room for eight pods of 10 %.
-	result := shared.whatIf(
-		t,
-		1,
-		whatIfManifest,
-		"--config",
-		configured,
-		"-f",
-		"-",
-		"--replicas",
-		"9",
-		"--drain",
-		"w-3",
-		"--add-nodes",
-		"1",
-		"--like",
-		"w-3",
-	)
-	if got := placedByNode(result.Outcomes[0].Outcome); got["w-3-new-1"] != 8 || got["w-2"] != 1 {
+	result := shared.whatIf(t, 1, whatIfManifest, "--config", configured, "-f", "-", "--replicas", "9", "--drain", "w-3",
+		"--add-nodes", "1", "--like", "w-3")
+	if got := placedByNode(result.Outcomes[0]); got["w-3-new-1"] != 8 || got["w-2"] != 1 {
 		t.Errorf("placed %v, want 8 on the new node and 1 on w-2", got)
 	}
 	if want := []string{"kube-system/load-of-w-3"}; !slices.Equal(result.Lost, want) {
 		t.Errorf("lost pods %q, want %q", result.Lost, want)
 	}
-	if notes := strings.Join(
-		result.Notes,
-		"\n",
-	); !strings.Contains(notes, "kube-system/load-of-w-3") ||
+	if notes := strings.Join(result.Notes, "\n"); !strings.Contains(notes, "kube-system/load-of-w-3") ||
 		!strings.Contains(notes, "New nodes count as idle") {
 		t.Errorf("notes %q, want the lost pod, and how new nodes are scored", notes)
 	}
@@ -261,8 +237,7 @@ func TestCommands_OnlyRead(t *testing.T) {
 func (e *environment) kubeconfigOf(t *testing.T, account string) string {
 	t.Helper()
 	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceDefault, Name: account}
-	_, err := e.Client.CoreV1().
-		ServiceAccounts(metav1.NamespaceDefault).
+	_, err := e.Client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).
 		Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
 	must(t, err)
 	_, err = e.Client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{

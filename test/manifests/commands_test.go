@@ -5,25 +5,27 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
-// documentedCommands are the commands of the docs, by a regular expression, with the test that runs the command or a
-// part of it; or, with a space, the reason why no test does.
+// documentedCommands are the commands of the docs, by a regular expression. The value is the test that runs the command or a part
+// of it. With a space, it is the reason why no test does.
 var documentedCommands = map[string]string{
-	`^make playground`: "takes six minutes; test/playground tests its scenarios",
-	`^make build`:      "TestMakefile_BuildOfMinor",
-	`^make quality`:    "takes two minutes; its last step is TestSynthetic_RanksPoliciesAsRealTracesDo",
+	`^make playground`:                                                "takes six minutes; test/playground tests its scenarios",
+	`^make build( K|$)`:                                               "TestMakefile_BuildOfMinor",
+	`^make build && bin/kube-scheduler`:                               "TestTargetLoadPacking_WorkedExampleWithMetricsServer",
+	`^make quality`:                                                   "takes two minutes; its last step is TestSynthetic_RanksPoliciesAsRealTracesDo",
 	`^make build && bin/kubectl-plimsoll top`:                         "TestTop_Nodes",
 	`^\$ kubectl plimsoll top pods`:                                   "TestTop_Pods",
 	`^\$ kubectl plimsoll top$`:                                       "TestTop_Nodes",
 	`^\$ kubectl plimsoll doctor`:                                     "TestDoctor_NodeLabel",
-	`^\$ kubectl plimsoll explain`:                                    "TestExplain_WorkedExample",
+	`^\$ kubectl plimsoll explain`:                                    "TestExplain",
 	`^\$ kubectl plimsoll what-if`:                                    "TestWhatIf_NodesAndProfiles",
 	`kubectl-plimsoll doctor$`:                                        "TestDoctor_Scheduler",
-	`^bin/kubectl-plimsoll replay`:                                    "TestReplayOfHistory",
+	`^bin/kubectl-plimsoll replay`:                                    "TestReplay_Table",
 	`^bin/load-watcher`:                                               "TestService_PrometheusToScheduler",
 	`^\$ curl -s 'http://localhost:2020/watcher`:                      "TestService_PrometheusToScheduler",
 	`^kube-scheduler --config .* --validate-only`:                     "TestCommand_ValidateOnly",
@@ -52,12 +54,10 @@ var documentedCommands = map[string]string{
 	`^kubectl krew`: "needs krew and a published release",
 }
 
-// program begins a command of the docs. Other indented blocks are formulas, outputs and YAML.
 var program = regexp.MustCompile(
 	`^(\$ |(kubectl|helm|oc|make|gh|cosign|sed|crictl|mkdir|cp|kubeadm|rm|printf|curl|chmod|skopeo|sha256sum|kube-scheduler) |bin/)`,
 )
 
-// commandsOf returns the commands in the indented blocks of a page, with the lines that continue them.
 func commandsOf(page string) []string {
 	var commands []string
 	continued := false
@@ -79,23 +79,27 @@ func commandsOf(page string) []string {
 	return commands
 }
 
-// Each command in the docs is run by a test, or has a reason why not.
+// Each command in the docs is run by a test, or has a reason why not. The test's file, or the cluster's, has the words of own programs.
 func TestDocs_CommandsAreRun(t *testing.T) {
 	pages := []string{"README.md", "manifests/chart/README.md"}
 	for _, pattern := range []string{"docs/*.md", "docs/plugins/*.md"} {
-		found, err := fs.Glob(os.DirFS(root), pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := check.Value(fs.Glob(os.DirFS(root), pattern))(t)
 		pages = append(pages, found...)
 	}
 	used := map[string]bool{}
+	tests, harness := testFiles(t), string(read(t, "test", "cluster", "parts.go"))
 	for _, page := range pages {
 		for _, command := range commandsOf(string(read(t, filepath.FromSlash(page)))) {
 			known := false
-			for pattern := range documentedCommands {
-				if regexp.MustCompile(pattern).MatchString(command) {
-					known, used[pattern] = true, true
+			for pattern, by := range documentedCommands {
+				if !regexp.MustCompile(pattern).MatchString(command) {
+					continue
+				}
+				known, used[pattern] = true, true
+				for _, word := range wordsOf(command) {
+					if file, ok := tests[by]; ok && !strings.Contains(file+harness, `"`+word) {
+						t.Errorf("%s has the command %q, but the file of %s has no %q", page, command, by, word)
+					}
 				}
 			}
 			if !known {
@@ -103,36 +107,43 @@ func TestDocs_CommandsAreRun(t *testing.T) {
 			}
 		}
 	}
-	tests := testNames(t)
 	for pattern, by := range documentedCommands {
 		if !used[pattern] {
 			t.Errorf("no page has a command that matches %q", pattern)
 		}
-		if !strings.Contains(by, " ") && !slices.Contains(tests, by) {
+		if _, ok := tests[by]; !ok && !strings.Contains(by, " ") {
 			t.Errorf("there is no test %s, which should run %q", by, pattern)
 		}
 	}
 }
 
-// testNames returns the names of all tests of this repository.
-func testNames(t *testing.T) []string {
+// ownCommand is a command of this project's programs; its first group is the subcommand.
+var ownCommand = regexp.MustCompile(`(?:kubectl[ -]plimsoll|kube-scheduler|load-watcher)(?: ([a-z][a-z-]+))?( .*)?$`)
+
+// wordsOf returns the subcommand and the flags of a command of this project's programs.
+func wordsOf(command string) []string {
+	own := ownCommand.FindStringSubmatch(command)
+	if own == nil {
+		return nil
+	}
+	words := regexp.MustCompile(`--[a-z-]+`).FindAllString(strings.TrimSuffix(own[2], "--help"), -1)
+	if own[1] != "" {
+		words = append(words, own[1])
+	}
+	return words
+}
+
+// testFiles returns the text of the file of each test of this repository, by the name of the test.
+func testFiles(t *testing.T) map[string]string {
 	t.Helper()
-	var names []string
+	files := map[string]string{}
 	declaration := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	for _, folder := range []string{"cmd", "pkg", "test"} {
-		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, _ fs.DirEntry, err error) error {
-			if err != nil || !strings.HasSuffix(path, "_test.go") {
-				return err
+		for _, text := range filesBelow(t, folder, "_test.go") {
+			for _, match := range declaration.FindAllStringSubmatch(text, -1) {
+				files[match[1]] = text
 			}
-			text, err := os.ReadFile(path)
-			for _, match := range declaration.FindAllStringSubmatch(string(text), -1) {
-				names = append(names, match[1])
-			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
 		}
 	}
-	return names
+	return files
 }

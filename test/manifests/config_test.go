@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	componentbaseconfig "k8s.io/component-base/config"
 	"k8s.io/klog/v2/ktesting"
@@ -19,20 +18,16 @@ import (
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // decodes the plugins' args
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // load returns a configuration as the scheduler reads it, and fails the test if it is invalid.
 func load(t *testing.T, text string) *schedulerconfig.KubeSchedulerConfiguration {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	logger, _ := ktesting.NewTestContext(t)
-	c, err := options.LoadConfigFromFile(logger, file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := check.Value(options.LoadConfigFromFile(logger, file))(t)
 	if err := schedulervalidation.ValidateKubeSchedulerConfiguration(c); err != nil {
 		t.Error(err)
 	}
@@ -42,7 +37,6 @@ func load(t *testing.T, text string) *schedulerconfig.KubeSchedulerConfiguration
 	return c
 }
 
-// rendered returns the configuration in the first ConfigMap.
 func rendered(t *testing.T, stream []byte) string {
 	t.Helper()
 	return find[corev1.ConfigMap](t, objects(t, stream), "ConfigMap")[0].Data["config.yaml"]
@@ -55,10 +49,7 @@ func TestConfigurations_AreValid(t *testing.T) {
 		lease, namespace string
 	}{
 		{
-			"the second scheduler",
-			rendered(t, read(t, "manifests", "second-scheduler.yaml")),
-			[]string{"plimsoll"},
-			"plimsoll",
+			"the second scheduler", rendered(t, read(t, "manifests", "second-scheduler.yaml")), []string{"plimsoll"}, "plimsoll",
 			"plimsoll-system",
 		},
 		{
@@ -70,10 +61,7 @@ func TestConfigurations_AreValid(t *testing.T) {
 			[]string{"default-scheduler"}, "kube-scheduler", "kube-system",
 		},
 		{
-			"all features on",
-			withoutFiles(rendered(t, template(t, everythingOn))),
-			[]string{"plimsoll", "shared"},
-			"plimsoll",
+			"all features on", withoutFiles(rendered(t, template(t, everythingOn))), []string{"plimsoll", "shared"}, "plimsoll",
 			"plimsoll-system",
 		},
 		{
@@ -88,9 +76,7 @@ func TestConfigurations_AreValid(t *testing.T) {
 			for _, p := range c.Profiles {
 				profiles = append(profiles, p.SchedulerName)
 			}
-			if diff := cmp.Diff(tt.profiles, profiles); diff != "" {
-				t.Errorf("profiles (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "profiles", tt.profiles, profiles)
 			e := c.LeaderElection
 			if !e.LeaderElect || e.ResourceName != tt.lease || e.ResourceNamespace != tt.namespace || e.ResourceLock != "leases" {
 				t.Errorf("leader election is %+v, want by lease %s in %s", e, tt.lease, tt.namespace)
@@ -117,27 +103,22 @@ config:
 		t.Errorf("configuration is %+v", c)
 	}
 	want := componentbaseconfig.LeaderElectionConfiguration{
-		ResourceName:      "mine",
-		ResourceNamespace: "plimsoll-system",
-		LeaderElect:       false,
+		ResourceName: "mine", ResourceNamespace: "plimsoll-system", LeaderElect: false,
 	}
 	got := componentbaseconfig.LeaderElectionConfiguration{
-		ResourceName:      c.LeaderElection.ResourceName,
-		ResourceNamespace: c.LeaderElection.ResourceNamespace,
-		LeaderElect:       c.LeaderElection.LeaderElect,
+		ResourceName: c.LeaderElection.ResourceName, ResourceNamespace: c.LeaderElection.ResourceNamespace,
+		LeaderElect: c.LeaderElection.LeaderElect,
 	}
 	if diff := cmp.Diff(want, got); diff != "" || c.LeaderElection.LeaseDuration.Seconds() != 30 {
 		t.Errorf("leader election is %+v (-want +got):\n%s", c.LeaderElection, diff)
 	}
 }
 
-// kubernetesVersion is the version that go.mod pins.
 func kubernetesVersion(t *testing.T) string {
 	t.Helper()
 	return pinned(t, "go.mod")
 }
 
-// pinned returns the version of Kubernetes that a go.mod pins.
 func pinned(t *testing.T, file ...string) string {
 	t.Helper()
 	match := regexp.MustCompile(`(?m)^\s*k8s\.io/kubernetes (v\S+)$`).FindSubmatch(read(t, file...))
@@ -150,7 +131,7 @@ func pinned(t *testing.T, file ...string) string {
 // TestStopgap expects the stock scheduler of the Kubernetes version in go.mod, and objects of its own.
 func TestStopgap(t *testing.T) {
 	stopgap := objects(t, read(t, "manifests", "stopgap", "stopgap.yaml"))
-	container := one[appsv1.Deployment](t, stopgap, "Deployment").Spec.Template.Spec.Containers[0]
+	container := containerOf(t, stopgap)
 	if want := "registry.k8s.io/kube-scheduler:" + kubernetesVersion(t); container.Image != want {
 		t.Errorf("the image is %s, want %s", container.Image, want)
 	}

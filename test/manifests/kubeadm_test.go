@@ -22,6 +22,8 @@ import (
 	kubeadmutil "k8s.io/kubernetes/cmd/kubeadm/app/util"
 	kubeadmstrict "k8s.io/kubernetes/cmd/kubeadm/app/util/config/strict"
 	"k8s.io/kubernetes/cmd/kubeadm/app/util/staticpod"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // image is for the minor version of go.mod.
@@ -30,14 +32,10 @@ const image = "ghcr.io/plimsoll-scheduler/plimsoll:0.2.0-k8s1.37"
 func TestKubeadm_AppliesPatch(t *testing.T) {
 	stock := controlplane.GetStaticPodSpecs(&kubeadmapi.ClusterConfiguration{
 		KubernetesVersion: kubernetesVersion(t),
-		Scheduler: kubeadmapi.ControlPlaneComponent{
-			ExtraArgs: []kubeadmapi.Arg{{Name: "v", Value: "4"}},
-		},
+		Scheduler:         kubeadmapi.ControlPlaneComponent{ExtraArgs: []kubeadmapi.Arg{{Name: "v", Value: "4"}}},
 	}, &kubeadmapi.APIEndpoint{}, nil)["kube-scheduler"]
-	patched, err := staticpod.PatchStaticPod(&stock, filepath.Join(root, "manifests", "default-scheduler", "patches"), t.Output())
-	if err != nil {
-		t.Fatal(err)
-	}
+	patched := check.Value(staticpod.PatchStaticPod(&stock, filepath.Join(root, "manifests", "default-scheduler", "patches"),
+		t.Output()))(t)
 	was, is := stock.Spec.Containers[0], patched.Spec.Containers[0]
 	if len(patched.Spec.Containers) != 1 || is.Image != image {
 		t.Errorf("containers are %+v", patched.Spec.Containers)
@@ -46,9 +44,7 @@ func TestKubeadm_AppliesPatch(t *testing.T) {
 	if diff := cmp.Diff(was.Command, is.Command); diff != "" || !slices.Contains(is.Command, "--v=4") {
 		t.Errorf("command (-stock +patched):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"--config=/etc/kubernetes/plimsoll/config.yaml"}, is.Args); diff != "" {
-		t.Errorf("args (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "args", []string{"--config=/etc/kubernetes/plimsoll/config.yaml"}, is.Args)
 	if is.SecurityContext.RunAsUser == nil || *is.SecurityContext.RunAsUser != 0 {
 		t.Error("the container is not root, so it cannot read scheduler.conf")
 	}
@@ -67,23 +63,15 @@ func TestKubeadm_AppliesPatch(t *testing.T) {
 		"/etc/kubernetes/scheduler.conf": "/etc/kubernetes/scheduler.conf",
 		"/etc/kubernetes/plimsoll":       "/etc/kubernetes/plimsoll",
 	}
-	if diff := cmp.Diff(want, mounts); diff != "" {
-		t.Errorf("mounts (-want +got):\n%s", diff)
-	}
-	if corev1.DefaultSchedulerName != load(t, string(read(t, "manifests", "default-scheduler", "config.yaml"))).Profiles[0].SchedulerName {
-		t.Error("there is no profile for pods of the default scheduler")
-	}
+	check.Equal(t, "mounts", want, mounts)
+	c := load(t, string(read(t, "manifests", "default-scheduler", "config.yaml")))
+	check.Equal(t, "the first profile", corev1.DefaultSchedulerName, c.Profiles[0].SchedulerName)
 	// With --config the scheduler ignores --kubeconfig, so the configuration must name the kubeconfig that kubeadm mounts.
-	if c := load(
-		t,
-		string(read(t, "manifests", "default-scheduler", "config.yaml")),
-	); c.ClientConnection.Kubeconfig != "/etc/kubernetes/scheduler.conf" {
-		t.Errorf("the kubeconfig is %q", c.ClientConnection.Kubeconfig)
-	}
+	check.Equal(t, "the kubeconfig", "/etc/kubernetes/scheduler.conf", c.ClientConnection.Kubeconfig)
 }
 
-// TestKubeadm_DocumentedCommands runs the commands of docs/default-scheduler.md in order, below a root folder of the
-// test, and replaces the programs that need a cluster.
+// TestKubeadm_DocumentedCommands runs the commands of docs/default-scheduler.md in order, below a root folder of the test. It
+// replaces the programs that need a cluster.
 func TestKubeadm_DocumentedCommands(t *testing.T) {
 	node := newNode(t)
 	stock := "registry.k8s.io/kube-scheduler:" + kubernetesVersion(t)
@@ -94,13 +82,10 @@ func TestKubeadm_DocumentedCommands(t *testing.T) {
 		{"remove", remove, stock},
 		{"install after removing", install, image},
 	} {
-		if got := node.run(step.commands); got != step.want {
-			t.Errorf("%s: the image is %s, want %s", step.name, got, step.want)
-		}
+		check.Equal(t, "the image after "+step.name, step.want, node.run(step.commands))
 	}
 }
 
-// kubeadmCommands returns the two blocks of the page that run kubeadm.
 func kubeadmCommands(t *testing.T) (install, remove string) {
 	t.Helper()
 	var blocks []string
@@ -122,7 +107,6 @@ func kubeadmCommands(t *testing.T) (install, remove string) {
 	return blocks[0], blocks[1]
 }
 
-// node simulates a control-plane node of kubeadm.
 type node struct {
 	t *testing.T
 	// root is the folder of its files, programs that of the replaced programs.
@@ -132,9 +116,7 @@ type node struct {
 func newNode(t *testing.T) node {
 	t.Helper()
 	n := node{t, t.TempDir(), t.TempDir()}
-	if err := os.MkdirAll(n.path("etc/kubernetes/manifests"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.MkdirAll(n.path("etc/kubernetes/manifests"), 0o700))
 	for name, script := range map[string]string{
 		"crictl": `[ "$*" = "pull ` + image + `" ]`,
 		"kubectl": `case "$*" in *"-n kube-system get configmap kubeadm-config -o jsonpath={.data.ClusterConfiguration}") ;; *) exit 1 ;; esac
@@ -146,9 +128,7 @@ networking: {serviceSubnet: 10.96.0.0/12}
 END`,
 		"kubeadm": `printf '%s\n' "$@" >` + n.path("arguments"),
 	} {
-		if err := os.WriteFile(filepath.Join(n.programs, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(filepath.Join(n.programs, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700))
 	}
 	return n
 }
@@ -169,17 +149,11 @@ func (n node) run(commands string) string {
 	if output, err := shell.CombinedOutput(); err != nil {
 		n.t.Fatalf("%v: %s\n%s", err, output, commands)
 	}
-	arguments, err := os.ReadFile(n.path("arguments"))
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	arguments := check.Value(os.ReadFile(n.path("arguments")))(n.t)
 	if err := n.kubeadm(strings.Split(strings.TrimSpace(string(arguments)), "\n")); err != nil {
 		n.t.Fatalf("kubeadm: %v\n%s", err, commands)
 	}
-	pod, err := staticpod.ReadStaticPodFromDisk(n.path("etc/kubernetes/manifests/kube-scheduler.yaml"))
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	pod := check.Value(staticpod.ReadStaticPodFromDisk(n.path("etc/kubernetes/manifests/kube-scheduler.yaml")))(n.t)
 	return pod.Spec.Containers[0].Image
 }
 
@@ -228,12 +202,6 @@ func (n node) kubeadm(arguments []string) error {
 	if ofInit.Patches != nil {
 		patches = ofInit.Patches.Directory
 	}
-	return controlplane.CreateStaticPodFiles(
-		n.path("etc/kubernetes/manifests"),
-		patches,
-		&ofCluster,
-		&ofInit.LocalAPIEndpoint,
-		false,
-		"kube-scheduler",
-	)
+	return controlplane.CreateStaticPodFiles(n.path("etc/kubernetes/manifests"), patches, &ofCluster, &ofInit.LocalAPIEndpoint, false,
+		"kube-scheduler")
 }

@@ -9,24 +9,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
 const ownImage = "registry.example.com/plimsoll:0.2.0-k8s1.37"
 
-// ofImage matches the image in the rendered files, of any minor version of Kubernetes.
 var ofImage = regexp.MustCompile(`ghcr\.io/plimsoll-scheduler/plimsoll:[^"\s]+`)
 
 // TestOwnImage expects that the documented change sets the image in each way of installing, and changes nothing else.
 func TestOwnImage(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.CopyFS(filepath.Join(dir, "manifests"), os.DirFS(filepath.Join(root, "manifests"))); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.CopyFS(filepath.Join(dir, "manifests"), os.DirFS(filepath.Join(root, "manifests"))))
 	// documented is the kustomization in docs/install.md.
 	_, documented, _ := strings.Cut(string(read(t, "docs", "install.md")), "## Custom image")
 	_, documented, _ = strings.Cut(documented, "```yaml\n")
@@ -34,10 +30,7 @@ func TestOwnImage(t *testing.T) {
 	if !found {
 		t.Fatal("docs/install.md has no kustomization")
 	}
-	kubectl, err := filepath.Abs(filepath.Join(root, "bin", build.Kubectl().Name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kubectl := check.Value(filepath.Abs(filepath.Join(root, "bin", build.Kubectl().Name)))(t)
 	for _, tt := range []struct {
 		folder string
 		files  []string
@@ -46,13 +39,9 @@ func TestOwnImage(t *testing.T) {
 		{"manifests/openshift", []string{"openshift/configmap.yaml", "openshift/rbac.yaml", "openshift/secondaryscheduler.yaml"}},
 	} {
 		own := filepath.Join(dir, "own")
-		if err := os.MkdirAll(own, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.MkdirAll(own, 0o700))
 		text := regexp.MustCompile(`(?m)^- https://.*$`).ReplaceAllString(documented, "- ../"+tt.folder)
-		if err := os.WriteFile(filepath.Join(own, "kustomization.yaml"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(filepath.Join(own, "kustomization.yaml"), []byte(text), 0o600))
 		output, err := exec.CommandContext(t.Context(), kubectl, "kustomize", own).Output()
 		if err != nil {
 			t.Fatalf("%s: %v", tt.folder, err)
@@ -69,25 +58,19 @@ func TestOwnImage(t *testing.T) {
 		for _, o := range slices.Concat(want, got) {
 			// Where a document ends with the configuration, the newline at its end belongs to both.
 			if config, ok, _ := unstructured.NestedString(o.Object, "data", "config.yaml"); ok {
-				if err := unstructured.SetNestedField(o.Object, strings.TrimSpace(config), "data", "config.yaml"); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, unstructured.SetNestedField(o.Object, strings.TrimSpace(config), "data", "config.yaml"))
 			}
 		}
 		slices.SortFunc(want, byName)
 		slices.SortFunc(got, byName)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tt.folder, diff)
-		}
+		check.Equal(t, tt.folder, want, got)
 		if !strings.Contains(string(output), ownImage) {
 			t.Errorf("%s does not have the image", tt.folder)
 		}
 	}
 
 	stream := render(t, "image: {repository: registry.example.com/plimsoll, tag: 0.2.0-k8s1.37}")
-	if got := one[appsv1.Deployment](t, stream, "Deployment").Spec.Template.Spec.Containers[0].Image; got != ownImage {
-		t.Errorf("the chart renders the image %s", got)
-	}
+	check.Equal(t, "the image of the chart", ownImage, containerOf(t, stream).Image)
 
 	command := regexp.MustCompile(`(?m)^    (sed -i .*)$`).FindStringSubmatch(string(read(t, "docs", "default-scheduler.md")))
 	if command == nil {
@@ -98,46 +81,27 @@ func TestOwnImage(t *testing.T) {
 	if output, err := shell.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
-	got, err := os.ReadFile(filepath.Join(shell.Dir, "patches", "kube-scheduler+strategic.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := ofImage.ReplaceAllString(
-		string(read(t, "manifests", "default-scheduler", "patches", "kube-scheduler+strategic.yaml")),
-		ownImage,
-	)
-	if diff := cmp.Diff(want, strings.TrimSpace(string(got))); diff != "" {
-		t.Errorf("the patch (-want +got):\n%s", diff)
-	}
+	got := check.Value(os.ReadFile(filepath.Join(shell.Dir, "patches", "kube-scheduler+strategic.yaml")))(t)
+	want := ofImage.ReplaceAllString(string(read(t, "manifests", "default-scheduler", "patches", "kube-scheduler+strategic.yaml")),
+		ownImage)
+	check.Equal(t, "the patch", want, strings.TrimSpace(string(got)))
 }
 
 // TestDocs_NoPredictableNamesInTmp: another user of the machine may have made a link of that name.
 func TestDocs_NoPredictableNamesInTmp(t *testing.T) {
-	files := 0
-	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() && (entry.Name() == "bin" || entry.Name() == ".git") {
-			return filepath.SkipDir
-		}
-		if filepath.Ext(path) != ".md" {
-			return nil
-		}
-		files++
-		content, err := os.ReadFile(path)
+	pages := filesBelow(t, ".", ".md")
+	for page, text := range pages {
 		fenced := false
-		for line := range strings.Lines(string(content)) {
+		for line := range strings.Lines(text) {
 			if strings.HasPrefix(strings.TrimSpace(line), "```") {
 				fenced = !fenced
 			}
 			if (fenced || strings.HasPrefix(line, "    ")) && strings.Contains(line, "/tmp/") {
-				t.Errorf("%s: %s", path, line)
+				t.Errorf("%s: %s", page, line)
 			}
 		}
-		return err
-	})
-	if err != nil || files < 10 {
-		t.Errorf("%d files: %v", files, err)
+	}
+	if len(pages) < 10 {
+		t.Errorf("there are %d pages", len(pages))
 	}
 }

@@ -1,7 +1,6 @@
-package manifests
+package manifests_test
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,7 +8,6 @@ import (
 	"testing"
 )
 
-// ofRepository begins the links of pages that are read outside of the repository too.
 const ofRepository = "https://github.com/plimsoll-scheduler/plimsoll/blob/main/"
 
 var (
@@ -26,50 +24,28 @@ func anchorOf(heading string) string {
 
 // TestLinks follows all links of pages to files of the repository, and to headings.
 func TestLinks(t *testing.T) {
-	root, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pages := map[string]string{}
-	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() && (entry.Name() == ".git" || entry.Name() == "bin" || entry.Name() == "dist") {
-			return fs.SkipDir
-		}
-		if filepath.Ext(path) != ".md" {
-			return nil
-		}
-		text, err := os.ReadFile(path)
-		pages[path] = fencePattern.ReplaceAllString(string(text), "")
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
+	pages := filesBelow(t, ".", ".md")
+	for page, text := range pages {
+		pages[page] = fencePattern.ReplaceAllString(text, "")
 	}
 	followed := 0
 	for page, text := range pages {
-		name, err := filepath.Rel(root, page)
-		if err != nil {
-			t.Fatal(err)
-		}
 		for _, match := range linkPattern.FindAllStringSubmatch(text, -1) {
 			link := match[1] + match[2]
 			path, anchor, _ := strings.Cut(link, "#")
 			target := page
 			switch inRepository, ok := strings.CutPrefix(path, ofRepository); {
 			case ok:
-				target = filepath.Join(root, inRepository)
+				target = filepath.Clean(inRepository)
 			case strings.Contains(path, ":"):
 				continue
 			case path != "":
 				target = filepath.Join(filepath.Dir(page), path)
 			}
 			followed++
-			info, err := os.Stat(target)
+			info, err := os.Stat(filepath.Join(root, target))
 			if err != nil {
-				t.Errorf("%s links to %s: %v", name, link, err)
+				t.Errorf("%s links to %s: %v", page, link, err)
 				continue
 			}
 			if anchor == "" {
@@ -83,7 +59,7 @@ func TestLinks(t *testing.T) {
 				found = found || anchorOf(heading[1]) == anchor
 			}
 			if !found {
-				t.Errorf("%s links to %s, but there is no such heading", name, link)
+				t.Errorf("%s links to %s, but there is no such heading", page, link)
 			}
 		}
 	}

@@ -4,19 +4,23 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 	"github.com/plimsoll-scheduler/plimsoll/test/manifests"
 )
 
-// root is the root of this repository, as seen from the folder that tests run in.
 const root = "../.."
 
 // TestMain builds the programs that are missing.
@@ -32,56 +36,36 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// helm returns Helm, and makes the result of the test depend on the chart.
 func helm(t *testing.T) manifests.Helm {
 	t.Helper()
-	// go test caches a result until a file that the test itself has opened changes, so the test opens all files of the chart.
-	for _, dir := range []string{"manifests", "hack"} {
-		if err := filepath.WalkDir(filepath.Join(root, dir), func(path string, entry os.DirEntry, err error) error {
-			if err == nil && entry.Type().IsRegular() {
-				_, err = os.ReadFile(path)
-			}
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	// go test caches a result until a file that the test has opened changes. So the test opens all files of the chart.
+	filesBelow(t, "manifests", "")
+	filesBelow(t, "hack", "")
 	return manifests.NewHelm(root, t.TempDir())
 }
 
 // operatorNamespace is where OpenShift's operator runs, and the only namespace that the chart accepts with target OpenShift.
 const operatorNamespace = "openshift-secondary-scheduler-operator"
 
-// render returns the objects of a release named plimsoll in plimsoll-system, or in operatorNamespace with target OpenShift.
 func render(t *testing.T, values string) []*unstructured.Unstructured {
 	t.Helper()
 	return objects(t, template(t, values))
 }
 
-// template returns the YAML of what render returns.
 func template(t *testing.T, values string) []byte {
 	t.Helper()
 	namespace := "plimsoll-system"
 	if strings.Contains(values, "target: OpenShift") {
 		namespace = operatorNamespace
 	}
-	stream, err := helm(t).Template(t.Context(), "plimsoll", namespace, values)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return stream
+	return check.Value(helm(t).Template(t.Context(), "plimsoll", namespace, values))(t)
 }
 
 func objects(t *testing.T, stream []byte) []*unstructured.Unstructured {
 	t.Helper()
-	objects, err := manifests.Objects(stream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return objects
+	return check.Value(manifests.Objects(stream))(t)
 }
 
-// find returns the objects of a kind.
 func find[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) []*T {
 	t.Helper()
 	var found []*T
@@ -108,12 +92,33 @@ func one[T any](t *testing.T, objects []*unstructured.Unstructured, kind string)
 	return found[0]
 }
 
-// read returns a file of this repository.
+// containerOf returns the container of the only Deployment.
+func containerOf(t *testing.T, objects []*unstructured.Unstructured) corev1.Container {
+	t.Helper()
+	return one[appsv1.Deployment](t, objects, "Deployment").Spec.Template.Spec.Containers[0]
+}
+
 func read(t *testing.T, elements ...string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(append([]string{root}, elements...)...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := check.Value(os.ReadFile(filepath.Join(append([]string{root}, elements...)...)))(t)
 	return bytes.TrimSpace(data)
+}
+
+// filesBelow returns the text of the files below a folder of this repository with the suffix, by their path.
+func filesBelow(t *testing.T, folder, suffix string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	check.OK(t, filepath.WalkDir(filepath.Join(root, folder), func(file string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && slices.Contains([]string{".git", "bin", "dist"}, entry.Name()) {
+			return fs.SkipDir
+		}
+		if err != nil || !entry.Type().IsRegular() || !strings.HasSuffix(file, suffix) {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		name, _ := filepath.Rel(root, file) // it is below
+		files[name] = string(text)
+		return err
+	}))
+	return files
 }

@@ -8,13 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 const repository = "ghcr.io/plimsoll-scheduler/plimsoll:0.2.0-k8s"
 
-// minors returns the minor versions of Kubernetes that this tree is built for, from oldest to newest.
 func minors(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, "hack", "kubernetes", "*", "go.mod"))
@@ -42,9 +40,7 @@ func TestDocs_ImageTags(t *testing.T) {
 	}
 	got := regexp.MustCompile("(?m)^\\| `[^`|]+-k8s[^`|]*` \\| Kubernetes [^|]*\\|").
 		FindAllString(string(read(t, "docs", "install.md")), -1)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the table of image tags (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "the table of image tags", want, got)
 }
 
 // TestChart_ImageOfMinor expects an image for every minor that this tree is built for, and for no other.
@@ -60,44 +56,25 @@ func TestChart_ImageOfMinor(t *testing.T) {
 	for _, minor := range all {
 		want[minor+".0"] = minor
 	}
-	for version, minor := range want {
-		t.Run(version, func(t *testing.T) {
-			stream, err := helm(t).Template(t.Context(), "plimsoll", "plimsoll-system", "", "--kube-version", version)
-			if err != nil {
-				t.Fatal(err)
-			}
-			container := one[appsv1.Deployment](t, objects(t, stream), "Deployment").Spec.Template.Spec.Containers[0]
-			if container.Image != repository+minor {
-				t.Errorf("the image is %s, want that for %s", container.Image, minor)
-			}
-		})
+	at := func(version, values string) ([]byte, error) {
+		return helm(t).Template(t.Context(), "plimsoll", "plimsoll-system", values, "--kube-version", version)
 	}
-	t.Run("a tag of one's own", func(t *testing.T) {
-		if image := one[appsv1.Deployment](t, render(t, "image: {tag: mine}"), "Deployment").Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(
-			image,
-			":mine",
-		) {
-			t.Errorf("the image is %s", image)
+	wantImage := func(t *testing.T, stream []byte, want string) {
+		t.Helper()
+		if image := containerOf(t, objects(t, stream)).Image; !strings.HasSuffix(image, want) {
+			t.Errorf("the image is %s, want %s", image, want)
 		}
-	})
+	}
+	for version, minor := range want {
+		t.Run(version, func(t *testing.T) { wantImage(t, check.Value(at(version, ""))(t), repository+minor) })
+	}
+	t.Run("a tag of one's own", func(t *testing.T) { wantImage(t, template(t, "image: {tag: mine}"), ":mine") })
 	t.Run("a tag of an older minor", func(t *testing.T) {
-		stream, err := helm(
-			t,
-		).Template(t.Context(), "plimsoll", "plimsoll-system", "image: {tag: 0.2.0-k8s"+all[0]+"}", "--kube-version", all[1]+".0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if image := one[appsv1.Deployment](t, objects(t, stream), "Deployment").Spec.Template.Spec.Containers[0].Image; image != repository+all[0] {
-			t.Errorf("the image is %s", image)
-		}
+		wantImage(t, check.Value(at(all[1]+".0", "image: {tag: 0.2.0-k8s"+all[0]+"}"))(t), repository+all[0])
 	})
 	t.Run("a tag of a newer minor is refused", func(t *testing.T) {
-		_, err := helm(
-			t,
-		).Template(t.Context(), "plimsoll", "plimsoll-system", "image: {tag: 0.2.0-k8s"+all[1]+"}", "--kube-version", all[0]+".9")
-		if err == nil || !strings.Contains(err.Error(), "image.tag is 0.2.0-k8s"+all[1]+", but the cluster's version is v"+all[0]+".9") {
-			t.Errorf("got %v, want a refusal", err)
-		}
+		_, err := at(all[0]+".9", "image: {tag: 0.2.0-k8s"+all[1]+"}")
+		check.Error(t, err, "image.tag is 0.2.0-k8s"+all[1]+", but the cluster's version is v"+all[0]+".9")
 	})
 	for _, target := range []string{"Deployment", "OpenShift", "StaticPod"} {
 		t.Run("target "+target+" refuses a cluster that is too old", func(t *testing.T) {
@@ -106,19 +83,10 @@ func TestChart_ImageOfMinor(t *testing.T) {
 				values += "\nconfig: {profiles: [{schedulerName: default-scheduler}]}"
 			}
 			var major, minor int
-			if _, err := fmt.Sscanf(all[0], "%d.%d", &major, &minor); err != nil {
-				t.Fatal(err)
-			}
+			check.Value(fmt.Sscanf(all[0], "%d.%d", &major, &minor))(t)
 			old := fmt.Sprintf("%d.%d.9", major, minor-1)
-			_, err := helm(t).Template(t.Context(), "plimsoll", "plimsoll-system", values, "--kube-version", old)
-			if err == nil {
-				t.Fatalf("the chart accepts %s", old)
-			}
-			for _, part := range []string{"v" + old, "oldest image is for Kubernetes " + all[0], "must not be newer than the API server"} {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("the error does not say %q:\n%v", part, err)
-				}
-			}
+			_, err := at(old, values)
+			check.Error(t, err, "v"+old, "oldest image is for Kubernetes "+all[0], "must not be newer than the API server")
 		})
 	}
 }
@@ -146,12 +114,8 @@ func TestChart_AdmissionPolicyOfMinor(t *testing.T) {
 			if (err != nil) != (tc.want == "") {
 				t.Fatal(err)
 			}
-			for _, part := range tc.wantError {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("the error does not say %q:\n%v", part, err)
-				}
-			}
 			if err != nil {
+				check.Error(t, err, tc.wantError...)
 				return
 			}
 			var kinds []string

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/manifests"
 )
 
@@ -38,14 +39,9 @@ type prometheusRule struct {
 // TestRecordingRules compares the chart's rules with the series that the scheduler reads.
 func TestRecordingRules(t *testing.T) {
 	rendered := *one[map[string]any](t, render(t, "recordingRules: {enabled: true, labels: {release: prometheus}}"), "PrometheusRule")
-	data, err := yaml.Marshal(rendered)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := check.Value(yaml.Marshal(rendered))(t)
 	var typed prometheusRule
-	if err := yaml.Unmarshal(data, &typed); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, yaml.Unmarshal(data, &typed))
 	if len(typed.Spec.Groups) != 1 || typed.Spec.Groups[0].Interval != "5m" || promql.RuleInterval != 5*time.Minute {
 		t.Errorf("groups %+v, want one that is evaluated every %v", typed.Spec.Groups, promql.RuleInterval)
 	}
@@ -54,56 +50,38 @@ func TestRecordingRules(t *testing.T) {
 		got = append(got, promql.RecordingRule{Record: r.Record, Expr: strings.TrimSpace(r.Expr)})
 	}
 	if diff := cmp.Diff(promql.RecordingRules(), got); diff != "" {
-		t.Errorf(
-			"write the rules that the scheduler reads into manifests/chart/files/recording-rules.yaml (-scheduler +chart):\n%s",
-			diff,
-		)
+		t.Errorf("write the rules that the scheduler reads into manifests/chart/files/recording-rules.yaml (-scheduler +chart):\n%s",
+			diff)
 	}
 }
 
-// alerts returns the rendered alerts, and a rule file of Prometheus with them.
 func alerts(t *testing.T, values string) (rules []rule, file []byte) {
 	t.Helper()
 	for _, o := range render(t, values) {
 		if o.GetKind() != "PrometheusRule" {
 			continue
 		}
-		data, err := yaml.Marshal(o.Object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := check.Value(yaml.Marshal(o.Object))(t)
 		var typed prometheusRule
-		if err := yaml.Unmarshal(data, &typed); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, yaml.Unmarshal(data, &typed))
 		for _, group := range typed.Spec.Groups {
 			rules = append(rules, group.Rules...)
 		}
-		if file, err = yaml.Marshal(o.Object["spec"]); err != nil {
-			t.Fatal(err)
-		}
+		file = check.Value(yaml.Marshal(o.Object["spec"]))(t)
 	}
 	return rules, file
 }
 
 func TestAlerts_Promtool(t *testing.T) {
 	rules, file := alerts(t, monitored)
-	tests, err := os.ReadFile("testdata/alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	tests := check.Value(os.ReadFile("testdata/alerts.yaml"))(t)
 	dir := t.TempDir()
 	for name, data := range map[string][]byte{"rules.yaml": file, "alerts.yaml": tests} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 	}
-	promtool := filepath.Join(root, "bin", "promtool")
+	promtool := check.Value(filepath.Abs(filepath.Join(root, "bin", "promtool")))(t)
 	for _, args := range [][]string{{"check", "rules", "rules.yaml"}, {"test", "rules", "alerts.yaml"}} {
 		cmd := exec.CommandContext(t.Context(), promtool, args...)
-		if cmd.Path, err = filepath.Abs(promtool); err != nil {
-			t.Fatal(err)
-		}
 		cmd.Dir = dir
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
@@ -119,9 +97,7 @@ func TestAlerts_Promtool(t *testing.T) {
 			} `json:"alert_rule_test"`
 		} `json:"tests"`
 	}
-	if err := yaml.Unmarshal(tests, &suite); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, yaml.Unmarshal(tests, &suite))
 	fires, quiet, want := sets.New[string](), sets.New[string](), sets.New[string]()
 	for _, test := range suite.Tests {
 		for _, r := range test.Rules {
@@ -151,9 +127,7 @@ func TestAlerts_NoLeader(t *testing.T) {
 		for _, r := range rules {
 			got = append(got, r.Alert)
 		}
-		if diff := cmp.Diff([]string{"PlimsollSourceDown", "PlimsollLoadOld", "PlimsollFallback"}, got); diff != "" {
-			t.Errorf("alerts with %s (-want +got):\n%s", values, diff)
-		}
+		check.Equal(t, "alerts with "+values, []string{"PlimsollSourceDown", "PlimsollLoadOld", "PlimsollFallback"}, got)
 	}
 }
 
@@ -185,17 +159,14 @@ func TestAlerts_LimitsFromValues(t *testing.T) {
 	}
 }
 
-// queries returns the queries of the rendered dashboard.
 func queries(t *testing.T) []manifests.Query {
 	t.Helper()
 	for _, c := range find[corev1.ConfigMap](t, render(t, monitored), "ConfigMap") {
 		if c.Labels["grafana_dashboard"] != "1" {
 			continue
 		}
-		q, err := manifests.Queries([]byte(c.Data["plimsoll.json"]), map[string]string{"job": ".*", "window": "5m", "line": "40"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := check.Value(manifests.Queries([]byte(c.Data["plimsoll.json"]),
+			map[string]string{"job": ".*", "window": "5m", "line": "40"}))(t)
 		return q
 	}
 	t.Fatal("there is no dashboard")
@@ -247,9 +218,7 @@ func TestDashboard_PanelsDoNotOverlap(t *testing.T) {
 			Source  struct{ Type, UID string } `json:"datasource"`
 		} `json:"panels"`
 	}
-	if err := yaml.Unmarshal(read(t, "manifests", "chart", "files", "dashboard.json"), &dashboard); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, yaml.Unmarshal(read(t, "manifests", "chart", "files", "dashboard.json"), &dashboard))
 	type cell struct{ x, y int }
 	taken, ids := map[cell]string{}, sets.New[int]()
 	for _, p := range dashboard.Panels {

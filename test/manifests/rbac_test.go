@@ -6,15 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/component-base/metrics"
 	kubeschedulerv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 const readsPrometheus = `
@@ -27,8 +25,8 @@ config:
       args: {metricProvider: {type: Prometheus, address: http://prometheus}}
 `
 
-// permissions returns the permissions of rules, as "verb group/resource", followed by the object's name if the rule
-// names objects, and as "verb URL".
+// permissions returns the permissions of rules, as "verb group/resource" or "verb URL". The object's name follows if the rule names
+// objects.
 func permissions(rules ...rbacv1.PolicyRule) sets.Set[string] {
 	all := sets.New[string]()
 	for _, rule := range rules {
@@ -72,9 +70,7 @@ func TestRBAC_RightsEqualStockScheduler(t *testing.T) {
 	}
 
 	got := permissions(one[rbacv1.ClusterRole](t, render(t, readsPrometheus), "ClusterRole").Rules...)
-	if diff := cmp.Diff(sets.List(want), sets.List(got)); diff != "" {
-		t.Errorf("permissions (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "permissions", sets.List(want), sets.List(got))
 	for permission := range got {
 		if strings.Contains(permission, "secrets") || strings.HasPrefix(permission, "patch /nodes") {
 			t.Errorf("the scheduler may %s", permission)
@@ -92,13 +88,10 @@ func TestRBAC_OneLease(t *testing.T) {
 			rendered := render(t, tt.values)
 			role := one[rbacv1.Role](t, rendered, "Role")
 			want := []string{
-				"create coordination.k8s.io/leases",
-				"get coordination.k8s.io/leases " + tt.lease,
+				"create coordination.k8s.io/leases", "get coordination.k8s.io/leases " + tt.lease,
 				"update coordination.k8s.io/leases " + tt.lease,
 			}
-			if diff := cmp.Diff(want, sets.List(permissions(role.Rules...))); diff != "" {
-				t.Errorf("permissions (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "permissions", want, sets.List(permissions(role.Rules...)))
 			if role.Namespace != tt.namespace {
 				t.Errorf("the Role is in %s, want %s", role.Namespace, tt.namespace)
 			}
@@ -121,75 +114,52 @@ func TestRBAC_MetricsServerOnlyIfRead(t *testing.T) {
 	const scoringPeaks = "{score: {enabled: [{name: PredictedPeak}]}}"
 	none, nodes, pods := []string(nil), []string{"list metrics.k8s.io/nodes"}, []string{"list metrics.k8s.io/pods"}
 	both := slices.Concat(nodes, pods)
-	tests := []struct {
-		name, values string
-		want         []string
-	}{
-		{"the default profile", "", nodes},
-		{"a plugin without arguments", profile(scoring, "[]"), nodes},
-		{"a plugin enabled at all points", profile("{multiPoint: {enabled: [{name: LoadThreshold}]}}", "[]"), nodes},
-		{"arguments without a provider", profile(scoring, "[{name: TargetLoadPacking, args: {targetUtilization: 40}}]"), nodes},
-		{"a provider without a type", profile(scoring, "[{name: TargetLoadPacking, args: {metricProvider: {timeout: 1s}}}]"), nodes},
-		{
-			"metrics-server by name",
-			profile(scoring, "[{name: TargetLoadPacking, args: {metricProvider: {type: KubernetesMetricsServer}}}]"),
-			nodes,
-		},
-		{"Prometheus", readsPrometheus, none},
-		{
-			"a load-watcher",
-			profile(
-				scoring,
-				"[{name: TargetLoadPacking, args: {watcherAddress: http://a, metricProvider: {type: KubernetesMetricsServer}}}]",
-			),
-			none,
-		},
-		{"arguments of a plugin that is not enabled", profile("{}", "[{name: TargetLoadPacking, args: {}}]"), none},
-		{"stock plugins", profile("{score: {enabled: [{name: NodeResourcesFit}]}}", "[]"), none},
-		{"statistics of workloads", profile(scoringPeaks, "[]"), both},
-		{
-			"statistics from Prometheus",
-			profile(scoringPeaks, "[{name: PredictedPeak, args: {metricProvider: {type: Prometheus, address: http://a}}}]"),
-			none,
-		},
-		{"statistics beside a load-watcher", profile(scoringPeaks, "[{name: PredictedPeak, args: {watcherAddress: http://a}}]"), pods},
-		{
-			"a limit of predicted peaks",
-			profile("{filter: {enabled: [{name: LoadThreshold}]}}", "[{name: LoadThreshold, args: {statistic: PredictedPeak}}]"),
-			both,
-		},
-		{
-			"a limit of means",
-			profile("{filter: {enabled: [{name: LoadThreshold}]}}", "[{name: LoadThreshold, args: {statistic: Mean}}]"),
-			nodes,
-		},
-		{"a disabled plugin", profile("{score: {disabled: [{name: TargetLoadPacking}]}}", "[]"), none},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			got := metricsPermissions(t, render(t, tt.values))
+	wants := func(name, values string, want []string) {
+		t.Run(name, func(t *testing.T) {
+			got := metricsPermissions(t, render(t, values))
 			for _, target := range []string{"OpenShift", "StaticPod"} {
-				values := strings.TrimPrefix(strings.Replace(tt.values, "schedulerName: a", "schedulerName: default-scheduler", 1), "{")
+				withTarget := strings.TrimPrefix(strings.Replace(values, "schedulerName: a", "schedulerName: default-scheduler", 1), "{")
 				switch {
 				case target == "OpenShift":
-					values = strings.TrimPrefix(tt.values, "{")
-				case tt.values == "":
+					withTarget = strings.TrimPrefix(values, "{")
+				case values == "":
 					continue // the default profile is not one of the default scheduler
 				}
-				if strings.HasSuffix(tt.values, "}") {
-					values = "{target: " + target + ", " + values
+				if strings.HasSuffix(values, "}") {
+					withTarget = "{target: " + target + ", " + withTarget
 				} else {
-					values = "target: " + target + "\n" + values
+					withTarget = "target: " + target + "\n" + withTarget
 				}
-				if also := metricsPermissions(t, render(t, values)); !slices.Equal(got, also) {
+				if also := metricsPermissions(t, render(t, withTarget)); !slices.Equal(got, also) {
 					t.Errorf("permissions are %v, and for %s %v", got, target, also)
 				}
 			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("permissions (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "permissions", want, got)
 		})
 	}
+	wants("the default profile", "", nodes)
+	wants("a plugin without arguments", profile(scoring, "[]"), nodes)
+	wants("a plugin enabled at all points", profile("{multiPoint: {enabled: [{name: LoadThreshold}]}}", "[]"), nodes)
+	wants("arguments without a provider", profile(scoring, "[{name: TargetLoadPacking, args: {targetUtilization: 40}}]"), nodes)
+	wants("a provider without a type", profile(scoring, "[{name: TargetLoadPacking, args: {metricProvider: {timeout: 1s}}}]"), nodes)
+	wants("metrics-server by name",
+		profile(scoring, "[{name: TargetLoadPacking, args: {metricProvider: {type: KubernetesMetricsServer}}}]"), nodes)
+	wants("Prometheus", readsPrometheus, none)
+	wants("a load-watcher",
+		profile(scoring,
+			"[{name: TargetLoadPacking, args: {watcherAddress: http://a, metricProvider: {type: KubernetesMetricsServer}}}]"),
+		none)
+	wants("arguments of a plugin that is not enabled", profile("{}", "[{name: TargetLoadPacking, args: {}}]"), none)
+	wants("stock plugins", profile("{score: {enabled: [{name: NodeResourcesFit}]}}", "[]"), none)
+	wants("statistics of workloads", profile(scoringPeaks, "[]"), both)
+	wants("statistics from Prometheus",
+		profile(scoringPeaks, "[{name: PredictedPeak, args: {metricProvider: {type: Prometheus, address: http://a}}}]"), none)
+	wants("statistics beside a load-watcher", profile(scoringPeaks, "[{name: PredictedPeak, args: {watcherAddress: http://a}}]"), pods)
+	wants("a limit of predicted peaks",
+		profile("{filter: {enabled: [{name: LoadThreshold}]}}", "[{name: LoadThreshold, args: {statistic: PredictedPeak}}]"), both)
+	wants("a limit of means",
+		profile("{filter: {enabled: [{name: LoadThreshold}]}}", "[{name: LoadThreshold, args: {statistic: Mean}}]"), nodes)
+	wants("a disabled plugin", profile("{score: {disabled: [{name: TargetLoadPacking}]}}", "[]"), none)
 }
 
 // metricsPermissions returns the permissions in metrics.k8s.io of ClusterRoles that are bound.
@@ -211,23 +181,6 @@ func metricsPermissions(t *testing.T, rendered []*unstructured.Unstructured) []s
 	return got
 }
 
-func TestChart_ListsAllPlugins(t *testing.T) {
-	var names []string
-	for name := range plugins.NewRegistry(nil, nil, func(...metrics.Registerable) {}) {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	if want := "[" + strings.Join(
-		names,
-		", ",
-	) + "]"; !strings.Contains(
-		string(read(t, "manifests", "chart", "templates", "_helpers.tpl")),
-		want,
-	) {
-		t.Errorf("plimsoll.loadPlugins in _helpers.tpl is not %s", want)
-	}
-}
-
 func TestRBAC_LoadWatcher(t *testing.T) {
 	tests := []struct {
 		name, values string
@@ -235,8 +188,7 @@ func TestRBAC_LoadWatcher(t *testing.T) {
 	}{
 		{"with metrics-server", "loadWatcher: {enabled: true}", []string{"list /nodes", "list metrics.k8s.io/nodes", "watch /nodes"}},
 		{
-			"with Prometheus",
-			"loadWatcher: {enabled: true, provider: Prometheus, address: http://a}",
+			"with Prometheus", "loadWatcher: {enabled: true, provider: Prometheus, address: http://a}",
 			[]string{"list /nodes", "watch /nodes"},
 		},
 	}
@@ -246,9 +198,7 @@ func TestRBAC_LoadWatcher(t *testing.T) {
 				if role.Name != "plimsoll-load-watcher.plimsoll-system" {
 					continue
 				}
-				if diff := cmp.Diff(tt.want, sets.List(permissions(role.Rules...))); diff != "" {
-					t.Errorf("permissions (-want +got):\n%s", diff)
-				}
+				check.Equal(t, "permissions", tt.want, sets.List(permissions(role.Rules...)))
 				return
 			}
 			t.Error("the load-watcher has no ClusterRole")
@@ -287,8 +237,8 @@ func TestRBAC_EveryRuleHasComment(t *testing.T) {
 	}
 }
 
-// TestChart_NamesOutsideTheNamespace expects names outside the release's namespace to end with it, so that releases of
-// one name in two namespaces share no object.
+// TestChart_NamesOutsideTheNamespace expects names outside the release's namespace to end with it. So releases of one name in two
+// namespaces share no object.
 func TestChart_NamesOutsideTheNamespace(t *testing.T) {
 	const policy = "admissionPolicy: {enabled: true}\n"
 	for name, values := range map[string]string{

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,11 +25,7 @@ type Helm struct {
 
 // NewHelm returns the Helm in bin/ of the repository's root. home is a folder that Helm may write to.
 func NewHelm(root, home string) Helm {
-	return Helm{
-		binary: filepath.Join(root, "bin", "helm"),
-		chart:  filepath.Join(root, "manifests", "chart"),
-		home:   home,
-	}
+	return Helm{binary: filepath.Join(root, "bin", "helm"), chart: filepath.Join(root, "manifests", "chart"), home: home}
 }
 
 // Template returns the manifests of a release as YAML. values is a YAML document; flags are those of helm template.
@@ -42,18 +39,14 @@ func (h Helm) Lint(ctx context.Context, values string) error {
 	return err
 }
 
-// Release runs a command on a release in the cluster of a kubeconfig, such as install with its flags. values is a YAML document for
+// Release runs a command in the cluster of a kubeconfig, such as install, the release and flags. values is a YAML document for
 // commands that install the chart; other commands ignore it.
-func (h Helm) Release(
-	ctx context.Context,
-	kubeconfig, namespace, values, command, release string,
-	flags ...string,
-) ([]byte, error) {
-	args := []string{command, release}
-	if command == "install" || command == "upgrade" {
-		args = append(args, h.chart, "--values", "-")
+func (h Helm) Release(ctx context.Context, kubeconfig, namespace, values string, command ...string) ([]byte, error) {
+	args := append(command, "--kubeconfig", kubeconfig, "--namespace", namespace)
+	if command[0] == "install" || command[0] == "upgrade" {
+		args = slices.Insert(args, 2, h.chart, "--values", "-") // behind the command and the release
 	}
-	return h.run(ctx, values, append(append(args, "--kubeconfig", kubeconfig, "--namespace", namespace), flags...)...)
+	return h.run(ctx, values, args...)
 }
 
 // run returns helm's stdout. An error holds all its output.

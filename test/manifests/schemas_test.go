@@ -10,11 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/manifests"
 )
 
-// schemas is a folder of JSON schemas for kubeconform: of the Kubernetes version in go.mod, and of the CRDs in testdata. They
-// refuse unknown fields.
+// schemas is a folder of JSON schemas for kubeconform, of the Kubernetes version in go.mod and of testdata's CRDs. They refuse
+// unknown fields.
 type schemas struct{ dir string }
 
 func newSchemas(t *testing.T) schemas {
@@ -33,20 +34,12 @@ func newSchemas(t *testing.T) schemas {
 
 func (s schemas) addKubernetes(t *testing.T) {
 	t.Helper()
-	module, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(filepath.Join(string(bytes.TrimSpace(module)), "api", "openapi-spec", "swagger.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	module := check.Value(exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes").Output())(t)
+	data := check.Value(os.ReadFile(filepath.Join(string(bytes.TrimSpace(module)), "api", "openapi-spec", "swagger.json")))(t)
 	var swagger struct {
 		Definitions map[string]map[string]any `json:"definitions"`
 	}
-	if err := json.Unmarshal(data, &swagger); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal(data, &swagger))
 	definitions := swagger.Definitions
 	definitions["io.k8s.apimachinery.pkg.api.resource.Quantity"] = map[string]any{"type": []string{"string", "number"}}
 	definitions["io.k8s.apimachinery.pkg.util.intstr.IntOrString"] = map[string]any{"type": []string{"string", "integer"}}
@@ -89,10 +82,7 @@ func (s schemas) addKubernetes(t *testing.T) {
 
 func (s schemas) addCRD(t *testing.T, file string) {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := check.Value(os.ReadFile(file))(t)
 	for _, crd := range objects(t, data) {
 		spec := crd.Object["spec"].(map[string]any)
 		kind := spec["names"].(map[string]any)["kind"].(string)
@@ -109,18 +99,13 @@ func (s schemas) addCRD(t *testing.T, file string) {
 
 func (s schemas) write(t *testing.T, group, version, kind string, schema map[string]any) {
 	t.Helper()
-	data, err := json.Marshal(schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := check.Value(json.Marshal(schema))(t)
 	// kubeconform names a group by its first label.
 	if group, _, _ = strings.Cut(group, "."); group != "" {
 		version = group + "-" + version
 	}
 	name := strings.ToLower(fmt.Sprintf("%s-%s.json", kind, version))
-	if err := os.WriteFile(filepath.Join(s.dir, name), data, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(filepath.Join(s.dir, name), data, 0o644))
 }
 
 // strict returns a copy of a schema that refuses properties that it does not name.
@@ -153,7 +138,6 @@ func strict(schema map[string]any) map[string]any {
 	return result
 }
 
-// check validates a stream of manifests with kubeconform.
 func (s schemas) check(t *testing.T, stream []byte) error {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(root, "bin", "kubeconform"), "-strict", "-summary",
@@ -173,20 +157,14 @@ func (s schemas) check(t *testing.T, stream []byte) error {
 func TestSchemas_RefuseUnknown(t *testing.T) {
 	s := newSchemas(t)
 	tests := []struct{ name, manifest, want string }{
-		{
-			"an unknown field",
-			"apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {port: 1}\n",
-			"port",
-		},
+		{"an unknown field", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {port: 1}\n", "port"},
 		{
 			"an unknown field of a CRD",
-			"apiVersion: operator.openshift.io/v1\nkind: SecondaryScheduler\nmetadata: {name: a}\nspec: {image: a}\n",
-			"image",
+			"apiVersion: operator.openshift.io/v1\nkind: SecondaryScheduler\nmetadata: {name: a}\nspec: {image: a}\n", "image",
 		},
 		{
 			"a value of another type",
-			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {replicas: two, selector: {}, template: {}}\n",
-			"replicas",
+			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {replicas: two, selector: {}, template: {}}\n", "replicas",
 		},
 		{"an unknown kind", "apiVersion: v1\nkind: Server\nmetadata: {name: a}\n", "could not find schema"},
 	}
@@ -195,9 +173,7 @@ func TestSchemas_RefuseUnknown(t *testing.T) {
 			if _, err := manifests.Objects([]byte(tt.manifest)); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.check(t, []byte(tt.manifest)); err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("check() = %v, want %q in it", err, tt.want)
-			}
+			check.Error(t, s.check(t, []byte(tt.manifest)), tt.want)
 		})
 	}
 }

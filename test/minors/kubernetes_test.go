@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // tree is a copy of hack/kubernetes.sh in a small module, with a module proxy of its own.
@@ -19,18 +21,12 @@ type tree struct{ dir, proxy, cache string }
 func newTree(t *testing.T) tree {
 	t.Helper()
 	tr := tree{t.TempDir(), t.TempDir(), t.TempDir()}
-	script, err := os.ReadFile("../../hack/kubernetes.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := check.Value(os.ReadFile("../../hack/kubernetes.sh"))(t)
 	write(t, filepath.Join(tr.dir, "hack", "kubernetes.sh"), string(script))
 	write(t, filepath.Join(tr.dir, "m.go"), "package m\n\nimport _ \"k8s.io/kubernetes\"\n")
 	write(t, filepath.Join(tr.dir, "go.mod"), "module example.com/m\n\ngo 1.24\n\nrequire (\n\tk8s.io/kubernetes v1.37.0\n)\n")
-	write(
-		t,
-		filepath.Join(tr.dir, "hack", "kubernetes", "1.36", "go.mod"),
-		"module example.com/m\n\ngo 1.24\n\nrequire k8s.io/kubernetes v1.36.0\n",
-	)
+	write(t, filepath.Join(tr.dir, "hack", "kubernetes", "1.36", "go.mod"),
+		"module example.com/m\n\ngo 1.24\n\nrequire k8s.io/kubernetes v1.36.0\n")
 	t.Cleanup(func() { // files of the cache are read-only
 		if output, err := tr.command(t, "go", "clean", "-modcache").CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, output)
@@ -59,10 +55,7 @@ func (tr tree) serveModule(t *testing.T, module, version, mod, source string) {
 	base := filepath.Join(tr.proxy, module, "@v", version)
 	write(t, base+".info", `{"Version": "`+version+`"}`)
 	write(t, base+".mod", mod)
-	file, err := os.Create(base + ".zip")
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := check.Value(os.Create(base + ".zip"))(t)
 	defer func() { _ = file.Close() }() // Close of the archive has flushed it
 	archive := zip.NewWriter(file)
 	for name, content := range map[string]string{"go.mod": mod, "source.go": source} {
@@ -74,34 +67,24 @@ func (tr tree) serveModule(t *testing.T, module, version, mod, source string) {
 			t.Fatal(err)
 		}
 	}
-	if err := archive.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, archive.Close())
 }
 
 func (tr tree) command(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(name, args...) // of a cleanup, too, when t.Context() has ended
 	cmd.Dir = tr.dir
-	cmd.Env = append(
-		os.Environ(),
-		"GOPROXY=file://"+tr.proxy,
-		"GOSUMDB=off",
-		"GONOPROXY=none",
-		"GOTOOLCHAIN=local",
-		"GOMODCACHE="+tr.cache,
-	)
+	cmd.Env = append(os.Environ(), "GOPROXY=file://"+tr.proxy, "GOSUMDB=off", "GONOPROXY=none", "GOTOOLCHAIN=local",
+		"GOMODCACHE="+tr.cache)
 	return cmd
 }
 
-// move runs hack/kubernetes.sh.
 func (tr tree) move(t *testing.T, version string) (output string, err error) {
 	t.Helper()
 	text, err := tr.command(t, "bash", "hack/kubernetes.sh", version).CombinedOutput()
 	return string(text), err
 }
 
-// files returns all files of the tree.
 func (tr tree) files(t *testing.T) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -120,7 +103,6 @@ func (tr tree) files(t *testing.T) map[string]string {
 	return files
 }
 
-// wantVersions expects the version of Kubernetes, and of its staging module, in each go.mod.
 func (tr tree) wantVersions(t *testing.T, patches map[string]string) {
 	t.Helper()
 	got := map[string]string{}
@@ -133,9 +115,7 @@ func (tr tree) wantVersions(t *testing.T, patches map[string]string) {
 			t.Errorf("%s has no %q:\n%s", name, staging, text)
 		}
 	}
-	if diff := cmp.Diff(patches, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check.Equal(t, "", patches, got)
 }
 
 func TestKubernetesScript(t *testing.T) {
@@ -148,7 +128,7 @@ func TestKubernetesScript(t *testing.T) {
 	for _, tt := range []struct{ name, version, refused, reason string }{
 		{"a version that the proxy does not have", "v1.38.0", "v1.38.0", "k8s.io/kubernetes@v1.38.0"},
 		{"an older minor at a version whose staging module is refused", "v1.37.1", "v1.36.0", "k8s.io/api@v0.36.0"},
-		{"no version", "1.37", "1.37", "is no version of Kubernetes"},
+		{"no version", "1.37", "1.37", "is not a version of Kubernetes"},
 	} {
 		t.Run(tt.name+" changes nothing", func(t *testing.T) {
 			before := maps.Clone(tr.files(t))
@@ -171,12 +151,8 @@ func TestKubernetesScript(t *testing.T) {
 		if output, err := tr.move(t, "v1.36.1"); err != nil {
 			t.Fatalf("%v:\n%s", err, output)
 		}
-		if got := version(t, tr.files(t)["go.mod"]); got != "v1.37.0" {
-			t.Errorf("the newest minor is at %s", got)
-		}
-		if got := version(t, tr.files(t)[older]); got != "v1.36.1" {
-			t.Errorf("the older minor is at %s", got)
-		}
+		check.Equal(t, "the newest minor", "v1.37.0", version(t, tr.files(t)["go.mod"]))
+		check.Equal(t, "the older minor", "v1.36.1", version(t, tr.files(t)[older]))
 	})
 	t.Run("the newest minor moves, and the others are generated again", func(t *testing.T) {
 		if output, err := tr.move(t, "v1.37.1"); err != nil {
@@ -203,21 +179,13 @@ func TestKubernetesScript_ToolsShareVersions(t *testing.T) {
 	}
 	// The tool was made with an older k8s.io/api, and with a newer lib.
 	requirements := "require (\n\texample.com/lib v1.1.0\n\tk8s.io/api v0.36.0\n)\n"
-	tr.serveModule(
-		t,
-		tool,
-		"v1.0.0",
-		"module "+tool+"\n\ngo 1.24\n\n"+requirements,
-		"package main\n\nimport (\n\t_ \""+lib+"\"\n\t_ \"k8s.io/api\"\n)\n\nfunc main() {}\n",
-	)
+	tr.serveModule(t, tool, "v1.0.0", "module "+tool+"\n\ngo 1.24\n\n"+requirements,
+		"package main\n\nimport (\n\t_ \""+lib+"\"\n\t_ \"k8s.io/api\"\n)\n\nfunc main() {}\n")
 	folders := []string{"hack/tools/helm", "test/cluster/parts/any"}
 	for _, folder := range folders {
-		write(
-			t,
-			filepath.Join(tr.dir, folder, "go.mod"),
+		write(t, filepath.Join(tr.dir, folder, "go.mod"),
 			"module example.com/m/tool\n\ngo 1.24\n\ntool "+tool+"\n\nrequire "+tool+" v1.0.0 // indirect\n"+requirements+
-				"exclude (\n\texample.com/old v1.0.0\n\texample.com/old v1.1.0\n)\n",
-		)
+				"exclude (\n\texample.com/old v1.0.0\n\texample.com/old v1.1.0\n)\n")
 		write(t, filepath.Join(tr.dir, folder, "go.sum"), "")
 	}
 
@@ -228,11 +196,8 @@ func TestKubernetesScript_ToolsShareVersions(t *testing.T) {
 		{"v1.0.0", true}, {"v1.0.0", true}, {"v1.1.0", false},
 	} {
 		write(t, filepath.Join(tr.dir, "m.go"), "package m\n\nimport (\n\t_ \""+lib+"\"\n\t_ \"k8s.io/kubernetes\"\n)\n")
-		write(
-			t,
-			filepath.Join(tr.dir, "go.mod"),
-			"module example.com/m\n\ngo 1.24\n\nrequire (\n\t"+lib+" "+tt.root+"\n\tk8s.io/kubernetes v1.37.0\n)\n",
-		)
+		write(t, filepath.Join(tr.dir, "go.mod"),
+			"module example.com/m\n\ngo 1.24\n\nrequire (\n\t"+lib+" "+tt.root+"\n\tk8s.io/kubernetes v1.37.0\n)\n")
 		if output, err := tr.move(t, "v1.37.0"); err != nil {
 			t.Fatalf("%v:\n%s", err, output)
 		}
@@ -252,10 +217,6 @@ func TestKubernetesScript_ToolsShareVersions(t *testing.T) {
 
 func write(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	check.OK(t, os.WriteFile(file, []byte(text), 0o600))
 }

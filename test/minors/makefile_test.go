@@ -8,13 +8,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 const root = "../.."
 
 var required = regexp.MustCompile(`(?m)^\s*(?:require )?k8s\.io/kubernetes (v1\.\d+\.\d+)$`)
 
-// version returns the version of Kubernetes that the text of a go.mod requires.
 func version(t *testing.T, mod string) string {
 	t.Helper()
 	match := required.FindStringSubmatch(mod)
@@ -24,7 +25,6 @@ func version(t *testing.T, mod string) string {
 	return match[1]
 }
 
-// versions returns the version of Kubernetes by go.mod, as seen from the root.
 func versions(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, "hack", "kubernetes", "*", "go.mod"))
@@ -33,28 +33,20 @@ func versions(t *testing.T) map[string]string {
 	}
 	byFile := map[string]string{}
 	for _, file := range append(files, filepath.Join(root, "go.mod")) {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := check.Value(os.ReadFile(file))(t)
 		name, _ := filepath.Rel(root, file) // it is below
 		byFile[name] = version(t, string(text))
 	}
 	return byFile
 }
 
-// printingGo returns a folder with a go that prints the arguments of go build instead of building, and runs all else.
+// printingGo returns a folder with a go that prints the arguments of go build. It runs all other commands.
 func printingGo(t *testing.T) string {
 	t.Helper()
-	program, err := exec.LookPath("go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := check.Value(exec.LookPath("go"))(t)
 	dir := t.TempDir()
 	script := "#!/bin/sh\nif [ \"$1\" = build ]; then for argument; do printf \"'%s' \" \"$argument\"; done; else exec '" + program + "' \"$@\"; fi\n"
-	if err := os.WriteFile(filepath.Join(dir, "go"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(filepath.Join(dir, "go"), []byte(script), 0o700))
 	return dir
 }
 
@@ -85,8 +77,7 @@ func TestMakefile_BuildOfMinor(t *testing.T) {
 	for file, version := range versions(t) {
 		minor := minorOf(version)
 		want := []string{
-			"-X main.version=v1.2.3 ",
-			"-X k8s.io/component-base/version.gitVersion=" + version + " ",
+			"-X main.version=v1.2.3 ", "-X k8s.io/component-base/version.gitVersion=" + version + " ",
 			"-X k8s.io/component-base/version.gitMajor=1 ",
 			"-X k8s.io/component-base/version.gitMinor=" + strings.TrimPrefix(minor, "1.") + "'",
 		}
@@ -97,12 +88,8 @@ func TestMakefile_BuildOfMinor(t *testing.T) {
 			want = append(want, "'-o' 'bin/' ")
 			unwanted = []string{"-modfile", "-tags"}
 		} else {
-			want = append(
-				want,
-				"'-modfile="+file+"' ",
-				"'-tags=kubernetes_"+strings.ReplaceAll(minor, ".", "_")+"' ",
-				"'-o' 'bin/"+minor+"/' ",
-			)
+			want = append(want, "'-modfile="+file+"' ", "'-tags=kubernetes_"+strings.ReplaceAll(minor, ".", "_")+"' ",
+				"'-o' 'bin/"+minor+"/' ")
 		}
 		for _, command := range commands {
 			t.Run(strings.Join(command, " "), func(t *testing.T) {
@@ -110,11 +97,7 @@ func TestMakefile_BuildOfMinor(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%v:\n%s", err, output)
 				}
-				for _, part := range want {
-					if !strings.Contains(output, part) {
-						t.Errorf("no %q in\n%s", part, output)
-					}
-				}
+				check.Contains(t, output, want...)
 				for _, part := range unwanted {
 					if strings.Contains(output, part) {
 						t.Errorf("%q in\n%s", part, output)

@@ -7,14 +7,13 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // The workflow of pull requests has a job for each older minor.
 func TestWorkflow_OlderMinors(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, ".github", "workflows", "test.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := check.Value(os.ReadFile(filepath.Join(root, ".github", "workflows", "test.yaml")))(t)
 	var workflow struct {
 		Jobs map[string]struct {
 			Strategy struct {
@@ -22,9 +21,7 @@ func TestWorkflow_OlderMinors(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.Unmarshal(text, &workflow); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, yaml.Unmarshal(text, &workflow))
 	var want []string
 	for file := range versions(t) {
 		if file != "go.mod" {
@@ -32,7 +29,5 @@ func TestWorkflow_OlderMinors(t *testing.T) {
 		}
 	}
 	slices.Sort(want)
-	if got := workflow.Jobs["older-minor"].Strategy.Matrix.Minor; !slices.Equal(got, want) {
-		t.Errorf("the job older-minor has the minors %q, want %q", got, want)
-	}
+	check.Equal(t, "the minors of the job older-minor", want, workflow.Jobs["older-minor"].Strategy.Matrix.Minor)
 }

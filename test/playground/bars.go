@@ -8,9 +8,6 @@ import (
 // barCells is the width of a bar. The whole width is the capacity of a node.
 const barCells = 30
 
-// hot is the utilization above which a node is called hot.
-const hot = bar.Hot
-
 // bar draws a utilization as a bar and marks the load line with |.
 func (p paint) bar(utilization, line float64) string {
 	return bar.Bar{Cells: barCells, Measured: utilization, Line: line, HasLine: true, Colored: p.on}.String()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 
@@ -21,12 +20,12 @@ const (
 	// burstCPU is what each pod requests and really uses; burstShare is the same as a share of a node.
 	burstCPU   = "100m"
 	burstShare = 0.0125
-	// burstEnd is the end of the measurement, as the time since the last pod was bound; burstMeasured is its length, in which
-	// thirty samples leave little of what one sample is off.
+	// burstEnd is the end of the measurement, as the time since the last pod was bound. burstMeasured is its length: thirty samples
+	// even out the error of one.
 	burstEnd      = time.Minute
 	burstMeasured = 30 * time.Second
-	// burstLimit is the utilization above which a node is beyond the load line for certain. One pod's share is allowed: by that
-	// much the scheduler's measurement may be off when it places the last pod on a node.
+	// burstLimit is the utilization above which a node is beyond the load line for certain. One pod's share is allowed. By that much
+	// the measurement may be off when the scheduler places a node's last pod.
 	burstLimit = target + burstShare
 )
 
@@ -38,7 +37,7 @@ type burstNode struct {
 }
 
 // burstNodes returns an idle node and nine at 20.3 to 35.3 %. Below the load line they have room for 111 of the pods. The last
-// three quarters of a pod's share stay free on each of the nine: no small error makes room for one more pod.
+// three quarters of a pod's share stay free on each of the nine. So no small error makes room for one more pod.
 func burstNodes() []burstNode {
 	nodes := []burstNode{{name: "idle"}}
 	for i, millis := range []int{1625, 1825, 1925, 2125, 2225, 2425, 2525, 2725, 2825} {
@@ -58,7 +57,6 @@ func (n burstNode) background() cluster.Load {
 	}
 }
 
-// in returns the node's name in the pool of a profile.
 func (n burstNode) in(profile string) string { return inPoolOf(profile, n.name) }
 
 // burst is the result of the scenario. It names nodes without their pool.
@@ -67,33 +65,23 @@ type burst struct {
 }
 
 // runBurst gives each profile a pool of nodes of its own, so that the profiles do not affect each other.
-func runBurst(ctx context.Context, p *playground) (result, error) {
+func runBurst(ctx context.Context, p *playground) result {
 	p.progress.say("burst: ten nodes for each profile, one idle and nine with some load")
 	before := map[string]float64{}
 	for _, profile := range []string{burstProfile, stockProfile} {
 		for _, n := range burstNodes() {
 			name := n.in(profile)
-			if err := p.CreateNodes(ctx, cluster.Node{Name: name, CPU: "8", Memory: "32Gi", Labels: pool(profile)}); err != nil {
-				return nil, err
-			}
-			if err := p.SetLoad(ctx, name, n.background()); err != nil {
-				return nil, err
-			}
+			p.createNode(ctx, name, n.background(), pool(profile))
 			before[name] = float64(n.cpuMillis) / 8000
 		}
 	}
 	p.progress.say("waiting for %s of measurements", burstWindow)
 	// Over a minute measurements are exact enough to ask for less than half of a pod's share.
-	if _, err := p.waitLoadOver(ctx, burstWindow, before, 0.4*burstShare); err != nil {
-		return nil, err
-	}
+	p.waitLoadOver(ctx, burstWindow, before, 0.4*burstShare)
 	var pods [2]map[string]int
 	var bound [2]time.Time
 	for i, profile := range []string{burstProfile, stockProfile} {
-		var err error
-		if pods[i], bound[i], err = p.startBurst(ctx, profile); err != nil {
-			return nil, err
-		}
+		pods[i], bound[i] = p.startBurst(ctx, profile)
 	}
 	p.progress.say("measuring the nodes until %.0f s after each burst", burstEnd.Seconds())
 	var placements [2]placement
@@ -102,18 +90,15 @@ func runBurst(ctx context.Context, p *playground) (result, error) {
 		for _, n := range burstNodes() {
 			names, nodes = append(names, n.name), append(nodes, n.in(profile))
 		}
-		measured, err := p.WaitCPUUtilizationAt(ctx, bound[i].Add(burstEnd), burstMeasured, nodes...)
-		if err != nil {
-			return nil, err
-		}
+		measured := got(p.WaitCPUUtilizationAt(ctx, bound[i].Add(burstEnd), burstMeasured, nodes...))
 		placements[i] = inPool(profile, names, pods[i], measured)
 	}
-	return burst{plimsoll: placements[0], stock: placements[1]}, nil
+	return burst{plimsoll: placements[0], stock: placements[1]}
 }
 
 // startBurst creates all pods of a profile at once and waits until they are bound. It returns the number of pods on each node and
 // the time at which all were bound.
-func (p *playground) startBurst(ctx context.Context, profile string) (map[string]int, time.Time, error) {
+func (p *playground) startBurst(ctx context.Context, profile string) (map[string]int, time.Time) {
 	labels := map[string]string{"burst": profile}
 	quantities := corev1.ResourceList{
 		corev1.ResourceCPU:    resource.MustParse(burstCPU),
@@ -121,25 +106,20 @@ func (p *playground) startBurst(ctx context.Context, profile string) (map[string
 	}
 	began := time.Now()
 	for i := range burstPods {
-		if err := p.CreatePods(ctx, cluster.Pod{
+		must(p.CreatePods(ctx, cluster.Pod{
 			Name: fmt.Sprintf("burst-%s-%03d", profile, i+1), Scheduler: profile, Labels: labels, NodeSelector: pool(profile),
 			Resources: corev1.ResourceRequirements{Requests: quantities, Limits: quantities},
 			Usage:     cluster.Usage{CPU: burstCPU, Memory: "400Mi"},
-		}); err != nil {
-			return nil, time.Time{}, err
-		}
+		}))
 	}
-	nodes, err := p.WaitBound(ctx, labels, burstPods)
-	if err != nil {
-		return nil, time.Time{}, err
-	}
+	nodes := got(p.WaitBound(ctx, labels, burstPods))
 	end := time.Now()
 	p.progress.say("%d pods for profile %s, all bound within %.1f s", burstPods, profile, end.Sub(began).Seconds())
 	pods := map[string]int{}
 	for _, node := range nodes {
 		pods[node]++
 	}
-	return pods, end, nil
+	return pods, end
 }
 
 func (r burst) write(page page) {
@@ -161,11 +141,7 @@ func (r burst) write(page page) {
 
 func (r burst) check() error {
 	var errs []error
-	total := 0
-	for n := range maps.Values(r.plimsoll.pods) {
-		total += n
-	}
-	if total != burstPods {
+	if total := r.plimsoll.total(); total != burstPods {
 		errs = append(errs, fmt.Errorf("%s placed %d of %d pods on its nodes", r.plimsoll.profile, total, burstPods))
 	}
 	if n := len(r.plimsoll.measured); n != len(burstNodes()) {

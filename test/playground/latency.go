@@ -24,7 +24,6 @@ type latencyStep struct {
 	landed map[string]string
 }
 
-// latencySteps returns both halves. In the second, two nodes have swapped their latencies.
 func latencySteps() []latencyStep {
 	const good, fair, bad = 50 * time.Millisecond, 400 * time.Millisecond, 2 * time.Second
 	return []latencyStep{
@@ -33,53 +32,39 @@ func latencySteps() []latencyStep {
 	}
 }
 
-// latencies is the result of the scenario.
 type latencies []latencyStep
 
-func runLatency(ctx context.Context, p *playground) (result, error) {
+func runLatency(ctx context.Context, p *playground) result {
 	p.progress.say("latency: three nodes that differ only in their HTTP latency")
 	steps := latencySteps()
 	for _, node := range steps[0].nodes() {
-		if err := p.createLoaded(ctx, node, cluster.Usage{CPU: "2", Memory: "4Gi"}); err != nil {
-			return nil, err
-		}
+		p.createNode(ctx, node, cluster.Load{Usage: cluster.Usage{CPU: "2", Memory: "4Gi"}}, nil)
 	}
 	for i := range steps {
 		step := &steps[i]
 		for node, latency := range step.latency {
-			if err := p.SetLatency(ctx, node, latency); err != nil {
-				return nil, err
-			}
+			must(p.SetLatency(ctx, node, latency))
 		}
-		if err := errors.Join(p.WaitLatency(ctx, step.latency), p.WaitRefresh(ctx)); err != nil {
-			return nil, err
-		}
+		must(errors.Join(p.WaitLatency(ctx, step.latency), p.WaitRefresh(ctx)))
 		labels := map[string]string{"scenario": "latency", "step": fmt.Sprint(i + 1)}
 		for n := range step.replicas {
-			if err := p.CreatePods(ctx, cluster.Pod{
+			must(p.CreatePods(ctx, cluster.Pod{
 				Name: fmt.Sprintf("latency-%d-%d", i+1, n+1), Scheduler: latencyProfile, Labels: labels, Resources: resources("100m", "100m"),
-			}); err != nil {
-				return nil, err
-			}
+			}))
 		}
-		var err error
-		if step.landed, err = p.WaitBound(ctx, labels, step.replicas); err != nil {
-			return nil, err
-		}
+		step.landed = got(p.WaitBound(ctx, labels, step.replicas))
 		p.progress.say("%d replicas are on %s", step.replicas, strings.Join(step.used(), ", "))
 	}
-	return latencies(steps), nil
+	return latencies(steps)
 }
 
 func (s latencyStep) nodes() []string { return slices.Sorted(maps.Keys(s.latency)) }
 
-// used returns the nodes that replicas are on.
 func (s latencyStep) used() []string {
 	nodes := slices.Sorted(maps.Values(s.landed))
 	return slices.Compact(nodes)
 }
 
-// on returns the number of replicas on a node.
 func (s latencyStep) on(node string) int {
 	n := 0
 	for _, landed := range s.landed {
@@ -110,10 +95,8 @@ func (r latencies) check() error {
 	var errs []error
 	for _, step := range r {
 		if n := step.on(step.best); n != step.replicas {
-			errs = append(
-				errs,
-				fmt.Errorf("%d of %d replicas are on %s, must be all because it has the best latency", n, step.replicas, step.best),
-			)
+			errs = append(errs,
+				fmt.Errorf("%d of %d replicas are on %s, must be all because it has the best latency", n, step.replicas, step.best))
 		}
 	}
 	return errors.Join(errs...)

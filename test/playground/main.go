@@ -1,6 +1,6 @@
-// The playground shows the scheduler at work on this machine. It builds the programs that are missing, starts a real control
-// plane, places pods by measured load, and fails if a scenario does not end as it must. With KEEP=1 in the environment the
-// cluster stays up afterwards.
+// The playground shows the scheduler at work on this machine. It builds missing programs, starts a real control plane, and places
+// pods by measured load. It fails if a scenario does not end as it must. With KEEP=1 in the environment the cluster stays up
+// afterwards.
 package main
 
 import (
@@ -47,7 +47,7 @@ var (
 )
 
 func main() {
-	// Without a handler, SIGPIPE would end this process before it has cleaned up if the reader of its output goes away.
+	// Without a handler, SIGPIPE would end this process before its cleanup if the reader of its output ends.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, stop := untilInterrupted()
 	err := run(ctx, os.Stdout, os.Getenv("KEEP") == "1")
@@ -63,8 +63,7 @@ func main() {
 	}
 }
 
-// untilInterrupted returns a context that ends on a signal, or when the parent process ends: go run does not forward every
-// signal.
+// untilInterrupted returns a context that ends on a signal, or when the parent process ends. go run does not forward every signal.
 func untilInterrupted() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
@@ -89,7 +88,6 @@ func untilInterrupted() (context.Context, func()) {
 	return ctx, func() { cancel(nil) }
 }
 
-// playground is the cluster that scenarios run on.
 type playground struct {
 	*cluster.Cluster
 	progress progress
@@ -136,7 +134,6 @@ func run(ctx context.Context, out *os.File, keep bool) (err error) {
 	return failures
 }
 
-// explainKeeping prints how to use the cluster that stays up.
 func (p *playground) explainKeeping(ctx context.Context, builder *build.Builder) error {
 	kubectl := "kubectl"
 	if _, err := exec.LookPath(kubectl); err != nil {
@@ -145,19 +142,11 @@ func (p *playground) explainKeeping(ctx context.Context, builder *build.Builder)
 		}
 		kubectl = filepath.Join(builder.BinDir(), build.Kubectl().Name)
 	}
-	_, err := fmt.Fprintf(
-		p.progress.out,
-		tryIt,
-		p.AdminKubeconfig,
-		kubectl,
-		p.Endpoints.Prometheus,
-		p.kubectlPlimsoll,
-		p.SchedulerConfiguration(),
-	)
+	_, err := fmt.Fprintf(p.progress.out, tryIt, p.AdminKubeconfig, kubectl, p.Endpoints.Prometheus, p.kubectlPlimsoll,
+		p.SchedulerConfiguration())
 	return err
 }
 
-// plimsoll runs kubectl-plimsoll on the cluster, with the scheduler's configuration, and returns what it prints.
 func (p *playground) plimsoll(ctx context.Context, args ...string) (string, error) {
 	args = append(args, "--kubeconfig="+p.AdminKubeconfig, "--config="+p.SchedulerConfiguration())
 	cmd := exec.CommandContext(ctx, p.kubectlPlimsoll, args...)

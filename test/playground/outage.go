@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/targetloadpacking"
@@ -24,12 +23,11 @@ const (
 	outageTimeout = 2 * time.Minute
 )
 
-// decisions counts decisions of a plugin by the load that they were based on.
 type decisions struct {
 	total int
 	// requests is the number of decisions in which at least one node was scored by the requests of its pods.
 	requests int
-	// skipped is the number of decisions that the plugin left to the profile's other plugins, because no node had fresh load.
+	// skipped is the number of decisions without fresh load of any node, which the plugin left to the profile's others.
 	skipped int
 }
 
@@ -37,15 +35,11 @@ func (d decisions) minus(earlier decisions) decisions {
 	return decisions{d.total - earlier.total, d.requests - earlier.requests, d.skipped - earlier.skipped}
 }
 
-// fresh returns the number of decisions in which all nodes had fresh load.
 func (d decisions) fresh() int { return d.total - d.requests - d.skipped }
 
 // decisions reads the counts since the start of the scheduler from the scheduler's metrics.
-func (p *playground) decisions(ctx context.Context) (decisions, error) {
-	m, err := p.SchedulerMetrics(ctx)
-	if err != nil {
-		return decisions{}, err
-	}
+func (p *playground) decisions(ctx context.Context) decisions {
+	m := got(p.SchedulerMetrics(ctx))
 	fallbacks := func(reason string) int {
 		return int(m.Sum("plimsoll_fallback_total", "plugin", targetloadpacking.Name, "reason", reason))
 	}
@@ -54,10 +48,9 @@ func (p *playground) decisions(ctx context.Context) (decisions, error) {
 		// A decision with nodes in both states counts twice: fresh is rather too low than too high.
 		requests: fallbacks("Absent") + fallbacks("Expired"),
 		skipped:  fallbacks("StepAside"),
-	}, nil
+	}
 }
 
-// outage is the result of the scenario.
 type outage struct {
 	// created and bound are the numbers of pods.
 	created, bound int
@@ -66,7 +59,6 @@ type outage struct {
 	recovered bool
 }
 
-// outagePhase is a part of the scenario.
 type outagePhase struct {
 	name      string
 	took      time.Duration
@@ -81,126 +73,83 @@ const (
 	phaseAfter   = "load decides again"
 )
 
-func runOutage(ctx context.Context, p *playground) (result, error) {
+func runOutage(ctx context.Context, p *playground) result {
 	p.progress.say("outage: five nodes with a steady load and one whose load moves; a pod every %s", arrivalInterval)
 	steady := map[string]float64{}
 	for i, cpu := range []int{800, 1600, 2400, 4000, 4800} {
 		name := fmt.Sprintf("steady-%d", i+1)
-		if err := p.createLoaded(ctx, name, cluster.Usage{CPU: fmt.Sprintf("%dm", cpu), Memory: "4Gi"}); err != nil {
-			return nil, err
-		}
 		steady[name] = float64(cpu) / 8000
+		p.createNode(ctx, name, cluster.Load{Usage: cpuUsage(steady[name])}, nil)
 	}
-	// The mean of this node moves by tens of points within seconds, so that its load expires earlier than that of the others.
+	// The mean of this node moves by tens of points within seconds. So its load expires earlier than that of the others.
 	moving := cluster.Usage{CPU: "4", Memory: "4Gi", CPUSwing: "3", SwingPeriod: 2 * window}
-	if err := p.createLoaded(ctx, "moving", moving); err != nil {
-		return nil, err
-	}
-	if _, err := p.WaitCPUUtilization(
-		ctx,
-		cluster.Expectation{Window: window, CPU: map[string]float64{"moving": 0.5}, Tolerance: 1},
-	); err != nil {
-		return nil, err
-	}
-	if _, err := p.waitLoad(ctx, steady, measuringError); err != nil {
-		return nil, err
-	}
+	p.createNode(ctx, "moving", cluster.Load{Usage: moving}, nil)
+	got(p.WaitCPUUtilization(ctx, cluster.Expectation{Window: window, CPU: map[string]float64{"moving": 0.5}, Tolerance: 1}))
+	p.waitLoad(ctx, steady, measuringError)
 
-	arriving := p.arrive(ctx)
-	defer func() { _, _ = arriving.end() }()
-	r, err := p.runPhases(ctx)
-	if err != nil {
-		return nil, err
-	}
-	created, err := arriving.end()
-	if err != nil {
-		return nil, err
-	}
-	bound, err := p.WaitBound(ctx, arrivalLabels(), created)
-	r.created, r.bound = created, len(bound)
-	return r, err
-}
-
-// createLoaded creates a node of 8 cores and 32Gi with a usage.
-func (p *playground) createLoaded(ctx context.Context, node string, usage cluster.Usage) error {
-	if err := p.CreateNodes(ctx, cluster.Node{Name: node, CPU: "8", Memory: "32Gi"}); err != nil {
-		return err
-	}
-	return p.SetLoad(ctx, node, cluster.Load{Usage: usage})
-}
-
-// runPhases stops Prometheus and starts it again, and counts the decisions of each phase.
-func (p *playground) runPhases(ctx context.Context) (outage, error) {
-	var r outage
-	last, err := p.decisions(ctx)
-	if err != nil {
-		return r, err
-	}
-	phase := func(name string, do func() error) error {
-		began := time.Now()
-		if err := do(); err != nil {
-			return err
+	arriving := p.Arrive(ctx, arrivalInterval, func(number int) cluster.Pod {
+		return cluster.Pod{
+			Name: fmt.Sprintf("arrival-%04d", number), Scheduler: plimsollProfile, Labels: arrivalLabels(), Resources: resources("1m", "1m"),
 		}
-		now, err := p.decisions(ctx)
+	})
+	defer func() { _, _ = arriving.End() }()
+	r := p.runPhases(ctx)
+	r.created = got(arriving.End())
+	r.bound = len(got(p.WaitBound(ctx, arrivalLabels(), r.created)))
+	return r
+}
+
+// createNode creates a node of 8 cores and 32Gi with a load.
+func (p *playground) createNode(ctx context.Context, name string, load cluster.Load, labels map[string]string) {
+	must(p.CreateNodes(ctx, cluster.Node{Name: name, CPU: "8", Memory: "32Gi", Labels: labels}))
+	must(p.SetLoad(ctx, name, load))
+}
+
+func (p *playground) runPhases(ctx context.Context) (r outage) {
+	last := p.decisions(ctx)
+	phase := func(name string, do func()) {
+		began := time.Now()
+		do()
+		now := p.decisions(ctx)
 		r.phases = append(r.phases, outagePhase{name, time.Since(began), now.minus(last)})
 		last = now
-		return err
 	}
-	calm := func() error {
-		if err := p.sleep(ctx, outageCalm); err != nil {
-			return err
-		}
-		_, err := p.waitDecisions(ctx, last, func(d decisions) bool { return d.fresh() > 0 })
-		return err
+	calm := func() {
+		p.sleep(ctx, outageCalm)
+		p.waitDecisions(ctx, last, func(d decisions) bool { return d.fresh() > 0 })
 	}
-	if err := phase(phaseBefore, calm); err != nil {
-		return r, err
-	}
+	phase(phaseBefore, calm)
 	p.progress.say("Prometheus is stopped; load expires after %.0f s at the latest", maxAge.Seconds())
-	if err := phase(phaseStopped, func() error {
-		if err := errors.Join(p.Prometheus.Stop(), p.sleep(ctx, outageLength)); err != nil {
-			return err
-		}
-		expired, err := p.decisions(ctx)
-		if err != nil {
-			return err
-		}
-		_, err = p.waitDecisions(ctx, expired, func(d decisions) bool { return d.total >= outageDecisions })
-		return err
-	}); err != nil {
-		return r, err
-	}
+	phase(phaseStopped, func() {
+		must(p.Prometheus.Stop())
+		p.sleep(ctx, outageLength)
+		p.waitDecisions(ctx, p.decisions(ctx), func(d decisions) bool { return d.total >= outageDecisions })
+	})
 	p.progress.say("Prometheus is started again")
-	if err := phase(phaseBack, func() (err error) {
-		if err := p.Prometheus.Start(ctx); err != nil {
-			return err
-		}
-		r.recovered, err = p.waitRecovery(ctx)
-		return err
-	}); err != nil || !r.recovered {
-		return r, err
+	phase(phaseBack, func() {
+		must(p.Prometheus.Start(ctx))
+		r.recovered = p.waitRecovery(ctx)
+	})
+	if r.recovered {
+		phase(phaseAfter, calm)
 	}
-	return r, phase(phaseAfter, calm)
+	return r
 }
 
 // waitDecisions waits until the decisions since an earlier count are enough. It returns false if they are not after
 // outageTimeout.
-func (p *playground) waitDecisions(ctx context.Context, earlier decisions, enough func(decisions) bool) (bool, error) {
-	for deadline := time.Now().Add(outageTimeout); time.Now().Before(deadline); {
-		now, err := p.decisions(ctx)
-		if err != nil || enough(now.minus(earlier)) {
-			return err == nil, err
-		}
-		if err := p.sleep(ctx, time.Second); err != nil {
-			return false, err
+func (p *playground) waitDecisions(ctx context.Context, earlier decisions, enough func(decisions) bool) bool {
+	for deadline := time.Now().Add(outageTimeout); time.Now().Before(deadline); p.sleep(ctx, time.Second) {
+		if enough(p.decisions(ctx).minus(earlier)) {
+			return true
 		}
 	}
-	return false, nil
+	return false
 }
 
 // waitRecovery waits for a second in which decisions are based on fresh load and none is skipped. It returns false if there
 // is none within outageTimeout.
-func (p *playground) waitRecovery(ctx context.Context) (bool, error) {
+func (p *playground) waitRecovery(ctx context.Context) bool {
 	var last decisions
 	return p.waitDecisions(ctx, decisions{}, func(now decisions) bool {
 		d := now.minus(last)
@@ -210,68 +159,24 @@ func (p *playground) waitRecovery(ctx context.Context) (bool, error) {
 	})
 }
 
-// sleep returns after d, or at once with an error if ctx ends or a part of the cluster has failed.
-func (p *playground) sleep(ctx context.Context, d time.Duration) error {
+// sleep returns after d. It ends the scenario if ctx ends, or if a part of the cluster has failed.
+func (p *playground) sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		must(context.Cause(ctx))
 	case <-timer.C:
-		return p.Failed()
+		must(p.Failed())
 	}
-}
-
-// arrivals creates pods at intervals.
-type arrivals struct {
-	cancel  context.CancelFunc
-	done    sync.WaitGroup
-	created int
-	err     error
 }
 
 func arrivalLabels() map[string]string { return map[string]string{"scenario": "outage"} }
 
-// arrive creates a pod every arrivalInterval until end is called.
-func (p *playground) arrive(ctx context.Context) *arrivals {
-	arriving, cancel := context.WithCancel(ctx)
-	a := &arrivals{cancel: cancel}
-	a.done.Go(func() {
-		ticker := time.NewTicker(arrivalInterval)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-arriving.Done():
-				return
-			case <-ticker.C:
-			}
-			// end must not interrupt a creation: created would be wrong.
-			if a.err = p.CreatePods(ctx, cluster.Pod{
-				Name: fmt.Sprintf("arrival-%04d", a.created+1), Scheduler: plimsollProfile, Labels: arrivalLabels(),
-				Resources: resources("1m", "1m"),
-			}); a.err != nil {
-				return
-			}
-			a.created++
-		}
-	})
-	return a
-}
-
-// end stops the arrivals and returns the number of pods created. It may be called again.
-func (a *arrivals) end() (int, error) {
-	a.cancel()
-	a.done.Wait()
-	return a.created, a.err
-}
-
 func (r outage) write(page page) {
 	const row = "%-19s %7s %10s  %10s %12s %13s"
-	page.line(
-		"A pod is created every %s. Prometheus is stopped until all load has expired (after %.0f s).",
-		arrivalInterval,
-		maxAge.Seconds(),
-	)
+	page.line("A pod is created every %s. Prometheus is stopped until all load has expired (after %.0f s).", arrivalInterval,
+		maxAge.Seconds())
 	page.line("The load of one of the six nodes moves quickly and so expires earlier.")
 	page.line("What the decisions were based on, by the scheduler's own metrics:")
 	page.line(row, "", "seconds", "decisions", "fresh load", "requests*", "no load**")

@@ -27,8 +27,8 @@ func overloaded() map[string]float64 {
 	return map[string]float64{"full-1": 0.95, "full-2": 0.90, coolest: 0.85}
 }
 
-// overload is the result of the scenario: of one pod whose profile has the soft limit, whenNoneFits: Relax, and of one whose
-// profile has the hard limit, whenNoneFits: Reject.
+// overload is the result of the scenario. One pod's profile has the soft limit, whenNoneFits: Relax. The other pod's has the hard
+// limit, whenNoneFits: Reject.
 type overload struct {
 	// measured is the CPU utilization of each node before the pods were created, by the node's name.
 	measured map[string]float64
@@ -42,62 +42,37 @@ type overload struct {
 	afterFall time.Duration
 }
 
-func runOverload(ctx context.Context, p *playground) (result, error) {
+func runOverload(ctx context.Context, p *playground) result {
 	p.progress.say("overload: three nodes, all above their load line at %.0f %%", 100*overloadLine)
 	for node, load := range overloaded() {
-		if err := p.createLoaded(ctx, node, cpuUsage(load)); err != nil {
-			return nil, err
-		}
+		p.createNode(ctx, node, cluster.Load{Usage: cpuUsage(load)}, nil)
 	}
 	var r overload
-	var err error
-	if r.measured, err = p.waitLoad(ctx, overloaded(), measuringError); err != nil {
-		return nil, err
-	}
-	if r.relaxed, r.afterRefusal, err = p.relax(ctx); err != nil {
-		return nil, err
-	}
+	r.measured = p.waitLoad(ctx, overloaded(), measuringError)
+	r.relaxed, r.afterRefusal = p.relax(ctx)
 	p.progress.say("the pod with Relax is on %s", r.relaxed)
 
-	if err := p.CreatePods(ctx, overloadPod(rejectProfile)); err != nil {
-		return nil, err
-	}
-	if r.why, err = p.WaitRefused(ctx, rejectProfile); err != nil {
-		return nil, err
-	}
+	must(p.CreatePods(ctx, overloadPod(rejectProfile)))
+	r.why = got(p.WaitRefused(ctx, rejectProfile))
 	p.progress.say("the pod with Reject waits; now the load of %s falls to %.0f %%", relievedNode, 100*relieved)
 	fell := time.Now()
-	if err := p.SetLoad(ctx, relievedNode, cluster.Load{Usage: cpuUsage(relieved)}); err != nil {
-		return nil, err
-	}
-	bound, err := p.WaitBound(ctx, overloadPod(rejectProfile).Labels, 1)
-	if err != nil {
-		return nil, err
-	}
-	scheduled, err := p.WaitEvent(ctx, rejectProfile, "Scheduled")
+	must(p.SetLoad(ctx, relievedNode, cluster.Load{Usage: cpuUsage(relieved)}))
+	bound := got(p.WaitBound(ctx, overloadPod(rejectProfile).Labels, 1))
+	scheduled := got(p.WaitEvent(ctx, rejectProfile, "Scheduled"))
 	r.rejected, r.afterFall = bound[rejectProfile], scheduled.Time.Sub(fell)
 	p.progress.say("the pod with Reject is on %s", r.rejected)
-	return r, err
+	return r
 }
 
 // relax creates the pod with the soft limit. It returns the pod's node and the time from its refusal until it was placed.
-func (p *playground) relax(ctx context.Context) (string, time.Duration, error) {
-	if err := p.CreatePods(ctx, overloadPod(relaxProfile)); err != nil {
-		return "", 0, err
-	}
-	bound, err := p.WaitBound(ctx, overloadPod(relaxProfile).Labels, 1)
-	if err != nil {
-		return "", 0, err
-	}
-	refused, err := p.WaitEvent(ctx, relaxProfile, "FailedScheduling")
-	if err != nil {
-		return "", 0, err
-	}
-	scheduled, err := p.WaitEvent(ctx, relaxProfile, "Scheduled")
-	return bound[relaxProfile], scheduled.Time.Sub(refused.Time), err
+func (p *playground) relax(ctx context.Context) (string, time.Duration) {
+	must(p.CreatePods(ctx, overloadPod(relaxProfile)))
+	bound := got(p.WaitBound(ctx, overloadPod(relaxProfile).Labels, 1))
+	refused := got(p.WaitEvent(ctx, relaxProfile, "FailedScheduling"))
+	scheduled := got(p.WaitEvent(ctx, relaxProfile, "Scheduled"))
+	return bound[relaxProfile], scheduled.Time.Sub(refused.Time)
 }
 
-// overloadPod returns a pod that is named after its profile.
 func overloadPod(profile string) cluster.Pod {
 	return cluster.Pod{
 		Name: profile, Scheduler: profile, Labels: map[string]string{"overload": profile}, Resources: resources("1m", "1m"),
@@ -110,10 +85,8 @@ func cpuUsage(utilization float64) cluster.Usage {
 }
 
 func (r overload) write(page page) {
-	page.line(
-		"All nodes are above their load line | at %.0f %%. With whenNoneFits: Relax a pod is placed on the least",
-		100*overloadLine,
-	)
+	page.line("All nodes are above their load line | at %.0f %%. With whenNoneFits: Relax a pod is placed on the least",
+		100*overloadLine)
 	page.line("loaded node; with whenNoneFits: Reject it waits until the load of a node has fallen.")
 	for _, node := range []string{"full-1", "full-2", "full-3"} {
 		landed := ""
@@ -128,7 +101,6 @@ func (r overload) write(page page) {
 		r.rejected, r.afterFall.Seconds(), relievedNode, 100*r.measured[relievedNode], 100*relieved)
 }
 
-// firstSentence returns a message up to its first full stop, cut to the width of a line.
 func firstSentence(message string) string {
 	const width = 80
 	for i, c := range message {

@@ -9,7 +9,6 @@ import (
 	"strings"
 )
 
-// placement is where one profile has put the pods.
 type placement struct {
 	profile string
 	// pods is the number of pods that a node got, by the node's name.
@@ -18,10 +17,8 @@ type placement struct {
 	measured map[string]float64
 }
 
-// pool returns the labels of the nodes of a profile that has nodes of its own.
 func pool(profile string) map[string]string { return map[string]string{"pool": profile} }
 
-// inPoolOf returns a node's name in the pool of a profile.
 func inPoolOf(profile, node string) string { return profile + "-" + node }
 
 // inPool returns the placement of a profile on the named nodes of its own pool. It names them without the pool, as nodes does.
@@ -52,29 +49,27 @@ func (pl placement) hottestNode() string {
 	return fmt.Sprintf("%s at %.1f %%", pl.hottest(), 100*pl.measured[pl.hottest()])
 }
 
-// above returns the nodes that are measured above a utilization.
-func (pl placement) above(utilization float64) []string {
-	var nodes []string
-	for _, node := range slices.Sorted(maps.Keys(pl.measured)) {
-		if pl.measured[node] > utilization {
-			nodes = append(nodes, node)
-		}
+func (pl placement) total() (n int) {
+	for _, pods := range pl.pods {
+		n += pods
 	}
-	return nodes
+	return n
+}
+
+// nodes returns the sorted names of measured nodes that hold.
+func (pl placement) nodes(hold func(node string) bool) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(pl.measured)), func(node string) bool { return !hold(node) })
+}
+
+func (pl placement) above(utilization float64) []string {
+	return pl.nodes(func(node string) bool { return pl.measured[node] > utilization })
 }
 
 // withRoom returns the nodes that would stay at or below the line with one more pod. podShare is the pod's share of a node.
 func (pl placement) withRoom(podShare, line float64) []string {
-	var nodes []string
-	for _, node := range slices.Sorted(maps.Keys(pl.measured)) {
-		if pl.measured[node]+podShare <= line {
-			nodes = append(nodes, node)
-		}
-	}
-	return nodes
+	return pl.nodes(func(node string) bool { return pl.measured[node]+podShare <= line })
 }
 
-// fact is a line below the nodes of two placements that compares them.
 type fact struct {
 	name  string
 	value func(placement) string
@@ -90,9 +85,7 @@ func (p page) sideBySide(nodes []string, line float64, left, right placement, fa
 	p.line(heading, "", side, left.profile, side, right.profile)
 	for _, n := range nodes {
 		a, b := left.measured[n], right.measured[n]
-		p.line(row, n,
-			p.paint.bar(a, line), 100*a, plus(left.pods[n]),
-			p.paint.bar(b, line), 100*b, plus(right.pods[n]))
+		p.line(row, n, p.paint.bar(a, line), 100*a, plus(left.pods[n]), p.paint.bar(b, line), 100*b, plus(right.pods[n]))
 	}
 	for _, f := range facts {
 		p.line(heading, f.name, side, f.value(left), side, f.value(right))

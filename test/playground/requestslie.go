@@ -12,18 +12,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
 const (
 	// liePods is the number of pods that each profile places.
 	liePods = 40
-	// lieRequest and lieCPU are what each pod requests and what it really uses; lieShare is its usage as a share of a node.
+	// lieRequest and lieCPU are each pod's request and its real usage. lieShare is its usage as a share of a node.
 	lieRequest = "100m"
 	lieCPU     = "200m"
 	lieShare   = 0.025
-	// lieLimit is the utilization above which a node is beyond the load line for certain: measurements may be off by one pod's
-	// share.
+	// lieLimit is the utilization above which a node is beyond the load line for certain. Measurements may be off by one pod's share.
 	lieLimit = target + lieShare
 )
 
@@ -48,83 +48,55 @@ func lieNodes() []lieNode {
 	return nodes
 }
 
-// background returns the load of the node before pods are placed.
 func (n lieNode) background() cluster.Load {
 	// By requests, a quiet node has room for 8 of the pods, and a busy one for 76.
 	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("7200m"), corev1.ResourceMemory: resource.MustParse("28Gi")}
 	if n.busy {
 		requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("400m"), corev1.ResourceMemory: resource.MustParse("1Gi")}
 	}
-	return cluster.Load{
-		Usage:    cluster.Usage{CPU: strconv.FormatFloat(8*n.load, 'f', 3, 64), Memory: "1Gi"},
-		Requests: requests,
-	}
+	return cluster.Load{Usage: cluster.Usage{CPU: strconv.FormatFloat(8*n.load, 'f', 3, 64), Memory: "1Gi"}, Requests: requests}
 }
 
-// requestsLie is the result of the scenario.
 type requestsLie struct {
 	plimsoll, stock placement
 }
 
-func runRequestsLie(ctx context.Context, p *playground) (result, error) {
+func runRequestsLie(ctx context.Context, p *playground) result {
 	p.progress.say("requests lie: ten quiet nodes with large requests and ten busy nodes with small ones")
 	before := map[string]float64{}
 	for _, n := range lieNodes() {
-		if err := p.CreateNodes(ctx, cluster.Node{Name: n.name, CPU: "8", Memory: "32Gi"}); err != nil {
-			return nil, err
-		}
-		if err := p.SetLoad(ctx, n.name, n.background()); err != nil {
-			return nil, err
-		}
+		p.createNode(ctx, n.name, n.background(), nil)
 		before[n.name] = n.load
 	}
-	if _, err := p.waitLoad(ctx, before, lieShare); err != nil {
-		return nil, err
-	}
-	plimsoll, err := p.placeLiePods(ctx, plimsollProfile, before)
-	if err != nil {
-		return nil, err
-	}
+	p.waitLoad(ctx, before, lieShare)
+	plimsoll := p.placeLiePods(ctx, plimsollProfile, before)
 	// The second profile starts from the same load.
-	if err := p.DeletePods(ctx, metav1.NamespaceDefault, metav1.ListOptions{LabelSelector: "profile"}); err != nil {
-		return nil, err
-	}
-	if _, err := p.waitLoad(ctx, before, lieShare); err != nil {
-		return nil, err
-	}
-	stock, err := p.placeLiePods(ctx, stockProfile, before)
-	if err != nil {
-		return nil, err
-	}
-	return requestsLie{plimsoll: plimsoll, stock: stock}, nil
+	must(p.DeletePods(ctx, metav1.NamespaceDefault, metav1.ListOptions{LabelSelector: "profile"}))
+	p.waitLoad(ctx, before, lieShare)
+	stock := p.placeLiePods(ctx, stockProfile, before)
+	return requestsLie{plimsoll: plimsoll, stock: stock}
 }
 
 // placeLiePods has a profile place the pods, all at once. before holds the utilization of each node without them.
-func (p *playground) placeLiePods(ctx context.Context, profile string, before map[string]float64) (placement, error) {
+func (p *playground) placeLiePods(ctx context.Context, profile string, before map[string]float64) placement {
 	p.progress.say("%d pods for profile %s; waiting for their load to be measured", liePods, profile)
 	labels := map[string]string{"profile": profile}
 	for i := range liePods {
-		if err := p.CreatePods(ctx, cluster.Pod{
+		must(p.CreatePods(ctx, cluster.Pod{
 			Name: fmt.Sprintf("%s-%02d", profile, i+1), Scheduler: profile, Labels: labels,
 			Resources: resources(lieRequest, lieCPU), Usage: cluster.Usage{CPU: lieCPU, Memory: "64Mi"},
-		}); err != nil {
-			return placement{}, err
-		}
+		}))
 	}
-	bound, err := p.WaitBound(ctx, labels, liePods)
-	if err != nil {
-		return placement{}, err
-	}
+	bound := got(p.WaitBound(ctx, labels, liePods))
 	pods, after := map[string]int{}, maps.Clone(before)
 	for _, node := range bound {
 		pods[node]++
 		after[node] += lieShare
 	}
-	measured, err := p.WaitCPUUtilization(ctx, cluster.Expectation{Window: window, CPU: after, Tolerance: lieShare, For: window})
-	return placement{profile: profile, pods: pods, measured: measured}, err
+	measured := got(p.WaitCPUUtilization(ctx, cluster.Expectation{Window: window, CPU: after, Tolerance: lieShare, For: window}))
+	return placement{profile: profile, pods: pods, measured: measured}
 }
 
-// onBusy returns the number of pods on busy nodes.
 func (pl placement) onBusy() int {
 	n := 0
 	for _, node := range lieNodes() {
@@ -136,12 +108,8 @@ func (pl placement) onBusy() int {
 }
 
 func (r requestsLie) write(page page) {
-	page.line(
-		"%d pods for each profile; each requests %s and uses %s. The requests on busy-* nodes are small,",
-		liePods,
-		lieRequest,
-		lieCPU,
-	)
+	page.line("%d pods for each profile; each requests %s and uses %s. The requests on busy-* nodes are small,", liePods, lieRequest,
+		lieCPU)
 	page.line("those on quiet-* nodes large. A bar is a node's measured CPU, | the load line at %.0f %%, +n its pods.", 100*target)
 	page.line("A measurement may be off by one pod's share: a node is beyond the line only above %s.", percent(lieLimit))
 	var names []string
@@ -150,7 +118,7 @@ func (r requestsLie) write(page page) {
 	}
 	page.sideBySide(names, target, r.plimsoll, r.stock,
 		fact{"hottest", placement.hottestNode},
-		fact{fmt.Sprintf("> %.0f %%", 100*hot), func(pl placement) string { return text.Count(len(pl.above(hot)), "node") }},
+		fact{fmt.Sprintf("> %.0f %%", 100*load.Hot), func(pl placement) string { return text.Count(len(pl.above(load.Hot)), "node") }},
 		fact{"on busy", func(pl placement) string { return fmt.Sprintf("%d of %d pods", pl.onBusy(), liePods) }},
 	)
 }
@@ -169,11 +137,8 @@ func (r requestsLie) check() error {
 	if n := r.stock.onBusy(); n <= liePods/2 {
 		errs = append(
 			errs,
-			fmt.Errorf(
-				"%s put %s on busy nodes, must be more than half of them because their requests are small",
-				r.stock.profile,
-				text.Count(n, "pod"),
-			),
+			fmt.Errorf("%s put %s on busy nodes, must be more than half of them because their requests are small", r.stock.profile,
+				text.Count(n, "pod")),
 		)
 	}
 	// The stock profile puts four pods on every busy node: no error of one pod's share turns this round.

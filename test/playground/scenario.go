@@ -13,8 +13,9 @@ import (
 type scenario struct {
 	name string
 	// prepare, if it is not nil, is called before the first scenario runs. What it creates must have the label cluster.Kept.
-	prepare func(ctx context.Context, p *playground) error
-	run     func(ctx context.Context, p *playground) (result, error)
+	prepare func(ctx context.Context, p *playground)
+	// run ends by must where it cannot go on.
+	run func(ctx context.Context, p *playground) result
 }
 
 // result is the outcome of a scenario.
@@ -25,12 +26,11 @@ type result interface {
 	check() error
 }
 
-// measuringError is how far a measured utilization may be off in a scenario whose pods use next to nothing: the share of an
-// 8-core node that one pod of 100m has. Scenarios whose pods use more allow the share of one of those. The mean over a few
-// seconds is exact on an idle machine; on a busy one Prometheus gets its samples late.
+// measuringError bounds the error of a measured utilization in a scenario whose pods use next to nothing. It is the share of an
+// 8-core node that one pod of 100m has. Scenarios whose pods use more allow the share of one of those. The mean over a few seconds
+// is exact on an idle machine. On a busy one Prometheus gets its samples late.
 const measuringError = 0.0125
 
-// scenarios returns all scenarios, in the order in which they run.
 func scenarios() []scenario {
 	return []scenario{
 		{name: "the worked example", run: runWorkedExample},
@@ -43,7 +43,6 @@ func scenarios() []scenario {
 	}
 }
 
-// finding is the result of a scenario.
 type finding struct {
 	scenario string
 	result   result
@@ -54,7 +53,7 @@ func runScenarios(ctx context.Context, p *playground, scenarios []scenario) ([]f
 		if s.prepare == nil {
 			continue
 		}
-		if err := s.prepare(ctx, p); err != nil {
+		if err := attempt(func() { s.prepare(ctx, p) }); err != nil {
 			return nil, fmt.Errorf("preparing %s: %w", s.name, err)
 		}
 	}
@@ -66,13 +65,39 @@ func runScenarios(ctx context.Context, p *playground, scenarios []scenario) ([]f
 				return nil, err
 			}
 		}
-		r, err := s.run(ctx, p)
-		if err != nil {
+		if err := attempt(func() { findings = append(findings, finding{s.name, s.run(ctx, p)}) }); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.name, err)
 		}
-		findings = append(findings, finding{s.name, r})
 	}
 	return findings, nil
+}
+
+// failure is the error that ends a scenario: must panics with it, and attempt recovers it.
+type failure struct{ error }
+
+func must(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+func got[T any](value T, err error) T {
+	must(err)
+	return value
+}
+
+func attempt(do func()) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			failed, ok := r.(failure)
+			if !ok {
+				panic(r)
+			}
+			err = failed.error
+		}
+	}()
+	do()
+	return nil
 }
 
 // errWrong ends the playground if the check of a scenario failed.
@@ -100,7 +125,6 @@ func show(page page, findings []finding) error {
 	return errWrong
 }
 
-// page writes the summary, line by line.
 type page struct {
 	out   io.Writer
 	paint paint

@@ -10,16 +10,13 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
-// exampleResult is a correct result of the worked example.
 func exampleResult() workedExample {
 	return workedExample{
-		measured:  map[string]float64{"worker-1": 0.25, "worker-2": 0.5, "worker-3": 0.1},
-		landed:    "worker-1",
-		explained: "worker-1",
-		why:       "Node:  worker-1\n",
+		measured: map[string]float64{"worker-1": 0.25, "worker-2": 0.5, "worker-3": 0.1}, landed: "worker-1", explained: "worker-1",
+		why: "Node:  worker-1\n",
 	}
 }
 
@@ -31,40 +28,19 @@ the node with the highest score. A measurement may be off by 1.25 %, the share o
   worker-2      50.0 %    33.3  ████████████|██···············
   worker-3      10.0 %    55.0  ███·········|·················
 `
-	if diff := cmp.Diff(want, written(exampleResult())); diff != "" {
-		t.Errorf("written (-want +got):\n%s", diff)
-	}
-	if err := exampleResult().check(); err != nil {
-		t.Errorf("check() = %v", err)
-	}
-
-	t.Run("a pod on another node is wrong", func(t *testing.T) {
-		r := exampleResult()
-		r.landed = "worker-3"
-		wantError(t, r.check(), "the pod is on worker-3, must be on worker-1")
-	})
-	t.Run("an explanation of another node is wrong", func(t *testing.T) {
-		r := exampleResult()
-		r.explained = "worker-3"
-		wantError(t, r.check(), "kubectl plimsoll explain would choose worker-3, the scheduler chose worker-1")
-	})
-	t.Run("a load that is off by one pod's share is allowed", func(t *testing.T) {
-		r := exampleResult()
-		r.measured["worker-1"] += 0.0125
-		if err := r.check(); err != nil {
-			t.Errorf("check() = %v", err)
-		}
-	})
-	t.Run("a load that is off by more is wrong", func(t *testing.T) {
-		r := exampleResult()
-		// (100 − 40)·27/40 + 40 = 80.5. One pod's share is (100 − 40)·1.25/40 = 1.9 points of the score.
-		r.measured["worker-1"] = 0.27
-		wantError(t, r.check(), "worker-1 scores 80.5, must be 77.5 ± 1.9")
-	})
+	wrong := testResult(t, exampleResult, want)
+	wrong("a pod on another node is wrong", func(r *workedExample) { r.landed = "worker-3" },
+		"the pod is on worker-3, must be on worker-1")
+	wrong("an explanation of another node is wrong", func(r *workedExample) { r.explained = "worker-3" },
+		"kubectl plimsoll explain would choose worker-3, the scheduler chose worker-1")
+	wrong("a load that is off by one pod's share is allowed", func(r *workedExample) { r.measured["worker-1"] += 0.0125 }, "<nil>")
+	// (100 − 40)·27/40 + 40 = 80.5. One pod's share is (100 − 40)·1.25/40 = 1.9 points of the score.
+	wrong("a load that is off by more is wrong", func(r *workedExample) { r.measured["worker-1"] = 0.27 },
+		"worker-1 scores 80.5, must be 77.5 ± 1.9")
 }
 
-// requestsLieResult is a correct result: eight pods on each of the five most loaded quiet nodes under the load-aware profile,
-// four on each busy node under the stock one.
+// requestsLieResult is a correct result. The load-aware profile places eight pods on each of the five most loaded quiet nodes. The
+// stock profile places four on each busy node.
 func requestsLieResult() requestsLie {
 	r := requestsLie{
 		plimsoll: placement{profile: "plimsoll", pods: map[string]int{}, measured: map[string]float64{}},
@@ -113,53 +89,22 @@ hottest   busy-10 at 90.0 %                            busy-10 at 100.0 %
 > 80 %    10 nodes                                     10 nodes
 on busy   0 of 40 pods                                 40 of 40 pods
 `
-	if diff := cmp.Diff(want, written(requestsLieResult())); diff != "" {
-		t.Errorf("written (-want +got):\n%s", diff)
-	}
-	if err := requestsLieResult().check(); err != nil {
-		t.Errorf("check() = %v", err)
-	}
+	wrong := testResult(t, requestsLieResult, want)
+	wrong("one pod's share above the load line is allowed", func(r *requestsLie) { r.plimsoll.measured["quiet-02"] = 0.424 }, "<nil>")
+	wrong("more above the load line is wrong", func(r *requestsLie) { r.plimsoll.measured["quiet-02"] = 0.426 },
+		"plimsoll filled quiet-02 to 42.6 %, above the load line by more than one pod's share")
+	wrong("a pod on a busy node is wrong", func(r *requestsLie) { r.plimsoll.pods["busy-03"] = 1 },
+		"plimsoll put 1 pod on busy nodes, must be none")
+	wrong("half of the stock profile's pods on quiet nodes is wrong",
+		func(r *requestsLie) { r.stock.pods = map[string]int{"quiet-01": 20, "busy-01": 20} },
+		"default-scheduler put 20 pods on busy nodes, must be more than half of them because their requests are small")
+	wrong("a node as hot as under the stock profile is wrong",
+		func(r *requestsLie) { r.plimsoll.measured = maps.Clone(r.stock.measured) },
+		"the hottest node is at 100.0 % under plimsoll, must be below the 100.0 % under default-scheduler")
 }
 
-func TestRequestsLie_Check(t *testing.T) {
-	tests := []struct {
-		name   string
-		change func(*requestsLie)
-		want   string
-	}{
-		{"one pod's share above the load line is allowed", func(r *requestsLie) { r.plimsoll.measured["quiet-02"] = 0.424 }, "<nil>"},
-		{
-			"more above the load line is wrong",
-			func(r *requestsLie) { r.plimsoll.measured["quiet-02"] = 0.426 },
-			"plimsoll filled quiet-02 to 42.6 %, above the load line by more than one pod's share",
-		},
-		{
-			"a pod on a busy node is wrong",
-			func(r *requestsLie) { r.plimsoll.pods["busy-03"] = 1 },
-			"plimsoll put 1 pod on busy nodes, must be none",
-		},
-		{
-			"half of the stock profile's pods on quiet nodes is wrong",
-			func(r *requestsLie) { r.stock.pods = map[string]int{"quiet-01": 20, "busy-01": 20} },
-			"default-scheduler put 20 pods on busy nodes, must be more than half of them because their requests are small",
-		},
-		{
-			"a node as hot as under the stock profile is wrong",
-			func(r *requestsLie) { r.plimsoll.measured = maps.Clone(r.stock.measured) },
-			"the hottest node is at 100.0 % under plimsoll, must be below the 100.0 % under default-scheduler",
-		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			r := requestsLieResult()
-			tt.change(&r)
-			wantError(t, r.check(), tt.want)
-		})
-	}
-}
-
-// burstResult is a correct result: the load-aware profile fills the nine loaded nodes and puts the other 21 pods on the idle
-// one; the stock profile levels requests.
+// burstResult is a correct result. The load-aware profile fills the nine loaded nodes, and puts the other 21 pods on the idle one.
+// The stock profile levels requests.
 func burstResult() burst {
 	r := burst{
 		plimsoll: placement{profile: "plimsoll-1m", pods: map[string]int{}, measured: map[string]float64{}},
@@ -178,6 +123,7 @@ func burstResult() burst {
 		r.plimsoll.measured[n.name] = load + burstShare*float64(r.plimsoll.pods[n.name])
 		r.stock.measured[n.name] = load + burstShare*float64(r.stock.pods[n.name])
 	}
+	r.plimsoll.measured["loaded-7"] += 0.0001 // the full nodes are equally hot but for rounding; make one the hottest
 	return r
 }
 
@@ -202,70 +148,28 @@ hottest   loaded-7 at 39.1 %                           loaded-9 at 45.3 %
 > 41.25 % 0 nodes                                      3 nodes
 with room 1 node                                       6 nodes
 `
-	got := burstResult()
-	// The full nodes are equally hot but for rounding; make one the hottest.
-	got.plimsoll.measured["loaded-7"] += 0.0001
-	if diff := cmp.Diff(want, written(got)); diff != "" {
-		t.Errorf("written (-want +got):\n%s", diff)
-	}
-	if err := got.check(); err != nil {
-		t.Errorf("check() = %v", err)
-	}
+	wrong := testResult(t, burstResult, want)
+	// 39.06 + 1.25 = 40.31 % is below 40 + 1.25 = 41.25 %; 39.06 + 2 · 1.25 = 41.56 % is not.
+	wrong("one pod too many on a node is allowed", func(r *burst) { r.plimsoll.measured["loaded-2"] += burstShare }, "<nil>")
+	wrong("two pods too many on a node are wrong", func(r *burst) { r.plimsoll.measured["loaded-2"] += 2 * burstShare },
+		"plimsoll-1m filled loaded-2 above 41.25 %, which is one pod's share above the load line, while there is room on idle")
+	wrong("two pods too many are wrong even if there is room for just one elsewhere",
+		func(r *burst) {
+			r.plimsoll.measured["loaded-2"] += 2 * burstShare
+			r.plimsoll.measured["idle"] = target - burstShare
+		},
+		"plimsoll-1m filled loaded-2 above 41.25 %, which is one pod's share above the load line, while there is room on idle")
+	wrong("the placement of the stock profile is wrong", func(r *burst) { r.plimsoll.measured = maps.Clone(r.stock.measured) },
+		"plimsoll-1m filled loaded-7, loaded-8, loaded-9 above 41.25 %, which is one pod's share above the load line, "+
+			"while there is room on idle, loaded-1, loaded-2, loaded-3, loaded-4, loaded-5")
+	wrong("a node above the line while no other has room is allowed",
+		func(r *burst) { r.plimsoll.measured["idle"], r.plimsoll.measured["loaded-2"] = 0.39, 0.42 }, "<nil>")
+	wrong("a pod on a node of the other profile is wrong", func(r *burst) { r.plimsoll.pods["idle"]-- },
+		"plimsoll-1m placed 99 of 100 pods on its nodes")
+	wrong("a node that is not measured is wrong", func(r *burst) { delete(r.plimsoll.measured, "loaded-2") },
+		"9 of 10 nodes are measured")
 }
 
-func TestBurst_Check(t *testing.T) {
-	tests := []struct {
-		name   string
-		change func(*burst)
-		want   string
-	}{
-		// 39.06 + 1.25 = 40.31 % is below 40 + 1.25 = 41.25 %; 39.06 + 2 · 1.25 = 41.56 % is not.
-		{"one pod too many on a node is allowed", func(r *burst) { r.plimsoll.measured["loaded-2"] += burstShare }, "<nil>"},
-		{
-			"two pods too many on a node are wrong",
-			func(r *burst) { r.plimsoll.measured["loaded-2"] += 2 * burstShare },
-			"plimsoll-1m filled loaded-2 above 41.25 %, which is one pod's share above the load line, while there is room on idle",
-		},
-		{
-			"two pods too many are wrong even if there is room for just one elsewhere",
-			func(r *burst) {
-				r.plimsoll.measured["loaded-2"] += 2 * burstShare
-				r.plimsoll.measured["idle"] = target - burstShare
-			},
-			"plimsoll-1m filled loaded-2 above 41.25 %, which is one pod's share above the load line, while there is room on idle",
-		},
-		{
-			"the placement of the stock profile is wrong",
-			func(r *burst) { r.plimsoll.measured = maps.Clone(r.stock.measured) },
-			"plimsoll-1m filled loaded-7, loaded-8, loaded-9 above 41.25 %, which is one pod's share above the load line, " +
-				"while there is room on idle, loaded-1, loaded-2, loaded-3, loaded-4, loaded-5",
-		},
-		{
-			"a node above the line while no other has room is allowed",
-			func(r *burst) { r.plimsoll.measured["idle"], r.plimsoll.measured["loaded-2"] = 0.39, 0.42 },
-			"<nil>",
-		},
-		{
-			"a pod on a node of the other profile is wrong",
-			func(r *burst) { r.plimsoll.pods["idle"]-- },
-			"plimsoll-1m placed 99 of 100 pods on its nodes",
-		},
-		{
-			"a node that is not measured is wrong",
-			func(r *burst) { delete(r.plimsoll.measured, "loaded-2") },
-			"9 of 10 nodes are measured",
-		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			r := burstResult()
-			tt.change(&r)
-			wantError(t, r.check(), tt.want)
-		})
-	}
-}
-
-// outageResult is a correct result of the outage.
 func outageResult() outage {
 	return outage{created: 150, bound: 150, recovered: true, phases: []outagePhase{
 		{phaseBefore, 3 * time.Second, decisions{total: 15}},
@@ -289,47 +193,16 @@ in all                 30.0        150          43           46            61
 ** TargetLoadPacking skipped the pod, and the other plugins of the profile decided
 150 of 150 pods are bound.
 `
-	if diff := cmp.Diff(want, written(outageResult())); diff != "" {
-		t.Errorf("written (-want +got):\n%s", diff)
-	}
-	if err := outageResult().check(); err != nil {
-		t.Errorf("check() = %v", err)
-	}
+	wrong := testResult(t, outageResult, want)
+	wrong("a pod that is not bound is wrong", func(r *outage) { r.bound-- }, "149 of 150 pods are bound")
+	wrong("no decision by fresh load after the outage is wrong", func(r *outage) { r.recovered, r.phases = false, r.phases[:3] },
+		"no decision was based on fresh load within 2m0s of the return of Prometheus")
+	wrong("load that does not expire is wrong", func(r *outage) { r.phases[1].decisions.skipped = 0 },
+		"no decision was made without load, although all load had expired")
+	wrong("decisions without load after the outage are wrong", func(r *outage) { r.phases[3].decisions.skipped = 5 },
+		"load decides again: 10 of 15 decisions were based on fresh load, must be at least 1; 5 on no load, must be 0")
 }
 
-func TestOutage_Check(t *testing.T) {
-	tests := []struct {
-		name   string
-		change func(*outage)
-		want   string
-	}{
-		{"a pod that is not bound is wrong", func(r *outage) { r.bound-- }, "149 of 150 pods are bound"},
-		{
-			"no decision by fresh load after the outage is wrong",
-			func(r *outage) { r.recovered, r.phases = false, r.phases[:3] },
-			"no decision was based on fresh load within 2m0s of the return of Prometheus",
-		},
-		{
-			"load that does not expire is wrong",
-			func(r *outage) { r.phases[1].decisions.skipped = 0 },
-			"no decision was made without load, although all load had expired",
-		},
-		{
-			"decisions without load after the outage are wrong",
-			func(r *outage) { r.phases[3].decisions.skipped = 5 },
-			"load decides again: 10 of 15 decisions were based on fresh load, must be at least 1; 5 on no load, must be 0",
-		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			r := outageResult()
-			tt.change(&r)
-			wantError(t, r.check(), tt.want)
-		})
-	}
-}
-
-// latencyResult is a correct result of the latency scenario.
 func latencyResult() latencies {
 	steps := latencySteps()
 	steps[0].landed = map[string]string{"a": "web-2", "b": "web-2", "c": "web-2"}
@@ -345,33 +218,18 @@ web-1      2.00 s               0.05 s  +2
 web-2      0.05 s  +3           2.00 s
 web-3      0.40 s               0.40 s
 `
-	if diff := cmp.Diff(want, written(latencyResult())); diff != "" {
-		t.Errorf("written (-want +got):\n%s", diff)
-	}
-	if err := latencyResult().check(); err != nil {
-		t.Errorf("check() = %v", err)
-	}
-
-	t.Run("a replica on the node that was best before is wrong", func(t *testing.T) {
-		r := latencyResult()
-		r[1].landed["e"] = "web-2"
-		wantError(t, r.check(), "1 of 2 replicas are on web-1, must be all because it has the best latency")
-	})
-	t.Run("a replica on no node is wrong", func(t *testing.T) {
-		r := latencyResult()
-		delete(r[0].landed, "b")
-		wantError(t, r.check(), "2 of 3 replicas are on web-2, must be all because it has the best latency")
-	})
+	wrong := testResult(t, latencyResult, want)
+	wrong("a replica on the node that was best before is wrong", func(r *latencies) { (*r)[1].landed["e"] = "web-2" },
+		"1 of 2 replicas are on web-1, must be all because it has the best latency")
+	wrong("a replica on no node is wrong", func(r *latencies) { delete((*r)[0].landed, "b") },
+		"2 of 3 replicas are on web-2, must be all because it has the best latency")
 }
 
-// peaksResult is a correct result of the peaks.
 func peaksResult() peaks {
 	r := peaks{
 		byMean: placement{profile: "by-mean", pods: map[string]int{"node-1": 2, "node-2": 2}, measured: map[string]float64{}},
 		byPeak: placement{
-			profile:  "by-peak",
-			pods:     map[string]int{"node-1": 1, "node-2": 1, "node-3": 1, "node-4": 1},
-			measured: map[string]float64{},
+			profile: "by-peak", pods: map[string]int{"node-1": 1, "node-2": 1, "node-3": 1, "node-4": 1}, measured: map[string]float64{},
 		},
 	}
 	for _, pl := range []placement{r.byMean, r.byPeak} {
@@ -398,61 +256,22 @@ hottest   node-1 at 85.0 %                             node-3 at 74.0 %
 > 80 %    2 nodes                                      0 nodes
 together  volatile pods on 2 nodes                     volatile pods on 0 nodes
 `
-	if diff := cmp.Diff(want, written(peaksResult())); diff != "" {
-		t.Errorf("written (-want +got):\n%s", diff)
-	}
-	if err := peaksResult().check(); err != nil {
-		t.Errorf("check() = %v", err)
-	}
+	wrong := testResult(t, peaksResult, want)
+	wrong("a load that is off by the measuring error is allowed", func(r *peaks) { r.byPeak.measured["node-3"] += measuringError },
+		"<nil>")
+	wrong("volatile pods together are wrong where peaks are known",
+		func(r *peaks) { r.byPeak.pods = map[string]int{"node-1": 2, "node-2": 1, "node-3": 1} },
+		"by-peak put volatile pods together on node-1, must keep them apart")
+	wrong("a pod that is missing is wrong", func(r *peaks) { delete(r.byPeak.pods, "node-4") },
+		"by-peak placed 3 of 4 volatile pods on its nodes")
+	wrong("volatile pods apart are wrong where means alone are known", func(r *peaks) { r.byMean.pods = r.byPeak.pods },
+		"by-mean kept the volatile pods apart, must put some together because it sees means alone")
+	wrong("a hot node is wrong where peaks are known", func(r *peaks) { r.byPeak.measured["node-2"] = 0.83 },
+		"by-peak made node-2 hot, must be none")
+	wrong("a hottest node that is no cooler is wrong", func(r *peaks) { r.byMean.measured = r.byPeak.measured },
+		"the hottest node is at 74.0 % under by-peak, must be below the 74.0 % under by-mean")
 }
 
-func TestPeaks_Check(t *testing.T) {
-	tests := []struct {
-		name   string
-		change func(*peaks)
-		want   string
-	}{
-		{
-			"a load that is off by the measuring error is allowed",
-			func(r *peaks) { r.byPeak.measured["node-3"] += measuringError },
-			"<nil>",
-		},
-		{
-			"volatile pods together are wrong where peaks are known",
-			func(r *peaks) { r.byPeak.pods = map[string]int{"node-1": 2, "node-2": 1, "node-3": 1} },
-			"by-peak put volatile pods together on node-1, must keep them apart",
-		},
-		{
-			"a pod that is missing is wrong",
-			func(r *peaks) { delete(r.byPeak.pods, "node-4") },
-			"by-peak placed 3 of 4 volatile pods on its nodes",
-		},
-		{
-			"volatile pods apart are wrong where means alone are known",
-			func(r *peaks) { r.byMean.pods = r.byPeak.pods },
-			"by-mean kept the volatile pods apart, must put some together because it sees means alone",
-		},
-		{
-			"a hot node is wrong where peaks are known",
-			func(r *peaks) { r.byPeak.measured["node-2"] = 0.83 },
-			"by-peak made node-2 hot, must be none",
-		},
-		{
-			"a hottest node that is no cooler is wrong",
-			func(r *peaks) { r.byMean.measured = r.byPeak.measured },
-			"the hottest node is at 74.0 % under by-peak, must be below the 74.0 % under by-mean",
-		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			r := peaksResult()
-			tt.change(&r)
-			wantError(t, r.check(), tt.want)
-		})
-	}
-}
-
-// overloadResult is a correct result of the overload.
 func overloadResult() overload {
 	return overload{
 		measured: overloaded(), relaxed: "full-3", rejected: "full-1",
@@ -472,44 +291,15 @@ Relax:  placed on full-3 0.013 s after it was refused
 Reject: refused: 0/3 nodes are available: 3 node(s) above their cpu load line
         placed on full-1 2.3 s after the load of full-1 fell from 95 to 20 %
 `
-	if diff := cmp.Diff(want, written(overloadResult())); diff != "" {
-		t.Errorf("written (-want +got):\n%s", diff)
-	}
-	if err := overloadResult().check(); err != nil {
-		t.Errorf("check() = %v", err)
-	}
-}
-
-func TestOverload_Check(t *testing.T) {
-	tests := []struct {
-		name   string
-		change func(*overload)
-		want   string
-	}{
-		{
-			"a relaxed pod on another node is wrong", func(r *overload) { r.relaxed = "full-1" },
-			"the pod with Relax is on full-1, must be on full-3, the least loaded node",
-		},
-		{
-			"a rejected pod on a node that is still full is wrong", func(r *overload) { r.rejected = "full-3" },
-			"the pod with Reject is on full-3, must be on full-1, whose load fell",
-		},
-		{
-			"a rejected pod that did not wait is wrong", func(r *overload) { r.afterFall = -time.Second },
-			"the pod with Reject was placed before the load fell",
-		},
-		{
-			"a pod that waited for the scheduler's flush is wrong", func(r *overload) { r.afterRefusal = 5 * time.Minute },
-			"the pod with Relax was placed 5m0s after it was refused, must be less than 5m0s, after which the scheduler retries anyway",
-		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			r := overloadResult()
-			tt.change(&r)
-			wantError(t, r.check(), tt.want)
-		})
-	}
+	wrong := testResult(t, overloadResult, want)
+	wrong("a relaxed pod on another node is wrong", func(r *overload) { r.relaxed = "full-1" },
+		"the pod with Relax is on full-1, must be on full-3, the least loaded node")
+	wrong("a rejected pod on a node that is still full is wrong", func(r *overload) { r.rejected = "full-3" },
+		"the pod with Reject is on full-3, must be on full-1, whose load fell")
+	wrong("a rejected pod that did not wait is wrong", func(r *overload) { r.afterFall = -time.Second },
+		"the pod with Reject was placed before the load fell")
+	wrong("a pod that waited for the scheduler's flush is wrong", func(r *overload) { r.afterRefusal = 5 * time.Minute },
+		"the pod with Relax was placed 5m0s after it was refused, must be less than 5m0s, after which the scheduler retries anyway")
 }
 
 func TestFirstSentence(t *testing.T) {
@@ -519,20 +309,17 @@ func TestFirstSentence(t *testing.T) {
 		{"a message without a full stop is kept", "no stop", "no stop"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := firstSentence(tt.message); got != tt.want {
-				t.Errorf("firstSentence(%q) = %q, want %q", tt.message, got, tt.want)
-			}
+			check.Equal(t, "firstSentence", tt.want, firstSentence(tt.message))
 		})
 	}
 }
 
 func TestShow_FitsOnScreen(t *testing.T) {
-	var all []finding
-	for _, f := range []finding{
-		{"the worked example", exampleResult()}, {"requests lie", requestsLieResult()}, {"burst", burstResult()}, {"outage", outageResult()},
-		{"latency", latencyResult()}, {"peaks", peaksResult()}, {"overload", overloadResult()},
-	} {
-		all = append(all, f)
+	all := []finding{
+		{"the worked example", exampleResult()}, {"requests lie", requestsLieResult()}, {"burst", burstResult()},
+		{"outage", outageResult()}, {"latency", latencyResult()}, {"peaks", peaksResult()}, {"overload", overloadResult()},
+	}
+	for _, f := range all {
 		lines := strings.Split(strings.TrimRight(written(f.result), "\n"), "\n")
 		if len(lines) > 35 {
 			t.Errorf("%s has %d lines, want at most 35", f.scenario, len(lines))
@@ -544,9 +331,7 @@ func TestShow_FitsOnScreen(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	if err := show(page{out: &b}, all); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, show(page{out: &b}, all))
 	if !strings.HasSuffix(b.String(), "\nAll 7 scenarios ended as they must.\n") {
 		t.Errorf("the summary does not end with the verdict:\n%s", b.String())
 	}
@@ -581,10 +366,7 @@ WRONG requests lie: plimsoll put 2 pods on busy nodes, must be none; ` +
 }
 
 func TestPaintFor_FileHasNoColor(t *testing.T) {
-	file, err := os.CreateTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := check.Value(os.CreateTemp(t.TempDir(), ""))(t)
 	defer func() { _ = file.Close() }()
 	if paintFor(file).on {
 		t.Error("paintFor() of a file is on")
@@ -598,10 +380,18 @@ func written(r result) string {
 	return b.String()
 }
 
-// wantError compares the text of an error; "<nil>" means that there must be none.
-func wantError(t *testing.T, err error, want string) {
+// testResult compares what a correct result writes, and returns a function that checks a result after a change. The error "<nil>"
+// means that there is none.
+func testResult[R result](t *testing.T, correct func() R, want string) func(name string, change func(*R), want string) {
 	t.Helper()
-	if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
-		t.Errorf("error (-want +got):\n%s", diff)
+	check.Equal(t, "written", want, written(correct()))
+	wrong := func(name string, change func(*R), want string) {
+		t.Run(name, func(t *testing.T) {
+			r := correct()
+			change(&r)
+			check.Equal(t, "error", want, fmt.Sprint(r.check()))
+		})
 	}
+	wrong("a correct result is allowed", func(*R) {}, "<nil>")
+	return wrong
 }

@@ -13,21 +13,18 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
-// BenchmarkCost is what reading costs Prometheus, by the processor time of its process and by the time that the queries take: for
-// what pods use now, and for what they used in six hours, by their names and by the records of the rules. Scrapes are 30 s apart.
+// BenchmarkCost measures the cost of reading for Prometheus: processor time of its process, and time of the queries. It reads the
+// present usage of pods, and that of six hours, by names and by recorded rules. Scrapes are 30 s apart.
 func BenchmarkCost(b *testing.B) {
 	now := time.Now()
 	pods := func(count int, length time.Duration) (all []series) {
 		for i := range count {
 			p := pod{
-				namespace: fmt.Sprintf("team-%03d", i/600),
-				name:      fmt.Sprintf("workload-%05d-6d5f8c7b9d-%s", i*2/15, suffix(i)),
-				cores:     1,
-				gibi:      1,
-				begin:     now.Add(-length),
-				end:       now,
+				namespace: fmt.Sprintf("team-%03d", i/600), name: fmt.Sprintf("workload-%05d-6d5f8c7b9d-%s", i*2/15, suffix(i)), cores: 1,
+				gibi: 1, begin: now.Add(-length), end: now,
 			}
 			all = append(all, p.cAdvisor()[:2]...)
 		}
@@ -45,12 +42,8 @@ func BenchmarkCost(b *testing.B) {
 		}, 2*refreshed)
 	})
 	history := func(src *prometheus.PodSource) (read int, err error) {
-		err = src.FetchHistory(
-			klog.NewContext(b.Context(), logr.Discard()),
-			source.Period{End: now, Length: 6 * time.Hour},
-			20000,
-			func(*source.WorkloadUsage) { read++ },
-		)
+		err = src.FetchHistory(klog.NewContext(b.Context(), logr.Discard()), source.Period{End: now, Length: 6 * time.Hour}, 20000,
+			func(*source.WorkloadUsage) { read++ })
 		return read, err
 	}
 	b.Run(fmt.Sprintf("history/pods=%d", past), func(b *testing.B) {
@@ -64,10 +57,8 @@ func BenchmarkCost(b *testing.B) {
 				records = append(
 					records,
 					series{
-						name:  name(rule.Record, "namespace", fmt.Sprintf("team-%03d", i/80), "workload", fmt.Sprintf("workload-%05d", i)),
-						value: 1,
-						begin: at,
-						end:   at,
+						name: name(rule.Record, "namespace", fmt.Sprintf("team-%03d", i/80), "workload", fmt.Sprintf("workload-%05d", i)), value: 1,
+						begin: at, end: at,
 					},
 				)
 			}
@@ -78,7 +69,6 @@ func BenchmarkCost(b *testing.B) {
 	})
 }
 
-// suffix returns five characters as the API server appends to names.
 func suffix(i int) string {
 	const letters = "bcdfghjklmnpqrstvwxz2456789"
 	b := make([]byte, 5)
@@ -93,10 +83,7 @@ func benchmarkCost(b *testing.B, pods int, all []series, read func(*prometheus.P
 	url, process := startPrometheus(b, all)
 	src := newSource(b, url)
 	once := func() {
-		got, err := read(src)
-		if err != nil {
-			b.Fatal(err)
-		}
+		got := check.Value(read(src))(b)
 		if got != want {
 			b.Fatalf("%d values, want %d", got, want)
 		}
@@ -110,7 +97,6 @@ func benchmarkCost(b *testing.B, pods int, all []series, read func(*prometheus.P
 	b.ReportMetric(float64(used.Microseconds())/float64(b.N)/float64(pods), "cpu-µs/pod")
 }
 
-// processorTime is what a process has used of all processors.
 func processorTime(b *testing.B, pid int) time.Duration {
 	b.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -20,6 +20,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 const gibibyte = 1 << 30
@@ -42,10 +43,7 @@ func (p *pod) cAdvisor() (all []series) {
 			all,
 			series{name: name("container_cpu_usage_seconds_total", labels...), rate: share * p.cores, begin: p.begin, end: p.end},
 			series{
-				name:  name("container_memory_working_set_bytes", labels...),
-				value: share * p.gibi * gibibyte,
-				begin: p.begin,
-				end:   p.end,
+				name: name("container_memory_working_set_bytes", labels...), value: share * p.gibi * gibibyte, begin: p.begin, end: p.end,
 			},
 		)
 	}
@@ -56,7 +54,6 @@ func (p *pod) cAdvisor() (all []series) {
 	return all
 }
 
-// owner returns the series of kube-state-metrics.
 func (p *pod) owner() series {
 	return series{
 		name: name("kube_pod_owner", "namespace", p.namespace, "pod", p.name,
@@ -105,7 +102,7 @@ func day(now time.Time) (pods []pod, living []*corev1.Pod) {
 		pod{shop, "db-1", .5, 4, begin, ago(13 * time.Hour), "StatefulSet", "old"},
 		pod{shop, "db-1", .5, 4, ago(12*time.Hour + 30*time.Minute), ago(time.Hour), "StatefulSet", "db"},
 	)
-	// A CronJob that runs for half an hour in each two hours, around the moment at which the history is looked at.
+	// A CronJob that runs for half an hour in each two hours, around the moment of reading the history.
 	const every = 2 * time.Hour
 	for run := begin.Truncate(every).Add(10 * time.Minute); run.Before(now); run = run.Add(every) {
 		job := fmt.Sprintf("report-%d", run.Unix()/60)
@@ -118,44 +115,28 @@ func day(now time.Time) (pods []pod, living []*corev1.Pod) {
 	return pods, living
 }
 
-// learn returns the statistics after one refresh from the source.
-func learn(t *testing.T, src source.PodSource, living []*corev1.Pod) *learned.Snapshot {
+func learn(t *testing.T, src source.PodSource, living []*corev1.Pod) *learned.Statistics {
 	t.Helper()
-	pods, nodes := cache.NewIndexer(
-		cache.MetaNamespaceKeyFunc,
-		cache.Indexers{},
-	), cache.NewIndexer(
-		cache.MetaNamespaceKeyFunc,
-		cache.Indexers{},
-	)
+	pods, nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), cache.NewIndexer(cache.MetaNamespaceKeyFunc,
+		cache.Indexers{})
 	for _, pod := range living {
-		if err := pods.Add(pod); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, pods.Add(pod))
 	}
 	w := refresh.NewWorkloadWatcher(refresh.WorkloadConfig{
-		Source:    src,
-		Label:     src.Name(),
-		Pods:      corelisters.NewPodLister(pods),
-		Nodes:     corelisters.NewNodeLister(nodes),
-		HasSynced: func() bool { return true },
-		History:   24 * time.Hour,
-		Clock:     clock.RealClock{},
-		Metrics:   refresh.NewMetrics(metrics.NewKubeRegistry()),
+		Source: src, Label: src.Name(), Pods: corelisters.NewPodLister(pods), Nodes: corelisters.NewNodeLister(nodes),
+		HasSynced: func() bool { return true }, History: 24 * time.Hour, Clock: clock.RealClock{},
+		Metrics: refresh.NewMetrics(metrics.NewKubeRegistry()),
 	})
 	_, ctx := ktesting.NewTestContext(t)
-	if err := w.Refresh(ctx); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, w.Refresh(ctx))
 	return w.Publisher().Latest()
 }
 
-// stats are statistics as a person writes them.
 type stats struct {
 	podHours, cores, coresStdDev, gibi float64
 }
 
-func check(t *testing.T, s *learned.Snapshot, namespace, workload string, want stats) {
+func wantStats(t *testing.T, s *learned.Statistics, namespace, workload string, want stats) {
 	t.Helper()
 	m := s.Lookup(learned.Workload{Namespace: namespace, Name: workload})
 	cpu, memory := m[load.CPU], m[load.Memory]
@@ -167,7 +148,7 @@ func check(t *testing.T, s *learned.Snapshot, namespace, workload string, want s
 	}
 }
 
-// hours is the weight of the hours from one age to another, of a pod that ran then: the integral of e^(-age/24h).
+// hours is the weight of the hours from one age to another, for a running pod: the integral of e^(-age/24h).
 func hours(youngest, oldest float64) float64 {
 	return 24 * (math.Exp(-youngest/24) - math.Exp(-oldest/24))
 }
@@ -210,7 +191,7 @@ func TestHistoryIsBackWithinOneRefresh(t *testing.T) {
 			for _, all := range []map[string]stats{common, tc.want} {
 				for key, want := range all {
 					namespace, workload, _ := strings.Cut(key, "/")
-					check(t, s, namespace, workload, want)
+					wantStats(t, s, namespace, workload, want)
 				}
 			}
 			for _, key := range tc.absent {
@@ -253,7 +234,7 @@ func TestHistoryFromRecordingRules(t *testing.T) {
 	}
 	url, _ := startPrometheus(t, all)
 	s := learn(t, newSource(t, url), living)
-	check(t, s, "shop", "recorded", stats{2 * hours(0, 24), 2, 1, 1})
+	wantStats(t, s, "shop", "recorded", stats{2 * hours(0, 24), 2, 1, 1})
 	if m := s.Lookup(learned.Workload{Namespace: "shop", Name: "batch"}); m[load.CPU].PodTime > 0 {
 		t.Errorf("a workload that is not recorded is known: %+v", m)
 	}
@@ -264,10 +245,8 @@ func TestSeriesOfPods(t *testing.T) {
 	now := time.Now()
 	begin := now.Add(-20 * time.Minute)
 	cAdvisor := (&pod{namespace: "shop", name: "db-0", cores: 2, gibi: 4, begin: begin, end: now.Add(margin)}).cAdvisor()
-	containersAlone := slices.DeleteFunc(
-		slices.Clone(cAdvisor),
-		func(s series) bool { return strings.Contains(s.name, `container=""`) },
-	)
+	containersAlone := slices.DeleteFunc(slices.Clone(cAdvisor),
+		func(s series) bool { return strings.Contains(s.name, `container=""`) })
 	relabeled := func(all []series, oldNew ...string) []series {
 		all = slices.Clone(all)
 		for i := range all {
@@ -277,57 +256,33 @@ func TestSeriesOfPods(t *testing.T) {
 	}
 	// A second target measures the same.
 	twice := slices.Concat(cAdvisor, relabeled(cAdvisor, "{", `{job="again",`))
-	kubelet := []series{
-		{name: name("pod_cpu_usage_seconds_total", "namespace", "shop", "pod", "db-0"), rate: 2, begin: begin, end: now.Add(margin)},
-		{
-			name:  name("pod_memory_working_set_bytes", "namespace", "shop", "pod", "db-0"),
-			value: 4 * gibibyte,
-			begin: begin,
-			end:   now.Add(margin),
-		},
-		// What is measured twice is read from the pods of the kubelet.
-		{
-			name:  name("container_cpu_usage_seconds_total", "namespace", "shop", "pod", "db-0", "container", ""),
-			rate:  5,
-			begin: begin,
-			end:   now.Add(margin),
-		},
-	}
-	// A target of a tenant's own, which has the labels of its pod and exposes what it likes, beside the kubelet's.
-	forged := func(metric string, rate, value float64, labels ...string) series {
-		labels = append([]string{"job", "tenant", "instance", "10.0.7.7:80", "namespace", "shop", "pod", "db-0"}, labels...)
+	ofPod := func(metric string, rate, value float64, labels ...string) series {
+		labels = append([]string{"namespace", "shop", "pod", "db-0"}, labels...)
 		return series{name: name(metric, labels...), rate: rate, value: value, begin: begin, end: now.Add(margin)}
+	}
+	kubelet := []series{
+		ofPod("pod_cpu_usage_seconds_total", 2, 0), ofPod("pod_memory_working_set_bytes", 0, 4*gibibyte),
+		// What is measured twice is read from the pods of the kubelet.
+		ofPod("container_cpu_usage_seconds_total", 5, 0, "container", ""),
+	}
+	// A tenant's target beside the kubelet's. It has the labels of its pod, and exposes any values.
+	forged := func(metric string, rate, value float64, labels ...string) series {
+		return ofPod(metric, rate, value, append([]string{"job", "tenant", "instance", "10.0.7.7:80"}, labels...)...)
 	}
 	forgeries := []series{
 		forged("pod_cpu_usage_seconds_total", 64, 0),
 		forged("pod_memory_working_set_bytes", 0, 64*gibibyte),
-		forged(
-			"container_cpu_usage_seconds_total",
-			64,
-			0,
-			"container",
-			"extra",
-		),
+		forged("container_cpu_usage_seconds_total", 64, 0, "container", "extra"),
 		forged("container_memory_working_set_bytes", 0, 64*gibibyte, "container", "extra"),
-		forged(
-			"container_cpu_usage_seconds_total",
-			64,
-			0,
-			"container",
-			"main",
-		),
+		forged("container_cpu_usage_seconds_total", 64, 0, "container", "main"),
 		forged("container_memory_working_set_bytes", 0, 64*gibibyte, "container", "main"),
 	}
 	forgedPod := []series{
-		forged("container_cpu_usage_seconds_total", 64, 0),
-		forged("container_memory_working_set_bytes", 0, 64*gibibyte),
+		forged("container_cpu_usage_seconds_total", 64, 0), forged("container_memory_working_set_bytes", 0, 64*gibibyte),
 	}
 	// containerd gives the sandbox an image, but no name of a container.
-	sandbox := relabeled(
-		slices.DeleteFunc(slices.Clone(cAdvisor), func(s series) bool { return !strings.Contains(s.name, `"POD"`) }),
-		`"POD"`,
-		`"",image="pause"`,
-	)
+	sandbox := relabeled(slices.DeleteFunc(slices.Clone(cAdvisor), func(s series) bool { return !strings.Contains(s.name, `"POD"`) }),
+		`"POD"`, `"",image="pause"`)
 	for name, all := range map[string][]series{
 		"the kubelet's pods and a forger's":      slices.Concat(kubelet, forgeries[:2]),
 		"cAdvisor's pods and a forger's":         slices.Concat(cAdvisor, forgedPod),

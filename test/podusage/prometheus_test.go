@@ -1,5 +1,5 @@
-// Package podusage tests how the usage of pods, quantiles of nodes and metrics to copy are read from a real Prometheus,
-// which is given a past.
+// Package podusage tests reading the usage of pods, quantiles of nodes and documented metrics from a real Prometheus. The
+// Prometheus has a generated past.
 package podusage
 
 import (
@@ -17,17 +17,23 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"k8s.io/utils/clock"
+
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
-// scrapeInterval is the time between two samples.
 const scrapeInterval = 30 * time.Second
 
-// margin is how far the series of what still runs reach into the future, so that the rates are those of a full window however long
-// Prometheus takes to start on a busy machine.
+// margin is how far the series of running pods reach into the future. So rates cover a full window, even if Prometheus starts
+// slowly on a busy machine.
 const margin = 30 * time.Minute
 
 var bin string
@@ -54,7 +60,6 @@ type series struct {
 	begin, end time.Time
 }
 
-// samples writes the series as OpenMetrics, one sample each scrapeInterval.
 func (s *series) samples(w *bufio.Writer) {
 	for at := s.begin.Truncate(scrapeInterval); !at.After(s.end); at = at.Add(scrapeInterval) {
 		if at.Before(s.begin) {
@@ -75,20 +80,13 @@ func startPrometheus(t testing.TB, all []series) (url string, process *os.Proces
 	t.Helper()
 	dir := t.TempDir()
 	writeBlocks(t, dir, all)
-	port, err := cluster.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := check.Value(cluster.FreePort())(t)
 	address := "127.0.0.1:" + strconv.Itoa(port)
-	if err := os.WriteFile(filepath.Join(dir, "prometheus.yaml"), []byte("global: {}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(filepath.Join(dir, "prometheus.yaml"), []byte("global: {}\n"), 0o600))
 	cmd := exec.Command(filepath.Join(bin, "prometheus"), "--config.file=prometheus.yaml", "--storage.tsdb.path=data",
 		"--web.listen-address="+address, "--log.level=error", "--query.timeout=10m")
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		if err := cmd.Wait(); err != nil {
@@ -114,51 +112,42 @@ func startPrometheus(t testing.TB, all []series) (url string, process *os.Proces
 func writeBlocks(t testing.TB, dir string, all []series) {
 	t.Helper()
 	text := filepath.Join(dir, "samples.txt")
-	file, err := os.Create(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := check.Value(os.Create(text))(t)
 	w := bufio.NewWriter(file)
 	for i := range all {
 		all[i].samples(w)
 	}
-	_, err = w.WriteString("# EOF\n")
-	if err := errors.Join(err, w.Flush(), file.Close()); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(
-		filepath.Join(bin, "promtool"),
-		"tsdb",
-		"create-blocks-from",
-		"openmetrics",
-		"--max-block-duration=48h",
-		"--quiet",
-		text,
-		filepath.Join(dir, "data"),
-	)
+	_, err := w.WriteString("# EOF\n")
+	check.OK(t, errors.Join(err, w.Flush(), file.Close()))
+	cmd := exec.Command(filepath.Join(bin, "promtool"), "tsdb", "create-blocks-from", "openmetrics", "--max-block-duration=48h",
+		"--quiet", text, filepath.Join(dir, "data"))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("promtool: %v\n%s", err, out)
 	}
-	if err := os.Remove(text); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Remove(text))
 }
 
 func newSource(t testing.TB, url string) *prometheus.PodSource {
 	t.Helper()
-	s, err := prometheus.NewPodSource(prometheus.Config{Address: url, Config: httpclient.Config{Timeout: 10 * time.Minute}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s := check.Value(prometheus.NewPodSource(prometheus.Config{Address: url, Config: httpclient.Config{Timeout: 10 * time.Minute}}))(t)
+	t.Cleanup(func() { check.OK(t, s.Close()) })
 	return s
 }
 
-// name returns a metric with labels, given as keys and values in turn.
+// newNodeSource returns a source of nodes of 4 cores and 16 Gi.
+func newNodeSource(t *testing.T, cfg prometheus.Config, nodes ...string) *prometheus.Source {
+	t.Helper()
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+	for _, node := range nodes {
+		check.OK(t, indexer.Add(st.MakeNode().Name(node).
+			Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "4", corev1.ResourceMemory: "16Gi"}).Obj()))
+	}
+	cfg.Config = httpclient.Config{Timeout: 10 * time.Minute}
+	s := check.Value(prometheus.New(cfg, corelisters.NewNodeLister(indexer), clock.RealClock{}))(t)
+	t.Cleanup(func() { check.OK(t, s.Close()) })
+	return s
+}
+
 func name(metric string, labels ...string) string {
 	pairs := make([]string, 0, len(labels)/2)
 	for i := 0; i < len(labels); i += 2 {

@@ -1,23 +1,17 @@
 package podusage
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
-
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // phase is a time of constant utilization, a fraction.
@@ -54,8 +48,8 @@ func TestQuantiles(t *testing.T) {
 	end := time.Now().Truncate(scrapeInterval)
 	// The rate of a counter that begins within the rate's window is too low. All counters are older than the day.
 	begin := end.Add(-day - time.Hour)
-	// long is at 80 % for a tenth of the day, which is more than a twentieth; short for a thirtieth, which is less.
-	// gone has no samples of the last ten minutes.
+	// long is at 80 % for a tenth of the day, which is more than a twentieth. short is for a thirtieth, which is less. gone has no
+	// samples of the last ten minutes.
 	nodes := map[string][]phase{
 		"long":  {{13 * time.Hour, 0.2}, {144 * time.Minute, 0.8}, {576*time.Minute + margin, 0.2}},
 		"short": {{13 * time.Hour, 0.2}, {48 * time.Minute, 0.8}, {672*time.Minute + margin, 0.2}},
@@ -90,16 +84,6 @@ func TestQuantiles(t *testing.T) {
 	}
 	url, _ := startPrometheus(t, all)
 
-	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
-	for node := range nodes {
-		if err := indexer.Add(
-			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}, Status: corev1.NodeStatus{Capacity: corev1.ResourceList{
-				corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"),
-			}}},
-		); err != nil {
-			t.Fatal(err)
-		}
-	}
 	p95, maximum := load.Quantile{Window: day, Fraction: 0.95}, load.Quantile{Window: day, Fraction: 1}
 	// The mean of long is 0.2 + 0.6/10.
 	want := map[string]map[load.Quantile]float64{
@@ -122,33 +106,20 @@ func TestQuantiles(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			cfg := tc.cfg
-			cfg.Address, cfg.NodeLabels, cfg.Config = url, []string{"node"}, httpclient.Config{Timeout: 10 * time.Minute}
-			s, err := prometheus.New(cfg, corelisters.NewNodeLister(indexer), clock.RealClock{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				if err := s.Close(); err != nil {
-					t.Error(err)
-				}
-			})
+			cfg.Address, cfg.NodeLabels = url, []string{"node"}
+			s := newNodeSource(t, cfg, slices.Collect(maps.Keys(nodes))...)
 			request := source.Request{Windows: []time.Duration{day}, Quantiles: []load.Quantile{p95, maximum}}
 			if tc.name == "own rules" {
 				request.Windows = nil // the rule's value is taken as the mean over its own window
 			}
-			batch, err := s.Fetch(t.Context(), request)
-			if err != nil {
-				t.Fatal(err)
-			}
+			batch := check.Value(s.Fetch(t.Context(), request))(t)
 			for node, values := range want {
 				for q, value := range values {
 					if q.Fraction == 0 && len(request.Windows) == 0 {
 						continue
 					}
-					i := slices.IndexFunc(
-						batch.Samples,
-						func(s load.Sample) bool { return s.Node == node && s.Window == q.Window && s.Fraction == q.Fraction },
-					)
+					i := slices.IndexFunc(batch.Samples,
+						func(s load.Sample) bool { return s.Node == node && s.Window == q.Window && s.Fraction == q.Fraction })
 					if i < 0 {
 						t.Errorf("%s: no sample of %+v", node, q)
 						continue

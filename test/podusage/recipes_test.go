@@ -8,34 +8,23 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
-// recipes are the queries of the metrics to copy on the page of NodeMetrics, by name.
 func recipes(t *testing.T) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/plugins/node-metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := check.Value(os.ReadFile("../../docs/plugins/node-metrics.md"))(t)
 	queries := map[string]string{}
 	for _, block := range regexp.MustCompile("(?s)```yaml\n(metrics:\n.*?)```").FindAllStringSubmatch(string(text), -1) {
 		var list struct {
 			Metrics []struct{ Name, Query string }
 		}
-		if err := yaml.Unmarshal([]byte(block[1]), &list); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, yaml.Unmarshal([]byte(block[1]), &list))
 		for _, metric := range list.Metrics {
 			queries[metric.Name] = metric.Query
 		}
@@ -112,26 +101,9 @@ func TestRecipes(t *testing.T) {
 	}
 
 	url, _ := startPrometheus(t, all)
-	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
-	for _, node := range []string{"n", "calm"} {
-		if err := indexer.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s, err := prometheus.New(prometheus.Config{
-		Address:    url,
-		Dialect:    promql.Auto,
-		NodeLabels: []string{"node", "Hostname", "instance"},
-		Config:     httpclient.Config{Timeout: 10 * time.Minute},
-	}, corelisters.NewNodeLister(indexer), clock.RealClock{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s := newNodeSource(t, prometheus.Config{
+		Address: url, Dialect: promql.Auto, NodeLabels: []string{"node", "Hostname", "instance"},
+	}, "n", "calm")
 	for metric, value := range want {
 		batch, err := s.Fetch(t.Context(), source.Request{Metrics: []string{queries[metric]}})
 		if err != nil {

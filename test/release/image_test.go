@@ -19,8 +19,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
@@ -36,7 +35,6 @@ type descriptor struct {
 	Annotations       map[string]string
 }
 
-// configuration holds the fields of an image's configuration that the test reads.
 type configuration struct {
 	Architecture, OS string
 	Config           struct {
@@ -46,7 +44,6 @@ type configuration struct {
 	}
 }
 
-// layout is the folder of an image in the OCI image layout.
 type layout string
 
 func (l layout) blob(d descriptor) string {
@@ -56,29 +53,20 @@ func (l layout) blob(d descriptor) string {
 
 func decode(t *testing.T, file string, into any) {
 	t.Helper()
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := check.Value(os.ReadFile(file))(t)
 	if err := json.Unmarshal(content, into); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
 }
 
-// buildFromPrebuilt runs make image on the base image scratch, with the programs in bin/.
 func buildFromPrebuilt(t *testing.T) layout {
 	t.Helper()
 	buildah, err := exec.LookPath("buildah")
 	if err != nil {
 		t.Skip("buildah is not installed, so no image is built: apt-get install buildah")
 	}
-	builder, err := build.New(t.Context(), os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := builder.Build(t.Context(), build.KubeScheduler(), build.LoadWatcher(), build.KubectlPlimsoll()); err != nil {
-		t.Fatal(err)
-	}
+	builder := check.Value(build.New(t.Context(), os.Stderr))(t)
+	check.OK(t, builder.Build(t.Context(), build.KubeScheduler(), build.LoadWatcher(), build.KubectlPlimsoll()))
 	dir := t.TempDir()
 	storage := []string{"--storage-driver=vfs", "--root=" + filepath.Join(dir, "root"), "--runroot=" + filepath.Join(dir, "run")}
 	run := func(name string, args ...string) {
@@ -95,7 +83,6 @@ func buildFromPrebuilt(t *testing.T) layout {
 	return layout(target)
 }
 
-// open returns the manifest and the configuration of the image.
 func (l layout) open(t *testing.T) (m manifest, c configuration) {
 	t.Helper()
 	var index manifest
@@ -120,7 +107,6 @@ func (l layout) unpack(t *testing.T, m manifest) string {
 	return root
 }
 
-// unpackLayer writes the files and folders of a compressed layer or archive.
 func unpackLayer(file, root string) (err error) {
 	packed, err := os.Open(file)
 	if err != nil {
@@ -195,17 +181,13 @@ func checkImage(t *testing.T, c configuration, root string, more ...string) {
 		if c.Config.User != "65532:65532" {
 			t.Errorf("the user is %q, must be 65532:65532: runAsNonRoot takes a numeric user", c.Config.User)
 		}
-		if diff := cmp.Diff([]string{"/bin/kube-scheduler"}, c.Config.Entrypoint); diff != "" {
-			t.Errorf("entrypoint (-want +got):\n%s", diff)
-		}
+		check.Equal(t, "entrypoint", []string{"/bin/kube-scheduler"}, c.Config.Entrypoint)
 		const prefix, repository = "org.opencontainers.image.", "https://github.com/plimsoll-scheduler/plimsoll"
 		for label, want := range map[string]string{
 			"title": "Plimsoll", "description": "A kube-scheduler that places pods by the load nodes really carry",
 			"version": "v1.2.3", "source": repository, "url": repository, "licenses": "Apache-2.0",
 		} {
-			if got := c.Config.Labels[prefix+label]; got != want {
-				t.Errorf("label %s is %q, want %q", label, got, want)
-			}
+			check.Equal(t, "label "+label, want, c.Config.Labels[prefix+label])
 		}
 		if c.Config.Labels[prefix+"revision"] == "" {
 			t.Error("label revision is empty")
@@ -236,17 +218,12 @@ func checkImage(t *testing.T, c configuration, root string, more ...string) {
 		}
 		want := append([]string{"bin/kube-scheduler", "bin/kubectl-plimsoll", "bin/load-watcher", "licenses/LICENSE"}, more...)
 		slices.Sort(want)
-		if diff := cmp.Diff(want, files); diff != "" {
-			t.Errorf("files (-want +got):\n%s", diff)
-		}
+		check.Equal(t, "files", want, files)
 	})
 
 	for _, program := range []string{"kube-scheduler", "load-watcher", "kubectl-plimsoll"} {
 		t.Run(program+" is static", func(t *testing.T) {
-			file, err := elf.Open(filepath.Join(root, "bin", program))
-			if err != nil {
-				t.Fatal(err)
-			}
+			file := check.Value(elf.Open(filepath.Join(root, "bin", program)))(t)
 			defer func() { _ = file.Close() }()
 			if slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC }) {
 				t.Errorf("%s is linked dynamically", program)
@@ -259,10 +236,7 @@ func checkImage(t *testing.T, c configuration, root string, more ...string) {
 			cmd := exec.CommandContext(t.Context(), "/bin/"+program, "--version")
 			cmd.Env = []string{} // no HOME either
 			cmd.Dir = "/"
-			cmd.SysProcAttr = &syscall.SysProcAttr{
-				Chroot:     root,
-				Credential: &syscall.Credential{Uid: 1000650000, Gid: 0},
-			}
+			cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 1000650000, Gid: 0}}
 			var stdout, stderr bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &stdout, &stderr
 			if err := cmd.Run(); err != nil {

@@ -15,9 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/yaml"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
-// krewManifest holds all fields that krew knows of a plugin's manifest.
 type krewManifest struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        struct {
@@ -43,17 +44,13 @@ type krewPlatform struct {
 
 func readKrewManifest(t *testing.T, file string) (m krewManifest) {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := check.Value(os.ReadFile(file))(t)
 	if err := yaml.UnmarshalStrict(text, &m); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
 	return m
 }
 
-// checkKrewManifest checks what krew's documentation and its index ask of a manifest.
 func checkKrewManifest(t *testing.T, m krewManifest) {
 	t.Helper()
 	if m.APIVersion != "krew.googlecontainertools.github.com/v1alpha2" || m.Kind != "Plugin" {
@@ -102,13 +99,9 @@ func checkKrewManifest(t *testing.T, m krewManifest) {
 	}
 }
 
-// platformsOf returns the platforms that krew knows and the selector matches.
 func platformsOf(t *testing.T, p krewPlatform) (matched []string) {
 	t.Helper()
-	selector, err := metav1.LabelSelectorAsSelector(p.Selector)
-	if err != nil {
-		t.Fatal(err)
-	}
+	selector := check.Value(metav1.LabelSelectorAsSelector(p.Selector))(t)
 	for _, platform := range []string{"windows/386", "windows/amd64", "linux/386", "linux/amd64", "linux/arm", "linux/arm64", "linux/ppc64le", "darwin/386", "darwin/amd64", "darwin/arm64"} {
 		os, arch, _ := strings.Cut(platform, "/")
 		if selector.Matches(labels.Set{"os": os, "arch": arch}) {
@@ -135,13 +128,8 @@ func checkKrew(t *testing.T, dist, kubernetes string) {
 		t.Errorf("the checksum is %s, and %s in the manifest", sum, p.Sha256)
 	}
 	dir := t.TempDir()
-	if err := unpackLayer(archive, dir); err != nil {
-		t.Fatal(err)
-	}
-	if files := filesOf(
-		t,
-		dir,
-	); !slices.Equal(
+	check.OK(t, unpackLayer(archive, dir))
+	if files := filesOf(t, dir); !slices.Equal(
 		files,
 		[]string{"LICENSE", "THIRD_PARTY_LICENSES", "kubectl-plimsoll", "kubectl_complete-plimsoll"},
 	) {
@@ -154,15 +142,10 @@ func checkKrew(t *testing.T, dist, kubernetes string) {
 
 // TestKrew_ManifestOfAllPlatforms checks the manifest in the repository, with a version and checksums in place.
 func TestKrew_ManifestOfAllPlatforms(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "manifests", "krew", "plimsoll.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := check.Value(os.ReadFile(filepath.Join("..", "..", "manifests", "krew", "plimsoll.yaml")))(t)
 	filled := filepath.Join(t.TempDir(), "plimsoll.yaml")
 	replaced := strings.NewReplacer("SHA256", strings.Repeat("a", 64), "VERSION", "v1.2.3").Replace(string(text))
-	if err := os.WriteFile(filled, []byte(replaced), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(filled, []byte(replaced), 0o600))
 	m := readKrewManifest(t, filled)
 	checkKrewManifest(t, m)
 	var all []string
@@ -170,16 +153,8 @@ func TestKrew_ManifestOfAllPlatforms(t *testing.T) {
 		all = append(all, platformsOf(t, p)...)
 	}
 	if want := []string{
-		"linux/amd64",
-		"linux/arm64",
-		"linux/ppc64le",
-		"darwin/amd64",
-		"darwin/arm64",
-		"windows/amd64",
-	}; !slices.Equal(
-		all,
-		want,
-	) {
+		"linux/amd64", "linux/arm64", "linux/ppc64le", "darwin/amd64", "darwin/arm64", "windows/amd64",
+	}; !slices.Equal(all, want) {
 		t.Errorf("it is for %q, want %q", all, want)
 	}
 }

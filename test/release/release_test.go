@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
@@ -59,10 +60,7 @@ func run(t *testing.T, name string, args ...string) string {
 
 func sha256Of(t *testing.T, file string) string {
 	t.Helper()
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := check.Value(os.ReadFile(file))(t)
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
 }
@@ -70,19 +68,16 @@ func sha256Of(t *testing.T, file string) string {
 // filesOf returns the paths of all files below a folder, sorted.
 func filesOf(t *testing.T, dir string) (files []string) {
 	t.Helper()
-	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, entry fs.DirEntry, err error) error {
+	check.OK(t, fs.WalkDir(os.DirFS(dir), ".", func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() {
 			files = append(files, path)
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return files
 }
 
-// clone copies this working tree, with changes that are not committed, to a repository with one commit, the changelog above and its
+// clone copies this working tree, uncommitted changes included, to a repository with one commit. It has the changelog above and its
 // version of the chart.
 func clone(t *testing.T, root string) string {
 	t.Helper()
@@ -95,62 +90,30 @@ func clone(t *testing.T, root string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		info, err := os.Stat(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := check.Value(os.Stat(filepath.Join(root, name)))(t)
 		target := filepath.Join(repo, name)
-		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(target, content, info.Mode()); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.MkdirAll(filepath.Dir(target), 0o755))
+		check.OK(t, os.WriteFile(target, content, info.Mode()))
 	}
-	if err := os.WriteFile(filepath.Join(repo, "CHANGELOG.md"), []byte(changelog), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(filepath.Join(repo, "CHANGELOG.md"), []byte(changelog), 0o644))
 	chart := filepath.Join(repo, "manifests", "chart", "Chart.yaml")
-	text, err := os.ReadFile(chart)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := check.Value(os.ReadFile(chart))(t)
 	text = regexp.MustCompile(`(?m)^(version: |appVersion: v).*$`).ReplaceAll(text, []byte("${1}1.2.3"))
-	if err := os.WriteFile(chart, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(chart, text, 0o644))
 	// Helm takes minutes to build.
-	if err := os.Mkdir(filepath.Join(repo, "bin"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Mkdir(filepath.Join(repo, "bin"), 0o755))
 	for _, name := range []string{"helm", "helm.stamp"} {
-		if err := os.Symlink(filepath.Join(root, "bin", name), filepath.Join(repo, "bin", name)); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.Symlink(filepath.Join(root, "bin", name), filepath.Join(repo, "bin", name)))
 	}
 	t.Setenv("GIT_AUTHOR_DATE", "2026-02-03T04:05:06Z")
 	t.Setenv("GIT_COMMITTER_DATE", "2026-02-03T04:05:06Z")
 	run(t, "git", "-C", repo, "init", "--quiet")
 	run(t, "git", "-C", repo, "add", "--all")
-	run(
-		t,
-		"git",
-		"-C",
-		repo,
-		"-c",
-		"user.name=test",
-		"-c",
-		"user.email=test@example.com",
-		"-c",
-		"commit.gpgsign=false",
-		"commit",
-		"--quiet",
-		"--message=test",
-	)
+	run(t, "git", "-C", repo, "-c", "user.name=test", "-c", "user.email=test@example.com", "-c", "commit.gpgsign=false", "commit",
+		"--quiet", "--message=test")
 	return repo
 }
 
-// bom holds the fields of a CycloneDX document that the test reads.
 type bom struct {
 	BOMFormat string
 	Metadata  struct{ Component component }
@@ -163,7 +126,6 @@ type component struct {
 	Hashes                    []struct{ Alg, Content string }
 }
 
-// version returns the version of a component, or nothing.
 func (b bom) version(name string) string {
 	for _, c := range b.Components {
 		if c.Name == name {
@@ -174,17 +136,9 @@ func (b bom) version(name string) string {
 }
 
 func TestRelease(t *testing.T) {
-	builder, err := build.New(t.Context(), os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := builder.Build(t.Context(), build.Helm()); err != nil {
-		t.Fatal(err)
-	}
-	kubernetes, err := builder.Kubernetes(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	builder := check.Value(build.New(t.Context(), os.Stderr))(t)
+	check.OK(t, builder.Build(t.Context(), build.Helm()))
+	kubernetes := check.Value(builder.Kubernetes(t.Context()))(t)
 	minor := strings.TrimPrefix(kubernetes[:strings.LastIndex(kubernetes, ".")], "v")
 	repo := clone(t, builder.Root())
 	release := func(version, dist string) error {
@@ -192,15 +146,8 @@ func TestRelease(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		cmd := exec.CommandContext(
-			t.Context(),
-			"make",
-			"release",
-			"VERSION="+version,
-			"DIST="+dist,
-			"KUBERNETES_MINORS="+minor,
-			"PLATFORMS=linux/"+runtime.GOARCH,
-		)
+		cmd := exec.CommandContext(t.Context(), "make", "release", "VERSION="+version, "DIST="+dist, "KUBERNETES_MINORS="+minor,
+			"PLATFORMS=linux/"+runtime.GOARCH)
 		cmd.Dir = repo
 		if output, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%w\n%s", err, output)
@@ -217,45 +164,29 @@ func TestRelease(t *testing.T) {
 		{"a version that the changelog has no date of", "vUnreleased", "VERSION=v1.2.3"},
 	} {
 		t.Run("refuses "+tc.name, func(t *testing.T) {
-			if err := release(tc.version, t.TempDir()); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("want an error that says %q, got: %v", tc.want, err)
-			}
+			check.Error(t, release(tc.version, t.TempDir()), tc.want)
 		})
 	}
 	t.Run("refuses a working tree with changes", func(t *testing.T) {
 		file := filepath.Join(repo, "cmd", "new.go")
-		if err := os.WriteFile(file, []byte("package cmd\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, os.WriteFile(file, []byte("package cmd\n"), 0o600))
 		defer func() { _ = os.Remove(file) }()
-		if err := release("v1.2.3", t.TempDir()); err == nil || !strings.Contains(err.Error(), "commit or remove them\n?? cmd/new.go") {
-			t.Errorf("want an error that names the file, got: %v", err)
-		}
+		check.Error(t, release("v1.2.3", t.TempDir()), "commit or remove them\n?? cmd/new.go")
 	})
 	t.Run("leaves a folder with other files alone", func(t *testing.T) {
 		dist := t.TempDir()
 		file := filepath.Join(dist, "mine")
-		if err := os.WriteFile(file, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := release("v1.2.3", dist); err == nil || !strings.Contains(err.Error(), "not of a release") {
-			t.Errorf("want an error that says so, got: %v", err)
-		}
+		check.OK(t, os.WriteFile(file, nil, 0o600))
+		check.Error(t, release("v1.2.3", dist), "not of a release")
 		if _, err := os.Stat(file); err != nil {
 			t.Error(err)
 		}
 	})
 
 	dist := filepath.Join(t.TempDir(), "dist")
-	if err := release("v1.2.3", dist); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, release("v1.2.3", dist))
 	read := func(name string) string {
-		content, err := os.ReadFile(filepath.Join(dist, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(content)
+		return string(check.Value(os.ReadFile(filepath.Join(dist, name)))(t))
 	}
 	unpacked := func(name string) string {
 		dir := t.TempDir()
@@ -281,62 +212,31 @@ func TestRelease(t *testing.T) {
 				fmt.Fprintf(&want, "%s  %s\n", sha256Of(t, filepath.Join(dist, name)), name)
 			}
 		}
-		if diff := cmp.Diff(want.String(), read("checksums.txt")); diff != "" {
-			t.Errorf("checksums.txt (-want +got):\n%s", diff)
-		}
+		check.Equal(t, "checksums.txt", want.String(), read("checksums.txt"))
 	})
 	t.Run("holds what it must", func(t *testing.T) {
 		want := []string{
-			"checksums.txt",
-			"images.txt",
-			"krew.yaml",
-			"release-notes.md",
-			"plimsoll-1.2.3.tgz",
-			"manifests_v1.2.3_k8s" + minor + ".tar.gz",
-			"second-scheduler-k8s" + minor + ".yaml",
-			imageFile + ".tar",
-			imageFile + ".cdx.json",
-			"plimsoll_v1.2.3" + suffix + ".tar.gz",
-			"kube-scheduler_v1.2.3" + suffix + ".cdx.json",
-			"load-watcher_v1.2.3" + suffix + ".cdx.json",
-			"kubectl-plimsoll_v1.2.3_linux_" + runtime.GOARCH + ".tar.gz",
-			"kubectl-plimsoll_v1.2.3_linux_" + runtime.GOARCH + ".cdx.json",
+			"checksums.txt", "images.txt", "krew.yaml", "release-notes.md", "plimsoll-1.2.3.tgz", "manifests_v1.2.3_k8s" + minor + ".tar.gz",
+			"second-scheduler-k8s" + minor + ".yaml", imageFile + ".tar", imageFile + ".cdx.json", "plimsoll_v1.2.3" + suffix + ".tar.gz",
+			"kube-scheduler_v1.2.3" + suffix + ".cdx.json", "load-watcher_v1.2.3" + suffix + ".cdx.json",
+			"kubectl-plimsoll_v1.2.3_linux_" + runtime.GOARCH + ".tar.gz", "kubectl-plimsoll_v1.2.3_linux_" + runtime.GOARCH + ".cdx.json",
 		}
 		slices.Sort(want)
-		if diff := cmp.Diff(want, filesOf(t, dist)); diff != "" {
-			t.Errorf("files (-want +got):\n%s", diff)
-		}
+		check.Equal(t, "files", want, filesOf(t, dist))
 	})
 	t.Run("notes are the section of the changelog, and name the image and the chart", func(t *testing.T) {
 		want := "### Added\n\n- This.\n\n### Images and chart\n\n- `" + imageName + ":1.2.3-k8s" + minor + "@sha256:" + digest + "`\n" +
 			"- `ghcr.io/plimsoll-scheduler/charts/plimsoll:1.2.3@sha256:" + chartDigest + "`\n"
-		if diff := cmp.Diff(want, read("release-notes.md")); diff != "" {
-			t.Errorf("release-notes.md (-want +got):\n%s", diff)
-		}
+		check.Equal(t, "release-notes.md", want, read("release-notes.md"))
 	})
 	t.Run("programs say their version", func(t *testing.T) {
-		if diff := cmp.Diff(
-			[]string{"LICENSE", "THIRD_PARTY_LICENSES", "kube-scheduler", "load-watcher"},
-			filesOf(t, servers),
-		); diff != "" {
-			t.Errorf("files (-want +got):\n%s", diff)
-		}
-		if got, want := run(
-			t,
-			filepath.Join(servers, "kube-scheduler"),
-			"--version",
-		), "Plimsoll v1.2.3\nKubernetes "+kubernetes+"\n"; got != want {
-			t.Errorf("kube-scheduler --version prints %q, want %q", got, want)
-		}
-		if got := run(t, filepath.Join(servers, "load-watcher"), "--version"); got != "Plimsoll v1.2.3\n" {
-			t.Errorf("load-watcher --version prints %q", got)
-		}
+		check.Equal(t, "files", []string{"LICENSE", "THIRD_PARTY_LICENSES", "kube-scheduler", "load-watcher"}, filesOf(t, servers))
+		check.Equal(t, "version", "Plimsoll v1.2.3\nKubernetes "+kubernetes+"\n",
+			run(t, filepath.Join(servers, "kube-scheduler"), "--version"))
+		check.Equal(t, "version", "Plimsoll v1.2.3\n", run(t, filepath.Join(servers, "load-watcher"), "--version"))
 	})
 	t.Run("archives have the licenses of what programs consist of", func(t *testing.T) {
-		text, err := os.ReadFile(filepath.Join(servers, "THIRD_PARTY_LICENSES"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := check.Value(os.ReadFile(filepath.Join(servers, "THIRD_PARTY_LICENSES")))(t)
 		for _, m := range []string{"k8s.io/kubernetes " + kubernetes + ": LICENSE", "github.com/spf13/pflag v", "k8s.io/apimachinery v", "Copyright (c) 2012 Alex Ogier"} {
 			if !strings.Contains(string(text), "\n"+m) {
 				t.Errorf("THIRD_PARTY_LICENSES lacks %q", m)
@@ -345,14 +245,9 @@ func TestRelease(t *testing.T) {
 	})
 	t.Run("krew", func(t *testing.T) { checkKrew(t, dist, kubernetes) })
 	t.Run("the chart has the version", func(t *testing.T) {
-		text, err := os.ReadFile(filepath.Join(unpacked("plimsoll-1.2.3.tgz"), "plimsoll", "Chart.yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := check.Value(os.ReadFile(filepath.Join(unpacked("plimsoll-1.2.3.tgz"), "plimsoll", "Chart.yaml")))(t)
 		var chart struct{ Version, AppVersion string }
-		if err := yaml.Unmarshal(text, &chart); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, yaml.Unmarshal(text, &chart))
 		if chart.Version != "1.2.3" || chart.AppVersion != "v1.2.3" {
 			t.Errorf("the chart is %+v", chart)
 		}
@@ -361,33 +256,16 @@ func TestRelease(t *testing.T) {
 		top := "manifests_v1.2.3_k8s" + minor
 		dir := filepath.Join(unpacked(top+".tar.gz"), top)
 		files := []string{
-			"README.md",
-			"default-scheduler/README.md",
-			"default-scheduler/config.yaml",
-			"default-scheduler/patches/kube-scheduler+strategic.yaml",
-			"default-scheduler/rbac.yaml",
-			"default-scheduler/values.yaml",
-			"kustomization.yaml",
-			"openshift/README.md",
-			"openshift/configmap.yaml",
-			"openshift/images.yaml",
-			"openshift/kustomization.yaml",
-			"openshift/rbac.yaml",
-			"openshift/secondaryscheduler.yaml",
-			"openshift/values.yaml",
-			"second-scheduler.yaml",
-			"stopgap/stopgap.yaml",
-			"stopgap/values.yaml",
+			"README.md", "default-scheduler/README.md", "default-scheduler/config.yaml",
+			"default-scheduler/patches/kube-scheduler+strategic.yaml", "default-scheduler/rbac.yaml", "default-scheduler/values.yaml",
+			"kustomization.yaml", "openshift/README.md", "openshift/configmap.yaml", "openshift/images.yaml", "openshift/kustomization.yaml",
+			"openshift/rbac.yaml", "openshift/secondaryscheduler.yaml", "openshift/values.yaml", "second-scheduler.yaml",
+			"stopgap/stopgap.yaml", "stopgap/values.yaml",
 		}
-		if diff := cmp.Diff(files, filesOf(t, dir)); diff != "" {
-			t.Errorf("files (-want +got):\n%s", diff)
-		}
+		check.Equal(t, "files", files, filesOf(t, dir))
 		named := map[string]int{}
 		for _, file := range filesOf(t, dir) {
-			content, err := os.ReadFile(filepath.Join(dir, file))
-			if err != nil {
-				t.Fatal(err)
-			}
+			content := check.Value(os.ReadFile(filepath.Join(dir, file)))(t)
 			if strings.HasSuffix(file, ".yaml") && strings.Contains(string(content), imageName+":") {
 				t.Errorf("%s names the image by a tag", file)
 			}
@@ -400,12 +278,8 @@ func TestRelease(t *testing.T) {
 			"openshift/secondaryscheduler.yaml":                       1,
 			"default-scheduler/patches/kube-scheduler+strategic.yaml": 1,
 		}
-		if diff := cmp.Diff(want, named); diff != "" {
-			t.Errorf("files that name %s (-want +got):\n%s", byDigest, diff)
-		}
-		if content, err := os.ReadFile(
-			filepath.Join(dir, "second-scheduler.yaml"),
-		); err != nil ||
+		check.Equal(t, "files that name "+byDigest, want, named)
+		if content, err := os.ReadFile(filepath.Join(dir, "second-scheduler.yaml")); err != nil ||
 			string(content) != read("second-scheduler-k8s"+minor+".yaml") {
 			t.Errorf("second-scheduler-k8s%s.yaml is another file than in the archive: %v", minor, err)
 		}
@@ -417,14 +291,9 @@ func TestRelease(t *testing.T) {
 
 	t.Run("image", func(t *testing.T) {
 		dir := t.TempDir()
-		archive, err := os.Open(filepath.Join(dist, imageFile+".tar"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		archive := check.Value(os.Open(filepath.Join(dist, imageFile+".tar")))(t)
 		defer func() { _ = archive.Close() }()
-		if err := unpack(archive, dir); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, unpack(archive, dir))
 		for _, blob := range filesOf(t, filepath.Join(dir, "blobs", "sha256")) {
 			if sum := sha256Of(t, filepath.Join(dir, "blobs", "sha256", blob)); sum != blob {
 				t.Errorf("blob %s has the digest %s", blob, sum)
@@ -437,9 +306,7 @@ func TestRelease(t *testing.T) {
 			top.Manifests[0].MediaType != "application/vnd.oci.image.index.v1+json" {
 			t.Fatalf("the layout holds %+v, want the index %s", top, digest)
 		}
-		if got := top.Manifests[0].Annotations["org.opencontainers.image.ref.name"]; got != "1.2.3-k8s"+minor {
-			t.Errorf("the tag is %q", got)
-		}
+		check.Equal(t, "the tag", "1.2.3-k8s"+minor, top.Manifests[0].Annotations["org.opencontainers.image.ref.name"])
 		want := digest + "  " + imageName + ":1.2.3-k8s" + minor + "\n" + chartDigest + "  ghcr.io/plimsoll-scheduler/charts/plimsoll:1.2.3\n"
 		if got := read("images.txt"); got != want || len(chartDigest) != 64 {
 			t.Errorf("images.txt is %q, want %q", got, want)
@@ -454,20 +321,14 @@ func TestRelease(t *testing.T) {
 		root := layout(dir).unpack(t, m)
 		const certificates = "etc/ssl/certs/ca-certificates.crt"
 		checkImage(t, c, root, certificates, "licenses/THIRD_PARTY_LICENSES")
-		if got, want := c.Config.Labels["org.opencontainers.image.revision"], strings.TrimSpace(
-			run(t, "git", "-C", repo, "rev-parse", "HEAD"),
-		); got != want {
-			t.Errorf("label revision is %s, want %s", got, want)
-		}
+		check.Equal(t, "label revision", strings.TrimSpace(run(t, "git", "-C", repo, "rev-parse", "HEAD")),
+			c.Config.Labels["org.opencontainers.image.revision"])
 		for _, name := range []string{"kube-scheduler", "load-watcher"} {
 			if sha256Of(t, filepath.Join(root, "bin", name)) != sha256Of(t, filepath.Join(servers, name)) {
 				t.Errorf("%s is not that of the archive", name)
 			}
 		}
-		text, err := os.ReadFile(filepath.Join(root, certificates))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := check.Value(os.ReadFile(filepath.Join(root, certificates)))(t)
 		count := 0
 		for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 			if c, err := x509.ParseCertificate(block.Bytes); err != nil || !c.IsCA {
@@ -494,16 +355,11 @@ func TestRelease(t *testing.T) {
 				if b.BOMFormat != "CycloneDX" {
 					t.Errorf("the format is %q", b.BOMFormat)
 				}
-				if got, want := b.version("stdlib"), strings.TrimPrefix(runtime.Version(), "go"); got != want {
-					t.Errorf("the standard library is that of Go %s, want %s", got, want)
-				}
+				check.Equal(t, "the version of Go", strings.TrimPrefix(runtime.Version(), "go"), b.version("stdlib"))
 				if program != "load-watcher" {
-					if got := b.version("k8s.io/kubernetes"); got != kubernetes {
-						t.Errorf("k8s.io/kubernetes is %q, want %q", got, kubernetes)
-					}
-					if got, want := b.version("k8s.io/kube-scheduler"), strings.Replace(kubernetes, "v1.", "v0.", 1); got != want {
-						t.Errorf("k8s.io/kube-scheduler is %q, want %q, which replaces what is required", got, want)
-					}
+					check.Equal(t, "k8s.io/kubernetes", kubernetes, b.version("k8s.io/kubernetes"))
+					check.Equal(t, "k8s.io/kube-scheduler, which replaces what is required", strings.Replace(kubernetes, "v1.", "v0.", 1),
+						b.version("k8s.io/kube-scheduler"))
 				}
 				if program == "" {
 					if subject.Type != "container" || subject.Name != imageName || !strings.Contains(subject.PURL, "@sha256:"+digest) {

@@ -1,5 +1,5 @@
 // Package soak runs the load plugins in simulated time, in clusters whose pods and nodes come and go. It checks that memory and
-// goroutines do not grow within half an hour, that waivers age, and that waiting pods are tried again.
+// goroutines do not grow within half an hour. It also checks that waivers age, and that waiting pods are tried again.
 package soak
 
 import (
@@ -31,13 +31,15 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
+	"github.com/plimsoll-scheduler/plimsoll/test/perf/heap"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
 )
 
-// step is longer than the refresh interval of 30 s with its jitter of a tenth: each step has a refresh.
+// step is longer than the refresh interval of 30 s with its jitter of a tenth, so each has a refresh.
 const step = 35 * time.Second
 
-// The profiles differ in what they do with a pod that the limits leave no node for: it waits, or the limits are waived for it.
+// The profiles differ in what they do with a pod that the limits leave no node. It waits, or the limits are waived for it.
 const (
 	rejecting = "rejecting"
 	relaxing  = "relaxing"
@@ -82,11 +84,10 @@ profiles:
   - *power
 `
 
-// timers is the number of timers that are set while all goroutines wait: one of the source, which the profiles share, and one for
+// timers is the number of timers that are set while all goroutines wait. One is of the source, which the profiles share. One is for
 // each plugin with a limit in each profile.
 const timers = 1 + 2*2
 
-// window is the default window of the source.
 const window = 5 * time.Minute
 
 // soak is a cluster as the scheduler sees it, and its pods. The number of its nodes does not change.
@@ -118,13 +119,8 @@ func (s *soak) must(err error) {
 // eventually waits in real time for a condition. Simulated time does not pass.
 func (s *soak) eventually(what string, holds func() bool) {
 	s.t.Helper()
-	err := wait.PollUntilContextTimeout(
-		s.ctx,
-		time.Millisecond,
-		time.Minute,
-		true,
-		func(context.Context) (bool, error) { return holds(), nil },
-	)
+	err := wait.PollUntilContextTimeout(s.ctx, time.Millisecond, time.Minute, true,
+		func(context.Context) (bool, error) { return holds(), nil })
 	if err != nil {
 		s.t.Fatalf("waiting until %s: %v", what, err)
 	}
@@ -133,10 +129,8 @@ func (s *soak) eventually(what string, holds func() bool) {
 // newSoak returns a cluster of so many nodes, without pods.
 func newSoak(t *testing.T, nodes int) *soak {
 	s := &soak{
-		t:         t,
-		ctx:       klog.NewContext(t.Context(), logr.Discard()),
-		clock:     clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
-		activated: map[types.UID]bool{},
+		t: t, ctx: klog.NewContext(t.Context(), logr.Discard()),
+		clock: clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), activated: map[types.UID]bool{},
 	}
 	s.stub = &promstub.Server{Now: s.clock.Now}
 	server := httptest.NewServer(s.stub)
@@ -151,14 +145,10 @@ func newSoak(t *testing.T, nodes int) *soak {
 	s.must(err)
 	registry := metrics.NewKubeRegistry()
 	p := provider.New(s.clock, registry, provider.Account{})
-	s.sim, err = sim.New(s.ctx, sim.Options{
+	s.sim = check.Value(sim.New(s.ctx, sim.Options{
 		Configuration: object.(*schedulerconfig.KubeSchedulerConfiguration),
-		Plugins:       plugins.NewRegistry(p, s.clock, registry.MustRegister),
-		Objects:       objects,
-		Clock:         s.clock,
-		Activated:     s.activate,
-	})
-	s.must(err)
+		Plugins:       plugins.NewRegistry(p, s.clock, registry.MustRegister), Objects: objects, Clock: s.clock, Activated: s.activate,
+	}))(s.t)
 	s.source = p.Sources()[0].Readers[0].Snapshots().Publisher()
 	s.waitForRefresh()
 	return s
@@ -181,7 +171,6 @@ func (s *soak) takeActivated(pod *corev1.Pod) bool {
 	return was
 }
 
-// waitForRefresh waits until the load of the newest node is published.
 func (s *soak) waitForRefresh() {
 	s.t.Helper()
 	newest := s.nodes[len(s.nodes)-1].Name
@@ -191,14 +180,12 @@ func (s *soak) waitForRefresh() {
 	})
 }
 
-// advance is one step of the simulated time, with a refresh.
 func (s *soak) advance() {
 	s.t.Helper()
 	s.clock.Step(step)
 	s.waitForRefresh()
 }
 
-// advanceBy is as many steps as take the duration.
 func (s *soak) advanceBy(d time.Duration) {
 	s.t.Helper()
 	for ; d > 0; d -= step {
@@ -223,7 +210,7 @@ func (s *soak) newNode() *corev1.Node {
 	return node
 }
 
-// replaceNode replaces the oldest node with its pods by a new one with as many pods, and returns what it removed.
+// replaceNode replaces the oldest node with its pods by a new one with as many pods. It returns the removed objects.
 func (s *soak) replaceNode() *corev1.Node {
 	node := s.nodes[0]
 	s.nodes = slices.Delete(s.nodes, 0, 1)
@@ -252,7 +239,6 @@ func (s *soak) newPod(profile, cpu string) *corev1.Pod {
 		Req(map[corev1.ResourceName]string{corev1.ResourceCPU: cpu, corev1.ResourceMemory: "64Mi"}).Obj()
 }
 
-// newWaitingPod is newPod, and adds the pod.
 func (s *soak) newWaitingPod(profile, cpu string) *corev1.Pod {
 	pod := s.newPod(profile, cpu)
 	s.must(s.sim.Add(pod))
@@ -276,9 +262,7 @@ func (s *soak) bound(pod *corev1.Pod, node string) *corev1.Pod {
 
 func (s *soak) decide(pod *corev1.Pod) *sim.Result {
 	s.t.Helper()
-	d, err := s.sim.Decide(s.ctx, pod)
-	s.must(err)
-	return d
+	return check.Value(s.sim.Decide(s.ctx, pod))(s.t)
 }
 
 // place decides the waiting pod, which must find a node, and binds it.
@@ -294,7 +278,7 @@ func (s *soak) place(pod *corev1.Pod) {
 	s.pods = append(s.pods, bound)
 }
 
-// decideWithoutNode decides the waiting pod, which must find no node, and reports whether the limits are waived for its next
+// decideWithoutNode decides the waiting pod, which must find no node. It reports whether the limits are waived for its next
 // attempt.
 func (s *soak) decideWithoutNode(pod *corev1.Pod) (waived bool) {
 	s.t.Helper()
@@ -390,8 +374,8 @@ const (
 	warmUp = 17 * step
 	length = 52 * step
 
-	// Numbers per step: of pods that each profile places, of pods in each that find no node, most of which are deleted, of pods
-	// that run without a decision, and of nodes that are replaced.
+	// Numbers per step. They are of pods that each profile places, and of pods in each that find no node. Most of these are deleted.
+	// Others are of pods that run without a decision, and of replaced nodes.
 	placed, refused, foreign, replaced = 3, 10, 400, 200
 	// peak is the number of steps from one peak to the next.
 	peak = 8
@@ -400,7 +384,6 @@ const (
 	growth = 0.02
 )
 
-// deleted are weak pointers to objects that were removed from a cluster.
 type deleted struct {
 	pods  []weak.Pointer[corev1.Pod]
 	nodes []weak.Pointer[corev1.Node]
@@ -422,7 +405,6 @@ func (d *deleted) held() (pods, nodes int) {
 	return pods, nodes
 }
 
-// next is one step of the simulated time in a cluster with pods.
 func (s *soak) next(n int, removed *deleted) {
 	for range replaced {
 		removed.nodes = append(removed.nodes, weak.Make(s.replaceNode()))
@@ -456,7 +438,7 @@ func (s *soak) next(n int, removed *deleted) {
 	s.pods = append([]*corev1.Pod(nil), s.pods[len(s.pods)-podCount:]...)
 }
 
-// peak is a step in which all nodes are above their load lines, and one in which waiting pods find room again.
+// peak is a step in which all nodes are above their load lines. In the next, waiting pods find room again.
 func (s *soak) peak(removed *deleted) {
 	s.stub.SetUtilization(s.names(), 0.85, 0.95)
 	s.advance()
@@ -483,20 +465,12 @@ func (s *soak) delete(pod *corev1.Pod, removed *deleted) {
 	removed.pods = append(removed.pods, weak.Make(pod))
 }
 
-// footprint is the size of the process while all goroutines wait.
 type footprint struct {
-	heap       uint64
+	heap       int64
 	goroutines int
 }
 
-func measure() footprint {
-	for range 2 { // what sync.Pools hold lives for one more collection
-		runtime.GC()
-	}
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return footprint{heap: m.HeapAlloc, goroutines: runtime.NumGoroutine()}
-}
+func measure() footprint { return footprint{heap.Live(), runtime.NumGoroutine()} }
 
 func TestMemoryAndGoroutines_DoNotGrow(t *testing.T) {
 	s := newSoak(t, nodeCount)
@@ -534,4 +508,4 @@ func TestMemoryAndGoroutines_DoNotGrow(t *testing.T) {
 	}
 }
 
-func mebibytes(bytes uint64) float64 { return float64(bytes) / (1 << 20) }
+func mebibytes(bytes int64) float64 { return float64(bytes) / (1 << 20) }

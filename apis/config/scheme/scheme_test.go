@@ -144,8 +144,7 @@ func argsOf(t *testing.T, cfg *kubeschedulerconfig.KubeSchedulerConfiguration, p
 func withDefaults(change func(*config.LoadSpec)) config.LoadSpec {
 	spec := config.LoadSpec{
 		MetricProvider: config.MetricProviderSpec{
-			Type:       config.KubernetesMetricsServer,
-			Dialect:    config.DialectAuto,
+			Type: config.KubernetesMetricsServer, Dialect: config.DialectAuto,
 			NodeLabels: []string{"node", "instance", "nodename", "kubernetes_node", "exported_instance", "hostname"},
 			Timeout:    metav1.Duration{Duration: 10 * time.Second},
 		},
@@ -205,11 +204,9 @@ func TestScheme_DecodesFile(t *testing.T) {
 			yaml:   head + "profiles: [{pluginConfig: [{name: LowRiskOverCommitment, args: {smoothingWindowSize: 3, riskLimitWeights: {cpu: .75, memory: 0.25}, watcherAddress: 'http://127.0.0.1:2020'}}]}]",
 			plugin: "LowRiskOverCommitment",
 			want: &config.LowRiskOverCommitmentArgs{
-				LoadSpec:            withDefaults(func(spec *config.LoadSpec) { spec.WatcherAddress = "http://127.0.0.1:2020" }),
-				MissingLoad:         config.MissingLoadNeutral,
-				SmoothingWindowSize: 3,
-				RiskLimitWeights:    map[corev1.ResourceName]float64{"cpu": 0.75, "memory": 0.25},
-				UnlimitedPods:       config.UnlimitedPodsAsRequest,
+				LoadSpec:    withDefaults(func(spec *config.LoadSpec) { spec.WatcherAddress = "http://127.0.0.1:2020" }),
+				MissingLoad: config.MissingLoadNeutral, SmoothingWindowSize: 3,
+				RiskLimitWeights: map[corev1.ResourceName]float64{"cpu": 0.75, "memory": 0.25}, UnlimitedPods: config.UnlimitedPodsAsRequest,
 			},
 		},
 		{
@@ -245,8 +242,7 @@ func TestScheme_DecodesFile(t *testing.T) {
 						CAFile:    "/var/run/secrets/service-ca.crt",
 						Dialect:   config.DialectNodeExporter,
 						Queries: &config.LoadQueries{
-							CPU:    "avg by (node) (rate(cpu[$window]))",
-							Memory: "avg by (node) (memory)",
+							CPU: "avg by (node) (rate(cpu[$window]))", Memory: "avg by (node) (memory)",
 						},
 						NodeLabels: []string{"node", "nodename"},
 						Timeout:    metav1.Duration{Duration: 5 * time.Second},
@@ -285,10 +281,7 @@ func TestScheme_DecodesFile(t *testing.T) {
 			yaml:   head + "profiles: [{plugins: {score: {enabled: [{name: LoadVariationRiskBalancing}]}}}]",
 			plugin: "LoadVariationRiskBalancing",
 			want: &config.LoadVariationRiskBalancingArgs{
-				LoadSpec:                withDefaults(nil),
-				MissingLoad:             config.MissingLoadRequests,
-				SafeVarianceMargin:      1,
-				SafeVarianceSensitivity: 1,
+				LoadSpec: withDefaults(nil), MissingLoad: config.MissingLoadRequests, SafeVarianceMargin: 1, SafeVarianceSensitivity: 1,
 			},
 		},
 		{
@@ -296,12 +289,9 @@ func TestScheme_DecodesFile(t *testing.T) {
 			yaml:   head + "profiles: [{pluginConfig: [{name: TargetLoadPacking}]}]",
 			plugin: "TargetLoadPacking",
 			want: &config.TargetLoadPackingArgs{
-				LoadSpec:                  withDefaults(nil),
-				MissingLoad:               config.MissingLoadRequests,
-				TargetUtilization:         40,
-				DefaultRequests:           corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000m")},
-				DefaultRequestsMultiplier: "1.5",
-				MaxLimitRequestRatio:      10,
+				LoadSpec: withDefaults(nil), MissingLoad: config.MissingLoadRequests, TargetUtilization: 40,
+				DefaultRequests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000m")}, DefaultRequestsMultiplier: "1.5",
+				MaxLimitRequestRatio: 10,
 			},
 		},
 		{
@@ -347,33 +337,27 @@ func TestScheme_RefusesUnknownAndMistypedFields(t *testing.T) {
 		want []string
 	}{
 		{
-			name: "an unknown field",
-			yaml: pluginConfig("{targetUtilisation: 50}"),
+			name: "an unknown field", yaml: pluginConfig("{targetUtilisation: 50}"),
 			want: []string{".profiles[0].pluginConfig[0]", `unknown field "targetUtilisation"`},
 		},
 		{
-			name: "an unknown field of metricProvider",
-			yaml: pluginConfig("{metricProvider: {addr: x}}"),
+			name: "an unknown field of metricProvider", yaml: pluginConfig("{metricProvider: {addr: x}}"),
 			want: []string{".profiles[0].pluginConfig[0]", `unknown field "metricProvider.addr"`},
 		},
 		{
-			name: "a field in the wrong case",
-			yaml: pluginConfig("{targetutilization: 50}"),
+			name: "a field in the wrong case", yaml: pluginConfig("{targetutilization: 50}"),
 			want: []string{`unknown field "targetutilization"`},
 		},
 		{
-			name: "the shared fields are not nested",
-			yaml: pluginConfig("{loadSpec: {window: 5m}}"),
+			name: "the shared fields are not nested", yaml: pluginConfig("{loadSpec: {window: 5m}}"),
 			want: []string{`unknown field "loadSpec"`},
 		},
 		{
-			name: "another plugin's field",
-			yaml: pluginConfig("{safeVarianceMargin: 1}"),
+			name: "another plugin's field", yaml: pluginConfig("{safeVarianceMargin: 1}"),
 			want: []string{`unknown field "safeVarianceMargin"`},
 		},
 		{
-			name: "a duplicate field",
-			yaml: pluginConfig("{targetUtilization: 50, targetUtilization: 60}"),
+			name: "a duplicate field", yaml: pluginConfig("{targetUtilization: 50, targetUtilization: 60}"),
 			want: []string{`key "targetUtilization" already set`},
 		},
 		{
@@ -382,23 +366,19 @@ func TestScheme_RefusesUnknownAndMistypedFields(t *testing.T) {
 			want: []string{".profiles[0].pluginConfig[0]", "not of type TargetLoadPackingArgs"},
 		},
 		{
-			name: "a fraction instead of an integer",
-			yaml: pluginConfig("{targetUtilization: 40.5}"),
+			name: "a fraction instead of an integer", yaml: pluginConfig("{targetUtilization: 40.5}"),
 			want: []string{".profiles[0].pluginConfig[0]", "targetUtilization"},
 		},
 		{
-			name: "a number without quotes for the multiplier",
-			yaml: pluginConfig("{defaultRequestsMultiplier: 1.5}"),
+			name: "a number without quotes for the multiplier", yaml: pluginConfig("{defaultRequestsMultiplier: 1.5}"),
 			want: []string{".profiles[0].pluginConfig[0]", "defaultRequestsMultiplier"},
 		},
 		{
-			name: "a token that is no string is not shown",
-			yaml: pluginConfig("{metricProvider: {token: [hunter2]}}"),
+			name: "a token that is no string is not shown", yaml: pluginConfig("{metricProvider: {token: [hunter2]}}"),
 			want: []string{".profiles[0].pluginConfig[0]", "metricProvider.token"},
 		},
 		{
-			name: "a duplicate token is not shown",
-			yaml: pluginConfig("{metricProvider: {token: hunter2, token: hunter2}}"),
+			name: "a duplicate token is not shown", yaml: pluginConfig("{metricProvider: {token: hunter2, token: hunter2}}"),
 			want: []string{`key "token" already set`},
 		},
 	} {

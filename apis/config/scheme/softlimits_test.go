@@ -242,8 +242,7 @@ profiles:
 		t.Errorf("LoadThreshold: %+v", threshold)
 	}
 	exempt := config.Exemption{
-		PriorityClassNames: []string{"critical"},
-		PodSelector:        &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+		PriorityClassNames: []string{"critical"}, PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
 	}
 	if diff := cmp.Diff(exempt, threshold.Exempt); diff != "" {
 		t.Errorf("exempt (-want +got):\n%s", diff)

@@ -43,9 +43,9 @@ const (
 	defaultMinHistory               = 30 * time.Minute
 	defaultDeviations               = 1.0
 	defaultUnknownRequestMultiplier = 1.5
-	// defaultUnknownCPU is in cores. In replays, 2 led to fewer hot minutes than 1, and to as few as 3.
+	// defaultUnknownCPU is in cores. In replays, 2 cores gave fewer hot minutes than 1 core; 3 cores gave no improvement over 2.
 	defaultUnknownCPU = 2
-	// defaultUnknownMemoryBytes is the memory that the scheduler counts for a container that requests none.
+	// defaultUnknownMemoryBytes is what kube-scheduler's scoring assumes for a container without a memory request.
 	defaultUnknownMemoryBytes = 200 << 20
 	defaultPeakTarget         = 70
 )
@@ -75,8 +75,8 @@ func SetDefaults_LoadSpec(obj *LoadSpec) {
 	obj.DriftTolerance = cmp.Or(obj.DriftTolerance, ptr.To(defaultDriftTolerance))
 	if obj.MetricProvider.Timeout == nil {
 		timeout := defaultTimeout
-		// Half of maxAge leaves time for another refresh, after one that hangs, before the load expires. Validation refuses
-		// a maxAge that has no positive half.
+		// With at most half of maxAge, one refresh can hang and another can still succeed before the load expires. Validation
+		// refuses a maxAge of zero or less.
 		if half := obj.MaxAge.Duration / 2; half > 0 {
 			timeout = min(timeout, half)
 		}
@@ -88,7 +88,7 @@ func SetDefaults_LoadSpec(obj *LoadSpec) {
 func SetDefaults_TargetLoadPackingArgs(obj *TargetLoadPackingArgs) {
 	obj.MissingLoad = cmp.Or(obj.MissingLoad, config.MissingLoadRequests)
 	obj.TargetUtilization = cmp.Or(obj.TargetUtilization, ptr.To[int64](defaultTargetUtilization))
-	// An empty list is kept: such containers are then expected to use nothing.
+	// An explicit empty list is kept: containers with neither limit nor request are then expected to use nothing.
 	if obj.DefaultRequests == nil {
 		obj.DefaultRequests = ResourceList{
 			corev1.ResourceCPU: *resource.NewMilliQuantity(defaultRequestMilliCPU, resource.DecimalSI),
@@ -107,7 +107,7 @@ func SetDefaults_LoadVariationRiskBalancingArgs(obj *LoadVariationRiskBalancingA
 
 // SetDefaults_LowRiskOverCommitmentArgs fills in the fields that are not given.
 func SetDefaults_LowRiskOverCommitmentArgs(obj *LowRiskOverCommitmentArgs) {
-	// By requests alone, a node without load would have no risk by load, and mostly be the best one.
+	// Not Requests: a node with unknown load would then have no measured risk, and would usually get the best score.
 	obj.MissingLoad = cmp.Or(obj.MissingLoad, config.MissingLoadNeutral)
 	obj.SmoothingWindowSize = cmp.Or(obj.SmoothingWindowSize, ptr.To[int64](defaultSmoothingWindowSize))
 	obj.UnlimitedPods = cmp.Or(obj.UnlimitedPods, config.UnlimitedPodsAsRequest)
@@ -161,7 +161,7 @@ func SetDefaults_UnknownUsage(obj *UnknownUsage) {
 	if obj.RequestMultiplier == nil {
 		obj.RequestMultiplier = ptr.To(defaultUnknownRequestMultiplier)
 	}
-	// An empty list is kept: such containers are then expected to use nothing.
+	// An explicit empty list is kept: containers with neither limit nor request are then expected to use nothing.
 	if obj.Default == nil {
 		obj.Default = ResourceList{
 			corev1.ResourceCPU:    *resource.NewQuantity(defaultUnknownCPU, resource.DecimalSI),

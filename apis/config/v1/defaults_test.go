@@ -32,11 +32,9 @@ func duration(d time.Duration) *metav1.Duration { return &metav1.Duration{Durati
 func defaultLoadSpec() v1.LoadSpec {
 	return v1.LoadSpec{
 		MetricProvider: v1.MetricProviderSpec{
-			Type:               "KubernetesMetricsServer",
-			InsecureSkipVerify: ptr.To(false),
-			Dialect:            "Auto",
-			NodeLabels:         []string{"node", "instance", "nodename", "kubernetes_node", "exported_instance", "hostname"},
-			Timeout:            duration(10 * time.Second),
+			Type: "KubernetesMetricsServer", InsecureSkipVerify: ptr.To(false), Dialect: "Auto",
+			NodeLabels: []string{"node", "instance", "nodename", "kubernetes_node", "exported_instance", "hostname"},
+			Timeout:    duration(10 * time.Second),
 		},
 		Window:          duration(5 * time.Minute),
 		RefreshInterval: duration(30 * time.Second),
@@ -47,31 +45,22 @@ func defaultLoadSpec() v1.LoadSpec {
 
 func defaultTargetLoadPackingArgs() *v1.TargetLoadPackingArgs {
 	return &v1.TargetLoadPackingArgs{
-		LoadSpec:                  defaultLoadSpec(),
-		MissingLoad:               "Requests",
-		TargetUtilization:         ptr.To[int64](40),
-		DefaultRequests:           v1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000m")},
-		DefaultRequestsMultiplier: ptr.To("1.5"),
-		MaxLimitRequestRatio:      ptr.To(10.0),
+		LoadSpec: defaultLoadSpec(), MissingLoad: "Requests", TargetUtilization: ptr.To[int64](40),
+		DefaultRequests: v1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000m")}, DefaultRequestsMultiplier: ptr.To("1.5"),
+		MaxLimitRequestRatio: ptr.To(10.0),
 	}
 }
 
 func defaultLoadVariationRiskBalancingArgs() *v1.LoadVariationRiskBalancingArgs {
 	return &v1.LoadVariationRiskBalancingArgs{
-		LoadSpec:                defaultLoadSpec(),
-		MissingLoad:             "Requests",
-		SafeVarianceMargin:      ptr.To(1.0),
-		SafeVarianceSensitivity: ptr.To(1.0),
+		LoadSpec: defaultLoadSpec(), MissingLoad: "Requests", SafeVarianceMargin: ptr.To(1.0), SafeVarianceSensitivity: ptr.To(1.0),
 	}
 }
 
 func defaultLowRiskOverCommitmentArgs() *v1.LowRiskOverCommitmentArgs {
 	return &v1.LowRiskOverCommitmentArgs{
-		LoadSpec:            defaultLoadSpec(),
-		MissingLoad:         "Neutral",
-		SmoothingWindowSize: ptr.To[int64](5),
-		RiskLimitWeights:    map[corev1.ResourceName]float64{"cpu": 0.5, "memory": 0.5},
-		UnlimitedPods:       "AsRequest",
+		LoadSpec: defaultLoadSpec(), MissingLoad: "Neutral", SmoothingWindowSize: ptr.To[int64](5),
+		RiskLimitWeights: map[corev1.ResourceName]float64{"cpu": 0.5, "memory": 0.5}, UnlimitedPods: "AsRequest",
 	}
 }
 
@@ -93,25 +82,16 @@ func defaultPeakSpec() v1.PeakSpec {
 
 func defaultPredictedPeakArgs() *v1.PredictedPeakArgs {
 	return &v1.PredictedPeakArgs{
-		LoadSpec:    defaultLoadSpec(),
-		PeakSpec:    defaultPeakSpec(),
-		MissingLoad: "Requests",
-		Strategy:    "Spread",
-		Target:      ptr.To[int64](70),
+		LoadSpec: defaultLoadSpec(), PeakSpec: defaultPeakSpec(), MissingLoad: "Requests", Strategy: "Spread", Target: ptr.To[int64](70),
 	}
 }
 
 func defaultLoadThresholdArgs() *v1.LoadThresholdArgs {
 	return &v1.LoadThresholdArgs{
-		LoadSpec:         defaultLoadSpec(),
-		MissingLoad:      "Requests",
-		Thresholds:       v1.Thresholds{CPU: ptr.To[int64](80), Memory: ptr.To[int64](90)},
-		Windows:          v1.ThresholdWindows{CPU: duration(5 * time.Minute), Memory: duration(5 * time.Minute)},
-		Statistic:        "Mean",
-		StdDevFactor:     ptr.To(1.0),
-		PredictedPeak:    defaultPeakSpec(),
-		IgnoreDaemonSets: ptr.To(true),
-		WhenNoneFits:     "Relax",
+		LoadSpec: defaultLoadSpec(), MissingLoad: "Requests",
+		Thresholds: v1.Thresholds{CPU: ptr.To[int64](80), Memory: ptr.To[int64](90)},
+		Windows:    v1.ThresholdWindows{CPU: duration(5 * time.Minute), Memory: duration(5 * time.Minute)}, Statistic: "Mean",
+		StdDevFactor: ptr.To(1.0), PredictedPeak: defaultPeakSpec(), IgnoreDaemonSets: ptr.To(true), WhenNoneFits: "Relax",
 	}
 }
 
@@ -128,19 +108,14 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 		want runtime.Object
 	}{
 		{
-			name: "nothing given to TargetLoadPacking",
-			in:   &v1.TargetLoadPackingArgs{},
-			want: defaultTargetLoadPackingArgs(),
+			name: "nothing given to TargetLoadPacking", in: &v1.TargetLoadPackingArgs{}, want: defaultTargetLoadPackingArgs(),
 		},
 		{
-			name: "nothing given to LoadVariationRiskBalancing",
-			in:   &v1.LoadVariationRiskBalancingArgs{},
+			name: "nothing given to LoadVariationRiskBalancing", in: &v1.LoadVariationRiskBalancingArgs{},
 			want: defaultLoadVariationRiskBalancingArgs(),
 		},
 		{
-			name: "nothing given to LowRiskOverCommitment",
-			in:   &v1.LowRiskOverCommitmentArgs{},
-			want: defaultLowRiskOverCommitmentArgs(),
+			name: "nothing given to LowRiskOverCommitment", in: &v1.LowRiskOverCommitmentArgs{}, want: defaultLowRiskOverCommitmentArgs(),
 		},
 		{
 			name: "what is given to LowRiskOverCommitment stays, zeros included",
@@ -159,20 +134,10 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 			want: with(defaultLowRiskOverCommitmentArgs(), func(args *v1.LowRiskOverCommitmentArgs) { args.RiskLimitWeights["cpu"] = 0.2 }),
 		},
 		{
-			name: "nothing given to Peaks",
-			in:   &v1.PeaksArgs{},
-			want: &v1.PeaksArgs{LoadSpec: defaultLoadSpec(), MissingLoad: "Neutral"},
+			name: "nothing given to Peaks", in: &v1.PeaksArgs{}, want: &v1.PeaksArgs{LoadSpec: defaultLoadSpec(), MissingLoad: "Neutral"},
 		},
-		{
-			name: "nothing given to LoadThreshold",
-			in:   &v1.LoadThresholdArgs{},
-			want: defaultLoadThresholdArgs(),
-		},
-		{
-			name: "nothing given to PredictedPeak",
-			in:   &v1.PredictedPeakArgs{},
-			want: defaultPredictedPeakArgs(),
-		},
+		{name: "nothing given to LoadThreshold", in: &v1.LoadThresholdArgs{}, want: defaultLoadThresholdArgs()},
+		{name: "nothing given to PredictedPeak", in: &v1.PredictedPeakArgs{}, want: defaultPredictedPeakArgs()},
 		{
 			name: "what is given to PredictedPeak stays, zeros included",
 			in: &v1.PredictedPeakArgs{
@@ -234,19 +199,15 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 			},
 		},
 		{
-			name: "whenNoneFits of NodeMetrics stays",
-			in:   &v1.NodeMetricsArgs{WhenNoneFits: "Reject"},
+			name: "whenNoneFits of NodeMetrics stays", in: &v1.NodeMetricsArgs{WhenNoneFits: "Reject"},
 			want: &v1.NodeMetricsArgs{LoadSpec: defaultLoadSpec(), WhenNoneFits: "Reject"},
 		},
 		{
 			name: "zeros of TargetLoadPacking stay: validation refuses them",
 			in: &v1.TargetLoadPackingArgs{
 				LoadSpec: v1.LoadSpec{
-					MetricProvider:  v1.MetricProviderSpec{NodeLabels: []string{}, Timeout: duration(0)},
-					Window:          duration(0),
-					RefreshInterval: duration(0),
-					MaxAge:          duration(0),
-					DriftTolerance:  ptr.To(0.0),
+					MetricProvider: v1.MetricProviderSpec{NodeLabels: []string{}, Timeout: duration(0)}, Window: duration(0),
+					RefreshInterval: duration(0), MaxAge: duration(0), DriftTolerance: ptr.To(0.0),
 				},
 				TargetUtilization:         ptr.To[int64](0),
 				DefaultRequests:           v1.ResourceList{},
@@ -338,8 +299,7 @@ func TestDefaults_TimeoutLeavesTimeForSecondRefresh(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			args := &v1.TargetLoadPackingArgs{LoadSpec: v1.LoadSpec{
-				MetricProvider: v1.MetricProviderSpec{Timeout: tt.given},
-				MaxAge:         tt.maxAge,
+				MetricProvider: v1.MetricProviderSpec{Timeout: tt.given}, MaxAge: tt.maxAge,
 			}}
 			v1.SetObjectDefaults_TargetLoadPackingArgs(args)
 			if got := args.MetricProvider.Timeout.Duration; got != tt.want {

@@ -3,7 +3,6 @@ package validation
 import (
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net/url"
 	"strconv"
@@ -18,30 +17,24 @@ import (
 const tokenRule = "must consist of printable ASCII characters without blanks and line breaks: " +
 	"write the token alone, without \"Bearer\" before it or a line break after it"
 
-// validateAddress accepts an absolute http(s) URL with a host and, optionally, a path prefix.
-func validateAddress(path *field.Path, address, example string) field.ErrorList {
-	invalid := func(format string, args ...any) field.ErrorList {
-		return field.ErrorList{field.Invalid(path, addressValue(address), fmt.Sprintf(format, args...))}
-	}
+// address accepts an absolute http(s) URL with a host and, optionally, a path prefix.
+func (v validator) address(address, example string) {
 	parsed, err := url.Parse(address)
+	valid, rule := true, ""
 	// The parser's error repeats the address, which may hold a password.
-	if err != nil || (parsed.Scheme != "http" && parsed.Scheme != "https") || parsed.Hostname() == "" {
-		return invalid("must be an http:// or https:// URL with a host: write one such as %q", example)
+	switch {
+	case err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Hostname() == "":
+		valid, rule = false, "must be an http:// or https:// URL with a host: write one such as "+strconv.Quote(example)
+	case parsed.User != nil:
+		valid, rule = false, "must not hold a user name or password, which would show in logs: "+
+			"give a bearer token in metricProvider.tokenFile"
+	case strings.ContainsAny(address, "?#"): // a parsed URL does not distinguish an empty fragment from none
+		valid, rule = false, "must not have a query or fragment, since paths are appended to it: end it before the \"?\" or \"#\""
+	case parsed.Port() != "":
+		number, err := strconv.ParseUint(parsed.Port(), 10, 16)
+		valid, rule = err == nil && number > 0, "must have a port in [1, 65535], or none: write one such as "+strconv.Quote(example)
 	}
-	if parsed.User != nil {
-		return invalid("must not hold a user name or password, which would show in logs: " +
-			"give a bearer token in metricProvider.tokenFile")
-	}
-	// A parsed URL does not distinguish an empty fragment from none.
-	if strings.ContainsAny(address, "?#") {
-		return invalid("must not have a query or fragment, since paths are appended to it: end it before the \"?\" or \"#\"")
-	}
-	if port := parsed.Port(); port != "" {
-		if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
-			return invalid("must have a port in [1, 65535], or none: write one such as %q", example)
-		}
-	}
-	return nil
+	v.check(valid, addressValue(address), "%s", rule)
 }
 
 // addressValue returns the address as errors show it. If it may hold a secret, only the scheme is shown.
@@ -56,51 +49,15 @@ func addressValue(address string) string {
 	return config.RedactedSecret
 }
 
-// validateToken validates the fields that every connection uses, the one to a load-watcher service included.
-func validateToken(path *field.Path, provider *config.MetricProviderSpec) field.ErrorList {
-	return validateSecret(path.Child("token"), path.Child("tokenFile"), provider.Token, provider.TokenFile, "token")
-}
-
-// validateApplicationKey validates the key that is sent beside the token.
-func validateApplicationKey(path *field.Path, provider *config.MetricProviderSpec) field.ErrorList {
-	return validateSecret(
-		path.Child("applicationKey"),
-		path.Child("applicationKeyFile"),
-		provider.ApplicationKey,
-		provider.ApplicationKeyFile,
-		"application key",
-	)
-}
-
-// validateSecret validates a credential, called what, that is given as a value or in a file, or not at all.
-func validateSecret(path, filePath *field.Path, value config.Secret, file, what string) field.ErrorList {
-	var allErrs field.ErrorList
-	switch {
-	case value == config.RedactedSecret:
-		// The placeholder is no secret.
-		allErrs = append(allErrs, field.Invalid(
-			path,
-			config.RedactedSecret,
-			fmt.Sprintf(
-				"is the placeholder that a written configuration has in place of the %[1]s: put the %[1]s back, or use %[2]s",
-				what,
-				lastElement(filePath),
-			),
-		))
-	case value != "" && !tokenIsValid(string(value)):
-		allErrs = append(allErrs, field.Invalid(path, config.RedactedSecret, tokenRule))
-	}
+// secret validates a credential, called what, that is given as a value or in a file, or not at all.
+func (v validator) secret(name, what string, value config.Secret, file string) {
+	fileName := name + "File"
+	v.child(name).check(value != config.RedactedSecret, config.RedactedSecret,
+		"is the placeholder that a written configuration has in place of the %[1]s: put the %[1]s back, or use %[2]s", what, fileName)
+	v.child(name).check(value == "" || value == config.RedactedSecret || tokenIsValid(string(value)), config.RedactedSecret, tokenRule)
 	if file != "" && value != "" {
-		allErrs = append(allErrs, field.Forbidden(filePath,
-			fmt.Sprintf("must not be set together with %[1]s: remove one of them, preferably %[1]s", lastElement(path))))
+		v.child(fileName).forbidden("must not be set together with %[1]s: remove one of them, preferably %[1]s", name)
 	}
-	return allErrs
-}
-
-// lastElement returns the name of the field at a path.
-func lastElement(path *field.Path) string {
-	text := path.String()
-	return text[strings.LastIndex(text, ".")+1:]
 }
 
 // Files reads the small files that a spec names.
@@ -111,77 +68,46 @@ type Files struct {
 // ValidateCredentials validates the spec's credential files in the scheduler's pod, and the credentials of hosted services.
 // The environment may have completed the latter.
 func ValidateCredentials(path *field.Path, spec *config.LoadSpec, files Files) error {
-	path, provider := path.Child("metricProvider"), &spec.MetricProvider
-	allErrs := validateGiven(path, spec)
-	if name := provider.TokenFile; name != "" {
-		allErrs = append(allErrs, validateTokenFile(path.Child("tokenFile"), name, "token", files)...)
+	v, provider := at(path.Child("metricProvider")), &spec.MetricProvider
+	if spec.IsHosted() {
+		v.hostedCredentials(provider)
 	}
-	if name := provider.ApplicationKeyFile; name != "" {
-		allErrs = append(allErrs, validateTokenFile(path.Child("applicationKeyFile"), name, "application key", files)...)
-	}
-	if name := provider.CAFile; name != "" {
-		allErrs = append(allErrs, validateCAFile(path.Child("caFile"), name, files)...)
-	}
-	return allErrs.ToAggregate()
+	v.child("tokenFile").tokenFile(provider.TokenFile, "token", files)
+	v.child("applicationKeyFile").tokenFile(provider.ApplicationKeyFile, "application key", files)
+	v.child("caFile").authorities(provider.CAFile, files)
+	return v.errs.ToAggregate()
 }
 
-func validateTokenFile(path *field.Path, name, what string, files Files) field.ErrorList {
+func (v validator) tokenFile(name, what string, files Files) {
+	if name == "" {
+		return
+	}
 	content, err := files.Token(name)
-	if err != nil {
-		return field.ErrorList{
-			field.Invalid(
-				path,
-				name,
-				fmt.Sprintf(
-					"must be a readable file that holds the %[1]s, but %[2]v: mount the file or correct the path, or write the %[1]s",
-					what,
-					withoutPath(err),
-				),
-			),
-		}
-	}
+	v.check(err == nil, name,
+		"must be a readable file with the %s, but %v: mount the file or correct the path, or write it", what, cause(err))
 	// Files usually end with a line break, which is dropped before the token is sent.
-	if !tokenIsValid(strings.TrimSpace(string(content))) {
-		return field.ErrorList{field.Invalid(path, name, "the token in it "+tokenRule)}
-	}
-	return nil
+	v.check(err != nil || tokenIsValid(strings.TrimSpace(string(content))), name, "the token in it %s", tokenRule)
 }
 
-func validateCAFile(path *field.Path, name string, files Files) field.ErrorList {
+// authorities validates a file of PEM certificates.
+func (v validator) authorities(name string, files Files) {
+	if name == "" {
+		return
+	}
 	content, err := files.CA(name)
-	if err != nil {
-		return field.ErrorList{
-			field.Invalid(
-				path,
-				name,
-				fmt.Sprintf(
-					"must be a readable file with at least one PEM certificate, but %v: mount the file or correct the path, "+
-						"or name the bundle of the server certificate's authority",
-					withoutPath(err),
-				),
-			),
-		}
-	}
-	if !x509.NewCertPool().AppendCertsFromPEM(content) {
-		return field.ErrorList{field.Invalid(path, name,
-			"must hold at least one PEM certificate (\"BEGIN CERTIFICATE\"), but has none: name the bundle of the "+
-				"authority that signed the server's certificate")}
-	}
-	return nil
+	v.check(err == nil, name, "must be a readable file with at least one PEM certificate, but %v: mount the file or correct the "+
+		"path, or name the bundle of the server certificate's authority", cause(err))
+	v.check(err != nil || x509.NewCertPool().AppendCertsFromPEM(content), name, "must hold at least one PEM certificate "+
+		"(\"BEGIN CERTIFICATE\"), but has none: name the bundle of the authority that signed the server's certificate")
 }
 
 // tokenIsValid reports whether a token is one word that a header can hold.
 func tokenIsValid(token string) bool {
-	for i := range len(token) {
-		if token[i] <= ' ' || token[i] > '~' {
-			return false
-		}
-	}
-	return token != ""
+	return token != "" && !strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' })
 }
 
-// withoutPath reduces a file error to its cause: the field error around it has the path.
-func withoutPath(err error) error {
+// cause reduces a file error to its cause: the field error around it has the path.
+func cause(err error) error {
 	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathErr.Err
 	}

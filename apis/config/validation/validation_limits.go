@@ -2,7 +2,6 @@ package validation
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -15,11 +14,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 )
 
-// ValidateLoadThresholdArgs validates the arguments of the LoadThreshold plugin, found at path.
-func ValidateLoadThresholdArgs(path *field.Path, args *config.LoadThresholdArgs) error {
-	allErrs := ValidateLoadSpec(path, &args.LoadSpec)
-	allErrs = append(allErrs, validateOneOf(path.Child("missingLoad"), args.MissingLoad,
-		config.MissingLoadRequests, config.MissingLoadPass, config.MissingLoadReject)...)
+func (v validator) loadThreshold(args *config.LoadThresholdArgs) {
+	oneOf(v.child("missingLoad"), args.MissingLoad, config.MissingLoadRequests, config.MissingLoadPass, config.MissingLoadReject)
 	for _, resource := range []struct {
 		name      string
 		threshold *int64
@@ -28,56 +24,46 @@ func ValidateLoadThresholdArgs(path *field.Path, args *config.LoadThresholdArgs)
 		{"cpu", args.Thresholds.CPU, args.Windows.CPU},
 		{"memory", args.Thresholds.Memory, args.Windows.Memory},
 	} {
-		if threshold := resource.threshold; threshold != nil && (*threshold < 1 || *threshold > 100) {
-			allErrs = append(allErrs, field.Invalid(path.Child("thresholds", resource.name), *threshold,
-				"must be in [1, 100]: write the utilization, in percent, that no node may exceed"))
+		if threshold := resource.threshold; threshold != nil {
+			v.child("thresholds").child(resource.name).check(*threshold >= 1 && *threshold <= 100, *threshold,
+				"must be in [1, 100]: write the utilization, in percent, that no node may exceed")
 		}
 		if resource.window != args.Window { // Window is the default, and already validated
-			allErrs = append(allErrs, validateThresholdWindow(path.Child("windows", resource.name), resource.window.Duration, args)...)
+			v.child("windows").child(resource.name).thresholdWindow(resource.window.Duration, args)
 		}
 	}
-	allErrs = append(allErrs, validateOneOf(path.Child("statistic"), args.Statistic,
-		config.StatisticMean, config.StatisticMeanPlusStdDev, config.StatisticP95, config.StatisticMax, config.StatisticPredictedPeak)...)
-	if statistic := args.Statistic; (statistic == config.StatisticP95 || statistic == config.StatisticMax) &&
-		!readsPrometheus(&args.LoadSpec) {
-		allErrs = append(allErrs, field.Invalid(path.Child("statistic"), statistic, fmt.Sprintf(
-			"needs metricProvider.type Prometheus and no watcherAddress, for %s knows no percentile and no maximum: "+
-				"set them, or write Mean or MeanPlusStdDev",
-			sourceOf(&args.LoadSpec),
-		)))
-	}
-	allErrs = append(allErrs, validatePeakSpec(path.Child("predictedPeak"), &args.PredictedPeak)...)
-	allErrs = append(allErrs, validateDefaultRequests(path.Child("defaultRequests"), args.DefaultRequests)...)
-	if !isFiniteNotNegative(args.StdDevFactor) {
-		allErrs = append(allErrs, field.Invalid(path.Child("stdDevFactor"), args.StdDevFactor,
-			"must be finite and at least 0: write how many standard deviations are added to the mean, such as 2"))
-	}
-	allErrs = append(allErrs, validateExemptions(path.Child("exempt"), &args.Exempt)...)
-	allErrs = append(allErrs, validateWhenNoneFits(path.Child("whenNoneFits"), args.WhenNoneFits)...)
-	return allErrs.ToAggregate()
+	oneOf(v.child("statistic"), args.Statistic,
+		config.StatisticMean, config.StatisticMeanPlusStdDev, config.StatisticP95, config.StatisticMax, config.StatisticPredictedPeak)
+	isQuantile := args.Statistic == config.StatisticP95 || args.Statistic == config.StatisticMax
+	v.child("statistic").check(!isQuantile || readsPrometheus(&args.LoadSpec), args.Statistic,
+		"needs metricProvider.type Prometheus and no watcherAddress, for %s knows no percentile and no maximum: "+
+			"set them, or write Mean or MeanPlusStdDev", sourceOf(&args.LoadSpec))
+	v.child("predictedPeak").peakSpec(&args.PredictedPeak)
+	v.child("defaultRequests").defaultRequests(args.DefaultRequests)
+	v.child("stdDevFactor").check(isFiniteNotNegative(args.StdDevFactor), args.StdDevFactor,
+		"must be finite and at least 0: write how many standard deviations are added to the mean, such as 2")
+	v.child("exempt").exemptions(&args.Exempt)
+	v.whenNoneFits(args.WhenNoneFits)
 }
 
-// validateThresholdWindow accepts longer windows than other plugins have, where they need no history of our own.
-func validateThresholdWindow(path *field.Path, window time.Duration, args *config.LoadThresholdArgs) field.ErrorList {
+// thresholdWindow accepts longer windows than other plugins have, where they need no history of our own.
+func (v validator) thresholdWindow(window time.Duration, args *config.LoadThresholdArgs) {
 	why := ""
 	switch {
 	case !readsPrometheus(&args.LoadSpec) && !args.IsHosted():
-		why = fmt.Sprintf(
-			"%s knows no longer past: read metricProvider.type Prometheus, SignalFx or Datadog "+
-				"without watcherAddress, or write a shorter window",
-			sourceOf(&args.LoadSpec),
-		)
+		why = sourceOf(&args.LoadSpec) + " knows no longer past: read metricProvider.type Prometheus, SignalFx or Datadog " +
+			"without watcherAddress, or write a shorter window"
 	case args.Statistic == config.StatisticPredictedPeak:
 		why = "the past of statistic PredictedPeak is predictedPeak.history: write a shorter window"
 	default:
-		return validateWindowUpTo(path, window, maxThresholdWindow)
+		v.window(window, maxThresholdWindow)
+		return
 	}
 	if window > maxWindow && window <= maxThresholdWindow {
-		return field.ErrorList{
-			field.Invalid(path, window.String(), fmt.Sprintf("must be in [%s, %s], because %s", minWindow, maxWindow, why)),
-		}
+		v.check(false, window.String(), "must be in [%s, %s], because %s", minWindow, maxWindow, why)
+		return
 	}
-	return validateWindow(path, window)
+	v.window(window, maxWindow)
 }
 
 func readsPrometheus(spec *config.LoadSpec) bool {
@@ -92,143 +78,114 @@ func sourceOf(spec *config.LoadSpec) string {
 	return string(spec.MetricProvider.Type)
 }
 
-func validateExemptions(path *field.Path, exempt *config.Exemption) field.ErrorList {
-	var allErrs field.ErrorList
-	if n := len(exempt.PriorityClassNames); n > maxExemptions {
-		allErrs = append(allErrs, tooMany(path.Child("priorityClassNames"), n, maxExemptions, "priority classes"))
-	} else {
+func (v validator) exemptions(exempt *config.Exemption) {
+	if classes := v.child("priorityClassNames"); classes.atMost(maxExemptions, len(exempt.PriorityClassNames), "priority classes") {
 		for i, name := range exempt.PriorityClassNames {
 			if name == "" {
-				allErrs = append(allErrs, field.Required(path.Child("priorityClassNames").Index(i),
-					"must name a priority class: write one, or remove the entry"))
+				classes.index(i).required("must name a priority class: write one, or remove the entry")
 			}
 		}
 	}
-	allErrs = append(allErrs, validateSelector(path.Child("podSelector"), exempt.PodSelector)...)
-	return append(allErrs, validateSelector(path.Child("namespaceSelector"), exempt.NamespaceSelector)...)
+	v.child("podSelector").selector(exempt.PodSelector)
+	v.child("namespaceSelector").selector(exempt.NamespaceSelector)
 }
 
-func validateSelector(path *field.Path, selector *metav1.LabelSelector) field.ErrorList {
+func (v validator) selector(selector *metav1.LabelSelector) {
 	if selector == nil {
-		return nil
+		return
 	}
-	if n := len(selector.MatchLabels); n > maxExemptions {
-		return field.ErrorList{tooMany(path.Child("matchLabels"), n, maxExemptions, "labels")}
+	expressions := v.child("matchExpressions")
+	ok := v.child("matchLabels").atMost(maxExemptions, len(selector.MatchLabels), "labels") &&
+		expressions.atMost(maxExemptions, len(selector.MatchExpressions), "requirements")
+	for i := 0; ok && i < len(selector.MatchExpressions); i++ {
+		ok = expressions.index(i).child("values").atMost(maxExemptions, len(selector.MatchExpressions[i].Values), "values")
 	}
-	if n := len(selector.MatchExpressions); n > maxExemptions {
-		return field.ErrorList{tooMany(path.Child("matchExpressions"), n, maxExemptions, "requirements")}
+	if ok {
+		v.add(metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, v.path)...)
 	}
-	for i := range selector.MatchExpressions {
-		if n := len(selector.MatchExpressions[i].Values); n > maxExemptions {
-			return field.ErrorList{tooMany(path.Child("matchExpressions").Index(i).Child("values"), n, maxExemptions, "values")}
-		}
-	}
-	return metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
 }
 
-func validateWhenNoneFits(path *field.Path, whenNoneFits config.WhenNoneFits) field.ErrorList {
-	return validateOneOf(path, whenNoneFits, config.WhenNoneFitsRelax, config.WhenNoneFitsReject)
+func (v validator) whenNoneFits(whenNoneFits config.WhenNoneFits) {
+	oneOf(v.child("whenNoneFits"), whenNoneFits, config.WhenNoneFitsRelax, config.WhenNoneFitsReject)
 }
 
-func validateWindow(path *field.Path, window time.Duration) field.ErrorList {
-	return validateWindowUpTo(path, window, maxWindow)
+func (v validator) window(window, longest time.Duration) {
+	v.check(window >= minWindow && window <= longest, window.String(),
+		"must be in [%s, %s]: write the time over which load is measured, such as 5m", minWindow, longest)
 }
 
-func validateWindowUpTo(path *field.Path, window, longest time.Duration) field.ErrorList {
-	if window >= minWindow && window <= longest {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(path, window.String(),
-		fmt.Sprintf("must be in [%s, %s]: write the time over which load is measured, such as 5m", minWindow, longest))}
-}
-
-// ValidateNodeMetricsArgs validates the arguments of the NodeMetrics plugin, found at path.
-func ValidateNodeMetricsArgs(path *field.Path, args *config.NodeMetricsArgs) error {
-	allErrs := ValidateLoadSpec(path, &args.LoadSpec)
+func (v validator) nodeMetrics(args *config.NodeMetricsArgs) {
 	if args.WatcherAddress != "" {
-		allErrs = append(allErrs, field.Forbidden(path.Child("watcherAddress"),
-			"a load-watcher service answers no PromQL: remove it and set metricProvider to a Prometheus"))
-	} else if args.MetricProvider.Type != config.Prometheus {
-		allErrs = append(allErrs, field.Invalid(path.Child("metricProvider", "type"), args.MetricProvider.Type,
-			"must be Prometheus, because the queries are PromQL"))
+		v.child("watcherAddress").forbidden("a load-watcher service answers no PromQL: remove it and set metricProvider to a Prometheus")
+	} else {
+		v.child("metricProvider").child("type").check(args.MetricProvider.Type == config.Prometheus, args.MetricProvider.Type,
+			"must be Prometheus, because the queries are PromQL")
 	}
+	metrics := v.child("metrics")
 	if len(args.Metrics) == 0 {
-		allErrs = append(allErrs, field.Required(path.Child("metrics"),
-			"at least one metric must be given: write its name, its query and which values to prefer"))
+		metrics.required("at least one metric must be given: write its name, its query and which values to prefer")
 	}
-	if n := len(args.Metrics); n > maxMetrics {
-		allErrs = append(allErrs, tooMany(path.Child("metrics"), n, maxMetrics, "metrics"))
-		return allErrs.ToAggregate()
+	if !metrics.atMost(maxMetrics, len(args.Metrics), "metrics") {
+		return
 	}
 	names := sets.New[string]()
 	for i := range args.Metrics {
-		metric, metricPath := &args.Metrics[i], path.Child("metrics").Index(i)
-		allErrs = append(allErrs, validateNodeMetric(metricPath, metric)...)
+		metric, at := &args.Metrics[i], metrics.index(i)
+		at.nodeMetric(metric)
 		if names.Has(metric.Name) {
-			allErrs = append(allErrs, field.Duplicate(metricPath.Child("name"), metric.Name))
+			at.add(field.Duplicate(at.path.Child("name"), metric.Name))
 		}
 		names.Insert(metric.Name)
 	}
-	allErrs = append(allErrs, validateWhenNoneFits(path.Child("whenNoneFits"), args.WhenNoneFits)...)
-	return allErrs.ToAggregate()
-}
-
-func validateNodeMetric(path *field.Path, metric *config.NodeMetric) field.ErrorList {
-	var allErrs field.ErrorList
-	if strings.Contains(metric.Name, "%") {
-		// The scheduler uses the text of an Event as a format string.
-		allErrs = append(allErrs, field.Invalid(path.Child("name"), metric.Name, "must not contain %, which Events cannot show"))
-	}
-	if strings.TrimSpace(metric.Name) == "" {
-		allErrs = append(allErrs, field.Required(path.Child("name"), "write a name to show in reasons and Events, such as http-latency"))
-	}
-	allErrs = append(allErrs, validateQuery(path.Child("query"), metric.Query)...)
-	allErrs = append(allErrs, validateOneOf(path.Child("prefer"), metric.Prefer, config.PreferLower, config.PreferHigher)...)
-	if metric.Weight < 0 || metric.Weight > maxMetricWeight {
-		allErrs = append(allErrs, field.Invalid(path.Child("weight"), metric.Weight,
-			fmt.Sprintf("must be in [0, %d]: write the metric's share of the score, or 0 to leave it out", maxMetricWeight)))
-	}
-	if metric.Bounds != nil {
-		allErrs = append(allErrs, validateBounds(path.Child("bounds"), metric)...)
-	}
-	if _, err := config.ParseRejectRule(metric.Reject); err != nil {
-		allErrs = append(allErrs, field.Invalid(path.Child("reject"), metric.Reject,
-			`must be one of >, >=, <, <= and a finite number: write a rule such as "> 5", or leave the field out`))
-	}
-	return allErrs
+	v.whenNoneFits(args.WhenNoneFits)
 }
 
 // maxMetricWeight is the scheduler's own limit for a plugin's weight. It keeps the sum of scores from overflowing.
 const maxMetricWeight = 1 << 20
 
-// validateQuery refuses a query that cannot yield one value per node. It accepts queries that
-// Prometheus' parser rejects: they may be MetricsQL, and configlint reports them.
-func validateQuery(path *field.Path, query string) field.ErrorList {
-	if strings.TrimSpace(query) == "" {
-		return field.ErrorList{field.Required(path, "write PromQL that yields one series per node")}
+func (v validator) nodeMetric(metric *config.NodeMetric) {
+	// The scheduler uses the text of an Event as a format string.
+	v.child("name").check(!strings.Contains(metric.Name, "%"), metric.Name, "must not contain %%, which Events cannot show")
+	if strings.TrimSpace(metric.Name) == "" {
+		v.child("name").required("write a name to show in reasons and Events, such as http-latency")
 	}
-	if err := validateQueryLength(path, query, config.Prometheus); err != nil {
-		return field.ErrorList{err}
+	v.child("query").promql(metric.Query)
+	oneOf(v.child("prefer"), metric.Prefer, config.PreferLower, config.PreferHigher)
+	v.child("weight").check(metric.Weight >= 0 && metric.Weight <= maxMetricWeight, metric.Weight,
+		"must be in [0, %d]: write the metric's share of the score, or 0 to leave it out", maxMetricWeight)
+	if metric.Bounds != nil {
+		v.child("bounds").bounds(metric)
 	}
-	if expr, err := parser.NewParser(parser.Options{}).ParseExpr(query); err == nil && expr.Type() != parser.ValueTypeVector {
-		return field.ErrorList{field.Invalid(path, query,
-			fmt.Sprintf("must yield an instant vector, one series per node, not a %s: wrap a range in rate",
-				parser.DocumentedType(expr.Type())))}
-	}
-	return nil
+	_, err := config.ParseRejectRule(metric.Reject)
+	v.child("reject").check(err == nil, metric.Reject,
+		`must be one of >, >=, <, <= and a finite number: write a rule such as "> 5", or leave the field out`)
 }
 
-func validateBounds(path *field.Path, metric *config.NodeMetric) field.ErrorList {
-	best, worst := metric.Bounds.Best, metric.Bounds.Worst
-	switch {
-	case math.IsNaN(best) || math.IsInf(best, 0) || math.IsNaN(worst) || math.IsInf(worst, 0):
-		return field.ErrorList{field.Invalid(path, fmt.Sprintf("best %g, worst %g", best, worst), "must be finite numbers")}
-	case metric.Prefer == config.PreferLower && best >= worst:
-		return field.ErrorList{field.Invalid(path, fmt.Sprintf("best %g, worst %g", best, worst),
-			"best must be below worst where prefer is Lower: exchange them, or write prefer: Higher")}
-	case metric.Prefer == config.PreferHigher && best <= worst:
-		return field.ErrorList{field.Invalid(path, fmt.Sprintf("best %g, worst %g", best, worst),
-			"best must be above worst where prefer is Higher: exchange them, or write prefer: Lower")}
+// promql refuses a query that cannot yield one value per node. It accepts queries that Prometheus' parser rejects: they may be
+// MetricsQL, and configlint reports them.
+func (v validator) promql(query string) {
+	if strings.TrimSpace(query) == "" {
+		v.required("write PromQL that yields one series per node")
+		return
 	}
-	return nil
+	if !v.queryLength(query, config.Prometheus) {
+		return
+	}
+	if expr, err := parser.NewParser(parser.Options{}).ParseExpr(query); err == nil {
+		v.check(expr.Type() == parser.ValueTypeVector, query,
+			"must yield an instant vector, one series per node, not a %s: wrap a range in rate", parser.DocumentedType(expr.Type()))
+	}
+}
+
+func (v validator) bounds(metric *config.NodeMetric) {
+	best, worst := metric.Bounds.Best, metric.Bounds.Worst
+	value := fmt.Sprintf("best %g, worst %g", best, worst)
+	if !isFinite(best) || !isFinite(worst) {
+		v.check(false, value, "must be finite numbers")
+		return
+	}
+	v.check(metric.Prefer != config.PreferLower || best < worst, value,
+		"best must be below worst where prefer is Lower: exchange them, or write prefer: Higher")
+	v.check(metric.Prefer != config.PreferHigher || best > worst, value,
+		"best must be above worst where prefer is Higher: exchange them, or write prefer: Lower")
 }

@@ -118,9 +118,8 @@ func TestValidateLoadThresholdArgs(t *testing.T) {
 			change: func(a *args) { a.Exempt.PriorityClassNames = slices.Repeat([]string{"a"}, 100) },
 		},
 		{
-			name:   "more are refused",
-			change: func(a *args) { a.Exempt.PriorityClassNames = slices.Repeat([]string{"a"}, 101) },
-			want:   refused("exempt.priorityClassNames", "101 priority classes", "at most 100"),
+			name: "more are refused", change: func(a *args) { a.Exempt.PriorityClassNames = slices.Repeat([]string{"a"}, 101) },
+			want: refused("exempt.priorityClassNames", "101 priority classes", "at most 100"),
 		},
 		{
 			name: "more than 100 labels of a selector are refused",
@@ -178,7 +177,7 @@ func TestValidateLoadThresholdArgs(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			a := defaulted(t, "LoadThresholdArgs").(*args)
 			tt.change(a)
-			checkRefusals(t, validation.ValidateLoadThresholdArgs(field.NewPath("args"), a), tt.want)
+			checkRefusals(t, validation.ValidateArgs(field.NewPath("args"), a), tt.want)
 		})
 	}
 }
@@ -207,9 +206,8 @@ func TestValidateNodeMetricsArgs(t *testing.T) {
 			want:   refused("metrics[0].query", `"1048576 bytes"`, "at most 16384 bytes", "recording rule"),
 		},
 		{
-			name:   "more than 100 metrics are refused",
-			change: func(a *args) { a.Metrics = slices.Repeat(a.Metrics[:1], 101) },
-			want:   refused("metrics", "101 metrics", "at most 100"),
+			name: "more than 100 metrics are refused", change: func(a *args) { a.Metrics = slices.Repeat(a.Metrics[:1], 101) },
+			want: refused("metrics", "101 metrics", "at most 100"),
 		},
 		{
 			name: "metrics-server is refused",
@@ -220,9 +218,8 @@ func TestValidateNodeMetricsArgs(t *testing.T) {
 		},
 		{name: "a metric without a name is refused", change: metric(func(m *config.NodeMetric) { m.Name = " " }), want: refused("metrics[0].name", "such as http-latency")},
 		{
-			name:   "a duplicate name is refused",
-			change: func(a *args) { a.Metrics = append(a.Metrics, a.Metrics[0]) },
-			want:   refused("metrics[1].name", "Duplicate", `"m"`),
+			name: "a duplicate name is refused", change: func(a *args) { a.Metrics = append(a.Metrics, a.Metrics[0]) },
+			want: refused("metrics[1].name", "Duplicate", `"m"`),
 		},
 		{name: "an empty query is refused", change: query(" \n"), want: refused("metrics[0].query", "one series per node")},
 		{name: "a query over several lines is accepted", change: query("sum by (node) (\n  rate(a[5m])\n)\n")},
@@ -252,7 +249,7 @@ func TestValidateNodeMetricsArgs(t *testing.T) {
 			a.MetricProvider.Type, a.MetricProvider.Address = config.Prometheus, "http://prometheus:9090"
 			a.Metrics = []config.NodeMetric{{Name: "m", Query: "a", Prefer: config.PreferLower, Weight: 1}}
 			tt.change(a)
-			checkRefusals(t, validation.ValidateNodeMetricsArgs(field.NewPath("args"), a), tt.want)
+			checkRefusals(t, validation.ValidateArgs(field.NewPath("args"), a), tt.want)
 		})
 	}
 }

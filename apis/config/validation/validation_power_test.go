@@ -35,7 +35,7 @@ func TestValidateLowRiskOverCommitmentArgs(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			a := defaulted(t, "LowRiskOverCommitmentArgs").(*args)
 			tt.change(a)
-			checkRefusals(t, validation.ValidateLowRiskOverCommitmentArgs(field.NewPath("args"), a), tt.want)
+			checkRefusals(t, validation.ValidateArgs(field.NewPath("args"), a), tt.want)
 		})
 	}
 }
@@ -102,11 +102,11 @@ func TestValidatePeaksArgs(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			a := defaulted(t, "PeaksArgs").(*args)
 			tt.change(a)
-			checkRefusals(t, validation.ValidatePeaksArgs(field.NewPath("args"), a), tt.want)
+			checkRefusals(t, validation.ValidateArgs(field.NewPath("args"), a), tt.want)
 		})
 	}
 	if !strings.Contains(
-		validation.ValidatePowerModels(nil, map[string]config.PowerModel{"a": {K0: math.NaN(), K1: 1, K2: 1}}).ToAggregate().Error(),
+		validation.ValidatePowerModels(nil, map[string]config.PowerModel{"a": {K0: math.NaN(), K1: 1, K2: 1}}).Error(),
 		"[a]: Invalid value",
 	) {
 		t.Error("the error of a file does not name the node")

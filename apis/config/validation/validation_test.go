@@ -162,9 +162,8 @@ func TestValidateTargetLoadPackingArgs(t *testing.T) {
 			},
 		},
 		{
-			name:   "an unknown missingLoad is refused",
-			change: func(args *config.TargetLoadPackingArgs) { args.MissingLoad = "Highest" },
-			want:   refused("missingLoad", `"Highest"`, `"Requests"`, `"Neutral"`, `"Lowest"`),
+			name: "an unknown missingLoad is refused", change: func(args *config.TargetLoadPackingArgs) { args.MissingLoad = "Highest" },
+			want: refused("missingLoad", `"Highest"`, `"Requests"`, `"Neutral"`, `"Lowest"`),
 		},
 		{
 			name: "all errors are reported",
@@ -191,7 +190,7 @@ func TestValidateTargetLoadPackingArgs(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			args := targetLoadPackingArgs(t)
 			tt.change(args)
-			checkRefusals(t, validation.ValidateTargetLoadPackingArgs(field.NewPath("args"), args), tt.want)
+			checkRefusals(t, validation.ValidateArgs(field.NewPath("args"), args), tt.want)
 		})
 	}
 }
@@ -247,7 +246,7 @@ func TestValidateLoadVariationRiskBalancingArgs(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			args := loadVariationRiskBalancingArgs(t)
 			tt.change(args)
-			checkRefusals(t, validation.ValidateLoadVariationRiskBalancingArgs(field.NewPath("args"), args), tt.want)
+			checkRefusals(t, validation.ValidateArgs(field.NewPath("args"), args), tt.want)
 		})
 	}
 }
@@ -261,35 +260,30 @@ func TestValidatePredictedPeakArgs(t *testing.T) {
 		{name: "the defaults are accepted", change: func(*config.PredictedPeakArgs) {}},
 		{name: "Pack is accepted", change: func(args *config.PredictedPeakArgs) { args.Strategy = config.StrategyPack }},
 		{
-			name:   "an unknown strategy is refused",
-			change: func(args *config.PredictedPeakArgs) { args.Strategy = "spread" },
-			want:   refused("strategy", `"spread"`, `"Spread"`, `"Pack"`),
+			name: "an unknown strategy is refused", change: func(args *config.PredictedPeakArgs) { args.Strategy = "spread" },
+			want: refused("strategy", `"spread"`, `"Spread"`, `"Pack"`),
 		},
 		{
-			name:   "a target of 0 is refused",
-			change: func(args *config.PredictedPeakArgs) { args.Target = 0 },
-			want:   refused("target", "0", "[1, 99]", "write the predicted peak"),
+			name: "a target of 0 is refused", change: func(args *config.PredictedPeakArgs) { args.Target = 0 },
+			want: refused("target", "0", "[1, 99]", "write the predicted peak"),
 		},
 		{
-			name:   "a target of 100 is refused",
-			change: func(args *config.PredictedPeakArgs) { args.Target = 100 },
-			want:   refused("target", "100", "[1, 99]"),
+			name: "a target of 100 is refused", change: func(args *config.PredictedPeakArgs) { args.Target = 100 },
+			want: refused("target", "100", "[1, 99]"),
 		},
 		{
-			name:   "an unknown missingLoad is refused",
-			change: func(args *config.PredictedPeakArgs) { args.MissingLoad = "Pass" },
-			want:   refused("missingLoad", `"Pass"`, `"Requests"`),
+			name: "an unknown missingLoad is refused", change: func(args *config.PredictedPeakArgs) { args.MissingLoad = "Pass" },
+			want: refused("missingLoad", `"Pass"`, `"Requests"`),
 		},
 		{
-			name:   "a wrong source is refused",
-			change: func(args *config.PredictedPeakArgs) { args.WatcherAddress = "nowhere" },
-			want:   refused("watcherAddress", "nowhere"),
+			name: "a wrong source is refused", change: func(args *config.PredictedPeakArgs) { args.WatcherAddress = "nowhere" },
+			want: refused("watcherAddress", "nowhere"),
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			args := defaulted(t, "PredictedPeakArgs").(*config.PredictedPeakArgs)
 			tt.change(args)
-			checkRefusals(t, validation.ValidatePredictedPeakArgs(field.NewPath("args"), args), tt.want)
+			checkRefusals(t, validation.ValidateArgs(field.NewPath("args"), args), tt.want)
 		})
 	}
 }
@@ -306,52 +300,43 @@ func TestValidatePeakSpec(t *testing.T) {
 		}},
 		{name: "a history of 30 days is accepted", change: func(s *config.PeakSpec) { s.History.Duration = 720 * time.Hour }},
 		{
-			name:   "a short history is refused",
-			change: func(s *config.PeakSpec) { s.History.Duration = 9 * time.Minute },
-			want:   refused("history", `"9m0s"`, "[10m0s, 720h0m0s]", "such as 24h"),
+			name: "a short history is refused", change: func(s *config.PeakSpec) { s.History.Duration = 9 * time.Minute },
+			want: refused("history", `"9m0s"`, "[10m0s, 720h0m0s]", "such as 24h"),
 		},
 		{
-			name:   "a long history is refused",
-			change: func(s *config.PeakSpec) { s.History.Duration = 721 * time.Hour },
-			want:   refused("history", `"721h0m0s"`),
+			name: "a long history is refused", change: func(s *config.PeakSpec) { s.History.Duration = 721 * time.Hour },
+			want: refused("history", `"721h0m0s"`),
 		},
 		{name: "a minHistory of 0 is accepted", change: func(s *config.PeakSpec) { s.MinHistory.Duration = 0 }},
 		{
-			name:   "a negative minHistory is refused",
-			change: func(s *config.PeakSpec) { s.MinHistory.Duration = -1 },
-			want:   refused("minHistory", "at least 0", "such as 30m"),
+			name: "a negative minHistory is refused", change: func(s *config.PeakSpec) { s.MinHistory.Duration = -1 },
+			want: refused("minHistory", "at least 0", "such as 30m"),
 		},
 		{
-			name:   "a minHistory above history is refused",
-			change: func(s *config.PeakSpec) { s.MinHistory.Duration = 25 * time.Hour },
-			want:   refused("minHistory", `"25h0m0s"`, "at most history (24h0m0s)"),
+			name: "a minHistory above history is refused", change: func(s *config.PeakSpec) { s.MinHistory.Duration = 25 * time.Hour },
+			want: refused("minHistory", `"25h0m0s"`, "at most history (24h0m0s)"),
 		},
 		{name: "a label with a prefix is accepted", change: func(s *config.PeakSpec) { s.WorkloadLabel = "app.kubernetes.io/name" }},
 		{
-			name:   "what cannot be a label is refused",
-			change: func(s *config.PeakSpec) { s.WorkloadLabel = "a b" },
-			want:   refused("workloadLabel", `"a b"`, "key of a label, such as app.kubernetes.io/name"),
+			name: "what cannot be a label is refused", change: func(s *config.PeakSpec) { s.WorkloadLabel = "a b" },
+			want: refused("workloadLabel", `"a b"`, "key of a label, such as app.kubernetes.io/name"),
 		},
 		{name: "deviations of 0 are accepted", change: func(s *config.PeakSpec) { s.Deviations = 0 }},
 		{
-			name:   "negative deviations are refused",
-			change: func(s *config.PeakSpec) { s.Deviations = -1 },
-			want:   refused("deviations", "-1", "at least 0", "write 0"),
+			name: "negative deviations are refused", change: func(s *config.PeakSpec) { s.Deviations = -1 },
+			want: refused("deviations", "-1", "at least 0", "write 0"),
 		},
 		{
-			name:   "deviations of NaN are refused",
-			change: func(s *config.PeakSpec) { s.Deviations = math.NaN() },
-			want:   refused("deviations", "at least 0"),
+			name: "deviations of NaN are refused", change: func(s *config.PeakSpec) { s.Deviations = math.NaN() },
+			want: refused("deviations", "at least 0"),
 		},
 		{
-			name:   "a requestMultiplier of 0 is refused",
-			change: func(s *config.PeakSpec) { s.Unknown.RequestMultiplier = 0 },
-			want:   refused("unknown.requestMultiplier", "0", "above 0", "such as 1.5"),
+			name: "a requestMultiplier of 0 is refused", change: func(s *config.PeakSpec) { s.Unknown.RequestMultiplier = 0 },
+			want: refused("unknown.requestMultiplier", "0", "above 0", "such as 1.5"),
 		},
 		{
-			name:   "an infinite requestMultiplier is refused",
-			change: func(s *config.PeakSpec) { s.Unknown.RequestMultiplier = math.Inf(1) },
-			want:   refused("unknown.requestMultiplier", "finite"),
+			name: "an infinite requestMultiplier is refused", change: func(s *config.PeakSpec) { s.Unknown.RequestMultiplier = math.Inf(1) },
+			want: refused("unknown.requestMultiplier", "finite"),
 		},
 		{name: "an empty default is accepted", change: func(s *config.PeakSpec) { s.Unknown.Default = nil }},
 		{
@@ -362,9 +347,8 @@ func TestValidatePeakSpec(t *testing.T) {
 			want: refused("unknown.default[memory]", `"-1"`, "at least 0"),
 		},
 		{
-			name:   "a ratio below 1 is refused",
-			change: func(s *config.PeakSpec) { s.MaxLimitRequestRatio = 0.5 },
-			want:   refused("maxLimitRequestRatio", "0.5", "at least 1"),
+			name: "a ratio below 1 is refused", change: func(s *config.PeakSpec) { s.MaxLimitRequestRatio = 0.5 },
+			want: refused("maxLimitRequestRatio", "0.5", "at least 1"),
 		},
 		{
 			name: "all errors are reported, and minHistory is not compared with a wrong history",
@@ -379,7 +363,7 @@ func TestValidatePeakSpec(t *testing.T) {
 			t.Run("PredictedPeak", func(t *testing.T) {
 				args := defaulted(t, "PredictedPeakArgs").(*config.PredictedPeakArgs)
 				tt.change(&args.PeakSpec)
-				checkRefusals(t, validation.ValidatePredictedPeakArgs(path, args), tt.want)
+				checkRefusals(t, validation.ValidateArgs(path, args), tt.want)
 			})
 			t.Run("LoadThreshold", func(t *testing.T) {
 				args := defaulted(t, "LoadThresholdArgs").(*config.LoadThresholdArgs)
@@ -388,7 +372,7 @@ func TestValidatePeakSpec(t *testing.T) {
 				for _, r := range tt.want {
 					want = append(want, refusal{path: "predictedPeak." + r.path, parts: r.parts})
 				}
-				checkRefusals(t, validation.ValidateLoadThresholdArgs(path, args), want)
+				checkRefusals(t, validation.ValidateArgs(path, args), want)
 			})
 		})
 	}
@@ -397,7 +381,7 @@ func TestValidatePeakSpec(t *testing.T) {
 func TestValidateTargetLoadPackingArgs_WithoutPath(t *testing.T) {
 	args := targetLoadPackingArgs(t)
 	args.MetricProvider.Timeout.Duration = -1
-	err := validation.ValidateTargetLoadPackingArgs(nil, args)
+	err := validation.ValidateArgs(nil, args)
 	if err == nil || !strings.HasPrefix(err.Error(), "metricProvider.timeout: ") {
 		t.Errorf("got %v", err)
 	}
@@ -418,12 +402,12 @@ func runLoadSpecTests(t *testing.T, tests []loadSpecTest) {
 			t.Run("TargetLoadPacking", func(t *testing.T) {
 				args := targetLoadPackingArgs(t)
 				tt.change(&args.LoadSpec)
-				checkRefusals(t, withFiles(path, &args.LoadSpec, validation.ValidateTargetLoadPackingArgs(path, args)), tt.want)
+				checkRefusals(t, withFiles(path, &args.LoadSpec, validation.ValidateArgs(path, args)), tt.want)
 			})
 			t.Run("LoadVariationRiskBalancing", func(t *testing.T) {
 				args := loadVariationRiskBalancingArgs(t)
 				tt.change(&args.LoadSpec)
-				checkRefusals(t, withFiles(path, &args.LoadSpec, validation.ValidateLoadVariationRiskBalancingArgs(path, args)), tt.want)
+				checkRefusals(t, withFiles(path, &args.LoadSpec, validation.ValidateArgs(path, args)), tt.want)
 			})
 		})
 	}
@@ -467,8 +451,7 @@ func TestValidateLoadSpec_Addresses(t *testing.T) {
 		{name: "an empty fragment is refused", address: "https://prometheus/#", parts: []string{"query or fragment"}},
 	} {
 		watcher := loadSpecTest{
-			name:   "watcherAddress: " + tt.name,
-			change: func(spec *config.LoadSpec) { spec.WatcherAddress = tt.address },
+			name: "watcherAddress: " + tt.name, change: func(spec *config.LoadSpec) { spec.WatcherAddress = tt.address },
 		}
 		prometheus := loadSpecTest{
 			name: "address: " + tt.name,
@@ -512,12 +495,8 @@ func TestValidateLoadSpec_MetricProvider(t *testing.T) {
 		{
 			name:   "Prometheus without an address is refused",
 			change: prometheus(func(provider *config.MetricProviderSpec) { provider.Address = "" }),
-			want: refused(
-				"metricProvider.address",
-				"Required",
-				"type Prometheus needs the server's URL",
-				`"http://prometheus.monitoring.svc:9090"`,
-			),
+			want: refused("metricProvider.address", "Required", "type Prometheus needs the server's URL",
+				`"http://prometheus.monitoring.svc:9090"`),
 		},
 		{
 			name: "an invalid address is refused although it is not used: the type may have been forgotten",
@@ -527,15 +506,13 @@ func TestValidateLoadSpec_MetricProvider(t *testing.T) {
 			want: refused("metricProvider.address", `"prometheus:9090"`, "http://"),
 		},
 		{
-			name:   "an unknown type is refused",
-			change: func(spec *config.LoadSpec) { spec.MetricProvider.Type = "Prometeus" },
-			want:   refused("metricProvider.type", `"Prometeus"`, `"KubernetesMetricsServer"`, `"Prometheus"`, `"SignalFx"`, `"Datadog"`),
+			name: "an unknown type is refused", change: func(spec *config.LoadSpec) { spec.MetricProvider.Type = "Prometeus" },
+			want: refused("metricProvider.type", `"Prometeus"`, `"KubernetesMetricsServer"`, `"Prometheus"`, `"SignalFx"`, `"Datadog"`),
 		},
 		{name: "SignalFx with a token is accepted", change: signalFx(func(*config.MetricProviderSpec) {})},
 		{
-			name:   "SignalFx without a token is refused",
-			change: signalFx(func(provider *config.MetricProviderSpec) { provider.Token = "" }),
-			want:   refused("metricProvider.tokenFile", "Required", "type SignalFx needs an access token with the scope API"),
+			name: "SignalFx without a token is refused", change: signalFx(func(provider *config.MetricProviderSpec) { provider.Token = "" }),
+			want: refused("metricProvider.tokenFile", "Required", "type SignalFx needs an access token with the scope API"),
 		},
 		{name: "Datadog with both keys is accepted", change: datadog(func(*config.MetricProviderSpec) {})},
 		{
@@ -569,7 +546,7 @@ func TestValidateLoadSpec_MetricProvider(t *testing.T) {
 			}),
 			want: []refusal{
 				{path: "metricProvider.applicationKeyFile", parts: []string{"Forbidden", "must not be set together with applicationKey"}},
-				{path: "metricProvider.applicationKeyFile", parts: []string{"holds the application key", "no such file"}},
+				{path: "metricProvider.applicationKeyFile", parts: []string{"with the application key", "no such file"}},
 			},
 		},
 		{
@@ -589,13 +566,7 @@ func TestValidateLoadSpec_MetricProvider(t *testing.T) {
 		{
 			name:   "labels of nodes are refused with Datadog",
 			change: datadog(func(provider *config.MetricProviderSpec) { provider.NodeLabels = []string{"my_host"} }),
-			want: refused(
-				"metricProvider.nodeLabels",
-				"Forbidden",
-				"with type Prometheus",
-				`"Datadog"`,
-				"group custom queries by that tag",
-			),
+			want:   refused("metricProvider.nodeLabels", "Forbidden", "with type Prometheus", `"Datadog"`, "group custom queries by that tag"),
 		},
 		{
 			name:   "a dialect is refused with SignalFx",
@@ -620,7 +591,7 @@ func TestValidateLoadSpec_MetricProvider(t *testing.T) {
 				provider.ClusterName, provider.HostNameSuffix = "a OR b", "*"
 			}),
 			want: []refusal{
-				{path: "metricProvider.clusterName", parts: []string{`"a OR b"`, "letters, digits and the characters . _ - /"}},
+				{path: "metricProvider.clusterName", parts: []string{`"a OR b"`, "letters, digits and . _ - /"}},
 				{path: "metricProvider.hostNameSuffix", parts: []string{`"*"`}},
 			},
 		},
@@ -708,15 +679,7 @@ func TestValidateLoadSpec_MetricProvider(t *testing.T) {
 		{
 			name:   "an unknown dialect is refused",
 			change: prometheus(func(provider *config.MetricProviderSpec) { provider.Dialect = "CAdvisor" }),
-			want: refused(
-				"metricProvider.dialect",
-				`"CAdvisor"`,
-				`"Auto"`,
-				`"NodeExporter"`,
-				`"KubePrometheus"`,
-				`"Kubelet"`,
-				`"cAdvisor"`,
-			),
+			want:   refused("metricProvider.dialect", `"CAdvisor"`, `"Auto"`, `"NodeExporter"`, `"KubePrometheus"`, `"Kubelet"`, `"cAdvisor"`),
 		},
 		{
 			name:   "a query for cpu alone is accepted",
@@ -743,13 +706,8 @@ func TestValidateLoadSpec_MetricProvider(t *testing.T) {
 			change: func(spec *config.LoadSpec) {
 				spec.MetricProvider.Queries = &config.LoadQueries{CPU: "a"}
 			},
-			want: refused(
-				"metricProvider.queries",
-				"Forbidden",
-				"the types Prometheus, SignalFx and Datadog",
-				`"KubernetesMetricsServer"`,
-				"remove them or set the type",
-			),
+			want: refused("metricProvider.queries", "Forbidden", "the types Prometheus, SignalFx and Datadog", `"KubernetesMetricsServer"`,
+				"remove them or set the type"),
 		},
 		{
 			name:   "more than 32 node labels are refused",
@@ -828,64 +786,53 @@ func TestValidateLoadSpec_Credentials(t *testing.T) {
 	runLoadSpecTests(t, []loadSpecTest{
 		{name: "a token is accepted", change: token("eyJhbGciOi.hunter2-_~+/==")},
 		{
-			name:   "a token with a line break is refused and hidden",
-			change: token(secret + "\n"),
-			want:   refused("metricProvider.token", append(tokenRule, "<redacted>")...),
+			name: "a token with a line break is refused and hidden", change: token(secret + "\n"),
+			want: refused("metricProvider.token", append(tokenRule, "<redacted>")...),
 		},
 		{
-			name:   "a token with a carriage return is refused",
-			change: token("a\r\nX-Evil: " + secret),
-			want:   refused("metricProvider.token", tokenRule...),
+			name: "a token with a carriage return is refused", change: token("a\r\nX-Evil: " + secret),
+			want: refused("metricProvider.token", tokenRule...),
 		},
 		{
-			name:   "a token with a blank is refused",
-			change: token("Bearer " + secret),
-			want:   refused("metricProvider.token", append(tokenRule, `without "Bearer"`)...),
+			name: "a token with a blank is refused", change: token("Bearer " + secret),
+			want: refused("metricProvider.token", append(tokenRule, `without "Bearer"`)...),
 		},
 		{name: "a token with a NUL is refused", change: token(secret + "\x00"), want: refused("metricProvider.token", tokenRule...)},
 		{name: "a token beyond ASCII is refused", change: token(secret + "é"), want: refused("metricProvider.token", tokenRule...)},
 		{name: "a token of blanks is refused", change: token("  "), want: refused("metricProvider.token", tokenRule...)},
 		{
-			name:   "the placeholder of a written configuration is refused",
-			change: token("<redacted>"),
-			want:   refused("metricProvider.token", "in place of the token", "put the token back"),
+			name: "the placeholder of a written configuration is refused", change: token("<redacted>"),
+			want: refused("metricProvider.token", "in place of the token", "put the token back"),
 		},
 
 		{name: "a token file that ends with a line break is accepted", change: tokenFile(file("token", secret+"\n"))},
 		{
-			name:   "a missing token file is refused",
-			change: tokenFile(missing),
-			want:   refused("metricProvider.tokenFile", missing, "no such file", "mount the file or correct the path"),
+			name: "a missing token file is refused", change: tokenFile(missing),
+			want: refused("metricProvider.tokenFile", missing, "no such file", "mount the file or correct the path"),
 		},
 		{
-			name:   "a directory as token file is refused",
-			change: tokenFile(dir),
-			want:   refused("metricProvider.tokenFile", dir, "not a regular file"),
+			name: "a directory as token file is refused", change: tokenFile(dir),
+			want: refused("metricProvider.tokenFile", dir, "not a regular file"),
 		},
 		{
-			name:   "a pipe as token file is refused, and does not block",
-			change: tokenFile(pipe),
-			want:   refused("metricProvider.tokenFile", "not a regular file"),
+			name: "a pipe as token file is refused, and does not block", change: tokenFile(pipe),
+			want: refused("metricProvider.tokenFile", "not a regular file"),
 		},
 		{
-			name:   "an empty token file is refused",
-			change: tokenFile(file("empty", "")),
-			want:   refused("metricProvider.tokenFile", "is empty", "write the token"),
+			name: "an empty token file is refused", change: tokenFile(file("empty", "")),
+			want: refused("metricProvider.tokenFile", "is empty", "or write it"),
 		},
 		{
-			name:   "a token file of line breaks is refused",
-			change: tokenFile(file("blank", "\n\n")),
-			want:   refused("metricProvider.tokenFile", "is empty"),
+			name: "a token file of line breaks is refused", change: tokenFile(file("blank", "\n\n")),
+			want: refused("metricProvider.tokenFile", "is empty"),
 		},
 		{
-			name:   "a token file of two lines is refused and hidden",
-			change: tokenFile(file("lines", secret+"\n"+secret)),
-			want:   refused("metricProvider.tokenFile", append(tokenRule, "the token in it")...),
+			name: "a token file of two lines is refused and hidden", change: tokenFile(file("lines", secret+"\n"+secret)),
+			want: refused("metricProvider.tokenFile", append(tokenRule, "the token in it")...),
 		},
 		{
-			name:   "a token file that is too large is refused",
-			change: tokenFile(file("large", strings.Repeat("a", 64<<10+1))),
-			want:   refused("metricProvider.tokenFile", "more than 65536 bytes"),
+			name: "a token file that is too large is refused", change: tokenFile(file("large", strings.Repeat("a", 64<<10+1))),
+			want: refused("metricProvider.tokenFile", "more than 65536 bytes"),
 		},
 		{
 			name: "a token and a token file together are refused",
@@ -899,19 +846,16 @@ func TestValidateLoadSpec_Credentials(t *testing.T) {
 		{name: "a bundle of one certificate is accepted", change: caFile(file("one.crt", certificate))},
 		{name: "a bundle with comments is accepted", change: caFile(file("two.crt", "# first\n"+certificate+"# second\n"+certificate))},
 		{
-			name:   "a missing bundle is refused",
-			change: caFile(missing),
-			want:   refused("metricProvider.caFile", missing, "no such file", "mount the file or correct the path"),
+			name: "a missing bundle is refused", change: caFile(missing),
+			want: refused("metricProvider.caFile", missing, "no such file", "mount the file or correct the path"),
 		},
 		{
-			name:   "an empty bundle is refused",
-			change: caFile(file("empty.crt", "")),
-			want:   refused("metricProvider.caFile", "at least one PEM certificate", "name the bundle"),
+			name: "an empty bundle is refused", change: caFile(file("empty.crt", "")),
+			want: refused("metricProvider.caFile", "at least one PEM certificate", "name the bundle"),
 		},
 		{
-			name:   "a bundle without certificates is refused",
-			change: caFile(file("text.crt", "no certificate")),
-			want:   refused("metricProvider.caFile", "at least one PEM certificate"),
+			name: "a bundle without certificates is refused", change: caFile(file("text.crt", "no certificate")),
+			want: refused("metricProvider.caFile", "at least one PEM certificate"),
 		},
 		{
 			name: "a key instead of a bundle is refused and hidden",
@@ -963,48 +907,40 @@ func TestValidateLoadSpec_Timing(t *testing.T) {
 		{name: "the shortest of everything is accepted", change: timing(10*s, s, s, s)},
 		{name: "the longest window is accepted", change: timing(h, 30*s, 5*m, 10*s)},
 		{
-			name:   "a window under 10s is refused",
-			change: timing(9*s, 30*s, 5*m, 10*s),
-			want:   refused("window", `"9s"`, "[10s, 1h0m0s]", "such as 5m"),
+			name: "a window under 10s is refused", change: timing(9*s, 30*s, 5*m, 10*s),
+			want: refused("window", `"9s"`, "[10s, 1h0m0s]", "such as 5m"),
 		},
 		{name: "a window over 1h is refused", change: timing(h+s, 30*s, 5*m, 10*s), want: refused("window", `"1h0m1s"`, "[10s, 1h0m0s]")},
 		{name: "a negative window is refused", change: timing(-5*m, 30*s, 5*m, 10*s), want: refused("window", `"-5m0s"`)},
 		{
-			name:   "a refreshInterval of 0 is refused",
-			change: timing(5*m, 0, 5*m, 10*s),
-			want:   refused("refreshInterval", `"0s"`, "at least 1s", "at most maxAge", "such as 30s"),
+			name: "a refreshInterval of 0 is refused", change: timing(5*m, 0, 5*m, 10*s),
+			want: refused("refreshInterval", `"0s"`, "at least 1s", "at most maxAge", "such as 30s"),
 		},
 		{
-			name:   "a refreshInterval under 1s is refused",
-			change: timing(5*m, s/2, 5*m, 10*s),
-			want:   refused("refreshInterval", `"500ms"`, "at least 1s"),
+			name: "a refreshInterval under 1s is refused", change: timing(5*m, s/2, 5*m, 10*s),
+			want: refused("refreshInterval", `"500ms"`, "at least 1s"),
 		},
 		{
-			name:   "a refreshInterval over maxAge is refused",
-			change: timing(5*m, 10*m, 5*m, 10*s),
-			want:   refused("refreshInterval", `"10m0s"`, "at most maxAge (5m0s)", "lower refreshInterval or raise maxAge"),
+			name: "a refreshInterval over maxAge is refused", change: timing(5*m, 10*m, 5*m, 10*s),
+			want: refused("refreshInterval", `"10m0s"`, "at most maxAge (5m0s)", "lower refreshInterval or raise maxAge"),
 		},
 		{
-			name:   "a maxAge of 0 is refused once: other fields are not compared with it",
-			change: timing(5*m, 30*s, 0, 10*s),
-			want:   refused("maxAge", `"0s"`, "at least 1s", "such as 5m"),
+			name: "a maxAge of 0 is refused once: other fields are not compared with it", change: timing(5*m, 30*s, 0, 10*s),
+			want: refused("maxAge", `"0s"`, "at least 1s", "such as 5m"),
 		},
 		{name: "a negative maxAge is refused once", change: timing(5*m, 30*s, -m, 10*s), want: refused("maxAge", `"-1m0s"`)},
 		{
-			name:   "a timeout of 0 is refused",
-			change: timing(5*m, 30*s, 5*m, 0),
-			want:   refused("metricProvider.timeout", `"0s"`, "more than 0", "such as 10s"),
+			name: "a timeout of 0 is refused", change: timing(5*m, 30*s, 5*m, 0),
+			want: refused("metricProvider.timeout", `"0s"`, "more than 0", "such as 10s"),
 		},
 		{
-			name:   "a negative timeout is refused",
-			change: timing(5*m, 30*s, 5*m, -s),
-			want:   refused("metricProvider.timeout", `"-1s"`, "more than 0"),
+			name: "a negative timeout is refused", change: timing(5*m, 30*s, 5*m, -s),
+			want: refused("metricProvider.timeout", `"-1s"`, "more than 0"),
 		},
 		{name: "a timeout of maxAge is accepted", change: timing(5*m, 30*s, 5*m, 5*m)},
 		{
-			name:   "a timeout over maxAge is refused",
-			change: timing(5*m, 30*s, 5*m, 6*m),
-			want:   refused("metricProvider.timeout", `"6m0s"`, "at most maxAge (5m0s)", "lower timeout or raise maxAge"),
+			name: "a timeout over maxAge is refused", change: timing(5*m, 30*s, 5*m, 6*m),
+			want: refused("metricProvider.timeout", `"6m0s"`, "at most maxAge (5m0s)", "lower timeout or raise maxAge"),
 		},
 		{name: "a small driftTolerance is accepted", change: drift(0.1)},
 		{name: "a driftTolerance of 0 is refused", change: drift(0), want: refused("driftTolerance", "0", "above 0", "such as 10")},
@@ -1020,10 +956,7 @@ func TestValidatePluginConfigs_Files(t *testing.T) {
 	c := &kubeschedulerconfig.KubeSchedulerConfiguration{Profiles: []kubeschedulerconfig.KubeSchedulerProfile{
 		{PluginConfig: []kubeschedulerconfig.PluginConfig{{Name: "TargetLoadPacking", Args: args}}},
 	}}
-	if err := validation.ValidatePluginConfigs(
-		c,
-		files,
-	); err == nil ||
+	if err := validation.ValidatePluginConfigs(c, files); err == nil ||
 		!strings.Contains(err.Error(), "profiles[0].pluginConfig[0].args.metricProvider.caFile") {
 		t.Errorf("error %v, want one that names the field", err)
 	}

@@ -15,17 +15,17 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
-// Statistics gives each scheduling cycle one snapshot of statistics, for all models alike. It is safe for concurrent use. Use
-// NewStatistics, once per publisher.
-type Statistics struct {
+// CycleStatistics gives each scheduling cycle one Statistics, for all models alike. It is safe for concurrent use. Use
+// NewCycleStatistics, once per publisher.
+type CycleStatistics struct {
 	publisher *learned.Publisher
-	pin       estimate.Pin[learned.Snapshot]
+	pin       estimate.Pin[learned.Statistics]
 }
 
-// NewStatistics returns the statistics that p publishes.
-func NewStatistics(p *learned.Publisher) *Statistics { return &Statistics{publisher: p} }
+// NewCycleStatistics returns the statistics that p publishes.
+func NewCycleStatistics(p *learned.Publisher) *CycleStatistics { return &CycleStatistics{publisher: p} }
 
-func (s *Statistics) forCycle(state fwk.CycleState) *learned.Snapshot {
+func (s *CycleStatistics) forCycle(state fwk.CycleState) *learned.Statistics {
 	if snapshot := s.pin.Get(state); snapshot != nil {
 		return snapshot
 	}
@@ -40,7 +40,7 @@ type Config struct {
 	// Trust says how long a measurement is used.
 	Trust      load.Trust
 	Clock      clock.PassiveClock
-	Statistics *Statistics
+	Statistics *CycleStatistics
 	Predictor  learned.Predictor
 }
 
@@ -79,14 +79,14 @@ func (m *Model) Latest() *learned.Prediction {
 }
 
 // predictionBy returns the one prediction by the statistics: estimates are cached by it.
-func (m *Model) predictionBy(s *learned.Snapshot) *learned.Prediction {
+func (m *Model) predictionBy(s *learned.Statistics) *learned.Prediction {
 	previous := m.prediction.Load()
-	if previous != nil && previous.Snapshot == s {
+	if previous != nil && previous.Statistics == s {
 		return previous
 	}
 	p := m.config.Predictor.At(s)
 	if !m.prediction.CompareAndSwap(previous, p) {
-		if other := m.prediction.Load(); other.Snapshot == s {
+		if other := m.prediction.Load(); other.Statistics == s {
 			return other
 		}
 	}
@@ -116,7 +116,7 @@ type View struct {
 }
 
 // HasStatistics reports whether statistics of at least one workload are known.
-func (v *View) HasStatistics() bool { return v.prediction.Snapshot.Len() > 0 }
+func (v *View) HasStatistics() bool { return v.prediction.Statistics.Len() > 0 }
 
 // Pod predicts the usage of the pod to place.
 func (v *View) Pod(pod *corev1.Pod) *learned.Usages { return new(v.prediction.Incoming(pod)) }
@@ -125,7 +125,7 @@ func (v *View) Pod(pod *corev1.Pod) *learned.Usages { return new(v.prediction.In
 func (v *View) Node(node fwk.NodeInfo, pod *learned.Usages, deviations float64) (resources [load.ResourceCount]Resource) {
 	e, sums := v.model.nodes.Of(v.View, node, v)
 	for r := range resources {
-		resources[r] = With(e[r], sums.byResource[r], &pod[r], deviations)
+		resources[r] = With(e[r], &sums.byResource[r], &pod[r], deviations)
 		resources[r].HasStatistics = v.HasStatistics()
 	}
 	return resources

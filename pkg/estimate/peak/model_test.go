@@ -20,14 +20,14 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/minortest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/test/loadtest"
+	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 )
 
 // statisticsOf are cpu means and deviations of workloads, observed of ten pods for an hour until at.
-func statisticsOf(at time.Time, workloads map[string][2]float64) *learned.Snapshot {
+func statisticsOf(at time.Time, workloads map[string][2]float64) *learned.Statistics {
 	const pods = 10
 	var observations []learned.Observation
 	for name, m := range workloads {
@@ -36,8 +36,8 @@ func statisticsOf(at time.Time, workloads map[string][2]float64) *learned.Snapsh
 			Pods: pods, Sum: pods * m[0], SumSquares: pods * (m[1]*m[1] + m[0]*m[0]),
 		})
 	}
-	cluster := learned.Cluster{UsagePerRequest: [load.ResourceCount]float64{load.CPU: 0.5}}
-	return (&learned.Snapshot{}).With(observations, cluster, learned.Config{History: 24 * time.Hour, MaxWorkloads: 10})
+	cluster := learned.ClusterUsage{UsagePerRequest: [load.ResourceCount]float64{load.CPU: 0.5}}
+	return (&learned.Statistics{}).With(observations, cluster, learned.Config{History: 24 * time.Hour, MaxWorkloads: 10})
 }
 
 const (
@@ -56,7 +56,7 @@ type fixture struct {
 }
 
 // newModel returns a model of the node n at now. Half an hour of statistics is enough. The node is unknown without measurements.
-func newModel(s *learned.Snapshot, measured ...load.Measurement) fixture {
+func newModel(s *learned.Statistics, measured ...load.Measurement) fixture {
 	f := fixture{loads: load.NewPublisher(), learned: learned.NewPublisher()}
 	f.learned.Publish(s)
 	if len(measured) > 0 {
@@ -67,7 +67,7 @@ func newModel(s *learned.Snapshot, measured ...load.Measurement) fixture {
 	f.snapshots = estimate.NewSnapshots(f.loads)
 	f.Model = NewModel(f.snapshots, Config{
 		Window: window, Trust: load.Trust{RefreshInterval: 30 * time.Second, MaxAge: maxAge, DriftTolerance: 10},
-		Clock: clocktesting.NewFakePassiveClock(now), Statistics: NewStatistics(f.learned),
+		Clock: clocktesting.NewFakePassiveClock(now), Statistics: NewCycleStatistics(f.learned),
 		Predictor: learned.Predictor{
 			MinHistory: 30 * time.Minute, Multiplier: 1.5, Default: podusage.Amounts{load.CPU: 900}, MaxRequestRatio: 10,
 		},
@@ -90,7 +90,7 @@ func (f *fixture) sums(state fwk.CycleState, node fwk.NodeInfo) (estimate.Estima
 	var e estimate.Estimate
 	var sums [load.ResourceCount]PodSums
 	for r := range resources {
-		e[r], sums[r] = resources[r].Node, resources[r].Pods
+		e[r], sums[r] = *resources[r].Node, *resources[r].Pods
 	}
 	return e, sums
 }
@@ -209,7 +209,7 @@ func TestPodSums(t *testing.T) {
 }
 
 func TestPodSums_WithoutStatistics(t *testing.T) {
-	model := newModel(&learned.Snapshot{}, measurement(0))
+	model := newModel(&learned.Statistics{}, measurement(0))
 	_, sums := model.sums(framework.NewCycleState(), newNode(podNamed("a", "a", "2")))
 	// Mean 2,000, which nobody learned, and p95 3,000.
 	want := PodSums{Mean: 2000, Excess: 1000, LargestVariance: (1000 / 1.64) * (1000 / 1.64), Largest: 0}
@@ -262,7 +262,7 @@ func TestPodSums_StartupEndsWithTheLoad(t *testing.T) {
 }
 
 func TestPodSums_StateFollowsTheLoad(t *testing.T) {
-	model := newModel(&learned.Snapshot{}, measurement(0))
+	model := newModel(&learned.Statistics{}, measurement(0))
 	info := newNode(podNamed("a", "", "1"))
 	for _, step := range []struct {
 		memory load.Measurement
@@ -343,7 +343,7 @@ func TestPods(t *testing.T) {
 func TestCacheChangesNoPodSums(t *testing.T) {
 	object := newNode().Node()
 	rapid.Check(t, func(t *rapid.T) {
-		drawStatistics := func() *learned.Snapshot {
+		drawStatistics := func() *learned.Statistics {
 			workloads := map[string][2]float64{}
 			for _, name := range []string{"a", "b"} {
 				if rapid.Bool().Draw(t, name+" is known") {
@@ -362,11 +362,8 @@ func TestCacheChangesNoPodSums(t *testing.T) {
 			switch pods := n.GetPods(); rapid.SampledFrom([]string{"add", "add", "remove", "change", "publish", "learn", "look"}).
 				Draw(t, "step") {
 			case "add":
-				pod := podNamed(
-					"p"+strconv.Itoa(i),
-					rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "owner"),
-					rapid.SampledFrom([]string{"", "100m", "2"}).Draw(t, "cpu"),
-				)
+				pod := podNamed("p"+strconv.Itoa(i), rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "owner"),
+					rapid.SampledFrom([]string{"", "100m", "2"}).Draw(t, "cpu"))
 				pod.UID = types.UID(pod.Name)
 				pod.Status.Phase = rapid.SampledFrom([]corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded}).
 					Draw(t, "phase")

@@ -13,9 +13,9 @@ import (
 // Resource holds the terms of the predicted peak of one resource of a node. All amounts are in milliCPU or bytes.
 type Resource struct {
 	// Node is the measured and pending usage of the node.
-	Node estimate.ResourceEstimate
+	Node *estimate.ResourceEstimate
 	// Pods are sums over the pods on the node.
-	Pods PodSums
+	Pods *PodSums
 	// Pod is the predicted usage of the pod to place, capped at the node's allocatable.
 	Pod learned.Usage
 	// Deviations is the z-factor for the remaining pods. ≥ 0.
@@ -25,7 +25,7 @@ type Resource struct {
 }
 
 // With returns the terms of a node's peak with a pod of the given usage on it.
-func With(node estimate.ResourceEstimate, pods PodSums, pod *learned.Usage, deviations float64) Resource {
+func With(node *estimate.ResourceEstimate, pods *PodSums, pod *learned.Usage, deviations float64) Resource {
 	return Resource{Node: node, Pods: pods, Pod: pod.Within(node.Allocatable), Deviations: deviations}
 }
 

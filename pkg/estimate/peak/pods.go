@@ -56,7 +56,7 @@ func (v *View) Derive(f estimate.Facts, earlier *podSums) (s podSums, same bool)
 	if earlier != nil && earlier.prediction != v.prediction {
 		earlier = nil
 	}
-	moment := predictionMoment(f.Measured, v.prediction.Snapshot)
+	moment := predictionMoment(f.Measured, v.prediction.Statistics)
 	if earlier != nil && f.Unchanged && earlier.from <= moment && moment < earlier.until {
 		return podSums{}, true
 	}
@@ -171,7 +171,7 @@ func steadyAround(pods []predictedPod, moment int64) (last, next int64) {
 }
 
 // predictionMoment is the time of the newest measurement of the node or of its workloads, in nanoseconds since 1970.
-func predictionMoment(measured *load.NodeLoad, statistics *learned.Snapshot) int64 {
+func predictionMoment(measured *load.NodeLoad, statistics *learned.Statistics) int64 {
 	moment := int64(math.MinInt64)
 	if at := statistics.At(); !at.IsZero() {
 		moment = at.UnixNano()

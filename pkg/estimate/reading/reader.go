@@ -23,13 +23,13 @@ type Source struct {
 	mu     sync.Mutex
 	models []*estimate.Model
 	peaks  []*peak.Model
-	// statistics holds one of each publisher, so that all models see the same snapshot in a cycle.
-	statistics map[*learned.Publisher]*peak.Statistics
+	// statistics holds one of each publisher, so that all models see the same Statistics in a cycle.
+	statistics map[*learned.Publisher]*peak.CycleStatistics
 }
 
 // NewSource returns a source of what p publishes. A publisher has one.
 func NewSource(p *load.Publisher, c clock.PassiveClock) *Source {
-	return &Source{snapshots: estimate.NewSnapshots(p), clock: c, statistics: map[*learned.Publisher]*peak.Statistics{}}
+	return &Source{snapshots: estimate.NewSnapshots(p), clock: c, statistics: map[*learned.Publisher]*peak.CycleStatistics{}}
 }
 
 // Snapshots are what the source's readers read.
@@ -75,15 +75,13 @@ func (s *Source) peak(request *Request, window time.Duration, p *learned.Publish
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.statistics[p] == nil {
-		s.statistics[p] = peak.NewStatistics(p)
+		s.statistics[p] = peak.NewCycleStatistics(p)
 	}
 	config := peak.Config{
 		Window: window, Trust: request.Trust(), Clock: s.clock, Statistics: s.statistics[p],
 		Predictor: learned.Predictor{
-			WorkloadLabel:   request.Peak.WorkloadLabel,
-			MinHistory:      request.Peak.MinHistory.Duration,
-			Multiplier:      request.Peak.Unknown.RequestMultiplier,
-			Default:         podusage.AmountsOf(request.Peak.Unknown.Default),
+			WorkloadLabel: request.Peak.WorkloadLabel, MinHistory: request.Peak.MinHistory.Duration,
+			Multiplier: request.Peak.Unknown.RequestMultiplier, Default: podusage.AmountsOf(request.Peak.Unknown.Default),
 			MaxRequestRatio: request.Peak.MaxLimitRequestRatio,
 		},
 	}

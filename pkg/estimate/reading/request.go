@@ -86,8 +86,7 @@ type Cluster struct {
 func ClusterOf(handle minor.Handle) Cluster {
 	nodes, pods := handle.SharedInformerFactory().Core().V1().Nodes(), handle.SharedInformerFactory().Core().V1().Pods()
 	return Cluster{
-		Nodes: nodes.Lister(), NodesSynced: nodes.Informer().HasSynced,
-		Pods: pods.Lister(), PodsSynced: pods.Informer().HasSynced,
+		Nodes: nodes.Lister(), NodesSynced: nodes.Informer().HasSynced, Pods: pods.Lister(), PodsSynced: pods.Informer().HasSynced,
 		KubeConfig: handle.KubeConfig(),
 	}
 }

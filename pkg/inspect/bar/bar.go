@@ -6,10 +6,8 @@ import (
 	"strings"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
-
-// Hot is the utilization above which a node is called hot, as a fraction.
-const Hot = 0.80
 
 // Bar is the load of a node. The whole width is 1, such as the capacity of the node.
 type Bar struct {
@@ -50,7 +48,7 @@ func (b Bar) draw(from, to, measured, filled int) string {
 // Color is green up to the line, yellow above it, and red if the node is hot.
 func (b Bar) Color() terminal.Color {
 	switch u := b.Measured + b.Expected; {
-	case u > Hot:
+	case u > load.Hot:
 		return terminal.Red
 	case b.HasLine && u > b.Line:
 		return terminal.Yellow

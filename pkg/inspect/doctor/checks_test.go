@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"strings"
 	"syscall"
@@ -23,12 +24,13 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading/readingtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
 
 // healthy returns a source, and a cluster, in which nothing is wrong.
@@ -46,7 +48,7 @@ func healthy() *sourceFacts {
 	s.configuration.Workload.Args = []string{"/bin/kube-scheduler"}
 	s.configuration.Workload.Image = "plimsoll:0.1.0-k8s1.36"
 	s.server, s.command = live.Server{GitVersion: "v1.36.3", SkewKnown: true}, "v1.36.3"
-	s.objects.nodes = []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, {ObjectMeta: metav1.ObjectMeta{Name: "n2"}}}
+	s.nodes = []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, {ObjectMeta: metav1.ObjectMeta{Name: "n2"}}}
 	s.permissions = permissionFacts{user: "jane", needed: 79}
 	s.lease = &coordinationv1.Lease{
 		Spec: coordinationv1.LeaseSpec{
@@ -67,25 +69,13 @@ func healthy() *sourceFacts {
 	s.examination.Sampling = map[string]diagnosis.Sampling{"n1": {Interval: time.Minute, Since: time.Hour}}
 	s.usesDeviation = true
 	for _, node := range []string{"n1", "n2"} {
-		s.figures = append(
-			s.figures,
-			figure{
-				Figure: reading.Figure{Name: "cpu", Value: 0.5, Window: 5 * time.Minute, End: s.now, State: load.Fresh},
-				node:   node,
-				maxAge: 5 * time.Minute,
-			},
-			figure{
-				Figure: reading.Figure{Name: "cpu", Value: 0.7, Window: 5 * time.Minute, Fraction: 0.95, End: s.now, State: load.Fresh},
-				node:   node,
-				maxAge: 5 * time.Minute,
-			},
-			figure{
-				Figure: reading.Figure{Name: "pressure", End: s.now, State: load.Fresh},
-				node:   node,
-				metric: true,
-				maxAge: 5 * time.Minute,
-			},
-		)
+		fresh := func(name string, value, fraction float64) figure {
+			read := reading.Figure{Name: name, Value: value, Fraction: fraction, Window: 5 * time.Minute, End: s.now, State: load.Fresh}
+			return figure{Figure: read, node: node, maxAge: 5 * time.Minute}
+		}
+		mean, metric := fresh("cpu", 0.5, 0), fresh("pressure", 0, 0)
+		mean.deviation, mean.windowed, metric.metric = 0.1, true, true
+		s.figures = append(s.figures, mean, fresh("cpu", 0.7, 0.95), metric)
 	}
 	return s
 }
@@ -131,7 +121,9 @@ func TestReportOn_Faults(t *testing.T) {
 		"configuration.runs":     func(s *sourceFacts) { s.clusterErr = errors.New("no plugin") },
 		"source.configured":      func(s *sourceFacts) { s.sources = nil },
 		"source.statistics": func(s *sourceFacts) {
-			s.statistics = []live.Statistics{{Label: "pods", Publisher: learned.NewPublisher(), Err: errors.New("down")}}
+			s.statistics = []live.Statistics{{StatisticsStatus: provider.StatisticsStatus{
+				Label: "pods", Publisher: learned.NewPublisher(), Err: errors.New("down"),
+			}}}
 		},
 		"source.resolves":      fails(&net.DNSError{Err: "no such host"}),
 		"source.connects":      fails(syscall.ECONNREFUSED),
@@ -171,7 +163,7 @@ func TestReportOn_Faults(t *testing.T) {
 		"rights.scheduler": func(s *sourceFacts) {
 			s.permissions.lacking = []live.Permission{{Resource: "nodes", Verbs: []string{"list"}}}
 		},
-		"scheduler.ready":     func(s *sourceFacts) { s.objects.pods[0].Status.Conditions = nil },
+		"scheduler.ready":     func(s *sourceFacts) { s.pods[0].Status.Conditions = nil },
 		"scheduler.leader":    func(s *sourceFacts) { s.lease, s.leaseErr = nil, apierrors.NewNotFound(schema.GroupResource{}, "x") },
 		"scheduler.metrics":   func(s *sourceFacts) { s.metrics, s.metricsErr = nil, errors.New("refused") },
 		"scheduler.load":      func(s *sourceFacts) { s.metrics = append(s.metrics, metric("plimsoll_load_nodes", "", 1)) },
@@ -182,7 +174,7 @@ func TestReportOn_Faults(t *testing.T) {
 		"scheduler.version": func(s *sourceFacts) { s.server.GitVersion = "v1.35.0" },
 		"scheduler.command": func(s *sourceFacts) { s.command = "v1.37.1" },
 		"pods.waiting": func(s *sourceFacts) {
-			s.objects.pods = append(s.objects.pods, &corev1.Pod{Spec: corev1.PodSpec{SchedulerName: "nobody"}})
+			s.pods = append(s.pods, &corev1.Pod{Spec: corev1.PodSpec{SchedulerName: "nobody"}})
 		},
 	}
 	ids := map[string]bool{}
@@ -222,7 +214,7 @@ func TestReportOn_NotChecked(t *testing.T) {
 			"no configuration was found", []string{"source", "nodes", "time", "values", "rights", "scheduler"}},
 		{"an invalid configuration", func(s *sourceFacts) { s.configuration.Decoded, s.configuration.Err = nil, errors.New("invalid") },
 			"the configuration is invalid", []string{"source", "nodes", "time", "values", "rights", "scheduler"}},
-		{"no permission to list", func(s *sourceFacts) { s.objects, s.objectsErr = nil, errors.New("forbidden") },
+		{"no permission to list", func(s *sourceFacts) { s.nodes, s.pods, s.objectsErr = nil, nil, errors.New("forbidden") },
 			"nodes and pods cannot be listed", []string{"configuration", "source", "nodes", "time", "values", "scheduler", "pods"}},
 		{"a source that is down", func(s *sourceFacts) { s.Err, s.diagnosis, s.examination = syscall.ECONNREFUSED, nil, nil },
 			"Prometheus could not be read", []string{"nodes", "time", "values"}},
@@ -248,35 +240,54 @@ func TestReportOn_NotChecked(t *testing.T) {
 	}
 }
 
-// TestCheckConfigured expects the advice to name the plugin that needs no more than nodes' load.
-func TestCheckConfigured(t *testing.T) {
-	s := healthy()
-	s.sources = nil
-	checks := s.checkConfigured()
-	if len(checks) != 1 || !strings.Contains(checks[0].Advice[0].YAML, "- name: TargetLoadPacking\n") {
-		t.Errorf("got %+v", checks)
+// TestReportOn_Messages expects what a check says of a fault, with its advice.
+func TestReportOn_Messages(t *testing.T) {
+	expired := func(f figure) func(*sourceFacts) {
+		return func(s *sourceFacts) {
+			f.State, f.node, f.End, f.maxAge = load.Expired, "n1", s.now, time.Minute
+			s.figures = []figure{f}
+		}
 	}
-}
-
-// TestChecks_AnyStatistic expects times and values to be checked whatever the statistic that is read.
-func TestChecks_AnyStatistic(t *testing.T) {
+	unnamed := func(strays ...string) func(*sourceFacts) {
+		return func(s *sourceFacts) {
+			s.diagnosis.NodeCount, s.examination.Sampling = 11, map[string]diagnosis.Sampling{"healthy": {Interval: time.Second}}
+			for i := range 10 {
+				s.diagnosis.NodesWithoutSeries = append(s.diagnosis.NodesWithoutSeries, fmt.Sprintf("w%d", i))
+			}
+			s.examination.Unnamed, s.examination.Strays = s.diagnosis.NodesWithoutSeries, strays
+		}
+	}
 	for _, tt := range []struct {
-		name   string
-		figure figure
-		id     string
-		want   string
+		name  string
+		fault func(*sourceFacts)
+		id    string
+		want  Status
+		texts []string
 	}{
-		{"an expired quantile", figure{Figure: reading.Figure{Name: "cpu", Fraction: 0.95, Value: 0.5, State: load.Expired}}, "time.age", "n1 cpu 0.95-quantile"},
-		{"an expired maximum", figure{Figure: reading.Figure{Name: "memory", Fraction: 1, Value: 0.5, State: load.Expired}}, "time.age", "n1 memory 1-quantile"},
-		{"an expired node metric", figure{Figure: reading.Figure{Name: "pressure", Value: 3, State: load.Expired}, metric: true}, "time.age", `n1 metric "pressure"`},
-		{"a quantile at zero", figure{Figure: reading.Figure{Name: "cpu", Fraction: 0.95, State: load.Fresh}}, "values.zero", "n1 cpu 0.95-quantile"},
+		{"the plugin that needs no more than nodes' load", func(s *sourceFacts) { s.sources = nil }, "source.configured", Warning, []string{"- name: TargetLoadPacking\n"}},
+		{"an expired quantile", expired(figure{Figure: reading.Figure{Name: "cpu", Fraction: 0.95, Value: 0.5}}), "time.age", Error, []string{"n1 cpu 0.95-quantile"}},
+		{"an expired maximum", expired(figure{Figure: reading.Figure{Name: "memory", Fraction: 1, Value: 0.5}}), "time.age", Error, []string{"n1 memory 1-quantile"}},
+		{"an expired node metric", expired(figure{Figure: reading.Figure{Name: "pressure", Value: 3}, metric: true}), "time.age", Error, []string{`n1 metric "pressure"`}},
+		{"a quantile at zero", func(s *sourceFacts) { s.figures[1].Value = 0 }, "values.zero", Warning, []string{"n1 cpu 0.95-quantile"}},
+		{"a query that divides by zero", func(s *sourceFacts) {
+			s.diagnosis.Queries[0].Dialect, s.diagnosis.Queries[0].PromQL, s.diagnosis.Queries[0].Highest = "", "a / 0", math.Inf(1)
+		}, "values.capacity", Error, []string{"is infinite on n1", "a / 0"}},
+		{"nodes that no series names", unnamed(), "nodes.nearest", Warning, []string{"no series has a label that names a node without load: w0, w1, w2, w3, w4, …"}},
+		{"series that name no node", unnamed(`up{instance="a"}`), "nodes.nearest", Warning,
+			[]string{`no label names these nodes without load: w0, w1, w2, w3, w4, …; these series name no node: up{instance="a"}`}},
+		{"samples of a node that has load count for no other", unnamed(), "nodes.measured", Warning, []string{"10 of 11", "Let Prometheus scrape"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := healthy()
-			tt.figure.node, tt.figure.End, tt.figure.maxAge = "n1", s.now, time.Minute
-			s.figures = []figure{tt.figure}
-			if c := find(reportOn(s.facts).Checks, tt.id); c == nil || c.Status == OK || !strings.Contains(c.Message, tt.want) {
-				t.Errorf("got %+v, want %q", c, tt.want)
+			tt.fault(s)
+			c := find(reportOn(s.facts).Checks, tt.id)
+			if c == nil || c.Status != tt.want {
+				t.Fatalf("got %+v, want %s", c, tt.want)
+			}
+			for _, text := range tt.texts {
+				if !strings.Contains(fmt.Sprint(c), text) {
+					t.Errorf("got %+v, want %q", c, text)
+				}
 			}
 		})
 	}
@@ -305,7 +316,7 @@ func TestAddReaders(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := sourceAt("")
 			s.windows = nil
-			s.objects.nodes = []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}}
+			s.nodes = []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}}
 			for range 2 { // two plugins that read the same
 				reader, err := loads.Open(t.Context(), tt.request)
 				if err != nil {

@@ -3,108 +3,101 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
 	componentbaseconfig "k8s.io/component-base/config"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 )
 
 func (f *facts) checkFound() []Check {
 	if f.configurationErr == nil {
 		return nil
 	}
-	return fail(
-		run(
-			"",
-			"Name the scheduler with --scheduler NAMESPACE/NAME, or write --config FILE or --from configmap/NAMESPACE/NAME.",
-		),
-		"%s",
-		oneLine(f.configurationErr),
-	)
+	return fail(say("Name the scheduler with --scheduler NAMESPACE/NAME, or write --config FILE or --from configmap/NAMESPACE/NAME."),
+		"%s", oneLine(f.configurationErr))
 }
 
 func (f *facts) checkDecodes() []Check {
-	c := f.configuration
-	if c.Err != nil {
-		if slices.ContainsFunc(c.Findings, func(finding configlint.Finding) bool { return finding.Fatal }) {
-			return nil // the finding says it
-		}
+	switch c := f.configuration; {
+	case c.Err == nil:
+		return ok("the configuration is valid; its profiles are %s", strings.Join(f.profiles(), ", "))
+	case f.fatalFinding() != nil:
+		return nil // the finding says it
+	default:
 		return fail(f.correctFields(), "%s", oneLine(c.Err))
 	}
-	return ok("the configuration is valid; its profiles are %s", strings.Join(f.profiles(), ", "))
 }
 
 func (f *facts) correctFields() []Advice {
-	return run("", "Correct the fields that the message names in %s.", f.configuration.Origin)
+	return say("Correct the fields that the message names in %s.", f.configuration.Origin)
+}
+
+// fatalFinding returns the first finding with which the scheduler does not start, or nil.
+func (f *facts) fatalFinding() *configlint.Finding {
+	findings := f.configuration.Findings
+	if i := slices.IndexFunc(findings, func(finding configlint.Finding) bool { return finding.Fatal }); i >= 0 {
+		return &findings[i]
+	}
+	return nil
 }
 
 // profiles returns the names that pods use for the scheduler; none without a valid configuration.
 func (f *facts) profiles() []string {
-	var names []string
-	if f.needConfiguration() == nil {
-		for i := range f.configuration.Decoded.Profiles {
-			names = append(names, f.configuration.Decoded.Profiles[i].SchedulerName)
-		}
+	if f.needConfiguration() != nil {
+		return nil
 	}
-	return names
+	return f.configuration.ProfileNames()
 }
 
 // findingsOf returns the check that shows the findings of an ID.
 func findingsOf(id string) func(*facts) []Check {
-	return func(f *facts) []Check {
+	ids := map[configlint.Code]string{
+		configlint.ProfileRepeated: "configuration.profiles",
+		configlint.LoadOutweighed:  "configuration.weights",
+		configlint.LimitUnweighted: "configuration.weights",
+	}
+	return func(f *facts) (checks []Check) {
 		c := f.configuration
 		if id == "configuration.effect" && c.Err == nil && len(c.Findings) == 0 {
 			return ok("no ineffective settings; plugin weights are sufficient")
 		}
-		var checks []Check
 		for i := range c.Findings {
-			finding := &c.Findings[i]
-			if idOf(finding.Code) != id {
-				continue
+			if finding := &c.Findings[i]; cmp.Or(ids[finding.Code], "configuration.effect") == id {
+				checks = append(checks, failIf(finding.Fatal)(f.adviseOn(finding), "%s", describe(finding))...)
 			}
-			result := Check{Status: Warning, Message: describe(finding), Advice: []Advice{adviseOn(finding, c.Origin)}}
-			if finding.Fatal {
-				result.Status = Error
-			}
-			checks = append(checks, result)
 		}
 		return checks
 	}
-}
-
-func idOf(code configlint.Code) string {
-	switch code {
-	case configlint.ProfileRepeated:
-		return "configuration.profiles"
-	case configlint.LoadOutweighed, configlint.LimitUnweighted:
-		return "configuration.weights"
-	}
-	return "configuration.effect"
 }
 
 // describe returns the finding on one line.
 func describe(f *configlint.Finding) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s", f.Field, f.Code)
-	for i := 0; i+1 < len(f.Details); i += 2 {
-		fmt.Fprintf(&b, ", %s %q", f.Details[i], fmt.Sprint(f.Details[i+1]))
+	for detail := range slices.Chunk(f.Details, 2) {
+		fmt.Fprintf(&b, ", %s %q", detail[0], fmt.Sprint(detail[1]))
 	}
 	return strings.ReplaceAll(b.String(), "\n", `\n`)
 }
 
-func adviseOn(f *configlint.Finding, origin string) Advice {
-	where, todo, yaml := f.Field, cmp.Or(f.Advice, "correct or remove it"), f.YAML
-	if f.Line > 0 {
-		where = fmt.Sprintf("%s (line %d)", f.Field, f.Line)
+func (f *facts) adviseOn(finding *configlint.Finding) []Advice {
+	where, todo, yaml := finding.Field, cmp.Or(finding.Advice, "correct or remove it"), finding.YAML
+	if finding.Line > 0 {
+		where += fmt.Sprintf(" (line %d)", finding.Line)
 	}
-	if len(f.Similar) > 0 {
-		todo, yaml = "write the name of a plugin that exists", "name: "+f.Similar[0]+"\n"
+	if len(finding.Similar) > 0 {
+		todo, yaml = "write the name of a plugin that exists", "name: "+finding.Similar[0]+"\n"
 	}
-	return Advice{Text: fmt.Sprintf("In %s, at %s: %s.", origin, where, todo), YAML: yaml}
+	return write(yaml, "In %s, at %s: %s.", f.configuration.Origin, where, todo)
 }
 
 // checkSharedProfile finds a profile that the stock scheduler has, too.
@@ -115,7 +108,7 @@ func (f *facts) checkSharedProfile() []Check {
 	if i < 0 || f.configuration.Workload == nil || replaced {
 		return nil
 	}
-	return warn(write("schedulerName: plimsoll\n", "%s remove the profile, or rename it:", f.inConfiguration()),
+	return warn(f.edit("schedulerName: plimsoll\n", "remove the profile, or rename it:", ""),
 		"profiles[%d].schedulerName: default-scheduler is also a profile of the stock scheduler: two schedulers place the same pods", i)
 }
 
@@ -132,32 +125,118 @@ func (f *facts) checkRuns() []Check {
 	if f.clusterErr == nil {
 		return nil
 	}
-	for i := range f.configuration.Findings {
-		if finding := &f.configuration.Findings[i]; finding.Fatal {
-			return fail([]Advice{adviseOn(finding, f.configuration.Origin)}, "%s", oneLine(f.clusterErr))
-		}
+	advice := f.correctFields()
+	if finding := f.fatalFinding(); finding != nil {
+		advice = f.adviseOn(finding)
 	}
-	return fail(f.correctFields(), "%s", oneLine(f.clusterErr))
+	return fail(advice, "%s", oneLine(f.clusterErr))
 }
 
 func (f *facts) checkConfigured() []Check {
 	if len(f.sources) > 0 {
 		return nil
 	}
-	packing := slices.DeleteFunc(plugins.All(), func(d plugins.Descriptor) bool { return !d.ScoresByLoad || d.LineRank == 0 })
-	name := slices.MinFunc(packing, func(a, b plugins.Descriptor) int { return a.LineRank - b.LineRank }).Name
-	example := "plugins:\n  score:\n    enabled:\n    - name: " + name + "\n      weight: 5\n"
-	return warn(write(example, "Enable one in %s, such as:", f.configuration.Origin), "no profile enables a plugin that reads load")
+	packing := slices.DeleteFunc(plugins.All(), func(d descriptor.Descriptor) bool { return !d.ScoresByLoad || d.LineRank == 0 })
+	name := slices.MinFunc(packing, func(a, b descriptor.Descriptor) int { return a.LineRank - b.LineRank }).Name
+	return warn(f.edit("plugins:\n  score:\n    enabled:\n    - name: "+name+"\n      weight: 5\n", "enable one, such as:", ""),
+		"no profile enables a plugin that reads load")
 }
 
-// enabledPlugins returns the plugins that are enabled at any extension point.
-func enabledPlugins(p *schedulerconfig.Plugins) []string {
-	if p == nil {
+// checkStatistics checks the sources of what workloads use.
+func (f *facts) checkStatistics() []Check {
+	return each(f.statistics, func(s live.Statistics) []Check {
+		known := s.Publisher.Latest().Len()
+		message := fmt.Sprintf("%s: statistics of %s, %s", s.Label, text.Count(known, "workload"), s.Route)
+		advice := say("Let the source have cAdvisor's series, or the kubelet's. Until then peaks are predicted by requests.")
+		switch {
+		case s.Err != nil:
+			return fail(advice, "%s: %s", s.Label, oneLine(s.Err))
+		case s.HistoryErr != nil:
+			return warn(run(f.configuration.Workload.HelmCommand("--set recordingRules.enabled=true"),
+				"Statistics grow from now on. Let Prometheus record the past by the chart's value:"),
+				"%s; a part of the past is missing: %s", message, oneLine(s.HistoryErr))
+		case known == 0:
+			return warn(advice, "%s", message)
+		}
+		return ok("%s", message)
+	})
+}
+
+// powerArgs are arguments of a plugin that scores by power models.
+type powerArgs interface {
+	PowerModelOf(node string, labels map[string]string) *config.PowerModel
+	// HasPowerModels reports whether there are any, and byName whether some are for nodes by name.
+	HasPowerModels() (has, byName bool)
+	// AddPowerModel adds a model for all nodes.
+	AddPowerModel(config.PowerModel)
+}
+
+// powerPlugin is an enabled plugin with power models, by "profile NAME: PLUGIN".
+type powerPlugin struct {
+	name string
+	args powerArgs
+	// elsewhere is the file of the scheduler's pod with the models; empty if they are known here.
+	elsewhere string
+}
+
+func (f *facts) powerPlugins(cfg *schedulerconfig.KubeSchedulerConfiguration) (all []powerPlugin) {
+	w := f.configuration.Workload
+	for _, profile := range cfg.Profiles {
+		for _, plugin := range profile.PluginConfig {
+			isPlugin := func(enabled schedulerconfig.Plugin) bool { return enabled.Name == plugin.Name }
+			args, ok := plugin.Args.(powerArgs)
+			if !ok || profile.Plugins == nil || !slices.Contains(profile.Plugins.Names(), plugin.Name) &&
+				!slices.ContainsFunc(profile.Plugins.MultiPoint.Enabled, isPlugin) {
+				continue
+			}
+			p := powerPlugin{name: fmt.Sprintf("profile %s: %s", text.Excerpt(profile.SchedulerName), plugin.Name), args: args}
+			if _, byName := args.HasPowerModels(); !byName && f.powerModelFile == "" && w != nil {
+				p.elsewhere = w.Env[config.NodePowerModelVariable]
+			}
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// withPowerModels returns the configuration to simulate. The plugin does not start without models: any model replaces a file
+// that cannot be read here.
+func (g *gatherer) withPowerModels() *schedulerconfig.KubeSchedulerConfiguration {
+	g.powerModelFile = os.Getenv(config.NodePowerModelVariable)
+	simulated := g.configuration.Decoded.DeepCopy()
+	for _, p := range g.powerPlugins(simulated) {
+		if p.elsewhere != "" {
+			p.args.AddPowerModel(config.PowerModel{K1: 1, K2: 0.01})
+		}
+	}
+	return simulated
+}
+
+// checkPowerModels checks which nodes have a power model.
+func (f *facts) checkPowerModels() []Check {
+	return each(f.powerPlugins(f.configuration.Decoded), f.checkModelled)
+}
+
+func (f *facts) checkModelled(p powerPlugin) []Check {
+	has, byName := p.args.HasPowerModels()
+	switch {
+	case p.elsewhere != "":
+		return warn(f.runInPod("Check in the scheduler's pod, which has the file:"),
+			"%s reads power models of %s, a file of the scheduler's pod, which was not checked", p.name, text.Excerpt(p.elsewhere))
+	case !has || len(f.nodes) == 0 || !byName && f.powerModelFile != "": // a file replaces models by name
 		return nil
 	}
-	names := p.Names()
-	for _, plugin := range p.MultiPoint.Enabled {
-		names = append(names, plugin.Name)
+	var without []string
+	for _, node := range f.nodes {
+		if p.args.PowerModelOf(node.Name, node.Labels) == nil {
+			without = append(without, node.Name)
+		}
 	}
-	return names
+	if len(without) == 0 {
+		return ok("%s has a power model of every node", p.name)
+	}
+	const example = "nodePowerModels:\n- {nodeSelector: {node.kubernetes.io/instance-type: m5.large}, k0: 471, k1: -91, k2: -0.07}\n"
+	return failIf(len(without) == len(f.nodes))(
+		f.edit(example, "give them models by name in nodePowerModel, or by a label, such as:", ""),
+		"%s has no power model of %d of %s (%s)", p.name, len(without), text.Count(len(f.nodes), "node"), text.FirstN(without))
 }

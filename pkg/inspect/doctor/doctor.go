@@ -4,10 +4,10 @@ package doctor
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
@@ -60,6 +60,11 @@ func (r *Report) Found() bool {
 	return slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Status != OK })
 }
 
+// foundIn reports whether a check of the group is not OK.
+func (r *Report) foundIn(group string) bool {
+	return slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Group == group && c.Status != OK })
+}
+
 // Options say what is checked.
 type Options struct {
 	Configuration live.ConfigurationOptions
@@ -74,99 +79,6 @@ func Run(ctx context.Context, conn *live.Connection, o Options) (*Report, error)
 		return nil, err
 	}
 	return reportOn(f), nil
-}
-
-// check is a row of the table of checks: run is a pure function of the facts F.
-type check[F any] struct {
-	id    string
-	needs []need[F]
-	run   func(F) []Check
-}
-
-// need returns nil if the facts have what a check needs.
-type need[F any] func(F) *gap
-
-// gap is why a fact could not be gathered, and the group of the check that says more.
-type gap struct{ reason, group string }
-
-// clusterChecks are the checks that are made once.
-func clusterChecks() []check[*facts] {
-	type needs = []need[*facts]
-	file, configured := needs{(*facts).needFile}, needs{(*facts).needConfiguration}
-	listed, opened := needs{(*facts).needObjects}, needs{(*facts).needCluster}
-	both := slices.Concat(configured, listed)
-	return []check[*facts]{
-		{"configuration.found", nil, (*facts).checkFound},
-		{"configuration.decodes", file, (*facts).checkDecodes},
-		{"configuration.effect", file, findingsOf("configuration.effect")},
-		{"configuration.weights", file, findingsOf("configuration.weights")},
-		{"configuration.profiles", file, findingsOf("configuration.profiles")},
-		{"configuration.profiles", configured, (*facts).checkSharedProfile},
-		{"configuration.runs", both, (*facts).checkRuns},
-		{"source.configured", opened, (*facts).checkConfigured},
-		{"source.statistics", opened, (*facts).checkStatistics},
-		{"nodes.modelled", both, (*facts).checkPowerModels},
-		{"rights.list", nil, (*facts).checkLists},
-		{"rights.scheduler", configured, (*facts).checkPermissions},
-		{"scheduler.ready", slices.Concat(file, listed), (*facts).checkReady},
-		{"scheduler.leader", configured, (*facts).checkLeader},
-		{"scheduler.metrics", file, (*facts).checkMetrics},
-		{"scheduler.load", nil, (*facts).checkLoadStates},
-		{"scheduler.refreshes", nil, (*facts).checkRefreshes},
-		{"scheduler.fallbacks", nil, (*facts).checkFallbacks},
-		{"scheduler.version", file, (*facts).checkVersion},
-		{"scheduler.command", file, (*facts).checkCommand},
-		{"pods.waiting", listed, (*facts).checkWaiting},
-	}
-}
-
-// sourceChecks are the checks of each source of load.
-func sourceChecks() []check[*sourceFacts] {
-	opened := []need[*sourceFacts]{(*sourceFacts).needCluster}
-	answered := slices.Concat(opened, []need[*sourceFacts]{(*sourceFacts).needAnswer})
-	measured := slices.Concat(answered, []need[*sourceFacts]{(*sourceFacts).needLoad})
-	sampled := slices.Concat(answered, []need[*sourceFacts]{(*sourceFacts).needExamination})
-	return []check[*sourceFacts]{
-		{stageResolves, opened, reaches(stageResolves)},
-		{stageConnects, opened, reaches(stageConnects)},
-		{stageTLS, opened, reaches(stageTLS)},
-		{stageAuthorized, opened, reaches(stageAuthorized)},
-		{stageAnswers, opened, reaches(stageAnswers)},
-		{"source.duration", answered, (*sourceFacts).checkDuration},
-		{"source.examined", answered, ofPrometheus((*sourceFacts).checkExamined)},
-		{"source.dialect", answered, ofPrometheus(ofLoad((*sourceFacts).checkDialect))},
-		{"source.queries", answered, ofPrometheus((*sourceFacts).checkQueries)},
-		{"source.metrics", answered, ofPrometheus((*sourceFacts).checkNodeMetrics)},
-		{"nodes.measured", answered, ofLoad((*sourceFacts).checkMeasured)},
-		{"nodes.nearest", answered, ofPrometheus(ofLoad((*sourceFacts).checkUnnamed))},
-		{"nodes.unmatched", answered, ofPrometheus(ofLoad((*sourceFacts).checkUnmatched))},
-		{"time.clock", answered, ofPrometheus((*sourceFacts).checkClock)},
-		{"time.scrape", sampled, ofPrometheus(ofLoad((*sourceFacts).checkScrape))},
-		{"time.coverage", sampled, ofPrometheus(ofLoad((*sourceFacts).checkCoverage))},
-		{"time.age", measured, (*sourceFacts).checkAge},
-		{"values.zero", measured, (*sourceFacts).checkZero},
-		{"values.capacity", answered, (*sourceFacts).checkCapacity},
-		{"values.deviation", measured, (*sourceFacts).checkDeviation},
-	}
-}
-
-// ofPrometheus makes a check of a Prometheus only, and ofLoad one of a source that plugins read load from.
-func ofPrometheus(run func(*sourceFacts) []Check) func(*sourceFacts) []Check {
-	return func(s *sourceFacts) []Check {
-		if s.diagnosis == nil {
-			return nil
-		}
-		return run(s)
-	}
-}
-
-func ofLoad(run func(*sourceFacts) []Check) func(*sourceFacts) []Check {
-	return func(s *sourceFacts) []Check {
-		if len(s.windows) == 0 {
-			return nil
-		}
-		return run(s)
-	}
 }
 
 // reportOn makes all checks.
@@ -185,76 +97,82 @@ func reportOn(f *facts) *Report {
 	}
 	order := []string{"configuration", "source", "nodes", "time", "values", "rights", "scheduler", "pods"}
 	slices.SortStableFunc(r.Checks, func(a, b Check) int { return slices.Index(order, a.Group) - slices.Index(order, b.Group) })
+	r.escape()
 	return r
 }
 
-// runAll adds the results of the checks to the report.
+// runAll adds the results of the checks. A group says once why it was not checked, unless it has something to fix.
 func runAll[F any](r *Report, checks []check[F], facts F, prefix string) {
 	for _, c := range checks {
-		if missing := c.missing(facts); missing != nil {
-			r.skip(c.id, prefix, missing)
-			continue
+		group, _, _ := strings.Cut(c.id, ".")
+		results, missing := []Check(nil), c.missing(facts)
+		switch {
+		case missing == nil:
+			results = c.run(facts)
+		case missing.reason != "" && missing.group != group && !r.foundIn(group):
+			results = warn(say("Fix what the %s checks say first.", missing.group), "not checked, because %s", missing.reason)
 		}
-		for _, result := range c.run(facts) {
-			result.ID, result.Message = c.id, prefix+result.Message
-			r.add(result)
-		}
-	}
-}
-
-func (c *check[F]) missing(facts F) *gap {
-	for _, need := range c.needs {
-		if missing := need(facts); missing != nil {
-			return missing
+		for _, result := range results {
+			result.Group, result.ID, result.Message = group, c.id, prefix+result.Message
+			r.Checks = append(r.Checks, result)
 		}
 	}
-	return nil
 }
 
-// skip says once for each group why it was not checked, unless the group has something to fix.
-func (r *Report) skip(id, prefix string, missing *gap) {
-	group := groupOf(id)
-	if missing.group == group || slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Group == group && c.Status != OK }) {
-		return
+// escape escapes characters that could control a terminal, for every output. It keeps the lines of commands and YAML.
+func (r *Report) escape() {
+	r.Configuration, r.Restart = text.Escape(r.Configuration), text.Escape(r.Restart)
+	for i := range r.Checks {
+		c := &r.Checks[i]
+		c.Message = text.Escape(c.Message)
+		for j := range c.Advice {
+			a := &c.Advice[j]
+			a.Text, a.Command, a.YAML = text.Escape(a.Text), escapeLines(a.Command), escapeLines(a.YAML)
+		}
 	}
-	r.add(Check{ID: id, Status: Warning, Message: prefix + "not checked, because " + missing.reason, Advice: seeChecks(missing.group)})
 }
 
-// add adds a check, and escapes characters that could control a terminal.
-func (r *Report) add(c Check) {
-	c.Group = groupOf(c.ID)
-	c.Message = text.Escape(c.Message)
-	for i := range c.Advice {
-		a := &c.Advice[i]
-		a.Text, a.Command, a.YAML = text.Escape(a.Text), escapeLines(a.Command), escapeLines(a.YAML)
-	}
-	r.Checks = append(r.Checks, c)
-}
-
-// groupOf returns the part of the ID before the dot.
-func groupOf(id string) string {
-	group, _, _ := strings.Cut(id, ".")
-	return group
-}
-
-// escapeLines escapes a text of several lines.
+// escapeLines escapes each line.
 func escapeLines(lines string) string {
-	var escaped []string
-	for line := range strings.SplitSeq(lines, "\n") {
-		escaped = append(escaped, text.Escape(line))
+	escaped := strings.Split(lines, "\n")
+	for i := range escaped {
+		escaped[i] = text.Escape(escaped[i])
 	}
 	return strings.Join(escaped, "\n")
 }
 
-// ok, warn and fail return one result.
-func ok(format string, args ...any) []Check {
-	return []Check{{Status: OK, Message: fmt.Sprintf(format, args...)}}
-}
-
-func warn(advice []Advice, format string, args ...any) []Check {
-	return []Check{{Status: Warning, Message: fmt.Sprintf(format, args...), Advice: advice}}
-}
-
-func fail(advice []Advice, format string, args ...any) []Check {
-	return []Check{{Status: Error, Message: fmt.Sprintf(format, args...), Advice: advice}}
+// Print prints a line for each check, and the advice for each that is not OK.
+func (r *Report) Print(p *terminal.Printer) {
+	if r.Configuration != "" {
+		p.Printf("Configuration: %s\n", r.Configuration)
+	}
+	marks := map[Status]terminal.Painted{
+		OK: p.Painted(terminal.Green, "✓"), Warning: p.Painted(terminal.Yellow, "!"), Error: p.Painted(terminal.Red, "✗"),
+	}
+	group, advised, seen := "", false, map[Advice]bool{}
+	for i, c := range r.Checks {
+		if c.Group != group {
+			group = c.Group
+			p.Printf("\n%s\n", strings.ToUpper(group))
+		}
+		p.Printf("%s %s\n", marks[c.Status], c.Message)
+		if next := i + 1; next < len(r.Checks) && r.Checks[next].ID == c.ID && slices.Equal(r.Checks[next].Advice, c.Advice) {
+			continue // the last check of the same advice prints it
+		}
+		for _, a := range c.Advice {
+			if seen[a] && a.YAML+a.Command != "" {
+				p.Printf("    As above.\n")
+				continue
+			}
+			seen[a] = true
+			p.Printf("    %s\n", a.Text)
+			for line := range strings.Lines(strings.TrimPrefix(a.Command+"\n"+a.YAML, "\n")) {
+				p.Printf("      %s\n", strings.TrimSuffix(line, "\n"))
+			}
+			advised = advised || a.YAML != "" && c.Group != "rights"
+		}
+	}
+	if advised && r.Restart != "" {
+		p.Printf("\nThe scheduler reads a changed configuration when it restarts:\n      %s\n", r.Restart)
+	}
 }

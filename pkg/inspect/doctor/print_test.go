@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -52,8 +53,9 @@ The scheduler reads a changed configuration when it restarts:
 	if diff := cmp.Diff(want, p.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	p.Color = true
-	if got := Error.mark(p); got != "\x1b[31m✗\x1b[m" {
-		t.Errorf("on a terminal the mark is %q", got)
+	colored := &terminal.Printer{Style: terminal.Style{Color: true}}
+	report.Print(colored)
+	if !strings.Contains(colored.String(), "\x1b[31m✗\x1b[m no load") {
+		t.Errorf("on a terminal it is %q", colored)
 	}
 }

@@ -2,7 +2,9 @@ package doctor
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -10,18 +12,23 @@ import (
 	"github.com/prometheus/common/model"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/skew"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 )
 
 // readyPods returns how many pods of the scheduler are ready, and the first other pod, if any.
 func (f *facts) readyPods(w *live.Workload) (ready int, first *corev1.Pod) {
-	for _, name := range w.Pods {
-		switch pod := f.objects.pod(w.Namespace, name); {
-		case pod == nil:
-		case podReady(pod):
+	for _, pod := range f.pods {
+		switch {
+		case pod.Namespace != w.Namespace || !slices.Contains(w.Pods, pod.Name):
+		case podutil.IsPodReady(pod):
 			ready++
 		case first == nil:
 			first = pod
@@ -38,103 +45,68 @@ func (f *facts) checkReady() []Check {
 	}
 	ready, first := f.readyPods(w)
 	message := fmt.Sprintf("%d of %s of %s ready", ready, text.Count(len(w.Pods), "pod"), w)
-	result := warn
-	switch {
-	case ready > 0 && ready == len(w.Pods):
+	if ready > 0 && ready == len(w.Pods) {
 		return ok("%s", message)
-	case ready == 0:
-		result = fail
 	}
-	if first == nil {
-		return result(run(live.DescribeCommand(w.Namespace, w.Kind, w.Name), "See why it has no pods:"), "%s", message)
-	}
-	logs := live.LogsCommand(w.Namespace, first.Name) + " -c " + live.ShellQuote(cmp.Or(w.Container, first.Spec.Containers[0].Name))
-	for _, c := range first.Status.ContainerStatuses {
-		if c.Name != cmp.Or(w.Container, c.Name) {
-			continue
-		}
-		if c.State.Waiting != nil {
-			message += fmt.Sprintf("; %s waits: %s %s", first.Name, text.Excerpt(c.State.Waiting.Reason),
-				text.Excerpt(c.State.Waiting.Message))
-		}
-		if c.LastTerminationState.Terminated != nil && c.RestartCount > 0 {
-			logs += " --previous"
+	advice := run(live.DescribeCommand(w.Namespace, w.Kind, w.Name), "See why it has no pods:")
+	if first != nil {
+		advice = append(run(live.DescribeCommand(w.Namespace, "Pod", first.Name), "See its events:"),
+			run(logsOf(w, "Pod", first.Name), "See its log:")...)
+		for _, c := range first.Status.ContainerStatuses {
+			if c.State.Waiting != nil {
+				message += "; " + first.Name + " waits: " + text.Excerpt(c.State.Waiting.Reason+" "+c.State.Waiting.Message)
+			}
 		}
 	}
-	return result(append(run(live.DescribeCommand(w.Namespace, "Pod", first.Name), "See its events:"), run(logs, "See its log:")...),
-		"%s", message)
+	return failIf(ready == 0)(advice, "%s", message)
+}
+
+// logsOf returns the command that shows the scheduler's log in a pod or workload.
+func logsOf(w *live.Workload, kind, name string) string {
+	command := live.LogsCommand(w.Namespace, strings.ToLower(kind)+"/"+name)
+	return command + " -c " + live.ShellQuote(cmp.Or(w.Container, "kube-scheduler"))
 }
 
 // leading reports whether the scheduler works, as far as that is known.
 func (f *facts) leading() bool {
-	w := f.workload()
-	if w == nil {
-		return true
-	}
-	if f.objects != nil {
-		if ready, _ := f.readyPods(w); ready == 0 {
-			return false
-		}
-	}
-	if f.needConfiguration() != nil || !f.election().LeaderElect {
-		return true
-	}
-	holder, age, duration := f.leader()
-	return !apierrors.IsNotFound(f.leaseErr) && (f.leaseErr != nil || holder != "" && age <= 2*duration)
-}
-
-// leader returns who holds the Lease, how long ago it was renewed, and for how long.
-func (f *facts) leader() (holder string, age, duration time.Duration) {
-	duration = f.election().LeaseDuration.Duration
-	if f.leaseErr != nil || f.lease == nil {
-		return "", 0, duration
-	}
-	spec := f.lease.Spec
-	if spec.HolderIdentity != nil {
-		holder, _, _ = strings.Cut(text.Excerpt(*spec.HolderIdentity), "_")
-	}
-	if spec.LeaseDurationSeconds != nil {
-		duration = time.Duration(*spec.LeaseDurationSeconds) * time.Second
-	}
-	renewed := time.Time{}
-	if spec.RenewTime != nil {
-		renewed = spec.RenewTime.Time
-	}
-	return holder, max(f.now.Add(f.server.Skew).Sub(renewed), 0), duration
+	failed := func(c Check) bool { return c.Status == Error }
+	return !slices.ContainsFunc(f.checkReady(), failed) &&
+		(f.needConfiguration() != nil || !slices.ContainsFunc(f.checkLeader(), failed))
 }
 
 // checkLeader checks that a replica leads.
 func (f *facts) checkLeader() []Check {
 	w, election := f.workload(), f.election()
-	if w == nil {
+	switch {
+	case w == nil:
 		return nil
-	}
-	if !election.LeaderElect {
+	case !election.LeaderElect:
 		return ok("leader election is disabled")
 	}
 	name := election.ResourceNamespace + "/" + election.ResourceName
-	object := w.Name
-	if w.Kind == "Deployment" {
-		object = "deploy/" + w.Name
-	}
-	logs := run(live.LogsCommand(w.Namespace, object)+" -c "+live.ShellQuote(cmp.Or(w.Container, "kube-scheduler")),
-		"See in its log what it waits for:")
-	holder, age, duration := f.leader()
+	logs := run(logsOf(w, w.Kind, w.Name), "See in its log what it waits for:")
 	switch {
 	case apierrors.IsNotFound(f.leaseErr):
 		return fail(logs, "no leader yet: there is no Lease %s", name)
 	case f.leaseErr != nil:
-		get := fmt.Sprintf("kubectl -n %s get lease %s -o yaml", live.ShellQuote(election.ResourceNamespace),
-			live.ShellQuote(election.ResourceName))
-		return warn(run(get, "Run this as a user with permission to get leases, or see for yourself:"),
-			"the Lease %s could not be read: %s", name, oneLine(f.leaseErr))
+		return warn(say("Run this as a user with permission to get leases."), "the Lease %s could not be read: %s", name,
+			oneLine(f.leaseErr))
+	}
+	spec := f.lease.Spec
+	holder, _, _ := strings.Cut(text.Excerpt(ptr.Deref(spec.HolderIdentity, "")), "_")
+	duration := election.LeaseDuration.Duration
+	if spec.LeaseDurationSeconds != nil {
+		duration = time.Duration(*spec.LeaseDurationSeconds) * time.Second
+	}
+	age := max(f.now.Add(f.server.Skew).Sub(ptr.Deref(spec.RenewTime, metav1.MicroTime{}).Time), 0)
+	switch {
 	case holder == "":
 		return fail(logs, "no leader: Lease %s has been released", name)
 	case age > 2*duration:
 		return fail(logs, "no leader: Lease %s was renewed %s ago, for %s", name, rounded(age), duration)
 	case !slices.Contains(w.Pods, holder) && w.Kind == "Deployment":
-		return warn(write(fmt.Sprintf("leaderElection:\n  resourceName: %s\n  resourceNamespace: %s\n", w.Name, w.Namespace),
-			"Remove the other scheduler with the same Lease. Or, %s choose another Lease:", lowerFirst(f.inConfiguration())),
+		return warn(f.edit(fmt.Sprintf("leaderElection:\n  resourceName: %s\n  resourceNamespace: %s\n", w.Name, w.Namespace),
+			"choose another Lease:", "Remove the other scheduler with the same Lease. Or,"),
 			"%s leads, which is no pod of %s: Lease %s", holder, w, name)
 	}
 	return ok("%s leads; it renewed Lease %s %s ago", holder, name, rounded(age))
@@ -167,14 +139,14 @@ func (f *facts) schedulerVersion() string {
 // checkVersion compares the scheduler's version with the API server's.
 func (f *facts) checkVersion() []Check {
 	w, scheduler, server := f.workload(), f.schedulerVersion(), f.server.GitVersion
-	if scheduler == "" {
-		if w == nil {
-			return nil
-		}
+	switch {
+	case scheduler == "" && w == nil:
+		return nil
+	case scheduler == "":
 		return warn(run(w.ExecCommand(live.ShellQuote(w.Args[0])+" --version"),
-			"It must not be newer than the API server, and may be one minor version older. See its version:"),
-			"the API server is %s; neither the scheduler's metrics nor the tag of its image %s name its version",
-			server, text.Excerpt(w.Image))
+			"See its version; it must not be newer than the API server:"),
+			"the API server is %s; neither the scheduler's metrics nor the tag of its image %s name its version", server,
+			text.Excerpt(w.Image))
 	}
 	message := fmt.Sprintf("the scheduler is of Kubernetes %s, the API server of %s", scheduler, server)
 	if w != nil {
@@ -183,48 +155,218 @@ func (f *facts) checkVersion() []Check {
 	compared, err := skew.Compare(scheduler, server)
 	switch {
 	case err != nil:
-		return warn(run("", "Compare the versions yourself: the scheduler must not be newer, and may be one minor version older."),
+		return warn(say("Compare the versions yourself: the scheduler must not be newer, and may be one minor version older."),
 			"%s: %s", message, oneLine(err))
 	case compared.Problem == "":
 		return ok("%s", message)
-	case compared.Behind > 0:
-		return warn(adviseImage(compared.Advice, skew.Minor(server), w), "%s: %s", message, compared.Problem)
 	}
-	return fail(adviseImage(compared.Advice, skew.Minor(server), w), "%s: %s", message, compared.Problem)
+	return failIf(compared.Behind < 0)(adviseImage(compared.Advice, skew.Minor(server), w), "%s: %s", message, compared.Problem)
 }
 
 // checkCommand compares the scheduler's version with that of this program, which simulates it.
 func (f *facts) checkCommand() []Check {
-	other := skew.OtherCommand(skew.Minor(f.command), skew.Minor(f.schedulerVersion()))
-	if f.schedulerVersion() == "" || other == "" {
-		return nil
+	if other := skew.OtherCommand(skew.Minor(f.command), skew.Minor(f.schedulerVersion())); other != "" {
+		return warn(f.runInPod("Use the one in the scheduler's pod:"), "%s", other)
 	}
-	return warn(run(f.workload().DoctorCommand(), "Use the one in the scheduler's pod:"), "%s", other)
+	return nil
 }
 
 // adviseImage says how the scheduler gets the image for a minor version of Kubernetes.
 func adviseImage(text, minor string, w *live.Workload) []Advice {
 	if w == nil {
-		return run("", "%s", text)
+		return say("%s", text)
 	}
 	image := cmp.Or(skew.ImageOfMinor(w.Image, minor), "IMAGE")
 	switch {
 	case w.OfOperator():
-		patch := live.ShellQuote(fmt.Sprintf(`{"spec":{"schedulerImage":%q}}`, image))
-		return run(fmt.Sprintf("kubectl -n %s patch secondaryscheduler cluster --type=merge -p %s", live.ShellQuote(w.Namespace), patch),
-			"%s In the SecondaryScheduler, set spec.schedulerImage:", text)
+		return say("%s In the SecondaryScheduler, set spec.schedulerImage to %s.", text, image)
 	case w.Kind != "Deployment":
-		container := map[string]any{"name": w.Container, "image": image}
-		return write(marshal(map[string]any{"spec": map[string]any{"containers": []any{container}}}),
-			"%s Write the image into the patch of the static pod on each control-plane node. Apply it as manifests/default-scheduler says:",
-			text)
+		return say("%s Write %s into the patch of the static pod, and apply it as manifests/default-scheduler says.", text, image)
+	case w.Release != "":
+		return run(w.HelmCommand(""), "%s The chart chooses it by the cluster's version, unless its value image.tag is set:", text)
 	}
-	set := fmt.Sprintf("kubectl -n %s set image deployment/%s %s", live.ShellQuote(w.Namespace), live.ShellQuote(w.Name),
-		live.ShellQuote(w.Container+"="+image))
-	if w.Release == "" {
-		return run(set, "%s", text)
+	return run(fmt.Sprintf("kubectl -n %s set image deployment/%s %s", live.ShellQuote(w.Namespace), live.ShellQuote(w.Name),
+		live.ShellQuote(w.Container+"="+image)), "%s", text)
+}
+
+// readMetrics reads the scheduler's metrics from its own port, through the API server's proxy, or from a Prometheus.
+func (g *gatherer) readMetrics(ctx context.Context) {
+	const promql = `{__name__=~"plimsoll_(build_info|load_nodes|load_age_seconds|refresh_total|decisions_total|fallback_total)"}`
+	if w := g.workload(); w != nil {
+		g.metrics, g.metricsFrom, g.metricsErr = g.conn.Metrics(ctx, w, g.inPod)
 	}
-	return append(
-		run(w.HelmCommand(""), "%s The chart chooses it by the cluster's version, unless its value image.tag is set:", text),
-		run(set, "If Helm did not install it:")...)
+	for _, s := range g.sources {
+		p, ok := s.Source.Source.(*prometheus.Source)
+		if !ok || s.needAnswer() != nil || g.metrics != nil {
+			continue
+		}
+		if series, err := p.Series(ctx, promql); err == nil && len(series) > 0 {
+			g.metrics, g.metricsFrom, g.metricsErr = series, "Prometheus", nil
+		}
+	}
+}
+
+// counts are a metric's values by a name, and by the value of another label.
+type counts map[string]map[string]float64
+
+// countsOf adds up the metric's values by one or two labels, and by another.
+func (f *facts) countsOf(metric string, add func(a, b float64) float64, by model.LabelName, labels ...model.LabelName) counts {
+	all := counts{}
+	for _, sample := range f.metrics {
+		if string(sample.Metric[model.MetricNameLabel]) != metric {
+			continue
+		}
+		var names []string
+		for _, label := range labels {
+			names = append(names, text.Excerpt(string(sample.Metric[label])))
+		}
+		key, value := strings.Join(names, ": "), text.Excerpt(string(sample.Metric[by]))
+		if all[key] == nil {
+			all[key] = map[string]float64{}
+		}
+		all[key][value] = add(all[key][value], float64(sample.Value))
+	}
+	return all
+}
+
+func sum(a, b float64) float64 { return a + b }
+
+// checkMetrics checks that the scheduler's metrics can be read, and are those of Plimsoll.
+func (f *facts) checkMetrics() []Check {
+	ours := []model.LabelValue{"plimsoll_load_nodes", "plimsoll_decisions_total", "plimsoll_refresh_total"}
+	isOurs := func(sample *model.Sample) bool { return slices.Contains(ours, sample.Metric[model.MetricNameLabel]) }
+	switch {
+	case f.metricsErr != nil:
+		return warn(f.adviseMetrics(f.workload()), "the scheduler's metrics could not be read: %s", oneLine(f.metricsErr))
+	case f.metrics == nil || slices.ContainsFunc(f.metrics, isOurs):
+		return nil
+	}
+	return warn(run("kubectl get deployments -A -o wide | grep -i scheduler",
+		"Enable a plugin that reads load, if no profile does; or use the image of Plimsoll. Compare the image:"),
+		"the scheduler's metrics, from %s, have none of Plimsoll", f.metricsFrom)
+}
+
+// adviseMetrics says how to read the scheduler's metrics.
+func (f *facts) adviseMetrics(w *live.Workload) []Advice {
+	if f.inPod {
+		return write(live.Grants([]live.Permission{{Path: "/metrics", Verbs: []string{"get"}}}, live.Subject(w.User())),
+			"Grant the permission to the scheduler's account; write this to a file, and kubectl apply -f FILE:")
+	}
+	return append(run(w.DoctorCommand(), "Check in the scheduler's pod, which can read them:"),
+		run(w.HelmCommand("--set serviceMonitor.enabled=true --set servingCertificate.secretName=SECRET"),
+			"Or let Prometheus scrape the scheduler, by the chart's values, with a Secret for the certificate of its port:")...)
+}
+
+// checkLoadStates checks what the scheduler knows of the nodes.
+func (f *facts) checkLoadStates() []Check {
+	nodes := f.countsOf("plimsoll_load_nodes", math.Max, "state", "source", "resource") // replicas have the same
+	return each(sortedKeys(nodes), func(name string) []Check {
+		n := nodes[name]
+		message := fmt.Sprintf("%s fresh on %.0f, expired on %.0f, absent on %.0f nodes", name, n["Fresh"], n["Expired"], n["Absent"])
+		if n["Expired"]+n["Absent"] == 0 {
+			return ok("%s", message)
+		}
+		return failIf(n["Fresh"] == 0)(
+			f.runInPod("See the source and nodes checks. If they are fine, check in the scheduler's pod what it reaches:"),
+			"the scheduler's metrics, from %s, say %s", f.metricsFrom, message)
+	})
+}
+
+// notable is the share of failures that is worth a warning.
+const notable = 0.1
+
+func (f *facts) checkRefreshes() []Check {
+	results := f.countsOf("plimsoll_refresh_total", sum, "result", "source")
+	return each(sortedKeys(results), func(name string) []Check {
+		failed, all := results[name]["Error"], results[name]["Error"]+results[name]["Success"]
+		message := fmt.Sprintf("%s: %.0f of %.0f refreshes failed since the scheduler started", name, failed, all)
+		if failed > 1 && failed > notable*all {
+			return warn(say("See the source checks. If they are fine, the source fails now and then: see its log."), "%s", message)
+		}
+		return ok("%s", message)
+	})
+}
+
+// checkFallbacks checks how many placements a plugin decided without load.
+func (f *facts) checkFallbacks() []Check {
+	decisions := f.countsOf("plimsoll_decisions_total", sum, "", "plugin")
+	fallbacks := f.countsOf("plimsoll_fallback_total", sum, "reason", "plugin")
+	return each(sortedKeys(decisions), func(plugin string) []Check {
+		total, reasons := 0.0, []string(nil)
+		for _, reason := range sortedKeys(fallbacks[plugin]) {
+			total += fallbacks[plugin][reason]
+			reasons = append(reasons, fmt.Sprintf("%s %.0f", reason, fallbacks[plugin][reason]))
+		}
+		message := fmt.Sprintf("%s decided %.0f of %.0f placements without load", plugin, total, decisions[plugin][""])
+		if total <= notable*decisions[plugin][""] {
+			return ok("%s", message)
+		}
+		return warn(say("See the source and nodes checks. The count restarts with the scheduler."),
+			"%s since the scheduler started: %s", message, strings.Join(reasons, ", "))
+	})
+}
+
+// patience is how long a scheduler may take to look at a pod.
+const patience = 10 * time.Second
+
+// checkWaiting checks for pods that no scheduler looks at.
+func (f *facts) checkWaiting() []Check {
+	waiting, served, total := f.waitingPods()
+	checks := each(sortedKeys(waiting), func(name string) []Check { return f.checkWaitingFor(name, waiting[name], served[name]) })
+	if len(checks) == 0 {
+		return ok("no pod waits for a scheduler that is not running (%s for other reasons)", text.Count(total, "pod"))
+	}
+	return checks
+}
+
+func (f *facts) checkWaitingFor(name string, pods []string, served bool) []Check {
+	message := fmt.Sprintf("%s for scheduler %q, and no scheduler has looked: %s", text.Count(len(pods), "waiting pod"), name,
+		text.FirstN(pods))
+	see, profiles := "", f.profiles()
+	if w := f.workload(); w != nil {
+		see = live.DescribeCommand(w.Namespace, w.Kind, w.Name)
+	}
+	similar := append(configlint.SimilarNames(name, profiles), "default-scheduler")
+	switch ours := slices.Contains(profiles, name); {
+	case ours && f.leading() && served: // they are next
+		return nil
+	case ours && f.leading():
+		return warn(run(see, "Its queue may be long. If they still wait in a minute, see the scheduler's log."),
+			"%s; a profile has this name", message)
+	case ours:
+		return fail(run(see, "Start the scheduler; the pods need no change. See why it is down:"),
+			"%s; a profile has this name, but its scheduler is down", message)
+	case len(similar) > 1:
+		message += fmt.Sprintf("; did you mean %q?", similar[0])
+	}
+	const columns = "custom-columns=NAMESPACE:.metadata.namespace,POD:.metadata.name," +
+		"OWNER:.metadata.ownerReferences[*].kind,NAME:.metadata.ownerReferences[*].name"
+	selector := live.ShellQuote("spec.nodeName=,spec.schedulerName=" + name)
+	advice := run("kubectl get pods -A --field-selector "+selector+" -o "+live.ShellQuote(columns),
+		"Write schedulerName: %s into the templates of the pods' owners. Create pods and Jobs anew. See the owners:", similar[0])
+	return fail(advice, "%s", message)
+}
+
+// waitingPods returns the pods without a look by their scheduler, the active schedulers, and how many pods wait.
+func (f *facts) waitingPods() (waiting map[string][]string, served map[string]bool, total int) {
+	waiting, served = map[string][]string{}, map[string]bool{}
+	for _, pod := range f.pods {
+		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
+			continue
+		}
+		total++
+		name := pod.Spec.SchedulerName
+		if lookedAt(pod) {
+			served[name] = true
+		} else if f.now.Sub(pod.CreationTimestamp.Time) > patience {
+			waiting[name] = append(waiting[name], pod.Namespace+"/"+pod.Name)
+		}
+	}
+	return waiting, served, total
+}
+
+// lookedAt reports whether a scheduler, or a gate, has said why the pod waits.
+func lookedAt(pod *corev1.Pod) bool {
+	_, condition := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
+	return condition != nil || len(pod.Spec.SchedulingGates) > 0
 }

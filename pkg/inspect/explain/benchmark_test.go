@@ -11,8 +11,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 )
 
-// BenchmarkExplain explains a pod on 5,000 nodes that run 50,000 pods, as a new process does: the first decision of a
-// scheduler takes in all nodes and pods, which is set up in its time too.
+// BenchmarkExplain explains a pod on 5,000 nodes that run 50,000 pods, as a new process does. The time includes the scheduler's
+// first reading of all nodes and pods.
 func BenchmarkExplain(b *testing.B) {
 	l, objects := loads{}, []runtime.Object(nil)
 	for i := range 5000 {

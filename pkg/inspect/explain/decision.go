@@ -7,7 +7,7 @@ import (
 )
 
 // decide says which of the ranked nodes the scheduler takes, and which plugins decided that.
-func decide(ranked []sim.Node) (d Decision) {
+func decide(ranked []sim.NodeResult) (d Decision) {
 	if len(ranked) == 0 {
 		return Decision{}
 	}
@@ -32,7 +32,7 @@ func decide(ranked []sim.Node) (d Decision) {
 }
 
 // winners returns the nodes with the highest total without the plugin's score, in the order of ranked. No plugin has an empty name.
-func winners(ranked []sim.Node, without string) (best []string) {
+func winners(ranked []sim.NodeResult, without string) (best []string) {
 	var highest int64
 	for i := range ranked {
 		total := ranked[i].Total
@@ -53,10 +53,8 @@ func winners(ranked []sim.Node, without string) (best []string) {
 }
 
 // nominate chooses the node of an earlier preemption, which the scheduler tries first.
-func (d *Decision) nominate(node string, ranked []sim.Node) {
-	i := slices.IndexFunc(ranked, func(n sim.Node) bool { return n.Name == node })
-	if node == "" || i < 0 {
-		return
+func (d *Decision) nominate(node string, ranked []sim.NodeResult) {
+	if n := find(ranked, node); n != nil {
+		*d = Decision{Nodes: []string{node}, Total: n.Total, Nominated: true}
 	}
-	*d = Decision{Nodes: []string{node}, Total: ranked[i].Total, Nominated: true}
 }

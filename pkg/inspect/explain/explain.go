@@ -10,12 +10,14 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
@@ -34,9 +36,9 @@ type Options struct {
 
 // Explain explains where the scheduler would place the pod. A pod that has a node is removed from the scheduler first, and not
 // added again.
-func Explain(ctx context.Context, s *sim.Scheduler, o Options) (*Result, error) {
+func Explain(ctx context.Context, s *sim.Scheduler, o Options) (*Explanation, error) {
 	pod := o.Pod.DeepCopy()
-	result := &Result{Profile: pod.Spec.SchedulerName, Pod: describe(o.Pod)}
+	result := &Explanation{Profile: pod.Spec.SchedulerName, Pod: describe(o.Pod)}
 	if pod.Spec.NodeName != "" {
 		if o.InCluster {
 			if err := s.Remove(o.Pod); err != nil {
@@ -67,12 +69,12 @@ func Explain(ctx context.Context, s *sim.Scheduler, o Options) (*Result, error) 
 	}
 	result.Preemption = preemptionOf(d)
 	if len(o.Compare) > 0 {
-		if result.Comparison, err = compare(d, ranked, o.Compare); err != nil {
+		if result.Comparison, err = compare(d, o.Compare); err != nil {
 			return nil, err
 		}
 	}
 	if result.Pod.Node != "" && !podusage.HasEnded(o.Pod) {
-		result.Placement = placementOf(result, d, ranked)
+		result.Placement = placementOf(result, d)
 	}
 	if err := result.sample(ctx, s, pod, d); err != nil {
 		return nil, err
@@ -89,7 +91,7 @@ func Explain(ctx context.Context, s *sim.Scheduler, o Options) (*Result, error) 
 const maxAttempts = 3
 
 // attempt tries the pod, and again where limits are waived for it, as the scheduler would at once.
-func (r *Result) attempt(ctx context.Context, s *sim.Scheduler, pod *corev1.Pod) (*sim.Result, error) {
+func (r *Explanation) attempt(ctx context.Context, s *sim.Scheduler, pod *corev1.Pod) (*sim.Result, error) {
 	d, err := s.Explain(ctx, pod)
 	for n := 1; err == nil && n < maxAttempts && relaxed(d); n++ {
 		before := d
@@ -115,18 +117,15 @@ func relaxed(d *sim.Result) bool {
 }
 
 func describe(pod *corev1.Pod) Pod {
-	p := Pod{
+	return Pod{
 		Namespace:     pod.Namespace,
 		Name:          pod.Name,
 		Phase:         string(pod.Status.Phase),
 		Node:          pod.Spec.NodeName,
 		NominatedNode: pod.Status.NominatedNodeName,
 		PriorityClass: pod.Spec.PriorityClassName,
+		Priority:      corev1helpers.PodPriority(pod),
 	}
-	if pod.Spec.Priority != nil {
-		p.Priority = *pod.Spec.Priority
-	}
-	return p
 }
 
 // ruledOut groups the nodes that filters ruled out, the largest group first.
@@ -161,9 +160,9 @@ func ruledOut(d *sim.Result) []RuledOut {
 }
 
 // candidates returns the nodes that passed all filters, the best first.
-func candidates(d *sim.Result) []sim.Node {
-	ranked := slices.DeleteFunc(slices.Clone(d.Nodes), func(n sim.Node) bool { return n.Rank == 0 })
-	slices.SortFunc(ranked, func(a, b sim.Node) int { return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Name, b.Name)) })
+func candidates(d *sim.Result) []sim.NodeResult {
+	ranked := slices.DeleteFunc(slices.Clone(d.Nodes), func(n sim.NodeResult) bool { return n.Rank == 0 })
+	slices.SortFunc(ranked, func(a, b sim.NodeResult) int { return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Name, b.Name)) })
 	return ranked
 }
 
@@ -177,30 +176,34 @@ func preemptionOf(d *sim.Result) *Preemption {
 		p.Message = text.Excerpt(d.PostFilter.Status.Message())
 	}
 	for _, v := range d.PostFilter.Victims {
-		victim := Victim{Namespace: v.Namespace, Name: v.Name}
-		if v.Spec.Priority != nil {
-			victim.Priority = *v.Spec.Priority
-		}
-		p.Victims = append(p.Victims, victim)
+		p.Victims = append(p.Victims, Victim{Namespace: v.Namespace, Name: v.Name, Priority: corev1helpers.PodPriority(v)})
 	}
 	return p
 }
 
+// find returns the named node, or nil.
+func find(nodes []sim.NodeResult, name string) *sim.NodeResult {
+	i := slices.IndexFunc(nodes, func(n sim.NodeResult) bool { return n.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &nodes[i]
+}
+
 // compare returns the two nodes, and by how much the first is better.
-func compare(d *sim.Result, ranked []sim.Node, names []string) (*Comparison, error) {
+func compare(d *sim.Result, names []string) (*Comparison, error) {
+	if len(names) != 2 {
+		return nil, fmt.Errorf("%q: two nodes are compared; name two", names)
+	}
 	c := &Comparison{}
 	for _, name := range names {
-		if i := slices.IndexFunc(ranked, func(n sim.Node) bool { return n.Name == name }); i >= 0 {
-			c.Nodes = append(c.Nodes, ranked[i])
-			continue
-		}
-		i := slices.IndexFunc(d.Nodes, func(n sim.Node) bool { return n.Name == name })
-		if i < 0 {
+		n := find(d.Nodes, name)
+		if n == nil {
 			return nil, fmt.Errorf("node %q: the cluster has no such node", name)
 		}
-		c.Nodes = append(c.Nodes, d.Nodes[i])
+		c.Nodes = append(c.Nodes, *n)
 	}
-	if len(c.Nodes) != 2 || c.Nodes[0].Rank == 0 || c.Nodes[1].Rank == 0 {
+	if c.Nodes[0].Rank == 0 || c.Nodes[1].Rank == 0 {
 		return c, nil // a node that was ruled out has no scores
 	}
 	for i, s := range c.Nodes[0].Scores {
@@ -210,14 +213,13 @@ func compare(d *sim.Result, ranked []sim.Node, names []string) (*Comparison, err
 }
 
 // placementOf returns the present rank of the node of the pod.
-func placementOf(r *Result, d *sim.Result, ranked []sim.Node) *Placement {
-	p := &Placement{Node: r.Pod.Node, Differs: !slices.Contains(r.Decision.Nodes, r.Pod.Node)}
-	if i := slices.IndexFunc(ranked, func(n sim.Node) bool { return n.Name == p.Node }); i >= 0 {
-		p.Rank, p.Behind = ranked[i].Rank, r.Decision.Total-ranked[i].Total
-		return p
-	}
-	if i := slices.IndexFunc(d.Nodes, func(n sim.Node) bool { return n.Name == p.Node }); i >= 0 {
-		n := &d.Nodes[i]
+func placementOf(e *Explanation, d *sim.Result) *Placement {
+	p := &Placement{Node: e.Pod.Node, Differs: !slices.Contains(e.Decision.Nodes, e.Pod.Node)}
+	switch n := find(d.Nodes, p.Node); {
+	case n == nil:
+	case n.Rank > 0:
+		p.Rank, p.Behind = n.Rank, e.Decision.Total-n.Total
+	default:
 		p.RuledOutBy, p.Reason, p.Limits = n.RuledOutBy, n.Reason, n.Limits
 	}
 	return p
@@ -227,7 +229,7 @@ func placementOf(r *Result, d *sim.Result, ranked []sim.Node) *Placement {
 const sampledFrom = 100
 
 // sample sets SampledNodes.
-func (r *Result) sample(ctx context.Context, s *sim.Scheduler, pod *corev1.Pod, d *sim.Result) error {
+func (r *Explanation) sample(ctx context.Context, s *sim.Scheduler, pod *corev1.Pod, d *sim.Result) error {
 	if d.Feasible <= sampledFrom || r.Relaxed != nil { // a waiver holds for one attempt
 		return nil
 	}
@@ -242,41 +244,34 @@ func (r *Result) sample(ctx context.Context, s *sim.Scheduler, pod *corev1.Pod, 
 }
 
 // noteSkipped says why plugins had nothing to filter or to score.
-func (r *Result) noteSkipped(ctx context.Context, s *sim.Scheduler) error {
-	for _, reader := range s.LoadReaders(r.Profile) {
-		known, err := knowsLoad(ctx, s, reader)
-		if err != nil {
-			return err
-		}
-		r.noteSkippedPlugin(reader.Name(), known)
-	}
+func (r *Explanation) noteSkipped(ctx context.Context, s *sim.Scheduler) error {
+	readers := s.LoadReaders(r.Profile)
 	for _, d := range plugins.All() {
-		if !slices.ContainsFunc(s.LoadReaders(r.Profile), func(reader plugins.LoadReader) bool { return reader.Name() == d.Name }) {
-			r.noteSkippedPlugin(d.Name, false)
+		known := false
+		if i := slices.IndexFunc(readers, func(reader explain.LoadReader) bool { return reader.Name() == d.Name }); i >= 0 {
+			var err error
+			if known, err = knowsLoad(ctx, s, readers[i]); err != nil {
+				return err
+			}
+		}
+		waived := r.Relaxed != nil && slices.Contains(r.Relaxed.Plugins, d.Name)
+		filterReason, scoreReason := d.FilterSkipped.Reason(known), d.ScoreSkipped.Reason(known)
+		switch {
+		case slices.Contains(r.SkippedFilters, d.Name) && !waived && filterReason != "":
+			r.note("%s rules out nothing: %s.", d.Name, filterReason)
+		case slices.Contains(r.SkippedScores, d.Name) && r.FeasibleNodes > 1 && scoreReason != "":
+			r.note("%s scores nothing: %s. The other plugins decide.", d.Name, scoreReason)
 		}
 	}
 	return nil
 }
 
-func (r *Result) noteSkippedPlugin(plugin string, loadKnown bool) {
-	d := plugins.Find(plugin)
-	if slices.Contains(r.SkippedFilters, plugin) && (r.Relaxed == nil || !slices.Contains(r.Relaxed.Plugins, plugin)) {
-		if reason := d.FilterSkipped.Reason(loadKnown); reason != "" {
-			r.note("%s rules out nothing: %s.", plugin, reason)
-			return
-		}
-	}
-	if reason := d.ScoreSkipped.Reason(loadKnown); reason != "" && r.FeasibleNodes > 1 && slices.Contains(r.SkippedScores, plugin) {
-		r.note("%s scores nothing: %s. The other plugins decide.", plugin, reason)
-	}
-}
-
-func (r *Result) note(format string, args ...any) {
+func (r *Explanation) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
 // knowsLoad reports whether some node has fresh load, or a load line that needs none.
-func knowsLoad(ctx context.Context, s *sim.Scheduler, reader plugins.LoadReader) (bool, error) {
+func knowsLoad(ctx context.Context, s *sim.Scheduler, reader explain.LoadReader) (bool, error) {
 	nodes, err := s.NodeInfos(ctx)
 	if err != nil {
 		return false, err
@@ -294,7 +289,7 @@ func knowsLoad(ctx context.Context, s *sim.Scheduler, reader plugins.LoadReader)
 }
 
 // notePod adds what is special about the pod and the decision.
-func (r *Result) notePod(pod *corev1.Pod) {
+func (r *Explanation) notePod(pod *corev1.Pod) {
 	for _, gate := range pod.Spec.SchedulingGates {
 		r.note("The pod has the scheduling gate %s: it is not scheduled until the gate is removed.", text.Excerpt(gate.Name))
 	}
@@ -311,17 +306,14 @@ func (r *Result) notePod(pod *corev1.Pod) {
 	if p := r.Placement; p != nil {
 		r.note("The pod is explained as if it were not placed yet: %s counts neither its requests nor its pending usage.", p.Node)
 		if expected := r.expected(); expected != "" {
-			r.note(
-				"The measured load of %s still includes the pod, so it counts twice there: as measured, and as expected (%s).",
-				p.Node,
-				expected,
-			)
+			r.note("The measured load of %s still includes the pod, so it counts twice there: as measured, and as expected (%s).", p.Node,
+				expected)
 		}
 	}
 }
 
 // fill makes lists that are empty print as such.
-func (r *Result) fill() {
+func (r *Explanation) fill() {
 	r.ExpectedUsage, r.RuledOut, r.Candidates = list(r.ExpectedUsage), list(r.RuledOut), list(r.Candidates)
 	r.SkippedFilters, r.SkippedScores, r.Notes = list(r.SkippedFilters), list(r.SkippedScores), list(r.Notes)
 	r.Decision.Nodes = list(r.Decision.Nodes)
@@ -335,7 +327,7 @@ func list[T any](l []T) []T {
 }
 
 // expected returns the range of the expected usage of all plugins, by resource.
-func (r *Result) expected() string {
+func (r *Explanation) expected() string {
 	var texts []string
 	for _, of := range []load.Resource{load.CPU, load.Memory} {
 		lowest, highest, unit := math.Inf(1), math.Inf(-1), ""

@@ -17,11 +17,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
-// byLoad has load lines of 80 and 90 %, and scores by load with a weight of 2 and by what is left of requests with a weight of 1.
+// byLoad has load lines of 80 and 90 %. It scores by load with a weight of 2, and by free requests with a weight of 1.
 const byLoad = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -41,7 +41,7 @@ profiles:
   - {name: TargetLoadPacking, args: {targetUtilization: 40, defaultRequestsMultiplier: "2"}}
 `
 
-// workers are five nodes of 8 cores and 16 GiB, of which one takes no pods, and the pods on them.
+// workers are five nodes of 8 cores and 16 GiB, and their pods. One node takes no pods.
 func workers() (loads, []runtime.Object) {
 	return loads{"worker-1": 0.25, "worker-2": 0.50, "worker-3": 0.10, "hot": 0.782, "full": 0.05}, []runtime.Object{
 		node("worker-1", "8"), node("worker-2", "8"), node("worker-3", "8"), node("hot", "8"), nodeWithRoomFor("full", "8", "0"),
@@ -60,30 +60,25 @@ func TestExplain_WorkedExample(t *testing.T) {
 		usages = append(usages, fmt.Sprintf("%s %s %s: %s", u.Plugin, u.Resource, explain.Quantity(u.Unit, u.Amount), u.Parts[0].Basis))
 	}
 	wantUsages := []string{
-		"LoadThreshold cpu 200m: request of the pod",
-		"LoadThreshold memory 1Gi: request of the pod",
+		"LoadThreshold cpu 200m: request of the pod", "LoadThreshold memory 1Gi: request of the pod",
 		"TargetLoadPacking cpu 400m: 2 × request of container con0",
 	}
-	if diff := cmp.Diff(wantUsages, usages); diff != "" {
-		t.Errorf("expected usages (-want +got):\n%s", diff)
-	}
+	same(t, "expected usages", wantUsages, usages)
 
 	wantOut := []explain.RuledOut{
 		// 78.2 measured + 272m/8 = 3.4 pending + 200m/8 = 2.5 of the pod are 84.1 percent.
 		{Plugin: "LoadThreshold", Reason: "node(s) above their cpu load line (80 percent)", Count: 1, Nodes: []explain.RuledOutNode{{
-			Name: "hot", Limits: []plugins.Limit{{Name: "cpu", Value: 84.1, Rule: "> 80", Unit: "%", Exceeded: true, Terms: []plugins.Term{
+			Name: "hot", Limits: []pluginexplain.Limit{{Name: "cpu", Value: 84.1, Rule: "> 80", Unit: "%", Exceeded: true, Terms: []pluginexplain.Term{
 				{Name: "measured", Value: 78.2, Unit: "%"}, {Name: "pending", Value: 3.4, Unit: "%"}, {Name: "this pod", Value: 2.5, Unit: "%"},
 			}}},
 		}}},
 		{Plugin: "NodeResourcesFit", Reason: "Too many pods", Count: 1, Nodes: []explain.RuledOutNode{{Name: "full"}}},
 	}
-	if diff := cmp.Diff(wantOut, r.RuledOut, approximately); diff != "" {
-		t.Errorf("ruled out (-want +got):\n%s", diff)
-	}
+	same(t, "ruled out", wantOut, r.RuledOut, approximately)
 
-	// Target 40, with 5 percent of the pod: 60·30/40 + 40 = 85; 60·15/40 + 40 = 62.5, rounded up; 40·45/60 = 30.
-	// Requests, the pod's included: 1 − 4.2/8 = 47.5 and 1 − 9/16 = 43.75 percent are free on worker-1, cut to 47 and
-	// 43: 45. On the others 97 and 93: 95.
+	// Target 40, with 5 percent of the pod: 60·30/40 + 40 = 85; 60·15/40 + 40 = 62.5, rounded up; 40·45/60 = 30. Requests, the pod's
+	// included, leave 1 − 4.2/8 = 47.5 and 1 − 9/16 = 43.75 percent free on worker-1. Cut to 47 and 43: 45. On the others 97 and 93:
+	// 95.
 	wantScores := map[string][]sim.Score{
 		"worker-3": {
 			{Plugin: "TargetLoadPacking", Normalized: 63, Weight: 2, Weighted: 126},
@@ -106,18 +101,14 @@ func TestExplain_WorkedExample(t *testing.T) {
 			t.Errorf("scores of %s (-want +got):\n%s", n.Name, diff)
 		}
 	}
-	if diff := cmp.Diff([]string{"1 worker-3 221", "2 worker-1 215", "3 worker-2 155"}, order); diff != "" {
-		t.Errorf("candidates (-want +got):\n%s", diff)
-	}
+	same(t, "candidates", []string{"1 worker-3 221", "2 worker-1 215", "3 worker-2 155"}, order)
 	want := explain.Decision{
 		Nodes: []string{"worker-3"}, Total: 221, RunnerUp: "worker-1", Lead: 6,
 		// Without requests, 170 are more than 126; without load, worker-2 has 95 too.
 		Deciding:  []explain.Deciding{{Plugin: "NodeResourcesFit", NodesWithout: []string{"worker-1"}}},
 		BreaksTie: []explain.Deciding{{Plugin: "TargetLoadPacking", NodesWithout: []string{"worker-2"}}},
 	}
-	if diff := cmp.Diff(want, r.Decision); diff != "" {
-		t.Errorf("decision (-want +got):\n%s", diff)
-	}
+	same(t, "decision", want, r.Decision)
 	if r.Nodes != 5 || r.FeasibleNodes != 3 || r.Profile != corev1.DefaultSchedulerName {
 		t.Errorf("%d of %d nodes by %q, want 3 of 5 by the default profile", r.FeasibleNodes, r.Nodes, r.Profile)
 	}
@@ -145,11 +136,16 @@ func TestExplain_EqualTotals(t *testing.T) {
 		Nodes: []string{"a", "b"}, Total: 2*85 + 95, RunnerUp: "c", Lead: 2 * (85 - 63),
 		BreaksTie: []explain.Deciding{{Plugin: "TargetLoadPacking", NodesWithout: []string{"c"}}},
 	}
-	if diff := cmp.Diff(want, r.Decision); diff != "" {
-		t.Errorf("decision (-want +got):\n%s", diff)
-	}
+	same(t, "decision", want, r.Decision)
 	if r.Candidates[0].Rank != 1 || r.Candidates[1].Rank != 1 || r.Candidates[2].Rank != 3 {
 		t.Errorf("ranks %d, %d and %d; want 1, 1 and 3", r.Candidates[0].Rank, r.Candidates[1].Rank, r.Candidates[2].Rank)
+	}
+}
+
+func same(t *testing.T, what string, want, got any, options ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, options...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
 
@@ -157,25 +153,15 @@ func TestExplain_EqualTotals(t *testing.T) {
 func TestExplain_OnlyNode(t *testing.T) {
 	s := newScheduler(t, byLoad, loads{"a": 0.25, "b": 0.9}, node("a", "8"), node("b", "8"))
 	r := explained(t, s, explain.Options{Pod: pod("p", "200m", "1Gi").Obj()})
-	if diff := cmp.Diff(explain.Decision{Nodes: []string{"a"}}, r.Decision); diff != "" {
-		t.Errorf("decision (-want +got):\n%s", diff)
-	}
+	same(t, "decision", explain.Decision{Nodes: []string{"a"}}, r.Decision)
 }
 
 // Where the load line leaves no node, it is waived, and the least loaded node wins.
 func TestExplain_RelaxedLimit(t *testing.T) {
-	s := newScheduler(
-		t,
-		byLoad,
-		loads{"a": 0.95, "b": 0.85, "full": 0.1},
-		node("a", "8"),
-		node("b", "8"),
-		nodeWithRoomFor("full", "8", "0"),
-	)
+	s := newScheduler(t, byLoad, loads{"a": 0.95, "b": 0.85, "full": 0.1}, node("a", "8"), node("b", "8"),
+		nodeWithRoomFor("full", "8", "0"))
 	r := explained(t, s, explain.Options{Pod: pod("p", "200m", "1Gi").Obj()})
-	if diff := cmp.Diff([]string{"b"}, r.Decision.Nodes); diff != "" {
-		t.Errorf("decision (-want +got):\n%s", diff)
-	}
+	same(t, "decision", []string{"b"}, r.Decision.Nodes)
 	if r.Relaxed == nil || !slices.Equal(r.Relaxed.Plugins, []string{"LoadThreshold"}) {
 		t.Fatalf("relaxed %+v, want LoadThreshold", r.Relaxed)
 	}
@@ -185,15 +171,11 @@ func TestExplain_RelaxedLimit(t *testing.T) {
 		}
 		return text
 	}
-	if diff := cmp.Diff([]string{"2 by LoadThreshold", "1 by NodeResourcesFit"}, groups(r.Relaxed.RuledOut)); diff != "" {
-		t.Errorf("ruled out at first (-want +got):\n%s", diff)
-	}
+	same(t, "ruled out at first", []string{"2 by LoadThreshold", "1 by NodeResourcesFit"}, groups(r.Relaxed.RuledOut))
 	if nodes := r.Relaxed.RuledOut[0].Nodes; nodes[0].Name != "b" { // 87.5 percent are nearer than 97.5
 		t.Errorf("the first node is %s, want the one that is nearest to its limit", nodes[0].Name)
 	}
-	if diff := cmp.Diff([]string{"1 by NodeResourcesFit"}, groups(r.RuledOut)); diff != "" {
-		t.Errorf("ruled out (-want +got):\n%s", diff)
-	}
+	same(t, "ruled out", []string{"1 by NodeResourcesFit"}, groups(r.RuledOut))
 }
 
 func TestExplain_Preemption(t *testing.T) {
@@ -226,7 +208,7 @@ func TestExplain_PlacedPod(t *testing.T) {
 		// The load line: 35 percent measured and 50 of the pod.
 		{"its node is ruled out", 0.35, explain.Placement{
 			Node: "a", Differs: true, RuledOutBy: "LoadThreshold", Reason: "node(s) above their cpu load line (80 percent)",
-			Limits: []plugins.Limit{{Name: "cpu", Value: 85, Rule: "> 80", Unit: "%", Exceeded: true, Terms: []plugins.Term{
+			Limits: []pluginexplain.Limit{{Name: "cpu", Value: 85, Rule: "> 80", Unit: "%", Exceeded: true, Terms: []pluginexplain.Term{
 				{Name: "measured", Value: 35, Unit: "%"}, {Name: "pending", Unit: "%"}, {Name: "this pod", Value: 50, Unit: "%"},
 			}}},
 		}},
@@ -234,9 +216,7 @@ func TestExplain_PlacedPod(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newScheduler(t, byLoad, loads{"a": tt.load, "b": 0.05}, node("a", "8"), node("b", "8"), placed)
 			r := explained(t, s, explain.Options{Pod: placed, InCluster: true})
-			if diff := cmp.Diff(&tt.want, r.Placement, approximately); diff != "" {
-				t.Errorf("placement (-want +got):\n%s", diff)
-			}
+			same(t, "placement", &tt.want, r.Placement, approximately)
 			if !slices.ContainsFunc(r.Notes, func(n string) bool {
 				return strings.Contains(n, "(cpu 4 to 8, memory 8Gi)") && strings.Contains(n, "counts twice")
 			}) {
@@ -251,9 +231,7 @@ func TestExplain_PlacedPodBehind(t *testing.T) {
 	placed := running(pod("placed-2", "200m", "1Gi"), "worker-2")
 	r := explained(t, newScheduler(t, byLoad, l, append(objects, placed)...), explain.Options{Pod: placed, InCluster: true})
 	// As in the worked example: 221 − 155.
-	if diff := cmp.Diff(&explain.Placement{Node: "worker-2", Differs: true, Rank: 3, Behind: 66}, r.Placement); diff != "" {
-		t.Errorf("placement (-want +got):\n%s", diff)
-	}
+	same(t, "placement", &explain.Placement{Node: "worker-2", Differs: true, Rank: 3, Behind: 66}, r.Placement)
 }
 
 // A pod that has ended is no longer among the scheduler's objects, and runs nowhere.
@@ -272,14 +250,10 @@ func TestExplain_NominatedNode(t *testing.T) {
 	l, objects := workers()
 	p := pod("p", "200m", "1Gi").NominatedNodeName("worker-2").Obj()
 	r := explained(t, newScheduler(t, byLoad, l, objects...), explain.Options{Pod: p})
-	if diff := cmp.Diff(explain.Decision{Nodes: []string{"worker-2"}, Total: 155, Nominated: true}, r.Decision); diff != "" {
-		t.Errorf("decision (-want +got):\n%s", diff)
-	}
+	same(t, "decision", explain.Decision{Nodes: []string{"worker-2"}, Total: 155, Nominated: true}, r.Decision)
 	p = pod("p", "200m", "1Gi").NominatedNodeName("hot").Obj()
 	r = explained(t, newScheduler(t, byLoad, l, objects...), explain.Options{Pod: p})
-	if diff := cmp.Diff([]string{"worker-3"}, r.Decision.Nodes); diff != "" {
-		t.Errorf("nominated to a node that is ruled out (-want +got):\n%s", diff)
-	}
+	same(t, "nominated to a node that is ruled out", []string{"worker-3"}, r.Decision.Nodes)
 }
 
 func TestExplain_Comparison(t *testing.T) {
@@ -296,13 +270,13 @@ func TestExplain_Comparison(t *testing.T) {
 	if c.Differences != nil || c.Nodes[1].RuledOutBy != "LoadThreshold" || len(c.Nodes[1].Limits) != 1 {
 		t.Errorf("%+v, want no differences to a node that LoadThreshold rules out", c)
 	}
-	if _, err := explain.Explain(
-		t.Context(),
-		s,
-		explain.Options{Pod: p, Compare: []string{"worker-2", "x"}},
-	); err == nil ||
+	if _, err := explain.Explain(t.Context(), s, explain.Options{Pod: p, Compare: []string{"worker-2", "x"}}); err == nil ||
 		!strings.Contains(err.Error(), `"x"`) {
 		t.Errorf("error %v, want one that names the node", err)
+	}
+	if _, err := explain.Explain(t.Context(), s, explain.Options{Pod: p, Compare: []string{"worker-2"}}); err == nil ||
+		!strings.Contains(err.Error(), `["worker-2"]: two nodes are compared`) {
+		t.Errorf("error %v, want one that asks for two nodes", err)
 	}
 }
 
@@ -342,20 +316,17 @@ func TestExplain_Exempt(t *testing.T) {
 	}
 	p.Spec.Affinity = &corev1.Affinity{
 		NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-			NodeSelectorTerms: []corev1.NodeSelectorTerm{
-				{
-					MatchFields: []corev1.NodeSelectorRequirement{
-						{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}},
-					},
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchFields: []corev1.NodeSelectorRequirement{
+					{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}},
 				},
-			},
+			}},
 		}},
 	}
 	exempting := strings.Replace(byLoad, "thresholds:", "ignoreDaemonSets: true, thresholds:", 1)
 	r := explained(t, newScheduler(t, exempting, loads{"a": 0.95}, node("a", "8")), explain.Options{Pod: p})
 	if want := "LoadThreshold rules out nothing: the pod is exempt"; !slices.ContainsFunc(
-		r.Notes,
-		func(n string) bool { return strings.HasPrefix(n, want) },
+		r.Notes, func(n string) bool { return strings.HasPrefix(n, want) },
 	) {
 		t.Errorf("no note has %q:\n%s", want, strings.Join(r.Notes, "\n"))
 	}
@@ -381,18 +352,15 @@ profiles:
 `
 
 func TestExplain_Quantile(t *testing.T) {
-	r := explained(
-		t,
-		newScheduler(t, byPower, loads{"a": 0.25, "b": 0.79}, node("a", "8"), node("b", "8")),
-		explain.Options{Pod: pod("p", "200m", "1Gi").Obj()},
-	)
+	r := explained(t, newScheduler(t, byPower, loads{"a": 0.25, "b": 0.79}, node("a", "8"), node("b", "8")),
+		explain.Options{Pod: pod("p", "200m", "1Gi").Obj()})
 	if len(r.RuledOut) != 1 || r.RuledOut[0].Nodes[0].Limits[0].Terms[0].Name != "measured, quantile 0.95" {
 		t.Errorf("ruled out %+v, want b, by its measured quantile", r.RuledOut)
 	}
 }
 
-// Peaks has no finite cost for a node that the pod takes beyond its capacity, and LowRiskOverCommitment does not score
-// a pod without requests and limits. JSON has no infinity.
+// Peaks has no finite cost for a node that the pod takes beyond its capacity. LowRiskOverCommitment does not score a pod without
+// requests and limits. JSON has no infinity.
 func TestExplain_PeaksAndLowRiskOverCommitment(t *testing.T) {
 	unlimited := strings.Replace(byPower, "statistic: P95, whenNoneFits: Reject", "missingLoad: Pass, exempt: {podSelector: {}}", 1)
 	s := newScheduler(t, unlimited, loads{"a": 0.25, "b": 0.5, "small": 0.9}, node("a", "8"), node("b", "8"), node("small", "1"))
@@ -411,22 +379,13 @@ func TestExplain_PeaksAndLowRiskOverCommitment(t *testing.T) {
 		return sim.PluginTerms{}
 	}
 	has := func(terms sim.PluginTerms, name string) bool {
-		return slices.ContainsFunc(terms.Terms, func(t plugins.Term) bool { return t.Name == name })
+		return slices.ContainsFunc(terms.Terms, func(t pluginexplain.Term) bool { return t.Name == name })
 	}
-	if fits, full := of(
-		"a",
-		"Peaks",
-	), of(
-		"small",
-		"Peaks",
-	); fits.Score == nil || !has(fits, "power with the pod") || full.Score != nil ||
-		has(full, "power") {
+	if fits, full := of("a", "Peaks"), of("small",
+		"Peaks"); fits.Score == nil || !has(fits, "power with the pod") || full.Score != nil || has(full, "power") {
 		t.Errorf("Peaks has the terms %+v for a and %+v for small; want a finite cost and powers for a alone", fits, full)
 	}
-	if terms := of(
-		"a",
-		"LowRiskOverCommitment",
-	); !has(terms, "cpu risk by limits") || !has(terms, "cpu risk by load") ||
+	if terms := of("a", "LowRiskOverCommitment"); !has(terms, "cpu risk by limits") || !has(terms, "cpu risk by load") ||
 		terms.Limited {
 		t.Errorf("LowRiskOverCommitment has the terms %+v, want both risks, and no limit", terms)
 	}
@@ -435,11 +394,8 @@ func TestExplain_PeaksAndLowRiskOverCommitment(t *testing.T) {
 			t.Errorf("%s expects %+v, want the request of the pod, and no peak", u.Plugin, u)
 		}
 	}
-	r = explained(
-		t,
-		s,
-		explain.Options{Pod: st.MakePod().Namespace("ns").Name("q").UID("q").SchedulerName(corev1.DefaultSchedulerName).Obj()},
-	)
+	r = explained(t, s,
+		explain.Options{Pod: st.MakePod().Namespace("ns").Name("q").UID("q").SchedulerName(corev1.DefaultSchedulerName).Obj()})
 	const want = "LowRiskOverCommitment scores nothing: the pod has neither requests nor limits. The other plugins decide."
 	if !slices.Contains(r.Notes, want) {
 		t.Errorf("notes %q, want %q", r.Notes, want)
@@ -454,8 +410,7 @@ func TestExplain_UnknownProfile(t *testing.T) {
 	}
 }
 
-// On any cluster, scores add up to totals, the winners have the highest total, and brute force finds the same deciding
-// plugins.
+// On any cluster, scores add up to totals, and the winners have the highest total. Brute force finds the same deciding plugins.
 func TestExplain_AnyCluster(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		l, objects := loads{}, []runtime.Object(nil)

@@ -16,11 +16,11 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // the scheduler's scheme knows the plugins' arguments
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading/readingtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -86,7 +86,7 @@ func must(tb testing.TB, err error) {
 	}
 }
 
-func explained(tb testing.TB, s *sim.Scheduler, o explain.Options) *explain.Result {
+func explained(tb testing.TB, s *sim.Scheduler, o explain.Options) *explain.Explanation {
 	tb.Helper()
 	r, err := explain.Explain(tb.Context(), s, o)
 	must(tb, err)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
@@ -18,15 +18,15 @@ import (
 // nearest is how many nodes of a group that a limit ruled out are printed: those with the lowest figures.
 const nearest = 3
 
-// explanation prints a Result.
-type explanation struct {
-	*Result
+// printer prints an Explanation.
+type printer struct {
+	*Explanation
 	*terminal.Printer
 }
 
-// Print prints the result for people.
-func (r *Result) Print(p *terminal.Printer) {
-	x := explanation{Result: r, Printer: p}
+// Print prints the explanation for people.
+func (r *Explanation) Print(p *terminal.Printer) {
+	x := printer{Explanation: r, Printer: p}
 	x.head()
 	x.usages()
 	if r.Relaxed != nil {
@@ -54,7 +54,7 @@ func (r *Result) Print(p *terminal.Printer) {
 	}
 }
 
-func (x *explanation) head() {
+func (x *printer) head() {
 	state := "pending"
 	switch {
 	case x.Pod.Phase == string(corev1.PodSucceeded) || x.Pod.Phase == string(corev1.PodFailed):
@@ -71,7 +71,7 @@ func (x *explanation) head() {
 	x.Printf("\nConfiguration: %s\n", x.Configuration)
 }
 
-func (x *explanation) usages() {
+func (x *printer) usages() {
 	if len(x.ExpectedUsage) == 0 {
 		return
 	}
@@ -90,7 +90,7 @@ func (x *explanation) usages() {
 	x.table([]string{"PLUGIN", "RESOURCE", "AMOUNT", "FROM"}, rows)
 }
 
-func (x *explanation) table(headers []string, rows [][]string) {
+func (x *printer) table(headers []string, rows [][]string) {
 	terminal.TextTable(headers, rows).Print(x.Printer, true)
 }
 
@@ -106,7 +106,7 @@ func parts(unit string, list []podusage.Part) string {
 	return strings.Join(texts, " + ")
 }
 
-func (x *explanation) ruledOut(groups []RuledOut) {
+func (x *printer) ruledOut(groups []RuledOut) {
 	var rows [][]string
 	for _, g := range groups {
 		rows = append(rows, []string{strconv.Itoa(g.Count), g.Plugin, g.Reason})
@@ -126,7 +126,7 @@ func (x *explanation) ruledOut(groups []RuledOut) {
 }
 
 // limits returns limits such as "cpu 84.1 % > 80 %: measured 78.2, pending 3.4, this pod 2.5".
-func limits(list []plugins.Limit) string {
+func limits(list []explain.Limit) string {
 	var texts []string
 	for _, l := range list {
 		text := fmt.Sprintf("%s %s %s%s", l.Name, termValue(l.Value, l.Unit), l.Rule, unit(l.Unit))
@@ -158,7 +158,7 @@ func termValue(value float64, u string) string {
 }
 
 // candidates prints the scores of as many nodes as fit the terminal, but of at least one.
-func (x *explanation) candidates(nodes []sim.Node) {
+func (x *printer) candidates(nodes []sim.NodeResult) {
 	fitting := len(nodes)
 	table := x.scores(nodes, nil)
 	for x.Width > 0 && fitting > 1 && table.Width() > x.Width {
@@ -172,7 +172,7 @@ func (x *explanation) candidates(nodes []sim.Node) {
 }
 
 // scores returns a table with a column for each node, and rows for plugins and their terms.
-func (x *explanation) scores(nodes []sim.Node, differences []Difference) *terminal.Table[[]string] {
+func (x *printer) scores(nodes []sim.NodeResult, differences []Difference) *terminal.Table[[]string] {
 	headers := []string{"PLUGIN"}
 	for _, n := range nodes {
 		headers = append(headers, n.Name)
@@ -191,13 +191,13 @@ func (x *explanation) scores(nodes []sim.Node, differences []Difference) *termin
 			rows = append(rows, row)
 		}
 	}
-	if !slices.ContainsFunc(nodes, func(n sim.Node) bool { return len(n.Scores) == 0 }) {
+	if !slices.ContainsFunc(nodes, func(n sim.NodeResult) bool { return len(n.Scores) == 0 }) {
 		rows = append(rows, totals(nodes, differences))
 	}
 	return terminal.TextTable(headers, rows)
 }
 
-func totals(nodes []sim.Node, differences []Difference) []string {
+func totals(nodes []sim.NodeResult, differences []Difference) []string {
 	row := []string{"TOTAL"}
 	for _, n := range nodes {
 		row = append(row, strconv.FormatInt(n.Total, 10))
@@ -208,7 +208,7 @@ func totals(nodes []sim.Node, differences []Difference) []string {
 	return row
 }
 
-func (x *explanation) pluginRow(plugin string, nodes []sim.Node, differences []Difference) []string {
+func (x *printer) pluginRow(plugin string, nodes []sim.NodeResult, differences []Difference) []string {
 	row := []string{plugin}
 	for i := range nodes {
 		row = append(row, x.scoreOf(&nodes[i], plugin))
@@ -221,7 +221,7 @@ func (x *explanation) pluginRow(plugin string, nodes []sim.Node, differences []D
 	return row
 }
 
-func (x *explanation) scoreOf(n *sim.Node, plugin string) string {
+func (x *printer) scoreOf(n *sim.NodeResult, plugin string) string {
 	i := slices.IndexFunc(n.Scores, func(s sim.Score) bool { return s.Plugin == plugin })
 	switch {
 	case i >= 0:
@@ -238,7 +238,7 @@ func (x *explanation) scoreOf(n *sim.Node, plugin string) string {
 }
 
 // pluginsOf returns the plugins that scored nodes, in the order of the profile, then plugins with terms only.
-func pluginsOf(nodes []sim.Node) (plugins []string) {
+func pluginsOf(nodes []sim.NodeResult) (plugins []string) {
 	add := func(plugin string) {
 		if !slices.Contains(plugins, plugin) {
 			plugins = append(plugins, plugin)
@@ -260,7 +260,7 @@ func pluginsOf(nodes []sim.Node) (plugins []string) {
 }
 
 // termNames merges the names of the plugin's terms of all nodes, in the plugin's order.
-func termNames(plugin string, nodes []sim.Node) (names []string) {
+func termNames(plugin string, nodes []sim.NodeResult) (names []string) {
 	for i := range nodes {
 		next := 0
 		for _, t := range terms(&nodes[i], plugin) {
@@ -276,11 +276,11 @@ func termNames(plugin string, nodes []sim.Node) (names []string) {
 }
 
 // filters reports whether the plugin's filter compares the node with limits.
-func filters(n *sim.Node, plugin string) bool {
+func filters(n *sim.NodeResult, plugin string) bool {
 	return slices.ContainsFunc(n.Terms, func(t sim.PluginTerms) bool { return t.Plugin == plugin && t.Limited })
 }
 
-func terms(n *sim.Node, plugin string) []plugins.Term {
+func terms(n *sim.NodeResult, plugin string) []explain.Term {
 	for _, t := range n.Terms {
 		if t.Plugin == plugin {
 			return t.Terms
@@ -289,7 +289,7 @@ func terms(n *sim.Node, plugin string) []plugins.Term {
 	return nil
 }
 
-func termOf(n *sim.Node, plugin, name string) string {
+func termOf(n *sim.NodeResult, plugin, name string) string {
 	for _, t := range terms(n, plugin) {
 		if t.Name == name {
 			return termValue(t.Value, t.Unit)
@@ -298,7 +298,7 @@ func termOf(n *sim.Node, plugin, name string) string {
 	return "-"
 }
 
-func (x *explanation) comparison(c *Comparison) {
+func (x *printer) comparison(c *Comparison) {
 	x.Printf("\n%s and %s:\n", c.Nodes[0].Name, c.Nodes[1].Name)
 	x.scores(c.Nodes, c.Differences).Print(x.Printer, true)
 	for _, n := range c.Nodes {
@@ -311,24 +311,22 @@ func (x *explanation) comparison(c *Comparison) {
 	}
 }
 
-func reason(text string, l []plugins.Limit) string {
+func reason(text string, l []explain.Limit) string {
 	if len(l) > 0 {
 		text += ": " + limits(l)
 	}
 	return text
 }
 
-func (x *explanation) decision() {
+func (x *printer) decision() {
 	d := x.Decision
 	switch {
 	case len(d.Nodes) == 0:
 		x.Printf("%s %s\n", x.Bold("No node takes the pod."), x.Decision.Event)
 		x.preemption()
 	case d.Nominated:
-		x.Printf(
-			"%s, whatever it scores: preemption made room there, and the scheduler tries it first.\n",
-			x.Bold("%s would be chosen", d.Nodes[0]),
-		)
+		x.Printf("%s, whatever it scores: preemption made room there, and the scheduler tries it first.\n",
+			x.Bold("%s would be chosen", d.Nodes[0]))
 	case x.FeasibleNodes == 1:
 		x.Printf("%s: it is the only node that passed the filters, so nothing is scored.\n", x.Bold("%s would be chosen", d.Nodes[0]))
 	case len(d.Nodes) > 1:
@@ -345,7 +343,7 @@ func (x *explanation) decision() {
 }
 
 // deciding says which plugins decided.
-func (x *explanation) deciding() {
+func (x *printer) deciding() {
 	if x.Decision.RunnerUp == "" {
 		return
 	}
@@ -378,7 +376,7 @@ func firstNames(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-func (x *explanation) preemption() {
+func (x *printer) preemption() {
 	p := x.Preemption
 	if p == nil || p.Node == "" {
 		return
@@ -389,25 +387,16 @@ func (x *explanation) preemption() {
 	}
 }
 
-func (x *explanation) placement(p *Placement) {
+func (x *printer) placement(p *Placement) {
 	switch {
 	case !p.Differs:
 		x.Printf("The pod runs on %s: it would go there today too.\n", p.Node)
 	case p.Rank > 0:
-		x.Printf(
-			"The pod runs on %s, where it would not go today: that node ranks %d of %d, %d points behind.\n",
-			p.Node,
-			p.Rank,
-			x.FeasibleNodes,
-			p.Behind,
-		)
+		x.Printf("The pod runs on %s, where it would not go today: that node ranks %d of %d, %d points behind.\n", p.Node, p.Rank,
+			x.FeasibleNodes, p.Behind)
 	case p.RuledOutBy != "":
-		x.Printf(
-			"The pod runs on %s, where it would not go today: %s rules the node out: %s.\n",
-			p.Node,
-			p.RuledOutBy,
-			reason(p.Reason, p.Limits),
-		)
+		x.Printf("The pod runs on %s, where it would not go today: %s rules the node out: %s.\n", p.Node, p.RuledOutBy,
+			reason(p.Reason, p.Limits))
 	default:
 		x.Printf("The pod runs on %s, which the cluster does not have.\n", p.Node)
 	}

@@ -8,36 +8,31 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
-func explainedNode(name string, rank int, load, requests int64) sim.Node {
-	return sim.Node{
-		Name:  name,
-		Rank:  rank,
-		Total: 2*load + requests,
+func explainedNode(name string, rank int, load, requests int64) sim.NodeResult {
+	return sim.NodeResult{
+		Name: name, Rank: rank, Total: 2*load + requests,
 		Scores: []sim.Score{
 			{Plugin: "TargetLoadPacking", Normalized: load, Weight: 2, Weighted: 2 * load},
 			{Plugin: "NodeResourcesFit", Normalized: requests, Weight: 1, Weighted: requests},
 		},
 		Terms: []sim.PluginTerms{
-			{Plugin: "TargetLoadPacking", Score: new(float64(load)), Terms: []plugins.Term{{Name: "cpu measured", Value: 25, Unit: "%"}}},
+			{Plugin: "TargetLoadPacking", Score: new(float64(load)), Terms: []pluginexplain.Term{{Name: "cpu measured", Value: 25, Unit: "%"}}},
 		},
 	}
 }
 
-func explainedResult() *explain.Result {
-	return &explain.Result{
+func explainedResult() *explain.Explanation {
+	return &explain.Explanation{
 		Configuration: "scheduler.yaml", Profile: "plimsoll",
 		Pod: explain.Pod{Namespace: "shop", Name: "web", PriorityClass: "high", Priority: 10},
-		ExpectedUsage: []plugins.PodUsage{
+		ExpectedUsage: []pluginexplain.ExpectedUsage{
 			{
-				Plugin:   "TargetLoadPacking",
-				Resource: "cpu",
-				Amount:   800,
-				Unit:     "milliCPU",
+				Plugin: "TargetLoadPacking", Resource: "cpu", Amount: 800, Unit: "milliCPU",
 				Explanation: podusage.Explanation{Parts: []podusage.Part{
 					{Amount: 500, Basis: "limit of container a"}, {Amount: 300, Basis: "1.5 × request of container b"},
 				}},
@@ -53,22 +48,18 @@ func explainedResult() *explain.Result {
 		RuledOut: []explain.RuledOut{{
 			Plugin: "LoadThreshold", Reason: "node(s) above their cpu load line (80 percent)", Count: 2,
 			Nodes: []explain.RuledOutNode{
-				{Name: "hot", Limits: []plugins.Limit{{Name: "cpu", Value: 84.1, Rule: "> 80", Unit: "%", Terms: []plugins.Term{
-					{
-						Name:  "measured",
-						Value: 78.2,
-						Unit:  "%",
-					},
+				{Name: "hot", Limits: []pluginexplain.Limit{{Name: "cpu", Value: 84.1, Rule: "> 80", Unit: "%", Terms: []pluginexplain.Term{
+					{Name: "measured", Value: 78.2, Unit: "%"},
 					{Name: "pending", Value: 3.4, Unit: "%"},
 					{Name: "this pod", Value: 2.5, Unit: "%"},
 				}}}},
-				{Name: "slow", Limits: []plugins.Limit{{Name: "latency", Value: 7.25, Rule: "> 5"}}},
+				{Name: "slow", Limits: []pluginexplain.Limit{{Name: "latency", Value: 7.25, Rule: "> 5"}}},
 			},
 		}, {
 			Plugin: "TaintToleration", Reason: "node(s) had untolerated taint(s)", Count: 6,
 			Nodes: []explain.RuledOutNode{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}, {Name: "e"}, {Name: "f"}},
 		}},
-		Candidates: []sim.Node{explainedNode("worker-3", 1, 63, 95), explainedNode("worker-1", 2, 85, 45)},
+		Candidates: []sim.NodeResult{explainedNode("worker-3", 1, 63, 95), explainedNode("worker-1", 2, 85, 45)},
 		Decision: explain.Decision{
 			Nodes: []string{"worker-3"}, Total: 221, RunnerUp: "worker-1", Lead: 6,
 			Deciding:  []explain.Deciding{{Plugin: "NodeResourcesFit", NodesWithout: []string{"worker-1"}}},
@@ -78,7 +69,7 @@ func explainedResult() *explain.Result {
 	}
 }
 
-func explanationText(r *explain.Result) string {
+func explanationText(r *explain.Explanation) string {
 	p := &terminal.Printer{}
 	r.Print(p)
 	return p.String()
@@ -123,9 +114,9 @@ Note: This is a note.
 // Terms are in the plugin's order, whichever node lacks one. A plugin without terms has no row.
 func TestResult_Print_Terms(t *testing.T) {
 	r := explainedResult()
-	terms := func(names ...string) (all []plugins.Term) {
+	terms := func(names ...string) (all []pluginexplain.Term) {
 		for _, name := range names {
-			all = append(all, plugins.Term{Name: name, Unit: "%"})
+			all = append(all, pluginexplain.Term{Name: name, Unit: "%"})
 		}
 		return all
 	}
@@ -144,11 +135,9 @@ func TestResult_Print_NotScored(t *testing.T) {
 	r := explainedResult()
 	only := explainedNode("only", 1, 63, 95)
 	only.Scores, only.Total = nil, 0
-	only.Terms = append(
-		only.Terms,
-		sim.PluginTerms{Plugin: "LoadThreshold", Limited: true, Terms: []plugins.Term{{Name: "cpu load line", Value: 80, Unit: "%"}}},
-	)
-	r.FeasibleNodes, r.Candidates = 1, []sim.Node{only}
+	only.Terms = append(only.Terms,
+		sim.PluginTerms{Plugin: "LoadThreshold", Limited: true, Terms: []pluginexplain.Term{{Name: "cpu load line", Value: 80, Unit: "%"}}})
+	r.FeasibleNodes, r.Candidates = 1, []sim.NodeResult{only}
 	const scored = "TargetLoadPacking  not scored\n"
 	if text := explanationText(r); !strings.Contains(text, scored) || !strings.Contains(text, "LoadThreshold      passes\n") {
 		t.Errorf("want the filter to pass and the score to be none in\n%s", text)
@@ -162,37 +151,37 @@ func TestResult_Print_NotScored(t *testing.T) {
 func TestResult_Print_Sentences(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		change func(*explain.Result)
+		change func(*explain.Explanation)
 		want   string
 	}{
-		{"nodes of equal totals", func(r *explain.Result) {
+		{"nodes of equal totals", func(r *explain.Explanation) {
 			r.Decision = explain.Decision{Nodes: []string{"a", "b"}, Total: 7, RunnerUp: "c", Lead: 1}
 		}, "2 nodes have the highest total of 7 points: a, b. The scheduler takes one of them at random.\nNo single plugin decided: "},
-		{"one plugin decides", func(r *explain.Result) { r.Decision.BreaksTie = nil }, "NodeResourcesFit decided: without its score, worker-1 would win.\n"},
-		{"one plugin breaks a tie", func(r *explain.Result) {
+		{"one plugin decides", func(r *explain.Explanation) { r.Decision.BreaksTie = nil }, "NodeResourcesFit decided: without its score, worker-1 would win.\n"},
+		{"one plugin breaks a tie", func(r *explain.Explanation) {
 			r.Decision.Deciding = nil
 		}, "TargetLoadPacking decided: without its score, worker-2 would draw level.\n"},
-		{"the only node", func(r *explain.Result) { r.FeasibleNodes = 1 }, "worker-3 would be chosen: it is the only node that passed the filters"},
-		{"a nominated node", func(r *explain.Result) { r.Decision.Nominated = true }, "worker-3 would be chosen, whatever it scores: preemption made room there"},
-		{"preemption", func(r *explain.Result) {
+		{"the only node", func(r *explain.Explanation) { r.FeasibleNodes = 1 }, "worker-3 would be chosen: it is the only node that passed the filters"},
+		{"a nominated node", func(r *explain.Explanation) { r.Decision.Nominated = true }, "worker-3 would be chosen, whatever it scores: preemption made room there"},
+		{"preemption", func(r *explain.Explanation) {
 			r.Decision = explain.Decision{Event: "0/4 nodes are available."}
 			r.Preemption = &explain.Preemption{Node: "n", Victims: []explain.Victim{{Namespace: "ns", Name: "low", Priority: 1}}}
 		}, "No node takes the pod. 0/4 nodes are available.\nPreemption would make room on n: it would evict 1 pod.\n  ns/low (priority 1)\n"},
-		{"a relaxed limit", func(r *explain.Result) {
+		{"a relaxed limit", func(r *explain.Explanation) {
 			r.Relaxed = &explain.Relaxed{Plugins: []string{"LoadThreshold"}, RuledOut: r.RuledOut}
 		}, "LoadThreshold left the pod no node: the limit is waived for it at once"},
-		{"a comparison", func(r *explain.Result) {
+		{"a comparison", func(r *explain.Explanation) {
 			r.Comparison = &explain.Comparison{Nodes: r.Candidates, Differences: []explain.Difference{
 				{Plugin: "TargetLoadPacking", Weighted: -44}, {Plugin: "NodeResourcesFit", Weighted: 50},
 			}}
 		}, "  cpu measured     25.0 %        25.0 %\nNodeResourcesFit   95 × 1 = 95   45 × 1 = 45   +50\nTOTAL              221           215           +6\nworker-3 ranks 1 of 2.\n"},
-		{"a placed pod that would stay", func(r *explain.Result) {
+		{"a placed pod that would stay", func(r *explain.Explanation) {
 			r.Placement = &explain.Placement{Node: "worker-3", Rank: 1}
 		}, "The pod runs on worker-3: it would go there today too.\n"},
-		{"a placed pod that would not", func(r *explain.Result) {
+		{"a placed pod that would not", func(r *explain.Explanation) {
 			r.Placement = &explain.Placement{Node: "worker-1", Differs: true, Rank: 2, Behind: 6}
 		}, "The pod runs on worker-1, where it would not go today: that node ranks 2 of 2, 6 points behind.\n"},
-		{"a placed pod whose node is ruled out", func(r *explain.Result) {
+		{"a placed pod whose node is ruled out", func(r *explain.Explanation) {
 			out := r.RuledOut[0]
 			r.Placement = &explain.Placement{Node: "hot", Differs: true, RuledOutBy: out.Plugin, Reason: out.Reason, Limits: out.Nodes[0].Limits}
 		}, "LoadThreshold rules the node out: node(s) above their cpu load line (80 percent): cpu 84.1 % > 80 %: measured 78.2"},

@@ -4,20 +4,17 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"reflect"
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 )
 
 // Request says which pod of which cluster is explained.
@@ -35,87 +32,73 @@ type Request struct {
 	Top int
 	// Compare names two nodes to compare; or none.
 	Compare []string
-	// Found is called with the configuration. It may be nil.
+	// Found is called with the configuration. It must not be nil.
 	Found func(*live.Configuration)
 }
 
 // Run explains where the scheduler of the cluster would place the pod.
-func Run(ctx context.Context, c *live.Connection, r Request) (*Result, error) {
-	var s *subject
-	var err error
+func Run(ctx context.Context, c *live.Connection, r Request) (*Explanation, error) {
+	var m *manifest.Manifest
 	if r.File != "" { // before anything is read of the cluster
-		if s, err = r.readFile(ctx, c); err != nil {
+		var err error
+		if m, err = r.readFile(ctx, c); err != nil {
 			return nil, err
 		}
 	}
-	configuration, err := c.Configuration(ctx, r.Configuration)
+	configuration, err := c.ValidConfiguration(ctx, r.Configuration)
 	if err != nil {
 		return nil, err
 	}
-	if configuration.Err != nil {
-		return nil, fmt.Errorf("configuration of %s: %w", configuration.Origin, configuration.Err)
-	}
-	if r.Found != nil {
-		r.Found(configuration)
-	}
+	r.Found(configuration)
 	objects, err := c.Objects(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if s != nil {
-		err = s.createPod(objects)
+	o, notes := Options{Top: r.Top, Compare: r.Compare}, []string(nil)
+	if m != nil {
+		o.Pod, notes, err = createPod(ctx, c, objects, m)
 	} else {
-		s, err = findPod(ctx, c, objects, r.Pod)
+		o.Pod, o.InCluster, err = findPod(ctx, c, objects, r.Pod)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := checkProfile(configuration, s.pod); err != nil {
+	if err := checkProfile(configuration, o.Pod); err != nil {
 		return nil, err
 	}
 	cluster, err := c.Open(ctx, live.Options{Configuration: configuration.Decoded, Objects: objects.All, Source: r.Source})
 	if err != nil {
 		return nil, err
 	}
-	result, err := Explain(ctx, cluster.Scheduler, Options{Pod: s.pod, InCluster: s.inCluster, Top: r.Top, Compare: r.Compare})
+	explanation, err := Explain(ctx, cluster.Scheduler, o)
 	if err != nil {
 		return nil, err
 	}
-	result.Configuration = configuration.Origin
-	result.Notes = append(result.Notes, s.notes...)
-	result.Notes = append(result.Notes, notesOn(cluster, objects, result)...)
-	return result, nil
+	explanation.Configuration = configuration.Origin
+	explanation.Notes = slices.Concat(explanation.Notes, notes, notesOn(cluster, objects, explanation))
+	return explanation, nil
 }
 
-// subject is the pod to explain.
-type subject struct {
-	pod       *corev1.Pod
-	inCluster bool
-	notes     []string
-
-	manifest  *manifest.Manifest
-	admission *manifest.Admission
-}
-
-func findPod(ctx context.Context, c *live.Connection, objects *live.Objects, name string) (*subject, error) {
+// findPod returns the named pod, and whether it is among the scheduler's objects.
+func findPod(ctx context.Context, c *live.Connection, objects *live.Objects, name string) (*corev1.Pod, bool, error) {
 	for _, object := range objects.All {
 		if pod, ok := object.(*corev1.Pod); ok && pod.Namespace == c.Namespace && pod.Name == name {
-			return &subject{pod: pod, inCluster: true}, nil
+			return pod, true, nil
 		}
 	}
 	// The scheduler does not read pods that have ended.
 	pod, err := c.Client.CoreV1().Pods(c.Namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("pod %s: not found in namespace %s; use -n for another namespace, or -f for a file", name, c.Namespace)
+	switch {
+	case apierrors.IsNotFound(err):
+		err = fmt.Errorf("pod %s: not found in namespace %s; use -n for another namespace, or -f for a file", name, c.Namespace)
+	case err != nil:
+		err = fmt.Errorf("pod %s/%s: %w", c.Namespace, name, err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("pod %s/%s: %w", c.Namespace, name, err)
-	}
-	return &subject{pod: pod}, nil
+	return pod, false, err
 }
 
-// readFile reads the file, and what admission adds to its pods.
-func (r *Request) readFile(ctx context.Context, c *live.Connection) (*subject, error) {
+// readFile reads the file, which holds one workload.
+func (r *Request) readFile(ctx context.Context, c *live.Connection) (*manifest.Manifest, error) {
 	m, err := manifest.ReadFile(ctx, r.File, r.Stdin, c.Namespace)
 	if err != nil {
 		return nil, live.OptionErrorf("--filename: %w", err)
@@ -125,67 +108,33 @@ func (r *Request) readFile(ctx context.Context, c *live.Connection) (*subject, e
 		for _, w := range m.Workloads {
 			names = append(names, w.String())
 		}
-		return nil, live.OptionErrorf(
-			"--filename: %s holds %s: explain takes one of them; use what-if for all",
-			r.File,
-			text.FirstN(names),
-		)
+		return nil, live.OptionErrorf("--filename: %s holds %s: explain takes one of them; use what-if for all", r.File,
+			text.FirstN(names))
 	}
-	w := m.Workloads[0]
-	if r.Namespace != "" && r.Namespace != w.Namespace {
+	if w := m.Workloads[0]; r.Namespace != "" && r.Namespace != w.Namespace {
 		return nil, live.OptionErrorf("--namespace: %s, but %s holds %s; leave out one", r.Namespace, r.File, w)
 	}
-	return &subject{manifest: m, admission: manifest.ReadAdmission(ctx, c.Client, m)}, nil
+	return m, nil
 }
 
-// createPod creates the next pod of the file's workload, and adds the objects that it needs.
-func (s *subject) createPod(objects *live.Objects) error {
-	w := s.manifest.Workloads[0]
-	names := map[string]bool{}
-	for _, object := range objects.All {
-		if pod, ok := object.(*corev1.Pod); ok && pod.Namespace == w.Namespace {
-			names[pod.Name] = true
-		}
+// createPod creates the next pod of the manifest's workload, and adds the objects that it needs.
+func createPod(
+	ctx context.Context, c *live.Connection, objects *live.Objects, m *manifest.Manifest,
+) (pod *corev1.Pod, notes []string, err error) {
+	admission, creator := manifest.ReadAdmission(ctx, c, m), manifest.NewCreator(objects.All)
+	for _, service := range m.Services {
+		creator.Add(service)
 	}
-	var claims []*corev1.PersistentVolumeClaim
-	for i := 0; s.pod == nil || names[s.pod.Name]; i++ {
-		s.pod, claims = w.Pod(i)
+	pods, _, err := creator.Create(m.Workloads[0], 1, admission)
+	if err != nil {
+		return nil, nil, err
 	}
-	if err := s.admission.Admit(s.pod); err != nil {
-		return fmt.Errorf("%s: %w", w, err)
+	objects.All = append(creator.Added, objects.All...) // pods are the last
+	notes = creator.Notes
+	for i := range admission.Missing {
+		notes = append(notes, admission.Missing[i].Note())
 	}
-	if node := s.pod.Spec.NodeName; node != "" {
-		s.notes = append(
-			s.notes,
-			fmt.Sprintf("spec.nodeName is %s, which bypasses every scheduler. The pod is explained without it.", node),
-		)
-		s.pod.Spec.NodeName = ""
-	}
-	for _, missing := range s.admission.Missing {
-		s.notes = append(s.notes, missing.Note())
-	}
-	for _, claim := range claims {
-		addMissing(objects, claim)
-	}
-	for _, service := range s.manifest.Services {
-		addMissing(objects, service)
-	}
-	switch w.Owner.(type) {
-	case *appsv1.ReplicaSet, *appsv1.StatefulSet: // plugins read no others
-		addMissing(objects, w.Owner)
-	}
-	return nil
-}
-
-// addMissing adds an object before the pods, unless the cluster has it.
-func addMissing(objects *live.Objects, object runtime.Object) {
-	same := func(other runtime.Object) bool {
-		a, b := object.(metav1.Object), other.(metav1.Object)
-		return a.GetName() == b.GetName() && a.GetNamespace() == b.GetNamespace() && reflect.TypeOf(a) == reflect.TypeOf(b)
-	}
-	if !slices.ContainsFunc(objects.All, same) {
-		objects.All = append([]runtime.Object{object}, objects.All...)
-	}
+	return pods[0], notes, nil
 }
 
 // checkProfile fails if the configuration has no profile for the pod.
@@ -200,8 +149,8 @@ func checkProfile(c *live.Configuration, pod *corev1.Pod) error {
 }
 
 // notesOn lists what could not be read, so that the scheduler may decide otherwise.
-func notesOn(c *live.Cluster, objects *live.Objects, r *Result) (notes []string) {
-	usesStatistics := slices.ContainsFunc(r.ExpectedUsage, func(u plugins.PodUsage) bool { return u.Peak != nil })
+func notesOn(c *live.Cluster, objects *live.Objects, e *Explanation) (notes []string) {
+	usesStatistics := slices.ContainsFunc(e.ExpectedUsage, func(u explain.ExpectedUsage) bool { return u.Peak != nil })
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	for _, s := range c.Sources() {
 		if s.Err != nil {

@@ -2,6 +2,7 @@ package live
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
@@ -33,6 +35,21 @@ type SourceOptions struct {
 	Address string
 	// The files are on this machine, and replace token, tokenFile, applicationKey, applicationKeyFile and caFile.
 	TokenFile, ApplicationKeyFile, CAFile string
+}
+
+// sourceFile is a file that reaches a source.
+type sourceFile struct {
+	// field is that of the configuration, which may name a file, and flag replaces it.
+	field, flag      string
+	configured, here string
+}
+
+func (o SourceOptions) files(cfg httpclient.Config) []sourceFile {
+	return []sourceFile{
+		{"tokenFile", "--source-token-file", cfg.BearerTokenFile, o.TokenFile},
+		{"applicationKeyFile", "--source-application-key-file", cfg.KeyFile, o.ApplicationKeyFile},
+		{"caFile", "--source-ca-file", cfg.CAFile, o.CAFile},
+	}
 }
 
 // access reaches sources from where the program runs:
@@ -72,23 +89,18 @@ func (c *Connection) access(ctx context.Context, o Options) (*access, error) {
 	}
 	a.apiServer.Path = "/" + strings.Trim(a.apiServer.Path, "/") // JoinPath makes a relative path of an empty one
 	for _, object := range o.Objects {
-		if service, ok := object.(*corev1.Service); ok {
-			a.addService(service)
-		}
+		a.addService(object)
 	}
 	if len(a.services) == 0 && !c.InPod { // not every command lists them
 		services, err := c.Client.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-		if err != nil {
-			a.servicesErr = err
-		} else {
-			for i := range services.Items {
-				a.addService(&services.Items[i])
-			}
+		a.servicesErr = err
+		for i := 0; err == nil && i < len(services.Items); i++ {
+			a.addService(&services.Items[i])
 		}
 	}
 	if o.Source.Address != "" {
 		if servers := serversOf(o.Configuration.Profiles); len(servers) > 1 {
-			return nil, optionError(
+			return nil, OptionErrorf(
 				"--source-address: the configuration reads several servers, %s; write --config with a configuration that reads one",
 				strings.Join(servers, ", "),
 			)
@@ -97,7 +109,12 @@ func (c *Connection) access(ctx context.Context, o Options) (*access, error) {
 	return a, nil
 }
 
-func (a *access) addService(service *corev1.Service) {
+// addService adds the object if it is a Service.
+func (a *access) addService(object runtime.Object) {
+	service, ok := object.(*corev1.Service)
+	if !ok {
+		return
+	}
 	a.services[service.Namespace+"/"+service.Name] = service
 	for _, ip := range service.Spec.ClusterIPs {
 		a.services[ip] = service
@@ -108,18 +125,16 @@ func (a *access) addService(service *corev1.Service) {
 func (o SourceOptions) Validate() error {
 	if o.Address != "" {
 		if u, err := url.Parse(o.Address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return optionError("--source-address: %q; write an http(s) URL, such as http://localhost:9090", o.Address)
+			return OptionErrorf("--source-address: %q; write an http(s) URL, such as http://localhost:9090", o.Address)
 		}
 	}
-	for _, file := range []struct{ flag, name string }{
-		{"--source-token-file", o.TokenFile}, {"--source-application-key-file", o.ApplicationKeyFile}, {"--source-ca-file", o.CAFile},
-	} {
-		if file.name == "" {
+	for _, file := range o.files(httpclient.Config{}) {
+		if file.here == "" {
 			continue
 		}
-		f, err := os.Open(file.name)
+		f, err := os.Open(file.here)
 		if err != nil {
-			return optionError("%s: %w", file.flag, err)
+			return OptionErrorf("%s: %w", file.flag, err)
 		}
 		_ = f.Close() // nothing was written
 	}
@@ -128,10 +143,7 @@ func (o SourceOptions) Validate() error {
 
 // Reach implements provider.Access.
 func (a *access) Reach(
-	ctx context.Context,
-	spec config.LoadSpec,
-	address string,
-	cfg httpclient.Config,
+	ctx context.Context, spec config.LoadSpec, address string, cfg httpclient.Config,
 ) (string, httpclient.Config, error) {
 	address, cfg, err := a.reach(ctx, spec, address, cfg)
 	if err == nil && !a.filesAreHere && spec.IsHosted() && cfg.Transport == nil {
@@ -141,19 +153,15 @@ func (a *access) Reach(
 }
 
 func (a *access) reach(
-	ctx context.Context,
-	spec config.LoadSpec,
-	address string,
-	cfg httpclient.Config,
+	ctx context.Context, spec config.LoadSpec, address string, cfg httpclient.Config,
 ) (string, httpclient.Config, error) {
-	if a.replaced() {
+	switch {
+	case a.replaced():
 		return a.replace(address, cfg)
-	}
-	if a.filesAreHere {
+	case a.filesAreHere:
 		return a.account.Reach(ctx, spec, address, cfg)
-	}
-	if a.InPod {
-		return address, cfg, elsewhere(cfg)
+	case a.InPod:
+		return address, cfg, a.elsewhere(cfg)
 	}
 	u, err := url.Parse(address)
 	if err != nil {
@@ -165,13 +173,11 @@ func (a *access) reach(
 	}
 	if a.servicesErr != nil && couldBeService(u.Hostname()) {
 		return "", cfg, fmt.Errorf(
-			"%s may be a Service of the cluster, and another server here: %w; write --source-address URL, or grant: %s",
-			u.Host,
-			a.servicesErr,
-			a.Grant(ctx, "list", "", "services"),
+			"%s may be a Service of the cluster, and another server here: %w; write --source-address URL, or grant: %s", u.Host,
+			a.servicesErr, a.Grant(ctx, "list", "", "services"),
 		)
 	}
-	return address, cfg, elsewhere(cfg)
+	return address, cfg, a.elsewhere(cfg)
 }
 
 // couldBeService reports whether an unknown host has a cluster IP, or a name without a domain.
@@ -194,23 +200,21 @@ func (a *access) replace(address string, cfg httpclient.Config) (string, httpcli
 		}
 		address = a.Address
 	}
-	needed := cfg
+	plain := strings.HasPrefix(strings.ToLower(address), "http://")
+	if plain {
+		cfg.CAFile = "" // it has no effect
+	}
+	err := a.elsewhere(cfg)
 	if a.TokenFile != "" {
-		cfg.BearerToken, cfg.BearerTokenFile, needed.BearerTokenFile = "", a.TokenFile, ""
+		cfg.BearerToken, cfg.BearerTokenFile = "", a.TokenFile
 	}
 	if a.ApplicationKeyFile != "" {
-		cfg.Key, cfg.KeyFile, needed.KeyFile = "", a.ApplicationKeyFile, ""
+		cfg.Key, cfg.KeyFile = "", a.ApplicationKeyFile
 	}
-	if a.CAFile != "" {
-		cfg.CAFile, cfg.InsecureSkipVerify, needed.CAFile = a.CAFile, false, ""
+	if a.CAFile != "" && !plain {
+		cfg.CAFile, cfg.InsecureSkipVerify = a.CAFile, false
 	}
-	if strings.HasPrefix(strings.ToLower(address), "http://") {
-		cfg.CAFile, needed.CAFile = "", "" // it has no effect
-	}
-	if a.filesAreHere {
-		return address, cfg, nil
-	}
-	return address, cfg, elsewhere(needed)
+	return address, cfg, err
 }
 
 // local reports whether the address is one of this machine's loopback interface.
@@ -226,16 +230,12 @@ func local(address string) bool {
 // ErrFileInPod is the error of a file in the scheduler's pod, which this program does not read.
 var ErrFileInPod = errors.New("is a file of the scheduler's pod")
 
-// elsewhere returns an error for each file that the settings need: all are in the scheduler's pod.
-func elsewhere(cfg httpclient.Config) error {
+// elsewhere returns an error for each file that the settings need and no option replaces. All are in the scheduler's pod.
+func (a *access) elsewhere(cfg httpclient.Config) error {
 	var errs []error
-	for _, file := range []struct{ field, name, flag string }{
-		{"tokenFile", cfg.BearerTokenFile, "--source-token-file"},
-		{"applicationKeyFile", cfg.KeyFile, "--source-application-key-file"},
-		{"caFile", cfg.CAFile, "--source-ca-file"},
-	} {
-		if file.name != "" {
-			errs = append(errs, fmt.Errorf("%s %s %w; write %s FILE", file.field, file.name, ErrFileInPod, file.flag))
+	for _, file := range a.files(cfg) {
+		if file.configured != "" && file.here == "" && !a.filesAreHere {
+			errs = append(errs, fmt.Errorf("%s %s %w; write %s FILE", file.field, file.configured, ErrFileInPod, file.flag))
 		}
 	}
 	return errors.Join(errs...)
@@ -244,17 +244,15 @@ func elsewhere(cfg httpclient.Config) error {
 // missing returns an error if SignalFx or Datadog would be read without credentials.
 func missing(provider config.MetricProviderType, cfg httpclient.Config) error {
 	var errs []error
-	if cfg.BearerToken == "" && cfg.BearerTokenFile == "" {
-		errs = append(
-			errs,
-			fmt.Errorf("tokenFile: %s needs a token: set it; or, if the scheduler's pod has it in %s, write --source-token-file FILE",
-				provider, config.TokenVariable),
-		)
+	need := func(set bool, field, what, variable, flag string) {
+		if !set {
+			errs = append(errs, fmt.Errorf("%s: %s needs %s: set it; or, if the scheduler's pod has it in %s, write %s FILE",
+				field, provider, what, variable, flag))
+		}
 	}
-	if provider == config.Datadog && cfg.Key == "" && cfg.KeyFile == "" {
-		errs = append(errs, fmt.Errorf("applicationKeyFile: %s needs an application key: set it; "+
-			"or, if the scheduler's pod has it in %s, write --source-application-key-file FILE", provider, config.ApplicationKeyVariable))
-	}
+	need(cfg.BearerToken != "" || cfg.BearerTokenFile != "", "tokenFile", "a token", config.TokenVariable, "--source-token-file")
+	need(provider != config.Datadog || cfg.Key != "" || cfg.KeyFile != "", "applicationKeyFile", "an application key",
+		config.ApplicationKeyVariable, "--source-application-key-file")
 	return errors.Join(errs...)
 }
 
@@ -286,24 +284,18 @@ func serversOf(profiles []schedulerconfig.KubeSchedulerProfile) []string {
 	var servers []string
 	for i := range profiles {
 		for _, plugin := range profiles[i].PluginConfig {
-			spec := config.LoadSpecOf(plugin.Args)
-			if spec == nil {
-				continue
-			}
-			if address := addressOf(*spec); address != "" && !slices.Contains(servers, address) {
-				servers = append(servers, address)
+			if spec := config.LoadSpecOf(plugin.Args); spec != nil {
+				servers = append(servers, addressOf(*spec))
 			}
 		}
 	}
-	return servers
+	slices.Sort(servers)
+	return slices.DeleteFunc(slices.Compact(servers), func(address string) bool { return address == "" })
 }
 
 // addressOf returns the address of the server that spec names; empty for metrics-server.
 func addressOf(spec config.LoadSpec) string {
-	if spec.WatcherAddress != "" {
-		return spec.WatcherAddress
-	}
-	return spec.MetricProvider.Address
+	return cmp.Or(spec.WatcherAddress, spec.MetricProvider.Address)
 }
 
 // Route is how a server is reached.
@@ -356,9 +348,7 @@ func (a *access) explain(spec config.LoadSpec, err error) error {
 	}
 	u, _ := url.Parse(address) // proxied has parsed it
 	service := a.serviceOf(u.Hostname())
-	switch refused.Code {
-	case http.StatusUnauthorized, http.StatusForbidden:
-	default:
+	if refused.Code != http.StatusUnauthorized && refused.Code != http.StatusForbidden {
 		return err
 	}
 	var status metav1.Status

@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"runtime"
-	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/utils/clock"
@@ -19,7 +18,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
@@ -98,22 +96,12 @@ func (c *Cluster) RefreshLoad(ctx context.Context) { c.provider.RefreshLoad(ctx)
 // StatisticsInterval is the time between two refreshes of statistics of workloads.
 const StatisticsInterval = refresh.WorkloadInterval
 
-// Source is a source of load that plugins read, and what its last refresh brought.
+// Source is a source of load that plugins read, what its last refresh brought, and how it was reached.
 type Source struct {
-	// Label is the name of the source in logs and telemetry, such as "Prometheus".
-	Label string
-	// Spec is that of the first plugin that names the source, as configured.
-	Spec config.LoadSpec
-	// Route is how it was reached, and Address the URL; empty if it has none.
-	Route   Route
+	provider.SourceStatus
+	Route Route
+	// Address is the URL; empty if it has none.
 	Address string
-	// Reader is the source itself, for what it can tell beyond a batch, such as (*prometheus.Source).Diagnosis.
-	Reader source.Source
-	// Readers are what plugins read of it.
-	Readers []*reading.Reader
-	// Took is how long the last refresh took, and Err why it failed.
-	Took time.Duration
-	Err  error
 }
 
 // Reached completes the sentence "It is reached …".
@@ -129,28 +117,16 @@ func (c *Cluster) Sources() []Source {
 	var all []Source
 	for _, s := range c.provider.Sources() {
 		route, address := c.access.routeOf(s.Spec)
-		all = append(all, Source{
-			Label: s.Label, Spec: s.Spec, Route: route, Address: address, Reader: s.Source, Readers: s.Readers,
-			Took: s.Took, Err: c.access.explain(s.Spec, s.Err),
-		})
+		s.Err = c.access.explain(s.Spec, s.Err)
+		all = append(all, Source{s, route, address})
 	}
 	return all
 }
 
-// Statistics are statistics of workloads that plugins read, and what the last refresh of them brought.
+// Statistics are statistics of workloads that plugins read, what the last refresh of them brought, and how it was reached.
 type Statistics struct {
-	// Label is the name of the source in logs and telemetry, such as "Prometheus pods".
-	Label string
-	// Spec and Statistics are those of the first plugin that reads them, as configured.
-	Spec       config.LoadSpec
-	Statistics config.StatisticsSpec
-	// Route is how the source was reached.
+	provider.StatisticsStatus
 	Route Route
-	// Publisher has the statistics.
-	Publisher *learned.Publisher
-	// Took is how long the last refresh took, and Err why it failed. HistoryErr is why a part of the history is missing.
-	Took            time.Duration
-	Err, HistoryErr error
 }
 
 // Statistics returns the statistics of workloads, in the order in which plugins named them first.
@@ -158,21 +134,22 @@ func (c *Cluster) Statistics() []Statistics {
 	var all []Statistics
 	for _, s := range c.provider.AllStatistics() {
 		route, _ := c.access.routeOf(s.Spec)
-		all = append(all, Statistics{
-			Label: s.Label, Spec: s.Spec, Statistics: s.Statistics, Route: route, Publisher: s.Publisher,
-			Took: s.Took, Err: c.access.explain(s.Spec, s.Err), HistoryErr: c.access.explain(s.Spec, s.HistoryErr),
-		})
+		s.Err, s.HistoryErr = c.access.explain(s.Spec, s.Err), c.access.explain(s.Spec, s.HistoryErr)
+		all = append(all, Statistics{s, route})
 	}
 	return all
 }
 
-// PodUsage returns what the pods of the cluster use at present, without unmeasured pods. Metrics-server replaces a source that
+// PodResource is one resource of a pod.
+type PodResource struct {
+	Namespace, Pod string
+	Resource       load.Resource
+}
+
+// PodUsage returns what the pods of the cluster use at present, without what is not measured. Metrics-server replaces a source that
 // knows only nodes. It fails if nothing could be read.
-func (c *Cluster) PodUsage(
-	ctx context.Context,
-	spec config.LoadSpec,
-) (map[types.NamespacedName]map[load.Resource]source.PodUsage, error) {
-	reader, err := provider.OpenPods(ctx, c.objects, spec, c.access)
+func (c *Cluster) PodUsage(ctx context.Context, spec config.LoadSpec) (map[PodResource]source.PodUsage, error) {
+	reader, err := provider.OpenPodSource(ctx, c.objects, spec, c.access)
 	if err != nil {
 		return nil, err
 	}
@@ -183,31 +160,15 @@ func (c *Cluster) PodUsage(
 	if err != nil {
 		return nil, err
 	}
-	usages := map[types.NamespacedName]map[load.Resource]source.PodUsage{}
-	for _, pod := range pods {
-		usages[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = nil
-	}
+	usages := map[PodResource]source.PodUsage{}
 	failed := reader.FetchPods(ctx, len(pods), func(u *source.PodUsage) {
-		name := types.NamespacedName{Namespace: u.Namespace, Name: u.Pod}
-		of, ok := usages[name]
-		if !ok || !(u.Usage >= 0) || math.IsInf(u.Usage, 1) {
-			return
+		if u.Usage >= 0 && !math.IsInf(u.Usage, 1) {
+			usages[PodResource{u.Namespace, u.Pod, u.Resource}] = *u
 		}
-		if of == nil {
-			of = map[load.Resource]source.PodUsage{}
-			usages[name] = of
-		}
-		of[u.Resource] = *u
 	})
 	if failed[load.CPU] != nil && failed[load.Memory] != nil {
 		return nil, c.access.explain(spec, failed[load.CPU])
 	}
-	for _, of := range usages {
-		for r, err := range failed {
-			if err != nil {
-				delete(of, load.Resource(r))
-			}
-		}
-	}
+	maps.DeleteFunc(usages, func(of PodResource, _ source.PodUsage) bool { return failed[of.Resource] != nil })
 	return usages, nil
 }

@@ -5,6 +5,7 @@ package live
 import (
 	"fmt"
 	"net/http"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -23,6 +24,9 @@ type Connection struct {
 	InPod bool
 
 	http *http.Client
+	// user is what User returns once it is known; userMu guards it.
+	user   string
+	userMu sync.Mutex
 	// commandLineFile holds the command line of the first process of this program's container, namespaceFile the namespace of its pod.
 	commandLineFile, namespaceFile string
 }
@@ -57,15 +61,4 @@ func withProtobuf(c *rest.Config) *rest.Config {
 	c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	c.ContentType = runtime.ContentTypeProtobuf
 	return c
-}
-
-// OptionErrorf returns an OptionError.
-func OptionErrorf(format string, args ...any) error { return &OptionError{fmt.Errorf(format, args...)} }
-
-// ProfileNames returns the schedulerNames of the profiles.
-func (c *Configuration) ProfileNames() (names []string) {
-	for i := range c.Decoded.Profiles {
-		names = append(names, c.Decoded.Profiles[i].SchedulerName)
-	}
-	return names
 }

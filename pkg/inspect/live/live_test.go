@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -68,9 +70,7 @@ func newAPIServer(t *testing.T, objects ...runtime.Object) *apiServer {
 func (s *apiServer) connect(t *testing.T, inPod bool) *Connection {
 	t.Helper()
 	c, err := Connect(&rest.Config{Host: s.URL + s.path, BearerToken: userToken}, "default", inPod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
 	c.commandLineFile, c.namespaceFile = filepath.Join(dir, "cmdline"), filepath.Join(dir, "namespace")
 	t.Cleanup(c.http.CloseIdleConnections)
@@ -137,23 +137,17 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		handler.ServeHTTP(w, r)
 		return
 	}
-	s.serveObjects(w, schema.GroupVersion{Group: group, Version: version}, plural, namespace, name, r.URL.Query(), fail)
+	s.serveObjects(w, schema.GroupVersionResource{Group: group, Version: version, Resource: plural}, namespace, name, r.URL.Query(), fail)
 }
 
 func (s *apiServer) serveObjects(
 	w http.ResponseWriter,
-	gv schema.GroupVersion,
-	plural, namespace, name string,
+	of schema.GroupVersionResource,
+	namespace, name string,
 	query map[string][]string,
 	fail func(int32, metav1.StatusReason, string),
 ) {
-	all, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{})
-	if text := strings.Join(query["labelSelector"], ""); text != "" {
-		var parsed *metav1.LabelSelector
-		if parsed, err = metav1.ParseToLabelSelector(text); err == nil {
-			all, err = metav1.LabelSelectorAsSelector(parsed)
-		}
-	}
+	selector, err := labels.Parse(strings.Join(query["labelSelector"], ""))
 	if err != nil {
 		fail(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
 		return
@@ -162,7 +156,7 @@ func (s *apiServer) serveObjects(
 	for _, object := range s.objects {
 		k, resource := kindOf(object)
 		m := object.(metav1.Object)
-		if k.GroupVersion() != gv || resource != plural || namespace != "" && m.GetNamespace() != namespace {
+		if k.GroupVersion() != of.GroupVersion() || resource != of.Resource || namespace != "" && m.GetNamespace() != namespace {
 			continue
 		}
 		object = object.DeepCopyObject()
@@ -172,26 +166,19 @@ func (s *apiServer) serveObjects(
 			_ = json.NewEncoder(w).Encode(object)
 			return
 		}
-		if all.Matches(labelSet(m.GetLabels())) {
+		if selector.Matches(labels.Set(m.GetLabels())) {
 			items = append(items, object)
 		}
 	}
 	if name != "" {
-		fail(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("%s %q not found", plural, name))
+		fail(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("%s %q not found", of.Resource, name))
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).
-		Encode(map[string]any{"kind": listKind(gv, plural), "apiVersion": gv.String(), "metadata": map[string]any{"resourceVersion": "7"}, "items": items})
-}
-
-type labelSet map[string]string
-
-func (s labelSet) Has(label string) bool   { _, ok := s[label]; return ok }
-func (s labelSet) Get(label string) string { return s[label] }
-func (s labelSet) Lookup(label string) (string, bool) {
-	value, ok := s[label]
-	return value, ok
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"kind": listKind(of.GroupVersion(), of.Resource), "apiVersion": of.GroupVersion().String(),
+		"metadata": map[string]any{"resourceVersion": "7"}, "items": items,
+	})
 }
 
 func kindOf(object runtime.Object) (schema.GroupVersionKind, string) {
@@ -214,12 +201,10 @@ func listKind(gv schema.GroupVersion, resource string) string {
 
 func TestKindsAreThoseOfTheSimulation(t *testing.T) {
 	all, err := kinds()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var got []string
 	for _, k := range all {
-		got = append(got, k.GroupVersion().String()+"/"+k.resource)
+		got = append(got, k.GroupVersion().String()+"/"+k.Resource)
 	}
 	// As the API server's discovery names them.
 	want := []string{
@@ -240,9 +225,7 @@ func TestKindsAreThoseOfTheSimulation(t *testing.T) {
 
 func node(name string) *corev1.Node {
 	amounts := corev1.ResourceList{
-		"cpu":    resource.MustParse("4"),
-		"memory": resource.MustParse("8Gi"),
-		"pods":   resource.MustParse("110"),
+		"cpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi"), "pods": resource.MustParse("110"),
 	}
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Capacity: amounts, Allocatable: amounts}}
 }
@@ -301,9 +284,7 @@ func TestConnection_RefusesAllButReads(t *testing.T) {
 	}
 
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/clusters/one/api/v1/nodes", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	request.Header.Set("Upgrade", "websocket")
 	if _, err := c.http.Do(request); !errors.Is(err, ErrReadOnly) {
 		t.Errorf("upgrade: error %v, want ErrReadOnly", err)
@@ -335,10 +316,9 @@ func TestObjects_ReadsAllKinds(t *testing.T) {
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u"}})
 	// An API server before Kubernetes 1.37 does not know devicetaintrules, and its scheduler reads none.
 	s.unknown, s.forbidden = []string{"resourceclaims", "devicetaintrules"}, []string{"csinodes"}
-	objects, err := s.connect(t, false).Objects(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := s.connect(t, false)
+	objects, err := c.Objects(t.Context())
+	must(t, err)
 	var got []string
 	for _, object := range objects.All {
 		got = append(got, reflect.TypeOf(object).Elem().Name()+" "+object.(metav1.Object).GetName())
@@ -348,12 +328,9 @@ func TestObjects_ReadsAllKinds(t *testing.T) {
 	}
 	got = nil
 	for _, m := range objects.Missing {
-		got = append(got, m.Resource+"."+m.Group+": "+m.Advice())
+		got = append(got, m.Resource+"."+m.Group+": "+m.Grant)
 	}
-	want := []string{
-		"resourceclaims.resource.k8s.io: ",
-		"csinodes.storage.k8s.io: " + Grant("list", "storage.k8s.io", "csinodes"),
-	}
+	want := []string{"resourceclaims.resource.k8s.io: ", "csinodes.storage.k8s.io: " + c.Grant(t.Context(), "list", "storage.k8s.io", "csinodes")}
 	if !slices.Equal(got, want) {
 		t.Errorf("missing %q, want %q", got, want)
 	}
@@ -368,6 +345,34 @@ func TestObjects_ReadsAllKinds(t *testing.T) {
 			r.URL.Query().Get("fieldSelector") != "status.phase!=Succeeded,status.phase!=Failed" {
 			t.Errorf("pods that have ended are listed: %s", r.URL)
 		}
+	}
+}
+
+// TestConnection_User expects another request after a failure, and none once the name is known.
+func TestConnection_User(t *testing.T) {
+	var requests atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if requests.Add(1) == 1 {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprint(w, `{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "status": {"userInfo": {"username": "jane"}}}`)
+	}))
+	defer server.Close()
+	c, err := Connect(&rest.Config{Host: server.URL}, "default", false)
+	must(t, err)
+	defer c.http.CloseIdleConnections()
+	if got := c.User(t.Context()); got != UnknownUser {
+		t.Errorf("user %q without an answer, want %q", got, UnknownUser)
+	}
+	for range 2 {
+		if got := c.User(t.Context()); got != "jane" {
+			t.Errorf("user %q, want jane", got)
+		}
+	}
+	if got := requests.Load(); got != 2 {
+		t.Errorf("%d requests, want 2", got)
 	}
 }
 
@@ -427,13 +432,9 @@ func deployment(namespace, name string) (*appsv1.Deployment, []runtime.Object) {
 				Containers: []corev1.Container{
 					{Name: "sidecar", Image: "sidecar"},
 					{
-						Name:  "kube-scheduler",
-						Image: "plimsoll:v1",
+						Name: "kube-scheduler", Image: "plimsoll:v1",
 						Command: []string{
-							"/bin/kube-scheduler",
-							"--config=/etc/plimsoll/config/config.yaml",
-							"--v=2",
-							"--leader-elect-lease-duration=20s",
+							"/bin/kube-scheduler", "--config=/etc/plimsoll/config/config.yaml", "--v=2", "--leader-elect-lease-duration=20s",
 						},
 						VolumeMounts: []corev1.VolumeMount{{Name: "other", MountPath: "/etc"}, {Name: "config", MountPath: "/etc/plimsoll/config"}},
 					},
@@ -488,9 +489,7 @@ func TestConfiguration_OfTheChart(t *testing.T) {
 		binding("volcano-system", "volcano", "scheduler"),
 	})...)
 	found, err := s.connect(t, false).Configuration(t.Context(), ConfigurationOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if found.Err != nil {
 		t.Fatal(found.Err)
 	}
@@ -553,14 +552,12 @@ func TestConfiguration_Unclear(t *testing.T) {
 }
 
 func TestConfiguration_FromConfigMap(t *testing.T) {
-	d, others := deployment("a", "one")
-	s := newAPIServer(
-		t,
-		append(others, d, configMap("b", "single", map[string]string{"x.yaml": configurationOf("targetUtilization: 50")}))...)
-	c := s.connect(t, false)
+	_, others := deployment("a", "one")
+	c := newAPIServer(t, append(others,
+		configMap("b", "single", map[string]string{"x.yaml": configurationOf("targetUtilization: 50")}))...).connect(t, false)
 	for from, want := range map[string]string{
-		"configmap/a/one/config.yaml": "ConfigMap a/one, of Deployment a/one",
-		"cm/b/single":                 "ConfigMap b/single",
+		"configmap/a/one/config.yaml": "ConfigMap a/one",
+		"configmap/b/single":          "ConfigMap b/single",
 	} {
 		found, err := c.Configuration(t.Context(), ConfigurationOptions{From: from})
 		if err != nil || found.Err != nil {
@@ -599,9 +596,7 @@ func TestConfiguration_OfTheOperator(t *testing.T) {
 	c.VolumeMounts = []corev1.VolumeMount{{Name: "config", MountPath: "/etc/kubernetes/"}}
 	s := newAPIServer(t, slices.Concat(others, roles(), []runtime.Object{d, binding(d.Namespace, d.Name, "scheduler")})...)
 	found, err := s.connect(t, false).Configuration(t.Context(), ConfigurationOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if found.Err != nil || found.Workload.Namespace != d.Namespace || !found.Workload.OfOperator() || found.Workload.Release != "" {
 		t.Errorf("found %+v", found)
 	}
@@ -615,14 +610,11 @@ func TestConfiguration_OfAStaticPod(t *testing.T) {
 		},
 		Spec: corev1.PodSpec{
 			NodeName: "n1",
-			Containers: []corev1.Container{
-				{
-					Name:         "kube-scheduler",
-					Command:      []string{"kube-scheduler", "--leader-elect=true"},
-					Args:         []string{"--config=/etc/kubernetes/plimsoll/config.yaml"},
-					VolumeMounts: []corev1.VolumeMount{{Name: "plimsoll", MountPath: "/etc/kubernetes/plimsoll"}},
-				},
-			},
+			Containers: []corev1.Container{{
+				Name: "kube-scheduler", Command: []string{"kube-scheduler", "--leader-elect=true"},
+				Args:         []string{"--config=/etc/kubernetes/plimsoll/config.yaml"},
+				VolumeMounts: []corev1.VolumeMount{{Name: "plimsoll", MountPath: "/etc/kubernetes/plimsoll"}},
+			}},
 			Volumes: []corev1.Volume{
 				{Name: "plimsoll", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv/plimsoll"}}},
 			},
@@ -642,15 +634,11 @@ func TestConfiguration_OfTheOwnContainer(t *testing.T) {
 	c := s.connect(t, true)
 	write(t, c.commandLineFile, "/bin/kube-scheduler\x00--config="+file+"\x00--v=2\x00")
 	found, err := c.Configuration(t.Context(), ConfigurationOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if found.Err != nil || found.Origin != "file "+file+", of the scheduler of this container" {
 		t.Errorf("origin %q, error %v", found.Origin, found.Err)
 	}
-	if err := os.Remove(token); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(token))
 	if found, err = c.Configuration(t.Context(), ConfigurationOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -660,9 +648,7 @@ func TestConfiguration_OfTheOwnContainer(t *testing.T) {
 // TestConfiguration_OfTheOwnPod has the user's namespace differ from the pod's, as with kubectl-plimsoll explain -n.
 func TestConfiguration_OfTheOwnPod(t *testing.T) {
 	name, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	write(t, file, configurationOf(""))
 	d, _ := deployment("plimsoll-system", "plimsoll")
@@ -675,9 +661,7 @@ func TestConfiguration_OfTheOwnPod(t *testing.T) {
 	maps.Copy(selector.MatchLabels, hash)
 	set := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace:       "plimsoll-system",
-			Name:            "plimsoll-5d8c",
-			OwnerReferences: controlledBy("Deployment", "plimsoll"),
+			Namespace: "plimsoll-system", Name: "plimsoll-5d8c", OwnerReferences: controlledBy("Deployment", "plimsoll"),
 		},
 		Spec: appsv1.ReplicaSetSpec{Selector: selector, Template: d.Spec.Template},
 	}
@@ -685,10 +669,7 @@ func TestConfiguration_OfTheOwnPod(t *testing.T) {
 	maps.Copy(labels, hash)
 	own := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace:       "plimsoll-system",
-			Name:            name,
-			Labels:          labels,
-			OwnerReferences: controlledBy("ReplicaSet", set.Name),
+			Namespace: "plimsoll-system", Name: name, Labels: labels, OwnerReferences: controlledBy("ReplicaSet", set.Name),
 		},
 		Spec: d.Spec.Template.Spec,
 	}
@@ -698,13 +679,13 @@ func TestConfiguration_OfTheOwnPod(t *testing.T) {
 	s.forbidden = []string{"deployments", "clusterrolebindings", "configmaps"} // as for the scheduler's own account
 	c := s.connect(t, true)
 	write(t, c.namespaceFile, "plimsoll-system")
+	write(t, c.commandLineFile, "/bin/kube-scheduler\x00--config="+file+"\x00")
 	found, err := c.Configuration(t.Context(), ConfigurationOptions{})
 	if err != nil || found.Err != nil {
 		t.Fatal(err, found.Err)
 	}
 	if w := found.Workload; w.String() != "Deployment plimsoll-system/plimsoll" || w.Container != "kube-scheduler" ||
-		!slices.Equal(w.Pods, []string{name, "plimsoll-old"}) ||
-		w.Release != "plimsoll" {
+		!slices.Equal(w.Pods, []string{name, "plimsoll-old"}) || w.Release != "plimsoll" {
 		t.Errorf("workload %+v", w)
 	}
 }
@@ -716,9 +697,7 @@ func TestConfiguration_OfAFile(t *testing.T) {
 	write(t, file,
 		configurationOf("metricProvider: {type: Prometheus, address: 'http://p', tokenFile: /absent/token, caFile: /absent/ca}"))
 	found, err := c.Configuration(t.Context(), ConfigurationOptions{File: file})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if found.Err != nil || found.Origin != "file "+file {
 		t.Errorf("origin %q, error %v", found.Origin, found.Err)
 	}
@@ -734,11 +713,16 @@ func TestConfiguration_OfAFile(t *testing.T) {
 	wantError(t, err, "--config", "not a regular file")
 }
 
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
 func write(t *testing.T, file, content string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(content), 0o600))
 }
 
 // prometheusOf responds as a Prometheus whose recording rules measure node n1, and records the requests.
@@ -767,17 +751,19 @@ func (p *prometheusOf) seen() []*http.Request {
 	return slices.Clone(p.requests)
 }
 
+func decodedOf(t *testing.T, content string) *schedulerconfig.KubeSchedulerConfiguration {
+	t.Helper()
+	_, decoded, err := (&Configuration{Content: []byte(content)}).decode()
+	must(t, err)
+	return decoded
+}
+
 // open opens a cluster of node n1 whose scheduler has the configuration.
 func open(t *testing.T, c *Connection, fields string, o SourceOptions, objects ...runtime.Object) *Cluster {
 	t.Helper()
-	_, decoded, err := decode([]byte(configurationOf(fields)), nil, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	decoded := decodedOf(t, configurationOf(fields))
 	cluster, err := c.Open(t.Context(), Options{Configuration: decoded, Objects: append(objects, node("n1")), Source: o})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return cluster
 }
 
@@ -796,11 +782,8 @@ func TestOpen_ReadsAServiceThroughTheProxy(t *testing.T) {
 			s.path = tt.path
 			s.services[tt.service] = p
 			service := &corev1.Service{
-				ObjectMeta: metav1.ObjectMeta{
-					Namespace: "monitoring",
-					Name:      "prometheus",
-				},
-				Spec: corev1.ServiceSpec{ClusterIPs: []string{"10.0.0.9"}},
+				ObjectMeta: metav1.ObjectMeta{Namespace: "monitoring", Name: "prometheus"},
+				Spec:       corev1.ServiceSpec{ClusterIPs: []string{"10.0.0.9"}},
 			}
 			cluster := open(t, s.connect(t, false),
 				"metricProvider: {type: Prometheus, address: '"+tt.address+"', token: token-of-the-source, "+ownQueries+"}", SourceOptions{},
@@ -835,9 +818,7 @@ func TestOpen_LongQueriesAreReadOnlyToo(t *testing.T) {
 	cluster := open(t, s.connect(t, false),
 		"metricProvider: {type: Prometheus, address: 'http://prometheus.monitoring.svc', queries: {cpu: '"+long+"', memory: own_memory}}",
 		SourceOptions{})
-	if err := cluster.Sources()[0].Err; err != nil {
-		t.Fatal(err)
-	}
+	must(t, cluster.Sources()[0].Err)
 	found := false
 	for _, r := range p.seen() {
 		if r.Method != http.MethodGet {
@@ -962,9 +943,7 @@ func TestConfiguration_EnvironmentOfTheScheduler(t *testing.T) {
 		t.Errorf("arguments %+v", provider)
 	}
 	cluster, err := c.Open(t.Context(), Options{Configuration: found.Decoded, Objects: []runtime.Object{node("n1")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	wantError(t, cluster.Sources()[0].Err, "METRICS_PROVIDER_TOKEN, write --source-token-file FILE",
 		"METRICS_PROVIDER_APP_KEY, write --source-application-key-file FILE")
 }
@@ -988,13 +967,9 @@ func TestConfiguration_EnvironmentOfTheOwnContainer(t *testing.T) {
 
 func TestOpen_PortForwardHasTheServersCertificate(t *testing.T) {
 	certificate, key, err := cert.GenerateSelfSignedCertKey("thanos.monitoring.svc", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := &prometheusOf{}
 	server := httptest.NewUnstartedServer(p)
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
@@ -1020,42 +995,21 @@ func TestOpen_PortForwardHasTheServersCertificate(t *testing.T) {
 }
 
 func TestOpen_OneAddressForSeveralServers(t *testing.T) {
-	_, decoded, err := decode(
-		[]byte(strings.Replace(
-			configurationOf("metricProvider: {type: Prometheus, address: 'http://a'}"),
-			"  pluginConfig:\n",
-			"  pluginConfig:\n  - {name: LoadThreshold, args: {metricProvider: {type: Prometheus, address: 'http://b'}, thresholds: {cpu: 80}}}\n",
-			1,
-		)),
-		nil,
-		false,
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	decoded := decodedOf(t, strings.Replace(configurationOf("metricProvider: {type: Prometheus, address: 'http://a'}"), "  pluginConfig:\n",
+		"  pluginConfig:\n  - {name: LoadThreshold, args: {metricProvider: {type: Prometheus, address: 'http://b'}, thresholds: {cpu: 80}}}\n", 1))
 	c := newAPIServer(t).connect(t, false)
-	_, err = c.Open(t.Context(), Options{Configuration: decoded, Source: SourceOptions{Address: "http://localhost:9090"}})
+	_, err := c.Open(t.Context(), Options{Configuration: decoded, Source: SourceOptions{Address: "http://localhost:9090"}})
 	wantError(t, err, "--source-address", "http://a", "http://b")
 	_, err = c.Open(t.Context(), Options{Configuration: decoded, Source: SourceOptions{Address: "localhost:9090"}})
 	wantError(t, err, "--source-address", `"localhost:9090"`, "http://localhost:9090")
 }
 
 func TestOpen_Extenders(t *testing.T) {
-	_, decoded, err := decode(
-		[]byte(
-			configurationOf(
-				"metricProvider: {type: Prometheus, address: 'http://127.0.0.1:1'}",
-			)+"extenders: [{urlPrefix: 'http://e', filterVerb: filter}]\n",
-		),
-		nil,
-		false,
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	decoded := decodedOf(t, configurationOf("metricProvider: {type: Prometheus, address: 'http://127.0.0.1:1'}")+
+		"extenders: [{urlPrefix: 'http://e', filterVerb: filter}]\n")
 	c := newAPIServer(t).connect(t, false)
 	o := Options{Configuration: decoded, Objects: []runtime.Object{node("n1")}}
-	_, err = c.Open(t.Context(), o)
+	_, err := c.Open(t.Context(), o)
 	wantError(t, err, "extenders")
 	o.IgnoreExtenders = true
 	if _, err := c.Open(t.Context(), o); err != nil {
@@ -1109,32 +1063,21 @@ func TestServiceProxy_DropsCredentials(t *testing.T) {
 	s.services["monitoring/http:prometheus:80"] = p
 	c := s.connect(t, false)
 	server, err := url.Parse("http://prometheus.monitoring.svc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	apiServer, err := url.Parse(s.URL + s.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	client := http.Client{
 		Transport: &serviceProxy{
-			next:      c.http.Transport,
-			apiServer: apiServer,
-			server:    server,
-			service:   [2]string{"monitoring", "prometheus"},
+			next: c.http.Transport, apiServer: apiServer, server: server, service: [2]string{"monitoring", "prometheus"},
 		},
 	}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.String()+"/a", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, value := range map[string]string{"Authorization": "Bearer token-of-the-source", "Cookie": "session=1", "User-Agent": "plimsoll", "Accept": "a/b"} {
 		r.Header.Set(name, value)
 	}
 	resp, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = resp.Body.Close()
 	seen := s.seen()[0].Header
 	for name, want := range map[string]string{"Authorization": "Bearer " + userToken, "Cookie": "", "Accept": "a/b"} {
@@ -1172,10 +1115,7 @@ func TestOpen_FindsServices(t *testing.T) {
 // TestWorkloadOf_Sidecar expects the scheduler's container, though one before it has a file of its own.
 func TestWorkloadOf_Sidecar(t *testing.T) {
 	w := workloadOf("Deployment", metav1.ObjectMeta{}, corev1.PodSpec{Containers: []corev1.Container{
-		{
-			Name: "side",
-			Args: []string{"--config=/etc/side.yaml"},
-		},
+		{Name: "side", Args: []string{"--config=/etc/side.yaml"}},
 		{Name: "s", Command: []string{"/bin/kube-scheduler", "--config=/etc/s.yaml"}},
 	}})
 	if w == nil || w.Container != "s" || w.configFile() != "/etc/s.yaml" {
@@ -1197,8 +1137,7 @@ func TestConfiguration_OperatorForbidden(t *testing.T) {
 	s.forbiddenGets = []string{"deployments"}
 	_, err = s.connect(t, false).Configuration(t.Context(), ConfigurationOptions{})
 	wantError(
-		t,
-		err,
+		t, err,
 		"--verb=get,list --resource=deployments.apps,clusterroles.rbac.authorization.k8s.io,clusterrolebindings.rbac.authorization.k8s.io",
 		"--config FILE",
 	)

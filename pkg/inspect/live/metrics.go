@@ -19,9 +19,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
-// ErrMetricsForbidden is the error of an account without permission to read the scheduler's metrics.
-var ErrMetricsForbidden = errors.New("forbidden")
-
 const maxMetricsBytes = 16 << 20
 
 // Metrics reads the scheduler's metrics: in its pod from its own port, else through the API server's proxy. from says which.
@@ -67,13 +64,10 @@ func readOwnMetrics(ctx context.Context, w *Workload) (model.Vector, error) {
 		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }() // it has been read
-	switch resp.StatusCode {
-	case http.StatusOK:
-		return ParseMetrics(source.BoundBody(resp.Body, maxMetricsBytes))
-	case http.StatusForbidden, http.StatusUnauthorized:
-		return nil, fmt.Errorf("GET /metrics: %s: %w", resp.Status, ErrMetricsForbidden)
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("GET /metrics: %s", resp.Status)
 	}
-	return nil, fmt.Errorf("GET /metrics: %s", resp.Status)
+	return ParseMetrics(source.BoundBody(resp.Body, maxMetricsBytes))
 }
 
 // readThroughProxy reads the metrics of a pod through the API server, which forwards no credentials of the user.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
@@ -29,6 +31,8 @@ const (
 	pageObjects = 5000
 	// concurrentLists bounds the kinds that are listed at a time.
 	concurrentLists = 6
+	// UnfinishedPods is the field selector of the pods that have not ended, as the scheduler lists them.
+	UnfinishedPods = "status.phase!=" + string(corev1.PodSucceeded) + ",status.phase!=" + string(corev1.PodFailed)
 )
 
 // Objects are the objects that the scheduler and the plugins read.
@@ -44,39 +48,40 @@ type MissingKind struct {
 	// Group and Resource name the kind as an RBAC rule does.
 	Group, Resource string
 	Err             error
-	// grant is the command that grants the right to list it.
-	grant string
+	// Grant is the command that grants the permission to list it; empty if a permission is not what lacks.
+	Grant string
 }
 
-// Advice says what lets the kind be read. It is empty if nothing does, such as for a kind that the API server does not know.
-func (m *MissingKind) Advice() string {
-	if !apierrors.IsForbidden(m.Err) {
-		return ""
+// Missing returns the kind that could not be listed because of err.
+func (c *Connection) Missing(ctx context.Context, group, resource string, err error) MissingKind {
+	m := MissingKind{Group: group, Resource: resource, Err: err}
+	if apierrors.IsForbidden(err) {
+		m.Grant = c.Grant(ctx, "list", group, resource)
 	}
-	return m.grant
+	return m
 }
 
 // Note says that the kind is missing, and how to grant access to it.
 func (m *MissingKind) Note() string {
 	kind := schema.GroupResource{Group: m.Group, Resource: m.Resource}
 	note := fmt.Sprintf("Cannot read %s (%v): the scheduler may decide otherwise.", kind, text.ExcerptError(m.Err))
-	if advice := m.Advice(); advice != "" {
-		note += " To grant access: " + advice
+	if m.Grant != "" {
+		note += " To grant access: " + m.Grant
 	}
 	return note
 }
 
-// Grant returns the commands that give the user of the connection a right. The resource may have a subresource.
-func (c *Connection) Grant(ctx context.Context, verb, group, resource string) string {
-	return grant(subjectFlag(c.User(ctx)), verb, group, resource)
-}
-
-// subjectFlag returns the flag of kubectl create clusterrolebinding that names the user.
-func subjectFlag(user string) string {
-	if account, ok := strings.CutPrefix(user, serviceAccountPrefix); ok {
-		return "--serviceaccount=" + ShellQuote(account)
+// Grant returns the commands that give the user of the connection a permission. The resource may have a subresource.
+func (c *Connection) Grant(ctx context.Context, verbs, group, resource string) string {
+	user := c.User(ctx)
+	to := "--user=" + ShellQuote(user)
+	if namespace, name, err := serviceaccount.SplitUsername(user); err == nil {
+		to = "--serviceaccount=" + ShellQuote(namespace+":"+name)
 	}
-	return "--user=" + ShellQuote(user)
+	first, _, _ := strings.Cut(resource, ",")
+	role := "plimsoll-inspect-" + strings.ReplaceAll(first, "/", "-")
+	return fmt.Sprintf("kubectl create clusterrole %s --verb=%s --resource=%s, and bind it: "+
+		"kubectl create clusterrolebinding %s --clusterrole=%s %s", role, verbs, ResourceName(group, resource), role, role, to)
 }
 
 // UnknownUser stands for a user whose name is not known.
@@ -84,36 +89,17 @@ const UnknownUser = "USER"
 
 // User returns the name of the user that the API server sees; UnknownUser if it does not tell.
 func (c *Connection) User(ctx context.Context) string {
-	if user := c.KubeConfig.Impersonate.UserName; user != "" {
-		return user
+	c.userMu.Lock()
+	defer c.userMu.Unlock()
+	if c.user = cmp.Or(c.user, c.KubeConfig.Impersonate.UserName); c.user != "" {
+		return c.user
 	}
-	review, err := c.Client.AuthenticationV1().
-		SelfSubjectReviews().
-		Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err != nil {
-		return UnknownUser
+	reviews := c.Client.AuthenticationV1().SelfSubjectReviews()
+	// A failure is not kept: the next call may succeed.
+	if review, err := reviews.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}); err == nil {
+		c.user = review.Status.UserInfo.Username
 	}
-	return cmp.Or(review.Status.UserInfo.Username, UnknownUser)
-}
-
-// Grant returns the commands that give a right to a user whose name is not known. The resource may have a subresource.
-func Grant(verb, group, resource string) string {
-	return grant(subjectFlag(UnknownUser), verb, group, resource)
-}
-
-func grant(to, verb, group, resource string) string {
-	first, _, _ := strings.Cut(resource, ",")
-	name := "plimsoll-inspect-" + strings.NewReplacer("/", "-").Replace(first)
-	resource = ResourceName(group, resource)
-	return fmt.Sprintf(
-		"kubectl create clusterrole %s --verb=%s --resource=%s, and bind it: kubectl create clusterrolebinding %s --clusterrole=%s %s",
-		name,
-		verb,
-		resource,
-		name,
-		name,
-		to,
-	)
+	return cmp.Or(c.user, UnknownUser)
 }
 
 // ShellQuote returns the text as one word of a shell, in quotes if it has special characters.
@@ -128,29 +114,25 @@ func ShellQuote(text string) string {
 // kind is a kind of objects.
 type kind struct {
 	schema.GroupVersionKind
-	resource string
+	schema.GroupResource
 	// isNew is whether API servers that this program supports may lack the kind.
 	isNew bool
 }
 
-func (k kind) required() bool {
-	return k.Group == "" && (k.resource == "nodes" || k.resource == "pods")
-}
+func (k *kind) required() bool { return k.Kind == "Node" || k.Kind == "Pod" }
 
 // kinds returns the kinds of sim.Kinds.
 func kinds() ([]kind, error) {
 	var all []kind
-	isNew := map[reflect.Type]bool{}
-	for _, object := range minor.Kinds() {
-		isNew[reflect.TypeOf(object)] = true
-	}
 	for _, object := range sim.Kinds() {
 		gvks, _, err := scheme.Scheme.ObjectKinds(object)
 		if err != nil {
 			return nil, err
 		}
 		plural, _ := meta.UnsafeGuessKindToResource(gvks[0])
-		all = append(all, kind{gvks[0], plural.Resource, isNew[reflect.TypeOf(object)]})
+		isNew := slices.ContainsFunc(minor.Kinds(),
+			func(added runtime.Object) bool { return reflect.TypeOf(added) == reflect.TypeOf(object) })
+		all = append(all, kind{gvks[0], plural.GroupResource(), isNew})
 	}
 	return all, nil
 }
@@ -166,7 +148,7 @@ func (c *Connection) Objects(ctx context.Context) (*Objects, error) {
 	group.SetLimit(concurrentLists)
 	for i := len(all) - 1; i >= 0; i-- { // pods, of which there are most, first
 		group.Go(func() error {
-			lists[i], errs[i] = c.list(groupCtx, all[i])
+			lists[i], errs[i] = c.list(groupCtx, &all[i])
 			if all[i].isNew && apierrors.IsNotFound(errs[i]) {
 				errs[i] = nil // the API server is older, and so its scheduler
 			}
@@ -180,31 +162,25 @@ func (c *Connection) Objects(ctx context.Context) (*Objects, error) {
 		return nil, err
 	}
 	objects := &Objects{}
-	to := ""
 	for i, k := range all {
 		objects.All = append(objects.All, lists[i]...)
-		if errs[i] == nil {
-			continue
+		if errs[i] != nil {
+			objects.Missing = append(objects.Missing, c.Missing(ctx, k.GroupResource.Group, k.Resource, errs[i]))
 		}
-		if to == "" {
-			to = subjectFlag(c.User(ctx))
-		}
-		objects.Missing = append(objects.Missing,
-			MissingKind{Group: k.Group, Resource: k.resource, Err: errs[i], grant: grant(to, "list", k.Group, k.resource)})
 	}
 	return objects, nil
 }
 
 // list returns all objects of the kind.
-func (c *Connection) list(ctx context.Context, k kind) ([]runtime.Object, error) {
+func (c *Connection) list(ctx context.Context, k *kind) ([]runtime.Object, error) {
 	client, err := c.restClient(k.GroupVersion())
 	if err != nil {
 		return nil, err
 	}
 	// From the API server's cache, as informers do.
 	options := metav1.ListOptions{ResourceVersion: "0"}
-	if k.Group == "" && k.resource == "pods" {
-		options.FieldSelector = fmt.Sprintf("status.phase!=%s,status.phase!=%s", corev1.PodSucceeded, corev1.PodFailed)
+	if k.Kind == "Pod" {
+		options.FieldSelector = UnfinishedPods
 	}
 	var objects []runtime.Object
 	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -212,14 +188,14 @@ func (c *Connection) list(ctx context.Context, k kind) ([]runtime.Object, error)
 		if err != nil {
 			return nil, err
 		}
-		return list, client.Get().Resource(k.resource).VersionedParams(&options, scheme.ParameterCodec).Do(ctx).Into(list)
+		return list, client.Get().Resource(k.Resource).VersionedParams(&options, scheme.ParameterCodec).Do(ctx).Into(list)
 	})
 	pages.PageSize = pageObjects
 	list, _, err := pages.List(ctx, options)
 	if err != nil {
-		err = fmt.Errorf("list %s: %w", schema.GroupResource{Group: k.Group, Resource: k.resource}, err)
+		err = fmt.Errorf("list %s: %w", k.GroupResource, err)
 		if apierrors.IsForbidden(err) && k.required() {
-			err = fmt.Errorf("%w; without it nothing can be said: %s", err, c.Grant(ctx, "list", k.Group, k.resource))
+			err = fmt.Errorf("%w; without it nothing can be said: %s", err, c.Grant(ctx, "list", "", k.Resource))
 		}
 		return nil, err
 	}

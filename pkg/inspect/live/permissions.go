@@ -12,6 +12,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -55,22 +56,10 @@ func ResourceName(group, resource string) string {
 
 // Subject returns the subject of a binding to a user.
 func Subject(user string) rbacv1.Subject {
-	if account, ok := strings.CutPrefix(user, serviceAccountPrefix); ok {
-		namespace, name, _ := strings.Cut(account, ":")
+	if namespace, name, err := serviceaccount.SplitUsername(user); err == nil {
 		return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
 	}
 	return rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}
-}
-
-// serviceAccountPrefix begins the user name of a service account.
-const serviceAccountPrefix = "system:serviceaccount:"
-
-// User returns the user name of the workload's account.
-func (w *Workload) User() string {
-	if w.ServiceAccount == "" {
-		return "system:kube-scheduler" // of a static pod
-	}
-	return serviceAccountPrefix + w.Namespace + ":" + w.ServiceAccount
 }
 
 // Lacking returns the permissions that a user lacks, with the denied verbs. An empty user is that of the connection.

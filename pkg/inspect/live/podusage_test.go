@@ -26,7 +26,7 @@ func TestCluster_PodUsage(t *testing.T) {
 			return
 		case strings.Contains(query, "rate("):
 			result = `{"metric":{"namespace":"shop","pod":"web"},"value":[1700000000,"0.25"]},` +
-				`{"metric":{"namespace":"shop","pod":"wrong"},"value":[1700000000,"NaN"]},{"metric":{"namespace":"shop","pod":"gone"},"value":[1700000000,"1"]}`
+				`{"metric":{"namespace":"shop","pod":"wrong"},"value":[1700000000,"NaN"]}`
 		case strings.Contains(query, `container="",image=""`) && strings.Contains(query, "cpu"): // how many pods have series
 			result = `{"metric":{},"value":[1700000000,"2"]}`
 		}
@@ -36,25 +36,21 @@ func TestCluster_PodUsage(t *testing.T) {
 	t.Cleanup(server.Close)
 	pod := func(name string) *corev1.Pod {
 		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)},
-			Spec:       corev1.PodSpec{NodeName: "n1"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: "n1"},
 		}
 	}
 	cluster := open(t, newAPIServer(t).connect(t, false),
 		"metricProvider: {type: Prometheus, address: '"+server.URL+"', "+ownQueries+"}", SourceOptions{}, pod("web"), pod("wrong"))
 	usages, err := cluster.PodUsage(t.Context(), cluster.Sources()[0].Spec)
-	if err != nil {
-		t.Fatal(err)
+	must(t, err)
+	of := func(pod string, r load.Resource) PodResource { return PodResource{"shop", pod, r} }
+	if u := usages[of("web", load.CPU)]; u.Usage != 250 || u.Window != 5*time.Minute {
+		t.Errorf("web uses %+v, want 250m of CPU over five minutes", u)
 	}
-	web := usages[types.NamespacedName{Namespace: "shop", Name: "web"}]
-	if u, ok := web[load.CPU]; !ok || u.Usage != 250 || u.Window != 5*time.Minute || len(web) != 1 {
-		t.Errorf("web uses %+v, want 250m of CPU over five minutes, and nothing known of memory", web)
-	}
-	if u := usages[types.NamespacedName{Namespace: "shop", Name: "wrong"}]; len(u) != 0 {
-		t.Errorf("a usage that is no number is taken: %+v", u)
-	}
-	if _, ok := usages[types.NamespacedName{Namespace: "shop", Name: "gone"}]; ok {
-		t.Error("a pod that is not in the cluster has a usage")
+	for _, unknown := range []PodResource{of("web", load.Memory), of("wrong", load.CPU)} {
+		if u, ok := usages[unknown]; ok {
+			t.Errorf("%+v is known to use %+v", unknown, u)
+		}
 	}
 	server.Close()
 	if _, err := cluster.PodUsage(t.Context(), cluster.Sources()[0].Spec); err == nil {

@@ -23,9 +23,7 @@ type readOnly struct {
 // RoundTrip implements http.RoundTripper.
 func (t readOnly) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := t.check(r); err != nil {
-		if r.Body != nil {
-			_ = r.Body.Close() // as the interface requires; nothing was read of it
-		}
+		closeBody(r)
 		return nil, err
 	}
 	return t.next.RoundTrip(r)
@@ -42,11 +40,11 @@ func (t readOnly) check(r *http.Request) error {
 	}
 	u := *r.URL
 	u.Path, u.RawPath = path, ""
-	seen := *r
-	seen.URL = &u
-	// As the API server reads it.
+	stripped := *r
+	stripped.URL = &u
+	// Parse the path as the API server does: with its RequestInfoFactory, and without the prefix.
 	resolver := request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
-	info, err := resolver.NewRequestInfo(&seen)
+	info, err := resolver.NewRequestInfo(&stripped)
 	if err != nil {
 		return refuse()
 	}
@@ -57,8 +55,8 @@ func (t readOnly) check(r *http.Request) error {
 		}
 		return nil
 	case http.MethodPost:
-		// They are answered and not stored.
 		switch info.APIGroup + "/" + info.Resource + "/" + info.Subresource {
+		// The API server answers these reviews and stores nothing.
 		case "authorization.k8s.io/selfsubjectaccessreviews/", "authentication.k8s.io/selfsubjectreviews/":
 			return nil
 		}
@@ -66,7 +64,8 @@ func (t readOnly) check(r *http.Request) error {
 	return refuse()
 }
 
-// readsOnly reports whether a GET only reads. To connect to a pod by GET runs commands in it, and to a node's kubelet too.
+// readsOnly reports whether a GET only reads. A GET of a pod's exec, attach or portforward, or of a node's proxy, can run commands.
+// A GET through the proxy of a service or pod counts as reading. Sources of load that are services are read that way.
 func readsOnly(info *request.RequestInfo) bool {
 	switch info.Subresource {
 	case "exec", "attach", "portforward":
@@ -74,5 +73,5 @@ func readsOnly(info *request.RequestInfo) bool {
 	case "proxy":
 		return info.Resource == "services" || info.Resource == "pods"
 	}
-	return info.Verb != "proxy" // the form that old API servers know
+	return info.Verb != "proxy" // of /api/v1/proxy/..., which only old API servers serve
 }

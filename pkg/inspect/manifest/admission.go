@@ -3,13 +3,14 @@ package manifest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
@@ -26,37 +27,36 @@ type Admission struct {
 }
 
 // ReadAdmission reads what pods of the manifest need.
-func ReadAdmission(ctx context.Context, client kubernetes.Interface, m *Manifest) *Admission {
+func ReadAdmission(ctx context.Context, conn *live.Connection, m *Manifest) *Admission {
+	client := conn.Client
 	a := &Admission{}
-	missing := func(group, resource string, err error) {
+	// read reports whether a list was read.
+	read := func(group, resource string, err error) bool {
 		if err != nil {
-			a.Missing = append(a.Missing, live.MissingKind{Group: group, Resource: resource, Err: err})
+			a.Missing = append(a.Missing, conn.Missing(ctx, group, resource, err))
 		}
+		return err == nil
 	}
-	if list, err := client.SchedulingV1().PriorityClasses().List(ctx, metav1.ListOptions{}); err == nil {
-		a.PriorityClasses = list.Items
-	} else {
-		missing("scheduling.k8s.io", "priorityclasses", err)
+	priorities, err := client.SchedulingV1().PriorityClasses().List(ctx, metav1.ListOptions{})
+	if read("scheduling.k8s.io", "priorityclasses", err) {
+		a.PriorityClasses = priorities.Items
 	}
 	if slices.ContainsFunc(m.Workloads, func(w *Workload) bool { return w.spec.RuntimeClassName != nil }) {
-		if list, err := client.NodeV1().RuntimeClasses().List(ctx, metav1.ListOptions{}); err == nil {
-			a.RuntimeClasses = list.Items
-		} else {
-			missing("node.k8s.io", "runtimeclasses", err)
+		classes, err := client.NodeV1().RuntimeClasses().List(ctx, metav1.ListOptions{})
+		if read("node.k8s.io", "runtimeclasses", err) {
+			a.RuntimeClasses = classes.Items
 		}
 	}
-	var namespaces []string
+	namespaces := sets.New[string]()
 	for _, w := range m.Workloads {
-		if slices.Contains(namespaces, w.Namespace) {
-			continue
-		}
-		namespaces = append(namespaces, w.Namespace)
-		list, err := client.CoreV1().LimitRanges(w.Namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			missing("", "limitranges", err)
+		namespaces.Insert(w.Namespace)
+	}
+	for _, namespace := range sets.List(namespaces) {
+		ranges, err := client.CoreV1().LimitRanges(namespace).List(ctx, metav1.ListOptions{})
+		if !read("", "limitranges", err) {
 			break
 		}
-		a.LimitRanges = append(a.LimitRanges, list.Items...)
+		a.LimitRanges = append(a.LimitRanges, ranges.Items...)
 	}
 	return a
 }
@@ -93,15 +93,10 @@ func (a *Admission) limit(pod *corev1.Pod) {
 
 // complete adds what is missing in the list.
 func complete(list, defaults corev1.ResourceList) corev1.ResourceList {
-	for name, quantity := range defaults {
-		if _, ok := list[name]; !ok {
-			if list == nil {
-				list = corev1.ResourceList{}
-			}
-			list[name] = quantity
-		}
-	}
-	return list
+	all := corev1.ResourceList{}
+	maps.Copy(all, defaults)
+	maps.Copy(all, list)
+	return all
 }
 
 // prioritize sets the priority of the pod's PriorityClass, or that of the cluster's default.

@@ -156,35 +156,29 @@ func (p *parser) add(object runtime.Object, kind string) error {
 		meta.SetNamespace(p.namespace)
 	}
 	var w *Workload
-	var err error
 	switch o := object.(type) {
 	case *corev1.Service:
 		p.Services = append(p.Services, o)
 		return nil
 	case *corev1.Pod:
-		w, err = ofPod(o)
+		w = ofPod(o)
 	case *appsv1.Deployment:
-		w, err = ofDeployment(o)
+		w = ofDeployment(o)
 	case *appsv1.ReplicaSet:
-		w, err = ofReplicaSet(o)
+		w = ofReplicaSet(o)
 	case *appsv1.StatefulSet:
-		w, err = ofStatefulSet(o)
+		w = ofStatefulSet(o)
 	case *batchv1.Job:
-		w, err = ofJob(o)
+		w = ofJob(o)
 	default:
 		p.ignore(meta, kind)
 		return nil
 	}
-	if err == nil {
-		err = w.validate()
-	}
-	if err != nil {
+	if err := w.validate(); err != nil {
 		return fmt.Errorf("%s %s/%s: %w", kind, meta.GetNamespace(), meta.GetName(), err)
 	}
-	for _, other := range p.Workloads {
-		if other.Kind == w.Kind && other.Namespace == w.Namespace && other.Name == w.Name {
-			return fmt.Errorf("%s: it is there twice", w)
-		}
+	if slices.ContainsFunc(p.Workloads, func(other *Workload) bool { return other.String() == w.String() }) {
+		return fmt.Errorf("%s: it is there twice", w)
 	}
 	p.Workloads = append(p.Workloads, w)
 	return nil

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
@@ -80,8 +81,7 @@ func TestReadFile_Kinds(t *testing.T) {
 		got = append(got, w.String())
 	}
 	if want := "Deployment shop/web, StatefulSet default/db, Job batch/sum, Pod default/p, Pod default/q"; strings.Join(
-		got,
-		", ",
+		got, ", ",
 	) != want {
 		t.Errorf("workloads %v, want %s", got, want)
 	}
@@ -163,25 +163,20 @@ func TestAdmission(t *testing.T) {
 		&corev1.LimitRange{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "l"},
 			Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
-				Type:           corev1.LimitTypeContainer,
-				DefaultRequest: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")},
-				Default:        corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m")},
+				Type: corev1.LimitTypeContainer, DefaultRequest: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")},
+				Default: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m")},
 			}}},
 		},
 	)
 	admit := func(content string) (*corev1.Pod, error) {
 		m := mustRead(t, content)
 		p, _ := m.Workloads[0].Pod(0)
-		return p, ReadAdmission(t.Context(), client, m).Admit(p)
+		return p, ReadAdmission(t.Context(), &live.Connection{Client: client}, m).Admit(p)
 	}
 	p, err := admit(pod)
 	if err != nil || *p.Spec.Priority != 10 || p.Spec.PriorityClassName != "usual" {
-		t.Errorf(
-			"priority %v of class %q, error %v; want 10 of usual, the cluster's default",
-			p.Spec.Priority,
-			p.Spec.PriorityClassName,
-			err,
-		)
+		t.Errorf("priority %v of class %q, error %v; want 10 of usual, the cluster's default", p.Spec.Priority, p.Spec.PriorityClassName,
+			err)
 	}
 	r := p.Spec.Containers[0].Resources
 	if r.Requests.Cpu().String() != "100m" || r.Limits.Cpu().String() != "200m" || len(p.Spec.Tolerations) != 2 {
@@ -194,9 +189,7 @@ func TestAdmission(t *testing.T) {
 	if p.Spec.Overhead.Cpu().String() != "250m" || p.Spec.NodeSelector["sandbox"] != "yes" {
 		t.Errorf("overhead %v, nodes %v; want those of the RuntimeClass", p.Spec.Overhead, p.Spec.NodeSelector)
 	}
-	if _, err = admit(
-		strings.Replace(pod, "containers", "priorityClassName: low, containers", 1),
-	); err == nil ||
+	if _, err = admit(strings.Replace(pod, "containers", "priorityClassName: low, containers", 1)); err == nil ||
 		!strings.Contains(err.Error(), `no PriorityClass "low"`) {
 		t.Errorf("error %v, want that there is no PriorityClass low", err)
 	}

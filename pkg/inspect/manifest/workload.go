@@ -32,9 +32,10 @@ type Workload struct {
 	// Owner controls the pods: the object itself, or the ReplicaSet of a Deployment; nil for a pod.
 	Owner runtime.Object
 
-	// meta and spec are those of the template.
-	meta metav1.ObjectMeta
-	spec corev1.PodSpec
+	// selector is that of the object; nil if its kind needs none. meta and spec are those of the template.
+	selector *metav1.LabelSelector
+	meta     metav1.ObjectMeta
+	spec     corev1.PodSpec
 	// claims are the templates of a StatefulSet, whose pods are numbered from first on.
 	claims   []corev1.PersistentVolumeClaim
 	ordinals bool
@@ -44,40 +45,30 @@ type Workload struct {
 // String returns kind, namespace and name.
 func (w *Workload) String() string { return w.Kind + " " + w.Namespace + "/" + w.Name }
 
-func ofPod(pod *corev1.Pod) (*Workload, error) {
+func ofPod(pod *corev1.Pod) *Workload {
 	if pod.Name == "" {
 		pod.Name = pod.GenerateName + "0"
 	}
 	w := &Workload{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, Replicas: 1, spec: pod.Spec}
-	w.meta = metav1.ObjectMeta{
-		Namespace:       pod.Namespace,
-		Labels:          pod.Labels,
-		Annotations:     pod.Annotations,
-		OwnerReferences: pod.OwnerReferences,
-	}
-	return w, nil
+	w.meta.Namespace, w.meta.Labels, w.meta.Annotations = pod.Namespace, pod.Labels, pod.Annotations
+	w.meta.OwnerReferences = pod.OwnerReferences
+	return w
 }
 
-func ofDeployment(d *appsv1.Deployment) (*Workload, error) {
+func ofDeployment(d *appsv1.Deployment) *Workload {
 	appsdefaults.SetObjectDefaults_Deployment(d)
-	if err := checkSelector(d.Spec.Selector, d.Spec.Template.Labels); err != nil {
-		return nil, err
-	}
 	hash := templateHash(&d.Spec.Template)
-	template := d.Spec.Template.DeepCopy()
+	template, selector := d.Spec.Template.DeepCopy(), d.Spec.Selector.DeepCopy()
 	template.Labels = with(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey, hash)
-	selector := d.Spec.Selector.DeepCopy()
-	selector.MatchLabels = with(selector.MatchLabels, appsv1.DefaultDeploymentUniqueLabelKey, hash)
-	replicaSet := &appsv1.ReplicaSet{
+	if selector != nil {
+		selector.MatchLabels = with(selector.MatchLabels, appsv1.DefaultDeploymentUniqueLabelKey, hash)
+	}
+	w := ofReplicaSet(&appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name + "-" + hash},
 		Spec:       appsv1.ReplicaSetSpec{Selector: selector, Template: *template, Replicas: d.Spec.Replicas},
-	}
-	w, err := ofReplicaSet(replicaSet)
-	if err != nil {
-		return nil, err
-	}
-	w.Kind, w.Name = "Deployment", d.Name
-	return w, nil
+	})
+	w.Kind, w.Name, w.selector = "Deployment", d.Name, d.Spec.Selector
+	return w
 }
 
 // templateHash returns the label pod-template-hash that the controller of Deployments derives from the template.
@@ -87,33 +78,29 @@ func templateHash(template *corev1.PodTemplateSpec) string {
 	return rand.SafeEncodeString(strconv.FormatUint(uint64(h.Sum32()), 10))
 }
 
-func ofReplicaSet(rs *appsv1.ReplicaSet) (*Workload, error) {
+func ofReplicaSet(rs *appsv1.ReplicaSet) *Workload {
 	appsdefaults.SetObjectDefaults_ReplicaSet(rs)
-	if err := checkSelector(rs.Spec.Selector, rs.Spec.Template.Labels); err != nil {
-		return nil, err
-	}
-	return owned("ReplicaSet", "apps/v1", rs, &rs.ObjectMeta, &rs.Spec.Template, rs.Spec.Replicas), nil
+	w := owned("ReplicaSet", "apps/v1", rs, &rs.ObjectMeta, &rs.Spec.Template, rs.Spec.Replicas)
+	w.selector = rs.Spec.Selector
+	return w
 }
 
-func ofStatefulSet(s *appsv1.StatefulSet) (*Workload, error) {
+func ofStatefulSet(s *appsv1.StatefulSet) *Workload {
 	appsdefaults.SetObjectDefaults_StatefulSet(s)
-	if err := checkSelector(s.Spec.Selector, s.Spec.Template.Labels); err != nil {
-		return nil, err
-	}
 	w := owned("StatefulSet", "apps/v1", s, &s.ObjectMeta, &s.Spec.Template, s.Spec.Replicas)
-	w.claims, w.ordinals = s.Spec.VolumeClaimTemplates, true
+	w.selector, w.claims, w.ordinals = s.Spec.Selector, s.Spec.VolumeClaimTemplates, true
 	if s.Spec.Ordinals != nil {
 		w.first = int(s.Spec.Ordinals.Start)
 	}
-	return w, nil
+	return w
 }
 
-func ofJob(job *batchv1.Job) (*Workload, error) {
+func ofJob(job *batchv1.Job) *Workload {
 	parallelism := ptr.Deref(job.Spec.Parallelism, 1)
 	atATime := min(parallelism, ptr.Deref(job.Spec.Completions, parallelism))
 	w := owned("Job", "batch/v1", job, &job.ObjectMeta, &job.Spec.Template, &atATime)
 	w.meta.Labels = with(with(w.meta.Labels, batchv1.JobNameLabel, job.Name), "job-name", job.Name)
-	return w, nil
+	return w
 }
 
 // owned returns the workload of an object with a template.
@@ -150,16 +137,20 @@ func with(m map[string]string, key, value string) map[string]string {
 	return m
 }
 
-func checkSelector(selector *metav1.LabelSelector, template map[string]string) error {
-	if selector == nil {
+// validateSelector fails unless the selector matches the template, where the kind needs one.
+func (w *Workload) validateSelector() error {
+	if w.Kind == "Pod" || w.Kind == "Job" {
+		return nil
+	}
+	if w.selector == nil {
 		return errors.New("spec.selector: required")
 	}
-	s, err := metav1.LabelSelectorAsSelector(selector)
+	s, err := metav1.LabelSelectorAsSelector(w.selector)
 	if err != nil {
 		return fmt.Errorf("spec.selector: %w", err)
 	}
-	if s.Empty() || !s.Matches(labels.Set(template)) {
-		return fmt.Errorf("spec.template.metadata.labels: %v; write labels that spec.selector %q matches", template, s)
+	if s.Empty() || !s.Matches(labels.Set(w.meta.Labels)) {
+		return fmt.Errorf("spec.template.metadata.labels: %v; write labels that spec.selector %q matches", w.meta.Labels, s)
 	}
 	return nil
 }
@@ -213,6 +204,9 @@ func (w *Workload) validate() error {
 	}
 	if w.Replicas < 0 {
 		return fmt.Errorf("replicas: %d; write 0 or more", w.Replicas)
+	}
+	if err := w.validateSelector(); err != nil {
+		return err
 	}
 	pod, _ := w.Pod(0)
 	if pod.Spec.RestartPolicy == corev1.RestartPolicyAlways && w.Kind == "Job" {

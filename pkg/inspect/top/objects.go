@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
@@ -48,51 +47,30 @@ type key struct {
 }
 
 // Watch lists the objects, and watches them until ctx is done. It fails if they cannot be listed.
-func Watch(ctx context.Context, client kubernetes.Interface, c clock.PassiveClock) (*Objects, error) {
+func Watch(ctx context.Context, conn *live.Connection, c clock.PassiveClock) (*Objects, error) {
 	o := &Objects{clock: c, applied: map[key]runtime.Object{}, changed: map[key]struct{}{}}
 	listing, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	core := client.CoreV1()
-	var informers []cache.SharedIndexInformer
-	for kind, kinds := range []struct {
-		name    string
-		example runtime.Object
-		list    func(context.Context, metav1.ListOptions) (runtime.Object, error)
-		watch   func(context.Context, metav1.ListOptions) (watch.Interface, error)
-	}{
-		{"nodes", &corev1.Node{}, func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
-			return core.Nodes().List(ctx, l)
-		}, core.Nodes().Watch},
-		{"pods", &corev1.Pod{}, func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
-			return core.Pods("").List(ctx, running(l))
-		}, func(ctx context.Context, l metav1.ListOptions) (watch.Interface, error) {
-			return core.Pods("").Watch(ctx, running(l))
-		}},
-	} {
-		failed := func(verb string, err error) {
-			if err == nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-				return // it is listed anew
-			}
-			err = fmt.Errorf("%s %s: %w", verb, kinds.name, err)
-			if apierrors.IsForbidden(err) {
-				err = fmt.Errorf("%w; grant it: %s", err, live.Grant("list,watch", "", kinds.name))
-			}
-			o.fail(err)
-			stop(err)
+	core := conn.Client.CoreV1()
+	// failed notes why a list or a watch failed.
+	failed := func(verb, resource string, err error) {
+		if err == nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			return // it is listed anew
 		}
-		// The reflector retries some failures without calling the handler below.
-		informer := cache.NewSharedIndexInformer(listWatch{&cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
-				list, err := kinds.list(ctx, l)
-				failed("list", err)
-				return list, err
-			},
-			WatchFuncWithContext: func(ctx context.Context, l metav1.ListOptions) (watch.Interface, error) {
-				w, err := kinds.watch(ctx, l)
-				failed("watch", err)
-				return w, err
-			},
-		}}, kinds.example, 0, cache.Indexers{})
+		err = fmt.Errorf("%s %s: %w", verb, resource, err)
+		if apierrors.IsForbidden(err) {
+			err = fmt.Errorf("%w; grant it: %s", err, conn.Grant(ctx, "list,watch", "", resource))
+		}
+		o.fail(err)
+		stop(err)
+	}
+	var informers []cache.SharedIndexInformer
+	for kind, listWatcher := range []listWatch{
+		{newListWatch("nodes", "", failed, core.Nodes().List, core.Nodes().Watch)},
+		{newListWatch("pods", live.UnfinishedPods, failed, core.Pods("").List, core.Pods("").Watch)},
+	} {
+		object := [...]runtime.Object{&corev1.Node{}, &corev1.Pod{}}[kind]
+		informer := cache.NewSharedIndexInformer(listWatcher, object, 0, cache.Indexers{})
 		o.stores, informers = append(o.stores, informer.GetStore()), append(informers, informer)
 		change := func(object any) { o.change(kind, object) }
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -121,10 +99,27 @@ type listWatch struct{ *cache.ListWatch }
 // IsWatchListSemanticsUnSupported is what the reflector asks.
 func (listWatch) IsWatchListSemanticsUnSupported() bool { return true }
 
-// running selects the pods that have not ended, as the scheduler lists them.
-func running(l metav1.ListOptions) metav1.ListOptions {
-	l.FieldSelector = "status.phase!=" + string(corev1.PodSucceeded) + ",status.phase!=" + string(corev1.PodFailed)
-	return l
+// newListWatch lists and watches what a field selector selects of a resource. It calls failed with each result, because the
+// reflector retries some failures without calling its handler.
+func newListWatch[L runtime.Object](
+	resource, selector string, failed func(verb, resource string, err error),
+	list func(context.Context, metav1.ListOptions) (L, error),
+	follow func(context.Context, metav1.ListOptions) (watch.Interface, error),
+) *cache.ListWatch {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
+			l.FieldSelector = selector
+			all, err := list(ctx, l)
+			failed("list", resource, err)
+			return all, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, l metav1.ListOptions) (watch.Interface, error) {
+			l.FieldSelector = selector
+			events, err := follow(ctx, l)
+			failed("watch", resource, err)
+			return events, err
+		},
+	}
 }
 
 func (o *Objects) fail(err error) {
@@ -213,7 +208,7 @@ func (o *Objects) apply(s *sim.Scheduler, k key) error {
 	return s.Add(now)
 }
 
-// isSame reports whether two objects of one name are the same in time, and not one that was created after the other was deleted.
+// isSame reports whether two objects of one name are the same. A recreated object is another one.
 func isSame(before, now runtime.Object) bool {
 	a, errA := meta.Accessor(before)
 	b, errB := meta.Accessor(now)

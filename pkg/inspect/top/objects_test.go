@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
@@ -26,30 +27,24 @@ import (
 // patience is the deadline for what a test waits for.
 const patience = time.Minute
 
+func connection(client kubernetes.Interface) *live.Connection {
+	return &live.Connection{Client: client, KubeConfig: &rest.Config{}}
+}
+
 func TestWatch_AppliesChanges(t *testing.T) {
 	ctx := t.Context()
 	client := fake.NewClientset(node("a"), node("b"), pod("p", "a", "1", "1Gi", -1), pod("q", "a", "1", "1Gi", -1))
-	objects, err := Watch(ctx, client, clock.RealClock{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects, err := Watch(ctx, connection(client), clock.RealClock{})
+	must(t, err)
 	c := profiles(t, byThreshold)
 	s, err := sim.New(ctx, sim.Options{
-		Configuration: c,
-		Objects:       objects.All(),
-		Plugins: plugins.NewRegistry(
-			loads{"a": {load.CPU: measurement(0.25, 0)}}.provider(),
-			clocktesting.NewFakeClock(now),
-			func(...metrics.Registerable) {},
-		),
+		Configuration: c, Objects: objects.All(),
+		Plugins: plugins.NewRegistry(loads{"a": {load.CPU: measurement(0.25, 0)}}.provider(), clocktesting.NewFakeClock(now),
+			func(...metrics.Registerable) {}),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r, err := New(s, c.Profiles, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pods := func(name string) string {
 		t.Helper()
 		result, err := r.Pods(ctx, name)
@@ -63,18 +58,14 @@ func TestWatch_AppliesChanges(t *testing.T) {
 		return strings.Join(names, ", ")
 	}
 	// Both were listed; what the handlers say of the list is nothing new.
-	if err := objects.Apply(s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, objects.Apply(s))
 	if got, want := pods("a"), "p 1, q 1"; got != want {
 		t.Fatalf("pods of a: %s, want %s", got, want)
 	}
 	core := client.CoreV1()
-	must := func(_ any, err error) {
+	done := func(_ any, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	again := pod("q", "b", "2", "1Gi", -1) // deleted and created under its name
 	again.UID = "another"
@@ -84,16 +75,16 @@ func TestWatch_AppliesChanges(t *testing.T) {
 		change     func()
 		node, want string
 	}{
-		{"a pod comes", func() { must(core.Pods("ns").Create(ctx, pod("r", "a", "3", "1Gi", -1), metav1.CreateOptions{})) }, "a", "r 3, p 1, q 1"},
-		{"a pod goes", func() { must(nil, core.Pods("ns").Delete(ctx, "p", metav1.DeleteOptions{})) }, "a", "r 3, q 1"},
+		{"a pod comes", func() { done(core.Pods("ns").Create(ctx, pod("r", "a", "3", "1Gi", -1), metav1.CreateOptions{})) }, "a", "r 3, p 1, q 1"},
+		{"a pod goes", func() { done(nil, core.Pods("ns").Delete(ctx, "p", metav1.DeleteOptions{})) }, "a", "r 3, q 1"},
 		{"a pod goes and another of its name comes", func() {
-			must(nil, core.Pods("ns").Delete(ctx, "q", metav1.DeleteOptions{}))
-			must(core.Pods("ns").Create(ctx, again, metav1.CreateOptions{}))
+			done(nil, core.Pods("ns").Delete(ctx, "q", metav1.DeleteOptions{}))
+			done(core.Pods("ns").Create(ctx, again, metav1.CreateOptions{}))
 		}, "b", "q 2"},
-		{"a pod waits", func() { must(core.Pods("ns").Create(ctx, waiting, metav1.CreateOptions{})) }, "b", "q 2"},
-		{"it is bound", func() { must(core.Pods("ns").Update(ctx, pod("waiting", "b", "1", "1Gi", -1), metav1.UpdateOptions{})) }, "b", "q 2, waiting 1"},
-		{"a node comes", func() { must(core.Nodes().Create(ctx, node("c"), metav1.CreateOptions{})) }, "c", ""},
-		{"a node goes", func() { must(nil, core.Nodes().Delete(ctx, "c", metav1.DeleteOptions{})) }, "c", `nodes "c" not found`},
+		{"a pod waits", func() { done(core.Pods("ns").Create(ctx, waiting, metav1.CreateOptions{})) }, "b", "q 2"},
+		{"it is bound", func() { done(core.Pods("ns").Update(ctx, pod("waiting", "b", "1", "1Gi", -1), metav1.UpdateOptions{})) }, "b", "q 2, waiting 1"},
+		{"a node comes", func() { done(core.Nodes().Create(ctx, node("c"), metav1.CreateOptions{})) }, "c", ""},
+		{"a node goes", func() { done(nil, core.Nodes().Delete(ctx, "c", metav1.DeleteOptions{})) }, "c", `nodes "c" not found`},
 	} {
 		step.change()
 		deadline := time.Now().Add(patience)
@@ -121,7 +112,7 @@ func TestWatch_Forbidden(t *testing.T) {
 	client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "", nil)
 	})
-	_, err := Watch(t.Context(), client, clock.RealClock{})
+	_, err := Watch(t.Context(), connection(client), clock.RealClock{})
 	const want = "--verb=list,watch --resource=pods"
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want an error that says %s", err, want)
@@ -134,11 +125,9 @@ func TestWatch_Unreachable(t *testing.T) {
 		"refused": {Host: "https://127.0.0.1:1"}, "timeout": {Host: "https://127.0.0.1:1", Timeout: 1},
 	} {
 		client, err := kubernetes.NewForConfig(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		_, err = Watch(ctx, client, clock.RealClock{})
+		_, err = Watch(ctx, connection(client), clock.RealClock{})
 		if ctx.Err() != nil || err == nil || !strings.HasPrefix(err.Error(), "list ") {
 			t.Errorf("%s: %v, context: %v; want the error of a list", name, err, ctx.Err())
 		}

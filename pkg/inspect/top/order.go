@@ -12,8 +12,8 @@ type Order string
 
 // The orders. All but ByName begin with the highest figure.
 const (
-	// ByLine begins with the node that is furthest above its load line, in percentage points of either resource; nodes without a
-	// line are last.
+	// ByLine begins with the node that is furthest above its load line, in percentage points of either resource. Nodes without a line
+	// are last.
 	ByLine Order = "line"
 	ByName Order = "name"
 	// ByCPU and ByMemory are by UtilizationPercent.
@@ -28,16 +28,16 @@ const (
 )
 
 // keys are what nodes are sorted by, from the highest to the lowest.
-var keys = map[Order]func(*Node) float64{
+var keys = map[Order]func(*Row) float64{
 	ByLine:            room,
-	ByCPU:             func(n *Node) float64 { return n.CPU.UtilizationPercent },
-	ByMemory:          func(n *Node) float64 { return n.Memory.UtilizationPercent },
-	ByCPUPending:      func(n *Node) float64 { return n.CPU.PendingPercent },
-	ByMemoryPending:   func(n *Node) float64 { return n.Memory.PendingPercent },
-	ByCPURequested:    func(n *Node) float64 { return n.CPU.RequestedPercent },
-	ByMemoryRequested: func(n *Node) float64 { return n.Memory.RequestedPercent },
-	ByAge:             func(n *Node) float64 { return max(age(&n.CPU), age(&n.Memory)) },
-	ByName:            func(*Node) float64 { return 0 },
+	ByCPU:             func(n *Row) float64 { return n.CPU.UtilizationPercent },
+	ByMemory:          func(n *Row) float64 { return n.Memory.UtilizationPercent },
+	ByCPUPending:      func(n *Row) float64 { return n.CPU.PendingPercent },
+	ByMemoryPending:   func(n *Row) float64 { return n.Memory.PendingPercent },
+	ByCPURequested:    func(n *Row) float64 { return n.CPU.RequestedPercent },
+	ByMemoryRequested: func(n *Row) float64 { return n.Memory.RequestedPercent },
+	ByAge:             func(n *Row) float64 { return max(age(&n.CPU), age(&n.Memory)) },
+	ByName:            func(*Row) float64 { return 0 },
 }
 
 // Orders returns all orders.
@@ -46,9 +46,9 @@ func Orders() []Order {
 }
 
 // Sort sorts the nodes by one of Orders. Nodes of equal figures are sorted by name. Reverse is the opposite order.
-func Sort(nodes []*Node, by Order, reverse bool) {
+func Sort(nodes []*Row, by Order, reverse bool) {
 	key := keys[by]
-	slices.SortFunc(nodes, func(a, b *Node) int {
+	slices.SortFunc(nodes, func(a, b *Row) int {
 		order := cmp.Or(cmp.Compare(key(b), key(a)), byName(a, b))
 		if reverse {
 			return -order
@@ -57,10 +57,10 @@ func Sort(nodes []*Node, by Order, reverse bool) {
 	})
 }
 
-func byName(a, b *Node) int { return strings.Compare(a.Name, b.Name) }
+func byName(a, b *Row) int { return strings.Compare(a.Name, b.Name) }
 
 // room is by how many percentage points the node is above its line.
-func room(n *Node) float64 {
+func room(n *Row) float64 {
 	above := math.Inf(-1)
 	for _, r := range n.Resources() {
 		if r.LinePercent != nil {

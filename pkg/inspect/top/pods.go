@@ -16,7 +16,7 @@ import (
 // Pods are the pods that the load of one node is expected from.
 type Pods struct {
 	View
-	Node *Node `json:"node"`
+	Node *Row `json:"node"`
 	// Pods are sorted by what is pending, the most first.
 	Pods []Pod `json:"pods"`
 	// Total is the sum over the pods. Its PendingPercent is that of Node.
@@ -43,8 +43,8 @@ type PodResource struct {
 // PodAmounts are amounts of one resource. Percentages are of the node's capacity; where the node's State is not Fresh, of its
 // allocatable.
 type PodAmounts struct {
-	// Usage is what is expected. Where the node's State is not Fresh, it is what the pod requests, with the scheduler's non-zero
-	// minimum, and nothing is pending.
+	// Usage is what is expected. Where the node's State is not Fresh, it is the pod's request, with the scheduler's non-zero minimum.
+	// Nothing is pending then.
 	Usage        resource.Quantity `json:"usage"`
 	UsagePercent float64           `json:"usagePercent"`
 	// Pending is the part of the usage that the measurement does not show yet.
@@ -108,14 +108,8 @@ func (t *Total) resource(r load.Resource) *PodAmounts {
 
 // amounts are given in milliCPU or bytes.
 func amounts(r load.Resource, usage, pending, base float64) PodAmounts {
-	quantity := func(amount float64) resource.Quantity {
-		if r == load.CPU {
-			return *resource.NewMilliQuantity(int64(math.Round(amount)), resource.DecimalSI)
-		}
-		return *resource.NewQuantity(int64(math.Round(amount)), resource.BinarySI)
-	}
 	return PodAmounts{
-		Usage: quantity(usage), UsagePercent: percent(usage, base),
-		Pending: quantity(pending), PendingPercent: percent(pending, base),
+		Usage: quantity(r, int64(math.Round(usage))), UsagePercent: percent(usage, base),
+		Pending: quantity(r, int64(math.Round(pending))), PendingPercent: percent(pending, base),
 	}
 }

@@ -28,15 +28,15 @@ func (n *Nodes) Print(p *terminal.Printer, by Order, headers bool) {
 }
 
 // nodeTable returns the table of nodes. Bars are of memory if the nodes are sorted by memory, else of CPU.
-func nodeTable(nodes []*Node, s terminal.Style, by Order) *terminal.Table[*Node] {
-	cpu := func(n *Node) *Resource { return &n.CPU }
-	memory := func(n *Node) *Resource { return &n.Memory }
-	columns := []terminal.Column[*Node]{{Header: "NAME", Text: func(n *Node) string { return n.Name }, Elastic: true}}
+func nodeTable(nodes []*Row, s terminal.Style, by Order) *terminal.Table[*Row] {
+	cpu := func(n *Row) *Resource { return &n.CPU }
+	memory := func(n *Row) *Resource { return &n.Memory }
+	columns := []terminal.Column[*Row]{{Header: "NAME", Text: func(n *Row) string { return n.Name }, Elastic: true}}
 	columns = append(columns, resourceColumns("CPU(%)", "CPU(%)", cpu, nodes)...)
 	columns = append(columns, resourceColumns("MEMORY(%)", "MEM(%)", memory, nodes)...)
 	columns = append(columns,
-		terminal.Column[*Node]{Header: "AGE", Text: ageText, Drop: 2},
-		terminal.Column[*Node]{Header: "STATE", Text: stateText, Color: func(n *Node) terminal.Color {
+		terminal.Column[*Row]{Header: "AGE", Text: ageText, Drop: 2},
+		terminal.Column[*Row]{Header: "STATE", Text: stateText, Color: func(n *Row) terminal.Color {
 			if n.CPU.isFresh() && n.Memory.isFresh() {
 				return 0
 			}
@@ -47,7 +47,7 @@ func nodeTable(nodes []*Node, s terminal.Style, by Order) *terminal.Table[*Node]
 	if by == ByMemory || by == ByMemoryPending || by == ByMemoryRequested {
 		of, header = memory, "MEMORY"
 	}
-	t.AddDrawn(header, fewestCells, barCells, func(n *Node, cells int) string {
+	t.AddDrawn(header, fewestCells, barCells, func(n *Row, cells int) string {
 		b := of(n).bar()
 		b.Cells, b.Colored = cells, true
 		return b.String()
@@ -56,23 +56,23 @@ func nodeTable(nodes []*Node, s terminal.Style, by Order) *terminal.Table[*Node]
 }
 
 // resourceColumns returns the columns of one resource.
-func resourceColumns(header, short string, of func(*Node) *Resource, nodes []*Node) []terminal.Column[*Node] {
-	columns := []terminal.Column[*Node]{
-		{Header: header, Short: short, Text: func(n *Node) string { return of(n).measuredText() }, Color: func(n *Node) terminal.Color {
+func resourceColumns(header, short string, of func(*Row) *Resource, nodes []*Row) []terminal.Column[*Row] {
+	columns := []terminal.Column[*Row]{
+		{Header: header, Short: short, Text: func(n *Row) string { return of(n).measuredText() }, Color: func(n *Row) terminal.Color {
 			if c := of(n).bar().Color(); c != terminal.Green {
 				return c
 			}
 			return 0
 		}},
-		{Header: "PENDING", Short: "PEND", Text: func(n *Node) string { return of(n).pendingText() }, Drop: 3},
-		{Header: "REQUESTED", Short: "REQ", Text: func(n *Node) string { return percentText(of(n).RequestedPercent) }, Drop: 1},
+		{Header: "PENDING", Short: "PEND", Text: func(n *Row) string { return of(n).pendingText() }, Drop: 3},
+		{Header: "REQUESTED", Short: "REQ", Text: func(n *Row) string { return percentText(of(n).RequestedPercent) }, Drop: 1},
 	}
-	if slices.ContainsFunc(nodes, func(n *Node) bool { return of(n).hasMargin() }) {
-		columns = append(columns, terminal.Column[*Node]{Header: "EFFECTIVE", Short: "EFF", Text: func(n *Node) string {
+	if slices.ContainsFunc(nodes, func(n *Row) bool { return of(n).hasMargin() }) {
+		columns = append(columns, terminal.Column[*Row]{Header: "EFFECTIVE", Short: "EFF", Text: func(n *Row) string {
 			return percentText(of(n).UtilizationPercent)
 		}})
 	}
-	return append(columns, terminal.Column[*Node]{Header: "LINE", Text: func(n *Node) string { return of(n).lineText() }})
+	return append(columns, terminal.Column[*Row]{Header: "LINE", Text: func(n *Row) string { return of(n).lineText() }})
 }
 
 func (r *Resource) isFresh() bool { return r.State == load.Fresh.String() }
@@ -116,7 +116,7 @@ func (r *Resource) lineText() string {
 }
 
 // ageText is the age of the older measurement.
-func ageText(n *Node) string {
+func ageText(n *Row) string {
 	oldest := -1.0
 	for _, r := range n.Resources() {
 		if r.AgeSeconds != nil {
@@ -129,7 +129,7 @@ func ageText(n *Node) string {
 	return duration.HumanDuration(time.Duration(oldest * float64(time.Second)))
 }
 
-func stateText(n *Node) string {
+func stateText(n *Row) string {
 	if n.CPU.State == n.Memory.State {
 		return n.CPU.State
 	}
@@ -152,7 +152,7 @@ func (r *Resource) bar() bar.Bar {
 // Notes explain the table of nodes, a line each.
 func (n *Nodes) Notes() (lines []string) {
 	anyResource := func(is func(*Resource) bool) bool {
-		return slices.ContainsFunc(n.Nodes, func(n *Node) bool { return is(&n.CPU) || is(&n.Memory) })
+		return slices.ContainsFunc(n.Nodes, func(n *Row) bool { return is(&n.CPU) || is(&n.Memory) })
 	}
 	if len(n.Nodes) > 0 && !anyResource(func(r *Resource) bool { return r.LinePercent != nil }) {
 		lines = append(lines, n.Plugin+" of profile "+n.SchedulerName+" has no load line now.")
@@ -178,10 +178,8 @@ func (p *Pods) Print(out *terminal.Printer, headers bool) {
 	for i := range p.Pods {
 		rows = append(rows, &p.Pods[i])
 	}
-	rows = append(
-		rows,
-		&Pod{Namespace: "TOTAL", CPU: PodResource{PodAmounts: p.Total.CPU}, Memory: PodResource{PodAmounts: p.Total.Memory}},
-	)
+	rows = append(rows,
+		&Pod{Namespace: "TOTAL", CPU: PodResource{PodAmounts: p.Total.CPU}, Memory: PodResource{PodAmounts: p.Total.Memory}})
 	covered := func(pod *Pod, r *PodResource, node *Resource) string {
 		if pod.isTotal() || !node.isFresh() {
 			return "-"
@@ -233,10 +231,8 @@ func mebibytes(bytes int64) string { return fmt.Sprintf("%dMi", bytes/(1<<20)) }
 func (p *Pods) Notes() (lines []string) {
 	for r, of := range p.Node.Resources() {
 		if !of.isFresh() {
-			lines = append(
-				lines,
-				fmt.Sprintf("The node's %s load is %s: requests count instead.", load.Resource(r), strings.ToLower(of.State)),
-			)
+			lines = append(lines,
+				fmt.Sprintf("The node's %s load is %s: requests count instead.", load.Resource(r), strings.ToLower(of.State)))
 		}
 	}
 	return append(lines, p.Problems...)

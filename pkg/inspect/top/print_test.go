@@ -18,12 +18,8 @@ var lookedAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func resourceWith(measured, pending, requested, line float64) Resource {
 	r := Resource{
-		State:              "Fresh",
-		AgeSeconds:         new(float64(12)),
-		MeasuredPercent:    new(measured),
-		PendingPercent:     pending,
-		RequestedPercent:   requested,
-		UtilizationPercent: measured + pending,
+		State: "Fresh", AgeSeconds: new(float64(12)), MeasuredPercent: new(measured), PendingPercent: pending,
+		RequestedPercent: requested, UtilizationPercent: measured + pending,
 	}
 	if line > 0 {
 		r.LinePercent = new(line)
@@ -40,7 +36,7 @@ func threeNodes() *Nodes {
 	annotated.LineAnnotated = true
 	return &Nodes{
 		View: View{SchedulerName: "plimsoll", Plugin: "LoadThreshold", Time: lookedAt},
-		Nodes: []*Node{
+		Nodes: []*Row{
 			{Name: "worker-1", Pods: 3, CPU: annotated, Memory: resourceWith(40, 0, 50, 0)},
 			{Name: "worker-2", Pods: 1, CPU: resourceWith(81, 0.04, 60, 80), Memory: expired},
 			{Name: "worker-3", CPU: absent, Memory: absent},
@@ -117,16 +113,12 @@ func TestPods_Print(t *testing.T) {
 	quantity := resource.MustParse
 	since := lookedAt.Add(-time.Minute)
 	pods := &Pods{
-		View: View{Time: lookedAt},
-		Node: &Node{Name: "a", CPU: Resource{State: "Fresh"}, Memory: Resource{State: "Expired"}},
+		View: View{Time: lookedAt}, Node: &Row{Name: "a", CPU: Resource{State: "Fresh"}, Memory: Resource{State: "Expired"}},
 		Pods: []Pod{
 			{
-				Namespace: "ns",
-				Name:      "young",
-				Since:     &since,
+				Namespace: "ns", Name: "young", Since: &since,
 				CPU: PodResource{
-					PodAmounts:      PodAmounts{Usage: quantity("1"), Pending: quantity("800m"), PendingPercent: 10},
-					CoveragePercent: 20,
+					PodAmounts: PodAmounts{Usage: quantity("1"), Pending: quantity("800m"), PendingPercent: 10}, CoveragePercent: 20,
 				},
 				Memory: PodResource{PodAmounts: PodAmounts{Usage: quantity("2Gi")}, CoveragePercent: 100},
 			},
@@ -168,14 +160,9 @@ func manyNodes(n int) *Nodes {
 	random := rand.New(rand.NewPCG(1, 2))
 	nodes := &Nodes{View: View{SchedulerName: "plimsoll", Plugin: "LoadThreshold", Time: lookedAt}}
 	for i := range n {
-		nodes.Nodes = append(nodes.Nodes, &Node{
-			Name: fmt.Sprintf("ip-10-0-%d-%d.eu-west-1.compute.internal", i/250, i%250),
-			CPU: resourceWith(
-				100*random.Float64(),
-				5*random.Float64(),
-				100*random.Float64(),
-				80,
-			),
+		nodes.Nodes = append(nodes.Nodes, &Row{
+			Name:   fmt.Sprintf("ip-10-0-%d-%d.eu-west-1.compute.internal", i/250, i%250),
+			CPU:    resourceWith(100*random.Float64(), 5*random.Float64(), 100*random.Float64(), 80),
 			Memory: resourceWith(100*random.Float64(), 0, 100*random.Float64(), 90),
 		})
 	}

@@ -34,13 +34,10 @@ func Open(
 ) (*Session, error) {
 	s := &Session{clock: clock.RealClock{}}
 	var err error
-	if s.configuration, err = c.Configuration(ctx, configuration); err != nil {
+	if s.configuration, err = c.ValidConfiguration(ctx, configuration); err != nil {
 		return nil, err
 	}
-	if s.configuration.Err != nil {
-		return nil, fmt.Errorf("%s: %w", s.configuration.Origin, s.configuration.Err)
-	}
-	if s.objects, err = Watch(ctx, c.Client, s.clock); err != nil {
+	if s.objects, err = Watch(ctx, c, s.clock); err != nil {
 		return nil, err
 	}
 	s.cluster, err = c.Open(ctx, live.Options{
@@ -49,8 +46,7 @@ func Open(
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.configuration.Origin, err)
 	}
-	s.refreshed = s.clock.Now()
-	s.learned = s.refreshed
+	s.refreshed, s.learned = s.clock.Now(), s.clock.Now()
 	if s.reader, err = New(s.cluster.Scheduler, s.configuration.Decoded.Profiles, o); err != nil {
 		return nil, fmt.Errorf("%s: %w", s.configuration.Origin, err)
 	}

@@ -1,5 +1,4 @@
-// Package top shows the load of nodes against their load lines, and the pods that it is expected from, as a plugin of the scheduler
-// sees them.
+// Package top shows the load of nodes against their load lines, and the pods behind it. The figures are those of a plugin.
 package top
 
 import (
@@ -20,7 +19,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -36,7 +35,7 @@ type Options struct {
 type Reader struct {
 	scheduler     *sim.Scheduler
 	schedulerName string
-	plugin        plugins.LoadReader
+	plugin        explain.LoadReader
 }
 
 // New returns a reader. It fails if no profile has what the options ask for.
@@ -48,7 +47,7 @@ func New(s *sim.Scheduler, profiles []schedulerconfig.KubeSchedulerProfile, o Op
 		}
 		readers := s.LoadReaders(p.SchedulerName)
 		if o.Plugin != "" {
-			readers = slices.DeleteFunc(readers, func(r plugins.LoadReader) bool { return r.Name() != o.Plugin })
+			readers = slices.DeleteFunc(readers, func(r explain.LoadReader) bool { return r.Name() != o.Plugin })
 		}
 		if len(readers) > 0 {
 			return &Reader{scheduler: s, schedulerName: p.SchedulerName, plugin: readers[0]}, nil
@@ -63,12 +62,6 @@ func New(s *sim.Scheduler, profiles []schedulerconfig.KubeSchedulerProfile, o Op
 	}
 	return nil, fmt.Errorf("profile %s does not have %s", o.SchedulerName, wanted)
 }
-
-// SchedulerName returns the name of the profile, Plugin that of the plugin.
-func (r *Reader) SchedulerName() string { return r.schedulerName }
-
-// Plugin returns the name of the plugin.
-func (r *Reader) Plugin() string { return r.plugin.Name() }
 
 // RefreshInterval returns how often the plugin wants load to be read.
 func (r *Reader) RefreshInterval() time.Duration {
@@ -92,11 +85,11 @@ type View struct {
 // Nodes are nodes and their load.
 type Nodes struct {
 	View
-	Nodes []*Node `json:"nodes"`
+	Nodes []*Row `json:"nodes"`
 }
 
-// Node is the load of one node.
-type Node struct {
+// Row is the load of one node.
+type Row struct {
 	Name string `json:"name"`
 	// Pods is the number of pods on the node.
 	Pods   int      `json:"pods"`
@@ -119,8 +112,8 @@ type Resource struct {
 	PendingPercent float64 `json:"pendingPercent"`
 	// RequestedPercent is what the pods request, of the allocatable.
 	RequestedPercent float64 `json:"requestedPercent"`
-	// UtilizationPercent is what the plugin compares with the line: measured and pending load, and possibly a deviation or a
-	// predicted peak. It is of the allocatable unless State is Fresh.
+	// UtilizationPercent is compared with the line: measured and pending load, and possibly a deviation or a predicted peak. It is of
+	// the allocatable unless State is Fresh.
 	UtilizationPercent float64 `json:"utilizationPercent"`
 	// LinePercent is the load line; nil where there is none.
 	LinePercent *float64 `json:"linePercent,omitempty"`
@@ -134,7 +127,7 @@ type Resource struct {
 }
 
 // Resources returns the node's resources, by load.Resource.
-func (n *Node) Resources() [load.ResourceCount]*Resource {
+func (n *Row) Resources() [load.ResourceCount]*Resource {
 	return [load.ResourceCount]*Resource{load.CPU: &n.CPU, load.Memory: &n.Memory}
 }
 
@@ -161,7 +154,7 @@ func (r *Reader) Nodes(ctx context.Context, selected Selection) (*Nodes, error) 
 		}
 	}
 	look := r.look()
-	nodes := &Nodes{View: look.view(), Nodes: []*Node{}}
+	nodes := &Nodes{View: look.view(), Nodes: []*Row{}}
 	for _, info := range infos {
 		if selected.Selector == nil || selected.Selector.Matches(labels.Set(info.Node().Labels)) {
 			nodes.Nodes = append(nodes.Nodes, look.node(info))
@@ -214,8 +207,9 @@ func (l *look) view() View {
 	return v
 }
 
-func (l *look) node(info fwk.NodeInfo) *Node {
-	n := &Node{Name: info.Node().Name, Pods: len(info.GetPods())}
+func (l *look) node(info fwk.NodeInfo) *Row {
+	amountOf := [load.ResourceCount]func(fwk.Resource) int64{fwk.Resource.GetMilliCPU, fwk.Resource.GetMemory}
+	n := &Row{Name: info.Node().Name, Pods: len(info.GetPods())}
 	line, figures := l.plugin.LoadLine(l.state, info), l.plugin.Reader().Figures(l.state, n.Name)
 	for r, of := range n.Resources() {
 		r := load.Resource(r)
@@ -225,8 +219,8 @@ func (l *look) node(info fwk.NodeInfo) *Node {
 			UtilizationPercent: 100 * line.Utilization[r],
 			LineAnnotated:      line.Annotated[r],
 			AboveLine:          line.Above[r],
-			Requested:          amount(info.GetRequested(), r),
-			Allocatable:        amount(info.GetAllocatable(), r),
+			Requested:          quantity(r, amountOf[r](info.GetRequested())),
+			Allocatable:        quantity(r, amountOf[r](info.GetAllocatable())),
 			Capacity:           info.Node().Status.Capacity[corev1.ResourceName(r.String())],
 		}
 		if e.State == load.Fresh {
@@ -255,9 +249,10 @@ func percent(amount, of float64) float64 {
 	return 100 * amount / of
 }
 
-func amount(amounts fwk.Resource, r load.Resource) resource.Quantity {
+// quantity returns milliCPU or bytes.
+func quantity(r load.Resource, amount int64) resource.Quantity {
 	if r == load.CPU {
-		return *resource.NewMilliQuantity(amounts.GetMilliCPU(), resource.DecimalSI)
+		return *resource.NewMilliQuantity(amount, resource.DecimalSI)
 	}
-	return *resource.NewQuantity(amounts.GetMemory(), resource.BinarySI)
+	return *resource.NewQuantity(amount, resource.BinarySI)
 }

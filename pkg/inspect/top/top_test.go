@@ -24,11 +24,11 @@ import (
 
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // the scheduler's scheme knows the plugins' arguments
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading/readingtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
 
 const window = 5 * time.Minute
@@ -51,39 +51,41 @@ func measurement(mean float64, age time.Duration) load.Measurement {
 // node has 8 cores and 16 GiB, of which 6 cores and 12 GiB are allocatable.
 func node(name string) *corev1.Node {
 	n := st.MakeNode().
-		Name(name).
-		Label("zone", "of-"+name).
-		Capacity(map[corev1.ResourceName]string{"cpu": "8", "memory": "16Gi", "pods": "110"}).
-		Obj()
+		Name(name).Label("zone", "of-"+name).Capacity(map[corev1.ResourceName]string{"cpu": "8", "memory": "16Gi", "pods": "110"}).Obj()
 	n.Status.Allocatable = st.MakeNode().
-		Capacity(map[corev1.ResourceName]string{"cpu": "6", "memory": "12Gi", "pods": "110"}).
-		Obj().
-		Status.Allocatable
+		Capacity(map[corev1.ResourceName]string{"cpu": "6", "memory": "12Gi", "pods": "110"}).Obj().Status.Allocatable
 	return n
 }
 
 // pod has been running for so long; a negative time is a pod that does not run yet.
 func pod(name, node, cpu, memory string, running time.Duration) *corev1.Pod {
 	p := st.MakePod().
-		Namespace("ns").
-		Name(name).
-		UID(name).
-		Node(node).
-		Req(map[corev1.ResourceName]string{"cpu": cpu, "memory": memory}).
-		Obj()
+		Namespace("ns").Name(name).UID(name).Node(node).Req(map[corev1.ResourceName]string{"cpu": cpu, "memory": memory}).Obj()
 	if running >= 0 {
 		p.Status = corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &metav1.Time{Time: now.Add(-running)}}
 	}
 	return p
 }
 
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func same(t *testing.T, what string, want, got any, options ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, options...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
 func profiles(tb testing.TB, yaml string) *schedulerconfig.KubeSchedulerConfiguration {
 	tb.Helper()
 	object, _, err := scheme.Codecs.UniversalDecoder().
 		Decode([]byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"+yaml), nil, nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return object.(*schedulerconfig.KubeSchedulerConfiguration)
 }
 
@@ -109,9 +111,7 @@ func newReader(tb testing.TB, yaml string, l loads, o Options, objects ...runtim
 		Configuration: c, Objects: objects,
 		Plugins: plugins.NewRegistry(l.provider(), clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return New(s, c.Profiles, o)
 }
 
@@ -127,18 +127,14 @@ func newCluster(tb testing.TB, o Options) *Reader {
 		node("a"), annotated, node("c"),
 		pod("old", "a", "1", "1Gi", time.Hour), pod("young", "a", "1", "2Gi", time.Minute), pod("assumed", "a", "1", "1Gi", -1),
 		pod("b-0", "b", "3", "3Gi", time.Hour), pod("c-0", "c", "3", "3Gi", time.Hour))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return r
 }
 
 func nodesOf(tb testing.TB, r *Reader, s Selection) *Nodes {
 	tb.Helper()
 	nodes, err := r.Nodes(tb.Context(), s)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return nodes
 }
 
@@ -178,9 +174,7 @@ func figuresOf(r *Resource) figures {
 
 func TestNodes(t *testing.T) {
 	nodes := nodesOf(t, newCluster(t, Options{}), Selection{})
-	if diff := cmp.Diff(View{SchedulerName: "byload", Plugin: "LoadThreshold", Time: now}, nodes.View); diff != "" {
-		t.Errorf("view (-want +got):\n%s", diff)
-	}
+	same(t, "view", View{SchedulerName: "byload", Plugin: "LoadThreshold", Time: now}, nodes.View)
 	var got []figures
 	for _, n := range nodes.Nodes {
 		for _, r := range n.Resources() {
@@ -188,8 +182,7 @@ func TestNodes(t *testing.T) {
 		}
 	}
 	want := []figures{
-		// 800m of the pod that has run for one minute of five and 1,000m of the one that was assumed: 1,800 of 8,000. Requested are
-		// 3 of 6 cores.
+		// 800m of the pod that has run for one minute of five, and 1,000m of the assumed one: 1,800 of 8,000. Requested are 3 of 6 cores.
 		{"Fresh", 0, 25, 22.5, 50, 47.5, 40, false, true, "3", "6", "8"},
 		// The window ended as the young pod started: 2 and 1 of 16 GiB. Requested are 4 of 12 GiB.
 		{"Fresh", 60, 50, 18.75, 100. / 3, 68.75, -1, false, false, "4Gi", "12Gi", "16Gi"},
@@ -200,9 +193,7 @@ func TestNodes(t *testing.T) {
 		{"Absent", -1, -1, 0, 50, 50, 40, false, true, "3", "6", "8"},
 		{"Absent", -1, -1, 0, 25, 25, -1, false, false, "3Gi", "12Gi", "16Gi"},
 	}
-	if diff := cmp.Diff(want, got, approximately); diff != "" {
-		t.Errorf("nodes (-want +got):\n%s", diff)
-	}
+	same(t, "nodes", want, got, approximately)
 	if n := nodes.Nodes[0]; n.Name != "a" || n.Pods != 3 {
 		t.Errorf("the first node is %s with %d pods, want a with 3", n.Name, n.Pods)
 	}
@@ -211,9 +202,7 @@ func TestNodes(t *testing.T) {
 func TestNodes_Selection(t *testing.T) {
 	r := newCluster(t, Options{})
 	selector, err := labels.Parse("zone in (of-a,of-c)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, tc := range []struct {
 		name string
 		s    Selection
@@ -232,7 +221,7 @@ func TestNodes_Selection(t *testing.T) {
 	}
 }
 
-func namesOf(nodes []*Node) string {
+func namesOf(nodes []*Row) string {
 	var names []string
 	for i := range nodes {
 		names = append(names, nodes[i].Name)
@@ -242,9 +231,7 @@ func namesOf(nodes []*Node) string {
 
 func TestNodes_UnknownLoad(t *testing.T) {
 	r, err := newReader(t, byThreshold, loads{"a": {load.Memory: measurement(0.5, 0)}}, Options{}, node("a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	nodes := nodesOf(t, r, Selection{})
 	if cpu := nodes.Nodes[0].CPU; !slices.Equal(nodes.Unknown, []string{"cpu"}) || cpu.LinePercent != nil {
 		t.Errorf("unknown is %v and the line of cpu %v, want cpu without a line", nodes.Unknown, cpu.LinePercent)
@@ -274,8 +261,8 @@ func TestNew(t *testing.T) {
 			}
 		case err != nil:
 			t.Errorf("%+v: %v", tc.o, err)
-		case r.SchedulerName()+" "+r.Plugin() != tc.want:
-			t.Errorf("%+v: %s %s, want %s", tc.o, r.SchedulerName(), r.Plugin(), tc.want)
+		case r.schedulerName+" "+r.plugin.Name() != tc.want:
+			t.Errorf("%+v: %s %s, want %s", tc.o, r.schedulerName, r.plugin.Name(), tc.want)
 		}
 	}
 }
@@ -283,9 +270,7 @@ func TestNew(t *testing.T) {
 func TestPods(t *testing.T) {
 	r := newCluster(t, Options{})
 	pods, err := r.Pods(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	type row struct {
 		Name                                    string
 		CPU, CPUPending, Memory, MemoryPending  string
@@ -310,9 +295,7 @@ func TestPods(t *testing.T) {
 		{"assumed", "1", "1", "1Gi", "1Gi", 0, 0, 12.5, 6.25, -1},
 		{"old", "1", "0", "1Gi", "0", 100, 100, 0, 0, time.Hour},
 	}
-	if diff := cmp.Diff(want, got, approximately); diff != "" {
-		t.Errorf("pods (-want +got):\n%s", diff)
-	}
+	same(t, "pods", want, got, approximately)
 	of := nodesOf(t, r, Selection{Names: []string{"a"}}).Nodes[0]
 	if pods.Total.CPU.PendingPercent != of.CPU.PendingPercent ||
 		math.Abs(pods.Total.Memory.PendingPercent-of.Memory.PendingPercent) > 1e-9 {
@@ -328,9 +311,7 @@ func TestPods(t *testing.T) {
 
 func TestPods_WithoutFreshLoad(t *testing.T) {
 	pods, err := newCluster(t, Options{}).Pods(t.Context(), "c")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// 3 of 6 cores and 3 of 12 GiB are requested.
 	if u := pods.Total.CPU; u.Usage.String() != "3" || u.UsagePercent != 50 || u.PendingPercent != 0 {
 		t.Errorf("total of cpu %+v, want 3 cores, half of the allocatable", u)
@@ -343,40 +324,31 @@ func TestPods_WithoutFreshLoad(t *testing.T) {
 func TestJSON(t *testing.T) {
 	nodes := nodesOf(t, newCluster(t, Options{}), Selection{Names: []string{"b"}})
 	text, err := json.Marshal(nodes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const want = `{"schedulerName":"byload","plugin":"LoadThreshold","time":"2026-01-02T03:04:05Z","nodes":[{"name":"b","pods":1,` +
 		`"cpu":{"state":"Fresh","ageSeconds":30,"window":"5m0s","measuredPercent":50,"pendingPercent":0,"requestedPercent":50,"utilizationPercent":50,` +
 		`"linePercent":60,"lineAnnotated":true,"aboveLine":false,"requested":"3","allocatable":"6","capacity":"8"},` +
 		`"memory":{"state":"Expired","ageSeconds":3600,"window":"5m0s","measuredPercent":50,"pendingPercent":0,"requestedPercent":25,"utilizationPercent":25,` +
 		`"linePercent":80,"lineAnnotated":true,"aboveLine":false,"requested":"3Gi","allocatable":"12Gi","capacity":"16Gi"}}]}`
-	if diff := cmp.Diff(want, string(text)); diff != "" {
-		t.Errorf("JSON (-want +got):\n%s", diff)
-	}
+	same(t, "JSON", want, string(text))
 }
 
 func TestSort(t *testing.T) {
 	percent := func(p float64) *float64 { return &p }
-	nodes := []*Node{
+	nodes := []*Row{
 		{
-			Name:   "a",
-			CPU:    Resource{UtilizationPercent: 70, LinePercent: percent(80), AgeSeconds: percent(5)},
+			Name: "a", CPU: Resource{UtilizationPercent: 70, LinePercent: percent(80), AgeSeconds: percent(5)},
 			Memory: Resource{UtilizationPercent: 10, PendingPercent: 3, AgeSeconds: percent(1)},
 		},
 		{
-			Name:   "b",
-			CPU:    Resource{UtilizationPercent: 50, LinePercent: percent(55), PendingPercent: 9, AgeSeconds: percent(7)},
+			Name: "b", CPU: Resource{UtilizationPercent: 50, LinePercent: percent(55), PendingPercent: 9, AgeSeconds: percent(7)},
 			Memory: Resource{UtilizationPercent: 20, RequestedPercent: 8, AgeSeconds: percent(1)},
 		},
 		{
-			Name:   "c",
-			CPU:    Resource{UtilizationPercent: 90, RequestedPercent: 7},
-			Memory: Resource{AgeSeconds: percent(1)},
+			Name: "c", CPU: Resource{UtilizationPercent: 90, RequestedPercent: 7}, Memory: Resource{AgeSeconds: percent(1)},
 		}, // without a line
 		{
-			Name:   "d",
-			CPU:    Resource{UtilizationPercent: 10, LinePercent: percent(80), AgeSeconds: percent(1)},
+			Name: "d", CPU: Resource{UtilizationPercent: 10, LinePercent: percent(80), AgeSeconds: percent(1)},
 			Memory: Resource{UtilizationPercent: 81, LinePercent: percent(80), AgeSeconds: percent(1)},
 		},
 	}
@@ -413,9 +385,7 @@ profiles:
 `
 		l := loads{"a": {load.CPU: measurement(0.25, 0), load.Memory: measurement(0.5, time.Minute)}}
 		r, err := newReader(t, yaml, l, Options{}, node("a"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		nodes := nodesOf(t, r, Selection{})
 		for _, want := range []struct {
 			of            *Resource

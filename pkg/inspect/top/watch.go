@@ -33,8 +33,8 @@ type nodeWatch struct {
 	style    terminal.Style
 
 	nodes *Nodes
-	rows  []*Node
-	table *terminal.Table[*Node]
+	rows  []*Row
+	table *terminal.Table[*Row]
 	// refreshed is when the load was read.
 	refreshed time.Time
 	// err ends the program.
@@ -239,15 +239,8 @@ func (m *nodeWatch) status() string {
 		unknown = ", no fresh " + strings.Join(m.nodes.Unknown, " and ") + " load"
 	}
 	return m.style.Cut(
-		fmt.Sprintf(
-			"%s%s, %d above the line%s, %s, load read at %s",
-			nodes,
-			shown,
-			above,
-			unknown,
-			order,
-			m.refreshed.Local().Format(time.TimeOnly),
-		),
+		fmt.Sprintf("%s%s, %d above the line%s, %s, load read at %s", nodes, shown, above, unknown, order,
+			m.refreshed.Local().Format(time.TimeOnly)),
 	)
 }
 

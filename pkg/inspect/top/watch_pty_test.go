@@ -28,12 +28,8 @@ type pseudoterminal struct {
 func newTerminal(t *testing.T, columns, rows uint16) *pseudoterminal {
 	t.Helper()
 	user, program, err := pty.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := pty.Setsize(program, &pty.Winsize{Cols: columns, Rows: rows}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, pty.Setsize(program, &pty.Winsize{Cols: columns, Rows: rows}))
 	term := &pseudoterminal{user: user, program: program}
 	var reading sync.WaitGroup
 	reading.Go(func() {
@@ -62,7 +58,7 @@ func (t *pseudoterminal) text() string {
 	return t.written.String()
 }
 
-// A view of 5,000 nodes on a terminal writes what has changed of the visible rows, and never clears the screen.
+// A view of 5,000 nodes on a terminal writes the changes of the visible rows. It never clears the screen.
 func TestWatch_OnATerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm-256color")
 	for _, size := range []struct{ columns, rows uint16 }{{80, 24}, {200, 60}} {
@@ -117,15 +113,8 @@ func TestWatch_OnATerminal(t *testing.T) {
 			t.Errorf("after keys that were read at once the filter is %q, typing %v", model.filter, model.typing)
 		}
 		perRedraw := (len(text) - first) / redraws
-		t.Logf(
-			"%d×%d: %d bytes at first, %d bytes a redraw, %v a redraw with the %v between",
-			size.columns,
-			size.rows,
-			first,
-			perRedraw,
-			took/redraws,
-			model.interval,
-		)
+		t.Logf("%d×%d: %d bytes at first, %d bytes a redraw, %v a redraw with the %v between", size.columns, size.rows, first, perRedraw,
+			took/redraws, model.interval)
 		// Every row changes. Beside its text it has the colors of up to five cells.
 		const colors = 5 * len("\x1b[31m\x1b[m")
 		if most := int(size.rows) * (2*int(size.columns) + colors + 10); perRedraw > most || perRedraw < int(size.rows) {

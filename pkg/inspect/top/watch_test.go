@@ -93,9 +93,8 @@ func isQuit(cmd tea.Cmd) bool {
 func numbered(n int) *Nodes {
 	nodes := &Nodes{View: View{Plugin: "LoadThreshold", Time: lookedAt}}
 	for i := range n {
-		nodes.Nodes = append(nodes.Nodes, &Node{
-			Name: fmt.Sprintf("n-%02d", i),
-			CPU:  resourceWith(float64(i), 0, 50, 80), Memory: resourceWith(float64(n-i), 0, 50, 0),
+		nodes.Nodes = append(nodes.Nodes, &Row{
+			Name: fmt.Sprintf("n-%02d", i), CPU: resourceWith(float64(i), 0, 50, 80), Memory: resourceWith(float64(n-i), 0, 50, 0),
 		})
 	}
 	return nodes

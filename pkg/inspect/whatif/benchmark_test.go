@@ -42,8 +42,8 @@ profiles:
   - {name: PodTopologySpread, args: %s}
 `
 
-// Arguments of PodTopologySpread. By default it spreads the pods of each ReplicaSet and Service, for which it looks at
-// all pods of the cluster at each decision.
+// Arguments of PodTopologySpread. By default it spreads the pods of each ReplicaSet and Service. For this it reads all pods of the
+// cluster at each decision.
 const (
 	defaultSpreading = "{defaultingType: System}"
 	noSpreading      = "{defaultingType: List, defaultConstraints: []}"
@@ -53,33 +53,24 @@ func largeCluster() ([]apiruntime.Object, map[string]float64) {
 	var objects []apiruntime.Object
 	cpu := map[string]float64{}
 	for i := range largeNodes {
-		n := st.MakeNode().
-			Name(fmt.Sprint("node-", i)).
-			Label(corev1.LabelHostname, fmt.Sprint("node-", i)).
-			Label(corev1.LabelTopologyZone, fmt.Sprint("zone-", i%3)).
-			Capacity(map[corev1.ResourceName]string{"cpu": "16", "memory": "64Gi", "pods": "110"}).
-			Obj()
+		n := st.MakeNode().Name(fmt.Sprint("node-", i)).
+			Label(corev1.LabelHostname, fmt.Sprint("node-", i)).Label(corev1.LabelTopologyZone, fmt.Sprint("zone-", i%3)).
+			Capacity(map[corev1.ResourceName]string{"cpu": "16", "memory": "64Gi", "pods": "110"}).Obj()
 		objects = append(objects, n)
 		cpu[n.Name] = 0.1 + float64(i%50)/100
 	}
 	for i := range largePods {
 		p := st.MakePod().
-			Namespace(fmt.Sprint("ns-", i%100)).
-			Name(fmt.Sprint("pod-", i)).
-			UID(fmt.Sprint("pod-", i)).
-			SchedulerName("plimsoll").
-			Label("app", fmt.Sprint("app-", i%500)).
-			Req(map[corev1.ResourceName]string{"cpu": "500m", "memory": "1Gi"}).
-			Node(fmt.Sprint("node-", i%largeNodes)).
-			Phase(corev1.PodRunning).
-			Obj()
+			Namespace(fmt.Sprint("ns-", i%100)).Name(fmt.Sprint("pod-", i)).UID(fmt.Sprint("pod-", i)).SchedulerName("plimsoll").
+			Label("app", fmt.Sprint("app-", i%500)).Req(map[corev1.ResourceName]string{"cpu": "500m", "memory": "1Gi"}).
+			Node(fmt.Sprint("node-", i%largeNodes)).Phase(corev1.PodRunning).Obj()
 		p.Status.StartTime = &metav1.Time{Time: now.Add(-time.Duration(i%600) * time.Second)}
 		objects = append(objects, p)
 	}
 	return objects, cpu
 }
 
-// BenchmarkColdExplain is what explain does once the objects are there: it fills a scheduler, and explains one pod on all nodes.
+// BenchmarkColdExplain is explain's work once the objects are read: it fills a scheduler, and explains one pod on all nodes.
 func BenchmarkColdExplain(b *testing.B) {
 	objects, cpu := largeCluster()
 	ctx := klog.NewContext(b.Context(), logr.Discard())

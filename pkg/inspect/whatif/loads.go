@@ -6,21 +6,21 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
-// reader returns the first plugin with a load line, in the first profile that has one; nil if no plugin reads load.
-func reader(s *sim.Scheduler, schedulerNames []string) (schedulerName string, r plugins.LoadReader) {
+// reader returns the first plugin with a load line, in the first profile with one. It is nil if no plugin reads load.
+func reader(s *sim.Scheduler, schedulerNames []string) (schedulerName string, r explain.LoadReader) {
 	for _, name := range schedulerNames {
 		if readers := s.LoadReaders(name); len(readers) > 0 {
 			return name, readers[0]
@@ -30,7 +30,7 @@ func reader(s *sim.Scheduler, schedulerNames []string) (schedulerName string, r 
 }
 
 // loadLines returns how all nodes stand against the load line of r, by name; nil if r is nil.
-func loadLines(ctx context.Context, s *sim.Scheduler, r plugins.LoadReader) (map[string]plugins.LoadLine, error) {
+func loadLines(ctx context.Context, s *sim.Scheduler, r explain.LoadReader) (map[string]explain.LoadLine, error) {
 	if r == nil {
 		return nil, nil
 	}
@@ -38,7 +38,7 @@ func loadLines(ctx context.Context, s *sim.Scheduler, r plugins.LoadReader) (map
 	if err != nil {
 		return nil, err
 	}
-	state, lines := framework.NewCycleState(), make(map[string]plugins.LoadLine, len(nodes))
+	state, lines := framework.NewCycleState(), make(map[string]explain.LoadLine, len(nodes))
 	for _, node := range nodes {
 		lines[node.Node().Name] = r.LoadLine(state, node)
 	}
@@ -48,8 +48,8 @@ func loadLines(ctx context.Context, s *sim.Scheduler, r plugins.LoadReader) (map
 // amountsByNode are amounts of usage, by window and name of the node.
 type amountsByNode map[time.Duration]map[string]podusage.Amounts
 
-// PodUsages are what pods use, by namespace and name. What is not known is left out.
-type PodUsages map[types.NamespacedName]map[load.Resource]source.PodUsage
+// podUsages are what pods use. What is not known is left out.
+type podUsages = map[live.PodResource]source.PodUsage
 
 // measuredUsage returns what the evicted pods contribute to what each publisher's snapshot has measured of their nodes.
 // It is called before the pods are removed.
@@ -57,7 +57,7 @@ func (p *Plan) measuredUsage(
 	ctx context.Context,
 	s *sim.Scheduler,
 	models map[*load.Publisher][]*estimate.Model,
-	known PodUsages,
+	known podUsages,
 ) (map[*load.Publisher]amountsByNode, error) {
 	usage := map[*load.Publisher]amountsByNode{}
 	evicted := map[*corev1.Pod]bool{}
@@ -81,7 +81,7 @@ func (p *Plan) measuredUsage(
 
 // coveredUsage returns the usage of the pods by node, as far as the model's window covers it. Measured usage replaces
 // expected usage.
-func coveredUsage(m *estimate.Model, nodes []fwk.NodeInfo, of map[*corev1.Pod]bool, known PodUsages) map[string]podusage.Amounts {
+func coveredUsage(m *estimate.Model, nodes []fwk.NodeInfo, of map[*corev1.Pod]bool, known podUsages) map[string]podusage.Amounts {
 	view, sums := m.View(framework.NewCycleState()), map[string]podusage.Amounts{}
 	now := m.Config().Clock.Now()
 	for _, node := range nodes {
@@ -93,10 +93,9 @@ func coveredUsage(m *estimate.Model, nodes []fwk.NodeInfo, of map[*corev1.Pod]bo
 			if !of[pod.Pod] {
 				continue
 			}
-			measured := known[types.NamespacedName{Namespace: pod.Pod.Namespace, Name: pod.Pod.Name}]
 			for r := range pod.Resources {
 				usage := pod.Resources[r].Usage
-				if u, ok := measured[load.Resource(r)]; ok {
+				if u, ok := known[live.PodResource{Namespace: pod.Pod.Namespace, Pod: pod.Pod.Name, Resource: load.Resource(r)}]; ok {
 					usage = whileRunning(&u, now.Sub(pod.Since))
 				}
 				sum[r] += usage * pod.Resources[r].Coverage

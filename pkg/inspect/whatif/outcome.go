@@ -8,11 +8,13 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 )
 
 // Outcome is where the pods of a Plan go.
 type Outcome struct {
+	// Configuration is where the configuration comes from.
+	Configuration string `json:"configuration"`
 	// Profile is the profile whose plugin LinePlugin says what nodes carry; both are empty if no plugin reads load.
 	Profile    string `json:"profile,omitempty"`
 	LinePlugin string `json:"linePlugin,omitempty"`
@@ -31,7 +33,7 @@ type Outcome struct {
 	NodesAboveBefore int `json:"nodesAboveBefore"`
 	NodesAboveAfter  int `json:"nodesAboveAfter"`
 	// Nodes are the nodes that change, those with the most placed pods first.
-	Nodes []Node `json:"nodes"`
+	Nodes []ChangedNode `json:"nodes"`
 	// Unschedulable are the pods without a node, grouped by owner and reason.
 	Unschedulable []Group     `json:"unschedulable,omitempty"`
 	Placements    []Placement `json:"placements,omitempty"`
@@ -39,29 +41,29 @@ type Outcome struct {
 	Notes []string `json:"notes,omitempty"`
 
 	// before and after are how all nodes stand against their load lines.
-	before, after map[string]plugins.LoadLine
+	before, after map[string]explain.LoadLine
 }
 
 // Node returns the named node, whether or not it changes.
-func (o *Outcome) Node(name string) Node {
-	if i := slices.IndexFunc(o.Nodes, func(n Node) bool { return n.Name == name }); i >= 0 {
+func (o *Outcome) Node(name string) ChangedNode {
+	if i := slices.IndexFunc(o.Nodes, func(n ChangedNode) bool { return n.Name == name }); i >= 0 {
 		return o.Nodes[i]
 	}
-	n := Node{Name: name}
+	n := ChangedNode{Name: name}
 	n.setLoads(o)
 	return n
 }
 
 // setLoads sets what the node carries, if a plugin reads load.
-func (n *Node) setLoads(o *Outcome) {
+func (n *ChangedNode) setLoads(o *Outcome) {
 	if after, ok := o.after[n.Name]; ok {
 		before, existed := o.before[n.Name]
 		n.CPU, n.Memory = loadOf(before, existed, after, load.CPU), loadOf(before, existed, after, load.Memory)
 	}
 }
 
-// Node is a node that changes.
-type Node struct {
+// ChangedNode is a node that changes.
+type ChangedNode struct {
 	Name    string `json:"name"`
 	New     bool   `json:"new,omitempty"`
 	Drained bool   `json:"drained,omitempty"`
@@ -129,10 +131,10 @@ func (o *Outcome) note(format string, args ...any) {
 
 // compare sets the nodes that change.
 func (p *Plan) compare(out *Outcome) {
-	nodes := map[string]*Node{}
-	node := func(name string) *Node {
+	nodes := map[string]*ChangedNode{}
+	node := func(name string) *ChangedNode {
 		if nodes[name] == nil {
-			nodes[name] = &Node{Name: name}
+			nodes[name] = &ChangedNode{Name: name}
 		}
 		return nodes[name]
 	}
@@ -160,18 +162,20 @@ func (p *Plan) compare(out *Outcome) {
 			node(name).PassesLine = true
 		}
 	}
-	out.Nodes = []Node{}
+	out.Nodes = []ChangedNode{}
 	for _, n := range nodes {
 		n.setLoads(out)
 		out.Nodes = append(out.Nodes, *n)
 	}
-	slices.SortFunc(out.Nodes, func(a, b Node) int { return cmp.Or(cmp.Compare(b.Placed, a.Placed), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(out.Nodes, func(a, b ChangedNode) int {
+		return cmp.Or(cmp.Compare(b.Placed, a.Placed), cmp.Compare(a.Name, b.Name))
+	})
 }
 
-func anyAbove(l plugins.LoadLine) bool { return l.Above[load.CPU] || l.Above[load.Memory] }
+func anyAbove(l explain.LoadLine) bool { return l.Above[load.CPU] || l.Above[load.Memory] }
 
-func loadOf(before plugins.LoadLine, existed bool, after plugins.LoadLine, r load.Resource) Load {
-	percent := func(l *plugins.LoadLine) *float64 { return new(100 * l.Utilization[r]) }
+func loadOf(before explain.LoadLine, existed bool, after explain.LoadLine, r load.Resource) Load {
+	percent := func(l *explain.LoadLine) *float64 { return new(100 * l.Utilization[r]) }
 	l := Load{AfterPercent: percent(&after), ByRequests: after.Node[r].State != load.Fresh, Above: after.Above[r]}
 	if existed {
 		l.BeforePercent = percent(&before)

@@ -11,7 +11,7 @@ import (
 )
 
 // Print prints the result for people.
-func (r *Result) Print(p *terminal.Printer) {
+func (r *Report) Print(p *terminal.Printer) {
 	for i := range r.Outcomes {
 		p.Printf("%s%s\n", r.letter(i), r.Outcomes[i].title())
 	}
@@ -41,14 +41,14 @@ func (r *Result) Print(p *terminal.Printer) {
 }
 
 // letter names one of two outcomes.
-func (r *Result) letter(i int) string {
+func (r *Report) letter(i int) string {
 	if len(r.Outcomes) == 1 {
 		return ""
 	}
 	return string(rune('A'+i)) + ": "
 }
 
-func (o *ConfigurationOutcome) title() string {
+func (o *Outcome) title() string {
 	if o.LinePlugin == "" {
 		return o.Configuration + "; no plugin reads load"
 	}
@@ -59,7 +59,7 @@ func (o *ConfigurationOutcome) title() string {
 	return fmt.Sprintf("%s; load%s and line as %s sees them in profile %s", o.Configuration, statistic, o.LinePlugin, o.Profile)
 }
 
-func (o *ConfigurationOutcome) summary() string {
+func (o *Outcome) summary() string {
 	line := fmt.Sprintf("%d of %s placed", o.Placed, text.Count(o.Pods, "pod"))
 	if o.Relaxed > 0 {
 		line += fmt.Sprintf(", %d of them because a limit was waived that left no node", o.Relaxed)
@@ -87,24 +87,24 @@ func (o *ConfigurationOutcome) summary() string {
 }
 
 // printNodes prints a row for each node that changes in an outcome.
-func (r *Result) printNodes(p *terminal.Printer) {
+func (r *Report) printNodes(p *terminal.Printer) {
 	rows := r.rows()
 	if len(rows) == 0 {
 		return
 	}
 	columns := []terminal.Column[nodeRow]{{Header: "NODE", Text: func(row nodeRow) string { return row[0].Name }, Elastic: true}}
 	columns = append(columns, r.eachOutcome("PODS", podsOn, nil)...)
-	columns = append(columns, r.loadColumns("CPU BEFORE", "CPU", func(n *Node) *Load { return &n.CPU })...)
-	columns = append(columns, r.loadColumns("MEMORY BEFORE", "MEM", func(n *Node) *Load { return &n.Memory })...)
+	columns = append(columns, r.loadColumns("CPU BEFORE", "CPU", func(n *ChangedNode) *Load { return &n.CPU })...)
+	columns = append(columns, r.loadColumns("MEMORY BEFORE", "MEM", func(n *ChangedNode) *Load { return &n.Memory })...)
 	columns = append(columns, r.eachOutcome("STATE", stateOf, lineColor)...)
 	p.Printf("\n")
 	terminal.NewTable(columns, rows, p.Style).Print(p, true)
 }
 
 // nodeRow is a node in each outcome.
-type nodeRow []Node
+type nodeRow []ChangedNode
 
-func (r *Result) rows() (rows []nodeRow) {
+func (r *Report) rows() (rows []nodeRow) {
 	listed := map[string]bool{}
 	for i := range r.Outcomes {
 		for _, n := range r.Outcomes[i].Nodes {
@@ -123,10 +123,10 @@ func (r *Result) rows() (rows []nodeRow) {
 }
 
 // eachOutcome returns a column for each outcome.
-func (r *Result) eachOutcome(
+func (r *Report) eachOutcome(
 	header string,
-	text func(*Node) string,
-	color func(*Node) terminal.Color,
+	text func(*ChangedNode) string,
+	color func(*ChangedNode) terminal.Color,
 ) (columns []terminal.Column[nodeRow]) {
 	for i := range r.Outcomes {
 		c := terminal.Column[nodeRow]{Header: header, Text: func(row nodeRow) string { return text(&row[i]) }}
@@ -142,18 +142,17 @@ func (r *Result) eachOutcome(
 }
 
 // loadColumns returns the columns of one resource.
-func (r *Result) loadColumns(header, short string, load func(*Node) *Load) []terminal.Column[nodeRow] {
+func (r *Report) loadColumns(header, short string, load func(*ChangedNode) *Load) []terminal.Column[nodeRow] {
 	columns := []terminal.Column[nodeRow]{{Header: header, Short: short, Text: func(row nodeRow) string {
 		return percent(load(&row[0]).BeforePercent, "%.1f%%")
 	}}}
-	columns = append(
-		columns,
-		r.eachOutcome("AFTER", func(n *Node) string { return percent(load(n).AfterPercent, "%.1f%%") }, func(n *Node) terminal.Color {
-			if !load(n).Above {
-				return 0
-			}
-			return lineColor(n)
-		})...)
+	after := func(n *ChangedNode) string { return percent(load(n).AfterPercent, "%.1f%%") }
+	columns = append(columns, r.eachOutcome("AFTER", after, func(n *ChangedNode) terminal.Color {
+		if !load(n).Above {
+			return 0
+		}
+		return lineColor(n)
+	})...)
 	if len(r.Outcomes) > 1 {
 		return columns
 	}
@@ -163,7 +162,7 @@ func (r *Result) loadColumns(header, short string, load func(*Node) *Load) []ter
 }
 
 // lineColor is red for a node that passes its line, and yellow for one that was above it before.
-func lineColor(n *Node) terminal.Color {
+func lineColor(n *ChangedNode) terminal.Color {
 	switch {
 	case n.PassesLine:
 		return terminal.Red
@@ -174,7 +173,7 @@ func lineColor(n *Node) terminal.Color {
 }
 
 // podsOn returns the number of pods placed, and that of those evicted.
-func podsOn(n *Node) string {
+func podsOn(n *ChangedNode) string {
 	if n.Evicted > 0 {
 		return fmt.Sprintf("+%d -%d", n.Placed, n.Evicted)
 	}
@@ -189,7 +188,7 @@ func percent(p *float64, format string) string {
 }
 
 // stateOf lists what is special about the node.
-func stateOf(n *Node) string {
+func stateOf(n *ChangedNode) string {
 	var words []string
 	switch {
 	case n.PassesLine:

@@ -11,10 +11,11 @@ func percents(before, after, line float64) Load {
 	return Load{BeforePercent: &before, AfterPercent: &after, LinePercent: &line, Above: after > line}
 }
 
-func testOutcome() *Outcome {
+func testOutcome(configuration string) *Outcome {
 	return &Outcome{
-		Profile: "plimsoll", LinePlugin: "LoadThreshold", Pods: 5, Placed: 3, Relaxed: 1, NodesInCluster: 9, NodesAboveAfter: 1,
-		Nodes: []Node{
+		Configuration: configuration,
+		Profile:       "plimsoll", LinePlugin: "LoadThreshold", Pods: 5, Placed: 3, Relaxed: 1, NodesInCluster: 9, NodesAboveAfter: 1,
+		Nodes: []ChangedNode{
 			{Name: "a", Placed: 3, CPU: percents(50, 85, 80), Memory: Load{ByRequests: true}, PassesLine: true},
 			{Name: "b", Drained: true, Evicted: 5, CPU: percents(40, 15, 80)},
 		},
@@ -23,10 +24,8 @@ func testOutcome() *Outcome {
 }
 
 func TestResult_Print(t *testing.T) {
-	r := &Result{
-		Changes:  []string{"b drained"},
-		Outcomes: []ConfigurationOutcome{{"file x", testOutcome()}},
-		Notes:    []string{"take care"},
+	r := &Report{
+		Changes: []string{"b drained"}, Outcomes: []*Outcome{testOutcome("file x")}, Notes: []string{"take care"},
 	}
 	p := &terminal.Printer{}
 	r.Print(p)
@@ -60,28 +59,28 @@ func TestResult_HasFindings(t *testing.T) {
 	missing.Placed = 1
 	for _, tc := range []struct {
 		name   string
-		result Result
+		report Report
 		want   bool
 	}{
-		{"all placed", Result{Outcomes: []ConfigurationOutcome{{"x", &placed}}}, false},
-		{"one not placed", Result{Outcomes: []ConfigurationOutcome{{"x", &placed}, {"y", &missing}}}, true},
-		{"one evicted and lost", Result{Lost: []string{"shop/a"}, Outcomes: []ConfigurationOutcome{{"x", &placed}}}, true},
-		{"one preempted and lost", Result{Outcomes: []ConfigurationOutcome{{"x", &lost}}}, true},
+		{"all placed", Report{Outcomes: []*Outcome{&placed}}, false},
+		{"one not placed", Report{Outcomes: []*Outcome{&placed, &missing}}, true},
+		{"one evicted and lost", Report{Lost: []string{"shop/a"}, Outcomes: []*Outcome{&placed}}, true},
+		{"one preempted and lost", Report{Outcomes: []*Outcome{&lost}}, true},
 	} {
-		if got := tc.result.HasFindings(); got != tc.want {
+		if got := tc.report.HasFindings(); got != tc.want {
 			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
 		}
 	}
-	if text := (&ConfigurationOutcome{"x", &lost}).summary(); !strings.HasSuffix(text, ", 2 pods preempted (1 lost)") {
+	if text := lost.summary(); !strings.HasSuffix(text, ", 2 pods preempted (1 lost)") {
 		t.Errorf("summary %q does not count the lost pod", text)
 	}
 }
 
 func TestResult_Print_Quantile(t *testing.T) {
-	o := testOutcome()
+	o := testOutcome("file x")
 	o.LineQuantile, o.Notes = 0.95, []string{"not corrected"}
 	p := &terminal.Printer{}
-	(&Result{Outcomes: []ConfigurationOutcome{{"file x", o}}}).Print(p)
+	(&Report{Outcomes: []*Outcome{o}}).Print(p)
 	for _, want := range []string{"file x; load (quantile 0.95) and line as LoadThreshold sees them", "\nNote:\n- not corrected\n"} {
 		if !strings.Contains(p.String(), want) {
 			t.Errorf("want %q in\n%s", want, p.String())
@@ -90,10 +89,10 @@ func TestResult_Print_Quantile(t *testing.T) {
 }
 
 func TestResult_Print_SideBySide(t *testing.T) {
-	other := testOutcome()
+	other := testOutcome("file y")
 	other.Nodes, other.Unschedulable = other.Nodes[:1], nil
 	other.Nodes[0].Placed = 5
-	r := &Result{Outcomes: []ConfigurationOutcome{{"file x", testOutcome()}, {"file y", other}}}
+	r := &Report{Outcomes: []*Outcome{testOutcome("file x"), other}}
 	p := &terminal.Printer{}
 	r.Print(p)
 	for _, want := range []string{
@@ -108,7 +107,7 @@ func TestResult_Print_SideBySide(t *testing.T) {
 }
 
 func TestResult_Print_OnATerminal(t *testing.T) {
-	r := &Result{Outcomes: []ConfigurationOutcome{{"file x", testOutcome()}}}
+	r := &Report{Outcomes: []*Outcome{testOutcome("file x")}}
 	p := &terminal.Printer{Style: terminal.Style{Color: true, Width: 60}}
 	r.Print(p)
 	for _, want := range []string{

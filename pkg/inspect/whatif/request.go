@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
@@ -26,154 +25,144 @@ type Request struct {
 	Stdin io.Reader
 	// ProfileFrom is the file of another configuration to compare with; empty if none.
 	ProfileFrom string
-	// Found is called with the configuration. It may be nil.
+	// Found is called with the configuration. It must not be nil.
 	Found func(*live.Configuration)
-	// Progress is called with the fraction that is done. It may be nil.
+	// Progress is called with the fraction that is done; nil is not called.
 	Progress func(done float64)
 }
 
-// Result is where the pods of a Request go.
-type Result struct {
+// Report is where the pods of a Request go.
+type Report struct {
 	Changes []string `json:"changes"`
 	// Lost are the evicted pods that nobody recreates.
 	Lost []string `json:"lost,omitempty"`
 	// Outcomes has the outcome of the configuration, then that of ProfileFrom.
-	Outcomes []ConfigurationOutcome `json:"outcomes"`
-	Notes    []string               `json:"notes,omitempty"`
-}
-
-// ConfigurationOutcome is the Outcome of one configuration.
-type ConfigurationOutcome struct {
-	// Configuration is where the configuration comes from.
-	Configuration string `json:"configuration"`
-	*Outcome
+	Outcomes []*Outcome `json:"outcomes"`
+	Notes    []string   `json:"notes,omitempty"`
 }
 
 // HasFindings reports whether pods do not fit, or are lost.
-func (r *Result) HasFindings() bool {
+func (r *Report) HasFindings() bool {
 	return len(r.Lost) > 0 ||
-		slices.ContainsFunc(r.Outcomes, func(o ConfigurationOutcome) bool { return o.Placed < o.Pods || len(o.Lost) > 0 })
+		slices.ContainsFunc(r.Outcomes, func(o *Outcome) bool { return o.Placed < o.Pods || len(o.Lost) > 0 })
 }
 
-func (r *Result) note(format string, args ...any) {
+func (r *Report) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
+// experiment is a Request while it is answered.
+type experiment struct {
+	*Request
+	*Report
+	conn    *live.Connection
+	objects []runtime.Object
+	plan    *Plan
+}
+
 // Run places the pods of the scenario.
-func Run(ctx context.Context, c *live.Connection, r Request) (*Result, error) {
-	result := &Result{}
-	if err := r.readFile(ctx, c, result); err != nil {
+func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
+	e := &experiment{Request: &r, Report: &Report{}, conn: c}
+	if err := e.readFile(ctx); err != nil {
 		return nil, err
 	}
-	configuration, err := validConfiguration(ctx, c, r.Configuration)
+	own, err := c.ValidConfiguration(ctx, r.Configuration)
 	if err != nil {
 		return nil, err
 	}
-	if r.Found != nil {
-		r.Found(configuration)
-	}
+	r.Found(own)
 	var other *live.Configuration
 	if r.ProfileFrom != "" {
-		if other, err = validConfiguration(ctx, c, live.ConfigurationOptions{File: r.ProfileFrom}); err != nil {
+		if other, err = c.ValidConfiguration(ctx, live.ConfigurationOptions{File: r.ProfileFrom}); err != nil {
 			return nil, live.OptionErrorf("--profile-from: %w", err)
 		}
 	}
-	objects, err := c.Objects(ctx)
+	if err := e.makePlan(ctx); err != nil {
+		return nil, err
+	}
+	extended, err := e.withStockProfiles(own)
 	if err != nil {
 		return nil, err
 	}
-	for _, missing := range objects.Missing {
-		result.Notes = append(result.Notes, missing.Note())
-	}
-	plan, err := NewPlan(objects.All, r.Scenario)
-	if err != nil {
-		return nil, live.OptionErrorf("%w", err)
-	}
-	result.Changes, result.Lost = plan.Changes, plan.Lost
-	if err := r.placeByOwn(ctx, c, result, plan, objects.All, configuration); err != nil {
+	if err := e.place(ctx, extended, ""); err != nil {
 		return nil, err
 	}
 	if other != nil {
-		if err := r.placeByOther(ctx, c, result, plan, objects.All, other); err != nil {
+		profile, err := otherProfile(other.ProfileNames(), e.plan.SchedulerNames())
+		if err != nil {
+			return nil, live.OptionErrorf("--profile-from: %w", err)
+		}
+		if err := e.place(ctx, other, profile); err != nil {
 			return nil, err
 		}
 	}
-	result.Notes = append(result.Notes, plan.Notes...)
-	return result, nil
+	e.Notes = append(e.Notes, e.plan.Notes...)
+	return e.Report, nil
 }
 
 // readFile reads the file, and what admission adds to its pods.
-func (r *Request) readFile(ctx context.Context, c *live.Connection, result *Result) error {
-	if r.File == "" {
+func (e *experiment) readFile(ctx context.Context) error {
+	if e.File == "" {
 		return nil
 	}
-	m, err := manifest.ReadFile(ctx, r.File, r.Stdin, c.Namespace)
+	m, err := manifest.ReadFile(ctx, e.File, e.Stdin, e.conn.Namespace)
 	if err != nil {
 		return live.OptionErrorf("--filename: %w", err)
 	}
-	r.Scenario.Manifest, r.Scenario.Admission = m, manifest.ReadAdmission(ctx, c.Client, m)
-	for _, missing := range r.Scenario.Admission.Missing {
-		result.Notes = append(result.Notes, missing.Note())
-	}
+	e.Scenario.Manifest, e.Scenario.Admission = m, manifest.ReadAdmission(ctx, e.conn, m)
+	e.noteMissing(e.Scenario.Admission.Missing)
 	return nil
 }
 
-func validConfiguration(ctx context.Context, c *live.Connection, o live.ConfigurationOptions) (*live.Configuration, error) {
-	configuration, err := c.Configuration(ctx, o)
-	if err == nil && configuration.Err != nil {
-		err = fmt.Errorf("%s: %w", configuration.Origin, configuration.Err)
+func (e *experiment) noteMissing(kinds []live.MissingKind) {
+	for i := range kinds {
+		e.Notes = append(e.Notes, kinds[i].Note())
 	}
-	return configuration, err
 }
 
-// placeByOwn places the pods by the profiles that they name.
-func (r *Request) placeByOwn(ctx context.Context, c *live.Connection, result *Result, plan *Plan, objects []runtime.Object,
-	configuration *live.Configuration) error {
-	complete, err := withStockProfiles(configuration.Decoded, plan.SchedulerNames(), result)
+// makePlan makes the plan for the objects of the cluster.
+func (e *experiment) makePlan(ctx context.Context) error {
+	objects, err := e.conn.Objects(ctx)
 	if err != nil {
 		return err
 	}
-	configuration = &live.Configuration{Origin: configuration.Origin, Decoded: complete}
-	return r.place(ctx, c, result, plan, objects, configuration, "")
-}
-
-// placeByOther places all pods by one profile of another configuration.
-func (r *Request) placeByOther(ctx context.Context, c *live.Connection, result *Result, plan *Plan, objects []runtime.Object,
-	other *live.Configuration) error {
-	profile, err := otherProfile(other.ProfileNames(), plan.SchedulerNames())
-	if err != nil {
-		return live.OptionErrorf("--profile-from: %w", err)
+	e.objects = objects.All
+	e.noteMissing(objects.Missing)
+	if e.plan, err = NewPlan(objects.All, e.Scenario); err != nil {
+		return live.OptionErrorf("%w", err)
 	}
-	return r.place(ctx, c, result, plan, objects, other, profile)
+	e.Changes, e.Lost = e.plan.Changes, e.plan.Lost
+	return nil
 }
 
-// place runs the plan, and adds the outcome to the result. A profile that is not empty places all pods.
-func (r *Request) place(ctx context.Context, c *live.Connection, result *Result, plan *Plan, objects []runtime.Object,
-	configuration *live.Configuration, profile string) error {
+// place runs the plan, and adds the outcome to the report. A profile that is not empty places all pods.
+func (e *experiment) place(ctx context.Context, configuration *live.Configuration, profile string) error {
 	clock := &Clock{}
-	cluster, err := c.Open(ctx, live.Options{Configuration: configuration.Decoded, Objects: objects, Source: r.Source, Clock: clock})
+	cluster, err := e.conn.Open(ctx,
+		live.Options{Configuration: configuration.Decoded, Objects: e.objects, Source: e.Source, Clock: clock})
 	if err != nil {
 		return fmt.Errorf("%s: %w", configuration.Origin, err)
 	}
-	var usages PodUsages
-	if sources := cluster.Sources(); plan.Evicts() && len(sources) > 0 {
+	var usages podUsages
+	if sources := cluster.Sources(); e.plan.Evicts() && len(sources) > 0 {
 		if usages, err = cluster.PodUsage(ctx, sources[0].Spec); err != nil {
-			result.note("Cannot read the usage of evicted pods, so it is estimated: %v", text.ExcerptError(err))
+			e.note("Cannot read the usage of evicted pods, so it is estimated: %v", text.ExcerptError(err))
 		}
 	}
 	clock.Stop()
 	for _, s := range cluster.Sources() {
 		if s.Err != nil {
-			result.note("Cannot read %s, so requests count instead: %v", s.Label, text.ExcerptError(s.Err))
+			e.note("Cannot read %s, so requests count instead: %v", s.Label, text.ExcerptError(s.Err))
 		}
 	}
-	out, err := plan.Run(ctx, cluster.Scheduler, RunOptions{
-		SchedulerName: profile, Profiles: configuration.ProfileNames(), Usages: usages, Progress: r.Progress,
+	out, err := e.plan.Run(ctx, cluster.Scheduler, RunOptions{
+		SchedulerName: profile, Profiles: configuration.ProfileNames(), Usages: usages, Progress: e.Progress,
 	})
 	if err != nil {
 		return err
 	}
-	result.Outcomes = append(result.Outcomes, ConfigurationOutcome{Configuration: configuration.Origin, Outcome: out})
+	out.Configuration = configuration.Origin
+	e.Outcomes = append(e.Outcomes, out)
 	return nil
 }
 
@@ -184,14 +173,12 @@ kind: KubeSchedulerConfiguration
 profiles: [{schedulerName: %q}]
 `
 
-// withStockProfiles adds a stock profile for each scheduler without a profile.
-func withStockProfiles(
-	configuration *schedulerconfig.KubeSchedulerConfiguration,
-	schedulers []string,
-	result *Result,
-) (*schedulerconfig.KubeSchedulerConfiguration, error) {
-	known := (&live.Configuration{Decoded: configuration}).ProfileNames()
-	for _, name := range schedulers {
+// withStockProfiles returns a copy of the configuration, with a stock profile for each scheduler without a profile.
+func (e *experiment) withStockProfiles(configuration *live.Configuration) (*live.Configuration, error) {
+	known := configuration.ProfileNames()
+	extended := *configuration
+	extended.Decoded = configuration.Decoded.DeepCopy()
+	for _, name := range e.plan.SchedulerNames() {
 		if slices.Contains(known, name) {
 			continue
 		}
@@ -199,12 +186,11 @@ func withStockProfiles(
 		if err != nil {
 			return nil, err
 		}
-		configuration = configuration.DeepCopy()
-		configuration.Profiles = append(configuration.Profiles, stock.Profiles[0])
-		result.note("The configuration has no profile for the scheduler %q: its pods are placed as the stock scheduler does. "+
+		extended.Decoded.Profiles = append(extended.Decoded.Profiles, stock.Profiles[0])
+		e.note("The configuration has no profile for the scheduler %q: its pods are placed as the stock scheduler does. "+
 			"For pods of a file, choose another with --scheduler-name (%s)", name, strings.Join(known, ", "))
 	}
-	return configuration, nil
+	return &extended, nil
 }
 
 // otherProfile returns the only profile, or the one that the pods name.

@@ -14,7 +14,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
@@ -26,7 +26,7 @@ type RunOptions struct {
 	// Profiles are the names of all profiles, in the order of the configuration.
 	Profiles []string
 	// Usages are what pods use; nil if that is not known.
-	Usages PodUsages
+	Usages podUsages
 	// Progress is called after each pod with the fraction that is done. It may be nil.
 	Progress func(done float64)
 }
@@ -69,7 +69,7 @@ func (p *Plan) prepare(ctx context.Context, s *sim.Scheduler, o RunOptions) (*ru
 }
 
 // apply makes the changes.
-func (p *Plan) apply(ctx context.Context, s *sim.Scheduler, models map[*load.Publisher][]*estimate.Model, known PodUsages) error {
+func (p *Plan) apply(ctx context.Context, s *sim.Scheduler, models map[*load.Publisher][]*estimate.Model, known podUsages) error {
 	usage, err := p.measuredUsage(ctx, s, models, known)
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ type run struct {
 	plan      *Plan
 	scheduler *sim.Scheduler
 	// line is the plugin of LinePlugin; nil if there is none.
-	line    plugins.LoadReader
+	line    explain.LoadReader
 	options *RunOptions
 	placed  map[types.UID]*Placement
 	order   []*Placement

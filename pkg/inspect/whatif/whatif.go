@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -83,14 +82,11 @@ type queued struct {
 // planner makes a Plan.
 type planner struct {
 	*Plan
+	creator *manifest.Creator
 	nodes   map[string]*corev1.Node
 	pods    []*corev1.Pod
-	names   map[types.NamespacedName]bool
-	claims  map[types.NamespacedName]bool
-	classes []*storagev1.StorageClass
 	csi     map[string]*storagev1.CSINode
 	budgets []*policyv1.PodDisruptionBudget
-	owners  map[string]bool
 	// namespaces include the namespaces of pods: Namespace objects may not be readable.
 	namespaces map[string]bool
 }
@@ -112,15 +108,16 @@ func NewPlan(objects []runtime.Object, s Scenario) (*Plan, error) {
 			return nil, err
 		}
 	}
-	p.sortQueue()
+	p.added = append(p.added, p.creator.Added...)
+	p.Notes = p.creator.Notes
+	sortByPriority(p.queue)
 	return p.Plan, nil
 }
 
 func newPlanner(objects []runtime.Object) *planner {
 	p := &planner{
-		Plan:  &Plan{newNodes: map[string]bool{}},
-		nodes: map[string]*corev1.Node{}, names: map[types.NamespacedName]bool{}, claims: map[types.NamespacedName]bool{},
-		csi: map[string]*storagev1.CSINode{}, owners: map[string]bool{}, namespaces: map[string]bool{},
+		Plan: &Plan{newNodes: map[string]bool{}}, creator: manifest.NewCreator(objects),
+		nodes: map[string]*corev1.Node{}, csi: map[string]*storagev1.CSINode{}, namespaces: map[string]bool{},
 	}
 	for _, object := range objects {
 		switch o := object.(type) {
@@ -129,23 +126,12 @@ func newPlanner(objects []runtime.Object) *planner {
 		case *corev1.Pod:
 			p.pods = append(p.pods, o)
 			p.namespaces[o.Namespace] = true
-			p.names[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}] = true
 		case *corev1.Namespace:
 			p.namespaces[o.Name] = true
-		case *corev1.PersistentVolumeClaim:
-			p.claims[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}] = true
-		case *storagev1.StorageClass:
-			p.classes = append(p.classes, o)
 		case *storagev1.CSINode:
 			p.csi[o.Name] = o
 		case *policyv1.PodDisruptionBudget:
 			p.budgets = append(p.budgets, o)
-		case *appsv1.ReplicaSet:
-			p.owners["ReplicaSet "+o.Namespace+"/"+o.Name] = true
-		case *appsv1.StatefulSet:
-			p.owners["StatefulSet "+o.Namespace+"/"+o.Name] = true
-		case *corev1.Service:
-			p.owners["Service "+o.Namespace+"/"+o.Name] = true
 		}
 	}
 	return p
@@ -153,10 +139,6 @@ func newPlanner(objects []runtime.Object) *planner {
 
 func (p *Plan) change(format string, args ...any) {
 	p.Changes = append(p.Changes, fmt.Sprintf(format, args...))
-}
-
-func (p *Plan) note(format string, args ...any) {
-	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
 }
 
 // addNodes adds copies of a node, with copies of those of its pods that each node has.
@@ -204,7 +186,7 @@ func (p *planner) addNodes(count int, like string) error {
 		change += fmt.Sprintf(", each with %s of DaemonSets and static pods", text.Count(len(pods)/count, "pod"))
 	}
 	p.Changes = append(p.Changes, change)
-	p.note("New nodes count as idle, plus the expected usage of their DaemonSet and static pods. " +
+	p.creator.Note("New nodes count as idle, plus the expected usage of their DaemonSet and static pods. " +
 		"The scheduler uses their requests until they are measured.")
 	return nil
 }
@@ -243,10 +225,8 @@ func (p *planner) cordon(names []string) (drained map[string]bool, err error) {
 		node = node.DeepCopy()
 		node.Spec.Unschedulable = true
 		if !slices.ContainsFunc(node.Spec.Taints, isCordon) {
-			node.Spec.Taints = append(
-				node.Spec.Taints,
-				corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule},
-			)
+			node.Spec.Taints = append(node.Spec.Taints,
+				corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 		}
 		p.cordoned = append(p.cordoned, node)
 	}
@@ -272,7 +252,7 @@ func (p *planner) evict(drain, namespaces []string) error {
 		}
 		p.evicted = append(p.evicted, pod)
 		if podusage.HasEnded(pod) || pod.DeletionTimestamp != nil {
-			continue // nobody creates it again
+			continue // it is not created again
 		}
 		isLost := metav1.GetControllerOfNoCopy(pod) == nil
 		if isLost {
@@ -298,7 +278,8 @@ func (p *planner) noteEvictions(byNode, byNamespace map[string]evictions, namesp
 		}
 	}
 	if len(p.Lost) > 0 {
-		p.note("%s without a controller would be lost: nobody recreates them: %s", text.Count(len(p.Lost), "pod"), text.FirstN(p.Lost))
+		p.creator.Note("%s without a controller would be lost: nobody recreates them: %s",
+			text.Count(len(p.Lost), "pod"), text.FirstN(p.Lost))
 	}
 	p.noteBudgets()
 }
@@ -337,7 +318,7 @@ func (p *planner) noteBudgets() {
 			}
 		}
 		if allowed := int(budget.Status.DisruptionsAllowed); matching > allowed {
-			p.note("PodDisruptionBudget %s/%s lets %d of %s go at a time: eviction waits until replacements are ready",
+			p.creator.Note("PodDisruptionBudget %s/%s lets %d of %s go at a time: eviction waits until replacements are ready",
 				budget.Namespace, budget.Name, allowed, text.Count(matching, "pod"))
 		}
 	}
@@ -374,13 +355,10 @@ func (p *planner) addManifest(s *Scenario) error {
 			workloads[0], workloads[1])
 	}
 	for _, service := range s.Manifest.Services {
-		if name := "Service " + service.Namespace + "/" + service.Name; !p.owners[name] {
-			p.owners[name] = true
-			p.added = append(p.added, service)
-		}
+		p.creator.Add(service)
 	}
 	if len(s.Manifest.Ignored) > 0 {
-		p.note("Not looked at: %s", text.FirstN(s.Manifest.Ignored))
+		p.creator.Note("Not looked at: %s", text.FirstN(s.Manifest.Ignored))
 	}
 	total := 0
 	for _, w := range workloads {
@@ -399,44 +377,16 @@ func (p *planner) addManifest(s *Scenario) error {
 }
 
 func (p *planner) addWorkload(s *Scenario, w *manifest.Workload, replicas int) error {
-	if owner, ok := w.Owner.(metav1.Object); ok {
-		kind := w.Kind
-		if kind == "Deployment" {
-			kind = "ReplicaSet"
-		}
-		// The scheduler looks up the selectors of ReplicaSets and StatefulSets to spread their pods.
-		if name := kind + " " + owner.GetNamespace() + "/" + owner.GetName(); kind != "Job" && !p.owners[name] {
-			p.owners[name] = true
-			p.added = append(p.added, w.Owner)
-		}
-	}
 	if running := p.running(w); running > 0 {
-		p.note("%s runs %s already; %s placed beside them", w, text.Count(running, "pod"), isOrAre(replicas, "pod"))
+		p.creator.Note("%s runs %s already; %s placed beside them", w, text.Count(running, "pod"), isOrAre(replicas, "pod"))
 	}
-	for index, placed := 0, 0; placed < replicas; index++ {
-		pod, claims := w.Pod(index)
-		name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-		if p.names[name] {
-			continue // it is in the cluster already
-		}
-		p.names[name] = true
-		placed++
-		if s.SchedulerName != "" {
-			pod.Spec.SchedulerName = s.SchedulerName
-		}
-		if s.Admission != nil {
-			if err := s.Admission.Admit(pod); err != nil {
-				return fmt.Errorf("%s: %w", w, err)
-			}
-		}
-		if pod.Spec.NodeName != "" && placed == 1 {
-			p.note("%s: spec.nodeName is %s, which bypasses every scheduler. The pod is placed without it", w, pod.Spec.NodeName)
-		}
-		pod.Spec.NodeName = ""
-		for _, claim := range claims {
-			p.addClaim(pod, claim)
-		}
-		p.queue = append(p.queue, queued{pod: pod, of: w.String(), alike: len(claims) == 0})
+	pods, alike, err := p.creator.Create(w, replicas, cmp.Or(s.Admission, &manifest.Admission{}))
+	if err != nil {
+		return err
+	}
+	for _, pod := range pods {
+		pod.Spec.SchedulerName = cmp.Or(s.SchedulerName, pod.Spec.SchedulerName)
+		p.queue = append(p.queue, queued{pod: pod, of: w.String(), alike: alike})
 	}
 	p.change("%s of %s to place", text.Count(replicas, "pod"), w)
 	return nil
@@ -453,42 +403,7 @@ func (p *planner) running(w *manifest.Workload) int {
 	return count
 }
 
-// addClaim adds a claim that is made for the pod. A volume that is provisioned before its pod is placed can be anywhere: the pod is
-// placed without it.
-func (p *planner) addClaim(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) {
-	name := types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}
-	if p.claims[name] {
-		return
-	}
-	p.claims[name] = true
-	i := slices.IndexFunc(p.classes, func(c *storagev1.StorageClass) bool {
-		if claim.Spec.StorageClassName != nil {
-			return c.Name == *claim.Spec.StorageClassName
-		}
-		return c.Annotations["storageclass.kubernetes.io/is-default-class"] == "true"
-	})
-	if i >= 0 {
-		claim.Spec.StorageClassName = &p.classes[i].Name
-		if mode := p.classes[i].VolumeBindingMode; mode == nil || *mode == storagev1.VolumeBindingImmediate {
-			pod.Spec.Volumes = slices.DeleteFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-				return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim.Name
-			})
-			note := fmt.Sprintf(
-				"The StorageClass %s provisions volumes before pods are placed, in an unknown place: they are ignored",
-				p.classes[i].Name,
-			)
-			if !slices.Contains(p.Notes, note) {
-				p.Notes = append(p.Notes, note)
-			}
-			return
-		}
-	}
-	p.added = append(p.added, claim)
-}
-
-// sortQueue sorts by priority, as the scheduler's queue does; pods of one priority stay in their order.
-func (p *Plan) sortQueue() { sortByPriority(p.queue) }
-
+// sortByPriority sorts as the scheduler's queue does; pods of one priority stay in their order.
 func sortByPriority(queue []queued) {
 	slices.SortStableFunc(queue, func(a, b queued) int {
 		return cmp.Compare(corev1helpers.PodPriority(b.pod), corev1helpers.PodPriority(a.pod))
@@ -509,7 +424,7 @@ func (p *Plan) SchedulerNames() []string {
 // Evicts reports whether pods are evicted.
 func (p *Plan) Evicts() bool { return len(p.evicted) > 0 }
 
-// counted returns a number with its noun.
+// isOrAre returns a number with its noun and its verb.
 func isOrAre(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun + " is"

@@ -22,13 +22,14 @@ import (
 	"k8s.io/utils/ptr"
 
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading/readingtest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
 
 const window = 5 * time.Minute
@@ -107,18 +108,10 @@ func node(name string) *corev1.Node {
 		Capacity(map[corev1.ResourceName]string{"cpu": "8", "memory": "16Gi", "pods": "110"}).Obj()
 }
 
-// running returns a pod that has been running for longer than the window, with a controller unless the kind is empty.
+// running returns a pod that has run for longer than the window. It has a controller unless the kind is empty.
 func running(namespace, name, cpu, node, kind string) *corev1.Pod {
-	p := st.MakePod().
-		Namespace(namespace).
-		Name(name).
-		UID(namespace+"/"+name).
-		Req(map[corev1.ResourceName]string{"cpu": cpu}).
-		Node(node).
-		SchedulerName("packing").
-		Label("app", name).
-		Phase(corev1.PodRunning).
-		Obj()
+	p := st.MakePod().Namespace(namespace).Name(name).UID(namespace+"/"+name).Req(map[corev1.ResourceName]string{"cpu": cpu}).
+		Node(node).SchedulerName("packing").Label("app", name).Phase(corev1.PodRunning).Obj()
 	p.Status.StartTime = &metav1.Time{Time: now.Add(-time.Hour)}
 	if kind != "" {
 		p.OwnerReferences = []metav1.OwnerReference{
@@ -162,11 +155,8 @@ func plan(t testing.TB, objects []apiruntime.Object, s whatif.Scenario) *whatif.
 
 func runOn(t testing.TB, p *whatif.Plan, s *sim.Scheduler, schedulerName string) *whatif.Outcome {
 	t.Helper()
-	out, err := p.Run(
-		t.Context(),
-		s,
-		whatif.RunOptions{SchedulerName: schedulerName, Profiles: []string{"packing", "relaxed", "spreading"}},
-	)
+	out, err := p.Run(t.Context(), s,
+		whatif.RunOptions{SchedulerName: schedulerName, Profiles: []string{"packing", "relaxed", "spreading"}})
 	must(t, err)
 	return out
 }
@@ -182,7 +172,7 @@ func placed(o *whatif.Outcome) string {
 	return strings.Join(parts, ", ")
 }
 
-func nodeNamed(t testing.TB, o *whatif.Outcome, name string) whatif.Node {
+func nodeNamed(t testing.TB, o *whatif.Outcome, name string) whatif.ChangedNode {
 	t.Helper()
 	for _, n := range o.Nodes {
 		if n.Name == name {
@@ -190,11 +180,11 @@ func nodeNamed(t testing.TB, o *whatif.Outcome, name string) whatif.Node {
 		}
 	}
 	t.Fatalf("node %s is not reported", name)
-	return whatif.Node{}
+	return whatif.ChangedNode{}
 }
 
 // percents returns CPU before and after, rounded; -1 where it is not known.
-func percents(n whatif.Node) [2]int {
+func percents(n whatif.ChangedNode) [2]int {
 	round := func(p *float64) int { return int(math.Round(ptr.Deref(p, -1))) }
 	return [2]int{round(n.CPU.BeforePercent), round(n.CPU.AfterPercent)}
 }
@@ -206,18 +196,14 @@ func threeNodes() ([]apiruntime.Object, map[string]float64) {
 // count says how many pods were placed.
 func count(o *whatif.Outcome) string { return fmt.Sprintf("%d of %d pods placed", o.Placed, o.Pods) }
 
-// Pods of 5 % are packed up to 80 %: one on the node at 75 %, six on that at 50 % and twelve on that at 20 %.
+// Pods of 5 % are packed up to 80 %. One fits at 75 %, six at 50 %, and twelve at 20 %.
 func TestRun_PlacesReplicas(t *testing.T) {
 	objects, cpu := threeNodes()
 	p := plan(t, objects, whatif.Scenario{Manifest: deployment(t, "packing"), Replicas: ptr.To(21)})
 	o := runOn(t, p, newScheduler(t, profiles, cpu, objects), "")
 	if placed(o) != "c 12, b 6, a 1" || o.Placed != 19 || o.Pods != 21 || o.NodesAboveAfter != 0 {
-		t.Errorf(
-			"%s: %s; %d nodes above their line; want 19 of 21: c 12, b 6, a 1, and none above",
-			count(o),
-			placed(o),
-			o.NodesAboveAfter,
-		)
+		t.Errorf("%s: %s; %d nodes above their line; want 19 of 21: c 12, b 6, a 1, and none above", count(o), placed(o),
+			o.NodesAboveAfter)
 	}
 	for name, want := range map[string][2]int{"a": {75, 80}, "b": {50, 80}, "c": {20, 80}} {
 		if n := nodeNamed(t, o, name); percents(n) != want || *n.CPU.LinePercent != 80 {
@@ -241,12 +227,7 @@ func TestRun_PlacesReplicas(t *testing.T) {
 func TestRun_UnderAnotherProfile(t *testing.T) {
 	objects, cpu := threeNodes()
 	p := plan(t, objects, whatif.Scenario{Manifest: deployment(t, "packing"), Replicas: ptr.To(21)})
-	if o := runOn(
-		t,
-		p,
-		newScheduler(t, profiles, cpu, objects),
-		"relaxed",
-	); o.Placed != 21 || o.Relaxed != 2 ||
+	if o := runOn(t, p, newScheduler(t, profiles, cpu, objects), "relaxed"); o.Placed != 21 || o.Relaxed != 2 ||
 		o.NodesAboveAfter != 2 {
 		t.Errorf("relaxed: %s, %d by a waived limit, %d nodes above; want 21, 2 and 2", count(o), o.Relaxed, o.NodesAboveAfter)
 	}
@@ -275,13 +256,11 @@ func TestRun_Drain(t *testing.T) {
 	if o.Pods != 1 || placed(o) != "b 1" { // b is nearer to 80 % than c
 		t.Errorf("%s: %s; want the one pod of a ReplicaSet on b", count(o), placed(o))
 	}
-	// The two running pods that go were 10 % of a's 75 %: the DaemonSet's stays, and the one that has ended uses nothing.
+	// The two evicted pods were 10 % of a's 75 %. The DaemonSet's pod stays, and the ended one uses nothing.
 	if a := nodeNamed(t, o, "a"); !a.Drained || percents(a) != [2]int{75, 65} {
 		t.Errorf("a: %+v with %v %%; want drained, from 75 to 65 %%", a, percents(a))
 	}
-	if want := []string{
-		"a drained: 2 pods evicted, 1 to place elsewhere, 1 lost",
-	}; !slices.Equal(p.Changes, want) ||
+	if want := []string{"a drained: 2 pods evicted, 1 to place elsewhere, 1 lost"}; !slices.Equal(p.Changes, want) ||
 		!slices.Equal(p.Lost, []string{"shop/bare"}) {
 		t.Errorf("changes %q and lost pods %q, want %q and shop/bare", p.Changes, p.Lost, want)
 	}
@@ -308,35 +287,20 @@ func TestRun_EvictAllIn(t *testing.T) {
 	o := runOn(t, p, newScheduler(t, profiles, map[string]float64{"a": 0.6, "b": 0.5}, objects), "")
 	// Without them a is at 40 % and b at 30 %. The fuller one is packed: to 60 and to 80 %.
 	if placed(o) != "a 2" || percents(nodeNamed(t, o, "a")) != [2]int{60, 80} || percents(nodeNamed(t, o, "b")) != [2]int{50, 30} {
-		t.Errorf(
-			"%s with %v and %v %%; want both on a, from 60 to 80 %%, and b from 50 to 30 %%",
-			placed(o),
-			percents(nodeNamed(t, o, "a")),
-			percents(nodeNamed(t, o, "b")),
-		)
+		t.Errorf("%s with %v and %v %%; want both on a, from 60 to 80 %%, and b from 50 to 30 %%", placed(o),
+			percents(nodeNamed(t, o, "a")), percents(nodeNamed(t, o, "b")))
 	}
 }
 
 // A pod without a controller that is preempted is lost.
 func TestRun_PreemptionLosesPod(t *testing.T) {
-	high := st.MakePod().
-		Namespace("shop").
-		Name("high").
-		UID("high").
-		Priority(10).
-		Req(map[corev1.ResourceName]string{"cpu": "6"}).
-		SchedulerName("spreading").
-		Obj()
+	high := st.MakePod().Namespace("shop").
+		Name("high").UID("high").Priority(10).Req(map[corev1.ResourceName]string{"cpu": "6"}).SchedulerName("spreading").Obj()
 	objects := []apiruntime.Object{node("a"), running("shop", "bare", "7", "a", ""), high}
-	o := runOn(
-		t,
-		plan(t, objects, whatif.Scenario{Pending: true}),
-		newScheduler(t, profiles, map[string]float64{"a": 0.2}, objects),
-		"",
-	)
+	o := runOn(t, plan(t, objects, whatif.Scenario{Pending: true}), newScheduler(t, profiles, map[string]float64{"a": 0.2}, objects),
+		"")
 	want := []string{
-		"Preempted: shop/bare",
-		"1 pod without a controller would be preempted and lost: nobody recreates them: shop/bare",
+		"Preempted: shop/bare", "1 pod without a controller would be preempted and lost: nobody recreates them: shop/bare",
 	}
 	if o.Pods != 1 || o.Placed != 1 || !slices.Equal(o.Lost, []string{"shop/bare"}) || !slices.Equal(o.Notes, want) {
 		t.Errorf("%s, lost %q, notes %q; want the one pod placed, shop/bare lost, and %q", count(o), o.Lost, o.Notes, want)
@@ -346,11 +310,8 @@ func TestRun_PreemptionLosesPod(t *testing.T) {
 // A namespace may be empty, or its Namespace object not readable.
 func TestNewPlan_EvictAllIn(t *testing.T) {
 	empty := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "empty"}}
-	p := plan(
-		t,
-		[]apiruntime.Object{node("a"), empty, running("batch", "one", "1", "a", "ReplicaSet")},
-		whatif.Scenario{EvictAllIn: []string{"empty", "batch"}},
-	)
+	p := plan(t, []apiruntime.Object{node("a"), empty, running("batch", "one", "1", "a", "ReplicaSet")},
+		whatif.Scenario{EvictAllIn: []string{"empty", "batch"}})
 	want := []string{"namespace empty: 0 pods evicted, 0 to place again", "namespace batch: 1 pod evicted, 1 to place again"}
 	if !slices.Equal(p.Changes, want) {
 		t.Errorf("changes %q, want %q", p.Changes, want)
@@ -385,9 +346,7 @@ func TestRun_Quantile(t *testing.T) {
 	objects := []apiruntime.Object{node("a"), running("batch", "one", "1600m", "a", "ReplicaSet")}
 	run := func(s whatif.Scenario) *whatif.Outcome {
 		o, err := plan(
-			t,
-			objects,
-			s,
+			t, objects, s,
 		).Run(t.Context(), newScheduler(t, quantileProfile, map[string]float64{"a": 0.5}, objects), whatif.RunOptions{Profiles: []string{"packing"}})
 		must(t, err)
 		return o
@@ -406,7 +365,7 @@ func TestRun_Quantile(t *testing.T) {
 	}
 }
 
-// What an evicted pod really uses is taken off, where it is known: here 5 % in place of the 20 % that it requests.
+// An evicted pod's measured usage is subtracted, if known: here 5 % instead of its request of 20 %.
 func TestRun_EvictedUsageIsMeasured(t *testing.T) {
 	objects := []apiruntime.Object{node("a"), running("batch", "one", "1600m", "a", "ReplicaSet")}
 	p := plan(t, objects, whatif.Scenario{EvictAllIn: []string{"batch"}})
@@ -420,7 +379,7 @@ func TestRun_EvictedUsageIsMeasured(t *testing.T) {
 	} {
 		o, err := p.Run(t.Context(), newScheduler(t, profiles, map[string]float64{"a": 0.5}, objects), whatif.RunOptions{
 			Profiles: []string{"packing"},
-			Usages:   whatif.PodUsages{types.NamespacedName{Namespace: "batch", Name: "one"}: {load.CPU: tc.usage}},
+			Usages:   map[live.PodResource]source.PodUsage{{Namespace: "batch", Pod: "one", Resource: load.CPU}: tc.usage},
 		})
 		must(t, err)
 		// 50 − 5 + 20 = 65
@@ -454,40 +413,21 @@ func TestRun_AddNodes(t *testing.T) {
 	}
 }
 
-// A pod that waits in the cluster fits once a node is added, and a pod of high priority goes first and evicts one of low priority.
+// A waiting pod fits once a node is added. A pod of high priority goes first, and evicts one of low priority.
 func TestRun_PendingAndPreemption(t *testing.T) {
 	low := running("shop", "low", "7", "a", "ReplicaSet")
-	high := st.MakePod().
-		Namespace("shop").
-		Name("high").
-		UID("high").
-		Priority(10).
-		Req(map[corev1.ResourceName]string{"cpu": "6"}).
-		SchedulerName("spreading").
-		Obj()
+	high := st.MakePod().Namespace("shop").
+		Name("high").UID("high").Priority(10).Req(map[corev1.ResourceName]string{"cpu": "6"}).SchedulerName("spreading").Obj()
 	objects := []apiruntime.Object{node("a"), low, high}
-	o := runOn(
-		t,
-		plan(t, objects, whatif.Scenario{Pending: true}),
-		newScheduler(t, profiles, map[string]float64{"a": 0.2}, objects),
-		"",
-	)
+	o := runOn(t, plan(t, objects, whatif.Scenario{Pending: true}), newScheduler(t, profiles, map[string]float64{"a": 0.2}, objects),
+		"")
 	if placed(o) != "a 1" || len(o.Preempted) != 1 || o.Preempted[0] != "shop/low" || o.Pods != 2 || len(o.Unschedulable) != 1 ||
 		o.Unschedulable[0].Of != "ReplicaSet shop/low" {
-		t.Errorf(
-			"%s: %s, preempted %v, unschedulable %+v; want high on a in place of low",
-			count(o),
-			placed(o),
-			o.Preempted,
-			o.Unschedulable,
-		)
+		t.Errorf("%s: %s, preempted %v, unschedulable %+v; want high on a in place of low", count(o), placed(o), o.Preempted,
+			o.Unschedulable)
 	}
-	o = runOn(
-		t,
-		plan(t, objects, whatif.Scenario{Pending: true, AddNodes: 1, Like: "a"}),
-		newScheduler(t, profiles, map[string]float64{"a": 0.2}, objects),
-		"",
-	)
+	o = runOn(t, plan(t, objects, whatif.Scenario{Pending: true, AddNodes: 1, Like: "a"}),
+		newScheduler(t, profiles, map[string]float64{"a": 0.2}, objects), "")
 	if placed(o) != "a-new-1 1" || len(o.Preempted) != 0 {
 		t.Errorf("with a new node: %s, preempted %v; want high there, and nothing preempted", placed(o), o.Preempted)
 	}
@@ -526,23 +466,13 @@ spec:
 	class.Annotations = map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}
 	objects := []apiruntime.Object{node("a"), class}
 	p := plan(t, objects, whatif.Scenario{Manifest: m})
-	if o := runOn(
-		t,
-		p,
-		newScheduler(t, profiles, nil, objects),
-		"",
-	); o.Placed != 1 ||
+	if o := runOn(t, p, newScheduler(t, profiles, nil, objects), ""); o.Placed != 1 ||
 		!strings.Contains(strings.Join(p.Notes, ""), "StorageClass disks") {
 		t.Errorf("%s, notes %q; want it placed, with a note on its volume", count(o), p.Notes)
 	}
 	objects = objects[:1] // without a class, no volume is ever made
 	p = plan(t, objects, whatif.Scenario{Manifest: m})
-	if o := runOn(
-		t,
-		p,
-		newScheduler(t, profiles, nil, objects),
-		"",
-	); o.Placed != 0 ||
+	if o := runOn(t, p, newScheduler(t, profiles, nil, objects), ""); o.Placed != 0 ||
 		!strings.Contains(o.Unschedulable[0].Reason, "unbound immediate PersistentVolumeClaims") {
 		t.Errorf("%s, %+v; want none, for its claim is not bound", count(o), o.Unschedulable)
 	}
@@ -550,12 +480,7 @@ spec:
 
 func TestRun_SchedulingGates(t *testing.T) {
 	gated := st.MakePod().
-		Namespace("shop").
-		Name("gated").
-		UID("gated").
-		SchedulingGates([]string{"example.com/quota"}).
-		SchedulerName("packing").
-		Obj()
+		Namespace("shop").Name("gated").UID("gated").SchedulingGates([]string{"example.com/quota"}).SchedulerName("packing").Obj()
 	objects := []apiruntime.Object{node("a"), gated}
 	o := runOn(t, plan(t, objects, whatif.Scenario{Pending: true}), newScheduler(t, profiles, nil, objects), "")
 	if o.Placed != 0 || !strings.Contains(o.Unschedulable[0].Reason, "example.com/quota") {

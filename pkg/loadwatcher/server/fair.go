@@ -21,32 +21,21 @@ func newFairSet[T comparable](limit int) *fairSet[T] {
 	return &fairSet[T]{limit: limit, items: map[netip.Addr][]T{}}
 }
 
-// add adds the item. If the set was full, add returns the replaced item.
-func (s *fairSet[T]) add(address netip.Addr, item T) (replaced T, full bool) {
+// add adds the item, in a full set in place of replaced. A full set takes an item that yields only if its address then has fewer
+// items than the other.
+func (s *fairSet[T]) add(address netip.Addr, item T, yields bool) (replaced T, full, added bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if full = s.count == s.limit; full {
 		largest := s.largest()
-		replaced = s.items[largest][0]
-		s.removeLocked(largest, replaced)
-	}
-	s.addLocked(address, item)
-	return replaced, full
-}
-
-// tryAdd is like add. To a full set it adds only items of an address that then still has fewer than the other.
-func (s *fairSet[T]) tryAdd(address netip.Addr, item T) (replaced T, full, added bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if full = s.count == s.limit; full {
-		largest := s.largest()
-		if len(s.items[address])+1 >= len(s.items[largest]) {
+		if yields && len(s.items[address])+1 >= len(s.items[largest]) {
 			return replaced, full, false
 		}
 		replaced = s.items[largest][0]
 		s.removeLocked(largest, replaced)
 	}
-	s.addLocked(address, item)
+	s.items[address] = append(s.items[address], item)
+	s.count++
 	return replaced, full, true
 }
 
@@ -70,11 +59,6 @@ func (s *fairSet[T]) largest() netip.Addr {
 		}
 	}
 	return largest
-}
-
-func (s *fairSet[T]) addLocked(address netip.Addr, item T) {
-	s.items[address] = append(s.items[address], item)
-	s.count++
 }
 
 func (s *fairSet[T]) removeLocked(address netip.Addr, item T) {

@@ -22,7 +22,7 @@ func (s *Server) limited(next http.Handler) http.Handler {
 			return
 		}
 		address, response := clientOf(r.RemoteAddr), http.NewResponseController(w)
-		aborted, full, added := s.inFlight.tryAdd(address, response)
+		aborted, full, added := s.inFlight.add(address, response, true)
 		if !added {
 			w.Header().Set("Retry-After", "1")
 			w.Header().Set("Connection", "close")
@@ -58,7 +58,7 @@ func (l *limitListener) Accept() (net.Conn, error) {
 		_ = tcp.SetWriteBuffer(sendBufferBytes)
 	}
 	accepted := &limitedConn{Conn: conn, connections: l.connections, address: clientOf(conn.RemoteAddr().String())}
-	if other, full := l.connections.add(accepted.address, accepted); full {
+	if other, full, _ := l.connections.add(accepted.address, accepted, false); full {
 		l.replaced.Inc()
 		other.reset()
 	}

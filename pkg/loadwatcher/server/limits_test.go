@@ -139,8 +139,7 @@ func dial(t *testing.T, client, address, request string) net.Conn {
 func get(t *testing.T, client, address, target string) (*http.Response, error) {
 	t.Helper()
 	transport := &http.Transport{
-		DisableKeepAlives: true,
-		DialContext:       (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}}).DialContext,
+		DisableKeepAlives: true, DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}}).DialContext,
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

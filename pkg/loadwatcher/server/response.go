@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
@@ -12,7 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher/wire"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/loadwatcherclient/wire"
 )
 
 const (
@@ -148,12 +149,11 @@ func (s *Server) encode(logger klog.Logger, window time.Duration, now time.Time,
 			samples[i].Window = window
 		}
 	}
-	var body bytes.Buffer
-	if err := wire.Encode(&body, wire.FromSamples(s.config.Source, now, window, samples)); err != nil {
+	plain, err := json.Marshal(wire.FromSamples(s.config.Source, now, window, samples))
+	if err != nil {
 		logger.Error(err, "Load cannot be encoded") // no load that passed load.Stat.Checked does this
 		return &response{}
 	}
-	plain := body.Bytes()
 	return &response{body: plain, packed: sync.OnceValue(func() []byte { return pack(plain) })}
 }
 

@@ -26,8 +26,8 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher/wire"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/loadwatcherclient/wire"
+	"github.com/plimsoll-scheduler/plimsoll/test/loadtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -69,20 +69,12 @@ func newFixture(t *testing.T, tokenFile string, names ...string) *fixture {
 	t.Helper()
 	f := &fixture{nodes: &nodes{names: names}, clock: clocktesting.NewFakeClock(end), metrics: metrics.NewKubeRegistry()}
 	f.config = Config{
-		Source:    "Prometheus",
-		Publisher: load.NewPublisher(),
-		Nodes:     f.nodes,
-		Window:    5 * time.Minute,
-		Windows:   []time.Duration{15 * time.Minute, 5 * time.Minute},
-		Trust:     load.Trust{RefreshInterval: 30 * time.Second, MaxAge: 5 * time.Minute, DriftTolerance: 10},
-		TokenFile: tokenFile,
-
-		MaxConnections: 8,
-		MaxRequests:    4,
-
+		Source: "Prometheus", Publisher: load.NewPublisher(), Nodes: f.nodes, Window: 5 * time.Minute,
+		Windows: []time.Duration{15 * time.Minute, 5 * time.Minute},
+		Trust:   load.Trust{RefreshInterval: 30 * time.Second, MaxAge: 5 * time.Minute, DriftTolerance: 10}, TokenFile: tokenFile,
+		MaxConnections: 8, MaxRequests: 4,
 		Metrics:  http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "the metrics") }),
-		Registry: f.metrics,
-		Clock:    f.clock,
+		Registry: f.metrics, Clock: f.clock,
 	}
 	server, err := New(t.Context(), f.config)
 	if err != nil {
@@ -106,9 +98,7 @@ func (f *fixture) publishTwo() {
 			"n1": {load.CPU: measurement(0.25, 0.125, five, at, 0), load.Memory: measurement(0.5, 0, five, at, 0)},
 			"n2": {load.CPU: measurement(1, 0.0625, five, at, 0)},
 		},
-		fifteen: {
-			"n1": {load.CPU: measurement(0.375, 0.25, fifteen, at, 0)},
-		},
+		fifteen: {"n1": {load.CPU: measurement(0.375, 0.25, fifteen, at, 0)}},
 	})
 }
 
@@ -282,8 +272,7 @@ func TestWindowsOfSamples(t *testing.T) {
 	five := 5 * time.Minute
 	f := newFixture(t, "", "n1", "n2")
 	f.publish(map[time.Duration]map[string]load.NodeLoad{five: {
-		"n1": {load.CPU: measurement(0.25, 0, 0, end, 0)},
-		"n2": {load.CPU: measurement(0.5, 0.125, 30*time.Second, end, 0)},
+		"n1": {load.CPU: measurement(0.25, 0, 0, end, 0)}, "n2": {load.CPU: measurement(0.5, 0.125, 30*time.Second, end, 0)},
 	}})
 	const want = `{"timestamp":1700000000,"window":{"duration":"5m","start":1699999700,"end":1700000000},"source":"Prometheus",` +
 		`"data":{"NodeMetricsMap":{` +
@@ -526,8 +515,7 @@ func BenchmarkResponse15000Nodes(b *testing.B) {
 		name := fmt.Sprintf("node-%05d.example.com", i)
 		names = append(names, name)
 		nodesOf[name] = load.NodeLoad{
-			load.CPU:    measurement(0.25, 0.125, five, end, 0),
-			load.Memory: measurement(0.5, 0.125, five, end, 0),
+			load.CPU: measurement(0.25, 0.125, five, end, 0), load.Memory: measurement(0.5, 0.125, five, end, 0),
 		}
 	}
 	publisher := load.NewPublisher()

@@ -42,7 +42,7 @@ ENABLE_OPENSHIFT_AUTH=true sends the token of the pod's service account to an ht
 				return err
 			}
 			configlint.Warn(o.checkQueries(&spec.MetricProvider), o.logging.Format)
-			s, err := newService(cmd.Context(), o, spec, cluster, t)
+			s, err := start(cmd.Context(), o, spec, cluster, t)
 			if err != nil {
 				return err
 			}
@@ -51,6 +51,7 @@ ENABLE_OPENSHIFT_AUTH=true sends the token of the pod's service account to an ht
 			context.AfterFunc(ctx, stop) // a second signal ends the program at once
 			listener, err := net.Listen("tcp", o.listenAddress)
 			if err != nil {
+				s.close()
 				return fmt.Errorf("--listen-address: %w", err)
 			}
 			return s.run(ctx, listener)

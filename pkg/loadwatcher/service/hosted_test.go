@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher/wire"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/loadwatcherclient/wire"
 )
 
 // fakeSignalFx knows the cpu and memory of n1 and the cpu of n2, each with two points a minute apart.
@@ -30,19 +30,13 @@ func fakeSignalFx(t *testing.T) string {
 		case r.URL.Path == "/v1/timeserieswindow" && memory:
 			_, _ = fmt.Fprintf(w, `{"data":{"M1":[[%d,50],[%d,50]]},"errors":[]}`, minute-60_000, minute)
 		case r.URL.Path == "/v1/timeserieswindow":
-			_, _ = fmt.Fprintf(
-				w,
-				`{"data":{"C1":[[%[1]d,20],[%[2]d,30]],"C2":[[%[1]d,100],[%[2]d,null]]},"errors":[]}`,
-				minute-60_000,
-				minute,
-			)
+			_, _ = fmt.Fprintf(w, `{"data":{"C1":[[%[1]d,20],[%[2]d,30]],"C2":[[%[1]d,100],[%[2]d,null]]},"errors":[]}`, minute-60_000,
+				minute)
 		case memory:
 			_, _ = io.WriteString(w, `{"count":1,"results":[{"id":"M1","dimensions":{"host":"n1.example.com"}}]}`)
 		default:
-			_, _ = io.WriteString(
-				w,
-				`{"count":2,"results":[{"id":"C1","dimensions":{"host":"n1.example.com"}},{"id":"C2","dimensions":{"host":"n2.example.com"}}]}`,
-			)
+			_, _ = io.WriteString(w,
+				`{"count":2,"results":[{"id":"C1","dimensions":{"host":"n1.example.com"}},{"id":"C2","dimensions":{"host":"n2.example.com"}}]}`)
 		}
 	}))
 	t.Cleanup(server.Close)

@@ -3,6 +3,8 @@ package service
 import (
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,28 +19,12 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 )
 
-// Flags for an environment variable, a field of the LoadSpec, or both.
+// Flags that the code refers to by name.
 const (
-	flagProviderName       = "metrics-provider-name"
-	flagProviderAddress    = "metrics-provider-address"
-	flagTokenFile          = "token-file"
-	flagApplicationKeyFile = "application-key-file"
-	flagClusterName        = "cluster-name"
-	flagHostNameSuffix     = "host-name-suffix"
-	flagCAFile             = "ca-file"
-	flagInsecureSkipVerify = "insecure-skip-verify"
-	flagDialect            = "dialect"
-	flagCPUQuery           = "cpu-query"
-	flagMemoryQuery        = "memory-query"
-	flagNodeLabels         = "node-labels"
-	flagTimeout            = "timeout"
-	flagWindow             = "window"
-	flagWindows            = "windows"
-	flagRefreshInterval    = "refresh-interval"
-	flagMaxAge             = "max-age"
-	flagDriftTolerance     = "drift-tolerance"
-	flagKubeconfig         = "kubeconfig"
-	flagVerbosity          = "v"
+	flagTokenFile  = "token-file"
+	flagTimeout    = "timeout"
+	flagKubeconfig = "kubeconfig"
+	flagVerbosity  = "v"
 )
 
 // connectionsPerRequest is the number of connections for each request in flight. Most connections wait for the next refresh.
@@ -70,90 +56,177 @@ func newOptions() *options {
 	return o
 }
 
-// flagSet adds flags whose usage names their environment variable.
-type flagSet struct{ *pflag.FlagSet }
-
-func (fs flagSet) text(value *string, flag, usage string) {
-	fs.StringVar(value, flag, *value, usageOf(flag, usage))
+// setting is a flag, with its LoadSpec field and environment variables.
+type setting struct {
+	flag string
+	// value points to the default; nil if another package adds the flag.
+	value any
+	// field is the path in a LoadSpec, for errors.
+	field string
+	// variable is the environment variable for the flag, as load-watcher has it. Only some providers use others, which
+	// CompleteFromEnvironment reads.
+	variable string
+	others   []string
+	usage    string
 }
 
-func (fs flagSet) span(value *time.Duration, flag, usage string) {
-	fs.DurationVar(value, flag, *value, usageOf(flag, usage))
-}
+// name names the flag and the variables, for errors.
+func (s *setting) name() string { return "--" + s.flag + s.variables() }
 
-func usageOf(flag, usage string) string {
-	if variable, ok := variables()[flag]; ok {
-		usage += " (env " + variable + ")"
+func (s *setting) variables() string {
+	all := slices.DeleteFunc(append([]string{s.variable}, s.others...), func(variable string) bool { return variable == "" })
+	if len(all) == 0 {
+		return ""
 	}
-	return usage
+	return " (env " + strings.Join(all, ", ") + ")"
+}
+
+// settings returns all settings. Tokens have no flag: all users of a machine see a program's arguments.
+func (o *options) settings() []setting {
+	p := &o.load.MetricProvider
+	var clusterNames, suffixes []string
+	for _, t := range []config.MetricProviderType{config.SignalFx, config.Datadog} {
+		clusterName, suffix := config.HostFilterVariables(t)
+		clusterNames, suffixes = append(clusterNames, clusterName), append(suffixes, suffix)
+	}
+	return []setting{
+		{flag: "listen-address", value: &o.listenAddress, usage: "host:port to serve on; without a host, all addresses"},
+		{flag: "tls-cert-file", value: &o.tlsCertFile,
+			usage: "file with the PEM certificate and its chain, to serve TLS; read again when it changes"},
+		{flag: "tls-private-key-file", value: &o.tlsPrivateKeyFile, usage: "file with the PEM key of --tls-cert-file"},
+		{flag: "bearer-token-file", value: &o.bearerTokenFile,
+			usage: "file with the bearer token for all requests except /healthz; read again every second"},
+		{flag: "max-connections", value: &o.maxConnections,
+			usage: "maximum number of connections, at least 8; an eighth of it limits the requests in flight"},
+		{flag: flagKubeconfig, value: &o.kubeconfig, variable: "KUBE_CONFIG",
+			usage: "kubeconfig of the cluster to read nodes and, with KubernetesMetricsServer, load from; by default the pod's cluster"},
+		{flag: "metrics-provider-name", value: (*string)(&p.Type), field: "metricProvider.type", variable: "METRICS_PROVIDER_NAME",
+			usage: "KubernetesMetricsServer, Prometheus, SignalFx or Datadog"},
+		{flag: "metrics-provider-address", value: &p.Address, field: "metricProvider.address", variable: "METRICS_PROVIDER_ADDRESS",
+			usage: "http(s) URL of SignalFx, Datadog or Prometheus' HTTP API, with its path prefix; or Datadog's site"},
+		{flag: flagTokenFile, value: &p.TokenFile, field: "metricProvider.tokenFile", others: []string{config.TokenVariable},
+			usage: "file with Prometheus' bearer token, SignalFx' access token or Datadog's API key, read again as it rotates; " +
+				"the variable is the token itself"},
+		{flag: "application-key-file", value: &p.ApplicationKeyFile, field: "metricProvider.applicationKeyFile",
+			others: []string{config.ApplicationKeyVariable},
+			usage:  "file with the application key for Datadog, read again as it rotates; the variable is the key itself"},
+		{flag: "cluster-name", value: &p.ClusterName, field: "metricProvider.clusterName", others: clusterNames,
+			usage: "cluster's name at SignalFx or Datadog; without it, hosts of all clusters"},
+		{flag: "host-name-suffix", value: &p.HostNameSuffix, field: "metricProvider.hostNameSuffix", others: suffixes,
+			usage: "suffix of node names at SignalFx or Datadog"},
+		{flag: "ca-file", value: &p.CAFile, field: "metricProvider.caFile",
+			usage: "PEM bundle to verify the provider's certificate with, instead of the system's roots"},
+		{flag: "insecure-skip-verify", value: p.InsecureSkipVerify, variable: "INSECURE_SKIP_VERIFY",
+			usage: "do not verify the provider's certificate"},
+		{flag: "dialect", value: (*string)(&p.Dialect), field: "metricProvider.dialect",
+			usage: "series with the load: Auto; for Prometheus NodeExporter, KubePrometheus, Kubelet or cAdvisor; " +
+				"for Datadog Utilization or DatadogAgent"},
+		{flag: "cpu-query", value: &o.queries.CPU, field: "metricProvider.queries.cpu",
+			usage: "query for a node's cpu utilization, instead of the dialect's: PromQL for a fraction of capacity, with $window; " +
+				"for SignalFx and Datadog in percent"},
+		{flag: "memory-query", value: &o.queries.Memory, field: "metricProvider.queries.memory",
+			usage: "query for a node's memory utilization, as --cpu-query"},
+		{flag: "node-labels", value: &p.NodeLabels, field: "metricProvider.nodeLabels",
+			usage: "labels of series that may name the node, in this order"},
+		{flag: flagTimeout, value: &p.Timeout.Duration, field: "metricProvider.timeout",
+			usage: "longest duration of a refresh; by default at most half of --max-age"},
+		{flag: "window", value: &o.load.Window.Duration, field: "window",
+			usage: "window of means and deviations, unless a request asks for another"},
+		{flag: "windows", value: &o.windows, usage: "further windows for requests with ?window=; each is read at each refresh"},
+		{
+			flag:  "refresh-interval",
+			value: &o.load.RefreshInterval.Duration,
+			field: "refreshInterval",
+			usage: "time between two refreshes",
+		},
+		{flag: "max-age", value: &o.load.MaxAge.Duration, field: "maxAge", usage: "age beyond which load is no longer served"},
+		{flag: "drift-tolerance", value: o.load.DriftTolerance, field: "driftTolerance",
+			usage: "load is served until, at the node's usual pace, it can have moved by this many percentage points"},
+		{flag: flagVerbosity, variable: "LOG_LEVEL"},
+	}
 }
 
 func (o *options) addFlags(flags *pflag.FlagSet) {
-	fs := flagSet{flags}
-	fs.text(&o.listenAddress, "listen-address", "host:port to serve on; without a host, all addresses")
-	fs.text(&o.tlsCertFile, "tls-cert-file", "file with the PEM certificate and its chain, to serve TLS; read again when it changes")
-	fs.text(&o.tlsPrivateKeyFile, "tls-private-key-file", "file with the PEM key of --tls-cert-file")
-	fs.text(&o.bearerTokenFile, "bearer-token-file",
-		"file with the bearer token for all requests except /healthz; read again every second")
-	fs.IntVar(&o.maxConnections, "max-connections", o.maxConnections,
-		"maximum of connections, at least 8; of requests in flight, an eighth of it. Client addresses share both")
-	fs.text(&o.kubeconfig, flagKubeconfig,
-		"kubeconfig of the cluster to read nodes and, with KubernetesMetricsServer, load from; without it, the cluster of the pod")
-	o.addProviderFlags(fs)
-	fs.span(&o.load.Window.Duration, flagWindow, "window of means and deviations, unless a request asks for another")
-	fs.DurationSliceVar(&o.windows, flagWindows, o.windows, "further windows for requests with ?window=; each is read at each refresh")
-	fs.span(&o.load.RefreshInterval.Duration, flagRefreshInterval, "time between two refreshes")
-	fs.span(&o.load.MaxAge.Duration, flagMaxAge, "age beyond which load is no longer served")
-	fs.Float64Var(o.load.DriftTolerance, flagDriftTolerance, *o.load.DriftTolerance,
-		"percentage points by which a node's load may have moved, at its usual pace, before it is no longer served")
 	logsapi.AddFlags(o.logging, flags)
-	verbosity := fs.Lookup(flagVerbosity)
-	verbosity.Usage = usageOf(flagVerbosity, verbosity.Usage)
+	for _, s := range o.settings() {
+		usage := s.usage + s.variables()
+		switch value := s.value.(type) {
+		case nil:
+			flags.Lookup(s.flag).Usage += s.variables()
+		case *string:
+			flags.StringVar(value, s.flag, *value, usage)
+		case *int:
+			flags.IntVar(value, s.flag, *value, usage)
+		case *bool:
+			flags.BoolVar(value, s.flag, *value, usage)
+		case *float64:
+			flags.Float64Var(value, s.flag, *value, usage)
+		case *time.Duration:
+			flags.DurationVar(value, s.flag, *value, usage)
+		case *[]string:
+			flags.StringSliceVar(value, s.flag, *value, usage)
+		case *[]time.Duration:
+			flags.DurationSliceVar(value, s.flag, *value, usage)
+		}
+	}
 }
 
-func (o *options) addProviderFlags(fs flagSet) {
-	provider := &o.load.MetricProvider
-	fs.text((*string)(&provider.Type), flagProviderName, "KubernetesMetricsServer, Prometheus, SignalFx or Datadog")
-	fs.text(&provider.Address, flagProviderAddress,
-		"http(s) URL of SignalFx, Datadog or Prometheus' HTTP API, with its path prefix; or Datadog's site, such as datadoghq.eu")
-	fs.text(&provider.TokenFile, flagTokenFile,
-		"file with Prometheus' bearer token, SignalFx' access token or Datadog's API key, read again as it rotates; env "+
-			config.TokenVariable+" is the token itself")
-	fs.text(&provider.ApplicationKeyFile, flagApplicationKeyFile,
-		"file with the application key for Datadog, read again as it rotates; env "+config.ApplicationKeyVariable+" is the key itself")
-	fs.text(&provider.ClusterName, flagClusterName,
-		"cluster's name at SignalFx or Datadog; without it, hosts of all clusters (env SIGNALFX_CLUSTER_NAME, DATADOG_CLUSTER_NAME)")
-	fs.text(&provider.HostNameSuffix, flagHostNameSuffix,
-		"suffix of node names at SignalFx or Datadog (env SIGNALFX_HOST_NAME_SUFFIX, DATADOG_HOST_NAME_SUFFIX)")
-	fs.text(&provider.CAFile, flagCAFile, "PEM bundle to verify the provider's certificate with, instead of the system's roots")
-	fs.BoolVar(provider.InsecureSkipVerify, flagInsecureSkipVerify, *provider.InsecureSkipVerify,
-		usageOf(flagInsecureSkipVerify, "do not verify the provider's certificate"))
-	fs.text((*string)(&provider.Dialect), flagDialect,
-		"series with the load: Auto; for Prometheus NodeExporter, KubePrometheus, Kubelet or cAdvisor; "+
-			"for Datadog Utilization or DatadogAgent")
-	fs.text(&o.queries.CPU, flagCPUQuery,
-		"query for a node's cpu utilization, instead of the dialect's: PromQL for a fraction of capacity, with $window; "+
-			"for SignalFx and Datadog in percent")
-	fs.text(&o.queries.Memory, flagMemoryQuery, "query for a node's memory utilization, as --cpu-query")
-	fs.StringSliceVar(&provider.NodeLabels, flagNodeLabels, provider.NodeLabels,
-		"labels of series that may name the node, in this order")
-	fs.span(&provider.Timeout.Duration, flagTimeout, "longest duration of a refresh; by default at most half of --max-age")
+// readEnvironment sets each flag that the command line does not set from its variable. An empty variable counts as unset.
+func (o *options) readEnvironment(fs *pflag.FlagSet) (err error) {
+	for _, s := range o.settings() {
+		value := ""
+		if s.variable != "" && !fs.Changed(s.flag) {
+			value = os.Getenv(s.variable)
+		}
+		if value == "" {
+			continue
+		}
+		if s.flag == flagVerbosity {
+			if value, err = verbosityOf(value); err != nil {
+				return fmt.Errorf("%s: %w", s.name(), err)
+			}
+		}
+		if err := fs.Set(s.flag, value); err != nil {
+			return fmt.Errorf("env %s: %w", s.variable, err)
+		}
+	}
+	// Existing deployments set only Datadog's site, such as datadoghq.eu.
+	if p := &o.load.MetricProvider; p.Type == config.Datadog && p.Address != "" && !strings.Contains(p.Address, "://") {
+		p.Address = "https://api." + strings.TrimPrefix(p.Address, "api.")
+	}
+	if !fs.Changed(flagTokenFile) {
+		o.load.MetricProvider.Token = config.Secret(os.Getenv(config.TokenVariable))
+	}
+	o.account, err = provider.AccountOfEnvironment()
+	return err
 }
 
-func (o *options) cluster() (*rest.Config, error) {
-	var cluster *rest.Config
-	var err error
+// verbosityOf returns klog's verbosity for a level of logrus, which existing deployments set.
+func verbosityOf(level string) (string, error) {
+	switch strings.ToLower(level) {
+	case "panic", "fatal", "error", "warn", "warning":
+		return "0", nil
+	case "info":
+		return "2", nil
+	case "debug":
+		return "4", nil
+	case "trace":
+		return "6", nil
+	}
+	return "", fmt.Errorf("%q is none of panic, fatal, error, warn, info, debug, trace", level)
+}
+
+func (o *options) cluster() (cluster *rest.Config, err error) {
 	if o.kubeconfig != "" {
 		cluster, err = clientcmd.BuildConfigFromFlags("", o.kubeconfig)
 	} else {
 		cluster, err = rest.InClusterConfig()
 	}
-	switch {
-	case errors.Is(err, rest.ErrNotInCluster):
-		return nil, fmt.Errorf("%s: unset outside a pod: name the kubeconfig of the measured cluster",
-			nameOf(flagKubeconfig))
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", nameOf(flagKubeconfig), err)
+	if errors.Is(err, rest.ErrNotInCluster) {
+		err = errors.New("unset outside a pod: name the kubeconfig of the measured cluster")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--%s (env KUBE_CONFIG): %w", flagKubeconfig, err)
 	}
 	// Protobuf is faster; JSON is for servers without it.
 	cluster.ContentType = runtime.ContentTypeProtobuf

@@ -2,7 +2,6 @@ package service
 
 import (
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -39,10 +38,10 @@ func setEnvironment(t *testing.T, variablesSet map[string]string) {
 // allVariables returns the environment variables that the program reads.
 func allVariables() []string {
 	all := []string{config.TokenVariable, config.ApplicationKeyVariable, provider.AccountVariable}
-	for _, byFlag := range []map[string]string{variables(), filterVariables(config.SignalFx), filterVariables(config.Datadog)} {
-		all = slices.AppendSeq(all, maps.Values(byFlag))
+	for _, s := range newOptions().settings() {
+		all = append(append(all, s.others...), s.variable)
 	}
-	return all
+	return slices.DeleteFunc(all, func(variable string) bool { return variable == "" })
 }
 
 func writeFile(t *testing.T, name, content string) string {
@@ -77,15 +76,12 @@ func TestOptions(t *testing.T) {
 		return settings{
 			load: config.LoadSpec{
 				MetricProvider: config.MetricProviderSpec{
-					Type:       config.KubernetesMetricsServer,
-					Dialect:    config.DialectAuto,
+					Type: config.KubernetesMetricsServer, Dialect: config.DialectAuto,
 					NodeLabels: []string{"node", "instance", "nodename", "kubernetes_node", "exported_instance", "hostname"},
 					Timeout:    metav1.Duration{Duration: 10 * time.Second},
 				},
-				Window:          metav1.Duration{Duration: 5 * time.Minute},
-				RefreshInterval: metav1.Duration{Duration: 30 * time.Second},
-				MaxAge:          metav1.Duration{Duration: 5 * time.Minute},
-				DriftTolerance:  10,
+				Window: metav1.Duration{Duration: 5 * time.Minute}, RefreshInterval: metav1.Duration{Duration: 30 * time.Second},
+				MaxAge: metav1.Duration{Duration: 5 * time.Minute}, DriftTolerance: 10,
 			},
 			windows: []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minute},
 		}
@@ -221,8 +217,8 @@ func TestOptions_LogLevels(t *testing.T) {
 const noCluster = `{"clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
 "contexts": [{"name": "c", "context": {"cluster": "c"}}], "current-context": "c"}`
 
-// start runs the command on a port that is taken: whatever listens fails with that error.
-func start(t *testing.T, environment map[string]string, args ...string) error {
+// execute runs the command on a port that is taken: whatever listens fails with that error.
+func execute(t *testing.T, environment map[string]string, args ...string) error {
 	t.Helper()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -275,7 +271,7 @@ func TestOptions_MistakesAreRefusedBeforeListening(t *testing.T) {
 		{"an address without a scheme", map[string]string{"METRICS_PROVIDER_NAME": "Prometheus", "METRICS_PROVIDER_ADDRESS": "prom:9090"},
 			[]string{kubeconfig}, []string{"METRICS_PROVIDER_ADDRESS", "prom:9090", "http://"}},
 		{"an address with a password", nil, prometheus("--metrics-provider-address=http://u:hunter2@p"),
-			[]string{"--metrics-provider-address", "--token-file"}},
+			[]string{"--metrics-provider-address", "tokenFile"}},
 		{"a token of two words", map[string]string{"METRICS_PROVIDER_TOKEN": "Bearer hunter2"}, prometheus(),
 			[]string{"METRICS_PROVIDER_TOKEN", "without"}},
 		{"a token file that is not there", nil, prometheus("--token-file=" + absent), []string{"--token-file", absent}},
@@ -294,9 +290,9 @@ func TestOptions_MistakesAreRefusedBeforeListening(t *testing.T) {
 		{"a window too short", nil, prometheus("--window=1s"), []string{"--window", "1s", "10s", "1h"}},
 		{"a window that is none", nil, prometheus("--window=long"), []string{"--window", "long"}},
 		{"one of the windows too long", nil, prometheus("--windows=5m,2h"), []string{"--windows", "2h", "10s", "1h"}},
-		{"refreshes rarer than the age", nil, prometheus("--refresh-interval=10m"), []string{"--refresh-interval", "10m", "--max-age"}},
+		{"refreshes rarer than the age", nil, prometheus("--refresh-interval=10m"), []string{"--refresh-interval", "10m", "maxAge"}},
 		{"an age of nothing", nil, prometheus("--max-age=0"), []string{"--max-age"}},
-		{"a negative timeout", nil, prometheus("--timeout=-1s"), []string{"--timeout", "-1s", "--max-age"}},
+		{"a negative timeout", nil, prometheus("--timeout=-1s"), []string{"--timeout", "-1s", "maxAge"}},
 		{"a negative tolerance", nil, prometheus("--drift-tolerance=-1"), []string{"--drift-tolerance", "-1"}},
 		{"an address to listen on without a port", nil, prometheus("--listen-address=localhost"), []string{"--listen-address",
 			"localhost", "port"}},
@@ -312,7 +308,7 @@ func TestOptions_MistakesAreRefusedBeforeListening(t *testing.T) {
 		{"an argument", nil, prometheus("serve"), []string{"serve"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			err := start(t, tc.environment, tc.args...)
+			err := execute(t, tc.environment, tc.args...)
 			if err == nil {
 				t.Fatal("no error")
 			}
@@ -338,7 +334,7 @@ func TestOptions_ValidSettingsListen(t *testing.T) {
 	handling := logsapi.ReapplyHandling
 	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged // with -count above 1
 	t.Cleanup(func() { logsapi.ReapplyHandling = handling })
-	err := start(t, map[string]string{"KUBE_CONFIG": writeFile(t, "kubeconfig", noCluster)})
+	err := execute(t, map[string]string{"KUBE_CONFIG": writeFile(t, "kubeconfig", noCluster)})
 	if err == nil || !strings.Contains(err.Error(), "address already in use") || !strings.Contains(err.Error(), "--listen-address") {
 		t.Errorf("error %v, want that of the taken port", err)
 	}
@@ -349,8 +345,7 @@ func TestVersionAndHelp(t *testing.T) {
 		"--version": {"Plimsoll v1.2.3"},
 		"--help": {
 			"METRICS_PROVIDER_NAME", "METRICS_PROVIDER_ADDRESS", "METRICS_PROVIDER_TOKEN", "INSECURE_SKIP_VERIFY", "KUBE_CONFIG",
-			"LOG_LEVEL",
-			`(default ":2020")`, `(default "KubernetesMetricsServer")`, "--window duration", "(default 5m0s)",
+			"LOG_LEVEL", `(default ":2020")`, `(default "KubernetesMetricsServer")`, "--window duration", "(default 5m0s)",
 		},
 	} {
 		command, shown := NewCommand("v1.2.3", Telemetry{}), &strings.Builder{}
@@ -405,8 +400,7 @@ func TestOptions_CheckQueries(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []configlint.Finding{{
-		Code:  configlint.QueryInvalid,
-		Field: "--memory-query",
+		Code: configlint.QueryInvalid, Field: "--memory-query",
 		Details: []any{"query", "rate(a)", "queryLine", "1", "queryColumn", "6",
 			"problem", `expected type range vector in call to function "rate", got instant vector`},
 	}}

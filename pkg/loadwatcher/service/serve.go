@@ -77,33 +77,21 @@ func (l errorLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-type certificates struct {
-	content    *dynamiccertificates.DynamicCertKeyPairContent
-	controller *dynamiccertificates.DynamicServingCertificateController
-}
-
-func newCertificates(certFile, keyFile string) (*certificates, error) {
+// newCertificates returns a configuration with the certificate in the files, which run follows until its context is done.
+func newCertificates(certFile, keyFile string) (_ *tls.Config, run func(context.Context), err error) {
 	content, err := dynamiccertificates.NewDynamicServingContentFromFiles("load-watcher", certFile, keyFile)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	// Without HTTP/2 a connection has one request at a time.
 	base := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 	controller := dynamiccertificates.NewDynamicServingCertificateController(base, nil, content, nil, nil)
 	content.AddListener(controller)
-	if err := controller.RunOnce(); err != nil {
-		return nil, err
+	run = func(ctx context.Context) {
+		var running sync.WaitGroup
+		running.Go(func() { content.Run(ctx, 1) })
+		running.Go(func() { controller.Run(1, ctx.Done()) })
+		running.Wait()
 	}
-	return &certificates{content: content, controller: controller}, nil
-}
-
-func (c *certificates) config() *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: c.controller.GetConfigForClient}
-}
-
-func (c *certificates) run(ctx context.Context) {
-	var running sync.WaitGroup
-	running.Go(func() { c.content.Run(ctx, 1) })
-	running.Go(func() { c.controller.Run(1, ctx.Done()) })
-	running.Wait()
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: controller.GetConfigForClient}, run, controller.RunOnce()
 }

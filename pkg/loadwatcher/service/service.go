@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"time"
 
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -18,7 +17,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/informer"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher/server"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
@@ -30,44 +28,54 @@ type Telemetry struct {
 	Handler http.Handler
 }
 
-// service is the program with its settings, before any goroutine runs.
+// service is the program, which reads load from its start on.
 type service struct {
-	options   *options
+	options *options
+	server  *server.Server
+	// tls is nil for plain HTTP.
+	tls       *tls.Config
 	informers informers.SharedInformerFactory
-	watcher   *refresh.Watcher
-	server    *server.Server
+	sources   *provider.Provider
+	stop      context.CancelFunc
+	running   sync.WaitGroup
 }
 
-func newService(ctx context.Context, o *options, spec config.LoadSpec, cluster *rest.Config, t Telemetry) (*service, error) {
+// start reads the load until close. It fails if the options name a file that cannot be read.
+func start(ctx context.Context, o *options, spec config.LoadSpec, cluster *rest.Config, t Telemetry) (_ *service, err error) {
 	client, err := kubernetes.NewForConfig(cluster)
 	if err != nil {
 		return nil, fmt.Errorf("client of the cluster: %w", err)
 	}
-	// Nodes without managed fields take much less memory.
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s := &service{
-		options:   o,
+		options: o,
+		stop:    stop,
+		sources: provider.New(clock.RealClock{}, t, o.account),
+		// Nodes without managed fields take much less memory.
 		informers: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(informer.WithoutManagedFields)),
 	}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
 	all := s.informers.Core().V1().Nodes()
 	nodes := reading.Cluster{Nodes: all.Lister(), NodesSynced: all.Informer().HasSynced, KubeConfig: cluster}
-	source, err := provider.OpenSource(ctx, nodes, spec, o.account, clock.RealClock{})
-	if err != nil {
-		return nil, err
+	var reader *reading.Reader
+	for _, window := range append(o.windows, spec.Window.Duration) {
+		of := spec
+		of.Window.Duration = window
+		if reader, err = s.sources.Open(ctx, reading.ForLoad(of, nil).In(nodes)); err != nil {
+			return nil, err
+		}
 	}
-	request := reading.Request{Spec: spec}
-	trust := request.Trust()
-	s.watcher = refresh.NewWatcher(source, source.Name(), nodes, clock.RealClock{}, refresh.NewMetrics(t))
-	s.watcher.Register(load.Requirements{
-		Windows:         append([]time.Duration{spec.Window.Duration}, o.windows...),
-		RefreshInterval: spec.RefreshInterval.Duration,
-	}, trust)
 	s.server, err = server.New(ctx, server.Config{
-		Source:         source.Name(),
-		Publisher:      s.watcher.Publisher(),
+		Source:         s.sources.Sources()[0].Label,
+		Publisher:      reader.Snapshots().Publisher(),
 		Nodes:          nodes,
 		Window:         spec.Window.Duration,
 		Windows:        o.windows,
-		Trust:          trust,
+		Trust:          reader.Request().Trust(),
 		TokenFile:      o.bearerTokenFile,
 		MaxConnections: o.maxConnections,
 		MaxRequests:    o.maxConnections / connectionsPerRequest,
@@ -78,39 +86,38 @@ func newService(ctx context.Context, o *options, spec config.LoadSpec, cluster *
 	if err != nil {
 		return nil, fmt.Errorf("--bearer-token-file: %w", err)
 	}
+	if o.tlsCertFile != "" {
+		config, run, err := newCertificates(o.tlsCertFile, o.tlsPrivateKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-cert-file, --tls-private-key-file: %w", err)
+		}
+		s.tls = config
+		s.running.Go(func() { run(ctx) })
+	}
+	s.running.Go(func() { s.server.Run(ctx) })
+	s.informers.Start(ctx.Done())
 	return s, nil
 }
 
-// run reads the load and serves it on the listener, which it closes. When ctx is done, it finishes accepted requests and returns
-// when all its goroutines have ended. Load is read until the last request is finished.
-func (s *service) run(ctx context.Context, listener net.Listener) error {
-	logger := klog.FromContext(ctx)
-	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var running sync.WaitGroup
-	defer func() {
-		stop()
-		running.Wait()
-		s.informers.Shutdown()
-	}()
+// close returns when all goroutines of the service have ended.
+func (s *service) close() {
+	s.stop()
+	s.running.Wait()
+	s.sources.Wait()
+	s.informers.Shutdown()
+}
 
-	var tlsConfig *tls.Config
-	if s.options.tlsCertFile != "" {
-		certificates, err := newCertificates(s.options.tlsCertFile, s.options.tlsPrivateKeyFile)
-		if err != nil {
-			_ = listener.Close()
-			return fmt.Errorf("--tls-cert-file, --tls-private-key-file: %w", err)
-		}
-		running.Go(func() { certificates.run(background) })
-		tlsConfig = certificates.config()
-	} else if s.options.bearerTokenFile != "" {
+// run serves the load on the listener, which it closes. When ctx is done, it finishes accepted requests, and then closes the
+// service.
+func (s *service) run(ctx context.Context, listener net.Listener) error {
+	defer s.close()
+	logger, hasToken := klog.FromContext(ctx), s.options.bearerTokenFile != ""
+	if s.tls == nil && hasToken {
 		logger.Info("Requests carry the bearer token over plain HTTP: set --tls-cert-file and --tls-private-key-file")
 	}
-	if address, ok := listener.Addr().(*net.TCPAddr); ok && !address.IP.IsLoopback() && s.options.bearerTokenFile == "" {
+	if address, ok := listener.Addr().(*net.TCPAddr); ok && !address.IP.IsLoopback() && !hasToken {
 		logger.Info("Every client of the port can read the load of the nodes: set --bearer-token-file, or restrict access to the port")
 	}
-	s.informers.Start(background.Done())
-	running.Go(func() { s.watcher.Run(background) })
-	running.Go(func() { s.server.Run(background) })
-	logger.Info("Serving load", "address", listener.Addr().String(), "tls", tlsConfig != nil, "token", s.options.bearerTokenFile != "")
-	return serve(ctx, s.server.Limit(listener), s.server, tlsConfig)
+	logger.Info("Serving load", "address", listener.Addr().String(), "tls", s.tls != nil, "token", hasToken)
+	return serve(ctx, s.server.Limit(listener), s.server, s.tls)
 }

@@ -32,11 +32,11 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher/server"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/loadwatcherclient"
+	"github.com/plimsoll-scheduler/plimsoll/test/loadtest"
 )
 
 func node(name string) corev1.Node { return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
@@ -63,9 +63,8 @@ func fakeCluster(t *testing.T) *rest.Config {
 		switch {
 		case r.URL.Query().Get("sendInitialEvents") != "":
 			w.WriteHeader(http.StatusUnprocessableEntity) // of servers that know no streamed lists
-			_ = json.NewEncoder(w).
-				Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure",
-					Reason: metav1.StatusReasonInvalid, Code: 422})
+			_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure",
+				Reason: metav1.StatusReasonInvalid, Code: 422})
 		case r.URL.Query().Get("watch") != "":
 			w.WriteHeader(http.StatusOK)
 			w.(http.Flusher).Flush()
@@ -75,9 +74,8 @@ func fakeCluster(t *testing.T) *rest.Config {
 			}
 		default:
 			_ = json.NewEncoder(w).Encode(corev1.NodeList{
-				TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"},
-				ListMeta: metav1.ListMeta{ResourceVersion: "1"},
-				Items:    []corev1.Node{node("n1"), node("n2")},
+				TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+				Items: []corev1.Node{node("n1"), node("n2")},
 			})
 		}
 	})
@@ -132,13 +130,8 @@ func startService(t *testing.T, cluster *rest.Config, args ...string) *running {
 		t.Fatal(err)
 	}
 	registry := metrics.NewKubeRegistry()
-	s, err := newService(
-		t.Context(),
-		o,
-		spec,
-		cluster,
-		Telemetry{Registry: registry, Handler: metrics.HandlerFor(registry, metrics.HandlerOpts{})},
-	)
+	s, err := start(t.Context(), o, spec, cluster,
+		Telemetry{Registry: registry, Handler: metrics.HandlerFor(registry, metrics.HandlerOpts{})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,13 +201,8 @@ func TestService_ReadsPrometheusAsTheAccount(t *testing.T) {
 		t.Errorf("the account is in %q", o.account.Dir)
 	}
 	o.account.Dir = "/absent"
-	_, err = newService(
-		t.Context(),
-		o,
-		spec,
-		fakeCluster(t),
-		Telemetry{Registry: metrics.NewKubeRegistry(), Handler: http.NotFoundHandler()},
-	)
+	_, err = start(t.Context(), o, spec, fakeCluster(t),
+		Telemetry{Registry: metrics.NewKubeRegistry(), Handler: http.NotFoundHandler()})
 	if err == nil || !strings.Contains(err.Error(), "/absent/token") {
 		t.Errorf("the account is not asked for its token: %v", err)
 	}
@@ -247,8 +235,7 @@ func TestService_PrometheusToScheduler(t *testing.T) {
 
 	// As any scheduler does, with the certificate's own authority and the token.
 	client, err := loadwatcherclient.New(loadwatcherclient.Config{
-		Address: service.url,
-		Config:  httpclient.Config{CAFile: certFile, BearerTokenFile: token, Timeout: 10 * time.Minute},
+		Address: service.url, Config: httpclient.Config{CAFile: certFile, BearerTokenFile: token, Timeout: 10 * time.Minute},
 	}, listerOf(t, "n1", "n2"))
 	if err != nil {
 		t.Fatal(err)
@@ -313,11 +300,8 @@ func TestService_PrometheusToScheduler(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, func() error {
-		conn, err := tls.Dial(
-			"tcp",
-			strings.TrimPrefix(service.url, "https://"),
-			&tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}},
-		)
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(service.url, "https://"),
+			&tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
 		if err != nil {
 			return err
 		}
@@ -395,8 +379,7 @@ func TestService_ServesDuringFlood(t *testing.T) {
 		"--cpu-query=cpu[$window]", "--memory-query=mem[$window]")
 	client := &http.Client{
 		Transport: &http.Transport{
-			DisableKeepAlives: true,
-			DialContext:       (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext,
+			DisableKeepAlives: true, DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext,
 		},
 		Timeout: 10 * time.Minute,
 	}
@@ -553,9 +536,7 @@ func TestSamplesRoundTrip(t *testing.T) {
 	five := 5 * time.Minute
 	measurement := func(mean, deviation float64, window time.Duration) load.Measurement {
 		return load.Measurement{
-			Stat:   load.Stat{Mean: mean, StdDev: deviation, Known: true},
-			Window: window,
-			End:    now.Add(-7 * time.Second),
+			Stat: load.Stat{Mean: mean, StdDev: deviation, Known: true}, Window: window, End: now.Add(-7 * time.Second),
 		}
 	}
 	publisher := load.NewPublisher()
@@ -568,16 +549,9 @@ func TestSamplesRoundTrip(t *testing.T) {
 	}}, nil))
 	names := []string{"both", "cpu", "full", "memory", "moment"}
 	handler, err := server.New(t.Context(), server.Config{
-		Source:         "Prometheus",
-		Publisher:      publisher,
-		Nodes:          clusterOf(names),
-		Window:         five,
-		Trust:          load.Trust{RefreshInterval: 30 * time.Second, MaxAge: five, DriftTolerance: 10},
-		Metrics:        http.NotFoundHandler(),
-		Registry:       metrics.NewKubeRegistry(),
-		Clock:          clocktesting.NewFakeClock(now),
-		MaxConnections: 8,
-		MaxRequests:    4,
+		Source: "Prometheus", Publisher: publisher, Nodes: clusterOf(names), Window: five,
+		Trust: load.Trust{RefreshInterval: 30 * time.Second, MaxAge: five, DriftTolerance: 10}, Metrics: http.NotFoundHandler(),
+		Registry: metrics.NewKubeRegistry(), Clock: clocktesting.NewFakeClock(now), MaxConnections: 8, MaxRequests: 4,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -585,8 +559,7 @@ func TestSamplesRoundTrip(t *testing.T) {
 	srv := httptest.NewServer(handler)
 	defer srv.Close()
 	client, err := loadwatcherclient.New(
-		loadwatcherclient.Config{Address: srv.URL, Config: httpclient.Config{Timeout: 10 * time.Minute}},
-		listerOf(t, names...),
+		loadwatcherclient.Config{Address: srv.URL, Config: httpclient.Config{Timeout: 10 * time.Minute}}, listerOf(t, names...),
 	)
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strings"
 
@@ -15,8 +16,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
-	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 )
 
 // complete adds the environment and the defaults to the flags, validates all settings, and returns the load to read.
@@ -30,9 +31,6 @@ func (o *options) complete(fs *pflag.FlagSet) (config.LoadSpec, error) {
 	}
 	if o.queries != (v1.LoadQueries{}) {
 		o.load.MetricProvider.Queries = &o.queries
-	}
-	if !fs.Changed(flagTimeout) {
-		o.load.MetricProvider.Timeout = nil // its default depends on the age
 	}
 	return o.validLoad(fs)
 }
@@ -58,118 +56,75 @@ func (o *options) validateListening() error {
 
 // validLoad returns the load to read, validated by the rules of the plugins' arguments.
 func (o *options) validLoad(fs *pflag.FlagSet) (config.LoadSpec, error) {
-	types := []config.MetricProviderType{config.KubernetesMetricsServer, config.Prometheus, config.SignalFx, config.Datadog}
-	if t := o.load.MetricProvider.Type; !slices.Contains(types, t) {
-		return config.LoadSpec{}, fmt.Errorf("%s: %q is none of KubernetesMetricsServer, Prometheus, SignalFx and Datadog",
-			nameOf(flagProviderName), t)
-	}
 	var spec config.LoadSpec
 	versioned := o.load.DeepCopy()
+	if !fs.Changed(flagTimeout) {
+		versioned.MetricProvider.Timeout = nil // its default depends on the age
+	}
 	v1.SetDefaults_LoadSpec(versioned)
 	v1.SetDefaults_MetricProviderSpec(&versioned.MetricProvider)
 	if err := v1.Convert_v1_LoadSpec_To_config_LoadSpec(versioned, &spec, nil); err != nil {
 		return config.LoadSpec{}, err
 	}
-	spec.CompleteFromEnvironment(o.hostedVariable(fs))
-	var errs []error
-	for _, mistake := range mistakes(&spec) {
-		path, _, _ := strings.Cut(mistake.Field, "[")
-		errs = append(errs, inFlags(mistake, flagOf(path, spec.MetricProvider.Type)))
-	}
+	settings := o.settings()
+	spec.CompleteFromEnvironment(func(variable string) string {
+		for i := range settings {
+			if slices.Contains(settings[i].others, variable) && fs.Changed(settings[i].flag) {
+				return ""
+			}
+		}
+		return os.Getenv(variable)
+	})
+	mistakes := append(mistakesIn(validation.ValidateLoadSpec(nil, &spec)),
+		mistakesIn(validation.ValidateCredentials(nil, &spec, provider.CredentialFiles()))...)
 	for _, window := range o.windows {
 		other := spec
 		other.Window.Duration = window
-		for _, mistake := range mistakes(&other) {
+		for _, mistake := range mistakesIn(validation.ValidateLoadSpec(nil, &other)) {
 			if mistake.Field == "window" {
-				errs = append(errs, inFlags(mistake, nameOf(flagWindows)))
+				mistake.Field = "windows"
+				mistakes = append(mistakes, mistake)
 			}
 		}
+	}
+	var errs []error
+	for _, mistake := range mistakes {
+		errs = append(errs, fmt.Errorf("%s: %s", nameOf(settings, mistake.Field), mistake.ErrorBody()))
 	}
 	return spec, utilerrors.Flatten(utilerrors.NewAggregate(errs))
 }
 
-func (o *options) checkQueries(provider *config.MetricProviderSpec) []configlint.Finding {
-	return slices.Concat(
-		configlint.CheckLoadQuery("--"+flagCPUQuery, o.queries.CPU, provider),
-		configlint.CheckLoadQuery("--"+flagMemoryQuery, o.queries.Memory, provider),
-	)
-}
-
-func mistakes(spec *config.LoadSpec) []*field.Error {
-	var found []*field.Error
-	files := validation.Files{Token: boundedfile.ReadToken, CA: boundedfile.ReadCA}
-	validations := []error{
-		validation.ValidateLoadSpec(nil, spec).ToAggregate(),
-		validation.ValidateCredentials(nil, spec, files),
-	}
-	for _, err := range validations {
-		all, ok := errors.AsType[utilerrors.Aggregate](err)
-		if !ok {
-			continue
-		}
-		for _, err := range all.Errors() {
-			mistake, ok := errors.AsType[*field.Error](err)
-			if !ok {
-				mistake = field.InternalError(nil, err)
-			}
-			found = append(found, mistake)
+// mistakesIn returns the errors in an aggregate of validation.
+func mistakesIn(err error) (all []*field.Error) {
+	if found, ok := errors.AsType[utilerrors.Aggregate](err); ok {
+		for _, err := range found.Errors() {
+			mistake, _ := errors.AsType[*field.Error](err)
+			all = append(all, mistake)
 		}
 	}
-	return found
+	return all
 }
 
-func flagsByField() map[string]string {
-	return map[string]string{
-		"metricProvider.address":            flagProviderAddress,
-		"metricProvider.tokenFile":          flagTokenFile,
-		"metricProvider.applicationKeyFile": flagApplicationKeyFile,
-		"metricProvider.clusterName":        flagClusterName,
-		"metricProvider.hostNameSuffix":     flagHostNameSuffix,
-		"metricProvider.caFile":             flagCAFile,
-		"metricProvider.dialect":            flagDialect,
-		"metricProvider.queries":            flagCPUQuery,
-		"metricProvider.queries.cpu":        flagCPUQuery,
-		"metricProvider.queries.memory":     flagMemoryQuery,
-		"metricProvider.nodeLabels":         flagNodeLabels,
-		"metricProvider.timeout":            flagTimeout,
-		"window":                            flagWindow,
-		"refreshInterval":                   flagRefreshInterval,
-		"maxAge":                            flagMaxAge,
-		"driftTolerance":                    flagDriftTolerance,
+// nameOf returns the name of a LoadSpec's field in errors: that of its flag.
+func nameOf(settings []setting, path string) string {
+	path, _, _ = strings.Cut(path, "[")
+	for i := range settings {
+		if s := &settings[i]; s.field == path || s.flag == path {
+			return s.name()
+		}
 	}
-}
-
-// flagOf returns the flag's name in errors for a field of a LoadSpec with a type of provider.
-func flagOf(path string, provider config.MetricProviderType) string {
-	flag, ok := flagsByField()[path]
-	switch variable := filterVariables(provider)[flag]; {
-	case variable != "":
-		return "--" + flag + " (env " + variable + ")"
-	case flag == flagTokenFile && provider != config.Prometheus:
-		return "--" + flag + " (or env " + config.TokenVariable + ")"
-	case flag == flagApplicationKeyFile:
-		return "--" + flag + " (or env " + config.ApplicationKeyVariable + ")"
-	case ok:
-		return nameOf(flag)
-	case path == "metricProvider.applicationKey":
+	switch path {
+	case "metricProvider.applicationKey":
 		return "env " + config.ApplicationKeyVariable
-	case path == "metricProvider.token":
+	case "metricProvider.token":
 		return "env " + config.TokenVariable
+	case "metricProvider.queries":
+		return "--cpu-query, --memory-query"
 	}
 	return path
 }
 
-// inFlags returns a field's mistake as a flag's. Its detail may advise on further fields, which get the names of their flags.
-func inFlags(mistake *field.Error, name string) error {
-	named := *mistake
-	named.Detail = strings.NewReplacer(
-		"metricProvider.tokenFile", "--"+flagTokenFile,
-		"applicationKeyFile", "--"+flagApplicationKeyFile,
-		"applicationKey", "env "+config.ApplicationKeyVariable,
-		"tokenFile", "--"+flagTokenFile,
-		"refreshInterval", "--"+flagRefreshInterval,
-		"maxAge", "--"+flagMaxAge,
-		"leave the field out", "leave the flag out",
-	).Replace(mistake.Detail)
-	return fmt.Errorf("%s: %s", name, named.ErrorBody())
+func (o *options) checkQueries(provider *config.MetricProviderSpec) []configlint.Finding {
+	return slices.Concat(configlint.CheckLoadQuery("--cpu-query", o.queries.CPU, provider),
+		configlint.CheckLoadQuery("--memory-query", o.queries.Memory, provider))
 }

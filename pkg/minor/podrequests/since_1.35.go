@@ -7,13 +7,12 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// Of returns what the pod requests. While the pod is being resized, the larger of old and new requests counts. That
-// includes the requests for the pod as a whole, as the scheduler counts them with the feature gate
-// InPlacePodLevelResourcesVerticalScaling, which is on by default from Kubernetes 1.36 on. In 1.35, where it is off,
-// the API server refuses that resize. The gate itself is not asked: this package does without k8s.io/kubernetes.
+// Of returns what the pod requests. While the pod is being resized, the larger of old and new requests counts. That includes
+// pod-level requests, as the scheduler counts them with the feature gate InPlacePodLevelResourcesVerticalScaling. The gate is on by
+// default from Kubernetes 1.36 on. In 1.35, where it is off, the API server refuses that resize. The gate itself is not asked: this
+// package does without k8s.io/kubernetes.
 func Of(pod *corev1.Pod) corev1.ResourceList {
 	return resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
-		UseStatusResources: true,
-		InPlacePodLevelResourcesVerticalScalingEnabled: true,
+		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
 	})
 }

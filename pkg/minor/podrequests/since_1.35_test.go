@@ -37,8 +37,7 @@ func TestOf_ResizeOfWholePod(t *testing.T) {
 					Overhead:   list("10m", "1Mi"),
 				},
 				Status: corev1.PodStatus{
-					Resources:          &corev1.ResourceRequirements{Requests: tt.actual},
-					AllocatedResources: tt.allocated,
+					Resources: &corev1.ResourceRequirements{Requests: tt.actual}, AllocatedResources: tt.allocated,
 				},
 			}
 			if tt.infeasible {

@@ -29,11 +29,7 @@ func ReportVictims(pl *defaultpreemption.DefaultPreemption, fw framework.Framewo
 
 // SchedulePod chooses a node.
 func SchedulePod(
-	ctx context.Context,
-	s *scheduler.Scheduler,
-	fw framework.Framework,
-	state fwk.CycleState,
-	pod *framework.PodInfo,
+	ctx context.Context, s *scheduler.Scheduler, fw framework.Framework, state fwk.CycleState, pod *framework.PodInfo,
 ) (scheduler.ScheduleResult, error) {
 	return s.SchedulePod(ctx, fw, state, pod.Pod)
 }

@@ -17,7 +17,9 @@ import (
 // choice stays the same, with the random numbers of r.
 func ReportVictims(pl *defaultpreemption.DefaultPreemption, fw framework.Framework, r *rand.Rand, report Report) {
 	pl.Executor = preemption.NewExecutor(fw, feature.Features{EnableAsyncPreemption: false})
-	pl.Executor.PreemptPod = func(_ context.Context, c preemption.Candidate, by preemption.ExecutorPreemptor, victim *corev1.Pod, _ string) error {
+	pl.Executor.PreemptPod = func(
+		_ context.Context, c preemption.Candidate, by preemption.ExecutorPreemptor, victim *corev1.Pod, _ string,
+	) error {
 		report(c.Name(), by.Priority(), victim)
 		return nil
 	}

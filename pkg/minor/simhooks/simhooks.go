@@ -1,5 +1,5 @@
-// Package simhooks adapts how a simulation reaches into the stock scheduler: the caller decides among nodes of equal
-// totals, no scores are reused, and DefaultPreemption reports its victims instead of evicting them.
+// Package simhooks adapts a simulation's hooks into the stock scheduler. The caller decides among nodes of equal totals, and no
+// scores are reused. DefaultPreemption reports its victims instead of evicting them.
 package simhooks
 
 import (

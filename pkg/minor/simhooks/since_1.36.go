@@ -18,11 +18,7 @@ func (NoBatching) GetNodeHint(context.Context, *corev1.Pod, fwk.PodSignature, fw
 
 // SchedulePod chooses a node.
 func SchedulePod(
-	ctx context.Context,
-	s *scheduler.Scheduler,
-	fw framework.Framework,
-	state fwk.CycleState,
-	pod *framework.PodInfo,
+	ctx context.Context, s *scheduler.Scheduler, fw framework.Framework, state fwk.CycleState, pod *framework.PodInfo,
 ) (scheduler.ScheduleResult, error) {
 	return s.SchedulePod(ctx, fw, state, &framework.QueuedPodInfo{PodInfo: pod})
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
@@ -50,12 +50,12 @@ func (pl *LoadThreshold) LoadLine(state fwk.CycleState, node fwk.NodeInfo) expla
 }
 
 // ExplainPodUsage implements explain.UsageExplainer for the resources that some threshold of the profile holds for.
-func (pl *LoadThreshold) ExplainPodUsage(state fwk.CycleState, pod *corev1.Pod) (usages []explain.PodUsage) {
+func (pl *LoadThreshold) ExplainPodUsage(state fwk.CycleState, pod *corev1.Pod) (usages []explain.ExpectedUsage) {
 	s := pl.filterState(state, pod)
 	explanations := s.views[load.CPU].Estimator().Explain(pod)
 	for r, limited := range s.limited {
 		if limited && pl.line[r] > 0 {
-			usages = append(usages, explain.NewPodUsage(load.Resource(r), s.podUsage[r], explanations[r]))
+			usages = append(usages, explain.NewExpectedUsage(load.Resource(r), s.podUsage[r], explanations[r]))
 		}
 	}
 	return usages

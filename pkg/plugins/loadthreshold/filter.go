@@ -12,7 +12,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
@@ -27,7 +27,7 @@ type filterState struct {
 	exempt    bool
 	// limited are the resources with a known load on some node; none for an exempt pod. Only their thresholds hold.
 	limited   [load.ResourceCount]bool
-	fallbacks counters.Fallbacks
+	fallbacks descriptor.Fallbacks
 }
 
 // skips reports whether no threshold holds, so that every node passes.
@@ -69,10 +69,7 @@ func (pl *LoadThreshold) newFilterState(state fwk.CycleState) *filterState {
 
 // PreFilter skips filtering for exempt pods, for pods that the thresholds are waived for, and when no load is known.
 func (pl *LoadThreshold) PreFilter(
-	_ context.Context,
-	state fwk.CycleState,
-	pod *corev1.Pod,
-	_ []fwk.NodeInfo,
+	_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
 ) (*minor.PreFilterResult, *fwk.Status) {
 	waived := pl.gate.Begin(state, pod)
 	if pl.filterState(state, pod).skips() || waived {
@@ -99,10 +96,7 @@ func (pl *LoadThreshold) refuses(_ context.Context, state fwk.CycleState, pod *c
 
 func (pl *LoadThreshold) terms(s *filterState, node fwk.NodeInfo) Terms {
 	t := Terms{
-		Node:        s.views[load.CPU].Estimate(node),
-		Fraction:    pl.reader.Request().Fraction,
-		Pod:         s.podUsage,
-		Deviations:  pl.deviations,
+		Node: s.views[load.CPU].Estimate(node), Fraction: pl.reader.Request().Fraction, Pod: s.podUsage, Deviations: pl.deviations,
 		LinePercent: pl.lineOf(node.Node()),
 	}
 	if pl.models[load.Memory] != pl.models[load.CPU] {
@@ -180,10 +174,7 @@ func reasonsOf(r load.Resource) reasons {
 
 // PostFilter relaxes the thresholds or lets the pod wait, as the arguments say.
 func (pl *LoadThreshold) PostFilter(
-	ctx context.Context,
-	state fwk.CycleState,
-	pod *corev1.Pod,
-	statuses minor.NodeToStatusReader,
+	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses minor.NodeToStatusReader,
 ) (*minor.PostFilterResult, *fwk.Status) {
 	return pl.gate.PostFilter(ctx, state, pod, statuses)
 }
@@ -202,7 +193,8 @@ func (pl *LoadThreshold) hasRoom(pod *corev1.Pod) func(node *corev1.Node) bool {
 			r := load.Resource(r)
 			t.Node[r] = model.Measured(node)[r]
 			if peaks := pl.peaks[r]; peaks != nil && t.Node[r].State == load.Fresh {
-				resource := peak.With(t.Node[r], peaks.LatestPods(node.Name)[r], &podUsages[r], pl.deviations)
+				pods := peaks.LatestPods(node.Name)
+				resource := peak.With(&t.Node[r], &pods[r], &podUsages[r], pl.deviations)
 				t.Peak[r] = resource.Peak()
 			}
 			known := t.Node[r].State == load.Fresh

@@ -46,11 +46,8 @@ const maxAnnotationBytes = 256
 // parseLine returns the line that an annotation states. The error says what is wrong with the annotation, and what is allowed.
 func parseLine(annotation string) (l line, err error) {
 	if len(annotation) > maxAnnotationBytes {
-		return line{}, fmt.Errorf(
-			"it has %d bytes, of at most %d: write thresholds such as cpu=70,memory=85",
-			len(annotation),
-			maxAnnotationBytes,
-		)
+		return line{}, fmt.Errorf("it has %d bytes, of at most %d: write thresholds such as cpu=70,memory=85", len(annotation),
+			maxAnnotationBytes)
 	}
 	for entry := range strings.SplitSeq(annotation, ",") {
 		name, value, _ := strings.Cut(entry, "=")
@@ -123,10 +120,7 @@ func (a *annotations) lookup(annotation string) (l line, valid bool) {
 		return p.line, p.valid
 	}
 	l, err := parseLine(annotation)
-	if _, known := a.parsed.LoadOrStore(
-		strings.Clone(annotation),
-		&parsedLine{line: l, valid: err == nil},
-	); !known &&
+	if _, known := a.parsed.LoadOrStore(strings.Clone(annotation), &parsedLine{line: l, valid: err == nil}); !known &&
 		a.parsedCount.Add(1) > maxParsed {
 		a.parsed.Clear() // a node that changes its annotation again and again must not fill the memory
 		a.parsedCount.Store(0)

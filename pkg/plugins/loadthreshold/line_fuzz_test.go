@@ -8,8 +8,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
-// FuzzAnnotation checks that a node's annotation cannot set a threshold outside of [1, 100], nor one that it does not name, that
-// the line it yields can be written as an annotation again, and that an Event can show what is wrong with it.
+// FuzzAnnotation checks that a node's annotation sets only thresholds that it names, in [1, 100]. Its line can be written as an
+// annotation again. An Event can show its error.
 func FuzzAnnotation(f *testing.F) {
 	for _, seed := range []string{
 		"cpu=70", "cpu=70,memory=85", " memory = +085 , cpu=1 ", "cpu=100,memory=1", "cpu=0", "cpu=101", "cpu=-1", "cpu=70,cpu=70", "cpu", "",

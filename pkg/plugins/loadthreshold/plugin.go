@@ -11,17 +11,15 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/cyclestate"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/descriptor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/softlimit"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
@@ -44,7 +42,7 @@ type LoadThreshold struct {
 
 	gate     *softlimit.Gate
 	states   *cyclestate.Memo[filterState]
-	counters counters.Counters
+	counters descriptor.Counters
 	events   events.EventRecorder
 
 	*annotations
@@ -72,12 +70,7 @@ func Describe() descriptor.Descriptor {
 		FilterSkipped: descriptor.Skipped{
 			Unknown: descriptor.NoLoad, Known: "the pod is exempt (ignoreDaemonSets or exempt in the plugin's arguments)",
 		},
-	}, descriptor.Parts[*config.LoadThresholdArgs]{
-		Validate: validation.ValidateLoadThresholdArgs,
-		Reads:    reads,
-		Limits:   limits,
-		Build:    a.build,
-	})
+	}, descriptor.Parts[*config.LoadThresholdArgs]{Reads: reads, Limits: limits, Build: a.build})
 }
 
 func (a *annotations) build(ctx context.Context, args *config.LoadThresholdArgs, given descriptor.Given) (minor.Plugin, error) {
@@ -86,14 +79,8 @@ func (a *annotations) build(ctx context.Context, args *config.LoadThresholdArgs,
 		return nil, err
 	}
 	pl := &LoadThreshold{
-		reader:      given.Reader,
-		line:        lineOf(args.Thresholds),
-		missingLoad: args.MissingLoad,
-		exemptions:  exemptions,
-		states:      cyclestate.New[filterState](Name),
-		counters:    given.Counters,
-		events:      given.Handle.EventRecorder(),
-		annotations: a,
+		reader: given.Reader, line: lineOf(args.Thresholds), missingLoad: args.MissingLoad, exemptions: exemptions,
+		states: cyclestate.New[filterState](Name), counters: given.Counters, events: given.Handle.EventRecorder(), annotations: a,
 	}
 	switch args.Statistic {
 	case config.StatisticMeanPlusStdDev:

@@ -24,13 +24,12 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/descriptor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/test/loadtest"
+	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -224,12 +223,8 @@ func TestFilter_PredictedPeak(t *testing.T) {
 	} {
 		for _, windows := range []string{"", "windows: {cpu: 5m, memory: 15m}"} {
 			t.Run(tc.name+windows, func(t *testing.T) {
-				args := fmt.Sprintf(
-					"thresholds: {cpu: %d}\nstatistic: PredictedPeak\npredictedPeak: {deviations: %d}\n%s",
-					tc.line,
-					tc.deviations,
-					windows,
-				)
+				args := fmt.Sprintf("thresholds: {cpu: %d}\nstatistic: PredictedPeak\npredictedPeak: {deviations: %d}\n%s", tc.line,
+					tc.deviations, windows)
 				b := build(t, args, nil)
 				volatile := volatileOn(b, 0.3)
 				n := infoOf(node("n"))
@@ -370,7 +365,7 @@ func TestFilter_Windows(t *testing.T) {
 	}
 }
 
-// A percentile or a maximum over the window is compared with the line in place of the mean, and pods count until it shows them.
+// A percentile or a maximum over the window replaces the mean. Pods are pending until it covers them.
 func TestFilter_Quantiles(t *testing.T) {
 	const prometheus = "metricProvider: {type: Prometheus, address: 'http://prometheus:9090'}\nwindows: {cpu: 24h, memory: 1h}\nstatistic: "
 	assumed := st.MakePod().Namespace("ns").Name("assumed").UID("assumed").Req(plugintest.CPU("1")).Obj()
@@ -403,11 +398,8 @@ func TestFilter_Quantiles(t *testing.T) {
 			// Means, and quantiles over the other's window, do not count.
 			b.loads.Publish(load.NewSnapshot(index, map[time.Duration]*load.Table{24 * time.Hour: table(1, 1), time.Hour: table(1, 1)}, nil).
 				WithQuantiles(map[load.Quantile]*load.Table{
-					{Window: 24 * time.Hour, Fraction: tc.fraction}: table(
-						tc.cpu,
-						1,
-					),
-					{Window: time.Hour, Fraction: tc.fraction}: table(1, tc.memory),
+					{Window: 24 * time.Hour, Fraction: tc.fraction}: table(tc.cpu, 1),
+					{Window: time.Hour, Fraction: tc.fraction}:      table(1, tc.memory),
 				}))
 			n := infoOf(node("n"), tc.pods...)
 			if got := b.reasonOf(t, nothing(), n); got != tc.want {
@@ -487,11 +479,8 @@ func TestAnnotation_Invalid(t *testing.T) {
 // wantEvent decides on the node until there is an Event, which has to be on its annotation and say message.
 func (b *fixture) wantEvent(t *testing.T, n *corev1.Node, message string) {
 	t.Helper()
-	want := fmt.Sprintf(
-		"Warning InvalidThresholds Annotation plimsoll.io/thresholds=%q is not used: %s",
-		n.Annotations[Annotation],
-		message,
-	)
+	want := fmt.Sprintf("Warning InvalidThresholds Annotation plimsoll.io/thresholds=%q is not used: %s", n.Annotations[Annotation],
+		message)
 	if got := b.nextEvent(t, n); !strings.HasPrefix(got, want) {
 		t.Errorf("Event %q\nwant  %q", got, want)
 	}
@@ -512,8 +501,7 @@ func (b *fixture) nextEvent(t *testing.T, n *corev1.Node) string {
 	return ""
 }
 
-// An invalid annotation gets one Event, from all profiles of a scheduler together, and none from a scheduler that does not
-// decide.
+// An invalid annotation gets one Event from all profiles of a scheduler together. A scheduler that does not decide creates none.
 func TestAnnotation_OneEvent(t *testing.T) {
 	bad := node("n", "wrong")
 	b := build(t, "", loads{"other": both(0.1, 0.1)})
@@ -651,7 +639,7 @@ func TestFilter_MissingLoad(t *testing.T) {
 		{"the plugin skips when no load is known, if Pass", "missingLoad: Pass", nil, full, "skipped"},
 		{"the plugin skips when all load is too old", "", loads{"unknown": {load.CPU: old[load.CPU]}}, full, "skipped"},
 		{"all nodes are ruled out when no load is known, if Reject", "missingLoad: Reject", nil, idle, "node(s) without known cpu load"},
-		// A source that knows cpu alone is no reason to hold requests, which are often near 100 %, against a memory threshold.
+		// A source that knows cpu alone does not make requests count against a memory threshold. They are often near 100 %.
 		{"a resource without load on any node is not limited", "", loads{"unknown": cpuOnly(0.1)}, memoryFull, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -830,7 +818,7 @@ func TestScore_Fallback(t *testing.T) {
 	full := infoOf(node("unknown"), st.MakePod().Name("a").Req(plugintest.CPUAndMemory("7", "0")).Obj())
 	b, registry := build(t, "", loads{"a": both(0.9, 0)}, node("a"), node("unknown")), metrics.NewKubeRegistry()
 	state := b.waivedState(t, nothing(), infoOf(node("a")), full)
-	b.counters = counters.NewMetrics(registry.MustRegister).For(Name)
+	b.counters = descriptor.NewMetrics(registry.MustRegister).For(Name)
 	for range 2 {
 		b.Score(t.Context(), state, nothing(), full)
 	}

@@ -9,7 +9,7 @@ import (
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 )
 
-// EventsToRegister names the events that can let a pod in that the thresholds kept out. Load is not among them: the gate
+// EventsToRegister names the events after which a pod that the thresholds kept out can fit. New load is not among them: pl.gate
 // requeues pods after refreshes.
 func (pl *LoadThreshold) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
@@ -25,9 +25,7 @@ func (pl *LoadThreshold) EventsToRegister(context.Context) ([]fwk.ClusterEventWi
 
 // isQueueableAfterNodeAnnotation retries the pod if the node's thresholds changed. Other annotations change all the time.
 func (pl *LoadThreshold) isQueueableAfterNodeAnnotation(
-	_ klog.Logger,
-	_ *corev1.Pod,
-	oldObj, newObj any,
+	_ klog.Logger, _ *corev1.Pod, oldObj, newObj any,
 ) (fwk.QueueingHint, error) {
 	before, now, err := schedutil.As[*corev1.Node](oldObj, newObj)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/minortest"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
+	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
 // A refused pod is retried only after events that can let it in.
@@ -95,12 +95,7 @@ func TestEventsToRegister_Unreadable(t *testing.T) {
 		"an old pod that is none":                              {b.isQueueableAfterPodLabel, node("n"), nothing(), true},
 		"a new pod that is none":                               {b.isQueueableAfterPodLabel, nothing(), node("n"), true},
 	} {
-		if hint, err := tc.hint(
-			klog.FromContext(t.Context()),
-			nothing(),
-			tc.before,
-			tc.now,
-		); hint != fwk.Queue ||
+		if hint, err := tc.hint(klog.FromContext(t.Context()), nothing(), tc.before, tc.now); hint != fwk.Queue ||
 			(err != nil) != tc.wantErr {
 			t.Errorf("%s: %v, %v; want Queue, an error: %v", name, hint, err, tc.wantErr)
 		}

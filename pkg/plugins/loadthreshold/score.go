@@ -6,7 +6,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
@@ -21,15 +21,15 @@ type Terms struct {
 	Deviations float64
 	// Peak is the predicted peak by load.Resource, as a fraction of capacity; 0 where the statistic is not PredictedPeak.
 	Peak [load.ResourceCount]float64
-	// PeakTerms are what Peak follows from, and Largest names the pod of the largest excess. Only Explain sets them.
+	// PeakTerms are the terms of Peak, and Largest names the pod of the largest excess. Only Explain sets them.
 	PeakTerms *[load.ResourceCount]peak.Resource
 	Largest   [load.ResourceCount]string
 	// LinePercent is the node's load line by load.Resource, in percent; 0 where none holds for the resource.
 	LinePercent [load.ResourceCount]int64
 }
 
-// Utilization is compared with the load line of resource r: the predicted peak, if any; else mean or quantile plus Deviations
-// standard deviations, with the pod on the node. An unknown deviation does not count.
+// Utilization is compared with the load line of resource r, with the pod on the node. It is the predicted peak, if any. Else it is
+// mean or quantile plus Deviations standard deviations. An unknown deviation does not count.
 func (t *Terms) Utilization(r load.Resource) float64 {
 	if t.Peak[r] > 0 {
 		return t.Peak[r]
@@ -53,7 +53,7 @@ const (
 	maxUtilization = 1000.0
 )
 
-// Score is the highest utilization of a resource with a load line, in units of 0.01 %, and may exceed 100 %. A lower score is
+// Score is the highest utilization of a resource with a load line, in units of 0.01 %. It may exceed 100 %. A lower score is
 // better, until NormalizeScore reverses it.
 func (t Terms) Score() float64 {
 	scarcer := 0.0
@@ -120,10 +120,8 @@ func (t *Terms) summands(r load.Resource) []explain.Term {
 		{Name: "this pod", Value: percent(t.Pod[r]), Unit: "%"},
 	}
 	if t.Deviations > 0 && e.StdDev > 0 {
-		terms = append(
-			terms,
-			explain.Term{Name: fmt.Sprintf("%g × deviation", t.Deviations), Value: percent(t.Deviations * e.StdDev), Unit: "%"},
-		)
+		terms = append(terms,
+			explain.Term{Name: fmt.Sprintf("%g × deviation", t.Deviations), Value: percent(t.Deviations * e.StdDev), Unit: "%"})
 	}
 	return terms
 }

@@ -39,10 +39,7 @@ func (pl *LoadThreshold) ScoreExtensions() minor.ScoreExtensions { return pl }
 
 // NormalizeScore scores the least loaded candidate 100 and the most loaded 0, because all of them are above their lines.
 func (pl *LoadThreshold) NormalizeScore(
-	_ context.Context,
-	state fwk.CycleState,
-	_ *corev1.Pod,
-	scores minor.NodeScoreList,
+	_ context.Context, state fwk.CycleState, _ *corev1.Pod, scores minor.NodeScoreList,
 ) *fwk.Status {
 	if !pl.gate.Waived(state) || len(scores) == 0 {
 		return nil

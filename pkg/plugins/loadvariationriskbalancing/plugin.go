@@ -9,12 +9,11 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/descriptor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
@@ -25,36 +24,26 @@ const Name = config.LoadVariationRiskBalancing
 // LoadVariationRiskBalancing is a score plugin that prefers nodes whose load is low and steady. It is safe for concurrent
 // use.
 type LoadVariationRiskBalancing struct {
-	*loadscore.Extensions
+	*loadscore.Extensions[loadscore.NoPodState]
 	margin, sensitivity float64
 }
 
 var (
-	_ minor.PreScorePlugin   = &LoadVariationRiskBalancing{}
-	_ minor.SignPlugin       = &LoadVariationRiskBalancing{}
 	_ minor.ScorePlugin      = &LoadVariationRiskBalancing{}
 	_ explain.UsageExplainer = &LoadVariationRiskBalancing{}
-	_ explain.LoadReader     = &LoadVariationRiskBalancing{}
 )
 
 // Describe returns the descriptor of the plugin for one scheduler.
 func Describe() descriptor.Descriptor {
 	return descriptor.Of(descriptor.Descriptor{
-		Name:         Name,
-		ScoresByLoad: true,
-		ScoreSkipped: descriptor.Skipped{Unknown: descriptor.NoLoad, Known: descriptor.NoLoad},
-	}, descriptor.Parts[*config.LoadVariationRiskBalancingArgs]{
-		Validate: validation.ValidateLoadVariationRiskBalancingArgs,
-		Reads:    reads,
-		Build:    build,
-	})
+		Name: Name, ScoresByLoad: true, ScoreSkipped: descriptor.Skipped{Unknown: descriptor.NoLoad, Known: descriptor.NoLoad},
+	}, descriptor.Parts[*config.LoadVariationRiskBalancingArgs]{Reads: reads, Build: build})
 }
 
 func build(_ context.Context, args *config.LoadVariationRiskBalancingArgs, given descriptor.Given) (minor.Plugin, error) {
 	return &LoadVariationRiskBalancing{
-		Extensions:  loadscore.New(Name, given.Reader, []load.Resource{load.CPU, load.Memory}, args.MissingLoad, given.Counters),
-		margin:      args.SafeVarianceMargin,
-		sensitivity: args.SafeVarianceSensitivity,
+		Extensions: loadscore.New[loadscore.NoPodState](Name, given, args.MissingLoad, load.CPU, load.Memory),
+		margin:     args.SafeVarianceMargin, sensitivity: args.SafeVarianceSensitivity,
 	}, nil
 }
 
@@ -64,34 +53,25 @@ func reads(args *config.LoadVariationRiskBalancingArgs) reading.Request {
 	return r
 }
 
-// Name returns the name of the plugin.
-func (pl *LoadVariationRiskBalancing) Name() string { return Name }
-
 // Score scores the risk that the node's load passes its allocatable with the pod on it.
 func (pl *LoadVariationRiskBalancing) Score(
-	_ context.Context,
-	state fwk.CycleState,
-	pod *corev1.Pod,
-	node fwk.NodeInfo,
+	_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
 ) (int64, *fwk.Status) {
 	s := pl.PreScoreState(state, pod)
 	if s.Skip {
 		return minor.MinScore, nil
 	}
 	terms := pl.terms(s, node)
-	return pl.NodeScore(s, terms.Score(), terms.Node.Freshest(), terms.Node.Stalest()), nil
+	return pl.NodeScore(s, terms.Score(), terms.Node[load.CPU].State, terms.Node[load.Memory].State), nil
 }
 
-func (pl *LoadVariationRiskBalancing) terms(s *loadscore.PreScoreState, node fwk.NodeInfo) Terms {
+func (pl *LoadVariationRiskBalancing) terms(s *loadscore.PreScoreState[loadscore.NoPodState], node fwk.NodeInfo) Terms {
 	return Terms{Node: s.View.Estimate(node), Pod: s.PodUsage, Margin: pl.margin, Sensitivity: pl.sensitivity}
 }
 
 // Explain returns the node's Terms.
 func (pl *LoadVariationRiskBalancing) Explain(
-	_ context.Context,
-	state fwk.CycleState,
-	pod *corev1.Pod,
-	node fwk.NodeInfo,
+	_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
 ) explain.Terms {
 	return pl.terms(pl.PreScoreState(state, pod), node)
 }

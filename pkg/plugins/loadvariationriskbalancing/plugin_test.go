@@ -12,8 +12,8 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
+	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
 func TestScore(t *testing.T) {
@@ -125,12 +125,8 @@ func TestScore_Allocatable(t *testing.T) {
 	object.Status.Allocatable = st.MakeNode().Capacity(plugintest.CPUAndMemory("4", "16Gi")).Obj().Status.Allocatable
 	node.SetNode(object)
 
-	pl := plugintest.Build(
-		t,
-		Describe().New,
-		plugintest.Args(t, "LoadVariationRiskBalancingArgs", ""),
-		map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(0.25, 0.05)}},
-	)
+	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, "LoadVariationRiskBalancingArgs", ""),
+		map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(0.25, 0.05)}})
 	got := plugintest.Scores(t, pl, st.MakePod().Req(plugintest.CPU("400m")).Obj(), node)
 	// μ = (0.25 · 8,000 + 400) / 4,000 = 0.6; σ = 0.05 · 8,000 / 4,000 = 0.1; risk 0.35.
 	if got["a"] != 65 {
@@ -140,12 +136,8 @@ func TestScore_Allocatable(t *testing.T) {
 
 // A node that offers nothing is full.
 func TestScore_NoAllocatable(t *testing.T) {
-	pl := plugintest.Build(
-		t,
-		Describe().New,
-		plugintest.Args(t, "LoadVariationRiskBalancingArgs", ""),
-		map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(0.25, 0)}},
-	)
+	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, "LoadVariationRiskBalancingArgs", ""),
+		map[string]load.NodeLoad{"a": {load.CPU: plugintest.Measurement(0.25, 0)}})
 	got := plugintest.Scores(t, pl, st.MakePod().Obj(), plugintest.Node("a", nil))
 	// μ = 1, σ = 0: risk 0.5.
 	if got["a"] != 50 {
@@ -172,7 +164,7 @@ func TestScore_Fallbacks(t *testing.T) {
 			loads := plugintest.NewLoads()
 			loads.Measure(map[string]load.NodeLoad{"n": tc.load, "other": {load.CPU: measured}}, nil)
 			deps := loads.Deps()
-			deps.Counters = counters.NewMetrics(metrics.NewKubeRegistry().MustRegister).For(Name)
+			deps.Counters = descriptor.NewMetrics(metrics.NewKubeRegistry().MustRegister).For(Name)
 			plugin, err := Describe().New(t.Context(), plugintest.Args(t, "LoadVariationRiskBalancingArgs", "missingLoad: Lowest"), plugintest.NewHandle(), deps)
 			if err != nil {
 				t.Fatal(err)

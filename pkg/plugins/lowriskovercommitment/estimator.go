@@ -40,7 +40,7 @@ func (e estimator) limit(pod *corev1.Pod, r load.Resource) float64 {
 	return podusage.SpecLimit(pod, r)
 }
 
-// nodeTerms are what the risk of a node follows from, whatever the pod to place is. They are immutable.
+// nodeTerms are the terms of a node's risk, independent of the pod to place. They are immutable.
 type nodeTerms struct {
 	capacity podusage.Amounts
 	// pods are the sums over the pods on the node.
@@ -66,13 +66,8 @@ func (e *estimator) Derive(f estimate.Facts, earlier *nodeTerms) (n nodeTerms, s
 	for r := range load.ResourceCount {
 		if c := n.capacity[r]; c > 0 {
 			resource := &f.Fresh[r]
-			n.loadRisk[r] = loadRisk(
-				n.pods.Request[r]/c,
-				n.pods.Limit[r]/c,
-				(resource.Mean+resource.Pending)/c,
-				resource.StdDev/c,
-				e.smoothingWindowSize,
-			)
+			n.loadRisk[r] = loadRisk(n.pods.Request[r]/c, n.pods.Limit[r]/c, (resource.Mean+resource.Pending)/c, resource.StdDev/c,
+				e.smoothingWindowSize)
 		}
 	}
 	return n, false

@@ -1,5 +1,4 @@
-// Package lowriskovercommitment scores nodes by two risks: that pod limits exceed the capacity, and that pods use more than
-// they request.
+// Package lowriskovercommitment scores nodes by two risks: pod limits above capacity, and usage above requests.
 package lowriskovercommitment
 
 import (
@@ -9,13 +8,12 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/descriptor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
@@ -25,7 +23,7 @@ const Name = config.LowRiskOverCommitment
 
 // LowRiskOverCommitment is a score plugin that prefers nodes of a low risk of overcommitment. It is safe for concurrent use.
 type LowRiskOverCommitment struct {
-	*loadscore.Extensions
+	*loadscore.Extensions[PodResources]
 	estimator estimator
 	nodes     *estimate.PerNode[nodeTerms]
 	// limitWeights are the weights of the risk by limits, in [0, 1].
@@ -33,29 +31,22 @@ type LowRiskOverCommitment struct {
 }
 
 var (
-	_ minor.PreScorePlugin = &LowRiskOverCommitment{}
-	_ minor.SignPlugin     = &LowRiskOverCommitment{}
-	_ minor.ScorePlugin    = &LowRiskOverCommitment{}
-	_ explain.Explainer    = &LowRiskOverCommitment{}
+	_ minor.ScorePlugin      = &LowRiskOverCommitment{}
+	_ explain.UsageExplainer = &LowRiskOverCommitment{}
 )
 
 // Describe returns the descriptor of the plugin for one scheduler.
 func Describe() descriptor.Descriptor {
 	return descriptor.Of(descriptor.Descriptor{
-		Name:         Name,
-		ScoresByLoad: true,
+		Name: Name, ScoresByLoad: true,
 		ScoreSkipped: descriptor.Skipped{Unknown: descriptor.NoLoad, Known: "the pod has neither requests nor limits"},
-	}, descriptor.Parts[*config.LowRiskOverCommitmentArgs]{
-		Validate: validation.ValidateLowRiskOverCommitmentArgs,
-		Reads:    reads,
-		Build:    build,
-	})
+	}, descriptor.Parts[*config.LowRiskOverCommitmentArgs]{Reads: reads, Build: build})
 }
 
 func build(_ context.Context, args *config.LowRiskOverCommitmentArgs, given descriptor.Given) (minor.Plugin, error) {
 	e := estimatorOf(args)
 	pl := &LowRiskOverCommitment{
-		Extensions: loadscore.New(Name, given.Reader, []load.Resource{load.CPU, load.Memory}, args.MissingLoad, given.Counters),
+		Extensions: loadscore.New[PodResources](Name, given, args.MissingLoad, load.CPU, load.Memory),
 		estimator:  e,
 		nodes:      estimate.NewPerNode[nodeTerms](given.Reader.Model(load.CPU)),
 		limitWeights: podusage.Amounts{
@@ -63,7 +54,7 @@ func build(_ context.Context, args *config.LowRiskOverCommitmentArgs, given desc
 			load.Memory: args.RiskLimitWeights[corev1.ResourceMemory],
 		},
 	}
-	pl.SetPodState(func(_ fwk.CycleState, pod *corev1.Pod) (any, loadscore.Scoring) {
+	pl.SetPodState(func(_ fwk.CycleState, pod *corev1.Pod) (*PodResources, loadscore.Scoring) {
 		if isBestEffort(pod) {
 			return new(pl.estimator.podResources(pod)), loadscore.Never
 		}
@@ -74,8 +65,7 @@ func build(_ context.Context, args *config.LowRiskOverCommitmentArgs, given desc
 
 func estimatorOf(args *config.LowRiskOverCommitmentArgs) estimator {
 	return estimator{
-		smoothingWindowSize: float64(args.SmoothingWindowSize),
-		unlimitedAsRequest:  args.UnlimitedPods == config.UnlimitedPodsAsRequest,
+		smoothingWindowSize: float64(args.SmoothingWindowSize), unlimitedAsRequest: args.UnlimitedPods == config.UnlimitedPodsAsRequest,
 	}
 }
 
@@ -85,35 +75,26 @@ func reads(args *config.LowRiskOverCommitmentArgs) reading.Request {
 	return r
 }
 
-// Name returns the name of the plugin.
-func (pl *LowRiskOverCommitment) Name() string { return Name }
-
 // Score scores the risk of overcommitment with the pod on the node.
 func (pl *LowRiskOverCommitment) Score(
-	_ context.Context,
-	state fwk.CycleState,
-	pod *corev1.Pod,
-	node fwk.NodeInfo,
+	_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
 ) (int64, *fwk.Status) {
 	s := pl.PreScoreState(state, pod)
 	if s.Skip {
 		return minor.MinScore, nil
 	}
 	terms := pl.terms(s, node)
-	return pl.NodeScore(s, terms.Score(), terms.Node.Freshest(), terms.Node.Stalest()), nil
+	return pl.NodeScore(s, terms.Score(), terms.Node[load.CPU].State, terms.Node[load.Memory].State), nil
 }
 
-func (pl *LowRiskOverCommitment) terms(s *loadscore.PreScoreState, node fwk.NodeInfo) Terms {
+func (pl *LowRiskOverCommitment) terms(s *loadscore.PreScoreState[PodResources], node fwk.NodeInfo) Terms {
 	e, terms := pl.nodes.Of(s.View, node, &pl.estimator)
-	return Terms{Node: e, nodeTerms: terms, Pod: s.Pod.(*PodResources), LimitWeights: pl.limitWeights}
+	return Terms{Node: e, nodeTerms: terms, Pod: s.Pod, LimitWeights: pl.limitWeights}
 }
 
 // Explain returns the node's Terms.
 func (pl *LowRiskOverCommitment) Explain(
-	_ context.Context,
-	state fwk.CycleState,
-	pod *corev1.Pod,
-	node fwk.NodeInfo,
+	_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
 ) explain.Terms {
 	terms := pl.terms(pl.PreScoreState(state, pod), node)
 	return &terms

@@ -13,7 +13,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
 const kind = "LowRiskOverCommitmentArgs"
@@ -99,11 +99,8 @@ func TestScore(t *testing.T) {
 			want: map[string]int64{"a": 50, "b": 100},
 		},
 		{
-			name: "one container without a limit is enough, if Unlimited",
-			args: "unlimitedPods: Unlimited",
-			load: map[string]load.NodeLoad{"a": steady, "b": steady},
-			onA:  []*corev1.Pod{twoContainers()},
-			pod:  podOf("p", "1", "4"),
+			name: "one container without a limit is enough, if Unlimited", args: "unlimitedPods: Unlimited",
+			load: map[string]load.NodeLoad{"a": steady, "b": steady}, onA: []*corev1.Pod{twoContainers()}, pod: podOf("p", "1", "4"),
 			want: map[string]int64{"a": 50, "b": 100},
 		},
 		{
@@ -153,29 +150,18 @@ func TestScore(t *testing.T) {
 			want: map[string]int64{"a": 24, "b": 74},
 		},
 		{
-			name: "a node without load is scored by its limits, if Requests",
-			args: "missingLoad: Requests",
-			load: map[string]load.NodeLoad{"a": uniform()},
-			onA:  []*corev1.Pod{podOf("x", "4", "6")},
-			onB:  []*corev1.Pod{podOf("z", "4", "6")},
-			pod:  podOf("p", "1", "4"),
-			want: map[string]int64{"a": 63, "b": 80},
+			name: "a node without load is scored by its limits, if Requests", args: "missingLoad: Requests",
+			load: map[string]load.NodeLoad{"a": uniform()}, onA: []*corev1.Pod{podOf("x", "4", "6")},
+			onB: []*corev1.Pod{podOf("z", "4", "6")}, pod: podOf("p", "1", "4"), want: map[string]int64{"a": 63, "b": 80},
 		},
 		{
-			name: "load that has expired counts as none",
-			args: "missingLoad: Requests",
-			load: map[string]load.NodeLoad{"a": uniform(), "b": expired()},
-			onA:  []*corev1.Pod{podOf("x", "4", "6")},
-			onB:  []*corev1.Pod{podOf("z", "4", "6")},
-			pod:  podOf("p", "1", "4"),
-			want: map[string]int64{"a": 63, "b": 80},
+			name: "load that has expired counts as none", args: "missingLoad: Requests",
+			load: map[string]load.NodeLoad{"a": uniform(), "b": expired()}, onA: []*corev1.Pod{podOf("x", "4", "6")},
+			onB: []*corev1.Pod{podOf("z", "4", "6")}, pod: podOf("p", "1", "4"), want: map[string]int64{"a": 63, "b": 80},
 		},
 		{
-			name: "a node without load gets the mean of the others",
-			load: map[string]load.NodeLoad{"a": uniform()},
-			onA:  []*corev1.Pod{podOf("x", "4", "6")},
-			pod:  podOf("p", "1", "4"),
-			want: map[string]int64{"a": 63, "b": 63},
+			name: "a node without load gets the mean of the others", load: map[string]load.NodeLoad{"a": uniform()},
+			onA: []*corev1.Pod{podOf("x", "4", "6")}, pod: podOf("p", "1", "4"), want: map[string]int64{"a": 63, "b": 63},
 		},
 		{
 			name: "requests that take more than there is",
@@ -197,16 +183,11 @@ func TestScore(t *testing.T) {
 			want: map[string]int64{"a": 100, "b": 75},
 		},
 		{
-			name: "a pod that requests nothing and has no limits is not scored",
-			load: map[string]load.NodeLoad{"a": uniform(), "b": steady},
-			onA:  []*corev1.Pod{podOf("x", "4", "6")},
-			pod:  podOf("p", "", ""),
-			want: map[string]int64{"a": 0, "b": 0},
+			name: "a pod that requests nothing and has no limits is not scored", load: map[string]load.NodeLoad{"a": uniform(), "b": steady},
+			onA: []*corev1.Pod{podOf("x", "4", "6")}, pod: podOf("p", "", ""), want: map[string]int64{"a": 0, "b": 0},
 		},
 		{
-			name: "no load is known",
-			onA:  []*corev1.Pod{podOf("x", "4", "6")},
-			pod:  podOf("p", "1", "4"),
+			name: "no load is known", onA: []*corev1.Pod{podOf("x", "4", "6")}, pod: podOf("p", "1", "4"),
 			want: map[string]int64{"a": 0, "b": 0},
 		},
 	} {
@@ -216,13 +197,8 @@ func TestScore(t *testing.T) {
 				args = cpuAlone + args
 			}
 			pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, args), tc.load)
-			got := plugintest.Scores(
-				t,
-				pl,
-				tc.pod,
-				plugintest.Node("a", plugintest.CPU("8"), tc.onA...),
-				plugintest.Node("b", plugintest.CPU("8"), tc.onB...),
-			)
+			got := plugintest.Scores(t, pl, tc.pod, plugintest.Node("a", plugintest.CPU("8"), tc.onA...),
+				plugintest.Node("b", plugintest.CPU("8"), tc.onB...))
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("scores (-want +got):\n%s", diff)
 			}
@@ -296,12 +272,8 @@ func TestScore_FollowsTheNode(t *testing.T) {
 
 // Limits are compared with what the node has, and not with what it offers to pods.
 func TestScore_Capacity(t *testing.T) {
-	pl := plugintest.Build(
-		t,
-		Describe().New,
-		plugintest.Args(t, kind, "riskLimitWeights: {memory: 0}"),
-		map[string]load.NodeLoad{"n": uniform()},
-	)
+	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, "riskLimitWeights: {memory: 0}"),
+		map[string]load.NodeLoad{"n": uniform()})
 	node := plugintest.Node("n", plugintest.CPU("8"), podOf("x", "2", "4"))
 	object := node.Node().DeepCopy()
 	object.Status.Allocatable = st.MakeNode().Capacity(plugintest.CPU("4")).Obj().Status.Capacity
@@ -351,12 +323,8 @@ func TestSignPod(t *testing.T) {
 }
 
 func TestExplain(t *testing.T) {
-	pl := plugintest.Build(
-		t,
-		Describe().New,
-		plugintest.Args(t, kind, "riskLimitWeights: {memory: 0}"),
-		map[string]load.NodeLoad{"n": uniform()},
-	)
+	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, "riskLimitWeights: {memory: 0}"),
+		map[string]load.NodeLoad{"n": uniform()})
 	node := plugintest.Node("n", plugintest.CPUAndMemory("8", "8Gi"), podOf("x", "4", "6"))
 	terms := pl.(*LowRiskOverCommitment).Explain(t.Context(), framework.NewCycleState(), podOf("p", "1", "4"), node)
 	if got := terms.Score(); math.Abs(got-100*(1-0.2-1.0/6)) > 1e-9 {

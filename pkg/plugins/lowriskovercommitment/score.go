@@ -7,14 +7,14 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
 // Terms are what a node is scored by.
 type Terms struct {
 	// Node is what was measured of the node, and what is pending on it.
-	Node estimate.Estimate
+	Node [load.ResourceCount]*estimate.ResourceEstimate
 	*nodeTerms
 	// Pod is what the pod to place states.
 	Pod *PodResources
@@ -54,7 +54,7 @@ func (t *Terms) List() (terms []explain.Term) {
 		percent := func(name string, fraction float64) {
 			terms = append(terms, explain.Term{Name: r.String() + " " + name, Value: 100 * fraction, Unit: "%"})
 		}
-		terms = append(terms, explain.Resource(r, &t.Node[r], t.Pod.Request[r], t.Node[r].Base)...)
+		terms = append(terms, explain.Resource(r, t.Node[r], t.Pod.Request[r], t.Node[r].Base)...)
 		if capacity := t.capacity[r]; capacity > 0 {
 			percent("requests of all pods", (t.pods.Request[r]+t.Pod.Request[r])/capacity)
 			if limit := t.pods.Limit[r] + t.Pod.Limit[r]; !math.IsInf(limit, 1) {
@@ -107,7 +107,7 @@ const maxVarianceShare = 0.99
 // which is at deviations below a thousandth, the normal distribution takes its place.
 const maxConcentration = 1e6
 
-// probability is the probability of a load of at most x, in [0, 1], in the beta distribution of this mean and deviation.
+// probability of a load of at most x, in [0, 1], in the beta distribution of this mean and deviation.
 func probability(x, mean, stdDev float64) float64 {
 	concentration := mean*(1-mean)/(stdDev*stdDev) - 1
 	beta := distuv.Beta{Alpha: mean * concentration, Beta: (1 - mean) * concentration}

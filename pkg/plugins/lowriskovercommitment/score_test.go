@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
 func TestLimitRisk(t *testing.T) {
@@ -93,10 +93,8 @@ func TestLoadRisk_HighestDeviation(t *testing.T) {
 
 // Whatever is measured, a risk is in [0, 1], and falls with what is requested.
 func TestLoadRisk_AnyLoad(t *testing.T) {
-	extreme := rapid.OneOf(
-		rapid.Float64Range(0, 1), rapid.Float64Range(0, 1e-12), rapid.Float64Range(1-1e-12, 1),
-		rapid.SampledFrom([]float64{0, 5e-324, 1e-300, 1e-160, math.SmallestNonzeroFloat64 * 3, 1 - 1e-16, 1, 1.5}),
-	)
+	extreme := rapid.OneOf(rapid.Float64Range(0, 1), rapid.Float64Range(0, 1e-12), rapid.Float64Range(1-1e-12, 1),
+		rapid.SampledFrom([]float64{0, 5e-324, 1e-300, 1e-160, math.SmallestNonzeroFloat64 * 3, 1 - 1e-16, 1, 1.5}))
 	rapid.Check(t, func(t *rapid.T) {
 		request, mean, stdDev := extreme.Draw(t, "request"), extreme.Draw(t, "mean"), extreme.Draw(t, "stdDev")
 		limit := request + rapid.OneOf(extreme, rapid.Just(math.Inf(1))).Draw(t, "beyond the request")
@@ -120,9 +118,9 @@ func TestLoadRisk_AllocatesNothing(t *testing.T) {
 	}
 }
 
-// published is the published formula for one resource, step by step: sums over the pods on the node, with the
-// one to place and without, and the integral of the density of the beta distribution.
-func published(pods [][2]float64, pod [2]float64, capacity, mean, stdDev, smoothingWindow, weight float64) float64 {
+// published is the published formula for one resource, step by step. It has sums over the pods on the node, with the one to place
+// and without. It integrates the density of the beta distribution.
+func published(pods [][2]float64, pod [2]float64, capacity, mean, stdDev, weight float64) float64 {
 	var request, limit float64
 	for _, p := range pods {
 		request += p[0]
@@ -133,70 +131,76 @@ func published(pods [][2]float64, pod [2]float64, capacity, mean, stdDev, smooth
 	if limitWith > capacity {
 		riskLimit = (limitWith - capacity) / (limitWith - requestWith)
 	}
-	stdDev *= math.Sqrt(smoothingWindow)
 	if most := math.Sqrt(mean * (1 - mean) * 0.99); stdDev > most {
 		stdDev = most
 	}
-	p := func(x float64) float64 {
+	logP := func(x float64) float64 {
 		switch {
 		case mean == 0 || stdDev == 0 && mean <= x:
-			return 1
-		case stdDev == 0:
 			return 0
+		case stdDev == 0:
+			return math.Inf(-1)
 		}
 		t := mean*(1-mean)/(stdDev*stdDev) - 1
-		return betaIntegral(mean*t, (1-mean)*t, x)
+		return logBetaIntegral(mean*t, (1-mean)*t, x)
 	}
-	alloc := p(math.Min(request/capacity, 1))
+	logAlloc := logP(math.Min(request/capacity, 1))
 	if limit < capacity && request <= limit {
 		if limit == 0 {
-			alloc = 1
-		} else if within := p(limit / capacity); within > 0 {
-			alloc = math.Min(alloc/within, 1)
+			logAlloc = 0
+		} else if within := logP(limit / capacity); within > leastLog {
+			logAlloc = math.Min(logAlloc-within, 0)
 		}
 	}
-	return math.Min(weight*riskLimit+(1-weight)*(1-alloc), 1)
+	return math.Min(weight*riskLimit+(1-weight)*(1-math.Exp(logAlloc)), 1)
 }
 
-// betaIntegral is the integral of the density of the beta distribution from 0 to x, by quadrature in the logarithm of the odds, in
-// which the density is smooth for all parameters.
-func betaIntegral(a, b, x float64) float64 {
+// leastLog is the logarithm of the smallest float64 above 0, 2⁻¹⁰⁷⁴: the formula takes less for 0.
+const leastLog = -1074 * math.Ln2
+
+// logBetaIntegral is the logarithm of the integral of the density of the beta distribution from 0 to x, so that it does not underflow.
+// Quadrature is in the logarithm of the odds, in which the density is smooth for all parameters.
+func logBetaIntegral(a, b, x float64) float64 {
 	logOf := func(v float64) float64 { l, _ := math.Lgamma(v); return l }
 	norm := logOf(a+b) - logOf(a) - logOf(b)
-	density := func(u float64) float64 { // of u = ln(t / (1 − t)): t^a·(1 − t)^b / B
-		return math.Exp(norm - a*math.Log1p(math.Exp(-u)) - b*math.Log1p(math.Exp(u)))
+	logDensity := func(u float64) float64 { // of u = ln(t / (1 − t)): t^a·(1 − t)^b / B
+		return norm - a*math.Log1p(math.Exp(-u)) - b*math.Log1p(math.Exp(u))
 	}
 	if x <= 0 || x >= 1 {
-		return x
+		return math.Log(x)
 	}
 	const steps, lowest = 5000, -600.0
-	// Beyond dozens of deviations, the density is negligible.
+	// Beyond dozens of deviations, the density is negligible. Left of the center it falls at least as steeply as at x, by a factor of e
+	// over each 1/slope.
 	center, width := math.Log(a/b), 60*(1/math.Sqrt(math.Min(a, b))+1/math.Min(a, b))
-	from, to := math.Max(lowest, center-width), math.Min(math.Log(x/(1-x)), center+width)
-	if to <= from {
-		return 0
+	to := math.Min(math.Log(x/(1-x)), center+width)
+	from := center - width
+	if slope := a*(1-x) - b*x; slope > 0 {
+		from = math.Max(from, to-60/slope)
+		if to <= center-width {
+			from = to - 60/slope
+		}
 	}
-	sum, step := 0.0, (to-from)/steps
+	from = math.Max(lowest, from)
+	highest, step := logDensity(math.Min(center, to)), (to-from)/steps
+	sum := 0.0
 	if from == lowest { // below, the density is e^(norm + a·u)
-		sum = math.Exp(norm+a*lowest) / a
+		sum = math.Exp(norm+a*lowest-highest) / a
 	}
 	for i := range steps {
-		sum += density(from+(float64(i)+0.5)*step) * step
+		sum += math.Exp(logDensity(from+(float64(i)+0.5)*step)-highest) * step
 	}
-	return math.Min(sum, 1)
+	return math.Min(highest+math.Log(sum), 0)
 }
 
-// Where every pod states requests and limits and the window covers all pods, scores are those of the published formula, within 1.
+// Where every pod has requests and limits and the window covers all pods, scores equal the published formula's, within 1.
 func TestScore_PublishedFormula(t *testing.T) {
 	drawPod := func(t *rapid.T, name string) (*corev1.Pod, [load.ResourceCount][2]float64) {
 		millis := rapid.IntRange(1, 4000).Draw(t, "cpu request in milliCPU of "+name)
 		mebi := rapid.IntRange(1, 8192).Draw(t, "memory request in MiB of "+name)
 		cpuLimit := millis + rapid.IntRange(0, 4000).Draw(t, "cpu limit above it")
 		memoryLimit := mebi + rapid.IntRange(0, 8192).Draw(t, "memory limit above it")
-		request, limit := plugintest.CPUAndMemory(
-			fmt.Sprint(millis, "m"),
-			fmt.Sprint(mebi, "Mi"),
-		), plugintest.CPUAndMemory(
+		request, limit := plugintest.CPUAndMemory(fmt.Sprint(millis, "m"), fmt.Sprint(mebi, "Mi")), plugintest.CPUAndMemory(
 			fmt.Sprint(cpuLimit, "m"),
 			fmt.Sprint(memoryLimit, "Mi"),
 		)
@@ -226,20 +230,12 @@ func TestScore_PublishedFormula(t *testing.T) {
 			stdDev := rapid.OneOf(rapid.Float64Range(0.005, 0.5), rapid.Just(0.0)).Draw(rt, "stdDev")
 			weights[r] = rapid.Float64Range(0, 1).Draw(rt, "weight")
 			measured[r] = plugintest.Measurement(mean, stdDev)
-			risk = math.Max(risk, published(sums[r], states[r], capacity[r], mean, stdDev, float64(window), weights[r]))
+			risk = math.Max(risk, published(sums[r], states[r], capacity[r], mean, stdDev*math.Sqrt(float64(window)), weights[r]))
 		}
-		args := fmt.Sprintf(
-			"smoothingWindowSize: %d\nriskLimitWeights: {cpu: %v, memory: %v}",
-			window,
-			weights[load.CPU],
-			weights[load.Memory],
-		)
-		pl := plugintest.Build(
-			t,
-			Describe().New,
-			plugintest.Args(t, "LowRiskOverCommitmentArgs", args),
-			map[string]load.NodeLoad{"n": measured},
-		)
+		args := fmt.Sprintf("smoothingWindowSize: %d\nriskLimitWeights: {cpu: %v, memory: %v}", window, weights[load.CPU],
+			weights[load.Memory])
+		pl := plugintest.Build(t, Describe().New, plugintest.Args(t, "LowRiskOverCommitmentArgs", args),
+			map[string]load.NodeLoad{"n": measured})
 		got := plugintest.Scores(t, pl, pod, plugintest.Node("n", plugintest.CPUAndMemory("8", "16Gi"), pods...))["n"]
 		if want := 100 * (1 - risk); math.Abs(float64(got)-want) > 1 {
 			rt.Fatalf("score %d, the published formula gives %v", got, want)

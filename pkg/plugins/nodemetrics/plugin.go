@@ -13,16 +13,14 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/cyclestate"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/descriptor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/softlimit"
 )
 
@@ -35,7 +33,7 @@ type NodeMetrics struct {
 	metrics  []*metric
 	gate     *softlimit.Gate
 	states   *cyclestate.Memo[cycleState]
-	counters counters.Counters
+	counters descriptor.Counters
 }
 
 type metric struct {
@@ -61,15 +59,9 @@ var (
 // Describe returns the descriptor of the plugin for one scheduler.
 func Describe() descriptor.Descriptor {
 	return descriptor.Of(descriptor.Descriptor{
-		Name:         Name,
-		ScoresByLoad: true,
+		Name: Name, ScoresByLoad: true,
 		ScoreSkipped: descriptor.Skipped{Unknown: "no candidate has a value of any metric that has a weight"},
-	}, descriptor.Parts[*config.NodeMetricsArgs]{
-		Validate: validation.ValidateNodeMetricsArgs,
-		Reads:    reads,
-		Limits:   limits,
-		Build:    build,
-	})
+	}, descriptor.Parts[*config.NodeMetricsArgs]{Reads: reads, Limits: limits, Build: build})
 }
 
 func build(ctx context.Context, args *config.NodeMetricsArgs, given descriptor.Given) (minor.Plugin, error) {
@@ -108,7 +100,7 @@ type cycleState struct {
 	metricsAt
 	// scales are over the candidates: PreScore sets them, or NormalizeScore where PreScore is not called.
 	scales    []scale
-	fallbacks counters.Fallbacks
+	fallbacks descriptor.Fallbacks
 }
 
 // metricsAt are the metrics at one moment.
@@ -152,10 +144,7 @@ func (s *cycleState) scoreAt(row int) int64 {
 
 // PreFilter skips filtering where no rule rules out any node, and for pods that the rules are waived for.
 func (pl *NodeMetrics) PreFilter(
-	ctx context.Context,
-	state fwk.CycleState,
-	pod *corev1.Pod,
-	_ []fwk.NodeInfo,
+	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
 ) (*minor.PreFilterResult, *fwk.Status) {
 	waived, s := pl.gate.Begin(state, pod), pl.cycleState(ctx, state) // before the state is cloned
 	if waived || !pl.rejectsAny(s) {
@@ -215,10 +204,7 @@ func (pl *NodeMetrics) rejecting(at *metricsAt, row int) (rejecting *metric, unk
 
 // PostFilter relaxes the rules or lets the pod wait, as the arguments say.
 func (pl *NodeMetrics) PostFilter(
-	ctx context.Context,
-	state fwk.CycleState,
-	pod *corev1.Pod,
-	statuses minor.NodeToStatusReader,
+	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses minor.NodeToStatusReader,
 ) (*minor.PostFilterResult, *fwk.Status) {
 	return pl.gate.PostFilter(ctx, state, pod, statuses)
 }
@@ -232,8 +218,8 @@ func (pl *NodeMetrics) hasRoom(*corev1.Pod) func(node *corev1.Node) bool {
 	}
 }
 
-// EventsToRegister names the events that can let a pod in that a rule kept out. Metrics are not among them: the gate requeues
-// pods after refreshes.
+// EventsToRegister names the events after which a pod that a rule kept out can fit. New metrics are not among them: pl.gate
+// requeues pods after refreshes.
 func (pl *NodeMetrics) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}}}, nil
 }
@@ -265,10 +251,7 @@ func (pl *NodeMetrics) ScoreExtensions() minor.ScoreExtensions { return pl }
 
 // NormalizeScore scores the candidates where PreScore is not called. It finds them by name, which takes longer.
 func (pl *NodeMetrics) NormalizeScore(
-	ctx context.Context,
-	state fwk.CycleState,
-	_ *corev1.Pod,
-	scores minor.NodeScoreList,
+	ctx context.Context, state fwk.CycleState, _ *corev1.Pod, scores minor.NodeScoreList,
 ) *fwk.Status {
 	s := pl.cycleState(ctx, state)
 	if len(s.scales) > 0 {
@@ -324,10 +307,8 @@ func (pl *NodeMetrics) Explain(ctx context.Context, state fwk.CycleState, _ *cor
 	terms := Terms{scales: s.scales, row: s.view.Row(node)}
 	for i, m := range pl.metrics {
 		if value, known := s.values[i].At(terms.row); known && !m.reject.IsZero() {
-			terms.limits = append(
-				terms.limits,
-				explain.Limit{Name: m.Name, Value: value, Rule: m.reject.String(), Exceeded: m.reject.RulesOut(value)},
-			)
+			terms.limits = append(terms.limits,
+				explain.Limit{Name: m.Name, Value: value, Rule: m.reject.String(), Exceeded: m.reject.RulesOut(value)})
 		}
 	}
 	return terms

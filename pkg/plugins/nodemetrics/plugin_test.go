@@ -20,8 +20,8 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -53,7 +53,7 @@ type testee struct {
 	loads  *plugintest.Loads
 }
 
-// build makes the plugin with metrics in YAML, one a line; what is called x in it is asked by the query of_x.
+// build makes the plugin with metrics in YAML, one a line. The query of metric x is of_x.
 func pluginOn(t testing.TB, metrics string, nodes ...string) *testee {
 	t.Helper()
 	ctx := t.Context()
@@ -117,7 +117,7 @@ func TestScores(t *testing.T) {
 		},
 		// The mean of 1 and 5 is 3, which is half of the way; of x alone, 1 is best.
 		{"a candidate without a value has the candidates' mean", lower, map[string]values{"x": {"a": 1, "c": 5, "elsewhere": 99}}, map[string]int64{"a": 100, "b": 50, "c": 0}},
-		// The mean of 2 and 4 is 3: (11 − 3) / (11 − 1) = 0.8; 0.9 and 0.7 are those of 2 and 4.
+		// The mean of 2 and 4 is 3: (11 − 3) / (11 − 1) = 0.8. 2 and 4 have 0.9 and 0.7.
 		{
 			"also within bounds", "- {name: x, query: of_x, prefer: Lower, bounds: {best: 1, worst: 11}}",
 			map[string]values{"x": {"a": 2, "c": 4}}, map[string]int64{"a": 90, "b": 80, "c": 70},
@@ -133,7 +133,7 @@ func TestScores(t *testing.T) {
 		{"values as great as there are", lower, map[string]values{"x": {"a": -math.MaxFloat64, "b": 0, "c": math.MaxFloat64}}, map[string]int64{"a": 100, "b": 50, "c": 0}},
 		// (0.5 − −1) / (1 − −1) = 0.75, of which the counter is not finite.
 		{"values as great as there are, of which one is nearer to the best", higher, map[string]values{"x": {"a": -math.MaxFloat64, "b": math.MaxFloat64 / 2, "c": math.MaxFloat64}}, map[string]int64{"a": 0, "b": 75, "c": 100}},
-		// The mean of the greatest value and half of it is half of the way between them, also where their sum is not finite.
+		// The mean of the greatest value and its half is midway between them, even if their sum is not finite.
 		{"a mean of values whose sum is not finite", lower, map[string]values{"x": {"a": math.MaxFloat64, "c": math.MaxFloat64 / 2}}, map[string]int64{"a": 0, "b": 50, "c": 100}},
 		// Half of the smallest value is 0: there is nothing to tell them apart by.
 		{"values as near to each other as there are", lower, map[string]values{"x": {"a": 0, "b": math.SmallestNonzeroFloat64, "c": 0}}, map[string]int64{"a": 100, "b": 100, "c": 100}},
@@ -360,12 +360,9 @@ func TestExplain(t *testing.T) {
 	b.PreScore(t.Context(), scored, pod(), nodes)
 	b.NormalizeScore(t.Context(), normalized, pod(), minor.NodeScoreList{{Name: "a"}, {Name: "b"}})
 	for _, state := range []fwk.CycleState{scored, normalized} {
-		// x is the worse of 2 and 1; w is the mean of one value, which is the best: 100·(0 + 1)/4 = 25.
+		// x is the worse of 2 and 1. w is the mean of one value, the best: 100·(0 + 1)/4 = 25.
 		explained(state, []explain.Term{
-			{
-				Name:  "x",
-				Value: 2,
-			},
+			{Name: "x", Value: 2},
 			{Name: "x mark", Value: 0},
 			{Name: "x weight", Value: 3},
 			{Name: "w mark", Value: 1},
@@ -374,7 +371,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// A rule is shown with the node's value, whether or not the metric has a weight; a metric without a value or a rule is not.
+// A rule is shown with the node's value, whether or not the metric has a weight. A metric without a value or a rule is not shown.
 func TestExplain_Limits(t *testing.T) {
 	b := pluginOn(t, `metrics:
 - {name: x, query: of_x, prefer: Lower, weight: 0, reject: '> 5'}

@@ -3,7 +3,7 @@ package nodemetrics
 import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 )
 
 // Terms are what a node is scored by: its marks in the metrics that have a weight.
@@ -39,11 +39,8 @@ func (t Terms) List() (terms []explain.Term) {
 		if value, known := s.values.At(t.row); known {
 			terms = append(terms, explain.Term{Name: s.name, Value: value})
 		}
-		terms = append(
-			terms,
-			explain.Term{Name: s.name + " mark", Value: s.markAt(t.row)},
-			explain.Term{Name: s.name + " weight", Value: s.weight},
-		)
+		terms = append(terms, explain.Term{Name: s.name + " mark", Value: s.markAt(t.row)},
+			explain.Term{Name: s.name + " weight", Value: s.weight})
 	}
 	return terms
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
@@ -68,7 +67,7 @@ func readModels(ctx context.Context, path string) (map[string]config.PowerModel,
 	if len(byName) == 0 {
 		return nil, fmt.Errorf("%s has no model: %s", path, form)
 	}
-	if err := validation.ValidatePowerModels(nil, byName).ToAggregate(); err != nil {
+	if err := validation.ValidatePowerModels(nil, byName); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return byName, nil
@@ -78,12 +77,6 @@ func readModels(ctx context.Context, path string) (map[string]config.PowerModel,
 type models struct {
 	args  *config.PeaksArgs
 	nodes *estimate.PerNode[*config.PowerModel]
-}
-
-// of returns the node's estimate and its power model.
-func (m *models) of(v *estimate.View, node fwk.NodeInfo) (estimate.Estimate, *config.PowerModel) {
-	e, model := m.nodes.Of(v, node, m)
-	return e, *model
 }
 
 // Derive implements estimate.Deriver.

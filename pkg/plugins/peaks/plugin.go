@@ -1,4 +1,4 @@
-// Package peaks scores nodes by how much more power they would draw with the pod on them, by a model of each node's power.
+// Package peaks scores nodes by the additional power that the pod would draw there. Each node has a power model.
 package peaks
 
 import (
@@ -11,13 +11,12 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/descriptor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
@@ -27,7 +26,7 @@ const Name = config.Peaks
 
 // Peaks is a score plugin that prefers the node whose power rises least. It is safe for concurrent use.
 type Peaks struct {
-	*loadscore.Extensions
+	*loadscore.Extensions[loadscore.NoPodState]
 	models      models
 	missingLoad config.MissingLoad
 
@@ -37,24 +36,15 @@ type Peaks struct {
 }
 
 var (
-	_ minor.PreScorePlugin  = &Peaks{}
-	_ minor.SignPlugin      = &Peaks{}
-	_ minor.ScorePlugin     = &Peaks{}
-	_ minor.ScoreExtensions = &Peaks{}
-	_ explain.Explainer     = &Peaks{}
+	_ minor.ScorePlugin      = &Peaks{}
+	_ explain.UsageExplainer = &Peaks{}
 )
 
 // Describe returns the descriptor of the plugin for one scheduler.
 func Describe() descriptor.Descriptor {
 	return descriptor.Of(descriptor.Descriptor{
-		Name:         Name,
-		ScoresByLoad: true,
-		ScoreSkipped: descriptor.Skipped{Unknown: descriptor.NoLoad, Known: descriptor.NoLoad},
-	}, descriptor.Parts[*config.PeaksArgs]{
-		Validate: validation.ValidatePeaksArgs,
-		Reads:    reads,
-		Build:    build,
-	})
+		Name: Name, ScoresByLoad: true, ScoreSkipped: descriptor.Skipped{Unknown: descriptor.NoLoad, Known: descriptor.NoLoad},
+	}, descriptor.Parts[*config.PeaksArgs]{Reads: reads, Build: build})
 }
 
 func build(ctx context.Context, args *config.PeaksArgs, given descriptor.Given) (minor.Plugin, error) {
@@ -63,12 +53,10 @@ func build(ctx context.Context, args *config.PeaksArgs, given descriptor.Given) 
 		return nil, err
 	}
 	pl := &Peaks{
-		Extensions:  loadscore.New(Name, given.Reader, []load.Resource{load.CPU}, args.MissingLoad, given.Counters),
+		Extensions:  loadscore.New[loadscore.NoPodState](Name, given, args.MissingLoad, load.CPU),
 		models:      models{args: args, nodes: estimate.NewPerNode[*config.PowerModel](given.Reader.Model(load.CPU))},
-		missingLoad: args.MissingLoad,
-		unmodelled:  map[string]struct{}{},
+		missingLoad: args.MissingLoad, unmodelled: map[string]struct{}{},
 	}
-	pl.SetPodState(func(fwk.CycleState, *corev1.Pod) (any, loadscore.Scoring) { return &costs{}, loadscore.ByLoad })
 	return pl, nil
 }
 
@@ -76,14 +64,10 @@ func reads(args *config.PeaksArgs) reading.Request {
 	return reading.ForLoad(args.LoadSpec, podusage.ByRequests{})
 }
 
-// Name returns the name of the plugin.
-func (pl *Peaks) Name() string { return Name }
-
 // unmodelled is the Score of a node without a power model.
 const unmodelled int64 = -2
 
-// Score returns the position of the node's cost in the cycle's costs, unmodelled or loadscore.Missing. NormalizeScore makes a
-// score of it.
+// Score returns the node's encoded cost, unmodelled or loadscore.Missing. NormalizeScore makes a score of it.
 func (pl *Peaks) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	s := pl.PreScoreState(state, pod)
 	if s.Skip {
@@ -100,15 +84,12 @@ func (pl *Peaks) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod,
 	case replaced:
 		cost = math.Inf(1)
 	}
-	if position, ok := s.Pod.(*costs).add(cost); ok {
-		return position, nil
-	}
-	return loadscore.Missing, nil
+	return encode(cost), nil
 }
 
-func (pl *Peaks) terms(s *loadscore.PreScoreState, node fwk.NodeInfo) Terms {
-	e, model := pl.models.of(s.View, node)
-	return Terms{CPU: e[load.CPU], PodCPUMillis: s.PodUsage[load.CPU], Model: model}
+func (pl *Peaks) terms(s *loadscore.PreScoreState[loadscore.NoPodState], node fwk.NodeInfo) Terms {
+	e, model := pl.models.nodes.Of(s.View, node, &pl.models)
+	return Terms{CPU: *e[load.CPU], PodCPUMillis: s.PodUsage[load.CPU], Model: *model}
 }
 
 // Explain returns the node's Terms.
@@ -122,41 +103,37 @@ func (pl *Peaks) ScoreExtensions() minor.ScoreExtensions { return pl }
 // NormalizeScore gives the candidate of the lowest cost 100, that of the highest 0, and the others a score between.
 // A node that would exceed its capacity gets 0. A node of unknown cost gets the mean, or 0 if missingLoad is Lowest.
 func (pl *Peaks) NormalizeScore(
-	ctx context.Context,
-	state fwk.CycleState,
-	pod *corev1.Pod,
-	scores minor.NodeScoreList,
+	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, scores minor.NodeScoreList,
 ) *fwk.Status {
 	s := pl.PreScoreState(state, pod)
 	if s.Skip {
 		return nil
 	}
 	pl.logUnmodelled(ctx, scores)
-	costs := s.Pod.(*costs)
 	lowest, highest := math.Inf(1), math.Inf(-1)
 	for _, n := range scores {
 		if n.Score < 0 {
 			continue
 		}
-		if cost := costs.at(n.Score); !math.IsInf(cost, 1) {
+		if cost := decode(n.Score); !math.IsInf(cost, 1) {
 			lowest, highest = min(lowest, cost), max(highest, cost)
 		}
 	}
 	for i := range scores {
-		scores[i].Score = pl.normalized(costs, scores[i].Score, lowest, highest)
+		scores[i].Score = pl.normalized(scores[i].Score, lowest, highest)
 	}
 	return pl.Extensions.NormalizeScore(ctx, state, pod, scores)
 }
 
 // normalized returns the score, or loadscore.Missing, of what Score has returned. lowest and highest bound the finite costs.
-func (pl *Peaks) normalized(costs *costs, score int64, lowest, highest float64) int64 {
+func (pl *Peaks) normalized(score int64, lowest, highest float64) int64 {
 	switch {
 	case score == unmodelled && pl.missingLoad == config.MissingLoadLowest:
 		return minor.MinScore
 	case score < 0:
 		return loadscore.Missing
 	}
-	cost := costs.at(score)
+	cost := decode(score)
 	switch {
 	case math.IsInf(cost, 1):
 		return minor.MinScore

@@ -20,7 +20,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
 const kind = "PeaksArgs"
@@ -64,12 +64,8 @@ func TestCost(t *testing.T) {
 }
 
 func TestScore(t *testing.T) {
-	byName := fmt.Sprintf(
-		"nodePowerModel: {a: {k0: 100, k1: 10, k2: %v}, b: {k0: 50, k1: 5, k2: %v}, c: {k0: 1, k1: 10, k2: %v}}\n",
-		k2,
-		k2,
-		k2,
-	)
+	byName := fmt.Sprintf("nodePowerModel: {a: {k0: 100, k1: 10, k2: %v}, b: {k0: 50, k1: 5, k2: %v}, c: {k0: 1, k1: 10, k2: %v}}\n",
+		k2, k2, k2)
 	assumed := st.MakePod().Name("assumed").Req(plugintest.CPU("2")).Obj()
 	// All nodes have 8 cores; the pod requests 2 of them, 25 %.
 	for _, tc := range []struct {
@@ -110,17 +106,13 @@ func TestScore(t *testing.T) {
 			want: map[string]int64{"a": 100, "b": 100, "c": 0},
 		},
 		{
-			name: "a pod that requests nothing leaves all nodes alike",
-			args: byName,
-			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75), "c": cpu(0)},
-			pod:  "0",
+			name: "a pod that requests nothing leaves all nodes alike", args: byName,
+			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75), "c": cpu(0)}, pod: "0",
 			want: map[string]int64{"a": 100, "b": 100, "c": 100},
 		},
 		{
-			name: "a node without load gets the mean of the others",
-			args: byName,
-			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75)},
-			want: map[string]int64{"a": 100, "b": 0, "c": 50},
+			name: "a node without load gets the mean of the others", args: byName,
+			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75)}, want: map[string]int64{"a": 100, "b": 0, "c": 50},
 		},
 		{
 			name: "a node without load is scored by requests, if Requests",
@@ -140,26 +132,18 @@ func TestScore(t *testing.T) {
 		{
 			name: "a node without a model gets the mean of the others",
 			args: fmt.Sprintf("nodePowerModel: {a: {k0: 100, k1: 10, k2: %v}, b: {k0: 50, k1: 5, k2: %v}}", k2, k2),
-			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75), "c": cpu(0)},
-			want: map[string]int64{"a": 100, "b": 0, "c": 50},
+			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75), "c": cpu(0)}, want: map[string]int64{"a": 100, "b": 0, "c": 50},
 		},
 		{
 			name: "a node without a model is worst, if Lowest",
 			args: fmt.Sprintf("missingLoad: Lowest\nnodePowerModel: {a: {k0: 100, k1: 10, k2: %v}, b: {k0: 50, k1: 5, k2: %v}}", k2, k2),
-			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75), "c": cpu(0)},
-			want: map[string]int64{"a": 100, "b": 0, "c": 0},
+			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75), "c": cpu(0)}, want: map[string]int64{"a": 100, "b": 0, "c": 0},
 		},
 		{
-			name: "no node has a model",
-			args: "nodePowerModel: {other: {k0: 1, k1: 1, k2: 0.1}}",
-			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75)},
-			want: map[string]int64{"a": 0, "b": 0, "c": 0},
+			name: "no node has a model", args: "nodePowerModel: {other: {k0: 1, k1: 1, k2: 0.1}}",
+			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75)}, want: map[string]int64{"a": 0, "b": 0, "c": 0},
 		},
-		{
-			name: "no load is known",
-			args: byName,
-			want: map[string]int64{"a": 0, "b": 0, "c": 0},
-		},
+		{name: "no load is known", args: byName, want: map[string]int64{"a": 0, "b": 0, "c": 0}},
 		{
 			name: "models by label, the first that selects the node",
 			args: fmt.Sprintf("nodePowerModel: {a: {k0: 0, k1: 10, k2: %v}}\nnodePowerModels: [{nodeSelector: {type: large, zone: x}, k1: -1, k2: 0.01}, {nodeSelector: {type: large}, k1: 40, k2: %v}, {k1: 20, k2: %v}]", k2, k2, k2),
@@ -177,8 +161,7 @@ func TestScore(t *testing.T) {
 		{
 			name: "costs far apart",
 			args: "nodePowerModel: {a: {k1: 1.0e-15, k2: 0.01}, b: {k1: 1.0e+14, k2: 0.01}, c: {k1: -1.0e+14, k2: 0.01}}",
-			load: map[string]load.NodeLoad{"a": cpu(0), "b": cpu(0), "c": cpu(0)},
-			want: map[string]int64{"a": 50, "b": 0, "c": 100},
+			load: map[string]load.NodeLoad{"a": cpu(0), "b": cpu(0), "c": cpu(0)}, want: map[string]int64{"a": 50, "b": 0, "c": 100},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -187,14 +170,8 @@ func TestScore(t *testing.T) {
 			if tc.pod != "" {
 				request = tc.pod
 			}
-			got := plugintest.Scores(
-				t,
-				pl,
-				st.MakePod().Req(plugintest.CPU(request)).Obj(),
-				labeled("a", "small", tc.onA...),
-				labeled("b", "large"),
-				labeled("c", "small"),
-			)
+			got := plugintest.Scores(t, pl, st.MakePod().Req(plugintest.CPU(request)).Obj(), labeled("a", "small", tc.onA...),
+				labeled("b", "large"), labeled("c", "small"))
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("scores (-want +got):\n%s", diff)
 			}
@@ -204,19 +181,10 @@ func TestScore(t *testing.T) {
 
 // A node without cpu is not the best because nothing changes there.
 func TestScore_NoCapacity(t *testing.T) {
-	pl := plugintest.Build(
-		t,
-		Describe().New,
-		plugintest.Args(t, kind, "nodePowerModels: [{k1: 1, k2: 0.01}]"),
-		map[string]load.NodeLoad{"a": cpu(0.5), "b": cpu(0.5)},
-	)
-	got := plugintest.Scores(
-		t,
-		pl,
-		st.MakePod().Req(plugintest.CPU("1")).Obj(),
-		plugintest.Node("a", nil),
-		plugintest.Node("b", plugintest.CPU("8")),
-	)
+	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, "nodePowerModels: [{k1: 1, k2: 0.01}]"),
+		map[string]load.NodeLoad{"a": cpu(0.5), "b": cpu(0.5)})
+	got := plugintest.Scores(t, pl, st.MakePod().Req(plugintest.CPU("1")).Obj(), plugintest.Node("a", nil),
+		plugintest.Node("b", plugintest.CPU("8")))
 	if want := (map[string]int64{"a": 0, "b": 100}); !cmp.Equal(got, want) {
 		t.Errorf("scores %v, want %v", got, want)
 	}
@@ -227,11 +195,8 @@ func TestScore_FollowsLabels(t *testing.T) {
 	pl := plugintest.Build(
 		t,
 		Describe().New,
-		plugintest.Args(
-			t,
-			kind,
-			fmt.Sprintf("nodePowerModels: [{nodeSelector: {type: large}, k1: 40, k2: %v}, {k1: 20, k2: %v}]", k2, k2),
-		),
+		plugintest.Args(t, kind,
+			fmt.Sprintf("nodePowerModels: [{nodeSelector: {type: large}, k1: 40, k2: %v}, {k1: 20, k2: %v}]", k2, k2)),
 		map[string]load.NodeLoad{"a": cpu(0), "b": cpu(0)},
 	)
 	pod, a, b := st.MakePod().Req(plugintest.CPU("2")).Obj(), labeled("a", "small"), labeled("b", "large")
@@ -342,13 +307,8 @@ func TestNew_File(t *testing.T) {
 				t.Fatal(err)
 			}
 			// a: 10·(4 − 2) = 20; b: 5·(16 − 8) = 40.
-			got := plugintest.Scores(
-				t,
-				pl.(minor.ScorePlugin),
-				st.MakePod().Req(plugintest.CPU("2")).Obj(),
-				labeled("a", "small"),
-				labeled("b", "small"),
-			)
+			got := plugintest.Scores(t, pl.(minor.ScorePlugin), st.MakePod().Req(plugintest.CPU("2")).Obj(), labeled("a", "small"),
+				labeled("b", "small"))
 			if want := (map[string]int64{"a": 100, "b": 0}); !cmp.Equal(got, want) {
 				t.Errorf("scores %v, want %v", got, want)
 			}
@@ -366,19 +326,12 @@ func TestNew_MissingFile(t *testing.T) {
 }
 
 func TestExplain(t *testing.T) {
-	pl := plugintest.Build(
-		t,
-		Describe().New,
+	pl := plugintest.Build(t, Describe().New,
 		plugintest.Args(t, kind, fmt.Sprintf("nodePowerModel: {a: {k0: 100, k1: 10, k2: %v}}", k2)),
-		map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.9)},
-	)
+		map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.9)})
 	explain := func(name string) (float64, []string) {
-		terms := pl.(*Peaks).Explain(
-			t.Context(),
-			framework.NewCycleState(),
-			st.MakePod().Req(plugintest.CPU("2")).Obj(),
-			plugintest.Node(name, plugintest.CPU("8"), plugintest.Running(st.MakePod().Obj(), time.Hour)),
-		)
+		terms := pl.(*Peaks).Explain(t.Context(), framework.NewCycleState(), st.MakePod().Req(plugintest.CPU("2")).Obj(),
+			plugintest.Node(name, plugintest.CPU("8"), plugintest.Running(st.MakePod().Obj(), time.Hour)))
 		var list []string
 		for _, term := range terms.List() {
 			list = append(list, term.String())
@@ -396,9 +349,7 @@ func TestExplain(t *testing.T) {
 	}) {
 		t.Errorf("with a model: %v, %q", got, list)
 	}
-	if got, list := explain(
-		"b",
-	); got != 0 ||
+	if got, list := explain("b"); got != 0 ||
 		!cmp.Equal(
 			list,
 			[]string{"cpu measured 90%", "cpu deviation 0%", "cpu pending 0%", "cpu of the pod 25%", "cpu utilization 115%"},
@@ -407,17 +358,17 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// The cost that Score keeps is the explained one.
-func TestScore_KeepsExplainedCost(t *testing.T) {
+// The cost that Score returns is the explained one, but for the last bit.
+func TestScore_EncodesExplainedCost(t *testing.T) {
 	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, fmt.Sprintf("nodePowerModels: [{k0: 100, k1: 10, k2: %v}]", k2)),
 		map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.5)}).(*Peaks)
 	state, pod := framework.NewCycleState(), st.MakePod().Req(plugintest.CPU("2")).Obj()
-	for position, name := range []string{"a", "b"} {
+	for _, name := range []string{"a", "b"} {
 		node := labeled(name, "small")
 		score, _ := pl.Score(t.Context(), state, pod, node)
 		explained := pl.Explain(t.Context(), state, pod, node).Score()
-		if got := pl.PreScoreState(state, pod).Pod.(*costs).at(score); score != int64(position) || got != explained {
-			t.Errorf("node %s: cost %v at position %d, explained as %v", name, got, score, explained)
+		if got := decode(score); math.Abs(got-explained) > 1e-12 {
+			t.Errorf("node %s: cost %v, explained as %v", name, got, explained)
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 )
 
 // Terms are what a node is scored by.
@@ -19,7 +19,7 @@ type Terms struct {
 	Model *config.PowerModel
 }
 
-// Score is the cost of placing the pod: by how much the node's power rises, in the unit of its model. A lower cost is better, until
+// Score is the cost of placing the pod: the rise of the node's power, in the unit of its model. A lower cost is better, until
 // NormalizeScore reverses it. It is +Inf where the pod takes the node beyond its capacity, and 0 without a model.
 func (t Terms) Score() float64 {
 	switch {
@@ -39,11 +39,8 @@ func (t Terms) List() []explain.Term {
 	if t.Model == nil || then > 100 {
 		return terms
 	}
-	return append(
-		terms,
-		explain.Term{Name: "power", Value: power(t.Model, now)},
-		explain.Term{Name: "power with the pod", Value: power(t.Model, then)},
-	)
+	return append(terms, explain.Term{Name: "power", Value: power(t.Model, now)},
+		explain.Term{Name: "power with the pod", Value: power(t.Model, then)})
 }
 
 // power is the power that a node draws at a CPU utilization of x percent.

@@ -7,13 +7,12 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/descriptor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
@@ -21,10 +20,9 @@ import (
 // Name is the name of the plugin in configurations.
 const Name = config.PredictedPeak
 
-// PredictedPeak is a score plugin that prefers nodes by the peak of their load that is predicted with the pod on them. It is safe
-// for concurrent use.
+// PredictedPeak is a score plugin that prefers nodes by their predicted peak of load with the pod. It is safe for concurrent use.
 type PredictedPeak struct {
-	*loadscore.Extensions
+	*loadscore.Extensions[podState]
 	peaks         *peak.Model
 	deviations    float64
 	strategy      config.Strategy
@@ -32,35 +30,24 @@ type PredictedPeak struct {
 }
 
 var (
-	_ minor.PreScorePlugin   = &PredictedPeak{}
-	_ minor.SignPlugin       = &PredictedPeak{}
 	_ minor.ScorePlugin      = &PredictedPeak{}
 	_ explain.UsageExplainer = &PredictedPeak{}
-	_ explain.LoadReader     = &PredictedPeak{}
 )
 
 // Describe returns the descriptor of the plugin for one scheduler.
 func Describe() descriptor.Descriptor {
 	return descriptor.Of(descriptor.Descriptor{
-		Name:     Name,
-		LineRank: 3, ScoresByLoad: true,
+		Name: Name, LineRank: 3, ScoresByLoad: true,
 		ScoreSkipped: descriptor.Skipped{Unknown: descriptor.NoLoad, Known: descriptor.NoLoad},
-	}, descriptor.Parts[*config.PredictedPeakArgs]{
-		Validate: validation.ValidatePredictedPeakArgs,
-		Reads:    reads,
-		Build:    build,
-	})
+	}, descriptor.Parts[*config.PredictedPeakArgs]{Reads: reads, Build: build})
 }
 
 func build(_ context.Context, args *config.PredictedPeakArgs, given descriptor.Given) (minor.Plugin, error) {
 	pl := &PredictedPeak{
-		Extensions:    loadscore.New(Name, given.Reader, []load.Resource{load.CPU, load.Memory}, args.MissingLoad, given.Counters),
-		peaks:         given.Reader.Peak(load.CPU),
-		deviations:    args.Deviations,
-		strategy:      args.Strategy,
-		targetPercent: float64(args.Target),
+		Extensions: loadscore.New[podState](Name, given, args.MissingLoad, load.CPU, load.Memory), peaks: given.Reader.Peak(load.CPU),
+		deviations: args.Deviations, strategy: args.Strategy, targetPercent: float64(args.Target),
 	}
-	pl.SetPodState(func(state fwk.CycleState, pod *corev1.Pod) (any, loadscore.Scoring) {
+	pl.SetPodState(func(state fwk.CycleState, pod *corev1.Pod) (*podState, loadscore.Scoring) {
 		view := pl.peaks.View(state)
 		s := podState{view: view, usages: view.Pod(pod)}
 		if view.HasStatistics() && args.MissingLoad == config.MissingLoadRequests {
@@ -84,9 +71,6 @@ func reads(args *config.PredictedPeakArgs) reading.Request {
 	return r
 }
 
-// Name returns the name of the plugin.
-func (pl *PredictedPeak) Name() string { return Name }
-
 // Score scores the peak that is predicted for the node with the pod on it.
 func (pl *PredictedPeak) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	s := pl.PreScoreState(state, pod)
@@ -94,16 +78,12 @@ func (pl *PredictedPeak) Score(_ context.Context, state fwk.CycleState, pod *cor
 		return minor.MinScore, nil
 	}
 	terms := pl.terms(s, node)
-	cpu, memory := terms.Resources[load.CPU].Node.State, terms.Resources[load.Memory].Node.State
-	return pl.NodeScore(s, terms.Score(), max(cpu, memory), min(cpu, memory)), nil
+	return pl.NodeScore(s, terms.Score(), terms.Resources[load.CPU].Node.State, terms.Resources[load.Memory].Node.State), nil
 }
 
-func (pl *PredictedPeak) terms(s *loadscore.PreScoreState, node fwk.NodeInfo) Terms {
-	p := s.Pod.(*podState)
-	return Terms{
-		Resources: p.view.Node(node, p.usages, pl.deviations),
-		Strategy:  pl.strategy, TargetPercent: pl.targetPercent,
-	}
+func (pl *PredictedPeak) terms(s *loadscore.PreScoreState[podState], node fwk.NodeInfo) Terms {
+	resources := s.Pod.view.Node(node, s.Pod.usages, pl.deviations)
+	return Terms{Resources: resources, Strategy: pl.strategy, TargetPercent: pl.targetPercent}
 }
 
 // Explain returns the node's Terms.
@@ -115,7 +95,7 @@ func (pl *PredictedPeak) Explain(_ context.Context, state fwk.CycleState, pod *c
 	return &terms
 }
 
-// LoadLine implements explain.LoadReader: peaks are compared with the target, where nodes are packed up to one.
+// LoadLine implements explain.LoadReader. Its utilization is the predicted peak. Only strategy Pack has a line: the target.
 func (pl *PredictedPeak) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
 	l := pl.Extensions.LoadLine(state, node)
 	peaks := pl.peaks.View(state).Node(node, &learned.Usages{}, pl.deviations)
@@ -129,8 +109,7 @@ func (pl *PredictedPeak) LoadLine(state fwk.CycleState, node fwk.NodeInfo) expla
 	return l
 }
 
-// SignPod implements minor.SignPlugin: scores depend on the pod's workload and on the amounts in its spec, and on nothing else of
-// the pod.
+// SignPod implements minor.SignPlugin: of the pod, scores depend only on its workload and the amounts in its spec.
 func (pl *PredictedPeak) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.SignFragment, *fwk.Status) {
 	return []minor.SignFragment{{Key: "v1.Pod." + Name + "()", Value: pl.peaks.Config().Predictor.Key(pod)}}, nil
 }

@@ -17,9 +17,9 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/minortest"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
+	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
 // noMemory makes memory count nothing, so that cpu decides.
@@ -174,11 +174,7 @@ func TestScore(t *testing.T) {
 			load: map[string]load.NodeLoad{"other": {load.CPU: plugintest.Measurement(0.3, 0)}}, on: three(), pod: pod("p", "a", "2", ""),
 			want: 56, // as with a measured mean of less than their sum
 		},
-		{
-			name: "and so it is where no node has load",
-			on:   three(), pod: pod("p", "a", "2", ""),
-			want: 56,
-		},
+		{name: "and so it is where no node has load", on: three(), pod: pod("p", "a", "2", ""), want: 56},
 		{
 			name: "without statistics a node without load is scored by requests", withoutStatistics: true,
 			load: map[string]load.NodeLoad{"other": {load.CPU: plugintest.Measurement(0.3, 0)}}, on: three(), pod: pod("p", "a", "2", ""),
@@ -186,8 +182,7 @@ func TestScore(t *testing.T) {
 			want: 26,
 		},
 		{
-			name: "without load and statistics nothing is scored", withoutStatistics: true,
-			on: three(), pod: pod("p", "a", "2", ""),
+			name: "without load and statistics nothing is scored", withoutStatistics: true, on: three(), pod: pod("p", "a", "2", ""),
 			want: 0,
 		},
 		{
@@ -415,10 +410,10 @@ func TestExplain(t *testing.T) {
 }
 
 func TestExplain_List(t *testing.T) {
-	// In percent of 8,000. p, of workload a, has a mean of 1,000. Where statistics are known, a, b and c use 1,000 + 500 + 500, the
-	// excess of c is 1,000, and the others' deviation √170,000 = 412.31. Without statistics, requests are means and peaks
-	// 1.5 times that: an excess of 1,000 of a-0 and p, and of 500 of c; b's limit is 1,000 above its request. The deviation of b, c
-	// and p is √(1,000² + 500² + 1,000²) / 1.64 = 914.63.
+	// In percent of 8,000. p, of workload a, has a mean of 1,000. Where statistics are known, a, b and c use 1,000 + 500 + 500. The
+	// excess of c is 1,000, and the others' deviation √170,000 = 412.31. Without statistics, requests are means and peaks 1.5 times
+	// that: an excess of 1,000 of a-0 and p, and of 500 of c; b's limit is 1,000 above its request. The deviation of b, c and p is
+	// √(1,000² + 500² + 1,000²) / 1.64 = 914.63.
 	for _, tc := range []struct {
 		name, args string
 		ratio      float64

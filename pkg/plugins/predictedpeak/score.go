@@ -4,7 +4,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/packing"
 )
 
@@ -42,11 +42,11 @@ func (t *Terms) List() (terms []explain.Term) {
 // atFull is the score of a peak of 100 percent.
 const atFull = 20.0
 
-// Score is the score of a peak, which is in percent and may be above 100, as target is, in [1, 99].
+// Score scores a peak, in percent, which may exceed 100. The target is in [1, 99].
 //
 //   - Spread falls in a line from 100 at a peak of 0 to atFull at 100.
-//   - Pack rises from target at a peak of 0 to 100 at the target, and falls from there to target and on to 0 at a peak of 100, as
-//     TargetLoadPacking does; that is scaled to [atFull, 100].
+//   - Pack is TargetLoadPacking's score, scaled to [atFull, 100]. That rises from target at a peak of 0 to 100 at the target. It
+//     falls from there to target, and on to 0 at a peak of 100.
 //
 // Above 100 percent both are atFull over the peak: where all peaks are above, the lowest is still preferred.
 func Score(strategy config.Strategy, percent, target float64) float64 {

@@ -9,12 +9,11 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/descriptor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
@@ -25,34 +24,26 @@ const Name = config.TargetLoadPacking
 // TargetLoadPacking is a score plugin that packs nodes up to a target of measured CPU utilization. It is safe for
 // concurrent use.
 type TargetLoadPacking struct {
-	*loadscore.Extensions
+	*loadscore.Extensions[loadscore.NoPodState]
 	targetPercent float64
 }
 
 var (
-	_ minor.PreScorePlugin   = &TargetLoadPacking{}
-	_ minor.SignPlugin       = &TargetLoadPacking{}
 	_ minor.ScorePlugin      = &TargetLoadPacking{}
 	_ explain.UsageExplainer = &TargetLoadPacking{}
-	_ explain.LoadReader     = &TargetLoadPacking{}
 )
 
 // Describe returns the descriptor of the plugin for one scheduler.
 func Describe() descriptor.Descriptor {
 	return descriptor.Of(descriptor.Descriptor{
-		Name:     Name,
-		LineRank: 2, ScoresByLoad: true,
+		Name: Name, LineRank: 2, ScoresByLoad: true,
 		ScoreSkipped: descriptor.Skipped{Unknown: descriptor.NoLoad, Known: descriptor.NoLoad},
-	}, descriptor.Parts[*config.TargetLoadPackingArgs]{
-		Validate: validation.ValidateTargetLoadPackingArgs,
-		Reads:    reads,
-		Build:    build,
-	})
+	}, descriptor.Parts[*config.TargetLoadPackingArgs]{Reads: reads, Build: build})
 }
 
 func build(_ context.Context, args *config.TargetLoadPackingArgs, given descriptor.Given) (minor.Plugin, error) {
 	return &TargetLoadPacking{
-		Extensions:    loadscore.New(Name, given.Reader, []load.Resource{load.CPU}, args.MissingLoad, given.Counters),
+		Extensions:    loadscore.New[loadscore.NoPodState](Name, given, args.MissingLoad, load.CPU),
 		targetPercent: float64(args.TargetUtilization),
 	}, nil
 }
@@ -60,21 +51,14 @@ func build(_ context.Context, args *config.TargetLoadPackingArgs, given descript
 func reads(args *config.TargetLoadPackingArgs) reading.Request {
 	multiplier, _ := strconv.ParseFloat(args.DefaultRequestsMultiplier, 64) // it is validated
 	return reading.ForLoad(args.LoadSpec, podusage.BySpec{
-		Multiplier:       multiplier,
-		DefaultCPUMillis: podusage.Millis(*args.DefaultRequests.Cpu()),
-		MaxRequestRatio:  args.MaxLimitRequestRatio,
+		Multiplier: multiplier, DefaultCPUMillis: podusage.Millis(*args.DefaultRequests.Cpu()),
+		MaxRequestRatio: args.MaxLimitRequestRatio,
 	})
 }
 
-// Name returns the name of the plugin.
-func (pl *TargetLoadPacking) Name() string { return Name }
-
 // Score scores the CPU utilization that the node would have with the pod on it.
 func (pl *TargetLoadPacking) Score(
-	_ context.Context,
-	state fwk.CycleState,
-	pod *corev1.Pod,
-	node fwk.NodeInfo,
+	_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo,
 ) (int64, *fwk.Status) {
 	s := pl.PreScoreState(state, pod)
 	if s.Skip {
@@ -84,7 +68,7 @@ func (pl *TargetLoadPacking) Score(
 	return pl.NodeScore(s, terms.Score(), terms.CPU.State, terms.CPU.State), nil
 }
 
-func (pl *TargetLoadPacking) terms(s *loadscore.PreScoreState, node fwk.NodeInfo) Terms {
+func (pl *TargetLoadPacking) terms(s *loadscore.PreScoreState[loadscore.NoPodState], node fwk.NodeInfo) Terms {
 	return Terms{CPU: s.View.Resource(node, load.CPU), PodCPUMillis: s.PodUsage[load.CPU], TargetPercent: pl.targetPercent}
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
+	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
 func cpu(mean float64) load.NodeLoad { return load.NodeLoad{load.CPU: plugintest.Measurement(mean, 0)} }
@@ -111,12 +111,8 @@ func TestScore(t *testing.T) {
 // Known memory alone is no reason to score.
 func TestPreScore_MemoryOnly(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
-	pl := plugintest.Build(
-		t,
-		Describe().New,
-		plugintest.Args(t, "TargetLoadPackingArgs", ""),
-		map[string]load.NodeLoad{"a": {load.Memory: plugintest.Measurement(0.5, 0)}},
-	)
+	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, "TargetLoadPackingArgs", ""),
+		map[string]load.NodeLoad{"a": {load.Memory: plugintest.Measurement(0.5, 0)}})
 	status := pl.(minor.PreScorePlugin).PreScore(ctx, framework.NewCycleState(), st.MakePod().Obj(), nil)
 	if !status.IsSkip() {
 		t.Errorf("PreScore: %v, want Skip", status)

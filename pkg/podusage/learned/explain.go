@@ -20,12 +20,8 @@ func explainKnown(w Workload, m *Moments, u *Usage) podusage.Explanation {
 		Parts: []podusage.Part{
 			{
 				Amount: u.Mean,
-				Basis: fmt.Sprintf(
-					"statistics of workload %s/%s, observed for %s of its pods' time",
-					w.Namespace,
-					w.Name,
-					m.PodTime.Round(time.Minute),
-				),
+				Basis: fmt.Sprintf("statistics of workload %s/%s, observed for %s of its pods' time", w.Namespace, w.Name,
+					m.PodTime.Round(time.Minute)),
 			},
 		},
 		Peak: []podusage.Part{{Amount: u.Mean, Basis: "mean"}, excess},
@@ -34,10 +30,7 @@ func explainKnown(w Workload, m *Moments, u *Usage) podusage.Explanation {
 
 // explainUnknown says what the usage of a pod without history follows from. assumed and usagePerRequest are those of unknown.
 func (p *Prediction) explainUnknown(
-	pod *corev1.Pod,
-	r load.Resource,
-	request, assumed, usagePerRequest float64,
-	u *Usage,
+	pod *corev1.Pod, r load.Resource, request, assumed, usagePerRequest float64, u *Usage,
 ) (x podusage.Explanation) {
 	x.Peak = podusage.BySpec{Multiplier: p.Multiplier}.Parts(pod, r, p.Default[r])
 	factor, times := 1.0, ""
@@ -52,10 +45,8 @@ func (p *Prediction) explainUnknown(
 		x.Parts = append(x.Parts, podusage.Part{Amount: factor * request, Basis: times + "request of the pod, which has no history"})
 	}
 	if assumed > 0 {
-		x.Parts = append(
-			x.Parts,
-			podusage.Part{Amount: factor * assumed, Basis: times + "assumed for containers without limit and request"},
-		)
+		x.Parts = append(x.Parts,
+			podusage.Part{Amount: factor * assumed, Basis: times + "assumed for containers without limit and request"})
 	}
 	return x
 }

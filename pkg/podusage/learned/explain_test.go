@@ -33,11 +33,11 @@ func TestPrediction_Explain(t *testing.T) {
 				{Amount: 500, Basis: "0.50, the cluster's usage per request, × request of the pod, which has no history"},
 				{Amount: 300, Basis: "0.50, the cluster's usage per request, × assumed for containers without limit and request"},
 			},
-			Peak: []podusage.Part{{Amount: 1500, Basis: "1.5 × request of container c1"}, {Amount: 900, Basis: "default, for container c has neither limit nor request"}},
+			Peak: []podusage.Part{{Amount: 1500, Basis: "1.5 × request of container c1"}, {Amount: 900, Basis: "default: container c has neither limit nor request"}},
 		}},
 		{"without a request", predictor(0), podOf("", container("", "")), podusage.Explanation{
 			Parts: []podusage.Part{{Amount: 600, Basis: "assumed for containers without limit and request"}},
-			Peak:  []podusage.Part{{Amount: 900, Basis: "default, for container c has neither limit nor request"}},
+			Peak:  []podusage.Part{{Amount: 900, Basis: "default: container c has neither limit nor request"}},
 		}},
 		{"the mean is at most the peak", predictor(2), podOf("", container("1", "")), podusage.Explanation{
 			Parts: []podusage.Part{{Amount: 1500, Basis: "peak, which the mean cannot pass"}},

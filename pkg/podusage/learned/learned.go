@@ -1,5 +1,5 @@
 // Package learned keeps statistics of each workload over about a day: mean and variance of one pod's usage.
-// They are read outside the scheduling cycle, and published as immutable snapshots.
+// They are read outside the scheduling cycle, and published as immutable Statistics.
 package learned
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
-// Moments are statistics of one resource of one pod: in milliCPU or bytes, and their square.
+// Moments are statistics of one pod's usage of one resource. Mean is in milliCPU or bytes, Variance in their squares.
 type Moments struct {
 	// PodTime is how long pods were observed, summed over the pods. What is older than History counts less and less.
 	PodTime        time.Duration
@@ -37,34 +37,34 @@ type Observation struct {
 	Pods, Sum, SumSquares float64
 }
 
-// Config bounds what a Snapshot keeps.
+// Config bounds what a Statistics keeps.
 type Config struct {
-	// History is how far observations count: their weight falls by a factor of e over each History.
+	// History is how far back observations count: their weight falls by a factor of e over each History.
 	History time.Duration
 	// MaxWorkloads bounds the number of workloads. To evict the live workloads of others, a tenant has to run more pods for longer.
 	MaxWorkloads int
 }
 
-// Snapshot holds the statistics of all workloads at one moment. It is immutable, and safe for concurrent use. The zero value knows
-// no workload.
-type Snapshot struct {
+// Statistics holds the statistics of all workloads at one moment. It is immutable, and safe for concurrent use. The zero value
+// knows no workload.
+type Statistics struct {
 	at time.Time
 	// workloads are by hash of their names: names would take more memory than all else. seed is secret, so that nobody can choose
 	// names of equal hash.
 	workloads map[uint64]entry
 	seed      maphash.Seed
-	cluster   Cluster
+	cluster   ClusterUsage
 }
 
-// Cluster is what holds for all pods of the cluster, by load.Resource.
-type Cluster struct {
-	// UsagePerRequest is usage over request of pods with requests, averaged over History. 0 is not known.
+// ClusterUsage is what holds for all pods of the cluster, by load.Resource.
+type ClusterUsage struct {
+	// UsagePerRequest is usage over request of pods with requests, averaged over History. 0 means that it is not known.
 	UsagePerRequest [load.ResourceCount]float64
-	// requested is what the average is over, in requests times the interval between observations: older ones count less.
+	// requested is the weight of UsagePerRequest: requests times the time of observation. Older ones count less.
 	requested [load.ResourceCount]float64
 }
 
-// entry is the statistics of one workload, at half the size: there may be many.
+// entry holds the Moments of one workload, in float32 to halve their size: there may be many.
 type entry struct {
 	resources [load.ResourceCount]struct{ podSeconds, mean, variance float32 }
 	// seen is the moment of the last observation, in seconds since 1970.
@@ -74,17 +74,17 @@ type entry struct {
 }
 
 // At is the moment of the newest observation; zero if there is none.
-func (s *Snapshot) At() time.Time { return s.at }
+func (s *Statistics) At() time.Time { return s.at }
 
 // Len is the number of workloads that are known.
-func (s *Snapshot) Len() int { return len(s.workloads) }
+func (s *Statistics) Len() int { return len(s.workloads) }
 
 // Cluster returns what holds for all pods of the cluster.
-func (s *Snapshot) Cluster() Cluster { return s.cluster }
+func (s *Statistics) Cluster() ClusterUsage { return s.cluster }
 
 // Lookup returns the statistics of one pod of the workload, by load.Resource. Unobserved resources have a PodTime of 0.
 // It does not allocate.
-func (s *Snapshot) Lookup(w Workload) (moments [load.ResourceCount]Moments) {
+func (s *Statistics) Lookup(w Workload) (moments [load.ResourceCount]Moments) {
 	if len(s.workloads) == 0 {
 		return moments
 	}
@@ -99,11 +99,11 @@ func (s *Snapshot) Lookup(w Workload) (moments [load.ResourceCount]Moments) {
 	return moments
 }
 
-func (s *Snapshot) hash(w Workload) uint64 { return maphash.Comparable(s.seed, w) }
+func (s *Statistics) hash(w Workload) uint64 { return maphash.Comparable(s.seed, w) }
 
-// With returns the statistics with the observations added, in the order of their moments. s is not changed.
-func (s *Snapshot) With(observations []Observation, cluster Cluster, c Config) *Snapshot {
-	next := &Snapshot{at: s.at, seed: s.seed, cluster: cluster, workloads: make(map[uint64]entry, len(s.workloads))}
+// With returns the statistics with the observations added, each weighted by its age. s is not changed.
+func (s *Statistics) With(observations []Observation, cluster ClusterUsage, c Config) *Statistics {
+	next := &Statistics{at: s.at, seed: s.seed, cluster: cluster, workloads: make(map[uint64]entry, len(s.workloads))}
 	if s.workloads == nil {
 		next.seed = maphash.MakeSeed()
 	}
@@ -145,12 +145,12 @@ func rank(w Workload) uint32 {
 	return crc32.Update(crc32.ChecksumIEEE([]byte(w.Namespace)), crc32.IEEETable, []byte("/"+w.Name))
 }
 
-// weightAt is what counts of an observation of that age.
+// weightAt is the share of an observation of that age that still counts.
 func weightAt(age, history time.Duration) float64 {
 	return math.Exp(-age.Seconds() / history.Seconds())
 }
 
-// maxUsage is more than any pod uses, in milliCPU or bytes. The squares of less fit into a float32.
+// maxUsage is more than any pod uses, in milliCPU or bytes. Squares of smaller values fit into a float32.
 const maxUsage = 1e15
 
 // valid reports whether the observation's numbers are possible.
@@ -178,9 +178,9 @@ func (e *entry) add(o *Observation, weight float64) {
 	e.seen = max(e.seen, uint32(o.At.Unix()))
 }
 
-// forget drops workloads without an observation for three times History. Beyond MaxWorkloads it evicts the least recently observed
-// workloads first, then those with the least PodTime, then by rank.
-func (s *Snapshot) forget(c Config) {
+// forget drops workloads without an observation for three times History. Beyond MaxWorkloads it first evicts workloads that the
+// newest observation does not contain. Among equals it evicts those with the least PodTime, then those with the highest rank.
+func (s *Statistics) forget(c Config) {
 	oldest := uint32(max(s.at.Add(-3*c.History).Unix(), 0))
 	maps.DeleteFunc(s.workloads, func(_ uint64, e entry) bool { return e.seen < oldest })
 	if len(s.workloads) <= c.MaxWorkloads {
@@ -213,18 +213,18 @@ func (e entry) podSeconds() (most float32) {
 	return most
 }
 
-// Publisher hands the latest Snapshot to all decisions. It is safe for concurrent use; Latest never waits. Use NewPublisher.
-type Publisher struct{ latest atomic.Pointer[Snapshot] }
+// Publisher hands the latest Statistics to all decisions. It is safe for concurrent use; Latest never waits. Use NewPublisher.
+type Publisher struct{ latest atomic.Pointer[Statistics] }
 
-// NewPublisher returns a publisher whose snapshot is empty.
+// NewPublisher returns a publisher of empty Statistics.
 func NewPublisher() *Publisher {
 	p := &Publisher{}
-	p.latest.Store(&Snapshot{})
+	p.latest.Store(&Statistics{})
 	return p
 }
 
-// Latest returns the snapshot published last.
-func (p *Publisher) Latest() *Snapshot { return p.latest.Load() }
+// Latest returns the Statistics published last.
+func (p *Publisher) Latest() *Statistics { return p.latest.Load() }
 
-// Publish makes s the snapshot of all decisions that begin from now on.
-func (p *Publisher) Publish(s *Snapshot) { p.latest.Store(s) }
+// Publish makes s the Statistics of all decisions that begin from now on.
+func (p *Publisher) Publish(s *Statistics) { p.latest.Store(s) }

@@ -33,8 +33,8 @@ func observed(name string, at time.Time, usages ...float64) Observation {
 	return o
 }
 
-func learn(s *Snapshot, observations ...Observation) *Snapshot {
-	return s.With(observations, Cluster{}, bounds)
+func learn(s *Statistics, observations ...Observation) *Statistics {
+	return s.With(observations, ClusterUsage{}, bounds)
 }
 
 // checkMoments compares to seven digits, since statistics are kept as float32.
@@ -46,7 +46,7 @@ func checkMoments(t *testing.T, got, want Moments) {
 	}
 }
 
-func TestSnapshot_Statistics(t *testing.T) {
+func TestStatistics(t *testing.T) {
 	share := math.Exp(-1) // of what was observed a day ago
 	for _, tc := range []struct {
 		name         string
@@ -59,9 +59,8 @@ func TestSnapshot_Statistics(t *testing.T) {
 			want:         Moments{PodTime: 2 * span, Mean: 200, Variance: 10000}, // 100² each
 		},
 		{
-			name:         "one pod has no deviation",
-			observations: [][]Observation{{observed("web", start, 100)}},
-			want:         Moments{PodTime: span, Mean: 100},
+			name: "one pod has no deviation", observations: [][]Observation{{observed("web", start, 100)}},
+			want: Moments{PodTime: span, Mean: 100},
 		},
 		{
 			name:         "several observations of one moment are those of all their pods",
@@ -88,8 +87,7 @@ func TestSnapshot_Statistics(t *testing.T) {
 			name:         "the order does not matter",
 			observations: [][]Observation{{observed("web", start.Add(day), 400)}, {observed("web", start, 100)}},
 			want: Moments{
-				PodTime:  time.Duration((1 + share) * float64(span)),
-				Mean:     (share*100 + 400) / (1 + share),
+				PodTime: time.Duration((1 + share) * float64(span)), Mean: (share*100 + 400) / (1 + share),
 				Variance: 300 * 300 * share / (1 + share) / (1 + share),
 			},
 		},
@@ -117,7 +115,7 @@ func TestSnapshot_Statistics(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := &Snapshot{}
+			s := &Statistics{}
 			for _, observations := range tc.observations {
 				s = learn(s, observations...)
 			}
@@ -128,8 +126,8 @@ func TestSnapshot_Statistics(t *testing.T) {
 	}
 }
 
-func TestSnapshot_LargestValuesStayFinite(t *testing.T) {
-	s := &Snapshot{}
+func TestStatistics_LargestValuesStayFinite(t *testing.T) {
+	s := &Statistics{}
 	for i := range 10 {
 		s = learn(s, observed("web", start.Add(time.Duration(i)*span), 0, 1e15))
 	}
@@ -138,8 +136,8 @@ func TestSnapshot_LargestValuesStayFinite(t *testing.T) {
 	}
 }
 
-func TestSnapshot_IsNotChanged(t *testing.T) {
-	before := learn(&Snapshot{}, observed("web", start, 100))
+func TestStatistics_IsNotChanged(t *testing.T) {
+	before := learn(&Statistics{}, observed("web", start, 100))
 	after := learn(before, observed("web", start.Add(span), 300), observed("new", start.Add(span), 1))
 	checkMoments(t, before.Lookup(workload("web"))[load.CPU], Moments{PodTime: span, Mean: 100})
 	if before.Len() != 1 || after.Len() != 2 || !before.At().Equal(start) || !after.At().Equal(start.Add(span)) {
@@ -147,36 +145,36 @@ func TestSnapshot_IsNotChanged(t *testing.T) {
 	}
 }
 
-func TestSnapshot_Empty(t *testing.T) {
-	for _, s := range []*Snapshot{{}, learn(&Snapshot{}), NewPublisher().Latest()} {
+func TestStatistics_Empty(t *testing.T) {
+	for _, s := range []*Statistics{{}, learn(&Statistics{}), NewPublisher().Latest()} {
 		if got := s.Lookup(workload("web")); got != [load.ResourceCount]Moments{} || s.Len() != 0 || !s.At().IsZero() {
 			t.Errorf("an empty snapshot knows %+v", got)
 		}
 	}
 }
 
-func TestSnapshot_Cluster(t *testing.T) {
-	want := Cluster{UsagePerRequest: [load.ResourceCount]float64{.4, .7}}
-	if got := (&Snapshot{}).With(nil, want, bounds).Cluster(); got != want {
+func TestStatistics_Cluster(t *testing.T) {
+	want := ClusterUsage{UsagePerRequest: [load.ResourceCount]float64{.4, .7}}
+	if got := (&Statistics{}).With(nil, want, bounds).Cluster(); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
-func TestSnapshot_NamespacesAreApart(t *testing.T) {
+func TestStatistics_NamespacesAreApart(t *testing.T) {
 	theirs := observed("web", start, 8000)
 	theirs.Workload.Namespace = "mallory"
 	// A name that would be that of the other namespace if both were joined.
 	joined := observed("", start, 8000)
 	joined.Workload = Workload{"", "shop/web"}
-	s := learn(&Snapshot{}, observed("web", start, 100), theirs, joined)
+	s := learn(&Statistics{}, observed("web", start, 100), theirs, joined)
 	checkMoments(t, s.Lookup(workload("web"))[load.CPU], Moments{PodTime: span, Mean: 100})
 	if s.Len() != 3 {
 		t.Errorf("%d workloads, want 3", s.Len())
 	}
 }
 
-func TestSnapshot_Forgets(t *testing.T) {
-	s := learn(&Snapshot{}, observed("ended", start, 100))
+func TestStatistics_Forgets(t *testing.T) {
+	s := learn(&Statistics{}, observed("ended", start, 100))
 	for _, tc := range []struct {
 		after time.Duration
 		known bool
@@ -188,12 +186,12 @@ func TestSnapshot_Forgets(t *testing.T) {
 	}
 }
 
-func TestSnapshot_KeepsThoseWithMostPodTime(t *testing.T) {
+func TestStatistics_KeepsThoseWithMostPodTime(t *testing.T) {
 	bounds := Config{History: day, MaxWorkloads: 3}
-	with := func(s *Snapshot, observations ...Observation) *Snapshot {
-		return s.With(observations, Cluster{}, bounds)
+	with := func(s *Statistics, observations ...Observation) *Statistics {
+		return s.With(observations, ClusterUsage{}, bounds)
 	}
-	known := func(s *Snapshot, want ...string) {
+	known := func(s *Statistics, want ...string) {
 		t.Helper()
 		if s.Len() != len(want) {
 			t.Errorf("%d workloads are known, want %d", s.Len(), len(want))
@@ -204,13 +202,8 @@ func TestSnapshot_KeepsThoseWithMostPodTime(t *testing.T) {
 			}
 		}
 	}
-	s := with(
-		&Snapshot{},
-		observed("four", start, 1, 1, 1, 1),
-		observed("two", start, 1, 1),
-		observed("one", start, 1),
-		observed("three", start, 1, 1, 1),
-	)
+	s := with(&Statistics{}, observed("four", start, 1, 1, 1, 1), observed("two", start, 1, 1), observed("one", start, 1),
+		observed("three", start, 1, 1, 1))
 	known(s, "four", "three", "two")
 	// New workloads do not displace live workloads with more pods.
 	later := start.Add(span)
@@ -226,7 +219,7 @@ func TestSnapshot_KeepsThoseWithMostPodTime(t *testing.T) {
 		t.Errorf("it was observed three times, but has %v", got)
 	}
 	// All equal: as many as may be stay.
-	equal := &Snapshot{}
+	equal := &Statistics{}
 	for i := range 10 {
 		equal = with(equal, observed(fmt.Sprint(i), start, 1))
 	}
@@ -241,7 +234,7 @@ func TestSnapshot_KeepsThoseWithMostPodTime(t *testing.T) {
 			all = append(all, observed(fmt.Sprint(j), start, 1))
 		}
 		var kept []string
-		for s, j := with(&Snapshot{}, all...), 0; j < 20; j++ {
+		for s, j := with(&Statistics{}, all...), 0; j < 20; j++ {
 			if s.Lookup(workload(fmt.Sprint(j)))[load.CPU].PodTime > 0 {
 				kept = append(kept, fmt.Sprint(j))
 			}
@@ -276,19 +269,19 @@ func TestPublisher_Concurrently(t *testing.T) {
 }
 
 func TestLookup_DoesNotAllocate(t *testing.T) {
-	s := learn(&Snapshot{}, observed("web", start, 100))
+	s := learn(&Statistics{}, observed("web", start, 100))
 	if n := testing.AllocsPerRun(100, func() { s.Lookup(workload("web")) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
 
 func BenchmarkLookup(b *testing.B) {
-	s := &Snapshot{}
+	s := &Statistics{}
 	var observations []Observation
 	for i := range 20000 {
 		observations = append(observations, observed(fmt.Sprint("workload-", i), start, 1))
 	}
-	s = s.With(observations, Cluster{}, Config{History: day, MaxWorkloads: 20000})
+	s = s.With(observations, ClusterUsage{}, Config{History: day, MaxWorkloads: 20000})
 	w := workload("workload-777")
 	b.ReportAllocs()
 	for b.Loop() {

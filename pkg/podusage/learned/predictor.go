@@ -31,10 +31,8 @@ func (u *Usage) Excess() float64 { return u.P95 - u.Mean }
 // in [0, allocatable] (T. Popoviciu, 1935).
 func (u *Usage) Within(allocatable float64) Usage {
 	return Usage{
-		Mean:     min(u.Mean, allocatable),
-		P95:      min(u.P95, allocatable),
-		Variance: min(u.Variance, allocatable*allocatable/4),
-		Learned:  min(u.Learned, allocatable),
+		Mean: min(u.Mean, allocatable), P95: min(u.P95, allocatable), Variance: min(u.Variance, allocatable*allocatable/4),
+		Learned: min(u.Learned, allocatable),
 	}
 }
 
@@ -73,12 +71,12 @@ type Predictor struct {
 var _ podusage.Estimator = &Prediction{}
 
 // At returns the prediction by the statistics.
-func (p Predictor) At(s *Snapshot) *Prediction { return &Prediction{Predictor: p, Snapshot: s} }
+func (p Predictor) At(s *Statistics) *Prediction { return &Prediction{Predictor: p, Statistics: s} }
 
-// Prediction is a Predictor by the statistics of one Snapshot. It is immutable, and safe for concurrent use.
+// Prediction is a Predictor by the statistics of one Statistics. It is immutable, and safe for concurrent use.
 type Prediction struct {
 	Predictor
-	Snapshot *Snapshot
+	Statistics *Statistics
 }
 
 // Estimate implements podusage.Estimator.
@@ -118,14 +116,12 @@ func (p *Prediction) OnNode(pod *corev1.Pod) (usages, steady Usages, changes boo
 
 // predict implements OnNode. It also explains the usages in x, unless that is nil.
 func (p *Prediction) predict(
-	pod, starting *corev1.Pod,
-	maxRatio float64,
-	x *[load.ResourceCount]podusage.Explanation,
+	pod, starting *corev1.Pod, maxRatio float64, x *[load.ResourceCount]podusage.Explanation,
 ) (usages, steady Usages, changes bool) {
 	var moments [load.ResourceCount]Moments
 	w, ok := WorkloadOf(pod, p.WorkloadLabel)
 	if ok {
-		moments = p.Snapshot.Lookup(w)
+		moments = p.Statistics.Lookup(w)
 	}
 	var requests *podusage.Amounts // determined for a pod without history alone: it takes longer than all else
 	for r := range load.ResourceCount {
@@ -144,7 +140,7 @@ func (p *Prediction) predict(
 		if !math.IsInf(maxRatio, 1) {
 			unset = min(unset, 1)
 		}
-		ratio := p.Snapshot.Cluster().UsagePerRequest[r]
+		ratio := p.Statistics.Cluster().UsagePerRequest[r]
 		usages[r] = unknown(requests[r], unset*p.Default[r]/p.Multiplier, peak+unset*p.Default[r], ratio)
 		if x != nil {
 			x[r] = p.explainUnknown(pod, r, requests[r], unset*p.Default[r]/p.Multiplier, ratio, &usages[r])

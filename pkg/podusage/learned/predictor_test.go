@@ -41,17 +41,15 @@ func predictor(usagePerRequest float64) *Prediction {
 		Workload: Workload{"ns", "steady"}, Resource: load.CPU, At: time.Unix(1e9, 0), Span: time.Hour,
 		Pods: 1, Sum: 1000, SumSquares: 1000*1000 + 100*100,
 	}
-	snapshot := (&Snapshot{}).With(
-		[]Observation{observation},
-		Cluster{UsagePerRequest: [load.ResourceCount]float64{load.CPU: usagePerRequest}},
-		Config{History: 24 * time.Hour, MaxWorkloads: 10},
-	)
+	snapshot := (&Statistics{}).With([]Observation{observation},
+		ClusterUsage{UsagePerRequest: [load.ResourceCount]float64{load.CPU: usagePerRequest}},
+		Config{History: 24 * time.Hour, MaxWorkloads: 10})
 	return Predictor{
 		MinHistory: time.Hour, Multiplier: 1.5, Default: podusage.Amounts{load.CPU: 900, load.Memory: 300}, MaxRequestRatio: 10,
 	}.At(snapshot)
 }
 
-// byPeak is the usage of what has no history: its variance follows from the rest.
+// byPeak is a usage without history: its variance follows from the rest.
 func byPeak(mean, p95, learned float64) Usage {
 	deviation := (p95 - mean) / 1.64
 	return Usage{Mean: mean, P95: p95, Variance: deviation * deviation, Learned: learned}
@@ -71,7 +69,7 @@ func TestPrediction(t *testing.T) {
 		name      string
 		predictor *Prediction
 		pod       *corev1.Pod
-		// What is expected of cpu: of the pod to place, and of a pod on a node, at first and in its steady state.
+		// Expected cpu: of the pod to place, and of a pod on a node, at first and in its steady state.
 		incoming, onNode, steady Usage
 	}{
 		{
@@ -160,15 +158,9 @@ func TestPrediction_KnownWorkloadDoesNotAllocate(t *testing.T) {
 	p := predictor(0.5)
 	p.Default = podusage.Amounts{}
 	observation := Observation{
-		Workload:   Workload{"ns", "steady"},
-		Resource:   load.Memory,
-		At:         time.Unix(1e9, 0),
-		Span:       time.Hour,
-		Pods:       1,
-		Sum:        1,
-		SumSquares: 1,
+		Workload: Workload{"ns", "steady"}, Resource: load.Memory, At: time.Unix(1e9, 0), Span: time.Hour, Pods: 1, Sum: 1, SumSquares: 1,
 	}
-	prediction := p.At(p.Snapshot.With([]Observation{observation}, Cluster{}, Config{History: 24 * time.Hour, MaxWorkloads: 10}))
+	prediction := p.At(p.Statistics.With([]Observation{observation}, ClusterUsage{}, Config{History: 24 * time.Hour, MaxWorkloads: 10}))
 	pod := podOf("steady", container("4", ""))
 	if allocs := testing.AllocsPerRun(100, func() { prediction.OnNode(pod) }); allocs != 0 {
 		t.Errorf("%v allocations, want 0", allocs)

@@ -25,7 +25,7 @@ func NewTally(workloadLabel string) *Tally {
 }
 
 // Add adds a pod's mean usage and request, in milliCPU or bytes. The pod ran for the share of the interval.
-// Pods without workload count for the Cluster alone.
+// Pods without workload count for the ClusterUsage alone.
 func (t *Tally) Add(pod *corev1.Pod, r load.Resource, usage, request, share float64) {
 	t.requesting.add(r, usage, request, share)
 	workload, ok := WorkloadOf(pod, t.workloadLabel)
@@ -53,8 +53,7 @@ func (t *Tally) observations(at time.Time, interval time.Duration) []Observation
 		for r := range load.ResourceCount {
 			if s := &resources[r]; s.pods > 0 && !t.discarded[r] {
 				all = append(all, Observation{
-					Workload: workload, Resource: r, At: at, Span: interval,
-					Pods: s.pods, Sum: s.usage, SumSquares: s.squares,
+					Workload: workload, Resource: r, At: at, Span: interval, Pods: s.pods, Sum: s.usage, SumSquares: s.squares,
 				})
 			}
 		}
@@ -63,7 +62,7 @@ func (t *Tally) observations(at time.Time, interval time.Duration) []Observation
 }
 
 // WithTally returns the statistics with the tally of an interval added that ends at the given time. s is not changed.
-func (s *Snapshot) WithTally(t *Tally, at time.Time, interval time.Duration, c Config) *Snapshot {
+func (s *Statistics) WithTally(t *Tally, at time.Time, interval time.Duration, c Config) *Statistics {
 	cluster := s.cluster
 	for r := range load.ResourceCount {
 		if !t.discarded[r] {
@@ -86,7 +85,7 @@ func (q *requesting) add(r load.Resource, usage, request, share float64) {
 }
 
 // with returns c with the pods of one more interval added, which ends the given time after the previous one.
-func (c Cluster) with(q *requesting, r load.Resource, after, history time.Duration) Cluster {
+func (c ClusterUsage) with(q *requesting, r load.Resource, after, history time.Duration) ClusterUsage {
 	before := c.requested[r] * weightAt(max(after, 0), history)
 	if total := before + q.requested[r]; total > 0 {
 		c.UsagePerRequest[r] = (c.UsagePerRequest[r]*before + q.used[r]) / total

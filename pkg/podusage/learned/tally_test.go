@@ -14,8 +14,7 @@ func TestTally(t *testing.T) {
 	pod := func(owner string) *corev1.Pod {
 		controller := true
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Namespace:       "shop",
-			OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: owner, Controller: &controller}},
+			Namespace: "shop", OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: owner, Controller: &controller}},
 		}}
 	}
 	tally := NewTally("")
@@ -24,7 +23,7 @@ func TestTally(t *testing.T) {
 	tally.Add(&corev1.Pod{}, load.CPU, 400, 200, .5) // without workload
 	tally.Add(pod("web"), load.Memory, 7, 10, 1)
 	tally.Discard(load.Memory)
-	got := (&Snapshot{}).WithTally(tally, start, 5*time.Minute, bounds)
+	got := (&Statistics{}).WithTally(tally, start, 5*time.Minute, bounds)
 
 	// Mean (100 + 400/2) / 1.5; variance (100²·1 + 200²·0.5) / 1.5.
 	moments := got.Lookup(workload("web"))

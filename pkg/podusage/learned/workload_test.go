@@ -79,10 +79,8 @@ func TestWorkloadOf_Label(t *testing.T) {
 func TestWorkloadOf_OtherNamespacesAreOtherWorkloads(t *testing.T) {
 	for _, label := range []string{"", "app"} {
 		ours, _ := WorkloadOf(ownedPod("shop", "ReplicaSet", "web-6d5f8c7b9d", "app", "web", "pod-template-hash", "6d5f8c7b9d"), label)
-		theirs, _ := WorkloadOf(
-			ownedPod("mallory", "ReplicaSet", "web-6d5f8c7b9d", "app", "web", "pod-template-hash", "6d5f8c7b9d"),
-			label,
-		)
+		theirs, _ := WorkloadOf(ownedPod("mallory", "ReplicaSet", "web-6d5f8c7b9d", "app", "web", "pod-template-hash", "6d5f8c7b9d"),
+			label)
 		if ours == theirs {
 			t.Errorf("label %q: both are %v", label, ours)
 		}

@@ -1,12 +1,16 @@
 package engine
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/generate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 // BenchmarkReplay is a day of 100 nodes. Decisions by CPU second are those of the whole replay: usage, figures and statistics
@@ -63,4 +67,25 @@ func generated(b *testing.B, nodes int, seed uint64) *input.Input {
 		b.Fatal(err)
 	}
 	return in
+}
+
+// BenchmarkQuantile is one refresh of the 95th percentile over 24 hours of a node.
+func BenchmarkQuantile(b *testing.B) {
+	in := generated(b, 1, 1)
+	m, random := newMeasured(in), rand.New(rand.NewPCG(1, 1))
+	p95 := load.Quantile{Window: input.Day, Fraction: 0.95}
+	m.keep(p95.Window)
+	tick := func() {
+		m.add(0, podusage.Amounts{random.Float64(), random.Float64()})
+		m.next()
+		if _, err := m.Fetch(b.Context(), source.Request{Quantiles: []load.Quantile{p95}}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for range input.Ticks(input.Day) {
+		tick()
+	}
+	for b.Loop() {
+		tick()
+	}
 }

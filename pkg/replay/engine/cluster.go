@@ -12,21 +12,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 )
 
 // maxPodsPerNode is the default of the kubelet's maxPods.
 const maxPodsPerNode = 110
 
-func listOf(a podusage.Amounts) corev1.ResourceList {
+func listOf(a input.Amounts) corev1.ResourceList {
 	list := corev1.ResourceList{}
-	if a[load.CPU] > 0 {
-		list[corev1.ResourceCPU] = *resource.NewMilliQuantity(int64(a[load.CPU]), resource.DecimalSI)
+	if a.CPUMillis > 0 {
+		list[corev1.ResourceCPU] = *resource.NewMilliQuantity(int64(a.CPUMillis), resource.DecimalSI)
 	}
-	if a[load.Memory] > 0 {
-		list[corev1.ResourceMemory] = *resource.NewQuantity(int64(a[load.Memory]), resource.BinarySI)
+	if a.MemoryBytes > 0 {
+		list[corev1.ResourceMemory] = *resource.NewQuantity(int64(a.MemoryBytes), resource.BinarySI)
 	}
 	return list
 }

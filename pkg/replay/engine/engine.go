@@ -55,14 +55,11 @@ type engine struct {
 	// ends are the pods by the tick of their end.
 	ends    map[int][]int
 	arrived int
-	// observed tells the workloads whose pods are in the statistics; those of flushed will be next.
-	observed []bool
-	flushed  []int
 }
 
 // nodeState is a node with its pods.
 type nodeState struct {
-	capacity podusage.Amounts
+	capacity input.Amounts
 	// running are the pods with running containers, by start. placed includes pods that have not started yet.
 	running []int
 	placed  int
@@ -75,8 +72,6 @@ type podState struct {
 	node   int
 	// start and end are ticks of the container.
 	start, end int
-	// known reports whether the statistics had the pod's workload when it was placed.
-	known bool
 	// usage is in milliCPU in the current tick. sum adds it up since the last observation, over ticks.
 	usage float32
 	sum   float64
@@ -108,7 +103,6 @@ func newEngine(ctx context.Context, in *input.Input, policy Policy) (*engine, er
 	e := &engine{
 		Input: in, policy: policy, clock: clocktesting.NewFakeClock(in.Start), measured: newMeasured(in), noise: input.NewNoise(),
 		figures: newFigures(in), nodeOf: map[string]int{}, pods: make([]podState, len(in.Pods)), ends: map[int][]int{},
-		observed: make([]bool, len(in.Workloads)),
 	}
 	var objects []runtime.Object
 	for i := range in.Nodes {
@@ -125,7 +119,8 @@ func newEngine(ctx context.Context, in *input.Input, policy Policy) (*engine, er
 	registry := metrics.NewKubeRegistry()
 	e.provider = newLoadProvider(e.measured, e.clock, registry)
 	factories := plugins.NewRegistry(e.provider, e.clock, registry.MustRegister)
-	if err := factories.Merge(e.ownPlugins()); err != nil {
+	own := frameworkruntime.Registry{randomName: newRandom, clairvoyantName: e.newClairvoyant}
+	if err := factories.Merge(own); err != nil {
 		return nil, err
 	}
 	var err error
@@ -134,11 +129,6 @@ func newEngine(ctx context.Context, in *input.Input, policy Policy) (*engine, er
 		Rand: rand.New(rand.NewPCG(in.Seed, 2)),
 	})
 	return e, err
-}
-
-// ownPlugins are the plugins that only a replay has.
-func (e *engine) ownPlugins() frameworkruntime.Registry {
-	return frameworkruntime.Registry{randomName: newRandom, clairvoyantName: e.newClairvoyant}
 }
 
 func (e *engine) tick(ctx context.Context, tick int) error {
@@ -217,7 +207,7 @@ func (e *engine) decide(ctx context.Context, tick int) error {
 		}
 	}
 	e.waiting = still
-	e.figures.waiting(len(still))
+	e.figures.waitingTicks += len(still)
 	return nil
 }
 
@@ -234,7 +224,8 @@ func (e *engine) place(ctx context.Context, i, tick int) (placed bool, err error
 				return false, err
 			}
 		}
-		e.figures.decision(time.Since(began))
+		e.figures.Decisions++
+		e.figures.DecisionSeconds += time.Since(began).Seconds()
 		if d.Node != "" {
 			return true, e.bind(i, tick, d.Node)
 		}
@@ -254,7 +245,6 @@ func (e *engine) bind(i, tick int, node string) error {
 	p.node = e.nodeOf[node]
 	p.start = tick + 1
 	p.end = p.start + max(input.Ticks(e.Pods[i].Lifetime), 1)
-	p.known = e.observed[e.Pods[i].Workload]
 	e.nodes[p.node].placed++
 	e.starting = append(e.starting, i)
 	e.ends[p.end] = append(e.ends[p.end], i)
@@ -278,9 +268,9 @@ func (e *engine) use(tick int) {
 			cpu += float64(p.usage)
 			memory += e.Pods[j].MemoryBytes
 		}
-		e.measured.add(i, podusage.Amounts{load.CPU: cpu / n.capacity[load.CPU], load.Memory: memory / n.capacity[load.Memory]})
+		e.measured.add(i, podusage.Amounts{load.CPU: cpu / n.capacity.CPUMillis, load.Memory: memory / n.capacity.MemoryBytes})
 		if counted {
-			e.figures.node(e, i, tick, cpu)
+			e.figures.node(i, n, cpu)
 		}
 	}
 	e.measured.next()

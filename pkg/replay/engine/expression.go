@@ -1,12 +1,13 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
 	"github.com/prometheus/prometheus/promql/parser"
+	"gonum.org/v1/gonum/stat"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
@@ -30,25 +31,14 @@ var series = map[string]struct {
 
 // overTime are the supported functions. They may reorder values.
 var overTime = map[string]func(values []float64, parameter float64) float64{
-	"avg_over_time": func(v []float64, _ float64) float64 { return average(v) },
-	"max_over_time": func(v []float64, _ float64) float64 { return slices.Max(v) },
-	"min_over_time": func(v []float64, _ float64) float64 { return slices.Min(v) },
-	"stddev_over_time": func(v []float64, _ float64) float64 {
-		mean, squares := average(v), 0.0
-		for _, value := range v {
-			squares += (value - mean) * (value - mean)
-		}
-		return math.Sqrt(squares / float64(len(v)))
+	"avg_over_time":    func(v []float64, _ float64) float64 { return stat.Mean(v, nil) },
+	"max_over_time":    func(v []float64, _ float64) float64 { return slices.Max(v) },
+	"min_over_time":    func(v []float64, _ float64) float64 { return slices.Min(v) },
+	"stddev_over_time": func(v []float64, _ float64) float64 { return stat.PopStdDev(v, nil) },
+	"quantile_over_time": func(v []float64, fraction float64) float64 {
+		slices.Sort(v)
+		return quantileOfSorted(v, fraction)
 	},
-	"quantile_over_time": quantileOf,
-}
-
-func average(values []float64) float64 {
-	sum := 0.0
-	for _, v := range values {
-		sum += v
-	}
-	return sum / float64(len(values))
 }
 
 // supported describes the expressions of a replay.
@@ -69,12 +59,6 @@ func compile(query string) (expression, error) {
 	return e, nil
 }
 
-// unsupported is the part of a query without data.
-type unsupported string
-
-// Error implements error.
-func (u unsupported) Error() string { return string(u) }
-
 func compileNode(n parser.Expr) (expression, error) {
 	switch n := n.(type) {
 	case *parser.ParenExpr:
@@ -84,13 +68,13 @@ func compileNode(n parser.Expr) (expression, error) {
 	case *parser.Call:
 		return compileCall(n)
 	}
-	return nil, unsupported(n.String())
+	return nil, errors.New(n.String())
 }
 
 func compileSelector(n *parser.VectorSelector) (expression, error) {
 	s, ok := series[n.Name]
 	if !ok || len(n.LabelMatchers) > 1 || n.OriginalOffset != 0 || n.Timestamp != nil || n.StartOrEnd != 0 {
-		return nil, unsupported(n.String())
+		return nil, errors.New(n.String())
 	}
 	return func(m *measured, node, end int) float64 {
 		mean, _ := m.mean(node, s.resource, m.window(end, s.over), end)
@@ -101,7 +85,7 @@ func compileSelector(n *parser.VectorSelector) (expression, error) {
 func compileCall(n *parser.Call) (expression, error) {
 	function, ok := overTime[n.Func.Name]
 	if !ok {
-		return nil, unsupported(n.String())
+		return nil, errors.New(n.String())
 	}
 	parameter := 0.0
 	if number, ok := n.Args[0].(*parser.NumberLiteral); ok {
@@ -109,7 +93,7 @@ func compileCall(n *parser.Call) (expression, error) {
 	}
 	matrix, ok := n.Args[len(n.Args)-1].(*parser.MatrixSelector)
 	if !ok || matrix.Range > maxRange || parameter < 0 || parameter > 1 {
-		return nil, unsupported(n.String())
+		return nil, errors.New(n.String())
 	}
 	selector, err := compileNode(matrix.VectorSelector)
 	if err != nil {

@@ -16,7 +16,7 @@ const (
 	chartStep = 5 * time.Minute
 )
 
-// figures adds up a report.Run, tick by tick. Run.Hot has sums over hot nodes and node-ticks until run.
+// figures adds up a report.Run, tick by tick.
 type figures struct {
 	report.Run
 	charts *report.Charts
@@ -39,7 +39,6 @@ type figures struct {
 
 func newFigures(in *input.Input) *figures {
 	f := &figures{column: make([]float64, len(in.Nodes))}
-	f.Hot.UsageByAge = make([]float64, len(report.AgeBounds())+1)
 	f.Name, f.Seed = in.Name, in.Seed
 	f.charts = &report.Charts{
 		Step: chartStep, Start: in.Length - in.Counted, Utilization: make([][]byte, len(in.Nodes)), Distribution: make([]float64, 101),
@@ -50,18 +49,9 @@ func newFigures(in *input.Input) *figures {
 	return f
 }
 
-func (f *figures) decision(took time.Duration) {
-	f.Decisions++
-	f.DecisionSeconds += took.Seconds()
-}
-
-// waiting counts the pods without a node in this tick.
-func (f *figures) waiting(pods int) { f.waitingTicks += pods }
-
 // node counts a node's CPU demand during the tick, in milliCPU.
-func (f *figures) node(e *engine, i, tick int, cpu float64) {
-	n := &e.nodes[i]
-	capacity := n.capacity[load.CPU]
+func (f *figures) node(i int, n *nodeState, cpu float64) {
+	capacity := n.capacity.CPUMillis
 	u := cpu / capacity
 	f.nodes++
 	f.histogram[min(int(u*1000), bins)]++
@@ -76,36 +66,9 @@ func (f *figures) node(e *engine, i, tick int, cpu float64) {
 	if u > report.SevereAbove {
 		f.severeTicks++
 	}
-	if u > report.HotAbove {
+	if u > load.Hot {
 		f.hotTicks++
 		f.hot++
-		f.hotNode(e, n, tick, cpu)
-	}
-}
-
-// hotNode breaks the usage of a hot node down.
-func (f *figures) hotNode(e *engine, n *nodeState, tick int, cpu float64) {
-	largest := n.running[0]
-	for _, j := range n.running {
-		p := &e.pods[j]
-		if p.usage > e.pods[largest].usage {
-			largest = j
-		}
-		age, bucket := time.Duration(tick-p.start)*input.Tick, 0
-		for _, bound := range report.AgeBounds() {
-			if age < bound {
-				break
-			}
-			bucket++
-		}
-		f.Hot.UsageByAge[bucket] += float64(p.usage)
-	}
-	f.Hot.LargestPodShare += float64(e.pods[largest].usage) / cpu
-	if !e.pods[largest].known {
-		f.Hot.LargestUnknown++
-	}
-	if e.Workloads[e.Pods[largest].Workload].Requests[load.CPU] == 0 {
-		f.Hot.LargestWithoutRequest++
 	}
 }
 
@@ -150,19 +113,6 @@ func (f *figures) run(e *engine) report.Run {
 		for i := range f.charts.Distribution {
 			f.charts.Distribution[i] /= float64(f.nodes)
 		}
-	}
-	if f.hotTicks > 0 {
-		all := 0.0
-		for _, usage := range f.Hot.UsageByAge {
-			all += usage
-		}
-		for i := range f.Hot.UsageByAge {
-			f.Hot.UsageByAge[i] /= all
-		}
-		hot := float64(f.hotTicks)
-		f.Hot.LargestPodShare /= hot
-		f.Hot.LargestUnknown /= hot
-		f.Hot.LargestWithoutRequest /= hot
 	}
 	f.Charts = f.charts
 	return f.Run

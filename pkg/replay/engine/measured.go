@@ -24,12 +24,14 @@ type measured struct {
 	last [][load.ResourceCount][]float32
 	// expressions are the node metrics requested, by query.
 	expressions map[string]expression
-	sorted      []float64
+	// sorted are the windows of quantiles, by length and node.
+	sorted map[time.Duration][][load.ResourceCount]sortedWindow
 }
 
 func newMeasured(in *input.Input) *measured {
 	m := &measured{
 		start: in.Start, kept: 1, last: make([][load.ResourceCount][]float32, len(in.Nodes)), expressions: map[string]expression{},
+		sorted: map[time.Duration][][load.ResourceCount]sortedWindow{},
 	}
 	for i := range in.Nodes {
 		m.names = append(m.names, in.Nodes[i].Name)
@@ -37,8 +39,8 @@ func newMeasured(in *input.Input) *measured {
 	return m
 }
 
-// keep makes windows of this length available. It must be called before add.
-func (m *measured) keep(window time.Duration) { m.kept = max(m.kept, input.Ticks(window)) }
+// keep makes windows of this length available, with the tick before them. It must be called before add.
+func (m *measured) keep(window time.Duration) { m.kept = max(m.kept, input.Ticks(window)+1) }
 
 // add adds a node's utilization in the current tick. Call next after all nodes.
 func (m *measured) add(node int, utilization podusage.Amounts) {
@@ -110,12 +112,33 @@ func (m *measured) over(node int, r load.Resource, window time.Duration) load.St
 
 // quantile returns the quantile of a node's utilization over a window.
 func (m *measured) quantile(node int, r load.Resource, q load.Quantile) load.Stat {
-	first := m.window(m.ticks, q.Window)
-	m.sorted = m.sorted[:0]
-	for tick := first; tick < m.ticks; tick++ {
-		m.sorted = append(m.sorted, float64(m.last[node][r][tick%m.kept]))
+	if m.sorted[q.Window] == nil {
+		m.sorted[q.Window] = make([][load.ResourceCount]sortedWindow, len(m.names))
 	}
-	return m.stat(quantileOf(m.sorted, q.Fraction), math.NaN(), first, q.Window)
+	first, w := m.window(m.ticks, q.Window), &m.sorted[q.Window][node][r]
+	if w.first < m.ticks-m.kept { // its first values are no longer kept
+		*w = sortedWindow{first: first, end: first}
+	}
+	w.move(first, m.ticks, func(tick int) float32 { return m.last[node][r][tick%m.kept] })
+	return m.stat(quantileOfSorted(w.values, q.Fraction), math.NaN(), first, q.Window)
+}
+
+// sortedWindow holds the values of the ticks in [first, end) in order. To sort a window of a day each tick takes a millisecond.
+type sortedWindow struct {
+	first, end int
+	values     []float32
+}
+
+// move adds the ticks before end, then drops those before first.
+func (w *sortedWindow) move(first, end int, value func(tick int) float32) {
+	for ; w.end < end; w.end++ {
+		i, _ := slices.BinarySearch(w.values, value(w.end))
+		w.values = slices.Insert(w.values, i, value(w.end))
+	}
+	for ; w.first < first; w.first++ {
+		i, _ := slices.BinarySearch(w.values, value(w.first))
+		w.values = slices.Delete(w.values, i, i+1)
+	}
 }
 
 func (m *measured) stat(mean, deviation float64, first int, window time.Duration) load.Stat {
@@ -126,14 +149,13 @@ func (m *measured) stat(mean, deviation float64, first int, window time.Duration
 	return s
 }
 
-// quantileOf interpolates as quantile_over_time of Prometheus does. It sorts the values.
-func quantileOf(values []float64, fraction float64) float64 {
-	slices.Sort(values)
+// quantileOfSorted interpolates as quantile_over_time of Prometheus does.
+func quantileOfSorted[F float32 | float64](values []F, fraction float64) float64 {
 	rank := fraction * float64(len(values)-1)
 	below := int(rank)
 	above := min(below+1, len(values)-1)
 	share := rank - float64(below)
-	return values[below]*(1-share) + values[above]*share
+	return float64(values[below])*(1-share) + float64(values[above])*share
 }
 
 // require makes Fetch answer a node metric's query. It fails for a query without data.

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,7 +44,7 @@ func TestMeasured_IsCappedAtCapacity(t *testing.T) {
 	}
 }
 
-// measure returns what was measured of two nodes with the cpu utilizations, one each tick, and half of their memory used.
+// measure returns the measurements of two nodes with the cpu utilizations, one each tick. Half of their memory is used.
 func measure(utilizations ...float64) *measured {
 	m := newMeasured(tiny(nil))
 	m.keep(time.Hour)
@@ -74,6 +75,26 @@ func TestMeasured_Quantiles(t *testing.T) {
 	// Over an hour, five ticks are known.
 	if got := m.quantile(0, load.CPU, load.Quantile{Window: time.Hour, Fraction: 1}); got.Mean != 1 || got.Span != 5*input.Tick {
 		t.Errorf("over an hour %+v, want 1 over the five ticks", got)
+	}
+}
+
+// A window that moves has the quantiles of its last values, sorted each time.
+func TestMeasured_QuantilesOfMovingWindow(t *testing.T) {
+	m, random := measure(), rand.New(rand.NewPCG(1, 1))
+	q := load.Quantile{Window: time.Hour, Fraction: 0.95}
+	var all []float64
+	for range 3 * input.Ticks(q.Window) {
+		u := float64(float32(random.IntN(20)) / 20)
+		all = append(all, u)
+		m.add(0, podusage.Amounts{load.CPU: u})
+		m.next()
+		if len(all)%7 != 0 { // a refresh may miss ticks
+			continue
+		}
+		last := slices.Sorted(slices.Values(all[max(len(all)-input.Ticks(q.Window), 0):]))
+		if got, want := m.quantile(0, load.CPU, q).Mean, quantileOfSorted(last, q.Fraction); got != want {
+			t.Fatalf("tick %d: %v, want %v", len(all), got, want)
+		}
 	}
 }
 
@@ -139,12 +160,7 @@ profiles:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Run(
-		t.Context(),
-		tiny(nil),
-		policies[0],
-		func(float64) {},
-	); err == nil ||
+	if _, err := Run(t.Context(), tiny(nil), policies[0], func(float64) {}); err == nil ||
 		!strings.Contains(err.Error(), "no data of node_load1; a replay has instance:") {
 		t.Errorf("error %v, want one that names the series and those of a replay", err)
 	}
@@ -157,10 +173,10 @@ func TestRun_LineOnMaximum(t *testing.T) {
 		t.Fatal(err)
 	}
 	requests := func(millis float64) input.Workload {
-		return input.Workload{Namespace: "n", Name: fmt.Sprint("w", millis), Requests: podusage.Amounts{load.CPU: millis}}
+		return input.Workload{Namespace: "n", Name: fmt.Sprint("w", millis), Requests: input.Amounts{CPUMillis: millis}}
 	}
 	// One node is hot from 0:30 to 5:00, and then has 10 %; the other always has 30 %. The third pod prefers the first by requests,
-	// and uses 60 % for ten minutes: 70 % there, 90 % on the other node.
+	// and uses 60 % for ten minutes. That makes 70 % there, 90 % on the other node.
 	burst := steady(0, 0, 2*time.Hour, 1000)
 	burst.Trace = []float32{1, 0.1}
 	in := tiny([]input.Workload{requests(600), requests(800), requests(100)},

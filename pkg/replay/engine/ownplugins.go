@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 )
@@ -114,7 +113,7 @@ func (f *future) forPod(index int) {
 // cost is the pod's share of the squared demand above softAbove, over its lifetime. The squared utilization breaks ties.
 func (f *future) cost(node int) float64 {
 	const softAbove, balance = 0.6, 1e-3
-	capacity := float32(f.engine.nodes[node].capacity[load.CPU])
+	capacity := float32(f.engine.nodes[node].capacity.CPUMillis)
 	cost := 0.0
 	for i, usage := range f.pod {
 		before := f.demand[node][f.start+i] / capacity

@@ -8,7 +8,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
@@ -24,14 +24,14 @@ type loadProvider struct {
 	statistics []*statistics
 }
 
-var _ plugins.LoadProvider = &loadProvider{}
+var _ descriptor.LoadProvider = &loadProvider{}
 
 func newLoadProvider(m *measured, c clock.Clock, registry metrics.KubeRegistry) *loadProvider {
 	watcher := refresh.NewWatcher(m, m.Name(), m, c, refresh.NewMetrics(registry))
 	return &loadProvider{measured: m, watcher: watcher, source: reading.NewSource(watcher.Publisher(), c)}
 }
 
-// Open implements plugins.LoadProvider.
+// Open implements descriptor.LoadProvider.
 func (p *loadProvider) Open(_ context.Context, request reading.Request) (*reading.Reader, error) {
 	for _, query := range request.Metrics {
 		if err := p.measured.require(query); err != nil {

@@ -38,13 +38,14 @@ func (e *engine) flush(i int) {
 		return
 	}
 	usage := podusage.Amounts{load.CPU: p.sum / float64(p.ticks), load.Memory: in.MemoryBytes}
+	of := e.Workloads[in.Workload].Requests
+	requests := podusage.Amounts{load.CPU: of.CPUMillis, load.Memory: of.MemoryBytes}
 	share := float64(p.ticks) / float64(ticksPerStatistics)
 	for _, s := range e.provider.statistics {
 		for r, u := range usage {
-			s.tally.Add(p.object, load.Resource(r), u, e.Workloads[in.Workload].Requests[r], share)
+			s.tally.Add(p.object, load.Resource(r), u, requests[r], share)
 		}
 	}
-	e.flushed = append(e.flushed, in.Workload)
 	p.sum, p.ticks = 0, 0
 }
 
@@ -58,8 +59,4 @@ func (e *engine) observe() {
 	for _, s := range e.provider.statistics {
 		s.publish(e.clock.Now())
 	}
-	for _, workload := range e.flushed {
-		e.observed[workload] = true
-	}
-	e.flushed = e.flushed[:0]
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
@@ -20,7 +19,7 @@ import (
 
 func TestStatistics(t *testing.T) {
 	ctx := klog.NewContext(t.Context(), logr.Discard())
-	in := tiny([]input.Workload{{Namespace: "n", Name: "w", Requests: podusage.Amounts{load.CPU: 500}}},
+	in := tiny([]input.Workload{{Namespace: "n", Name: "w", Requests: input.Amounts{CPUMillis: 500}}},
 		steady(0, 0, time.Hour, 200), steady(0, 0, 2*time.Minute, 400))
 	e, err := newEngine(ctx, in, policy(t, report.Stock))
 	if err != nil {

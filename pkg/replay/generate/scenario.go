@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 )
 
@@ -66,7 +64,7 @@ var coresOfPod = []struct {
 	share float64
 }{{1, 0.50}, {2, 0.30}, {4, 0.20}}
 
-// cluster returns 70 % nodes of 8 cores and 32 GiB, and 30 % of 16 cores and 64 GiB, in three zones.
+// cluster returns nodes in three zones. 70 % have 8 cores and 32 GiB, and 30 % have 16 cores and 64 GiB.
 func cluster(nodes int) []input.Node {
 	all := make([]input.Node, nodes)
 	for i := range all {
@@ -77,7 +75,7 @@ func cluster(nodes int) []input.Node {
 		all[i] = input.Node{
 			Name:     fmt.Sprintf("node-%0*d", len(strconv.Itoa(nodes-1)), i),
 			Zone:     "zone-" + string(rune('a'+i%3)),
-			Capacity: podusage.Amounts{load.CPU: 8000 * size, load.Memory: size * (32 << 30)},
+			Capacity: input.Amounts{CPUMillis: 8000 * size, MemoryBytes: size * (32 << 30)},
 		}
 	}
 	return all
@@ -234,7 +232,7 @@ func (g *generator) residualLifetime() time.Duration {
 func (g *generator) scale() {
 	capacity, sum := 0.0, 0.0
 	for i := range g.Nodes {
-		capacity += g.Nodes[i].Capacity[load.CPU]
+		capacity += g.Nodes[i].Capacity.CPUMillis
 	}
 	counted := g.Length - g.Counted
 	for i := range g.Pods {
@@ -260,7 +258,7 @@ func (g *generator) scale() {
 func (g *generator) request(w int) {
 	k, workload := &g.kinds[w], &g.Workloads[w]
 	usage := 1000 * k.cores * mean(g.machines[k.machine])
-	workload.Requests[load.Memory] = math.Ceil(k.memoryBytes*1.3/(1<<20)) * (1 << 20)
+	workload.Requests.MemoryBytes = math.Ceil(k.memoryBytes*1.3/(1<<20)) * (1 << 20)
 	request := 0.0
 	switch share := g.rand.Float64(); {
 	case share < 0.63:
@@ -271,8 +269,8 @@ func (g *generator) request(w int) {
 		return
 	}
 	request = math.Ceil(min(max(request, 10), maxRequest))
-	workload.Requests[load.CPU] = request
+	workload.Requests.CPUMillis = request
 	if g.rand.Float64() < 0.30/0.85 {
-		workload.Limits[load.CPU] = math.Ceil(max(request*(1.5+2.5*g.rand.Float64()), 2*usage))
+		workload.Limits.CPUMillis = math.Ceil(max(request*(1.5+2.5*g.rand.Float64()), 2*usage))
 	}
 }

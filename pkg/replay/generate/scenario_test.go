@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 )
 
@@ -21,8 +20,8 @@ func aggregatesOf(in *input.Input) aggregates {
 	a := aggregates{pods: len(in.Pods), workloads: len(in.Workloads)}
 	var capacity, memory float64
 	for i := range in.Nodes {
-		capacity += in.Nodes[i].Capacity[load.CPU] * in.Counted.Hours()
-		memory += in.Nodes[i].Capacity[load.Memory] * in.Counted.Hours()
+		capacity += in.Nodes[i].Capacity.CPUMillis * in.Counted.Hours()
+		memory += in.Nodes[i].Capacity.MemoryBytes * in.Counted.Hours()
 	}
 	n, bursts := input.NewNoise(), map[int]map[string]bool{}
 	for i := range in.Pods {
@@ -36,8 +35,8 @@ func aggregatesOf(in *input.Input) aggregates {
 			continue
 		}
 		requests := &in.Workloads[p.Workload].Requests
-		a.requests += requests[load.CPU] * (to - from).Hours() / capacity
-		a.memoryRequests += requests[load.Memory] * (to - from).Hours() / memory
+		a.requests += requests.CPUMillis * (to - from).Hours() / capacity
+		a.memoryRequests += requests.MemoryBytes * (to - from).Hours() / memory
 		d := in.DemandOf(p, n)
 		for tick := input.Ticks(from); tick < input.Ticks(to); tick++ {
 			a.demand += float64(d.At(tick)) * input.Tick.Hours() / capacity
@@ -47,9 +46,9 @@ func aggregatesOf(in *input.Input) aggregates {
 	for i := range in.Workloads {
 		w := &in.Workloads[i]
 		switch {
-		case w.Requests[load.CPU] == 0:
+		case w.Requests.CPUMillis == 0:
 			a.unrequested += share
-		case w.Limits[load.CPU] > 0:
+		case w.Limits.CPUMillis > 0:
 			a.limited += share
 		}
 		if len(bursts[i]) > 1 {

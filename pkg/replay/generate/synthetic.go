@@ -18,10 +18,10 @@ const (
 	// 0.87. Busy machines vary less: the correlation with the logarithm of the mean is -0.68 to -0.65.
 	logVariation, logVariationSigma = -0.22, 0.78
 	variationByMean                 = -0.72
-	// slowShare is the share of the variance that lasts for hours: autocorrelations are 0.08 to 0.12 after 5 minutes, 0.06 to 0.10
-	// after an hour and 0.02 to 0.03 after four. slowMemory is the time, in steps, in which it falls by a factor of e.
+	// slowShare is the share of the variance that lasts for hours. Autocorrelations are 0.08 to 0.12 after 5 minutes, and 0.06 to 0.10
+	// after an hour. After four hours they are 0.02 to 0.03. slowMemory is the time, in steps, in which it falls by a factor of e.
 	slowShare, slowMemory = 0.18, 80.0
-	// commonShare is the share of the variance that all machines have in common: the correlation of two is 0.006 to 0.027.
+	// commonShare is the share of the variance that all machines share: the correlation of two is 0.006 to 0.027.
 	commonShare = 0.018
 )
 

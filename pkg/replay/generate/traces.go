@@ -29,8 +29,8 @@ const (
 	maxTraceBytes = 64 << 20
 )
 
-// ReadTraces reads the files *.csv and *.csv.gz of a folder, by name: a file per day, a row per machine, with a CPU utilization in
-// percent for each five minutes.
+// ReadTraces reads the files *.csv and *.csv.gz of a folder, by name. There is a file per day, and a row per machine. A row has a
+// CPU utilization in percent for each five minutes.
 func ReadTraces(folder string) ([]*Traces, error) {
 	var files []string
 	for _, pattern := range []string{"*.csv", "*.csv.gz"} {
@@ -97,20 +97,7 @@ func mean(values []float32) float64 {
 
 // sorted returns the used machines, sorted by mean.
 func (t *Traces) sorted() [][]float32 {
-	type machine struct {
-		row  []float32
-		mean float64
-	}
-	machines := make([]machine, 0, len(t.Machines))
-	for _, row := range t.Machines {
-		if m := mean(row); m > 0 {
-			machines = append(machines, machine{row, m})
-		}
-	}
-	slices.SortStableFunc(machines, func(a, b machine) int { return cmp.Compare(a.mean, b.mean) })
-	rows := make([][]float32, len(machines))
-	for i := range machines {
-		rows[i] = machines[i].row
-	}
+	rows := slices.DeleteFunc(slices.Clone(t.Machines), func(row []float32) bool { return mean(row) == 0 })
+	slices.SortStableFunc(rows, func(a, b []float32) int { return cmp.Compare(mean(a), mean(b)) })
 	return rows
 }

@@ -20,10 +20,7 @@ func TestParseTraces_Invalid(t *testing.T) {
 			}
 		})
 	}
-	if traces, err := parseTraces(
-		"day",
-		strings.NewReader(row+"\r\n"+row+"\n"),
-	); err != nil || len(traces.Machines) != 2 ||
+	if traces, err := parseTraces("day", strings.NewReader(row+"\r\n"+row+"\n")); err != nil || len(traces.Machines) != 2 ||
 		traces.Machines[1][0] != 0.01 {
 		t.Errorf("%v, %v; want two rows of 1 %%", traces, err)
 	}

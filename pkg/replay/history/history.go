@@ -1,5 +1,5 @@
-// Package history reads a cluster's nodes and pods from Prometheus, as the input of a replay: requests, owners and usage, from the
-// metrics of kube-state-metrics and cAdvisor.
+// Package history reads a cluster's nodes and pods from Prometheus, as the input of a replay. Requests, owners and usage are from
+// kube-state-metrics and cAdvisor.
 package history
 
 import (
@@ -9,15 +9,15 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
@@ -40,6 +40,12 @@ const (
 	MaxSince = 7 * 24 * time.Hour
 )
 
+// Bounds of one response: an hour of 100,000 pods is some 60 MB.
+const (
+	maxResponseBytes = 256 << 20
+	maxSeries        = 500_000
+)
+
 // History is a cluster's history.
 type History struct {
 	Input *input.Input
@@ -50,8 +56,9 @@ type History struct {
 // chunk is the time of one query of usage.
 const chunk = time.Hour
 
-// The queries yield one series per node or pod, also if two jobs scrape it or kube-state-metrics was replaced within the hour.
-// Containers differ by id, so that usage is complete after a restart. A pod has a limit if each of its containers has one.
+// The queries yield one series per node or pod, also if two jobs scrape it. They do so after kube-state-metrics was replaced within
+// the hour, too. Containers differ by id, so that usage is complete after a restart. A pod has a limit if each of its containers
+// has one.
 const (
 	capacityQuery = `max by (node, resource) (last_over_time(kube_node_status_capacity{resource=~"cpu|memory"}[1h]))`
 	zoneQuery     = `last_over_time(kube_node_labels{label_topology_kubernetes_io_zone!=""}[1h])`
@@ -75,9 +82,10 @@ const (
 type pod struct {
 	namespace, name      string
 	ownerKind, ownerName string
-	// created are times since the start of the history, negative for older pods: one for each pod of the name, as in a StatefulSet.
+	// created are times since the start of the history, negative for older pods. There is one for each pod of the name, as in a
+	// StatefulSet.
 	created          []time.Duration
-	requests, limits podusage.Amounts
+	requests, limits input.Amounts
 	// usage is in milliCPU, by step from first on; NaN is unknown.
 	first int
 	usage []float32
@@ -98,12 +106,6 @@ type reader struct {
 
 // Read reads the history. It fails without nodes or usage of pods; History.Missing names other missing data.
 func Read(ctx context.Context, c Config) (*History, error) {
-	if c.Since < MinSince || c.Since > MaxSince {
-		return nil, fmt.Errorf("since: %v; want from %v to %v", c.Since, MinSince, MaxSince)
-	}
-	if err := ValidateAddress(c.Address); err != nil {
-		return nil, err
-	}
 	client, err := response.NewClient(c.Address, response.RangeQuery, c.HTTP)
 	if err != nil {
 		return nil, err
@@ -196,21 +198,45 @@ func (r *reader) readAll(ctx context.Context) error {
 	return nil
 }
 
+// queryRange evaluates the query in each step from first to last, and returns the number of series. visit must not keep the labels.
+func (r *reader) queryRange(ctx context.Context, promql string, first, last time.Time,
+	visit func(labels map[string]string, at time.Time, value float64),
+) (series int, err error) {
+	parameters := url.Values{
+		"query": {promql}, "step": {strconv.Itoa(int(input.TraceStep.Seconds()))},
+		"start": {strconv.FormatInt(first.Unix(), 10)}, "end": {strconv.FormatInt(last.Unix(), 10)},
+	}
+	elements := response.Matrix(response.ClearMap, func(s *response.Series[map[string]string]) {
+		series++
+		for _, p := range s.Values {
+			visit(s.Metric, p.At, p.Value)
+		}
+	})
+	if _, err = r.client.Send(ctx, parameters, response.Bounds{Bytes: maxResponseBytes, Series: maxSeries}, elements); err != nil {
+		return 0, fmt.Errorf("query %s: %w", promql, err)
+	}
+	return series, nil
+}
+
 // set sets an amount in cores or bytes.
-func set(amounts *podusage.Amounts, resource string, value float64) {
+func set(amounts *input.Amounts, resource string, value float64) {
 	switch resource {
 	case "cpu":
-		amounts[load.CPU] = 1000 * value
+		amounts.CPUMillis = 1000 * value
 	case "memory":
-		amounts[load.Memory] = value
+		amounts.MemoryBytes = value
 	}
 }
 
 func (r *reader) storeCapacity(labels map[string]string, _ time.Duration, value float64) {
-	if labels["node"] == "" {
+	name := labels["node"]
+	if name == "" {
 		return
 	}
-	set(&r.node(labels["node"]).Capacity, labels["resource"], value)
+	if r.nodes[name] == nil {
+		r.nodes[name] = &input.Node{Name: name}
+	}
+	set(&r.nodes[name].Capacity, labels["resource"], value)
 }
 
 func (r *reader) storeZone(labels map[string]string, _ time.Duration, _ float64) {
@@ -219,27 +245,16 @@ func (r *reader) storeZone(labels map[string]string, _ time.Duration, _ float64)
 	}
 }
 
-func (r *reader) node(name string) *input.Node {
-	n, ok := r.nodes[name]
-	if !ok {
-		n = &input.Node{Name: name}
-		r.nodes[name] = n
-	}
-	return n
-}
-
 // pod returns the pod of the labels, or nil.
 func (r *reader) pod(labels map[string]string) *pod {
 	key := [2]string{labels["namespace"], labels["pod"]}
 	if key[0] == "" || key[1] == "" {
 		return nil
 	}
-	p, ok := r.pods[key]
-	if !ok {
-		p = &pod{namespace: key[0], name: key[1]}
-		r.pods[key] = p
+	if r.pods[key] == nil {
+		r.pods[key] = &pod{namespace: key[0], name: key[1]}
 	}
-	return p
+	return r.pods[key]
 }
 
 func (r *reader) storeCPU(labels map[string]string, at time.Duration, cores float64) {
@@ -263,7 +278,7 @@ func (r *reader) history() (*History, error) {
 		Length: r.length, Counted: r.length - r.length/8, // the rest fills the cluster
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.nodes)) {
-		if n := r.nodes[name]; n.Capacity[load.CPU] > 0 && n.Capacity[load.Memory] > 0 {
+		if n := r.nodes[name]; n.Capacity.CPUMillis > 0 && n.Capacity.MemoryBytes > 0 {
 			in.Nodes = append(in.Nodes, *n)
 		}
 	}
@@ -360,7 +375,7 @@ func (p *pod) split() []*pod {
 	return pods
 }
 
-// input returns the pod for a replay. It arrives at its creation; after a wait of more than a step, at its first usage, so that the
+// input returns the pod for a replay. It arrives at its creation; after a wait of more than a step, at its first usage. So the
 // replay has the cluster's load. Its end is exact to five minutes.
 func (r *reader) input(p *pod, workload int) input.Pod {
 	from := time.Duration(p.first) * input.TraceStep

@@ -16,8 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
@@ -81,10 +79,8 @@ func serve(t *testing.T, series map[string][]constant) string {
 }
 
 func read(t *testing.T, series map[string][]constant) (*History, error) {
-	return Read(
-		t.Context(),
-		Config{Address: serve(t, series), End: end, Since: 2 * time.Hour, HTTP: httpclient.Config{Timeout: 10 * time.Minute}},
-	)
+	return Read(t.Context(),
+		Config{Address: serve(t, series), End: end, Since: 2 * time.Hour, HTTP: httpclient.Config{Timeout: 10 * time.Minute}})
 }
 
 func TestPod_WorkloadIsNamedAsPluginsNameIt(t *testing.T) {
@@ -119,15 +115,7 @@ func cluster() map[string][]constant {
 			always(float64(start.Add(30*time.Minute+100*time.Second).Unix()), "namespace", "n", "pod", "short"),
 		},
 		requestQuery: {
-			always(
-				0.5,
-				"namespace",
-				"n",
-				"pod",
-				"short",
-				"resource",
-				"cpu",
-			),
+			always(0.5, "namespace", "n", "pod", "short", "resource", "cpu"),
 			always(1e9, "namespace", "n", "pod", "short", "resource", "memory"),
 		},
 		limitQuery: {always(2, "namespace", "n", "pod", "short", "resource", "cpu")},
@@ -154,20 +142,17 @@ func TestRead(t *testing.T) {
 	}
 	want := &input.Input{
 		Name: "cluster, 2h0m0s until 2026-01-02 12:00:00", Start: start, Length: 2 * time.Hour, Counted: 105 * time.Minute,
-		Nodes: []input.Node{{Name: "a", Zone: "z", Capacity: podusage.Amounts{load.CPU: 4000, load.Memory: 8e9}}},
+		Nodes: []input.Node{{Name: "a", Zone: "z", Capacity: input.Amounts{CPUMillis: 4000, MemoryBytes: 8e9}}},
 		Workloads: []input.Workload{
 			{Namespace: "n", Name: "db"},
 			{
-				Namespace: "n",
-				Name:      "web",
-				Requests:  podusage.Amounts{load.CPU: 500, load.Memory: 1e9},
-				Limits:    podusage.Amounts{load.CPU: 2000},
+				Namespace: "n", Name: "web", Requests: input.Amounts{CPUMillis: 500, MemoryBytes: 1e9},
+				Limits: input.Amounts{CPUMillis: 2000},
 			},
 		},
 		Pods: []input.Pod{
 			{Workload: 0, Lifetime: 4 * time.Hour, Trace: repeated(24, 250), CPUMillis: 1, Noise: -1, MemoryBytes: 5e8},
-			// It was created at 31:40. Its usage is that of the steps that end from 35 minutes to an hour; of the first
-			// it ran 200 s.
+			// It was created at 31:40. Its usage is that of the steps that end from 35 minutes to an hour. It ran 200 s of the first.
 			{
 				Workload: 1, Arrival: 31*time.Minute + 40*time.Second, Lifetime: 28*time.Minute + 20*time.Second,
 				Trace: append([]float32{1500 * 300 / 200}, repeated(5, 1500)...), TraceFrom: 6, CPUMillis: 1, Noise: -1,
@@ -222,19 +207,12 @@ func TestRead_Fails(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(tc.body)) }))
 			defer server.Close()
-			_, err := Read(
-				t.Context(),
-				Config{Address: server.URL, End: end, Since: time.Hour, HTTP: httpclient.Config{Timeout: 10 * time.Minute}},
-			)
+			_, err := Read(t.Context(),
+				Config{Address: server.URL, End: end, Since: time.Hour, HTTP: httpclient.Config{Timeout: 10 * time.Minute}})
 			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), server.URL) {
 				t.Errorf("error %v, want one that says %q and the URL", err, tc.want)
 			}
 		})
-	}
-	for _, c := range []Config{{Address: "x", Since: time.Hour}, {Address: "http://x", Since: time.Minute}} {
-		if _, err := Read(t.Context(), c); err == nil {
-			t.Errorf("%+v: no error", c)
-		}
 	}
 }
 
@@ -246,7 +224,7 @@ func TestQueriesParse(t *testing.T) {
 	}
 }
 
-// A restarted kube-state-metrics has a new instance, and its old series last for an hour; a kubelet may be scraped by two jobs.
+// A restarted kube-state-metrics has a new instance, and its old series last for an hour. Two jobs may scrape a kubelet.
 func TestQueries_CountASeriesOfTwoTargetsOnce(t *testing.T) {
 	for _, q := range []string{capacityQuery, requestQuery, limitQuery, cpuQuery, memoryQuery} {
 		expression, err := parser.NewParser(parser.Options{}).ParseExpr(q)

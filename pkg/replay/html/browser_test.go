@@ -150,11 +150,7 @@ func (tb *tab) key(keys string) {
 // shows fails the test unless an element of this selector holds text.
 func (tb *tab) shows(selector, text string) {
 	tb.Helper()
-	if got := eval[string](
-		tb,
-		`[...document.querySelectorAll(%q)].map(e => e.textContent).join("\n")`,
-		selector,
-	); !strings.Contains(
+	if got := eval[string](tb, `[...document.querySelectorAll(%q)].map(e => e.textContent).join("\n")`, selector); !strings.Contains(
 		got,
 		text,
 	) {
@@ -162,7 +158,7 @@ func (tb *tab) shows(selector, text string) {
 	}
 }
 
-// pixels reads a canvas by way of a copy: Chromium logs a warning when a canvas that it draws fast is read.
+// pixels reads a canvas by way of a copy. Chromium logs a warning if an accelerated canvas is read.
 const pixels = `(canvas) => {
 	const context = Object.assign(document.createElement("canvas"), { width: canvas.width, height: canvas.height })
 		.getContext("2d", { willReadFrequently: true });
@@ -190,7 +186,7 @@ func TestBrowser(t *testing.T) {
 	tb := open(t, r)
 
 	for _, name := range policyNames {
-		for _, place := range []string{".bars .name", "table th", "#hot-legend button", "#distribution-legend button", "#heatmaps figcaption", ".origin h3"} {
+		for _, place := range []string{".bars .name", "table th", "#hot-legend button", "#distribution-legend button", "#heatmaps figcaption"} {
 			tb.shows(place, name)
 		}
 	}
@@ -232,8 +228,6 @@ func TestBrowser(t *testing.T) {
 	hover(`td[data-term="deviation"]`)
 	tb.shows("#tip", "Mean standard deviation of utilization between nodes")
 	tb.shows("#tip", "2011-03-06, seed 2: ")
-	hover(`.origin dl [data-term="unrequested"]`)
-	tb.shows("#tip", "whose largest pod has no CPU request")
 	hover(`#heatmaps canvas`)
 	tb.shows("#tip", "node-")
 	hover(`#hot-chart .u-over`)
@@ -319,7 +313,7 @@ func TestBrowserWidths(t *testing.T) {
 	tb.shows("#heat-rows", "Each row is 3 nodes")
 }
 
-// The page's script holds no name of a policy or node, so that only a browser shows what becomes of them there.
+// The page's script holds no name of a policy or node. So only a browser shows how it treats them.
 func TestBrowserForeignText(t *testing.T) {
 	const hostile = `</script><img src=x onerror='document.title="taken"'><script>document.title="taken"</script>`
 	r := synthetic(3, 2, report.Stock, hostile)

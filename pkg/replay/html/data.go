@@ -24,8 +24,6 @@ type data struct {
 	Runs        []string     `json:"runs"`
 	NodeNames   [][]string   `json:"nodeNames"`
 	Policies    []policyData `json:"policies"`
-
-	heatNote string
 }
 
 type policyData struct {
@@ -50,12 +48,11 @@ type chart struct {
 	Distribution []float64 `json:"distribution"`
 }
 
-func newData(r *report.Report, rows []row) data {
-	d := data{
-		HotAbove: 100 * r.HotAbove, SevereAbove: 100 * r.SevereAbove,
-		// The script expects no null.
-		Runs: []string{}, NodeNames: [][]string{}, Policies: []policyData{},
-	}
+// newData returns the data. It returns a note if columns of a heat map cover more than a step.
+func newData(r *report.Report, rows []row) (d data, heatNote string) {
+	d = data{HotAbove: 100 * r.HotAbove, SevereAbove: 100 * r.SevereAbove}
+	// The script expects no null.
+	d.Runs, d.NodeNames, d.Policies = []string{}, [][]string{}, []policyData{}
 	merge := mergedSteps(r)
 	for i := range r.Policies {
 		p := policyData{Name: rows[i].Name, Color: rows[i].Color, Best: rows[i].Best, Charts: []*chart{}}
@@ -65,10 +62,27 @@ func newData(r *report.Report, rows []row) data {
 				d.Runs = append(d.Runs, run.Name)
 			}
 			p.Charts = append(p.Charts, d.newChart(run, merge))
+			if c := run.Charts; c != nil && merge > 1 {
+				heatNote = fmt.Sprintf("To keep this page small, each column is the mean of %s instead of %s.",
+					span(c.Step*time.Duration(merge)), span(c.Step))
+			}
 		}
 		d.Policies = append(d.Policies, p)
 	}
-	return d
+	return d, heatNote
+}
+
+// mergedSteps is the number of steps per column that keeps all heat maps within heatBudget.
+func mergedSteps(r *report.Report) int {
+	bytes := 0
+	for _, p := range r.Policies {
+		for i := range p.Runs {
+			if c := p.Runs[i].Charts; c != nil {
+				bytes += len(c.HotNodes) * len(c.Utilization)
+			}
+		}
+	}
+	return max((bytes+heatBudget-1)/heatBudget, 1)
 }
 
 // newChart returns nil if the run has no charts.
@@ -82,17 +96,13 @@ func (d *data) newChart(run *report.Run, merge int) *chart {
 		names = len(d.NodeNames)
 		d.NodeNames = append(d.NodeNames, from.NodeNames)
 	}
-	step := from.Step * time.Duration(merge)
-	if merge > 1 {
-		d.heatNote = fmt.Sprintf("To keep this page small, each column is the mean of %s instead of %s.", span(step), span(from.Step))
-	}
-	columns := mergedColumns(from, merge)
 	c := &chart{
-		HotMinutes: round(run.HotMinutes, 1),
-		Start:      from.Start.Seconds(),
-		Step:       from.Step.Seconds(),
-		HeatStep:   step.Seconds(), HeatColumns: columns,
-		Names: names,
+		HotMinutes:  round(run.HotMinutes, 1),
+		Start:       from.Start.Seconds(),
+		Step:        from.Step.Seconds(),
+		HeatStep:    from.Step.Seconds() * float64(merge),
+		HeatColumns: (len(from.HotNodes) + merge - 1) / merge,
+		Names:       names,
 	}
 	for _, v := range from.HotNodes {
 		c.HotNodes = append(c.HotNodes, round(v, 3))
@@ -101,49 +111,15 @@ func (d *data) newChart(run *report.Run, merge int) *chart {
 		c.Distribution = append(c.Distribution, round(v, 8))
 	}
 	for _, utilization := range from.Utilization {
-		row := make([]byte, columns)
-		for k := range row {
-			part := utilization[min(k*merge, len(utilization)):min((k+1)*merge, len(utilization))]
-			row[k] = meanOf(part)
+		for part := range slices.Chunk(utilization, merge) {
+			c.Heat = append(c.Heat, meanOf(part))
 		}
-		c.Heat = append(c.Heat, row...)
 	}
 	return c
 }
 
-// mergedSteps is the smallest number of steps per column with all heat maps within heatBudget.
-func mergedSteps(r *report.Report) int {
-	for merge := 1; ; merge++ {
-		bytes, columns := 0, 0
-		for _, p := range r.Policies {
-			for i := range p.Runs {
-				if c := p.Runs[i].Charts; c != nil {
-					n := mergedColumns(c, merge)
-					bytes += n * len(c.Utilization)
-					columns = max(columns, n)
-				}
-			}
-		}
-		if bytes <= heatBudget || columns <= 1 {
-			return merge
-		}
-	}
-}
-
-// mergedColumns is the number of columns of c's heat map, of merge steps each.
-func mergedColumns(c *report.Charts, merge int) int {
-	steps := 0
-	for _, row := range c.Utilization {
-		steps = max(steps, len(row))
-	}
-	return (steps + merge - 1) / merge
-}
-
 // meanOf rounds to the nearest integer.
 func meanOf(values []byte) byte {
-	if len(values) == 0 {
-		return 0
-	}
 	sum := len(values) / 2
 	for _, v := range values {
 		sum += int(v)

@@ -21,7 +21,8 @@ import (
 //go:embed page.gohtml page.css page.js uplot/uPlot.iife.min.js uplot/uPlot.min.css uplot/LICENSE
 var files embed.FS
 
-// Write renders r as one HTML page of less than 5 MB: the columns of large heat maps become wider, with a note.
+// Write renders r as one HTML page of less than 5 MB. So columns of a large heat map cover more
+// time, and a note says so.
 func Write(w io.Writer, r *report.Report) error {
 	content, err := template.New("page.gohtml").ParseFS(files, "page.gohtml")
 	if err != nil {
@@ -31,7 +32,8 @@ func Write(w io.Writer, r *report.Report) error {
 	p := newPage(r)
 	p.Style = template.CSS(license + read("uplot/uPlot.min.css") + read("page.css"))
 	p.Script = template.JS(license + read("uplot/uPlot.iife.min.js") + read("page.js"))
-	p.ScriptHash = scriptHash(p.Script)
+	sum := sha256.Sum256([]byte(p.Script))
+	p.ScriptHash = "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 
 	// After a failure, no partial page is written.
 	var page bytes.Buffer
@@ -58,10 +60,4 @@ func read(name string) string {
 		panic(err) // Unreachable: the compiler checks the names of embedded files.
 	}
 	return string(content)
-}
-
-// scriptHash is the script's source in a Content-Security-Policy.
-func scriptHash(script template.JS) string {
-	sum := sha256.Sum256([]byte(script))
-	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }

@@ -49,13 +49,8 @@ func synthetic(nodes, runs int, policies ...string) *report.Report {
 			run := report.Run{
 				Name: fmt.Sprintf("2011-03-%02d, seed %d", 3*(i+1), i+1), Seed: uint64(i + 1), Deviation: sd, NodesInUse: float64(nodes) - 0.4,
 				Decisions: 138 * nodes, DecisionSeconds: 0.04 * float64(nodes), P99Utilization: 0.43 + 2.6*sd,
-				Hot: report.HotBy{
-					UsageByAge: []float64{0.03, 0.21, 0.36, 0.29, 0.11}, LargestPodShare: 0.53,
-					LargestUnknown: 0.58 - 0.03*float64(p), LargestWithoutRequest: 0.27,
-				},
 				Charts: &report.Charts{
-					Step: 5 * time.Minute, Start: 3 * time.Hour,
-					HotNodes: make([]float64, steps), Distribution: make([]float64, 101),
+					Step: 5 * time.Minute, Start: 3 * time.Hour, HotNodes: make([]float64, steps), Distribution: make([]float64, 101),
 				},
 			}
 			for n := range nodes {
@@ -136,20 +131,6 @@ func TestTable(t *testing.T) {
 	}
 }
 
-func TestHotBy(t *testing.T) {
-	// Runs weigh by hot node-minutes: (300 · 0.5 + 100 · 0.1) / 400 = 0.4.
-	r := hotReport(hot("A", 300, 100))
-	r.Policies[0].Runs[0].Hot = report.HotBy{UsageByAge: []float64{0.5, 0.5, 0, 0, 0}, LargestUnknown: 0.5}
-	r.Policies[0].Runs[1].Hot = report.HotBy{UsageByAge: []float64{0.1, 0.9, 0, 0, 0}, LargestUnknown: 0.1}
-	row := newPage(r).Rows[0]
-	if got := row.ByAge[0].Percent; math.Abs(got-40) > 1e-9 {
-		t.Errorf("usage below 5 min is %v %%, want 40", got)
-	}
-	if got := row.Largest[1].Percent; math.Abs(got-40) > 1e-9 {
-		t.Errorf("largest pod unknown in %v %%, want 40", got)
-	}
-}
-
 func TestTermsDefined(t *testing.T) {
 	page := render(t, synthetic(10, 2, policyNames...))
 	for _, m := range regexp.MustCompile(`data-term="(\w+)"`).FindAllStringSubmatch(page, -1) {
@@ -184,9 +165,10 @@ func TestSize(t *testing.T) {
 
 func TestMergedSteps(t *testing.T) {
 	run := report.Run{Charts: &report.Charts{
-		Step: 5 * time.Minute, NodeNames: []string{"a", "b"}, Utilization: [][]byte{{10, 21, 30, 40, 255}, {0, 1}},
+		Step: 5 * time.Minute, NodeNames: []string{"a", "b"}, HotNodes: make([]float64, 5),
+		Utilization: [][]byte{{10, 21, 30, 40, 255}, {0, 1, 0, 0, 0}},
 	}}
-	// Two by two: (10 + 21)/2 = 15.5 rounds up, (30 + 40)/2 = 35, 255 is alone; (0 + 1)/2 = 0.5 rounds up, missing steps are 0.
+	// Two by two: (10 + 21)/2 = 15.5 rounds up, (30 + 40)/2 = 35, 255 is alone; (0 + 1)/2 = 0.5 rounds up.
 	got := new(data).newChart(&run, 2)
 	if diff := cmp.Diff([]byte{16, 35, 255, 1, 0, 0}, got.Heat); diff != "" {
 		t.Error(diff)

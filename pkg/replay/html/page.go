@@ -13,18 +13,14 @@ import (
 
 // page is the template's data.
 type page struct {
-	Title   string
+	Report  *report.Report
 	Facts   []string
-	Partial bool
-	Verdict []string
-	Note    string
+	Noise   string
 	Columns []report.Figure
 	// Zero names the figures that are 0 in all runs, and have no column.
-	Zero     string
-	Rows     []row
-	Ages     []string
-	RunNames []string
-	// HeatNote tells that heat maps have wider columns than the report.
+	Zero string
+	Rows []row
+	// HeatNote tells that each column of a heat map covers more time than the report's steps.
 	HeatNote string
 	Terms    []term
 
@@ -47,46 +43,27 @@ type row struct {
 	Hot, HotRange             string
 	// OfStock and OfClairvoyant are ratios of hot node-minutes, or empty.
 	OfStock, OfClairvoyant string
-	// ByAge and Largest are empty without hot node-minutes.
-	ByAge, Largest []share
 }
 
-// cell is one figure of one policy: the mean over the runs, the range, the ratio to stock, and all values.
+// cell is one figure of one policy: mean over the runs, range, ratio to stock, and all values.
 type cell struct{ Key, Mean, Range, Ratio, Values string }
-
-type share struct {
-	Key, Name string
-	Percent   float64
-}
 
 func newPage(r *report.Report) *page {
 	columns, zero := columns(r)
 	p := &page{
-		Title: r.Title, Partial: r.Partial, Verdict: r.Verdict(), Note: report.Noise,
-		Columns: columns, Zero: strings.Join(zero, ", "), Terms: terms(r, columns), Ages: ages(),
+		Report:  r,
+		Noise:   report.Noise,
+		Columns: columns,
+		Zero:    strings.Join(zero, ", "),
+		Terms:   terms(r, columns),
+		Rows:    rows(r, columns),
 		Facts: []string{
-			count(r.Nodes, "node", "nodes"), short(r.CPUCores) + " cores", count(r.Pods, "pod", "pods"),
-			span(r.Counted) + " counted", count(r.Runs(), "run", "runs"), count(len(r.Policies), "policy", "policies"),
+			"nodes: " + short(float64(r.Nodes)), "cores: " + short(r.CPUCores), "pods: " + short(float64(r.Pods)),
+			"counted: " + span(r.Counted), "runs: " + short(float64(r.Runs())), "policies: " + short(float64(len(r.Policies))),
 		},
 	}
-	p.Rows = rows(r, columns, p.Ages)
-	p.Data = newData(r, p.Rows)
-	p.RunNames, p.HeatNote = p.Data.Runs, p.Data.heatNote
+	p.Data, p.HeatNote = newData(r, p.Rows)
 	return p
-}
-
-// ages names the elements of HotBy.UsageByAge.
-func ages() []string {
-	var names []string
-	last := ""
-	for _, bound := range report.AgeBounds() {
-		name := last + " to " + span(bound)
-		if last == "" {
-			name = "below " + span(bound)
-		}
-		names, last = append(names, name), span(bound)
-	}
-	return append(names, "above "+last)
 }
 
 // columns returns the figures that are not 0 in all runs, and the names of the others. The figure of the verdict is always first.
@@ -120,14 +97,10 @@ func terms(r *report.Report, columns []report.Figure) []term {
 		term{"hotNodes", "Hot nodes", "Nodes with CPU demand above " + short(100*r.HotAbove) + " % of capacity, per step."},
 		term{"heat", "Heat map", "CPU demand of a node over its capacity, averaged over each step. Demand may exceed capacity."},
 		term{"distribution", "Share of node-minutes", "Share of node-minutes at, or above, a CPU demand in percent of capacity."},
-		term{"byAge", "Usage by age", "CPU usage on hot nodes, by the time since the pod was placed; runs weighted by hot node-minutes."},
-		term{"largest", "Largest pod's share", "Share of the largest pod in the usage of a hot node, averaged over hot node-minutes."},
-		term{"unknown", "Largest pod unknown", "Share of hot node-minutes whose largest pod had a workload without statistics."},
-		term{"unrequested", "Largest pod without request", "Share of hot node-minutes whose largest pod has no CPU request."},
 	)
 }
 
-func rows(r *report.Report, columns []report.Figure, ages []string) []row {
+func rows(r *report.Report, columns []report.Figure) []row {
 	best, stock, clairvoyant := r.Best(), r.Policy(report.Stock), r.Policy(report.Clairvoyant)
 	highest := 0.0
 	for i := range r.Policies {
@@ -151,7 +124,6 @@ func rows(r *report.Report, columns []report.Figure, ages []string) []row {
 		if mean, low, high := p.Summary(report.Hot); highest > 0 {
 			row.Bar, row.RangeFrom, row.RangeSize = 100*mean/highest, 100*low/highest, 100*(high-low)/highest
 		}
-		row.setHotBy(p, ages)
 		rows = append(rows, row)
 	}
 	return rows
@@ -181,41 +153,9 @@ func newCell(p, stock *report.PolicyReport, f report.Figure) cell {
 	return c
 }
 
-// setHotBy averages HotBy over the runs, weighted by their hot node-minutes.
-func (row *row) setHotBy(p *report.PolicyReport, ages []string) {
-	hot, _, _ := p.Summary(report.Hot)
-	if hot == 0 {
-		return
-	}
-	percent := func(of func(*report.HotBy) float64) float64 {
-		mean, _, _ := p.Summary(func(run *report.Run) float64 { return run.HotMinutes * of(&run.Hot) })
-		return 100 * mean / hot
-	}
-	for i, age := range ages {
-		row.ByAge = append(row.ByAge, share{"byAge", age, percent(func(h *report.HotBy) float64 {
-			if i >= len(h.UsageByAge) {
-				return 0
-			}
-			return h.UsageByAge[i]
-		})})
-	}
-	row.Largest = []share{
-		{"largest", "largest pod's share", percent(func(h *report.HotBy) float64 { return h.LargestPodShare })},
-		{"unknown", "largest pod unknown", percent(func(h *report.HotBy) float64 { return h.LargestUnknown })},
-		{"unrequested", "largest pod without request", percent(func(h *report.HotBy) float64 { return h.LargestWithoutRequest })},
-	}
-}
-
 // short leaves out a zero decimal.
 func short(v float64) string {
 	return strings.TrimSuffix(humanize.CommafWithDigits(round(v, 1), 1), ".0")
-}
-
-func count(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return humanize.Comma(int64(n)) + " " + many
 }
 
 // span writes a duration in hours, or minutes below an hour.

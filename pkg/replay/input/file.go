@@ -21,8 +21,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
 // fileFormat is in a file's first line.
@@ -39,8 +37,8 @@ const (
 	minYear, maxYear = 1970, 2200
 )
 
-// A file is JSON Lines, gzipped if its name ends in .gz: a header, then nodes and workloads, then pods by arrival. Times are in
-// seconds from the start. Unset requests and limits are left out.
+// A file is JSON Lines, gzipped if its name ends in .gz. A header is first, then nodes and workloads, then pods by arrival. Times
+// are in seconds from the start. Unset requests and limits are left out.
 type (
 	fileHeader struct {
 		Format string `json:"format"`
@@ -51,22 +49,6 @@ type (
 		// LengthSeconds is the length of the replay. Figures cover CountedSeconds at its end.
 		LengthSeconds  float64 `json:"lengthSeconds"`
 		CountedSeconds float64 `json:"countedSeconds"`
-	}
-	fileAmounts struct {
-		CPUMillis   float64 `json:"cpuMillis,omitempty"`
-		MemoryBytes float64 `json:"memoryBytes,omitempty"`
-	}
-	fileNode struct {
-		Name     string      `json:"name"`
-		Zone     string      `json:"zone,omitempty"`
-		Capacity fileAmounts `json:"capacity"`
-	}
-	fileWorkload struct {
-		Namespace string      `json:"namespace"`
-		Name      string      `json:"name"`
-		Image     string      `json:"image,omitempty"`
-		Requests  fileAmounts `json:"requests,omitzero"`
-		Limits    fileAmounts `json:"limits,omitzero"`
 	}
 	filePod struct {
 		// Workload is an index of the workloads.
@@ -81,19 +63,13 @@ type (
 	}
 	// fileLine is a line after the header. It has one field.
 	fileLine struct {
-		Node     *fileNode     `json:"node,omitempty"`
-		Workload *fileWorkload `json:"workload,omitempty"`
-		Pod      *filePod      `json:"pod,omitempty"`
+		Node     *Node     `json:"node,omitempty"`
+		Workload *Workload `json:"workload,omitempty"`
+		Pod      *filePod  `json:"pod,omitempty"`
 	}
 )
 
-func (a fileAmounts) amounts() podusage.Amounts {
-	return podusage.Amounts{load.CPU: a.CPUMillis, load.Memory: a.MemoryBytes}
-}
-
-func fileAmountsOf(a podusage.Amounts) fileAmounts { return fileAmounts{a[load.CPU], a[load.Memory]} }
-
-func (a fileAmounts) valid() bool {
+func (a Amounts) valid() bool {
 	const limit = 1 << 60
 	return within(a.CPUMillis, 0, limit) && within(a.MemoryBytes, 0, limit)
 }
@@ -117,14 +93,10 @@ func save(w io.Writer, in *Input) error {
 	lines := json.NewEncoder(out)
 	err := lines.Encode(fileHeader{fileFormat, in.Name, in.Seed, in.Start, in.Length.Seconds(), in.Counted.Seconds()})
 	for i := range in.Nodes {
-		n := &in.Nodes[i]
-		err = errors.Join(err, lines.Encode(fileLine{Node: &fileNode{n.Name, n.Zone, fileAmountsOf(n.Capacity)}}))
+		err = errors.Join(err, lines.Encode(fileLine{Node: &in.Nodes[i]}))
 	}
 	for i := range in.Workloads {
-		w := &in.Workloads[i]
-		err = errors.Join(err, lines.Encode(fileLine{Workload: &fileWorkload{
-			w.Namespace, w.Name, w.Image, fileAmountsOf(w.Requests), fileAmountsOf(w.Limits),
-		}}))
+		err = errors.Join(err, lines.Encode(fileLine{Workload: &in.Workloads[i]}))
 	}
 	for i := range in.Pods {
 		if err != nil {
@@ -238,7 +210,7 @@ func (in *Input) add(line *fileLine) error {
 	return errors.New("want one of node, workload and pod")
 }
 
-func (in *Input) addNode(n *fileNode) error {
+func (in *Input) addNode(n *Node) error {
 	switch {
 	case n.Name == "" || !n.Capacity.valid() || n.Capacity.CPUMillis == 0 || n.Capacity.MemoryBytes == 0:
 		return fmt.Errorf("node %q: want a name, and a capacity of cpuMillis and memoryBytes above 0", n.Name)
@@ -247,18 +219,18 @@ func (in *Input) addNode(n *fileNode) error {
 	case len(in.Nodes) == maxFileNodes:
 		return fmt.Errorf("more than %d nodes", maxFileNodes)
 	}
-	in.Nodes = append(in.Nodes, Node{n.Name, n.Zone, n.Capacity.amounts()})
+	in.Nodes = append(in.Nodes, *n)
 	return nil
 }
 
-func (in *Input) addWorkload(w *fileWorkload) error {
+func (in *Input) addWorkload(w *Workload) error {
 	switch {
 	case w.Namespace == "" || w.Name == "" || !w.Requests.valid() || !w.Limits.valid():
 		return fmt.Errorf("workload %q: want namespace and name, and requests and limits of at least 0", w.Namespace+"/"+w.Name)
 	case len(in.Workloads) == maxFilePods:
 		return fmt.Errorf("more than %d workloads", maxFilePods)
 	}
-	in.Workloads = append(in.Workloads, Workload{w.Namespace, w.Name, w.Image, w.Requests.amounts(), w.Limits.amounts()})
+	in.Workloads = append(in.Workloads, *w)
 	return nil
 }
 

@@ -9,9 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
 // generated is a day of pods like those of package generate.
@@ -20,27 +17,18 @@ func generated(t *testing.T) *Input {
 	const nodes, workloads, pods, machines = 3, 20, 200, 10
 	r := rand.New(rand.NewPCG(1, 2))
 	in := &Input{
-		Name:    "flat, seed 1",
-		Seed:    1,
-		Start:   time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		Length:  Day,
-		Counted: Day - 3*time.Hour,
+		Name: "flat, seed 1", Seed: 1, Start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Length: Day, Counted: Day - 3*time.Hour,
 	}
 	for i := range nodes {
-		in.Nodes = append(
-			in.Nodes,
-			Node{fmt.Sprint("node-", i), fmt.Sprint("zone-", string(rune('a'+i))), podusage.Amounts{8000, 32 << 30}},
-		)
+		in.Nodes = append(in.Nodes,
+			Node{fmt.Sprint("node-", i), fmt.Sprint("zone-", string(rune('a'+i))), Amounts{8000, 32 << 30}})
 	}
 	for i := range workloads {
 		name := fmt.Sprint("app-", i)
 		w := Workload{
-			Namespace: fmt.Sprint("team-", i%5),
-			Name:      name,
-			Image:     "registry.example/" + name,
-			Requests:  podusage.Amounts{100, 1 << 20},
+			Namespace: fmt.Sprint("team-", i%5), Name: name, Image: "registry.example/" + name, Requests: Amounts{100, 1 << 20},
 		}
-		w.Limits[load.CPU] = float64(i % 2 * 500)
+		w.Limits.CPUMillis = float64(i % 2 * 500)
 		in.Workloads = append(in.Workloads, w)
 	}
 	traces := make([][]float32, machines)
@@ -51,15 +39,9 @@ func generated(t *testing.T) *Input {
 	}
 	for i := range pods {
 		in.Pods = append(in.Pods, Pod{
-			Workload: r.IntN(
-				workloads,
-			),
-			Arrival:     time.Duration(i) * 7 * time.Minute,
-			Lifetime:    time.Duration(1 + r.Int64N(int64(3*time.Hour))),
-			Trace:       traces[r.IntN(machines)],
-			CPUMillis:   1000 * r.Float32(),
-			Noise:       r.IntN(NoiseLength),
-			MemoryBytes: 1e9 * r.Float64(),
+			Workload: r.IntN(workloads), Arrival: time.Duration(i) * 7 * time.Minute,
+			Lifetime: time.Duration(1 + r.Int64N(int64(3*time.Hour))), Trace: traces[r.IntN(machines)], CPUMillis: 1000 * r.Float32(),
+			Noise: r.IntN(NoiseLength), MemoryBytes: 1e9 * r.Float64(),
 		})
 	}
 	in.Pods[0].Noise = -1 // as in a real cluster

@@ -4,9 +4,6 @@ package input
 import (
 	"math/rand/v2"
 	"time"
-
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
 const (
@@ -33,21 +30,28 @@ type Input struct {
 	Pods []Pod
 }
 
+// Amounts are of the resources of a node or a pod; 0 is unset.
+type Amounts struct {
+	CPUMillis   float64 `json:"cpuMillis,omitempty"`
+	MemoryBytes float64 `json:"memoryBytes,omitempty"`
+}
+
 // Node is a node of the cluster.
 type Node struct {
-	Name string
+	Name string `json:"name"`
 	// Zone is the value of topology.kubernetes.io/zone.
-	Zone     string
-	Capacity podusage.Amounts
+	Zone     string  `json:"zone,omitempty"`
+	Capacity Amounts `json:"capacity"`
 }
 
 // Workload holds what the pods of one controlling owner share.
 type Workload struct {
-	Namespace, Name string
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
 	// Image is the image of the pods' container.
-	Image string
-	// Requests and Limits are per pod; 0 is unset.
-	Requests, Limits podusage.Amounts
+	Image    string  `json:"image,omitempty"`
+	Requests Amounts `json:"requests,omitzero"`
+	Limits   Amounts `json:"limits,omitzero"`
 }
 
 // Pod is a pod with its usage.
@@ -102,7 +106,7 @@ const ticksPerSample = int(TraceStep / Tick)
 
 // DemandOf returns the demand of a pod of the input.
 func (in *Input) DemandOf(p *Pod, n Noise) Demand {
-	d := Demand{pod: p, noise: n, limitMillis: float32(in.Workloads[p.Workload].Limits[load.CPU])}
+	d := Demand{pod: p, noise: n, limitMillis: float32(in.Workloads[p.Workload].Limits.CPUMillis)}
 	if p.Noise < 0 {
 		d.noise = nil
 	}

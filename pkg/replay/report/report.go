@@ -3,11 +3,8 @@ package report
 
 import "time"
 
-// Nodes with a CPU utilization above HotAbove or SevereAbove, as fractions of capacity, are hot or severely hot.
-const (
-	HotAbove    = 0.80
-	SevereAbove = 0.95
-)
+// SevereAbove is the CPU utilization above which a node is severely hot, as a fraction of capacity. Above load.Hot it is hot.
+const SevereAbove = 0.95
 
 // Names of the policies that others are compared with.
 const (
@@ -44,7 +41,7 @@ type Run struct {
 	// Name identifies the pods, such as "2011-03-03, seed 1".
 	Name string `json:"name"`
 	Seed uint64 `json:"seed"`
-	// HotMinutes and SevereMinutes are node-minutes above HotAbove and SevereAbove.
+	// HotMinutes and SevereMinutes are node-minutes above load.Hot and SevereAbove.
 	HotMinutes    float64 `json:"hotMinutes"`
 	SevereMinutes float64 `json:"severeMinutes"`
 	// UnservedCoreHours is demand beyond capacity.
@@ -61,25 +58,7 @@ type Run struct {
 	Decisions      int     `json:"decisions"`
 	// DecisionSeconds is wall-clock time, which is longer on a busy machine.
 	DecisionSeconds float64 `json:"decisionSeconds"`
-	Hot             HotBy   `json:"hotBy"`
 	Charts          *Charts `json:"charts,omitempty"`
-}
-
-// HotBy breaks hot node-minutes down.
-type HotBy struct {
-	// UsageByAge is the share of the usage on hot nodes by the age of its pod: below each of AgeBounds, and the rest.
-	UsageByAge []float64 `json:"usageByAge"`
-	// LargestPodShare is the mean share of the largest pod in the usage of a hot node.
-	LargestPodShare float64 `json:"largestPodShare"`
-	// LargestUnknown is the share of hot node-minutes whose largest pod's workload had no statistics when the pod was placed.
-	LargestUnknown float64 `json:"largestUnknown"`
-	// LargestWithoutRequest is the share of hot node-minutes whose largest pod has no CPU request.
-	LargestWithoutRequest float64 `json:"largestWithoutRequest"`
-}
-
-// AgeBounds are the upper bounds of HotBy.UsageByAge; its last element has none.
-func AgeBounds() []time.Duration {
-	return []time.Duration{5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 8 * time.Hour}
 }
 
 // Charts is the data of one run's charts.

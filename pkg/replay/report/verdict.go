@@ -14,7 +14,7 @@ const (
 	minHotMinutes = 100
 
 	// Noise tells how far to trust a comparison.
-	Noise = "Other tie-breaking alone changes the hot node-minutes of a day by 5 to 7 %: on one day, ignore differences below 10 %."
+	Noise = "Other tie-breaking alone changes the hot node-minutes of a day by 5 to 7 %. On one day, ignore differences below 10 %."
 )
 
 // Verdict compares the policy of the fewest hot node-minutes with stock, with the next best and with clairvoyant.

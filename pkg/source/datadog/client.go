@@ -19,17 +19,11 @@ import (
 const (
 	keyHeader            = "DD-API-KEY"
 	applicationKeyHeader = "DD-APPLICATION-KEY"
-	// shownMetrics is how many names of metrics are looked up.
+	// shownMetrics is how many names of found metrics are kept, to show them.
 	shownMetrics = 20
 )
 
 type client struct{ *hosted.Client }
-
-func newClient(cfg Config) (client, error) {
-	cfg.TokenHeader, cfg.KeyHeader = keyHeader, applicationKeyHeader
-	c, err := hosted.NewClient(cfg.Config, cfg.Address, hint)
-	return client{c}, err
-}
 
 // The request of POST /api/v2/query/timeseries.
 type (
@@ -74,7 +68,11 @@ func (c client) query(
 	const path = "api/v2/query/timeseries"
 	var decoded *response
 	err = c.Do(ctx, hosted.Request{
-		Method: http.MethodPost, Path: path, Body: body, Nodes: nodes, MaxBytes: int64(load.ResourceCount) * rng.MaxBytes(nodes),
+		Method:   http.MethodPost,
+		Path:     path,
+		Body:     body,
+		Nodes:    nodes,
+		MaxBytes: int64(load.ResourceCount) * rng.MaxBytes(nodes),
 	}, func(dec *jsonstream.Decoder) (err error) {
 		decoded, err = decodeResponse(dec, rng)
 		return err
@@ -96,9 +94,8 @@ func (c client) query(
 	return decoded, err
 }
 
-func (c client) metrics(ctx context.Context, word string) ([]string, error) {
-	var names []string
-	err := c.Do(ctx, hosted.Request{
+func (c client) metrics(ctx context.Context, word string) (names []string, err error) {
+	err = c.Do(ctx, hosted.Request{
 		Method:     http.MethodGet,
 		Path:       "api/v1/search",
 		Parameters: url.Values{"q": {"metrics:" + word}},
@@ -108,16 +105,10 @@ func (c client) metrics(ctx context.Context, word string) ([]string, error) {
 		names, err = decodeMetrics(dec)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	for i := range names {
-		names[i] = c.Excerpt(names[i])
-	}
-	return names, nil
+	return names, err
 }
 
-// lookupHint is hint for the lookup of metrics, after an accepted query.
+// lookupHint is hint for the lookup of metrics. A query was accepted before, so the keys are right, and 403 is a missing scope.
 func lookupHint(status int) string {
 	if status == http.StatusForbidden {
 		return "the application key lacks the scope metrics_read, which finds the account's metrics"
@@ -128,7 +119,8 @@ func lookupHint(status int) string {
 func hint(status int) string {
 	switch status {
 	case http.StatusUnauthorized:
-		return "the API key (token, tokenFile) is missing, wrong, revoked or of another site than address: https://api.<site>"
+		return "the API key (token, tokenFile) is missing, wrong, revoked, " +
+			"or of another site than the one in address (https://api.<site>)"
 	case http.StatusForbidden:
 		return "the API key (token, tokenFile) or the application key (applicationKey, applicationKeyFile) is wrong " +
 			"or of another site, or the application key lacks the scope timeseries_query"

@@ -22,30 +22,10 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
 // fineStep is the distance of points for windows below two minutes: the agent measures every 15 s.
 const fineStep = 15 * time.Second
-
-// Config says what to read. It must be valid and complete: nothing is checked or defaulted here.
-type Config struct {
-	// Address is the http(s) URL that the API's paths are appended to, such as https://api.datadoghq.com.
-	Address string
-	// Config says how to reach the server. BearerToken and BearerTokenFile are an API key, Key and KeyFile an application key.
-	// Timeout bounds a whole Fetch.
-	httpclient.Config
-	// ClusterName, unless empty, is the value of the tag cluster_name of the hosts to read.
-	ClusterName string
-	// HostNameSuffix follows the names of nodes in names of hosts. Only hosts with the suffix are read.
-	HostNameSuffix string
-	// Dialect says which metrics to read.
-	Dialect Dialect
-	// CPUQuery and MemoryQuery, unless empty, replace those of the dialect. They are metric queries for each host's
-	// utilization in percent of capacity, grouped by a tag with the host. "$filter" is replaced by the filter by host and
-	// cluster, "$interval" by the points' distance in seconds.
-	CPUQuery, MemoryQuery string
-}
 
 // Source measures nodes through Datadog. It is not safe for concurrent use.
 type Source struct {
@@ -55,33 +35,33 @@ type Source struct {
 	// custom are the operator's queries; an empty one leaves the resource to the dialect.
 	custom [load.ResourceCount]string
 	// dialects are the allowed ones, the current one first. logged is the one in the log.
-	dialects   []Dialect
-	logged     Dialect
+	dialects   []string
+	logged     string
 	dialectLog source.LogLimit
 }
 
 var _ source.Source = &Source{}
 
-// New makes a Source without a request. It fails if a CA file cannot be read.
-func New(cfg Config, nodes corelisters.NodeLister, c clock.PassiveClock) (*Source, error) {
-	client, err := newClient(cfg)
+// New makes a Source without a request. Custom queries are grouped by a tag with the host. "$filter" is replaced by the filter by
+// host and cluster, "$interval" by the points' distance in seconds. It fails if a CA file cannot be read.
+func New(cfg hosted.Config, nodes corelisters.NodeLister, c clock.PassiveClock) (*Source, error) {
+	cfg.TokenHeader, cfg.KeyHeader = keyHeader, applicationKeyHeader
+	base, err := hosted.New("Datadog", cfg, nodes, c, hint)
 	if err != nil {
-		return nil, fmt.Errorf("client of Datadog: %w", err)
+		return nil, err
 	}
 	s := &Source{
-		Source: hosted.Source{
-			Service: "Datadog", Client: client.Client, Nodes: nodes, Clock: c, Timeout: cfg.Timeout, Suffix: cfg.HostNameSuffix,
-		},
-		client: client,
+		Source: base,
+		client: client{base.Client},
 		filter: "host:*" + cfg.HostNameSuffix,
 		custom: [load.ResourceCount]string{load.CPU: cfg.CPUQuery, load.Memory: cfg.MemoryQuery},
 	}
 	if cfg.ClusterName != "" {
 		s.filter += ",cluster_name:" + cfg.ClusterName
 	}
-	s.dialects = []Dialect{cfg.Dialect}
+	s.dialects = []string{cfg.Dialect}
 	if cfg.Dialect == Auto {
-		s.dialects = []Dialect{Utilization, Agent}
+		s.dialects = []string{Utilization, Agent}
 	}
 	if !slices.Contains(s.custom[:], "") {
 		s.dialects = s.dialects[:1]
@@ -89,8 +69,8 @@ func New(cfg Config, nodes corelisters.NodeLister, c clock.PassiveClock) (*Sourc
 	return s, nil
 }
 
-// Fetch implements source.Source. It sends no request before Datadog resets a rate limit. Of several series of a node, one whose
-// host has the node's name counts, then the greatest mean.
+// Fetch implements source.Source. It sends no request before Datadog resets a rate limit. Of several series of a node, it prefers
+// one whose host is the node's name, then the greatest mean.
 func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batch, error) {
 	batch, err := s.FetchBy(ctx, request, func(ctx context.Context, nodes []*corev1.Node) (*hosted.Table, []error) {
 		m := s.measure(ctx, request.Windows, nodes)
@@ -103,7 +83,7 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 }
 
 type measurement struct {
-	dialect Dialect
+	dialect string
 	table   *hosted.Table
 	// problems are failed requests.
 	problems []error
@@ -141,7 +121,7 @@ func (s *Source) answers(table *hosted.Table) bool {
 	return !asked
 }
 
-func (s *Source) measureBy(ctx context.Context, dialect Dialect, windows []time.Duration, nodes []*corev1.Node) measurement {
+func (s *Source) measureBy(ctx context.Context, dialect string, windows []time.Duration, nodes []*corev1.Node) measurement {
 	m := measurement{dialect: dialect, table: hosted.NewTable(nodes, s.Suffix, s.client.Excerpt)}
 	for _, rng := range hosted.Ranges(windows, fineStep) {
 		now := s.Clock.Now()
@@ -179,10 +159,7 @@ func (s *Source) problemsOf(ctx context.Context, m measurement) []error {
 		}
 		problem := m.table.Emptiness(resource, "group the query by the tag that names the host, such as by {host}")
 		if problem == nil {
-			problem = s.Names.NoSeries(ctx, s.Clock.Now(), resource, func(ctx context.Context, word string) ([]string, error) {
-				names, err := s.client.metrics(ctx, word)
-				return names, s.Limit.Observe(s.Clock.Now(), err)
-			})
+			problem = s.NoSeries(ctx, resource, s.client.metrics)
 		}
 		if len(s.dialects) > 1 && s.custom[r] == "" {
 			problem = fmt.Errorf("no dialect of %v has a value: %w", s.dialects, problem)

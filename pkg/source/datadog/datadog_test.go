@@ -28,6 +28,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
@@ -185,7 +186,7 @@ const (
 	lookup = "GET /api/v1/search?q=metrics%3A"
 )
 
-func newSource(t *testing.T, cfg Config, c *clocktesting.FakePassiveClock, nodes ...*corev1.Node) *Source {
+func newSource(t *testing.T, cfg hosted.Config, c *clocktesting.FakePassiveClock, nodes ...*corev1.Node) *Source {
 	t.Helper()
 	if cfg.BearerToken == "" && cfg.BearerTokenFile == "" {
 		cfg.BearerToken, cfg.Key = apiKey, applicationKey
@@ -255,7 +256,7 @@ func TestFetch_MeansAndDeviations(t *testing.T) {
 		memory("n1", 60, 60, 60, 60, 60, 60, 60, 60, 60, nan), // ends a minute earlier than cpu
 		memory("n2.example.com", nan, nan),                    // of nothing but nulls there is no mean
 	)
-	s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2.example.com"))
+	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2.example.com"))
 	got, err := fetch(t, s, 10*time.Minute, 5*time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -264,39 +265,29 @@ func TestFetch_MeansAndDeviations(t *testing.T) {
 	wantSamples(t, got, []load.Sample{
 		// 5m: (10+20+30+40+50)/5 = 30, √((400+100+0+100+400)/5) = √200
 		{
-			Node:   "n1",
-			Window: 5 * time.Minute,
-			End:    end,
-			Stats:  load.Stats{load.CPU: {Mean: 0.3, StdDev: math.Sqrt(200) / 100, Known: true}},
+			Node: "n1", Window: 5 * time.Minute, End: end,
+			Stats: load.Stats{load.CPU: {Mean: 0.3, StdDev: math.Sqrt(200) / 100, Known: true}},
 		},
 		{
-			Node:   "n1",
-			Window: 5 * time.Minute,
-			End:    end.Add(-time.Minute),
-			Stats:  load.Stats{load.Memory: {Mean: 0.6, StdDev: 0, Known: true}},
+			Node: "n1", Window: 5 * time.Minute, End: end.Add(-time.Minute),
+			Stats: load.Stats{load.Memory: {Mean: 0.6, StdDev: 0, Known: true}},
 		},
 		// 10m: (5·99+150)/10 = 64.5; (5·34.5² + 54.5²+44.5²+34.5²+24.5²+14.5²)/10 = 1290.25
 		{
-			Node:   "n1",
-			Window: 10 * time.Minute,
-			End:    end,
-			Stats:  load.Stats{load.CPU: {Mean: 0.645, StdDev: math.Sqrt(1290.25) / 100, Known: true}},
+			Node: "n1", Window: 10 * time.Minute, End: end,
+			Stats: load.Stats{load.CPU: {Mean: 0.645, StdDev: math.Sqrt(1290.25) / 100, Known: true}},
 		},
 		// Nine points are nine minutes.
 		{
-			Node:   "n1",
-			Window: 10 * time.Minute,
-			End:    end.Add(-time.Minute),
-			Stats:  load.Stats{load.Memory: {Mean: 0.6, StdDev: 0, Span: 9 * time.Minute, Known: true}},
+			Node: "n1", Window: 10 * time.Minute, End: end.Add(-time.Minute),
+			Stats: load.Stats{load.Memory: {Mean: 0.6, StdDev: 0, Span: 9 * time.Minute, Known: true}},
 		},
 		// 5m: (20+40)/2 = 30 ± 10: nulls are not zeros
 		{Node: "n2.example.com", Window: 5 * time.Minute, End: end, Stats: load.Stats{{Mean: 0.3, StdDev: 0.1, Known: true}}},
 		// 10m: (5·90+20+40)/7 = 510/7; (5·(120/7)² + (370/7)² + (230/7)²)/7 = 261800/343
 		{
-			Node:   "n2.example.com",
-			Window: 10 * time.Minute,
-			End:    end,
-			Stats:  load.Stats{{Mean: 5.1 / 7, StdDev: math.Sqrt(261800.0/343) / 100, Known: true}},
+			Node: "n2.example.com", Window: 10 * time.Minute, End: end,
+			Stats: load.Stats{{Mean: 5.1 / 7, StdDev: math.Sqrt(261800.0/343) / 100, Known: true}},
 		},
 	})
 	if got := server.sent(); len(got) != 1 {
@@ -307,12 +298,8 @@ func TestFetch_MeansAndDeviations(t *testing.T) {
 func TestFetch_Request(t *testing.T) {
 	server := newStub(t, cpu("n1.example.com", 10), memory("n1.example.com", 10))
 	server.metrics[0].cluster, server.metrics[1].cluster = "prod", "prod"
-	s := newSource(
-		t,
-		Config{Address: server.URL, ClusterName: "prod", HostNameSuffix: ".example.com"},
-		clocktesting.NewFakePassiveClock(now),
-		node("n1"),
-	)
+	s := newSource(t, hosted.Config{Address: server.URL, ClusterName: "prod", HostNameSuffix: ".example.com"},
+		clocktesting.NewFakePassiveClock(now), node("n1"))
 	got, err := fetch(t, s, 24*time.Hour, 10*time.Second, 5*time.Minute, 15*time.Minute)
 	if err != nil || len(got) == 0 {
 		t.Fatalf("samples %v, error %v", got, err)
@@ -322,22 +309,19 @@ func TestFetch_Request(t *testing.T) {
 			From: now.Add(-span).UnixMilli(), To: now.UnixMilli(), Interval: seconds * 1000,
 			Queries: []requestQuery{
 				{
-					DataSource: "metrics",
-					Name:       "cpu",
-					Query:      fmt.Sprintf("max:cpu.utilization{host:*.example.com,cluster_name:prod} by {host}.rollup(max, %d)", seconds),
+					DataSource: "metrics", Name: "cpu",
+					Query: fmt.Sprintf("max:cpu.utilization{host:*.example.com,cluster_name:prod} by {host}.rollup(max, %d)", seconds),
 				},
 				{
-					DataSource: "metrics",
-					Name:       "memory",
-					Query:      fmt.Sprintf("max:memory.utilization{host:*.example.com,cluster_name:prod} by {host}.rollup(max, %d)", seconds),
+					DataSource: "metrics", Name: "memory",
+					Query: fmt.Sprintf("max:memory.utilization{host:*.example.com,cluster_name:prod} by {host}.rollup(max, %d)", seconds),
 				},
 			},
 		}}}
 	}
 	// Each request goes back five minutes and a point further than its longest window, for points arrive late.
 	if diff := cmp.Diff(
-		[]requestBody{want(15, 325*time.Second), want(60, 21*time.Minute), want(300, 24*time.Hour+10*time.Minute)},
-		server.bodies,
+		[]requestBody{want(15, 325*time.Second), want(60, 21*time.Minute), want(300, 24*time.Hour+10*time.Minute)}, server.bodies,
 	); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
@@ -355,13 +339,15 @@ func TestFetch_BodyOfRequest(t *testing.T) {
 			t.Errorf("content type %q", contentType)
 		}
 		// And this is how it writes a response.
-		_, _ = fmt.Fprintf(
-			w,
-			`{"data":{"attributes":{"series":[{"group_tags":["host:n1"],"query_index":0}],"times":[%d000],"values":[[5.5]]}}}`,
-			minute,
-		)
+		_, _ = fmt.Fprintf(w,
+			`{"data":{"attributes":{"series":[{"group_tags":["host:n1"],"query_index":0}],"times":[%d000],"values":[[5.5]]}}}`, minute)
 	}
-	s := newSource(t, Config{Address: server.URL, CPUQuery: "q", MemoryQuery: "r"}, clocktesting.NewFakePassiveClock(now), node("n1"))
+	s := newSource(
+		t,
+		hosted.Config{Address: server.URL, CPUQuery: "q", MemoryQuery: "r"},
+		clocktesting.NewFakePassiveClock(now),
+		node("n1"),
+	)
 	if _, err := fetch(t, s, 5*time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -377,12 +363,9 @@ func TestFetch_BodyOfRequest(t *testing.T) {
 }
 
 func TestFetch_AgentDialect(t *testing.T) {
-	server := newStub(
-		t,
-		metric{name: "system.cpu.idle", host: "n1", values: []float64{80, 60}},
-		metric{name: "system.mem.pct_usable", host: "n1", values: []float64{0.25, 0.75}},
-	)
-	s := newSource(t, Config{Address: server.URL, Dialect: Agent}, clocktesting.NewFakePassiveClock(now), node("n1"))
+	server := newStub(t, metric{name: "system.cpu.idle", host: "n1", values: []float64{80, 60}},
+		metric{name: "system.mem.pct_usable", host: "n1", values: []float64{0.25, 0.75}})
+	s := newSource(t, hosted.Config{Address: server.URL, Dialect: Agent}, clocktesting.NewFakePassiveClock(now), node("n1"))
 	got, err := fetch(t, s, 2*time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -398,7 +381,7 @@ func TestFetch_AutoDialect(t *testing.T) {
 		{name: "system.mem.pct_usable", host: "n1", values: []float64{0.5}},
 	}
 	server := newStub(t, agent...)
-	s := newSource(t, Config{Address: server.URL, Dialect: Auto}, clocktesting.NewFakePassiveClock(now), node("n1"))
+	s := newSource(t, hosted.Config{Address: server.URL, Dialect: Auto}, clocktesting.NewFakePassiveClock(now), node("n1"))
 	var lines []string
 	sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
 	refresh := func(wantRequests int, wantCPU float64) {
@@ -426,13 +409,8 @@ func TestFetch_AutoDialect(t *testing.T) {
 
 	server.metrics = nil
 	_, err := fetch(t, s, 5*time.Minute)
-	wantError(
-		t,
-		err,
-		"cpu: query max:cpu.utilization",
-		"no dialect of [Utilization DatadogAgent] has a value",
-		"system.cpu.idle, docker.cpu.usage",
-	)
+	wantError(t, err, "cpu: query max:cpu.utilization", "no dialect of [Utilization DatadogAgent] has a value",
+		"system.cpu.idle, docker.cpu.usage")
 }
 
 func TestFetch_OwnQueries(t *testing.T) {
@@ -450,22 +428,17 @@ func TestFetch_OwnQueries(t *testing.T) {
 					map[string]any{"group_tags": []string{"zone:n2", "kube_node:n1"}, "query_index": 0},
 					map[string]any{"group_tags": []string{"kube_node:n1"}, "query_index": 0},
 				},
-				[]any{minute * 1000},
-				[]any{[]any{90}, []any{10}},
+				[]any{minute * 1000}, []any{[]any{90}, []any{10}},
 			),
 		)
 	}
 	s := newSource(
 		t,
-		Config{
-			Address:     server.URL,
-			ClusterName: "prod",
-			Dialect:     Auto,
-			CPUQuery:    "avg:my.cpu{$filter} by {kube_node}.rollup(avg, $interval)",
-			MemoryQuery: "avg:my.mem{*} by {kube_node}",
+		hosted.Config{
+			Address: server.URL, ClusterName: "prod", Dialect: Auto,
+			CPUQuery: "avg:my.cpu{$filter} by {kube_node}.rollup(avg, $interval)", MemoryQuery: "avg:my.mem{*} by {kube_node}",
 		},
-		clocktesting.NewFakePassiveClock(now),
-		node("n1"),
+		clocktesting.NewFakePassiveClock(now), node("n1"),
 	)
 	got, err := fetch(t, s, 5*time.Minute)
 	if err != nil {
@@ -491,10 +464,7 @@ func TestFetch_SeriesThatAreSkipped(t *testing.T) {
 	server := newStub(t)
 	server.respond["/api/v2/query/timeseries"] = func(w http.ResponseWriter, _ *http.Request) {
 		write(w, responseOf([]any{
-			one(
-				nil,
-				"host:n1",
-			),
+			one(nil, "host:n1"),
 			one(0),
 			one(0, "host:n1", "host:n9"),
 			one(7, "host:n1"),
@@ -506,7 +476,7 @@ func TestFetch_SeriesThatAreSkipped(t *testing.T) {
 		}, []any{minute * 1000}, []any{[]any{91}, []any{92}, []any{10}, []any{93}, []any{94}, []any{95}, []any{20}, []any{30},
 			[]any{40}}))
 	}
-	s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
+	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
 	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{time.Minute}})
 	if err != nil {
 		t.Fatal(err)
@@ -531,7 +501,7 @@ func TestFetch_MalformedSeries(t *testing.T) {
 		"series":[{"group_tags":["host:n1"],"query_index":0},{"group_tags":["host:n2"],"query_index":0},
 			{"group_tags":5,"query_index":0},{"group_tags":["host:n4"],"query_index":0},5],
 		"times":[%d000,%d000],"values":[["NaN",10],7,[20,20],[{},40],[50]]}}}`, minute-60, minute))
-	s := newSource(t, Config{Address: server.URL, MemoryQuery: "q"}, clocktesting.NewFakePassiveClock(now), nodes(5)...)
+	s := newSource(t, hosted.Config{Address: server.URL, MemoryQuery: "q"}, clocktesting.NewFakePassiveClock(now), nodes(5)...)
 	var lines []string
 	sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 2})
 	batch, err := s.Fetch(klog.NewContext(t.Context(), sink), source.Request{Windows: []time.Duration{5 * time.Minute}})
@@ -547,8 +517,7 @@ func TestFetch_MalformedSeries(t *testing.T) {
 		t.Errorf("nodes (-want +got):\n%s", diff)
 	}
 	if len(lines) != 2 || !strings.Contains(lines[0], "1 series have unreadable values: n2") ||
-		!strings.Contains(lines[1], "series 2 without a host") ||
-		strings.Contains(lines[0], "partial") { // an empty list is no error
+		!strings.Contains(lines[1], "series 2 without a host") || strings.Contains(lines[0], "partial") { // an empty list is no error
 		t.Errorf("log %q", lines)
 	}
 }
@@ -559,7 +528,7 @@ func TestFetch_PointsOfTheFuture(t *testing.T) {
 	server.respond["/api/v2/query/timeseries"] = status(200, "", "", fmt.Sprintf(`{"data":{"attributes":{
 		"series":[{"group_tags":["host:n1"],"query_index":0},{"group_tags":["host:n2"],"query_index":0}],
 		"times":[%d000,%d000],"values":[[10,50],[null,50]]}}}`, minute, minute+3600))
-	s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(3)...)
+	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(3)...)
 	got, err := fetch(t, s, 5*time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -571,7 +540,7 @@ func TestFetch_PointsOfTheFuture(t *testing.T) {
 // A point of five minutes is complete only five minutes after its time.
 func TestFetch_LongWindow(t *testing.T) {
 	server := newStub(t, cpu("n1", 10, 20, math.NaN()), cpu("n2", 10, math.NaN(), math.NaN(), math.NaN()))
-	s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
+	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
 	got, err := fetch(t, s, 2*time.Hour)
 	if err != nil {
 		t.Fatal(err)
@@ -591,7 +560,7 @@ func TestFetch_LargeCluster(t *testing.T) {
 		all = append(all, cpu(fmt.Sprint("n", i), hour...), memory(fmt.Sprint("n", i), hour...))
 	}
 	server := newStub(t, all...)
-	s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(count)...)
+	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(count)...)
 	got, err := fetch(t, s, 5*time.Minute, time.Hour)
 	if err != nil || len(got) != 2*count {
 		t.Errorf("%d samples, want %d; error %v", len(got), 2*count, err)
@@ -619,7 +588,11 @@ func TestFetch_Hosts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newStub(t, tt.metrics...)
-			s := newSource(t, Config{Address: server.URL, HostNameSuffix: tt.suffix}, clocktesting.NewFakePassiveClock(now), tt.nodes...)
+			s := newSource(
+				t,
+				hosted.Config{Address: server.URL, HostNameSuffix: tt.suffix},
+				clocktesting.NewFakePassiveClock(now),
+				tt.nodes...)
 			batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{5 * time.Minute}})
 			if err != nil {
 				t.Fatal(err)
@@ -640,7 +613,7 @@ func TestFetch_Hosts(t *testing.T) {
 
 func TestFetch_NoHostIsANode(t *testing.T) {
 	server := newStub(t, cpu("n1-prod", 10), memory("n1-prod", 10))
-	s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
+	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
 	_, err := fetch(t, s, 5*time.Minute)
 	wantError(t, err, "cpu: query max:cpu.utilization{host:*} by {host}.rollup(max, 60) at "+server.URL,
 		"none of 1 series belongs to a Node: n1-prod: set hostNameSuffix")
@@ -678,7 +651,7 @@ func TestFetch_Errors(t *testing.T) {
 		"500": {status(500, "", "", ""), []string{"status 500"}},
 		"no JSON": {status(200, "", "", "<html>"), []string{"the response is not complete JSON", "invalid character",
 			"check that address is the API's"}},
-		"no data": {status(200, "", "", "{}"), []string{"not a response of the Datadog API: it has no data"}},
+		"no data": {status(200, "", "", "{}"), []string{"not a response of the Datadog API: no \"data\" field"}},
 		"an error in the response": {status(200, "", "", `{"errors":"query timed out"}`),
 			[]string{"the response is partial: query timed out"}},
 		"errors in a list": {status(200, "", "", `{"errors":["query timed out"]}`),
@@ -696,7 +669,7 @@ func TestFetch_Errors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := newStub(t)
 			server.respond["/api/v2/query/timeseries"] = tt.respond
-			s := newSource(t, Config{Address: server.URL, Dialect: Auto}, clocktesting.NewFakePassiveClock(now), node("n1"))
+			s := newSource(t, hosted.Config{Address: server.URL, Dialect: Auto}, clocktesting.NewFakePassiveClock(now), node("n1"))
 			_, err := fetch(t, s, 5*time.Minute)
 			wantError(t, err, append(tt.want, "POST "+server.URL+"/api/v2/query/timeseries: ")...)
 			if got := server.sent(); len(got) != 1 {
@@ -709,15 +682,12 @@ func TestFetch_Errors(t *testing.T) {
 func TestFetch_PartialResponse(t *testing.T) {
 	server := newStub(t)
 	server.respond["/api/v2/query/timeseries"] = func(w http.ResponseWriter, _ *http.Request) {
-		response := responseOf(
-			[]any{map[string]any{"group_tags": []string{"host:n1"}, "query_index": 0}},
-			[]any{minute * 1000},
-			[]any{[]any{10}},
-		)
+		response := responseOf([]any{map[string]any{"group_tags": []string{"host:n1"}, "query_index": 0}}, []any{minute * 1000},
+			[]any{[]any{10}})
 		response["errors"] = "memory timed out"
 		write(w, response)
 	}
-	s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
+	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
 	var lines []string
 	sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
 	for range 2 {
@@ -734,7 +704,7 @@ func TestFetch_PartialResponse(t *testing.T) {
 func TestFetch_UnknownMetric(t *testing.T) {
 	server := newStub(t, cpu("n1", 10))
 	c := clocktesting.NewFakePassiveClock(now)
-	s := newSource(t, Config{Address: server.URL}, c, node("n1"))
+	s := newSource(t, hosted.Config{Address: server.URL}, c, node("n1"))
 	var lines []string
 	sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
 	refresh := func(want ...string) {
@@ -760,7 +730,7 @@ func TestFetch_UnknownMetric(t *testing.T) {
 func TestFetch_LookupRefused(t *testing.T) {
 	server := newStub(t)
 	server.respond["/api/v1/search"] = status(http.StatusForbidden, "", "", "")
-	s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
+	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
 	_, err := fetch(t, s, 5*time.Minute)
 	wantError(t, err, "status 403", "the application key lacks the scope metrics_read")
 	if strings.Contains(err.Error(), "timeseries_query") {
@@ -783,7 +753,7 @@ func TestFetch_RateLimit(t *testing.T) {
 			server := newStub(t)
 			server.respond[tt.path] = status(http.StatusTooManyRequests, tt.header, tt.value, `{"errors":["Too many requests"]}`)
 			c := clocktesting.NewFakePassiveClock(now)
-			s := newSource(t, Config{Address: server.URL, Dialect: Auto}, c, node("n1"))
+			s := newSource(t, hosted.Config{Address: server.URL, Dialect: Auto}, c, node("n1"))
 			reset := now.Add(tt.wait).UTC().Format("15:04:05 UTC")
 			_, err := fetch(t, s, 5*time.Minute, 24*time.Hour)
 			wantError(t, err, "status 429", "Too many requests", "no query is sent before "+reset)
@@ -818,12 +788,8 @@ func TestFetch_KeyFilesRotate(t *testing.T) {
 			}
 		}
 	}
-	s := newSource(
-		t,
-		Config{Address: server.URL, Config: httpclient.Config{BearerTokenFile: files[0], KeyFile: files[1]}},
-		clocktesting.NewFakePassiveClock(now),
-		node("n1"),
-	)
+	s := newSource(t, hosted.Config{Address: server.URL, Config: httpclient.Config{BearerTokenFile: files[0], KeyFile: files[1]}},
+		clocktesting.NewFakePassiveClock(now), node("n1"))
 	for _, keys := range [][]string{{apiKey, "old"}, {"old", applicationKey}} {
 		writeKeys(keys...)
 		_, err := fetch(t, s, 5*time.Minute)
@@ -838,11 +804,11 @@ func TestFetch_KeyFilesRotate(t *testing.T) {
 func TestFetch_Refused(t *testing.T) {
 	server := newStub(t)
 	c := clocktesting.NewFakePassiveClock(now)
-	_, err := fetch(t, newSource(t, Config{Address: server.URL}, c), 5*time.Minute)
+	_, err := fetch(t, newSource(t, hosted.Config{Address: server.URL}, c), 5*time.Minute)
 	wantError(t, err, "no Node is known")
-	_, err = fetch(t, newSource(t, Config{Address: server.URL}, c, node("n1")))
+	_, err = fetch(t, newSource(t, hosted.Config{Address: server.URL}, c, node("n1")))
 	wantError(t, err, "need at least one")
-	_, err = fetch(t, newSource(t, Config{Address: server.URL}, c, node("n1")), 0)
+	_, err = fetch(t, newSource(t, hosted.Config{Address: server.URL}, c, node("n1")), 0)
 	wantError(t, err, "positive windows")
 	if got := server.sent(); len(got) != 0 {
 		t.Errorf("requests %v", got)

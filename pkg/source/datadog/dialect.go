@@ -8,16 +8,14 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
-// Dialect names the metrics that hold a node's load.
-type Dialect string
-
+// The dialects: the metrics that hold a node's load.
 const (
 	// Auto takes the first of Utilization and Agent with a value for a node. Without a value it tries the other.
-	Auto Dialect = "Auto"
+	Auto = "Auto"
 	// Utilization reads cpu.utilization and memory.utilization, which are in percent.
-	Utilization Dialect = "Utilization"
+	Utilization = "Utilization"
 	// Agent reads system.cpu.idle, which is in percent, and system.mem.pct_usable, a fraction, of Datadog's own agent.
-	Agent Dialect = "DatadogAgent"
+	Agent = "DatadogAgent"
 )
 
 // query is a metric query and the meaning of its values.
@@ -30,7 +28,7 @@ type query struct {
 func (q *query) utilization(value float64) float64 { return value*q.scale + q.offset }
 
 // queries returns the queries by resource, of a dialect or the operator, for points of a distance.
-func (s *Source) queries(d Dialect, step time.Duration) [load.ResourceCount]query {
+func (s *Source) queries(d string, step time.Duration) [load.ResourceCount]query {
 	queries := [load.ResourceCount]query{
 		load.CPU:    {text: "max:cpu.utilization{$filter} by {host}.rollup(max, $interval)", scale: 0.01},
 		load.Memory: {text: "max:memory.utilization{$filter} by {host}.rollup(max, $interval)", scale: 0.01},

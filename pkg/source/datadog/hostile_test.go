@@ -14,6 +14,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
@@ -68,7 +69,7 @@ func TestFetch_HostileServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := newStub(t)
 			server.respond["/api/v2/query/timeseries"] = tt.respond
-			s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(count)...)
+			s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(count)...)
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
@@ -100,8 +101,12 @@ func TestFetch_SlowServer(t *testing.T) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	}
-	s := newSource(t, Config{Address: server.URL, Config: httpclient.Config{BearerToken: apiKey, Timeout: 200 * time.Millisecond}},
-		clocktesting.NewFakePassiveClock(now), node("n1"))
+	s := newSource(
+		t,
+		hosted.Config{Address: server.URL, Config: httpclient.Config{BearerToken: apiKey, Timeout: 200 * time.Millisecond}},
+		clocktesting.NewFakePassiveClock(now),
+		node("n1"),
+	)
 	_, err := fetch(t, s, 5*time.Minute)
 	wantError(t, err, "no complete response within the timeout of 200ms")
 }
@@ -129,13 +134,12 @@ func TestFetch_TextOfServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := newStub(t)
 			server.respond = respond
-			s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
+			s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
 			var lines []string
 			sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 4})
 			for range 2 {
 				if _, err := s.Fetch(
-					klog.NewContext(t.Context(), sink),
-					source.Request{Windows: []time.Duration{5 * time.Minute}},
+					klog.NewContext(t.Context(), sink), source.Request{Windows: []time.Duration{5 * time.Minute}},
 				); err != nil {
 					lines = append(lines, err.Error())
 				}

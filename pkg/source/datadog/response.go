@@ -87,7 +87,7 @@ func decodeResponse(dec *jsonstream.Decoder, rng hosted.Range) (*response, error
 	case err != nil:
 		return nil, err
 	case !hasData && r.errors == "":
-		return nil, errors.New("not a response of the Datadog API: it has no data")
+		return nil, errors.New("not a response of the Datadog API: no \"data\" field")
 	case len(r.series) != len(r.ends):
 		return nil, fmt.Errorf("the response has %d series and values of %d", len(r.series), len(r.ends))
 	}

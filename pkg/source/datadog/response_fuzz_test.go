@@ -18,9 +18,7 @@ func FuzzDecodeResponse(f *testing.F) {
 			`1728623100000],"values":[[5.8,null]]}}}`,
 		`{"data":{"attributes":{"values":[[1],[]],"times":[1],"series":[{"query_index":1,"group_tags":["a","b:c"]},{"query_index":9}` +
 			`]}},"errors":"x"}`,
-		`{"errors":["Forbidden"]}`,
-		`{"data":null}`,
-		`{"data":{"attributes":{"series":[null],"times":null,"values":[null]}}}`,
+		`{"errors":["Forbidden"]}`, `{"data":null}`, `{"data":{"attributes":{"series":[null],"times":null,"values":[null]}}}`,
 		`{"data":{"attributes":{"series":[{"group_tags":["host:n0"],"query_index":0}],"times":[1,2],"values":[[1e308,1e308]]}}}`,
 	} {
 		f.Add(seed)

@@ -18,27 +18,8 @@ import (
 // Client sends requests to the API of a service.
 type Client struct {
 	*httpclient.Client
-	base *url.URL
 	// hint returns the setting to check for a status other than 200, or "".
 	hint func(status int) string
-}
-
-// NewClient returns a client of the API at the address. It fails if a CA file cannot be read.
-func NewClient(cfg httpclient.Config, address string, hint func(status int) string) (*Client, error) {
-	base, err := url.Parse(address)
-	if err != nil {
-		return nil, fmt.Errorf("parse the address: %w", err)
-	}
-	client, err := httpclient.New(cfg)
-	if err != nil {
-		return nil, err
-	}
-	return &Client{Client: client, base: base, hint: hint}, nil
-}
-
-// Endpoint returns the URL of a path of the API for errors, or the address without a path.
-func (c *Client) Endpoint(path ...string) string {
-	return httpclient.WithoutSecrets(c.base.JoinPath(path...))
 }
 
 // Request is one to a path of the API.
@@ -56,7 +37,7 @@ type Request struct {
 
 // Do sends the request and decodes the response. The error names the URL and the setting to check.
 func (c *Client) Do(ctx context.Context, r Request, decode func(*jsonstream.Decoder) error) error {
-	u := c.base.JoinPath(r.Path)
+	u := c.URL(r.Path)
 	u.RawQuery = r.Parameters.Encode()
 	var body io.Reader = http.NoBody
 	if r.Body != nil {
@@ -70,26 +51,17 @@ func (c *Client) Do(ctx context.Context, r Request, decode func(*jsonstream.Deco
 		req.Header.Set("Content-Type", "application/json")
 	}
 	req.Header.Set("Accept", "application/json")
-	resp, err := c.Client.Do(req, r.MaxBytes)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }() // the response has been read by then
-	if resp.StatusCode != http.StatusOK {
-		refusal := c.NewStatusError(resp)
-		hint := c.hint
+	return c.Exchange(req, r.MaxBytes, func(resp *http.Response) error {
+		if resp.StatusCode == http.StatusOK {
+			return c.decode(ctx, resp.Body, r.Nodes, decode)
+		}
+		refusal, hint := c.NewStatusError(resp), c.hint
 		if r.Hint != nil {
 			hint = r.Hint
 		}
-		if hint := hint(refusal.Code); hint != "" {
-			refusal.Hint = hint
-		}
-		return fmt.Errorf("%s %s: %w", r.Method, c.Endpoint(r.Path), refusal)
-	}
-	if err := c.decode(ctx, resp.Body, r.Nodes, decode); err != nil {
-		return fmt.Errorf("%s %s: %w", r.Method, c.Endpoint(r.Path), err)
-	}
-	return nil
+		refusal.Hint = hint(refusal.Code)
+		return refusal
+	})
 }
 
 func (c *Client) decode(ctx context.Context, body io.Reader, nodes int, decode func(*jsonstream.Decoder) error) error {

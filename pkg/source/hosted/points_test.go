@@ -12,10 +12,8 @@ import (
 )
 
 func TestRanges(t *testing.T) {
-	got := Ranges(
-		[]time.Duration{15 * time.Minute, time.Hour, 24 * time.Hour, 5 * time.Minute, 10 * time.Second, 5 * time.Minute},
-		15*time.Second,
-	)
+	got := Ranges([]time.Duration{15 * time.Minute, time.Hour, 24 * time.Hour, 5 * time.Minute, 10 * time.Second, 5 * time.Minute},
+		15*time.Second)
 	want := []Range{
 		{Step: 15 * time.Second, Windows: []time.Duration{10 * time.Second}},
 		{Step: time.Minute, Windows: []time.Duration{5 * time.Minute, 15 * time.Minute, time.Hour}},
@@ -57,12 +55,8 @@ func TestSummarize(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Range{
-				Step:    time.Minute,
-				Windows: []time.Duration{2 * time.Minute, 4 * time.Minute},
-			}.Summarize(
-				tt.points,
-				time.Unix(660, 0),
-			)
+				Step: time.Minute, Windows: []time.Duration{2 * time.Minute, 4 * time.Minute},
+			}.Summarize(tt.points, time.Unix(660, 0))
 			if !got.newest.Equal(tt.newest) {
 				t.Errorf("newest %v, want %v", got.newest, tt.newest)
 			}

@@ -16,8 +16,26 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
+
+// Config says where a service is and what to read. It must be valid and complete: nothing is checked or defaulted here.
+type Config struct {
+	// Address is the http(s) URL that the API's paths are appended to, such as https://api.us1.signalfx.com.
+	Address string
+	// Config says how to reach the server, with the credentials of the service. Its Timeout bounds a whole Fetch.
+	httpclient.Config
+	// ClusterName, unless empty, names the cluster of the hosts to read.
+	ClusterName string
+	// HostNameSuffix follows the names of nodes in names of hosts. Only hosts with the suffix are read.
+	HostNameSuffix string
+	// Dialect names the metrics to read, where the service has several kinds.
+	Dialect string
+	// CPUQuery and MemoryQuery, unless empty, replace the service's usual queries. They are for utilization in percent.
+	CPUQuery, MemoryQuery string
+}
 
 // Source is a source without its queries. It is not safe for concurrent use.
 type Source struct {
@@ -31,13 +49,38 @@ type Source struct {
 	// Suffix follows the names of nodes in names of hosts.
 	Suffix string
 	Limit  RateLimit
-	Names  Names
 
-	problems  ProblemLog
-	unmatched source.UnmatchedLog
+	// problem is the last logged failure of a part of the load.
+	problem    []string
+	problemLog source.LogLimit
+	unmatched  source.UnmatchedLog
+	lookedUp   [load.ResourceCount]lookedUp
 }
 
 var _ io.Closer = &Source{}
+
+// New returns a source without its queries. hint returns the setting to check for a status other than 200, or "". It fails if a
+// CA file cannot be read.
+func New(
+	service string,
+	cfg Config,
+	nodes corelisters.NodeLister,
+	c clock.PassiveClock,
+	hint func(status int) string,
+) (Source, error) {
+	client, err := httpclient.New(cfg.Address, cfg.Config)
+	if err != nil {
+		return Source{}, fmt.Errorf("client of %s: %w", service, err)
+	}
+	return Source{
+		Service: service,
+		Client:  &Client{Client: client, hint: hint},
+		Nodes:   nodes,
+		Clock:   c,
+		Timeout: cfg.Timeout,
+		Suffix:  cfg.HostNameSuffix,
+	}, nil
+}
 
 // Name implements source.Source.
 func (s *Source) Name() string { return s.Service }
@@ -64,16 +107,29 @@ func (s *Source) FetchBy(
 		return source.Batch{}, err
 	}
 	table, problems := measure(ctx, nodes)
-	problem := Summary(problems)
+	problem := source.Summary(problems)
 	batch := source.Batch{Samples: table.Samples(request.Windows)}
 	if len(batch.Samples) == 0 && problem != nil {
 		return source.Batch{}, problem
 	}
-	s.problems.Log(logger, s.Clock.Now(), problem)
+	s.logProblem(logger, problem)
 	unmatched := table.Unmatched()
-	s.unmatched.Log(logger, unmatched, "Hosts of "+s.Service+" that are not a node", "url", s.Client.Endpoint())
+	s.unmatched.Log(logger, unmatched, "Hosts or series of "+s.Service+" that match no node", "url", s.Client.Endpoint())
 	batch.UnmatchedCount = len(unmatched)
 	return batch, nil
+}
+
+// logProblem logs the problem of a refresh that has load, or that the problem is gone.
+func (s *Source) logProblem(logger klog.Logger, problem error) {
+	var texts []string
+	if problem != nil {
+		texts = append(texts, problem.Error())
+	}
+	if logger, ok := s.problemLog.AllowChange(logger, s.Clock.Now(), &s.problem, texts); ok && problem == nil {
+		logger.Info("Load can be read completely again")
+	} else if ok {
+		logger.Info("Part of the load cannot be read; nodes keep their last measurement until it expires", "problem", texts[0])
+	}
 }
 
 // Limited returns an error while a rate limit allows no request.

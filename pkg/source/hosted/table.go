@@ -16,50 +16,46 @@ import (
 
 // Table collects the load of nodes over windows in one refresh. It is not safe for concurrent use.
 type Table struct {
-	nodes     []*corev1.Node
-	positions map[*corev1.Node]int
-	index     *source.NodeIndex
-	suffix    string
-	excerpt   func(string) string
+	nodes   []*corev1.Node
+	index   *source.NodeIndex
+	suffix  string
+	excerpt func(string) string
 	// stats are by window and position of the node.
 	stats map[time.Duration][][load.ResourceCount]measured
-	// By resource, known counts the values of nodes, series the series, and matched those of nodes.
-	known, series, matched [load.ResourceCount]int
-	// hostless counts, by resource, the series without a host.
-	hostless  [load.ResourceCount]int
+	// Counters by resource. known counts the pairs of node and window that have a value. series counts all offered series, matched
+	// the series whose host is a node, and hostless the series without a host.
+	known, series, matched, hostless [load.ResourceCount]int
+	// unmatched has the hosts that match no node, and the series without a host, of all resources.
 	unmatched map[string]struct{}
 }
 
 type measured struct {
 	stat load.Stat
 	end  time.Time
-	// exact reports whether the host is the node's name, without the suffix.
+	// exact reports whether the host, or the host without the suffix, equals the node's name.
 	exact bool
 }
 
-// NewTable returns an empty table for load of the nodes. suffix follows the names of nodes in hosts. excerpt cleans a text.
+// NewTable returns an empty table for load of the nodes. suffix is what a host name may have after the node's
+// name. excerpt makes a server's text safe for messages, see text.Excerpt.
 func NewTable(nodes []*corev1.Node, suffix string, excerpt func(string) string) *Table {
-	t := &Table{
+	return &Table{
 		nodes:     nodes,
-		positions: make(map[*corev1.Node]int, len(nodes)),
 		index:     source.NewNodeIndex(nodes),
 		suffix:    suffix,
 		excerpt:   excerpt,
 		stats:     map[time.Duration][][load.ResourceCount]measured{},
 		unmatched: map[string]struct{}{},
 	}
-	for i, node := range nodes {
-		t.positions[node] = i
-	}
-	return t
 }
 
 // Offer adds a host's series, in fractions of capacity, for the windows of the range.
-// Of several series of a node, one with the node's name as host counts, then the greatest mean. Expired series do not count.
+// Of several series of a node, it prefers one whose host is the node's name, then the greatest mean. It counts an expired series,
+// but keeps no values of it.
 func (t *Table) Offer(host string, r load.Resource, rng Range, now time.Time, series Series) {
 	t.series[r]++
-	node, exact := t.match(host)
-	if node == nil {
+	position, exact, ok := t.match(host)
+	if !ok {
 		t.addUnmatched(host)
 		return
 	}
@@ -67,7 +63,6 @@ func (t *Table) Offer(host string, r load.Resource, rng Range, now time.Time, se
 	if len(series.stats) == 0 || series.newest.Before(rng.oldest(now)) {
 		return
 	}
-	position := t.positions[node]
 	for i, window := range rng.Windows {
 		if t.stats[window] == nil {
 			t.stats[window] = make([][load.ResourceCount]measured, len(t.nodes))
@@ -83,7 +78,7 @@ func (t *Table) Offer(host string, r load.Resource, rng Range, now time.Time, se
 	}
 }
 
-// OfferHostless counts a series without a host. id is the service's name of it.
+// OfferHostless counts a series without a host. id is what the service calls the series.
 func (t *Table) OfferHostless(id string, r load.Resource) {
 	t.series[r]++
 	t.hostless[r]++
@@ -96,25 +91,25 @@ func (t *Table) addUnmatched(host string) {
 	}
 }
 
-// match returns the host's node, or nil, and whether the host has its name.
-func (t *Table) match(host string) (node *corev1.Node, exact bool) {
+// match returns the position of the host's node. exact is as in measured.
+func (t *Table) match(host string) (position int, exact, ok bool) {
 	short := host
 	if cut := len(host) - len(t.suffix); cut > 0 && strings.EqualFold(host[cut:], t.suffix) {
 		short = host[:cut]
 	}
 	for _, name := range []string{host, short} {
-		if node, ok := t.index.Match(name); ok {
-			return node, name == node.Name
+		if position, ok := t.index.Match(name); ok {
+			return position, name == t.nodes[position].Name, true
 		}
 	}
-	return nil, false
+	return 0, false, false
 }
 
 // Measured reports whether a node has a value of the resource.
 func (t *Table) Measured(r load.Resource) bool { return t.known[r] > 0 }
 
-// Samples returns the load over the windows: one sample a node and window.
-// If the newest points of the resources differ in time, there is one a resource.
+// Samples returns the load over the windows: one sample per node and window.
+// If the newest points of the resources differ in time, there is one per resource.
 func (t *Table) Samples(windows []time.Duration) []load.Sample {
 	samples := make([]load.Sample, 0, len(windows)*len(t.nodes))
 	for _, window := range slices.Compact(slices.Sorted(slices.Values(windows))) {
@@ -134,11 +129,12 @@ func (t *Table) Samples(windows []time.Duration) []load.Sample {
 	return samples
 }
 
-// Unmatched returns the hosts without a node, sorted, up to source.MaxUnmatched.
+// Unmatched returns the hosts that match no node and the series without a host, of all resources, sorted. There are at most
+// source.MaxUnmatched.
 func (t *Table) Unmatched() []string { return slices.Sorted(maps.Keys(t.unmatched)) }
 
-// Emptiness returns why no node has a value although the service returned series; nil if it returned none.
-// advice says how series get a host.
+// Emptiness returns why no node has a value of the resource; call it if Measured is false. It returns nil if the service returned
+// no series. advice says how series get a host.
 func (t *Table) Emptiness(r load.Resource, advice string) error {
 	switch {
 	case t.series[r] == 0:
@@ -146,8 +142,8 @@ func (t *Table) Emptiness(r load.Resource, advice string) error {
 	case t.hostless[r] == t.series[r]:
 		return fmt.Errorf("none of %d series has a host: %s", t.series[r], advice)
 	case t.matched[r] == 0:
-		return fmt.Errorf("none of %d series belongs to a Node: %s: set hostNameSuffix, or clusterName to the cluster's name there",
-			t.series[r], text.FirstN(t.Unmatched()))
+		return fmt.Errorf("none of %d series belongs to a Node: %s: set hostNameSuffix, or set clusterName to the name that the cluster "+
+			"has in the metrics service", t.series[r], text.FirstN(t.Unmatched()))
 	}
 	return fmt.Errorf("none of the %d series of Nodes has a recent point: check the Nodes' agent and clocks", t.matched[r])
 }

@@ -60,5 +60,5 @@ func TestDo_KeyIsNotSentToAnotherOrigin(t *testing.T) {
 	other := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") })
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) })
 	_, err := get(t, newClient(t, Config{Key: secret, KeyHeader: "X-Key"}), server.URL)
-	wantError(t, err, "where the token is not sent")
+	wantError(t, err, "where the credentials are not sent")
 }

@@ -59,7 +59,7 @@ func TestCAFile_FIFO(t *testing.T) {
 	for name, cfg := range map[string]Config{"caFile": {CAFile: path}, "beside the system's roots": {ExtraCAFiles: []string{path}}} {
 		t.Run(name, func(t *testing.T) {
 			cfg.Timeout = time.Minute
-			_, err := New(cfg)
+			_, err := New("", cfg)
 			wantError(t, err, path+" is not a regular file")
 		})
 	}
@@ -145,6 +145,22 @@ func TestErrors_HideToken(t *testing.T) {
 	}
 }
 
+// TestCheckRedirect_HidesToken expects the error itself to hide the token: a later Excerpt may not recognize one that is cut.
+func TestCheckRedirect_HidesToken(t *testing.T) {
+	server := serve(t, func(http.ResponseWriter, *http.Request) {})
+	client := newClient(t, Config{BearerToken: secret})
+	if _, err := get(t, client, server.URL); err != nil {
+		t.Fatal(err)
+	}
+	from := &http.Request{URL: client.URL()}
+	to := &http.Request{URL: &url.URL{Scheme: "https", Host: strings.Repeat("a", 245) + secret}}
+	err := client.checkRedirect(to, []*http.Request{from})
+	wantError(t, err, "redirected to https://aaa", "a…, where the credentials are not sent")
+	if strings.Contains(err.Error(), "a"+secret[:3]) {
+		t.Errorf("error shows the beginning of the token: %s", err)
+	}
+}
+
 func TestErrors_HideRotatedToken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	client := newClient(t, Config{BearerTokenFile: path})
@@ -187,10 +203,8 @@ func TestDo_UnaskedText(t *testing.T) {
 		if err != nil {
 			panic(err)
 		}
-		_, _ = io.WriteString(
-			conn,
-			"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"+r.Header.Get("Authorization")+strings.Repeat("\x00", 8<<10),
-		)
+		_, _ = io.WriteString(conn,
+			"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"+r.Header.Get("Authorization")+strings.Repeat("\x00", 8<<10))
 		_, _ = io.Copy(io.Discard, conn) // until the client closes
 		_ = conn.Close()
 	})
@@ -280,7 +294,7 @@ func TestDo_HostileServer(t *testing.T) {
 }
 
 func BenchmarkExcerpt(b *testing.B) {
-	client, err := New(Config{BearerToken: strings.Repeat("token", 200), Timeout: time.Second})
+	client, err := New("", Config{BearerToken: strings.Repeat("token", 200), Timeout: time.Second})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -66,22 +66,46 @@ type Config struct {
 // Client is an HTTP client. Pass every text that a server wrote through Excerpt, and every error through Explain.
 type Client struct {
 	client      *http.Client
+	base        *url.URL
 	credentials []*credential
 }
 
-// New returns a client. It honors the proxy environment variables. It follows redirects, but with a token only within the
-// original scheme, host and port. It fails if a CA file is unreadable or has no certificate.
-func New(cfg Config) (*Client, error) {
+// New returns a client of the server at an http(s) URL, which paths are appended to. It honors the proxy environment variables. It
+// follows redirects, but with a token only within the original scheme, host and port. It fails if a CA file is unreadable or has no
+// certificate.
+func New(address string, cfg Config) (*Client, error) {
+	base, err := url.Parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("parse the address: %w", err)
+	}
 	transport := cfg.Transport
 	if transport == nil {
-		var err error
 		if transport, err = newTransport(cfg); err != nil {
 			return nil, err
 		}
 	}
-	c := &Client{credentials: newCredentials(cfg)}
+	c := &Client{base: base, credentials: newCredentials(cfg)}
 	c.client = &http.Client{Transport: transport, CheckRedirect: c.checkRedirect, Timeout: cfg.Timeout}
 	return c, nil
+}
+
+// URL returns the URL of a path below the address.
+func (c *Client) URL(path ...string) *url.URL { return c.base.JoinPath(path...) }
+
+// Endpoint returns the URL of a path below the address for errors, or the address without a path.
+func (c *Client) Endpoint(path ...string) string { return WithoutSecrets(c.URL(path...)) }
+
+// Exchange is Do with read, which gets the response. Its errors get the method and the URL.
+func (c *Client) Exchange(req *http.Request, maxBytes int64, read func(*http.Response) error) error {
+	resp, err := c.Do(req, maxBytes)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }() // the response has been read by then
+	if err := read(resp); err != nil {
+		return fmt.Errorf("%s %s: %w", req.Method, WithoutSecrets(req.URL), err)
+	}
+	return nil
 }
 
 // Do sends the request with the token and the key. The response's body is unpacked, and ends in a *source.TooLargeError beyond
@@ -131,12 +155,17 @@ func (c *Client) CloseIdleConnections() { c.client.CloseIdleConnections() }
 
 // checkRedirect follows redirects as net/http does, except with credentials to another origin.
 func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
+	if len(c.credentials) > 0 && !SameOrigin(req.URL, via[0].URL) {
+		return fmt.Errorf("redirected to %s://%s, where the credentials are not sent: set the address to where the service is",
+			c.Excerpt(req.URL.Scheme), c.Excerpt(req.URL.Host))
+	}
+	return CheckRedirectCount(via)
+}
+
+// CheckRedirectCount fails after as many requests as net/http sends.
+func CheckRedirectCount(via []*http.Request) error {
 	if len(via) >= maxRedirects {
 		return fmt.Errorf("stopped after %d redirects", maxRedirects)
-	}
-	if len(c.credentials) > 0 && !SameOrigin(req.URL, via[0].URL) {
-		return fmt.Errorf("redirected to %s://%s, where the token is not sent: set the address to where the service is",
-			c.Excerpt(req.URL.Scheme), c.Excerpt(req.URL.Host))
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func newClient(t *testing.T, cfg Config) *Client {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = time.Minute
 	}
-	client, err := New(cfg)
+	client, err := New("", cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,19 +106,15 @@ func TestNew_UnreadableCAFile(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		"an absent CA file": {
-			Config{CAFile: "/absent/ca.crt"},
-			"caFile: certificates of authorities: stat /absent/ca.crt: no such file",
-		},
+		"an absent CA file": {Config{CAFile: "/absent/ca.crt"}, "caFile: CA certificates: stat /absent/ca.crt: no such file"},
 		"a CA file without authority": {
-			Config{CAFile: noCertificate},
-			"caFile: certificates of authorities: " + noCertificate + " holds no PEM certificate",
+			Config{CAFile: noCertificate}, "caFile: CA certificates: " + noCertificate + " has no PEM certificate",
 		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			tt.cfg.Timeout = time.Minute
-			_, err := New(tt.cfg)
+			_, err := New("", tt.cfg)
 			wantError(t, err, tt.want)
 		})
 	}
@@ -263,7 +259,7 @@ func TestRedirects(t *testing.T) {
 		t.Run("the token does not leave the "+name, func(t *testing.T) {
 			leave = target
 			_, err := get(t, newClient(t, Config{BearerToken: secret}), server.URL+"/leave")
-			wantError(t, err, "redirected to "+target+", where the token is not sent")
+			wantError(t, err, "redirected to "+target+", where the credentials are not sent")
 			if seen != "" {
 				t.Errorf("the other %s saw %q", name, seen)
 			}
@@ -348,21 +344,15 @@ func TestStatusError(t *testing.T) {
 		{"the body is shown on one line", 500, "one\n\t two ", `status 500 Internal Server Error, saying "one two"`},
 		{"not authorized", 401, "", "status 401 Unauthorized (token or tokenFile is missing, wrong or expired)"},
 		{
-			"not allowed",
-			403,
-			"no",
+			"not allowed", 403, "no",
 			`status 403 Forbidden, saying "no" (the account of token or tokenFile has no permission, or neither is set)`,
 		},
 		{
-			"a long body is cut",
-			500,
-			strings.Repeat("x", 300),
+			"a long body is cut", 500, strings.Repeat("x", 300),
 			`status 500 Internal Server Error, saying "` + strings.Repeat("x", 253) + `…"`,
 		},
 		{
-			"the request's token is blanked",
-			500,
-			"you sent Bearer " + secret,
+			"the request's token is blanked", 500, "you sent Bearer " + secret,
 			`status 500 Internal Server Error, saying "you sent Bearer …"`,
 		},
 	}

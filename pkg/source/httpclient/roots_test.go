@@ -105,11 +105,11 @@ func TestNew_UnreadableExtraCAFile(t *testing.T) {
 		want string
 	}{
 		"one that is absent":        {Config{ExtraCAFiles: []string{"/absent/ca.crt"}}, "/absent/ca.crt"},
-		"one without a certificate": {Config{ExtraCAFiles: []string{noCertificate}}, noCertificate + " holds no PEM certificate"},
+		"one without a certificate": {Config{ExtraCAFiles: []string{noCertificate}}, noCertificate + " has no PEM certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.cfg.Timeout = time.Minute
-			_, err := New(tt.cfg)
+			_, err := New("", tt.cfg)
 			wantError(t, err, tt.want)
 		})
 	}

@@ -57,7 +57,7 @@ func newCredentials(cfg Config) (all []*credential) {
 		all = append(all, &token)
 	}
 	key := credential{header: cfg.KeyHeader}
-	if key.read(cfg.Key, cfg.KeyFile) {
+	if cfg.KeyHeader != "" && key.read(cfg.Key, cfg.KeyFile) {
 		all = append(all, &key)
 	}
 	return all

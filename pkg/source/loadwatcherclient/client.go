@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -16,9 +15,9 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher/wire"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/loadwatcherclient/wire"
 )
 
 // Config locates the service. It must be valid and complete: nothing is checked or defaulted here.
@@ -31,11 +30,9 @@ type Config struct {
 
 // Source reads a load-watcher service. It is not safe for concurrent use.
 type Source struct {
-	client *httpclient.Client
-	nodes  corelisters.NodeLister
-	// request is the URL; endpoint is the URL in errors, without credentials.
-	request, endpoint string
-	unmatched         source.UnmatchedLog
+	client    *httpclient.Client
+	nodes     corelisters.NodeLister
+	unmatched source.UnmatchedLog
 }
 
 var (
@@ -45,16 +42,11 @@ var (
 
 // New returns a source for the lister's nodes. It does not connect yet. It fails if a CA file cannot be read.
 func New(cfg Config, nodes corelisters.NodeLister) (*Source, error) {
-	address, err := url.Parse(cfg.Address)
-	if err != nil {
-		return nil, fmt.Errorf("load-watcher: parse the address: %w", err)
-	}
-	client, err := httpclient.New(cfg.Config)
+	client, err := httpclient.New(cfg.Address, cfg.Config)
 	if err != nil {
 		return nil, fmt.Errorf("load-watcher: %w", err)
 	}
-	request := address.JoinPath(wire.Path)
-	return &Source{client: client, nodes: nodes, request: request.String(), endpoint: httpclient.WithoutSecrets(request)}, nil
+	return &Source{client: client, nodes: nodes}, nil
 }
 
 // Name implements source.Source.
@@ -68,10 +60,11 @@ func (s *Source) Close() error {
 
 // Fetch reads the service once and returns one sample per node. The service measures one window, which is each sample's Window.
 //
-// A host is unmatched without a node of that name, host name or address. Of several hosts of a node, the one with its name
-// counts, else the first in alphabetical order. The others are unmatched.
+// A host is unmatched if no node has it as its name, host name or address. If several hosts match one node, the one that equals
+// the node's name counts, else the first in alphabetical order. The others are unmatched.
 //
-// It fails without a valid response in time or without a known node. The error names the URL and the setting to check.
+// Fetch fails if no valid response comes in time, or if no host in it matches a node. The error names the URL and the setting to
+// check.
 func (s *Source) Fetch(ctx context.Context, _ source.Request) (source.Batch, error) {
 	nodes, err := s.nodes.List(labels.Everything())
 	if err != nil {
@@ -82,46 +75,47 @@ func (s *Source) Fetch(ctx context.Context, _ source.Request) (source.Batch, err
 		return source.Batch{}, err
 	}
 	samples, unmatched := s.attribute(measured, nodes)
-	s.unmatched.Log(klog.FromContext(ctx), unmatched, "Hosts of the load-watcher service that are not a node", "url", s.endpoint)
+	s.unmatched.Log(
+		klog.FromContext(ctx),
+		unmatched,
+		"Ignored hosts in the load-watcher service's response: they match no node, or another host of the node counts",
+		"url",
+		s.client.Endpoint(wire.Path),
+	)
 	if len(samples) == 0 {
 		return source.Batch{}, fmt.Errorf("GET %s: none of its %d hosts is one of the %d nodes of this cluster: %s",
-			s.endpoint, len(measured), len(nodes), text.FirstN(unmatched))
+			s.client.Endpoint(wire.Path), len(measured), len(nodes), text.FirstN(unmatched))
 	}
 	return source.Batch{Samples: samples, UnmatchedCount: len(unmatched)}, nil
 }
 
 // read returns the samples of all hosts with a mean, sorted by host; at least one. The number of nodes bounds the document.
 func (s *Source) read(ctx context.Context, nodes int) ([]load.Sample, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.request, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.client.URL(wire.Path).String(), http.NoBody)
 	if err != nil {
 		return nil, s.client.Explain(err)
 	}
 	req.Header.Set("Accept", "application/json")
 	maxBytes := min(source.MaxResponseBytes(nodes), wire.MaxBytes)
-	resp, err := s.client.Do(req, maxBytes)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = resp.Body.Close() }() // the response has been read by then
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("GET %s: %w", s.endpoint, s.refusal(resp))
-	}
-	document, err := wire.Decode(resp.Body, maxBytes)
-	if err != nil {
-		err = s.client.Explain(err)
-		if source.IsTooLarge(err) || errors.Is(err, wire.ErrTooLarge) {
-			err = fmt.Errorf("%w, the bound for %d nodes: let the service measure this cluster's nodes alone", err, nodes)
+	var samples []load.Sample
+	err = s.client.Exchange(req, maxBytes, func(resp *http.Response) error {
+		if resp.StatusCode != http.StatusOK {
+			return s.refusal(resp)
 		}
-		return nil, fmt.Errorf("GET %s: %w", s.endpoint, err)
-	}
-	samples, err := document.Samples()
-	if err != nil {
-		return nil, fmt.Errorf("GET %s: %w", s.endpoint, err)
-	}
-	if len(samples) == 0 {
-		return nil, fmt.Errorf("GET %s: the response has no host's CPU or memory", s.endpoint)
-	}
-	return samples, nil
+		document, err := wire.Decode(resp.Body, maxBytes)
+		if err != nil {
+			err = s.client.Explain(err)
+			if source.IsTooLarge(err) || errors.Is(err, wire.ErrTooLarge) {
+				err = fmt.Errorf("%w, the bound for %d nodes: let the service measure this cluster's nodes alone", err, nodes)
+			}
+			return err
+		}
+		if samples, err = document.Samples(); err == nil && len(samples) == 0 {
+			err = errors.New("the response has no host's CPU or memory")
+		}
+		return err
+	})
+	return samples, err
 }
 
 // refusal returns the error for a status other than 200, with load-watcher's usual reason.
@@ -144,10 +138,11 @@ func (s *Source) attribute(measured []load.Sample, nodes []*corev1.Node) (sample
 	hostOf := make(map[string]string, len(measured))
 	for i := range measured {
 		host := measured[i].Node
-		node, ok := index.Match(host)
+		position, ok := index.Match(host)
 		if !ok {
 			continue
 		}
+		node := nodes[position]
 		matched[i] = node
 		if _, taken := hostOf[node.Name]; !taken || host == node.Name {
 			hostOf[node.Name] = host
@@ -166,7 +161,7 @@ func (s *Source) attribute(measured []load.Sample, nodes []*corev1.Node) (sample
 		}
 		host := s.client.Excerpt(sample.Node)
 		if node != nil {
-			host = text.Excerpt(fmt.Sprintf("%s (node %s, as is %s)", host, node.Name, s.client.Excerpt(hostOf[node.Name])))
+			host = text.Excerpt(fmt.Sprintf("%s (also node %s, for which %s counts)", host, node.Name, s.client.Excerpt(hostOf[node.Name])))
 		}
 		unmatched = append(unmatched, host)
 	}

@@ -2,6 +2,7 @@ package loadwatcherclient
 
 import (
 	"context"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -27,9 +28,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher/wire"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/loadwatcherclient/wire"
 )
 
 const token = "s3cr3t-t0ken"
@@ -58,20 +59,19 @@ func lister(t *testing.T, nodes ...*corev1.Node) corelisters.NodeLister {
 // document returns a document of hosts with the given mean CPU in percent.
 func document(percentByHost map[string]float64) string {
 	d := &wire.Document{
-		Timestamp: 1700000010,
-		Window:    wire.Window{Duration: "15m", Start: 1699999100, End: 1700000000},
-		Data:      wire.Data{NodeMetricsMap: map[string]wire.NodeMetrics{}},
+		Timestamp: 1700000010, Window: wire.Window{Duration: "15m", Start: 1699999100, End: 1700000000},
+		Data: wire.Data{NodeMetricsMap: map[string]wire.NodeMetrics{}},
 	}
 	for host, percent := range percentByHost {
 		d.Data.NodeMetricsMap[host] = wire.NodeMetrics{
 			Metrics: []wire.Metric{{Type: wire.CPU, Operator: wire.Average, Rollup: "15m", Value: &percent}},
 		}
 	}
-	var b strings.Builder
-	if err := wire.Encode(&b, d); err != nil {
+	content, err := json.Marshal(d)
+	if err != nil {
 		panic(err)
 	}
-	return b.String()
+	return string(content)
 }
 
 func serve(t *testing.T, handler http.HandlerFunc) *httptest.Server {
@@ -101,10 +101,8 @@ func newSource(t *testing.T, cfg Config, nodes ...*corev1.Node) *Source {
 
 func sample(name string, mean float64) load.Sample {
 	return load.Sample{
-		Node:   name,
-		Window: 15 * time.Minute,
-		End:    time.Unix(1700000000, 0),
-		Stats:  load.Stats{load.CPU: load.Stat{Mean: mean, StdDev: math.NaN(), Known: true}},
+		Node: name, Window: 15 * time.Minute, End: time.Unix(1700000000, 0),
+		Stats: load.Stats{load.CPU: load.Stat{Mean: mean, StdDev: math.NaN(), Known: true}},
 	}
 }
 
@@ -134,9 +132,8 @@ func TestFetch(t *testing.T) {
 	}{
 		{
 			name:  "percent become fractions, over the window that was measured and not the requested one",
-			nodes: []*corev1.Node{node("n1"), node("n2"), node("not measured")},
-			hosts: map[string]float64{"n1": 25, "n2": 50},
-			want:  source.Batch{Samples: []load.Sample{sample("n1", 0.25), sample("n2", 0.5)}},
+			nodes: []*corev1.Node{node("n1"), node("n2"), node("not measured")}, hosts: map[string]float64{"n1": 25, "n2": 50},
+			want: source.Batch{Samples: []load.Sample{sample("n1", 0.25), sample("n2", 0.5)}},
 		},
 		{
 			name:  "a host is found by the node's address, port or not",
@@ -145,34 +142,22 @@ func TestFetch(t *testing.T) {
 			want:  source.Batch{Samples: []load.Sample{sample("n1", 0.25), sample("n2", 0.5)}},
 		},
 		{
-			name:  "hosts without a node are counted, and a few named",
-			nodes: []*corev1.Node{node("n1")},
+			name: "hosts without a node are counted, and a few named", nodes: []*corev1.Node{node("n1")},
 			hosts: map[string]float64{"n1": 25, "x6": 1, "x5": 1, "x4": 1, "x3": 1, "x2": 1, "x1": 1},
-			want: source.Batch{
-				Samples:        []load.Sample{sample("n1", 0.25)},
-				UnmatchedCount: 6,
-			},
-			log: `"count"=6 "examples"="x1, x2, x3, x4, x5, …"`,
+			want:  source.Batch{Samples: []load.Sample{sample("n1", 0.25)}, UnmatchedCount: 6},
+			log:   `"count"=6 "examples"="x1, x2, x3, x4, x5, …"`,
 		},
 		{
-			name:  "of two hosts of one node the one that is its name is taken",
-			nodes: []*corev1.Node{node("n1", "10.0.0.1")},
+			name: "of two hosts of one node the one that is its name is taken", nodes: []*corev1.Node{node("n1", "10.0.0.1")},
 			hosts: map[string]float64{"10.0.0.1": 99, "n1": 25},
-			want: source.Batch{
-				Samples:        []load.Sample{sample("n1", 0.25)},
-				UnmatchedCount: 1,
-			},
-			log: `"examples"="10.0.0.1 (node n1, as is n1)"`,
+			want:  source.Batch{Samples: []load.Sample{sample("n1", 0.25)}, UnmatchedCount: 1},
+			log:   `"examples"="10.0.0.1 (also node n1, for which n1 counts)"`,
 		},
 		{
-			name:  "of two addresses of one node the first is taken",
-			nodes: []*corev1.Node{node("n1", "10.0.0.1", "10.0.0.2")},
+			name: "of two addresses of one node the first is taken", nodes: []*corev1.Node{node("n1", "10.0.0.1", "10.0.0.2")},
 			hosts: map[string]float64{"10.0.0.2": 99, "10.0.0.1": 25},
-			want: source.Batch{
-				Samples:        []load.Sample{sample("n1", 0.25)},
-				UnmatchedCount: 1,
-			},
-			log: `"examples"="10.0.0.2 (node n1, as is 10.0.0.1)"`,
+			want:  source.Batch{Samples: []load.Sample{sample("n1", 0.25)}, UnmatchedCount: 1},
+			log:   `"examples"="10.0.0.2 (also node n1, for which 10.0.0.1 counts)"`,
 		},
 	}
 	for _, tt := range tests {
@@ -212,9 +197,7 @@ func TestFetch_OneRequest(t *testing.T) {
 			})
 			several := []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minute}
 			if _, err := newSource(
-				t,
-				Config{Address: server.URL + suffix},
-				node("n1"),
+				t, Config{Address: server.URL + suffix}, node("n1"),
 			).Fetch(t.Context(), source.Request{Windows: several}); err != nil {
 				t.Fatal(err)
 			}
@@ -239,9 +222,7 @@ func TestFetch_Token(t *testing.T) {
 				_, _ = fmt.Fprint(w, document(map[string]float64{"n1": 25}))
 			})
 			if _, err := newSource(
-				t,
-				Config{Address: server.URL, Config: cfg},
-				node("n1"),
+				t, Config{Address: server.URL, Config: cfg}, node("n1"),
 			).Fetch(t.Context(), source.Request{Windows: windows}); err != nil {
 				t.Fatal(err)
 			}
@@ -267,9 +248,7 @@ func TestFetch_Errors(t *testing.T) {
 		{"an empty body", 200, "", []string{"empty"}},
 		{"half a response", 200, `{"timestamp":1,"data":{"NodeMetricsMap":{`, []string{"unexpected EOF"}},
 		{
-			"JSON of something else",
-			200,
-			`{"status":"success","data":{"resultType":"vector"}}`,
+			"JSON of something else", 200, `{"status":"success","data":{"resultType":"vector"}}`,
 			[]string{"neither window.end nor timestamp is set"},
 		},
 		{"no host", 200, document(nil), []string{"no host's CPU or memory"}},
@@ -280,15 +259,12 @@ func TestFetch_Errors(t *testing.T) {
 			[]string{"none of its 2 hosts is one of the 1 nodes of this cluster: x1, x2"},
 		},
 		{
-			"a huge response",
-			200,
-			"{" + strings.Repeat(`"pad":"`+strings.Repeat("x", 60_000)+`",`, 600),
+			"a huge response", 200, "{" + strings.Repeat(`"pad":"`+strings.Repeat("x", 60_000)+`",`, 600),
 			[]string{"larger than 1052672 bytes, the bound for 1 nodes"},
 		},
 		{"a huge value", 200, `{"source":"` + strings.Repeat("x", wire.MaxBytes), []string{"a value is larger than 65536 bytes"}},
 		{
-			"more metrics than a node has",
-			200,
+			"more metrics than a node has", 200,
 			`{"data":{"NodeMetricsMap":{` + strings.Repeat(`"n1":{"metrics":[{},{},{},{},{},{},{},{}]},`, 1000),
 			[]string{"too many hosts or metrics, the bound for 1 nodes"},
 		},
@@ -299,11 +275,8 @@ func TestFetch_Errors(t *testing.T) {
 				w.WriteHeader(tt.status)
 				_, _ = io.WriteString(w, tt.body)
 			})
-			batch, err := newSource(
-				t,
-				Config{Address: server.URL, Config: httpclient.Config{BearerToken: token}},
-				node("n1"),
-			).Fetch(t.Context(), source.Request{Windows: windows})
+			batch, err := newSource(t, Config{Address: server.URL, Config: httpclient.Config{BearerToken: token}},
+				node("n1")).Fetch(t.Context(), source.Request{Windows: windows})
 			wantError(t, err, append(tt.want, "GET "+server.URL+"/watcher: ")...)
 			if len(batch.Samples) != 0 {
 				t.Errorf("an error came with %d samples", len(batch.Samples))
@@ -349,9 +322,7 @@ func TestFetch_TLS(t *testing.T) {
 	defer server.Close()
 	ca := filepath.Join(t.TempDir(), "ca.crt")
 	if err := os.WriteFile(
-		ca,
-		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
-		0o600,
+		ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600,
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -359,9 +330,7 @@ func TestFetch_TLS(t *testing.T) {
 	wantError(t, err, server.URL+"/watcher", "x509", "caFile", "insecureSkipVerify")
 	for _, cfg := range []httpclient.Config{{CAFile: ca}, {InsecureSkipVerify: true}} {
 		if _, err := newSource(
-			t,
-			Config{Address: server.URL, Config: cfg},
-			node("n1"),
+			t, Config{Address: server.URL, Config: cfg}, node("n1"),
 		).Fetch(t.Context(), source.Request{Windows: windows}); err != nil {
 			t.Errorf("caFile %q, insecureSkipVerify %v: %v", cfg.CAFile, cfg.InsecureSkipVerify, err)
 		}
@@ -371,11 +340,8 @@ func TestFetch_TLS(t *testing.T) {
 func TestFetch_ServiceDown(t *testing.T) {
 	server := serve(t, func(http.ResponseWriter, *http.Request) {})
 	server.Close()
-	_, err := newSource(
-		t,
-		Config{Address: server.URL, Config: httpclient.Config{BearerToken: token}},
-		node("n1"),
-	).Fetch(t.Context(), source.Request{Windows: windows})
+	_, err := newSource(t, Config{Address: server.URL, Config: httpclient.Config{BearerToken: token}},
+		node("n1")).Fetch(t.Context(), source.Request{Windows: windows})
 	wantError(t, err, "GET "+server.URL+"/watcher: ", "connection refused")
 }
 

@@ -71,18 +71,13 @@ func newClient(cfg *rest.Config) (rest.Interface, error) {
 	return client.RESTClient(), nil
 }
 
-const maxRedirects = 10
-
 // checkRedirect follows redirects within the API server's origin alone: client-go would send its credentials elsewhere.
 func checkRedirect(req *http.Request, via []*http.Request) error {
-	if len(via) >= maxRedirects {
-		return fmt.Errorf("stopped after %d redirects", maxRedirects)
-	}
 	if !httpclient.SameOrigin(req.URL, via[0].URL) {
 		return fmt.Errorf("redirected to %s://%s, where the credentials of the API server are not sent",
 			text.Excerpt(req.URL.Scheme), text.Excerpt(req.URL.Host))
 	}
-	return nil
+	return httpclient.CheckRedirectCount(via)
 }
 
 // boundedErrors cuts the bodies of errors, which the client reads whole. readItems bounds other responses.
@@ -232,9 +227,8 @@ func explain(err error, resource string, timeout time.Duration, count int) error
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%w (metrics-server is not installed: the API is not registered)", err)
 	case apierrors.IsServiceUnavailable(err):
-		return fmt.Errorf(
-			"%w (metrics-server is not ready: the API is registered, see the status of APIService v1beta1.metrics.k8s.io)", err,
-		)
+		return fmt.Errorf("%w (metrics-server is not ready: the API is registered, see the status of APIService v1beta1.metrics.k8s.io)",
+			err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%w (no complete response within the timeout of %v)", err, timeout)
 	}

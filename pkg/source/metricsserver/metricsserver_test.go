@@ -54,10 +54,8 @@ func node(name string, capacity corev1.ResourceList) *corev1.Node {
 
 func metrics(name string, usage corev1.ResourceList) metricsv1beta1.NodeMetrics {
 	return metricsv1beta1.NodeMetrics{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Timestamp:  metav1.NewTime(end),
-		Window:     metav1.Duration{Duration: 20 * time.Second},
-		Usage:      usage,
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Timestamp: metav1.NewTime(end),
+		Window: metav1.Duration{Duration: 20 * time.Second}, Usage: usage,
 	}
 }
 
@@ -105,8 +103,7 @@ func configWith(t *testing.T, items []metricsv1beta1.NodeMetrics) *rest.Config {
 	t.Helper()
 	return configOf(t, func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(t, w, http.StatusOK, metricsv1beta1.NodeMetricsList{
-			TypeMeta: metav1.TypeMeta{APIVersion: "metrics.k8s.io/v1beta1", Kind: "NodeMetricsList"},
-			Items:    items,
+			TypeMeta: metav1.TypeMeta{APIVersion: "metrics.k8s.io/v1beta1", Kind: "NodeMetricsList"}, Items: items,
 		})
 	})
 }
@@ -144,8 +141,7 @@ func TestFetch(t *testing.T) {
 			},
 		},
 		{
-			name:  "an idle node is known to be idle",
-			nodes: []*corev1.Node{node("n1", list("cpu", "8", "memory", "16Gi"))},
+			name: "an idle node is known to be idle", nodes: []*corev1.Node{node("n1", list("cpu", "8", "memory", "16Gi"))},
 			items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "0", "memory", "8Gi"))},
 			want: source.Batch{
 				Samples: []load.Sample{{Node: "n1", End: end, Stats: load.Stats{load.CPU: known(0), load.Memory: known(0.5)}}},
@@ -172,17 +168,13 @@ func TestFetch(t *testing.T) {
 			}},
 		},
 		{
-			name:  "metrics of no node are counted, and a few named",
-			nodes: []*corev1.Node{node("n1", list("cpu", "8"))},
+			name: "metrics of no node are counted, and a few named", nodes: []*corev1.Node{node("n1", list("cpu", "8"))},
 			items: []metricsv1beta1.NodeMetrics{
 				metrics("x6", nil), metrics("x5", nil), metrics("x4", nil), metrics("x3", nil), metrics("x2", nil), metrics("x1", nil),
 				metrics("n1", list("cpu", "2")),
 			},
-			want: source.Batch{
-				Samples:        []load.Sample{{Node: "n1", End: end, Stats: load.Stats{load.CPU: known(0.25)}}},
-				UnmatchedCount: 6,
-			},
-			log: `"count"=6 "examples"="x1, x2, x3, x4, x5, …"`,
+			want: source.Batch{Samples: []load.Sample{{Node: "n1", End: end, Stats: load.Stats{load.CPU: known(0.25)}}}, UnmatchedCount: 6},
+			log:  `"count"=6 "examples"="x1, x2, x3, x4, x5, …"`,
 		},
 	}
 	for _, tt := range tests {
@@ -208,12 +200,8 @@ func TestFetch_OneRequest(t *testing.T) {
 	var got []string
 	cfg := configOf(t, func(w http.ResponseWriter, r *http.Request) {
 		got = append(got, r.Method+" "+r.URL.String())
-		writeJSON(
-			t,
-			w,
-			http.StatusOK,
-			metricsv1beta1.NodeMetricsList{Items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "2"))}},
-		)
+		writeJSON(t, w, http.StatusOK,
+			metricsv1beta1.NodeMetricsList{Items: []metricsv1beta1.NodeMetrics{metrics("n1", list("cpu", "2"))}})
 	})
 	s := newSource(t, cfg, timeout, node("n1", list("cpu", "8")))
 	if _, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{5 * time.Minute, 10 * time.Minute}}); err != nil {
@@ -263,8 +251,7 @@ func TestFetch_Errors(t *testing.T) {
 			[]string{"list nodes of metrics.k8s.io: ", "the server says no"},
 		},
 		{
-			"garbage",
-			func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{")) },
+			"garbage", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{")) },
 			[]string{"list nodes of metrics.k8s.io: "},
 		},
 		{"nothing scraped yet", items(), []string{"has no node"}},

@@ -136,19 +136,8 @@ func failureOf(results []*response.Result, endpoint string, undetected error) er
 			return nil
 		default:
 			empty = append(empty, fmt.Errorf("%s at %s: %w: check that it scrapes the nodes, or set dialect, queries or nodeLabels",
-				r.Query, endpoint, r.Emptiness()))
+				r.Query, endpoint, r.EmptyReason()))
 		}
 	}
-	return summary(append(failed, empty...))
-}
-
-// summary wraps the first error and counts the others, which mostly have the same cause.
-func summary(errs []error) error {
-	switch len(errs) {
-	case 0:
-		return nil
-	case 1:
-		return errs[0]
-	}
-	return fmt.Errorf("%w (and %d more)", errs[0], len(errs)-1)
+	return source.Summary(append(failed, empty...))
 }

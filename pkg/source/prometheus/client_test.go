@@ -237,9 +237,8 @@ func TestTLS(t *testing.T) {
 		s := newTestSource(
 			t,
 			Config{
-				Address: strings.Replace(srv.URL, "127.0.0.1", "localhost", 1),
-				Dialect: promql.NodeExporter,
-				Config:  httpclient.Config{CAFile: ca},
+				Address: strings.Replace(srv.URL, "127.0.0.1", "localhost", 1), Dialect: promql.NodeExporter,
+				Config: httpclient.Config{CAFile: ca},
 			},
 			twoNodes()...)
 		_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})

@@ -36,7 +36,7 @@ func detect(ctx context.Context, qr *response.Querier, p *promql.Planner, window
 			case reason == nil && result.Nodes > 0:
 				return result, tried, nil
 			case reason == nil:
-				reason = result.Emptiness()
+				reason = result.EmptyReason()
 			}
 			tried = append(tried, diagnosis.Tried{Dialect: dialect, Err: reason})
 		}

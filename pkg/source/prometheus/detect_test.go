@@ -21,10 +21,8 @@ func TestAuto_FirstDialectWithValue(t *testing.T) {
 	}
 	refused := rule{
 		"node_cpu_seconds_total",
-		status(
-			http.StatusUnprocessableEntity,
-			`{"status":"error","errorType":"execution","error":"query processing would load too many samples"}`,
-		),
+		status(http.StatusUnprocessableEntity,
+			`{"status":"error","errorType":"execution","error":"query processing would load too many samples"}`),
 	}
 	strangers := rule{"node_cpu_seconds_total", vector(at("vm-outside-the-cluster:9100", "0.9"))}
 	for name, rules := range map[string][]rule{
@@ -96,27 +94,15 @@ func TestAuto_DetectsAgain(t *testing.T) {
 
 	// A server that fails says nothing about dialects.
 	srv.setRules(rule{"", status(http.StatusBadGateway, "no upstream")})
-	if _, err := s.Fetch(
-		t.Context(),
-		source.Request{Windows: []time.Duration{window}},
-	); err == nil ||
+	if _, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}}); err == nil ||
 		s.dialect != promql.KubePrometheus {
 		t.Errorf("error %v, dialect %q; want an error and KubePrometheus kept", err, s.dialect)
 	}
 
 	srv.setRules()
 	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
-	wantError(
-		t,
-		err,
-		"no series",
-		"NodeExporter",
-		"KubePrometheus",
-		"Kubelet",
-		"cAdvisor",
-		"set dialect, queries or nodeLabels",
-		srv.URL,
-	)
+	wantError(t, err, "no series", "NodeExporter", "KubePrometheus", "Kubelet", "cAdvisor", "set dialect, queries or nodeLabels",
+		srv.URL)
 
 	srv.setRules(nodeExporter(vector(at("w1", "0.25")), vector(), vector(), vector())...)
 	fetch(t, s)

@@ -35,14 +35,11 @@ func TestDiagnosis(t *testing.T) {
 			"node_cpu_seconds_total",
 			status(http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"too many samples"}`),
 		},
-		rule{"instance:node_cpu", vector(element{`"node":"gone"`, "0.5"})},
-		rule{"stddev_over_time", vector()},
+		rule{"instance:node_cpu", vector(element{`"node":"gone"`, "0.5"})}, rule{"stddev_over_time", vector()},
 		rule{
-			"node_cpu_usage_seconds_total",
-			vector(element{`"node":"w1"`, "2"}, element{`"node":"vm"`, "2"}, element{`"node":"alone"`, "2"}),
+			"node_cpu_usage_seconds_total", vector(element{`"node":"w1"`, "2"}, element{`"node":"vm"`, "2"}, element{`"node":"alone"`, "2"}),
 		},
-		rule{"node_memory_working_set_bytes", body(warned)},
-		rule{"latency", status(http.StatusBadGateway, "")},
+		rule{"node_memory_working_set_bytes", body(warned)}, rule{"latency", status(http.StatusBadGateway, "")},
 	)
 	// Samples of 20 s and of 50 s ago.
 	srv.newest = vector(element{`"node":"w1"`, "1699999980"}, element{`"node":"w2"`, "1699999950"})
@@ -59,30 +56,20 @@ func TestDiagnosis(t *testing.T) {
 		Dialect:  promql.Kubelet,
 		Tried: []diagnosis.Tried{
 			{Dialect: promql.NodeExporter, Err: textError("query refused (execution): too many samples")},
-			{Dialect: promql.KubePrometheus, Err: textError(`none of 1 series belongs to a Node: {node="gone"}`)},
+			{Dialect: promql.KubePrometheus, Err: textError(`none of 1 series matches a Node by its nodeLabels; for example {node="gone"}`)},
 		},
 		Queries: []diagnosis.QueryDiagnosis{
 			{
-				Query:       promql.Query{Kind: promql.NewestSample, Resource: load.CPU, Dialect: promql.Kubelet},
-				Series:      2,
-				Nodes:       2,
-				Highest:     1699999980,
-				HighestNode: "w1",
+				Query: promql.Query{Kind: promql.NewestSample, Resource: load.CPU, Dialect: promql.Kubelet}, Series: 2,
+				Nodes: 2, Highest: 1699999980, HighestNode: "w1",
 			},
 			{
-				Query:       promql.Query{Kind: promql.Mean, Resource: load.CPU, Window: window, Dialect: promql.Kubelet},
-				Series:      3,
-				Nodes:       1,
-				Highest:     0.25,
-				HighestNode: "w1",
+				Query: promql.Query{Kind: promql.Mean, Resource: load.CPU, Window: window, Dialect: promql.Kubelet}, Series: 3,
+				Nodes: 1, Highest: 0.25, HighestNode: "w1",
 			},
 			{
-				Query:       promql.Query{Kind: promql.Mean, Resource: load.Memory, Window: window, Dialect: promql.Kubelet},
-				Series:      1,
-				Nodes:       1,
-				Highest:     0.5,
-				HighestNode: "w1",
-				Warnings:    []string{"partial"},
+				Query: promql.Query{Kind: promql.Mean, Resource: load.Memory, Window: window, Dialect: promql.Kubelet}, Series: 1,
+				Nodes: 1, Highest: 0.5, HighestNode: "w1", Warnings: []string{"partial"},
 			},
 			{
 				Query: promql.Query{Kind: promql.StdDev, Resource: load.CPU, Window: window, Dialect: promql.Kubelet},
@@ -117,12 +104,8 @@ func TestDiagnosis(t *testing.T) {
 	}
 	got := s.Diagnosis()
 	if got.Dialect != "" || len(got.Tried) != len(promql.Dialects()) || got.Undetected == nil {
-		t.Errorf(
-			"dialect %q, tried %v, because of %v; want none of all that there are, and a reason",
-			got.Dialect,
-			got.Tried,
-			got.Undetected,
-		)
+		t.Errorf("dialect %q, tried %v, because of %v; want none of all that there are, and a reason", got.Dialect, got.Tried,
+			got.Undetected)
 	}
 	if got.Skew != time.Minute || !got.ClocksDiffer {
 		t.Errorf("skew %v, different clocks %v; want 1m0s and true", got.Skew, got.ClocksDiffer)

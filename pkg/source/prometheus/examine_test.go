@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
@@ -41,22 +40,9 @@ func TestExamine_Missing(t *testing.T) {
 			raw(element{`"__name__":"node_memory_MemAvailable_bytes","instance":"exporter-x7","kubernetes_io_hostname":"w1"`, "1"},
 				element{`"__name__":"node_memory_MemAvailable_bytes","instance":"exporter-x8","kubernetes_io_hostname":"w2"`, "1"}),
 		}, diagnosis.Examination{
-			Dialects: []promql.Dialect{promql.NodeExporter},
-			Labels:   []diagnosis.LabelMatch{{Label: "kubernetes_io_hostname", Nodes: 2}},
+			Dialects: []promql.Dialect{promql.NodeExporter}, Labels: []diagnosis.LabelMatch{{Label: "kubernetes_io_hostname", Nodes: 2}},
 		}},
 		{"nothing at all", nil, diagnosis.Examination{Unnamed: []string{"w1", "w2"}}},
-		{"a recorded rule of another name", []rule{
-			{`{__name__=~`, vector(
-				element{`"__name__":"house:node_cpu:busy","node":"w1"`, "0.5"}, element{`"__name__":"house:node_cpu:busy","node":"w2"`, "0.25"},
-				element{`"__name__":"house:node_cpu:cores","node":"w1"`, "8"},
-				element{`"__name__":"house:node_memory:used","node":"w1"`, "0.75"},
-				element{`"__name__":"house:other_cpu:busy","job":"api"`, "0.5"})},
-		}, diagnosis.Examination{
-			Candidates: [load.ResourceCount][]diagnosis.Candidate{
-				load.CPU:    {{Name: "house:node_cpu:busy", Nodes: 2, Highest: 0.5}},
-				load.Memory: {{Name: "house:node_memory:used", Nodes: 1, Highest: 0.75}},
-			},
-		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(t, append(tt.rules, rule{"", vector()})...)
@@ -84,18 +70,14 @@ func TestExamine_LabelsOfSomeNodes(t *testing.T) {
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Kubelet},
 		newNode("worker-1", "10.0.0.1"), newNode("worker-2", "10.0.0.2"), newNode("worker-3", "10.0.0.3"))
 	want := diagnosis.Examination{
-		Labels:  []diagnosis.LabelMatch{{Label: "host_name", Nodes: 1}},
-		Unnamed: []string{"worker-2"},
+		Labels: []diagnosis.LabelMatch{{Label: "host_name", Nodes: 1}}, Unnamed: []string{"worker-2"},
 		Strays: []string{
 			`node_memory_working_set_bytes{host_name="prod-worker-2", instance="exporter-2"}`,
 			`node_memory_working_set_bytes{host_name="db-7", instance="exporter-7"}`,
 		},
 	}
 	if diff := cmp.Diff(
-		want,
-		examine(t, s),
-		cmpopts.EquateEmpty(),
-		cmpopts.IgnoreFields(diagnosis.Examination{}, "Sampling"),
+		want, examine(t, s), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(diagnosis.Examination{}, "Sampling"),
 	); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -64,8 +64,7 @@ func hostileResponses(t *testing.T) map[string]hostileResponse {
 		"white space":       {endless(`{`, " "), "a value is larger than 65536 bytes"},
 		"what is not JSON":  {endless("<html>", "x"), "not a response of the Prometheus API"},
 		"an error": {
-			func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500); endless("no ", "x")(w, r) },
-			"status 500",
+			func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500); endless("no ", "x")(w, r) }, "status 500",
 		},
 		"an error of the API": {func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(422)
@@ -144,19 +143,11 @@ func TestFetch_TextOfServer(t *testing.T) {
 		"a value":    vectorHead + `{"metric":{},"value":[1700000000,"` + evil + `"]}]}}`,
 		"a time":     vectorHead + `{"metric":{},"value":["` + evil + `","1"]}]}}`,
 		"a key":      `{"` + evil + `":}`,
-		"labels": vectorHead + ofNode(
-			`"node":"`+evil+`"`,
-		) + `,` + ofNode(
+		"labels": vectorHead + ofNode(`"node":"`+evil+`"`) + `,` + ofNode(
 			`"node":"1`+evil+`"`,
-		) + `,` + ofNode(
-			`"instance":"2`+evil+`"`,
-		) + `,` + ofNode(
+		) + `,` + ofNode(`"instance":"2`+evil+`"`) + `,` + ofNode(
 			`"node":"3`+evil+`"`,
-		) + `,` + ofNode(
-			`"node":"4`+evil+`"`,
-		) + `,` + ofNode(
-			`"node":"5`+evil+`"`,
-		) + `]}}`,
+		) + `,` + ofNode(`"node":"4`+evil+`"`) + `,` + ofNode(`"node":"5`+evil+`"`) + `]}}`,
 		"warnings": vectorHead + good + `]},"status":"success","warnings":["1` + evil + `","2` + evil + `","3` + evil + `","4` + evil +
 			`","5` + evil + `","6` + evil + `"]}`,
 		"good series": vectorHead + good + `,` + ofNode(`"node":"`+evil+`"`) + `]}}`,
@@ -178,8 +169,7 @@ func TestFetch_TextOfServer(t *testing.T) {
 				for i := range 3 {
 					before := len(lines)
 					if _, err := s.Fetch(
-						ctx,
-						source.Request{Windows: []time.Duration{window}, Metrics: []string{strings.Repeat("m", 10_000)}},
+						ctx, source.Request{Windows: []time.Duration{window}, Metrics: []string{strings.Repeat("m", 10_000)}},
 					); err != nil {
 						// As the watcher logs it.
 						sink.Error(err, "Load cannot be read")

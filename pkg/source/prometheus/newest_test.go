@@ -155,11 +155,9 @@ func TestFetch_NewestSampleOfOwnQueries(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(t, rule{"", vector(element{`"node":"w1"`, "0.5"})})
 			srv.newest = vector(element{`"node":"w1"`, "1699999980"})
-			s := newTestSource(
-				t,
+			s := newTestSource(t,
 				Config{Address: srv.URL, Dialect: tt.dialect, CPUQuery: tt.cpu, MemoryQuery: tt.memory, NodeLabels: []string{"node"}},
-				newNode("w1", "10.0.0.1"),
-			)
+				newNode("w1", "10.0.0.1"))
 			samples := fetch(t, s)
 			newest := slices.DeleteFunc(srv.asked(), func(promql string) bool { return !isNewestSample(promql) })
 			want, wantEnd := []string{tt.want}, evaluationTime().Add(-20*time.Second)
@@ -214,11 +212,7 @@ func TestFetch_EndOfOwnQueries(t *testing.T) {
 			s := newTestSource(
 				t,
 				Config{
-					Address:     srv.URL,
-					Dialect:     promql.NodeExporter,
-					CPUQuery:    tt.cpu,
-					MemoryQuery: tt.memory,
-					NodeLabels:  []string{"instance"},
+					Address: srv.URL, Dialect: promql.NodeExporter, CPUQuery: tt.cpu, MemoryQuery: tt.memory, NodeLabels: []string{"instance"},
 				},
 				newNode("w1", "10.0.0.1"),
 			)

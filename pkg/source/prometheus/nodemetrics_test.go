@@ -75,10 +75,8 @@ func TestFetch_NodeMetricsAndLoad(t *testing.T) {
 }
 
 func TestFetch_NodeMetricsOnly(t *testing.T) {
-	srv := newServer(
-		t,
-		rule{"", vector(element{`"node":"w1"`, "1"}, element{`"Hostname":"w2"`, "2"}, element{`"node":"w1","device":"b"`, "3"})},
-	)
+	srv := newServer(t,
+		rule{"", vector(element{`"node":"w1"`, "1"}, element{`"Hostname":"w2"`, "2"}, element{`"node":"w1","device":"b"`, "3"})})
 	s := newTestSource(t, Config{Address: srv.URL, NodeLabels: []string{"node", "Hostname"}}, twoNodes()...)
 	want := []string{"avg by (Hostname) (gpu)", "latency"}
 	batch, err := s.Fetch(t.Context(), source.Request{Metrics: want})

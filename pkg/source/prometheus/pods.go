@@ -199,7 +199,9 @@ func (s *PodSource) FetchHistory(ctx context.Context, p source.Period, maxWorklo
 		share := float64(step) / float64(p.Length) // of one look in the mean over the period
 		for w, sum := range all {
 			visit(&source.WorkloadUsage{
-				Namespace: w.namespace, Workload: w.name, Resource: r,
+				Namespace:  w.namespace,
+				Workload:   w.name,
+				Resource:   r,
 				Pods:       sum[promql.CountSum] * share,
 				Sum:        sum[promql.UsageSum] * share * unit,
 				SumSquares: sum[promql.SquaresSum] * share * unit * unit,
@@ -220,10 +222,7 @@ func (s *PodSource) history(
 	for i := range promql.SumCount {
 		next := make(map[workload]*sums, len(all))
 		err := s.query(
-			ctx,
-			fmt.Sprintf("topk(%d, %s)", maxWorkloads, query(i)),
-			p.End,
-			seriesBounds(maxWorkloads),
+			ctx, fmt.Sprintf("topk(%d, %s)", maxWorkloads, query(i)), p.End, seriesBounds(maxWorkloads),
 			func(series *podSeries) {
 				w := workload{series.Metric.Namespace, series.Metric.Workload}
 				sum := all[w]

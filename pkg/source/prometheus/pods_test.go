@@ -132,12 +132,9 @@ func TestFetchHistory_FewOwnersDecideNothing(t *testing.T) {
 
 func TestFetchPods_OneResourceFails(t *testing.T) {
 	srv := newServer(
-		t,
-		rule{"count(", vector(element{"", "2"})},
-		rule{"rate(", vector(podElement("shop", "web-1", "0.25"))},
+		t, rule{"count(", vector(element{"", "2"})}, rule{"rate(", vector(podElement("shop", "web-1", "0.25"))},
 		rule{
-			"avg_over_time(",
-			status(http.StatusServiceUnavailable, `{"status":"error","errorType":"timeout","error":"query timed out"}`),
+			"avg_over_time(", status(http.StatusServiceUnavailable, `{"status":"error","errorType":"timeout","error":"query timed out"}`),
 		},
 	)
 	usages, failed := fetchPods(t, newTestPodSource(t, srv.URL))
@@ -243,15 +240,11 @@ func TestFetchHistory_PrefersRecordingRules(t *testing.T) {
 
 func TestFetchHistory_Refused(t *testing.T) {
 	srv := newServer(
-		t,
-		rule{"count(", vector(element{"", "2"})},
-		rule{"plimsoll:", vector()},
+		t, rule{"count(", vector(element{"", "2"})}, rule{"plimsoll:", vector()},
 		rule{
 			"",
-			status(
-				http.StatusUnprocessableEntity,
-				`{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory"}`,
-			),
+			status(http.StatusUnprocessableEntity,
+				`{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory"}`),
 		},
 	)
 	_, err := fetchHistory(t, newTestPodSource(t, srv.URL), sixHours)

@@ -62,11 +62,8 @@ func TestFetch_Quantiles(t *testing.T) {
 
 // A reader of quantiles alone finds the dialect too, by a short window.
 func TestFetch_QuantilesAlone(t *testing.T) {
-	srv := newServer(
-		t,
-		rule{"quantile_over_time(0.95, (max", vector(at("w1", "4"))},
-		rule{"rate(node_cpu_usage_seconds_total[5m]", vector(at("w1", "2"))},
-	)
+	srv := newServer(t, rule{"quantile_over_time(0.95, (max", vector(at("w1", "4"))},
+		rule{"rate(node_cpu_usage_seconds_total[5m]", vector(at("w1", "2"))})
 	s := newTestSource(t, Config{Address: srv.URL}, twoNodes()...)
 	batch, err := s.Fetch(t.Context(), source.Request{Quantiles: []load.Quantile{{Window: day, Fraction: 0.95}}})
 	if err != nil {

@@ -1,32 +1,28 @@
 // Package prometheus measures the load of nodes, and the usage of pods, with instant queries to Prometheus' HTTP API.
 //
 // A promql.Dialect, or custom queries, select the series. Each value has a separate query: a failing one takes nothing with it.
-// Whatever the number of nodes, a refresh sends:
-//   - four queries per window, two per quantile, and one for the time of the newest samples,
-//   - up to eight more while Auto looks for a dialect.
+// A refresh sends four queries per window, two per quantile, and one for the times of the newest samples. Their number does not
+// depend on that of the nodes. While Auto looks for a dialect there are up to eight more.
 //
-// Queries omit the time: the server evaluates them at its present time. If the clocks differ, a time of ours could miss the newest
-// data. It could also be later than these, where a rate falls toward zero.
+// Queries omit the time. Where clocks differ, a time of ours could miss the newest data.
 //
-// A Sample's End is the time of the node's newest sample:
-//   - It is never later than the evaluation of the window's queries, nor than our clock when their responses were complete.
-//   - Without a newest sample, End is the earlier of these two times. The query for it may fail or miss the node.
-//   - If the server's clock is behind, or a cache answers, samples look older and expire sooner. The difference is logged.
+// A Sample's End is the time of the node's newest sample, bounded by the evaluation's and our clock's. Without one, it is the
+// earlier of these two. Where the server's clock is behind, samples expire sooner, and the difference is logged.
 //   - A custom query by offset or @ has another End: the newest moment that it reads.
-//   - One query dates both resources, by the newest samples of cpu, or else of memory. If one series of a node stalls, its load
-//     is dated too late. After at most five minutes the dialect's queries drop the series.
+//   - One query dates both resources, by cpu, or else by memory. If one series of a node stalls, its load is dated too late.
+//     After at most five minutes the dialect's queries drop the series.
 package prometheus
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"k8s.io/apimachinery/pkg/labels"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
@@ -213,25 +209,20 @@ func (s *Source) Examine(ctx context.Context, windows []time.Duration) (diagnosi
 	return examiner.Examine(ctx, windows)
 }
 
-// Series is one element of an instant vector, with its labels as the server wrote them.
-type Series struct {
-	Labels map[string]string
-	Value  float64
-}
-
 // Series returns the result of any instant query that returns about one series a node at most.
-func (s *Source) Series(ctx context.Context, query string) ([]Series, error) {
+func (s *Source) Series(ctx context.Context, query string) (all model.Vector, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	qr, err := s.querier()
 	if err != nil {
 		return nil, err
 	}
-	var all []Series
-	if _, err := s.client.Query(ctx, query, len(qr.Matcher.Nodes), func(v *response.Series[map[string]string]) {
-		all = append(all, Series{Labels: maps.Clone(v.Metric), Value: v.Value.Value})
-	}); err != nil {
-		return nil, err
-	}
-	return all, nil
+	_, err = s.client.Query(ctx, query, len(qr.Matcher.Nodes), func(v *response.Series[map[string]string]) {
+		sample := &model.Sample{Metric: model.Metric{}, Value: model.SampleValue(v.Value.Value)}
+		for name, value := range v.Metric {
+			sample.Metric[model.LabelName(name)] = model.LabelValue(value)
+		}
+		all = append(all, sample)
+	})
+	return all, err
 }

@@ -154,12 +154,10 @@ func newNode(name, address string) *corev1.Node {
 		Status: corev1.NodeStatus{
 			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}},
 			Capacity: corev1.ResourceList{
-				corev1.ResourceCPU:    apiresource.MustParse("8"),
-				corev1.ResourceMemory: apiresource.MustParse("16Gi"),
+				corev1.ResourceCPU: apiresource.MustParse("8"), corev1.ResourceMemory: apiresource.MustParse("16Gi"),
 			},
 			Allocatable: corev1.ResourceList{
-				corev1.ResourceCPU:    apiresource.MustParse("4"),
-				corev1.ResourceMemory: apiresource.MustParse("8Gi"),
+				corev1.ResourceCPU: apiresource.MustParse("4"), corev1.ResourceMemory: apiresource.MustParse("8Gi"),
 			},
 		},
 	}
@@ -372,7 +370,7 @@ func TestFetch_EmptyResponse(t *testing.T) {
 
 	srv.setRules(nodeExporter(vector(at("elsewhere:9100", "0.25")), vector(), vector(), vector())...)
 	_, err = s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
-	wantError(t, err, "none of 1 series belongs to a Node", `instance="elsewhere:9100"`, "nodeLabels")
+	wantError(t, err, "none of 1 series matches a Node", `instance="elsewhere:9100"`, "nodeLabels")
 }
 
 func TestFetch_PartialFailure(t *testing.T) {
@@ -433,16 +431,12 @@ func TestFetch_Windows(t *testing.T) {
 	}
 	want := []load.Sample{
 		{
-			Node:   "w1",
-			Window: 5 * time.Minute,
-			End:    evaluationTime(),
-			Stats:  load.Stats{load.CPU: known(0.25, 0.25), load.Memory: known(0.25, 0.25)},
+			Node: "w1", Window: 5 * time.Minute, End: evaluationTime(),
+			Stats: load.Stats{load.CPU: known(0.25, 0.25), load.Memory: known(0.25, 0.25)},
 		},
 		{
-			Node:   "w1",
-			Window: 15 * time.Minute,
-			End:    evaluationTime(),
-			Stats:  load.Stats{load.CPU: known(0.5, 0.5), load.Memory: known(0.5, 0.5)},
+			Node: "w1", Window: 15 * time.Minute, End: evaluationTime(),
+			Stats: load.Stats{load.CPU: known(0.5, 0.5), load.Memory: known(0.5, 0.5)},
 		},
 	}
 	if diff := cmp.Diff(want, batch.Samples, equateValues()); diff != "" {
@@ -461,11 +455,8 @@ func TestFetch_Windows(t *testing.T) {
 func TestFetch_HungQuery(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	srv := newServer(t, nodeExporter(vector(at("w1", "0.25")), vector(at("w1", "0.05")), hang, hang)...)
-	s := newTestSource(
-		t,
-		Config{Address: srv.URL, Dialect: promql.NodeExporter, Config: httpclient.Config{Timeout: 2 * time.Second}},
-		newNode("w1", "10.0.0.1"),
-	)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter, Config: httpclient.Config{Timeout: 2 * time.Second}},
+		newNode("w1", "10.0.0.1"))
 	want := []load.Sample{sample("w1", known(0.25, 0.05), load.Stat{})}
 	if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
 		t.Errorf("samples (-want +got):\n%s", diff)
@@ -577,7 +568,7 @@ func TestFetch_LogsUnmatchedOnChange(t *testing.T) {
 	if len(lines) != 1 {
 		t.Fatalf("%d lines in three refreshes, want 1: %q", len(lines), lines)
 	}
-	for _, text := range []string{`"nodesWithoutSeries"=1`, `"nodes"="w2"`, `"seriesWithoutNode"=6`,
+	for _, text := range []string{`"nodesWithoutSeriesCount"=1`, `"nodesWithoutSeries"="w2"`, `"unmatchedSeriesCount"=6`,
 		`{node=\"vm0\", instance=\"192.0.2.0:9100\"}`, "vm4", "…"} {
 		if !strings.Contains(lines[0], text) {
 			t.Errorf("line %q lacks %q", lines[0], text)
@@ -592,7 +583,7 @@ func TestFetch_LogsUnmatchedOnChange(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if lines := log.take(); len(lines) != 1 || !strings.Contains(lines[0], `"nodesWithoutSeries"=0`) {
+	if lines := log.take(); len(lines) != 1 || !strings.Contains(lines[0], `"nodesWithoutSeriesCount"=0`) {
 		t.Errorf("want one line on the change, got %q", lines)
 	}
 }

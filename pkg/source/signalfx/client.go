@@ -21,17 +21,11 @@ const (
 	pageSize = 10_000
 	// maxPages bounds the requests for the hosts of one query.
 	maxPages = 16
-	// shownMetrics is how many names of metrics are looked up.
+	// shownMetrics is how many names of metrics are requested, to show them.
 	shownMetrics = 20
 )
 
 type client struct{ *hosted.Client }
-
-func newClient(cfg Config) (client, error) {
-	cfg.TokenHeader = tokenHeader
-	c, err := hosted.NewClient(cfg.Config, cfg.Address, hint)
-	return client{c}, err
-}
 
 // values returns the query's series over the range, by ID. It returns series and an error if the service had only a part.
 func (c client) values(
@@ -44,10 +38,8 @@ func (c client) values(
 	const path = "v1/timeserieswindow"
 	var response *values
 	err := c.get(ctx, path, url.Values{
-		"query":      {query},
-		"startMs":    {strconv.FormatInt(rng.From(now).UnixMilli(), 10)},
-		"endMs":      {strconv.FormatInt(now.UnixMilli(), 10)},
-		"resolution": {strconv.FormatInt(rng.Step.Milliseconds(), 10)},
+		"query": {query}, "startMs": {strconv.FormatInt(rng.From(now).UnixMilli(), 10)},
+		"endMs": {strconv.FormatInt(now.UnixMilli(), 10)}, "resolution": {strconv.FormatInt(rng.Step.Milliseconds(), 10)},
 	}, nodes, rng.MaxBytes(nodes), func(dec *jsonstream.Decoder) (err error) {
 		response, err = decodeValues(dec, rng, now)
 		return err
@@ -98,21 +90,19 @@ func (c client) hosts(ctx context.Context, query string, nodes int) (map[string]
 	return hosts, nil
 }
 
-func (c client) metrics(ctx context.Context, word string) ([]string, error) {
-	var page *page
-	err := c.get(ctx, "v2/metric", url.Values{"query": {"name:*" + word + "*"}, "limit": {strconv.Itoa(shownMetrics)}}, 0,
-		source.MaxResponseBytes(0), func(dec *jsonstream.Decoder) (err error) {
-			page, err = decodePage(dec)
-			return err
+func (c client) metrics(ctx context.Context, word string) (names []string, err error) {
+	err = c.get(ctx, "v2/metric", url.Values{"query": {"name:*" + word + "*"}, "limit": {strconv.Itoa(shownMetrics)}}, 0,
+		source.MaxResponseBytes(0), func(dec *jsonstream.Decoder) error {
+			page, err := decodePage(dec)
+			if err != nil {
+				return err
+			}
+			for _, metric := range page.results[:min(len(page.results), shownMetrics)] {
+				names = append(names, string(metric.Name))
+			}
+			return nil
 		})
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, metric := range page.results[:min(len(page.results), shownMetrics)] {
-		names = append(names, c.Excerpt(string(metric.Name)))
-	}
-	return names, nil
+	return names, err
 }
 
 func (c client) get(ctx context.Context, path string, parameters url.Values, nodes int, maxBytes int64,

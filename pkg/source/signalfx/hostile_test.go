@@ -14,6 +14,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
@@ -71,7 +72,7 @@ func TestFetch_HostileServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := newStub(t, cpu("A", "n1", 10), memory("B", "n1", 10))
 			server.respond[tt.path] = tt.respond
-			s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(count)...)
+			s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(count)...)
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
@@ -102,7 +103,7 @@ func TestFetch_SlowServer(t *testing.T) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	}
-	s := newSource(t, Config{Address: server.URL, Config: httpclient.Config{Timeout: 200 * time.Millisecond}},
+	s := newSource(t, hosted.Config{Address: server.URL, Config: httpclient.Config{Timeout: 200 * time.Millisecond}},
 		clocktesting.NewFakePassiveClock(now), node("n1"))
 	_, err := fetch(t, s, 5*time.Minute)
 	wantError(t, err, "no complete response within the timeout of 200ms")
@@ -111,14 +112,8 @@ func TestFetch_SlowServer(t *testing.T) {
 func TestFetch_TextOfServer(t *testing.T) {
 	evil := token + "\x1b[2J\u202e" + strings.Repeat("x", 10_000)
 	escaped := token + `\u001b[2J\u202e` + strings.Repeat("x", 10_000) // in JSON
-	values := fmt.Sprintf(
-		`{"data":{"A":[[%d000,10]],"B%s":[[%d000,10]]},"errors":["%s",{"message":"%s"}]}`,
-		minute,
-		escaped,
-		minute,
-		escaped,
-		escaped,
-	)
+	values := fmt.Sprintf(`{"data":{"A":[[%d000,10]],"B%s":[[%d000,10]]},"errors":["%s",{"message":"%s"}]}`, minute, escaped, minute,
+		escaped, escaped)
 	for name, respond := range map[string]map[string]http.HandlerFunc{
 		"errors and names": {"/v1/timeserieswindow": status(200, "", "", values)},
 		"hosts":            {"/v2/metrictimeseries": status(200, "", "", `{"results":[{"id":"A","dimensions":{"host":"`+escaped+`"}}]}`)},
@@ -135,13 +130,12 @@ func TestFetch_TextOfServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := newStub(t, cpu("A", "n1", 10))
 			server.respond = respond
-			s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
+			s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
 			var lines []string
 			sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 4})
 			for range 2 {
 				if _, err := s.Fetch(
-					klog.NewContext(t.Context(), sink),
-					source.Request{Windows: []time.Duration{5 * time.Minute}},
+					klog.NewContext(t.Context(), sink), source.Request{Windows: []time.Duration{5 * time.Minute}},
 				); err != nil {
 					lines = append(lines, err.Error())
 				}

@@ -16,12 +16,12 @@ type values struct {
 	// series are by ID.
 	series map[string]hosted.Series
 	errors []string
-	// unreadable are the IDs of omitted series.
+	// unreadable has the IDs of series that were skipped because their points could not be decoded.
 	unreadable []string
 }
 
-// decodeValues reads {"data": {"<id>": [[<ms>, <percent>], …], …}, "errors": […]} as fractions over the range.
-// Values other than numbers are gaps.
+// decodeValues reads {"data": {"<id>": [[<ms>, <percent>], …], …}, "errors": […]} It turns percent into
+// fractions and summarizes each series over the windows of rng. A value that is not a number is a gap.
 func decodeValues(dec *jsonstream.Decoder, rng hosted.Range, now time.Time) (*values, error) {
 	v := &values{}
 	var raw [][]hosted.Number
@@ -61,12 +61,12 @@ func decodeValues(dec *jsonstream.Decoder, rng hosted.Range, now time.Time) (*va
 	case err != nil:
 		return nil, err
 	case v.series == nil && len(v.errors) == 0:
-		return nil, errors.New("not a response of the SignalFx API: it has no data")
+		return nil, errors.New("not a response of the SignalFx API: no \"data\" field")
 	}
 	return v, nil
 }
 
-// appendPoints appends points from pairs of a time and a value. It returns false for other elements.
+// appendPoints appends points from pairs of a time and a value. It stops and returns false at another element.
 func appendPoints(points []hosted.Point, raw [][]hosted.Number) ([]hosted.Point, bool) {
 	for _, pair := range raw {
 		if len(pair) != 2 {
@@ -106,7 +106,7 @@ func decodePage(dec *jsonstream.Decoder) (*page, error) {
 			hasResults = true
 			return dec.Array(func() error {
 				var m metadata
-				_, err := hosted.Decode(dec, &m) // an unreadable host is none
+				_, err := hosted.Decode(dec, &m) // a host that is not a string stays empty
 				p.results = append(p.results, m)
 				return err
 			})
@@ -117,7 +117,7 @@ func decodePage(dec *jsonstream.Decoder) (*page, error) {
 	case err != nil:
 		return nil, err
 	case !hasResults:
-		return nil, errors.New("not a response of the SignalFx API: it has no results")
+		return nil, errors.New("not a response of the SignalFx API: no \"results\" field")
 	}
 	return p, nil
 }

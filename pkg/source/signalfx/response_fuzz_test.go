@@ -14,12 +14,8 @@ import (
 // FuzzDecodeValues: whatever a response says, a mean is a number, and within the values that the response has.
 func FuzzDecodeValues(f *testing.F) {
 	for _, seed := range []string{
-		`{"data":{"A":[[1600213380000,84.6],[1600213440000,null]],"B":[]},"errors":[]}`,
-		`{"errors":[{"code":1}],"data":null}`,
-		`{"data":{"A":[[1600213380000]]}}`,
-		`{"data":{"A":[[-1,1e308],[1e13,1e308]]}}`,
-		`{"data":{"A":null,"A":[[null,null]]}}`,
-		`[]`,
+		`{"data":{"A":[[1600213380000,84.6],[1600213440000,null]],"B":[]},"errors":[]}`, `{"errors":[{"code":1}],"data":null}`,
+		`{"data":{"A":[[1600213380000]]}}`, `{"data":{"A":[[-1,1e308],[1e13,1e308]]}}`, `{"data":{"A":null,"A":[[null,null]]}}`, `[]`,
 	} {
 		f.Add(seed)
 	}
@@ -48,10 +44,8 @@ func FuzzDecodeValues(f *testing.F) {
 // FuzzDecodePage: a page either is refused or has results.
 func FuzzDecodePage(f *testing.F) {
 	for _, seed := range []string{
-		`{"count":5,"partialCount":false,"results":[{"id":"A","dimensions":{"host":"n1","sf_metric":null}}]}`,
-		`{"results":null}`,
-		`{"count":-1,"results":[{"id":1,"dimensions":{"host":["n1"]}},null]}`,
-		`{"results":[{"name":"cpu.idle"}]}`,
+		`{"count":5,"partialCount":false,"results":[{"id":"A","dimensions":{"host":"n1","sf_metric":null}}]}`, `{"results":null}`,
+		`{"count":-1,"results":[{"id":1,"dimensions":{"host":["n1"]}},null]}`, `{"results":[{"name":"cpu.idle"}]}`,
 	} {
 		f.Add(seed)
 	}

@@ -21,7 +21,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
 // fineStep is the distance of points for windows below two minutes. The service keeps points of 1 s, 1 m, 5 m and 1 h.
@@ -32,22 +31,6 @@ const hostlessInterval = 5 * time.Minute
 
 // maxSeries is how many series the service returns at most.
 const maxSeries = 10_000
-
-// Config says what to read. It must be valid and complete: nothing is checked or defaulted here.
-type Config struct {
-	// Address is the http(s) URL that the API's paths are appended to, such as https://api.us1.signalfx.com.
-	Address string
-	// Config says how to reach the server. BearerToken and BearerTokenFile are an access token, sent as X-SF-Token.
-	// Timeout bounds a whole Fetch.
-	httpclient.Config
-	// ClusterName, unless empty, is the value of the dimension cluster of the series to read.
-	ClusterName string
-	// HostNameSuffix follows the names of nodes in names of hosts. Only series of hosts with the suffix are read.
-	HostNameSuffix string
-	// CPUQuery and MemoryQuery, unless empty, replace sf_metric:"cpu.utilization" and sf_metric:"memory.utilization". They select
-	// series in percent with a dimension host.
-	CPUQuery, MemoryQuery string
-}
 
 // Source measures nodes through SignalFx. It is not safe for concurrent use.
 type Source struct {
@@ -62,11 +45,13 @@ type Source struct {
 
 var _ source.Source = &Source{}
 
-// New makes a Source without a request. It fails if a CA file cannot be read.
-func New(cfg Config, nodes corelisters.NodeLister, c clock.PassiveClock) (*Source, error) {
-	client, err := newClient(cfg)
+// New makes a Source without a request. Custom queries replace sf_metric:"cpu.utilization" and sf_metric:"memory.utilization". They
+// select series with a dimension host. It fails if a CA file cannot be read.
+func New(cfg hosted.Config, nodes corelisters.NodeLister, c clock.PassiveClock) (*Source, error) {
+	cfg.TokenHeader = tokenHeader
+	base, err := hosted.New("SignalFx", cfg, nodes, c, hint)
 	if err != nil {
-		return nil, fmt.Errorf("client of SignalFx: %w", err)
+		return nil, err
 	}
 	filter := " AND host:*" + cfg.HostNameSuffix
 	if cfg.ClusterName != "" {
@@ -79,19 +64,16 @@ func New(cfg Config, nodes corelisters.NodeLister, c clock.PassiveClock) (*Sourc
 		return `sf_metric:"` + metric + `"` + filter
 	}
 	return &Source{
-		Source: hosted.Source{
-			Service: "SignalFx", Client: client.Client, Nodes: nodes, Clock: c, Timeout: cfg.Timeout, Suffix: cfg.HostNameSuffix,
-		},
-		client: client,
+		Source: base,
+		client: client{base.Client},
 		queries: [load.ResourceCount]string{
-			load.CPU:    query(cfg.CPUQuery, "cpu.utilization"),
-			load.Memory: query(cfg.MemoryQuery, "memory.utilization"),
+			load.CPU: query(cfg.CPUQuery, "cpu.utilization"), load.Memory: query(cfg.MemoryQuery, "memory.utilization"),
 		},
 	}, nil
 }
 
-// Fetch implements source.Source. It sends no query before the service resets a rate limit. Of several series of a node, one whose
-// host has the node's name counts, then the greatest mean.
+// Fetch implements source.Source. It sends no query before the service resets a rate limit. Of several series of a node, it
+// prefers one whose host is the node's name, then the greatest mean.
 func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batch, error) {
 	return s.FetchBy(ctx, request, func(ctx context.Context, nodes []*corev1.Node) (*hosted.Table, []error) {
 		table := hosted.NewTable(nodes, s.Suffix, s.client.Excerpt)
@@ -143,16 +125,11 @@ func (s *Source) measure(
 	if !table.Measured(r) && len(problems) == 0 {
 		problem := table.Emptiness(r, "hosts are named by the dimension host, which the series that the query selects lack")
 		if !found {
-			problem = s.Names.NoSeries(ctx, s.Clock.Now(), r, s.metrics)
+			problem = s.NoSeries(ctx, r, s.client.metrics)
 		}
 		problems = append(problems, fmt.Errorf("query %s at %s: %w", text.Excerpt(s.queries[r]), s.client.Endpoint(), problem))
 	}
-	return hosted.Summary(problems)
-}
-
-func (s *Source) metrics(ctx context.Context, word string) ([]string, error) {
-	names, err := s.client.metrics(ctx, word)
-	return names, s.Limit.Observe(s.Clock.Now(), err)
+	return source.Summary(problems)
 }
 
 // read returns all series over the range, by ID, and looks up unknown hosts. It may return series and an error.

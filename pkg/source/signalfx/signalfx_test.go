@@ -26,6 +26,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
@@ -177,10 +178,8 @@ func (s *stub) names(w http.ResponseWriter, r *http.Request) {
 		if one.host != "" {
 			dimensions["host"] = one.host
 		}
-		results = append(
-			results,
-			map[string]any{"active": true, "creator": nil, "id": one.id, "metric": one.metric, "dimensions": dimensions},
-		)
+		results = append(results,
+			map[string]any{"active": true, "creator": nil, "id": one.id, "metric": one.metric, "dimensions": dimensions})
 	}
 	write(w, map[string]any{"count": len(selected), "partialCount": false, "results": results})
 }
@@ -208,7 +207,7 @@ func (s *stub) paths() (paths []string) {
 	return paths
 }
 
-func newSource(t *testing.T, cfg Config, c *clocktesting.FakePassiveClock, nodes ...*corev1.Node) *Source {
+func newSource(t *testing.T, cfg hosted.Config, c *clocktesting.FakePassiveClock, nodes ...*corev1.Node) *Source {
 	t.Helper()
 	if cfg.BearerToken == "" && cfg.BearerTokenFile == "" {
 		cfg.BearerToken = token
@@ -275,7 +274,7 @@ func TestFetch_MeansAndDeviations(t *testing.T) {
 		cpu("C", "n2.example.com", 90, 90, 90, 90, 90, 20, nan, nan, nan, 40), // a gap
 		memory("D", "n2.example.com", nan, nan),
 	)
-	s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2.example.com"))
+	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2.example.com"))
 	got, err := fetch(t, s, 10*time.Minute, 5*time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -303,7 +302,7 @@ func TestFetch_EndIsTheNewestPoint(t *testing.T) {
 		memory("B", "n1", 50, 50, 50),                    // a series of three minutes
 		cpu("C", "n2", 10, nan, nan, nan, nan, nan, nan), // ended six minutes ago
 	)
-	s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
+	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
 	got, err := fetch(t, s, 5*time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -318,19 +317,19 @@ func TestFetch_EndIsTheNewestPoint(t *testing.T) {
 
 func TestFetch_Queries(t *testing.T) {
 	for name, tt := range map[string]struct {
-		cfg     Config
+		cfg     hosted.Config
 		windows []time.Duration
 		// want are the queries for values of cpu: query, resolution in ms, and the seconds from startMs to endMs.
 		want []string
 	}{
-		"the default": {Config{}, []time.Duration{5 * time.Minute, 15 * time.Minute},
+		"the default": {hosted.Config{}, []time.Duration{5 * time.Minute, 15 * time.Minute},
 			[]string{`sf_metric:"cpu.utilization" AND host:* 60000 1260`}},
-		"cluster and suffix": {Config{ClusterName: "prod", HostNameSuffix: ".example.com"}, []time.Duration{5 * time.Minute},
+		"cluster and suffix": {hosted.Config{ClusterName: "prod", HostNameSuffix: ".example.com"}, []time.Duration{5 * time.Minute},
 			[]string{`sf_metric:"cpu.utilization" AND host:*.example.com AND cluster:prod 60000 660`}},
-		"a custom query": {Config{CPUQuery: `sf_metric:"x" OR sf_metric:"y"`, ClusterName: "prod"}, []time.Duration{5 * time.Minute},
+		"a custom query": {hosted.Config{CPUQuery: `sf_metric:"x" OR sf_metric:"y"`, ClusterName: "prod"}, []time.Duration{5 * time.Minute},
 			[]string{`(sf_metric:"x" OR sf_metric:"y") AND host:* AND cluster:prod 60000 660`}},
 		// A window of 10 s has points of a second, one of a day points of five minutes.
-		"windows of other lengths": {Config{}, []time.Duration{24 * time.Hour, 10 * time.Second, 5 * time.Minute}, []string{
+		"windows of other lengths": {hosted.Config{}, []time.Duration{24 * time.Hour, 10 * time.Second, 5 * time.Minute}, []string{
 			`sf_metric:"cpu.utilization" AND host:* 1000 311`, `sf_metric:"cpu.utilization" AND host:* 60000 660`,
 			`sf_metric:"cpu.utilization" AND host:* 300000 87000`,
 		}},
@@ -368,7 +367,7 @@ func TestFetch_NumberOfQueries(t *testing.T) {
 		all = append(all, cpu(fmt.Sprint("c", i), fmt.Sprint("n", i), 10), memory(fmt.Sprint("m", i), fmt.Sprint("n", i), 20))
 	}
 	server := newStub(t, all...)
-	s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(100)...)
+	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(100)...)
 	for refresh, want := range []int{4, 2, 2} { // two for values, and at first two for hosts
 		if _, err := fetch(t, s, 5*time.Minute, 15*time.Minute); err != nil {
 			t.Fatal(err)
@@ -393,7 +392,7 @@ func TestFetch_Pages(t *testing.T) {
 	}
 	server := newStub(t, all...)
 	server.cap = 10
-	s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(25)...)
+	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(25)...)
 	got, err := fetch(t, s, 5*time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -405,7 +404,7 @@ func TestFetch_Pages(t *testing.T) {
 		write(w, map[string]any{"count": 1_000_000_000, "results": []any{map[string]any{"id": "x"}}})
 	}
 	server.paths()
-	s = newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(25)...)
+	s = newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(25)...)
 	_, err = fetch(t, s, 5*time.Minute)
 	wantError(t, err, "none of 25 series has a host: hosts are named by the dimension host")
 	if got := len(server.paths()); got > maxPages+5 {
@@ -419,7 +418,7 @@ func TestFetch_MostSeriesOfAQuery(t *testing.T) {
 		all = append(all, cpu(fmt.Sprint("c", i), fmt.Sprint("n", i), 10))
 	}
 	server := newStub(t, all...)
-	s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(10_500)...)
+	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(10_500)...)
 	var lines []string
 	sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
 	batch, err := s.Fetch(klog.NewContext(t.Context(), sink), source.Request{Windows: []time.Duration{5 * time.Minute}})
@@ -443,7 +442,7 @@ func TestFetch_LargeCluster(t *testing.T) {
 		all = append(all, cpu(fmt.Sprint("c", i), fmt.Sprint("n", i), hour...), memory(fmt.Sprint("m", i), fmt.Sprint("n", i), hour...))
 	}
 	server := newStub(t, all...)
-	s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(count)...)
+	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(count)...)
 	got, err := fetch(t, s, 5*time.Minute, time.Hour)
 	if err != nil || len(got) != 2*count {
 		t.Errorf("%d samples, want %d; error %v", len(got), 2*count, err)
@@ -480,7 +479,11 @@ func TestFetch_Hosts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newStub(t, tt.series...)
-			s := newSource(t, Config{Address: server.URL, HostNameSuffix: tt.suffix}, clocktesting.NewFakePassiveClock(now), tt.nodes...)
+			s := newSource(
+				t,
+				hosted.Config{Address: server.URL, HostNameSuffix: tt.suffix},
+				clocktesting.NewFakePassiveClock(now),
+				tt.nodes...)
 			batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{5 * time.Minute}})
 			if err != nil {
 				t.Fatal(err)
@@ -501,7 +504,7 @@ func TestFetch_Hosts(t *testing.T) {
 
 func TestFetch_UnmatchedHostsAreLoggedOnChange(t *testing.T) {
 	server := newStub(t, cpu("A", "n1", 10), memory("B", "n1", 10), cpu("C", "other", 30))
-	s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
+	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
 	var lines []string
 	sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 2})
 	for range 3 {
@@ -540,7 +543,7 @@ func TestFetch_Errors(t *testing.T) {
 		"no JSON": {status(200, "", "", "<html>"), []string{"the response is not complete JSON", "invalid character",
 			"check that address is the API's"}},
 		"nothing": {status(200, "", "", ""), []string{"the response is not complete JSON", "unexpected EOF"}},
-		"no data": {status(200, "", "", "{}"), []string{"not a response of the SignalFx API: it has no data"}},
+		"no data": {status(200, "", "", "{}"), []string{"not a response of the SignalFx API: no \"data\" field"}},
 		"a point of one number": {status(200, "", "", `{"data":{"A":[[1600000000000]]}}`),
 			[]string{"1 series have points other than pairs of a time and a value: A"}},
 		"a point without a time": {status(200, "", "", `{"data":{"A":[[null,1]]}}`),
@@ -552,7 +555,7 @@ func TestFetch_Errors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := newStub(t)
 			server.respond["/v1/timeserieswindow"] = tt.respond
-			s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
+			s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
 			_, err := fetch(t, s, 5*time.Minute)
 			wantError(t, err, append(tt.want, "cpu: GET "+server.URL+"/v1/timeserieswindow: ", "and 1 more: memory: ")...)
 		})
@@ -568,7 +571,7 @@ func TestFetch_OneResourceFails(t *testing.T) {
 		}
 		server.values(w, r)
 	}
-	s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
+	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
 	var lines []string
 	sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
 	for range 2 {
@@ -587,7 +590,7 @@ func TestFetch_PartialResponse(t *testing.T) {
 	server.respond["/v1/timeserieswindow"] = func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintf(w, `{"errors":[{"message":"a shard is down"}],"data":{"A":[[%d000,10]],"B":[[%d000,20]]}}`, minute, minute)
 	}
-	s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
+	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
 	var lines []string
 	sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
 	batch, err := s.Fetch(klog.NewContext(t.Context(), sink), source.Request{Windows: []time.Duration{5 * time.Minute}})
@@ -622,13 +625,9 @@ func TestFetch_MalformedSeries(t *testing.T) {
 				series := strings.ReplaceAll(tt.series, "%[1]d", strconv.Itoa(minute))
 				_, _ = fmt.Fprintf(w, `{"data":{"B":%s,"A":[[%d000,10]]}}`, series, minute)
 			}
-			server.respond["/v2/metrictimeseries"] = status(
-				200,
-				"",
-				"",
-				`{"count":"2","results":[`+tt.host+`,{"id":"A","dimensions":{"host":"n1"}}]}`,
-			)
-			s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
+			server.respond["/v2/metrictimeseries"] = status(200, "", "",
+				`{"count":"2","results":[`+tt.host+`,{"id":"A","dimensions":{"host":"n1"}}]}`)
+			s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
 			var lines []string
 			sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: 2})
 			for range 2 {
@@ -650,7 +649,7 @@ func TestFetch_MalformedSeries(t *testing.T) {
 // Hosts that are known stay so while those of new series cannot be looked up.
 func TestFetch_LookupOfHostsFails(t *testing.T) {
 	server := newStub(t, cpu("A", "n1", 10), memory("B", "n1", 10))
-	s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
+	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
 	if _, err := fetch(t, s, 5*time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -669,7 +668,7 @@ func TestFetch_LookupsOfHostlessSeries(t *testing.T) {
 		_, _ = fmt.Fprintf(w, `{"data":{"A":[[%d000,10]],"X":[[%d000,10]]}}`, minute, minute)
 	}
 	c := clocktesting.NewFakePassiveClock(now)
-	s := newSource(t, Config{Address: server.URL}, c, node("n1"))
+	s := newSource(t, hosted.Config{Address: server.URL}, c, node("n1"))
 	const values, hosts = "/v1/timeserieswindow", "/v2/metrictimeseries"
 	for _, step := range []struct {
 		after time.Duration
@@ -690,13 +689,9 @@ func TestFetch_PointsOfTheFuture(t *testing.T) {
 	server.respond["/v1/timeserieswindow"] = func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintf(w, `{"data":{"A":[[%d000,50],[%d000,10]],"B":[[%d000,50]]}}`, minute+3600, minute, minute+10*24*3600)
 	}
-	server.respond["/v2/metrictimeseries"] = status(
-		200,
-		"",
-		"",
-		`{"results":[{"id":"A","dimensions":{"host":"n1"}},{"id":"B","dimensions":{"host":"n2"}}]}`,
-	)
-	s := newSource(t, Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
+	server.respond["/v2/metrictimeseries"] = status(200, "", "",
+		`{"results":[{"id":"A","dimensions":{"host":"n1"}},{"id":"B","dimensions":{"host":"n2"}}]}`)
+	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
 	got, err := fetch(t, s, 5*time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -708,7 +703,7 @@ func TestFetch_PointsOfTheFuture(t *testing.T) {
 func TestFetch_UnknownMetric(t *testing.T) {
 	server := newStub(t)
 	c := clocktesting.NewFakePassiveClock(now)
-	s := newSource(t, Config{Address: server.URL, ClusterName: "prod"}, c, node("n1"))
+	s := newSource(t, hosted.Config{Address: server.URL, ClusterName: "prod"}, c, node("n1"))
 	_, err := fetch(t, s, 5*time.Minute)
 	wantError(t, err, `cpu: query sf_metric:"cpu.utilization" AND host:* AND cluster:prod at `+server.URL,
 		`no series; with "cpu" in its name the account has cpu.idle, cpu.user: set queries.cpu`, "check clusterName and hostNameSuffix")
@@ -752,7 +747,7 @@ func TestFetch_RateLimit(t *testing.T) {
 			server := newStub(t, cpu("A", "n1", 10), memory("B", "n1", 10))
 			server.respond["/v1/timeserieswindow"] = status(http.StatusTooManyRequests, tt.header, tt.value, "slow down")
 			c := clocktesting.NewFakePassiveClock(now)
-			s := newSource(t, Config{Address: server.URL}, c, node("n1"))
+			s := newSource(t, hosted.Config{Address: server.URL}, c, node("n1"))
 			reset := now.Add(tt.wait).UTC().Format("15:04:05 UTC")
 			_, err := fetch(t, s, 5*time.Minute)
 			wantError(t, err, "status 429", "slow down", "no query is sent before "+reset)
@@ -783,7 +778,7 @@ func TestFetch_RateLimitEndsWhenTheClockGoesBack(t *testing.T) {
 	server := newStub(t, cpu("A", "n1", 10), memory("B", "n1", 10))
 	server.respond["/v1/timeserieswindow"] = status(http.StatusTooManyRequests, "Retry-After", "60", "")
 	c := clocktesting.NewFakePassiveClock(now.Add(24 * time.Hour))
-	s := newSource(t, Config{Address: server.URL}, c, node("n1"))
+	s := newSource(t, hosted.Config{Address: server.URL}, c, node("n1"))
 	if _, err := fetch(t, s, 5*time.Minute); err == nil {
 		t.Error("no error")
 	}
@@ -803,12 +798,8 @@ func TestFetch_TokenFileRotates(t *testing.T) {
 		}
 	}
 	writeToken("old")
-	s := newSource(
-		t,
-		Config{Address: server.URL, Config: httpclient.Config{BearerTokenFile: file}},
-		clocktesting.NewFakePassiveClock(now),
-		node("n1"),
-	)
+	s := newSource(t, hosted.Config{Address: server.URL, Config: httpclient.Config{BearerTokenFile: file}},
+		clocktesting.NewFakePassiveClock(now), node("n1"))
 	if _, err := fetch(t, s, 5*time.Minute); err == nil {
 		t.Error("the old token was accepted")
 	}
@@ -826,11 +817,11 @@ func TestFetch_TokenFileRotates(t *testing.T) {
 func TestFetch_Refused(t *testing.T) {
 	server := newStub(t)
 	c := clocktesting.NewFakePassiveClock(now)
-	_, err := fetch(t, newSource(t, Config{Address: server.URL}, c), 5*time.Minute)
+	_, err := fetch(t, newSource(t, hosted.Config{Address: server.URL}, c), 5*time.Minute)
 	wantError(t, err, "no Node is known")
-	_, err = fetch(t, newSource(t, Config{Address: server.URL}, c, node("n1")))
+	_, err = fetch(t, newSource(t, hosted.Config{Address: server.URL}, c, node("n1")))
 	wantError(t, err, "need at least one")
-	_, err = fetch(t, newSource(t, Config{Address: server.URL}, c, node("n1")), 0)
+	_, err = fetch(t, newSource(t, hosted.Config{Address: server.URL}, c, node("n1")), 0)
 	wantError(t, err, "positive windows")
 	if got := server.paths(); len(got) != 0 {
 		t.Errorf("requests %v", got)

@@ -16,7 +16,6 @@ import (
 	"time"
 )
 
-// stopDelay is how long go build may take to clean up after an interrupt.
 const stopDelay = 5 * time.Second
 
 // Builder builds parts into the bin folder of this repository.
@@ -58,13 +57,8 @@ func (b *Builder) choose(ctx context.Context, minor string) error {
 		return nil
 	}
 	if _, err := os.Stat(filepath.Join(b.root, minorsDir, minor, "go.mod")); err != nil {
-		return fmt.Errorf(
-			"KUBERNETES is %q, but must be the minor version of go.mod (%s) or one of %s: %w",
-			minor,
-			newest,
-			minorsDir,
-			err,
-		)
+		return fmt.Errorf("KUBERNETES is %q, but must be the minor version of go.mod (%s) or one of %s: %w", minor, newest, minorsDir,
+			err)
 	}
 	b.minor = minor
 	clear(b.versions)
@@ -85,7 +79,6 @@ func (b *Builder) Kubernetes(ctx context.Context) (string, error) {
 // Newest reports whether Kubernetes is of the newest minor version that this repository is built for.
 func (b *Builder) Newest() bool { return b.minor == "" }
 
-// sharedDir returns the folder of the programs that are the same for all minor versions.
 func (b *Builder) sharedDir() string { return filepath.Join(b.root, "bin") }
 
 // Build builds the parts that are missing or out of date. Several processes may call it at once: those of one minor
@@ -180,8 +173,8 @@ func link(program, name string) error {
 	return os.Link(program, name)
 }
 
-// compile runs go build, which renames its result to binary: it never writes to a program that is running, and links
-// nothing anew if binary is up to date.
+// compile runs go build, which renames its result to binary. So it never writes to a running program. It links nothing if binary is
+// up to date.
 func (b *Builder) compile(ctx context.Context, part Part, version string, flags []string, binary string) (err error) {
 	scratch, err := os.MkdirTemp(b.BinDir(), ".build-")
 	if err != nil {
@@ -233,7 +226,6 @@ func (b *Builder) version(ctx context.Context, dir, module string) (string, erro
 	return v, nil
 }
 
-// ownVersion returns the version of this repository, by the command that the Makefile uses.
 func (b *Builder) ownVersion(ctx context.Context) string {
 	cmd := exec.CommandContext(ctx, "git", "describe", "--tags", "--always", "--dirty")
 	cmd.Dir = b.root
@@ -293,8 +285,7 @@ func (b *Builder) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// findRoot returns the folder of this repository: the one that the working directory belongs to or, from elsewhere, the one whose
-// bin folder holds this program.
+// findRoot returns the folder of this repository: that of the working directory. From elsewhere, its bin folder holds this program.
 func findRoot(ctx context.Context, executable string) (string, error) {
 	var dirs []string
 	if out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output(); err == nil {
@@ -309,15 +300,11 @@ func findRoot(ctx context.Context, executable string) (string, error) {
 			return dir, nil
 		}
 	}
-	return "", fmt.Errorf(
-		"found no go.mod of module %s in %s: run this in a clone of the repository",
-		modulePath,
-		strings.Join(dirs, " or "),
-	)
+	return "", fmt.Errorf("found no go.mod of module %s in %s: run this in a clone of the repository", modulePath,
+		strings.Join(dirs, " or "))
 }
 
 // say writes to out. It ignores errors: without its output the build is the same.
 func (b *Builder) say(format string, args ...any) { _, _ = fmt.Fprintf(b.out, format, args...) }
 
-// platform returns the operating system and architecture of this machine, which programs are built for.
 func platform() string { return runtime.GOOS + "/" + runtime.GOARCH }

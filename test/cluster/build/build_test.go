@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // TestStamp holds that the stamp names everything that requires a new build.
@@ -17,9 +17,7 @@ func TestStamp(t *testing.T) {
 	part := Part{Name: "x", Package: "example.com/x/cmd/x"}
 	got := stamp(part, "v1.2.3", "linux/arm64", []string{"-tags=a,b", "-ldflags=-X c=d"})
 	want := "package example.com/x/cmd/x\nversion v1.2.3\nplatform linux/arm64\nflag -tags=a,b\nflag -ldflags=-X c=d\n"
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("stamp (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "stamp", want, got)
 }
 
 func TestUpToDate(t *testing.T) {
@@ -67,10 +65,7 @@ func TestPartFlags(t *testing.T) {
 		{name: "a program of another module needs no flags", part: Part{Module: "m"}},
 		{name: "tags are joined by commas", part: Part{Module: "m", Tags: []string{"a", "b"}}, want: []string{"-tags=a,b"}},
 		{name: "a program of this repository gets its version", part: Part{}, want: []string{"-ldflags=-X main.version=v0.1.0"}},
-		{
-			name: "a program with the race detector", part: Part{Race: true},
-			want: []string{"-race", "-ldflags=-X main.version=v0.1.0"},
-		},
+		{name: "a program with the race detector", part: Part{Race: true}, want: []string{"-race", "-ldflags=-X main.version=v0.1.0"}},
 		{
 			name: "a component of Kubernetes gets the version of Kubernetes",
 			part: Part{Module: "m", KubernetesVersion: true},
@@ -80,13 +75,8 @@ func TestPartFlags(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := tt.part.flags("v1.36.3", "v0.1.0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("flags (-want +got):\n%s", diff)
-			}
+			got := check.Value(tt.part.flags("v1.36.3", "v0.1.0"))(t)
+			check.Equal(t, "flags", tt.want, got)
 		})
 	}
 	for _, version := range []string{"", "1.36.3", "v1.36", "master"} {
@@ -98,10 +88,7 @@ func TestPartFlags(t *testing.T) {
 
 func TestFindRoot(t *testing.T) {
 	// The working directory is in the repository, wherever the program is.
-	root, err := findRoot(t.Context(), "/elsewhere/bin/playground")
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := check.Value(findRoot(t.Context(), "/elsewhere/bin/playground"))(t)
 	if _, err := os.Stat(filepath.Join(root, "test", "cluster", "build", "build_test.go")); err != nil {
 		t.Errorf("%s is not the root of this repository: %v", root, err)
 	}
@@ -121,16 +108,14 @@ func TestBuild_SkipsUpToDate(t *testing.T) {
 	binary := filepath.Join(b.BinDir(), "p")
 	writeFile(t, binary, "program", 0o755)
 	writeFile(t, stampPath(binary), stamp(part, "v1.2.3", platform(), nil), 0o644)
-	if err := b.Build(t.Context(), part); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, b.Build(t.Context(), part))
 	if out.Len() != 0 {
 		t.Errorf("Build() reported %q for a program that is up to date", out)
 	}
 }
 
-// TestBuild_LinksOnlyWhatChanged tells by the file whether a program was linked: a new file takes the place of the old
-// one, which may be running.
+// TestBuild_LinksOnlyWhatChanged tells by the file whether a program was linked. A new file replaces the old one, which may be
+// running.
 func TestBuild_LinksOnlyWhatChanged(t *testing.T) {
 	b, out := newBuilder(t)
 	build := func() os.FileInfo {
@@ -138,25 +123,18 @@ func TestBuild_LinksOnlyWhatChanged(t *testing.T) {
 		if err := b.Build(t.Context(), Part{Name: "own", Package: "."}); err != nil {
 			t.Fatalf("Build() = %v\n%s", err, out)
 		}
-		file, err := os.Stat(filepath.Join(b.BinDir(), "own"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return file
+		return check.Value(os.Stat(filepath.Join(b.BinDir(), "own")))(t)
 	}
 	first := build()
 	if second := build(); !os.SameFile(first, second) {
 		t.Error("a program that is up to date was linked")
 	}
 	// While it is open, no other file gets its inode.
-	running, err := os.Open(filepath.Join(b.BinDir(), "own"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	running := check.Value(os.Open(filepath.Join(b.BinDir(), "own")))(t)
 	defer func() { _ = running.Close() }()
 	writeFile(t, filepath.Join(b.Root(), "main.go"), "package main\n\nfunc main() { println() }\n", 0o644)
 	if second := build(); os.SameFile(first, second) {
-		t.Error("the file of a program that may be running was written to, or a program that is out of date was not linked")
+		t.Error("the file of a running program was written to, or an outdated program was not linked")
 	}
 	wantFiles(t, b.BinDir(), ".lock", "own")
 }
@@ -182,10 +160,7 @@ func TestBuild_OlderMinor(t *testing.T) {
 	part := Part{Name: "shared", Package: ".", Module: "example.com/test", Dir: "other"}
 	writeFile(t, filepath.Join(b.Root(), "other", "go.mod"), "module example.com/test\n\ngo 1.26\n", 0o644)
 	writeFile(t, shared, "program", 0o755)
-	wanted, err := b.stampOf(part, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wanted := check.Value(b.stampOf(part, "", nil))(t)
 	writeFile(t, stampPath(shared), wanted, 0o644)
 	for range 2 {
 		if err := b.Build(t.Context(), Part{Name: "own", Package: "."}, part); err != nil {
@@ -200,10 +175,7 @@ func TestBuild_OlderMinor(t *testing.T) {
 	}
 
 	// While an older minor is built, the newest one's tests ask for their programs.
-	unlock, err := b.lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	unlock := check.Value(b.lock(t.Context()))(t)
 	defer unlock()
 	b.minor = ""
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -243,26 +215,17 @@ func TestBuild_EndsWithContext(t *testing.T) {
 
 func TestBuilder_LockWaits(t *testing.T) {
 	b, out := newBuilder(t)
-	unlock, err := b.lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	unlock := check.Value(b.lock(t.Context()))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := b.lock(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("second lock() = %v, want %v because it waits until its context ends", err, context.Canceled)
 	}
-	if diff := cmp.Diff("waiting for another build to end\n", out.String()); diff != "" {
-		t.Errorf("said (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "said", "waiting for another build to end\n", out.String())
 	unlock()
-	if unlock, err = b.lock(t.Context()); err != nil {
-		t.Fatalf("lock() after the first was released: %v", err)
-	}
-	unlock()
+	check.Value(b.lock(t.Context()))(t)()
 }
 
-// newBuilder returns a Builder for a module in a temporary folder.
 func newBuilder(t *testing.T) (*Builder, *bytes.Buffer) {
 	t.Helper()
 	root := t.TempDir()
@@ -270,33 +233,22 @@ func newBuilder(t *testing.T) (*Builder, *bytes.Buffer) {
 	writeFile(t, filepath.Join(root, "main.go"), "package main\n\nfunc main() {}\n", 0o644)
 	out := &bytes.Buffer{}
 	b := &Builder{root: root, out: out, versions: map[[2]string]string{{"", kubernetesModule}: "v1.36.3"}}
-	if err := os.Mkdir(b.BinDir(), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.Mkdir(b.BinDir(), 0o755))
 	return b, out
 }
 
 func wantFiles(t *testing.T, dir string, want ...string) {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := check.Value(os.ReadDir(dir))(t)
 	var got []string
 	for _, e := range entries {
 		got = append(got, e.Name())
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "files", want, got)
 }
 
 func writeFile(t *testing.T, name, text string, mode os.FileMode) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(text), mode); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	check.OK(t, os.WriteFile(name, []byte(text), mode))
 }

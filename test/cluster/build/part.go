@@ -12,8 +12,8 @@ type Part struct {
 	Name string
 	// Package is the import path of its main package.
 	Package string
-	// Module is the path of the module that Package belongs to. It is empty for a program of this repository, which is handed to
-	// the Go toolchain every time because it has no version that would tell whether it is up to date.
+	// Module is the path of the module that Package belongs to. It is empty for a program of this repository. That has no version to
+	// compare, so the Go toolchain gets it every time.
 	Module string
 	// Dir is the folder, relative to the root of this repository, of the go.mod that pins the version of Module.
 	Dir string
@@ -37,10 +37,7 @@ func Etcd() Part {
 // KubeAPIServer is the API server, in the version of the scheduler.
 func KubeAPIServer() Part {
 	return Part{
-		Name:              "kube-apiserver",
-		Package:           "k8s.io/kubernetes/cmd/kube-apiserver",
-		Module:            kubernetesModule,
-		KubernetesVersion: true,
+		Name: "kube-apiserver", Package: "k8s.io/kubernetes/cmd/kube-apiserver", Module: kubernetesModule, KubernetesVersion: true,
 	}
 }
 
@@ -80,10 +77,7 @@ func KubeSchedulerRace() Part {
 
 // KWOK simulates the kubelets.
 func KWOK() Part {
-	return Part{
-		Name: "kwok", Package: "sigs.k8s.io/kwok/cmd/kwok", Module: "sigs.k8s.io/kwok",
-		Dir: filepath.Join(partsDir, "kwok"),
-	}
+	return Part{Name: "kwok", Package: "sigs.k8s.io/kwok/cmd/kwok", Module: "sigs.k8s.io/kwok", Dir: filepath.Join(partsDir, "kwok")}
 }
 
 // Prometheus measures the nodes. It has only the service discovery that a cluster uses, which halves the time of the build.
@@ -103,10 +97,7 @@ func Promtool() Part {
 
 // Helm renders the chart.
 func Helm() Part {
-	return Part{
-		Name: "helm", Package: "helm.sh/helm/v4/cmd/helm", Module: "helm.sh/helm/v4",
-		Dir: filepath.Join(toolsDir, "helm"),
-	}
+	return Part{Name: "helm", Package: "helm.sh/helm/v4/cmd/helm", Module: "helm.sh/helm/v4", Dir: filepath.Join(toolsDir, "helm")}
 }
 
 // Kubeconform checks manifests against schemas.
@@ -133,10 +124,8 @@ const (
 	minorsDir        = "hack/kubernetes"
 )
 
-// minorTag returns the build tag of an older minor version of Kubernetes.
 func minorTag(minor string) string { return "kubernetes_" + strings.ReplaceAll(minor, ".", "_") }
 
-// dependsOnMinor reports whether the program differs between the minor versions of Kubernetes.
 func (p Part) dependsOnMinor() bool { return p.Module == "" || p.Module == kubernetesModule }
 
 // flags returns the flags of go build. kubernetes is the version of Kubernetes, such as v1.36.3; own is the version of this
@@ -173,7 +162,6 @@ func (p Part) environment() []string {
 	return []string{"CGO_ENABLED=0"}
 }
 
-// kubernetesLinkerFlags returns the linker flags that set the version of a Kubernetes component.
 func kubernetesLinkerFlags(version string) (string, error) {
 	const variable = "k8s.io/component-base/version."
 	numbers := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)

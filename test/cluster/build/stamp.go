@@ -21,7 +21,6 @@ func stamp(p Part, version, platform string, flags []string) string {
 	return b.String()
 }
 
-// upToDate reports whether the program at binary exists and the stamp beside it equals want.
 func upToDate(binary, want string) (bool, error) {
 	switch info, err := os.Stat(binary); {
 	case errors.Is(err, fs.ErrNotExist):

@@ -1,5 +1,5 @@
-// Package memory bounds the memory that load takes per node, and statistics per workload. It measures the heap of the
-// whole process, so that its tests run one after the other, and without the race detector.
+// Package memory bounds the memory that load takes per node, and statistics per workload. It measures the heap of the whole
+// process. So its tests run one by one, and without the race detector.
 package memory
 
 import (
@@ -22,11 +22,13 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load/loadtest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
+	"github.com/plimsoll-scheduler/plimsoll/test/loadtest"
+	"github.com/plimsoll-scheduler/plimsoll/test/perf/heap"
 )
 
 const (
@@ -41,27 +43,16 @@ var (
 
 func nodeName(i int) string { return fmt.Sprint("node-", i) }
 
-// heap is the size in bytes of all objects that can be reached.
-func heap() int64 {
-	for range 2 { // what sync.Pools hold lives for one more collection
-		runtime.GC()
-	}
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
-
 // checkPerNode fails if the heap grew by more than the bound per node, in bytes.
 func checkPerNode(t *testing.T, before, bound int64) {
 	t.Helper()
-	perNode := (heap() - before) / nodeCount
+	perNode := (heap.Live() - before) / nodeCount
 	t.Logf("%d bytes per node, of at most %d", perNode, bound)
 	if perNode > bound {
 		t.Errorf("%d bytes per node, want at most %d", perNode, bound)
 	}
 }
 
-// memorySource returns a fixed batch. It implements source.Source.
 type memorySource struct{ batch source.Batch }
 
 func (s *memorySource) Name() string { return "memory" }
@@ -70,7 +61,6 @@ func (s *memorySource) Fetch(context.Context, source.Request) (source.Batch, err
 	return s.batch, nil
 }
 
-// allNodes implements refresh.Nodes.
 type allNodes struct{}
 
 func (allNodes) HasSynced() bool { return true }
@@ -97,7 +87,7 @@ func TestWatcher(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ctx := klog.NewContext(t.Context(), logr.Discard())
-			before := heap()
+			before := heap.Live()
 			src, clock := &memorySource{}, clocktesting.NewFakeClock(start)
 			watcher := refresh.NewWatcher(src, src.Name(), allNodes{}, clock, refresh.NewMetrics(metrics.NewKubeRegistry()))
 			watcher.Register(load.Requirements{Windows: windows, RefreshInterval: 15 * time.Second}, trust)
@@ -109,9 +99,7 @@ func TestWatcher(t *testing.T) {
 							load.Sample{Node: nodeName(i), Window: window, End: clock.Now(), Stats: load.Stats{load.CPU: half, load.Memory: half}})
 					}
 				}
-				if err := watcher.Refresh(ctx); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, watcher.Refresh(ctx))
 				src.batch = source.Batch{}
 			}
 			checkPerNode(t, before, tc.bound)
@@ -120,7 +108,7 @@ func TestWatcher(t *testing.T) {
 	}
 }
 
-// TestModels bounds the estimates of one and of two models, on nodes with twenty pods that the window does not cover yet.
+// TestModels bounds the estimates of one and of two models, on nodes with twenty pods that the window omits.
 func TestModels(t *testing.T) {
 	loads, infos := map[string]load.NodeLoad{}, make([]fwk.NodeInfo, nodeCount)
 	half := load.Measurement{Stat: load.Stat{Mean: 0.5, StdDev: 0.1, Known: true}, Window: window, End: start}
@@ -149,7 +137,7 @@ func TestModels(t *testing.T) {
 		{"two models", []podusage.Estimator{podusage.BySpec{}, podusage.ByRequests{}}, false, 2 * 1280},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			before := heap()
+			before := heap.Live()
 			snapshots := estimate.NewSnapshots(publisher)
 			var models []any
 			for _, estimator := range tc.estimators {
@@ -165,7 +153,8 @@ func TestModels(t *testing.T) {
 			if tc.peaks {
 				model := peak.NewModel(snapshots, peak.Config{
 					Window: window, Trust: trust, Clock: clocktesting.NewFakePassiveClock(start),
-					Statistics: peak.NewStatistics(learned.NewPublisher()), Predictor: learned.Predictor{Multiplier: 1.5, MaxRequestRatio: 10},
+					Statistics: peak.NewCycleStatistics(learned.NewPublisher()),
+					Predictor:  learned.Predictor{Multiplier: 1.5, MaxRequestRatio: 10},
 				})
 				view := model.View(framework.NewCycleState())
 				for _, info := range infos {
@@ -181,13 +170,13 @@ func TestModels(t *testing.T) {
 	runtime.KeepAlive(publisher)
 }
 
-// TestWorkloads bounds the statistics of as many workloads as are kept, after a day of refreshes in which some end and others are
+// TestWorkloads bounds the statistics of the maximum of workloads, after a day of refreshes. Some end meanwhile, and others are
 // new.
 func TestWorkloads(t *testing.T) {
 	const workloads, bound = 20000, 100
 	bounds := learned.Config{History: 24 * time.Hour, MaxWorkloads: workloads}
-	s := &learned.Snapshot{}
-	before := heap()
+	s := &learned.Statistics{}
+	before := heap.Live()
 	for i := range 48 {
 		at := start.Add(time.Duration(i) * 30 * time.Minute)
 		observations := make([]learned.Observation, 0, 2*workloads)
@@ -199,12 +188,12 @@ func TestWorkloads(t *testing.T) {
 				})
 			}
 		}
-		s = s.With(observations, learned.Cluster{}, bounds)
+		s = s.With(observations, learned.ClusterUsage{}, bounds)
 	}
 	if s.Len() != workloads {
 		t.Fatalf("%d workloads are known, want %d", s.Len(), workloads)
 	}
-	perWorkload := (heap() - before) / workloads
+	perWorkload := (heap.Live() - before) / workloads
 	t.Logf("%d bytes per workload, of at most %d", perWorkload, bound)
 	if perWorkload > bound {
 		t.Errorf("%d bytes per workload, want at most %d", perWorkload, bound)

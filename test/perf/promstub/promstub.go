@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -19,18 +20,22 @@ const Metric = "perf_metric"
 // placeholder is replaced with the evaluation time in prepared responses. It has as many digits.
 const placeholder = "0000000000.000"
 
+// placeholderOfValue is replaced with the time of the newest samples.
+const placeholderOfValue = "1111111111.111"
+
 // Server is an http.Handler of the path /api/v1/query. Its zero value knows no nodes and returns empty vectors.
 type Server struct {
 	// Gzip compresses responses for clients that accept it, as Prometheus does.
 	Gzip bool
 	// Now is the time of the evaluation; nil is time.Now.
 	Now func() time.Time
+	// Age is that of the newest samples.
+	Age time.Duration
 
 	queries   atomic.Int64
 	responses atomic.Pointer[responses]
 }
 
-// responses are the prepared bodies, by what is queried.
 type responses struct{ newest, cpu, cpuDeviation, memory, memoryDeviation, metric []byte }
 
 // SetInstances makes the server answer for targets whose label "instance" has the given values. Utilizations are between
@@ -41,12 +46,8 @@ func (s *Server) SetInstances(instances []string) { s.SetUtilization(instances, 
 // SetUtilization is SetInstances with utilizations between low and high, as fractions.
 func (s *Server) SetUtilization(instances []string, low, high float64) {
 	s.responses.Store(&responses{
-		newest:          newest(instances),
-		cpu:             vector(instances, 1, low, high),
-		cpuDeviation:    vector(instances, 2, 0, 0.1),
-		memory:          vector(instances, 3, low, high),
-		memoryDeviation: vector(instances, 4, 0, 0.1),
-		metric:          vector(instances, 5, 0, 1),
+		newest: newest(instances), cpu: vector(instances, 1, low, high), cpuDeviation: vector(instances, 2, 0, 0.1),
+		memory: vector(instances, 3, low, high), memoryDeviation: vector(instances, 4, 0, 0.1), metric: vector(instances, 5, 0, 1),
 	})
 }
 
@@ -64,8 +65,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.Now != nil {
 		now = s.Now
 	}
-	evaluated := fmt.Sprintf("%.3f", float64(now().UnixMilli())/1000)
-	body := bytes.ReplaceAll(s.response(r.FormValue("query")), []byte(placeholder), []byte(evaluated))
+	at := func(t time.Time) []byte { return fmt.Appendf(nil, "%.3f", float64(t.UnixMilli())/1000) }
+	body := bytes.ReplaceAll(s.response(r.FormValue("query")), []byte(placeholderOfValue), at(now().Add(-s.Age)))
+	body = bytes.ReplaceAll(body, []byte(placeholder), at(now()))
 	w.Header().Set("Content-Type", "application/json")
 	if !s.Gzip || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		_, _ = w.Write(body) // the client may have closed the connection
@@ -100,17 +102,13 @@ func (s *Server) response(query string) []byte {
 	return vector(nil, 0, 0, 0)
 }
 
-// newest is a response with one series per instance. Its value is the time of the evaluation: that of the newest sample.
+// newest is a response with one series per instance. Its value is the time of the newest sample.
 func newest(instances []string) []byte {
-	values := make([]string, len(instances))
-	for i := range values {
-		values[i] = placeholder
-	}
-	return encode(instances, values)
+	return encode(instances, slices.Repeat([]string{placeholderOfValue}, len(instances)))
 }
 
-// vector is a response with one series per instance. The values spread evenly from low to high, in another order for each
-// seed, and have as many digits as those of a Prometheus.
+// vector is a response with one series per instance. The values spread evenly from low to high, in another order for each seed.
+// They have as many digits as a Prometheus' values.
 func vector(instances []string, seed int, low, high float64) []byte {
 	values := make([]string, len(instances))
 	for i := range values {

@@ -1,5 +1,5 @@
-// Package refresh benchmarks one refresh of load, from the queries to the published snapshot, and the memory that the load takes.
-// The server runs in a process of its own, so that its share is not counted.
+// Package refresh benchmarks one refresh of load, from the queries to the published snapshot, and its memory. The server runs in a
+// process of its own, so that its share is not counted.
 package refresh
 
 import (
@@ -36,6 +36,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
+	"github.com/plimsoll-scheduler/plimsoll/test/perf/heap"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
 )
 
@@ -60,7 +62,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serve serves the load of so many nodes as serveUntilEnd does.
 func serve(nodes int) error {
 	stub := promstub.Server{Gzip: true}
 	instances := make([]string, nodes)
@@ -98,19 +99,13 @@ func serveUntilEnd(handler http.Handler) error {
 	}
 }
 
-// queriesPath is the path of the number of queries answered so far.
 const queriesPath = "/queries"
 
-// address is the IP address of the node with the given number.
 func address(i int) string { return fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255) }
 
-// startServer starts a server of as much as the environment variable says and returns its URL.
 func startServer(b *testing.B, variable string, count int) string {
 	b.Helper()
-	executable, err := os.Executable()
-	if err != nil {
-		b.Fatal(err)
-	}
+	executable := check.Value(os.Executable())(b)
 	cmd := exec.Command(executable)
 	cmd.Env = append(os.Environ(), fmt.Sprint(variable, "=", count))
 	cmd.Stderr = os.Stderr
@@ -118,13 +113,8 @@ func startServer(b *testing.B, variable string, count int) string {
 	if err != nil {
 		b.Fatal(err)
 	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	stdout := check.Value(cmd.StdoutPipe())(b)
+	check.OK(b, cmd.Start())
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	b.Cleanup(func() {
 		if err := stdin.Close(); err != nil {
@@ -140,13 +130,9 @@ func startServer(b *testing.B, variable string, count int) string {
 	return "http://" + strings.TrimSpace(line)
 }
 
-// queries returns the number of queries that the server has answered.
 func queries(b *testing.B, url string) int {
 	b.Helper()
-	resp, err := http.Get(url + queriesPath)
-	if err != nil {
-		b.Fatal(err)
-	}
+	resp := check.Value(http.Get(url + queriesPath))(b)
 	defer func() { _ = resp.Body.Close() }()
 	var n int
 	if _, err := fmt.Fscan(resp.Body, &n); err != nil {
@@ -155,7 +141,6 @@ func queries(b *testing.B, url string) int {
 	return n
 }
 
-// nodes is a cluster as the informers and the scheduler's cache hold it.
 type nodes struct {
 	indexer cache.Indexer
 	infos   []fwk.NodeInfo
@@ -182,9 +167,7 @@ func newNodes(b *testing.B, count int) *nodes {
 			{Type: corev1.NodeInternalIP, Address: address(i)},
 			{Type: corev1.NodeHostName, Address: name},
 		}
-		if err := n.indexer.Add(node); err != nil {
-			b.Fatal(err)
-		}
+		check.OK(b, n.indexer.Add(node))
 		info := framework.NewNodeInfo(pods...)
 		info.SetNode(node)
 		n.infos = append(n.infos, info)
@@ -195,9 +178,9 @@ func newNodes(b *testing.B, count int) *nodes {
 // historyLength is the number of refreshes after which the history of a node does not grow any more.
 const historyLength = 6
 
-// BenchmarkRefresh is one refresh over one window, for all that a profile reads. It reports the processor time of this process
-// per node, the queries per refresh, and the live heap per node: of the source, the history, the snapshot, and the estimates of
-// all nodes by each of the profile's models. Each node has twenty pods that have run for long.
+// BenchmarkRefresh is one refresh over one window, for all that a profile reads. It reports the processor time of this process per
+// node, the queries per refresh, and the live heap per node. The heap is that of the source, the history, the snapshot, and the
+// estimates of each of the profile's models. Each node has twenty pods that have run for long.
 func BenchmarkRefresh(b *testing.B) {
 	for _, profile := range []struct {
 		name       string
@@ -224,32 +207,22 @@ func benchmarkRefresh(b *testing.B, estimators []podusage.Estimator, metricCount
 		requirements.Metrics = append(requirements.Metrics, fmt.Sprint(promstub.Metric, "_", i))
 	}
 	cluster, url := newNodes(b, count), startServer(b, serveNodes, count)
-	before := liveHeap()
+	before := heap.Live()
 
-	source, err := prometheus.New(prometheus.Config{
-		Address:    url,
-		Config:     httpclient.Config{Timeout: 10 * time.Minute},
-		Dialect:    promql.Auto,
-		NodeLabels: []string{"instance"},
-	}, corelisters.NewNodeLister(cluster.indexer), clock.RealClock{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	source := check.Value(prometheus.New(prometheus.Config{
+		Address: url, Config: httpclient.Config{Timeout: 10 * time.Minute}, Dialect: promql.Auto, NodeLabels: []string{"instance"},
+	}, corelisters.NewNodeLister(cluster.indexer), clock.RealClock{}))(b)
 	watcher := refresh.NewWatcher(source, source.Name(), cluster, clock.RealClock{}, refresh.NewMetrics(metrics.NewKubeRegistry()))
 	watcher.Register(requirements, trust)
 	snapshots := estimate.NewSnapshots(watcher.Publisher())
 	models := make([]*estimate.Model, len(estimators))
 	for i, estimator := range estimators {
-		models[i] = estimate.NewModel(
-			snapshots,
-			estimate.Config{Window: window, Trust: trust, Estimators: estimate.Fixed{Estimator: estimator}, Clock: clock.RealClock{}},
-		)
+		models[i] = estimate.NewModel(snapshots,
+			estimate.Config{Window: window, Trust: trust, Estimators: estimate.Fixed{Estimator: estimator}, Clock: clock.RealClock{}})
 	}
 	ctx := klog.NewContext(b.Context(), logr.Discard())
 	refreshOnce := func() {
-		if err := watcher.Refresh(ctx); err != nil {
-			b.Fatal(err)
-		}
+		check.OK(b, watcher.Refresh(ctx))
 	}
 	for range historyLength {
 		refreshOnce()
@@ -290,29 +263,17 @@ func benchmarkRefresh(b *testing.B, estimators []podusage.Estimator, metricCount
 	if err := source.Close(); err != nil { // buffers of connections are no load
 		b.Fatal(err)
 	}
-	b.ReportMetric(float64(liveHeap()-before)/float64(count), "heap-B/node")
+	b.ReportMetric(float64(heap.Live()-before)/float64(count), "heap-B/node")
 	runtime.KeepAlive(cluster)
 	runtime.KeepAlive(source)
 	runtime.KeepAlive(watcher)
 	runtime.KeepAlive(models)
 }
 
-// liveHeap is the size in bytes of all objects that can be reached.
-func liveHeap() int64 {
-	for range 2 { // what sync.Pools hold lives for one more collection
-		runtime.GC()
-	}
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
-
 // processorTime is what this process, without its children, has used of all processors.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var r syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
-		b.Fatal(err)
-	}
+	check.OK(b, syscall.Getrusage(syscall.RUSAGE_SELF, &r))
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // servePods is the environment variable that makes the test binary a server of the usage of so many pods.
@@ -32,7 +33,6 @@ const servePods = "PLIMSOLL_PERF_SERVE_PODS"
 // podsPerWorkload makes 20,000 workloads of 150,000 pods.
 const podsPerWorkload = 7.5
 
-// podName returns the Deployment, the ReplicaSet and the name of the pod with the given number.
 func podName(i int) (workload, replicaSet, pod string) {
 	workload = fmt.Sprintf("workload-%05d", int(float64(i)/podsPerWorkload))
 	replicaSet = workload + "-6d5f8c7b9d"
@@ -49,22 +49,15 @@ func newPodServer(pods int) *podServer {
 	perPod, perWorkload := make([]string, pods), make([]string, int(float64(pods)/podsPerWorkload))
 	for i := range perPod {
 		_, _, name := podName(i)
-		perPod[i] = fmt.Sprintf(
-			`{"metric":{"namespace":%q,"pod":%q},"value":[1700000000.123,"%v"]}`,
-			podNamespace(i),
-			name,
-			random.Float64(),
-		)
+		perPod[i] = fmt.Sprintf(`{"metric":{"namespace":%q,"pod":%q},"value":[1700000000.123,"%v"]}`, podNamespace(i), name,
+			random.Float64())
 	}
 	for i := range perWorkload {
 		perWorkload[i] = fmt.Sprintf(`{"metric":{"namespace":%q,"workload":"workload-%05d"},"value":[1700000000.123,"%v"]}`,
 			podNamespace(int(float64(i)*podsPerWorkload)), i, random.Float64())
 	}
 	return &podServer{
-		count: packedVector(
-			[]string{`{"metric":{},"value":[1700000000.123,"1"]}`},
-		),
-		pods:      packedVector(perPod),
+		count: packedVector([]string{`{"metric":{},"value":[1700000000.123,"1"]}`}), pods: packedVector(perPod),
 		workloads: packedVector(perWorkload),
 	}
 }
@@ -90,7 +83,6 @@ func (s *podServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(response) // the client may have closed the connection
 }
 
-// newPods returns the nodes and pods as the informers hold them.
 func newPods(b *testing.B, count int) (nodes, pods cache.Indexer) {
 	b.Helper()
 	nodes = newNodes(b, count/30).indexer
@@ -106,15 +98,13 @@ func newPods(b *testing.B, count int) (nodes, pods cache.Indexer) {
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{
 			{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}}},
 		}
-		if err := pods.Add(pod); err != nil {
-			b.Fatal(err)
-		}
+		check.OK(b, pods.Add(pod))
 	}
 	return nodes, pods
 }
 
-// BenchmarkWorkloads is one refresh of the statistics of workloads, or the first one, which reads the history of a day too. It
-// reports the processor time of this process. What is allocated bounds what a refresh holds.
+// BenchmarkWorkloads is one refresh of the statistics of workloads. The first one reads the history of a day too. It reports the
+// processor time of this process. What is allocated bounds what a refresh holds.
 func BenchmarkWorkloads(b *testing.B) {
 	for _, first := range []bool{false, true} {
 		for _, count := range []int{15000, 150000} {
@@ -125,10 +115,8 @@ func BenchmarkWorkloads(b *testing.B) {
 
 func benchmarkWorkloads(b *testing.B, first bool, count int) {
 	nodes, pods := newPods(b, count)
-	src, err := prometheus.NewPodSource(prometheus.Config{Address: startServer(b, servePods, count), Config: httpclient.Config{}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	src := check.Value(prometheus.NewPodSource(prometheus.Config{Address: startServer(b, servePods, count),
+		Config: httpclient.Config{}}))(b)
 	ctx := klog.NewContext(b.Context(), logr.Discard())
 	newWatcher := func() *refresh.WorkloadWatcher {
 		return refresh.NewWorkloadWatcher(refresh.WorkloadConfig{
@@ -138,9 +126,7 @@ func benchmarkWorkloads(b *testing.B, first bool, count int) {
 		})
 	}
 	refreshOnce := func(w *refresh.WorkloadWatcher) {
-		if err := w.Refresh(ctx); err != nil {
-			b.Fatal(err)
-		}
+		check.OK(b, w.Refresh(ctx))
 		if got, want := w.Publisher().Latest().Len(), int(float64(count)/podsPerWorkload); got != want {
 			b.Fatalf("%d workloads, want %d", got, want)
 		}

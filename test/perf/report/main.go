@@ -1,5 +1,5 @@
-// report reads the output of the benchmarks and prints a table of targets and results. It is a module of its own, because its
-// parser of benchmarks requires newer versions of some modules than the scheduler is built with.
+// report reads the output of the benchmarks and prints a table of targets and results. It is a separate module, because its parser
+// of benchmarks requires newer versions of some modules than the scheduler.
 package main
 
 import (

@@ -16,7 +16,6 @@ type result struct {
 	values map[string]float64
 }
 
-// results are in the order they were measured in.
 type results []result
 
 // read reads all results. A file that is not benchmark output has no results.
@@ -47,7 +46,7 @@ func read(files *benchfmt.Files) (results, error) {
 	return all, nil
 }
 
-// values returns the results in the unit of all benchmarks whose names contain all of the parts, in the order of measurement.
+// values returns the results in the unit, of all benchmarks with all parts in their names. The order is that of measurement.
 func (r results) values(unit string, parts ...string) []float64 {
 	var values []float64
 	for _, result := range r {
@@ -59,7 +58,6 @@ func (r results) values(unit string, parts ...string) []float64 {
 	return values
 }
 
-// median returns the median, and whether there is one.
 func median(values []float64) (float64, bool) {
 	if len(values) == 0 {
 		return 0, false

@@ -20,7 +20,6 @@ type row struct {
 // The numbers of nodes that are measured.
 const smallest, usual, largest = 500, 5000, 15000
 
-// anyNumber is no limit.
 const anyNumber = -1
 
 func rows() []row {
@@ -34,22 +33,10 @@ func rows() []row {
 		call("the same with 20 recently placed pods on every node", 60, 0, "Score", "TargetLoadPacking", busy),
 		call("the same, and the node just changed", 1500, anyNumber, "Score", "TargetLoadPacking", changed),
 		call("Score, one node, LoadVariationRiskBalancing", 100, 0, "Score", "LoadVariationRiskBalancing", busy),
-		call(
-			"Score, one node, LowRiskOverCommitment, with 30 recently placed pods on every node",
-			200,
-			0,
-			"Score",
-			"LowRiskOverCommitment",
-			"30_recent_pods_per_node",
-		),
-		call(
-			"Score, one node, PredictedPeak, with 30 recently placed pods on every node",
-			80,
-			0,
-			"Score",
-			"PredictedPeak",
-			"30_recent_pods_per_node",
-		),
+		call("Score, one node, LowRiskOverCommitment, with 30 recently placed pods on every node", 200, 0, "Score",
+			"LowRiskOverCommitment", "30_recent_pods_per_node"),
+		call("Score, one node, PredictedPeak, with 30 recently placed pods on every node", 80, 0, "Score", "PredictedPeak",
+			"30_recent_pods_per_node"),
 		call("Filter, one node, LoadThreshold", 100, 0, "Filter", "LoadThreshold"),
 		call("Filter, one node, NodeMetrics", 100, 0, "Filter", "NodeMetrics"),
 		scoring("PreScore and Score, one node's share, NodeMetrics with three metrics", 100, "NodeMetrics"),
@@ -90,21 +77,14 @@ func rows() []row {
 	const one, every = "profile=TargetLoadPacking", "profile=all"
 	return append(
 		all,
-		refresh(
-			"one Prometheus refresh, TargetLoadPacking: queries (means, deviations, when each node was scraped last)",
-			"≤ 5",
-			"%.0f",
-			"queries/op",
-			5,
-			1,
-			one,
-		),
-		refresh("the same: our CPU per node", "≤ 10 µs", "%.1f µs", "cpu-ns/node", 10, 1e3, one),
-		untargeted(
-			refresh("the same, all plugins with three metrics, which are three more queries", "–", "%.1f µs", "cpu-ns/node", 0, 1e3, every),
-		),
-		refresh("live heap of the whole load cache per node, TargetLoadPacking", "≤ 2 KiB", "%.2f KiB", "heap-B/node", 2, 1024, one),
-		refresh("the same, all plugins with three metrics", "≤ 2 KiB", "%.2f KiB", "heap-B/node", 2, 1024, every),
+		refresh("one Prometheus refresh, TargetLoadPacking: queries (means, deviations, when each node was scraped last)", "≤ 5",
+			figure{"%.0f", "queries/op", 5, 1}, one),
+		refresh("the same: our CPU per node", "≤ 10 µs", figure{"%.1f µs", "cpu-ns/node", 10, 1e3}, one),
+		untargeted(refresh("the same, all plugins with three metrics, which are three more queries", "–",
+			figure{"%.1f µs", "cpu-ns/node", 0, 1e3}, every)),
+		refresh("live heap of the whole load cache per node, TargetLoadPacking", "≤ 2 KiB",
+			figure{"%.2f KiB", "heap-B/node", 2, 1024}, one),
+		refresh("the same, all plugins with three metrics", "≤ 2 KiB", figure{"%.2f KiB", "heap-B/node", 2, 1024}, every),
 		beside(workloads("statistics of 20,000 workloads, one refresh of 150,000 pods: our CPU", "≤ 1 s", "%.2f s", "cpu-s/op", 1, 1)),
 		beside(workloads("the same: all that is allocated meanwhile", "≤ 64 MiB", "%.0f MiB", "B/op", 64, 1<<20)),
 		beside(coldExplain("explain a pod, 5,000 nodes and 50,000 pods, once they are listed: our CPU", 3)),
@@ -136,7 +116,7 @@ func call(what string, nanoseconds, allocations float64, name ...string) row {
 	}}
 }
 
-// scoring is the share of one node of the usual number in the scoring of a decision, from PreScore to NormalizeScore.
+// scoring is one node's share of a decision's scoring, from PreScore to NormalizeScore, at the usual number of nodes.
 func scoring(what string, nanoseconds float64, plugin string) row {
 	return row{what: what, target: fmt.Sprintf("≤ %.0f ns", nanoseconds), measure: func(r results) (string, bool) {
 		name := atNodes([]string{"ScoreAndNormalize", plugin}, usual)
@@ -174,14 +154,13 @@ func floor(what, profile string, workload []string) row {
 	return untargeted(beside(throughput(what, 0, profile, workload)))
 }
 
-// untargeted removes the target of the row.
 func untargeted(r row) row {
 	r.target, r.untargeted = "–", true
 	return r
 }
 
-// tail is the increase of the p99 in percent, between each run and the run of the stock profile in the same round: of a whole
-// attempt, and of its part in which plugins choose a node.
+// tail is the increase of the p99 in percent over the stock profile's run in the same round. It is of a whole attempt, and of the
+// part in which plugins choose a node.
 func tail(what string, most float64, profile string, workload []string) row {
 	return row{what: what, target: fmt.Sprintf("≤ %.0f %%", most), measure: func(r results) (string, bool) {
 		attempts := percent(compared(r, "attempt-p99-ms", profile, workload))
@@ -193,34 +172,34 @@ func tail(what string, most float64, profile string, workload []string) row {
 		middle := percent(compared(r, "cycle-p50-ms", profile, workload))
 		cycle, _ := median(cycles)
 		half, _ := median(middle)
-		return fmt.Sprintf(
-			"%+.1f %% (%s) · choosing a node %+.1f %%, p50 %+.1f %%",
-			added,
-			listed("%+.0f", attempts),
-			cycle,
-			half,
-		), added <= most
+		return fmt.Sprintf("%+.1f %% (%s) · choosing a node %+.1f %%, p50 %+.1f %%", added, listed("%+.0f", attempts), cycle,
+			half), added <= most
 	}}
 }
 
-// refresh is a figure of one refresh, over the scale, at the usual and the largest number of nodes.
-func refresh(what, target, format, unit string, most, scale float64, profile string) row {
+// figure is a benchmark's unit, its value over the scale, and the most that is allowed of that.
+type figure struct {
+	format, unit string
+	most, scale  float64
+}
+
+// refresh is a figure of one refresh, at the usual and the largest number of nodes.
+func refresh(what, target string, f figure, profile string) row {
 	return row{what: what, target: target, measure: func(r results) (string, bool) {
 		var cells []string
 		reached := true
 		for _, nodes := range []int{usual, largest} {
-			v, ok := median(r.values(unit, atNodes([]string{"Refresh", profile}, nodes)...))
+			v, ok := median(r.values(f.unit, atNodes([]string{"Refresh", profile}, nodes)...))
 			if !ok {
 				return "", false
 			}
-			cells = append(cells, fmt.Sprintf(format+" at %d", v/scale, nodes))
-			reached = reached && v/scale <= most
+			cells = append(cells, fmt.Sprintf(f.format+" at %d", v/f.scale, nodes))
+			reached = reached && v/f.scale <= f.most
 		}
 		return strings.Join(cells, " · "), reached
 	}}
 }
 
-// workloads is a figure of one refresh of the statistics of workloads, over the scale.
 func workloads(what, target, format, unit string, most, scale float64) row {
 	return row{what: what, target: target, measure: func(r results) (string, bool) {
 		v, ok := median(r.values(unit, "Workloads", "first=false", "pods=150000"))
@@ -231,7 +210,7 @@ func workloads(what, target, format, unit string, most, scale float64) row {
 	}}
 }
 
-// coldExplain is the processor time, in seconds, of one pod that is explained in a scheduler that has just been filled.
+// coldExplain is the processor time, in seconds, of explaining one pod in a newly filled scheduler.
 func coldExplain(what string, most float64) row {
 	return row{what: what, target: fmt.Sprintf("≤ %.0f s", most), measure: func(r results) (string, bool) {
 		v, ok := median(r.values("cpu-s/op", "ColdExplain"))
@@ -267,7 +246,6 @@ func cost(what, target, unit string, name ...string) row {
 	}}
 }
 
-// compared returns the ratios of the profile's runs of the workload to those of the stock profile.
 func compared(r results, unit, profile string, workload []string) []float64 {
 	return ratios(r.values(unit, named(profile, workload)...), r.values(unit, named("profile=stock", workload)...))
 }

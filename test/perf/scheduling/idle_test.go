@@ -11,8 +11,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 )
 
-// idlers returns plugins that do nothing at the extension points of the load plugins. What a profile with them costs beyond the
-// stock profile is the framework's cost of calling one more plugin, or four.
+// idlers returns plugins that do nothing at the extension points of the load plugins. A profile with them costs more than the stock
+// profile: the framework's cost of calling one more plugin, or four.
 func idlers() frameworkruntime.Registry {
 	registry := frameworkruntime.Registry{}
 	for name, plugin := range map[string]minor.Plugin{
@@ -35,7 +35,6 @@ var (
 	_ minor.ScoreExtensions = &idleFilterAndScore{}
 )
 
-// idleScore scores all nodes alike.
 type idleScore struct{ name string }
 
 func (pl *idleScore) Name() string { return pl.name }
@@ -50,7 +49,6 @@ func (pl *idleScore) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk.Nod
 
 func (pl *idleScore) ScoreExtensions() minor.ScoreExtensions { return nil }
 
-// idleFilter lets all nodes pass.
 type idleFilter struct{ name string }
 
 func (pl *idleFilter) Name() string { return pl.name }
@@ -70,7 +68,6 @@ func (pl *idleFilter) Filter(context.Context, fwk.CycleState, *corev1.Pod, fwk.N
 	return nil
 }
 
-// idleFilterAndScore lets all nodes pass, scores them alike, and normalizes nothing.
 type idleFilterAndScore struct{ idleFilter }
 
 func (pl *idleFilterAndScore) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {

@@ -1,6 +1,6 @@
-// Package scheduling benchmarks whole scheduling cycles: upstream's scheduler_perf, with a real etcd and API server, on the
-// stock profile and on profiles with the load plugins on. The plugins are wired as in bin/kube-scheduler and read a local
-// server that speaks Prometheus' API.
+// Package scheduling benchmarks whole scheduling cycles by upstream's scheduler_perf, with a real etcd and API server. It compares
+// the stock profile with profiles that enable load plugins. The plugins are wired as in bin/kube-scheduler and read a local server
+// that speaks Prometheus' API.
 package scheduling
 
 import (
@@ -29,6 +29,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
 )
@@ -36,11 +37,9 @@ import (
 //go:embed config/*.yaml
 var configFiles embed.FS
 
-// prometheusPlaceholder is replaced with the server's host and port in scheduler configurations.
 const prometheusPlaceholder = "PROMETHEUS"
 
-// measuredNamespace is the namespace in which scheduler_perf creates the pods that are measured: those of the operation with
-// the index 2.
+// measuredNamespace is the namespace in which scheduler_perf creates the measured pods: those of the operation with the index 2.
 const measuredNamespace = "namespace-2"
 
 func TestMain(m *testing.M) {
@@ -51,46 +50,33 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// BenchmarkScheduling runs one workload of performance.yaml, which -bench has to name in full: of two in one process the first
-// would warm up the second. Beside the metrics of scheduler_perf it reports the pods bound per second and the exact durations
-// of their attempts. It fails unless all plugins of the profile decided all pods by fresh load.
+// BenchmarkScheduling runs one workload of performance.yaml, which -bench has to name in full. Of two in one process, the first
+// would warm up the second. Beside the metrics of scheduler_perf it reports the pods bound per second and the exact durations of
+// their attempts. It fails unless all plugins of the profile decided all pods by fresh load.
 func BenchmarkScheduling(b *testing.B) {
 	r := &run{metrics: metrics.NewKubeRegistry(), stopwatch: newStopwatch(measuredNamespace)}
 	r.server = httptest.NewUnstartedServer(&r.prometheus)
 	r.provider = provider.New(clock.RealClock{}, r.metrics, provider.Account{})
 	registry := plugins.NewRegistry(r.provider, clock.RealClock{}, r.metrics.MustRegister)
-	if err := registry.Register(stopwatchName, r.stopwatch.new); err != nil {
-		b.Fatal(err)
-	}
-	if err := registry.Merge(idlers()); err != nil {
-		b.Fatal(err)
-	}
+	check.OK(b, registry.Register(stopwatchName, r.stopwatch.new))
+	check.OK(b, registry.Merge(idlers()))
 	provideEtcd(b)
 	if _, ok := os.LookupEnv("ARTIFACTS"); !ok {
 		b.Setenv("ARTIFACTS", b.TempDir()) // logs go to a file, as a scheduler's do, and not to the benchmark's output
 	}
 	b.Chdir(b.TempDir()) // the paths in performance.yaml are relative to here
-	if err := writeConfig(r.server.Listener.Addr().String()); err != nil {
-		b.Fatal(err)
-	}
+	check.OK(b, writeConfig(r.server.Listener.Addr().String()))
 	schedulerperf.RunBenchmarkPerfScheduling(b, "performance.yaml", "load", registry,
 		schedulerperf.WithPreRunFn(r.prepare), schedulerperf.WithNodeUpdateFn(r.measureNodes))
 }
 
-// provideEtcd puts an etcd on PATH, where scheduler_perf looks for it.
 func provideEtcd(b *testing.B) {
 	b.Helper()
-	builder, err := build.New(b.Context(), os.Stderr)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := builder.Build(b.Context(), build.Etcd()); err != nil {
-		b.Fatal(err)
-	}
+	builder := check.Value(build.New(b.Context(), os.Stderr))(b)
+	check.OK(b, builder.Build(b.Context(), build.Etcd()))
 	b.Setenv("PATH", builder.BinDir()+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
-// writeConfig writes the configuration files into the current directory, with the server's host and port.
 func writeConfig(prometheus string) error {
 	files, err := configFiles.ReadDir("config")
 	if err != nil {
@@ -190,7 +176,6 @@ func (r *run) checkFresh(b *testing.B) error {
 	return nil
 }
 
-// loadPlugins are the load plugins of the benchmark's profile.
 func loadPlugins(b *testing.B) []string {
 	_, profile, _ := strings.Cut(b.Name(), "/profile=")
 	profile, _, _ = strings.Cut(profile, "/")
@@ -203,8 +188,8 @@ func loadPlugins(b *testing.B) []string {
 	return nil
 }
 
-// report reports the measurements of the stopwatch. It fails the benchmark if a plugin that counts its decisions decided fewer
-// than all pods, or any pod without fresh load, if a plugin skipped its filter, or if load expired meanwhile.
+// report reports the measurements of the stopwatch. It fails the benchmark if a plugin decided fewer than all pods, or any pod
+// without fresh load. It also fails if a plugin skipped its filter, or if load expired meanwhile.
 func (r *run) report(b *testing.B) {
 	r.stopwatch.report(b)
 	if err := r.checkFresh(b); err != nil {
@@ -238,7 +223,7 @@ func (r *run) report(b *testing.B) {
 	}
 }
 
-// values returns the values of a counter or gauge of the plugins, by the values of the given labels, joined by spaces.
+// values returns the values of a counter or gauge of the plugins, by the labels' values, joined by spaces.
 func (r *run) values(name string, labels ...string) (map[string]float64, error) {
 	families, err := r.metrics.Gather()
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 
 const stopwatchName = "Stopwatch"
 
-// stopwatch is a plugin of every profile. It measures each scheduling attempt exactly: the buckets of the scheduler's own
-// histograms double, and do not show a difference of a few percent.
+// stopwatch is a plugin of every profile. It measures each scheduling attempt exactly. The buckets of the scheduler's histograms
+// double, so they hide a difference of a few percent.
 type stopwatch struct {
 	namespace string
 
@@ -51,14 +51,10 @@ var (
 	_ minor.PostBindPlugin  = &stopwatch{}
 )
 
-// newStopwatch returns a stopwatch for the pods of a namespace.
 func newStopwatch(namespace string) *stopwatch {
 	const room = 1 << 14 // more than the pods of any workload, so that append does not copy during the measurement
 	return &stopwatch{
-		namespace: namespace,
-		skipped:   map[string]int{},
-		cycles:    make([]time.Duration, 0, room),
-		attempts:  make([]time.Duration, 0, room),
+		namespace: namespace, skipped: map[string]int{}, cycles: make([]time.Duration, 0, room), attempts: make([]time.Duration, 0, room),
 	}
 }
 
@@ -69,7 +65,6 @@ func (s *stopwatch) new(context.Context, runtime.Object, minor.Handle) (minor.Pl
 // Name implements minor.Plugin.
 func (s *stopwatch) Name() string { return stopwatchName }
 
-// lap is an attempt that has begun.
 type lap struct{ began, reserved time.Time }
 
 // Clone implements fwk.StateData.
@@ -131,15 +126,15 @@ func (s *stopwatch) PostBind(_ context.Context, state fwk.CycleState, pod *corev
 	s.cycles, s.attempts = append(s.cycles, reserved.Sub(began)), append(s.attempts, last.at.Sub(began))
 }
 
-// counts returns the number of pods bound so far, and how many of them each plugin did not filter, in all namespaces.
+// counts returns the number of pods bound so far in all namespaces, and how many each plugin did not filter.
 func (s *stopwatch) counts() (bound int, skipped map[string]int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.bound, maps.Clone(s.skipped)
 }
 
-// report reports the pods bound per second from the first attempt to the last binding; the processor time of the whole process,
-// API server included, per pod; the durations of scheduling cycles, in which a node is chosen; and the durations of whole
+// report reports the pods bound per second from the first attempt to the last binding. It reports the processor time of the whole
+// process per pod, API server included. It also reports the durations of scheduling cycles, in which a node is chosen, and of whole
 // attempts, binding included.
 func (s *stopwatch) report(b *testing.B) {
 	s.mu.Lock()

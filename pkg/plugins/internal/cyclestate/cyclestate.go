@@ -8,18 +8,19 @@ import (
 )
 
 // Memo keeps one value per scheduling cycle, stored at any extension point by one of several goroutines. Clones of the
-// CycleState, for nominated pods and preemption, share it. A lookup does not allocate. A Memo is safe for concurrent use; use New.
+// CycleState that are made after Store, for nominated pods and preemption, share it. A lookup does not allocate. A Memo is safe for
+// concurrent use; use New.
 type Memo[T any] struct {
 	key fwk.StateKey
 	pin estimate.Pin[T]
 }
 
-// New returns the memo of the named plugin. A plugin has one.
+// New returns a memo for a plugin. Make only one per plugin: its name is the key in CycleState.
 func New[T any](plugin string) *Memo[T] {
 	return &Memo[T]{key: fwk.StateKey(plugin)}
 }
 
-// shared is a value as CycleState keeps it. All clones share it.
+// shared is a value as CycleState keeps it. Later clones share it.
 type shared[T any] struct{ value *T }
 
 func (s shared[T]) Clone() fwk.StateData { return s }
@@ -40,8 +41,8 @@ func (m *Memo[T]) lookupShared(state fwk.CycleState) *T {
 	return nil
 }
 
-// Store keeps the value for the cycle unless another goroutine was first. It returns the kept value, and whether that is
-// value.
+// Store keeps the value for the cycle unless another goroutine was first. It returns the value that is kept, and whether
+// it is the one passed.
 func (m *Memo[T]) Store(state fwk.CycleState, value *T) (kept *T, first bool) {
 	kept, first = m.pin.Set(state, value)
 	if first {

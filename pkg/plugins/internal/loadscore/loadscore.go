@@ -1,5 +1,5 @@
-// Package loadscore is what plugins that score nodes by their load have in common: one view of the load per scheduling cycle,
-// skipping a cycle in which no load is known, and a score for nodes whose load is missing.
+// Package loadscore is shared by plugins that score nodes by load. It has one view of the load per scheduling cycle, and skips
+// cycles without known load. It scores nodes whose load is missing.
 package loadscore
 
 import (
@@ -15,9 +15,9 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/cyclestate"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
@@ -25,38 +25,46 @@ import (
 const Missing int64 = -1
 
 // Extensions implements PreScore and ScoreExtensions for a plugin that embeds it, and keeps the plugin's state of the
-// scheduling cycle. PreScore need not be enabled. It is safe for concurrent use.
-type Extensions struct {
+// scheduling cycle. Pod is the plugin's own part of that. PreScore need not be enabled. It is safe for concurrent use.
+type Extensions[Pod any] struct {
 	plugin      string
 	reader      *reading.Reader
 	model       *estimate.Model
 	resources   []load.Resource
 	missingLoad config.MissingLoad
-	counters    counters.Counters
-	states      *cyclestate.Memo[PreScoreState]
-	podState    func(state fwk.CycleState, pod *corev1.Pod) (any, Scoring)
+	counters    descriptor.Counters
+	states      *cyclestate.Memo[PreScoreState[Pod]]
+	podState    func(state fwk.CycleState, pod *corev1.Pod) (*Pod, Scoring)
 }
 
-// New returns the extensions of the named plugin, which scores by the resources' load.
-// All resources have the same window.
-func New(
-	plugin string,
-	reader *reading.Reader,
-	resources []load.Resource,
-	missingLoad config.MissingLoad,
-	c counters.Counters,
-) *Extensions {
-	return &Extensions{
-		plugin: plugin, reader: reader, model: reader.Model(load.CPU), resources: resources, missingLoad: missingLoad,
-		counters: c, states: cyclestate.New[PreScoreState](plugin),
+var (
+	_ minor.PreScorePlugin  = &Extensions[NoPodState]{}
+	_ minor.ScoreExtensions = &Extensions[NoPodState]{}
+	_ minor.SignPlugin      = &Extensions[NoPodState]{}
+	_ explain.LoadReader    = &Extensions[NoPodState]{}
+)
+
+// NoPodState is the Pod of plugins that need none.
+type NoPodState = struct{}
+
+// New returns the extensions of the named plugin, which scores by the resources' load. All resources have the same window.
+func New[Pod any](
+	plugin string, given descriptor.Given, missingLoad config.MissingLoad, resources ...load.Resource,
+) *Extensions[Pod] {
+	return &Extensions[Pod]{
+		plugin: plugin, reader: given.Reader, model: given.Reader.Model(load.CPU), resources: resources, missingLoad: missingLoad,
+		counters: given.Counters, states: cyclestate.New[PreScoreState[Pod]](plugin),
 	}
 }
 
+// Name returns the name of the plugin.
+func (x *Extensions[Pod]) Name() string { return x.plugin }
+
 // Reader implements explain.LoadReader.
-func (x *Extensions) Reader() *reading.Reader { return x.reader }
+func (x *Extensions[Pod]) Reader() *reading.Reader { return x.reader }
 
 // LoadLine implements explain.LoadReader for a plugin without a line.
-func (x *Extensions) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
+func (x *Extensions[Pod]) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
 	l := explain.LoadLine{Node: x.model.View(state).Estimate(node)}
 	for r := range l.Node {
 		l.Utilization[r] = l.Node[r].Utilization(0)
@@ -77,30 +85,30 @@ const (
 )
 
 // SetPodState makes PreScoreState.Pod hold the value that podState returns for the cycle and the pod to place.
-func (x *Extensions) SetPodState(podState func(state fwk.CycleState, pod *corev1.Pod) (any, Scoring)) {
+func (x *Extensions[Pod]) SetPodState(podState func(state fwk.CycleState, pod *corev1.Pod) (*Pod, Scoring)) {
 	x.podState = podState
 }
 
 // PreScoreState is what a plugin scores all nodes of one scheduling cycle by.
-type PreScoreState struct {
+type PreScoreState[Pod any] struct {
 	View *estimate.View
 	// PodUsage is what the pod to place will use.
 	PodUsage podusage.Amounts
 	// Pod is what else the plugin knows of it; nil without SetPodState.
-	Pod any
-	// Skip is set where no node's load is known, or the plugin is skipped for the pod: all nodes score alike.
+	Pod *Pod
+	// Skip is set if no node's load is known, or the plugin is skipped for the pod. All nodes then score alike.
 	Skip bool
 
-	fallbacks counters.Fallbacks
+	fallbacks descriptor.Fallbacks
 }
 
 // PreScoreState returns the state of the cycle. The first call in a cycle makes it, and counts the decision.
-func (x *Extensions) PreScoreState(state fwk.CycleState, pod *corev1.Pod) *PreScoreState {
+func (x *Extensions[Pod]) PreScoreState(state fwk.CycleState, pod *corev1.Pod) *PreScoreState[Pod] {
 	if s := x.states.Lookup(state); s != nil {
 		return s
 	}
 	view := x.model.View(state)
-	s := &PreScoreState{View: view, PodUsage: view.Estimator().Estimate(pod)}
+	s := &PreScoreState[Pod]{View: view, PodUsage: view.Estimator().Estimate(pod)}
 	scoring := ByLoad
 	if x.podState != nil {
 		s.Pod, scoring = x.podState(state, pod)
@@ -115,17 +123,17 @@ func (x *Extensions) PreScoreState(state fwk.CycleState, pod *corev1.Pod) *PreSc
 }
 
 // ExplainPodUsage implements explain.UsageExplainer for the plugin.
-func (x *Extensions) ExplainPodUsage(state fwk.CycleState, pod *corev1.Pod) (usages []explain.PodUsage) {
+func (x *Extensions[Pod]) ExplainPodUsage(state fwk.CycleState, pod *corev1.Pod) (usages []explain.ExpectedUsage) {
 	s := x.PreScoreState(state, pod)
 	explanations := s.View.Estimator().Explain(pod)
 	for _, r := range x.resources {
-		usages = append(usages, explain.NewPodUsage(r, s.PodUsage[r], explanations[r]))
+		usages = append(usages, explain.NewExpectedUsage(r, s.PodUsage[r], explanations[r]))
 	}
 	return usages
 }
 
 // PreScore skips scoring when no node's load is known: the profile's other plugins decide.
-func (x *Extensions) PreScore(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
+func (x *Extensions[Pod]) PreScore(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
 	if x.PreScoreState(state, pod).Skip {
 		return fwk.NewStatus(fwk.Skip)
 	}
@@ -133,26 +141,26 @@ func (x *Extensions) PreScore(_ context.Context, state fwk.CycleState, pod *core
 }
 
 // SignPod implements minor.SignPlugin: scores depend on what the pod will use, and on nothing else of the pod.
-func (x *Extensions) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.SignFragment, *fwk.Status) {
+func (x *Extensions[Pod]) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.SignFragment, *fwk.Status) {
 	return []minor.SignFragment{{Key: "v1.Pod.Spec." + x.plugin + "()", Value: x.reader.PodUsage(pod)}}, nil
 }
 
-// NodeScore returns the node score nearest to score. freshest and stalest are the states of the node's best and worst known
-// resource: where even the freshest is not load.Fresh, the score is the one that missingLoad chooses.
-func (x *Extensions) NodeScore(s *PreScoreState, score float64, freshest, stalest load.State) int64 {
-	if replacement, ok := x.Replacement(s, freshest, stalest); ok {
+// NodeScore returns the node score nearest to score. Where no resource's state is load.Fresh, it is the one that missingLoad
+// chooses. A plugin of one resource passes its state twice.
+func (x *Extensions[Pod]) NodeScore(s *PreScoreState[Pod], score float64, cpu, memory load.State) int64 {
+	if replacement, ok := x.Replacement(s, cpu, memory); ok {
 		return replacement
 	}
 	return rounded(score)
 }
 
-// Replacement returns the score that missingLoad chooses, Missing or the lowest, and whether it chooses one. freshest and stalest
-// are as in NodeScore.
-func (x *Extensions) Replacement(s *PreScoreState, freshest, stalest load.State) (score int64, ok bool) {
-	if stalest != load.Fresh {
+// Replacement returns the score that missingLoad chooses, Missing or the lowest, and whether it chooses one. The states are as in
+// NodeScore.
+func (x *Extensions[Pod]) Replacement(s *PreScoreState[Pod], cpu, memory load.State) (score int64, ok bool) {
+	if stalest := min(cpu, memory); stalest != load.Fresh {
 		x.counters.Fallback(&s.fallbacks, stalest)
 	}
-	if freshest != load.Fresh {
+	if max(cpu, memory) != load.Fresh {
 		switch x.missingLoad {
 		case config.MissingLoadNeutral:
 			return Missing, true
@@ -175,15 +183,17 @@ func rounded(score float64) int64 {
 }
 
 // ScoreExtensions returns x itself where nodes without known load get the mean score of the others.
-func (x *Extensions) ScoreExtensions() minor.ScoreExtensions {
+func (x *Extensions[Pod]) ScoreExtensions() minor.ScoreExtensions {
 	if x.missingLoad == config.MissingLoadNeutral {
 		return x
 	}
 	return nil
 }
 
-// NormalizeScore gives the nodes without known load the mean score of the others, or the lowest score if there are none.
-func (x *Extensions) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, scores minor.NodeScoreList) *fwk.Status {
+// NormalizeScore gives nodes without known load the mean score of the others, or the lowest if there are none.
+func (x *Extensions[Pod]) NormalizeScore(
+	_ context.Context, _ fwk.CycleState, _ *corev1.Pod, scores minor.NodeScoreList,
+) *fwk.Status {
 	var sum, known int64
 	for _, n := range scores {
 		if n.Score != Missing {

@@ -21,17 +21,17 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/counters"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
 type scores = map[string]int64
 
-// percent is a plugin that scores a node by its CPU utilization in percent, so that what is expected can be read off.
+// percent is a plugin that scores a node by its CPU utilization in percent, so expected scores are obvious.
 type percent struct {
-	*loadscore.Extensions
+	*loadscore.Extensions[string]
 	// score replaces the utilization if it is set.
 	score *float64
 }
@@ -77,12 +77,10 @@ func newPercent(loads *plugintest.Loads, missingLoad config.MissingLoad) *percen
 }
 
 func newCounted(
-	loads *plugintest.Loads,
-	missingLoad config.MissingLoad,
-	estimator podusage.Estimator,
-	c counters.Counters,
+	loads *plugintest.Loads, missingLoad config.MissingLoad, estimator podusage.Estimator, c descriptor.Counters,
 ) *percent {
-	return &percent{Extensions: loadscore.New("Percent", loads.ReaderOver(estimator), []load.Resource{load.CPU}, missingLoad, c)}
+	given := descriptor.Given{Reader: loads.ReaderOver(estimator), Deps: descriptor.Deps{Counters: c}}
+	return &percent{Extensions: loadscore.New[string]("Percent", given, missingLoad, load.CPU)}
 }
 
 func TestExtensions_MissingLoad(t *testing.T) {
@@ -136,19 +134,19 @@ func TestExtensions_PreScore(t *testing.T) {
 
 // What a plugin knows of the pod is asked for once a cycle. A pod that the plugin is skipped for is no decision without load.
 func TestExtensions_PodState(t *testing.T) {
-	deps := counters.NewMetrics(metrics.NewKubeRegistry().MustRegister).For("Percent")
+	deps := descriptor.NewMetrics(metrics.NewKubeRegistry().MustRegister).For("Percent")
 	pl, asked := newCounted(loadsOf(map[string]float64{"a": 0.5}), config.MissingLoadRequests, &counting{}, deps), 0
-	pl.SetPodState(func(_ fwk.CycleState, pod *corev1.Pod) (any, loadscore.Scoring) {
+	pl.SetPodState(func(_ fwk.CycleState, pod *corev1.Pod) (*string, loadscore.Scoring) {
 		asked++
 		if pod.Name == "skipped" {
-			return pod.Name, loadscore.Never
+			return &pod.Name, loadscore.Never
 		}
-		return pod.Name, loadscore.ByLoad
+		return &pod.Name, loadscore.ByLoad
 	})
 	for _, name := range []string{"scored", "skipped"} {
 		state, pod := framework.NewCycleState(), st.MakePod().Name(name).Obj()
 		for range 3 {
-			if s := pl.PreScoreState(state, pod); s.Pod != name || s.Skip != (name == "skipped") {
+			if s := pl.PreScoreState(state, pod); *s.Pod != name || s.Skip != (name == "skipped") {
 				t.Errorf("pod %s: state %v, skipped %v", name, s.Pod, s.Skip)
 			}
 		}
@@ -257,7 +255,7 @@ func TestExtensions_CountsOncePerDecision(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			registry, loads := metrics.NewKubeRegistry(), plugintest.NewLoads()
 			loads.Measure(tc.loads, nil)
-			s := newCounted(loads, config.MissingLoadRequests, &counting{}, counters.NewMetrics(registry.MustRegister).For("test"))
+			s := newCounted(loads, config.MissingLoadRequests, &counting{}, descriptor.NewMetrics(registry.MustRegister).For("test"))
 			for range 2 {
 				plugintest.Scores(t, s, pod, nodeInfo("a", "4"), nodeInfo("b", "4"), nodeInfo("c", "4"))
 			}

@@ -38,10 +38,7 @@ type Gate struct {
 // NewGate returns the gate of the limit on what the snapshots show, and requeues pods until ctx is done.
 func NewGate(ctx context.Context, limit Limit, handle minor.Handle, snapshots *estimate.Snapshots, c clock.Clock) *Gate {
 	g := &Gate{
-		limit:    limit,
-		handle:   handle,
-		waivers:  newWaivers(limit.Plugin, handle, c),
-		requeuer: newRequeuer(limit, handle, snapshots, c),
+		limit: limit, handle: handle, waivers: newWaivers(limit.Plugin, handle, c), requeuer: newRequeuer(limit, handle, snapshots, c),
 	}
 	go g.requeuer.run(ctx)
 	return g
@@ -49,8 +46,8 @@ func NewGate(ctx context.Context, limit Limit, handle minor.Handle, snapshots *e
 
 // Begin begins an attempt to schedule the pod; call it at PreFilter. It reports whether the limit is waived for the attempt.
 //
-// A signature need not contain the waiver. The scheduler reuses only a node hint from a pod of the same signature, and runs
-// the filters on that node again.
+// A signature need not contain the waiver. From a pod of the same signature, the scheduler reuses only a node hint. It runs the
+// filters on that node again.
 func (g *Gate) Begin(state fwk.CycleState, pod *corev1.Pod) (waived bool) {
 	g.requeuer.forget(pod.UID)
 	return g.waivers.begin(state, pod.UID)
@@ -82,10 +79,7 @@ func (g *Gate) Refuse(reason string) *fwk.Status {
 //
 // Where the limit holds, the pod waits until a node has room.
 func (g *Gate) PostFilter(
-	ctx context.Context,
-	state fwk.CycleState,
-	pod *corev1.Pod,
-	statuses minor.NodeToStatusReader,
+	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses minor.NodeToStatusReader,
 ) (*minor.PostFilterResult, *fwk.Status) {
 	unschedulable := fwk.NewStatus(fwk.Unschedulable)
 	if state.GetSkipFilterPlugins().Has(g.limit.Plugin) {

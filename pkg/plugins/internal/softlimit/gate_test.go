@@ -17,8 +17,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/plugintest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/softlimit"
+	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -26,8 +26,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience is the deadline for what a test waits for.
 const patience = time.Minute
 
-// cluster is a framework with the limits of plugins. ruledOut holds the plugins that rule out a node, by name of the node; the
-// plugin Full does so while there are pods on the node.
+// cluster is a framework with the limits of plugins. ruledOut holds the plugins that rule out a node, by name of the node. The
+// plugin Full does so while the node has pods.
 type cluster struct {
 	*plugintest.Handle
 	gates    map[string]*softlimit.Gate
@@ -51,12 +51,8 @@ func newCluster(t *testing.T, ruledOut map[string][]string) *cluster {
 		nodes = append(nodes, st.MakeNode().Name(name).Obj())
 	}
 	c := &cluster{
-		Handle:   plugintest.NewHandle(nodes...),
-		gates:    map[string]*softlimit.Gate{},
-		ruledOut: ruledOut,
-		loads:    plugintest.NewLoads(),
-		clock:    clocktesting.NewFakeClock(plugintest.Now()),
-		room:     map[string]bool{},
+		Handle: plugintest.NewHandle(nodes...), gates: map[string]*softlimit.Gate{}, ruledOut: ruledOut, loads: plugintest.NewLoads(),
+		clock: clocktesting.NewFakeClock(plugintest.Now()), room: map[string]bool{},
 	}
 	c.Passes = func(state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) bool {
 		c.tried++
@@ -141,7 +137,7 @@ func podNamed(name string) *corev1.Pod {
 	return st.MakePod().Namespace("ns").Name(name).UID(name).Obj()
 }
 
-// activated are the keys of the pods that the next call of Activate was made with, or nil if there was none yet.
+// activated are the keys of the pods of the next call of Activate, or nil if there was none yet.
 func (c *cluster) activated() []string {
 	select {
 	case pods := <-c.Activated:

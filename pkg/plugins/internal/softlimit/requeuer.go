@@ -18,8 +18,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 )
 
-// requeueInterval is the longest time between two checks of the waiting pods: without new measurements, the limit ends as the
-// old ones expire.
+// requeueInterval is the longest time between two checks of the waiting pods. Without new measurements, the limit ends as old ones
+// expire.
 const requeueInterval = time.Minute
 
 // requeuer requeues the pods that wait for the limit of one plugin when a measurement may let them in. It is safe for
@@ -49,14 +49,8 @@ type waitingPod struct {
 func newRequeuer(limit Limit, handle minor.Handle, snapshots *estimate.Snapshots, c clock.Clock) *requeuer {
 	informers := handle.SharedInformerFactory().Core().V1()
 	return &requeuer{
-		limit:     limit,
-		handle:    handle,
-		pods:      informers.Pods().Lister(),
-		nodes:     informers.Nodes().Lister(),
-		snapshots: snapshots,
-		clock:     c,
-		outdated:  make(chan struct{}, 1),
-		waiting:   map[types.UID]waitingPod{},
+		limit: limit, handle: handle, pods: informers.Pods().Lister(), nodes: informers.Nodes().Lister(), snapshots: snapshots, clock: c,
+		outdated: make(chan struct{}, 1), waiting: map[types.UID]waitingPod{},
 	}
 }
 

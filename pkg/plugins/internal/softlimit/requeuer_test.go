@@ -109,7 +109,7 @@ func TestGate_RequeuesAfterEarlierSnapshot(t *testing.T) {
 	c.wantActivated(t, "ns/p")
 }
 
-// A pod is requeued when nothing has been published for a minute: load may have become too old to rule a node out.
+// A pod is requeued when nothing has been published for a minute. Load may have become too old to rule a node out.
 func TestGate_RequeuesWithoutSnapshot(t *testing.T) {
 	c := newWaiting(t, "p")
 	c.makeRoomFor("p") // the load has become too old to rule a node out
@@ -137,7 +137,7 @@ func TestGate_ForgetsPods(t *testing.T) {
 	}
 }
 
-// The pod that is requeued is the pod as it is now, not as it was when it began to wait.
+// The requeued pod is its current version, not the one that began to wait.
 func TestGate_RequeuesCurrentPod(t *testing.T) {
 	c := newWaiting(t, "p")
 	now := podNamed("p")

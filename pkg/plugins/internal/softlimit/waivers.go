@@ -90,11 +90,7 @@ const insufficientKey fwk.StateKey = "softlimit/insufficient"
 // waiveNext waives the sufficient limits for the pod's next attempt, and requeues the pod at once. It returns whether any
 // limit was waived.
 func (w *waivers) waiveNext(
-	ctx context.Context,
-	state fwk.CycleState,
-	pod *corev1.Pod,
-	nodes []fwk.NodeInfo,
-	statuses minor.NodeToStatusReader,
+	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo, statuses minor.NodeToStatusReader,
 ) bool {
 	limits := w.sufficient(ctx, state, pod, nodes, statuses)
 	if limits == nil {
@@ -110,14 +106,10 @@ func (w *waivers) waiveNext(
 	return true
 }
 
-// sufficient returns the limits to waive so that a node becomes feasible: this limit, or else all limits whose PostFilter was
-// called in the cycle. It returns nil if waiving does not help.
+// sufficient returns the limits to waive so that a node becomes feasible. These are this limit, or else all limits whose PostFilter
+// was called in the cycle. It returns nil if waiving does not help.
 func (w *waivers) sufficient(
-	ctx context.Context,
-	state fwk.CycleState,
-	pod *corev1.Pod,
-	nodes []fwk.NodeInfo,
-	statuses minor.NodeToStatusReader,
+	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo, statuses minor.NodeToStatusReader,
 ) []*waivers {
 	// Where PreFilter is not enabled no attempt would find a waiver: the pod would be refused and waived forever.
 	if !begun(state, w.plugin) {

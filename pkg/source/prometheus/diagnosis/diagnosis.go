@@ -117,9 +117,7 @@ func New(d Diagnosis, m *response.Matcher, results []*response.Result, measures 
 }
 
 func diagnose(r *response.Result, m *response.Matcher) QueryDiagnosis {
-	q := QueryDiagnosis{
-		Query: *r.Query, Series: r.Series, Nodes: r.Nodes, Err: r.Problem(), Warnings: r.Warnings,
-	}
+	q := QueryDiagnosis{Query: *r.Query, Series: r.Series, Nodes: r.Nodes, Err: r.Problem(), Warnings: r.Warnings}
 	for i, v := range r.Values {
 		if v.Known && (q.HighestNode == "" && !math.IsNaN(v.Value) || v.Value > q.Highest) {
 			q.Highest, q.HighestNode = v.Value, m.Nodes[i].Name

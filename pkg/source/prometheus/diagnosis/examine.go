@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -17,14 +15,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
 )
 
-const (
-	// strayCount is how many examples of series without a node an Examination has.
-	strayCount = 5
-	// candidateCount is how many recorded rules are proposed in place of a resource's queries.
-	candidateCount = 3
-	// recordedRules selects rules by the convention that their names have a colon.
-	recordedRules = `{__name__=~".*:.*(cpu|memory).*"}`
-)
+// strayCount is how many examples of series without a node an Examination has.
+const strayCount = 5
 
 // Examination says why series are missing, and how often nodes are measured. It must not be changed.
 type Examination struct {
@@ -39,8 +31,6 @@ type Examination struct {
 	Unnamed []string
 	// Strays are a few series, with all labels, that name no node.
 	Strays []string
-	// Candidates are recorded rules that look like utilizations of nodes; they are looked for if no dialect has series.
-	Candidates [load.ResourceCount][]Candidate
 }
 
 // Sampling says how often a node is measured.
@@ -55,14 +45,6 @@ type Sampling struct {
 type LabelMatch struct {
 	Label string
 	Nodes int
-}
-
-// Candidate is a recorded rule.
-type Candidate struct {
-	Name string
-	// Nodes is the number of nodes that have a value, and Highest the highest value.
-	Nodes   int
-	Highest float64
 }
 
 // Examiner sends the queries of an Examination, about the state that a Diagnosis shows.
@@ -83,9 +65,6 @@ func (e *Examiner) Examine(ctx context.Context, windows []time.Duration) (Examin
 	dialect := e.Diagnosis.Dialect
 	if len(e.Diagnosis.NodesWithoutSeries) > 0 {
 		series, errSeries = e.readable(ctx, &x, windows)
-		if len(series) == 0 && errSeries == nil && e.Planner.NeedsDialect() {
-			series, errSeries = e.candidates(ctx, &x)
-		}
 		e.attribute(&x, series)
 		if dialect == "" && len(x.Dialects) > 0 {
 			dialect = x.Dialects[0]
@@ -200,52 +179,6 @@ func (e *Examiner) series(ctx context.Context, query string) (all []labelSet, er
 	return all, nil
 }
 
-type rule struct {
-	nodes           map[string]bool
-	lowest, highest float64
-}
-
-// candidates looks for recorded rules that look like utilizations of nodes, and returns their series.
-func (e *Examiner) candidates(ctx context.Context, x *Examination) (all []labelSet, err error) {
-	rules := map[string]*rule{}
-	_, err = e.Querier.Client.Query(ctx, recordedRules, len(e.Querier.Matcher.Nodes), func(s *response.Series[labelSet]) {
-		name := s.Metric[model.MetricNameLabel]
-		if !model.LegacyValidation.IsValidMetricName(name) {
-			return
-		}
-		for _, node := range e.named(s.Metric) {
-			if rules[name] == nil {
-				rules[name] = &rule{nodes: map[string]bool{}, lowest: math.Inf(1), highest: math.Inf(-1)}
-			}
-			r := rules[name]
-			r.nodes[node] = true
-			r.lowest, r.highest = min(r.lowest, s.Value.Value), max(r.highest, s.Value.Value)
-			all = append(all, maps.Clone(s.Metric))
-			break
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	for name, r := range rules {
-		if !(r.lowest >= 0 && r.highest <= 1) {
-			continue // no fractions of capacity
-		}
-		resource := load.CPU
-		if strings.Contains(name, "memory") {
-			resource = load.Memory
-		}
-		x.Candidates[resource] = append(x.Candidates[resource], Candidate{Name: name, Nodes: len(r.nodes), Highest: r.highest})
-	}
-	for r := range x.Candidates {
-		slices.SortFunc(x.Candidates[r], func(a, b Candidate) int {
-			return cmp.Or(b.Nodes-a.Nodes, cmp.Compare(a.Name, b.Name))
-		})
-		x.Candidates[r] = x.Candidates[r][:min(candidateCount, len(x.Candidates[r]))]
-	}
-	return all, nil
-}
-
 // named returns the nodes that the labels of a series name, by label.
 func (e *Examiner) named(series labelSet) map[string]string {
 	nodes := map[string]string{}
@@ -253,8 +186,8 @@ func (e *Examiner) named(series labelSet) map[string]string {
 		if label == model.MetricNameLabel || !model.LegacyValidation.IsValidLabelName(label) {
 			continue
 		}
-		if node, ok := e.Querier.Matcher.Index.Match(value); ok {
-			nodes[label] = node.Name
+		if position, ok := e.Querier.Matcher.Index.Match(value); ok {
+			nodes[label] = e.Querier.Matcher.Nodes[position].Name
 		}
 	}
 	return nodes

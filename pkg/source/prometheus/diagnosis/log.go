@@ -11,14 +11,14 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
-// Log writes what changes from one Diagnosis to the next, and limits how often: responses may change at each refresh.
+// Log writes what changes from one Diagnosis to the next. It limits how often, as responses can change at each refresh.
 type Log struct {
-	failing, warnings   []string
-	nodesWithoutSeries  []string
-	unmatchedSeries     []string
-	clocksDiffer        bool
-	queries, notices    source.LogLimit
-	matching, clockSkew source.LogLimit
+	failing, warnings           []string
+	nodesWithoutSeries          []string
+	unmatchedSeries             []string
+	clocksDiffer                bool
+	failingLimit, warningsLimit source.LogLimit
+	matchingLimit, skewLimit    source.LogLimit
 }
 
 // Changes logs how a Diagnosis differs from the last logged one.
@@ -28,7 +28,7 @@ func (l *Log) Changes(logger klog.Logger, now time.Time, d *Diagnosis) {
 	if d.ClocksDiffer == l.clocksDiffer {
 		return
 	}
-	if logger, ok := l.clockSkew.Allow(logger, now); ok {
+	if logger, ok := l.skewLimit.Allow(logger, now); ok {
 		l.clocksDiffer = d.ClocksDiffer
 		if d.ClocksDiffer {
 			logger.Info("Prometheus evaluates queries at another time than now: check both clocks, or caches in between",
@@ -40,25 +40,19 @@ func (l *Log) Changes(logger klog.Logger, now time.Time, d *Diagnosis) {
 }
 
 func (l *Log) logQueries(logger klog.Logger, now time.Time, d *Diagnosis) {
-	if failing, err := d.failing(); !slices.Equal(failing, l.failing) {
-		if logger, ok := l.queries.Allow(logger, now); ok {
-			l.failing = failing
-			if err == nil {
-				logger.Info("All queries to Prometheus succeed again")
-			} else {
-				logger.Error(err, "Some queries to Prometheus fail", "queries", text.FirstN(failing))
-			}
-		}
+	failing, err := d.failing()
+	if logger, ok := l.failingLimit.AllowChange(logger, now, &l.failing, failing); ok && err == nil {
+		logger.Info("All queries to Prometheus succeed again")
+	} else if ok {
+		logger.Error(err, "Queries to Prometheus give no node a value", "queries", text.FirstN(failing))
 	}
-	if warnings := d.warnings(); !slices.Equal(warnings, l.warnings) {
-		if logger, ok := l.notices.Allow(logger, now); ok {
-			l.warnings = warnings
-			logger.V(4).Info("Prometheus warns", "warnings", text.FirstN(warnings))
-		}
+	if logger, ok := l.warningsLimit.AllowChange(logger, now, &l.warnings, d.warnings()); ok {
+		logger.V(4).Info("Prometheus warns", "warnings", text.FirstN(l.warnings))
 	}
 }
 
-// logMatching always logs changes of nodes. Of series without a node, it always logs only whether there are any.
+// logMatching logs at the default verbosity if the nodes without series change. So it does if the first unmatched series appears or
+// the last one goes. These lines are limited. Other changes of unmatched series are logged at V(2), without a limit.
 func (l *Log) logMatching(logger klog.Logger, now time.Time, d *Diagnosis) {
 	important := (len(d.UnmatchedSeries) > 0) != (len(l.unmatchedSeries) > 0) ||
 		!slices.Equal(d.NodesWithoutSeries, l.nodesWithoutSeries)
@@ -67,19 +61,19 @@ func (l *Log) logMatching(logger klog.Logger, now time.Time, d *Diagnosis) {
 	}
 	if important {
 		var ok bool
-		if logger, ok = l.matching.Allow(logger, now); !ok {
+		if logger, ok = l.matchingLimit.Allow(logger, now); !ok {
 			return
 		}
 	} else {
 		logger = logger.V(2)
 	}
 	l.nodesWithoutSeries, l.unmatchedSeries = d.NodesWithoutSeries, d.UnmatchedSeries
-	logger.Info("Matching series of Prometheus to nodes", "nodeCount", d.NodeCount,
-		"nodesWithoutSeries", len(d.NodesWithoutSeries), "nodes", text.FirstN(d.NodesWithoutSeries),
-		"seriesWithoutNode", len(d.UnmatchedSeries), "series", text.FirstN(d.UnmatchedSeries))
+	logger.Info("Nodes without series, or series without a node, changed", "nodeCount", d.NodeCount,
+		"nodesWithoutSeriesCount", len(d.NodesWithoutSeries), "nodesWithoutSeries", text.FirstN(d.NodesWithoutSeries),
+		"unmatchedSeriesCount", len(d.UnmatchedSeries), "unmatchedSeries", text.FirstN(d.UnmatchedSeries))
 }
 
-// failing returns the names of queries without a value for any node, and the first reason.
+// failing returns the names of the queries that gave no node a value, and the first reason.
 func (d *Diagnosis) failing() (queries []string, first error) {
 	if d.Undetected != nil {
 		queries, first = append(queries, "dialect"), d.Undetected

@@ -230,9 +230,5 @@ func bytesExpression(gauge, by string, s sampling) expression {
 		return fmt.Sprintf("max by (%s) (%s(%s[%s]) and timestamp(%s) > time() - %d)", by, function, gauge, s.window, gauge,
 			s.recentSeconds)
 	}
-	return expression{
-		mean:         over("avg_over_time"),
-		stdDev:       over("stddev_over_time"),
-		overCapacity: true,
-	}
+	return expression{mean: over("avg_over_time"), stdDev: over("stddev_over_time"), overCapacity: true}
 }

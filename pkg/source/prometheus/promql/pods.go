@@ -37,8 +37,7 @@ type PodFamily struct {
 // PodFamilies returns all families, the one with the fewest series first.
 func PodFamilies() []PodFamily {
 	cAdvisor := [load.ResourceCount]string{
-		load.CPU:    "container_cpu_usage_seconds_total",
-		load.Memory: "container_memory_working_set_bytes",
+		load.CPU: "container_cpu_usage_seconds_total", load.Memory: "container_memory_working_set_bytes",
 	}
 	return []PodFamily{
 		{

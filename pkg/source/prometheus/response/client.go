@@ -36,26 +36,22 @@ const (
 // Client sends queries over HTTP.
 type Client struct {
 	http *httpclient.Client
-	url  *url.URL
+	path string
 	// decoding is held while a piece of a response is decoded: decoding takes at most one core from scheduling.
 	decoding sync.Mutex
 }
 
 // NewClient returns a Client of the server at an address. It fails if the address is no URL or a CA file cannot be read.
 func NewClient(address, path string, cfg httpclient.Config) (*Client, error) {
-	base, err := url.Parse(address)
-	if err != nil {
-		return nil, fmt.Errorf("parse the address: %w", err)
-	}
-	httpClient, err := httpclient.New(cfg)
+	httpClient, err := httpclient.New(address, cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &Client{http: httpClient, url: base.JoinPath(path)}, nil
+	return &Client{http: httpClient, path: path}, nil
 }
 
 // Endpoint returns the URL of queries, without credentials.
-func (c *Client) Endpoint() string { return httpclient.WithoutSecrets(c.url) }
+func (c *Client) Endpoint() string { return c.http.Endpoint(c.path) }
 
 // Excerpt returns a server's text for logs and errors, without credentials.
 func (c *Client) Excerpt(text string) string { return c.http.Excerpt(text) }
@@ -89,21 +85,16 @@ func (c *Client) Send(ctx context.Context, parameters url.Values, bounds Bounds,
 	if err != nil {
 		return nil, c.http.Explain(err)
 	}
-	resp, err := c.http.Do(req, bounds.Bytes)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = resp.Body.Close() }() // the response has been read by then
-	warnings, err = c.read(resp, bounds.Series, elements)
-	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", req.Method, c.Endpoint(), err)
-	}
-	return warnings, nil
+	err = c.http.Exchange(req, bounds.Bytes, func(resp *http.Response) (err error) {
+		warnings, err = c.read(resp, bounds.Series, elements)
+		return err
+	})
+	return warnings, err
 }
 
 // request prefers GET: proxies that grant views only, such as the one before OpenShift's monitoring, refuse POST.
 func (c *Client) request(ctx context.Context, parameters url.Values) (*http.Request, error) {
-	u := *c.url
+	u := c.http.URL(c.path)
 	encoded := parameters.Encode()
 	if len(encoded) <= LongestGet {
 		u.RawQuery = encoded

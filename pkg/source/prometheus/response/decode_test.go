@@ -109,12 +109,8 @@ func TestDecodePoint(t *testing.T) {
 func BenchmarkDecode(b *testing.B) {
 	elements := make([]string, 15000)
 	for i := range elements {
-		elements[i] = fmt.Sprintf(
-			`{"metric":{"instance":"10.%d.%d.%d:9100"},"value":[1700000000,"0.123456789012345"]}`,
-			i>>16,
-			i>>8&255,
-			i&255,
-		)
+		elements[i] = fmt.Sprintf(`{"metric":{"instance":"10.%d.%d.%d:9100"},"value":[1700000000,"0.123456789012345"]}`, i>>16, i>>8&255,
+			i&255)
 	}
 	text := `{"status":"success","data":{"resultType":"vector","result":[` + strings.Join(elements, ",") + `]}}`
 	b.SetBytes(int64(len(text)))

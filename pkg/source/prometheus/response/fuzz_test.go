@@ -24,9 +24,8 @@ func FuzzResponse(f *testing.F) {
 		`{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":"\ud800\u0000\n"},"value":[99999999999,"1e-324"]}]}}`,
 		`{"status":"success","data":{"resultType":"scalar","result":[1,"1"]}}`,
 		`{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"histogram":[1,{}]}]}}`,
-		`{"status":"error","errorType":"bad_data","error":"parse error"}`,
-		`{"status":"success","data":null}`, `{`, `[]`, `null`, ``, `{"data":{"result":`,
-		`{"data":{"result":null,"resultType":"vector"},"status":"success"}`,
+		`{"status":"error","errorType":"bad_data","error":"parse error"}`, `{"status":"success","data":null}`, `{`, `[]`, `null`, ``,
+		`{"data":{"result":`, `{"data":{"result":null,"resultType":"vector"},"status":"success"}`,
 	} {
 		f.Add(seed)
 	}

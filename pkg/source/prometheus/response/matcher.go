@@ -16,9 +16,8 @@ import (
 
 // Matcher finds the Nodes that series belong to. It does not change.
 type Matcher struct {
-	Nodes     []*corev1.Node
-	Index     *source.NodeIndex
-	positions map[*corev1.Node]int
+	Nodes []*corev1.Node
+	Index *source.NodeIndex
 	// labels are the labels that may name a node, the preferred one first.
 	labels []string
 	// excerpt cleans a server's text.
@@ -27,17 +26,7 @@ type Matcher struct {
 
 // NewMatcher returns a Matcher by labels, the preferred one first. excerpt cleans a server's text.
 func NewMatcher(nodes []*corev1.Node, labels []string, excerpt func(string) string) *Matcher {
-	m := &Matcher{
-		Nodes:     nodes,
-		Index:     source.NewNodeIndex(nodes),
-		positions: make(map[*corev1.Node]int, len(nodes)),
-		labels:    labels,
-		excerpt:   excerpt,
-	}
-	for i, node := range nodes {
-		m.positions[node] = i
-	}
-	return m
+	return &Matcher{Nodes: nodes, Index: source.NewNodeIndex(nodes), labels: labels, excerpt: excerpt}
 }
 
 // Match returns the position of the series' Node, and the rank among the labels of the one that names it.
@@ -47,8 +36,8 @@ func (m *Matcher) Match(series map[string]string) (position, rank int, ok bool) 
 		if !present {
 			continue
 		}
-		if node, ok := m.Index.Match(value); ok {
-			return m.positions[node], rank, true
+		if position, ok := m.Index.Match(value); ok {
+			return position, rank, true
 		}
 	}
 	return 0, 0, false

@@ -17,34 +17,34 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
 
-// concurrentQueries lets other queries of a refresh finish while one hangs, without loading the server.
+// concurrentQueries lets other queries of a refresh finish while one hangs, without overloading Prometheus.
 const concurrentQueries = 4
 
 // Errors of a response without a value for any Node. A third is *UnmatchedError.
 var (
 	ErrNoSeries   = errors.New("no series")
-	ErrNoCapacity = errors.New("the Nodes with series have no capacity")
+	ErrNoCapacity = errors.New("the Nodes with series report no status.capacity for this resource")
 )
 
-// UnmatchedError is a response whose series belong to no Node.
+// UnmatchedError says that no series of a response matches a Node.
 type UnmatchedError struct {
 	Series   int
 	Examples []string
 }
 
 func (e *UnmatchedError) Error() string {
-	return fmt.Sprintf("none of %d series belongs to a Node: %s", e.Series, text.FirstN(e.Examples))
+	return fmt.Sprintf("none of %d series matches a Node by its nodeLabels; for example %s", e.Series, text.FirstN(e.Examples))
 }
 
-// Value is the value of a Node.
+// Value is what a query returned for one Node.
 type Value struct {
 	Value float64
 	Known bool
-	// rank is the rank among the node labels of the one that names the node.
+	// rank is the position in nodeLabels of the series label that matched the node. 0 is preferred.
 	rank int
 }
 
-// offer replaces the value by one that an earlier label names, or by a greater one of the same label.
+// offer keeps the value whose label is earlier in nodeLabels. For the same label it keeps the greater value; NaN is the least.
 func (v *Value) offer(value float64, rank int) {
 	better := !v.Known || rank < v.rank || rank == v.rank && (value > v.Value || math.IsNaN(v.Value))
 	if better {
@@ -55,16 +55,16 @@ func (v *Value) offer(value float64, rank int) {
 // Result is the response to one query, by node.
 type Result struct {
 	Query *promql.Query
-	// Err is why there is no response; all other fields are then zero.
+	// Err is why there is no response. Only Query is set then.
 	Err error
-	// Evaluated is when the server evaluated the query, zero without series. Received is when the response was complete.
+	// Evaluated is the earliest timestamp of the series, zero without any. Received is when the response was complete.
 	Evaluated, Received time.Time
-	// Values are by position of the node; Nodes is the number of known ones.
+	// Values has one element per Matcher.Nodes, in the same order. Nodes is the number of nodes with a value.
 	Values []Value
 	Nodes  int
 	// Series is the number of series.
 	Series int
-	// Unmatched are the distinct series without a Node, up to source.MaxUnmatched.
+	// Unmatched are the different nodeLabels of series without a Node, up to source.MaxUnmatched.
 	Unmatched map[string]struct{}
 	Warnings  []string
 }
@@ -106,11 +106,11 @@ func (r *Result) Problem() error {
 	case r.Nodes > 0:
 		return nil
 	}
-	return fmt.Errorf("%s: %w", r.Query, r.Emptiness())
+	return fmt.Errorf("%s: %w", r.Query, r.EmptyReason())
 }
 
-// Emptiness returns why a response without an error has no value for any node.
-func (r *Result) Emptiness() error {
+// EmptyReason returns why a query that succeeded has no value for any node.
+func (r *Result) EmptyReason() error {
 	switch {
 	case len(r.Unmatched) > 0:
 		return &UnmatchedError{Series: r.Series, Examples: slices.Sorted(maps.Keys(r.Unmatched))}
@@ -120,7 +120,7 @@ func (r *Result) Emptiness() error {
 	return ErrNoSeries
 }
 
-// SampleTime returns the value of a query for times of samples, for the node at a position. r may be nil.
+// SampleTime returns the node's value as a time. r is the result of a query for times of samples, or nil.
 func (r *Result) SampleTime(position int) (at time.Time, ok bool) {
 	if r == nil || r.Nodes == 0 || !r.Values[position].Known {
 		return time.Time{}, false
@@ -138,7 +138,7 @@ func Find(results []*Result, k promql.Kind) *Result {
 	return nil
 }
 
-// Querier asks about all nodes.
+// Querier sends queries to Prometheus and matches the returned series to all nodes.
 type Querier struct {
 	Client  *Client
 	Clock   clock.PassiveClock
@@ -165,7 +165,7 @@ func (qr *Querier) AskAll(ctx context.Context, queries []promql.Query) []*Result
 	return results
 }
 
-// Ask sends one query. It may be called concurrently. Each response has its own bound: one too large takes nothing from others.
+// Ask sends one query. It may be called concurrently. Each response has its own size limit.
 func (qr *Querier) Ask(ctx context.Context, q *promql.Query) *Result {
 	nodes := len(qr.Matcher.Nodes)
 	r := &Result{Query: q, Values: make([]Value, nodes)}

@@ -1,0 +1,353 @@
+package doctor
+
+import (
+	"cmp"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
+)
+
+// The stages of reaching a source, in their order.
+const (
+	stageResolves   = "source.resolves"
+	stageConnects   = "source.connects"
+	stageTLS        = "source.tls"
+	stageAuthorized = "source.authorization"
+	stageAnswers    = "source.answers"
+)
+
+// reaches returns the check of a stage. A stage after the one that failed has no result.
+func reaches(stage string) func(*sourceFacts) []Check {
+	stages := []string{stageResolves, stageConnects, stageTLS, stageAuthorized, stageAnswers}
+	return func(s *sourceFacts) []Check {
+		if s.needAnswer() == nil {
+			return s.passed(stage)
+		}
+		failed, advice := s.fault()
+		switch {
+		case stage == failed:
+			return failIf(!errors.Is(s.Err, live.ErrFileInPod))(advice, "%s", oneLine(s.Err))
+		case slices.Index(stages, stage) > slices.Index(stages, failed):
+			return nil
+		}
+		return s.passed(stage)
+	}
+}
+
+func (s *sourceFacts) passed(stage string) []Check {
+	u := s.url()
+	switch {
+	case stage == stageAuthorized:
+		return ok("the request is authorized")
+	case stage == stageAnswers:
+		return ok("%s answers; it is reached %s", s.Label, s.Reached())
+	case u.Host == "" || s.Route == live.ServiceProxy, stage == stageTLS && u.Scheme != "https",
+		stage == stageResolves && net.ParseIP(u.Hostname()) != nil:
+		return nil
+	case stage == stageResolves:
+		return ok("%s resolves", u.Hostname())
+	case stage == stageConnects:
+		return ok("%s accepts connections", u.Host)
+	case s.Spec.MetricProvider.InsecureSkipVerify:
+		return warn(write(providerYAML("insecureSkipVerify", false),
+			"Anyone in between can read the token. Set caFile to the PEM bundle of the authority that signed the certificate, and:"),
+			"the certificate is not verified")
+	}
+	return ok("the certificate is valid")
+}
+
+// url returns the URL of the source, which validation has parsed; the zero URL if it has none.
+func (s *sourceFacts) url() *url.URL {
+	if u, err := url.Parse(s.Address); err == nil {
+		return u
+	}
+	return &url.URL{}
+}
+
+// isFailure reports whether the connection failed, unlike an answer without load.
+func isFailure(err error) bool { return is[*httpclient.StatusError](err) || is[net.Error](err) }
+
+// fault returns the stage at which the error occurs, and what to do.
+func (s *sourceFacts) fault() (stage string, advice []Advice) {
+	err, u := s.Err, s.url()
+	if failed, ok := errors.AsType[*url.Error](err); ok && u.Host != "" {
+		if at, err := url.Parse(failed.URL); err == nil && at.Host != "" && at.Host != u.Host {
+			return stageAnswers, run("curl -sSI "+live.ShellQuote(httpclient.WithoutSecrets(u)),
+				"%s redirects to %s, where the request fails. Write the address that answers, or correct the redirect. See it by:",
+				u.Host, text.Excerpt(at.Host))
+		}
+	}
+	if advice := s.adviseCertificate(); len(advice) > 0 {
+		return stageTLS, advice
+	}
+	if status, ok := errors.AsType[*httpclient.StatusError](err); ok {
+		return s.adviseStatus(status)
+	}
+	if is[*apierrors.StatusError](err) {
+		return adviseMetricsServer(err)
+	}
+	timeout, isNet := errors.AsType[net.Error](err)
+	switch {
+	case errors.Is(err, live.ErrFileInPod), errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission):
+		return stageAuthorized, s.runInPod("The file cannot be read here. Check in the scheduler's pod, which may have it:")
+	case is[*net.DNSError](err):
+		return stageResolves, s.adviseAddress()
+	case errors.Is(err, http.ErrSchemeMismatch), strings.Contains(err.Error(), "malformed HTTP response"): // of net/http
+		return stageTLS, s.adviseScheme()
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return stageConnects, s.adviseAddress()
+	case isNet && timeout.Timeout():
+		slower := rounded(2 * s.Spec.MetricProvider.Timeout.Duration)
+		return stageConnects, append(s.adviseAddress(),
+			s.edit(providerYAML("timeout", slower), "allow more time:", "Perhaps it is slow.")...)
+	}
+	return stageAnswers, s.adviseMessage()
+}
+
+// adviseMessage is for an error that says itself what to do.
+func (s *sourceFacts) adviseMessage() []Advice {
+	return s.runInPod("Do what the message says. If the scheduler reaches the source and this machine does not, check from its pod:")
+}
+
+// adviseScheme is for http instead of https, and the other way round.
+func (s *sourceFacts) adviseScheme() []Advice {
+	scheme := map[string]string{"http": "https", "https": "http"}[s.url().Scheme]
+	return s.edit(s.addressYAML(scheme, s.url().Host), "write "+scheme+", or another port:", "The server does not speak %s.",
+		s.url().Scheme)
+}
+
+// addressYAML returns the arguments with another scheme and host in the address.
+func (s *sourceFacts) addressYAML(scheme, host string) string {
+	u := *s.url()
+	u.Scheme, u.Host = scheme, host
+	if s.Spec.WatcherAddress != "" {
+		return "watcherAddress: " + httpclient.WithoutSecrets(&u) + "\n"
+	}
+	return providerYAML("address", httpclient.WithoutSecrets(&u))
+}
+
+// adviseStatus is for a response with another status than 200.
+func (s *sourceFacts) adviseStatus(err *httpclient.StatusError) (stage string, advice []Advice) {
+	refused := err.Code == http.StatusUnauthorized || err.Code == http.StatusForbidden
+	byAPIServer := s.Route == live.ServiceProxy && strings.Contains(string(err.Body), `"kind":"Status"`)
+	switch {
+	case s.Spec.IsHosted():
+		return map[bool]string{true: stageAuthorized, false: stageAnswers}[refused], s.adviseMessage()
+	case byAPIServer && err.Code == http.StatusNotFound:
+		return stageResolves, s.adviseAddress()
+	case byAPIServer && err.Code == http.StatusServiceUnavailable:
+		return stageConnects, s.adviseAddress()
+	case byAPIServer && err.Code == http.StatusForbidden:
+		return stageAuthorized,
+			s.runInPod("You lack permission for the API server's proxy to services. Check in the scheduler's pod instead:")
+	case refused:
+		return stageAuthorized, s.adviseToken(err.Code)
+	case err.Code == http.StatusBadRequest && s.url().Scheme == "http" && strings.Contains(string(err.Body), "HTTPS"):
+		return stageTLS, s.adviseScheme()
+	}
+	return stageAnswers, s.adviseAddress()
+}
+
+// adviseMetricsServer is for an error of the API server about metrics.k8s.io.
+func adviseMetricsServer(err error) (stage string, advice []Advice) {
+	if apierrors.IsNotFound(err) {
+		return stageAnswers, run(
+			"kubectl apply -f https://github.com/kubernetes-sigs/metrics-server/releases/latest/download/components.yaml",
+			"metrics-server is not installed. Install it:")
+	}
+	return stageAnswers, run("kubectl get apiservice v1beta1.metrics.k8s.io -o jsonpath='{.status.conditions}' && "+
+		"kubectl -n kube-system logs -l k8s-app=metrics-server --tail=20",
+		"metrics-server is down, reaches no kubelet, or refuses you. See its state and its log:")
+}
+
+// adviseCertificate says what to do about a certificate that is not trusted; nothing for another error.
+func (s *sourceFacts) adviseCertificate() []Advice {
+	unknown, isUnknown := errors.AsType[x509.UnknownAuthorityError](s.Err)
+	host, isHost := errors.AsType[x509.HostnameError](s.Err)
+	u := s.url()
+	switch {
+	case isUnknown:
+		return s.adviseAuthority(unknown.Cert)
+	case is[x509.CertificateInvalidError](s.Err):
+		return say("Ask the server's administrator to renew the certificate.")
+	case !isHost || u.Host == "":
+		return nil
+	case host.Certificate == nil || len(host.Certificate.DNSNames) == 0:
+		return say("Ask the server's administrator for a certificate for %s.", u.Hostname())
+	}
+	var names []string
+	for _, name := range host.Certificate.DNSNames {
+		names = append(names, text.Excerpt(name))
+	}
+	return s.edit(s.addressYAML(u.Scheme, net.JoinHostPort(names[0], portOf(u))), "use that name:", "The certificate is for %s.",
+		text.FirstN(names))
+}
+
+// adviseAuthority says how to trust the authority that signed a certificate.
+func (s *sourceFacts) adviseAuthority(signed *x509.Certificate) []Advice {
+	issuer := "an authority that is not trusted"
+	if signed != nil {
+		issuer = text.Excerpt(cmp.Or(signed.Issuer.CommonName, signed.Issuer.String()))
+	}
+	if strings.HasPrefix(issuer, "openshift-service-serving-signer") { // of OpenShift
+		return s.edit(providerYAML("caFile", "/var/run/secrets/kubernetes.io/serviceaccount/service-ca.crt"), "trust it:",
+			"OpenShift's service CA signed the certificate.")
+	}
+	if file := cmp.Or(s.options.Source.CAFile, s.Spec.MetricProvider.CAFile); file != "" {
+		return say("%s signed the certificate. Write its PEM bundle to caFile %s, or what is mounted there.", issuer, file)
+	}
+	return s.edit(providerYAML("caFile", "/etc/plimsoll/ca/ca.crt"), "name it:",
+		"%s signed the certificate. Mount its PEM bundle by the chart's value caConfigMap.", issuer)
+}
+
+// claims are those of a service account's token.
+type claims struct {
+	Subject string  `json:"sub"`
+	Expiry  float64 `json:"exp"`
+}
+
+// claimsOf reads the claims of a JSON Web Token, without verifying it. Other tokens have none.
+func claimsOf(token string) (c claims) {
+	parts := strings.Split(strings.TrimSpace(token), ".")
+	if len(parts) != 3 {
+		return claims{}
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil || json.Unmarshal(payload, &c) != nil {
+		return claims{}
+	}
+	return c
+}
+
+// adviseToken says what to do about a token that a source refuses.
+func (s *sourceFacts) adviseToken(code int) []Advice {
+	if s.Route == live.ServiceProxy {
+		return s.runInPod("Through the API server's proxy no token is sent. Check in the scheduler's pod, with its token:")
+	}
+	if s.token == "" {
+		return s.edit(providerYAML("tokenFile", "/etc/plimsoll/token/token"), "name it:",
+			"No token is sent. Mount one by the chart's value tokenSecret.")
+	}
+	c := claimsOf(s.token)
+	problem, age := "The server does not accept the token.", s.now.Sub(time.Unix(int64(c.Expiry), 0))
+	expired := c.Expiry > 0 && age > 0
+	if expired {
+		problem = fmt.Sprintf("The token expired %s ago.", rounded(age))
+	}
+	account, isAccount := strings.CutPrefix(c.Subject, "system:serviceaccount:")
+	namespace, name, _ := strings.Cut(account, ":")
+	switch {
+	case !isAccount:
+		return say("%s Get a new one from the server's administrator, and write it to tokenFile.", problem)
+	case code == http.StatusForbidden && !expired:
+		return run("kubectl create clusterrolebinding plimsoll-monitoring-view --clusterrole=cluster-monitoring-view --serviceaccount="+
+			live.ShellQuote(account),
+			"The token is that of %s. If the server authorizes by the API server, as OpenShift's monitoring does, grant the permission:",
+			c.Subject)
+	}
+	return run(fmt.Sprintf("kubectl -n %s create token %s --duration=8760h > %s", live.ShellQuote(namespace), live.ShellQuote(name),
+		live.ShellQuote(cmp.Or(s.options.Source.TokenFile, "token"))),
+		"%s It is that of %s. Write a new one to tokenFile, or to the Secret that is mounted there:", problem, c.Subject)
+}
+
+// adviseAddress says what could be wrong with the address of a source that is not reached.
+func (s *sourceFacts) adviseAddress() []Advice {
+	u := s.url()
+	namespace, name, isService := live.ServiceOf(u.Hostname())
+	switch {
+	case u.Host == "":
+		return s.adviseMessage()
+	case !isService:
+		probe := httpclient.WithoutSecrets(u)
+		if s.Spec.WatcherAddress == "" && s.Spec.MetricProvider.Type == config.Prometheus {
+			probe = httpclient.WithoutSecrets(u.JoinPath("api/v1/query")) + "?query=1"
+		}
+		return run("curl -sS "+live.ShellQuote(probe), "Start the server at %s, or correct the address. See whether it answers:", u.Host)
+	}
+	i := slices.IndexFunc(s.services, func(v *corev1.Service) bool { return v.Namespace == namespace && v.Name == name })
+	if i >= 0 {
+		return s.adviseService(s.services[i])
+	}
+	similar := s.similarService(namespace, name)
+	if similar == nil {
+		return run("kubectl get services -A", "There is no Service %s/%s, nor one with a similar name. Look for it:", namespace, name)
+	}
+	host := net.JoinHostPort(similar.Name+"."+similar.Namespace+".svc", portLike(similar, portOf(u)))
+	return s.edit(s.addressYAML(u.Scheme, host), "name the similar one, if it is meant:", "There is no Service %s/%s.",
+		namespace, name)
+}
+
+// adviseService says what could be wrong with a Service that exists.
+func (s *sourceFacts) adviseService(v *corev1.Service) []Advice {
+	u, namespace := s.url(), live.ShellQuote(v.Namespace)
+	port := portOf(u)
+	if other := portLike(v, port); other != "" && other != port {
+		return s.edit(s.addressYAML(u.Scheme, net.JoinHostPort(u.Hostname(), other)), "write:", "Service %s/%s has no port %s.",
+			v.Namespace, v.Name, port)
+	}
+	selector := labels.SelectorFromSet(v.Spec.Selector)
+	ready := slices.ContainsFunc(s.pods, func(pod *corev1.Pod) bool {
+		return pod.Namespace == v.Namespace && selector.Matches(labels.Set(pod.Labels)) && podutil.IsPodReady(pod)
+	})
+	if len(v.Spec.Selector) > 0 && !ready {
+		return run("kubectl -n "+namespace+" describe pods -l "+live.ShellQuote(selector.String()),
+			"No ready pod is behind Service %s/%s. See why:", v.Namespace, v.Name)
+	}
+	return run("kubectl -n "+namespace+" get endpointslices -l "+live.ShellQuote("kubernetes.io/service-name="+v.Name)+
+		"; kubectl get networkpolicies -A",
+		"Service %s/%s has ready pods. Look for a NetworkPolicy that denies the scheduler access:", v.Namespace, v.Name)
+}
+
+// similarService returns the Service that is probably meant, or nil. One in the same namespace is likelier.
+func (s *sourceFacts) similarService(namespace, name string) (likeliest *corev1.Service) {
+	for _, v := range s.services {
+		similar := strings.Contains(v.Name, name) || strings.Contains(name, v.Name) ||
+			len(configlint.SimilarNames(name, []string{v.Name})) > 0
+		if similar && (likeliest == nil || v.Namespace == namespace && likeliest.Namespace != namespace) {
+			likeliest = v
+		}
+	}
+	return likeliest
+}
+
+// portLike returns the Service's likeliest port: the same number, one named for the web, or the first.
+func portLike(v *corev1.Service, port string) string {
+	best := ""
+	for _, p := range v.Spec.Ports {
+		number := strconv.Itoa(int(p.Port))
+		if number == port {
+			return number
+		}
+		if best == "" || strings.Contains(p.Name, "web") || strings.Contains(p.Name, "http") {
+			best = number
+		}
+	}
+	return best
+}
+
+// portOf returns the port of a URL, or that of its scheme.
+func portOf(u *url.URL) string {
+	return cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+}

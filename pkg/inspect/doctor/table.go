@@ -1,0 +1,97 @@
+package doctor
+
+import "slices"
+
+// check is a row of the tables of checks: run is a pure function of the facts F.
+type check[F any] struct {
+	id    string
+	needs []need[F]
+	run   func(F) []Check
+}
+
+// need returns nil if the facts have what a check needs.
+type need[F any] func(F) *gap
+
+// gap is why a fact could not be gathered, and the group of the check that says more. Without a reason the check does not apply.
+type gap struct{ reason, group string }
+
+func gapIf(missing bool, reason, group string) *gap {
+	if !missing {
+		return nil
+	}
+	return &gap{reason, group}
+}
+
+func (c *check[F]) missing(facts F) *gap {
+	for _, need := range c.needs {
+		if missing := need(facts); missing != nil {
+			return missing
+		}
+	}
+	return nil
+}
+
+// clusterChecks are the checks that are made once.
+func clusterChecks() []check[*facts] {
+	type needs = []need[*facts]
+	file, configured := needs{(*facts).needFile}, needs{(*facts).needConfiguration}
+	listed, opened := needs{(*facts).needObjects}, needs{(*facts).needCluster}
+	both := needs{(*facts).needConfiguration, (*facts).needObjects}
+	return []check[*facts]{
+		{"configuration.found", nil, (*facts).checkFound},
+		{"configuration.decodes", file, (*facts).checkDecodes},
+		{"configuration.effect", file, findingsOf("configuration.effect")},
+		{"configuration.weights", file, findingsOf("configuration.weights")},
+		{"configuration.profiles", file, findingsOf("configuration.profiles")},
+		{"configuration.profiles", configured, (*facts).checkSharedProfile},
+		{"configuration.runs", both, (*facts).checkRuns},
+		{"source.configured", opened, (*facts).checkConfigured},
+		{"source.statistics", opened, (*facts).checkStatistics},
+		{"nodes.modelled", both, (*facts).checkPowerModels},
+		{"rights.list", nil, (*facts).checkLists},
+		{"rights.scheduler", configured, (*facts).checkPermissions},
+		{"scheduler.ready", needs{(*facts).needFile, (*facts).needObjects}, (*facts).checkReady},
+		{"scheduler.leader", configured, (*facts).checkLeader},
+		{"scheduler.metrics", file, (*facts).checkMetrics},
+		{"scheduler.load", nil, (*facts).checkLoadStates},
+		{"scheduler.refreshes", nil, (*facts).checkRefreshes},
+		{"scheduler.fallbacks", nil, (*facts).checkFallbacks},
+		{"scheduler.version", file, (*facts).checkVersion},
+		{"scheduler.command", file, (*facts).checkCommand},
+		{"pods.waiting", listed, (*facts).checkWaiting},
+	}
+}
+
+// sourceChecks are the checks of each source of load.
+func sourceChecks() []check[*sourceFacts] {
+	type needs = []need[*sourceFacts]
+	opened := needs{(*sourceFacts).needCluster}
+	answered := slices.Concat(opened, needs{(*sourceFacts).needAnswer})
+	measured := slices.Concat(answered, needs{(*sourceFacts).needLoad})
+	ofLoad := slices.Concat(answered, needs{(*sourceFacts).readsLoad})
+	prometheus := slices.Concat(answered, needs{(*sourceFacts).isPrometheus})
+	ofBoth := slices.Concat(prometheus, ofLoad)
+	sampled := slices.Concat(ofBoth, needs{(*sourceFacts).needExamination})
+	return []check[*sourceFacts]{
+		{stageResolves, opened, reaches(stageResolves)},
+		{stageConnects, opened, reaches(stageConnects)},
+		{stageTLS, opened, reaches(stageTLS)},
+		{stageAuthorized, opened, reaches(stageAuthorized)},
+		{stageAnswers, opened, reaches(stageAnswers)},
+		{"source.duration", answered, (*sourceFacts).checkDuration},
+		{"source.examined", prometheus, (*sourceFacts).checkExamined},
+		{"source.dialect", ofBoth, (*sourceFacts).checkDialect},
+		{"source.queries", prometheus, (*sourceFacts).checkQueries},
+		{"source.metrics", prometheus, (*sourceFacts).checkNodeMetrics},
+		{"nodes.measured", ofLoad, (*sourceFacts).checkMeasured},
+		{"nodes.nearest", ofBoth, (*sourceFacts).checkUnnamed},
+		{"nodes.unmatched", ofBoth, (*sourceFacts).checkUnmatched},
+		{"time.clock", prometheus, (*sourceFacts).checkClock},
+		{"time.scrape", sampled, (*sourceFacts).checkScrape},
+		{"time.coverage", sampled, (*sourceFacts).checkCoverage},
+		{"time.age", measured, (*sourceFacts).checkAge},
+		{"values.zero", measured, (*sourceFacts).checkZero},
+		{"values.capacity", answered, (*sourceFacts).checkCapacity},
+		{"values.deviation", measured, (*sourceFacts).checkDeviation},
+	}
+}

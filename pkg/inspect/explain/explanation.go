@@ -1,0 +1,161 @@
+package explain
+
+import (
+	"fmt"
+	"math"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+)
+
+// Explanation says where the scheduler would place a pod now, and why.
+type Explanation struct {
+	// Configuration says where the configuration of the scheduler is from.
+	Configuration string `json:"configuration,omitempty"`
+	Pod           Pod    `json:"pod"`
+	// Profile is the schedulerName of the profile that decides.
+	Profile string `json:"profile"`
+	// ExpectedUsage is what plugins expect the pod to use.
+	ExpectedUsage []explain.ExpectedUsage `json:"expectedUsage"`
+	// Nodes is the number of nodes of the cluster, FeasibleNodes the number that passed all filters.
+	Nodes         int `json:"nodes"`
+	FeasibleNodes int `json:"feasibleNodes"`
+	// RuledOut are the nodes that filters ruled out, in groups, the largest first.
+	RuledOut []RuledOut `json:"ruledOut"`
+	// Relaxed is set where limits that left the pod no node were waived for it.
+	Relaxed *Relaxed `json:"relaxed,omitempty"`
+	// Candidates are the best nodes that passed all filters, the best first.
+	Candidates []sim.NodeResult `json:"candidates"`
+	Decision   Decision         `json:"decision"`
+	// Preemption is set where no node passed and PostFilter plugins were asked.
+	Preemption *Preemption `json:"preemption,omitempty"`
+	// Placement is set for a pod that has a node.
+	Placement *Placement `json:"placement,omitempty"`
+	// Comparison is set where two nodes are compared.
+	Comparison *Comparison `json:"comparison,omitempty"`
+	// SampledNodes is the number of feasible nodes at which the scheduler stops; 0 if it evaluates all.
+	SampledNodes int `json:"sampledNodes,omitempty"`
+	// SkippedFilters and SkippedScores are the plugins that had nothing to filter or to score.
+	SkippedFilters []string `json:"skippedFilters"`
+	SkippedScores  []string `json:"skippedScores"`
+	Notes          []string `json:"notes"`
+}
+
+// Pod is the pod that is explained.
+type Pod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Phase     string `json:"phase,omitempty"`
+	// Node is where the pod runs or ran. NominatedNode is where preemption makes room for it.
+	Node          string `json:"node,omitempty"`
+	NominatedNode string `json:"nominatedNode,omitempty"`
+	PriorityClass string `json:"priorityClass,omitempty"`
+	Priority      int32  `json:"priority"`
+}
+
+// RuledOut are nodes that one plugin ruled out for one reason.
+type RuledOut struct {
+	Plugin string         `json:"plugin"`
+	Reason string         `json:"reason"`
+	Count  int            `json:"count"`
+	Nodes  []RuledOutNode `json:"nodes"`
+}
+
+// RuledOutNode is a node that was ruled out, and the limits that it exceeds, of plugins that filter by limits.
+type RuledOutNode struct {
+	Name   string          `json:"name"`
+	Limits []explain.Limit `json:"limits,omitempty"`
+}
+
+// value is the figure that is limited; 0 where none is.
+func (n *RuledOutNode) value() float64 {
+	if len(n.Limits) == 0 {
+		return 0
+	}
+	return n.Limits[0].Value
+}
+
+// Relaxed are limits that were waived for the pod, because they left it no node.
+type Relaxed struct {
+	Plugins []string `json:"plugins"`
+	// RuledOut are the nodes that were ruled out before.
+	RuledOut []RuledOut `json:"ruledOut"`
+}
+
+// Decision is which node the scheduler takes.
+type Decision struct {
+	// Nodes have the highest total. The scheduler takes one of them at random.
+	Nodes []string `json:"nodes"`
+	Total int64    `json:"total"`
+	// Nominated is set where the node is taken because preemption made room there, whatever it scores.
+	Nominated bool `json:"nominated,omitempty"`
+	// RunnerUp is the best other node. Lead is Total less its total.
+	RunnerUp string `json:"runnerUp,omitempty"`
+	Lead     int64  `json:"lead,omitempty"`
+	// Deciding are the plugins without whose score other nodes would win. BreaksTie are those without whose score other nodes would
+	// draw level.
+	Deciding  []Deciding `json:"deciding,omitempty"`
+	BreaksTie []Deciding `json:"breaksTie,omitempty"`
+	// Event says why no node takes the pod, in the words of the pod's Event.
+	Event string `json:"event,omitempty"`
+}
+
+// Deciding is a plugin, and the nodes that would win or draw level without its score.
+type Deciding struct {
+	Plugin       string   `json:"plugin"`
+	NodesWithout []string `json:"nodesWithout"`
+}
+
+// Preemption is what the scheduler does for a pod that no node takes.
+type Preemption struct {
+	// Node is where pods are evicted for the pod; empty if none are. Message says why not.
+	Node    string   `json:"node,omitempty"`
+	Message string   `json:"message,omitempty"`
+	Victims []Victim `json:"victims,omitempty"`
+}
+
+// Victim is a pod that would be evicted.
+type Victim struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Priority  int32  `json:"priority"`
+}
+
+// Placement is the present rank of the node of the pod.
+type Placement struct {
+	Node string `json:"node"`
+	// Differs is set where the pod would not go there today.
+	Differs bool `json:"differs"`
+	// Rank is as in Node, and Behind by how much its total is below the best.
+	Rank       int             `json:"rank,omitempty"`
+	Behind     int64           `json:"behind,omitempty"`
+	RuledOutBy string          `json:"ruledOutBy,omitempty"`
+	Reason     string          `json:"reason,omitempty"`
+	Limits     []explain.Limit `json:"limits,omitempty"`
+}
+
+// Comparison is of two nodes. Differences are in the order of the profile; there are none if a node was ruled out.
+type Comparison struct {
+	Nodes       []sim.NodeResult `json:"nodes"`
+	Differences []Difference     `json:"differences,omitempty"`
+}
+
+// Difference is one plugin's weighted score of the first node, less that of the second.
+type Difference struct {
+	Plugin   string `json:"plugin"`
+	Weighted int64  `json:"weighted"`
+}
+
+// Quantity formats milliCPU or bytes as a Kubernetes quantity, such as 750m. Long ones are in Mi, with one decimal.
+func Quantity(unit string, amount float64) string {
+	if unit == "milliCPU" {
+		return resource.NewMilliQuantity(int64(math.Round(amount)), resource.DecimalSI).String()
+	}
+	text := resource.NewQuantity(int64(math.Round(amount)), resource.BinarySI).String()
+	if len(text) > 6 {
+		text = fmt.Sprintf("%.1fMi", amount/(1<<20))
+	}
+	return text
+}

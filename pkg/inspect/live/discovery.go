@@ -1,0 +1,245 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	rbac "k8s.io/kubernetes/pkg/apis/rbac/v1"
+)
+
+const (
+	// What the chart installs has these labels, whatever nameOverride says. Anybody can write them.
+	schedulerSelector, chartLabel, chartPrefix = "app.kubernetes.io/component=scheduler", "helm.sh/chart", "plimsoll-"
+	releaseLabel                               = "app.kubernetes.io/instance"
+	// The Deployment that OpenShift's Secondary Scheduler Operator makes.
+	operatorNamespace, operatorDeployment = "openshift-secondary-scheduler-operator", "secondary-scheduler"
+	// What discovery reads in all namespaces, as kubectl create clusterrole names it.
+	discoveryVerbs     = "get,list"
+	discoveryResources = "deployments.apps,clusterroles.rbac.authorization.k8s.io,clusterrolebindings.rbac.authorization.k8s.io"
+	// chooseAnother says what to write where discovery does not find the scheduler.
+	chooseAnother = "write --scheduler NAMESPACE/NAME, --from configmap/NAMESPACE/NAME or --config FILE"
+)
+
+// own returns the scheduler of this program's container, as with kubectl exec; nil if its first process is none. The rest is read
+// from the pod, if possible.
+func (c *Connection) own(ctx context.Context) *Workload {
+	if !c.InPod {
+		return nil
+	}
+	text, _ := os.ReadFile(c.commandLineFile) // without it the container is another's
+	args := strings.Split(strings.TrimRight(string(text), "\x00"), "\x00")
+	if path.Base(args[0]) != program {
+		return nil
+	}
+	w := c.ownPod(ctx)
+	if w == nil {
+		w = &Workload{}
+	}
+	w.Args = args
+	return w
+}
+
+// ownPod returns the scheduler of this program's pod; nil if the pod cannot be read or runs none. Pods with their node's network
+// are not found by host name.
+func (c *Connection) ownPod(ctx context.Context) *Workload {
+	namespace, err := os.ReadFile(c.namespaceFile)
+	name, nameErr := os.Hostname()
+	if err != nil || nameErr != nil {
+		return nil
+	}
+	pod, err := c.Client.CoreV1().Pods(strings.TrimSpace(string(namespace))).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	w := workloadOf("Pod", pod.ObjectMeta, pod.Spec)
+	if w == nil {
+		return nil
+	}
+	w.Pods = []string{pod.Name}
+	if deployment := c.deploymentOf(ctx, pod); deployment != nil {
+		w.Kind, w.Name, w.Pods = "Deployment", deployment.Name, c.podsOf(ctx, deployment)
+	}
+	return w
+}
+
+// deploymentOf returns the Deployment of a pod; nil if it has none, or if that cannot be read.
+func (c *Connection) deploymentOf(ctx context.Context, pod *corev1.Pod) *appsv1.Deployment {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || owner.Kind != "ReplicaSet" {
+		return nil
+	}
+	set, err := c.Client.AppsV1().ReplicaSets(pod.Namespace).Get(ctx, owner.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	if owner = metav1.GetControllerOf(set); owner == nil || owner.Kind != "Deployment" {
+		return nil
+	}
+	// The scheduler's account has no permission to read Deployments. The ReplicaSet has the same selector.
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: owner.Name},
+		Spec:       appsv1.DeploymentSpec{Selector: set.Spec.Selector},
+	}
+}
+
+// podsOf returns the names of the Deployment's pods, of all its ReplicaSets; none if they cannot be read.
+func (c *Connection) podsOf(ctx context.Context, d *appsv1.Deployment) (names []string) {
+	selector := d.Spec.Selector.DeepCopy()
+	delete(selector.MatchLabels, appsv1.DefaultDeploymentUniqueLabelKey)
+	pods, err := c.Client.CoreV1().Pods(d.Namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(selector)})
+	if err != nil {
+		return nil
+	}
+	for i := range pods.Items {
+		names = append(names, pods.Items[i].Name)
+	}
+	return names
+}
+
+// named returns the configuration of the Deployment "NAMESPACE/NAME".
+func (c *Connection) named(ctx context.Context, name string) (*Configuration, error) {
+	namespace, object, _ := strings.Cut(name, "/")
+	if namespace == "" || object == "" || strings.Contains(object, "/") {
+		return nil, OptionErrorf("--scheduler: %q; write NAMESPACE/NAME of the scheduler's Deployment", name)
+	}
+	d, err := c.Client.AppsV1().Deployments(namespace).Get(ctx, object, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, OptionErrorf("--scheduler: %w", err)
+	case err != nil:
+		return nil, fmt.Errorf("read the scheduler's Deployment: %w", err)
+	}
+	if found := schedulers([]appsv1.Deployment{*d}); len(found) > 0 {
+		return c.configurationOf(ctx, found[0])
+	}
+	return nil, OptionErrorf("--scheduler: Deployment %s runs no scheduler: no container has the program %s, or the flag --config",
+		name, program)
+}
+
+// configurationOf returns the configuration that the scheduler mounts.
+func (c *Connection) configurationOf(ctx context.Context, w *Workload) (*Configuration, error) {
+	name, key, err := configMapOf(w.deployment.Spec.Template.Spec, w)
+	if err != nil {
+		return nil, err
+	}
+	found, err := c.readConfigMap(ctx, w.Namespace, name, key)
+	if err != nil {
+		return nil, err
+	}
+	w.Pods, found.Workload = c.podsOf(ctx, w.deployment), w
+	found.Origin += ", of " + w.String()
+	return found, nil
+}
+
+// discover returns the configuration of the scheduler that runs in the cluster. Anybody can write labels in their own namespace:
+// a Deployment counts if a ClusterRoleBinding lets its account bind pods.
+func (c *Connection) discover(ctx context.Context) (*Configuration, error) {
+	labeled, err := c.labeled(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names, flags := describe(labeled)
+	if len(labeled) == 0 {
+		return nil, fmt.Errorf("no scheduler was found: no Deployment has the labels %s and %s=%s...; %s. Copy the file of a static "+
+			"pod: kubectl debug node/NODE -q -i --image=busybox --profile=sysadmin -- cat /host/FILE > scheduler.yaml",
+			schedulerSelector, chartLabel, chartPrefix, chooseAnother)
+	}
+	binders, err := c.binders(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("found %s, but cannot see whether it has the permissions of a scheduler: %w; choose it with %s",
+			names, err, flags)
+	}
+	binding := slices.DeleteFunc(labeled, func(w *Workload) bool { return !binders[w.Namespace+"/"+w.ServiceAccount] })
+	switch len(binding) {
+	case 0:
+		return nil, fmt.Errorf("no scheduler was found: %s has the labels, but its account lacks permission to bind pods; %s",
+			names, chooseAnother)
+	case 1:
+		return c.configurationOf(ctx, binding[0])
+	}
+	names, flags = describe(binding)
+	return nil, fmt.Errorf("several schedulers run: %s; choose one with %s", names, flags)
+}
+
+// describe returns the names of schedulers, and the flags that choose one.
+func describe(schedulers []*Workload) (names, flags string) {
+	var allNames, allFlags []string
+	for _, w := range schedulers {
+		allNames, allFlags = append(allNames, w.String()), append(allFlags, "--scheduler "+ShellQuote(w.Namespace+"/"+w.Name))
+	}
+	return strings.Join(allNames, ", "), strings.Join(allFlags, " or ")
+}
+
+// labeled returns the schedulers with the chart's labels, and that of OpenShift's operator.
+func (c *Connection) labeled(ctx context.Context) ([]*Workload, error) {
+	labeled, err := c.Client.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: schedulerSelector})
+	var all []appsv1.Deployment
+	if err == nil {
+		all = slices.DeleteFunc(labeled.Items,
+			func(d appsv1.Deployment) bool { return !strings.HasPrefix(d.Labels[chartLabel], chartPrefix) })
+		operators, getErr := c.Client.AppsV1().Deployments(operatorNamespace).Get(ctx, operatorDeployment, metav1.GetOptions{})
+		switch {
+		case getErr == nil:
+			all = append(all, *operators)
+		case !apierrors.IsNotFound(getErr) && len(all) == 0:
+			err = getErr
+		}
+	}
+	if err == nil {
+		return schedulers(all), nil
+	}
+	err = fmt.Errorf("look for the scheduler's Deployment: %w; %s", err, chooseAnother)
+	if apierrors.IsForbidden(err) {
+		err = fmt.Errorf("%w; or grant the permission: %s", err, c.Grant(ctx, discoveryVerbs, "", discoveryResources))
+	}
+	return nil, err
+}
+
+// schedulers returns the Deployments that run a scheduler.
+func schedulers(deployments []appsv1.Deployment) (found []*Workload) {
+	for i := range deployments {
+		d := &deployments[i]
+		if w := workloadOf("Deployment", d.ObjectMeta, d.Spec.Template.Spec); w != nil {
+			w.deployment = d
+			found = append(found, w)
+		}
+	}
+	return found
+}
+
+// binders returns the service accounts, by namespace/name, that may bind pods in all namespaces.
+func (c *Connection) binders(ctx context.Context) (map[string]bool, error) {
+	bindings, err := c.Client.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	roles, err := c.Client.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	binds := map[string]bool{}
+	for i := range roles.Items {
+		binds[roles.Items[i].Name] = slices.ContainsFunc(roles.Items[i].Rules, func(rule rbacv1.PolicyRule) bool {
+			return rbac.VerbMatches(&rule, "create") && rbac.APIGroupMatches(&rule, "") &&
+				(rbac.ResourceMatches(&rule, "pods/binding", "binding") || rbac.ResourceMatches(&rule, "bindings", ""))
+		})
+	}
+	accounts := map[string]bool{}
+	for i := range bindings.Items {
+		for _, subject := range bindings.Items[i].Subjects {
+			if binds[bindings.Items[i].RoleRef.Name] && subject.Kind == rbacv1.ServiceAccountKind {
+				accounts[subject.Namespace+"/"+subject.Name] = true
+			}
+		}
+	}
+	return accounts, nil
+}

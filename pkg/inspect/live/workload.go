@@ -1,0 +1,175 @@
+package live
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	componentbaseconfig "k8s.io/component-base/config"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+)
+
+// program is the file name of the scheduler.
+const program = "kube-scheduler"
+
+// Workload is a scheduler that runs in the cluster.
+type Workload struct {
+	// Kind is Deployment, or Pod for a static pod. It is empty where only the command line is known.
+	Kind, Namespace, Name string
+	// Container is the name of the scheduler's container, Image its image, and Args its command line.
+	Container, Image string
+	Args             []string
+	// Env has the environment variables with a literal value.
+	Env map[string]string
+	// Release is the name of the chart's release, and ChartVersion such as 0.2.0. Both may be empty.
+	Release, ChartVersion string
+	// ServiceAccount is the name of its account; empty for a static pod.
+	ServiceAccount string
+	// Pods are the names of its pods.
+	Pods []string
+
+	// deployment is nil if Kind is not Deployment, or if it was not read.
+	deployment *appsv1.Deployment
+}
+
+// workloadOf returns the scheduler that the pods of an object run; nil if they run none.
+func workloadOf(kind string, object metav1.ObjectMeta, spec corev1.PodSpec) *Workload {
+	i := slices.IndexFunc(spec.Containers, func(c corev1.Container) bool {
+		return len(c.Command) > 0 && path.Base(c.Command[0]) == program
+	})
+	if i < 0 { // the image's entry point, or a script
+		i = slices.IndexFunc(spec.Containers, func(c corev1.Container) bool {
+			return slices.ContainsFunc(slices.Concat(c.Command, c.Args),
+				func(arg string) bool { return strings.HasPrefix(arg, "--config=") || arg == "--config" })
+		})
+	}
+	if i < 0 {
+		return nil
+	}
+	container := &spec.Containers[i]
+	args := slices.Concat(container.Command, container.Args)
+	if len(container.Command) == 0 {
+		args = append([]string{program}, args...)
+	}
+	w := &Workload{Kind: kind, Namespace: object.Namespace, Name: object.Name, Release: object.Labels[releaseLabel]}
+	w.Container, w.Image, w.Args, w.Env = container.Name, container.Image, args, map[string]string{}
+	w.ServiceAccount = cmp.Or(spec.ServiceAccountName, "default")
+	if version, ok := strings.CutPrefix(object.Labels[chartLabel], chartPrefix); ok {
+		w.ChartVersion = version
+	}
+	for _, variable := range container.Env {
+		w.Env[variable.Name] = variable.Value
+	}
+	if _, mirror := object.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		w.ServiceAccount = ""
+	}
+	return w
+}
+
+// String returns such as "Deployment plimsoll-system/plimsoll".
+func (w *Workload) String() string { return fmt.Sprintf("%s %s/%s", w.Kind, w.Namespace, w.Name) }
+
+// OfOperator reports whether OpenShift's Secondary Scheduler Operator made it.
+func (w *Workload) OfOperator() bool {
+	return w.Kind == "Deployment" && w.Namespace == operatorNamespace && w.Name == operatorDeployment
+}
+
+// User returns the user name of the workload's account.
+func (w *Workload) User() string {
+	if w.ServiceAccount == "" {
+		return "system:kube-scheduler" // of a static pod
+	}
+	return serviceaccount.MakeUsername(w.Namespace, w.ServiceAccount)
+}
+
+// Flags returns the scheduler's flags as its command line sets them. Flags that only the program knows are left out.
+func (w *Workload) Flags() *pflag.FlagSet {
+	flags, _ := w.options()
+	return flags
+}
+
+// LeaderElection returns how the scheduler elects a leader. Flags override the configuration.
+func (w *Workload) LeaderElection(cfg *schedulerconfig.KubeSchedulerConfiguration) componentbaseconfig.LeaderElectionConfiguration {
+	_, all := w.options()
+	cfg = cfg.DeepCopy()
+	all.ApplyLeaderElectionTo(cfg)
+	return cfg.LeaderElection
+}
+
+func (w *Workload) options() (*pflag.FlagSet, *options.Options) {
+	flags, all := pflag.NewFlagSet(program, pflag.ContinueOnError), options.NewOptions()
+	flags.ParseErrorsAllowlist.UnknownFlags = true
+	flags.Usage = func() {}
+	for _, set := range all.Flags.FlagSets {
+		flags.AddFlagSet(set)
+	}
+	if len(w.Args) > 0 {
+		_ = flags.Parse(w.Args[1:]) // the scheduler that runs has parsed them
+	}
+	return flags, all
+}
+
+// configFile returns the value of --config, which may be empty.
+func (w *Workload) configFile() string {
+	file, _ := w.Flags().GetString("config") // every scheduler has the flag
+	return file
+}
+
+// ExecCommand returns the command that runs another one in the scheduler's pod.
+func (w *Workload) ExecCommand(command string) string {
+	object, container := w.Name, ""
+	if w.Kind == "Deployment" {
+		object = "deploy/" + w.Name
+	}
+	if w.Container != "" {
+		container = " -c " + ShellQuote(w.Container)
+	}
+	return fmt.Sprintf("kubectl -n %s exec %s%s -- %s", ShellQuote(w.Namespace), ShellQuote(object), container, command)
+}
+
+// RestartCommand returns the command that restarts the workload; empty if there is none.
+func (w *Workload) RestartCommand() string {
+	if w == nil || w.Kind != "Deployment" {
+		return ""
+	}
+	return fmt.Sprintf("kubectl -n %s rollout restart deployment %s", ShellQuote(w.Namespace), ShellQuote(w.Name))
+}
+
+// DoctorCommand returns the command that runs doctor in the scheduler's pod; nil is the chart's default.
+func (w *Workload) DoctorCommand() string {
+	if w == nil {
+		w = &Workload{Kind: "Deployment", Namespace: "plimsoll-system", Name: "plimsoll"}
+	}
+	return w.ExecCommand("kubectl-plimsoll doctor")
+}
+
+// HelmCommand returns the command that sets values of the workload's release; nil is the chart's default.
+func (w *Workload) HelmCommand(flags string) string {
+	release, namespace, chart := "plimsoll", "plimsoll-system", "oci://ghcr.io/plimsoll-scheduler/charts/plimsoll"
+	if w != nil && w.Name != "" {
+		release, namespace = cmp.Or(w.Release, release), w.Namespace
+		if w.ChartVersion != "" {
+			chart += " --version " + ShellQuote(w.ChartVersion)
+		}
+	}
+	return strings.TrimSpace(fmt.Sprintf("helm upgrade %s %s --namespace %s --reset-then-reuse-values %s",
+		ShellQuote(release), chart, ShellQuote(namespace), flags))
+}
+
+// DescribeCommand returns the command that shows an object and its events.
+func DescribeCommand(namespace, kind, name string) string {
+	return fmt.Sprintf("kubectl -n %s describe %s %s", ShellQuote(namespace), strings.ToLower(kind), ShellQuote(name))
+}
+
+// LogsCommand returns the command that shows the end of a log.
+func LogsCommand(namespace, object string) string {
+	return fmt.Sprintf("kubectl -n %s logs %s --tail=20", ShellQuote(namespace), ShellQuote(object))
+}

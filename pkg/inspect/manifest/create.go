@@ -1,0 +1,112 @@
+package manifest
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Creator creates pods in a cluster, as controllers do. Use NewCreator.
+type Creator struct {
+	// Added are objects that pods or the scheduler need, and that the cluster does not have.
+	Added []runtime.Object
+	// Notes say what differs from the real cluster, a line each.
+	Notes []string
+
+	known   map[string]bool
+	classes []*storagev1.StorageClass
+}
+
+// NewCreator returns a creator for a cluster of the given objects.
+func NewCreator(objects []runtime.Object) *Creator {
+	c := &Creator{known: map[string]bool{}}
+	for _, object := range objects {
+		c.isNew(object)
+		if class, ok := object.(*storagev1.StorageClass); ok {
+			c.classes = append(c.classes, class)
+		}
+	}
+	return c
+}
+
+// isNew reports whether the object was not known. It is from now on.
+func (c *Creator) isNew(object runtime.Object) bool {
+	meta := object.(metav1.Object)
+	key := fmt.Sprintf("%s %s/%s", reflect.TypeOf(object), meta.GetNamespace(), meta.GetName())
+	isNew := !c.known[key]
+	c.known[key] = true
+	return isNew
+}
+
+// Add adds the object, unless the cluster has it.
+func (c *Creator) Add(object runtime.Object) {
+	if c.isNew(object) {
+		c.Added = append(c.Added, object)
+	}
+}
+
+// Note adds a note, once.
+func (c *Creator) Note(format string, args ...any) {
+	if note := fmt.Sprintf(format, args...); !slices.Contains(c.Notes, note) {
+		c.Notes = append(c.Notes, note)
+	}
+}
+
+// Create returns the next pods of the workload, with what admission adds. alike reports whether they all fit the same nodes.
+func (c *Creator) Create(w *Workload, count int, admission *Admission) (pods []*corev1.Pod, alike bool, err error) {
+	// The scheduler looks up the selectors of ReplicaSets and StatefulSets to spread their pods.
+	if w.Owner != nil && w.Kind != "Job" {
+		c.Add(w.Owner)
+	}
+	alike = true
+	for index := 0; len(pods) < count; index++ {
+		pod, claims := w.Pod(index)
+		if !c.isNew(pod) {
+			continue
+		}
+		if err := admission.Admit(pod); err != nil {
+			return nil, false, fmt.Errorf("%s: %w", w, err)
+		}
+		if pod.Spec.NodeName != "" {
+			c.Note("%s: spec.nodeName is %s, which bypasses every scheduler. The pod is placed without it", w, pod.Spec.NodeName)
+			pod.Spec.NodeName = ""
+		}
+		for _, claim := range claims {
+			c.addClaim(pod, claim)
+			alike = false
+		}
+		pods = append(pods, pod)
+	}
+	return pods, alike, nil
+}
+
+// addClaim adds a claim that is made for the pod. A volume that is provisioned before its pod is placed can be anywhere: the pod is
+// placed without it.
+func (c *Creator) addClaim(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) {
+	if !c.isNew(claim) {
+		return
+	}
+	i := slices.IndexFunc(c.classes, func(class *storagev1.StorageClass) bool {
+		if claim.Spec.StorageClassName != nil {
+			return class.Name == *claim.Spec.StorageClassName
+		}
+		return class.Annotations["storageclass.kubernetes.io/is-default-class"] == "true"
+	})
+	if i >= 0 {
+		class := c.classes[i]
+		claim.Spec.StorageClassName = &class.Name
+		if class.VolumeBindingMode == nil || *class.VolumeBindingMode == storagev1.VolumeBindingImmediate {
+			pod.Spec.Volumes = slices.DeleteFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+				return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim.Name
+			})
+			c.Note("The StorageClass %s provisions volumes before pods are placed, in an unknown place: they are ignored", class.Name)
+			return
+		}
+	}
+	c.Added = append(c.Added, claim)
+}

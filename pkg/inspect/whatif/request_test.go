@@ -1,0 +1,35 @@
+package whatif
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+)
+
+// TestWithStockProfiles expects a profile more for a scheduler without one, and the caller's configuration as it was.
+func TestWithStockProfiles(t *testing.T) {
+	own := &live.Configuration{Origin: "file f", Decoded: &schedulerconfig.KubeSchedulerConfiguration{
+		Profiles: []schedulerconfig.KubeSchedulerProfile{{SchedulerName: "plimsoll"}},
+	}}
+	of := func(scheduler string) queued {
+		return queued{pod: &corev1.Pod{Spec: corev1.PodSpec{SchedulerName: scheduler}}}
+	}
+	e := &experiment{Report: &Report{}, plan: &Plan{queue: []queued{of("plimsoll"), of("other")}}}
+	extended, err := e.withStockProfiles(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"plimsoll", "other"}; !slices.Equal(extended.ProfileNames(), want) || extended.Origin != own.Origin {
+		t.Errorf("%s has profiles %q, want %q", extended.Origin, extended.ProfileNames(), want)
+	}
+	if want := []string{"plimsoll"}; !slices.Equal(own.ProfileNames(), want) {
+		t.Errorf("the caller's configuration has profiles %q, want %q", own.ProfileNames(), want)
+	}
+	if len(e.Notes) != 1 {
+		t.Errorf("notes %q, want one", e.Notes)
+	}
+}

@@ -1,0 +1,110 @@
+// Package descriptor describes plugins to the rest of the program.
+package descriptor
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+)
+
+// Descriptor is what other packages know of a plugin.
+type Descriptor struct {
+	// Name is the name of the plugin in configurations.
+	Name string
+	// New makes the plugin. It fails if the arguments are not valid.
+	New func(ctx context.Context, args runtime.Object, handle minor.Handle, given Deps) (minor.Plugin, error)
+	// Reads returns what a plugin with valid arguments reads.
+	Reads func(args runtime.Object) reading.Request
+	// Limits says how a plugin with valid arguments filters; nil arguments are the defaults.
+	Limits func(args runtime.Object) configlint.Limits
+	// LineRank orders the plugins with a load line in a profile, from 1; 0 means no load line.
+	LineRank int
+	// ScoresByLoad reports whether scores by requests must not outweigh those of the plugin.
+	ScoresByLoad bool
+	// FilterSkipped and ScoreSkipped say why the plugin skipped.
+	FilterSkipped, ScoreSkipped Skipped
+}
+
+// Skipped says why a plugin skipped. An empty reason needs no words.
+type Skipped struct {
+	// Unknown is the reason where the load of no node is known, Known where that of some node is.
+	Unknown, Known string
+}
+
+// NoLoad is the reason where the load of no node is known.
+const NoLoad = "no node has fresh load"
+
+// Reason returns the reason.
+func (s Skipped) Reason(loadKnown bool) string {
+	if loadKnown {
+		return s.Known
+	}
+	return s.Unknown
+}
+
+// LoadProvider opens readers of load.
+type LoadProvider interface {
+	// Open returns a reader of what the request asks for. The source is read until ctx is done.
+	Open(ctx context.Context, request reading.Request) (*reading.Reader, error)
+}
+
+// Deps is what a plugin is given in addition to its arguments and its handle.
+type Deps struct {
+	Load LoadProvider
+	// Counters are those of the plugin.
+	Counters Counters
+	Clock    clock.Clock
+}
+
+// Given is what a plugin is built from beside its arguments.
+type Given struct {
+	Deps
+	Handle minor.Handle
+	// Reader reads what Parts.Reads returned.
+	Reader *reading.Reader
+}
+
+// Parts are the functions of a plugin with arguments of one type.
+type Parts[Args runtime.Object] struct {
+	Reads func(args Args) reading.Request
+	// Limits is nil for a plugin that does not filter.
+	Limits func(args Args) configlint.Limits
+	// Build makes the plugin of valid arguments.
+	Build func(ctx context.Context, args Args, given Given) (minor.Plugin, error)
+}
+
+// Of returns the descriptor with the functions of the plugin.
+func Of[Args runtime.Object](d Descriptor, p Parts[Args]) Descriptor {
+	d.Reads = func(args runtime.Object) reading.Request { return p.Reads(args.(Args)) }
+	d.Limits = func(args runtime.Object) configlint.Limits {
+		switch {
+		case p.Limits == nil:
+			return configlint.Limits{}
+		case args == nil:
+			return configlint.Limits{Filters: true}
+		}
+		return p.Limits(args.(Args))
+	}
+	d.New = func(ctx context.Context, object runtime.Object, handle minor.Handle, given Deps) (minor.Plugin, error) {
+		args, ok := object.(Args)
+		if !ok {
+			return nil, fmt.Errorf("want args of type %T, got %T", args, object)
+		}
+		if err := validation.ValidateArgs(nil, args); err != nil {
+			return nil, err
+		}
+		reader, err := given.Load.Open(ctx, p.Reads(args).In(reading.ClusterOf(handle)))
+		if err != nil {
+			return nil, err
+		}
+		return p.Build(ctx, args, Given{Deps: given, Handle: handle, Reader: reader})
+	}
+	return d
+}

@@ -1,0 +1,143 @@
+// Package explain defines how plugins explain their scores and limits.
+package explain
+
+import (
+	"context"
+	"math"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+)
+
+// Terms are the terms of one node's score. Each plugin has its own type.
+type Terms interface {
+	// Score is what the terms sum up to, before it is rounded and normalized.
+	Score() float64
+	// List returns the terms in the order of the formula.
+	List() []Term
+}
+
+// Term is one term as an operator reads it.
+type Term struct {
+	// Name is unique among the terms of a node and plugin, such as "cpu measured".
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	// Unit is "%" or empty.
+	Unit string `json:"unit,omitempty"`
+}
+
+// String returns the term with up to two decimals, such as "cpu measured 25%".
+func (t Term) String() string {
+	return t.Name + " " + strconv.FormatFloat(math.Round(100*t.Value)/100, 'f', -1, 64) + t.Unit
+}
+
+// Limit is a limit that a filter compares a figure of the node with.
+type Limit struct {
+	// Name is what is limited, such as "cpu".
+	Name string `json:"name"`
+	// Value includes the pod. Rule says which values are rejected, such as "> 80". Both are in Unit.
+	Value float64 `json:"value"`
+	Rule  string  `json:"rule"`
+	Unit  string  `json:"unit,omitempty"`
+	// Exceeded reports whether the limit rules the node out.
+	Exceeded bool `json:"-"`
+	// Terms add up to Value; nil if it is not a sum.
+	Terms []Term `json:"terms,omitempty"`
+}
+
+// Limiter is Terms of a plugin that filters by limits.
+type Limiter interface {
+	// Limits returns the limits that hold for the node.
+	Limits() []Limit
+}
+
+// ExpectedUsage is the usage of one resource that a plugin expects of the incoming pod.
+type ExpectedUsage struct {
+	// Plugin is set by the caller of ExplainPodUsage.
+	Plugin   string `json:"plugin"`
+	Resource string `json:"resource"`
+	// Amount and the amounts of parts are in Unit: milliCPU or bytes.
+	Amount float64 `json:"amount"`
+	Unit   string  `json:"unit"`
+	podusage.Explanation
+}
+
+// NewExpectedUsage returns the expected usage of a resource.
+func NewExpectedUsage(r load.Resource, amount float64, x podusage.Explanation) ExpectedUsage {
+	unit := "bytes"
+	if r == load.CPU {
+		unit = "milliCPU"
+	}
+	for _, parts := range [][]podusage.Part{x.Parts, x.Peak} {
+		for i := range parts {
+			parts[i].Basis = text.Excerpt(parts[i].Basis) // it may name an owner, whose name is any text
+		}
+	}
+	return ExpectedUsage{Resource: r.String(), Amount: amount, Unit: unit, Explanation: x}
+}
+
+// UsageExplainer is a plugin that predicts the usage of the incoming pod.
+type UsageExplainer interface {
+	Explainer
+	// ExplainPodUsage returns the usages that the plugin expects in the scheduling cycle.
+	ExplainPodUsage(state fwk.CycleState, pod *corev1.Pod) []ExpectedUsage
+}
+
+// Explainer is a plugin that explains its scores and limits.
+type Explainer interface {
+	minor.Plugin
+	// Explain returns the node's terms of Filter and Score in the scheduling cycle. Call it after NormalizeScore if the plugin
+	// has one.
+	Explain(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) Terms
+}
+
+// LoadReader is a plugin that filters or scores nodes by their load.
+type LoadReader interface {
+	minor.Plugin
+	// Reader reads the load of nodes.
+	Reader() *reading.Reader
+	// LoadLine compares the node with its load line in the scheduling cycle, before any pod is placed.
+	LoadLine(state fwk.CycleState, node fwk.NodeInfo) LoadLine
+}
+
+// LoadLine compares a node with its load line. All arrays are by load.Resource.
+type LoadLine struct {
+	// Node is the measured and pending usage of the node.
+	Node estimate.Estimate
+	// Utilization is compared with the line, as a fraction of the node's Base. It includes the plugin's deviation or predicted peak.
+	Utilization [load.ResourceCount]float64
+	// Percent is the line; 0 where none holds.
+	Percent [load.ResourceCount]float64
+	// Annotated reports whether the node's own annotation states the line.
+	Annotated [load.ResourceCount]bool
+	// Above reports whether the plugin takes the node to be above the line.
+	Above [load.ResourceCount]bool
+}
+
+// Resource returns the terms of one resource in percent of base: usage, deviation if measured, pending usage, and the pod's.
+// The first is called "measured", or "requested" without fresh load. Amounts are in milliCPU or bytes.
+func Resource(r load.Resource, e *estimate.ResourceEstimate, podUsage, base float64) []Term {
+	if base <= 0 {
+		return nil
+	}
+	percent := func(name string, amount float64) Term {
+		return Term{Name: r.String() + " " + name, Value: 100 * amount / base, Unit: "%"}
+	}
+	carried := "measured"
+	if e.State != load.Fresh {
+		carried = "requested"
+	}
+	terms := []Term{percent(carried, e.Mean)}
+	if e.State == load.Fresh && e.StdDev >= 0 { // a deviation that is not known is NaN
+		terms = append(terms, percent("deviation", e.StdDev))
+	}
+	return append(terms, percent("pending", e.Pending), percent("of the pod", podUsage))
+}

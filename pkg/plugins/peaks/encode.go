@@ -1,0 +1,26 @@
+package peaks
+
+import "math"
+
+const signBit = 1 << 63
+
+// encode returns the cost as a number of at least 0, in the order of the costs. The last bit of the cost is lost. The number means
+// the same in every cycle. Kubernetes 1.37 normalizes it again for the next pod.
+func encode(cost float64) int64 {
+	bits := math.Float64bits(cost)
+	if cost < 0 {
+		bits = ^bits
+	} else {
+		bits |= signBit
+	}
+	return int64(bits >> 1)
+}
+
+// decode returns the cost that was encoded.
+func decode(code int64) float64 {
+	bits := uint64(code) << 1
+	if bits&signBit == 0 {
+		return math.Float64frombits(^bits)
+	}
+	return math.Float64frombits(bits &^ signBit)
+}

@@ -1,0 +1,42 @@
+package plugintest
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
+)
+
+// RefusedIn is the scheduler's own queue in which the pod waits that the plugin refused.
+func RefusedIn(t *testing.T, plugin minor.EnqueueExtensions, pod *corev1.Pod) *queue.PriorityQueue {
+	t.Helper()
+	metrics.Register()
+	events, err := plugin.EventsToRegister(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	hints := queue.QueueingHintMap{}
+	for _, event := range events {
+		fn := event.QueueingHintFn
+		if fn == nil {
+			fn = func(klog.Logger, *corev1.Pod, any, any) (fwk.QueueingHint, error) { return fwk.Queue, nil } // as the scheduler does
+		}
+		hints[event.Event] = append(hints[event.Event], &queue.QueueingHintFunction{PluginName: plugin.Name(), QueueingHintFn: fn})
+	}
+	q := minortest.NewQueue(t.Context(),
+		queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{pod.Spec.SchedulerName: hints}))
+	t.Cleanup(q.Close)
+	if err := minortest.Refuse(t.Context(), q, pod, plugin.Name()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(q.UnschedulablePods()); n != 1 {
+		t.Fatalf("%d pods wait, want the one that was refused", n)
+	}
+	return q
+}
