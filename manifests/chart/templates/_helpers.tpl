@@ -339,6 +339,7 @@ name or differs from it by at most three letters. */ -}}
 {{- /* The load sources that the enabled plugins read, as a JSON list of {type, address}. A plugin without arguments, or whose
 arguments name no source, reads KubernetesMetricsServer. */ -}}
 {{- define "plimsoll.sources" -}}
+{{- $definitions := (.Files.Get "files/args.schema.json" | fromJson).definitions -}}
 {{- $sources := list -}}
 {{- range .Values.config.profiles -}}
 {{- $arguments := dict -}}
@@ -347,26 +348,21 @@ arguments name no source, reads KubernetesMetricsServer. */ -}}
 {{- range $point, $set := (.plugins | default dict) -}}
 {{- range ($set | default dict).enabled -}}{{- $enabled = append $enabled .name -}}{{- end -}}
 {{- end -}}
-{{- range (fromYamlArray (include "plimsoll.loadPlugins" .)) -}}
-{{- if has . $enabled -}}
-{{- $args := get $arguments . | default dict -}}
+{{- range $plugin := ($enabled | uniq | sortAlpha) -}}
+{{- with get $definitions (printf "%sArgs" $plugin) -}}
+{{- $args := get $arguments $plugin | default dict -}}
 {{- $provider := $args.metricProvider | default dict -}}
 {{- $source := dict "type" ($provider.type | default "KubernetesMetricsServer") "address" ($provider.address | default "") -}}
 {{- if $args.watcherAddress -}}
 {{- $source = dict "type" "LoadWatcher" "address" $args.watcherAddress -}}
 {{- end -}}
-{{- /* Statistics of workloads are read from metrics.k8s.io unless the source is a Prometheus. */ -}}
-{{- $learns := or (eq . "PredictedPeak") (eq ($args.statistic | default "") "PredictedPeak") -}}
+{{- /* Statistics of workloads have a history. They are read from metrics.k8s.io unless the source is a Prometheus. */ -}}
+{{- $learns := or (hasKey .properties "history") (eq ($args.statistic | default "") "PredictedPeak") -}}
 {{- $sources = append $sources (set $source "podMetrics" (and $learns (ne $source.type "Prometheus"))) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- toJson $sources -}}
-{{- end -}}
-
-{{- /* The plugins that read load. */ -}}
-{{- define "plimsoll.loadPlugins" -}}
-[LoadThreshold, LoadVariationRiskBalancing, LowRiskOverCommitment, NodeMetrics, Peaks, PredictedPeak, TargetLoadPacking]
 {{- end -}}
 
 {{- /* Non-empty if a plugin reads a source of the type. */ -}}
