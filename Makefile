@@ -127,7 +127,7 @@ lint: ## run the linters
 	cd test/perf/report && ../../../bin/golangci-lint run ./...
 	cd hack/release && ../../bin/golangci-lint run ./...
 
-format: ## format Go files, and break long lines
+format: ## format Go files
 	cd hack/tools/golangci-lint && go build -o ../../../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	bin/golangci-lint fmt
 

@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 
 start=$SECONDS status=0
 step() {
-	echo "== $1 ($((SECONDS - start)) s)"
+	echo "== at $((SECONDS - start)) s: $1"
 	"${@:2}" || status=1
 }
 
@@ -13,5 +13,5 @@ step "generated files and manifests" hack/verify.sh generated
 step "linters" make --no-print-directory lint
 step "prose" hack/vale.sh
 step "unit tests" go test -vet=off ./apis/... ./cmd/... ./internal/... ./pkg/... ./test/manifests/... ./test/minors/...
-echo "== $((SECONDS - start)) s"
+echo "== done after $((SECONDS - start)) s"
 exit "$status"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Fuzzes the parsers of foreign input, one target after the other, each for FUZZTIME (60s by default; 50000x for a
-# number of inputs). With -json it writes test events, as go test -json does. A crash is kept as a seed in testdata/fuzz beside the
-# test, which every later go test runs.
+# number of inputs). With -json it writes test events, as go test -json does. An input that crashes is kept in testdata/fuzz beside
+# the test; every later go test runs it.
 #
-# go test -fuzz instruments all dependencies: it compiles Kubernetes once more, and reads Kubernetes' counters after each input. Here
-# the coverage of the code under test alone guides the fuzzing: that of this module, and of the parser of PromQL.
+# This script does not use go test -fuzz, which instruments all dependencies. It would compile Kubernetes once more, and read
+# Kubernetes' coverage counters after each input. This script instruments only this module and the parser of PromQL.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,7 +13,7 @@ corpus=$(go env GOCACHE)/fuzz
 binaries=$PWD/bin/fuzz
 targets=$(grep -ro --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*(' apis cmd internal pkg | sed 's/func //; s/($//' | sort)
 
-# run PACKAGE TARGET: uses the flags of go test -fuzz.
+# run PACKAGE TARGET: runs the test binary with the flags that go test -fuzz gives it.
 run() {
 	local command=("$binaries/$(basename "$1").test" -test.paniconexit0 -test.run '^$' -test.fuzz "^$2\$" -test.fuzzcachedir "$corpus/$module/$1"
 		# Without -test.fuzzminimizetime, a short run does little but make inputs smaller.

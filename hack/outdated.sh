@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# Lists the direct requirements and the tools of all modules here of which the module proxy has a newer version, and the minors of
-# Kubernetes of which it has a newer patch. A listed version may still be refused, or lack modules of its own: only
-# hack/kubernetes.sh or go mod tidy shows that.
+# Lists newer versions in the module proxy: of each module's direct requirements and tools, and of each Kubernetes minor's patch. A
+# listed version, or a module that it requires, may still fail to download: only hack/kubernetes.sh or go mod tidy shows that.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 for module in . test/cluster/parts/* test/perf/report hack/release hack/tools/*; do
 	(
 		cd "$module"
-		# Kubernetes decides on its staging modules.
+		# Skip replaced modules: the version of Kubernetes sets those of its staging modules.
 		mapfile -t direct < <(
 			{
 				go list -m -mod=readonly -f '{{if not (or .Main .Indirect .Replace)}}{{.Path}}{{end}}' all
@@ -21,13 +20,14 @@ done
 versions=$(go list -m -versions k8s.io/kubernetes | tr ' ' '\n' | grep -E '^v[0-9.]+$' | sort --version-sort)
 for file in hack/kubernetes/*/go.mod go.mod; do
 	version=$(awk '$1 == "k8s.io/kubernetes" {print $2; exit}' "$file")
-	# The list of versions may lack an available version, or the whole minor.
+	# The proxy's list can be incomplete, so the version in go.mod is added to it.
 	latest=$( (echo "$version"; grep "^${version%.*}\." <<<"$versions" || true) | sort --version-sort | tail -1)
 	if [[ $latest != "$version" ]]; then
 		printf '%-30s %-50s %-25s %s\n' "$(dirname "$file")" k8s.io/kubernetes "$version" "$latest"
 	fi
 done
-latest=$( (echo "$version"; echo "$versions") | sort --version-sort | tail -1)
-if [[ ${latest%.*} != "${version%.*}" ]]; then
+newest=$version # of the root's go.mod, the last of the loop
+latest=$( (echo "$newest"; echo "$versions") | sort --version-sort | tail -1)
+if [[ ${latest%.*} != "${newest%.*}" ]]; then
 	echo "A new minor version of Kubernetes: $latest. See hack/kubernetes/README.md."
 fi

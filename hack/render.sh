@@ -28,10 +28,10 @@ fi
 kubernetes=$newest
 image=(${DIGEST:+--set "image.digest=$DIGEST"})
 
-# render RELEASE NAMESPACE FLAG...: prints the output of helm template, below a line that says where it comes from.
+# render SOURCES RELEASE NAMESPACE FLAG...: prints the output of helm template, below a line that names the sources.
 render() {
-	echo "# Rendered from manifests/chart by make manifests. Change the chart, not this file."
-	bin/helm template "$1" "${CHART:-manifests/chart}" --kube-version "$kubernetes" --skip-tests --namespace "$2" "${@:3}" |
+	echo "# Rendered from $1 by make manifests, which overwrites this file."
+	bin/helm template "$2" "${CHART:-manifests/chart}" --kube-version "$kubernetes" --skip-tests --namespace "$3" "${@:4}" |
 		sed -e '/^# Source: /d' -e '/^$/d' | sed -e '1{/^---$/d}'
 }
 
@@ -43,7 +43,7 @@ second=$out/second-scheduler.yaml
 	else
 		echo "# The tag of the image names the minor version of Kubernetes: write that of your cluster."
 	fi
-	render plimsoll plimsoll-system "${image[@]}" | sed -e '1a\
+	render manifests/chart plimsoll plimsoll-system "${image[@]}" | sed -e '1a\
 apiVersion: v1\
 kind: Namespace\
 metadata:\
@@ -58,7 +58,8 @@ mv "$second.new" "$second"
 # empty, from the whole chart.
 part() {
 	mkdir -p "$(dirname "$out/$1/$5")"
-	render "$2" "$3" --values "manifests/$1/values.yaml" "${image[@]}" ${4:+--show-only "templates/$4"} >"$out/$1/$5.new"
+	local values=manifests/$1/values.yaml
+	render "manifests/chart and $values" "$2" "$3" --values "$values" "${image[@]}" ${4:+--show-only "templates/$4"} >"$out/$1/$5.new"
 	mv "$out/$1/$5.new" "$out/$1/$5"
 }
 

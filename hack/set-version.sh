@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes VERSION the version that the chart, the manifests, their tests and the docs name:
+# Writes a version into the chart, the manifests, their tests and the docs, in place of the one they name:
 #
 #   hack/set-version.sh 1.2.3
 set -euo pipefail

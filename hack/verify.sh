@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Regenerates generated files, rendered manifests, go.mod and go.sum, and fails if one of them changes. It compares with the files
-# before, so you can run it with uncommitted changes. It also checks Go's formatting, workflows, and that builds are reproducible. With
-# the argument "generated" it regenerates only code and manifests.
+# before, so you can run it with uncommitted changes. It also checks Go's formatting, workflows, file sizes, and that builds are
+# reproducible. With the argument "generated" it regenerates and compares only code and manifests, and checks nothing else.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -33,10 +33,17 @@ if [[ $status -ne 0 ]]; then
 fi
 if [[ ${1:-} == generated ]]; then exit "$status"; fi
 
-echo "== formatting, also of files that only older minors of Kubernetes build"
+echo "== formatting, also of files that are built only for older minors of Kubernetes"
 unformatted=$(git ls-files --cached --others --exclude-standard -z -- '*.go' | xargs -0 gofmt -l)
 if [[ -n $unformatted ]]; then
 	echo "Format these files with gofmt -w: $unformatted" >&2
+	status=1
+fi
+
+echo "== looking for built programs in git"
+large=$(git ls-files --cached --others --exclude-standard -z | xargs -0 sh -c 'find "$@" -maxdepth 0 -size +256k 2>/dev/null' sh || true)
+if [[ -n $large ]]; then
+	echo "Remove these files from git, or keep them below 256 KiB: $large" >&2
 	status=1
 fi
 

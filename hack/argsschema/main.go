@@ -1,7 +1,6 @@
-// Argsschema writes the JSON schema of the plugins' arguments, from the Go types in apis/config/v1: into
-// values.schema.json of the chart, for Helm, and into files/args.schema.json, for the chart's templates, which cannot
-// read the former. The latter has also the names of plugins that the scheduler does not have. It runs in the
-// repository's root.
+// Argsschema writes the JSON schema of the plugins' arguments, from the Go types in apis/config/v1. Helm reads it in the chart's
+// values.schema.json. The chart's templates cannot read that file, so files/args.schema.json repeats it. The latter has also the
+// names of plugins that the scheduler does not have. It runs in the repository's root.
 package main
 
 import (
@@ -32,7 +31,6 @@ func main() {
 	}
 }
 
-// write replaces the definitions at the end of the file values, and the file args.
 func write(values, args string) error {
 	definitions, err := definitions()
 	if err != nil {
@@ -62,7 +60,8 @@ func write(values, args string) error {
 
 type object = map[string]any
 
-// definitions returns a schema for each struct, by the name of its type, and one named pluginConfig for an entry of pluginConfig.
+// definitions returns a schema for each struct, by the name of its type. The one named pluginConfig is for an entry of
+// pluginConfig.
 func definitions() (object, error) {
 	scheme := runtime.NewScheme()
 	if err := configv1.AddToScheme(scheme); err != nil {
@@ -123,7 +122,6 @@ func schemaOf(t reflect.Type, definitions object) (object, error) {
 	}
 }
 
-// schemaOfItems returns the schema of a slice or a map.
 func schemaOfItems(t reflect.Type, definitions object) (object, error) {
 	items, err := schemaOf(t.Elem(), definitions)
 	if err != nil {

@@ -10,40 +10,28 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/quantity"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func TestWrite_ChartIsUpToDate(t *testing.T) {
 	chart, dir := "../../manifests/chart", t.TempDir()
 	written := map[string]string{"values.schema.json": "", "files/args.schema.json": ""}
 	for name := range written {
-		content, err := os.ReadFile(filepath.Join(chart, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := check.Value(os.ReadFile(filepath.Join(chart, name)))(t)
 		written[name] = string(content)
 	}
 	values, args := filepath.Join(dir, "values"), filepath.Join(dir, "args")
-	if err := os.WriteFile(values, []byte(written["values.schema.json"]), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := write(values, args); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(values, []byte(written["values.schema.json"]), 0o600))
+	check.OK(t, write(values, args))
 	for file, name := range map[string]string{values: "values.schema.json", args: "files/args.schema.json"} {
-		want, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), written[name]); diff != "" {
-			t.Errorf("manifests/chart/%s is out of date: run make generate (-want +got):\n%s", name, diff)
-		}
+		want := check.Value(os.ReadFile(file))(t)
+		check.Equal(t, "run make generate: manifests/chart/"+name, string(want), written[name])
 	}
 }
 
@@ -51,22 +39,13 @@ func TestWrite_KeepsTheRest(t *testing.T) {
 	dir := t.TempDir()
 	values := filepath.Join(dir, "values")
 	const rest = "{\n  \"type\": \"object\","
-	if err := os.WriteFile(values, []byte(rest+"\n  \"definitions\": {\"Old\": {}}\n}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := write(values, filepath.Join(dir, "args")); err != nil {
-		t.Fatal(err)
-	}
-	content, err := os.ReadFile(values)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(values, []byte(rest+"\n  \"definitions\": {\"Old\": {}}\n}\n"), 0o600))
+	check.OK(t, write(values, filepath.Join(dir, "args")))
+	content := check.Value(os.ReadFile(values))(t)
 	if !strings.HasPrefix(string(content), rest+"\n  \"definitions\": {\n") || strings.Contains(string(content), "Old") {
 		t.Errorf("write() made %.200s", content)
 	}
-	if err := os.WriteFile(values, []byte(rest), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(values, []byte(rest), 0o600))
 	if err := write(values, filepath.Join(dir, "args")); err == nil {
 		t.Error("write() accepts a file without definitions")
 	}
@@ -109,10 +88,7 @@ func TestSchemaOf_PatternsAcceptWhatParses(t *testing.T) {
 			},
 		},
 	} {
-		schema, err := schemaOf(tt.of, object{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		schema := check.Value(schemaOf(tt.of, object{}))(t)
 		pattern := regexp.MustCompile(schema["pattern"].(string))
 		for _, value := range tt.values {
 			longest, bounded := schema["maxLength"].(int)
@@ -138,7 +114,5 @@ func TestSchemaOf_Values(t *testing.T) {
 		"type":     object{"enum": []any{config.KubernetesMetricsServer, config.Prometheus, config.SignalFx, config.Datadog, "", nil}},
 		"requests": object{"type": []string{"object", "null"}, "properties": object{"cpu": amount, "memory": amount}},
 	}
-	if diff := cmp.Diff(want, definitions["args"].(object)["properties"]); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check.Equal(t, "", want, definitions["args"].(object)["properties"])
 }

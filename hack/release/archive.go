@@ -90,7 +90,6 @@ func (e entry) write(archive *tar.Writer, modified time.Time) (err error) {
 	return err
 }
 
-// create makes a file of what write writes.
 func create(path string, write func(io.Writer) error) error {
 	file, err := os.Create(path)
 	if err != nil {
@@ -99,7 +98,6 @@ func create(path string, write func(io.Writer) error) error {
 	return errors.Join(write(file), file.Close())
 }
 
-// folderEntries returns the files below a folder.
 func folderEntries(dir string) (entries []entry, err error) {
 	err = filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -112,7 +110,6 @@ func folderEntries(dir string) (entries []entry, err error) {
 	return entries, err
 }
 
-// readTarGz returns the files of a compressed archive.
 func readTarGz(path string) (entries []entry, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -131,7 +128,6 @@ func readTarGz(path string) (entries []entry, err error) {
 	return entries, err
 }
 
-// unpackTar writes the files of an archive below a folder.
 func unpackTar(path, dir string) (err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -156,7 +152,6 @@ func unpackTar(path, dir string) (err error) {
 	})
 }
 
-// readTar calls visit with each file of an archive.
 func readTar(r io.Reader, visit func(header *tar.Header, content io.Reader) error) error {
 	for archive := tar.NewReader(r); ; {
 		header, err := archive.Next()

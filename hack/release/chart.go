@@ -31,7 +31,6 @@ func chartArchive(version string) string {
 	return fmt.Sprintf("plimsoll-%s.tgz", strings.TrimPrefix(version, "v"))
 }
 
-// packageChart writes the package of the chart, and returns its path.
 func (r *release) packageChart(ctx context.Context) (string, error) {
 	if err := r.command(ctx, []string{"GOOS=", "GOARCH="}, "go", "run", "./test/cluster/build/build-parts", "helm"); err != nil {
 		return "", err
@@ -73,8 +72,8 @@ func (r *release) markPrerelease() error {
 	return os.WriteFile(file, []byte(marked), 0o644)
 }
 
-// chartImage is a chart as helm push makes it: the configuration is Chart.yaml, the only layer is the package, and the
-// annotations are those of Chart.yaml. It lacks the time of the push, and has the license too.
+// chartImage is a chart as helm push makes it. The configuration is Chart.yaml, and the only layer is the package. The annotations
+// are those of Chart.yaml. It lacks the time of the push, and has the license too.
 type chartImage struct {
 	config, manifest []byte
 	content          v1.Layer
@@ -114,11 +113,8 @@ func newChartImage(archive string) (v1.Image, error) {
 		return nil, err
 	}
 	c.manifest, err = json.Marshal(v1.Manifest{
-		SchemaVersion: 2,
-		MediaType:     types.OCIManifestSchema1,
-		Config:        *configDescriptor,
-		Layers:        []v1.Descriptor{*contentDescriptor},
-		Annotations:   chart.imageAnnotations(),
+		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: *configDescriptor, Layers: []v1.Descriptor{*contentDescriptor},
+		Annotations: chart.imageAnnotations(),
 	})
 	if err != nil {
 		return nil, err
@@ -126,7 +122,6 @@ func newChartImage(archive string) (v1.Image, error) {
 	return partial.CompressedToImage(c)
 }
 
-// chartMetadata is what Chart.yaml says of the chart.
 type chartMetadata struct {
 	Name, Version, Description, Home string
 	Sources                          []string

@@ -24,7 +24,7 @@ const (
 	source = "https://github.com/plimsoll-scheduler/plimsoll"
 	// imageName is the name of the image, as the chart has it.
 	imageName = "ghcr.io/plimsoll-scheduler/plimsoll"
-	// imageList names the file that holds digest and name of each image and of the chart, in the form of sha256sum.
+	// imageList names the file with digest and name of each image and of the chart, in the form of sha256sum.
 	imageList = "images.txt"
 )
 
@@ -65,7 +65,6 @@ func (r *release) writeImage(ctx context.Context, minor string, programs []progr
 	return index.Digest()
 }
 
-// index returns the index of the images of all platforms.
 func (r *release) index(ctx context.Context, minor string, programs []program) (v1.ImageIndex, error) {
 	shared, err := r.layer("shared", []entry{
 		{name: "etc/ssl/certs/ca-certificates.crt", content: certificates()},
@@ -91,14 +90,12 @@ func (r *release) index(ctx context.Context, minor string, programs []program) (
 			return nil, err
 		}
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{
-			Add:        image,
-			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: p.os, Architecture: p.arch}},
+			Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: p.os, Architecture: p.arch}},
 		})
 	}
 	return index, nil
 }
 
-// programLayer returns the layer of programs and of the licenses of what an image consists of.
 func (r *release) programLayer(ctx context.Context, name string, programs []program) (v1.Layer, error) {
 	modules := append(thirdParty(programs), certificatesVersion())
 	module.Sort(modules)
@@ -113,7 +110,6 @@ func (r *release) programLayer(ctx context.Context, name string, programs []prog
 	return r.layer(name, entries)
 }
 
-// layer writes a layer to the work folder.
 func (r *release) layer(name string, entries []entry) (v1.Layer, error) {
 	file := filepath.Join(r.work, "layer_"+name+".tar.gz")
 	if err := writeTarGz(file, r.time, entries); err != nil {
@@ -150,8 +146,7 @@ func (r *release) image(p platform, layers ...v1.Layer) (v1.Image, error) {
 	image = mutate.ConfigMediaType(mutate.MediaType(image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	for _, layer := range layers {
 		image, err = mutate.Append(image, mutate.Addendum{
-			Layer:   layer,
-			History: v1.History{Created: v1.Time{Time: r.time}, CreatedBy: "make release"},
+			Layer: layer, History: v1.History{Created: v1.Time{Time: r.time}, CreatedBy: "make release"},
 		})
 		if err != nil {
 			return nil, err

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/mod/module"
 )
 
-// licensesName names the file with the licenses of the modules that programs consist of.
 const licensesName = "THIRD_PARTY_LICENSES"
 
 var licenseFile = regexp.MustCompile(`(?i)^(licen[cs]e|notice|copying)([-_.].*)?$`)

@@ -11,8 +11,8 @@ import (
 // notManifests are the folders of manifests/ that are files of their own in a release.
 var notManifests = []string{"chart", "krew"}
 
-// renderManifests writes the manifests for a minor version of Kubernetes, with the image by digest: those of kubectl
-// apply as a file of their own, and all of them in an archive.
+// renderManifests writes the manifests for a minor version of Kubernetes, with the image by digest. The manifests of kubectl apply
+// get their own file, and all are in an archive.
 func (r *release) renderManifests(ctx context.Context, minor, chart, digest string) error {
 	dir := filepath.Join(r.work, "manifests", minor)
 	// What is not rendered, such as the READMEs, is as the commit has it.

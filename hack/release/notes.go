@@ -8,9 +8,9 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// releaseNotes returns the section of a version from a changelog in the form of Keep a Changelog, without its heading,
-// and each paragraph in one line. Links to files of the repository lead to those of the version, since the notes are
-// read elsewhere. A pre-release without a section of its own has that of the version which it leads to.
+// releaseNotes returns the section of a version from a changelog, without its heading. Each paragraph is one line. The form is that
+// of Keep a Changelog. Links to files of the repository lead to those of the version, since the notes are read elsewhere. A
+// pre-release without a section of its own has that of the version which it leads to.
 func releaseNotes(changelog, version string) (string, error) {
 	number := strings.TrimPrefix(version, "v")
 	section, ok := sectionOf(changelog, number)
@@ -18,10 +18,8 @@ func releaseNotes(changelog, version string) (string, error) {
 		section, ok = sectionOf(changelog, strings.TrimSuffix(number, semver.Prerelease(version)))
 	}
 	if !ok {
-		return "", fmt.Errorf(
-			"CHANGELOG.md has no section %q: write what changed for users below this heading",
-			"## ["+number+"] - YYYY-MM-DD",
-		)
+		return "", fmt.Errorf("CHANGELOG.md has no section %q: write what changed for users below this heading",
+			"## ["+number+"] - YYYY-MM-DD")
 	}
 	if section == "" {
 		return "", fmt.Errorf("the section of %s in CHANGELOG.md is empty: write what changed for users", number)
@@ -32,7 +30,6 @@ func releaseNotes(changelog, version string) (string, error) {
 // toFile matches a link to a file of the repository.
 var toFile = regexp.MustCompile(`\]\(([^():#][^():]*)\)`)
 
-// sectionOf returns the section of a version, and whether there is one.
 func sectionOf(changelog, number string) (string, bool) {
 	heading := regexp.MustCompile(`(?m)^## \[` + regexp.QuoteMeta(number) + `\] - \d{4}-\d\d-\d\d$`)
 	found := heading.FindStringIndex(changelog)
@@ -50,8 +47,7 @@ func sectionOf(changelog, number string) (string, bool) {
 // block matches a line that is not the continuation of the one above it.
 var block = regexp.MustCompile("^\\s*([-*+] |\\d+[.)] |#|>|\\||```|$)")
 
-// unwrap joins the lines of each paragraph and list item: GitHub shows a line break in a release's notes as one. It
-// keeps fenced code.
+// unwrap joins the lines of each paragraph and list item. GitHub shows line breaks in a release's notes. It keeps fenced code.
 func unwrap(markdown string) string {
 	var text strings.Builder
 	code, above := false, ""

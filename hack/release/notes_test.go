@@ -26,14 +26,8 @@ func TestReleaseNotes(t *testing.T) {
 		})
 	}
 	t.Run("of the version that the chart has", func(t *testing.T) {
-		text, err := os.ReadFile("../../CHANGELOG.md")
-		if err != nil {
-			t.Fatal(err)
-		}
-		chart, err := os.ReadFile("../../manifests/chart/Chart.yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := value(os.ReadFile("../../CHANGELOG.md"))(t)
+		chart := value(os.ReadFile("../../manifests/chart/Chart.yaml"))(t)
 		version := regexp.MustCompile(`(?m)^version: (.+)$`).FindSubmatch(chart)
 		if _, err := releaseNotes(string(text), "v"+string(version[1])); err != nil {
 			t.Error(err)

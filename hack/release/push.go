@@ -24,9 +24,9 @@ type artifact struct {
 	content remote.Taggable
 }
 
-// push pushes the images and the chart of a release that was made into a folder. The registry's credentials are those
-// of docker login. It prints the name of each with its digest. Nothing is pushed if one of them cannot be read or has
-// another digest than the release says, or if the registry has another digest by its tag: a tag never moves.
+// push pushes the images and the chart of a release that was made into a folder. The registry's credentials are those of docker
+// login. It prints the name of each with its digest. Nothing is pushed if one cannot be read, or has another digest than in the
+// release. A tag never moves: nothing is pushed either if the registry has another digest by that tag.
 func push(ctx context.Context, dir string) error {
 	work, err := os.MkdirTemp("", "push-")
 	if err != nil {
@@ -51,7 +51,6 @@ func push(ctx context.Context, dir string) error {
 	return nil
 }
 
-// readArtifacts returns what the list of a release names. It unpacks archives into the folder work.
 func readArtifacts(dir, work string) ([]artifact, error) {
 	list, err := os.ReadFile(filepath.Join(dir, imageList))
 	if err != nil {
@@ -127,7 +126,7 @@ func (a artifact) check(ctx context.Context) error {
 	}
 	if has.Digest != a.digest {
 		return fmt.Errorf(
-			"the registry has %s already, with the digest %s, but the release has %s: a tag never moves, so release the next version",
+			"the registry has %s already, with the digest %s, but the release has %s: release the next version",
 			a.tag,
 			has.Digest,
 			a.digest,

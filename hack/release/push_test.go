@@ -24,9 +24,7 @@ func TestPush(t *testing.T) {
 	root, dist := t.TempDir(), t.TempDir()
 	license, built := filepath.Join(root, "LICENSE"), filepath.Join(root, schedulerProgram)
 	for _, file := range []string{license, built} {
-		if err := os.WriteFile(file, []byte(file), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.WriteFile(file, []byte(file), 0o600))
 	}
 	platforms := []platform{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "arm64"}}
 	r := &release{root: root, out: dist, work: t.TempDir(), version: "v1.2.3", time: time.Unix(1, 0).UTC(), platforms: platforms}
@@ -34,31 +32,18 @@ func TestPush(t *testing.T) {
 	for _, p := range platforms {
 		programs = append(programs, program{platform: p, name: schedulerProgram, path: built, info: &buildinfo.BuildInfo{}})
 	}
-	digest, err := r.writeImage(t.Context(), "1.37", programs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	digest := value(r.writeImage(t.Context(), "1.37", programs))(t)
 
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
 	image := strings.TrimPrefix(server.URL, "http://") + "/plimsoll:1.2.3-k8s1.37"
 	list := func(hex string) {
-		if err := r.writeFile(imageList, fmt.Appendf(nil, "%s  %s\n", hex, image)); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, r.writeFile(imageList, fmt.Appendf(nil, "%s  %s\n", hex, image)))
 	}
 	list(digest.Hex)
-	if err := push(t.Context(), dist); err != nil {
-		t.Fatal(err)
-	}
-	reference, err := name.NewTag(image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	index, err := remote.Index(reference)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, push(t.Context(), dist))
+	reference := value(name.NewTag(image))(t)
+	index := value(remote.Index(reference))(t)
 	if got, err := index.Digest(); err != nil || got != digest {
 		t.Errorf("the registry has %s, want %s: %v", got, digest, err)
 	}
@@ -70,10 +55,7 @@ func TestPush(t *testing.T) {
 		if got, want := m.Platform.String(), platforms[i].os+"/"+platforms[i].arch; got != want {
 			t.Errorf("image %d is for %s, want %s", i, got, want)
 		}
-		pulled, err := remote.Image(reference.Context().Digest(m.Digest.String()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		pulled := value(remote.Image(reference.Context().Digest(m.Digest.String())))(t)
 		if layers, err := pulled.Layers(); err != nil || len(layers) != 2 {
 			t.Errorf("image %d has %d layers, want 2: %v", i, len(layers), err)
 		}
@@ -105,25 +87,13 @@ func TestPush(t *testing.T) {
 		}
 	})
 	t.Run("refuses to move a tag, and pushes nothing", func(t *testing.T) {
-		other, err := random.Index(16, 1, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		other := value(random.Index(16, 1, 1))(t)
 		moved := reference.Context().Registry.Repo("moved").Tag("1.2.3-k8s1.37")
-		if err := remote.WriteIndex(moved, other); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, remote.WriteIndex(moved, other))
 		fresh := reference.Context().Registry.Repo("fresh").Tag("1.2.3-k8s1.37")
-		if err := r.writeFile(imageList, fmt.Appendf(nil, "%[1]s  %[2]s\n%[1]s  %[3]s\n", digest.Hex, fresh, moved)); err != nil {
-			t.Fatal(err)
-		}
-		if err := push(t.Context(), dist); err == nil || !strings.Contains(err.Error(), moved.String()+" already") {
-			t.Errorf("want an error that names %s, got: %v", moved, err)
-		}
-		want, err := other.Digest()
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, r.writeFile(imageList, fmt.Appendf(nil, "%[1]s  %[2]s\n%[1]s  %[3]s\n", digest.Hex, fresh, moved)))
+		wantError(t, push(t.Context(), dist), moved.String()+" already")
+		want := value(other.Digest())(t)
 		if has, err := remote.Head(moved); err != nil || has.Digest != want {
 			t.Errorf("the tag has moved to %+v: %v", has, err)
 		}
@@ -133,13 +103,7 @@ func TestPush(t *testing.T) {
 	})
 	t.Run("refuses a folder without a release", func(t *testing.T) {
 		none := t.TempDir()
-		if err := push(
-			t.Context(),
-			none,
-		); err == nil ||
-			!strings.Contains(err.Error(), "DIST="+none+" holds no release: run make release") {
-			t.Errorf("want an error that says what to do, got: %v", err)
-		}
+		wantError(t, push(t.Context(), none), "DIST="+none+" holds no release: run make release")
 	})
 	t.Run("refuses a list with a line that is wrong, and pushes nothing", func(t *testing.T) {
 		fresh := strings.Replace(image, "/plimsoll:", "/fresh:", 1)
@@ -151,23 +115,15 @@ func TestPush(t *testing.T) {
 			"no image":               {digest.Hex, `line 2: "` + digest.Hex + `" does not name an image after the sum`},
 		} {
 			t.Run(name, func(t *testing.T) {
-				if err := r.writeFile(imageList, fmt.Appendf(nil, "%s  %s\n%s\n", digest.Hex, fresh, tt.line)); err != nil {
-					t.Fatal(err)
-				}
-				if err := push(t.Context(), dist); err == nil || !strings.Contains(err.Error(), tt.want) {
-					t.Errorf("want an error with %q, got: %v", tt.want, err)
-				}
+				ok(t, r.writeFile(imageList, fmt.Appendf(nil, "%s  %s\n%s\n", digest.Hex, fresh, tt.line)))
+				wantError(t, push(t.Context(), dist), tt.want)
 				if _, err := remote.Head(reference.Context().Registry.Repo("fresh").Tag("1.2.3-k8s1.37")); err == nil {
 					t.Errorf("%s was pushed", fresh)
 				}
 			})
 		}
-		if err := r.writeFile(imageList, nil); err != nil {
-			t.Fatal(err)
-		}
-		if err := push(t.Context(), dist); err == nil || !strings.Contains(err.Error(), "images.txt names no image") {
-			t.Errorf("want an error on an empty list, got: %v", err)
-		}
+		ok(t, r.writeFile(imageList, nil))
+		wantError(t, push(t.Context(), dist), "images.txt names no image")
 	})
 	t.Run("says how to log in", func(t *testing.T) {
 		refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -177,11 +133,7 @@ func TestPush(t *testing.T) {
 		}))
 		defer refusing.Close()
 		there := strings.TrimPrefix(refusing.URL, "http://")
-		if err := r.writeFile(imageList, fmt.Appendf(nil, "%s  %s/plimsoll:1.2.3-k8s1.37\n", digest.Hex, there)); err != nil {
-			t.Fatal(err)
-		}
-		if err := push(t.Context(), dist); err == nil || !strings.Contains(err.Error(), "run docker login "+there+" as") {
-			t.Errorf("want an error that names docker login, got: %v", err)
-		}
+		ok(t, r.writeFile(imageList, fmt.Appendf(nil, "%s  %s/plimsoll:1.2.3-k8s1.37\n", digest.Hex, there)))
+		wantError(t, push(t.Context(), dist), "run docker login "+there+" as")
 	})
 }

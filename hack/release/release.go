@@ -32,10 +32,8 @@ const (
 	completion = "kubectl_complete-plimsoll"
 )
 
-// platform is an operating system and an architecture, in Go's names.
 type platform struct{ os, arch string }
 
-// program is a program that has been built.
 type program struct {
 	platform
 	name   string
@@ -44,7 +42,6 @@ type program struct {
 	info   *buildinfo.BuildInfo
 }
 
-// release holds what the files of a release depend on.
 type release struct {
 	repository string // folder of the repository
 	version    string // such as v1.2.3
@@ -64,10 +61,8 @@ type release struct {
 // newRelease returns the release of the commit that is checked out. It fails if there can be none.
 func newRelease(ctx context.Context, repository, version string, minors, platforms []string) (*release, error) {
 	if version == "" || semver.Canonical(version) != version {
-		return nil, fmt.Errorf(
-			"VERSION is %q, but must be a semantic version with a v: set VERSION=v1.2.3 or VERSION=v1.2.3-rc.1",
-			version,
-		)
+		return nil, fmt.Errorf("VERSION is %q, but must be a semantic version with a v: set VERSION=v1.2.3 or VERSION=v1.2.3-rc.1",
+			version)
 	}
 	changes, err := output(ctx, repository, "git", "status", "--porcelain", "--untracked-files=all")
 	if err != nil {
@@ -193,12 +188,10 @@ func checkNames(variable string, names, known []string) error {
 	return nil
 }
 
-// linux returns the platforms that there are schedulers and images for.
 func (r *release) linux() []platform {
 	return slices.DeleteFunc(slices.Clone(r.platforms), func(p platform) bool { return p.os != "linux" })
 }
 
-// newest returns the minor version of Kubernetes that kubectl-plimsoll is built from.
 func (r *release) newest() string { return r.minors[len(r.minors)-1] }
 
 // make writes the release to a folder that is missing or empty, or holds another release, which it replaces.
@@ -232,24 +225,13 @@ func (r *release) make(ctx context.Context, out string) (err error) {
 	return nil
 }
 
-// exportCommit writes the files of the commit to a folder that becomes r.root. What git does not track, or ignores,
-// cannot get into a release then, and neither can another commit that is checked out meanwhile.
+// exportCommit writes the files of the commit to a folder that becomes r.root. So a release excludes untracked and ignored files.
+// It also excludes a commit that is checked out meanwhile.
 func (r *release) exportCommit(ctx context.Context) error {
 	r.root = filepath.Join(r.work, "source")
 	archive := r.root + ".tar"
-	if _, err := output(
-		ctx,
-		r.repository,
-		"git",
-		"-c",
-		"core.autocrlf=false",
-		"-c",
-		"core.attributesFile=",
-		"archive",
-		"--format=tar",
-		"--output="+archive,
-		r.commit,
-	); err != nil {
+	if _, err := output(ctx, r.repository, "git", "-c", "core.autocrlf=false", "-c", "core.attributesFile=",
+		"archive", "--format=tar", "--output="+archive, r.commit); err != nil {
 		return err
 	}
 	if err := os.Mkdir(r.root, 0o755); err != nil {
@@ -263,7 +245,6 @@ func (r *release) exportCommit(ctx context.Context) error {
 	return errors.Join(os.MkdirAll(bin, 0o755), os.Symlink(bin, filepath.Join(r.root, "bin")))
 }
 
-// writeFiles writes all files of the release.
 func (r *release) writeFiles(ctx context.Context) error {
 	chart, err := r.packageChart(ctx)
 	if err != nil {
@@ -328,7 +309,6 @@ func releaseFiles(dir string) (names []string, err error) {
 	return names, nil
 }
 
-// listed returns the names of the files that checksums are of.
 func listed(sums []byte) (names []string) {
 	for line := range strings.Lines(string(sums)) {
 		_, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
@@ -356,7 +336,6 @@ func (r *release) replace(out string, old []string) error {
 	return nil
 }
 
-// makeMinor writes what is of one minor version of Kubernetes, and returns the digest of its image.
 func (r *release) makeMinor(ctx context.Context, minor, chart string) (digest v1.Hash, err error) {
 	programs, err := r.buildMinor(ctx, minor)
 	if err != nil {
@@ -418,7 +397,6 @@ func (r *release) buildMinor(ctx context.Context, minor string) (programs []prog
 	return programs, nil
 }
 
-// build builds programs by make build.
 func (r *release) build(ctx context.Context, minor string, p platform, names []string) ([]program, error) {
 	fmt.Fprintf(os.Stderr, "== building %s for %s/%s, Kubernetes %s\n", strings.Join(names, ", "), p.os, p.arch, minor)
 	dir := filepath.Join(r.work, minor, p.os, p.arch)
@@ -454,7 +432,6 @@ func (r *release) build(ctx context.Context, minor string, p platform, names []s
 	return programs, nil
 }
 
-// writeArchive writes an archive of programs and the licenses, and of what belongs to them.
 func (r *release) writeArchive(ctx context.Context, name string, programs []program) error {
 	licenses, err := r.licenses(ctx, thirdParty(programs))
 	if err != nil {
@@ -464,10 +441,8 @@ func (r *release) writeArchive(ctx context.Context, name string, programs []prog
 	for _, p := range programs {
 		entries = append(entries, entry{name: filepath.Base(p.path), source: p.path, executable: true})
 		if p.name == kubectlProgram && p.os != "windows" {
-			entries = append(
-				entries,
-				entry{name: completion, source: filepath.Join(r.root, "manifests", "krew", completion), executable: true},
-			)
+			entries = append(entries,
+				entry{name: completion, source: filepath.Join(r.root, "manifests", "krew", completion), executable: true})
 		}
 	}
 	return writeTarGz(filepath.Join(r.out, name+".tar.gz"), r.time, entries)

@@ -29,52 +29,29 @@ import (
 	"golang.org/x/mod/module"
 )
 
-// mustOutput returns what a program prints in a folder.
 func mustOutput(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
-	printed, err := output(t.Context(), dir, name, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return printed
+	return value(output(t.Context(), dir, name, args...))(t)
 }
 
 func mustRead(t *testing.T, file string) string {
 	t.Helper()
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(content)
+	return string(value(os.ReadFile(file))(t))
 }
 
 func mustWrite(t *testing.T, file, content string) {
 	t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o600)))
 }
 
 func commitAll(t *testing.T, repository string) {
 	t.Helper()
 	mustOutput(t, repository, "git", "add", "--all")
-	mustOutput(
-		t,
-		repository,
-		"git",
-		"-c",
-		"user.name=test",
-		"-c",
-		"user.email=test@example.com",
-		"-c",
-		"commit.gpgsign=false",
-		"commit",
-		"--quiet",
-		"--message=test",
-	)
+	mustOutput(t, repository, "git", "-c", "user.name=test", "-c", "user.email=test@example.com", "-c", "commit.gpgsign=false",
+		"commit", "--quiet", "--message=test")
 }
 
-// stubRepository copies this working tree, with changes that are not committed, to a repository in which make build takes no time.
+// stubRepository copies this working tree, uncommitted changes included, to a repository in which make build takes no time.
 func stubRepository(t *testing.T) string {
 	t.Helper()
 	root := mustOutput(t, ".", "git", "rev-parse", "--show-toplevel")
@@ -94,18 +71,12 @@ func stubRepository(t *testing.T) string {
 		}
 		target := filepath.Join(repository, name)
 		mustWrite(t, target, mustRead(t, filepath.Join(root, name)))
-		if err := os.Chmod(target, info.Mode()); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.Chmod(target, info.Mode()))
 	}
 	mustWrite(t, filepath.Join(repository, "Makefile"), mustRead(t, "testdata/Makefile"))
-	if err := os.Mkdir(filepath.Join(repository, "bin"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Mkdir(filepath.Join(repository, "bin"), 0o755))
 	for _, name := range []string{"helm", "helm.stamp"} {
-		if err := os.Symlink(filepath.Join(root, "bin", name), filepath.Join(repository, "bin", name)); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.Symlink(filepath.Join(root, "bin", name), filepath.Join(repository, "bin", name)))
 	}
 	mustOutput(t, repository, "git", "init", "--quiet")
 	commitAll(t, repository)
@@ -119,13 +90,9 @@ func chartVersion(t *testing.T, repository string) string {
 	return "v" + regexp.MustCompile(`(?m)^version: (.+)$`).FindStringSubmatch(chart)[1]
 }
 
-// archived returns the content of the files in an archive by name.
 func archived(t *testing.T, archive string) map[string]string {
 	t.Helper()
-	entries, err := readTarGz(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := value(readTarGz(archive))(t)
 	files := map[string]string{}
 	for _, e := range entries {
 		files[e.name] = string(e.content)
@@ -145,16 +112,10 @@ func TestMake(t *testing.T) {
 	dist := filepath.Join(t.TempDir(), "dist")
 	begin := func() *release {
 		t.Helper()
-		r, err := newRelease(t.Context(), repository, version, minors, platforms)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
+		return value(newRelease(t.Context(), repository, version, minors, platforms))(t)
 	}
 	r := begin()
-	if err := r.make(t.Context(), dist); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, r.make(t.Context(), dist))
 	// built is the line at the end of a program.
 	built := func(name, platform, minor string) string {
 		return strings.Join([]string{name, version, platform, "k8s" + minor, "v1", "v8.0", "power8", "flags="}, " ") + "\n"
@@ -194,23 +155,15 @@ func TestMake(t *testing.T) {
 		}
 		for _, minor := range minors {
 			for _, arch := range []string{"amd64", "arm64"} {
-				checkPrograms(
-					t,
-					"plimsoll_"+version+"_k8s"+minor+"_linux_"+arch+".tar.gz",
-					"linux/"+arch,
-					minor,
-					schedulerProgram,
-					loadWatcherProgram,
-				)
+				checkPrograms(t, "plimsoll_"+version+"_k8s"+minor+"_linux_"+arch+".tar.gz", "linux/"+arch, minor, schedulerProgram,
+					loadWatcherProgram)
 			}
 		}
 	})
 	for _, minor := range minors {
 		t.Run("image of "+minor, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := unpackTar(filepath.Join(dist, imageArchive(r.tag(minor))+".tar"), dir); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, unpackTar(filepath.Join(dist, imageArchive(r.tag(minor))+".tar"), dir))
 			checkImage(t, r, dir, minor, func(arch, name string) string { return built(name, "linux/"+arch, minor) })
 		})
 	}
@@ -221,9 +174,7 @@ func TestMake(t *testing.T) {
 		}
 		for _, file := range files {
 			var bom cdx.BOM
-			if err := json.Unmarshal([]byte(mustRead(t, file)), &bom); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, json.Unmarshal([]byte(mustRead(t, file)), &bom))
 			if s := bom.Metadata.Supplier; s == nil || s.Name != "Plimsoll" || s.URL == nil || !slices.Equal(*s.URL, []string{source}) {
 				t.Errorf("%s has the supplier %+v", file, s)
 			}
@@ -244,19 +195,11 @@ func TestMake(t *testing.T) {
 		if chart["plimsoll/README.md"] == "" || !strings.Contains(chart["plimsoll/Chart.yaml"], `artifacthub.io/prerelease: "false"`) {
 			t.Errorf("the chart holds %q with\n%s", slices.Sorted(maps.Keys(chart)), chart["plimsoll/Chart.yaml"])
 		}
-		candidate, err := newRelease(t.Context(), repository, version, minors, platforms)
-		if err != nil {
-			t.Fatal(err)
-		}
+		candidate := value(newRelease(t.Context(), repository, version, minors, platforms))(t)
 		candidate.version += "-rc.1"
 		candidate.out, candidate.work = t.TempDir(), t.TempDir()
-		if err := candidate.exportCommit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		archive, err := candidate.packageChart(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, candidate.exportCommit(t.Context()))
+		archive := value(candidate.packageChart(t.Context()))(t)
 		if chart := archived(t, archive)["plimsoll/Chart.yaml"]; !strings.Contains(chart, `artifacthub.io/prerelease: "true"`) {
 			t.Errorf("Chart.yaml of a pre-release is\n%s", chart)
 		}
@@ -275,9 +218,7 @@ func TestMake(t *testing.T) {
 		archive := mustRead(t, filepath.Join(dist, chartArchive(version)))
 		mustWrite(t, filepath.Join(only, chartArchive(version)), archive)
 		mustWrite(t, filepath.Join(only, imageList), digest+"  "+there+":"+version[1:]+"\n")
-		if err := push(t.Context(), only); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, push(t.Context(), only))
 		pulled := t.TempDir()
 		helm := filepath.Join(repository, "bin", "helm")
 		printed := mustOutput(t, pulled, helm, "pull", "oci://"+there, "--version", version[1:], "--plain-http")
@@ -287,49 +228,21 @@ func TestMake(t *testing.T) {
 		if mustRead(t, filepath.Join(pulled, chartArchive(version))) != archive {
 			t.Error("the package that Helm pulls is not that of the release")
 		}
-		if shown := mustOutput(
-			t,
-			pulled,
-			helm,
-			"show",
-			"chart",
-			"oci://"+there,
-			"--version",
-			version[1:],
-			"--plain-http",
-		); !strings.Contains(
-			shown,
-			"\nversion: "+version[1:],
-		) {
+		if shown := mustOutput(t, pulled, helm, "show", "chart", "oci://"+there, "--version", version[1:],
+			"--plain-http"); !strings.Contains(shown, "\nversion: "+version[1:]) {
 			t.Errorf("helm show chart prints\n%s", shown)
 		}
 
 		// But for the time and the license, the annotations are those of helm push.
 		annotations := func(repository string) map[string]string {
 			t.Helper()
-			reference, err := name.NewTag(repository + ":" + version[1:])
-			if err != nil {
-				t.Fatal(err)
-			}
-			image, err := remote.Image(reference)
-			if err != nil {
-				t.Fatal(err)
-			}
-			manifest, err := image.Manifest()
-			if err != nil {
-				t.Fatal(err)
-			}
+			reference := value(name.NewTag(repository + ":" + version[1:]))(t)
+			image := value(remote.Image(reference))(t)
+			manifest := value(image.Manifest())(t)
 			return manifest.Annotations
 		}
-		mustOutput(
-			t,
-			pulled,
-			helm,
-			"push",
-			chartArchive(version),
-			"oci://"+strings.TrimPrefix(server.URL, "http://")+"/helm",
-			"--plain-http",
-		)
+		mustOutput(t, pulled, helm, "push", chartArchive(version), "oci://"+strings.TrimPrefix(server.URL, "http://")+"/helm",
+			"--plain-http")
 		want := annotations(strings.TrimPrefix(server.URL, "http://") + "/helm/plimsoll")
 		delete(want, "org.opencontainers.image.created")
 		want["org.opencontainers.image.licenses"] = "Apache-2.0"
@@ -339,9 +252,7 @@ func TestMake(t *testing.T) {
 
 		mustWrite(t, filepath.Join(only, imageList), strings.Repeat("0", 64)+"  "+there+":1.2.3\n")
 		mustWrite(t, filepath.Join(only, chartArchive("v1.2.3")), archive)
-		if err := push(t.Context(), only); err == nil || !strings.Contains(err.Error(), digest) {
-			t.Errorf("want an error that has the digest %s, got: %v", digest, err)
-		}
+		wantError(t, push(t.Context(), only), digest)
 	})
 
 	sums := mustRead(t, filepath.Join(dist, checksums))
@@ -351,9 +262,7 @@ func TestMake(t *testing.T) {
 		again := begin()
 		mustWrite(t, filepath.Join(repository, "LICENSE"), "another\n")
 		commitAll(t, repository)
-		if err := again.make(t.Context(), dist); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, again.make(t.Context(), dist))
 		if got := mustRead(t, filepath.Join(dist, checksums)); got != sums {
 			t.Errorf("checksums.txt is\n%s\nwant\n%s", got, sums)
 		}
@@ -361,9 +270,7 @@ func TestMake(t *testing.T) {
 	t.Run("a release that fails does not change the last one", func(t *testing.T) {
 		failing := begin()
 		t.Setenv("STUB", "missing")
-		if err := failing.make(t.Context(), dist); err == nil || !strings.Contains(err.Error(), "make ") {
-			t.Fatalf("want an error of make, got: %v", err)
-		}
+		wantError(t, failing.make(t.Context(), dist), "make ")
 		for _, name := range append(listed([]byte(sums)), checksums) {
 			if _, err := os.Stat(filepath.Join(dist, name)); err != nil {
 				t.Error(err)
@@ -378,10 +285,7 @@ func TestMake(t *testing.T) {
 // checkImage checks the layout of an image in a folder. line returns the last line of a program.
 func checkImage(t *testing.T, r *release, dir, minor string, line func(arch, name string) string) {
 	t.Helper()
-	images, err := layout.ImageIndexFromPath(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	images := value(layout.ImageIndexFromPath(dir))(t)
 	top, err := images.IndexManifest()
 	if err != nil || len(top.Manifests) != 1 {
 		t.Fatalf("the layout is %+v: %v", top, err)
@@ -389,23 +293,14 @@ func checkImage(t *testing.T, r *release, dir, minor string, line func(arch, nam
 	if got, want := top.Manifests[0].Annotations["io.containerd.image.name"], imageName+":"+r.tag(minor); got != want {
 		t.Errorf("its name for ctr images import is %q, want %q", got, want)
 	}
-	index, err := images.ImageIndex(top.Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	index := value(images.ImageIndex(top.Manifests[0].Digest))(t)
 	manifest, err := index.IndexManifest()
 	if err != nil || len(manifest.Manifests) != 2 {
 		t.Fatalf("the index is %+v: %v", manifest, err)
 	}
 	for _, m := range manifest.Manifests {
-		image, err := index.Image(m.Digest)
-		if err != nil {
-			t.Fatal(err)
-		}
-		config, err := image.ConfigFile()
-		if err != nil {
-			t.Fatal(err)
-		}
+		image := value(index.Image(m.Digest))(t)
+		config := value(image.ConfigFile())(t)
 		if want := dockerfileConfig(t, r); !reflect.DeepEqual(config.Config, want) {
 			t.Errorf("the configuration is %+v, and in the Dockerfile %+v", config.Config, want)
 		}
@@ -413,29 +308,16 @@ func checkImage(t *testing.T, r *release, dir, minor string, line func(arch, nam
 		if err != nil || len(layers) != 2 {
 			t.Fatalf("the layers are %v: %v", layers, err)
 		}
-		compressed, err := layers[1].Compressed()
-		if err != nil {
-			t.Fatal(err)
-		}
+		compressed := value(layers[1].Compressed())(t)
 		file := filepath.Join(t.TempDir(), "layer.tar.gz")
 		var content bytes.Buffer
 		_, err = content.ReadFrom(compressed)
-		if err := errors.Join(err, compressed.Close()); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, errors.Join(err, compressed.Close()))
 		mustWrite(t, file, content.String())
 		files := archived(t, file)
-		if got, want := slices.Sorted(
-			maps.Keys(files),
-		), []string{
-			"bin/" + schedulerProgram,
-			"bin/" + kubectlProgram,
-			"bin/" + loadWatcherProgram,
-			"licenses/" + licensesName,
-		}; !slices.Equal(
-			got,
-			want,
-		) {
+		if got, want := slices.Sorted(maps.Keys(files)), []string{
+			"bin/" + schedulerProgram, "bin/" + kubectlProgram, "bin/" + loadWatcherProgram, "licenses/" + licensesName,
+		}; !slices.Equal(got, want) {
 			t.Errorf("the layer holds %q, want %q", got, want)
 		}
 		for _, name := range []string{schedulerProgram, loadWatcherProgram, kubectlProgram} {
@@ -450,7 +332,6 @@ func checkImage(t *testing.T, r *release, dir, minor string, line func(arch, nam
 	}
 }
 
-// checkLicenses checks the licenses of what the stub consists of.
 func checkLicenses(t *testing.T, text string) {
 	t.Helper()
 	// All of it is under the same license.
@@ -467,17 +348,13 @@ func dockerfileConfig(t *testing.T, r *release) v1.Config {
 	_, stage, _ := strings.Cut(mustRead(t, "../../Dockerfile"), "\nFROM ${BASE}\n")
 	stage = strings.NewReplacer("${VERSION}", r.version, "${REVISION}", r.commit).Replace(stage)
 	config := v1.Config{
-		User:       regexp.MustCompile(`(?m)^USER (.+)$`).FindStringSubmatch(stage)[1],
-		Env:        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
-		WorkingDir: "/",
-		Labels:     map[string]string{},
+		User: regexp.MustCompile(`(?m)^USER (.+)$`).FindStringSubmatch(stage)[1],
+		Env:  []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, WorkingDir: "/", Labels: map[string]string{},
 	}
-	if err := json.Unmarshal(
+	ok(t, json.Unmarshal(
 		[]byte(regexp.MustCompile(`(?m)^ENTRYPOINT (.+)$`).FindStringSubmatch(stage)[1]),
 		&config.Entrypoint,
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	for _, label := range regexp.MustCompile(`(?m)^(?:LABEL| ) +([a-z.]+)="([^"]*)"`).FindAllStringSubmatch(stage, -1) {
 		config.Labels[label[1]] = label[2]
 	}
@@ -543,30 +420,14 @@ func TestNewRelease(t *testing.T) {
 	t.Run("a changelog without the version", func(t *testing.T) {
 		mustWrite(t, filepath.Join(repository, "CHANGELOG.md"), "# Changelog\n")
 		commitAll(t, repository)
-		if _, err := newRelease(
-			t.Context(),
-			repository,
-			"v1.2.3",
-			minors,
-			platforms,
-		); err == nil ||
-			!strings.Contains(err.Error(), `CHANGELOG.md has no section "## [1.2.3] - YYYY-MM-DD"`) {
-			t.Errorf("want an error that names the section, got: %v", err)
-		}
+		_, err := newRelease(t.Context(), repository, "v1.2.3", minors, platforms)
+		wantError(t, err, `CHANGELOG.md has no section "## [1.2.3] - YYYY-MM-DD"`)
 	})
 	t.Run("a file that git does not track, and does not show", func(t *testing.T) {
 		mustOutput(t, repository, "git", "config", "status.showUntrackedFiles", "no")
 		mustWrite(t, filepath.Join(repository, "cmd", "new.go"), "package cmd\n")
-		if _, err := newRelease(
-			t.Context(),
-			repository,
-			"v1.2.3",
-			minors,
-			platforms,
-		); err == nil ||
-			!strings.Contains(err.Error(), "?? cmd/new.go") {
-			t.Errorf("want an error that names the file, got: %v", err)
-		}
+		_, err := newRelease(t.Context(), repository, "v1.2.3", minors, platforms)
+		wantError(t, err, "?? cmd/new.go")
 	})
 }
 
@@ -610,10 +471,7 @@ func TestLicenseFiles(t *testing.T) {
 		mustWrite(t, filepath.Join(cache, name), name)
 	}
 	r := &release{}
-	files, err := r.licenseFiles(cache, module.Version{Path: "example.com/A", Version: "v1.0.0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := value(r.licenseFiles(cache, module.Version{Path: "example.com/A", Version: "v1.0.0"}))(t)
 	var names []string
 	for _, f := range files {
 		names = append(names, f.name)
@@ -622,12 +480,7 @@ func TestLicenseFiles(t *testing.T) {
 		t.Errorf("the files are %q, want %q", names, want)
 	}
 	for _, path := range []string{"example.com/none", "example.com/missing"} {
-		if _, err := r.licenseFiles(
-			cache,
-			module.Version{Path: path, Version: "v1.0.0"},
-		); err == nil ||
-			!strings.Contains(err.Error(), path) {
-			t.Errorf("want an error that names %s, got: %v", path, err)
-		}
+		_, err := r.licenseFiles(cache, module.Version{Path: path, Version: "v1.0.0"})
+		wantError(t, err, path)
 	}
 }

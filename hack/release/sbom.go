@@ -15,16 +15,13 @@ import (
 	"golang.org/x/mod/module"
 )
 
-// certificatesModule has the certificates in the images.
 const certificatesModule = "golang.org/x/crypto/x509roots/fallback"
 
-// writeSBOM writes what a program or an image consists of, in CycloneDX: the programs and the modules that the compiler put into
-// them.
+// writeSBOM writes the parts of a program or an image, in CycloneDX: programs and their compiled modules.
 func (r *release) writeSBOM(name string, subject cdx.Component, programs []program) error {
 	bom := cdx.NewBOM()
 	bom.Metadata = &cdx.Metadata{
-		Timestamp: r.time.Format(time.RFC3339),
-		Supplier:  &cdx.OrganizationalEntity{Name: "Plimsoll", URL: &[]string{source}},
+		Timestamp: r.time.Format(time.RFC3339), Supplier: &cdx.OrganizationalEntity{Name: "Plimsoll", URL: &[]string{source}},
 		Component: &subject,
 	}
 	components := map[string]cdx.Component{}
@@ -69,21 +66,18 @@ func certificatesVersion() module.Version {
 	return versionOf(own.Deps[i])
 }
 
-// programComponent returns the component of a program.
 func (r *release) programComponent(p program) cdx.Component {
 	qualifiers := packageurl.QualifiersFromMap(map[string]string{"goos": p.os, "goarch": p.arch})
 	purl := packageurl.NewPackageURL(
 		packageurl.TypeGolang, "github.com/plimsoll-scheduler", "plimsoll", r.version, qualifiers, "cmd/"+p.name).
 		ToString()
 	return cdx.Component{
-		BOMRef: purl, PackageURL: purl, Type: cdx.ComponentTypeApplication,
-		Name: p.name, Version: r.version,
+		BOMRef: purl, PackageURL: purl, Type: cdx.ComponentTypeApplication, Name: p.name, Version: r.version,
 		Hashes:   &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: p.sha256}},
 		Licenses: &cdx.Licenses{{License: &cdx.License{ID: "Apache-2.0"}}},
 	}
 }
 
-// moduleComponent returns the component of a module, or of the standard library.
 func moduleComponent(path, version string) cdx.Component {
 	namespace, name := "", path
 	if i := strings.LastIndex(path, "/"); i >= 0 {
@@ -93,12 +87,10 @@ func moduleComponent(path, version string) cdx.Component {
 	return cdx.Component{BOMRef: purl, PackageURL: purl, Type: cdx.ComponentTypeLibrary, Name: path, Version: version}
 }
 
-// imageComponent returns the component of an image.
 func imageComponent(tag, digest string) cdx.Component {
 	qualifiers := packageurl.QualifiersFromMap(map[string]string{"repository_url": imageName, "tag": tag})
 	purl := packageurl.NewPackageURL(packageurl.TypeOCI, "", "plimsoll", digest, qualifiers, "").ToString()
 	return cdx.Component{
-		BOMRef: purl, PackageURL: purl, Type: cdx.ComponentTypeContainer,
-		Name: imageName, Version: fmt.Sprintf("%s@%s", tag, digest),
+		BOMRef: purl, PackageURL: purl, Type: cdx.ComponentTypeContainer, Name: imageName, Version: fmt.Sprintf("%s@%s", tag, digest),
 	}
 }
