@@ -54,6 +54,7 @@ func openSource(ctx context.Context, cluster reading.Cluster, spec config.LoadSp
 			NodeLabels:  provider.NodeLabels,
 			CPUQuery:    queries.CPU,
 			MemoryQuery: queries.Memory,
+			Pods:        cluster.Pods,
 		}, cluster.Nodes, c)
 	case provider.Type == config.SignalFx:
 		return signalfx.New(service, cluster.Nodes, c)

@@ -75,7 +75,8 @@ type Cluster struct {
 	Nodes corelisters.NodeLister
 	// NodesSynced reports whether Nodes has all nodes yet.
 	NodesSynced func() bool
-	// Pods are the pods whose usage is learned, and PodsSynced reports whether Pods has all of them yet. Only Request.Peak needs them.
+	// Pods are the pods whose usage is learned, and PodsSynced reports whether Pods has all of them yet. Only Request.Peak needs all.
+	// Pods also show which node a Prometheus target is on. They may be nil otherwise.
 	Pods       corelisters.PodLister
 	PodsSynced func() bool
 	// KubeConfig is how metrics.k8s.io is read, if that is the source. Clusters with the same KubeConfig, by pointer, are one.

@@ -71,8 +71,12 @@ func (s *statistics) stat(r load.Resource, position int) load.Stat {
 		return load.Stat{}
 	}
 	stat := load.Stat{Mean: means.Values[position].Value, StdDev: math.NaN(), Span: means.Query.Span, Known: true}
-	if deviations != nil && deviations.Values[position].Known {
-		stat.StdDev = deviations.Values[position].Value
+	if deviations == nil || !deviations.Values[position].Known {
+		return stat
+	}
+	// Another target set than the mean's says nothing about its deviation.
+	if deviation := deviations.Values[position]; *deviation.Set == *means.Values[position].Set {
+		stat.StdDev = deviation.Value
 	}
 	return stat
 }

@@ -3,6 +3,7 @@ package prometheus
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -13,35 +14,77 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
 )
 
-// detect returns the probe of the first dialect with a value for a node, or nil. It also returns the dialects tried before.
+// detect returns the probe of the dialect to take, or nil, and the dialects that it passed over.
 // A dialect whose query the server refuses, for example for its cost, is passed over.
 // An error means that the server failed, which allows no conclusion.
+//
+// The first dialect counts with values for at least half as many nodes as the best has. Targets that are shown to be on their nodes
+// count alone if there are any. So a few series, which anyone may let Prometheus scrape, do not decide for all nodes.
 //
 // The longest window goes first: it needs the fewest scrapes a minute. Where it has no value, the shortest may have one.
 func detect(ctx context.Context, qr *response.Querier, p *promql.Planner, windows []time.Duration,
 ) (taken *response.Result, tried []diagnosis.Tried, err error) {
 	shortest, longest := windows[0], windows[len(windows)-1]
 	for _, window := range slices.Compact([]time.Duration{longest, shortest}) {
+		probes, err := probe(ctx, qr, p, window)
+		if err != nil {
+			return nil, nil, err
+		}
 		tried = nil
-		for _, dialect := range promql.Dialects() {
-			q := p.Probe(dialect, window)
-			result := qr.Ask(ctx, &q)
-			reason := result.Err
-			if refused, ok := errors.AsType[*response.RefusedError](result.Err); ok {
-				reason = refused
-			} else if result.Err != nil {
-				return nil, nil, result.Err
+		taken := best(probes)
+		for _, r := range probes {
+			if r == taken {
+				return taken, tried, nil
 			}
-			switch {
-			case reason == nil && result.Nodes > 0:
-				return result, tried, nil
-			case reason == nil:
-				reason = result.EmptyReason()
-			}
-			tried = append(tried, diagnosis.Tried{Dialect: dialect, Err: reason})
+			tried = append(tried, diagnosis.Tried{Dialect: r.Query.Dialect, Err: passedOver(r)})
 		}
 	}
 	return nil, tried, nil
+}
+
+// probe probes the dialects up to the first with shown values for half of the nodes, which no other can double.
+func probe(ctx context.Context, qr *response.Querier, p *promql.Planner, window time.Duration,
+) (probes []*response.Result, err error) {
+	for _, dialect := range promql.Dialects() {
+		q := p.Probe(dialect, window)
+		r := qr.Ask(ctx, &q)
+		if _, refused := errors.AsType[*response.RefusedError](r.Err); r.Err != nil && !refused {
+			return nil, r.Err
+		}
+		if probes = append(probes, r); r.Shown > 0 && 2*r.Shown >= len(qr.Matcher.Nodes) {
+			break
+		}
+	}
+	return probes, nil
+}
+
+// best returns the first probe with at least half as many nodes as the best; nil if none has a node.
+func best(probes []*response.Result) *response.Result {
+	for _, nodesOf := range []func(*response.Result) int{
+		func(r *response.Result) int { return r.Shown }, func(r *response.Result) int { return r.Nodes },
+	} {
+		most := 0
+		for _, r := range probes {
+			most = max(most, nodesOf(r))
+		}
+		for _, r := range probes {
+			if nodes := nodesOf(r); nodes > 0 && 2*nodes >= most {
+				return r
+			}
+		}
+	}
+	return nil
+}
+
+// passedOver returns why the dialect of a probe was not taken.
+func passedOver(r *response.Result) error {
+	if refused, ok := errors.AsType[*response.RefusedError](r.Err); ok {
+		return refused
+	}
+	if r.Nodes > 0 {
+		return fmt.Errorf("values for %d nodes, %d of them from targets on the node", r.Nodes, r.Shown)
+	}
+	return r.EmptyReason()
 }
 
 // dialectEmpty reports whether no mean of the dialect's probed resource has a value, and none failed.

@@ -1,6 +1,7 @@
 package prometheus
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"sync/atomic"
@@ -151,5 +152,33 @@ func TestAuto_NoDialectKeepsOwnQuery(t *testing.T) {
 	want := []load.Sample{sample("w1", known(0.3, 0.3), load.Stat{})}
 	if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
 		t.Errorf("samples (-want +got):\n%s", diff)
+	}
+}
+
+// A pod that exposes node_exporter's series for some nodes does not take the dialect from a kubelet that measures five.
+func TestAuto_SeriesOfFewNodesTakeNoDialect(t *testing.T) {
+	var kubelet []element
+	for i := range 5 {
+		kubelet = append(kubelet, at(fmt.Sprintf("n%d", i), "2"))
+	}
+	for name, forged := range map[string][]element{
+		"its node": {at("n0", "0.9")},
+		// The instance is the pod's address, on no node that it names.
+		"all nodes": {
+			{`"node":"n0","instance":"10.8.0.1:80"`, "0.9"}, {`"node":"n1","instance":"10.8.0.1:80"`, "0.9"},
+			{`"node":"n2","instance":"10.8.0.1:80"`, "0.9"}, {`"node":"n3","instance":"10.8.0.1:80"`, "0.9"},
+			{`"node":"n4","instance":"10.8.0.1:80"`, "0.9"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := newServer(t, rule{"node_cpu_seconds_total", vector(forged...)}, rule{"node_cpu_usage_seconds_total", vector(kubelet...)})
+			s := newTestSource(t, Config{Address: srv.URL}, manyNodes(5)...)
+			if samples := fetch(t, s); len(samples) != 5 || samples[0].Stats[load.CPU].Mean != 0.25 {
+				t.Errorf("samples %v, want five with 2 of 8 cores", samples)
+			}
+			if s.dialect != promql.Kubelet {
+				t.Errorf("took %q, want Kubelet", s.dialect)
+			}
+		})
 	}
 }

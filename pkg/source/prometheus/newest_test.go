@@ -14,6 +14,9 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
 
+// targets are the labels of a target in queries, beside nodeLabels.
+const targets = "instance, job, namespace, service, pod"
+
 // onlyFor responds to one query, and with an empty vector to any other.
 func onlyFor(promql string, respond func(http.ResponseWriter, *http.Request)) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -40,11 +43,11 @@ func TestFetch_EndIsNewestSample(t *testing.T) {
 		dialect promql.Dialect
 		newest  string
 	}{
-		{promql.NodeExporter, `max by (node, host) (timestamp(node_cpu_seconds_total{mode="idle"}))`},
-		{promql.KubePrometheus, "max by (node, host) (timestamp(instance:node_cpu_utilisation:rate5m)) or max by (node, host) " +
-			"(timestamp(instance:node_cpu:ratio))"},
-		{promql.Kubelet, "max by (node, host) (timestamp(node_cpu_usage_seconds_total))"},
-		{promql.CAdvisor, `max by (node, host) (timestamp(container_cpu_usage_seconds_total{id="/"}))`},
+		{promql.NodeExporter, `max by (node, host, ` + targets + `) (timestamp(node_cpu_seconds_total{mode="idle"}))`},
+		{promql.KubePrometheus, "max by (node, host, " + targets + ") (timestamp(instance:node_cpu_utilisation:rate5m)) or " +
+			"max by (node, host, " + targets + ") (timestamp(instance:node_cpu:ratio))"},
+		{promql.Kubelet, "max by (node, host, " + targets + ") (timestamp(node_cpu_usage_seconds_total))"},
+		{promql.CAdvisor, `max by (node, host, ` + targets + `) (timestamp(container_cpu_usage_seconds_total{id="/"}))`},
 	} {
 		t.Run(string(tt.dialect), func(t *testing.T) {
 			srv := newServer(t, rule{"", vector(element{`"node":"w1"`, "0.5"}, element{`"node":"w2"`, "0.5"})})
@@ -147,8 +150,10 @@ func TestFetch_NewestSampleOfOwnQueries(t *testing.T) {
 		{"a selector", `my:cpu{w="$window"}`, "my:memory", promql.NodeExporter, "timestamp(my:cpu{w=\"5m\"}\n)"},
 		{"a selector with a comment", "my:cpu # recorded", "my:memory", promql.NodeExporter, "timestamp(my:cpu # recorded\n)"},
 		{"an expression beside a selector", expression, "my:memory", promql.NodeExporter, "timestamp(my:memory\n)"},
-		{"an expression beside the dialect", expression, "", promql.Kubelet, "max by (node) (timestamp(node_memory_working_set_bytes))"},
-		{"the dialect beside an expression", "", expression, promql.Kubelet, "max by (node) (timestamp(node_cpu_usage_seconds_total))"},
+		{"an expression beside the dialect", expression, "", promql.Kubelet,
+			"max by (node, " + targets + ") (timestamp(node_memory_working_set_bytes))"},
+		{"the dialect beside an expression", "", expression, promql.Kubelet,
+			"max by (node, " + targets + ") (timestamp(node_cpu_usage_seconds_total))"},
 		{"expressions only", expression, "1 - my_memory", promql.NodeExporter, ""},
 		{"another dialect of PromQL", "rate(my_cpu)", "my_memory if my_cpu", promql.NodeExporter, ""},
 	} {
@@ -205,9 +210,9 @@ func TestFetch_EndOfOwnQueries(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(t, rule{"", vector(at("w1", "0.5"))})
-			srv.newest = onlyFor(`max by (instance) (timestamp(node_cpu_seconds_total{mode="idle"}))`, vector(at("w1", "1699999980")))
+			srv.newest = onlyFor(`max by (`+targets+`) (timestamp(node_cpu_seconds_total{mode="idle"}))`, vector(at("w1", "1699999980")))
 			if tt.cpu != "" {
-				srv.newest = onlyFor(`max by (instance) (timestamp(node_memory_MemAvailable_bytes))`, vector(at("w1", "1699999980")))
+				srv.newest = onlyFor(`max by (`+targets+`) (timestamp(node_memory_MemAvailable_bytes))`, vector(at("w1", "1699999980")))
 			}
 			s := newTestSource(
 				t,

@@ -53,12 +53,15 @@ type Config struct {
 	MemoryQuery string
 	// NodeLabels are the labels that may name a series' Node, the preferred one first. At least one.
 	NodeLabels []string
+	// Pods show which node a scrape target is on. Without them only a target's address or name does.
+	Pods corelisters.PodLister
 }
 
 // Source measures nodes through Prometheus. It is not safe for concurrent use.
 type Source struct {
 	client     *response.Client
 	nodes      corelisters.NodeLister
+	pods       corelisters.PodLister
 	timeout    time.Duration
 	planner    promql.Planner
 	nodeLabels []string
@@ -69,6 +72,8 @@ type Source struct {
 	dialect promql.Dialect
 	tried   []diagnosis.Tried
 
+	// inUse are the target sets that the last Fetch read.
+	inUse response.InUse
 	// diagnosis is that of the last Fetch.
 	diagnosis diagnosis.Diagnosis
 	logged    diagnosis.Log
@@ -87,10 +92,11 @@ func New(cfg Config, nodes corelisters.NodeLister, clock clock.PassiveClock) (*S
 	s := &Source{
 		client:  client,
 		nodes:   nodes,
+		pods:    cfg.Pods,
 		timeout: cfg.Timeout,
 		planner: promql.Planner{
 			Custom: [load.ResourceCount]string{load.CPU: cfg.CPUQuery, load.Memory: cfg.MemoryQuery},
-			By:     strings.Join(cfg.NodeLabels, ", "),
+			By:     strings.Join(response.TargetLabels(cfg.NodeLabels), ", "),
 		},
 		nodeLabels: slices.Clone(cfg.NodeLabels),
 		clock:      clock,
@@ -113,7 +119,8 @@ func (s *Source) Close() error {
 	return nil
 }
 
-// Fetch implements source.Source. Of several series of a node, the one named by the earliest label counts, then the greatest.
+// Fetch implements source.Source. Of several series of a node, those of the preferred target set count, see response.TargetSet.
+// Of these, the one named by the earliest label counts, then the greatest.
 // They are never added. NaN is passed on. An error names the URL, the query and, without series, the tried dialects.
 func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batch, error) {
 	logger := klog.FromContext(ctx)
@@ -145,6 +152,7 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	wait.Wait()
 
 	results := slices.Concat(loads, metrics)
+	s.inUse = s.inUse.Next(results)
 	d := diagnosis.Diagnosis{Endpoint: s.client.Endpoint(), Dialect: s.dialect, Tried: s.tried, Undetected: undetected}
 	s.diagnosis = diagnosis.New(d, qr.Matcher, results, measures, s.timeout)
 	if err := failureOf(results, d.Endpoint, undetected); err != nil {
@@ -166,7 +174,8 @@ func (s *Source) querier() (*response.Querier, error) {
 	return &response.Querier{
 		Client:  s.client,
 		Clock:   s.clock,
-		Matcher: response.NewMatcher(nodes, s.nodeLabels, s.client.Excerpt),
+		Matcher: response.NewMatcher(nodes, s.pods, s.nodeLabels, s.client.Excerpt),
+		InUse:   s.inUse,
 	}, nil
 }
 

@@ -281,9 +281,11 @@ func TestFetch_Dialects(t *testing.T) {
 		{
 			dialect: promql.KubePrometheus,
 			rules: []rule{
-				{"stddev_over_time((max by (node, instance, nodename, kubernetes_node, exported_instance, hostname) " +
+				{"stddev_over_time((max by (node, instance, nodename, kubernetes_node, exported_instance, hostname, job, namespace, service, " +
+					"pod) " +
 					"(instance:node_cpu_utilisation:rate5m) or ", vector(at("w1", "0.05"))},
-				{"stddev_over_time((max by (node, instance, nodename, kubernetes_node, exported_instance, hostname) " +
+				{"stddev_over_time((max by (node, instance, nodename, kubernetes_node, exported_instance, hostname, job, namespace, service, " +
+					"pod) " +
 					"(instance:node_memory_utilisation:ratio", vector(at("w1", "0.0625"))},
 				{"instance:node_cpu_utilisation:rate5m", vector(at("w1", "0.25"), at("w2", "0.75"))},
 				{"instance:node_memory_utilisation:ratio", vector(at("w1", "0.5"), at("w2", "0.125"))},
@@ -501,9 +503,10 @@ func TestFetch_SeveralSeriesOfNode(t *testing.T) {
 		{"a number rather than NaN", []element{at("w1", "NaN"), at("w1:9100", "0.3")}, 0.3},
 		{"a number rather than NaN, whatever the order", []element{at("w1", "0.3"), at("w1:9100", "NaN")}, 0.3},
 		// An exporter on w1 with a deleted node: its instance is w1, but w1 has a series by name.
-		{"the earlier label", []element{{`"node":"gone","instance":"10.0.0.1:9100"`, "0.9"}, {`"node":"w1"`, "0.2"}}, 0.2},
-		{"the earlier label, whatever the order", []element{{`"node":"w1"`, "0.2"}, {`"node":"gone","instance":"10.0.0.1:9100"`, "0.9"}},
-			0.2},
+		{"the earlier label", []element{{`"node":"gone","instance":"10.0.0.1:9100"`, "0.9"},
+			{`"node":"w1","instance":"10.0.0.1:9100"`, "0.2"}}, 0.2},
+		{"the earlier label, whatever the order", []element{{`"node":"w1","instance":"10.0.0.1:9100"`, "0.2"},
+			{`"node":"gone","instance":"10.0.0.1:9100"`, "0.9"}}, 0.2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(t, rule{"stddev_over_time", vector()}, rule{"node_cpu_seconds_total", vector(tt.elements...)})
@@ -589,7 +592,7 @@ func TestFetch_LogsUnmatchedOnChange(t *testing.T) {
 }
 
 func TestFetch_NodeLabels(t *testing.T) {
-	srv := newServer(t, rule{"by (host, vm)", vector(element{`"vm":"w1","instance":"w2"`, "0.5"})})
+	srv := newServer(t, rule{"by (host, vm, " + targets + ")", vector(element{`"vm":"w1","instance":"w2"`, "0.5"})})
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter, NodeLabels: []string{"host", "vm"}}, twoNodes()...)
 	want := []load.Sample{sample("w1", known(0.5, 0.5), known(0.5, 0.5))}
 	if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {

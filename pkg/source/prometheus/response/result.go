@@ -40,15 +40,16 @@ func (e *UnmatchedError) Error() string {
 type Value struct {
 	Value float64
 	Known bool
+	// Set is the target set of the series.
+	Set *TargetSet
 	// rank is the position in nodeLabels of the series label that matched the node. 0 is preferred.
 	rank int
 }
 
 // offer keeps the value whose label is earlier in nodeLabels. For the same label it keeps the greater value; NaN is the least.
 func (v *Value) offer(value float64, rank int) {
-	better := !v.Known || rank < v.rank || rank == v.rank && (value > v.Value || math.IsNaN(v.Value))
-	if better {
-		*v = Value{Value: value, Known: true, rank: rank}
+	if rank < v.rank || rank == v.rank && (value > v.Value || math.IsNaN(v.Value)) {
+		v.Value, v.rank = value, rank
 	}
 }
 
@@ -62,6 +63,13 @@ type Result struct {
 	// Values has one element per Matcher.Nodes, in the same order. Nodes is the number of nodes with a value.
 	Values []Value
 	Nodes  int
+	// Shown is the number of nodes with a value of a target that is shown to be on the node.
+	Shown int
+	// Used is the preferred target set, nil without any. Contested is the number of nodes that several sets name.
+	// Rivals are two of these sets, nil without any.
+	Used      *TargetSet
+	Contested int
+	Rivals    *Rivals
 	// Series is the number of series.
 	Series int
 	// Unmatched are the different nodeLabels of series without a Node, up to source.MaxUnmatched.
@@ -69,7 +77,8 @@ type Result struct {
 	Warnings  []string
 }
 
-func (r *Result) add(m *Matcher, s *Series[map[string]string]) {
+// add collects the value of a series. settle decides between the values of a node.
+func (r *Result) add(m *Matcher, c *claims, s *Series[map[string]string]) {
 	r.Series++
 	if r.Evaluated.IsZero() || s.Value.At.Before(r.Evaluated) {
 		r.Evaluated = s.Value.At
@@ -92,10 +101,7 @@ func (r *Result) add(m *Matcher, s *Series[map[string]string]) {
 		}
 		value /= capacity
 	}
-	if !r.Values[position].Known {
-		r.Nodes++
-	}
-	r.Values[position].offer(value, rank)
+	c.add(m.targetSetOf(s.Metric, position), claim{position: position, value: value, rank: rank})
 }
 
 // Problem returns why no node has a value; nil if at least one has.
@@ -143,6 +149,8 @@ type Querier struct {
 	Client  *Client
 	Clock   clock.PassiveClock
 	Matcher *Matcher
+	// InUse are the target sets of the last refresh.
+	InUse InUse
 }
 
 // AskAll sends the queries, a few at a time, and returns the results in the same order.
@@ -169,10 +177,12 @@ func (qr *Querier) AskAll(ctx context.Context, queries []promql.Query) []*Result
 func (qr *Querier) Ask(ctx context.Context, q *promql.Query) *Result {
 	nodes := len(qr.Matcher.Nodes)
 	r := &Result{Query: q, Values: make([]Value, nodes)}
-	warnings, err := qr.Client.Query(ctx, q.PromQL, nodes, func(s *Series[map[string]string]) { r.add(qr.Matcher, s) })
+	var c claims
+	warnings, err := qr.Client.Query(ctx, q.PromQL, nodes, func(s *Series[map[string]string]) { r.add(qr.Matcher, &c, s) })
 	if err != nil {
 		return &Result{Query: q, Err: fmt.Errorf("%s: %w", q, err)}
 	}
+	r.settle(&c, qr.InUse)
 	r.Warnings, r.Received = warnings, qr.Clock.Now()
 	return r
 }

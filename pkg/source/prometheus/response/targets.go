@@ -1,0 +1,252 @@
+package response
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corelisters "k8s.io/client-go/listers/core/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+)
+
+// The labels that Prometheus gives the series of a scrape target.
+const (
+	jobLabel       = "job"
+	namespaceLabel = "namespace"
+	serviceLabel   = "service"
+	podLabel       = "pod"
+	instanceLabel  = "instance"
+)
+
+// TargetLabels returns labels and those of a target that are not among them. Queries that reduce to these show the target.
+func TargetLabels(labels []string) []string {
+	all := slices.Clone(labels)
+	for _, label := range []string{instanceLabel, jobLabel, namespaceLabel, serviceLabel, podLabel} {
+		if !slices.Contains(all, label) {
+			all = append(all, label)
+		}
+	}
+	return all
+}
+
+// Evidence says what shows that a series may speak for the node it names. Less is better.
+type Evidence int
+
+const (
+	// Shown is a target with the node's address or name as its instance, or a pod that runs on the node.
+	Shown Evidence = iota
+	// Untargeted is a series without a target: of a recording rule, of remote write or of an agent.
+	Untargeted
+	// Unshown is a target that is not known to be on the node.
+	Unshown
+)
+
+// TargetSet is a set of targets that are scraped alike, with the same evidence.
+type TargetSet struct {
+	Evidence                Evidence
+	Job, Namespace, Service string
+}
+
+// String returns the set's labels as a PromQL selector.
+func (s TargetSet) String() string {
+	if s.Evidence == Untargeted && s.Job == "" && s.Namespace == "" && s.Service == "" {
+		return "{} (no target)"
+	}
+	return s.Selector()
+}
+
+// Selector returns label matchers that select the set's series, for metricProvider.selector.
+func (s TargetSet) Selector() string {
+	return fmt.Sprintf("{job=%q, namespace=%q, service=%q}", text.Excerpt(s.Job), text.Excerpt(s.Namespace), text.Excerpt(s.Service))
+}
+
+// compare orders sets with as many nodes, so that all schedulers choose the same.
+func (s TargetSet) compare(o TargetSet) int {
+	return cmp.Or(cmp.Compare(s.Namespace, o.Namespace), cmp.Compare(s.Job, o.Job), cmp.Compare(s.Service, o.Service))
+}
+
+// Family are the queries that read the same series. They share the target set in use.
+type Family struct {
+	dialect  promql.Dialect
+	resource load.Resource
+	// expression is that of a node metric.
+	expression string
+}
+
+// FamilyOf returns the family of a query.
+func FamilyOf(q *promql.Query) Family {
+	if q.Kind == promql.NodeMetric {
+		return Family{expression: q.PromQL}
+	}
+	return Family{dialect: q.Dialect, resource: q.Resource}
+}
+
+// InUse are the target sets that the last refresh used.
+type InUse map[Family]TargetSet
+
+// Next returns the sets after a refresh. A query without a value keeps its set.
+func (u InUse) Next(results []*Result) InUse {
+	next := make(InUse, len(results))
+	for _, r := range results {
+		family := FamilyOf(r.Query)
+		if _, ok := next[family]; ok {
+			continue
+		}
+		if set := r.Used; set != nil {
+			next[family] = *set
+		} else if set, ok := u[family]; ok {
+			next[family] = set
+		}
+	}
+	return next
+}
+
+// targetSetOf returns the target set of a series that names the node at a position.
+func (m *Matcher) targetSetOf(series map[string]string, position int) TargetSet {
+	set := TargetSet{Job: series[jobLabel], Namespace: series[namespaceLabel], Service: series[serviceLabel]}
+	set.Evidence = m.evidence(series, position)
+	return set
+}
+
+func (m *Matcher) evidence(series map[string]string, position int) Evidence {
+	instance, pod := series[instanceLabel], series[podLabel]
+	if instance == "" && pod == "" {
+		return Untargeted
+	}
+	if at, ok := m.Index.Match(instance); ok && at == position {
+		return Shown
+	}
+	if pod != "" && runsOn(m.Pods, series[namespaceLabel], pod, m.Nodes[position].Name) {
+		return Shown
+	}
+	return Unshown
+}
+
+// runsOn reports whether a pod runs on a node. Without a lister no pod does.
+func runsOn(pods corelisters.PodLister, namespace, name, node string) bool {
+	if pods == nil {
+		return false
+	}
+	pod, err := pods.Pods(namespace).Get(name)
+	return err == nil && pod.Spec.NodeName == node
+}
+
+// claim is a series' value for a node.
+type claim struct {
+	position int
+	value    float64
+	rank     int
+}
+
+// claimant is a target set and its claims.
+type claimant struct {
+	set    TargetSet
+	claims []claim
+	// nodes is the number of nodes with a claim. contested are those with a value of another set.
+	nodes, contested int
+}
+
+// claims collects the values of a response by target set.
+type claims struct {
+	claimants []*claimant
+	bySet     map[TargetSet]*claimant
+}
+
+func (c *claims) add(set TargetSet, of claim) {
+	found, ok := c.bySet[set]
+	if !ok {
+		if c.bySet == nil {
+			c.bySet = map[TargetSet]*claimant{}
+		}
+		found = &claimant{set: set}
+		c.bySet[set], c.claimants = found, append(c.claimants, found)
+	}
+	found.claims = append(found.claims, of)
+}
+
+// order sorts the claimants, the one to believe first:
+//   - Evidence comes first.
+//   - Then the set in use, while it speaks for half as many nodes as the largest set.
+//   - Then the number of nodes.
+func (c *claims) order(nodes int, inUse TargetSet, used bool) {
+	var largest [Unshown + 1]int
+	last := make([]*claimant, nodes)
+	for _, of := range c.claimants {
+		for _, claim := range of.claims {
+			if last[claim.position] != of {
+				last[claim.position] = of
+				of.nodes++
+			}
+		}
+		largest[of.set.Evidence] = max(largest[of.set.Evidence], of.nodes)
+	}
+	kept := func(of *claimant) int {
+		if used && of.set == inUse && 2*of.nodes >= largest[of.set.Evidence] {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(c.claimants, func(a, b *claimant) int {
+		return cmp.Or(cmp.Compare(a.set.Evidence, b.set.Evidence), cmp.Compare(kept(a), kept(b)), cmp.Compare(b.nodes, a.nodes),
+			a.set.compare(b.set))
+	})
+}
+
+// Rivals are two target sets that name the same nodes.
+type Rivals struct {
+	// Used is the set that counts, and Ignored the one that does not.
+	Used, Ignored TargetSet
+	// Nodes is the number of nodes that both name.
+	Nodes int
+}
+
+// settle gives each node the value of the first target set that names it. So a set that names some nodes alone is not lost.
+func (r *Result) settle(c *claims, inUse InUse) {
+	if len(c.claimants) == 0 {
+		return
+	}
+	set, used := inUse[FamilyOf(r.Query)]
+	c.order(len(r.Values), set, used)
+	last := make([]*claimant, len(r.Values))
+	contested := make([]bool, len(r.Values))
+	for _, of := range c.claimants {
+		for _, claim := range of.claims {
+			v, first := &r.Values[claim.position], last[claim.position] != of
+			last[claim.position] = of
+			switch {
+			case !v.Known:
+				r.Nodes++
+				*v = Value{Value: claim.value, Known: true, rank: claim.rank, Set: &of.set}
+				if of.set.Evidence == Shown {
+					r.Shown++
+				}
+			case v.Set == &of.set:
+				v.offer(claim.value, claim.rank)
+			case first:
+				of.contested++
+				if !contested[claim.position] {
+					contested[claim.position] = true
+					r.Contested++
+				}
+			}
+		}
+	}
+	r.Used = &c.claimants[0].set
+	rival := slices.MaxFunc(c.claimants, func(a, b *claimant) int { return cmp.Compare(a.contested, b.contested) })
+	if rival.contested > 0 {
+		r.Rivals = &Rivals{Used: *r.usedWhere(rival), Ignored: rival.set, Nodes: rival.contested}
+	}
+}
+
+// usedWhere returns the set that counts at a contested node of a claimant.
+func (r *Result) usedWhere(rival *claimant) *TargetSet {
+	for _, claim := range rival.claims {
+		if set := r.Values[claim.position].Set; set != &rival.set {
+			return set
+		}
+	}
+	return r.Used
+}

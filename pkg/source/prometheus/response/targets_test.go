@@ -1,0 +1,248 @@
+package response
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+)
+
+// A cluster of four nodes n0 to n3 with the addresses 10.0.0.0 to 10.0.0.3. The address of a pod on a node ends as the node's does.
+const nodeCount = 4
+
+func testMatcher(t *testing.T) *Matcher {
+	t.Helper()
+	var nodes []*corev1.Node
+	pods := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	for i := range nodeCount {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i)}}
+		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.0.0.%d", i)}}
+		nodes = append(nodes, node)
+		for _, namespace := range []string{"monitoring", "tenant", "zoo"} {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("exporter-%d", i)}}
+			pod.Spec.NodeName = node.Name
+			if err := pods.Add(pod); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	labels := []string{"node", "instance", "nodename", "kubernetes_node", "exported_instance", "hostname"}
+	return NewMatcher(nodes, corelisters.NewPodLister(pods), labels, func(text string) string { return text })
+}
+
+type labels = map[string]string
+
+// with returns labels and further ones.
+func with(base, more labels) labels {
+	all := maps.Clone(base)
+	maps.Copy(all, more)
+	return all
+}
+
+// onPods are the targets of an exporter with one pod on each node, in the network of pods.
+func onPods(namespace, service string) func(int) labels {
+	return func(i int) labels {
+		return labels{"job": service, "namespace": namespace, "service": service, "pod": fmt.Sprintf("exporter-%d", i),
+			"instance": fmt.Sprintf("10.8.0.%d:9100", i), "node": fmt.Sprintf("n%d", i)}
+	}
+}
+
+// onHosts are the targets of an exporter with one pod on each node, in the network of nodes.
+func onHosts(namespace, service string) func(int) labels {
+	return func(i int) labels {
+		return labels{"job": service, "namespace": namespace, "service": service, "pod": fmt.Sprintf("exporter-%d", i),
+			"instance": fmt.Sprintf("10.0.0.%d:9100", i)}
+	}
+}
+
+// oneTarget is one pod of a namespace on n3 that writes the label node itself.
+func oneTarget(namespace, service string) func(int) labels {
+	return func(i int) labels { return with(onPods(namespace, service)(3), labels{"node": fmt.Sprintf("n%d", i)}) }
+}
+
+// fixed is the same target for each node, with the label node.
+func fixed(base labels) func(int) labels {
+	return func(i int) labels { return with(base, labels{"node": fmt.Sprintf("n%d", i)}) }
+}
+
+type series struct {
+	labels labels
+	value  float64
+}
+
+// of returns a series of a value for each of some nodes.
+func of(target func(int) labels, value float64, nodes ...int) (all []series) {
+	for _, i := range nodes {
+		all = append(all, series{target(i), value})
+	}
+	return all
+}
+
+func answer(m *Matcher, inUse InUse, all []series) *Result {
+	r := &Result{Query: &promql.Query{Dialect: promql.NodeExporter}, Values: make([]Value, len(m.Nodes))}
+	var c claims
+	for _, s := range all {
+		r.add(m, &c, &Series[map[string]string]{Metric: s.labels, Value: Point{Value: s.value}})
+	}
+	r.settle(&c, inUse)
+	return r
+}
+
+// honest is the value of every honest series, and forged that of a tenant's, which is greater.
+const honest, forged = 0.2, 0.9
+
+var everyNode = []int{0, 1, 2, 3}
+
+// Honest setups as Prometheus and compatible servers return them, reduced to the labels that queries keep. Each measures all nodes.
+func honestSetups() map[string][]series {
+	return map[string][]series{
+		"node_exporter in the network of nodes": of(onHosts("monitoring", "node-exporter"), honest, everyNode...),
+		"node_exporter in the network of pods":  of(onPods("monitoring", "node-exporter"), honest, everyNode...),
+		"the kubelet": of(func(i int) labels {
+			return labels{"job": "kubelet", "namespace": "kube-system", "service": "kubelet", "node": fmt.Sprintf("n%d", i),
+				"instance": fmt.Sprintf("10.0.0.%d:10250", i)}
+		}, honest, everyNode...),
+		"cAdvisor through the API server": of(func(i int) labels {
+			return labels{"job": "kubernetes-nodes-cadvisor", "instance": fmt.Sprintf("n%d", i)}
+		}, honest, everyNode...),
+		"rules of kube-prometheus": of(onHosts("monitoring", "node-exporter"), honest, everyNode...),
+		"OpenShift": of(func(i int) labels {
+			return labels{"job": "node-exporter", "namespace": "openshift-monitoring", "service": "node-exporter",
+				"pod": fmt.Sprintf("node-exporter-x%d", i), "instance": fmt.Sprintf("n%d", i)}
+		}, honest, everyNode...),
+		"VictoriaMetrics": of(func(i int) labels {
+			return labels{"job": "node-exporter", "namespace": "monitoring", "pod": fmt.Sprintf("exporter-%d", i),
+				"instance": fmt.Sprintf("10.0.0.%d:9100", i), "node": fmt.Sprintf("n%d", i)}
+		}, honest, everyNode...),
+		"rules without a target": of(fixed(labels{}), honest, everyNode...),
+		"an OpenTelemetry collector that writes": of(fixed(labels{"job": "monitoring/otel-collector"}), honest,
+			everyNode...),
+		"an OpenTelemetry collector that is scraped": of(fixed(labels{"job": "otel", "instance": "10.8.0.99:8889"}), honest,
+			everyNode...),
+		// Thanos returns the series of two clusters' or replicas' Prometheus; reduced, they are as one.
+		"Thanos": slices.Concat(of(onHosts("monitoring", "node-exporter"), honest, everyNode...),
+			of(onHosts("monitoring", "node-exporter"), honest, everyNode...)),
+		"two pools with exporters of two releases": slices.Concat(of(onHosts("monitoring", "a"), honest, 0, 1),
+			of(onPods("monitoring", "b"), honest, 2, 3)),
+		"a static list of virtual machines beside pods": slices.Concat(of(onPods("monitoring", "node-exporter"), honest, 0, 1, 2),
+			of(func(int) labels { return labels{"job": "vms", "instance": "vm3.example.com:9100", "node": "n3"} }, honest, 3)),
+	}
+}
+
+func TestSettle_HonestSetupsLoseNothing(t *testing.T) {
+	for name, all := range honestSetups() {
+		t.Run(name, func(t *testing.T) {
+			r := answer(testMatcher(t), nil, all)
+			for i, v := range r.Values {
+				if !v.Known || v.Value != honest {
+					t.Errorf("n%d has %+v, want %v", i, v, honest)
+				}
+			}
+			if r.Nodes != nodeCount || r.Contested != 0 || r.Rivals != nil {
+				t.Errorf("%d nodes, %d contested, %v; want 4 and none", r.Nodes, r.Contested, r.Rivals)
+			}
+		})
+	}
+}
+
+// Without pods, the address of a target in the network of pods shows nothing. Its values still count.
+func TestSettle_WithoutPods(t *testing.T) {
+	m := testMatcher(t)
+	m.Pods = nil
+	for name, all := range honestSetups() {
+		if r := answer(m, nil, all); r.Nodes != nodeCount {
+			t.Errorf("%s: %d nodes, want 4", name, r.Nodes)
+		}
+	}
+}
+
+func TestSettle_Attackers(t *testing.T) {
+	exporter := of(onPods("monitoring", "node-exporter"), honest, everyNode...)
+	used := InUse{FamilyOf(&promql.Query{Dialect: promql.NodeExporter}): {Job: "node-exporter", Namespace: "monitoring",
+		Service: "node-exporter"}}
+	for _, tt := range []struct {
+		name           string
+		honest, forged []series
+		inUse          InUse
+		// stolen are the nodes with the forged value, contested those that both name.
+		stolen    []int
+		contested int
+	}{
+		{"a target that names all nodes", exporter, of(oneTarget("tenant", "a"), forged, everyNode...), nil, nil, 4},
+		{"a service of the exporter's name", exporter, of(oneTarget("tenant", "node-exporter"), forged, everyNode...), nil, nil, 4},
+		{"a target that names its node", exporter, of(onPods("tenant", "a"), forged, 3), nil, nil, 1},
+		{"a label of later rank", exporter, []series{{with(onPods("tenant", "a")(3), labels{"node": "", "hostname": "n1"}), forged}},
+			nil, nil, 1},
+		{"more series", exporter, slices.Concat(of(oneTarget("tenant", "a"), forged, everyNode...),
+			of(func(i int) labels { return with(oneTarget("tenant", "a")(i), labels{"hostname": "x"}) }, forged, everyNode...)),
+			nil, nil, 4},
+		{"another pod's labels by honor_labels", exporter, of(func(i int) labels {
+			return with(onPods("monitoring", "a")(i), labels{"pod": "exporter-3"})
+		}, forged, 0, 1, 2), nil, nil, 3},
+		{"pods on half of the nodes", exporter, of(onPods("tenant", "a"), forged, 0, 1), nil, nil, 2},
+		{"as many pods, later", exporter, of(onPods("tenant", "a"), forged, everyNode...), used, nil, 4},
+		{"as many pods, while the exporter is down on half", exporter[:2], of(onPods("tenant", "a"), forged, everyNode...), used,
+			[]int{2, 3}, 2},
+		{"a target beside rules without one, on its node", of(fixed(labels{}), honest, everyNode...),
+			of(oneTarget("tenant", "a"), forged, everyNode...), nil, []int{3}, 4},
+		// What remains where no selector is set: nothing tells these pods from an exporter's. The set that sorts first counts.
+		{"as many pods at the start", exporter, of(onPods("zoo", "a"), forged, everyNode...), nil, nil, 4},
+		{"pods on more nodes at the start", exporter[:3], of(onPods("tenant", "a"), forged, everyNode...), nil, everyNode, 3},
+		{"pods on more nodes, later", exporter[:3], of(onPods("tenant", "a"), forged, everyNode...), used, []int{3}, 3},
+	} {
+		orders := map[string][]series{
+			"last": slices.Concat(tt.honest, tt.forged), "first": slices.Concat(tt.forged, tt.honest),
+		}
+		for order, all := range orders {
+			t.Run(tt.name+", "+order, func(t *testing.T) {
+				r := answer(testMatcher(t), tt.inUse, all)
+				var stolen []int
+				for i, v := range r.Values {
+					if v.Value == forged {
+						stolen = append(stolen, i)
+					}
+				}
+				if !slices.Equal(stolen, tt.stolen) {
+					t.Errorf("nodes %v have the forged value, want %v", stolen, tt.stolen)
+				}
+				if r.Contested != tt.contested || r.Rivals == nil {
+					t.Errorf("%d contested, rivals %v, want %d", r.Contested, r.Rivals, tt.contested)
+				}
+			})
+		}
+	}
+}
+
+func TestInUse_Next(t *testing.T) {
+	m, q := testMatcher(t), &promql.Query{Dialect: promql.NodeExporter}
+	set := TargetSet{Job: "node-exporter", Namespace: "monitoring", Service: "node-exporter"}
+	first := InUse{}.Next([]*Result{answer(m, nil, of(onPods("monitoring", "node-exporter"), honest, everyNode...))})
+	if got := first[FamilyOf(q)]; got != set {
+		t.Fatalf("%v is in use, want %v", got, set)
+	}
+	// A query that fails keeps the set; a family that is no longer asked for loses it.
+	if got := first.Next([]*Result{{Query: q}})[FamilyOf(q)]; got != set {
+		t.Errorf("%v is in use after a failure, want %v", got, set)
+	}
+	if got := first.Next(nil); len(got) != 0 {
+		t.Errorf("%v is in use without a query", got)
+	}
+}
+
+func TestRivals_NamesBothSets(t *testing.T) {
+	r := answer(testMatcher(t), nil, slices.Concat(of(onPods("monitoring", "node-exporter"), honest, everyNode...),
+		of(oneTarget("tenant", "a"), forged, 0, 1)))
+	if r.Rivals == nil || r.Rivals.Used.Namespace != "monitoring" || r.Rivals.Ignored.Namespace != "tenant" || r.Rivals.Nodes != 2 {
+		t.Errorf("rivals %+v, want monitoring and tenant at 2 nodes", r.Rivals)
+	}
+	if got, want := r.Rivals.Used.Selector(), `{job="node-exporter", namespace="monitoring", service="node-exporter"}`; got != want {
+		t.Errorf("selector %s, want %s", got, want)
+	}
+}
