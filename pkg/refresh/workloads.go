@@ -263,8 +263,8 @@ type tally struct {
 	*WorkloadConfig
 	now    time.Time
 	usages *learned.Tally
-	// capacities are those of nodes in milliCPU and bytes.
-	capacities map[string]podusage.Amounts
+	// capacities and allocatable are those of nodes in milliCPU and bytes.
+	capacities, allocatable map[string]podusage.Amounts
 	// known counts values of pods of the cluster, measured the values added, and foreign the values of other pods.
 	// example is one of the other pods.
 	known, measured, foreign int
@@ -276,12 +276,19 @@ func newTally(c *WorkloadConfig, now time.Time) *tally {
 	t := &tally{
 		WorkloadConfig: c,
 		now:            now,
-		usages:         learned.NewTally(c.WorkloadLabel),
 		capacities:     make(map[string]podusage.Amounts, len(nodes)),
+		allocatable:    make(map[string]podusage.Amounts, len(nodes)),
 	}
+	var total podusage.Amounts
 	for _, node := range nodes {
 		t.capacities[node.Name] = podusage.AmountsOf(node.Status.Capacity)
+		allocatable := podusage.AmountsOf(node.Status.Allocatable)
+		t.allocatable[node.Name] = allocatable
+		for r := range total {
+			total[r] += allocatable[r]
+		}
 	}
+	t.usages = learned.NewTally(c.WorkloadLabel, total)
 	return t
 }
 
@@ -312,7 +319,9 @@ func (t *tally) add(u *source.PodUsage) {
 	usage = t.bounded(pod, u.Resource, usage)
 	t.measured++
 	share := min(float64(ran)/float64(WorkloadInterval), 1)
-	t.usages.Add(pod, u.Resource, usage, podusage.Request(pod, u.Resource), share)
+	// No pod uses more than its node has. Of an unknown node no request counts.
+	request := min(podusage.Request(pod, u.Resource), t.allocatable[pod.Spec.NodeName][u.Resource])
+	t.usages.Add(pod, u.Resource, usage, request, share)
 }
 
 // checked returns a usage that can be, and counts what cannot.

@@ -89,9 +89,14 @@ func newPodCluster(t *testing.T, src source.PodSource, label string) *podCluster
 	}
 	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	err := nodes.Add(
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Status: corev1.NodeStatus{Capacity: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"),
-		}}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Status: corev1.NodeStatus{
+			Capacity: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"),
+			},
+			Allocatable: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("7"), corev1.ResourceMemory: resource.MustParse("30Gi"),
+			},
+		}},
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -367,14 +372,16 @@ func TestWorkloads_UsagePerRequest(t *testing.T) {
 		map[string]float64{"shop/a-aaaaa": 300, "shop/b-aaaaa": 400, "shop/c-aaaaa": 5000, "shop/d-aaaaa": 100, "mallory/e-aaaaa": 8000},
 	)
 	c.refresh(t)
-	// 300 + 400 + 100 + 1.5·10 of 1000 + 2·250 + 500 + 10; the third requests nothing.
-	if got := c.Publisher().Latest().Cluster().UsagePerRequest; !near(got[load.CPU], 815./2010) || got[load.Memory] != 0 {
-		t.Errorf("got %v, want %v and 0", got, 815./2010)
+	// 300 + 400 + 100 of 1000 + 2·250 + 500 in shop; the third requests nothing. Shop counts a quarter of 7000.
+	// 1.5·10 of 10 in mallory.
+	first := (800./2000*1750 + 15) / (1750 + 10)
+	if got := c.Publisher().Latest().Cluster().UsagePerRequest; !near(got[load.CPU], first) || got[load.Memory] != 0 {
+		t.Errorf("got %v, want %v and 0", got, first)
 	}
 	src.cpu(map[string]float64{"shop/a-aaaaa": 600})
 	c.refresh(t)
 	before := math.Exp(-float64(WorkloadInterval) / float64(day))
-	want := (815*before + 600) / (2010*before + 1000)
+	want := (first*before + .6) / (before + 1)
 	if got := c.Publisher().Latest().Cluster().UsagePerRequest[load.CPU]; !near(got, want) {
 		t.Errorf("five minutes later got %v, want the average over the history, %v", got, want)
 	}
@@ -382,6 +389,38 @@ func TestWorkloads_UsagePerRequest(t *testing.T) {
 	c.refresh(t)
 	if got := c.Publisher().Latest().Cluster().UsagePerRequest[load.CPU]; !near(got, want) {
 		t.Errorf("without pods got %v, want what it was", got)
+	}
+}
+
+// TestWorkloads_RequestIsWithinTheNode has one running pod that requests nine exa of cores.
+func TestWorkloads_RequestIsWithinTheNode(t *testing.T) {
+	requesting := func(namespace, node, cpu string) *corev1.Pod {
+		pod := ownedPod(namespace, "DaemonSet", "a", "aaaaa")
+		pod.Spec.NodeName = node
+		pod.Spec.Containers = []corev1.Container{
+			{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}},
+		}
+		return pod
+	}
+	for _, tt := range []struct {
+		name string
+		pod  *corev1.Pod
+		want float64
+	}{
+		{"on a node", requesting("mallory", "worker", "9E"), 500. / (1000 + 1750)}, // a quarter of the 7 cores
+		{"on an unknown node", requesting("mallory", "unknown", "9E"), .5},
+		{"an honest pod counts by its request", requesting("mallory", "worker", "1"), 500. / 2000},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			src := &fakePods{}
+			c := newPodCluster(t, src, "")
+			c.add(t, requesting("shop", "worker", "1"), tt.pod)
+			src.cpu(map[string]float64{"shop/a-aaaaa": 500, tt.pod.Namespace + "/a-aaaaa": 0})
+			c.refresh(t)
+			if got := c.Publisher().Latest().Cluster().UsagePerRequest[load.CPU]; !near(got, tt.want) {
+				t.Errorf("usage per request %v, want %v", got, tt.want)
+			}
+		})
 	}
 }
 

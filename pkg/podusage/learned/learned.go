@@ -58,10 +58,11 @@ type Statistics struct {
 
 // ClusterUsage is what holds for all pods of the cluster, by load.Resource.
 type ClusterUsage struct {
-	// UsagePerRequest is usage over request of pods with requests, averaged over History. 0 means that it is not known.
+	// UsagePerRequest is usage over request of pods with requests, averaged over the time of History. 0 means that it is not known.
 	UsagePerRequest [load.ResourceCount]float64
-	// requested is the weight of UsagePerRequest: requests times the time of observation. Older ones count less.
-	requested [load.ResourceCount]float64
+	// observed is the weight of UsagePerRequest: the time of observation at the moment at, in seconds. Older ones count less.
+	observed [load.ResourceCount]float64
+	at       time.Time
 }
 
 // entry holds the Moments of one workload, in float32 to halve their size: there may be many.
@@ -94,9 +95,15 @@ func (s *Statistics) Lookup(w Workload) (moments [load.ResourceCount]Moments) {
 	}
 	for r := range moments {
 		from := &e.resources[r]
-		moments[r] = Moments{time.Duration(float64(from.podSeconds) * float64(time.Second)), float64(from.mean), float64(from.variance)}
+		moments[r] = Moments{podTime(from.podSeconds), float64(from.mean), float64(from.variance)}
 	}
 	return moments
+}
+
+// podTime returns the time of many pods, which is longer than a Duration holds after 292 years.
+func podTime(seconds float32) time.Duration {
+	const longest = float64(1<<63 - 1<<10) // the largest float64 that a Duration holds
+	return time.Duration(min(float64(seconds)*float64(time.Second), longest))
 }
 
 func (s *Statistics) hash(w Workload) uint64 { return maphash.Comparable(s.seed, w) }

@@ -288,3 +288,13 @@ func BenchmarkLookup(b *testing.B) {
 		s.Lookup(w)
 	}
 }
+
+// TestLookup_LongPodTime has two billion pods for ten days: a Duration does not hold the time of all pods.
+func TestLookup_LongPodTime(t *testing.T) {
+	o := observed("web", start, 100)
+	o.Pods, o.Sum, o.SumSquares, o.Span = math.MaxInt32, 100*math.MaxInt32, 1e4*math.MaxInt32, 10*day
+	// 2³¹ times 864,000 s are 1.9e15 s, and a Duration holds 9.2e9 s.
+	if got := learn(&Statistics{}, o).Lookup(workload("web"))[load.CPU]; got.PodTime < 292*365*day || got.Mean != 100 {
+		t.Errorf("got %+v, want a mean of 100 over at least 292 years", got)
+	}
+}

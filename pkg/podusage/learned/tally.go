@@ -1,33 +1,49 @@
 package learned
 
 import (
+	"maps"
+	"math"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
 // Tally sums up the usage that was observed of pods during one interval. Use NewTally.
 type Tally struct {
 	workloadLabel string
 	workloads     map[Workload]*[load.ResourceCount]sums
-	requesting    requesting
+	requesting    map[string]*requesting // by namespace
+	capacity      podusage.Amounts
 	discarded     [load.ResourceCount]bool
 }
 
 // sums are over the pods of a workload, in milliCPU or bytes. Each pod counts with the share of the interval that it ran.
 type sums struct{ pods, usage, squares float64 }
 
-// NewTally returns an empty tally. WorkloadOf finds the pods' workloads by the label.
-func NewTally(workloadLabel string) *Tally {
-	return &Tally{workloadLabel: workloadLabel, workloads: map[Workload]*[load.ResourceCount]sums{}}
+// NewTally returns an empty tally. WorkloadOf finds the pods' workloads by the label. capacity is the sum of all nodes'
+// allocatable, which bounds the weight of a namespace in the ClusterUsage. 0 does not.
+func NewTally(workloadLabel string, capacity podusage.Amounts) *Tally {
+	return &Tally{
+		workloadLabel: workloadLabel, capacity: capacity,
+		workloads: map[Workload]*[load.ResourceCount]sums{}, requesting: map[string]*requesting{},
+	}
 }
 
 // Add adds a pod's mean usage and request, in milliCPU or bytes. The pod ran for the share of the interval.
 // Pods without workload count for the ClusterUsage alone.
 func (t *Tally) Add(pod *corev1.Pod, r load.Resource, usage, request, share float64) {
-	t.requesting.add(r, usage, request, share)
+	if request > 0 {
+		of := t.requesting[pod.Namespace]
+		if of == nil {
+			of = &requesting{}
+			t.requesting[pod.Namespace] = of
+		}
+		of.add(r, usage, request, share)
+	}
 	workload, ok := WorkloadOf(pod, t.workloadLabel)
 	if !ok {
 		return
@@ -63,33 +79,60 @@ func (t *Tally) observations(at time.Time, interval time.Duration) []Observation
 
 // WithTally returns the statistics with the tally of an interval added that ends at the given time. s is not changed.
 func (s *Statistics) WithTally(t *Tally, at time.Time, interval time.Duration, c Config) *Statistics {
-	cluster := s.cluster
+	cluster := s.cluster.until(at, c.History)
 	for r := range load.ResourceCount {
-		if !t.discarded[r] {
-			cluster = cluster.with(&t.requesting, r, at.Sub(s.at), c.History)
+		if ratio, ok := t.usagePerRequest(r); ok && !t.discarded[r] {
+			cluster.add(r, ratio, interval)
 		}
 	}
 	return s.With(t.observations(at, interval), cluster, c)
 }
 
-// requesting sums up usage and requests of the pods with requests, in milliCPU or bytes.
+// requesting sums up usage and requests of a namespace's pods with requests, in milliCPU or bytes.
 type requesting struct{ used, requested [load.ResourceCount]float64 }
 
 // add caps usage at 1.5 times the request, so that pods with tiny requests do not dominate the ratio.
 func (q *requesting) add(r load.Resource, usage, request, share float64) {
 	const maxRatio = 1.5
-	if request > 0 {
-		q.used[r] += share * min(usage, maxRatio*request)
-		q.requested[r] += share * request
-	}
+	q.used[r] += share * min(usage, maxRatio*request)
+	q.requested[r] += share * request
 }
 
-// with returns c with the pods of one more interval added, which ends the given time after the previous one.
-func (c ClusterUsage) with(q *requesting, r load.Resource, after, history time.Duration) ClusterUsage {
-	before := c.requested[r] * weightAt(max(after, 0), history)
-	if total := before + q.requested[r]; total > 0 {
-		c.UsagePerRequest[r] = (c.UsagePerRequest[r]*before + q.used[r]) / total
-		c.requested[r] = total
+// usagePerRequest is the mean ratio of the namespaces, weighted by their requests. A namespace weighs at most a quarter of the
+// nodes' allocatable. A bound by the requests of others would let a small namespace outweigh a cluster with one large one.
+func (t *Tally) usagePerRequest(r load.Resource) (ratio float64, ok bool) {
+	const maxShare = 0.25
+	most := math.Inf(1)
+	if t.capacity[r] > 0 {
+		most = maxShare * t.capacity[r]
+	}
+	var used, requested float64
+	for _, namespace := range slices.Sorted(maps.Keys(t.requesting)) { // in order: sums of floats depend on it
+		of := t.requesting[namespace]
+		if of.requested[r] > 0 {
+			weight := min(of.requested[r], most)
+			used += of.used[r] / of.requested[r] * weight
+			requested += weight
+		}
+	}
+	return used / requested, requested > 0
+}
+
+// until returns c with weights of the moment at.
+func (c ClusterUsage) until(at time.Time, history time.Duration) ClusterUsage {
+	if at.After(c.at) {
+		for r := range c.observed {
+			c.observed[r] *= weightAt(at.Sub(c.at), history)
+		}
+		c.at = at
 	}
 	return c
+}
+
+// add adds the ratio over one more interval. An interval weighs by its length, whatever its pods request: so the effect of any
+// request is gone after History.
+func (c *ClusterUsage) add(r load.Resource, ratio float64, interval time.Duration) {
+	total := c.observed[r] + interval.Seconds()
+	c.UsagePerRequest[r] += (ratio - c.UsagePerRequest[r]) * interval.Seconds() / total
+	c.observed[r] = total
 }

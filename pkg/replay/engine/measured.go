@@ -15,7 +15,9 @@ import (
 // measured is the simulated nodes' usage in each tick, at most their capacity. It implements source.Source and refresh.Nodes.
 type measured struct {
 	names []string
-	start time.Time
+	// capacity is that of all nodes.
+	capacity podusage.Amounts
+	start    time.Time
 	// ticks is the number of measured ticks.
 	ticks int
 	// kept is the number of ticks of the longest window requested.
@@ -35,6 +37,8 @@ func newMeasured(in *input.Input) *measured {
 	}
 	for i := range in.Nodes {
 		m.names = append(m.names, in.Nodes[i].Name)
+		m.capacity[load.CPU] += in.Nodes[i].Capacity.CPUMillis
+		m.capacity[load.Memory] += in.Nodes[i].Capacity.MemoryBytes
 	}
 	return m
 }

@@ -58,7 +58,7 @@ func (p *loadProvider) workloads(spec config.StatisticsSpec) *learned.Publisher 
 			return s.publisher
 		}
 	}
-	s := newStatistics(spec)
+	s := newStatistics(spec, p.measured.capacity)
 	p.statistics = append(p.statistics, s)
 	return s.publisher
 }

@@ -18,17 +18,19 @@ type statistics struct {
 	spec      config.StatisticsSpec
 	publisher *learned.Publisher
 	tally     *learned.Tally
+	// capacity is that of all nodes.
+	capacity podusage.Amounts
 }
 
-func newStatistics(spec config.StatisticsSpec) *statistics {
-	return &statistics{spec, learned.NewPublisher(), learned.NewTally(spec.WorkloadLabel)}
+func newStatistics(spec config.StatisticsSpec, capacity podusage.Amounts) *statistics {
+	return &statistics{spec, learned.NewPublisher(), learned.NewTally(spec.WorkloadLabel, capacity), capacity}
 }
 
 // publish publishes the statistics with the interval that ends now.
 func (s *statistics) publish(now time.Time) {
 	bounds := learned.Config{History: s.spec.History.Duration, MaxWorkloads: refresh.MaxWorkloads}
 	s.publisher.Publish(s.publisher.Latest().WithTally(s.tally, now, refresh.WorkloadInterval, bounds))
-	s.tally = learned.NewTally(s.spec.WorkloadLabel)
+	s.tally = learned.NewTally(s.spec.WorkloadLabel, s.capacity)
 }
 
 // flush adds the pod's usage since the last observation to all statistics.
