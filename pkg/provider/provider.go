@@ -134,7 +134,7 @@ func sourceSpecOf(spec config.LoadSpec) sourceSpec {
 		provider.Type, provider.Address = "", ""
 	}
 	if provider.Type != config.Prometheus {
-		provider.NodeLabels = nil
+		provider.NodeLabels, provider.Selector = nil, ""
 	}
 	if provider.Type != config.Prometheus && provider.Type != config.Datadog {
 		provider.Dialect = ""

@@ -95,7 +95,7 @@ func TestSourcesAreShared(t *testing.T) {
 	// How each reader uses the load of the source.
 	usage := []string{"Window.Duration", "RefreshInterval.Duration", "MaxAge.Duration", "DriftTolerance"}
 	// What not all sources use.
-	nodeLabels, dialect := []string{"MetricProvider.NodeLabels"}, []string{"MetricProvider.Dialect"}
+	nodeLabels, dialect := []string{"MetricProvider.NodeLabels", "MetricProvider.Selector"}, []string{"MetricProvider.Dialect"}
 	queries := []string{"MetricProvider.Queries.CPU", "MetricProvider.Queries.Memory"}
 	filters := []string{"MetricProvider.ClusterName", "MetricProvider.HostNameSuffix"}
 	secondKey := []string{"MetricProvider.ApplicationKey", "MetricProvider.ApplicationKeyFile"}

@@ -52,6 +52,7 @@ func openSource(ctx context.Context, cluster reading.Cluster, spec config.LoadSp
 			Config:      client,
 			Dialect:     promql.Dialect(provider.Dialect),
 			NodeLabels:  provider.NodeLabels,
+			Selector:    provider.Selector,
 			CPUQuery:    queries.CPU,
 			MemoryQuery: queries.Memory,
 			Pods:        cluster.Pods,

@@ -65,6 +65,6 @@ func podSourceSpecOf(spec config.LoadSpec) sourceSpec {
 	}
 	of := sourceSpecOf(spec)
 	of.MetricProvider.Dialect, of.MetricProvider.Queries, of.MetricProvider.NodeLabels = "", nil, nil
-	of.MetricProvider.Timeout.Duration = 0
+	of.MetricProvider.Selector, of.MetricProvider.Timeout.Duration = "", 0
 	return of
 }

@@ -61,6 +61,9 @@ type MetricProviderSpec struct {
 	// Each is a letter or underscore, then letters, digits and underscores.
 	// Defaults to node, instance, nodename, kubernetes_node, exported_instance, hostname.
 	NodeLabels []string `json:"nodeLabels,omitempty"`
+	// Selector are label matchers of PromQL, such as '{namespace="monitoring", job="node-exporter"}'. With Prometheus, the dialect
+	// reads only series that match. Defaults to all series.
+	Selector string `json:"selector,omitempty"`
 	// Timeout bounds one refresh. More than 0, and at most maxAge. Defaults to 10s, or to half of maxAge if that is less.
 	// After a hanging refresh there is time for another before the load expires.
 	Timeout *metav1.Duration `json:"timeout,omitempty"`

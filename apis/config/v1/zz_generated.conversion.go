@@ -498,6 +498,7 @@ func autoConvert_v1_MetricProviderSpec_To_config_MetricProviderSpec(in *MetricPr
 	out.Dialect = config.Dialect(in.Dialect)
 	out.Queries = (*config.LoadQueries)(unsafe.Pointer(in.Queries))
 	out.NodeLabels = *(*[]string)(unsafe.Pointer(&in.NodeLabels))
+	out.Selector = in.Selector
 	if err := metav1.Convert_Pointer_v1_Duration_To_v1_Duration(&in.Timeout, &out.Timeout, s); err != nil {
 		return err
 	}
@@ -525,6 +526,7 @@ func autoConvert_config_MetricProviderSpec_To_v1_MetricProviderSpec(in *config.M
 	out.Dialect = config.Dialect(in.Dialect)
 	out.Queries = (*LoadQueries)(unsafe.Pointer(in.Queries))
 	out.NodeLabels = *(*[]string)(unsafe.Pointer(&in.NodeLabels))
+	out.Selector = in.Selector
 	if err := metav1.Convert_v1_Duration_To_Pointer_v1_Duration(&in.Timeout, &out.Timeout, s); err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -80,6 +82,7 @@ func (v validator) metricProvider(spec *config.LoadSpec) {
 		v.child("queries").queries(provider.Type, provider.Queries)
 	}
 	v.child("nodeLabels").nodeLabels(provider.NodeLabels)
+	v.child("selector").seriesSelector(provider)
 	if spec.IsHosted() && !slices.Equal(provider.NodeLabels, config.DefaultNodeLabels()) {
 		v.child("nodeLabels").forbidden("is used with type Prometheus, not with %q: remove it. "+
 			"If another tag of Datadog names the node, group custom queries by that tag", provider.Type)
@@ -104,15 +107,39 @@ func (v validator) queries(provider config.MetricProviderType, queries *config.L
 	}
 }
 
-func (v validator) nodeLabels(labels []string) {
-	if len(labels) == 0 {
+func (v validator) seriesSelector(provider *config.MetricProviderSpec) {
+	selector := provider.Selector
+	if selector == "" {
+		return
+	}
+	if provider.Type != config.Prometheus {
+		v.forbidden("is used with type Prometheus, not with %q: remove it or set the type", provider.Type)
+		return
+	}
+	if !v.queryLength(selector, provider.Type) {
+		return
+	}
+	const advice = `must be label matchers of PromQL in braces: write one such as {namespace="monitoring", job="node-exporter"}`
+	parsed, err := parser.NewParser(parser.Options{}).ParseExpr(selector)
+	if err != nil {
+		v.check(false, selector, "%s: %v", advice, err)
+		return
+	}
+	s, ok := parsed.(*parser.VectorSelector)
+	plain := ok && s.OriginalOffset == 0 && s.Timestamp == nil && s.StartOrEnd == 0
+	v.check(plain && !slices.ContainsFunc(s.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == model.MetricNameLabel }),
+		selector, "%s, without a metric, offset or @", advice)
+}
+
+func (v validator) nodeLabels(names []string) {
+	if len(names) == 0 {
 		v.required("at least one label must name a series' node: write it, or leave the field out for the default labels")
 	}
-	if !v.atMost(maxNodeLabels, len(labels), "labels") {
+	if !v.atMost(maxNodeLabels, len(names), "labels") {
 		return
 	}
 	seen := sets.New[string]()
-	for i, label := range labels {
+	for i, label := range names {
 		// Only names of the legacy character set can be written without quotes, which every server understands.
 		v.index(i).check(model.LegacyValidation.IsValidLabelName(label), label,
 			"must be a Prometheus label name, a letter or underscore followed by letters, digits and underscores: "+

@@ -728,6 +728,40 @@ func TestValidateLoadSpec_MetricProvider(t *testing.T) {
 			want: refused("metricProvider.queries.memory", `"16385 bytes"`, "at most 16384 bytes", "recording rule"),
 		},
 		{
+			name:   "a selector is accepted",
+			change: prometheus(func(provider *config.MetricProviderSpec) { provider.Selector = `{namespace="a", job=~"b|c", pod!=""}` }),
+		},
+		{
+			name:   "a selector without braces is refused",
+			change: prometheus(func(provider *config.MetricProviderSpec) { provider.Selector = `namespace="a"` }),
+			want:   refused("metricProvider.selector", "label matchers of PromQL in braces", "parse error"),
+		},
+		{
+			name:   "a selector of a metric is refused",
+			change: prometheus(func(provider *config.MetricProviderSpec) { provider.Selector = `node_load1{namespace="a"}` }),
+			want:   refused("metricProvider.selector", "without a metric, offset or @"),
+		},
+		{
+			name:   "a selector with an offset is refused",
+			change: prometheus(func(provider *config.MetricProviderSpec) { provider.Selector = `{namespace="a"} offset 5m` }),
+			want:   refused("metricProvider.selector", "without a metric, offset or @"),
+		},
+		{
+			name:   "an expression is no selector",
+			change: prometheus(func(provider *config.MetricProviderSpec) { provider.Selector = `sum({namespace="a"})` }),
+			want:   refused("metricProvider.selector", "without a metric, offset or @"),
+		},
+		{
+			name:   "a selector that is too long is refused",
+			change: prometheus(func(provider *config.MetricProviderSpec) { provider.Selector = strings.Repeat("u", 16<<10+1) }),
+			want:   refused("metricProvider.selector", `"16385 bytes"`),
+		},
+		{
+			name:   "a selector without Prometheus is refused",
+			change: func(spec *config.LoadSpec) { spec.MetricProvider.Selector = `{namespace="a"}` },
+			want:   refused("metricProvider.selector", "Forbidden", "type Prometheus"),
+		},
+		{
 			name:   "an empty list of node labels is refused",
 			change: prometheus(func(provider *config.MetricProviderSpec) { provider.NodeLabels = []string{} }),
 			want:   refused("metricProvider.nodeLabels", "Required", "at least one label", "leave the field out"),

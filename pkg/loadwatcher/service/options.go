@@ -128,6 +128,8 @@ func (o *options) settings() []setting {
 			usage: "query for a node's memory utilization, as --cpu-query"},
 		{flag: "node-labels", value: &p.NodeLabels, field: "metricProvider.nodeLabels",
 			usage: "labels of series that may name the node, in this order"},
+		{flag: "selector", value: &p.Selector, field: "metricProvider.selector",
+			usage: "label matchers of PromQL that the dialect's series must match, such as {namespace=\"monitoring\"}"},
 		{flag: flagTimeout, value: &p.Timeout.Duration, field: "metricProvider.timeout",
 			usage: "longest duration of a refresh; by default at most half of --max-age"},
 		{flag: "window", value: &o.load.Window.Duration, field: "window",

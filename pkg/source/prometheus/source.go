@@ -53,6 +53,8 @@ type Config struct {
 	MemoryQuery string
 	// NodeLabels are the labels that may name a series' Node, the preferred one first. At least one.
 	NodeLabels []string
+	// Selector, unless empty, are label matchers in braces that the dialect's series must match.
+	Selector string
 	// Pods show which node a scrape target is on. Without them only a target's address or name does.
 	Pods corelisters.PodLister
 }
@@ -95,8 +97,9 @@ func New(cfg Config, nodes corelisters.NodeLister, clock clock.PassiveClock) (*S
 		pods:    cfg.Pods,
 		timeout: cfg.Timeout,
 		planner: promql.Planner{
-			Custom: [load.ResourceCount]string{load.CPU: cfg.CPUQuery, load.Memory: cfg.MemoryQuery},
-			By:     strings.Join(response.TargetLabels(cfg.NodeLabels), ", "),
+			Custom:   [load.ResourceCount]string{load.CPU: cfg.CPUQuery, load.Memory: cfg.MemoryQuery},
+			Selector: promql.ParseSelector(cfg.Selector),
+			By:       strings.Join(response.TargetLabels(cfg.NodeLabels), ", "),
 		},
 		nodeLabels: slices.Clone(cfg.NodeLabels),
 		clock:      clock,

@@ -162,7 +162,7 @@ func (e *Examiner) readable(ctx context.Context, x *Examination, windows []time.
 		dialects = []promql.Dialect{current}
 	}
 	for _, d := range dialects {
-		if n := read(promql.FirstOf(d.Series(load.Memory), "%s")); n > 0 && d != current {
+		if n := read(e.Planner.Series(d, load.Memory)); n > 0 && d != current {
 			x.Dialects = append(x.Dialects, d)
 		}
 	}

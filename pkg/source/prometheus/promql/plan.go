@@ -81,6 +81,8 @@ type Planner struct {
 	Custom [load.ResourceCount]string
 	// By lists the labels that may name a node, as PromQL does.
 	By string
+	// Selector are matchers of all series of a dialect.
+	Selector Selector
 }
 
 // NeedsDialect reports whether a resource has no custom query.
@@ -96,7 +98,7 @@ func (p *Planner) Probed() load.Resource {
 
 // Probe returns the query that shows whether the dialect has series.
 func (p *Planner) Probe(d Dialect, window time.Duration) Query {
-	e := d.expression(p.Probed(), p.By, samplingOf(window))
+	e := p.Selector.restrict(d.expression(p.Probed(), p.By, samplingOf(window)))
 	return e.query(Mean, Query{Resource: p.Probed(), Window: window, Dialect: d})
 }
 
@@ -136,9 +138,9 @@ func (p *Planner) expression(d Dialect, r load.Resource, of load.Quantile) (e ex
 	}
 	q.Dialect = d
 	if of.Fraction > 0 {
-		return d.quantile(r, p.By, s, of.Fraction), q, true
+		return p.Selector.restrict(d.quantile(r, p.By, s, of.Fraction)), q, true
 	}
-	return d.expression(r, p.By, s), q, true
+	return p.Selector.restrict(d.expression(r, p.By, s)), q, true
 }
 
 // Shortest returns the shortest window of load and quantiles, which are sorted and not both empty.
@@ -157,7 +159,7 @@ func (p *Planner) newestSample(d Dialect, window time.Duration) []Query {
 		if custom := p.Custom[r]; custom != "" {
 			q.PromQL = customNewestSample(custom, model.Duration(window))
 		} else if d != "" {
-			q.PromQL, q.Dialect = d.newestSample(r, p.By), d
+			q.PromQL, q.Dialect = p.Selector.add(d.newestSample(r, p.By)), d
 		}
 		if q.PromQL != "" {
 			return []Query{q}
@@ -170,7 +172,7 @@ func (p *Planner) newestSample(d Dialect, window time.Duration) []Query {
 func (p *Planner) Sampled(d Dialect) string {
 	if p.Custom[load.Memory] == "" && d != "" {
 		if selectors := d.Series(load.Memory); len(selectors) == 1 {
-			return selectors[0]
+			return p.Selector.add(selectors[0])
 		}
 		return ""
 	}
@@ -180,6 +182,11 @@ func (p *Planner) Sampled(d Dialect) string {
 		}
 	}
 	return ""
+}
+
+// Series returns the query for the dialect's series of a resource.
+func (p *Planner) Series(d Dialect, r load.Resource) string {
+	return p.Selector.add(FirstOf(d.Series(r), "%s"))
 }
 
 // CustomNow returns the operator's query of a resource over a window; empty if there is none.
