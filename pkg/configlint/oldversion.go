@@ -89,7 +89,7 @@ func checkVersion(root *yaml.Node, plugins []string) error {
 
 // removeUnknownFields removes the fields of the top level that v1 does not have. Otherwise they would hide what else is invalid.
 func removeUnknownFields(root *yaml.Node) (changes []change) {
-	fields := fieldTypes(reflect.TypeFor[kubeschedulerconfigv1.KubeSchedulerConfiguration]())
+	fields := FieldTypes(reflect.TypeFor[kubeschedulerconfigv1.KubeSchedulerConfiguration]())
 	for i := 0; i+1 < len(root.Content); {
 		key := root.Content[i]
 		if _, ok := fields[key.Value]; ok || key.Tag == "!!merge" {

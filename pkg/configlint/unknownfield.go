@@ -106,7 +106,7 @@ func (u *fieldCheck) checkElements(node *yaml.Node, of reflect.Type, path string
 
 // checkFields is check for the fields of a struct.
 func (u *fieldCheck) checkFields(node *yaml.Node, of reflect.Type, path string) {
-	fields := fieldTypes(of)
+	fields := FieldTypes(of)
 	for key, value := range pairs(node) {
 		field, ok := fields[key.Value]
 		switch {
@@ -175,13 +175,17 @@ func allowed(of reflect.Type) string {
 	return "must be a mapping of names to values"
 }
 
-// fieldTypes returns the types of a struct's fields by their names in JSON.
-func fieldTypes(of reflect.Type) map[string]reflect.Type {
+// FieldTypes returns the types of a struct's fields by their names in JSON, with those of embedded structs without a name.
+func FieldTypes(of reflect.Type) map[string]reflect.Type {
 	fields := map[string]reflect.Type{}
-	for _, field := range reflect.VisibleFields(of) {
-		// An embedded struct has no name; its fields are visible too.
-		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
+	for i := range of.NumField() {
+		field := of.Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case name != "":
 			fields[name] = field.Type
+		case field.Anonymous:
+			maps.Copy(fields, FieldTypes(field.Type))
 		}
 	}
 	return fields

@@ -42,7 +42,7 @@ type Manifest struct {
 }
 
 // ReadFile reads the named file, or stdin if the name is "-". Objects without a namespace get namespace. It rejects
-// files above 4 MiB, with unknown fields, or without pods.
+// files above 4 MiB, with unknown fields, with quantities that take long to read, or without pods.
 func ReadFile(ctx context.Context, name string, stdin io.Reader, namespace string) (*Manifest, error) {
 	content, err := read(ctx, name, stdin)
 	if err != nil {
@@ -126,6 +126,9 @@ func (p *parser) document(content []byte) error {
 	}
 	if p.objects++; p.objects > maxObjects {
 		return fmt.Errorf("there are more than %d objects", maxObjects)
+	}
+	if err := p.checkQuantities(content); err != nil {
+		return err
 	}
 	object, kind, err := p.decoder.Decode(content, nil, nil)
 	if runtime.IsNotRegisteredError(err) {
