@@ -33,6 +33,8 @@ const (
 	maxFilePods  = 2_000_000
 	maxLength    = 7 * Day
 	maxNumber    = 1e9
+	// maxFileValues bounds the values of all pods, with four bytes each: 50,000 pods over seven days.
+	maxFileValues = 100_000_000
 	// Nanoseconds since 1970 overflow in 2262.
 	minYear, maxYear = 1970, 2200
 )
@@ -113,7 +115,7 @@ func save(w io.Writer, in *Input) error {
 		last := max(int(min(p.Arrival+p.Lifetime+Tick, in.Length)/TraceStep), first)
 		for sample := first; sample <= last; sample++ {
 			// to a hundredth of a milliCPU
-			line.CPUMillis = append(line.CPUMillis, math.Round(float64(p.value(sample)*p.CPUMillis)*100)/100)
+			line.CPUMillis = append(line.CPUMillis, math.Round(min(float64(p.value(sample)*p.CPUMillis), maxNumber)*100)/100)
 		}
 		err = lines.Encode(fileLine{Pod: &line})
 	}
@@ -153,12 +155,13 @@ func parseInput(content io.Reader) (*Input, error) {
 	if err != nil {
 		return nil, fmt.Errorf("line 1: %w", err)
 	}
+	file := &fileReader{Input: in}
 	for n := 2; lines.Scan(); n++ {
 		var line fileLine
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
-		if err := in.add(&line); err != nil {
+		if err := file.add(&line); err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
 	}
@@ -198,7 +201,14 @@ func seconds(s float64) time.Duration {
 }
 
 // add adds the node, workload or pod of a line.
-func (in *Input) add(line *fileLine) error {
+// fileReader adds the lines of a file to an Input.
+type fileReader struct {
+	*Input
+	// values counts those of all pods' cpuMillis.
+	values int
+}
+
+func (in *fileReader) add(line *fileLine) error {
 	switch {
 	case line.Node != nil:
 		return in.addNode(line.Node)
@@ -234,31 +244,36 @@ func (in *Input) addWorkload(w *Workload) error {
 	return nil
 }
 
-func (in *Input) addPod(p *filePod) error {
+func (in *fileReader) addPod(p *filePod) error {
+	// Rounded to nanoseconds, as they are saved.
+	arrival, lifetime := seconds(p.ArrivalSeconds), seconds(p.LifetimeSeconds)
 	switch {
 	case p.Workload < 0 || p.Workload >= len(in.Workloads):
 		return fmt.Errorf("pod: workload is %d; want an index of the %d workloads above it", p.Workload, len(in.Workloads))
-	case !within(p.ArrivalSeconds, 0, in.Length.Seconds()):
+	case !within(arrival.Seconds(), 0, in.Length.Seconds()):
 		return fmt.Errorf("pod: arrivalSeconds is %v; want from 0 to below lengthSeconds", p.ArrivalSeconds)
-	case !within(p.LifetimeSeconds, math.SmallestNonzeroFloat64, maxNumber) || !within(p.MemoryBytes, 0, math.Inf(1)):
-		return errors.New("pod: want lifetimeSeconds above 0 and memoryBytes of at least 0")
+	case lifetime <= 0 || p.LifetimeSeconds > maxNumber || !within(p.MemoryBytes, 0, math.Inf(1)):
+		return errors.New("pod: want lifetimeSeconds above 0, up to 1e9, and memoryBytes of at least 0")
 	case len(p.CPUMillis) == 0:
 		return errors.New("pod: cpuMillis is empty; want a value for each five minutes")
 	case p.Noise != nil && !within(float64(*p.Noise), 0, NoiseLength):
 		return fmt.Errorf("pod: noise is %d; want from 0 to %d, or leave it out", *p.Noise, NoiseLength-1)
 	case len(in.Pods) == maxFilePods:
 		return fmt.Errorf("more than %d pods", maxFilePods)
+	case len(p.CPUMillis) > maxFileValues-in.values:
+		return fmt.Errorf("more than %d values of cpuMillis; record less time, or fewer pods", maxFileValues)
 	}
+	in.values += len(p.CPUMillis)
 	trace := make([]float32, len(p.CPUMillis))
 	for i, v := range p.CPUMillis {
-		if !within(v, 0, maxNumber) {
+		if v < 0 || v > maxNumber {
 			return fmt.Errorf("pod: cpuMillis holds %v; want from 0 to 1e9", v)
 		}
 		trace[i] = float32(v)
 	}
-	arrival, noise := seconds(p.ArrivalSeconds), ptr.Deref(p.Noise, -1)
+	noise := ptr.Deref(p.Noise, -1)
 	in.Pods = append(in.Pods, Pod{
-		Workload: p.Workload, Arrival: arrival, Lifetime: seconds(p.LifetimeSeconds), MemoryBytes: p.MemoryBytes,
+		Workload: p.Workload, Arrival: arrival, Lifetime: lifetime, MemoryBytes: p.MemoryBytes,
 		Trace: trace, TraceFrom: int(arrival / TraceStep), CPUMillis: 1, Noise: noise,
 	})
 	return nil

@@ -121,6 +121,8 @@ func TestParseInput_Invalid(t *testing.T) {
 		{"a pod without lifetime", header + workload + `{"pod":{"workload":0,"cpuMillis":[1]}}`, "lifetimeSeconds"},
 		{"a pod without usage", header + workload + `{"pod":{"workload":0,"lifetimeSeconds":1,"cpuMillis":[]}}`, "cpuMillis"},
 		{"a noise that is none", header + workload + `{"pod":{"workload":0,"lifetimeSeconds":1,"cpuMillis":[1],"noise":-1}}`, "noise is -1"},
+		{"a usage above the bound", header + workload + `{"pod":{"workload":0,"lifetimeSeconds":1,"cpuMillis":[1.1e9]}}`, "cpuMillis"},
+		{"a lifetime below a nanosecond", header + workload + `{"pod":{"workload":0,"lifetimeSeconds":1e-10,"cpuMillis":[1]}}`, "lifetimeSeconds"},
 		{"a negative usage", header + workload + `{"pod":{"workload":0,"lifetimeSeconds":1,"cpuMillis":[-1]}}`, "cpuMillis"},
 		{"a line without end", header + strings.Repeat("x", maxLineBytes+1), "too long"},
 	} {
@@ -129,5 +131,34 @@ func TestParseInput_Invalid(t *testing.T) {
 				t.Errorf("error %v, want one that says %q", err, tc.want)
 			}
 		})
+	}
+}
+
+// TestInput_Values has files with many values on few lines, and with as many as are allowed.
+func TestInput_Values(t *testing.T) {
+	in := &fileReader{Input: &Input{Length: Day, Workloads: make([]Workload, 1)}, values: maxFileValues - 3}
+	pod := &filePod{LifetimeSeconds: 1, CPUMillis: []float64{1, 2, 3}}
+	if err := in.addPod(pod); err != nil {
+		t.Error(err)
+	}
+	if err := in.addPod(pod); err == nil || !strings.Contains(err.Error(), "values of cpuMillis") {
+		t.Errorf("error %v, want one about the number of values", err)
+	}
+}
+
+// TestSave_LargeUsage has a usage beyond what a file holds: it is saved as the largest.
+func TestSave_LargeUsage(t *testing.T) {
+	in := generated(t)
+	in.Pods[0].Trace, in.Pods[0].CPUMillis = []float32{2}, 1e9
+	file := filepath.Join(t.TempDir(), "pods.jsonl")
+	if err := Save(file, in); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := loaded.Pods[0].Trace[0]; got != 1e9 {
+		t.Errorf("usage %v, want 1e9", got)
 	}
 }

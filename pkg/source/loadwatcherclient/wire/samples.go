@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -14,6 +15,12 @@ import (
 // ErrUndated is a document without the time of its values.
 var ErrUndated = errors.New("neither window.end nor timestamp is set")
 
+// lastSecond is the last of the year 9999. Far beyond it, a time.Time wraps into the past.
+const lastSecond = 253402300799
+
+// ErrTooLate is a document whose values are dated after the year 9999.
+var ErrTooLate = errors.New("dated after the year 9999")
+
 // percent is the capacity of a host in the units of a Metric's value.
 const percent = 100
 
@@ -21,7 +28,8 @@ const percent = 100
 //   - Average is preferred to Latest, and Latest to Unset. A deviation without any of them does not count.
 //   - Of several values of a type and operator, those with the document's window as rollup are preferred, then the highest.
 //   - A sample of Latest alone is momentary, with a Window of 0. All others are over the document's window.
-//   - Samples end at window.end, or else at the timestamp. It fails with ErrUndated without both.
+//   - Samples end at window.end, or else at the timestamp. It fails with ErrUndated without both,
+//     and with ErrTooLate after the year 9999.
 func (d *Document) Samples() ([]load.Sample, error) {
 	end := d.Window.End
 	if end <= 0 {
@@ -29,6 +37,9 @@ func (d *Document) Samples() ([]load.Sample, error) {
 	}
 	if end <= 0 {
 		return nil, ErrUndated
+	}
+	if end > lastSecond {
+		return nil, fmt.Errorf("%w: window.end or timestamp is %d; want seconds since 1970", ErrTooLate, end)
 	}
 	window := d.Window.span()
 	samples := make([]load.Sample, 0, len(d.Data.NodeMetricsMap))

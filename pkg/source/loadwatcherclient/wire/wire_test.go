@@ -331,7 +331,10 @@ func TestSamples_Window(t *testing.T) {
 		{
 			name: "an end before the start spans nothing", timestamp: 1000, window: Window{Start: 950, End: 900}, wantEnd: time.Unix(900, 0),
 		},
-		{name: "a span beyond reason is none", window: Window{Start: 1, End: math.MaxInt64}, wantEnd: time.Unix(math.MaxInt64, 0)},
+		{name: "a span beyond reason is none", window: Window{Start: 1, End: lastSecond}, wantEnd: time.Unix(lastSecond, 0)},
+		{name: "an end after the year 9999 is refused", window: Window{End: lastSecond + 1}, wantErr: ErrTooLate},
+		{name: "an end that wraps is refused", window: Window{End: math.MaxInt64}, wantErr: ErrTooLate},
+		{name: "a timestamp that wraps is refused", timestamp: math.MaxInt64, wantErr: ErrTooLate},
 		{name: "a document without a date is refused", window: Window{Duration: "5m"}, wantErr: ErrUndated},
 	}
 	for _, tt := range tests {
