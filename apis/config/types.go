@@ -77,7 +77,7 @@ const (
 type UnlimitedPods string
 
 const (
-	// UnlimitedPodsUnlimited assumes that the pod may use all of the node.
+	// UnlimitedPodsUnlimited takes 10 times the request of the pod, and at most the allocatable of the node.
 	UnlimitedPodsUnlimited UnlimitedPods = "Unlimited"
 	// UnlimitedPodsAsRequest takes the sum of the containers' limits, and at least the pod's request.
 	UnlimitedPodsAsRequest UnlimitedPods = "AsRequest"

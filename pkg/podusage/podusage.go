@@ -153,7 +153,7 @@ func (e BySpec) fromResources(
 		if !requested || math.IsInf(maxRatio, 1) {
 			return amountOf(limit, r), byLimit // the API server copies a limit without request to the request
 		}
-		return min(amountOf(limit, r), maxRatio*amountOf(request, r)), byLimit
+		return CapLimit(amountOf(limit, r), amountOf(request, r), maxRatio), byLimit
 	}
 	if requested {
 		return e.Multiplier * amountOf(request, r), byRequest

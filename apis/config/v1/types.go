@@ -145,7 +145,7 @@ type LowRiskOverCommitmentArgs struct {
 	// to 0.5.
 	RiskLimitWeights map[corev1.ResourceName]float64 `json:"riskLimitWeights,omitempty"`
 	// UnlimitedPods selects the limit of a pod that has a container without one. AsRequest (default): the sum of the containers'
-	// limits, and at least the pod's request. Unlimited: all of the node.
+	// limits, and at least the pod's request. Unlimited: 10 times the request, and at most the node's allocatable.
 	UnlimitedPods config.UnlimitedPods `json:"unlimitedPods,omitempty"`
 }
 

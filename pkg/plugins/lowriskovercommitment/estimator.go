@@ -2,6 +2,7 @@ package lowriskovercommitment
 
 import (
 	"math"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -15,7 +16,9 @@ import (
 type estimator struct {
 	podusage.ByRequests
 	smoothingWindowSize float64
-	// unlimitedAsRequest lets a pod without a limit count with what it requests; otherwise its limit is +Inf.
+	// window is the span that the startup of pods is counted in.
+	window time.Duration
+	// unlimitedAsRequest lets a pod without a limit count with what it requests; otherwise podusage.ClaimOf bounds it.
 	unlimitedAsRequest bool
 }
 
@@ -24,8 +27,8 @@ var _ estimate.Deriver[nodeTerms] = &estimator{}
 // PodResources holds the requests and limits of pods.
 type PodResources struct{ Request, Limit podusage.Amounts }
 
-// podResources returns the requests of the pod, and its limits, which are at least the requests.
-func (e estimator) podResources(pod *corev1.Pod) PodResources {
+// podResources returns the requests of the pod to place, and its limits, which are at least the requests.
+func (e *estimator) podResources(pod *corev1.Pod) PodResources {
 	s := PodResources{Request: e.Estimate(pod)}
 	for r := range load.ResourceCount {
 		s.Limit[r] = max(e.limit(pod, r), s.Request[r])
@@ -33,9 +36,12 @@ func (e estimator) podResources(pod *corev1.Pod) PodResources {
 	return s
 }
 
-func (e estimator) limit(pod *corev1.Pod, r load.Resource) float64 {
-	if !e.unlimitedAsRequest && math.IsInf(podusage.Limit(pod, r), 1) {
-		return math.Inf(1)
+// limit returns the pod's limit. An unlimited one is +Inf, which podusage.ClaimOf bounds, unless it counts with its request.
+func (e *estimator) limit(pod *corev1.Pod, r load.Resource) float64 {
+	if !e.unlimitedAsRequest {
+		if limit := podusage.Limit(pod, r); math.IsInf(limit, 1) {
+			return limit
+		}
 	}
 	return podusage.SpecLimit(pod, r)
 }
@@ -43,25 +49,22 @@ func (e estimator) limit(pod *corev1.Pod, r load.Resource) float64 {
 // nodeTerms are the terms of a node's risk, independent of the pod to place. They are immutable.
 type nodeTerms struct {
 	capacity podusage.Amounts
-	// pods are the sums over the pods on the node.
+	// pods are the sums over the pods on the node: see podusage.ClaimOf.
 	pods PodResources
+	// from and until bound the moments that pods holds at, in nanoseconds since 1970.
+	from, until int64
 	// loadRisk is the risk by the measured load, in [0, 1], while that is fresh.
 	loadRisk podusage.Amounts
 }
 
-// Derive implements estimate.Deriver. A change of load alone does not change the sums.
+// Derive implements estimate.Deriver. A change of load alone does not change the sums, until the startup of a pod ends.
 func (e *estimator) Derive(f estimate.Facts, earlier *nodeTerms) (n nodeTerms, same bool) {
-	if f.Unchanged {
+	moment := newestEnd(f.Measured)
+	if f.Unchanged && earlier.from <= moment && moment < earlier.until {
 		n = *earlier
 	} else {
 		n.capacity = podusage.AmountsOf(f.Node.Node().Status.Capacity)
-		n.pods.Request = podusage.Amounts{
-			load.CPU:    float64(f.Node.GetRequested().GetMilliCPU()),
-			load.Memory: float64(f.Node.GetRequested().GetMemory()),
-		}
-		for r := range load.ResourceCount {
-			n.pods.Limit[r] = e.sumOfLimits(f.Pods, r)
-		}
+		e.sum(&n, f.Pods, estimate.Allocatable(f.Node), moment)
 	}
 	for r := range load.ResourceCount {
 		if c := n.capacity[r]; c > 0 {
@@ -73,16 +76,50 @@ func (e *estimator) Derive(f estimate.Facts, earlier *nodeTerms) (n nodeTerms, s
 	return n, false
 }
 
-// sumOfLimits sums up the limits of pods, each at least what the pod requests.
-func (e estimator) sumOfLimits(pods []fwk.PodInfo, r load.Resource) (sum float64) {
-	for _, pod := range pods {
-		limit := e.limit(pod.GetPod(), r)
-		if math.IsInf(limit, 1) {
-			return limit
+// sum sums up the claims of the pods at the given moment, in nanoseconds since 1970.
+func (e *estimator) sum(n *nodeTerms, pods []fwk.PodInfo, allocatable podusage.Amounts, moment int64) {
+	n.pods, n.from, n.until = PodResources{}, moment, math.MaxInt64
+	for _, info := range pods {
+		pod := info.GetPod()
+		starting, starts := podusage.StartingPod(pod)
+		if starts && !estimate.Runs(pod) {
+			// A pod that never starts must not claim more than its request for long.
+			if until, ok := estimate.StartupUntil(pod, e.window); ok && moment >= until {
+				starts = false
+			} else if ok {
+				n.until = min(n.until, until)
+			}
 		}
-		sum += max(limit, podusage.Request(pod.GetPod(), r))
+		requested := requestsOf(info)
+		for r := range load.ResourceCount {
+			limit := 0.0
+			if starts {
+				limit = e.limit(starting, r)
+			}
+			claim := podusage.ClaimOf(requested[r], limit, allocatable[r])
+			n.pods.Request[r] += claim.Request
+			n.pods.Limit[r] += claim.Limit
+		}
 	}
-	return sum
+}
+
+// requestsOf returns the pod's requests as the scheduler counts them. Its sums over pods may overflow; those of floats do not.
+func requestsOf(info fwk.PodInfo) podusage.Amounts {
+	requested := info.CalculateResource().Resource
+	return podusage.Amounts{
+		load.CPU: max(float64(requested.GetMilliCPU()), 0), load.Memory: max(float64(requested.GetMemory()), 0),
+	}
+}
+
+// newestEnd is the end of the node's newest measurement, in nanoseconds since 1970.
+func newestEnd(measured *load.NodeLoad) int64 {
+	end := int64(math.MinInt64)
+	for r := range measured {
+		if m := &measured[r]; m.Known {
+			end = max(end, m.End.UnixNano())
+		}
+	}
+	return end
 }
 
 // isBestEffort reports whether the pod has no request and no limit of a scored resource.
@@ -96,7 +133,7 @@ func isBestEffort(pod *corev1.Pod) bool {
 }
 
 // signature returns the fields that determine the scores of a pod. JSON has no +Inf: an unlimited resource has the limit 0.
-func (e estimator) signature(pod *corev1.Pod) PodResources {
+func (e *estimator) signature(pod *corev1.Pod) PodResources {
 	s := e.podResources(pod)
 	for r := range s.Limit {
 		if math.IsInf(s.Limit[r], 1) {

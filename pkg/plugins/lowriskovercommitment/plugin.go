@@ -65,7 +65,8 @@ func build(_ context.Context, args *config.LowRiskOverCommitmentArgs, given desc
 
 func estimatorOf(args *config.LowRiskOverCommitmentArgs) estimator {
 	return estimator{
-		smoothingWindowSize: float64(args.SmoothingWindowSize), unlimitedAsRequest: args.UnlimitedPods == config.UnlimitedPodsAsRequest,
+		smoothingWindowSize: float64(args.SmoothingWindowSize), window: args.Window.Duration,
+		unlimitedAsRequest: args.UnlimitedPods == config.UnlimitedPodsAsRequest,
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2/ktesting"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
@@ -89,19 +90,19 @@ func TestScore(t *testing.T) {
 			want: map[string]int64{"a": 63, "b": 80},
 		},
 		{
-			name: "a pod without a limit may use all of the node, if Unlimited",
+			name: "a pod without a limit may use ten times its request, and all of the node at most, if Unlimited",
 			args: "unlimitedPods: Unlimited",
 			load: map[string]load.NodeLoad{"a": steady, "b": steady},
 			onA:  []*corev1.Pod{podOf("x", "4", "")},
 			onB:  []*corev1.Pod{podOf("z", "4", "4")},
 			pod:  podOf("p", "1", "4"),
-			// a: its limits are unlimited, 1, halved. b: the limits, 8, are the capacity.
-			want: map[string]int64{"a": 50, "b": 100},
+			// a: limits min(8, 10·4) + 4: (12 − 8) / (12 − 5) = 0.571, halved. b: the limits, 8, are the capacity.
+			want: map[string]int64{"a": 71, "b": 100},
 		},
 		{
 			name: "one container without a limit is enough, if Unlimited", args: "unlimitedPods: Unlimited",
 			load: map[string]load.NodeLoad{"a": steady, "b": steady}, onA: []*corev1.Pod{twoContainers()}, pod: podOf("p", "1", "4"),
-			want: map[string]int64{"a": 50, "b": 100},
+			want: map[string]int64{"a": 71, "b": 100},
 		},
 		{
 			name: "a pod without a limit counts with its request",
@@ -127,8 +128,8 @@ func TestScore(t *testing.T) {
 			onA:  []*corev1.Pod{podOf("x", "4", "6")},
 			onB:  []*corev1.Pod{podOf("z", "4", "6")},
 			pod:  podOf("p", "1", ""),
-			// Limits, both: 1, halved. Load, a: a sixth.
-			want: map[string]int64{"a": 33, "b": 50},
+			// Limits, both: 6 + min(8, 10·1), (14 − 8) / (14 − 5) = 0.667, halved. Load, a: a sixth.
+			want: map[string]int64{"a": 50, "b": 67},
 		},
 		{
 			name: "the pod itself has no limit",
@@ -142,12 +143,12 @@ func TestScore(t *testing.T) {
 		{
 			name: "pods that the window does not cover yet count",
 			load: map[string]load.NodeLoad{"a": steady, "b": steady},
-			onA:  []*corev1.Pod{podOf("x", "100m", "8"), starting},
-			onB:  []*corev1.Pod{podOf("y", "100m", "8"), podOf("covered", "4", "4")},
+			onA:  []*corev1.Pod{podOf("x", "500m", "5"), starting},
+			onB:  []*corev1.Pod{podOf("y", "500m", "5"), podOf("covered", "4", "4")},
 			pod:  podOf("p", "100m", "100m"),
-			// Limits, both: (12.1 − 8) / (12.1 − 4.2) = 0.519, halved 0.2595. Load, a: 0.1 + 4/8 is more than the
-			// requests, 4.1/8: 1, halved.
-			want: map[string]int64{"a": 24, "b": 74},
+			// Limits, both: (9.1 − 8) / (9.1 − 4.6) = 0.244, halved 0.122. Load, a: 0.1 + 4/8 is more than the
+			// requests, 4.5/8: 1, halved.
+			want: map[string]int64{"a": 38, "b": 88},
 		},
 		{
 			name: "a node without load is scored by its limits, if Requests", args: "missingLoad: Requests",
@@ -162,6 +163,43 @@ func TestScore(t *testing.T) {
 		{
 			name: "a node without load gets the mean of the others", load: map[string]load.NodeLoad{"a": uniform()},
 			onA: []*corev1.Pod{podOf("x", "4", "6")}, pod: podOf("p", "1", "4"), want: map[string]int64{"a": 63, "b": 63},
+		},
+		{
+			name: "a limit on the node counts up to ten times the request",
+			load: map[string]load.NodeLoad{"a": steady, "b": steady},
+			onA:  []*corev1.Pod{podOf("x", "1m", "1000"), podOf("y", "500m", "9223372036854775807"), podOf("z", "4", "4")},
+			onB:  []*corev1.Pod{podOf("x", "1m", ""), podOf("z", "4", "1E")},
+			pod:  podOf("p", "1", "1"),
+			// a: limits 0.01 + 5 + 4 + 1 = 10.01, requests 5.501: 2.01 / 4.509 = 0.446, halved. b: limits 0.001 + min(8, 40) + 1 =
+			// 9.001, requests 5.001: 1.001 / 4 = 0.25, halved.
+			want: map[string]int64{"a": 78, "b": 87},
+		},
+		{
+			name: "without a limit, it counts as little, if Unlimited", args: "unlimitedPods: Unlimited",
+			load: map[string]load.NodeLoad{"a": steady, "b": steady},
+			onA:  []*corev1.Pod{podOf("x", "1m", ""), podOf("y", "", ""), podOf("z", "4", "7")},
+			onB:  []*corev1.Pod{podOf("z", "4", "7")},
+			pod:  podOf("p", "1", "2"),
+			// a: limits 0.01 + 0 + 7 + 2, requests 5.001: 1.01 / 4.009 = 0.252, halved. b: 1 / 4, halved.
+			want: map[string]int64{"a": 87, "b": 88},
+		},
+		{
+			name: "a container that fails claims its request alone",
+			load: map[string]load.NodeLoad{"a": steady, "b": steady},
+			onA:  []*corev1.Pod{failing(podOf("x", "1", "8")), podOf("z", "4", "7")},
+			onB:  []*corev1.Pod{podOf("x", "1", "8"), podOf("z", "4", "7")},
+			pod:  podOf("p", "1", "1"),
+			// a: limits 1 + 7 + 1, requests 6: 1/3, halved. b: limits 8 + 7 + 1, requests 6: 0.8, halved.
+			want: map[string]int64{"a": 83, "b": 60},
+		},
+		{
+			name: "so does a pod that has not started two windows after its binding",
+			load: map[string]load.NodeLoad{"a": steady, "b": steady},
+			onA:  []*corev1.Pod{bound(podOf("x", "1", "8"), 10*time.Minute), podOf("z", "4", "7")},
+			onB:  []*corev1.Pod{bound(podOf("x", "1", "8"), 9*time.Minute), podOf("z", "4", "7")},
+			pod:  podOf("p", "1", "1"),
+			// As before. Load, b: 0.1 + 1/8 is less than the requests.
+			want: map[string]int64{"a": 83, "b": 60},
 		},
 		{
 			name: "requests that take more than there is",
@@ -204,6 +242,24 @@ func TestScore(t *testing.T) {
 			}
 		})
 	}
+}
+
+// failing is the pod, whose image cannot be pulled.
+func failing(pod *corev1.Pod) *corev1.Pod {
+	pod.Status.Phase = corev1.PodPending
+	waiting := &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+		{Name: pod.Spec.Containers[0].Name, State: corev1.ContainerState{Waiting: waiting}},
+	}
+	return pod
+}
+
+// bound is the pod, bound so long ago, which has not started.
+func bound(pod *corev1.Pod, ago time.Duration) *corev1.Pod {
+	pod.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(plugintest.Now().Add(-ago))},
+	}}
+	return pod
 }
 
 // twoContainers is a pod that requests 4 cores. One of its containers has a limit, of 6.

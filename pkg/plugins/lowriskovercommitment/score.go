@@ -36,7 +36,17 @@ func (t *Terms) Risk(r load.Resource) float64 {
 
 // LimitRisk is limitRisk with the pod on the node. It is above 1 if the requests alone exceed the capacity.
 func (t *Terms) LimitRisk(r load.Resource) float64 {
-	return limitRisk(t.pods.Request[r]+t.Pod.Request[r], t.pods.Limit[r]+t.Pod.Limit[r], t.capacity[r])
+	return limitRisk(t.pods.Request[r]+t.Pod.Request[r], t.limit(r), t.capacity[r])
+}
+
+// limit is the sum of the limits with the pod on the node. The pod's own limit counts in full: it steers no other pod.
+func (t *Terms) limit(r load.Resource) float64 {
+	limit := t.Pod.Limit[r]
+	if math.IsInf(limit, 1) {
+		claim := podusage.ClaimOf(t.Pod.Request[r], limit, t.Node[r].Allocatable)
+		limit = max(claim.Limit, t.Pod.Request[r])
+	}
+	return t.pods.Limit[r] + limit
 }
 
 // LoadRisk is the probability that the pods on the node use more than they request. It is 0 where the node's load is not known: its
@@ -57,9 +67,7 @@ func (t *Terms) List() (terms []explain.Term) {
 		terms = append(terms, explain.Resource(r, t.Node[r], t.Pod.Request[r], t.Node[r].Base)...)
 		if capacity := t.capacity[r]; capacity > 0 {
 			percent("requests of all pods", (t.pods.Request[r]+t.Pod.Request[r])/capacity)
-			if limit := t.pods.Limit[r] + t.Pod.Limit[r]; !math.IsInf(limit, 1) {
-				percent("limits of all pods", limit/capacity)
-			}
+			percent("limits of all pods", t.limit(r)/capacity)
 		}
 		percent("risk by limits", clamp(t.LimitRisk(r)))
 		percent("risk by load", t.LoadRisk(r))
@@ -68,15 +76,12 @@ func (t *Terms) List() (terms []explain.Term) {
 	return terms
 }
 
-// limitRisk is the share of limit - request that exceeds the capacity. limit is at least request, and may be +Inf.
+// limitRisk is the share of limit - request that exceeds the capacity. limit is at least request.
 //
 // The formulas here are those of Trimaran's LowRiskOverCommitment (scheduler-plugins, "Low Risk Over Commitment").
 func limitRisk(request, limit, capacity float64) float64 {
-	switch {
-	case limit <= capacity:
+	if limit <= capacity {
 		return 0
-	case math.IsInf(limit, 1):
-		return 1
 	}
 	return (limit - capacity) / (limit - request)
 }

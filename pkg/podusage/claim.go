@@ -1,0 +1,19 @@
+package podusage
+
+// MaxLimitRatio bounds a pod's claim by its limit where no argument does: to so many times its request. It is the default of
+// maxLimitRequestRatio.
+const MaxLimitRatio = 10
+
+// CapLimit returns how much of a limit counts beside the request: up to maxRatio times the request. The API server accepts any
+// limit above the request, so it says little of what a pod may use. Amounts are in milliCPU or bytes; limit may be +Inf.
+func CapLimit(limit, request, maxRatio float64) float64 { return min(limit, maxRatio*request) }
+
+// Claim is what one pod claims of a node's resource, in milliCPU or bytes. Limit is at least Request.
+type Claim struct{ Request, Limit float64 }
+
+// ClaimOf returns a claim on a node with the given allocatable. A single pod claims at most all of the node, even by a request
+// that the scheduler would refuse. limit may be +Inf.
+func ClaimOf(request, limit, allocatable float64) Claim {
+	request = min(request, allocatable)
+	return Claim{Request: request, Limit: max(request, min(CapLimit(limit, request, MaxLimitRatio), allocatable))}
+}
