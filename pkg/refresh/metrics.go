@@ -17,6 +17,7 @@ type Metrics struct {
 	durations *metrics.HistogramVec
 	rejected  *metrics.CounterVec
 	unmatched *metrics.GaugeVec
+	contested *metrics.GaugeVec
 	age       *metrics.Desc
 	nodes     *metrics.Desc
 	workloads *metrics.Desc
@@ -60,6 +61,11 @@ func NewMetrics(registry Registry) *Metrics {
 			Help:           "Series of the last refresh that belong to no node of the cluster.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"source"}),
+		contested: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name:           "plimsoll_contested_nodes",
+			Help:           "Nodes of the last refresh that several sets of scrape targets name, by job, namespace and service.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"source"}),
 		age: metrics.NewDesc("plimsoll_load_age_seconds",
 			"Age of the newest load of any node.", []string{"source"}, nil, metrics.ALPHA, ""),
 		nodes: metrics.NewDesc("plimsoll_load_nodes",
@@ -70,7 +76,7 @@ func NewMetrics(registry Registry) *Metrics {
 		learnedAt: metrics.NewDesc("plimsoll_workload_statistics_age_seconds",
 			"Age of the newest observation in the statistics of workloads.", []string{"source"}, nil, metrics.ALPHA, ""),
 	}
-	registry.MustRegister(m.refreshes, m.durations, m.rejected, m.unmatched)
+	registry.MustRegister(m.refreshes, m.durations, m.rejected, m.unmatched, m.contested)
 	registry.CustomMustRegister(m)
 	return m
 }

@@ -58,6 +58,7 @@ plimsoll_load_nodes{resource="memory",source="fake",state="Fresh"} 0
 				{Node: "c", Window: window, End: clock.Now(), Stats: load.Stats{load.CPU: known(math.NaN()), load.Memory: known(-1)}},
 			},
 			UnmatchedCount: 4,
+			ContestedCount: 3,
 		}, nil
 	}
 	refresh()
@@ -71,6 +72,9 @@ plimsoll_load_nodes{resource="memory",source="fake",state="Fresh"} 0
 		t.Errorf("%d durations observed (%v), want 3", n, err)
 	}
 	compare(`
+# HELP plimsoll_contested_nodes [ALPHA] Nodes of the last refresh that several sets of scrape targets name, by job, namespace and service.
+# TYPE plimsoll_contested_nodes gauge
+plimsoll_contested_nodes{source="fake"} 3
 # HELP plimsoll_load_age_seconds [ALPHA] Age of the newest load of any node.
 # TYPE plimsoll_load_age_seconds gauge
 plimsoll_load_age_seconds{source="fake"} 61
@@ -95,5 +99,5 @@ plimsoll_rejected_samples_total{reason="NotANumber",source="fake"} 1
 # HELP plimsoll_unmatched_series [ALPHA] Series of the last refresh that belong to no node of the cluster.
 # TYPE plimsoll_unmatched_series gauge
 plimsoll_unmatched_series{source="fake"} 4
-`, "plimsoll_load_age_seconds", "plimsoll_load_nodes", "plimsoll_refresh_total", "plimsoll_rejected_samples_total", "plimsoll_unmatched_series")
+`, "plimsoll_load_age_seconds", "plimsoll_load_nodes", "plimsoll_refresh_total", "plimsoll_rejected_samples_total", "plimsoll_unmatched_series", "plimsoll_contested_nodes")
 }

@@ -206,6 +206,7 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 		return err
 	}
 	w.metrics.unmatched.WithLabelValues(w.label).Set(float64(batch.UnmatchedCount))
+	w.metrics.contested.WithLabelValues(w.label).Set(float64(batch.ContestedCount))
 	for i := range batch.Samples {
 		w.store(&batch.Samples[i], requirements, trust.MaxAge, now)
 	}

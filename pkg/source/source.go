@@ -46,4 +46,6 @@ type Batch struct {
 	Metrics []MetricValues
 	// UnmatchedCount is the number of series without a node, up to MaxUnmatched.
 	UnmatchedCount int
+	// ContestedCount is the number of nodes that several sets of scrape targets name.
+	ContestedCount int
 }

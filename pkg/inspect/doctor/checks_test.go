@@ -30,6 +30,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
 	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
 
@@ -148,7 +149,8 @@ func TestReportOn_Faults(t *testing.T) {
 		"nodes.unmatched": func(s *sourceFacts) {
 			s.diagnosis.NodesWithoutSeries, s.diagnosis.UnmatchedSeries = []string{"n2"}, []string{"node=x"}
 		},
-		"time.clock": func(s *sourceFacts) { s.diagnosis.Skew = time.Minute },
+		"nodes.contested": func(s *sourceFacts) { s.diagnosis.Contested, s.diagnosis.Rivals = 1, &response.Rivals{Nodes: 1} },
+		"time.clock":      func(s *sourceFacts) { s.diagnosis.Skew = time.Minute },
 		"time.scrape": func(s *sourceFacts) {
 			s.examination.Sampling["n1"] = diagnosis.Sampling{Interval: 2 * time.Minute, Since: time.Hour}
 		},
@@ -276,6 +278,14 @@ func TestReportOn_Messages(t *testing.T) {
 		{"series that name no node", unnamed(`up{instance="a"}`), "nodes.nearest", Warning,
 			[]string{`no label names these nodes without load: w0, w1, w2, w3, w4, …; these series name no node: up{instance="a"}`}},
 		{"samples of a node that has load count for no other", unnamed(), "nodes.measured", Warning, []string{"10 of 11", "Let Prometheus scrape"}},
+		{"a node of two target sets", func(s *sourceFacts) {
+			s.diagnosis.Contested, s.diagnosis.Rivals = 2, &response.Rivals{
+				Used: response.TargetSet{Job: "node-exporter", Namespace: "monitoring"}, Ignored: response.TargetSet{Job: "a", Namespace: "tenant"},
+			}
+		}, "nodes.contested", Warning, []string{
+			`2 nodes named by several target sets: {job="node-exporter", namespace="monitoring", service=""} is used`,
+			`{job="a", namespace="tenant", service=""} is ignored`, "metricProvider:\n  selector: '{job=\"node-exporter\", namespace=\"monitoring\",",
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := healthy()

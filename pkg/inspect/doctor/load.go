@@ -15,6 +15,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
 )
 
 // String names the figure, such as "node-1 cpu".
@@ -263,6 +264,23 @@ func (s *sourceFacts) checkUnmatched() []Check {
 	}
 	return warn(say("Ignore series of machines outside the cluster. If they are of the nodes above, fixing those fixes these."),
 		"series that belong to no node: %s", text.FirstN(s.diagnosis.UnmatchedSeries))
+}
+
+// checkContested checks that no node is named by several target sets.
+func (s *sourceFacts) checkContested() []Check {
+	rivals := s.diagnosis.Rivals
+	if rivals == nil {
+		return ok("no node is named by several target sets")
+	}
+	const message = "%s named by several target sets: %s is used, %s is ignored"
+	nodes := text.Count(s.diagnosis.Contested, "node")
+	why := "Find out who scrapes the other targets."
+	if rivals.Used.Evidence == response.Untargeted {
+		return warn(say("%s Remove them, or let the series used keep the labels of their targets.", why), message, nodes, rivals.Used,
+			rivals.Ignored)
+	}
+	return warn(s.edit(providerYAML("selector", rivals.Used.Selector()), "if the set used is your exporter's, select it:", "%s", why),
+		message, nodes, rivals.Used, rivals.Ignored)
 }
 
 func (s *sourceFacts) adviseScrape() []Advice {

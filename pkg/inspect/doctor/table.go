@@ -86,6 +86,7 @@ func sourceChecks() []check[*sourceFacts] {
 		{"nodes.measured", ofLoad, (*sourceFacts).checkMeasured},
 		{"nodes.nearest", ofBoth, (*sourceFacts).checkUnnamed},
 		{"nodes.unmatched", ofBoth, (*sourceFacts).checkUnmatched},
+		{"nodes.contested", prometheus, (*sourceFacts).checkContested},
 		{"time.clock", prometheus, (*sourceFacts).checkClock},
 		{"time.scrape", sampled, (*sourceFacts).checkScrape},
 		{"time.coverage", sampled, (*sourceFacts).checkCoverage},

@@ -166,6 +166,7 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 		Samples:        samplesOf(loads, qr.Matcher, windows, quantiles),
 		Metrics:        metricsOf(metrics, qr.Matcher),
 		UnmatchedCount: min(len(s.diagnosis.UnmatchedSeries), source.MaxUnmatched),
+		ContestedCount: s.diagnosis.Contested,
 	}, nil
 }
 

@@ -36,6 +36,10 @@ type Diagnosis struct {
 	// UnmatchedSeries are the distinct series without a Node, by the labels that may name one, sorted.
 	// There are at most source.MaxUnmatched of them for each query.
 	UnmatchedSeries []string
+	// Contested is the largest number of Nodes that several target sets name in one response. Rivals are two sets of this response;
+	// nil without any.
+	Contested int
+	Rivals    *response.Rivals
 	// SampleAges are the ages of the Nodes' newest samples.
 	SampleAges SampleAges
 	// Skew is the greatest difference between the server's time of an evaluation and our time of its response.
@@ -96,6 +100,9 @@ func New(d Diagnosis, m *response.Matcher, results []*response.Result, measures 
 	measured := make([]bool, len(m.Nodes))
 	for _, r := range results {
 		d.Queries = append(d.Queries, diagnose(r, m))
+		if r.Contested > d.Contested {
+			d.Contested, d.Rivals = r.Contested, r.Rivals
+		}
 		maps.Copy(unmatched, r.Unmatched)
 		for i, v := range r.Values {
 			measured[i] = measured[i] || v.Known && r.Query.Kind == promql.Mean

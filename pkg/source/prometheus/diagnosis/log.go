@@ -17,14 +17,17 @@ type Log struct {
 	nodesWithoutSeries          []string
 	unmatchedSeries             []string
 	clocksDiffer                bool
+	rivals                      []string
 	failingLimit, warningsLimit source.LogLimit
 	matchingLimit, skewLimit    source.LogLimit
+	rivalsLimit                 source.LogLimit
 }
 
 // Changes logs how a Diagnosis differs from the last logged one.
 func (l *Log) Changes(logger klog.Logger, now time.Time, d *Diagnosis) {
 	l.logQueries(logger, now, d)
 	l.logMatching(logger, now, d)
+	l.logRivals(logger, now, d)
 	if d.ClocksDiffer == l.clocksDiffer {
 		return
 	}
@@ -36,6 +39,22 @@ func (l *Log) Changes(logger klog.Logger, now time.Time, d *Diagnosis) {
 		} else {
 			logger.Info("Prometheus evaluates queries at the present time again")
 		}
+	}
+}
+
+func (l *Log) logRivals(logger klog.Logger, now time.Time, d *Diagnosis) {
+	var rivals []string
+	if d.Rivals != nil {
+		rivals = []string{d.Rivals.Used.String(), d.Rivals.Ignored.String()}
+	}
+	logger, ok := l.rivalsLimit.AllowChange(logger, now, &l.rivals, rivals)
+	switch {
+	case !ok:
+	case len(rivals) == 0:
+		logger.Info("No two target sets name a node any more")
+	default:
+		logger.Info("Several target sets name the same nodes: set metricProvider.selector to the labels of your exporter", "nodes",
+			d.Contested, "used", rivals[0], "ignored", rivals[1])
 	}
 }
 

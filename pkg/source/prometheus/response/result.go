@@ -183,6 +183,9 @@ func (qr *Querier) Ask(ctx context.Context, q *promql.Query) *Result {
 		return &Result{Query: q, Err: fmt.Errorf("%s: %w", q, err)}
 	}
 	r.settle(&c, qr.InUse)
+	if r.Rivals != nil {
+		r.Rivals.clean(qr.Matcher.excerpt)
+	}
 	r.Warnings, r.Received = warnings, qr.Clock.Now()
 	return r
 }

@@ -7,7 +7,6 @@ import (
 
 	corelisters "k8s.io/client-go/listers/core/v1"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
@@ -60,7 +59,7 @@ func (s TargetSet) String() string {
 
 // Selector returns label matchers that select the set's series, for metricProvider.selector.
 func (s TargetSet) Selector() string {
-	return fmt.Sprintf("{job=%q, namespace=%q, service=%q}", text.Excerpt(s.Job), text.Excerpt(s.Namespace), text.Excerpt(s.Service))
+	return fmt.Sprintf("{job=%q, namespace=%q, service=%q}", s.Job, s.Namespace, s.Service)
 }
 
 // compare orders sets with as many nodes, so that all schedulers choose the same.
@@ -201,6 +200,13 @@ type Rivals struct {
 	Used, Ignored TargetSet
 	// Nodes is the number of nodes that both name.
 	Nodes int
+}
+
+// clean cleans the texts of the sets.
+func (r *Rivals) clean(excerpt func(string) string) {
+	for _, set := range []*TargetSet{&r.Used, &r.Ignored} {
+		set.Job, set.Namespace, set.Service = excerpt(set.Job), excerpt(set.Namespace), excerpt(set.Service)
+	}
 }
 
 // settle gives each node the value of the first target set that names it. So a set that names some nodes alone is not lost.
