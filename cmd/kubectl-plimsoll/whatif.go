@@ -9,6 +9,7 @@ import (
 	componentversion "k8s.io/component-base/version"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 )
@@ -115,6 +116,9 @@ func (o *whatIfOptions) run(cmd *cobra.Command) error {
 	}
 	if err := o.output.print(cmd, result, "", nil, result.Print); err != nil || !result.HasFindings() {
 		return err
+	}
+	if undecided := result.Undecided(); undecided > 0 {
+		return fmt.Errorf("interrupted: %s undecided; write fewer --replicas, or wait", text.Count(undecided, "pod"))
 	}
 	return errFound
 }

@@ -23,9 +23,11 @@ The result is what the scheduler would do if all of this happened now, at once:
   - Pods of a scheduler without a profile are placed as the stock scheduler does.
   - Webhooks and quotas are not called. No volumes are provisioned, and no nodes except those of --add-nodes.
 
+Ctrl-C shows the pods that are placed by then, and counts the others as undecided. A second one ends the command.
+
 LINE is the load line or target of the profile that places the pods.
 
-Exit codes: 0 all pods fit, 1 some do not or are lost because they have no controller, 2 unknown.`
+Exit codes: 0 all pods fit, 1 some do not or are lost because they have no controller, 2 unknown or interrupted.`
 
 const whatIfExamples = `  # Do 40 replicas fit, and where?
   kubectl plimsoll what-if -f deployment.yaml --replicas 40

@@ -61,6 +61,9 @@ func (o *Outcome) title() string {
 
 func (o *Outcome) summary() string {
 	line := fmt.Sprintf("%d of %s placed", o.Placed, text.Count(o.Pods, "pod"))
+	if o.Undecided > 0 {
+		line += fmt.Sprintf(", %d undecided: interrupted", o.Undecided)
+	}
 	if o.Relaxed > 0 {
 		line += fmt.Sprintf(", %d of them because a limit was waived that left no node", o.Relaxed)
 	}

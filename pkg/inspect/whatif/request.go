@@ -47,6 +47,15 @@ func (r *Report) HasFindings() bool {
 		slices.ContainsFunc(r.Outcomes, func(o *Outcome) bool { return o.Placed < o.Pods || len(o.Lost) > 0 })
 }
 
+// Undecided returns the number of pods that were not tried before ctx ended.
+func (r *Report) Undecided() int {
+	undecided := 0
+	for _, o := range r.Outcomes {
+		undecided += o.Undecided
+	}
+	return undecided
+}
+
 func (r *Report) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
@@ -60,7 +69,7 @@ type experiment struct {
 	plan    *Plan
 }
 
-// Run places the pods of the scenario.
+// Run places the pods of the scenario. If ctx ends meanwhile, the report has the pods that were placed until then.
 func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 	e := &experiment{Request: &r, Report: &Report{}, conn: c}
 	if err := e.readFile(ctx); err != nil {
@@ -87,7 +96,9 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 	if err := e.place(ctx, extended, ""); err != nil {
 		return nil, err
 	}
-	if other != nil {
+	if other != nil && e.Undecided() > 0 {
+		e.note("The configuration of --profile-from is not compared: interrupted")
+	} else if other != nil {
 		profile, err := otherProfile(other.ProfileNames(), e.plan.SchedulerNames())
 		if err != nil {
 			return nil, live.OptionErrorf("--profile-from: %w", err)

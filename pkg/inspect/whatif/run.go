@@ -31,7 +31,8 @@ type RunOptions struct {
 	Progress func(done float64)
 }
 
-// Run applies the plan to s, which has the objects of NewPlan, and places the pods.
+// Run applies the plan to s, which has the objects of NewPlan, and places the pods. If ctx ends after the first pod, the outcome
+// has Undecided pods.
 func (p *Plan) Run(ctx context.Context, s *sim.Scheduler, o RunOptions) (*Outcome, error) {
 	r, err := p.prepare(ctx, s, o)
 	if err != nil {
@@ -40,7 +41,7 @@ func (p *Plan) Run(ctx context.Context, s *sim.Scheduler, o RunOptions) (*Outcom
 	if err := r.decideAll(ctx, slices.Clone(p.queue)); err != nil {
 		return nil, err
 	}
-	return r.report(ctx)
+	return r.report(context.WithoutCancel(ctx))
 }
 
 // prepare records the load before the changes, and makes them.
@@ -122,13 +123,14 @@ type failure struct {
 	changes int
 }
 
-// decideAll places the pods of the queue, one after the other.
+// decideAll places the pods of the queue, one after the other, until ctx ends.
 func (r *run) decideAll(ctx context.Context, queue []queued) error {
 	for done := 0; done < len(queue); done++ {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
 		victims, err := r.placeOne(ctx, queue[done])
+		if ctx.Err() != nil && err != nil && done > 0 {
+			r.Undecided = len(queue) - done
+			break
+		}
 		if err != nil {
 			return err
 		}
@@ -152,6 +154,9 @@ func (r *run) decideAll(ctx context.Context, queue []queued) error {
 
 // placeOne places one pod, and returns the pods that were preempted for it.
 func (r *run) placeOne(ctx context.Context, q queued) ([]queued, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	if name := r.options.SchedulerName; name != "" && q.pod.Spec.SchedulerName != name {
 		renamed := *q.pod
 		renamed.Spec.SchedulerName = name
@@ -173,7 +178,7 @@ func (r *run) placeOne(ctx context.Context, q queued) ([]queued, error) {
 		r.fail(q, reasonOf(d))
 		return victims, nil
 	}
-	return victims, r.bind(ctx, q, d)
+	return victims, r.bind(context.WithoutCancel(ctx), q, d) // half a binding would count in the nodes' load
 }
 
 // bind places the pod on its node.
