@@ -3,6 +3,7 @@ package targetloadpacking
 
 import (
 	"context"
+	"math"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,7 @@ type TargetLoadPacking struct {
 
 var (
 	_ minor.ScorePlugin      = &TargetLoadPacking{}
+	_ minor.ScoreExtensions  = &TargetLoadPacking{}
 	_ explain.UsageExplainer = &TargetLoadPacking{}
 )
 
@@ -65,7 +67,22 @@ func (pl *TargetLoadPacking) Score(
 		return minor.MinScore, nil
 	}
 	terms := pl.terms(s, node)
-	return pl.NodeScore(s, terms.Score(), terms.CPU.State, terms.CPU.State), nil
+	if replacement, ok := pl.Replacement(s, terms.CPU.State, terms.CPU.State); ok {
+		return replacement, nil
+	}
+	return int64(math.Round(terms.Score())), nil
+}
+
+// ScoreExtensions returns the plugin itself.
+func (pl *TargetLoadPacking) ScoreExtensions() minor.ScoreExtensions { return pl }
+
+// NormalizeScore scores nodes above 100 percent: 0 while another node is below, otherwise less the fuller they are. A node without
+// known load gets the mean where missingLoad is Neutral.
+func (pl *TargetLoadPacking) NormalizeScore(
+	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, scores minor.NodeScoreList,
+) *fwk.Status {
+	normalizeOverfull(scores)
+	return pl.Extensions.NormalizeScore(ctx, state, pod, scores)
 }
 
 func (pl *TargetLoadPacking) terms(s *loadscore.PreScoreState[loadscore.NoPodState], node fwk.NodeInfo) Terms {

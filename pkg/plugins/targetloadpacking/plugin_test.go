@@ -40,6 +40,27 @@ func TestScore(t *testing.T) {
 			want: map[string]int64{"worker-1": 78, "worker-2": 33, "worker-3": 55},
 		},
 		{
+			name: "a node above 100 percent scores 0 beside one below",
+			load: workers,
+			pod:  limited("7"),
+			// 7 of 8 cores are 87.5 points: 112.5 and 137.5; 97.5: 40·2.5/60 = 1.67.
+			want: map[string]int64{"worker-1": 0, "worker-2": 0, "worker-3": 2},
+		},
+		{
+			name: "where all nodes are above 100 percent, the score goes on falling",
+			load: workers,
+			pod:  limited("10"),
+			// 10 of 8 cores are 125 points: 10,000 over 150, 175 and 135.
+			want: map[string]int64{"worker-1": 67, "worker-2": 57, "worker-3": 74},
+		},
+		{
+			name: "a node without load gets the mean of those, if Neutral", args: "missingLoad: Neutral",
+			load: map[string]load.NodeLoad{"worker-1": cpu(0.25), "worker-2": cpu(0.5)},
+			pod:  limited("10"),
+			// 10,000 over 150 and 175; (67 + 57) / 2.
+			want: map[string]int64{"worker-1": 67, "worker-2": 57, "worker-3": 62},
+		},
+		{
 			name: "the pod's own usage counts",
 			load: workers,
 			pod:  limited("2"),

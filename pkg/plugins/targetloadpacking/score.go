@@ -1,8 +1,12 @@
 package targetloadpacking
 
 import (
+	"math"
+	"slices"
+
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/packing"
 )
@@ -20,8 +24,35 @@ type Terms struct {
 // UtilizationPercent is the node's CPU utilization with the pod on it: measured, pending and the pod's, in percent of capacity.
 func (t Terms) UtilizationPercent() float64 { return 100 * t.CPU.Utilization(t.PodCPUMillis) }
 
-// Score is the score of the utilization, in [0, 100].
-func (t Terms) Score() float64 { return packing.Score(t.UtilizationPercent(), t.TargetPercent) }
+// Score is the score of the utilization, in [0, 100]. Above 100 percent it is minus the utilization, which NormalizeScore makes a
+// score of.
+func (t Terms) Score() float64 {
+	if utilization := t.UtilizationPercent(); utilization > 100 {
+		return -min(utilization, highest)
+	}
+	return packing.Score(t.UtilizationPercent(), t.TargetPercent)
+}
+
+// highest bounds the utilizations that are told apart, in percent.
+const highest = 10000
+
+// isOverfull reports whether a score that is not normalized is that of a node above 100 percent.
+func isOverfull(score int64) bool { return score <= -100 }
+
+// normalizeOverfull replaces the scores of nodes above 100 percent: by the lowest where a score is left, otherwise by 100 over the
+// utilization.
+func normalizeOverfull(scores minor.NodeScoreList) {
+	all := !slices.ContainsFunc(scores, func(n minor.NodeScore) bool { return n.Score >= minor.MinScore })
+	for i := range scores {
+		switch score := scores[i].Score; {
+		case !isOverfull(score):
+		case all:
+			scores[i].Score = int64(math.Round(-100 * float64(minor.MaxScore) / float64(score)))
+		default:
+			scores[i].Score = minor.MinScore
+		}
+	}
+}
 
 // List implements explain.Terms.
 func (t Terms) List() []explain.Term {
