@@ -205,6 +205,7 @@ func (w *WorkloadWatcher) readHistory(ctx context.Context, history source.Worklo
 				Pods:       u.Pods,
 				Sum:        u.Sum,
 				SumSquares: u.SumSquares,
+				Within:     max(u.SumSquares-u.Sum*u.Sum/u.Pods, 0), // the history does not tell pods apart
 			})
 		})
 		if ctx.Err() != nil {

@@ -20,6 +20,8 @@ type Moments struct {
 	// PodTime is how long pods were observed, summed over the pods. What is older than History counts less and less.
 	PodTime        time.Duration
 	Mean, Variance float64
+	// Within is the part of Variance within one pod over time. The rest is between pods.
+	Within float64
 }
 
 // StdDev is the standard deviation, in milliCPU or bytes.
@@ -33,8 +35,9 @@ type Observation struct {
 	At   time.Time
 	Span time.Duration
 	// Pods counts pods, Sum adds up their usages in milliCPU or bytes, and SumSquares the squares.
-	// A pod observed for a part of Span counts with that part in all three.
-	Pods, Sum, SumSquares float64
+	// Within adds up the squared deviations of pods from their own means.
+	// A pod observed for a part of Span counts with that part in all four.
+	Pods, Sum, SumSquares, Within float64
 }
 
 // Config bounds what a Statistics keeps.
@@ -53,7 +56,9 @@ type Statistics struct {
 	// names of equal hash.
 	workloads map[uint64]entry
 	seed      maphash.Seed
-	cluster   ClusterUsage
+	// pods are those observed lately, by hash of their UIDs.
+	pods    map[uint64]podEntry
+	cluster ClusterUsage
 }
 
 // ClusterUsage is what holds for all pods of the cluster, by load.Resource.
@@ -67,7 +72,7 @@ type ClusterUsage struct {
 
 // entry holds the Moments of one workload, in float32 to halve their size: there may be many.
 type entry struct {
-	resources [load.ResourceCount]struct{ podSeconds, mean, variance float32 }
+	resources [load.ResourceCount]struct{ podSeconds, mean, variance, within float32 }
 	// seen is the moment of the last observation, in seconds since 1970.
 	seen uint32
 	// rank decides between workloads of equal PodTime: a hash of the name that is the same at each start.
@@ -95,7 +100,10 @@ func (s *Statistics) Lookup(w Workload) (moments [load.ResourceCount]Moments) {
 	}
 	for r := range moments {
 		from := &e.resources[r]
-		moments[r] = Moments{podTime(from.podSeconds), float64(from.mean), float64(from.variance)}
+		moments[r] = Moments{
+			PodTime: podTime(from.podSeconds),
+			Mean:    float64(from.mean), Variance: float64(from.variance), Within: float64(from.within),
+		}
 	}
 	return moments
 }
@@ -110,10 +118,8 @@ func (s *Statistics) hash(w Workload) uint64 { return maphash.Comparable(s.seed,
 
 // With returns the statistics with the observations added, each weighted by its age. s is not changed.
 func (s *Statistics) With(observations []Observation, cluster ClusterUsage, c Config) *Statistics {
-	next := &Statistics{at: s.at, seed: s.seed, cluster: cluster, workloads: make(map[uint64]entry, len(s.workloads))}
-	if s.workloads == nil {
-		next.seed = maphash.MakeSeed()
-	}
+	s = s.seeded()
+	next := &Statistics{at: s.at, seed: s.seed, pods: s.pods, cluster: cluster, workloads: make(map[uint64]entry, len(s.workloads))}
 	for i := range observations {
 		if at := observations[i].At; at.After(next.at) {
 			next.at = at
@@ -147,6 +153,14 @@ func (s *Statistics) With(observations []Observation, cluster ClusterUsage, c Co
 	return next
 }
 
+// seeded returns s, or the first Statistics with a seed if s is the zero value.
+func (s *Statistics) seeded() *Statistics {
+	if s.workloads != nil {
+		return s
+	}
+	return &Statistics{seed: maphash.MakeSeed(), workloads: map[uint64]entry{}}
+}
+
 // rank is a hash of the workload's name.
 func rank(w Workload) uint32 {
 	return crc32.Update(crc32.ChecksumIEEE([]byte(w.Namespace)), crc32.IEEETable, []byte("/"+w.Name))
@@ -164,7 +178,7 @@ const maxUsage = 1e15
 func (o *Observation) valid() bool {
 	possible := func(sum, most float64) bool { return sum >= 0 && sum <= most*o.Pods }
 	return o.Pods > 0 && o.Pods <= math.MaxInt32 && o.Span > 0 && possible(o.Sum, maxUsage) &&
-		possible(o.SumSquares, maxUsage*maxUsage)
+		possible(o.SumSquares, maxUsage*maxUsage) && possible(o.Within, maxUsage*maxUsage)
 }
 
 // add adds an observation of the given weight: mean and variance of both together (T. F. Chan et al., "Updating Formulae and a
@@ -180,6 +194,7 @@ func (e *entry) add(o *Observation, weight float64) {
 	variance := max(o.SumSquares/o.Pods-mean*mean, 0)
 	difference, share := mean-float64(into.mean), added/total
 	into.variance = float32(float64(into.variance)*(1-share) + variance*share + difference*difference*share*(1-share))
+	into.within = float32(float64(into.within)*(1-share) + o.Within/o.Pods*share)
 	into.mean = float32(float64(into.mean) + difference*share)
 	into.podSeconds = float32(total)
 	e.seen = max(e.seen, uint32(o.At.Unix()))

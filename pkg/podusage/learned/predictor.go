@@ -93,17 +93,18 @@ func (p *Prediction) PendingUsage(pod *corev1.Pod) podusage.Amounts {
 
 // Incoming predicts the usages of the pod to place.
 func (p *Prediction) Incoming(pod *corev1.Pod) Usages {
-	usages, _, _ := p.predict(pod, pod, math.Inf(1), nil)
+	usages, _, _ := p.predict(pod, pod, p.history(pod), math.Inf(1), nil)
 	return usages
 }
 
 // Explain implements podusage.Estimator.
 func (p *Prediction) Explain(pod *corev1.Pod) (x [load.ResourceCount]podusage.Explanation) {
-	p.predict(pod, pod, math.Inf(1), &x)
+	p.predict(pod, pod, p.history(pod), math.Inf(1), &x)
 	return x
 }
 
-// OnNode predicts the usages of a pod on a node that are reserved until they are measured. Without a starting container they are
+// OnNode predicts the usages of a pod on a node that are reserved until they are measured. What was observed of the pod itself
+// narrows its workload's statistics: see Statistics.narrow. Without a starting container the usages are
 // zero, and without history MaxRequestRatio caps them. Default counts during startup only: afterwards steady applies, and changes
 // reports whether it differs.
 func (p *Prediction) OnNode(pod *corev1.Pod) (usages, steady Usages, changes bool) {
@@ -111,25 +112,36 @@ func (p *Prediction) OnNode(pod *corev1.Pod) (usages, steady Usages, changes boo
 	if !ok {
 		return Usages{}, Usages{}, false
 	}
-	return p.predict(pod, starting, p.MaxRequestRatio, nil)
+	h := p.history(pod)
+	p.Statistics.narrow(&h.moments, pod.UID)
+	return p.predict(pod, starting, h, p.MaxRequestRatio, nil)
+}
+
+// history is what was observed of a pod's workload.
+type history struct {
+	workload Workload
+	moments  [load.ResourceCount]Moments
+}
+
+func (p *Prediction) history(pod *corev1.Pod) (h history) {
+	var ok bool
+	if h.workload, ok = WorkloadOf(pod, p.WorkloadLabel); ok {
+		h.moments = p.Statistics.Lookup(h.workload)
+	}
+	return h
 }
 
 // predict implements OnNode. It also explains the usages in x, unless that is nil.
 func (p *Prediction) predict(
-	pod, starting *corev1.Pod, maxRatio float64, x *[load.ResourceCount]podusage.Explanation,
+	pod, starting *corev1.Pod, h history, maxRatio float64, x *[load.ResourceCount]podusage.Explanation,
 ) (usages, steady Usages, changes bool) {
-	var moments [load.ResourceCount]Moments
-	w, ok := WorkloadOf(pod, p.WorkloadLabel)
-	if ok {
-		moments = p.Statistics.Lookup(w)
-	}
 	var requests *podusage.Amounts // determined for a pod without history alone: it takes longer than all else
 	for r := range load.ResourceCount {
-		if m := &moments[r]; m.PodTime > 0 && m.PodTime >= p.MinHistory {
+		if m := &h.moments[r]; m.PodTime > 0 && m.PodTime >= p.MinHistory {
 			usages[r] = known(m, podusage.Limit(starting, r))
 			steady[r] = usages[r]
 			if x != nil {
-				x[r] = explainKnown(w, m, &usages[r])
+				x[r] = explainKnown(h.workload, m, &usages[r])
 			}
 			continue
 		}

@@ -16,13 +16,15 @@ import (
 type Tally struct {
 	workloadLabel string
 	workloads     map[Workload]*[load.ResourceCount]sums
-	requesting    map[string]*requesting // by namespace
-	capacity      podusage.Amounts
-	discarded     [load.ResourceCount]bool
+	// pods are the observed pods with a workload.
+	pods       []podObservation
+	requesting map[string]*requesting // by namespace
+	capacity   podusage.Amounts
+	discarded  [load.ResourceCount]bool
 }
 
 // sums are over the pods of a workload, in milliCPU or bytes. Each pod counts with the share of the interval that it ran.
-type sums struct{ pods, usage, squares float64 }
+type sums struct{ pods, usage, squares, within float64 }
 
 // NewTally returns an empty tally. WorkloadOf finds the pods' workloads by the label. capacity is the sum of all nodes'
 // allocatable, which bounds the weight of a namespace in the ClusterUsage. 0 does not.
@@ -57,6 +59,7 @@ func (t *Tally) Add(pod *corev1.Pod, r load.Resource, usage, request, share floa
 	s.pods += share
 	s.usage += share * usage
 	s.squares += share * usage * usage
+	t.pods = append(t.pods, podObservation{uid: pod.UID, resource: r, usage: usage, share: share, workload: s})
 }
 
 // Discard leaves out a resource that could not be read completely.
@@ -69,7 +72,7 @@ func (t *Tally) observations(at time.Time, interval time.Duration) []Observation
 		for r := range load.ResourceCount {
 			if s := &resources[r]; s.pods > 0 && !t.discarded[r] {
 				all = append(all, Observation{
-					Workload: workload, Resource: r, At: at, Span: interval, Pods: s.pods, Sum: s.usage, SumSquares: s.squares,
+					Workload: workload, Resource: r, At: at, Span: interval, Pods: s.pods, Sum: s.usage, SumSquares: s.squares, Within: s.within,
 				})
 			}
 		}
@@ -79,13 +82,17 @@ func (t *Tally) observations(at time.Time, interval time.Duration) []Observation
 
 // WithTally returns the statistics with the tally of an interval added that ends at the given time. s is not changed.
 func (s *Statistics) WithTally(t *Tally, at time.Time, interval time.Duration, c Config) *Statistics {
+	s = s.seeded()
 	cluster := s.cluster.until(at, c.History)
 	for r := range load.ResourceCount {
 		if ratio, ok := t.usagePerRequest(r); ok && !t.discarded[r] {
 			cluster.add(r, ratio, interval)
 		}
 	}
-	return s.With(t.observations(at, interval), cluster, c)
+	pods := s.withPods(t, at, interval, c.History)
+	next := s.With(t.observations(at, interval), cluster, c)
+	next.pods = pods
+	return next
 }
 
 // requesting sums up usage and requests of a namespace's pods with requests, in milliCPU or bytes.

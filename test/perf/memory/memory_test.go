@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/metrics"
@@ -199,4 +200,33 @@ func TestWorkloads(t *testing.T) {
 		t.Errorf("%d bytes per workload, want at most %d", perWorkload, bound)
 	}
 	runtime.KeepAlive(s)
+}
+
+// TestPods bounds what is remembered of pods that run, with one workload for each 20.
+func TestPods(t *testing.T) {
+	const pods, bound = 20000, 100
+	bounds := learned.Config{History: 24 * time.Hour, MaxWorkloads: pods}
+	all := make([]*corev1.Pod, pods)
+	for i := range all {
+		all[i] = st.MakePod().Namespace("shop").Name(fmt.Sprint("pod-", i)).UID(fmt.Sprint("pod-", i)).
+			OwnerReference(fmt.Sprint("workload-", i/20), appsv1.SchemeGroupVersion.WithKind("StatefulSet")).Obj()
+	}
+	s := &learned.Statistics{}
+	before := heap.Live()
+	for i := range 5 {
+		tally := learned.NewTally("", podusage.Amounts{})
+		for _, pod := range all {
+			for r := range load.ResourceCount {
+				tally.Add(pod, r, 100, 200, 1)
+			}
+		}
+		s = s.WithTally(tally, start.Add(time.Duration(i)*5*time.Minute), 5*time.Minute, bounds)
+	}
+	perPod := (heap.Live() - before) / pods
+	t.Logf("%d bytes per pod, of at most %d", perPod, bound)
+	if perPod > bound {
+		t.Errorf("%d bytes per pod, want at most %d", perPod, bound)
+	}
+	runtime.KeepAlive(s)
+	runtime.KeepAlive(all)
 }
