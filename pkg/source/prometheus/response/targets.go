@@ -86,12 +86,12 @@ func FamilyOf(q *promql.Query) Family {
 // InUse are the target sets that the last refresh used.
 type InUse map[Family]TargetSet
 
-// Next returns the sets after a refresh. A query without a value keeps its set.
+// Next returns the sets after a refresh: those of means and node metrics. A query without a value keeps its set.
 func (u InUse) Next(results []*Result) InUse {
 	next := make(InUse, len(results))
 	for _, r := range results {
 		family := FamilyOf(r.Query)
-		if _, ok := next[family]; ok {
+		if _, ok := next[family]; ok || r.Query.Kind == promql.NewestSample || r.Query.Kind == promql.StdDev {
 			continue
 		}
 		if set := r.Used; set != nil {

@@ -1,0 +1,58 @@
+package prometheus
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+)
+
+// TestFetch_ContestedNode has a tenant's target name w1 for three refreshes, and then no more.
+func TestFetch_ContestedNode(t *testing.T) {
+	honest := element{`"instance":"10.0.0.1:9100","job":"node-exporter","namespace":"monitoring"`, "0.25"}
+	forged := element{`"instance":"10.8.0.1:80","node":"w1","job":"a","namespace":"tenant"`, "0.9"}
+	srv := newServer(t, rule{"", vector(forged, honest)})
+	srv.newest = vector(honest)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, newNode("w1", "10.0.0.1"))
+	var log logged
+	for range 3 {
+		batch, err := s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if batch.ContestedCount != 1 || len(batch.Samples) == 0 || batch.Samples[0].Stats[0].Mean != 0.25 {
+			t.Errorf("%d contested, samples %v; want 1, and 0.25 of the exporter", batch.ContestedCount, batch.Samples)
+		}
+	}
+	lines := log.take()
+	if countContaining(lines, "Several target sets") != 1 || !strings.Contains(strings.Join(lines, ""), `namespace=\"tenant\"`) {
+		t.Errorf("%q, want one line in three refreshes that names the tenant's set", lines)
+	}
+	srv.setRules(rule{"", vector(honest)})
+	fetch(t, s)
+	if s.Diagnosis().Rivals != nil {
+		t.Errorf("rivals %v, want none", s.Diagnosis().Rivals)
+	}
+}
+
+// TestFetch_KeepsTheSetInUse has a tenant's pods name as many nodes as the exporter, by a set that sorts first.
+func TestFetch_KeepsTheSetInUse(t *testing.T) {
+	of := func(namespace, value string) []element {
+		return []element{
+			{`"instance":"10.0.0.1:9100","namespace":"` + namespace + `"`, value},
+			{`"instance":"[fd00::2]:9100","namespace":"` + namespace + `"`, value},
+		}
+	}
+	honest, forged := of("monitoring", "0.25"), of("a-tenant", "0.9")
+	srv := newServer(t, rule{"", vector(honest...)})
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, twoNodes()...)
+	fetch(t, s)
+	srv.setRules(rule{"", vector(append(forged, honest...)...)})
+	for _, sample := range fetch(t, s) {
+		if sample.Stats[0].Mean != 0.25 {
+			t.Errorf("%s has %v, want 0.25", sample.Node, sample.Stats[0].Mean)
+		}
+	}
+}
