@@ -75,7 +75,7 @@ func OpenPodSource(ctx context.Context, cluster reading.Cluster, spec config.Loa
 	if err != nil {
 		return nil, err
 	}
-	return prometheus.NewPodSource(prometheus.Config{Address: address, Config: client})
+	return prometheus.NewPodSource(prometheus.Config{Address: address, Config: client}, cluster.Pods)
 }
 
 func readsPrometheus(spec config.LoadSpec) bool {

@@ -129,7 +129,7 @@ func writeBlocks(t testing.TB, dir string, all []series) {
 
 func newSource(t testing.TB, url string) *prometheus.PodSource {
 	t.Helper()
-	s := check.Value(prometheus.NewPodSource(prometheus.Config{Address: url, Config: httpclient.Config{Timeout: 10 * time.Minute}}))(t)
+	s := check.Value(prometheus.NewPodSource(prometheus.Config{Address: url, Config: httpclient.Config{Timeout: 10 * time.Minute}}, nil))(t)
 	t.Cleanup(func() { check.OK(t, s.Close()) })
 	return s
 }

@@ -3,12 +3,16 @@ package prometheus
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
@@ -37,6 +41,12 @@ type podSeries = response.Series[podLabels]
 // PodSource measures pods through Prometheus. It is not safe for concurrent use.
 type PodSource struct {
 	client *response.Client
+	// lister has the pods of the cluster. It is nil in tests that have none.
+	lister corelisters.PodLister
+	// shards reports whether all pods were too many for one answer since the family was chosen.
+	shards bool
+	// leftOut are the namespaces that were too large alone, as logged.
+	leftOut string
 	// family is the one in use; nil while none is known to have values. pods is the number of pods with values.
 	family *promql.PodFamily
 	pods   float64
@@ -50,15 +60,16 @@ type PodSource struct {
 
 var _ source.WorkloadHistory = &PodSource{}
 
-// NewPodSource makes a PodSource without a request. It uses the config's address and access alone, with PodTimeout.
+// NewPodSource makes a PodSource of the lister's pods without a request. It uses the config's address and access alone, with
+// PodTimeout.
 // It fails as New does.
-func NewPodSource(cfg Config) (*PodSource, error) {
+func NewPodSource(cfg Config, pods corelisters.PodLister) (*PodSource, error) {
 	cfg.Timeout = PodTimeout
 	client, err := response.NewClient(cfg.Address, response.InstantQuery, cfg.Config)
 	if err != nil {
 		return nil, err
 	}
-	return &PodSource{client: client}, nil
+	return &PodSource{client: client, lister: pods}, nil
 }
 
 // Name implements source.PodSource.
@@ -72,23 +83,25 @@ func (s *PodSource) Close() error {
 
 // FetchPods implements source.PodSource. It sends two queries, and a few more to select the series.
 func (s *PodSource) FetchPods(ctx context.Context, pods int, visit func(*source.PodUsage)) (failed [load.ResourceCount]error) {
-	if s.fetches++; s.fetches >= fetchesPerDetection {
-		s.family = nil
-	}
-	if err := s.detect(ctx); err != nil {
+	in := s.running()
+	s.fetches++
+	if err := s.detect(ctx, in); err != nil {
 		return [load.ResourceCount]error{err, err}
 	}
+	var left []string
 	found := false
 	for r := range load.ResourceCount {
 		usage := source.PodUsage{Resource: r}
 		if r == load.CPU {
 			usage.Window = promql.PodWindow
 		}
-		err := s.query(ctx, s.family.Usage(r), time.Time{}, podBounds(pods), func(series *podSeries) {
+		use := func(series *podUsage) {
 			found = true
-			usage.Namespace, usage.Pod, usage.Usage = series.Metric.Namespace, series.Metric.Pod, series.Value.Value*unitOf(r)
+			usage.Namespace, usage.Pod, usage.Usage = series.Namespace, series.Pod, series.value*unitOf(r)
 			visit(&usage)
-		})
+		}
+		without, err := s.readUsage(ctx, r, pods, in, use)
+		left = append(left, without...)
 		if source.IsTooLarge(err) {
 			err = fmt.Errorf("%w, the bound for %d pods: set the address of a Prometheus or tenant of this cluster alone", err, pods)
 		}
@@ -96,10 +109,97 @@ func (s *PodSource) FetchPods(ctx context.Context, pods int, visit func(*source.
 			failed[r] = fmt.Errorf("usage of %s: %w", r, err)
 		}
 	}
+	slices.Sort(left)
+	s.logLeftOut(ctx, slices.Compact(left))
 	if !found {
 		s.family = nil // look for another the next time
 	}
 	return failed
+}
+
+// running counts the running pods of each namespace; nil without a lister.
+func (s *PodSource) running() map[string]int {
+	if s.lister == nil {
+		return nil
+	}
+	counts := map[string]int{}
+	pods, _ := s.lister.List(labels.Everything()) // a lister of a cache returns no error
+	for _, pod := range pods {
+		if pod.Status.Phase == corev1.PodRunning {
+			counts[pod.Namespace]++
+		}
+	}
+	return counts
+}
+
+// podUsage is a value of a response that is kept until the response is complete.
+type podUsage struct {
+	podLabels
+	value float64
+}
+
+// readUsage reads the usage of all pods by one query, or by groups of namespaces if that is too large.
+func (s *PodSource) readUsage(ctx context.Context, r load.Resource, pods int, in map[string]int, use func(*podUsage),
+) (left []string, err error) {
+	if !s.shards {
+		err = s.read(ctx, s.family.Usage(r), podBounds(pods), use)
+		s.shards = source.IsTooLarge(err) && len(in) > 0
+	}
+	if s.shards {
+		return s.readShards(ctx, r, in, use)
+	}
+	return nil, err
+}
+
+// read passes the values of a query to use, if its response is complete.
+func (s *PodSource) read(ctx context.Context, query string, bounds response.Bounds, use func(*podUsage)) error {
+	var all []podUsage
+	err := s.query(ctx, query, time.Time{}, bounds, func(series *podSeries) {
+		all = append(all, podUsage{series.Metric, series.Value.Value})
+	})
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		use(&all[i])
+	}
+	return nil
+}
+
+// namespacesPerShard keeps the names within a URL.
+const namespacesPerShard = 32
+
+// readShards reads the usage of pods by groups of namespaces with running pods. A group that is too large is halved.
+// It returns the namespaces that are too large alone.
+func (s *PodSource) readShards(ctx context.Context, r load.Resource, in map[string]int, use func(*podUsage),
+) (left []string, err error) {
+	shards := slices.Collect(slices.Chunk(slices.Sorted(maps.Keys(in)), namespacesPerShard))
+	for len(shards) > 0 {
+		shard := shards[0]
+		shards = shards[1:]
+		pods := 0
+		for _, namespace := range shard {
+			pods += in[namespace]
+		}
+		err := s.read(ctx, s.family.In(shard).Usage(r), podBounds(pods), use)
+		switch {
+		case source.IsTooLarge(err) && len(shard) == 1:
+			left = append(left, shard[0])
+		case source.IsTooLarge(err):
+			shards = append(shards, shard[:len(shard)/2], shard[len(shard)/2:])
+		case err != nil:
+			return left, err
+		}
+	}
+	return left, nil
+}
+
+// logLeftOut names the namespaces without statistics, when they change.
+func (s *PodSource) logLeftOut(ctx context.Context, namespaces []string) {
+	if examples := text.FirstN(namespaces); examples != s.leftOut {
+		s.leftOut = examples
+		klog.FromContext(ctx).Info("Left out namespaces with too many series of pods", "count", len(namespaces), "namespaces", examples)
+	}
 }
 
 // unitOf returns how many of our units one of Prometheus' has: milliCPU for cores.
@@ -142,19 +242,48 @@ func (s *PodSource) count(ctx context.Context, query string) (count float64, err
 	return count, err
 }
 
-// detect takes the first family with series of at least half as many pods as the largest has.
-// So a few series of a name, which anyone may let Prometheus scrape, do not decide for all pods.
-func (s *PodSource) detect(ctx context.Context) error {
+// measured counts the pods that a family measures. Of a namespace at most its running pods count: series of pods that do not exist
+// decide nothing.
+func (s *PodSource) measured(ctx context.Context, f *promql.PodFamily, running map[string]int) (pods float64, err error) {
+	query := promql.PodCountByNamespace(f.Selector(load.CPU))
+	err = s.query(ctx, query, time.Time{}, seriesBounds(len(running)), func(series *podSeries) {
+		count := series.Value.Value
+		if running != nil {
+			count = min(count, float64(running[series.Metric.Namespace]))
+		}
+		pods += max(count, 0)
+	})
+	return pods, err
+}
+
+// detect takes the first family that measures at least half as many of the running pods as the best one does.
+// The family in use is kept while it measures half of them.
+func (s *PodSource) detect(ctx context.Context, running map[string]int) error {
 	if s.family != nil {
-		return nil
+		if s.fetches < fetchesPerDetection {
+			return nil
+		}
+		total := 0
+		for _, count := range running {
+			total += count
+		}
+		count, err := s.measured(ctx, s.family, running)
+		if err == nil && total > 0 && 2*count >= float64(total) {
+			s.pods, s.fetches, s.shards = count, 0, false
+			return nil
+		}
+		s.family = nil
 	}
 	families := promql.PodFamilies()
 	counts, tried := make([]float64, len(families)), make([]string, len(families))
 	for i := range families {
-		var err error
 		tried[i] = families[i].Selector(load.CPU)
-		if counts[i], err = s.count(ctx, promql.PodCount(tried[i])); err != nil {
+		count, err := s.measured(ctx, &families[i], running)
+		if err != nil && !source.IsTooLarge(err) {
 			return err
+		}
+		if err == nil {
+			counts[i] = count
 		}
 	}
 	largest := slices.Max(counts)
@@ -163,7 +292,7 @@ func (s *PodSource) detect(ctx context.Context) error {
 			s.client.Endpoint(), strings.Join(tried, ", "))
 	}
 	i := slices.IndexFunc(counts, func(count float64) bool { return 2*count >= largest })
-	s.family, s.pods, s.fetches = &families[i], counts[i], 0
+	s.family, s.pods, s.fetches, s.shards = &families[i], counts[i], 0, false
 	if s.name != families[i].Name {
 		s.name = families[i].Name
 		klog.FromContext(ctx).
@@ -179,7 +308,7 @@ type sums = [promql.SumCount]float64
 // FetchHistory implements source.WorkloadHistory: from the recording rules if they cover the period, otherwise from measured
 // series. It sends three queries for each resource, one after the other.
 func (s *PodSource) FetchHistory(ctx context.Context, p source.Period, maxWorkloads int, visit func(*source.WorkloadUsage)) error {
-	if err := s.detect(ctx); err != nil {
+	if err := s.detect(ctx, s.running()); err != nil {
 		return err
 	}
 	if err := s.detectOwners(ctx); err != nil {

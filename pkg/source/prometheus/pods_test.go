@@ -9,6 +9,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
@@ -17,7 +21,7 @@ import (
 
 func newTestPodSource(t *testing.T, url string) *PodSource {
 	t.Helper()
-	s, err := NewPodSource(Config{Address: url, Config: httpclient.Config{BearerToken: "hunter2"}})
+	s, err := NewPodSource(Config{Address: url, Config: httpclient.Config{BearerToken: "hunter2"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,4 +253,117 @@ func TestFetchHistory_Refused(t *testing.T) {
 	)
 	_, err := fetchHistory(t, newTestPodSource(t, srv.URL), sixHours)
 	wantError(t, err, "history of cpu", "too many samples")
+}
+
+// podLister returns a lister of that many running pods of each namespace, and one that waits.
+func podLister(t *testing.T, counts map[string]int) corelisters.PodLister {
+	t.Helper()
+	pods := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	for namespace, count := range counts {
+		for i := range count + 1 {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("pod-", i)}}
+			if pod.Status.Phase = corev1.PodRunning; i == count {
+				pod.Status.Phase = corev1.PodPending
+			}
+			if err := pods.Add(pod); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return corelisters.NewPodLister(pods)
+}
+
+func countElement(namespace, count string) element {
+	return element{fmt.Sprintf(`"namespace":%q`, namespace), count}
+}
+
+// TestFetchPods_FakePodsDecideNothing has more series of a preferred family than pods: those of pods that do not exist.
+func TestFetchPods_FakePodsDecideNothing(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		kubelet []element
+		want    string
+	}{
+		{"of one pod's namespace", []element{countElement("mallory", "9000")}, `container="",image=""`},
+		{"of unknown namespaces", []element{countElement("x", "9000"), countElement("y", "9000")}, `container="",image=""`},
+		{"of half of the pods", []element{countElement("shop", "19"), countElement("mallory", "9000")}, "pod_cpu_usage_seconds_total"},
+		{"one below half of them", []element{countElement("shop", "18"), countElement("mallory", "9000")}, `container="",image=""`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			srv := newServer(t,
+				rule{`(pod_cpu_usage_seconds_total{namespace!="",pod!=""}))`, vector(tt.kubelet...)},
+				rule{`pod!="",container="",image=""}))`, vector(countElement("shop", "39"), countElement("mallory", "1"))},
+			)
+			s := newTestPodSource(t, srv.URL)
+			s.lister = podLister(t, map[string]int{"shop": 39, "mallory": 1})
+			fetchPods(t, s)
+			asked := srv.asked()
+			if got := asked[len(asked)-2]; !strings.Contains(got, "rate(") || !strings.Contains(got, tt.want) {
+				t.Errorf("read %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestFetchPods_KeepsTheFamily has another family measure more pods, or the one in use fewer than half of them.
+func TestFetchPods_KeepsTheFamily(t *testing.T) {
+	for count, want := range map[string]string{"20": `container="",image=""`, "19": "pod_cpu_usage_seconds_total"} {
+		values := vector(podElement("shop", "pod-1", "0.25"))
+		rules := func(count string) []rule {
+			return []rule{{`pod!="",container="",image=""}))`, vector(countElement("shop", count))}, {"rate(", values}, {"avg_over_time(", values}}
+		}
+		srv := newServer(t, rules("40")...)
+		s := newTestPodSource(t, srv.URL)
+		s.lister = podLister(t, map[string]int{"shop": 40})
+		fetchPods(t, s)
+		srv.setRules(append([]rule{{`(pod_cpu_usage_seconds_total{namespace!="",pod!=""}))`, vector(countElement("shop", "40"))}}, rules(count)...)...)
+		for range fetchesPerDetection {
+			fetchPods(t, s)
+		}
+		asked := srv.asked()
+		if got := asked[len(asked)-2]; !strings.Contains(got, want) {
+			t.Errorf("with %s of 40 pods read %s, want %s", count, got, want)
+		}
+	}
+}
+
+// TestFetchPods_Shards has a namespace with more series than the bound allows.
+func TestFetchPods_Shards(t *testing.T) {
+	var many []element
+	for i := range 10100 {
+		many = append(many, podElement("mallory", fmt.Sprint("fake-", i), "1"))
+	}
+	answer := func(metric string) rule {
+		return rule{metric, func(w http.ResponseWriter, r *http.Request) {
+			var elements []element
+			query := r.FormValue("query")
+			whole := !strings.Contains(query, "namespace=~")
+			if whole || strings.Contains(query, "shop") {
+				elements = append(elements, podElement("shop", "pod-0", "0.25"))
+			}
+			if whole || strings.Contains(query, "mallory") {
+				elements = append(elements, many...)
+			}
+			vector(elements...)(w, r)
+		}}
+	}
+	srv := newServer(t, rule{"count(", vector(countElement("shop", "1"))}, answer("rate("), answer("avg_over_time("))
+	s := newTestPodSource(t, srv.URL)
+	s.lister = podLister(t, map[string]int{"shop": 1, "mallory": 1, "team": 1})
+	for range 2 {
+		usages, failed := fetchPods(t, s)
+		if failed != [load.ResourceCount]error{} {
+			t.Fatal(failed)
+		}
+		want := []source.PodUsage{
+			{Namespace: "shop", Pod: "pod-0", Resource: load.CPU, Usage: 250, Window: 5 * time.Minute},
+			{Namespace: "shop", Pod: "pod-0", Resource: load.Memory, Usage: .25},
+		}
+		if diff := cmp.Diff(want, usages, equateValues()); diff != "" {
+			t.Errorf("usages (-want +got):\n%s", diff)
+		}
+		if s.leftOut != "mallory" {
+			t.Errorf("left out %q, want mallory", s.leftOut)
+		}
+	}
 }

@@ -116,7 +116,7 @@ func BenchmarkWorkloads(b *testing.B) {
 func benchmarkWorkloads(b *testing.B, first bool, count int) {
 	nodes, pods := newPods(b, count)
 	src := check.Value(prometheus.NewPodSource(prometheus.Config{Address: startServer(b, servePods, count),
-		Config: httpclient.Config{}}))(b)
+		Config: httpclient.Config{}}, nil))(b)
 	ctx := klog.NewContext(b.Context(), logr.Discard())
 	newWatcher := func() *refresh.WorkloadWatcher {
 		return refresh.NewWorkloadWatcher(refresh.WorkloadConfig{

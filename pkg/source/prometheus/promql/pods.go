@@ -2,6 +2,7 @@ package promql
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -64,6 +65,16 @@ func (f *PodFamily) byPod(expression string) string {
 	}
 	return fmt.Sprintf("min by (namespace, pod) (%s)", expression)
 }
+
+// In returns the family's series of the namespaces alone.
+func (f *PodFamily) In(namespaces []string) *PodFamily {
+	some := *f
+	some.matchers += fmt.Sprintf(`,namespace=~"%s"`, strings.Join(namespaces, "|"))
+	return &some
+}
+
+// PodCountByNamespace counts the pods of each namespace that a selector has series of.
+func PodCountByNamespace(selector string) string { return PodCount(selector) + " by (namespace)" }
 
 // PodCount counts the pods that a selector has series of.
 func PodCount(selector string) string {
