@@ -374,14 +374,15 @@ func TestWorkloads_UsagePerRequest(t *testing.T) {
 	c.refresh(t)
 	// 300 + 400 + 100 of 1000 + 2·250 + 500 in shop; the third requests nothing. Shop counts a quarter of 7000.
 	// 1.5·10 of 10 in mallory.
-	first := (800./2000*1750 + 15) / (1750 + 10)
+	used, requested := 800./2000*1750+15, 1750.+10
+	first := used / requested
 	if got := c.Publisher().Latest().Cluster().UsagePerRequest; !near(got[load.CPU], first) || got[load.Memory] != 0 {
 		t.Errorf("got %v, want %v and 0", got, first)
 	}
 	src.cpu(map[string]float64{"shop/a-aaaaa": 600})
 	c.refresh(t)
 	before := math.Exp(-float64(WorkloadInterval) / float64(day))
-	want := (first*before + .6) / (before + 1)
+	want := (used*before + 600) / (requested*before + 1000)
 	if got := c.Publisher().Latest().Cluster().UsagePerRequest[load.CPU]; !near(got, want) {
 		t.Errorf("five minutes later got %v, want the average over the history, %v", got, want)
 	}

@@ -63,9 +63,9 @@ type Statistics struct {
 
 // ClusterUsage is what holds for all pods of the cluster, by load.Resource.
 type ClusterUsage struct {
-	// UsagePerRequest is usage over request of pods with requests, averaged over the time of History. 0 means that it is not known.
+	// UsagePerRequest is usage over request of pods with requests, averaged over History. 0 means that it is not known.
 	UsagePerRequest [load.ResourceCount]float64
-	// observed is the weight of UsagePerRequest: the time of observation at the moment at, in seconds. Older ones count less.
+	// observed is the weight of UsagePerRequest at the moment at: the sum of requests in milliCPU or bytes. Older ones count less.
 	observed [load.ResourceCount]float64
 	at       time.Time
 }

@@ -85,8 +85,8 @@ func (s *Statistics) WithTally(t *Tally, at time.Time, interval time.Duration, c
 	s = s.seeded()
 	cluster := s.cluster.until(at, c.History)
 	for r := range load.ResourceCount {
-		if ratio, ok := t.usagePerRequest(r); ok && !t.discarded[r] {
-			cluster.add(r, ratio, interval)
+		if used, requested := t.requests(r); !t.discarded[r] {
+			cluster.add(r, used, requested)
 		}
 	}
 	pods := s.withPods(t, at, interval, c.History)
@@ -105,15 +105,14 @@ func (q *requesting) add(r load.Resource, usage, request, share float64) {
 	q.requested[r] += share * request
 }
 
-// usagePerRequest is the mean ratio of the namespaces, weighted by their requests. A namespace weighs at most a quarter of the
-// nodes' allocatable. A bound by the requests of others would let a small namespace outweigh a cluster with one large one.
-func (t *Tally) usagePerRequest(r load.Resource) (ratio float64, ok bool) {
+// requests sums up usage and requests of all namespaces. A namespace weighs at most a quarter of all nodes.
+// A bound by the requests of others would let a small namespace outweigh a cluster with one large one.
+func (t *Tally) requests(r load.Resource) (used, requested float64) {
 	const maxShare = 0.25
 	most := math.Inf(1)
 	if t.capacity[r] > 0 {
 		most = maxShare * t.capacity[r]
 	}
-	var used, requested float64
 	for _, namespace := range slices.Sorted(maps.Keys(t.requesting)) { // in order: sums of floats depend on it
 		of := t.requesting[namespace]
 		if of.requested[r] > 0 {
@@ -122,7 +121,7 @@ func (t *Tally) usagePerRequest(r load.Resource) (ratio float64, ok bool) {
 			requested += weight
 		}
 	}
-	return used / requested, requested > 0
+	return used, requested
 }
 
 // until returns c with weights of the moment at.
@@ -136,10 +135,10 @@ func (c ClusterUsage) until(at time.Time, history time.Duration) ClusterUsage {
 	return c
 }
 
-// add adds the ratio over one more interval. An interval weighs by its length, whatever its pods request: so the effect of any
-// request is gone after History.
-func (c *ClusterUsage) add(r load.Resource, ratio float64, interval time.Duration) {
-	total := c.observed[r] + interval.Seconds()
-	c.UsagePerRequest[r] += (ratio - c.UsagePerRequest[r]) * interval.Seconds() / total
-	c.observed[r] = total
+// add adds the pods of one more interval.
+func (c *ClusterUsage) add(r load.Resource, used, requested float64) {
+	if total := c.observed[r] + requested; total > 0 {
+		c.UsagePerRequest[r] = (c.UsagePerRequest[r]*c.observed[r] + used) / total
+		c.observed[r] = total
+	}
 }

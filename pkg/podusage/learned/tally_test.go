@@ -66,7 +66,7 @@ func TestTally_UsagePerRequest(t *testing.T) {
 	}
 }
 
-// TestWithTally_DecaysByTime has one interval of a request beyond all others, and many of a usual one.
+// TestWithTally_DecaysByTime has one interval of a large request, and many of a usual one.
 func TestWithTally_DecaysByTime(t *testing.T) {
 	s, at := &Statistics{}, start
 	interval := func(usage, request float64) {
@@ -82,22 +82,22 @@ func TestWithTally_DecaysByTime(t *testing.T) {
 			t.Errorf("%s: usage per request %v, want %v", when, got, want)
 		}
 	}
-	interval(0, 9e18)
+	interval(0, 400)
 	check("the first interval", 0)
 	interval(100, 200)
-	// The first weighs e^(-5 min/24 h), and the second 1.
+	// The first weighs 400·e^(-5 min/24 h), and the second 200.
 	before := math.Exp(-1. / 288)
-	check("the second interval", .5/(1+before))
+	check("the second interval", 100/(400*before+200))
 	interval(0, 0)
-	check("an interval without pods", .5/(1+before))
+	check("an interval without pods", 100/(400*before+200))
 	interval(100, 200)
 	// The first is 15 minutes old, the second 10.
 	first, second := math.Exp(-3./288), math.Exp(-2./288)
-	check("the interval after it", .5*(second+1)/(first+second+1))
+	check("the interval after it", 100*(second+1)/(400*first+200*second+200))
 	for range 288 {
 		interval(100, 200)
 	}
-	if got := s.Cluster().UsagePerRequest[load.CPU]; got < .499 {
-		t.Errorf("a day later: usage per request %v, want .5 but for a part of 1/288", got)
+	if got := s.Cluster().UsagePerRequest[load.CPU]; got < .497 {
+		t.Errorf("a day later: usage per request %v, want nearly .5", got)
 	}
 }
