@@ -155,8 +155,7 @@ type MetricProviderSpec struct {
 	Queries *LoadQueries
 	// NodeLabels are the labels of a series that may name its node, in order of precedence. Not empty.
 	NodeLabels []string
-	// Selector are label matchers as PromQL writes them, in braces, that Prometheus' series must match in all queries of a dialect.
-	// Empty means all series.
+	// Selector holds PromQL label matchers in braces. Queries of a dialect read only series that match. Empty means all series.
 	Selector string
 	// Timeout bounds one refresh. In (0, MaxAge].
 	Timeout metav1.Duration

@@ -9,7 +9,7 @@ import (
 const interrupted = 130
 
 // untilInterrupted returns a context that ends at the first signal. At the second one it calls exit. It does not restore the
-// default handler: a process that began with SIGINT ignored, as in the background of a script, would then ignore the second.
+// default handler: a script's background process begins with SIGINT ignored, and would ignore the second.
 func untilInterrupted(ctx context.Context, signals <-chan os.Signal, exit func(code int)) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {

@@ -28,7 +28,7 @@ func TestCluster_PodUsage(t *testing.T) {
 			result = `{"metric":{"namespace":"shop","pod":"web"},"value":[1700000000,"0.25"]},` +
 				`{"metric":{"namespace":"shop","pod":"wrong"},"value":[1700000000,"NaN"]}`
 		case strings.Contains(query, `container="",image=""`) && strings.Contains(query, "cpu"): // how many pods have series
-			result = `{"metric":{},"value":[1700000000,"2"]}`
+			result = `{"metric":{"namespace":"shop"},"value":[1700000000,"2"]}`
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[`+result+`]}}`)
@@ -37,6 +37,7 @@ func TestCluster_PodUsage(t *testing.T) {
 	pod := func(name string) *corev1.Pod {
 		return &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: "n1"},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning},
 		}
 	}
 	cluster := open(t, newAPIServer(t).connect(t, false),

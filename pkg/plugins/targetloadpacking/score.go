@@ -39,8 +39,8 @@ const highest = 10000
 // isOverfull reports whether a score that is not normalized is that of a node above 100 percent.
 func isOverfull(score int64) bool { return score <= -100 }
 
-// normalizeOverfull replaces the scores of nodes above 100 percent: by the lowest where a score is left, otherwise by 100 over the
-// utilization.
+// normalizeOverfull replaces the scores of nodes above 100 percent. If another node has a score, theirs is the lowest. Otherwise it
+// is 100 over the utilization.
 func normalizeOverfull(scores minor.NodeScoreList) {
 	all := !slices.ContainsFunc(scores, func(n minor.NodeScore) bool { return n.Score >= minor.MinScore })
 	for i := range scores {

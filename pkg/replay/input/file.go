@@ -245,7 +245,7 @@ func (in *Input) addWorkload(w *Workload) error {
 }
 
 func (in *fileReader) addPod(p *filePod) error {
-	// Rounded to nanoseconds, as they are saved.
+	// Files have whole nanoseconds.
 	arrival, lifetime := seconds(p.ArrivalSeconds), seconds(p.LifetimeSeconds)
 	switch {
 	case p.Workload < 0 || p.Workload >= len(in.Workloads):

@@ -171,7 +171,7 @@ func TestSettle_Attackers(t *testing.T) {
 		name           string
 		honest, forged []series
 		inUse          InUse
-		// stolen are the nodes with the forged value, contested those that both name.
+		// stolen are the nodes with the forged value, contested the nodes that both name.
 		stolen    []int
 		contested int
 	}{
