@@ -175,7 +175,7 @@ func allowed(of reflect.Type) string {
 	return "must be a mapping of names to values"
 }
 
-// FieldTypes returns the types of a struct's fields by their names in JSON, with those of embedded structs without a name.
+// FieldTypes returns the types of a struct's fields by their names in JSON. It includes fields of embedded structs without a name.
 func FieldTypes(of reflect.Type) map[string]reflect.Type {
 	fields := map[string]reflect.Type{}
 	for i := range of.NumField() {

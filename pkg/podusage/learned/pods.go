@@ -78,10 +78,9 @@ func (s *Statistics) withPods(t *Tally, at time.Time, interval, history time.Dur
 
 func (s *Statistics) podHash(uid types.UID) uint64 { return maphash.Comparable(s.seed, uid) }
 
-// narrow changes the moments of a workload to those of one of its pods, by what was observed of the pod itself. It does not
-// allocate.
+// narrow changes the moments of a workload to those of one of its pods, by the pod's own usage. It does not allocate.
 //
-// The workload weighs as much as observing the pod for K = correlation · Within / (Variance − Within), at most correlation.
+// The workload weighs as much as the pod's usage over a time: correlation · Within / (Variance − Within), at most correlation.
 // The less its pods are alike, the less it weighs. Source: credibility by H. Bühlmann, "Experience Rating and
 // Credibility", 1967.
 func (s *Statistics) narrow(moments *[load.ResourceCount]Moments, uid types.UID) {

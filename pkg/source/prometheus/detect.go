@@ -42,7 +42,7 @@ func detect(ctx context.Context, qr *response.Querier, p *promql.Planner, window
 	return nil, tried, nil
 }
 
-// probe probes the dialects up to the first with shown values for half of the nodes, which no other can double.
+// probe probes the dialects up to the first with shown values for half of the nodes. No other can have twice as many.
 func probe(ctx context.Context, qr *response.Querier, p *promql.Planner, window time.Duration,
 ) (probes []*response.Result, err error) {
 	for _, dialect := range promql.Dialects() {
@@ -58,7 +58,7 @@ func probe(ctx context.Context, qr *response.Querier, p *promql.Planner, window 
 	return probes, nil
 }
 
-// best returns the first probe with at least half as many nodes as the best; nil if none has a node.
+// best returns the first probe with at least half as many nodes as the largest. It returns nil if none has a node.
 func best(probes []*response.Result) *response.Result {
 	for _, nodesOf := range []func(*response.Result) int{
 		func(r *response.Result) int { return r.Shown }, func(r *response.Result) int { return r.Nodes },

@@ -256,7 +256,7 @@ func (s *PodSource) measured(ctx context.Context, f *promql.PodFamily, running m
 	return pods, err
 }
 
-// detect takes the first family that measures at least half as many of the running pods as the best one does.
+// detect takes the first family that measures at least half as many running pods as the best one.
 // The family in use is kept while it measures half of them.
 func (s *PodSource) detect(ctx context.Context, running map[string]int) error {
 	if s.family != nil {

@@ -35,7 +35,7 @@ func TargetLabels(labels []string) []string {
 type Evidence int
 
 const (
-	// Shown is a target with the node's address or name as its instance, or a pod that runs on the node.
+	// Shown is a target on the node. Its instance is the node's address or name, or it is a pod there.
 	Shown Evidence = iota
 	// Untargeted is a series without a target: of a recording rule, of remote write or of an agent.
 	Untargeted
