@@ -625,8 +625,8 @@ func TestChart_ReadinessProbe(t *testing.T) {
 
 func TestChart_PowerModels(t *testing.T) {
 	for values, want := range map[string][]string{
-		"": {"GOMEMLIMIT="},
-		"nodePowerModelConfigMap: {name: power, key: nodes.json}":      {"GOMEMLIMIT=", "NODE_POWER_MODEL=/etc/plimsoll/power-models/models.json"},
+		"": {"GOMEMLIMIT=3865470566"}, // 0.9 · 4 · 1024³ = 3865470566.4
+		"nodePowerModelConfigMap: {name: power, key: nodes.json}":      {"GOMEMLIMIT=3865470566", "NODE_POWER_MODEL=/etc/plimsoll/power-models/models.json"},
 		"{resources: {limits: null}, extraEnv: [{name: A, value: b}]}": {"A=b"},
 		"resources: {limits: null}":                                    nil,
 	} {
@@ -745,6 +745,23 @@ func TestChart_MountsCredentialsAsFiles(t *testing.T) {
 		for _, env := range spec.Containers[0].Env {
 			if env.Name != "GOMEMLIMIT" {
 				t.Errorf("%s has the variable %v", d.Name, env)
+			}
+		}
+	}
+}
+
+// TestChart_MemoryLimits expects 90 percent of the memory limit as the limit of the Go runtime, in bytes.
+func TestChart_MemoryLimits(t *testing.T) {
+	for limit, want := range map[string]string{
+		"512Mi": "483183820",  // 0.9 · 512 · 1024² = 483183820.8
+		"1.5Gi": "1449551462", // 0.9 · 1.5 · 1024³ = 1449551462.4
+		"2G":    "1800000000", "1e9": "900000000", "1000000000": "900000000", `"1000000000000m"`: "900000000",
+	} {
+		values := "{resources: {limits: {memory: " + limit + "}}, loadWatcher: {enabled: true, resources: {limits: {memory: " + limit + "}}}}"
+		for _, d := range find[appsv1.Deployment](t, render(t, values), "Deployment") {
+			env := d.Spec.Template.Spec.Containers[0].Env
+			if len(env) == 0 || env[0].Name != "GOMEMLIMIT" || env[0].Value != want {
+				t.Errorf("%s with the limit %s: %v, want GOMEMLIMIT=%s", d.Name, limit, env, want)
 			}
 		}
 	}

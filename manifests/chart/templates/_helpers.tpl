@@ -23,6 +23,16 @@ release's namespace, so that two releases of one name share no object. Names of 
 {{- .Values.serviceAccount.name | default (ternary (include "plimsoll.fullname" .) "default" .Values.serviceAccount.create) -}}
 {{- end -}}
 
+{{- /* The environment variable GOMEMLIMIT: 90 percent of the given memory limit, in bytes. The rest is for what the Go runtime does not
+count. */ -}}
+{{- define "plimsoll.goMemoryLimit" -}}
+{{- $number := regexFind "^[0-9.]+([eE][-+]?[0-9]+)?" (toString .) -}}
+{{- $factors := dict "" 1.0 "m" 1e-3 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 "Pi" 1125899906842624.0 -}}
+{{- $factor := get $factors (trimPrefix $number (toString .)) | required (printf "resources.limits.memory: %q must be an amount of bytes such as 4Gi" (toString .)) -}}
+- name: GOMEMLIMIT
+  value: {{ mulf (float64 $number) $factor 0.9 | floor | printf "%.0f" | quote }}
+{{- end -}}
+
 {{- /* The minor versions of Kubernetes that there are images for, from oldest to newest. */ -}}
 {{- define "plimsoll.minors" -}}
 ["1.34", "1.35", "1.36", "1.37"]
