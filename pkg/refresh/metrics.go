@@ -18,6 +18,7 @@ type Metrics struct {
 	rejected  *metrics.CounterVec
 	unmatched *metrics.GaugeVec
 	contested *metrics.GaugeVec
+	measured  *metrics.GaugeVec
 	age       *metrics.Desc
 	nodes     *metrics.Desc
 	workloads *metrics.Desc
@@ -66,6 +67,11 @@ func NewMetrics(registry Registry) *Metrics {
 			Help:           "Nodes of the last refresh that several sets of scrape targets name, by job, namespace and service.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"source"}),
+		measured: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name:           "plimsoll_measured_pods_ratio",
+			Help:           "Share of the pods that have run for ten minutes whose usage was measured in the last refresh.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"source", "resource"}),
 		age: metrics.NewDesc("plimsoll_load_age_seconds",
 			"Age of the newest load of any node.", []string{"source"}, nil, metrics.ALPHA, ""),
 		nodes: metrics.NewDesc("plimsoll_load_nodes",
@@ -76,7 +82,7 @@ func NewMetrics(registry Registry) *Metrics {
 		learnedAt: metrics.NewDesc("plimsoll_workload_statistics_age_seconds",
 			"Age of the newest observation in the statistics of workloads.", []string{"source"}, nil, metrics.ALPHA, ""),
 	}
-	registry.MustRegister(m.refreshes, m.durations, m.rejected, m.unmatched, m.contested)
+	registry.MustRegister(m.refreshes, m.durations, m.rejected, m.unmatched, m.contested, m.measured)
 	registry.CustomMustRegister(m)
 	return m
 }

@@ -33,6 +33,8 @@ const (
 	// The history is read in at most maxPeriods of about longestPeriod, to keep queries cheap.
 	longestPeriod = 6 * time.Hour
 	maxPeriods    = 4
+	// settledAfter is for how long a pod has run that must have a measured usage.
+	settledAfter = 2 * WorkloadInterval
 	// historyAttempts is how often the history is asked for.
 	historyAttempts = 3
 )
@@ -73,11 +75,14 @@ type WorkloadWatcher struct {
 	// historyErr is why a part of the history is missing.
 	historyErr error
 	failures   failureLog
+	// unmeasured logs that most pods have no measured usage.
+	unmeasured failureLog
 }
 
 // NewWorkloadWatcher returns a watcher. The config must be complete.
 func NewWorkloadWatcher(c WorkloadConfig) *WorkloadWatcher {
-	return &WorkloadWatcher{WorkloadConfig: c, publisher: learned.NewPublisher(), failures: failureLog{what: "The usage of pods"}}
+	return &WorkloadWatcher{WorkloadConfig: c, publisher: learned.NewPublisher(), failures: failureLog{what: "The usage of pods"},
+		unmeasured: failureLog{what: "The usage of most pods"}}
 }
 
 // Publisher is where the watcher's Statistics appear.
@@ -160,10 +165,34 @@ func (w *WorkloadWatcher) observe(ctx context.Context, now time.Time) error {
 			t.usages.Discard(load.Resource(r))
 		}
 	}
+	w.reportMeasured(ctx, pods, t, failed)
 	w.publisher.Publish(w.publisher.Latest().WithTally(t.usages, now, WorkloadInterval, w.bounds()))
 	klog.FromContext(ctx).V(4).
 		Info("Usage of pods read", "pods", len(pods), "known", t.known, "measured", t.measured, "workloads", w.publisher.Latest().Len())
 	return nil
+}
+
+// reportMeasured reports how many of the settled pods have a measured usage, of each resource that could be read.
+func (w *WorkloadWatcher) reportMeasured(ctx context.Context, pods []*corev1.Pod, t *tally, failed [load.ResourceCount]error) {
+	settled := 0
+	for _, pod := range pods {
+		if t.ran(pod) >= settledAfter {
+			settled++
+		}
+	}
+	var few error
+	for r := range load.ResourceCount {
+		if failed[r] != nil || settled == 0 {
+			continue
+		}
+		share := min(float64(t.settled[r])/float64(settled), 1)
+		w.Metrics.measured.WithLabelValues(w.Label, r.String()).Set(share)
+		if share < 0.5 {
+			few = errors.Join(few, fmt.Errorf("%d of %d pods that have run for %s have a %s usage: "+
+				"check that Prometheus scrapes the kubelet of each node", t.settled[r], settled, settledAfter, r))
+		}
+	}
+	w.unmeasured.log(klog.FromContext(ctx), t.now, few, "Workloads without history are predicted by their requests and limits")
 }
 
 // bounds limits the published statistics.
@@ -270,6 +299,8 @@ type tally struct {
 	// example is one of the other pods.
 	known, measured, foreign int
 	example                  string
+	// settled counts the values of pods that have run for settledAfter.
+	settled [load.ResourceCount]int
 }
 
 func newTally(c *WorkloadConfig, now time.Time) *tally {
@@ -319,6 +350,9 @@ func (t *tally) add(u *source.PodUsage) {
 	}
 	usage = t.bounded(pod, u.Resource, usage)
 	t.measured++
+	if ran >= settledAfter {
+		t.settled[u.Resource]++
+	}
 	share := min(float64(ran)/float64(WorkloadInterval), 1)
 	// No pod uses more than its node has. Of an unknown node no request counts.
 	request := min(podusage.Request(pod, u.Resource), t.allocatable[pod.Spec.NodeName][u.Resource])

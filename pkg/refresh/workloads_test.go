@@ -636,6 +636,55 @@ func TestWorkloads_RunEndsWithTheContext(t *testing.T) {
 	}
 }
 
+// TestWorkloads_MostPodsUnmeasured has the usage of two of four pods measured, then of one, and of a pod that began nine minutes ago.
+func TestWorkloads_MostPodsUnmeasured(t *testing.T) {
+	src := &fakePods{}
+	c := newPodCluster(t, src, "")
+	usages := map[string]float64{"shop/young-aaaaa": 1}
+	for i := range 4 {
+		pod := ownedPod("shop", "DaemonSet", fmt.Sprint("a", i), "aaaaa")
+		c.add(t, pod)
+		usages["shop/"+pod.Name] = 1
+	}
+	c.add(t, startedAt(ownedPod("shop", "DaemonSet", "young", "aaaaa"), start.Add(WorkloadInterval-9*time.Minute)))
+	for _, tt := range []struct {
+		name   string
+		gone   []string
+		ratio  string
+		logged string
+	}{
+		{"two of four", []string{"shop/a2-aaaaa", "shop/a3-aaaaa"}, "0.5", ""},
+		{"one of five", []string{"shop/a1-aaaaa"}, "0.2", "1 of 5 pods that have run for 10m0s have a cpu usage"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, name := range tt.gone {
+				delete(usages, name)
+			}
+			if tt.ratio == "0.2" { // the young pod has run for 14 minutes now
+				delete(usages, "shop/young-aaaaa")
+			}
+			src.cpu(usages)
+			src.failed[load.Memory] = errors.New("no series")
+			c.clock.Step(WorkloadInterval)
+			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+			if err := c.Refresh(klog.NewContext(t.Context(), logger)); err != nil {
+				t.Fatal(err)
+			}
+			want := `
+# HELP plimsoll_measured_pods_ratio [ALPHA] Share of the pods that have run for ten minutes whose usage was measured in the last refresh.
+# TYPE plimsoll_measured_pods_ratio gauge
+plimsoll_measured_pods_ratio{resource="cpu",source="fake"} ` + tt.ratio + "\n"
+			if err := testutil.GatherAndCompare(c.registry, strings.NewReader(want), "plimsoll_measured_pods_ratio"); err != nil {
+				t.Error(err)
+			}
+			log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+			if got := strings.Contains(log, "The usage of most pods cannot be read"); got != (tt.logged != "") || !strings.Contains(log, tt.logged) {
+				t.Errorf("logged %q, want %q", log, tt.logged)
+			}
+		})
+	}
+}
+
 func TestWorkloads_Metrics(t *testing.T) {
 	src := &fakePods{}
 	c := newPodCluster(t, src, "")
