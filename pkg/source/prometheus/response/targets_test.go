@@ -17,7 +17,7 @@ import (
 // A cluster of four nodes n0 to n3 with the addresses 10.0.0.0 to 10.0.0.3. The address of a pod on a node ends as the node's does.
 const nodeCount = 4
 
-func testMatcher(t *testing.T) *Matcher {
+func testMatcher(t testing.TB) *Matcher {
 	t.Helper()
 	var nodes []*corev1.Node
 	pods := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
@@ -218,6 +218,39 @@ func TestSettle_Attackers(t *testing.T) {
 			})
 		}
 	}
+}
+
+// FuzzSettle adds any series of other namespaces, before and after those of the exporter in use, which names all nodes. Their values
+// must stay.
+func FuzzSettle(f *testing.F) {
+	f.Add([]byte{3, 1, 0, 0, 1}, []byte{0, 2, 3, 1, 0, 1, 0, 4, 2, 2})
+	exporter := of(onPods("monitoring", "node-exporter"), honest, everyNode...)
+	used := InUse{FamilyOf(&promql.Query{Dialect: promql.NodeExporter}): {Job: "node-exporter", Namespace: "monitoring",
+		Service: "node-exporter"}}
+	m := testMatcher(f)
+	// Each series takes five bytes: node, instance, pod, namespace and job.
+	decode := func(data []byte) (all []series) {
+		for ; len(data) >= 5; data = data[5:] {
+			node, instance, pod := data[0]%nodeCount, data[1], data[2]
+			all = append(all, series{labels{
+				"node":      fmt.Sprintf("n%d", node),
+				"instance":  []string{"", fmt.Sprintf("10.0.0.%d:9100", instance/4%nodeCount), "10.8.0.9:9100", "n1"}[instance%4],
+				"pod":       []string{"", fmt.Sprintf("exporter-%d", pod/2%nodeCount)}[pod%2],
+				"namespace": []string{"tenant", "zoo", ""}[data[3]%3],
+				"job":       []string{"node-exporter", "a", ""}[data[4]%3],
+				"service":   "node-exporter",
+			}, forged})
+		}
+		return all
+	}
+	f.Fuzz(func(t *testing.T, before, after []byte) {
+		all := slices.Concat(decode(before), exporter, decode(after))
+		for i, v := range answer(m, used, all).Values {
+			if v.Value != honest {
+				t.Errorf("node %d has %v, want the exporter's value, of %v", i, v.Value, all)
+			}
+		}
+	})
 }
 
 func TestInUse_Next(t *testing.T) {
