@@ -30,7 +30,7 @@ func FuzzStatistics(f *testing.F) {
 				Workload: workload("web"), Resource: load.CPU, At: at, Span: time.Duration(span), Pods: pods, Sum: sum, SumSquares: squares,
 			}
 			tally := NewTally("", podusage.Amounts{load.CPU: 8000})
-			tally.Add(podOf("web"), load.Memory, min(usage, maxUsage), request, share)
+			tally.Add(podOf("web"), load.Memory, usage, request, share)
 			s = s.With([]Observation{o}, s.Cluster(), bounds).WithTally(tally, at, 5*time.Minute, bounds)
 			at = at.Add(time.Duration(after))
 		}
@@ -39,6 +39,12 @@ func FuzzStatistics(f *testing.F) {
 			if !finite(m.Mean) || !finite(m.Variance) || m.PodTime < 0 {
 				t.Errorf("%s: moments %+v", name, m)
 			}
+			u := known(&m, limit)
+			checkUsage(t, &u)
+		}
+		own := s.Lookup(Workload{"ns", "web"})
+		s.narrow(&own, "")
+		for _, m := range own {
 			u := known(&m, limit)
 			checkUsage(t, &u)
 		}

@@ -193,11 +193,17 @@ func (e *entry) add(o *Observation, weight float64) {
 	mean := o.Sum / o.Pods
 	variance := max(o.SumSquares/o.Pods-mean*mean, 0)
 	difference, share := mean-float64(into.mean), added/total
-	into.variance = float32(float64(into.variance)*(1-share) + variance*share + difference*difference*share*(1-share))
+	into.variance = combined(into.variance, variance, difference, share)
 	into.within = float32(float64(into.within)*(1-share) + o.Within/o.Pods*share)
 	into.mean = float32(float64(into.mean) + difference*share)
 	into.podSeconds = float32(total)
 	e.seen = max(e.seen, uint32(o.At.Unix()))
+}
+
+// combined is the variance of two sets of values. The second has the variance added, and is the share of all. The difference is that
+// of their means.
+func combined(variance float32, added, difference, share float64) float32 {
+	return float32(float64(variance)*(1-share) + added*share + difference*difference*share*(1-share))
 }
 
 // forget drops workloads without an observation for three times History. Beyond MaxWorkloads it first evicts workloads that the

@@ -41,7 +41,7 @@ func (e *podEntry) add(r load.Resource, usage, seconds float64) (deviation float
 		return 0
 	}
 	difference, share := usage-float64(into.mean), seconds/total
-	into.variance = float32((float64(into.variance) + difference*difference*share) * (1 - share))
+	into.variance = combined(into.variance, 0, difference, share)
 	into.mean = float32(float64(into.mean) + difference*share)
 	into.seconds = float32(total)
 	return difference * difference * (1 - share)
@@ -64,7 +64,7 @@ func (s *Statistics) withPods(t *Tally, at time.Time, interval, history time.Dur
 	}
 	for i := range t.pods {
 		o := &t.pods[i]
-		if t.discarded[o.resource] {
+		if t.discarded[o.resource] || o.usage < 0 || o.usage > maxUsage {
 			continue
 		}
 		hash := s.podHash(o.uid)

@@ -127,6 +127,15 @@ func TestWithTally_DiscardsPods(t *testing.T) {
 	}
 }
 
+// TestOnNode_ImpossibleUsage has a pod use nothing, but for an interval with a usage whose square no float32 holds.
+func TestOnNode_ImpossibleUsage(t *testing.T) {
+	p := predictor(0)
+	p.MinHistory = 0
+	p.Statistics = measure(&Statistics{}, start, map[string]float64{"a": 0}, map[string]float64{"a": 1e20}, map[string]float64{"a": 0})
+	usages, _, _ := p.OnNode(running("a"))
+	checkPrediction(t, "a", usages[load.CPU], 0, 0)
+}
+
 // TestWithTally_PodsOfADay bounds what is remembered of pods that end: those of the last three intervals.
 func TestWithTally_PodsOfADay(t *testing.T) {
 	s := &Statistics{}
