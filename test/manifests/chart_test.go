@@ -758,7 +758,9 @@ func TestChart_MemoryLimits(t *testing.T) {
 		"2G":    "1800000000", "1e9": "900000000", "1000000000": "900000000", `"1000000000000m"`: "900000000",
 	} {
 		values := "{resources: {limits: {memory: " + limit + "}}, loadWatcher: {enabled: true, resources: {limits: {memory: " + limit + "}}}}"
-		for _, d := range find[appsv1.Deployment](t, render(t, values), "Deployment") {
+		deployments := find[appsv1.Deployment](t, render(t, values), "Deployment")
+		check.Equal(t, "the number of Deployments", 2, len(deployments))
+		for _, d := range deployments {
 			env := d.Spec.Template.Spec.Containers[0].Env
 			if len(env) == 0 || env[0].Name != "GOMEMLIMIT" || env[0].Value != want {
 				t.Errorf("%s with the limit %s: %v, want GOMEMLIMIT=%s", d.Name, limit, env, want)
