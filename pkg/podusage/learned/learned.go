@@ -200,8 +200,8 @@ func (e *entry) add(o *Observation, weight float64) {
 	e.seen = max(e.seen, uint32(o.At.Unix()))
 }
 
-// combined is the variance of two sets of values. The second has the variance added, and is the share of all. The difference is that
-// of their means.
+// combined is the variance of two sets of values. The second has the variance added, and is the share of all.
+// The difference is between their means.
 func combined(variance float32, added, difference, share float64) float32 {
 	return float32(float64(variance)*(1-share) + added*share + difference*difference*share*(1-share))
 }
