@@ -98,7 +98,7 @@ func (e environment) wantMonitoring(i installation) {
 			e.wantAlertOfLeader(prometheus, rule.Expr, i.scheduler)
 		}
 	}
-	check.Equal(e.t, "alerts", []string{"PlimsollFallback", "PlimsollLoadOld", "PlimsollNoLeader", "PlimsollSourceDown"},
+	check.Equal(e.t, "alerts", []string{"PlimsollFallback", "PlimsollLoadOld", "PlimsollNoLeader", "PlimsollPodsUnmeasured", "PlimsollSourceDown"},
 		sets.List(names))
 }
 
