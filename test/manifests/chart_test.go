@@ -97,6 +97,7 @@ loadWatcher:
   enabled: true
   provider: Prometheus
   address: https://prometheus.monitoring.svc:9090
+  selector: '{namespace="monitoring", job="node-exporter"}'
   tokenSecret: {name: token}
   applicationKeySecret: {name: application-key}
   caConfigMap: {name: ca}
@@ -318,6 +319,12 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 		"'/config/profiles/0/pluginConfig/1/args/targetUtilization': got string, want null or integer")
 	refuses("a number for a string", arguments("LoadVariationRiskBalancing", "{window: 300}"),
 		"'/config/profiles/0/pluginConfig/1/args/window': got number, want null or string")
+	refuses("a list for a selector", arguments("LoadThreshold", "{metricProvider: {selector: [a]}}"),
+		"'/config/profiles/0/pluginConfig/1/args/metricProvider/selector': got array, want null or string")
+	refuses("a list for the load-watcher's selector", "loadWatcher: {selector: [a]}", "/loadWatcher/selector", "got array, want string")
+	refuses("a load-watcher's selector without braces", "loadWatcher: {selector: job=a}", "/loadWatcher/selector", "pattern")
+	refuses("a selector of a load-watcher that does not read Prometheus", "loadWatcher: {enabled: true, selector: '{job=\"a\"}'}",
+		"/loadWatcher/selector", "maxLength")
 	refuses("a string for an object", arguments("LoadThreshold", "{metricProvider: Prometheus}"),
 		"'/config/profiles/0/pluginConfig/1/args/metricProvider': got string, want null or object")
 	refuses("a string for a number in a list", arguments("Peaks", "{nodePowerModels: [{k0: '1'}]}"),
@@ -464,7 +471,7 @@ serviceMonitor: {insecureSkipVerify: null}
 openshift: {logLevel: null, topology: null}
 `
 	for values, older := range map[string]string{
-		"loadWatcher: {enabled: true}": "loadWatcher: {enabled: true, applicationKeySecret: null, clients: null}",
+		"loadWatcher: {enabled: true}": "loadWatcher: {enabled: true, applicationKeySecret: null, clients: null, selector: null}",
 		"target: OpenShift":            "target: OpenShift",
 		"{target: StaticPod, config: {profiles: [{schedulerName: default-scheduler}]}}": "target: StaticPod\nconfig: {profiles: [{schedulerName: default-scheduler}]}",
 	} {
@@ -492,16 +499,93 @@ scheduler's lease, and has no permission for it.
 		"existingConfigMap: own": {command: true, lines: true},
 		"{replicas: 1, config: {leaderElection: {leaderElect: false}}}": {},
 	} {
-		kubeconfig := filepath.Join(t.TempDir(), "none")
-		output := check.Value(helm(t).Release(t.Context(), kubeconfig, "plimsoll-system", values, "install", "plimsoll",
-			"--dry-run=client"))(t)
-		_, notes, found := strings.Cut(string(output), "NOTES:")
-		if !found {
-			t.Fatalf("there are no notes:\n%s", output)
-		}
+		notes := notesOf(t, "plimsoll-system", values)
 		check.Equal(t, "the notes show the leader with "+values, want.command, strings.Contains(notes, command))
 		check.Equal(t, "the notes show the lease with "+values, want.lines, strings.Contains(notes, lines))
 	}
+}
+
+func notesOf(t *testing.T, namespace, values string) string {
+	t.Helper()
+	kubeconfig := filepath.Join(t.TempDir(), "none")
+	output := check.Value(helm(t).Release(t.Context(), kubeconfig, namespace, values, "install", "plimsoll", "--dry-run=client"))(t)
+	_, notes, found := strings.Cut(string(output), "NOTES:")
+	if !found {
+		t.Fatalf("there are no notes:\n%s", output)
+	}
+	return notes
+}
+
+// TestChart_NotesShowSelector expects lines to copy where a dialect of Prometheus is read without a selector. The lines are in the
+// documentation's table.
+func TestChart_NotesShowSelector(t *testing.T) {
+	const kubePrometheus, openshift = `{namespace="monitoring", job="node-exporter"}`, `{namespace="openshift-monitoring", job="node-exporter"}`
+	documented := string(read(t, "docs", "configure.md"))
+	plugin := func(name, args string) string {
+		return "config: {profiles: [{schedulerName: a, plugins: {multiPoint: {enabled: [{name: " + name + "}]}}, pluginConfig: [{name: " +
+			name + ", args: " + args + "}]}]}"
+	}
+	line := regexp.MustCompile(`(?m)^    selector: '(.*)'$`)
+	for _, tt := range []struct {
+		name, values string
+		want         []string
+	}{
+		{"metrics-server", "", nil},
+		{"Prometheus", plugin("LoadThreshold", "{metricProvider: {type: Prometheus, address: http://a}}"), []string{kubePrometheus, openshift}},
+		{
+			"OpenShift", "target: OpenShift\n" + plugin("LoadThreshold", "{metricProvider: {type: Prometheus, address: http://a}}"),
+			[]string{openshift},
+		},
+		{
+			"a selector", plugin("LoadThreshold", `{metricProvider: {type: Prometheus, address: http://a, selector: '{job="b"}'}}`), nil,
+		},
+		{
+			"one custom query", plugin("LoadThreshold", "{metricProvider: {type: Prometheus, address: http://a, queries: {cpu: b}}}"),
+			[]string{kubePrometheus, openshift},
+		},
+		{
+			"custom queries", plugin("LoadThreshold", "{metricProvider: {type: Prometheus, address: http://a, queries: {cpu: b, memory: c}}}"),
+			nil,
+		},
+		{
+			"a load-watcher", plugin("LoadThreshold", "{watcherAddress: http://b, metricProvider: {type: Prometheus, address: http://a}}"), nil,
+		},
+		{
+			"queries of nodes", plugin("NodeMetrics", "{metricProvider: {type: Prometheus, address: http://a}, metrics: [{name: a, query: b}]}"),
+			nil,
+		},
+	} {
+		namespace := "plimsoll-system"
+		if strings.HasPrefix(tt.values, "target: OpenShift") {
+			namespace = operatorNamespace
+		}
+		var got []string
+		for _, match := range line.FindAllStringSubmatch(notesOf(t, namespace, tt.values), -1) {
+			got = append(got, match[1])
+			if !strings.Contains(documented, "| `"+match[1]+"` |") {
+				t.Errorf("%s: docs/configure.md has no %s", tt.name, match[1])
+			}
+		}
+		check.Equal(t, "selectors in the notes with "+tt.name, tt.want, got)
+	}
+	if config := rendered(t, read(t, "manifests", "openshift", "configmap.yaml")); !strings.Contains(config, "selector: '"+openshift+"'\n") {
+		t.Errorf("OpenShift's configuration has no selector %s:\n%s", openshift, config)
+	}
+}
+
+// TestChart_LoadWatcherSelector expects the selector as one argument of the service.
+func TestChart_LoadWatcherSelector(t *testing.T) {
+	for _, d := range find[appsv1.Deployment](t, render(t, everythingOn), "Deployment") {
+		if d.Name != "plimsoll-load-watcher" {
+			continue
+		}
+		if command := d.Spec.Template.Spec.Containers[0].Command; !slices.Contains(command,
+			`--selector={namespace="monitoring", job="node-exporter"}`) {
+			t.Errorf("the command is %q", command)
+		}
+		return
+	}
+	t.Error("there is no load-watcher")
 }
 
 // TestChart_KeepsArguments expects the arguments of the plugins in the ConfigMap as they were given.
@@ -519,7 +603,13 @@ func TestChart_KeepsArguments(t *testing.T) {
         defaultRequests: {cpu: 2, memory: 1Gi}
         defaultRequestsMultiplier: "2"
         metricProvider:
-          {type: Prometheus, address: http://prometheus, insecureSkipVerify: true, nodeLabels: [node], timeout: 5s, queries: {cpu: a}}
+          type: Prometheus
+          address: http://prometheus
+          insecureSkipVerify: true
+          nodeLabels: [node]
+          timeout: 5s
+          queries: {cpu: a}
+          selector: '{namespace="monitoring", job=~"node-exporter|\"a\""}'
     - name: Peaks
       args:
         nodePowerModel: {n1.example.com: {k0: 1, k1: 2.5, k2: -1}}

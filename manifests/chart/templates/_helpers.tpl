@@ -347,7 +347,7 @@ name or differs from it by at most three letters. */ -}}
 {{- end -}}
 
 {{- /* The load sources that the enabled plugins read, as a JSON list of {type, address}. A plugin without arguments, or whose
-arguments name no source, reads KubernetesMetricsServer. */ -}}
+arguments name no source, reads KubernetesMetricsServer. Prometheus is unselected if a dialect's series are read without a selector. */ -}}
 {{- define "plimsoll.sources" -}}
 {{- $definitions := (.Files.Get "files/args.schema.json" | fromJson).definitions -}}
 {{- $sources := list -}}
@@ -363,6 +363,10 @@ arguments name no source, reads KubernetesMetricsServer. */ -}}
 {{- $args := get $arguments $plugin | default dict -}}
 {{- $provider := $args.metricProvider | default dict -}}
 {{- $source := dict "type" ($provider.type | default "KubernetesMetricsServer") "address" ($provider.address | default "") -}}
+{{- $queries := $provider.queries | default dict -}}
+{{- if and (eq $source.type "Prometheus") (not (hasKey .properties "metrics")) (not $provider.selector) (not (and $queries.cpu $queries.memory)) -}}
+{{- $_ := set $source "unselected" true -}}
+{{- end -}}
 {{- if $args.watcherAddress -}}
 {{- $source = dict "type" "LoadWatcher" "address" $args.watcherAddress -}}
 {{- end -}}
@@ -378,6 +382,26 @@ arguments name no source, reads KubernetesMetricsServer. */ -}}
 {{- /* Non-empty if a plugin reads a source of the type. */ -}}
 {{- define "plimsoll.reads" -}}
 {{- range (fromJsonArray (include "plimsoll.sources" .root)) -}}{{- if eq .type $.type -}}true{{- end -}}{{- end -}}
+{{- end -}}
+
+{{- /* The advice to set a selector, empty if all of Prometheus' load is read with one. */ -}}
+{{- define "plimsoll.selectorNote" -}}
+{{- $unselected := false -}}
+{{- range (fromJsonArray (include "plimsoll.sources" .)) -}}{{- if .unselected -}}{{- $unselected = true -}}{{- end -}}{{- end -}}
+{{- if $unselected }}
+
+It reads load from Prometheus without a selector, so a tenant's scrape target can speak for a node. Copy the line of your stack into
+metricProvider. See "Selector" in docs/configure.md.
+
+{{- if ne .Values.target "OpenShift" }}
+
+    # kube-prometheus, kube-prometheus-stack and victoria-metrics-k8s-stack, with the namespace they are installed in
+    selector: '{namespace="monitoring", job="node-exporter"}'
+{{- end }}
+
+    # OpenShift
+    selector: '{namespace="openshift-monitoring", job="node-exporter"}'
+{{- end -}}
 {{- end -}}
 
 {{- /* The resources of metrics.k8s.io that a plugin reads, as a JSON list. */ -}}
