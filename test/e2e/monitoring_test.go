@@ -98,8 +98,9 @@ func (e environment) wantMonitoring(i installation) {
 			e.wantAlertOfLeader(prometheus, rule.Expr, i.scheduler)
 		}
 	}
-	check.Equal(e.t, "alerts", []string{"PlimsollFallback", "PlimsollLoadOld", "PlimsollNoLeader", "PlimsollPodsUnmeasured", "PlimsollSourceDown"},
-		sets.List(names))
+	check.Equal(e.t, "alerts", []string{
+		"PlimsollFallback", "PlimsollLoadOld", "PlimsollNoLeader", "PlimsollNodesContested", "PlimsollPodsUnmeasured", "PlimsollSourceDown",
+	}, sets.List(names))
 }
 
 // wantAlertOfLeader stops the scheduler, which must raise the alert, and starts it again.

@@ -111,7 +111,7 @@ func TestAlerts_Promtool(t *testing.T) {
 	for _, r := range rules {
 		want.Insert(r.Alert)
 	}
-	if !want.Equal(fires) || !want.Equal(quiet) || want.Len() != 5 {
+	if !want.Equal(fires) || !want.Equal(quiet) || want.Len() != 6 {
 		t.Errorf("the alerts are %v; tested to fire %v, not to %v", sets.List(want), sets.List(fires), sets.List(quiet))
 	}
 }
@@ -127,7 +127,8 @@ func TestAlerts_NoLeader(t *testing.T) {
 		for _, r := range rules {
 			got = append(got, r.Alert)
 		}
-		check.Equal(t, "alerts with "+values, []string{"PlimsollSourceDown", "PlimsollLoadOld", "PlimsollFallback", "PlimsollPodsUnmeasured"}, got)
+		check.Equal(t, "alerts with "+values, []string{"PlimsollSourceDown", "PlimsollLoadOld", "PlimsollFallback", "PlimsollPodsUnmeasured",
+			"PlimsollNodesContested"}, got)
 	}
 }
 
@@ -203,8 +204,8 @@ func TestQueriesAskForMetricsThatAreThere(t *testing.T) {
 			return nil
 		})
 	}
-	// The metrics of load and of measured pods in the table of docs/operate.md.
-	if asked.Len() != 9 {
+	// The metrics of load, of measured pods and of contested nodes in the table of docs/operate.md.
+	if asked.Len() != 10 {
 		t.Errorf("dashboard and alerts ask for %v", sets.List(asked))
 	}
 }
