@@ -50,9 +50,13 @@ type StatisticsStatus struct {
 	// Publisher has the statistics.
 	Publisher *learned.Publisher
 	// Took is how long the last refresh took, and Err why it failed. HistoryErr is why a part of the history is missing.
-	Took            time.Duration
-	Err, HistoryErr error
+	// UnmeasuredErr is why usages are missing after a refresh that succeeded.
+	Took                           time.Duration
+	Err, HistoryErr, UnmeasuredErr error
 }
+
+// FromPrometheus reports whether Prometheus has the usage. Otherwise metrics-server has it.
+func (s *StatisticsStatus) FromPrometheus() bool { return readsPrometheus(s.Spec) }
 
 // Refresh reads all sources of load, and all usage of pods with its missing history. It reads them once, in parallel. It returns
 // when all have been read or have failed. It must only be called for a provider of NewOnDemand.
@@ -83,6 +87,7 @@ func (p *Provider) refresh(ctx context.Context, withStatistics bool) {
 			began := p.clock.Now()
 			s.status.Err = s.watcher.Refresh(ctx)
 			s.status.Took, s.status.HistoryErr = p.clock.Since(began), s.watcher.HistoryErr()
+			s.status.UnmeasuredErr = s.watcher.UnmeasuredErr()
 		})
 	}
 	wait.Wait()

@@ -86,3 +86,34 @@ func TestNewOnDemand_ReadsWhenAsked(t *testing.T) {
 		t.Errorf("statistics %+v", statistics)
 	}
 }
+
+// TestNewOnDemand_UnmeasuredErr has a Prometheus that refuses the memory of pods.
+func TestNewOnDemand_UnmeasuredErr(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.FormValue("query"), "memory") {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			_, _ = w.Write([]byte(`{"status":"error","errorType":"execution","error":"too many samples"}`))
+			return
+		}
+		_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":"vector","result":[` +
+			`{"metric":{"namespace":"shop","pod":"a"},"value":[1700000000,"1"]}]}}`))
+	}))
+	t.Cleanup(server.Close)
+	h := handle{informers: informers.NewSharedInformerFactory(fake.NewClientset(), 0), kubeConfig: &rest.Config{}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+	if err := h.informers.Core().V1().Pods().Informer().GetIndexer().Add(pod); err != nil {
+		t.Fatal(err)
+	}
+	p := NewOnDemand(clock.RealClock{}, metrics.NewKubeRegistry(), Account{})
+	spec := prometheusSpec()
+	spec.MetricProvider.Address = server.URL
+	if _, err := openStatistics(t, p, h, spec, statisticsSpec()); err != nil {
+		t.Fatal(err)
+	}
+	p.Refresh(t.Context())
+	all := p.AllStatistics()
+	if len(all) != 1 || all[0].Err != nil || all[0].UnmeasuredErr == nil || !strings.Contains(all[0].UnmeasuredErr.Error(), "too many samples") ||
+		!all[0].FromPrometheus() {
+		t.Errorf("statistics %+v, want the error of memory", all)
+	}
+}

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -74,7 +76,9 @@ type WorkloadWatcher struct {
 	attempts int
 	// historyErr is why a part of the history is missing.
 	historyErr error
-	failures   failureLog
+	// unmeasuredErr is why the last refresh, although it succeeded, lacks usages.
+	unmeasuredErr error
+	failures      failureLog
 	// unmeasured logs that most pods have no measured usage.
 	unmeasured failureLog
 }
@@ -139,6 +143,7 @@ func (w *WorkloadWatcher) observe(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("list pods: %w", err)
 	}
+	w.unmeasuredErr = nil
 	t := newTally(&w.WorkloadConfig, now)
 	failed := w.Source.FetchPods(ctx, len(pods), t.add)
 	if ctx.Err() != nil {
@@ -165,7 +170,7 @@ func (w *WorkloadWatcher) observe(ctx context.Context, now time.Time) error {
 			t.usages.Discard(load.Resource(r))
 		}
 	}
-	w.reportMeasured(ctx, pods, t, failed)
+	w.unmeasuredErr = errors.Join(err, w.reportMeasured(ctx, pods, t, failed))
 	w.publisher.Publish(w.publisher.Latest().WithTally(t.usages, now, WorkloadInterval, w.bounds()))
 	klog.FromContext(ctx).V(4).
 		Info("Usage of pods read", "pods", len(pods), "known", t.known, "measured", t.measured, "workloads", w.publisher.Latest().Len())
@@ -173,14 +178,17 @@ func (w *WorkloadWatcher) observe(ctx context.Context, now time.Time) error {
 }
 
 // reportMeasured reports how many of the settled pods have a measured usage, of each resource that could be read.
-func (w *WorkloadWatcher) reportMeasured(ctx context.Context, pods []*corev1.Pod, t *tally, failed [load.ResourceCount]error) {
-	settled := 0
+// It returns an error if most have none.
+func (w *WorkloadWatcher) reportMeasured(
+	ctx context.Context, pods []*corev1.Pod, t *tally, failed [load.ResourceCount]error,
+) (few error) {
+	settled, nodes := 0, sets.New[string]()
 	for _, pod := range pods {
 		if t.ran(pod) >= settledAfter {
 			settled++
+			nodes.Insert(pod.Spec.NodeName)
 		}
 	}
-	var few error
 	for r := range load.ResourceCount {
 		if failed[r] != nil || settled == 0 {
 			continue
@@ -188,11 +196,20 @@ func (w *WorkloadWatcher) reportMeasured(ctx context.Context, pods []*corev1.Pod
 		share := min(float64(t.settled[r])/float64(settled), 1)
 		w.Metrics.measured.WithLabelValues(w.Label, r.String()).Set(share)
 		if share < 0.5 {
-			few = errors.Join(few, fmt.Errorf("%d of %d pods that have run for %s have a %s usage: "+
-				"check that Prometheus scrapes the kubelet of each node", t.settled[r], settled, settledAfter, r))
+			few = errors.Join(few, fmt.Errorf("%d of %d pods that have run for %s have a %s usage%s: check that %s reads the kubelet of "+
+				"each node", t.settled[r], settled, settledAfter, r, without(nodes.Difference(t.nodes[r])), w.Source.Name()))
 		}
 	}
 	w.unmeasured.log(klog.FromContext(ctx), t.now, few, "Workloads without history are predicted by their requests and limits")
+	return few
+}
+
+// without names nodes without a measured pod.
+func without(nodes sets.Set[string]) string {
+	if len(nodes) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", and none on %s, such as %s", text.Count(len(nodes), "node"), slices.Min(nodes.UnsortedList()))
 }
 
 // bounds limits the published statistics.
@@ -255,6 +272,10 @@ func (w *WorkloadWatcher) readHistory(ctx context.Context, history source.Worklo
 // HistoryErr returns why a part of the history has not been read. It must not be called while Run or Refresh runs.
 func (w *WorkloadWatcher) HistoryErr() error { return w.historyErr }
 
+// UnmeasuredErr returns why usages are missing after a refresh that succeeded. A resource could not be read, or most pods have no
+// measured usage. It must not be called while Run or Refresh runs.
+func (w *WorkloadWatcher) UnmeasuredErr() error { return w.unmeasuredErr }
+
 func (w *WorkloadWatcher) historyFailed(ctx context.Context, err error) {
 	w.historyErr = err
 	logger := klog.FromContext(ctx)
@@ -301,6 +322,8 @@ type tally struct {
 	example                  string
 	// settled counts the values of pods that have run for settledAfter.
 	settled [load.ResourceCount]int
+	// nodes are those of pods with a measured usage.
+	nodes [load.ResourceCount]sets.Set[string]
 }
 
 func newTally(c *WorkloadConfig, now time.Time) *tally {
@@ -319,6 +342,9 @@ func newTally(c *WorkloadConfig, now time.Time) *tally {
 		for r := range total {
 			total[r] += allocatable[r]
 		}
+	}
+	for r := range t.nodes {
+		t.nodes[r] = sets.New[string]()
 	}
 	t.usages = learned.NewTally(c.WorkloadLabel, total)
 	return t
@@ -350,6 +376,7 @@ func (t *tally) add(u *source.PodUsage) {
 	}
 	usage = t.bounded(pod, u.Resource, usage)
 	t.measured++
+	t.nodes[u.Resource].Insert(pod.Spec.NodeName)
 	if ran >= settledAfter {
 		t.settled[u.Resource]++
 	}

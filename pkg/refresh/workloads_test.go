@@ -636,6 +636,30 @@ func TestWorkloads_RunEndsWithTheContext(t *testing.T) {
 	}
 }
 
+// TestWorkloads_UnmeasuredErr expects no error where all is measured, and none of an earlier refresh after one that fails.
+func TestWorkloads_UnmeasuredErr(t *testing.T) {
+	src := &fakePods{}
+	c := newPodCluster(t, src, "")
+	c.add(t, ownedPod("shop", "DaemonSet", "a", "aaaaa"))
+	for i, tt := range []struct {
+		cpu, memory error
+		want        bool
+	}{
+		{nil, nil, false},
+		{nil, errors.New("too many series"), true},
+		{errors.New("down"), errors.New("down"), false}, // Refresh returns it
+	} {
+		src.cpu(map[string]float64{"shop/a-aaaaa": 1})
+		src.usages = append(src.usages, source.PodUsage{Namespace: "shop", Pod: "a-aaaaa", Resource: load.Memory, Usage: 1})
+		src.failed[load.CPU], src.failed[load.Memory] = tt.cpu, tt.memory
+		c.clock.Step(WorkloadInterval)
+		err := c.Refresh(t.Context())
+		if got := c.UnmeasuredErr(); got != nil != tt.want || (err != nil) != (tt.cpu != nil) {
+			t.Errorf("%d: unmeasured: %v, refresh: %v", i, got, err)
+		}
+	}
+}
+
 // TestWorkloads_MostPodsUnmeasured has the usage of two of four pods measured, then of one, and of a pod that began nine minutes ago.
 func TestWorkloads_MostPodsUnmeasured(t *testing.T) {
 	src := &fakePods{}
@@ -643,10 +667,13 @@ func TestWorkloads_MostPodsUnmeasured(t *testing.T) {
 	usages := map[string]float64{"shop/young-aaaaa": 1}
 	for i := range 4 {
 		pod := ownedPod("shop", "DaemonSet", fmt.Sprint("a", i), "aaaaa")
+		pod.Spec.NodeName = []string{"n1", "n1", "n3", "n2"}[i]
 		c.add(t, pod)
 		usages["shop/"+pod.Name] = 1
 	}
-	c.add(t, startedAt(ownedPod("shop", "DaemonSet", "young", "aaaaa"), start.Add(WorkloadInterval-9*time.Minute)))
+	young := startedAt(ownedPod("shop", "DaemonSet", "young", "aaaaa"), start.Add(WorkloadInterval-9*time.Minute))
+	young.Spec.NodeName = "n1"
+	c.add(t, young)
 	for _, tt := range []struct {
 		name   string
 		gone   []string
@@ -654,7 +681,9 @@ func TestWorkloads_MostPodsUnmeasured(t *testing.T) {
 		logged string
 	}{
 		{"two of four", []string{"shop/a2-aaaaa", "shop/a3-aaaaa"}, "0.5", ""},
-		{"one of five", []string{"shop/a1-aaaaa"}, "0.2", "1 of 5 pods that have run for 10m0s have a cpu usage"},
+		// n1 has the measured pod a0. a2 is on n3, and a3 on n2.
+		{"one of five", []string{"shop/a1-aaaaa"}, "0.2", "1 of 5 pods that have run for 10m0s have a cpu usage, and none on 2 nodes, such as n2: " +
+			"check that fake reads the kubelet of each node"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, name := range tt.gone {
@@ -680,6 +709,13 @@ plimsoll_measured_pods_ratio{resource="cpu",source="fake"} ` + tt.ratio + "\n"
 			log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
 			if got := strings.Contains(log, "The usage of most pods cannot be read"); got != (tt.logged != "") || !strings.Contains(log, tt.logged) {
 				t.Errorf("logged %q, want %q", log, tt.logged)
+			}
+			want = "no series" // of memory
+			if tt.logged != "" {
+				want += "\n" + tt.logged
+			}
+			if err := c.UnmeasuredErr(); err == nil || err.Error() != want {
+				t.Errorf("unmeasured: %v, want %q", err, want)
 			}
 		})
 	}

@@ -126,6 +126,11 @@ func TestReportOn_Faults(t *testing.T) {
 				Label: "pods", Publisher: learned.NewPublisher(), Err: errors.New("down"),
 			}}}
 		},
+		"source.pods": func(s *sourceFacts) {
+			s.statistics = []live.Statistics{{StatisticsStatus: provider.StatisticsStatus{
+				Label: "pods", Publisher: learned.NewPublisher(), UnmeasuredErr: errors.New("1 of 5 pods"),
+			}}}
+		},
 		"source.resolves":      fails(&net.DNSError{Err: "no such host"}),
 		"source.connects":      fails(syscall.ECONNREFUSED),
 		"source.tls":           fails(x509.UnknownAuthorityError{}),
@@ -259,6 +264,14 @@ func TestReportOn_Messages(t *testing.T) {
 			s.examination.Unnamed, s.examination.Strays = s.diagnosis.NodesWithoutSeries, strays
 		}
 	}
+	unmeasured := func(from config.MetricProviderType) func(*sourceFacts) {
+		return func(s *sourceFacts) {
+			s.statistics = []live.Statistics{{StatisticsStatus: provider.StatisticsStatus{
+				Label: "pods of p", Publisher: learned.NewPublisher(), UnmeasuredErr: errors.New("1 of 5 pods"),
+				Spec: config.LoadSpec{MetricProvider: config.MetricProviderSpec{Type: from}},
+			}}}
+		}
+	}
 	for _, tt := range []struct {
 		name  string
 		fault func(*sourceFacts)
@@ -278,6 +291,10 @@ func TestReportOn_Messages(t *testing.T) {
 		{"series that name no node", unnamed(`up{instance="a"}`), "nodes.nearest", Warning,
 			[]string{`no label names these nodes without load: w0, w1, w2, w3, w4, …; these series name no node: up{instance="a"}`}},
 		{"samples of a node that has load count for no other", unnamed(), "nodes.measured", Warning, []string{"10 of 11", "Let Prometheus scrape"}},
+		{"most pods unmeasured by Prometheus", unmeasured(config.Prometheus), "source.pods", Warning,
+			[]string{"pods of p: 1 of 5 pods", "Let Prometheus scrape"}},
+		{"most pods unmeasured by metrics-server", unmeasured(config.KubernetesMetricsServer), "source.pods", Warning,
+			[]string{"pods of p: 1 of 5 pods", "kubectl top pods --all-namespaces"}},
 		{"a node of two target sets", func(s *sourceFacts) {
 			s.diagnosis.Contested, s.diagnosis.Rivals = 2, &response.Rivals{
 				Used: response.TargetSet{Job: "node-exporter", Namespace: "monitoring"}, Ignored: response.TargetSet{Job: "a", Namespace: "tenant"},

@@ -162,6 +162,25 @@ func (f *facts) checkStatistics() []Check {
 	})
 }
 
+// checkPods checks that the sources measure the usage of most pods.
+func (f *facts) checkPods() []Check {
+	return each(f.statistics, func(s live.Statistics) []Check {
+		advice := run("kubectl top pods --all-namespaces",
+			"Peaks of other pods are predicted by requests. See which pods metrics-server measures:")
+		if s.FromPrometheus() {
+			advice = say("Peaks of other pods are predicted by requests. " +
+				"Let Prometheus scrape /metrics/cadvisor or /metrics/resource of each kubelet, with honorLabels: true.")
+		}
+		switch {
+		case s.Err != nil: // source.statistics tells it
+			return nil
+		case s.UnmeasuredErr != nil:
+			return warn(advice, "%s: %s", s.Label, oneLine(s.UnmeasuredErr))
+		}
+		return ok("%s: at least half of the pods are measured", s.Label)
+	})
+}
+
 // powerArgs are arguments of a plugin that scores by power models.
 type powerArgs interface {
 	PowerModelOf(node string, labels map[string]string) *config.PowerModel

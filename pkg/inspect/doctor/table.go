@@ -47,6 +47,7 @@ func clusterChecks() []check[*facts] {
 		{"configuration.runs", both, (*facts).checkRuns},
 		{"source.configured", opened, (*facts).checkConfigured},
 		{"source.statistics", opened, (*facts).checkStatistics},
+		{"source.pods", opened, (*facts).checkPods},
 		{"nodes.modelled", both, (*facts).checkPowerModels},
 		{"rights.list", nil, (*facts).checkLists},
 		{"rights.scheduler", configured, (*facts).checkPermissions},

@@ -135,6 +135,7 @@ func (c *Cluster) Statistics() []Statistics {
 	for _, s := range c.provider.AllStatistics() {
 		route, _ := c.access.routeOf(s.Spec)
 		s.Err, s.HistoryErr = c.access.explain(s.Spec, s.Err), c.access.explain(s.Spec, s.HistoryErr)
+		s.UnmeasuredErr = c.access.explain(s.Spec, s.UnmeasuredErr)
 		all = append(all, Statistics{s, route})
 	}
 	return all
