@@ -8,6 +8,7 @@ const (
 	NodeMetrics                = "NodeMetrics"
 	Peaks                      = "Peaks"
 	PredictedPeak              = "PredictedPeak"
+	RequestBounds              = "RequestBounds"
 	TargetLoadPacking          = "TargetLoadPacking"
 )
 
@@ -20,6 +21,7 @@ func PluginNames() []string {
 		NodeMetrics,
 		Peaks,
 		PredictedPeak,
+		RequestBounds,
 		TargetLoadPacking,
 	}
 }

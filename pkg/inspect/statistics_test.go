@@ -147,6 +147,9 @@ func waiting() *corev1.Pod {
 // windows.
 func TestEveryStatistic(t *testing.T) {
 	for _, d := range plugins.All() {
+		if d.Reads == nil {
+			continue
+		}
 		rows := statisticsOf[d.Name]
 		if len(rows) == 0 {
 			t.Errorf("%s is in no row", d.Name)

@@ -15,12 +15,14 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadvariationriskbalancing"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/lowriskovercommitment"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/peaks"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/predictedpeak"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/requestbounds"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/targetloadpacking"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
@@ -36,6 +38,7 @@ func claimants() map[string]claimant {
 		nodemetrics.Name:                {args: least("NodeMetricsArgs")},
 		peaks.Name:                      {args: least("PeaksArgs")},
 		predictedpeak.Name:              {reservesUnset: true},
+		requestbounds.Name:              {noNodes: true},
 		targetloadpacking.Name:          {reservesUnset: true},
 	}
 }
@@ -44,6 +47,8 @@ type claimant struct {
 	args string
 	// reservesUnset says that the plugin reserves a default for pods without requests while they start.
 	reservesUnset bool
+	// noNodes says that the plugin neither scores nor filters nodes, so that it steers nobody.
+	noNodes bool
 }
 
 // claims are what a tenant writes into its pods.
@@ -103,6 +108,18 @@ func TestClaims_SteerNobody(t *testing.T) {
 	// Ties are broken at random, also which of the equal nodes with a tenant's pods is packed first.
 	const noise = 4
 	for name, row := range rows {
+		if row.noNodes {
+			pl, err := registry[name](t.Context(), nil, plugintest.NewHandle())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, scores := pl.(minor.ScorePlugin)
+			_, filters := pl.(minor.FilterPlugin)
+			if scores || filters {
+				t.Errorf("%s scores nodes: %v, filters nodes: %v, want neither", name, scores, filters)
+			}
+			continue
+		}
 		for stage, live := range stages() {
 			honest := placed(t, name, row.args, live, func(*corev1.Pod) {})
 			for what, claim := range claims() {

@@ -44,6 +44,34 @@ func countedOf(t *testing.T, registry metrics.KubeRegistry, plugin string) count
 	return c
 }
 
+// A plugin that reads no load has no counters: operators would read from them that it never misses load.
+func TestCounters_WithoutLoad(t *testing.T) {
+	registry := metrics.NewKubeRegistry()
+	registryOn(plugintest.NewLoads(), registry.MustRegister)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := map[string]bool{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			for _, label := range m.GetLabel() {
+				counted[label.GetValue()] = true
+			}
+		}
+	}
+	for name := range kinds() {
+		if !counted[name] {
+			t.Errorf("%s has no counters", name)
+		}
+	}
+	for _, name := range withoutLoad() {
+		if counted[name] {
+			t.Errorf("%s has counters", name)
+		}
+	}
+}
+
 // Limits count decisions, and fallbacks once per decision.
 func TestCounters_Limits(t *testing.T) {
 	fresh := load.NodeLoad{load.CPU: plugintest.Measurement(0.5, 0), load.Memory: plugintest.Measurement(0.5, 0)}

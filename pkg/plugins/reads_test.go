@@ -1,6 +1,7 @@
 package plugins_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -59,8 +60,8 @@ func TestReads(t *testing.T) {
 		},
 	}
 	for _, d := range plugins.All() {
-		if len(rows[d.Name]) == 0 {
-			t.Errorf("%s is in no row", d.Name)
+		if (len(rows[d.Name]) > 0) != (d.Reads != nil) || (d.Reads == nil) != slices.Contains(withoutLoad(), d.Name) {
+			t.Errorf("%s: want a row if it reads load, and a place in withoutLoad if it reads none", d.Name)
 		}
 		for args, want := range rows[d.Name] {
 			t.Run(d.Name+"/"+args, func(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/peaks"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/predictedpeak"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/requestbounds"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/targetloadpacking"
 )
 
@@ -30,6 +31,7 @@ func All() []descriptor.Descriptor {
 		nodemetrics.Describe(),
 		peaks.Describe(),
 		predictedpeak.Describe(),
+		requestbounds.Describe(),
 		targetloadpacking.Describe(),
 	}
 }
@@ -60,7 +62,10 @@ func NewRegistry(
 	counterSets := descriptor.NewMetrics(register)
 	registry := frameworkruntime.Registry{}
 	for _, d := range All() {
-		given := descriptor.Deps{Load: provider, Counters: counterSets.For(d.Name), Clock: c}
+		given := descriptor.Deps{Load: provider, Clock: c}
+		if d.Reads != nil { // the others never miss load
+			given.Counters = counterSets.For(d.Name)
+		}
 		registry[d.Name] = func(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
 			return d.New(ctx, args, handle, given)
 		}

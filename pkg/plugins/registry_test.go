@@ -28,6 +28,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/peaks"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/predictedpeak"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/requestbounds"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/targetloadpacking"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
@@ -40,13 +41,16 @@ func registryOn(loads *plugintest.Loads, register func(...metrics.Registerable))
 
 func unregistered(...metrics.Registerable) {}
 
-// kinds are the kinds of the arguments of all plugins.
+// kinds are the kinds of the arguments of all plugins that read load.
 func kinds() map[string]string {
 	all := scorers()
 	all[loadthreshold.Name] = "LoadThresholdArgs"
 	all[nodemetrics.Name] = "NodeMetricsArgs"
 	return all
 }
+
+// withoutLoad are the plugins that read no load. They take no arguments.
+func withoutLoad() []string { return []string{requestbounds.Name} }
 
 // scorers are those of the plugins that score every pod by load, and need nothing else to be enabled.
 func scorers() map[string]string {
@@ -92,8 +96,14 @@ func buildOn(tb testing.TB, handle minor.Handle, loads *plugintest.Loads, name, 
 // Every plugin is in the registry under its name.
 func TestNewRegistry(t *testing.T) {
 	registry := registryOn(plugintest.NewLoads(), unregistered)
-	if len(registry) != len(kinds()) {
-		t.Errorf("%d plugins in the registry, %d known here", len(registry), len(kinds()))
+	if len(registry) != len(kinds())+len(withoutLoad()) {
+		t.Errorf("%d plugins in the registry, %d known here", len(registry), len(kinds())+len(withoutLoad()))
+	}
+	for _, name := range withoutLoad() {
+		pl, err := registry[name](t.Context(), nil, plugintest.NewHandle())
+		if err != nil || pl.Name() != name {
+			t.Errorf("the plugin registered as %s is %v, %v", name, pl, err)
+		}
 	}
 	for name := range kinds() {
 		if got := build(t, plugintest.NewLoads(), name, "").Name(); got != name {
@@ -110,6 +120,13 @@ func TestNewRegistry_WrongArgs(t *testing.T) {
 			_, err := registry[name](t.Context(), plugintest.Args(t, kind, least(kind)), plugintest.NewHandle())
 			if own := kind == kinds()[name]; (err == nil) != own {
 				t.Errorf("%s given %s: %v", name, kind, err)
+			}
+		}
+	}
+	for _, name := range withoutLoad() {
+		for _, kind := range kinds() {
+			if _, err := registry[name](t.Context(), plugintest.Args(t, kind, least(kind)), plugintest.NewHandle()); err == nil {
+				t.Errorf("%s takes %s", name, kind)
 			}
 		}
 	}

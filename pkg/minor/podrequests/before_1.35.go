@@ -12,3 +12,6 @@ import (
 func Of(pod *corev1.Pod) corev1.ResourceList {
 	return resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true})
 }
+
+// ofStatus returns nothing: before Kubernetes 1.35, a pod's status has no resources of the whole pod.
+func ofStatus(*corev1.Pod) (lists [2]corev1.ResourceList) { return lists }

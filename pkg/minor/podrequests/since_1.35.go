@@ -16,3 +16,12 @@ func Of(pod *corev1.Pod) corev1.ResourceList {
 		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
 	})
 }
+
+// ofStatus returns the resources of the whole pod in its status.
+func ofStatus(pod *corev1.Pod) (lists [2]corev1.ResourceList) {
+	lists[0] = pod.Status.AllocatedResources
+	if pod.Status.Resources != nil {
+		lists[1] = pod.Status.Resources.Requests
+	}
+	return lists
+}

@@ -3,6 +3,7 @@ package descriptor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,7 +21,7 @@ type Descriptor struct {
 	Name string
 	// New makes the plugin. It fails if the arguments are not valid.
 	New func(ctx context.Context, args runtime.Object, handle minor.Handle, given Deps) (minor.Plugin, error)
-	// Reads returns what a plugin with valid arguments reads.
+	// Reads returns what a plugin with valid arguments reads; it is nil for a plugin that reads no load.
 	Reads func(args runtime.Object) reading.Request
 	// Limits says how a plugin with valid arguments filters; nil arguments are the defaults.
 	Limits func(args runtime.Object) configlint.Limits
@@ -58,7 +59,7 @@ type LoadProvider interface {
 // Deps is what a plugin is given in addition to its arguments and its handle.
 type Deps struct {
 	Load LoadProvider
-	// Counters are those of the plugin.
+	// Counters are those of the plugin; the zero Counters for a plugin that reads no load.
 	Counters Counters
 	Clock    clock.Clock
 }
@@ -67,7 +68,7 @@ type Deps struct {
 type Given struct {
 	Deps
 	Handle minor.Handle
-	// Reader reads what Parts.Reads returned.
+	// Reader reads what Parts.Reads returned; it is nil for a plugin that reads no load.
 	Reader *reading.Reader
 }
 
@@ -78,6 +79,18 @@ type Parts[Args runtime.Object] struct {
 	Limits func(args Args) configlint.Limits
 	// Build makes the plugin of valid arguments.
 	Build func(ctx context.Context, args Args, given Given) (minor.Plugin, error)
+}
+
+// WithoutLoad returns the descriptor of a plugin that reads no load and takes no arguments.
+func WithoutLoad(d Descriptor, build func(given Given) (minor.Plugin, error)) Descriptor {
+	d.Limits = func(runtime.Object) configlint.Limits { return configlint.Limits{} }
+	d.New = func(_ context.Context, args runtime.Object, handle minor.Handle, given Deps) (minor.Plugin, error) {
+		if args != nil {
+			return nil, errors.New("the plugin takes no arguments: remove its entry in pluginConfig")
+		}
+		return build(Given{Deps: given, Handle: handle})
+	}
+	return d
 }
 
 // Of returns the descriptor with the functions of the plugin.

@@ -46,6 +46,9 @@ func TestLoadProvider_EveryStatistic(t *testing.T) {
 		"TargetLoadPacking":          {"window: 1m": {value: mean1}},
 	}
 	for _, d := range plugins.All() {
+		if d.Reads == nil {
+			continue
+		}
 		if len(rows[d.Name]) == 0 {
 			t.Errorf("%s is in no row", d.Name)
 		}
