@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -21,6 +23,7 @@ type whatIfOptions struct {
 	file        string
 	replicas    int
 	profileFrom string
+	timeout     time.Duration
 	scenario    whatif.Scenario
 }
 
@@ -47,6 +50,8 @@ func newWhatIfCommand() *cobra.Command {
 	flags.StringVar(&o.scenario.SchedulerName, "scheduler-name", "",
 		"profile for the pods of the file; replaces their spec.schedulerName")
 	flags.StringVar(&o.profileFrom, "profile-from", "", "local file with a KubeSchedulerConfiguration to compare with")
+	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute,
+		"time after which the pods that are placed by then are shown; zero means no limit")
 	for flag, resource := range map[string]string{"drain": "nodes", "like": "nodes", "evict-all-in": "namespaces"} {
 		completeFlag(command, flag, o.cluster.completeNames(resource))
 	}
@@ -89,6 +94,8 @@ func (o *whatIfOptions) validateCombination(flags *pflag.FlagSet) error {
 		return fmt.Errorf("--replicas: %d; write from 0 to %d", o.replicas, whatif.MaxPods)
 	case flags.Changed("add-nodes") && (s.AddNodes < 1 || s.AddNodes > whatif.MaxNodes):
 		return fmt.Errorf("--add-nodes: %d; write from 1 to %d", s.AddNodes, whatif.MaxNodes)
+	case o.timeout < 0:
+		return fmt.Errorf("--timeout: %v; write a duration such as 10m, or 0 for no limit", o.timeout)
 	case (s.AddNodes > 0) != (s.Like != ""):
 		return errors.New("--add-nodes and --like: write both, such as --add-nodes 2 --like worker-1")
 	}
@@ -103,8 +110,14 @@ func (o *whatIfOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	ctx := cmd.Context()
+	if o.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.timeout)
+		defer cancel()
+	}
 	bar := terminal.NewProgress(cmd.ErrOrStderr())
-	result, err := whatif.Run(cmd.Context(), connection, whatif.Request{
+	result, err := whatif.Run(ctx, connection, whatif.Request{
 		Configuration: o.cluster.configuration, Source: o.cluster.source, Scenario: o.scenario,
 		File: o.file, Stdin: cmd.InOrStdin(), ProfileFrom: o.profileFrom,
 		Found:    func(c *live.Configuration) { warnOfOtherMinor(cmd, componentversion.Get().GitVersion, c.Workload) },
@@ -112,13 +125,21 @@ func (o *whatIfOptions) run(cmd *cobra.Command) error {
 	})
 	bar.Clear()
 	if err != nil {
+		if whatif.StoppedBy(ctx) == whatif.TimedOut {
+			return fmt.Errorf("no pod was placed within --timeout %v; write a longer one, or 0 for no limit: %w", o.timeout, err)
+		}
 		return err
 	}
 	if err := o.output.print(cmd, result, "", nil, result.Print); err != nil || !result.HasFindings() {
 		return err
 	}
-	if undecided := result.Undecided(); undecided > 0 {
-		return fmt.Errorf("interrupted: %s undecided; write fewer --replicas, or wait", text.Count(undecided, "pod"))
+	undecided := text.Count(result.Undecided(), "pod")
+	switch result.Stopped {
+	case whatif.Interrupted:
+		return fmt.Errorf("interrupted: %s undecided; write fewer --replicas, or wait", undecided)
+	case whatif.TimedOut:
+		return fmt.Errorf("timeout after %v: %s undecided; write fewer --replicas, a longer --timeout, or 0 for no limit",
+			o.timeout, undecided)
 	}
 	return errFound
 }

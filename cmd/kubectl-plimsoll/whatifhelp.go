@@ -23,11 +23,13 @@ The result is what the scheduler would do if all of this happened now, at once:
   - Pods of a scheduler without a profile are placed as the stock scheduler does.
   - Webhooks and quotas are not called. No volumes are provisioned, and no nodes except those of --add-nodes.
 
-Ctrl-C shows the pods that are placed by then, and counts the others as undecided. A second one ends the command.
+After --timeout, and at ctrl-C, the command shows the pods that are placed by then. It counts the others as
+undecided. A second ctrl-C ends it at once.
 
 LINE is the load line or target of the profile that places the pods.
 
-Exit codes: 0 all pods fit, 1 some do not or are lost because they have no controller, 2 unknown or interrupted.`
+Exit codes: 0 all pods fit, 1 some do not or are lost because they have no controller, 2 unknown, interrupted
+or timeout.`
 
 const whatIfExamples = `  # Do 40 replicas fit, and where?
   kubectl plimsoll what-if -f deployment.yaml --replicas 40

@@ -23,7 +23,7 @@ type Outcome struct {
 	// Pods is the number of pods to place, preempted pods included.
 	Pods   int `json:"pods"`
 	Placed int `json:"placed"`
-	// Undecided is the number of pods that were not tried before the command was interrupted.
+	// Undecided is the number of pods that were not tried before the command was stopped.
 	Undecided int `json:"undecided,omitempty"`
 	// Relaxed is the number of pods that were placed because a limit that left them no node was waived.
 	Relaxed   int      `json:"relaxed"`

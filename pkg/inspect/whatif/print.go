@@ -20,7 +20,7 @@ func (r *Report) Print(p *terminal.Printer) {
 		p.Printf("%s\n", change)
 	}
 	for i := range r.Outcomes {
-		p.Printf("%s%s\n", r.letter(i), r.Outcomes[i].summary())
+		p.Printf("%s%s\n", r.letter(i), r.Outcomes[i].summary(r.Stopped))
 	}
 	r.printNodes(p)
 	for i := range r.Outcomes {
@@ -59,10 +59,10 @@ func (o *Outcome) title() string {
 	return fmt.Sprintf("%s; load%s and line as %s sees them in profile %s", o.Configuration, statistic, o.LinePlugin, o.Profile)
 }
 
-func (o *Outcome) summary() string {
+func (o *Outcome) summary(stopped StopReason) string {
 	line := fmt.Sprintf("%d of %s placed", o.Placed, text.Count(o.Pods, "pod"))
 	if o.Undecided > 0 {
-		line += fmt.Sprintf(", %d undecided: interrupted", o.Undecided)
+		line += fmt.Sprintf(", %d undecided: %s", o.Undecided, stopped)
 	}
 	if o.Relaxed > 0 {
 		line += fmt.Sprintf(", %d of them because a limit was waived that left no node", o.Relaxed)

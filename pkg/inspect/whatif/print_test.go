@@ -71,7 +71,7 @@ func TestResult_HasFindings(t *testing.T) {
 			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
 		}
 	}
-	if text := lost.summary(); !strings.HasSuffix(text, ", 2 pods preempted (1 lost)") {
+	if text := lost.summary(""); !strings.HasSuffix(text, ", 2 pods preempted (1 lost)") {
 		t.Errorf("summary %q does not count the lost pod", text)
 	}
 }

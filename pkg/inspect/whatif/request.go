@@ -2,6 +2,7 @@ package whatif
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -38,12 +39,14 @@ type Report struct {
 	Lost []string `json:"lost,omitempty"`
 	// Outcomes has the outcome of the configuration, then that of ProfileFrom.
 	Outcomes []*Outcome `json:"outcomes"`
-	Notes    []string   `json:"notes,omitempty"`
+	// Stopped says why pods are undecided, or ProfileFrom is not compared; empty if the report is complete.
+	Stopped StopReason `json:"stopped,omitempty"`
+	Notes   []string   `json:"notes,omitempty"`
 }
 
-// HasFindings reports whether pods do not fit, or are lost.
+// HasFindings reports whether pods do not fit or are lost, or whether that is not known.
 func (r *Report) HasFindings() bool {
-	return len(r.Lost) > 0 ||
+	return len(r.Lost) > 0 || r.Stopped != "" ||
 		slices.ContainsFunc(r.Outcomes, func(o *Outcome) bool { return o.Placed < o.Pods || len(o.Lost) > 0 })
 }
 
@@ -54,6 +57,26 @@ func (r *Report) Undecided() int {
 		undecided += o.Undecided
 	}
 	return undecided
+}
+
+// StopReason says why the answer is partial.
+type StopReason string
+
+// All reasons. A user interrupts; a timeout is the deadline of the context.
+const (
+	Interrupted StopReason = "interrupted"
+	TimedOut    StopReason = "timeout"
+)
+
+// StoppedBy returns why the context ended; empty if it has not.
+func StoppedBy(ctx context.Context) StopReason {
+	switch cause := context.Cause(ctx); {
+	case cause == nil:
+		return ""
+	case errors.Is(cause, context.DeadlineExceeded):
+		return TimedOut
+	}
+	return Interrupted
 }
 
 func (r *Report) note(format string, args ...any) {
@@ -96,19 +119,29 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 	if err := e.place(ctx, extended, ""); err != nil {
 		return nil, err
 	}
-	if other != nil && e.Undecided() > 0 {
-		e.note("The configuration of --profile-from is not compared: interrupted")
-	} else if other != nil {
-		profile, err := otherProfile(other.ProfileNames(), e.plan.SchedulerNames())
-		if err != nil {
-			return nil, live.OptionErrorf("--profile-from: %w", err)
-		}
-		if err := e.place(ctx, other, profile); err != nil {
+	if other != nil {
+		if err := e.compare(ctx, other); err != nil {
 			return nil, err
 		}
 	}
 	e.Notes = append(e.Notes, e.plan.Notes...)
 	return e.Report, nil
+}
+
+// compare places the pods by another configuration too. If ctx ends before its first pod, the report lacks it.
+func (e *experiment) compare(ctx context.Context, other *live.Configuration) error {
+	profile, err := otherProfile(other.ProfileNames(), e.plan.SchedulerNames())
+	if err != nil {
+		return live.OptionErrorf("--profile-from: %w", err)
+	}
+	if err = e.place(ctx, other, profile); err == nil {
+		return nil
+	}
+	if e.Stopped = StoppedBy(ctx); e.Stopped != "" {
+		e.note("The configuration of --profile-from is not compared: %s", e.Stopped)
+		return nil
+	}
+	return err
 }
 
 // readFile reads the file, and what admission adds to its pods.
@@ -171,6 +204,9 @@ func (e *experiment) place(ctx context.Context, configuration *live.Configuratio
 	})
 	if err != nil {
 		return err
+	}
+	if out.Undecided > 0 {
+		e.Stopped = StoppedBy(ctx)
 	}
 	out.Configuration = configuration.Origin
 	e.Outcomes = append(e.Outcomes, out)
