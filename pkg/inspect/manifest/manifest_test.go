@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -102,6 +103,9 @@ func TestPod_OfDeployment(t *testing.T) {
 	if first.Name == second.Name || first.UID == second.UID || first.UID == "" {
 		t.Errorf("pods %s (%s) and %s (%s), want distinct ones", first.Name, first.UID, second.Name, second.UID)
 	}
+	if reflect.ValueOf(first.Labels).Pointer() != reflect.ValueOf(second.Labels).Pointer() {
+		t.Error("each pod has its own map of labels, so a decision beside many pods takes three times as long")
+	}
 	// The API server defaults an unset request to the limit.
 	if request := first.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU]; request.String() != "500m" {
 		t.Errorf("request %s, want the limit of 500m", &request)
@@ -121,6 +125,9 @@ func TestPod_OfDeployment(t *testing.T) {
 
 func TestPod_OfStatefulSet(t *testing.T) {
 	p, claims := mustRead(t, statefulSet).Workloads[0].Pod(1)
+	if first, _ := mustRead(t, statefulSet).Workloads[0].Pod(0); first.Labels["apps.kubernetes.io/pod-index"] != "4" {
+		t.Errorf("the first pod has labels %v, want those of 4", first.Labels)
+	}
 	if p.Name != "db-5" || p.Labels["apps.kubernetes.io/pod-index"] != "5" {
 		t.Errorf("pod %s with labels %v, want the second from 4 on", p.Name, p.Labels)
 	}

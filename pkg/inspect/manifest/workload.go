@@ -157,8 +157,11 @@ func (w *Workload) validateSelector() error {
 
 // Pod returns the pod of an index from 0, with the API server's defaults and a UID, and its claims. It has no node yet.
 // Admission adds fields that depend on the cluster.
+//
+// Pods share the map of equal labels. Each decision reads the labels of all pods, and one map stays in the processor's cache.
 func (w *Workload) Pod(index int) (*corev1.Pod, []*corev1.PersistentVolumeClaim) {
 	pod := &corev1.Pod{ObjectMeta: *w.meta.DeepCopy(), Spec: *w.spec.DeepCopy()}
+	pod.Labels = w.meta.Labels
 	pod.Name = w.Name
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		pod.Name = owner.Name + "-" + strconv.Itoa(w.first+index)
