@@ -93,6 +93,7 @@ prometheusRule: {enabled: true, labels: {release: prometheus}}
 recordingRules: {enabled: true, labels: {release: prometheus}}
 dashboard: {enabled: true, annotations: {folder: scheduling}}
 admissionPolicy: {enabled: true}
+requestPolicy: {enabled: true}
 loadWatcher:
   enabled: true
   provider: Prometheus
@@ -115,7 +116,7 @@ func TestChart_RendersValidManifests(t *testing.T) {
 	}{
 		{
 			name:   "the default values",
-			absent: []string{"ServiceMonitor", "PrometheusRule", "MutatingAdmissionPolicy", "Secret"},
+			absent: []string{"ServiceMonitor", "PrometheusRule", "MutatingAdmissionPolicy", "ValidatingAdmissionPolicy", "Secret"},
 			present: []string{
 				"ClusterRole", "ClusterRoleBinding", "ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Role",
 				"RoleBinding", "Service", "ServiceAccount",
@@ -191,6 +192,7 @@ prometheusRule: {enabled: true}
 recordingRules: {enabled: true}
 dashboard: {enabled: true}
 admissionPolicy: {enabled: true}
+requestPolicy: {enabled: true}
 openshift:
   logLevel: Trace
   topology:
@@ -762,6 +764,7 @@ caConfigMap: {name: "NAME", key: "NAME"}
 nodePowerModelConfigMap: {name: "NAME", key: "NAME"}
 extraEnv: [{name: A, value: "NAME"}]
 admissionPolicy: {enabled: true}
+requestPolicy: {enabled: true}
 `)
 			if target == "Deployment" {
 				values += `

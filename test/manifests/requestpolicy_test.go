@@ -1,0 +1,148 @@
+package manifests_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apiserver/pkg/admission"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
+)
+
+const requestPolicy = "requestPolicy: {enabled: true}"
+
+// admits returns a function that evaluates the chart's policy, as the API server does.
+func admits(t *testing.T) func(pod *corev1.Pod) (bool, error) {
+	t.Helper()
+	spec := one[admissionregistrationv1.ValidatingAdmissionPolicy](t, render(t, requestPolicy), "ValidatingAdmissionPolicy").Spec
+	compiler := check.Value(plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())))(t)
+	declared := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
+	for _, v := range spec.Variables {
+		result := compiler.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression}, declared, environment.StoredExpressions)
+		if result.Error != nil {
+			t.Fatal(result.Error)
+		}
+	}
+	var conditions []plugincel.ExpressionAccessor
+	for _, v := range spec.Validations {
+		conditions = append(conditions, &validating.ValidationCondition{Expression: v.Expression})
+	}
+	condition := compiler.CompileCondition(conditions, declared, environment.StoredExpressions)
+	for _, err := range condition.CompilationErrors() {
+		t.Fatal(err)
+	}
+	gvk := corev1.SchemeGroupVersion.WithKind("Pod")
+	return func(pod *corev1.Pod) (bool, error) {
+		attributes := admission.NewAttributesRecord(pod, nil, gvk, "ns", "p", corev1.SchemeGroupVersion.WithResource("pods"), "",
+			admission.Create, nil, false, nil)
+		versioned := check.Value(admission.NewVersionedAttributes(attributes, gvk, admission.NewObjectInterfacesFromScheme(clientscheme.Scheme)))(t)
+		results, _, err := condition.ForInput(compiler.CreateContext(t.Context()), versioned, nil, plugincel.OptionalVariableBindings{}, nil,
+			celconfig.RuntimeCELCostBudget)
+		if err != nil {
+			return false, err
+		}
+		for _, result := range results {
+			if result.Error != nil {
+				return false, result.Error
+			}
+			if result.EvalResult.Value() != true {
+				return false, nil
+			}
+		}
+		return true, nil
+	}
+}
+
+// The bounds are 1M cores of cpu, and 1P of each other resource.
+func TestRequestPolicy(t *testing.T) {
+	admit := admits(t)
+	list := func(name corev1.ResourceName, quantity string) corev1.ResourceRequirements {
+		return corev1.ResourceRequirements{Requests: corev1.ResourceList{name: resource.MustParse(quantity)}}
+	}
+	for _, tt := range []struct {
+		name     corev1.ResourceName
+		quantity string
+		want     bool
+	}{
+		{corev1.ResourceCPU, "100m", true},
+		{corev1.ResourceCPU, "1M", true},
+		{corev1.ResourceCPU, "1000000001m", false},
+		{corev1.ResourceMemory, "1Gi", true},
+		{corev1.ResourceMemory, "1P", true},
+		{corev1.ResourceMemory, "1000000000000001", false},
+		{corev1.ResourceMemory, "5Ei", false},
+		{corev1.ResourceMemory, "1e30", false},
+		{corev1.ResourceEphemeralStorage, "1P", true},
+		{corev1.ResourceEphemeralStorage, "1Pi", false},
+		{"example.com/gpu", "8", true},
+		{"example.com/gpu", "2P", false},
+	} {
+		places := map[string]func(*corev1.PodSpec){
+			"a container": func(s *corev1.PodSpec) {
+				s.Containers = append(s.Containers, corev1.Container{Resources: list(tt.name, tt.quantity)})
+			},
+			"an init container": func(s *corev1.PodSpec) {
+				s.InitContainers = []corev1.Container{{}, {Resources: list(tt.name, tt.quantity)}}
+			},
+			"the whole pod": func(s *corev1.PodSpec) { r := list(tt.name, tt.quantity); s.Resources = &r },
+			"overhead":      func(s *corev1.PodSpec) { s.Overhead = list(tt.name, tt.quantity).Requests },
+		}
+		for place, set := range places {
+			t.Run(fmt.Sprint(tt.name, " ", tt.quantity, " of ", place), func(t *testing.T) {
+				pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "c"}}}}
+				set(&pod.Spec)
+				if got, err := admit(pod); err != nil || got != tt.want {
+					t.Errorf("admitted: %v, %v, want %v", got, err, tt.want)
+				}
+			})
+		}
+	}
+}
+
+// A pod of 500 containers is still evaluated: the API server rejects what costs more than its budget.
+func TestRequestPolicy_Cost(t *testing.T) {
+	pod := &corev1.Pod{}
+	for range 500 {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("100Mi"),
+			corev1.ResourceEphemeralStorage: resource.MustParse("1Gi"), "example.com/gpu": resource.MustParse("1"),
+		}}})
+	}
+	if got, err := admits(t)(pod); err != nil || !got {
+		t.Errorf("admitted: %v, %v, want true", got, err)
+	}
+}
+
+// The policy sees pods and resizes, and is bound. The static pod's files have neither.
+func TestRequestPolicy_Renders(t *testing.T) {
+	rendered := render(t, requestPolicy)
+	policy := one[admissionregistrationv1.ValidatingAdmissionPolicy](t, rendered, "ValidatingAdmissionPolicy")
+	binding := one[admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, rendered, "ValidatingAdmissionPolicyBinding")
+	if binding.Spec.PolicyName != policy.Name || binding.Spec.ValidationActions[0] != admissionregistrationv1.Deny {
+		t.Errorf("the binding is %+v, of policy %s", binding.Spec, policy.Name)
+	}
+	var matched []string
+	for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
+		matched = append(matched, fmt.Sprint(rule.Operations, rule.Resources))
+	}
+	if got, want := strings.Join(matched, " "), "[CREATE] [pods] [UPDATE] [pods/resize]"; got != want || *policy.Spec.FailurePolicy != admissionregistrationv1.Fail {
+		t.Errorf("matches %s and fails with %s, want %s and Fail", got, *policy.Spec.FailurePolicy, want)
+	}
+	for name, values := range map[string]string{"default": "", "StaticPod": "{target: StaticPod, " + requestPolicy +
+		", config: {profiles: [{schedulerName: default-scheduler, plugins: {score: {enabled: [{name: Peaks}]}}}]}}"} {
+		for _, o := range render(t, values) {
+			if strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy") {
+				t.Errorf("%s renders a %s", name, o.GetKind())
+			}
+		}
+	}
+}
