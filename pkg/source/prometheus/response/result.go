@@ -101,7 +101,8 @@ func (r *Result) add(m *Matcher, c *claims, s *Series[map[string]string]) {
 		}
 		value /= capacity
 	}
-	c.add(m.targetSetOf(s.Metric, position), claim{position: position, value: value, rank: rank})
+	set, onHost := m.targetSetOf(s.Metric, position)
+	c.add(set, claim{position: position, value: value, rank: rank, onHost: onHost})
 }
 
 // Problem returns why no node has a value; nil if at least one has.

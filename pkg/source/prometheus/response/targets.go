@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -104,33 +105,36 @@ func (u InUse) Next(results []*Result) InUse {
 }
 
 // targetSetOf returns the target set of a series that names the node at a position.
-func (m *Matcher) targetSetOf(series map[string]string, position int) TargetSet {
-	set := TargetSet{Job: series[jobLabel], Namespace: series[namespaceLabel], Service: series[serviceLabel]}
-	set.Evidence = m.evidence(series, position)
-	return set
+// onHost reports whether the target is a pod in the network of that node.
+func (m *Matcher) targetSetOf(series map[string]string, position int) (set TargetSet, onHost bool) {
+	set = TargetSet{Job: series[jobLabel], Namespace: series[namespaceLabel], Service: series[serviceLabel]}
+	set.Evidence, onHost = m.evidence(series, position)
+	return set, onHost
 }
 
-func (m *Matcher) evidence(series map[string]string, position int) Evidence {
-	instance, pod := series[instanceLabel], series[podLabel]
-	if instance == "" && pod == "" {
-		return Untargeted
+func (m *Matcher) evidence(series map[string]string, position int) (of Evidence, onHost bool) {
+	instance, name := series[instanceLabel], series[podLabel]
+	if instance == "" && name == "" {
+		return Untargeted, false
+	}
+	if pod := podOn(m.Pods, series[namespaceLabel], name, m.Nodes[position].Name); pod != nil {
+		return Shown, pod.Spec.HostNetwork
 	}
 	if at, ok := m.Index.Match(instance); ok && at == position {
-		return Shown
+		return Shown, false
 	}
-	if pod != "" && runsOn(m.Pods, series[namespaceLabel], pod, m.Nodes[position].Name) {
-		return Shown
-	}
-	return Unshown
+	return Unshown, false
 }
 
-// runsOn reports whether a pod runs on a node. Without a lister no pod does.
-func runsOn(pods corelisters.PodLister, namespace, name, node string) bool {
-	if pods == nil {
-		return false
+// podOn returns a pod if it runs on a node. Without a lister no pod does.
+func podOn(pods corelisters.PodLister, namespace, name, node string) *corev1.Pod {
+	if pods == nil || name == "" {
+		return nil
 	}
-	pod, err := pods.Pods(namespace).Get(name)
-	return err == nil && pod.Spec.NodeName == node
+	if pod, err := pods.Pods(namespace).Get(name); err == nil && pod.Spec.NodeName == node {
+		return pod
+	}
+	return nil
 }
 
 // claim is a series' value for a node.
@@ -138,6 +142,8 @@ type claim struct {
 	position int
 	value    float64
 	rank     int
+	// onHost reports whether the target is a pod in the network of the node.
+	onHost bool
 }
 
 // claimant is a target set and its claims.
@@ -146,6 +152,8 @@ type claimant struct {
 	claims []claim
 	// nodes is the number of nodes with a claim. contested are those with a value of another set.
 	nodes, contested int
+	// onHosts is the number of nodes with a claim by a pod in the node's network.
+	onHosts int
 }
 
 // claims collects the values of a response by target set.
@@ -168,29 +176,42 @@ func (c *claims) add(set TargetSet, of claim) {
 
 // order sorts the claimants, the one to believe first:
 //   - Evidence comes first.
+//   - Then pods in the network of their node, on half as many nodes as the largest set names.
+//     Pod Security keeps tenants from these. But a tenant's EndpointSlice can name a node's address, with a node port.
 //   - Then the set in use, while it speaks for half as many nodes as the largest set.
 //   - Then the number of nodes.
 func (c *claims) order(nodes int, inUse TargetSet, used bool) {
 	var largest [Unshown + 1]int
-	last := make([]*claimant, nodes)
+	last, lastOnHost := make([]*claimant, nodes), make([]*claimant, nodes)
 	for _, of := range c.claimants {
 		for _, claim := range of.claims {
 			if last[claim.position] != of {
 				last[claim.position] = of
 				of.nodes++
 			}
+			if claim.onHost && lastOnHost[claim.position] != of {
+				lastOnHost[claim.position] = of
+				of.onHosts++
+			}
 		}
 		largest[of.set.Evidence] = max(largest[of.set.Evidence], of.nodes)
 	}
+	const first, second = 0, 1
+	onHosts := func(of *claimant) int {
+		if of.onHosts > 0 && 2*of.onHosts >= largest[of.set.Evidence] {
+			return first
+		}
+		return second
+	}
 	kept := func(of *claimant) int {
 		if used && of.set == inUse && 2*of.nodes >= largest[of.set.Evidence] {
-			return 0
+			return first
 		}
-		return 1
+		return second
 	}
 	slices.SortFunc(c.claimants, func(a, b *claimant) int {
-		return cmp.Or(cmp.Compare(a.set.Evidence, b.set.Evidence), cmp.Compare(kept(a), kept(b)), cmp.Compare(b.nodes, a.nodes),
-			a.set.compare(b.set))
+		return cmp.Or(cmp.Compare(a.set.Evidence, b.set.Evidence), cmp.Compare(onHosts(a), onHosts(b)), cmp.Compare(kept(a), kept(b)),
+			cmp.Compare(b.nodes, a.nodes), a.set.compare(b.set))
 	})
 }
 

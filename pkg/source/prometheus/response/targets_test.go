@@ -3,7 +3,9 @@ package response
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,9 +27,9 @@ func testMatcher(t testing.TB) *Matcher {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i)}}
 		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.0.0.%d", i)}}
 		nodes = append(nodes, node)
-		for _, namespace := range []string{"monitoring", "tenant", "zoo"} {
+		for _, namespace := range []string{"monitoring", "tenant", "zoo", "system", "trusted"} {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("exporter-%d", i)}}
-			pod.Spec.NodeName = node.Name
+			pod.Spec.NodeName, pod.Spec.HostNetwork = node.Name, namespace == "system" || namespace == "trusted"
 			if err := pods.Add(pod); err != nil {
 				t.Fatal(err)
 			}
@@ -59,6 +61,13 @@ func onHosts(namespace, service string) func(int) labels {
 	return func(i int) labels {
 		return labels{"job": service, "namespace": namespace, "service": service, "pod": fmt.Sprintf("exporter-%d", i),
 			"instance": fmt.Sprintf("10.0.0.%d:9100", i)}
+	}
+}
+
+// nodePorts are the targets of a tenant's EndpointSlice with the nodes' addresses and the node port of the tenant's Service.
+func nodePorts(namespace string) func(int) labels {
+	return func(i int) labels {
+		return labels{"job": "a", "namespace": namespace, "service": "a", "instance": fmt.Sprintf("10.0.0.%d:30000", i)}
 	}
 }
 
@@ -121,6 +130,10 @@ func honestSetups() map[string][]series {
 			return labels{"job": "node-exporter", "namespace": "monitoring", "pod": fmt.Sprintf("exporter-%d", i),
 				"instance": fmt.Sprintf("10.0.0.%d:9100", i), "node": fmt.Sprintf("n%d", i)}
 		}, honest, everyNode...),
+		"an exporter by address and by host name": slices.Concat(of(onHosts("monitoring", "node-exporter"), honest, everyNode...),
+			of(func(i int) labels {
+				return with(onHosts("monitoring", "node-exporter")(i), labels{"instance": fmt.Sprintf("n%d:9100", i)})
+			}, honest, everyNode...)),
 		"rules without a target": of(fixed(labels{}), honest, everyNode...),
 		"an OpenTelemetry collector that writes": of(fixed(labels{"job": "monitoring/otel-collector"}), honest,
 			everyNode...),
@@ -163,10 +176,42 @@ func TestSettle_WithoutPods(t *testing.T) {
 	}
 }
 
+// manySets are as many target sets of a tenant's pods, each on one node.
+func manySets(sets int) (all []series) {
+	for i := range sets {
+		all = append(all, series{with(onPods("tenant", "a")(i%nodeCount), labels{"job": fmt.Sprintf("a%d", i)}), forged})
+	}
+	return all
+}
+
+// TestSettle_FlippingSet has a set of more nodes come and go. The one in use stays.
+func TestSettle_FlippingSet(t *testing.T) {
+	m := testMatcher(t)
+	exporter := of(onPods("monitoring", "node-exporter"), honest, 0, 1, 2)
+	var inUse InUse
+	for i := range 6 {
+		all := exporter
+		if i%2 == 1 {
+			all = slices.Concat(of(onPods("tenant", "a"), forged, everyNode...), exporter)
+		}
+		r := answer(m, inUse, all)
+		for _, v := range r.Values[:3] {
+			if v.Value != honest {
+				t.Errorf("refresh %d: %+v, want the exporter's value", i, v)
+			}
+		}
+		inUse = inUse.Next([]*Result{r})
+	}
+}
+
 func TestSettle_Attackers(t *testing.T) {
 	exporter := of(onPods("monitoring", "node-exporter"), honest, everyNode...)
 	used := InUse{FamilyOf(&promql.Query{Dialect: promql.NodeExporter}): {Job: "node-exporter", Namespace: "monitoring",
 		Service: "node-exporter"}}
+	// Pods of the namespace system are in the network of their node.
+	onNodes := of(onHosts("system", "node-exporter"), honest, everyNode...)
+	taken := InUse{FamilyOf(&promql.Query{Dialect: promql.NodeExporter}): {Job: "a", Namespace: "tenant", Service: "a"}}
+	portsTaken := InUse{FamilyOf(&promql.Query{Dialect: promql.NodeExporter}): {Job: "a", Namespace: "a", Service: "a"}}
 	for _, tt := range []struct {
 		name           string
 		honest, forged []series
@@ -192,6 +237,26 @@ func TestSettle_Attackers(t *testing.T) {
 			[]int{2, 3}, 2},
 		{"a target beside rules without one, on its node", of(fixed(labels{}), honest, everyNode...),
 			of(oneTarget("tenant", "a"), forged, everyNode...), nil, []int{3}, 4},
+		{"ten thousand sets", exporter, manySets(10_000), nil, nil, 4},
+		{"a label of 1 MiB", exporter, of(fixed(labels{"job": strings.Repeat("a", 1<<20), "instance": "10.8.0.9:9100"}), forged, everyNode...),
+			nil, nil, 4},
+		{"not a number", exporter, of(onPods("tenant", "a"), math.NaN(), 0, 1), nil, nil, 2},
+		{"two sets on half of the nodes each", exporter, slices.Concat(of(onPods("tenant", "a"), forged, 0, 1),
+			of(onPods("tenant", "b"), forged, 2, 3)), nil, nil, 4},
+		{"node ports at the start", onNodes, of(nodePorts("a"), forged, everyNode...), nil, nil, 4},
+		{"node ports on more nodes at the start", onNodes[:2], of(nodePorts("a"), forged, everyNode...), nil, []int{2, 3}, 2},
+		{"node ports that are in use", onNodes, of(nodePorts("a"), forged, everyNode...), portsTaken, nil, 4},
+		{"node ports after a rollout of the exporter", slices.Concat(of(func(i int) labels {
+			return with(onHosts("system", "node-exporter")(i), labels{"pod": "ended"})
+		}, honest, everyNode...), onNodes), of(nodePorts("a"), forged, everyNode...), portsTaken, nil, 4},
+		{"pods that are in use", onNodes, of(onPods("tenant", "a"), forged, everyNode...), taken, nil, 4},
+		{"pods in the network of few nodes", of(func(i int) labels {
+			return labels{"job": "kubelet", "namespace": "kube-system", "service": "kubelet", "instance": fmt.Sprintf("10.0.0.%d:10250", i)}
+		}, honest, everyNode...), of(onHosts("trusted", "a"), forged, 3), nil, nil, 1},
+		{"pods in the network of few nodes and pods of others", onNodes, of(onHosts("trusted", "a"), forged, 3), nil, nil, 1},
+		// What remains of node ports: an exporter in the network of pods has no more to show. The set that sorts first counts.
+		{"node ports beside pods at the start", exporter, of(nodePorts("a"), forged, everyNode...), nil, everyNode, 4},
+		{"node ports beside pods, later", exporter, of(nodePorts("a"), forged, everyNode...), used, nil, 4},
 		// What remains where no selector is set: nothing tells these pods from an exporter's. The set that sorts first counts.
 		{"as many pods at the start", exporter, of(onPods("zoo", "a"), forged, everyNode...), nil, nil, 4},
 		{"pods on more nodes at the start", exporter[:3], of(onPods("tenant", "a"), forged, everyNode...), nil, everyNode, 3},
@@ -205,7 +270,7 @@ func TestSettle_Attackers(t *testing.T) {
 				r := answer(testMatcher(t), tt.inUse, all)
 				var stolen []int
 				for i, v := range r.Values {
-					if v.Value == forged {
+					if v.Value != honest {
 						stolen = append(stolen, i)
 					}
 				}
@@ -220,8 +285,7 @@ func TestSettle_Attackers(t *testing.T) {
 	}
 }
 
-// FuzzSettle adds any series of other namespaces, before and after those of the exporter in use, which names all nodes. Their values
-// must stay.
+// FuzzSettle adds any series of other namespaces, before and after those of an exporter that names all nodes. Its values must stay.
 func FuzzSettle(f *testing.F) {
 	f.Add([]byte{3, 1, 0, 0, 1}, []byte{0, 2, 3, 1, 0, 1, 0, 4, 2, 2})
 	exporter := of(onPods("monitoring", "node-exporter"), honest, everyNode...)
@@ -243,11 +307,18 @@ func FuzzSettle(f *testing.F) {
 		}
 		return all
 	}
+	// Pods of the namespace system are in the network of their node: they need not be in use.
+	onNodes := of(onHosts("system", "node-exporter"), honest, everyNode...)
 	f.Fuzz(func(t *testing.T, before, after []byte) {
-		all := slices.Concat(decode(before), exporter, decode(after))
-		for i, v := range answer(m, used, all).Values {
-			if v.Value != honest {
-				t.Errorf("node %d has %v, want the exporter's value, of %v", i, v.Value, all)
+		for _, tt := range []struct {
+			exporter []series
+			inUse    InUse
+		}{{exporter, used}, {onNodes, nil}} {
+			all := slices.Concat(decode(before), tt.exporter, decode(after))
+			for i, v := range answer(m, tt.inUse, all).Values {
+				if v.Value != honest {
+					t.Errorf("node %d has %v, want the exporter's value, of %v", i, v.Value, all)
+				}
 			}
 		}
 	})
