@@ -38,6 +38,8 @@ type nodeEstimate struct {
 	// fresh is the estimate while the load is fresh. stale is the one by requests, made when it is first needed.
 	fresh Estimate
 	stale atomic.Pointer[Estimate]
+	// viewed is fresh as pods of each namespace see it.
+	viewed *Viewed[Estimate]
 
 	node *corev1.Node
 	// pods are the pods of the node. The slice is the same as long as they do not change.
@@ -97,10 +99,10 @@ func (c *tableCache) node(row int, node fwk.NodeInfo, ignoreGeneration bool) *no
 	return n
 }
 
-// at returns the estimate of one resource, which must not be changed. now is in nanoseconds since 1970.
-func (n *nodeEstimate) at(now int64, node fwk.NodeInfo, r load.Resource) *ResourceEstimate {
-	if now <= n.freshUntil[r] {
-		return &n.fresh[r]
+// at returns the estimate of one resource as the view's pod sees it, which must not be changed.
+func (n *nodeEstimate) at(v *View, node fwk.NodeInfo, r load.Resource) *ResourceEstimate {
+	if v.now <= n.freshUntil[r] {
+		return &n.viewed.For(v.namespace, &n.fresh)[r]
 	}
 	return &n.byRequests(node)[r]
 }
@@ -140,5 +142,13 @@ func (c *tableCache) compute(measured *load.NodeLoad, node fwk.NodeInfo, previou
 		n.fresh[r] = fresh(&measured[r], capacity[r], amountOf(node.GetAllocatable(), r))
 		n.fresh[r].Pending = n.uncovered.pending(&measured[r], r, n.fresh[r].Allocatable)
 	}
+	defaults := n.uncovered.defaults(measured, n.pods, &n.fresh)
+	n.viewed = NewViewed(defaults, func(namespace string) Estimate {
+		e := n.fresh
+		for r := range e {
+			e[r].Pending -= defaults.Hidden(namespace, load.Resource(r))
+		}
+		return e
+	})
 	return n
 }

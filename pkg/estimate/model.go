@@ -103,7 +103,20 @@ type View struct {
 	now int64
 	// ignoreGeneration is set in pod-group cycles, which change NodeInfos without a new generation.
 	ignoreGeneration bool
+	// namespace is that of the pod to place; empty sees all pending usage.
+	namespace string
 }
+
+// For returns the load as the pod to place sees it. Of pods without requests and limits in other namespaces, it counts a part: see
+// podusage.MaxForeignDefault.
+func (v *View) For(pod *corev1.Pod) *View {
+	seen := *v
+	seen.namespace = pod.Namespace
+	return &seen
+}
+
+// Namespace is that of the pod that sees the load; empty without one.
+func (v *View) Namespace() string { return v.namespace }
 
 // Knows reports whether at least one node has fresh load of the resource.
 func (v *View) Knows(r load.Resource) bool { return v.now <= v.cache.freshUntil[r] }
@@ -139,7 +152,7 @@ func (v *View) resource(n *nodeEstimate, node fwk.NodeInfo, r load.Resource) Res
 	if n == nil {
 		return byRequests(node, r, load.Absent)
 	}
-	return *n.at(v.now, node, r)
+	return *n.at(v, node, r)
 }
 
 // stateAt is the state of a measurement that is fresh until freshUntil; 0 is no measurement.

@@ -33,7 +33,9 @@ func (f flat) Estimate(*corev1.Pod) podusage.Amounts {
 	return podusage.Amounts{load.CPU: float64(f), load.Memory: 10 * float64(f)}
 }
 
-func (f flat) PendingUsage(pod *corev1.Pod) podusage.Amounts { return f.Estimate(pod) }
+func (f flat) PendingUsage(pod *corev1.Pod) (usage, byDefault podusage.Amounts) {
+	return f.Estimate(pod), podusage.Amounts{}
+}
 
 func (f flat) Explain(*corev1.Pod) (x [load.ResourceCount]podusage.Explanation) { return x }
 

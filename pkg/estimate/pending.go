@@ -132,9 +132,9 @@ func amountsOf(a podusage.Amounts) (smaller amounts) {
 type uncoveredPod struct {
 	// visible is the moment from which on a measurement covers some usage of the pod, in nanoseconds since 1970.
 	visible int64
-	// usage is the pod's usage until steady takes effect; nil never does.
-	usage  amounts
-	steady *steadyState
+	// usage is the pod's usage until steady takes effect; nil never does. byDefault is its part by defaults.
+	usage, byDefault amounts
+	steady           *steadyState
 	// position is the pod's position among the pods of its node.
 	position int32
 }
@@ -145,22 +145,24 @@ type steadyState struct {
 	request amounts
 }
 
-// at returns the pod's usage of the resource at the given moment, in milliCPU or bytes.
-func (p *uncoveredPod) at(moment int64, r load.Resource) float64 {
-	usage := p.usage[r]
+// at returns the pod's usage of the resource at the given moment, in milliCPU or bytes, and the part of it by defaults.
+func (p *uncoveredPod) at(moment int64, r load.Resource, allocatable float64) (usage, byDefault float64) {
+	bound := allocatable
 	if p.steady != nil && moment >= p.steady.from {
-		usage = min(usage, p.steady.request[r])
+		bound = min(bound, float64(p.steady.request[r]))
 	}
-	return float64(usage)
+	usage = min(float64(p.usage[r]), bound)
+	return usage, usage - min(float64(p.usage[r]-p.byDefault[r]), bound)
 }
 
 func (c *tableCache) newUncoveredPod(position int, visible int64, pod *corev1.Pod) uncoveredPod {
-	p := uncoveredPod{position: int32(position), visible: visible, usage: amountsOf(c.key.estimator.PendingUsage(pod))}
+	usage, byDefault := c.key.estimator.PendingUsage(pod)
+	p := uncoveredPod{position: int32(position), visible: visible, usage: amountsOf(usage), byDefault: amountsOf(byDefault)}
 	until, ok := StartupUntil(pod, c.config.Window)
 	if !ok {
 		return p
 	}
-	request := amountsOf(podusage.ByRequests{}.PendingUsage(pod))
+	request := amountsOf(podusage.PendingRequest(pod))
 	if p.usage[load.CPU] > request[load.CPU] || p.usage[load.Memory] > request[load.Memory] {
 		p.steady = &steadyState{from: until, request: request}
 	}
@@ -197,10 +199,11 @@ func (u *uncoveredPods) update(before, now []fwk.PodInfo, horizon int64, c *tabl
 // SamePods reports whether two lists of pods from Facts are the same slice.
 func SamePods(a, b []fwk.PodInfo) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
-// on returns the pod's usage, capped at allocatable, in milliCPU or bytes, and its covered share.
-func (p *uncoveredPod) on(allocatable float64, m *load.Measurement, r load.Resource) (usage, covered float64) {
+// on returns the pod's usage, capped at allocatable, in milliCPU or bytes, the part of it by defaults, and its covered share.
+func (p *uncoveredPod) on(allocatable float64, m *load.Measurement, r load.Resource) (usage, byDefault, covered float64) {
 	end := m.End.UnixNano()
-	return min(p.at(end, r), allocatable), coverage(p.visible, end, m.Window)
+	usage, byDefault = p.at(end, r, allocatable)
+	return usage, byDefault, coverage(p.visible, end, m.Window)
 }
 
 // pending is the uncovered usage of one resource: the sum over the pods of usage · (1 − coverage).
@@ -210,8 +213,27 @@ func (u *uncoveredPods) pending(m *load.Measurement, r load.Resource, allocatabl
 	}
 	pending := 0.0
 	for i := range u.pods {
-		usage, covered := u.pods[i].on(allocatable, m, r)
+		usage, _, covered := u.pods[i].on(allocatable, m, r)
 		pending += usage * (1 - covered)
 	}
 	return pending
+}
+
+// defaults returns the parts of the pending usage by defaults. pods are those of the node, and fresh is its estimate.
+func (u *uncoveredPods) defaults(measured *load.NodeLoad, pods []fwk.PodInfo, fresh *Estimate) (d Defaults) {
+	for i := range u.pods {
+		p := &u.pods[i]
+		if p.byDefault == (amounts{}) {
+			continue
+		}
+		var sum podusage.Amounts
+		for r := range measured {
+			if m := &measured[r]; m.Known {
+				_, byDefault, covered := p.on(fresh[r].Allocatable, m, load.Resource(r))
+				sum[r] = byDefault * (1 - covered)
+			}
+		}
+		d.Add(pods[p.position].GetPod().Namespace, sum)
+	}
+	return d
 }

@@ -204,9 +204,9 @@ type counting struct {
 	calls *int
 }
 
-func (c counting) PendingUsage(*corev1.Pod) podusage.Amounts {
+func (c counting) PendingUsage(*corev1.Pod) (usage, byDefault podusage.Amounts) {
 	*c.calls++
-	return podusage.Amounts{1, 1}
+	return podusage.Amounts{1, 1}, podusage.Amounts{}
 }
 
 func TestCacheChangesNoEstimate(t *testing.T) {
@@ -446,8 +446,8 @@ type cpuOnly struct {
 	millis float64
 }
 
-func (c cpuOnly) PendingUsage(*corev1.Pod) podusage.Amounts {
-	return podusage.Amounts{load.CPU: c.millis}
+func (c cpuOnly) PendingUsage(*corev1.Pod) (usage, byDefault podusage.Amounts) {
+	return podusage.Amounts{load.CPU: c.millis}, podusage.Amounts{}
 }
 
 // boundAgo is a pod that requests so much cpu and was bound that long before now. It does not run yet.

@@ -23,7 +23,7 @@ type Facts struct {
 	Pods []fwk.PodInfo
 	// Measured is the node's load; nothing in it is Known on a node that was never measured.
 	Measured *load.NodeLoad
-	// Fresh is the node's estimate while its load is fresh.
+	// Fresh is the node's estimate while its load is fresh. It hides no defaults: see View.For.
 	Fresh *Estimate
 	// SameObject reports that the earlier value has the same Node object. Unchanged also has the same pods.
 	SameObject, Unchanged bool
@@ -65,7 +65,7 @@ func NewPerNode[T any](m *Model) *PerNode[T] {
 func (p *PerNode[T]) Of(v *View, node fwk.NodeInfo, d Deriver[T]) (e [load.ResourceCount]*ResourceEstimate, value *T) {
 	n, value := p.of(v, node, d)
 	for r := range e {
-		e[r] = n.at(v.now, node, load.Resource(r))
+		e[r] = n.at(v, node, load.Resource(r))
 	}
 	return e, value
 }

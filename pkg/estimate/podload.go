@@ -60,7 +60,7 @@ func (v *View) Pods(node fwk.NodeInfo) []PodLoad {
 				}
 				continue
 			}
-			of.Usage, of.Coverage = uncovered.on(n.fresh[r].Allocatable, &measured[r], r)
+			of.Usage, _, of.Coverage = uncovered.on(n.fresh[r].Allocatable, &measured[r], r)
 			of.Pending = of.Usage * (1 - of.Coverage)
 		}
 		loads = append(loads, l)

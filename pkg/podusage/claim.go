@@ -1,5 +1,7 @@
 package podusage
 
+import "github.com/plimsoll-scheduler/plimsoll/pkg/load"
+
 // MaxLimitRatio bounds a pod's claim by its limit where no argument does: to so many times its request. It is the default of
 // maxLimitRequestRatio.
 const MaxLimitRatio = 10
@@ -16,4 +18,11 @@ type Claim struct{ Request, Limit float64 }
 func ClaimOf(request, limit, allocatable float64) Claim {
 	request = min(request, allocatable)
 	return Claim{Request: request, Limit: max(request, min(CapLimit(limit, request, MaxLimitRatio), allocatable))}
+}
+
+// MaxForeignDefault bounds the defaults of pods without requests and limits, in milliCPU or bytes. To pods of other namespaces, all
+// of one namespace on a node together count at most what the stock scheduler counts for one of them. Such pods cost their author
+// nothing, so no number of them must repel others.
+func MaxForeignDefault(r load.Resource) float64 {
+	return Amounts{load.CPU: 100, load.Memory: 200 << 20}[r]
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	helper "k8s.io/component-helpers/resource"
+	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
@@ -166,7 +167,15 @@ func TestByRequests_Default(t *testing.T) {
 	if got := e.Estimate(pod); got != want {
 		t.Errorf("Estimate %v, want %v", got, want)
 	}
-	if got := e.PendingUsage(pod); got != want {
-		t.Errorf("PendingUsage %v, want %v", got, want)
+	got, byDefault := e.PendingUsage(pod)
+	if got != want || byDefault != (Amounts{load.Memory: 700}) {
+		t.Errorf("PendingUsage %v, %v by default; want %v, the memory by default", got, byDefault, want)
+	}
+}
+
+func TestMaxForeignDefault_IsThatOfTheScheduler(t *testing.T) {
+	got := [2]float64{MaxForeignDefault(load.CPU), MaxForeignDefault(load.Memory)}
+	if want := [2]float64{float64(schedutil.DefaultMilliCPURequest), float64(schedutil.DefaultMemoryRequest)}; got != want {
+		t.Errorf("%v, want %v, as the stock scheduler counts for a pod without requests", got, want)
 	}
 }

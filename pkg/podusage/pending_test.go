@@ -103,8 +103,13 @@ func TestBySpec_PendingUsage(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			e := BySpec{Multiplier: 1.5, DefaultCPUMillis: 1000, MaxRequestRatio: 10}
 			before := tc.pod.DeepCopy()
-			if got := e.PendingUsage(&tc.pod)[load.CPU]; got != tc.want {
-				t.Errorf("PendingUsage() = %v milliCPU, want %v", got, tc.want)
+			got, byDefault := e.PendingUsage(&tc.pod)
+			if got[load.CPU] != tc.want {
+				t.Errorf("PendingUsage() = %v milliCPU, want %v", got[load.CPU], tc.want)
+			}
+			e.DefaultCPUMillis = 0
+			if other, _ := e.PendingUsage(&tc.pod); byDefault[load.CPU] != got[load.CPU]-other[load.CPU] {
+				t.Errorf("%v of %v by default, but without default it is %v", byDefault[load.CPU], got[load.CPU], other[load.CPU])
 			}
 			if n, m := len(before.Spec.Containers), len(tc.pod.Spec.Containers); n != m ||
 				before.Spec.Containers[0].Name != tc.pod.Spec.Containers[0].Name {
@@ -125,7 +130,7 @@ func wholePod(whole corev1.ResourceRequirements, containers []corev1.Container, 
 	return pod
 }
 
-func TestByRequests_PendingUsageOfWholePod(t *testing.T) {
+func TestPendingRequest_OfWholePod(t *testing.T) {
 	two := []corev1.Container{named("a", "1", "2"), named("b", "100m", "500m")}
 	unset := []corev1.Container{named("a", "1", "2"), {Name: "b"}}
 	oneWaits := []corev1.ContainerStatus{in("a", waiting("ImagePullBackOff")), in("b", running)}
@@ -141,18 +146,18 @@ func TestByRequests_PendingUsageOfWholePod(t *testing.T) {
 		{"nothing where no container runs", wholePod(both("2", "3"), two[:1], oneWaits[0]), 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := (ByRequests{}).PendingUsage(&tc.pod)[load.CPU]; got != tc.want {
-				t.Errorf("PendingUsage() = %v milliCPU, want %v", got, tc.want)
+			if got := PendingRequest(&tc.pod)[load.CPU]; got != tc.want {
+				t.Errorf("PendingRequest() = %v milliCPU, want %v", got, tc.want)
 			}
 		})
 	}
 }
 
-func TestByRequests_PendingUsage(t *testing.T) {
+func TestPendingRequest(t *testing.T) {
 	two := []corev1.Container{named("a", "1", "2"), named("b", "100m", "500m")}
 	pod := statuses(two, in("a", waiting("ImagePullBackOff")), in("b", running))
-	if got := (ByRequests{}).PendingUsage(&pod)[load.CPU]; got != 100 {
-		t.Errorf("PendingUsage() = %v milliCPU, want 100, the request of the container that runs", got)
+	if got := PendingRequest(&pod)[load.CPU]; got != 100 {
+		t.Errorf("PendingRequest() = %v milliCPU, want 100, the request of the container that runs", got)
 	}
 }
 
@@ -213,7 +218,8 @@ func TestEstimates_AnyQuantity(t *testing.T) {
 			}}}
 		}
 		for name, estimate := range map[string]func(*corev1.Pod) Amounts{
-			"BySpec.Estimate": e.Estimate, "BySpec.PendingUsage": e.PendingUsage, "ByRequests.Estimate": ByRequests{}.Estimate, "ByRequests.PendingUsage": ByRequests{}.PendingUsage,
+			"BySpec.Estimate": e.Estimate, "BySpec.PendingUsage": pendingUsage(e),
+			"ByRequests.Estimate": ByRequests{}.Estimate, "ByRequests.PendingUsage": pendingUsage(ByRequests{}),
 		} {
 			small, large := estimate(podOf(limit)), estimate(podOf(larger))
 			for r := range load.ResourceCount {
@@ -226,4 +232,11 @@ func TestEstimates_AnyQuantity(t *testing.T) {
 			}
 		}
 	})
+}
+
+func pendingUsage(e Estimator) func(*corev1.Pod) Amounts {
+	return func(pod *corev1.Pod) Amounts {
+		usage, _ := e.PendingUsage(pod)
+		return usage
+	}
 }

@@ -21,8 +21,9 @@ type Estimator interface {
 	// Estimate returns the usage of the pod to place once it runs.
 	Estimate(pod *corev1.Pod) Amounts
 	// PendingUsage returns the usage of a pod on a node that is reserved until it is measured. It is Estimate without the containers
-	// in a back-off, and bounded: users could otherwise block nodes by absurd specs.
-	PendingUsage(pod *corev1.Pod) Amounts
+	// in a back-off, and bounded: users could otherwise block nodes by absurd specs. byDefault is the part of it that is assumed
+	// for missing requests and limits: see MaxForeignDefault.
+	PendingUsage(pod *corev1.Pod) (usage, byDefault Amounts)
 	// Explain returns the summands of Estimate, by load.Resource.
 	Explain(pod *corev1.Pod) [load.ResourceCount]Explanation
 }
@@ -54,13 +55,15 @@ func (e BySpec) Estimate(pod *corev1.Pod) Amounts {
 //   - A limit counts up to MaxRequestRatio times the request beside it.
 //   - The default counts once for all containers without limit and request.
 //   - Containers that neither run nor start count zero.
-func (e BySpec) PendingUsage(pod *corev1.Pod) Amounts {
+func (e BySpec) PendingUsage(pod *corev1.Pod) (usage, byDefault Amounts) {
 	starting, ok := StartingPod(pod)
 	if !ok {
-		return Amounts{}
+		return Amounts{}, Amounts{}
 	}
-	usage, unset := e.FromSpec(pod, starting, load.CPU, e.MaxRequestRatio)
-	return Amounts{load.CPU: usage + min(unset, 1)*e.DefaultCPUMillis}
+	fromSpec, unset := e.FromSpec(pod, starting, load.CPU, e.MaxRequestRatio)
+	byDefault[load.CPU] = min(unset, 1) * e.DefaultCPUMillis
+	usage[load.CPU] = fromSpec + byDefault[load.CPU]
+	return usage, byDefault
 }
 
 // FromSpec returns the usage by the pod's spec, in milliCPU or bytes, plus the pod's overhead. It sums over the containers
@@ -266,7 +269,22 @@ func (e ByRequests) Estimate(pod *corev1.Pod) Amounts {
 }
 
 // PendingUsage implements Estimator. Pod-level requests count as in BySpec.PendingUsage.
-func (e ByRequests) PendingUsage(pod *corev1.Pod) Amounts {
+func (e ByRequests) PendingUsage(pod *corev1.Pod) (usage, byDefault Amounts) {
+	usage = e.pendingUsage(pod)
+	if e.Default == (Amounts{}) {
+		return usage, Amounts{}
+	}
+	requests := PendingRequest(pod)
+	for r := range usage {
+		byDefault[r] = max(usage[r]-requests[r], 0)
+	}
+	return usage, byDefault
+}
+
+// PendingRequest is the request of the pod's containers that run or are about to start.
+func PendingRequest(pod *corev1.Pod) Amounts { return ByRequests{}.pendingUsage(pod) }
+
+func (e ByRequests) pendingUsage(pod *corev1.Pod) Amounts {
 	starting, ok := StartingPod(pod)
 	if !ok {
 		return Amounts{}

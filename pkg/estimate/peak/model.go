@@ -93,13 +93,13 @@ func (m *Model) predictionBy(s *learned.Statistics) *learned.Prediction {
 	return p
 }
 
-// LatestPods returns the sums over the node's pods, by load.Resource, as of the last cycle that asked for them. They are empty if
-// there was none.
-func (m *Model) LatestPods(node string) [load.ResourceCount]PodSums {
+// LatestPods returns the sums over the node's pods, as a pod of the namespace sees them, as of the last cycle that asked for them.
+// They are empty if there was none.
+func (m *Model) LatestPods(node, namespace string) NodeSums {
 	if sums := m.nodes.Latest(node); sums != nil {
-		return sums.byResource
+		return *sums.viewed.For(namespace, &sums.all)
 	}
-	return [load.ResourceCount]PodSums{{Largest: NoPod}, {Largest: NoPod}}
+	return NodeSums{{Largest: NoPod}, {Largest: NoPod}}
 }
 
 // View returns the peaks as the scheduling cycle sees them.
@@ -115,6 +115,13 @@ type View struct {
 	prediction *learned.Prediction
 }
 
+// For returns the load and the peaks as the pod to place sees them: see estimate.View.For.
+func (v *View) For(pod *corev1.Pod) *View {
+	seen := *v
+	seen.View = v.View.For(pod)
+	return &seen
+}
+
 // HasStatistics reports whether statistics of at least one workload are known.
 func (v *View) HasStatistics() bool { return v.prediction.Statistics.Len() > 0 }
 
@@ -123,9 +130,10 @@ func (v *View) Pod(pod *corev1.Pod) *learned.Usages { return new(v.prediction.In
 
 // Node returns the terms of the node's peaks, by load.Resource, with a pod of the given usages on it.
 func (v *View) Node(node fwk.NodeInfo, pod *learned.Usages, deviations float64) (resources [load.ResourceCount]Resource) {
-	e, sums := v.model.nodes.Of(v.View, node, v)
+	e, derived := v.model.nodes.Of(v.View, node, v)
+	sums := derived.viewed.For(v.Namespace(), &derived.all)
 	for r := range resources {
-		resources[r] = With(e[r], &sums.byResource[r], &pod[r], deviations)
+		resources[r] = With(e[r], &sums[r], &pod[r], deviations)
 		resources[r].HasStatistics = v.HasStatistics()
 	}
 	return resources

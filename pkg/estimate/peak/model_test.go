@@ -1,6 +1,7 @@
 package peak
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"testing"
@@ -201,10 +202,56 @@ func TestPodSums(t *testing.T) {
 			if diff := cmp.Diff(tc.want, sums[load.CPU], cmpopts.EquateApprox(1e-5, 0)); diff != "" {
 				t.Errorf("sums (-want +got):\n%s", diff)
 			}
-			if got := model.LatestPods("n"); got != sums {
+			if got := model.LatestPods("n", ""); got != sums {
 				t.Errorf("LatestPods: %v, want %v", got, sums)
 			}
 		})
+	}
+}
+
+// Of pods without requests, other namespaces count neither excess nor variance, and 100 milliCPU of the mean.
+func TestPodSums_OfOtherNamespaces(t *testing.T) {
+	var pods []*corev1.Pod
+	for i := range 2 {
+		pod := podNamed(fmt.Sprint("s", i), "", "")
+		pod.Namespace = "tenant"
+		pods = append(pods, bound(pod, 2*window-time.Second))
+	}
+	node := newNode(append(pods, podNamed("a", "a", "2"))...)
+	model := newModel(statisticsOf(now, map[string][2]float64{"a": {1000, 200}}), measurement(0))
+	// A pod without requests: p95 900, mean 300. The pod of workload a has the mean 1,000, and the excess 1.64 · 200.
+	variance := (600 / 1.64) * (600 / 1.64)
+	all := PodSums{Mean: 1600, Learned: 1000, Excess: 600, LargestVariance: variance, Largest: 0, RestVariance: variance + 40000}
+	foreign := PodSums{Mean: 1100, Learned: 1000, Excess: 328, LargestVariance: 40000, Largest: 2}
+	state := framework.NewCycleState()
+	for namespace, want := range map[string]PodSums{"": all, "tenant": all, "ns": foreign, "third": foreign} {
+		view := model.View(state).For(st.MakePod().Namespace(namespace).Obj())
+		resource := view.Node(node, &learned.Usages{}, 0)[load.CPU]
+		if diff := cmp.Diff(want, *resource.Pods, cmpopts.EquateApprox(1e-5, 0)); diff != "" {
+			t.Errorf("for a pod of %q (-want +got):\n%s", namespace, diff)
+		}
+		if got, want := resource.Node.Pending, want.Mean; math.Abs(got-want) > 1e-3 {
+			t.Errorf("pending for a pod of %q: %v, want %v", namespace, got, want)
+		}
+		if got := model.LatestPods("n", namespace)[load.CPU]; got != *resource.Pods {
+			t.Errorf("LatestPods for %q: %v, want %v", namespace, got, *resource.Pods)
+		}
+	}
+}
+
+// Where pods use next to nothing of their requests, the mean of a default is below the bound, but not its excess.
+func TestPodSums_ExcessOfOtherNamespaces(t *testing.T) {
+	pod := podNamed("s", "", "")
+	pod.Namespace = "tenant"
+	cluster := learned.ClusterUsage{UsagePerRequest: [load.ResourceCount]float64{load.CPU: 0.05}}
+	statistics := (&learned.Statistics{}).With(nil, cluster, learned.Config{History: 24 * time.Hour, MaxWorkloads: 10})
+	model, state := newModel(statistics, measurement(0)), framework.NewCycleState()
+	for namespace, want := range map[string]float64{"tenant": 900 - 30, "ns": 0} { // 0.05 · 900 / 1.5 = 30
+		view := model.View(state).For(st.MakePod().Namespace(namespace).Obj())
+		pods := view.Node(newNode(pod), &learned.Usages{}, 0)[load.CPU].Pods
+		if math.Abs(pods.Mean-30) > 1e-3 || math.Abs(pods.Excess-want) > 1e-3 {
+			t.Errorf("for a pod of %q: mean %v, excess %v; want 30 and %v", namespace, pods.Mean, pods.Excess, want)
+		}
 	}
 }
 

@@ -25,6 +25,9 @@ type PodSums struct {
 	RestVariance float64
 }
 
+// NodeSums are the sums of all resources, by load.Resource.
+type NodeSums [load.ResourceCount]PodSums
+
 // NoPod is the position of no pod.
 const NoPod int32 = -1
 
@@ -42,7 +45,9 @@ func (s *PodSums) add(u *learned.Usage, position int32) {
 
 // podSums are the sums over one node's pods, by one prediction.
 type podSums struct {
-	byResource [load.ResourceCount]PodSums
+	all NodeSums
+	// viewed is all as pods of each namespace see it.
+	viewed *estimate.Viewed[NodeSums]
 	// from and until bound the moments that the sums hold at, in nanoseconds since 1970.
 	from, until int64
 	prediction  *learned.Prediction
@@ -63,10 +68,42 @@ func (v *View) Derive(f estimate.Facts, earlier *podSums) (s podSums, same bool)
 	s = podSums{prediction: v.prediction, pods: f.Pods, predicted: v.predict(f.Pods, earlier)}
 	s.from, s.until = steadyAround(s.predicted, moment)
 	allocatable := estimate.Allocatable(f.Node)
-	for r := range load.ResourceCount {
-		s.byResource[r] = sumOf(s.predicted, r, allocatable[r], moment)
-	}
+	s.all = s.sums(allocatable, moment, func(int) bool { return true })
+	defaults := s.defaults(allocatable, moment)
+	s.viewed = estimate.NewViewed(defaults, func(namespace string) NodeSums {
+		sums := s.sums(allocatable, moment, func(i int) bool { return s.pods[i].GetPod().Namespace == namespace })
+		for r := range sums {
+			// Of the defaults in other namespaces, only the part that is not hidden counts.
+			sums[r].Mean = s.all[r].Mean - defaults.Hidden(namespace, load.Resource(r))
+		}
+		return sums
+	})
 	return s, false
+}
+
+// sums returns the sums at the given moment, in nanoseconds since 1970. No defaults count of pods for which withDefault is false.
+func (s *podSums) sums(allocatable podusage.Amounts, moment int64, withDefault func(position int) bool) (sums NodeSums) {
+	for r := range sums {
+		sums[r] = sumOf(s.predicted, load.Resource(r), allocatable[r], moment, withDefault)
+	}
+	return sums
+}
+
+// defaults returns the parts of the means by defaults.
+func (s *podSums) defaults(allocatable podusage.Amounts, moment int64) (d estimate.Defaults) {
+	for i := range s.predicted {
+		pod := &s.predicted[i]
+		if !pod.hasDefault(moment) {
+			continue
+		}
+		var amounts podusage.Amounts
+		for r := range amounts {
+			with, without := pod.usages.at(load.Resource(r)), pod.other.withoutDefault.at(load.Resource(r))
+			amounts[r] = max(min(with.Mean, allocatable[r])-min(without.Mean, allocatable[r]), 0)
+		}
+		d.Add(s.pods[i].GetPod().Namespace, amounts)
+	}
+	return d
 }
 
 // predict returns the predictions of the pods. Statistics are looked up once per pod.
@@ -94,14 +131,32 @@ func (v *View) predict(pods []fwk.PodInfo, earlier *podSums) []predictedPod {
 // predictedPod is the predicted usage of one pod.
 type predictedPod struct {
 	usages smallUsages
-	// steady is nil for a pod whose usages do not change.
-	steady *steadyState
+	// other is nil for a pod whose usages do not change.
+	other *otherUsages
 }
 
-// steadyState replaces a pod's usages after its startup, from the given moment on, in nanoseconds since 1970.
-type steadyState struct {
+// otherUsages replace a pod's usages.
+type otherUsages struct {
+	// steady applies after startup, from the given moment on, in nanoseconds since 1970.
 	from   int64
-	usages smallUsages
+	steady smallUsages
+	// withoutDefault applies before, to pods of other namespaces.
+	withoutDefault smallUsages
+}
+
+// never is later than any moment.
+const never int64 = math.MaxInt64
+
+// hasDefault reports whether defaults count for the pod at the given moment, in nanoseconds since 1970.
+func (p *predictedPod) hasDefault(moment int64) bool {
+	return p.other != nil && moment < p.other.from && p.other.withoutDefault != p.usages
+}
+
+func (p *predictedPod) at(moment int64) *smallUsages {
+	if p.other != nil && moment >= p.other.from {
+		return &p.other.steady
+	}
+	return &p.usages
 }
 
 // smallUsages are learned.Usages at less than half the size: there are many of them.
@@ -126,27 +181,35 @@ func (v *View) predictPod(pod *corev1.Pod) (p predictedPod) {
 	}
 	usages, steady, changes := v.prediction.OnNode(pod)
 	p.usages = smallUsagesOf(&usages)
+	other := otherUsages{from: never, withoutDefault: smallUsagesOf(&steady)}
 	if !estimate.Runs(pod) { // it may never run: its workload's history is not its own
-		requests := podusage.ByRequests{}.PendingUsage(pod)
+		requests := podusage.PendingRequest(pod)
 		for r := range steady {
 			steady[r] = steady[r].Within(requests[r])
 			changes = changes || steady[r] != usages[r]
 		}
 	}
-	if until, ok := estimate.StartupUntil(pod, v.model.config.Window); ok && changes {
-		p.steady = &steadyState{from: until, usages: smallUsagesOf(&steady)}
+	if !changes {
+		return p
 	}
+	if until, ok := estimate.StartupUntil(pod, v.model.config.Window); ok {
+		other.from = until
+	}
+	other.steady = smallUsagesOf(&steady)
+	p.other = &other
 	return p
 }
 
-// sumOf returns the sums of one resource at the given moment, in nanoseconds since 1970.
-func sumOf(pods []predictedPod, r load.Resource, allocatable float64, moment int64) PodSums {
+// sumOf returns the sums of one resource: see podSums.sums.
+func sumOf(
+	pods []predictedPod, r load.Resource, allocatable float64, moment int64, withDefault func(position int) bool,
+) PodSums {
 	s := PodSums{Largest: NoPod}
 	for i := range pods {
 		pod := &pods[i]
-		usages := &pod.usages
-		if pod.steady != nil && moment >= pod.steady.from {
-			usages = &pod.steady.usages
+		usages := pod.at(moment)
+		if pod.hasDefault(moment) && !withDefault(i) {
+			usages = &pod.other.withoutDefault
 		}
 		usage := usages.at(r)
 		usage = usage.Within(allocatable)
@@ -159,12 +222,12 @@ func sumOf(pods []predictedPod, r load.Resource, allocatable float64, moment int
 func steadyAround(pods []predictedPod, moment int64) (last, next int64) {
 	last, next = math.MinInt64, math.MaxInt64
 	for i := range pods {
-		switch steady := pods[i].steady; {
-		case steady == nil:
-		case steady.from <= moment:
-			last = max(last, steady.from)
+		switch other := pods[i].other; {
+		case other == nil:
+		case other.from <= moment:
+			last = max(last, other.from)
 		default:
-			next = min(next, steady.from)
+			next = min(next, other.from)
 		}
 	}
 	return last, next

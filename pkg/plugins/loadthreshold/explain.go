@@ -30,7 +30,7 @@ func (pl *LoadThreshold) Reader() *reading.Reader { return pl.reader }
 
 // LoadLine implements explain.LoadReader. A node is above its line if it would be refused to a pod that uses nothing.
 func (pl *LoadThreshold) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
-	s := pl.newFilterState(state)
+	s := pl.newFilterState(state, &corev1.Pod{})
 	if s.peaks[load.CPU] != nil {
 		s.podUsages = &learned.Usages{}
 	}

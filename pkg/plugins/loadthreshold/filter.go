@@ -39,7 +39,7 @@ func (pl *LoadThreshold) filterState(state fwk.CycleState, pod *corev1.Pod) *fil
 	if s := pl.states.Lookup(state); s != nil {
 		return s
 	}
-	s := pl.newFilterState(state)
+	s := pl.newFilterState(state, pod)
 	if s.exempt = pl.exemptions.cover(pod); s.exempt {
 		s.limited = [load.ResourceCount]bool{}
 	}
@@ -54,14 +54,14 @@ func (pl *LoadThreshold) filterState(state fwk.CycleState, pod *corev1.Pod) *fil
 	return s
 }
 
-// newFilterState returns the state of the cycle without a pod.
-func (pl *LoadThreshold) newFilterState(state fwk.CycleState) *filterState {
+// newFilterState returns the state of the cycle, with the load as the pod sees it.
+func (pl *LoadThreshold) newFilterState(state fwk.CycleState, pod *corev1.Pod) *filterState {
 	s := &filterState{}
 	for r, model := range pl.models {
 		if peaks := pl.peaks[r]; peaks != nil {
-			s.peaks[r] = peaks.View(state)
+			s.peaks[r] = peaks.View(state).For(pod)
 		}
-		s.views[r] = model.View(state)
+		s.views[r] = model.View(state).For(pod)
 		s.limited[r] = pl.missingLoad == config.MissingLoadReject || s.views[r].Knows(load.Resource(r))
 	}
 	return s
@@ -193,7 +193,7 @@ func (pl *LoadThreshold) hasRoom(pod *corev1.Pod) func(node *corev1.Node) bool {
 			r := load.Resource(r)
 			t.Node[r] = model.Measured(node)[r]
 			if peaks := pl.peaks[r]; peaks != nil && t.Node[r].State == load.Fresh {
-				pods := peaks.LatestPods(node.Name)
+				pods := peaks.LatestPods(node.Name, pod.Namespace)
 				resource := peak.With(&t.Node[r], &pods[r], &podUsages[r], pl.deviations)
 				t.Peak[r] = resource.Peak()
 			}

@@ -124,7 +124,7 @@ func reads(args *config.LoadThresholdArgs) reading.Request {
 // Name returns the name of the plugin.
 func (pl *LoadThreshold) Name() string { return Name }
 
-// SignPod signs what the pod requests and whether it is exempt.
+// SignPod signs what the pod requests, its namespace, and whether it is exempt. See estimate.View.For.
 func (pl *LoadThreshold) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.SignFragment, *fwk.Status) {
 	var value any = pl.reader.PodUsage(pod)
 	if peaks := pl.peaks[load.CPU]; peaks != nil {
@@ -133,8 +133,9 @@ func (pl *LoadThreshold) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.Si
 	return []minor.SignFragment{{
 		Key: "v1.Pod." + Name + "()",
 		Value: struct {
-			Usage  any
-			Exempt bool
-		}{value, pl.exemptions.cover(pod)},
+			Namespace string
+			Usage     any
+			Exempt    bool
+		}{pod.Namespace, value, pl.exemptions.cover(pod)},
 	}}, nil
 }

@@ -873,8 +873,9 @@ func TestSignPod(t *testing.T) {
 		pod  *corev1.Pod
 		same bool
 	}{
-		{"the same requests", st.MakePod().Name("other").UID("other").Req(plugintest.CPUAndMemory("1000m", "1024Mi")).Obj(), true},
+		{"the same requests", st.MakePod().Namespace("ns").Name("other").UID("other").Req(plugintest.CPUAndMemory("1000m", "1024Mi")).Obj(), true},
 		{"other labels", with(map[string]string{"app": "b"}, podOf("1", "1Gi")), true},
+		{"another namespace", st.MakePod().Namespace("other").Req(plugintest.CPUAndMemory("1", "1Gi")).Obj(), false},
 		{"another cpu request", podOf("2", "1Gi"), false},
 		{"another memory request", podOf("1", "2Gi"), false},
 		{"exempt", with(map[string]string{"tier": "front"}, podOf("1", "1Gi")), false},

@@ -48,7 +48,7 @@ func build(_ context.Context, args *config.PredictedPeakArgs, given descriptor.G
 		deviations: args.Deviations, strategy: args.Strategy, targetPercent: float64(args.Target),
 	}
 	pl.SetPodState(func(state fwk.CycleState, pod *corev1.Pod) (*podState, loadscore.Scoring) {
-		view := pl.peaks.View(state)
+		view := pl.peaks.View(state).For(pod)
 		s := podState{view: view, usages: view.Pod(pod)}
 		if view.HasStatistics() && args.MissingLoad == config.MissingLoadRequests {
 			return &s, loadscore.Always

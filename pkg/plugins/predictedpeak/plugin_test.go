@@ -470,8 +470,10 @@ func TestSignPod(t *testing.T) {
 	if other := sign(pod("q", "a", "1", "2")); other != base {
 		t.Errorf("pods of one workload with equal amounts are signed %v and %v", base, other)
 	}
+	elsewhere := pod("p", "a", "1", "2")
+	elsewhere.Namespace = "elsewhere"
 	for name, p := range map[string]*corev1.Pod{
-		"another workload": pod("p", "b", "1", "2"), "no workload": pod("p", "", "1", "2"), "another request": pod("p", "a", "2", "2"),
+		"another namespace": elsewhere, "another workload": pod("p", "b", "1", "2"), "no workload": pod("p", "", "1", "2"), "another request": pod("p", "a", "2", "2"),
 		"another limit": pod("p", "a", "1", "3"), "no limit": pod("p", "a", "1", ""),
 	} {
 		if sign(p) == base {

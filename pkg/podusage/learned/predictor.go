@@ -47,6 +47,14 @@ func (u *Usages) Means() (a podusage.Amounts) {
 	return a
 }
 
+// Beyond returns by how much the means exceed those of v.
+func (u *Usages) Beyond(v *Usages) (a podusage.Amounts) {
+	for r := range u {
+		a[r] = max(u[r].Mean-v[r].Mean, 0)
+	}
+	return a
+}
+
 // Predictor holds the parameters of a Prediction. Pods with too little history are predicted by their spec:
 //
 //   - P95 is the sum over the containers of the limit, else the request times Multiplier, else Default.
@@ -86,9 +94,9 @@ func (p *Prediction) Estimate(pod *corev1.Pod) podusage.Amounts {
 }
 
 // PendingUsage implements podusage.Estimator.
-func (p *Prediction) PendingUsage(pod *corev1.Pod) podusage.Amounts {
-	usages, _, _ := p.OnNode(pod)
-	return usages.Means()
+func (p *Prediction) PendingUsage(pod *corev1.Pod) (usage, byDefault podusage.Amounts) {
+	usages, steady, _ := p.OnNode(pod)
+	return usages.Means(), usages.Beyond(&steady)
 }
 
 // Incoming predicts the usages of the pod to place.
@@ -105,8 +113,8 @@ func (p *Prediction) Explain(pod *corev1.Pod) (x [load.ResourceCount]podusage.Ex
 
 // OnNode predicts the usages of a pod on a node that are reserved until they are measured. What was observed of the pod itself
 // narrows its workload's statistics: see Statistics.narrow. Without a starting container the usages are
-// zero, and without history MaxRequestRatio caps them. Default counts during startup only: afterwards steady applies, and changes
-// reports whether it differs.
+// zero, and without history MaxRequestRatio caps them. Default counts during startup only: afterwards steady applies, which is
+// usages without Default. changes reports whether it differs.
 func (p *Prediction) OnNode(pod *corev1.Pod) (usages, steady Usages, changes bool) {
 	starting, ok := podusage.StartingPod(pod)
 	if !ok {
@@ -146,7 +154,7 @@ func (p *Prediction) predict(
 			continue
 		}
 		if requests == nil {
-			requests = new(podusage.ByRequests{}.PendingUsage(pod))
+			requests = new(podusage.PendingRequest(pod))
 		}
 		peak, unset := podusage.BySpec{Multiplier: p.Multiplier}.FromSpec(pod, starting, r, maxRatio)
 		if !math.IsInf(maxRatio, 1) {
@@ -185,6 +193,8 @@ func unknown(request, assumed, peak, usagePerRequest float64) Usage {
 
 // Key holds the pod fields that determine the prediction, whatever the statistics are.
 type Key struct {
+	// Namespace decides which defaults of other pods count.
+	Namespace               string
 	Workload                Workload
 	Requests, Peaks, Limits podusage.Amounts
 	// Unset is the number of containers without request and limit, by load.Resource.
@@ -193,7 +203,7 @@ type Key struct {
 
 // Key returns the pod's key: pods with equal keys have equal predictions.
 func (p Predictor) Key(pod *corev1.Pod) Key {
-	k := Key{Requests: podusage.ByRequests{}.Estimate(pod)}
+	k := Key{Namespace: pod.Namespace, Requests: podusage.ByRequests{}.Estimate(pod)}
 	k.Workload, _ = WorkloadOf(pod, p.WorkloadLabel)
 	for r := range load.ResourceCount {
 		k.Peaks[r], k.Unset[r] = podusage.BySpec{Multiplier: p.Multiplier}.FromSpec(pod, pod, r, math.Inf(1))

@@ -130,8 +130,10 @@ func TestPrediction(t *testing.T) {
 				steady[load.Memory] != (Usage{}) {
 				t.Errorf("changes: %v; memory on a node %v, steady %v", changes, onNode[load.Memory], steady[load.Memory])
 			}
-			if got, want := p.PendingUsage(tc.pod)[load.CPU], onNode[load.CPU].Mean; got != want {
-				t.Errorf("PendingUsage %v, want the mean %v", got, want)
+			usage, byDefault := p.PendingUsage(tc.pod)
+			mean, withoutDefault := onNode[load.CPU].Mean, steady[load.CPU].Mean
+			if got, want := [2]float64{usage[load.CPU], byDefault[load.CPU]}, [2]float64{mean, mean - withoutDefault}; got != want {
+				t.Errorf("PendingUsage and its default %v, want the mean and what it loses after startup %v", got, want)
 			}
 			if got, want := p.Estimate(tc.pod)[load.CPU], p.Incoming(tc.pod)[load.CPU].Mean; got != want {
 				t.Errorf("Estimate %v, want the mean %v", got, want)

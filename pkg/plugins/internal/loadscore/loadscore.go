@@ -107,7 +107,7 @@ func (x *Extensions[Pod]) PreScoreState(state fwk.CycleState, pod *corev1.Pod) *
 	if s := x.states.Lookup(state); s != nil {
 		return s
 	}
-	view := x.model.View(state)
+	view := x.model.View(state).For(pod)
 	s := &PreScoreState[Pod]{View: view, PodUsage: view.Estimator().Estimate(pod)}
 	scoring := ByLoad
 	if x.podState != nil {
@@ -140,9 +140,15 @@ func (x *Extensions[Pod]) PreScore(_ context.Context, state fwk.CycleState, pod 
 	return nil
 }
 
-// SignPod implements minor.SignPlugin: scores depend on what the pod will use, and on nothing else of the pod.
+// SignPod implements minor.SignPlugin: scores depend on what the pod will use, and on its namespace: see estimate.View.For.
 func (x *Extensions[Pod]) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.SignFragment, *fwk.Status) {
-	return []minor.SignFragment{{Key: "v1.Pod.Spec." + x.plugin + "()", Value: x.reader.PodUsage(pod)}}, nil
+	return []minor.SignFragment{{
+		Key: "v1.Pod.Spec." + x.plugin + "()",
+		Value: struct {
+			Namespace string
+			Usage     podusage.Amounts
+		}{pod.Namespace, x.reader.PodUsage(pod)},
+	}}, nil
 }
 
 // NodeScore returns the node score nearest to score. Where no resource's state is load.Fresh, it is the one that missingLoad

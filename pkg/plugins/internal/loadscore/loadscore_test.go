@@ -68,8 +68,10 @@ func loadsOf(cpu map[string]float64) *plugintest.Loads {
 // counting expects nothing of any pod, and counts how often it is asked.
 type counting struct{ asked int }
 
-func (c *counting) Estimate(*corev1.Pod) podusage.Amounts                            { c.asked++; return podusage.Amounts{} }
-func (c *counting) PendingUsage(*corev1.Pod) podusage.Amounts                        { return podusage.Amounts{} }
+func (c *counting) Estimate(*corev1.Pod) podusage.Amounts { c.asked++; return podusage.Amounts{} }
+func (c *counting) PendingUsage(*corev1.Pod) (usage, byDefault podusage.Amounts) {
+	return usage, byDefault
+}
 func (c *counting) Explain(*corev1.Pod) (x [load.ResourceCount]podusage.Explanation) { return x }
 
 func newPercent(loads *plugintest.Loads, missingLoad config.MissingLoad) *percent {

@@ -1,0 +1,81 @@
+package estimate
+
+import (
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+)
+
+// Defaults sums by namespace what the starting pods of one node are expected to use by default, without requests and limits.
+// Amounts are in milliCPU or bytes.
+type Defaults []namespaceDefault
+
+type namespaceDefault struct {
+	namespace string
+	amounts   podusage.Amounts
+}
+
+// Add adds amounts of a pod.
+func (d *Defaults) Add(namespace string, amounts podusage.Amounts) {
+	of := d.of(namespace)
+	for r := range amounts {
+		of.amounts[r] += amounts[r]
+	}
+}
+
+func (d *Defaults) of(namespace string) *namespaceDefault {
+	for i := range *d {
+		if (*d)[i].namespace == namespace {
+			return &(*d)[i]
+		}
+	}
+	*d = append(*d, namespaceDefault{namespace: namespace})
+	return &(*d)[len(*d)-1]
+}
+
+// Hidden is the part of the defaults that a pod of the given namespace does not count. See podusage.MaxForeignDefault.
+func (d Defaults) Hidden(namespace string, r load.Resource) float64 {
+	hidden := 0.0
+	for i := range d {
+		if d[i].namespace != namespace {
+			hidden += max(d[i].amounts[r]-podusage.MaxForeignDefault(r), 0)
+		}
+	}
+	return hidden
+}
+
+// Viewed holds a value of one node as pods of each namespace see it. nil holds a value that all see alike.
+type Viewed[T any] struct {
+	foreign T
+	own     []namespaceView[T]
+}
+
+type namespaceView[T any] struct {
+	namespace string
+	value     T
+}
+
+// NewViewed returns the values that of returns for each namespace, or nil without defaults. It asks for the namespace "" for all
+// pods without a share in the defaults.
+func NewViewed[T any](d Defaults, of func(namespace string) T) *Viewed[T] {
+	if len(d) == 0 {
+		return nil
+	}
+	v := &Viewed[T]{foreign: of(""), own: make([]namespaceView[T], len(d))}
+	for i := range d {
+		v.own[i] = namespaceView[T]{d[i].namespace, of(d[i].namespace)}
+	}
+	return v
+}
+
+// For returns what a pod of the namespace sees. It is all without defaults, or without a namespace.
+func (v *Viewed[T]) For(namespace string, all *T) *T {
+	if v == nil || namespace == "" {
+		return all
+	}
+	for i := range v.own {
+		if v.own[i].namespace == namespace {
+			return &v.own[i].value
+		}
+	}
+	return &v.foreign
+}
