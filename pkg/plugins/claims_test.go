@@ -24,6 +24,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/predictedpeak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/requestbounds"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/targetloadpacking"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
@@ -32,24 +33,24 @@ import (
 // claimants are all plugins, with the arguments that count claims the most.
 func claimants() map[string]claimant {
 	return map[string]claimant{
-		loadthreshold.Name:              {},
-		loadvariationriskbalancing.Name: {},
+		loadthreshold.Name:              {args: defaultRequests},
+		loadvariationriskbalancing.Name: {args: defaultRequests},
 		lowriskovercommitment.Name:      {args: "unlimitedPods: Unlimited"},
 		nodemetrics.Name:                {args: least("NodeMetricsArgs")},
 		peaks.Name:                      {args: least("PeaksArgs")},
-		predictedpeak.Name:              {reservesUnset: true},
+		predictedpeak.Name:              {},
 		requestbounds.Name:              {noNodes: true},
-		targetloadpacking.Name:          {reservesUnset: true},
+		targetloadpacking.Name:          {},
 	}
 }
 
 type claimant struct {
 	args string
-	// reservesUnset says that the plugin reserves a default for pods without requests while they start.
-	reservesUnset bool
 	// noNodes says that the plugin neither scores nor filters nodes, so that it steers nobody.
 	noNodes bool
 }
+
+const defaultRequests = "defaultRequests: {cpu: 2, memory: 2Gi}"
 
 // claims are what a tenant writes into its pods.
 func claims() map[string]func(*corev1.Pod) {
@@ -67,13 +68,11 @@ func claims() map[string]func(*corev1.Pod) {
 		"a limit of 2⁶³−1": limit("9223372036854775807"),
 		"a limit of 1E":    limit("1E"),
 		"no limit":         func(pod *corev1.Pod) { pod.Spec.Containers[0].Resources.Limits = nil },
-		unset:              func(pod *corev1.Pod) { pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{} },
+		"no request":       func(pod *corev1.Pod) { pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{} },
 		"another's owner":  func(pod *corev1.Pod) { plugintest.Owned(pod, "burning") },
 		"annotations":      func(pod *corev1.Pod) { pod.Annotations = map[string]string{loadthreshold.Annotation: "cpu=1,memory=1"} },
 	}
 }
-
-const unset = "no request and no limit"
 
 // stages are where the tenant's pods are in their lives, all bound to a node.
 func stages() map[string]func(*corev1.Pod) {
@@ -83,14 +82,12 @@ func stages() map[string]func(*corev1.Pod) {
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: at}}
 	}
 	return map[string]func(*corev1.Pod){
-		starting:               func(pod *corev1.Pod) { bound(pod, 0) },
+		"starting":             func(pod *corev1.Pod) { bound(pod, 0) },
 		"stuck for an hour":    func(pod *corev1.Pod) { bound(pod, time.Hour) },
 		"idle for an hour":     func(pod *corev1.Pod) { bound(pod, time.Hour); plugintest.Running(pod, time.Hour) },
 		"no image for an hour": func(pod *corev1.Pod) { bound(pod, time.Hour); failPull(pod) },
 	}
 }
-
-const starting = "starting"
 
 func failPull(pod *corev1.Pod) {
 	waiting := &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}
@@ -99,14 +96,16 @@ func failPull(pod *corev1.Pod) {
 	}
 }
 
+// noise is by how much the count on one node differs by itself. Ties are broken at random, also which of the equal nodes with a
+// tenant's pods is packed first.
+const noise = 4
+
 // No claim of a tenant's pods moves pods of others: 40 of them are placed as beside pods that claim 1m and 1Mi alone.
 func TestClaims_SteerNobody(t *testing.T) {
 	rows, registry := claimants(), registryOn(plugintest.NewLoads(), unregistered)
 	if got, want := slices.Sorted(maps.Keys(rows)), slices.Sorted(maps.Keys(registry)); !slices.Equal(got, want) {
 		t.Fatalf("plugins %v, but the registry has %v: add a row for each", got, want)
 	}
-	// Ties are broken at random, also which of the equal nodes with a tenant's pods is packed first.
-	const noise = 4
 	for name, row := range rows {
 		if row.noNodes {
 			pl, err := registry[name](t.Context(), nil, plugintest.NewHandle())
@@ -123,9 +122,6 @@ func TestClaims_SteerNobody(t *testing.T) {
 		for stage, live := range stages() {
 			honest := placed(t, name, row.args, live, func(*corev1.Pod) {})
 			for what, claim := range claims() {
-				if row.reservesUnset && what == unset && stage == starting {
-					continue // for two windows: see docs/security.md
-				}
 				t.Run(name+"/"+stage+"/"+what, func(t *testing.T) {
 					got := placed(t, name, row.args, live, claim)
 					if moved := max(got[freeNode]-honest[freeNode], honest[freeNode]-got[freeNode]); moved > noise {
@@ -137,58 +133,160 @@ func TestClaims_SteerNobody(t *testing.T) {
 	}
 }
 
+// A burst of pods without requests spreads over nodes, although pods of other namespaces hardly count it.
+func TestClaims_OwnBurstSpreads(t *testing.T) {
+	for name, args := range map[string]string{
+		loadvariationriskbalancing.Name: defaultRequests, predictedpeak.Name: "", targetloadpacking.Name: "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := measuredCluster{nodes: map[string]load.NodeLoad{}}
+			for i := range 5 {
+				c.node(fmt.Sprint("node-", i), 0.5)
+			}
+			c.node("node-0", 0.4) // by less than the default of one pod
+			s, count := c.scheduler(t, name, args), [5]int{}
+			for i := range 20 {
+				pod := ofOthers(fmt.Sprint("burst-", i), "0", "0", "0", "0")
+				pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+				count[place(t, s, pod)]++
+			}
+			if slices.Max(count[:]) > 6 {
+				t.Errorf("pods a node %v, want 4 or so each", count)
+			}
+		})
+	}
+}
+
+// One of twenty pods of a workload uses 8 cores. The others sleep on all nodes but the last, and repel nobody.
+func TestClaims_BurningSibling(t *testing.T) {
+	placedBeside := func(usage float64) (count [freeNode + 2]int) {
+		c := measuredCluster{nodes: map[string]load.NodeLoad{}, statistics: &learned.Statistics{}}
+		var siblings []*corev1.Pod
+		sibling := func(node string) {
+			pod := plugintest.Owned(ofOthers(fmt.Sprint("web-", len(siblings)), "1m", "1m", "1Mi", "1Mi"), "web")
+			pod.Namespace, pod.Spec.NodeName, pod.Spec.Containers[0].Resources.Limits = "tenant", node, nil
+			siblings = append(siblings, plugintest.Running(pod, 2*time.Hour))
+			c.objects = append(c.objects, pod)
+		}
+		for i := range freeNode + 1 {
+			c.node(fmt.Sprint("node-", i), 0.3)
+		}
+		c.node("node-5", 1)
+		sibling("node-5")
+		for i := range 19 {
+			sibling(fmt.Sprint("node-", i%freeNode))
+		}
+		const interval, intervals = 5 * time.Minute, 12
+		for i := range intervals {
+			tally := learned.NewTally("", podusage.Amounts{})
+			for j, pod := range siblings {
+				used := 0.0
+				if j == 0 {
+					used = usage
+				}
+				tally.Add(pod, load.CPU, used, 1, 1)
+			}
+			at := plugintest.Now().Add((1 + time.Duration(i) - intervals) * interval)
+			c.statistics = c.statistics.WithTally(tally, at, interval, learned.Config{History: 24 * time.Hour, MaxWorkloads: 10})
+		}
+		s := c.scheduler(t, predictedpeak.Name, "")
+		for i := range victims {
+			count[place(t, s, ofOthers(fmt.Sprint("victim-", i), "40m", "80m", "64Mi", "128Mi"))]++
+		}
+		return count
+	}
+	got, asleep := placedBeside(8000), placedBeside(0)
+	if moved := max(got[freeNode]-asleep[freeNode], asleep[freeNode]-got[freeNode]); moved > noise {
+		t.Errorf("pods a node %v, while all sleep %v: node %d differs by %d, want at most %d", got, asleep, freeNode, moved, noise)
+	}
+}
+
 // The last node has no pod of the tenant.
 const victims, freeNode = 40, 4
 
-// placed returns how many of others' pods the plugin alone places on each of five nodes. All nodes but the last have five pods of the
+// placed returns how many of others' pods the plugin alone places on each of five nodes. All nodes but the last have ten pods of the
 // tenant.
 func placed(t *testing.T, name, args string, stage, claim func(*corev1.Pod)) (count [freeNode + 1]int) {
 	t.Helper()
-	measured, values := map[string]load.NodeLoad{}, load.MetricTable{}
-	var objects []runtime.Object
+	c := measuredCluster{nodes: map[string]load.NodeLoad{}}
 	for i := range count {
 		node := fmt.Sprint("node-", i)
-		measured[node] = load.NodeLoad{load.CPU: plugintest.Measurement(0.5, 0.05), load.Memory: plugintest.Measurement(0.3, 0.05)}
-		values[node] = load.MetricValue{Value: 1, End: plugintest.Now()}
-		capacity := plugintest.CPUAndMemory("8", "32Gi")
-		capacity[corev1.ResourcePods] = "110"
-		objects = append(objects, st.MakeNode().Name(node).Capacity(capacity).Obj())
+		c.node(node, 0.5)
 		resident := ofOthers(fmt.Sprint("resident-", i), "5", "7", "8Gi", "30Gi")
 		resident.Spec.NodeName = node
-		objects = append(objects, plugintest.Running(resident, time.Hour))
-		for j := range 5 * min(1, freeNode-i) {
+		c.objects = append(c.objects, plugintest.Running(resident, time.Hour))
+		for j := range 10 * min(1, freeNode-i) {
 			pod := ofOthers(fmt.Sprint("claim-", i, "-", j), "1m", "1m", "1Mi", "1Mi")
 			pod.Namespace, pod.Spec.NodeName = "tenant", node
 			claim(pod)
 			stage(pod)
-			objects = append(objects, pod)
+			c.objects = append(c.objects, pod)
 		}
 	}
+	s := c.scheduler(t, name, args)
+	for i := range victims {
+		count[place(t, s, ofOthers(fmt.Sprint("web-", i), "40m", "80m", "64Mi", "128Mi"))]++
+	}
+	return count
+}
+
+// measuredCluster is measured nodes and what else exists.
+type measuredCluster struct {
+	nodes   map[string]load.NodeLoad
+	objects []runtime.Object
+	// statistics are those of the workload others/burning unless set.
+	statistics *learned.Statistics
+}
+
+// node adds a node of 8 cores at the cpu utilization, or changes that of one.
+func (c *measuredCluster) node(name string, cpu float64) {
+	if _, ok := c.nodes[name]; !ok {
+		capacity := plugintest.CPUAndMemory("8", "32Gi")
+		capacity[corev1.ResourcePods] = "110"
+		c.objects = append(c.objects, st.MakeNode().Name(name).Capacity(capacity).Obj())
+	}
+	c.nodes[name] = load.NodeLoad{load.CPU: plugintest.Measurement(cpu, 0.05), load.Memory: plugintest.Measurement(0.3, 0.05)}
+}
+
+// scheduler returns a scheduler with the plugin alone.
+func (c *measuredCluster) scheduler(t *testing.T, name, args string) *sim.Scheduler {
+	t.Helper()
+	values := load.MetricTable{}
+	for node := range c.nodes {
+		values[node] = load.MetricValue{Value: 1, End: plugintest.Now()}
+	}
 	loads := plugintest.NewLoads()
-	loads.Measure(measured, map[string]load.MetricTable{"m0": values, "m1": values, "m2": values})
-	loads.Learn(map[learned.Workload][load.ResourceCount]learned.Moments{
+	loads.Measure(c.nodes, map[string]load.MetricTable{"m0": values, "m1": values, "m2": values})
+	workloads := map[learned.Workload][load.ResourceCount]learned.Moments{
 		{Namespace: "others", Name: "burning"}: {load.CPU: {Mean: 4000, Variance: 1e6}, load.Memory: {Mean: 1 << 33, Variance: 1 << 40}},
-	}, 0.5)
+	}
+	loads.Learn(workloads, 0.5)
+	if c.statistics != nil {
+		loads.Workloads.Publish(c.statistics)
+	}
 	profile := *profileOf(t, name)
 	profile.PluginConfig = []schedconfig.PluginConfig{{Name: name, Args: plugintest.Args(t, kinds()[name], args)}}
 	s, err := sim.New(t.Context(), sim.Options{
 		Configuration: &schedconfig.KubeSchedulerConfiguration{Profiles: []schedconfig.KubeSchedulerProfile{profile}, PercentageOfNodesToScore: new(int32(100))},
-		Plugins:       registryOn(loads, unregistered), Objects: objects, Clock: plugintest.Clock(),
+		Plugins:       registryOn(loads, unregistered), Objects: c.objects, Clock: plugintest.Clock(),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range victims {
-		d, err := s.Decide(t.Context(), ofOthers(fmt.Sprint("web-", i), "40m", "80m", "64Mi", "128Mi"))
-		if err != nil || d.Err != nil {
-			t.Fatal(err, d)
-		}
-		if err := s.Assume(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
-		count[d.Node[len("node-")]-'0']++
+	return s
+}
+
+// place places the pod, and returns the number in its node's name.
+func place(t *testing.T, s *sim.Scheduler, pod *corev1.Pod) int {
+	t.Helper()
+	d, err := s.Decide(t.Context(), pod)
+	if err != nil || d.Err != nil {
+		t.Fatal(err, d)
 	}
-	return count
+	if err := s.Assume(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	return int(d.Node[len("node-")] - '0')
 }
 
 func ofOthers(name, cpu, cpuLimit, memory, memoryLimit string) *corev1.Pod {
