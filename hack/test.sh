@@ -4,7 +4,7 @@
 #   unit     unit tests, with the race detector on the newest minor
 #   e2e      end to end on a real control plane; on older minors a core
 #   fuzz     the parsers, if FUZZTIME is set; it and those below run on the newest minor only
-#   soak     half an hour of simulated time, and replay's ranking of policies
+#   soak     an hour of simulated time, or SOAK_HOURS, and replay's ranking of policies
 #   release  the release, the image and small benchmarks
 #
 # KUBERNETES names the minors of Kubernetes; the newest is the default. End-to-end tests mostly wait. They run in the background, beside
@@ -22,7 +22,7 @@ parts="build what end-to-end tests run"
 compiles="compile everything"
 units="unit tests"
 fuzz="fuzz the parsers"
-soak="soak: half an hour of simulated time at 5,000 nodes"
+soak="soak: churn and failing sources in simulated time"
 replay="replay: policies rank on generated traces as on real ones"
 release="release, and the image from the built programs"
 benchmarks="benchmarks: small runs of scheduling and refresh"

@@ -5,6 +5,7 @@ package soak
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"slices"
@@ -97,6 +98,8 @@ type soak struct {
 	clock *clocktesting.FakeClock
 	stub  *promstub.Server
 	sim   *sim.Scheduler
+	// provider has all sources.
+	provider *provider.Provider
 	// source publishes the load of the nodes.
 	source *load.Publisher
 	nodes  []*corev1.Node
@@ -128,12 +131,19 @@ func (s *soak) eventually(what string, holds func() bool) {
 
 // newSoak returns a cluster of so many nodes, without pods.
 func newSoak(t *testing.T, nodes int) *soak {
+	s := startSoak(t, nodes, configuration, func(s *soak) http.Handler { return s.stub })
+	s.waitForRefresh()
+	return s
+}
+
+// startSoak is newSoak with a configuration that has a place for the address of the source. sourceOf returns the source's handler.
+func startSoak(t *testing.T, nodes int, configuration string, sourceOf func(*soak) http.Handler) *soak {
 	s := &soak{
 		t: t, ctx: klog.NewContext(t.Context(), logr.Discard()),
 		clock: clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), activated: map[types.UID]bool{},
 	}
 	s.stub = &promstub.Server{Now: s.clock.Now}
-	server := httptest.NewServer(s.stub)
+	server := httptest.NewServer(sourceOf(s))
 	t.Cleanup(server.Close)
 	var objects []apiruntime.Object
 	for range nodes {
@@ -144,13 +154,12 @@ func newSoak(t *testing.T, nodes int) *soak {
 	object, _, err := scheme.Codecs.UniversalDecoder().Decode(fmt.Appendf(nil, configuration, server.URL), nil, nil)
 	s.must(err)
 	registry := metrics.NewKubeRegistry()
-	p := provider.New(s.clock, registry, provider.Account{})
+	s.provider = provider.New(s.clock, registry, provider.Account{})
 	s.sim = check.Value(sim.New(s.ctx, sim.Options{
 		Configuration: object.(*schedulerconfig.KubeSchedulerConfiguration),
-		Plugins:       plugins.NewRegistry(p, s.clock, registry.MustRegister), Objects: objects, Clock: s.clock, Activated: s.activate,
+		Plugins:       plugins.NewRegistry(s.provider, s.clock, registry.MustRegister), Objects: objects, Clock: s.clock, Activated: s.activate,
 	}))(s.t)
-	s.source = p.Sources()[0].Readers[0].Snapshots().Publisher()
-	s.waitForRefresh()
+	s.source = s.provider.Sources()[0].Readers[0].Snapshots().Publisher()
 	return s
 }
 
