@@ -38,7 +38,7 @@ const (
 // API server runs and writes its audit log throughout.
 func (c *chaos) burst(t *testing.T, name string, audited bool, disturb func(environment, []cluster.Replica)) {
 	// More than a scheduler's client sends at once, so that the disturbance finds pods that wait to be bound.
-	const burstPods = 150
+	const burstPods = 300
 	e := c.in(t)
 	var cancelPart context.CancelFunc
 	e.ctx, cancelPart = context.WithTimeoutCause(e.ctx, partTimeout, fmt.Errorf("this part of the test has taken %s", partTimeout))
@@ -120,7 +120,7 @@ func (e environment) unbound(chaos string) int {
 func (c *chaos) logDecisions(e environment) {
 	e.t.Helper()
 	metrics := check.Value(c.leaders(e)[0].Metrics(e.ctx))(e.t)
-	for _, plugin := range []string{"TargetLoadPacking", "LoadVariationRiskBalancing", "LoadThreshold", "NodeMetrics"} {
+	for _, plugin := range []string{"TargetLoadPacking", "LoadVariationRiskBalancing", "LoadThreshold", "NodeMetrics", "PredictedPeak"} {
 		e.t.Logf("%-26s %4.0f decisions, %4.0f without any load", plugin, metrics.Sum("plimsoll_decisions_total", "plugin", plugin),
 			metrics.Sum("plimsoll_fallback_total", "plugin", plugin, "reason", "StepAside"))
 	}
@@ -151,7 +151,7 @@ func (a *chaosArrivals) create(name string) error {
 	n := len(a.names)
 	a.names = append(a.names, name)
 	a.mu.Unlock()
-	pod := cluster.Pod{Name: name, Scheduler: a.scheduler, Labels: a.labels}
+	pod := cluster.Pod{Name: name, Scheduler: a.scheduler, Labels: a.labels, Usage: cluster.Usage{CPU: "5m", Memory: "16Mi"}}
 	if n%5 != 0 {
 		some := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi")}
 		pod.Resources = corev1.ResourceRequirements{Requests: some}

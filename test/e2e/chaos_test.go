@@ -49,6 +49,7 @@ func allPlugins(address, metric string) string {
       - {name: LoadVariationRiskBalancing}
       - {name: LoadThreshold}
       - {name: NodeMetrics}
+      - {name: PredictedPeak}
   pluginConfig:
   - name: TargetLoadPacking
     args: &source
@@ -69,6 +70,14 @@ func allPlugins(address, metric string) string {
       window: 10s
       metricProvider: {type: Prometheus, address: '%[1]s'}
       metrics: [{name: metric, query: %[2]s, prefer: Lower, reject: "> 1e12"}]
+  - name: PredictedPeak
+    args:
+      refreshInterval: 1s
+      window: 10s
+      metricProvider: {type: Prometheus, address: '%[1]s'}
+      workloadLabel: chaos
+      history: 10m
+      minHistory: 1s
 `, address, metric)
 }
 
@@ -119,6 +128,25 @@ func TestChaos(t *testing.T) {
 			e.must(e.Etcd.Start(e.ctx))
 		})
 	})
+	t.Run("the API server hangs for 15 s", func(t *testing.T) {
+		c.burst(t, "apihang", true, func(e environment, _ []cluster.Replica) {
+			e.APIServer.Pause()
+			time.Sleep(15 * time.Second)
+			e.APIServer.Resume()
+		})
+	})
+	t.Run("Prometheus hangs and is down, again and again", func(t *testing.T) {
+		c.burst(t, "prometheus", true, func(e environment, _ []cluster.Replica) {
+			for range 3 {
+				e.Prometheus.Pause()
+				time.Sleep(3 * time.Second)
+				e.must(e.Prometheus.Kill())
+				time.Sleep(3 * time.Second)
+				e.must(e.Prometheus.Start(e.ctx))
+			}
+		})
+		c.wantStatistics(c.in(t))
+	})
 	t.Run("there are 5,000 nodes, and the leader is killed", func(t *testing.T) {
 		c.grow(c.in(t), 5000)
 		c.burst(t, "large", true, killed)
@@ -132,6 +160,20 @@ func TestChaos(t *testing.T) {
 			}
 		}
 	})
+}
+
+// wantStatistics waits until Plimsoll's leader knows the usage of workloads, and checks that it has decided by PredictedPeak.
+func (c *chaos) wantStatistics(e environment) {
+	e.t.Helper()
+	leader := c.leaders(e)[0]
+	e.eventually("statistics of workloads", func() bool {
+		metrics, err := leader.Metrics(e.ctx)
+		return err == nil && metrics.Sum("plimsoll_workloads") > 0
+	})
+	metrics := check.Value(leader.Metrics(e.ctx))(e.t)
+	if metrics.Sum("plimsoll_decisions_total", "plugin", "PredictedPeak") == 0 {
+		e.t.Error("PredictedPeak has decided about no pod")
+	}
 }
 
 const (
