@@ -3,6 +3,7 @@ package promql
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -163,10 +164,32 @@ const nodeExporterMemoryTotal = "node_memory_MemTotal_bytes"
 // nodeExporterCPU divides used by all cpu seconds: all modes of a cpu together grow by one second a second.
 // So the quotient holds when two jobs scrape one exporter, an exporter was replaced, or counters begin within the window.
 func nodeExporterCPU(idle, by string, s sampling) expression {
-	return expression{
-		mean:   fmt.Sprintf(`%s and count by (%s) (%s)`, nodeExporterUsed(by, s.window), by, idle),
-		stdDev: fmt.Sprintf("stddev_over_time((%s)[%s:%s])", nodeExporterUsed(by, s.rate), s.window, s.step),
+	deviation := func(by string) string {
+		return fmt.Sprintf("stddev_over_time((%s)[%s:%s])", nodeExporterUsed(by, s.rate), s.window, s.step)
 	}
+	e := expression{
+		mean:   fmt.Sprintf(`%s and count by (%s) (%s)`, nodeExporterUsed(by, s.window), by, idle),
+		stdDev: deviation(by),
+	}
+	if across, ok := acrossPods(deviation, by, idle); ok {
+		e.stdDev = across
+	}
+	return e
+}
+
+// PodLabel is the label of a target's pod.
+const PodLabel = "pod"
+
+// acrossPods returns a statistic over a subquery for the pods that have series now. It covers earlier pods of the same target.
+// So a rollout of the exporter does not cut it short. It returns none if pod is not in by.
+func acrossPods(statistic func(by string) string, by, series string) (query string, ok bool) {
+	labels := strings.Split(by, ", ")
+	others := slices.DeleteFunc(slices.Clone(labels), func(label string) bool { return label == PodLabel })
+	if len(others) == len(labels) || len(others) == 0 {
+		return "", false
+	}
+	on := strings.Join(others, ", ")
+	return fmt.Sprintf("%s * on (%s) group_right () group by (%s) (%s)", statistic(on), on, by, series), true
 }
 
 func nodeExporterUsed(by string, over model.Duration) string {

@@ -19,8 +19,13 @@ func (d Dialect) quantile(r load.Resource, by string, s sampling, fraction float
 	e := expression{span: time.Duration(s.rate)}
 	switch {
 	case d == NodeExporter && r == load.CPU:
-		e.mean = fmt.Sprintf("quantile_over_time(%s, (%s)[%s:%s]) and count by (%s) (%s)", q, nodeExporterUsed(by, s.rate),
-			s.window, s.step, by, series[0])
+		statistic := func(by string) string {
+			return fmt.Sprintf("quantile_over_time(%s, (%s)[%s:%s])", q, nodeExporterUsed(by, s.rate), s.window, s.step)
+		}
+		var ok bool
+		if e.mean, ok = acrossPods(statistic, by, series[0]); !ok {
+			e.mean = fmt.Sprintf("%s and count by (%s) (%s)", statistic(by), by, series[0])
+		}
 	case d == NodeExporter:
 		// A high quantile of what is used is a low one of what is available.
 		e.mean = fmt.Sprintf("max by (%s) (1 - quantile_over_time(%s, %s[%s]) / %s)", by, format(1-fraction), series[0], s.window,

@@ -27,6 +27,12 @@ func TestQuantile_Queries(t *testing.T) {
 				` and count by (node) (node_cpu_seconds_total{mode="idle"})`, true,
 		},
 		{
+			"counters of modes of earlier pods", NodeExporter.quantile(load.CPU, "node, job, pod", s, 0.95).mean,
+			`quantile_over_time(0.95, (sum by (node, job) (rate(node_cpu_seconds_total{mode!~"idle|iowait|steal"}[5m])) / sum by (node, job) ` +
+				`(rate(node_cpu_seconds_total[5m])))[1d:5m])` +
+				` * on (node, job) group_right () group by (node, job, pod) (node_cpu_seconds_total{mode="idle"})`, true,
+		},
+		{
 			"what is available", NodeExporter.quantile(load.Memory, "node", s, 0.95).mean,
 			"max by (node) (1 - quantile_over_time(0.05, node_memory_MemAvailable_bytes[1d]) / node_memory_MemTotal_bytes)", false,
 		},

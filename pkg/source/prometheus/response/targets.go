@@ -17,7 +17,7 @@ const (
 	jobLabel       = "job"
 	namespaceLabel = "namespace"
 	serviceLabel   = "service"
-	podLabel       = "pod"
+	podLabel       = promql.PodLabel
 	instanceLabel  = "instance"
 )
 
