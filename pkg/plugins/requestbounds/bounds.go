@@ -34,8 +34,8 @@ func (x *excess) reason() string {
 		x.requested, name, factor, x.largest)
 }
 
-// small reports, without an allocation, that no sum of the pod's requests is beyond a bound: none of its n lists has more than an
-// n-th. It leaves out the last of the factor, so that rounding does not matter.
+// small reports that no sum of the pod's requests is beyond a bound: none of its n lists has more than an n-th. It does not
+// allocate. The bound is a little lower than factor, so that rounding does not matter.
 func small(pod *corev1.Pod, nodes []fwk.NodeInfo) bool {
 	n := 0.0
 	for range podrequests.Lists(pod) {
@@ -108,8 +108,8 @@ func covers(allocatable int64, name corev1.ResourceName, requested resource.Quan
 	return requested.Cmp(*bound) <= 0
 }
 
-// largestOf returns the largest allocatable of the nodes, or the first that is enough, in the unit in which the scheduler counts.
-// It is 0 if no node has the resource.
+// largestOf returns the largest allocatable of the nodes, or the first that is enough. It is 0 if no node has the resource. The
+// unit is that in which the scheduler counts.
 func largestOf(nodes []fwk.NodeInfo, name corev1.ResourceName, enough float64) (largest int64) {
 	for _, node := range nodes {
 		largest = max(largest, allocatable(node.GetAllocatable(), name))

@@ -20,8 +20,7 @@ const Name = config.RequestBounds
 
 // RequestBounds is a plugin that rejects pods with impossible requests. It is safe for concurrent use.
 //
-// The scheduler's sums are of int64 and wrap: two containers with 5Ei of memory sum up to a negative request, which fits every
-// node.
+// The scheduler's sums are of int64 and wrap. Two containers with 5Ei of memory sum up to a negative request. It fits every node.
 type RequestBounds struct{}
 
 var (
