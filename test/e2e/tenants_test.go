@@ -1,11 +1,15 @@
 package e2e
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
@@ -57,4 +61,48 @@ func TestTenants_LimitsRepelNobody(t *testing.T) {
 	if n := count[names[0]]; n > below+1 {
 		t.Errorf("%d of %d pods are on the one node without a pod of the tenant, want at most %d: %v", n, pods, below+1, count)
 	}
+}
+
+// TestTenants_RequestPolicy has a tenant create pods that skip the schedulers, with requests that wrap their sums. The API server
+// rejects them with the chart's policy, and a resize to them. Other pods pass.
+func TestTenants_RequestPolicy(t *testing.T) {
+	e := start(t, cluster.Options{})
+	e.must(e.CreateNodes(e.ctx, cluster.Node{Name: "node", CPU: "8", Memory: "32Gi"}))
+	for _, o := range render(t, system, "requestPolicy: {enabled: true}") {
+		if strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy") {
+			e.must(e.tryApply([]*unstructured.Unstructured{o}))
+		}
+	}
+	with := func(name string, memory ...string) *corev1.Pod {
+		return podIn(metav1.NamespaceDefault, name, func(p *corev1.Pod) {
+			p.Spec.NodeName, p.Spec.Containers = "node", nil
+			for i, quantity := range memory {
+				p.Spec.Containers = append(p.Spec.Containers, corev1.Container{
+					Name: fmt.Sprint("c", i), Image: "registry.k8s.io/pause:3.10",
+					Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(quantity)}},
+				})
+			}
+		})
+	}
+	const beyond = "a request of the pod is beyond any node"
+	pods := e.Client.CoreV1().Pods(metav1.NamespaceDefault)
+	e.eventually("the policy to reject a pod", func() bool {
+		_, err := pods.Create(e.ctx, with("wraps", "5Ei", "5Ei"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err != nil && strings.Contains(err.Error(), beyond)
+	})
+	_, err := pods.Create(e.ctx, with("reads-as-0", "1e30"), metav1.CreateOptions{})
+	check.Error(t, err, beyond)
+
+	e.createPod(with("honest", "1Gi", "1Gi"))
+	pending := with("pending", "1Gi", "1Gi") // newer API servers reject the resize of a bound pod beyond its node by themselves
+	pending.Spec.NodeName = ""
+	pod := e.createPod(pending)
+	resized := pod.DeepCopy()
+	resized.Spec.Containers[0].Resources.Requests[corev1.ResourceMemory] = resource.MustParse("2Gi")
+	resized = check.Value(pods.UpdateResize(e.ctx, pod.Name, resized, metav1.UpdateOptions{}))(t)
+	for i := range resized.Spec.Containers {
+		resized.Spec.Containers[i].Resources.Requests[corev1.ResourceMemory] = resource.MustParse("5Ei")
+	}
+	_, err = pods.UpdateResize(e.ctx, pod.Name, resized, metav1.UpdateOptions{})
+	check.Error(t, err, beyond)
 }

@@ -54,7 +54,7 @@ func admits(t *testing.T) func(pod *corev1.Pod) (bool, error) {
 			if result.Error != nil {
 				return false, result.Error
 			}
-			if result.EvalResult.Value() != true {
+			if admitted, ok := result.EvalResult.Value().(bool); !ok || !admitted {
 				return false, nil
 			}
 		}
