@@ -31,3 +31,51 @@ func TestTable_UnmatchedAreBounded(t *testing.T) {
 		t.Errorf("samples %v", samples)
 	}
 }
+
+// TestTable_ForgedHost has a tenant name n1 as the host of its series. The node's own is 0.5. Nothing shows who sent a series.
+// The cases are the bound in docs/security.md.
+func TestTable_ForgedHost(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}
+	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}
+	rng := Range{Step: time.Minute, Windows: []time.Duration{time.Minute}}
+	now := time.Unix(600, 0)
+	for _, tt := range []struct {
+		name, host, forgedHost string
+		forged                 float64
+		at                     time.Time
+		want                   float64
+	}{
+		{"a lower value", "n1", "n1", 0.1, now, 0.5},
+		{"a lower value by address", "n1", "10.0.0.1", 0.1, now, 0.5},
+		{"a higher value by address", "n1", "10.0.0.1", 0.9, now, 0.5},
+		{"an expired value", "n1", "n1", 0.9, now.Add(-time.Hour), 0.5},
+		{"a value of the future", "n1", "n1", 0.9, now.Add(time.Hour), 0.5},
+		{"a higher value", "n1", "n1", 0.9, now, 0.9},
+		{"a lower value by name, where the agent sends the address", "10.0.0.1", "n1", 0.1, now, 0.1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, first := range []bool{false, true} {
+				table := NewTable([]*corev1.Node{node, other}, "", text.Excerpt)
+				offer := func(host string, value float64, at time.Time) {
+					table.Offer(host, load.CPU, rng, now, rng.Summarize([]Point{{Time: at, Value: value}}, now))
+				}
+				if first {
+					offer(tt.forgedHost, tt.forged, tt.at)
+				}
+				offer(tt.host, 0.5, now)
+				offer("n2", 0.25, now)
+				if !first {
+					offer(tt.forgedHost, tt.forged, tt.at)
+				}
+				got := map[string]float64{}
+				for _, sample := range table.Samples(rng.Windows) {
+					got[sample.Node] = sample.Stats[load.CPU].Mean
+				}
+				if len(got) != 2 || got["n1"] != tt.want || got["n2"] != 0.25 {
+					t.Errorf("forged first: %t: %v, want %v for n1 and 0.25 for n2", first, got, tt.want)
+				}
+			}
+		})
+	}
+}
