@@ -189,11 +189,7 @@ func (d *day) next(n int) {
 		d.must(d.sim.Add(d.newNode()))
 	}
 	d.stub.SetUtilization(d.names(), 0.05, 0.55)
-	names := make([]string, len(d.pods))
-	for i, pod := range d.pods {
-		names[i] = pod.Name
-	}
-	d.source.pods.Store(&names)
+	d.answerAllPods()
 	d.source.fault.Store(healthy)
 	if at := n % cycle; at < faultCount {
 		d.source.fault.Store(int64(at))
@@ -208,6 +204,15 @@ func (d *day) next(n int) {
 	}
 	oldest := d.pods[:max(len(d.pods)-dayPods, 0)]
 	d.deletePods(func(pod *corev1.Pod) bool { return slices.Contains(oldest, pod) })
+}
+
+// answerAllPods has the source answer with the usage of all present pods.
+func (d *day) answerAllPods() {
+	names := make([]string, len(d.pods))
+	for i, pod := range d.pods {
+		names[i] = pod.Name
+	}
+	d.source.pods.Store(&names)
 }
 
 func (d *day) deletePods(which func(*corev1.Pod) bool) {
