@@ -63,7 +63,31 @@ func claims() map[string]func(*corev1.Pod) {
 			pod.Spec.Containers[0].Resources.Limits = list
 		}
 	}
+	more := func(quantity string) corev1.ResourceList {
+		return st.MakePod().Req(plugintest.CPUAndMemory(quantity, quantity)).Obj().Spec.Containers[0].Resources.Requests
+	}
+	little := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1m"), corev1.ResourceMemory: resource.MustParse("1Mi")}
 	return map[string]func(*corev1.Pod){
+		"a limit of the whole pod": func(pod *corev1.Pod) {
+			pod.Spec.Resources = &corev1.ResourceRequirements{Requests: little, Limits: more("1E")}
+		},
+		"a limit of an init container": func(pod *corev1.Pod) {
+			pod.Spec.InitContainers = []corev1.Container{
+				{Name: "init", Resources: corev1.ResourceRequirements{Requests: little, Limits: more("1E")}},
+			}
+		},
+		"a sidecar without limit": func(pod *corev1.Pod) {
+			pod.Spec.InitContainers = []corev1.Container{{Name: "sidecar", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
+		},
+		"an infeasible resize": func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: more("1P"), Limits: more("1P")}
+			pod.Status.Conditions = append(pod.Status.Conditions,
+				corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible})
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+				Name: pod.Spec.Containers[0].Name, AllocatedResources: little,
+				Resources: &corev1.ResourceRequirements{Requests: little, Limits: little},
+			}}
+		},
 		"a limit of 1,000": limit("1000"),
 		"a limit of 2⁶³−1": limit("9223372036854775807"),
 		"a limit of 1E":    limit("1E"),
@@ -79,7 +103,8 @@ func stages() map[string]func(*corev1.Pod) {
 	bound := func(pod *corev1.Pod, ago time.Duration) {
 		at := metav1.NewTime(plugintest.Now().Add(-ago))
 		pod.Status.Phase = corev1.PodPending
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: at}}
+		pod.Status.Conditions = append(pod.Status.Conditions,
+			corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: at})
 	}
 	return map[string]func(*corev1.Pod){
 		"starting":             func(pod *corev1.Pod) { bound(pod, 0) },

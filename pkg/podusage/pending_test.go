@@ -3,6 +3,7 @@ package podusage
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -238,5 +239,35 @@ func pendingUsage(e Estimator) func(*corev1.Pod) Amounts {
 	return func(pod *corev1.Pod) Amounts {
 		usage, _ := e.PendingUsage(pod)
 		return usage
+	}
+}
+
+func TestWithoutInfeasibleResize(t *testing.T) {
+	list := func(cpu string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+	}
+	e := BySpec{Multiplier: 1.5, DefaultCPUMillis: 1000, MaxRequestRatio: 10}
+	actual := corev1.ResourceRequirements{Requests: list("100m"), Limits: list("300m")}
+	for _, tc := range []struct {
+		name   string
+		reason string
+		status corev1.ContainerStatus
+		want   float64
+	}{
+		{"a deferred resize counts", corev1.PodReasonDeferred, corev1.ContainerStatus{Resources: &actual}, 16000},
+		{"an infeasible one does not", corev1.PodReasonInfeasible, corev1.ContainerStatus{Resources: &actual}, 300},
+		{"without a limit in the status, 1.5 times the allocated request counts", corev1.PodReasonInfeasible,
+			corev1.ContainerStatus{AllocatedResources: list("100m")}, 150},
+	} {
+		tc.status.Name = "a"
+		pod := statuses([]corev1.Container{{Name: "a", Resources: corev1.ResourceRequirements{Requests: list("16"), Limits: list("16")}}}, tc.status)
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: tc.reason}}
+		before := pod.DeepCopy()
+		if got, _ := e.PendingUsage(&pod); got[load.CPU] != tc.want {
+			t.Errorf("%s: %v milliCPU, want %v", tc.name, got[load.CPU], tc.want)
+		}
+		if !reflect.DeepEqual(before, &pod) {
+			t.Errorf("%s: the pod is changed", tc.name)
+		}
 	}
 }

@@ -55,7 +55,9 @@ func (e BySpec) Estimate(pod *corev1.Pod) Amounts {
 //   - A limit counts up to MaxRequestRatio times the request beside it.
 //   - The default counts once for all containers without limit and request.
 //   - Containers that neither run nor start count zero.
+//   - An infeasible resize does not count.
 func (e BySpec) PendingUsage(pod *corev1.Pod) (usage, byDefault Amounts) {
+	pod = WithoutInfeasibleResize(pod)
 	starting, ok := StartingPod(pod)
 	if !ok {
 		return Amounts{}, Amounts{}

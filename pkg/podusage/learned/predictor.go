@@ -116,6 +116,7 @@ func (p *Prediction) Explain(pod *corev1.Pod) (x [load.ResourceCount]podusage.Ex
 // zero, and without history MaxRequestRatio caps them. Default counts during startup only: afterwards steady applies, which is
 // usages without Default. changes reports whether it differs.
 func (p *Prediction) OnNode(pod *corev1.Pod) (usages, steady Usages, changes bool) {
+	pod = podusage.WithoutInfeasibleResize(pod)
 	starting, ok := podusage.StartingPod(pod)
 	if !ok {
 		return Usages{}, Usages{}, false
