@@ -73,7 +73,7 @@ func (c Code) String() string {
 	case ProfileRepeated:
 		return "Two profiles have the same name; the scheduler does not start"
 	case LoadOutweighed:
-		return "The plugins that score by load are outweighed by plugins that score by requests"
+		return "Other plugins outweigh the plugins that score by load"
 	case LimitUnweighted:
 		return "The weight at score is too small: with the limit waived, a pod may go to the most loaded node"
 	case LimitUnfiltered:

@@ -21,6 +21,8 @@ func pluginNames() []string {
 		"NodeMetrics",
 		"NodeResourcesBalancedAllocation",
 		"NodeResourcesFit",
+		"ImageLocality",
+		"NodeAffinity",
 		"Peaks",
 		"PodTopologySpread",
 		"TargetLoadPacking",

@@ -71,7 +71,7 @@ func weights(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguratio
 		}
 		findings = append(findings, p.outweighed(plugins)...)
 		for _, plugin := range plugins {
-			limits := plugin.Limits(argsOf(&cfg.Profiles[i], plugin.Name))
+			limits := plugin.Limits(ArgsOf(&cfg.Profiles[i], plugin.Name))
 			findings = append(findings, p.unweightedLimit(plugin.Name, limits)...)
 			findings = append(findings, p.limitWithoutFilter(plugin.Name, limits)...)
 			findings = append(findings, p.limitWithoutPreFilter(plugin.Name, limits)...)
@@ -84,8 +84,8 @@ func weights(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguratio
 	return findings
 }
 
-// argsOf returns the profile's arguments of a plugin; nil if it has none.
-func argsOf(p *kubeschedulerconfig.KubeSchedulerProfile, plugin string) runtime.Object {
+// ArgsOf returns the profile's arguments of a plugin; nil if it has none.
+func ArgsOf(p *kubeschedulerconfig.KubeSchedulerProfile, plugin string) runtime.Object {
 	for i := range p.PluginConfig {
 		if p.PluginConfig[i].Name == plugin {
 			return p.PluginConfig[i].Args
@@ -136,26 +136,63 @@ func (p *profile) sum(plugins ...string) (shown string, total int64) {
 	return strings.Join(parts, ", "), total
 }
 
-// outweighed reports that the stock plugins by requests weigh as much as the plugins by load.
+// fromSpecs are the stock plugins that score by the pod's and the nodes' own preferences. They may have more weight than load.
+var fromSpecs = []string{
+	names.TaintToleration, names.NodeAffinity, names.InterPodAffinity, names.PodTopologySpread, names.DynamicResources,
+}
+
+// outweighed reports plugins with more weight than the plugins by load. The stock plugins by requests count together, and must have
+// less. All scores are from 0 to 100, so weights tell how far a plugin moves a node.
 func (p *profile) outweighed(plugins []Plugin) []Finding {
-	var scoring []string
+	var scoring, known []string
 	for _, plugin := range plugins {
-		if plugin.ScoresByLoad {
+		if known = append(known, plugin.Name); plugin.ScoresByLoad {
 			scoring = append(scoring, plugin.Name)
 		}
 	}
 	byLoad, load := p.sum(scoring...)
-	byRequests, requests := p.sum(names.NodeResourcesFit, names.NodeResourcesBalancedAllocation)
-	if load == 0 || requests < load {
+	if load == 0 {
 		return nil
+	}
+	requests := []string{names.NodeResourcesFit, names.NodeResourcesBalancedAllocation}
+	var disabled, shown []string
+	if by, total := p.sum(requests...); total >= load {
+		disabled, shown = requests, append(shown, by)
+	}
+	for _, plugin := range p.scorers() {
+		if slices.Contains(slices.Concat(known, requests, fromSpecs, disabled), plugin) {
+			continue
+		}
+		if by, weight := p.sum(plugin); weight > load {
+			disabled, shown = append(disabled, plugin), append(shown, by)
+		}
+	}
+	if len(disabled) == 0 {
+		return nil
+	}
+	disable := "plugins:\n  score:\n    disabled:\n"
+	for _, plugin := range disabled {
+		disable += "    - name: " + plugin + "\n"
 	}
 	return []Finding{{
 		Code: LoadOutweighed, Field: p.path + ".plugins.score",
-		Details: []any{"byLoad", byLoad, "byRequests", byRequests},
-		Advice:  "disable the plugins that score by requests at score; they still filter",
-		YAML: "plugins:\n  score:\n    disabled:\n    - name: " + names.NodeResourcesFit + "\n    - name: " +
-			names.NodeResourcesBalancedAllocation + "\n",
+		Details: []any{"byLoad", byLoad, "others", strings.Join(shown, ", ")},
+		Advice:  "give the plugins by load more weight, or disable the others at score: they still filter",
+		YAML:    disable,
 	}}
+}
+
+// scorers returns the plugins that have a weight, in the order of the profile. The defaults give weights to the plugins that score,
+// and to no others.
+func (p *profile) scorers() (scorers []string) {
+	for _, set := range []kubeschedulerconfig.PluginSet{p.plugins.Score, p.plugins.MultiPoint} {
+		for _, plugin := range set.Enabled {
+			if plugin.Weight > 0 && p.weight(plugin.Name) > 0 && !slices.Contains(scorers, plugin.Name) {
+				scorers = append(scorers, plugin.Name)
+			}
+		}
+	}
+	return scorers
 }
 
 // enabled reports whether the plugin is enabled at the extension point.
@@ -170,14 +207,9 @@ func (p *profile) unweightedLimit(name string, limits Limits) []Finding {
 		return nil
 	}
 	weight, others := p.weight(name), int64(0)
-	counted := map[string]bool{}
-	for _, set := range []kubeschedulerconfig.PluginSet{p.plugins.Score, p.plugins.MultiPoint} {
-		for _, plugin := range set.Enabled {
-			// The defaults give weights to the plugins that score, and to no others.
-			if plugin.Name != name && plugin.Weight > 0 && !counted[plugin.Name] {
-				counted[plugin.Name] = true
-				others += p.weight(plugin.Name)
-			}
+	for _, plugin := range p.scorers() {
+		if plugin != name {
+			others += p.weight(plugin)
 		}
 	}
 	if weight > 0 && weight > others {

@@ -26,10 +26,10 @@ func TestCheck_Weights(t *testing.T) {
 			Details: []any{
 				"byLoad",
 				byLoad,
-				"byRequests",
+				"others",
 				byRequests,
 			},
-			Advice: "disable the plugins that score by requests at score; they still filter",
+			Advice: "give the plugins by load more weight, or disable the others at score: they still filter",
 			YAML:   byRequestsDisabled,
 		}
 	}
@@ -94,6 +94,19 @@ func TestCheck_Weights(t *testing.T) {
 			[]configlint.Finding{outvoted(5, "TargetLoadPacking=5", "NodeResourcesFit=9, NodeResourcesBalancedAllocation=1")}},
 		{"under multiPoint", "profiles:\n- plugins:\n    multiPoint: {enabled: [{name: TargetLoadPacking}]}\n",
 			[]configlint.Finding{outvoted(4, "TargetLoadPacking=1", "NodeResourcesFit=1, NodeResourcesBalancedAllocation=1")}},
+		// ImageLocality moves a node by up to 100 x 100, the plugin by load by 5 x 100.
+		{"another plugin with more weight", "profiles:\n- plugins:\n    multiPoint: {enabled: [{name: ImageLocality, weight: 100}]}\n    score: {" + disabled +
+			", enabled: [{name: TargetLoadPacking, weight: 5}]}\n",
+			[]configlint.Finding{{
+				Code: configlint.LoadOutweighed, Field: "profiles[0].plugins.score", Line: 6,
+				Details: []any{"byLoad", "TargetLoadPacking=5", "others", "ImageLocality=100"},
+				Advice:  "give the plugins by load more weight, or disable the others at score: they still filter",
+				YAML:    "plugins:\n  score:\n    disabled:\n    - name: ImageLocality\n",
+			}}},
+		{"another plugin with as much weight", "profiles:\n- plugins: {multiPoint: {enabled: [{name: ImageLocality, weight: 5}]}, score: {" + disabled +
+			", enabled: [{name: TargetLoadPacking, weight: 5}]}}\n", nil},
+		{"what pods state", "profiles:\n- plugins: {multiPoint: {enabled: [{name: NodeAffinity, weight: 100}]}, score: {" + disabled +
+			", enabled: [{name: TargetLoadPacking, weight: 5}]}}\n", nil},
 		{"no plugin by load", "profiles:\n- plugins: {score: {enabled: [{name: NodeResourcesFit, weight: 9}]}}\n", nil},
 
 		{"a limit with its default weight", "profiles:\n- plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}}\n", nil},

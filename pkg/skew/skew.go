@@ -81,6 +81,12 @@ func ImageOfMinor(image, minor string) string {
 	return tagOfMinor.ReplaceAllString(image, "${1}"+minor+"${3}")
 }
 
+// stockImage matches the image of a stock scheduler, whose tag is the version of Kubernetes.
+var stockImage = regexp.MustCompile(`(^|/)kube-scheduler(-[a-z0-9]+)?:v\d+\.\d+\.\d+([-._][^:/@]*)?(@[^/@]*)?$`)
+
+// IsStockImage reports whether the image is that of a stock scheduler, by its name and tag.
+func IsStockImage(image string) bool { return stockImage.MatchString(image) }
+
 // OtherCommand warns of a kubectl-plimsoll with the stock plugins of another minor version than the scheduler's.
 // It is empty if the minor versions are equal or one is unknown.
 func OtherCommand(command, scheduler string) string {

@@ -105,3 +105,21 @@ func TestOtherCommand(t *testing.T) {
 		}
 	}
 }
+
+func TestIsStockImage(t *testing.T) {
+	for image, want := range map[string]bool{
+		"registry.k8s.io/kube-scheduler:v1.37.1":                true,
+		"registry.k8s.io/kube-scheduler-amd64:v1.37.1":          true,
+		"mirror:5000/k8s/kube-scheduler:v1.37.1@sha256:0123":    true,
+		"kube-scheduler:v1.37.1-eks-1":                          true,
+		"kube-scheduler:mine":                                   false,
+		"ghcr.io/plimsoll-scheduler/plimsoll:0.1.0-k8s1.37":     false,
+		"registry:5000/plimsoll/kube-scheduler:0.1.0-k8s1.37":   false,
+		"registry.k8s.io/scheduler-plugins/kube-scheduler:v0.1": false,
+		"": false,
+	} {
+		if got := skew.IsStockImage(image); got != want {
+			t.Errorf("%q: %v, want %v", image, got, want)
+		}
+	}
+}

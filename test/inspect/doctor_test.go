@@ -597,7 +597,7 @@ func TestDoctor_Configuration(t *testing.T) {
 		c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)
 		c.profile(0)["plugins"] = args{"score": args{"enabled": []any{args{"name": "TargetLoadPacking"}}}}
 		advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "configuration.weights", doctor.Warning,
-			"are outweighed by plugins that score by requests")
+			"outweigh the plugins that score by load")
 		follow(t, c.profile(0), advice[0])
 		shared.eventually(t, []string{"--config=" + c.file(t)}, "configuration.effect")
 	})

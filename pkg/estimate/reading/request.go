@@ -22,6 +22,8 @@ type Request struct {
 	Spec config.LoadSpec
 	// Windows are by load.Resource.
 	Windows [load.ResourceCount]time.Duration
+	// Ignores reports, by load.Resource, whose load the reader does not use. It is measured all the same.
+	Ignores [load.ResourceCount]bool
 	// Fraction is that of the quantile over the windows, in (0, 1]; 0 reads means and deviations. Only a Prometheus has quantiles.
 	Fraction float64
 	// UsesDeviation reports whether the reader uses standard deviations.
@@ -38,6 +40,16 @@ type Request struct {
 func ForLoad(spec config.LoadSpec, e podusage.Estimator) Request {
 	window := spec.Window.Duration
 	return Request{Spec: spec, Windows: [load.ResourceCount]time.Duration{window, window}, Estimator: e}
+}
+
+// Resources are those whose load the reader uses; none for node metrics.
+func (r *Request) Resources() (used []load.Resource) {
+	for of, ignored := range r.Ignores {
+		if !ignored && len(r.Metrics) == 0 {
+			used = append(used, load.Resource(of))
+		}
+	}
+	return used
 }
 
 // In returns the request for the nodes of a cluster.

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -8,7 +9,11 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
 // reporter returns one result: ok without advice, warn or fail.
@@ -24,6 +29,10 @@ func warn(advice []Advice, format string, args ...any) []Check {
 
 func fail(advice []Advice, format string, args ...any) []Check {
 	return []Check{{Status: Error, Message: fmt.Sprintf(format, args...), Advice: advice}}
+}
+
+func skip(format string, args ...any) []Check {
+	return []Check{{Status: Skipped, Message: fmt.Sprintf(format, args...)}}
 }
 
 // failIf returns fail, or else warn.
@@ -61,8 +70,24 @@ func providerYAML(field string, value any) string {
 	return string(text)
 }
 
-// oneLine returns the error's text as a message.
-func oneLine(err error) string { return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ") }
+// oneLine returns the error's text as a message. Of a response of the API server it is the message.
+func oneLine(err error) string {
+	if failed, ok := errors.AsType[*httpclient.StatusError](err); ok {
+		if status := statusOf(failed); status != nil {
+			err = fmt.Errorf("the API server responded with HTTP status %d: %s", failed.Code, text.Excerpt(status.Message))
+		}
+	}
+	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
+}
+
+// statusOf returns the Status in a response of the API server; nil if it is of another server.
+func statusOf(err *httpclient.StatusError) *metav1.Status {
+	var status metav1.Status
+	if json.Unmarshal(err.Body, &status) != nil || status.Kind != "Status" {
+		return nil
+	}
+	return &status
+}
 
 // rounded rounds a duration as messages show it.
 func rounded(d time.Duration) string {

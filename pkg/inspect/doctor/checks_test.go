@@ -28,6 +28,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
@@ -69,6 +70,7 @@ func healthy() *sourceFacts {
 	}
 	s.examination.Sampling = map[string]diagnosis.Sampling{"n1": {Interval: time.Minute, Since: time.Hour}}
 	s.usesDeviation = true
+	s.lines = []linesFacts{{profile: "plimsoll", plugin: "LoadThreshold", nodes: 2, limited: 2}}
 	for _, node := range []string{"n1", "n2"} {
 		fresh := func(name string, value, fraction float64) figure {
 			read := reading.Figure{Name: name, Value: value, Fraction: fraction, Window: 5 * time.Minute, End: s.now, State: load.Fresh}
@@ -79,6 +81,14 @@ func healthy() *sourceFacts {
 		s.figures = append(s.figures, mean, fresh("cpu", 0.7, 0.95), metric)
 	}
 	return s
+}
+
+// unmeasured returns what a plugin reads of the cpu of nodes without load.
+func unmeasured(nodes ...string) (figures []figure) {
+	for _, node := range nodes {
+		figures = append(figures, figure{Figure: reading.Figure{Name: "cpu", Window: 5 * time.Minute}, node: node})
+	}
+	return figures
 }
 
 func TestReportOn_Healthy(t *testing.T) {
@@ -149,10 +159,14 @@ func TestReportOn_Faults(t *testing.T) {
 				{Name: "P", Args: &config.PeaksArgs{NodePowerModel: map[string]config.PowerModel{"n1": {}}}},
 			}
 		},
-		"nodes.measured": func(s *sourceFacts) { s.diagnosis.NodesWithoutSeries = []string{"n2"} },
+		"nodes.measured": func(s *sourceFacts) { s.figures[3].State, s.figures[4].State = load.Absent, load.Absent },
 		"nodes.nearest":  func(s *sourceFacts) { s.examination.Unnamed = []string{"n2"} },
 		"nodes.unmatched": func(s *sourceFacts) {
 			s.diagnosis.NodesWithoutSeries, s.diagnosis.UnmatchedSeries = []string{"n2"}, []string{"node=x"}
+		},
+		"lines.room": func(s *sourceFacts) { s.lines[0].above = []string{"n1", "n2"} },
+		"lines.annotations": func(s *sourceFacts) {
+			s.lines[0].invalid, s.lines[0].problem = []string{"n1"}, "Annotation x is not used"
 		},
 		"nodes.contested": func(s *sourceFacts) { s.diagnosis.Contested, s.diagnosis.Rivals = 1, &response.Rivals{Nodes: 1} },
 		"time.clock":      func(s *sourceFacts) { s.diagnosis.Skew = time.Minute },
@@ -169,6 +183,9 @@ func TestReportOn_Faults(t *testing.T) {
 		"rights.list":      func(s *sourceFacts) { s.missing = []live.MissingKind{{Resource: "services", Err: forbidden}} },
 		"rights.scheduler": func(s *sourceFacts) {
 			s.permissions.lacking = []live.Permission{{Resource: "nodes", Verbs: []string{"list"}}}
+		},
+		"scheduler.image": func(s *sourceFacts) {
+			s.metrics, s.configuration.Workload.Image = nil, "registry.k8s.io/kube-scheduler:v1.36.3"
 		},
 		"scheduler.ready":     func(s *sourceFacts) { s.pods[0].Status.Conditions = nil },
 		"scheduler.leader":    func(s *sourceFacts) { s.lease, s.leaseErr = nil, apierrors.NewNotFound(schema.GroupResource{}, "x") },
@@ -261,6 +278,7 @@ func TestReportOn_Messages(t *testing.T) {
 			for i := range 10 {
 				s.diagnosis.NodesWithoutSeries = append(s.diagnosis.NodesWithoutSeries, fmt.Sprintf("w%d", i))
 			}
+			s.figures = append(s.figures[:3], unmeasured(s.diagnosis.NodesWithoutSeries...)...)
 			s.examination.Unnamed, s.examination.Strays = s.diagnosis.NodesWithoutSeries, strays
 		}
 	}
@@ -287,6 +305,32 @@ func TestReportOn_Messages(t *testing.T) {
 		{"a query that divides by zero", func(s *sourceFacts) {
 			s.diagnosis.Queries[0].Dialect, s.diagnosis.Queries[0].PromQL, s.diagnosis.Queries[0].Highest = "", "a / 0", math.Inf(1)
 		}, "values.capacity", Error, []string{"is infinite on n1", "a / 0"}},
+		{"a query of cpu that matches no node, beside memory", func(s *sourceFacts) {
+			s.figures = unmeasured("n1", "n2")
+			for _, node := range []string{"n1", "n2"} {
+				s.figures = append(s.figures, figure{Figure: reading.Figure{Name: "memory", Value: 0.5, End: s.now, State: load.Fresh}, node: node})
+			}
+		}, "nodes.measured", Error, []string{"nodes without cpu load, which a plugin reads: 2 of 2 (n1, n2)"}},
+		{"samples that are dated ahead", func(s *sourceFacts) { s.figures[0].End = s.now.Add(10 * time.Minute) }, "time.age", Error,
+			[]string{"dated ahead of now, up to 10m0s (n1): n1 cpu", "Correct the clock"}},
+		{"no node below its line", func(s *sourceFacts) { s.lines[0].above = []string{"n1", "n2"} }, "lines.room", Error,
+			[]string{"LoadThreshold of profile plimsoll: all 2 nodes above their load line (n1, n2); no pod is placed", "whenNoneFits: Relax"}},
+		{"no node below a line that is waived", func(s *sourceFacts) { s.lines[0].above, s.lines[0].waives = []string{"n1", "n2"}, true }, "lines.room",
+			Warning, []string{"the line is waived for every pod", "kubectl plimsoll top --scheduler-name plimsoll"}},
+		{"a stock image by what its metrics show", func(s *sourceFacts) {
+			s.metrics = model.Vector{{Metric: model.Metric{"__name__": "kubernetes_build_info", "git_version": "v1.36.3"}}}
+		}, "scheduler.image", Error, []string{"runs the stock scheduler", "image plimsoll:0.1.0-k8s1.36"}},
+		{"a configuration of a file", func(s *sourceFacts) { s.configuration.Workload = nil }, "scheduler.ready", Skipped,
+			[]string{"not checked, because the configuration is that of ConfigMap plimsoll-system/plimsoll: name a scheduler"}},
+		{"a path without the API", func(s *sourceFacts) {
+			s.Err, s.diagnosis = &httpclient.StatusError{Code: 404, Body: []byte("404 page not found")}, nil
+			s.Spec.MetricProvider.Type = config.Prometheus
+		}, "source.answers", Error, []string{"no API of Prometheus at this path", "/prometheus"}},
+		{"a refusal of the API server", func(s *sourceFacts) {
+			s.Err, s.diagnosis, s.Route = &httpclient.StatusError{
+				Code: 403, Body: []byte(`{"kind":"Status","message":"services/proxy is forbidden"}`), Excerpt: `{"kind":"Status"...`,
+			}, nil, live.ServiceProxy
+		}, "source.authorization", Error, []string{"the API server responded with HTTP status 403: services/proxy is forbidden"}},
 		{"nodes that no series names", unnamed(), "nodes.nearest", Warning, []string{"no series has a label that names a node without load: w0, w1, w2, w3, w4, …"}},
 		{"series that name no node", unnamed(`up{instance="a"}`), "nodes.nearest", Warning,
 			[]string{`no label names these nodes without load: w0, w1, w2, w3, w4, …; these series name no node: up{instance="a"}`}},

@@ -20,6 +20,8 @@ const (
 	OK Status = "ok"
 	// Warning means that the scheduler works, but not as well as it could, or that something could not be checked.
 	Warning Status = "warning"
+	// Skipped means that the check does not apply to what was asked for. Nothing is to be fixed.
+	Skipped Status = "skipped"
 	// Error means that the scheduler, or a part of what is configured, does not work.
 	Error Status = "error"
 )
@@ -33,7 +35,7 @@ type Check struct {
 	Status Status `json:"status"`
 	// Message says in one line what was found.
 	Message string `json:"message"`
-	// Advice is what to do, unless Status is OK. One is enough.
+	// Advice is what to do, if Status is Warning or Error. One is enough.
 	Advice []Advice `json:"advice,omitempty"`
 }
 
@@ -55,14 +57,17 @@ type Report struct {
 	Restart string `json:"restart,omitempty"`
 }
 
-// Found reports whether a check is not OK.
+// Found reports whether a check found something to fix.
 func (r *Report) Found() bool {
-	return slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Status != OK })
+	return slices.ContainsFunc(r.Checks, Check.found)
 }
 
-// foundIn reports whether a check of the group is not OK.
+// found reports whether there is something to fix.
+func (c Check) found() bool { return c.Status == Warning || c.Status == Error }
+
+// foundIn reports whether the group has something to fix.
 func (r *Report) foundIn(group string) bool {
-	return slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Group == group && c.Status != OK })
+	return slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Group == group && c.found() })
 }
 
 // Options say what is checked.
@@ -95,7 +100,7 @@ func reportOn(f *facts) *Report {
 		}
 		runAll(r, sourceChecks(), s, prefix)
 	}
-	order := []string{"configuration", "source", "nodes", "time", "values", "rights", "scheduler", "pods"}
+	order := []string{"configuration", "source", "nodes", "time", "values", "lines", "rights", "scheduler", "pods"}
 	slices.SortStableFunc(r.Checks, func(a, b Check) int { return slices.Index(order, a.Group) - slices.Index(order, b.Group) })
 	r.escape()
 	return r
@@ -148,6 +153,7 @@ func (r *Report) Print(p *terminal.Printer) {
 	}
 	marks := map[Status]terminal.Painted{
 		OK: p.Painted(terminal.Green, "✓"), Warning: p.Painted(terminal.Yellow, "!"), Error: p.Painted(terminal.Red, "✗"),
+		Skipped: p.Painted(0, "-"),
 	}
 	group, advised, seen := "", false, map[Advice]bool{}
 	for i, c := range r.Checks {

@@ -339,6 +339,8 @@ plimsoll_fallback_total{plugin="LoadThreshold",reason="Absent"} 10
 		}
 	}
 	want := []string{
+		"skipped scheduler.ready: not checked, because the configuration is that of ConfigMap plimsoll-system/plimsoll: " +
+			"name a scheduler with --scheduler NAMESPACE/NAME",
 		"ok scheduler.load: Prometheus: cpu fresh on 3, expired on 0, absent on 0 nodes",
 		"error scheduler.load: the scheduler's metrics, from a test, say Prometheus: memory fresh on 0, expired on 3, absent on 0 nodes",
 		"warning scheduler.refreshes: Prometheus: 20 of 100 refreshes failed since the scheduler started",
@@ -348,9 +350,9 @@ plimsoll_fallback_total{plugin="LoadThreshold",reason="Absent"} 10
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	f.metrics = model.Vector{{Metric: model.Metric{"__name__": "up"}}}
+	f.metrics = model.Vector{{Metric: model.Metric{"__name__": "plimsoll_build_info"}}}
 	if got := f.checkMetrics(); len(got) != 1 || got[0].Status != Warning {
-		t.Errorf("without metrics of Plimsoll: %+v", got)
+		t.Errorf("without metrics of load: %+v", got)
 	}
 }
 

@@ -17,8 +17,12 @@ import (
 	componentversion "k8s.io/component-base/version"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
 )
@@ -47,6 +51,7 @@ type facts struct {
 	// sources are those of load. If clusterErr is set, there is one without a reader.
 	sources    []*sourceFacts
 	statistics []live.Statistics
+	lines      []linesFacts
 	clusterErr error
 
 	permissions permissionFacts
@@ -72,6 +77,20 @@ type sourceFacts struct {
 	diagnosis      *diagnosis.Diagnosis
 	examination    *diagnosis.Examination
 	examinationErr error
+}
+
+// linesFacts are the load lines of one plugin of a profile.
+type linesFacts struct {
+	profile, plugin string
+	// waives reports whether pods are placed above the lines where no node is below.
+	waives bool
+	// nodes counts the nodes that take pods without tolerations. above are the names of such nodes above a line.
+	nodes int
+	above []string
+	// limited is the number of all nodes with a line. invalid are nodes with an annotation that is not used; problem is of the first.
+	limited int
+	invalid []string
+	problem string
 }
 
 // figure is one value that a plugin reads of a node.
@@ -209,6 +228,9 @@ func (g *gatherer) readSources(ctx context.Context, objects []runtime.Object) er
 		return nil
 	}
 	g.statistics = cluster.Statistics()
+	if err := g.readLines(ctx, cluster); err != nil {
+		return err
+	}
 	for _, source := range cluster.Sources() {
 		s := &sourceFacts{facts: g.facts, Source: source, token: string(source.Spec.MetricProvider.Token)}
 		if file := cmp.Or(g.options.Source.TokenFile, source.Spec.MetricProvider.TokenFile); file != "" {
@@ -222,6 +244,50 @@ func (g *gatherer) readSources(ctx context.Context, objects []runtime.Object) er
 		g.sources = append(g.sources, s)
 	}
 	return nil
+}
+
+// readLines compares the nodes with the load lines of each plugin.
+func (g *gatherer) readLines(ctx context.Context, cluster *live.Cluster) error {
+	nodes, err := cluster.NodeInfos(ctx)
+	if err != nil {
+		return err
+	}
+	cycle := framework.NewCycleState()
+	for i := range g.configuration.Decoded.Profiles {
+		profile := &g.configuration.Decoded.Profiles[i]
+		for _, reader := range cluster.LoadReaders(profile.SchedulerName) {
+			l := linesFacts{
+				profile: profile.SchedulerName, plugin: reader.Name(),
+				waives: plugins.Find(reader.Name()).Limits(configlint.ArgsOf(profile, reader.Name())).Waives,
+			}
+			for _, node := range nodes {
+				l.add(node.Node(), reader.LoadLine(cycle, node))
+			}
+			if l.limited > 0 || len(l.invalid) > 0 {
+				g.lines = append(g.lines, l)
+			}
+		}
+	}
+	return nil
+}
+
+func (l *linesFacts) add(node *corev1.Node, line explain.LoadLine) {
+	if line.AnnotationProblem != "" {
+		l.problem = cmp.Or(l.problem, line.AnnotationProblem)
+		l.invalid = append(l.invalid, node.Name)
+	}
+	if line.Percent == [load.ResourceCount]float64{} {
+		return
+	}
+	l.limited++
+	repels := func(t corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }
+	if node.Spec.Unschedulable || slices.ContainsFunc(node.Spec.Taints, repels) {
+		return
+	}
+	l.nodes++
+	if slices.Contains(line.Above[:], true) {
+		l.above = append(l.above, node.Name)
+	}
 }
 
 // examine asks a Prometheus what a refresh does not ask.
@@ -247,13 +313,16 @@ func (s *sourceFacts) addReaders() {
 			s.windows = append(s.windows, request.Windows[:]...)
 		}
 		maxAge := request.Trust().MaxAge
-		key := fmt.Sprint(request.Windows, request.Fraction, request.Metrics, maxAge)
+		key := fmt.Sprint(request.Windows, request.Ignores, request.Fraction, request.Metrics, maxAge)
 		if seen[key] {
 			continue
 		}
 		seen[key] = true
 		for _, node := range s.nodes {
 			for i, read := range reader.Figures(cycle, node.Name) {
+				if len(request.Metrics) == 0 && request.Ignores[i] {
+					continue
+				}
 				f := figure{Figure: read, node: node.Name, maxAge: maxAge, metric: len(request.Metrics) > 0}
 				if !f.metric && f.Fraction == 0 {
 					m := reader.Snapshots().ForCycle(cycle).Over(f.Window).Node(node.Name)[i]

@@ -19,14 +19,17 @@ import (
 )
 
 // String names the figure, such as "node-1 cpu".
-func (f *figure) String() string {
+func (f *figure) String() string { return f.node + " " + f.what() }
+
+// what names what was measured of the node.
+func (f *figure) what() string {
 	switch {
 	case f.metric:
-		return fmt.Sprintf("%s metric %q", f.node, text.Excerpt(f.Name))
+		return fmt.Sprintf("metric %q", text.Excerpt(f.Name))
 	case f.Fraction > 0:
-		return fmt.Sprintf("%s %s %g-quantile", f.node, f.Name, f.Fraction)
+		return fmt.Sprintf("%s %g-quantile", f.Name, f.Fraction)
 	}
-	return f.node + " " + f.Name
+	return f.Name
 }
 
 func (f *figure) known() bool  { return f.State != load.Absent }
@@ -59,6 +62,9 @@ func nodeOf(f *figure) string { return f.node }
 // firstOf names the first of the figures.
 func firstOf(figures []*figure) string { return text.FirstN(namesOf(figures, (*figure).String)) }
 
+// notableAhead is how far a sample can be dated ahead of this machine's clock.
+const notableAhead = 30 * time.Second
+
 func (s *sourceFacts) checkAge() []Check {
 	known := s.figuresOf((*figure).known)
 	if len(known) == 0 {
@@ -68,6 +74,10 @@ func (s *sourceFacts) checkAge() []Check {
 	oldest, newest := slices.MinFunc(known, byEnd), slices.MaxFunc(known, byEnd)
 	if expired := s.figuresOf(func(f *figure) bool { return f.State == load.Expired }); len(expired) > 0 {
 		return fail(s.adviseScrape(), "too old to be used, up to %s (%s): %s", rounded(s.age(oldest)), oldest.node, firstOf(expired))
+	}
+	if ahead := s.figuresOf(func(f *figure) bool { return f.known() && s.age(f) < -notableAhead }); len(ahead) > 0 {
+		return fail(say("Correct the clock of these machines, or remove the timestamps from what their exporters send."),
+			"dated ahead of now, up to %s (%s): %s", rounded(-s.age(newest)), newest.node, firstOf(ahead))
 	}
 	ages := fmt.Sprintf("the newest samples of the nodes are %s to %s old; maxAge is %s", rounded(s.age(newest)),
 		rounded(s.age(oldest)), oldest.maxAge)
@@ -228,8 +238,7 @@ func (s *sourceFacts) checkNodeMetrics() []Check {
 
 // checkMeasured checks which nodes have load.
 func (s *sourceFacts) checkMeasured() []Check {
-	known := namesOf(s.figuresOf((*figure).known), nodeOf)
-	nodes, missing := len(s.nodes), namesOf(s.figuresOf(func(f *figure) bool { return !slices.Contains(known, f.node) }), nodeOf)
+	nodes, missing := len(s.nodes), namesOf(s.figuresOf(func(f *figure) bool { return !f.metric && !f.known() }), nodeOf)
 	advice := run("kubectl get nodes -L kubernetes.io/hostname -o wide",
 		"Let the source name these nodes as the cluster does, by name, hostname label or address. See the names:")
 	switch {
@@ -237,12 +246,29 @@ func (s *sourceFacts) checkMeasured() []Check {
 		advice = run("kubectl -n kube-system logs -l k8s-app=metrics-server --tail=20",
 			"metrics-server does not reach the kubelets of these nodes. See its log:")
 	case s.diagnosis != nil:
-		nodes, missing, advice = s.diagnosis.NodeCount, s.diagnosis.NodesWithoutSeries, s.adviseMissing()
+		nodes, advice = s.diagnosis.NodeCount, s.adviseMissing()
 	}
-	if len(missing) > 0 {
+	if len(missing) == 0 {
+		return ok("the load of all %s is known: %s", text.Count(nodes, "node"), strings.Join(s.readNames(), ", "))
+	}
+	// What enabled plugins read is named, where a node has some of it.
+	known := namesOf(s.figuresOf(func(f *figure) bool { return f.isLoad() && slices.Contains(missing, f.node) }), nodeOf)
+	if len(known) == 0 {
 		return failIf(len(missing) == nodes)(advice, "nodes without load: %d of %d (%s)", len(missing), nodes, text.FirstN(missing))
 	}
-	return ok("the load of all %s is known", text.Count(nodes, "node"))
+	return each(s.readNames(), func(read string) []Check {
+		without := namesOf(s.figuresOf(func(f *figure) bool { return !f.metric && !f.known() && f.what() == read }), nodeOf)
+		if len(without) == 0 {
+			return nil
+		}
+		return failIf(len(without) == nodes)(advice, "nodes without %s load, which a plugin reads: %d of %d (%s)", read, len(without),
+			nodes, text.FirstN(without))
+	})
+}
+
+// readNames names the load that enabled plugins read, such as "cpu" and "memory 0.95-quantile".
+func (s *sourceFacts) readNames() []string {
+	return namesOf(s.figuresOf(func(f *figure) bool { return !f.metric }), (*figure).what)
 }
 
 // checkUnnamed checks the nodes without load that no label names, beside the series that name no node.

@@ -41,7 +41,8 @@ func (f *facts) readyPods(w *live.Workload) (ready int, first *corev1.Pod) {
 func (f *facts) checkReady() []Check {
 	w := f.workload()
 	if w == nil {
-		return nil
+		return skip("not checked, because the configuration is that of %s: name a scheduler with --scheduler NAMESPACE/NAME",
+			f.configuration.Origin)
 	}
 	ready, first := f.readyPods(w)
 	message := fmt.Sprintf("%d of %s of %s ready", ready, text.Count(len(w.Pods), "pod"), w)
@@ -59,6 +60,27 @@ func (f *facts) checkReady() []Check {
 		}
 	}
 	return failIf(ready == 0)(advice, "%s", message)
+}
+
+// checkImage finds a stock scheduler in the place of Plimsoll, by what its metrics show, or else by the image.
+func (f *facts) checkImage() []Check {
+	w := f.workload()
+	if w == nil || f.showsOurs() {
+		return nil
+	}
+	isBuildInfo := func(s *model.Sample) bool { return s.Metric[model.MetricNameLabel] == "kubernetes_build_info" }
+	if built := slices.ContainsFunc(f.metrics, isBuildInfo); !built && !skew.IsStockImage(w.Image) {
+		return nil
+	}
+	return fail(adviseImage("Use the image of Plimsoll.", skew.Minor(f.server.GitVersion), w),
+		"%s runs the stock scheduler, which has no plugin that reads load: image %s", w, text.Excerpt(w.Image))
+}
+
+// showsOurs reports whether the scheduler's metrics are those of Plimsoll.
+func (f *facts) showsOurs() bool {
+	return slices.ContainsFunc(f.metrics, func(sample *model.Sample) bool {
+		return strings.HasPrefix(string(sample.Metric[model.MetricNameLabel]), "plimsoll_")
+	})
 }
 
 // logsOf returns the command that shows the scheduler's log in a pod or workload.
@@ -231,19 +253,18 @@ func (f *facts) countsOf(metric string, add func(a, b float64) float64, by model
 
 func sum(a, b float64) float64 { return a + b }
 
-// checkMetrics checks that the scheduler's metrics can be read, and are those of Plimsoll.
+// checkMetrics checks that the scheduler's metrics can be read, and have load.
 func (f *facts) checkMetrics() []Check {
-	ours := []model.LabelValue{"plimsoll_load_nodes", "plimsoll_decisions_total", "plimsoll_refresh_total"}
-	isOurs := func(sample *model.Sample) bool { return slices.Contains(ours, sample.Metric[model.MetricNameLabel]) }
+	ofLoad := []model.LabelValue{"plimsoll_load_nodes", "plimsoll_decisions_total", "plimsoll_refresh_total"}
+	isOfLoad := func(sample *model.Sample) bool { return slices.Contains(ofLoad, sample.Metric[model.MetricNameLabel]) }
 	switch {
 	case f.metricsErr != nil:
 		return warn(f.adviseMetrics(f.workload()), "the scheduler's metrics could not be read: %s", oneLine(f.metricsErr))
-	case f.metrics == nil || slices.ContainsFunc(f.metrics, isOurs):
-		return nil
+	case f.metrics == nil || !f.showsOurs() || slices.ContainsFunc(f.metrics, isOfLoad):
+		return nil // the check of the image finds another scheduler
 	}
-	return warn(run("kubectl get deployments -A -o wide | grep -i scheduler",
-		"Enable a plugin that reads load, if no profile does; or use the image of Plimsoll. Compare the image:"),
-		"the scheduler's metrics, from %s, have none of Plimsoll", f.metricsFrom)
+	return warn(say("Enable a plugin that reads load. If a profile does, restart the scheduler: its configuration is older."),
+		"the scheduler's metrics, from %s, have no load", f.metricsFrom)
 }
 
 // adviseMetrics says how to read the scheduler's metrics.

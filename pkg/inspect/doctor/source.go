@@ -151,7 +151,7 @@ func (s *sourceFacts) addressYAML(scheme, host string) string {
 // adviseStatus is for a response with another status than 200.
 func (s *sourceFacts) adviseStatus(err *httpclient.StatusError) (stage string, advice []Advice) {
 	refused := err.Code == http.StatusUnauthorized || err.Code == http.StatusForbidden
-	byAPIServer := s.Route == live.ServiceProxy && strings.Contains(string(err.Body), `"kind":"Status"`)
+	byAPIServer := s.Route == live.ServiceProxy && statusOf(err) != nil
 	switch {
 	case s.Spec.IsHosted():
 		return map[bool]string{true: stageAuthorized, false: stageAnswers}[refused], s.adviseMessage()
@@ -167,7 +167,17 @@ func (s *sourceFacts) adviseStatus(err *httpclient.StatusError) (stage string, a
 	case err.Code == http.StatusBadRequest && s.url().Scheme == "http" && strings.Contains(string(err.Body), "HTTPS"):
 		return stageTLS, s.adviseScheme()
 	}
-	return stageAnswers, s.adviseAddress()
+	return stageAnswers, s.advisePath(err.Code)
+}
+
+// advisePath is for a server that answers, but not as a source does.
+func (s *sourceFacts) advisePath(code int) []Advice {
+	if code != http.StatusNotFound || !s.isOfPrometheus() {
+		return s.adviseAddress()
+	}
+	return run("curl -sSi "+live.ShellQuote(s.probe()),
+		"%s has no API of Prometheus at this path. It is another server, or the path is wrong. "+
+			"A Prometheus may be below a prefix, such as /prometheus. See what answers:", s.url().Host)
 }
 
 // adviseMetricsServer is for an error of the API server about metrics.k8s.io.
@@ -280,11 +290,8 @@ func (s *sourceFacts) adviseAddress() []Advice {
 	case u.Host == "":
 		return s.adviseMessage()
 	case !isService:
-		probe := httpclient.WithoutSecrets(u)
-		if s.Spec.WatcherAddress == "" && s.Spec.MetricProvider.Type == config.Prometheus {
-			probe = httpclient.WithoutSecrets(u.JoinPath("api/v1/query")) + "?query=1"
-		}
-		return run("curl -sS "+live.ShellQuote(probe), "Start the server at %s, or correct the address. See whether it answers:", u.Host)
+		return run("curl -sS "+live.ShellQuote(s.probe()), "Start the server at %s, or correct the address. See whether it answers:",
+			u.Host)
 	}
 	i := slices.IndexFunc(s.services, func(v *corev1.Service) bool { return v.Namespace == namespace && v.Name == name })
 	if i >= 0 {
@@ -297,6 +304,19 @@ func (s *sourceFacts) adviseAddress() []Advice {
 	host := net.JoinHostPort(similar.Name+"."+similar.Namespace+".svc", portLike(similar, portOf(u)))
 	return s.edit(s.addressYAML(u.Scheme, host), "name the similar one, if it is meant:", "There is no Service %s/%s.",
 		namespace, name)
+}
+
+func (s *sourceFacts) isOfPrometheus() bool {
+	return s.Spec.WatcherAddress == "" && s.Spec.MetricProvider.Type == config.Prometheus
+}
+
+// probe returns a URL that a server of the source's kind answers.
+func (s *sourceFacts) probe() string {
+	u := s.url()
+	if !s.isOfPrometheus() {
+		return httpclient.WithoutSecrets(u)
+	}
+	return httpclient.WithoutSecrets(u.JoinPath("api/v1/query")) + "?query=1"
 }
 
 // adviseService says what could be wrong with a Service that exists.

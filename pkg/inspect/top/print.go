@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/bar"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
@@ -168,6 +169,19 @@ func (n *Nodes) Notes() (lines []string) {
 	}
 	if anyResource((*Resource).hasMargin) {
 		lines = append(lines, "EFFECTIVE is compared with the line: it includes deviations or a predicted peak.")
+	}
+	const shown = 3
+	problems := 0
+	for _, row := range n.Nodes {
+		if row.AnnotationProblem == "" {
+			continue
+		}
+		if problems++; problems <= shown {
+			lines = append(lines, row.Name+": "+row.AnnotationProblem)
+		}
+	}
+	if problems > shown {
+		lines = append(lines, text.Count(problems-shown, "more node")+" with an unused annotation: see kubectl plimsoll doctor.")
 	}
 	return append(lines, n.Problems...)
 }

@@ -168,3 +168,17 @@ func manyNodes(n int) *Nodes {
 	}
 	return nodes
 }
+
+func TestNodes_NotesUnusedAnnotations(t *testing.T) {
+	n := threeNodes()
+	notes := n.Notes()
+	for i := range 5 {
+		n.Nodes = append(n.Nodes, &Row{Name: fmt.Sprint("n", i), AnnotationProblem: "Annotation a is not used"})
+	}
+	got := n.Notes()
+	want := append(notes, "n0: Annotation a is not used", "n1: Annotation a is not used", "n2: Annotation a is not used",
+		"2 more nodes with an unused annotation: see kubectl plimsoll doctor.")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -91,6 +91,8 @@ type Nodes struct {
 // Row is the load of one node.
 type Row struct {
 	Name string `json:"name"`
+	// AnnotationProblem says what is wrong with the node's annotation of a load line, which is not used; empty if nothing is.
+	AnnotationProblem string `json:"annotationProblem,omitempty"`
 	// Pods is the number of pods on the node.
 	Pods   int      `json:"pods"`
 	CPU    Resource `json:"cpu"`
@@ -211,6 +213,7 @@ func (l *look) node(info fwk.NodeInfo) *Row {
 	amountOf := [load.ResourceCount]func(fwk.Resource) int64{fwk.Resource.GetMilliCPU, fwk.Resource.GetMemory}
 	n := &Row{Name: info.Node().Name, Pods: len(info.GetPods())}
 	line, figures := l.plugin.LoadLine(l.state, info), l.plugin.Reader().Figures(l.state, n.Name)
+	n.AnnotationProblem = line.AnnotationProblem
 	for r, of := range n.Resources() {
 		r := load.Resource(r)
 		e := &line.Node[r]

@@ -118,6 +118,8 @@ type LoadLine struct {
 	Percent [load.ResourceCount]float64
 	// Annotated reports whether the node's own annotation states the line.
 	Annotated [load.ResourceCount]bool
+	// AnnotationProblem says what is wrong with the node's annotation, which is not used; empty if nothing is.
+	AnnotationProblem string
 	// Above reports whether the plugin takes the node to be above the line.
 	Above [load.ResourceCount]bool
 }

@@ -35,11 +35,14 @@ func (pl *LoadThreshold) LoadLine(state fwk.CycleState, node fwk.NodeInfo) expla
 		s.podUsages = &learned.Usages{}
 	}
 	t := pl.terms(s, node)
+	l := explain.LoadLine{Node: t.Node}
 	var own line
 	if annotation, ok := node.Node().Annotations[Annotation]; ok {
-		own, _ = pl.lookup(annotation)
+		var err error
+		if own, err = parseLine(annotation); err != nil {
+			l.AnnotationProblem = unused(annotation, err)
+		}
 	}
-	l := explain.LoadLine{Node: t.Node}
 	for r := range load.ResourceCount {
 		l.Utilization[r] = t.Utilization(r)
 		l.Percent[r] = float64(t.LinePercent[r])

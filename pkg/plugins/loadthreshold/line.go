@@ -161,10 +161,14 @@ func (pl *LoadThreshold) lineOf(node *corev1.Node) line {
 	parsed, valid := pl.lookup(annotation)
 	if !valid && pl.reportInvalid(node.Name, annotation) {
 		_, err := parseLine(annotation)
-		pl.events.Eventf(node, nil, corev1.EventTypeWarning, "InvalidThresholds", "Scheduling",
-			"Annotation %s=%s is not used: %v", Annotation, quote(annotation), err)
+		pl.events.Eventf(node, nil, corev1.EventTypeWarning, "InvalidThresholds", "Scheduling", "%s", unused(annotation, err))
 	}
 	return parsed.orElse(pl.line)
+}
+
+// unused says why an annotation is not used.
+func unused(annotation string, err error) string {
+	return fmt.Sprintf("Annotation %s=%s is not used: %v", Annotation, quote(annotation), err)
 }
 
 // reportInvalid reports whether the node's invalid annotation has no Event yet, and notes that it gets one.

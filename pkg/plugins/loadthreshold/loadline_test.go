@@ -21,6 +21,7 @@ func TestLoadLine(t *testing.T) {
 		known       loads
 		annotation  []string
 		cpu, memory resource
+		problem     string
 	}{
 		{
 			name: "of the profile", args: `{"thresholds": {"cpu": 40}}`, known: loads{"n": both(0.50, 0.90)},
@@ -34,6 +35,7 @@ func TestLoadLine(t *testing.T) {
 		{
 			name: "of the profile if the annotation is invalid", args: `{"thresholds": {"cpu": 40}}`, known: loads{"n": both(0.50, 0)},
 			annotation: []string{"cpu=600"}, cpu: resource{0.50, 40, false, true}, memory: resource{0, 0, false, false},
+			problem: `Annotation plimsoll.io/thresholds="cpu=600" is not used: "cpu=600" is not a threshold such as cpu=70, in percent from 1 to 100`,
 		},
 		{
 			// 0.30 + 2 · 0.06
@@ -57,6 +59,9 @@ func TestLoadLine(t *testing.T) {
 			object := node("n", tc.annotation...)
 			b := build(t, flow(tc.args), tc.known, object)
 			l := b.LoadLine(framework.NewCycleState(), infoOf(object))
+			if l.AnnotationProblem != tc.problem {
+				t.Errorf("problem %q, want %q", l.AnnotationProblem, tc.problem)
+			}
 			for r, want := range [load.ResourceCount]resource{load.CPU: tc.cpu, load.Memory: tc.memory} {
 				got := resource{l.Utilization[r], l.Percent[r], l.Annotated[r], l.Above[r]}
 				if math.Abs(got.utilization-want.utilization) > 1e-9 {

@@ -110,6 +110,9 @@ func reads(args *config.LoadThresholdArgs) reading.Request {
 		UsesDeviation: args.Statistic == config.StatisticMeanPlusStdDev,
 		Estimator:     podusage.ByRequests{Default: podusage.AmountsOf(args.DefaultRequests)},
 	}
+	for of, percent := range lineOf(args.Thresholds) {
+		r.Ignores[of] = percent == 0
+	}
 	switch args.Statistic {
 	case config.StatisticP95:
 		r.Fraction = 0.95

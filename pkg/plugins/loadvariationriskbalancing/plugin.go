@@ -42,7 +42,7 @@ func Describe() descriptor.Descriptor {
 
 func build(_ context.Context, args *config.LoadVariationRiskBalancingArgs, given descriptor.Given) (minor.Plugin, error) {
 	return &LoadVariationRiskBalancing{
-		Extensions: loadscore.New[loadscore.NoPodState](Name, given, args.MissingLoad, load.CPU, load.Memory),
+		Extensions: loadscore.New[loadscore.NoPodState](Name, given, args.MissingLoad),
 		margin:     args.SafeVarianceMargin, sensitivity: args.SafeVarianceSensitivity,
 	}, nil
 }

@@ -46,7 +46,7 @@ func Describe() descriptor.Descriptor {
 func build(_ context.Context, args *config.LowRiskOverCommitmentArgs, given descriptor.Given) (minor.Plugin, error) {
 	e := estimatorOf(args)
 	pl := &LowRiskOverCommitment{
-		Extensions: loadscore.New[PodResources](Name, given, args.MissingLoad, load.CPU, load.Memory),
+		Extensions: loadscore.New[PodResources](Name, given, args.MissingLoad),
 		estimator:  e,
 		nodes:      estimate.NewPerNode[nodeTerms](given.Reader.Model(load.CPU)),
 		limitWeights: podusage.Amounts{

@@ -53,7 +53,7 @@ func build(ctx context.Context, args *config.PeaksArgs, given descriptor.Given) 
 		return nil, err
 	}
 	pl := &Peaks{
-		Extensions:  loadscore.New[loadscore.NoPodState](Name, given, args.MissingLoad, load.CPU),
+		Extensions:  loadscore.New[loadscore.NoPodState](Name, given, args.MissingLoad),
 		models:      models{args: args, nodes: estimate.NewPerNode[*config.PowerModel](given.Reader.Model(load.CPU))},
 		missingLoad: args.MissingLoad, unmodelled: map[string]struct{}{},
 	}
@@ -61,7 +61,9 @@ func build(ctx context.Context, args *config.PeaksArgs, given descriptor.Given) 
 }
 
 func reads(args *config.PeaksArgs) reading.Request {
-	return reading.ForLoad(args.LoadSpec, podusage.ByRequests{})
+	r := reading.ForLoad(args.LoadSpec, podusage.ByRequests{})
+	r.Ignores[load.Memory] = true
+	return r
 }
 
 // unmodelled is the Score of a node without a power model.

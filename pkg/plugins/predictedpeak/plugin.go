@@ -44,7 +44,7 @@ func Describe() descriptor.Descriptor {
 
 func build(_ context.Context, args *config.PredictedPeakArgs, given descriptor.Given) (minor.Plugin, error) {
 	pl := &PredictedPeak{
-		Extensions: loadscore.New[podState](Name, given, args.MissingLoad, load.CPU, load.Memory), peaks: given.Reader.Peak(load.CPU),
+		Extensions: loadscore.New[podState](Name, given, args.MissingLoad), peaks: given.Reader.Peak(load.CPU),
 		deviations: args.Deviations, strategy: args.Strategy, targetPercent: float64(args.Target),
 	}
 	pl.SetPodState(func(state fwk.CycleState, pod *corev1.Pod) (*podState, loadscore.Scoring) {

@@ -45,17 +45,19 @@ func Describe() descriptor.Descriptor {
 
 func build(_ context.Context, args *config.TargetLoadPackingArgs, given descriptor.Given) (minor.Plugin, error) {
 	return &TargetLoadPacking{
-		Extensions:    loadscore.New[loadscore.NoPodState](Name, given, args.MissingLoad, load.CPU),
+		Extensions:    loadscore.New[loadscore.NoPodState](Name, given, args.MissingLoad),
 		targetPercent: float64(args.TargetUtilization),
 	}, nil
 }
 
 func reads(args *config.TargetLoadPackingArgs) reading.Request {
 	multiplier, _ := strconv.ParseFloat(args.DefaultRequestsMultiplier, 64) // it is validated
-	return reading.ForLoad(args.LoadSpec, podusage.BySpec{
+	r := reading.ForLoad(args.LoadSpec, podusage.BySpec{
 		Multiplier: multiplier, DefaultCPUMillis: podusage.Millis(*args.DefaultRequests.Cpu()),
 		MaxRequestRatio: args.MaxLimitRequestRatio,
 	})
+	r.Ignores[load.Memory] = true
+	return r
 }
 
 // Score scores the CPU utilization that the node would have with the pod on it.

@@ -47,13 +47,11 @@ var (
 // NoPodState is the Pod of plugins that need none.
 type NoPodState = struct{}
 
-// New returns the extensions of the named plugin, which scores by the resources' load. All resources have the same window.
-func New[Pod any](
-	plugin string, given descriptor.Given, missingLoad config.MissingLoad, resources ...load.Resource,
-) *Extensions[Pod] {
+// New returns the extensions of the named plugin, which scores by the load that it reads. All resources have the same window.
+func New[Pod any](plugin string, given descriptor.Given, missingLoad config.MissingLoad) *Extensions[Pod] {
 	return &Extensions[Pod]{
-		plugin: plugin, reader: given.Reader, model: given.Reader.Model(load.CPU), resources: resources, missingLoad: missingLoad,
-		counters: given.Counters, states: cyclestate.New[PreScoreState[Pod]](plugin),
+		plugin: plugin, reader: given.Reader, model: given.Reader.Model(load.CPU), resources: given.Reader.Request().Resources(),
+		missingLoad: missingLoad, counters: given.Counters, states: cyclestate.New[PreScoreState[Pod]](plugin),
 	}
 }
 

@@ -82,7 +82,7 @@ func newCounted(
 	loads *plugintest.Loads, missingLoad config.MissingLoad, estimator podusage.Estimator, c descriptor.Counters,
 ) *percent {
 	given := descriptor.Given{Reader: loads.ReaderOver(estimator), Deps: descriptor.Deps{Counters: c}}
-	return &percent{Extensions: loadscore.New[string]("Percent", given, missingLoad, load.CPU)}
+	return &percent{Extensions: loadscore.New[string]("Percent", given, missingLoad)}
 }
 
 func TestExtensions_MissingLoad(t *testing.T) {
