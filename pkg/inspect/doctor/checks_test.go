@@ -83,8 +83,8 @@ func healthy() *sourceFacts {
 	return s
 }
 
-// unmeasured returns what a plugin reads of the cpu of nodes without load.
-func unmeasured(nodes ...string) (figures []figure) {
+// withoutLoad returns what a plugin reads of the cpu of nodes without load.
+func withoutLoad(nodes ...string) (figures []figure) {
 	for _, node := range nodes {
 		figures = append(figures, figure{Figure: reading.Figure{Name: "cpu", Window: 5 * time.Minute}, node: node})
 	}
@@ -278,7 +278,7 @@ func TestReportOn_Messages(t *testing.T) {
 			for i := range 10 {
 				s.diagnosis.NodesWithoutSeries = append(s.diagnosis.NodesWithoutSeries, fmt.Sprintf("w%d", i))
 			}
-			s.figures = append(s.figures[:3], unmeasured(s.diagnosis.NodesWithoutSeries...)...)
+			s.figures = append(s.figures[:3], withoutLoad(s.diagnosis.NodesWithoutSeries...)...)
 			s.examination.Unnamed, s.examination.Strays = s.diagnosis.NodesWithoutSeries, strays
 		}
 	}
@@ -306,7 +306,7 @@ func TestReportOn_Messages(t *testing.T) {
 			s.diagnosis.Queries[0].Dialect, s.diagnosis.Queries[0].PromQL, s.diagnosis.Queries[0].Highest = "", "a / 0", math.Inf(1)
 		}, "values.capacity", Error, []string{"is infinite on n1", "a / 0"}},
 		{"a query of cpu that matches no node, beside memory", func(s *sourceFacts) {
-			s.figures = unmeasured("n1", "n2")
+			s.figures = withoutLoad("n1", "n2")
 			for _, node := range []string{"n1", "n2"} {
 				s.figures = append(s.figures, figure{Figure: reading.Figure{Name: "memory", Value: 0.5, End: s.now, State: load.Fresh}, node: node})
 			}

@@ -166,9 +166,9 @@ func (f *facts) checkStatistics() []Check {
 func (f *facts) checkPods() []Check {
 	return each(f.statistics, func(s live.Statistics) []Check {
 		advice := run("kubectl top pods --all-namespaces",
-			"Peaks of other pods are predicted by requests. See which pods metrics-server measures:")
+			"Requests predict the peak of the other pods. See which pods metrics-server measures:")
 		if s.FromPrometheus() {
-			advice = say("Peaks of other pods are predicted by requests. " +
+			advice = say("Requests predict the peak of the other pods. " +
 				"Let Prometheus scrape /metrics/cadvisor or /metrics/resource of each kubelet, with honorLabels: true.")
 		}
 		switch {

@@ -24,7 +24,7 @@ func TestDocs_Examples(t *testing.T) {
 		faulty.diagnosis.Tried = append(faulty.diagnosis.Tried, diagnosis.Tried{Dialect: dialect, Err: response.ErrNoSeries})
 	}
 	faulty.diagnosis.NodesWithoutSeries = []string{"worker-1", "worker-2"}
-	faulty.figures = unmeasured("worker-1", "worker-2")
+	faulty.figures = withoutLoad("worker-1", "worker-2")
 	faulty.examination.Labels = []diagnosis.LabelMatch{{Label: "kube_machine", Nodes: 2}}
 	fixed.diagnosis.Tried = faulty.diagnosis.Tried[:2]
 	for before, s := range map[string]*sourceFacts{"$ kubectl plimsoll doctor\n": faulty, "After the fix:\n\n```console\n": fixed} {
