@@ -40,7 +40,7 @@ func hangingServer(t *testing.T) (url string, asked <-chan struct{}) {
 	return server.URL, first
 }
 
-// interruptProgram starts the program, waits for ready, and sends SIGINT again and again. It returns the exit code.
+// interruptProgram starts the program, waits for ready, and sends SIGINT until it ends. It returns the exit code.
 func interruptProgram(t *testing.T, ready func(), args ...string) (exitCode int) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), os.Args[0], args...)

@@ -250,11 +250,11 @@ func openFiles(t *testing.T) int {
 	return len(check.Value(os.ReadDir("/proc/self/fd"))(t))
 }
 
-// PredictedPeak, LoadThreshold and the statistics of workloads run while pods, workloads and nodes come and go, and the source
-// fails again and again. What they hold must not grow in the second half.
+// PredictedPeak, LoadThreshold and statistics run while pods, workloads and nodes come and go. The source fails again and again.
+// Memory, goroutines and files must not grow in the second half.
 //
-// A workload is forgotten three times history after its last pod, which runs for half an hour. With history an eighth of the time,
-// workloads are forgotten as fast as they come from 3/8 of the time and half an hour on. From 8 hours on that is in the first half.
+// A workload is forgotten three times history after its last pod, which runs for half an hour. History is an eighth of the time.
+// So after 3/8 of it and half an hour, workloads are forgotten as fast as they come. From 8 hours on that is in the first half.
 func TestDay(t *testing.T) {
 	hours := 1
 	if text := os.Getenv(soakHours); text != "" {

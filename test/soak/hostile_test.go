@@ -16,10 +16,10 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
-// hostileSource is a source that lies about nodes and pods alike.
+// hostileSource answers falsely about nodes and pods.
 type hostileSource struct {
 	honest http.Handler
-	// respond writes a response and reports true, or leaves it to honest. responses counts those that respond wrote.
+	// respond writes a response and reports true, or leaves it to honest. responses counts its responses.
 	respond   atomic.Pointer[func(w io.Writer, query string) bool]
 	responses atomic.Int64
 }

@@ -104,7 +104,7 @@ func TestPod_OfDeployment(t *testing.T) {
 		t.Errorf("pods %s (%s) and %s (%s), want distinct ones", first.Name, first.UID, second.Name, second.UID)
 	}
 	if reflect.ValueOf(first.Labels).Pointer() != reflect.ValueOf(second.Labels).Pointer() {
-		t.Error("each pod has its own map of labels, so a decision beside many pods takes three times as long")
+		t.Error("each pod has its own map of labels, so a decision beside many pods takes longer")
 	}
 	// The API server defaults an unset request to the limit.
 	if request := first.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU]; request.String() != "500m" {
