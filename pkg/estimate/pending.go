@@ -145,7 +145,7 @@ type steadyState struct {
 	request amounts
 }
 
-// at returns the pod's usage of the resource at the given moment, in milliCPU or bytes, and the part of it by defaults.
+// at returns the pod's usage of the resource at the given moment, and the part of it by defaults. Both are in milliCPU or bytes.
 func (p *uncoveredPod) at(moment int64, r load.Resource, allocatable float64) (usage, byDefault float64) {
 	bound := allocatable
 	if p.steady != nil && moment >= p.steady.from {
@@ -199,7 +199,8 @@ func (u *uncoveredPods) update(before, now []fwk.PodInfo, horizon int64, c *tabl
 // SamePods reports whether two lists of pods from Facts are the same slice.
 func SamePods(a, b []fwk.PodInfo) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
-// on returns the pod's usage, capped at allocatable, in milliCPU or bytes, the part of it by defaults, and its covered share.
+// on returns the pod's usage, capped at allocatable, the part of it by defaults, and its covered share. Amounts are in milliCPU or
+// bytes.
 func (p *uncoveredPod) on(allocatable float64, m *load.Measurement, r load.Resource) (usage, byDefault, covered float64) {
 	end := m.End.UnixNano()
 	usage, byDefault = p.at(end, r, allocatable)

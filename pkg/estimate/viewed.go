@@ -5,7 +5,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
-// Defaults sums by namespace what the starting pods of one node are expected to use by default, without requests and limits.
+// Defaults sums what the starting pods of one node are expected to use by default, by namespace. They have no requests and limits.
 // Amounts are in milliCPU or bytes.
 type Defaults []namespaceDefault
 

@@ -20,9 +20,9 @@ func ClaimOf(request, limit, allocatable float64) Claim {
 	return Claim{Request: request, Limit: max(request, min(CapLimit(limit, request, MaxLimitRatio), allocatable))}
 }
 
-// MaxForeignDefault bounds the defaults of pods without requests and limits, in milliCPU or bytes. To pods of other namespaces, all
-// of one namespace on a node together count at most what the stock scheduler counts for one of them. Such pods cost their author
-// nothing, so no number of them must repel others.
+// MaxForeignDefault bounds the defaults of pods without requests and limits, in milliCPU or bytes. Together, all of
+// one namespace on a node count at most that to pods of other namespaces. One of them counts that much in the stock scheduler.
+// They cost their author nothing, so no number of them must repel others.
 func MaxForeignDefault(r load.Resource) float64 {
 	return Amounts{load.CPU: 100, load.Memory: 200 << 20}[r]
 }

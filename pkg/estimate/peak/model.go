@@ -93,7 +93,7 @@ func (m *Model) predictionBy(s *learned.Statistics) *learned.Prediction {
 	return p
 }
 
-// LatestPods returns the sums over the node's pods, as a pod of the namespace sees them, as of the last cycle that asked for them.
+// LatestPods returns the sums over the node's pods as a pod of the namespace sees them. They are of the last cycle that asked.
 // They are empty if there was none.
 func (m *Model) LatestPods(node, namespace string) NodeSums {
 	if sums := m.nodes.Latest(node); sums != nil {

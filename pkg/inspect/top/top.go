@@ -91,7 +91,7 @@ type Nodes struct {
 // Row is the load of one node.
 type Row struct {
 	Name string `json:"name"`
-	// AnnotationProblem says what is wrong with the node's annotation of a load line, which is not used; empty if nothing is.
+	// AnnotationProblem says why the node's annotation of a load line is not used; empty if there is no problem.
 	AnnotationProblem string `json:"annotationProblem,omitempty"`
 	// Pods is the number of pods on the node.
 	Pods   int      `json:"pods"`
