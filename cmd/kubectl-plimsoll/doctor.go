@@ -1,15 +1,22 @@
 package main
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
 // doctorOptions are the flags of doctor.
 type doctorOptions struct {
-	cluster *clusterFlags
-	output  outputFlags
+	cluster  *clusterFlags
+	output   outputFlags
+	selected doctor.Selection
+	// failOn is the status from which on the exit code is 1.
+	failOn string
 }
 
 func newDoctorCommand() *cobra.Command {
@@ -24,7 +31,7 @@ In the scheduler's pod, it checks with the scheduler's own permissions, network,
 it reaches Services through the API server's proxy, which passes on no token, and checks the permissions of
 the scheduler's account by impersonation; --as chooses another account.
 
-Exit codes: 0 all checks passed, 1 a check failed, 2 the API server cannot be read.`,
+Exit codes: 0 all selected checks passed, 1 a check failed, 2 the API server cannot be read.`,
 		Example: `  # Check the scheduler of the cluster
   kubectl plimsoll doctor
 
@@ -37,19 +44,39 @@ Exit codes: 0 all checks passed, 1 a check failed, 2 the API server cannot be re
   # Check the permissions of a service account
   kubectl plimsoll doctor --as system:serviceaccount:plimsoll-system:plimsoll
 
+  # Fail a pipeline by errors of the source and its values alone
+  kubectl plimsoll doctor --check source,values --fail-on error
+
   # List failed checks, for a script
-  kubectl plimsoll doctor -o json | jq '.checks[] | select(.status != "ok")'`,
+  kubectl plimsoll doctor --only-problems -o json`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.cluster.addTo(command, command.Flags())
 	o.output.addTo(command, command.Flags())
+	command.Flags().StringSliceVar(&o.selected.Checks, "check", nil,
+		"groups or ids of checks to show: "+strings.Join(doctor.Groups(), ", ")+" (default all)")
+	command.Flags().BoolVar(&o.selected.OnlyProblems, "only-problems", false, "show only checks with something to fix")
+	command.Flags().StringVar(&o.failOn, "fail-on", string(doctor.Warning), "least status that makes the exit code 1: warning or error")
+	for flag, values := range map[string][]string{
+		"check":   slices.Concat(doctor.Groups(), doctor.IDs()),
+		"fail-on": {string(doctor.Warning), string(doctor.Error)},
+	} {
+		// It fails for a flag that does not exist.
+		_ = command.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	}
 	return command
 }
 
 func (o *doctorOptions) run(cmd *cobra.Command) error {
 	if err := o.output.validate(); err != nil {
+		return err
+	}
+	if o.failOn != string(doctor.Warning) && o.failOn != string(doctor.Error) {
+		return live.OptionErrorf("--fail-on: %q; write warning or error", o.failOn)
+	}
+	if err := o.selected.Validate(); err != nil {
 		return err
 	}
 	conn, err := o.cluster.connect()
@@ -60,7 +87,9 @@ func (o *doctorOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := o.output.print(cmd, report, "", nil, report.Print); err != nil || !report.Found() {
+	report.Select(o.selected)
+	found := report.Failed() || o.failOn == string(doctor.Warning) && report.Found()
+	if err := o.output.print(cmd, report, "", nil, report.Print); err != nil || !found {
 		return err
 	}
 	return errFound

@@ -41,3 +41,21 @@ func TestDocs_Examples(t *testing.T) {
 		}
 	}
 }
+
+// TestDocs_IDs expects a row of docs/see-why.md for each group, with the ids of its checks.
+func TestDocs_IDs(t *testing.T) {
+	content, err := os.ReadFile("../../../docs/see-why.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string][]string{}
+	for _, id := range IDs() {
+		group, name, _ := strings.Cut(id, ".")
+		ids[group] = append(ids[group], "`"+name+"`")
+	}
+	for _, group := range Groups() {
+		if row := "| `" + group + "` | " + strings.Join(ids[group], ", ") + " |"; !strings.Contains(string(content), row) {
+			t.Errorf("docs/see-why.md has no row %s", row)
+		}
+	}
+}

@@ -57,9 +57,60 @@ type Report struct {
 	Restart string `json:"restart,omitempty"`
 }
 
+// Groups returns the groups of checks, in the order of a report.
+func Groups() []string {
+	return []string{"configuration", "source", "nodes", "time", "values", "lines", "rights", "scheduler", "pods"}
+}
+
+// IDs returns the names of all checks, sorted.
+func IDs() (ids []string) {
+	for _, c := range clusterChecks() {
+		ids = append(ids, c.id)
+	}
+	for _, c := range sourceChecks() {
+		ids = append(ids, c.id)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// Selection selects checks of a report.
+type Selection struct {
+	// Checks are groups and IDs; none selects all.
+	Checks []string
+	// OnlyProblems leaves out checks without anything to fix.
+	OnlyProblems bool
+}
+
+// Validate fails if there is no check of a name.
+func (s *Selection) Validate() error {
+	groups := Groups()
+	for _, name := range s.Checks {
+		if slices.Contains(groups, name) || slices.Contains(IDs(), name) {
+			continue
+		}
+		return live.OptionErrorf("--check: no check or group is called %q; write one of the groups %s, or an id of -o json", name,
+			strings.Join(groups, ", "))
+	}
+	return nil
+}
+
+// Select keeps the selected checks.
+func (r *Report) Select(s Selection) {
+	r.Checks = slices.DeleteFunc(r.Checks, func(c Check) bool {
+		selected := len(s.Checks) == 0 || slices.Contains(s.Checks, c.Group) || slices.Contains(s.Checks, c.ID)
+		return !selected || s.OnlyProblems && !c.found()
+	})
+}
+
 // Found reports whether a check found something to fix.
 func (r *Report) Found() bool {
 	return slices.ContainsFunc(r.Checks, Check.found)
+}
+
+// Failed reports whether a check found that something does not work.
+func (r *Report) Failed() bool {
+	return slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Status == Error })
 }
 
 // found reports whether there is something to fix.
@@ -100,7 +151,7 @@ func reportOn(f *facts) *Report {
 		}
 		runAll(r, sourceChecks(), s, prefix)
 	}
-	order := []string{"configuration", "source", "nodes", "time", "values", "lines", "rights", "scheduler", "pods"}
+	order := Groups()
 	slices.SortStableFunc(r.Checks, func(a, b Check) int { return slices.Index(order, a.Group) - slices.Index(order, b.Group) })
 	r.escape()
 	return r

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,5 +58,54 @@ The scheduler reads a changed configuration when it restarts:
 	report.Print(colored)
 	if !strings.Contains(colored.String(), "\x1b[31m✗\x1b[m no load") {
 		t.Errorf("on a terminal it is %q", colored)
+	}
+}
+
+func TestReport_Select(t *testing.T) {
+	all := []Check{
+		{Group: "source", ID: "source.tls", Status: OK}, {Group: "source", ID: "source.dialect", Status: Warning},
+		{Group: "values", ID: "values.zero", Status: OK}, {Group: "scheduler", ID: "scheduler.ready", Status: Skipped},
+		{Group: "pods", ID: "pods.waiting", Status: Error},
+	}
+	for _, tt := range []struct {
+		name          string
+		selected      Selection
+		ids           string
+		found, failed bool
+	}{
+		{"all", Selection{}, "source.tls source.dialect values.zero scheduler.ready pods.waiting", true, true},
+		{"problems", Selection{OnlyProblems: true}, "source.dialect pods.waiting", true, true},
+		{"a group and an id", Selection{Checks: []string{"source", "values.zero"}}, "source.tls source.dialect values.zero", true, false},
+		{"problems of groups without any", Selection{Checks: []string{"values", "scheduler"}, OnlyProblems: true}, "", false, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := &Report{Checks: slices.Clone(all)}
+			r.Select(tt.selected)
+			var ids []string
+			for _, c := range r.Checks {
+				ids = append(ids, c.ID)
+			}
+			if got := strings.Join(ids, " "); got != tt.ids || r.Found() != tt.found || r.Failed() != tt.failed {
+				t.Errorf("%q, found %v, failed %v, want %q, %v, %v", got, r.Found(), r.Failed(), tt.ids, tt.found, tt.failed)
+			}
+		})
+	}
+}
+
+// TestGroups expects each check to be in a group, and each group to have a check.
+func TestGroups(t *testing.T) {
+	groups := map[string]bool{}
+	for _, id := range IDs() {
+		group, _, _ := strings.Cut(id, ".")
+		groups[group] = true
+	}
+	for _, group := range Groups() {
+		if !groups[group] {
+			t.Errorf("no check is in group %s", group)
+		}
+		delete(groups, group)
+	}
+	if len(groups) > 0 {
+		t.Errorf("the groups %v are not in the order", groups)
 	}
 }
