@@ -132,39 +132,50 @@ func amountsOf(a podusage.Amounts) (smaller amounts) {
 type uncoveredPod struct {
 	// visible is the moment from which on a measurement covers some usage of the pod, in nanoseconds since 1970.
 	visible int64
-	// usage is the pod's usage until steady takes effect; nil never does. byDefault is its part by defaults.
-	usage, byDefault amounts
-	steady           *steadyState
+	usage   amounts
+	// other is nil for a pod whose usage does not change, and has no part by defaults.
+	other *otherUsage
 	// position is the pod's position among the pods of its node.
 	position int32
 }
 
-// steadyState caps usage at the request after startup, which ends at from, in nanoseconds since 1970.
-type steadyState struct {
-	from    int64
-	request amounts
+// otherUsage is what few pods have.
+type otherUsage struct {
+	// request caps usage after startup, which ends at steadyFrom, in nanoseconds since 1970.
+	steadyFrom int64
+	request    amounts
+	// byDefault is the part of the usage by defaults.
+	byDefault amounts
 }
+
+// never is later than any moment.
+const never int64 = math.MaxInt64
 
 // at returns the pod's usage of the resource at the given moment, and the part of it by defaults. Both are in milliCPU or bytes.
 func (p *uncoveredPod) at(moment int64, r load.Resource, allocatable float64) (usage, byDefault float64) {
+	if p.other == nil {
+		return min(float64(p.usage[r]), allocatable), 0
+	}
 	bound := allocatable
-	if p.steady != nil && moment >= p.steady.from {
-		bound = min(bound, float64(p.steady.request[r]))
+	if moment >= p.other.steadyFrom {
+		bound = min(bound, float64(p.other.request[r]))
 	}
 	usage = min(float64(p.usage[r]), bound)
-	return usage, usage - min(float64(p.usage[r]-p.byDefault[r]), bound)
+	return usage, usage - min(float64(p.usage[r]-p.other.byDefault[r]), bound)
 }
 
 func (c *tableCache) newUncoveredPod(position int, visible int64, pod *corev1.Pod) uncoveredPod {
 	usage, byDefault := c.key.estimator.PendingUsage(pod)
-	p := uncoveredPod{position: int32(position), visible: visible, usage: amountsOf(usage), byDefault: amountsOf(byDefault)}
-	until, ok := StartupUntil(pod, c.config.Window)
-	if !ok {
-		return p
+	p := uncoveredPod{position: int32(position), visible: visible, usage: amountsOf(usage)}
+	other := otherUsage{steadyFrom: never, byDefault: amountsOf(byDefault)}
+	if until, ok := StartupUntil(pod, c.config.Window); ok {
+		other.request = amountsOf(podusage.PendingRequest(pod))
+		if p.usage[load.CPU] > other.request[load.CPU] || p.usage[load.Memory] > other.request[load.Memory] {
+			other.steadyFrom = until
+		}
 	}
-	request := amountsOf(podusage.PendingRequest(pod))
-	if p.usage[load.CPU] > request[load.CPU] || p.usage[load.Memory] > request[load.Memory] {
-		p.steady = &steadyState{from: until, request: request}
+	if other.steadyFrom != never || other.byDefault != (amounts{}) {
+		p.other = &other
 	}
 	return p
 }
@@ -224,7 +235,7 @@ func (u *uncoveredPods) pending(m *load.Measurement, r load.Resource, allocatabl
 func (u *uncoveredPods) defaults(measured *load.NodeLoad, pods []fwk.PodInfo, fresh *Estimate) (d Defaults) {
 	for i := range u.pods {
 		p := &u.pods[i]
-		if p.byDefault == (amounts{}) {
+		if p.other == nil || p.other.byDefault == (amounts{}) {
 			continue
 		}
 		var sum podusage.Amounts
