@@ -50,7 +50,7 @@ func (e BySpec) Estimate(pod *corev1.Pod) Amounts {
 	return Amounts{load.CPU: usage + unset*e.DefaultCPUMillis}
 }
 
-// PendingUsage implements Estimator. It is Estimate with three differences:
+// PendingUsage implements Estimator. It is Estimate with these differences:
 //
 //   - A limit counts up to MaxRequestRatio times the request beside it.
 //   - The default counts once for all containers without limit and request.
@@ -75,7 +75,7 @@ func (e BySpec) PendingUsage(pod *corev1.Pod) (usage, byDefault Amounts) {
 //   - Pod-level resources, limit before request, replace the sum, unless the API server derived them.
 //   - While some containers are down, pod-level resources are capped at the others' sum, if all are set.
 //   - An explicit zero counts.
-//   - The spec counts, not the status: a resize in progress is expected to succeed.
+//   - The spec counts, not the status: a resize in progress is expected to succeed. See WithoutInfeasibleResize.
 //   - A limit counts up to maxRatio times the request beside it.
 //
 // FromSpec does not allocate.

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/podrequests"
 )
 
 // WithoutInfeasibleResize returns the pod with the resources that it runs with, if the kubelet found its resize infeasible. As in
@@ -13,7 +15,7 @@ func WithoutInfeasibleResize(pod *corev1.Pod) *corev1.Pod {
 		return pod
 	}
 	actual := *pod
-	actual.Spec.Resources = nil
+	actual.Spec.Resources = podrequests.Running(pod)
 	actual.Spec.Containers = withResourcesOf(pod.Status.ContainerStatuses, pod.Spec.Containers)
 	actual.Spec.InitContainers = withResourcesOf(pod.Status.InitContainerStatuses, pod.Spec.InitContainers)
 	return &actual

@@ -17,6 +17,17 @@ func Of(pod *corev1.Pod) corev1.ResourceList {
 	})
 }
 
+// Running returns the resources that the whole pod runs with. They are from its status, or else from its spec, and can be nil.
+func Running(pod *corev1.Pod) *corev1.ResourceRequirements {
+	switch {
+	case pod.Status.Resources != nil:
+		return pod.Status.Resources
+	case pod.Status.AllocatedResources != nil:
+		return &corev1.ResourceRequirements{Requests: pod.Status.AllocatedResources}
+	}
+	return pod.Spec.Resources
+}
+
 // ofStatus returns the resources of the whole pod in its status.
 func ofStatus(pod *corev1.Pod) (lists [2]corev1.ResourceList) {
 	lists[0] = pod.Status.AllocatedResources
