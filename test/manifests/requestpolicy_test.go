@@ -108,6 +108,25 @@ func TestRequestPolicy(t *testing.T) {
 	}
 }
 
+// With 18 containers, the pod and its overhead, there are 20 lists.
+func TestRequestPolicy_ManyContainers(t *testing.T) {
+	admit := admits(t)
+	for _, tt := range []struct {
+		containers int
+		memory     string
+		want       bool
+	}{{18, "1P", true}, {19, "1P", false}, {19, "10T", true}, {19, "10000000000001", false}} {
+		pod := &corev1.Pod{}
+		for range tt.containers {
+			requests := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(tt.memory)}
+			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Resources: corev1.ResourceRequirements{Requests: requests}})
+		}
+		if got, err := admit(pod); err != nil || got != tt.want {
+			t.Errorf("%d containers of %s: admitted %v, %v, want %v", tt.containers, tt.memory, got, err, tt.want)
+		}
+	}
+}
+
 // A pod of 500 containers is still evaluated: the API server rejects what costs more than its budget.
 func TestRequestPolicy_Cost(t *testing.T) {
 	pod := &corev1.Pod{}
