@@ -58,7 +58,7 @@ Exit codes: 0 all selected checks passed, 1 a check failed, 2 the API server can
 	command.Flags().StringSliceVar(&o.selected.Checks, "check", nil,
 		"groups or ids of checks to show: "+strings.Join(doctor.Groups(), ", ")+" (default all)")
 	command.Flags().BoolVar(&o.selected.OnlyProblems, "only-problems", false, "show only checks with something to fix")
-	command.Flags().StringVar(&o.failOn, "fail-on", string(doctor.Warning), "least status that makes the exit code 1: warning or error")
+	command.Flags().StringVar(&o.failOn, "fail-on", string(doctor.Warning), "least status for exit code 1: warning or error")
 	for flag, values := range map[string][]string{
 		"check":   slices.Concat(doctor.Groups(), doctor.IDs()),
 		"fail-on": {string(doctor.Warning), string(doctor.Error)},

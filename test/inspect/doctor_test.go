@@ -316,6 +316,32 @@ func TestDoctor_UnmeasuredNode(t *testing.T) {
 	}
 }
 
+// TestDoctor_Lines expects lines that no node is below, and an annotation that is not used. Each node is at 25 % of cpu.
+func TestDoctor_Lines(t *testing.T) {
+	shared.loadedNodes(t, "worker-1", "worker-2")
+	c := configurationOf("LoadThreshold", shared.Endpoints.Prometheus, args{"thresholds": args{"cpu": 10}, "whenNoneFits": "Reject"})
+	c.profile(0)["plugins"] = args{"multiPoint": args{"enabled": []any{args{"name": "LoadThreshold"}}}}
+	shared.eventually(t, []string{"--config=" + c.file(t)}, "nodes.measured", "time.coverage")
+	report := shared.doctor(t, "--config="+c.file(t))
+	advice := wantsFound(t, report, "lines.room", doctor.Error, "LoadThreshold of profile plimsoll: all 2 nodes above", "no pod is placed")
+	follow(t, c.args(), advice[0])
+	wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "lines.room", doctor.Warning, "waived for every pod")
+
+	must(t, shared.AnnotateNode(t.Context(), "worker-1", "plimsoll.io/thresholds", "cpu=900"))
+	advice = wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "lines.annotations", doctor.Warning, `"cpu=900" is not a threshold`)
+	shared.shell(t, advice[0]) // it allows worker-1 70 %
+	report = shared.doctor(t, "--config="+c.file(t))
+	if found := find(report, "lines.annotations"); found != nil || statusOf(report, "lines.room") != doctor.OK {
+		t.Errorf("with a correct annotation:\n%s", shown(report))
+	}
+
+	// A target to fill nodes up to is no line: pods are placed above it.
+	packing := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, args{"targetUtilization": 10})
+	if found := find(shared.doctor(t, "--config="+packing.file(t)), "lines.room"); found != nil {
+		t.Errorf("of TargetLoadPacking: %+v", found)
+	}
+}
+
 // TestDoctor_SlowScrape expects a window that suits how often Prometheus scrapes.
 func TestDoctor_SlowScrape(t *testing.T) {
 	shared.loadedNodes(t, "worker-1")

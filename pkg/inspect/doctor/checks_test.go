@@ -70,7 +70,7 @@ func healthy() *sourceFacts {
 	}
 	s.examination.Sampling = map[string]diagnosis.Sampling{"n1": {Interval: time.Minute, Since: time.Hour}}
 	s.usesDeviation = true
-	s.lines = []linesFacts{{profile: "plimsoll", plugin: "LoadThreshold", nodes: 2, limited: 2}}
+	s.lines = []linesFacts{{profile: "plimsoll", plugin: "LoadThreshold", nodes: 2}}
 	for _, node := range []string{"n1", "n2"} {
 		fresh := func(name string, value, fraction float64) figure {
 			read := reading.Figure{Name: name, Value: value, Fraction: fraction, Window: 5 * time.Minute, End: s.now, State: load.Fresh}
@@ -176,8 +176,10 @@ func TestReportOn_Faults(t *testing.T) {
 		"time.coverage": func(s *sourceFacts) {
 			s.examination.Sampling["n1"] = diagnosis.Sampling{Interval: time.Minute, Since: time.Minute}
 		},
+		"time.ahead":       func(s *sourceFacts) { s.examination.Ahead = []string{"n1"} },
 		"time.age":         func(s *sourceFacts) { s.figures[0].State = load.Expired },
 		"values.zero":      func(s *sourceFacts) { s.figures[0].Value = 0 },
+		"values.frozen":    func(s *sourceFacts) { s.examination.Frozen = []string{"n1"} },
 		"values.capacity":  func(s *sourceFacts) { s.diagnosis.Queries[0].Highest = 1.2 },
 		"values.deviation": func(s *sourceFacts) { s.diagnosis.Queries[1].Nodes = 1 },
 		"rights.list":      func(s *sourceFacts) { s.missing = []live.MissingKind{{Resource: "services", Err: forbidden}} },
@@ -243,7 +245,7 @@ func TestReportOn_NotChecked(t *testing.T) {
 		{"a source that is down", func(s *sourceFacts) { s.Err, s.diagnosis, s.examination = syscall.ECONNREFUSED, nil, nil },
 			"Prometheus could not be read", []string{"nodes", "time", "values"}},
 		{"a source that cannot be examined", func(s *sourceFacts) { s.examinationErr = errors.New("refused") },
-			"the series of Prometheus could not be examined", []string{"time"}},
+			"the series of Prometheus could not be examined", []string{"time", "values"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := healthy()
@@ -311,12 +313,24 @@ func TestReportOn_Messages(t *testing.T) {
 				s.figures = append(s.figures, figure{Figure: reading.Figure{Name: "memory", Value: 0.5, End: s.now, State: load.Fresh}, node: node})
 			}
 		}, "nodes.measured", Error, []string{"nodes without cpu load, which a plugin reads: 2 of 2 (n1, n2)"}},
-		{"samples that are dated ahead", func(s *sourceFacts) { s.figures[0].End = s.now.Add(10 * time.Minute) }, "time.age", Error,
-			[]string{"dated ahead of now, up to 10m0s (n1): n1 cpu", "Correct the clock"}},
+		{"a target that is down", func(s *sourceFacts) {
+			s.diagnosis.NodesWithoutSeries, s.figures = []string{"n2"}, append(s.figures[:3], withoutLoad("n2")...)
+			s.examination.Down = []string{`up{instance="n2:9100"}`}
+		}, "nodes.measured", Warning, []string{`Prometheus cannot scrape up{instance="n2:9100"}. Start the exporter there`}},
+		{"samples that are dated ahead", func(s *sourceFacts) {
+			s.examination.Ahead, s.examination.Lead = []string{"n1"}, 4*time.Minute
+		}, "time.ahead", Error, []string{"samples are dated ahead of the source's clock, by up to 4m0s: n1", "Correct the clock"}},
 		{"no node below its line", func(s *sourceFacts) { s.lines[0].above = []string{"n1", "n2"} }, "lines.room", Error,
 			[]string{"LoadThreshold of profile plimsoll: all 2 nodes above their load line (n1, n2); no pod is placed", "whenNoneFits: Relax"}},
 		{"no node below a line that is waived", func(s *sourceFacts) { s.lines[0].above, s.lines[0].waives = []string{"n1", "n2"}, true }, "lines.room",
 			Warning, []string{"the line is waived for every pod", "kubectl plimsoll top --scheduler-name plimsoll"}},
+		{"an image with the name of the stock one, without metrics", func(s *sourceFacts) {
+			s.metrics, s.configuration.Workload.Image = nil, "corp/kube-scheduler:v1.36.3-mine"
+		}, "scheduler.image", Warning, []string{"seems to run the stock scheduler"}},
+		{"a stock image beside the metrics of another scheduler", func(s *sourceFacts) {
+			s.metrics[0].Metric["pod"] = "other-1"
+			s.configuration.Workload.Image = "registry.k8s.io/kube-scheduler:v1.36.3"
+		}, "scheduler.image", Warning, []string{"image registry.k8s.io/kube-scheduler:v1.36.3"}},
 		{"a stock image by what its metrics show", func(s *sourceFacts) {
 			s.metrics = model.Vector{{Metric: model.Metric{"__name__": "kubernetes_build_info", "git_version": "v1.36.3"}}}
 		}, "scheduler.image", Error, []string{"runs the stock scheduler", "image plimsoll:0.1.0-k8s1.36"}},

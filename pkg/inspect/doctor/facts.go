@@ -52,6 +52,8 @@ type facts struct {
 	sources    []*sourceFacts
 	statistics []live.Statistics
 	lines      []linesFacts
+	// linesOf are the load lines that hold for a reader's nodes, by name.
+	linesOf    map[*reading.Reader]map[string]explain.LoadLine
 	clusterErr error
 
 	permissions permissionFacts
@@ -84,11 +86,11 @@ type linesFacts struct {
 	profile, plugin string
 	// waives reports whether pods are placed above the lines where no node is below.
 	waives bool
-	// nodes counts the nodes that take pods without tolerations. above are the names of such nodes above a line.
+	// nodes counts the nodes with a line and known load that take pods without tolerations. above are the names of such nodes above
+	// a line.
 	nodes int
 	above []string
-	// limited is the number of all nodes with a line. invalid are nodes with an annotation that is not used; problem is of the first.
-	limited int
+	// invalid are nodes with an annotation that is not used; problem is of the first.
 	invalid []string
 	problem string
 }
@@ -252,20 +254,23 @@ func (g *gatherer) readLines(ctx context.Context, cluster *live.Cluster) error {
 	if err != nil {
 		return err
 	}
+	g.linesOf = map[*reading.Reader]map[string]explain.LoadLine{}
 	cycle := framework.NewCycleState()
 	for i := range g.configuration.Decoded.Profiles {
 		profile := &g.configuration.Decoded.Profiles[i]
 		for _, reader := range cluster.LoadReaders(profile.SchedulerName) {
-			l := linesFacts{
-				profile: profile.SchedulerName, plugin: reader.Name(),
-				waives: plugins.Find(reader.Name()).Limits(configlint.ArgsOf(profile, reader.Name())).Waives,
+			limits := plugins.Find(reader.Name()).Limits(configlint.ArgsOf(profile, reader.Name()))
+			if !limits.Filters {
+				continue // its line is one to fill nodes up to
 			}
+			l := linesFacts{profile: profile.SchedulerName, plugin: reader.Name(), waives: limits.Waives}
+			of := map[string]explain.LoadLine{}
 			for _, node := range nodes {
-				l.add(node.Node(), reader.LoadLine(cycle, node))
+				name := node.Node().Name
+				of[name] = reader.LoadLine(cycle, node)
+				l.add(node.Node(), of[name])
 			}
-			if l.limited > 0 || len(l.invalid) > 0 {
-				g.lines = append(g.lines, l)
-			}
+			g.lines, g.linesOf[reader.Reader()] = append(g.lines, l), of
 		}
 	}
 	return nil
@@ -276,16 +281,17 @@ func (l *linesFacts) add(node *corev1.Node, line explain.LoadLine) {
 		l.problem = cmp.Or(l.problem, line.AnnotationProblem)
 		l.invalid = append(l.invalid, node.Name)
 	}
-	if line.Percent == [load.ResourceCount]float64{} {
-		return
+	known, above := false, false
+	for r, percent := range line.Percent {
+		fresh := percent > 0 && line.Node[r].State == load.Fresh
+		known, above = known || fresh, above || fresh && line.Above[r]
 	}
-	l.limited++
 	repels := func(t corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }
-	if node.Spec.Unschedulable || slices.ContainsFunc(node.Spec.Taints, repels) {
+	if !known || node.Spec.Unschedulable || slices.ContainsFunc(node.Spec.Taints, repels) {
 		return
 	}
 	l.nodes++
-	if slices.Contains(line.Above[:], true) {
+	if above {
 		l.above = append(l.above, node.Name)
 	}
 }
@@ -320,7 +326,8 @@ func (s *sourceFacts) addReaders() {
 		seen[key] = true
 		for _, node := range s.nodes {
 			for i, read := range reader.Figures(cycle, node.Name) {
-				if len(request.Metrics) == 0 && request.Ignores[i] {
+				annotated := s.linesOf[reader][node.Name].Annotated
+				if len(request.Metrics) == 0 && request.Ignores[i] && !annotated[i] {
 					continue
 				}
 				f := figure{Figure: read, node: node.Name, maxAge: maxAge, metric: len(request.Metrics) > 0}

@@ -20,7 +20,8 @@ func (f *facts) checkLines() []Check {
 			return warn(top, "%s: all %s above their load line (%s); the line is waived for every pod", name,
 				text.Count(l.nodes, "node"), text.FirstN(l.above))
 		}
-		return fail(append(f.edit("whenNoneFits: Relax\n", "raise the thresholds, or let pods in where no node is below:", ""), top...),
+		todo := "raise the thresholds of " + name + ", or let pods in where no node is below:"
+		return fail(append(f.edit("whenNoneFits: Relax\n", todo, ""), top...),
 			"%s: all %s above their load line (%s); no pod is placed while they are", name, text.Count(l.nodes, "node"),
 			text.FirstN(l.above))
 	})
@@ -32,9 +33,8 @@ func (f *facts) checkAnnotations() []Check {
 		if len(l.invalid) == 0 {
 			return nil
 		}
-		command := "kubectl annotate --overwrite node " + live.ShellQuote(l.invalid[0]) + " " + loadthreshold.Annotation +
-			"=cpu=70,memory=85"
-		return warn(run(command, "The thresholds of the profile count instead. Correct the annotation, such as by:"),
+		command := "kubectl annotate --overwrite node " + live.ShellQuote(l.invalid[0]) + " " + loadthreshold.Annotation + "=cpu=70"
+		return warn(run(command, "The thresholds of the profile count instead. Correct the annotation, such as for 70 %% of cpu by:"),
 			"%s has an annotation that is not used on %s (%s): %s", l.plugin, text.Count(len(l.invalid), "node"), text.FirstN(l.invalid),
 			l.problem)
 	})

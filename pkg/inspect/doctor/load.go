@@ -62,8 +62,14 @@ func nodeOf(f *figure) string { return f.node }
 // firstOf names the first of the figures.
 func firstOf(figures []*figure) string { return text.FirstN(namesOf(figures, (*figure).String)) }
 
-// notableAhead is how far a sample can be dated ahead of this machine's clock.
-const notableAhead = 30 * time.Second
+// checkAhead finds samples of the future. A query of now does not see them: what it returns is older than it seems.
+func (s *sourceFacts) checkAhead() []Check {
+	if len(s.examination.Ahead) == 0 {
+		return nil
+	}
+	return fail(say("Correct the clock of these machines, or remove the timestamps from what their exporters send."),
+		"samples are dated ahead of the source's clock, by up to %s: %s", rounded(s.examination.Lead), text.FirstN(s.examination.Ahead))
+}
 
 func (s *sourceFacts) checkAge() []Check {
 	known := s.figuresOf((*figure).known)
@@ -74,10 +80,6 @@ func (s *sourceFacts) checkAge() []Check {
 	oldest, newest := slices.MinFunc(known, byEnd), slices.MaxFunc(known, byEnd)
 	if expired := s.figuresOf(func(f *figure) bool { return f.State == load.Expired }); len(expired) > 0 {
 		return fail(s.adviseScrape(), "too old to be used, up to %s (%s): %s", rounded(s.age(oldest)), oldest.node, firstOf(expired))
-	}
-	if ahead := s.figuresOf(func(f *figure) bool { return f.known() && s.age(f) < -notableAhead }); len(ahead) > 0 {
-		return fail(say("Correct the clock of these machines, or remove the timestamps from what their exporters send."),
-			"dated ahead of now, up to %s (%s): %s", rounded(-s.age(newest)), newest.node, firstOf(ahead))
 	}
 	ages := fmt.Sprintf("the newest samples of the nodes are %s to %s old; maxAge is %s", rounded(s.age(newest)),
 		rounded(s.age(oldest)), oldest.maxAge)
@@ -101,6 +103,16 @@ func (s *sourceFacts) checkZero() []Check {
 	return warn(run("kubectl get --raw "+metrics+" | grep ^node_",
 		"The exporter does not see the load of these nodes. Compare with the kubelet, and restart the exporter:"),
 		"%s at exactly 0, which no running node is: %s", text.Count(len(zero), "value"), firstOf(zero))
+}
+
+// checkFrozen finds counters of cpu that stand still: a running node has none. Some dialects have no counters.
+func (s *sourceFacts) checkFrozen() []Check {
+	frozen := s.examination.Frozen
+	if len(frozen) == 0 {
+		return nil
+	}
+	return fail(run(s.queryCommand("up"), "Restart the exporters of these nodes, or remove the cache in between. See the targets:"),
+		"counters of cpu stand still, so their load is not that of now: %s", text.FirstN(frozen))
 }
 
 // checkDeviation checks that standard deviations are known, where a plugin uses them.
@@ -248,6 +260,9 @@ func (s *sourceFacts) checkMeasured() []Check {
 	case s.diagnosis != nil:
 		nodes, advice = s.diagnosis.NodeCount, s.adviseMissing()
 	}
+	if nodes == 0 {
+		return nil
+	}
 	if len(missing) == 0 {
 		return ok("the load of all %s is known: %s", text.Count(nodes, "node"), strings.Join(s.readNames(), ", "))
 	}
@@ -313,13 +328,18 @@ func (s *sourceFacts) adviseScrape() []Advice {
 	if s.diagnosis == nil {
 		return say("Find out why the source does not measure these nodes.")
 	}
-	return run(s.queryCommand("up == 0"),
+	return run(s.queryCommand(promql.Down),
 		"Let Prometheus scrape node_exporter or the kubelets of these nodes. See the targets that it cannot scrape:")
 }
 
 // adviseMissing says what would probably give nodes their load.
 func (s *sourceFacts) adviseMissing() []Advice {
 	provider, x := s.Spec.MetricProvider, s.examination
+	if len(x.Down) > 0 {
+		return run(s.queryCommand(promql.Down),
+			"Prometheus cannot scrape %s. Start the exporter there, or let Prometheus reach it. See all of these targets:",
+			strings.Join(x.Down, ", "))
+	}
 	measured := func(node string) bool { return x.Sampling[node] != diagnosis.Sampling{} }
 	switch {
 	case len(x.Labels) > 0:

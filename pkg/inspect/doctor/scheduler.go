@@ -68,19 +68,29 @@ func (f *facts) checkImage() []Check {
 	if w == nil || f.showsOurs() {
 		return nil
 	}
-	isBuildInfo := func(s *model.Sample) bool { return s.Metric[model.MetricNameLabel] == "kubernetes_build_info" }
-	if built := slices.ContainsFunc(f.metrics, isBuildInfo); !built && !skew.IsStockImage(w.Image) {
+	built := slices.ContainsFunc(f.metrics, func(sample *model.Sample) bool {
+		return f.isOwn(sample) && sample.Metric[model.MetricNameLabel] == "kubernetes_build_info"
+	})
+	if !built && !skew.IsStockImage(w.Image) {
 		return nil
 	}
-	return fail(adviseImage("Use the image of Plimsoll.", skew.Minor(f.server.GitVersion), w),
-		"%s runs the stock scheduler, which has no plugin that reads load: image %s", w, text.Excerpt(w.Image))
+	verb := map[bool]string{true: "runs", false: "seems to run"}[built]
+	return failIf(built)(say("Set the image of Plimsoll for Kubernetes %s: in the chart by image.repository and image.tag, "+
+		"for OpenShift's operator by spec.schedulerImage.", skew.Minor(f.server.GitVersion)),
+		"%s %s the stock scheduler, which has no plugin that reads load: image %s", w, verb, text.Excerpt(w.Image))
 }
 
 // showsOurs reports whether the scheduler's metrics are those of Plimsoll.
 func (f *facts) showsOurs() bool {
 	return slices.ContainsFunc(f.metrics, func(sample *model.Sample) bool {
-		return strings.HasPrefix(string(sample.Metric[model.MetricNameLabel]), "plimsoll_")
+		return f.isOwn(sample) && strings.HasPrefix(string(sample.Metric[model.MetricNameLabel]), "plimsoll_")
 	})
+}
+
+// isOwn reports whether a sample is of the scheduler, as far as it tells. A Prometheus has the metrics of other schedulers, too.
+func (f *facts) isOwn(sample *model.Sample) bool {
+	pod, w := string(sample.Metric["pod"]), f.workload()
+	return pod == "" || w == nil || slices.Contains(w.Pods, pod)
 }
 
 // logsOf returns the command that shows the scheduler's log in a pod or workload.
@@ -141,11 +151,7 @@ func (f *facts) schedulerVersion() string {
 	labels := map[model.LabelValue]model.LabelName{"kubernetes_build_info": "git_version", "plimsoll_build_info": "kubernetes"}
 	versions := map[string]bool{}
 	for _, sample := range f.metrics {
-		// Prometheus has the metrics of other schedulers, too.
-		if pod := string(sample.Metric["pod"]); pod != "" && w != nil && !slices.Contains(w.Pods, pod) {
-			continue
-		}
-		if label, ok := labels[sample.Metric[model.MetricNameLabel]]; ok {
+		if label, ok := labels[sample.Metric[model.MetricNameLabel]]; ok && f.isOwn(sample) {
 			versions[text.Excerpt(string(sample.Metric[label]))] = true
 		}
 	}

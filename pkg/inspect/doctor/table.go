@@ -94,8 +94,10 @@ func sourceChecks() []check[*sourceFacts] {
 		{"time.clock", prometheus, (*sourceFacts).checkClock},
 		{"time.scrape", sampled, (*sourceFacts).checkScrape},
 		{"time.coverage", sampled, (*sourceFacts).checkCoverage},
+		{"time.ahead", sampled, (*sourceFacts).checkAhead},
 		{"time.age", measured, (*sourceFacts).checkAge},
 		{"values.zero", measured, (*sourceFacts).checkZero},
+		{"values.frozen", sampled, (*sourceFacts).checkFrozen},
 		{"values.capacity", answered, (*sourceFacts).checkCapacity},
 		{"values.deviation", measured, (*sourceFacts).checkDeviation},
 	}

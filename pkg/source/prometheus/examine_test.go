@@ -125,6 +125,53 @@ func TestExamine_Young(t *testing.T) {
 	}
 }
 
+// TestExamine_Frozen expects the node whose counters are sampled and do not change. w2 has changes, and w3 is measured for too short.
+func TestExamine_Frozen(t *testing.T) {
+	ago := func(instance string, seconds int) element { return at(instance, fmt.Sprint(evaluated-seconds)) }
+	srv := newServer(t,
+		rule{"min_over_time(timestamp(", vector(ago("w1", 610), ago("w2", 610), ago("w3", 70))},
+		rule{"changes(node_cpu_usage_seconds_total[5m])", vector(at("w1", "0"), at("w2", "19"), at("w3", "0"))},
+		rule{"count_over_time(", vector(at("w1", "20"), at("w2", "20"), at("w3", "5"))},
+		rule{"", vector(at("w1", "1"), at("w2", "1"), at("w3", "1"))},
+	)
+	srv.newest = vector(ago("w1", 5), ago("w2", 5), ago("w3", 5))
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Kubelet},
+		newNode("w1", "10.0.0.1"), newNode("w2", "10.0.0.2"), newNode("w3", "10.0.0.3"))
+	if diff := cmp.Diff([]string{"w1"}, examine(t, s).Frozen); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestExamine_Ahead expects the node with a sample four minutes ahead. The other is ahead by less than clocks differ.
+func TestExamine_Ahead(t *testing.T) {
+	ahead := func(instance string, seconds int) element { return at(instance, fmt.Sprint(evaluated+seconds)) }
+	srv := newServer(t,
+		rule{"timestamp(node_memory_working_set_bytes offset -5m)", vector(ahead("w1", 240), ahead("w2", 9))},
+		rule{"", vector(at("w1", "1"), at("w2", "1"))},
+	)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Kubelet}, twoNodes()...)
+	x := examine(t, s)
+	if diff := cmp.Diff([]string{"w1"}, x.Ahead); diff != "" || x.Lead != 4*time.Minute {
+		t.Errorf("lead %v, (-want +got):\n%s", x.Lead, diff)
+	}
+}
+
+// TestExamine_Down expects the target of the node without load, and no other.
+func TestExamine_Down(t *testing.T) {
+	down := func(instance string) element {
+		return element{fmt.Sprintf(`"__name__":"up","instance":%q,"job":"node"`, instance), "0"}
+	}
+	srv := newServer(t,
+		rule{"up == 0", vector(down("w2:9100"), down("w1:80"), down("db-7:9100"))},
+		rule{"max by", vector(at("w1", "1"))},
+		rule{"", vector()},
+	)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Kubelet}, twoNodes()...)
+	if diff := cmp.Diff([]string{`up{instance="w2:9100", job="node"}`}, examine(t, s).Down); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // BenchmarkExamine examines 5,000 nodes, none of which has load, because another label names them.
 func BenchmarkExamine(b *testing.B) {
 	const count = 5000

@@ -87,8 +87,12 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	vector()(w, r)
 }
 
-// isNewestSample tells the query for the times of the newest samples from the means that filter by timestamp().
+// isNewestSample tells the query for the times of the newest samples from the means that filter by timestamp(), and from samples of
+// the future.
 func isNewestSample(promql string) bool {
+	if strings.Contains(promql, " offset -") {
+		return false
+	}
 	return strings.HasPrefix(promql, "timestamp(") || strings.Contains(promql, ") (timestamp(")
 }
 

@@ -29,6 +29,13 @@ type Examination struct {
 	Labels []LabelMatch
 	// Unnamed are the nodes without load that no label of any series names, sorted.
 	Unnamed []string
+	// Down are a few targets that cannot be scraped, with all labels, of nodes without load.
+	Down []string
+	// Frozen are the nodes whose counters of cpu were sampled, and did not change, over the shortest window, sorted.
+	Frozen []string
+	// Ahead are the nodes with samples of the next minutes, sorted. Lead is how far the latest sample is ahead.
+	Ahead []string
+	Lead  time.Duration
 	// Strays are a few series, with all labels, that name no node.
 	Strays []string
 }
@@ -66,12 +73,17 @@ func (e *Examiner) Examine(ctx context.Context, windows []time.Duration) (Examin
 	if len(e.Diagnosis.NodesWithoutSeries) > 0 {
 		series, errSeries = e.readable(ctx, &x, windows)
 		e.attribute(&x, series)
+		x.Down = e.down(ctx)
 		if dialect == "" && len(x.Dialects) > 0 {
 			dialect = x.Dialects[0]
 		}
 	}
 	if len(windows) > 0 {
-		x.Sampling, err = e.sampling(ctx, dialect, slices.Min(windows))
+		window := slices.Min(windows)
+		if x.Sampling, err = e.sampling(ctx, dialect, window); err == nil {
+			x.Frozen = e.frozen(ctx, dialect, window, x.Sampling)
+			x.Ahead, x.Lead = e.ahead(ctx, dialect)
+		}
 	}
 	if err = cmp.Or(errSeries, err); err != nil && x.Sampling == nil && len(series) == 0 {
 		return x, err
@@ -113,6 +125,64 @@ func (e *Examiner) sampling(ctx context.Context, d promql.Dialect, window time.D
 		all[node.Name] = Sampling{Since: since, Interval: interval(results[oldest:], spans, i, since)}
 	}
 	return all, nil
+}
+
+// down returns a few targets of nodes without load that cannot be scraped; none if they cannot be asked for.
+func (e *Examiner) down(ctx context.Context) (down []string) {
+	targets, err := e.series(ctx, promql.Down)
+	if err != nil {
+		return nil
+	}
+	for _, target := range targets {
+		for _, node := range e.named(target) {
+			if len(down) < strayCount && slices.Contains(e.Diagnosis.NodesWithoutSeries, node) {
+				down = append(down, e.Querier.Matcher.DescribeAll(target))
+				break
+			}
+		}
+	}
+	return down
+}
+
+// frozen returns the nodes whose counters of cpu are sampled, but do not change; none if that cannot be asked for.
+func (e *Examiner) frozen(ctx context.Context, d promql.Dialect, window time.Duration, all map[string]Sampling) (frozen []string) {
+	selector := e.Planner.Counted(d)
+	if selector == "" {
+		return nil
+	}
+	changes := e.Querier.AskAll(ctx, []promql.Query{e.Planner.ChangeCount(selector, window)})[0]
+	if changes.Err != nil {
+		return nil
+	}
+	for i, node := range e.Querier.Matcher.Nodes {
+		s, n := all[node.Name], changes.Values[i]
+		// Two samples may be of the same moment, as the kubelet's are.
+		const samples = 4
+		if n.Known && n.Value == 0 && s.Interval > 0 && samples*s.Interval <= window && s.Since >= window {
+			frozen = append(frozen, node.Name)
+		}
+	}
+	slices.Sort(frozen)
+	return frozen
+}
+
+// ahead returns the nodes with samples of the future, and the greatest lead; none if they cannot be asked for.
+func (e *Examiner) ahead(ctx context.Context, d promql.Dialect) (ahead []string, lead time.Duration) {
+	selector := e.Planner.Sampled(d)
+	if selector == "" {
+		return nil, 0
+	}
+	newest := e.Querier.AskAll(ctx, []promql.Query{e.Planner.FutureSample(selector)})[0]
+	if newest.Err != nil {
+		return nil, 0
+	}
+	for i, node := range e.Querier.Matcher.Nodes {
+		if at, ok := newest.SampleTime(i); ok && at.Sub(newest.Evaluated) > notableSkew {
+			ahead, lead = append(ahead, node.Name), max(lead, at.Sub(newest.Evaluated))
+		}
+	}
+	slices.Sort(ahead)
+	return ahead, lead
 }
 
 // measuredSince returns for how long the node at a position has been measured, up to lookback.

@@ -205,6 +205,31 @@ func (p *Planner) SampleCount(selector string, over time.Duration) Query {
 	return Query{Kind: NodeMetric, PromQL: fmt.Sprintf("max by (%s) (count_over_time(%s[%s]))", p.By, selector, model.Duration(over))}
 }
 
+// Counted returns a selector of the dialect's counters of cpu; empty if there is none.
+func (p *Planner) Counted(d Dialect) string {
+	switch {
+	case p.Custom[load.CPU] != "" || d == "" || d == KubePrometheus:
+		return ""
+	case d == NodeExporter:
+		return p.Selector.add("node_cpu_seconds_total") // of any mode: a busy node is never idle
+	}
+	return p.Selector.add(d.Series(load.CPU)[0])
+}
+
+// ChangeCount returns the query for the number of changes of each node's series over a span.
+func (p *Planner) ChangeCount(selector string, over time.Duration) Query {
+	return Query{Kind: NodeMetric, PromQL: fmt.Sprintf("max by (%s) (changes(%s[%s]))", p.By, selector, model.Duration(over))}
+}
+
+// FutureSample returns the query for the time of each node's newest sample of the five minutes after the evaluation. A server looks
+// back as far.
+func (p *Planner) FutureSample(selector string) Query {
+	return Query{Kind: NodeMetric, PromQL: fmt.Sprintf("max by (%s) (timestamp(%s offset -5m))", p.By, selector)}
+}
+
+// Down is the query for the targets that cannot be scraped.
+const Down = "up == 0"
+
 // NodeMetrics returns the queries for NodeMetrics' expressions.
 func NodeMetrics(expressions []string) []Query {
 	queries := make([]Query, len(expressions))
