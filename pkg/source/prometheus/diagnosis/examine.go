@@ -144,7 +144,7 @@ func (e *Examiner) down(ctx context.Context) (down []string) {
 	return down
 }
 
-// frozen returns the nodes whose counters of cpu are sampled, but do not change; none if that cannot be asked for.
+// frozen returns the nodes with counters of cpu that are sampled, but do not change. It returns none if they cannot be read.
 func (e *Examiner) frozen(ctx context.Context, d promql.Dialect, window time.Duration, all map[string]Sampling) (frozen []string) {
 	selector := e.Planner.Counted(d)
 	if selector == "" {
