@@ -80,7 +80,7 @@ func (e *estimator) Derive(f estimate.Facts, earlier *nodeTerms) (n nodeTerms, s
 func (e *estimator) sum(n *nodeTerms, pods []fwk.PodInfo, allocatable podusage.Amounts, moment int64) {
 	n.pods, n.from, n.until = PodResources{}, moment, math.MaxInt64
 	for _, info := range pods {
-		pod := info.GetPod()
+		pod := podusage.WithoutInfeasibleResize(info.GetPod())
 		starting, starts := podusage.StartingPod(pod)
 		if starts && !estimate.Runs(pod) {
 			// A pod that never starts must not claim more than its request for long.
@@ -91,6 +91,9 @@ func (e *estimator) sum(n *nodeTerms, pods []fwk.PodInfo, allocatable podusage.A
 			}
 		}
 		requested := requestsOf(info)
+		if pod != info.GetPod() { // before Kubernetes 1.35, the scheduler counts the resize
+			requested = podusage.ByRequests{}.Estimate(pod)
+		}
 		for r := range load.ResourceCount {
 			limit := 0.0
 			if starts {
