@@ -6,6 +6,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 
@@ -40,7 +41,7 @@ func NewGate(ctx context.Context, limit Limit, handle minor.Handle, snapshots *e
 	g := &Gate{
 		limit: limit, handle: handle, waivers: newWaivers(limit.Plugin, handle, c), requeuer: newRequeuer(limit, handle, snapshots, c),
 	}
-	go g.requeuer.run(ctx)
+	go g.requeuer.run(ctx, klog.FromContext(ctx)) // klog's own logger may be replaced later
 	return g
 }
 

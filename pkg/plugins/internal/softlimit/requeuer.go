@@ -104,8 +104,7 @@ func (q *requeuer) wait(ctx context.Context, state fwk.CycleState, pod *corev1.P
 
 // run requeues waiting pods after each refresh that may let them in. A pod is retried at most once a
 // refresh.
-func (q *requeuer) run(ctx context.Context) {
-	logger := klog.FromContext(ctx)
+func (q *requeuer) run(ctx context.Context, logger klog.Logger) {
 	for {
 		published := q.snapshots.Publisher().Published()
 		q.requeue(logger)
