@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -141,6 +142,12 @@ func TestClaims_SteerNobody(t *testing.T) {
 			_, filters := pl.(minor.FilterPlugin)
 			if scores || filters {
 				t.Errorf("%s scores nodes: %v, filters nodes: %v, want neither", name, scores, filters)
+			}
+			if pre, ok := pl.(minor.PreFilterPlugin); ok {
+				result, _ := pre.PreFilter(t.Context(), framework.NewCycleState(), &corev1.Pod{}, nil)
+				if result != nil {
+					t.Errorf("%s restricts a pod to nodes: %+v", name, result)
+				}
 			}
 			continue
 		}

@@ -354,12 +354,21 @@ func TestReportOn_Messages(t *testing.T) {
 		{"most pods unmeasured by metrics-server", unmeasured(config.KubernetesMetricsServer), "source.pods", Warning,
 			[]string{"pods of p: 1 of 5 pods", "kubectl top pods --all-namespaces"}},
 		{"a node of two target sets", func(s *sourceFacts) {
+			s.diagnosis.ContestedQuery.Dialect = "Kubelet"
 			s.diagnosis.Contested, s.diagnosis.Rivals = 2, &response.Rivals{
 				Used: response.TargetSet{Job: "node-exporter", Namespace: "monitoring"}, Ignored: response.TargetSet{Job: "a", Namespace: "tenant"},
 			}
 		}, "nodes.contested", Warning, []string{
 			`2 nodes named by several target sets: {job="node-exporter", namespace="monitoring", service=""} is used`,
 			`{job="a", namespace="tenant", service=""} is ignored`, "metricProvider:\n  selector: '{job=\"node-exporter\", namespace=\"monitoring\",",
+		}},
+		{"a node of two target sets in a custom query", func(s *sourceFacts) {
+			s.diagnosis.ContestedQuery = promql.Query{PromQL: "mine"}
+			s.diagnosis.Contested, s.diagnosis.Rivals = 2, &response.Rivals{
+				Used: response.TargetSet{Job: "node-exporter", Namespace: "monitoring"}, Ignored: response.TargetSet{Job: "a", Namespace: "tenant"},
+			}
+		}, "nodes.contested", Warning, []string{
+			"write {job=\"node-exporter\", namespace=\"monitoring\", service=\"\"} into the query", "query=mine",
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -320,6 +320,10 @@ func (s *sourceFacts) checkContested() []Check {
 		return warn(say("%s Remove them, or let the series used keep the labels of their targets.", why), message, nodes, rivals.Used,
 			rivals.Ignored)
 	}
+	if q := s.diagnosis.ContestedQuery; q.Dialect == "" { // the selector is for dialects
+		return warn(run(s.queryCommand(q.PromQL), "%s If the set used is your exporter's, write %s into the query. See what it returns:",
+			why, rivals.Used.Selector()), message, nodes, rivals.Used, rivals.Ignored)
+	}
 	return warn(s.edit(providerYAML("selector", rivals.Used.Selector()), "if the set used is your exporter's, select it:", "%s", why),
 		message, nodes, rivals.Used, rivals.Ignored)
 }

@@ -40,6 +40,8 @@ type Diagnosis struct {
 	// nil without any.
 	Contested int
 	Rivals    *response.Rivals
+	// ContestedQuery is the query of this response.
+	ContestedQuery promql.Query
 	// SampleAges are the ages of the Nodes' newest samples.
 	SampleAges SampleAges
 	// Skew is the greatest difference between the server's time of an evaluation and our time of its response.
@@ -101,7 +103,7 @@ func New(d Diagnosis, m *response.Matcher, results []*response.Result, measures 
 	for _, r := range results {
 		d.Queries = append(d.Queries, diagnose(r, m))
 		if r.Contested > d.Contested {
-			d.Contested, d.Rivals = r.Contested, r.Rivals
+			d.Contested, d.Rivals, d.ContestedQuery = r.Contested, r.Rivals, *r.Query
 		}
 		maps.Copy(unmatched, r.Unmatched)
 		for i, v := range r.Values {
