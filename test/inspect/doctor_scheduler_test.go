@@ -124,7 +124,7 @@ func TestDoctor_Rights(t *testing.T) {
 	report := shared.byDiscovery(t)
 	lacking, advice := 0, ""
 	for _, c := range report.Checks {
-		if c.ID != "rights.scheduler" || c.Status == doctor.OK {
+		if c.ID != "permissions.scheduler" || c.Status == doctor.OK {
 			continue
 		}
 		lacking++
@@ -141,25 +141,25 @@ func TestDoctor_Rights(t *testing.T) {
 		t.Fatalf("%d permissions are lacking, want some:\n%s", lacking, shown(report))
 	}
 	shared.shellReading(t, advice, "kubectl apply -f -")
-	if c := find(shared.byDiscovery(t), "rights.scheduler"); c == nil || c.Status != doctor.OK {
+	if c := find(shared.byDiscovery(t), "permissions.scheduler"); c == nil || c.Status != doctor.OK {
 		t.Errorf("after all that was advised: %+v", c)
 	}
 
 	// A right that the stock roles grant, taken away.
 	must(t, shared.Client.RbacV1().ClusterRoleBindings().Delete(t.Context(), installed+"-volumes", metav1.DeleteOptions{}))
 	report = shared.byDiscovery(t)
-	wantsFound(t, report, "rights.scheduler", doctor.Error, "lacks permission to")
+	wantsFound(t, report, "permissions.scheduler", doctor.Error, "lacks permission to")
 	text := shown(report)
 	if !strings.Contains(text, "lacks permission to get, list, watch, patch, update persistentvolumes: the scheduler binds volumes") &&
 		!strings.Contains(text, "lacks permission to patch, update persistentvolumes: the scheduler binds volumes") {
 		t.Errorf("persistentvolumes are not named:\n%s", text)
 	}
 	for _, c := range report.Checks {
-		if c.ID == "rights.scheduler" {
+		if c.ID == "permissions.scheduler" {
 			shared.shellReading(t, c.Advice[0].YAML, "kubectl apply -f -")
 		}
 	}
-	if c := find(shared.byDiscovery(t), "rights.scheduler"); c == nil || c.Status != doctor.OK {
+	if c := find(shared.byDiscovery(t), "permissions.scheduler"); c == nil || c.Status != doctor.OK {
 		t.Errorf("after all that was advised: %+v", c)
 	}
 	// The cleanup removes it again.
@@ -180,10 +180,10 @@ func TestDoctor_WeakUser(t *testing.T) {
 	var report *doctor.Report
 	waitUntil(t, func() bool { // the API server learns of permissions by a watch
 		report = shared.doctor(t, run...)
-		c := find(report, "rights.list")
+		c := find(report, "permissions.list")
 		return c != nil && c.Status == doctor.Warning
 	})
-	for _, id := range []string{"rights.list", "rights.scheduler"} {
+	for _, id := range []string{"permissions.list", "permissions.scheduler"} {
 		advice := wantsFound(t, report, id, statusOf(report, id), "weak lacks permission to")
 		if strings.Count(advice[0].YAML, "kind: ClusterRole\nmetadata:") != 1 || !strings.Contains(advice[0].YAML, "name: weak") {
 			t.Errorf("the advice of %s is\n%s", id, advice[0].YAML)
@@ -196,7 +196,7 @@ func TestDoctor_WeakUser(t *testing.T) {
 	}
 	waitUntil(t, func() bool {
 		report = shared.doctor(t, run...)
-		return find(report, "rights.list") == nil && statusOf(report, "rights.scheduler") == doctor.OK
+		return find(report, "permissions.list") == nil && statusOf(report, "permissions.scheduler") == doctor.OK
 	})
 }
 

@@ -182,8 +182,8 @@ func TestReportOn_Faults(t *testing.T) {
 		"values.frozen":    func(s *sourceFacts) { s.examination.Frozen = []string{"n1"} },
 		"values.capacity":  func(s *sourceFacts) { s.diagnosis.Queries[0].Highest = 1.2 },
 		"values.deviation": func(s *sourceFacts) { s.diagnosis.Queries[1].Nodes = 1 },
-		"rights.list":      func(s *sourceFacts) { s.missing = []live.MissingKind{{Resource: "services", Err: forbidden}} },
-		"rights.scheduler": func(s *sourceFacts) {
+		"permissions.list": func(s *sourceFacts) { s.missing = []live.MissingKind{{Resource: "services", Err: forbidden}} },
+		"permissions.scheduler": func(s *sourceFacts) {
 			s.permissions.lacking = []live.Permission{{Resource: "nodes", Verbs: []string{"list"}}}
 		},
 		"scheduler.image": func(s *sourceFacts) {
@@ -237,9 +237,9 @@ func TestReportOn_NotChecked(t *testing.T) {
 		groups []string
 	}{
 		{"no configuration", func(s *sourceFacts) { s.configuration, s.configurationErr = nil, errors.New("none") },
-			"no configuration was found", []string{"source", "nodes", "time", "values", "rights", "scheduler"}},
+			"no configuration was found", []string{"source", "nodes", "time", "values", "permissions", "scheduler"}},
 		{"an invalid configuration", func(s *sourceFacts) { s.configuration.Decoded, s.configuration.Err = nil, errors.New("invalid") },
-			"the configuration is invalid", []string{"source", "nodes", "time", "values", "rights", "scheduler"}},
+			"the configuration is invalid", []string{"source", "nodes", "time", "values", "permissions", "scheduler"}},
 		{"no permission to list", func(s *sourceFacts) { s.nodes, s.pods, s.objectsErr = nil, nil, errors.New("forbidden") },
 			"nodes and pods cannot be listed", []string{"configuration", "source", "nodes", "time", "values", "scheduler", "pods"}},
 		{"a source that is down", func(s *sourceFacts) { s.Err, s.diagnosis, s.examination = syscall.ECONNREFUSED, nil, nil },

@@ -59,7 +59,7 @@ type Report struct {
 
 // Groups returns the groups of checks, in the order of a report.
 func Groups() []string {
-	return []string{"configuration", "source", "nodes", "time", "values", "lines", "rights", "scheduler", "pods"}
+	return []string{"configuration", "source", "nodes", "time", "values", "lines", "permissions", "scheduler", "pods"}
 }
 
 // IDs returns the names of all checks, sorted.
@@ -226,7 +226,7 @@ func (r *Report) Print(p *terminal.Printer) {
 			for line := range strings.Lines(strings.TrimPrefix(a.Command+"\n"+a.YAML, "\n")) {
 				p.Printf("      %s\n", strings.TrimSuffix(line, "\n"))
 			}
-			advised = advised || a.YAML != "" && c.Group != "rights"
+			advised = advised || a.YAML != "" && c.Group != "permissions"
 		}
 	}
 	if advised && r.Restart != "" {

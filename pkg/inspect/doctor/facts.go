@@ -86,8 +86,7 @@ type linesFacts struct {
 	profile, plugin string
 	// waives reports whether pods are placed above the lines where no node is below.
 	waives bool
-	// nodes counts the nodes with a line and known load that take pods without tolerations. above are the names of such nodes above
-	// a line.
+	// nodes counts the nodes with a line and known load that take pods without tolerations. above names the ones above a line.
 	nodes int
 	above []string
 	// invalid are nodes with an annotation that is not used; problem is of the first.
@@ -117,7 +116,7 @@ func (f *facts) needConfiguration() *gap {
 }
 
 func (f *facts) needObjects() *gap {
-	return gapIf(f.objectsErr != nil, "nodes and pods cannot be listed", "rights")
+	return gapIf(f.objectsErr != nil, "nodes and pods cannot be listed", "permissions")
 }
 
 // needCluster needs the configuration with the objects in a simulation, which reads the sources.

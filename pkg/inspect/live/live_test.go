@@ -293,7 +293,7 @@ func TestConnection_RefusesAllButReads(t *testing.T) {
 	for name, call := range map[string]func() error{
 		"get":  func() error { _, err := nodes.Get(ctx, "n1", metav1.GetOptions{}); return err },
 		"list": func() error { _, err := nodes.List(ctx, metav1.ListOptions{}); return err },
-		"own rights": func() error {
+		"own permissions": func() error {
 			_, err := reviews.SelfSubjectAccessReviews().Create(ctx, nil, metav1.CreateOptions{})
 			return err
 		},
