@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
@@ -104,6 +105,11 @@ func runReplay(cmd *cobra.Command, s *replay.Selection) error {
 	}
 	if s.Save != "" {
 		return s.SaveInput(replays)
+	}
+	for i := range replays {
+		if replays[i].Origin, err = s.Origin(cmd.Context(), replays[i], program.Version(version), time.Now(), cmd.Flags()); err != nil {
+			return err
+		}
 	}
 	bar := terminal.NewProgress(cmd.ErrOrStderr())
 	reports, err := replay.All(cmd.Context(), replays, policies, bar.Set)

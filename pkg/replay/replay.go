@@ -23,6 +23,8 @@ type Options struct {
 	Title    string
 	Inputs   []*input.Input
 	Policies []engine.Policy
+	// Origin is the report's; it may be nil.
+	Origin *report.Origin
 	// Parallelism is the number of concurrent runs; 0 is GOMAXPROCS. It does not change the report.
 	Parallelism int
 	// Progress is called from several goroutines, one call at a time, with the completed share, in [0, 1]. It may be nil.
@@ -86,7 +88,7 @@ func (o *Options) newReport() *report.Report {
 	first := o.Inputs[0]
 	r := &report.Report{
 		Title: o.Title, Nodes: len(first.Nodes), Pods: len(first.Pods), Counted: first.Counted,
-		HotAbove: load.Hot, SevereAbove: report.SevereAbove,
+		HotAbove: load.Hot, SevereAbove: report.SevereAbove, Origin: o.Origin,
 	}
 	for i := range first.Nodes {
 		r.CPUCores += first.Nodes[i].Capacity.CPUMillis / 1000

@@ -76,9 +76,14 @@ func builtin(name string, percentage int, plugin, disabledScores, args string) (
 
 const maxConfigurationBytes = 1 << 20
 
+// ReadConfiguration returns the content of a file of at most 1 MiB.
+func ReadConfiguration(ctx context.Context, file string) ([]byte, error) {
+	return boundedfile.New(file, maxConfigurationBytes).Read(ctx)
+}
+
 // ReadPolicies returns a policy for each profile of a KubeSchedulerConfiguration, named by its schedulerName.
 func ReadPolicies(ctx context.Context, file string) ([]Policy, error) {
-	content, err := boundedfile.New(file, maxConfigurationBytes).Read(ctx)
+	content, err := ReadConfiguration(ctx, file)
 	if err != nil {
 		return nil, err
 	}

@@ -117,9 +117,9 @@ func TestWrite_IncompleteReports(t *testing.T) {
 func TestTable(t *testing.T) {
 	r := hotReport(hot(report.Stock, 2000, 4000), hot("A", 1000, 1400))
 	p := newPage(r)
-	// The mean is 2400/2 = 1200, the ratio 2400/6000 = 0.4; bars are relative to the largest run, 4000.
+	// The mean is 2400/2 = 1200, 2400 of 6000 are 60 % fewer; bars are relative to the largest run, 4000.
 	got := p.Rows[1]
-	want := cell{Key: "hot", Mean: "1,200", Range: "1,000 – 1,400", Ratio: "0.40", Values: "run 1: 1,000\nrun 2: 1,400"}
+	want := cell{Key: "hot", Mean: "1,200", Range: "1,000 – 1,400", VsStock: "60 % fewer", Values: "run 1: 1,000\nrun 2: 1,400"}
 	if diff := cmp.Diff(want, got.Cells[0]); diff != "" {
 		t.Error(diff)
 	}
@@ -136,6 +136,24 @@ func TestTermsDefined(t *testing.T) {
 	for _, m := range regexp.MustCompile(`data-term="(\w+)"`).FindAllStringSubmatch(page, -1) {
 		if !strings.Contains(page, `id="term-`+m[1]+`"`) {
 			t.Errorf("the page shows %q without a definition", m[1])
+		}
+	}
+}
+
+func TestOrigin(t *testing.T) {
+	r := synthetic(2, 1, report.Stock)
+	r.Origin = &report.Origin{
+		Made: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Version: "v9.8.7", Kubernetes: "v1.37.2", Command: "kubectl plimsoll replay --seeds=3",
+		Source: "file day.jsonl", Inputs: []report.Fingerprint{{Name: "day 1", SHA256: "abc"}},
+		Configurations: []report.Configuration{{File: "scheduler.yaml", SHA256: "def", Text: "profiles: []"}},
+	}
+	page := render(t, r)
+	for _, want := range []string{
+		"2026-01-02 03:04 UTC", "Plimsoll v9.8.7, Kubernetes v1.37.2", "kubectl plimsoll replay --seeds=3", "file day.jsonl", "Pods of day 1",
+		"sha256:abc", "scheduler.yaml", "sha256:def", "profiles: []",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
 		}
 	}
 }
@@ -184,6 +202,10 @@ func TestForeignText(t *testing.T) {
 	r.Title = hostile
 	r.Policies[1].Runs[0].Charts.NodeNames[0] = hostile
 	r.Policies[1].Runs[0].Name = hostile
+	r.Origin = &report.Origin{
+		Version: hostile, Command: hostile, Source: hostile, Inputs: []report.Fingerprint{{Name: hostile}},
+		Configurations: []report.Configuration{{File: hostile, Text: hostile}},
+	}
 	page := render(t, r)
 
 	root, err := xhtml.Parse(strings.NewReader(page))

@@ -41,12 +41,12 @@ type row struct {
 	// Bar, RangeFrom and RangeSize are in percent of the most hot node-minutes of any run.
 	Bar, RangeFrom, RangeSize float64
 	Hot, HotRange             string
-	// OfStock and OfClairvoyant are ratios of hot node-minutes, or empty.
-	OfStock, OfClairvoyant string
+	// VsStock compares hot node-minutes, or is empty.
+	VsStock string
 }
 
-// cell is one figure of one policy: mean over the runs, range, ratio to stock, and all values.
-type cell struct{ Key, Mean, Range, Ratio, Values string }
+// cell is one figure of one policy: mean over the runs, range, comparison with stock, and all values.
+type cell struct{ Key, Mean, Range, VsStock, Values string }
 
 func newPage(r *report.Report) *page {
 	columns, zero := columns(r)
@@ -91,8 +91,7 @@ func terms(r *report.Report, columns []report.Figure) []term {
 	}
 	return append(terms,
 		term{"mean", "Mean and range", "The mean over the runs; below it the lowest and the highest run."},
-		term{"ratio", "× stock, × clairvoyant", "The sum over the runs, divided by the sum over the same runs " +
-			"of stock or clairvoyant. Below 1 is fewer."},
+		term{"compared", "Fewer, and more, than stock", "The sum over the runs, compared with that of stock over the same runs."},
 		term{"clairvoyant", "Clairvoyant", "Places pods greedily by the future usage of all placed pods: a bound for better prediction."},
 		term{"hotNodes", "Hot nodes", "Nodes with CPU demand above " + short(100*r.HotAbove) + " % of capacity, per step."},
 		term{"heat", "Heat map", "CPU demand of a node over its capacity, averaged over each step. Demand may exceed capacity."},
@@ -101,7 +100,7 @@ func terms(r *report.Report, columns []report.Figure) []term {
 }
 
 func rows(r *report.Report, columns []report.Figure) []row {
-	best, stock, clairvoyant := r.Best(), r.Policy(report.Stock), r.Policy(report.Clairvoyant)
+	best, stock := r.Best(), r.Policy(report.Stock)
 	highest := 0.0
 	for i := range r.Policies {
 		_, _, high := r.Policies[i].Summary(report.Hot)
@@ -112,7 +111,7 @@ func rows(r *report.Report, columns []report.Figure) []row {
 	for i := range r.Policies {
 		p := &r.Policies[i]
 		row := row{Name: p.Name, Best: p == best, Color: p.Name}
-		row.OfStock, row.OfClairvoyant = p.Ratio(stock, report.Hot), p.Ratio(clairvoyant, report.Hot)
+		row.VsStock = p.ComparedTo(stock, report.Hot)
 		if p.Name != report.Stock && p.Name != report.Clairvoyant {
 			row.Color = fmt.Sprint(colors % numColors)
 			colors++
@@ -137,7 +136,7 @@ func newCell(p, stock *report.PolicyReport, f report.Figure) cell {
 	mean, low, high := p.Summary(f.Value)
 	c.Mean = report.Number(mean, f.Decimals)
 	if f.Compared {
-		c.Ratio = p.Ratio(stock, f.Value)
+		c.VsStock = p.Compared(stock, f.Value)
 	}
 	if len(p.Runs) == 1 {
 		return c

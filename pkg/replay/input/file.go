@@ -84,13 +84,14 @@ func Save(file string, in *Input) (err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if !strings.HasSuffix(file, ".gz") {
-		return save(f, in)
+		return Write(f, in)
 	}
 	compressed := gzip.NewWriter(f)
-	return errors.Join(save(compressed, in), compressed.Close())
+	return errors.Join(Write(compressed, in), compressed.Close())
 }
 
-func save(w io.Writer, in *Input) error {
+// Write writes the input as Save does, not gzipped.
+func Write(w io.Writer, in *Input) error {
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(out)
 	err := lines.Encode(fileHeader{fileFormat, in.Name, in.Seed, in.Start, in.Length.Seconds(), in.Counted.Seconds()})

@@ -79,7 +79,7 @@ func TestInput_HashNames(t *testing.T) {
 	in := generated(t)
 	in.HashNames()
 	var out strings.Builder
-	if err := save(&out, in); err != nil {
+	if err := Write(&out, in); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"app-", "team-", `"node-0"`, "registry", `"zone-a"`, "flat"} {

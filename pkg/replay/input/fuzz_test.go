@@ -26,7 +26,7 @@ func FuzzFile(f *testing.F) {
 			return
 		}
 		var saved strings.Builder
-		if err := save(&saved, in); err != nil {
+		if err := Write(&saved, in); err != nil {
 			t.Fatal(err)
 		}
 		again, err := parseInput(strings.NewReader(saved.String()))

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -20,6 +21,9 @@ type Figure struct {
 // Hot is the figure that policies are ranked by.
 func Hot(r *Run) float64 { return r.HotMinutes }
 
+// InUse is the mean number of nodes with a pod.
+func InUse(r *Run) float64 { return r.NodesInUse }
+
 // Figures returns all figures. Hot is the first.
 func (r *Report) Figures() []Figure {
 	above := func(limit float64) string {
@@ -34,8 +38,7 @@ func (r *Report) Figures() []Figure {
 			func(r *Run) float64 { return 100 * r.P99Utilization }},
 		{"deviation", "Deviation", "% points", "Mean standard deviation of utilization between nodes; 0 means equal nodes.", false, 1,
 			func(r *Run) float64 { return 100 * r.Deviation }},
-		{"inUse", "In use", "nodes", "Mean number of nodes with a pod. Fewer is better if nodes are to be freed.", false, 1,
-			func(r *Run) float64 { return r.NodesInUse }},
+		{"inUse", "In use", "nodes", "Mean number of nodes with a pod. The others could be switched off.", false, 1, InUse},
 		{"pending", "Pending", "pods", "Pods without a node at the end of the run.", false, 0,
 			func(r *Run) float64 { return float64(r.Pending) }},
 		{"waiting", "Waiting", "pod-min", "Waiting time of all pods, per run.", false, 0,
@@ -115,13 +118,43 @@ func (p *PolicyReport) Summary(value func(*Run) float64) (mean, low, high float6
 	return p.total(value, len(p.Runs)) / float64(max(len(p.Runs), 1)), low, high
 }
 
-// Ratio returns the ratio of both policies' sums over their common runs; empty if there is none.
-func (p *PolicyReport) Ratio(to *PolicyReport, value func(*Run) float64) string {
+// ratio returns the ratio of both policies' sums over their common runs; false if there is none.
+func (p *PolicyReport) ratio(to *PolicyReport, value func(*Run) float64) (float64, bool) {
 	runs := p.common(to)
 	if runs == 0 || to.total(value, runs) == 0 {
-		return ""
+		return 0, false
 	}
-	return fmt.Sprintf("%.2f", p.total(value, runs)/to.total(value, runs))
+	return p.total(value, runs) / to.total(value, runs), true
+}
+
+// Compared compares both policies' sums over their common runs, such as "63 % fewer" or "2.3 times as many"; empty if it cannot.
+func (p *PolicyReport) Compared(to *PolicyReport, value func(*Run) float64) string {
+	amount, _ := p.compare(to, value)
+	return amount
+}
+
+// ComparedTo is Compared with the name of the other, such as "63 % fewer than stock".
+func (p *PolicyReport) ComparedTo(to *PolicyReport, value func(*Run) float64) string {
+	if amount, word := p.compare(to, value); amount != "" {
+		return amount + " " + word + " " + to.Name
+	}
+	return ""
+}
+
+func (p *PolicyReport) compare(to *PolicyReport, value func(*Run) float64) (amount, word string) {
+	ratio, ok := p.ratio(to, value)
+	percent := int(math.Round(100 * math.Abs(ratio-1)))
+	switch {
+	case !ok || p == to:
+		return "", ""
+	case percent == 0:
+		return "as many", "as"
+	case ratio < 1:
+		return fmt.Sprintf("%d %% fewer", percent), "than"
+	case ratio < 2:
+		return fmt.Sprintf("%d %% more", percent), "than"
+	}
+	return Number(ratio, 1) + " times as many", "as"
 }
 
 // Number writes v with a fixed number of decimals and thousands separators.

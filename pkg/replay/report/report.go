@@ -28,6 +28,8 @@ type Report struct {
 	// Partial reports an interrupted replay, which lacks some runs.
 	Partial  bool           `json:"partial,omitempty"`
 	Policies []PolicyReport `json:"policies"`
+	// Origin may be nil.
+	Origin *Origin `json:"origin,omitempty"`
 }
 
 // PolicyReport holds one policy's runs. Run i of all policies has the same pods. In a partial report a policy may have none.

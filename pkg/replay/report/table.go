@@ -58,16 +58,16 @@ func (r *Report) print(p *terminal.Printer) {
 			row = append(row, policy.cell(figures[c.key].Value, c.format, c.ranged))
 		}
 		for _, name := range []string{Stock, Clairvoyant} {
-			row = append(row, cmp.Or(policy.Ratio(r.Policy(name), Hot), "-"))
+			row = append(row, cmp.Or(policy.Compared(r.Policy(name), Hot), "-"))
 		}
 		rows = append(rows, row)
 	}
-	terminal.TextTable(append(header, "× STOCK", "× CLAIRVOYANT"), rows).Print(p, true)
+	terminal.TextTable(append(header, "VS STOCK", "VS CLAIRVOYANT"), rows).Print(p, true)
 	p.Printf("\nFigures are means of %s; brackets hold the lowest and the highest day.\n", text.Count(r.Runs(), "day"))
 	for _, c := range tableColumns {
 		p.Printf("%s: %s\n", c.header, figures[c.key].Definition)
 	}
-	p.Printf("× STOCK, × CLAIRVOYANT: hot node-minutes of all days, divided by those of that policy.\n%s\n", Noise)
+	p.Printf("VS STOCK, VS CLAIRVOYANT: hot node-minutes of all days, compared with those of that policy.\n%s\n", Noise)
 }
 
 func (p *PolicyReport) cell(value func(*Run) float64, format string, ranged bool) string {

@@ -39,21 +39,22 @@ func (r *Report) Verdict() []string {
 	if clairvoyant := r.Policy(Clairvoyant); clairvoyant != nil {
 		sentences = append(sentences, againstClairvoyant(best, clairvoyant))
 	}
+	if s := r.emptyNodes(stock); s != "" {
+		sentences = append(sentences, s)
+	}
 	return sentences
 }
 
 func againstStock(best, stock *PolicyReport) string {
-	ratio := best.Ratio(stock, Hot)
 	switch {
 	case best == stock:
 		return "No policy has fewer hot node-minutes than stock."
 	case stock == nil:
 		return best.Name + " has the fewest hot node-minutes."
 	case withinNoise(best, stock):
-		return fmt.Sprintf("No policy has fewer hot node-minutes than stock beyond noise. %s has the fewest, %s × stock.",
-			best.Name, ratio)
+		return "No policy has fewer hot node-minutes than stock, beyond noise. " + best.Name + " has the fewest."
 	}
-	sentence := fmt.Sprintf("%s has %s × the hot node-minutes of stock", best.Name, ratio)
+	sentence := fmt.Sprintf("%s has %s hot node-minutes than stock", best.Name, best.Compared(stock, Hot))
 	if fewer, of := fewerRuns(best, stock); of > 1 {
 		sentence += fmt.Sprintf("; fewer in %d of %d runs", fewer, of)
 	}
@@ -61,24 +62,46 @@ func againstStock(best, stock *PolicyReport) string {
 }
 
 func againstNext(best, next, stock *PolicyReport) string {
-	ratio := next.Ratio(best, Hot)
+	compared := best.Compared(next, Hot)
 	switch {
-	case next == stock:
+	case next == stock, compared == "":
 		return ""
 	case withinNoise(best, next):
 		return fmt.Sprintf("%s and %s differ only within noise.", next.Name, best.Name)
-	case ratio == "":
-		return ""
 	}
-	return fmt.Sprintf("The next best, %s, has %s × as many as %s.", next.Name, ratio, best.Name)
+	return fmt.Sprintf("%s has %s than the next best, %s.", best.Name, compared, next.Name)
 }
 
 func againstClairvoyant(best, clairvoyant *PolicyReport) string {
-	ratio := best.Ratio(clairvoyant, Hot)
-	if ratio == "" {
+	compared := clairvoyant.Compared(best, Hot)
+	if compared == "" || clairvoyant.total(Hot, clairvoyant.common(best)) == 0 {
 		return "Clairvoyant, which knows the future, has none."
 	}
-	return fmt.Sprintf("%s has %s × as many as clairvoyant, which knows the future.", best.Name, ratio)
+	return fmt.Sprintf("Clairvoyant, which knows the future, has %s than %s.", compared, best.Name)
+}
+
+// emptyNodes names the policy that leaves most nodes without a pod. It must be no hotter than stock, and free a node more.
+func (r *Report) emptyNodes(stock *PolicyReport) string {
+	if stock == nil {
+		return ""
+	}
+	leastInUse, _, _ := stock.Summary(InUse)
+	inUseOfStock, most := leastInUse, (*PolicyReport)(nil)
+	leastInUse--
+	for i := range r.Policies {
+		p := &r.Policies[i]
+		ratio, ok := p.ratio(stock, Hot)
+		if inUse, _, _ := p.Summary(InUse); p.Name != Clairvoyant && ok && ratio <= 1 && inUse <= leastInUse {
+			leastInUse, most = inUse, p
+		}
+	}
+	if most == nil {
+		return ""
+	}
+	nodes := float64(r.Nodes)
+	return fmt.Sprintf("On average %s leaves %s of %s without a pod, and stock %s. Such nodes could be switched off. "+
+		"%[1]s has no more hot node-minutes.", most.Name, Number(nodes-leastInUse, 1),
+		text.Count(r.Nodes, "node"), Number(nodes-inUseOfStock, 1))
 }
 
 func (r *Report) tooFewHot() bool {

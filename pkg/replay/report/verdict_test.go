@@ -27,40 +27,40 @@ func TestVerdict(t *testing.T) {
 		want   []string
 	}{
 		{"the best policy is compared with stock, the next best and clairvoyant",
-			// 450/1000 = 0.45, 900/450 = 2, 450/225 = 2; the second run has more than stock's.
+			// 450/1000 is 55 % fewer, 450/900 and 225/450 are 50 % fewer; the second run has more than stock's.
 			hotReport(hot(Stock, 900, 100), hot("B", 800, 100), hot("A", 300, 150), hot(Clairvoyant, 150, 75)),
 			[]string{
-				"A has 0.45 × the hot node-minutes of stock; fewer in 1 of 2 runs.",
-				"The next best, B, has 2.00 × as many as A.",
-				"A has 2.00 × as many as clairvoyant, which knows the future.",
+				"A has 55 % fewer hot node-minutes than stock; fewer in 1 of 2 runs.",
+				"A has 50 % fewer than the next best, B.",
+				"Clairvoyant, which knows the future, has 50 % fewer than A.",
 			}},
 		{"a difference to stock of 10 % is noise",
 			hotReport(hot(Stock, 1000), hot("A", 900)),
-			[]string{"No policy has fewer hot node-minutes than stock beyond noise. A has the fewest, 0.90 × stock."}},
+			[]string{"No policy has fewer hot node-minutes than stock, beyond noise. A has the fewest."}},
 		{"a difference to stock of 11 % on one day is not",
 			hotReport(hot(Stock, 1000), hot("A", 890)),
-			[]string{"A has 0.89 × the hot node-minutes of stock."}},
+			[]string{"A has 11 % fewer hot node-minutes than stock."}},
 		{"a difference to the next best below 10 % is noise",
 			hotReport(hot(Stock, 1000), hot("B", 520), hot("A", 500)),
 			[]string{
-				"A has 0.50 × the hot node-minutes of stock.",
+				"A has 50 % fewer hot node-minutes than stock.",
 				"B and A differ only within noise.",
 			}},
 		{"stock may be the best",
 			hotReport(hot(Stock, 500), hot("A", 1000)),
-			[]string{"No policy has fewer hot node-minutes than stock.", "The next best, A, has 2.00 × as many as stock."}},
+			[]string{"No policy has fewer hot node-minutes than stock.", "stock has 50 % fewer than the next best, A."}},
 		{"without stock, policies are compared with each other",
 			hotReport(hot("A", 500), hot("B", 1000)),
-			[]string{"A has the fewest hot node-minutes.", "The next best, B, has 2.00 × as many as A."}},
+			[]string{"A has the fewest hot node-minutes.", "A has 50 % fewer than the next best, B."}},
 		{"one policy is compared with nothing", hotReport(hot("A", 500, 600)), []string{"A has 1,100 hot node-minutes in 2 runs."}},
 		{"of an interrupted replay, common runs are compared",
 			hotReport(hot(Stock, 1000, 3000), hot("A", 500)),
-			[]string{"A has 0.50 × the hot node-minutes of stock."}},
+			[]string{"A has 50 % fewer hot node-minutes than stock."}},
 		{"few hot node-minutes say nothing", hotReport(hot(Stock, 60, 39), hot("A", 10, 20)),
 			[]string{"Fewer than 100 hot node-minutes: too few to compare policies."}},
 		{"clairvoyant without hot node-minutes has no ratio",
 			hotReport(hot(Stock, 1000), hot("A", 500), hot(Clairvoyant, 0)),
-			[]string{"A has 0.50 × the hot node-minutes of stock.", "Clairvoyant, which knows the future, has none."}},
+			[]string{"A has 50 % fewer hot node-minutes than stock.", "Clairvoyant, which knows the future, has none."}},
 		{"a report may be empty", hotReport(), []string{"No policy has a finished run."}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -68,5 +68,54 @@ func TestVerdict(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+func TestVerdict_EmptyNodes(t *testing.T) {
+	inUse := func(p PolicyReport, nodes ...float64) PolicyReport {
+		for i := range nodes {
+			p.Runs[i].NodesInUse = nodes[i]
+		}
+		return p
+	}
+	stock := inUse(hot(Stock, 500, 500), 99, 98) // in use on average: 98.5
+	for _, tc := range []struct {
+		name   string
+		policy PolicyReport
+		want   string
+	}{
+		{"a policy that frees nodes at no more heat is named", // 100 - (80 + 83)/2 = 18.5, 100 - 98.5 = 1.5
+			inUse(hot("A", 500, 500), 80, 83), "On average A leaves 18.5 of 100 nodes without a pod, and stock 1.5. " +
+				"Such nodes could be switched off. A has no more hot node-minutes."},
+		{"a hotter one is not", inUse(hot("A", 500, 501), 80, 83), ""},
+		{"half a node is too little", inUse(hot("A", 400, 400), 98, 98), ""},
+		{"clairvoyant is no policy to choose", inUse(hot(Clairvoyant, 400, 400), 50, 50), ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := hotReport(stock, tc.policy)
+			r.Nodes = 100
+			if got := r.emptyNodes(r.Policy(Stock)); got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestCompared(t *testing.T) {
+	for _, tc := range []struct {
+		a, b      PolicyReport
+		cell, all string
+	}{
+		{hot("a", 370), hot("b", 1000), "63 % fewer", "63 % fewer than b"},
+		{hot("a", 1004), hot("b", 1000), "as many", "as many as b"}, // 0.4 % rounds to 0
+		{hot("a", 1320), hot("b", 1000), "32 % more", "32 % more than b"},
+		{hot("a", 2320), hot("b", 1000), "2.3 times as many", "2.3 times as many as b"},
+		{hot("a", 5), hot("b", 0), "", ""},
+		{hot("a"), hot("b", 5), "", ""},
+		{hot("a", 0), hot("b", 5), "100 % fewer", "100 % fewer than b"},
+	} {
+		if cell, all := tc.a.Compared(&tc.b, Hot), tc.a.ComparedTo(&tc.b, Hot); cell != tc.cell || all != tc.all {
+			t.Errorf("%v beside %v: %q and %q, want %q and %q", tc.a.Runs, tc.b.Runs, cell, all, tc.cell, tc.all)
+		}
 	}
 }
