@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -143,16 +144,22 @@ func (p *playground) explainKeeping(ctx context.Context, builder *build.Builder)
 		kubectl = filepath.Join(builder.BinDir(), build.Kubectl().Name)
 	}
 	_, err := fmt.Fprintf(p.progress.out, tryIt, p.AdminKubeconfig, kubectl, p.Endpoints.Prometheus, p.kubectlPlimsoll,
-		p.SchedulerConfiguration())
+		p.SchedulerConfiguration(), strings.Join(whatIfArgs(), " "))
 	return err
 }
 
+// exitFound is the exit code of kubectl plimsoll if it has found something, and has printed it.
+const exitFound = 1
+
+// plimsoll runs kubectl plimsoll.
 func (p *playground) plimsoll(ctx context.Context, args ...string) (string, error) {
 	args = append(args, "--kubeconfig="+p.AdminKubeconfig, "--config="+p.SchedulerConfiguration())
 	cmd := exec.CommandContext(ctx, p.kubectlPlimsoll, args...)
 	cmd.Env = append(os.Environ(), "KUBERNETES_SERVICE_HOST=") // this machine may be a pod of another cluster
 	output, err := cmd.Output()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == exitFound {
+		err = nil
+	} else if ok {
 		err = fmt.Errorf("kubectl-plimsoll %s: %w: %s", args[0], err, exit.Stderr)
 	}
 	return string(output), err
@@ -183,7 +190,7 @@ And see why:
 plimsoll() { %[4]s "$@" --kubeconfig=%[1]s --config=%[5]s; }
 plimsoll explain try                 # why it is there
 plimsoll top                         # what the nodes carry, against their load lines
-plimsoll what-if --add-nodes 2 --like "$(%[2]s get nodes -o name | head -1 | cut -d/ -f2)"
+plimsoll %[6]s   # where would the waiting pods go?
 plimsoll doctor                      # is the scheduler, and what it reads, well?
 
 Prometheus is at %[3]s.

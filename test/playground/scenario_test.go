@@ -314,10 +314,35 @@ func TestFirstSentence(t *testing.T) {
 	}
 }
 
+func lookAroundResult() lookAround {
+	return lookAround{top: "NAME\nworker-1\n", whatIf: "2 of 2 pods placed\n", waiting: 2, placed: 2}
+}
+
+func TestLookAround(t *testing.T) {
+	want := `Six pods of a shop run on six nodes. Two pods of a report wait for 20Gi of memory: each node has
+16Gi left.
+
+kubectl plimsoll top
+
+NAME
+worker-1
+
+kubectl plimsoll what-if --add-nodes=2 --like=worker-1
+
+2 of 2 pods placed
+`
+	wrong := testResult(t, lookAroundResult, want)
+	wrong("a pod that more nodes do not help is wrong", func(r *lookAround) { r.placed = 1 },
+		"what-if places 1 of 2 pods on 2 more nodes, must be 2 of 2")
+	wrong("a pod that does not wait is wrong", func(r *lookAround) { r.waiting, r.placed = 1, 1 },
+		"what-if places 1 of 1 pods on 2 more nodes, must be 2 of 2")
+}
+
 func TestShow_FitsOnScreen(t *testing.T) {
 	all := []finding{
 		{"the worked example", exampleResult()}, {"requests lie", requestsLieResult()}, {"burst", burstResult()},
 		{"outage", outageResult()}, {"latency", latencyResult()}, {"peaks", peaksResult()}, {"overload", overloadResult()},
+		{"look around", lookAroundResult()},
 	}
 	for _, f := range all {
 		lines := strings.Split(strings.TrimRight(written(f.result), "\n"), "\n")
@@ -332,7 +357,7 @@ func TestShow_FitsOnScreen(t *testing.T) {
 	}
 	var b strings.Builder
 	check.OK(t, show(page{out: &b}, all))
-	if !strings.HasSuffix(b.String(), "\nAll 7 scenarios ended as they must.\n") {
+	if !strings.HasSuffix(b.String(), "\nAll 8 scenarios ended as they must.\n") {
 		t.Errorf("the summary does not end with the verdict:\n%s", b.String())
 	}
 }

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+)
+
+const (
+	// shopPods is the number of running pods and reportPods that of pods that no node has room for.
+	shopPods, reportPods = 6, 2
+	// addedNodes is the number of nodes that what-if adds. Each has room for one waiting pod.
+	addedNodes = 2
+)
+
+// shopNode is a node of 8 cores and 32Gi. A pod that was there before requests 2 cores and 16Gi, and uses the load, a fraction of 8 cores.
+type shopNode struct {
+	name string
+	load float64
+}
+
+func shopNodes() []shopNode {
+	return []shopNode{{"worker-1", 0.12}, {"worker-2", 0.2}, {"worker-3", 0.28}, {"worker-4", 0.45}, {"worker-5", 0.62}, {"worker-6", 0.86}}
+}
+
+// lookAround is the result of the last scenario, whose cluster KEEP=1 leaves.
+type lookAround struct {
+	// top and whatIf are outputs of kubectl plimsoll.
+	top, whatIf string
+	// waiting and placed are the pods that what-if is asked about, and those that it finds a node for.
+	waiting, placed int
+}
+
+// whatIfArgs asks where waiting pods would go with more nodes.
+func whatIfArgs() []string {
+	return []string{"what-if", fmt.Sprintf("--add-nodes=%d", addedNodes), "--like=" + shopNodes()[0].name}
+}
+
+func runLookAround(ctx context.Context, p *playground) result {
+	p.progress.say("look around: six nodes, %d pods of a shop, and %d of a report that no node has room for", shopPods, reportPods)
+	loads := map[string]float64{}
+	for _, n := range shopNodes() {
+		p.createNode(ctx, n.name, cluster.Load{
+			Usage: cpuUsage(n.load), Requests: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("16Gi"),
+			},
+		}, nil)
+		loads[n.name] = n.load
+	}
+	p.waitLoad(ctx, loads, measuringError)
+	shop := map[string]string{"app": "shop"}
+	for range shopPods {
+		must(p.CreatePods(ctx, cluster.Pod{
+			ReplicaSet: "shop" + templateHash, Scheduler: plimsollProfile, Labels: shop, Resources: resources("100m", "300m"),
+			Usage: cluster.Usage{CPU: "200m", Memory: "256Mi"},
+		}))
+	}
+	got(p.WaitBound(ctx, shop, shopPods))
+	report := resources("1", "1")
+	report.Requests[corev1.ResourceMemory] = resource.MustParse("20Gi") // 16Gi of 32Gi are left
+	for i := range reportPods {
+		name := fmt.Sprintf("report-%d", i+1)
+		must(p.CreatePods(ctx, cluster.Pod{Name: name, Scheduler: plimsollProfile, Resources: report}))
+		got(p.WaitRefused(ctx, name))
+	}
+	var asked whatif.Report
+	text := got(p.plimsoll(ctx, append(whatIfArgs(), "--output=json")...))
+	must(json.Unmarshal([]byte(text), &asked))
+	outcome := asked.Outcomes[0]
+	return lookAround{
+		top: got(p.plimsoll(ctx, "top")), whatIf: got(p.plimsoll(ctx, whatIfArgs()...)), waiting: outcome.Pods, placed: outcome.Placed,
+	}
+}
+
+func (r lookAround) write(page page) {
+	page.line("Six pods of a shop run on six nodes. Two pods of a report wait for 20Gi of memory: each node has")
+	page.line("16Gi left.")
+	page.line("")
+	page.line("%s", page.paint.bold("kubectl plimsoll top"))
+	page.line("")
+	page.line("%s", strings.TrimRight(r.top, "\n"))
+	page.line("")
+	page.line("%s", page.paint.bold("kubectl plimsoll "+strings.Join(whatIfArgs(), " ")))
+	page.line("")
+	page.line("%s", strings.TrimRight(r.whatIf, "\n"))
+}
+
+func (r lookAround) check() error {
+	if r.waiting != reportPods || r.placed != reportPods {
+		return fmt.Errorf("what-if places %d of %d pods on %d more nodes, must be %[4]d of %[4]d", r.placed, r.waiting, addedNodes, reportPods)
+	}
+	return nil
+}
