@@ -507,6 +507,14 @@ scheduler's lease, and has no permission for it.
 	}
 }
 
+// TestChart_NotesEndWithDoctor expects doctor as the last command, in the namespace and the Deployment of the release.
+func TestChart_NotesEndWithDoctor(t *testing.T) {
+	const want = "\n    kubectl -n elsewhere exec deploy/load-aware -- kubectl-plimsoll doctor"
+	if notes := strings.TrimSpace(notesOf(t, "elsewhere", "fullnameOverride: load-aware")); !strings.HasSuffix(notes, want) {
+		t.Errorf("the notes end with %q, want %q", notes[max(0, len(notes)-len(want)):], want)
+	}
+}
+
 func notesOf(t *testing.T, namespace, values string) string {
 	t.Helper()
 	kubeconfig := filepath.Join(t.TempDir(), "none")

@@ -39,6 +39,7 @@ var documentedCommands = map[string]string{
 	`^kubectl get endpointslices`:                                     "reads an object of Kubernetes' own",
 	`^kubectl -n kube-system (get pods|logs)`:                         "needs a kubelet",
 	`^kubectl -n plimsoll-system rollout restart`:                     "needs a kubelet",
+	`^kubectl -n monitoring port-forward`:                             "needs a kubelet",
 	`^kubectl create (secret|configmap)`:                              "Kubernetes' own; TestChart_RendersValidManifests mounts them",
 	`^kubectl label namespace shop`:                                   "TestAdmission",
 	`^kubectl annotate node`:                                          "TestAnnotation_Overrides",

@@ -20,14 +20,17 @@ const (
 	addedNodes = 2
 )
 
-// shopNode is a node of 8 cores and 32Gi. A pod that was there before requests 2 cores and 16Gi, and uses the load, a fraction of 8 cores.
+// shopNode is a node of 8 cores and 32Gi. A pod that was there before requests 2 cores and 16Gi. It uses the load, a fraction of
+// 8 cores.
 type shopNode struct {
 	name string
 	load float64
 }
 
 func shopNodes() []shopNode {
-	return []shopNode{{"worker-1", 0.12}, {"worker-2", 0.2}, {"worker-3", 0.28}, {"worker-4", 0.45}, {"worker-5", 0.62}, {"worker-6", 0.86}}
+	return []shopNode{
+		{"worker-1", 0.12}, {"worker-2", 0.2}, {"worker-3", 0.28}, {"worker-4", 0.45}, {"worker-5", 0.62}, {"worker-6", 0.86},
+	}
 }
 
 // lookAround is the result of the last scenario, whose cluster KEEP=1 leaves.
@@ -75,7 +78,8 @@ func runLookAround(ctx context.Context, p *playground) result {
 	must(json.Unmarshal([]byte(text), &asked))
 	outcome := asked.Outcomes[0]
 	return lookAround{
-		top: got(p.plimsoll(ctx, "top")), whatIf: got(p.plimsoll(ctx, whatIfArgs()...)), waiting: outcome.Pods, placed: outcome.Placed,
+		top: got(p.plimsoll(ctx, "top")), whatIf: got(p.plimsoll(ctx, whatIfArgs()...)),
+		waiting: outcome.Pods, placed: outcome.Placed,
 	}
 }
 
@@ -94,7 +98,8 @@ func (r lookAround) write(page page) {
 
 func (r lookAround) check() error {
 	if r.waiting != reportPods || r.placed != reportPods {
-		return fmt.Errorf("what-if places %d of %d pods on %d more nodes, must be %[4]d of %[4]d", r.placed, r.waiting, addedNodes, reportPods)
+		return fmt.Errorf("what-if places %d of %d pods on %d more nodes, must be %[4]d of %[4]d",
+			r.placed, r.waiting, addedNodes, reportPods)
 	}
 	return nil
 }
