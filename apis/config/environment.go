@@ -23,6 +23,11 @@ func (s *LoadSpec) IsHosted() bool {
 	return s.WatcherAddress == "" && (s.MetricProvider.Type == SignalFx || s.MetricProvider.Type == Datadog)
 }
 
+// ReadsPrometheus reports whether load is read from Prometheus.
+func (s *LoadSpec) ReadsPrometheus() bool {
+	return s.WatcherAddress == "" && s.MetricProvider.Type == Prometheus
+}
+
 // CompleteFromEnvironment sets empty fields of a SignalFx or Datadog spec from environment variables.
 // lookup returns a variable's value, as os.Getenv does. Other specs do not change.
 func (s *LoadSpec) CompleteFromEnvironment(lookup func(variable string) string) {

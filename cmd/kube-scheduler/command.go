@@ -25,9 +25,11 @@ import (
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // registers the types of the plugins' arguments
 	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 )
 
@@ -37,7 +39,7 @@ var version string
 // newCommand returns the stock scheduler's command with the plugins added. It refuses a configuration with invalid arguments of
 // these plugins before it listens on any port. The plugins' metrics go to registry. For a source without a token, requests are
 // authenticated as the service account.
-func newCommand(c clock.Clock, registry refresh.Registry, serviceAccount provider.Account) *cobra.Command {
+func newCommand(c clock.Clock, registry refresh.Registry, serviceAccount sources.Account) *cobra.Command {
 	var options []app.Option
 	names := slices.Collect(maps.Keys(inTree.NewInTreeRegistry()))
 	registerBuildInfo(registry)
@@ -55,10 +57,10 @@ func newCommand(c clock.Clock, registry refresh.Registry, serviceAccount provide
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	var findings []configlint.Finding
+	var findings []finding.Finding
 	options = append(options, func(frameworkruntime.Registry) error {
 		// The stock command applies options after it has set the log's format and verbosity.
-		configlint.Warn(findings, format)
+		finding.Warn(findings, format)
 		return nil
 	})
 	command := app.NewSchedulerCommand(options...)

@@ -26,7 +26,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 )
 
 // configuration returns a scheduler configuration that gives a plugin arguments, one YAML field a line.
@@ -66,7 +66,7 @@ func run(t *testing.T, content, kubeconfig string, flags ...string) error {
 			t.Fatal(err)
 		}
 	}
-	command := newCommand(clock.RealClock{}, metrics.NewKubeRegistry(), provider.Account{})
+	command := newCommand(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{})
 	command.SetArgs(append([]string{"--config=" + file, "--bind-address=127.0.0.1"}, flags...))
 	command.SilenceErrors, command.SilenceUsage = true, true
 	return command.Execute()
@@ -219,7 +219,7 @@ func TestCommand_MakesPlugins(t *testing.T) {
 
 func TestCommand_BuildInfo(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
-	newCommand(clock.RealClock{}, registry, provider.Account{})
+	newCommand(clock.RealClock{}, registry, sources.Account{})
 	want := fmt.Sprintf(
 		`# HELP plimsoll_build_info [ALPHA] Always 1. The labels are the version of Plimsoll, and that of the Kubernetes that it is built with.
 # TYPE plimsoll_build_info gauge
@@ -241,7 +241,7 @@ func validateOnly(t *testing.T, config string) (stdout, stderr string, code int)
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	command := newCommand(clock.RealClock{}, metrics.NewKubeRegistry(), provider.Account{})
+	command := newCommand(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{})
 	var out, errs bytes.Buffer
 	command.SetOut(&out)
 	command.SetErr(&errs)
@@ -303,7 +303,7 @@ func TestCommand_ValidateOnlyPrintsOneErrorALine(t *testing.T) {
 }
 
 func TestCommand_HelpShowsOwnFlags(t *testing.T) {
-	command := newCommand(clock.RealClock{}, metrics.NewKubeRegistry(), provider.Account{})
+	command := newCommand(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{})
 	var out bytes.Buffer
 	command.SetOut(&out)
 	command.SetArgs([]string{"--help"})

@@ -7,7 +7,7 @@ import (
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	"k8s.io/component-base/metrics/legacyregistry"
-	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client metrics on /metrics
+	_ "k8s.io/component-base/metrics/prometheus/restclient" // client metrics on /metrics
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher/service"

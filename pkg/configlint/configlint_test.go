@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 )
 
@@ -30,7 +31,7 @@ func pluginNames() []string {
 }
 
 // check returns the findings about a configuration, whose first two lines it adds, beside flags of leader election.
-func check(t *testing.T, config string, args ...string) []configlint.Finding {
+func check(t *testing.T, config string, args ...string) []finding.Finding {
 	t.Helper()
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.Bool("leader-elect", true, "")
@@ -53,17 +54,17 @@ func check(t *testing.T, config string, args ...string) []configlint.Finding {
 }
 
 func TestCheck_UnknownPlugins(t *testing.T) {
-	finding := func(code configlint.Code, field string, line int, plugin, advice string, similar ...string) configlint.Finding {
-		return configlint.Finding{
+	expect := func(code finding.Code, field string, line int, plugin, advice string, similar ...string) finding.Finding {
+		return finding.Finding{
 			Code: code, Field: field, Line: line, Details: []any{"name", plugin}, Advice: advice, Similar: similar,
-			Fatal: code == configlint.PluginEnabled,
+			Fatal: code == finding.PluginEnabled,
 		}
 	}
 	const other = "remove this entry: the plugin is one of sigs.k8s.io/scheduler-plugins that this scheduler does not have. For pods that " +
 		"need it, run that project's scheduler beside this one, with a schedulerName of its own"
 	for _, tt := range []struct {
 		name, config string
-		want         []configlint.Finding
+		want         []finding.Finding
 	}{
 		{"known names", `profiles:
 - plugins:
@@ -84,12 +85,12 @@ func TestCheck_UnknownPlugins(t *testing.T) {
       - name: Coscheduling
   pluginConfig:
   - name: TargetLoadPaking
-`, []configlint.Finding{
-			finding(configlint.PluginDisabled, "profiles[1].plugins.score.disabled[0]", 9, "NodeResourceFit", "", "NodeResourcesFit"),
-			finding(configlint.PluginDisabled, "profiles[1].plugins.score.disabled[1]", 10, "nodeResourceFits", "", "NodeResourcesFit"),
-			finding(configlint.PluginDisabled, "profiles[1].plugins.score.disabled[2]", 11, "NodeResourcesBalanced", "", "NodeResourcesBalancedAllocation"),
-			finding(configlint.PluginDisabled, "profiles[1].plugins.score.disabled[3]", 12, "Coscheduling", other),
-			finding(configlint.PluginArguments, "profiles[1].pluginConfig[0]", 14, "TargetLoadPaking", "", "TargetLoadPacking"),
+`, []finding.Finding{
+			expect(finding.PluginDisabled, "profiles[1].plugins.score.disabled[0]", 9, "NodeResourceFit", "", "NodeResourcesFit"),
+			expect(finding.PluginDisabled, "profiles[1].plugins.score.disabled[1]", 10, "nodeResourceFits", "", "NodeResourcesFit"),
+			expect(finding.PluginDisabled, "profiles[1].plugins.score.disabled[2]", 11, "NodeResourcesBalanced", "", "NodeResourcesBalancedAllocation"),
+			expect(finding.PluginDisabled, "profiles[1].plugins.score.disabled[3]", 12, "Coscheduling", other),
+			expect(finding.PluginArguments, "profiles[1].pluginConfig[0]", 14, "TargetLoadPaking", "", "TargetLoadPacking"),
 		}},
 		{"enabled plugins", `profiles:
 - plugins:
@@ -98,28 +99,28 @@ func TestCheck_UnknownPlugins(t *testing.T) {
       enabled:
       - name: TargetLoadPaking
       - name: NodeResourcesMostAllocated
-`, []configlint.Finding{
-			finding(configlint.PluginEnabled, "profiles[0].plugins.multiPoint.enabled[0]", 5, "Coscheduling", other),
-			finding(configlint.PluginEnabled, "profiles[0].plugins.score.enabled[0]", 8, "TargetLoadPaking", "", "TargetLoadPacking"),
-			finding(configlint.PluginEnabled, "profiles[0].plugins.score.enabled[1]", 9, "NodeResourcesMostAllocated", "write NodeResourcesFit, and for it below pluginConfig, args: {scoringStrategy: {type: MostAllocated}}"),
+`, []finding.Finding{
+			expect(finding.PluginEnabled, "profiles[0].plugins.multiPoint.enabled[0]", 5, "Coscheduling", other),
+			expect(finding.PluginEnabled, "profiles[0].plugins.score.enabled[0]", 8, "TargetLoadPaking", "", "TargetLoadPacking"),
+			expect(finding.PluginEnabled, "profiles[0].plugins.score.enabled[1]", 9, "NodeResourcesMostAllocated", "write NodeResourcesFit, and for it below pluginConfig, args: {scoringStrategy: {type: MostAllocated}}"),
 		}},
 		{"one list for two profiles", `profiles:
 - schedulerName: one
   plugins: &both {score: {disabled: [{name: Coscheduling}]}}
 - schedulerName: two
   plugins: *both
-`, []configlint.Finding{
-			finding(configlint.PluginDisabled, "profiles[0].plugins.score.disabled[0]", 5, "Coscheduling", other),
-			finding(configlint.PluginDisabled, "profiles[1].plugins.score.disabled[0]", 5, "Coscheduling", other),
+`, []finding.Finding{
+			expect(finding.PluginDisabled, "profiles[0].plugins.score.disabled[0]", 5, "Coscheduling", other),
+			expect(finding.PluginDisabled, "profiles[1].plugins.score.disabled[0]", 5, "Coscheduling", other),
 		}},
 		{"names of removed plugins", `profiles:
 - plugins:
     score: {disabled: [{name: NodeResourcesLeastAllocated}, {name: SelectorSpread}]}
   pluginConfig: [{name: NodeResourcesMostAllocated}]
-`, []configlint.Finding{
-			finding(configlint.PluginDisabled, "profiles[0].plugins.score.disabled[0]", 5, "NodeResourcesLeastAllocated", "write NodeResourcesFit, which now scores by requests; if only score disables it, it still filters"),
-			finding(configlint.PluginDisabled, "profiles[0].plugins.score.disabled[1]", 5, "SelectorSpread", "remove this entry"),
-			finding(configlint.PluginArguments, "profiles[0].pluginConfig[0]", 6, "NodeResourcesMostAllocated", "write name: NodeResourcesFit, and args: {scoringStrategy: {type: MostAllocated, resources: […]}} and fill in the values of the present args"),
+`, []finding.Finding{
+			expect(finding.PluginDisabled, "profiles[0].plugins.score.disabled[0]", 5, "NodeResourcesLeastAllocated", "write NodeResourcesFit, which now scores by requests; if only score disables it, it still filters"),
+			expect(finding.PluginDisabled, "profiles[0].plugins.score.disabled[1]", 5, "SelectorSpread", "remove this entry"),
+			expect(finding.PluginArguments, "profiles[0].pluginConfig[0]", 6, "NodeResourcesMostAllocated", "write name: NodeResourcesFit, and args: {scoringStrategy: {type: MostAllocated, resources: […]}} and fill in the values of the present args"),
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -131,16 +132,16 @@ func TestCheck_UnknownPlugins(t *testing.T) {
 }
 
 func TestCheck_OverriddenFields(t *testing.T) {
-	overridden := func(field string, line int, configured, flag string) configlint.Finding {
-		return configlint.Finding{
-			Code: configlint.FieldOverridden, Field: "leaderElection." + field, Line: line,
+	overridden := func(field string, line int, configured, flag string) finding.Finding {
+		return finding.Finding{
+			Code: finding.FieldOverridden, Field: "leaderElection." + field, Line: line,
 			Details: []any{"configured", configured, "flag", flag}, Advice: "write the value of the flag " + flag + ", or remove the field",
 		}
 	}
 	for _, tt := range []struct {
 		name, config string
 		args         []string
-		want         []configlint.Finding
+		want         []finding.Finding
 	}{
 		{"flags with other values", `leaderElection:
   leaderElect: false
@@ -153,7 +154,7 @@ func TestCheck_OverriddenFields(t *testing.T) {
 `, []string{
 			"--leader-elect=true", "--leader-elect-lease-duration=137s", "--leader-elect-renew-deadline=107s", "--leader-elect-retry-period=26s",
 			"--leader-elect-resource-lock=leases", "--leader-elect-resource-name=secondary-scheduler", "--leader-elect-resource-namespace=operator",
-		}, []configlint.Finding{
+		}, []finding.Finding{
 			overridden("leaderElect", 4, "false", "--leader-elect=true"),
 			overridden("leaseDuration", 5, "20s", "--leader-elect-lease-duration=2m17s"),
 			overridden("renewDeadline", 6, "15s", "--leader-elect-renew-deadline=1m47s"),
@@ -175,12 +176,12 @@ func TestCheck_OverriddenFields(t *testing.T) {
 }
 
 func TestCheck_Queries(t *testing.T) {
-	rejected := func(field string, line int, details ...any) configlint.Finding {
-		return configlint.Finding{Code: configlint.QueryInvalid, Field: field, Line: line, Details: details}
+	rejected := func(field string, line int, details ...any) finding.Finding {
+		return finding.Finding{Code: finding.QueryInvalid, Field: field, Line: line, Details: details}
 	}
 	for _, tt := range []struct {
 		name, config string
-		want         []configlint.Finding
+		want         []finding.Finding
 	}{
 		{"PromQL", `profiles:
 - pluginConfig:
@@ -199,7 +200,7 @@ func TestCheck_Queries(t *testing.T) {
       - name: m
         prefer: Lower
         query: rate(a)
-`, []configlint.Finding{
+`, []finding.Finding{
 			rejected("profiles[0].pluginConfig[0].args.metrics[0].query", 11, "query", "rate(a)", "queryLine", "1", "queryColumn", "6",
 				"problem", `expected type range vector in call to function "rate", got instant vector`),
 		}},
@@ -218,7 +219,7 @@ func TestCheck_Queries(t *testing.T) {
           sum(a)
             / sum by node (a)
         prefer: Lower
-`, []configlint.Finding{
+`, []finding.Finding{
 			rejected("profiles[1].pluginConfig[0].args.metrics[1].query", 13, "query", "sum(a)\n  / sum by node (a)", "queryLine", "2", "queryColumn", "12",
 				"problem", `unexpected identifier "node" in grouping opts, expected "("`),
 		}},
@@ -235,13 +236,13 @@ func TestCheck_Queries(t *testing.T) {
     args: {metricProvider: {type: Datadog, token: t, applicationKey: k, clusterName: prod, queries: {cpu: "avg:my.cpu{*}", memory: "avg:my.mem{$filter} by {host}"}}}
   - name: LoadVariationRiskBalancing
     args: {metricProvider: {type: Datadog, token: t, applicationKey: k, queries: {cpu: "avg:my.cpu{*} by {host}"}}}
-`, []configlint.Finding{
+`, []finding.Finding{
 			{
-				Code: configlint.QueryUngrouped, Field: "profiles[0].pluginConfig[0].args.metricProvider.queries.cpu", Line: 6,
+				Code: finding.QueryUngrouped, Field: "profiles[0].pluginConfig[0].args.metricProvider.queries.cpu", Line: 6,
 				Details: []any{"query", "avg:my.cpu{*}"}, Advice: "group it, such as by {host}",
 			},
 			{
-				Code: configlint.QueryUnfiltered, Field: "profiles[0].pluginConfig[0].args.metricProvider.queries.cpu", Line: 6,
+				Code: finding.QueryUnfiltered, Field: "profiles[0].pluginConfig[0].args.metricProvider.queries.cpu", Line: 6,
 				Details: []any{"query", "avg:my.cpu{*}"}, Advice: "write $filter between the braces, such as avg:my.metric{$filter}",
 			},
 		}},
@@ -255,7 +256,7 @@ func TestCheck_Queries(t *testing.T) {
         address: http://a
         queries:
           memory: rate(a[$window]) b
-`, []configlint.Finding{
+`, []finding.Finding{
 			rejected("profiles[0].pluginConfig[0].args.metricProvider.queries.memory", 11, "query", "rate(a[$window]) b", "queryLine", "1", "queryColumn", "18",
 				"problem", `unexpected identifier "b"`),
 		}},
@@ -264,7 +265,7 @@ func TestCheck_Queries(t *testing.T) {
 - pluginConfig:
   - name: NodeMetrics
     args: {metricProvider: {type: Prometheus, address: "http://a"}, metrics: [{name: m, query: "rate(a[$window])", prefer: Lower}]}
-`, []configlint.Finding{
+`, []finding.Finding{
 			rejected("profiles[0].pluginConfig[0].args.metrics[0].query", 6, "query", "rate(a[$window])", "queryLine", "1", "queryColumn", "8",
 				"problem", `unexpected character in duration expression: '$'`),
 		}},
@@ -317,8 +318,8 @@ leaderElection: {leaderElect: false}
 }
 
 func TestFinding_String(t *testing.T) {
-	finding := configlint.Finding{
-		Code: configlint.MetricUnused, Field: "f", Line: 3, Details: []any{"name", "n"}, Advice: "a", Similar: []string{"s"},
+	finding := finding.Finding{
+		Code: finding.MetricUnused, Field: "f", Line: 3, Details: []any{"name", "n"}, Advice: "a", Similar: []string{"s"},
 	}
 	if got, want := finding.String(), `"The metric has no effect: its weight is 0, and it rejects no node" field="f" line=3 name="n" advice="a" similar=["s"]`; got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -326,8 +327,8 @@ func TestFinding_String(t *testing.T) {
 }
 
 func TestFinding_KeysAndValues(t *testing.T) {
-	finding := configlint.Finding{
-		Code: configlint.MetricUnused, Field: "f", Line: 3, Details: []any{"name", "n"}, Advice: "a", Similar: []string{"s"},
+	finding := finding.Finding{
+		Code: finding.MetricUnused, Field: "f", Line: 3, Details: []any{"name", "n"}, Advice: "a", Similar: []string{"s"},
 	}
 	if diff := cmp.Diff([]any{"field", "f", "line", 3, "name", "n", "advice", "a", "similar", []string{"s"}},
 		finding.KeysAndValues()); diff != "" {

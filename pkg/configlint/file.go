@@ -8,10 +8,12 @@ import (
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 )
 
 // CheckFile checks a regular file. It skips other files, such as pipes, because only the scheduler can read them.
-func CheckFile(file string, o Options) ([]Finding, error) {
+func CheckFile(file string, o Options) ([]finding.Finding, error) {
 	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
 		return nil, nil
 	}
@@ -24,11 +26,11 @@ func CheckFile(file string, o Options) ([]Finding, error) {
 }
 
 // fatal returns an error if the scheduler does not start with the findings.
-func fatal(findings []Finding) error {
+func fatal(findings []finding.Finding) error {
 	var errs []error
-	for _, finding := range findings {
-		if finding.Fatal {
-			errs = append(errs, errors.New(finding.String()))
+	for _, f := range findings {
+		if f.Fatal {
+			errs = append(errs, errors.New(f.String()))
 		}
 	}
 	return utilerrors.NewAggregate(errs)
@@ -55,9 +57,9 @@ func validate(errOut io.Writer, file string, o Options) error {
 	}
 	o.FilesAreElsewhere = true
 	findings, err := Check(content, o)
-	for _, finding := range findings {
-		if !finding.Fatal {
-			_, _ = fmt.Fprintf(errOut, "Warning: %v\n", &finding)
+	for _, f := range findings {
+		if !f.Fatal {
+			_, _ = fmt.Fprintf(errOut, "Warning: %v\n", &f)
 		}
 	}
 	if err == nil {

@@ -10,11 +10,13 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 )
 
 // unknownPlugin is an entry for a plugin that does not exist.
 type unknownPlugin struct {
-	code Code
+	code finding.Code
 	path string
 	name *yaml.Node
 	// advice and similar are those of a Finding.
@@ -27,7 +29,7 @@ func findUnknownPlugins(root *yaml.Node, plugins []string) (unknown []unknownPlu
 	if len(plugins) == 0 {
 		return nil
 	}
-	check := func(code Code, entries *yaml.Node, path string, advice func(replacement) string) {
+	check := func(code finding.Code, entries *yaml.Node, path string, advice func(replacement) string) {
 		for i, plugin := range items(entries) {
 			name := entry(plugin, "name")
 			if text(name) == "" || text(name) == "*" || slices.Contains(plugins, name.Value) {
@@ -48,20 +50,20 @@ func findUnknownPlugins(root *yaml.Node, plugins []string) (unknown []unknownPlu
 		path := fmt.Sprintf("profiles[%d].", i)
 		for point, set := range pairs(entry(profile, "plugins")) {
 			at := path + "plugins." + point.Value
-			check(PluginEnabled, entry(set, "enabled"), at+".enabled", func(r replacement) string { return r.enabled })
-			check(PluginDisabled, entry(set, "disabled"), at+".disabled", func(r replacement) string { return r.disabled })
+			check(finding.PluginEnabled, entry(set, "enabled"), at+".enabled", func(r replacement) string { return r.enabled })
+			check(finding.PluginDisabled, entry(set, "disabled"), at+".disabled", func(r replacement) string { return r.disabled })
 		}
-		check(PluginArguments, entry(profile, "pluginConfig"), path+"pluginConfig", func(r replacement) string { return r.args })
+		check(finding.PluginArguments, entry(profile, "pluginConfig"), path+"pluginConfig", func(r replacement) string { return r.args })
 	}
 	return unknown
 }
 
 // unknownPlugins reports plugins that do not exist. The stock scheduler refuses them only where they are enabled.
-func unknownPlugins(root *yaml.Node, plugins []string) (findings []Finding) {
+func unknownPlugins(root *yaml.Node, plugins []string) (findings []finding.Finding) {
 	for _, p := range findUnknownPlugins(root, plugins) {
-		findings = append(findings, Finding{
+		findings = append(findings, finding.Finding{
 			Code: p.code, Field: p.path, Line: p.name.Line, Details: []any{"name", p.name.Value},
-			Advice: p.advice, Similar: p.similar, Fatal: p.code == PluginEnabled,
+			Advice: p.advice, Similar: p.similar, Fatal: p.code == finding.PluginEnabled,
 		})
 	}
 	return findings
@@ -81,13 +83,15 @@ func OtherPlugins() []string {
 }
 
 // overriddenFields reports the fields of leaderElection that a flag sets to another value.
-func overriddenFields(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguration, flags *pflag.FlagSet) []Finding {
+func overriddenFields(
+	root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguration, flags *pflag.FlagSet,
+) []finding.Finding {
 	if flags == nil {
 		return nil
 	}
 	election := cfg.LeaderElection
 	section := entry(root, "leaderElection")
-	var findings []Finding
+	var findings []finding.Finding
 	for _, setting := range []struct{ field, flag, value string }{
 		{"leaderElect", "leader-elect", strconv.FormatBool(election.LeaderElect)},
 		{"leaseDuration", "leader-elect-lease-duration", election.LeaseDuration.Duration.String()},
@@ -103,8 +107,8 @@ func overriddenFields(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerCon
 			continue
 		}
 		argument := fmt.Sprintf("--%s=%s", flag.Name, flag.Value)
-		findings = append(findings, Finding{
-			Code: FieldOverridden, Field: "leaderElection." + setting.field, Line: key.Line,
+		findings = append(findings, finding.Finding{
+			Code: finding.FieldOverridden, Field: "leaderElection." + setting.field, Line: key.Line,
 			Details: []any{"configured", setting.value, "flag", argument},
 			Advice:  "write the value of the flag " + argument + ", or remove the field",
 		})

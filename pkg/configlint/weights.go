@@ -11,11 +11,12 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 )
 
 // repeatedProfiles reports profiles of one name. The stock scheduler refuses them, without saying what to do.
-func repeatedProfiles(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguration) []Finding {
-	var findings []Finding
+func repeatedProfiles(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguration) []finding.Finding {
+	var findings []finding.Finding
 	taken := map[string]int{}
 	for i := range cfg.Profiles {
 		taken[cfg.Profiles[i].SchedulerName]++
@@ -30,8 +31,8 @@ func repeatedProfiles(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerCon
 			}
 			taken[unused]++
 			field := fmt.Sprintf("profiles[%d].schedulerName", i)
-			findings = append(findings, Finding{
-				Code: ProfileRepeated, Field: field, Line: lineOf(root, field),
+			findings = append(findings, finding.Finding{
+				Code: finding.ProfileRepeated, Field: field, Line: lineOf(root, field),
 				Details: []any{"name", name, "first", fmt.Sprintf("profiles[%d]", j)},
 				Advice:  "rename the profile, or remove it",
 				YAML:    "schedulerName: " + unused + "\n",
@@ -62,8 +63,8 @@ type Limits struct {
 }
 
 // weights reports profiles in which load is outweighed, and limits without effect.
-func weights(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguration, plugins []Plugin) []Finding {
-	var findings []Finding
+func weights(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguration, plugins []Plugin) []finding.Finding {
+	var findings []finding.Finding
 	for i := range cfg.Profiles {
 		p := profile{path: fmt.Sprintf("profiles[%d]", i), plugins: cfg.Profiles[i].Plugins}
 		if p.plugins == nil {
@@ -143,7 +144,7 @@ var fromSpecs = []string{
 
 // outweighed reports plugins with more weight than the plugins by load. The stock plugins by requests count together, and must have
 // less. All scores are from 0 to 100, so weights tell how far a plugin moves a node.
-func (p *profile) outweighed(plugins []Plugin) []Finding {
+func (p *profile) outweighed(plugins []Plugin) []finding.Finding {
 	var scoring, known []string
 	for _, plugin := range plugins {
 		if known = append(known, plugin.Name); plugin.ScoresByLoad {
@@ -174,8 +175,8 @@ func (p *profile) outweighed(plugins []Plugin) []Finding {
 	for _, plugin := range disabled {
 		disable += "    - name: " + plugin + "\n"
 	}
-	return []Finding{{
-		Code: LoadOutweighed, Field: p.path + ".plugins.score",
+	return []finding.Finding{{
+		Code: finding.LoadOutweighed, Field: p.path + ".plugins.score",
 		Details: []any{"byLoad", byLoad, "others", strings.Join(shown, ", ")},
 		Advice:  "give the plugins by load more weight, or disable the others at score: they still filter",
 		YAML:    disable,
@@ -202,7 +203,7 @@ func (p *profile) enabled(point *kubeschedulerconfig.PluginSet, plugin string) b
 }
 
 // unweightedLimit reports a plugin whose score does not decide where pods go for which its limit was waived.
-func (p *profile) unweightedLimit(name string, limits Limits) []Finding {
+func (p *profile) unweightedLimit(name string, limits Limits) []finding.Finding {
 	if !limits.Scores || !limits.Waives || !p.enabled(&p.plugins.Filter, name) {
 		return nil
 	}
@@ -216,8 +217,8 @@ func (p *profile) unweightedLimit(name string, limits Limits) []Finding {
 		return nil
 	}
 	const enough = 100
-	return []Finding{{
-		Code: LimitUnweighted, Field: p.path + ".plugins.score",
+	return []finding.Finding{{
+		Code: finding.LimitUnweighted, Field: p.path + ".plugins.score",
 		Details: []any{"name", name, "weight", weight, "others", others},
 		Advice:  "enable it at score with more weight than all other plugins together",
 		YAML: fmt.Sprintf("plugins:\n  score:\n    enabled:\n    - name: %s\n      weight: %d\n",
@@ -226,12 +227,12 @@ func (p *profile) unweightedLimit(name string, limits Limits) []Finding {
 }
 
 // limitWithoutFilter reports limits of a plugin that does not filter.
-func (p *profile) limitWithoutFilter(name string, limits Limits) []Finding {
+func (p *profile) limitWithoutFilter(name string, limits Limits) []finding.Finding {
 	if !limits.Filters || p.weight(name) == 0 || p.enabled(&p.plugins.Filter, name) {
 		return nil
 	}
-	return []Finding{{
-		Code: LimitUnfiltered, Field: p.path + ".plugins.filter",
+	return []finding.Finding{{
+		Code: finding.LimitUnfiltered, Field: p.path + ".plugins.filter",
 		Details: []any{"name", name},
 		Advice:  "enable it at filter, too",
 		YAML:    "plugins:\n  filter:\n    enabled:\n    - name: " + name + "\n",
@@ -239,12 +240,12 @@ func (p *profile) limitWithoutFilter(name string, limits Limits) []Finding {
 }
 
 // limitWithoutPreFilter reports a limit that is waived at PostFilter, but not in the next attempt.
-func (p *profile) limitWithoutPreFilter(name string, limits Limits) []Finding {
+func (p *profile) limitWithoutPreFilter(name string, limits Limits) []finding.Finding {
 	if !limits.Waives || !p.enabled(&p.plugins.Filter, name) || p.enabled(&p.plugins.PreFilter, name) {
 		return nil
 	}
-	return []Finding{{
-		Code: LimitNotWaived, Field: p.path + ".plugins.preFilter",
+	return []finding.Finding{{
+		Code: finding.LimitNotWaived, Field: p.path + ".plugins.preFilter",
 		Details: []any{"name", name},
 		Advice:  "enable it at preFilter, too, or write whenNoneFits: Reject",
 		YAML:    "plugins:\n  preFilter:\n    enabled:\n    - name: " + name + "\n",
@@ -252,16 +253,16 @@ func (p *profile) limitWithoutPreFilter(name string, limits Limits) []Finding {
 }
 
 // idleMetrics reports metrics that neither score nor reject.
-func idleMetrics(cfg *kubeschedulerconfig.KubeSchedulerConfiguration) []Finding {
-	var findings []Finding
+func idleMetrics(cfg *kubeschedulerconfig.KubeSchedulerConfiguration) []finding.Finding {
+	var findings []finding.Finding
 	for i := range cfg.Profiles {
 		for j, pluginConfig := range cfg.Profiles[i].PluginConfig {
 			for k, metric := range config.MetricsOf(pluginConfig.Args) {
 				if metric.Weight > 0 || metric.Reject != "" {
 					continue
 				}
-				findings = append(findings, Finding{
-					Code: MetricUnused, Field: fmt.Sprintf("profiles[%d].pluginConfig[%d].args.metrics[%d].weight", i, j, k),
+				findings = append(findings, finding.Finding{
+					Code: finding.MetricUnused, Field: fmt.Sprintf("profiles[%d].pluginConfig[%d].args.metrics[%d].weight", i, j, k),
 					Details: []any{"name", metric.Name},
 					Advice:  "give it a weight or a reject rule, or remove it",
 					YAML:    "weight: 1\n",

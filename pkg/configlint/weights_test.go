@@ -7,7 +7,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 )
 
 const byRequestsDisabled = `plugins:
@@ -18,9 +18,9 @@ const byRequestsDisabled = `plugins:
 `
 
 func TestCheck_Weights(t *testing.T) {
-	outvoted := func(line int, byLoad, byRequests string) configlint.Finding {
-		return configlint.Finding{
-			Code:  configlint.LoadOutweighed,
+	outvoted := func(line int, byLoad, byRequests string) finding.Finding {
+		return finding.Finding{
+			Code:  finding.LoadOutweighed,
 			Field: "profiles[0].plugins.score",
 			Line:  line,
 			Details: []any{
@@ -33,9 +33,9 @@ func TestCheck_Weights(t *testing.T) {
 			YAML:   byRequestsDisabled,
 		}
 	}
-	unweighted := func(line int, weight, others int64, yaml string) configlint.Finding {
-		return configlint.Finding{
-			Code:  configlint.LimitUnweighted,
+	unweighted := func(line int, weight, others int64, yaml string) finding.Finding {
+		return finding.Finding{
+			Code:  finding.LimitUnweighted,
 			Field: "profiles[0].plugins.score",
 			Line:  line,
 			Details: []any{
@@ -50,9 +50,9 @@ func TestCheck_Weights(t *testing.T) {
 			YAML:   "plugins:\n  score:\n    enabled:\n    - name: LoadThreshold\n      weight: " + yaml + "\n",
 		}
 	}
-	unfiltered := func(plugin string) configlint.Finding {
-		return configlint.Finding{
-			Code: configlint.LimitUnfiltered, Field: "profiles[0].plugins.filter", Line: 5, Details: []any{"name", plugin},
+	unfiltered := func(plugin string) finding.Finding {
+		return finding.Finding{
+			Code: finding.LimitUnfiltered, Field: "profiles[0].plugins.filter", Line: 5, Details: []any{"name", plugin},
 			Advice: "enable it at filter, too", YAML: "plugins:\n  filter:\n    enabled:\n    - name: " + plugin + "\n",
 		}
 	}
@@ -76,29 +76,29 @@ func TestCheck_Weights(t *testing.T) {
       - {name: m, query: a, prefer: Lower, `
 	for _, tt := range []struct {
 		name, config string
-		want         []configlint.Finding
+		want         []finding.Finding
 	}{
 		// Both stock plugins have weight 1, as has a plugin without a weight.
 		{"without a weight", "profiles:\n- plugins: {score: {enabled: [{name: TargetLoadPacking}]}}\n",
-			[]configlint.Finding{outvoted(4, "TargetLoadPacking=1", "NodeResourcesFit=1, NodeResourcesBalancedAllocation=1")}},
+			[]finding.Finding{outvoted(4, "TargetLoadPacking=1", "NodeResourcesFit=1, NodeResourcesBalancedAllocation=1")}},
 		{"as much weight", "profiles:\n- plugins:\n    score: {enabled: [{name: TargetLoadPacking, weight: 2}]}\n",
-			[]configlint.Finding{outvoted(5, "TargetLoadPacking=2", "NodeResourcesFit=1, NodeResourcesBalancedAllocation=1")}},
+			[]finding.Finding{outvoted(5, "TargetLoadPacking=2", "NodeResourcesFit=1, NodeResourcesBalancedAllocation=1")}},
 		{"more weight", "profiles:\n- plugins: {score: {enabled: [{name: TargetLoadPacking, weight: 3}]}}\n", nil},
 		{"two plugins by load", "profiles:\n- plugins: {score: {enabled: [{name: TargetLoadPacking, weight: 2}, {name: LoadVariationRiskBalancing}]}}\n", nil},
 		{"as much weight of any plugin by load", "profiles:\n- plugins:\n    score: {enabled: [{name: LowRiskOverCommitment}, {name: Peaks}]}\n",
-			[]configlint.Finding{outvoted(5, "LowRiskOverCommitment=1, Peaks=1", "NodeResourcesFit=1, NodeResourcesBalancedAllocation=1")}},
+			[]finding.Finding{outvoted(5, "LowRiskOverCommitment=1, Peaks=1", "NodeResourcesFit=1, NodeResourcesBalancedAllocation=1")}},
 		{"more weight of any plugin by load", "profiles:\n- plugins: {score: {enabled: [{name: LowRiskOverCommitment, weight: 2}, {name: Peaks}]}}\n", nil},
 		{"one stock plugin disabled", "profiles:\n- plugins: {score: {disabled: [{name: NodeResourcesFit}], enabled: [{name: TargetLoadPacking, weight: 2}]}}\n", nil},
 		{"all disabled", "profiles:\n- plugins: {score: {disabled: [{name: '*'}], enabled: [{name: TargetLoadPacking}]}}\n", nil},
 		{"a stock plugin with a weight of its own", "profiles:\n- plugins:\n    score: {enabled: [{name: TargetLoadPacking, weight: 5}, {name: NodeResourcesFit, weight: 9}]}\n",
-			[]configlint.Finding{outvoted(5, "TargetLoadPacking=5", "NodeResourcesFit=9, NodeResourcesBalancedAllocation=1")}},
+			[]finding.Finding{outvoted(5, "TargetLoadPacking=5", "NodeResourcesFit=9, NodeResourcesBalancedAllocation=1")}},
 		{"under multiPoint", "profiles:\n- plugins:\n    multiPoint: {enabled: [{name: TargetLoadPacking}]}\n",
-			[]configlint.Finding{outvoted(4, "TargetLoadPacking=1", "NodeResourcesFit=1, NodeResourcesBalancedAllocation=1")}},
+			[]finding.Finding{outvoted(4, "TargetLoadPacking=1", "NodeResourcesFit=1, NodeResourcesBalancedAllocation=1")}},
 		// ImageLocality moves a node by up to 100 x 100, the plugin by load by 5 x 100.
 		{"another plugin with more weight", "profiles:\n- plugins:\n    multiPoint: {enabled: [{name: ImageLocality, weight: 100}]}\n    score: {" + disabled +
 			", enabled: [{name: TargetLoadPacking, weight: 5}]}\n",
-			[]configlint.Finding{{
-				Code: configlint.LoadOutweighed, Field: "profiles[0].plugins.score", Line: 6,
+			[]finding.Finding{{
+				Code: finding.LoadOutweighed, Field: "profiles[0].plugins.score", Line: 6,
 				Details: []any{"byLoad", "TargetLoadPacking=5", "others", "ImageLocality=100"},
 				Advice:  "give the plugins by load more weight, or disable the others at score: they still filter",
 				YAML:    "plugins:\n  score:\n    disabled:\n    - name: ImageLocality\n",
@@ -111,29 +111,29 @@ func TestCheck_Weights(t *testing.T) {
 
 		{"a limit with its default weight", "profiles:\n- plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}}\n", nil},
 		{"a limit with little weight", "profiles:\n- plugins:\n    multiPoint: {enabled: [{name: LoadThreshold, weight: 1}]}\n",
-			[]configlint.Finding{unweighted(4, 1, stock, "100")}},
+			[]finding.Finding{unweighted(4, 1, stock, "100")}},
 		{"a limit that does not score", "profiles:\n- plugins:\n    filter: {enabled: [{name: LoadThreshold}]}\n    score: {disabled: [{name: '*'}]}\n",
-			[]configlint.Finding{unweighted(6, 0, 0, "100")}},
+			[]finding.Finding{unweighted(6, 0, 0, "100")}},
 		{"a limit that is never waived", "profiles:\n- plugins: {multiPoint: {enabled: [{name: LoadThreshold, weight: 1}]}}\n  pluginConfig: [{name: LoadThreshold, args: {whenNoneFits: Reject}}]\n", nil},
 		{"a limit that does not filter", "profiles:\n- plugins:\n    filter: {disabled: [{name: LoadThreshold}]}\n    score: {enabled: [{name: LoadThreshold}]}\n",
-			[]configlint.Finding{unfiltered("LoadThreshold")}},
-		{"a limit that scores alone", "profiles:\n- plugins:\n    score: {enabled: [{name: LoadThreshold}]}\n", []configlint.Finding{{
-			Code: configlint.LimitUnfiltered, Field: "profiles[0].plugins.filter", Line: 4, Details: []any{"name", "LoadThreshold"},
+			[]finding.Finding{unfiltered("LoadThreshold")}},
+		{"a limit that scores alone", "profiles:\n- plugins:\n    score: {enabled: [{name: LoadThreshold}]}\n", []finding.Finding{{
+			Code: finding.LimitUnfiltered, Field: "profiles[0].plugins.filter", Line: 4, Details: []any{"name", "LoadThreshold"},
 			Advice: "enable it at filter, too", YAML: "plugins:\n  filter:\n    enabled:\n    - name: LoadThreshold\n",
 		}}},
 		{"a limit that is not enabled at preFilter", "profiles:\n- plugins:\n    preFilter: {disabled: [{name: LoadThreshold}]}\n    filter: {enabled: [{name: LoadThreshold}]}\n",
-			[]configlint.Finding{{
-				Code: configlint.LimitNotWaived, Field: "profiles[0].plugins.preFilter", Line: 5, Details: []any{"name", "LoadThreshold"},
+			[]finding.Finding{{
+				Code: finding.LimitNotWaived, Field: "profiles[0].plugins.preFilter", Line: 5, Details: []any{"name", "LoadThreshold"},
 				Advice: "enable it at preFilter, too, or write whenNoneFits: Reject",
 				YAML:   "plugins:\n  preFilter:\n    enabled:\n    - name: LoadThreshold\n",
 			}}},
 		{"a limit that is never waived and not enabled at preFilter", "profiles:\n- plugins:\n    preFilter: {disabled: [{name: LoadThreshold}]}\n    filter: {enabled: [{name: LoadThreshold}]}\n" +
 			"  pluginConfig: [{name: LoadThreshold, args: {whenNoneFits: Reject}}]\n", nil},
 		{"rules that do not filter", "profiles:\n- plugins:\n    filter: {}\n    score: {" + disabled + ", enabled: [{name: NodeMetrics}]}\n" + metrics + "reject: '> 5'}\n",
-			[]configlint.Finding{unfiltered("NodeMetrics")}},
+			[]finding.Finding{unfiltered("NodeMetrics")}},
 		{"a metric without weight and rule", "profiles:\n- plugins: {multiPoint: {enabled: [{name: NodeMetrics, weight: 5}]}}\n" + metrics + "weight: 0}\n",
-			[]configlint.Finding{{
-				Code: configlint.MetricUnused, Field: "profiles[0].pluginConfig[0].args.metrics[0].weight", Line: 10,
+			[]finding.Finding{{
+				Code: finding.MetricUnused, Field: "profiles[0].pluginConfig[0].args.metrics[0].weight", Line: 10,
 				Details: []any{"name", "m"}, Advice: "give it a weight or a reject rule, or remove it", YAML: "weight: 1\n",
 			}}},
 		{"a metric that only rejects", "profiles:\n- plugins: {multiPoint: {enabled: [{name: NodeMetrics, weight: 5}]}}\n" + metrics + "weight: 0, reject: '> 5'}\n", nil},
@@ -147,9 +147,9 @@ func TestCheck_Weights(t *testing.T) {
 }
 
 func TestCheck_RepeatedProfiles(t *testing.T) {
-	repeated := func(field string, line int, name, first, unused string) configlint.Finding {
-		return configlint.Finding{
-			Code: configlint.ProfileRepeated, Field: field, Line: line, Details: []any{"name", name, "first", first},
+	repeated := func(field string, line int, name, first, unused string) finding.Finding {
+		return finding.Finding{
+			Code: finding.ProfileRepeated, Field: field, Line: line, Details: []any{"name", name, "first", first},
 			Advice: "rename the profile, or remove it", Fatal: true, YAML: "schedulerName: " + unused + "\n",
 		}
 	}
@@ -160,7 +160,7 @@ func TestCheck_RepeatedProfiles(t *testing.T) {
 - schedulerName: one-2
 - schedulerName: one
 `)
-	want := []configlint.Finding{
+	want := []finding.Finding{
 		repeated("profiles[2].schedulerName", 6, "one", "profiles[0]", "one-3"),
 		repeated("profiles[4].schedulerName", 8, "one", "profiles[0]", "one-4"),
 	}

@@ -34,6 +34,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
@@ -123,7 +124,7 @@ func newCluster(t *testing.T, plugin, args string) *cluster {
 	}
 	c.objects = append(c.objects, waiting())
 	registry := metrics.NewKubeRegistry()
-	p := provider.NewOnDemand(clock.RealClock{}, registry, provider.Account{})
+	p := provider.NewOnDemand(clock.RealClock{}, registry, sources.Account{})
 	c.Scheduler, err = sim.New(t.Context(), sim.Options{
 		Configuration: object.(*schedulerconfig.KubeSchedulerConfiguration), Objects: c.objects,
 		Plugins: plugins.NewRegistry(p, clock.RealClock{}, registry.MustRegister),

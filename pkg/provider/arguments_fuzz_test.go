@@ -20,7 +20,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/scheme"
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/measured"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 )
 
 // FuzzArguments decodes the arguments of a plugin as a scheduler does, strictly and with defaults. It validates them, all in
@@ -76,7 +77,7 @@ func FuzzArguments(f *testing.F) {
 		f.Fatal("there is no serializer for YAML")
 	}
 	encoder := codecs.EncoderForVersion(yaml.Serializer, v1.SchemeGroupVersion)
-	cluster := reading.Cluster{
+	cluster := measured.Cluster{
 		Nodes: corelisters.NewNodeLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})), KubeConfig: &rest.Config{},
 	}
 
@@ -105,10 +106,10 @@ func FuzzArguments(f *testing.F) {
 			return
 		}
 		spec := *config.LoadSpecOf(args)
-		if validation.ValidateCredentials(nil, &spec, CredentialFiles()) != nil {
+		if validation.ValidateCredentials(nil, &spec, sources.CredentialFiles()) != nil {
 			return
 		}
-		if _, err := openSource(t.Context(), cluster, spec, Account{}, clock.RealClock{}); err != nil {
+		if _, err := sources.Open(t.Context(), cluster, spec, sources.Account{}, clock.RealClock{}); err != nil {
 			t.Errorf("the arguments are valid, but their source cannot be opened: %v\n%s", err, text)
 		}
 		if spec.MetricProvider.Token != "" || spec.MetricProvider.ApplicationKey != "" {

@@ -13,13 +13,14 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 // NewOnDemand returns a provider that reads its sources when Refresh is called, and never otherwise. A source that cannot be opened
 // is no error: each Refresh of it fails.
-func NewOnDemand(c clock.Clock, registry refresh.Registry, access Access) *Provider {
+func NewOnDemand(c clock.Clock, registry refresh.Registry, access sources.Access) *Provider {
 	p := New(c, registry, access)
 	p.onDemand = true
 	return p
@@ -56,7 +57,7 @@ type StatisticsStatus struct {
 }
 
 // FromPrometheus reports whether Prometheus has the usage. Otherwise metrics-server has it.
-func (s *StatisticsStatus) FromPrometheus() bool { return readsPrometheus(s.Spec) }
+func (s *StatisticsStatus) FromPrometheus() bool { return s.Spec.ReadsPrometheus() }
 
 // Refresh reads all sources of load, and all usage of pods with its missing history. It reads them once, in parallel. It returns
 // when all have been read or have failed. It must only be called for a provider of NewOnDemand.
@@ -153,7 +154,7 @@ func nameOf(spec config.LoadSpec) string {
 
 // podSourceNameOf is nameOf for the usage of pods.
 func podSourceNameOf(spec config.LoadSpec) string {
-	if readsPrometheus(spec) {
+	if spec.ReadsPrometheus() {
 		return string(config.Prometheus)
 	}
 	return string(config.KubernetesMetricsServer)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 )
 
 func TestRefreshLoad_LeavesOutStatistics(t *testing.T) {
@@ -34,7 +35,7 @@ func TestRefreshLoad_LeavesOutStatistics(t *testing.T) {
 	spec.MetricProvider = config.MetricProviderSpec{
 		Type: config.KubernetesMetricsServer, Timeout: metav1.Duration{Duration: time.Minute},
 	}
-	p := NewOnDemand(clock.RealClock{}, metrics.NewKubeRegistry(), Account{})
+	p := NewOnDemand(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{})
 	if _, err := openModel(t, p, h, spec, podusage.ByRequests{}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,4 @@
-// Package provider opens the readers that plugins and tools request, on one watcher for each distinct source. It is the only
-// package that knows all kinds of sources.
+// Package provider opens the readers that plugins and tools request, on one watcher for each distinct source.
 package provider
 
 import (
@@ -13,14 +12,16 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/measured"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 )
 
 // Provider shares one watcher for each distinct source between all plugins and profiles of a process. It is safe for
 // concurrent use. Use New.
 type Provider struct {
-	access  Access
+	access  sources.Access
 	clock   clock.Clock
 	metrics *refresh.Metrics
 	// onDemand says that sources are read by Refresh alone.
@@ -37,7 +38,7 @@ type Provider struct {
 
 // sharedSource is a source with its watcher, and the readers of its load.
 type sharedSource struct {
-	cluster reading.Cluster
+	cluster measured.Cluster
 	spec    sourceSpec
 	status  SourceStatus
 	watcher *refresh.Watcher
@@ -45,7 +46,7 @@ type sharedSource struct {
 }
 
 // New returns a provider whose watchers report to registry. Servers are reached by access.
-func New(c clock.Clock, registry refresh.Registry, access Access) *Provider {
+func New(c clock.Clock, registry refresh.Registry, access sources.Access) *Provider {
 	return &Provider{access: access, clock: c, metrics: refresh.NewMetrics(registry), labels: map[string]int{}}
 }
 
@@ -80,7 +81,7 @@ func (p *Provider) source(ctx context.Context, request *reading.Request) (*share
 		s.watcher.Register(request.Requirements(), request.Trust())
 		return s, nil
 	}
-	src, err := openSource(ctx, cluster, spec, p.access, p.clock)
+	src, err := sources.Open(ctx, cluster, spec, p.access, p.clock)
 	if err != nil {
 		if !p.onDemand {
 			return nil, err
@@ -104,7 +105,7 @@ func (p *Provider) source(ctx context.Context, request *reading.Request) (*share
 }
 
 // find returns the cluster's source with the given spec, or nil.
-func (p *Provider) find(cluster reading.Cluster, spec sourceSpec) *sharedSource {
+func (p *Provider) find(cluster measured.Cluster, spec sourceSpec) *sharedSource {
 	for _, s := range p.sources {
 		if s.cluster.KubeConfig == cluster.KubeConfig && reflect.DeepEqual(s.spec, spec) {
 			return s

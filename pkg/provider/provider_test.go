@@ -21,6 +21,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 )
 
 // handle is a framework with informers that are not started. All other calls panic.
@@ -161,7 +162,7 @@ func openStatistics(
 }
 
 func TestPluginsOfOneSourceReadTheSameSnapshots(t *testing.T) {
-	p, h := New(clock.RealClock{}, metrics.NewKubeRegistry(), Account{}), newHandle()
+	p, h := New(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{}), newHandle()
 	first, err := openModel(t, p, h, prometheusSpec(), podusage.ByRequests{})
 	if err != nil {
 		t.Fatal(err)
@@ -196,7 +197,7 @@ func TestPluginsOfOneSourceReadTheSameSnapshots(t *testing.T) {
 }
 
 func TestReadersOfTheSameLoadShareAModel(t *testing.T) {
-	p, h := New(clock.RealClock{}, metrics.NewKubeRegistry(), Account{}), newHandle()
+	p, h := New(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{}), newHandle()
 	first, err := openModel(t, p, h, prometheusSpec(), podusage.ByRequests{})
 	if err != nil {
 		t.Fatal(err)
@@ -226,7 +227,7 @@ func TestReadersOfTheSameLoadShareAModel(t *testing.T) {
 }
 
 func TestOpen_Quantile(t *testing.T) {
-	p, h := New(clock.RealClock{}, metrics.NewKubeRegistry(), Account{}), newHandle()
+	p, h := New(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{}), newHandle()
 	mean, err := openModel(t, p, h, prometheusSpec(), podusage.ByRequests{})
 	if err != nil {
 		t.Fatal(err)
@@ -254,7 +255,7 @@ func TestOpen_Quantile(t *testing.T) {
 }
 
 func TestProvider_UsesAccountWithoutToken(t *testing.T) {
-	p := New(clock.RealClock{}, metrics.NewKubeRegistry(), Account{Dir: "/absent"})
+	p := New(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{Dir: "/absent"})
 	_, err := openModel(t, p, newHandle(), config.LoadSpec{WatcherAddress: "https://load-watcher"}, podusage.ByRequests{})
 	if err == nil || !strings.Contains(err.Error(), "/absent/token") {
 		t.Errorf("got error %v, want one that names the account's token", err)

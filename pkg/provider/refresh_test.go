@@ -19,6 +19,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 )
 
 // TestNewOnDemand_ReadsWhenAsked has a source that can be read, one that cannot be reached, and one that cannot be opened.
@@ -37,7 +38,7 @@ func TestNewOnDemand_ReadsWhenAsked(t *testing.T) {
 	if err := h.informers.Core().V1().Nodes().Informer().GetIndexer().Add(node); err != nil {
 		t.Fatal(err)
 	}
-	p := NewOnDemand(clock.RealClock{}, metrics.NewKubeRegistry(), Account{})
+	p := NewOnDemand(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{})
 	timing := prometheusSpec()
 	metricsServer, unreachable, unopened := timing, timing, timing
 	metricsServer.MetricProvider = config.MetricProviderSpec{
@@ -104,7 +105,7 @@ func TestNewOnDemand_UnmeasuredErr(t *testing.T) {
 	if err := h.informers.Core().V1().Pods().Informer().GetIndexer().Add(pod); err != nil {
 		t.Fatal(err)
 	}
-	p := NewOnDemand(clock.RealClock{}, metrics.NewKubeRegistry(), Account{})
+	p := NewOnDemand(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{})
 	spec := prometheusSpec()
 	spec.MetricProvider.Address = server.URL
 	if _, err := openStatistics(t, p, h, spec, statisticsSpec()); err != nil {

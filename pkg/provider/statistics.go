@@ -5,14 +5,15 @@ import (
 	"reflect"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/measured"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 )
 
 // sharedStatistics are the statistics of one source's pods.
 type sharedStatistics struct {
-	cluster reading.Cluster
+	cluster measured.Cluster
 	source  sourceSpec
 	spec    config.StatisticsSpec
 	status  StatisticsStatus
@@ -23,7 +24,7 @@ type sharedStatistics struct {
 // that knows nodes alone. mu must be held.
 func (p *Provider) workloads(
 	ctx context.Context,
-	cluster reading.Cluster,
+	cluster measured.Cluster,
 	spec config.LoadSpec,
 	s config.StatisticsSpec,
 ) (*learned.Publisher, error) {
@@ -33,7 +34,7 @@ func (p *Provider) workloads(
 			return known.watcher.Publisher(), nil
 		}
 	}
-	src, err := OpenPodSource(ctx, cluster, spec, p.access)
+	src, err := sources.OpenPods(ctx, cluster, spec, p.access)
 	if err != nil {
 		if !p.onDemand {
 			return nil, err
@@ -60,7 +61,7 @@ func (p *Provider) workloads(
 
 // podSourceSpecOf identifies a source of pod usage: the spec without what has no effect on it.
 func podSourceSpecOf(spec config.LoadSpec) sourceSpec {
-	if !readsPrometheus(spec) {
+	if !spec.ReadsPrometheus() {
 		return sourceSpec{}
 	}
 	of := sourceSpecOf(spec)

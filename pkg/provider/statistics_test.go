@@ -20,6 +20,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 )
 
 func statisticsSpec() config.StatisticsSpec {
@@ -56,7 +57,7 @@ func TestPodSourcesAreShared(t *testing.T) {
 }
 
 func TestStatisticsAreShared(t *testing.T) {
-	p, h := New(clock.RealClock{}, metrics.NewKubeRegistry(), Account{}), newHandle()
+	p, h := New(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{}), newHandle()
 	first, err := openStatistics(t, p, h, prometheusSpec(), statisticsSpec())
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +127,7 @@ func TestStatistics(t *testing.T) {
 				}}},
 			}
 			h := handle{informers: informers.NewSharedInformerFactory(fake.NewClientset(pod), 0), kubeConfig: &rest.Config{Host: server.URL}}
-			p := New(clock.RealClock{}, metrics.NewKubeRegistry(), Account{})
+			p := New(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{})
 			publisher, err := openStatistics(t, p, h, config.LoadSpec{MetricProvider: metricProvider}, statisticsSpec())
 			if err != nil {
 				t.Fatal(err)
@@ -149,7 +150,7 @@ func TestStatistics(t *testing.T) {
 }
 
 func TestStatistics_UseAccountWithoutToken(t *testing.T) {
-	p := New(clock.RealClock{}, metrics.NewKubeRegistry(), Account{Dir: "/absent"})
+	p := New(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{Dir: "/absent"})
 	spec := prometheusSpec()
 	spec.MetricProvider.Address = "https://prometheus"
 	if _, err := openStatistics(t, p, newHandle(), spec, statisticsSpec()); err == nil ||

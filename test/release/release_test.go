@@ -235,6 +235,11 @@ func TestRelease(t *testing.T) {
 			run(t, filepath.Join(servers, "kube-scheduler"), "--version"))
 		check.Equal(t, "version", "Plimsoll v1.2.3\n", run(t, filepath.Join(servers, "load-watcher"), "--version"))
 	})
+	t.Run("load-watcher is small: it links no scheduler", func(t *testing.T) {
+		if info := check.Value(os.Stat(filepath.Join(servers, "load-watcher")))(t); info.Size() > 45e6 {
+			t.Errorf("it has %d bytes, want at most 45 MB", info.Size())
+		}
+	})
 	t.Run("archives have the licenses of what programs consist of", func(t *testing.T) {
 		text := check.Value(os.ReadFile(filepath.Join(servers, "THIRD_PARTY_LICENSES")))(t)
 		for _, m := range []string{"k8s.io/kubernetes " + kubernetes + ": LICENSE", "github.com/spf13/pflag v", "k8s.io/apimachinery v", "Copyright (c) 2012 Alex Ogier"} {

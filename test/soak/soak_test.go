@@ -31,13 +31,14 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/heap"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
 )
 
-// step is longer than the refresh interval of 30 s with its jitter of a tenth, so each has a refresh.
+// step is longer than the refresh interval of 30 s with its jitter of a tenth. So each step has a refresh.
 const step = 35 * time.Second
 
 // The profiles differ in what they do with a pod that the limits leave no node. It waits, or the limits are waived for it.
@@ -154,7 +155,7 @@ func startSoak(t *testing.T, nodes int, configuration string, sourceOf func(*soa
 	object, _, err := scheme.Codecs.UniversalDecoder().Decode(fmt.Appendf(nil, configuration, server.URL), nil, nil)
 	s.must(err)
 	registry := metrics.NewKubeRegistry()
-	s.provider = provider.New(s.clock, registry, provider.Account{})
+	s.provider = provider.New(s.clock, registry, sources.Account{})
 	s.sim = check.Value(sim.New(s.ctx, sim.Options{
 		Configuration: object.(*schedulerconfig.KubeSchedulerConfiguration),
 		Plugins:       plugins.NewRegistry(s.provider, s.clock, registry.MustRegister), Objects: objects, Clock: s.clock, Activated: s.activate,
@@ -495,7 +496,7 @@ func TestMemoryAndGoroutines_DoNotGrow(t *testing.T) {
 		}
 	}
 	end := measure()
-	t.Logf("%d nodes, %d pods: %.1f MiB and %d goroutines after %v, %.1f MiB and %d after %v; %d pods and nodes were created",
+	t.Logf("%d nodes, %d pods: %.1f MiB and %d goroutines after %v, %.1f MiB and %d after %v. %d pods and nodes were created",
 		nodeCount, podCount, mebibytes(warm.heap), warm.goroutines, warmUp, mebibytes(end.heap), end.goroutines, length, s.created)
 	if grown := float64(end.heap)/float64(warm.heap) - 1; grown > growth {
 		t.Errorf("the heap has grown by %.1f %%, want at most %.0f %%", 100*grown, 100*growth)

@@ -4,12 +4,9 @@ package reading
 import (
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
-	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/rest"
-
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/measured"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
@@ -17,7 +14,7 @@ import (
 // Request says what one reader reads of one source.
 type Request struct {
 	// Cluster is the cluster whose nodes are measured.
-	Cluster Cluster
+	Cluster measured.Cluster
 	// Spec names the source, and says how long its load is trusted. Windows replace its window.
 	Spec config.LoadSpec
 	// Windows are by load.Resource.
@@ -53,17 +50,13 @@ func (r *Request) Resources() (used []load.Resource) {
 }
 
 // In returns the request for the nodes of a cluster.
-func (r Request) In(c Cluster) Request {
+func (r Request) In(c measured.Cluster) Request {
 	r.Cluster = c
 	return r
 }
 
 // Trust says how long a measurement is trusted.
-func (r *Request) Trust() load.Trust {
-	return load.Trust{
-		RefreshInterval: r.Spec.RefreshInterval.Duration, MaxAge: r.Spec.MaxAge.Duration, DriftTolerance: r.Spec.DriftTolerance,
-	}
-}
+func (r *Request) Trust() load.Trust { return measured.TrustOf(&r.Spec) }
 
 // Requirements are what a refresh of the source has to read.
 func (r *Request) Requirements() load.Requirements {
@@ -81,38 +74,11 @@ func (r *Request) Requirements() load.Requirements {
 	return required
 }
 
-// Cluster is a cluster whose nodes are measured.
-type Cluster struct {
-	// Nodes are the nodes that load is attributed to.
-	Nodes corelisters.NodeLister
-	// NodesSynced reports whether Nodes has all nodes yet.
-	NodesSynced func() bool
-	// Pods are the pods whose usage is learned, and PodsSynced reports whether Pods has all of them yet. Only Request.Peak needs all.
-	// Pods also show which node a Prometheus target is on. They may be nil otherwise.
-	Pods       corelisters.PodLister
-	PodsSynced func() bool
-	// KubeConfig is how metrics.k8s.io is read, if that is the source. Clusters with the same KubeConfig, by pointer, are one.
-	KubeConfig *rest.Config
-}
-
 // ClusterOf returns the cluster of the scheduler behind the handle.
-func ClusterOf(handle minor.Handle) Cluster {
+func ClusterOf(handle minor.Handle) measured.Cluster {
 	nodes, pods := handle.SharedInformerFactory().Core().V1().Nodes(), handle.SharedInformerFactory().Core().V1().Pods()
-	return Cluster{
+	return measured.Cluster{
 		Nodes: nodes.Lister(), NodesSynced: nodes.Informer().HasSynced, Pods: pods.Lister(), PodsSynced: pods.Informer().HasSynced,
 		KubeConfig: handle.KubeConfig(),
 	}
-}
-
-// HasSynced implements refresh.Nodes.
-func (c Cluster) HasSynced() bool { return c.NodesSynced() }
-
-// Names implements refresh.Nodes.
-func (c Cluster) Names() []string {
-	nodes, _ := c.Nodes.List(labels.Everything()) // a lister of a cache returns no error
-	names := make([]string, len(nodes))
-	for i, node := range nodes {
-		names[i] = node.Name
-	}
-	return names
 }

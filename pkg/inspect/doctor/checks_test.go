@@ -22,7 +22,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -106,8 +106,8 @@ func TestReportOn_Healthy(t *testing.T) {
 // TestReportOn_Faults expects each check of the tables to find its fault.
 func TestReportOn_Faults(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "x"}, "x", errors.New("no"))
-	finding := func(code configlint.Code) func(*sourceFacts) {
-		return func(s *sourceFacts) { s.configuration.Findings = []configlint.Finding{{Code: code, Field: "f"}} }
+	found := func(code finding.Code) func(*sourceFacts) {
+		return func(s *sourceFacts) { s.configuration.Findings = []finding.Finding{{Code: code, Field: "f"}} }
 	}
 	fails := func(err error) func(*sourceFacts) {
 		return func(s *sourceFacts) { s.Err, s.diagnosis = err, nil }
@@ -126,9 +126,9 @@ func TestReportOn_Faults(t *testing.T) {
 	faults := map[string]func(*sourceFacts){
 		"configuration.found":    func(s *sourceFacts) { s.configuration, s.configurationErr = nil, errors.New("none") },
 		"configuration.decodes":  func(s *sourceFacts) { s.configuration.Decoded, s.configuration.Err = nil, errors.New("invalid") },
-		"configuration.effect":   finding(configlint.MetricUnused),
-		"configuration.weights":  finding(configlint.LoadOutweighed),
-		"configuration.profiles": finding(configlint.ProfileRepeated),
+		"configuration.effect":   found(finding.MetricUnused),
+		"configuration.weights":  found(finding.LoadOutweighed),
+		"configuration.profiles": found(finding.ProfileRepeated),
 		"configuration.runs":     func(s *sourceFacts) { s.clusterErr = errors.New("no plugin") },
 		"source.configured":      func(s *sourceFacts) { s.sources = nil },
 		"source.statistics": func(s *sourceFacts) {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
@@ -42,9 +42,9 @@ func (f *facts) correctFields() []Advice {
 }
 
 // fatalFinding returns the first finding with which the scheduler does not start, or nil.
-func (f *facts) fatalFinding() *configlint.Finding {
+func (f *facts) fatalFinding() *finding.Finding {
 	findings := f.configuration.Findings
-	if i := slices.IndexFunc(findings, func(finding configlint.Finding) bool { return finding.Fatal }); i >= 0 {
+	if i := slices.IndexFunc(findings, func(each finding.Finding) bool { return each.Fatal }); i >= 0 {
 		return &findings[i]
 	}
 	return nil
@@ -60,10 +60,10 @@ func (f *facts) profiles() []string {
 
 // findingsOf returns the check that shows the findings of an ID.
 func findingsOf(id string) func(*facts) []Check {
-	ids := map[configlint.Code]string{
-		configlint.ProfileRepeated: "configuration.profiles",
-		configlint.LoadOutweighed:  "configuration.weights",
-		configlint.LimitUnweighted: "configuration.weights",
+	ids := map[finding.Code]string{
+		finding.ProfileRepeated: "configuration.profiles",
+		finding.LoadOutweighed:  "configuration.weights",
+		finding.LimitUnweighted: "configuration.weights",
 	}
 	return func(f *facts) (checks []Check) {
 		c := f.configuration
@@ -80,7 +80,7 @@ func findingsOf(id string) func(*facts) []Check {
 }
 
 // describe returns the finding on one line.
-func describe(f *configlint.Finding) string {
+func describe(f *finding.Finding) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s", f.Field, f.Code)
 	for detail := range slices.Chunk(f.Details, 2) {
@@ -89,7 +89,7 @@ func describe(f *configlint.Finding) string {
 	return strings.ReplaceAll(b.String(), "\n", `\n`)
 }
 
-func (f *facts) adviseOn(finding *configlint.Finding) []Advice {
+func (f *facts) adviseOn(finding *finding.Finding) []Advice {
 	where, todo, yaml := finding.Field, cmp.Or(finding.Advice, "correct or remove it"), finding.YAML
 	if finding.Line > 0 {
 		where += fmt.Sprintf(" (line %d)", finding.Line)

@@ -22,7 +22,7 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
@@ -60,7 +60,7 @@ func (o SourceOptions) files(cfg httpclient.Config) []sourceFile {
 type access struct {
 	*Connection
 	SourceOptions
-	account provider.Account
+	account sources.Account
 	// filesAreHere reports whether files that the configuration names are on this file system.
 	filesAreHere bool
 	// apiServer is the API server's address.
@@ -71,7 +71,7 @@ type access struct {
 	servicesErr error
 }
 
-var _ provider.Access = &access{}
+var _ sources.Access = &access{}
 
 func (c *Connection) access(ctx context.Context, o Options) (*access, error) {
 	if err := o.Source.Validate(); err != nil {
@@ -80,7 +80,7 @@ func (c *Connection) access(ctx context.Context, o Options) (*access, error) {
 	a := &access{Connection: c, SourceOptions: o.Source, filesAreHere: c.own(ctx) != nil, services: map[string]*corev1.Service{}}
 	var err error
 	if a.filesAreHere {
-		if a.account, err = provider.AccountOfEnvironment(); err != nil {
+		if a.account, err = sources.AccountOfEnvironment(); err != nil {
 			return nil, err
 		}
 	}
@@ -141,7 +141,7 @@ func (o SourceOptions) Validate() error {
 	return nil
 }
 
-// Reach implements provider.Access.
+// Reach implements sources.Access.
 func (a *access) Reach(
 	ctx context.Context, spec config.LoadSpec, address string, cfg httpclient.Config,
 ) (string, httpclient.Config, error) {

@@ -15,10 +15,11 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/measured"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
@@ -44,7 +45,7 @@ type Cluster struct {
 	*sim.Scheduler
 	provider *provider.Provider
 	access   *access
-	objects  reading.Cluster
+	objects  measured.Cluster
 }
 
 // Open puts the objects into a simulation of the scheduler, and reads each source of load once. It fails if the configuration
@@ -78,7 +79,7 @@ func (c *Connection) Open(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, fmt.Errorf("simulate the scheduler: %w", err)
 	}
 	nodes, pods := s.Informers().Core().V1().Nodes(), s.Informers().Core().V1().Pods()
-	opened := &Cluster{Scheduler: s, provider: p, access: access, objects: reading.Cluster{
+	opened := &Cluster{Scheduler: s, provider: p, access: access, objects: measured.Cluster{
 		Nodes: nodes.Lister(), NodesSynced: nodes.Informer().HasSynced,
 		Pods: pods.Lister(), PodsSynced: pods.Informer().HasSynced,
 		KubeConfig: c.KubeConfig,
@@ -150,7 +151,7 @@ type PodResource struct {
 // PodUsage returns what the pods of the cluster use at present, without what is not measured. Metrics-server replaces a source that
 // knows only nodes. It fails if nothing could be read.
 func (c *Cluster) PodUsage(ctx context.Context, spec config.LoadSpec) (map[PodResource]source.PodUsage, error) {
-	reader, err := provider.OpenPodSource(ctx, c.objects, spec, c.access)
+	reader, err := sources.OpenPods(ctx, c.objects, spec, c.access)
 	if err != nil {
 		return nil, err
 	}

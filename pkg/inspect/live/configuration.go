@@ -20,6 +20,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 )
 
@@ -56,7 +57,7 @@ type Configuration struct {
 	// Err is why the content could not be decoded or is invalid; see configlint.
 	Err error
 	// Findings are what configlint finds in a configuration that it can decode.
-	Findings []configlint.Finding
+	Findings []finding.Finding
 	// Workload runs with the configuration; nil if none is known to.
 	Workload *Workload
 	// filesAreHere reports whether the files that it names are on this file system: that of the scheduler's own container.
@@ -95,7 +96,7 @@ func (c *Connection) ValidConfiguration(ctx context.Context, o ConfigurationOpti
 }
 
 // decode returns the configuration with defaults, and what configlint finds in it.
-func (c *Configuration) decode() ([]configlint.Finding, *schedulerconfig.KubeSchedulerConfiguration, error) {
+func (c *Configuration) decode() ([]finding.Finding, *schedulerconfig.KubeSchedulerConfiguration, error) {
 	lint := configlint.Options{
 		Plugins:           slices.Sorted(maps.Keys(inTree.NewInTreeRegistry())),
 		LoadPlugins:       plugins.Lint(),

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 )
 
 // NewCommand returns the command of the program in a version.
@@ -41,7 +41,7 @@ ENABLE_OPENSHIFT_AUTH=true sends the token of the pod's service account to an ht
 			if err := logsapi.ValidateAndApply(o.logging, nil); err != nil {
 				return err
 			}
-			configlint.Warn(o.checkQueries(&spec.MetricProvider), o.logging.Format)
+			finding.Warn(o.checkQueries(&spec.MetricProvider), o.logging.Format)
 			s, err := start(cmd.Context(), o, spec, cluster, t)
 			if err != nil {
 				return err

@@ -16,7 +16,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 )
 
 // Flags that the code refers to by name.
@@ -36,7 +36,7 @@ type options struct {
 	bearerTokenFile                string
 	maxConnections                 int
 	kubeconfig                     string
-	account                        provider.Account
+	account                        sources.Account
 	windows                        []time.Duration
 	// load has the defaults of plugin arguments, so that the service and the schedulers agree.
 	load    v1.LoadSpec
@@ -199,7 +199,7 @@ func (o *options) readEnvironment(fs *pflag.FlagSet) (err error) {
 	if !fs.Changed(flagTokenFile) {
 		o.load.MetricProvider.Token = config.Secret(os.Getenv(config.TokenVariable))
 	}
-	o.account, err = provider.AccountOfEnvironment()
+	o.account, err = sources.AccountOfEnvironment()
 	return err
 }
 

@@ -20,8 +20,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 )
 
 // setEnvironment sets the variables that the program reads, and no others of them.
@@ -37,7 +37,7 @@ func setEnvironment(t *testing.T, variablesSet map[string]string) {
 
 // allVariables returns the environment variables that the program reads.
 func allVariables() []string {
-	all := []string{config.TokenVariable, config.ApplicationKeyVariable, provider.AccountVariable}
+	all := []string{config.TokenVariable, config.ApplicationKeyVariable, sources.AccountVariable}
 	for _, s := range newOptions().settings() {
 		all = append(append(all, s.others...), s.variable)
 	}
@@ -399,8 +399,8 @@ func TestOptions_CheckQueries(t *testing.T) {
 	if err := fs.Parse([]string{"--cpu-query=avg by (node) (rate(used[$window]))", "--memory-query=rate(a)"}); err != nil {
 		t.Fatal(err)
 	}
-	want := []configlint.Finding{{
-		Code: configlint.QueryInvalid, Field: "--memory-query",
+	want := []finding.Finding{{
+		Code: finding.QueryInvalid, Field: "--memory-query",
 		Details: []any{"query", "rate(a)", "queryLine", "1", "queryColumn", "6",
 			"problem", `expected type range vector in call to function "rate", got instant vector`},
 	}}

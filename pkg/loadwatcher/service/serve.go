@@ -9,10 +9,8 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/klog/v2"
 )
 
@@ -75,23 +73,4 @@ func (l errorLog) Write(line []byte) (int, error) {
 		l.logger.Error(nil, "HTTP server", "error", string(bytes.TrimSpace(line)))
 	}
 	return len(line), nil
-}
-
-// newCertificates returns a configuration with the certificate in the files, which run follows until its context is done.
-func newCertificates(certFile, keyFile string) (_ *tls.Config, run func(context.Context), err error) {
-	content, err := dynamiccertificates.NewDynamicServingContentFromFiles("load-watcher", certFile, keyFile)
-	if err != nil {
-		return nil, nil, err
-	}
-	// Without HTTP/2 a connection has one request at a time.
-	base := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
-	controller := dynamiccertificates.NewDynamicServingCertificateController(base, nil, content, nil, nil)
-	content.AddListener(controller)
-	run = func(ctx context.Context) {
-		var running sync.WaitGroup
-		running.Go(func() { content.Run(ctx, 1) })
-		running.Go(func() { controller.Run(1, ctx.Done()) })
-		running.Wait()
-	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: controller.GetConfigForClient}, run, controller.RunOnce()
 }

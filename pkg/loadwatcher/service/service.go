@@ -7,18 +7,18 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/internal/informer"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher/server"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/measured"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 )
 
@@ -33,16 +33,14 @@ type service struct {
 	options *options
 	server  *server.Server
 	// tls is nil for plain HTTP.
-	tls       *tls.Config
-	informers informers.SharedInformerFactory
-	sources   *provider.Provider
-	stop      context.CancelFunc
-	running   sync.WaitGroup
+	tls     *tls.Config
+	stop    context.CancelFunc
+	running sync.WaitGroup
 }
 
 // start reads the load until close. It fails if the options name a file that cannot be read.
 func start(ctx context.Context, o *options, spec config.LoadSpec, cluster *rest.Config, t Telemetry) (_ *service, err error) {
-	client, err := kubernetes.NewForConfig(cluster)
+	informer, err := newNodeInformer(cluster)
 	if err != nil {
 		return nil, fmt.Errorf("client of the cluster: %w", err)
 	}
@@ -50,32 +48,32 @@ func start(ctx context.Context, o *options, spec config.LoadSpec, cluster *rest.
 	s := &service{
 		options: o,
 		stop:    stop,
-		sources: provider.New(clock.RealClock{}, t, o.account),
-		// Nodes without managed fields take much less memory.
-		informers: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(informer.WithoutManagedFields)),
 	}
 	defer func() {
 		if err != nil {
 			s.close()
 		}
 	}()
-	all := s.informers.Core().V1().Nodes()
-	nodes := reading.Cluster{Nodes: all.Lister(), NodesSynced: all.Informer().HasSynced, KubeConfig: cluster}
-	var reader *reading.Reader
-	for _, window := range append(o.windows, spec.Window.Duration) {
-		of := spec
-		of.Window.Duration = window
-		if reader, err = s.sources.Open(ctx, reading.ForLoad(of, nil).In(nodes)); err != nil {
-			return nil, err
-		}
+	nodes := measured.Cluster{
+		Nodes: corelisters.NewNodeLister(informer.GetIndexer()), NodesSynced: informer.HasSynced, KubeConfig: cluster,
 	}
+	src, err := sources.Open(ctx, nodes, spec, o.account, clock.RealClock{})
+	if err != nil {
+		return nil, err
+	}
+	trust := measured.TrustOf(&spec)
+	watcher := refresh.NewWatcher(src, src.Name(), nodes, clock.RealClock{}, refresh.NewMetrics(t))
+	watcher.Register(load.Requirements{
+		RefreshInterval: trust.RefreshInterval, Windows: append([]time.Duration{spec.Window.Duration}, o.windows...),
+	}, trust)
+	s.running.Go(func() { watcher.Run(ctx) })
 	s.server, err = server.New(ctx, server.Config{
-		Source:         s.sources.Sources()[0].Label,
-		Publisher:      reader.Snapshots().Publisher(),
+		Source:         src.Name(),
+		Publisher:      watcher.Publisher(),
 		Nodes:          nodes,
 		Window:         spec.Window.Duration,
 		Windows:        o.windows,
-		Trust:          reader.Request().Trust(),
+		Trust:          trust,
 		TokenFile:      o.bearerTokenFile,
 		MaxConnections: o.maxConnections,
 		MaxRequests:    o.maxConnections / connectionsPerRequest,
@@ -87,15 +85,14 @@ func start(ctx context.Context, o *options, spec config.LoadSpec, cluster *rest.
 		return nil, fmt.Errorf("--bearer-token-file: %w", err)
 	}
 	if o.tlsCertFile != "" {
-		config, run, err := newCertificates(o.tlsCertFile, o.tlsPrivateKeyFile)
+		certificate, err := newCertificate(ctx, o.tlsCertFile, o.tlsPrivateKeyFile)
 		if err != nil {
-			return nil, fmt.Errorf("--tls-cert-file, --tls-private-key-file: %w", err)
+			return nil, err
 		}
-		s.tls = config
-		s.running.Go(func() { run(ctx) })
+		s.tls = certificate.tlsConfig()
 	}
 	s.running.Go(func() { s.server.Run(ctx) })
-	s.informers.Start(ctx.Done())
+	s.running.Go(func() { informer.RunWithContext(ctx) })
 	return s, nil
 }
 
@@ -103,8 +100,6 @@ func start(ctx context.Context, o *options, spec config.LoadSpec, cluster *rest.
 func (s *service) close() {
 	s.stop()
 	s.running.Wait()
-	s.sources.Wait()
-	s.informers.Shutdown()
 }
 
 // run serves the load on the listener, which it closes. When ctx is done, it finishes accepted requests, and then closes the

@@ -16,8 +16,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 )
 
 // complete adds the environment and the defaults to the flags, validates all settings, and returns the load to read.
@@ -76,7 +76,7 @@ func (o *options) validLoad(fs *pflag.FlagSet) (config.LoadSpec, error) {
 		return os.Getenv(variable)
 	})
 	mistakes := append(mistakesIn(validation.ValidateLoadSpec(nil, &spec)),
-		mistakesIn(validation.ValidateCredentials(nil, &spec, provider.CredentialFiles()))...)
+		mistakesIn(validation.ValidateCredentials(nil, &spec, sources.CredentialFiles()))...)
 	for _, window := range o.windows {
 		other := spec
 		other.Window.Duration = window
@@ -124,7 +124,7 @@ func nameOf(settings []setting, path string) string {
 	return path
 }
 
-func (o *options) checkQueries(provider *config.MetricProviderSpec) []configlint.Finding {
-	return slices.Concat(configlint.CheckLoadQuery("--cpu-query", o.queries.CPU, provider),
-		configlint.CheckLoadQuery("--memory-query", o.queries.Memory, provider))
+func (o *options) checkQueries(provider *config.MetricProviderSpec) []finding.Finding {
+	return slices.Concat(finding.CheckLoadQuery("--cpu-query", o.queries.CPU, provider),
+		finding.CheckLoadQuery("--memory-query", o.queries.Memory, provider))
 }

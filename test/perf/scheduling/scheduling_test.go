@@ -29,6 +29,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
@@ -56,7 +57,7 @@ func TestMain(m *testing.M) {
 func BenchmarkScheduling(b *testing.B) {
 	r := &run{metrics: metrics.NewKubeRegistry(), stopwatch: newStopwatch(measuredNamespace)}
 	r.server = httptest.NewUnstartedServer(&r.prometheus)
-	r.provider = provider.New(clock.RealClock{}, r.metrics, provider.Account{})
+	r.provider = provider.New(clock.RealClock{}, r.metrics, sources.Account{})
 	registry := plugins.NewRegistry(r.provider, clock.RealClock{}, r.metrics.MustRegister)
 	check.OK(b, registry.Register(stopwatchName, r.stopwatch.new))
 	check.OK(b, registry.Merge(idlers()))

@@ -1,4 +1,5 @@
-package provider
+// Package sources opens the sources that arguments name, and reaches their servers. No other package knows all kinds of sources.
+package sources
 
 import (
 	"cmp"
@@ -8,7 +9,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/measured"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/datadog"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
@@ -20,9 +21,9 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/signalfx"
 )
 
-// openSource returns the source that a valid spec names. access says how to reach its server; metrics-server is read with the
+// Open returns the source that a valid spec names. access says how to reach its server; metrics-server is read with the
 // KubeConfig of the cluster instead.
-func openSource(ctx context.Context, cluster reading.Cluster, spec config.LoadSpec, access Access, c clock.PassiveClock,
+func Open(ctx context.Context, cluster measured.Cluster, spec config.LoadSpec, access Access, c clock.PassiveClock,
 ) (source.Source, error) {
 	provider, queries := spec.MetricProvider, config.LoadQueries{}
 	if spec.WatcherAddress == "" && provider.Type == config.KubernetesMetricsServer {
@@ -65,10 +66,10 @@ func openSource(ctx context.Context, cluster reading.Cluster, spec config.LoadSp
 	return nil, fmt.Errorf("metricProvider.type: %q is not supported", provider.Type)
 }
 
-// OpenPodSource returns the source of pod usage for a valid spec. That is its Prometheus, or else metrics-server: the other sources
+// OpenPods returns the source of pod usage for a valid spec. That is its Prometheus, or else metrics-server: the other sources
 // do not measure pods. Prometheus is reached through access.
-func OpenPodSource(ctx context.Context, cluster reading.Cluster, spec config.LoadSpec, access Access) (source.PodSource, error) {
-	if !readsPrometheus(spec) {
+func OpenPods(ctx context.Context, cluster measured.Cluster, spec config.LoadSpec, access Access) (source.PodSource, error) {
+	if !spec.ReadsPrometheus() {
 		return metricsserver.NewPodSource(cluster.KubeConfig)
 	}
 	address, client, err := access.Reach(ctx, spec, spec.MetricProvider.Address, clientConfigOf(spec))
@@ -76,10 +77,6 @@ func OpenPodSource(ctx context.Context, cluster reading.Cluster, spec config.Loa
 		return nil, err
 	}
 	return prometheus.NewPodSource(prometheus.Config{Address: address, Config: client}, cluster.Pods)
-}
-
-func readsPrometheus(spec config.LoadSpec) bool {
-	return spec.WatcherAddress == "" && spec.MetricProvider.Type == config.Prometheus
 }
 
 // clientConfigOf returns the settings of the HTTP client that the spec asks for.

@@ -1,4 +1,4 @@
-package provider
+package sources
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/measured"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
@@ -68,7 +68,7 @@ func TestOpen_HostedServices(t *testing.T) {
 			// The account's token is nobody's but the cluster's.
 			account := Account{Dir: t.TempDir()}
 			write(t, account.Dir, "token", "account")
-			s, err := openSource(t.Context(), reading.Cluster{Nodes: oneNode(t)}, config.LoadSpec{MetricProvider: provider}, account,
+			s, err := Open(t.Context(), measured.Cluster{Nodes: oneNode(t)}, config.LoadSpec{MetricProvider: provider}, account,
 				clock.RealClock{})
 			if err != nil {
 				t.Fatal(err)

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestDependencies keeps the scheduler, CEL and the clients of all APIs out of the program. They were 43 MB of 73.
+func TestDependencies(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path := range strings.Lines(string(out)) {
+		path = strings.TrimSpace(path)
+		for _, unwanted := range []string{
+			"github.com/google/cel-go", "k8s.io/kube-scheduler/", "k8s.io/kubernetes/", "k8s.io/apiserver/", "k8s.io/client-go/informers",
+			"k8s.io/client-go/kubernetes",
+		} {
+			// The types of a configuration link nothing else.
+			if strings.HasPrefix(path, unwanted) && path != "k8s.io/kubernetes/pkg/scheduler/apis/config" {
+				t.Errorf("load-watcher links %s", path)
+			}
+		}
+	}
+}

@@ -1,0 +1,103 @@
+// Package finding has the findings of configurations and flags, and checks queries. It knows nothing of the scheduler.
+package finding
+
+import (
+	"github.com/plimsoll-scheduler/plimsoll/internal/warning"
+)
+
+// Code is the kind of a finding.
+type Code string
+
+// The kinds of findings.
+const (
+	PluginEnabled   Code = "UnknownPluginEnabled"
+	PluginDisabled  Code = "UnknownPluginDisabled"
+	PluginArguments Code = "UnknownPluginArguments"
+	FieldOverridden Code = "FieldOverridden"
+	QueryInvalid    Code = "QueryInvalid"
+	QueryUngrouped  Code = "QueryUngrouped"
+	QueryUnfiltered Code = "QueryUnfiltered"
+	ProfileRepeated Code = "ProfileRepeated"
+	LoadOutweighed  Code = "LoadOutweighed"
+	LimitUnweighted Code = "LimitUnweighted"
+	LimitUnfiltered Code = "LimitUnfiltered"
+	LimitNotWaived  Code = "LimitNotWaived"
+	MetricUnused    Code = "MetricUnused"
+)
+
+// String returns what the finding means, in one line.
+func (c Code) String() string {
+	switch c {
+	case PluginEnabled:
+		return "The configuration enables a plugin that does not exist; the scheduler does not start"
+	case PluginDisabled:
+		return "The configuration disables a plugin that does not exist; the entry has no effect"
+	case PluginArguments:
+		return "The configuration has arguments for a plugin that does not exist; they have no effect"
+	case FieldOverridden:
+		return "A flag overrides the configuration"
+	case QueryInvalid:
+		return "Prometheus cannot parse the query; a server with another dialect of PromQL may accept it"
+	case QueryUngrouped:
+		return "The query to Datadog is not grouped by the host's tag: its series belong to no node"
+	case QueryUnfiltered:
+		return "The query to Datadog has no $filter: clusterName and hostNameSuffix have no effect"
+	case ProfileRepeated:
+		return "Two profiles have the same name; the scheduler does not start"
+	case LoadOutweighed:
+		return "Other plugins outweigh the plugins that score by load"
+	case LimitUnweighted:
+		return "The weight at score is too small: with the limit waived, a pod may go to the most loaded node"
+	case LimitUnfiltered:
+		return "The limits of a plugin have no effect, because it is not enabled at filter"
+	case LimitNotWaived:
+		return "The limit is never waived, because the plugin is not enabled at preFilter"
+	case MetricUnused:
+		return "The metric has no effect: its weight is 0, and it rejects no node"
+	}
+	return string(c)
+}
+
+// Finding is something in a valid configuration that the operator probably did not mean.
+type Finding struct {
+	Code Code
+	// Field is the path from the top of the file, such as profiles[0].pluginConfig[1].args.metrics[0].query, or a flag.
+	Field string
+	// Line is the line in the file, counted from 1; 0 if it is not known.
+	Line int
+	// Details are further keys and values of a structured log line.
+	Details []any
+	// Advice is an imperative. Similar are names that exist. Both may be empty.
+	Advice  string
+	Similar []string
+	// YAML replaces the profile's, the entry's or the field's YAML; empty if no YAML fixes it.
+	YAML string
+	// Fatal says that the scheduler does not start with it.
+	Fatal bool
+}
+
+// KeysAndValues returns the finding as the keys and values of a structured log line.
+func (f *Finding) KeysAndValues() []any {
+	all := []any{"field", f.Field}
+	if f.Line > 0 {
+		all = append(all, "line", f.Line)
+	}
+	all = append(all, f.Details...)
+	if f.Advice != "" {
+		all = append(all, "advice", f.Advice)
+	}
+	if len(f.Similar) > 0 {
+		all = append(all, "similar", f.Similar)
+	}
+	return all
+}
+
+// String returns the finding as klog's text format shows it.
+func (f *Finding) String() string { return warning.Text(f.Code.String(), f.KeysAndValues()...) }
+
+// Warn logs findings as warnings. format is the log's.
+func Warn(findings []Finding, format string) {
+	for i := range findings {
+		warning.Log(format, findings[i].Code.String(), findings[i].KeysAndValues()...)
+	}
+}

@@ -1,0 +1,60 @@
+package finding
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+)
+
+// CheckLoadQuery returns the findings of a query for load: errors of Prometheus' parser, or gaps of a query to Datadog. An empty
+// query has none.
+func CheckLoadQuery(field, query string, provider *config.MetricProviderSpec) []Finding {
+	switch {
+	case query == "":
+		return nil
+	case provider.Type == config.Datadog:
+		return checkDatadogQuery(field, query, provider)
+	case provider.Type != config.Prometheus:
+		return nil
+	}
+	// As wide as the variable, so that columns do not move.
+	window := fmt.Sprintf("%-*s", len("$window"), "5m")
+	return CheckQuery(field, query, strings.ReplaceAll(query, "$window", window))
+}
+
+// checkDatadogQuery returns a finding if the query is not by host, or leaves out the filter that is set.
+func checkDatadogQuery(field, query string, provider *config.MetricProviderSpec) (findings []Finding) {
+	if !strings.Contains(query, " by {") {
+		findings = append(findings, Finding{
+			Code: QueryUngrouped, Field: field, Details: []any{"query", query}, Advice: "group it, such as by {host}",
+		})
+	}
+	if !strings.Contains(query, "$filter") && provider.ClusterName+provider.HostNameSuffix != "" {
+		findings = append(findings, Finding{
+			Code: QueryUnfiltered, Field: field, Details: []any{"query", query},
+			Advice: "write $filter between the braces, such as avg:my.metric{$filter}",
+		})
+	}
+	return findings
+}
+
+// CheckQuery returns a finding if Prometheus' parser rejects the promQL that a query stands for. It may be valid in another
+// dialect of PromQL, such as MetricsQL of VictoriaMetrics: only the server can tell.
+func CheckQuery(field, query, promQL string) []Finding {
+	_, err := parser.NewParser(parser.Options{}).ParseExpr(promQL)
+	if err == nil {
+		return nil
+	}
+	details := []any{"query", query}
+	if all, ok := errors.AsType[parser.ParseErrors](err); ok && len(all) > 0 {
+		first := all[0]
+		line, column, _ := strings.Cut(first.PositionRange.StartPosInput(promQL, first.LineOffset), ":")
+		details = append(details, "queryLine", line, "queryColumn", column)
+		err = first.Err
+	}
+	return []Finding{{Code: QueryInvalid, Field: field, Details: append(details, "problem", err.Error())}}
+}

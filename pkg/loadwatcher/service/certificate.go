@@ -1,0 +1,77 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/klog/v2"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
+)
+
+// certificateTimeout bounds the time that a handshake waits for a hanging mount.
+const certificateTimeout = time.Second
+
+// certificate is the certificate in two files, which may be rotated. It is safe for concurrent use.
+type certificate struct {
+	certFile, keyFile *boundedfile.File
+	failures          rate.Sometimes
+
+	mu        sync.Mutex
+	cert, key []byte
+	pair      *tls.Certificate
+}
+
+// newCertificate fails if the files have no certificate with its key.
+func newCertificate(ctx context.Context, certFile, keyFile string) (*certificate, error) {
+	c := &certificate{
+		certFile: boundedfile.New(certFile, boundedfile.MaxCABytes), keyFile: boundedfile.New(keyFile, boundedfile.MaxCABytes),
+		failures: rate.Sometimes{Interval: time.Minute},
+	}
+	return c, c.read(ctx)
+}
+
+// tlsConfig returns the settings of a server that follows the files.
+func (c *certificate) tlsConfig() *tls.Config {
+	// Without HTTP/2 a connection has one request at a time.
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, GetCertificate: c.latest}
+}
+
+// latest returns the certificate in the files. While they have none, such as during a rotation, it returns the last one.
+func (c *certificate) latest(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if err := c.read(hello.Context()); err != nil {
+		c.failures.Do(func() { klog.FromContext(hello.Context()).Error(err, "The last TLS certificate is kept") })
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pair, nil
+}
+
+func (c *certificate) read(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, certificateTimeout)
+	defer cancel()
+	cert, err := c.certFile.Read(ctx)
+	if err != nil {
+		return fmt.Errorf("--tls-cert-file: %w", err)
+	}
+	key, err := c.keyFile.Read(ctx)
+	if err != nil {
+		return fmt.Errorf("--tls-private-key-file: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if bytes.Equal(cert, c.cert) && bytes.Equal(key, c.key) {
+		return nil
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return fmt.Errorf("--tls-cert-file, --tls-private-key-file: %w", err)
+	}
+	c.cert, c.key, c.pair = cert, key, &pair
+	return nil
+}

@@ -1,0 +1,45 @@
+// Package measured says whose load is measured, and how long it is trusted. It knows nothing of schedulers.
+package measured
+
+import (
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+)
+
+// Cluster is a cluster whose nodes are measured.
+type Cluster struct {
+	// Nodes are the nodes that load is attributed to.
+	Nodes corelisters.NodeLister
+	// NodesSynced reports whether Nodes has all nodes yet.
+	NodesSynced func() bool
+	// Pods are the pods whose usage is learned, and PodsSynced reports whether Pods has all of them yet. Only Request.Peak needs all.
+	// Pods also show which node a Prometheus target is on. They may be nil otherwise.
+	Pods       corelisters.PodLister
+	PodsSynced func() bool
+	// KubeConfig is how metrics.k8s.io is read, if that is the source. Clusters with the same KubeConfig, by pointer, are one.
+	KubeConfig *rest.Config
+}
+
+// HasSynced implements refresh.Nodes.
+func (c Cluster) HasSynced() bool { return c.NodesSynced() }
+
+// Names implements refresh.Nodes.
+func (c Cluster) Names() []string {
+	nodes, _ := c.Nodes.List(labels.Everything()) // a lister of a cache returns no error
+	names := make([]string, len(nodes))
+	for i, node := range nodes {
+		names[i] = node.Name
+	}
+	return names
+}
+
+// TrustOf says how long a measurement of the spec's source is trusted.
+func TrustOf(spec *config.LoadSpec) load.Trust {
+	return load.Trust{
+		RefreshInterval: spec.RefreshInterval.Duration, MaxAge: spec.MaxAge.Duration, DriftTolerance: spec.DriftTolerance,
+	}
+}
