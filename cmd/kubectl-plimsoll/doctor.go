@@ -48,13 +48,17 @@ Exit codes: 0 all selected checks passed, 1 a check failed, 2 the API server can
   kubectl plimsoll doctor --check source,values --fail-on error
 
   # List failed checks, for a script
-  kubectl plimsoll doctor --only-problems -o json`,
+  kubectl plimsoll doctor --only-problems -o json
+
+  # Report to a pipeline
+  kubectl plimsoll doctor --fail-on error -o junit > doctor.xml`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.cluster.addTo(command, command.Flags())
 	o.output.addTo(command, command.Flags())
+	command.Flags().Lookup("output").Usage += "; or " + junit + " or " + sarif + ", for pipelines"
 	command.Flags().StringSliceVar(&o.selected.Checks, "check", nil,
 		"groups or ids of checks to show: "+strings.Join(doctor.Groups(), ", ")+" (default all)")
 	command.Flags().BoolVar(&o.selected.OnlyProblems, "only-problems", false, "show only checks with something to fix")
@@ -70,8 +74,10 @@ Exit codes: 0 all selected checks passed, 1 a check failed, 2 the API server can
 }
 
 func (o *doctorOptions) run(cmd *cobra.Command) error {
-	if err := o.output.validate(); err != nil {
-		return err
+	if !o.forPipelines() {
+		if err := o.output.validate(); err != nil {
+			return err
+		}
 	}
 	if o.failOn != string(doctor.Warning) && o.failOn != string(doctor.Error) {
 		return live.OptionErrorf("--fail-on: %q; write warning or error", o.failOn)
@@ -89,8 +95,26 @@ func (o *doctorOptions) run(cmd *cobra.Command) error {
 	}
 	report.Select(o.selected)
 	found := report.Failed() || o.failOn == string(doctor.Warning) && report.Found()
-	if err := o.output.print(cmd, report, "", nil, report.Print); err != nil || !found {
+	switch o.output.format {
+	case junit:
+		err = report.WriteJUnit(cmd.OutOrStdout(), doctor.Status(o.failOn))
+	case sarif:
+		err = report.WriteSARIF(cmd.OutOrStdout(), cmd.Root().Version)
+	default:
+		err = o.output.print(cmd, report, "", nil, report.Print)
+	}
+	if err != nil || !found {
 		return err
 	}
 	return errFound
+}
+
+// Formats of --output that only doctor has.
+const (
+	junit = "junit"
+	sarif = "sarif"
+)
+
+func (o *doctorOptions) forPipelines() bool {
+	return o.output.format == junit || o.output.format == sarif
 }

@@ -1,0 +1,104 @@
+package doctor
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func sampleReport() *Report {
+	return &Report{
+		Configuration: "ConfigMap plimsoll-system/plimsoll",
+		Checks: []Check{
+			{Group: "source", ID: "source.tls", Status: OK, Message: "the certificate is <valid>"},
+			{Group: "source", ID: "source.answers", Status: Error, Message: "connection refused", Advice: []Advice{
+				{Text: "Start it.", Command: "kubectl get pods"},
+			}},
+			{Group: "nodes", ID: "nodes.measured", Status: Warning, Message: "nodes without load: 1 of 2"},
+			{Group: "nodes", ID: "nodes.nearest", Status: Skipped, Message: "does not apply"},
+		},
+	}
+}
+
+func TestWriteJUnit(t *testing.T) {
+	for failOn, want := range map[Status]string{
+		Warning: `<?xml version="1.0" encoding="UTF-8"?>
+<testsuites>
+  <testsuite name="source" tests="2" failures="1" errors="0" skipped="0">
+    <testcase classname="source" name="source.tls">
+      <system-out>the certificate is &lt;valid&gt;</system-out>
+    </testcase>
+    <testcase classname="source" name="source.answers">
+      <failure message="connection refused" type="error">Start it.&#xA;kubectl get pods&#xA;</failure>
+    </testcase>
+  </testsuite>
+  <testsuite name="nodes" tests="2" failures="1" errors="0" skipped="1">
+    <testcase classname="nodes" name="nodes.measured">
+      <failure message="nodes without load: 1 of 2" type="warning"></failure>
+    </testcase>
+    <testcase classname="nodes" name="nodes.nearest">
+      <skipped message="does not apply"></skipped>
+    </testcase>
+  </testsuite>
+</testsuites>
+`,
+		Error: `    <testcase classname="nodes" name="nodes.measured">
+      <system-out>nodes without load: 1 of 2</system-out>
+    </testcase>
+`,
+	} {
+		var b bytes.Buffer
+		if err := sampleReport().WriteJUnit(&b, failOn); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("from %s on (-want +got):\n%s", failOn, cmp.Diff(want, b.String()))
+		}
+		if err := xml.Unmarshal(b.Bytes(), &junitSuites{}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestWriteSARIF expects what the standard requires: version, runs, tool.driver.name, message, and each ruleId among the rules.
+func TestWriteSARIF(t *testing.T) {
+	var b bytes.Buffer
+	if err := sampleReport().WriteSARIF(&b, "v1.2.3"); err != nil {
+		t.Fatal(err)
+	}
+	var log sarifLog
+	if err := json.Unmarshal(b.Bytes(), &log); err != nil {
+		t.Fatal(err)
+	}
+	where := []sarifLocation{{[]sarifLogicalLocation{{"ConfigMap plimsoll-system/plimsoll"}}}}
+	want := []sarifResult{
+		{"source.tls", "pass", "none", sarifMessage{"the certificate is <valid>"}, where},
+		{"source.answers", "fail", "error", sarifMessage{"connection refused\nStart it.\nkubectl get pods"}, where},
+		{"nodes.measured", "fail", "warning", sarifMessage{"nodes without load: 1 of 2"}, where},
+		{"nodes.nearest", "notApplicable", "none", sarifMessage{"does not apply"}, where},
+	}
+	if log.Version != "2.1.0" || len(log.Runs) != 1 {
+		t.Fatalf("version %q with %d runs, want 2.1.0 with one", log.Version, len(log.Runs))
+	}
+	if diff := cmp.Diff(want, log.Runs[0].Results); diff != "" {
+		t.Errorf("results (-want +got):\n%s", diff)
+	}
+	driver := log.Runs[0].Tool.Driver
+	if driver.Name == "" || driver.Version != "v1.2.3" {
+		t.Errorf("driver %q of version %q, want a name and v1.2.3", driver.Name, driver.Version)
+	}
+	for _, result := range log.Runs[0].Results {
+		if !slices.ContainsFunc(driver.Rules, func(r sarifRule) bool { return r.ID == result.RuleID }) {
+			t.Errorf("%s is not among the rules", result.RuleID)
+		}
+	}
+	b.Reset()
+	if err := (&Report{}).WriteSARIF(&b, ""); err != nil || !strings.Contains(b.String(), `"results": []`) {
+		t.Errorf("a report without checks: %v\n%s", err, b.String())
+	}
+}
