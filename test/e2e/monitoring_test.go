@@ -99,7 +99,8 @@ func (e environment) wantMonitoring(i installation) {
 		}
 	}
 	check.Equal(e.t, "alerts", []string{
-		"PlimsollFallback", "PlimsollLoadOld", "PlimsollNoLeader", "PlimsollNodesContested", "PlimsollPodsUnmeasured", "PlimsollSourceDown",
+		"PlimsollFallback", "PlimsollLoadOld", "PlimsollNoLeader", "PlimsollNodesContested", "PlimsollNodesUnmeasured",
+		"PlimsollPodsUnmeasured", "PlimsollPodsWaitForLine", "PlimsollSourceDown", "PlimsollStatisticsOld",
 	}, sets.List(names))
 }
 

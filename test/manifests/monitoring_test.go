@@ -22,9 +22,10 @@ import (
 const monitored = "{serviceMonitor: {enabled: true}, servingCertificate: {secretName: certificate}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}"
 
 type rule struct {
-	Alert  string `json:"alert"`
-	Record string `json:"record"`
-	Expr   string `json:"expr"`
+	Alert       string            `json:"alert"`
+	Record      string            `json:"record"`
+	Expr        string            `json:"expr"`
+	Annotations map[string]string `json:"annotations"`
 }
 
 type prometheusRule struct {
@@ -111,8 +112,20 @@ func TestAlerts_Promtool(t *testing.T) {
 	for _, r := range rules {
 		want.Insert(r.Alert)
 	}
-	if !want.Equal(fires) || !want.Equal(quiet) || want.Len() != 6 {
+	if !want.Equal(fires) || !want.Equal(quiet) || want.Len() != 9 {
 		t.Errorf("the alerts are %v; tested to fire %v, not to %v", sets.List(want), sets.List(fires), sets.List(quiet))
+	}
+}
+
+// TestAlerts_Runbook expects a section of docs/troubleshoot.md for each alert.
+func TestAlerts_Runbook(t *testing.T) {
+	page := string(read(t, "docs", "troubleshoot.md"))
+	rules, _ := alerts(t, monitored)
+	for _, r := range rules {
+		check.Equal(t, r.Alert, ofRepository+"docs/troubleshoot.md#"+anchorOf(r.Alert), r.Annotations["runbook_url"])
+		if !strings.Contains(page, "\n### "+r.Alert+"\n") {
+			t.Errorf("docs/troubleshoot.md has no section %s", r.Alert)
+		}
 	}
 }
 
@@ -128,7 +141,7 @@ func TestAlerts_NoLeader(t *testing.T) {
 			got = append(got, r.Alert)
 		}
 		check.Equal(t, "alerts with "+values, []string{"PlimsollSourceDown", "PlimsollLoadOld", "PlimsollFallback", "PlimsollPodsUnmeasured",
-			"PlimsollNodesContested"}, got)
+			"PlimsollNodesContested", "PlimsollNodesUnmeasured", "PlimsollStatisticsOld", "PlimsollPodsWaitForLine"}, got)
 	}
 }
 
@@ -204,8 +217,8 @@ func TestQueriesAskForMetricsThatAreThere(t *testing.T) {
 			return nil
 		})
 	}
-	// The metrics of load, of measured pods and of contested nodes in the table of docs/operate.md.
-	if asked.Len() != 10 {
+	// The metrics of load, of measured pods, of contested nodes and of statistics in the table of docs/operate.md.
+	if asked.Len() != 11 {
 		t.Errorf("dashboard and alerts ask for %v", sets.List(asked))
 	}
 }
