@@ -14,6 +14,20 @@ type Counters struct {
 	// Absent and Expired count decisions in which the load of a node was never measured or too old.
 	// Skipped counts decisions in which no node's load was known.
 	Absent, Expired, Skipped metrics.CounterMetric
+
+	plugin string
+	lines  *metrics.GaugeVec
+}
+
+// Lines shows the lowest and the highest load line of the nodes, in percent; 0 if there is none.
+func (c *Counters) Lines(r load.Resource, lowest, highest int) {
+	for bound, percent := range map[string]int{"Lowest": lowest, "Highest": highest} {
+		if labels := []string{c.plugin, r.String(), bound}; percent > 0 {
+			c.lines.WithLabelValues(labels...).Set(float64(percent) / 100)
+		} else {
+			c.lines.DeleteLabelValues(labels...)
+		}
+	}
 }
 
 // Decision counts a decision, and whether the plugin skips it because no node's load is known.
@@ -42,6 +56,7 @@ func (c *Counters) Fallback(counted *Fallbacks, state load.State) {
 type Metrics struct {
 	decisions *metrics.CounterVec
 	fallbacks *metrics.CounterVec
+	lines     *metrics.GaugeVec
 }
 
 // NewMetrics returns the metrics, registered by register.
@@ -56,8 +71,13 @@ func NewMetrics(register func(...metrics.Registerable)) *Metrics {
 				"or not lately (Expired), or no load was known and the plugin left the decision to others (StepAside).",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"plugin", "reason"}),
+		lines: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name:           "plimsoll_load_line_ratio",
+			Help:           "Load line of the nodes with the Lowest and the Highest one, as a share of capacity.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"plugin", "resource", "bound"}),
 	}
-	register(m.decisions, m.fallbacks)
+	register(m.decisions, m.fallbacks, m.lines)
 	return m
 }
 
@@ -66,5 +86,6 @@ func (m *Metrics) For(plugin string) Counters {
 	return Counters{
 		Decisions: m.decisions.WithLabelValues(plugin), Absent: m.fallbacks.WithLabelValues(plugin, "Absent"),
 		Expired: m.fallbacks.WithLabelValues(plugin, "Expired"), Skipped: m.fallbacks.WithLabelValues(plugin, "StepAside"),
+		plugin: plugin, lines: m.lines,
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 )
 
 // Annotation overrides the thresholds of one node, such as `cpu=70,memory=85`, in percent.
@@ -102,6 +103,7 @@ type annotations struct {
 	parsedCount atomic.Int64
 	// invalidAnnotations holds the invalid annotation of each node that has its Event, by name of the node.
 	invalidAnnotations sync.Map
+	bounds             bounds
 }
 
 // parsedLine is the line that an annotation states, and whether it is valid.
@@ -128,21 +130,42 @@ func (a *annotations) lookup(annotation string) (l line, valid bool) {
 	return l, err == nil
 }
 
-// observe forgets the invalid annotations of deleted and changed nodes, so that the next one gets an Event.
-func (a *annotations) observe(nodes cache.SharedIndexInformer) error {
+// observe forgets the invalid annotations of deleted and changed nodes, so that the next one gets an Event. It shows the bounds
+// of the nodes' lines, where profile is the line of nodes without annotation.
+func (a *annotations) observe(nodes cache.SharedIndexInformer, profile line, shown *descriptor.Counters) error {
 	_, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			if node, ok := obj.(*corev1.Node); ok {
+				a.bounds.change(line{}, a.of(node, profile), shown)
+			}
+		},
 		UpdateFunc: func(oldObj, newObj any) {
 			if before, now, err := schedutil.As[*corev1.Node](oldObj, newObj); err == nil && annotationChanged(before, now) {
 				a.invalidAnnotations.CompareAndDelete(now.Name, invalidAnnotation(before.Annotations[Annotation])) // a decision may be ahead
+				a.bounds.change(a.of(before, profile), a.of(now, profile), shown)
 			}
 		},
 		DeleteFunc: func(obj any) {
-			if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
-				a.invalidAnnotations.Delete(name)
+			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = last.Obj
+			}
+			if node, ok := obj.(*corev1.Node); ok {
+				a.invalidAnnotations.Delete(node.Name)
+				a.bounds.change(a.of(node, profile), line{}, shown)
 			}
 		},
 	})
 	return err
+}
+
+// of returns the node's load line: its annotation, completed by the profile's line.
+func (a *annotations) of(node *corev1.Node, profile line) line {
+	annotation, ok := node.Annotations[Annotation]
+	if !ok {
+		return profile
+	}
+	l, _ := a.lookup(annotation)
+	return l.orElse(profile)
 }
 
 func annotationChanged(before, now *corev1.Node) bool {

@@ -91,7 +91,7 @@ func (a *annotations) build(ctx context.Context, args *config.LoadThresholdArgs,
 	for r := range load.ResourceCount {
 		pl.reasons[r], pl.models[r], pl.peaks[r] = reasonsOf(r), pl.reader.Model(r), pl.reader.Peak(r)
 	}
-	if err := pl.observe(given.Handle.SharedInformerFactory().Core().V1().Nodes().Informer()); err != nil {
+	if err := pl.observe(given.Handle.SharedInformerFactory().Core().V1().Nodes().Informer(), pl.line, &pl.counters); err != nil {
 		return nil, err
 	}
 	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, Refuses: pl.refuses, HasRoom: pl.hasRoom}
