@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"encoding/xml"
 	"fmt"
 	"io"
 	"maps"
@@ -234,6 +235,54 @@ func TestDoctor_Fine(t *testing.T) {
 		t.Errorf("%d lines with ✓ or of a check that is skipped, want %d, without colors:\n%s", lines, len(report.Checks), r.stdout)
 	}
 	t.Log("\n" + r.stdout)
+}
+
+// TestDoctor_Pipelines expects the checks of -o json in the formats of pipelines, with the same exit code.
+func TestDoctor_Pipelines(t *testing.T) {
+	shared.loadedNodes(t, "worker-1")
+	file := configurationOf("TargetLoadPacking", "http://127.0.0.1:1", nil).file(t)
+	report := shared.doctor(t, "--config="+file)
+	wantsFound(t, report, "source.connects", doctor.Error)
+	var want, got []string
+	failed := 0
+	for _, c := range report.Checks {
+		want = append(want, c.ID)
+		if c.Status == doctor.Error {
+			failed++
+		}
+	}
+	var log struct {
+		Runs []struct {
+			Results []struct{ RuleID, Level string }
+		}
+	}
+	text := shared.plimsoll(t, "doctor", "--config="+file, "-o=sarif").wants(t, 1).stdout
+	must(t, json.Unmarshal([]byte(text), &log))
+	errorsFound := 0
+	for _, r := range log.Runs[0].Results {
+		got = append(got, r.RuleID)
+		if r.Level == "error" {
+			errorsFound++
+		}
+	}
+	if !slices.Equal(got, want) || errorsFound != failed {
+		t.Errorf("SARIF has %d errors of %v, want %d of %v:\n%s", errorsFound, got, failed, want, text)
+	}
+	t.Log("SARIF:" + text)
+
+	var suites struct {
+		Suites []struct {
+			Failures int `xml:"failures,attr"`
+		} `xml:"testsuite"`
+	}
+	text = shared.plimsoll(t, "doctor", "--config="+file, "--fail-on=error", "-o=junit").wants(t, 1).stdout
+	must(t, xml.Unmarshal([]byte(text), &suites))
+	for _, suite := range suites.Suites {
+		failed -= suite.Failures
+	}
+	if failed != 0 {
+		t.Errorf("JUnit lacks %d failures:\n%s", failed, text)
+	}
 }
 
 // TestDoctor_NodeLabel expects the label that names the nodes, though nodeLabels does not have it.
