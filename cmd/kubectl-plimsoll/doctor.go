@@ -1,10 +1,14 @@
 package main
 
 import (
+	"context"
+	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
@@ -17,6 +21,9 @@ type doctorOptions struct {
 	selected doctor.Selection
 	// failOn is the status from which on the exit code is 1.
 	failOn string
+	// metricsAddress is where metrics are served, if it is not empty, and interval the time between two runs.
+	metricsAddress string
+	interval       time.Duration
 }
 
 func newDoctorCommand() *cobra.Command {
@@ -50,6 +57,9 @@ Exit codes: 0 all selected checks passed, 1 a check failed, 2 the API server can
   # List failed checks, for a script
   kubectl plimsoll doctor --only-problems -o json
 
+  # Serve the results as metrics, for alerts
+  kubectl plimsoll doctor --metrics-address localhost:10260 --interval 10m
+
   # Report to a pipeline
   kubectl plimsoll doctor --fail-on error -o junit > doctor.xml`,
 		Args:              noArgs,
@@ -63,6 +73,9 @@ Exit codes: 0 all selected checks passed, 1 a check failed, 2 the API server can
 		"groups or ids of checks to show: "+strings.Join(doctor.Groups(), ", ")+" (default all)")
 	command.Flags().BoolVar(&o.selected.OnlyProblems, "only-problems", false, "show only checks with something to fix")
 	command.Flags().StringVar(&o.failOn, "fail-on", string(doctor.Warning), "least status for exit code 1: warning or error")
+	command.Flags().StringVar(&o.metricsAddress, "metrics-address", "",
+		"run until interrupted, and serve the results as metrics at this address, such as :10260")
+	command.Flags().DurationVar(&o.interval, "interval", 5*time.Minute, "time between two runs with --metrics-address")
 	for flag, values := range map[string][]string{
 		"check":   slices.Concat(doctor.Groups(), doctor.IDs()),
 		"fail-on": {string(doctor.Warning), string(doctor.Error)},
@@ -73,7 +86,8 @@ Exit codes: 0 all selected checks passed, 1 a check failed, 2 the API server can
 	return command
 }
 
-func (o *doctorOptions) run(cmd *cobra.Command) error {
+// validate fails if a flag is wrong.
+func (o *doctorOptions) validate() error {
 	if !o.forPipelines() {
 		if err := o.output.validate(); err != nil {
 			return err
@@ -82,14 +96,31 @@ func (o *doctorOptions) run(cmd *cobra.Command) error {
 	if o.failOn != string(doctor.Warning) && o.failOn != string(doctor.Error) {
 		return live.OptionErrorf("--fail-on: %q; write warning or error", o.failOn)
 	}
-	if err := o.selected.Validate(); err != nil {
+	if o.interval < time.Second {
+		return live.OptionErrorf("--interval: %v; write at least 1s", o.interval)
+	}
+	return o.selected.Validate()
+}
+
+func (o *doctorOptions) run(cmd *cobra.Command) error {
+	if err := o.validate(); err != nil {
 		return err
 	}
 	conn, err := o.cluster.connect()
 	if err != nil {
 		return usageError{err}
 	}
-	report, err := doctor.Run(cmd.Context(), conn, doctor.Options{Configuration: o.cluster.configuration, Source: o.cluster.source})
+	run := func(ctx context.Context) (*doctor.Report, error) {
+		return doctor.Run(ctx, conn, doctor.Options{Configuration: o.cluster.configuration, Source: o.cluster.source})
+	}
+	if o.metricsAddress != "" {
+		listener, err := net.Listen("tcp", o.metricsAddress)
+		if err != nil {
+			return live.OptionErrorf("--metrics-address: %w", err)
+		}
+		return doctor.NewExporter(run, clock.RealClock{}).Serve(cmd.Context(), listener, o.interval)
+	}
+	report, err := run(cmd.Context())
 	if err != nil {
 		return err
 	}

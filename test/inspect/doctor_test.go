@@ -27,10 +27,12 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
 // examined is a KubeSchedulerConfiguration that tests change: one profile, one plugin.
@@ -283,6 +285,45 @@ func TestDoctor_Pipelines(t *testing.T) {
 	if failed != 0 {
 		t.Errorf("JUnit lacks %d failures:\n%s", failed, text)
 	}
+}
+
+// TestDoctor_Metrics scrapes doctor while it runs.
+func TestDoctor_Metrics(t *testing.T) {
+	shared.loadedNodes(t, "worker-1")
+	file := configurationOf("TargetLoadPacking", "http://127.0.0.1:1", nil).file(t)
+	port, err := cluster.FreePort()
+	must(t, err)
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(shared.binDir, build.KubectlPlimsoll().Name), "doctor",
+		"--kubeconfig="+shared.AdminKubeconfig, "--config="+file, "--metrics-address="+address, "--interval=1s")
+	cmd.Env = append(os.Environ(), "KUBECONFIG=", "KUBERNETES_SERVICE_HOST=", "HOME="+t.TempDir())
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	must(t, cmd.Start())
+	want := []string{
+		`plimsoll_doctor_check{id="source.connects",status="error"} 1`, `plimsoll_doctor_check{id="configuration.decodes",status="ok"} 1`,
+	}
+	var body string
+	err = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
+		if err != nil {
+			return false, err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return false, nil // it has not started yet
+		}
+		defer func() { _ = response.Body.Close() }()
+		text, err := io.ReadAll(response.Body)
+		body = string(text)
+		return !slices.ContainsFunc(want, func(line string) bool { return !strings.Contains(body, line+"\n") }), err
+	})
+	must(t, cmd.Process.Signal(os.Interrupt))
+	ended := cmd.Wait()
+	if err != nil {
+		t.Fatalf("%v, ended with %v\n%s\n%s", err, ended, stderr.String(), body)
+	}
+	t.Log(ended, stderr.String())
 }
 
 // TestDoctor_NodeLabel expects the label that names the nodes, though nodeLabels does not have it.

@@ -1,0 +1,110 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// Exporter repeats the checks and serves their results as metrics. Use NewExporter.
+type Exporter struct {
+	run      func(context.Context) (*Report, error)
+	clock    clock.WithTicker
+	registry metrics.KubeRegistry
+	checks   *metrics.GaugeVec
+	runs     *metrics.CounterVec
+	lastRun  *metrics.Gauge
+}
+
+// NewExporter returns an exporter of the reports that run returns.
+func NewExporter(run func(context.Context) (*Report, error), c clock.WithTicker) *Exporter {
+	e := &Exporter{
+		run: run, clock: c, registry: metrics.NewKubeRegistry(),
+		checks: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name: "plimsoll_doctor_check", Help: "Results of doctor's check in the last run, by status: ok, warning, skipped or error.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"id", "status"}),
+		runs: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: "plimsoll_doctor_runs_total", Help: "Runs of doctor, by result: Success, or Error without results.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"result"}),
+		lastRun: metrics.NewGauge(&metrics.GaugeOpts{
+			Name: "plimsoll_doctor_last_run_timestamp_seconds", Help: "End of the last run with results, in Unix time.",
+			StabilityLevel: metrics.ALPHA,
+		}),
+	}
+	e.registry.MustRegister(e.checks, e.runs, e.lastRun)
+	return e
+}
+
+// ServeHTTP serves the metrics.
+func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	metrics.HandlerFor(e.registry, metrics.HandlerOpts{}).ServeHTTP(w, r)
+}
+
+// Serve serves /metrics at the listener, which it closes, and runs the checks, until ctx is done.
+func (e *Exporter) Serve(ctx context.Context, listener net.Listener, interval time.Duration) error {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", e)
+	server := &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		cancel(server.Serve(listener))
+	}()
+	e.Run(ctx, interval)
+	_ = server.Close() // scrapes are repeated
+	<-stopped
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// Run runs the checks at once and then after each interval, until ctx is done. A run takes at most the interval.
+func (e *Exporter) Run(ctx context.Context, interval time.Duration) {
+	ticker := e.clock.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		limited, cancel := context.WithTimeout(ctx, interval)
+		report, err := e.run(limited)
+		cancel()
+		e.store(ctx, report, err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+	}
+}
+
+// store shows the results of a run. All checks have all statuses, so that an alert ends. A run without results changes none.
+func (e *Exporter) store(ctx context.Context, report *Report, err error) {
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "The checks could not be run")
+		e.runs.WithLabelValues("Error").Inc()
+		return
+	}
+	type result struct {
+		id     string
+		status Status
+	}
+	counts := map[result]float64{}
+	for _, c := range report.Checks {
+		counts[result{c.ID, c.Status}]++
+	}
+	for _, id := range IDs() {
+		for _, status := range []Status{OK, Warning, Skipped, Error} {
+			e.checks.WithLabelValues(id, string(status)).Set(counts[result{id, status}])
+		}
+	}
+	e.lastRun.Set(float64(e.clock.Now().Unix()))
+	e.runs.WithLabelValues("Success").Inc()
+}
