@@ -112,6 +112,11 @@ func stages() map[string]func(*corev1.Pod) {
 		"stuck for an hour":    func(pod *corev1.Pod) { bound(pod, time.Hour) },
 		"idle for an hour":     func(pod *corev1.Pod) { bound(pod, time.Hour); plugintest.Running(pod, time.Hour) },
 		"no image for an hour": func(pod *corev1.Pod) { bound(pod, time.Hour); failPull(pod) },
+		// Another pod's preemption waits for its victims to end.
+		"nominated": func(pod *corev1.Pod) {
+			pod.Status.Phase, pod.Status.NominatedNodeName, pod.Spec.NodeName = corev1.PodPending, pod.Spec.NodeName, ""
+			pod.Spec.Priority = new(int32(1000))
+		},
 	}
 }
 
@@ -161,6 +166,31 @@ func TestClaims_SteerNobody(t *testing.T) {
 					}
 				})
 			}
+		}
+	}
+}
+
+// An overhead counts as much as a request, which stock's filter and quotas bound. So it is no way around them.
+func TestClaims_OverheadIsARequest(t *testing.T) {
+	list := func(cpu, memory string) corev1.ResourceList {
+		return st.MakePod().Req(plugintest.CPUAndMemory(cpu, memory)).Obj().Spec.Containers[0].Resources.Requests
+	}
+	requested := func(pod *corev1.Pod) {
+		all := list("301m", "301Mi")
+		pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: all, Limits: all}
+	}
+	overhead := func(pod *corev1.Pod) { pod.Spec.Overhead = list("300m", "300Mi") }
+	for name, row := range claimants() {
+		if row.noNodes {
+			continue
+		}
+		for stage, live := range stages() {
+			t.Run(name+"/"+stage, func(t *testing.T) {
+				got, want := placed(t, name, row.args, live, overhead), placed(t, name, row.args, live, requested)
+				if moved := max(got[freeNode]-want[freeNode], want[freeNode]-got[freeNode]); moved > noise {
+					t.Errorf("pods a node %v, with a request as large %v: the last differs by %d, want at most %d", got, want, moved, noise)
+				}
+			})
 		}
 	}
 }
