@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/model"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -281,12 +282,13 @@ func checkDoctor(t *testing.T, plugin, args string, figures []reading.Figure) {
 		}
 	}
 	for _, f := range figures {
-		want := " a " + f.Name + ","
+		over := " over " + model.Duration(f.Window).String() + ","
+		want := " a " + f.Name + over
 		switch {
 		case plugin == "NodeMetrics":
 			want = fmt.Sprintf("%q has a value for 2 nodes", f.Name)
 		case f.Fraction > 0:
-			want = fmt.Sprintf(" a %s %g-quantile,", f.Name, f.Fraction)
+			want = fmt.Sprintf(" a %s %g-quantile%s", f.Name, f.Fraction, over)
 		}
 		if !strings.Contains(list+",", want) {
 			t.Errorf("doctor: %s is %q, want one with %q", id, list, want)

@@ -312,7 +312,11 @@ func TestReportOn_Messages(t *testing.T) {
 			for _, node := range []string{"n1", "n2"} {
 				s.figures = append(s.figures, figure{Figure: reading.Figure{Name: "memory", Value: 0.5, End: s.now, State: load.Fresh}, node: node})
 			}
-		}, "nodes.measured", Error, []string{"nodes without cpu load, which a plugin reads: 2 of 2 (n1, n2)"}},
+		}, "nodes.measured", Error, []string{"nodes without load of cpu over 5m, which a plugin reads: 2 of 2 (n1, n2)"}},
+		{"a window of two of one resource", func(s *sourceFacts) {
+			s.figures = withoutLoad("n1")
+			s.figures = append(s.figures, figure{Figure: reading.Figure{Name: "cpu", Window: time.Hour, Value: 0.5, End: s.now, State: load.Fresh}, node: "n1"})
+		}, "nodes.measured", Warning, []string{"nodes without load of cpu over 5m, which a plugin reads: 1 of 2 (n1)"}},
 		{"a target that is down", func(s *sourceFacts) {
 			s.diagnosis.NodesWithoutSeries, s.figures = []string{"n2"}, append(s.figures[:3], withoutLoad("n2")...)
 			s.examination.Down = []string{`up{instance="n2:9100"}`}

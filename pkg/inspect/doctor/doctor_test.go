@@ -197,11 +197,11 @@ func TestTableChecks(t *testing.T) {
 		{"all is fine", map[string]load.NodeLoad{"a": both(measured(0.5, 0.1, time.Second)), "b": both(measured(0.4, 0.1, 9*time.Second))}, "time.age", OK, "1s to 9s old"},
 		{"no load", map[string]load.NodeLoad{"a": both(measured(0.5, 0.1, time.Second)), "b": {}}, "nodes.measured", Warning, "nodes without load: 1 of 2 (b)"},
 		{"no load anywhere", map[string]load.NodeLoad{"b": {}}, "nodes.measured", Error, "nodes without load: 1 of 1 (b)"},
-		{"old load", map[string]load.NodeLoad{"a": both(measured(0.5, 0.1, 6*time.Minute))}, "time.age", Error, "a cpu, a memory"},
+		{"old load", map[string]load.NodeLoad{"a": both(measured(0.5, 0.1, 6*time.Minute))}, "time.age", Error, "a cpu over 5m, a memory over 5m"},
 		{"load that is old soon", map[string]load.NodeLoad{"a": both(measured(0.5, 0.1, 3*time.Minute))}, "time.age", Warning, "a expires soon"},
 		{"zero", map[string]load.NodeLoad{"a": {measured(0, 0.1, 0), measured(0.5, 0.1, 0)}}, "values.zero", Warning, "1 value at exactly 0, which no running node is: a cpu"},
 		{"a full node", map[string]load.NodeLoad{"a": {measured(1, 0.1, 0), measured(0.5, 0.1, 0)}}, "values.capacity", Warning, "a cpu"},
-		{"no deviation of any node", map[string]load.NodeLoad{"a": both(measured(0.5, 0, 0))}, "values.deviation", Warning, "a cpu, a memory"},
+		{"no deviation of any node", map[string]load.NodeLoad{"a": both(measured(0.5, 0, 0))}, "values.deviation", Warning, "a cpu over 5m, a memory over 5m"},
 		{"a node that is steady", map[string]load.NodeLoad{"a": both(measured(0.5, 0, 0)), "b": both(measured(0.5, 0.1, 0))}, "values.deviation", OK, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

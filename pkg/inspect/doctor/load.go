@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
+
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
@@ -18,18 +20,19 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
 )
 
-// String names the figure, such as "node-1 cpu".
+// String names the figure, such as "node-1 cpu over 5m".
 func (f *figure) String() string { return f.node + " " + f.what() }
 
-// what names what was measured of the node.
+// what names what was measured of the node. Plugins may read several windows of one resource.
 func (f *figure) what() string {
-	switch {
-	case f.metric:
+	if f.metric {
 		return fmt.Sprintf("metric %q", text.Excerpt(f.Name))
-	case f.Fraction > 0:
-		return fmt.Sprintf("%s %g-quantile", f.Name, f.Fraction)
 	}
-	return f.Name
+	quantile := ""
+	if f.Fraction > 0 {
+		quantile = fmt.Sprintf(" %g-quantile", f.Fraction)
+	}
+	return f.Name + quantile + " over " + model.Duration(f.Window).String()
 }
 
 func (f *figure) known() bool  { return f.State != load.Absent }
@@ -276,12 +279,12 @@ func (s *sourceFacts) checkMeasured() []Check {
 		if len(without) == 0 {
 			return nil
 		}
-		return failIf(len(without) == nodes)(advice, "nodes without %s load, which a plugin reads: %d of %d (%s)", read, len(without),
+		return failIf(len(without) == nodes)(advice, "nodes without load of %s, which a plugin reads: %d of %d (%s)", read, len(without),
 			nodes, text.FirstN(without))
 	})
 }
 
-// readNames names the load that enabled plugins read, such as "cpu" and "memory 0.95-quantile".
+// readNames names the load that enabled plugins read, such as "cpu over 5m" and "memory 0.95-quantile over 1h".
 func (s *sourceFacts) readNames() []string {
 	return namesOf(s.figuresOf(func(f *figure) bool { return !f.metric }), (*figure).what)
 }
