@@ -115,6 +115,14 @@ func (v *View) For(pod *corev1.Pod) *View {
 	return &seen
 }
 
+// Stranger is a pod of a namespace that no pod is in. To View.For it is what a usual pod to place is: not the owner of the node's
+// starting pods.
+func Stranger() *corev1.Pod {
+	pod := &corev1.Pod{}
+	pod.Namespace = "/" // a name that no namespace has
+	return pod
+}
+
 // Namespace is that of the pod that sees the load; empty without one.
 func (v *View) Namespace() string { return v.namespace }
 

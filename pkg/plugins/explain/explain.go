@@ -104,7 +104,8 @@ type LoadReader interface {
 	minor.Plugin
 	// Reader reads the load of nodes.
 	Reader() *reading.Reader
-	// LoadLine compares the node with its load line in the scheduling cycle, before any pod is placed.
+	// LoadLine compares the node with its load line in the scheduling cycle, before any pod is placed. It is the load that an
+	// estimate.Stranger sees.
 	LoadLine(state fwk.CycleState, node fwk.NodeInfo) LoadLine
 }
 

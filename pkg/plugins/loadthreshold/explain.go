@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
@@ -28,9 +29,9 @@ func (pl *LoadThreshold) Explain(_ context.Context, state fwk.CycleState, pod *c
 // Reader implements explain.LoadReader.
 func (pl *LoadThreshold) Reader() *reading.Reader { return pl.reader }
 
-// LoadLine implements explain.LoadReader. A node is above its line if it would be refused to a pod that uses nothing.
+// LoadLine implements explain.LoadReader. A node is above its line if it would be refused to a stranger that uses nothing.
 func (pl *LoadThreshold) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
-	s := pl.newFilterState(state, &corev1.Pod{})
+	s := pl.newFilterState(state, estimate.Stranger())
 	if s.peaks[load.CPU] != nil {
 		s.podUsages = &learned.Usages{}
 	}

@@ -1,10 +1,13 @@
 package loadthreshold
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
@@ -72,5 +75,18 @@ func TestLoadLine(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Starting pods that state nothing claim 2 cores each. To others they count 100m and 200Mi a namespace, as for the filter.
+func TestLoadLine_BoundsDefaults(t *testing.T) {
+	object, pods := node("n"), []*corev1.Pod(nil)
+	for i := range 5 {
+		pods = append(pods, st.MakePod().Namespace("tenant").Name(fmt.Sprint(i)).UID(fmt.Sprint(i)).Node("n").Container("unset").Obj())
+	}
+	b := build(t, flow(`{"thresholds": {"cpu": 60}, "defaultRequests": {"cpu": "2"}}`), loads{"n": both(0.50, 0.50)}, object)
+	l, cpu := b.LoadLine(framework.NewCycleState(), infoOf(object, pods...)), object.Status.Capacity.Cpu().MilliValue()
+	if want := 0.50 + 100/float64(cpu); math.Abs(l.Utilization[load.CPU]-want) > 1e-9 || l.Above[load.CPU] {
+		t.Errorf("utilization %v, above %v; want %v, not above", l.Utilization[load.CPU], l.Above[load.CPU], want)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -98,7 +99,7 @@ func (pl *PredictedPeak) Explain(_ context.Context, state fwk.CycleState, pod *c
 // LoadLine implements explain.LoadReader. Its utilization is the predicted peak. Only strategy Pack has a line: the target.
 func (pl *PredictedPeak) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
 	l := pl.Extensions.LoadLine(state, node)
-	peaks := pl.peaks.View(state).Node(node, &learned.Usages{}, pl.deviations)
+	peaks := pl.peaks.View(state).For(estimate.Stranger()).Node(node, &learned.Usages{}, pl.deviations)
 	for r := range peaks {
 		l.Utilization[r] = peaks[r].Peak()
 		if pl.strategy == config.StrategyPack {

@@ -63,7 +63,7 @@ func (x *Extensions[Pod]) Reader() *reading.Reader { return x.reader }
 
 // LoadLine implements explain.LoadReader for a plugin without a line.
 func (x *Extensions[Pod]) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
-	l := explain.LoadLine{Node: x.model.View(state).Estimate(node)}
+	l := explain.LoadLine{Node: x.model.View(state).For(estimate.Stranger()).Estimate(node)}
 	for r := range l.Node {
 		l.Utilization[r] = l.Node[r].Utilization(0)
 	}
