@@ -1,0 +1,310 @@
+package prometheus
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+)
+
+// record replaces a file of testdata/recorded: see the README there.
+var record = flag.String("record", "", "NAME=URL: record the answers of the Prometheus at a URL")
+
+// recording holds the answers of a real server to all queries of a refresh, by promql.Query.String.
+type recording struct {
+	// Versions are those of what was recorded.
+	Versions string
+	At       time.Time
+	Answers  map[string]json.RawMessage
+}
+
+// recorded are the setups. Each has exporters for n0, n1 and n2, with the addresses 127.0.0.11, 127.0.0.12 and 127.0.0.13.
+func recorded() map[string]struct {
+	dialect     promql.Dialect
+	hostNetwork bool
+} {
+	type setup = struct {
+		dialect     promql.Dialect
+		hostNetwork bool
+	}
+	return map[string]setup{
+		"kube-prometheus":       {promql.Auto, true},
+		"kube-prometheus-rules": {promql.KubePrometheus, true},
+		"kube-prometheus-stack": {promql.Auto, true},
+		"prometheus-chart":      {promql.Auto, true},
+		"victoriametrics":       {promql.Auto, true},
+	}
+}
+
+const recordedNodes = 3
+
+// replayed is a server that answers with a recording.
+type replayed struct {
+	recording
+	mu sync.Mutex
+	// keys are the keys of the answers, by PromQL.
+	keys map[string]string
+	// upstream is the server to record; empty while replaying.
+	upstream string
+	// attack are the labels of a tenant's target for a node, nil without an attack.
+	attack func(node int) map[string]string
+	errors []string
+}
+
+// vectorAnswer is the part of an answer that the test changes.
+type vectorAnswer struct {
+	Status string `json:"status"`
+	Data   struct {
+		ResultType string          `json:"resultType"`
+		Result     []vectorElement `json:"result"`
+	} `json:"data"`
+}
+
+type vectorElement struct {
+	Metric map[string]string `json:"metric"`
+	Value  [2]any            `json:"value"`
+}
+
+// ServeHTTP implements http.Handler.
+func (r *replayed) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := r.keys[req.FormValue("query")]
+	if r.upstream != "" {
+		resp, err := http.Get(r.upstream + "/api/v1/query?" + url.Values{"query": {req.FormValue("query")}}.Encode())
+		if err != nil {
+			r.errors = append(r.errors, err.Error())
+			return
+		}
+		body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+		if err := errors.Join(err, resp.Body.Close()); err != nil {
+			r.errors = append(r.errors, err.Error())
+		}
+		r.Answers[key] = body
+	}
+	body, ok := r.Answers[key]
+	if !ok {
+		r.errors = append(r.errors, fmt.Sprintf("no answer to %q: record again", key))
+	}
+	_, _ = w.Write(r.attacked(key, body))
+}
+
+// attacked returns the answer with the tenant's series before and after the others. They name all nodes.
+func (r *replayed) attacked(key string, body []byte) []byte {
+	var answer vectorAnswer
+	if err := json.Unmarshal(body, &answer); err != nil {
+		r.errors = append(r.errors, err.Error())
+	}
+	if r.attack == nil || len(answer.Data.Result) == 0 {
+		return body
+	}
+	honest := answer.Data.Result
+	for node := range recordedNodes {
+		forged := vectorElement{r.attack(node), [2]any{honest[0].Value[0], "0.01"}}
+		if strings.HasPrefix(key, "time of") {
+			forged.Value = honest[0].Value
+		}
+		answer.Data.Result = slices.Concat([]vectorElement{forged}, answer.Data.Result, []vectorElement{forged})
+	}
+	body, err := json.Marshal(answer)
+	if err != nil {
+		r.errors = append(r.errors, err.Error())
+	}
+	return body
+}
+
+// nodeOfExporter returns the node that the rig gave an exporter, by any of its labels.
+func nodeOfExporter(metric map[string]string) (node int, ok bool) {
+	for node := range recordedNodes {
+		for _, name := range []string{"n%d", "exporter-%d", "127.0.0.1%d:9100", "127.8.0.1%d:9100"} {
+			at := node
+			if strings.HasPrefix(name, "127.") {
+				at++
+			}
+			if slices.Contains(slices.Collect(maps.Values(metric)), fmt.Sprintf(name, at)) {
+				return node, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// recordedPods are the exporters' pods, and one of a tenant on each node.
+func recordedPods(t *testing.T, hostNetwork bool) corelisters.PodLister {
+	t.Helper()
+	pods := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	for i := range recordedNodes {
+		for namespace, onHost := range map[string]bool{"monitoring": hostNetwork, "a-tenant": false} {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("exporter-%d", i)}}
+			pod.Spec.NodeName, pod.Spec.HostNetwork = fmt.Sprintf("n%d", i), onHost
+			if err := pods.Add(pod); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return corelisters.NewPodLister(pods)
+}
+
+// newReplay returns a source that reads a recording, or records it.
+func newReplay(t *testing.T, name string) (*Source, *replayed) {
+	t.Helper()
+	file := filepath.Join("testdata", "recorded", name+".json")
+	r := &replayed{keys: map[string]string{}}
+	if recordName, upstream, ok := strings.Cut(*record, "="); ok && recordName == name {
+		r.upstream, r.At, r.Answers = upstream, time.Now().UTC().Truncate(time.Second), map[string]json.RawMessage{}
+		r.Versions = os.Getenv("VERSIONS")
+		t.Cleanup(func() {
+			content, err := json.MarshalIndent(r.recording, "", " ")
+			if err == nil {
+				err = os.WriteFile(file, append(content, '\n'), 0o600)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	} else {
+		content, err := os.ReadFile(file)
+		if err == nil {
+			err = json.Unmarshal(content, &r.recording)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	server := httptest.NewServer(r)
+	t.Cleanup(server.Close)
+	var nodes []*corev1.Node
+	for i := range recordedNodes {
+		nodes = append(nodes, newNode(fmt.Sprintf("n%d", i), fmt.Sprintf("127.0.0.1%d", i+1)))
+	}
+	setup := recorded()[name]
+	cfg := complete(Config{Address: server.URL, Dialect: setup.dialect, Pods: recordedPods(t, setup.hostNetwork)})
+	s, err := New(cfg, lister(t, nodes...), testingclock.NewFakePassiveClock(r.At.Add(time.Second)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, dialect := range promql.Dialects() {
+		probe := s.planner.Probe(dialect, window)
+		for _, q := range append(s.planner.Load(dialect, recordedRequest.Windows, recordedRequest.Quantiles), probe) {
+			r.keys[q.PromQL] = q.String()
+		}
+	}
+	return s, r
+}
+
+var recordedRequest = source.Request{
+	Windows: []time.Duration{window}, Quantiles: []load.Quantile{{Window: 10 * time.Minute, Fraction: 0.95}},
+}
+
+// honestValues returns the recorded means and quantiles of all nodes, by the query's name.
+func (r *replayed) honestValues(t *testing.T, what string) (values [recordedNodes]float64) {
+	t.Helper()
+	var answer vectorAnswer
+	if err := json.Unmarshal(r.Answers[what], &answer); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	for _, element := range answer.Data.Result {
+		node, ok := nodeOfExporter(element.Metric)
+		value, err := strconv.ParseFloat(fmt.Sprint(element.Value[1]), 64)
+		if !ok || err != nil || value < 0.05 || value > 1 || values[node] != 0 {
+			t.Fatalf("%s: %v of node %d, %v: want one value of each node, from 0.05 to 1", what, element, node, err)
+		}
+		values[node] = value
+	}
+	return values
+}
+
+// checkRecorded fetches the load, and expects the recorded values on each node.
+func checkRecorded(t *testing.T, s *Source, r *replayed, contested int) {
+	t.Helper()
+	batch, err := s.Fetch(t.Context(), recordedRequest)
+	if err != nil || len(r.errors) > 0 {
+		t.Fatal(err, r.errors)
+	}
+	found := 0
+	for _, sample := range batch.Samples {
+		for of, stat := range sample.Stats {
+			q := promql.Query{Resource: load.Resource(of), Window: sample.Window, Fraction: sample.Fraction, Dialect: s.dialect}
+			node, _ := strconv.Atoi(sample.Node[1:])
+			if want := r.honestValues(t, q.String())[node]; stat.Known && stat.Mean == want {
+				found++
+			} else if stat.Known {
+				t.Errorf("%s: %s is %v, want %v as recorded", sample.Node, &q, stat.Mean, want)
+			}
+		}
+	}
+	// Mean and quantile of cpu and memory.
+	if want := 4 * recordedNodes; found != want {
+		t.Errorf("%d recorded values, want %d: %+v", found, want, batch.Samples)
+	}
+	if batch.ContestedCount != contested {
+		t.Errorf("%d nodes contested, want %d", batch.ContestedCount, contested)
+	}
+}
+
+// TestRecorded_KeepsLoad replays what real servers answered to the queries of a refresh. Each node has its recorded load, and keeps
+// it where a tenant's target names all nodes.
+func TestRecorded_KeepsLoad(t *testing.T) {
+	tenant := map[string]string{"job": "node-exporter", "namespace": "a-tenant", "service": "node-exporter"}
+	with := func(more map[string]string) map[string]string {
+		all := maps.Clone(tenant)
+		maps.Copy(all, more)
+		return all
+	}
+	oneTarget := func(node int) map[string]string {
+		return with(map[string]string{"pod": "exporter-2", "instance": "10.8.0.3:9100", "node": fmt.Sprintf("n%d", node)})
+	}
+	for name := range recorded() {
+		t.Run(name+"/at the start", func(t *testing.T) {
+			s, r := newReplay(t, name)
+			r.attack = oneTarget
+			checkRecorded(t, s, r, recordedNodes)
+		})
+		t.Run(name, func(t *testing.T) {
+			s, r := newReplay(t, name)
+			checkRecorded(t, s, r, 0)
+			for attack, target := range map[string]func(int) map[string]string{
+				"a target that names all nodes": oneTarget,
+				"a pod on each node": func(node int) map[string]string {
+					return with(map[string]string{"pod": fmt.Sprintf("exporter-%d", node), "node": fmt.Sprintf("n%d", node)})
+				},
+				"a node port": func(node int) map[string]string {
+					return with(map[string]string{"instance": fmt.Sprintf("127.0.0.1%d:30000", node+1)})
+				},
+			} {
+				t.Run(attack, func(t *testing.T) {
+					r.attack = target
+					checkRecorded(t, s, r, recordedNodes)
+				})
+			}
+		})
+	}
+}
