@@ -296,6 +296,8 @@ func placed(t *testing.T, name, args string, stage, claim func(*corev1.Pod)) (co
 type measuredCluster struct {
 	nodes   map[string]load.NodeLoad
 	objects []runtime.Object
+	// metrics are node metrics; nil is 1 for each.
+	metrics map[string]load.MetricTable
 	// statistics are those of the workload others/burning unless set.
 	statistics *learned.Statistics
 }
@@ -318,7 +320,10 @@ func (c *measuredCluster) scheduler(t *testing.T, name, args string) *sim.Schedu
 		values[node] = load.MetricValue{Value: 1, End: plugintest.Now()}
 	}
 	loads := plugintest.NewLoads()
-	loads.Measure(c.nodes, map[string]load.MetricTable{"m0": values, "m1": values, "m2": values})
+	if c.metrics == nil {
+		c.metrics = map[string]load.MetricTable{"m0": values, "m1": values, "m2": values}
+	}
+	loads.Measure(c.nodes, c.metrics)
 	workloads := map[learned.Workload][load.ResourceCount]learned.Moments{
 		{Namespace: "others", Name: "burning"}: {load.CPU: {Mean: 4000, Variance: 1e6}, load.Memory: {Mean: 1 << 33, Variance: 1 << 40}},
 	}
