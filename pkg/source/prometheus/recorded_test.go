@@ -54,6 +54,7 @@ func recorded() map[string]struct {
 		"kube-prometheus":       {promql.Auto, true},
 		"kube-prometheus-rules": {promql.KubePrometheus, true},
 		"kube-prometheus-stack": {promql.Auto, true},
+		"pod-network":           {promql.Auto, false},
 		"prometheus-chart":      {promql.Auto, true},
 		"victoriametrics":       {promql.Auto, true},
 	}
