@@ -56,6 +56,7 @@ func recorded() map[string]struct {
 		"kube-prometheus-stack": {promql.Auto, true},
 		"pod-network":           {promql.Auto, false},
 		"prometheus-chart":      {promql.Auto, true},
+		"thanos":                {promql.Auto, true},
 		"victoriametrics":       {promql.Auto, true},
 	}
 }
