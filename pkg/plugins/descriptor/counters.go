@@ -22,10 +22,11 @@ type Counters struct {
 // Lines shows the lowest and the highest load line of the nodes, in percent; 0 if there is none.
 func (c *Counters) Lines(r load.Resource, lowest, highest int) {
 	for bound, percent := range map[string]int{"Lowest": lowest, "Highest": highest} {
-		if labels := []string{c.plugin, r.String(), bound}; percent > 0 {
-			c.lines.WithLabelValues(labels...).Set(float64(percent) / 100)
+		labels := map[string]string{"plugin": c.plugin, "resource": r.String(), "bound": bound}
+		if percent > 0 {
+			c.lines.With(labels).Set(float64(percent) / 100)
 		} else {
-			c.lines.DeleteLabelValues(labels...)
+			c.lines.Delete(labels)
 		}
 	}
 }
