@@ -72,11 +72,16 @@ func OpenPods(ctx context.Context, cluster measured.Cluster, spec config.LoadSpe
 	if !spec.ReadsPrometheus() {
 		return metricsserver.NewPodSource(cluster.KubeConfig)
 	}
-	address, client, err := access.Reach(ctx, spec, spec.MetricProvider.Address, clientConfigOf(spec))
+	address, client, err := ReachPrometheus(ctx, spec, access)
 	if err != nil {
 		return nil, err
 	}
 	return prometheus.NewPodSource(prometheus.Config{Address: address, Config: client}, cluster.Pods)
+}
+
+// ReachPrometheus returns the URL and the settings by which the Prometheus of a spec is reached.
+func ReachPrometheus(ctx context.Context, spec config.LoadSpec, access Access) (string, httpclient.Config, error) {
+	return access.Reach(ctx, spec, spec.MetricProvider.Address, clientConfigOf(spec))
 }
 
 // clientConfigOf returns the settings of the HTTP client that the spec asks for.

@@ -2,6 +2,7 @@ package promql
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -21,7 +22,11 @@ const (
 	historyLooks = 12
 	// hashLetters are those of Kubernetes' hashes and generated names.
 	hashLetters = "bcdfghjklmnpqrstvwxz2456789"
+	// podNamePattern is that of the names that controllers make; its group is the workload.
+	podNamePattern = "(.+?)(?:(?:-[" + hashLetters + "]{6,10}|-[0-9]{8})?-[" + hashLetters + "]{5}|-[0-9]+)"
 )
+
+var podName = regexp.MustCompile("^" + podNamePattern + "$")
 
 // PodFamily makes the queries for what pods use, of one family of series with the labels namespace and pod.
 // Labels that Prometheus renamed (exported_namespace) do not count: any scraped target can have them.
@@ -91,6 +96,27 @@ func (f *PodFamily) Usage(r load.Resource) string {
 	return f.byPod(fmt.Sprintf("%s(%s[%s])", function, f.Selector(r), model.Duration(PodWindow)))
 }
 
+// ContainerUsage returns the query for what each container of the namespaces uses. That is the mean of cores over PodWindow, or the
+// most bytes in it. Without namespaces it is of all.
+func ContainerUsage(r load.Resource, namespaces []string) string {
+	f, function := &PodFamilies()[2], "max_over_time"
+	if r == load.CPU {
+		function = "rate"
+	}
+	if len(namespaces) > 0 {
+		f = f.In(namespaces)
+	}
+	return fmt.Sprintf("min by (namespace, pod, container) (%s(%s[%s]))", function, f.Selector(r), model.Duration(PodWindow))
+}
+
+// WorkloadOfPodName returns the workload of a pod's name as byPodName does; empty if there is none.
+func WorkloadOfPodName(pod string) string {
+	if found := podName.FindStringSubmatch(pod); found != nil {
+		return found[1]
+	}
+	return ""
+}
+
 // Sum is a sum over the pods of a workload.
 type Sum int
 
@@ -148,8 +174,7 @@ func (f *PodFamily) pastUsage(r load.Resource) string {
 //
 // Other pods get none.
 func byPodName(pods string) string {
-	return fmt.Sprintf(`label_replace(%s, "workload", "$1", "pod", "(.+?)(?:(?:-[%s]{6,10}|-[0-9]{8})?-[%s]{5}|-[0-9]+)")`,
-		pods, hashLetters, hashLetters)
+	return fmt.Sprintf(`label_replace(%s, "workload", "$1", "pod", "%s")`, pods, podNamePattern)
 }
 
 // byPodOwner adds the label workload, derived from the controlling owner's name by kube-state-metrics.
