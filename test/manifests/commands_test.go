@@ -23,6 +23,8 @@ var documentedCommands = map[string]string{
 	`^\$ kubectl plimsoll top$`:                                       "TestTop_Nodes",
 	`^\$ kubectl plimsoll doctor`:                                     "TestDoctor_NodeLabel",
 	`^\$ kubectl plimsoll explain`:                                    "TestExplain",
+	`^\$ kubectl plimsoll requests`:                                   "TestRequests_PatchesApply",
+	`^kubectl apply --server-side`:                                    "TestRequests_PatchesApply",
 	`^\$ kubectl plimsoll what-if`:                                    "TestWhatIf_NodesAndProfiles",
 	`kubectl-plimsoll doctor$`:                                        "TestDoctor_Scheduler",
 	`^bin/kubectl-plimsoll replay`:                                    "TestReplay_Table",

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/requests"
+)
+
+// requestsOptions are the flags of requests.
+type requestsOptions struct {
+	cluster           *clusterFlags
+	output            string
+	request           requests.Request
+	allNamespaces     bool
+	minCPU, minMemory string
+}
+
+func newRequestsCommand() *cobra.Command {
+	rule := requests.DefaultRule()
+	o := &requestsOptions{cluster: newClusterFlags(), request: requests.Request{Rule: rule, Clock: clock.RealClock{}}}
+	command := &cobra.Command{
+		Use:   "requests [NAMESPACE]",
+		Short: "Show what workloads request and use, and recommend requests",
+		Long: `Reads from Prometheus what the containers of Deployments, StatefulSets, DaemonSets and CronJobs used. It
+recommends requests and limits by a rule, and says how much of the cluster this frees. Nothing is changed.
+
+Prometheus needs the kubelet's cAdvisor series container_cpu_usage_seconds_total and container_memory_working_set_bytes.
+
+The rule: 95 % of the pods do not exceed the cpu request for 95 % of the time. There is no cpu limit; an existing
+one stays, unless it is below the request. The memory request and limit are the highest usage and 15 %.`,
+		Example: `  # What do the workloads of a namespace request, use and need?
+  kubectl plimsoll requests shop
+
+  # The whole cluster over a week, as a table for a spreadsheet
+  kubectl plimsoll requests -A --history 168h -o csv > requests.csv
+
+  # Apply the recommendations
+  kubectl plimsoll requests shop -o yaml > requests.yaml
+  kubectl apply --server-side --force-conflicts -f requests.yaml`,
+		ValidArgsFunction: o.cluster.completeNames("namespaces"),
+		RunE:              o.run,
+	}
+	flags := command.Flags()
+	o.cluster.addTo(command, flags)
+	flags.StringVarP(&o.output, "output", "o", "table", "table, csv, json, or yaml: objects for kubectl apply --server-side")
+	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "all namespaces")
+	flags.StringVarP(&o.request.Selector, "selector", "l", "", "label selector of the workloads, such as app=web")
+	flags.DurationVar(&o.request.History, "history", 24*time.Hour,
+		fmt.Sprintf("how far back usages are read, from %v to %v", requests.MinHistory, requests.MaxHistory))
+	flags.DurationVar(&o.request.Rule.MinHistory, "min-history", rule.MinHistory,
+		"time that a container must have been seen for")
+	flags.Float64Var(&o.request.Rule.CPUPercentile, "cpu-percentile", rule.CPUPercentile, "percentile of the cpu usages to request")
+	flags.Float64Var(&o.request.Rule.MemoryMarginPercent, "memory-margin", rule.MemoryMarginPercent,
+		"percentage to add to the highest memory usage")
+	flags.StringVar(&o.minCPU, "min-cpu", rule.MinCPU.String(), "least cpu request")
+	flags.StringVar(&o.minMemory, "min-memory", rule.MinMemory.String(), "least memory request")
+	completeFlag(command, "output", cobra.FixedCompletions([]cobra.Completion{"table", "csv", "json", "yaml"},
+		cobra.ShellCompDirectiveNoFileComp))
+	return command
+}
+
+// complete reads the arguments and the flags that are text.
+func (o *requestsOptions) complete(args []string, connection *live.Connection) error {
+	switch {
+	case len(args) > 1:
+		return fmt.Errorf("%q: write one namespace, or --all-namespaces", args)
+	case len(args) == 1 && o.allNamespaces:
+		return fmt.Errorf("--all-namespaces: the namespace %s is named too; leave out one", args[0])
+	case len(args) == 1:
+		o.request.Namespace = args[0]
+	case !o.allNamespaces:
+		o.request.Namespace = connection.Namespace
+	}
+	switch o.output {
+	case "table", "csv", "json", "yaml":
+	default:
+		return fmt.Errorf("--output: %q; write table, csv, json or yaml", o.output)
+	}
+	var err error
+	if o.request.Rule.MinCPU, err = resource.ParseQuantity(o.minCPU); err != nil || o.request.Rule.MinCPU.Sign() < 0 {
+		return fmt.Errorf("--min-cpu: %q; write a quantity of 0 or more, such as 10m", o.minCPU)
+	}
+	if o.request.Rule.MinMemory, err = resource.ParseQuantity(o.minMemory); err != nil || o.request.Rule.MinMemory.Sign() < 0 {
+		return fmt.Errorf("--min-memory: %q; write a quantity of 0 or more, such as 32Mi", o.minMemory)
+	}
+	return o.request.Validate()
+}
+
+func (o *requestsOptions) run(cmd *cobra.Command, args []string) error {
+	connection, err := o.cluster.connect()
+	if err != nil {
+		return err
+	}
+	if err := o.complete(args, connection); err != nil {
+		return usageError{err}
+	}
+	o.request.Configuration, o.request.Source = o.cluster.configuration, o.cluster.source
+	bar := terminal.NewProgress(cmd.ErrOrStderr())
+	o.request.Progress = bar.Set
+	report, err := requests.Run(cmd.Context(), connection, o.request)
+	bar.Clear()
+	if err != nil {
+		return err
+	}
+	switch o.output {
+	case "csv":
+		return report.WriteCSV(cmd.OutOrStdout())
+	case "yaml":
+		return report.WritePatches(cmd.OutOrStdout())
+	}
+	output := outputFlags{format: o.output}
+	return output.print(cmd, report, "", nil, report.Print)
+}
