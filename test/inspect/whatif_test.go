@@ -130,7 +130,7 @@ func TestWhatIf_AgreesWithScheduler(t *testing.T) {
 		t.Errorf("without a node: %+v, want 2 pods above the load line", g)
 	}
 	for _, n := range o.Nodes {
-		if n.CPU.LinePercent == nil || *n.CPU.LinePercent != 80 || n.PassesLine {
+		if n.CPU.LinePercent == nil || *n.CPU.LinePercent != 80 || n.CrossesLine {
 			t.Errorf("%s: %+v, want a line at 80 %%, and it is not passed", n.Name, n)
 		}
 	}

@@ -73,8 +73,8 @@ type ChangedNode struct {
 	Evicted int    `json:"evicted,omitempty"`
 	CPU     Load   `json:"cpu"`
 	Memory  Load   `json:"memory"`
-	// PassesLine reports whether the node is above its load line in the end, and was not before.
-	PassesLine bool `json:"passesLine"`
+	// CrossesLine reports whether the node is above its load line in the end, and was not before.
+	CrossesLine bool `json:"crossesLine"`
 }
 
 // Load is the effective utilization of one resource of a node, in percent. It is absent if no plugin reads load.
@@ -161,7 +161,7 @@ func (p *Plan) compare(out *Outcome) {
 			out.NodesAboveAfter++
 		}
 		if is && !was {
-			node(name).PassesLine = true
+			node(name).CrossesLine = true
 		}
 	}
 	out.Nodes = []ChangedNode{}

@@ -76,15 +76,15 @@ func (o *Outcome) summary(stopped StopReason) string {
 	if o.LinePlugin == "" {
 		return line
 	}
-	passing := 0
+	crossing := 0
 	for i := range o.Nodes {
-		if o.Nodes[i].PassesLine {
-			passing++
+		if o.Nodes[i].CrossesLine {
+			crossing++
 		}
 	}
 	line += fmt.Sprintf("; above the load line: %d of %d nodes, %d before", o.NodesAboveAfter, o.NodesInCluster, o.NodesAboveBefore)
-	if passing > 0 {
-		line += fmt.Sprintf(" (%d pass it)", passing)
+	if crossing > 0 {
+		line += fmt.Sprintf(" (%d cross it)", crossing)
 	}
 	return line
 }
@@ -164,10 +164,10 @@ func (r *Report) loadColumns(header, short string, load func(*ChangedNode) *Load
 	}})
 }
 
-// lineColor is red for a node that passes its line, and yellow for one that was above it before.
+// lineColor is red for a node that crosses its line, and yellow for one that was above it before.
 func lineColor(n *ChangedNode) terminal.Color {
 	switch {
-	case n.PassesLine:
+	case n.CrossesLine:
 		return terminal.Red
 	case n.CPU.Above || n.Memory.Above:
 		return terminal.Yellow
@@ -194,8 +194,8 @@ func percent(p *float64, format string) string {
 func stateOf(n *ChangedNode) string {
 	var words []string
 	switch {
-	case n.PassesLine:
-		words = append(words, "passes its line")
+	case n.CrossesLine:
+		words = append(words, "crosses its line")
 	case n.CPU.Above || n.Memory.Above:
 		words = append(words, "above its line")
 	}

@@ -16,7 +16,7 @@ func testOutcome(configuration string) *Outcome {
 		Configuration: configuration,
 		Profile:       "plimsoll", LinePlugin: "LoadThreshold", Pods: 5, Placed: 3, Relaxed: 1, NodesInCluster: 9, NodesAboveAfter: 1,
 		Nodes: []ChangedNode{
-			{Name: "a", Placed: 3, CPU: percents(50, 85, 80), Memory: Load{ByRequests: true}, PassesLine: true},
+			{Name: "a", Placed: 3, CPU: percents(50, 85, 80), Memory: Load{ByRequests: true}, CrossesLine: true},
 			{Name: "b", Drained: true, Evicted: 5, CPU: percents(40, 15, 80)},
 		},
 		Unschedulable: []Group{{Of: "Deployment shop/web", Reason: "0/9 nodes are available", Pods: 2}},
@@ -32,10 +32,10 @@ func TestResult_Print(t *testing.T) {
 	const want = `file x; load and line as LoadThreshold sees them in profile plimsoll
 
 b drained
-3 of 5 pods placed, 1 of them because a limit was waived that left no node; above the load line: 1 of 9 nodes, 0 before (1 pass it)
+3 of 5 pods placed, 1 of them because a limit was waived that left no node; above the load line: 1 of 9 nodes, 0 before (1 cross it)
 
 NODE  PODS   CPU BEFORE  AFTER  LINE  MEMORY BEFORE  AFTER  LINE  STATE
-a     +3     50.0%       85.0%  80%   -              -      -     passes its line
+a     +3     50.0%       85.0%  80%   -              -      -     crosses its line
 b     +0 -5  40.0%       15.0%  80%   -              -      -     drained
 
 Without a node:
@@ -97,8 +97,8 @@ func TestResult_Print_SideBySide(t *testing.T) {
 	r.Print(p)
 	for _, want := range []string{
 		"A: file x; load", "B: file y; load", "A: 3 of 5 pods placed", "\nA: Without a node:\n",
-		"\nNODE  PODS A  PODS B  CPU BEFORE  AFTER A  AFTER B  MEMORY BEFORE  AFTER A  AFTER B  STATE A          STATE B\n",
-		"\na     +3      +5      50.0%       85.0%    85.0%    -              -        -        passes its line  passes its line\n",
+		"\nNODE  PODS A  PODS B  CPU BEFORE  AFTER A  AFTER B  MEMORY BEFORE  AFTER A  AFTER B  STATE A           STATE B\n",
+		"\na     +3      +5      50.0%       85.0%    85.0%    -              -        -        crosses its line  crosses its line\n",
 	} {
 		if !strings.Contains(p.String(), want) {
 			t.Errorf("the table is\n%s\nwithout %q", p.String(), want)
@@ -112,7 +112,7 @@ func TestResult_Print_OnATerminal(t *testing.T) {
 	r.Print(p)
 	for _, want := range []string{
 		"\nNODE  PODS   CPU    AFTER  MEM  AFTER  STATE\n",
-		"\na     +3     50.0%  \x1b[31m85.0%\x1b[m  -    -      \x1b[31mpasses its line\x1b[m\n",
+		"\na     +3     50.0%  \x1b[31m85.0%\x1b[m  -    -      \x1b[31mcrosses its line\x1b[m\n",
 	} {
 		if !strings.Contains(p.String(), want) {
 			t.Errorf("the table is\n%q\nwithout %q", p.String(), want)
