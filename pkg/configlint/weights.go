@@ -2,6 +2,7 @@ package configlint
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -70,7 +71,7 @@ func weights(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguratio
 		if p.plugins == nil {
 			continue
 		}
-		findings = append(findings, p.outweighed(plugins)...)
+		findings = append(findings, p.outweighed(cfg.Extenders, plugins)...)
 		for _, plugin := range plugins {
 			limits := plugin.Limits(ArgsOf(&cfg.Profiles[i], plugin.Name))
 			findings = append(findings, p.unweightedLimit(plugin.Name, limits)...)
@@ -126,73 +127,157 @@ func enabledAt(
 	return kubeschedulerconfig.Plugin{}, false
 }
 
-// sum returns the weights of the plugins that score, and their sum.
-func (p *profile) sum(plugins ...string) (shown string, total int64) {
+// maxScore is the highest score of every scorer, after normalization.
+const maxScore = 100
+
+// Swing says how far scorers can move a node: each by its weight times the highest score.
+type Swing struct {
+	names   []string
+	weights []int64
+}
+
+func (s *Swing) add(name string, weight int64) {
+	if weight > 0 {
+		s.names, s.weights = append(s.names, name), append(s.weights, weight)
+	}
+}
+
+func (s *Swing) total() (sum int64) {
+	for _, weight := range s.weights {
+		sum += weight
+	}
+	return sum
+}
+
+// String shows the arithmetic, such as "TargetLoadPacking 5 x 100 = 500".
+func (s *Swing) String() string {
+	if len(s.names) == 0 {
+		return "none"
+	}
 	var parts []string
-	for _, name := range plugins {
-		if w := p.weight(name); w > 0 {
-			parts, total = append(parts, fmt.Sprintf("%s=%d", name, w)), total+w
+	for i, name := range s.names {
+		parts = append(parts, fmt.Sprintf("%s %d x %d", name, s.weights[i], maxScore))
+	}
+	return fmt.Sprintf("%s = %d", strings.Join(parts, " + "), s.total()*maxScore)
+}
+
+// Balance says how far scores can move a node in one profile: by load, by requests, and by each other scorer.
+type Balance struct {
+	Profile            string
+	ByLoad, ByRequests Swing
+	Others             []Swing
+}
+
+// Balances returns the balance of each profile that scores by load.
+func Balances(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, plugins []Plugin) (all []Balance) {
+	for i := range cfg.Profiles {
+		p := profile{plugins: cfg.Profiles[i].Plugins}
+		if p.plugins == nil {
+			continue
+		}
+		if b := p.balance(cfg.Extenders, plugins); b.ByLoad.total() > 0 {
+			b.Profile = cfg.Profiles[i].SchedulerName
+			all = append(all, b)
 		}
 	}
-	return strings.Join(parts, ", "), total
+	return all
 }
+
+// stockByRequests are the stock plugins that score by requests. They count together.
+var stockByRequests = []string{names.NodeResourcesFit, names.NodeResourcesBalancedAllocation}
 
 // fromSpecs are the stock plugins that score by the pod's and the nodes' own preferences. They may have more weight than load.
 var fromSpecs = []string{
 	names.TaintToleration, names.NodeAffinity, names.InterPodAffinity, names.PodTopologySpread, names.DynamicResources,
 }
 
-// outweighed reports plugins with more weight than the plugins by load. The stock plugins by requests count together, and must have
-// less. All scores are from 0 to 100, so weights tell how far a plugin moves a node.
-func (p *profile) outweighed(plugins []Plugin) []finding.Finding {
-	var scoring, known []string
+func (p *profile) balance(extenders []kubeschedulerconfig.Extender, plugins []Plugin) (b Balance) {
+	known := slices.Concat(stockByRequests, fromSpecs)
 	for _, plugin := range plugins {
 		if known = append(known, plugin.Name); plugin.ScoresByLoad {
-			scoring = append(scoring, plugin.Name)
+			b.ByLoad.add(plugin.Name, p.weight(plugin.Name))
 		}
 	}
-	byLoad, load := p.sum(scoring...)
+	for _, name := range stockByRequests {
+		b.ByRequests.add(name, p.weight(name))
+	}
+	other := func(name string, weight int64) {
+		if weight > 0 {
+			b.Others = append(b.Others, Swing{[]string{name}, []int64{weight}})
+		}
+	}
+	for _, name := range p.scorers() {
+		if !slices.Contains(known, name) {
+			other(name, p.weight(name))
+		}
+	}
+	for i := range extenders { // the scheduler scales their priorities to the scores of plugins
+		if extenders[i].PrioritizeVerb != "" {
+			other("extender "+hostOf(extenders[i].URLPrefix), extenders[i].Weight)
+		}
+	}
+	return b
+}
+
+// hostOf returns the host of a URL, without credentials.
+func hostOf(address string) string {
+	if u, err := url.Parse(address); err == nil {
+		return u.Host
+	}
+	return "of an invalid URL"
+}
+
+// outweighed reports scorers that move a node further than the plugins by load. Those by requests must move it less.
+func (p *profile) outweighed(extenders []kubeschedulerconfig.Extender, plugins []Plugin) []finding.Finding {
+	b := p.balance(extenders, plugins)
+	load := b.ByLoad.total()
 	if load == 0 {
 		return nil
 	}
-	requests := []string{names.NodeResourcesFit, names.NodeResourcesBalancedAllocation}
-	var disabled, shown []string
-	if by, total := p.sum(requests...); total >= load {
-		disabled, shown = requests, append(shown, by)
+	var others []Swing
+	if b.ByRequests.total() >= load {
+		others = append(others, b.ByRequests)
 	}
-	for _, plugin := range p.scorers() {
-		if slices.Contains(slices.Concat(known, requests, fromSpecs, disabled), plugin) {
-			continue
-		}
-		if by, weight := p.sum(plugin); weight > load {
-			disabled, shown = append(disabled, plugin), append(shown, by)
+	for _, other := range b.Others {
+		if other.total() > load {
+			others = append(others, other)
 		}
 	}
-	if len(disabled) == 0 {
+	if len(others) == 0 {
 		return nil
 	}
-	disable := "plugins:\n  score:\n    disabled:\n"
-	for _, plugin := range disabled {
-		disable += "    - name: " + plugin + "\n"
+	var shown []string
+	disable := ""
+	for _, other := range others {
+		shown = append(shown, other.String())
+		for _, name := range other.names {
+			if p.weight(name) > 0 { // an extender is no plugin
+				disable += "    - name: " + name + "\n"
+			}
+		}
+	}
+	if disable != "" {
+		disable = "plugins:\n  score:\n    disabled:\n" + disable
 	}
 	return []finding.Finding{{
 		Code: finding.LoadOutweighed, Field: p.path + ".plugins.score",
-		Details: []any{"byLoad", byLoad, "others", strings.Join(shown, ", ")},
+		Details: []any{"byLoad", b.ByLoad.String(), "others", strings.Join(shown, "; ")},
 		Advice:  "give the plugins by load more weight, or disable the others at score: they still filter",
 		YAML:    disable,
 	}}
 }
 
-// scorers returns the plugins that have a weight, in the order of the profile. The defaults give weights to the plugins that score,
-// and to no others.
+// scorers returns the plugins that score, in the order of the profile. At multiPoint the defaults give weights to these alone.
 func (p *profile) scorers() (scorers []string) {
-	for _, set := range []kubeschedulerconfig.PluginSet{p.plugins.Score, p.plugins.MultiPoint} {
+	add := func(set kubeschedulerconfig.PluginSet, least int32) {
 		for _, plugin := range set.Enabled {
-			if plugin.Weight > 0 && p.weight(plugin.Name) > 0 && !slices.Contains(scorers, plugin.Name) {
+			if plugin.Weight >= least && p.weight(plugin.Name) > 0 && !slices.Contains(scorers, plugin.Name) {
 				scorers = append(scorers, plugin.Name)
 			}
 		}
 	}
+	add(p.plugins.Score, 0) // the framework takes a weight of 0 for 1
+	add(p.plugins.MultiPoint, 1)
 	return scorers
 }
 

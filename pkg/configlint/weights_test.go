@@ -7,6 +7,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 )
 
@@ -80,29 +81,39 @@ func TestCheck_Weights(t *testing.T) {
 	}{
 		// Both stock plugins have weight 1, as has a plugin without a weight.
 		{"without a weight", "profiles:\n- plugins: {score: {enabled: [{name: TargetLoadPacking}]}}\n",
-			[]finding.Finding{outvoted(4, "TargetLoadPacking=1", "NodeResourcesFit=1, NodeResourcesBalancedAllocation=1")}},
+			[]finding.Finding{outvoted(4, "TargetLoadPacking 1 x 100 = 100", "NodeResourcesFit 1 x 100 + NodeResourcesBalancedAllocation 1 x 100 = 200")}},
 		{"as much weight", "profiles:\n- plugins:\n    score: {enabled: [{name: TargetLoadPacking, weight: 2}]}\n",
-			[]finding.Finding{outvoted(5, "TargetLoadPacking=2", "NodeResourcesFit=1, NodeResourcesBalancedAllocation=1")}},
+			[]finding.Finding{outvoted(5, "TargetLoadPacking 2 x 100 = 200", "NodeResourcesFit 1 x 100 + NodeResourcesBalancedAllocation 1 x 100 = 200")}},
 		{"more weight", "profiles:\n- plugins: {score: {enabled: [{name: TargetLoadPacking, weight: 3}]}}\n", nil},
 		{"two plugins by load", "profiles:\n- plugins: {score: {enabled: [{name: TargetLoadPacking, weight: 2}, {name: LoadVariationRiskBalancing}]}}\n", nil},
 		{"as much weight of any plugin by load", "profiles:\n- plugins:\n    score: {enabled: [{name: LowRiskOverCommitment}, {name: Peaks}]}\n",
-			[]finding.Finding{outvoted(5, "LowRiskOverCommitment=1, Peaks=1", "NodeResourcesFit=1, NodeResourcesBalancedAllocation=1")}},
+			[]finding.Finding{outvoted(5, "LowRiskOverCommitment 1 x 100 + Peaks 1 x 100 = 200", "NodeResourcesFit 1 x 100 + NodeResourcesBalancedAllocation 1 x 100 = 200")}},
 		{"more weight of any plugin by load", "profiles:\n- plugins: {score: {enabled: [{name: LowRiskOverCommitment, weight: 2}, {name: Peaks}]}}\n", nil},
 		{"one stock plugin disabled", "profiles:\n- plugins: {score: {disabled: [{name: NodeResourcesFit}], enabled: [{name: TargetLoadPacking, weight: 2}]}}\n", nil},
 		{"all disabled", "profiles:\n- plugins: {score: {disabled: [{name: '*'}], enabled: [{name: TargetLoadPacking}]}}\n", nil},
 		{"a stock plugin with a weight of its own", "profiles:\n- plugins:\n    score: {enabled: [{name: TargetLoadPacking, weight: 5}, {name: NodeResourcesFit, weight: 9}]}\n",
-			[]finding.Finding{outvoted(5, "TargetLoadPacking=5", "NodeResourcesFit=9, NodeResourcesBalancedAllocation=1")}},
+			[]finding.Finding{outvoted(5, "TargetLoadPacking 5 x 100 = 500", "NodeResourcesFit 9 x 100 + NodeResourcesBalancedAllocation 1 x 100 = 1000")}},
 		{"under multiPoint", "profiles:\n- plugins:\n    multiPoint: {enabled: [{name: TargetLoadPacking}]}\n",
-			[]finding.Finding{outvoted(4, "TargetLoadPacking=1", "NodeResourcesFit=1, NodeResourcesBalancedAllocation=1")}},
+			[]finding.Finding{outvoted(4, "TargetLoadPacking 1 x 100 = 100", "NodeResourcesFit 1 x 100 + NodeResourcesBalancedAllocation 1 x 100 = 200")}},
 		// ImageLocality moves a node by up to 100 x 100, the plugin by load by 5 x 100.
 		{"another plugin with more weight", "profiles:\n- plugins:\n    multiPoint: {enabled: [{name: ImageLocality, weight: 100}]}\n    score: {" + disabled +
 			", enabled: [{name: TargetLoadPacking, weight: 5}]}\n",
 			[]finding.Finding{{
 				Code: finding.LoadOutweighed, Field: "profiles[0].plugins.score", Line: 6,
-				Details: []any{"byLoad", "TargetLoadPacking=5", "others", "ImageLocality=100"},
+				Details: []any{"byLoad", "TargetLoadPacking 5 x 100 = 500", "others", "ImageLocality 100 x 100 = 10000"},
 				Advice:  "give the plugins by load more weight, or disable the others at score: they still filter",
 				YAML:    "plugins:\n  score:\n    disabled:\n    - name: ImageLocality\n",
 			}}},
+		// A scheduler scales an extender's priorities, from 0 to 10, to scores from 0 to 100.
+		{"an extender with more weight", "extenders:\n- {urlPrefix: 'http://user:secret@e:80/x', prioritizeVerb: p, weight: 6}\n" +
+			"profiles:\n- plugins: {score: {enabled: [{name: TargetLoadPacking, weight: 5}]}}\n",
+			[]finding.Finding{{
+				Code: finding.LoadOutweighed, Field: "profiles[0].plugins.score", Line: 6,
+				Details: []any{"byLoad", "TargetLoadPacking 5 x 100 = 500", "others", "extender e:80 6 x 100 = 600"},
+				Advice:  "give the plugins by load more weight, or disable the others at score: they still filter",
+			}}},
+		{"an extender that only filters", "extenders:\n- {urlPrefix: 'http://e:80', filterVerb: f, weight: 6}\n" +
+			"profiles:\n- plugins: {score: {enabled: [{name: TargetLoadPacking, weight: 5}]}}\n", nil},
 		{"another plugin with as much weight", "profiles:\n- plugins: {multiPoint: {enabled: [{name: ImageLocality, weight: 5}]}, score: {" + disabled +
 			", enabled: [{name: TargetLoadPacking, weight: 5}]}}\n", nil},
 		{"what pods state", "profiles:\n- plugins: {multiPoint: {enabled: [{name: NodeAffinity, weight: 100}]}, score: {" + disabled +
@@ -163,6 +174,36 @@ func TestCheck_RepeatedProfiles(t *testing.T) {
 	want := []finding.Finding{
 		repeated("profiles[2].schedulerName", 6, "one", "profiles[0]", "one-3"),
 		repeated("profiles[4].schedulerName", 8, "one", "profiles[0]", "one-4"),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestBalances expects how far each scorer moves a node, where nothing is outweighed, too. A weight of 0 counts as 1.
+func TestBalances(t *testing.T) {
+	cfg, err := configlint.Decode([]byte(`apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+extenders: [{urlPrefix: "http://e", prioritizeVerb: p, weight: 2}]
+profiles:
+- {schedulerName: stock}
+- schedulerName: plimsoll
+  plugins: {score: {enabled: [{name: TargetLoadPacking, weight: 5}, {name: Mine, weight: 0}]}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	balances := configlint.Balances(cfg, []configlint.Plugin{{Name: "TargetLoadPacking", ScoresByLoad: true}})
+	if len(balances) != 1 || balances[0].Profile != "plimsoll" {
+		t.Fatalf("got %+v, want that of the profile by load", balances)
+	}
+	got := []string{balances[0].ByLoad.String(), balances[0].ByRequests.String()}
+	for _, other := range balances[0].Others {
+		got = append(got, other.String())
+	}
+	want := []string{
+		"TargetLoadPacking 5 x 100 = 500", "NodeResourcesFit 1 x 100 + NodeResourcesBalancedAllocation 1 x 100 = 200",
+		"Mine 1 x 100 = 100", "ImageLocality 1 x 100 = 100", "extender e 2 x 100 = 200",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -79,6 +79,24 @@ func findingsOf(id string) func(*facts) []Check {
 	}
 }
 
+// checkWeights shows how far scores move a node in the profiles whose load is not outweighed.
+func (f *facts) checkWeights() []Check {
+	if f.configuration.Decoded == nil {
+		return nil
+	}
+	if checks := findingsOf("configuration.weights")(f); len(checks) > 0 {
+		return checks
+	}
+	return each(configlint.Balances(f.configuration.Decoded, plugins.Lint()), func(b configlint.Balance) []Check {
+		others := ""
+		for _, other := range b.Others {
+			others += ", " + text.Excerpt(other.String())
+		}
+		return ok("profile %s: load can move a node's score by %s; requests by %s%s", text.Excerpt(b.Profile), &b.ByLoad, &b.ByRequests,
+			others)
+	})
+}
+
 // describe returns the finding on one line.
 func describe(f *finding.Finding) string {
 	var b strings.Builder

@@ -41,7 +41,7 @@ func clusterChecks() []check[*facts] {
 		{"configuration.found", nil, (*facts).checkFound},
 		{"configuration.decodes", file, (*facts).checkDecodes},
 		{"configuration.effect", file, findingsOf("configuration.effect")},
-		{"configuration.weights", file, findingsOf("configuration.weights")},
+		{"configuration.weights", file, (*facts).checkWeights},
 		{"configuration.profiles", file, findingsOf("configuration.profiles")},
 		{"configuration.profiles", configured, (*facts).checkSharedProfile},
 		{"configuration.runs", both, (*facts).checkRuns},
