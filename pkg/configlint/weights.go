@@ -256,13 +256,15 @@ func (p *profile) outweighed(extenders []kubeschedulerconfig.Extender, plugins [
 			}
 		}
 	}
+	advice := "give the plugins by load more weight, or the extender less"
 	if disable != "" {
 		disable = "plugins:\n  score:\n    disabled:\n" + disable
+		advice = "give the plugins by load more weight, or disable the others at score: they still filter"
 	}
 	return []finding.Finding{{
 		Code: finding.LoadOutweighed, Field: p.path + ".plugins.score",
 		Details: []any{"byLoad", b.ByLoad.String(), "others", strings.Join(shown, "; ")},
-		Advice:  "give the plugins by load more weight, or disable the others at score: they still filter",
+		Advice:  advice,
 		YAML:    disable,
 	}}
 }

@@ -110,7 +110,7 @@ func TestCheck_Weights(t *testing.T) {
 			[]finding.Finding{{
 				Code: finding.LoadOutweighed, Field: "profiles[0].plugins.score", Line: 6,
 				Details: []any{"byLoad", "TargetLoadPacking 5 x 100 = 500", "others", "extender e:80 6 x 100 = 600"},
-				Advice:  "give the plugins by load more weight, or disable the others at score: they still filter",
+				Advice:  "give the plugins by load more weight, or the extender less",
 			}}},
 		{"an extender that only filters", "extenders:\n- {urlPrefix: 'http://e:80', filterVerb: f, weight: 6}\n" +
 			"profiles:\n- plugins: {score: {enabled: [{name: TargetLoadPacking, weight: 5}]}}\n", nil},

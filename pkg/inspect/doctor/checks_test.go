@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -177,6 +178,7 @@ func TestReportOn_Faults(t *testing.T) {
 			s.examination.Sampling["n1"] = diagnosis.Sampling{Interval: time.Minute, Since: time.Minute}
 		},
 		"time.ahead":       func(s *sourceFacts) { s.examination.Ahead = []string{"n1"} },
+		"time.behind":      func(s *sourceFacts) { s.examination.Behind = []string{"n1"} },
 		"time.age":         func(s *sourceFacts) { s.figures[0].State = load.Expired },
 		"values.zero":      func(s *sourceFacts) { s.figures[0].Value = 0 },
 		"values.frozen":    func(s *sourceFacts) { s.examination.Frozen = []string{"n1"} },
@@ -324,6 +326,30 @@ func TestReportOn_Messages(t *testing.T) {
 		{"samples that are dated ahead", func(s *sourceFacts) {
 			s.examination.Ahead, s.examination.Lead = []string{"n1"}, 4*time.Minute
 		}, "time.ahead", Error, []string{"samples are dated ahead of the source's clock, by up to 4m0s: n1", "Correct the clock"}},
+		{"another scheduler with the profile", func(s *sourceFacts) { s.rivals = []*live.Configuration{rivalOf(s, "other", "plimsoll")} },
+			"configuration.profiles", Warning,
+			[]string{"profiles[0].schedulerName: plimsoll is also a profile of Pod b/other, with ConfigMap b/other: two schedulers",
+				"schedulerName: plimsoll-2"}},
+		{"samples that are dated back", func(s *sourceFacts) {
+			s.examination.Behind, s.examination.Lag = []string{"n1"}, 100*time.Second
+		}, "time.behind", Error, []string{"dated back", "the newest is up to 1m40s old: n1", "honor_timestamps: false"}},
+		{"a token without permission", func(s *sourceFacts) {
+			s.Err, s.diagnosis, s.token = &httpclient.StatusError{Code: 403}, nil, "opaque"
+		}, "source.authorization", Error, []string{"The server knows the token, and denies it permission"}},
+		{"a token that is not accepted", func(s *sourceFacts) {
+			s.Err, s.diagnosis, s.token = &httpclient.StatusError{Code: 401}, nil, "opaque"
+		}, "source.authorization", Error, []string{"The server does not accept the token. Get a new one"}},
+		{"a server that has no such method", func(s *sourceFacts) {
+			s.Err, s.diagnosis = &httpclient.StatusError{Code: 405}, nil
+			s.Spec.MetricProvider.Type = config.Prometheus
+		}, "source.answers", Error, []string{"no API of Prometheus at this path"}},
+		{"a server that fails", func(s *sourceFacts) {
+			s.Err, s.diagnosis = &httpclient.StatusError{Code: 503}, nil
+		}, "source.answers", Error, []string{"answers, and fails"}},
+		{"a page in place of an answer", func(s *sourceFacts) {
+			s.Err, s.diagnosis = fmt.Errorf("no response of Prometheus: %w", &json.SyntaxError{}), nil
+			s.Spec.MetricProvider.Type = config.Prometheus
+		}, "source.answers", Error, []string{"no API of Prometheus at this path"}},
 		{"no node below its line", func(s *sourceFacts) { s.lines[0].above = []string{"n1", "n2"} }, "lines.room", Error,
 			[]string{"LoadThreshold of profile plimsoll: all 2 nodes above their load line (n1, n2); no pod is placed", "whenNoneFits: Relax"}},
 		{"no node below a line that is waived", func(s *sourceFacts) { s.lines[0].above, s.lines[0].waives = []string{"n1", "n2"}, true }, "lines.room",
@@ -388,6 +414,25 @@ func TestReportOn_Messages(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// rivalOf returns another scheduler's configuration, with a Lease and a profile.
+func rivalOf(s *sourceFacts, lease, profile string) *live.Configuration {
+	decoded := s.configuration.Decoded.DeepCopy()
+	decoded.LeaderElection.ResourceName, decoded.Profiles[0].SchedulerName = lease, profile
+	return &live.Configuration{
+		Origin: "ConfigMap b/other", Decoded: decoded,
+		Workload: &live.Workload{Kind: "Pod", Namespace: "b", Name: "other"},
+	}
+}
+
+// TestCheckSharedProfile_Fine expects nothing of a scheduler with another profile, nor of one that shares the Lease.
+func TestCheckSharedProfile_Fine(t *testing.T) {
+	s := healthy()
+	s.rivals = []*live.Configuration{rivalOf(s, "other", "another"), rivalOf(s, s.election().ResourceName, "plimsoll")}
+	if got := s.checkSharedProfile(); len(got) > 0 {
+		t.Errorf("got %+v, want nothing", got)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
@@ -118,8 +119,28 @@ func (f *facts) adviseOn(finding *finding.Finding) []Advice {
 	return write(yaml, "In %s, at %s: %s.", f.configuration.Origin, where, todo)
 }
 
-// checkSharedProfile finds a profile that the stock scheduler has, too.
+// checkSharedProfile finds profiles that another scheduler has, too.
 func (f *facts) checkSharedProfile() []Check {
+	return append(f.checkStockProfile(), each(f.rivals, func(rival *live.Configuration) []Check {
+		ours, theirs := f.election(), rival.Workload.LeaderElection(rival.Decoded)
+		if ours.LeaderElect && theirs.LeaderElect && ours.ResourceNamespace == theirs.ResourceNamespace &&
+			ours.ResourceName == theirs.ResourceName { // one of them leads
+			return nil
+		}
+		names := rival.ProfileNames()
+		i := slices.IndexFunc(f.profiles(), func(name string) bool { return slices.Contains(names, name) })
+		if i < 0 {
+			return nil
+		}
+		name := f.profiles()[i]
+		return warn(f.edit("schedulerName: "+name+"-2\n", "rename the profile:", "Uninstall the other scheduler. Or,"),
+			"profiles[%d].schedulerName: %s is also a profile of %s, with %s: two schedulers place the same pods", i, text.Excerpt(name),
+			rival.Workload, rival.Origin)
+	})...)
+}
+
+// checkStockProfile finds a profile that the stock scheduler has, too.
+func (f *facts) checkStockProfile() []Check {
 	i := slices.Index(f.profiles(), "default-scheduler")
 	election := f.election()
 	replaced := election.ResourceName == "kube-scheduler" && election.ResourceNamespace == "kube-system"

@@ -57,8 +57,10 @@ type facts struct {
 	clusterErr error
 
 	permissions permissionFacts
-	lease       *coordinationv1.Lease
-	leaseErr    error
+	// rivals are the configurations of other schedulers' pods, as far as they can be read.
+	rivals   []*live.Configuration
+	lease    *coordinationv1.Lease
+	leaseErr error
 	// metrics are those of the scheduler. Both they and metricsErr are nil if no scheduler is known.
 	metrics     model.Vector
 	metricsFrom string
@@ -195,6 +197,7 @@ func gather(ctx context.Context, conn *live.Connection, o Options) (*facts, erro
 	}
 	if f.needConfiguration() == nil {
 		g.readPermissions(ctx)
+		f.rivals = conn.Rivals(ctx, f.workload(), f.pods)
 		if election := f.election(); f.workload() != nil && election.LeaderElect {
 			leases := conn.Client.CoordinationV1().Leases(election.ResourceNamespace)
 			f.lease, f.leaseErr = leases.Get(ctx, election.ResourceName, metav1.GetOptions{})

@@ -74,6 +74,17 @@ func (s *sourceFacts) checkAhead() []Check {
 		"samples are dated ahead of the source's clock, by up to %s: %s", rounded(s.examination.Lead), text.FirstN(s.examination.Ahead))
 }
 
+// checkBehind finds samples that are dated back. Queries of a short window do not see them, and maxAge expires them too early.
+func (s *sourceFacts) checkBehind() []Check {
+	if len(s.examination.Behind) == 0 {
+		return nil
+	}
+	return fail(say("Correct the clock of these machines, or set honor_timestamps: false in the scrape job. "+
+		"If the samples pass other servers first, find out which is late."),
+		"samples are dated back: they come often, and the newest is up to %s old: %s", rounded(s.examination.Lag),
+		text.FirstN(s.examination.Behind))
+}
+
 func (s *sourceFacts) checkAge() []Check {
 	known := s.figuresOf((*figure).known)
 	if len(known) == 0 {
@@ -444,7 +455,7 @@ func (s *sourceFacts) checkCoverage() []Check {
 	window, all := s.windows[0], s.examination.Sampling
 	young := slices.DeleteFunc(sortedKeys(all), func(node string) bool { return all[node].Since+all[node].Interval >= window })
 	switch {
-	case len(all) == 0:
+	case len(all) == 0, len(s.examination.Behind) > 0: // the window ends before the samples do
 		return nil
 	case len(young) == 0:
 		return ok("samples cover the whole window of %s", window)

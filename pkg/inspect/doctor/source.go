@@ -123,7 +123,15 @@ func (s *sourceFacts) fault() (stage string, advice []Advice) {
 		return stageConnects, append(s.adviseAddress(),
 			s.edit(providerYAML("timeout", slower), "allow more time:", "Perhaps it is slow.")...)
 	}
-	return stageAnswers, s.adviseMessage()
+	return stageAnswers, s.adviseAnswer()
+}
+
+// adviseAnswer is for an answer that could not be read.
+func (s *sourceFacts) adviseAnswer() []Advice {
+	if is[*json.SyntaxError](s.Err) && s.url().Host != "" {
+		return s.advisePath(0)
+	}
+	return s.adviseMessage()
 }
 
 // adviseMessage is for an error that says itself what to do.
@@ -170,9 +178,12 @@ func (s *sourceFacts) adviseStatus(err *httpclient.StatusError) (stage string, a
 	return stageAnswers, s.advisePath(err.Code)
 }
 
-// advisePath is for a server that answers, but not as a source does.
+// advisePath is for a server that answers, but not as a source does. A code of 0 is that of a page.
 func (s *sourceFacts) advisePath(code int) []Advice {
-	if code != http.StatusNotFound || !s.isOfPrometheus() {
+	switch {
+	case code >= http.StatusInternalServerError:
+		return run("curl -sSi "+live.ShellQuote(s.probe()), "%s answers, and fails. See its log, and what it answers:", s.url().Host)
+	case !s.isOfPrometheus():
 		return s.adviseAddress()
 	}
 	return run("curl -sSi "+live.ShellQuote(s.probe()),
@@ -269,6 +280,8 @@ func (s *sourceFacts) adviseToken(code int) []Advice {
 	account, isAccount := strings.CutPrefix(c.Subject, "system:serviceaccount:")
 	namespace, name, _ := strings.Cut(account, ":")
 	switch {
+	case code == http.StatusForbidden && !expired && !isAccount:
+		return say("The server knows the token, and denies it permission to query. Grant it, or write another token to tokenFile.")
 	case !isAccount:
 		return say("%s Get a new one from the server's administrator, and write it to tokenFile.", problem)
 	case code == http.StatusForbidden && !expired:

@@ -95,6 +95,7 @@ func sourceChecks() []check[*sourceFacts] {
 		{"time.scrape", sampled, (*sourceFacts).checkScrape},
 		{"time.coverage", sampled, (*sourceFacts).checkCoverage},
 		{"time.ahead", sampled, (*sourceFacts).checkAhead},
+		{"time.behind", sampled, (*sourceFacts).checkBehind},
 		{"time.age", measured, (*sourceFacts).checkAge},
 		{"values.zero", measured, (*sourceFacts).checkZero},
 		{"values.frozen", sampled, (*sourceFacts).checkFrozen},

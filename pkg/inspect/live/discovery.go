@@ -14,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	rbac "k8s.io/kubernetes/pkg/apis/rbac/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 )
 
 const (
@@ -242,4 +244,36 @@ func (c *Connection) binders(ctx context.Context) (map[string]bool, error) {
 		}
 	}
 	return accounts, nil
+}
+
+// Rivals returns the configurations of the pods that run other schedulers than w. It leaves out what it cannot read, and reads a few
+// at most. Without w there are none.
+func (c *Connection) Rivals(ctx context.Context, w *Workload, pods []*corev1.Pod) (rivals []*Configuration) {
+	if w == nil {
+		return nil
+	}
+	const few = 20
+	seen := map[string]bool{}
+	for _, pod := range pods {
+		own := pod.Namespace == w.Namespace && slices.Contains(w.Pods, pod.Name)
+		rival := workloadOf("Pod", pod.ObjectMeta, pod.Spec)
+		if own || rival == nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		name, key, err := configMapOf(pod.Spec, rival)
+		id := path.Join(pod.Namespace, name, key)
+		if err != nil || seen[id] || len(seen) == few {
+			continue
+		}
+		seen[id] = true
+		found, err := c.readConfigMap(ctx, pod.Namespace, name, key)
+		if err != nil || len(found.Content) > maxConfigurationBytes {
+			continue
+		}
+		if found.Decoded, err = configlint.Decode(found.Content); err == nil {
+			found.Workload = rival
+			rivals = append(rivals, found)
+		}
+	}
+	return rivals
 }

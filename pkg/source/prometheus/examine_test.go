@@ -156,6 +156,25 @@ func TestExamine_Ahead(t *testing.T) {
 	}
 }
 
+// TestExamine_Behind expects the node whose samples come each 15 s and are older than 90 s. Those of w3 come each five minutes.
+func TestExamine_Behind(t *testing.T) {
+	ago := func(instance string, seconds int) element { return at(instance, fmt.Sprint(evaluated-seconds)) }
+	srv := newServer(t,
+		rule{"min_over_time(timestamp(", vector(ago("w1", 1200), ago("w2", 1200), ago("w3", 1200))},
+		rule{"count_over_time(node_memory_working_set_bytes[20m])", vector(at("w1", "80"), at("w2", "80"), at("w3", "5"))},
+		rule{"offset -5m", vector()},
+		rule{"timestamp(node_memory_working_set_bytes)", vector(ago("w1", 91), ago("w2", 90), ago("w3", 299))},
+		rule{"", vector(at("w1", "1"), at("w2", "1"), at("w3", "1"))},
+	)
+	srv.newest = vector(ago("w1", 91), ago("w2", 90), ago("w3", 299))
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Kubelet},
+		newNode("w1", "10.0.0.1"), newNode("w2", "10.0.0.2"), newNode("w3", "10.0.0.3"))
+	x := examine(t, s)
+	if diff := cmp.Diff([]string{"w1"}, x.Behind); diff != "" || x.Lag != 91*time.Second {
+		t.Errorf("lag %v, (-want +got):\n%s", x.Lag, diff)
+	}
+}
+
 // TestExamine_Down expects the target of the node without load, and no other.
 func TestExamine_Down(t *testing.T) {
 	down := func(instance string) element {

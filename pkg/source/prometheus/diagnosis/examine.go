@@ -18,6 +18,10 @@ import (
 // strayCount is how many examples of series without a node an Examination has.
 const strayCount = 5
 
+// notableLag is how old samples may be beside the time between two. VictoriaMetrics hides those of the last 30 seconds.
+// Kubelets send some that are 15 seconds old.
+const notableLag = time.Minute
+
 // Examination says why series are missing, and how often nodes are measured. It must not be changed.
 type Examination struct {
 	// Sampling says how often nodes are measured, by name of the Node. A node without series is left out.
@@ -36,6 +40,9 @@ type Examination struct {
 	// Ahead are the nodes with samples of the next minutes, sorted. Lead is how far the latest sample is ahead.
 	Ahead []string
 	Lead  time.Duration
+	// Behind are the nodes with samples that come often, and are old nevertheless, sorted. Lag is the greatest age.
+	Behind []string
+	Lag    time.Duration
 	// Strays are a few series, with all labels, that name no node.
 	Strays []string
 }
@@ -82,7 +89,7 @@ func (e *Examiner) Examine(ctx context.Context, windows []time.Duration) (Examin
 		window := slices.Min(windows)
 		if x.Sampling, err = e.sampling(ctx, dialect, window); err == nil {
 			x.Frozen = e.frozen(ctx, dialect, window, x.Sampling)
-			x.Ahead, x.Lead = e.ahead(ctx, dialect)
+			e.misdate(ctx, dialect, &x)
 		}
 	}
 	if err = cmp.Or(errSeries, err); err != nil && x.Sampling == nil && len(series) == 0 {
@@ -166,23 +173,27 @@ func (e *Examiner) frozen(ctx context.Context, d promql.Dialect, window time.Dur
 	return frozen
 }
 
-// ahead returns the nodes with samples of the future, and the greatest lead; none if they cannot be asked for.
-func (e *Examiner) ahead(ctx context.Context, d promql.Dialect) (ahead []string, lead time.Duration) {
+// misdate finds the nodes with samples of the future, and those whose samples come often and are old nevertheless. It finds none if
+// they cannot be asked for.
+func (e *Examiner) misdate(ctx context.Context, d promql.Dialect, x *Examination) {
 	selector := e.Planner.Sampled(d)
 	if selector == "" {
-		return nil, 0
+		return
 	}
-	newest := e.Querier.AskAll(ctx, []promql.Query{e.Planner.FutureSample(selector)})[0]
-	if newest.Err != nil {
-		return nil, 0
-	}
+	newest := e.Querier.AskAll(ctx, []promql.Query{e.Planner.LatestSample(selector, true), e.Planner.LatestSample(selector, false)})
 	for i, node := range e.Querier.Matcher.Nodes {
-		if at, ok := newest.SampleTime(i); ok && at.Sub(newest.Evaluated) > notableSkew {
-			ahead, lead = append(ahead, node.Name), max(lead, at.Sub(newest.Evaluated))
+		if at, ok := newest[0].SampleTime(i); ok && newest[0].Err == nil && at.Sub(newest[0].Evaluated) > notableSkew {
+			x.Ahead, x.Lead = append(x.Ahead, node.Name), max(x.Lead, at.Sub(newest[0].Evaluated))
+		}
+		interval := x.Sampling[node.Name].Interval
+		if at, ok := newest[1].SampleTime(i); ok && newest[1].Err == nil && interval > 0 {
+			if lag := newest[1].Evaluated.Sub(at); lag > notableLag+2*interval {
+				x.Behind, x.Lag = append(x.Behind, node.Name), max(x.Lag, lag)
+			}
 		}
 	}
-	slices.Sort(ahead)
-	return ahead, lead
+	slices.Sort(x.Ahead)
+	slices.Sort(x.Behind)
 }
 
 // measuredSince returns for how long the node at a position has been measured, up to lookback.

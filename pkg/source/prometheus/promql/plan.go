@@ -221,10 +221,13 @@ func (p *Planner) ChangeCount(selector string, over time.Duration) Query {
 	return Query{Kind: NodeMetric, PromQL: fmt.Sprintf("max by (%s) (changes(%s[%s]))", p.By, selector, model.Duration(over))}
 }
 
-// FutureSample returns the query for the time of each node's newest sample of the five minutes after the evaluation. A server looks
-// back as far.
-func (p *Planner) FutureSample(selector string) Query {
-	return Query{Kind: NodeMetric, PromQL: fmt.Sprintf("max by (%s) (timestamp(%s offset -5m))", p.By, selector)}
+// LatestSample returns the query for the time of each node's newest sample; with ahead, for that of the five minutes after the
+// evaluation. A server looks back as far.
+func (p *Planner) LatestSample(selector string, ahead bool) Query {
+	if ahead {
+		selector += " offset -5m"
+	}
+	return Query{Kind: NodeMetric, PromQL: fmt.Sprintf("max by (%s) (timestamp(%s))", p.By, selector)}
 }
 
 // Down is the query for the targets that cannot be scraped.
