@@ -319,6 +319,10 @@ func TestReportOn_Messages(t *testing.T) {
 			s.figures = withoutLoad("n1")
 			s.figures = append(s.figures, figure{Figure: reading.Figure{Name: "cpu", Window: time.Hour, Value: 0.5, End: s.now, State: load.Fresh}, node: "n1"})
 		}, "nodes.measured", Warning, []string{"nodes without load of cpu over 5m, which a plugin reads: 1 of 2 (n1)"}},
+		{"a custom query of cpu without series", func(s *sourceFacts) {
+			s.figures = withoutLoad("n1", "n2")
+			s.diagnosis.Queries[0] = diagnosis.QueryDiagnosis{Query: promql.Query{Kind: promql.Mean, PromQL: "mine"}, Err: errors.New("no series")}
+		}, "nodes.measured", Error, []string{"Correct the custom query", "query=mine"}},
 		{"a target that is down", func(s *sourceFacts) {
 			s.diagnosis.NodesWithoutSeries, s.figures = []string{"n2"}, append(s.figures[:3], withoutLoad("n2")...)
 			s.examination.Down = []string{`up{instance="n2:9100"}`}

@@ -358,6 +358,11 @@ func (s *sourceFacts) adviseMissing() []Advice {
 			"Prometheus cannot scrape %s. Start the exporter there, or let Prometheus reach it. See all of these targets:",
 			strings.Join(x.Down, ", "))
 	}
+	isEmpty := func(q diagnosis.QueryDiagnosis) bool { return q.Kind == promql.Mean && q.Custom() && q.Err != nil }
+	if i := slices.IndexFunc(s.diagnosis.Queries, isEmpty); i >= 0 {
+		return run(s.queryCommand(s.diagnosis.Queries[i].PromQL),
+			"Correct the custom query, which has no value of any node. See what it returns:")
+	}
 	measured := func(node string) bool { return x.Sampling[node] != diagnosis.Sampling{} }
 	switch {
 	case len(x.Labels) > 0:
