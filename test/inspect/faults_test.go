@@ -1,0 +1,522 @@
+package inspect
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+)
+
+// scene is what doctor looks at: a configuration with flags, or with the flag --scheduler an installed scheduler.
+type scene struct {
+	examined
+	flags []string
+	// later are the flags that the advice adds.
+	later []string
+	// broken is set while the server in front of a real part misbehaves.
+	broken *atomic.Bool
+}
+
+func (s *scene) arguments(t *testing.T) []string {
+	t.Helper()
+	if s.examined == nil {
+		return s.flags
+	}
+	return append([]string{"--config=" + s.file(t)}, s.flags...)
+}
+
+// until returns the first report that is as wanted, or the last one of a minute: a change can take some scrapes.
+func (s *scene) until(t *testing.T, wanted func(*doctor.Report) bool) *doctor.Report {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Second) {
+		if report := shared.doctor(t, s.arguments(t)...); wanted(report) || time.Now().After(deadline) {
+			return report
+		}
+	}
+}
+
+func (s *scene) setAddress(address string) {
+	merge(s.args(), args{"metricProvider": args{"address": address}})
+}
+
+// fault is a row of the table of faults: what is broken, what doctor says of it, and how the advice is followed.
+type fault struct {
+	name, id string
+	status   doctor.Status
+	// cause is in the message, and fix in the advice.
+	cause, fix string
+	// breaks breaks a scene in which nothing is wrong. follow follows the advice.
+	breaks func(*testing.T, *scene)
+	follow func(*testing.T, *scene, doctor.Advice)
+}
+
+// byYAML follows an advice whose YAML belongs into the plugin's arguments.
+func byYAML(t *testing.T, s *scene, a doctor.Advice) { follow(t, s.args(), a) }
+
+func byProfileYAML(t *testing.T, s *scene, a doctor.Advice) { follow(t, s.profile(0), a) }
+
+// byAddress writes the address of the right server.
+func byAddress(_ *testing.T, s *scene, _ doctor.Advice) { s.setAddress(shared.Endpoints.Prometheus) }
+
+// byRepair repairs the server in front.
+func byRepair(_ *testing.T, s *scene, _ doctor.Advice) { s.broken.Store(false) }
+
+// through puts a server in front of Prometheus, which answers with handle while it is broken.
+func through(handle func(http.ResponseWriter, *http.Request) bool) func(*testing.T, *scene) {
+	return func(t *testing.T, s *scene) {
+		t.Helper()
+		handler, _ := before(t, shared.Endpoints.Prometheus, func(w http.ResponseWriter, r *http.Request) bool {
+			return s.broken.Load() && handle(w, r)
+		})
+		server := httptest.NewServer(handler)
+		t.Cleanup(server.Close)
+		s.setAddress(server.URL)
+	}
+}
+
+func responds(code int, body string) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, _ *http.Request) bool {
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, body)
+		return true
+	}
+}
+
+// withPlugins sets the plugins of the profile.
+func withPlugins(plugins args) func(*testing.T, *scene) {
+	return func(_ *testing.T, s *scene) { s.profile(0)["plugins"] = plugins }
+}
+
+func enabled(entries ...any) args { return args{"enabled": entries} }
+
+var packing = args{"name": "TargetLoadPacking", "weight": 5}
+
+// configurationFaults are those of the configuration itself.
+func configurationFaults() []fault {
+	return []fault{
+		{"requests outweigh load", "configuration.weights", doctor.Warning, "NodeResourcesBalancedAllocation 1 x 100 = 200", "at score",
+			withPlugins(args{"score": enabled(args{"name": "TargetLoadPacking"})}), byProfileYAML},
+		{"images outweigh load", "configuration.weights", doctor.Warning, "ImageLocality 100 x 100 = 10000", "at score",
+			withPlugins(args{"multiPoint": enabled(args{"name": "ImageLocality", "weight": 100}), "score": enabled(packing)}), byProfileYAML},
+		{"an extender outweighs load", "configuration.weights", doctor.Warning, "extender 127.0.0.1:1 50 x 100 = 5000", "the extender less",
+			func(_ *testing.T, s *scene) {
+				s.examined["extenders"] = []any{args{"urlPrefix": "http://127.0.0.1:1", "prioritizeVerb": "p", "weight": 50}}
+			},
+			func(_ *testing.T, s *scene, _ doctor.Advice) { s.examined["extenders"].([]any)[0].(args)["weight"] = 4 }},
+		{"two profiles of a name", "configuration.profiles", doctor.Error, "profiles[1].schedulerName", "rename the profile",
+			func(_ *testing.T, s *scene) {
+				s.examined["profiles"] = append(s.examined["profiles"].([]any), maps.Clone(s.profile(0)))
+			},
+			func(t *testing.T, s *scene, a doctor.Advice) { follow(t, s.profile(1), a) }},
+		{"an old version", "configuration.decodes", doctor.Error, "write kubescheduler.config.k8s.io/v1", "Correct the fields",
+			func(_ *testing.T, s *scene) { s.examined["apiVersion"] = "kubescheduler.config.k8s.io/v1beta3" },
+			func(_ *testing.T, s *scene, _ doctor.Advice) {
+				s.examined["apiVersion"] = "kubescheduler.config.k8s.io/v1"
+			}},
+		{"a misspelled plugin is disabled", "configuration.effect", doctor.Warning, "NodeResourceFit", "NodeResourcesFit",
+			withPlugins(args{"score": args{"enabled": []any{packing}, "disabled": []any{args{"name": "NodeResourceFit"}}}}),
+			func(t *testing.T, s *scene, a doctor.Advice) {
+				follow(t, s.profile(0)["plugins"].(args)["score"].(args)["disabled"].([]any)[0].(args), a)
+			}},
+		{"a misspelled plugin is enabled", "configuration.runs", doctor.Error, "TargetLoadPaking", "TargetLoadPacking",
+			withPlugins(args{"score": enabled(args{"name": "TargetLoadPaking", "weight": 5})}),
+			func(t *testing.T, s *scene, a doctor.Advice) {
+				follow(t, s.profile(0)["plugins"].(args)["score"].(args)["enabled"].([]any)[0].(args), a)
+			}},
+		{"no plugin reads load", "source.configured", doctor.Warning, "no profile enables a plugin", "TargetLoadPacking",
+			withPlugins(args{}), byProfileYAML},
+		{"no node is below its line", "lines.room", doctor.Error, "all 2 nodes above", "whenNoneFits: Relax",
+			func(_ *testing.T, s *scene) {
+				s.examined = configurationOf("LoadThreshold", shared.Endpoints.Prometheus,
+					args{"thresholds": args{"cpu": 10}, "whenNoneFits": "Reject"})
+				s.profile(0)["plugins"] = args{"multiPoint": enabled(args{"name": "LoadThreshold"})}
+			},
+			func(_ *testing.T, s *scene, _ doctor.Advice) { merge(s.args(), args{"thresholds": args{"cpu": 60}}) }},
+		{"an annotation that is no threshold", "lines.annotations", doctor.Warning, `"cpu=900" is not a threshold`, "=cpu=70",
+			func(t *testing.T, s *scene) {
+				s.examined = configurationOf("LoadThreshold", shared.Endpoints.Prometheus, args{"thresholds": args{"cpu": 60}})
+				s.profile(0)["plugins"] = args{"multiPoint": enabled(args{"name": "LoadThreshold"})}
+				must(t, shared.AnnotateNode(t.Context(), "worker-1", "plimsoll.io/thresholds", "cpu=900"))
+			},
+			func(t *testing.T, _ *scene, a doctor.Advice) { shared.shell(t, a) }},
+	}
+}
+
+// sourceFaults are those of the address, of what is between, and of the queries.
+func sourceFaults() []fault {
+	token := func(w http.ResponseWriter, r *http.Request) bool {
+		switch r.Header.Get("Authorization") {
+		case "Bearer allowed":
+			return false
+		case "":
+			http.Error(w, "no", http.StatusUnauthorized)
+		default:
+			http.Error(w, "no", http.StatusForbidden)
+		}
+		return true
+	}
+	withToken := func(t *testing.T, s *scene, token string) {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), "token")
+		must(t, os.WriteFile(file, []byte(token), 0o600))
+		s.flags = []string{"--source-token-file=" + file}
+	}
+	withTLS := func(scheme string) func(*testing.T, *scene) {
+		return func(t *testing.T, s *scene) {
+			t.Helper()
+			handler, _ := before(t, shared.Endpoints.Prometheus, nil)
+			server := httptest.NewTLSServer(handler)
+			t.Cleanup(server.Close)
+			s.setAddress(scheme + strings.TrimPrefix(server.URL, "https"))
+			s.flags = []string{"--source-ca-file=" + pemOf(t, server.Certificate())}
+		}
+	}
+	queries := func(queries args) func(*testing.T, *scene) {
+		return func(_ *testing.T, s *scene) { merge(s.args(), args{"metricProvider": args{"queries": queries}}) }
+	}
+	return []fault{
+		{"nobody listens", "source.connects", doctor.Error, "connection refused", "correct the address",
+			func(_ *testing.T, s *scene) { s.setAddress("http://127.0.0.1:1") }, byAddress},
+		{"a path without the prefix", "source.answers", doctor.Error, "404", "such as /prometheus",
+			func(t *testing.T, s *scene) {
+				handler, _ := before(t, shared.Endpoints.Prometheus, nil)
+				mux := http.NewServeMux()
+				mux.Handle("/prometheus/", http.StripPrefix("/prometheus", handler))
+				server := httptest.NewServer(mux)
+				t.Cleanup(server.Close)
+				s.setAddress(server.URL)
+			},
+			func(_ *testing.T, s *scene, _ doctor.Advice) {
+				s.setAddress(s.args()["metricProvider"].(args)["address"].(string) + "/prometheus")
+			}},
+		{"a server that is no Prometheus", "source.answers", doctor.Error, "not a response of the Prometheus API", "It is another server",
+			through(responds(http.StatusOK, "<html>Grafana</html>")), byAddress},
+		{"a server that fails", "source.answers", doctor.Error, "503", "answers, and fails",
+			through(responds(http.StatusServiceUnavailable, "overloaded")), byRepair},
+		{"no token", "source.authorization", doctor.Error, "401 Unauthorized", "No token is sent", through(token),
+			func(t *testing.T, s *scene, _ doctor.Advice) { withToken(t, s, "allowed") }},
+		{"a token without permission", "source.authorization", doctor.Error, "403 Forbidden", "denies it permission",
+			func(t *testing.T, s *scene) {
+				through(token)(t, s)
+				withToken(t, s, "other")
+			}, byRepair},
+		{"http in place of https", "source.tls", doctor.Error, "HTTP request to an HTTPS server", "write https", withTLS("http"), byYAML},
+		{"an authority that is not trusted", "source.tls", doctor.Error, "unknown authority", "caFile",
+			func(t *testing.T, s *scene) {
+				withTLS("https")(t, s)
+				s.later, s.flags = s.flags, nil
+			},
+			func(_ *testing.T, s *scene, _ doctor.Advice) { s.flags = s.later }},
+		{"another dialect", "source.dialect", doctor.Error, "dialect NodeExporter: no node has load", "There are series of dialect Kubelet",
+			func(_ *testing.T, s *scene) { merge(s.args(), args{"metricProvider": args{"dialect": "NodeExporter"}}) }, byYAML},
+		{"a query without series", "nodes.measured", doctor.Error, "2 of 2", "Correct the custom query",
+			queries(args{"cpu": "sum by (node) (rate(no_such[$window]))"}),
+			func(_ *testing.T, s *scene, _ doctor.Advice) { delete(s.args()["metricProvider"].(args), "queries") }},
+		{"a query in percent", "values.capacity", doctor.Error, "is above capacity", "divide it by 100", // 2 of 8 cores are 25 %
+			queries(args{"cpu": "100 * sum by (node) (rate(node_cpu_usage_seconds_total[$window])) / 8"}), byYAML},
+		{"a metric without series", "source.metrics", doctor.Error, "no_such_series", "See what the query returns",
+			func(_ *testing.T, s *scene) {
+				s.examined = configurationOf("NodeMetrics", shared.Endpoints.Prometheus,
+					args{"metrics": []any{args{"name": "m", "query": "no_such_series", "prefer": "Lower"}}})
+			},
+			func(_ *testing.T, s *scene, _ doctor.Advice) {
+				s.args()["metrics"].([]any)[0].(args)["query"] = "node_memory_working_set_bytes"
+			}},
+		{"a clock that is ahead", "time.clock", doctor.Error, "the source's clock differs from the API server's by 1m", "back by 1m",
+			func(t *testing.T, s *scene) { s.setAddress(skewed(t, s.broken)) }, byRepair},
+		{"a user who cannot list nodes", "permissions.list", doctor.Error, "forbidden", "Run this as a user with permission",
+			func(_ *testing.T, s *scene) { s.flags = []string{"--as=nobody"} },
+			func(_ *testing.T, s *scene, _ doctor.Advice) { s.flags = nil }},
+	}
+}
+
+// pemOf writes a certificate to a file.
+func pemOf(t *testing.T, certificate *x509.Certificate) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	must(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw}), 0o600))
+	return file
+}
+
+// skewed returns a server in front of Prometheus whose clock is 90 s ahead while it is broken.
+func skewed(t *testing.T, broken *atomic.Bool) string {
+	t.Helper()
+	handler, proxy := before(t, shared.Endpoints.Prometheus, func(_ http.ResponseWriter, r *http.Request) bool {
+		r.Header.Del("Accept-Encoding") // the body is rewritten
+		return false
+	})
+	proxy.ModifyResponse = func(resp *http.Response) error {
+		if !broken.Load() {
+			return nil
+		}
+		body, err := io.ReadAll(resp.Body)
+		body = evaluatedAt.ReplaceAllFunc(body, func(match []byte) []byte {
+			var seconds float64
+			_, _ = fmt.Sscan(string(evaluatedAt.FindSubmatch(match)[1]), &seconds)
+			return fmt.Appendf(nil, `"value":[%.3f,`, seconds+90)
+		})
+		resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		resp.Header.Set("Content-Length", fmt.Sprint(len(body)))
+		return err
+	}
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// scraped is a Prometheus that scrapes in another way, or through an exporter that can be broken.
+type scraped struct {
+	url    string
+	broken *atomic.Bool
+}
+
+// scrape runs a Prometheus for the table.
+func scrape(t *testing.T, name string, edit func(string) string) scraped {
+	t.Helper()
+	p, err := shared.RunPrometheus(t.Context(), "faults-"+name, edit, nil)
+	must(t, err)
+	t.Cleanup(func() { _ = p.Stop() })
+	return scraped{url: p.URL}
+}
+
+// kwokAddress matches the address of KWOK in the configuration of Prometheus.
+var kwokAddress = regexp.MustCompile(`http://([^/]+)/discovery`)
+
+// scrapeThrough runs a Prometheus that scrapes an exporter in front of KWOK, which rewrites what KWOK says while it is broken.
+func scrapeThrough(t *testing.T, name string, rewrite func(path, body string) (string, int)) scraped {
+	t.Helper()
+	broken := &atomic.Bool{}
+	broken.Store(true)
+	result := scrape(t, name, func(text string) string {
+		kwok := kwokAddress.FindStringSubmatch(text)[1]
+		var server *httptest.Server
+		server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, "http://"+kwok+r.URL.Path, http.NoBody)
+			if err != nil {
+				return
+			}
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				w.WriteHeader(http.StatusBadGateway)
+				return
+			}
+			defer func() { _ = resp.Body.Close() }() // it has been read
+			content, _ := io.ReadAll(resp.Body)
+			body, code := strings.ReplaceAll(string(content), kwok, strings.TrimPrefix(server.URL, "http://")), resp.StatusCode
+			if broken.Load() && strings.HasPrefix(r.URL.Path, "/metrics/") {
+				body, code = rewrite(r.URL.Path, body)
+			}
+			w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
+			w.WriteHeader(code)
+			_, _ = io.WriteString(w, body)
+		}))
+		t.Cleanup(server.Close)
+		return strings.Replace(text, kwok, strings.TrimPrefix(server.URL, "http://"), 1)
+	})
+	result.broken = broken
+	return result
+}
+
+// dated adds timestamps to samples.
+func dated(by time.Duration) func(path, body string) (string, int) {
+	return func(_, body string) (string, int) {
+		var b strings.Builder
+		at := time.Now().Add(by).UnixMilli()
+		for line := range strings.Lines(body) {
+			line = strings.TrimSpace(line)
+			if line == "" || strings.HasPrefix(line, "#") {
+				fmt.Fprintln(&b, line)
+				continue
+			}
+			fmt.Fprintf(&b, "%s %d\n", line, at)
+		}
+		return b.String(), http.StatusOK
+	}
+}
+
+// seriesFaults are those of what Prometheus scrapes. All these Prometheuses run from the start, so that rows need not wait.
+func seriesFaults(t *testing.T) []fault {
+	t.Helper()
+	replace := func(old, change string) func(string) string {
+		return func(text string) string { return strings.Replace(text, old, change, 1) }
+	}
+	labeled := scrape(t, "labeled", replace("target_label: node\n", "target_label: kube_machine\n"))
+	slow := scrape(t, "slow", replace("scrape_interval: 1s", "scrape_interval: 4s"))
+	down := scrapeThrough(t, "down", func(path, body string) (string, int) {
+		if strings.Contains(path, "worker-2") {
+			return "", http.StatusInternalServerError
+		}
+		return body, http.StatusOK
+	})
+	var mutex sync.Mutex
+	caches := map[string]string{}
+	frozen := scrapeThrough(t, "frozen", func(path, body string) (string, int) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		if caches[path] == "" {
+			caches[path] = body
+		}
+		return caches[path], http.StatusOK
+	})
+	back, ahead := scrapeThrough(t, "back", dated(-100*time.Second)), scrapeThrough(t, "ahead", dated(20*time.Second))
+	at := func(p scraped) func(*testing.T, *scene) {
+		return func(t *testing.T, s *scene) {
+			t.Helper()
+			waitSeries(t, p.url, "count_over_time(up[1m]) >= 4", 1)
+			s.setAddress(p.url)
+			s.broken = p.broken
+		}
+	}
+	return []fault{
+		{"another label names the nodes", "nodes.measured", doctor.Error, "nodes without load: 2 of 2", "kube_machine", at(labeled), byYAML},
+		{"Prometheus scrapes seldom", "time.scrape", doctor.Warning, "over a window of 10s", "use a longer window", at(slow), byYAML},
+		{"a target that is down", "nodes.measured", doctor.Warning, "1 of 2", "Prometheus cannot scrape up{", at(down), byRepair},
+		{"an exporter whose counters stand still", "values.frozen", doctor.Error, "worker-1", "Restart the exporters", at(frozen), byRepair},
+		{"samples dated back", "time.behind", doctor.Error, "the newest is up to 1m4", "honor_timestamps: false", at(back), byRepair},
+		{"samples dated ahead", "time.ahead", doctor.Error, "dated ahead", "remove the timestamps", at(ahead), byRepair},
+	}
+}
+
+// installedFaults are those of a scheduler in the cluster.
+func installedFaults() []fault {
+	setImage := func(t *testing.T, image string) {
+		t.Helper()
+		d, err := shared.Client.AppsV1().Deployments(installed).Get(t.Context(), "plimsoll", metav1.GetOptions{})
+		must(t, err)
+		d.Spec.Template.Spec.Containers[0].Image = image
+		_, err = shared.Client.AppsV1().Deployments(installed).Update(t.Context(), d, metav1.UpdateOptions{})
+		must(t, err)
+	}
+	ofImage := func(image string) func(*testing.T, *scene) {
+		return func(t *testing.T, s *scene) {
+			t.Helper()
+			atInstalled(t, s)
+			setImage(t, image)
+		}
+	}
+	return []fault{
+		{"the account lacks permissions", "permissions.scheduler", doctor.Error, "lacks permission to", "Grant all of them", atInstalled,
+			func(t *testing.T, _ *scene, a doctor.Advice) {
+				t.Cleanup(func() { shared.removeGrants(t) })
+				shared.shellReading(t, a.YAML, "kubectl apply -f -")
+			}},
+		{"a stock image", "scheduler.image", doctor.Warning, "seems to run the stock scheduler", "Set the image of Plimsoll",
+			ofImage("registry.k8s.io/kube-scheduler:v1.36.3"),
+			func(t *testing.T, _ *scene, _ doctor.Advice) { setImage(t, "plimsoll:v0.1.0") }},
+		{"an image of a newer minor", "scheduler.version", doctor.Error, "the scheduler is of Kubernetes 1.99", "set image deployment/plimsoll",
+			ofImage("plimsoll:0.1.0-k8s1.99"), func(t *testing.T, _ *scene, a doctor.Advice) { shared.shell(t, a) }},
+		{"another install with the profile", "configuration.profiles", doctor.Warning, "is also a profile of Pod " + installed + "/rival-1",
+			"rename the profile",
+			func(t *testing.T, s *scene) {
+				atInstalled(t, s)
+				maps := shared.Client.CoreV1().ConfigMaps(installed)
+				own, err := maps.Get(t.Context(), "plimsoll", metav1.GetOptions{})
+				must(t, err)
+				_, err = maps.Create(t.Context(), &corev1.ConfigMap{
+					ObjectMeta: metav1.ObjectMeta{Namespace: installed, Name: "rival"},
+					Data: map[string]string{"config.yaml": strings.Replace(own.Data["config.yaml"], "resourceName: plimsoll",
+						"resourceName: rival", 1)},
+				}, metav1.CreateOptions{})
+				must(t, err)
+				t.Cleanup(func() { _ = maps.Delete(context.WithoutCancel(t.Context()), "rival", metav1.DeleteOptions{}) })
+				d, err := shared.Client.AppsV1().Deployments(installed).Get(t.Context(), "plimsoll", metav1.GetOptions{})
+				must(t, err)
+				spec := d.Spec.Template.Spec
+				spec.Volumes[0].ConfigMap.Name = "rival"
+				shared.addReplica(t, "rival-1", spec, map[string]string{"app": "rival"})
+			},
+			func(t *testing.T, _ *scene, a doctor.Advice) {
+				maps := shared.Client.CoreV1().ConfigMaps(installed)
+				own, err := maps.Get(t.Context(), "plimsoll", metav1.GetOptions{})
+				must(t, err)
+				own.Data["config.yaml"] = strings.Replace(own.Data["config.yaml"], "schedulerName: plimsoll",
+					strings.TrimSpace(a.YAML), 1)
+				_, err = maps.Update(t.Context(), own, metav1.UpdateOptions{})
+				must(t, err)
+			}},
+	}
+}
+
+// atInstalled looks at the installed scheduler, which it installs.
+func atInstalled(t *testing.T, s *scene) {
+	t.Helper()
+	shared.install(t, yamlOf(t, s.examined), "plimsoll-1")
+	s.examined, s.flags = nil, []string{"--scheduler=" + installed + "/plimsoll"}
+}
+
+// lateFaults change what the nodes or pods are, and come last.
+func lateFaults() []fault {
+	return []fault{
+		{"a node at exactly 0", "values.zero", doctor.Warning, "worker-3 cpu", "restart the exporter",
+			func(t *testing.T, _ *scene) {
+				must(t, shared.CreateNodes(t.Context(), cluster.Node{Name: "worker-3", CPU: "8", Memory: "32Gi"}))
+				waitSeries(t, shared.Endpoints.Prometheus, `rate(node_cpu_usage_seconds_total{node="worker-3"}[10s]) == 0`, 1)
+			},
+			func(t *testing.T, _ *scene, _ doctor.Advice) {
+				must(t, shared.SetLoad(t.Context(), "worker-3", cluster.Load{Usage: cluster.Usage{CPU: "1", Memory: "1Gi"}}))
+			}},
+		{"pods of a scheduler that does not run", "pods.waiting", doctor.Error, `did you mean "plimsoll"?`, "schedulerName: plimsoll ",
+			func(t *testing.T, s *scene) {
+				must(t, shared.CreatePods(t.Context(), cluster.Pod{Name: "lone", Scheduler: "plimsol"}))
+				waitUntil(t, func() bool { return statusOf(shared.doctor(t, s.arguments(t)...), "pods.waiting") == doctor.Error })
+			},
+			func(t *testing.T, _ *scene, _ doctor.Advice) {
+				must(t, shared.DeletePods(t.Context(), "default", metav1.ListOptions{FieldSelector: "spec.schedulerName=plimsol"}))
+			}},
+	}
+}
+
+// TestDoctor_Faults makes each fault on real parts. It expects the check, the cause and the fix, and nothing more after the fix.
+func TestDoctor_Faults(t *testing.T) {
+	shared.loadedNodes(t, "worker-1", "worker-2")
+	series := seriesFaults(t)
+	waitSeries(t, shared.Endpoints.Prometheus, `rate(node_cpu_usage_seconds_total{node=~"worker-[12]"}[10s]) > 0`, 2)
+	var faults []fault
+	for _, group := range [][]fault{configurationFaults(), sourceFaults(), series, installedFaults(), lateFaults()} {
+		faults = append(faults, group...)
+	}
+	if len(faults) < 29 {
+		t.Errorf("%d faults, want 29 or more", len(faults))
+	}
+	for _, tt := range faults {
+		t.Run(tt.name, func(t *testing.T) {
+			s := &scene{examined: configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil), broken: &atomic.Bool{}}
+			s.broken.Store(true)
+			tt.breaks(t, s)
+			report := s.until(t, func(report *doctor.Report) bool {
+				return statusOf(report, tt.id) == tt.status && strings.Contains(find(report, tt.id).Message, tt.cause)
+			})
+			advice := wantsFound(t, report, tt.id, tt.status, tt.cause)
+			if text := fmt.Sprint(advice); !strings.Contains(text, tt.fix) {
+				t.Fatalf("the advice is %s, want %q", text, tt.fix)
+			}
+			tt.follow(t, s, advice[0])
+			fixed := func(report *doctor.Report) bool {
+				status := statusOf(report, tt.id)
+				return statusOf(report, "source.answers") == doctor.OK && (status == "" || status == doctor.OK)
+			}
+			if report := s.until(t, fixed); !fixed(report) {
+				t.Fatalf("after the fix:\n%s", shown(report))
+			}
+		})
+	}
+}
