@@ -6,11 +6,9 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"encoding/xml"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -21,7 +19,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -326,24 +323,6 @@ func TestDoctor_Metrics(t *testing.T) {
 	t.Log(ended, stderr.String())
 }
 
-// TestDoctor_NodeLabel expects the label that names the nodes, though nodeLabels does not have it.
-func TestDoctor_NodeLabel(t *testing.T) {
-	shared.loadedNodes(t, "worker-1", "worker-2")
-	p := shared.prometheus(t, func(text string) string {
-		return strings.Replace(text, "target_label: node\n", "target_label: kube_machine\n", 1)
-	}, nil)
-	c := configurationOf("TargetLoadPacking", p.URL, nil)
-	waitSeries(t, p.URL, "node_memory_working_set_bytes", 2)
-	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "nodes.measured", doctor.Error,
-		"nodes without load: 2 of 2 (worker-1, worker-2)")
-	t.Log("\n" + shared.plimsoll(t, "doctor", "--config="+c.file(t)).stdout)
-	if !strings.Contains(advice[0].Text, "kube_machine") {
-		t.Fatalf("the advice is %+v, want label kube_machine", advice)
-	}
-	follow(t, c.args(), advice[0])
-	shared.eventually(t, []string{"--config=" + c.file(t)}, "source.dialect", "nodes.measured")
-}
-
 // TestDoctor_Relabeling expects the series whose labels name no node. Relabeling, as the advice says, fixes it.
 func TestDoctor_Relabeling(t *testing.T) {
 	shared.loadedNodes(t, "worker-1", "worker-2")
@@ -369,17 +348,6 @@ func TestDoctor_Relabeling(t *testing.T) {
 	t.Cleanup(func() { _ = fixed.Stop() })
 	waitSeries(t, fixed.URL, "node_memory_working_set_bytes", 2)
 	c = configurationOf("TargetLoadPacking", fixed.URL, nil)
-	shared.eventually(t, []string{"--config=" + c.file(t)}, "source.dialect", "nodes.measured")
-}
-
-// TestDoctor_WrongDialect expects Auto where another dialect has series than the one that is configured.
-func TestDoctor_WrongDialect(t *testing.T) {
-	shared.loadedNodes(t, "worker-1")
-	c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, args{"metricProvider": args{"dialect": "NodeExporter"}})
-	waitSeries(t, shared.Endpoints.Prometheus, `node_memory_working_set_bytes{node="worker-1"}`, 1)
-	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "source.dialect", doctor.Error,
-		"dialect NodeExporter: no node has load")
-	follow(t, c.args(), advice[0])
 	shared.eventually(t, []string{"--config=" + c.file(t)}, "source.dialect", "nodes.measured")
 }
 
@@ -432,20 +400,6 @@ func TestDoctor_Lines(t *testing.T) {
 	}
 }
 
-// TestDoctor_SlowScrape expects a window that suits how often Prometheus scrapes.
-func TestDoctor_SlowScrape(t *testing.T) {
-	shared.loadedNodes(t, "worker-1")
-	p := shared.prometheus(t, func(text string) string {
-		return strings.Replace(text, "scrape_interval: 1s", "scrape_interval: 4s", 1)
-	}, nil)
-	c := configurationOf("TargetLoadPacking", p.URL, nil)
-	waitSeries(t, p.URL, "count_over_time(node_memory_working_set_bytes[1m]) >= 7", 1)
-	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "time.scrape", doctor.Warning, "nodes are measured every",
-		"over a window of 10s")
-	follow(t, c.args(), advice[0])
-	shared.eventually(t, []string{"--config=" + c.file(t)}, "time.scrape", "time.coverage")
-}
-
 // TestDoctor_Young expects to be told how long samples do not cover the window yet.
 func TestDoctor_Young(t *testing.T) {
 	shared.loadedNodes(t, "worker-1")
@@ -464,27 +418,6 @@ func TestDoctor_Young(t *testing.T) {
 		t.Errorf("the advice is to wait for %s", wait)
 	}
 	shared.eventually(t, []string{"--config=" + c.file(t)}, "time.coverage")
-}
-
-// TestDoctor_Values expects nodes at zero, and a query in percent.
-func TestDoctor_Values(t *testing.T) {
-	shared.loadedNodes(t, "worker-1")
-	must(t, shared.CreateNodes(t.Context(), cluster.Node{Name: "worker-2", CPU: "8", Memory: "32Gi"}))
-	own := `100 * sum by (node) (rate(node_cpu_usage_seconds_total[$window])) / 8`
-	c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, args{"metricProvider": args{"queries": args{"cpu": own}}})
-	waitSeries(t, shared.Endpoints.Prometheus, `rate(node_cpu_usage_seconds_total{node="worker-1"}[10s]) > 0`, 1)
-	// An earlier test may have loaded a node of this name.
-	waitSeries(t, shared.Endpoints.Prometheus, `rate(node_cpu_usage_seconds_total{node="worker-2"}[10s]) == 0`, 1)
-	report := shared.doctor(t, "--config="+c.file(t))
-	zero := wantsFound(t, report, "values.zero", doctor.Warning, "worker-2 cpu")
-	if !strings.Contains(zero[0].Command, "/nodes/worker-2/") {
-		t.Errorf("the advice is %+v", zero[0])
-	}
-	// 2 of 8 cores are 25 %, which the query calls 25.
-	advice := wantsFound(t, report, "values.capacity", doctor.Error, "is above capacity on worker-1")
-	follow(t, c.args(), advice[0])
-	must(t, shared.SetLoad(t.Context(), "worker-2", cluster.Load{Usage: cluster.Usage{CPU: "1", Memory: "1Gi"}}))
-	shared.eventually(t, []string{"--config=" + c.file(t)}, "values.zero", "values.capacity")
 }
 
 // TestDoctor_Deviation expects the deviation that a plugin needs and that too few samples do not have.
@@ -558,32 +491,6 @@ func before(
 			proxy.ServeHTTP(w, r)
 		}
 	}), proxy
-}
-
-// TestDoctor_WrongCA expects the authority that signed a certificate, and how to trust it.
-func TestDoctor_WrongCA(t *testing.T) {
-	shared.loadedNodes(t, "worker-1")
-	handler, _ := before(t, shared.Endpoints.Prometheus, nil)
-	server := httptest.NewTLSServer(handler)
-	t.Cleanup(server.Close)
-	caFile := filepath.Join(t.TempDir(), "ca.crt")
-	wrong, err := os.ReadFile(filepath.Join(filepath.Dir(shared.AdminKubeconfig), "pki", "front-proxy-ca.crt"))
-	must(t, err)
-	must(t, os.WriteFile(caFile, wrong, 0o600))
-	c := configurationOf("TargetLoadPacking", server.URL, nil)
-	run := []string{"--config=" + c.file(t), "--source-ca-file=" + caFile}
-	advice := wantsFound(t, shared.doctor(t, run...), "source.tls", doctor.Error, "certificate signed by unknown authority", "caFile")
-	if !strings.Contains(advice[0].Text, caFile) {
-		t.Errorf("the advice is %+v, want where to write the certificate", advice)
-	}
-	must(t, os.WriteFile(caFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
-	shared.eventually(t, run, "source.tls", "source.answers", "nodes.measured")
-
-	// A server that speaks the other protocol.
-	c.args()["metricProvider"].(args)["address"] = "http" + strings.TrimPrefix(server.URL, "https")
-	advice = wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "source.tls", doctor.Error, "HTTP request to an HTTPS server")
-	follow(t, c.args(), advice[0])
-	shared.eventually(t, []string{"--config=" + c.file(t), "--source-ca-file=" + caFile}, "source.tls", "nodes.measured")
 }
 
 // TestDoctor_HostName expects the name that a certificate is for.
@@ -667,108 +574,6 @@ func TestDoctor_ExpiredToken(t *testing.T) {
 
 // evaluatedAt matches the time at which a query was evaluated, in a response of Prometheus.
 var evaluatedAt = regexp.MustCompile(`"value":\[([0-9.]+),`)
-
-// TestDoctor_SkewedClock expects by how much to set a clock.
-func TestDoctor_SkewedClock(t *testing.T) {
-	shared.loadedNodes(t, "worker-1")
-	shift := 90 * time.Second
-	handler, proxy := before(t, shared.Endpoints.Prometheus, func(_ http.ResponseWriter, r *http.Request) bool {
-		r.Header.Del("Accept-Encoding") // the body is rewritten
-		return false
-	})
-	proxy.ModifyResponse = func(resp *http.Response) error {
-		body, err := io.ReadAll(resp.Body)
-		if err != nil {
-			return err
-		}
-		body = evaluatedAt.ReplaceAllFunc(body, func(match []byte) []byte {
-			seconds, _ := strconv.ParseFloat(string(evaluatedAt.FindSubmatch(match)[1]), 64)
-			return fmt.Appendf(nil, `"value":[%.3f,`, seconds+shift.Seconds())
-		})
-		resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-		resp.Header.Set("Content-Length", strconv.Itoa(len(body)))
-		return nil
-	}
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
-	c := configurationOf("TargetLoadPacking", server.URL, nil)
-	shared.eventually(t, []string{"--config=" + configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil).file(t)},
-		"nodes.measured")
-	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "time.clock", doctor.Error,
-		"the source's clock differs from the API server's by 1m")
-	match := regexp.MustCompile(`(back|forward) by (\S+),`).FindStringSubmatch(advice[0].Text)
-	if match == nil || match[1] != "back" {
-		t.Fatalf("the advice is %q, want to set the clock back", advice[0].Text)
-	}
-	by, err := time.ParseDuration(match[2])
-	must(t, err)
-	shift -= by
-	shared.eventually(t, []string{"--config=" + c.file(t)}, "time.clock")
-}
-
-// TestDoctor_Configuration expects what configlint finds, with YAML that fixes it.
-func TestDoctor_Configuration(t *testing.T) {
-	shared.loadedNodes(t, "worker-1")
-	waitSeries(t, shared.Endpoints.Prometheus, `rate(node_cpu_usage_seconds_total{node="worker-1"}[10s])`, 1)
-	t.Run("outvoted", func(t *testing.T) {
-		c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)
-		c.profile(0)["plugins"] = args{"score": args{"enabled": []any{args{"name": "TargetLoadPacking"}}}}
-		advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "configuration.weights", doctor.Warning,
-			"outweigh the plugins that score by load")
-		follow(t, c.profile(0), advice[0])
-		shared.eventually(t, []string{"--config=" + c.file(t)}, "configuration.effect")
-	})
-	t.Run("two profiles of a name", func(t *testing.T) {
-		c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)
-		second := maps.Clone(c.profile(0))
-		c["profiles"] = append(c["profiles"].([]any), second)
-		advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "configuration.profiles", doctor.Error,
-			"profiles[1].schedulerName")
-		follow(t, second, advice[0])
-		shared.eventually(t, []string{"--config=" + c.file(t)}, "configuration.decodes", "configuration.effect")
-	})
-	t.Run("old version", func(t *testing.T) {
-		c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)
-		c["apiVersion"] = "kubescheduler.config.k8s.io/v1beta3"
-		wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "configuration.decodes", doctor.Error,
-			"write kubescheduler.config.k8s.io/v1")
-	})
-	t.Run("a misspelled plugin is disabled", func(t *testing.T) {
-		c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)
-		disabled := args{"name": "NodeResourceFit"}
-		c.profile(0)["plugins"].(args)["score"].(args)["disabled"] = []any{disabled}
-		advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "configuration.effect", doctor.Warning, "NodeResourceFit")
-		follow(t, disabled, advice[0])
-		shared.eventually(t, []string{"--config=" + c.file(t)}, "configuration.effect")
-	})
-	t.Run("a misspelled plugin is enabled", func(t *testing.T) {
-		c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)
-		c.profile(0)["plugins"].(args)["score"].(args)["enabled"] = []any{args{"name": "TargetLoadPaking"}}
-		advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "configuration.runs", doctor.Error, "TargetLoadPaking")
-		enabled := args{}
-		follow(t, enabled, advice[0])
-		enabled["weight"] = 5
-		c.profile(0)["plugins"].(args)["score"].(args)["enabled"] = []any{enabled}
-		shared.eventually(t, []string{"--config=" + c.file(t)}, "nodes.measured", "configuration.effect")
-	})
-	t.Run("no source", func(t *testing.T) {
-		c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)
-		delete(c.profile(0), "plugins")
-		advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "source.configured", doctor.Warning)
-		follow(t, c.profile(0), advice[0])
-		shared.eventually(t, []string{"--config=" + c.file(t)}, "nodes.measured")
-	})
-	t.Run("a metric without series", func(t *testing.T) {
-		c := configurationOf("NodeMetrics", shared.Endpoints.Prometheus,
-			args{"metrics": []any{args{"name": "m", "query": "no_such_series", "prefer": "Lower"}}})
-		advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "source.metrics", doctor.Error, "no_such_series")
-		if output := shared.shell(t, advice[0]); !strings.Contains(output, `"result":[]`) {
-			t.Errorf("%s prints %s", advice[0].Command, output)
-		}
-		c.args()["metrics"].([]any)[0].(args)["query"] = "node_memory_working_set_bytes"
-		shared.eventually(t, []string{"--config=" + c.file(t)}, "source.metrics")
-	})
-}
 
 // TestDoctor_NoAPIServer expects exit code 2.
 func TestDoctor_NoAPIServer(t *testing.T) {

@@ -520,3 +520,61 @@ func TestDoctor_Faults(t *testing.T) {
 		})
 	}
 }
+
+// TestDoctor_Sound expects nothing to be found in sound configurations of usual kinds.
+func TestDoctor_Sound(t *testing.T) {
+	shared.loadedNodes(t, "worker-1", "worker-2")
+	const fraction = "sum by (node) (rate(node_cpu_usage_seconds_total[$window])) / 8"
+	of := func(plugin string, extra args) func(*testing.T, *scene) {
+		return func(_ *testing.T, s *scene) { s.examined = configurationOf(plugin, shared.Endpoints.Prometheus, extra) }
+	}
+	for _, tt := range []struct {
+		name  string
+		makes func(*testing.T, *scene)
+	}{
+		{"TargetLoadPacking", of("TargetLoadPacking", nil)},
+		{"LoadVariationRiskBalancing", of("LoadVariationRiskBalancing", nil)},
+		{"LowRiskOverCommitment", of("LowRiskOverCommitment", nil)},
+		{"a dialect by name", of("TargetLoadPacking", args{"metricProvider": args{"dialect": "Kubelet"}})},
+		{"a custom query", of("TargetLoadPacking", args{"metricProvider": args{"queries": args{"cpu": fraction}}})},
+		{"a node metric beside load", func(_ *testing.T, s *scene) {
+			metrics := configurationOf("NodeMetrics", shared.Endpoints.Prometheus,
+				args{"metrics": []any{args{"name": "m", "query": "node_memory_working_set_bytes", "prefer": "Lower"}}})
+			s.profile(0)["pluginConfig"] = append(s.profile(0)["pluginConfig"].([]any), metrics.profile(0)["pluginConfig"].([]any)...)
+			s.profile(0)["plugins"] = args{"score": enabled(packing, args{"name": "NodeMetrics", "weight": 2})}
+		}},
+		{"a load line beside load", func(_ *testing.T, s *scene) {
+			lines := configurationOf("LoadThreshold", shared.Endpoints.Prometheus, args{"thresholds": args{"cpu": 80}})
+			s.profile(0)["pluginConfig"] = append(s.profile(0)["pluginConfig"].([]any), lines.profile(0)["pluginConfig"].([]any)...)
+			s.profile(0)["plugins"] = args{"multiPoint": enabled(args{"name": "LoadThreshold"}), "score": enabled(packing)}
+		}},
+		{"in place of the default profile", func(_ *testing.T, s *scene) { s.profile(0)["schedulerName"] = "default-scheduler" }},
+		{"two profiles", func(_ *testing.T, s *scene) {
+			s.examined["profiles"] = append(s.examined["profiles"].([]any), args{"schedulerName": "default-scheduler"})
+		}},
+		{"https with a token below a prefix", func(t *testing.T, s *scene) {
+			handler, _ := before(t, shared.Endpoints.Prometheus, func(w http.ResponseWriter, r *http.Request) bool {
+				refused := r.Header.Get("Authorization") != "Bearer allowed"
+				if refused {
+					http.Error(w, "no", http.StatusUnauthorized)
+				}
+				return refused
+			})
+			server := httptest.NewTLSServer(http.StripPrefix("/prometheus", handler))
+			t.Cleanup(server.Close)
+			s.setAddress(server.URL + "/prometheus")
+			token := filepath.Join(t.TempDir(), "token")
+			must(t, os.WriteFile(token, []byte("allowed"), 0o600))
+			s.flags = []string{"--source-ca-file=" + pemOf(t, server.Certificate()), "--source-token-file=" + token}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := &scene{examined: configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)}
+			tt.makes(t, s)
+			report := s.until(t, func(report *doctor.Report) bool { return !report.Found() }) // new nodes are young at first
+			if report.Found() {
+				t.Fatalf("found:\n%s", shown(report))
+			}
+		})
+	}
+}

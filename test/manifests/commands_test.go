@@ -21,7 +21,7 @@ var documentedCommands = map[string]string{
 	`^make build && bin/kubectl-plimsoll top`:                         "TestTop_Nodes",
 	`^\$ kubectl plimsoll top pods`:                                   "TestTop_Pods",
 	`^\$ kubectl plimsoll top$`:                                       "TestTop_Nodes",
-	`^\$ kubectl plimsoll doctor`:                                     "TestDoctor_NodeLabel",
+	`^\$ kubectl plimsoll doctor`:                                     "TestDoctor_Relabeling",
 	`^\$ kubectl plimsoll explain`:                                    "TestExplain",
 	`^\$ kubectl plimsoll requests`:                                   "TestRequests_PatchesApply",
 	`^kubectl apply --server-side`:                                    "TestRequests_PatchesApply",
