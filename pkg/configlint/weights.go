@@ -161,7 +161,7 @@ func (s *Swing) String() string {
 	return fmt.Sprintf("%s = %d", strings.Join(parts, " + "), s.total()*maxScore)
 }
 
-// Balance says how far scores can move a node in one profile: by load, by requests, and by each other scorer.
+// Balance says how far scores can move a node in one profile.
 type Balance struct {
 	Profile            string
 	ByLoad, ByRequests Swing

@@ -44,7 +44,7 @@ func (s *scene) arguments(t *testing.T) []string {
 	return append([]string{"--config=" + s.file(t)}, s.flags...)
 }
 
-// until returns the first report that is as wanted, or the last one of a minute: a change can take some scrapes.
+// until returns the first report as wanted, or the last one of a minute. A change can take some scrapes.
 func (s *scene) until(t *testing.T, wanted func(*doctor.Report) bool) *doctor.Report {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Second) {
@@ -58,7 +58,7 @@ func (s *scene) setAddress(address string) {
 	merge(s.args(), args{"metricProvider": args{"address": address}})
 }
 
-// fault is a row of the table of faults: what is broken, what doctor says of it, and how the advice is followed.
+// fault is a row of the table: what is broken, what doctor says, and how the advice is followed.
 type fault struct {
 	name, id string
 	status   doctor.Status
@@ -301,7 +301,7 @@ func scrape(t *testing.T, name string, edit func(string) string) scraped {
 // kwokAddress matches the address of KWOK in the configuration of Prometheus.
 var kwokAddress = regexp.MustCompile(`http://([^/]+)/discovery`)
 
-// scrapeThrough runs a Prometheus that scrapes an exporter in front of KWOK, which rewrites what KWOK says while it is broken.
+// scrapeThrough runs a Prometheus that scrapes an exporter in front of KWOK. While broken, it rewrites what KWOK says.
 func scrapeThrough(t *testing.T, name string, rewrite func(path, body string) (string, int)) scraped {
 	t.Helper()
 	broken := &atomic.Bool{}

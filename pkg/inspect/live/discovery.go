@@ -246,8 +246,8 @@ func (c *Connection) binders(ctx context.Context) (map[string]bool, error) {
 	return accounts, nil
 }
 
-// Rivals returns the configurations of the pods that run other schedulers than w. It leaves out what it cannot read, and reads a few
-// at most. Without w there are none.
+// Rivals returns the configurations of pods that run other schedulers than w.
+// It leaves out what it cannot read, and reads a few at most. Without w there are none.
 func (c *Connection) Rivals(ctx context.Context, w *Workload, pods []*corev1.Pod) (rivals []*Configuration) {
 	if w == nil {
 		return nil

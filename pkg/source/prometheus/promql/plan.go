@@ -221,8 +221,8 @@ func (p *Planner) ChangeCount(selector string, over time.Duration) Query {
 	return Query{Kind: NodeMetric, PromQL: fmt.Sprintf("max by (%s) (changes(%s[%s]))", p.By, selector, model.Duration(over))}
 }
 
-// LatestSample returns the query for the time of each node's newest sample; with ahead, for that of the five minutes after the
-// evaluation. A server looks back as far.
+// LatestSample returns the query for the time of each node's newest sample.
+// With ahead it is that of the next five minutes: a server looks back as far.
 func (p *Planner) LatestSample(selector string, ahead bool) Query {
 	if ahead {
 		selector += " offset -5m"
