@@ -37,7 +37,7 @@ func shopNodes() []shopNode {
 type lookAround struct {
 	// top and whatIf are outputs of kubectl plimsoll.
 	top, whatIf string
-	// waiting and placed are the pods that what-if is asked about, and those that it finds a node for.
+	// waiting is the number of pods that what-if is asked about. It finds a node for the placed ones.
 	waiting, placed int
 }
 
