@@ -10,7 +10,7 @@ You can combine changes. They are made in this order:
      and static pods stay. PodDisruptionBudgets are reported, but delay nothing.
   3. Pods are placed one after the other, higher priority first: evicted ones as their owners recreate them,
      then waiting ones (--pending), then those of -f. -f takes Pods, Deployments, ReplicaSets, StatefulSets,
-     Jobs, Lists of them, and several documents. Its pods are placed beside those that already run. Preempted
+     Jobs, CronJobs, Lists of them, and several documents. Its pods are placed beside those that already run. Preempted
      pods are placed again.
 
 The result is what the scheduler would do if all of this happened now, at once:

@@ -60,7 +60,7 @@ func (c *Creator) Note(format string, args ...any) {
 // Create returns the next pods of the workload, with what admission adds. alike reports whether they all fit the same nodes.
 func (c *Creator) Create(w *Workload, count int, admission *Admission) (pods []*corev1.Pod, alike bool, err error) {
 	// The scheduler looks up the selectors of ReplicaSets and StatefulSets to spread their pods.
-	if w.Owner != nil && w.Kind != "Job" {
+	if w.Owner != nil && !w.isJob() {
 		c.Add(w.Owner)
 	}
 	alike = true

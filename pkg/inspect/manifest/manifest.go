@@ -95,7 +95,7 @@ func parse(content []byte, namespace string) (*Manifest, error) {
 		if slices.ContainsFunc(p.Ignored, func(name string) bool { return strings.HasPrefix(name, "DaemonSet ") }) {
 			found += "; each pod of a DaemonSet is for one node, to explain by name once it is there"
 		}
-		return nil, fmt.Errorf("nothing in it creates pods: write a Pod, Deployment, ReplicaSet, StatefulSet or Job (%s)", found)
+		return nil, fmt.Errorf("nothing in it creates pods: write a Pod, Deployment, ReplicaSet, StatefulSet, Job or CronJob (%s)", found)
 	}
 	return &p.Manifest, nil
 }
@@ -173,6 +173,8 @@ func (p *parser) add(object runtime.Object, kind string) error {
 		w = ofStatefulSet(o)
 	case *batchv1.Job:
 		w = ofJob(o)
+	case *batchv1.CronJob:
+		w = ofCronJob(o)
 	default:
 		p.ignore(meta, kind)
 		return nil

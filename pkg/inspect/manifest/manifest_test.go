@@ -96,6 +96,35 @@ func TestReadFile_Kinds(t *testing.T) {
 	}
 }
 
+// A CronJob's pods have the labels of its Job, whose name ends in eight digits, so that they count as the CronJob's.
+func TestPod_OfCronJob(t *testing.T) {
+	w := mustRead(t, `
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: report, namespace: batch}
+spec:
+  schedule: "0 1 * * *"
+  jobTemplate:
+    spec:
+      parallelism: 2
+      template:
+        spec: {restartPolicy: Never, containers: [{name: main, image: report}]}
+`).Workloads[0]
+	p, _ := w.Pod(0)
+	if w.String() != "CronJob batch/report" || w.Replicas != 2 || p.Labels["job-name"] != "report-00000000" {
+		t.Errorf("%s with %d replicas and labels %v, want CronJob batch/report, 2, and the Job report-00000000", w, w.Replicas, p.Labels)
+	}
+	if owner, ok := learned.OwnerOf(p); !ok || owner != (learned.Workload{Namespace: "batch", Name: "report"}) {
+		t.Errorf("owner %v, want batch/report", owner)
+	}
+	p.OwnerReferences[0].Name = "report-29123456"
+	if other := p.DeepCopy(); !w.Owns(p) {
+		t.Error("a pod of an earlier Job is not of the CronJob")
+	} else if other.OwnerReferences[0].Name = "other-29123456"; w.Owns(other) {
+		t.Error("a pod of another CronJob's Job is of the CronJob")
+	}
+}
+
 func TestPod_OfDeployment(t *testing.T) {
 	w := mustRead(t, deployment).Workloads[0]
 	first, _ := w.Pod(0)

@@ -22,6 +22,8 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core/validation"
 	hashutil "k8s.io/kubernetes/pkg/util/hash"
 	"k8s.io/utils/ptr"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
 // Workload is a pod, or an object that creates pods.
@@ -103,6 +105,15 @@ func ofJob(job *batchv1.Job) *Workload {
 	return w
 }
 
+// ofCronJob returns the workload of a CronJob's next Job. The controller ends its name with the minutes since 1970.
+func ofCronJob(c *batchv1.CronJob) *Workload {
+	job := &batchv1.Job{ObjectMeta: c.Spec.JobTemplate.ObjectMeta, Spec: c.Spec.JobTemplate.Spec}
+	job.Namespace, job.Name = c.Namespace, c.Name+"-00000000"
+	w := ofJob(job)
+	w.Kind, w.Name = "CronJob", c.Name
+	return w
+}
+
 // owned returns the workload of an object with a template.
 func owned(
 	kind, version string,
@@ -139,7 +150,7 @@ func with(m map[string]string, key, value string) map[string]string {
 
 // validateSelector fails unless the selector matches the template, where the kind needs one.
 func (w *Workload) validateSelector() error {
-	if w.Kind == "Pod" || w.Kind == "Job" {
+	if w.Kind == "Pod" || w.isJob() {
 		return nil
 	}
 	if w.selector == nil {
@@ -212,7 +223,7 @@ func (w *Workload) validate() error {
 		return err
 	}
 	pod, _ := w.Pod(0)
-	if pod.Spec.RestartPolicy == corev1.RestartPolicyAlways && w.Kind == "Job" {
+	if pod.Spec.RestartPolicy == corev1.RestartPolicyAlways && w.isJob() {
 		pod.Spec.RestartPolicy = corev1.RestartPolicyNever // the template of a Job has no default, and needs one
 	}
 	var internal core.Pod
@@ -237,5 +248,12 @@ func (w *Workload) Owns(pod *corev1.Pod) bool {
 	case w.Kind == "Deployment":
 		return owner.Kind == "ReplicaSet" && owner.Name == w.Name+"-"+pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
 	}
+	if w.Kind == "CronJob" {
+		of, _ := learned.OwnerOf(pod)
+		return owner.Kind == "Job" && of.Name == w.Name
+	}
 	return owner.Kind == w.Kind && owner.Name == w.Name
 }
+
+// isJob reports whether Jobs run the pods.
+func (w *Workload) isJob() bool { return w.Kind == "Job" || w.Kind == "CronJob" }
