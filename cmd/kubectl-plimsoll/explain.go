@@ -18,6 +18,8 @@ type explainOptions struct {
 	file    string
 	top     int
 	nodes   []string
+	// schedulerName replaces the pod's.
+	schedulerName string
 }
 
 func newExplainCommand() *cobra.Command {
@@ -32,8 +34,8 @@ configuration and the cluster's present objects and load. Nothing is written to 
 A placed pod is explained as if it had no node yet: the node counts neither its requests nor its pending usage.
 The measured load still includes it.
 
-A file holds one Pod, or one Deployment, ReplicaSet, StatefulSet or Job, whose next pod is explained. The pod
-gets the API server's defaults, priority, LimitRange defaults and overhead. For other admission plugins and
+A file holds one Pod, or one Deployment, ReplicaSet, StatefulSet, Job or CronJob, whose next pod is explained. The
+pod gets the API server's defaults, priority, LimitRange defaults and overhead. For other admission plugins and
 webhooks, let the API server admit it first:
   kubectl create --dry-run=server -o yaml -f pod.yaml | kubectl plimsoll explain -f -
 
@@ -45,6 +47,9 @@ Exit codes: 0 some node takes the pod, 1 none does without preemption, 2 unknown
 
   # Where would a pod of this manifest go?
   kubectl plimsoll explain -f deployment.yaml
+
+  # Where would this profile place a pod that another scheduler has placed, and why not there?
+  kubectl plimsoll explain web-5d8c7f9b4-x2x7q -n shop --scheduler-name plimsoll
 
   # Why one node and not the other?
   kubectl plimsoll explain web-5d8c7f9b4-x2x7q --node worker-1 --node worker-2
@@ -58,6 +63,7 @@ Exit codes: 0 some node takes the pod, 1 none does without preemption, 2 unknown
 	o.cluster.addTo(command, flags)
 	o.output.addTo(command, flags)
 	flags.StringVarP(&o.file, "filename", "f", "", "file with a pod, or a workload that creates it; - is standard input")
+	flags.StringVar(&o.schedulerName, "scheduler-name", "", "profile to explain with; replaces the pod's spec.schedulerName")
 	flags.IntVar(&o.top, "top", 5, "number of candidates to show, best first; 0 shows all")
 	flags.StringSliceVar(&o.nodes, "node", nil, "node to compare; write it twice, for two nodes")
 	completeFlag(command, "node", o.cluster.completeNames("nodes"))
@@ -91,7 +97,7 @@ func (o *explainOptions) run(cmd *cobra.Command, args []string) error {
 	r := explain.Request{
 		Configuration: o.cluster.configuration, Source: o.cluster.source,
 		File: o.file, Stdin: cmd.InOrStdin(), Namespace: *o.cluster.kube.Namespace,
-		Top: o.top, Compare: o.nodes,
+		Top: o.top, Compare: o.nodes, SchedulerName: o.schedulerName,
 		Found: func(c *live.Configuration) { warnOfOtherMinor(cmd, componentversion.Get().GitVersion, c.Workload) },
 	}
 	if len(args) > 0 {

@@ -430,6 +430,28 @@ spec:
 `, "explain", "-f", "-"), 0, "Pod default/web-", "500m    limit of container main", "TOTAL")
 }
 
+// TestExplain_OfAnotherScheduler explains a pod that another scheduler has placed, as the profile plimsoll would place it.
+func TestExplain_OfAnotherScheduler(t *testing.T) {
+	shared.clear(t)
+	ctx := t.Context()
+	must(t, shared.CreateNodes(ctx, cluster.Node{Name: "a", CPU: "8", Memory: "32Gi"}, cluster.Node{Name: "b", CPU: "8", Memory: "32Gi"}))
+	loads := map[string]float64{"a": 0.10, "b": 0.90}
+	for node, cpu := range map[string]string{"a": "800m", "b": "7200m"} {
+		must(t, shared.SetLoad(ctx, node, cluster.Load{Usage: cluster.Usage{CPU: cpu, Memory: "1Gi"}}))
+	}
+	_, err := shared.WaitCPUUtilization(ctx, cluster.Expectation{Window: window, CPU: loads, Tolerance: 0.0125, For: window / 10})
+	must(t, err)
+	must(t, shared.CreatePods(ctx, cluster.Pod{Name: "web", Scheduler: "volcano", Node: "b"}))
+	var e explain.Explanation
+	r := shared.plimsoll(t, "explain", "web", "--scheduler-name", "plimsoll", "-o", "json").wants(t, 0)
+	must(t, json.Unmarshal([]byte(r.stdout), &e))
+	// The line is at 80 % of cpu: b is above it.
+	if e.Profile != "plimsoll" || e.Pod.Node != "b" || !slices.Equal(e.Decision.Nodes, []string{"a"}) {
+		t.Errorf("profile %s, present node %s, nodes %v; want plimsoll, b and a", e.Profile, e.Pod.Node, e.Decision.Nodes)
+	}
+	shared.plimsoll(t, "explain", "web").wants(t, 2)
+}
+
 // TestExplain_Errors expects exit code 2 and advice.
 func TestExplain_Errors(t *testing.T) {
 	shared.clear(t)
@@ -444,6 +466,8 @@ func TestExplain_Errors(t *testing.T) {
 		{"a name and a file", "", []string{"p", "-f", "-"}, []string{"leave out one"}},
 		{"one node to compare", "", []string{"p", "--node", "a"}, []string{"two different nodes"}},
 		{"a profile of another scheduler", stranger, []string{"-f", "-"}, []string{`"volcano"`, "default-scheduler, plimsoll, peaks"}},
+		{"an unknown profile", stranger, []string{"-f", "-", "--scheduler-name", "plimsol"},
+			[]string{`--scheduler-name: "plimsol"`, "default-scheduler, plimsoll, peaks"}},
 		{"a field that does not exist", `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"nodeSelektor": {}}}`, []string{"-f", "-"}, []string{"nodeSelektor"}},
 		{"a DaemonSet", `{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"}}`, []string{"-f", "-"}, []string{"DaemonSet", "explain"}},
 	} {

@@ -28,6 +28,8 @@ type Request struct {
 	Stdin io.Reader
 	// Namespace is the namespace that the user asked for; empty if none.
 	Namespace string
+	// SchedulerName, unless empty, is the profile to explain with, in place of the pod's own.
+	SchedulerName string
 	// Top is the number of candidates to return; 0 returns all.
 	Top int
 	// Compare names two nodes to compare; or none.
@@ -63,7 +65,11 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Explanation, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := checkProfile(configuration, o.Pod); err != nil {
+	if r.SchedulerName != "" {
+		o.Pod = o.Pod.DeepCopy() // the simulation holds the pod
+		o.Pod.Spec.SchedulerName = r.SchedulerName
+	}
+	if err := checkProfile(configuration, o.Pod, r.SchedulerName != ""); err != nil {
 		return nil, err
 	}
 	cluster, err := c.Open(ctx, live.Options{Configuration: configuration.Decoded, Objects: objects.All, Source: r.Source})
@@ -137,14 +143,18 @@ func createPod(
 	return pods[0], notes, nil
 }
 
-// checkProfile fails if the configuration has no profile for the pod.
-func checkProfile(c *live.Configuration, pod *corev1.Pod) error {
+// checkProfile fails if the configuration has no profile for the pod. replaced reports whether --scheduler-name names it.
+func checkProfile(c *live.Configuration, pod *corev1.Pod, replaced bool) error {
 	names := c.ProfileNames()
-	if slices.Contains(names, pod.Spec.SchedulerName) {
+	switch {
+	case slices.Contains(names, pod.Spec.SchedulerName):
 		return nil
+	case replaced:
+		return live.OptionErrorf("--scheduler-name: %q, but %s has the profiles %s; write one of them", pod.Spec.SchedulerName, c.Origin,
+			strings.Join(names, ", "))
 	}
 	return fmt.Errorf("pod %s/%s: spec.schedulerName is %q, but %s has the profiles %s. Another scheduler places the pod; "+
-		"name its configuration with --config or --from",
+		"name its configuration with --config or --from, or write --scheduler-name to see where one of these would place it",
 		pod.Namespace, pod.Name, pod.Spec.SchedulerName, c.Origin, strings.Join(names, ", "))
 }
 
