@@ -215,17 +215,22 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: weak}]
 `
 }
 
-// removeGrants removes what the advices granted.
+// removeGrants removes what the advices granted: roles of the cluster and of namespaces, with their bindings.
 func (e *environment) removeGrants(t *testing.T) {
-	ctx := context.WithoutCancel(t.Context())
-	bindings, err := e.Client.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return
+	const granted = "plimsoll-may-"
+	ctx, rbac := context.WithoutCancel(t.Context()), e.Client.RbacV1()
+	bindings, err := rbac.ClusterRoleBindings().List(ctx, metav1.ListOptions{})
+	for i := 0; err == nil && i < len(bindings.Items); i++ {
+		if name := bindings.Items[i].Name; strings.HasPrefix(name, granted) {
+			_ = rbac.ClusterRoleBindings().Delete(ctx, name, metav1.DeleteOptions{})
+			_ = rbac.ClusterRoles().Delete(ctx, name, metav1.DeleteOptions{})
+		}
 	}
-	for i := range bindings.Items {
-		if name := bindings.Items[i].Name; strings.HasPrefix(name, "plimsoll-may-") {
-			_ = e.Client.RbacV1().ClusterRoleBindings().Delete(ctx, name, metav1.DeleteOptions{})
-			_ = e.Client.RbacV1().ClusterRoles().Delete(ctx, name, metav1.DeleteOptions{})
+	inNamespaces, err := rbac.RoleBindings(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	for i := 0; err == nil && i < len(inNamespaces.Items); i++ {
+		if b := &inNamespaces.Items[i]; strings.HasPrefix(b.Name, granted) {
+			_ = rbac.RoleBindings(b.Namespace).Delete(ctx, b.Name, metav1.DeleteOptions{})
+			_ = rbac.Roles(b.Namespace).Delete(ctx, b.Name, metav1.DeleteOptions{})
 		}
 	}
 }
