@@ -91,9 +91,13 @@ func quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// withoutPassword hides the password of a URL. Other values stay.
+// withoutPassword hides the password of a URL, or all of a URL that cannot be parsed. Other values stay.
 func withoutPassword(value string) string {
-	if u, err := url.Parse(value); err == nil && u.User != nil {
+	u, err := url.Parse(value)
+	switch {
+	case err != nil && strings.Contains(value, "://"):
+		return config.RedactedSecret
+	case err == nil && u.User != nil:
 		return u.Redacted()
 	}
 	return value

@@ -19,6 +19,7 @@ apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 extenders:
 - urlPrefix: https://user:PASSWORD@extender.example
+  filterVerb: "https://user:PASSWORD%@not-a-url"
   tlsConfig: {keyData: S0VZ}
 profiles: # a comment
 - schedulerName: one
