@@ -206,10 +206,16 @@ func compare(d *sim.Result, names []string) (*Comparison, error) {
 	if c.Nodes[0].Rank == 0 || c.Nodes[1].Rank == 0 {
 		return c, nil // a node that was ruled out has no scores
 	}
-	for i, s := range c.Nodes[0].Scores {
-		c.Differences = append(c.Differences, Difference{Plugin: s.Plugin, Weighted: s.Weighted - c.Nodes[1].Scores[i].Weighted})
-	}
+	c.Differences = differences(&c.Nodes[0], &c.Nodes[1])
 	return c, nil
+}
+
+// differences returns by how much each plugin scores a higher than b. Both have passed the filters.
+func differences(a, b *sim.NodeResult) (all []Difference) {
+	for i, s := range a.Scores {
+		all = append(all, Difference{Plugin: s.Plugin, Weighted: s.Weighted - b.Scores[i].Weighted})
+	}
+	return all
 }
 
 // placementOf returns the present rank of the node of the pod.
@@ -219,6 +225,9 @@ func placementOf(e *Explanation, d *sim.Result) *Placement {
 	case n == nil:
 	case n.Rank > 0:
 		p.Rank, p.Behind = n.Rank, e.Decision.Total-n.Total
+		if p.Differs {
+			p.Differences = differences(find(d.Nodes, e.Decision.Nodes[0]), n)
+		}
 	default:
 		p.RuledOutBy, p.Reason, p.Limits = n.RuledOutBy, n.Reason, n.Limits
 	}

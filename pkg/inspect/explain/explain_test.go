@@ -230,8 +230,11 @@ func TestExplain_PlacedPodBehind(t *testing.T) {
 	l, objects := workers()
 	placed := running(pod("placed-2", "200m", "1Gi"), "worker-2")
 	r := explained(t, newScheduler(t, byLoad, l, append(objects, placed)...), explain.Options{Pod: placed, InCluster: true})
-	// As in the worked example: 221 − 155.
-	same(t, "placement", &explain.Placement{Node: "worker-2", Differs: true, Rank: 3, Behind: 66}, r.Placement)
+	// As in the worked example: 221 − 155, of 126 − 60 and 95 − 95.
+	same(t, "placement", &explain.Placement{
+		Node: "worker-2", Differs: true, Rank: 3, Behind: 66,
+		Differences: []explain.Difference{{Plugin: "TargetLoadPacking", Weighted: 66}, {Plugin: "NodeResourcesFit"}},
+	}, r.Placement)
 }
 
 // A pod that has ended is no longer among the scheduler's objects, and runs nowhere.

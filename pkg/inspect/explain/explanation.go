@@ -129,11 +129,13 @@ type Placement struct {
 	// Differs is set where the pod would not go there today.
 	Differs bool `json:"differs"`
 	// Rank is as in Node, and Behind by how much its total is below the best.
-	Rank       int             `json:"rank,omitempty"`
-	Behind     int64           `json:"behind,omitempty"`
-	RuledOutBy string          `json:"ruledOutBy,omitempty"`
-	Reason     string          `json:"reason,omitempty"`
-	Limits     []explain.Limit `json:"limits,omitempty"`
+	Rank   int   `json:"rank,omitempty"`
+	Behind int64 `json:"behind,omitempty"`
+	// Differences are the scores of the best node, less those of this one.
+	Differences []Difference    `json:"differences,omitempty"`
+	RuledOutBy  string          `json:"ruledOutBy,omitempty"`
+	Reason      string          `json:"reason,omitempty"`
+	Limits      []explain.Limit `json:"limits,omitempty"`
 }
 
 // Comparison is of two nodes. Differences are in the order of the profile; there are none if a node was ruled out.

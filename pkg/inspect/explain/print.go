@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -394,6 +395,10 @@ func (x *printer) placement(p *Placement) {
 	case p.Rank > 0:
 		x.Printf("The pod runs on %s, where it would not go today: that node ranks %d of %d, %d points behind.\n", p.Node, p.Rank,
 			x.FeasibleNodes, p.Behind)
+		if len(p.Differences) > 0 && !x.Decision.Nominated {
+			most := slices.MaxFunc(p.Differences, func(a, b Difference) int { return cmp.Compare(a.Weighted, b.Weighted) })
+			x.Printf("%s costs it the most: it gives %s %d points more.\n", most.Plugin, x.Decision.Nodes[0], most.Weighted)
+		}
 	case p.RuledOutBy != "":
 		x.Printf("The pod runs on %s, where it would not go today: %s rules the node out: %s.\n", p.Node, p.RuledOutBy,
 			reason(p.Reason, p.Limits))

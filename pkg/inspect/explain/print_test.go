@@ -179,8 +179,11 @@ func TestResult_Print_Sentences(t *testing.T) {
 			r.Placement = &explain.Placement{Node: "worker-3", Rank: 1}
 		}, "The pod runs on worker-3: it would go there today too.\n"},
 		{"a placed pod that would not", func(r *explain.Explanation) {
-			r.Placement = &explain.Placement{Node: "worker-1", Differs: true, Rank: 2, Behind: 6}
-		}, "The pod runs on worker-1, where it would not go today: that node ranks 2 of 2, 6 points behind.\n"},
+			r.Placement = &explain.Placement{Node: "worker-1", Differs: true, Rank: 2, Behind: 6, Differences: []explain.Difference{
+				{Plugin: "TargetLoadPacking", Weighted: -44}, {Plugin: "NodeResourcesFit", Weighted: 50},
+			}}
+		}, "The pod runs on worker-1, where it would not go today: that node ranks 2 of 2, 6 points behind.\n" +
+			"NodeResourcesFit costs it the most: it gives worker-3 50 points more.\n"},
 		{"a placed pod whose node is ruled out", func(r *explain.Explanation) {
 			out := r.RuledOut[0]
 			r.Placement = &explain.Placement{Node: "hot", Differs: true, RuledOutBy: out.Plugin, Reason: out.Reason, Limits: out.Nodes[0].Limits}

@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -93,7 +91,7 @@ func parse(content []byte, namespace string) (*Manifest, error) {
 			found = "there is " + strings.Join(append(p.Ignored, namesOf(p.Services)...), ", ")
 		}
 		if slices.ContainsFunc(p.Ignored, func(name string) bool { return strings.HasPrefix(name, "DaemonSet ") }) {
-			found += "; each pod of a DaemonSet is for one node, to explain by name once it is there"
+			found += "; a DaemonSet has a pod for each node: create it, and use explain daemonset/NAME"
 		}
 		return nil, fmt.Errorf("nothing in it creates pods: write a Pod, Deployment, ReplicaSet, StatefulSet, Job or CronJob (%s)", found)
 	}
@@ -158,24 +156,12 @@ func (p *parser) add(object runtime.Object, kind string) error {
 	if meta.GetNamespace() == "" {
 		meta.SetNamespace(p.namespace)
 	}
-	var w *Workload
-	switch o := object.(type) {
-	case *corev1.Service:
-		p.Services = append(p.Services, o)
+	if service, ok := object.(*corev1.Service); ok {
+		p.Services = append(p.Services, service)
 		return nil
-	case *corev1.Pod:
-		w = ofPod(o)
-	case *appsv1.Deployment:
-		w = ofDeployment(o)
-	case *appsv1.ReplicaSet:
-		w = ofReplicaSet(o)
-	case *appsv1.StatefulSet:
-		w = ofStatefulSet(o)
-	case *batchv1.Job:
-		w = ofJob(o)
-	case *batchv1.CronJob:
-		w = ofCronJob(o)
-	default:
+	}
+	w := Of(object)
+	if w == nil || w.Kind == "DaemonSet" {
 		p.ignore(meta, kind)
 		return nil
 	}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	coredefaults "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/kubernetes/pkg/apis/core/validation"
+	daemonutil "k8s.io/kubernetes/pkg/controller/daemon/util"
 	hashutil "k8s.io/kubernetes/pkg/util/hash"
 	"k8s.io/utils/ptr"
 
@@ -31,7 +32,7 @@ type Workload struct {
 	Kind, Namespace, Name string
 	// Replicas is the number of pods: 1 for a Pod, and the parallelism of a Job.
 	Replicas int
-	// Owner controls the pods: the object itself, or the ReplicaSet of a Deployment; nil for a pod.
+	// Owner controls the pods: the object itself, or the ReplicaSet of a Deployment; nil for a pod and a DaemonSet.
 	Owner runtime.Object
 
 	// selector is that of the object; nil if its kind needs none. meta and spec are those of the template.
@@ -46,6 +47,27 @@ type Workload struct {
 
 // String returns kind, namespace and name.
 func (w *Workload) String() string { return w.Kind + " " + w.Namespace + "/" + w.Name }
+
+// Of returns the pod or workload, with the API server's defaults; nil for other kinds. It changes the object.
+func Of(object runtime.Object) *Workload {
+	switch o := object.(type) {
+	case *corev1.Pod:
+		return ofPod(o)
+	case *appsv1.Deployment:
+		return ofDeployment(o)
+	case *appsv1.ReplicaSet:
+		return ofReplicaSet(o)
+	case *appsv1.StatefulSet:
+		return ofStatefulSet(o)
+	case *appsv1.DaemonSet:
+		return ofDaemonSet(o)
+	case *batchv1.Job:
+		return ofJob(o)
+	case *batchv1.CronJob:
+		return ofCronJob(o)
+	}
+	return nil
+}
 
 func ofPod(pod *corev1.Pod) *Workload {
 	if pod.Name == "" {
@@ -94,6 +116,15 @@ func ofStatefulSet(s *appsv1.StatefulSet) *Workload {
 	if s.Spec.Ordinals != nil {
 		w.first = int(s.Spec.Ordinals.Start)
 	}
+	return w
+}
+
+// ofDaemonSet returns a workload whose pods have no node yet: the controller writes its name into their affinity.
+func ofDaemonSet(d *appsv1.DaemonSet) *Workload {
+	appsdefaults.SetObjectDefaults_DaemonSet(d)
+	daemonutil.AddOrUpdateDaemonPodTolerations(&d.Spec.Template.Spec)
+	w := owned("DaemonSet", "apps/v1", nil, &d.ObjectMeta, &d.Spec.Template, nil) // the scheduler does not read DaemonSets
+	w.selector = d.Spec.Selector
 	return w
 }
 
