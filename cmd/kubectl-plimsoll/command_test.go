@@ -105,7 +105,7 @@ func TestCompletion(t *testing.T) {
 	var agent string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		agent = r.Header.Get("User-Agent")
-		kind, name := "", ""
+		version, kind, name := "v1", "", ""
 		switch r.URL.Path {
 		case "/api/v1/namespaces":
 			kind, name = "Namespace", "shop"
@@ -113,9 +113,11 @@ func TestCompletion(t *testing.T) {
 			kind, name = "Node", "worker-1"
 		case "/api/v1/namespaces/shop/pods":
 			kind, name = "Pod", "web-1"
+		case "/apis/apps/v1/namespaces/shop/deployments":
+			version, kind, name = "apps/v1", "Deployment", "web"
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, `{"kind":"%sList","apiVersion":"v1","items":[{"metadata":{"name":%q}}]}`, kind, name)
+		_, _ = fmt.Fprintf(w, `{"kind":"%sList","apiVersion":%q,"items":[{"metadata":{"name":%q}}]}`, kind, version, name)
 	}))
 	t.Cleanup(server.Close)
 	kubeconfig := "--kubeconfig=" + kubeconfigFor(t, server.URL)
@@ -127,7 +129,10 @@ func TestCompletion(t *testing.T) {
 		{[]string{"explain", kubeconfig, "--context", ""}, "one\ntwo\n"},
 		{[]string{"explain", kubeconfig, "-n", ""}, "shop\n"},
 		{[]string{"explain", kubeconfig, "--node", ""}, "worker-1\n"},
-		{[]string{"explain", kubeconfig, ""}, "web-1\n"},
+		{[]string{"explain", kubeconfig, ""}, "web-1\npod\ndeployment\n"},
+		{[]string{"explain", kubeconfig, "deploy/"}, "deploy/web\n"},
+		{[]string{"explain", kubeconfig, "deployment", ""}, "web\n"},
+		{[]string{"explain", kubeconfig, "ns/"}, "ns/shop\n"},
 		{[]string{"expl"}, "explain\t"},
 		{[]string{"top", "nodes", kubeconfig, ""}, "worker-1\n"},
 		{[]string{"top", "pods", kubeconfig, ""}, "worker-1\n"},

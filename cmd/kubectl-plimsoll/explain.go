@@ -25,7 +25,7 @@ type explainOptions struct {
 func newExplainCommand() *cobra.Command {
 	o := &explainOptions{cluster: newClusterFlags()}
 	command := &cobra.Command{
-		Use:   "explain (POD | -f FILE)",
+		Use:   "explain (POD | TYPE/NAME | TYPE NAME | -f FILE)",
 		Short: "Show where the scheduler would place a pod now, and why",
 		Long: `Shows where the scheduler would place a pod now, and why: its expected usage, the nodes that filters ruled
 out, the scores of the others, and the plugin that decided. The scheduler's own code decides, with its
@@ -34,6 +34,10 @@ configuration and the cluster's present objects and load. Nothing is written to 
 A placed pod is explained as if it had no node yet: the node counts neither its requests nor its pending usage.
 The measured load still includes it.
 
+TYPE is pod, deployment, replicaset, statefulset, job, cronjob, daemonset or namespace, or kubectl's short name. Of
+a workload, the next pod is explained. Of a DaemonSet, each node is tried, without a rank. Of a namespace, each pod
+has a line; --top limits them, to 100 by default.
+
 A file holds one Pod, or one Deployment, ReplicaSet, StatefulSet, Job or CronJob, whose next pod is explained. The
 pod gets the API server's defaults, priority, LimitRange defaults and overhead. For other admission plugins and
 webhooks, let the API server admit it first:
@@ -41,9 +45,16 @@ webhooks, let the API server admit it first:
 
 Load, pods and nodes change, and the scheduler takes one of the nodes with the highest total at random.
 
-Exit codes: 0 some node takes the pod, 1 none does without preemption, 2 unknown.`,
+Exit codes: 0 some node takes each pod, 1 none does without preemption, or a filter rules out a node of a
+DaemonSet, 2 unknown.`,
 		Example: `  # Why is this pod pending, or on its node?
   kubectl plimsoll explain web-5d8c7f9b4-x2x7q -n shop
+
+  # Where would the next pod of a Deployment go?
+  kubectl plimsoll explain deployment/web -n shop
+
+  # Which pods of a namespace would go elsewhere today?
+  kubectl plimsoll explain namespace/shop
 
   # Where would a pod of this manifest go?
   kubectl plimsoll explain -f deployment.yaml
@@ -56,7 +67,7 @@ Exit codes: 0 some node takes the pod, 1 none does without preemption, 2 unknown
 
   # All candidates, for a script
   kubectl plimsoll explain -f pod.yaml --top 0 -o json | jq -r '.candidates[].name'`,
-		ValidArgsFunction: o.cluster.completeNames("pods"),
+		ValidArgsFunction: o.completeTargets,
 		RunE:              o.run,
 	}
 	flags := command.Flags()
@@ -72,12 +83,10 @@ Exit codes: 0 some node takes the pod, 1 none does without preemption, 2 unknown
 
 func (o *explainOptions) validate(cmd *cobra.Command, args []string) error {
 	switch {
-	case len(args) > 1:
-		return fmt.Errorf("%s: write the name of one pod", strings.Join(args, " "))
 	case len(args) == 0 && o.file == "":
-		return errors.New("no pod: write the name of a pod of the cluster, or -f FILE")
-	case len(args) == 1 && o.file != "":
-		return fmt.Errorf("--filename: the pod %s is named too; leave out one", args[0])
+		return errors.New("no pod: write the name of a pod of the cluster, TYPE/NAME, or -f FILE")
+	case len(args) > 0 && o.file != "":
+		return fmt.Errorf("--filename: %s is named too; leave out one", strings.Join(args, " "))
 	case o.top < 0:
 		return fmt.Errorf("--top: %d; write 0 for all candidates, or more", o.top)
 	case cmd.Flags().Changed("node") && (len(o.nodes) != 2 || o.nodes[0] == o.nodes[1]):
@@ -86,9 +95,22 @@ func (o *explainOptions) validate(cmd *cobra.Command, args []string) error {
 	return o.output.validate()
 }
 
+// namespacePods is how many pods of a namespace are explained by default.
+const namespacePods = 100
+
 func (o *explainOptions) run(cmd *cobra.Command, args []string) error {
 	if err := o.validate(cmd, args); err != nil {
 		return usageError{err}
+	}
+	var target explain.Target
+	if len(args) > 0 {
+		var err error
+		if target, err = explain.ParseTarget(args); err != nil {
+			return usageError{err}
+		}
+	}
+	if target.Kind.Kind == "Namespace" && !cmd.Flags().Changed("top") {
+		o.top = namespacePods
 	}
 	connection, err := o.cluster.connect()
 	if err != nil {
@@ -96,19 +118,53 @@ func (o *explainOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	r := explain.Request{
 		Configuration: o.cluster.configuration, Source: o.cluster.source,
-		File: o.file, Stdin: cmd.InOrStdin(), Namespace: *o.cluster.kube.Namespace,
+		Target: target, File: o.file, Stdin: cmd.InOrStdin(), Namespace: *o.cluster.kube.Namespace,
 		Top: o.top, Compare: o.nodes, SchedulerName: o.schedulerName,
 		Found: func(c *live.Configuration) { warnOfOtherMinor(cmd, componentversion.Get().GitVersion, c.Workload) },
-	}
-	if len(args) > 0 {
-		r.Pod = args[0]
 	}
 	result, err := explain.Run(cmd.Context(), connection, r)
 	if err != nil {
 		return err
 	}
-	if err := o.output.print(cmd, result, "", nil, result.Print); err != nil || len(result.Decision.Nodes) > 0 {
+	if err := o.output.print(cmd, result, "", nil, result.Print); err != nil || result.Fits() {
 		return err
 	}
 	return errFound
+}
+
+// completeTargets completes the arguments: names of pods, types, and the names of a type.
+func (o *explainOptions) completeTargets(
+	command *cobra.Command, args []string, toComplete string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
+	kind, prefix, types := explain.Kinds()[0], "", []string(nil) // pods
+	typed, _, found := strings.Cut(toComplete, "/")
+	switch {
+	case len(args) > 1:
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	case len(args) == 1:
+		typed = args[0]
+	case found:
+		prefix = typed + "/"
+	default:
+		typed = kind.Type()
+		for _, k := range explain.Kinds() {
+			types = append(types, k.Type())
+		}
+	}
+	kind, err := explain.KindOf(typed)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	connection, err := o.cluster.connect()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	names, err := kind.Names(command.Context(), connection.Client, connection.Namespace)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	for i := range names {
+		names[i] = prefix + names[i]
+	}
+	return append(names, types...), cobra.ShellCompDirectiveNoFileComp
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -452,6 +454,89 @@ func TestExplain_OfAnotherScheduler(t *testing.T) {
 	shared.plimsoll(t, "explain", "web").wants(t, 2)
 }
 
+// TestExplain_Kinds explains a Deployment, a DaemonSet and a namespace of the cluster. Node b is above the line of 80 %.
+func TestExplain_Kinds(t *testing.T) {
+	shared.clear(t)
+	ctx := t.Context()
+	nodes := []cluster.Node{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}
+	for i := range nodes {
+		nodes[i].CPU, nodes[i].Memory, nodes[i].Labels = "8", "32Gi", map[string]string{diskLabel: "ssd"}
+	}
+	nodes[3].Labels[diskLabel] = "hdd"
+	must(t, shared.CreateNodes(ctx, nodes...))
+	loads := map[string]float64{"a": 0.10, "b": 0.90, "c": 0.70, "d": 0.10}
+	for node, cpu := range map[string]string{"a": "800m", "b": "7200m", "c": "5600m", "d": "800m"} {
+		must(t, shared.SetLoad(ctx, node, cluster.Load{Usage: cluster.Usage{CPU: cpu, Memory: "1Gi"}}))
+	}
+	_, err := shared.WaitCPUUtilization(ctx, cluster.Expectation{Window: window, CPU: loads, Tolerance: 0.0125, For: window / 10})
+	must(t, err)
+	labels := map[string]string{"app": "web"}
+	template := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: labels},
+		Spec: corev1.PodSpec{
+			SchedulerName: "plimsoll", NodeSelector: map[string]string{diskLabel: "ssd"},
+			Containers: []corev1.Container{{Name: "main", Image: "web"}},
+		},
+	}
+	meta := metav1.ObjectMeta{Name: "web", Namespace: metav1.NamespaceDefault}
+	apps := shared.Client.AppsV1()
+	_, err = apps.Deployments(meta.Namespace).Create(ctx, &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template,
+	}}, metav1.CreateOptions{})
+	must(t, err)
+	agent, err := apps.DaemonSets(meta.Namespace).Create(ctx, &appsv1.DaemonSet{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template,
+	}}, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		cleanup := context.WithoutCancel(t.Context())
+		_ = apps.Deployments(meta.Namespace).Delete(cleanup, meta.Name, metav1.DeleteOptions{})
+		_ = apps.DaemonSets(meta.Namespace).Delete(cleanup, meta.Name, metav1.DeleteOptions{})
+	})
+
+	var e explain.Explanation
+	for _, args := range [][]string{{"deployment/web"}, {"deploy", "web"}, {"deployments.apps/web"}} {
+		r := shared.plimsoll(t, append([]string{"explain", "-o", "json"}, args...)...).wants(t, 0)
+		must(t, json.Unmarshal([]byte(r.stdout), &e))
+		if !slices.Equal(e.Decision.Nodes, []string{"a"}) || !strings.HasPrefix(e.Pod.Name, "web-") {
+			t.Errorf("%v: pod %s, nodes %v; want the next pod of web on a", args, e.Pod.Name, e.Decision.Nodes)
+		}
+	}
+
+	must(t, shared.CreatePods(ctx, cluster.Pod{Name: "on-a", Scheduler: "plimsoll", Node: "a"},
+		cluster.Pod{Name: "on-b", Scheduler: "plimsoll", Node: "b"}, cluster.Pod{Name: "other", Scheduler: "volcano", Node: "c"}))
+	pod, err := shared.Client.CoreV1().Pods(meta.Namespace).Get(ctx, "on-a", metav1.GetOptions{})
+	must(t, err)
+	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(agent, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
+	_, err = shared.Client.CoreV1().Pods(meta.Namespace).Update(ctx, pod, metav1.UpdateOptions{})
+	must(t, err)
+	// The profile's threshold leaves DaemonSets out: b takes its pod too. The node selector leaves out d.
+	r := shared.plimsoll(t, "explain", "ds/web", "-o", "json").wants(t, 0)
+	var d explain.DaemonSetExplanation
+	must(t, json.Unmarshal([]byte(r.stdout), &d))
+	want := []explain.DaemonSetNode{{Name: "a", Pod: "on-a"}, {Name: "b"}, {Name: "c"}}
+	if diff := cmp.Diff(want, d.Admitting); diff != "" || !slices.Equal(d.NotSelected, []string{"d"}) || len(d.RuledOut) > 0 {
+		t.Errorf("not selected %v, ruled out %v; admitting (-want +got):\n%s", d.NotSelected, d.RuledOut, diff)
+	}
+
+	r = shared.plimsoll(t, "explain", "ns/default").wants(t, 0)
+	t.Logf("%s", r.stdout)
+	for _, line := range []string{
+		`on-a +a +(stays +0|d +\d+) +`, `on-b +b +(a|d|a, d) +ruled out +LoadThreshold`,
+		`Namespace default: 2 pods of 3 explained.`, `Note: 1 pod of other schedulers left out: --scheduler-name PROFILE`,
+	} {
+		if !regexp.MustCompile(line).MatchString(r.stdout) {
+			t.Errorf("stdout has no %q:\n%s", line, r.stdout)
+		}
+	}
+	r = shared.plimsoll(t, "explain", "namespace", "default", "--scheduler-name", "plimsoll", "--top", "1", "-o", "json").wants(t, 0)
+	var n explain.NamespaceExplanation
+	must(t, json.Unmarshal([]byte(r.stdout), &n))
+	if n.Total != 3 || len(n.Pods) != 1 || n.Pods[0].Pod.Name != "on-a" {
+		t.Errorf("total %d, pods %+v; want on-a of 3", n.Total, n.Pods)
+	}
+}
+
 // TestExplain_Errors expects exit code 2 and advice.
 func TestExplain_Errors(t *testing.T) {
 	shared.clear(t)
@@ -462,6 +547,9 @@ func TestExplain_Errors(t *testing.T) {
 		want        []string
 	}{
 		{"no pod of that name", "", []string{"nowhere"}, []string{"not found in namespace default", "-n"}},
+		{"no Deployment of that name", "", []string{"deploy/wbe"}, []string{"deployment wbe: not found in namespace default"}},
+		{"no namespace of that name", "", []string{"ns/defalt"}, []string{"namespace defalt: not found; did you mean default?"}},
+		{"an unknown type", "", []string{"rc/web"}, []string{`type "rc"`, "pod, deployment, replicaset"}},
 		{"no pod", "", nil, []string{"no pod", "-f FILE"}},
 		{"a name and a file", "", []string{"p", "-f", "-"}, []string{"leave out one"}},
 		{"one node to compare", "", []string{"p", "--node", "a"}, []string{"two different nodes"}},

@@ -43,6 +43,9 @@ type Explanation struct {
 	Notes          []string `json:"notes"`
 }
 
+// Fits implements Result.
+func (r *Explanation) Fits() bool { return len(r.Decision.Nodes) > 0 }
+
 // Pod is the pod that is explained.
 type Pod struct {
 	Namespace string `json:"namespace"`

@@ -7,22 +7,22 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 )
 
-// Request says which pod of which cluster is explained.
+// Request says what of which cluster is explained.
 type Request struct {
 	Configuration live.ConfigurationOptions
 	Source        live.SourceOptions
-	// Pod is the name of a pod of the cluster; empty if File is set.
-	Pod string
+	// Target is an object of the cluster; the zero value if File is set.
+	Target Target
 	// File holds the pod, or a workload that creates it; - is Stdin.
 	File  string
 	Stdin io.Reader
@@ -30,7 +30,7 @@ type Request struct {
 	Namespace string
 	// SchedulerName, unless empty, is the profile to explain with, in place of the pod's own.
 	SchedulerName string
-	// Top is the number of candidates to return; 0 returns all.
+	// Top is the number of candidates, or of a namespace's pods, to return; 0 returns all.
 	Top int
 	// Compare names two nodes to compare; or none.
 	Compare []string
@@ -38,8 +38,24 @@ type Request struct {
 	Found func(*live.Configuration)
 }
 
-// Run explains where the scheduler of the cluster would place the pod.
-func Run(ctx context.Context, c *live.Connection, r Request) (*Explanation, error) {
+// Result is an *Explanation, a *DaemonSetExplanation or a *NamespaceExplanation.
+type Result interface {
+	// Print prints the result for people.
+	Print(p *terminal.Printer)
+	// Fits reports whether some node takes each pod.
+	Fits() bool
+}
+
+// run is what Run has read.
+type run struct {
+	Request
+	connection    *live.Connection
+	configuration *live.Configuration
+	objects       *live.Objects
+}
+
+// Run explains where the scheduler of the cluster would place a pod, or the pods of a workload or namespace.
+func Run(ctx context.Context, c *live.Connection, r Request) (Result, error) {
 	var m *manifest.Manifest
 	if r.File != "" { // before anything is read of the cluster
 		var err error
@@ -56,23 +72,52 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Explanation, erro
 	if err != nil {
 		return nil, err
 	}
-	o, notes := Options{Top: r.Top, Compare: r.Compare}, []string(nil)
-	if m != nil {
-		o.Pod, notes, err = createPod(ctx, c, objects, m)
-	} else {
-		o.Pod, o.InCluster, err = findPod(ctx, c, objects, r.Pod)
+	x := &run{r, c, configuration, objects}
+	switch {
+	case m != nil:
+		return x.next(ctx, m)
+	case r.Target.Kind.Kind == "Namespace":
+		return x.namespace(ctx)
 	}
+	object, err := r.Target.get(ctx, c, r.Target.Name)
 	if err != nil {
 		return nil, err
 	}
-	if r.SchedulerName != "" {
-		o.Pod = o.Pod.DeepCopy() // the simulation holds the pod
-		o.Pod.Spec.SchedulerName = r.SchedulerName
+	switch o := object.(type) {
+	case *corev1.Pod:
+		return x.pod(ctx, o)
+	case *appsv1.DaemonSet:
+		return x.daemonSet(ctx, o)
 	}
-	if err := checkProfile(configuration, o.Pod, r.SchedulerName != ""); err != nil {
+	return x.next(ctx, &manifest.Manifest{Workloads: []*manifest.Workload{workloadOf(object, objects)}})
+}
+
+// pod explains a pod of the cluster.
+func (x *run) pod(ctx context.Context, pod *corev1.Pod) (Result, error) {
+	o := Options{Pod: pod, Top: x.Top, Compare: x.Compare}
+	for _, known := range podsOf(x.objects, pod.Namespace) {
+		if known.Name == pod.Name {
+			o.Pod, o.InCluster = known, true
+		}
+	}
+	return x.explain(ctx, o, nil)
+}
+
+// next explains the next pod of the manifest's workload.
+func (x *run) next(ctx context.Context, m *manifest.Manifest) (Result, error) {
+	pod, notes, err := createPod(ctx, x.connection, x.objects, m)
+	if err != nil {
 		return nil, err
 	}
-	cluster, err := c.Open(ctx, live.Options{Configuration: configuration.Decoded, Objects: objects.All, Source: r.Source})
+	return x.explain(ctx, Options{Pod: pod, Top: x.Top, Compare: x.Compare}, notes)
+}
+
+func (x *run) explain(ctx context.Context, o Options, notes []string) (Result, error) {
+	o.Pod = x.withScheduler(o.Pod)
+	if err := checkProfile(x.configuration, o.Pod, x.SchedulerName != ""); err != nil {
+		return nil, err
+	}
+	cluster, err := x.open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -80,27 +125,23 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Explanation, erro
 	if err != nil {
 		return nil, err
 	}
-	explanation.Configuration = configuration.Origin
-	explanation.Notes = slices.Concat(explanation.Notes, notes, notesOn(cluster, objects, explanation))
+	explanation.Configuration = x.configuration.Origin
+	explanation.Notes = slices.Concat(explanation.Notes, notes, notesOn(cluster, x.objects, explanation.ExpectedUsage))
 	return explanation, nil
 }
 
-// findPod returns the named pod, and whether it is among the scheduler's objects.
-func findPod(ctx context.Context, c *live.Connection, objects *live.Objects, name string) (*corev1.Pod, bool, error) {
-	for _, object := range objects.All {
-		if pod, ok := object.(*corev1.Pod); ok && pod.Namespace == c.Namespace && pod.Name == name {
-			return pod, true, nil
-		}
+// withScheduler returns the pod with the scheduler of the request. The simulation holds the original.
+func (x *run) withScheduler(pod *corev1.Pod) *corev1.Pod {
+	if x.SchedulerName == "" {
+		return pod
 	}
-	// The scheduler does not read pods that have ended.
-	pod, err := c.Client.CoreV1().Pods(c.Namespace).Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		err = fmt.Errorf("pod %s: not found in namespace %s; use -n for another namespace, or -f for a file", name, c.Namespace)
-	case err != nil:
-		err = fmt.Errorf("pod %s/%s: %w", c.Namespace, name, err)
-	}
-	return pod, false, err
+	pod = pod.DeepCopy()
+	pod.Spec.SchedulerName = x.SchedulerName
+	return pod
+}
+
+func (x *run) open(ctx context.Context) (*live.Cluster, error) {
+	return x.connection.Open(ctx, live.Options{Configuration: x.configuration.Decoded, Objects: x.objects.All, Source: x.Source})
 }
 
 // readFile reads the file, which holds one workload.
@@ -159,8 +200,8 @@ func checkProfile(c *live.Configuration, pod *corev1.Pod, replaced bool) error {
 }
 
 // notesOn lists what could not be read, so that the scheduler may decide otherwise.
-func notesOn(c *live.Cluster, objects *live.Objects, e *Explanation) (notes []string) {
-	usesStatistics := slices.ContainsFunc(e.ExpectedUsage, func(u explain.ExpectedUsage) bool { return u.Peak != nil })
+func notesOn(c *live.Cluster, objects *live.Objects, usages []explain.ExpectedUsage) (notes []string) {
+	usesStatistics := slices.ContainsFunc(usages, func(u explain.ExpectedUsage) bool { return u.Peak != nil })
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	for _, s := range c.Sources() {
 		if s.Err != nil {

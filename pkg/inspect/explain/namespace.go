@@ -1,0 +1,166 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+)
+
+// NamespaceExplanation says where the scheduler would place each pod of a namespace now, each by itself.
+type NamespaceExplanation struct {
+	Configuration string `json:"configuration"`
+	Namespace     string `json:"namespace"`
+	// Total is the number of pods that have not ended. Pods are some of them: those without a node first, then by name.
+	Total int           `json:"total"`
+	Pods  []PodDecision `json:"pods"`
+	Notes []string      `json:"notes"`
+}
+
+// PodDecision is the decision on one pod.
+type PodDecision struct {
+	Pod      Pod      `json:"pod"`
+	Profile  string   `json:"profile"`
+	Decision Decision `json:"decision"`
+	// Placement is set for a pod that has a node.
+	Placement *Placement `json:"placement,omitempty"`
+}
+
+// Fits implements Result.
+func (r *NamespaceExplanation) Fits() bool {
+	return !slices.ContainsFunc(r.Pods, func(d PodDecision) bool { return len(d.Decision.Nodes) == 0 })
+}
+
+// namespace explains the pods of a namespace.
+func (x *run) namespace(ctx context.Context) (Result, error) {
+	name := x.Target.Name
+	if x.Namespace != "" && x.Namespace != name {
+		return nil, fmt.Errorf("--namespace: %s, but the namespace %s is named too; leave out one", x.Namespace, name)
+	}
+	if _, err := x.Target.get(ctx, x.connection, name); err != nil {
+		return nil, err
+	}
+	cluster, err := x.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := podsOf(x.objects, name)
+	pods, others := x.decidable(all)
+	r := &NamespaceExplanation{Configuration: x.configuration.Origin, Namespace: name, Total: len(all), Pods: []PodDecision{}}
+	var usages []explain.ExpectedUsage
+	for i, pod := range pods {
+		if x.Top > 0 && i == x.Top {
+			r.Notes = append(r.Notes, fmt.Sprintf("%s left out: --top 0 explains all.", text.Count(len(pods)-i, "pod")))
+			break
+		}
+		e, err := explainKept(ctx, cluster.Scheduler, pod, x.withScheduler(pod))
+		if err != nil {
+			return nil, err
+		}
+		usages = append(usages, e.ExpectedUsage...)
+		r.Pods = append(r.Pods, PodDecision{Pod: e.Pod, Profile: e.Profile, Decision: e.Decision, Placement: e.Placement})
+	}
+	if others > 0 {
+		note := text.Count(others, "pod") + " of other schedulers left out"
+		if x.SchedulerName == "" {
+			note += ": --scheduler-name PROFILE explains them too"
+		}
+		r.Notes = append(r.Notes, note+".")
+	}
+	r.Notes = list(append(r.Notes, notesOn(cluster, x.objects, usages)...))
+	return r, nil
+}
+
+// decidable returns the pods that a profile of the configuration decides, and how many it does not. The kubelet runs static pods.
+func (x *run) decidable(all []*corev1.Pod) (pods []*corev1.Pod, others int) {
+	profiles := x.configuration.ProfileNames()
+	for _, pod := range all {
+		owner := metav1.GetControllerOfNoCopy(pod)
+		switch {
+		case owner != nil && owner.Kind == "Node", !slices.Contains(profiles, x.withScheduler(pod).Spec.SchedulerName):
+			others++
+		default:
+			pods = append(pods, pod)
+		}
+	}
+	return pods, others
+}
+
+// explainKept explains the pod as another scheduler's, and leaves the simulation as it was.
+func explainKept(ctx context.Context, s *sim.Scheduler, pod, as *corev1.Pod) (*Explanation, error) {
+	e, err := Explain(ctx, s, Options{Pod: as, InCluster: true, Top: 1})
+	if err != nil {
+		return nil, err
+	}
+	if pod.Spec.NodeName == "" { // preemption has nominated it
+		if err := s.Remove(pod); err != nil {
+			return nil, err
+		}
+	}
+	return e, s.Add(pod)
+}
+
+// Print implements Result.
+func (r *NamespaceExplanation) Print(p *terminal.Printer) {
+	moves, stuck := 0, 0
+	var rows [][]string
+	for _, d := range r.Pods {
+		if d.Placement != nil && d.Placement.Differs {
+			moves++
+		}
+		if len(d.Decision.Nodes) == 0 {
+			stuck++
+		}
+		rows = append(rows, d.row())
+	}
+	p.Printf("Namespace %s: %s of %d explained. %d would go elsewhere now, each by itself; no node takes %d.\nConfiguration: %s\n",
+		r.Namespace, text.Count(len(r.Pods), "pod"), r.Total, moves, stuck, r.Configuration)
+	if len(rows) > 0 {
+		p.Printf("\n")
+		terminal.TextTable([]string{"POD", "NODE", "WOULD GO TO", "POINTS BEHIND", "DECIDED BY"}, rows).Print(p, true)
+	}
+	for _, note := range r.Notes {
+		p.Printf("Note: %s\n", note)
+	}
+}
+
+func (d *PodDecision) row() []string {
+	row := []string{d.Pod.Name, d.Pod.Node, "-", "-", "-"}
+	if d.Pod.Node == "" {
+		row[1] = "-"
+	}
+	p := d.Placement
+	switch {
+	case len(d.Decision.Nodes) == 0:
+		row[2] = "no node"
+	case p != nil && !p.Differs:
+		row[2], row[3] = "stays", "0"
+	default:
+		row[2] = firstNames(d.Decision.Nodes)
+	}
+	var deciding []string
+	for _, plugin := range d.Decision.Deciding {
+		deciding = append(deciding, plugin.Plugin)
+	}
+	switch {
+	case p != nil && p.RuledOutBy != "":
+		row[3], deciding = "ruled out", []string{p.RuledOutBy}
+	case p != nil && p.Rank > 0:
+		row[3] = strconv.FormatInt(p.Behind, 10)
+	}
+	if deciding != nil {
+		row[4] = strings.Join(deciding, ", ")
+	}
+	return row
+}
+
+var _, _, _ Result = &Explanation{}, &DaemonSetExplanation{}, &NamespaceExplanation{}

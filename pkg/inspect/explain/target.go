@@ -1,0 +1,199 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
+)
+
+// Kind is a kind of objects that Run explains.
+type Kind struct {
+	// Kind and Resource are as in the API.
+	Kind, Resource string
+	// short is kubectl's short name; empty if there is none.
+	short string
+	group string
+}
+
+// Kinds returns the kinds that Run explains.
+func Kinds() []Kind {
+	return []Kind{
+		{"Pod", "pods", "po", ""},
+		{"Deployment", "deployments", "deploy", appsv1.GroupName},
+		{"ReplicaSet", "replicasets", "rs", appsv1.GroupName},
+		{"StatefulSet", "statefulsets", "sts", appsv1.GroupName},
+		{"DaemonSet", "daemonsets", "ds", appsv1.GroupName},
+		{"Job", "jobs", "", "batch"},
+		{"CronJob", "cronjobs", "cj", "batch"},
+		{"Namespace", "namespaces", "ns", ""},
+	}
+}
+
+// Type returns the kind as kubectl's users write it.
+func (k *Kind) Type() string { return strings.ToLower(k.Kind) }
+
+// KindOf returns the kind of a type as kubectl takes it. Short names and plurals work too, with or without the group.
+func KindOf(name string) (Kind, error) {
+	all := Kinds()
+	base, group, _ := strings.Cut(strings.ToLower(name), ".")
+	i := slices.IndexFunc(all, func(k Kind) bool {
+		return base != "" && (base == k.Type() || base == k.Resource || base == k.short) &&
+			(group == "" || group == k.group || group == "v1."+k.group)
+	})
+	if i >= 0 {
+		return all[i], nil
+	}
+	var types []string
+	for i := range all {
+		types = append(types, all[i].Type())
+	}
+	return Kind{}, fmt.Errorf("type %q: write one of %s", name, strings.Join(types, ", "))
+}
+
+// client returns the client of the kind's group.
+func (k *Kind) client(c kubernetes.Interface) rest.Interface {
+	switch k.group {
+	case appsv1.GroupName:
+		return c.AppsV1().RESTClient()
+	case "batch":
+		return c.BatchV1().RESTClient()
+	}
+	return c.CoreV1().RESTClient()
+}
+
+// Names lists the names of the kind's objects in the namespace, from the API server's cache.
+func (k *Kind) Names(ctx context.Context, c kubernetes.Interface, namespace string) ([]string, error) {
+	list, err := k.client(c).Get().NamespaceIfScoped(namespace, k.Kind != "Namespace").Resource(k.Resource).
+		Param("resourceVersion", "0").Do(ctx).Get()
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	err = meta.EachListItem(list, func(object runtime.Object) error {
+		names = append(names, object.(metav1.Object).GetName())
+		return nil
+	})
+	return names, err
+}
+
+// get returns the object. If it does not exist, the error names those of similar names.
+func (k *Kind) get(ctx context.Context, c *live.Connection, name string) (runtime.Object, error) {
+	namespace := c.Namespace
+	if k.Kind == "Namespace" {
+		namespace = ""
+	}
+	object, err := k.client(c.Client).Get().NamespaceIfScoped(namespace, namespace != "").Resource(k.Resource).Name(name).Do(ctx).Get()
+	switch {
+	case apierrors.IsNotFound(err):
+		names, listErr := k.Names(ctx, c.Client, namespace)
+		if listErr != nil {
+			names = nil // the advice lacks the names
+		}
+		return nil, k.notFound(namespace, name, names)
+	case err != nil:
+		return nil, fmt.Errorf("%s %s: %w", k.Type(), name, err)
+	}
+	return object, nil
+}
+
+func (k *Kind) notFound(namespace, name string, names []string) error {
+	message := fmt.Sprintf("%s %s: not found", k.Type(), name)
+	if namespace != "" {
+		message += " in namespace " + namespace
+	}
+	similar := configlint.SimilarNames(name, names)
+	switch {
+	case len(similar) > 0:
+		message += "; did you mean " + strings.Join(similar, " or ") + "?"
+	case len(names) > 0:
+		slices.Sort(names)
+		message += fmt.Sprintf(", which has %s: %s;", text.Count(len(names), k.Type()), text.FirstN(names))
+	default:
+		message += ";"
+	}
+	if namespace != "" {
+		message += " use -n for another namespace, or -f for a file"
+	}
+	return fmt.Errorf("%s", strings.TrimSuffix(message, ";"))
+}
+
+// Target names the object that is explained.
+type Target struct {
+	Kind
+	Name string
+}
+
+// ParseTarget reads NAME of a pod, TYPE/NAME, or TYPE NAME.
+func ParseTarget(args []string) (Target, error) {
+	first, name, found := strings.Cut(args[0], "/")
+	switch {
+	case len(args) == 1 && !found:
+		return Target{Kinds()[0], first}, nil
+	case len(args) == 2 && !found:
+		name = args[1]
+	case len(args) > 1:
+		return Target{}, fmt.Errorf("%s: write one object, as NAME of a pod, TYPE/NAME or TYPE NAME", strings.Join(args, " "))
+	}
+	if name == "" || strings.Contains(name, "/") {
+		return Target{}, fmt.Errorf("%s: write TYPE/NAME, such as deployment/web", strings.Join(args, " "))
+	}
+	kind, err := KindOf(first)
+	return Target{kind, name}, err
+}
+
+// workloadOf returns the workload of the object. That of a Deployment is its newest ReplicaSet, if it has one.
+func workloadOf(object runtime.Object, objects *live.Objects) *manifest.Workload {
+	if deployment, ok := object.(*appsv1.Deployment); ok {
+		if newest := newReplicaSet(deployment, objects); newest != nil {
+			object = newest.DeepCopy() // Of changes it
+		}
+	}
+	return manifest.Of(object)
+}
+
+// newReplicaSet returns the oldest ReplicaSet with the Deployment's template, as the Deployment's controller does; nil if there
+// is none. The controller may be of another minor version, and hash the template in another way.
+func newReplicaSet(d *appsv1.Deployment, objects *live.Objects) (found *appsv1.ReplicaSet) {
+	for _, object := range objects.All {
+		rs, ok := object.(*appsv1.ReplicaSet)
+		if !ok || !metav1.IsControlledBy(rs, d) || found != nil && !rs.CreationTimestamp.Before(&found.CreationTimestamp) {
+			continue
+		}
+		template := rs.Spec.Template.DeepCopy()
+		delete(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
+		if apiequality.Semantic.DeepEqual(template, &d.Spec.Template) {
+			found = rs
+		}
+	}
+	return found
+}
+
+// podsOf returns the namespace's pods, those without a node first, then by name.
+func podsOf(objects *live.Objects, namespace string) (pods []*corev1.Pod) {
+	for _, object := range objects.All {
+		if pod, ok := object.(*corev1.Pod); ok && pod.Namespace == namespace {
+			pods = append(pods, pod)
+		}
+	}
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(cmp.Compare(min(len(a.Spec.NodeName), 1), min(len(b.Spec.NodeName), 1)), cmp.Compare(a.Name, b.Name))
+	})
+	return pods
+}
