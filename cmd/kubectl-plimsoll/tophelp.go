@@ -6,13 +6,13 @@ not cover yet, requests, and the load line.
 The line is the threshold or target of the plugin, or the threshold of the node's own annotation. --plugin
 chooses another plugin.
 
-  CPU(%), MEMORY(%)  measured load, in percent of capacity; in brackets if it has expired
-  PENDING            expected usage that is not measured yet, in percent of capacity
-  REQUESTED          in percent of allocatable
-  EFFECTIVE          utilization that is compared with the line, where it exceeds measured and pending load
-  LINE               in percent of capacity; * if the node's annotation sets it
-  AGE                time since the end of the measurement's window
-  STATE              Fresh, Expired or Absent, as cpu/memory if they differ. Requests replace load that is not Fresh.
+  CPU(%), MEM(%)  measured load, in percent of capacity; in brackets if it has expired
+  -PENDING        expected usage that is not measured yet, in percent of capacity
+  -REQUESTED      in percent of allocatable
+  -EFFECTIVE      utilization that is compared with the line, where it exceeds measured and pending load
+  -LINE           in percent of capacity; * if the node's annotation sets it
+  AGE             time since the end of the measurement's window
+  STATE           Fresh, Expired or Absent, as cpu/memory if they differ. Requests replace load that is not Fresh.
 
 On a terminal a bar shows measured (█) and expected (▒) load against the line (|). A narrow terminal leaves
 out columns; -o json has all figures.

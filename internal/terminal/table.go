@@ -21,6 +21,8 @@ type Column[T any] struct {
 	Color func(T) Color
 	// Drop is the step at which a narrow terminal leaves the column out; 0 is never.
 	Drop int
+	// HideEmpty leaves the column out if all its texts are "-".
+	HideEmpty bool
 	// Elastic columns are cut on a narrow terminal. A table has at most one.
 	Elastic bool
 
@@ -54,6 +56,9 @@ const (
 // A narrow terminal shortens headers, then drops columns step by step and cuts the elastic column.
 func NewTable[T any](columns []Column[T], rows []T, s Style) *Table[T] {
 	t := &Table[T]{columns: slices.Clone(columns), rows: rows, style: s}
+	t.columns = slices.DeleteFunc(t.columns, func(c Column[T]) bool {
+		return c.HideEmpty && !slices.ContainsFunc(rows, func(row T) bool { return c.Text(row) != "-" })
+	})
 	lastStep := 0
 	for i := range t.columns {
 		c := &t.columns[i]

@@ -289,9 +289,9 @@ func TestTop_Watch(t *testing.T) {
 	}
 	waitFor("\x1b[?1049h")
 	waitFor("worker-2")
-	waitFor("REQ ") // short headers, at 80 columns
+	waitFor("CPU-PEND ") // short headers, at 80 columns
 	must(t, pty.Setsize(terminal, &pty.Winsize{Cols: 200, Rows: 60}))
-	waitFor("REQUESTED")
+	waitFor("CPU-REQUESTED")
 	waitFor("████") // there is room for a bar
 	_, err = terminal.WriteString("/er-1\r")
 	must(t, err)

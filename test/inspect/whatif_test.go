@@ -182,7 +182,7 @@ func TestWhatIf_NodesAndProfiles(t *testing.T) {
 	}
 	table := shared.plimsollReading(t, whatIfManifest, "what-if", "--config", configured, "-f", "-", "--profile-from", higher).
 		wants(t, 0)
-	if !strings.Contains(table.stdout, "PODS A") || !strings.Contains(table.stdout, filepath.Base(higher)) {
+	if !strings.Contains(table.stdout, "PODS-A") || !strings.Contains(table.stdout, filepath.Base(higher)) {
 		t.Errorf("the table is\n%s", table.stdout)
 	}
 }

@@ -33,8 +33,8 @@ func nodeTable(nodes []*Row, s terminal.Style, by Order) *terminal.Table[*Row] {
 	cpu := func(n *Row) *Resource { return &n.CPU }
 	memory := func(n *Row) *Resource { return &n.Memory }
 	columns := []terminal.Column[*Row]{{Header: "NAME", Text: func(n *Row) string { return n.Name }, Elastic: true}}
-	columns = append(columns, resourceColumns("CPU(%)", "CPU(%)", cpu, nodes)...)
-	columns = append(columns, resourceColumns("MEMORY(%)", "MEM(%)", memory, nodes)...)
+	columns = append(columns, resourceColumns("CPU", cpu, nodes)...)
+	columns = append(columns, resourceColumns("MEM", memory, nodes)...)
 	columns = append(columns,
 		terminal.Column[*Row]{Header: "AGE", Text: ageText, Drop: 2},
 		terminal.Column[*Row]{Header: "STATE", Text: stateText, Color: func(n *Row) terminal.Color {
@@ -56,24 +56,28 @@ func nodeTable(nodes []*Row, s terminal.Style, by Order) *terminal.Table[*Row] {
 	return t
 }
 
-// resourceColumns returns the columns of one resource.
-func resourceColumns(header, short string, of func(*Row) *Resource, nodes []*Row) []terminal.Column[*Row] {
+// resourceColumns returns the columns of one resource. All headers begin with short, so that each is unique.
+func resourceColumns(short string, of func(*Row) *Resource, nodes []*Row) []terminal.Column[*Row] {
 	columns := []terminal.Column[*Row]{
-		{Header: header, Short: short, Text: func(n *Row) string { return of(n).measuredText() }, Color: func(n *Row) terminal.Color {
+		{Header: short + "(%)", Text: func(n *Row) string { return of(n).measuredText() }, Color: func(n *Row) terminal.Color {
 			if c := of(n).bar().Color(); c != terminal.Green {
 				return c
 			}
 			return 0
 		}},
-		{Header: "PENDING", Short: "PEND", Text: func(n *Row) string { return of(n).pendingText() }, Drop: 3},
-		{Header: "REQUESTED", Short: "REQ", Text: func(n *Row) string { return percentText(of(n).RequestedPercent) }, Drop: 1},
+		{Header: short + "-PENDING", Short: short + "-PEND", Text: func(n *Row) string { return of(n).pendingText() }, Drop: 3},
+		{
+			Header: short + "-REQUESTED", Short: short + "-REQ",
+			Text: func(n *Row) string { return percentText(of(n).RequestedPercent) }, Drop: 1,
+		},
 	}
 	if slices.ContainsFunc(nodes, func(n *Row) bool { return of(n).hasMargin() }) {
-		columns = append(columns, terminal.Column[*Row]{Header: "EFFECTIVE", Short: "EFF", Text: func(n *Row) string {
-			return percentText(of(n).UtilizationPercent)
-		}})
+		columns = append(columns, terminal.Column[*Row]{
+			Header: short + "-EFFECTIVE", Short: short + "-EFF",
+			Text: func(n *Row) string { return percentText(of(n).UtilizationPercent) },
+		})
 	}
-	return append(columns, terminal.Column[*Row]{Header: "LINE", Text: func(n *Row) string { return of(n).lineText() }})
+	return append(columns, terminal.Column[*Row]{Header: short + "-LINE", Text: func(n *Row) string { return of(n).lineText() }})
 }
 
 func (r *Resource) isFresh() bool { return r.State == load.Fresh.String() }
@@ -204,23 +208,37 @@ func (p *Pods) Print(out *terminal.Printer, headers bool) {
 		{Header: "NAMESPACE", Text: func(pod *Pod) string { return pod.Namespace }},
 		{Header: "NAME", Text: func(pod *Pod) string { return pod.Name }, Elastic: true},
 		{Header: "CPU", Text: func(pod *Pod) string { return fmt.Sprintf("%dm", pod.CPU.Usage.MilliValue()) }},
-		{Header: "COVERED(%)", Short: "COV(%)", Text: func(pod *Pod) string { return covered(pod, &pod.CPU, &p.Node.CPU) }},
 		{
-			Header: "PENDING",
-			Short:  "PEND",
+			Header: "CPU-COVERED(%)",
+			Short:  "CPU-COV(%)",
+			Text:   func(pod *Pod) string { return covered(pod, &pod.CPU, &p.Node.CPU) },
+			Drop:   2,
+		},
+		{
+			Header: "CPU-PENDING",
+			Short:  "CPU-PEND",
 			Text:   func(pod *Pod) string { return fmt.Sprintf("%dm", pod.CPU.Pending.MilliValue()) },
 			Drop:   1,
 		},
-		{Header: "PENDING(%)", Short: "PEND(%)", Text: func(pod *Pod) string { return percentText(pod.CPU.PendingPercent) }},
+		{Header: "CPU-PENDING(%)", Short: "CPU-PEND(%)", Text: func(pod *Pod) string { return percentText(pod.CPU.PendingPercent) }},
 		{Header: "MEMORY", Text: func(pod *Pod) string { return mebibytes(pod.Memory.Usage.Value()) }},
 		{
-			Header: "COVERED(%)",
-			Short:  "COV(%)",
+			Header: "MEM-COVERED(%)",
+			Short:  "MEM-COV(%)",
 			Text:   func(pod *Pod) string { return covered(pod, &pod.Memory, &p.Node.Memory) },
 			Drop:   2,
 		},
-		{Header: "PENDING", Short: "PEND", Text: func(pod *Pod) string { return mebibytes(pod.Memory.Pending.Value()) }, Drop: 1},
-		{Header: "PENDING(%)", Short: "PEND(%)", Text: func(pod *Pod) string { return percentText(pod.Memory.PendingPercent) }},
+		{
+			Header: "MEM-PENDING",
+			Short:  "MEM-PEND",
+			Text:   func(pod *Pod) string { return mebibytes(pod.Memory.Pending.Value()) },
+			Drop:   1,
+		},
+		{
+			Header: "MEM-PENDING(%)",
+			Short:  "MEM-PEND(%)",
+			Text:   func(pod *Pod) string { return percentText(pod.Memory.PendingPercent) },
+		},
 		{Header: "RUNNING", Text: func(pod *Pod) string { return pod.running(p.Time) }},
 	}, rows, out.Style).Print(out, headers)
 }

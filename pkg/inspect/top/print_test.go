@@ -52,33 +52,33 @@ func TestNodes_Print(t *testing.T) {
 		want    string
 	}{
 		{"without a terminal", terminal.Style{}, true, `
-NAME      CPU(%)  PENDING  REQUESTED  LINE  MEMORY(%)  PENDING  REQUESTED  LINE  AGE  STATE
-worker-1  78.2    3.4      60.0       85*   40.0       0.0      50.0       -     12s  Fresh
-worker-2  81.0    0.0      60.0       80    (50.0)     -        30.0       -     10m  Fresh/Expired
-worker-3  -       -        25.0       -     -          -        25.0       -     -    Absent
+NAME      CPU(%)  CPU-PENDING  CPU-REQUESTED  CPU-LINE  MEM(%)  MEM-PENDING  MEM-REQUESTED  MEM-LINE  AGE  STATE
+worker-1  78.2    3.4          60.0           85*       40.0    0.0          50.0           -         12s  Fresh
+worker-2  81.0    0.0          60.0           80        (50.0)  -            30.0           -         10m  Fresh/Expired
+worker-3  -       -            25.0           -         -       -            25.0           -         -    Absent
 `},
 		{"without headers", terminal.Style{}, false, `
-worker-1  78.2    3.4      60.0       85*   40.0       0.0      50.0       -     12s  Fresh
-worker-2  81.0    0.0      60.0       80    (50.0)     -        30.0       -     10m  Fresh/Expired
-worker-3  -       -        25.0       -     -          -        25.0       -     -    Absent
+worker-1  78.2    3.4          60.0           85*       40.0    0.0          50.0           -         12s  Fresh
+worker-2  81.0    0.0          60.0           80        (50.0)  -            30.0           -         10m  Fresh/Expired
+worker-3  -       -            25.0           -         -       -            25.0           -         -    Absent
 `},
-		{"at 80 columns", terminal.Style{Width: 80}, true, `
-NAME      CPU(%)  PEND  REQ   LINE  MEM(%)  PEND  REQ   LINE  AGE  STATE
-worker-1  78.2    3.4   60.0  85*   40.0    0.0   50.0  -     12s  Fresh
-worker-2  81.0    0.0   60.0  80    (50.0)  -     30.0  -     10m  Fresh/Expired
-worker-3  -       -     25.0  -     -       -     25.0  -     -    Absent
+		{"at 105 columns", terminal.Style{Width: 105}, true, `
+NAME      CPU(%)  CPU-PEND  CPU-REQ  CPU-LINE  MEM(%)  MEM-PEND  MEM-REQ  MEM-LINE  AGE  STATE
+worker-1  78.2    3.4       60.0     85*       40.0    0.0       50.0     -         12s  Fresh
+worker-2  81.0    0.0       60.0     80        (50.0)  -         30.0     -         10m  Fresh/Expired
+worker-3  -       -         25.0     -         -       -         25.0     -         -    Absent
+`},
+		{"at 86 columns", terminal.Style{Width: 86}, true, `
+NAME      CPU(%)  CPU-PEND  CPU-LINE  MEM(%)  MEM-PEND  MEM-LINE  AGE  STATE
+worker-1  78.2    3.4       85*       40.0    0.0       -         12s  Fresh
+worker-2  81.0    0.0       80        (50.0)  -         -         10m  Fresh/Expired
+worker-3  -       -         -         -       -         -         -    Absent
 `},
 		{"at 68 columns", terminal.Style{Width: 68}, true, `
-NAME      CPU(%)  PEND  LINE  MEM(%)  PEND  LINE  AGE  STATE
-worker-1  78.2    3.4   85*   40.0    0.0   -     12s  Fresh
-worker-2  81.0    0.0   80    (50.0)  -     -     10m  Fresh/Expired
-worker-3  -       -     -     -       -     -     -    Absent
-`},
-		{"at 50 columns", terminal.Style{Width: 50}, true, `
-NAME      CPU(%)  LINE  MEM(%)  LINE  STATE
-worker-1  78.2    85*   40.0    -     Fresh
-worker-2  81.0    80    (50.0)  -     Fresh/Expired
-worker-3  -       -     -       -     Absent
+NAME      CPU(%)  CPU-LINE  MEM(%)  MEM-LINE  STATE
+worker-1  78.2    85*       40.0    -         Fresh
+worker-2  81.0    80        (50.0)  -         Fresh/Expired
+worker-3  -       -         -       -         Absent
 `},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -92,10 +92,10 @@ worker-3  -       -     -       -     Absent
 }
 
 func TestNodes_PrintsBars(t *testing.T) {
-	p := &terminal.Printer{Style: terminal.Style{Color: true, Width: 124}}
+	p := &terminal.Printer{Style: terminal.Style{Color: true, Width: 145}}
 	threeNodes().Print(p, ByLine, false)
 	for i, want := range []string{
-		// 23 cells are left of 124. 78.2 % are 18 of them, with 3.4 % pending 19, and the line at 85 % is the one after 20.
+		// 23 cells are left of 145. 78.2 % are 18 of them, with 3.4 % pending 19, and the line at 85 % is the one after 20.
 		"██████████████████▒·|··",
 		// 81 % are 19, of which one is the mark: the line is after 18.
 		"██████████████████|····",
@@ -137,15 +137,15 @@ func TestPods_Print(t *testing.T) {
 		s    terminal.Style
 		want string
 	}{{terminal.Style{}, `
-NAMESPACE  NAME     CPU    COVERED(%)  PENDING  PENDING(%)  MEMORY  COVERED(%)  PENDING  PENDING(%)  RUNNING
-ns         young    1000m  20.0        800m     10.0        2048Mi  -           0Mi      0.0         60s
-ns         assumed  250m   0.0         250m     3.1         0Mi     -           0Mi      0.0         not yet
-TOTAL               1250m  -           1050m    13.1        2048Mi  -           0Mi      0.0         -
+NAMESPACE  NAME     CPU    CPU-COVERED(%)  CPU-PENDING  CPU-PENDING(%)  MEMORY  MEM-COVERED(%)  MEM-PENDING  MEM-PENDING(%)  RUNNING
+ns         young    1000m  20.0            800m         10.0            2048Mi  -               0Mi          0.0             60s
+ns         assumed  250m   0.0             250m         3.1             0Mi     -               0Mi          0.0             not yet
+TOTAL               1250m  -               1050m        13.1            2048Mi  -               0Mi          0.0             -
 `}, {terminal.Style{Width: 70}, `
-NAMESPACE  NAME     CPU    COV(%)  PEND(%)  MEMORY  PEND(%)  RUNNING
-ns         young    1000m  20.0    10.0     2048Mi  0.0      60s
-ns         assumed  250m   0.0     3.1      0Mi     0.0      not yet
-TOTAL               1250m  -       13.1     2048Mi  0.0      -
+NAMESPACE  NAME     CPU    CPU-PEND(%)  MEMORY  MEM-PEND(%)  RUNNING
+ns         young    1000m  10.0         2048Mi  0.0          60s
+ns         assumed  250m   3.1          0Mi     0.0          not yet
+TOTAL               1250m  13.1         2048Mi  0.0          -
 `}} {
 		p := &terminal.Printer{Style: tc.s}
 		pods.Print(p, true)

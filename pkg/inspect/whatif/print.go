@@ -97,8 +97,8 @@ func (r *Report) printNodes(p *terminal.Printer) {
 	}
 	columns := []terminal.Column[nodeRow]{{Header: "NODE", Text: func(row nodeRow) string { return row[0].Name }, Elastic: true}}
 	columns = append(columns, r.eachOutcome("PODS", podsOn, nil)...)
-	columns = append(columns, r.loadColumns("CPU BEFORE", "CPU", func(n *ChangedNode) *Load { return &n.CPU })...)
-	columns = append(columns, r.loadColumns("MEMORY BEFORE", "MEM", func(n *ChangedNode) *Load { return &n.Memory })...)
+	columns = append(columns, r.loadColumns("CPU", func(n *ChangedNode) *Load { return &n.CPU })...)
+	columns = append(columns, r.loadColumns("MEM", func(n *ChangedNode) *Load { return &n.Memory })...)
 	columns = append(columns, r.eachOutcome("STATE", stateOf, lineColor)...)
 	p.Printf("\n")
 	terminal.NewTable(columns, rows, p.Style).Print(p, true)
@@ -134,7 +134,7 @@ func (r *Report) eachOutcome(
 	for i := range r.Outcomes {
 		c := terminal.Column[nodeRow]{Header: header, Text: func(row nodeRow) string { return text(&row[i]) }}
 		if len(r.Outcomes) > 1 {
-			c.Header += " " + string(rune('A'+i))
+			c.Header += "-" + string(rune('A'+i))
 		}
 		if color != nil {
 			c.Color = func(row nodeRow) terminal.Color { return color(&row[i]) }
@@ -144,22 +144,25 @@ func (r *Report) eachOutcome(
 	return columns
 }
 
-// loadColumns returns the columns of one resource.
-func (r *Report) loadColumns(header, short string, load func(*ChangedNode) *Load) []terminal.Column[nodeRow] {
-	columns := []terminal.Column[nodeRow]{{Header: header, Short: short, Text: func(row nodeRow) string {
+// loadColumns returns the columns of one resource, whose headers begin with short. They are left out if no plugin reads it.
+func (r *Report) loadColumns(short string, load func(*ChangedNode) *Load) []terminal.Column[nodeRow] {
+	columns := []terminal.Column[nodeRow]{{Header: short + "-BEFORE", Short: short, Text: func(row nodeRow) string {
 		return percent(load(&row[0]).BeforePercent, "%.1f%%")
 	}}}
 	after := func(n *ChangedNode) string { return percent(load(n).AfterPercent, "%.1f%%") }
-	columns = append(columns, r.eachOutcome("AFTER", after, func(n *ChangedNode) terminal.Color {
+	columns = append(columns, r.eachOutcome(short+"-AFTER", after, func(n *ChangedNode) terminal.Color {
 		if !load(n).Above {
 			return 0
 		}
 		return lineColor(n)
 	})...)
+	for i := range columns {
+		columns[i].HideEmpty = true
+	}
 	if len(r.Outcomes) > 1 {
 		return columns
 	}
-	return append(columns, terminal.Column[nodeRow]{Header: "LINE", Drop: 1, Text: func(row nodeRow) string {
+	return append(columns, terminal.Column[nodeRow]{Header: short + "-LINE", HideEmpty: true, Drop: 1, Text: func(row nodeRow) string {
 		return percent(load(&row[0]).LinePercent, "%.0f%%")
 	}})
 }

@@ -34,9 +34,9 @@ func TestResult_Print(t *testing.T) {
 b drained
 3 of 5 pods placed, 1 of them because a limit was waived that left no node; above the load line: 1 of 9 nodes, 0 before (1 cross it)
 
-NODE  PODS   CPU BEFORE  AFTER  LINE  MEMORY BEFORE  AFTER  LINE  STATE
-a     +3     50.0%       85.0%  80%   -              -      -     crosses its line
-b     +0 -5  40.0%       15.0%  80%   -              -      -     drained
+NODE  PODS   CPU-BEFORE  CPU-AFTER  CPU-LINE  STATE
+a     +3     50.0%       85.0%      80%       crosses its line
+b     +0 -5  40.0%       15.0%      80%       drained
 
 Without a node:
 PODS  OF                   REASON
@@ -97,8 +97,8 @@ func TestResult_Print_SideBySide(t *testing.T) {
 	r.Print(p)
 	for _, want := range []string{
 		"A: file x; load", "B: file y; load", "A: 3 of 5 pods placed", "\nA: Without a node:\n",
-		"\nNODE  PODS A  PODS B  CPU BEFORE  AFTER A  AFTER B  MEMORY BEFORE  AFTER A  AFTER B  STATE A           STATE B\n",
-		"\na     +3      +5      50.0%       85.0%    85.0%    -              -        -        crosses its line  crosses its line\n",
+		"\nNODE  PODS-A  PODS-B  CPU-BEFORE  CPU-AFTER-A  CPU-AFTER-B  STATE-A           STATE-B\n",
+		"\na     +3      +5      50.0%       85.0%        85.0%        crosses its line  crosses its line\n",
 	} {
 		if !strings.Contains(p.String(), want) {
 			t.Errorf("the table is\n%s\nwithout %q", p.String(), want)
@@ -108,11 +108,11 @@ func TestResult_Print_SideBySide(t *testing.T) {
 
 func TestResult_Print_OnATerminal(t *testing.T) {
 	r := &Report{Outcomes: []*Outcome{testOutcome("file x")}}
-	p := &terminal.Printer{Style: terminal.Style{Color: true, Width: 60}}
+	p := &terminal.Printer{Style: terminal.Style{Color: true, Width: 54}}
 	r.Print(p)
 	for _, want := range []string{
-		"\nNODE  PODS   CPU    AFTER  MEM  AFTER  STATE\n",
-		"\na     +3     50.0%  \x1b[31m85.0%\x1b[m  -    -      \x1b[31mcrosses its line\x1b[m\n",
+		"\nNODE  PODS   CPU    CPU-AFTER  STATE\n",
+		"\na     +3     50.0%  \x1b[31m85.0%\x1b[m      \x1b[31mcrosses its line\x1b[m\n",
 	} {
 		if !strings.Contains(p.String(), want) {
 			t.Errorf("the table is\n%q\nwithout %q", p.String(), want)
