@@ -185,6 +185,9 @@ func (x *printer) scores(nodes []sim.NodeResult, differences []Difference) *term
 	for _, plugin := range pluginsOf(nodes) {
 		rows = append(rows, x.pluginRow(plugin, nodes, differences))
 		for _, term := range termNames(plugin, nodes) {
+			if isZero(plugin, term, nodes) {
+				continue
+			}
 			row := []string{"  " + term}
 			for i := range nodes {
 				row = append(row, termOf(&nodes[i], plugin, term))
@@ -274,6 +277,16 @@ func termNames(plugin string, nodes []sim.NodeResult) (names []string) {
 		}
 	}
 	return names
+}
+
+// isZero reports whether the term is printed as 0 for all nodes, and a 0 does not matter.
+func isZero(plugin, name string, nodes []sim.NodeResult) bool {
+	const rounding = 0.05
+	return !slices.ContainsFunc(nodes, func(n sim.NodeResult) bool {
+		return slices.ContainsFunc(terms(&n, plugin), func(t explain.Term) bool {
+			return t.Name == name && (!t.Addend || t.Value >= rounding)
+		})
+	})
 }
 
 // filters reports whether the plugin's filter compares the node with limits.

@@ -130,6 +130,23 @@ func TestResult_Print_Terms(t *testing.T) {
 	}
 }
 
+// Addends that are 0 on all nodes are left out; other terms are not, and neither is one that a node has.
+func TestResult_Print_ZeroTerms(t *testing.T) {
+	r := explainedResult()
+	for i, pending := range []float64{0, 3} {
+		r.Candidates[i].Terms = []sim.PluginTerms{{Plugin: "TargetLoadPacking", Terms: []pluginexplain.Term{
+			{Name: "measured", Unit: "%"},
+			{Name: "deviation", Value: 0.04, Unit: "%", Addend: true},
+			{Name: "pending", Value: pending, Unit: "%", Addend: true},
+		}}}
+	}
+	text := explanationText(r)
+	const want = "  measured         0.0 %         0.0 %\n  pending          0.0 %         3.0 %\nNodeResourcesFit "
+	if !strings.Contains(text, want) {
+		t.Errorf("want %q in\n%s", want, text)
+	}
+}
+
 // A node that alone passes the filters is not scored.
 func TestResult_Print_NotScored(t *testing.T) {
 	r := explainedResult()

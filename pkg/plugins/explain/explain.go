@@ -32,6 +32,8 @@ type Term struct {
 	Value float64 `json:"value"`
 	// Unit is "%" or empty.
 	Unit string `json:"unit,omitempty"`
+	// Addend reports whether a 0 does not change the score. Tables leave such terms out if they are 0 on all nodes.
+	Addend bool `json:"-"`
 }
 
 // String returns the term with up to two decimals, such as "cpu measured 25%".
@@ -132,7 +134,9 @@ func Resource(r load.Resource, e *estimate.ResourceEstimate, podUsage, base floa
 		return nil
 	}
 	percent := func(name string, amount float64) Term {
-		return Term{Name: r.String() + " " + name, Value: 100 * amount / base, Unit: "%"}
+		return Term{
+			Name: r.String() + " " + name, Value: 100 * amount / base, Unit: "%", Addend: name == "deviation" || name == "pending",
+		}
 	}
 	carried := "measured"
 	if e.State != load.Fresh {
