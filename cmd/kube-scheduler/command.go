@@ -26,6 +26,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/shadow"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
@@ -39,13 +40,14 @@ var version string
 // newCommand returns the stock scheduler's command with the plugins added. It refuses a configuration with invalid arguments of
 // these plugins before it listens on any port. The plugins' metrics go to registry. For a source without a token, requests are
 // authenticated as the service account.
-func newCommand(c clock.Clock, registry refresh.Registry, serviceAccount sources.Account) *cobra.Command {
+func newCommand(c clock.WithTicker, registry refresh.Registry, serviceAccount sources.Account) *cobra.Command {
 	var options []app.Option
 	names := slices.Collect(maps.Keys(inTree.NewInTreeRegistry()))
 	registerBuildInfo(registry)
 	var skewed sync.Once
 	var format string // of the log
-	for name, factory := range plugins.NewRegistry(provider.New(c, registry, serviceAccount), c, registry.MustRegister) {
+	factories := plugins.NewRegistry(provider.New(c, registry, serviceAccount), c, registry.MustRegister)
+	for name, factory := range factories {
 		build := withEnvironment(factory)
 		newPlugin := func(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
 			skewed.Do(func() { // in the background: the API server may be down
@@ -64,6 +66,7 @@ func newCommand(c clock.Clock, registry refresh.Registry, serviceAccount sources
 		return nil
 	})
 	command := app.NewSchedulerCommand(options...)
+	command.AddCommand(shadow.NewCommand(factories, names, c, registry.MustRegister))
 	own := pflag.NewFlagSet("Plimsoll", pflag.ContinueOnError)
 	validateOnly := own.Bool("validate-only", false,
 		"validate the file of --config and exit: 0 if the scheduler would start with it, else 1. "+

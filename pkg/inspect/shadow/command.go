@@ -1,0 +1,152 @@
+package shadow
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+)
+
+// options are the flags of the command.
+type options struct {
+	config, kubeconfig, listenAddress, profile string
+	schedulerNames                             []string
+	cpuShare                                   float64
+}
+
+// NewCommand returns the command that runs a Server. The factories are those of the scheduler's plugins beside the stock ones.
+// The names are those of all its plugins.
+func NewCommand(
+	factories frameworkruntime.Registry, names []string, c clock.WithTicker, register func(...metrics.Registerable),
+) *cobra.Command {
+	o := &options{}
+	logging := logsapi.NewLoggingConfiguration()
+	command := &cobra.Command{
+		Use:   "shadow",
+		Short: "Count what Plimsoll would decide for the pods of another scheduler",
+		Long: `Decides for each pod that another scheduler places, with a profile of the configuration, and places none. It counts the
+pods that would have gone elsewhere, and the minutes that pods are on hot nodes. Nothing is written to the cluster.
+
+It serves /metrics, /healthz, /readyz and the report of kubectl plimsoll shadow.`,
+		Args:         cobra.NoArgs,
+		SilenceUsage: true, // an error has one line
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			if err := logsapi.ValidateAndApply(logging, nil); err != nil {
+				return err
+			}
+			cfg, err := o.configuration(names)
+			if err != nil {
+				return err
+			}
+			connection, err := o.connect()
+			if err != nil {
+				return err
+			}
+			listener, err := net.Listen("tcp", o.listenAddress)
+			if err != nil {
+				return fmt.Errorf("--listen-address: %w", err)
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			server := &Server{
+				Connection: connection, Configuration: cfg, Plugins: factories, Profile: o.profile, SchedulerNames: o.schedulerNames,
+				CPUShare: o.cpuShare, Clock: c, Tally: NewTally(c, register), Metrics: legacyregistry.Handler(),
+			}
+			return server.Run(ctx, listener)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&o.config, "config", "", "file with the KubeSchedulerConfiguration that decides; required")
+	flags.StringVar(&o.profile, "profile", "", "schedulerName of the profile that decides; by default the first")
+	flags.StringSliceVar(&o.schedulerNames, "scheduler-name", []string{corev1.DefaultSchedulerName},
+		"schedulerName of the pods to evaluate; may be repeated")
+	flags.Float64Var(&o.cpuShare, "cpu-share", 0.1,
+		"share of one core to spend, above 0 up to 1; pods beyond it are skipped and counted")
+	flags.StringVar(&o.listenAddress, "listen-address", ":10269", "host:port to serve on; without a host, all addresses")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; by default the pod's cluster")
+	logsapi.AddFlags(logging, flags)
+	return command
+}
+
+func (o *options) validate() error {
+	switch {
+	case o.config == "":
+		return errors.New("--config: required; name the file with the KubeSchedulerConfiguration")
+	case !(o.cpuShare > 0 && o.cpuShare <= 1): // NaN too
+		return fmt.Errorf("--cpu-share: %v; write a share of one core, above 0 up to 1", o.cpuShare)
+	case len(o.schedulerNames) == 0:
+		return errors.New("--scheduler-name: empty; write the schedulerName of the pods to evaluate")
+	}
+	return nil
+}
+
+// configuration returns the configuration with defaults, and completes profile.
+func (o *options) configuration(plugins []string) (*schedulerconfig.KubeSchedulerConfiguration, error) {
+	if _, err := configlint.CheckFile(o.config, configlint.Options{Plugins: plugins, Getenv: os.Getenv}); err != nil {
+		return nil, fmt.Errorf("configuration %s: %w", o.config, err)
+	}
+	content, err := os.ReadFile(o.config)
+	if err != nil {
+		return nil, fmt.Errorf("--config: %w", err)
+	}
+	cfg, err := configlint.Decode(content)
+	if err != nil {
+		return nil, fmt.Errorf("configuration %s: %w", o.config, err)
+	}
+	configlint.CompleteFromEnvironment(cfg, os.Getenv)
+	if err := validation.ValidateKubeSchedulerConfiguration(cfg); err != nil {
+		return nil, fmt.Errorf("configuration %s: %w", o.config, err)
+	}
+	var names []string
+	for i := range cfg.Profiles {
+		names = append(names, cfg.Profiles[i].SchedulerName)
+	}
+	if o.profile == "" {
+		o.profile = names[0]
+	}
+	if !slices.Contains(names, o.profile) {
+		return nil, fmt.Errorf("--profile: %q, but %s has the profiles %s; write one of them", o.profile, o.config,
+			strings.Join(names, ", "))
+	}
+	return cfg, nil
+}
+
+// connect returns a connection that cannot change the cluster.
+func (o *options) connect() (*live.Connection, error) {
+	var kubeConfig *rest.Config
+	var err error
+	if o.kubeconfig != "" {
+		kubeConfig, err = clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	} else {
+		kubeConfig, err = rest.InClusterConfig()
+	}
+	if errors.Is(err, rest.ErrNotInCluster) {
+		err = errors.New("required outside a pod; name the kubeconfig of the cluster")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	return live.Connect(rest.AddUserAgent(kubeConfig, "plimsoll-shadow"), corev1.NamespaceAll, o.kubeconfig == "")
+}

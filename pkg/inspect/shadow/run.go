@@ -1,0 +1,205 @@
+package shadow
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+)
+
+// Path is where the Report is served, with the number of hours as the query parameter "hours".
+const Path = "/shadow"
+
+// Server evaluates the decisions in one cluster, and serves the counts.
+type Server struct {
+	Connection    *live.Connection
+	Configuration *schedulerconfig.KubeSchedulerConfiguration
+	// Plugins are the factories of plugins beside the stock ones.
+	Plugins        frameworkruntime.Registry
+	Profile        string
+	SchedulerNames []string
+	CPUShare       float64
+	Clock          clock.WithTicker
+	Tally          *Tally
+	// Metrics serves the metrics of Tally and Plugins.
+	Metrics http.Handler
+
+	ready atomic.Bool
+}
+
+// Run serves at the listener until ctx is done.
+func (s *Server) Run(ctx context.Context, listener net.Listener) error {
+	group, ctx := errgroup.WithContext(ctx)
+	server := &http.Server{
+		Handler: s.Handler(), ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 16 << 10,
+	}
+	group.Go(func() error { return server.Serve(listener) })
+	group.Go(func() error {
+		<-ctx.Done()
+		return server.Close()
+	})
+	group.Go(func() error { return s.watch(ctx) })
+	if err := group.Wait(); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Handler serves Path, /metrics, /healthz and /readyz.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", s.Metrics)
+	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !s.ready.Load() {
+			http.Error(w, "the cluster's objects are not known yet", http.StatusServiceUnavailable)
+		}
+	})
+	mux.HandleFunc("GET "+Path, func(w http.ResponseWriter, r *http.Request) {
+		hours := MaxHours
+		if given := r.URL.Query().Get("hours"); given != "" {
+			var err error
+			if hours, err = strconv.Atoi(given); err != nil || hours < 1 || hours > MaxHours {
+				http.Error(w, fmt.Sprintf("hours: write a number from 1 to %d", MaxHours), http.StatusBadRequest)
+				return
+			}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(s.Tally.Report(hours)) // the client is gone
+	})
+	return mux
+}
+
+// event is a new state of an object, or that it is gone.
+type event struct {
+	object runtime.Object
+	gone   bool
+}
+
+// watch evaluates decisions until ctx is done.
+func (s *Server) watch(ctx context.Context) error {
+	factory, err := s.Connection.Informers()
+	if err != nil {
+		return err
+	}
+	defer factory.Shutdown()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	factory.Start(ctx.Done())
+	started := factory.WaitForCacheSync(ctx.Done())
+	for kind, synced := range started {
+		if !synced {
+			return fmt.Errorf("list %v: %w", kind, context.Cause(ctx))
+		}
+	}
+	scheduler, err := sim.New(ctx, sim.Options{
+		Configuration: s.Configuration, Plugins: s.Plugins, Objects: slices.DeleteFunc(sim.ObjectsOf(factory), isUnplaced),
+		Clock: s.Clock, KubeConfig: s.Connection.KubeConfig,
+	})
+	if err != nil {
+		return err
+	}
+	shadow, err := New(Options{
+		Scheduler: scheduler, Profile: s.Profile, SchedulerNames: s.SchedulerNames, CPUShare: s.CPUShare, Clock: s.Clock,
+		Tally: s.Tally,
+	})
+	if err != nil {
+		return err
+	}
+	events := make(chan event)
+	handler := handlerTo(ctx, events)
+	for _, kind := range sim.Kinds() {
+		if !started[reflect.TypeOf(kind)] {
+			continue
+		}
+		if _, err := factory.InformerFor(kind, nil).AddEventHandler(handler); err != nil {
+			return err
+		}
+	}
+	s.ready.Store(true)
+	return shadow.run(ctx, events)
+}
+
+// handlerTo returns a handler that sends all changes. It gets all present objects first, unplaced pods among them.
+func handlerTo(ctx context.Context, events chan<- event) cache.ResourceEventHandler {
+	send := func(object any, gone bool) {
+		if missed, ok := object.(cache.DeletedFinalStateUnknown); ok {
+			object = missed.Obj
+		}
+		if o, ok := object.(runtime.Object); ok {
+			select {
+			case events <- event{o, gone}:
+			case <-ctx.Done():
+			}
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) { send(object, false) },
+		UpdateFunc: func(old, object any) {
+			if isOther(old, object) { // the deletion was missed
+				send(old, true)
+			}
+			send(object, false)
+		},
+		DeleteFunc: func(object any) { send(object, true) },
+	}
+}
+
+// isUnplaced reports whether the object is a pod without a node, which is no part of the simulation.
+func isUnplaced(object runtime.Object) bool {
+	pod, ok := object.(*corev1.Pod)
+	return ok && pod.Spec.NodeName == ""
+}
+
+// isOther reports whether the objects of one name are not the same.
+func isOther(a, b any) bool {
+	x, ok := a.(metav1.Object)
+	y, also := b.(metav1.Object)
+	return ok && also && x.GetUID() != y.GetUID()
+}
+
+// run applies events, and samples, until ctx is done.
+func (s *Shadow) run(ctx context.Context, events <-chan event) error {
+	ticker := s.Clock.NewTicker(SampleInterval)
+	defer ticker.Stop()
+	logger := klog.FromContext(ctx)
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+			err = s.Sample(ctx)
+		case e := <-events:
+			if e.gone {
+				err = s.Drop(e.object)
+			} else {
+				err = s.Put(ctx, e.object)
+			}
+		}
+		if err != nil {
+			logger.Error(err, "The simulation refused a change of the cluster")
+		}
+	}
+}
