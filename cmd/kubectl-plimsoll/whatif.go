@@ -24,6 +24,8 @@ type whatIfOptions struct {
 	replicas    int
 	profileFrom string
 	timeout     time.Duration
+	top         int
+	poolLabel   string
 	scenario    whatif.Scenario
 }
 
@@ -50,6 +52,9 @@ func newWhatIfCommand() *cobra.Command {
 	flags.StringVar(&o.scenario.SchedulerName, "scheduler-name", "",
 		"profile for the pods of the file; replaces their spec.schedulerName")
 	flags.StringVar(&o.profileFrom, "profile-from", "", "local file with a KubeSchedulerConfiguration to compare with")
+	flags.IntVar(&o.top, "top", 20, "number of nodes to list; 0 lists all")
+	flags.StringVar(&o.poolLabel, "pool-label", "",
+		"label of nodes that names their pool; by default those of Karpenter and of the clouds")
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute,
 		"time after which the pods that are placed by then are shown; zero means no limit")
 	for flag, resource := range map[string]string{"drain": "nodes", "like": "nodes", "evict-all-in": "namespaces"} {
@@ -61,7 +66,7 @@ func newWhatIfCommand() *cobra.Command {
 // validate checks the flags.
 func (o *whatIfOptions) validate(flags *pflag.FlagSet) error {
 	s := &o.scenario
-	for _, name := range []string{"filename", "like", "scheduler-name", "profile-from"} {
+	for _, name := range []string{"filename", "like", "scheduler-name", "profile-from", "pool-label"} {
 		if f := flags.Lookup(name); f.Changed && f.Value.String() == "" {
 			return fmt.Errorf("--%s: it is empty; write a value or leave it out", name)
 		}
@@ -94,6 +99,8 @@ func (o *whatIfOptions) validateCombination(flags *pflag.FlagSet) error {
 		return fmt.Errorf("--replicas: %d; write from 0 to %d", o.replicas, whatif.MaxPods)
 	case flags.Changed("add-nodes") && (s.AddNodes < 1 || s.AddNodes > whatif.MaxNodes):
 		return fmt.Errorf("--add-nodes: %d; write from 1 to %d", s.AddNodes, whatif.MaxNodes)
+	case o.top < 0:
+		return fmt.Errorf("--top: %d; write 0 for all nodes, or more", o.top)
 	case o.timeout < 0:
 		return fmt.Errorf("--timeout: %v; write a duration such as 10m, or 0 for no limit", o.timeout)
 	case (s.AddNodes > 0) != (s.Like != ""):
@@ -119,7 +126,7 @@ func (o *whatIfOptions) run(cmd *cobra.Command) error {
 	bar := terminal.NewProgress(cmd.ErrOrStderr())
 	result, err := whatif.Run(ctx, connection, whatif.Request{
 		Configuration: o.cluster.configuration, Source: o.cluster.source, Scenario: o.scenario,
-		File: o.file, Stdin: cmd.InOrStdin(), ProfileFrom: o.profileFrom,
+		File: o.file, Stdin: cmd.InOrStdin(), ProfileFrom: o.profileFrom, PoolLabel: o.poolLabel,
 		Found:    func(c *live.Configuration) { warnOfOtherMinor(cmd, componentversion.Get().GitVersion, c.Workload) },
 		Progress: bar.Set,
 	})
@@ -130,6 +137,7 @@ func (o *whatIfOptions) run(cmd *cobra.Command) error {
 		}
 		return err
 	}
+	result.Top = o.top
 	if err := o.output.print(cmd, result, "", nil, result.Print); err != nil || !result.HasFindings() {
 		return err
 	}

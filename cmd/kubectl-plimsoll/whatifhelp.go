@@ -1,7 +1,7 @@
 package main
 
 const whatIfHelp = `Places pods in a copy of the cluster in memory, by the scheduler's own code and configuration. Shows where
-they go, the load of each node, the nodes that pass their load line, and the pods that do not fit and why.
+they go, the load of each node, the nodes that cross their load line, and the pods that do not fit and why.
 Nothing is written to the cluster.
 
 You can combine changes. They are made in this order:
@@ -26,7 +26,7 @@ The result is what the scheduler would do if all of this happened now, at once:
 After --timeout, and at ctrl-C, the command shows the pods that are placed by then. It counts the others as
 undecided. A second ctrl-C ends it at once.
 
-LINE is the load line or target of the profile that places the pods.
+CPU-LINE and MEM-LINE are the load line or target of the profile that places the pods.
 
 Exit codes: 0 all pods fit, 1 some do not or are lost because they have no controller, 2 unknown, interrupted
 or timeout.`

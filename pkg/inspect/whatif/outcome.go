@@ -34,7 +34,11 @@ type Outcome struct {
 	NodesInCluster   int `json:"nodesInCluster"`
 	NodesAboveBefore int `json:"nodesAboveBefore"`
 	NodesAboveAfter  int `json:"nodesAboveAfter"`
-	// Nodes are the nodes that change, those with the most placed pods first.
+	// Overloaded are the nodes that end above 100 % of their allocatable, the highest first.
+	Overloaded []Overload `json:"overloaded"`
+	// Pools are the node pools, sorted by name; none if no node has a label of a pool.
+	Pools []*Pool `json:"pools"`
+	// Nodes are the changed nodes. Nodes that cross their line come first, then nodes with the most placed pods.
 	Nodes []ChangedNode `json:"nodes"`
 	// Unschedulable are the pods without a node, grouped by owner and reason.
 	Unschedulable []Group     `json:"unschedulable,omitempty"`
@@ -89,6 +93,43 @@ type Load struct {
 	Above bool `json:"above"`
 }
 
+// Overload is a node that ends above 100 % of its allocatable.
+type Overload struct {
+	Name string `json:"name"`
+	// Resource is that of the higher utilization, which is AfterPercent.
+	Resource     string  `json:"resource"`
+	AfterPercent float64 `json:"afterPercent"`
+	// Before reports whether the node was above 100 % before.
+	Before bool `json:"before,omitempty"`
+}
+
+// highest returns the resource of the higher utilization, and the utilization as a fraction.
+func highest(l *explain.LoadLine) (of load.Resource, utilization float64) {
+	for r, u := range l.Utilization {
+		if u > utilization {
+			of, utilization = load.Resource(r), u
+		}
+	}
+	return of, utilization
+}
+
+// setOverloaded sets Overloaded.
+func (o *Outcome) setOverloaded() {
+	o.Overloaded = []Overload{}
+	for name, after := range o.after {
+		of, utilization := highest(&after)
+		if utilization <= 1 {
+			continue
+		}
+		before := o.before[name]
+		_, was := highest(&before)
+		o.Overloaded = append(o.Overloaded, Overload{Name: name, Resource: of.String(), AfterPercent: 100 * utilization, Before: was > 1})
+	}
+	slices.SortFunc(o.Overloaded, func(a, b Overload) int {
+		return cmp.Or(cmp.Compare(b.AfterPercent, a.AfterPercent), cmp.Compare(a.Name, b.Name))
+	})
+}
+
 // Group are pods without a node.
 type Group struct {
 	Of       string   `json:"of"`
@@ -124,6 +165,8 @@ func (r *run) report(ctx context.Context) (*Outcome, error) {
 	}
 	out.NodesInCluster = len(nodes)
 	r.plan.compare(out)
+	out.setOverloaded()
+	out.setPools(nodes, r.options.PoolLabel)
 	return out, nil
 }
 
@@ -164,13 +207,19 @@ func (p *Plan) compare(out *Outcome) {
 			node(name).CrossesLine = true
 		}
 	}
+	crossing := func(n ChangedNode) int {
+		if n.CrossesLine {
+			return 1
+		}
+		return 0
+	}
 	out.Nodes = []ChangedNode{}
 	for _, n := range nodes {
 		n.setLoads(out)
 		out.Nodes = append(out.Nodes, *n)
 	}
 	slices.SortFunc(out.Nodes, func(a, b ChangedNode) int {
-		return cmp.Or(cmp.Compare(b.Placed, a.Placed), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(crossing(b)-crossing(a), cmp.Compare(b.Placed, a.Placed), cmp.Compare(a.Name, b.Name))
 	})
 }
 

@@ -1,6 +1,7 @@
 package whatif
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,6 +14,11 @@ import (
 // Print prints the result for people.
 func (r *Report) Print(p *terminal.Printer) {
 	for i := range r.Outcomes {
+		if text := overloads(r.Outcomes[i].Overloaded); text != "" {
+			p.Printf("%s\n", p.Painted(terminal.Red, r.letter(i)+text))
+		}
+	}
+	for i := range r.Outcomes {
 		p.Printf("%s%s\n", r.letter(i), r.Outcomes[i].title())
 	}
 	p.Printf("\n")
@@ -22,6 +28,7 @@ func (r *Report) Print(p *terminal.Printer) {
 	for i := range r.Outcomes {
 		p.Printf("%s%s\n", r.letter(i), r.Outcomes[i].summary(r.Stopped))
 	}
+	r.printPools(p)
 	r.printNodes(p)
 	for i := range r.Outcomes {
 		printUnschedulable(p, r.letter(i), r.Outcomes[i].Unschedulable)
@@ -89,19 +96,84 @@ func (o *Outcome) summary(stopped StopReason) string {
 	return line
 }
 
-// printNodes prints a row for each node that changes in an outcome.
+// overloads says which nodes end above 100 %; empty if none does.
+func overloads(list []Overload) string {
+	if len(list) == 0 {
+		return ""
+	}
+	before := 0
+	var nodes []string
+	for _, o := range list {
+		nodes = append(nodes, fmt.Sprintf("%s (%s %.0f %%)", o.Name, o.Resource, o.AfterPercent))
+		if o.Before {
+			before++
+		}
+	}
+	line := text.Count(len(list), "node") + " above 100 % in the end"
+	if before > 0 {
+		line += fmt.Sprintf(", %d before", before)
+	}
+	return line + ": " + text.FirstN(nodes)
+}
+
+// printPools prints a row for each pool of each outcome.
+func (r *Report) printPools(p *terminal.Printer) {
+	for i := range r.Outcomes {
+		pools := r.Outcomes[i].Pools
+		if len(pools) == 0 {
+			continue
+		}
+		columns := []terminal.Column[*Pool]{
+			{Header: "POOL", Text: func(pool *Pool) string { return cmp.Or(pool.Name, "-") }, Elastic: true},
+			{Header: "NODES", Text: func(pool *Pool) string { return strconv.Itoa(pool.Nodes) }},
+			{Header: "PODS", Text: func(pool *Pool) string { return podsOn(pool.Placed, pool.Evicted) }},
+		}
+		for _, of := range []struct {
+			short string
+			load  func(*Pool) *PoolLoad
+		}{
+			{"CPU", func(pool *Pool) *PoolLoad { return &pool.CPU }},
+			{"MEM", func(pool *Pool) *PoolLoad { return &pool.Memory }},
+		} {
+			columns = append(columns,
+				terminal.Column[*Pool]{Header: of.short + "-BEFORE", Short: of.short, HideEmpty: true, Text: func(pool *Pool) string {
+					return percent(of.load(pool).BeforePercent, "%.1f%%")
+				}},
+				terminal.Column[*Pool]{Header: of.short + "-AFTER", HideEmpty: true, Text: func(pool *Pool) string {
+					return percent(of.load(pool).AfterPercent, "%.1f%%")
+				}})
+		}
+		columns = append(columns, terminal.Column[*Pool]{Header: "ABOVE-LINE", Text: func(pool *Pool) string {
+			return fmt.Sprintf("%d, %d before", pool.NodesAboveAfter, pool.NodesAboveBefore)
+		}})
+		p.Printf("\n")
+		if letter := r.letter(i); letter != "" {
+			p.Printf("%spools\n", letter)
+		}
+		terminal.NewTable(columns, pools, p.Style).Print(p, true)
+	}
+}
+
+// printNodes prints a row for each node that changes in an outcome, but at most Top rows.
 func (r *Report) printNodes(p *terminal.Printer) {
 	rows := r.rows()
 	if len(rows) == 0 {
 		return
 	}
+	more := 0
+	if r.Top > 0 && len(rows) > r.Top {
+		more, rows = len(rows)-r.Top, rows[:r.Top]
+	}
 	columns := []terminal.Column[nodeRow]{{Header: "NODE", Text: func(row nodeRow) string { return row[0].Name }, Elastic: true}}
-	columns = append(columns, r.eachOutcome("PODS", podsOn, nil)...)
+	columns = append(columns, r.eachOutcome("PODS", func(n *ChangedNode) string { return podsOn(n.Placed, n.Evicted) }, nil)...)
 	columns = append(columns, r.loadColumns("CPU", func(n *ChangedNode) *Load { return &n.CPU })...)
 	columns = append(columns, r.loadColumns("MEM", func(n *ChangedNode) *Load { return &n.Memory })...)
 	columns = append(columns, r.eachOutcome("STATE", stateOf, lineColor)...)
 	p.Printf("\n")
 	terminal.NewTable(columns, rows, p.Style).Print(p, true)
+	if more > 0 {
+		p.Printf("%s; --top 0 lists all\n", text.Count(more, "more node"))
+	}
 }
 
 // nodeRow is a node in each outcome.
@@ -179,11 +251,11 @@ func lineColor(n *ChangedNode) terminal.Color {
 }
 
 // podsOn returns the number of pods placed, and that of those evicted.
-func podsOn(n *ChangedNode) string {
-	if n.Evicted > 0 {
-		return fmt.Sprintf("+%d -%d", n.Placed, n.Evicted)
+func podsOn(placed, evicted int) string {
+	if evicted > 0 {
+		return fmt.Sprintf("+%d -%d", placed, evicted)
 	}
-	return fmt.Sprintf("+%d", n.Placed)
+	return fmt.Sprintf("+%d", placed)
 }
 
 func percent(p *float64, format string) string {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
@@ -26,6 +27,8 @@ type Request struct {
 	Stdin io.Reader
 	// ProfileFrom is the file of another configuration to compare with; empty if none.
 	ProfileFrom string
+	// PoolLabel is that of RunOptions.
+	PoolLabel string
 	// Found is called with the configuration. It must not be nil.
 	Found func(*live.Configuration)
 	// Progress is called with the fraction that is done; nil is not called.
@@ -42,6 +45,8 @@ type Report struct {
 	// Stopped says why pods are undecided, or ProfileFrom is not compared; empty if the report is complete.
 	Stopped StopReason `json:"stopped,omitempty"`
 	Notes   []string   `json:"notes,omitempty"`
+	// Top is the number of nodes that are printed; 0 prints all.
+	Top int `json:"-"`
 }
 
 // HasFindings reports whether pods do not fit or are lost, or whether that is not known.
@@ -103,6 +108,9 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 		return nil, err
 	}
 	r.Found(own)
+	if err := checkProfile(own.ProfileNames(), r.Scenario.SchedulerName); err != nil {
+		return nil, err
+	}
 	var other *live.Configuration
 	if r.ProfileFrom != "" {
 		if other, err = c.ValidConfiguration(ctx, live.ConfigurationOptions{File: r.ProfileFrom}); err != nil {
@@ -200,7 +208,8 @@ func (e *experiment) place(ctx context.Context, configuration *live.Configuratio
 		}
 	}
 	out, err := e.plan.Run(ctx, cluster.Scheduler, RunOptions{
-		SchedulerName: profile, Profiles: configuration.ProfileNames(), Usages: usages, Progress: e.Progress,
+		SchedulerName: profile, Profiles: configuration.ProfileNames(), PoolLabel: e.PoolLabel, Usages: usages,
+		Progress: e.Progress,
 	})
 	if err != nil {
 		return err
@@ -211,6 +220,15 @@ func (e *experiment) place(ctx context.Context, configuration *live.Configuratio
 	out.Configuration = configuration.Origin
 	e.Outcomes = append(e.Outcomes, out)
 	return nil
+}
+
+// checkProfile fails if the name is neither empty nor that of a profile or of the stock scheduler.
+func checkProfile(known []string, name string) error {
+	if name == "" || name == corev1.DefaultSchedulerName || slices.Contains(known, name) {
+		return nil
+	}
+	return live.OptionErrorf("--scheduler-name: %q is no profile of the configuration; write %s, or %s for the stock scheduler",
+		name, strings.Join(known, ", "), corev1.DefaultSchedulerName)
 }
 
 // stockProfile is the stock scheduler's profile of a name.

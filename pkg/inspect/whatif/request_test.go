@@ -10,6 +10,19 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
+func TestCheckProfile(t *testing.T) {
+	known := []string{"plimsoll", "batch"}
+	for _, name := range []string{"", "batch", "default-scheduler"} {
+		if err := checkProfile(known, name); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	const want = `--scheduler-name: "plimsol" is no profile of the configuration; write plimsoll, batch, or default-scheduler for the stock scheduler`
+	if err := checkProfile(known, "plimsol"); err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+}
+
 // TestWithStockProfiles expects a profile more for a scheduler without one, and the caller's configuration as it was.
 func TestWithStockProfiles(t *testing.T) {
 	own := &live.Configuration{Origin: "file f", Decoded: &schedulerconfig.KubeSchedulerConfiguration{

@@ -25,6 +25,8 @@ type RunOptions struct {
 	SchedulerName string
 	// Profiles are the names of all profiles, in the order of the configuration.
 	Profiles []string
+	// PoolLabel is the label of nodes that names their pool; empty takes the first well-known one.
+	PoolLabel string
 	// Usages are what pods use; nil if that is not known.
 	Usages podUsages
 	// Progress is called after each pod with the fraction that is done. It may be nil.
