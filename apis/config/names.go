@@ -2,6 +2,7 @@ package config
 
 // The plugins' names in a KubeSchedulerConfiguration.
 const (
+	DecisionRecord             = "DecisionRecord"
 	LoadThreshold              = "LoadThreshold"
 	LoadVariationRiskBalancing = "LoadVariationRiskBalancing"
 	LowRiskOverCommitment      = "LowRiskOverCommitment"
@@ -15,6 +16,7 @@ const (
 // PluginNames returns the names of all plugins.
 func PluginNames() []string {
 	return []string{
+		DecisionRecord,
 		LoadThreshold,
 		LoadVariationRiskBalancing,
 		LowRiskOverCommitment,

@@ -21,6 +21,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		&LoadThresholdArgs{},
 		&NodeMetricsArgs{},
 		&PredictedPeakArgs{},
+		&DecisionRecordArgs{},
 	)
 	return nil
 }

@@ -390,3 +390,15 @@ type PredictedPeakArgs struct {
 	// Target is the predicted peak, in percent of capacity, up to which nodes are packed where Strategy is Pack. In [1, 99].
 	Target int64
 }
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// DecisionRecordArgs holds the arguments of the DecisionRecord plugin.
+type DecisionRecordArgs struct {
+	metav1.TypeMeta
+
+	// EventsPerSecond is how many decisions are recorded a second, in the long run.
+	EventsPerSecond int64
+	// Burst is how many decisions are recorded at once.
+	Burst int64
+}

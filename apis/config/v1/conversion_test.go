@@ -124,6 +124,14 @@ func TestConversion_KeepsEveryFieldBothWays(t *testing.T) {
 			},
 		},
 		{
+			name: "DecisionRecordArgs",
+			versioned: &v1.DecisionRecordArgs{
+				TypeMeta:        metav1.TypeMeta{APIVersion: "kubescheduler.config.k8s.io/v1", Kind: "DecisionRecordArgs"},
+				EventsPerSecond: ptr.To[int64](2), Burst: ptr.To[int64](3),
+			},
+			internal: &config.DecisionRecordArgs{EventsPerSecond: 2, Burst: 3},
+		},
+		{
 			name: "PeaksArgs",
 			versioned: &v1.PeaksArgs{
 				TypeMeta:       metav1.TypeMeta{APIVersion: "kubescheduler.config.k8s.io/v1", Kind: "PeaksArgs"},

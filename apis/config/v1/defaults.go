@@ -189,3 +189,9 @@ func SetDefaults_PredictedPeakArgs(obj *PredictedPeakArgs) {
 	obj.Strategy = cmp.Or(obj.Strategy, config.StrategySpread)
 	obj.Target = cmp.Or(obj.Target, ptr.To[int64](defaultPeakTarget))
 }
+
+// SetDefaults_DecisionRecordArgs fills in the fields that are not given.
+func SetDefaults_DecisionRecordArgs(obj *DecisionRecordArgs) {
+	obj.EventsPerSecond = cmp.Or(obj.EventsPerSecond, ptr.To[int64](1))
+	obj.Burst = cmp.Or(obj.Burst, ptr.To[int64](10))
+}

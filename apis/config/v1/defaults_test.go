@@ -136,6 +136,15 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 		{
 			name: "nothing given to Peaks", in: &v1.PeaksArgs{}, want: &v1.PeaksArgs{LoadSpec: defaultLoadSpec(), MissingLoad: "Neutral"},
 		},
+		{
+			name: "nothing given to DecisionRecord", in: &v1.DecisionRecordArgs{},
+			want: &v1.DecisionRecordArgs{EventsPerSecond: ptr.To[int64](1), Burst: ptr.To[int64](10)},
+		},
+		{
+			name: "what is given to DecisionRecord stays, zeros included",
+			in:   &v1.DecisionRecordArgs{EventsPerSecond: ptr.To[int64](0), Burst: ptr.To[int64](0)},
+			want: &v1.DecisionRecordArgs{EventsPerSecond: ptr.To[int64](0), Burst: ptr.To[int64](0)},
+		},
 		{name: "nothing given to LoadThreshold", in: &v1.LoadThresholdArgs{}, want: defaultLoadThresholdArgs()},
 		{name: "nothing given to PredictedPeak", in: &v1.PredictedPeakArgs{}, want: defaultPredictedPeakArgs()},
 		{

@@ -27,6 +27,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&LoadThresholdArgs{},
 		&NodeMetricsArgs{},
 		&PredictedPeakArgs{},
+		&DecisionRecordArgs{},
 	)
 	return nil
 }

@@ -326,3 +326,16 @@ type PredictedPeakArgs struct {
 	// Target is the predicted peak, in percent of capacity, up to which strategy Pack fills nodes. From 1 to 99. Defaults to 70.
 	Target *int64 `json:"target,omitempty"`
 }
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// DecisionRecordArgs holds the arguments of the DecisionRecord plugin.
+type DecisionRecordArgs struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// EventsPerSecond is how many decisions are recorded a second, in the long run. From 1 (default) to 10. The others are not
+	// recorded, and counted.
+	EventsPerSecond *int64 `json:"eventsPerSecond,omitempty"`
+	// Burst is how many decisions are recorded at once, before EventsPerSecond holds. From 1 to 100, 10 by default.
+	Burst *int64 `json:"burst,omitempty"`
+}

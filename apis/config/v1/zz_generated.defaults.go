@@ -16,6 +16,7 @@ import (
 // Public to allow building arbitrary schemes.
 // All generated defaulters are covering - they call all nested defaulters.
 func RegisterDefaults(scheme *runtime.Scheme) error {
+	scheme.AddTypeDefaultingFunc(&DecisionRecordArgs{}, func(obj interface{}) { SetObjectDefaults_DecisionRecordArgs(obj.(*DecisionRecordArgs)) })
 	scheme.AddTypeDefaultingFunc(&LoadThresholdArgs{}, func(obj interface{}) { SetObjectDefaults_LoadThresholdArgs(obj.(*LoadThresholdArgs)) })
 	scheme.AddTypeDefaultingFunc(&LoadVariationRiskBalancingArgs{}, func(obj interface{}) {
 		SetObjectDefaults_LoadVariationRiskBalancingArgs(obj.(*LoadVariationRiskBalancingArgs))
@@ -26,6 +27,10 @@ func RegisterDefaults(scheme *runtime.Scheme) error {
 	scheme.AddTypeDefaultingFunc(&PredictedPeakArgs{}, func(obj interface{}) { SetObjectDefaults_PredictedPeakArgs(obj.(*PredictedPeakArgs)) })
 	scheme.AddTypeDefaultingFunc(&TargetLoadPackingArgs{}, func(obj interface{}) { SetObjectDefaults_TargetLoadPackingArgs(obj.(*TargetLoadPackingArgs)) })
 	return nil
+}
+
+func SetObjectDefaults_DecisionRecordArgs(in *DecisionRecordArgs) {
+	SetDefaults_DecisionRecordArgs(in)
 }
 
 func SetObjectDefaults_LoadThresholdArgs(in *LoadThresholdArgs) {

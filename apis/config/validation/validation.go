@@ -48,7 +48,7 @@ func ValidatePluginConfigs(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, 
 			path := field.NewPath("profiles").Index(i).Child("pluginConfig").Index(j).Child("args")
 			// The LoadSpec is the arguments that all plugins of this project share.
 			spec := config.LoadSpecOf(pluginConfig.Args)
-			if spec == nil && isOurs(pluginConfig) {
+			if _, typed := pluginConfig.Args.(*config.DecisionRecordArgs); spec == nil && !typed && isOurs(pluginConfig) {
 				// Decoding gives each plugin's arguments their type, if apis/config/scheme has registered it. Otherwise they would
 				// be ignored.
 				errs = append(errs, field.TypeInvalid(path, field.OmitValueType{}, fmt.Sprintf("must be %sArgs, but decoded to %T: "+
@@ -90,8 +90,26 @@ func ValidateArgs(path *field.Path, object runtime.Object) error {
 		v.nodeMetrics(args)
 	case *config.PredictedPeakArgs:
 		v.predictedPeak(args)
+	case *config.DecisionRecordArgs:
+		v.decisionRecord(args)
 	}
 	return v.errs.ToAggregate()
+}
+
+// Bounds of DecisionRecord. Its Events share the scheduler's client, whose default is 50 requests a second.
+const (
+	maxEventsPerSecond = 10
+	maxEventBurst      = 100
+)
+
+func (v validator) decisionRecord(args *config.DecisionRecordArgs) {
+	v.child("eventsPerSecond").between(args.EventsPerSecond, maxEventsPerSecond)
+	v.child("burst").between(args.Burst, maxEventBurst)
+}
+
+// between accepts values from 1 to highest.
+func (v validator) between(value, highest int64) {
+	v.check(value >= 1 && value <= highest, value, "must be in [1, %d]", highest)
 }
 
 func (v validator) targetLoadPacking(args *config.TargetLoadPackingArgs) {

@@ -288,6 +288,26 @@ func TestValidatePredictedPeakArgs(t *testing.T) {
 	}
 }
 
+func TestValidateDecisionRecordArgs(t *testing.T) {
+	for _, tt := range []struct {
+		name                   string
+		eventsPerSecond, burst int64
+		want                   []refusal
+	}{
+		{name: "the least is accepted", eventsPerSecond: 1, burst: 1},
+		{name: "the most is accepted", eventsPerSecond: 10, burst: 100},
+		{name: "no Event is refused", eventsPerSecond: 0, burst: 1, want: refused("eventsPerSecond", "0", "must be in [1, 10]")},
+		{name: "too many Events are refused", eventsPerSecond: 11, burst: 1, want: refused("eventsPerSecond", "11", "[1, 10]")},
+		{name: "no burst is refused", eventsPerSecond: 1, burst: 0, want: refused("burst", "0", "must be in [1, 100]")},
+		{name: "too long a burst is refused", eventsPerSecond: 1, burst: 101, want: refused("burst", "101", "[1, 100]")},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			args := &config.DecisionRecordArgs{EventsPerSecond: tt.eventsPerSecond, Burst: tt.burst}
+			checkRefusals(t, validation.ValidateArgs(field.NewPath("args"), args), tt.want)
+		})
+	}
+}
+
 // How peaks are predicted is validated alike in the arguments of PredictedPeak and of LoadThreshold.
 func TestValidatePeakSpec(t *testing.T) {
 	for _, tt := range []struct {
@@ -1058,6 +1078,12 @@ func TestValidatePluginConfigs(t *testing.T) {
 			profiles: []kubeschedulerconfig.KubeSchedulerProfile{profile(
 				kubeschedulerconfig.PluginConfig{Name: "LoadVariationRiskBalancing"})},
 			want: []string{"profiles[0].pluginConfig[0].args: Invalid value: must be LoadVariationRiskBalancingArgs"},
+		},
+		{
+			name: "arguments of a plugin without load are validated",
+			profiles: []kubeschedulerconfig.KubeSchedulerProfile{profile(
+				kubeschedulerconfig.PluginConfig{Name: "DecisionRecord", Args: &config.DecisionRecordArgs{EventsPerSecond: 1}})},
+			want: []string{"profiles[0].pluginConfig[0].args.burst: Invalid value: 0"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
