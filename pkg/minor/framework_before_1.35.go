@@ -25,6 +25,7 @@ type (
 	NominatingInfo      = framework.NominatingInfo
 	Parallelizer        = parallelize.Parallelizer
 	Plugin              = framework.Plugin
+	PluginScore         = framework.PluginScore
 	PodActivator        = framework.PodActivator
 	PostBindPlugin      = framework.PostBindPlugin
 	PostFilterPlugin    = framework.PostFilterPlugin

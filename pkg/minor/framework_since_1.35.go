@@ -24,6 +24,7 @@ type (
 	NominatingInfo      = fwk.NominatingInfo
 	Parallelizer        = fwk.Parallelizer
 	Plugin              = fwk.Plugin
+	PluginScore         = fwk.PluginScore
 	PodActivator        = fwk.PodActivator
 	PostBindPlugin      = fwk.PostBindPlugin
 	PostFilterPlugin    = fwk.PostFilterPlugin

@@ -29,7 +29,7 @@ import (
 
 // newFramework makes the scheduler's own framework of a profile, and its informers.
 func newFramework(
-	t *testing.T,
+	t testing.TB,
 	profile *schedconfig.KubeSchedulerProfile,
 	loads *plugintest.Loads,
 	activator minor.PodActivator,
@@ -133,8 +133,8 @@ func TestBatch_Waiver(t *testing.T) {
 	}
 }
 
-// From Kubernetes 1.37 on, the scheduler keeps what Score returned. For the next pod it scores the last node anew, and normalizes all
-// scores in that pod's cycle: the result must be that of one cycle.
+// From Kubernetes 1.37 on, the scheduler keeps what Score returned. For the next pod it scores the last node anew. It normalizes all
+// scores in that pod's cycle, and the result must be that of one cycle.
 func TestBatch_NormalizesScoresOfAnotherCycle(t *testing.T) {
 	const nodes = 300
 	for name := range kinds() {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/decisionrecord"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadvariationriskbalancing"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/lowriskovercommitment"
@@ -34,6 +35,7 @@ import (
 // claimants are all plugins, with the arguments that count claims the most.
 func claimants() map[string]claimant {
 	return map[string]claimant{
+		decisionrecord.Name:             {noNodes: true},
 		loadthreshold.Name:              {args: defaultRequests},
 		loadvariationriskbalancing.Name: {args: defaultRequests},
 		lowriskovercommitment.Name:      {args: "unlimitedPods: Unlimited"},
@@ -131,7 +133,7 @@ func failPull(pod *corev1.Pod) {
 // tenant's pods is packed first.
 const noise = 4
 
-// No claim of a tenant's pods moves pods of others: 40 of them are placed as beside pods that claim 1m and 1Mi alone.
+// No claim of a tenant's pods moves 40 pods of others. They are placed as beside pods that claim 1m and 1Mi alone.
 func TestClaims_SteerNobody(t *testing.T) {
 	rows, registry := claimants(), registryOn(plugintest.NewLoads(), unregistered)
 	if got, want := slices.Sorted(maps.Keys(rows)), slices.Sorted(maps.Keys(registry)); !slices.Equal(got, want) {
@@ -139,10 +141,7 @@ func TestClaims_SteerNobody(t *testing.T) {
 	}
 	for name, row := range rows {
 		if row.noNodes {
-			pl, err := registry[name](t.Context(), nil, plugintest.NewHandle())
-			if err != nil {
-				t.Fatal(err)
-			}
+			pl := buildWithoutLoad(t, registry, name)
 			_, scores := pl.(minor.ScorePlugin)
 			_, filters := pl.(minor.FilterPlugin)
 			if scores || filters {

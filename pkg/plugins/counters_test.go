@@ -65,7 +65,7 @@ func TestCounters_WithoutLoad(t *testing.T) {
 			t.Errorf("%s has no counters", name)
 		}
 	}
-	for _, name := range withoutLoad() {
+	for name := range withoutLoad() {
 		if counted[name] {
 			t.Errorf("%s has counters", name)
 		}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/component-base/metrics"
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	schedulerscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
@@ -37,6 +38,7 @@ type live struct {
 	loads  *plugintest.Loads
 	// load is the nodes' cpu utilization, and metric their value of the metric m.
 	load, metric map[string]float64
+	register     func(...metrics.Registerable)
 }
 
 // newLive makes a cluster of the nodes of loads, with 8 cores each, and the given objects. It starts no scheduler.
@@ -46,7 +48,7 @@ func newLive(t *testing.T, loads, metric map[string]float64, objects ...runtime.
 			Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "8", corev1.ResourceMemory: "32Gi", corev1.ResourcePods: "100"}).
 			Obj())
 	}
-	l := &live{T: t, client: fake.NewClientset(objects...), loads: plugintest.NewLoads(), load: loads, metric: metric}
+	l := &live{T: t, client: fake.NewClientset(objects...), loads: plugintest.NewLoads(), load: loads, metric: metric, register: unregistered}
 	l.client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		object := action.(clienttesting.CreateAction).GetObject()
 		switch action.GetSubresource() {
@@ -81,7 +83,7 @@ func (l *live) publish() {
 }
 
 // decode returns a configuration with the defaults applied.
-func decode(t *testing.T, whole string) *schedconfig.KubeSchedulerConfiguration {
+func decode(t testing.TB, whole string) *schedconfig.KubeSchedulerConfiguration {
 	t.Helper()
 	object, _, err := schedulerscheme.Codecs.UniversalDecoder().Decode([]byte(whole), nil, nil)
 	if err != nil {
@@ -98,7 +100,7 @@ func (l *live) prepare(configuration *schedconfig.KubeSchedulerConfiguration) *s
 	broadcaster.StartRecordingToSink(ctx.Done())
 	s, err := scheduler.New(ctx, l.client, factory, nil, profile.NewRecorderFactory(broadcaster),
 		scheduler.WithProfiles(configuration.Profiles...),
-		scheduler.WithFrameworkOutOfTreeRegistry(registryOn(l.loads, unregistered)))
+		scheduler.WithFrameworkOutOfTreeRegistry(registryOn(l.loads, l.register)))
 	if err != nil {
 		l.Fatal(err)
 	}

@@ -11,7 +11,9 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/decisionrecord"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadvariationriskbalancing"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/lowriskovercommitment"
@@ -25,6 +27,7 @@ import (
 // All returns the descriptors of all plugins, for one scheduler.
 func All() []descriptor.Descriptor {
 	return []descriptor.Descriptor{
+		decisionrecord.Describe(),
 		loadthreshold.Describe(),
 		loadvariationriskbalancing.Describe(),
 		lowriskovercommitment.Describe(),
@@ -60,14 +63,21 @@ func NewRegistry(
 	provider descriptor.LoadProvider, c clock.Clock, register func(...metrics.Registerable),
 ) frameworkruntime.Registry {
 	counterSets := descriptor.NewMetrics(register)
+	explainers := map[minor.Handle][]explain.Explainer{} // of each profile
 	registry := frameworkruntime.Registry{}
 	for _, d := range All() {
-		given := descriptor.Deps{Load: provider, Clock: c}
+		given := descriptor.Deps{Load: provider, Clock: c, Records: counterSets.Records}
 		if d.Reads != nil { // the others never miss load
 			given.Counters = counterSets.For(d.Name)
 		}
 		registry[d.Name] = func(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
-			return d.New(ctx, args, handle, given)
+			given := given
+			given.Explainers = func() []explain.Explainer { return explainers[handle] }
+			pl, err := d.New(ctx, args, handle, given)
+			if e, ok := pl.(explain.Explainer); ok {
+				explainers[handle] = append(explainers[handle], e)
+			}
+			return pl, err
 		}
 	}
 	return registry

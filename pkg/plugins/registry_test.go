@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
@@ -21,6 +22,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/decisionrecord"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadvariationriskbalancing"
@@ -49,8 +51,10 @@ func kinds() map[string]string {
 	return all
 }
 
-// withoutLoad are the plugins that read no load. They take no arguments.
-func withoutLoad() []string { return []string{requestbounds.Name} }
+// withoutLoad are the kinds of the arguments of the plugins that read no load; empty for a plugin without arguments.
+func withoutLoad() map[string]string {
+	return map[string]string{decisionrecord.Name: "DecisionRecordArgs", requestbounds.Name: ""}
+}
 
 // scorers are those of the plugins that score every pod by load, and need nothing else to be enabled.
 func scorers() map[string]string {
@@ -93,16 +97,29 @@ func buildOn(tb testing.TB, handle minor.Handle, loads *plugintest.Loads, name, 
 	return plugin.(minor.ScorePlugin)
 }
 
+// buildWithoutLoad builds one of withoutLoad.
+func buildWithoutLoad(t *testing.T, registry frameworkruntime.Registry, name string) minor.Plugin {
+	t.Helper()
+	var args runtime.Object
+	if kind := withoutLoad()[name]; kind != "" {
+		args = plugintest.Args(t, kind, "")
+	}
+	pl, err := registry[name](t.Context(), args, plugintest.NewHandle())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pl
+}
+
 // Every plugin is in the registry under its name.
 func TestNewRegistry(t *testing.T) {
 	registry := registryOn(plugintest.NewLoads(), unregistered)
 	if len(registry) != len(kinds())+len(withoutLoad()) {
 		t.Errorf("%d plugins in the registry, %d known here", len(registry), len(kinds())+len(withoutLoad()))
 	}
-	for _, name := range withoutLoad() {
-		pl, err := registry[name](t.Context(), nil, plugintest.NewHandle())
-		if err != nil || pl.Name() != name {
-			t.Errorf("the plugin registered as %s is %v, %v", name, pl, err)
+	for name := range withoutLoad() {
+		if got := buildWithoutLoad(t, registry, name).Name(); got != name {
+			t.Errorf("the plugin registered as %s is called %s", name, got)
 		}
 	}
 	for name := range kinds() {
@@ -123,7 +140,7 @@ func TestNewRegistry_WrongArgs(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range withoutLoad() {
+	for name := range withoutLoad() {
 		for _, kind := range kinds() {
 			if _, err := registry[name](t.Context(), plugintest.Args(t, kind, least(kind)), plugintest.NewHandle()); err == nil {
 				t.Errorf("%s takes %s", name, kind)

@@ -131,6 +131,9 @@ func (h *Handle) RunPreFilterExtensionRemovePod(
 	return nil
 }
 
+// ClientSet implements minor.Handle.
+func (h *Handle) ClientSet() kubernetes.Interface { return fake.NewClientset() }
+
 // Parallelizer implements minor.Handle.
 func (h *Handle) Parallelizer() minor.Parallelizer { return minor.Sequential() }
 

@@ -58,6 +58,8 @@ type Metrics struct {
 	decisions *metrics.CounterVec
 	fallbacks *metrics.CounterVec
 	lines     *metrics.GaugeVec
+	// Records counts recorded decisions by result.
+	Records *metrics.CounterVec
 }
 
 // NewMetrics returns the metrics, registered by register.
@@ -77,8 +79,13 @@ func NewMetrics(register func(...metrics.Registerable)) *Metrics {
 			Help:           "Load line of the nodes with the Lowest and the Highest one, as a share of capacity.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"plugin", "resource", "bound"}),
+		Records: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name:           "plimsoll_decision_records_total",
+			Help:           "Decisions to record by result: Written to an Event, Dropped because of the rate, or Failed.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"result"}),
 	}
-	register(m.decisions, m.fallbacks, m.lines)
+	register(m.decisions, m.fallbacks, m.lines, m.Records)
 	return m
 }
 

@@ -7,12 +7,14 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 )
 
 // Descriptor is what other packages know of a plugin.
@@ -62,6 +64,10 @@ type Deps struct {
 	// Counters are those of the plugin; the zero Counters for a plugin that reads no load.
 	Counters Counters
 	Clock    clock.Clock
+	// Records counts recorded decisions by result.
+	Records *metrics.CounterVec
+	// Explainers returns those of the same profile, once all plugins are built.
+	Explainers func() []explain.Explainer
 }
 
 // Given is what a plugin is built from beside its arguments.
@@ -93,6 +99,30 @@ func WithoutLoad(d Descriptor, build func(given Given) (minor.Plugin, error)) De
 	return d
 }
 
+// WithArgs returns the descriptor of a plugin that reads no load, and takes arguments.
+func WithArgs[Args runtime.Object](
+	d Descriptor, build func(ctx context.Context, args Args, given Given) (minor.Plugin, error),
+) Descriptor {
+	d.Limits = func(runtime.Object) configlint.Limits { return configlint.Limits{} }
+	d.New = func(ctx context.Context, object runtime.Object, handle minor.Handle, given Deps) (minor.Plugin, error) {
+		args, err := argsOf[Args](object)
+		if err != nil {
+			return nil, err
+		}
+		return build(ctx, args, Given{Deps: given, Handle: handle})
+	}
+	return d
+}
+
+// argsOf returns valid arguments of the type.
+func argsOf[Args runtime.Object](object runtime.Object) (Args, error) {
+	args, ok := object.(Args)
+	if !ok {
+		return args, fmt.Errorf("want args of type %T, got %T", args, object)
+	}
+	return args, validation.ValidateArgs(nil, args)
+}
+
 // Of returns the descriptor with the functions of the plugin.
 func Of[Args runtime.Object](d Descriptor, p Parts[Args]) Descriptor {
 	d.Reads = func(args runtime.Object) reading.Request { return p.Reads(args.(Args)) }
@@ -106,11 +136,8 @@ func Of[Args runtime.Object](d Descriptor, p Parts[Args]) Descriptor {
 		return p.Limits(args.(Args))
 	}
 	d.New = func(ctx context.Context, object runtime.Object, handle minor.Handle, given Deps) (minor.Plugin, error) {
-		args, ok := object.(Args)
-		if !ok {
-			return nil, fmt.Errorf("want args of type %T, got %T", args, object)
-		}
-		if err := validation.ValidateArgs(nil, args); err != nil {
+		args, err := argsOf[Args](object)
+		if err != nil {
 			return nil, err
 		}
 		reader, err := given.Load.Open(ctx, p.Reads(args).In(reading.ClusterOf(handle)))

@@ -1,0 +1,207 @@
+// Package decisionrecord writes what the scheduler saw when it placed a pod into an Event of the pod.
+package decisionrecord
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+)
+
+// Name is the name of the plugin in configurations.
+const Name = config.DecisionRecord
+
+const (
+	stateKey fwk.StateKey = Name
+	// reporter is the reportingController of the Events.
+	reporter = "plimsoll.io/decision-record"
+	// The API server accepts names of 253 bytes, and instances of 128.
+	maxPodNameBytes  = 253 - len(".0123456789abcdef")
+	maxInstanceBytes = 128
+)
+
+// DecisionRecord is a plugin that records decisions. It is safe for concurrent use.
+//
+// PreScore keeps the list of feasible nodes. If the rate allows a record, Reserve runs the profile's Score plugins once more. The
+// snapshot and the CycleState are those of the decision, and so are the scores.
+type DecisionRecord struct {
+	handle     minor.Handle
+	clock      clock.PassiveClock
+	explainers func() []explain.Explainer
+	records    *metrics.CounterVec
+	instance   string
+	limiter    flowcontrol.PassiveRateLimiter
+	// events are written by one goroutine.
+	events chan *eventsv1.Event
+}
+
+var (
+	_ minor.PreScorePlugin = &DecisionRecord{}
+	_ minor.ReservePlugin  = &DecisionRecord{}
+	_ minor.PostBindPlugin = &DecisionRecord{}
+	_ minor.SignPlugin     = &DecisionRecord{}
+)
+
+// Describe returns the descriptor of the plugin for one scheduler.
+func Describe() descriptor.Descriptor {
+	return descriptor.WithArgs(descriptor.Descriptor{Name: Name}, build)
+}
+
+func build(ctx context.Context, args *config.DecisionRecordArgs, given descriptor.Given) (minor.Plugin, error) {
+	instance, err := os.Hostname()
+	if err != nil {
+		instance = reporter
+	}
+	pl := &DecisionRecord{
+		handle: given.Handle, clock: given.Clock, explainers: given.Explainers, records: given.Records,
+		instance: instance[:min(len(instance), maxInstanceBytes)],
+		limiter:  flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(float32(args.EventsPerSecond), int(args.Burst), given.Clock),
+		events:   make(chan *eventsv1.Event, args.Burst),
+	}
+	go pl.write(ctx, given.Handle.ClientSet())
+	return pl, nil
+}
+
+// Name returns the name of the plugin.
+func (pl *DecisionRecord) Name() string { return Name }
+
+// feasible are the nodes that are scored.
+type feasible []fwk.NodeInfo
+
+// Clone implements fwk.StateData.
+func (f feasible) Clone() fwk.StateData { return f }
+
+// recorded is the Event to write once the pod is bound.
+type recorded struct{ event *eventsv1.Event }
+
+// Clone implements fwk.StateData.
+func (r recorded) Clone() fwk.StateData { return r }
+
+// PreScore keeps the nodes.
+func (pl *DecisionRecord) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+	state.Write(stateKey, feasible(nodes))
+	return nil
+}
+
+// Reserve records the decision, if the rate allows it.
+func (pl *DecisionRecord) Reserve(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
+	data, err := state.Read(stateKey)
+	if err != nil {
+		data = feasible(nil) // PreScore was not called
+	}
+	state.Delete(stateKey) // binding may take long
+	if !pl.limiter.TryAccept() {
+		pl.count("Dropped")
+		return nil
+	}
+	nodes, _ := data.(feasible)
+	var scores []minor.NodePluginScores
+	if len(nodes) > 1 { // a batch scores the node before alone
+		var status *fwk.Status
+		if scores, status = pl.handle.RunScorePlugins(ctx, state, pod, nodes); !status.IsSuccess() {
+			pl.fail(ctx, pod, status.AsError())
+			return nil
+		}
+	}
+	record := explain.NewRecord(pod.Spec.SchedulerName, node, scores, func(plugin string) []explain.Term {
+		return pl.terms(ctx, state, pod, nodes, node, plugin)
+	})
+	content, err := record.Encode()
+	if err != nil {
+		pl.fail(ctx, pod, err)
+		return nil
+	}
+	state.Write(stateKey, recorded{pl.event(pod, record.String(), content)})
+	return nil
+}
+
+// Unreserve does nothing: without PostBind, nothing is written.
+func (pl *DecisionRecord) Unreserve(context.Context, fwk.CycleState, *corev1.Pod, string) {}
+
+// terms returns the plugin's terms for the node.
+func (pl *DecisionRecord) terms(
+	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo, node, plugin string,
+) []explain.Term {
+	i := slices.IndexFunc(nodes, func(n fwk.NodeInfo) bool { return n.Node().Name == node })
+	for _, e := range pl.explainers() {
+		if e.Name() == plugin {
+			return e.Explain(ctx, state, pod, nodes[i]).List()
+		}
+	}
+	return nil
+}
+
+// event returns the Event of the pod.
+func (pl *DecisionRecord) event(pod *corev1.Pod, note, record string) *eventsv1.Event {
+	now := pl.clock.Now()
+	return &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: fmt.Sprintf("%s.%x", pod.Name[:min(len(pod.Name), maxPodNameBytes)], now.UnixNano()),
+			Annotations: map[string]string{explain.RecordAnnotation: record},
+		},
+		EventTime: metav1.NewMicroTime(now), Type: corev1.EventTypeNormal, Reason: explain.RecordReason, Action: "Binding", Note: note,
+		ReportingController: reporter, ReportingInstance: pl.instance,
+		Regarding: corev1.ObjectReference{
+			APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+		},
+	}
+}
+
+// PostBind hands the record over. It never waits.
+func (pl *DecisionRecord) PostBind(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ string) {
+	data, err := state.Read(stateKey)
+	if err != nil {
+		return
+	}
+	if r, ok := data.(recorded); ok {
+		select {
+		case pl.events <- r.event:
+		default:
+			pl.count("Dropped")
+		}
+	}
+}
+
+// SignPod signs nothing: the plugin neither filters nor scores.
+func (pl *DecisionRecord) SignPod(context.Context, *corev1.Pod) ([]minor.SignFragment, *fwk.Status) {
+	return nil, nil
+}
+
+// write writes the Events until ctx is done.
+func (pl *DecisionRecord) write(ctx context.Context, client kubernetes.Interface) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case event := <-pl.events:
+			if _, err := client.EventsV1().Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{}); err != nil {
+				pl.count("Failed")
+				klog.FromContext(ctx).V(4).Info("Cannot record a decision", "pod", event.Regarding.Name, "err", err)
+				continue
+			}
+			pl.count("Written")
+		}
+	}
+}
+
+func (pl *DecisionRecord) fail(ctx context.Context, pod *corev1.Pod, err error) {
+	pl.count("Failed")
+	klog.FromContext(ctx).V(4).Info("Cannot record a decision", "pod", klog.KObj(pod), "err", err)
+}
+
+func (pl *DecisionRecord) count(result string) { pl.records.WithLabelValues(result).Inc() }

@@ -1,0 +1,192 @@
+package plugins_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
+	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/decisionrecord"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
+)
+
+// recording scores by load with a weight of 2, and by free requests with a weight of 1.
+const recording = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+  plugins:
+    multiPoint:
+      disabled: [{name: "*"}]
+      enabled:
+      - {name: PrioritySort}
+      - {name: DefaultBinder}
+      - {name: TargetLoadPacking, weight: 2}
+      - {name: NodeResourcesFit, weight: 1}
+      - {name: DecisionRecord}
+  pluginConfig:
+  - {name: TargetLoadPacking, args: {targetUtilization: 40, defaultRequestsMultiplier: "2"}}
+  - {name: DecisionRecord, args: {burst: %d}}
+`
+
+// records returns the records by pod.
+func (l *live) records() map[string]eventsv1.Event {
+	l.Helper()
+	list, err := l.client.EventsV1().Events(metav1.NamespaceAll).List(l.Context(), metav1.ListOptions{})
+	if err != nil {
+		l.Fatal(err)
+	}
+	all := map[string]eventsv1.Event{}
+	for _, e := range list.Items {
+		if e.Reason == explain.RecordReason {
+			all[e.Regarding.Name] = e
+		}
+	}
+	return all
+}
+
+// The record has the scores of all plugins, stock ones too.
+func TestLive_DecisionRecord(t *testing.T) {
+	busy := plugintest.Running(st.MakePod().Namespace(metav1.NamespaceDefault).Name("busy").UID("busy").Node("a").
+		Req(plugintest.CPUAndMemory("4", "8Gi")).Obj(), time.Hour)
+	l := newLive(t, map[string]float64{"a": 0.25, "b": 0.50, "c": 0.10}, nil, busy)
+	l.start(fmt.Sprintf(recording, 10))
+	l.create(st.MakePod().Namespace(metav1.NamespaceDefault).Name("p").UID("p").SchedulerName("default-scheduler").
+		Req(plugintest.CPUAndMemory("200m", "1Gi")).Obj())
+	l.bound("p", "a")
+	l.eventually("the record", func() bool { return len(l.records()) > 0 })
+	event := l.records()["p"]
+	got, err := explain.DecodeRecord(event.Annotations[explain.RecordAnnotation])
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Target 40, with 400m of 8 cores = 5 percent: 60·30/40 + 40 = 85; 60·15/40 + 40 = 62.5, rounded up; 40·45/60 = 30. Requests
+	// leave 47 and 71 percent of a, and 97 and 96 of the others, cut: 59 and 96.
+	want := &explain.Record{
+		Profile: "default-scheduler", Node: "a", Scored: 3, DecidedBy: []string{"TargetLoadPacking"},
+		Nodes: []explain.RecordNode{{Name: "a", Total: 229}, {Name: "c", Total: 222}, {Name: "b", Total: 156}},
+		Plugins: []explain.RecordPlugin{
+			{Name: "TargetLoadPacking", Points: []int64{170, 126, 60}, Terms: []explain.Term{
+				{Name: "cpu measured", Value: 25, Unit: "%"}, {Name: "cpu deviation", Unit: "%"}, {Name: "cpu pending", Unit: "%"},
+				{Name: "cpu of the pod", Value: 5, Unit: "%"}, {Name: "cpu utilization", Value: 30, Unit: "%"},
+				{Name: "target utilization", Value: 40, Unit: "%"},
+			}},
+			{Name: "NodeResourcesFit", Points: []int64{59, 96, 96}},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	const note = "a was chosen of 3 scored nodes, with 229 points: c has 222, b has 156. " +
+		"Without the score of TargetLoadPacking, another node would have more."
+	if event.Note != note || event.Regarding.UID != "p" || event.Namespace != metav1.NamespaceDefault {
+		t.Errorf("note %q, UID %s; want %q", event.Note, event.Regarding.UID, note)
+	}
+}
+
+// Decisions beyond the rate are counted, and the pods are placed all the same. So are those whose Event is refused.
+func TestLive_DecisionRecord_Rate(t *testing.T) {
+	for result, refuse := range map[string]bool{"Written": false, "Failed": true} {
+		t.Run(result, func(t *testing.T) {
+			l := newLive(t, map[string]float64{"a": 0.25, "b": 0.50}, nil)
+			if refuse {
+				l.client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, context.DeadlineExceeded
+				})
+			}
+			registry := metrics.NewKubeRegistry()
+			l.register = registry.MustRegister
+			l.start(fmt.Sprintf(recording, 1))
+			for i := range 3 {
+				name := fmt.Sprintf("p%d", i)
+				l.create(podOf(name, 0, "200m").Obj())
+				l.bound(name, "a")
+			}
+			// The clock does not move: one token, for the first pod.
+			want := fmt.Sprintf(`# HELP plimsoll_decision_records_total [ALPHA] Decisions to record by result: Written to an Event, Dropped because of the rate, or Failed.
+# TYPE plimsoll_decision_records_total counter
+plimsoll_decision_records_total{result="Dropped"} 2
+plimsoll_decision_records_total{result=%q} 1
+`, result)
+			l.eventually("the counters", func() bool {
+				return testutil.GatherAndCompare(registry, strings.NewReader(want), "plimsoll_decision_records_total") == nil
+			})
+		})
+	}
+}
+
+// A pod that a single node can take is recorded without scores.
+func TestLive_DecisionRecord_OnlyNode(t *testing.T) {
+	l := newLive(t, map[string]float64{"a": 0.25}, nil)
+	l.start(fmt.Sprintf(recording, 1))
+	l.create(podOf("p", 0, "200m").Obj())
+	l.bound("p", "a")
+	l.eventually("the record", func() bool { return len(l.records()) > 0 })
+	event := l.records()["p"]
+	got, err := explain.DecodeRecord(event.Annotations[explain.RecordAnnotation])
+	if diff := cmp.Diff(&explain.Record{Profile: "default-scheduler", Node: "a"}, got); diff != "" || err != nil {
+		t.Errorf("error %v (-want +got):\n%s", err, diff)
+	}
+	if event.Type != corev1.EventTypeNormal {
+		t.Errorf("type %s", event.Type)
+	}
+}
+
+// BenchmarkDecisionRecord is the cost of one decision: of the Score plugins alone, with the plugin beyond its rate, and recorded.
+func BenchmarkDecisionRecord(b *testing.B) {
+	for _, size := range []int{500, 5000} {
+		for name, burst := range map[string]int64{"off": 0, "beyond the rate": 1, "recorded": 100} {
+			b.Run(fmt.Sprintf("%s/nodes=%d", name, size), func(b *testing.B) {
+				benchmarkRecord(b, size, burst)
+			})
+		}
+	}
+}
+
+func benchmarkRecord(b *testing.B, size int, burst int64) {
+	loads, nodes := cluster(size, 20)
+	var objects []*corev1.Node
+	for _, n := range nodes {
+		objects = append(objects, n.Node())
+	}
+	profile := &decode(b, fmt.Sprintf(recording, max(burst, 1))).Profiles[0]
+	if burst == 0 {
+		for _, set := range []*schedconfig.PluginSet{&profile.Plugins.PreScore, &profile.Plugins.Reserve, &profile.Plugins.MultiPoint} {
+			set.Enabled = slices.DeleteFunc(set.Enabled, func(p schedconfig.Plugin) bool { return p.Name == decisionrecord.Name })
+		}
+	}
+	f, _ := newFramework(b, profile, loads, make(activations, 1), objects...)
+	pod := incoming()
+	b.ReportAllocs()
+	for n := int64(0); b.Loop(); n++ {
+		if burst > 1 && n%burst == burst-1 { // the clock does not move: no token comes back
+			b.StopTimer()
+			f, _ = newFramework(b, profile, loads, make(activations, 1), objects...)
+			b.StartTimer()
+		}
+		state := framework.NewCycleState()
+		if status := f.RunPreScorePlugins(b.Context(), state, pod, nodes); !status.IsSuccess() {
+			b.Fatal(status)
+		}
+		if _, status := f.RunScorePlugins(b.Context(), state, pod, nodes); !status.IsSuccess() {
+			b.Fatal(status)
+		}
+		f.RunReservePluginsReserve(b.Context(), state, pod, nodes[0].Node().Name)
+	}
+}

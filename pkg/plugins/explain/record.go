@@ -1,0 +1,170 @@
+package explain
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+)
+
+const (
+	// RecordAnnotation of an Event holds a Record as JSON.
+	RecordAnnotation = "plimsoll.io/decision"
+	// RecordReason is the reason of Events with a Record.
+	RecordReason = "PlacementRecorded"
+	// MaxRecordBytes bounds the JSON of a Record, and the note of its Event.
+	MaxRecordBytes = 1024
+	// recordedNodes is the chosen node and the next two.
+	recordedNodes = 3
+)
+
+// Record is what the scheduler saw when it placed a pod.
+type Record struct {
+	Profile string `json:"profile"`
+	Node    string `json:"node"`
+	// Scored is the number of nodes that were scored; 0 where the node was taken without a score.
+	Scored int `json:"scored"`
+	// Nodes are the chosen node and the best two others, with their points.
+	Nodes []RecordNode `json:"nodes,omitempty"`
+	// DecidedBy are the plugins without whose score another node would have more points.
+	DecidedBy []string `json:"decidedBy,omitempty"`
+	// Plugins are in the order of the profile.
+	Plugins []RecordPlugin `json:"plugins,omitempty"`
+	// Cut reports whether plugins or terms were left out, to keep within MaxRecordBytes.
+	Cut bool `json:"cut,omitempty"`
+}
+
+// RecordNode is a node, and the sum of its weighted scores.
+type RecordNode struct {
+	Name  string `json:"name"`
+	Total int64  `json:"total"`
+}
+
+// RecordPlugin holds the weighted scores of Nodes, and the plugin's terms for the chosen node.
+type RecordPlugin struct {
+	Name   string  `json:"name"`
+	Points []int64 `json:"points,omitempty"`
+	Terms  []Term  `json:"terms,omitempty"`
+}
+
+// NewRecord returns the record of a decision for the node, of the scores of all nodes. termsOf returns the terms of a plugin for
+// the node; nil if there are none.
+func NewRecord(profile, node string, scores []minor.NodePluginScores, termsOf func(plugin string) []Term) *Record {
+	r := &Record{Profile: profile, Node: node}
+	chosen := slices.IndexFunc(scores, func(s minor.NodePluginScores) bool { return s.Name == node })
+	if chosen < 0 {
+		return r
+	}
+	r.Scored = len(scores)
+	best := []*minor.NodePluginScores{&scores[chosen]}
+	for len(best) < min(recordedNodes, len(scores)) {
+		best = append(best, nextBest(scores, best))
+	}
+	for _, n := range best {
+		r.Nodes = append(r.Nodes, RecordNode{n.Name, n.TotalScore})
+	}
+	for i, s := range scores[chosen].Scores {
+		p := RecordPlugin{Name: s.Name, Terms: termsOf(s.Name)}
+		for _, n := range best {
+			p.Points = append(p.Points, n.Scores[i].Score)
+		}
+		for t := range p.Terms {
+			const decimals = 100
+			p.Terms[t].Value = math.Round(decimals*p.Terms[t].Value) / decimals
+		}
+		r.Plugins = append(r.Plugins, p)
+		if slices.ContainsFunc(scores, func(n minor.NodePluginScores) bool {
+			return n.TotalScore-n.Scores[i].Score > scores[chosen].TotalScore-s.Score
+		}) {
+			r.DecidedBy = append(r.DecidedBy, s.Name)
+		}
+	}
+	return r
+}
+
+// nextBest returns the node with the highest total beside those before; of equal ones, the first by name.
+func nextBest(scores []minor.NodePluginScores, before []*minor.NodePluginScores) (best *minor.NodePluginScores) {
+	for i := range scores {
+		n := &scores[i]
+		if !slices.Contains(before, n) && (best == nil || n.TotalScore > best.TotalScore ||
+			n.TotalScore == best.TotalScore && n.Name < best.Name) {
+			best = n
+		}
+	}
+	return best
+}
+
+// Encode returns the record as JSON of at most MaxRecordBytes. It leaves out terms and plugins, the last ones first.
+func (r *Record) Encode() (string, error) {
+	short := *r
+	short.Plugins = slices.Clone(r.Plugins)
+	for {
+		content, err := json.Marshal(&short)
+		if err != nil || len(content) <= MaxRecordBytes {
+			return string(content), err
+		}
+		short.Cut = true
+		last := len(short.Plugins) - 1
+		withTerms := last
+		for withTerms >= 0 && len(short.Plugins[withTerms].Terms) == 0 {
+			withTerms--
+		}
+		switch {
+		case withTerms >= 0:
+			short.Plugins[withTerms].Terms = nil
+		case last >= 0:
+			short.Plugins = short.Plugins[:last]
+		case len(short.DecidedBy) > 0:
+			short.DecidedBy = nil
+		case len(short.Nodes) > 1:
+			short.Nodes = short.Nodes[:len(short.Nodes)-1]
+		default:
+			return "", fmt.Errorf("the record of %s has more than %d bytes", r.Node, MaxRecordBytes)
+		}
+	}
+}
+
+// DecodeRecord reads what Encode returned. Everybody who may create Events can have written it.
+func DecodeRecord(content string) (*Record, error) {
+	if len(content) > MaxRecordBytes {
+		return nil, fmt.Errorf("annotation %s has %d bytes, of at most %d", RecordAnnotation, len(content), MaxRecordBytes)
+	}
+	r := &Record{}
+	if err := json.Unmarshal([]byte(content), r); err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", RecordAnnotation, err)
+	}
+	for _, p := range r.Plugins {
+		if len(p.Points) != len(r.Nodes) {
+			return nil, fmt.Errorf("annotation %s: %d points of %s for %d nodes", RecordAnnotation, len(p.Points), p.Name, len(r.Nodes))
+		}
+	}
+	return r, nil
+}
+
+// String returns the decision in sentences of at most MaxRecordBytes.
+func (r *Record) String() string {
+	var text string
+	switch {
+	case r.Scored == 0:
+		text = r.Node + " was taken without a score: it alone passed the filters, was nominated, or came from the batch of an equal pod."
+	case len(r.Nodes) < 2:
+		text = fmt.Sprintf("%s was chosen of %d scored nodes.", r.Node, r.Scored)
+	default:
+		text = fmt.Sprintf("%s was chosen of %d scored nodes, with %d points: ", r.Node, r.Scored, r.Nodes[0].Total)
+		var others []string
+		for _, n := range r.Nodes[1:] {
+			others = append(others, fmt.Sprintf("%s has %d", n.Name, n.Total))
+		}
+		text += strings.Join(others, ", ") + "."
+	}
+	if len(r.DecidedBy) > 0 {
+		if decided := " Without the score of " + strings.Join(r.DecidedBy, " or ") + ", another node would have more."; len(text)+
+			len(decided) <= MaxRecordBytes {
+			text += decided
+		}
+	}
+	return text
+}
