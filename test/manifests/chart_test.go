@@ -712,6 +712,35 @@ func TestChart_ConfigurationChangesChecksum(t *testing.T) {
 	}
 }
 
+// TestChart_DecisionRecords expects the plugin once in each profile, only where it is switched on.
+func TestChart_DecisionRecords(t *testing.T) {
+	const profiles = `
+config:
+  profiles:
+  - {schedulerName: a}
+  - {schedulerName: b, plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}}}
+  - {schedulerName: c, plugins: {multiPoint: {enabled: [{name: DecisionRecord}]}}}
+`
+	for values, want := range map[string][]string{
+		profiles: {"", "LoadThreshold", "DecisionRecord"},
+		profiles + "decisionRecords: {enabled: true}": {"DecisionRecord", "LoadThreshold DecisionRecord", "DecisionRecord"},
+	} {
+		var config kubeschedulerv1.KubeSchedulerConfiguration
+		check.OK(t, yaml.Unmarshal([]byte(rendered(t, template(t, values))), &config))
+		var got []string
+		for _, profile := range config.Profiles {
+			var names []string
+			if profile.Plugins != nil {
+				for _, plugin := range profile.Plugins.MultiPoint.Enabled {
+					names = append(names, plugin.Name)
+				}
+			}
+			got = append(got, strings.Join(names, " "))
+		}
+		check.Equal(t, "the plugins with "+values, want, got)
+	}
+}
+
 // TestChart_ReadinessProbe expects /livez where a replica that does not lead has no caches and so is never ready.
 func TestChart_ReadinessProbe(t *testing.T) {
 	for values, want := range map[string]string{

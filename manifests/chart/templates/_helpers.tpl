@@ -151,6 +151,19 @@ annotations:
 {{- $_ := set $config "leaderElection" $election -}}
 {{- include "plimsoll.setDefault" (list $config "apiVersion" "kubescheduler.config.k8s.io/v1") -}}
 {{- include "plimsoll.setDefault" (list $config "kind" "KubeSchedulerConfiguration") -}}
+{{- if .Values.decisionRecords.enabled -}}
+{{- range $profile := $config.profiles -}}
+{{- $plugins := $profile.plugins | default dict -}}
+{{- $multiPoint := $plugins.multiPoint | default dict -}}
+{{- $recorder := false -}}
+{{- range $multiPoint.enabled -}}{{- if eq .name "DecisionRecord" -}}{{- $recorder = true -}}{{- end -}}{{- end -}}
+{{- if not $recorder -}}
+{{- $_ := set $multiPoint "enabled" (append ($multiPoint.enabled | default list) (dict "name" "DecisionRecord")) -}}
+{{- end -}}
+{{- $_ := set $plugins "multiPoint" $multiPoint -}}
+{{- $_ := set $profile "plugins" $plugins -}}
+{{- end -}}
+{{- end -}}
 {{- toYaml $config -}}
 {{- end -}}
 
