@@ -201,7 +201,6 @@ func seconds(s float64) time.Duration {
 	return time.Duration(math.Round(min(max(s, -1), 1e9) * float64(time.Second)))
 }
 
-// add adds the node, workload or pod of a line.
 // fileReader adds the lines of a file to an Input.
 type fileReader struct {
 	*Input
@@ -209,6 +208,7 @@ type fileReader struct {
 	values int
 }
 
+// add adds the node, workload or pod of a line.
 func (in *fileReader) add(line *fileLine) error {
 	switch {
 	case line.Node != nil:
@@ -223,8 +223,8 @@ func (in *fileReader) add(line *fileLine) error {
 
 func (in *Input) addNode(n *Node) error {
 	switch {
-	case n.Name == "" || !n.Capacity.valid() || n.Capacity.CPUMillis == 0 || n.Capacity.MemoryBytes == 0:
-		return fmt.Errorf("node %q: want a name, and a capacity of cpuMillis and memoryBytes above 0", n.Name)
+	case n.Name == "" || !n.Capacity.valid() || n.Capacity.CPUMillis < 1 || n.Capacity.MemoryBytes < 1:
+		return fmt.Errorf("node %q: want a name, and a capacity of cpuMillis and memoryBytes from 1 to 2^60", n.Name)
 	case slices.ContainsFunc(in.Nodes, func(other Node) bool { return other.Name == n.Name }):
 		return fmt.Errorf("node %q: duplicate name", n.Name)
 	case len(in.Nodes) == maxFileNodes:

@@ -113,6 +113,7 @@ func TestParseInput_Invalid(t *testing.T) {
 		{"a start that is far away", strings.Replace(header, "2026", "2262", 1), "line 1: start: 2262"},
 		{"no node", header, "no node"},
 		{"an empty line", header + "{}", "line 2: want one of"},
+		{"a node of nearly no capacity", header + `{"node":{"name":"a","capacity":{"cpuMillis":1e-9,"memoryBytes":1}}}`, "from 1 to 2^60"},
 		{"a node without capacity", header + `{"node":{"name":"a"}}`, "line 2: node \"a\""},
 		{"a node twice", header + node + node, "line 3: node \"a\""},
 		{"a workload without a namespace", header + `{"workload":{"name":"w"}}`, "line 2: workload"},

@@ -1,0 +1,80 @@
+package engine
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
+)
+
+const fuzzedConfiguration = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: fuzzed
+  plugins:
+    multiPoint: {enabled: [{name: LoadThreshold}]}
+    score: {enabled: [{name: PredictedPeak, weight: 5}, {name: TargetLoadPacking, weight: 5}]}
+  pluginConfig: [{name: LoadThreshold, args: {thresholds: {cpu: 60}}}]
+`
+
+// FuzzReplay loads, saves, loads and replays a file. Only small files are replayed: a replay takes some milliseconds.
+func FuzzReplay(f *testing.F) {
+	const maxNodes, maxPods, maxLength = 4, 8, 10 * time.Minute
+	const head = `{"format":"plimsoll.replay/v1","name":"n","start":"2026-01-01T00:00:00Z","lengthSeconds":300,"countedSeconds":300}
+{"node":{"name":"a","capacity":{"cpuMillis":1,"memoryBytes":1}}}
+{"workload":{"namespace":"n","name":"w"}}
+`
+	for _, pod := range []string{
+		`"lifetimeSeconds":60,"cpuMillis":[999999999.99,2.345]`,
+		`"arrivalSeconds":299.9999999999,"lifetimeSeconds":999999999.9999999999,"cpuMillis":[1]`,
+		`"lifetimeSeconds":1e-300,"cpuMillis":[0],"noise":65535`,
+		`"lifetimeSeconds":1e9,"cpuMillis":[5e-324],"memoryBytes":1.7e308`,
+	} {
+		f.Add(head + `{"pod":{"workload":0,` + pod + `}}`)
+	}
+	dir := f.TempDir()
+	file, saved, configuration := filepath.Join(dir, "file"), filepath.Join(dir, "saved"), filepath.Join(dir, "configuration.yaml")
+	if err := os.WriteFile(configuration, []byte(fuzzedConfiguration), 0o600); err != nil {
+		f.Fatal(err)
+	}
+	policies, err := ReadPolicies(f.Context(), configuration)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, content string) {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		in, err := input.Load(file)
+		if err != nil || len(in.Nodes) > maxNodes || len(in.Pods) > maxPods || in.Length > maxLength {
+			return
+		}
+		if err := input.Save(saved, in); err != nil {
+			t.Fatal(err)
+		}
+		if in, err = input.Load(saved); err != nil {
+			t.Fatal(err)
+		}
+		run := replayOne(t, in, policies[0])
+		nodeMinutes, podMinutes := float64(len(in.Nodes))*in.Length.Minutes(), float64(len(in.Pods))*in.Length.Minutes()
+		tick := input.Tick.Minutes() // The last tick may begin just before the end.
+		for name, figure := range map[string]struct{ value, most float64 }{
+			"hot minutes":     {run.HotMinutes, nodeMinutes + tick*float64(len(in.Nodes))},
+			"severe minutes":  {run.SevereMinutes, run.HotMinutes},
+			"nodes in use":    {run.NodesInUse, float64(len(in.Nodes))},
+			"pending":         {float64(run.Pending), float64(len(in.Pods))},
+			"pending minutes": {run.PendingMinutes, podMinutes + tick*float64(len(in.Pods))},
+			"unserved":        {run.UnservedCoreHours, math.MaxFloat64},
+			"deviation":       {run.Deviation, math.MaxFloat64},
+			"p99":             {run.P99Utilization, math.MaxFloat64},
+		} {
+			if !(figure.value >= 0 && figure.value <= figure.most) {
+				t.Errorf("%s = %v, want from 0 to %v", name, figure.value, figure.most)
+			}
+		}
+	})
+}
