@@ -360,6 +360,7 @@ func seriesFaults(t *testing.T) []fault {
 		return func(text string) string { return strings.Replace(text, old, change, 1) }
 	}
 	labeled := scrape(t, "labeled", replace("target_label: node\n", "target_label: kube_machine\n"))
+	unnamed := scrape(t, "unnamed", replace("target_label: node\n", "target_label: pod\n    replacement: exporter-$1\n"))
 	slow := scrape(t, "slow", replace("scrape_interval: 1s", "scrape_interval: 4s"))
 	down := scrapeThrough(t, "down", func(path, body string) (string, int) {
 		if strings.Contains(path, "worker-2") {
@@ -377,6 +378,12 @@ func seriesFaults(t *testing.T) []fault {
 		}
 		return caches[path], http.StatusOK
 	})
+	podless := scrapeThrough(t, "podless", func(path, body string) (string, int) {
+		if strings.Contains(path, "worker-2") {
+			body = perPod.ReplaceAllString(body, "")
+		}
+		return body, http.StatusOK
+	})
 	back, ahead := scrapeThrough(t, "back", dated(-100*time.Second)), scrapeThrough(t, "ahead", dated(20*time.Second))
 	at := func(p scraped) func(*testing.T, *scene) {
 		return func(t *testing.T, s *scene) {
@@ -388,12 +395,41 @@ func seriesFaults(t *testing.T) []fault {
 	}
 	return []fault{
 		{"another label names the nodes", "nodes.measured", doctor.Error, "nodes without load: 2 of 2", "kube_machine", at(labeled), byYAML},
+		{"no label names the nodes", "nodes.measured", doctor.Error, "2 of 2", "__meta_kubernetes_pod_node_name", at(unnamed), byAddress},
 		{"Prometheus scrapes seldom", "time.scrape", doctor.Warning, "over a window of 10s", "use a longer window", at(slow), byYAML},
 		{"a target that is down", "nodes.measured", doctor.Warning, "1 of 2", "Prometheus cannot scrape up{", at(down), byRepair},
 		{"an exporter whose counters stand still", "values.frozen", doctor.Error, "worker-1", "Restart the exporters", at(frozen), byRepair},
 		{"samples dated back", "time.behind", doctor.Error, "the newest is up to 1m4", "honor_timestamps: false", at(back), byRepair},
+		{"pods that are not measured", "source.pods", doctor.Warning, "1 of 3 pods that have run for 10m0s have a cpu usage",
+			"of each kubelet", func(t *testing.T, s *scene) {
+				at(podless)(t, s)
+				s.examined = configurationOf("PredictedPeak", podless.url, nil)
+				for name, node := range map[string]string{"one": "worker-1", "two": "worker-2", "three": "worker-2"} {
+					must(t, shared.CreatePods(t.Context(), cluster.Pod{Name: name, Node: node, Usage: cluster.Usage{CPU: "100m", Memory: "1Gi"}}))
+					shared.settle(t, name)
+				}
+			}, byRepair},
 		{"samples dated ahead", "time.ahead", doctor.Error, "dated ahead", "remove the timestamps", at(ahead), byRepair},
 	}
+}
+
+// perPod matches what KWOK says of pods and their containers.
+var perPod = regexp.MustCompile(`(?m)^(container|pod)_.*\n`)
+
+// settle lets a pod be one that has run for an hour.
+func (e *environment) settle(t *testing.T, name string) {
+	t.Helper()
+	pods := e.Client.CoreV1().Pods(metav1.NamespaceDefault)
+	waitUntil(t, func() bool {
+		pod, err := pods.Get(t.Context(), name, metav1.GetOptions{})
+		must(t, err)
+		if pod.Status.Phase != corev1.PodRunning {
+			return false
+		}
+		pod.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(time.Now().Add(-time.Hour))
+		_, err = pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
+		return err == nil
+	})
 }
 
 // installedFaults are those of a scheduler in the cluster.
@@ -494,8 +530,8 @@ func TestDoctor_Faults(t *testing.T) {
 	for _, group := range [][]fault{configurationFaults(), sourceFaults(), series, installedFaults(), lateFaults()} {
 		faults = append(faults, group...)
 	}
-	if len(faults) < 29 {
-		t.Errorf("%d faults, want 29 or more", len(faults))
+	if len(faults) < 38 {
+		t.Errorf("%d faults, want 38 or more", len(faults))
 	}
 	for _, tt := range faults {
 		t.Run(tt.name, func(t *testing.T) {

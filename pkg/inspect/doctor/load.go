@@ -309,8 +309,15 @@ func (s *sourceFacts) checkUnnamed() []Check {
 	case len(strays) == 0:
 		return warn(s.adviseScrape(), "no series has a label that names a node without load: %s", unnamed)
 	}
-	return warn(say("Write the node's name to the label node of these series, by metric_relabel_configs in Prometheus."),
-		"no label names these nodes without load: %s; these series name no node: %s", unnamed, strings.Join(strays, ", "))
+	return warn(adviseNaming(), "no label names these nodes without load: %s; these series name no node: %s", unnamed,
+		strings.Join(strays, ", "))
+}
+
+// adviseNaming says how series get the name of their node.
+func adviseNaming() []Advice {
+	return write("relabelings:\n- sourceLabels: [__meta_kubernetes_pod_node_name]\n  targetLabel: node\n",
+		"If series that name no node are of these nodes, write the node's name to their label node. "+
+			"If another label contains it, use metric_relabel_configs. For exporters in pods, write in their ServiceMonitor or PodMonitor:")
 }
 
 func (s *sourceFacts) checkUnmatched() []Check {
@@ -377,6 +384,8 @@ func (s *sourceFacts) adviseMissing() []Advice {
 	case slices.ContainsFunc(s.diagnosis.NodesWithoutSeries, measured):
 		return run(s.queryCommand(fmt.Sprintf("count_over_time(up[%ds])", int(s.windows[0].Seconds()))),
 			"There are too few samples for the window: do what the time checks say. See the samples in a window:")
+	case len(x.Unnamed) > 0 && len(x.Strays) > 0:
+		return adviseNaming()
 	}
 	return s.adviseScrape()
 }
