@@ -51,9 +51,13 @@ func recorded() map[string]struct {
 		hostNetwork bool
 	}
 	return map[string]setup{
+		"cadvisor":              {promql.Auto, false},
 		"kube-prometheus":       {promql.Auto, true},
 		"kube-prometheus-rules": {promql.KubePrometheus, true},
 		"kube-prometheus-stack": {promql.Auto, true},
+		"kubelet":               {promql.Auto, false},
+		"openshift":             {promql.Auto, true},
+		"opentelemetry":         {promql.Auto, true},
 		"pod-network":           {promql.Auto, false},
 		"prometheus-chart":      {promql.Auto, true},
 		"thanos":                {promql.Auto, true},
@@ -67,8 +71,9 @@ const recordedNodes = 3
 type replayed struct {
 	recording
 	mu sync.Mutex
-	// keys are the keys of the answers, by PromQL.
-	keys map[string]string
+	// keys are the keys of the answers, by PromQL. amounts holds the keys of values to divide by capacity.
+	keys    map[string]string
+	amounts map[string]bool
 	// upstream is the server to record; empty while replaying.
 	upstream string
 	// attack are the labels of a tenant's target for a node, nil without an attack.
@@ -120,14 +125,14 @@ func (r *replayed) attacked(key string, body []byte) []byte {
 	if err := json.Unmarshal(body, &answer); err != nil {
 		r.errors = append(r.errors, err.Error())
 	}
-	if r.attack == nil || len(answer.Data.Result) == 0 {
+	if r.attack == nil || answer.Status != "success" {
 		return body
 	}
-	honest := answer.Data.Result
+	at := r.At.Unix()
 	for node := range recordedNodes {
-		forged := vectorElement{r.attack(node), [2]any{honest[0].Value[0], "0.01"}}
+		forged := vectorElement{r.attack(node), [2]any{at, "0.01"}}
 		if strings.HasPrefix(key, "time of") {
-			forged.Value = honest[0].Value
+			forged.Value[1] = fmt.Sprint(at)
 		}
 		answer.Data.Result = slices.Concat([]vectorElement{forged}, answer.Data.Result, []vectorElement{forged})
 	}
@@ -141,12 +146,12 @@ func (r *replayed) attacked(key string, body []byte) []byte {
 // nodeOfExporter returns the node that the rig gave an exporter, by any of its labels.
 func nodeOfExporter(metric map[string]string) (node int, ok bool) {
 	for node := range recordedNodes {
-		for _, name := range []string{"n%d", "exporter-%d", "127.0.0.1%d:9100", "127.8.0.1%d:9100"} {
-			at := node
-			if strings.HasPrefix(name, "127.") {
-				at++
+		for _, value := range metric {
+			host, _, _ := strings.Cut(value, ":")
+			names := []string{
+				fmt.Sprintf("n%d", node), fmt.Sprintf("exporter-%d", node), fmt.Sprintf("127.0.0.1%d", node+1), fmt.Sprintf("127.8.0.1%d", node+1),
 			}
-			if slices.Contains(slices.Collect(maps.Values(metric)), fmt.Sprintf(name, at)) {
+			if slices.Contains(names, host) {
 				return node, true
 			}
 		}
@@ -159,7 +164,7 @@ func recordedPods(t *testing.T, hostNetwork bool) corelisters.PodLister {
 	t.Helper()
 	pods := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	for i := range recordedNodes {
-		for namespace, onHost := range map[string]bool{"monitoring": hostNetwork, "a-tenant": false} {
+		for namespace, onHost := range map[string]bool{"monitoring": hostNetwork, "openshift-monitoring": hostNetwork, "a-tenant": false} {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("exporter-%d", i)}}
 			pod.Spec.NodeName, pod.Spec.HostNetwork = fmt.Sprintf("n%d", i), onHost
 			if err := pods.Add(pod); err != nil {
@@ -174,7 +179,7 @@ func recordedPods(t *testing.T, hostNetwork bool) corelisters.PodLister {
 func newReplay(t *testing.T, name string) (*Source, *replayed) {
 	t.Helper()
 	file := filepath.Join("testdata", "recorded", name+".json")
-	r := &replayed{keys: map[string]string{}}
+	r := &replayed{keys: map[string]string{}, amounts: map[string]bool{}}
 	if recordName, upstream, ok := strings.Cut(*record, "="); ok && recordName == name {
 		r.upstream, r.At, r.Answers = upstream, time.Now().UTC().Truncate(time.Second), map[string]json.RawMessage{}
 		r.Versions = os.Getenv("VERSIONS")
@@ -216,7 +221,7 @@ func newReplay(t *testing.T, name string) (*Source, *replayed) {
 	for _, dialect := range promql.Dialects() {
 		probe := s.planner.Probe(dialect, window)
 		for _, q := range append(s.planner.Load(dialect, recordedRequest.Windows, recordedRequest.Quantiles), probe) {
-			r.keys[q.PromQL] = q.String()
+			r.keys[q.PromQL], r.amounts[q.String()] = q.String(), q.OverCapacity
 		}
 	}
 	return s, r
@@ -226,9 +231,13 @@ var recordedRequest = source.Request{
 	Windows: []time.Duration{window}, Quantiles: []load.Quantile{{Window: 10 * time.Minute, Fraction: 0.95}},
 }
 
-// honestValues returns the recorded means and quantiles of all nodes, by the query's name.
-func (r *replayed) honestValues(t *testing.T, what string) (values [recordedNodes]float64) {
+// honestValues returns the recorded means and quantiles of all nodes, by the query.
+func (r *replayed) honestValues(t *testing.T, q *promql.Query) (values [recordedNodes]float64) {
 	t.Helper()
+	what, capacity := q.String(), 1.0
+	if r.amounts[what] {
+		capacity = [...]float64{load.CPU: 8, load.Memory: 16 << 30}[q.Resource] // of newNode
+	}
 	var answer vectorAnswer
 	if err := json.Unmarshal(r.Answers[what], &answer); err != nil {
 		t.Fatalf("%s: %v", what, err)
@@ -236,6 +245,7 @@ func (r *replayed) honestValues(t *testing.T, what string) (values [recordedNode
 	for _, element := range answer.Data.Result {
 		node, ok := nodeOfExporter(element.Metric)
 		value, err := strconv.ParseFloat(fmt.Sprint(element.Value[1]), 64)
+		value /= capacity
 		if !ok || err != nil || value < 0.05 || value > 1 || values[node] != 0 {
 			t.Fatalf("%s: %v of node %d, %v: want one value of each node, from 0.05 to 1", what, element, node, err)
 		}
@@ -256,7 +266,7 @@ func checkRecorded(t *testing.T, s *Source, r *replayed, contested int) {
 		for of, stat := range sample.Stats {
 			q := promql.Query{Resource: load.Resource(of), Window: sample.Window, Fraction: sample.Fraction, Dialect: s.dialect}
 			node, _ := strconv.Atoi(sample.Node[1:])
-			if want := r.honestValues(t, q.String())[node]; stat.Known && stat.Mean == want {
+			if want := r.honestValues(t, &q)[node]; stat.Known && stat.Mean == want {
 				found++
 			} else if stat.Known {
 				t.Errorf("%s: %s is %v, want %v as recorded", sample.Node, &q, stat.Mean, want)
