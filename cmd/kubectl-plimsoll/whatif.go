@@ -32,7 +32,8 @@ type whatIfOptions struct {
 func newWhatIfCommand() *cobra.Command {
 	o := &whatIfOptions{cluster: newClusterFlags()}
 	command := &cobra.Command{
-		Use:     "what-if [-f FILE [--replicas N]] [--drain NODE] [--evict-all-in NAMESPACE] [--add-nodes N --like NODE] [--pending]",
+		Use: "what-if [-f FILE [--replicas N]] [--drain NODE] [--evict-all-in NAMESPACE] [--add-nodes N --like NODE] [--pending] " +
+			"[--consolidate]",
 		Short:   "Show where pods would go, and what the nodes' load would become",
 		Long:    whatIfHelp,
 		Example: whatIfExamples,
@@ -48,7 +49,8 @@ func newWhatIfCommand() *cobra.Command {
 	flags.StringSliceVar(&o.scenario.EvictAllIn, "evict-all-in", nil, "namespace whose pods are evicted; may be repeated")
 	flags.IntVar(&o.scenario.AddNodes, "add-nodes", 0, "number of nodes to add")
 	flags.StringVar(&o.scenario.Like, "like", "", "node to copy for --add-nodes")
-	flags.BoolVar(&o.scenario.Pending, "pending", false, "place waiting pods of the cluster too; the default if you only add nodes")
+	flags.BoolVar(&o.scenario.Pending, "pending", false, "place waiting pods of the cluster too; the default without pods of your own")
+	flags.BoolVar(&o.scenario.Consolidate, "consolidate", false, "say how many nodes could go afterwards")
 	flags.StringVar(&o.scenario.SchedulerName, "scheduler-name", "",
 		"profile for the pods of the file; replaces their spec.schedulerName")
 	flags.StringVar(&o.profileFrom, "profile-from", "", "local file with a KubeSchedulerConfiguration to compare with")
@@ -75,8 +77,8 @@ func (o *whatIfOptions) validate(flags *pflag.FlagSet) error {
 		return err
 	}
 	others := o.file != "" || len(s.Drain) > 0 || len(s.EvictAllIn) > 0
-	if !others && s.AddNodes == 0 && !s.Pending {
-		return errors.New("nothing is asked: write --filename, --drain, --evict-all-in, --add-nodes or --pending")
+	if !others && s.AddNodes == 0 && !s.Pending && !s.Consolidate {
+		return errors.New("nothing is asked: write --filename, --drain, --evict-all-in, --add-nodes, --pending or --consolidate")
 	}
 	if !others {
 		s.Pending = true
@@ -141,12 +143,15 @@ func (o *whatIfOptions) run(cmd *cobra.Command) error {
 	if err := o.output.print(cmd, result, "", nil, result.Print); err != nil || !result.HasFindings() {
 		return err
 	}
-	undecided := text.Count(result.Undecided(), "pod")
+	undecided := text.Count(result.Undecided(), "pod") + " undecided"
+	if result.Undecided() == 0 {
+		undecided = "more nodes may be able to go"
+	}
 	switch result.Stopped {
 	case whatif.Interrupted:
-		return fmt.Errorf("interrupted: %s undecided; write fewer --replicas, or wait", undecided)
+		return fmt.Errorf("interrupted: %s; write fewer --replicas, or wait", undecided)
 	case whatif.TimedOut:
-		return fmt.Errorf("timeout after %v: %s undecided; write fewer --replicas, a longer --timeout, or 0 for no limit",
+		return fmt.Errorf("timeout after %v: %s; write fewer --replicas, a longer --timeout, or 0 for no limit",
 			o.timeout, undecided)
 	}
 	return errFound

@@ -38,6 +38,8 @@ type Outcome struct {
 	Overloaded []Overload `json:"overloaded"`
 	// Pools are the node pools, sorted by name; none if no node has a label of a pool.
 	Pools []*Pool `json:"pools"`
+	// Consolidation says which nodes could go afterwards, if that is asked.
+	Consolidation *Consolidation `json:"consolidation,omitempty"`
 	// Nodes are the changed nodes. Nodes that cross their line come first, then nodes with the most placed pods.
 	Nodes []ChangedNode `json:"nodes"`
 	// Unschedulable are the pods without a node, grouped by owner and reason.
@@ -146,7 +148,7 @@ type Placement struct {
 }
 
 // report completes the outcome once all pods are decided.
-func (r *run) report(ctx context.Context) (*Outcome, error) {
+func (r *run) report(ctx context.Context) (err error) {
 	out := r.Outcome
 	if len(out.Preempted) > 0 {
 		out.note("Preempted: %s", text.FirstN(out.Preempted))
@@ -155,19 +157,18 @@ func (r *run) report(ctx context.Context) (*Outcome, error) {
 		out.note("%s without a controller would be preempted and lost: nobody recreates them: %s",
 			text.Count(len(out.Lost), "pod"), text.FirstN(out.Lost))
 	}
-	var err error
 	if out.after, err = loadLines(ctx, r.scheduler, r.line); err != nil {
-		return nil, err
+		return err
 	}
 	nodes, err := r.scheduler.NodeInfos(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	out.NodesInCluster = len(nodes)
 	r.plan.compare(out)
 	out.setOverloaded()
 	out.setPools(nodes, r.options.PoolLabel)
-	return out, nil
+	return nil
 }
 
 func (o *Outcome) note(format string, args ...any) {

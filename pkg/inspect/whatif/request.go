@@ -214,7 +214,7 @@ func (e *experiment) place(ctx context.Context, configuration *live.Configuratio
 	if err != nil {
 		return err
 	}
-	if out.Undecided > 0 {
+	if out.Undecided > 0 || out.Consolidation != nil && out.Consolidation.Stopped != "" {
 		e.Stopped = StoppedBy(ctx)
 	}
 	out.Configuration = configuration.Origin

@@ -43,7 +43,10 @@ func (p *Plan) Run(ctx context.Context, s *sim.Scheduler, o RunOptions) (*Outcom
 	if err := r.decideAll(ctx, slices.Clone(p.queue)); err != nil {
 		return nil, err
 	}
-	return r.report(context.WithoutCancel(ctx))
+	if err := r.report(context.WithoutCancel(ctx)); err != nil || !p.consolidates {
+		return r.Outcome, err
+	}
+	return r.Outcome, r.consolidate(ctx)
 }
 
 // prepare records the load before the changes, and makes them.
@@ -159,11 +162,7 @@ func (r *run) placeOne(ctx context.Context, q queued) ([]queued, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if name := r.options.SchedulerName; name != "" && q.pod.Spec.SchedulerName != name {
-		renamed := *q.pod
-		renamed.Spec.SchedulerName = name
-		q.pod = &renamed
-	}
+	q.pod = r.ofProfile(q.pod)
 	if len(q.pod.Spec.SchedulingGates) > 0 {
 		r.fail(q, "it waits for its scheduling gates: "+q.pod.Spec.SchedulingGates[0].Name)
 		return nil, nil
@@ -186,18 +185,7 @@ func (r *run) placeOne(ctx context.Context, q queued) ([]queued, error) {
 // bind places the pod on its node.
 func (r *run) bind(ctx context.Context, q queued, d *sim.Result) error {
 	r.changes++
-	if err := r.scheduler.Assume(ctx, d); err != nil {
-		return err
-	}
-	bound := *d.Pod
-	bound.Spec.NodeName = d.Node
-	var err error
-	if q.inCluster {
-		err = r.scheduler.Update(&bound)
-	} else {
-		err = r.scheduler.Add(&bound)
-	}
-	if err != nil {
+	if _, err := r.assume(ctx, d, q.inCluster); err != nil {
 		return err
 	}
 	placement := &Placement{Pod: q.pod.Namespace + "/" + q.pod.Name, Of: q.of, Node: d.Node}

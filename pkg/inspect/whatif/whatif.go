@@ -49,6 +49,8 @@ type Scenario struct {
 	Like     string
 	// Pending asks to place the pods that wait in the cluster, too.
 	Pending bool
+	// Consolidate asks how many nodes could go afterwards.
+	Consolidate bool
 	// SchedulerName, if not empty, replaces that of the manifest's pods.
 	SchedulerName string
 }
@@ -62,6 +64,9 @@ type Plan struct {
 	cordoned []*corev1.Node
 	evicted  []*corev1.Pod
 	queue    []queued
+	// consolidates says that nodes are drained on trial, and moving names the schedulers of pods that may move then.
+	consolidates bool
+	moving       []string
 	// Changes say what is changed, and Notes what may differ in the real cluster, a line each.
 	Changes, Notes []string
 	// Lost are the evicted pods that have no controller, as namespace/name: nobody recreates them.
@@ -102,6 +107,9 @@ func NewPlan(objects []runtime.Object, s Scenario) (*Plan, error) {
 	}
 	if s.Pending {
 		p.addPending()
+	}
+	if s.Consolidate {
+		p.consolidate()
 	}
 	if s.Manifest != nil {
 		if err := p.addManifest(&s); err != nil {
@@ -222,15 +230,32 @@ func (p *planner) cordon(names []string) (drained map[string]bool, err error) {
 			continue
 		}
 		drained[name] = true
-		node = node.DeepCopy()
-		node.Spec.Unschedulable = true
-		if !slices.ContainsFunc(node.Spec.Taints, isCordon) {
-			node.Spec.Taints = append(node.Spec.Taints,
-				corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
-		}
-		p.cordoned = append(p.cordoned, node)
+		p.cordoned = append(p.cordoned, cordoned(node))
 	}
 	return drained, nil
+}
+
+// cordoned returns a copy of the node that takes no pods.
+func cordoned(node *corev1.Node) *corev1.Node {
+	node = node.DeepCopy()
+	node.Spec.Unschedulable = true
+	if !slices.ContainsFunc(node.Spec.Taints, isCordon) {
+		node.Spec.Taints = append(node.Spec.Taints,
+			corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	}
+	return node
+}
+
+// consolidate notes that nodes are drained on trial.
+func (p *planner) consolidate() {
+	p.consolidates = true
+	for _, pod := range p.pods {
+		if pod.Spec.NodeName != "" && !staysOnNode(pod) && !podusage.HasEnded(pod) {
+			p.moving = append(p.moving, pod.Spec.SchedulerName)
+		}
+	}
+	p.moving = slices.Compact(slices.Sorted(slices.Values(p.moving)))
+	p.creator.Note("Nodes with a pod without a controller stay, and so do control planes. PodDisruptionBudgets delay nothing.")
 }
 
 // evict cordons the nodes of drain, and evicts their pods and those of the namespaces.
@@ -410,11 +435,16 @@ func sortByPriority(queue []queued) {
 	})
 }
 
-// SchedulerNames returns the schedulers that the pods name, in the order of the queue.
+// SchedulerNames returns the schedulers that the pods name, in the order of the queue. Schedulers of pods that may move follow.
 func (p *Plan) SchedulerNames() []string {
 	var names []string
 	for i := range p.queue {
 		if name := p.queue[i].pod.Spec.SchedulerName; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, name := range p.moving {
+		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
