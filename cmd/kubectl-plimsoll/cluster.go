@@ -25,7 +25,8 @@ func newClusterFlags() *clusterFlags {
 	return &clusterFlags{kube: genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag()}
 }
 
-func (f *clusterFlags) addTo(command *cobra.Command, flags *pflag.FlagSet) {
+// addConnectionTo adds the flags that say which cluster is read.
+func (f *clusterFlags) addConnectionTo(command *cobra.Command, flags *pflag.FlagSet) {
 	kube := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.kube.AddFlags(kube)
 	kube.VisitAll(func(flag *pflag.Flag) {
@@ -34,6 +35,12 @@ func (f *clusterFlags) addTo(command *cobra.Command, flags *pflag.FlagSet) {
 			flag.Name)
 	})
 	flags.AddFlagSet(kube)
+	completeFlag(command, "context", f.completeContexts)
+	completeFlag(command, "namespace", f.completeNames("namespaces"))
+}
+
+func (f *clusterFlags) addTo(command *cobra.Command, flags *pflag.FlagSet) {
+	f.addConnectionTo(command, flags)
 	flags.StringVar(&f.configuration.File, "config", "",
 		"KubeSchedulerConfiguration on this machine, in place of the one that runs in the cluster")
 	flags.StringVar(&f.configuration.Scheduler, "scheduler", "",
@@ -45,8 +52,6 @@ func (f *clusterFlags) addTo(command *cobra.Command, flags *pflag.FlagSet) {
 	flags.StringVar(&f.source.ApplicationKeyFile, "source-application-key-file", "", "file with the application key for Datadog")
 	flags.StringVar(&f.source.CAFile, "source-ca-file", "",
 		"PEM file of the authority that signed the certificate of the source of load")
-	completeFlag(command, "context", f.completeContexts)
-	completeFlag(command, "namespace", f.completeNames("namespaces"))
 }
 
 // connect returns a connection that cannot change the cluster.

@@ -69,7 +69,7 @@ Exit codes: 0 fine, 1 something was found, 2 it could not be done.`,
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	addVerbosity(command.PersistentFlags())
 	addGroup(command, &cobra.Group{ID: "cluster", Title: "Look at a running cluster:"}, newDoctorCommand(), newTopCommand(),
-		newExplainCommand(), newWhatIfCommand(), newRequestsCommand())
+		newExplainCommand(), newWhatIfCommand(), newRequestsCommand(), newShadowCommand())
 	addGroup(command, &cobra.Group{ID: "replay", Title: "Compare policies:"}, newReplayCommand())
 	return command
 }

@@ -31,7 +31,7 @@ func (e *environment) startShadow(t *testing.T) string {
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	cmd := exec.CommandContext(ctx, filepath.Join(e.binDir, build.KubeScheduler().Name), "shadow", "--config="+e.configuration,
-		"--profile=plimsoll", "--kubeconfig="+e.AdminKubeconfig, fmt.Sprintf("--listen-address=127.0.0.1:%d", port))
+		"--profile=plimsoll", "--scheduler-name=default-scheduler", "--kubeconfig="+e.AdminKubeconfig, fmt.Sprintf("--listen-address=127.0.0.1:%d", port))
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
@@ -131,6 +131,13 @@ func TestShadow(t *testing.T) {
 	} {
 		if !strings.Contains(metrics, "\n"+want) {
 			t.Errorf("the metrics have no %s", want)
+		}
+	}
+	createService(t, "shadow", "shadow", 10269, expose(t, url))
+	r := shared.run(t, "", "shadow", "--kubeconfig="+shared.AdminKubeconfig, "--service=shadow/shadow", "--since=2h").wants(t, 0)
+	for _, want := range []string{"default web 3 3 0 0 ", "Plimsoll's choices have 100 % fewer predicted hot minutes: 0 in place of "} {
+		if !strings.Contains(strings.Join(strings.Fields(r.stdout), " "), want) {
+			t.Errorf("the command does not print %q:\n%s", want, r.stdout)
 		}
 	}
 	all, err := shared.Client.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})

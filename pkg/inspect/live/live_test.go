@@ -1123,6 +1123,15 @@ func TestWorkloadOf_Sidecar(t *testing.T) {
 	}
 }
 
+// TestWorkloadOf_Shadow expects no scheduler in a pod that places nothing.
+func TestWorkloadOf_Shadow(t *testing.T) {
+	if w := workloadOf("Pod", metav1.ObjectMeta{}, corev1.PodSpec{Containers: []corev1.Container{
+		{Name: "s", Command: []string{"/bin/kube-scheduler", ShadowCommand, "--config=/etc/s.yaml"}},
+	}}); w != nil {
+		t.Errorf("got %+v", w)
+	}
+}
+
 // TestConfiguration_OperatorForbidden expects the chart's Deployment to be enough where that of OpenShift's operator
 // cannot be read.
 func TestConfiguration_OperatorForbidden(t *testing.T) {

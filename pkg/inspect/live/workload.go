@@ -20,6 +20,9 @@ import (
 // program is the file name of the scheduler.
 const program = "kube-scheduler"
 
+// ShadowCommand is the scheduler's subcommand that places no pods.
+const ShadowCommand = "shadow"
+
 // Workload is a scheduler that runs in the cluster.
 type Workload struct {
 	// Kind is Deployment, or Pod for a static pod. It is empty where only the command line is known.
@@ -58,6 +61,9 @@ func workloadOf(kind string, object metav1.ObjectMeta, spec corev1.PodSpec) *Wor
 	args := slices.Concat(container.Command, container.Args)
 	if len(container.Command) == 0 {
 		args = append([]string{program}, args...)
+	}
+	if slices.Contains(args, ShadowCommand) {
+		return nil
 	}
 	w := &Workload{Kind: kind, Namespace: object.Namespace, Name: object.Name, Release: object.Labels[releaseLabel]}
 	w.Container, w.Image, w.Args, w.Env = container.Name, container.Image, args, map[string]string{}

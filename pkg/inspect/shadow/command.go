@@ -41,7 +41,7 @@ func NewCommand(
 	o := &options{}
 	logging := logsapi.NewLoggingConfiguration()
 	command := &cobra.Command{
-		Use:   "shadow",
+		Use:   live.ShadowCommand,
 		Short: "Count what Plimsoll would decide for the pods of another scheduler",
 		Long: `Decides for each pod that another scheduler places, with a profile of the configuration, and places none. It counts the
 pods that would have gone elsewhere, and the minutes that pods are on hot nodes. Nothing is written to the cluster.
@@ -84,7 +84,7 @@ It serves /metrics, /healthz, /readyz and the report of kubectl plimsoll shadow.
 		"schedulerName of the pods to evaluate; may be repeated")
 	flags.Float64Var(&o.cpuShare, "cpu-share", 0.1,
 		"share of one core to spend, above 0 up to 1; pods beyond it are skipped and counted")
-	flags.StringVar(&o.listenAddress, "listen-address", ":10269", "host:port to serve on; without a host, all addresses")
+	flags.StringVar(&o.listenAddress, "listen-address", ":"+port, "host:port to serve on; without a host, all addresses")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; by default the pod's cluster")
 	logsapi.AddFlags(logging, flags)
 	return command

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/shadow"
+)
+
+// shadowOptions are the flags of shadow.
+type shadowOptions struct {
+	cluster *clusterFlags
+	output  outputFlags
+	request shadow.Request
+	since   time.Duration
+}
+
+func newShadowCommand() *cobra.Command {
+	o := &shadowOptions{cluster: newClusterFlags()}
+	command := &cobra.Command{
+		Use:   "shadow",
+		Short: "Show what Plimsoll would have decided for another scheduler's pods",
+		Long: `Shows what the shadow in the cluster has counted: how many pods of another scheduler Plimsoll would have placed
+elsewhere, and the hot minutes of both choices. The chart's value shadow.enabled installs the shadow.
+
+A hot minute is a minute in a pod's first hour in which its node is above 80 % of CPU. For Plimsoll's choice it is
+predicted: the node's measured load and the pod's expected usage.`,
+		Example: `  # The last six hours
+  kubectl plimsoll shadow --since 6h
+
+  # One namespace, for a script
+  kubectl plimsoll shadow -n shop -o json`,
+		Args: noArgs,
+		RunE: o.run,
+	}
+	flags := command.Flags()
+	o.cluster.addConnectionTo(command, flags)
+	o.output.addTo(command, flags)
+	flags.DurationVar(&o.since, "since", shadow.MaxHours*time.Hour, fmt.Sprintf(
+		"whole hours to show, the present one included, from 1h to %dh", shadow.MaxHours))
+	flags.StringVar(&o.request.Service, "service", "", "NAMESPACE/NAME of the shadow's Service, if it is not found by its label")
+	return command
+}
+
+func (o *shadowOptions) run(cmd *cobra.Command, _ []string) error {
+	if err := o.output.validate(); err != nil {
+		return err
+	}
+	if o.since < time.Hour || o.since > shadow.MaxHours*time.Hour || o.since%time.Hour != 0 {
+		return usageError{fmt.Errorf("--since: %v; write whole hours from 1h to %dh", o.since, shadow.MaxHours)}
+	}
+	connection, err := o.cluster.connect()
+	if err != nil {
+		return err
+	}
+	o.request.Hours = int(o.since / time.Hour)
+	if cmd.Flags().Changed("namespace") {
+		o.request.Namespace = connection.Namespace
+	}
+	report, err := shadow.Read(cmd.Context(), connection, o.request)
+	if err != nil {
+		return err
+	}
+	return o.output.print(cmd, report, "", nil, report.Print)
+}
