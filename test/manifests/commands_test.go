@@ -25,6 +25,8 @@ var documentedCommands = map[string]string{
 	`^\$ kubectl plimsoll explain`:                                    "TestExplain",
 	`^\$ kubectl plimsoll requests`:                                   "TestRequests_PatchesApply",
 	`^kubectl apply --server-side`:                                    "TestRequests_PatchesApply",
+	`^\$ kubectl plimsoll shadow`:                                     "TestShadow",
+	`^kube-scheduler shadow`:                                          "TestShadow",
 	`^\$ kubectl plimsoll what-if`:                                    "TestWhatIf_NodesAndProfiles",
 	`kubectl-plimsoll doctor$`:                                        "TestDoctor_Scheduler",
 	`^bin/kubectl-plimsoll replay`:                                    "TestReplay_Table",
