@@ -104,6 +104,11 @@ loadWatcher:
   caConfigMap: {name: ca}
   clients: [{podSelector: {matchLabels: {app: scheduler}}}]
   extraArgs: [--windows=5m]
+shadow:
+  enabled: true
+  profile: shared
+  cpuShare: 0.5
+  clients: [{podSelector: {matchLabels: {app: prometheus}}}]
 `
 
 func TestChart_RendersValidManifests(t *testing.T) {
@@ -383,6 +388,11 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 	refuses("a dashboard for a static pod",
 		"{target: StaticPod, dashboard: {enabled: true}, config: {profiles: [{schedulerName: default-scheduler}]}}", "dashboard.enabled",
 		"target StaticPod")
+	refuses("a shadow for OpenShift", "{target: OpenShift, shadow: {enabled: true}}", "shadow.enabled",
+		"not supported with target OpenShift")
+	refuses("a profile of the shadow that config lacks", "shadow: {enabled: true, profile: other}", "shadow.profile is other",
+		"config.profiles")
+	refuses("a share of no core", "shadow: {enabled: true, cpuShare: 0}", "/shadow/cpuShare")
 	refuses("a load-watcher for OpenShift", "{target: OpenShift, loadWatcher: {enabled: true}}", "loadWatcher.enabled",
 		"target OpenShift")
 	refuses("a service monitor without a certificate", "serviceMonitor: {enabled: true}", "servingCertificate.secretName",
@@ -473,8 +483,9 @@ serviceMonitor: {insecureSkipVerify: null}
 openshift: {logLevel: null, topology: null}
 `
 	for values, older := range map[string]string{
-		"loadWatcher: {enabled: true}": "loadWatcher: {enabled: true, applicationKeySecret: null, clients: null, selector: null}",
-		"target: OpenShift":            "target: OpenShift",
+		"loadWatcher: {enabled: true}":             "loadWatcher: {enabled: true, applicationKeySecret: null, clients: null, selector: null}",
+		"shadow: {enabled: true, resources: null}": "shadow: {enabled: true, schedulerName: null, profile: null, cpuShare: null, clients: null, resources: null}",
+		"target: OpenShift":                        "target: OpenShift",
 		"{target: StaticPod, config: {profiles: [{schedulerName: default-scheduler}]}}": "target: StaticPod\nconfig: {profiles: [{schedulerName: default-scheduler}]}",
 	} {
 		if diff := cmp.Diff(string(template(t, values)), string(template(t, older+missing))); diff != "" {
@@ -859,8 +870,10 @@ func TestChart_MountsCredentialsAsFiles(t *testing.T) {
 			"certificate.tls.crt at /etc/plimsoll/tls/tls.crt", "token.token at /etc/plimsoll/token/token",
 			"token.app at /etc/plimsoll/application-key/application-key", "ca.service-ca.crt at /etc/plimsoll/ca/ca.crt",
 		}
-		if d.Name == "plimsoll-load-watcher" {
+		if d.Name != "plimsoll" {
 			want = want[1:]
+		}
+		if d.Name == "plimsoll-load-watcher" {
 			want[1] = "application-key.application-key at /etc/plimsoll/application-key/application-key"
 			want[2] = "ca.ca.crt at /etc/plimsoll/ca/ca.crt"
 			for _, flag := range []string{
@@ -995,7 +1008,8 @@ config:
 	allows("the default address of a hosted service", strings.Replace(source(""), "type: Prometheus, address: ''", "type: Datadog", 1),
 		[][]int32{{53, 53, 5353, 5353}, {6443}, {443}})
 	allows("two sources, and an extra rule",
-		strings.Replace(everythingOn, "loadWatcher:\n  enabled: true", "loadWatcher:\n  enabled: false", 1),
+		strings.NewReplacer("loadWatcher:\n  enabled: true", "loadWatcher:\n  enabled: false",
+			"shadow:\n  enabled: true", "shadow:\n  enabled: false").Replace(everythingOn),
 		[][]int32{{53, 53, 5353, 5353}, {6443}, {9090, 2020}, {10902}})
 }
 

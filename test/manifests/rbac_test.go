@@ -221,7 +221,7 @@ func TestRBAC_OpenShiftMonitoringOnlyWithPrometheus(t *testing.T) {
 }
 
 func TestRBAC_EveryRuleHasComment(t *testing.T) {
-	lines := strings.Split(string(template(t, "loadWatcher: {enabled: true}")), "\n")
+	lines := strings.Split(string(template(t, "{loadWatcher: {enabled: true}, shadow: {enabled: true}}")), "\n")
 	rules := 0
 	for i, line := range lines {
 		if !strings.HasPrefix(line, "- apiGroups:") {
@@ -268,4 +268,21 @@ func TestChart_NamesOutsideTheNamespace(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRBAC_ShadowOnlyReads expects the permissions to list and watch what the scheduler may, and no others.
+func TestRBAC_ShadowOnlyReads(t *testing.T) {
+	roles := map[string]sets.Set[string]{}
+	for _, role := range find[rbacv1.ClusterRole](t, render(t, "shadow: {enabled: true}"), "ClusterRole") {
+		roles[role.Name] = permissions(role.Rules...)
+	}
+	want := sets.New("list metrics.k8s.io/nodes")
+	for permission := range roles["plimsoll.plimsoll-system"] {
+		// Replica sets have moved to the group apps. The status of claims is written.
+		if verb, of, _ := strings.Cut(permission, " "); (verb == "list" || verb == "watch") && !strings.HasPrefix(of, "extensions/") &&
+			of != "resource.k8s.io/resourceclaims/status" {
+			want.Insert(permission)
+		}
+	}
+	check.Equal(t, "permissions", sets.List(want), sets.List(roles["plimsoll-shadow.plimsoll-system"]))
 }
