@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 	componentversion "k8s.io/component-base/version"
+	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
@@ -18,6 +19,8 @@ type explainOptions struct {
 	file    string
 	top     int
 	nodes   []string
+	// last asks for the record.
+	last bool
 	// schedulerName replaces the pod's.
 	schedulerName string
 }
@@ -50,6 +53,9 @@ DaemonSet, 2 unknown.`,
 		Example: `  # Why is this pod pending, or on its node?
   kubectl plimsoll explain web-5d8c7f9b4-x2x7q -n shop
 
+  # Why was this pod placed there, by the scheduler's own record?
+  kubectl plimsoll explain web-5d8c7f9b4-x2x7q -n shop --last
+
   # Where would the next pod of a Deployment go?
   kubectl plimsoll explain deployment/web -n shop
 
@@ -75,6 +81,8 @@ DaemonSet, 2 unknown.`,
 	o.output.addTo(command, flags)
 	flags.StringVarP(&o.file, "filename", "f", "", "file with a pod, or a workload that creates it; - is standard input")
 	flags.StringVar(&o.schedulerName, "scheduler-name", "", "profile to explain with; replaces the pod's spec.schedulerName")
+	flags.BoolVar(&o.last, "last", false,
+		"show what the scheduler saw when it placed the pod, if the plugin that records decisions was enabled")
 	flags.IntVar(&o.top, "top", 5, "number of candidates to show, best first; 0 shows all")
 	flags.StringSliceVar(&o.nodes, "node", nil, "node to compare; write it twice, for two nodes")
 	completeFlag(command, "node", o.cluster.completeNames("nodes"))
@@ -87,6 +95,8 @@ func (o *explainOptions) validate(cmd *cobra.Command, args []string) error {
 		return errors.New("no pod: write the name of a pod of the cluster, TYPE/NAME, or -f FILE")
 	case len(args) > 0 && o.file != "":
 		return fmt.Errorf("--filename: %s is named too; leave out one", strings.Join(args, " "))
+	case o.last && (len(args) == 0 || o.schedulerName != "" || o.nodes != nil || cmd.Flags().Changed("top")):
+		return errors.New("--last: write the name of a pod, and no other flag of explain")
 	case o.top < 0:
 		return fmt.Errorf("--top: %d; write 0 for all candidates, or more", o.top)
 	case cmd.Flags().Changed("node") && (len(o.nodes) != 2 || o.nodes[0] == o.nodes[1]):
@@ -116,13 +126,7 @@ func (o *explainOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	r := explain.Request{
-		Configuration: o.cluster.configuration, Source: o.cluster.source,
-		Target: target, File: o.file, Stdin: cmd.InOrStdin(), Namespace: *o.cluster.kube.Namespace,
-		Top: o.top, Compare: o.nodes, SchedulerName: o.schedulerName,
-		Found: func(c *live.Configuration) { warnOfOtherMinor(cmd, componentversion.Get().GitVersion, c.Workload) },
-	}
-	result, err := explain.Run(cmd.Context(), connection, r)
+	result, err := o.explain(cmd, connection, target)
 	if err != nil {
 		return err
 	}
@@ -130,6 +134,18 @@ func (o *explainOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	return errFound
+}
+
+func (o *explainOptions) explain(cmd *cobra.Command, connection *live.Connection, target explain.Target) (explain.Result, error) {
+	if o.last {
+		return explain.Last(cmd.Context(), connection, target, clock.RealClock{})
+	}
+	return explain.Run(cmd.Context(), connection, explain.Request{
+		Configuration: o.cluster.configuration, Source: o.cluster.source,
+		Target: target, File: o.file, Stdin: cmd.InOrStdin(), Namespace: *o.cluster.kube.Namespace,
+		Top: o.top, Compare: o.nodes, SchedulerName: o.schedulerName,
+		Found: func(c *live.Configuration) { warnOfOtherMinor(cmd, componentversion.Get().GitVersion, c.Workload) },
+	})
 }
 
 // completeTargets completes the arguments: names of pods, types, and the names of a type.

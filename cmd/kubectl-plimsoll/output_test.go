@@ -43,6 +43,7 @@ func fill(v reflect.Value) {
 
 func TestPrint_EscapesHostileStrings(t *testing.T) {
 	report, nodes, pods, explanation, outcome := &doctor.Report{}, &top.Nodes{}, &top.Pods{}, &explain.Explanation{}, &whatif.Report{}
+	last, daemonSet, namespace := &explain.LastDecision{}, &explain.DaemonSetExplanation{}, &explain.NamespaceExplanation{}
 	noNotes := func() []string { return nil }
 	for name, tc := range map[string]struct {
 		result any
@@ -53,6 +54,9 @@ func TestPrint_EscapesHostileStrings(t *testing.T) {
 		"top nodes": {nodes, nodes.Notes, func(p *terminal.Printer) { nodes.Print(p, top.ByLine, true) }},
 		"top pods":  {pods, pods.Notes, func(p *terminal.Printer) { pods.Print(p, true) }},
 		"explain":   {explanation, noNotes, explanation.Print},
+		"last":      {last, noNotes, last.Print},
+		"daemonset": {daemonSet, noNotes, daemonSet.Print},
+		"namespace": {namespace, noNotes, namespace.Print},
 		"what-if":   {outcome, noNotes, outcome.Print},
 	} {
 		t.Run(name, func(t *testing.T) {

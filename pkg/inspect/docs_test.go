@@ -24,6 +24,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
@@ -107,6 +108,19 @@ func TestDocs_Examples(t *testing.T) {
 			must(t, err)
 			r.Configuration = "file scheduler.yaml"
 			r.Print(p)
+		},
+		"explain web-0 --last": func(_ *testing.T, p *terminal.Printer) {
+			(&explain.LastDecision{Namespace: "default", Name: "web-0", Time: documentedTime, AgeSeconds: 3720, Record: &pluginexplain.Record{
+				Profile: "plimsoll", Node: "worker-1", Scored: 3, DecidedBy: []string{"TargetLoadPacking"},
+				Nodes: []pluginexplain.RecordNode{{Name: "worker-1", Total: 715}, {Name: "worker-3", Total: 605}, {Name: "worker-2", Total: 455}},
+				Plugins: []pluginexplain.RecordPlugin{
+					{Name: "TaintToleration", Points: []int64{300, 300, 300}},
+					{
+						Name: "TargetLoadPacking", Points: []int64{415, 305, 155},
+						Terms: []pluginexplain.Term{{Name: "cpu measured", Value: 25, Unit: "%"}, {Name: "cpu of the pod", Value: 3.75, Unit: "%"}},
+					},
+				},
+			}}).Print(p)
 		},
 		"top": func(t *testing.T, p *terminal.Printer) {
 			t.Helper()

@@ -22,6 +22,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
 // window is that of the shared cluster's plugins.
@@ -537,6 +538,93 @@ func TestExplain_Kinds(t *testing.T) {
 	}
 }
 
+// recording scores by load, and records decisions.
+const recording = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {kubeconfig: '{{ .Kubeconfig }}'}
+leaderElection: {leaderElect: false}
+profiles:
+- schedulerName: recorded
+  plugins:
+    multiPoint: {enabled: [{name: TargetLoadPacking, weight: 5}, {name: DecisionRecord}]}
+    score: {disabled: [{name: NodeResourcesFit}, {name: NodeResourcesBalancedAllocation}]}
+  pluginConfig:
+  - name: TargetLoadPacking
+    args: {metricProvider: {type: Prometheus, address: '{{ .Prometheus }}'}, refreshInterval: 1s, window: 1m}
+`
+
+// TestExplain_Last shows what the scheduler saw, though the load has changed since.
+func TestExplain_Last(t *testing.T) {
+	shared.clear(t)
+	ctx := t.Context()
+	load := func(of map[string]float64) {
+		t.Helper()
+		for node, utilization := range of {
+			cpu := fmt.Sprintf("%dm", int(8000*utilization))
+			must(t, shared.SetLoad(ctx, node, cluster.Load{Usage: cluster.Usage{CPU: cpu, Memory: "1Gi"}}))
+		}
+		_, err := shared.WaitCPUUtilization(ctx, cluster.Expectation{Window: window, CPU: of, Tolerance: 0.0125, For: window / 20})
+		must(t, err)
+	}
+	must(t, shared.CreateNodes(ctx, cluster.Node{Name: "a", CPU: "8", Memory: "32Gi"}, cluster.Node{Name: "b", CPU: "8", Memory: "32Gi"}))
+	load(map[string]float64{"a": 0.30, "b": 0.80})
+	replica, err := shared.RunScheduler(ctx, "recording-scheduler", build.KubeScheduler(), recording)
+	must(t, err)
+	t.Cleanup(func() { _ = replica.Kill() })
+	waitUntil(t, func() bool { // with load
+		m, err := replica.Metrics(ctx)
+		return err == nil && m.Sum("plimsoll_load_nodes", "resource", "cpu", "state", "Fresh") == 2
+	})
+	shared.plimsoll(t, "explain", "web", "--last").wants(t, 2)
+	must(t, shared.CreatePods(ctx, cluster.Pod{Name: "web", Scheduler: "recorded", Labels: map[string]string{"app": "web"}}))
+	bound, err := shared.WaitBound(ctx, map[string]string{"app": "web"}, 1)
+	must(t, err)
+	if bound["web"] != "a" {
+		t.Fatalf("web is on %s, want a", bound["web"])
+	}
+	_, err = shared.WaitEvent(ctx, "web", "PlacementRecorded")
+	must(t, err)
+	load(map[string]float64{"a": 0.80, "b": 0.30})
+
+	var last explain.LastDecision
+	r := shared.plimsoll(t, "explain", "web", "--last", "-o", "json").wants(t, 0)
+	must(t, json.Unmarshal([]byte(r.stdout), &last))
+	record := last.Record
+	if record.Profile != "recorded" || record.Node != "a" || record.Scored != 2 || len(record.Nodes) != 2 || record.Nodes[1].Name != "b" ||
+		!slices.Equal(record.DecidedBy, []string{"TargetLoadPacking"}) {
+		t.Errorf("%s\nwant a of a and b, by load", r.stdout)
+	}
+	for _, plugin := range record.Plugins {
+		if plugin.Name != "TargetLoadPacking" {
+			continue
+		}
+		// The load then was 30 %. Now it is 80 %.
+		if cpu := plugin.Terms[0]; cpu.Name != "cpu measured" || cpu.Value < 27 || cpu.Value > 33 {
+			t.Errorf("%+v, want cpu measured of 30 %%", cpu)
+		}
+	}
+	r = shared.plimsoll(t, "explain", "web", "--last").wants(t, 0)
+	t.Logf("%s", r.stdout)
+	if !strings.Contains(r.stdout, "a was chosen of 2 scored nodes") {
+		t.Errorf("stdout %s", r.stdout)
+	}
+	events, err := shared.Client.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: "reason=PlacementRecorded"})
+	must(t, err)
+	if len(events.Items) != 1 {
+		t.Fatalf("%d records, want 1", len(events.Items))
+	}
+	if e := events.Items[0]; len(e.Message) > 1024 || len(e.Annotations["plimsoll.io/decision"]) > 1024 {
+		t.Errorf("a message of %d bytes, and a record of %d", len(e.Message), len(e.Annotations["plimsoll.io/decision"]))
+	}
+	var now explain.Explanation
+	r = shared.plimsoll(t, "explain", "web", "--scheduler-name", "plimsoll", "-o", "json").wants(t, 0)
+	must(t, json.Unmarshal([]byte(r.stdout), &now))
+	if !slices.Equal(now.Decision.Nodes, []string{"b"}) {
+		t.Errorf("now it would go to %v, want b", now.Decision.Nodes)
+	}
+}
+
 // TestExplain_Errors expects exit code 2 and advice.
 func TestExplain_Errors(t *testing.T) {
 	shared.clear(t)
@@ -550,6 +638,9 @@ func TestExplain_Errors(t *testing.T) {
 		{"no Deployment of that name", "", []string{"deploy/wbe"}, []string{"deployment wbe: not found in namespace default"}},
 		{"no namespace of that name", "", []string{"ns/defalt"}, []string{"namespace defalt: not found; did you mean default?"}},
 		{"an unknown type", "", []string{"rc/web"}, []string{`type "rc"`, "pod, deployment, replicaset"}},
+		{"no record, no pod", "", []string{"nowhere", "--last"}, []string{"pod nowhere: not found in namespace default"}},
+		{"the record of a Deployment", "", []string{"deploy/web", "--last"}, []string{"--last: deployment web", "write the name of a pod"}},
+		{"the record and a profile", "", []string{"web", "--last", "--scheduler-name", "plimsoll"}, []string{"--last: write the name of a pod"}},
 		{"no pod", "", nil, []string{"no pod", "-f FILE"}},
 		{"a name and a file", "", []string{"p", "-f", "-"}, []string{"leave out one"}},
 		{"one node to compare", "", []string{"p", "--node", "a"}, []string{"two different nodes"}},

@@ -23,6 +23,7 @@ var documentedCommands = map[string]string{
 	`^\$ kubectl plimsoll top$`:                                       "TestTop_Nodes",
 	`^\$ kubectl plimsoll doctor`:                                     "TestDoctor_Relabeling",
 	`^\$ kubectl plimsoll explain`:                                    "TestExplain",
+	`^kubectl plimsoll explain .* --last`:                             "TestExplain_Last",
 	`^\$ kubectl plimsoll requests`:                                   "TestRequests_PatchesApply",
 	`^kubectl apply --server-side`:                                    "TestRequests_PatchesApply",
 	`^\$ kubectl plimsoll shadow`:                                     "TestShadow",

@@ -163,4 +163,4 @@ func (d *PodDecision) row() []string {
 	return row
 }
 
-var _, _, _ Result = &Explanation{}, &DaemonSetExplanation{}, &NamespaceExplanation{}
+var _, _, _, _ Result = &Explanation{}, &DaemonSetExplanation{}, &NamespaceExplanation{}, &LastDecision{}

@@ -29,9 +29,9 @@ type Record struct {
 	Scored int `json:"scored"`
 	// Nodes are the chosen node and the best two others, with their points.
 	Nodes []RecordNode `json:"nodes,omitempty"`
-	// DecidedBy are the plugins without whose score another node would have more points.
+	// DecidedBy are the plugins without whose score a node with fewer points would have as many or more.
 	DecidedBy []string `json:"decidedBy,omitempty"`
-	// Plugins are in the order of the profile.
+	// Plugins are in the order of the profile. Plugins that gave Nodes nothing are left out.
 	Plugins []RecordPlugin `json:"plugins,omitempty"`
 	// Cut reports whether plugins or terms were left out, to keep within MaxRecordBytes.
 	Cut bool `json:"cut,omitempty"`
@@ -75,9 +75,11 @@ func NewRecord(profile, node string, scores []minor.NodePluginScores, termsOf fu
 			const decimals = 100
 			p.Terms[t].Value = math.Round(decimals*p.Terms[t].Value) / decimals
 		}
-		r.Plugins = append(r.Plugins, p)
+		if p.Terms != nil || slices.ContainsFunc(p.Points, func(points int64) bool { return points != 0 }) {
+			r.Plugins = append(r.Plugins, p)
+		}
 		if slices.ContainsFunc(scores, func(n minor.NodePluginScores) bool {
-			return n.TotalScore-n.Scores[i].Score > scores[chosen].TotalScore-s.Score
+			return n.TotalScore < scores[chosen].TotalScore && n.TotalScore-n.Scores[i].Score >= scores[chosen].TotalScore-s.Score
 		}) {
 			r.DecidedBy = append(r.DecidedBy, s.Name)
 		}
@@ -161,8 +163,8 @@ func (r *Record) String() string {
 		text += strings.Join(others, ", ") + "."
 	}
 	if len(r.DecidedBy) > 0 {
-		if decided := " Without the score of " + strings.Join(r.DecidedBy, " or ") + ", another node would have more."; len(text)+
-			len(decided) <= MaxRecordBytes {
+		decided := " Without the score of " + strings.Join(r.DecidedBy, " or ") + ", another node would have as many or more."
+		if len(text)+len(decided) <= MaxRecordBytes {
 			text += decided
 		}
 	}

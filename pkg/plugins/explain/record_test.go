@@ -2,6 +2,7 @@ package explain_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,12 +15,14 @@ import (
 // scored returns the scores of a node, of the plugins load and spread.
 func scored(node string, load, spread int64) minor.NodePluginScores {
 	return minor.NodePluginScores{
-		Name: node, TotalScore: load + spread, Scores: []minor.PluginScore{{Name: "load", Score: load}, {Name: "spread", Score: spread}},
+		Name: node, TotalScore: load + spread,
+		Scores: []minor.PluginScore{{Name: "load", Score: load}, {Name: "spread", Score: spread}, {Name: "third"}},
 	}
 }
 
 func TestNewRecord(t *testing.T) {
-	// Without load, b and d have 40 and 50 points, more than the 10 of a. Without spread, a has still the most.
+	// Without load, b and d have 40 and 50 points, more than the 10 of a. Without spread, a has still the most. Of the plugin third,
+	// there is nothing to see.
 	scores := []minor.NodePluginScores{scored("b", 30, 40), scored("a", 80, 10), scored("c", 20, 5), scored("d", 20, 50)}
 	r := explain.NewRecord("plimsoll", "a", scores, func(plugin string) []explain.Term {
 		if plugin == "load" {
@@ -40,9 +43,18 @@ func TestNewRecord(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	const sentence = "a was chosen of 4 scored nodes, with 90 points: b has 70, d has 70. " +
-		"Without the score of load, another node would have more."
+		"Without the score of load, another node would have as many or more."
 	if r.String() != sentence {
 		t.Errorf("%q, want %q", r, sentence)
+	}
+}
+
+// Without load, b draws level. c has as many points with it already.
+func TestNewRecord_BreaksTie(t *testing.T) {
+	scores := []minor.NodePluginScores{scored("a", 20, 10), scored("b", 5, 10), scored("c", 20, 10)}
+	r := explain.NewRecord("plimsoll", "a", scores, func(string) []explain.Term { return nil })
+	if !slices.Equal(r.DecidedBy, []string{"load"}) {
+		t.Errorf("decided by %v, want load", r.DecidedBy)
 	}
 }
 
