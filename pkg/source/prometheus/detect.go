@@ -1,6 +1,7 @@
 package prometheus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,8 +19,11 @@ import (
 // A dialect whose query the server refuses, for example for its cost, is passed over.
 // An error means that the server failed, which allows no conclusion.
 //
-// The first dialect counts with values for at least half as many nodes as the best has. Targets that are shown to be on their nodes
-// count alone if there are any. So a few series, which anyone may let Prometheus scrape, do not decide for all nodes.
+// The first dialect counts with values for at least half as many nodes as the best has. So a few series do not decide for all
+// nodes: anyone may let Prometheus scrape some. These count:
+//   - those of targets that are shown to be on their nodes;
+//   - series without a target too, if both together name more than twice as many nodes;
+//   - all series, if there are none of these.
 //
 // The longest window goes first: it needs the fewest scrapes a minute. Where it has no value, the shortest may have one.
 func detect(ctx context.Context, qr *response.Querier, p *promql.Planner, windows []time.Duration,
@@ -60,20 +64,23 @@ func probe(ctx context.Context, qr *response.Querier, p *promql.Planner, window 
 
 // best returns the first probe with at least half as many nodes as the largest. It returns nil if none has a node.
 func best(probes []*response.Result) *response.Result {
-	for _, nodesOf := range []func(*response.Result) int{
-		func(r *response.Result) int { return r.Shown }, func(r *response.Result) int { return r.Nodes },
-	} {
-		most := 0
+	first := func(nodesOf func(*response.Result) int) (most int, taken *response.Result) {
 		for _, r := range probes {
 			most = max(most, nodesOf(r))
 		}
-		for _, r := range probes {
-			if nodes := nodesOf(r); nodes > 0 && 2*nodes >= most {
-				return r
-			}
+		i := slices.IndexFunc(probes, func(r *response.Result) bool { return most > 0 && 2*nodesOf(r) >= most })
+		if i < 0 {
+			return 0, nil
 		}
+		return most, probes[i]
 	}
-	return nil
+	shown, byShown := first(func(r *response.Result) int { return r.Shown })
+	likely, byLikely := first(func(r *response.Result) int { return r.Shown + r.Untargeted })
+	if 2*shown >= likely {
+		byLikely = byShown
+	}
+	_, byAny := first(func(r *response.Result) int { return r.Nodes })
+	return cmp.Or(byLikely, byAny)
 }
 
 // passedOver returns why the dialect of a probe was not taken.

@@ -157,21 +157,28 @@ func TestAuto_NoDialectKeepsOwnQuery(t *testing.T) {
 
 // A pod that exposes node_exporter's series for some nodes does not take the dialect from a kubelet that measures five.
 func TestAuto_SeriesOfFewNodesTakeNoDialect(t *testing.T) {
-	var kubelet []element
+	var scraped, pushed []element
 	for i := range 5 {
-		kubelet = append(kubelet, at(fmt.Sprintf("n%d", i), "2"))
+		scraped = append(scraped, at(fmt.Sprintf("n%d", i), "2"))
+		pushed = append(pushed, element{fmt.Sprintf(`"node":"n%d"`, i), "2"})
 	}
-	for name, forged := range map[string][]element{
-		"its node": {at("n0", "0.9")},
+	allNodes := []element{
+		{`"node":"n0","instance":"10.8.0.1:80"`, "0.9"}, {`"node":"n1","instance":"10.8.0.1:80"`, "0.9"},
+		{`"node":"n2","instance":"10.8.0.1:80"`, "0.9"}, {`"node":"n3","instance":"10.8.0.1:80"`, "0.9"},
+		{`"node":"n4","instance":"10.8.0.1:80"`, "0.9"},
+	}
+	for _, tt := range []struct {
+		name            string
+		kubelet, forged []element
+	}{
+		{"its node", scraped, []element{at("n0", "0.9")}},
 		// The instance is the pod's address, on no node that it names.
-		"all nodes": {
-			{`"node":"n0","instance":"10.8.0.1:80"`, "0.9"}, {`"node":"n1","instance":"10.8.0.1:80"`, "0.9"},
-			{`"node":"n2","instance":"10.8.0.1:80"`, "0.9"}, {`"node":"n3","instance":"10.8.0.1:80"`, "0.9"},
-			{`"node":"n4","instance":"10.8.0.1:80"`, "0.9"},
-		},
+		{"all nodes", scraped, allNodes},
+		{"its node, beside series without a target", pushed, []element{at("n0", "0.9")}},
+		{"all nodes, beside series without a target", pushed, append(allNodes[1:], at("n0", "0.9"))},
 	} {
-		t.Run(name, func(t *testing.T) {
-			srv := newServer(t, rule{"node_cpu_seconds_total", vector(forged...)}, rule{"node_cpu_usage_seconds_total", vector(kubelet...)})
+		t.Run(tt.name, func(t *testing.T) {
+			srv := newServer(t, rule{"node_cpu_seconds_total", vector(tt.forged...)}, rule{"node_cpu_usage_seconds_total", vector(tt.kubelet...)})
 			s := newTestSource(t, Config{Address: srv.URL}, manyNodes(5)...)
 			if samples := fetch(t, s); len(samples) != 5 || samples[0].Stats[load.CPU].Mean != 0.25 {
 				t.Errorf("samples %v, want five with 2 of 8 cores", samples)

@@ -63,8 +63,8 @@ type Result struct {
 	// Values has one element per Matcher.Nodes, in the same order. Nodes is the number of nodes with a value.
 	Values []Value
 	Nodes  int
-	// Shown is the number of nodes with a value of a target that is shown to be on the node.
-	Shown int
+	// Shown is the number of nodes with a value of a target that is shown to be on the node. Untargeted is that of series without one.
+	Shown, Untargeted int
 	// Used is the preferred target set, nil without any. Contested is the number of nodes that several sets name.
 	// Rivals are two of these sets, nil without any.
 	Used      *TargetSet

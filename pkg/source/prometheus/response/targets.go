@@ -247,8 +247,11 @@ func (r *Result) settle(c *claims, inUse InUse) {
 			case !v.Known:
 				r.Nodes++
 				*v = Value{Value: claim.value, Known: true, rank: claim.rank, Set: &of.set}
-				if of.set.Evidence == Shown {
+				switch of.set.Evidence {
+				case Shown:
 					r.Shown++
+				case Untargeted:
+					r.Untargeted++
 				}
 			case v.Set == &of.set:
 				v.offer(claim.value, claim.rank)
