@@ -378,6 +378,9 @@ func seriesFaults(t *testing.T) []fault {
 		}
 		return caches[path], http.StatusOK
 	})
+	contested := scrape(t, "contested", func(text string) string {
+		return text + "- job_name: another\n  static_configs: [{targets: [" + forger(t) + "], labels: {namespace: tenant}}]\n"
+	})
 	podless := scrapeThrough(t, "podless", func(path, body string) (string, int) {
 		if strings.Contains(path, "worker-2") {
 			body = perPod.ReplaceAllString(body, "")
@@ -397,6 +400,8 @@ func seriesFaults(t *testing.T) []fault {
 		{"another label names the nodes", "nodes.measured", doctor.Error, "nodes without load: 2 of 2", "kube_machine", at(labeled), byYAML},
 		{"no label names the nodes", "nodes.measured", doctor.Error, "2 of 2", "__meta_kubernetes_pod_node_name", at(unnamed), byAddress},
 		{"Prometheus scrapes seldom", "time.scrape", doctor.Warning, "over a window of 10s", "use a longer window", at(slow), byYAML},
+		{"a target of a tenant that names the nodes", "nodes.contested", doctor.Warning, `{job="another", namespace="tenant", service=""} is ignored`,
+			`selector: '{job="kubelet"`, at(contested), byYAML},
 		{"a target that is down", "nodes.measured", doctor.Warning, "1 of 2", "Prometheus cannot scrape up{", at(down), byRepair},
 		{"an exporter whose counters stand still", "values.frozen", doctor.Error, "worker-1", "Restart the exporters", at(frozen), byRepair},
 		{"samples dated back", "time.behind", doctor.Error, "the newest is up to 1m4", "honor_timestamps: false", at(back), byRepair},
@@ -411,6 +416,20 @@ func seriesFaults(t *testing.T) []fault {
 			}, byRepair},
 		{"samples dated ahead", "time.ahead", doctor.Error, "dated ahead", "remove the timestamps", at(ahead), byRepair},
 	}
+}
+
+// forger returns the address of a target that says that the nodes are nearly idle.
+func forger(t *testing.T) string {
+	t.Helper()
+	began := time.Now()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for _, node := range []string{"worker-1", "worker-2"} {
+			_, _ = fmt.Fprintf(w, "node_cpu_usage_seconds_total{node=%q} %f\nnode_memory_working_set_bytes{node=%q} 1e6\n", node,
+				time.Since(began).Seconds()/100, node)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return strings.TrimPrefix(server.URL, "http://")
 }
 
 // perPod matches what KWOK says of pods and their containers.
@@ -530,8 +549,8 @@ func TestDoctor_Faults(t *testing.T) {
 	for _, group := range [][]fault{configurationFaults(), sourceFaults(), series, installedFaults(), lateFaults()} {
 		faults = append(faults, group...)
 	}
-	if len(faults) < 38 {
-		t.Errorf("%d faults, want 38 or more", len(faults))
+	if len(faults) < 39 {
+		t.Errorf("%d faults, want 39 or more", len(faults))
 	}
 	for _, tt := range faults {
 		t.Run(tt.name, func(t *testing.T) {
