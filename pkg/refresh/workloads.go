@@ -170,10 +170,18 @@ func (w *WorkloadWatcher) observe(ctx context.Context, now time.Time) error {
 			t.usages.Discard(load.Resource(r))
 		}
 	}
-	w.unmeasuredErr = errors.Join(err, w.reportMeasured(ctx, pods, t, failed))
+	w.unmeasuredErr = errors.Join(err, w.leftOut(), w.reportMeasured(ctx, pods, t, failed))
 	w.publisher.Publish(w.publisher.Latest().WithTally(t.usages, now, WorkloadInterval, w.bounds()))
 	klog.FromContext(ctx).V(4).
 		Info("Usage of pods read", "pods", len(pods), "known", t.known, "measured", t.measured, "workloads", w.publisher.Latest().Len())
+	return nil
+}
+
+// leftOut returns an error that names the namespaces that the source left out.
+func (w *WorkloadWatcher) leftOut() error {
+	if bounded, ok := w.Source.(source.BoundedPods); ok && bounded.LeftOut() != "" {
+		return fmt.Errorf("left out, because of too many series of pods: %s: find out which targets write them", bounded.LeftOut())
+	}
 	return nil
 }
 

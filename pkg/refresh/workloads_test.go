@@ -33,11 +33,13 @@ type fakePods struct {
 	failed [load.ResourceCount]error
 	closed bool
 	// pods are the numbers of pods that were announced.
-	pods []int
+	pods    []int
+	leftOut string
 }
 
-func (f *fakePods) Name() string { return "fake" }
-func (f *fakePods) Close() error { f.closed = true; return nil }
+func (f *fakePods) Name() string    { return "fake" }
+func (f *fakePods) LeftOut() string { return f.leftOut }
+func (f *fakePods) Close() error    { f.closed = true; return nil }
 func (f *fakePods) FetchPods(_ context.Context, pods int, visit func(*source.PodUsage)) [load.ResourceCount]error {
 	f.pods = append(f.pods, pods)
 	for i := range f.usages {
@@ -643,15 +645,17 @@ func TestWorkloads_UnmeasuredErr(t *testing.T) {
 	c.add(t, ownedPod("shop", "DaemonSet", "a", "aaaaa"))
 	for i, tt := range []struct {
 		cpu, memory error
+		leftOut     string
 		want        bool
 	}{
-		{nil, nil, false},
-		{nil, errors.New("too many series"), true},
-		{errors.New("down"), errors.New("down"), false}, // Refresh returns it
+		{nil, nil, "", false},
+		{nil, nil, "mallory", true},
+		{nil, errors.New("too many series"), "", true},
+		{errors.New("down"), errors.New("down"), "", false}, // Refresh returns it
 	} {
 		src.cpu(map[string]float64{"shop/a-aaaaa": 1})
 		src.usages = append(src.usages, source.PodUsage{Namespace: "shop", Pod: "a-aaaaa", Resource: load.Memory, Usage: 1})
-		src.failed[load.CPU], src.failed[load.Memory] = tt.cpu, tt.memory
+		src.failed[load.CPU], src.failed[load.Memory], src.leftOut = tt.cpu, tt.memory, tt.leftOut
 		c.clock.Step(WorkloadInterval)
 		err := c.Refresh(t.Context())
 		if got := c.UnmeasuredErr(); got != nil != tt.want || (err != nil) != (tt.cpu != nil) {

@@ -34,6 +34,13 @@ type WorkloadHistory interface {
 	FetchHistory(ctx context.Context, p Period, maxWorkloads int, visit func(*WorkloadUsage)) error
 }
 
+// BoundedPods is a PodSource that leaves out namespaces with too many series.
+type BoundedPods interface {
+	PodSource
+	// LeftOut names the namespaces that the last FetchPods left out; empty for none.
+	LeftOut() string
+}
+
 // Period is the Length of time before End.
 type Period struct {
 	End    time.Time

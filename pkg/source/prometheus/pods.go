@@ -45,7 +45,7 @@ type PodSource struct {
 	lister corelisters.PodLister
 	// shards reports whether all pods were too many for one answer since the family was chosen.
 	shards bool
-	// leftOut are the namespaces that were too large alone, as logged.
+	// leftOut names the namespaces that were too large alone, as logged.
 	leftOut string
 	// family is the one in use; nil while none is known to have values. pods is the number of pods with values.
 	family *promql.PodFamily
@@ -58,7 +58,10 @@ type PodSource struct {
 	owners *bool
 }
 
-var _ source.WorkloadHistory = &PodSource{}
+var (
+	_ source.WorkloadHistory = &PodSource{}
+	_ source.BoundedPods     = &PodSource{}
+)
 
 // NewPodSource makes a PodSource of the lister's pods without a request. It uses the config's address and access alone, with
 // PodTimeout.
@@ -201,6 +204,9 @@ func (s *PodSource) logLeftOut(ctx context.Context, namespaces []string) {
 		klog.FromContext(ctx).Info("Left out namespaces with too many series of pods", "count", len(namespaces), "namespaces", examples)
 	}
 }
+
+// LeftOut implements source.BoundedPods.
+func (s *PodSource) LeftOut() string { return s.leftOut }
 
 // unitOf returns how many of our units one of Prometheus' has: milliCPU for cores.
 func unitOf(r load.Resource) float64 {

@@ -362,8 +362,8 @@ func TestFetchPods_Shards(t *testing.T) {
 		if diff := cmp.Diff(want, usages, equateValues()); diff != "" {
 			t.Errorf("usages (-want +got):\n%s", diff)
 		}
-		if s.leftOut != "mallory" {
-			t.Errorf("left out %q, want mallory", s.leftOut)
+		if s.LeftOut() != "mallory" {
+			t.Errorf("left out %q, want mallory", s.LeftOut())
 		}
 	}
 }
