@@ -243,16 +243,10 @@ func (s *PodSource) query(ctx context.Context, query string, at time.Time, bound
 	return err
 }
 
-func (s *PodSource) count(ctx context.Context, query string) (count float64, err error) {
-	err = s.query(ctx, query, time.Time{}, seriesBounds(0), func(series *podSeries) { count = max(count, series.Value.Value) })
-	return count, err
-}
-
-// measured counts the pods that a family measures. Of a namespace at most its running pods count: series of pods that do not exist
+// count counts the pods with series of a selector. Of a namespace at most its running pods count: series of pods that do not exist
 // decide nothing.
-func (s *PodSource) measured(ctx context.Context, f *promql.PodFamily, running map[string]int) (pods float64, err error) {
-	query := promql.PodCountByNamespace(f.Selector(load.CPU))
-	err = s.query(ctx, query, time.Time{}, seriesBounds(len(running)), func(series *podSeries) {
+func (s *PodSource) count(ctx context.Context, selector string, running map[string]int) (pods float64, err error) {
+	err = s.query(ctx, promql.PodCount(selector), time.Time{}, seriesBounds(len(running)), func(series *podSeries) {
 		count := series.Value.Value
 		if running != nil {
 			count = min(count, float64(running[series.Metric.Namespace]))
@@ -273,7 +267,7 @@ func (s *PodSource) detect(ctx context.Context, running map[string]int) error {
 		for _, count := range running {
 			total += count
 		}
-		count, err := s.measured(ctx, s.family, running)
+		count, err := s.count(ctx, s.family.Selector(load.CPU), running)
 		if err == nil && total > 0 && 2*count >= float64(total) {
 			s.pods, s.fetches, s.shards = count, 0, false
 			return nil
@@ -284,7 +278,7 @@ func (s *PodSource) detect(ctx context.Context, running map[string]int) error {
 	counts, tried := make([]float64, len(families)), make([]string, len(families))
 	for i := range families {
 		tried[i] = families[i].Selector(load.CPU)
-		count, err := s.measured(ctx, &families[i], running)
+		count, err := s.count(ctx, tried[i], running)
 		if err != nil && !source.IsTooLarge(err) {
 			return err
 		}
@@ -314,10 +308,11 @@ type sums = [promql.SumCount]float64
 // FetchHistory implements source.WorkloadHistory: from the recording rules if they cover the period, otherwise from measured
 // series. It sends three queries for each resource, one after the other.
 func (s *PodSource) FetchHistory(ctx context.Context, p source.Period, maxWorkloads int, visit func(*source.WorkloadUsage)) error {
-	if err := s.detect(ctx, s.running()); err != nil {
+	in := s.running()
+	if err := s.detect(ctx, in); err != nil {
 		return err
 	}
-	if err := s.detectOwners(ctx); err != nil {
+	if err := s.detectOwners(ctx, in); err != nil {
 		return err
 	}
 	for r := range load.ResourceCount {
@@ -381,15 +376,15 @@ func (s *PodSource) history(
 }
 
 // detectOwners finds out whether kube-state-metrics has at least half of the measured pods, as in detect.
-func (s *PodSource) detectOwners(ctx context.Context) error {
+func (s *PodSource) detectOwners(ctx context.Context, running map[string]int) error {
 	if s.owners != nil {
 		return nil
 	}
-	count, err := s.count(ctx, promql.PodCount(promql.PodOwners))
-	if err != nil {
+	count, err := s.count(ctx, promql.PodOwners, running)
+	if err != nil && !source.IsTooLarge(err) {
 		return err
 	}
-	found := 2*count >= s.pods
+	found := err == nil && 2*count >= s.pods
 	klog.FromContext(ctx).V(2).Info("Reading the history of workloads from Prometheus", "kubeStateMetrics", found)
 	s.owners = &found
 	return nil

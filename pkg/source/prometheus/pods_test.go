@@ -117,19 +117,21 @@ func TestFetchPods_LooksForMoreNowAndThen(t *testing.T) {
 	}
 }
 
-// TestFetchHistory_FewOwnersDecideNothing has owners of few of a hundred pods.
+// TestFetchHistory_FewOwnersDecideNothing has owners of few of a hundred pods, and of pods of a tenant that do not exist.
 func TestFetchHistory_FewOwnersDecideNothing(t *testing.T) {
-	for owners, want := range map[string]bool{"49": false, "50": true} {
+	for owners, want := range map[string]bool{"48": false, "49": true} {
 		srv := newServer(t,
-			rule{"count(count by (namespace, pod) (kube_pod_owner", vector(element{"", owners})},
-			rule{"count(", vector(element{"", "100"})},
+			rule{"count(count by (namespace, pod) (kube_pod_owner", vector(countElement("shop", owners), countElement("mallory", "9000"))},
+			rule{"count(", vector(countElement("shop", "99"), countElement("mallory", "1"))},
 		)
-		if _, err := fetchHistory(t, newTestPodSource(t, srv.URL), sixHours); err != nil {
+		s := newTestPodSource(t, srv.URL)
+		s.lister = podLister(t, map[string]int{"shop": 99, "mallory": 1})
+		if _, err := fetchHistory(t, s, sixHours); err != nil {
 			t.Fatal(err)
 		}
 		asked := srv.asked()
 		if got := strings.Contains(asked[len(asked)-1], "kube_pod_owner"); got != want {
-			t.Errorf("with the owners of %s of 100 pods they are read: %v, want %v", owners, got, want)
+			t.Errorf("with the owners of %s of 99 pods, and one, they are read: %v, want %v", owners, got, want)
 		}
 	}
 }

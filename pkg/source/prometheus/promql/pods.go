@@ -78,12 +78,9 @@ func (f *PodFamily) In(namespaces []string) *PodFamily {
 	return &some
 }
 
-// PodCountByNamespace counts the pods of each namespace that a selector has series of.
-func PodCountByNamespace(selector string) string { return PodCount(selector) + " by (namespace)" }
-
-// PodCount counts the pods that a selector has series of.
+// PodCount counts the pods of each namespace that a selector has series of.
 func PodCount(selector string) string {
-	return fmt.Sprintf("count(count by (namespace, pod) (%s))", selector)
+	return fmt.Sprintf("count(count by (namespace, pod) (%s)) by (namespace)", selector)
 }
 
 // Usage returns the query for each pod's usage in bytes or cores.

@@ -20,7 +20,7 @@ func TestPodQueries_Parse(t *testing.T) {
 	}
 	check(PodCount(PodOwners))
 	for _, q := range PodFamilies() {
-		check(PodCountByNamespace(q.Selector(load.CPU)))
+		check(PodCount(q.Selector(load.CPU)))
 		check(q.In([]string{"shop", "team-a"}).Usage(load.CPU))
 		for r := range load.ResourceCount {
 			check(q.Usage(r))
