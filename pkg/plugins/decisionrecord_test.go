@@ -13,9 +13,11 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
+	fwk "k8s.io/kube-scheduler/framework"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
@@ -188,5 +190,26 @@ func benchmarkRecord(b *testing.B, size int, burst int64) {
 			b.Fatal(status)
 		}
 		f.RunReservePluginsReserve(b.Context(), state, pod, nodes[0].Node().Name)
+	}
+}
+
+// The scheduler scores the node of the pod before alone, and compares it with a batch. The record has no part of that.
+func TestDecisionRecord_Batch(t *testing.T) {
+	loads := plugintest.NewLoads()
+	profile := &decode(t, fmt.Sprintf(recording, 1)).Profiles[0]
+	f, _ := newFramework(t, profile, loads, make(activations, 1), st.MakeNode().Name("a").Obj(), st.MakeNode().Name("b").Obj())
+	before, err := f.SnapshotSharedLister().NodeInfos().Get("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, pod := framework.NewCycleState(), incoming()
+	f.RunPreScorePlugins(t.Context(), state, pod, []fwk.NodeInfo{before})
+	f.RunReservePluginsReserve(t.Context(), state, pod, "a")
+	f.RunPostBindPlugins(t.Context(), state, pod, "a")
+	l := &live{T: t, client: f.ClientSet().(*fake.Clientset)}
+	l.eventually("the record", func() bool { return len(l.records()) > 0 })
+	got, err := explain.DecodeRecord(l.records()["p"].Annotations[explain.RecordAnnotation])
+	if err != nil || got.Scored != 0 || got.Node != "a" {
+		t.Errorf("%+v, error %v; want a without scores", got, err)
 	}
 }
