@@ -9,6 +9,7 @@ import (
 	componentversion "k8s.io/component-base/version"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
@@ -140,11 +141,14 @@ func (o *explainOptions) explain(cmd *cobra.Command, connection *live.Connection
 	if o.last {
 		return explain.Last(cmd.Context(), connection, target, clock.RealClock{})
 	}
+	bar := terminal.NewProgress(cmd.ErrOrStderr())
+	defer bar.Clear()
 	return explain.Run(cmd.Context(), connection, explain.Request{
 		Configuration: o.cluster.configuration, Source: o.cluster.source,
 		Target: target, File: o.file, Stdin: cmd.InOrStdin(), Namespace: *o.cluster.kube.Namespace,
 		Top: o.top, Compare: o.nodes, SchedulerName: o.schedulerName,
-		Found: func(c *live.Configuration) { warnOfOtherMinor(cmd, componentversion.Get().GitVersion, c.Workload) },
+		Progress: bar.Set,
+		Found:    func(c *live.Configuration) { warnOfOtherMinor(cmd, componentversion.Get().GitVersion, c.Workload) },
 	})
 }
 

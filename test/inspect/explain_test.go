@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
@@ -506,10 +507,10 @@ func TestExplain_Kinds(t *testing.T) {
 
 	must(t, shared.CreatePods(ctx, cluster.Pod{Name: "on-a", Scheduler: "plimsoll", Node: "a"},
 		cluster.Pod{Name: "on-b", Scheduler: "plimsoll", Node: "b"}, cluster.Pod{Name: "other", Scheduler: "volcano", Node: "c"}))
-	pod, err := shared.Client.CoreV1().Pods(meta.Namespace).Get(ctx, "on-a", metav1.GetOptions{})
+	owner := metav1.NewControllerRef(agent, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"ownerReferences": []*metav1.OwnerReference{owner}}})
 	must(t, err)
-	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(agent, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
-	_, err = shared.Client.CoreV1().Pods(meta.Namespace).Update(ctx, pod, metav1.UpdateOptions{})
+	_, err = shared.Client.CoreV1().Pods(meta.Namespace).Patch(ctx, "on-a", types.MergePatchType, patch, metav1.PatchOptions{})
 	must(t, err)
 	// The profile's threshold leaves DaemonSets out: b takes its pod too. The node selector leaves out d.
 	r := shared.plimsoll(t, "explain", "ds/web", "-o", "json").wants(t, 0)
@@ -533,7 +534,7 @@ func TestExplain_Kinds(t *testing.T) {
 	r = shared.plimsoll(t, "explain", "namespace", "default", "--scheduler-name", "plimsoll", "--top", "1", "-o", "json").wants(t, 0)
 	var n explain.NamespaceExplanation
 	must(t, json.Unmarshal([]byte(r.stdout), &n))
-	if n.Total != 3 || len(n.Pods) != 1 || n.Pods[0].Pod.Name != "on-a" {
+	if n.Total != 3 || len(n.Pods) != 1 || n.Pods[0].Pod.Name != "on-a" || n.Notes[0] != "2 pods left out: --top 0 explains all." {
 		t.Errorf("total %d, pods %+v; want on-a of 3", n.Total, n.Pods)
 	}
 }
@@ -637,6 +638,7 @@ func TestExplain_Errors(t *testing.T) {
 		{"no pod of that name", "", []string{"nowhere"}, []string{"not found in namespace default", "-n"}},
 		{"no Deployment of that name", "", []string{"deploy/wbe"}, []string{"deployment wbe: not found in namespace default"}},
 		{"no namespace of that name", "", []string{"ns/defalt"}, []string{"namespace defalt: not found; did you mean default?"}},
+		{"nodes to compare for a namespace", "", []string{"ns/default", "--node", "a", "--node", "b"}, []string{"--node", "one pod"}},
 		{"an unknown type", "", []string{"rc/web"}, []string{`type "rc"`, "pod, deployment, replicaset"}},
 		{"no record, no pod", "", []string{"nowhere", "--last"}, []string{"pod nowhere: not found in namespace default"}},
 		{"the record of a Deployment", "", []string{"deploy/web", "--last"}, []string{"--last: deployment web", "write the name of a pod"}},

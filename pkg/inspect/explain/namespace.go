@@ -2,6 +2,7 @@ package explain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -43,6 +44,9 @@ func (r *NamespaceExplanation) Fits() bool {
 // namespace explains the pods of a namespace.
 func (x *run) namespace(ctx context.Context) (Result, error) {
 	name := x.Target.Name
+	if x.Compare != nil {
+		return nil, errors.New("--node: nodes are compared for one pod; leave it out")
+	}
 	if x.Namespace != "" && x.Namespace != name {
 		return nil, fmt.Errorf("--namespace: %s, but the namespace %s is named too; leave out one", x.Namespace, name)
 	}
@@ -55,19 +59,23 @@ func (x *run) namespace(ctx context.Context) (Result, error) {
 	}
 	all := podsOf(x.objects, name)
 	pods, others := x.decidable(all)
+	left := 0
+	if x.Top > 0 && len(pods) > x.Top {
+		pods, left = pods[:x.Top], len(pods)-x.Top
+	}
 	r := &NamespaceExplanation{Configuration: x.configuration.Origin, Namespace: name, Total: len(all), Pods: []PodDecision{}}
 	var usages []explain.ExpectedUsage
 	for i, pod := range pods {
-		if x.Top > 0 && i == x.Top {
-			r.Notes = append(r.Notes, fmt.Sprintf("%s left out: --top 0 explains all.", text.Count(len(pods)-i, "pod")))
-			break
-		}
+		x.Progress(float64(i) / float64(len(pods)))
 		e, err := explainKept(ctx, cluster.Scheduler, pod, x.withScheduler(pod))
 		if err != nil {
 			return nil, err
 		}
 		usages = append(usages, e.ExpectedUsage...)
 		r.Pods = append(r.Pods, PodDecision{Pod: e.Pod, Profile: e.Profile, Decision: e.Decision, Placement: e.Placement})
+	}
+	if left > 0 {
+		r.Notes = append(r.Notes, text.Count(left, "pod")+" left out: --top 0 explains all.")
 	}
 	if others > 0 {
 		note := text.Count(others, "pod") + " of other schedulers left out"

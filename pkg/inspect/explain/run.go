@@ -36,6 +36,8 @@ type Request struct {
 	Compare []string
 	// Found is called with the configuration. It must not be nil.
 	Found func(*live.Configuration)
+	// Progress is called with the share of a namespace's pods that is done, in [0, 1]. It must not be nil.
+	Progress func(done float64)
 }
 
 // Result is an *Explanation, a *DaemonSetExplanation or a *NamespaceExplanation.
