@@ -66,7 +66,8 @@ func newCommand(c clock.WithTicker, registry refresh.Registry, serviceAccount so
 		return nil
 	})
 	command := app.NewSchedulerCommand(options...)
-	command.AddCommand(shadow.NewCommand(factories, names, c, registry.MustRegister))
+	shadowing := shadow.NewCommand(factories, names, c, registry.MustRegister)
+	command.AddCommand(shadowing)
 	own := pflag.NewFlagSet("Plimsoll", pflag.ContinueOnError)
 	validateOnly := own.Bool("validate-only", false,
 		"validate the file of --config and exit: 0 if the scheduler would start with it, else 1. "+
@@ -75,7 +76,8 @@ func newCommand(c clock.WithTicker, registry refresh.Registry, serviceAccount so
 	help := command.HelpFunc()
 	command.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		help(cmd, args) // prints only the stock flags
-		_, _ = fmt.Fprintf(cmd.OutOrStdout(), "\nPlimsoll flags:\n\n%s", own.FlagUsages())
+		_, _ = fmt.Fprintf(cmd.OutOrStdout(), "\nPlimsoll flags:\n\n%s\nPlimsoll commands:\n\n  %s   %s\n", own.FlagUsages(),
+			shadowing.Name(), shadowing.Short)
 	})
 	run := command.RunE
 	command.RunE = func(cmd *cobra.Command, args []string) error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -310,9 +311,43 @@ func TestCommand_HelpShowsOwnFlags(t *testing.T) {
 	if err := command.Execute(); err != nil {
 		t.Fatal(err)
 	}
-	for _, flag := range []string{"--validate-only", "--leader-elect "} {
-		if strings.Count(out.String(), flag) == 0 {
-			t.Errorf("the help does not show %s", flag)
+	for _, part := range []string{"--validate-only", "--leader-elect ", "\n  shadow "} {
+		if strings.Count(out.String(), part) == 0 {
+			t.Errorf("the help does not show %s", part)
+		}
+	}
+	out.Reset()
+	command.SetArgs([]string{"shadow", "--help"})
+	if err := command.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "--cpu-share ") || strings.Contains(out.String(), "--leader-elect ") {
+		t.Errorf("the help of shadow has not its own flags:\n%s", out.String())
+	}
+}
+
+func TestCommand_ShadowChecksItsFlags(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte(configuration("TargetLoadPacking", "targetUtilization: 40")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "--config: required"},
+		{[]string{"--config=" + file, "--cpu-share=0"}, "--cpu-share: 0; write a share of one core, above 0 up to 1"},
+		{[]string{"--config=" + file, "--cpu-share=NaN"}, "--cpu-share: NaN"},
+		{[]string{"--config=" + file, "--scheduler-name="}, "--scheduler-name: empty"},
+		{[]string{"--config=" + file, "--profile=other"}, `--profile: "other", but ` + file + " has the profiles "},
+		{[]string{"--config=" + file, "--kubeconfig=" + file + "x"}, "--kubeconfig: "},
+	} {
+		command := newCommand(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{})
+		command.SetOut(io.Discard)
+		command.SetErr(io.Discard)
+		command.SetArgs(append([]string{"shadow"}, tc.args...))
+		if err := command.Execute(); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%q: error %v, want %q", tc.args, err, tc.want)
 		}
 	}
 }

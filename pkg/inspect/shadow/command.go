@@ -53,15 +53,15 @@ It serves /metrics, /healthz, /readyz and the report of kubectl plimsoll shadow.
 			if err := o.validate(); err != nil {
 				return err
 			}
-			if err := logsapi.ValidateAndApply(logging, nil); err != nil {
-				return err
-			}
 			cfg, err := o.configuration(names)
 			if err != nil {
 				return err
 			}
 			connection, err := o.connect()
 			if err != nil {
+				return err
+			}
+			if err := logsapi.ValidateAndApply(logging, nil); err != nil {
 				return err
 			}
 			listener, err := net.Listen("tcp", o.listenAddress)
@@ -77,6 +77,10 @@ It serves /metrics, /healthz, /readyz and the report of kubectl plimsoll shadow.
 			return server.Run(ctx, listener)
 		},
 	}
+	// The scheduler's help and usage show its own flags alone.
+	stock := &cobra.Command{}
+	command.SetHelpFunc(stock.HelpFunc())
+	command.SetUsageFunc(stock.UsageFunc())
 	flags := command.Flags()
 	flags.StringVar(&o.config, "config", "", "file with the KubeSchedulerConfiguration that decides; required")
 	flags.StringVar(&o.profile, "profile", "", "schedulerName of the profile that decides; by default the first")

@@ -108,10 +108,8 @@ func (s *Server) watch(ctx context.Context) error {
 	defer cancel()
 	factory.Start(ctx.Done())
 	started := factory.WaitForCacheSync(ctx.Done())
-	for kind, synced := range started {
-		if !synced {
-			return fmt.Errorf("list %v: %w", kind, context.Cause(ctx))
-		}
+	if ctx.Err() != nil {
+		return nil
 	}
 	scheduler, err := sim.New(ctx, sim.Options{
 		Configuration: s.Configuration, Plugins: s.Plugins, Objects: slices.DeleteFunc(sim.ObjectsOf(factory), isUnplaced),
