@@ -136,6 +136,7 @@ func (s *Server) watch(ctx context.Context) error {
 		}
 	}
 	s.ready.Store(true)
+	klog.FromContext(ctx).Info("Evaluating pods", "schedulerNames", s.SchedulerNames, "profile", s.Profile)
 	return shadow.run(ctx, events)
 }
 

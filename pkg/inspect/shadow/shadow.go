@@ -82,7 +82,7 @@ func New(o Options) (*Shadow, error) {
 		}
 	}
 	if s.reader == nil {
-		return nil, fmt.Errorf("profile %q: no plugin reads mean CPU load; enable one that does, such as that of values.yaml", o.Profile)
+		return nil, fmt.Errorf("profile %q: no plugin reads mean CPU load; enable one that does, or write another --profile", o.Profile)
 	}
 	return s, nil
 }

@@ -1,6 +1,7 @@
 package shadow
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -225,6 +226,14 @@ func TestShadow_SkipsPods(t *testing.T) {
 			t.Errorf("share of a core %v, want %v", got, want)
 		}
 	})
+}
+
+func TestNew_NeedsLoad(t *testing.T) {
+	f := newFixture(t, map[string]float64{"hot": 0.85})
+	f.Profile = "other"
+	if _, err := New(f.Options); err == nil || !strings.Contains(err.Error(), `profile "other": no plugin reads mean CPU load`) {
+		t.Error(err)
+	}
 }
 
 func TestShadow_BoundsFollowedPods(t *testing.T) {
