@@ -10,13 +10,14 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
 )
 
 // detect returns the probe of the dialect to take, or nil, and the dialects that it passed over.
-// A dialect whose query the server refuses, for example for its cost, is passed over.
+// A dialect whose query the server refuses, for example for its cost, is passed over. So is one with too many series.
 // An error means that the server failed, which allows no conclusion.
 //
 // The first dialect counts with values for at least half as many nodes as the best has. So a few series do not decide for all
@@ -52,7 +53,7 @@ func probe(ctx context.Context, qr *response.Querier, p *promql.Planner, window 
 	for _, dialect := range promql.Dialects() {
 		q := p.Probe(dialect, window)
 		r := qr.Ask(ctx, &q)
-		if _, refused := errors.AsType[*response.RefusedError](r.Err); r.Err != nil && !refused {
+		if _, refused := errors.AsType[*response.RefusedError](r.Err); r.Err != nil && !refused && !source.IsTooLarge(r.Err) {
 			return nil, r.Err
 		}
 		if probes = append(probes, r); r.Shown > 0 && 2*r.Shown >= len(qr.Matcher.Nodes) {
@@ -87,6 +88,9 @@ func best(probes []*response.Result) *response.Result {
 func passedOver(r *response.Result) error {
 	if refused, ok := errors.AsType[*response.RefusedError](r.Err); ok {
 		return refused
+	}
+	if source.IsTooLarge(r.Err) {
+		return errors.New("the response is too large: set metricProvider.selector")
 	}
 	if r.Nodes > 0 {
 		return fmt.Errorf("values for %d nodes, %d of them from targets on the node", r.Nodes, r.Shown)

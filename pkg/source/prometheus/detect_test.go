@@ -167,10 +167,15 @@ func TestAuto_SeriesOfFewNodesTakeNoDialect(t *testing.T) {
 		{`"node":"n2","instance":"10.8.0.1:80"`, "0.9"}, {`"node":"n3","instance":"10.8.0.1:80"`, "0.9"},
 		{`"node":"n4","instance":"10.8.0.1:80"`, "0.9"},
 	}
+	var tooMany []element
+	for i := range 4200 { // the bound for five nodes is 4,136
+		tooMany = append(tooMany, element{fmt.Sprintf(`"instance":"n0","hostname":"h%d"`, i), "0.9"})
+	}
 	for _, tt := range []struct {
 		name            string
 		kubelet, forged []element
 	}{
+		{"too many series", scraped, tooMany},
 		{"its node", scraped, []element{at("n0", "0.9")}},
 		// The instance is the pod's address, on no node that it names.
 		{"all nodes", scraped, allNodes},

@@ -198,13 +198,29 @@ func (s *Source) measure(ctx context.Context, qr *response.Querier, windows []ti
 	if detect {
 		undetected = s.detectDialect(ctx, qr, probed)
 	}
-	results = qr.AskAll(ctx, s.planner.Load(s.dialect, windows, quantiles))
+	results = s.ask(ctx, qr, windows, quantiles)
 	if s.auto && !detect && dialectEmpty(&s.planner, results) {
 		if undetected = s.detectDialect(ctx, qr, probed); undetected == nil {
-			results = qr.AskAll(ctx, s.planner.Load(s.dialect, windows, quantiles))
+			results = s.ask(ctx, qr, windows, quantiles)
 		}
 	}
 	return results, undetected
+}
+
+// ask queries the load. Where a response is too large, it asks for the target set in use alone. So no other target takes the load
+// of all nodes by too many series.
+func (s *Source) ask(ctx context.Context, qr *response.Querier, windows []time.Duration, quantiles []load.Quantile,
+) []*response.Result {
+	results := qr.AskAll(ctx, s.planner.Load(s.dialect, windows, quantiles))
+	for i, r := range results {
+		set, used := s.inUse[response.FamilyOf(r.Query)]
+		if used && r.Query.Dialect != "" && source.IsTooLarge(r.Err) {
+			planner := s.planner
+			planner.Selector = slices.Concat(planner.Selector, set.Matchers())
+			results[i] = qr.AskSet(ctx, &planner.Load(s.dialect, windows, quantiles)[i], set)
+		}
+	}
+	return results
 }
 
 // Diagnosis returns the diagnosis of the last Fetch, whether it failed or not. It is zero before the first response.

@@ -1,6 +1,7 @@
 package prometheus
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,37 @@ func TestFetch_ContestedNode(t *testing.T) {
 	fetch(t, s)
 	if s.Diagnosis().Rivals != nil {
 		t.Errorf("rivals %v, want none", s.Diagnosis().Rivals)
+	}
+}
+
+// TestFetch_TooManySeries has a tenant's target name a node by more series than a response may have.
+func TestFetch_TooManySeries(t *testing.T) {
+	honest := []element{
+		{`"instance":"10.0.0.1:9100","job":"node-exporter","namespace":"monitoring"`, "0.25"},
+		{`"instance":"[fd00::2]:9100","job":"node-exporter","namespace":"monitoring"`, "0.25"},
+	}
+	var forged []element
+	for i := range 5000 { // the bound for two nodes is 4,112
+		forged = append(forged, element{fmt.Sprintf(`"instance":"10.8.0.1:80","node":"w1","hostname":"h%d","namespace":"tenant"`, i), "0.9"})
+	}
+	srv := newServer(t, rule{"", vector(honest...)})
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, twoNodes()...)
+	fetch(t, s)
+	srv.setRules(rule{`job="node-exporter",namespace="monitoring",service=""`, vector(honest...)}, rule{"", vector(forged...)})
+	var log logged
+	for range 3 {
+		batch, err := s.Fetch(log.context(t), source.Request{Windows: []time.Duration{window}})
+		if err != nil || len(batch.Samples) != 2 || batch.ContestedCount != 2 {
+			t.Fatalf("%d samples, %d contested, %v; want 2 and 2", len(batch.Samples), batch.ContestedCount, err)
+		}
+		for _, sample := range batch.Samples {
+			if sample.Stats[0].Mean != 0.25 {
+				t.Errorf("%s has %v, want 0.25", sample.Node, sample.Stats[0].Mean)
+			}
+		}
+	}
+	if lines := log.take(); countContaining(lines, "a set of targets with too many series") != 1 {
+		t.Errorf("%q, want one line in three refreshes", lines)
 	}
 }
 

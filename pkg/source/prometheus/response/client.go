@@ -71,7 +71,8 @@ func (c *Client) Query(
 	bounds := Bounds{Bytes: source.MaxResponseBytes(nodes), Series: source.MaxElements(nodes)}
 	warnings, err = c.Send(ctx, url.Values{"query": {promql}}, bounds, Vector(ClearMap, visit))
 	if source.IsTooLarge(err) {
-		err = fmt.Errorf("%w, the bound for %d nodes: use a custom query for the series of these nodes alone", err, nodes)
+		err = fmt.Errorf("%w, the bound for %d nodes: set metricProvider.selector, or use a custom query, "+
+			"for the series of these nodes alone", err, nodes)
 	}
 	return warnings, err
 }

@@ -190,3 +190,13 @@ func (qr *Querier) Ask(ctx context.Context, q *promql.Query) *Result {
 	r.Warnings, r.Received = warnings, qr.Clock.Now()
 	return r
 }
+
+// AskSet is Ask for a query of one target set, where a response with all sets is too large. The nodes count as contested.
+func (qr *Querier) AskSet(ctx context.Context, q *promql.Query, set TargetSet) *Result {
+	r := qr.Ask(ctx, q)
+	if r.Err == nil {
+		r.Contested, r.Rivals = r.Nodes, &Rivals{Used: set, Ignored: TargetSet{Evidence: Crowded}, Nodes: r.Nodes}
+		r.Rivals.clean(qr.Matcher.excerpt)
+	}
+	return r
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	promlabels "github.com/prometheus/prometheus/model/labels"
 	corev1 "k8s.io/api/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 
@@ -42,6 +43,8 @@ const (
 	Untargeted
 	// Unshown is a target that is not known to be on the node.
 	Unshown
+	// Crowded is any target beside the set in use, where a response with all of them is too large.
+	Crowded
 )
 
 // TargetSet is a set of targets that are scraped alike, with the same evidence.
@@ -52,6 +55,9 @@ type TargetSet struct {
 
 // String returns the set's labels as a PromQL selector.
 func (s TargetSet) String() string {
+	if s.Evidence == Crowded {
+		return "a set of targets with too many series"
+	}
 	if s.Evidence == Untargeted && s.Job == "" && s.Namespace == "" && s.Service == "" {
 		return "{} (no target)"
 	}
@@ -61,6 +67,15 @@ func (s TargetSet) String() string {
 // Selector returns label matchers that select the set's series, for metricProvider.selector.
 func (s TargetSet) Selector() string {
 	return fmt.Sprintf("{job=%q, namespace=%q, service=%q}", s.Job, s.Namespace, s.Service)
+}
+
+// Matchers select the set's series.
+func (s TargetSet) Matchers() promql.Selector {
+	return promql.Selector{
+		promlabels.MustNewMatcher(promlabels.MatchEqual, jobLabel, s.Job),
+		promlabels.MustNewMatcher(promlabels.MatchEqual, namespaceLabel, s.Namespace),
+		promlabels.MustNewMatcher(promlabels.MatchEqual, serviceLabel, s.Service),
+	}
 }
 
 // compare orders sets with as many nodes, so that all schedulers choose the same.
