@@ -323,7 +323,8 @@ func (r *Explanation) notePod(pod *corev1.Pod) {
 
 // fill makes lists that are empty print as such.
 func (r *Explanation) fill() {
-	r.ExpectedUsage, r.RuledOut, r.Candidates = list(r.ExpectedUsage), list(r.RuledOut), list(r.Candidates)
+	r.setUsages()
+	r.RuledOut, r.Candidates = list(r.RuledOut), list(r.Candidates)
 	r.SkippedFilters, r.SkippedScores, r.Notes = list(r.SkippedFilters), list(r.SkippedScores), list(r.Notes)
 	r.Decision.Nodes = list(r.Decision.Nodes)
 }

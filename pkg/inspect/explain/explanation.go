@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -18,7 +19,9 @@ type Explanation struct {
 	// Profile is the schedulerName of the profile that decides.
 	Profile string `json:"profile"`
 	// ExpectedUsage is what plugins expect the pod to use.
-	ExpectedUsage []explain.ExpectedUsage `json:"expectedUsage"`
+	ExpectedUsage []explain.ExpectedUsage `json:"-"`
+	// Usages are ExpectedUsage as JSON has it.
+	Usages []Usage `json:"expectedUsage"`
 	// Nodes is the number of nodes of the cluster, FeasibleNodes the number that passed all filters.
 	Nodes         int `json:"nodes"`
 	FeasibleNodes int `json:"feasibleNodes"`
@@ -45,6 +48,37 @@ type Explanation struct {
 
 // Fits implements Result.
 func (r *Explanation) Fits() bool { return len(r.Decision.Nodes) > 0 }
+
+// Usage is the usage of one resource that a plugin expects of the pod.
+type Usage struct {
+	Plugin   string            `json:"plugin"`
+	Resource string            `json:"resource"`
+	Amount   resource.Quantity `json:"amount"`
+	// Parts add up to Amount, and PeakParts to the highest usage that the plugin predicts.
+	Parts     []UsagePart `json:"parts,omitempty"`
+	PeakParts []UsagePart `json:"peakParts,omitempty"`
+}
+
+// UsagePart is a part of a Usage.
+type UsagePart struct {
+	Amount resource.Quantity `json:"amount"`
+	// Basis is the reason for the amount, such as "request of container main".
+	Basis string `json:"basis"`
+}
+
+// setUsages sets Usages.
+func (r *Explanation) setUsages() {
+	r.Usages = []Usage{}
+	for _, u := range r.ExpectedUsage {
+		parts := func(of []podusage.Part) (parts []UsagePart) {
+			for _, p := range of {
+				parts = append(parts, UsagePart{amountOf(u.Unit, p.Amount), p.Basis})
+			}
+			return parts
+		}
+		r.Usages = append(r.Usages, Usage{u.Plugin, u.Resource, amountOf(u.Unit, u.Amount), parts(u.Parts), parts(u.Peak)})
+	}
+}
 
 // Pod is the pod that is explained.
 type Pod struct {
@@ -153,13 +187,19 @@ type Difference struct {
 	Weighted int64  `json:"weighted"`
 }
 
+// amountOf returns milliCPU or bytes as a quantity.
+func amountOf(unit string, amount float64) resource.Quantity {
+	if unit == "milliCPU" {
+		return *resource.NewMilliQuantity(int64(math.Round(amount)), resource.DecimalSI)
+	}
+	return *resource.NewQuantity(int64(math.Round(amount)), resource.BinarySI)
+}
+
 // Quantity formats milliCPU or bytes as a Kubernetes quantity, such as 750m. Long ones are in Mi, with one decimal.
 func Quantity(unit string, amount float64) string {
-	if unit == "milliCPU" {
-		return resource.NewMilliQuantity(int64(math.Round(amount)), resource.DecimalSI).String()
-	}
-	text := resource.NewQuantity(int64(math.Round(amount)), resource.BinarySI).String()
-	if len(text) > 6 {
+	quantity := amountOf(unit, amount)
+	text := quantity.String()
+	if unit != "milliCPU" && len(text) > 6 {
 		text = fmt.Sprintf("%.1fMi", amount/(1<<20))
 	}
 	return text

@@ -130,7 +130,7 @@ func TestResult_Print_Terms(t *testing.T) {
 	}
 }
 
-// Addends that are 0 on all nodes are left out; other terms are not, and neither is one that a node has.
+// Addends that are 0 on all nodes are left out. Other terms stay.
 func TestResult_Print_ZeroTerms(t *testing.T) {
 	r := explainedResult()
 	for i, pending := range []float64{0, 3} {

@@ -70,7 +70,7 @@ func (r *Reader) RefreshInterval() time.Duration {
 
 // View says which plugin the figures are of, and when they were taken.
 type View struct {
-	SchedulerName string `json:"schedulerName"`
+	SchedulerName string `json:"profile"`
 	// Plugin is the plugin whose measured and pending load and whose load line are shown.
 	Plugin string    `json:"plugin"`
 	Time   time.Time `json:"time"`

@@ -325,7 +325,7 @@ func TestJSON(t *testing.T) {
 	nodes := nodesOf(t, newCluster(t, Options{}), Selection{Names: []string{"b"}})
 	text, err := json.Marshal(nodes)
 	must(t, err)
-	const want = `{"schedulerName":"byload","plugin":"LoadThreshold","time":"2026-01-02T03:04:05Z","nodes":[{"name":"b","pods":1,` +
+	const want = `{"profile":"byload","plugin":"LoadThreshold","time":"2026-01-02T03:04:05Z","nodes":[{"name":"b","pods":1,` +
 		`"cpu":{"state":"Fresh","ageSeconds":30,"window":"5m0s","measuredPercent":50,"pendingPercent":0,"requestedPercent":50,"utilizationPercent":50,` +
 		`"linePercent":60,"lineAnnotated":true,"aboveLine":false,"requested":"3","allocatable":"6","capacity":"8"},` +
 		`"memory":{"state":"Expired","ageSeconds":3600,"window":"5m0s","measuredPercent":50,"pendingPercent":0,"requestedPercent":25,"utilizationPercent":25,` +
