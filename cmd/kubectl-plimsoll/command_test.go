@@ -125,7 +125,7 @@ func TestCompletion(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"explain", "--output", ""}, "table\njson\nyaml\n"},
+		{[]string{"explain", "--output", ""}, "table\nwide\njson\nyaml\n"},
 		{[]string{"explain", kubeconfig, "--context", ""}, "one\ntwo\n"},
 		{[]string{"explain", kubeconfig, "-n", ""}, "shop\n"},
 		{[]string{"explain", kubeconfig, "--node", ""}, "worker-1\n"},
@@ -137,7 +137,7 @@ func TestCompletion(t *testing.T) {
 		{[]string{"top", "nodes", kubeconfig, ""}, "worker-1\n"},
 		{[]string{"top", "pods", kubeconfig, ""}, "worker-1\n"},
 		{[]string{"top", "pods", kubeconfig, "-n", ""}, "shop\n"},
-		{[]string{"top", "nodes", "-o", ""}, "table\njson\nyaml\n"},
+		{[]string{"top", "nodes", "-o", ""}, "table\nwide\njson\nyaml\n"},
 		{[]string{"top", "--sort", ""}, "line\nname\ncpu\n"},
 	} {
 		out, err := execute(t.Context(), append([]string{"__complete"}, tt.args...)...)

@@ -67,8 +67,7 @@ Exit codes: 0 all selected checks passed, 1 a check failed, 2 the API server can
 		RunE:              func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.cluster.addTo(command, command.Flags())
-	o.output.addTo(command, command.Flags())
-	command.Flags().Lookup("output").Usage += "; or " + junit + " or " + sarif + ", for pipelines"
+	o.output.addTo(command, command.Flags(), junit, sarif)
 	command.Flags().StringSliceVar(&o.selected.Checks, "check", nil,
 		"groups or ids of checks to show: "+strings.Join(doctor.Groups(), ", ")+" (default all)")
 	command.Flags().BoolVar(&o.selected.OnlyProblems, "only-problems", false, "show only checks with something to fix")
@@ -88,10 +87,8 @@ Exit codes: 0 all selected checks passed, 1 a check failed, 2 the API server can
 
 // validate fails if a flag is wrong.
 func (o *doctorOptions) validate() error {
-	if !o.forPipelines() {
-		if err := o.output.validate(); err != nil {
-			return err
-		}
+	if err := o.output.validate(); err != nil {
+		return err
 	}
 	if o.failOn != string(doctor.Warning) && o.failOn != string(doctor.Error) {
 		return live.OptionErrorf("--fail-on: %q; write warning or error", o.failOn)
@@ -140,12 +137,8 @@ func (o *doctorOptions) run(cmd *cobra.Command) error {
 	return errFound
 }
 
-// Formats of --output that only doctor has.
+// Formats of --output that only doctor has, for pipelines.
 const (
 	junit = "junit"
 	sarif = "sarif"
 )
-
-func (o *doctorOptions) forPipelines() bool {
-	return o.output.format == junit || o.output.format == sarif
-}

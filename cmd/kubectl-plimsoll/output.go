@@ -1,36 +1,65 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/requests"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 )
 
 // outputFlags say how results are printed.
-type outputFlags struct{ format string }
+type outputFlags struct {
+	format string
+	// formats are those without a template.
+	formats []string
+}
 
-func (f *outputFlags) addTo(command *cobra.Command, flags *pflag.FlagSet) {
-	flags.StringVarP(&f.format, "output", "o", "table", "table, json, yaml, jsonpath=TEMPLATE or go-template=TEMPLATE")
-	formats := []cobra.Completion{"table", "json", "yaml", "jsonpath=", "go-template="}
-	completeFlag(command, "output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+// Formats of --output beside JSON, YAML and templates. All but tableFormat and wideFormat are of some commands only.
+const (
+	tableFormat = "table"
+	wideFormat  = "wide"
+	nameFormat  = "name"
+	csvFormat   = "csv"
+)
+
+// addTo adds the flag. more are formats that only this command has.
+func (f *outputFlags) addTo(command *cobra.Command, flags *pflag.FlagSet, more ...string) {
+	f.formats = append([]string{tableFormat, wideFormat, "json", "yaml"}, more...)
+	flags.StringVarP(&f.format, "output", "o", tableFormat, f.allowed())
+	completions := slices.Concat(f.formats, []string{"jsonpath=", "go-template="})
+	completeFlag(command, "output", cobra.FixedCompletions(completions, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (f *outputFlags) allowed() string {
+	return strings.Join(f.formats, ", ") + ", jsonpath=TEMPLATE or go-template=TEMPLATE"
 }
 
 func (f *outputFlags) validate() error {
-	switch f.format {
-	case "table", "json", "yaml":
+	if slices.Contains(f.formats, f.format) {
 		return nil
 	}
 	_, err := genericclioptions.NewKubeTemplatePrintFlags().ToPrinter(f.format)
 	if genericclioptions.IsNoCompatiblePrinterError(err) {
-		err = fmt.Errorf("%q; write table, json, yaml, jsonpath=TEMPLATE or go-template=TEMPLATE", f.format)
+		err = fmt.Errorf("%q; write %s", f.format, f.allowed())
 	}
 	if err != nil {
 		return usageError{fmt.Errorf("--output: %w", err)}
@@ -38,15 +67,21 @@ func (f *outputFlags) validate() error {
 	return nil
 }
 
+// isTable reports whether a table is printed.
+func (f *outputFlags) isTable() bool { return f.format == tableFormat || f.format == wideFormat }
+
 // print prints the result, a pointer to a value with JSON tags. A table is printed with its title and notes on standard error.
 func (f *outputFlags) print(cmd *cobra.Command, result any, title string, notes []string, table func(*terminal.Printer)) error {
-	if f.format != "table" {
+	if !f.isTable() {
 		return f.encode(cmd.OutOrStdout(), result)
 	}
 	if title != "" {
 		printLines(cmd.ErrOrStderr(), title)
 	}
 	p := &terminal.Printer{Style: terminal.StyleOf(cmd.OutOrStdout())}
+	if f.format == wideFormat {
+		p.Width = 0
+	}
 	table(p)
 	if _, err := io.WriteString(cmd.OutOrStdout(), p.String()); err != nil {
 		return err
@@ -56,13 +91,23 @@ func (f *outputFlags) print(cmd *cobra.Command, result any, title string, notes 
 }
 
 func (f *outputFlags) encode(w io.Writer, result any) error {
+	if f.format == nameFormat {
+		return printNames(w, result)
+	}
+	object, err := withKind(result)
+	if err != nil {
+		return err
+	}
 	switch f.format {
 	case "json":
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(result)
+		var indented bytes.Buffer
+		if err := json.Indent(&indented, object, "", "  "); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintln(w, indented.String())
+		return err
 	case "yaml":
-		text, err := yaml.Marshal(result)
+		text, err := yaml.JSONToYAML(object)
 		if err != nil {
 			return err
 		}
@@ -73,15 +118,89 @@ func (f *outputFlags) encode(w io.Writer, result any) error {
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(result)
-	if err != nil {
-		return err
-	}
 	fields := map[string]any{}
-	if err := json.Unmarshal(text, &fields); err != nil {
+	if err := json.Unmarshal(object, &fields); err != nil {
 		return err
 	}
 	return printer.PrintObj(&unstructured.Unstructured{Object: fields}, w)
+}
+
+// apiVersion is the version of all JSON. Within a version, fields are added, and never renamed or removed.
+const apiVersion = "inspect.plimsoll.io/v1"
+
+// kinds returns the kind of each result. docs/json.md lists their fields.
+func kinds() map[reflect.Type]string {
+	return map[reflect.Type]string{
+		reflect.TypeFor[top.Nodes]():                    "NodeLoads",
+		reflect.TypeFor[top.Pods]():                     "PodLoads",
+		reflect.TypeFor[explain.Explanation]():          "Explanation",
+		reflect.TypeFor[explain.DaemonSetExplanation](): "DaemonSetExplanation",
+		reflect.TypeFor[explain.NamespaceExplanation](): "NamespaceExplanation",
+		reflect.TypeFor[whatif.Report]():                "WhatIf",
+		reflect.TypeFor[doctor.Report]():                "Diagnosis",
+		reflect.TypeFor[requests.Report]():              "RequestRecommendations",
+		reflect.TypeFor[replayResult]():                 "Replay",
+	}
+}
+
+// withKind returns the JSON of a result, a pointer, with apiVersion and kind first.
+func withKind(result any) ([]byte, error) {
+	kind, ok := kinds()[reflect.TypeOf(result).Elem()]
+	if !ok {
+		return nil, fmt.Errorf("%T has no kind", result)
+	}
+	head, err := json.Marshal(struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}{apiVersion, kind})
+	if err != nil {
+		return nil, err
+	}
+	fields, err := json.Marshal(result)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(head[:len(head)-1], []byte(","), fields[1:]), nil
+}
+
+// printNames prints the objects that a result lists, as kubectl get -o name.
+func printNames(w io.Writer, result any) error {
+	printer := &printers.NamePrinter{}
+	for _, o := range objectsOf(result) {
+		object := &metav1.PartialObjectMetadata{
+			TypeMeta: metav1.TypeMeta{APIVersion: o.apiVersion, Kind: o.kind}, ObjectMeta: metav1.ObjectMeta{Name: text.Escape(o.name)},
+		}
+		if err := printer.PrintObj(object, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// objectName names an object of the API.
+type objectName struct{ apiVersion, kind, name string }
+
+// objectsOf returns the objects that a result is about, in the order of its table.
+func objectsOf(result any) (objects []objectName) {
+	switch r := result.(type) {
+	case *top.Nodes:
+		for _, n := range r.Nodes {
+			objects = append(objects, objectName{"v1", "Node", n.Name})
+		}
+	case *top.Pods:
+		for i := range r.Pods {
+			objects = append(objects, objectName{"v1", "Pod", r.Pods[i].Name})
+		}
+	case *whatif.Report:
+		for i := range r.Outcomes[0].Nodes {
+			objects = append(objects, objectName{"v1", "Node", r.Outcomes[0].Nodes[i].Name})
+		}
+	case *requests.Report:
+		for _, workload := range r.Workloads {
+			objects = append(objects, objectName{workload.APIVersion, workload.Kind, workload.Name})
+		}
+	}
+	return objects
 }
 
 // printLines prints a line for each text.

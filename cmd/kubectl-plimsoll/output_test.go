@@ -13,6 +13,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/requests"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 )
@@ -82,12 +83,12 @@ func TestPrint_EscapesHostileStrings(t *testing.T) {
 func TestPrint_Formats(t *testing.T) {
 	result := &whatif.Report{Changes: []string{"worker-1 drained"}}
 	for format, want := range map[string]string{
-		"json":                             "{\n  \"changes\": [\n    \"worker-1 drained\"\n  ],\n  \"outcomes\": null\n}\n",
-		"yaml":                             "changes:\n- worker-1 drained\noutcomes: null\n",
+		"json":                             "{\n  \"apiVersion\": \"inspect.plimsoll.io/v1\",\n  \"kind\": \"WhatIf\",\n  \"changes\": [\n    \"worker-1 drained\"\n  ],\n  \"outcomes\": null\n}\n",
+		"yaml":                             "apiVersion: inspect.plimsoll.io/v1\nchanges:\n- worker-1 drained\nkind: WhatIf\noutcomes: null\n",
 		"jsonpath={.changes[0]}":           "worker-1 drained",
 		"go-template={{index .changes 0}}": "worker-1 drained",
 	} {
-		f := &outputFlags{format: format}
+		f := &outputFlags{format: format, formats: []string{"json", "yaml"}}
 		must(t, f.validate())
 		var b bytes.Buffer
 		cmd := &cobra.Command{}
@@ -96,9 +97,24 @@ func TestPrint_Formats(t *testing.T) {
 			t.Errorf("%s: error %v, got %q, want %q", format, err, b.String(), want)
 		}
 	}
-	for _, format := range []string{"wide", "jsonpath={", ""} {
-		if _, ok := errors.AsType[usageError]((&outputFlags{format: format}).validate()); !ok {
+	for _, format := range []string{"name", "jsonpath={", ""} {
+		if _, ok := errors.AsType[usageError]((&outputFlags{format: format, formats: []string{"json"}}).validate()); !ok {
 			t.Errorf("%q is accepted", format)
+		}
+	}
+}
+
+func TestPrint_Names(t *testing.T) {
+	for want, result := range map[string]any{
+		"node/worker-1\n":       &top.Nodes{Nodes: []*top.Row{{Name: "worker-1"}}},
+		"pod/web-0\n":           &top.Pods{Pods: []top.Pod{{Namespace: "shop", Name: "web-0"}}},
+		"node/worker-2\n":       &whatif.Report{Outcomes: []*whatif.Outcome{{Nodes: []whatif.ChangedNode{{Name: "worker-2"}}}}},
+		"deployment.apps/web\n": &requests.Report{Workloads: []*requests.Workload{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}}},
+	} {
+		var b bytes.Buffer
+		must(t, (&outputFlags{format: nameFormat}).encode(&b, result))
+		if b.String() != want {
+			t.Errorf("%T: %q, want %q", result, b.String(), want)
 		}
 	}
 }

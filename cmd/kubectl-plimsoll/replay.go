@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -21,7 +22,7 @@ var errInterrupted = errors.New("interrupted: the report holds the days that all
 	"or, if there is none, the first day of the policies that completed it")
 
 func newReplayCommand() *cobra.Command {
-	s := &replay.Selection{}
+	s, output := &replay.Selection{}, &outputFlags{}
 	command := &cobra.Command{
 		Use:   "replay",
 		Short: "Compare scheduling policies on the same pods",
@@ -56,7 +57,7 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
   kubectl plimsoll replay --config scheduler.yaml --scenario all -o json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := runReplay(cmd, s)
+			err := runReplay(cmd, s, output)
 			if _, ok := errors.AsType[*replay.OptionError](err); ok {
 				return usageError{err}
 			}
@@ -83,13 +84,19 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 		fmt.Sprintf("age of the start of the cluster's history, from %v to %v", history.MinSince, history.MaxSince))
 	flags.StringVar(&s.TokenFile, "prometheus-token-file", "", "file with a bearer token for Prometheus")
 	flags.StringVar(&s.CAFile, "prometheus-ca-file", "", "PEM file of CAs for Prometheus (default: the system's)")
-	flags.StringVarP(&s.Output, "output", "o", "table", "table or json")
+	output.addTo(command, flags)
 	flags.StringVar(&s.HTML, "html", "", "file to write a page with charts to")
 	return command
 }
 
-func runReplay(cmd *cobra.Command, s *replay.Selection) error {
-	if err := s.Validate(cmd.Flags().Changed); err != nil {
+// replayResult is the JSON of replay.
+type replayResult struct {
+	// Reports are by scenario.
+	Reports []*replayreport.Report `json:"reports"`
+}
+
+func runReplay(cmd *cobra.Command, s *replay.Selection, output *outputFlags) error {
+	if err := errors.Join(output.validate(), s.Validate(cmd.Flags().Changed)); err != nil {
 		return err
 	}
 	policies, err := s.ReadPolicies(cmd.Context())
@@ -117,8 +124,18 @@ func runReplay(cmd *cobra.Command, s *replay.Selection) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Write(cmd.OutOrStdout(), reports); err != nil || !reports[len(reports)-1].Partial {
+	if err := writeReplay(cmd.OutOrStdout(), output, reports); err != nil {
+		return err
+	}
+	if err := s.WriteHTML(reports[0]); err != nil || !reports[len(reports)-1].Partial {
 		return err
 	}
 	return errInterrupted
+}
+
+func writeReplay(w io.Writer, output *outputFlags, reports []*replayreport.Report) error {
+	if output.isTable() {
+		return replayreport.WriteTables(w, reports)
+	}
+	return output.encode(w, &replayResult{reports})
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
-	replayreport "github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
 
 // execute runs the command with the arguments, and returns what it writes.
@@ -93,10 +92,10 @@ func TestReplay_Table(t *testing.T) {
 func TestReplay_JSON(t *testing.T) {
 	out, err := execute(t.Context(), "replay", "--load", write(t, "pods.jsonl", twoPods), "-o", "json", "--policies", "random")
 	must(t, err)
-	var reports []replayreport.Report
-	must(t, json.Unmarshal([]byte(out), &reports))
-	if len(reports) != 1 || reports[0].Policies[0].Name != engine.Random || reports[0].Policies[0].Runs[0].HotMinutes != 30 {
-		t.Errorf("%+v; want a report with 30 hot minutes of %s", reports, engine.Random)
+	var result replayResult
+	must(t, json.Unmarshal([]byte(out), &result))
+	if reports := result.Reports; len(reports) != 1 || reports[0].Policies[0].Name != engine.Random || reports[0].Policies[0].Runs[0].HotMinutes != 30 {
+		t.Errorf("%+v; want a report with 30 hot minutes of %s", result, engine.Random)
 	}
 }
 

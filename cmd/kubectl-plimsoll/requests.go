@@ -16,7 +16,7 @@ import (
 // requestsOptions are the flags of requests.
 type requestsOptions struct {
 	cluster           *clusterFlags
-	output            string
+	output            outputFlags
 	request           requests.Request
 	allNamespaces     bool
 	minCPU, minMemory string
@@ -49,20 +49,19 @@ one stays, unless it is below the request. The memory request and limit are the 
 	}
 	flags := command.Flags()
 	o.cluster.addTo(command, flags)
-	flags.StringVarP(&o.output, "output", "o", "table", "table, csv, json, or yaml: objects for kubectl apply --server-side")
+	o.output.addTo(command, flags, nameFormat, csvFormat)
+	flags.Lookup("output").Usage += "; yaml is objects for kubectl apply --server-side"
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "all namespaces")
 	flags.StringVarP(&o.request.Selector, "selector", "l", "", "label selector of the workloads, such as app=web")
 	flags.DurationVar(&o.request.History, "history", 24*time.Hour,
 		fmt.Sprintf("how far back usages are read, from %v to %v", requests.MinHistory, requests.MaxHistory))
-	flags.DurationVar(&o.request.Rule.MinHistory, "min-history", rule.MinHistory,
+	flags.DurationVar(&o.request.Rule.MinHistory.Duration, "min-history", rule.MinHistory.Duration,
 		"time that a container must have been seen for")
 	flags.Float64Var(&o.request.Rule.CPUPercentile, "cpu-percentile", rule.CPUPercentile, "percentile of the cpu usages to request")
 	flags.Float64Var(&o.request.Rule.MemoryMarginPercent, "memory-margin", rule.MemoryMarginPercent,
 		"percentage to add to the highest memory usage")
 	flags.StringVar(&o.minCPU, "min-cpu", rule.MinCPU.String(), "least cpu request")
 	flags.StringVar(&o.minMemory, "min-memory", rule.MinMemory.String(), "least memory request")
-	completeFlag(command, "output", cobra.FixedCompletions([]cobra.Completion{"table", "csv", "json", "yaml"},
-		cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
 
@@ -78,12 +77,10 @@ func (o *requestsOptions) complete(args []string, connection *live.Connection) e
 	case !o.allNamespaces:
 		o.request.Namespace = connection.Namespace
 	}
-	switch o.output {
-	case "table", "csv", "json", "yaml":
-	default:
-		return fmt.Errorf("--output: %q; write table, csv, json or yaml", o.output)
+	err := o.output.validate()
+	if err != nil {
+		return err
 	}
-	var err error
 	if o.request.Rule.MinCPU, err = resource.ParseQuantity(o.minCPU); err != nil || o.request.Rule.MinCPU.Sign() < 0 {
 		return fmt.Errorf("--min-cpu: %q; write a quantity of 0 or more, such as 10m", o.minCPU)
 	}
@@ -109,12 +106,11 @@ func (o *requestsOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	switch o.output {
-	case "csv":
+	switch o.output.format {
+	case csvFormat:
 		return report.WriteCSV(cmd.OutOrStdout())
 	case "yaml":
 		return report.WritePatches(cmd.OutOrStdout())
 	}
-	output := outputFlags{format: o.output}
-	return output.print(cmd, report, "", nil, report.Print)
+	return o.output.print(cmd, report, "", nil, report.Print)
 }

@@ -36,7 +36,7 @@ func newTopCommand() *cobra.Command {
 	command.AddCommand(o.nodesCommand(), o.podsCommand())
 	flags := command.PersistentFlags()
 	o.cluster.addTo(command, flags)
-	o.output.addTo(command, flags)
+	o.output.addTo(command, flags, nameFormat)
 	flags.StringVar(&o.view.SchedulerName, "scheduler-name", "",
 		"schedulerName of the profile; by default the first with a plugin that reads load")
 	flags.StringVar(&o.view.Plugin, "plugin", "",
@@ -106,7 +106,7 @@ func (o *topOptions) runNodes(cmd *cobra.Command, names []string) error {
 		return err
 	}
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	interactive := o.watch && o.output.format == "table" && terminal.StyleOf(out).Width > 0 && os.Getenv("TERM") != "dumb"
+	interactive := o.watch && o.output.format == tableFormat && terminal.StyleOf(out).Width > 0 && os.Getenv("TERM") != "dumb"
 	if interactive {
 		klog.SetLogger(logr.Discard()) // log lines would cross the view, whose title tells of errors
 	}

@@ -42,7 +42,7 @@ func newWhatIfCommand() *cobra.Command {
 	}
 	flags := command.Flags()
 	o.cluster.addTo(command, flags)
-	o.output.addTo(command, flags)
+	o.output.addTo(command, flags, nameFormat)
 	flags.StringVarP(&o.file, "filename", "f", "", "file with workloads whose pods to place; - is standard input")
 	flags.IntVar(&o.replicas, "replicas", 0, "number of pods of the workload; replaces the file's")
 	flags.StringSliceVar(&o.scenario.Drain, "drain", nil, "node to drain; may be repeated")

@@ -87,7 +87,7 @@ func (o *Options) runAll(ctx context.Context) ([]report.Run, []error) {
 func (o *Options) newReport() *report.Report {
 	first := o.Inputs[0]
 	r := &report.Report{
-		Title: o.Title, Nodes: len(first.Nodes), Pods: len(first.Pods), Counted: first.Counted,
+		Title: o.Title, Nodes: len(first.Nodes), Pods: len(first.Pods), CountedSeconds: first.Counted.Seconds(),
 		HotAbove: load.Hot, SevereAbove: report.SevereAbove, Origin: o.Origin,
 	}
 	for i := range first.Nodes {

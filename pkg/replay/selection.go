@@ -2,9 +2,7 @@ package replay
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"slices"
@@ -30,9 +28,9 @@ type Selection struct {
 	Since            time.Duration
 	TokenFile        string
 	CAFile           string
-	// Output, HTML and Save select the output.
-	Output, HTML, Save string
-	HashNames          bool
+	// HTML and Save select the output.
+	HTML, Save string
+	HashNames  bool
 }
 
 // Bounds of flags.
@@ -70,8 +68,6 @@ func (s *Selection) Validate(changed func(flag string) bool) error {
 		return err
 	}
 	switch {
-	case s.Output != "table" && s.Output != "json":
-		return optionErrorf("output", "%q; write table or json", s.Output)
 	case s.Seeds < 1 || s.Seeds > maxSeeds:
 		return optionErrorf("seeds", "%d; write from 1 to %d", s.Seeds, maxSeeds)
 	case s.Nodes < 1 || s.Nodes > maxNodes:
@@ -243,16 +239,12 @@ func (s *Selection) SaveInput(replays []Options) error {
 	return input.Save(s.Save, in)
 }
 
-// Write writes the reports as a table or as JSON, then the page.
-func (s *Selection) Write(w io.Writer, reports []*report.Report) error {
-	write := report.WriteTables
-	if s.Output == "json" {
-		write = func(w io.Writer, reports []*report.Report) error { return json.NewEncoder(w).Encode(reports) }
+// WriteHTML writes the page, if it is asked for.
+func (s *Selection) WriteHTML(r *report.Report) error {
+	if s.HTML == "" {
+		return nil
 	}
-	if err := write(w, reports); err != nil || s.HTML == "" {
-		return err
-	}
-	if err := html.WriteFile(s.HTML, reports[0]); err != nil {
+	if err := html.WriteFile(s.HTML, r); err != nil {
 		return &OptionError{"html", err}
 	}
 	return nil

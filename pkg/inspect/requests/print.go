@@ -44,7 +44,7 @@ func (r *Report) Print(p *terminal.Printer) {
 	p.Printf("\n%s\n", &r.Rule)
 	p.Printf("%s\n%s\n", r.CPU.sentence(load.CPU), r.Memory.sentence(load.Memory))
 	if short := r.shortHistory(); len(short) > 0 {
-		p.Printf("Not seen for %v, so nothing is recommended: %s\n", r.Rule.MinHistory, text.FirstN(short))
+		p.Printf("Not seen for %v, so nothing is recommended: %s\n", r.Rule.MinHistory.Duration, text.FirstN(short))
 	}
 	if len(r.Skipped) > 0 {
 		p.Printf("Left out: %s\n", text.FirstN(r.Skipped))

@@ -48,8 +48,8 @@ func (r *Request) Validate() error {
 	if r.History < MinHistory || r.History > MaxHistory {
 		return live.OptionErrorf("--history: %v; write from %v to %v", r.History, MinHistory, MaxHistory)
 	}
-	if r.Rule.MinHistory > r.History {
-		return live.OptionErrorf("--min-history: %v; write at most --history, %v", r.Rule.MinHistory, r.History)
+	if r.Rule.MinHistory.Duration > r.History {
+		return live.OptionErrorf("--min-history: %v; write at most --history, %v", r.Rule.MinHistory.Duration, r.History)
 	}
 	if _, err := labels.Parse(r.Selector); err != nil {
 		return live.OptionErrorf("--selector: %w", err)

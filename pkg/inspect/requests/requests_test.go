@@ -93,7 +93,7 @@ func webReport(t *testing.T) *Report {
 	f.use("report-29123456-abcde", load.CPU, 5) // no letters of a generated name: not of report
 	f.use("report-29123456-bcdfg", load.CPU, 5)
 	rule := DefaultRule()
-	rule.MinHistory = 10 * time.Minute
+	rule.MinHistory.Duration = 10 * time.Minute
 	r := &Report{Rule: rule, Workloads: f.workloads}
 	r.recommend(f)
 	return r
@@ -194,8 +194,8 @@ func TestRequest_Validate(t *testing.T) {
 	}{
 		"a short history":          {func(r *Request) { r.History = time.Minute }, "--history: 1m0s; write from 1h0m0s to 168h0m0s"},
 		"a long history":           {func(r *Request) { r.History = 169 * time.Hour }, "--history: 169h0m0s; write from 1h0m0s to 168h0m0s"},
-		"more than is read":        {func(r *Request) { r.Rule.MinHistory = 25 * time.Hour }, "--min-history: 25h0m0s; write at most --history, 24h0m0s"},
-		"a negative time":          {func(r *Request) { r.Rule.MinHistory = -1 }, "--min-history: -1ns; write 0 or more"},
+		"more than is read":        {func(r *Request) { r.Rule.MinHistory.Duration = 25 * time.Hour }, "--min-history: 25h0m0s; write at most --history, 24h0m0s"},
+		"a negative time":          {func(r *Request) { r.Rule.MinHistory.Duration = -1 }, "--min-history: -1ns; write 0 or more"},
 		"no percentile":            {func(r *Request) { r.Rule.CPUPercentile = 0 }, "--cpu-percentile: 0; write more than 0, and at most 100"},
 		"a percentile of 101":      {func(r *Request) { r.Rule.CPUPercentile = 101 }, "--cpu-percentile: 101; write more than 0, and at most 100"},
 		"a negative margin":        {func(r *Request) { r.Rule.MemoryMarginPercent = -1 }, "--memory-margin: -1; write a percentage from 0 to 1000"},

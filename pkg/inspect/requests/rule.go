@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
@@ -27,14 +28,14 @@ type Rule struct {
 	MinCPU    resource.Quantity `json:"minCPU"`
 	MinMemory resource.Quantity `json:"minMemory"`
 	// MinHistory is the time that a container must have been seen for.
-	MinHistory time.Duration `json:"minHistoryNanoseconds"`
+	MinHistory metav1.Duration `json:"minHistory"`
 }
 
 // DefaultRule returns the rule's defaults.
 func DefaultRule() Rule {
 	return Rule{
 		CPUPercentile: 95, MemoryMarginPercent: 15, MinCPU: resource.MustParse("10m"), MinMemory: resource.MustParse("32Mi"),
-		MinHistory: 6 * time.Hour,
+		MinHistory: metav1.Duration{Duration: 6 * time.Hour},
 	}
 }
 
@@ -47,8 +48,8 @@ func (r *Rule) Validate() error {
 	if !(r.MemoryMarginPercent >= 0 && r.MemoryMarginPercent <= 1000) {
 		errs = append(errs, fmt.Errorf("--memory-margin: %v; write a percentage from 0 to 1000", r.MemoryMarginPercent))
 	}
-	if r.MinHistory < 0 {
-		errs = append(errs, fmt.Errorf("--min-history: %v; write 0 or more", r.MinHistory))
+	if r.MinHistory.Duration < 0 {
+		errs = append(errs, fmt.Errorf("--min-history: %v; write 0 or more", r.MinHistory.Duration))
 	}
 	return errors.Join(errs...)
 }

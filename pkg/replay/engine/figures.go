@@ -41,7 +41,8 @@ func newFigures(in *input.Input) *figures {
 	f := &figures{column: make([]float64, len(in.Nodes))}
 	f.Name, f.Seed = in.Name, in.Seed
 	f.charts = &report.Charts{
-		Step: chartStep, Start: in.Length - in.Counted, Utilization: make([][]byte, len(in.Nodes)), Distribution: make([]float64, 101),
+		StepSeconds: chartStep.Seconds(), StartSeconds: (in.Length - in.Counted).Seconds(),
+		Utilization: make([][]byte, len(in.Nodes)), Distribution: make([]float64, 101),
 	}
 	for i := range in.Nodes {
 		f.charts.NodeNames = append(f.charts.NodeNames, in.Nodes[i].Name)

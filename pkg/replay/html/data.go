@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
@@ -64,7 +63,7 @@ func newData(r *report.Report, rows []row) (d data, heatNote string) {
 			p.Charts = append(p.Charts, d.newChart(run, merge))
 			if c := run.Charts; c != nil && merge > 1 {
 				heatNote = fmt.Sprintf("To keep this page small, each column is the mean of %s instead of %s.",
-					span(c.Step*time.Duration(merge)), span(c.Step))
+					span(seconds(c.StepSeconds*float64(merge))), span(seconds(c.StepSeconds)))
 			}
 		}
 		d.Policies = append(d.Policies, p)
@@ -98,9 +97,9 @@ func (d *data) newChart(run *report.Run, merge int) *chart {
 	}
 	c := &chart{
 		HotMinutes:  round(run.HotMinutes, 1),
-		Start:       from.Start.Seconds(),
-		Step:        from.Step.Seconds(),
-		HeatStep:    from.Step.Seconds() * float64(merge),
+		Start:       from.StartSeconds,
+		Step:        from.StepSeconds,
+		HeatStep:    from.StepSeconds * float64(merge),
 		HeatColumns: (len(from.HotNodes) + merge - 1) / merge,
 		Names:       names,
 	}

@@ -34,7 +34,7 @@ var spread = map[string]float64{
 func synthetic(nodes, runs int, policies ...string) *report.Report {
 	const steps = 288
 	r := &report.Report{
-		Title: "base, three days", Nodes: nodes, Pods: 138 * nodes, CPUCores: 10.4 * float64(nodes), Counted: 21 * time.Hour,
+		Title: "base, three days", Nodes: nodes, Pods: 138 * nodes, CPUCores: 10.4 * float64(nodes), CountedSeconds: 21 * 3600,
 		HotAbove: 0.8, SevereAbove: 0.95,
 	}
 	for p, name := range policies {
@@ -50,7 +50,7 @@ func synthetic(nodes, runs int, policies ...string) *report.Report {
 				Name: fmt.Sprintf("2011-03-%02d, seed %d", 3*(i+1), i+1), Seed: uint64(i + 1), Deviation: sd, NodesInUse: float64(nodes) - 0.4,
 				Decisions: 138 * nodes, DecisionSeconds: 0.04 * float64(nodes), P99Utilization: 0.43 + 2.6*sd,
 				Charts: &report.Charts{
-					Step: 5 * time.Minute, Start: 3 * time.Hour, HotNodes: make([]float64, steps), Distribution: make([]float64, 101),
+					StepSeconds: 300, StartSeconds: 3 * 3600, HotNodes: make([]float64, steps), Distribution: make([]float64, 101),
 				},
 			}
 			for n := range nodes {
@@ -183,7 +183,7 @@ func TestSize(t *testing.T) {
 
 func TestMergedSteps(t *testing.T) {
 	run := report.Run{Charts: &report.Charts{
-		Step: 5 * time.Minute, NodeNames: []string{"a", "b"}, HotNodes: make([]float64, 5),
+		StepSeconds: 300, NodeNames: []string{"a", "b"}, HotNodes: make([]float64, 5),
 		Utilization: [][]byte{{10, 21, 30, 40, 255}, {0, 1, 0, 0, 0}},
 	}}
 	// Two by two: (10 + 21)/2 = 15.5 rounds up, (30 + 40)/2 = 35, 255 is alone; (0 + 1)/2 = 0.5 rounds up.

@@ -59,7 +59,8 @@ func newPage(r *report.Report) *page {
 		Rows:    rows(r, columns),
 		Facts: []string{
 			"nodes: " + short(float64(r.Nodes)), "cores: " + short(r.CPUCores), "pods: " + short(float64(r.Pods)),
-			"counted: " + span(r.Counted), "runs: " + short(float64(r.Runs())), "policies: " + short(float64(len(r.Policies))),
+			"counted: " + span(seconds(r.CountedSeconds)), "runs: " + short(float64(r.Runs())),
+			"policies: " + short(float64(len(r.Policies))),
 		},
 	}
 	p.Data, p.HeatNote = newData(r, p.Rows)
@@ -156,6 +157,8 @@ func newCell(p, stock *report.PolicyReport, f report.Figure) cell {
 func short(v float64) string {
 	return strings.TrimSuffix(humanize.CommafWithDigits(round(v, 1), 1), ".0")
 }
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // span writes a duration in hours, or minutes below an hour.
 func span(d time.Duration) string {

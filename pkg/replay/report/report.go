@@ -1,8 +1,6 @@
 // Package report holds a replay's figures, and compares policies by them.
 package report
 
-import "time"
-
 // SevereAbove is the CPU utilization above which a node is severely hot, as a fraction of capacity. Above load.Hot it is hot.
 const SevereAbove = 0.95
 
@@ -20,11 +18,11 @@ type Report struct {
 	Nodes    int     `json:"nodes"`
 	Pods     int     `json:"pods"`
 	CPUCores float64 `json:"cpuCores"`
-	// Counted is the time that figures cover: the cluster fills before.
-	Counted time.Duration `json:"countedNanoseconds"`
+	// CountedSeconds is the time that figures cover: the cluster fills before.
+	CountedSeconds float64 `json:"countedSeconds"`
 	// HotAbove and SevereAbove are utilizations, as fractions of a node's CPU capacity.
-	HotAbove    float64 `json:"hotAbove"`
-	SevereAbove float64 `json:"severeAbove"`
+	HotAbove    float64 `json:"hotAboveRatio"`
+	SevereAbove float64 `json:"severeAboveRatio"`
 	// Partial reports an interrupted replay, which lacks some runs.
 	Partial  bool           `json:"partial,omitempty"`
 	Policies []PolicyReport `json:"policies"`
@@ -49,8 +47,8 @@ type Run struct {
 	// UnservedCoreHours is demand beyond capacity.
 	UnservedCoreHours float64 `json:"unservedCoreHours"`
 	// P99Utilization is the 99th percentile over all node-minutes; Deviation the standard deviation between nodes, averaged over time.
-	P99Utilization float64 `json:"p99Utilization"`
-	Deviation      float64 `json:"deviation"`
+	P99Utilization float64 `json:"p99UtilizationRatio"`
+	Deviation      float64 `json:"deviationRatio"`
 	// NodesInUse is the mean number of nodes that run a pod.
 	NodesInUse float64 `json:"nodesInUse"`
 	// Pending is the number of pods without a node at the end, PendingMinutes the waiting time of all pods.
@@ -65,15 +63,15 @@ type Run struct {
 
 // Charts is the data of one run's charts.
 type Charts struct {
-	// Step is the time between two columns, Start the time of day of the first.
-	Step  time.Duration `json:"stepNanoseconds"`
-	Start time.Duration `json:"startNanoseconds"`
+	// StepSeconds is the time between two columns, StartSeconds the time of day of the first.
+	StepSeconds  float64 `json:"stepSeconds"`
+	StartSeconds float64 `json:"startSeconds"`
 	// HotNodes is the mean number of hot nodes in each step.
 	HotNodes []float64 `json:"hotNodes"`
 	// Utilization is by node, then by step: the mean demand in percent of capacity, at most 255. encoding/json writes rows in base64.
-	Utilization [][]byte `json:"utilization"`
+	Utilization [][]byte `json:"utilizationPercent"`
 	// NodeNames are in the order of Utilization.
 	NodeNames []string `json:"nodeNames"`
 	// Distribution is the share of node-minutes by utilization in whole percent; the last element includes all above.
-	Distribution []float64 `json:"distribution"`
+	Distribution []float64 `json:"distributionRatio"`
 }

@@ -41,7 +41,7 @@ func WriteTables(w io.Writer, reports []*Report) error {
 // print prints a row for each policy, and a legend.
 func (r *Report) print(p *terminal.Printer) {
 	p.Printf("%s: %s, %s, %s, figures of %s\n", r.Title, text.Count(r.Nodes, "node"), text.Count(int(math.Round(r.CPUCores)), "core"),
-		text.Count(r.Pods, "pod"), text.Count(int(r.Counted.Round(time.Hour).Hours()), "hour"))
+		text.Count(r.Pods, "pod"), text.Count(int(math.Round(r.CountedSeconds/time.Hour.Seconds())), "hour"))
 	figures := map[string]Figure{}
 	for _, f := range r.Figures() {
 		figures[f.Key] = f

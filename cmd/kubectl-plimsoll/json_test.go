@@ -1,0 +1,91 @@
+package main
+
+import (
+	"encoding"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// fieldsOf adds the paths of a type's JSON fields, with their types.
+func fieldsOf(t reflect.Type, path string, add func(path, kind string)) {
+	marshals := func(i reflect.Type) bool { return t.Implements(i) || reflect.PointerTo(t).Implements(i) }
+	switch {
+	case t.Kind() == reflect.Pointer:
+		fieldsOf(t.Elem(), path, add)
+	case marshals(reflect.TypeFor[json.Marshaler]()) || marshals(reflect.TypeFor[encoding.TextMarshaler]()):
+		add(path, strings.ToLower(t.Name()))
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
+		add(path, "base64")
+	case t.Kind() == reflect.Slice || t.Kind() == reflect.Array:
+		fieldsOf(t.Elem(), path+"[]", add)
+	case t.Kind() == reflect.Struct:
+		for f := range t.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			switch {
+			case name == "-" || !f.IsExported() && !f.Anonymous:
+			case name == "":
+				fieldsOf(f.Type, path, add) // embedded
+			default:
+				fieldsOf(f.Type, strings.TrimPrefix(path+"."+name, "."), add)
+			}
+		}
+	default:
+		kind := t.Kind().String()
+		add(path, strings.TrimRight(strings.NewReplacer("float", "number", "uint", "integer", "int", "integer", "bool", "boolean").Replace(kind), "0123456789"))
+	}
+}
+
+var update = flag.Bool("update", false, "write the fields into docs/json.md")
+
+// docs/json.md lists all fields of all kinds. For a new field, run it with -update. The diff must not remove or rename any.
+func TestJSON_FieldsAreDocumented(t *testing.T) {
+	document, err := os.ReadFile("../../docs/json.md")
+	must(t, err)
+	types := map[string]reflect.Type{}
+	for of, kind := range kinds() {
+		types[kind] = of
+	}
+	var want strings.Builder
+	for _, kind := range slices.Sorted(maps.Keys(types)) {
+		fmt.Fprintf(&want, "### %s\n\n```text\n", kind)
+		fieldsOf(types[kind], "", func(path, kind string) { fmt.Fprintf(&want, "%s: %s\n", path, kind) })
+		want.WriteString("```\n\n")
+	}
+	head, got, _ := strings.Cut(string(document), "<!-- fields -->\n\n")
+	if *update {
+		text := head + "<!-- fields -->\n\n" + strings.TrimSpace(want.String()) + "\n"
+		must(t, os.WriteFile("../../docs/json.md", []byte(text), 0o644))
+		return
+	}
+	if diff := cmp.Diff(strings.TrimSpace(want.String()), strings.TrimSpace(got)); diff != "" {
+		t.Errorf("docs/json.md (-types +documented):\n%s", diff)
+	}
+	if !strings.Contains(string(document), apiVersion) {
+		t.Errorf("docs/json.md does not name %s", apiVersion)
+	}
+}
+
+// All results have apiVersion and kind first, whichever format.
+func TestJSON_Kinds(t *testing.T) {
+	for of, kind := range kinds() {
+		var b strings.Builder
+		must(t, (&outputFlags{format: "json"}).encode(&b, reflect.New(of).Interface()))
+		if want := fmt.Sprintf("{\n  \"apiVersion\": %q,\n  \"kind\": %q,\n", apiVersion, kind); !strings.HasPrefix(b.String(), want) {
+			t.Errorf("%.80s does not begin with %s", b.String(), want)
+		}
+		b.Reset()
+		must(t, (&outputFlags{format: "jsonpath={.apiVersion} {.kind}"}).encode(&b, reflect.New(of).Interface()))
+		if want := apiVersion + " " + kind; b.String() != want {
+			t.Errorf("jsonpath: %s, want %s", b.String(), want)
+		}
+	}
+}
