@@ -96,7 +96,31 @@ func TestPrinter_Colors(t *testing.T) {
 	}
 }
 
+func TestStyleOf_Locale(t *testing.T) {
+	for _, tc := range []struct {
+		all, ctype, lang string
+		want             string
+	}{
+		{"", "", "", "✓ █▒· 3 × 2 …"},
+		{"", "", "en_US.UTF-8", "✓ █▒· 3 × 2 …"},
+		{"", "", "C", "+ #=. 3 * 2 ~"},
+		{"", "C.utf8", "C", "✓ █▒· 3 × 2 …"},
+		{"POSIX", "", "en_US.UTF-8", "+ #=. 3 * 2 ~"},
+		{"", "de_DE.ISO-8859-1", "en_US.UTF-8", "+ #=. 3 * 2 ~"},
+	} {
+		t.Setenv("LC_ALL", tc.all)
+		t.Setenv("LC_CTYPE", tc.ctype)
+		t.Setenv("LANG", tc.lang)
+		p := &Printer{Style: StyleOf(nil)}
+		p.Printf("✓ █▒· 3 × 2 …")
+		if p.String() != tc.want {
+			t.Errorf("%+v: %s", tc, p)
+		}
+	}
+}
+
 func TestStyleOf_File(t *testing.T) {
+	t.Setenv("LC_ALL", "C.UTF-8")
 	file, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@
 package terminal
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -32,19 +33,35 @@ type Style struct {
 	Color bool
 	// Width is the width of the terminal in columns; 0 if it is none.
 	Width int
+	// ASCII replaces signs such as ✓ by characters of ASCII.
+	ASCII bool
 }
 
-// StyleOf returns the style of an output. NO_COLOR turns colors off.
+// StyleOf returns the style of an output. NO_COLOR turns colors off. A locale without UTF-8, such as C, turns ASCII on.
 func StyleOf(w io.Writer) Style {
+	locale := strings.ToLower(cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_CTYPE"), os.Getenv("LANG")))
+	// Without a locale, as in containers, the user's terminal is not known.
+	s := Style{ASCII: locale != "" && !strings.Contains(locale, "utf-8") && !strings.Contains(locale, "utf8")}
 	file, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
-		return Style{}
+		return s
 	}
-	s := Style{Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+	s.Color = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	if width, _, err := term.GetSize(int(file.Fd())); err == nil {
 		s.Width = width
 	}
 	return s
+}
+
+// asciiForms has forms as wide as the signs, so that columns stay in place.
+var asciiForms = strings.NewReplacer("✓", "+", "✗", "x", "█", "#", "▒", "=", "·", ".", "×", "*", "…", "~", "–", "-")
+
+// Encode returns the text as the output can show it.
+func (s Style) Encode(text string) string {
+	if s.ASCII {
+		return asciiForms.Replace(text)
+	}
+	return text
 }
 
 // Paint returns text in a color, if the style has colors.
@@ -84,7 +101,7 @@ func (p *Printer) Painted(c Color, s string) Painted { return Painted(p.Paint(c,
 func (p *Printer) Printf(format string, args ...any) { fmt.Fprintf(&p.text, format, escaped(args)...) }
 
 // String returns the text.
-func (p *Printer) String() string { return p.text.String() }
+func (p *Printer) String() string { return p.Encode(p.text.String()) }
 
 func escaped(args []any) []any {
 	args = slices.Clone(args)

@@ -27,7 +27,7 @@ var tableColumns = []struct {
 
 // WriteTables writes a table for each report.
 func WriteTables(w io.Writer, reports []*Report) error {
-	p := &terminal.Printer{}
+	p := &terminal.Printer{Style: terminal.Style{ASCII: terminal.StyleOf(w).ASCII}}
 	for i, r := range reports {
 		if i > 0 {
 			p.Printf("\n")
