@@ -34,13 +34,16 @@ func (f *clusterFlags) addConnectionTo(command *cobra.Command, flags *pflag.Flag
 		flag.Hidden = !slices.Contains([]string{"kubeconfig", "context", "namespace", "as", "as-group", "server", "request-timeout"},
 			flag.Name)
 	})
+	markGlobal(kube)
 	flags.AddFlagSet(kube)
 	completeFlag(command, "context", f.completeContexts)
 	completeFlag(command, "namespace", f.completeNames("namespaces"))
+	completeFiles(command, "kubeconfig")
 }
 
-func (f *clusterFlags) addTo(command *cobra.Command, flags *pflag.FlagSet) {
-	f.addConnectionTo(command, flags)
+func (f *clusterFlags) addTo(command *cobra.Command, all *pflag.FlagSet) {
+	f.addConnectionTo(command, all)
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.StringVar(&f.configuration.File, "config", "",
 		"KubeSchedulerConfiguration on this machine, in place of the one that runs in the cluster")
 	flags.StringVar(&f.configuration.Scheduler, "scheduler", "",
@@ -52,6 +55,10 @@ func (f *clusterFlags) addTo(command *cobra.Command, flags *pflag.FlagSet) {
 	flags.StringVar(&f.source.ApplicationKeyFile, "source-application-key-file", "", "file with the application key for Datadog")
 	flags.StringVar(&f.source.CAFile, "source-ca-file", "",
 		"PEM file of the authority that signed the certificate of the source of load")
+	markGlobal(flags)
+	all.AddFlagSet(flags)
+	completeFlag(command, "scheduler", f.completeSchedulers)
+	completeFiles(command, "config", "source-token-file", "source-application-key-file", "source-ca-file")
 }
 
 // connect returns a connection that cannot change the cluster.

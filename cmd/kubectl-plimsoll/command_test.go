@@ -8,13 +8,17 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	componentversion "k8s.io/component-base/version"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/program"
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
 func TestExitCode(t *testing.T) {
@@ -99,6 +103,79 @@ func kubeconfigFor(t *testing.T, server string) string {
 "contexts": [{"name": "two", "context": {"cluster": "c"}}, {"name": "one", "context": {"cluster": "c", "namespace": "shop"}}]}`, server)
 	must(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
+}
+
+// freeText are flags whose values nothing lists: numbers, durations, addresses and texts.
+var freeText = strings.Fields(`add-nodes as as-group cpu-percentile from history interval memory-margin metrics-address min-cpu min-history min-memory
+	nodes pool-label prometheus replicas request-timeout seeds selector server service since source-address timeout top v`)
+
+// Every flag completes its values, unless it is of free text.
+func TestCompletion_EachFlag(t *testing.T) {
+	stale := slices.Clone(freeText)
+	var check func(c *cobra.Command)
+	check = func(c *cobra.Command) {
+		c.InheritedFlags() // merges them
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			stale = slices.DeleteFunc(stale, func(name string) bool { return name == f.Name })
+			if f.Hidden || f.Value.Type() == "bool" || slices.Contains(freeText, f.Name) {
+				return
+			}
+			if _, ok := c.GetFlagCompletionFunc(f.Name); !ok {
+				t.Errorf("%s --%s has no completion", c.CommandPath(), f.Name)
+			}
+		})
+		for _, sub := range c.Commands() {
+			check(sub)
+		}
+	}
+	check(newCommand())
+	if len(stale) > 0 {
+		t.Errorf("no command has the flags %q", stale)
+	}
+}
+
+// The help of a command leaves out the flags of the cluster, which options lists.
+func TestCommand_Options(t *testing.T) {
+	help, err := execute(t.Context(), "top", "nodes", "--help")
+	must(t, err)
+	if strings.Contains(help, "--kubeconfig") || strings.Contains(help, "--source-address") || !strings.Contains(help, "--sort") ||
+		!strings.Contains(help, "kubectl plimsoll options") {
+		t.Errorf("the help is\n%s", help)
+	}
+	options, err := execute(t.Context(), "options")
+	must(t, err)
+	for _, flag := range []string{"--kubeconfig", "--source-address", "--scheduler", "-v, --v"} {
+		if !strings.Contains(options, flag) {
+			t.Errorf("no %s in\n%s", flag, options)
+		}
+	}
+}
+
+// The scheduler is that of the only Deployment with the label.
+func TestVersion(t *testing.T) {
+	out, err := execute(t.Context(), "version", "--client", "-o", "jsonpath={.kind} {.client.kubernetes}")
+	if want := "Version " + componentversion.Get().GitVersion; err != nil || out != want {
+		t.Errorf("%q, error %v; want %q", out, err, want)
+	}
+	v := &versions{Client: clientVersion{"v1.2.3", "v1.37.2"}}
+	v.setScheduler(&live.Configuration{Workload: &live.Workload{
+		Kind: "Deployment", Namespace: "plimsoll-system", Name: "plimsoll", Image: "plimsoll:v1.2.3-k1.37", ChartVersion: "1.2.3",
+	}}, nil)
+	p := &terminal.Printer{}
+	v.print(p)
+	const want = `Client: Plimsoll v1.2.3, Kubernetes v1.37.2
+Scheduler: Deployment plimsoll-system/plimsoll, image plimsoll:v1.2.3-k1.37
+Chart: 1.2.3
+`
+	if p.String() != want {
+		t.Errorf("%s, want %s", p, want)
+	}
+	v.Scheduler = nil
+	v.setScheduler(nil, errors.New("no Deployment"))
+	p = &terminal.Printer{}
+	if v.print(p); !strings.HasSuffix(p.String(), "\nScheduler: not found: no Deployment\n") {
+		t.Errorf("%s does not say that none was found", p)
+	}
 }
 
 func TestCompletion(t *testing.T) {

@@ -26,6 +26,47 @@ func (f *clusterFlags) completeContexts(*cobra.Command, []string, string) ([]cob
 	return slices.Sorted(maps.Keys(config.Contexts)), cobra.ShellCompDirectiveNoFileComp
 }
 
+// completeSchedulers completes NAMESPACE/NAME of Deployments.
+func (f *clusterFlags) completeSchedulers(
+	command *cobra.Command, _ []string, _ string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
+	connection, err := f.connect()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	list, err := connection.Client.AppsV1().Deployments("").List(command.Context(), metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Namespace+"/"+list.Items[i].Name)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeProfiles completes the names of the configuration's profiles.
+func (f *clusterFlags) completeProfiles(
+	command *cobra.Command, _ []string, _ string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
+	connection, err := f.connect()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	found, err := connection.ValidConfiguration(command.Context(), f.configuration)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return found.ProfileNames(), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeFiles completes names of files for the flags.
+func completeFiles(command *cobra.Command, names ...string) {
+	for _, name := range names {
+		completeFlag(command, name, cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
+	}
+}
+
 // completeNames completes the names of a core resource's objects; pods are those of the user's namespace.
 func (f *clusterFlags) completeNames(resource string) cobra.CompletionFunc {
 	return func(command *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {

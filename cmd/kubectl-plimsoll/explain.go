@@ -86,6 +86,8 @@ DaemonSet, 2 unknown.`,
 		"show what the scheduler saw when it placed the pod, if the plugin that records decisions was enabled")
 	flags.IntVar(&o.top, "top", 5, "number of candidates to show, best first; 0 shows all")
 	flags.StringSliceVar(&o.nodes, "node", nil, "node to compare; write it twice, for two nodes")
+	completeFiles(command, "filename")
+	completeFlag(command, "scheduler-name", o.cluster.completeProfiles)
 	completeFlag(command, "node", o.cluster.completeNames("nodes"))
 	return command
 }

@@ -39,8 +39,8 @@ func fieldsOf(t reflect.Type, path string, add func(path, kind string)) {
 			}
 		}
 	default:
-		kind := t.Kind().String()
-		add(path, strings.TrimRight(strings.NewReplacer("float", "number", "uint", "integer", "int", "integer", "bool", "boolean").Replace(kind), "0123456789"))
+		words := strings.NewReplacer("float", "number", "uint", "integer", "int", "integer", "bool", "boolean")
+		add(path, strings.TrimRight(words.Replace(t.Kind().String()), "0123456789"))
 	}
 }
 

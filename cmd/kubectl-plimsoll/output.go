@@ -22,6 +22,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/requests"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/shadow"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 )
@@ -136,10 +137,13 @@ func kinds() map[reflect.Type]string {
 		reflect.TypeFor[explain.Explanation]():          "Explanation",
 		reflect.TypeFor[explain.DaemonSetExplanation](): "DaemonSetExplanation",
 		reflect.TypeFor[explain.NamespaceExplanation](): "NamespaceExplanation",
+		reflect.TypeFor[explain.LastDecision]():         "LastDecision",
 		reflect.TypeFor[whatif.Report]():                "WhatIf",
 		reflect.TypeFor[doctor.Report]():                "Diagnosis",
 		reflect.TypeFor[requests.Report]():              "RequestRecommendations",
 		reflect.TypeFor[replayResult]():                 "Replay",
+		reflect.TypeFor[shadow.Report]():                "Shadow",
+		reflect.TypeFor[versions]():                     "Version",
 	}
 }
 
@@ -205,7 +209,7 @@ func objectsOf(result any) (objects []objectName) {
 
 // printLines prints a line for each text.
 func printLines(w io.Writer, texts ...string) {
-	p := &terminal.Printer{}
+	p := &terminal.Printer{Style: terminal.StyleOf(w)}
 	for _, text := range texts {
 		p.Printf("%s\n", text)
 	}

@@ -86,6 +86,11 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 	flags.StringVar(&s.CAFile, "prometheus-ca-file", "", "PEM file of CAs for Prometheus (default: the system's)")
 	output.addTo(command, flags)
 	flags.StringVar(&s.HTML, "html", "", "file to write a page with charts to")
+	completeFiles(command, "config", "load", "save", "prometheus-token-file", "prometheus-ca-file", "html")
+	completeFlag(command, "traces", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs))
+	completeFlag(command, "policies", cobra.FixedCompletions(engine.BuiltinPolicies(), cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(command, "scenario",
+		cobra.FixedCompletions([]cobra.Completion{"base", "high", "low", "new", "all"}, cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 )
 
 // topOptions are the flags of top.
@@ -41,6 +42,12 @@ func newTopCommand() *cobra.Command {
 		"schedulerName of the profile; by default the first with a plugin that reads load")
 	flags.StringVar(&o.view.Plugin, "plugin", "",
 		"plugin whose load to show; by default one that has a load line, or else one that reads load")
+	completeFlag(command, "scheduler-name", o.cluster.completeProfiles)
+	var names []cobra.Completion
+	for _, d := range plugins.All() {
+		names = append(names, d.Name)
+	}
+	completeFlag(command, "plugin", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 	flags.BoolVar(&o.noHeaders, "no-headers", false, "print no headers")
 	return command
 }

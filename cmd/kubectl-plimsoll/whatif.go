@@ -59,6 +59,8 @@ func newWhatIfCommand() *cobra.Command {
 		"label of nodes that names their pool; by default those of Karpenter and of the clouds")
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute,
 		"time after which the pods that are placed by then are shown; zero means no limit")
+	completeFiles(command, "filename", "profile-from")
+	completeFlag(command, "scheduler-name", o.cluster.completeProfiles)
 	for flag, resource := range map[string]string{"drain": "nodes", "like": "nodes", "evict-all-in": "namespaces"} {
 		completeFlag(command, flag, o.cluster.completeNames(resource))
 	}

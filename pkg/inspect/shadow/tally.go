@@ -73,7 +73,7 @@ type Report struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 	// CoreShare is the share of a core that was spent since the start of the shadow.
-	CoreShare float64 `json:"coreShare"`
+	CoreShare float64 `json:"coreShareRatio"`
 	Total     Counts  `json:"total"`
 	// Workloads have the most hot minutes made first.
 	Workloads []WorkloadCounts `json:"workloads"`
