@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -59,6 +60,15 @@ func (f *clusterFlags) addTo(command *cobra.Command, all *pflag.FlagSet) {
 	all.AddFlagSet(flags)
 	completeFlag(command, "scheduler", f.completeSchedulers)
 	completeFiles(command, "config", "source-token-file", "source-application-key-file", "source-ca-file")
+}
+
+// contextName returns the context of the kubeconfig in use; empty if there is none.
+func (f *clusterFlags) contextName() string {
+	config, err := f.kube.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return ""
+	}
+	return cmp.Or(*f.kube.Context, config.CurrentContext)
 }
 
 // connect returns a connection that cannot change the cluster.

@@ -123,6 +123,7 @@ func (o *topOptions) runNodes(cmd *cobra.Command, names []string) error {
 	}
 	switch {
 	case interactive:
+		o.selected.Context = o.cluster.contextName()
 		return s.Interact(ctx, cmd.InOrStdin(), out, o.selected)
 	case o.watch:
 		return s.Follow(ctx, o.selected, func(nodes *top.Nodes) error { return o.printNodes(cmd, nodes) })

@@ -17,7 +17,8 @@ chooses another plugin.
 On a terminal a bar shows measured (█) and expected (▒) load against the line (|). A narrow terminal leaves
 out columns; -o json has all figures.
 
---watch shows the nodes until you press q. Pods and nodes are watched, and load is read at the plugin's
+--watch shows the nodes until you press q; ? lists the keys. Enter shows the pods of a node, and / filters by
+name, label (zone=a) and state (@above). Pods and nodes are watched, and load is read at the plugin's
 refreshInterval. If the output is not a terminal, --watch prints the table after each refresh.
 
 --sort (or --sort-by) is one of

@@ -1,12 +1,18 @@
 package top
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
@@ -22,6 +28,10 @@ type Session struct {
 	clock         clock.PassiveClock
 	// refreshed is when load was last read, and learned when statistics of workloads were.
 	refreshed, learned time.Time
+	client             kubernetes.Interface
+	// asked is when the API server was last asked for an answer. answered is when it did, and silent why it did not.
+	asked, answered time.Time
+	silent          error
 }
 
 // Open reads the load of a cluster for the first time.
@@ -32,7 +42,7 @@ func Open(
 	source live.SourceOptions,
 	o Options,
 ) (*Session, error) {
-	s := &Session{clock: clock.RealClock{}}
+	s := &Session{clock: clock.RealClock{}, client: c.Client}
 	var err error
 	if s.configuration, err = c.ValidConfiguration(ctx, configuration); err != nil {
 		return nil, err
@@ -46,7 +56,8 @@ func Open(
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.configuration.Origin, err)
 	}
-	s.refreshed, s.learned = s.clock.Now(), s.clock.Now()
+	now := s.clock.Now()
+	s.refreshed, s.learned, s.asked, s.answered = now, now, now, now
 	if s.reader, err = New(s.cluster.Scheduler, s.configuration.Decoded.Profiles, o); err != nil {
 		return nil, fmt.Errorf("%s: %w", s.configuration.Origin, err)
 	}
@@ -58,6 +69,7 @@ func (s *Session) update(ctx context.Context) (refreshed bool, err error) {
 	if err := s.objects.Apply(s.cluster.Scheduler); err != nil {
 		return false, err
 	}
+	s.ask(ctx)
 	now := s.clock.Now()
 	switch {
 	case now.Sub(s.learned) >= live.StatisticsInterval:
@@ -72,6 +84,24 @@ func (s *Session) update(ctx context.Context) (refreshed bool, err error) {
 	return true, nil
 }
 
+// ask asks the API server now and then for an answer. A watch on a server that hangs fails only after minutes.
+func (s *Session) ask(ctx context.Context) {
+	const interval, timeout = 10 * time.Second, 3 * time.Second
+	if s.clock.Since(s.asked) < interval {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := s.client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
+	if apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
+		err = nil // a refusal is an answer
+	}
+	s.asked, s.silent = s.clock.Now(), err
+	if err == nil {
+		s.answered = s.asked
+	}
+}
+
 // problems say why the view may be stale or incomplete.
 func (s *Session) problems() (lines []string) {
 	for _, source := range s.cluster.Sources() {
@@ -84,8 +114,9 @@ func (s *Session) problems() (lines []string) {
 			lines = append(lines, "Cannot read "+statistics.Label+": "+err.Error())
 		}
 	}
-	if err := s.objects.Err(); err != nil {
-		lines = append(lines, "Cannot read the API server: "+err.Error())
+	if err := cmp.Or(s.silent, s.objects.Err()); err != nil {
+		lines = append(lines, fmt.Sprintf("Cannot read the API server, which last answered %s ago: %v",
+			duration.HumanDuration(s.clock.Since(s.answered)), err))
 	}
 	return lines
 }
@@ -144,7 +175,10 @@ func (s *Session) Follow(ctx context.Context, selected Selection, show func(*Nod
 
 // Interact shows the selected nodes on a terminal until the user quits.
 func (s *Session) Interact(ctx context.Context, in io.Reader, out io.Writer, selected Selection) error {
+	var mu sync.Mutex // a read may go on while the user asks for pods
 	read := func(update bool) watchedNodes {
+		mu.Lock()
+		defer mu.Unlock()
 		if update {
 			if _, err := s.update(ctx); err != nil {
 				return watchedNodes{err: err}
@@ -153,5 +187,12 @@ func (s *Session) Interact(ctx context.Context, in io.Reader, out io.Writer, sel
 		nodes, err := s.Nodes(ctx, selected)
 		return watchedNodes{nodes: nodes, err: err, refreshed: s.refreshed}
 	}
-	return newNodeWatch(read, selected, terminal.StyleOf(out)).run(ctx, in, out)
+	m := newNodeWatch(read, selected, terminal.StyleOf(out))
+	m.readPods = func(node string) watchedPods {
+		mu.Lock()
+		defer mu.Unlock()
+		pods, err := s.Pods(ctx, node)
+		return watchedPods{node, pods, err}
+	}
+	return m.run(ctx, in, out)
 }

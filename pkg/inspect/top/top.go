@@ -97,6 +97,9 @@ type Row struct {
 	Pods   int      `json:"pods"`
 	CPU    Resource `json:"cpu"`
 	Memory Resource `json:"memory"`
+
+	// Labels are those of the node.
+	Labels map[string]string `json:"-"`
 }
 
 // Resource is the load of one resource of a node. Percentages are of the capacity unless they say otherwise.
@@ -142,6 +145,8 @@ type Selection struct {
 	// Order and Reverse sort what Session returns.
 	Order   Order
 	Reverse bool
+	// Context is the context of the kubeconfig, which Session.Interact shows.
+	Context string
 }
 
 // Nodes returns the load of the selected nodes, sorted by name. It fails if a node that is named does not exist.
@@ -211,7 +216,7 @@ func (l *look) view() View {
 
 func (l *look) node(info fwk.NodeInfo) *Row {
 	amountOf := [load.ResourceCount]func(fwk.Resource) int64{fwk.Resource.GetMilliCPU, fwk.Resource.GetMemory}
-	n := &Row{Name: info.Node().Name, Pods: len(info.GetPods())}
+	n := &Row{Name: info.Node().Name, Pods: len(info.GetPods()), Labels: info.Node().Labels}
 	line, figures := l.plugin.LoadLine(l.state, info), l.plugin.Reader().Figures(l.state, n.Name)
 	n.AnnotationProblem = line.AnnotationProblem
 	for r, of := range n.Resources() {

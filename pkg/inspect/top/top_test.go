@@ -182,7 +182,8 @@ func TestNodes(t *testing.T) {
 		}
 	}
 	want := []figures{
-		// 800m of the pod that has run for one minute of five, and 1,000m of the assumed one: 1,800 of 8,000. Requested are 3 of 6 cores.
+		// 800m of the pod that has run for one minute of five, and 1,000m of the assumed one: 1,800 of 8,000.
+		// Requested are 3 of 6 cores.
 		{"Fresh", 0, 25, 22.5, 50, 47.5, 40, false, true, "3", "6", "8"},
 		// The window ended as the young pod started: 2 and 1 of 16 GiB. Requested are 4 of 12 GiB.
 		{"Fresh", 60, 50, 18.75, 100. / 3, 68.75, -1, false, false, "4Gi", "12Gi", "16Gi"},

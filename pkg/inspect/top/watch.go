@@ -4,11 +4,15 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
@@ -28,9 +32,16 @@ func (m *nodeWatch) run(ctx context.Context, in io.Reader, out io.Writer) error 
 type nodeWatch struct {
 	// read reads the nodes; with true, after updating them. One goroutine calls it at a time.
 	read func(update bool) watchedNodes
+	// readPods reads the pods of a node.
+	readPods func(node string) watchedPods
 	// interval is the time between two reads.
 	interval time.Duration
 	style    terminal.Style
+	now      func() time.Time
+	// context is that of the kubeconfig; empty if it is not known.
+	context string
+	// reading is when the present read began; zero if none goes on.
+	reading time.Time
 
 	nodes *Nodes
 	rows  []*Row
@@ -42,13 +53,30 @@ type nodeWatch struct {
 
 	by      Order
 	reverse bool
-	// filter is a part of the names of visible nodes. The user is typing it if typing is true.
+	// filter is the text of a filter of the visible nodes. The user is typing it if typing is true.
 	filter string
 	typing bool
+	// helping shows the keys.
+	helping bool
 
 	height int
-	// first is the position of the first row shown.
-	first int
+	// first is the position of the first row shown, and cursor that of the chosen one. The cursor follows the node of the name
+	// current, unless it is empty.
+	first, cursor int
+	current       string
+
+	// podsOf is the node whose pods are shown; empty for nodes. pods are nil until they are read.
+	podsOf    string
+	pods      *Pods
+	podsErr   error
+	firstLine int
+}
+
+// watchedPods are the pods of a node that were read, or why they were not.
+type watchedPods struct {
+	node string
+	pods *Pods
+	err  error
 }
 
 // watchedNodes are nodes that were read, or why they were not.
@@ -58,16 +86,28 @@ type watchedNodes struct {
 	err       error
 }
 
-// watchTick is when nodes are read again.
-type watchTick struct{}
+// watchTick is when nodes are read again, and secondTick when ages on the screen change.
+type (
+	watchTick  struct{}
+	secondTick struct{}
+)
+
+func nextSecond() tea.Cmd {
+	return tea.Tick(time.Second, func(time.Time) tea.Msg { return secondTick{} })
+}
 
 func newNodeWatch(read func(bool) watchedNodes, o Selection, s terminal.Style) *nodeWatch {
 	const height = 24 // until the terminal tells
-	return &nodeWatch{read: read, interval: showInterval, by: o.Order, reverse: o.Reverse, style: s, height: height}
+	return &nodeWatch{
+		read: read, interval: showInterval, by: o.Order, reverse: o.Reverse, context: o.Context, style: s, height: height, now: time.Now,
+	}
 }
 
 // Init implements tea.Model.
-func (m *nodeWatch) Init() tea.Cmd { return func() tea.Msg { return m.read(false) } }
+func (m *nodeWatch) Init() tea.Cmd {
+	m.reading = m.now()
+	return func() tea.Msg { return m.read(false) }
+}
 
 // Update implements tea.Model.
 func (m *nodeWatch) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
@@ -77,11 +117,22 @@ func (m *nodeWatch) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			m.err = msg.err
 			return m, tea.Quit
 		}
-		m.nodes, m.refreshed = msg.nodes, msg.refreshed
+		next := []tea.Cmd{tea.Tick(m.interval, func(time.Time) tea.Msg { return watchTick{} }), m.refreshPods()}
+		if m.nodes == nil {
+			next = append(next, nextSecond())
+		}
+		m.nodes, m.refreshed, m.reading = msg.nodes, msg.refreshed, time.Time{}
 		m.arrange()
-		return m, tea.Tick(m.interval, func(time.Time) tea.Msg { return watchTick{} })
+		return m, tea.Batch(next...)
+	case watchedPods:
+		if msg.node == m.podsOf {
+			m.pods, m.podsErr = msg.pods, msg.err
+		}
 	case watchTick:
+		m.reading = m.now()
 		return m, func() tea.Msg { return m.read(true) }
+	case secondTick:
+		return m, nextSecond() // draws again
 	case tea.WindowSizeMsg:
 		m.style.Width, m.height = msg.Width, msg.Height
 		m.arrange()
@@ -110,34 +161,84 @@ func (m *nodeWatch) key(msg tea.KeyPressMsg) tea.Cmd {
 		return nil
 	}
 	key := msg.String()
+	if m.helping {
+		m.helping = false
+		return nil
+	}
+	if m.podsOf != "" {
+		return m.podsKey(key)
+	}
 	if by, ok := sortKeys[key]; ok {
 		m.reverse = by == m.by && !m.reverse
-		m.by, m.first = by, 0
+		m.by = by
+		m.toTop()
 		m.arrange()
 		return nil
 	}
-	page := max(m.visible(), 1)
 	switch key {
 	case "q":
 		return tea.Quit
+	case "?":
+		m.helping = true
 	case "/":
 		m.typing = true
 	case "esc":
 		m.setFilter("")
-	case "up", "k":
-		m.scroll(-1)
-	case "down", "j":
-		m.scroll(1)
-	case "pgup", "b", "ctrl+b":
-		m.scroll(-page)
-	case "pgdown", "space", "ctrl+f":
-		m.scroll(page)
-	case "home", "g":
-		m.scroll(-len(m.rows))
-	case "end", "G":
-		m.scroll(len(m.rows))
+	case "enter":
+		if m.cursor < len(m.rows) {
+			m.podsOf, m.pods, m.podsErr, m.firstLine = m.rows[m.cursor].Name, nil, nil, 0
+			return m.refreshPods()
+		}
+	case "up", "k", "down", "j":
+		m.move(m.steps(key), 0)
+	default:
+		m.move(m.steps(key), m.steps(key))
 	}
 	return nil
+}
+
+// podsKey is a key while the pods of a node are shown.
+func (m *nodeWatch) podsKey(key string) tea.Cmd {
+	switch key {
+	case "q":
+		return tea.Quit
+	case "?":
+		m.helping = true
+	case "esc", "enter", "backspace", "left":
+		m.podsOf, m.pods = "", nil
+	default:
+		m.firstLine = max(m.firstLine+m.steps(key), 0) // content bounds it
+	}
+	return nil
+}
+
+// steps is the number of rows that a key moves by.
+func (m *nodeWatch) steps(key string) int {
+	page, all := max(m.visible(), 1), math.MaxInt32
+	switch key {
+	case "up", "k":
+		return -1
+	case "down", "j":
+		return 1
+	case "pgup", "b", "ctrl+b":
+		return -page
+	case "pgdown", "space", "ctrl+f":
+		return page
+	case "home", "g":
+		return -all
+	case "end", "G":
+		return all
+	}
+	return 0
+}
+
+// refreshPods reads the pods of the node, if they are shown.
+func (m *nodeWatch) refreshPods() tea.Cmd {
+	if m.podsOf == "" {
+		return nil
+	}
+	node := m.podsOf
+	return func() tea.Msg { return m.readPods(node) }
 }
 
 // typed changes the filter.
@@ -157,12 +258,21 @@ func (m *nodeWatch) typed(msg tea.KeyPressMsg) {
 }
 
 func (m *nodeWatch) setFilter(filter string) {
-	m.filter, m.first = filter, 0
+	m.filter = filter
+	m.toTop()
 	m.arrange()
 }
 
-func (m *nodeWatch) scroll(rows int) {
-	m.first = min(max(m.first+rows, 0), max(len(m.rows)-m.visible(), 0))
+func (m *nodeWatch) toTop() { m.first, m.cursor, m.current = 0, 0, "" }
+
+// move moves the cursor and the first row. The cursor stays visible, and at the top it follows no node.
+func (m *nodeWatch) move(cursor, first int) {
+	m.cursor = min(max(m.cursor+cursor, 0), max(len(m.rows)-1, 0))
+	m.first = min(max(m.first+first, m.cursor-max(m.visible()-1, 0), 0), m.cursor, max(len(m.rows)-m.visible(), 0))
+	m.current = ""
+	if m.cursor > 0 {
+		m.current = m.rows[m.cursor].Name
+	}
 }
 
 // arrange filters and sorts the nodes, and fits the table to the terminal.
@@ -171,15 +281,19 @@ func (m *nodeWatch) arrange() {
 		return
 	}
 	m.rows = m.rows[:0]
+	wanted := newFilter(m.filter)
 	for _, n := range m.nodes.Nodes {
-		if strings.Contains(n.Name, m.filter) {
+		if wanted.matches(n) {
 			m.rows = append(m.rows, n)
 		}
 	}
 	Sort(m.rows, m.by, m.reverse)
+	if at := slices.IndexFunc(m.rows, func(n *Row) bool { return n.Name == m.current }); at >= 0 {
+		m.first, m.cursor = m.first+at-m.cursor, at // it stays on its line
+	}
 	// The widths of all nodes keep columns in place while the filter changes.
 	m.table = nodeTable(m.nodes.Nodes, m.style, m.by)
-	m.scroll(0)
+	m.move(0, 0)
 }
 
 // otherLines is the number of lines beside the rows: title, status, headers and help.
@@ -200,21 +314,92 @@ func (m *nodeWatch) content() string {
 	if m.nodes == nil {
 		return "Reading nodes and pods …"
 	}
-	lines := []string{m.bold(m.style.Cut(text.Escape(m.nodes.Title()))), m.status(), m.bold(m.table.Header())}
-	end := min(m.first+m.visible(), len(m.rows))
-	for i := m.first; i < end; i++ {
-		lines = append(lines, m.table.Row(m.rows[i]))
+	title := m.nodes.Title()
+	if m.context != "" {
+		title = "Context " + m.context + ". " + title
 	}
+	lines := append([]string{m.bold(m.style.Cut(text.Escape(title))), m.status()}, m.body()...)
+	lines = lines[:min(len(lines), max(m.height-1, 0))]
 	for len(lines) < m.height-1 {
 		lines = append(lines, "")
 	}
 	return strings.Join(append(lines, m.help()), "\n")
 }
 
+// body returns the lines between the status and the last line.
+func (m *nodeWatch) body() []string {
+	switch {
+	case m.helping:
+		var lines []string
+		for line := range strings.SplitSeq(watchHelp, "\n") {
+			lines = append(lines, m.style.Cut(line))
+		}
+		return lines
+	case m.podsOf != "":
+		return m.podLines()
+	}
+	lines := []string{m.bold(m.table.Header())}
+	end := min(m.first+m.visible(), len(m.rows))
+	for i := m.first; i < end; i++ {
+		line := m.table.Row(m.rows[i])
+		if i == m.cursor && m.style.Color {
+			reverse := ansi.NewStyle(ansi.AttrReverse).String()
+			line = reverse + strings.ReplaceAll(line, ansi.ResetStyle, ansi.ResetStyle+reverse) + ansi.ResetStyle
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// podLines are the pods of a node, from firstLine on.
+func (m *nodeWatch) podLines() []string {
+	switch {
+	case m.podsErr != nil:
+		return []string{m.style.Paint(terminal.Red, m.style.Cut(text.Escape("Cannot read the pods of "+m.podsOf+": "+m.podsErr.Error())))}
+	case m.pods == nil:
+		return []string{m.style.Cut("Reading the pods of " + m.podsOf + " …")}
+	}
+	p := &terminal.Printer{Style: m.style}
+	m.pods.Print(p, true)
+	lines := strings.Split(strings.TrimSuffix(p.String(), "\n"), "\n")
+	m.firstLine = min(m.firstLine, max(len(lines)-1-m.visible(), 0))
+	return slices.Concat([]string{m.bold(lines[0])}, lines[1+m.firstLine:])
+}
+
+// watchHelp explains all keys.
+const watchHelp = `Keys
+  enter          pods of the chosen node; esc goes back
+  /              filter by words, which must all match:
+                   web          a part of the name
+                   zone=a       a label
+                   @above       above the line; also @fresh, @expired and @absent
+  esc            no filter
+  l              by the line        a  by age          n  by name
+  c, m           by cpu, memory; p, P by pending, r, R by requested
+                 The same key again reverses the order.
+  up, down, pgup, pgdown, home, end
+  q              quit`
+
+// hangs is the time after which a read without an answer is told.
+const hangs = 5 * time.Second
+
+// trouble says what keeps the view from being new; empty if nothing does.
+func (m *nodeWatch) trouble() string {
+	var lines []string
+	if waiting := m.now().Sub(m.reading); !m.reading.IsZero() && waiting > hangs {
+		lines = append(lines, fmt.Sprintf("No answer for %s; load was read %s ago", duration.HumanDuration(waiting),
+			duration.HumanDuration(m.now().Sub(m.refreshed))))
+	}
+	return strings.Join(append(lines, m.nodes.Problems...), "; ")
+}
+
 // status is the line below the title.
 func (m *nodeWatch) status() string {
-	if len(m.nodes.Problems) > 0 {
-		return m.style.Paint(terminal.Red, m.style.Cut(text.Escape(strings.Join(m.nodes.Problems, "; "))))
+	if trouble := m.trouble(); trouble != "" {
+		return m.style.Paint(terminal.Red, m.style.Cut(text.Escape(trouble)))
+	}
+	if m.podsOf != "" {
+		return m.style.Cut(text.Escape("Pods of node " + m.podsOf))
 	}
 	above := 0
 	for i := range m.rows {
@@ -245,13 +430,19 @@ func (m *nodeWatch) status() string {
 }
 
 func (m *nodeWatch) help() string {
-	if m.typing {
-		return m.style.Cut("/" + m.filter + "▏ enter keeps the filter, esc clears it")
+	switch {
+	case m.typing:
+		return m.style.Cut("/" + m.filter + "_ enter keeps the filter, esc clears it")
+	case m.helping:
+		return m.style.Cut("any key goes back")
+	case m.podsOf != "":
+		return m.style.Cut("q quit  ? help  esc nodes")
 	}
-	return m.style.Cut(
-		"q quit  / filter  sort by: l line c cpu m memory p,P pending r,R requested a age n name (again: reverse)  " +
-			"↑↓ pgup pgdn home end",
-	)
+	chosen := ""
+	if m.cursor < len(m.rows) {
+		chosen = "  enter pods of " + text.Escape(m.rows[m.cursor].Name)
+	}
+	return m.style.Cut("q quit  ? help  / filter" + chosen + "  sort: l line c cpu m memory p,P pending r,R requested a age n name")
 }
 
 func (m *nodeWatch) bold(line string) string { return m.style.Paint(terminal.Bold, line) }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
@@ -117,13 +118,19 @@ func TestWatch_Scrolls(t *testing.T) {
 	// 24 lines less title, status, headers and help are 20 rows. The node of the highest cpu has the least room.
 	w.expect("at first", from(49, 30)...)
 	w.press("down")
-	w.expect("down", from(48, 29)...)
+	w.expect("down moves the cursor", from(49, 30)...)
+	for range 19 {
+		w.press("down")
+	}
+	w.expect("down from the last row", from(48, 29)...)
 	w.press("pgdown")
 	w.expect("a page", from(28, 9)...)
 	w.press("pgdown")
 	w.expect("a page, as far as there is", from(19, 0)...)
-	w.press("k", "k")
-	w.expect("up twice", from(21, 2)...)
+	for range 21 {
+		w.press("k")
+	}
+	w.expect("up from the last row to two above the first", from(21, 2)...)
 	w.press("home")
 	w.expect("home", from(49, 30)...)
 	w.press("up")
@@ -138,6 +145,79 @@ func TestWatch_Scrolls(t *testing.T) {
 		w.send(tea.WindowSizeMsg{Width: 20, Height: height})
 		w.press("down")
 		_ = w.content() // does not fail
+	}
+}
+
+// The cursor follows its node.
+func TestWatch_Pods(t *testing.T) {
+	w := newWatching(t, numbered(50), terminal.Style{})
+	w.readPods = func(node string) watchedPods {
+		return watchedPods{node: node, pods: &Pods{Node: &Row{Name: node}, Pods: []Pod{{Namespace: "shop", Name: "web-of-" + node}}}}
+	}
+	w.press("down", "down", "m") // n-47 by cpu; the order starts at the top
+	if got := w.rows[w.cursor].Name; got != "n-00" {
+		t.Errorf("after a new order %s is chosen, want the first, n-00", got)
+	}
+	w.press("down")
+	w.send(watchedNodes{nodes: &Nodes{Nodes: numbered(50).Nodes[1:]}, refreshed: lookedAt})
+	if got := w.rows[w.cursor].Name; got != "n-01" {
+		t.Errorf("after new load %s is chosen, want n-01", got)
+	}
+	read := w.press("enter")
+	if lines := w.lines(); lines[2] != "Reading the pods of n-01 …" {
+		t.Errorf("before they are read: %q", lines)
+	}
+	w.send(watchedPods{node: "n-02", err: errors.New("of the node before")})
+	w.send(read())
+	if lines := w.lines(); lines[1] != "Pods of node n-01" || !strings.HasPrefix(lines[3], "shop       web-of-n-01 ") {
+		t.Errorf("the pods are %q", lines)
+	}
+	w.press("end", "pgup", "?")
+	if lines := w.lines(); lines[2] != "Keys" {
+		t.Errorf("the help is %q", lines)
+	}
+	w.press("q")
+	w.send(watchedPods{node: "n-01", err: errors.New("gone")})
+	if lines := w.lines(); lines[2] != "Cannot read the pods of n-01: gone" {
+		t.Errorf("the error is %q", lines)
+	}
+	w.press("esc")
+	w.expect("back", from(1, 20)...)
+}
+
+func TestWatch_FiltersByLabelAndState(t *testing.T) {
+	nodes := numbered(4)
+	for i, zone := range []string{"a", "a", "b", "b"} {
+		nodes.Nodes[i].Labels = map[string]string{"zone": zone}
+	}
+	nodes.Nodes[1].Memory.AboveLine = true
+	nodes.Nodes[3].CPU.State = "Expired"
+	w := newWatching(t, nodes, terminal.Style{})
+	for text, want := range map[string]string{
+		"zone=b": "n-03 n-02", "zone!=b": "n-01 n-00", "@above": "n-01", "@exp": "n-03", "zone=a @above": "n-01", "zone=b 2": "n-02", "a=b=c": "",
+	} {
+		w.setFilter(text)
+		w.expect(text, strings.Fields(want)...)
+	}
+}
+
+// A read that takes long, and the context, are told.
+func TestWatch_Trouble(t *testing.T) {
+	w := newWatching(t, numbered(1), terminal.Style{})
+	w.context, w.style.Width = "prod", 0
+	now := lookedAt.Add(2 * time.Second)
+	w.now = func() time.Time { return now }
+	w.send(watchTick{})
+	if text := w.content(); !strings.HasPrefix(text, "Context prod. As LoadThreshold of profile ") || strings.Contains(text, "No answer") {
+		t.Errorf("the view is %q", text)
+	}
+	now = now.Add(34 * time.Second)
+	if got, want := w.status(), "No answer for 34s; load was read 36s ago"; got != want {
+		t.Errorf("the status is %q, want %q", got, want)
+	}
+	w.send(watchedNodes{nodes: numbered(1), refreshed: now})
+	if got := w.status(); strings.Contains(got, "No answer") {
+		t.Errorf("after an answer the status is %q", got)
 	}
 }
 
