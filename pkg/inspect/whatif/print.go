@@ -153,7 +153,7 @@ func (r *Report) printPools(p *terminal.Printer) {
 		}})
 		p.Printf("\n")
 		if letter := r.letter(i); letter != "" {
-			p.Printf("%spools\n", letter)
+			p.Printf("%sPools:\n", letter)
 		}
 		terminal.NewTable(columns, pools, p.Style).Print(p, true)
 	}
