@@ -33,8 +33,8 @@ func (c *Consolidation) String() string {
 	if len(c.Nodes) == 0 {
 		return fmt.Sprintf("No node could go: the pods of each of %s need it%s", text.Count(c.Tried, "node"), c.partial())
 	}
-	return fmt.Sprintf("%s could go%s. Their %s fit elsewhere, and no node crosses its line: %s", text.Count(len(c.Nodes), "node"),
-		c.partial(), text.Count(c.Pods, "pod"), text.FirstN(c.Nodes))
+	return fmt.Sprintf("%s could go%s: %s. The pods on them (%d) fit elsewhere, and no node crosses its line",
+		text.Count(len(c.Nodes), "node"), c.partial(), text.FirstN(c.Nodes), c.Pods)
 }
 
 func (c *Consolidation) partial() string {

@@ -34,7 +34,7 @@ type Outcome struct {
 	NodesInCluster   int `json:"nodesInCluster"`
 	NodesAboveBefore int `json:"nodesAboveBefore"`
 	NodesAboveAfter  int `json:"nodesAboveAfter"`
-	// Overloaded are the nodes that end above 100 % of their allocatable, the highest first.
+	// Overloaded are the nodes that end above 100 %, the highest first.
 	Overloaded []Overload `json:"overloaded"`
 	// Pools are the node pools, sorted by name; none if no node has a label of a pool.
 	Pools []*Pool `json:"pools"`
@@ -95,7 +95,7 @@ type Load struct {
 	Above bool `json:"above"`
 }
 
-// Overload is a node that ends above 100 % of its allocatable.
+// Overload is a node that ends above 100 %: of its capacity, or by requests of its allocatable.
 type Overload struct {
 	Name string `json:"name"`
 	// Resource is that of the higher utilization, which is AfterPercent.
