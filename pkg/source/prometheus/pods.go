@@ -1,6 +1,7 @@
 package prometheus
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 
@@ -317,10 +319,13 @@ func (s *PodSource) FetchHistory(ctx context.Context, p source.Period, maxWorklo
 	}
 	for r := range load.ResourceCount {
 		step := promql.RuleInterval
-		all, err := s.history(ctx, p, maxWorkloads, func(i promql.Sum) string { return promql.RecordedHistory(r, i, p.Length) })
+		h := history{period: p, max: maxWorkloads, running: in}
+		all, err := s.history(ctx, &h, func(i promql.Sum) string { return promql.RecordedHistory(r, i, p.Length, h.except) })
 		if err == nil && len(all) == 0 {
 			step = promql.HistoryStep(p.Length)
-			all, err = s.history(ctx, p, maxWorkloads, func(i promql.Sum) string { return s.family.History(r, i, p.Length, *s.owners) })
+			all, err = s.history(ctx, &h, func(i promql.Sum) string {
+				return s.family.Except(h.except).History(r, i, p.Length, *s.owners)
+			})
 		}
 		if err != nil {
 			return fmt.Errorf("history of %s: %w", r, err)
@@ -341,38 +346,83 @@ func (s *PodSource) FetchHistory(ctx context.Context, p source.Period, maxWorklo
 	return nil
 }
 
-// history returns the three sums of each workload that has all of them.
-func (s *PodSource) history(
-	ctx context.Context,
-	p source.Period,
-	maxWorkloads int,
-	query func(promql.Sum) string,
-) (map[workload]*sums, error) {
-	var all map[workload]*sums
-	for i := range promql.SumCount {
-		next := make(map[workload]*sums, len(all))
-		err := s.query(
-			ctx, fmt.Sprintf("topk(%d, %s)", maxWorkloads, query(i)), p.End, seriesBounds(maxWorkloads),
-			func(series *podSeries) {
-				w := workload{series.Metric.Namespace, series.Metric.Workload}
-				sum := all[w]
-				if i == promql.CountSum {
-					sum = &sums{}
-				}
-				if sum != nil && w.name != "" {
-					sum[i] = series.Value.Value
-					next[w] = sum
-				}
-			},
-		)
+// history selects workloads of a period.
+type history struct {
+	period source.Period
+	max    int
+	// running counts the running pods of each namespace; nil if unknown.
+	running map[string]int
+	// except are the namespaces that are left out.
+	except []string
+}
+
+// crowded returns the namespaces with many more workloads than running pods, if there are as many workloads as are read.
+func (h *history) crowded(all map[workload]*sums) (namespaces []string) {
+	const fixed, perPod, longest = 20, 2, 32 // bounds the query
+	if h.running == nil || len(all) < h.max {
+		return nil
+	}
+	counts := map[string]int{}
+	for w := range all {
+		counts[w.namespace]++
+	}
+	for namespace, count := range counts {
+		if count > fixed+perPod*h.running[namespace] && len(namespace) <= validation.DNS1123LabelMaxLength {
+			namespaces = append(namespaces, namespace)
+		}
+	}
+	slices.SortFunc(namespaces, func(a, b string) int { return cmp.Or(counts[b]-counts[a], cmp.Compare(a, b)) })
+	return namespaces[:min(len(namespaces), longest)]
+}
+
+// history returns the three sums of each workload that has all of them. Workloads of pods that never ran displace no others.
+func (s *PodSource) history(ctx context.Context, h *history, query func(promql.Sum) string) (map[workload]*sums, error) {
+	const maxRounds = 5
+	for range maxRounds {
+		all, err := s.addSum(ctx, h, promql.CountSum, nil, query)
 		if err != nil {
 			return nil, err
 		}
-		if all = next; len(all) == 0 {
-			return nil, nil
+		crowded := h.crowded(all)
+		for i := promql.UsageSum; i < promql.SumCount && len(crowded) == 0 && len(all) > 0; i++ {
+			if all, err = s.addSum(ctx, h, i, all, query); err != nil {
+				return nil, err
+			}
 		}
+		if len(crowded) == 0 {
+			return all, nil
+		}
+		klog.FromContext(ctx).Info("Left out the history of namespaces with too many workloads", "namespaces", excerpts(crowded))
+		h.except = append(h.except, crowded...)
 	}
-	return all, nil
+	return nil, fmt.Errorf("too many workloads of pods that do not run, such as in %s", excerpts(h.except))
+}
+
+// excerpts names a few namespaces of series.
+func excerpts(namespaces []string) string {
+	all := make([]string, len(namespaces))
+	for i, namespace := range namespaces {
+		all[i] = text.Excerpt(namespace)
+	}
+	return text.FirstN(all)
+}
+
+// addSum returns the workloads of all with one more sum. The first sum has no others.
+func (s *PodSource) addSum(ctx context.Context, h *history, i promql.Sum, all map[workload]*sums, query func(promql.Sum) string,
+) (map[workload]*sums, error) {
+	next := make(map[workload]*sums, len(all))
+	err := s.query(ctx, fmt.Sprintf("topk(%d, %s)", h.max, query(i)), h.period.End, seriesBounds(h.max), func(series *podSeries) {
+		w := workload{series.Metric.Namespace, series.Metric.Workload}
+		sum := all[w]
+		if i == promql.CountSum {
+			sum = &sums{}
+		}
+		if sum != nil && w.name != "" {
+			sum[i] = series.Value.Value
+			next[w] = sum
+		}
+	})
+	return next, err
 }
 
 // detectOwners finds out whether kube-state-metrics has at least half of the measured pods, as in detect.

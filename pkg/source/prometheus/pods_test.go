@@ -221,6 +221,29 @@ func TestFetchHistory(t *testing.T) {
 	}
 }
 
+// TestFetchHistory_FakeWorkloadsDisplaceNothing has a tenant's pod write series of as many workloads as are read.
+func TestFetchHistory_FakeWorkloadsDisplaceNothing(t *testing.T) {
+	var fake []element
+	for i := range 1000 {
+		fake = append(fake, workloadElement("mallory", fmt.Sprint("w-", i), "9000"))
+	}
+	srv := newServer(t,
+		rule{"count(", vector(countElement("shop", "2"), countElement("mallory", "1"))},
+		rule{"plimsoll:", vector()},
+		rule{`namespace!~"mallory"`, vector(workloadElement("shop", "web", "24"))},
+		rule{"topk(1000, ", vector(fake...)},
+	)
+	s := newTestPodSource(t, srv.URL)
+	s.lister = podLister(t, map[string]int{"shop": 2, "mallory": 1})
+	usages, err := fetchHistory(t, s, sixHours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(usages) != int(load.ResourceCount) || usages[0].Workload != "web" || usages[1].Workload != "web" {
+		t.Errorf("%d usages, the first of %s; want cpu and memory of web", len(usages), usages[0].Workload)
+	}
+}
+
 func TestFetchHistory_PrefersRecordingRules(t *testing.T) {
 	srv := newServer(t,
 		rule{"(namespace, pod) (pod_cpu_usage_seconds_total{namespace!=\"\",pod!=\"\"}))", vector(element{"", "2"})},

@@ -78,6 +78,24 @@ func (f *PodFamily) In(namespaces []string) *PodFamily {
 	return &some
 }
 
+// Except returns the family's series of all other namespaces.
+func (f *PodFamily) Except(namespaces []string) *PodFamily {
+	others := *f
+	others.matchers += except(namespaces)
+	return &others
+}
+
+func except(namespaces []string) string {
+	if len(namespaces) == 0 {
+		return ""
+	}
+	quoted := make([]string, len(namespaces)) // they are labels of series, which can be any text
+	for i, namespace := range namespaces {
+		quoted[i] = regexp.QuoteMeta(namespace)
+	}
+	return fmt.Sprintf(",namespace!~%q", strings.Join(quoted, "|"))
+}
+
 // PodCount counts the pods of each namespace that a selector has series of.
 func PodCount(selector string) string {
 	return fmt.Sprintf("count(count by (namespace, pod) (%s)) by (namespace)", selector)
@@ -208,7 +226,8 @@ func (f *PodFamily) History(r load.Resource, s Sum, period time.Duration, owners
 
 // RecordedHistory is History from the recording rules, which look at each RuleInterval.
 // Recorded series have no job and no instance, unlike scraped ones: no target can pass for a rule.
-func RecordedHistory(r load.Resource, s Sum, period time.Duration) string {
-	return fmt.Sprintf("max by (namespace, workload) (sum_over_time(%s{job=\"\",instance=\"\"}[%s]))", ruleName(r, s),
-		model.Duration(period))
+// It leaves out some namespaces.
+func RecordedHistory(r load.Resource, s Sum, period time.Duration, namespaces []string) string {
+	return fmt.Sprintf("max by (namespace, workload) (sum_over_time(%s{job=\"\",instance=\"\"%s}[%s]))", ruleName(r, s),
+		except(namespaces), model.Duration(period))
 }

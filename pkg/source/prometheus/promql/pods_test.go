@@ -29,7 +29,8 @@ func TestPodQueries_Parse(t *testing.T) {
 					for _, owners := range []bool{false, true} {
 						check(q.History(r, i, period, owners))
 					}
-					check(RecordedHistory(r, i, period))
+					check(RecordedHistory(r, i, period, nil))
+					check(RecordedHistory(r, i, period, []string{"a", "\"}|.*\n"}))
 				}
 			}
 		}
