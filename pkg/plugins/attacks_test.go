@@ -150,6 +150,7 @@ func newAttackedSource(t *testing.T, server *sourceUnderAttack) *prometheus.Sour
 		for namespace, onHost := range map[string]bool{"monitoring": true, "a-tenant": false} {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("exporter-", i)}}
 			pod.Spec.NodeName, pod.Spec.HostNetwork = node.Name, onHost
+			pod.Status.PodIPs = []corev1.PodIP{{IP: fmt.Sprintf("10.8.0.%d", i)}}
 			add(pods, pod)
 		}
 	}

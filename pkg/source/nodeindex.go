@@ -37,7 +37,7 @@ func NewNodeIndex(nodes []*corev1.Node) *NodeIndex {
 }
 
 func (x *NodeIndex) addAlias(value string, position int) {
-	alias := canonical(value)
+	alias := HostOf(value)
 	if alias == "" {
 		return
 	}
@@ -56,7 +56,7 @@ func (x *NodeIndex) Match(value string) (position int, ok bool) {
 	if position, ok := x.byName[value]; ok {
 		return position, true
 	}
-	host := canonical(value)
+	host := HostOf(value)
 	if position, ok := x.byName[host]; ok {
 		return position, true
 	}
@@ -64,8 +64,8 @@ func (x *NodeIndex) Match(value string) (position int, ok bool) {
 	return position, ok && position != ambiguous
 }
 
-// canonical returns the host of value, without its port, for comparisons.
-func canonical(value string) string {
+// HostOf returns the host of an address with or without a port, for comparisons.
+func HostOf(value string) string {
 	// Most values are an address or a name with a port. A value with several colons and no brackets is an IPv6 address.
 	host := value
 	switch strings.Count(value, ":") {

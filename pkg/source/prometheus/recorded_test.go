@@ -167,6 +167,7 @@ func recordedPods(t *testing.T, hostNetwork bool) corelisters.PodLister {
 		for namespace, onHost := range map[string]bool{"monitoring": hostNetwork, "openshift-monitoring": hostNetwork, "a-tenant": false} {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("exporter-%d", i)}}
 			pod.Spec.NodeName, pod.Spec.HostNetwork = fmt.Sprintf("n%d", i), onHost
+			pod.Status.PodIPs = []corev1.PodIP{{IP: fmt.Sprintf("127.8.0.1%d", i+1)}}
 			if err := pods.Add(pod); err != nil {
 				t.Fatal(err)
 			}

@@ -10,6 +10,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
 
@@ -132,13 +133,25 @@ func (m *Matcher) evidence(series map[string]string, position int) (of Evidence,
 	if instance == "" && name == "" {
 		return Untargeted, false
 	}
-	if pod := podOn(m.Pods, series[namespaceLabel], name, m.Nodes[position].Name); pod != nil {
+	at, ok := m.Index.Match(instance)
+	onNode := ok && at == position
+	pod := podOn(m.Pods, series[namespaceLabel], name, m.Nodes[position].Name)
+	if pod != nil && (onNode || isOf(instance, pod)) {
 		return Shown, pod.Spec.HostNetwork
 	}
-	if at, ok := m.Index.Match(instance); ok && at == position {
+	if onNode {
 		return Shown, false
 	}
 	return Unshown, false
+}
+
+// isOf reports whether an instance is an address or the name of the pod. Prometheus always sets it: where targets have no labels
+// namespace and pod, a target can write these of any pod. A recording rule may have dropped it.
+func isOf(instance string, pod *corev1.Pod) bool {
+	host := source.HostOf(instance)
+	return host == "" || host == pod.Name || slices.ContainsFunc(pod.Status.PodIPs, func(ip corev1.PodIP) bool {
+		return source.HostOf(ip.IP) == host
+	})
 }
 
 // podOn returns a pod if it runs on a node. Without a lister no pod does.

@@ -30,6 +30,10 @@ func testMatcher(t testing.TB) *Matcher {
 		for _, namespace := range []string{"monitoring", "tenant", "zoo", "system", "trusted"} {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("exporter-%d", i)}}
 			pod.Spec.NodeName, pod.Spec.HostNetwork = node.Name, namespace == "system" || namespace == "trusted"
+			pod.Status.PodIPs = []corev1.PodIP{{IP: fmt.Sprintf("10.8.0.%d", i)}}
+			if pod.Spec.HostNetwork {
+				pod.Status.PodIPs[0].IP = node.Status.Addresses[0].Address
+			}
 			if err := pods.Add(pod); err != nil {
 				t.Fatal(err)
 			}
@@ -231,6 +235,13 @@ func TestSettle_Attackers(t *testing.T) {
 		{"another pod's labels by honor_labels", exporter, of(func(i int) labels {
 			return with(onPods("monitoring", "a")(i), labels{"pod": "exporter-3"})
 		}, forged, 0, 1, 2), nil, nil, 3},
+		// As in jobs whose targets have no label of that name. The pods that are named are in the network of their node.
+		{"labels of others' pods that the target writes", of(func(i int) labels {
+			return labels{"job": "node", "instance": fmt.Sprintf("10.0.0.%d:9100", i)}
+		}, honest, everyNode...), of(func(i int) labels {
+			return labels{"job": "a", "instance": "10.8.0.9:80", "namespace": "system", "pod": fmt.Sprintf("exporter-%d", i),
+				"node": fmt.Sprintf("n%d", i)}
+		}, forged, everyNode...), nil, nil, 4},
 		{"pods on half of the nodes", exporter, of(onPods("tenant", "a"), forged, 0, 1), nil, nil, 2},
 		{"as many pods, later", exporter, of(onPods("tenant", "a"), forged, everyNode...), used, nil, 4},
 		{"as many pods, while the exporter is down on half", exporter[:2], of(onPods("tenant", "a"), forged, everyNode...), used,
