@@ -44,12 +44,16 @@ type Value struct {
 	Set *TargetSet
 	// rank is the position in nodeLabels of the series label that matched the node. 0 is preferred.
 	rank int
+	// onHost reports whether the target is a pod in the network of the node.
+	onHost bool
 }
 
-// offer keeps the value whose label is earlier in nodeLabels. For the same label it keeps the greater value; NaN is the least.
-func (v *Value) offer(value float64, rank int) {
-	if rank < v.rank || rank == v.rank && (value > v.Value || math.IsNaN(v.Value)) {
-		v.Value, v.rank = value, rank
+// offer keeps the value of a pod in the node's network. Beside it, it keeps the value whose label is earlier in nodeLabels. For the
+// same label it keeps the greater value; NaN is the least.
+func (v *Value) offer(of claim) {
+	better := of.rank < v.rank || of.rank == v.rank && (of.value > v.Value || math.IsNaN(v.Value))
+	if of.onHost && !v.onHost || of.onHost == v.onHost && better {
+		v.Value, v.rank, v.onHost = of.value, of.rank, of.onHost
 	}
 }
 

@@ -274,7 +274,7 @@ func (r *Result) settle(c *claims, inUse InUse) {
 			switch {
 			case !v.Known:
 				r.Nodes++
-				*v = Value{Value: claim.value, Known: true, rank: claim.rank, Set: &of.set}
+				*v = Value{Value: claim.value, Known: true, Set: &of.set, rank: claim.rank, onHost: claim.onHost}
 				switch of.set.Evidence {
 				case Shown:
 					r.Shown++
@@ -282,7 +282,7 @@ func (r *Result) settle(c *claims, inUse InUse) {
 					r.Untargeted++
 				}
 			case v.Set == &of.set:
-				v.offer(claim.value, claim.rank)
+				v.offer(claim)
 			case first:
 				of.contested++
 				if !contested[claim.position] {

@@ -208,6 +208,22 @@ func TestSettle_FlippingSet(t *testing.T) {
 	}
 }
 
+// TestSettle_PodOnHostCountsInItsSet has relabeled node ports in the set of an exporter with pods in the network of nodes.
+func TestSettle_PodOnHostCountsInItsSet(t *testing.T) {
+	exporter := of(onHosts("system", "node-exporter"), honest, everyNode...)
+	ports := of(func(i int) labels {
+		return labels{"job": "node-exporter", "namespace": "system", "service": "node-exporter", "node": fmt.Sprintf("n%d", i),
+			"instance": fmt.Sprintf("10.0.0.%d:30000", i)}
+	}, forged, everyNode...)
+	for _, all := range [][]series{slices.Concat(exporter, ports), slices.Concat(ports, exporter)} {
+		for i, v := range answer(testMatcher(t), nil, all).Values {
+			if v.Value != honest {
+				t.Errorf("n%d has %v, want the exporter's", i, v.Value)
+			}
+		}
+	}
+}
+
 func TestSettle_Attackers(t *testing.T) {
 	exporter := of(onPods("monitoring", "node-exporter"), honest, everyNode...)
 	used := InUse{FamilyOf(&promql.Query{Dialect: promql.NodeExporter}): {Job: "node-exporter", Namespace: "monitoring",
