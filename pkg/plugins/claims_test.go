@@ -262,6 +262,55 @@ func TestClaims_BurningSibling(t *testing.T) {
 	}
 }
 
+// A pod that uses 8 cores has a new sibling on each node but the last. The new ones are not observed yet, and repel nobody.
+func TestClaims_NewSiblings(t *testing.T) {
+	placedBeside := func(usage float64, age time.Duration, running bool) (count [freeNode + 2]int) {
+		c := measuredCluster{nodes: map[string]load.NodeLoad{}, statistics: &learned.Statistics{}}
+		sibling := func(name, node string) *corev1.Pod {
+			pod := plugintest.Owned(ofOthers(name, "1m", "1m", "1Mi", "1Mi"), "web")
+			pod.Namespace, pod.Spec.NodeName, pod.Spec.Containers[0].Resources.Limits = "tenant", node, nil
+			c.objects = append(c.objects, pod)
+			return pod
+		}
+		for i := range freeNode + 1 {
+			c.node(fmt.Sprint("node-", i), 0.3)
+		}
+		c.node("node-5", 1)
+		burning := plugintest.Running(sibling("web-0", "node-5"), 2*time.Hour)
+		for i := range 5 * freeNode {
+			pod := sibling(fmt.Sprint("new-", i), fmt.Sprint("node-", i%freeNode))
+			pod.Status.Phase = corev1.PodPending
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+				Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(plugintest.Now().Add(-age)),
+			})
+			if running {
+				plugintest.Running(pod, age)
+			}
+		}
+		const interval, intervals = 5 * time.Minute, 12
+		for i := range intervals {
+			tally := learned.NewTally("", podusage.Amounts{})
+			tally.Add(burning, load.CPU, usage, 1, 1)
+			at := plugintest.Now().Add((1 + time.Duration(i) - intervals) * interval)
+			c.statistics = c.statistics.WithTally(tally, at, interval, learned.Config{History: 24 * time.Hour, MaxWorkloads: 10})
+		}
+		s := c.scheduler(t, predictedpeak.Name, "")
+		for i := range victims {
+			count[place(t, s, ofOthers(fmt.Sprint("victim-", i), "40m", "80m", "64Mi", "128Mi"))]++
+		}
+		return count
+	}
+	for _, age := range []time.Duration{0, 2 * time.Minute, 4 * time.Minute} {
+		for _, running := range []bool{false, true} {
+			got, asleep := placedBeside(8000, age, running), placedBeside(0, age, running)
+			if moved := max(got[freeNode]-asleep[freeNode], asleep[freeNode]-got[freeNode]); moved > noise {
+				t.Errorf("bound %v ago, running %t: pods a node %v, while all sleep %v: node %d differs by %d, want at most %d",
+					age, running, got, asleep, freeNode, moved, noise)
+			}
+		}
+	}
+}
+
 // The last node has no pod of the tenant.
 const victims, freeNode = 40, 4
 

@@ -98,7 +98,7 @@ func (s *podSums) defaults(allocatable podusage.Amounts, moment int64) (d estima
 		}
 		var amounts podusage.Amounts
 		for r := range amounts {
-			with, without := pod.usages.at(load.Resource(r)), pod.other.withoutDefault.at(load.Resource(r))
+			with, without := pod.usages.at(load.Resource(r)), pod.other.foreign.at(load.Resource(r))
 			amounts[r] = max(min(with.Mean, allocatable[r])-min(without.Mean, allocatable[r]), 0)
 		}
 		d.Add(s.pods[i].GetPod().Namespace, amounts)
@@ -140,8 +140,8 @@ type otherUsages struct {
 	// steady applies after startup, from the given moment on, in nanoseconds since 1970.
 	from   int64
 	steady smallUsages
-	// withoutDefault applies before, to pods of other namespaces.
-	withoutDefault smallUsages
+	// foreign applies before, to pods of other namespaces.
+	foreign smallUsages
 }
 
 // never is later than any moment.
@@ -149,7 +149,7 @@ const never int64 = math.MaxInt64
 
 // hasDefault reports whether defaults count for the pod at the given moment, in nanoseconds since 1970.
 func (p *predictedPod) hasDefault(moment int64) bool {
-	return p.other != nil && moment < p.other.from && p.other.withoutDefault != p.usages
+	return p.other != nil && moment < p.other.from && p.other.foreign != p.usages
 }
 
 func (p *predictedPod) at(moment int64) *smallUsages {
@@ -179,24 +179,21 @@ func (v *View) predictPod(pod *corev1.Pod) (p predictedPod) {
 	if podusage.HasEnded(pod) {
 		return p
 	}
-	usages, steady, changes := v.prediction.OnNode(pod)
-	p.usages = smallUsagesOf(&usages)
-	other := otherUsages{from: never, withoutDefault: smallUsagesOf(&steady)}
+	u := v.prediction.OnNode(pod)
 	if !estimate.Runs(pod) { // it may never run: its workload's history is not its own
 		requests := podusage.PendingRequest(pod)
-		for r := range steady {
-			steady[r] = steady[r].Within(requests[r])
-			changes = changes || steady[r] != usages[r]
+		for r := range u.Steady {
+			u.Steady[r] = u.Steady[r].Within(requests[r])
 		}
 	}
-	if !changes {
+	p.usages = smallUsagesOf(&u.Starting)
+	if !u.Changes() {
 		return p
 	}
+	p.other = &otherUsages{from: never, steady: smallUsagesOf(&u.Steady), foreign: smallUsagesOf(&u.Foreign)}
 	if until, ok := estimate.StartupUntil(pod, v.model.config.Window); ok {
-		other.from = until
+		p.other.from = until
 	}
-	other.steady = smallUsagesOf(&steady)
-	p.other = &other
 	return p
 }
 
@@ -209,7 +206,7 @@ func sumOf(
 		pod := &pods[i]
 		usages := pod.at(moment)
 		if pod.hasDefault(moment) && !withDefault(i) {
-			usages = &pod.other.withoutDefault
+			usages = &pod.other.foreign
 		}
 		usage := usages.at(r)
 		usage = usage.Within(allocatable)

@@ -83,22 +83,28 @@ func (s *Statistics) podHash(uid types.UID) uint64 { return maphash.Comparable(s
 // The workload weighs as much as the pod's usage over a time: correlation · Within / (Variance − Within), at most correlation.
 // The less its pods are alike, the less it weighs. Source: credibility by H. Bühlmann, "Experience Rating and
 // Credibility", 1967.
-func (s *Statistics) narrow(moments *[load.ResourceCount]Moments, uid types.UID) {
+//
+// It returns the resources whose usage was observed of the pod itself.
+func (s *Statistics) narrow(moments *[load.ResourceCount]Moments, uid types.UID) (own ownUsage) {
 	e, ok := s.pods[s.podHash(uid)]
 	if !ok {
-		return
+		return own
 	}
 	for r := range moments {
-		m, own := &moments[r], &e.resources[r]
-		if own.seconds <= 0 {
+		m, pod := &moments[r], &e.resources[r]
+		if own[r] = pod.seconds > 0; !own[r] {
 			continue
 		}
 		prior := correlation.Seconds()
 		if between := m.Variance - m.Within; between > m.Within {
 			prior *= m.Within / between
 		}
-		share := prior / (prior + float64(own.seconds))
-		m.Mean = m.Mean*share + float64(own.mean)*(1-share)
-		m.Variance = m.Variance*share + float64(own.variance)*(1-share)
+		share := prior / (prior + float64(pod.seconds))
+		m.Mean = m.Mean*share + float64(pod.mean)*(1-share)
+		m.Variance = m.Variance*share + float64(pod.variance)*(1-share)
 	}
+	return own
 }
+
+// ownUsage tells of which resources a pod's own usage was observed.
+type ownUsage [load.ResourceCount]bool

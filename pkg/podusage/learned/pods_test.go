@@ -58,13 +58,18 @@ func TestOnNode_APodIsNotItsSiblings(t *testing.T) {
 
 	// No pod varies: Within is 0, and a pod's own mean counts alone.
 	for uid, want := range map[string]float64{"busy": 8000, "idle-7": 0} {
-		usages, steady, _ := p.OnNode(running(uid))
-		checkPrediction(t, uid, usages[load.CPU], want, 0)
-		checkPrediction(t, uid+", steady", steady[load.CPU], want, 0)
+		u := p.OnNode(running(uid))
+		checkPrediction(t, uid, u.Starting[load.CPU], want, 0)
+		checkPrediction(t, uid+", steady", u.Steady[load.CPU], want, 0)
+		checkPrediction(t, uid+", to others", u.Foreign[load.CPU], want, 0)
 	}
 	// Mean 8000/20 = 400; variance 8000²/20 − 400² = 3040000.
-	usagesOfNew, _, _ := p.OnNode(running("new"))
-	checkPrediction(t, "a pod not observed yet", usagesOfNew[load.CPU], 400, 3040000)
+	ofNew := p.OnNode(running("new"))
+	checkPrediction(t, "a pod not observed yet", ofNew.Starting[load.CPU], 400, 3040000)
+	// It may claim 1.5 times its request of 1,000; the variance of values up to 1,500 is at most 750².
+	if got, want := ofNew.Foreign[load.CPU], (Usage{Mean: 400, P95: 1500, Variance: 562500, Learned: 400}); got != want {
+		t.Errorf("a pod not observed yet, to others: %v, want %v", got, want)
+	}
 	checkPrediction(t, "another pod to place", p.Incoming(running("idle-7"))[load.CPU], 400, 3040000)
 }
 
@@ -91,7 +96,7 @@ func TestOnNode_OwnUsageCountsWithTime(t *testing.T) {
 			p.MinHistory = 0
 			p.Statistics = measure(&Statistics{}, start, tc.intervals...)
 			for uid, want := range tc.want {
-				usages, _, _ := p.OnNode(running(uid))
+				usages := p.OnNode(running(uid)).Starting
 				checkPrediction(t, uid, usages[load.CPU], want.mean, want.variance)
 			}
 		})
@@ -108,7 +113,7 @@ func TestOnNode_Gaps(t *testing.T) {
 			s = measure(s, start.Add(time.Duration(i+1)*span), map[string]float64{"busy": 1000})
 		}
 		p.Statistics = s
-		usages, _, _ := p.OnNode(running("idle"))
+		usages := p.OnNode(running("idle")).Starting
 		if got := usages[load.CPU].Mean == 0; got != remembered {
 			t.Errorf("%d intervals missed: remembered %t, want %t", missed, got, remembered)
 		}
@@ -132,7 +137,7 @@ func TestOnNode_ImpossibleUsage(t *testing.T) {
 	p := predictor(0)
 	p.MinHistory = 0
 	p.Statistics = measure(&Statistics{}, start, map[string]float64{"a": 0}, map[string]float64{"a": 1e20}, map[string]float64{"a": 0})
-	usages, _, _ := p.OnNode(running("a"))
+	usages := p.OnNode(running("a")).Starting
 	checkPrediction(t, "a", usages[load.CPU], 0, 0)
 }
 

@@ -95,35 +95,46 @@ func (p *Prediction) Estimate(pod *corev1.Pod) podusage.Amounts {
 
 // PendingUsage implements podusage.Estimator.
 func (p *Prediction) PendingUsage(pod *corev1.Pod) (usage, byDefault podusage.Amounts) {
-	usages, steady, _ := p.OnNode(pod)
-	return usages.Means(), usages.Beyond(&steady)
+	u := p.OnNode(pod)
+	return u.Starting.Means(), u.Starting.Beyond(&u.Foreign)
 }
 
 // Incoming predicts the usages of the pod to place.
 func (p *Prediction) Incoming(pod *corev1.Pod) Usages {
-	usages, _, _ := p.predict(pod, pod, p.history(pod), math.Inf(1), nil)
-	return usages
+	u := p.predict(pod, pod, p.history(pod), ownUsage{}, math.Inf(1), nil)
+	return u.Starting
 }
 
 // Explain implements podusage.Estimator.
 func (p *Prediction) Explain(pod *corev1.Pod) (x [load.ResourceCount]podusage.Explanation) {
-	p.predict(pod, pod, p.history(pod), math.Inf(1), &x)
+	p.predict(pod, pod, p.history(pod), ownUsage{}, math.Inf(1), &x)
 	return x
 }
 
+// OnNode are the usages of a pod on a node.
+type OnNode struct {
+	// Starting holds while the pod starts, for pods of its own namespace. Steady holds for all pods afterwards.
+	Starting, Steady Usages
+	// Foreign replaces Starting for pods of other namespaces: a pod that was not observed yet counts at most what its spec may
+	// claim. Otherwise each new pod of a workload with one busy pod would repel the pods of others.
+	Foreign Usages
+}
+
+// Changes reports whether the usages depend on the time or the namespace.
+func (u *OnNode) Changes() bool { return u.Starting != u.Steady || u.Starting != u.Foreign }
+
 // OnNode predicts the usages of a pod on a node that are reserved until they are measured. What was observed of the pod itself
 // narrows its workload's statistics: see Statistics.narrow. Without a starting container the usages are
-// zero, and without history MaxRequestRatio caps them. Default counts during startup only: afterwards steady applies, which is
-// usages without Default. changes reports whether it differs.
-func (p *Prediction) OnNode(pod *corev1.Pod) (usages, steady Usages, changes bool) {
+// zero, and without history MaxRequestRatio caps them. Default counts in Starting only.
+func (p *Prediction) OnNode(pod *corev1.Pod) OnNode {
 	pod = podusage.WithoutInfeasibleResize(pod)
 	starting, ok := podusage.StartingPod(pod)
 	if !ok {
-		return Usages{}, Usages{}, false
+		return OnNode{}
 	}
 	h := p.history(pod)
-	p.Statistics.narrow(&h.moments, pod.UID)
-	return p.predict(pod, starting, h, p.MaxRequestRatio, nil)
+	own := p.Statistics.narrow(&h.moments, pod.UID)
+	return p.predict(pod, starting, h, own, p.MaxRequestRatio, nil)
 }
 
 // history is what was observed of a pod's workload.
@@ -142,15 +153,19 @@ func (p *Prediction) history(pod *corev1.Pod) (h history) {
 
 // predict implements OnNode. It also explains the usages in x, unless that is nil.
 func (p *Prediction) predict(
-	pod, starting *corev1.Pod, h history, maxRatio float64, x *[load.ResourceCount]podusage.Explanation,
-) (usages, steady Usages, changes bool) {
+	pod, starting *corev1.Pod, h history, own ownUsage, maxRatio float64, x *[load.ResourceCount]podusage.Explanation,
+) (u OnNode) {
 	var requests *podusage.Amounts // determined for a pod without history alone: it takes longer than all else
 	for r := range load.ResourceCount {
 		if m := &h.moments[r]; m.PodTime > 0 && m.PodTime >= p.MinHistory {
-			usages[r] = known(m, podusage.Limit(starting, r))
-			steady[r] = usages[r]
+			u.Starting[r] = known(m, podusage.Limit(starting, r))
+			u.Steady[r], u.Foreign[r] = u.Starting[r], u.Starting[r]
+			if !own[r] && !math.IsInf(maxRatio, 1) {
+				claim, _ := podusage.BySpec{Multiplier: p.Multiplier}.FromSpec(pod, starting, r, maxRatio)
+				u.Foreign[r] = u.Starting[r].Within(claim)
+			}
 			if x != nil {
-				x[r] = explainKnown(h.workload, m, &usages[r])
+				x[r] = explainKnown(h.workload, m, &u.Starting[r])
 			}
 			continue
 		}
@@ -162,14 +177,14 @@ func (p *Prediction) predict(
 			unset = min(unset, 1)
 		}
 		ratio := p.Statistics.Cluster().UsagePerRequest[r]
-		usages[r] = unknown(requests[r], unset*p.Default[r]/p.Multiplier, peak+unset*p.Default[r], ratio)
+		u.Starting[r] = unknown(requests[r], unset*p.Default[r]/p.Multiplier, peak+unset*p.Default[r], ratio)
 		if x != nil {
-			x[r] = p.explainUnknown(pod, r, requests[r], unset*p.Default[r]/p.Multiplier, ratio, &usages[r])
+			x[r] = p.explainUnknown(pod, r, requests[r], unset*p.Default[r]/p.Multiplier, ratio, &u.Starting[r])
 		}
-		steady[r] = unknown(requests[r], 0, peak, ratio)
-		changes = changes || usages[r] != steady[r]
+		u.Steady[r] = unknown(requests[r], 0, peak, ratio)
+		u.Foreign[r] = u.Steady[r]
 	}
-	return usages, steady, changes
+	return u
 }
 
 // known is the usage by a workload's statistics.

@@ -71,6 +71,8 @@ func TestPrediction(t *testing.T) {
 		pod       *corev1.Pod
 		// Expected cpu: of the pod to place, and of a pod on a node, at first and in its steady state.
 		incoming, onNode, steady Usage
+		// foreign is that of a pod on a node to pods of other namespaces, at first. nil stands for steady.
+		foreign *Usage
 	}{
 		{
 			name: "a workload is expected to use what it used", predictor: predictor(0.5), pod: podOf("steady", container("4", "")),
@@ -84,6 +86,8 @@ func TestPrediction(t *testing.T) {
 		{
 			name: "its peak is at least its mean", predictor: predictor(0.5), pod: podOf("steady", container("500m", "500m")),
 			incoming: Usage{1000, 1000, 10000, 1000}, onNode: Usage{1000, 1000, 10000, 1000}, steady: Usage{1000, 1000, 10000, 1000},
+			// Not observed yet, it counts at most its limit to others.
+			foreign: &Usage{500, 500, 10000, 500},
 		},
 		{
 			name: "what was observed for too short a time has no history", predictor: later(predictor(0.5)), pod: podOf("steady", container("4", "")),
@@ -118,22 +122,26 @@ func TestPrediction(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := tc.predictor
-			onNode, steady, changes := p.OnNode(tc.pod)
-			got := []Usage{p.Incoming(tc.pod)[load.CPU], onNode[load.CPU], steady[load.CPU]}
+			u := p.OnNode(tc.pod)
+			foreign := tc.steady
+			if tc.foreign != nil {
+				foreign = *tc.foreign
+			}
+			got := []Usage{p.Incoming(tc.pod)[load.CPU], u.Starting[load.CPU], u.Steady[load.CPU], u.Foreign[load.CPU]}
 			near := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) <= 1e-3*max(math.Abs(a), 1) })
-			if diff := cmp.Diff([]Usage{tc.incoming, tc.onNode, tc.steady}, got, near); diff != "" {
-				t.Errorf("usages to place, on a node and steady (-want +got):\n%s", diff)
+			if diff := cmp.Diff([]Usage{tc.incoming, tc.onNode, tc.steady, foreign}, got, near); diff != "" {
+				t.Errorf("usages to place, on a node, steady and to others (-want +got):\n%s", diff)
 			}
 			// Memory has no request: the default of 300 during startup, and nothing afterwards.
 			wantChanges := tc.onNode != Usage{}
-			if memory := onNode[load.Memory].P95; changes != wantChanges || wantChanges && memory != 300 ||
-				steady[load.Memory] != (Usage{}) {
-				t.Errorf("changes: %v; memory on a node %v, steady %v", changes, onNode[load.Memory], steady[load.Memory])
+			if memory := u.Starting[load.Memory].P95; u.Changes() != wantChanges || wantChanges && memory != 300 ||
+				u.Steady[load.Memory] != (Usage{}) {
+				t.Errorf("changes: %v; memory on a node %v, steady %v", u.Changes(), u.Starting[load.Memory], u.Steady[load.Memory])
 			}
 			usage, byDefault := p.PendingUsage(tc.pod)
-			mean, withoutDefault := onNode[load.CPU].Mean, steady[load.CPU].Mean
-			if got, want := [2]float64{usage[load.CPU], byDefault[load.CPU]}, [2]float64{mean, mean - withoutDefault}; got != want {
-				t.Errorf("PendingUsage and its default %v, want the mean and what it loses after startup %v", got, want)
+			mean := u.Starting[load.CPU].Mean
+			if got, want := [2]float64{usage[load.CPU], byDefault[load.CPU]}, [2]float64{mean, mean - u.Foreign[load.CPU].Mean}; got != want {
+				t.Errorf("PendingUsage and its default %v, want the mean and what others do not see of it %v", got, want)
 			}
 			if got, want := p.Estimate(tc.pod)[load.CPU], p.Incoming(tc.pod)[load.CPU].Mean; got != want {
 				t.Errorf("Estimate %v, want the mean %v", got, want)
