@@ -18,6 +18,9 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 )
 
+// maxSkew is how far the scheduler's clock may be ahead.
+const maxSkew = time.Minute
+
 // maxRecords bounds the Events that are read of one pod, which has one for each time that it was placed.
 const maxRecords = 100
 
@@ -55,7 +58,7 @@ func Last(ctx context.Context, c *live.Connection, target Target, now clock.Pass
 		}
 		return nil, err
 	}
-	last := newestRecord(list.Items, pod)
+	last := newestRecord(list.Items, pod, now.Now())
 	if last == nil {
 		if _, err := target.get(ctx, c, name); err != nil {
 			return nil, err
@@ -68,14 +71,15 @@ func Last(ctx context.Context, c *live.Connection, target Target, now clock.Pass
 	return last, nil
 }
 
-// newestRecord returns the newest record of the pod; of any pod if it is nil. It passes over Events that a scheduler did not write:
-// everybody who may create Events can write some.
-func newestRecord(events []corev1.Event, pod *corev1.Pod) (last *LastDecision) {
+// newestRecord returns the newest record of the pod; of any pod if it is nil. It passes over Events of other reporters, and from
+// the future. That is no proof: everybody who may create Events of the namespace can write a record.
+func newestRecord(events []corev1.Event, pod *corev1.Pod, now time.Time) (last *LastDecision) {
 	for i := range events {
 		e := &events[i]
 		r, err := explain.DecodeRecord(e.Annotations[explain.RecordAnnotation])
 		switch {
-		case err != nil, last != nil && !e.EventTime.After(last.Time):
+		case err != nil, e.ReportingController != explain.RecordReporter, e.EventTime.After(now.Add(maxSkew)):
+		case last != nil && !e.EventTime.After(last.Time):
 		case pod != nil && (pod.UID != e.InvolvedObject.UID || pod.Spec.NodeName != r.Node):
 		default:
 			last = &LastDecision{Time: e.EventTime.Time, Record: r}
@@ -99,7 +103,7 @@ func (r *LastDecision) Print(p *terminal.Printer) {
 	if r.Record.Cut {
 		p.Printf("Note: Plugins or terms were left out of the record, to keep it short.\n")
 	}
-	p.Printf("Note: This is what the scheduler saw. Without --last, explain shows what it would decide now.\n")
+	p.Printf("Note: This is what the scheduler saw, by its Event. Without --last, explain shows what it would decide now.\n")
 }
 
 // scores returns a table with a column for each node, and the terms of the chosen one.

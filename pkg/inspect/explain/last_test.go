@@ -24,6 +24,7 @@ func recordOn(t *testing.T, node, uid string, minutes int) corev1.Event {
 		t.Fatal(err)
 	}
 	e := corev1.Event{EventTime: metav1.NewMicroTime(decided.Add(time.Duration(minutes) * time.Minute))}
+	e.ReportingController = explain.RecordReporter
 	e.InvolvedObject.UID = st.MakePod().UID(uid).Obj().UID
 	e.Annotations = map[string]string{explain.RecordAnnotation: content}
 	return e
@@ -34,7 +35,10 @@ func TestNewestRecord(t *testing.T) {
 	broken.Annotations[explain.RecordAnnotation] = "{"
 	events := []corev1.Event{
 		recordOn(t, "a", "p", 1), recordOn(t, "a", "p", 2), recordOn(t, "b", "p", 3), recordOn(t, "c", "before", 4), broken, {},
+		recordOn(t, "a", "p", 12), // the future, as it is 20:10
+		recordOn(t, "a", "p", 8),
 	}
+	events[len(events)-1].ReportingController = "example.com/forger"
 	for name, tt := range map[string]struct {
 		pod  *corev1.Pod
 		want string
@@ -45,7 +49,7 @@ func TestNewestRecord(t *testing.T) {
 		"not of a node without it": {st.MakePod().UID("p").Node("d").Obj(), ""},
 	} {
 		got := ""
-		if last := newestRecord(events, tt.pod); last != nil {
+		if last := newestRecord(events, tt.pod, decided.Add(10*time.Minute)); last != nil {
 			got = last.Record.Node + " " + strings.TrimSuffix(last.Time.Sub(decided).String(), "m0s")
 		}
 		if got != tt.want {
@@ -73,7 +77,7 @@ Requests        59      96   96
 TOTAL           229     222  156
 
 a was chosen of 3 scored nodes, with 229 points: c has 222, b has 156. Without the score of Load, another node would have as many or more.
-Note: This is what the scheduler saw. Without --last, explain shows what it would decide now.
+Note: This is what the scheduler saw, by its Event. Without --last, explain shows what it would decide now.
 `
 	if diff := cmp.Diff(want, p.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

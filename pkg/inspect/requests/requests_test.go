@@ -285,6 +285,17 @@ func TestFind_KindsOfOneName(t *testing.T) {
 	}
 }
 
+// Usages tell names alone: the pods of the second kind count nowhere while they live.
+func TestFind_PodsOfASecondKind(t *testing.T) {
+	f := foundIn(t, pod("web-0", "StatefulSet", "web", "n1"))
+	f.use("web-0", load.CPU, 3000)
+	f.use("web-6d5f8c7b9d-x2x4z", load.CPU, 100)
+	web := f.workloads[1]
+	if usages := web.Containers[0].CPU.byPod; web.Pods != 2 || len(usages) != 1 || usages["web-0"] != nil {
+		t.Errorf("%d pods, usages %v; want 2, and no usage of web-0", web.Pods, usages)
+	}
+}
+
 // Implausible usages do not count.
 func TestObserve_Implausible(t *testing.T) {
 	f := foundIn(t)

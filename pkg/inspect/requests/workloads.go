@@ -22,7 +22,7 @@ import (
 type found struct {
 	workloads []*Workload
 	byName    map[learned.Workload]*Workload
-	// ofPod are the workloads of the pods that exist, by namespace and name.
+	// ofPod are the workloads of the pods that exist, by namespace and name. nil stands for a workload that is not reported.
 	ofPod map[[2]string]*Workload
 	// allocatable is the sum over all nodes.
 	allocatable [load.ResourceCount]float64
@@ -49,11 +49,13 @@ func find(ctx context.Context, c *live.Connection, namespace, selector string) (
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		owner, _ := learned.OwnerOf(pod)
-		if w := f.byName[owner]; w != nil {
-			f.ofPod[[2]string{pod.Namespace, pod.Name}] = w
-			if pod.Spec.NodeName != "" {
-				w.Pods++
-			}
+		w := f.byName[owner]
+		if w != nil && w.Kind != kindOfOwner(pod) {
+			w = nil
+		}
+		f.ofPod[[2]string{pod.Namespace, pod.Name}] = w
+		if w != nil && pod.Spec.NodeName != "" {
+			w.Pods++
 		}
 	}
 	nodes, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
@@ -66,6 +68,20 @@ func find(ctx context.Context, c *live.Connection, namespace, selector string) (
 		f.allocatable[load.Memory] += allocatable.Memory().AsApproximateFloat64()
 	}
 	return f, nil
+}
+
+// kindOfOwner returns the kind of the workload that learned.OwnerOf names.
+func kindOfOwner(pod *corev1.Pod) string {
+	switch owner := metav1.GetControllerOfNoCopy(pod); {
+	case owner == nil:
+		return ""
+	case owner.Kind == "ReplicaSet":
+		return "Deployment"
+	case owner.Kind == "Job":
+		return "CronJob"
+	default:
+		return owner.Kind
+	}
 }
 
 func (f *found) listWorkloads(ctx context.Context, c *live.Connection, namespace string, o metav1.ListOptions) error {
@@ -133,8 +149,8 @@ func (f *found) add(apiVersion, kind string, meta *metav1.ObjectMeta, template *
 
 // container returns the container of a pod, which may have ended; nil if it is of no workload.
 func (f *found) container(namespace, pod, name string) *Container {
-	w := f.ofPod[[2]string{namespace, pod}]
-	if w == nil {
+	w, lives := f.ofPod[[2]string{namespace, pod}]
+	if !lives {
 		w = f.byName[learned.Workload{Namespace: namespace, Name: promql.WorkloadOfPodName(pod)}]
 	}
 	if w == nil {

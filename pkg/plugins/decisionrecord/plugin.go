@@ -28,8 +28,6 @@ const Name = config.DecisionRecord
 
 const (
 	stateKey fwk.StateKey = Name
-	// reporter is the reportingController of the Events.
-	reporter = "plimsoll.io/decision-record"
 	// The API server accepts names of 253 bytes, and instances of 128.
 	maxPodNameBytes  = 253 - len(".0123456789abcdef")
 	maxInstanceBytes = 128
@@ -65,7 +63,7 @@ func Describe() descriptor.Descriptor {
 func build(ctx context.Context, args *config.DecisionRecordArgs, given descriptor.Given) (minor.Plugin, error) {
 	instance, err := os.Hostname()
 	if err != nil {
-		instance = reporter
+		instance = explain.RecordReporter
 	}
 	pl := &DecisionRecord{
 		handle: given.Handle, clock: given.Clock, explainers: given.Explainers, records: given.Records,
@@ -155,7 +153,7 @@ func (pl *DecisionRecord) event(pod *corev1.Pod, note, record string) *eventsv1.
 			Annotations: map[string]string{explain.RecordAnnotation: record},
 		},
 		EventTime: metav1.NewMicroTime(now), Type: corev1.EventTypeNormal, Reason: explain.RecordReason, Action: "Binding", Note: note,
-		ReportingController: reporter, ReportingInstance: pl.instance,
+		ReportingController: explain.RecordReporter, ReportingInstance: pl.instance,
 		Regarding: corev1.ObjectReference{
 			APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 		},

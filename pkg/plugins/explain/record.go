@@ -15,6 +15,8 @@ const (
 	RecordAnnotation = "plimsoll.io/decision"
 	// RecordReason is the reason of Events with a Record.
 	RecordReason = "PlacementRecorded"
+	// RecordReporter is the reportingController of these Events.
+	RecordReporter = "plimsoll.io/decision-record"
 	// MaxRecordBytes bounds the JSON of a Record, and the note of its Event.
 	MaxRecordBytes = 1024
 	// recordedNodes is the chosen node and the next two.

@@ -72,6 +72,9 @@ func (h *ContainerHistory) readChunk(
 	elements := response.Matrix(response.ClearMap, func(s *response.Series[map[string]string]) {
 		usage := ContainerUsage{Namespace: s.Metric["namespace"], Pod: s.Metric["pod"], Container: s.Metric["container"], Resource: r}
 		for _, p := range s.Values {
+			if p.At.Before(from) || p.At.After(to) {
+				continue // was not asked for
+			}
 			usage.At, usage.Value = p.At, p.Value*unitOf(r)
 			visit(&usage)
 		}
