@@ -304,7 +304,7 @@ func TestClaims_NewSiblings(t *testing.T) {
 		for _, running := range []bool{false, true} {
 			got, asleep := placedBeside(8000, age, running), placedBeside(0, age, running)
 			if moved := max(got[freeNode]-asleep[freeNode], asleep[freeNode]-got[freeNode]); moved > noise {
-				t.Errorf("bound %v ago, running %t: pods a node %v, while all sleep %v: node %d differs by %d, want at most %d",
+				t.Errorf("bound %v ago, running %t: pods a node %v, asleep %v: node %d differs by %d, at most %d",
 					age, running, got, asleep, freeNode, moved, noise)
 			}
 		}

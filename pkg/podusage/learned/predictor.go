@@ -115,8 +115,8 @@ func (p *Prediction) Explain(pod *corev1.Pod) (x [load.ResourceCount]podusage.Ex
 type OnNode struct {
 	// Starting holds while the pod starts, for pods of its own namespace. Steady holds for all pods afterwards.
 	Starting, Steady Usages
-	// Foreign replaces Starting for pods of other namespaces: a pod that was not observed yet counts at most what its spec may
-	// claim. Otherwise each new pod of a workload with one busy pod would repel the pods of others.
+	// Foreign replaces Starting for pods of other namespaces. A pod that was not observed yet counts at most what its spec may
+	// claim. Otherwise one busy pod would let each new pod of its workload repel the pods of others.
 	Foreign Usages
 }
 

@@ -69,9 +69,9 @@ func TestPrediction(t *testing.T) {
 		name      string
 		predictor *Prediction
 		pod       *corev1.Pod
-		// Expected cpu: of the pod to place, and of a pod on a node, at first and in its steady state.
+		// Expected cpu, of the pod to place. Of a pod on a node, at first and in its steady state.
 		incoming, onNode, steady Usage
-		// foreign is that of a pod on a node to pods of other namespaces, at first. nil stands for steady.
+		// foreign is onNode to pods of other namespaces. nil stands for steady.
 		foreign *Usage
 	}{
 		{
