@@ -336,7 +336,7 @@ func TestReportOn_Messages(t *testing.T) {
 				"schedulerName: plimsoll-2"}},
 		{"samples that are dated back", func(s *sourceFacts) {
 			s.examination.Behind, s.examination.Lag = []string{"n1"}, 100*time.Second
-		}, "time.behind", Error, []string{"dated back", "the newest is up to 1m40s old: n1", "honor_timestamps: false"}},
+		}, "time.behind", Error, []string{"samples stopped, or are dated back", "the newest is up to 1m40s old: n1", "are up", "honor_timestamps: false"}},
 		{"a token without permission", func(s *sourceFacts) {
 			s.Err, s.diagnosis, s.token = &httpclient.StatusError{Code: 403}, nil, "opaque"
 		}, "source.authorization", Error, []string{"The server knows the token, and denies it permission"}},

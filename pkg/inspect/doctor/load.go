@@ -79,9 +79,11 @@ func (s *sourceFacts) checkBehind() []Check {
 	if len(s.examination.Behind) == 0 {
 		return nil
 	}
-	return fail(say("Correct the clock of these machines, or set honor_timestamps: false in the scrape job. "+
+	// A target that went away minutes ago looks the same, where its samples have timestamps of their own.
+	return fail(say("See whether the targets of these machines are up, and scrape them again. "+
+		"If they are, correct the clock of the machines, or set honor_timestamps: false in the scrape job. "+
 		"If the samples pass other servers first, find out which is late."),
-		"samples are dated back: they come often, and the newest is up to %s old: %s", rounded(s.examination.Lag),
+		"samples stopped, or are dated back: they came often, and the newest is up to %s old: %s", rounded(s.examination.Lag),
 		text.FirstN(s.examination.Behind))
 }
 
