@@ -115,8 +115,8 @@ func (p *Prediction) Explain(pod *corev1.Pod) (x [load.ResourceCount]podusage.Ex
 type OnNode struct {
 	// Starting holds while the pod starts, for pods of its own namespace. Steady holds for all pods afterwards.
 	Starting, Steady Usages
-	// Foreign replaces Starting for pods of other namespaces. A pod that was not observed yet counts at most what its spec may
-	// claim. Otherwise one busy pod would let each new pod of its workload repel the pods of others.
+	// Foreign replaces Starting for pods of other namespaces. A pod that was not observed yet counts up to its limit, and up to
+	// MaxRequestRatio times its request. Otherwise one busy pod would let each new pod of its workload repel the pods of others.
 	Foreign Usages
 }
 
@@ -161,7 +161,7 @@ func (p *Prediction) predict(
 			u.Starting[r] = known(m, podusage.Limit(starting, r))
 			u.Steady[r], u.Foreign[r] = u.Starting[r], u.Starting[r]
 			if !own[r] && !math.IsInf(maxRatio, 1) {
-				claim, _ := podusage.BySpec{Multiplier: p.Multiplier}.FromSpec(pod, starting, r, maxRatio)
+				claim, _ := podusage.BySpec{Multiplier: maxRatio}.FromSpec(pod, starting, r, maxRatio)
 				u.Foreign[r] = u.Starting[r].Within(claim)
 			}
 			if x != nil {
