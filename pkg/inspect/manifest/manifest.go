@@ -79,7 +79,7 @@ func parse(content []byte, namespace string) (*Manifest, error) {
 			break
 		}
 		if err == nil {
-			err = p.document(document)
+			err = p.document(document, false)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("document %d: %w", n, err)
@@ -113,8 +113,11 @@ type parser struct {
 	objects   int
 }
 
-// document reads one object of YAML or JSON. A document of white space and comments alone has none.
-func (p *parser) document(content []byte) error {
+// document reads one object of YAML or JSON. A document of white space and comments alone has none. An item is of a List.
+func (p *parser) document(content []byte, isItem bool) error {
+	if err := checkAliases(content); err != nil {
+		return err
+	}
 	var fields map[string]any
 	if err := yaml.Unmarshal(content, &fields); err != nil {
 		return err
@@ -134,12 +137,20 @@ func (p *parser) document(content []byte) error {
 		p.ignore(unknown, unknown.GetKind())
 		return nil
 	}
-	if err != nil {
+	switch { // the messages have the whole document
+	case runtime.IsMissingKind(err):
+		return errors.New("kind is missing")
+	case runtime.IsMissingVersion(err):
+		return errors.New("apiVersion is missing")
+	case err != nil:
 		return err
 	}
 	if list, ok := object.(*corev1.List); ok {
+		if isItem { // each level would be parsed once more
+			return errors.New("a List in a List: write its items one by one")
+		}
 		for i := range list.Items {
-			if err := p.document(list.Items[i].Raw); err != nil {
+			if err := p.document(list.Items[i].Raw, true); err != nil {
 				return fmt.Errorf("items[%d]: %w", i, err)
 			}
 		}

@@ -17,6 +17,8 @@ func FuzzReadFile(f *testing.F) {
 		f.Add(strings.Replace(statefulSet, "1Gi", quantity, 1))
 		f.Add(strings.Replace(withRequest, "%s", `"cpu": `+quantity, 1))
 	}
+	f.Add("a: &a " + strings.Repeat("x", 1000) + "\nb: &b [*a, *a, *a]\nc: [*b, *b]\n")
+	f.Add(`{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "List", "items": []}]}`)
 	const longest = 4096
 	f.Fuzz(func(t *testing.T, content string) {
 		m, err := ReadFile(t.Context(), "-", strings.NewReader(content), "default")

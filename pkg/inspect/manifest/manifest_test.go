@@ -177,6 +177,12 @@ func TestReadFile_Mistakes(t *testing.T) {
 		{"no selector", strings.Replace(deployment, "selector: {matchLabels: {app: web}}", "", 1), "spec.selector: required"},
 		{"a pod twice", pod + "---" + pod, "document 2: Pod default/p: it is there twice"},
 		{"no YAML", "{", "document 1"},
+		{"no kind", "apiVersion: v1\nspec: {}\n", "document 1: kind is missing"},
+		{"no apiVersion", "kind: Pod\nspec: {}\n", "document 1: apiVersion is missing"},
+		{"a List in a List", `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"List","items":[]}]}`, "items[0]: a List in a List"},
+		// 100 KiB, 50 times, are 5 MiB.
+		{"aliases", pod + "\na: &a " + strings.Repeat("x", 100<<10) + "\nb: [" + strings.Repeat("*a,", 50) + "*a]\n", "aliases replaced"},
+		{"an alias of itself", "a: &a [*a, *a]\n", "document 1: "},
 		{"too much", strings.Repeat(" ", maxBytes+1), "more than"},
 	} {
 		_, err := ReadFile(t.Context(), "-", strings.NewReader(tc.content), "default")
