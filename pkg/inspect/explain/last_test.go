@@ -35,7 +35,7 @@ func TestNewestRecord(t *testing.T) {
 	broken.Annotations[explain.RecordAnnotation] = "{"
 	events := []corev1.Event{
 		recordOn(t, "a", "p", 1), recordOn(t, "a", "p", 2), recordOn(t, "b", "p", 3), recordOn(t, "c", "before", 4), broken, {},
-		recordOn(t, "a", "p", 12), // the future, as it is 20:10
+		recordOn(t, "a", "p", 12), // of the future: now is 20:10
 		recordOn(t, "a", "p", 8),
 	}
 	events[len(events)-1].ReportingController = "example.com/forger"
