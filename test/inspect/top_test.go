@@ -239,7 +239,7 @@ func TestTop_Errors(t *testing.T) {
 		{[]string{"top", "nodes", "--sort-by", "size"}, `--sort: "size"`},
 		{[]string{"top", "-l", "a in"}, "--selector"},
 		{[]string{"top", "--scheduler-name", "default-scheduler"}, "profile default-scheduler does not have a plugin that reads load"},
-		{[]string{"top", "-o", "wide"}, `--output: "wide"`},
+		{[]string{"top", "-o", "csv"}, `--output: "csv"`},
 	} {
 		r := shared.plimsoll(t, tc.args...).wants(t, 2)
 		if !strings.Contains(r.stderr, tc.want) || r.stdout != "" {
