@@ -96,7 +96,7 @@ func TestLive_DecisionRecord(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	const note = "a was chosen of 3 scored nodes, with 229 points: c has 222, b has 156. " +
-		"Without the score of TargetLoadPacking, another node would have as many or more."
+		"Without the score of TargetLoadPacking, another node would win or draw level."
 	if event.Note != note || event.Regarding.UID != "p" || event.Namespace != metav1.NamespaceDefault {
 		t.Errorf("note %q, UID %s; want %q", event.Note, event.Regarding.UID, note)
 	}

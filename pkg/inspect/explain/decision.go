@@ -1,8 +1,8 @@
 package explain
 
 import (
-	"slices"
-
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -11,45 +11,35 @@ func decide(ranked []sim.NodeResult) (d Decision) {
 	if len(ranked) == 0 {
 		return Decision{}
 	}
-	d.Total = ranked[0].Total
-	d.Nodes = winners(ranked, "")
+	scores := make([]minor.NodePluginScores, len(ranked))
+	for i, n := range ranked {
+		scores[i] = minor.NodePluginScores{Name: n.Name, TotalScore: n.Total}
+		for _, s := range n.Scores {
+			scores[i].Scores = append(scores[i].Scores, minor.PluginScore{Name: s.Plugin, Score: s.Weighted})
+		}
+	}
+	names := func(nodes []int) (names []string) {
+		for _, i := range nodes {
+			names = append(names, ranked[i].Name)
+		}
+		return names
+	}
+	d.Total, d.Nodes = ranked[0].Total, names(explain.Winners(scores))
 	if len(ranked) > len(d.Nodes) {
 		next := &ranked[len(d.Nodes)]
 		d.RunnerUp, d.Lead = next.Name, d.Total-next.Total
 	}
-	for _, s := range ranked[0].Scores {
-		without := winners(ranked, s.Plugin)
-		others := slices.DeleteFunc(slices.Clone(without), func(name string) bool { return slices.Contains(d.Nodes, name) })
+	for i, s := range ranked[0].Scores {
+		best, others := explain.Without(scores, i)
 		switch {
-		case len(others) == 0:
-		case len(others) == len(without):
-			d.Deciding = append(d.Deciding, Deciding{Plugin: s.Plugin, NodesWithout: others})
+		case others == nil:
+		case len(others) == len(best):
+			d.Deciding = append(d.Deciding, Deciding{Plugin: s.Plugin, NodesWithout: names(others)})
 		default:
-			d.BreaksTie = append(d.BreaksTie, Deciding{Plugin: s.Plugin, NodesWithout: others})
+			d.BreaksTie = append(d.BreaksTie, Deciding{Plugin: s.Plugin, NodesWithout: names(others)})
 		}
 	}
 	return d
-}
-
-// winners returns the nodes with the highest total without the plugin's score, in the order of ranked. No plugin has an empty name.
-func winners(ranked []sim.NodeResult, without string) (best []string) {
-	var highest int64
-	for i := range ranked {
-		total := ranked[i].Total
-		for _, s := range ranked[i].Scores {
-			if s.Plugin == without {
-				total -= s.Weighted
-			}
-		}
-		if len(best) > 0 && total < highest {
-			continue
-		}
-		if total > highest || len(best) == 0 {
-			best, highest = nil, total
-		}
-		best = append(best, ranked[i].Name)
-	}
-	return best
 }
 
 // nominate chooses the node of an earlier preemption, which the scheduler tries first.

@@ -76,7 +76,7 @@ Load            170     126  60
 Requests        59      96   96
 TOTAL           229     222  156
 
-a was chosen of 3 scored nodes, with 229 points: c has 222, b has 156. Without the score of Load, another node would have as many or more.
+a was chosen of 3 scored nodes, with 229 points: c has 222, b has 156. Without the score of Load, another node would win or draw level.
 Note: This is what the scheduler saw, by its Event. Without --last, explain shows what it would decide now.
 `
 	if diff := cmp.Diff(want, p.String()); diff != "" {

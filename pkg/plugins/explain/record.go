@@ -31,7 +31,7 @@ type Record struct {
 	Scored int `json:"scored"`
 	// Nodes are the chosen node and the best two others, with their points.
 	Nodes []RecordNode `json:"nodes,omitempty"`
-	// DecidedBy are the plugins without whose score a node with fewer points would have as many or more.
+	// DecidedBy are the plugins without whose score another node would win or draw level.
 	DecidedBy []string `json:"decidedBy,omitempty"`
 	// Plugins are in the order of the profile. Plugins that gave Nodes nothing are left out.
 	Plugins []RecordPlugin `json:"plugins,omitempty"`
@@ -80,13 +80,44 @@ func NewRecord(profile, node string, scores []minor.NodePluginScores, termsOf fu
 		if p.Terms != nil || slices.ContainsFunc(p.Points, func(points int64) bool { return points != 0 }) {
 			r.Plugins = append(r.Plugins, p)
 		}
-		if slices.ContainsFunc(scores, func(n minor.NodePluginScores) bool {
-			return n.TotalScore < scores[chosen].TotalScore && n.TotalScore-n.Scores[i].Score >= scores[chosen].TotalScore-s.Score
-		}) {
+		if _, others := Without(scores, i); others != nil {
 			r.DecidedBy = append(r.DecidedBy, s.Name)
 		}
 	}
 	return r
+}
+
+// Winners returns the indices of the nodes with the highest total, in order.
+func Winners(scores []minor.NodePluginScores) []int { return winners(scores, -1) }
+
+// Without returns the indices of the nodes with the highest total without the score of the plugin at the index. Others are those of
+// them that do not win with it. If best has only others, another node would win, else it would draw level.
+func Without(scores []minor.NodePluginScores, plugin int) (best, others []int) {
+	with := Winners(scores)
+	best = winners(scores, plugin)
+	for _, n := range best {
+		if _, wins := slices.BinarySearch(with, n); !wins {
+			others = append(others, n)
+		}
+	}
+	return best, others
+}
+
+func winners(scores []minor.NodePluginScores, without int) (best []int) {
+	var highest int64
+	for i := range scores {
+		total := scores[i].TotalScore
+		if without >= 0 {
+			total -= scores[i].Scores[without].Score
+		}
+		if best == nil || total > highest {
+			best, highest = nil, total
+		}
+		if total == highest {
+			best = append(best, i)
+		}
+	}
+	return best
 }
 
 // nextBest returns the node with the highest total beside those before; of equal ones, the first by name.
@@ -165,7 +196,7 @@ func (r *Record) String() string {
 		text += strings.Join(others, ", ") + "."
 	}
 	if len(r.DecidedBy) > 0 {
-		decided := " Without the score of " + strings.Join(r.DecidedBy, " or ") + ", another node would have as many or more."
+		decided := " Without the score of " + strings.Join(r.DecidedBy, " or ") + ", another node would win or draw level."
 		if len(text)+len(decided) <= MaxRecordBytes {
 			text += decided
 		}

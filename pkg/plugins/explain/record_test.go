@@ -43,7 +43,7 @@ func TestNewRecord(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	const sentence = "a was chosen of 4 scored nodes, with 90 points: b has 70, d has 70. " +
-		"Without the score of load, another node would have as many or more."
+		"Without the score of load, another node would win or draw level."
 	if r.String() != sentence {
 		t.Errorf("%q, want %q", r, sentence)
 	}
@@ -55,6 +55,15 @@ func TestNewRecord_BreaksTie(t *testing.T) {
 	r := explain.NewRecord("plimsoll", "a", scores, func(string) []explain.Term { return nil })
 	if !slices.Equal(r.DecidedBy, []string{"load"}) {
 		t.Errorf("decided by %v, want load", r.DecidedBy)
+	}
+}
+
+// Without load, b overtakes c (15 points to 10), but a has 20. With load, a and c win with 30.
+func TestNewRecord_OneOfTwoWinsAnyway(t *testing.T) {
+	scores := []minor.NodePluginScores{scored("c", 20, 10), scored("b", 5, 15), scored("a", 10, 20)}
+	r := explain.NewRecord("plimsoll", "c", scores, func(string) []explain.Term { return nil })
+	if r.DecidedBy != nil {
+		t.Errorf("decided by %v, want none", r.DecidedBy)
 	}
 }
 
