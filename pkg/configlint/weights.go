@@ -12,6 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/internal/nodescore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 )
 
@@ -127,9 +128,6 @@ func enabledAt(
 	return kubeschedulerconfig.Plugin{}, false
 }
 
-// maxScore is the highest score of every scorer, after normalization.
-const maxScore = 100
-
 // Swing says how far scorers can move a node: each by its weight times the highest score.
 type Swing struct {
 	names   []string
@@ -156,9 +154,9 @@ func (s *Swing) String() string {
 	}
 	var parts []string
 	for i, name := range s.names {
-		parts = append(parts, fmt.Sprintf("%s %d x %d", name, s.weights[i], maxScore))
+		parts = append(parts, fmt.Sprintf("%s %d x %d", name, s.weights[i], nodescore.Max))
 	}
-	return fmt.Sprintf("%s = %d", strings.Join(parts, " + "), s.total()*maxScore)
+	return fmt.Sprintf("%s = %d", strings.Join(parts, " + "), s.total()*nodescore.Max)
 }
 
 // Balance says how far scores can move a node in one profile.

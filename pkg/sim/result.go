@@ -72,7 +72,7 @@ type NodeResult struct {
 // Score is one plugin's score of one node.
 type Score struct {
 	Plugin string `json:"plugin"`
-	// Normalized is the score between minor.MinScore and minor.MaxScore, after NormalizeScore.
+	// Normalized is the score between nodescore.Min and nodescore.Max, after NormalizeScore.
 	Normalized int64 `json:"normalized"`
 	// Weight is the plugin's weight in the profile. Weighted is Normalized times Weight.
 	Weight   int64 `json:"weight"`

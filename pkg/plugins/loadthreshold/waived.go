@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/nodescore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 )
@@ -22,7 +23,7 @@ func (pl *LoadThreshold) PreScore(_ context.Context, state fwk.CycleState, _ *co
 // Score scores nodes by their utilization with the pod, if the thresholds are waived for it.
 func (pl *LoadThreshold) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	if !pl.gate.Waived(state) {
-		return minor.MinScore, nil
+		return nodescore.Min, nil
 	}
 	s := pl.filterState(state, pod)
 	terms := pl.terms(s, node)
@@ -50,7 +51,7 @@ func (pl *LoadThreshold) NormalizeScore(
 	}
 	span := max(most-least, 1)
 	for i := range scores {
-		scores[i].Score = minor.MaxScore * (most - scores[i].Score) / span
+		scores[i].Score = nodescore.Max * (most - scores[i].Score) / span
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/internal/nodescore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
@@ -241,7 +242,7 @@ func (pl *NodeMetrics) PreScore(ctx context.Context, state fwk.CycleState, _ *co
 func (pl *NodeMetrics) Score(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	s := pl.cycleState(ctx, state)
 	if len(s.scales) == 0 {
-		return minor.MinScore, nil
+		return nodescore.Min, nil
 	}
 	return s.scoreAt(s.view.Row(node)), nil
 }

@@ -11,6 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/internal/nodescore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -73,7 +74,7 @@ const unmodelled int64 = -2
 func (pl *Peaks) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	s := pl.PreScoreState(state, pod)
 	if s.Skip {
-		return minor.MinScore, nil
+		return nodescore.Min, nil
 	}
 	terms := pl.terms(s, node)
 	replacement, replaced := pl.Replacement(s, terms.CPU.State, terms.CPU.State)
@@ -131,18 +132,18 @@ func (pl *Peaks) NormalizeScore(
 func (pl *Peaks) normalized(score int64, lowest, highest float64) int64 {
 	switch {
 	case score == unmodelled && pl.missingLoad == config.MissingLoadLowest:
-		return minor.MinScore
+		return nodescore.Min
 	case score < 0:
 		return loadscore.Missing
 	}
 	cost := decode(score)
 	switch {
 	case math.IsInf(cost, 1):
-		return minor.MinScore
+		return nodescore.Min
 	case highest-lowest <= sameCost*max(math.Abs(highest), math.Abs(lowest)):
-		return minor.MaxScore
+		return nodescore.Max
 	}
-	return int64(math.Round(float64(minor.MaxScore) * (highest - cost) / (highest - lowest)))
+	return int64(math.Round(float64(nodescore.Max) * (highest - cost) / (highest - lowest)))
 }
 
 // sameCost is the difference between costs, as a fraction of the larger, that is mere rounding.

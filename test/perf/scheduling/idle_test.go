@@ -8,6 +8,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/nodescore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 )
 
@@ -44,7 +45,7 @@ func (pl *idleScore) PreScore(context.Context, fwk.CycleState, *corev1.Pod, []fw
 }
 
 func (pl *idleScore) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {
-	return minor.MinScore, nil
+	return nodescore.Min, nil
 }
 
 func (pl *idleScore) ScoreExtensions() minor.ScoreExtensions { return nil }
@@ -71,7 +72,7 @@ func (pl *idleFilter) Filter(context.Context, fwk.CycleState, *corev1.Pod, fwk.N
 type idleFilterAndScore struct{ idleFilter }
 
 func (pl *idleFilterAndScore) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {
-	return minor.MinScore, nil
+	return nodescore.Min, nil
 }
 
 func (pl *idleFilterAndScore) ScoreExtensions() minor.ScoreExtensions { return pl }

@@ -11,6 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/internal/nodescore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -169,7 +170,7 @@ func (x *Extensions[Pod]) Replacement(s *PreScoreState[Pod], cpu, memory load.St
 		case config.MissingLoadNeutral:
 			return Missing, true
 		case config.MissingLoadLowest:
-			return minor.MinScore, true
+			return nodescore.Min, true
 		}
 	}
 	return 0, false
@@ -178,12 +179,12 @@ func (x *Extensions[Pod]) Replacement(s *PreScoreState[Pod], cpu, memory load.St
 // rounded is the node score nearest to score. NaN becomes the lowest score.
 func rounded(score float64) int64 {
 	switch {
-	case score >= float64(minor.MaxScore):
-		return minor.MaxScore
-	case score > float64(minor.MinScore):
+	case score >= float64(nodescore.Max):
+		return nodescore.Max
+	case score > float64(nodescore.Min):
 		return int64(math.Round(score))
 	}
-	return minor.MinScore
+	return nodescore.Min
 }
 
 // ScoreExtensions returns x itself where nodes without known load get the mean score of the others.
@@ -205,7 +206,7 @@ func (x *Extensions[Pod]) NormalizeScore(
 			known++
 		}
 	}
-	mean := minor.MinScore
+	mean := nodescore.Min
 	if known > 0 {
 		mean = int64(math.Round(float64(sum) / float64(known)))
 	}

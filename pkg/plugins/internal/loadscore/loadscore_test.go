@@ -19,8 +19,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/internal/nodescore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
@@ -39,7 +39,7 @@ type percent struct {
 func (pl *percent) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	s := pl.PreScoreState(state, pod)
 	if s.Skip {
-		return minor.MinScore, nil
+		return nodescore.Min, nil
 	}
 	cpu := s.View.Resource(node, load.CPU)
 	return pl.NodeScore(s, ptr.Deref(pl.score, 100*cpu.Utilization(s.PodUsage[load.CPU])), cpu.State, cpu.State), nil
@@ -176,10 +176,10 @@ func TestExtensions_NodeScore(t *testing.T) {
 	}{
 		{"half a point rounds up", 77.5, 78},
 		{"less than half a point rounds down", 33.3, 33},
-		{"nothing is below the lowest score", -3, minor.MinScore},
-		{"nothing is above the highest score", 101, minor.MaxScore},
-		{"what is no number is the lowest score", math.NaN(), minor.MinScore},
-		{"infinity is the highest score", math.Inf(1), minor.MaxScore},
+		{"nothing is below the lowest score", -3, nodescore.Min},
+		{"nothing is above the highest score", 101, nodescore.Max},
+		{"what is no number is the lowest score", math.NaN(), nodescore.Min},
+		{"infinity is the highest score", math.Inf(1), nodescore.Max},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			pl := newPercent(loadsOf(map[string]float64{"a": 0}), config.MissingLoadRequests)
