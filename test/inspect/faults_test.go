@@ -24,6 +24,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
 // scene is what doctor looks at: a configuration with flags, or with the flag --scheduler an installed scheduler.
@@ -479,6 +480,9 @@ func installedFaults() []fault {
 			func(t *testing.T, _ *scene, _ doctor.Advice) { setImage(t, "plimsoll:v0.1.0") }},
 		{"an image of a newer minor", "scheduler.version", doctor.Error, "the scheduler is of Kubernetes 1.99", "set image deployment/plimsoll",
 			ofImage("plimsoll:0.1.0-k8s1.99"), func(t *testing.T, _ *scene, a doctor.Advice) { shared.shell(t, a) }},
+		{"another install with the profile of a file", "configuration.profiles", doctor.Warning,
+			"is also a profile of Pod " + installed + "/plimsoll-1", "rename the profile",
+			func(t *testing.T, s *scene) { shared.install(t, yamlOf(t, s.examined), "plimsoll-1") }, byProfileYAML},
 		{"another install with the profile", "configuration.profiles", doctor.Warning, "is also a profile of Pod " + installed + "/rival-1",
 			"rename the profile",
 			func(t *testing.T, s *scene) {
@@ -540,17 +544,79 @@ func lateFaults() []fault {
 	}
 }
 
+// hanging is a profile of its own: another scheduler has that of the shared cluster.
+const hanging = "hanging"
+
+// schedulerFaults are those of a scheduler that runs with the configuration of the scene.
+func schedulerFaults() []fault {
+	var replica cluster.Replica
+	runs := func(t *testing.T, configuration string) {
+		t.Helper()
+		var err error
+		replica, err = shared.RunScheduler(t.Context(), "hanging-scheduler", build.KubeScheduler(),
+			configuration+"clientConnection: {kubeconfig: "+shared.AdminKubeconfig+"}\n")
+		must(t, err)
+		t.Cleanup(func() { replica.Resume(); _ = replica.Kill() })
+	}
+	resume := func(*testing.T, *scene, doctor.Advice) { replica.Resume() }
+	scheduled := func(t *testing.T, name string) {
+		t.Helper()
+		must(t, shared.CreatePods(t.Context(), cluster.Pod{Name: name, Scheduler: hanging}))
+		waitUntil(t, func() bool {
+			pod, err := shared.Client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
+			must(t, err)
+			return pod.Spec.NodeName != ""
+		})
+	}
+	return []fault{
+		{"a scheduler that hangs", "pods.waiting", doctor.Error, "its scheduler has looked at no pod for", "save its log, and restart it",
+			func(t *testing.T, s *scene) {
+				s.profile(0)["schedulerName"] = hanging
+				runs(t, string(mustRead(t, s.file(t))))
+				t.Cleanup(func() {
+					must(t, shared.DeletePods(context.WithoutCancel(t.Context()), "default",
+						metav1.ListOptions{FieldSelector: "spec.schedulerName=" + hanging}))
+				})
+				scheduled(t, "before")
+				replica.Pause()
+				must(t, shared.CreatePods(t.Context(), cluster.Pod{Name: "waits", Scheduler: hanging}))
+				waitUntil(t, func() bool { return statusOf(shared.doctor(t, s.arguments(t)...), "pods.waiting") == doctor.Error })
+			}, resume},
+		{"a leader that hangs", "scheduler.leader", doctor.Error, "no leader: Lease " + installed + "/plimsoll was renewed", "rollout restart",
+			func(t *testing.T, s *scene) {
+				text := strings.Replace(yamlOf(t, s.examined), "leaderElect: true,",
+					"leaderElect: true, leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 1s,", 1)
+				host, err := os.Hostname() // names the leader in the Lease
+				must(t, err)
+				shared.install(t, text, strings.ToLower(host))
+				s.examined, s.flags = nil, []string{"--scheduler=" + installed + "/plimsoll"}
+				runs(t, text)
+				t.Cleanup(func() {
+					_ = shared.Client.CoordinationV1().Leases(installed).
+						Delete(context.WithoutCancel(t.Context()), "plimsoll", metav1.DeleteOptions{})
+				})
+				waitUntil(t, func() bool { return statusOf(shared.byDiscovery(t), "scheduler.leader") == doctor.OK })
+				replica.Pause()
+			},
+			// A scheduler that lost its Lease ends. The container starts it anew.
+			func(t *testing.T, _ *scene, _ doctor.Advice) {
+				must(t, replica.Kill())
+				must(t, replica.Start(t.Context()))
+			}},
+	}
+}
+
 // TestDoctor_Faults makes each fault on real parts. It expects the check, the cause and the fix, and nothing more after the fix.
 func TestDoctor_Faults(t *testing.T) {
 	shared.loadedNodes(t, "worker-1", "worker-2")
 	series := seriesFaults(t)
 	waitSeries(t, shared.Endpoints.Prometheus, `rate(node_cpu_usage_seconds_total{node=~"worker-[12]"}[10s]) > 0`, 2)
 	var faults []fault
-	for _, group := range [][]fault{configurationFaults(), sourceFaults(), series, installedFaults(), lateFaults()} {
+	for _, group := range [][]fault{configurationFaults(), sourceFaults(), series, installedFaults(), schedulerFaults(), lateFaults()} {
 		faults = append(faults, group...)
 	}
-	if len(faults) < 39 {
-		t.Errorf("%d faults, want 39 or more", len(faults))
+	if len(faults) < 42 {
+		t.Errorf("%d faults, want 42 or more", len(faults))
 	}
 	for _, tt := range faults {
 		t.Run(tt.name, func(t *testing.T) {

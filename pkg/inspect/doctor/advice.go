@@ -54,6 +54,17 @@ func write(yaml, format string, args ...any) []Advice {
 	return []Advice{{Text: fmt.Sprintf(format, args...), YAML: yaml}}
 }
 
+// adviseFirst points to the checks of a group that found the cause.
+func adviseFirst(group string) []Advice { return say("Fix what the %s checks say first.", group) }
+
+// causedBy returns the checks with the groups that may have found their cause.
+func causedBy(checks []Check, groups ...string) []Check {
+	for i := range checks {
+		checks[i].causes = groups
+	}
+	return checks
+}
+
 // edit returns the advice to do something in the configuration, after a sentence that says why; empty for none.
 func (f *facts) edit(yaml, todo, why string, args ...any) []Advice {
 	return write(yaml, "%s", strings.TrimSpace(fmt.Sprintf(why, args...)+" In "+f.configuration.Origin+", "+todo))

@@ -92,8 +92,22 @@ func withoutLoad(nodes ...string) (figures []figure) {
 	return figures
 }
 
+// reportChecked makes all checks. It expects no advice to point to checks that found nothing.
+func reportChecked(t *testing.T, f *facts) *Report {
+	t.Helper()
+	r := reportOn(f)
+	for _, c := range r.Checks {
+		for _, group := range Groups() {
+			if len(c.Advice) > 0 && c.Advice[0] == adviseFirst(group)[0] && !r.foundIn(group) {
+				t.Errorf("%s: %s The %s checks found nothing.", c.ID, c.Advice[0].Text, group)
+			}
+		}
+	}
+	return r
+}
+
 func TestReportOn_Healthy(t *testing.T) {
-	r := reportOn(healthy().facts)
+	r := reportChecked(t, healthy().facts)
 	for _, c := range r.Checks {
 		if c.Status != OK || len(c.Advice) > 0 {
 			t.Errorf("%+v, want nothing to do", c)
@@ -152,6 +166,7 @@ func TestReportOn_Faults(t *testing.T) {
 		"source.dialect":       func(s *sourceFacts) { s.diagnosis.NodesWithoutSeries = []string{"n1", "n2"} },
 		"source.queries":       func(s *sourceFacts) { s.diagnosis.Queries[0].Err = errors.New("no series") },
 		"source.metrics":       func(s *sourceFacts) { s.figures[2].State = load.Absent },
+		"nodes.found":          func(s *sourceFacts) { s.nodes = nil },
 		"nodes.modelled": func(s *sourceFacts) {
 			s.configuration.Decoded.Profiles[0].Plugins = &schedulerconfig.Plugins{
 				Score: schedulerconfig.PluginSet{Enabled: []schedulerconfig.Plugin{{Name: "P"}}},
@@ -222,7 +237,7 @@ func TestReportOn_Faults(t *testing.T) {
 			}
 			s := healthy()
 			faults[id](s)
-			c := find(reportOn(s.facts).Checks, id)
+			c := find(reportChecked(t, s.facts).Checks, id)
 			if c == nil || c.Status == OK || len(c.Advice) == 0 || strings.Contains(c.Message, "not checked") {
 				t.Errorf("got %+v, want a fault with advice", c)
 			}
@@ -244,6 +259,7 @@ func TestReportOn_NotChecked(t *testing.T) {
 			"the configuration is invalid", []string{"source", "nodes", "time", "values", "permissions", "scheduler"}},
 		{"no permission to list", func(s *sourceFacts) { s.nodes, s.pods, s.objectsErr = nil, nil, errors.New("forbidden") },
 			"nodes and pods cannot be listed", []string{"configuration", "source", "nodes", "time", "values", "scheduler", "pods"}},
+		{"no nodes", func(s *sourceFacts) { s.nodes = nil }, "the cluster has no nodes", []string{"source", "time", "values"}},
 		{"a source that is down", func(s *sourceFacts) { s.Err, s.diagnosis, s.examination = syscall.ECONNREFUSED, nil, nil },
 			"Prometheus could not be read", []string{"nodes", "time", "values"}},
 		{"a source that cannot be examined", func(s *sourceFacts) { s.examinationErr = errors.New("refused") },
@@ -253,7 +269,7 @@ func TestReportOn_NotChecked(t *testing.T) {
 			s := healthy()
 			tt.fault(s)
 			var groups []string
-			for _, c := range reportOn(s.facts).Checks {
+			for _, c := range reportChecked(t, s.facts).Checks {
 				if strings.HasPrefix(c.Message, "not checked, because ") {
 					groups = append(groups, c.Group)
 					if c.Message != "not checked, because "+tt.reason || c.Status != Warning || len(c.Advice) != 1 {
@@ -334,6 +350,16 @@ func TestReportOn_Messages(t *testing.T) {
 			"configuration.profiles", Warning,
 			[]string{"profiles[0].schedulerName: plimsoll is also a profile of Pod b/other, with ConfigMap b/other: two schedulers",
 				"schedulerName: plimsoll-2"}},
+		{"another scheduler with the profile of a file", func(s *sourceFacts) {
+			s.rivals, s.configuration.Workload = []*live.Configuration{rivalOf(s, "other", "plimsoll")}, nil
+		}, "configuration.profiles", Warning, []string{"two schedulers place the same pods, unless this file is its next one"}},
+		{"nodes without load in the scheduler alone", func(s *sourceFacts) {
+			s.metrics = model.Vector{{Metric: model.Metric{"__name__": "plimsoll_load_nodes", "state": "Absent"}, Value: 2}}
+		}, "scheduler.load", Error, []string{"absent on 2 nodes", "Here the source has the load of all nodes."}},
+		{"nodes without load, here too", func(s *sourceFacts) {
+			s.metrics = model.Vector{{Metric: model.Metric{"__name__": "plimsoll_load_nodes", "state": "Absent"}, Value: 2}}
+			s.Err, s.diagnosis = syscall.ECONNREFUSED, nil
+		}, "scheduler.load", Error, []string{"absent on 2 nodes", "Fix what the source checks say first."}},
 		{"samples that are dated back", func(s *sourceFacts) {
 			s.examination.Behind, s.examination.Lag = []string{"n1"}, 100*time.Second
 		}, "time.behind", Error, []string{"samples stopped, or are dated back", "the newest is up to 1m40s old: n1", "are up", "honor_timestamps: false"}},
@@ -411,7 +437,7 @@ func TestReportOn_Messages(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := healthy()
 			tt.fault(s)
-			c := find(reportOn(s.facts).Checks, tt.id)
+			c := find(reportChecked(t, s.facts).Checks, tt.id)
 			if c == nil || c.Status != tt.want {
 				t.Fatalf("got %+v, want %s", c, tt.want)
 			}

@@ -133,9 +133,10 @@ func (f *facts) checkSharedProfile() []Check {
 			return nil
 		}
 		name := f.profiles()[i]
+		unless := map[bool]string{true: ", unless this file is its next one"}[f.workload() == nil]
 		return warn(f.edit("schedulerName: "+name+"-2\n", "rename the profile:", "Uninstall the other scheduler. Or,"),
-			"profiles[%d].schedulerName: %s is also a profile of %s, with %s: two schedulers place the same pods", i, text.Excerpt(name),
-			rival.Workload, rival.Origin)
+			"profiles[%d].schedulerName: %s is also a profile of %s, with %s: two schedulers place the same pods%s", i, text.Excerpt(name),
+			rival.Workload, rival.Origin, unless)
 	})...)
 }
 

@@ -37,6 +37,9 @@ type Check struct {
 	Message string `json:"message"`
 	// Advice is what to do, if Status is Warning or Error. One is enough.
 	Advice []Advice `json:"advice,omitempty"`
+
+	// causes are groups. What they find is the cause, and comes before Advice.
+	causes []string
 }
 
 // Advice is something to do.
@@ -153,6 +156,12 @@ func reportOn(f *facts) *Report {
 	}
 	order := Groups()
 	slices.SortStableFunc(r.Checks, func(a, b Check) int { return slices.Index(order, a.Group) - slices.Index(order, b.Group) })
+	for i := range r.Checks {
+		causes := r.Checks[i].causes
+		if cause := slices.IndexFunc(causes, r.foundIn); cause >= 0 {
+			r.Checks[i].Advice = adviseFirst(causes[cause])
+		}
+	}
 	r.escape()
 	return r
 }
@@ -166,7 +175,7 @@ func runAll[F any](r *Report, checks []check[F], facts F, prefix string) {
 		case missing == nil:
 			results = c.run(facts)
 		case missing.reason != "" && missing.group != group && !r.foundIn(group):
-			results = warn(say("Fix what the %s checks say first.", missing.group), "not checked, because %s", missing.reason)
+			results = warn(adviseFirst(missing.group), "not checked, because %s", missing.reason)
 		}
 		for _, result := range results {
 			result.Group, result.ID, result.Message = group, c.id, prefix+result.Message

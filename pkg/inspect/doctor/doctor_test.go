@@ -246,8 +246,16 @@ func TestWaitingChecks(t *testing.T) {
 		}
 		return p
 	}
-	refused := func(p *corev1.Pod) {
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}
+	looked := func(ago time.Duration, reason string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{
+				Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: reason, LastTransitionTime: metav1.NewTime(now.Add(-ago)),
+			}}
+		}
+	}
+	refused := looked(30*time.Minute, corev1.PodReasonUnschedulable)
+	placed := func(ago time.Duration) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { looked(ago, "")(p); p.Spec.NodeName = "n" }
 	}
 	for _, tt := range []struct {
 		name    string
@@ -265,12 +273,21 @@ func TestWaitingChecks(t *testing.T) {
 		{"a name that is like no other", []*corev1.Pod{pod("a", "zzz", time.Hour, nil)}, true, Error, []string{"schedulerName: default-scheduler"}},
 		{"a hostile name", []*corev1.Pod{pod("a", "z; id", time.Hour, nil)}, true, Error, []string{"'spec.nodeName=,spec.schedulerName=z; id'"}},
 		{"our scheduler is down", []*corev1.Pod{pod("a", "plimsoll", time.Hour, nil)}, false, Error, []string{"its scheduler is down", "describe"}},
-		{"our scheduler is slow", []*corev1.Pod{pod("a", "plimsoll", time.Hour, nil)}, true, Warning, []string{"a profile has this name"}},
-		{"our scheduler works on it", []*corev1.Pod{pod("a", "plimsoll", time.Hour, nil), pod("b", "plimsoll", time.Hour, refused)}, true, OK, nil},
+		{"our scheduler is slow", []*corev1.Pod{pod("a", "plimsoll", time.Minute-time.Second, nil)}, true, Warning, []string{"a profile has this name"}},
+		{"our scheduler hangs", []*corev1.Pod{pod("a", "plimsoll", time.Minute, nil)}, true, Error, []string{"looked at no pod for 1m0s", "it hangs"}},
+		{"our scheduler hangs since it refused a pod", []*corev1.Pod{pod("a", "plimsoll", 29*time.Minute, nil), pod("b", "plimsoll", time.Hour, refused)},
+			true, Error, []string{"looked at no pod for 29m0s"}},
+		{"our scheduler hangs since it placed a pod", []*corev1.Pod{pod("a", "plimsoll", 2*time.Minute, nil), pod("b", "plimsoll", time.Hour, placed(3*time.Minute))},
+			true, Error, []string{"looked at no pod for 2m0s"}},
+		{"our scheduler hangs, and a new pod has a gate", []*corev1.Pod{
+			pod("a", "plimsoll", 2*time.Minute, nil), pod("b", "plimsoll", time.Minute, looked(time.Minute, corev1.PodReasonSchedulingGated)),
+		}, true, Error, []string{"1 waiting pod ", "looked at no pod for 2m0s"}},
+		{"our scheduler refuses others first", []*corev1.Pod{pod("a", "plimsoll", time.Hour, nil), pod("b", "plimsoll", time.Hour, refused)}, true, OK, nil},
+		{"our scheduler places others first", []*corev1.Pod{pod("a", "plimsoll", time.Hour, nil), pod("b", "plimsoll-2", time.Hour, placed(time.Second))}, true, OK, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := sourceAt("").facts
-			f.pods, f.configuration.Decoded.Profiles = tt.pods, []schedulerconfig.KubeSchedulerProfile{{SchedulerName: "plimsoll"}}
+			f.pods, f.configuration.Decoded.Profiles = tt.pods, []schedulerconfig.KubeSchedulerProfile{{SchedulerName: "plimsoll"}, {SchedulerName: "plimsoll-2"}}
 			if tt.leading {
 				f.configuration.Workload.Name = "" // nothing is known but that it runs
 			}

@@ -127,7 +127,10 @@ func (f *facts) needCluster() *gap {
 		gapIf(f.clusterErr != nil, "the scheduler does not start with the configuration", "configuration"))
 }
 
-func (s *sourceFacts) needCluster() *gap { return s.facts.needCluster() }
+// needCluster needs nodes, too, or a failure: without nodes, most sources are not asked.
+func (s *sourceFacts) needCluster() *gap {
+	return cmp.Or(s.facts.needCluster(), gapIf(len(s.nodes) == 0 && s.Err == nil, "the cluster has no nodes", "nodes"))
+}
 
 // needAnswer needs a source that answered, though maybe without load of any node.
 func (s *sourceFacts) needAnswer() *gap {
@@ -197,7 +200,7 @@ func gather(ctx context.Context, conn *live.Connection, o Options) (*facts, erro
 	}
 	if f.needConfiguration() == nil {
 		g.readPermissions(ctx)
-		f.rivals = conn.Rivals(ctx, f.workload(), f.pods)
+		f.rivals = conn.Rivals(ctx, f.configuration, f.pods)
 		if election := f.election(); f.workload() != nil && election.LeaderElect {
 			leases := conn.Client.CoordinationV1().Leases(election.ResourceNamespace)
 			f.lease, f.leaseErr = leases.Get(ctx, election.ResourceName, metav1.GetOptions{})

@@ -264,6 +264,14 @@ func (s *sourceFacts) checkNodeMetrics() []Check {
 	})
 }
 
+// checkNodes checks that there are nodes, of which load can be read.
+func (f *facts) checkNodes() []Check {
+	if len(f.nodes) > 0 {
+		return nil
+	}
+	return warn(run("kubectl get nodes", "Add a node, and run this again. See the nodes:"), "the cluster has no nodes")
+}
+
 // checkMeasured checks which nodes have load.
 func (s *sourceFacts) checkMeasured() []Check {
 	nodes, missing := len(s.nodes), namesOf(s.figuresOf(func(f *figure) bool { return !f.metric && !f.known() }), nodeOf)
@@ -275,9 +283,6 @@ func (s *sourceFacts) checkMeasured() []Check {
 			"metrics-server does not reach the kubelets of these nodes. See its log:")
 	case s.diagnosis != nil:
 		nodes, advice = s.diagnosis.NodeCount, s.adviseMissing()
-	}
-	if nodes == 0 {
-		return nil
 	}
 	if len(missing) == 0 {
 		return ok("the load of all %s is known: %s", text.Count(nodes, "node"), strings.Join(s.readNames(), ", "))
@@ -385,7 +390,7 @@ func (s *sourceFacts) adviseMissing() []Advice {
 		return s.edit(providerYAML("dialect", config.DialectAuto), "let it be found:", "There are series of dialect %s.", x.Dialects[0])
 	case slices.ContainsFunc(s.diagnosis.NodesWithoutSeries, measured):
 		return run(s.queryCommand(fmt.Sprintf("count_over_time(up[%ds])", int(s.windows[0].Seconds()))),
-			"There are too few samples for the window: do what the time checks say. See the samples in a window:")
+			"There are too few samples for the window. See the samples in a window:")
 	case len(x.Unnamed) > 0 && len(x.Strays) > 0:
 		return adviseNaming()
 	}

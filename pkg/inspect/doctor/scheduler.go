@@ -130,11 +130,12 @@ func (f *facts) checkLeader() []Check {
 	if spec.LeaseDurationSeconds != nil {
 		duration = time.Duration(*spec.LeaseDurationSeconds) * time.Second
 	}
-	age := max(f.now.Add(f.server.Skew).Sub(ptr.Deref(spec.RenewTime, metav1.MicroTime{}).Time), 0)
+	age := max(f.clock().Sub(ptr.Deref(spec.RenewTime, metav1.MicroTime{}).Time), 0)
 	switch {
 	case holder == "":
 		return fail(logs, "no leader: Lease %s has been released", name)
 	case age > 2*duration:
+		logs = append(logs, f.adviseRestart("If it hangs")...)
 		return fail(logs, "no leader: Lease %s was renewed %s ago, for %s", name, rounded(age), duration)
 	case !slices.Contains(w.Pods, holder) && w.Kind == "Deployment":
 		return warn(f.edit(fmt.Sprintf("leaderElection:\n  resourceName: %s\n  resourceNamespace: %s\n", w.Name, w.Namespace),
@@ -293,9 +294,9 @@ func (f *facts) checkLoadStates() []Check {
 		if n["Expired"]+n["Absent"] == 0 {
 			return ok("%s", message)
 		}
-		return failIf(n["Fresh"] == 0)(
-			f.runInPod("See the source and nodes checks. If they are fine, check in the scheduler's pod what it reaches:"),
-			"the scheduler's metrics, from %s, say %s", f.metricsFrom, message)
+		return causedBy(failIf(n["Fresh"] == 0)(
+			f.runInPod("Here the source has the load of all nodes. Check in the scheduler's pod what it reaches:"),
+			"the scheduler's metrics, from %s, say %s", f.metricsFrom, message), "source", "nodes", "time")
 	})
 }
 
@@ -308,7 +309,7 @@ func (f *facts) checkRefreshes() []Check {
 		failed, all := results[name]["Error"], results[name]["Error"]+results[name]["Success"]
 		message := fmt.Sprintf("%s: %.0f of %.0f refreshes failed since the scheduler started", name, failed, all)
 		if failed > 1 && failed > notable*all {
-			return warn(say("See the source checks. If they are fine, the source fails now and then: see its log."), "%s", message)
+			return causedBy(warn(say("Now the source answers. See in its log why it fails at times."), "%s", message), "source")
 		}
 		return ok("%s", message)
 	})
@@ -328,42 +329,51 @@ func (f *facts) checkFallbacks() []Check {
 		if total <= notable*decisions[plugin][""] {
 			return ok("%s", message)
 		}
-		return warn(say("See the source and nodes checks. The count restarts with the scheduler."),
-			"%s since the scheduler started: %s", message, strings.Join(reasons, ", "))
+		const advice = "Now the source has the load of all nodes. The count restarts with the scheduler: see whether it grows."
+		found := warn(say(advice), "%s since the scheduler started: %s", message, strings.Join(reasons, ", "))
+		return causedBy(found, "source", "nodes", "time")
 	})
 }
 
-// patience is how long a scheduler may take to look at a pod.
-const patience = 10 * time.Second
+// A scheduler may take patience to look at a pod. One that looks at none for hanging hangs.
+const patience, hanging = 10 * time.Second, time.Minute
+
+// queue is what waits for schedulers of one name.
+type queue struct {
+	// unseen are the pods that no scheduler has looked at for longer than patience, the first since the time since.
+	unseen []string
+	since  time.Time
+	// looked is when a scheduler of the name last looked at any pod; zero if it never did.
+	looked time.Time
+}
 
 // checkWaiting checks for pods that no scheduler looks at.
 func (f *facts) checkWaiting() []Check {
-	waiting, served, total := f.waitingPods()
-	checks := each(sortedKeys(waiting), func(name string) []Check { return f.checkWaitingFor(name, waiting[name], served[name]) })
+	queues, total := f.queues()
+	checks := each(sortedKeys(queues), func(name string) []Check { return f.checkQueue(name, queues) })
 	if len(checks) == 0 {
 		return ok("no pod waits for a scheduler that is not running (%s for other reasons)", text.Count(total, "pod"))
 	}
 	return checks
 }
 
-func (f *facts) checkWaitingFor(name string, pods []string, served bool) []Check {
-	message := fmt.Sprintf("%s for scheduler %q, and no scheduler has looked: %s", text.Count(len(pods), "waiting pod"), name,
-		text.FirstN(pods))
-	see, profiles := "", f.profiles()
-	if w := f.workload(); w != nil {
-		see = live.DescribeCommand(w.Namespace, w.Kind, w.Name)
-	}
-	similar := append(configlint.SimilarNames(name, profiles), "default-scheduler")
-	switch ours := slices.Contains(profiles, name); {
-	case ours && f.leading() && served: // they are next
+func (f *facts) checkQueue(name string, queues map[string]*queue) []Check {
+	q := queues[name]
+	if len(q.unseen) == 0 {
 		return nil
-	case ours && f.leading():
-		return warn(run(see, "Its queue may be long. If they still wait in a minute, see the scheduler's log."),
-			"%s; a profile has this name", message)
-	case ours:
-		return fail(run(see, "Start the scheduler; the pods need no change. See why it is down:"),
-			"%s; a profile has this name, but its scheduler is down", message)
-	case len(similar) > 1:
+	}
+	message := fmt.Sprintf("%s for scheduler %q, and no scheduler has looked: %s", text.Count(len(q.unseen), "waiting pod"), name,
+		text.FirstN(q.unseen))
+	if slices.Contains(f.profiles(), name) {
+		for _, profile := range f.profiles() { // the scheduler takes the pods of all profiles from one queue
+			if other := queues[profile]; other != nil && other.looked.After(q.looked) {
+				q.looked = other.looked
+			}
+		}
+		return f.checkOwnQueue(q, message+"; a profile has this name")
+	}
+	similar := append(configlint.SimilarNames(name, f.profiles()), "default-scheduler")
+	if len(similar) > 1 {
 		message += fmt.Sprintf("; did you mean %q?", similar[0])
 	}
 	const columns = "custom-columns=NAMESPACE:.metadata.namespace,POD:.metadata.name," +
@@ -374,26 +384,58 @@ func (f *facts) checkWaitingFor(name string, pods []string, served bool) []Check
 	return fail(advice, "%s", message)
 }
 
-// waitingPods returns the pods without a look by their scheduler, the active schedulers, and how many pods wait.
-func (f *facts) waitingPods() (waiting map[string][]string, served map[string]bool, total int) {
-	waiting, served = map[string][]string{}, map[string]bool{}
+// checkOwnQueue tells a scheduler that is down, one that hangs, and a long queue.
+func (f *facts) checkOwnQueue(q *queue, message string) []Check {
+	see := ""
+	if w := f.workload(); w != nil {
+		see = live.DescribeCommand(w.Namespace, w.Kind, w.Name)
+	}
+	switch {
+	case !f.leading():
+		return causedBy(fail(run(see, "Start the scheduler; the pods need no change. See why it is down:"),
+			"%s, but its scheduler is down", message), "scheduler")
+	case q.looked.After(q.since): // they are next
+		return nil
+	case f.clock().Sub(q.since) < hanging:
+		return warn(run(see, "Its queue may be long. If they still wait in a minute, the scheduler hangs. See it:"), "%s", message)
+	}
+	return fail(f.adviseRestart("The pods need no change. Start the scheduler; if it runs, it hangs"),
+		"%s, but its scheduler has looked at no pod for %s", message, rounded(f.clock().Sub(q.since)))
+}
+
+// adviseRestart says how to restart a scheduler that hangs.
+func (f *facts) adviseRestart(why string) []Advice {
+	if command := f.configuration.Workload.RestartCommand(); command != "" {
+		return run(command, "%s: save its log, and restart it:", why)
+	}
+	return say("%s: save its log, and restart it.", why)
+}
+
+// clock returns the time of the API server.
+func (f *facts) clock() time.Time { return f.now.Add(f.server.Skew) }
+
+// queues returns the queues by the schedulers' names, and how many pods wait.
+func (f *facts) queues() (queues map[string]*queue, total int) {
+	queues = map[string]*queue{}
 	for _, pod := range f.pods {
+		q := cmp.Or(queues[pod.Spec.SchedulerName], &queue{})
+		queues[pod.Spec.SchedulerName] = q
+		_, condition := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
+		gated := condition != nil && condition.Reason == corev1.PodReasonSchedulingGated // says the API server
+		if condition != nil && !gated && condition.LastTransitionTime.After(q.looked) {
+			q.looked = condition.LastTransitionTime.Time
+		}
 		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
 			continue
 		}
 		total++
-		name := pod.Spec.SchedulerName
-		if lookedAt(pod) {
-			served[name] = true
-		} else if f.now.Sub(pod.CreationTimestamp.Time) > patience {
-			waiting[name] = append(waiting[name], pod.Namespace+"/"+pod.Name)
+		created := pod.CreationTimestamp.Time
+		if condition == nil && len(pod.Spec.SchedulingGates) == 0 && f.clock().Sub(created) > patience {
+			q.unseen = append(q.unseen, pod.Namespace+"/"+pod.Name)
+			if q.since.IsZero() || created.Before(q.since) {
+				q.since = created
+			}
 		}
 	}
-	return waiting, served, total
-}
-
-// lookedAt reports whether a scheduler, or a gate, has said why the pod waits.
-func lookedAt(pod *corev1.Pod) bool {
-	_, condition := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
-	return condition != nil || len(pod.Spec.SchedulingGates) > 0
+	return queues, total
 }

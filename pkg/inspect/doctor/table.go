@@ -48,6 +48,7 @@ func clusterChecks() []check[*facts] {
 		{"source.configured", opened, (*facts).checkConfigured},
 		{"source.statistics", opened, (*facts).checkStatistics},
 		{"source.pods", opened, (*facts).checkPods},
+		{"nodes.found", listed, (*facts).checkNodes},
 		{"nodes.modelled", both, (*facts).checkPowerModels},
 		{"permissions.list", nil, (*facts).checkLists},
 		{"permissions.scheduler", configured, (*facts).checkPermissions},

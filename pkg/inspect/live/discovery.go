@@ -1,6 +1,7 @@
 package live
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -246,18 +247,16 @@ func (c *Connection) binders(ctx context.Context) (map[string]bool, error) {
 	return accounts, nil
 }
 
-// Rivals returns the configurations of pods that run other schedulers than w.
-// It leaves out what it cannot read, and reads a few at most. Without w there are none.
-func (c *Connection) Rivals(ctx context.Context, w *Workload, pods []*corev1.Pod) (rivals []*Configuration) {
-	if w == nil {
-		return nil
-	}
+// Rivals returns the configurations of pods that run other schedulers than that with the configuration. If none is known to run
+// with it, one with an equal configuration does. Rivals leaves out what it cannot read, and reads a few at most.
+func (c *Connection) Rivals(ctx context.Context, own *Configuration, pods []*corev1.Pod) (rivals []*Configuration) {
 	const few = 20
+	known := own.Workload != nil && own.Workload.Name != ""
 	seen := map[string]bool{}
 	for _, pod := range pods {
-		own := pod.Namespace == w.Namespace && slices.Contains(w.Pods, pod.Name)
 		rival := workloadOf("Pod", pod.ObjectMeta, pod.Spec)
-		if own || rival == nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		isOwn := known && pod.Namespace == own.Workload.Namespace && slices.Contains(own.Workload.Pods, pod.Name)
+		if isOwn || rival == nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue
 		}
 		name, key, err := configMapOf(pod.Spec, rival)
@@ -266,14 +265,24 @@ func (c *Connection) Rivals(ctx context.Context, w *Workload, pods []*corev1.Pod
 			continue
 		}
 		seen[id] = true
-		found, err := c.readConfigMap(ctx, pod.Namespace, name, key)
-		if err != nil || len(found.Content) > maxConfigurationBytes {
+		found := c.decodeConfigMap(ctx, pod.Namespace, name, key)
+		if found == nil || !known && bytes.Equal(found.Content, own.Content) {
 			continue
 		}
-		if found.Decoded, err = configlint.Decode(found.Content); err == nil {
-			found.Workload = rival
-			rivals = append(rivals, found)
-		}
+		found.Workload = rival
+		rivals = append(rivals, found)
 	}
 	return rivals
+}
+
+// decodeConfigMap returns a valid configuration; nil if there is none.
+func (c *Connection) decodeConfigMap(ctx context.Context, namespace, name, key string) *Configuration {
+	found, err := c.readConfigMap(ctx, namespace, name, key)
+	if err != nil || len(found.Content) > maxConfigurationBytes {
+		return nil
+	}
+	if found.Decoded, err = configlint.Decode(found.Content); err != nil {
+		return nil
+	}
+	return found
 }
