@@ -6,15 +6,14 @@ package html
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"embed"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"html/template"
 	"io"
 	"os"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/webpage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
 
@@ -30,10 +29,9 @@ func Write(w io.Writer, r *report.Report) error {
 	}
 	license := "/*\n" + read("uplot/LICENSE") + "*/\n"
 	p := newPage(r)
-	p.Style = template.CSS(license + read("uplot/uPlot.min.css") + read("page.css"))
-	p.Script = template.JS(license + read("uplot/uPlot.iife.min.js") + read("page.js"))
-	sum := sha256.Sum256([]byte(p.Script))
-	p.ScriptHash = "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
+	p.Style = template.CSS(license + read("uplot/uPlot.min.css") + webpage.Theme + read("page.css"))
+	p.Script = template.JS(license + read("uplot/uPlot.iife.min.js") + webpage.Script + read("page.js"))
+	p.ScriptHash = webpage.Hash(string(p.Script))
 
 	// After a failure, no partial page is written.
 	var page bytes.Buffer

@@ -1,17 +1,7 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const $ = (id) => document.getElementById(id);
-  const root = document.documentElement;
-  // cssColor reads a variable of the style sheet, so that charts follow the color scheme.
-  const cssColor = (name) => getComputedStyle(root).getPropertyValue("--" + name).trim();
-  const element = (tag, properties, ...children) => {
-    const e = Object.assign(document.createElement(tag), properties);
-    e.append(...children);
-    return e;
-  };
-  const clamp = (v, low, high) => Math.min(Math.max(v, low), high);
-  const number = (v, digits) => v.toLocaleString("en", { maximumFractionDigits: digits });
+  const { $, root, cssColor, element, clamp, number, showTip, hideTip } = base;
   const share = (v) => (v >= 1 || v === 0 ? number(v, 1) : String(Number(v.toPrecision(2)))) + " %";
   const span = (seconds) => (seconds < 3600 ? number(seconds / 60, 1) + " min" : number(seconds / 3600, 1) + " h");
   const clock = (seconds) => {
@@ -31,15 +21,6 @@
   const chartsOf = (run) => policies.map((p) => p.charts[run] ?? null);
 
   // ---- The tooltip: definitions by hover and by focus, and values of heat maps.
-  const tip = $("tip");
-  function showTip(text, x, y) {
-    tip.textContent = text;
-    tip.hidden = false;
-    const { width, height } = tip.getBoundingClientRect();
-    tip.style.left = clamp(x + 14, 8, Math.max(8, innerWidth - width - 8)) + "px";
-    tip.style.top = (y + 18 + height > innerHeight ? Math.max(8, y - height - 12) : y + 18) + "px";
-  }
-  const hideTip = () => (tip.hidden = true);
   // pinned shows the tooltip of the focused element until focus moves on.
   let pinned = null;
   const unpin = () => ((pinned = null), hideTip());

@@ -1,0 +1,26 @@
+"use strict";
+// What the scripts of all pages use.
+const base = (() => {
+  const $ = (id) => document.getElementById(id);
+  const root = document.documentElement;
+  // cssColor reads a variable of the style sheet, so that canvases follow the color scheme.
+  const cssColor = (name) => getComputedStyle(root).getPropertyValue("--" + name).trim();
+  const element = (tag, properties, ...children) => {
+    const e = Object.assign(document.createElement(tag), properties);
+    e.append(...children);
+    return e;
+  };
+  const clamp = (v, low, high) => Math.min(Math.max(v, low), high);
+  const number = (v, digits) => v.toLocaleString("en", { maximumFractionDigits: digits });
+  // showTip shows a text at a place of the window.
+  const tip = $("tip");
+  function showTip(text, x, y) {
+    tip.textContent = text;
+    tip.hidden = false;
+    const { width, height } = tip.getBoundingClientRect();
+    tip.style.left = clamp(x + 14, 8, Math.max(8, innerWidth - width - 8)) + "px";
+    tip.style.top = (y + 18 + height > innerHeight ? Math.max(8, y - height - 12) : y + 18) + "px";
+  }
+  const hideTip = () => (tip.hidden = true);
+  return { $, root, cssColor, element, clamp, number, showTip, hideTip };
+})();
