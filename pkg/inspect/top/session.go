@@ -64,8 +64,8 @@ func Open(
 	return s, nil
 }
 
-// update applies changes of objects, and reads load that is due. It reports whether it read load.
-func (s *Session) update(ctx context.Context) (refreshed bool, err error) {
+// Update applies changes of objects, and reads load that is due. It reports whether it read load.
+func (s *Session) Update(ctx context.Context) (refreshed bool, err error) {
 	if err := s.objects.Apply(s.cluster.Scheduler); err != nil {
 		return false, err
 	}
@@ -146,8 +146,8 @@ func (s *Session) complete(v *View) {
 	v.Configuration, v.Problems = s.configuration.Origin, s.problems()
 }
 
-// showInterval is the time between two views of changed pods and nodes.
-const showInterval = 2 * time.Second
+// ShowInterval is the time between two views of changed pods and nodes.
+const ShowInterval = 2 * time.Second
 
 // Follow calls show with the selected nodes now and after each refresh of the load, until ctx is done.
 func (s *Session) Follow(ctx context.Context, selected Selection, show func(*Nodes) error) error {
@@ -164,10 +164,10 @@ func (s *Session) Follow(ctx context.Context, selected Selection, show func(*Nod
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(min(showInterval, s.reader.RefreshInterval())):
+		case <-time.After(min(ShowInterval, s.reader.RefreshInterval())):
 		}
 		var err error
-		if due, err = s.update(ctx); err != nil {
+		if due, err = s.Update(ctx); err != nil {
 			return err
 		}
 	}
@@ -180,7 +180,7 @@ func (s *Session) Interact(ctx context.Context, in io.Reader, out io.Writer, sel
 		mu.Lock()
 		defer mu.Unlock()
 		if update {
-			if _, err := s.update(ctx); err != nil {
+			if _, err := s.Update(ctx); err != nil {
 				return watchedNodes{err: err}
 			}
 		}

@@ -108,6 +108,8 @@ type Resource struct {
 	State string `json:"state"`
 	// AgeSeconds is how long ago the window of the measurement ended; nil where nothing was measured.
 	AgeSeconds *float64 `json:"ageSeconds,omitempty"`
+	// MeasuredAt is the end of that window.
+	MeasuredAt *time.Time `json:"measuredAt,omitempty"`
 	// Window is what is measured over: the mean, or the Quantile unless that is 0.
 	Window   string  `json:"window"`
 	Quantile float64 `json:"quantile,omitempty"`
@@ -125,10 +127,12 @@ type Resource struct {
 	// LineAnnotated reports whether the node's own annotation states the line.
 	LineAnnotated bool `json:"lineAnnotated,omitempty"`
 	// AboveLine reports whether the plugin takes the node to be above the line.
-	AboveLine   bool              `json:"aboveLine"`
-	Requested   resource.Quantity `json:"requested"`
-	Allocatable resource.Quantity `json:"allocatable"`
-	Capacity    resource.Quantity `json:"capacity"`
+	AboveLine bool `json:"aboveLine"`
+	// AllocatablePercent is the allocatable, of the capacity.
+	AllocatablePercent float64           `json:"allocatablePercent"`
+	Requested          resource.Quantity `json:"requested"`
+	Allocatable        resource.Quantity `json:"allocatable"`
+	Capacity           resource.Quantity `json:"capacity"`
 }
 
 // Resources returns the node's resources, by load.Resource.
@@ -238,11 +242,11 @@ func (l *look) node(info fwk.NodeInfo) *Row {
 		of.Window, of.Quantile = f.Window.String(), f.Fraction
 		if f.State != load.Absent {
 			of.MeasuredPercent = new(100 * f.Value)
-			of.AgeSeconds = new(l.now.Sub(f.End).Seconds())
+			of.AgeSeconds, of.MeasuredAt = new(l.now.Sub(f.End).Seconds()), new(f.End.UTC())
 		}
-		if allocatable := of.Allocatable.AsApproximateFloat64(); allocatable > 0 {
-			of.RequestedPercent = 100 * of.Requested.AsApproximateFloat64() / allocatable
-		}
+		allocatable := of.Allocatable.AsApproximateFloat64()
+		of.RequestedPercent = percent(of.Requested.AsApproximateFloat64(), allocatable)
+		of.AllocatablePercent = percent(allocatable, of.Capacity.AsApproximateFloat64())
 		if line.Percent[r] > 0 {
 			of.LinePercent = new(line.Percent[r])
 		}

@@ -327,10 +327,10 @@ func TestJSON(t *testing.T) {
 	text, err := json.Marshal(nodes)
 	must(t, err)
 	const want = `{"profile":"byload","plugin":"LoadThreshold","time":"2026-01-02T03:04:05Z","nodes":[{"name":"b","pods":1,` +
-		`"cpu":{"state":"Fresh","ageSeconds":30,"window":"5m0s","measuredPercent":50,"pendingPercent":0,"requestedPercent":50,"utilizationPercent":50,` +
-		`"linePercent":60,"lineAnnotated":true,"aboveLine":false,"requested":"3","allocatable":"6","capacity":"8"},` +
-		`"memory":{"state":"Expired","ageSeconds":3600,"window":"5m0s","measuredPercent":50,"pendingPercent":0,"requestedPercent":25,"utilizationPercent":25,` +
-		`"linePercent":80,"lineAnnotated":true,"aboveLine":false,"requested":"3Gi","allocatable":"12Gi","capacity":"16Gi"}}]}`
+		`"cpu":{"state":"Fresh","ageSeconds":30,"measuredAt":"2026-01-02T03:03:35Z","window":"5m0s","measuredPercent":50,"pendingPercent":0,"requestedPercent":50,"utilizationPercent":50,` +
+		`"linePercent":60,"lineAnnotated":true,"aboveLine":false,"allocatablePercent":75,"requested":"3","allocatable":"6","capacity":"8"},` +
+		`"memory":{"state":"Expired","ageSeconds":3600,"measuredAt":"2026-01-02T02:04:05Z","window":"5m0s","measuredPercent":50,"pendingPercent":0,"requestedPercent":25,"utilizationPercent":25,` +
+		`"linePercent":80,"lineAnnotated":true,"aboveLine":false,"allocatablePercent":75,"requested":"3Gi","allocatable":"12Gi","capacity":"16Gi"}}]}`
 	same(t, "JSON", want, string(text))
 }
 

@@ -99,7 +99,7 @@ func nextSecond() tea.Cmd {
 func newNodeWatch(read func(bool) watchedNodes, o Selection, s terminal.Style) *nodeWatch {
 	const height = 24 // until the terminal tells
 	return &nodeWatch{
-		read: read, interval: showInterval, by: o.Order, reverse: o.Reverse, context: o.Context, style: s, height: height, now: time.Now,
+		read: read, interval: ShowInterval, by: o.Order, reverse: o.Reverse, context: o.Context, style: s, height: height, now: time.Now,
 	}
 }
 

@@ -54,13 +54,13 @@ func (l *PoolLoad) setPercents() {
 	}
 }
 
-// poolOf returns the pool of a node, by the label or, if it is empty, by the first of poolLabels. It is empty if the node has none.
-func poolOf(node *corev1.Node, label string) string {
+// PoolOf returns the pool of a node, by the label or, if it is empty, by the first of poolLabels. It is empty if the node has none.
+func PoolOf(labels map[string]string, label string) string {
 	if label != "" {
-		return node.Labels[label]
+		return labels[label]
 	}
 	for _, label := range poolLabels {
-		if pool := node.Labels[label]; pool != "" {
+		if pool := labels[label]; pool != "" {
 			return pool
 		}
 	}
@@ -76,7 +76,7 @@ func (o *Outcome) setPools(nodes []fwk.NodeInfo, label string) {
 		changed[o.Nodes[i].Name] = &o.Nodes[i]
 	}
 	for _, info := range nodes {
-		name := poolOf(info.Node(), label)
+		name := PoolOf(info.Node().Labels, label)
 		if pools[name] == nil {
 			pools[name] = &Pool{Name: name}
 		}
