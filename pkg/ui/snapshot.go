@@ -1,0 +1,147 @@
+package ui
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
+)
+
+// Snapshot is all that the page shows.
+type Snapshot struct {
+	top.View
+	// Context is the context of the kubeconfig; empty if it is not known.
+	Context string `json:"context,omitempty"`
+	// Nodes are the nodes by name.
+	Nodes map[string]*Node `json:"nodes,omitempty"`
+}
+
+// Node is the load of one node. Percentages are rounded to a tenth. AgeSeconds is left out, because it changes all the time.
+type Node struct {
+	*top.Row
+	// Pool is empty if no label names it.
+	Pool   string            `json:"pool,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// newSnapshot takes over the rows.
+func newSnapshot(nodes *top.Nodes, context string) *Snapshot {
+	s := &Snapshot{View: nodes.View, Context: context, Nodes: make(map[string]*Node, len(nodes.Nodes))}
+	for _, row := range nodes.Nodes {
+		for _, r := range row.Resources() {
+			r.AgeSeconds = nil
+			if r.MeasuredAt != nil {
+				r.MeasuredAt = new(r.MeasuredAt.Truncate(time.Second))
+			}
+			for _, percent := range []*float64{
+				r.MeasuredPercent, &r.PendingPercent, &r.RequestedPercent, &r.UtilizationPercent, &r.AllocatablePercent,
+			} {
+				if percent != nil {
+					*percent = math.Round(10**percent) / 10
+				}
+			}
+		}
+		s.Nodes[row.Name] = &Node{Row: row, Pool: whatif.PoolOf(row.Labels, ""), Labels: row.Labels}
+	}
+	return s
+}
+
+// state is a snapshot as JSON, and what changed since the state before. It is immutable.
+type state struct {
+	sequence int
+	head     []byte
+	nodes    map[string][]byte
+	// delta is a JSON merge patch (RFC 7386) of the state before; nil if there is none.
+	delta []byte
+}
+
+// next returns the state after s, which may be nil. encode returns the JSON of a *Snapshot.
+func (s *state) next(snapshot *Snapshot, encode func(any) ([]byte, error)) (*state, error) {
+	head := *snapshot
+	head.Nodes = nil
+	n := &state{nodes: make(map[string][]byte, len(snapshot.Nodes))}
+	var err error
+	if n.head, err = encode(&head); err != nil {
+		return nil, err
+	}
+	for name, node := range snapshot.Nodes {
+		if n.nodes[name], err = json.Marshal(node); err != nil {
+			return nil, err
+		}
+	}
+	if s == nil {
+		return n, nil
+	}
+	n.sequence = s.sequence + 1
+	n.delta, err = s.patchTo(n)
+	return n, err
+}
+
+// patchTo returns a merge patch.
+func (s *state) patchTo(n *state) ([]byte, error) {
+	head, err := jsonpatch.CreateMergePatch(s.head, n.head)
+	if err != nil {
+		return nil, err
+	}
+	nodes := map[string][]byte{}
+	for name, now := range n.nodes {
+		before, had := s.nodes[name]
+		switch {
+		case !had:
+			nodes[name] = now
+		case bytes.Equal(before, now):
+			n.nodes[name] = before // one copy
+		default:
+			if nodes[name], err = jsonpatch.CreateMergePatch(before, now); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for name := range s.nodes {
+		if n.nodes[name] == nil {
+			nodes[name] = []byte("null")
+		}
+	}
+	return withNodes(head, nodes), nil
+}
+
+// full is the JSON of the whole snapshot.
+func (s *state) full() []byte { return withNodes(s.head, s.nodes) }
+
+// withNodes adds nodes to a JSON object.
+func withNodes(head []byte, nodes map[string][]byte) []byte {
+	if len(nodes) == 0 {
+		return head
+	}
+	names := make([]string, 0, len(nodes))
+	size := len(head)
+	for name, node := range nodes {
+		names = append(names, name)
+		size += len(name) + len(node) + len(`"":,`)
+	}
+	slices.SortFunc(names, strings.Compare)
+	b := bytes.NewBuffer(make([]byte, 0, size+len(`,"nodes":{}`)))
+	b.Write(head[:len(head)-1])
+	if len(head) > len("{}") {
+		b.WriteByte(',')
+	}
+	b.WriteString(`"nodes":{`)
+	for i, name := range names {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		key, _ := json.Marshal(name) // a string has a JSON
+		b.Write(key)
+		b.WriteByte(':')
+		b.Write(nodes[name])
+	}
+	b.WriteString("}}")
+	return b.Bytes()
+}
