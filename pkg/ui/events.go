@@ -1,0 +1,72 @@
+package ui
+
+import (
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// stream writes server-sent events.
+type stream struct {
+	io.Writer
+	flush func() error
+}
+
+// newStream compresses events if the browser accepts that.
+func newStream(w http.ResponseWriter, r *http.Request) *stream {
+	controller := http.NewResponseController(w)
+	s := &stream{Writer: w, flush: controller.Flush}
+	w.Header().Set("Content-Type", "text/event-stream")
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.Header().Set("Content-Encoding", "gzip")
+		compressor := gzip.NewWriter(w)
+		s.Writer, s.flush = compressor, func() error {
+			if err := compressor.Flush(); err != nil {
+				return err
+			}
+			return controller.Flush()
+		}
+	}
+	return s
+}
+
+// send writes one event, whose data has no line break.
+func (s *stream) send(event string, data []byte) error {
+	if _, err := fmt.Fprintf(s, "event: %s\ndata: %s\n\n", event, data); err != nil {
+		return err
+	}
+	return s.flush()
+}
+
+// serveEvents sends the snapshot, and then what changes. A browser that missed a change gets the snapshot again.
+func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
+	select {
+	case s.streams <- struct{}{}:
+		defer func() { <-s.streams }()
+	default:
+		http.Error(w, fmt.Sprintf("%d tabs show this page; close one", maxStreams), http.StatusServiceUnavailable)
+		return
+	}
+	controller, out := http.NewResponseController(w), newStream(w, r)
+	_ = controller.SetReadDeadline(time.Time{}) // nothing is read any more
+	for sent := -1; ; {
+		state, changed := s.current()
+		event, data := "delta", state.delta
+		if sent < 0 || state.sequence != sent+1 {
+			event, data = "snapshot", state.full()
+		}
+		_ = controller.SetWriteDeadline(time.Now().Add(writeTimeout)) // without one, that of the server holds
+		if out.send(event, data) != nil {
+			return
+		}
+		sent = state.sequence
+		select {
+		case <-r.Context().Done():
+			return
+		case <-changed:
+		}
+	}
+}

@@ -1,0 +1,434 @@
+package ui
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
+)
+
+// Before Kubernetes 1.37, the recorder of metrics sees up to a second late that its framework has ended.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("k8s.io/kubernetes/pkg/scheduler/metrics.(*MetricAsyncRecorder).run"))
+}
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// cluster is a source whose nodes a test changes.
+type cluster struct {
+	mu   sync.Mutex
+	rows map[string]top.Row
+	err  error
+}
+
+// row is a node of 8 cores with 30.24 % measured, 5 % pending and a line at 80 %.
+func row(name string) top.Row {
+	r := top.Resource{
+		State: "Fresh", MeasuredPercent: new(30.24), PendingPercent: 5, UtilizationPercent: 35.24, LinePercent: new(80.0),
+		AgeSeconds: new(5.0), MeasuredAt: new(now.Add(-5 * time.Second)), Requested: resource.MustParse("4"),
+		Allocatable: resource.MustParse("8"), Capacity: resource.MustParse("8"), RequestedPercent: 50, AllocatablePercent: 100,
+	}
+	return top.Row{Name: name, Pods: 3, CPU: r, Memory: r, Labels: map[string]string{"zone": "a"}}
+}
+
+func newCluster(names ...string) *cluster {
+	c := &cluster{rows: map[string]top.Row{}}
+	for _, name := range names {
+		c.rows[name] = row(name)
+	}
+	return c
+}
+
+func (c *cluster) change(change func(map[string]top.Row)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(c.rows)
+}
+
+func (c *cluster) Update(context.Context) (bool, error) { return true, c.err }
+
+func (c *cluster) Nodes(context.Context, top.Selection) (*top.Nodes, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := &top.Nodes{View: top.View{SchedulerName: "plimsoll", Plugin: "LoadThreshold", Time: now}}
+	for name := range c.rows {
+		r := c.rows[name]
+		for _, of := range r.Resources() {
+			if of.MeasuredPercent != nil {
+				of.MeasuredPercent = new(*of.MeasuredPercent)
+			}
+		}
+		n.Nodes = append(n.Nodes, &r)
+	}
+	return n, nil
+}
+
+func (c *cluster) Pods(_ context.Context, node string) (*top.Pods, error) {
+	if _, ok := c.rows[node]; !ok {
+		return nil, apierrors.NewNotFound(corev1.Resource("nodes"), node)
+	}
+	return &top.Pods{Pods: []top.Pod{{Namespace: "shop", Name: "web-0"}}}, nil
+}
+
+// running is a server that runs, its clock, and a function that ends it.
+type running struct {
+	*Server
+	clock *clocktesting.FakeClock
+	end   func() error
+	// ended is closed when Serve has returned.
+	ended <-chan struct{}
+}
+
+func start(t *testing.T, source Source) *running {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	c := clocktesting.NewFakeClock(now)
+	ctx, cancel := context.WithCancel(t.Context())
+	s, err := NewServer(ctx, listener, Options{Source: source, Context: "production", Encode: json.Marshal, Clock: c})
+	must(t, err)
+	var served error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		served = s.Serve(ctx)
+	}()
+	end := func() error {
+		cancel()
+		<-ended
+		return served
+	}
+	t.Cleanup(func() { _ = end() })
+	return &running{s, c, end, ended}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// request is one request, by default a GET of a browser on its own page that has the cookie.
+type request struct {
+	method, path, host, body string
+	header                   map[string]string
+	anonymous                bool
+}
+
+func (s *running) do(t *testing.T, o request) *http.Response {
+	t.Helper()
+	if o.method == "" {
+		o.method = http.MethodGet
+	}
+	req, err := http.NewRequestWithContext(t.Context(), o.method, s.Address()+o.path, strings.NewReader(o.body))
+	must(t, err)
+	if o.host != "" {
+		req.Host = o.host
+	}
+	for name, value := range o.header {
+		req.Header.Set(name, value)
+	}
+	if !o.anonymous {
+		req.AddCookie(&http.Cookie{Name: s.access.cookie, Value: s.access.session})
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
+	resp, err := client.Do(req)
+	must(t, err)
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
+func bodyOf(t *testing.T, resp *http.Response) string {
+	t.Helper()
+	content, err := io.ReadAll(resp.Body)
+	must(t, err)
+	return string(content)
+}
+
+// Each row is an attack that must end without data.
+func TestServer_Attacks(t *testing.T) {
+	s := start(t, newCluster("worker-1"))
+	_, port, _ := net.SplitHostPort(s.access.hosts[0])
+	from := func(site string) map[string]string { return map[string]string{"Sec-Fetch-Site": site} }
+	for name, tt := range map[string]struct {
+		request
+		want int
+	}{
+		"DNS rebinding":             {request{path: "snapshot.json", host: "evil.example:" + port}, http.StatusMisdirectedRequest},
+		"DNS rebinding of the page": {request{host: "evil.example"}, http.StatusMisdirectedRequest},
+		"another port of localhost": {request{path: "snapshot.json", host: "localhost:1"}, http.StatusMisdirectedRequest},
+		"suffix of the host":        {request{path: "snapshot.json", host: "127.0.0.1:" + port + ".evil.example"}, http.StatusMisdirectedRequest},
+		"no cookie":                 {request{path: "snapshot.json", anonymous: true}, http.StatusUnauthorized},
+		"no cookie for events":      {request{path: "events", anonymous: true}, http.StatusUnauthorized},
+		"no cookie for pods":        {request{path: "pods.json?node=worker-1", anonymous: true}, http.StatusUnauthorized},
+		"another cookie": {
+			request{path: "snapshot.json", anonymous: true, header: map[string]string{"Cookie": s.access.cookie + "=" + s.access.token}},
+			http.StatusUnauthorized,
+		},
+		"another site's request":   {request{path: "snapshot.json", header: from("cross-site")}, http.StatusForbidden},
+		"a page at another port":   {request{path: "events", header: from("same-site")}, http.StatusForbidden},
+		"wrong token":              {request{method: "POST", path: "session", body: "guess"}, http.StatusUnauthorized},
+		"no token":                 {request{method: "POST", path: "session"}, http.StatusUnauthorized},
+		"start of the token":       {request{method: "POST", path: "session", body: s.access.token[:25]}, http.StatusUnauthorized},
+		"endless token":            {request{method: "POST", path: "session", body: s.access.token + strings.Repeat("x", 1<<20)}, http.StatusUnauthorized},
+		"token in the query":       {request{path: "snapshot.json?token=" + s.access.token, anonymous: true}, http.StatusUnauthorized},
+		"login of another site":    {request{method: "POST", path: "session", body: s.access.token, header: from("cross-site")}, http.StatusForbidden},
+		"login of another origin":  {request{method: "POST", path: "session", body: s.access.token, header: map[string]string{"Origin": "http://evil.example"}}, http.StatusForbidden},
+		"writing":                  {request{method: "POST", path: "snapshot.json"}, http.StatusMethodNotAllowed},
+		"deleting":                 {request{method: "DELETE", path: "pods.json?node=worker-1"}, http.StatusMethodNotAllowed},
+		"file of this machine":     {request{path: "..%2f..%2fetc/passwd"}, http.StatusNotFound},
+		"profile of the program":   {request{path: "debug/pprof/"}, http.StatusNotFound},
+		"node that does not exist": {request{path: "pods.json?node=%3Cscript%3E"}, http.StatusNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resp := s.do(t, tt.request)
+			body := bodyOf(t, resp)
+			if resp.StatusCode != tt.want || strings.Contains(body, "measuredPercent") || resp.Header.Get("Set-Cookie") != "" {
+				t.Errorf("HTTP status %d with body %q, want %d and no data", resp.StatusCode, body, tt.want)
+			}
+			if strings.Contains(resp.Header.Get("Access-Control-Allow-Origin"), "*") {
+				t.Error("any origin may read it")
+			}
+		})
+	}
+}
+
+// The token becomes a cookie that scripts cannot read and other sites cannot send.
+func TestServer_Session(t *testing.T) {
+	s := start(t, newCluster("worker-1"))
+	if !strings.HasSuffix(s.URL(), "/#token="+s.access.token) || len(s.access.token) < 26 {
+		t.Errorf("URL %s, want a random token in the fragment", s.URL())
+	}
+	resp := s.do(t, request{method: "POST", path: "session", body: s.access.token, anonymous: true})
+	cookies := resp.Cookies()
+	if resp.StatusCode != http.StatusNoContent || len(cookies) != 1 {
+		t.Fatalf("HTTP status %d with cookies %v", resp.StatusCode, cookies)
+	}
+	c := cookies[0]
+	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Domain != "" || c.Value == s.access.token {
+		t.Errorf("cookie %+v", c)
+	}
+	resp = s.do(t, request{path: "snapshot.json", anonymous: true, header: map[string]string{
+		"Cookie": c.Name + "=" + c.Value, "Sec-Fetch-Site": "same-origin",
+	}})
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("HTTP status %d with the cookie", resp.StatusCode)
+	}
+	_, port, _ := net.SplitHostPort(s.access.hosts[0])
+	if resp := s.do(t, request{path: "snapshot.json", host: "LOCALHOST:" + port}); resp.StatusCode != http.StatusOK {
+		t.Errorf("HTTP status %d at localhost", resp.StatusCode)
+	}
+}
+
+// Two servers on one machine share cookies of localhost, but not sessions or tokens.
+func TestServer_Others(t *testing.T) {
+	a, b := start(t, newCluster()), start(t, newCluster())
+	if a.access.cookie == b.access.cookie || a.access.session == b.access.session || a.access.token == b.access.token {
+		t.Errorf("%+v and %+v are alike", a.access, b.access)
+	}
+}
+
+// Every answer forbids storing, framing and foreign scripts, also errors.
+func TestServer_Headers(t *testing.T) {
+	s := start(t, newCluster("worker-1"))
+	for _, path := range []string{"", "snapshot.json", "nothing", "pods.json?node=worker-1"} {
+		h := s.do(t, request{path: path}).Header
+		for name, part := range map[string]string{
+			"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
+			"Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin",
+			"Content-Security-Policy": "default-src 'none'; script-src 'sha256-",
+		} {
+			if !strings.Contains(h.Get(name), part) {
+				t.Errorf("/%s: %s is %q, want %q", path, name, h.Get(name), part)
+			}
+		}
+		if policy := h.Get("Content-Security-Policy"); strings.Contains(policy, "unsafe") || strings.Contains(policy, "http") {
+			t.Errorf("/%s: the policy allows %s", path, policy)
+		}
+	}
+	if page := bodyOf(t, s.do(t, request{anonymous: true})); strings.Contains(page, "worker-1") || strings.Contains(page, s.access.token) {
+		t.Error("the page without a session has data or the token")
+	}
+}
+
+// events reads server-sent events.
+func events(t *testing.T, resp *http.Response) func() (name string, data map[string]any) {
+	t.Helper()
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("HTTP status %d: %s", resp.StatusCode, bodyOf(t, resp))
+	}
+	body := io.Reader(resp.Body)
+	if resp.Header.Get("Content-Encoding") == "gzip" {
+		unzipped, err := gzip.NewReader(body)
+		must(t, err)
+		body = unzipped
+	}
+	lines := bufio.NewReader(body)
+	line := func() string {
+		text, err := lines.ReadString('\n')
+		must(t, err)
+		return strings.TrimSuffix(text, "\n")
+	}
+	return func() (string, map[string]any) {
+		name, data := strings.TrimPrefix(line(), "event: "), map[string]any{}
+		must(t, json.Unmarshal([]byte(strings.TrimPrefix(line(), "data: ")), &data))
+		line()
+		return name, data
+	}
+}
+
+func (s *running) tick() {
+	for !s.clock.HasWaiters() {
+		time.Sleep(time.Millisecond)
+	}
+	s.clock.Step(top.ShowInterval)
+}
+
+// A stream begins with all nodes, and goes on with what changed.
+func TestServer_Events(t *testing.T) {
+	c := newCluster("worker-1", "worker-2", "worker-3")
+	s := start(t, c)
+	for _, encoding := range []string{"gzip", "identity"} {
+		next := events(t, s.do(t, request{path: "events", header: map[string]string{"Accept-Encoding": encoding}}))
+		name, data := next()
+		cpu := data["nodes"].(map[string]any)["worker-1"].(map[string]any)["cpu"].(map[string]any)
+		// 30.24 % is rounded, and the age would change in every event.
+		if name != "snapshot" || data["context"] != "production" || cpu["measuredPercent"] != 30.2 || cpu["ageSeconds"] != nil ||
+			cpu["measuredAt"] != "2026-01-02T03:04:00Z" {
+			t.Errorf("%s: %v", name, data)
+		}
+		c.change(func(rows map[string]top.Row) {
+			hot := rows["worker-1"]
+			hot.CPU.MeasuredPercent, hot.CPU.UtilizationPercent, hot.CPU.AboveLine = new(80.0), 85, true
+			rows["worker-1"], rows["worker-4"] = hot, row("worker-4")
+			delete(rows, "worker-2")
+		})
+		s.tick()
+		name, data = next()
+		nodes := data["nodes"].(map[string]any)
+		want := map[string]any{"cpu": map[string]any{"measuredPercent": 80.0, "utilizationPercent": 85.0, "aboveLine": true}}
+		if diff := cmp.Diff(want, nodes["worker-1"]); name != "delta" || diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if gone, ok := nodes["worker-2"]; !ok || gone != nil || nodes["worker-4"] == nil || len(nodes) != 3 {
+			t.Errorf("%v, want worker-2 gone, worker-4 new and worker-3 as it was", nodes)
+		}
+		c.change(func(rows map[string]top.Row) {
+			delete(rows, "worker-4")
+			rows["worker-1"], rows["worker-2"] = row("worker-1"), row("worker-2")
+		})
+		s.tick()
+		next()
+	}
+}
+
+// A stream does not outlive its browser or the server.
+func TestServer_Ends(t *testing.T) {
+	s := start(t, newCluster("worker-1"))
+	next := events(t, s.do(t, request{path: "events"}))
+	next()
+	must(t, s.end())
+	if _, err := net.Dial("tcp", s.access.hosts[0]); err == nil {
+		t.Error("the server still listens")
+	}
+}
+
+func TestServer_Streams(t *testing.T) {
+	s := start(t, newCluster("worker-1"))
+	for range maxStreams {
+		events(t, s.do(t, request{path: "events"}))()
+	}
+	if resp := s.do(t, request{path: "events"}); resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("HTTP status %d of stream %d", resp.StatusCode, maxStreams+1)
+	}
+}
+
+// A source that fails ends the server, as it ends top --watch.
+func TestServer_SourceFails(t *testing.T) {
+	c := newCluster("worker-1")
+	s := start(t, c)
+	failure := errors.New("no node")
+	c.err = failure
+	s.tick()
+	<-s.ended
+	if err := s.end(); !errors.Is(err, failure) {
+		t.Errorf("error %v, want %v", err, failure)
+	}
+}
+
+func TestServer_Pods(t *testing.T) {
+	s := start(t, newCluster("worker-1"))
+	var pods top.Pods
+	must(t, json.Unmarshal([]byte(bodyOf(t, s.do(t, request{path: "pods.json?node=worker-1"}))), &pods))
+	if len(pods.Pods) != 1 || pods.Pods[0].Name != "web-0" {
+		t.Errorf("%+v", pods)
+	}
+}
+
+// BenchmarkState_5000Nodes measures what a refresh of 5,000 nodes costs when all loads have changed.
+func BenchmarkState_5000Nodes(b *testing.B) {
+	const nodes = 5000
+	random := rand.New(rand.NewPCG(1, 2))
+	snapshot := func(round int) *Snapshot {
+		list := &top.Nodes{}
+		for i := range nodes {
+			r := row(fmt.Sprintf("ip-10-%d-%d-%d.eu-west-1.compute.internal", i/2500, i/50%50, i%50))
+			for _, of := range r.Resources() {
+				measured, pending := 90*random.Float64(), 5*random.Float64()
+				of.MeasuredPercent, of.UtilizationPercent, of.PendingPercent = new(measured), measured+pending, pending
+				of.MeasuredAt = new(now.Add(time.Duration(round) * 30 * time.Second))
+			}
+			list.Nodes = append(list.Nodes, &r)
+		}
+		return newSnapshot(list, "production")
+	}
+	size := func(content []byte) float64 {
+		count := &counter{}
+		z := gzip.NewWriter(count)
+		_, _ = z.Write(content)
+		_ = z.Close()
+		return float64(count.n) / (1 << 10)
+	}
+	first, err := (*state)(nil).next(snapshot(0), json.Marshal)
+	if err != nil {
+		b.Fatal(err)
+	}
+	second := snapshot(1)
+	b.ReportAllocs()
+	var next *state
+	for b.Loop() {
+		if next, err = first.next(second, json.Marshal); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(size(next.full()), "KiB/snapshot")
+	b.ReportMetric(size(next.delta), "KiB/delta")
+	b.ReportMetric(float64(len(next.full()))/(1<<10), "KiB/plain")
+}
+
+type counter struct{ n int }
+
+func (c *counter) Write(b []byte) (int, error) {
+	c.n += len(b)
+	return len(b), nil
+}
