@@ -27,6 +27,8 @@ func fieldsOf(t reflect.Type, path string, add func(path, kind string)) {
 		add(path, "base64")
 	case t.Kind() == reflect.Slice || t.Kind() == reflect.Array:
 		fieldsOf(t.Elem(), path+"[]", add)
+	case t.Kind() == reflect.Map && t.Elem().Kind() == reflect.Pointer:
+		fieldsOf(t.Elem(), path+"{}", add)
 	case t.Kind() == reflect.Struct:
 		for f := range t.Fields() {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")

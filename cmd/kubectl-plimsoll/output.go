@@ -25,6 +25,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/shadow"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
 )
 
 // outputFlags say how results are printed.
@@ -143,6 +144,7 @@ func kinds() map[reflect.Type]string {
 		reflect.TypeFor[requests.Report]():              "RequestRecommendations",
 		reflect.TypeFor[replayResult]():                 "Replay",
 		reflect.TypeFor[shadow.Report]():                "Shadow",
+		reflect.TypeFor[ui.Snapshot]():                  "ClusterLoads",
 		reflect.TypeFor[versions]():                     "Version",
 	}
 }

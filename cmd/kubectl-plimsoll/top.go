@@ -38,18 +38,23 @@ func newTopCommand() *cobra.Command {
 	flags := command.PersistentFlags()
 	o.cluster.addTo(command, flags)
 	o.output.addTo(command, flags, nameFormat)
-	flags.StringVar(&o.view.SchedulerName, "scheduler-name", "",
+	addViewTo(command, flags, o.cluster, &o.view)
+	flags.BoolVar(&o.noHeaders, "no-headers", false, "print no headers")
+	return command
+}
+
+// addViewTo adds the flags that choose a profile and a plugin.
+func addViewTo(command *cobra.Command, flags *pflag.FlagSet, cluster *clusterFlags, view *top.Options) {
+	flags.StringVar(&view.SchedulerName, "scheduler-name", "",
 		"schedulerName of the profile; by default the first with a plugin that reads load")
-	flags.StringVar(&o.view.Plugin, "plugin", "",
+	flags.StringVar(&view.Plugin, "plugin", "",
 		"plugin whose load to show; by default one that has a load line, or else one that reads load")
-	completeFlag(command, "scheduler-name", o.cluster.completeProfiles)
+	completeFlag(command, "scheduler-name", cluster.completeProfiles)
 	var names []cobra.Completion
 	for _, d := range plugins.All() {
 		names = append(names, d.Name)
 	}
 	completeFlag(command, "plugin", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
-	flags.BoolVar(&o.noHeaders, "no-headers", false, "print no headers")
-	return command
 }
 
 func (o *topOptions) nodesCommand() *cobra.Command {

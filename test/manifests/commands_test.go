@@ -20,6 +20,7 @@ var documentedCommands = map[string]string{
 	`^make quality`:                                                   "takes two minutes; its last step is TestSynthetic_RanksPoliciesAsRealTracesDo",
 	`^make build && bin/kubectl-plimsoll top`:                         "TestTop_Nodes",
 	`^\$ kubectl plimsoll top pods`:                                   "TestTop_Pods",
+	`^kubectl plimsoll ui`:                                            "TestUI",
 	`^\$ kubectl plimsoll top$`:                                       "TestTop_Nodes",
 	`^\$ kubectl plimsoll doctor`:                                     "TestDoctor_Relabeling",
 	`^\$ kubectl plimsoll explain`:                                    "TestExplain",

@@ -1,0 +1,105 @@
+package inspect
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
+)
+
+// ui serves what top prints, and its stream tells of a new node.
+func TestUI(t *testing.T) {
+	topCluster(t, nil)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(shared.binDir, build.KubectlPlimsoll().Name), "ui", "--no-open",
+		"--kubeconfig", shared.AdminKubeconfig, "--config", shared.configuration)
+	cmd.Env = append(os.Environ(), "KUBERNETES_SERVICE_HOST=", "HOME="+t.TempDir())
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	must(t, cmd.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("%v: %s", err, stderr.String())
+	}
+	address, err := url.Parse(strings.TrimSpace(line))
+	must(t, err)
+	token := strings.TrimPrefix(address.Fragment, "token=")
+	address.Fragment = ""
+
+	jar, err := cookiejar.New(nil)
+	must(t, err)
+	client := &http.Client{Jar: jar}
+	request := func(method, path, body string) *http.Response {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, address.String()+path, strings.NewReader(body))
+		must(t, err)
+		resp, err := client.Do(req)
+		must(t, err)
+		t.Cleanup(func() { _ = resp.Body.Close() })
+		return resp
+	}
+	if resp := request(http.MethodGet, "snapshot.json", ""); resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("HTTP status %d without a session", resp.StatusCode)
+	}
+	if resp := request(http.MethodPost, "session", token); resp.StatusCode != http.StatusNoContent {
+		t.Fatalf("HTTP status %d for the token", resp.StatusCode)
+	}
+	var snapshot struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		ui.Snapshot
+	}
+	content, err := io.ReadAll(request(http.MethodGet, "snapshot.json", "").Body)
+	must(t, err)
+	must(t, json.Unmarshal(content, &snapshot))
+	view, nodes := topNodes(t)
+	if snapshot.APIVersion != "inspect.plimsoll.io/v1" || snapshot.Kind != "ClusterLoads" || snapshot.Plugin != view.Plugin ||
+		snapshot.Configuration != view.Configuration || len(snapshot.Nodes) != len(nodes) {
+		t.Errorf("%s, want %d nodes as %+v", content, len(nodes), view)
+	}
+	for name, want := range nodes {
+		got := snapshot.Nodes[name]
+		if got == nil || got.Labels["kind"] != strings.Split(name, "-")[0] {
+			t.Fatalf("%s: %+v", name, got)
+		}
+		for i, r := range got.Resources() {
+			top := want.Resources()[i]
+			if r.State != top.State || r.AboveLine != top.AboveLine || !near(r.UtilizationPercent, top.UtilizationPercent) ||
+				!cmp.Equal(r.LinePercent, top.LinePercent) || r.RequestedPercent != top.RequestedPercent {
+				t.Errorf("%s: %+v, and top says %+v", name, r, top)
+			}
+		}
+	}
+
+	var pods top.Pods
+	content, err = io.ReadAll(request(http.MethodGet, "pods.json", "").Body)
+	must(t, err)
+	if !strings.Contains(string(content), "not found") {
+		t.Errorf("pods of no node: %s", content)
+	}
+	must(t, json.NewDecoder(request(http.MethodGet, "pods.json?node=worker-1", "").Body).Decode(&pods))
+	if len(pods.Pods) != nodes["worker-1"].Pods || pods.Node.Name != "worker-1" {
+		t.Errorf("%+v, want the pods of worker-1", pods)
+	}
+
+	must(t, cmd.Process.Signal(syscall.SIGINT))
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after SIGINT: %v: %s", err, stderr.String())
+	}
+}
