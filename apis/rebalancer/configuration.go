@@ -1,0 +1,136 @@
+package rebalancer
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+)
+
+// APIVersion and Kind are what operators write at the top of the file.
+const (
+	APIVersion = "rebalancer.plimsoll.io/v1"
+	Kind       = "RebalancerConfiguration"
+)
+
+// Configuration says which nodes are hot, which pods may move, and how many. Percentages are of a node's capacity, unless the field
+// says otherwise. Use Default or Decode.
+type Configuration struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// LinePercent is the CPU utilization above which a node is hot. A filter's load line replaces it.
+	LinePercent float64 `json:"linePercent"`
+	// Refreshes is the number of consecutive refreshes above the line until a node is hot.
+	Refreshes int `json:"refreshes"`
+	// CooledPercent is the distance below the line at which a hot node has cooled.
+	CooledPercent float64 `json:"cooledPercent"`
+	// MaxHotNodesPercent and MaxUnknownNodesPercent are of all nodes. Nothing moves while more are hot, or of unknown load.
+	MaxHotNodesPercent     float64 `json:"maxHotNodesPercent"`
+	MaxUnknownNodesPercent float64 `json:"maxUnknownNodesPercent"`
+
+	// RoomPercent is how far below its line the destination stays with the pod.
+	RoomPercent float64 `json:"roomPercent"`
+	// MinReliefPercent is what a move at least takes off the source, times the pod's disruption.
+	MinReliefPercent float64 `json:"minReliefPercent"`
+	// SimulationsPerNode bounds the pods of a hot node that the scheduler is asked about in each plan.
+	SimulationsPerNode int `json:"simulationsPerNode"`
+
+	// MaxMovesPerHour and MaxPodsPercentPerHour, of all pods, bound the moves of an hour.
+	MaxMovesPerHour       int     `json:"maxMovesPerHour"`
+	MaxPodsPercentPerHour float64 `json:"maxPodsPercentPerHour"`
+	// MaxNodesPercentInFlight, of all nodes but at least 2, and MaxPerNamespaceInFlight bound the moves under way.
+	MaxNodesPercentInFlight float64 `json:"maxNodesPercentInFlight"`
+	MaxPerNamespaceInFlight int     `json:"maxPerNamespaceInFlight"`
+
+	// MinPodAge is the age below which pods stay. Pods stay for two windows of load at least.
+	MinPodAge metav1.Duration `json:"minPodAge"`
+	// Unprotected are the protections to turn off.
+	Unprotected []Protection `json:"unprotected,omitempty"`
+}
+
+// Protection names pods that stay.
+type Protection string
+
+// The protections that can be turned off.
+const (
+	LocalStorage      Protection = "LocalStorage"
+	PersistentVolumes Protection = "PersistentVolumes"
+	ResourceClaims    Protection = "ResourceClaims"
+	SingleReplicas    Protection = "SingleReplicas"
+	Jobs              Protection = "Jobs"
+	SystemPriority    Protection = "SystemPriority"
+	SystemNamespace   Protection = "SystemNamespace"
+)
+
+// Protections returns the protections that can be turned off.
+func Protections() []Protection {
+	return []Protection{LocalStorage, PersistentVolumes, ResourceClaims, SingleReplicas, Jobs, SystemPriority, SystemNamespace}
+}
+
+// Default returns the configuration of an empty file.
+func Default() *Configuration {
+	return &Configuration{
+		TypeMeta:    metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind},
+		LinePercent: 80, Refreshes: 5, CooledPercent: 5, MaxHotNodesPercent: 20, MaxUnknownNodesPercent: 20,
+		RoomPercent: 5, MinReliefPercent: 3, SimulationsPerNode: 5,
+		MaxMovesPerHour: 60, MaxPodsPercentPerHour: 1, MaxNodesPercentInFlight: 1, MaxPerNamespaceInFlight: 2,
+		MinPodAge: metav1.Duration{Duration: 10 * time.Minute},
+	}
+}
+
+// Decode returns the configuration of a YAML or JSON document. Fields that it does not set have their defaults; an explicit zero
+// counts. Unknown fields are errors.
+func Decode(content []byte) (*Configuration, error) {
+	c := Default()
+	c.TypeMeta = metav1.TypeMeta{}
+	if err := yaml.UnmarshalStrict(content, c); err != nil {
+		return nil, err
+	}
+	if err := c.Validate().ToAggregate(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Validate returns an error for each invalid field.
+func (c *Configuration) Validate() (errs field.ErrorList) {
+	if c.APIVersion != APIVersion {
+		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), c.APIVersion, []string{APIVersion}))
+	}
+	if c.Kind != Kind {
+		errs = append(errs, field.NotSupported(field.NewPath("kind"), c.Kind, []string{Kind}))
+	}
+	for _, f := range []struct {
+		name               string
+		value, least, most float64
+	}{
+		{"linePercent", c.LinePercent, 1, 100},
+		{"refreshes", float64(c.Refreshes), 1, 100},
+		{"cooledPercent", c.CooledPercent, 0, 50},
+		{"maxHotNodesPercent", c.MaxHotNodesPercent, 0, 100},
+		{"maxUnknownNodesPercent", c.MaxUnknownNodesPercent, 0, 100},
+		{"roomPercent", c.RoomPercent, 0, 50},
+		{"minReliefPercent", c.MinReliefPercent, 0, 100},
+		{"simulationsPerNode", float64(c.SimulationsPerNode), 1, 110},
+		{"maxMovesPerHour", float64(c.MaxMovesPerHour), 0, 10_000},
+		{"maxPodsPercentPerHour", c.MaxPodsPercentPerHour, 0, 100},
+		{"maxNodesPercentInFlight", c.MaxNodesPercentInFlight, 0, 100},
+		{"maxPerNamespaceInFlight", float64(c.MaxPerNamespaceInFlight), 1, 1000},
+	} {
+		if f.value < f.least || f.value > f.most {
+			errs = append(errs, field.Invalid(field.NewPath(f.name), f.value, fmt.Sprintf("must be in [%v, %v]", f.least, f.most)))
+		}
+	}
+	if age := c.MinPodAge.Duration; age < 0 || age > 24*time.Hour {
+		errs = append(errs, field.Invalid(field.NewPath("minPodAge"), age.String(), "must be in [0s, 24h]"))
+	}
+	for i, p := range c.Unprotected {
+		if !slices.Contains(Protections(), p) {
+			errs = append(errs, field.NotSupported(field.NewPath("unprotected").Index(i), p, Protections()))
+		}
+	}
+	return errs
+}

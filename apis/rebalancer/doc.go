@@ -1,0 +1,2 @@
+// Package rebalancer holds the RebalancerConfiguration. It reads no file.
+package rebalancer
