@@ -2,7 +2,13 @@
 
 package minor
 
-import fwk "k8s.io/kube-scheduler/framework"
+import (
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+)
 
 // IsPodGroupCycle reports false: before Kubernetes 1.36, each cycle places one pod.
 func IsPodGroupCycle(fwk.CycleState) bool { return false }
+
+// InPodGroup reports false: before Kubernetes 1.36, pods have no group.
+func InPodGroup(*corev1.Pod) bool { return false }

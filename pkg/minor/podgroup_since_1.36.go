@@ -2,8 +2,14 @@
 
 package minor
 
-import fwk "k8s.io/kube-scheduler/framework"
+import (
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+)
 
 // IsPodGroupCycle reports whether the cycle places the pods of a group one by one. Such cycles change NodeInfos without a new
 // generation. Pod groups are placed as one from Kubernetes 1.36 on.
 func IsPodGroupCycle(state fwk.CycleState) bool { return state.IsPodGroupSchedulingCycle() }
+
+// InPodGroup reports whether the pod belongs to a group that is placed as one.
+func InPodGroup(pod *corev1.Pod) bool { return pod.Spec.SchedulingGroup != nil }

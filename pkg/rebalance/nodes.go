@@ -1,0 +1,94 @@
+package rebalance
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+)
+
+// Node is a node's utilization beside its line. Arrays are by load.Resource, and hold fractions of capacity.
+type Node struct {
+	Name string
+	// Known reports whether the load of all resources with a line is fresh.
+	Known       bool
+	Utilization [load.ResourceCount]float64
+	// Line is 0 where none holds.
+	Line [load.ResourceCount]float64
+	// Base is in milliCPU and bytes.
+	Base [load.ResourceCount]float64
+}
+
+// Excess returns the resource that is farthest above its line, and by how much; a negative excess is below. Without a line, it
+// returns -1.
+func (n *Node) Excess() (of load.Resource, excess float64) {
+	excess = -1
+	for r, line := range n.Line {
+		if line > 0 && n.Utilization[r]-line > excess {
+			of, excess = load.Resource(r), n.Utilization[r]-line
+		}
+	}
+	return of, excess
+}
+
+// looker reads how nodes compare with their lines. All reads of one looker see one snapshot of the load.
+type looker struct {
+	reader explain.LoadReader
+	state  fwk.CycleState
+	c      *rebalancer.Configuration
+}
+
+func newLooker(r explain.LoadReader, c *rebalancer.Configuration) looker {
+	return looker{r, framework.NewCycleState(), c}
+}
+
+// node compares one node with its line. Only a filter's line is a limit. A score's line is a target, which LinePercent replaces.
+func (l looker) node(info fwk.NodeInfo) Node {
+	_, filters := l.reader.(minor.FilterPlugin)
+	of := l.reader.LoadLine(l.state, info)
+	n := Node{Name: info.Node().Name, Known: true, Utilization: of.Utilization}
+	for r := range of.Percent {
+		if filters {
+			n.Line[r] = of.Percent[r] / 100
+		}
+		n.Base[r] = of.Node[r].Base
+	}
+	n.Line[load.CPU] = cmp.Or(n.Line[load.CPU], l.c.LinePercent/100)
+	for r, line := range n.Line {
+		n.Known = n.Known && (line == 0 || of.Node[r].State == load.Fresh)
+	}
+	return n
+}
+
+// Look compares all nodes with their lines, sorted by name.
+func Look(ctx context.Context, s *sim.Scheduler, r explain.LoadReader, c *rebalancer.Configuration) ([]Node, error) {
+	infos, err := s.NodeInfos(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l, nodes := newLooker(r, c), make([]Node, 0, len(infos))
+	for _, info := range infos {
+		nodes = append(nodes, l.node(info))
+	}
+	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
+	return nodes, nil
+}
+
+// windowOf returns the longest window of load that the plugin reads.
+func windowOf(r explain.LoadReader) time.Duration {
+	longest := time.Duration(0)
+	for of := range load.ResourceCount {
+		longest = max(longest, r.Reader().Model(of).Config().Window)
+	}
+	return longest
+}

@@ -1,0 +1,445 @@
+// Package rebalance plans which pods to move off hot nodes. In a simulation, the scheduler's own code says where each pod would go.
+// The package evicts nothing, and does no I/O.
+package rebalance
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+)
+
+// Cluster is what a plan is made of.
+type Cluster struct {
+	// Scheduler has the cluster's nodes, pods and PodDisruptionBudgets. A plan leaves it as it was.
+	Scheduler *sim.Scheduler
+	// SchedulerNames are the profiles whose pods may move.
+	SchedulerNames []string
+	// Load compares nodes with their lines.
+	Load explain.LoadReader
+	Now  time.Time
+}
+
+// Plan is a list of moves, and what was not moved.
+type Plan struct {
+	// Stopped says why nothing moves; empty if something might.
+	Stopped string
+	Nodes   []Node
+	// Hot are the names of hot nodes, hottest first.
+	Hot   []string
+	Moves []Move
+	// Stay counts the pods of hot nodes that stay, by reason.
+	Stay map[Reason]int
+	// Resting are the hot nodes whose last move is not measured yet. Deferred are those beyond a limit of moves.
+	Resting, Deferred []string
+	// Simulated is the number of simulated decisions.
+	Simulated int
+}
+
+// Move is a pod to move.
+type Move struct {
+	Namespace, Pod string
+	UID, OwnerUID  types.UID
+	// Owner names the pod's controller, such as "ReplicaSet web-1".
+	Owner    string
+	From, To string
+	// Resource is the one whose line the source is above.
+	Resource load.Resource
+	// Line is that of the source; utilizations are fractions of capacity, before the plan and after this move.
+	Line, FromBefore, FromAfter, ToBefore, ToAfter float64
+	Disruption                                     float64
+}
+
+// planner makes one Plan.
+type planner struct {
+	Cluster
+	*Plan
+	c       *rebalancer.Configuration
+	history *History
+	look    looker
+	infos   map[string]fwk.NodeInfo
+	byName  map[string]*Node
+	pods    int
+	owners  map[types.UID]*replicas
+	budgets []*budget
+	// perNamespace counts moves under way, with those of the plan.
+	perNamespace map[string]int
+	undo         []func() error
+}
+
+// replicas are the pods of one controller.
+type replicas struct{ all, unavailable int }
+
+// budget is a PodDisruptionBudget with what it still allows.
+type budget struct {
+	namespace string
+	selector  labels.Selector
+	allowed   int
+}
+
+// Make plans one move for each hot node, the hottest first, as far as limits allow. The same cluster and history lead to the same
+// plan. It drops expired entries of the history, and changes nothing else.
+func Make(ctx context.Context, cluster Cluster, h *History, c *rebalancer.Configuration) (_ *Plan, err error) {
+	p := &planner{
+		Cluster: cluster, Plan: &Plan{Stay: map[Reason]int{}}, c: c, history: h, look: newLooker(cluster.Load, c),
+		byName: map[string]*Node{}, owners: map[types.UID]*replicas{}, perNamespace: map[string]int{},
+	}
+	h.forget(p.Now)
+	if p.Nodes, err = Look(ctx, p.Scheduler, p.Load, c); err != nil {
+		return nil, err
+	}
+	for i := range p.Nodes {
+		p.byName[p.Nodes[i].Name] = &p.Nodes[i]
+	}
+	if p.Stopped = p.findHot(); p.Stopped != "" || len(p.Hot) == 0 {
+		return p.Plan, nil
+	}
+	if err := p.count(ctx); err != nil {
+		return nil, err
+	}
+	defer func() {
+		for _, undo := range slices.Backward(p.undo) {
+			err = cmp.Or(err, undo())
+		}
+	}()
+	left := p.movesLeft()
+	for _, name := range p.Hot {
+		of := h.nodes[name]
+		switch {
+		case p.isResting(name):
+			p.Resting = append(p.Resting, name)
+		case left <= 0 || of == nil:
+			p.Deferred = append(p.Deferred, name)
+		default:
+			moved, err := p.cool(ctx, p.byName[name])
+			if err != nil {
+				return nil, err
+			}
+			if moved {
+				left--
+			}
+		}
+	}
+	return p.Plan, nil
+}
+
+// findHot sets Hot. It returns why nothing may move.
+func (p *planner) findHot() (stopped string) {
+	unknown := 0
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		if !n.Known {
+			unknown++
+		}
+		if of := p.history.nodes[n.Name]; n.Known && of != nil && of.hot {
+			p.Hot = append(p.Hot, n.Name)
+		}
+	}
+	slices.SortStableFunc(p.Hot, func(a, b string) int {
+		_, x := p.byName[a].Excess()
+		_, y := p.byName[b].Excess()
+		return cmp.Compare(y, x)
+	})
+	for _, limit := range []struct {
+		count int
+		most  float64
+		what  string
+	}{
+		{unknown, p.c.MaxUnknownNodesPercent, "have unknown load"},
+		{len(p.Hot), p.c.MaxHotNodesPercent, "are hot"},
+	} {
+		if float64(limit.count) > limit.most/100*float64(len(p.Nodes)) {
+			return fmt.Sprintf("%d of %d nodes %s, more than %v %%", limit.count, len(p.Nodes), limit.what, limit.most)
+		}
+	}
+	return ""
+}
+
+// count counts the pods of the cluster, and reads its PodDisruptionBudgets.
+func (p *planner) count(ctx context.Context) error {
+	if err := p.readInfos(ctx); err != nil {
+		return err
+	}
+	for _, info := range p.infos {
+		for _, of := range info.GetPods() {
+			pod := of.GetPod()
+			owner := metav1.GetControllerOfNoCopy(pod)
+			if podusage.HasEnded(pod) || owner == nil {
+				continue
+			}
+			p.pods++
+			if p.owners[owner.UID] == nil {
+				p.owners[owner.UID] = &replicas{}
+			}
+			r := p.owners[owner.UID]
+			r.all++
+			if pod.DeletionTimestamp != nil || !isReady(pod) {
+				r.unavailable++
+			}
+		}
+	}
+	for _, m := range p.history.underWay {
+		p.perNamespace[m.Namespace]++
+		if r := p.owners[m.OwnerUID]; r != nil {
+			r.unavailable++
+		}
+	}
+	for _, object := range p.Scheduler.Informers().Policy().V1().PodDisruptionBudgets().Informer().GetStore().List() {
+		b := object.(*policyv1.PodDisruptionBudget)
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err != nil {
+			selector = labels.Everything() // what cannot be read protects all
+		}
+		p.budgets = append(p.budgets, &budget{b.Namespace, selector, int(b.Status.DisruptionsAllowed)})
+	}
+	return nil
+}
+
+func (p *planner) readInfos(ctx context.Context) error {
+	infos, err := p.Scheduler.NodeInfos(ctx)
+	if err != nil {
+		return err
+	}
+	p.infos = make(map[string]fwk.NodeInfo, len(infos))
+	for _, info := range infos {
+		p.infos[info.Node().Name] = info
+	}
+	return nil
+}
+
+// movesLeft returns how many moves the limits of an hour and of moves under way allow.
+func (p *planner) movesLeft() int {
+	hourly := min(p.c.MaxMovesPerHour, int(p.c.MaxPodsPercentPerHour/100*float64(p.pods)))
+	atOnce := max(2, int(p.c.MaxNodesPercentInFlight/100*float64(len(p.Nodes))))
+	return min(hourly-len(p.history.moves), atOnce-len(p.history.underWay))
+}
+
+// isResting reports whether the load does not show the node's last move yet.
+func (p *planner) isResting(node string) bool {
+	of := p.history.nodes[node]
+	if of != nil && !of.moved.IsZero() && p.Now.Sub(of.moved) < windowOf(p.Load) {
+		return true
+	}
+	for _, m := range p.history.underWay {
+		if m.From == node {
+			return true
+		}
+	}
+	return false
+}
+
+// candidate is a pod that may move.
+type candidate struct {
+	pod *corev1.Pod
+	// usage is the measured usage, as a fraction of the source's capacity.
+	usage, disruption float64
+}
+
+// cool plans the move of one pod of a hot node.
+func (p *planner) cool(ctx context.Context, source *Node) (moved bool, err error) {
+	of, _ := source.Excess()
+	candidates := p.candidates(source, of)
+	for i, c := range candidates {
+		if i >= p.c.SimulationsPerNode {
+			p.Stay[NotSimulated] += len(candidates) - i
+			break
+		}
+		reason, err := p.try(ctx, source, of, &c)
+		if err != nil {
+			return false, fmt.Errorf("pod %s/%s: %w", c.pod.Namespace, c.pod.Name, err)
+		}
+		if reason == "" {
+			p.Stay[AnotherMoves] += len(candidates) - i - 1
+			return true, nil
+		}
+		p.Stay[reason]++
+	}
+	return false, nil
+}
+
+// candidates returns the pods that may move, largest relief per disruption first.
+func (p *planner) candidates(source *Node, of load.Resource) []candidate {
+	var found []candidate
+	minAge := max(p.c.MinPodAge.Duration, 2*windowOf(p.Load))
+	view := p.Load.Reader().Model(of).View(p.look.state)
+	for _, l := range view.Pods(p.infos[source.Name]) {
+		c := candidate{pod: l.Pod, usage: l.Resources[of].Usage * l.Resources[of].Coverage / source.Base[of]}
+		reason := p.stays(&c, minAge)
+		if reason == "" && c.usage/c.disruption < p.c.MinReliefPercent/100 {
+			reason = LittleRelief
+		}
+		if reason != "" {
+			p.Stay[reason]++
+			continue
+		}
+		found = append(found, c)
+	}
+	slices.SortStableFunc(found, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(b.usage/b.disruption, a.usage/a.disruption), cmp.Compare(a.pod.Namespace, b.pod.Namespace),
+			cmp.Compare(a.pod.Name, b.pod.Name))
+	})
+	return found
+}
+
+// stays returns why the pod must stay; empty if it may move. It sets the pod's disruption.
+func (p *planner) stays(c *candidate, minAge time.Duration) Reason {
+	if reason := protection(c.pod, p.c, minAge, p.Now); reason != "" {
+		return reason
+	}
+	owner := metav1.GetControllerOfNoCopy(c.pod).UID
+	r, w := p.owners[owner], p.history.workloads[owner]
+	if w == nil {
+		w = &workloadHistory{}
+	}
+	c.disruption = disruptionOf(c.pod, w.moved, p.Now)
+	switch {
+	case !slices.Contains(p.SchedulerNames, c.pod.Spec.SchedulerName):
+		return OtherScheduler
+	case r.all == 1 && !slices.Contains(p.c.Unprotected, rebalancer.SingleReplicas):
+		return Reason(rebalancer.SingleReplicas)
+	case p.Now.Before(w.barredUntil):
+		return WorkloadBarred
+	case r.unavailable >= mostUnavailable(r.all):
+		return WorkloadLimit
+	case p.perNamespace[c.pod.Namespace] >= p.c.MaxPerNamespaceInFlight:
+		return NamespaceLimit
+	case !p.budgetsAllow(c.pod):
+		return DisruptionBudget
+	}
+	return ""
+}
+
+// mostUnavailable returns how many pods of a workload may be unavailable at once.
+func mostUnavailable(all int) int {
+	switch {
+	case all <= 3:
+		return 1
+	case all <= 10:
+		return 2
+	}
+	return int(math.Ceil(float64(all) / 10))
+}
+
+// budgetsAllow reports whether all budgets of the pod allow another eviction.
+func (p *planner) budgetsAllow(pod *corev1.Pod) bool {
+	return !slices.ContainsFunc(p.budgets, func(b *budget) bool { return b.covers(pod) && b.allowed <= 0 })
+}
+
+func (b *budget) covers(pod *corev1.Pod) bool {
+	return b.namespace == pod.Namespace && b.selector.Matches(labels.Set(pod.Labels))
+}
+
+// try simulates the move. If it is good, it stays in the simulation until the plan is made. Otherwise it returns why it is not.
+func (p *planner) try(ctx context.Context, source *Node, of load.Resource, c *candidate) (Reason, error) {
+	undone := len(p.undo)
+	back := func(reason Reason) (Reason, error) {
+		for len(p.undo) > undone {
+			last := len(p.undo) - 1
+			if err := p.undo[last](); err != nil {
+				return "", err
+			}
+			p.undo = p.undo[:last]
+		}
+		return reason, p.readInfos(ctx)
+	}
+	if err := p.Scheduler.Remove(c.pod); err != nil {
+		return "", err
+	}
+	p.undo = append(p.undo, func() error { return p.Scheduler.Add(c.pod) })
+	if err := p.readInfos(ctx); err != nil {
+		return "", err
+	}
+	without := p.look.node(p.infos[source.Name])
+	after := without.Utilization[of] - c.usage // the load is still measured with the pod
+	if (source.Utilization[of]-after)/c.disruption < p.c.MinReliefPercent/100 {
+		return back(LittleRelief)
+	}
+	replacement := replacementOf(c.pod, p.Now)
+	d, err := p.Scheduler.Decide(ctx, replacement)
+	if err != nil {
+		return "", err
+	}
+	p.Simulated++
+	switch d.Node {
+	case "":
+		return back(NoOtherNode)
+	case source.Name:
+		return back(WouldReturn)
+	}
+	before := p.look.node(p.infos[d.Node])
+	placed := boundTo(replacement, d.Node, p.Now)
+	if err := p.Scheduler.Add(placed); err != nil {
+		return "", err
+	}
+	p.undo = append(p.undo, func() error { return p.Scheduler.Remove(placed) })
+	if err := p.readInfos(ctx); err != nil {
+		return "", err
+	}
+	to := p.look.node(p.infos[d.Node])
+	if _, excess := to.Excess(); !to.Known || excess > -p.c.RoomPercent/100 {
+		return back(NoRoom)
+	}
+	p.accept(c, Move{
+		From: source.Name, To: d.Node, Resource: of, Line: source.Line[of], FromBefore: source.Utilization[of], FromAfter: after,
+		ToBefore: before.Utilization[of], ToAfter: to.Utilization[of],
+	})
+	return "", nil
+}
+
+// accept adds the move to the plan.
+func (p *planner) accept(c *candidate, m Move) {
+	owner := metav1.GetControllerOfNoCopy(c.pod)
+	m.Namespace, m.Pod, m.UID, m.Disruption = c.pod.Namespace, c.pod.Name, c.pod.UID, c.disruption
+	m.Owner, m.OwnerUID = owner.Kind+" "+owner.Name, owner.UID
+	p.Moves = append(p.Moves, m)
+	p.perNamespace[m.Namespace]++
+	p.owners[m.OwnerUID].unavailable++
+	for _, b := range p.budgets {
+		if b.covers(c.pod) {
+			b.allowed--
+		}
+	}
+}
+
+// replacementOf returns the pod as its controller creates it again.
+func replacementOf(pod *corev1.Pod, now time.Time) *corev1.Pod {
+	again := &corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: *pod.ObjectMeta.DeepCopy(), Spec: *pod.Spec.DeepCopy()}
+	again.Name, again.UID, again.ResourceVersion = pod.Name+"-moved", pod.UID+"-moved", ""
+	again.CreationTimestamp = metav1.Time{Time: now}
+	again.Spec.NodeName, again.Spec.EphemeralContainers = "", nil
+	again.Status = corev1.PodStatus{Phase: corev1.PodPending}
+	return again
+}
+
+// boundTo returns the pod bound to a node.
+func boundTo(pod *corev1.Pod, node string, now time.Time) *corev1.Pod {
+	bound := *pod
+	bound.Spec.NodeName = node
+	bound.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: now}},
+	}
+	return &bound
+}
+
+// Reasons returns the reasons of Stay, most frequent first.
+func (p *Plan) Reasons() []Reason {
+	return slices.SortedFunc(maps.Keys(p.Stay), func(a, b Reason) int {
+		return cmp.Or(cmp.Compare(p.Stay[b], p.Stay[a]), cmp.Compare(a, b))
+	})
+}

@@ -1,0 +1,454 @@
+package rebalance
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-base/metrics"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
+)
+
+// The line is 80 % of the CPU. A pod uses what it requests.
+const profile = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: s
+  plugins:
+    multiPoint:
+      disabled: [{name: "*"}]
+      enabled:
+      - {name: PrioritySort}
+      - {name: DefaultBinder}
+      - {name: NodeAffinity}
+      - {name: NodeResourcesFit}
+      - {name: LoadThreshold}
+    score:
+      disabled: [{name: NodeResourcesFit}, {name: NodeAffinity}]
+  pluginConfig:
+  - {name: LoadThreshold, args: {thresholds: {cpu: 80}}}
+`
+
+var now = time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+
+// fixture is a cluster of nodes of 10 cores.
+type fixture struct {
+	cpu     map[string]float64
+	objects []runtime.Object
+	pods    map[string]*corev1.Pod
+	c       *rebalancer.Configuration
+	history *History
+	looks   int
+}
+
+// newFixture has node a at 90 %, b at 50 % and c at 70 %. Of the Deployment web, pod web-1 is on a and web-2 on c; each uses 20 % of
+// a node.
+func newFixture() *fixture {
+	f := &fixture{
+		cpu: map[string]float64{"a": 0.9, "b": 0.5, "c": 0.7}, pods: map[string]*corev1.Pod{}, c: rebalancer.Default(),
+		history: &History{}, looks: 5,
+	}
+	f.c.MaxHotNodesPercent, f.c.MaxPodsPercentPerHour = 50, 100
+	f.pod("web", "web-1", "a", "2")
+	f.pod("web", "web-2", "c", "2")
+	return f
+}
+
+// pod adds a pod that has been running for an hour.
+func (f *fixture) pod(workload, name, node, cpu string) *corev1.Pod {
+	pod := st.MakePod().Namespace("ns").Name(name).UID(name).SchedulerName("s").Node(node).Label("app", workload).
+		Req(map[corev1.ResourceName]string{corev1.ResourceCPU: cpu}).Obj()
+	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: workload, UID: types.UID(workload), Controller: ptr.To(true)}}
+	start := metav1.Time{Time: now.Add(-time.Hour)}
+	pod.Status = corev1.PodStatus{
+		Phase: corev1.PodRunning, StartTime: &start,
+		Conditions: []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: start},
+			{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: start},
+		},
+		ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: start}}}},
+	}
+	f.pods[name] = pod
+	f.objects = append(f.objects, pod)
+	return pod
+}
+
+func (f *fixture) cluster(t *testing.T) Cluster {
+	t.Helper()
+	measured, objects := map[string]load.NodeLoad{}, []runtime.Object{}
+	for _, name := range []string{"a", "b", "c"} {
+		objects = append(objects, st.MakeNode().Name(name).Label("name", name).
+			Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "10", corev1.ResourceMemory: "10Gi", corev1.ResourcePods: "110"}).Obj())
+		if cpu, ok := f.cpu[name]; ok {
+			known := load.Measurement{Stat: load.Stat{Mean: cpu, Known: true}, End: now}
+			measured[name] = load.NodeLoad{load.CPU: known, load.Memory: known}
+		}
+	}
+	loads := readingtest.New(clocktesting.NewFakePassiveClock(now))
+	loads.MeasureAll(measured, nil)
+	cfg, err := configlint.Decode([]byte(profile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := sim.New(t.Context(), sim.Options{
+		Configuration: cfg, Plugins: plugins.NewRegistry(loads, clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
+		Objects: append(objects, f.objects...),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Cluster{Scheduler: s, SchedulerNames: []string{"s"}, Load: s.LoadReaders("s")[0], Now: now}
+}
+
+// plan looks at the nodes as often as the fixture says, and plans.
+func (f *fixture) plan(t *testing.T) *Plan {
+	t.Helper()
+	cluster := f.cluster(t)
+	for range f.looks {
+		f.look(t, cluster)
+	}
+	p, err := Make(t.Context(), cluster, f.history, f.c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (f *fixture) look(t *testing.T, cluster Cluster) {
+	t.Helper()
+	nodes, err := Look(t.Context(), cluster.Scheduler, cluster.Load, f.c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.history.Observe(nodes, f.c)
+}
+
+// web-1 takes 20 points from a to b, which then has 70: 10 below its line. With it, c would have 90.
+func TestMake(t *testing.T) {
+	f := newFixture()
+	cluster := f.cluster(t)
+	for range 5 {
+		f.look(t, cluster)
+	}
+	want := []Move{{
+		Namespace: "ns", Pod: "web-1", UID: "web-1", OwnerUID: "web", Owner: "ReplicaSet web", From: "a", To: "b", Line: 0.8,
+		FromBefore: 0.9, FromAfter: 0.7, ToBefore: 0.5, ToAfter: 0.7, Disruption: 1,
+	}}
+	for range 2 { // the first plan leaves the cluster as it was
+		p, err := Make(t.Context(), cluster, f.history, f.c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, p.Moves, cmpopts.EquateApprox(0, 1e-9)); diff != "" || p.Simulated != 1 || p.Stopped != "" {
+			t.Errorf("%+v: moves (-want +got):\n%s", p, diff)
+		}
+	}
+	infos, err := cluster.Scheduler.NodeInfos(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, info := range infos {
+		if want := map[string]int{"a": 1, "b": 0, "c": 1}[info.Node().Name]; len(info.GetPods()) != want {
+			t.Errorf("node %s has %d pods after the plan, want %d", info.Node().Name, len(info.GetPods()), want)
+		}
+	}
+}
+
+func TestMake_Stays(t *testing.T) {
+	annotate := func(name, value string) func(*fixture) {
+		return func(f *fixture) { f.pods["web-1"].Annotations = map[string]string{name: value} }
+	}
+	volume := func(source corev1.VolumeSource) func(*fixture) {
+		return func(f *fixture) { f.pods["web-1"].Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: source}} }
+	}
+	ofKind := func(kind string) func(*fixture) {
+		return func(f *fixture) { f.pods["web-1"].OwnerReferences[0].Kind = kind }
+	}
+	condition := func(c corev1.PodConditionType) func(*fixture) {
+		return func(f *fixture) {
+			s := &f.pods["web-1"].Status
+			s.Conditions = append(s.Conditions, corev1.PodCondition{Type: c, Status: corev1.ConditionTrue})
+		}
+	}
+	age := func(age time.Duration) func(*fixture) {
+		return func(f *fixture) { f.pods["web-1"].Status.StartTime = &metav1.Time{Time: now.Add(-age)} }
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(*fixture)
+		want   Reason
+		// unprotected moves the pod.
+		unprotected rebalancer.Protection
+	}{
+		{name: "ending", change: func(f *fixture) {
+			f.pods["web-1"].DeletionTimestamp, f.pods["web-1"].Finalizers = &metav1.Time{Time: now}, []string{"f"}
+		}, want: Ending},
+		{name: "mirror", change: annotate(corev1.MirrorPodAnnotationKey, "x"), want: StaticPod},
+		{name: "static", change: ofKind("Node"), want: StaticPod},
+		{name: "DaemonSet", change: ofKind("DaemonSet"), want: DaemonSet},
+		{name: "bare", change: func(f *fixture) { f.pods["web-1"].OwnerReferences = nil }, want: NoController},
+		{name: "not safe to evict", change: annotate("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"), want: OptedOut},
+		{name: "safe to evict", change: annotate("cluster-autoscaler.kubernetes.io/safe-to-evict", "true")},
+		{name: "do not disrupt", change: annotate("karpenter.sh/do-not-disrupt", "true"), want: OptedOut},
+		{name: "prefer no eviction", change: annotate("descheduler.alpha.kubernetes.io/prefer-no-eviction", ""), want: OptedOut},
+		{name: "resize pending", change: condition(corev1.PodResizePending), want: Resizing},
+		{name: "resize in progress", change: condition(corev1.PodResizeInProgress), want: Resizing},
+		{name: "emptyDir", change: volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
+			want: "LocalStorage", unprotected: rebalancer.LocalStorage},
+		{name: "hostPath", change: volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}), want: "LocalStorage"},
+		{name: "PVC", change: volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}),
+			want: "PersistentVolumes", unprotected: rebalancer.PersistentVolumes},
+		{name: "ephemeral volume", change: volume(corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}), want: "PersistentVolumes"},
+		{name: "claims", change: func(f *fixture) {
+			f.pods["web-1"].Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
+		}, want: "ResourceClaims"},
+		{name: "Job", change: ofKind("Job"), want: "Jobs", unprotected: rebalancer.Jobs},
+		{name: "system-critical", change: func(f *fixture) { f.pods["web-1"].Spec.Priority = ptr.To[int32](2_000_000_000) },
+			want: "SystemPriority", unprotected: rebalancer.SystemPriority},
+		{name: "highest priority of users", change: func(f *fixture) { f.pods["web-1"].Spec.Priority = ptr.To[int32](1_000_000_000) }},
+		{name: "kube-system", change: func(f *fixture) { f.pods["web-1"].Namespace = "kube-system" },
+			want: "SystemNamespace", unprotected: rebalancer.SystemNamespace},
+		{name: "single replica", change: func(f *fixture) { f.pods["web-2"].OwnerReferences[0].UID = "other" },
+			want: "SingleReplicas", unprotected: rebalancer.SingleReplicas},
+		{name: "not ready", change: func(f *fixture) { f.pods["web-1"].Status.Conditions = nil }, want: NotRunning},
+		{name: "young", change: age(10*time.Minute - time.Second), want: TooYoung},
+		{name: "old enough", change: age(10 * time.Minute)},
+		{name: "of another scheduler", change: func(f *fixture) { f.pods["web-1"].Spec.SchedulerName = "t" }, want: OtherScheduler},
+		{name: "replica unavailable", change: func(f *fixture) { f.pods["web-2"].Status.Conditions = nil }, want: WorkloadLimit},
+		{name: "namespace limit", change: func(f *fixture) {
+			f.c.MaxPerNamespaceInFlight = 1
+			f.history.Begin(&Move{Namespace: "ns", UID: "x", OwnerUID: "x", From: "c"}, now)
+		}, want: NamespaceLimit},
+		{name: "budget", change: func(f *fixture) { f.objects = append(f.objects, budgetOf("ns", 0)) }, want: DisruptionBudget},
+		{name: "budget with room", change: func(f *fixture) { f.objects = append(f.objects, budgetOf("ns", 1)) }},
+		{name: "budget of another namespace", change: func(f *fixture) { f.objects = append(f.objects, budgetOf("other", 0)) }},
+		{name: "barred", change: func(f *fixture) {
+			f.history.Begin(&Move{UID: "x", OwnerUID: "web", From: "c"}, now.Add(-15*time.Minute+time.Second))
+			f.history.End("x", "", now.Add(-15*time.Minute+time.Second))
+		}, want: WorkloadBarred},
+		{name: "no longer barred", change: func(f *fixture) {
+			f.history.Begin(&Move{UID: "x", OwnerUID: "web", From: "c"}, now.Add(-15*time.Minute))
+			f.history.End("x", "", now.Add(-15*time.Minute))
+		}},
+		// 20 points, and 1.75 times the disruption: the workload moved 15 minutes ago
+		{name: "little relief per disruption", change: func(f *fixture) {
+			f.c.MinReliefPercent = 11.5
+			f.history.Begin(&Move{UID: "x", OwnerUID: "web", From: "c"}, now.Add(-15*time.Minute))
+			f.history.End("x", "b", now)
+		}, want: LittleRelief},
+		{name: "enough relief per disruption", change: func(f *fixture) {
+			f.c.MinReliefPercent = 11.4
+			f.history.Begin(&Move{UID: "x", OwnerUID: "web", From: "c"}, now.Add(-15*time.Minute))
+			f.history.End("x", "b", now)
+		}},
+		{name: "fits nowhere else", change: func(f *fixture) { f.pods["web-1"].Spec.NodeSelector = map[string]string{"name": "c"} }, want: NoOtherNode},
+		// 56 + 20 is below the line of 80, but not by 5.
+		{name: "no room", change: func(f *fixture) { f.cpu["b"] = 0.56 }, want: NoRoom},
+		{name: "just enough room", change: func(f *fixture) { f.cpu["b"] = 0.55 - 1e-9 }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFixture()
+			tc.change(f)
+			p := f.plan(t)
+			if tc.want == "" && len(p.Moves) != 1 || tc.want != "" && (len(p.Moves) != 0 || p.Stay[tc.want] != 1) {
+				t.Errorf("%+v, want reason %q", p, tc.want)
+			}
+			if tc.unprotected != "" {
+				f.c.Unprotected = []rebalancer.Protection{tc.unprotected}
+				if p := f.plan(t); len(p.Moves) != 1 {
+					t.Errorf("%+v, want a move without protection %s", p, tc.unprotected)
+				}
+			}
+		})
+	}
+}
+
+func budgetOf(namespace string, allowed int32) *policyv1.PodDisruptionBudget {
+	return &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "b"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+		Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
+	}
+}
+
+func TestMake_Brakes(t *testing.T) {
+	inFlight := func(n int, ago time.Duration, ended bool) func(*fixture) {
+		return func(f *fixture) {
+			for i := range n {
+				uid := types.UID(fmt.Sprint(i))
+				f.history.Begin(&Move{Namespace: fmt.Sprint(i), UID: uid, OwnerUID: uid, From: "b"}, now.Add(-ago))
+				if ended {
+					f.history.End(uid, "c", now)
+				}
+			}
+		}
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(*fixture)
+		want   string // "moves" unless Stopped, or the one node that rests or is deferred
+	}{
+		{"none", func(*fixture) {}, "moves"},
+		{"four looks are not five", func(f *fixture) { f.looks = 4 }, ""},
+		{"not hot at the line", func(f *fixture) { f.cpu["a"] = 0.8 }, ""},
+		{"too many are hot", func(f *fixture) { f.c.MaxHotNodesPercent = 33 }, "1 of 3 nodes are hot, more than 33 %"},
+		{"load of one is unknown", func(f *fixture) { delete(f.cpu, "c"); f.c.MaxUnknownNodesPercent = 34 }, "moves"},
+		{"load of too many is unknown", func(f *fixture) { delete(f.cpu, "c") }, "1 of 3 nodes have unknown load, more than 20 %"},
+		{"no move an hour", func(f *fixture) { f.c.MaxMovesPerHour = 0 }, "deferred"},
+		{"the moves of the hour are made", func(f *fixture) { f.c.MaxMovesPerHour = 3; inFlight(3, time.Hour-time.Second, true)(f) }, "deferred"},
+		{"they are of the hour before", func(f *fixture) { f.c.MaxMovesPerHour = 3; inFlight(3, time.Hour, true)(f) }, "moves"},
+		// 49 % of two pods are none
+		{"the share of pods is moved", func(f *fixture) { f.c.MaxPodsPercentPerHour = 49 }, "deferred"},
+		{"two moves are under way", inFlight(2, time.Hour, false), "deferred"},
+		{"one move is under way", inFlight(1, time.Hour, false), "moves"},
+		{"many nodes allow more under way", func(f *fixture) { f.c.MaxNodesPercentInFlight = 100; inFlight(2, time.Hour, false)(f) }, "moves"},
+		{"the node's last move is not measured", func(f *fixture) {
+			f.history.Begin(&Move{UID: "x", OwnerUID: "x", From: "a"}, now.Add(-5*time.Minute+time.Second))
+			f.history.End("x", "b", now)
+		}, "resting"},
+		{"the node's last move is measured", func(f *fixture) {
+			f.history.Begin(&Move{UID: "x", OwnerUID: "x", From: "a"}, now.Add(-5*time.Minute))
+			f.history.End("x", "b", now)
+		}, "moves"},
+		{"the node's last move is under way", func(f *fixture) {
+			f.history.Begin(&Move{UID: "x", OwnerUID: "x", From: "a"}, now.Add(-time.Hour))
+		}, "resting"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFixture()
+			tc.change(f)
+			p := f.plan(t)
+			got := p.Stopped
+			switch {
+			case len(p.Moves) > 0:
+				got = "moves"
+			case len(p.Resting) == 1:
+				got = "resting"
+			case len(p.Deferred) == 1:
+				got = "deferred"
+			}
+			if got != tc.want {
+				t.Errorf("%q, want %q: %+v", got, tc.want, p)
+			}
+		})
+	}
+}
+
+// Accepted moves stay in the simulation: both fit b at 40 % only one by one, 40 + 20 + 20 > 75. The hotter node moves.
+func TestMake_CountsItsOwnMoves(t *testing.T) {
+	f := newFixture()
+	f.cpu = map[string]float64{"a": 0.9, "b": 0.4, "c": 0.95}
+	f.c.MaxHotNodesPercent = 100
+	f.pods["web-2"].OwnerReferences[0].UID, f.pods["web-2"].Namespace = "db", "db"
+	f.c.Unprotected = []rebalancer.Protection{rebalancer.SingleReplicas}
+	p := f.plan(t)
+	if len(p.Moves) != 1 || p.Moves[0].Pod != "web-2" || p.Stay[NoRoom] != 1 {
+		t.Errorf("%+v, want web-2 alone", p)
+	}
+	f.cpu["b"] = 0.34
+	if p := f.plan(t); len(p.Moves) != 2 || math.Abs(p.Moves[1].ToAfter-0.74) > 1e-9 || math.Abs(p.Moves[1].ToBefore-0.54) > 1e-9 {
+		t.Errorf("%+v, want both: the second finds 54 %%, and leaves 74", p)
+	}
+}
+
+// The largest pod goes first; equal ones by name. The others are counted.
+func TestMake_LargestReliefFirst(t *testing.T) {
+	f := newFixture()
+	f.pod("web", "web-0", "a", "2")
+	f.pod("big", "big-1", "a", "2500m")
+	f.pod("big", "big-2", "c", "1")
+	f.pod("small", "small-1", "a", "200m")
+	f.pod("small", "small-2", "c", "200m")
+	f.cpu["b"] = 0.52 // 52 + 25 has no room, 52 + 20 has
+	p := f.plan(t)
+	want := map[Reason]int{NoRoom: 1, AnotherMoves: 1, LittleRelief: 1}
+	if diff := cmp.Diff(want, p.Stay); diff != "" || len(p.Moves) != 1 || p.Moves[0].Pod != "web-0" || p.Simulated != 2 {
+		t.Errorf("%+v: reasons (-want +got):\n%s", p, diff)
+	}
+	f.c.SimulationsPerNode = 1
+	if p := f.plan(t); len(p.Moves) != 0 || p.Stay[NotSimulated] != 2 {
+		t.Errorf("%+v, want no move, and two pods that were not simulated", p)
+	}
+}
+
+func TestMostUnavailable(t *testing.T) {
+	for all, want := range map[int]int{1: 1, 3: 1, 4: 2, 10: 2, 11: 2, 20: 2, 21: 3, 100: 10} {
+		if got := mostUnavailable(all); got != want {
+			t.Errorf("%d of %d pods, want %d", got, all, want)
+		}
+	}
+}
+
+func TestDisruptionOf(t *testing.T) {
+	pod := st.MakePod().Priority(500_000_000).Annotation(corev1.PodDeletionCost, "2147483647").Obj()
+	// 1 + a half by priority + 1 by deletion cost + a quarter: the workload moved 45 minutes ago
+	if got := disruptionOf(pod, now.Add(-45*time.Minute), now); math.Abs(got-2.75) > 1e-9 {
+		t.Errorf("%v, want 2.75", got)
+	}
+	pod = st.MakePod().Priority(-5).Annotation(corev1.PodDeletionCost, "many").Obj()
+	if got := disruptionOf(pod, now.Add(-2*time.Hour), now); got != 1 {
+		t.Errorf("%v, want 1", got)
+	}
+}
+
+func TestHistory_Observe(t *testing.T) {
+	h, c := &History{}, rebalancer.Default()
+	for i, step := range []struct {
+		cpu float64
+		hot bool
+	}{
+		{0.81, false}, {0.81, false}, {0.81, false}, {0.81, false}, {0.80, false}, // four looks, and one at the line
+		{0.81, false}, {0.81, false}, {0.81, false}, {0.81, false}, {0.81, true}, // five
+		{0.76, true}, {0.74, false}, {0.81, false}, // cooled at 75
+	} {
+		h.Observe([]Node{{Name: "a", Known: true, Utilization: [load.ResourceCount]float64{step.cpu}, Line: [load.ResourceCount]float64{0.8}}}, c)
+		if h.nodes["a"].hot != step.hot {
+			t.Errorf("look %d at %v: hot %v, want %v", i+1, step.cpu, h.nodes["a"].hot, step.hot)
+		}
+	}
+	h.Observe(nil, c)
+	if len(h.nodes) != 0 {
+		t.Errorf("%v, want nothing of a node that is gone", h.nodes)
+	}
+}
+
+// Each failure doubles the bar, up to 6 hours. A success ends that.
+func TestHistory_Bars(t *testing.T) {
+	h := &History{}
+	bar := func(node string) time.Duration {
+		h.Begin(&Move{UID: "p", OwnerUID: "w", From: "a"}, now)
+		h.End("p", node, now)
+		return h.workloads["w"].barredUntil.Sub(now)
+	}
+	for i, want := range []time.Duration{15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, 6 * time.Hour, 6 * time.Hour} {
+		if got := bar([]string{"", "a"}[i%2]); got != want {
+			t.Errorf("after %d failures barred for %v, want %v", i+1, got, want)
+		}
+	}
+	bar("b")
+	if got := bar(""); got != 15*time.Minute {
+		t.Errorf("after a success barred for %v, want 15m", got)
+	}
+	h.forget(now.Add(12 * time.Hour))
+	if len(h.moves)+len(h.workloads) != 0 {
+		t.Errorf("%d moves and %d workloads after 12 hours, want none", len(h.moves), len(h.workloads))
+	}
+}

@@ -1,0 +1,163 @@
+package rebalance
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+)
+
+// systemCriticalPriority is the lowest priority of system-critical pods.
+const systemCriticalPriority = 2_000_000_000
+
+// Reason says why a pod stays. A rebalancer.Protection is one, too.
+type Reason string
+
+// Reasons that no configuration turns off.
+const (
+	Ending           Reason = "Ending"
+	StaticPod        Reason = "StaticPod"
+	DaemonSet        Reason = "DaemonSet"
+	NoController     Reason = "NoController"
+	PodGroup         Reason = "PodGroup"
+	OptedOut         Reason = "OptedOut"
+	Resizing         Reason = "Resizing"
+	TooYoung         Reason = "TooYoung"
+	NotRunning       Reason = "NotRunning"
+	OtherScheduler   Reason = "OtherScheduler"
+	WorkloadBarred   Reason = "WorkloadBarred"
+	WorkloadLimit    Reason = "WorkloadLimit"
+	NamespaceLimit   Reason = "NamespaceLimit"
+	DisruptionBudget Reason = "DisruptionBudget"
+	LittleRelief     Reason = "LittleRelief"
+	NotSimulated     Reason = "NotSimulated"
+	NoOtherNode      Reason = "NoOtherNode"
+	WouldReturn      Reason = "WouldReturn"
+	NoRoom           Reason = "NoRoom"
+	AnotherMoves     Reason = "AnotherMoves"
+)
+
+// optOuts are the annotations of other tools that keep a pod where it is.
+var optOuts = map[string]func(value string) bool{
+	"cluster-autoscaler.kubernetes.io/safe-to-evict":     func(value string) bool { return value == "false" },
+	"karpenter.sh/do-not-disrupt":                        func(value string) bool { return value == "true" },
+	"descheduler.alpha.kubernetes.io/prefer-no-eviction": func(string) bool { return true },
+}
+
+// protection returns why the pod must stay, whatever its node carries; empty if it may move. minAge is that of the pod.
+func protection(pod *corev1.Pod, c *rebalancer.Configuration, minAge time.Duration, now time.Time) Reason {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return Ending
+	case mirror:
+		return StaticPod
+	case owner == nil:
+		return NoController
+	case owner.Kind == "DaemonSet":
+		return DaemonSet
+	case owner.Kind == "Node":
+		return StaticPod
+	case minor.InPodGroup(pod):
+		return PodGroup
+	case hasOptedOut(pod):
+		return OptedOut
+	case isResizing(pod):
+		return Resizing
+	}
+	for _, p := range rebalancer.Protections() {
+		if !slices.Contains(c.Unprotected, p) && protected(pod, owner, p) {
+			return Reason(p)
+		}
+	}
+	if !isReady(pod) {
+		return NotRunning
+	}
+	if now.Sub(startOf(pod)) < minAge {
+		return TooYoung
+	}
+	return ""
+}
+
+// protected reports whether the protection holds for the pod. That of single replicas needs the other pods.
+func protected(pod *corev1.Pod, owner *metav1.OwnerReference, by rebalancer.Protection) bool {
+	switch by {
+	case rebalancer.LocalStorage:
+		return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil || v.HostPath != nil })
+	case rebalancer.PersistentVolumes:
+		return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+			return v.PersistentVolumeClaim != nil || v.Ephemeral != nil
+		})
+	case rebalancer.ResourceClaims:
+		return len(pod.Spec.ResourceClaims) > 0
+	case rebalancer.Jobs:
+		return owner.Kind == "Job"
+	case rebalancer.SystemPriority:
+		return priorityOf(pod) >= systemCriticalPriority
+	case rebalancer.SystemNamespace:
+		return pod.Namespace == metav1.NamespaceSystem
+	}
+	return false
+}
+
+func hasOptedOut(pod *corev1.Pod) bool {
+	for name, keeps := range optOuts {
+		if value, ok := pod.Annotations[name]; ok && keeps(value) {
+			return true
+		}
+	}
+	return false
+}
+
+func isResizing(pod *corev1.Pod) bool {
+	return hasCondition(pod, corev1.PodResizePending, corev1.PodResizeInProgress)
+}
+
+func isReady(pod *corev1.Pod) bool { return hasCondition(pod, corev1.PodReady) }
+
+// hasCondition reports whether one of the conditions is true.
+func hasCondition(pod *corev1.Pod, conditions ...corev1.PodConditionType) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Status == corev1.ConditionTrue && slices.Contains(conditions, c.Type)
+	})
+}
+
+func startOf(pod *corev1.Pod) time.Time {
+	if pod.Status.StartTime != nil {
+		return pod.Status.StartTime.Time
+	}
+	return pod.CreationTimestamp.Time
+}
+
+func priorityOf(pod *corev1.Pod) int32 {
+	if pod.Spec.Priority == nil {
+		return 0
+	}
+	return *pod.Spec.Priority
+}
+
+// disruptionOf returns what a move of the pod costs, from 1 to 4. Beyond 1, it adds up three shares, each from 0 to 1:
+//
+//   - the pod's priority, of the highest priority of users
+//   - its deletion cost, of the highest possible
+//   - the time left until the workload's last move is an hour old, of that hour
+func disruptionOf(pod *corev1.Pod, moved time.Time, now time.Time) float64 {
+	const highestPriority = 1_000_000_000 // of users
+	share := func(value, highest float64) float64 { return min(max(value/highest, 0), 1) }
+	cost, err := strconv.ParseInt(pod.Annotations[corev1.PodDeletionCost], 10, 32)
+	if err != nil {
+		cost = 0
+	}
+	disruption := 1 + share(float64(priorityOf(pod)), highestPriority) + share(float64(cost), math.MaxInt32)
+	if !moved.IsZero() {
+		disruption += share(float64(remembered-now.Sub(moved)), float64(remembered))
+	}
+	return disruption
+}
