@@ -1,0 +1,157 @@
+// Package browser opens pages in a headless Chromium.
+package browser
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// Tab is a page in a headless Chromium. It fails the test at its end if the page logged an error or asked for a foreign address.
+type Tab struct {
+	*testing.T
+	// Ctx is the context of chromedp.
+	Ctx context.Context
+}
+
+// Open opens the address. The page may ask for addresses that begin with it, and for data.
+func Open(t *testing.T, address string) *Tab {
+	t.Helper()
+	path := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if found, err := exec.LookPath(name); err == nil {
+			path = found
+			break
+		}
+	}
+	if path == "" {
+		t.Skip("no Chromium in PATH: the page is not tested in a browser. Install chromium to do so.")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path))
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox) // Chromium refuses to run as root with its sandbox.
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	tb := &Tab{T: t, Ctx: ctx}
+
+	site, _, _ := strings.Cut(address, "#")
+	tb.Do() // Starts the browser.
+	err := chromedp.Listen(ctx, func(event any) {
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			t.Errorf("exception: %s", e.ExceptionDetails.Exception.Description)
+		case *runtime.EventConsoleAPICalled:
+			t.Errorf("console: %s", e.Type)
+		case *log.EventEntryAdded:
+			t.Errorf("log: %s", e.Entry.Text)
+		case *network.EventRequestWillBeSent:
+			if url := e.Request.URL; !strings.HasPrefix(url, site) && !strings.HasPrefix(url, "data:") {
+				t.Errorf("the page asked for %s", url)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	Call(tb, network.Enable, network.EnableParams{})
+	Call(tb, log.Enable, cdp.Empty{})
+	Call(tb, runtime.Enable, cdp.Empty{})
+	tb.Window(1280)
+	tb.Scheme("light")
+	tb.Do(chromedp.Navigate(address))
+	return tb
+}
+
+// Do runs actions.
+func (tb *Tab) Do(actions ...chromedp.Action[chromedp.Void]) {
+	tb.Helper()
+	if err := chromedp.Do(tb.Ctx, actions...); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Get returns the value of an action.
+func Get[V any](tb *Tab, action chromedp.Action[V]) V {
+	tb.Helper()
+	v, err := chromedp.Run(tb.Ctx, action)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return v
+}
+
+// Eval returns the value of a JavaScript expression.
+func Eval[V any](tb *Tab, script string, a ...any) V {
+	tb.Helper()
+	return Get(tb, chromedp.Evaluate[V](fmt.Sprintf(script, a...)))
+}
+
+// Exec runs JavaScript statements.
+func (tb *Tab) Exec(script string, a ...any) {
+	tb.Helper()
+	Eval[bool](tb, "(() => { %s; return true })()", fmt.Sprintf(script, a...))
+}
+
+// Call sends a command to the browser.
+func Call[P, R any](tb *Tab, command cdp.Command[P, R], params P) {
+	tb.Helper()
+	if _, err := chromedp.Call(tb.Ctx, command, params); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Window sets the width of the window.
+func (tb *Tab) Window(width int64) {
+	tb.Helper()
+	tb.Do(chromedp.EmulateViewport(width, 900))
+	tb.Settle()
+}
+
+// Settle waits until the page has been told of its window and color scheme, which happens when it draws next.
+func (tb *Tab) Settle() {
+	tb.Helper()
+	const frames = `new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`
+	Get(tb, chromedp.Evaluate[bool](frames, chromedp.EvalAwaitPromise))
+}
+
+// Scheme chooses light or dark colors.
+func (tb *Tab) Scheme(colors string) {
+	tb.Helper()
+	Call(tb, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: colors}},
+	})
+	tb.Settle()
+}
+
+// Key presses keys.
+func (tb *Tab) Key(keys string) {
+	tb.Helper()
+	tb.Do(chromedp.KeyEvent(keys))
+}
+
+// Shows fails the test unless an element of this selector holds text.
+func (tb *Tab) Shows(selector, text string) {
+	tb.Helper()
+	if got := Eval[string](tb, `[...document.querySelectorAll(%q)].map(e => e.textContent).join("\n")`, selector); !strings.Contains(
+		got,
+		text,
+	) {
+		tb.Errorf("%s holds %q, want %q", selector, got, text)
+	}
+}
