@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
 )
@@ -104,6 +105,9 @@ func (o *uiOptions) run(cmd *cobra.Command) error {
 	}
 	server, err := ui.NewServer(cmd.Context(), listener, ui.Options{
 		Source: session, Context: o.cluster.contextName(), Encode: withKind, Token: token,
+		Check: func(ctx context.Context) (*doctor.Report, error) {
+			return doctor.Run(ctx, connection, doctor.Options{Configuration: o.cluster.configuration, Source: o.cluster.source})
+		},
 	})
 	if err != nil {
 		_ = listener.Close()

@@ -264,7 +264,7 @@
       const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -across, ArrowDown: across, Home: -Infinity, End: Infinity }[event.key];
       if (step) {
         event.preventDefault();
-        show(clamp(chosen < 0 ? 0 : chosen + step, 0, rows.length - 1));
+        show(clamp(chosen < 0 && Number.isFinite(step) ? 0 : chosen + step, 0, rows.length - 1));
       } else if (event.key === "Enter" && rows[chosen]) openNode(rows[chosen].n.name);
       else if (event.key === "Escape") hideTip();
     };
@@ -456,6 +456,44 @@
     }
   }
 
+  // ---- Health: doctor's checks, those to fix first, each with its fix to copy.
+  let healthAt = "";
+  const statuses = { error: "✗", warning: "!", skipped: "-", ok: "✓" };
+  function copyButton(text) {
+    const button = element("button", { type: "button", textContent: "Copy" });
+    button.onclick = async () => {
+      try {
+        await navigator.clipboard.writeText(text);
+        button.textContent = "Copied";
+      } catch {
+        button.textContent = "Select it to copy";
+      }
+    };
+    return button;
+  }
+  function drawHealth() {
+    const health = snapshot.health;
+    if (!health || health.time === healthAt) return;
+    healthAt = health.time;
+    const checks = health.checks ?? [];
+    const counted = (status) => checks.filter((c) => c.status === status).length;
+    const found = [["error", "error"], ["warning", "warning"]].filter(([status]) => counted(status)).map(([status, noun]) => plural(counted(status), noun));
+    const verdict = health.problem ? "the checks could not be run" : found.join(", ") || "all is well";
+    const mark = health.problem || counted("error") ? "✗" : counted("warning") ? "!" : "✓";
+    $("health-summary").textContent = mark + " Health: " + verdict + ", checked at " + new Date(health.time).toLocaleTimeString();
+    const order = Object.keys(statuses);
+    const items = [...checks].sort((a, b) => order.indexOf(a.status) - order.indexOf(b.status)).map((c) => {
+      const item = element("li", {}, `${statuses[c.status] ?? "?"} ${c.group}: ${c.message}`);
+      for (const a of c.advice ?? []) {
+        item.append(element("p", { className: "note", textContent: a.text }));
+        const fix = [a.command, a.yaml].filter(Boolean).join("\n");
+        if (fix) item.append(element("pre", { textContent: fix }), copyButton(fix));
+      }
+      return item;
+    });
+    $("checks").replaceChildren(...(health.problem ? [element("li", { textContent: health.problem })] : []), ...items);
+  }
+
   // ---- The whole.
   function drawFacts() {
     const s = snapshot;
@@ -477,6 +515,7 @@
     if (!snapshot) return;
     arrange();
     drawFacts();
+    drawHealth();
     const count = (kind) => rows.filter(({ r }) => kindOf(r) === kind).length;
     const all = Object.keys(snapshot.nodes ?? {}).length;
     $("count").textContent = (rows.length < all ? number(rows.length, 0) + " of " : "") + plural(all, "node") + ": " +

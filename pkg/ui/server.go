@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 )
 
@@ -33,6 +34,8 @@ type Options struct {
 	Source Source
 	// Context is the context of the kubeconfig, which the page shows.
 	Context string
+	// Check runs doctor's checks.
+	Check func(ctx context.Context) (*doctor.Report, error)
 	// Encode returns the JSON of a *Snapshot or *top.Pods, with apiVersion and kind.
 	Encode func(any) ([]byte, error)
 	// Token admits browsers; empty for a random one.
@@ -52,8 +55,9 @@ type Server struct {
 	// streams bounds the number of browser tabs.
 	streams chan struct{}
 
-	mu    sync.Mutex
-	state *state
+	mu     sync.Mutex
+	health *Health
+	state  *state
 	// changed is closed at the next state.
 	changed chan struct{}
 }
@@ -109,6 +113,10 @@ func (s *Server) Serve(ctx context.Context) error {
 		return server.Close()
 	})
 	group.Go(func() error { return s.follow(ctx) })
+	group.Go(func() error {
+		s.checkHealth(ctx)
+		return nil
+	})
 	return group.Wait()
 }
 
@@ -141,7 +149,10 @@ func (s *Server) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.publish(newSnapshot(nodes, s.options.Context))
+	s.mu.Lock()
+	health := s.health
+	s.mu.Unlock()
+	return s.publish(newSnapshot(nodes, s.options.Context, health))
 }
 
 // withSource calls use once no other goroutine uses the source.

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 )
 
@@ -104,7 +105,7 @@ func start(t *testing.T, source Source) *running {
 	must(t, err)
 	c := clocktesting.NewFakeClock(now)
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := NewServer(ctx, listener, Options{Source: source, Context: "production", Encode: json.Marshal, Clock: c})
+	s, err := NewServer(ctx, listener, Options{Source: source, Context: "production", Encode: json.Marshal, Clock: c, Check: checks})
 	must(t, err)
 	var served error
 	ended := make(chan struct{})
@@ -119,6 +120,17 @@ func start(t *testing.T, source Source) *running {
 	}
 	t.Cleanup(func() { _ = end() })
 	return &running{s, c, end, ended}
+}
+
+// checks are those of a cluster with one error.
+func checks(context.Context) (*doctor.Report, error) {
+	return &doctor.Report{Checks: []doctor.Check{
+		{Group: "nodes", ID: "nodes.measured", Status: doctor.OK, Message: "all nodes have load"},
+		{
+			Group: "source", ID: "source.tls", Status: doctor.Error, Message: "the certificate has expired",
+			Advice: []doctor.Advice{{Text: "Renew it.", Command: "kubectl get secret"}},
+		},
+	}}, nil
 }
 
 func must(t *testing.T, err error) {
@@ -298,7 +310,7 @@ func events(t *testing.T, resp *http.Response) func() (name string, data map[str
 }
 
 func (s *running) tick() {
-	for !s.clock.HasWaiters() {
+	for s.clock.Waiters() < 2 { // of the source and the checks
 		time.Sleep(time.Millisecond)
 	}
 	s.clock.Step(top.ShowInterval)
@@ -400,7 +412,7 @@ func BenchmarkState_5000Nodes(b *testing.B) {
 			}
 			list.Nodes = append(list.Nodes, &r)
 		}
-		return newSnapshot(list, "production")
+		return newSnapshot(list, "production", nil)
 	}
 	size := func(content []byte) float64 {
 		count := &counter{}

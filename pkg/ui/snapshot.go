@@ -10,6 +10,7 @@ import (
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 )
@@ -19,8 +20,19 @@ type Snapshot struct {
 	top.View
 	// Context is the context of the kubeconfig; empty if it is not known.
 	Context string `json:"context,omitempty"`
+	// Health is the result of doctor's last run; nil before it ends.
+	Health *Health `json:"health,omitempty"`
 	// Nodes are the nodes by name.
 	Nodes map[string]*Node `json:"nodes,omitempty"`
+}
+
+// Health is the result of doctor's checks.
+type Health struct {
+	// Time is when the checks ended.
+	Time time.Time `json:"time"`
+	// Problem says why the checks could not be run; there is no report then.
+	Problem string `json:"problem,omitempty"`
+	*doctor.Report
 }
 
 // Node is the load of one node. Percentages are rounded to a tenth. AgeSeconds is left out, because it changes all the time.
@@ -32,8 +44,8 @@ type Node struct {
 }
 
 // newSnapshot takes over the rows.
-func newSnapshot(nodes *top.Nodes, context string) *Snapshot {
-	s := &Snapshot{View: nodes.View, Context: context, Nodes: make(map[string]*Node, len(nodes.Nodes))}
+func newSnapshot(nodes *top.Nodes, context string, health *Health) *Snapshot {
+	s := &Snapshot{View: nodes.View, Context: context, Health: health, Nodes: make(map[string]*Node, len(nodes.Nodes))}
 	for _, row := range nodes.Nodes {
 		for _, r := range row.Resources() {
 			r.AgeSeconds = nil
