@@ -52,14 +52,16 @@ func newLooker(r explain.LoadReader, c *rebalancer.Configuration) looker {
 	return looker{r, framework.NewCycleState(), c}
 }
 
-// node compares one node with its line. Only a filter's line is a limit. A score's line is a target, which LinePercent replaces.
+// node compares one node with its line. Only a filter's line is a limit. A score's line is a target: there, measured and pending
+// usage is compared with LinePercent. In replays, predicted peaks took twice the moves for the same hot minutes.
 func (l looker) node(info fwk.NodeInfo) Node {
 	_, filters := l.reader.(minor.FilterPlugin)
 	of := l.reader.LoadLine(l.state, info)
-	n := Node{Name: info.Node().Name, Known: true, Utilization: of.Utilization}
+	n := Node{Name: info.Node().Name, Known: true}
 	for r := range of.Percent {
+		n.Utilization[r] = of.Node[r].Utilization(0)
 		if filters {
-			n.Line[r] = of.Percent[r] / 100
+			n.Utilization[r], n.Line[r] = of.Utilization[r], of.Percent[r]/100
 		}
 		n.Base[r] = of.Node[r].Base
 	}

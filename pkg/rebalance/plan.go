@@ -34,6 +34,9 @@ type Cluster struct {
 	// Load compares nodes with their lines.
 	Load explain.LoadReader
 	Now  time.Time
+	// Usage returns the measured usage of a pod, in milliCPU and bytes; false if it is not known. It replaces the expected usage.
+	// Usage may be nil.
+	Usage func(pod *corev1.Pod) (podusage.Amounts, bool)
 }
 
 // Plan is a list of moves, and what was not moved.
@@ -247,8 +250,8 @@ func (p *planner) isResting(node string) bool {
 // candidate is a pod that may move.
 type candidate struct {
 	pod *corev1.Pod
-	// usage is the measured usage, as a fraction of the source's capacity.
-	usage, disruption float64
+	// amount is the usage in milliCPU or bytes. usage is the part that the source's load covers, as a fraction of its capacity.
+	amount, usage, disruption float64
 }
 
 // cool plans the move of one pod of a hot node.
@@ -279,7 +282,13 @@ func (p *planner) candidates(source *Node, of load.Resource) []candidate {
 	minAge := max(p.c.MinPodAge.Duration, 2*windowOf(p.Load))
 	view := p.Load.Reader().Model(of).View(p.look.state)
 	for _, l := range view.Pods(p.infos[source.Name]) {
-		c := candidate{pod: l.Pod, usage: l.Resources[of].Usage * l.Resources[of].Coverage / source.Base[of]}
+		usage := l.Resources[of].Usage
+		if p.Usage != nil {
+			if measured, ok := p.Usage(l.Pod); ok {
+				usage = measured[of]
+			}
+		}
+		c := candidate{pod: l.Pod, amount: usage, usage: usage * l.Resources[of].Coverage / source.Base[of]}
 		reason := p.stays(&c, minAge)
 		if reason == "" && c.usage/c.disruption < p.c.MinReliefPercent/100 {
 			reason = LittleRelief
@@ -392,6 +401,7 @@ func (p *planner) try(ctx context.Context, source *Node, of load.Resource, c *ca
 		return "", err
 	}
 	to := p.look.node(p.infos[d.Node])
+	to.Utilization[of] = max(to.Utilization[of], before.Utilization[of]+c.amount/to.Base[of]) // it may use more than is expected
 	if _, excess := to.Excess(); !to.Known || excess > -p.c.RoomPercent/100 {
 		return back(NoRoom)
 	}

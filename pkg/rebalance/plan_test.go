@@ -22,6 +22,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
@@ -278,6 +279,26 @@ func TestMake_Stays(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Measured usage replaces the expected 20 %. With 24 %, b would have 74. With 26 %, it has no room. 2 % is too little to move.
+func TestMake_MeasuredUsage(t *testing.T) {
+	for millis, want := range map[float64]Reason{2400: "", 2600: NoRoom, 200: LittleRelief} {
+		f := newFixture()
+		cluster := f.cluster(t)
+		cluster.Usage = func(*corev1.Pod) (podusage.Amounts, bool) { return podusage.Amounts{load.CPU: millis}, true }
+		for range 5 {
+			f.look(t, cluster)
+		}
+		p, err := Make(t.Context(), cluster, f.history, f.c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want != "" && p.Stay[want] != 1 || want == "" && (len(p.Moves) != 1 || math.Abs(p.Moves[0].FromAfter-0.66) > 1e-9 ||
+			math.Abs(p.Moves[0].ToAfter-0.74) > 1e-9) {
+			t.Errorf("%v milliCPU: %+v, want %q", millis, p, want)
+		}
 	}
 }
 
