@@ -38,6 +38,9 @@ Policies beside your own:
   random         any feasible node
   clairvoyant    knows the future usage of placed pods: a bound for real policies
 
+Append +rebalance to a policy, or to the schedulerName of a profile of --config, to move pods off hot nodes, too.
+An evicted pod still uses its node for 30 seconds. Its replacement runs 30 seconds after that.
+
 To replay a cluster's history, use --prometheus. To replay a file of --save, use --load.
 
 A node is hot while its pods demand more than 80 % of its CPU, and severely hot above 95 %.`,
@@ -46,6 +49,9 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 
   # Your profiles too, on real traces, with a page of charts
   kubectl plimsoll replay --config scheduler.yaml --traces ./traces --html report.html
+
+  # Your profile PredictedPeak, without and with a rebalancer
+  kubectl plimsoll replay --config scheduler.yaml --policies PredictedPeak+rebalance
 
   # Your profiles on the last day of your cluster
   kubectl plimsoll replay --config scheduler.yaml --prometheus http://localhost:9090 --since 24h
@@ -68,7 +74,8 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 	flags.StringSliceVar(&s.Configs, "config", nil,
 		"KubeSchedulerConfiguration with profiles to compare, named by schedulerName; may be repeated")
 	flags.StringSliceVar(&s.Policies, "policies", []string{replayreport.Stock, replayreport.Clairvoyant},
-		"policies to compare with: "+strings.Join(engine.BuiltinPolicies(), ", "))
+		"policies to compare with: "+strings.Join(engine.BuiltinPolicies(), ", ")+"; with +rebalance, pods move off hot nodes")
+	flags.StringVar(&s.Rebalancer, "rebalancer-config", "", "RebalancerConfiguration of policies that end in +rebalance")
 	flags.StringVar(&s.Scenario, "scenario", "base",
 		"base (CPU demand 44 % of capacity), high (54 %), low (24 %), new (no workload recurs), or all")
 	flags.StringVar(&s.Traces, "traces", "",
@@ -86,7 +93,7 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 	flags.StringVar(&s.CAFile, "prometheus-ca-file", "", "PEM file of CAs for Prometheus (default: the system's)")
 	output.addTo(command, flags)
 	flags.StringVar(&s.HTML, "html", "", "file to write a page with charts to")
-	completeFiles(command, "config", "load", "save", "prometheus-token-file", "prometheus-ca-file", "html")
+	completeFiles(command, "config", "rebalancer-config", "load", "save", "prometheus-token-file", "prometheus-ca-file", "html")
 	completeFlag(command, "traces", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs))
 	completeFlag(command, "policies", cobra.FixedCompletions(engine.BuiltinPolicies(), cobra.ShellCompDirectiveNoFileComp))
 	completeFlag(command, "scenario",

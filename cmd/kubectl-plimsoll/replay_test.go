@@ -72,11 +72,11 @@ func TestReplay_Table(t *testing.T) {
 				row = strings.Join(strings.Fields(line), " ")
 			}
 		}
-		if want := name + " 30 0 0.0 90 % 0.0 1.0 0 " + compared; row != want {
+		if want := name + " 30 0 0.0 90 % 0.0 1.0 0 0 " + compared; row != want {
 			t.Errorf("row %q, want %q", row, want)
 		}
 	}
-	for _, column := range []string{"HOT MIN", "SEVERE MIN", "UNSERVED CORE-H", "P99", "DEVIATION", "NODES", "PENDING"} {
+	for _, column := range []string{"HOT MIN", "SEVERE MIN", "UNSERVED CORE-H", "P99", "DEVIATION", "NODES", "PENDING", "MOVES"} {
 		if !strings.Contains(out, "\n"+column+": ") {
 			t.Errorf("%s is not explained", column)
 		}

@@ -6,8 +6,10 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/generate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/history"
@@ -20,6 +22,8 @@ import (
 // Selection holds the flags that select policies and pods.
 type Selection struct {
 	Configs, Policies []string
+	// Rebalancer is the file of a RebalancerConfiguration; empty for the defaults.
+	Rebalancer string
 	// Scenario, Traces, Seeds and Nodes select generated pods; Load a file; Prometheus a cluster's history.
 	Scenario, Traces string
 	Seeds, Nodes     int
@@ -103,7 +107,7 @@ func (s *Selection) checkConflicts(changed func(flag string) bool) error {
 		{s.Load != "", "--load replays the pods of a file", []string{"prometheus", "scenario", "traces", "seeds", "nodes"}},
 		{s.Prometheus != "", "--prometheus replays the history of a cluster", []string{"scenario", "traces", "seeds", "nodes"}},
 		{s.Prometheus == "", "--prometheus is not set", []string{"since", "prometheus-token-file", "prometheus-ca-file"}},
-		{s.Save != "", "--save replays nothing", []string{"config", "policies", "output", "html"}},
+		{s.Save != "", "--save replays nothing", []string{"config", "policies", "rebalancer-config", "output", "html"}},
 	} {
 		for _, flag := range rule.flags {
 			if rule.applies && changed(flag) {
@@ -135,21 +139,26 @@ func (s *Selection) CheckWritable() error {
 
 // ReadPolicies returns the policies of --policies and --config.
 func (s *Selection) ReadPolicies(ctx context.Context) ([]engine.Policy, error) {
-	var policies []engine.Policy
-	for _, name := range s.Policies {
-		p, err := engine.BuiltinPolicy(name)
-		if err != nil {
-			return nil, &OptionError{"policies", err}
-		}
-		policies = append(policies, p)
-	}
+	var configured, policies []engine.Policy
 	for _, file := range s.Configs {
 		read, err := engine.ReadPolicies(ctx, file)
 		if err != nil {
 			return nil, &OptionError{"config", err}
 		}
-		policies = append(policies, read...)
+		configured = append(configured, read...)
 	}
+	rebalancer, err := s.readRebalancer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range s.Policies {
+		p, err := policyOf(name, configured, rebalancer)
+		if err != nil {
+			return nil, &OptionError{"policies", err}
+		}
+		policies = append(policies, p)
+	}
+	policies = append(policies, configured...)
 	if len(policies) == 0 {
 		return nil, optionErrorf("policies", "empty; name a policy, or add profiles with --config")
 	}
@@ -161,6 +170,35 @@ func (s *Selection) ReadPolicies(ctx context.Context) ([]engine.Policy, error) {
 		names[p.Name] = true
 	}
 	return policies, nil
+}
+
+// readRebalancer returns the configuration of policies with a rebalancer.
+func (s *Selection) readRebalancer(ctx context.Context) (*rebalancer.Configuration, error) {
+	if s.Rebalancer == "" {
+		return rebalancer.Default(), nil
+	}
+	content, err := engine.ReadConfiguration(ctx, s.Rebalancer)
+	if err != nil {
+		return nil, &OptionError{"rebalancer-config", err}
+	}
+	c, err := rebalancer.Decode(content)
+	if err != nil {
+		return nil, optionErrorf("rebalancer-config", "%s: %w", s.Rebalancer, err)
+	}
+	return c, nil
+}
+
+// policyOf returns a builtin policy. With the suffix, it is a builtin or configured one with a rebalancer.
+func policyOf(name string, configured []engine.Policy, c *rebalancer.Configuration) (engine.Policy, error) {
+	of, moves := strings.CutSuffix(name, engine.RebalanceSuffix)
+	if !moves {
+		return engine.BuiltinPolicy(name)
+	}
+	if i := slices.IndexFunc(configured, func(p engine.Policy) bool { return p.Name == of }); i >= 0 {
+		return configured[i].WithRebalancer(c), nil
+	}
+	p, err := engine.BuiltinPolicy(of)
+	return p.WithRebalancer(c), err
 }
 
 // ReadInputs returns a replay without policies for each scenario, file or history. It passes what a history lacks to missing.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -108,6 +109,8 @@ func running(pod *corev1.Pod, at time.Time) *corev1.Pod {
 	now := metav1.Time{Time: at}
 	started.Status.Phase = corev1.PodRunning
 	started.Status.StartTime = &now
+	started.Status.Conditions = append(slices.Clone(pod.Status.Conditions),
+		corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now})
 	started.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: pod.Spec.Containers[0].Name, Ready: true,
 		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},

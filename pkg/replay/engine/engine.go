@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -45,6 +46,7 @@ type engine struct {
 	templates []podTemplate
 	figures   *figures
 	future    *future
+	mover     *mover
 
 	nodes []nodeState
 	// nodeOf maps names to indices of nodes.
@@ -63,6 +65,8 @@ type nodeState struct {
 	// running are the pods with running containers, by start. placed includes pods that have not started yet.
 	running []int
 	placed  int
+	// terminating are the evicted pods that still use the node.
+	terminating []int
 }
 
 // podState is the state of a pod that has arrived.
@@ -76,6 +80,8 @@ type podState struct {
 	usage float32
 	sum   float64
 	ticks int
+	// moves counts the moves. After one, left is the rest of the lifetime, in ticks. The pod runs from tick ready on at the earliest.
+	moves, left, ready int
 }
 
 // Run replays the input with the policy.
@@ -128,6 +134,10 @@ func newEngine(ctx context.Context, in *input.Input, policy Policy) (*engine, er
 		Configuration: policy.configuration, Plugins: factories, Objects: objects, Clock: e.clock,
 		Rand: rand.New(rand.NewPCG(in.Seed, 2)),
 	})
+	if err != nil {
+		return nil, err
+	}
+	e.mover, err = e.newMover(ctx)
 	return e, err
 }
 
@@ -137,7 +147,7 @@ func (e *engine) tick(ctx context.Context, tick int) error {
 	if err := e.end(tick); err != nil {
 		return err
 	}
-	if err := e.startContainers(now); err != nil {
+	if err := e.startContainers(tick, now); err != nil {
 		return err
 	}
 	if tick > 0 {
@@ -147,6 +157,9 @@ func (e *engine) tick(ctx context.Context, tick int) error {
 	}
 	if tick%ticksPerStatistics == 0 {
 		e.observe()
+	}
+	if err := e.rebalance(ctx, tick); err != nil {
+		return err
 	}
 	e.clock.SetTime(now.Add(decideAfter))
 	if err := e.decide(ctx, tick); err != nil {
@@ -173,29 +186,36 @@ func (e *engine) end(tick int) error {
 	return nil
 }
 
-// startContainers starts the containers of the pods bound in the previous tick.
-func (e *engine) startContainers(now time.Time) error {
+// startContainers starts the containers of bound pods whose start is due.
+func (e *engine) startContainers(tick int, now time.Time) error {
+	later := e.starting[:0]
 	for _, i := range e.starting {
 		p := &e.pods[i]
+		if p.start > tick {
+			later = append(later, i)
+			continue
+		}
 		p.object = running(p.object, now)
 		if err := e.scheduler.Update(p.object); err != nil {
 			return err
 		}
 		p.demand = e.DemandOf(&e.Pods[i], e.noise)
 		e.nodes[p.node].running = append(e.nodes[p.node].running, i)
+		e.mover.started(i, p.object.Spec.NodeName, now)
 	}
-	e.starting = e.starting[:0]
+	e.starting = later
 	return nil
 }
 
 // decide places the waiting pods and the new arrivals.
 func (e *engine) decide(ctx context.Context, tick int) error {
-	moment := time.Duration(tick)*input.Tick + decideAfter
-	for ; e.arrived < len(e.Pods) && e.Pods[e.arrived].Arrival <= moment; e.arrived++ {
-		p := &e.Pods[e.arrived]
-		e.pods[e.arrived].object = e.templates[p.Workload].pod(e.arrived, e.Start.Add(p.Arrival))
-		e.waiting = append(e.waiting, e.arrived)
+	began := time.Duration(tick) * input.Tick
+	e.arrive(began)
+	if e.mover != nil {
+		e.waiting = append(e.waiting, e.mover.replacements...)
+		e.mover.replacements = e.mover.replacements[:0]
 	}
+	e.arrive(began + decideAfter)
 	still := e.waiting[:0]
 	for _, i := range e.waiting {
 		placed, err := e.place(ctx, i, tick)
@@ -209,6 +229,15 @@ func (e *engine) decide(ctx context.Context, tick int) error {
 	e.waiting = still
 	e.figures.waitingTicks += len(still)
 	return nil
+}
+
+// arrive creates the pods that arrive until the moment.
+func (e *engine) arrive(until time.Duration) {
+	for ; e.arrived < len(e.Pods) && e.Pods[e.arrived].Arrival <= until; e.arrived++ {
+		p := &e.Pods[e.arrived]
+		e.pods[e.arrived].object = e.templates[p.Workload].pod(e.arrived, e.Start.Add(p.Arrival))
+		e.waiting = append(e.waiting, e.arrived)
+	}
 }
 
 func (e *engine) place(ctx context.Context, i, tick int) (placed bool, err error) {
@@ -243,8 +272,9 @@ func (e *engine) bind(i, tick int, node string) error {
 		return err
 	}
 	p.node = e.nodeOf[node]
-	p.start = tick + 1
-	p.end = p.start + max(input.Ticks(e.Pods[i].Lifetime), 1)
+	p.start = max(tick+1, p.ready)
+	p.end = p.start + e.left(i)
+	e.mover.bound(i, node, e.figures)
 	e.nodes[p.node].placed++
 	e.starting = append(e.starting, i)
 	e.ends[p.end] = append(e.ends[p.end], i)
@@ -252,6 +282,11 @@ func (e *engine) bind(i, tick int, node string) error {
 		e.future.add(i)
 	}
 	return nil
+}
+
+// left returns the ticks that the pod has yet to run.
+func (e *engine) left(i int) int {
+	return cmp.Or(e.pods[i].left, max(input.Ticks(e.Pods[i].Lifetime), 1))
 }
 
 // use applies actual usage for the tick.
@@ -266,6 +301,10 @@ func (e *engine) use(tick int) {
 			p.sum += float64(p.usage)
 			p.ticks++
 			cpu += float64(p.usage)
+			memory += e.Pods[j].MemoryBytes
+		}
+		for _, j := range n.terminating {
+			cpu += float64(e.pods[j].demand.At(tick))
 			memory += e.Pods[j].MemoryBytes
 		}
 		e.measured.add(i, podusage.Amounts{load.CPU: cpu / n.capacity.CPUMillis, load.Memory: memory / n.capacity.MemoryBytes})

@@ -103,8 +103,8 @@ func newFuture(e *engine) *future {
 func (f *future) forPod(index int) {
 	p := &f.engine.Pods[index]
 	d := f.engine.DemandOf(p, f.engine.noise)
-	f.start = f.engine.measured.ticks + 1
-	end := min(f.start+max(input.Ticks(p.Lifetime), 1), len(f.demand[0]))
+	f.start = max(f.engine.measured.ticks+1, f.engine.pods[index].ready)
+	end := min(f.start+f.engine.left(index), len(f.demand[0]))
 	f.pod = f.pod[:0]
 	for tick := f.start; tick < end; tick++ {
 		f.pod = append(f.pod, d.At(tick))
@@ -134,5 +134,14 @@ func (f *future) add(index int) {
 	node := f.demand[f.engine.pods[index].node]
 	for i, usage := range f.pod {
 		node[f.start+i] += usage
+	}
+}
+
+// remove removes the rest of the usage of an evicted pod.
+func (f *future) remove(index, from int) {
+	p := &f.engine.pods[index]
+	node := f.demand[p.node]
+	for tick := from; tick < min(p.end, len(node)); tick++ {
+		node[tick] -= p.demand.At(tick)
 	}
 }

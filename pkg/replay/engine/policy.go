@@ -6,6 +6,7 @@ import (
 
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
@@ -16,6 +17,18 @@ type Policy struct {
 	Name string
 	// configuration has one profile.
 	configuration *schedulerconfig.KubeSchedulerConfiguration
+	// rebalancer moves pods off hot nodes; nil moves none.
+	rebalancer *rebalancer.Configuration
+}
+
+// RebalanceSuffix ends the name of a policy with a rebalancer.
+const RebalanceSuffix = "+rebalance"
+
+// WithRebalancer returns the policy with a rebalancer.
+func (p Policy) WithRebalancer(c *rebalancer.Configuration) Policy {
+	p.Name += RebalanceSuffix
+	p.rebalancer = c
+	return p
 }
 
 func (p *Policy) schedulerName() string { return p.configuration.Profiles[0].SchedulerName }
@@ -71,7 +84,7 @@ func BuiltinPolicy(name string) (Policy, error) {
 
 func builtin(name string, percentage int, plugin, disabledScores, args string) (Policy, error) {
 	configuration, err := configlint.Decode(fmt.Appendf(nil, builtinProfile, percentage, name, plugin, disabledScores, args))
-	return Policy{name, configuration}, err
+	return Policy{Name: name, configuration: configuration}, err
 }
 
 const maxConfigurationBytes = 1 << 20
@@ -98,7 +111,7 @@ func ReadPolicies(ctx context.Context, file string) ([]Policy, error) {
 	for i := range configuration.Profiles {
 		one := configuration.DeepCopy()
 		one.Profiles = one.Profiles[i : i+1]
-		policies = append(policies, Policy{one.Profiles[0].SchedulerName, one})
+		policies = append(policies, Policy{Name: one.Profiles[0].SchedulerName, configuration: one})
 	}
 	return policies, nil
 }

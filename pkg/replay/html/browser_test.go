@@ -235,6 +235,6 @@ func manyPolicies() *report.Report {
 	r.Partial = true
 	last := &r.Policies[len(r.Policies)-1]
 	last.Runs = last.Runs[:1]
-	last.Runs[0].Pending, last.Runs[0].PendingMinutes, last.Runs[0].Evictions = 12, 34567, 464
+	last.Runs[0].Pending, last.Runs[0].PendingMinutes, last.Runs[0].Moves = 12, 34567, 464
 	return r
 }

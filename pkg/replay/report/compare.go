@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize"
 )
@@ -43,8 +44,12 @@ func (r *Report) Figures() []Figure {
 			func(r *Run) float64 { return float64(r.Pending) }},
 		{"waiting", "Waiting", "pod-min", "Waiting time of all pods, per run.", false, 0,
 			func(r *Run) float64 { return r.PendingMinutes }},
-		{"evictions", "Evictions", "pods", "Pods evicted from a node, per run.", false, 0,
-			func(r *Run) float64 { return float64(r.Evictions) }},
+		{"moves", "Moves", "pods/day", "Pods that the rebalancer moved, per day.", false, 0, func(of *Run) float64 {
+			if r.CountedSeconds == 0 {
+				return 0
+			}
+			return float64(of.Moves) * (24 * time.Hour).Seconds() / r.CountedSeconds
+		}},
 		{"speed", "Speed", "decisions/s", "Decisions per second. It depends on the machine.", false, 0, func(r *Run) float64 {
 			if r.DecisionSeconds == 0 {
 				return 0

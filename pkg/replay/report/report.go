@@ -54,8 +54,11 @@ type Run struct {
 	// Pending is the number of pods without a node at the end, PendingMinutes the waiting time of all pods.
 	Pending        int     `json:"pending"`
 	PendingMinutes float64 `json:"pendingMinutes"`
-	Evictions      int     `json:"evictions"`
-	Decisions      int     `json:"decisions"`
+	// Moves are pods that the rebalancer evicted. Landed are those placed where it expected, Returned those placed on their source.
+	Moves     int `json:"moves"`
+	Landed    int `json:"landed"`
+	Returned  int `json:"returned"`
+	Decisions int `json:"decisions"`
 	// DecisionSeconds is wall-clock time, which is longer on a busy machine.
 	DecisionSeconds float64 `json:"decisionSeconds"`
 	Charts          *Charts `json:"charts,omitempty"`

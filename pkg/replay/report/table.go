@@ -23,6 +23,7 @@ var tableColumns = []struct {
 	{"DEVIATION", "deviation", "%.1f", false},
 	{"NODES", "inUse", "%.1f", false},
 	{"PENDING", "pending", "%.0f", false},
+	{"MOVES", "moves", "%.0f", false},
 }
 
 // WriteTables writes a table for each report.

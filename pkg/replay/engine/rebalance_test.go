@@ -1,0 +1,105 @@
+package engine
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
+)
+
+// growing is a cluster of two nodes. At first the pods use 100m, 400m and 200m, and the third joins the first. From 20:00 on, the
+// first uses 700m: its node has 90 %.
+func growing() *input.Input {
+	var workloads []input.Workload
+	for _, name := range []string{"grows", "other", "moves"} {
+		workloads = append(workloads, input.Workload{Namespace: "n", Name: name, Requests: input.Amounts{CPUMillis: 300}})
+	}
+	grows := steady(0, 0, 2*time.Hour, 1000)
+	grows.Trace = []float32{0.1, 0.1, 0.1, 0.1, 0.7}
+	return tiny(workloads, grows, steady(1, 2*time.Minute, 2*time.Hour, 400), steady(2, 7*time.Minute, 40*time.Minute, 200))
+}
+
+// small allows moves in a cluster of two nodes and three pods.
+func small() *rebalancer.Configuration {
+	c := rebalancer.Default()
+	c.MaxHotNodesPercent, c.MaxPodsPercentPerHour = 50, 100
+	c.Unprotected = []rebalancer.Protection{rebalancer.SingleReplicas}
+	return c
+}
+
+func predictedPeak(t *testing.T) Policy {
+	t.Helper()
+	known, err := ReadPolicies(t.Context(), "../testdata/known.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return known[slices.IndexFunc(known, func(p Policy) bool { return p.Name == "PredictedPeak" })]
+}
+
+// Without a rebalancer, the node is hot until the third pod ends at 47:30. With one, the mean of 5 minutes passes 80 %
+// at 24:30: nine of ten ticks have 90 %. At the fifth refresh, at 26:30, the third pod goes. It uses the node for one more tick.
+func TestRebalance(t *testing.T) {
+	without := replayOne(t, growing(), predictedPeak(t))
+	with := replayOne(t, growing(), predictedPeak(t).WithRebalancer(small()))
+	if without.HotMinutes != 27.5 || without.Moves != 0 {
+		t.Errorf("without a rebalancer %v hot minutes and %d moves, want 27.5 and none", without.HotMinutes, without.Moves)
+	}
+	if with.HotMinutes != 7 || with.Moves != 1 || with.Landed != 1 || with.Returned != 0 {
+		t.Errorf("%v hot minutes, %d moves, %d landed, %d returned; want 7, one, which landed, and none", with.HotMinutes, with.Moves,
+			with.Landed, with.Returned)
+	}
+}
+
+// The pod starts at 7:30, tick 15, with 80 ticks to run. It is evicted at tick 53 with 42 left, and starts again at tick 55.
+func TestRebalance_RestOfLifetime(t *testing.T) {
+	e, err := newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), predictedPeak(t).WithRebalancer(small()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &e.pods[2]
+	for tick := range 56 {
+		if err := e.tick(t.Context(), tick); err != nil {
+			t.Fatal(err)
+		}
+		if tick == 52 && (p.start != 15 || p.end != 95) {
+			t.Errorf("runs in ticks [%d, %d), want [15, 95)", p.start, p.end)
+		}
+	}
+	if p.start != 55 || p.end != 97 || p.node == e.pods[0].node || len(e.mover.underWay) != 0 {
+		t.Errorf("after the move, runs in ticks [%d, %d) on node %d. Want [55, 97) on the other. Under way: %d moves, want none",
+			p.start, p.end, p.node, len(e.mover.underWay))
+	}
+}
+
+// Whoever knows the future counts a moved pod once. At tick 80 the pods use 700m, 400m and 200m.
+func TestRebalance_Clairvoyant(t *testing.T) {
+	e, err := newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), policy(t, report.Clairvoyant).WithRebalancer(small()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for tick := range 30 {
+		if err := e.tick(t.Context(), tick); err != nil {
+			t.Fatal(err)
+		}
+		if p := &e.pods[2]; tick == 25 {
+			move := rebalance.Move{From: e.Nodes[p.node].Name, UID: p.object.UID}
+			if err := e.evict(&move, tick+1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	sum := float32(0)
+	for _, demand := range e.future.demand {
+		sum += demand[80]
+	}
+	if sum != 1300 {
+		t.Errorf("%v milliCPU at tick 80, want 1300", sum)
+	}
+}
