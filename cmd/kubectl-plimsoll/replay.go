@@ -50,8 +50,8 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
   # Your profiles too, on real traces, with a page of charts
   kubectl plimsoll replay --config scheduler.yaml --traces ./traces --html report.html
 
-  # Your profile PredictedPeak, without and with a rebalancer
-  kubectl plimsoll replay --config scheduler.yaml --policies PredictedPeak+rebalance
+  # Your profile my-scheduler, without and with a rebalancer
+  kubectl plimsoll replay --config scheduler.yaml --policies my-scheduler+rebalance
 
   # Your profiles on the last day of your cluster
   kubectl plimsoll replay --config scheduler.yaml --prometheus http://localhost:9090 --since 24h

@@ -182,3 +182,28 @@ func TestReplay_UsageErrors(t *testing.T) {
 		})
 	}
 }
+
+func TestReplay_Rebalance(t *testing.T) {
+	load, config := write(t, "pods.jsonl", twoPods), write(t, "config.yaml", profiles)
+	limits := write(t, "limits.yaml", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nmaxMovesPerHour: 1\n")
+	out, err := execute(t.Context(), "replay", "--load", load, "--config", config, "--policies", "packing+rebalance,stock+rebalance",
+		"--rebalancer-config", limits)
+	must(t, err)
+	for _, policy := range []string{"packing", "packing+rebalance", "stock+rebalance"} {
+		if !strings.Contains(out, "\n"+policy+" ") {
+			t.Errorf("no row of %s in\n%s", policy, out)
+		}
+	}
+	invalid := write(t, "invalid.yaml", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nmaxMovesPerHour: -1\n")
+	for _, tc := range []struct{ policies, file, want string }{
+		{"nobody+rebalance", limits, `--policies: unknown policy "nobody"`},
+		{"packing", limits, `--policies: unknown policy "packing"`},
+		{"stock+rebalance", invalid, "--rebalancer-config: " + invalid + ": maxMovesPerHour: Invalid value: -1: must be in [0, 10000]"},
+		{"stock+rebalance", invalid + "x", "--rebalancer-config: "},
+	} {
+		_, err := execute(t.Context(), "replay", "--load", load, "--config", config, "--policies", tc.policies, "--rebalancer-config", tc.file)
+		if err == nil || !strings.HasPrefix(err.Error(), tc.want) {
+			t.Errorf("%s, %s: %v, want %s", tc.policies, tc.file, err, tc.want)
+		}
+	}
+}

@@ -17,6 +17,7 @@ var documentedCommands = map[string]string{
 	`^make playground`:                                                "takes seven minutes; test/playground tests its scenarios",
 	`^make build( K|$)`:                                               "TestMakefile_BuildOfMinor",
 	`^make build && bin/kube-scheduler`:                               "TestTargetLoadPacking_WorkedExampleWithMetricsServer",
+	`^kubectl plimsoll replay`:                                        "TestReplay_Rebalance",
 	`^make quality`:                                                   "takes two minutes; its last step is TestSynthetic_RanksPoliciesAsRealTracesDo",
 	`^make build && bin/kubectl-plimsoll top`:                         "TestTop_Nodes",
 	`^\$ kubectl plimsoll top pods`:                                   "TestTop_Pods",
