@@ -195,6 +195,8 @@ func (f *facts) checkStatistics() []Check {
 			return warn(run(f.configuration.Workload.HelmCommand("--set recordingRules.enabled=true"),
 				"Statistics grow from now on. Let Prometheus record the past by the chart's value:"),
 				"%s; a part of the past is missing: %s", message, oneLine(s.HistoryErr))
+		case known == 0 && s.UnmeasuredErr == nil:
+			return skip("not checked, because no pod has run long enough for statistics")
 		case known == 0:
 			return warn(advice, "%s", message)
 		}
@@ -216,6 +218,8 @@ func (f *facts) checkPods() []Check {
 			return nil
 		case s.UnmeasuredErr != nil:
 			return warn(advice, "%s: %s", s.Label, oneLine(s.UnmeasuredErr))
+		case s.Publisher.Latest().Len() == 0:
+			return skip("not checked, because no pod has run long enough to be measured")
 		}
 		return ok("%s: at least half of the pods are measured", s.Label)
 	})
