@@ -45,11 +45,11 @@ func (s *scene) arguments(t *testing.T) []string {
 	return append([]string{"--config=" + s.file(t)}, s.flags...)
 }
 
-// until returns the first report as wanted, or the last one of a minute. A change can take some scrapes.
-func (s *scene) until(t *testing.T, wanted func(*doctor.Report) bool) *doctor.Report {
+// until returns the first report on the scene as wanted, or the last one of a minute. A change can take some scrapes.
+func (e *environment) until(t *testing.T, s *scene, wanted func(*doctor.Report) bool) *doctor.Report {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Second) {
-		if report := shared.doctor(t, s.arguments(t)...); wanted(report) || time.Now().After(deadline) {
+		if report := e.doctor(t, s.arguments(t)...); wanted(report) || time.Now().After(deadline) {
 			return report
 		}
 	}
@@ -623,7 +623,7 @@ func TestDoctor_Faults(t *testing.T) {
 			s := &scene{examined: configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil), broken: &atomic.Bool{}}
 			s.broken.Store(true)
 			tt.breaks(t, s)
-			report := s.until(t, func(report *doctor.Report) bool {
+			report := shared.until(t, s, func(report *doctor.Report) bool {
 				return statusOf(report, tt.id) == tt.status && strings.Contains(find(report, tt.id).Message, tt.cause)
 			})
 			advice := wantsFound(t, report, tt.id, tt.status, tt.cause)
@@ -635,66 +635,8 @@ func TestDoctor_Faults(t *testing.T) {
 				status := statusOf(report, tt.id)
 				return statusOf(report, "source.answers") == doctor.OK && (status == "" || status == doctor.OK)
 			}
-			if report := s.until(t, fixed); !fixed(report) {
+			if report := shared.until(t, s, fixed); !fixed(report) {
 				t.Fatalf("after the fix:\n%s", shown(report))
-			}
-		})
-	}
-}
-
-// TestDoctor_Sound expects nothing to be found in sound configurations of usual kinds.
-func TestDoctor_Sound(t *testing.T) {
-	shared.loadedNodes(t, "worker-1", "worker-2")
-	const fraction = "sum by (node) (rate(node_cpu_usage_seconds_total[$window])) / 8"
-	of := func(plugin string, extra args) func(*testing.T, *scene) {
-		return func(_ *testing.T, s *scene) { s.examined = configurationOf(plugin, shared.Endpoints.Prometheus, extra) }
-	}
-	for _, tt := range []struct {
-		name  string
-		makes func(*testing.T, *scene)
-	}{
-		{"TargetLoadPacking", of("TargetLoadPacking", nil)},
-		{"LoadVariationRiskBalancing", of("LoadVariationRiskBalancing", nil)},
-		{"LowRiskOverCommitment", of("LowRiskOverCommitment", nil)},
-		{"a dialect by name", of("TargetLoadPacking", args{"metricProvider": args{"dialect": "Kubelet"}})},
-		{"a custom query", of("TargetLoadPacking", args{"metricProvider": args{"queries": args{"cpu": fraction}}})},
-		{"a node metric beside load", func(_ *testing.T, s *scene) {
-			metrics := configurationOf("NodeMetrics", shared.Endpoints.Prometheus,
-				args{"metrics": []any{args{"name": "m", "query": "node_memory_working_set_bytes", "prefer": "Lower"}}})
-			s.profile(0)["pluginConfig"] = append(s.profile(0)["pluginConfig"].([]any), metrics.profile(0)["pluginConfig"].([]any)...)
-			s.profile(0)["plugins"] = args{"score": enabled(packing, args{"name": "NodeMetrics", "weight": 2})}
-		}},
-		{"a load line beside load", func(_ *testing.T, s *scene) {
-			lines := configurationOf("LoadThreshold", shared.Endpoints.Prometheus, args{"thresholds": args{"cpu": 80}})
-			s.profile(0)["pluginConfig"] = append(s.profile(0)["pluginConfig"].([]any), lines.profile(0)["pluginConfig"].([]any)...)
-			s.profile(0)["plugins"] = args{"multiPoint": enabled(args{"name": "LoadThreshold"}), "score": enabled(packing)}
-		}},
-		{"in place of the default profile", func(_ *testing.T, s *scene) { s.profile(0)["schedulerName"] = "default-scheduler" }},
-		{"two profiles", func(_ *testing.T, s *scene) {
-			s.examined["profiles"] = append(s.examined["profiles"].([]any), args{"schedulerName": "default-scheduler"})
-		}},
-		{"https with a token below a prefix", func(t *testing.T, s *scene) {
-			handler, _ := before(t, shared.Endpoints.Prometheus, func(w http.ResponseWriter, r *http.Request) bool {
-				refused := r.Header.Get("Authorization") != "Bearer allowed"
-				if refused {
-					http.Error(w, "no", http.StatusUnauthorized)
-				}
-				return refused
-			})
-			server := httptest.NewTLSServer(http.StripPrefix("/prometheus", handler))
-			t.Cleanup(server.Close)
-			s.setAddress(server.URL + "/prometheus")
-			token := filepath.Join(t.TempDir(), "token")
-			must(t, os.WriteFile(token, []byte("allowed"), 0o600))
-			s.flags = []string{"--source-ca-file=" + pemOf(t, server.Certificate()), "--source-token-file=" + token}
-		}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := &scene{examined: configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)}
-			tt.makes(t, s)
-			report := s.until(t, func(report *doctor.Report) bool { return !report.Found() }) // new nodes are young at first
-			if report.Found() {
-				t.Fatalf("found:\n%s", shown(report))
 			}
 		})
 	}
