@@ -180,9 +180,7 @@ func gather(ctx context.Context, conn *live.Connection, o Options) (*facts, erro
 	if is[*live.OptionError](f.configurationErr) {
 		return nil, f.configurationErr
 	}
-	if host, err := os.Hostname(); err == nil && f.workload() != nil {
-		f.inPod = conn.InPod && slices.Contains(f.workload().Pods, host)
-	}
+	f.inPod = conn.IsIn(f.workload())
 	var objects []runtime.Object
 	if all, err := conn.Objects(ctx); err != nil {
 		f.objectsErr = err

@@ -60,7 +60,7 @@ type Configuration struct {
 	Findings []finding.Finding
 	// Workload runs with the configuration; nil if none is known to.
 	Workload *Workload
-	// filesAreHere reports whether the files that it names are on this file system: that of the scheduler's own container.
+	// filesAreHere reports whether the files that it names are on this file system, in a container of the scheduler's pod.
 	filesAreHere bool
 }
 
@@ -150,13 +150,13 @@ func (c *Connection) find(ctx context.Context, o ConfigurationOptions) (*Configu
 	file := own.configFile()
 	if file == "" {
 		return nil, errors.New(
-			"the scheduler of this container runs without --config; write --config FILE or --from configmap/NAMESPACE/NAME")
+			"the scheduler of this pod runs without --config; write --config FILE or --from configmap/NAMESPACE/NAME")
 	}
 	content, err := boundedfile.New(file, maxConfigurationBytes).Read(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("configuration of the scheduler of this container: %w", err)
+		return nil, fmt.Errorf("configuration of the scheduler of this pod: %w", err)
 	}
-	origin := fmt.Sprintf("file %s, of the scheduler of this container", file)
+	origin := fmt.Sprintf("file %s, of the scheduler of this pod", file)
 	return &Configuration{Origin: origin, Content: content, Workload: own, filesAreHere: true}, nil
 }
 

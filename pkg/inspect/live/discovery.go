@@ -2,6 +2,7 @@ package live
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -32,18 +33,21 @@ const (
 	chooseAnother = "write --scheduler NAMESPACE/NAME, --from configmap/NAMESPACE/NAME or --config FILE"
 )
 
-// own returns the scheduler of this program's container, as with kubectl exec; nil if its first process is none. The rest is read
-// from the pod, if possible.
+// own returns the scheduler of this program's container, as with kubectl exec. In a container beside it, with the same files, it
+// returns the scheduler of the pod. Elsewhere it returns nil. The rest is read from the pod, if possible.
 func (c *Connection) own(ctx context.Context) *Workload {
 	if !c.InPod {
 		return nil
 	}
 	text, _ := os.ReadFile(c.commandLineFile) // without it the container is another's
 	args := strings.Split(strings.TrimRight(string(text), "\x00"), "\x00")
+	w := c.ownPod(ctx)
 	if path.Base(args[0]) != program {
+		if w != nil && fileExists(w.configFile()) {
+			return w
+		}
 		return nil
 	}
-	w := c.ownPod(ctx)
 	if w == nil {
 		w = &Workload{}
 	}
@@ -51,15 +55,29 @@ func (c *Connection) own(ctx context.Context) *Workload {
 	return w
 }
 
-// ownPod returns the scheduler of this program's pod; nil if the pod cannot be read or runs none. Pods with their node's network
-// are not found by host name.
+func fileExists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
+// podName returns the name of this program's pod. Pods with their node's network have another host name: they need POD_NAME.
+func podName() string {
+	host, _ := os.Hostname() // without it there is no such pod
+	return cmp.Or(os.Getenv("POD_NAME"), host)
+}
+
+// IsIn reports whether the program runs in a pod of the workload.
+func (c *Connection) IsIn(w *Workload) bool {
+	return c.InPod && w != nil && slices.Contains(w.Pods, podName())
+}
+
+// ownPod returns the scheduler of this program's pod; nil if the pod cannot be read or runs none.
 func (c *Connection) ownPod(ctx context.Context) *Workload {
 	namespace, err := os.ReadFile(c.namespaceFile)
-	name, nameErr := os.Hostname()
-	if err != nil || nameErr != nil {
+	if err != nil {
 		return nil
 	}
-	pod, err := c.Client.CoreV1().Pods(strings.TrimSpace(string(namespace))).Get(ctx, name, metav1.GetOptions{})
+	pod, err := c.Client.CoreV1().Pods(strings.TrimSpace(string(namespace))).Get(ctx, podName(), metav1.GetOptions{})
 	if err != nil {
 		return nil
 	}

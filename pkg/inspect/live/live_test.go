@@ -635,7 +635,7 @@ func TestConfiguration_OfTheOwnContainer(t *testing.T) {
 	write(t, c.commandLineFile, "/bin/kube-scheduler\x00--config="+file+"\x00--v=2\x00")
 	found, err := c.Configuration(t.Context(), ConfigurationOptions{})
 	must(t, err)
-	if found.Err != nil || found.Origin != "file "+file+", of the scheduler of this container" {
+	if found.Err != nil || found.Origin != "file "+file+", of the scheduler of this pod" {
 		t.Errorf("origin %q, error %v", found.Origin, found.Err)
 	}
 	must(t, os.Remove(token))
@@ -687,6 +687,22 @@ func TestConfiguration_OfTheOwnPod(t *testing.T) {
 	if w := found.Workload; w.String() != "Deployment plimsoll-system/plimsoll" || w.Container != "kube-scheduler" ||
 		!slices.Equal(w.Pods, []string{name, "plimsoll-old"}) || w.Release != "plimsoll" {
 		t.Errorf("workload %+v", w)
+	}
+
+	// A container beside the scheduler's has the same files. Its pod may have the node's host name.
+	write(t, c.commandLineFile, "/bin/kubectl-plimsoll\x00doctor\x00")
+	beside, err := c.Configuration(t.Context(), ConfigurationOptions{})
+	if err != nil || !reflect.DeepEqual(beside.Workload.Args, d.Spec.Template.Spec.Containers[1].Command) || !c.IsIn(beside.Workload) {
+		t.Errorf("error %v, %+v beside the scheduler", err, beside)
+	}
+	t.Setenv("POD_NAME", "plimsoll-old")
+	if beside, err = c.Configuration(t.Context(), ConfigurationOptions{}); err != nil || !c.IsIn(beside.Workload) {
+		t.Errorf("error %v, %+v by the name in POD_NAME", err, beside)
+	}
+	// One without the files is no such container, as of kubectl debug.
+	must(t, os.Remove(file))
+	if _, err = c.Configuration(t.Context(), ConfigurationOptions{}); err == nil || strings.Contains(err.Error(), file) {
+		t.Errorf("error %v without the file", err)
 	}
 }
 
