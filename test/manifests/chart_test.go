@@ -109,6 +109,9 @@ shadow:
   profile: shared
   cpuShare: 0.5
   clients: [{podSelector: {matchLabels: {app: prometheus}}}]
+doctor:
+  enabled: true
+  interval: 10m
 `
 
 func TestChart_RendersValidManifests(t *testing.T) {
@@ -390,6 +393,9 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 		"target StaticPod")
 	refuses("a shadow for OpenShift", "{target: OpenShift, shadow: {enabled: true}}", "shadow.enabled",
 		"not supported with target OpenShift")
+	refuses("a doctor for OpenShift", "{target: OpenShift, doctor: {enabled: true}}", "doctor.enabled",
+		"not supported with target OpenShift")
+	refuses("an interval without a unit", "doctor: {enabled: true, interval: '10'}", "/doctor/interval")
 	refuses("a profile of the shadow that config lacks", "shadow: {enabled: true, profile: other}", "shadow.profile is other",
 		"config.profiles")
 	refuses("a share of no core", "shadow: {enabled: true, cpuShare: 0}", "/shadow/cpuShare")
@@ -483,9 +489,10 @@ serviceMonitor: {insecureSkipVerify: null}
 openshift: {logLevel: null, topology: null}
 `
 	for values, older := range map[string]string{
-		"loadWatcher: {enabled: true}":             "loadWatcher: {enabled: true, applicationKeySecret: null, clients: null, selector: null}",
-		"shadow: {enabled: true, resources: null}": "shadow: {enabled: true, schedulerName: null, profile: null, cpuShare: null, clients: null, resources: null}",
-		"target: OpenShift":                        "target: OpenShift",
+		"loadWatcher: {enabled: true}":                                                  "loadWatcher: {enabled: true, applicationKeySecret: null, clients: null, selector: null}",
+		"shadow: {enabled: true, resources: null}":                                      "shadow: {enabled: true, schedulerName: null, profile: null, cpuShare: null, clients: null, resources: null}",
+		"doctor: {enabled: true, resources: null}":                                      "doctor: {enabled: true, interval: null, resources: null}",
+		"target: OpenShift":                                                             "target: OpenShift",
 		"{target: StaticPod, config: {profiles: [{schedulerName: default-scheduler}]}}": "target: StaticPod\nconfig: {profiles: [{schedulerName: default-scheduler}]}",
 	} {
 		if diff := cmp.Diff(string(template(t, values)), string(template(t, older+missing))); diff != "" {

@@ -19,7 +19,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/manifests"
 )
 
-const monitored = "{serviceMonitor: {enabled: true}, servingCertificate: {secretName: certificate}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}"
+const monitored = "{serviceMonitor: {enabled: true}, servingCertificate: {secretName: certificate}, prometheusRule: {enabled: true}, dashboard: {enabled: true}, " +
+	"doctor: {enabled: true}}"
 
 type rule struct {
 	Alert       string            `json:"alert"`
@@ -112,7 +113,7 @@ func TestAlerts_Promtool(t *testing.T) {
 	for _, r := range rules {
 		want.Insert(r.Alert)
 	}
-	if !want.Equal(fires) || !want.Equal(quiet) || want.Len() != 9 {
+	if !want.Equal(fires) || !want.Equal(quiet) || want.Len() != 11 {
 		t.Errorf("the alerts are %v; tested to fire %v, not to %v", sets.List(want), sets.List(fires), sets.List(quiet))
 	}
 }
@@ -217,8 +218,8 @@ func TestQueriesAskForMetricsThatAreThere(t *testing.T) {
 			return nil
 		})
 	}
-	// The metrics of load, lines, measured pods, contested nodes, statistics and the shadow in the table of docs/operate.md.
-	if asked.Len() != 15 {
+	// The metrics of load, lines, measured pods, contested nodes, statistics, the shadow and doctor in the table of docs/operate.md.
+	if asked.Len() != 17 {
 		t.Errorf("dashboard and alerts ask for %v", sets.List(asked))
 	}
 }

@@ -268,7 +268,7 @@ annotations:
 {{- fail "existingConfigMap: not supported with target StaticPod, whose configuration is a file. Leave it out" -}}
 {{- end -}}
 {{- if ne .Values.target "Deployment" -}}
-{{- range $value := ternary (list "serviceMonitor" "loadWatcher" "shadow") (list "serviceMonitor" "prometheusRule" "recordingRules" "dashboard" "loadWatcher" "shadow") (eq .Values.target "OpenShift") -}}
+{{- range $value := ternary (list "serviceMonitor" "loadWatcher" "shadow" "doctor") (list "serviceMonitor" "prometheusRule" "recordingRules" "dashboard" "loadWatcher" "shadow" "doctor") (eq .Values.target "OpenShift") -}}
 {{- if (get $.Values $value | default dict).enabled -}}
 {{- fail (printf "%s.enabled: not supported with target %s. Leave it out, or install it with a release of target Deployment" $value $.Values.target) -}}
 {{- end -}}
@@ -493,6 +493,37 @@ metricProvider. See "Selector" in docs/configure.md.
   readOnly: true
 {{- end -}}
 {{- end -}}
+
+{{- /* The variables and mounts of files that the configuration may name. */ -}}
+{{- define "plimsoll.filesEnv" -}}
+{{- if (.Values.nodePowerModelConfigMap).name -}}
+- name: NODE_POWER_MODEL
+  value: /etc/plimsoll/power-models/models.json
+{{ end -}}
+{{- with .Values.extraEnv }}
+{{- toYaml . }}
+{{- end -}}
+{{- end -}}
+
+{{- define "plimsoll.fileMounts" -}}
+- name: config
+  mountPath: /etc/plimsoll/config
+  readOnly: true
+{{ with .Values.extraVolumeMounts -}}
+{{ toYaml . }}
+{{ end -}}
+{{- with include "plimsoll.volumeMounts" .Values -}}
+{{ . | trim }}
+{{ end -}}
+{{- if (.Values.nodePowerModelConfigMap).name -}}
+- name: power-models
+  mountPath: /etc/plimsoll/power-models
+  readOnly: true
+{{- end -}}
+{{- end -}}
+
+{{- /* The port of doctor's metrics. */ -}}
+{{- define "plimsoll.doctorPort" -}}10260{{- end -}}
 
 {{- /* The egress rules of a NetworkPolicy, from a dict with policy (.Values.networkPolicy) and sources (the load sources). */ -}}
 {{- define "plimsoll.egress" -}}
