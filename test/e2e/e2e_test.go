@@ -189,7 +189,7 @@ func buildParts(ctx context.Context) error {
 		return err
 	}
 	parts := cluster.Options{MetricsServer: true, Scheduler: "any"}.Parts()
-	parts = append(parts, build.Kubectl(), build.Helm(), build.LoadWatcher())
+	parts = append(parts, build.Kubectl(), build.Helm(), build.LoadWatcher(), build.KubectlPlimsoll())
 	if builder.Newest() {
 		// The tests of older minors need neither.
 		parts = append(parts, build.KubeSchedulerRace(), build.StockKubeScheduler())

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -196,14 +197,20 @@ func (e environment) createNamespace(name string, labels map[string]string) {
 func (e environment) container(namespace, deployment string) (c cluster.Container, port int) {
 	e.t.Helper()
 	d := check.Value(e.Client.AppsV1().Deployments(namespace).Get(e.ctx, deployment, metav1.GetOptions{}))(e.t)
-	pod := d.Spec.Template.Spec
-	spec := pod.Containers[0]
+	c = e.containerOf(d, &d.Spec.Template.Spec.Containers[0])
 	port = check.Value(cluster.FreePort())(e.t)
-	probe := spec.ReadinessProbe.HTTPGet
-	c = cluster.Container{
-		Name: deployment, Command: append(append([]string{}, spec.Command...), spec.Args...),
-		Namespace: namespace, ServiceAccount: pod.ServiceAccountName, Files: map[string]string{},
-		Ready: fmt.Sprintf("%s://127.0.0.1:%d%s", strings.ToLower(string(probe.Scheme)), port, probe.Path),
+	probe := d.Spec.Template.Spec.Containers[0].ReadinessProbe.HTTPGet
+	c.Ready = fmt.Sprintf("%s://127.0.0.1:%d%s", strings.ToLower(string(probe.Scheme)), port, probe.Path)
+	return c, port
+}
+
+// containerOf returns a container of the Deployment, with its files and variables.
+func (e environment) containerOf(d *appsv1.Deployment, spec *corev1.Container) cluster.Container {
+	e.t.Helper()
+	pod := d.Spec.Template.Spec
+	c := cluster.Container{
+		Name: d.Name, Command: append(append([]string{}, spec.Command...), spec.Args...),
+		Namespace: d.Namespace, ServiceAccount: pod.ServiceAccountName, Files: map[string]string{},
 	}
 	for _, variable := range spec.Env {
 		value := variable.Value
@@ -215,13 +222,13 @@ func (e environment) container(namespace, deployment string) (c cluster.Containe
 	for _, mount := range spec.VolumeMounts {
 		for _, volume := range pod.Volumes {
 			if volume.Name == mount.Name {
-				for name, content := range e.volume(namespace, volume) {
+				for name, content := range e.volume(d.Namespace, volume) {
 					c.Files[mount.MountPath+"/"+name] = content
 				}
 			}
 		}
 	}
-	return c, port
+	return c
 }
 
 func (e environment) volume(namespace string, v corev1.Volume) map[string]string {
