@@ -144,7 +144,7 @@ func kinds() map[reflect.Type]string {
 		reflect.TypeFor[requests.Report]():              "RequestRecommendations",
 		reflect.TypeFor[replayResult]():                 "Replay",
 		reflect.TypeFor[shadow.Report]():                "Shadow",
-		reflect.TypeFor[ui.Snapshot]():                  "ClusterLoads",
+		reflect.TypeFor[ui.Snapshot]():                  ui.Kind,
 		reflect.TypeFor[versions]():                     "Version",
 	}
 }

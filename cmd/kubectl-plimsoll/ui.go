@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 
@@ -27,6 +25,9 @@ type uiOptions struct {
 	address, tokenFile string
 	port               uint16
 	noOpen             bool
+
+	// fromFile is shown in place of a cluster. save and html are written in place of a server.
+	fromFile, save, html string
 }
 
 func newUICommand() *cobra.Command {
@@ -42,7 +43,11 @@ Only who has the URL with its token can read the page. Interrupt the command to 
   kubectl plimsoll ui
 
   # Print its URL, without a browser
-  kubectl plimsoll ui --no-open --port 8080`,
+  kubectl plimsoll ui --no-open --port 8080
+
+  # Save a snapshot for a ticket, as a page and as JSON, and show it later
+  kubectl plimsoll ui --html nodes.html --save nodes.json
+  kubectl plimsoll ui --from-file nodes.json`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
@@ -56,9 +61,15 @@ Only who has the URL with its token can read the page. Interrupt the command to 
 	flags.StringVar(&o.tokenFile, "token-file", "",
 		"file with the token of the page's URL, of at least 32 characters (default a random one)")
 	flags.BoolVar(&o.noOpen, "no-open", false, "print the URL, but open no browser")
-	completeFiles(command, "token-file")
+	flags.StringVar(&o.fromFile, "from-file", "", "show a snapshot of --save, without a cluster")
+	flags.StringVar(&o.save, "save", "", "write a snapshot of nodes and checks as JSON to a file, and end")
+	flags.StringVar(&o.html, "html", "", "write the page of a snapshot, which needs no server, to a file, and end")
+	completeFiles(command, "token-file", "from-file", "save", "html")
 	return command
 }
+
+// uiGCPercent is low because the page stays open, and holds all nodes and pods.
+const uiGCPercent = 50
 
 // minTokenBytes are more than anybody guesses.
 const minTokenBytes = 32
@@ -91,29 +102,61 @@ func (o *uiOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(uiGCPercent)
+	}
+	options := ui.Options{Encode: withKind, Token: token}
+	if o.fromFile != "" {
+		if options.Saved, err = ui.ReadFile(cmd.Context(), o.fromFile); err != nil {
+			return usageError{fmt.Errorf("--from-file: %w", err)}
+		}
+	} else if err := o.openCluster(cmd.Context(), &options); err != nil {
+		return err
+	}
+	if o.save != "" || o.html != "" {
+		return o.write(cmd.Context(), options)
+	}
+	return o.serve(cmd, options)
+}
+
+// openCluster sets what is read of the cluster.
+func (o *uiOptions) openCluster(ctx context.Context, options *ui.Options) error {
 	connection, err := o.cluster.connect()
 	if err != nil {
 		return usageError{err}
 	}
-	session, err := top.Open(cmd.Context(), connection, o.cluster.configuration, o.cluster.source, o.view)
-	if err != nil {
-		return err
+	options.Context = o.cluster.contextName()
+	options.Check = func(ctx context.Context) (*doctor.Report, error) {
+		return doctor.Run(ctx, connection, doctor.Options{Configuration: o.cluster.configuration, Source: o.cluster.source})
 	}
+	options.Source, err = top.Open(ctx, connection, o.cluster.configuration, o.cluster.source, o.view)
+	return err
+}
+
+// write writes the files that the flags name.
+func (o *uiOptions) write(ctx context.Context, options ui.Options) error {
+	snapshot, err := ui.Take(ctx, options)
+	if err == nil && o.save != "" {
+		err = snapshot.WriteFile(o.save, withKind)
+	}
+	if err == nil && o.html != "" {
+		err = snapshot.WriteHTMLFile(o.html, withKind)
+	}
+	return err
+}
+
+// serve serves the page until the command is interrupted.
+func (o *uiOptions) serve(cmd *cobra.Command, options ui.Options) error {
 	listener, err := net.Listen("tcp", net.JoinHostPort(o.address, strconv.Itoa(int(o.port))))
 	if err != nil {
 		return usageError{fmt.Errorf("--address, --port: %w", err)}
 	}
-	server, err := ui.NewServer(cmd.Context(), listener, ui.Options{
-		Source: session, Context: o.cluster.contextName(), Encode: withKind, Token: token,
-		Check: func(ctx context.Context) (*doctor.Report, error) {
-			return doctor.Run(ctx, connection, doctor.Options{Configuration: o.cluster.configuration, Source: o.cluster.source})
-		},
-	})
+	server, err := ui.NewServer(cmd.Context(), listener, options)
 	if err != nil {
-		_ = listener.Close()
+		_ = listener.Close() // nobody has connected
 		return err
 	}
-	if token == "" {
+	if options.Token == "" {
 		printLines(cmd.OutOrStdout(), server.URL())
 	} else {
 		printLines(cmd.OutOrStdout(), server.Address()+"#token=TOKEN")
@@ -123,35 +166,9 @@ func (o *uiOptions) run(cmd *cobra.Command) error {
 		printLines(cmd.ErrOrStderr(), "Warning: HTTP is not encrypted; use a network that you trust.")
 	}
 	if !o.noOpen {
-		closeBrowser := openBrowser(cmd.Context(), server.URL())
-		defer closeBrowser()
+		end := openBrowser(cmd.Context(), server.URL())
+		defer end()
 	}
 	printLines(cmd.ErrOrStderr(), "Press Ctrl-C to end.")
 	return server.Serve(cmd.Context())
-}
-
-// openBrowser opens a URL in the browser, as far as there is one. Call the result at the end. Other users can see arguments of
-// processes, but not the file that leads the browser to the URL.
-func openBrowser(ctx context.Context, url string) (end func()) {
-	dir, err := os.MkdirTemp("", "kubectl-plimsoll-")
-	if err != nil {
-		return func() {}
-	}
-	end = func() { _ = os.RemoveAll(dir) }
-	file := filepath.Join(dir, "open.html")
-	if os.WriteFile(file, []byte(`<!doctype html><meta http-equiv="refresh" content="0;url=`+url+`">`), 0o600) != nil {
-		return end
-	}
-	name, args := "xdg-open", []string{file}
-	switch runtime.GOOS {
-	case "darwin":
-		name = "open"
-	case "windows":
-		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", file}
-	}
-	browser := exec.CommandContext(ctx, name, args...)
-	if browser.Start() == nil {
-		go func() { _ = browser.Wait() }() // ends with ctx
-	}
-	return end
 }

@@ -8,6 +8,30 @@ import (
 	"testing"
 )
 
+// A saved snapshot becomes a page without a cluster.
+func TestUI_FromFile(t *testing.T) {
+	saved, page, again := filepath.Join(t.TempDir(), "saved"), filepath.Join(t.TempDir(), "page"), filepath.Join(t.TempDir(), "again")
+	const content = `{"apiVersion":"inspect.plimsoll.io/v1","kind":"ClusterLoads","profile":"plimsoll","plugin":"LoadThreshold",` +
+		`"time":"2026-01-02T03:04:05Z","context":"</script>"}`
+	must(t, os.WriteFile(saved, []byte(content), 0o600))
+	_, err := execute(t.Context(), "ui", "--from-file", saved, "--html", page, "--save", again)
+	must(t, err)
+	html, err := os.ReadFile(page)
+	must(t, err)
+	if !strings.Contains(string(html), `"context":"\u003c/script\u003e"`) {
+		t.Errorf("the page has no escaped context:\n%s", html)
+	}
+	copied, err := os.ReadFile(again)
+	must(t, err)
+	if strings.ReplaceAll(strings.TrimSpace(string(copied)), `\u003c/script\u003e`, "</script>") != content {
+		t.Errorf("saved again: %s, want %s", copied, content)
+	}
+	_, err = execute(t.Context(), "ui", "--from-file", page)
+	if _, usage := errors.AsType[usageError](err); !usage || !strings.Contains(err.Error(), "--from-file: ") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // An address that others reach needs a token that nobody guesses.
 func TestUI_Token(t *testing.T) {
 	good, short := filepath.Join(t.TempDir(), "good"), filepath.Join(t.TempDir(), "short")

@@ -1,13 +1,18 @@
 package ui
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/test/browser"
@@ -150,6 +155,45 @@ func TestBrowserSchemes(t *testing.T) {
 	tb.Scheme("dark")
 	if look() == light {
 		t.Error("the page looks the same in both schemes")
+	}
+}
+
+// A saved page shows the same without a server, and so does a server of the saved snapshot.
+func TestBrowserSaved(t *testing.T) {
+	encode := func(s any) ([]byte, error) {
+		fields, err := json.Marshal(s)
+		return slices.Concat([]byte(`{"kind":"ClusterLoads",`), fields[1:]), err
+	}
+	o := Options{Source: many(30), Context: "production", Check: checks, Encode: encode}
+	taken, err := Take(t.Context(), o)
+	must(t, err)
+	file, page := filepath.Join(t.TempDir(), "nodes.json"), filepath.Join(t.TempDir(), "nodes.html")
+	must(t, taken.WriteFile(file, encode))
+	saved, err := ReadFile(t.Context(), file)
+	must(t, err)
+	again := filepath.Join(t.TempDir(), "again.json")
+	must(t, saved.WriteFile(again, encode))
+	before, err := os.ReadFile(file)
+	must(t, err)
+	after, err := os.ReadFile(again)
+	must(t, err)
+	if diff := cmp.Diff(string(before), string(after)); diff != "" {
+		t.Errorf("(-saved +saved again):\n%s", diff)
+	}
+	must(t, saved.WriteHTMLFile(page, encode))
+	for _, open := range []func() *browser.Tab{
+		func() *browser.Tab { return browser.Open(t, "file://"+page) },
+		func() *browser.Tab { return openPage(t, startWith(t, Options{Saved: saved, Encode: encode})) },
+	} {
+		tb := open()
+		waitFor(tb, "#connection", "Saved at ")
+		tb.Shows("#count", "30 nodes: 3 above the line") // 0, 10 and 20
+		tb.Shows("#health-summary", "1 error")
+		tb.Shows("#facts", "production")
+		tb.Exec(`document.querySelector("#body tr:not(.gap)").click()`)
+		tb.Shows("#node-note", "a saved snapshot has none")
+		tb.Exec(`location.hash = "#q=zone%%3Da"`)
+		waitFor(tb, "#count", "10 of 30")
 	}
 }
 

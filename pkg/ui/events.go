@@ -58,6 +58,9 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 		if sent < 0 || state.sequence != sent+1 {
 			event, data = "snapshot", state.full()
 		}
+		if s.options.Saved != nil {
+			event = "saved" // nothing follows
+		}
 		_ = controller.SetWriteDeadline(time.Now().Add(writeTimeout)) // without one, that of the server holds
 		if out.send(event, data) != nil {
 			return

@@ -3,6 +3,7 @@ package ui
 import (
 	"bytes"
 	"embed"
+	"encoding/json"
 	"fmt"
 	"html/template"
 	"net/http"
@@ -14,30 +15,32 @@ import (
 //go:embed page.gohtml page.css page.js
 var files embed.FS
 
-// page is the HTML page, which has no data of a cluster unless it is of a saved snapshot.
+// page is the HTML page.
 type page struct {
-	// Policy is the Content-Security-Policy.
+	// policy is the Content-Security-Policy.
 	policy  string
 	content []byte
 }
 
-// newPage renders the page.
-func newPage() (*page, error) {
+// newPage renders the page. With the JSON of a snapshot it needs no server; without one it has no data.
+func newPage(snapshot json.RawMessage) (*page, error) {
 	content, err := template.New("page.gohtml").ParseFS(files, "page.gohtml")
 	if err != nil {
 		return nil, fmt.Errorf("parse the page's template: %w", err)
 	}
 	style, script := webpage.Theme+read("page.css"), webpage.Script+read("page.js")
-	p := &page{policy: strings.Join([]string{
-		"default-src 'none'", "script-src " + webpage.Hash(script), "style-src " + webpage.Hash(style), "connect-src 'self'",
-		"img-src data:", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'", "require-trusted-types-for 'script'",
-		"trusted-types 'none'",
-	}, "; ")}
+	policy := strings.Join([]string{
+		"default-src 'none'", "script-src " + webpage.Hash(script), "style-src " + webpage.Hash(style), "img-src data:",
+		"base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'",
+	}, "; ")
+	p := &page{policy: policy + "; connect-src 'self'; frame-ancestors 'none'"}
 	var b bytes.Buffer
 	err = content.Execute(&b, struct {
-		Style  template.CSS
-		Script template.JS
-	}{template.CSS(style), template.JS(script)})
+		Style    template.CSS
+		Script   template.JS
+		Policy   string
+		Snapshot json.RawMessage
+	}{template.CSS(style), template.JS(script), policy, snapshot})
 	if err != nil {
 		return nil, fmt.Errorf("render the page: %w", err)
 	}

@@ -7,6 +7,7 @@
 
   // ---- The data.
   let snapshot = null;
+  let isSaved = false;
 
   // merge applies a JSON merge patch (RFC 7386).
   function merge(target, patch) {
@@ -40,7 +41,7 @@
 
   // ---- Nodes in their order.
   const near = 10; // percentage points below the line
-  // marks tell states without color: they are in the table, and close and above have outlines in the grid.
+  // Marks tell the kinds without color. Small bars above the line have an outline instead.
   const kinds = {
     above: { color: "severe", mark: "▲", name: "above the line" },
     close: { color: "hot", mark: "◆", name: "close to the line" },
@@ -393,8 +394,9 @@
   async function readPods() {
     const node = view.node;
     if (!node) return;
-    let next = { node, pods: null, problem: "" };
-    try {
+    const next = { node, pods: null, problem: "" };
+    if (isSaved) next.problem = "a saved snapshot has none";
+    else try {
       const response = await fetch("pods.json?node=" + encodeURIComponent(node));
       if (response.ok) next.pods = await response.json();
       else next.problem = (await response.text()).slice(0, 300);
@@ -407,7 +409,7 @@
   }
   const podColumns = [
     { head: "Pod", text: (p) => p.namespace + "/" + p.name },
-    { head: "Share of capacity", bar: true },
+    { head: "Usage", bar: true },
     { head: "CPU", text: (p) => p.cpu.usage },
     { head: "CPU %", text: (p) => percent(p.cpu.usagePercent), drop: 1 },
     { head: "CPU pending %", text: (p) => percent(p.cpu.pendingPercent), drop: 2 },
@@ -428,7 +430,7 @@
     ] : ["no node has this name"]).filter(Boolean).map((fact) => element("li", { textContent: fact })));
     const pods = shown.node === view.node ? shown.pods : null;
     $("node-note").textContent = shown.node === view.node && shown.problem ? "Cannot read the pods: " + shown.problem
-      : pods ? "Expected usage of each pod. Hatched is pending: the measurement does not cover it yet." : n ? "Reading the pods …" : "";
+      : pods ? "Expected " + view.resource + " usage. A full bar is that of the largest pod. Hatched is pending: not measured yet." : n ? "Reading the pods …" : "";
     if (!pods) return $("pods").replaceChildren();
     const r = view.resource;
     const sorted = [...pods.pods].sort((a, b) => b[r].usagePercent - a[r].usagePercent);
@@ -556,7 +558,20 @@
   for (const query of ["(prefers-color-scheme: dark)", "(prefers-contrast: more)"]) matchMedia(query).addEventListener("change", restyle);
   new ResizeObserver(draw).observe($("strip"));
 
+  // show shows a snapshot that does not change.
+  function show(saved) {
+    [snapshot, isSaved] = [saved, true];
+    $("connection").textContent = "Saved at " + new Date(saved.time).toLocaleString() + ".";
+    $("health").hidden = !saved.health;
+    drawAge();
+    draw();
+  }
   async function connect() {
+    const data = $("data");
+    if (data) {
+      readView();
+      return show(JSON.parse(data.textContent));
+    }
     const fragment = new URLSearchParams(location.hash.slice(1));
     const token = fragment.get("token");
     if (token) {
@@ -576,6 +591,7 @@
       received();
       readPods();
     });
+    events.addEventListener("saved", (event) => show(JSON.parse(event.data)));
     let loadOf = "";
     events.addEventListener("delta", (event) => {
       merge(snapshot, JSON.parse(event.data));

@@ -31,6 +31,8 @@ type Source interface {
 
 // Options configure a Server.
 type Options struct {
+	// Saved is shown in place of Source and Check, which are then not used; nil for none.
+	Saved  *Snapshot
 	Source Source
 	// Context is the context of the kubeconfig, which the page shows.
 	Context string
@@ -77,13 +79,16 @@ func NewServer(ctx context.Context, listener net.Listener, o Options) (*Server, 
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	page, err := newPage()
+	page, err := newPage(nil)
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{
 		options: o, listener: netutil.LimitListener(listener, maxConnections), access: newAccess(listener.Addr(), o.Token), page: page,
 		turn: make(chan struct{}, 1), streams: make(chan struct{}, maxStreams), changed: make(chan struct{}),
+	}
+	if o.Saved != nil {
+		return s, s.publish(o.Saved)
 	}
 	return s, s.read(ctx)
 }
@@ -112,11 +117,13 @@ func (s *Server) Serve(ctx context.Context) error {
 		<-ctx.Done()
 		return server.Close()
 	})
-	group.Go(func() error { return s.follow(ctx) })
-	group.Go(func() error {
-		s.checkHealth(ctx)
-		return nil
-	})
+	if s.options.Saved == nil {
+		group.Go(func() error { return s.follow(ctx) })
+		group.Go(func() error {
+			s.checkHealth(ctx)
+			return nil
+		})
+	}
 	return group.Wait()
 }
 
@@ -211,6 +218,10 @@ const podsTimeout = 20 * time.Second
 
 // servePods serves the pods of the node that the query names.
 func (s *Server) servePods(w http.ResponseWriter, r *http.Request) {
+	if s.options.Saved != nil {
+		http.Error(w, "a saved snapshot has no pods", http.StatusNotFound)
+		return
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), podsTimeout)
 	defer cancel()
 	var content []byte

@@ -11,6 +11,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -101,11 +103,17 @@ type running struct {
 
 func start(t *testing.T, source Source) *running {
 	t.Helper()
+	return startWith(t, Options{Source: source, Context: "production", Check: checks, Encode: json.Marshal})
+}
+
+func startWith(t *testing.T, o Options) *running {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	c := clocktesting.NewFakeClock(now)
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := NewServer(ctx, listener, Options{Source: source, Context: "production", Encode: json.Marshal, Clock: c, Check: checks})
+	o.Clock = c
+	s, err := NewServer(ctx, listener, o)
 	must(t, err)
 	var served error
 	ended := make(chan struct{})
@@ -394,6 +402,23 @@ func TestServer_Pods(t *testing.T) {
 	must(t, json.Unmarshal([]byte(bodyOf(t, s.do(t, request{path: "pods.json?node=worker-1"}))), &pods))
 	if len(pods.Pods) != 1 || pods.Pods[0].Name != "web-0" {
 		t.Errorf("%+v", pods)
+	}
+}
+
+func TestReadFile_Errors(t *testing.T) {
+	for content, want := range map[string]string{
+		`{`:                               "unexpected end of JSON input",
+		`[]`:                              "cannot unmarshal array",
+		`{"kind":"NodeLoads","nodes":[]}`: "cannot unmarshal array",
+		`{"kind":"NodeLoads"}`:            `kind: "NodeLoads", want ClusterLoads`,
+		`{"kind":"ClusterLoads","nodes":{"a":null}}`:         `nodes["a"].name`,
+		`{"kind":"ClusterLoads","nodes":{"a":{"name":"b"}}}`: `nodes["a"].name`,
+	} {
+		file := filepath.Join(t.TempDir(), "nodes.json")
+		must(t, os.WriteFile(file, []byte(content), 0o600))
+		if _, err := ReadFile(t.Context(), file); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "; write a file of --save") {
+			t.Errorf("%s: error %v, want %s", content, err, want)
+		}
 	}
 }
 

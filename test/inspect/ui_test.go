@@ -103,3 +103,21 @@ func TestUI(t *testing.T) {
 		t.Errorf("after SIGINT: %v: %s", err, stderr.String())
 	}
 }
+
+// A saved snapshot has the nodes and the results of the checks.
+func TestUI_Saved(t *testing.T) {
+	topCluster(t, nil)
+	saved, page := filepath.Join(t.TempDir(), "nodes.json"), filepath.Join(t.TempDir(), "nodes.html")
+	shared.plimsoll(t, "ui", "--save", saved).wants(t, 0)
+	snapshot, err := ui.ReadFile(t.Context(), saved)
+	must(t, err)
+	if len(snapshot.Nodes) != 3 || !snapshot.Nodes["worker-2"].CPU.AboveLine || snapshot.Health.Report == nil || len(snapshot.Health.Checks) < 10 {
+		t.Errorf("%+v with health %+v", snapshot, snapshot.Health)
+	}
+	shared.run(t, "", "ui", "--from-file", saved, "--html", page).wants(t, 0)
+	content, err := os.ReadFile(page)
+	must(t, err)
+	if !strings.Contains(string(content), `"worker-2":{"name":"worker-2"`) {
+		t.Errorf("no worker-2 in the page:\n%s", content)
+	}
+}
