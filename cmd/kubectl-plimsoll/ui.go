@@ -127,6 +127,7 @@ func (o *uiOptions) openCluster(ctx context.Context, options *ui.Options) error 
 	}
 	options.Context = o.cluster.contextName()
 	options.Check = func(ctx context.Context) (*doctor.Report, error) {
+		defer debug.FreeOSMemory() // the checks have read all objects once more
 		return doctor.Run(ctx, connection, doctor.Options{Configuration: o.cluster.configuration, Source: o.cluster.source})
 	}
 	options.Source, err = top.Open(ctx, connection, o.cluster.configuration, o.cluster.source, o.view)

@@ -90,7 +90,7 @@
   let colors = {};
   function readColors() {
     colors = {};
-    for (const name of ["ink", "soft", "line", "grid", "card", "severe", "hot", "heat1", "stock", "accent"]) colors[name] = cssColor(name);
+    for (const name of ["ink", "soft", "grid", "severe", "hot", "heat1", "stock", "accent"]) colors[name] = cssColor(name);
     for (const { color } of Object.values(kinds)) {
       const hatch = element("canvas", { width: 4, height: 4 });
       const c = hatch.getContext("2d");
@@ -113,8 +113,10 @@
     c.fillStyle = colors.grid;
     c.fillRect(x, y, w, h);
     const end = at(r.allocatablePercent);
-    c.fillStyle = colors.line;
+    c.globalAlpha = 0.25;
+    c.fillStyle = colors.soft;
     c.fillRect(x + end, y, w - end, h);
+    c.globalAlpha = 1;
     const stripe = h >= 10 ? Math.max(2, Math.round(h / 6)) : 0;
     const tall = h - stripe;
     if (isFresh(r)) {

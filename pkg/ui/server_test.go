@@ -282,7 +282,16 @@ func TestServer_Headers(t *testing.T) {
 				t.Errorf("/%s: %s is %q, want %q", path, name, h.Get(name), part)
 			}
 		}
-		if policy := h.Get("Content-Security-Policy"); strings.Contains(policy, "unsafe") || strings.Contains(policy, "http") {
+		policy := h.Get("Content-Security-Policy")
+		for _, part := range []string{
+			"; style-src 'sha256-", "; connect-src 'self'", "; frame-ancestors 'none'", "; base-uri 'none'", "; form-action 'none'",
+			"; require-trusted-types-for 'script'", "; trusted-types 'none'",
+		} {
+			if !strings.Contains(policy, part) {
+				t.Errorf("/%s: the policy %s lacks %s", path, policy, part)
+			}
+		}
+		if strings.Contains(policy, "unsafe") || strings.Contains(policy, "http") {
 			t.Errorf("/%s: the policy allows %s", path, policy)
 		}
 	}
