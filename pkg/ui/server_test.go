@@ -67,7 +67,11 @@ func (c *cluster) change(change func(map[string]top.Row)) {
 	change(c.rows)
 }
 
-func (c *cluster) Update(context.Context) (bool, error) { return true, c.err }
+func (c *cluster) Update(context.Context) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return true, c.err
+}
 
 func (c *cluster) Nodes(context.Context, top.Selection) (*top.Nodes, error) {
 	c.mu.Lock()
@@ -86,6 +90,8 @@ func (c *cluster) Nodes(context.Context, top.Selection) (*top.Nodes, error) {
 }
 
 func (c *cluster) Pods(_ context.Context, node string) (*top.Pods, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if _, ok := c.rows[node]; !ok {
 		return nil, apierrors.NewNotFound(corev1.Resource("nodes"), node)
 	}
@@ -397,7 +403,7 @@ func TestServer_SourceFails(t *testing.T) {
 	c := newCluster("worker-1")
 	s := start(t, c)
 	failure := errors.New("no node")
-	c.err = failure
+	c.change(func(map[string]top.Row) { c.err = failure })
 	s.tick()
 	<-s.ended
 	if err := s.end(); !errors.Is(err, failure) {
