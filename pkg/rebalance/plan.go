@@ -62,6 +62,8 @@ type Move struct {
 	// Owner names the pod's controller, such as "ReplicaSet web-1".
 	Owner    string
 	From, To string
+	// Or are nodes that score as To does, and have room too: the scheduler chooses one of them at random.
+	Or []string
 	// Resource is the one whose line the source is above.
 	Resource load.Resource
 	// Line is that of the source; utilizations are fractions of capacity, before the plan and after this move.
@@ -268,7 +270,9 @@ func (p *planner) cool(ctx context.Context, source *Node) (moved bool, err error
 			return false, fmt.Errorf("pod %s/%s: %w", c.pod.Namespace, c.pod.Name, err)
 		}
 		if reason == "" {
-			p.Stay[AnotherMoves] += len(candidates) - i - 1
+			if others := len(candidates) - i - 1; others > 0 {
+				p.Stay[AnotherMoves] += others
+			}
 			return true, nil
 		}
 		p.Stay[reason]++
@@ -380,36 +384,72 @@ func (p *planner) try(ctx context.Context, source *Node, of load.Resource, c *ca
 		return back(LittleRelief)
 	}
 	replacement := replacementOf(c.pod, p.Now)
-	d, err := p.Scheduler.Decide(ctx, replacement)
+	d, err := p.Scheduler.Explain(ctx, replacement)
 	if err != nil {
 		return "", err
 	}
 	p.Simulated++
-	switch d.Node {
-	case "":
+	if d.Node == "" {
 		return back(NoOtherNode)
-	case source.Name:
+	}
+	best := bestOf(d)
+	if slices.Contains(best, source.Name) {
 		return back(WouldReturn)
 	}
-	before := p.look.node(p.infos[d.Node])
-	placed := boundTo(replacement, d.Node, p.Now)
+	var before, to Node
+	for i, name := range best {
+		if i > 0 { // only the last one stays placed
+			last := len(p.undo) - 1
+			if err := p.undo[last](); err != nil {
+				return "", err
+			}
+			p.undo = p.undo[:last]
+		}
+		if before, to, err = p.place(ctx, replacement, name, of, c.amount); err != nil {
+			return "", err
+		}
+		if _, excess := to.Excess(); !to.Known || excess > -p.c.RoomPercent/100 {
+			return back(NoRoom)
+		}
+	}
+	last := len(best) - 1
+	p.accept(c, Move{
+		From: source.Name, To: d.Node, Or: best[:last:last], Resource: of, Line: source.Line[of],
+		FromBefore: source.Utilization[of], FromAfter: after, ToBefore: before.Utilization[of], ToAfter: to.Utilization[of],
+	})
+	return "", nil
+}
+
+// bestOf returns the nodes with the highest total; the chosen one is last.
+func bestOf(d *sim.Result) (names []string) {
+	for i := range d.Nodes {
+		if n := &d.Nodes[i]; n.Rank == 1 && n.Name != d.Node {
+			names = append(names, n.Name)
+		}
+	}
+	return append(names, d.Node)
+}
+
+// place places the pod on the node, and returns the node before and after that.
+func (p *planner) place(
+	ctx context.Context, pod *corev1.Pod, name string, of load.Resource, amount float64,
+) (before, after Node, err error) {
+	if err := p.readInfos(ctx); err != nil {
+		return before, after, err
+	}
+	before = p.look.node(p.infos[name])
+	placed := boundTo(pod, name, p.Now)
 	if err := p.Scheduler.Add(placed); err != nil {
-		return "", err
+		return before, after, err
 	}
 	p.undo = append(p.undo, func() error { return p.Scheduler.Remove(placed) })
 	if err := p.readInfos(ctx); err != nil {
-		return "", err
+		return before, after, err
 	}
-	to := p.look.node(p.infos[d.Node])
-	to.Utilization[of] = max(to.Utilization[of], before.Utilization[of]+c.amount/to.Base[of]) // it may use more than is expected
-	if _, excess := to.Excess(); !to.Known || excess > -p.c.RoomPercent/100 {
-		return back(NoRoom)
-	}
-	p.accept(c, Move{
-		From: source.Name, To: d.Node, Resource: of, Line: source.Line[of], FromBefore: source.Utilization[of], FromAfter: after,
-		ToBefore: before.Utilization[of], ToAfter: to.Utilization[of],
-	})
-	return "", nil
+	after = p.look.node(p.infos[name])
+	// The pod may use more than is expected.
+	after.Utilization[of] = max(after.Utilization[of], before.Utilization[of]+amount/after.Base[of])
+	return before, after, nil
 }
 
 // accept adds the move to the plan.

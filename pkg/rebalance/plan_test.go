@@ -158,7 +158,7 @@ func TestMake(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, p.Moves, cmpopts.EquateApprox(0, 1e-9)); diff != "" || p.Simulated != 1 || p.Stopped != "" {
+		if diff := cmp.Diff(want, p.Moves, cmpopts.EquateApprox(0, 1e-9), cmpopts.EquateEmpty()); diff != "" || p.Simulated != 1 || p.Stopped != "" {
 			t.Errorf("%+v: moves (-want +got):\n%s", p, diff)
 		}
 	}
@@ -282,6 +282,20 @@ func TestMake_Stays(t *testing.T) {
 	}
 }
 
+// The scheduler chooses at random among nodes of equal score: all need room. With 57 % on both, no one has.
+func TestMake_TiedNodes(t *testing.T) {
+	f := newFixture()
+	f.cpu["c"] = 0.5
+	p := f.plan(t)
+	if len(p.Moves) != 1 || len(p.Moves[0].Or) != 1 || p.Moves[0].Or[0] == p.Moves[0].To || math.Abs(p.Moves[0].ToAfter-0.7) > 1e-9 {
+		t.Errorf("%+v, want a move to b or c", p)
+	}
+	f.cpu["b"], f.cpu["c"] = 0.57, 0.57
+	if p := f.plan(t); len(p.Moves) != 0 || p.Stay[NoRoom] != 1 {
+		t.Errorf("%+v, want no move", p)
+	}
+}
+
 // Measured usage replaces the expected 20 %. With 24 %, b would have 74. With 26 %, it has no room. 2 % is too little to move.
 func TestMake_MeasuredUsage(t *testing.T) {
 	for millis, want := range map[float64]Reason{2400: "", 2600: NoRoom, 200: LittleRelief} {
@@ -331,7 +345,10 @@ func TestMake_Brakes(t *testing.T) {
 		{"four looks are not five", func(f *fixture) { f.looks = 4 }, ""},
 		{"not hot at the line", func(f *fixture) { f.cpu["a"] = 0.8 }, ""},
 		{"too many are hot", func(f *fixture) { f.c.MaxHotNodesPercent = 33 }, "1 of 3 nodes are hot, more than 33 %"},
-		{"load of one is unknown", func(f *fixture) { delete(f.cpu, "c"); f.c.MaxUnknownNodesPercent = 34 }, "moves"},
+		{"load of one is unknown", func(f *fixture) {
+			delete(f.cpu, "c")
+			f.c.MaxUnknownNodesPercent, f.pods["web-1"].Spec.NodeSelector = 34, map[string]string{"name": "b"}
+		}, "moves"},
 		{"load of too many is unknown", func(f *fixture) { delete(f.cpu, "c") }, "1 of 3 nodes have unknown load, more than 20 %"},
 		{"no move an hour", func(f *fixture) { f.c.MaxMovesPerHour = 0 }, "deferred"},
 		{"the moves of the hour are made", func(f *fixture) { f.c.MaxMovesPerHour = 3; inFlight(3, time.Hour-time.Second, true)(f) }, "deferred"},

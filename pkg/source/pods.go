@@ -26,6 +26,14 @@ type PodUsage struct {
 	Window time.Duration
 }
 
+// WhileRunning returns what a pod uses while it runs, which it does for the given time.
+func (u *PodUsage) WhileRunning(running time.Duration) float64 {
+	if running > 0 && running < u.Window {
+		return u.Usage * float64(u.Window) / float64(running)
+	}
+	return u.Usage
+}
+
 // WorkloadHistory is a PodSource that also knows the usage of deleted pods.
 type WorkloadHistory interface {
 	PodSource

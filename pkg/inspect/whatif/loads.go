@@ -96,7 +96,7 @@ func coveredUsage(m *estimate.Model, nodes []fwk.NodeInfo, of map[*corev1.Pod]bo
 			for r := range pod.Resources {
 				usage := pod.Resources[r].Usage
 				if u, ok := known[live.PodResource{Namespace: pod.Pod.Namespace, Pod: pod.Pod.Name, Resource: load.Resource(r)}]; ok {
-					usage = whileRunning(&u, now.Sub(pod.Since))
+					usage = u.WhileRunning(now.Sub(pod.Since))
 				}
 				sum[r] += usage * pod.Resources[r].Coverage
 			}
@@ -104,14 +104,6 @@ func coveredUsage(m *estimate.Model, nodes []fwk.NodeInfo, of map[*corev1.Pod]bo
 		sums[node.Node().Name] = sum
 	}
 	return sums
-}
-
-// whileRunning returns what a pod uses while it runs, which it does for the given time.
-func whileRunning(u *source.PodUsage, running time.Duration) float64 {
-	if running > 0 && running < u.Window {
-		return u.Usage * float64(u.Window) / float64(running)
-	}
-	return u.Usage
 }
 
 // modelsOf returns the models that plugins of the profiles read, by publisher. Models that predict by history come first, for they

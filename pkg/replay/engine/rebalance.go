@@ -195,7 +195,7 @@ func (m *mover) bound(i int, node string, f *figures) {
 	}
 	switch u, ok := m.underWay[i]; {
 	case !ok || !u.counted:
-	case node == u.To:
+	case node == u.To || slices.Contains(u.Or, node):
 		f.Landed++
 	case node == u.From:
 		f.Returned++
