@@ -21,6 +21,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/requests"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/shadow"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
@@ -145,6 +146,7 @@ func kinds() map[reflect.Type]string {
 		reflect.TypeFor[replayResult]():                 "Replay",
 		reflect.TypeFor[shadow.Report]():                "Shadow",
 		reflect.TypeFor[ui.Snapshot]():                  ui.Kind,
+		reflect.TypeFor[moves.Report]():                 "RebalancePlan",
 		reflect.TypeFor[versions]():                     "Version",
 	}
 }

@@ -30,6 +30,7 @@ var documentedCommands = map[string]string{
 	`^kubectl apply --server-side`:                                    "TestRequests_PatchesApply",
 	`^\$ kubectl plimsoll shadow`:                                     "TestShadow",
 	`^kube-scheduler shadow`:                                          "TestShadow",
+	`^\$ kubectl plimsoll rebalance`:                                  "TestRebalance",
 	`^\$ kubectl plimsoll what-if`:                                    "TestWhatIf_NodesAndProfiles",
 	`kubectl-plimsoll doctor$`:                                        "TestDoctor_Scheduler",
 	`^bin/kubectl-plimsoll replay`:                                    "TestReplay_Table",

@@ -1,0 +1,221 @@
+// Package moves shows which pods a rebalancer would move off hot nodes of a cluster now. It moves none.
+package moves
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
+	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+)
+
+// Request says what is planned in which cluster.
+type Request struct {
+	Configuration live.ConfigurationOptions
+	Source        live.SourceOptions
+	// Rebalancer is the file of a RebalancerConfiguration; empty for the defaults.
+	Rebalancer string
+	// Found is called with the configuration. It must not be nil.
+	Found func(*live.Configuration)
+}
+
+// Report is a plan of moves.
+type Report struct {
+	Configuration string `json:"configuration"`
+	// Plugin is the plugin whose load tells which nodes are hot, of Profile.
+	Profile string `json:"profile"`
+	Plugin  string `json:"plugin"`
+	// Stopped says why nothing may move; empty if moves are possible.
+	Stopped string `json:"stopped,omitempty"`
+	// Nodes are the hot nodes, hottest first, then the destinations.
+	Nodes []Node `json:"nodes"`
+	Moves []Move `json:"moves"`
+	// Stay counts the other pods of hot nodes, most frequent reason first.
+	Stay []Stay `json:"stay"`
+	// Deferred are hot nodes beyond the limits of moves.
+	Deferred  []string `json:"deferred,omitempty"`
+	Simulated int      `json:"simulatedDecisions"`
+	Notes     []string `json:"notes,omitempty"`
+}
+
+// Node is a node before and after the moves.
+type Node struct {
+	Name     string `json:"name"`
+	Hot      bool   `json:"hot"`
+	Resource string `json:"resource"`
+	// Line, Before and After are in percent of capacity.
+	Line   float64 `json:"linePercent"`
+	Before float64 `json:"beforePercent"`
+	After  float64 `json:"afterPercent"`
+}
+
+// Move is a pod to move.
+type Move struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	Owner     string `json:"owner"`
+	From      string `json:"from"`
+	To        string `json:"to"`
+	// Or are nodes that score as To does.
+	Or []string `json:"or,omitempty"`
+	// Relief is what the source loses, in percent of its capacity.
+	Relief     float64 `json:"reliefPercent"`
+	Disruption float64 `json:"disruption"`
+}
+
+// Stay is the number of pods that stay for a reason.
+type Stay struct {
+	Reason rebalance.Reason `json:"reason"`
+	Pods   int              `json:"pods"`
+}
+
+// Run plans moves in the cluster. One look makes a node hot: there is no earlier one.
+func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
+	configuration, err := readRebalancer(ctx, r.Rebalancer)
+	if err != nil {
+		return nil, err
+	}
+	configuration.Refreshes = 1
+	own, err := c.ValidConfiguration(ctx, r.Configuration)
+	if err != nil {
+		return nil, err
+	}
+	r.Found(own)
+	objects, err := c.Objects(ctx)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := c.Open(ctx, live.Options{Configuration: own.Decoded, Objects: objects.All, Source: r.Source})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", own.Origin, err)
+	}
+	report := &Report{Configuration: own.Origin, Nodes: []Node{}, Moves: []Move{}, Stay: []Stay{}}
+	for i := range objects.Missing {
+		report.Notes = append(report.Notes, objects.Missing[i].Note())
+	}
+	cluster := rebalance.Cluster{Scheduler: opened.Scheduler, SchedulerNames: own.ProfileNames(), Now: time.Now()}
+	if report.Profile, cluster.Load = reader(opened, own.ProfileNames()); cluster.Load == nil {
+		return nil, fmt.Errorf("%s: no profile has a plugin that reads load; add one as in docs/configure.md", own.Origin)
+	}
+	report.Plugin = cluster.Load.Name()
+	cluster.Usage = report.usage(ctx, opened, cluster.Now)
+	history := &rebalance.History{}
+	nodes, err := rebalance.Look(ctx, opened.Scheduler, cluster.Load, configuration)
+	if err != nil {
+		return nil, err
+	}
+	history.Observe(nodes, configuration)
+	plan, err := rebalance.Make(ctx, cluster, history, configuration)
+	if err != nil {
+		return nil, err
+	}
+	report.add(plan)
+	return report, nil
+}
+
+const maxConfigurationBytes = 1 << 20
+
+func readRebalancer(ctx context.Context, file string) (*rebalancer.Configuration, error) {
+	if file == "" {
+		return rebalancer.Default(), nil
+	}
+	content, err := boundedfile.New(file, maxConfigurationBytes).Read(ctx)
+	if err != nil {
+		return nil, live.OptionErrorf("--rebalancer-config: %w", err)
+	}
+	c, err := rebalancer.Decode(content)
+	if err != nil {
+		return nil, live.OptionErrorf("--rebalancer-config: %s: %w", file, err)
+	}
+	return c, nil
+}
+
+// reader returns the first plugin that reads load, in the first profile with one.
+func reader(c *live.Cluster, profiles []string) (profile string, r explain.LoadReader) {
+	for _, name := range profiles {
+		if readers := c.LoadReaders(name); len(readers) > 0 {
+			return name, readers[0]
+		}
+	}
+	return "", nil
+}
+
+// usage returns the measured usage of pods; nil if it cannot be read.
+func (r *Report) usage(ctx context.Context, c *live.Cluster, now time.Time) func(*corev1.Pod) (podusage.Amounts, bool) {
+	for _, s := range c.Sources() {
+		if s.Err != nil {
+			r.Notes = append(r.Notes, fmt.Sprintf("Cannot read %s: %v", s.Label, text.ExcerptError(s.Err)))
+		}
+	}
+	sources := c.Sources()
+	if len(sources) == 0 {
+		return nil
+	}
+	usages, err := c.PodUsage(ctx, sources[0].Spec)
+	if err != nil {
+		r.Notes = append(r.Notes, fmt.Sprintf("Cannot read the usage of pods, so it is estimated: %v", text.ExcerptError(err)))
+		return nil
+	}
+	return func(pod *corev1.Pod) (a podusage.Amounts, ok bool) {
+		for of := range load.ResourceCount {
+			u, known := usages[live.PodResource{Namespace: pod.Namespace, Pod: pod.Name, Resource: of}]
+			if !known || pod.Status.StartTime == nil {
+				return a, false
+			}
+			a[of] = u.WhileRunning(now.Sub(pod.Status.StartTime.Time))
+		}
+		return a, true
+	}
+}
+
+// add adds the plan.
+func (r *Report) add(p *rebalance.Plan) {
+	r.Stopped, r.Deferred, r.Simulated = p.Stopped, p.Deferred, p.Simulated
+	byName := map[string]*Node{}
+	percent := func(fraction float64) float64 { return math.Round(1000*fraction) / 10 }
+	node := func(name string, of load.Resource, hot bool) *Node {
+		if byName[name] == nil {
+			i := slices.IndexFunc(p.Nodes, func(n rebalance.Node) bool { return n.Name == name })
+			before := percent(p.Nodes[i].Utilization[of])
+			byName[name] = &Node{
+				Name: name, Hot: hot, Resource: of.String(), Line: percent(p.Nodes[i].Line[of]), Before: before, After: before,
+			}
+		}
+		return byName[name]
+	}
+	order := slices.Clone(p.Hot)
+	for _, name := range p.Hot {
+		i := slices.IndexFunc(p.Nodes, func(n rebalance.Node) bool { return n.Name == name })
+		of, _ := p.Nodes[i].Excess()
+		node(name, of, true)
+	}
+	for i := range p.Moves {
+		m := &p.Moves[i]
+		r.Moves = append(r.Moves, Move{
+			Namespace: m.Namespace, Pod: m.Pod, Owner: text.Excerpt(m.Owner), From: m.From, To: m.To, Or: m.Or,
+			Relief: percent(m.FromBefore - m.FromAfter), Disruption: m.Disruption,
+		})
+		node(m.From, m.Resource, true).After = percent(m.FromAfter)
+		if byName[m.To] == nil {
+			order = append(order, m.To)
+		}
+		node(m.To, m.Resource, false).After = percent(m.ToAfter)
+	}
+	for _, name := range order {
+		r.Nodes = append(r.Nodes, *byName[name])
+	}
+	for _, reason := range p.Reasons() {
+		r.Stay = append(r.Stay, Stay{reason, p.Stay[reason]})
+	}
+}

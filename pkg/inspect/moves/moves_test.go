@@ -1,0 +1,85 @@
+package moves
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+)
+
+func plan() *rebalance.Plan {
+	node := func(name string, cpu float64) rebalance.Node {
+		return rebalance.Node{
+			Name: name, Known: true, Utilization: [load.ResourceCount]float64{load.CPU: cpu}, Line: [load.ResourceCount]float64{load.CPU: 0.8},
+		}
+	}
+	return &rebalance.Plan{
+		Nodes: []rebalance.Node{node("a", 0.9), node("b", 0.5), node("c", 0.85), node("d", 0.5)}, Hot: []string{"a", "c"},
+		Moves: []rebalance.Move{{
+			Namespace: "ns", Pod: "web-1", Owner: "ReplicaSet web", From: "a", To: "b", Or: []string{"d"}, Resource: load.CPU, Line: 0.8,
+			FromBefore: 0.9, FromAfter: 0.7, ToBefore: 0.5, ToAfter: 0.7, Disruption: 1,
+		}},
+		Stay: map[rebalance.Reason]int{rebalance.LittleRelief: 2, rebalance.NoController: 1}, Simulated: 1,
+	}
+}
+
+func printed(r *Report) string {
+	p := &terminal.Printer{}
+	r.Print(p)
+	return p.String()
+}
+
+func TestReport(t *testing.T) {
+	r := &Report{Profile: "s", Plugin: "P"}
+	r.add(plan())
+	want := []Node{
+		{Name: "a", Hot: true, Resource: "cpu", Line: 80, Before: 90, After: 70},
+		{Name: "c", Hot: true, Resource: "cpu", Line: 80, Before: 85, After: 85},
+		{Name: "b", Resource: "cpu", Line: 80, Before: 50, After: 70},
+	}
+	if diff := cmp.Diff(want, r.Nodes); diff != "" {
+		t.Errorf("nodes (-want +got):\n%s", diff)
+	}
+	const text = `Plan by P of profile s. Nothing is moved.
+
+NODE  RESOURCE  BEFORE  AFTER   LINE
+a     CPU       90.0 %  70.0 %  80.0 %
+c     CPU       85.0 %  85.0 %  80.0 %
+b     CPU       50.0 %  70.0 %  80.0 %
+
+NAMESPACE  POD    OWNER           FROM  TO      RELIEF
+ns         web-1  ReplicaSet web  a     b or d  20.0 %
+
+Other pods of hot nodes stay:
+  2 pods: takes too little off the node (LittleRelief)
+  1 pod: has no controller: nobody would recreate it (NoController)
+`
+	if diff := cmp.Diff(text, printed(r)); diff != "" {
+		t.Errorf("text (-want +got):\n%s", diff)
+	}
+}
+
+func TestReport_NoMoves(t *testing.T) {
+	for want, p := range map[string]*rebalance.Plan{
+		"Plan by P of profile s. Nothing is moved.\nNo node is hot.\n":                 {},
+		"Plan by P of profile s. Nothing is moved.\nNo moves: 3 of 4 nodes are hot.\n": {Stopped: "3 of 4 nodes are hot"},
+	} {
+		r := &Report{Profile: "s", Plugin: "P"}
+		r.add(p)
+		if diff := cmp.Diff(want, printed(r)); diff != "" {
+			t.Errorf("text (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestReasons_AllProtections(t *testing.T) {
+	for _, p := range rebalancer.Protections() {
+		if reasons()[rebalance.Reason(p)] == "" {
+			t.Errorf("no text for %s", p)
+		}
+	}
+}
