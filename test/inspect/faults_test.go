@@ -81,6 +81,15 @@ func byAddress(_ *testing.T, s *scene, _ doctor.Advice) { s.setAddress(shared.En
 // byRepair repairs the server in front.
 func byRepair(_ *testing.T, s *scene, _ doctor.Advice) { s.broken.Store(false) }
 
+// seen runs the command of an advice as printed, which shows the fault, and then follows the advice.
+func seen(follow func(*testing.T, *scene, doctor.Advice)) func(*testing.T, *scene, doctor.Advice) {
+	return func(t *testing.T, s *scene, a doctor.Advice) {
+		t.Helper()
+		t.Logf("%s\n%s", a.Command, shared.shell(t, a))
+		follow(t, s, a)
+	}
+}
+
 // through puts a server in front of Prometheus, which answers with handle while it is broken.
 func through(handle func(http.ResponseWriter, *http.Request) bool) func(*testing.T, *scene) {
 	return func(t *testing.T, s *scene) {
@@ -206,15 +215,18 @@ func sourceFaults() []fault {
 				t.Cleanup(server.Close)
 				s.setAddress(server.URL)
 			},
-			func(_ *testing.T, s *scene, _ doctor.Advice) {
+			seen(func(_ *testing.T, s *scene, _ doctor.Advice) {
 				s.setAddress(s.args()["metricProvider"].(args)["address"].(string) + "/prometheus")
-			}},
+			})},
 		{"a server that is no Prometheus", "source.answers", doctor.Error, "not a response of the Prometheus API", "It is another server",
-			through(responds(http.StatusOK, "<html>Grafana</html>")), byAddress},
+			through(responds(http.StatusOK, "<html>Grafana</html>")), seen(byAddress)},
 		{"a server that fails", "source.answers", doctor.Error, "503", "answers, and fails",
-			through(responds(http.StatusServiceUnavailable, "overloaded")), byRepair},
+			through(responds(http.StatusServiceUnavailable, "overloaded")), seen(byRepair)},
 		{"no token", "source.authorization", doctor.Error, "401 Unauthorized", "No token is sent", through(token),
-			func(t *testing.T, s *scene, _ doctor.Advice) { withToken(t, s, "allowed") }},
+			func(t *testing.T, s *scene, a doctor.Advice) {
+				byYAML(t, s, a)
+				withToken(t, s, "allowed") // replaces the mounted file on this machine
+			}},
 		{"a token without permission", "source.authorization", doctor.Error, "403 Forbidden", "denies it permission",
 			func(t *testing.T, s *scene) {
 				through(token)(t, s)
@@ -226,12 +238,15 @@ func sourceFaults() []fault {
 				withTLS("https")(t, s)
 				s.later, s.flags = s.flags, nil
 			},
-			func(_ *testing.T, s *scene, _ doctor.Advice) { s.flags = s.later }},
+			func(t *testing.T, s *scene, a doctor.Advice) {
+				byYAML(t, s, a)
+				s.flags = s.later // replaces the mounted file on this machine
+			}},
 		{"another dialect", "source.dialect", doctor.Error, "dialect NodeExporter: no node has load", "There are series of dialect Kubelet",
 			func(_ *testing.T, s *scene) { merge(s.args(), args{"metricProvider": args{"dialect": "NodeExporter"}}) }, byYAML},
 		{"a query without series", "nodes.measured", doctor.Error, "2 of 2", "Correct the custom query",
 			queries(args{"cpu": "sum by (node) (rate(no_such[$window]))"}),
-			func(_ *testing.T, s *scene, _ doctor.Advice) { delete(s.args()["metricProvider"].(args), "queries") }},
+			seen(func(_ *testing.T, s *scene, _ doctor.Advice) { delete(s.args()["metricProvider"].(args), "queries") })},
 		{"a query in percent", "values.capacity", doctor.Error, "is above capacity", "divide it by 100", // 2 of 8 cores are 25 %
 			queries(args{"cpu": "100 * sum by (node) (rate(node_cpu_usage_seconds_total[$window])) / 8"}), byYAML},
 		{"a metric without series", "source.metrics", doctor.Error, "no_such_series", "See what the query returns",
@@ -239,9 +254,9 @@ func sourceFaults() []fault {
 				s.examined = configurationOf("NodeMetrics", shared.Endpoints.Prometheus,
 					args{"metrics": []any{args{"name": "m", "query": "no_such_series", "prefer": "Lower"}}})
 			},
-			func(_ *testing.T, s *scene, _ doctor.Advice) {
+			seen(func(_ *testing.T, s *scene, _ doctor.Advice) {
 				s.args()["metrics"].([]any)[0].(args)["query"] = "node_memory_working_set_bytes"
-			}},
+			})},
 		{"a clock that is ahead", "time.clock", doctor.Error, "the source's clock differs from the API server's by 1m", "back by 1m",
 			func(t *testing.T, s *scene) { s.setAddress(skewed(t, s.broken)) }, byRepair},
 		{"a user who cannot list nodes", "permissions.list", doctor.Error, "forbidden", "Run this as a user with permission",
@@ -403,8 +418,8 @@ func seriesFaults(t *testing.T) []fault {
 		{"Prometheus scrapes seldom", "time.scrape", doctor.Warning, "over a window of 10s", "use a longer window", at(slow), byYAML},
 		{"a target of a tenant that names the nodes", "nodes.contested", doctor.Warning, `{job="another", namespace="tenant", service=""} is ignored`,
 			`selector: '{job="kubelet"`, at(contested), byYAML},
-		{"a target that is down", "nodes.measured", doctor.Warning, "1 of 2", "Prometheus cannot scrape up{", at(down), byRepair},
-		{"an exporter whose counters stand still", "values.frozen", doctor.Error, "worker-1", "Restart the exporters", at(frozen), byRepair},
+		{"a target that is down", "nodes.measured", doctor.Warning, "1 of 2", "Prometheus cannot scrape up{", at(down), seen(byRepair)},
+		{"an exporter whose counters stand still", "values.frozen", doctor.Error, "worker-1", "Restart the exporters", at(frozen), seen(byRepair)},
 		{"samples dated back", "time.behind", doctor.Error, "the newest is up to 1m4", "honor_timestamps: false", at(back), byRepair},
 		{"pods that are not measured", "source.pods", doctor.Warning, "1 of 3 pods that have run for 10m0s have a cpu usage",
 			"of each kubelet", func(t *testing.T, s *scene) {
@@ -530,7 +545,7 @@ func lateFaults() []fault {
 				must(t, shared.CreateNodes(t.Context(), cluster.Node{Name: "worker-3", CPU: "8", Memory: "32Gi"}))
 				waitSeries(t, shared.Endpoints.Prometheus, `rate(node_cpu_usage_seconds_total{node="worker-3"}[10s]) == 0`, 1)
 			},
-			func(t *testing.T, _ *scene, _ doctor.Advice) {
+			func(t *testing.T, _ *scene, _ doctor.Advice) { // KWOK is the kubelet and the exporter
 				must(t, shared.SetLoad(t.Context(), "worker-3", cluster.Load{Usage: cluster.Usage{CPU: "1", Memory: "1Gi"}}))
 			}},
 		{"pods of a scheduler that does not run", "pods.waiting", doctor.Error, `did you mean "plimsoll"?`, "schedulerName: plimsoll ",
@@ -538,9 +553,10 @@ func lateFaults() []fault {
 				must(t, shared.CreatePods(t.Context(), cluster.Pod{Name: "lone", Scheduler: "plimsol"}))
 				waitUntil(t, func() bool { return statusOf(shared.doctor(t, s.arguments(t)...), "pods.waiting") == doctor.Error })
 			},
-			func(t *testing.T, _ *scene, _ doctor.Advice) {
+			seen(func(t *testing.T, _ *scene, _ doctor.Advice) {
 				must(t, shared.DeletePods(t.Context(), "default", metav1.ListOptions{FieldSelector: "spec.schedulerName=plimsol"}))
-			}},
+				must(t, shared.CreatePods(t.Context(), cluster.Pod{Name: "lone", Scheduler: "plimsoll"}))
+			})},
 	}
 }
 

@@ -286,7 +286,7 @@ func TestReportOn_NotChecked(t *testing.T) {
 
 // TestReportOn_Messages expects what a check says of a fault, with its advice.
 func TestReportOn_Messages(t *testing.T) {
-	young := func(s *sourceFacts) {
+	lone := func(s *sourceFacts) { // pods without an owner are no workload
 		s.statistics = []live.Statistics{{StatisticsStatus: provider.StatisticsStatus{Label: "pods", Publisher: learned.NewPublisher()}}}
 	}
 	expired := func(f figure) func(*sourceFacts) {
@@ -397,8 +397,7 @@ func TestReportOn_Messages(t *testing.T) {
 		{"a stock image by what its metrics show", func(s *sourceFacts) {
 			s.metrics = model.Vector{{Metric: model.Metric{"__name__": "kubernetes_build_info", "git_version": "v1.36.3"}}}
 		}, "scheduler.image", Error, []string{"runs the stock scheduler", "image plimsoll:0.1.0-k8s1.36"}},
-		{"statistics without pods", young, "source.statistics", Skipped, []string{"no pod has run long enough for statistics"}},
-		{"usages without pods", young, "source.pods", Skipped, []string{"no pod has run long enough to be measured"}},
+		{"pods of no workload", lone, "source.statistics", Skipped, []string{"no pod of a workload is measured yet"}},
 		{"a configuration of a file", func(s *sourceFacts) { s.configuration.Workload = nil }, "scheduler.ready", Skipped,
 			[]string{"not checked, because the configuration is that of ConfigMap plimsoll-system/plimsoll: name a scheduler"}},
 		{"a path without the API", func(s *sourceFacts) {

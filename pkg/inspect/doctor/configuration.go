@@ -196,7 +196,7 @@ func (f *facts) checkStatistics() []Check {
 				"Statistics grow from now on. Let Prometheus record the past by the chart's value:"),
 				"%s; a part of the past is missing: %s", message, oneLine(s.HistoryErr))
 		case known == 0 && s.UnmeasuredErr == nil:
-			return skip("not checked, because no pod has run long enough for statistics")
+			return skip("not checked, because no pod of a workload is measured yet")
 		case known == 0:
 			return warn(advice, "%s", message)
 		}
@@ -218,8 +218,6 @@ func (f *facts) checkPods() []Check {
 			return nil
 		case s.UnmeasuredErr != nil:
 			return warn(advice, "%s: %s", s.Label, oneLine(s.UnmeasuredErr))
-		case s.Publisher.Latest().Len() == 0:
-			return skip("not checked, because no pod has run long enough to be measured")
 		}
 		return ok("%s: at least half of the pods are measured", s.Label)
 	})
