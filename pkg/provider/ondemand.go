@@ -144,7 +144,6 @@ func (u unopened) FetchPods(context.Context, int, func(*source.PodUsage)) (faile
 	return failed
 }
 
-// nameOf returns the name of the source that spec names.
 func nameOf(spec config.LoadSpec) string {
 	if spec.WatcherAddress != "" {
 		return "load-watcher"
@@ -152,7 +151,6 @@ func nameOf(spec config.LoadSpec) string {
 	return cmp.Or(string(spec.MetricProvider.Type), "source")
 }
 
-// podSourceNameOf is nameOf for the usage of pods.
 func podSourceNameOf(spec config.LoadSpec) string {
 	if spec.ReadsPrometheus() {
 		return string(config.Prometheus)

@@ -23,10 +23,7 @@ type sharedStatistics struct {
 // workloads returns statistics of the pods' usage by workload, read until ctx is done. The source is spec's, or metrics-server if
 // that knows nodes alone. mu must be held.
 func (p *Provider) workloads(
-	ctx context.Context,
-	cluster measured.Cluster,
-	spec config.LoadSpec,
-	s config.StatisticsSpec,
+	ctx context.Context, cluster measured.Cluster, spec config.LoadSpec, s config.StatisticsSpec,
 ) (*learned.Publisher, error) {
 	from := podSourceSpecOf(spec)
 	for _, known := range p.statistics {

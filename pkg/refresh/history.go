@@ -115,9 +115,7 @@ func endOf(timestamp, now time.Time, tolerance time.Duration) windowEnd {
 		unixNano = math.MaxInt64 // after the year 2262
 	}
 	end := windowEnd{
-		Time:      timestamp,
-		source:    sourceEnd{unixNano: unixNano, future: timestamp.Sub(now) > tolerance},
-		readAt:    now,
+		Time: timestamp, source: sourceEnd{unixNano: unixNano, future: timestamp.Sub(now) > tolerance}, readAt: now,
 		tolerance: tolerance,
 	}
 	if timestamp.After(now) {

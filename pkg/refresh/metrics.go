@@ -41,8 +41,7 @@ type Registry interface {
 func NewMetrics(registry Registry) *Metrics {
 	m := &Metrics{
 		refreshes: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name:           "plimsoll_refresh_total",
-			Help:           "Refreshes of the load source, by result: Success or Error.",
+			Name: "plimsoll_refresh_total", Help: "Refreshes of the load source, by result: Success or Error.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"source", "result"}),
 		durations: metrics.NewHistogramVec(&metrics.HistogramOpts{
@@ -58,8 +57,7 @@ func NewMetrics(registry Registry) *Metrics {
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"source", "reason"}),
 		unmatched: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name:           "plimsoll_unmatched_series",
-			Help:           "Series of the last refresh that belong to no node of the cluster.",
+			Name: "plimsoll_unmatched_series", Help: "Series of the last refresh that belong to no node of the cluster.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"source"}),
 		contested: metrics.NewGaugeVec(&metrics.GaugeOpts{
@@ -87,7 +85,6 @@ func NewMetrics(registry Registry) *Metrics {
 	return m
 }
 
-// register adds a watcher to those whose load is reported.
 func (m *Metrics) register(w *Watcher) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,7 +92,6 @@ func (m *Metrics) register(w *Watcher) {
 	m.initialize(w.label)
 }
 
-// registerWorkloads adds a watcher to those whose workloads are reported.
 func (m *Metrics) registerWorkloads(w *WorkloadWatcher) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

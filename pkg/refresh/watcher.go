@@ -69,17 +69,9 @@ type Watcher struct {
 // NewWatcher returns a watcher of src, called label in logs and metrics. Register what is to be read before calling Run.
 func NewWatcher(src source.Source, label string, nodes Nodes, c clock.Clock, m *Metrics) *Watcher {
 	return &Watcher{
-		source:      src,
-		label:       label,
-		nodes:       nodes,
-		clock:       c,
-		metrics:     m,
-		publisher:   load.NewPublisher(),
-		histories:   map[string]*nodeHistory{},
-		nodeMetrics: map[string]load.MetricTable{},
-		metricEnds:  map[string]sourceEnd{},
-		index:       load.NewIndex(nil),
-		failures:    failureLog{what: "Load"},
+		source: src, label: label, nodes: nodes, clock: c, metrics: m, publisher: load.NewPublisher(),
+		histories: map[string]*nodeHistory{}, nodeMetrics: map[string]load.MetricTable{}, metricEnds: map[string]sourceEnd{},
+		index: load.NewIndex(nil), failures: failureLog{what: "Load"},
 	}
 }
 
@@ -155,10 +147,7 @@ func Close(ctx context.Context, label string, source any) {
 // repeat calls refresh, at once and at intervals, until ctx is done. After a failure it tries again sooner, with backoff from retry
 // on.
 func repeat(
-	ctx context.Context,
-	c clock.Clock,
-	retry time.Duration,
-	refresh func(context.Context) error,
+	ctx context.Context, c clock.Clock, retry time.Duration, refresh func(context.Context) error,
 	currentInterval func() time.Duration,
 ) {
 	var backoff *wait.Backoff

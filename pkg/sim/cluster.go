@@ -104,7 +104,6 @@ func newCluster(client kubernetes.Interface) *cluster {
 	return c
 }
 
-// pods returns the pods of the cluster.
 func (c *cluster) pods() cache.Indexer { return c.byKind[reflect.TypeFor[*corev1.Pod]()].GetIndexer() }
 
 // find returns the informer of the object's kind, and the object with the same key in it, or nil.

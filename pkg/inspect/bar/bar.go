@@ -33,7 +33,6 @@ func (b Bar) String() string {
 	return b.draw(0, mark, measured, filled) + "|" + b.draw(mark+1, b.Cells, measured, filled)
 }
 
-// cells is the number of cells that a fraction takes.
 func (b Bar) cells(fraction float64) int {
 	return min(max(int(math.Round(fraction*float64(b.Cells))), 0), b.Cells)
 }

@@ -118,13 +118,9 @@ func relaxed(d *sim.Result) bool {
 
 func describe(pod *corev1.Pod) Pod {
 	return Pod{
-		Namespace:     pod.Namespace,
-		Name:          pod.Name,
-		Phase:         string(pod.Status.Phase),
-		Node:          pod.Spec.NodeName,
-		NominatedNode: pod.Status.NominatedNodeName,
-		PriorityClass: pod.Spec.PriorityClassName,
-		Priority:      corev1helpers.PodPriority(pod),
+		Namespace: pod.Namespace, Name: pod.Name, Phase: string(pod.Status.Phase), Node: pod.Spec.NodeName,
+		NominatedNode: pod.Status.NominatedNodeName, PriorityClass: pod.Spec.PriorityClassName,
+		Priority: corev1helpers.PodPriority(pod),
 	}
 }
 
@@ -181,7 +177,6 @@ func preemptionOf(d *sim.Result) *Preemption {
 	return p
 }
 
-// find returns the named node, or nil.
 func find(nodes []sim.NodeResult, name string) *sim.NodeResult {
 	i := slices.IndexFunc(nodes, func(n sim.NodeResult) bool { return n.Name == name })
 	if i < 0 {

@@ -36,7 +36,6 @@ func (c *Connection) Metrics(ctx context.Context, w *Workload, inPod bool) (metr
 	return nil, "", err
 }
 
-// metricsPort returns the port that the scheduler serves its metrics at.
 func metricsPort(w *Workload) string {
 	port, _ := w.Flags().GetInt("secure-port") // every scheduler has the flag
 	return strconv.Itoa(port)
@@ -86,8 +85,7 @@ func (c *Connection) readThroughProxy(ctx context.Context, w *Workload, pod stri
 // ParseMetrics returns the samples of a text in Prometheus' format.
 func ParseMetrics(text io.Reader) (model.Vector, error) {
 	decoder := expfmt.SampleDecoder{
-		Dec:  expfmt.NewDecoder(text, expfmt.NewFormat(expfmt.TypeTextPlain)),
-		Opts: &expfmt.DecodeOptions{Timestamp: model.Now()},
+		Dec: expfmt.NewDecoder(text, expfmt.NewFormat(expfmt.TypeTextPlain)), Opts: &expfmt.DecodeOptions{Timestamp: model.Now()},
 	}
 	var all model.Vector
 	for {

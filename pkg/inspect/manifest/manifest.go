@@ -69,8 +69,7 @@ func read(ctx context.Context, name string, stdin io.Reader) ([]byte, error) {
 
 func parse(content []byte, namespace string) (*Manifest, error) {
 	p := parser{
-		decoder:   serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer(),
-		namespace: namespace,
+		decoder: serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer(), namespace: namespace,
 	}
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	for n := 1; ; n++ {

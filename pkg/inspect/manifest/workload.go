@@ -147,11 +147,7 @@ func ofCronJob(c *batchv1.CronJob) *Workload {
 
 // owned returns the workload of an object with a template.
 func owned(
-	kind, version string,
-	owner runtime.Object,
-	meta *metav1.ObjectMeta,
-	template *corev1.PodTemplateSpec,
-	replicas *int32,
+	kind, version string, owner runtime.Object, meta *metav1.ObjectMeta, template *corev1.PodTemplateSpec, replicas *int32,
 ) *Workload {
 	if meta.UID == "" {
 		meta.UID = types.UID(fmt.Sprintf("manifest/%s/%s/%s", kind, meta.Namespace, meta.Name))
@@ -286,5 +282,4 @@ func (w *Workload) Owns(pod *corev1.Pod) bool {
 	return owner.Kind == w.Kind && owner.Name == w.Name
 }
 
-// isJob reports whether Jobs run the pods.
 func (w *Workload) isJob() bool { return w.Kind == "Job" || w.Kind == "CronJob" }

@@ -29,7 +29,6 @@ func (b *budget) spend(began time.Time) time.Duration {
 	return spent
 }
 
-// exhausted reports whether more was spent than the share allows.
 func (b *budget) exhausted() bool {
 	b.earn()
 	return b.left <= 0

@@ -72,9 +72,7 @@ type followed struct {
 
 // New returns a Shadow. It fails if no plugin of the profile reads CPU load.
 func New(o Options) (*Shadow, error) {
-	s := &Shadow{
-		Options: o, budget: newBudget(o.Clock, o.CPUShare), waiting: sets.New[types.UID](), byUID: map[types.UID]*followed{},
-	}
+	s := &Shadow{Options: o, budget: newBudget(o.Clock, o.CPUShare), waiting: sets.New[types.UID](), byUID: map[types.UID]*followed{}}
 	for _, r := range o.Scheduler.LoadReaders(o.Profile) {
 		// A quantile is not what hot nodes are told by.
 		if m := r.Reader().Model(load.CPU); s.reader == nil && m != nil && m.Config().Fraction == 0 {

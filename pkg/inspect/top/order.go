@@ -29,15 +29,13 @@ const (
 
 // keys are what nodes are sorted by, from the highest to the lowest.
 var keys = map[Order]func(*Row) float64{
-	ByLine:            room,
-	ByCPU:             func(n *Row) float64 { return n.CPU.UtilizationPercent },
+	ByLine: room, ByCPU: func(n *Row) float64 { return n.CPU.UtilizationPercent },
 	ByMemory:          func(n *Row) float64 { return n.Memory.UtilizationPercent },
 	ByCPUPending:      func(n *Row) float64 { return n.CPU.PendingPercent },
 	ByMemoryPending:   func(n *Row) float64 { return n.Memory.PendingPercent },
 	ByCPURequested:    func(n *Row) float64 { return n.CPU.RequestedPercent },
 	ByMemoryRequested: func(n *Row) float64 { return n.Memory.RequestedPercent },
-	ByAge:             func(n *Row) float64 { return max(age(&n.CPU), age(&n.Memory)) },
-	ByName:            func(*Row) float64 { return 0 },
+	ByAge:             func(n *Row) float64 { return max(age(&n.CPU), age(&n.Memory)) }, ByName: func(*Row) float64 { return 0 },
 }
 
 // Orders returns all orders.

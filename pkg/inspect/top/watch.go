@@ -299,7 +299,6 @@ func (m *nodeWatch) arrange() {
 // otherLines is the number of lines beside the rows: title, status, headers and help.
 const otherLines = 4
 
-// visible is the number of rows shown.
 func (m *nodeWatch) visible() int { return max(m.height-otherLines, 0) }
 
 // View implements tea.Model.

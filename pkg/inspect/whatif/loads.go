@@ -54,10 +54,7 @@ type podUsages = map[live.PodResource]source.PodUsage
 // measuredUsage returns what the evicted pods contribute to what each publisher's snapshot has measured of their nodes.
 // It is called before the pods are removed.
 func (p *Plan) measuredUsage(
-	ctx context.Context,
-	s *sim.Scheduler,
-	models map[*load.Publisher][]*estimate.Model,
-	known podUsages,
+	ctx context.Context, s *sim.Scheduler, models map[*load.Publisher][]*estimate.Model, known podUsages,
 ) (map[*load.Publisher]amountsByNode, error) {
 	usage := map[*load.Publisher]amountsByNode{}
 	evicted := map[*corev1.Pod]bool{}

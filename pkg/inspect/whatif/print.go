@@ -204,9 +204,7 @@ func (r *Report) rows() (rows []nodeRow) {
 
 // eachOutcome returns a column for each outcome.
 func (r *Report) eachOutcome(
-	header string,
-	text func(*ChangedNode) string,
-	color func(*ChangedNode) terminal.Color,
+	header string, text func(*ChangedNode) string, color func(*ChangedNode) terminal.Color,
 ) (columns []terminal.Column[nodeRow]) {
 	for i := range r.Outcomes {
 		c := terminal.Column[nodeRow]{Header: header, Text: func(row nodeRow) string { return text(&row[i]) }}

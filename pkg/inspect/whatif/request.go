@@ -208,8 +208,7 @@ func (e *experiment) place(ctx context.Context, configuration *live.Configuratio
 		}
 	}
 	out, err := e.plan.Run(ctx, cluster.Scheduler, RunOptions{
-		SchedulerName: profile, Profiles: configuration.ProfileNames(), PoolLabel: e.PoolLabel, Usages: usages,
-		Progress: e.Progress,
+		SchedulerName: profile, Profiles: configuration.ProfileNames(), PoolLabel: e.PoolLabel, Usages: usages, Progress: e.Progress,
 	})
 	if err != nil {
 		return err

@@ -52,9 +52,7 @@ func (p *Plan) Run(ctx context.Context, s *sim.Scheduler, o RunOptions) (*Outcom
 // prepare records the load before the changes, and makes them.
 func (p *Plan) prepare(ctx context.Context, s *sim.Scheduler, o RunOptions) (*run, error) {
 	out := &Outcome{}
-	r := &run{
-		Outcome: out, plan: p, scheduler: s, options: &o, placed: map[types.UID]*Placement{}, failures: map[string]*failure{},
-	}
+	r := &run{Outcome: out, plan: p, scheduler: s, options: &o, placed: map[types.UID]*Placement{}, failures: map[string]*failure{}}
 	names := p.SchedulerNames()
 	if o.SchedulerName != "" {
 		names = []string{o.SchedulerName}

@@ -83,13 +83,11 @@ func New(ctx context.Context, config Config) (*Server, error) {
 		connections: newFairSet[*limitedConn](config.MaxConnections),
 		inFlight:    newFairSet[*http.ResponseController](config.MaxRequests),
 		replaced: metrics.NewCounter(&metrics.CounterOpts{
-			Name:           "plimsoll_watcher_replaced_connections_total",
-			Help:           "Connections that the service closed to make room for others.",
+			Name: "plimsoll_watcher_replaced_connections_total", Help: "Connections that the service closed to make room for others.",
 			StabilityLevel: metrics.ALPHA,
 		}),
 		requests: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name:           "plimsoll_watcher_requests_total",
-			Help:           "Requests by path (other: unknown or refused) and status code.",
+			Name: "plimsoll_watcher_requests_total", Help: "Requests by path (other: unknown or refused) and status code.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"path", "code"}),
 	}

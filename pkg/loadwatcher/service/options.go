@@ -46,10 +46,8 @@ type options struct {
 
 func newOptions() *options {
 	o := &options{
-		listenAddress:  ":2020",
-		maxConnections: 256,
-		windows:        []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minute},
-		logging:        logsapi.NewLoggingConfiguration(),
+		listenAddress: ":2020", maxConnections: 256, windows: []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minute},
+		logging: logsapi.NewLoggingConfiguration(),
 	}
 	v1.SetDefaults_LoadSpec(&o.load)
 	v1.SetDefaults_MetricProviderSpec(&o.load.MetricProvider)
@@ -136,9 +134,7 @@ func (o *options) settings() []setting {
 			usage: "window of means and deviations, unless a request asks for another"},
 		{flag: "windows", value: &o.windows, usage: "further windows for requests with ?window=; each is read at each refresh"},
 		{
-			flag:  "refresh-interval",
-			value: &o.load.RefreshInterval.Duration,
-			field: "refreshInterval",
+			flag: "refresh-interval", value: &o.load.RefreshInterval.Duration, field: "refreshInterval",
 			usage: "time between two refreshes",
 		},
 		{flag: "max-age", value: &o.load.MaxAge.Duration, field: "maxAge", usage: "age beyond which load is no longer served"},

@@ -30,15 +30,9 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler, tls
 	background := context.WithoutCancel(ctx)
 	logger := klog.FromContext(ctx)
 	httpServer := &http.Server{
-		Handler:           handler,
-		TLSConfig:         tlsConfig,
-		ReadHeaderTimeout: readHeaderTimeout,
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      writeTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		BaseContext:       func(net.Listener) context.Context { return background },
-		ErrorLog:          log.New(errorLog{logger}, "", 0),
+		Handler: handler, TLSConfig: tlsConfig, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout,
+		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		BaseContext: func(net.Listener) context.Context { return background }, ErrorLog: log.New(errorLog{logger}, "", 0),
 	}
 	defer func() { _ = httpServer.Close() }()
 	stopped := make(chan error, 1)

@@ -45,10 +45,7 @@ func start(ctx context.Context, o *options, spec config.LoadSpec, cluster *rest.
 		return nil, fmt.Errorf("client of the cluster: %w", err)
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s := &service{
-		options: o,
-		stop:    stop,
-	}
+	s := &service{options: o, stop: stop}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -57,6 +54,7 @@ func start(ctx context.Context, o *options, spec config.LoadSpec, cluster *rest.
 	nodes := measured.Cluster{
 		Nodes: corelisters.NewNodeLister(informer.GetIndexer()), NodesSynced: informer.HasSynced, KubeConfig: cluster,
 	}
+	// As pkg/provider does it. Importing that would link the scheduler's framework, twice as many packages.
 	src, err := sources.Open(ctx, nodes, spec, o.account, clock.RealClock{})
 	if err != nil {
 		return nil, err
@@ -68,18 +66,9 @@ func start(ctx context.Context, o *options, spec config.LoadSpec, cluster *rest.
 	}, trust)
 	s.running.Go(func() { watcher.Run(ctx) })
 	s.server, err = server.New(ctx, server.Config{
-		Source:         src.Name(),
-		Publisher:      watcher.Publisher(),
-		Nodes:          nodes,
-		Window:         spec.Window.Duration,
-		Windows:        o.windows,
-		Trust:          trust,
-		TokenFile:      o.bearerTokenFile,
-		MaxConnections: o.maxConnections,
-		MaxRequests:    o.maxConnections / connectionsPerRequest,
-		Metrics:        t.Handler,
-		Registry:       t,
-		Clock:          clock.RealClock{},
+		Source: src.Name(), Publisher: watcher.Publisher(), Nodes: nodes, Window: spec.Window.Duration, Windows: o.windows,
+		Trust: trust, TokenFile: o.bearerTokenFile, MaxConnections: o.maxConnections,
+		MaxRequests: o.maxConnections / connectionsPerRequest, Metrics: t.Handler, Registry: t, Clock: clock.RealClock{},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--bearer-token-file: %w", err)

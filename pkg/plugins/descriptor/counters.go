@@ -75,8 +75,7 @@ func NewMetrics(register func(...metrics.Registerable)) *Metrics {
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"plugin", "reason"}),
 		lines: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name:           "plimsoll_load_line_ratio",
-			Help:           "Load line of the nodes with the Lowest and the Highest one, as a share of capacity.",
+			Name: "plimsoll_load_line_ratio", Help: "Load line of the nodes with the Lowest and the Highest one, as a share of capacity.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"plugin", "resource", "bound"}),
 		Records: metrics.NewCounterVec(&metrics.CounterOpts{

@@ -114,7 +114,6 @@ func WithArgs[Args runtime.Object](
 	return d
 }
 
-// argsOf returns valid arguments of the type.
 func argsOf[Args runtime.Object](object runtime.Object) (Args, error) {
 	args, ok := object.(Args)
 	if !ok {

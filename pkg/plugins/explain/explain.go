@@ -119,7 +119,7 @@ type LoadLine struct {
 	Utilization [load.ResourceCount]float64
 	// Percent is the line; 0 where none holds.
 	Percent [load.ResourceCount]float64
-	// Annotated reports whether the node's own annotation states the line.
+	// Annotated reports whether the node's own annotation states a line, which does not hold while no load is known.
 	Annotated [load.ResourceCount]bool
 	// AnnotationProblem says what is wrong with the node's annotation, which is not used; empty if nothing is.
 	AnnotationProblem string

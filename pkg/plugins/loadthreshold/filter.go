@@ -116,7 +116,6 @@ func (pl *LoadThreshold) terms(s *filterState, node fwk.NodeInfo) Terms {
 	return t
 }
 
-// nodePeaks returns the terms of the node's peaks in the cycle.
 func (pl *LoadThreshold) nodePeaks(s *filterState, node fwk.NodeInfo) [load.ResourceCount]peak.Resource {
 	peaks := s.peaks[load.CPU].Node(node, s.podUsages, pl.deviations)
 	if pl.models[load.Memory] != pl.models[load.CPU] {

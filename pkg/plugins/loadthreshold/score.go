@@ -126,7 +126,6 @@ func (t *Terms) summands(r load.Resource) []explain.Term {
 	return terms
 }
 
-// measured returns the terms of the mean or quantile.
 func (t Terms) measured(r load.Resource) []explain.Term {
 	terms := explain.Resource(r, &t.Node[r], t.Pod[r], t.Node[r].Base)
 	if t.Fraction > 0 && t.Node[r].State == load.Fresh && len(terms) > 0 {

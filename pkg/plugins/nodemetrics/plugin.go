@@ -138,7 +138,6 @@ func (pl *NodeMetrics) cycleState(ctx context.Context, state fwk.CycleState) *cy
 	return s
 }
 
-// scoreAt is the score of the node in a row of the values.
 func (s *cycleState) scoreAt(row int) int64 {
 	return int64(math.Round(Terms{scales: s.scales, row: row}.Score()))
 }

@@ -55,7 +55,6 @@ type scale struct {
 	unknown float64
 }
 
-// markAt is the mark of the node in a row of the values.
 func (s *scale) markAt(row int) float64 {
 	if value, known := s.values.At(row); known {
 		return s.mark(value)

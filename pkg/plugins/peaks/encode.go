@@ -16,7 +16,6 @@ func encode(cost float64) int64 {
 	return int64(bits >> 1)
 }
 
-// decode returns the cost that was encoded.
 func decode(code int64) float64 {
 	bits := uint64(code) << 1
 	if bits&signBit == 0 {

@@ -46,8 +46,7 @@ func Describe() descriptor.Descriptor {
 
 func build(_ context.Context, args *config.TargetLoadPackingArgs, given descriptor.Given) (minor.Plugin, error) {
 	return &TargetLoadPacking{
-		Extensions:    loadscore.New[loadscore.NoPodState](Name, given, args.MissingLoad),
-		targetPercent: float64(args.TargetUtilization),
+		Extensions: loadscore.New[loadscore.NoPodState](Name, given, args.MissingLoad), targetPercent: float64(args.TargetUtilization),
 	}, nil
 }
 

@@ -66,10 +66,7 @@ func CredentialFiles() validation.Files {
 // Reach implements Access: it reaches the server directly, with the account's credentials if the spec has no token. A hosted
 // service never gets the account's credentials. Reach fails if it cannot read a file of the spec, or the account's token.
 func (a Account) Reach(
-	ctx context.Context,
-	spec config.LoadSpec,
-	address string,
-	cfg httpclient.Config,
+	ctx context.Context, spec config.LoadSpec, address string, cfg httpclient.Config,
 ) (string, httpclient.Config, error) {
 	if err := validation.ValidateCredentials(nil, &spec, CredentialFiles()); err != nil {
 		return "", cfg, err

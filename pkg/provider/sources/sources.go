@@ -34,13 +34,8 @@ func Open(ctx context.Context, cluster measured.Cluster, spec config.LoadSpec, a
 	}
 	address, client, err := access.Reach(ctx, spec, cmp.Or(spec.WatcherAddress, provider.Address), clientConfigOf(spec))
 	service := hosted.Config{
-		Address:        address,
-		Config:         client,
-		ClusterName:    provider.ClusterName,
-		HostNameSuffix: provider.HostNameSuffix,
-		Dialect:        string(provider.Dialect),
-		CPUQuery:       queries.CPU,
-		MemoryQuery:    queries.Memory,
+		Address: address, Config: client, ClusterName: provider.ClusterName, HostNameSuffix: provider.HostNameSuffix,
+		Dialect: string(provider.Dialect), CPUQuery: queries.CPU, MemoryQuery: queries.Memory,
 	}
 	switch {
 	case err != nil:
@@ -49,14 +44,8 @@ func Open(ctx context.Context, cluster measured.Cluster, spec config.LoadSpec, a
 		return loadwatcherclient.New(loadwatcherclient.Config{Address: address, Config: client}, cluster.Nodes)
 	case provider.Type == config.Prometheus:
 		return prometheus.New(prometheus.Config{
-			Address:     address,
-			Config:      client,
-			Dialect:     promql.Dialect(provider.Dialect),
-			NodeLabels:  provider.NodeLabels,
-			Selector:    provider.Selector,
-			CPUQuery:    queries.CPU,
-			MemoryQuery: queries.Memory,
-			Pods:        cluster.Pods,
+			Address: address, Config: client, Dialect: promql.Dialect(provider.Dialect), NodeLabels: provider.NodeLabels,
+			Selector: provider.Selector, CPUQuery: queries.CPU, MemoryQuery: queries.Memory, Pods: cluster.Pods,
 		}, cluster.Nodes, c)
 	case provider.Type == config.SignalFx:
 		return signalfx.New(service, cluster.Nodes, c)
@@ -88,11 +77,8 @@ func ReachPrometheus(ctx context.Context, spec config.LoadSpec, access Access) (
 func clientConfigOf(spec config.LoadSpec) httpclient.Config {
 	provider := spec.MetricProvider
 	client := httpclient.Config{
-		BearerToken:        string(provider.Token),
-		BearerTokenFile:    provider.TokenFile,
-		CAFile:             provider.CAFile,
-		InsecureSkipVerify: provider.InsecureSkipVerify,
-		Timeout:            provider.Timeout.Duration,
+		BearerToken: string(provider.Token), BearerTokenFile: provider.TokenFile, CAFile: provider.CAFile,
+		InsecureSkipVerify: provider.InsecureSkipVerify, Timeout: provider.Timeout.Duration,
 	}
 	if spec.WatcherAddress == "" { // a load-watcher service takes a token alone
 		client.Key, client.KeyFile = string(provider.ApplicationKey), provider.ApplicationKeyFile

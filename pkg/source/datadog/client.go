@@ -50,11 +50,7 @@ type (
 
 // query evaluates the queries over the range. It returns a response and an error if Datadog had only a part.
 func (c client) query(
-	ctx context.Context,
-	queries [load.ResourceCount]query,
-	rng hosted.Range,
-	now time.Time,
-	nodes int,
+	ctx context.Context, queries [load.ResourceCount]query, rng hosted.Range, now time.Time, nodes int,
 ) (*response, error) {
 	attributes := requestAttributes{From: rng.From(now).UnixMilli(), To: now.UnixMilli(), Interval: rng.Step.Milliseconds()}
 	for r, q := range queries {
@@ -68,11 +64,7 @@ func (c client) query(
 	const path = "api/v2/query/timeseries"
 	var decoded *response
 	err = c.Do(ctx, hosted.Request{
-		Method:   http.MethodPost,
-		Path:     path,
-		Body:     body,
-		Nodes:    nodes,
-		MaxBytes: int64(load.ResourceCount) * rng.MaxBytes(nodes),
+		Method: http.MethodPost, Path: path, Body: body, Nodes: nodes, MaxBytes: int64(load.ResourceCount) * rng.MaxBytes(nodes),
 	}, func(dec *jsonstream.Decoder) (err error) {
 		decoded, err = decodeResponse(dec, rng)
 		return err
@@ -96,11 +88,8 @@ func (c client) query(
 
 func (c client) metrics(ctx context.Context, word string) (names []string, err error) {
 	err = c.Do(ctx, hosted.Request{
-		Method:     http.MethodGet,
-		Path:       "api/v1/search",
-		Parameters: url.Values{"q": {"metrics:" + word}},
-		MaxBytes:   source.MaxResponseBytes(0),
-		Hint:       lookupHint,
+		Method: http.MethodGet, Path: "api/v1/search", Parameters: url.Values{"q": {"metrics:" + word}},
+		MaxBytes: source.MaxResponseBytes(0), Hint: lookupHint,
 	}, func(dec *jsonstream.Decoder) (err error) {
 		names, err = decodeMetrics(dec)
 		return err

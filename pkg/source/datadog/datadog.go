@@ -51,9 +51,7 @@ func New(cfg hosted.Config, nodes corelisters.NodeLister, c clock.PassiveClock) 
 		return nil, err
 	}
 	s := &Source{
-		Source: base,
-		client: client{base.Client},
-		filter: "host:*" + cfg.HostNameSuffix,
+		Source: base, client: client{base.Client}, filter: "host:*" + cfg.HostNameSuffix,
 		custom: [load.ResourceCount]string{load.CPU: cfg.CPUQuery, load.Memory: cfg.MemoryQuery},
 	}
 	if cfg.ClusterName != "" {

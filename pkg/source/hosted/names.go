@@ -27,9 +27,7 @@ func Word(r load.Resource) string {
 // NoSeries returns the error of a query without series. lookup returns names of the account's metrics with the word, as the server
 // wrote them.
 func (s *Source) NoSeries(
-	ctx context.Context,
-	r load.Resource,
-	lookup func(ctx context.Context, word string) ([]string, error),
+	ctx context.Context, r load.Resource, lookup func(ctx context.Context, word string) ([]string, error),
 ) error {
 	last, now := &s.lookedUp[r], s.Clock.Now()
 	if last.text == "" || now.Sub(last.at).Abs() >= lookupInterval {

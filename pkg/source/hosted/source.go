@@ -62,23 +62,15 @@ var _ io.Closer = &Source{}
 // New returns a source without its queries. hint returns the setting to check for a status other than 200, or "". It fails if a
 // CA file cannot be read.
 func New(
-	service string,
-	cfg Config,
-	nodes corelisters.NodeLister,
-	c clock.PassiveClock,
-	hint func(status int) string,
+	service string, cfg Config, nodes corelisters.NodeLister, c clock.PassiveClock, hint func(status int) string,
 ) (Source, error) {
 	client, err := httpclient.New(cfg.Address, cfg.Config)
 	if err != nil {
 		return Source{}, fmt.Errorf("client of %s: %w", service, err)
 	}
 	return Source{
-		Service: service,
-		Client:  &Client{Client: client, hint: hint},
-		Nodes:   nodes,
-		Clock:   c,
-		Timeout: cfg.Timeout,
-		Suffix:  cfg.HostNameSuffix,
+		Service: service, Client: &Client{Client: client, hint: hint}, Nodes: nodes, Clock: c, Timeout: cfg.Timeout,
+		Suffix: cfg.HostNameSuffix,
 	}, nil
 }
 

@@ -40,12 +40,8 @@ type measured struct {
 // name. excerpt makes a server's text safe for messages, see text.Excerpt.
 func NewTable(nodes []*corev1.Node, suffix string, excerpt func(string) string) *Table {
 	return &Table{
-		nodes:     nodes,
-		index:     source.NewNodeIndex(nodes),
-		suffix:    suffix,
-		excerpt:   excerpt,
-		stats:     map[time.Duration][][load.ResourceCount]measured{},
-		unmatched: map[string]struct{}{},
+		nodes: nodes, index: source.NewNodeIndex(nodes), suffix: suffix, excerpt: excerpt,
+		stats: map[time.Duration][][load.ResourceCount]measured{}, unmatched: map[string]struct{}{},
 	}
 }
 

@@ -25,11 +25,8 @@ func newTransport(cfg Config) (http.RoundTripper, error) {
 		return transportWith(&tls.Config{InsecureSkipVerify: cfg.InsecureSkipVerify, ServerName: cfg.ServerName}, hasCredentials), nil
 	}
 	ca := &authorities{
-		names:            files,
-		addToSystemRoots: cfg.CAFile == "",
-		hasCredentials:   hasCredentials,
-		serverName:       cfg.ServerName,
-		timeout:          cfg.Timeout,
+		names: files, addToSystemRoots: cfg.CAFile == "", hasCredentials: hasCredentials, serverName: cfg.ServerName,
+		timeout: cfg.Timeout,
 	}
 	for _, name := range files {
 		ca.files = append(ca.files, boundedfile.New(name, boundedfile.MaxCABytes))

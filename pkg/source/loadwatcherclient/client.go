@@ -76,10 +76,8 @@ func (s *Source) Fetch(ctx context.Context, _ source.Request) (source.Batch, err
 	}
 	samples, unmatched := s.attribute(measured, nodes)
 	s.unmatched.Log(
-		klog.FromContext(ctx),
-		unmatched,
-		"Ignored hosts in the load-watcher service's response: they match no node, or another host of the node counts",
-		"url",
+		klog.FromContext(ctx), unmatched,
+		"Ignored hosts in the load-watcher service's response: they match no node, or another host of the node counts", "url",
 		s.client.Endpoint(wire.Path),
 	)
 	if len(samples) == 0 {

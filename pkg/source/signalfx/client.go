@@ -29,11 +29,7 @@ type client struct{ *hosted.Client }
 
 // values returns the query's series over the range, by ID. It returns series and an error if the service had only a part.
 func (c client) values(
-	ctx context.Context,
-	query string,
-	rng hosted.Range,
-	now time.Time,
-	nodes int,
+	ctx context.Context, query string, rng hosted.Range, now time.Time, nodes int,
 ) (map[string]hosted.Series, error) {
 	const path = "v1/timeserieswindow"
 	var response *values

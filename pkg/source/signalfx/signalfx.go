@@ -92,11 +92,7 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 
 // measure reads the resource over the windows into the table. The error names failed queries, or why no node has a value.
 func (s *Source) measure(
-	ctx context.Context,
-	r load.Resource,
-	windows []time.Duration,
-	nodes []*corev1.Node,
-	table *hosted.Table,
+	ctx context.Context, r load.Resource, windows []time.Duration, nodes []*corev1.Node, table *hosted.Table,
 ) error {
 	var problems []error
 	found := false

@@ -54,7 +54,6 @@ func newRequeuer(limit Limit, handle minor.Handle, snapshots *estimate.Snapshots
 	}
 }
 
-// forget ends the pod's waiting.
 func (q *requeuer) forget(pods ...types.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -149,7 +148,6 @@ func (q *requeuer) requeue(logger klog.Logger) {
 	q.handle.Activate(logger, requeued)
 }
 
-// anyHasRoom reports whether one of the named nodes has room for the pod.
 func (q *requeuer) anyHasRoom(pod *corev1.Pod, nodes []string) bool {
 	hasRoom := q.limit.HasRoom(pod)
 	return slices.ContainsFunc(nodes, func(name string) bool {

@@ -57,10 +57,8 @@ func (w *waivers) begin(state fwk.CycleState, pod types.UID) (waived bool) {
 	return waived
 }
 
-// waive waives the limit in the cycle.
 func (w *waivers) waive(state fwk.CycleState) { state.Write(w.key, waiverState{true}) }
 
-// waived reports whether the limit is waived in the cycle.
 func (w *waivers) waived(state fwk.CycleState) bool {
 	data, err := state.Read(w.key)
 	return err == nil && data.(waiverState).waived
@@ -137,11 +135,7 @@ func (w *waivers) sufficient(
 // suffices reports whether the pod can have one of the nodes that the limits ruled out once they are waived. It waives them in
 // the state.
 func (w *waivers) suffices(
-	ctx context.Context,
-	state fwk.CycleState,
-	pod *corev1.Pod,
-	nodes []fwk.NodeInfo,
-	statuses minor.NodeToStatusReader,
+	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo, statuses minor.NodeToStatusReader,
 	limits []*waivers,
 ) bool {
 	for _, limit := range limits {

@@ -134,10 +134,8 @@ func FromSamples(source string, made time.Time, window time.Duration, samples []
 		}
 	}
 	return &Document{
-		Timestamp: made.Unix(),
-		Window:    Window{Duration: formatDuration(window), Start: end.Add(-window).Unix(), End: end.Unix()},
-		Source:    source,
-		Data:      Data{NodeMetricsMap: hosts},
+		Timestamp: made.Unix(), Window: Window{Duration: formatDuration(window), Start: end.Add(-window).Unix(), End: end.Unix()},
+		Source: source, Data: Data{NodeMetricsMap: hosts},
 	}
 }
 
@@ -148,11 +146,8 @@ func appendMetrics(metrics []Metric, resourceType string, stat load.Stat, window
 	}
 	metric := func(operator string, value float64) Metric {
 		return Metric{
-			Name:     strings.ToLower(resourceType) + "_utilization",
-			Type:     resourceType,
-			Operator: operator,
-			Rollup:   formatDuration(window),
-			Value:    &value,
+			Name: strings.ToLower(resourceType) + "_utilization", Type: resourceType, Operator: operator, Rollup: formatDuration(window),
+			Value: &value,
 		}
 	}
 	if window == 0 {

@@ -70,8 +70,8 @@ func (l *Log) logQueries(logger klog.Logger, now time.Time, d *Diagnosis) {
 	}
 }
 
-// logMatching logs at the default verbosity if the nodes without series change. So it does if the first unmatched series appears or
-// the last one goes. These lines are limited. Other changes of unmatched series are logged at V(2), without a limit.
+// logMatching logs changes of the nodes without series, the first unmatched series, and the end of the last one. These lines are
+// limited. Other changes of unmatched series are logged at V(2), without a limit.
 func (l *Log) logMatching(logger klog.Logger, now time.Time, d *Diagnosis) {
 	important := (len(d.UnmatchedSeries) > 0) != (len(l.unmatchedSeries) > 0) ||
 		!slices.Equal(d.NodesWithoutSeries, l.nodesWithoutSeries)
