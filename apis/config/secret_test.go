@@ -23,9 +23,7 @@ func TestSecret_HiddenFromVerbs(t *testing.T) {
 		"a holder of a map":     holder{Map: map[config.Secret]config.Secret{secret: secret}},
 		"a pointer to a holder": &holder{Token: secret},
 		"a provider":            config.MetricProviderSpec{Token: secret},
-		"arguments": &config.TargetLoadPackingArgs{
-			LoadSpec: config.LoadSpec{MetricProvider: config.MetricProviderSpec{Token: secret}},
-		},
+		"arguments":             &config.TargetLoadPackingArgs{LoadSpec: config.LoadSpec{MetricProvider: config.MetricProviderSpec{Token: secret}}},
 	}
 	// %d, %t and %c are no verbs of strings: fmt prints the value after its error.
 	verbs := []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "% x", "%d", "%t", "%c", "%20v", "%-3s", "%.3s"}

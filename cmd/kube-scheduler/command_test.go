@@ -60,8 +60,7 @@ func run(t *testing.T, content, kubeconfig string, flags ...string) error {
 	dir := t.TempDir()
 	file, kubeconfigFile := filepath.Join(dir, "config.yaml"), filepath.Join(dir, "kubeconfig")
 	for name, content := range map[string]string{
-		file:           strings.Replace(content, "KUBECONFIG", kubeconfigFile, 1),
-		kubeconfigFile: kubeconfig,
+		file: strings.Replace(content, "KUBECONFIG", kubeconfigFile, 1), kubeconfigFile: kubeconfig,
 	} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -144,8 +143,7 @@ func TestCommand_ReadsTheEnvironmentOfHostedServices(t *testing.T) {
 	err := start(t, args)
 	if err == nil || !strings.Contains(err.Error(), "clusterName: Invalid value: \"of two words\"") ||
 		!strings.Contains(
-			err.Error(),
-			"tokenFile: Required value",
+			err.Error(), "tokenFile: Required value",
 		) || !strings.Contains(err.Error(), "environment variable METRICS_PROVIDER_TOKEN") {
 		t.Error(err)
 	}

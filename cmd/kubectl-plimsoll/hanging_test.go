@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// hangingServer returns the URL of an API server that answers nothing, and a channel that is closed at the first request.
+// hangingServer returns the URL of an API server that answers nothing. The channel is closed at the first request.
 func hangingServer(t *testing.T) (url string, asked <-chan struct{}) {
 	t.Helper()
 	first := make(chan struct{})

@@ -106,9 +106,8 @@ func TestEstimate(t *testing.T) {
 			name: "of a node that was never measured is by requests", want: Estimate{load.CPU: cpuByRequests, load.Memory: memoryByRequests},
 		},
 		{
-			name:  "of a resource that was never measured is by requests",
-			given: load.NodeLoad{load.CPU: measurement(0.5, 0, 0)},
-			want:  Estimate{load.CPU: ResourceEstimate{Mean: 4000, Base: 8000, Allocatable: 6000, State: load.Fresh}, load.Memory: memoryByRequests},
+			name: "of a resource that was never measured is by requests", given: load.NodeLoad{load.CPU: measurement(0.5, 0, 0)},
+			want: Estimate{load.CPU: ResourceEstimate{Mean: 4000, Base: 8000, Allocatable: 6000, State: load.Fresh}, load.Memory: memoryByRequests},
 		},
 		{
 			name:  "is by requests beyond maxAge",

@@ -29,10 +29,7 @@ import (
 
 // newFramework makes the scheduler's own framework of a profile, and its informers.
 func newFramework(
-	t testing.TB,
-	profile *schedconfig.KubeSchedulerProfile,
-	loads *plugintest.Loads,
-	activator minor.PodActivator,
+	t testing.TB, profile *schedconfig.KubeSchedulerProfile, loads *plugintest.Loads, activator minor.PodActivator,
 	nodes ...*corev1.Node,
 ) (framework.Framework, informers.SharedInformerFactory) {
 	t.Helper()
@@ -64,10 +61,8 @@ func profileOf(t *testing.T, name string) *schedconfig.KubeSchedulerProfile {
 	}
 	return &schedconfig.KubeSchedulerProfile{
 		SchedulerName: "default-scheduler",
-		Plugins: &schedconfig.Plugins{
-			QueueSort: enabled("PrioritySort"), Bind: enabled("DefaultBinder"), MultiPoint: enabled(name),
-		},
-		PluginConfig: []schedconfig.PluginConfig{{Name: name, Args: plugintest.Args(t, kinds()[name], least(kinds()[name]))}},
+		Plugins:       &schedconfig.Plugins{QueueSort: enabled("PrioritySort"), Bind: enabled("DefaultBinder"), MultiPoint: enabled(name)},
+		PluginConfig:  []schedconfig.PluginConfig{{Name: name, Args: plugintest.Args(t, kinds()[name], least(kinds()[name]))}},
 	}
 }
 

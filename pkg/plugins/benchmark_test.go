@@ -27,10 +27,7 @@ var sizes = []int{500, 5000, 15000}
 
 // bench runs fn for each plugin on clusters of each size, in which each node has so many recent pods.
 func bench(
-	b *testing.B,
-	names []string,
-	podsPerNode int,
-	suffix string,
+	b *testing.B, names []string, podsPerNode int, suffix string,
 	fn func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo),
 ) {
 	for _, size := range sizes {

@@ -111,10 +111,8 @@ func TestBySpec(t *testing.T) {
 		{
 			name:      "overhead is added, and not multiplied",
 			estimator: defaults,
-			spec: corev1.PodSpec{
-				Containers: containers(container(requests("cpu", "500m"))), Overhead: list("cpu", "250m"),
-			},
-			want: 1000, // 500 · 1.5 + 250
+			spec:      corev1.PodSpec{Containers: containers(container(requests("cpu", "500m"))), Overhead: list("cpu", "250m")},
+			want:      1000, // 500 · 1.5 + 250
 		},
 		{
 			name:      "a limit of the pod replaces its containers', sidecars too",
@@ -129,10 +127,8 @@ func TestBySpec(t *testing.T) {
 		{
 			name:      "a request of the pod is multiplied and replaces its containers'",
 			estimator: defaults,
-			spec: corev1.PodSpec{
-				Resources: podLevel(requests("cpu", "2")), Containers: containers(container(limits("cpu", "8"))),
-			},
-			want: 3000, // 2000 · 1.5
+			spec:      corev1.PodSpec{Resources: podLevel(requests("cpu", "2")), Containers: containers(container(limits("cpu", "8")))},
+			want:      3000, // 2000 · 1.5
 		},
 		{
 			name:      "overhead comes on top of what the pod states",
@@ -144,11 +140,8 @@ func TestBySpec(t *testing.T) {
 			want: 2100,
 		},
 		{
-			name:      "pod-level memory leaves cpu to the containers",
-			estimator: defaults,
-			spec: corev1.PodSpec{
-				Resources: podLevel(limits("memory", "1Gi")), Containers: containers(container(limits("cpu", "700m"))),
-			},
+			name: "pod-level memory leaves cpu to the containers", estimator: defaults,
+			spec: corev1.PodSpec{Resources: podLevel(limits("memory", "1Gi")), Containers: containers(container(limits("cpu", "700m")))},
 			want: 700,
 		},
 		{

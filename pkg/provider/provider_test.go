@@ -149,11 +149,7 @@ func openModel(t *testing.T, p *Provider, h minor.Handle, spec config.LoadSpec, 
 }
 
 func openStatistics(
-	t *testing.T,
-	p *Provider,
-	h minor.Handle,
-	spec config.LoadSpec,
-	s config.StatisticsSpec,
+	t *testing.T, p *Provider, h minor.Handle, spec config.LoadSpec, s config.StatisticsSpec,
 ) (*learned.Publisher, error) {
 	t.Helper()
 	p.mu.Lock()

@@ -664,7 +664,7 @@ func TestWorkloads_UnmeasuredErr(t *testing.T) {
 	}
 }
 
-// TestWorkloads_MostPodsUnmeasured has the usage of two of four pods measured, then of one, and of a pod that began nine minutes ago.
+// TestWorkloads_MostPodsUnmeasured measures two of four pods, then one, and a pod that began nine minutes ago.
 func TestWorkloads_MostPodsUnmeasured(t *testing.T) {
 	src := &fakePods{}
 	c := newPodCluster(t, src, "")

@@ -70,10 +70,7 @@ func (c *Cluster) CPUUtilizationAt(ctx context.Context, end time.Time, window ti
 // WaitCPUUtilizationAt waits until Prometheus has scraped everything before end, which may be in the future. It returns each node's
 // mean CPU utilization over the window up to end. It waits until all the named nodes are measured.
 func (c *Cluster) WaitCPUUtilizationAt(
-	ctx context.Context,
-	end time.Time,
-	window time.Duration,
-	nodes ...string,
+	ctx context.Context, end time.Time, window time.Duration, nodes ...string,
 ) (map[string]float64, error) {
 	// A sample of the time before end is stored a little after it.
 	const ingestion = 2 * time.Second

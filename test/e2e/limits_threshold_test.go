@@ -76,8 +76,7 @@ func (e environment) wantReasonOnPod() {
 	n := len(nodes.Items)
 	message := fmt.Sprintf(
 		"0/%d nodes are available: 1 node(s) above their cpu load line (80 percent), %d node(s) didn't match Pod's node affinity/selector.",
-		n,
-		n-1,
+		n, n-1,
 	)
 	event := check.Value(e.WaitEvent(e.ctx, "refused", "FailedScheduling"))(e.t)
 	if !strings.HasPrefix(event.Note, message) {

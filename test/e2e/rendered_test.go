@@ -335,9 +335,7 @@ func podIn(namespace, name string, change func(*corev1.Pod)) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: corev1.PodSpec{
 			TerminationGracePeriodSeconds: new(int64),
-			Containers: []corev1.Container{
-				{Name: "app", Image: "registry.k8s.io/pause:3.10", Resources: tinyPod(name, nil).Resources},
-			},
+			Containers:                    []corev1.Container{{Name: "app", Image: "registry.k8s.io/pause:3.10", Resources: tinyPod(name, nil).Resources}},
 		},
 	}
 	if change != nil {

@@ -164,8 +164,7 @@ func TestChartDefaults(t *testing.T) {
 	expect(
 		"the certificate has another name, and its authority another key",
 		"{serviceMonitor: {enabled: true}, servingCertificate: {secretName: certificate, serverName: scheduler.example.com, caKey: authority.pem}}",
-		[]string{"map[ca:map[secret:map[key:authority.pem name:certificate]] serverName:scheduler.example.com]"},
-		tlsConfig,
+		[]string{"map[ca:map[secret:map[key:authority.pem name:certificate]] serverName:scheduler.example.com]"}, tlsConfig,
 	)
 	expect("the certificate is of an authority that Prometheus trusts",
 		`{serviceMonitor: {enabled: true}, servingCertificate: {secretName: certificate, caKey: ""}}`,

@@ -39,9 +39,7 @@ func newTree(t *testing.T) tree {
 func (tr tree) serve(t *testing.T, patch string, staging bool) {
 	t.Helper()
 	tr.serveModule(
-		t,
-		"k8s.io/kubernetes",
-		"v1."+patch,
+		t, "k8s.io/kubernetes", "v1."+patch,
 		"module k8s.io/kubernetes\n\ngo 1.24\n\nrequire (\n\tk8s.io/api v0.0.0\n)\n\nreplace (\n\tk8s.io/api => ./staging/src/k8s.io/api\n)\n",
 		"package kubernetes\n\nimport _ \"k8s.io/api\"\n",
 	)

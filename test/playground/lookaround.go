@@ -78,8 +78,7 @@ func runLookAround(ctx context.Context, p *playground) result {
 	must(json.Unmarshal([]byte(text), &asked))
 	outcome := asked.Outcomes[0]
 	return lookAround{
-		top: got(p.plimsoll(ctx, "top")), whatIf: got(p.plimsoll(ctx, whatIfArgs()...)),
-		waiting: outcome.Pods, placed: outcome.Placed,
+		top: got(p.plimsoll(ctx, "top")), whatIf: got(p.plimsoll(ctx, whatIfArgs()...)), waiting: outcome.Pods, placed: outcome.Placed,
 	}
 }
 

@@ -148,10 +148,8 @@ func Args(t testing.TB, kind, fields string) runtime.Object {
 
 // Build makes a plugin from its arguments, on nodes of known load.
 func Build(
-	t *testing.T,
-	factory func(context.Context, runtime.Object, minor.Handle, descriptor.Deps) (minor.Plugin, error),
-	args runtime.Object,
-	nodes map[string]load.NodeLoad,
+	t *testing.T, factory func(context.Context, runtime.Object, minor.Handle, descriptor.Deps) (minor.Plugin, error),
+	args runtime.Object, nodes map[string]load.NodeLoad,
 ) minor.ScorePlugin {
 	t.Helper()
 	_, ctx := ktesting.NewTestContext(t)

@@ -130,8 +130,7 @@ func checkKrew(t *testing.T, dist, kubernetes string) {
 	dir := t.TempDir()
 	check.OK(t, unpackLayer(archive, dir))
 	if files := filesOf(t, dir); !slices.Equal(
-		files,
-		[]string{"LICENSE", "THIRD_PARTY_LICENSES", "kubectl-plimsoll", "kubectl_complete-plimsoll"},
+		files, []string{"LICENSE", "THIRD_PARTY_LICENSES", "kubectl-plimsoll", "kubectl_complete-plimsoll"},
 	) {
 		t.Errorf("the archive holds %q", files)
 	}

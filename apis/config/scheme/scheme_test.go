@@ -224,8 +224,7 @@ func TestScheme_DecodesFile(t *testing.T) {
 			yaml:   head + "profiles: [{pluginConfig: [{name: Peaks, args: {nodePowerModels: [{nodeSelector: {type: large}, k0: 300, k1: 80, k2: 0.01}]}}]}]",
 			plugin: "Peaks",
 			want: &config.PeaksArgs{
-				LoadSpec:        withDefaults(func(*config.LoadSpec) {}),
-				MissingLoad:     config.MissingLoadNeutral,
+				LoadSpec: withDefaults(func(*config.LoadSpec) {}), MissingLoad: config.MissingLoadNeutral,
 				NodePowerModels: []config.NodePowerModel{{NodeSelector: map[string]string{"type": "large"}, PowerModel: config.PowerModel{K0: 300, K1: 80, K2: 0.01}}},
 			},
 		},
@@ -236,16 +235,10 @@ func TestScheme_DecodesFile(t *testing.T) {
 			want: &config.TargetLoadPackingArgs{
 				LoadSpec: config.LoadSpec{
 					MetricProvider: config.MetricProviderSpec{
-						Type:      config.Prometheus,
-						Address:   "https://thanos.monitoring.svc:9091/tenant/a",
-						TokenFile: "/var/run/secrets/token",
-						CAFile:    "/var/run/secrets/service-ca.crt",
-						Dialect:   config.DialectNodeExporter,
-						Queries: &config.LoadQueries{
-							CPU: "avg by (node) (rate(cpu[$window]))", Memory: "avg by (node) (memory)",
-						},
-						NodeLabels: []string{"node", "nodename"},
-						Timeout:    metav1.Duration{Duration: 5 * time.Second},
+						Type: config.Prometheus, Address: "https://thanos.monitoring.svc:9091/tenant/a", TokenFile: "/var/run/secrets/token",
+						CAFile: "/var/run/secrets/service-ca.crt", Dialect: config.DialectNodeExporter,
+						Queries:    &config.LoadQueries{CPU: "avg by (node) (rate(cpu[$window]))", Memory: "avg by (node) (memory)"},
+						NodeLabels: []string{"node", "nodename"}, Timeout: metav1.Duration{Duration: 5 * time.Second},
 					},
 					Window:          metav1.Duration{Duration: 10 * time.Minute},
 					RefreshInterval: metav1.Duration{Duration: 15 * time.Second},

@@ -48,10 +48,7 @@ func (l softLimit) PreScore(context.Context, fwk.CycleState, *corev1.Pod, []fwk.
 }
 
 func (l softLimit) PostFilter(
-	context.Context,
-	fwk.CycleState,
-	*corev1.Pod,
-	minor.NodeToStatusReader,
+	context.Context, fwk.CycleState, *corev1.Pod, minor.NodeToStatusReader,
 ) (*minor.PostFilterResult, *fwk.Status) {
 	return nil, nil
 }
@@ -64,8 +61,7 @@ func pluginsOf(t *testing.T, profile string) *stockconfig.Plugins {
 	registry := plugins.NewInTreeRegistry()
 	for _, name := range []string{"LoadThreshold", "NodeMetrics"} {
 		if err := registry.Register(
-			name,
-			func(context.Context, runtime.Object, minor.Handle) (minor.Plugin, error) { return softLimit{name}, nil },
+			name, func(context.Context, runtime.Object, minor.Handle) (minor.Plugin, error) { return softLimit{name}, nil },
 		); err != nil {
 			t.Fatal(err)
 		}
@@ -251,10 +247,7 @@ profiles:
 		{
 			Name:   "http-latency",
 			Query:  "sum by (node) (rate(http_request_duration_seconds_sum[5m])) / sum by (node) (rate(http_request_duration_seconds_count[5m]))",
-			Prefer: config.PreferLower,
-			Weight: 3,
-			Bounds: &config.MetricBounds{Best: 0.05, Worst: 2},
-			Reject: "> 5",
+			Prefer: config.PreferLower, Weight: 3, Bounds: &config.MetricBounds{Best: 0.05, Worst: 2}, Reject: "> 5",
 		},
 	}
 	if diff := cmp.Diff(want, argsOf(t, cfg, "NodeMetrics").(*config.NodeMetricsArgs).Metrics); diff != "" {

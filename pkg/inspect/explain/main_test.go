@@ -48,8 +48,7 @@ func newScheduler(tb testing.TB, yaml string, l loads, objects ...runtime.Object
 	must(tb, err)
 	s, err := sim.New(klog.NewContext(tb.Context(), logr.Discard()), sim.Options{
 		Configuration: decoded.(*schedulerconfig.KubeSchedulerConfiguration),
-		Plugins:       plugins.NewRegistry(l.provider(), clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
-		Objects:       objects,
+		Plugins:       plugins.NewRegistry(l.provider(), clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}), Objects: objects,
 	})
 	must(tb, err)
 	return s

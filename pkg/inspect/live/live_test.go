@@ -141,10 +141,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *apiServer) serveObjects(
-	w http.ResponseWriter,
-	of schema.GroupVersionResource,
-	namespace, name string,
-	query map[string][]string,
+	w http.ResponseWriter, of schema.GroupVersionResource, namespace, name string, query map[string][]string,
 	fail func(int32, metav1.StatusReason, string),
 ) {
 	selector, err := labels.Parse(strings.Join(query["labelSelector"], ""))

@@ -96,7 +96,7 @@ func TestReadFile_Kinds(t *testing.T) {
 	}
 }
 
-// A CronJob's pods have the labels of its Job, whose name ends in eight digits, so that they count as the CronJob's.
+// A CronJob's pods have the labels of its Job, whose name ends in eight digits. They count as the CronJob's.
 func TestPod_OfCronJob(t *testing.T) {
 	w := mustRead(t, `
 apiVersion: batch/v1

@@ -24,9 +24,7 @@ func testOutcome(configuration string) *Outcome {
 }
 
 func TestResult_Print(t *testing.T) {
-	r := &Report{
-		Changes: []string{"b drained"}, Outcomes: []*Outcome{testOutcome("file x")}, Notes: []string{"take care"},
-	}
+	r := &Report{Changes: []string{"b drained"}, Outcomes: []*Outcome{testOutcome("file x")}, Notes: []string{"take care"}}
 	p := &terminal.Printer{}
 	r.Print(p)
 	const want = `file x; load and line as LoadThreshold sees them in profile plimsoll

@@ -36,9 +36,7 @@ func TestOf_ResizeOfWholePod(t *testing.T) {
 					Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: list("100m", "8Mi")}}},
 					Overhead:   list("10m", "1Mi"),
 				},
-				Status: corev1.PodStatus{
-					Resources: &corev1.ResourceRequirements{Requests: tt.actual}, AllocatedResources: tt.allocated,
-				},
+				Status: corev1.PodStatus{Resources: &corev1.ResourceRequirements{Requests: tt.actual}, AllocatedResources: tt.allocated},
 			}
 			if tt.infeasible {
 				pod.Status.Conditions = []corev1.PodCondition{

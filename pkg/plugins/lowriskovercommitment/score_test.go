@@ -157,7 +157,7 @@ func published(pods [][2]float64, pod [2]float64, capacity, mean, stdDev, weight
 // leastLog is the logarithm of the smallest float64 above 0, 2⁻¹⁰⁷⁴: the formula takes less for 0.
 const leastLog = -1074 * math.Ln2
 
-// logBetaIntegral is the logarithm of the integral of the density of the beta distribution from 0 to x, so that it does not underflow.
+// logBetaIntegral is the logarithm of the beta distribution's integral from 0 to x. The integral itself would underflow.
 // Quadrature is in the logarithm of the odds, in which the density is smooth for all parameters.
 func logBetaIntegral(a, b, x float64) float64 {
 	logOf := func(v float64) float64 { l, _ := math.Lgamma(v); return l }
@@ -201,8 +201,7 @@ func TestScore_PublishedFormula(t *testing.T) {
 		cpuLimit := millis + rapid.IntRange(0, 4000).Draw(t, "cpu limit above it")
 		memoryLimit := mebi + rapid.IntRange(0, 8192).Draw(t, "memory limit above it")
 		request, limit := plugintest.CPUAndMemory(fmt.Sprint(millis, "m"), fmt.Sprint(mebi, "Mi")), plugintest.CPUAndMemory(
-			fmt.Sprint(cpuLimit, "m"),
-			fmt.Sprint(memoryLimit, "Mi"),
+			fmt.Sprint(cpuLimit, "m"), fmt.Sprint(memoryLimit, "Mi"),
 		)
 		pod := plugintest.Running(st.MakePod().Name(name).UID(name).Req(request).Obj(), time.Hour)
 		pod.Spec.Containers[0].Resources.Limits = st.MakePod().Lim(limit).Obj().Spec.Containers[0].Resources.Limits

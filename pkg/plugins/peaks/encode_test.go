@@ -15,7 +15,7 @@ func TestEncode(t *testing.T) {
 		if code < 0 || code < before {
 			t.Errorf("%v is encoded as %d, want at least 0 and the %d of the cost before it", cost, code, before)
 		}
-		// The last of 53 bits is lost: the difference is below 2⁻⁵² of the cost, or that of the two smallest numbers.
+		// The last of 53 bits is lost. The difference is below 2⁻⁵² of the cost, or the smallest number.
 		if got := decode(code); got != cost && math.Abs(got-cost) > max(math.Abs(cost)/(1<<52), math.SmallestNonzeroFloat64) {
 			t.Errorf("%v is decoded as %v", cost, got)
 		}

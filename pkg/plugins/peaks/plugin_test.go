@@ -351,8 +351,7 @@ func TestExplain(t *testing.T) {
 	}
 	if got, list := explain("b"); got != 0 ||
 		!cmp.Equal(
-			list,
-			[]string{"cpu measured 90%", "cpu deviation 0%", "cpu pending 0%", "cpu of the pod 25%", "cpu utilization 115%"},
+			list, []string{"cpu measured 90%", "cpu deviation 0%", "cpu pending 0%", "cpu of the pod 25%", "cpu utilization 115%"},
 		) {
 		t.Errorf("without a model: %v, %q", got, list)
 	}

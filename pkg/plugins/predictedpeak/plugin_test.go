@@ -293,8 +293,7 @@ func TestScore_Tenants(t *testing.T) {
 func TestScore_KnownWorkloadWithinNode(t *testing.T) {
 	loads := loadsOf(measured(0))
 	loads.Learn(
-		map[learned.Workload][load.ResourceCount]learned.Moments{workload("huge"): cpuOf(1e6, 1e6), workload("a"): cpuOf(0, 0)},
-		0.5,
+		map[learned.Workload][load.ResourceCount]learned.Moments{workload("huge"): cpuOf(1e6, 1e6), workload("a"): cpuOf(0, 0)}, 0.5,
 	)
 	got := newPlugin(t, loads, noMemory).Explain(t.Context(), framework.NewCycleState(), pod("p", "a", "1", ""), nodeOf(covered(pod("h", "huge", "1", "")))).(*Terms)
 	// Mean 8,000, p95 8,000.
@@ -332,8 +331,7 @@ func TestScore_FollowsStatistics(t *testing.T) {
 		t.Errorf("score %d with a volatile pod on the node, want 48", got)
 	}
 	loads.Learn(
-		map[learned.Workload][load.ResourceCount]learned.Moments{workload("a"): cpuOf(1000, 200), workload("v"): cpuOf(1000, 0)},
-		0.5,
+		map[learned.Workload][load.ResourceCount]learned.Moments{workload("a"): cpuOf(1000, 200), workload("v"): cpuOf(1000, 0)}, 0.5,
 	)
 	// The pod to place is the largest again: 63
 	if got := score(framework.NewCycleState()); got != 63 {

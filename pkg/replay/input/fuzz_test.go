@@ -43,7 +43,7 @@ func FuzzFile(f *testing.F) {
 	})
 }
 
-// checkPod compares the usage in each step of the replay, which is saved to a hundredth of a milliCPU, and of seven digits.
+// checkPod compares the usage in each step of the replay. It is saved to a hundredth of a milliCPU, with seven digits.
 func checkPod(t *testing.T, in, again *Input, i int) {
 	t.Helper()
 	want, got := &in.Pods[i], &again.Pods[i]

@@ -343,10 +343,7 @@ func TestFetch_BodyOfRequest(t *testing.T) {
 			`{"data":{"attributes":{"series":[{"group_tags":["host:n1"],"query_index":0}],"times":[%d000],"values":[[5.5]]}}}`, minute)
 	}
 	s := newSource(
-		t,
-		hosted.Config{Address: server.URL, CPUQuery: "q", MemoryQuery: "r"},
-		clocktesting.NewFakePassiveClock(now),
-		node("n1"),
+		t, hosted.Config{Address: server.URL, CPUQuery: "q", MemoryQuery: "r"}, clocktesting.NewFakePassiveClock(now), node("n1"),
 	)
 	if _, err := fetch(t, s, 5*time.Minute); err != nil {
 		t.Fatal(err)

@@ -102,10 +102,8 @@ func TestFetch_SlowServer(t *testing.T) {
 		<-r.Context().Done()
 	}
 	s := newSource(
-		t,
-		hosted.Config{Address: server.URL, Config: httpclient.Config{BearerToken: apiKey, Timeout: 200 * time.Millisecond}},
-		clocktesting.NewFakePassiveClock(now),
-		node("n1"),
+		t, hosted.Config{Address: server.URL, Config: httpclient.Config{BearerToken: apiKey, Timeout: 200 * time.Millisecond}},
+		clocktesting.NewFakePassiveClock(now), node("n1"),
 	)
 	_, err := fetch(t, s, 5*time.Minute)
 	wantError(t, err, "no complete response within the timeout of 200ms")
