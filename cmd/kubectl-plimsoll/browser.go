@@ -8,7 +8,7 @@ import (
 	"runtime"
 )
 
-// openBrowser opens a URL in the browser, as far as there is one. Call the result at the end. Other users can see arguments of
+// openBrowser opens a URL in the browser if there is one. Call the returned function at the end. Other users can see arguments of
 // processes, but not the file that leads the browser to the URL.
 func openBrowser(ctx context.Context, url string) (end func()) {
 	dir, err := os.MkdirTemp("", "kubectl-plimsoll-")

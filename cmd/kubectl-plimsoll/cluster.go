@@ -78,7 +78,7 @@ func (f *clusterFlags) connect() (*live.Connection, error) {
 		return nil, err
 	}
 	kubeConfig.UserAgent = "kubectl-plimsoll/" + program.Version(version)
-	// Not shown: the API server mostly warns about objects that a client writes, and this program writes none.
+	// The API server warns mostly about written objects, and this program writes none.
 	kubeConfig.WarningHandler = rest.NoWarnings{}
 	namespace, _, err := f.kube.ToRawKubeConfigLoader().Namespace()
 	if err != nil {

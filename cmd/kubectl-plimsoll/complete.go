@@ -10,14 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// completeFlag completes the values of a flag that the command has.
 func completeFlag(command *cobra.Command, name string, complete cobra.CompletionFunc) {
 	if err := command.RegisterFlagCompletionFunc(name, complete); err != nil {
 		panic(err) // the flag does not exist
 	}
 }
 
-// completeContexts completes the contexts of the kubeconfig.
 func (f *clusterFlags) completeContexts(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	config, err := f.kube.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
@@ -60,7 +58,6 @@ func (f *clusterFlags) completeProfiles(
 	return found.ProfileNames(), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeFiles completes names of files for the flags.
 func completeFiles(command *cobra.Command, names ...string) {
 	for _, name := range names {
 		completeFlag(command, name, cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))

@@ -146,11 +146,9 @@ func (o *explainOptions) explain(cmd *cobra.Command, connection *live.Connection
 	bar := terminal.NewProgress(cmd.ErrOrStderr())
 	defer bar.Clear()
 	return explain.Run(cmd.Context(), connection, explain.Request{
-		Configuration: o.cluster.configuration, Source: o.cluster.source,
-		Target: target, File: o.file, Stdin: cmd.InOrStdin(), Namespace: *o.cluster.kube.Namespace,
-		Top: o.top, Compare: o.nodes, SchedulerName: o.schedulerName,
-		Progress: bar.Set,
-		Found:    func(c *live.Configuration) { warnOfOtherMinor(cmd, componentversion.Get().GitVersion, c.Workload) },
+		Configuration: o.cluster.configuration, Source: o.cluster.source, Target: target, File: o.file, Stdin: cmd.InOrStdin(),
+		Namespace: *o.cluster.kube.Namespace, Top: o.top, Compare: o.nodes, SchedulerName: o.schedulerName, Progress: bar.Set,
+		Found: func(c *live.Configuration) { warnOfOtherMinor(cmd, componentversion.Get().GitVersion, c.Workload) },
 	})
 }
 

@@ -48,11 +48,8 @@ func withoutGlobalFlags(usage func(*cobra.Command) error) func(*cobra.Command) e
 
 func newOptionsCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use:               "options",
-		Short:             "List the flags of all commands that look at a cluster",
-		Example:           "  # List them\n  kubectl plimsoll options",
-		Args:              noArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Use: "options", Short: "List the flags of all commands that look at a cluster",
+		Example: "  # List them\n  kubectl plimsoll options", Args: noArgs, ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		every := &cobra.Command{}

@@ -27,7 +27,7 @@ type clientVersion struct {
 }
 
 type schedulerVersion struct {
-	// Workload is such as "Deployment plimsoll-system/plimsoll".
+	// Workload runs the scheduler, such as "Deployment plimsoll-system/plimsoll".
 	Workload string `json:"workload"`
 	Image    string `json:"image"`
 	// Chart is the version of the chart; empty without one.

@@ -129,10 +129,9 @@ func (o *whatIfOptions) run(cmd *cobra.Command) error {
 	}
 	bar := terminal.NewProgress(cmd.ErrOrStderr())
 	result, err := whatif.Run(ctx, connection, whatif.Request{
-		Configuration: o.cluster.configuration, Source: o.cluster.source, Scenario: o.scenario,
-		File: o.file, Stdin: cmd.InOrStdin(), ProfileFrom: o.profileFrom, PoolLabel: o.poolLabel,
-		Found:    func(c *live.Configuration) { warnOfOtherMinor(cmd, componentversion.Get().GitVersion, c.Workload) },
-		Progress: bar.Set,
+		Configuration: o.cluster.configuration, Source: o.cluster.source, Scenario: o.scenario, File: o.file, Stdin: cmd.InOrStdin(),
+		ProfileFrom: o.profileFrom, PoolLabel: o.poolLabel,
+		Found: func(c *live.Configuration) { warnOfOtherMinor(cmd, componentversion.Get().GitVersion, c.Workload) }, Progress: bar.Set,
 	})
 	bar.Clear()
 	if err != nil {

@@ -81,7 +81,7 @@ func putPreemptionLast(plugins *kubeschedulerconfigv1.Plugins) {
 	if !enables(point, names.DefaultPreemption) {
 		point.Enabled = slices.Insert(point.Enabled, last+1, kubeschedulerconfigv1.Plugin{Name: names.DefaultPreemption})
 	}
-	// To disable it here drops its place in multiPoint, not its entry in this list.
+	// Disabling it here drops its place in multiPoint, not its entry in this list.
 	point.Disabled = append(point.Disabled, kubeschedulerconfigv1.Plugin{Name: names.DefaultPreemption})
 }
 
