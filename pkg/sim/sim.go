@@ -107,7 +107,7 @@ func New(ctx context.Context, o Options) (*Scheduler, error) {
 	}
 	explainers := map[minor.Handle][]explain.Explainer{}
 	options := []scheduler.Option{
-		scheduler.WithProfiles(o.Configuration.Profiles...),
+		scheduler.WithProfiles(withSpreading(o.Configuration.Profiles)...),
 		scheduler.WithPercentageOfNodesToScore(o.Configuration.PercentageOfNodesToScore),
 		scheduler.WithFrameworkOutOfTreeRegistry(collecting(explainers, o.Plugins)),
 		scheduler.WithParallelism(int32(max(o.Parallelism, 1))),
@@ -136,9 +136,9 @@ func New(ctx context.Context, o Options) (*Scheduler, error) {
 	return s, nil
 }
 
-// collecting returns the registry with factories that add the Explainers they make to those of the profile, by its handle.
+// collecting returns the registry with spreading added. Its factories collect the Explainers they make, by the profile's handle.
 func collecting(explainers map[minor.Handle][]explain.Explainer, registry frameworkruntime.Registry) frameworkruntime.Registry {
-	all := frameworkruntime.Registry{}
+	all := frameworkruntime.Registry{spreadingName: newSpreading}
 	for name, factory := range registry {
 		all[name] = func(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
 			pl, err := factory(ctx, args, handle)
@@ -196,13 +196,28 @@ func (s *Scheduler) NodeInfos(ctx context.Context) ([]fwk.NodeInfo, error) {
 	return nil, nil
 }
 
+// NodeInfo returns one node of NodeInfos.
+func (s *Scheduler) NodeInfo(ctx context.Context, name string) (fwk.NodeInfo, error) {
+	for _, p := range s.profiles { // all profiles have the same snapshot
+		if err := s.scheduler.Cache.UpdateSnapshot(klog.FromContext(ctx), p.snapshot); err != nil {
+			return nil, err
+		}
+		return p.snapshot.Get(name)
+	}
+	return nil, fmt.Errorf("node %q: no profile", name)
+}
+
+// Explainers returns the plugins of the named profile that explain themselves, sorted by name.
+func (s *Scheduler) Explainers(schedulerName string) []explain.Explainer {
+	if p, ok := s.profiles[schedulerName]; ok {
+		return p.explainers
+	}
+	return nil
+}
+
 // LoadReaders returns the plugins of the named profile that read load, sorted by LineRank and name.
 func (s *Scheduler) LoadReaders(schedulerName string) (readers []explain.LoadReader) {
-	p, ok := s.profiles[schedulerName]
-	if !ok {
-		return nil
-	}
-	for _, e := range p.explainers {
+	for _, e := range s.Explainers(schedulerName) {
 		if r, ok := e.(explain.LoadReader); ok {
 			readers = append(readers, r)
 		}
