@@ -4,10 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"compress/gzip"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +16,7 @@ import (
 
 	"k8s.io/utils/ptr"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/namehash"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
@@ -283,18 +280,9 @@ func (in *fileReader) addPod(p *filePod) error {
 // within reports whether v is in [from, below); false for NaN.
 func within(v, from, below float64) bool { return v >= from && v < below }
 
-// HashNames replaces names of nodes, zones, namespaces, workloads and images with hashes by a random key. Equal names stay equal.
+// HashNames replaces all names with hashes by a random key. Equal names stay equal.
 func (in *Input) HashNames() {
-	key := make([]byte, sha256.Size)
-	_, _ = rand.Read(key) // it never fails
-	hash := func(kind, name string) string {
-		if name == "" {
-			return ""
-		}
-		h := hmac.New(sha256.New, key)
-		h.Write([]byte(kind + "\x00" + name))
-		return kind + "-" + hex.EncodeToString(h.Sum(nil)[:8])
-	}
+	hash := namehash.New()
 	in.Name = "hashed"
 	for i := range in.Nodes {
 		in.Nodes[i].Name, in.Nodes[i].Zone = hash("node", in.Nodes[i].Name), hash("zone", in.Nodes[i].Zone)
@@ -302,5 +290,6 @@ func (in *Input) HashNames() {
 	for i := range in.Workloads {
 		w := &in.Workloads[i]
 		w.Namespace, w.Name, w.Image = hash("namespace", w.Namespace), hash("workload", w.Name), hash("image", w.Image)
+		w.App, w.Container = hash("app", w.App), hash("container", w.Container)
 	}
 }

@@ -49,9 +49,13 @@ type Workload struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	// Image is the image of the pods' container.
-	Image    string  `json:"image,omitempty"`
-	Requests Amounts `json:"requests,omitzero"`
-	Limits   Amounts `json:"limits,omitzero"`
+	Image string `json:"image,omitempty"`
+	// App is the value of the pods' label app.kubernetes.io/name.
+	App string `json:"app,omitempty"`
+	// Container is the name of the container; "main" if empty.
+	Container string  `json:"container,omitempty"`
+	Requests  Amounts `json:"requests,omitzero"`
+	Limits    Amounts `json:"limits,omitzero"`
 }
 
 // Pod is a pod with its usage.
@@ -100,6 +104,9 @@ type Demand struct {
 	pod         *Pod
 	noise       Noise
 	limitMillis float32
+	// Before the tick restartedUntil, the usage is at least atStart, without noise.
+	restartedUntil int
+	atStart        float32
 }
 
 const ticksPerSample = int(TraceStep / Tick)
@@ -113,9 +120,19 @@ func (in *Input) DemandOf(p *Pod, n Noise) Demand {
 	return d
 }
 
+// Restarted returns the demand of the pod if it starts again at a tick. For a TraceStep, it uses at least what it used when it
+// arrived.
+func (d Demand) Restarted(tick int) Demand {
+	d.restartedUntil, d.atStart = tick+ticksPerSample, d.pod.value(int(d.pod.Arrival/TraceStep))*d.pod.CPUMillis
+	return d
+}
+
 // At returns the usage in milliCPU during the tick, counted from Input.Start.
 func (d *Demand) At(tick int) float32 {
 	usage := d.pod.value(tick/ticksPerSample) * d.pod.CPUMillis
+	if tick < d.restartedUntil {
+		usage = max(usage, d.atStart)
+	}
 	if d.noise != nil {
 		usage *= d.noise[(d.pod.Noise+tick)&(NoiseLength-1)]
 	}
