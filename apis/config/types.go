@@ -360,7 +360,22 @@ type UnknownUsage struct {
 	RequestMultiplier float64
 	// Default is the peak expected of a container that has neither limit nor request. Only cpu and memory are allowed. ≥ 0.
 	Default corev1.ResourceList
+	// Priors says which workloads that resemble the pod's are used: All, Namespace or None.
+	Priors Priors
 }
+
+// Priors says which workloads show what a pod without history uses.
+type Priors string
+
+// Values of Priors.
+const (
+	// PriorsAll are workloads of all namespaces.
+	PriorsAll Priors = "All"
+	// PriorsNamespace are workloads of the pod's namespace.
+	PriorsNamespace Priors = "Namespace"
+	// PriorsNone are no workloads: requests and limits alone count.
+	PriorsNone Priors = "None"
+)
 
 // PeakSpec says how the peaks of nodes are predicted.
 type PeakSpec struct {

@@ -56,7 +56,7 @@ func fullPeakSpec() v1.PeakSpec {
 		MinHistory:     duration(time.Minute),
 		Deviations:     ptr.To(2.0),
 		Unknown: v1.UnknownUsage{
-			RequestMultiplier: ptr.To(3.0), Default: v1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")},
+			RequestMultiplier: ptr.To(3.0), Default: v1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}, Priors: "Namespace",
 		},
 		MaxLimitRequestRatio: ptr.To(4.0),
 	}
@@ -68,7 +68,7 @@ func fullInternalPeakSpec() config.PeakSpec {
 		MinHistory:     metav1.Duration{Duration: time.Minute},
 		Deviations:     2,
 		Unknown: config.UnknownUsage{
-			RequestMultiplier: 3, Default: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")},
+			RequestMultiplier: 3, Default: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}, Priors: "Namespace",
 		},
 		MaxLimitRequestRatio: 4,
 	}

@@ -161,6 +161,7 @@ func SetDefaults_UnknownUsage(obj *UnknownUsage) {
 	if obj.RequestMultiplier == nil {
 		obj.RequestMultiplier = ptr.To(defaultUnknownRequestMultiplier)
 	}
+	obj.Priors = cmp.Or(obj.Priors, config.PriorsNone)
 	// An explicit empty list is kept: containers with neither limit nor request are then expected to use nothing.
 	if obj.Default == nil {
 		obj.Default = ResourceList{

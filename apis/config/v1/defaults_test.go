@@ -75,6 +75,7 @@ func defaultPeakSpec() v1.PeakSpec {
 				corev1.ResourceCPU:    resource.MustParse("2"),
 				corev1.ResourceMemory: resource.MustParse("200Mi"),
 			},
+			Priors: "None",
 		},
 		MaxLimitRequestRatio: ptr.To(10.0),
 	}
@@ -153,14 +154,14 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 				PeakSpec: v1.PeakSpec{
 					StatisticsSpec: v1.StatisticsSpec{History: duration(0), WorkloadLabel: "app"},
 					MinHistory:     duration(0), Deviations: ptr.To(0.0), MaxLimitRequestRatio: ptr.To(0.0),
-					Unknown: v1.UnknownUsage{RequestMultiplier: ptr.To(0.0), Default: v1.ResourceList{}},
+					Unknown: v1.UnknownUsage{RequestMultiplier: ptr.To(0.0), Default: v1.ResourceList{}, Priors: "All"},
 				},
 				MissingLoad: "Lowest", Strategy: "Pack", Target: ptr.To[int64](0),
 			},
 			want: with(defaultPredictedPeakArgs(), func(args *v1.PredictedPeakArgs) {
 				args.History, args.WorkloadLabel, args.MinHistory = duration(0), "app", duration(0)
 				args.Deviations, args.MaxLimitRequestRatio = ptr.To(0.0), ptr.To(0.0)
-				args.Unknown = v1.UnknownUsage{RequestMultiplier: ptr.To(0.0), Default: v1.ResourceList{}}
+				args.Unknown = v1.UnknownUsage{RequestMultiplier: ptr.To(0.0), Default: v1.ResourceList{}, Priors: "All"}
 				args.MissingLoad, args.Strategy, args.Target = "Lowest", "Pack", ptr.To[int64](0)
 			}),
 		},

@@ -292,6 +292,9 @@ type UnknownUsage struct {
 	// Default is the peak expected of a container that has neither limit nor request. Only cpu and memory are used; a resource
 	// that is not listed counts nothing. Not negative. Defaults to two cores and 200Mi.
 	Default ResourceList `json:"default,omitempty"`
+	// Priors says which similar workloads count, by image, application and more: All, those of the pod's Namespace, or None.
+	// Defaults to None.
+	Priors config.Priors `json:"priors,omitempty"`
 }
 
 // PeakSpec says how the peaks of nodes are predicted.

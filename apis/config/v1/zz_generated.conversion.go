@@ -945,6 +945,7 @@ func autoConvert_v1_UnknownUsage_To_config_UnknownUsage(in *UnknownUsage, out *c
 		return err
 	}
 	out.Default = *(*corev1.ResourceList)(unsafe.Pointer(&in.Default))
+	out.Priors = config.Priors(in.Priors)
 	return nil
 }
 
@@ -958,6 +959,7 @@ func autoConvert_config_UnknownUsage_To_v1_UnknownUsage(in *config.UnknownUsage,
 		return err
 	}
 	out.Default = *(*ResourceList)(unsafe.Pointer(&in.Default))
+	out.Priors = config.Priors(in.Priors)
 	return nil
 }
 

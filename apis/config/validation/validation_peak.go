@@ -43,5 +43,6 @@ func (v validator) peakSpec(spec *config.PeakSpec) {
 	unknown.child("requestMultiplier").check(multiplier > 0 && !math.IsInf(multiplier, 1), multiplier,
 		"must be finite and above 0: write the usage per request of containers without a limit, such as 1.5")
 	unknown.child("default").defaultRequests(spec.Unknown.Default)
+	oneOf(unknown.child("priors"), spec.Unknown.Priors, config.PriorsAll, config.PriorsNamespace, config.PriorsNone)
 	v.maxLimitRequestRatio(spec.MaxLimitRequestRatio)
 }

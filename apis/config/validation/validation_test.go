@@ -264,6 +264,10 @@ func TestValidatePredictedPeakArgs(t *testing.T) {
 			want: refused("strategy", `"spread"`, `"Spread"`, `"Pack"`),
 		},
 		{
+			name: "unknown priors are refused", change: func(args *config.PredictedPeakArgs) { args.Unknown.Priors = "all" },
+			want: refused("unknown.priors", `"all"`, `"All"`, `"Namespace"`, `"None"`),
+		},
+		{
 			name: "a target of 0 is refused", change: func(args *config.PredictedPeakArgs) { args.Target = 0 },
 			want: refused("target", "0", "[1, 99]", "write the predicted peak"),
 		},
