@@ -54,6 +54,9 @@ type Model struct {
 
 // NewModel returns a model of the load in the snapshots. It lives as long as their publisher.
 func NewModel(snapshots *estimate.Snapshots, config Config) *Model {
+	if config.Predictor.Priors != learned.NoPriors {
+		config.Statistics.publisher.RequireGroups()
+	}
 	m := &Model{config: config}
 	m.load = estimate.NewModel(snapshots, estimate.Config{
 		Window: config.Window, Trust: config.Trust, Estimators: m, Clock: config.Clock,

@@ -82,7 +82,7 @@ func (s *Source) peak(request *Request, window time.Duration, p *learned.Publish
 		Predictor: learned.Predictor{
 			WorkloadLabel: request.Peak.WorkloadLabel, MinHistory: request.Peak.MinHistory.Duration,
 			Multiplier: request.Peak.Unknown.RequestMultiplier, Default: podusage.AmountsOf(request.Peak.Unknown.Default),
-			MaxRequestRatio: request.Peak.MaxLimitRequestRatio,
+			MaxRequestRatio: request.Peak.MaxLimitRequestRatio, Priors: priors(request.Peak.Unknown.Priors),
 		},
 	}
 	for _, m := range s.peaks {

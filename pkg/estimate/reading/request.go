@@ -9,6 +9,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/measured"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
 // Request says what one reader reads of one source.
@@ -81,4 +82,11 @@ func ClusterOf(handle minor.Handle) measured.Cluster {
 		Nodes: nodes.Lister(), NodesSynced: nodes.Informer().HasSynced, Pods: pods.Lister(), PodsSynced: pods.Informer().HasSynced,
 		KubeConfig: handle.KubeConfig(),
 	}
+}
+
+// priors returns the value of an argument.
+func priors(p config.Priors) learned.Priors {
+	return map[config.Priors]learned.Priors{
+		config.PriorsNamespace: learned.NamespacePriors, config.PriorsAll: learned.AllPriors,
+	}[p]
 }

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
@@ -49,4 +50,27 @@ func (p *Prediction) explainUnknown(
 			podusage.Part{Amount: factor * assumed, Basis: times + "assumed for containers without limit and request"})
 	}
 	return x
+}
+
+// explainPrior replaces the summands of a pod without history by those of its prior.
+func explainPrior(x *podusage.Explanation, pod *corev1.Pod, by *prior, spec, u *Usage, observed time.Duration) {
+	if by.weight == 0 {
+		return
+	}
+	of := &by.strongest
+	basis := fmt.Sprintf("%.0f %% as %s of %s", 100*by.weight, text.Count(of.workloads, "workload"), of.by.describe(pod))
+	if of.scope == oneNamespace {
+		basis += " in its namespace"
+	}
+	if observed > 0 {
+		basis += fmt.Sprintf(", and %s of its own workload", observed.Round(time.Minute))
+	}
+	bySpec := min((1-by.weight)*spec.Mean, u.Mean)
+	x.Parts = []podusage.Part{{Amount: u.Mean - bySpec, Basis: basis}}
+	if bySpec > 0 {
+		x.Parts = append(x.Parts, podusage.Part{Amount: bySpec, Basis: fmt.Sprintf("%.0f %% by its spec", 100*(1-by.weight))})
+	}
+	x.Peak = []podusage.Part{
+		{Amount: u.Mean, Basis: "mean"}, {Amount: u.Excess(), Basis: "uncertainty of the mean, and deviations over time"},
+	}
 }

@@ -46,6 +46,8 @@ type Config struct {
 	History time.Duration
 	// MaxWorkloads bounds the number of workloads. To evict the live workloads of others, a tenant has to run more pods for longer.
 	MaxWorkloads int
+	// Groups keeps the groups of workloads that Priors read.
+	Groups bool
 }
 
 // Statistics holds the statistics of all workloads at one moment. It is immutable, and safe for concurrent use. The zero value
@@ -59,6 +61,8 @@ type Statistics struct {
 	// pods are those observed lately, by hash of their UIDs.
 	pods    map[uint64]podEntry
 	cluster ClusterUsage
+	// groups are the workloads that resemble each other.
+	groups groups
 }
 
 // ClusterUsage is what holds for all pods of the cluster, by load.Resource.
@@ -119,7 +123,9 @@ func (s *Statistics) hash(w Workload) uint64 { return maphash.Comparable(s.seed,
 // With returns the statistics with the observations added, each weighted by its age. s is not changed.
 func (s *Statistics) With(observations []Observation, cluster ClusterUsage, c Config) *Statistics {
 	s = s.seeded()
-	next := &Statistics{at: s.at, seed: s.seed, pods: s.pods, cluster: cluster, workloads: make(map[uint64]entry, len(s.workloads))}
+	next := &Statistics{
+		at: s.at, seed: s.seed, pods: s.pods, cluster: cluster, groups: s.groups, workloads: make(map[uint64]entry, len(s.workloads)),
+	}
 	for i := range observations {
 		if at := observations[i].At; at.After(next.at) {
 			next.at = at
@@ -242,7 +248,10 @@ func (e entry) podSeconds() (most float32) {
 }
 
 // Publisher hands the latest Statistics to all decisions. It is safe for concurrent use; Latest never waits. Use NewPublisher.
-type Publisher struct{ latest atomic.Pointer[Statistics] }
+type Publisher struct {
+	latest atomic.Pointer[Statistics]
+	groups atomic.Bool
+}
 
 // NewPublisher returns a publisher of empty Statistics.
 func NewPublisher() *Publisher {
@@ -250,6 +259,12 @@ func NewPublisher() *Publisher {
 	p.latest.Store(&Statistics{})
 	return p
 }
+
+// RequireGroups asks for Config.Groups in what is published from now on.
+func (p *Publisher) RequireGroups() { p.groups.Store(true) }
+
+// GroupsRequired reports whether RequireGroups was called.
+func (p *Publisher) GroupsRequired() bool { return p.groups.Load() }
 
 // Latest returns the Statistics published last.
 func (p *Publisher) Latest() *Statistics { return p.latest.Load() }

@@ -67,6 +67,8 @@ type Predictor struct {
 	WorkloadLabel string
 	// MinHistory is how long pods of a workload must have been observed.
 	MinHistory time.Duration
+	// Priors says which other workloads count for a pod with less.
+	Priors Priors
 	// Multiplier is the peak of a container without a limit over its request. > 0.
 	Multiplier float64
 	// Default is the peak of a container without limit and request. ≥ 0.
@@ -156,13 +158,13 @@ func (p *Prediction) predict(
 	pod, starting *corev1.Pod, h history, own ownUsage, maxRatio float64, x *[load.ResourceCount]podusage.Explanation,
 ) (u OnNode) {
 	var requests *podusage.Amounts // determined for a pod without history alone: it takes longer than all else
+	var like likeness
 	for r := range load.ResourceCount {
 		if m := &h.moments[r]; m.PodTime > 0 && m.PodTime >= p.MinHistory {
 			u.Starting[r] = known(m, podusage.Limit(starting, r))
 			u.Steady[r], u.Foreign[r] = u.Starting[r], u.Starting[r]
 			if !own[r] && !math.IsInf(maxRatio, 1) {
-				claim, _ := podusage.BySpec{Multiplier: maxRatio}.FromSpec(pod, starting, r, maxRatio)
-				u.Foreign[r] = u.Starting[r].Within(claim)
+				u.Foreign[r] = u.Starting[r].Within(p.claim(pod, starting, r))
 			}
 			if x != nil {
 				x[r] = explainKnown(h.workload, m, &u.Starting[r])
@@ -171,20 +173,69 @@ func (p *Prediction) predict(
 		}
 		if requests == nil {
 			requests = new(podusage.PendingRequest(pod))
+			like = p.likeness(pod)
 		}
-		peak, unset := podusage.BySpec{Multiplier: p.Multiplier}.FromSpec(pod, starting, r, maxRatio)
-		if !math.IsInf(maxRatio, 1) {
-			unset = min(unset, 1)
+		spec := p.bySpec(pod, starting, r, requests[r], maxRatio)
+		u.Starting[r], u.Steady[r] = spec.starting, spec.steady
+		by := p.prior(&like, r, &spec.starting)
+		if by.weight > 0 {
+			claim := p.claim(pod, starting, r)
+			u.Starting[r], u.Steady[r] = by.usage(min(podusage.Limit(starting, r), claim+spec.unset*p.Default[r])), by.usage(claim)
 		}
-		ratio := p.Statistics.Cluster().UsagePerRequest[r]
-		u.Starting[r] = unknown(requests[r], unset*p.Default[r]/p.Multiplier, peak+unset*p.Default[r], ratio)
-		if x != nil {
-			x[r] = p.explainUnknown(pod, r, requests[r], unset*p.Default[r]/p.Multiplier, ratio, &u.Starting[r])
-		}
-		u.Steady[r] = unknown(requests[r], 0, peak, ratio)
 		u.Foreign[r] = u.Steady[r]
+		if by.weight > 0 && h.moments[r].PodTime > 0 {
+			p.blend(&u, r, &h.moments[r], podusage.Limit(starting, r), own[r])
+		}
+		if x != nil {
+			x[r] = p.explainUnknown(pod, r, requests[r], spec.unset*p.Default[r]/p.Multiplier, spec.ratio, &spec.starting)
+			explainPrior(&x[r], pod, &by, &spec.starting, &u.Starting[r], h.moments[r].PodTime)
+		}
 	}
 	return u
+}
+
+// claim is the most that statistics of others may give a pod: its limit, up to MaxRequestRatio times its request.
+func (p *Prediction) claim(pod, starting *corev1.Pod, r load.Resource) float64 {
+	claim, _ := podusage.BySpec{Multiplier: p.MaxRequestRatio}.FromSpec(pod, starting, r, p.MaxRequestRatio)
+	return claim
+}
+
+// specUsage is the usage of a pod by its spec: while it starts, and afterwards.
+type specUsage struct {
+	starting, steady Usage
+	// unset counts the containers without limit and request. ratio is the cluster's usage per request.
+	unset, ratio float64
+}
+
+func (p *Prediction) bySpec(pod, starting *corev1.Pod, r load.Resource, request, maxRatio float64) (s specUsage) {
+	var peak float64
+	peak, s.unset = podusage.BySpec{Multiplier: p.Multiplier}.FromSpec(pod, starting, r, maxRatio)
+	if !math.IsInf(maxRatio, 1) {
+		s.unset = min(s.unset, 1)
+	}
+	s.ratio = p.Statistics.Cluster().UsagePerRequest[r]
+	s.starting = unknown(request, s.unset*p.Default[r]/p.Multiplier, peak+s.unset*p.Default[r], s.ratio)
+	s.steady = unknown(request, 0, peak, s.ratio)
+	return s
+}
+
+// blend moves the usages toward those of the pod's own workload, whose history is shorter than MinHistory.
+func (p *Prediction) blend(u *OnNode, r load.Resource, m *Moments, limit float64, observed bool) {
+	measured, share := known(m, limit), float64(m.PodTime)/float64(p.MinHistory)
+	u.Starting[r] = u.Starting[r].toward(&measured, share)
+	u.Steady[r] = u.Steady[r].toward(&measured, share)
+	if observed {
+		u.Foreign[r] = u.Steady[r]
+	}
+}
+
+// toward returns the usage with the given share of another.
+func (u *Usage) toward(other *Usage, share float64) Usage {
+	mix := func(a, b float64) float64 { return a + (b-a)*share }
+	return Usage{
+		Mean: mix(u.Mean, other.Mean), P95: mix(u.P95, other.P95),
+		Variance: mix(u.Variance, other.Variance), Learned: mix(u.Learned, other.Learned),
+	}
 }
 
 // known is the usage by a workload's statistics.
@@ -215,12 +266,19 @@ type Key struct {
 	Requests, Peaks, Limits podusage.Amounts
 	// Unset is the number of containers without request and limit, by load.Resource.
 	Unset podusage.Amounts
+	// Resembles says which groups the pod is in, unless Priors ignores them.
+	Resembles [resemblances]string
 }
 
 // Key returns the pod's key: pods with equal keys have equal predictions.
 func (p Predictor) Key(pod *corev1.Pod) Key {
 	k := Key{Namespace: pod.Namespace, Requests: podusage.ByRequests{}.Estimate(pod)}
 	k.Workload, _ = WorkloadOf(pod, p.WorkloadLabel)
+	if p.Priors != NoPriors {
+		for by := range resemblances {
+			k.Resembles[by] = by.joined(pod)
+		}
+	}
 	for r := range load.ResourceCount {
 		k.Peaks[r], k.Unset[r] = podusage.BySpec{Multiplier: p.Multiplier}.FromSpec(pod, pod, r, math.Inf(1))
 		if limit := podusage.Limit(pod, r); !math.IsInf(limit, 1) { // JSON has no infinity

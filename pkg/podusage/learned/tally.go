@@ -15,12 +15,18 @@ import (
 // Tally sums up the usage that was observed of pods during one interval. Use NewTally.
 type Tally struct {
 	workloadLabel string
-	workloads     map[Workload]*[load.ResourceCount]sums
+	workloads     map[Workload]*workloadSums
 	// pods are the observed pods with a workload.
 	pods       []podObservation
 	requesting map[string]*requesting // by namespace
 	capacity   podusage.Amounts
 	discarded  [load.ResourceCount]bool
+}
+
+// workloadSums are the sums of one workload. pod is one of its pods.
+type workloadSums struct {
+	resources [load.ResourceCount]sums
+	pod       *corev1.Pod
 }
 
 // sums are over the pods of a workload, in milliCPU or bytes. Each pod counts with the share of the interval that it ran.
@@ -31,7 +37,7 @@ type sums struct{ pods, usage, squares, within float64 }
 func NewTally(workloadLabel string, capacity podusage.Amounts) *Tally {
 	return &Tally{
 		workloadLabel: workloadLabel, capacity: capacity,
-		workloads: map[Workload]*[load.ResourceCount]sums{}, requesting: map[string]*requesting{},
+		workloads: map[Workload]*workloadSums{}, requesting: map[string]*requesting{},
 	}
 }
 
@@ -52,10 +58,10 @@ func (t *Tally) Add(pod *corev1.Pod, r load.Resource, usage, request, share floa
 	}
 	of, ok := t.workloads[workload]
 	if !ok {
-		of = &[load.ResourceCount]sums{}
+		of = &workloadSums{pod: pod}
 		t.workloads[workload] = of
 	}
-	s := &of[r]
+	s := &of.resources[r]
 	s.pods += share
 	s.usage += share * usage
 	s.squares += share * usage * usage
@@ -68,9 +74,9 @@ func (t *Tally) Discard(r load.Resource) { t.discarded[r] = true }
 // observations returns an observation of each workload and resource, for an interval that ends at the given time.
 func (t *Tally) observations(at time.Time, interval time.Duration) []Observation {
 	all := make([]Observation, 0, len(t.workloads)*int(load.ResourceCount))
-	for workload, resources := range t.workloads {
+	for workload, of := range t.workloads {
 		for r := range load.ResourceCount {
-			if s := &resources[r]; s.pods > 0 && !t.discarded[r] {
+			if s := &of.resources[r]; s.pods > 0 && !t.discarded[r] {
 				all = append(all, Observation{
 					Workload: workload, Resource: r, At: at, Span: interval, Pods: s.pods, Sum: s.usage, SumSquares: s.squares, Within: s.within,
 				})
@@ -92,6 +98,9 @@ func (s *Statistics) WithTally(t *Tally, at time.Time, interval time.Duration, c
 	pods := s.withPods(t, at, interval, c.History)
 	next := s.With(t.observations(at, interval), cluster, c)
 	next.pods = pods
+	if c.Groups {
+		next.groupBy(t)
+	}
 	return next
 }
 

@@ -1,0 +1,124 @@
+package learned
+
+import (
+	"cmp"
+	"hash/maphash"
+	"math"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+)
+
+// Labels of an application, as Kubernetes and Helm recommend them.
+const (
+	AppLabel       = "app.kubernetes.io/name"
+	componentLabel = "app.kubernetes.io/component"
+	chartLabel     = "helm.sh/chart"
+)
+
+// resemblance is what pods of different workloads have in common.
+type resemblance int
+
+// From the weakest to the strongest.
+const (
+	byClass resemblance = iota // owner's kind, priority class, and powers of two of the requests
+	byContainers
+	byApp
+	byImage
+	resemblances
+)
+
+// likeness holds hashes of what a pod resembles. 0 is nothing.
+type likeness struct {
+	namespace uint64
+	names     [resemblances]uint64
+}
+
+// within is the hash of a name in the likeness's namespace.
+func (l *likeness) within(seed maphash.Seed, name uint64) uint64 {
+	return maphash.Comparable(seed, [2]uint64{l.namespace, name})
+}
+
+// likenessOf does not allocate.
+func likenessOf(seed maphash.Seed, pod *corev1.Pod) (l likeness) {
+	l.namespace = maphash.String(seed, pod.Namespace)
+	for by := range resemblances {
+		var h maphash.Hash
+		h.SetSeed(seed)
+		_ = h.WriteByte(byte(by)) // it never fails
+		if by.each(pod, func(name string) {
+			_, _ = h.WriteString(name)
+			_ = h.WriteByte(0)
+		}) {
+			l.names[by] = max(h.Sum64(), 1)
+		}
+	}
+	return l
+}
+
+// each visits the names of what the pod resembles. It returns false if there is nothing.
+func (by resemblance) each(pod *corev1.Pod, visit func(name string)) bool {
+	switch by {
+	case byClass:
+		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+			visit(owner.Kind)
+		}
+		visit(pod.Spec.PriorityClassName)
+		for r := range load.ResourceCount {
+			visit(strconv.Itoa(requestClass(podusage.Request(pod, r)))) // below 100: it does not allocate
+		}
+		return true
+	case byApp:
+		name := cmp.Or(pod.Labels[AppLabel], pod.Labels[chartLabel])
+		visit(name)
+		visit(pod.Labels[componentLabel])
+		return name != ""
+	}
+	for i := range pod.Spec.Containers {
+		if c := &pod.Spec.Containers[i]; by == byImage {
+			visit(repository(c.Image))
+		} else {
+			visit(c.Name)
+		}
+	}
+	return len(pod.Spec.Containers) > 0
+}
+
+// requestClass is the power of two of an amount; 0 for nothing.
+func requestClass(amount float64) int {
+	if amount < 1 {
+		return 0
+	}
+	return 1 + math.Ilogb(amount)
+}
+
+// repository returns the image without tag and digest.
+func repository(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	if colon := strings.LastIndexByte(image, ':'); colon > strings.LastIndexByte(image, '/') {
+		return image[:colon]
+	}
+	return image
+}
+
+// joined returns the names of what the pod resembles, each with a comma behind it.
+func (by resemblance) joined(pod *corev1.Pod) string {
+	var names strings.Builder
+	by.each(pod, func(name string) { names.WriteString(name + ",") })
+	return names.String()
+}
+
+// describe names what others have in common with the pod, such as "image shop/api".
+func (by resemblance) describe(pod *corev1.Pod) string {
+	if by == byClass {
+		return "similar requests"
+	}
+	kind := map[resemblance]string{byContainers: "containers ", byApp: "application ", byImage: "image "}[by]
+	return kind + text.Excerpt(strings.Trim(by.joined(pod), ","))
+}
