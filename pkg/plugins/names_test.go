@@ -5,11 +5,14 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 )
@@ -64,4 +67,26 @@ func mayName(place string, names []string) bool {
 		slices.ContainsFunc(names, func(name string) bool {
 			return strings.HasPrefix(place, "pkg/plugins/"+strings.ToLower(name)+"/")
 		})
+}
+
+// TestAlertNamesPluginsThatFilter compares the chart's alert of pods that wait for load with the plugins that filter. A chart cannot
+// ask the registry.
+func TestAlertNamesPluginsThatFilter(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join("..", "..", "manifests", "chart", "templates", "monitoring.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`scheduler_unschedulable_pods\{plugin=~"([^"]*)"\}`).FindSubmatch(content)
+	if found == nil {
+		t.Fatal("no alert selects scheduler_unschedulable_pods by plugin")
+	}
+	var want []string
+	for _, d := range plugins.All() {
+		if d.Limits(nil).Filters {
+			want = append(want, d.Name)
+		}
+	}
+	if diff := cmp.Diff(want, strings.Split(string(found[1]), "|")); diff != "" {
+		t.Errorf("plugins of the alert (-filter +alert):\n%s", diff)
+	}
 }

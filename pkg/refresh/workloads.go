@@ -220,9 +220,8 @@ func without(nodes sets.Set[string]) string {
 	return fmt.Sprintf(", and none on %s, such as %s", text.Count(len(nodes), "node"), slices.Min(nodes.UnsortedList()))
 }
 
-// bounds limits the published statistics.
 func (w *WorkloadWatcher) bounds() learned.Config {
-	return learned.Config{History: w.History, MaxWorkloads: MaxWorkloads}
+	return learned.Config{History: w.History, MaxWorkloads: MaxWorkloads, Groups: w.publisher.GroupsRequired()}
 }
 
 // periods returns the periods of the history before end, the newest first.
@@ -337,10 +336,8 @@ type tally struct {
 func newTally(c *WorkloadConfig, now time.Time) *tally {
 	nodes, _ := c.Nodes.List(labels.Everything()) // a lister of a cache returns no error
 	t := &tally{
-		WorkloadConfig: c,
-		now:            now,
-		capacities:     make(map[string]podusage.Amounts, len(nodes)),
-		allocatable:    make(map[string]podusage.Amounts, len(nodes)),
+		WorkloadConfig: c, now: now, capacities: make(map[string]podusage.Amounts, len(nodes)),
+		allocatable: make(map[string]podusage.Amounts, len(nodes)),
 	}
 	var total podusage.Amounts
 	for _, node := range nodes {

@@ -47,7 +47,7 @@ func (pl *LoadThreshold) LoadLine(state fwk.CycleState, node fwk.NodeInfo) expla
 	for r := range load.ResourceCount {
 		l.Utilization[r] = t.Utilization(r)
 		l.Percent[r] = float64(t.LinePercent[r])
-		l.Annotated[r] = t.LinePercent[r] > 0 && own[r] > 0
+		l.Annotated[r] = own[r] > 0
 		l.Above[r] = pl.resourceReason(s, &t, r) != ""
 	}
 	return l

@@ -55,7 +55,7 @@ func TestLoadLine(t *testing.T) {
 		},
 		{
 			name: "that does not hold while no load is known", args: `{"thresholds": {"cpu": 40}}`, known: loads{},
-			annotation: []string{"cpu=60"}, cpu: resource{0, 0, false, false}, memory: resource{0, 0, false, false},
+			annotation: []string{"cpu=60"}, cpu: resource{0, 0, true, false}, memory: resource{0, 0, false, false},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

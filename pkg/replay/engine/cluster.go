@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 )
 
@@ -57,6 +59,9 @@ type podTemplate struct {
 func newPodTemplate(w *input.Workload, index int, schedulerName string) podTemplate {
 	hash := strconv.FormatInt(int64(index)+1<<20, 36)
 	labels := map[string]string{"app": w.Name, appsv1.DefaultDeploymentUniqueLabelKey: hash}
+	if w.App != "" {
+		labels[learned.AppLabel] = w.App
+	}
 	replicaSet := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: w.Namespace, Name: w.Name + "-" + hash, UID: types.UID("replicaset-" + strconv.Itoa(index)),
@@ -73,7 +78,7 @@ func newPodTemplate(w *input.Workload, index int, schedulerName string) podTempl
 		spec: corev1.PodSpec{
 			SchedulerName: schedulerName,
 			Containers: []corev1.Container{{
-				Name: "main", Image: w.Image,
+				Name: cmp.Or(w.Container, "main"), Image: w.Image,
 				Resources: corev1.ResourceRequirements{Requests: listOf(w.Requests), Limits: listOf(w.Limits)},
 			}},
 		},
