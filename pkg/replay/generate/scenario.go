@@ -19,16 +19,38 @@ type Scenario struct {
 	Demand float64
 	// Recurring is the share of bursts from a catalog of recurring workloads.
 	Recurring float64
+	// Copies is the share of new workloads with all names of an earlier one, and the usage of its replicas.
+	Copies float64
+	// Relatives is the share of the others that share some names with an earlier one. The similarity of their usage is drawn from
+	// LeastSimilar to MostSimilar: 1 is that of replicas, 0 is none.
+	Relatives, LeastSimilar, MostSimilar float64
+	// Popular is the number of images that all unrelated workloads share; 0 gives each its own.
+	Popular int
+	// Uneven makes workloads and hours differ more: see uneven.
+	Uneven bool
 }
 
 // Scenarios returns the scenarios, base first.
 func Scenarios() []Scenario {
 	return []Scenario{
-		{Name: "base", Demand: baseDemand, Recurring: 0.65},
-		{Name: "high", Demand: 0.54, Recurring: 0.65},
-		{Name: "low", Demand: 0.24, Recurring: 0.65},
-		{Name: "new", Demand: baseDemand, Recurring: 0},
+		{Name: "base", Demand: baseDemand, Recurring: 0.65, Copies: 0.25},
+		{Name: "high", Demand: 0.54, Recurring: 0.65, Copies: 0.25},
+		{Name: "low", Demand: 0.24, Recurring: 0.65, Copies: 0.25},
+		{Name: "new", Demand: baseDemand, Copies: 0.25},
+		{Name: "unrelated", Demand: baseDemand, Recurring: 0.3},
+		{Name: "siblings", Demand: baseDemand, Recurring: 0.3, Relatives: 0.8, LeastSimilar: 0.5, MostSimilar: 1},
+		{Name: "weak-siblings", Demand: baseDemand, Recurring: 0.3, Relatives: 0.8, MostSimilar: 0.5},
+		{Name: "misleading", Demand: baseDemand, Recurring: 0.3, Relatives: 0.8, Popular: 10},
+		{Name: "uneven", Demand: baseDemand, Recurring: 0.65, Relatives: 0.4, MostSimilar: 1, Uneven: true},
 	}
+}
+
+// ScenarioNames returns the names of the scenarios.
+func ScenarioNames() (names []string) {
+	for _, s := range Scenarios() {
+		names = append(names, s.Name)
+	}
+	return names
 }
 
 const (
@@ -48,8 +70,6 @@ const (
 	fillTime = time.Hour
 	warmUp   = 3 * time.Hour
 
-	// siblings is the share of new workloads with the image and a similar usage of an earlier workload.
-	siblings = 0.25
 	// similar is the maximum distance of similar traces in the order of means, as a share of all traces.
 	similar = 0.02
 
@@ -126,8 +146,9 @@ type kind struct {
 	// cores scales the trace.
 	cores       float64
 	memoryBytes float64
-	image       string
-	namespace   string
+	names
+	// lifetime is the median of the pods' lifetimes.
+	lifetime time.Duration
 }
 
 func (g *generator) generate() {
@@ -150,9 +171,9 @@ func (g *generator) generate() {
 }
 
 // arrivals adds Poisson bursts: the expected number within the time from the start.
-func (g *generator) arrivals(bursts float64, over time.Duration, lifetime func() time.Duration) {
+func (g *generator) arrivals(bursts float64, over time.Duration, lifetime func(median time.Duration) time.Duration) {
 	for at := 0.0; ; {
-		at += g.rand.ExpFloat64() / bursts
+		at += g.rand.ExpFloat64() / (bursts * g.rate(at))
 		if at >= 1 {
 			return
 		}
@@ -161,7 +182,7 @@ func (g *generator) arrivals(bursts float64, over time.Duration, lifetime func()
 }
 
 // burst adds replicas of one workload.
-func (g *generator) burst(arrival time.Duration, lifetime func() time.Duration) {
+func (g *generator) burst(arrival time.Duration, lifetime func(median time.Duration) time.Duration) {
 	w := 0
 	if g.rand.Float64() < g.scenario.Recurring {
 		w = g.rand.IntN(g.catalog)
@@ -177,7 +198,7 @@ func (g *generator) burst(arrival time.Duration, lifetime func() time.Duration) 
 		}
 		scale := math.Exp(replicaSigma * g.rand.NormFloat64())
 		g.Pods = append(g.Pods, input.Pod{
-			Workload: w, Arrival: arrival, Lifetime: lifetime(),
+			Workload: w, Arrival: arrival, Lifetime: lifetime(k.lifetime),
 			Trace: g.machines[machine], CPUMillis: float32(1000 * k.cores * scale),
 			Noise: g.rand.IntN(input.NoiseLength), MemoryBytes: k.memoryBytes * scale,
 		})
@@ -191,8 +212,8 @@ func (g *generator) addWorkload() int {
 		machine:     g.rand.IntN(len(g.machines)),
 		alike:       g.rand.Float64() < 0.5,
 		memoryBytes: math.Exp(0.8*g.rand.NormFloat64()) * (256 << 20),
-		namespace:   fmt.Sprintf("team-%02d", g.rand.IntN(namespaces)),
-		image:       fmt.Sprintf("registry.example/app-%d:1", w),
+		lifetime:    medianLifetime,
+		names:       g.ownNames(w),
 	}
 	share := g.rand.Float64()
 	for _, c := range coresOfPod {
@@ -201,13 +222,16 @@ func (g *generator) addWorkload() int {
 		}
 		share -= c.share
 	}
-	if w >= g.catalog && w > 0 && g.rand.Float64() < siblings {
-		like := g.kinds[g.rand.IntN(w)]
-		like.machine = g.similar(like.machine)
-		k = like
+	if g.scenario.Uneven {
+		g.uneven(&k)
+	}
+	if w >= g.catalog && w > 0 {
+		k = g.related(k)
 	}
 	g.kinds = append(g.kinds, k)
-	g.Workloads = append(g.Workloads, input.Workload{Namespace: k.namespace, Name: fmt.Sprintf("app-%d", w), Image: k.image})
+	g.Workloads = append(g.Workloads, input.Workload{
+		Namespace: k.namespace, Name: fmt.Sprintf("app-%d", w), Image: k.image, App: k.app, Container: k.container,
+	})
 	return w
 }
 
@@ -217,14 +241,14 @@ func (g *generator) similar(machine int) int {
 	return min(max(machine+g.rand.IntN(2*reach+1)-reach, 0), len(g.machines)-1)
 }
 
-func (g *generator) lifetime() time.Duration {
-	lifetime := float64(medianLifetime) * math.Exp(lifetimeSigma*g.rand.NormFloat64())
+func (g *generator) lifetime(median time.Duration) time.Duration {
+	lifetime := float64(median) * math.Exp(lifetimeSigma*g.rand.NormFloat64())
 	return max(time.Duration(min(lifetime, float64(input.Day))), input.Tick)
 }
 
 // residualLifetime is the remaining lifetime of a running pod at a random time. Its whole lifetime is weighted by length.
-func (g *generator) residualLifetime() time.Duration {
-	whole := float64(medianLifetime) * math.Exp(lifetimeSigma*lifetimeSigma+lifetimeSigma*g.rand.NormFloat64())
+func (g *generator) residualLifetime(median time.Duration) time.Duration {
+	whole := float64(median) * math.Exp(lifetimeSigma*lifetimeSigma+lifetimeSigma*g.rand.NormFloat64())
 	return max(time.Duration(min(whole, float64(input.Day))*g.rand.Float64()), input.Tick)
 }
 
