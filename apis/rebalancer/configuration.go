@@ -21,6 +21,13 @@ const (
 type Configuration struct {
 	metav1.TypeMeta `json:",inline"`
 
+	// Mode says what the rebalancer does about hot nodes.
+	Mode Mode `json:"mode"`
+	// Paused stops all moves. Moves under way end as usual.
+	Paused bool `json:"paused,omitempty"`
+	// Windows are the times in which pods may move; always if empty.
+	Windows []Window `json:"windows,omitempty"`
+
 	// LinePercent is the CPU utilization above which a node is hot. A filter's load line replaces it.
 	LinePercent float64 `json:"linePercent"`
 	// Refreshes is the number of consecutive refreshes above the line until a node is hot.
@@ -45,11 +52,28 @@ type Configuration struct {
 	MaxNodesPercentInFlight float64 `json:"maxNodesPercentInFlight"`
 	MaxPerNamespaceInFlight int     `json:"maxPerNamespaceInFlight"`
 
+	// ReplacementTimeout is the time until the replacement must be ready. Otherwise the move has failed.
+	ReplacementTimeout metav1.Duration `json:"replacementTimeout"`
+	// BreakerFailures is the number of consecutive failures after which nothing moves for BreakerDuration.
+	BreakerFailures int             `json:"breakerFailures"`
+	BreakerDuration metav1.Duration `json:"breakerDuration"`
+
 	// MinPodAge is the age below which pods stay. Pods stay for two windows of load at least.
 	MinPodAge metav1.Duration `json:"minPodAge"`
 	// Unprotected are the protections to turn off.
 	Unprotected []Protection `json:"unprotected,omitempty"`
 }
+
+// Mode says what the rebalancer does.
+type Mode string
+
+// The modes.
+const (
+	// Plan shows moves, and makes none.
+	Plan Mode = "Plan"
+	// Evict makes moves.
+	Evict Mode = "Evict"
+)
 
 // Protection names pods that stay.
 type Protection string
@@ -73,10 +97,12 @@ func Protections() []Protection {
 // Default returns the configuration of an empty file.
 func Default() *Configuration {
 	return &Configuration{
-		TypeMeta:    metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind},
+		TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}, Mode: Plan,
 		LinePercent: 80, Refreshes: 5, CooledPercent: 5, MaxHotNodesPercent: 20, MaxUnknownNodesPercent: 20,
 		RoomPercent: 5, MinReliefPercent: 3, SimulationsPerNode: 5,
 		MaxMovesPerHour: 60, MaxPodsPercentPerHour: 1, MaxNodesPercentInFlight: 1, MaxPerNamespaceInFlight: 2,
+		ReplacementTimeout: metav1.Duration{Duration: 5 * time.Minute},
+		BreakerFailures:    3, BreakerDuration: metav1.Duration{Duration: time.Hour},
 		MinPodAge: metav1.Duration{Duration: 10 * time.Minute},
 	}
 }
@@ -119,13 +145,30 @@ func (c *Configuration) Validate() (errs field.ErrorList) {
 		{"maxPodsPercentPerHour", c.MaxPodsPercentPerHour, 0, 100},
 		{"maxNodesPercentInFlight", c.MaxNodesPercentInFlight, 0, 100},
 		{"maxPerNamespaceInFlight", float64(c.MaxPerNamespaceInFlight), 1, 1000},
+		{"breakerFailures", float64(c.BreakerFailures), 1, 100},
 	} {
 		if f.value < f.least || f.value > f.most {
 			errs = append(errs, field.Invalid(field.NewPath(f.name), f.value, fmt.Sprintf("must be in [%v, %v]", f.least, f.most)))
 		}
 	}
-	if age := c.MinPodAge.Duration; age < 0 || age > 24*time.Hour {
-		errs = append(errs, field.Invalid(field.NewPath("minPodAge"), age.String(), "must be in [0s, 24h]"))
+	for _, f := range []struct {
+		name               string
+		value, least, most time.Duration
+	}{
+		{"replacementTimeout", c.ReplacementTimeout.Duration, 10 * time.Second, time.Hour},
+		{"breakerDuration", c.BreakerDuration.Duration, time.Minute, 24 * time.Hour},
+		{"minPodAge", c.MinPodAge.Duration, 0, 24 * time.Hour},
+	} {
+		if f.value < f.least || f.value > f.most {
+			errs = append(errs,
+				field.Invalid(field.NewPath(f.name), f.value.String(), fmt.Sprintf("must be in [%v, %v]", f.least, f.most)))
+		}
+	}
+	if modes := []Mode{Plan, Evict}; !slices.Contains(modes, c.Mode) {
+		errs = append(errs, field.NotSupported(field.NewPath("mode"), c.Mode, modes))
+	}
+	for i := range c.Windows {
+		errs = append(errs, c.Windows[i].validate(field.NewPath("windows").Index(i))...)
 	}
 	for i, p := range c.Unprotected {
 		if !slices.Contains(Protections(), p) {
