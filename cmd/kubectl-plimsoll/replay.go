@@ -39,7 +39,11 @@ Policies beside your own:
   clairvoyant    knows the future usage of placed pods: a bound for real policies
 
 Append +rebalance to a policy, or to the schedulerName of a profile of --config, to move pods off hot nodes, too.
-An evicted pod still uses its node for 30 seconds. Its replacement runs 30 seconds after that.
+An evicted pod still uses its node for --termination. Its replacement runs --startup after that. With --moves-per-hour the
+page of --html has a curve of hot node-minutes by moves.
+
+To compare with other projects by their published rules, append +LowNodeUtilization (descheduler, by actual usage) or
++LowNodeLoad (Koordinator). Both have thresholds in percent of CPU, such as +LowNodeLoad=40/80.
 
 To replay a cluster's history, use --prometheus. To replay a file of --save, use --load.
 
@@ -76,6 +80,9 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 	flags.StringSliceVar(&s.Policies, "policies", []string{replayreport.Stock, replayreport.Clairvoyant},
 		"policies to compare with: "+strings.Join(engine.BuiltinPolicies(), ", ")+"; with +rebalance, pods move off hot nodes")
 	flags.StringVar(&s.Rebalancer, "rebalancer-config", "", "RebalancerConfiguration of policies that end in +rebalance")
+	flags.IntSliceVar(&s.MovesPerHour, "moves-per-hour", nil, "replay policies with +rebalance by each of these maxMovesPerHour")
+	flags.DurationVar(&s.Costs.Termination, "termination", 30*time.Second, "time that an evicted pod still uses its node")
+	flags.DurationVar(&s.Costs.Startup, "startup", 30*time.Second, "time from the end of an evicted pod until its replacement runs")
 	flags.StringVar(&s.Scenario, "scenario", "base",
 		"base (CPU demand 44 % of capacity), high (54 %), low (24 %), new (no workload recurs), or all")
 	flags.StringVar(&s.Traces, "traces", "",

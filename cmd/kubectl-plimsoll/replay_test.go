@@ -167,6 +167,9 @@ func TestReplay_UsageErrors(t *testing.T) {
 		{"no policy", []string{"--policies", ""}, []string{"--policies", "--config"}},
 		{"a page in no folder", []string{"--html", "/nowhere/x.html"}, []string{"--html", "/nowhere/x.html"}},
 		{"a file in no folder", []string{"--save", "/nowhere/x"}, []string{"--save", "/nowhere/x"}},
+		{"unlimited moves", []string{"--moves-per-hour", "4,10001"}, []string{"--moves-per-hour", "10001", "to 10000"}},
+		{"an evicted pod that is gone at once", []string{"--termination", "0s"}, []string{"--termination: 0s", "from 30s"}},
+		{"a start of two hours", []string{"--startup", "2h"}, []string{"--startup: 2h", "to 1h"}},
 		{"no such file", []string{"--load", "/nowhere"}, []string{"--load", "/nowhere"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -186,10 +189,10 @@ func TestReplay_UsageErrors(t *testing.T) {
 func TestReplay_Rebalance(t *testing.T) {
 	load, config := write(t, "pods.jsonl", twoPods), write(t, "config.yaml", profiles)
 	limits := write(t, "limits.yaml", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nmaxMovesPerHour: 1\n")
-	out, err := execute(t.Context(), "replay", "--load", load, "--config", config, "--policies", "packing+rebalance,stock+rebalance",
-		"--rebalancer-config", limits)
+	out, err := execute(t.Context(), "replay", "--load", load, "--config", config, "--policies", "packing+rebalance,stock+LowNodeLoad=40/80",
+		"--rebalancer-config", limits, "--moves-per-hour", "4,0")
 	must(t, err)
-	for _, policy := range []string{"packing", "packing+rebalance", "stock+rebalance"} {
+	for _, policy := range []string{"packing", "packing+rebalance", "packing+rebalance 4/h", "packing+rebalance 0/h", "stock+LowNodeLoad=40/80"} {
 		if !strings.Contains(out, "\n"+policy+" ") {
 			t.Errorf("no row of %s in\n%s", policy, out)
 		}
@@ -198,6 +201,9 @@ func TestReplay_Rebalance(t *testing.T) {
 	for _, tc := range []struct{ policies, file, want string }{
 		{"nobody+rebalance", limits, `--policies: unknown policy "nobody"`},
 		{"packing", limits, `--policies: unknown policy "packing"`},
+		{"stock+magic", limits, `--policies: "stock+magic": nothing moves pods by the name of "magic"; write one of [rebalance LowNode`},
+		{"stock+rebalance=1/2", limits, `--policies: "stock+rebalance=1/2": nothing moves pods`},
+		{"stock+LowNodeLoad=80/40", limits, `--policies: LowNodeLoad: thresholds "80/40"; write two percentages`},
 		{"stock+rebalance", invalid, "--rebalancer-config: " + invalid + ": maxMovesPerHour: Invalid value: -1: must be in [0, 10000]"},
 		{"stock+rebalance", invalid + "x", "--rebalancer-config: "},
 	} {

@@ -1,6 +1,7 @@
 package rebalance
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -24,7 +25,67 @@ type History struct {
 	// moves are the times of the moves of the last hour.
 	moves []time.Time
 	// underWay are moves without a ready replacement, by the evicted pod's UID.
-	underWay map[types.UID]Move
+	underWay map[types.UID]*Moving
+	// refused has the pods whose eviction was refused, and until when they stay.
+	refused map[types.UID]time.Time
+	// records are the moves that ended, oldest first.
+	records []Record
+	breaker breaker
+}
+
+// Moving is a move under way.
+type Moving struct {
+	Move
+	Began time.Time `json:"began"`
+	// Newest is when the youngest pod of the controller was created. Known are the UIDs of all pods of that moment.
+	Newest time.Time   `json:"newest"`
+	Known  []types.UID `json:"known,omitempty"`
+	// Evacuates says that the pod stays until its replacement runs, as KubeVirt's do.
+	Evacuates bool `json:"evacuates,omitempty"`
+	// movedBefore is when the node's move before this one began.
+	movedBefore time.Time
+}
+
+// Outcome says how a move ended.
+type Outcome string
+
+// The outcomes of moves. Returned and NotReady are failures.
+const (
+	// Landed is a replacement that is ready where it was expected.
+	Landed Outcome = "Landed"
+	// LandedElsewhere is a replacement that is ready on another node.
+	LandedElsewhere Outcome = "LandedElsewhere"
+	// Returned is a replacement on the source.
+	Returned Outcome = "Returned"
+	// NotReady is a replacement that was missing, or not ready in time.
+	NotReady Outcome = "NotReady"
+	// Withdrawn is a move whose pod was never evicted.
+	Withdrawn Outcome = "Withdrawn"
+)
+
+// Outcomes returns all outcomes.
+func Outcomes() []Outcome { return []Outcome{Landed, LandedElsewhere, Returned, NotReady, Withdrawn} }
+
+// Failed reports whether the outcome bars the workload.
+func (o Outcome) Failed() bool { return o == Returned || o == NotReady }
+
+// Record is a move that ended.
+type Record struct {
+	Moving
+	Ended   time.Time `json:"ended"`
+	Outcome Outcome   `json:"outcome"`
+	// Replacement is the pod in place of the moved one, on Node; empty if there is none.
+	Replacement    string    `json:"replacement,omitempty"`
+	ReplacementUID types.UID `json:"replacementUID,omitempty"`
+	Node           string    `json:"node,omitempty"`
+	// Regretted says that the destination was above its line afterwards, and would not have been without the pod.
+	Regretted bool `json:"regretted,omitempty"`
+}
+
+// breaker ends a series of failures.
+type breaker struct {
+	Failures  int       `json:"failures,omitempty"`
+	OpenUntil time.Time `json:"openUntil"`
 }
 
 type nodeHistory struct {
@@ -74,9 +135,9 @@ func (h *History) Observe(nodes []Node, c *rebalancer.Configuration) {
 // Begin notes a move, before it is made.
 func (h *History) Begin(m *Move, now time.Time) {
 	if h.underWay == nil {
-		h.underWay, h.workloads = map[types.UID]Move{}, map[types.UID]*workloadHistory{}
+		h.underWay = map[types.UID]*Moving{}
 	}
-	h.underWay[m.UID] = *m
+	h.underWay[m.UID] = &Moving{Move: *m, Began: now, movedBefore: h.nodeOf(m.From).moved}
 	h.moves = append(h.moves, now)
 	h.nodeOf(m.From).moved = now
 	h.workloadOf(m.OwnerUID).moved = now
@@ -99,6 +160,39 @@ func (h *History) End(pod types.UID, node string, now time.Time) {
 	w.failures++
 }
 
+// cancel drops a move that was not made.
+func (h *History) cancel(pod types.UID) {
+	m, ok := h.underWay[pod]
+	if !ok {
+		return
+	}
+	delete(h.underWay, pod)
+	h.nodeOf(m.From).moved = m.movedBefore
+	if i := slices.Index(h.moves, m.Began); i >= 0 {
+		h.moves = slices.Delete(h.moves, i, i+1)
+	}
+}
+
+// refuse keeps the pod where it is for a while.
+func (h *History) refuse(pod types.UID, now time.Time) {
+	if h.refused == nil {
+		h.refused = map[types.UID]time.Time{}
+	}
+	h.refused[pod] = now.Add(firstBar)
+}
+
+// count counts the outcome for the circuit breaker.
+func (h *History) count(o Outcome, now time.Time, c *rebalancer.Configuration) {
+	if !o.Failed() {
+		h.breaker.Failures = 0
+		return
+	}
+	if h.breaker.Failures++; h.breaker.Failures >= c.BreakerFailures {
+		h.breaker.OpenUntil = now.Add(c.BreakerDuration.Duration)
+		h.breaker.Failures = c.BreakerFailures - 1 // the next failure opens it again
+	}
+}
+
 func (h *History) nodeOf(name string) *nodeHistory {
 	if h.nodes == nil {
 		h.nodes = map[string]*nodeHistory{}
@@ -110,6 +204,9 @@ func (h *History) nodeOf(name string) *nodeHistory {
 }
 
 func (h *History) workloadOf(owner types.UID) *workloadHistory {
+	if h.workloads == nil {
+		h.workloads = map[types.UID]*workloadHistory{}
+	}
 	if h.workloads[owner] == nil {
 		h.workloads[owner] = &workloadHistory{}
 	}
@@ -119,6 +216,7 @@ func (h *History) workloadOf(owner types.UID) *workloadHistory {
 // forget drops what no longer counts.
 func (h *History) forget(now time.Time) {
 	h.moves = slices.DeleteFunc(h.moves, func(at time.Time) bool { return now.Sub(at) >= time.Hour })
+	maps.DeleteFunc(h.refused, func(_ types.UID, until time.Time) bool { return !now.Before(until) })
 	for owner, w := range h.workloads {
 		if now.Sub(w.moved) >= max(remembered, 2*longestBar) {
 			delete(h.workloads, owner)

@@ -57,18 +57,25 @@ type Plan struct {
 
 // Move is a pod to move.
 type Move struct {
-	Namespace, Pod string
-	UID, OwnerUID  types.UID
+	Namespace string    `json:"namespace"`
+	Pod       string    `json:"pod"`
+	UID       types.UID `json:"uid"`
+	OwnerUID  types.UID `json:"ownerUID"`
 	// Owner names the pod's controller, such as "ReplicaSet web-1".
-	Owner    string
-	From, To string
+	Owner string `json:"owner"`
+	From  string `json:"from"`
+	To    string `json:"to"`
 	// Or are nodes that score as To does, and have room too: the scheduler chooses one of them at random.
-	Or []string
+	Or []string `json:"or,omitempty"`
 	// Resource is the one whose line the source is above.
-	Resource load.Resource
+	Resource load.Resource `json:"resource"`
 	// Line is that of the source; utilizations are fractions of capacity, before the plan and after this move.
-	Line, FromBefore, FromAfter, ToBefore, ToAfter float64
-	Disruption                                     float64
+	Line       float64 `json:"line"`
+	FromBefore float64 `json:"fromBefore"`
+	FromAfter  float64 `json:"fromAfter"`
+	ToBefore   float64 `json:"toBefore"`
+	ToAfter    float64 `json:"toAfter"`
+	Disruption float64 `json:"disruption"`
 }
 
 // planner makes one Plan.
@@ -78,7 +85,6 @@ type planner struct {
 	c       *rebalancer.Configuration
 	history *History
 	look    looker
-	infos   map[string]fwk.NodeInfo
 	byName  map[string]*Node
 	pods    int
 	owners  map[types.UID]*replicas
@@ -178,10 +184,11 @@ func (p *planner) findHot() (stopped string) {
 
 // count counts the pods of the cluster, and reads its PodDisruptionBudgets.
 func (p *planner) count(ctx context.Context) error {
-	if err := p.readInfos(ctx); err != nil {
+	infos, err := p.Scheduler.NodeInfos(ctx)
+	if err != nil {
 		return err
 	}
-	for _, info := range p.infos {
+	for _, info := range infos {
 		for _, of := range info.GetPods() {
 			pod := of.GetPod()
 			owner := metav1.GetControllerOfNoCopy(pod)
@@ -216,21 +223,22 @@ func (p *planner) count(ctx context.Context) error {
 	return nil
 }
 
-func (p *planner) readInfos(ctx context.Context) error {
-	infos, err := p.Scheduler.NodeInfos(ctx)
+// lookAt compares a node of the simulation with its line.
+func (p *planner) lookAt(ctx context.Context, name string) (Node, error) {
+	info, err := p.Scheduler.NodeInfo(ctx, name)
 	if err != nil {
-		return err
+		return Node{}, err
 	}
-	p.infos = make(map[string]fwk.NodeInfo, len(infos))
-	for _, info := range infos {
-		p.infos[info.Node().Name] = info
-	}
-	return nil
+	return p.look.node(info), nil
 }
 
 // movesLeft returns how many moves the limits of an hour and of moves under way allow.
 func (p *planner) movesLeft() int {
-	hourly := min(p.c.MaxMovesPerHour, int(p.c.MaxPodsPercentPerHour/100*float64(p.pods)))
+	hourly := int(p.c.MaxPodsPercentPerHour / 100 * float64(p.pods))
+	if p.c.MaxPodsPercentPerHour > 0 {
+		hourly = max(hourly, 1) // in small clusters
+	}
+	hourly = min(hourly, p.c.MaxMovesPerHour)
 	atOnce := max(2, int(p.c.MaxNodesPercentInFlight/100*float64(len(p.Nodes))))
 	return min(hourly-len(p.history.moves), atOnce-len(p.history.underWay))
 }
@@ -259,7 +267,11 @@ type candidate struct {
 // cool plans the move of one pod of a hot node.
 func (p *planner) cool(ctx context.Context, source *Node) (moved bool, err error) {
 	of, _ := source.Excess()
-	candidates := p.candidates(source, of)
+	info, err := p.Scheduler.NodeInfo(ctx, source.Name)
+	if err != nil {
+		return false, err
+	}
+	candidates := p.candidates(source, info, of)
 	for i, c := range candidates {
 		if i >= p.c.SimulationsPerNode {
 			p.Stay[NotSimulated] += len(candidates) - i
@@ -281,11 +293,11 @@ func (p *planner) cool(ctx context.Context, source *Node) (moved bool, err error
 }
 
 // candidates returns the pods that may move, largest relief per disruption first.
-func (p *planner) candidates(source *Node, of load.Resource) []candidate {
+func (p *planner) candidates(source *Node, info fwk.NodeInfo, of load.Resource) []candidate {
 	var found []candidate
 	minAge := max(p.c.MinPodAge.Duration, 2*windowOf(p.Load))
 	view := p.Load.Reader().Model(of).View(p.look.state)
-	for _, l := range view.Pods(p.infos[source.Name]) {
+	for _, l := range view.Pods(info) {
 		usage := l.Resources[of].Usage
 		if p.Usage != nil {
 			if measured, ok := p.Usage(l.Pod); ok {
@@ -326,6 +338,8 @@ func (p *planner) stays(c *candidate, minAge time.Duration) Reason {
 		return OtherScheduler
 	case r.all == 1 && !slices.Contains(p.c.Unprotected, rebalancer.SingleReplicas):
 		return Reason(rebalancer.SingleReplicas)
+	case p.Now.Before(p.history.refused[c.pod.UID]):
+		return EvictionRefused
 	case p.Now.Before(w.barredUntil):
 		return WorkloadBarred
 	case r.unavailable >= mostUnavailable(r.all):
@@ -369,16 +383,16 @@ func (p *planner) try(ctx context.Context, source *Node, of load.Resource, c *ca
 			}
 			p.undo = p.undo[:last]
 		}
-		return reason, p.readInfos(ctx)
+		return reason, nil
 	}
 	if err := p.Scheduler.Remove(c.pod); err != nil {
 		return "", err
 	}
 	p.undo = append(p.undo, func() error { return p.Scheduler.Add(c.pod) })
-	if err := p.readInfos(ctx); err != nil {
+	without, err := p.lookAt(ctx, source.Name)
+	if err != nil {
 		return "", err
 	}
-	without := p.look.node(p.infos[source.Name])
 	after := without.Utilization[of] - c.usage // the load is still measured with the pod
 	if (source.Utilization[of]-after)/c.disruption < p.c.MinReliefPercent/100 {
 		return back(LittleRelief)
@@ -434,19 +448,17 @@ func bestOf(d *sim.Result) (names []string) {
 func (p *planner) place(
 	ctx context.Context, pod *corev1.Pod, name string, of load.Resource, amount float64,
 ) (before, after Node, err error) {
-	if err := p.readInfos(ctx); err != nil {
+	if before, err = p.lookAt(ctx, name); err != nil {
 		return before, after, err
 	}
-	before = p.look.node(p.infos[name])
 	placed := boundTo(pod, name, p.Now)
 	if err := p.Scheduler.Add(placed); err != nil {
 		return before, after, err
 	}
 	p.undo = append(p.undo, func() error { return p.Scheduler.Remove(placed) })
-	if err := p.readInfos(ctx); err != nil {
+	if after, err = p.lookAt(ctx, name); err != nil {
 		return before, after, err
 	}
-	after = p.look.node(p.infos[name])
 	// The pod may use more than is expected.
 	after.Utilization[of] = max(after.Utilization[of], before.Utilization[of]+amount/after.Base[of])
 	return before, after, nil

@@ -353,8 +353,10 @@ func TestMake_Brakes(t *testing.T) {
 		{"no move an hour", func(f *fixture) { f.c.MaxMovesPerHour = 0 }, "deferred"},
 		{"the moves of the hour are made", func(f *fixture) { f.c.MaxMovesPerHour = 3; inFlight(3, time.Hour-time.Second, true)(f) }, "deferred"},
 		{"they are of the hour before", func(f *fixture) { f.c.MaxMovesPerHour = 3; inFlight(3, time.Hour, true)(f) }, "moves"},
-		// 49 % of two pods are none
-		{"the share of pods is moved", func(f *fixture) { f.c.MaxPodsPercentPerHour = 49 }, "deferred"},
+		// 49 % of two pods are none, but one move is always allowed
+		{"no whole pod is in the share", func(f *fixture) { f.c.MaxPodsPercentPerHour = 49 }, "moves"},
+		{"the share of pods is moved", func(f *fixture) { f.c.MaxPodsPercentPerHour = 49; inFlight(1, time.Minute, true)(f) }, "deferred"},
+		{"the share is 0", func(f *fixture) { f.c.MaxPodsPercentPerHour = 0 }, "deferred"},
 		{"two moves are under way", inFlight(2, time.Hour, false), "deferred"},
 		{"one move is under way", inFlight(1, time.Hour, false), "moves"},
 		{"many nodes allow more under way", func(f *fixture) { f.c.MaxNodesPercentInFlight = 100; inFlight(2, time.Hour, false)(f) }, "moves"},

@@ -35,6 +35,7 @@ const (
 	WorkloadLimit    Reason = "WorkloadLimit"
 	NamespaceLimit   Reason = "NamespaceLimit"
 	DisruptionBudget Reason = "DisruptionBudget"
+	EvictionRefused  Reason = "EvictionRefused"
 	LittleRelief     Reason = "LittleRelief"
 	NotSimulated     Reason = "NotSimulated"
 	NoOtherNode      Reason = "NoOtherNode"
@@ -55,7 +56,7 @@ func protection(pod *corev1.Pod, c *rebalancer.Configuration, minAge time.Durati
 	owner := metav1.GetControllerOfNoCopy(pod)
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	switch {
-	case pod.DeletionTimestamp != nil:
+	case pod.DeletionTimestamp != nil || isEvacuating(pod):
 		return Ending
 	case mirror:
 		return StaticPod
@@ -114,6 +115,12 @@ func hasOptedOut(pod *corev1.Pod) bool {
 		}
 	}
 	return false
+}
+
+// isEvacuating reports whether another component moves the pod, by KEP-1397 of the descheduler. KubeVirt migrates machines so.
+func isEvacuating(pod *corev1.Pod) bool {
+	_, ok := pod.Annotations["descheduler.alpha.kubernetes.io/eviction-in-progress"]
+	return ok
 }
 
 func isResizing(pod *corev1.Pod) bool {

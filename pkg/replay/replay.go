@@ -94,7 +94,7 @@ func (o *Options) newReport() *report.Report {
 		r.CPUCores += first.Nodes[i].Capacity.CPUMillis / 1000
 	}
 	for _, p := range o.Policies {
-		r.Policies = append(r.Policies, report.PolicyReport{Name: p.Name})
+		r.Policies = append(r.Policies, report.PolicyReport{Name: p.Name, Base: p.Base, Mover: p.Mover})
 	}
 	return r
 }

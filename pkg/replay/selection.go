@@ -24,6 +24,9 @@ type Selection struct {
 	Configs, Policies []string
 	// Rebalancer is the file of a RebalancerConfiguration; empty for the defaults.
 	Rebalancer string
+	// MovesPerHour adds a policy with each limit to those with a rebalancer.
+	MovesPerHour []int
+	Costs        engine.MoveCosts
 	// Scenario, Traces, Seeds and Nodes select generated pods; Load a file; Prometheus a cluster's history.
 	Scenario, Traces string
 	Seeds, Nodes     int
@@ -39,9 +42,11 @@ type Selection struct {
 
 // Bounds of flags.
 const (
-	maxSeeds     = 1000
-	maxNodes     = 10_000
-	allScenarios = "all"
+	maxSeeds        = 1000
+	maxNodes        = 10_000
+	maxMovesPerHour = 10_000
+	maxMoveCost     = time.Hour
+	allScenarios    = "all"
 )
 
 // OptionError is an error in a flag's value.
@@ -81,7 +86,22 @@ func (s *Selection) Validate(changed func(flag string) bool) error {
 	case s.HashNames && s.Save == "":
 		return optionErrorf("hash-names", "requires --save")
 	}
+	if err := s.validateMoves(); err != nil {
+		return err
+	}
 	return s.validateHistory()
+}
+
+func (s *Selection) validateMoves() error {
+	switch {
+	case slices.ContainsFunc(s.MovesPerHour, func(most int) bool { return most < 0 || most > maxMovesPerHour }):
+		return optionErrorf("moves-per-hour", "%v; write numbers from 0 to %d", s.MovesPerHour, maxMovesPerHour)
+	case s.Costs.Termination < input.Tick || s.Costs.Termination > maxMoveCost:
+		return optionErrorf("termination", "%v; write from %v to %v", s.Costs.Termination, input.Tick, maxMoveCost)
+	case s.Costs.Startup < 0 || s.Costs.Startup > maxMoveCost:
+		return optionErrorf("startup", "%v; write from 0s to %v", s.Costs.Startup, maxMoveCost)
+	}
+	return nil
 }
 
 func (s *Selection) validateHistory() error {
@@ -107,7 +127,9 @@ func (s *Selection) checkConflicts(changed func(flag string) bool) error {
 		{s.Load != "", "--load replays the pods of a file", []string{"prometheus", "scenario", "traces", "seeds", "nodes"}},
 		{s.Prometheus != "", "--prometheus replays the history of a cluster", []string{"scenario", "traces", "seeds", "nodes"}},
 		{s.Prometheus == "", "--prometheus is not set", []string{"since", "prometheus-token-file", "prometheus-ca-file"}},
-		{s.Save != "", "--save replays nothing", []string{"config", "policies", "rebalancer-config", "output", "html"}},
+		{s.Save != "", "--save replays nothing", []string{
+			"config", "policies", "rebalancer-config", "moves-per-hour", "termination", "startup", "output", "html",
+		}},
 	} {
 		for _, flag := range rule.flags {
 			if rule.applies && changed(flag) {
@@ -152,11 +174,16 @@ func (s *Selection) ReadPolicies(ctx context.Context) ([]engine.Policy, error) {
 		return nil, err
 	}
 	for _, name := range s.Policies {
-		p, err := policyOf(name, configured, rebalancer)
+		p, err := s.policyOf(name, configured, rebalancer)
 		if err != nil {
 			return nil, &OptionError{"policies", err}
 		}
 		policies = append(policies, p)
+		for _, most := range s.MovesPerHour {
+			if p.Mover == engine.Rebalance {
+				policies = append(policies, p.WithMovesPerHour(most))
+			}
+		}
 	}
 	policies = append(policies, configured...)
 	if len(policies) == 0 {
@@ -188,17 +215,39 @@ func (s *Selection) readRebalancer(ctx context.Context) (*rebalancer.Configurati
 	return c, nil
 }
 
-// policyOf returns a builtin policy. With the suffix, it is a builtin or configured one with a rebalancer.
-func policyOf(name string, configured []engine.Policy, c *rebalancer.Configuration) (engine.Policy, error) {
-	of, moves := strings.CutSuffix(name, engine.RebalanceSuffix)
-	if !moves {
+// policyOf returns a builtin policy. With "+" and a mover, it is a builtin or configured one whose pods move.
+func (s *Selection) policyOf(name string, configured []engine.Policy, c *rebalancer.Configuration) (engine.Policy, error) {
+	at := strings.LastIndex(name, "+")
+	if at < 0 {
 		return engine.BuiltinPolicy(name)
 	}
-	if i := slices.IndexFunc(configured, func(p engine.Policy) bool { return p.Name == of }); i >= 0 {
-		return configured[i].WithRebalancer(c), nil
+	var p engine.Policy
+	if i := slices.IndexFunc(configured, func(p engine.Policy) bool { return p.Name == name[:at] }); i >= 0 {
+		p = configured[i]
+	} else {
+		var err error
+		if p, err = engine.BuiltinPolicy(name[:at]); err != nil {
+			return p, err
+		}
 	}
-	p, err := engine.BuiltinPolicy(of)
-	return p.WithRebalancer(c), err
+	mover, thresholds, custom := strings.Cut(name[at+1:], "=")
+	if mover == engine.Rebalance && !custom {
+		return p.WithRebalancer(c, s.Costs), nil
+	}
+	known := []string{engine.Rebalance}
+	for _, d := range engine.Deschedulers() {
+		if known = append(known, d.Name); d.Name != mover {
+			continue
+		}
+		if custom {
+			var err error
+			if d, err = d.WithThresholds(thresholds); err != nil {
+				return p, err
+			}
+		}
+		return p.WithDescheduler(d, s.Costs), nil
+	}
+	return p, fmt.Errorf("%q: nothing moves pods by the name of %q; write one of %v", name, name[at+1:], known)
 }
 
 // ReadInputs returns a replay without policies for each scenario, file or history. It passes what a history lacks to missing.
@@ -236,7 +285,7 @@ func (s *Selection) generate() ([]Options, error) {
 		return s.Scenario != allScenarios && c.Name != s.Scenario
 	})
 	if len(scenarios) == 0 {
-		return nil, optionErrorf("scenario", "%q; write base, high, low, new or all", s.Scenario)
+		return nil, optionErrorf("scenario", "%q; write %s or %s", s.Scenario, strings.Join(generate.ScenarioNames(), ", "), allScenarios)
 	}
 	var days []*generate.Traces
 	if s.Traces != "" {

@@ -158,7 +158,7 @@ func (e *engine) tick(ctx context.Context, tick int) error {
 	if tick%ticksPerStatistics == 0 {
 		e.observe()
 	}
-	if err := e.rebalance(ctx, tick); err != nil {
+	if err := e.move(ctx, tick); err != nil {
 		return err
 	}
 	e.clock.SetTime(now.Add(decideAfter))
@@ -199,7 +199,7 @@ func (e *engine) startContainers(tick int, now time.Time) error {
 		if err := e.scheduler.Update(p.object); err != nil {
 			return err
 		}
-		p.demand = e.DemandOf(&e.Pods[i], e.noise)
+		p.demand = e.demandOf(i, p.start)
 		e.nodes[p.node].running = append(e.nodes[p.node].running, i)
 		e.mover.started(i, p.object.Spec.NodeName, now)
 	}
@@ -207,12 +207,21 @@ func (e *engine) startContainers(tick int, now time.Time) error {
 	return nil
 }
 
+// demandOf returns the demand of a pod whose container starts at the tick.
+func (e *engine) demandOf(i, start int) input.Demand {
+	d := e.DemandOf(&e.Pods[i], e.noise)
+	if e.pods[i].moves > 0 {
+		d = d.Restarted(start)
+	}
+	return d
+}
+
 // decide places the waiting pods and the new arrivals.
 func (e *engine) decide(ctx context.Context, tick int) error {
 	began := time.Duration(tick) * input.Tick
 	e.arrive(began)
 	if e.mover != nil {
-		e.waiting = append(e.waiting, e.mover.replacements...)
+		e.waiting = append(e.waiting, e.mover.replacements...) // between the arrivals before and after the evictions
 		e.mover.replacements = e.mover.replacements[:0]
 	}
 	e.arrive(began + decideAfter)
@@ -274,7 +283,7 @@ func (e *engine) bind(i, tick int, node string) error {
 	p.node = e.nodeOf[node]
 	p.start = max(tick+1, p.ready)
 	p.end = p.start + e.left(i)
-	e.mover.bound(i, node, e.figures)
+	e.mover.bound(i, node, e.clock.Now(), e.figures)
 	e.nodes[p.node].placed++
 	e.starting = append(e.starting, i)
 	e.ends[p.end] = append(e.ends[p.end], i)

@@ -101,9 +101,8 @@ func newFuture(e *engine) *future {
 
 // forPod computes the usage of a pod that is placed now.
 func (f *future) forPod(index int) {
-	p := &f.engine.Pods[index]
-	d := f.engine.DemandOf(p, f.engine.noise)
 	f.start = max(f.engine.measured.ticks+1, f.engine.pods[index].ready)
+	d := f.engine.demandOf(index, f.start)
 	end := min(f.start+f.engine.left(index), len(f.demand[0]))
 	f.pod = f.pod[:0]
 	for tick := f.start; tick < end; tick++ {

@@ -17,17 +17,43 @@ type Policy struct {
 	Name string
 	// configuration has one profile.
 	configuration *schedulerconfig.KubeSchedulerConfiguration
-	// rebalancer moves pods off hot nodes; nil moves none.
-	rebalancer *rebalancer.Configuration
+	// Base is the name without what moves pods, which Mover names; both are empty if nothing moves.
+	Base, Mover string
+	// At most one of rebalancer and descheduler is set.
+	rebalancer  *rebalancer.Configuration
+	descheduler *Descheduler
+	costs       MoveCosts
 }
 
-// RebalanceSuffix ends the name of a policy with a rebalancer.
-const RebalanceSuffix = "+rebalance"
+// Rebalance is the Mover of Plimsoll's own rebalancer.
+const Rebalance = "rebalance"
 
 // WithRebalancer returns the policy with a rebalancer.
-func (p Policy) WithRebalancer(c *rebalancer.Configuration) Policy {
-	p.Name += RebalanceSuffix
+func (p Policy) WithRebalancer(c *rebalancer.Configuration, costs MoveCosts) Policy {
+	p = p.with(Rebalance, costs)
 	p.rebalancer = c
+	return p
+}
+
+// WithMovesPerHour returns a policy with a rebalancer that makes at most so many moves an hour.
+func (p Policy) WithMovesPerHour(most int) Policy {
+	c := *p.rebalancer
+	c.MaxMovesPerHour = most
+	p.rebalancer = &c
+	p.Name += fmt.Sprintf(" %d/h", most)
+	return p
+}
+
+// WithDescheduler returns the policy with a descheduler.
+func (p Policy) WithDescheduler(d Descheduler, costs MoveCosts) Policy {
+	p = p.with(d.Name, costs)
+	p.descheduler = &d
+	return p
+}
+
+func (p Policy) with(mover string, costs MoveCosts) Policy {
+	p.Base, p.Mover, p.costs = p.Name, mover, costs
+	p.Name += "+" + mover
 	return p
 }
 

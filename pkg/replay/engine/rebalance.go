@@ -20,51 +20,84 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
 
-// The costs of a move.
 const (
-	// terminationTicks is how long an evicted pod still uses its source. Nobody is served meanwhile.
-	terminationTicks = 1
-	// startupTicks is the time from the end of the evicted pod until its replacement runs.
-	startupTicks = 1
 	// readyWithin is the time from the eviction until a replacement that is not ready counts as failed.
 	readyWithin = 5 * time.Minute
+	// returnedWithin is the time in which a pod on a node that it was moved off has returned.
+	returnedWithin = time.Hour
 )
+
+// MoveCosts say what a move costs. Times are rounded up to ticks.
+type MoveCosts struct {
+	// Termination is how long an evicted pod still uses its source. Nobody is served meanwhile.
+	Termination time.Duration
+	// Startup is the time from the end of the evicted pod until its replacement runs.
+	Startup time.Duration
+}
 
 // mover moves pods off hot nodes.
 type mover struct {
-	c       *rebalancer.Configuration
-	load    explain.LoadReader
-	history rebalance.History
+	planner
+	MoveCosts
 	// underWay are the moves by the pod's index.
 	underWay map[int]underWay
-	// replacements are the pods to decide again, by eviction. terminating are evicted pods, until the next tick.
+	// departures are the nodes that a pod was moved off, by its index.
+	departures map[int][]departure
+	// replacements are the pods to decide again, by eviction.
 	replacements []int
-	terminating  []*corev1.Pod
+	terminating  []terminating
+}
+
+// planner chooses the moves.
+type planner interface {
+	// plan returns the moves of a tick.
+	plan(ctx context.Context) ([]rebalance.Move, error)
+	// begin notes a move before the eviction. end notes the replacement's node, empty if it did not start in time.
+	begin(move *rebalance.Move, now time.Time)
+	end(pod types.UID, node string, now time.Time)
 }
 
 type underWay struct {
 	rebalance.Move
 	until time.Time
-	// counted reports whether figures cover the eviction.
-	counted bool
+	// mark is the move's index in the charts; negative if figures do not cover the eviction.
+	mark int
 }
 
-// newMover returns nil for a policy without a rebalancer.
+type departure struct {
+	node string
+	at   time.Time
+}
+
+// terminating is an evicted pod that uses its node until a tick.
+type terminating struct {
+	pod                *corev1.Pod
+	index, node, until int
+}
+
+// newMover returns nil for a policy without moves.
 func (e *engine) newMover(ctx context.Context) (*mover, error) {
-	if e.policy.rebalancer == nil {
+	m := &mover{MoveCosts: e.policy.costs, underWay: map[int]underWay{}, departures: map[int][]departure{}}
+	switch {
+	case e.policy.descheduler != nil:
+		m.planner = newDescheduling(e, *e.policy.descheduler)
+		return m, nil
+	case e.policy.rebalancer == nil:
 		return nil, nil
 	}
-	m := &mover{c: e.policy.rebalancer, underWay: map[int]underWay{}}
+	r := &rebalancing{engine: e, c: e.policy.rebalancer}
+	m.planner = r
 	if readers := e.scheduler.LoadReaders(e.policy.schedulerName()); len(readers) > 0 {
-		m.load = readers[0]
+		r.load = readers[0]
 		return m, nil
 	}
 	minutes := func(n time.Duration) metav1.Duration { return metav1.Duration{Duration: n * time.Minute} }
 	spec := config.LoadSpec{Window: minutes(5), MaxAge: minutes(5)}
 	reader, err := e.provider.Open(ctx, reading.ForLoad(spec, podusage.ByRequests{}))
-	m.load = &measuredLoad{reader}
+	r.load = &measuredLoad{reader}
 	return m, err
 }
 
@@ -86,61 +119,94 @@ func (l *measuredLoad) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain
 	return line
 }
 
-// rebalance plans at the start of the tick, with the newest load, and evicts. Decisions follow decideAfter later. As a controller
-// does, it creates replacements at once.
-func (e *engine) rebalance(ctx context.Context, tick int) error {
-	m, now := e.mover, e.clock.Now()
-	if m == nil || tick == 0 {
-		return nil
-	}
-	for _, pod := range m.terminating {
-		if err := e.scheduler.Remove(pod); err != nil {
-			return err
-		}
-	}
-	m.terminating = m.terminating[:0]
-	for i := range e.nodes {
-		e.nodes[i].terminating = e.nodes[i].terminating[:0]
-	}
-	for i, u := range m.underWay {
-		if now.After(u.until) {
-			m.history.End(u.UID, "", now)
-			delete(m.underWay, i)
-		}
-	}
-	nodes, err := rebalance.Look(ctx, e.scheduler, m.load, m.c)
-	if err != nil {
-		return err
-	}
-	m.history.Observe(nodes, m.c)
-	plan, err := rebalance.Make(ctx, rebalance.Cluster{
-		Scheduler: e.scheduler, SchedulerNames: []string{e.policy.schedulerName()}, Load: m.load, Now: now, Usage: e.usageOf,
-	}, &m.history, m.c)
-	if err != nil {
-		return err
-	}
-	for i := range plan.Moves {
-		if err := e.evict(&plan.Moves[i], tick); err != nil {
-			return err
-		}
-	}
-	return nil
+// rebalancing is Plimsoll's own rebalancer.
+type rebalancing struct {
+	engine  *engine
+	c       *rebalancer.Configuration
+	load    explain.LoadReader
+	history rebalance.History
 }
 
-// usageOf returns the mean usage of a running pod over the window that nodes are compared by.
-func (e *engine) usageOf(pod *corev1.Pod) (a podusage.Amounts, ok bool) {
-	i := e.runningPod(pod.Spec.NodeName, pod.UID)
-	if i < 0 {
-		return a, false
+func (r *rebalancing) plan(ctx context.Context) ([]rebalance.Move, error) {
+	e := r.engine
+	nodes, err := rebalance.Look(ctx, e.scheduler, r.load, r.c)
+	if err != nil {
+		return nil, err
 	}
+	r.history.Observe(nodes, r.c)
+	plan, err := rebalance.Make(ctx, rebalance.Cluster{
+		Scheduler: e.scheduler, SchedulerNames: []string{e.policy.schedulerName()}, Load: r.load, Now: e.clock.Now(), Usage: r.usageOf,
+	}, &r.history, r.c)
+	if err != nil {
+		return nil, err
+	}
+	return plan.Moves, nil
+}
+
+func (r *rebalancing) begin(move *rebalance.Move, now time.Time)     { r.history.Begin(move, now) }
+func (r *rebalancing) end(pod types.UID, node string, now time.Time) { r.history.End(pod, node, now) }
+
+// usageOf returns the mean usage of a running pod over the window that nodes are compared by.
+func (r *rebalancing) usageOf(pod *corev1.Pod) (podusage.Amounts, bool) {
+	i := r.engine.runningPod(pod.Spec.NodeName, pod.UID)
+	if i < 0 {
+		return podusage.Amounts{}, false
+	}
+	return r.engine.usageOver(i, r.load.Reader().Model(load.CPU).Config().Window)
+}
+
+// usageOver returns the mean usage of a running pod over the last window; false before its first tick.
+func (e *engine) usageOver(i int, window time.Duration) (a podusage.Amounts, ok bool) {
 	p := &e.pods[i]
-	window := e.mover.load.Reader().Model(load.CPU).Config().Window
 	first := max(p.start, e.measured.ticks-input.Ticks(window))
 	for tick := first; tick < e.measured.ticks; tick++ {
 		a[load.CPU] += float64(p.demand.At(tick)) / float64(e.measured.ticks-first)
 	}
 	a[load.Memory] = e.Pods[i].MemoryBytes
 	return a, first < e.measured.ticks
+}
+
+// move plans at the start of the tick, with the newest load, and evicts. Decisions follow decideAfter later. As a controller does,
+// it creates replacements at once.
+func (e *engine) move(ctx context.Context, tick int) error {
+	m, now := e.mover, e.clock.Now()
+	if m == nil || tick == 0 {
+		return nil
+	}
+	if err := e.endTerminating(tick); err != nil {
+		return err
+	}
+	for i, u := range m.underWay {
+		if now.After(u.until) {
+			m.end(u.UID, "", now)
+			delete(m.underWay, i)
+		}
+	}
+	moves, err := m.plan(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range moves {
+		if err := e.evict(&moves[i], tick); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endTerminating removes the evicted pods whose time is over.
+func (e *engine) endTerminating(tick int) error {
+	m := e.mover
+	for len(m.terminating) > 0 && m.terminating[0].until <= tick {
+		t := m.terminating[0]
+		m.terminating = m.terminating[1:]
+		n := &e.nodes[t.node]
+		n.terminating = slices.DeleteFunc(n.terminating, func(other int) bool { return other == t.index })
+		if err := e.scheduler.Remove(t.pod); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // runningPod returns the index of a pod that runs on the node; -1 if none does.
@@ -156,7 +222,8 @@ func (e *engine) runningPod(node string, uid types.UID) int {
 // evict evicts the pod, and creates its replacement with the rest of its lifetime.
 func (e *engine) evict(move *rebalance.Move, tick int) error {
 	m, now := e.mover, e.clock.Now()
-	n := &e.nodes[e.nodeOf[move.From]]
+	node := e.nodeOf[move.From]
+	n := &e.nodes[node]
 	i := e.runningPod(move.From, move.UID)
 	p := &e.pods[i]
 	e.flush(i)
@@ -172,32 +239,40 @@ func (e *engine) evict(move *rebalance.Move, tick int) error {
 	if err := e.scheduler.Update(ending); err != nil {
 		return err
 	}
-	m.terminating = append(m.terminating, ending)
-	m.history.Begin(move, now)
-	counted := time.Duration(tick)*input.Tick >= e.Length-e.Counted
-	m.underWay[i] = underWay{*move, now.Add(readyWithin), counted}
+	gone := tick + input.Ticks(m.Termination)
+	m.terminating = append(m.terminating, terminating{ending, i, node, gone})
+	m.begin(move, now)
+	m.departures[i] = append(m.departures[i], departure{move.From, now})
+	u := underWay{Move: *move, until: now.Add(readyWithin), mark: -1}
+	if since := time.Duration(tick) * input.Tick; since >= e.Length-e.Counted {
+		u.mark = e.figures.Moves
+		e.figures.Moves++
+		e.figures.charts.Moves = append(e.figures.charts.Moves, report.MoveMark{Seconds: since.Seconds(), From: move.From})
+	}
+	m.underWay[i] = u
 	m.replacements = append(m.replacements, i)
 	p.moves++
-	p.left, p.ready = max(p.end-tick, 1), tick+terminationTicks+startupTicks
+	p.left, p.ready = max(p.end-tick, 1), gone+input.Ticks(m.Startup)
 	p.object = e.templates[e.Pods[i].Workload].pod(i, now)
 	suffix := "-m" + strconv.Itoa(p.moves)
 	p.object.Name, p.object.UID = p.object.Name+suffix, p.object.UID+types.UID(suffix)
-	if counted {
-		e.figures.Moves++
-	}
 	return nil
 }
 
 // bound counts where the replacement was placed.
-func (m *mover) bound(i int, node string, f *figures) {
+func (m *mover) bound(i int, node string, now time.Time, f *figures) {
 	if m == nil {
 		return
 	}
-	switch u, ok := m.underWay[i]; {
-	case !ok || !u.counted:
-	case node == u.To || slices.Contains(u.Or, node):
+	u, ok := m.underWay[i]
+	if !ok || u.mark < 0 {
+		return
+	}
+	f.charts.Moves[u.mark].To = node
+	if node == u.To || slices.Contains(u.Or, node) {
 		f.Landed++
-	case node == u.From:
+	}
+	if slices.ContainsFunc(m.departures[i], func(d departure) bool { return d.node == node && now.Sub(d.at) <= returnedWithin }) {
 		f.Returned++
 	}
 }
@@ -208,7 +283,7 @@ func (m *mover) started(i int, node string, now time.Time) {
 		return
 	}
 	if u, ok := m.underWay[i]; ok {
-		m.history.End(u.UID, node, now)
+		m.end(u.UID, node, now)
 		delete(m.underWay, i)
 	}
 }

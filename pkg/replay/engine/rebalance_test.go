@@ -26,6 +26,8 @@ func growing() *input.Input {
 	return tiny(workloads, grows, steady(1, 2*time.Minute, 2*time.Hour, 400), steady(2, 7*time.Minute, 40*time.Minute, 200))
 }
 
+var halfMinutes = MoveCosts{30 * time.Second, 30 * time.Second}
+
 // small allows moves in a cluster of two nodes and three pods.
 func small() *rebalancer.Configuration {
 	c := rebalancer.Default()
@@ -47,7 +49,7 @@ func predictedPeak(t *testing.T) Policy {
 // at 24:30: nine of ten ticks have 90 %. At the fifth refresh, at 26:30, the third pod goes. It uses the node for one more tick.
 func TestRebalance(t *testing.T) {
 	without := replayOne(t, growing(), predictedPeak(t))
-	with := replayOne(t, growing(), predictedPeak(t).WithRebalancer(small()))
+	with := replayOne(t, growing(), predictedPeak(t).WithRebalancer(small(), halfMinutes))
 	if without.HotMinutes != 27.5 || without.Moves != 0 {
 		t.Errorf("without a rebalancer %v hot minutes and %d moves, want 27.5 and none", without.HotMinutes, without.Moves)
 	}
@@ -55,11 +57,14 @@ func TestRebalance(t *testing.T) {
 		t.Errorf("%v hot minutes, %d moves, %d landed, %d returned; want 7, one, which landed, and none", with.HotMinutes, with.Moves,
 			with.Landed, with.Returned)
 	}
+	if m := with.Charts.Moves; len(m) != 1 || m[0].Seconds != 26.5*60 || m[0].From == m[0].To || m[0].To == "" {
+		t.Errorf("moves in the charts: %+v, want one at 26:30 between the nodes", m)
+	}
 }
 
 // The pod starts at 7:30, tick 15, with 80 ticks to run. It is evicted at tick 53 with 42 left, and starts again at tick 55.
 func TestRebalance_RestOfLifetime(t *testing.T) {
-	e, err := newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), predictedPeak(t).WithRebalancer(small()))
+	e, err := newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), predictedPeak(t).WithRebalancer(small(), halfMinutes))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +85,7 @@ func TestRebalance_RestOfLifetime(t *testing.T) {
 
 // Whoever knows the future counts a moved pod once. At tick 80 the pods use 700m, 400m and 200m.
 func TestRebalance_Clairvoyant(t *testing.T) {
-	e, err := newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), policy(t, report.Clairvoyant).WithRebalancer(small()))
+	e, err := newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), policy(t, report.Clairvoyant).WithRebalancer(small(), halfMinutes))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,5 +106,67 @@ func TestRebalance_Clairvoyant(t *testing.T) {
 	}
 	if sum != 1300 {
 		t.Errorf("%v milliCPU at tick 80, want 1300", sum)
+	}
+}
+
+// With 90 s to terminate and 2 minutes to start, the source is hot for two ticks more than above. The pod starts at tick 53 + 3 + 4.
+func TestRebalance_Costs(t *testing.T) {
+	slow := predictedPeak(t).WithRebalancer(small(), MoveCosts{90 * time.Second, 2 * time.Minute})
+	if run := replayOne(t, growing(), slow); run.HotMinutes != 8 || run.Moves != 1 {
+		t.Errorf("%v hot minutes and %d moves, want 8 and one", run.HotMinutes, run.Moves)
+	}
+	e, err := newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), slow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for tick := range 61 {
+		if err := e.tick(t.Context(), tick); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p := &e.pods[2]; p.start != 60 || p.end != 102 {
+		t.Errorf("runs in ticks [%d, %d), want [60, 102)", p.start, p.end)
+	}
+}
+
+// A pod that is placed on a node within an hour after it was moved off has returned.
+func TestRebalance_Returns(t *testing.T) {
+	at := tiny(nil).Start
+	for _, tc := range []struct {
+		name string
+		ago  time.Duration
+		mark int
+		want int
+	}{
+		{"an hour later", time.Hour, 0, 1},
+		{"more than an hour later", time.Hour + time.Second, 0, 0},
+		{"before figures count", time.Minute, -1, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFigures(tiny(nil))
+			f.charts.Moves = []report.MoveMark{{From: "b"}}
+			m := &mover{
+				underWay:   map[int]underWay{7: {Move: rebalance.Move{From: "b", To: "c"}, mark: tc.mark}},
+				departures: map[int][]departure{7: {{"a", at.Add(-tc.ago)}, {"b", at}}},
+			}
+			m.bound(7, "a", at, f)
+			if f.Returned != tc.want || f.Landed != 0 {
+				t.Errorf("%d returned, %d landed, want %d and none", f.Returned, f.Landed, tc.want)
+			}
+		})
+	}
+}
+
+// A pod uses 100m when it arrives at 2:00, and 40m when it starts again at 10:00. For 5 minutes it uses 100m; then the trace holds.
+func TestDemand_Restarted(t *testing.T) {
+	in := &input.Input{Workloads: make([]input.Workload, 1), Pods: []input.Pod{
+		{Arrival: 2 * time.Minute, Trace: []float32{1, 0.2, 0.4, 1.25}, CPUMillis: 100, Noise: -1},
+	}}
+	d := in.DemandOf(&in.Pods[0], nil)
+	d = d.Restarted(20)
+	for tick, want := range map[int]float32{20: 100, 29: 100, 30: 125} {
+		if got := d.At(tick); got != want {
+			t.Errorf("%v milliCPU in tick %d, want %v", got, tick, want)
+		}
 	}
 }

@@ -44,12 +44,9 @@ func (r *Report) Figures() []Figure {
 			func(r *Run) float64 { return float64(r.Pending) }},
 		{"waiting", "Waiting", "pod-min", "Waiting time of all pods, per run.", false, 0,
 			func(r *Run) float64 { return r.PendingMinutes }},
-		{"moves", "Moves", "pods/day", "Pods that the rebalancer moved, per day.", false, 0, func(of *Run) float64 {
-			if r.CountedSeconds == 0 {
-				return 0
-			}
-			return float64(of.Moves) * (24 * time.Hour).Seconds() / r.CountedSeconds
-		}},
+		{"moves", "Moves", "pods/day", "Evicted pods per day.", false, 0, r.MovesPerDay},
+		{"returned", "Returned", "pods", "Moved pods that came back within an hour, per run.", false, 0,
+			func(r *Run) float64 { return float64(r.Returned) }},
 		{"speed", "Speed", "decisions/s", "Decisions per second. It depends on the machine.", false, 0, func(r *Run) float64 {
 			if r.DecisionSeconds == 0 {
 				return 0
@@ -57,6 +54,14 @@ func (r *Report) Figures() []Figure {
 			return float64(r.Decisions) / r.DecisionSeconds
 		}},
 	}
+}
+
+// MovesPerDay extrapolates a run's moves from the counted time.
+func (r *Report) MovesPerDay(of *Run) float64 {
+	if r.CountedSeconds == 0 {
+		return 0
+	}
+	return float64(of.Moves) * (24 * time.Hour).Seconds() / r.CountedSeconds
 }
 
 // Policy returns the named policy, or nil if it has no run.

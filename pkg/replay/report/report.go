@@ -33,7 +33,10 @@ type Report struct {
 // PolicyReport holds one policy's runs. Run i of all policies has the same pods. In a partial report a policy may have none.
 type PolicyReport struct {
 	Name string `json:"name"`
-	Runs []Run  `json:"runs"`
+	// Base is the policy without what moves pods, which Mover names; both are empty if nothing moves.
+	Base  string `json:"base,omitempty"`
+	Mover string `json:"mover,omitempty"`
+	Runs  []Run  `json:"runs"`
 }
 
 // Run holds one policy's figures on the pods of one seed and day. Utilizations are CPU demand over capacity, and may exceed 1.
@@ -54,7 +57,8 @@ type Run struct {
 	// Pending is the number of pods without a node at the end, PendingMinutes the waiting time of all pods.
 	Pending        int     `json:"pending"`
 	PendingMinutes float64 `json:"pendingMinutes"`
-	// Moves are pods that the rebalancer evicted. Landed are those placed where it expected, Returned those placed on their source.
+	// Moves are evicted pods. Landed are those placed where the rebalancer expected. Returned are those placed on a node that the
+	// pod was moved off in the hour before.
 	Moves     int `json:"moves"`
 	Landed    int `json:"landed"`
 	Returned  int `json:"returned"`
@@ -77,4 +81,15 @@ type Charts struct {
 	NodeNames []string `json:"nodeNames"`
 	// Distribution is the share of node-minutes by utilization in whole percent; the last element includes all above.
 	Distribution []float64 `json:"distributionRatio"`
+	// Moves are in the order of the evictions.
+	Moves []MoveMark `json:"moves,omitempty"`
+}
+
+// MoveMark is a move in the charts.
+type MoveMark struct {
+	// Seconds is the time of day of the eviction.
+	Seconds float64 `json:"seconds"`
+	From    string  `json:"from"`
+	// To is empty if the replacement found no node.
+	To string `json:"to,omitempty"`
 }
