@@ -22,5 +22,16 @@ const base = (() => {
     tip.style.top = (y + 18 + height > innerHeight ? Math.max(8, y - height - 12) : y + 18) + "px";
   }
   const hideTip = () => (tip.hidden = true);
-  return { $, root, cssColor, element, clamp, number, showTip, hideTip };
+  // axis is what all axes of charts share.
+  const font = "12px system-ui, sans-serif";
+  const axis = { stroke: () => cssColor("soft"), grid: { stroke: () => cssColor("line"), width: 1 }, ticks: { show: false }, font, labelFont: font };
+  // plotKeys moves a chart's cursor by arrow keys.
+  const plotKeys = (plot, x) => (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const at = clamp((plot.cursor.idx ?? (step > 0 ? -1 : x.length)) + step, 0, x.length - 1);
+    plot.setCursor({ left: plot.valToPos(x[at], "x"), top: 0 });
+  };
+  return { axis, plotKeys, $, root, cssColor, element, clamp, number, showTip, hideTip };
 })();

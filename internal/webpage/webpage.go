@@ -1,4 +1,6 @@
-// Package webpage has what all HTML pages share: the theme, the base of the scripts, and hashes for a Content-Security-Policy.
+// Package webpage has the theme, scripts and charts of all HTML pages, and hashes for a Content-Security-Policy.
+//
+// uPlot 1.6.32 (MIT, https://github.com/leeoniya/uPlot) draws lines in 51 kB; uplot/ has its unmodified files from npm.
 package webpage
 
 import (
@@ -16,6 +18,21 @@ var Theme string
 //
 //go:embed base.js
 var Script string
+
+//go:embed uplot/LICENSE
+var uPlotLicense string
+
+//go:embed uplot/uPlot.iife.min.js
+var uPlotScript string
+
+//go:embed uplot/uPlot.min.css
+var uPlotStyle string
+
+// ChartScript returns the script that defines uPlot.
+func ChartScript() string { return "/*\n" + uPlotLicense + "*/\n" + uPlotScript }
+
+// ChartStyle returns the style of charts.
+func ChartStyle() string { return "/*\n" + uPlotLicense + "*/\n" + uPlotStyle }
 
 // Hash returns the source of a Content-Security-Policy that allows one inline script or style.
 func Hash(content string) string {

@@ -3,6 +3,7 @@ package html
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/input"
@@ -137,6 +138,33 @@ func TestBrowser(t *testing.T) {
 	if hidden := browser.Eval[int](tb.Tab, `document.querySelectorAll('.legend [aria-pressed="false"]').length`); hidden != 2 {
 		t.Errorf("a click in one legend hides %d lines, want that policy's in both charts", hidden)
 	}
+}
+
+// The chart has both curves. In the heat map, a move off y goes to x five minutes after the start, and another one nowhere.
+func TestBrowser_Moves(t *testing.T) {
+	tb := open(t, moving())
+	tb.Shows("#moves-legend", "A+rebalance")
+	tb.Shows("#heat-rows", "where a pod moved off")
+	label := browser.Eval[string](tb.Tab, `document.querySelector("#moves-chart").getAttribute("aria-label")`)
+	if want := "A: 0 moves per day, 200 hot node-min; A+rebalance 1/h: 6 moves per day, 160 hot node-min"; !strings.Contains(label, want) {
+		t.Errorf("the chart is described by %q, want %q in it", label, want)
+	}
+	places := func() []string {
+		return browser.Eval[[]string](tb.Tab, `[...document.querySelectorAll("#heatmaps figure:nth-child(2) .marks i")]
+			.map((e) => e.className + " " + e.style.left + " " + e.style.top)`)
+	}
+	// y is hotter, and so in the first row of two.
+	if diff := cmp.Diff([]string{"from 75% 25%", "to 75% 75%", "from 25% 25%"}, places()); diff != "" {
+		t.Error(diff)
+	}
+	tb.Exec(`const e = document.getElementById("order"); e.value = "name"; e.dispatchEvent(new Event("change"))`)
+	if diff := cmp.Diff([]string{"from 75% 75%", "to 75% 25%", "from 25% 75%"}, places()); diff != "" {
+		t.Error(diff)
+	}
+	tb.Exec(`document.querySelectorAll("#heatmaps canvas")[1].focus()`)
+	tb.Key(kb.ArrowRight)
+	tb.Key(kb.ArrowRight)
+	tb.Shows("#tip:not([hidden])", "1 pod moved here")
 }
 
 func TestBrowserSchemes(t *testing.T) {

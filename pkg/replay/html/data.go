@@ -1,6 +1,7 @@
 package html
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -23,6 +24,22 @@ type data struct {
 	Runs        []string     `json:"runs"`
 	NodeNames   [][]string   `json:"nodeNames"`
 	Policies    []policyData `json:"policies"`
+	// Curves are hot node-minutes by moves.
+	Curves []curve `json:"curves"`
+}
+
+// curve begins with the policy without moves.
+type curve struct {
+	Name   string  `json:"name"`
+	Color  string  `json:"color"`
+	Points []point `json:"points"`
+}
+
+// point is a policy's means over the runs.
+type point struct {
+	Policy     string  `json:"policy"`
+	Moves      float64 `json:"moves"`
+	HotMinutes float64 `json:"hotMinutes"`
 }
 
 type policyData struct {
@@ -45,13 +62,15 @@ type chart struct {
 	HeatColumns  int       `json:"heatColumns"`
 	Names        int       `json:"names"`
 	Distribution []float64 `json:"distribution"`
+	// Moves are the heat map's column, and the node names' indices of the source and the destination, or -1.
+	Moves [][3]int `json:"moves"`
 }
 
 // newData returns the data. It returns a note if columns of a heat map cover more than a step.
 func newData(r *report.Report, rows []row) (d data, heatNote string) {
 	d = data{HotAbove: 100 * r.HotAbove, SevereAbove: 100 * r.SevereAbove}
 	// The script expects no null.
-	d.Runs, d.NodeNames, d.Policies = []string{}, [][]string{}, []policyData{}
+	d.Runs, d.NodeNames, d.Policies, d.Curves = []string{}, [][]string{}, []policyData{}, curves(r, rows)
 	merge := mergedSteps(r)
 	for i := range r.Policies {
 		p := policyData{Name: rows[i].Name, Color: rows[i].Color, Best: rows[i].Best, Charts: []*chart{}}
@@ -69,6 +88,38 @@ func newData(r *report.Report, rows []row) (d data, heatNote string) {
 		d.Policies = append(d.Policies, p)
 	}
 	return d, heatNote
+}
+
+// curves returns a curve for each policy and what moves its pods, with points by moves.
+func curves(r *report.Report, rows []row) []curve {
+	all := []curve{}
+	for i := range r.Policies {
+		p := &r.Policies[i]
+		if p.Mover == "" || len(p.Runs) == 0 {
+			continue
+		}
+		name := p.Base + "+" + p.Mover
+		at := slices.IndexFunc(all, func(c curve) bool { return c.Name == name })
+		if at < 0 {
+			at = len(all)
+			c := curve{Name: name, Color: rows[i].Color}
+			if base := r.Policy(p.Base); base != nil {
+				c.Points = append(c.Points, pointOf(r, base))
+			}
+			all = append(all, c)
+		}
+		all[at].Points = append(all[at].Points, pointOf(r, p))
+	}
+	for i := range all {
+		slices.SortStableFunc(all[i].Points, func(a, b point) int { return cmp.Compare(a.Moves, b.Moves) })
+	}
+	return all
+}
+
+func pointOf(r *report.Report, p *report.PolicyReport) point {
+	moves, _, _ := p.Summary(r.MovesPerDay)
+	hot, _, _ := p.Summary(report.Hot)
+	return point{p.Name, round(moves, 1), round(hot, 1)}
 }
 
 // mergedSteps is the number of steps per column that keeps all heat maps within heatBudget.
@@ -102,6 +153,11 @@ func (d *data) newChart(run *report.Run, merge int) *chart {
 		HeatStep:    from.StepSeconds * float64(merge),
 		HeatColumns: (len(from.HotNodes) + merge - 1) / merge,
 		Names:       names,
+	}
+	c.Moves = [][3]int{} // The script expects no null.
+	for _, m := range from.Moves {
+		column := int((m.Seconds - c.Start) / c.HeatStep)
+		c.Moves = append(c.Moves, [3]int{column, slices.Index(from.NodeNames, m.From), slices.Index(from.NodeNames, m.To)})
 	}
 	for _, v := range from.HotNodes {
 		c.HotNodes = append(c.HotNodes, round(v, 3))

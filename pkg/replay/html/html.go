@@ -1,7 +1,5 @@
-// Package html renders a replay's report as one HTML page, which needs no server.
-//
-// uPlot 1.6.32 (MIT, https://github.com/leeoniya/uPlot) draws lines in 51 kB; uplot/ has its unmodified files from npm. Bars and
-// tables are HTML, which needs no script and prints well.
+// Package html renders a replay's report as one HTML page, which needs no server. Bars and tables are HTML, which needs no script
+// and prints well.
 package html
 
 import (
@@ -17,7 +15,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
 
-//go:embed page.gohtml page.css page.js uplot/uPlot.iife.min.js uplot/uPlot.min.css uplot/LICENSE
+//go:embed page.gohtml page.css page.js
 var files embed.FS
 
 // Write renders r as one HTML page of less than 5 MB. So columns of a large heat map cover more
@@ -27,10 +25,9 @@ func Write(w io.Writer, r *report.Report) error {
 	if err != nil {
 		return fmt.Errorf("parse the report's template: %w", err)
 	}
-	license := "/*\n" + read("uplot/LICENSE") + "*/\n"
 	p := newPage(r)
-	p.Style = template.CSS(license + read("uplot/uPlot.min.css") + webpage.Theme + read("page.css"))
-	p.Script = template.JS(license + read("uplot/uPlot.iife.min.js") + webpage.Script + read("page.js"))
+	p.Style = template.CSS(webpage.ChartStyle() + webpage.Theme + read("page.css"))
+	p.Script = template.JS(webpage.ChartScript() + webpage.Script + read("page.js"))
 	p.ScriptHash = webpage.Hash(string(p.Script))
 
 	// After a failure, no partial page is written.

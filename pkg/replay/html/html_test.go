@@ -250,3 +250,49 @@ var errFull = errors.New("disk full")
 type failingWriter struct{}
 
 func (failingWriter) Write([]byte) (int, error) { return 0, errFull }
+
+// moving is a report of two policies and their moves, in two runs of a node and 10 minutes each.
+func moving() *report.Report {
+	r := &report.Report{Title: "moves", Nodes: 2, CountedSeconds: 12 * 3600, HotAbove: 0.8, SevereAbove: 0.95}
+	for _, p := range []struct {
+		report.PolicyReport
+		hot, moves []int
+	}{
+		{report.PolicyReport{Name: "A"}, []int{100, 300}, []int{0, 0}},
+		{report.PolicyReport{Name: "A+rebalance", Base: "A", Mover: "rebalance"}, []int{50, 150}, []int{6, 10}},
+		{report.PolicyReport{Name: "A+rebalance 1/h", Base: "A", Mover: "rebalance"}, []int{80, 240}, []int{2, 4}},
+		{report.PolicyReport{Name: "gone+other", Base: "gone", Mover: "other"}, []int{10, 10}, []int{50, 50}},
+	} {
+		for i := range p.hot {
+			run := report.Run{Name: fmt.Sprint("run ", i), HotMinutes: float64(p.hot[i]), Moves: p.moves[i], Charts: &report.Charts{
+				StepSeconds: 300, StartSeconds: 3600, HotNodes: []float64{0, 1}, Utilization: [][]byte{{20, 30}, {90, 99}},
+				NodeNames: []string{"x", "y"}, Distribution: make([]float64, 101),
+			}}
+			if p.Mover != "" {
+				run.Charts.Moves = []report.MoveMark{{Seconds: 4199, From: "y", To: "x"}, {Seconds: 3600, From: "y"}}
+			}
+			p.Runs = append(p.Runs, run)
+		}
+		r.Policies = append(r.Policies, p.PolicyReport)
+	}
+	return r
+}
+
+// Moves in 12 hours count twice in a day.
+func TestCurves(t *testing.T) {
+	d := newPage(moving()).Data
+	want := []curve{
+		{"A+rebalance", "1", []point{{"A", 0, 200}, {"A+rebalance 1/h", 6, 160}, {"A+rebalance", 16, 100}}},
+		{"gone+other", "3", []point{{"gone+other", 100, 10}}},
+	}
+	if diff := cmp.Diff(want, d.Curves); diff != "" {
+		t.Error(diff)
+	}
+	// The first move is in the second step, 5 to 10 minutes after the start, from y to x. The other one went nowhere.
+	if diff := cmp.Diff([][3]int{{1, 1, 0}, {0, 1, -1}}, d.Policies[1].Charts[0].Moves); diff != "" {
+		t.Error(diff)
+	}
+	if page := render(t, synthetic(1, 1, report.Stock)); strings.Contains(page, `id="moves-chart"`) {
+		t.Error("a report without moves has their chart")
+	}
+}

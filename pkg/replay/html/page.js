@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const { $, root, cssColor, element, clamp, number, showTip, hideTip } = base;
+  const { $, axis, plotKeys, root, cssColor, element, clamp, number, showTip, hideTip } = base;
   const share = (v) => (v >= 1 || v === 0 ? number(v, 1) : String(Number(v.toPrecision(2)))) + " %";
   const span = (seconds) => (seconds < 3600 ? number(seconds / 60, 1) + " min" : number(seconds / 3600, 1) + " h");
   const clock = (seconds) => {
@@ -88,7 +88,6 @@
         output.textContent = v == null ? "–" : format(v);
       });
     };
-    const axis = { stroke: () => cssColor("soft"), grid: { stroke: () => cssColor("line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif" };
     const drawMarks = (u) => {
       const { ctx, bbox } = u;
       ctx.save();
@@ -124,13 +123,7 @@
     );
     showValues(plot);
     box.setAttribute("aria-label", describe + " " + policies.map((p, i) => p.name + ": " + outputs[i].textContent).join(", "));
-    box.onkeydown = (event) => {
-      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-      if (!step) return;
-      event.preventDefault();
-      const at = clamp((plot.cursor.idx ?? (step > 0 ? -1 : x.length)) + step, 0, x.length - 1);
-      plot.setCursor({ left: plot.valToPos(x[at], "x"), top: 0 });
-    };
+    box.onkeydown = plotKeys(plot, x);
     const observer = new ResizeObserver(() => plot.setSize(size()));
     observer.observe(box);
     const entry = { plot, labels, box, size, destroy: () => (observer.disconnect(), plot.destroy()) };
@@ -208,6 +201,36 @@
     });
   }
 
+  // ---- Moves: a line from each policy without moves through those with them.
+  let curves = null;
+  function drawCurves() {
+    const box = $("moves-chart");
+    if (!box) return;
+    const x = [...new Set(data.curves.flatMap((c) => c.points.map((p) => p.moves)))].sort((a, b) => a - b);
+    const colorName = (c) => (/^\d/.test(c.color) ? "p" + c.color : c.color);
+    const soft = { stroke: () => cssColor("soft"), grid: { stroke: () => cssColor("line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif", labelSize: 20 };
+    const size = () => ({ width: Math.max(200, box.clientWidth), height: 260 });
+    const plot = new uPlot(
+      {
+        ...size(),
+        legend: { show: false },
+        cursor: { drag: { x: false, y: false }, y: false },
+        scales: { x: { time: false, range: (_, low, high) => [0, Math.max(1, high * 1.02)] }, y: { range: (_, low, high) => [0, high * 1.05] } },
+        axes: [{ ...soft, size: 28, label: "moves per day" }, { ...soft, size: 60, label: "hot node-min" }],
+        series: [{}, ...data.curves.map((c) => ({ label: c.name, stroke: () => cssColor(colorName(c)), width: 2, spanGaps: true, points: { show: true, size: 8 } }))],
+      },
+      [x, ...data.curves.map((c) => x.map((v) => c.points.find((p) => p.moves === v)?.hotMinutes ?? null))],
+      box,
+    );
+    const text = (p) => `${p.policy}: ${number(p.moves, 0)} moves per day, ${number(p.hotMinutes, 0)} hot node-min`;
+    $("moves-legend").replaceChildren(
+      ...data.curves.map((c) => element("span", { className: "c-" + c.color, title: c.points.map(text).join("\n") }, element("i", { className: "swatch" }), " " + c.name)),
+    );
+    box.setAttribute("aria-label", "Hot node-minutes by moves. " + data.curves.flatMap((c) => c.points.map(text)).join("; "));
+    new ResizeObserver(() => plot.setSize(size())).observe(box);
+    curves = { plot, size };
+  }
+
   // ---- Heat maps.
   let maps = [];
   const rgb = (color) => [1, 3, 5].map((i) => parseInt(color.slice(i, i + 2), 16));
@@ -252,6 +275,24 @@
     context.putImageData(image, 0, 0);
     const enlarged = columns <= canvas.clientWidth * devicePixelRatio && rows.length <= canvas.clientHeight * devicePixelRatio;
     canvas.style.imageRendering = enlarged ? "pixelated" : "auto";
+    map.rowOf = [];
+    rows.forEach((row, at) => row.forEach((node) => (map.rowOf[node] = at)));
+    map.marks.replaceChildren(
+      ...map.moves.flatMap(([column, from, to]) =>
+        [[from, "from"], [to, "to"]].filter(([node]) => node >= 0).map(([node, className]) => {
+          const mark = element("i", { className });
+          mark.style.left = (100 * (column + 0.5)) / columns + "%";
+          mark.style.top = (100 * (map.rowOf[node] + 0.5)) / rows.length + "%";
+          return mark;
+        }),
+      ),
+    );
+  }
+
+  // movesAt tells the moves of a cell.
+  function movesAt(map) {
+    const at = (end) => map.moves.filter((move) => move[0] === map.column && map.rowOf[move[end]] === map.row).length;
+    return [[at(1), "moved off"], [at(2), "moved here"]].filter(([n]) => n > 0).map(([n, what]) => `\n${n} pod${n > 1 ? "s" : ""} ${what}`).join("");
   }
 
   function showCell(map, column, row) {
@@ -261,7 +302,7 @@
     const v = map.values[node * map.columns + map.column];
     const more = map.rows[map.row].length;
     const state = v > data.severeAbove ? ", severe" : v > data.hotAbove ? ", hot" : "";
-    const text = `${map.names[node] ?? "node " + node}${more > 1 ? ` (the hottest of ${more})` : ""}\n` + `${clock(map.start + map.column * map.step)}, for ${span(map.step)}: ${v === 255 ? "255 % or more" : v + " %"}${state}`;
+    const text = `${map.names[node] ?? "node " + node}${more > 1 ? ` (the hottest of ${more})` : ""}\n` + `${clock(map.start + map.column * map.step)}, for ${span(map.step)}: ${v === 255 ? "255 % or more" : v + " %"}${state}` + movesAt(map);
     const box = map.canvas.getBoundingClientRect();
     showTip(text, box.left + ((map.column + 0.5) / map.columns) * box.width, box.top + ((map.row + 0.5) / map.rows.length) * box.height);
     map.canvas.setAttribute("aria-label", map.label + " " + text);
@@ -273,7 +314,7 @@
     if (columns === 0) return;
     const canvas = element("canvas", { tabIndex: 0 });
     const map = {
-      canvas, values, columns, nodes: values.length / columns, start: chart.start, step: chart.heatStep,
+      canvas, marks: element("div", { className: "marks" }), moves: chart.moves, values, columns, nodes: values.length / columns, start: chart.start, step: chart.heatStep,
       names: data.nodeNames[chart.names] ?? [], label: "Heat map of " + policy.name + ".", row: 0, column: -1,
     };
     canvas.setAttribute("role", "img");
@@ -299,7 +340,7 @@
       hours.append(tick);
     }
     const caption = element("figcaption", {}, element("strong", {}, element("i", { className: "swatch" }), policy.name), element("span", { textContent: number(chart.hotMinutes, 0) + " hot node-min in this run" }));
-    $("heatmaps").append(element("figure", { className: "c-" + policy.color }, caption, canvas, hours));
+    $("heatmaps").append(element("figure", { className: "c-" + policy.color }, caption, element("div", { className: "map" }, canvas, map.marks), hours));
     maps.push(map);
   }
 
@@ -321,6 +362,7 @@
     maps.forEach(drawMap);
     const merged = Math.max(0, ...maps.map((m) => m.rows[0]?.length ?? 0));
     $("heat-rows").textContent = merged > 1 ? `Each row is ${merged} nodes, at each time the hottest of them.` : "Each row is a node, each column a time.";
+    if (maps.some((m) => m.moves.length)) $("heat-rows").textContent += " ○ marks where a pod moved off a node, ● where to.";
   }
 
   // ---- The whole.
@@ -341,19 +383,20 @@
   }
   for (const id of ["run", "smooth", "cumulative"]) $(id).addEventListener("change", draw);
   $("order").addEventListener("change", drawMaps);
-  const redraw = () => (plots.forEach(({ plot }) => plot.redraw()), drawMaps());
+  const redraw = () => (plots.forEach(({ plot }) => plot.redraw()), curves?.plot.redraw(), drawMaps());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   // Paper is light and narrow.
   addEventListener("beforeprint", () => {
     root.classList.add("printing");
-    plots.forEach(({ plot }) => plot.setSize({ width: 640, height: 260 }));
+    for (const { plot } of curves ? [...plots, curves] : plots) plot.setSize({ width: 640, height: 260 });
     redraw();
   });
   addEventListener("afterprint", () => {
     root.classList.remove("printing");
-    plots.forEach(({ plot, size }) => plot.setSize(size()));
+    for (const { plot, size } of curves ? [...plots, curves] : plots) plot.setSize(size());
     redraw();
   });
   drawScale();
+  drawCurves();
   draw();
 })();
