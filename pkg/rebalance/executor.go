@@ -1,0 +1,519 @@
+package rebalance
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+)
+
+const (
+	// maxPlanAge is how old the plan of a move may be.
+	maxPlanAge = 15 * time.Second
+	// unanswered is how long the API server may still carry out an eviction that it did not answer.
+	unanswered = 2 * time.Minute
+	// longestEvacuation bounds a move by another component.
+	longestEvacuation = time.Hour
+	// maxRefusals bounds the evictions that one step tries.
+	maxRefusals = 5
+)
+
+// Answer is the answer to an eviction.
+type Answer int
+
+// The answers.
+const (
+	// Accepted means that the pod ends.
+	Accepted Answer = iota
+	// Evacuating means that another component moves the pod, which runs until then.
+	Evacuating
+	// Refused means that the pod must stay, for example because of a PodDisruptionBudget.
+	Refused
+	// Gone means that there is no such pod any more.
+	Gone
+)
+
+// Evictor evicts pods.
+type Evictor interface {
+	// Evict evicts the pod with the UID, or only asks whether it could if dryRun is set. After an error, the pod may be evicted.
+	Evict(ctx context.Context, pod types.NamespacedName, uid types.UID, dryRun bool) (Answer, string, error)
+}
+
+// Store keeps the state.
+type Store interface {
+	// Load returns the state that was saved last, and whether an operator has paused moves.
+	Load(ctx context.Context) (state []byte, paused bool, err error)
+	// Save replaces the state. It fails if anything has changed since Load.
+	Save(ctx context.Context, state []byte) error
+}
+
+// World is the cluster as it is now.
+type World interface {
+	// Cluster returns what a plan is made of.
+	Cluster(ctx context.Context) (Cluster, error)
+	// Pods returns the pods of a namespace that have not ended. They must not be changed.
+	Pods(namespace string) ([]*corev1.Pod, error)
+	// SchedulerDown says why nothing would place a pod; empty if the scheduler runs.
+	SchedulerDown(ctx context.Context) (string, error)
+}
+
+// Observer is told what happens. Its methods must return soon.
+type Observer interface {
+	// Began is called once the pod was evicted.
+	Began(m *Moving, pod *corev1.Pod)
+	// Refused is called if an eviction was refused, and for what reason.
+	Refused(m *Move, pod *corev1.Pod, why string)
+	Ended(r *Record)
+	// HotMinutes counts minutes above the line that moves of the last hour removed from sources, and added to destinations.
+	HotMinutes(removed, added float64)
+	// Regretted is called once for a move whose destination was hot because of it.
+	Regretted(r *Record)
+}
+
+// Stop says why no pod moves.
+type Stop string
+
+// The reasons that stop all moves.
+const (
+	Paused        Stop = "Paused"
+	OutsideWindow Stop = "OutsideWindow"
+	BreakerOpen   Stop = "BreakerOpen"
+	SchedulerDown Stop = "SchedulerDown"
+	NodesUnclear  Stop = "NodesUnclear"
+)
+
+// Stops returns all reasons.
+func Stops() []Stop { return []Stop{Paused, OutsideWindow, BreakerOpen, SchedulerDown, NodesUnclear} }
+
+// Status is the result of a step.
+type Status struct {
+	// Plan is the last plan; nil before the first.
+	Plan *Plan
+	// Stop is empty if pods may move. Why says it in words.
+	Stop Stop
+	Why  string
+	// Began is the move that the step began; nil if none.
+	Began *Moving
+	// UnderWay are the moves without a ready replacement, oldest first.
+	UnderWay []*Moving
+}
+
+// Executor makes the moves of plans, one at a time. Use it by one goroutine at a time. Its fields may change between steps.
+type Executor struct {
+	World    World
+	Evictor  Evictor
+	Store    Store
+	Observer Observer
+	Clock    clock.PassiveClock
+	Config   *rebalancer.Configuration
+
+	history History
+	// saved is the stored state, and paused the operator's pause, at the last look.
+	saved  []byte
+	paused bool
+	loaded bool
+	plan   *Plan
+	// planned is when the plan was made, and looked when nodes were compared with their lines.
+	planned, looked time.Time
+}
+
+// Step ends moves whose replacement is ready or late. Then it begins one move at most. refreshed says that the load was read anew.
+func (e *Executor) Step(ctx context.Context, refreshed bool) (*Status, error) {
+	if err := e.load(ctx); err != nil {
+		return nil, err
+	}
+	if err := e.settle(ctx); err != nil {
+		return nil, err
+	}
+	if refreshed {
+		if err := e.look(ctx); err != nil {
+			return nil, err
+		}
+	}
+	s := &Status{}
+	var err error
+	if s.Stop, s.Why, err = e.brakes(ctx); err != nil {
+		return nil, err
+	}
+	for range maxRefusals {
+		if err := e.makePlan(ctx, s.Stop == ""); err != nil {
+			return nil, err
+		}
+		if s.Stop == "" && e.plan.Stopped != "" {
+			s.Stop, s.Why = NodesUnclear, e.plan.Stopped
+		}
+		if s.Stop != "" || e.Config.Mode != rebalancer.Evict || len(e.plan.Moves) == 0 {
+			break
+		}
+		if s.Began, err = e.move(ctx, &e.plan.Moves[0]); err != nil {
+			e.plan = nil
+			return nil, err
+		}
+		if s.Began != nil {
+			e.plan.Moves = e.plan.Moves[1:]
+			break
+		}
+		e.plan = nil // the next candidate
+	}
+	s.Plan, s.UnderWay = e.plan, e.history.moving()
+	return s, nil
+}
+
+// Settle ends moves whose replacement is ready or late, and returns those under way.
+func (e *Executor) Settle(ctx context.Context) ([]*Moving, error) {
+	if err := e.load(ctx); err != nil {
+		return nil, err
+	}
+	err := e.settle(ctx)
+	return e.history.moving(), err
+}
+
+// load reads the state, which another process may have changed.
+func (e *Executor) load(ctx context.Context) error {
+	content, paused, err := e.Store.Load(ctx)
+	if err != nil {
+		return fmt.Errorf("read the state: %w", err)
+	}
+	e.paused = paused
+	if e.loaded && bytes.Equal(content, e.saved) {
+		return nil
+	}
+	state, err := DecodeState(content)
+	if err != nil {
+		return err
+	}
+	e.history.restore(state)
+	e.saved, e.loaded, e.plan = content, true, nil
+	return nil
+}
+
+// save stores the state. If it fails, the next step reads it anew.
+func (e *Executor) save(ctx context.Context) error {
+	content, err := json.Marshal(e.history.state())
+	if err != nil {
+		return err
+	}
+	if err := e.Store.Save(ctx, content); err != nil {
+		e.loaded = false
+		return fmt.Errorf("save the state: %w", err)
+	}
+	e.saved = content
+	return nil
+}
+
+// look compares the nodes with their lines, and counts the hot minutes since the last look.
+func (e *Executor) look(ctx context.Context) error {
+	cluster, err := e.World.Cluster(ctx)
+	if err != nil {
+		return err
+	}
+	nodes, err := Look(ctx, cluster.Scheduler, cluster.Load, e.Config)
+	if err != nil {
+		return err
+	}
+	e.history.Observe(nodes, e.Config)
+	now := e.Clock.Now()
+	if since := now.Sub(e.looked); since < 5*time.Minute { // otherwise nobody looked
+		e.countHotMinutes(nodes, since.Minutes(), now)
+	}
+	e.looked, e.plan = now, nil
+	return nil
+}
+
+// countHotMinutes compares nodes with what they would be without the moves of the last hour.
+func (e *Executor) countHotMinutes(nodes []Node, minutes float64, now time.Time) {
+	byName := make(map[string]*Node, len(nodes))
+	for i := range nodes {
+		byName[nodes[i].Name] = &nodes[i]
+	}
+	removed, added := 0.0, 0.0
+	// crosses reports whether only the pod takes the node above its line.
+	crosses := func(name string, of load.Resource, without float64) bool {
+		n := byName[name]
+		return n != nil && n.Known && n.Line[of] > 0 && (n.Utilization[of] > n.Line[of]) != (n.Utilization[of]+without > n.Line[of])
+	}
+	for i := range e.history.records {
+		r := &e.history.records[i]
+		if r.Node == "" || r.Outcome.Failed() || now.Sub(r.Ended) > time.Hour {
+			continue
+		}
+		if crosses(r.From, r.Resource, r.FromBefore-r.FromAfter) {
+			removed += minutes
+		}
+		if !crosses(r.Node, r.Resource, r.ToBefore-r.ToAfter) {
+			continue
+		}
+		added += minutes
+		if !r.Regretted {
+			r.Regretted = true
+			e.Observer.Regretted(r)
+		}
+	}
+	e.Observer.HotMinutes(removed, added)
+}
+
+// brakes returns why no pod may move.
+func (e *Executor) brakes(ctx context.Context) (stop Stop, why string, err error) {
+	now := e.Clock.Now()
+	switch {
+	case e.Config.Paused:
+		return Paused, "the configuration has paused: true", nil
+	case e.paused:
+		return Paused, "an annotation pauses moves", nil
+	case !e.Config.Open(now):
+		return OutsideWindow, "no window is open", nil
+	case now.Before(e.history.breaker.OpenUntil):
+		return BreakerOpen, "moves failed one after the other; they go on at " +
+			e.history.breaker.OpenUntil.UTC().Format(time.RFC3339), nil
+	}
+	if why, err = e.World.SchedulerDown(ctx); err != nil {
+		return "", "", fmt.Errorf("look for the scheduler: %w", err)
+	}
+	if why != "" {
+		return SchedulerDown, why, nil
+	}
+	return "", "", nil
+}
+
+// makePlan makes a plan unless there is one. A plan whose moves are to be made must be fresh.
+func (e *Executor) makePlan(ctx context.Context, moves bool) (err error) {
+	now := e.Clock.Now()
+	moves = moves && e.Config.Mode == rebalancer.Evict && e.plan != nil && len(e.plan.Moves) > 0
+	if e.plan != nil && (!moves || now.Sub(e.planned) <= maxPlanAge) {
+		return nil
+	}
+	cluster, err := e.World.Cluster(ctx)
+	if err != nil {
+		return err
+	}
+	cluster.Now = now
+	reserved, err := e.reserve(cluster)
+	if err == nil {
+		e.plan, err = Make(ctx, cluster, &e.history, e.Config)
+		e.planned = now
+	}
+	for _, pod := range reserved {
+		err = errors.Join(err, cluster.Scheduler.Remove(pod))
+	}
+	if err != nil {
+		e.plan = nil
+	}
+	return err
+}
+
+// reserve places the missing replacements of moves under way, so that no other pod is planned into their room.
+func (e *Executor) reserve(cluster Cluster) (reserved []*corev1.Pod, err error) {
+	for _, m := range e.history.moving() {
+		pods, err := e.World.Pods(m.Namespace)
+		if err != nil {
+			return reserved, err
+		}
+		_, replacement := e.find(m, pods)
+		if replacement != nil && replacement.Spec.NodeName != "" {
+			continue
+		}
+		i := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return isOf(pod, m.OwnerUID) })
+		if i < 0 {
+			continue
+		}
+		again := replacementOf(pods[i], cluster.Now)
+		again.Name, again.UID = again.Name+"-"+string(m.UID), again.UID+"-"+m.UID
+		placed := boundTo(again, m.To, cluster.Now)
+		if err := cluster.Scheduler.Add(placed); err != nil {
+			return reserved, err
+		}
+		reserved = append(reserved, placed)
+	}
+	return reserved, nil
+}
+
+// move evicts the pod. It returns nil if the pod stays. The move is saved before it is made.
+func (e *Executor) move(ctx context.Context, m *Move) (*Moving, error) {
+	pods, err := e.World.Pods(m.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.UID == m.UID && pod.DeletionTimestamp == nil })
+	if i < 0 {
+		e.history.refuse(m.UID, e.Clock.Now())
+		return nil, nil
+	}
+	refuse := func(why string) {
+		e.history.refuse(m.UID, e.Clock.Now())
+		e.Observer.Refused(m, pods[i], why)
+	}
+	name := types.NamespacedName{Namespace: m.Namespace, Name: m.Pod}
+	answer, why, err := e.Evictor.Evict(ctx, name, m.UID, true)
+	if err != nil || answer != Accepted && answer != Evacuating {
+		if err != nil {
+			why = err.Error()
+		}
+		refuse(why)
+		return nil, ctx.Err()
+	}
+	e.history.Begin(m, e.Clock.Now())
+	moving := e.history.underWay[m.UID]
+	moving.Or = moving.Or[:min(len(moving.Or), maxOr)]
+	moving.Newest, moving.Known = newestOf(pods, m.OwnerUID)
+	if err := e.save(ctx); err != nil {
+		e.history.cancel(m.UID)
+		return nil, err
+	}
+	answer, why, err = e.Evictor.Evict(ctx, name, m.UID, false)
+	switch {
+	case err != nil: // settle finds out whether the pod was evicted
+		return nil, fmt.Errorf("evict pod %s: %w", name, err)
+	case answer == Refused || answer == Gone:
+		e.history.cancel(m.UID)
+		refuse(why)
+		return nil, e.save(ctx)
+	case answer == Evacuating:
+		moving.Evacuates = true
+		err = e.save(ctx)
+	}
+	e.Observer.Began(moving, pods[i])
+	return moving, err
+}
+
+// newestOf returns when the controller's youngest pod was created, and the UIDs of all pods of that moment. The API server's clock
+// may differ from that of this machine.
+func newestOf(pods []*corev1.Pod, owner types.UID) (newest time.Time, known []types.UID) {
+	for _, pod := range pods {
+		at := pod.CreationTimestamp.Time
+		if !isOf(pod, owner) || at.Before(newest) {
+			continue
+		}
+		if at.After(newest) {
+			newest, known = at, nil
+		}
+		known = append(known, pod.UID)
+	}
+	return newest, known
+}
+
+func isOf(pod *corev1.Pod, owner types.UID) bool {
+	of := metav1.GetControllerOfNoCopy(pod)
+	return of != nil && of.UID == owner
+}
+
+// find returns the moved pod, and its replacement; either may be nil.
+func (e *Executor) find(m *Moving, pods []*corev1.Pod) (moved, replacement *corev1.Pod) {
+	for _, pod := range pods {
+		at := pod.CreationTimestamp.Time
+		switch {
+		case pod.UID == m.UID:
+			moved = pod
+		case !isOf(pod, m.OwnerUID) || pod.DeletionTimestamp != nil || at.Before(m.Newest):
+		case at.Equal(m.Newest) && slices.Contains(m.Known, pod.UID):
+		case slices.ContainsFunc(e.history.records, func(r Record) bool { return r.ReplacementUID == pod.UID }):
+		case replacement == nil || cmp.Compare(stage(pod), stage(replacement)) > 0:
+			replacement = pod
+		}
+	}
+	return moved, replacement
+}
+
+// stage is 2 for a ready pod, 1 for a placed one.
+func stage(pod *corev1.Pod) int {
+	switch {
+	case isReady(pod):
+		return 2
+	case pod.Spec.NodeName != "":
+		return 1
+	}
+	return 0
+}
+
+// settle ends moves whose replacement is ready or late.
+func (e *Executor) settle(ctx context.Context) error {
+	now := e.Clock.Now()
+	var ended []*Record
+	for _, m := range e.history.moving() {
+		pods, err := e.World.Pods(m.Namespace)
+		if err != nil {
+			return err
+		}
+		r := e.outcome(m, pods, now)
+		if r == nil {
+			continue
+		}
+		ended = append(ended, r)
+		e.history.records = append(e.history.records, *r)
+		if r.Outcome == Withdrawn {
+			e.history.cancel(m.UID) // nothing was evicted: it may be tried again
+			continue
+		}
+		node := r.Node
+		if r.Outcome == NotReady {
+			node = ""
+		}
+		e.history.End(m.UID, node, now)
+		e.history.count(r.Outcome, now, e.Config)
+	}
+	if len(ended) == 0 {
+		return nil
+	}
+	e.plan = nil
+	e.history.records = e.history.records[max(0, len(e.history.records)-maxRecords):]
+	if err := e.save(ctx); err != nil {
+		return err
+	}
+	for _, r := range ended {
+		e.Observer.Ended(r)
+	}
+	return nil
+}
+
+// outcome returns how the move ended; nil if it is under way.
+func (e *Executor) outcome(m *Moving, pods []*corev1.Pod, now time.Time) *Record {
+	moved, replacement := e.find(m, pods)
+	r := &Record{Moving: *m, Ended: now}
+	since, timeout := now.Sub(m.Began), e.Config.ReplacementTimeout.Duration
+	if moved != nil && moved.DeletionTimestamp == nil && !m.Evacuates { // it was not evicted
+		if since < unanswered {
+			return nil
+		}
+		r.Outcome = Withdrawn
+		return r
+	}
+	if m.Evacuates && moved != nil && isEvacuating(moved) {
+		timeout = max(timeout, longestEvacuation)
+	}
+	if replacement != nil {
+		r.Replacement, r.ReplacementUID, r.Node = replacement.Name, replacement.UID, replacement.Spec.NodeName
+		r.Outcome = outcomeOf(m, replacement)
+	}
+	if r.Outcome == "" {
+		if since < timeout {
+			return nil
+		}
+		r.Outcome = NotReady
+	}
+	return r
+}
+
+// outcomeOf returns the outcome of a move with this replacement; empty if it is not ready.
+func outcomeOf(m *Moving, replacement *corev1.Pod) Outcome {
+	node := replacement.Spec.NodeName
+	switch {
+	case node == m.From:
+		return Returned
+	case !isReady(replacement):
+		return ""
+	case node == m.To || slices.Contains(m.Or, node):
+		return Landed
+	}
+	return LandedElsewhere
+}

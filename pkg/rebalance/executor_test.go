@@ -1,0 +1,508 @@
+package rebalance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+)
+
+// world is a cluster without an API server. It notes what the executor does, in order.
+type world struct {
+	*Executor
+	t       *testing.T
+	clock   *clocktesting.FakePassiveClock
+	cluster Cluster
+	pods    map[string]*corev1.Pod
+	done    []string
+	down    string
+	// dryRun and real answer evictions of a pod; without an answer, it is Accepted.
+	dryRun, real map[string]answer
+	state        []byte
+	paused       bool
+	saveErr      error
+}
+
+type answer struct {
+	Answer
+	err error
+}
+
+// newWorld runs the fixture. The executor looks at the load at each step, and one look makes a node hot.
+func newWorld(t *testing.T, f *fixture) *world {
+	t.Helper()
+	f.c.Mode, f.c.Refreshes = rebalancer.Evict, 1
+	w := &world{
+		t: t, clock: clocktesting.NewFakePassiveClock(now), cluster: f.cluster(t), pods: f.pods,
+		dryRun: map[string]answer{}, real: map[string]answer{},
+	}
+	w.restart(f.c)
+	return w
+}
+
+// restart is what follows SIGKILL.
+func (w *world) restart(c *rebalancer.Configuration) {
+	w.Executor = &Executor{World: w, Evictor: w, Store: w, Observer: w, Clock: w.clock, Config: c}
+}
+
+func (w *world) note(format string, args ...any) {
+	w.done = append(w.done, fmt.Sprintf(format, args...))
+}
+
+func (w *world) Cluster(context.Context) (Cluster, error) { return w.cluster, nil }
+
+func (w *world) Pods(string) ([]*corev1.Pod, error) {
+	var pods []*corev1.Pod
+	for _, pod := range w.pods {
+		pods = append(pods, pod)
+	}
+	return pods, nil
+}
+
+func (w *world) SchedulerDown(context.Context) (string, error) { return w.down, nil }
+
+func (w *world) Load(context.Context) ([]byte, bool, error) { return w.state, w.paused, nil }
+
+func (w *world) Save(_ context.Context, state []byte) error {
+	if w.saveErr == nil {
+		w.note("save")
+		w.state = state
+	}
+	return w.saveErr
+}
+
+func (w *world) Evict(_ context.Context, pod types.NamespacedName, uid types.UID, dryRun bool) (Answer, string, error) {
+	answers, what := w.real, "evict"
+	if dryRun {
+		answers, what = w.dryRun, "try"
+	}
+	w.note("%s %s", what, pod.Name)
+	a := answers[pod.Name]
+	if !dryRun && a.Answer == Accepted && a.err == nil {
+		ending := w.pods[string(uid)].DeepCopy()
+		ending.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()}
+		w.pods[string(uid)] = ending
+		if err := w.cluster.Scheduler.Update(ending); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return a.Answer, "told so", a.err
+}
+
+func (w *world) Began(m *Moving, pod *corev1.Pod) { w.note("began %s", m.Pod); _ = pod }
+func (w *world) Refused(m *Move, _ *corev1.Pod, why string) {
+	w.note("refused %s: %s", m.Pod, why)
+}
+func (w *world) Ended(r *Record)         { w.note("%s %s", r.Outcome, r.Pod) }
+func (w *world) HotMinutes(_, _ float64) {}
+func (w *world) Regretted(r *Record)     { w.note("regretted %s", r.Pod) }
+
+// step makes a step, and returns what was done.
+func (w *world) step() (*Status, []string) {
+	w.t.Helper()
+	w.done = nil
+	s, err := w.Step(w.t.Context(), true)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s, w.done
+}
+
+// wants makes a step that does this.
+func (w *world) wants(want ...string) *Status {
+	w.t.Helper()
+	s, got := w.step()
+	if !slices.Equal(got, want) {
+		w.t.Errorf("it did %q, want %q", got, want)
+	}
+	return s
+}
+
+// replace creates the replacement of a pod.
+func (w *world) replace(old, node string, ready bool) *corev1.Pod {
+	w.t.Helper()
+	pod := w.pods[old].DeepCopy()
+	pod.Name, pod.UID, pod.DeletionTimestamp = old+"-new", types.UID(old+"-new"), nil
+	pod.CreationTimestamp = metav1.Time{Time: w.pods[old].CreationTimestamp.Add(time.Second)}
+	pod.Spec.NodeName = node
+	if !ready {
+		pod.Status.Conditions = nil
+	}
+	w.pods[old+"-new"] = pod
+	return pod
+}
+
+func TestExecutor_MovesAndWaits(t *testing.T) {
+	w := newWorld(t, newFixture())
+	s := w.wants("try web-1", "save", "evict web-1", "began web-1")
+	if s.Began == nil || s.Began.From != "a" || s.Began.To != "b" || len(s.UnderWay) != 1 {
+		t.Fatalf("it began %+v, want a move from a to b", s.Began)
+	}
+	w.wants() // the replacement is missing
+	w.replace("web-1", "b", false)
+	w.clock.SetTime(now.Add(4*time.Minute + 59*time.Second))
+	w.wants()
+	w.replace("web-1", "b", true)
+	if s = w.wants("save", "Landed web-1"); len(s.UnderWay) != 0 {
+		t.Errorf("%d moves are under way", len(s.UnderWay))
+	}
+	r := w.history.records[0]
+	if r.Node != "b" || r.Replacement != "web-1-new" || !r.Ended.Equal(w.clock.Now()) {
+		t.Errorf("the record is %+v", r)
+	}
+}
+
+func TestExecutor_Outcomes(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		// after is the age of the move, and replacement the node of the replacement.
+		after       time.Duration
+		replacement string
+		ready       bool
+		want        Outcome
+	}{
+		{"no replacement in time", 5 * time.Minute, "", false, NotReady},
+		{"not ready in time", 5 * time.Minute, "b", false, NotReady},
+		{"back on its source", 0, "a", false, Returned},
+		{"ready on another node", 0, "c", true, LandedElsewhere},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, newFixture())
+			w.step()
+			if tc.replacement != "" {
+				w.replace("web-1", tc.replacement, tc.ready)
+			}
+			w.clock.SetTime(now.Add(tc.after))
+			w.wants("save", string(tc.want)+" web-1")
+			barred := w.history.workloads["web"].barredUntil
+			if want := w.clock.Now().Add(15 * time.Minute); tc.want.Failed() && !barred.Equal(want) {
+				t.Errorf("the workload is barred until %v, want %v", barred, want)
+			}
+			if !tc.want.Failed() && !barred.IsZero() {
+				t.Errorf("the workload is barred until %v", barred)
+			}
+		})
+	}
+}
+
+func TestExecutor_OtherPodsAreNoReplacement(t *testing.T) {
+	f := newFixture()
+	old := metav1.Time{Time: now.Add(-time.Hour)}
+	f.pods["web-1"].CreationTimestamp, f.pods["web-2"].CreationTimestamp = old, old
+	w := newWorld(t, f)
+	w.step()
+	w.wants() // web-2 is as old as web-1, and ready
+	w.pods["web-3"] = w.pods["web-2"].DeepCopy()
+	w.pods["web-3"].UID = "web-3" // created in the same second, but unknown when the move began
+	w.wants("save", "LandedElsewhere web-1")
+}
+
+func TestExecutor_Brakes(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		brake func(*world)
+		want  Stop
+	}{
+		{"an annotation", func(w *world) { w.paused = true }, Paused},
+		{"the configuration", func(w *world) { w.Config.Paused = true }, Paused},
+		{"no window", func(w *world) {
+			w.Config.Windows = []rebalancer.Window{{Schedule: "0 22 * * *", Duration: metav1.Duration{Duration: time.Hour}}}
+		}, OutsideWindow},
+		{"the scheduler", func(w *world) { w.down = "no leader" }, SchedulerDown},
+		{"hot nodes", func(w *world) { w.Config.MaxHotNodesPercent = 33 }, NodesUnclear}, // one of three is more
+		{"the mode", func(w *world) { w.Config.Mode = rebalancer.Plan }, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, newFixture())
+			before := *w.Config
+			tc.brake(w)
+			s := w.wants()
+			if s.Stop != tc.want || (tc.want != "") != (s.Why != "") {
+				t.Errorf("stopped by %q: %q, want %q", s.Stop, s.Why, tc.want)
+			}
+			if tc.want != NodesUnclear && len(s.Plan.Moves) != 1 {
+				t.Errorf("it plans %+v, want one move", s.Plan.Moves)
+			}
+			w.paused, w.down, *w.Config = false, "", before
+			w.wants("try web-1", "save", "evict web-1", "began web-1")
+		})
+	}
+}
+
+// TestExecutor_Breaker fails three times in a row.
+func TestExecutor_Breaker(t *testing.T) {
+	w := newWorld(t, newFixture())
+	for i := range 3 {
+		at := now.Add(time.Duration(i) * time.Minute)
+		w.history.count(NotReady, at, w.Config)
+		if open := at.Before(w.history.breaker.OpenUntil); open != (i == 2) {
+			t.Errorf("after %d failures, it is open: %t", i+1, open)
+		}
+	}
+	if err := w.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.restart(w.Config)
+	w.clock.SetTime(now.Add(2*time.Minute + time.Hour - time.Second))
+	if s := w.wants(); s.Stop != BreakerOpen || !strings.Contains(s.Why, "2026-01-02T04:02:00Z") {
+		t.Errorf("stopped by %q: %q, want the breaker until 04:02", s.Stop, s.Why)
+	}
+	w.clock.SetTime(now.Add(2*time.Minute + time.Hour))
+	w.wants("try web-1", "save", "evict web-1", "began web-1")
+	w.clock.SetTime(w.clock.Now().Add(5 * time.Minute))
+	w.step()
+	if s, _ := w.step(); s.Stop != BreakerOpen {
+		t.Errorf("one more failure does not open it again: %q", s.Stop)
+	}
+	w.history.count(Landed, w.clock.Now(), w.Config)
+	w.history.count(NotReady, w.clock.Now().Add(2*time.Hour), w.Config)
+	if until := w.history.breaker.OpenUntil; until.After(w.clock.Now().Add(time.Hour)) {
+		t.Error("a success does not start the count anew")
+	}
+}
+
+// TestExecutor_NextCandidate has a second pod on the hot node, of less relief.
+func TestExecutor_NextCandidate(t *testing.T) {
+	two := func() *fixture {
+		f := newFixture()
+		f.pod("db", "db-1", "a", "1500m")
+		f.pod("db", "db-2", "c", "100m")
+		return f
+	}
+	for _, tc := range []struct {
+		name         string
+		dryRun, real answer
+		want         []string
+	}{
+		{
+			"a dry run", answer{Refused, nil}, answer{},
+			[]string{"try web-1", "refused web-1: told so", "try db-1", "save", "evict db-1", "began db-1"},
+		},
+		{
+			"a webhook", answer{0, errors.New("denied")}, answer{},
+			[]string{"try web-1", "refused web-1: denied", "try db-1", "save", "evict db-1", "began db-1"},
+		},
+		{
+			"after the dry run", answer{}, answer{Refused, nil},
+			[]string{
+				"try web-1", "save", "evict web-1", "refused web-1: told so", "save", "try db-1", "save", "evict db-1", "began db-1",
+			},
+		},
+		{
+			"a pod that is gone", answer{Gone, nil}, answer{},
+			[]string{"try web-1", "refused web-1: told so", "try db-1", "save", "evict db-1", "began db-1"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, two())
+			w.dryRun["web-1"], w.real["web-1"] = tc.dryRun, tc.real
+			w.wants(tc.want...)
+			if n := len(w.history.moves); n != 1 {
+				t.Errorf("%d moves count for the hour, want 1", n)
+			}
+		})
+	}
+	t.Run("asked again after 15 minutes", func(t *testing.T) {
+		w := newWorld(t, newFixture())
+		w.dryRun["web-1"] = answer{Refused, nil}
+		w.wants("try web-1", "refused web-1: told so")
+		w.clock.SetTime(now.Add(15*time.Minute - time.Second))
+		if s := w.wants(); s.Plan.Stay[EvictionRefused] != 1 {
+			t.Errorf("%v stay, want EvictionRefused", s.Plan.Stay)
+		}
+		w.clock.SetTime(now.Add(15 * time.Minute))
+		w.wants("try web-1", "refused web-1: told so")
+	})
+}
+
+// TestExecutor_OldPlan has room on b until another pod is placed there.
+func TestExecutor_OldPlan(t *testing.T) {
+	for after, want := range map[time.Duration]int{15 * time.Second: 1, 16 * time.Second: 0} {
+		w := newWorld(t, newFixture())
+		w.paused = true
+		w.wants()
+		other := (&fixture{pods: map[string]*corev1.Pod{}}).pod("other", "other-1", "b", "3")
+		start := metav1.Time{Time: now}
+		other.Status.StartTime, other.Status.Conditions[0].LastTransitionTime = &start, start
+		other.Status.ContainerStatuses = nil // the load does not show it yet
+		if err := w.cluster.Scheduler.Add(other); err != nil {
+			t.Fatal(err)
+		}
+		w.paused, w.done = false, nil
+		w.clock.SetTime(now.Add(after))
+		if _, err := w.Step(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(w.history.underWay); got != want {
+			t.Errorf("%d moves by a plan of %v, want %d: %q", got, after, want, w.done)
+		}
+	}
+}
+
+func TestExecutor_Killed(t *testing.T) {
+	t.Run("between record and eviction", func(t *testing.T) {
+		w := newWorld(t, newFixture())
+		w.real["web-1"] = answer{0, errors.New("killed")}
+		if _, err := w.Step(t.Context(), true); err == nil {
+			t.Fatal("no error")
+		}
+		w.restart(w.Config)
+		delete(w.real, "web-1")
+		w.clock.SetTime(now.Add(2*time.Minute - time.Second))
+		if s := w.wants(); len(s.UnderWay) != 1 { // it may still be carried out
+			t.Errorf("%d moves are under way, want 1", len(s.UnderWay))
+		}
+		w.clock.SetTime(now.Add(2 * time.Minute))
+		w.wants("save", "Withdrawn web-1", "try web-1", "save", "evict web-1", "began web-1")
+		if !w.history.workloads["web"].barredUntil.IsZero() || w.history.breaker.Failures != 0 {
+			t.Error("a move that was not made counts as a failure")
+		}
+	})
+	t.Run("between eviction and note", func(t *testing.T) {
+		w := newWorld(t, newFixture())
+		w.step()
+		w.restart(w.Config)
+		if s := w.wants(); len(s.UnderWay) != 1 || len(s.Plan.Resting) != 1 {
+			t.Errorf("%+v, want the move of web-1 under way, and a resting", s)
+		}
+		w.replace("web-1", "b", true)
+		w.wants("save", "Landed web-1")
+		if n := len(w.history.moves); n != 1 {
+			t.Errorf("%d moves count for the hour, want 1", n)
+		}
+	})
+	t.Run("of two processes, one is late", func(t *testing.T) {
+		w := newWorld(t, newFixture())
+		w.saveErr = errors.New("conflict")
+		if _, err := w.Step(t.Context(), true); err == nil || slices.Contains(w.done, "evict web-1") {
+			t.Errorf("it did %q with error %v, want no eviction", w.done, err)
+		}
+	})
+	t.Run("with a damaged state", func(t *testing.T) {
+		w := newWorld(t, newFixture())
+		w.state = []byte("{")
+		if _, err := w.Step(t.Context(), true); err == nil || len(w.done) > 0 {
+			t.Errorf("it did %q with error %v, want no eviction", w.done, err)
+		}
+	})
+}
+
+// TestExecutor_Evacuation is KubeVirt's: the webhook refuses, and the machine migrates.
+func TestExecutor_Evacuation(t *testing.T) {
+	w := newWorld(t, newFixture())
+	w.dryRun["web-1"], w.real["web-1"] = answer{Evacuating, nil}, answer{Evacuating, nil}
+	w.wants("try web-1", "save", "evict web-1", "save", "began web-1")
+	moved := w.pods["web-1"].DeepCopy()
+	moved.Annotations = map[string]string{"descheduler.alpha.kubernetes.io/eviction-in-progress": "kubevirt"}
+	w.pods["web-1"] = moved
+	if err := w.cluster.Scheduler.Update(moved); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.SetTime(now.Add(time.Hour - time.Second)) // a migration takes its time
+	w.wants()
+	w.replace("web-1", "b", true)
+	w.wants("save", "Landed web-1")
+
+	w = newWorld(t, newFixture())
+	w.dryRun["web-1"], w.real["web-1"] = answer{Evacuating, nil}, answer{Evacuating, nil}
+	w.step()
+	w.clock.SetTime(now.Add(5 * time.Minute)) // nobody migrates it
+	w.wants("save", "NotReady web-1")
+}
+
+// TestExecutor_ReservesRoom has two hot nodes. The replacement of a's pod is not placed yet; it leaves no room for c's pod on b.
+func TestExecutor_ReservesRoom(t *testing.T) {
+	f := newFixture()
+	f.cpu["c"], f.c.MaxHotNodesPercent = 0.85, 100
+	f.pod("db", "db-1", "c", "2")
+	f.pod("db", "db-2", "b", "100m")
+	w := newWorld(t, f)
+	w.wants("try web-1", "save", "evict web-1", "began web-1")
+	s := w.wants()
+	if len(s.Plan.Moves) != 0 || s.Plan.Stay[NoRoom] == 0 {
+		t.Errorf("it plans %+v, and %v stay; want NoRoom", s.Plan.Moves, s.Plan.Stay)
+	}
+	infos, err := w.cluster.Scheduler.NodeInfos(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, info := range infos {
+		if info.Node().Name == "b" && len(info.GetPods()) != 1 {
+			t.Errorf("b has %d pods after the plan, want db-2 alone", len(info.GetPods()))
+		}
+	}
+}
+
+// TestExecutor_HotMinutes moved 20 points from a, at 65 % now, to b, at 85 %. The line is 80 %. A minute passed.
+func TestExecutor_HotMinutes(t *testing.T) {
+	counted := [2]float64{}
+	w := newWorld(t, newFixture())
+	w.history.records = []Record{{
+		Moving: Moving{Move: Move{Pod: "p", From: "a", To: "b", FromBefore: 0.9, FromAfter: 0.7, ToBefore: 0.5, ToAfter: 0.7}},
+		Node:   "b", Outcome: Landed, Ended: now,
+	}}
+	w.Observer = &minutes{world: w, counted: &counted}
+	nodes := []Node{{Name: "a", Known: true}, {Name: "b", Known: true}}
+	for i, u := range []float64{0.65, 0.85} {
+		nodes[i].Utilization[load.CPU], nodes[i].Line[load.CPU] = u, 0.8
+	}
+	for range 2 {
+		w.countHotMinutes(nodes, 1, now.Add(time.Hour))
+	}
+	w.countHotMinutes(nodes, 1, now.Add(time.Hour+time.Second)) // too long ago
+	if math.Abs(counted[0]-2) > 1e-9 || math.Abs(counted[1]-2) > 1e-9 || !slices.Equal(w.done, []string{"regretted p"}) {
+		t.Errorf("removed and added %v, want 2 and 2; noted %q, want one regret", counted, w.done)
+	}
+}
+
+type minutes struct {
+	*world
+	counted *[2]float64
+}
+
+func (m *minutes) HotMinutes(removed, added float64) {
+	m.counted[0] += removed
+	m.counted[1] += added
+}
+
+// TestState_Bounded has as many moves as the configuration allows in twelve hours.
+func TestState_Bounded(t *testing.T) {
+	w := newWorld(t, newFixture())
+	long := strings.Repeat("x", 63)
+	for i := range 10_000 {
+		uid := types.UID(fmt.Sprintf("%036d", i))
+		m := &Move{Namespace: long, Pod: long + long, UID: uid, OwnerUID: uid, Owner: long, From: long + fmt.Sprint(i), To: long}
+		w.history.Begin(m, now)
+		w.history.records = append(w.history.records, Record{Moving: *w.history.underWay[uid], Replacement: long + long, ReplacementUID: uid})
+		w.history.End(uid, "", now)
+	}
+	w.history.records = w.history.records[len(w.history.records)-maxRecords:]
+	if err := w.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(w.state) > 1<<20-64<<10 {
+		t.Errorf("the state has %d bytes, too many for a ConfigMap", len(w.state))
+	}
+	s, err := DecodeState(w.state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := &History{}
+	again.restore(s)
+	if diff := cmp.Diff(s.Workloads, again.state().Workloads); diff != "" || len(s.Workloads) != maxWorkloads || len(s.Moves) != 10_000 {
+		t.Errorf("%d workloads and %d moves; (-saved +restored):\n%s", len(s.Workloads), len(s.Moves), diff)
+	}
+}
