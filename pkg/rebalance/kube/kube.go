@@ -1,0 +1,168 @@
+// Package kube evicts pods through the API server, and keeps the rebalancer's state there.
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+)
+
+// requestTimeout bounds each request. It is longer than that of webhooks, which is 30 s at most.
+const requestTimeout = 35 * time.Second
+
+// evacuates is what KubeVirt's webhook writes when it migrates the machine of the pod, by KEP-1397 of the descheduler.
+const evacuates = "Eviction triggered evacuation"
+
+// Evictor evicts pods by the eviction API.
+type Evictor struct{ Client kubernetes.Interface }
+
+var _ rebalance.Evictor = Evictor{}
+
+// Evict implements rebalance.Evictor.
+func (e Evictor) Evict(
+	ctx context.Context, pod types.NamespacedName, uid types.UID, dryRun bool,
+) (rebalance.Answer, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
+	if dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	err := e.Client.CoreV1().Pods(pod.Namespace).EvictV1(ctx, &policyv1.Eviction{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, DeleteOptions: options,
+	})
+	switch {
+	case err == nil:
+		return rebalance.Accepted, "", nil
+	case apierrors.IsTooManyRequests(err) && strings.Contains(err.Error(), evacuates):
+		return rebalance.Evacuating, "", nil
+	case apierrors.IsTooManyRequests(err), apierrors.IsForbidden(err):
+		return rebalance.Refused, err.Error(), nil
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return rebalance.Gone, err.Error(), nil
+	}
+	return 0, "", err
+}
+
+// PausedAnnotation of the state's ConfigMap stops all moves if it is "true".
+const PausedAnnotation = "rebalancer.plimsoll.io/paused"
+
+// StateLabel is the label of the state's ConfigMap.
+const StateLabel = "app.kubernetes.io/component=rebalancer-state"
+
+// stateKey is the key of the state in the ConfigMap.
+const stateKey = "state.json"
+
+// Store keeps the state in a ConfigMap that exists. Use it by one goroutine at a time.
+type Store struct {
+	Client          kubernetes.Interface
+	Namespace, Name string
+
+	held *corev1.ConfigMap
+}
+
+var _ rebalance.Store = &Store{}
+
+// Load implements rebalance.Store.
+func (s *Store) Load(ctx context.Context) (state []byte, paused bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	s.held, err = s.Client.CoreV1().ConfigMaps(s.Namespace).Get(ctx, s.Name, metav1.GetOptions{})
+	if err != nil {
+		s.held = nil
+		return nil, false, err
+	}
+	return StateOf(s.held), s.held.Annotations[PausedAnnotation] == "true", nil
+}
+
+// StateOf returns the state in the ConfigMap.
+func StateOf(held *corev1.ConfigMap) []byte { return []byte(held.Data[stateKey]) }
+
+// Save implements rebalance.Store. The API server refuses it if the ConfigMap has changed since Load, its annotations included.
+func (s *Store) Save(ctx context.Context, state []byte) error {
+	if s.held == nil {
+		return errors.New("the state was not read")
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	changed := s.held.DeepCopy()
+	if changed.Data == nil {
+		changed.Data = map[string]string{}
+	}
+	changed.Data[stateKey] = string(state)
+	saved, err := s.Client.CoreV1().ConfigMaps(s.Namespace).Update(ctx, changed, metav1.UpdateOptions{})
+	if err != nil {
+		return err
+	}
+	s.held = saved
+	return nil
+}
+
+// MemoryStore keeps the state of one run.
+type MemoryStore struct{ state []byte }
+
+var _ rebalance.Store = &MemoryStore{}
+
+// Load implements rebalance.Store.
+func (s *MemoryStore) Load(context.Context) (state []byte, paused bool, err error) {
+	return s.state, false, nil
+}
+
+// Save implements rebalance.Store.
+func (s *MemoryStore) Save(_ context.Context, state []byte) error {
+	s.state = state
+	return nil
+}
+
+// Lease is the scheduler's.
+type Lease struct {
+	Client          kubernetes.Interface
+	Clock           clock.PassiveClock
+	Namespace, Name string
+
+	// renewed is the last renewal, and seen when this process saw it first. Clocks of machines may differ.
+	renewed metav1.MicroTime
+	seen    time.Time
+}
+
+// Down says why nothing holds the lease; empty if the scheduler runs. Use it by one goroutine at a time.
+func (l *Lease) Down(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	lease, err := l.Client.CoordinationV1().Leases(l.Namespace).Get(ctx, l.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return fmt.Sprintf("no scheduler leads yet: there is no Lease %s/%s", l.Namespace, l.Name), nil
+	}
+	if err != nil {
+		return "", err
+	}
+	spec := lease.Spec
+	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil {
+		return fmt.Sprintf("no scheduler leads: the Lease %s/%s has no holder", l.Namespace, l.Name), nil
+	}
+	now, duration := l.Clock.Now(), time.Duration(*spec.LeaseDurationSeconds)*time.Second
+	if !l.renewed.Equal(spec.RenewTime) {
+		l.seen = now
+		if l.renewed.IsZero() { // nothing is known of the time before
+			l.seen = spec.RenewTime.Time
+		}
+		l.renewed = *spec.RenewTime
+	}
+	if now.Sub(l.seen) > duration {
+		return fmt.Sprintf("the scheduler is down: it last renewed the Lease %s/%s at %s", l.Namespace, l.Name,
+			spec.RenewTime.UTC().Format(time.RFC3339)), nil
+	}
+	return "", nil
+}

@@ -1,0 +1,123 @@
+package kube
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+)
+
+// serve returns a client of an API server that responds with this.
+func serve(t *testing.T, respond http.HandlerFunc) kubernetes.Interface {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		respond(w, r)
+	}))
+	t.Cleanup(server.Close)
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func TestEvictor(t *testing.T) {
+	for _, tc := range []struct {
+		name, message string
+		code          int32
+		reason        metav1.StatusReason
+		want          rebalance.Answer
+		fails         bool
+	}{
+		{"evicted", "", 201, "", rebalance.Accepted, false},
+		{"a budget", "Cannot evict pod as it would violate the pod's disruption budget.", 429, metav1.StatusReasonTooManyRequests, rebalance.Refused, false},
+		{"KubeVirt", `admission webhook denied the request: Eviction triggered evacuation of VMI "ns/vm"`, 429, metav1.StatusReasonTooManyRequests, rebalance.Evacuating, false},
+		{"a webhook", "denied", 403, metav1.StatusReasonForbidden, rebalance.Refused, false},
+		{"no such pod", "not found", 404, metav1.StatusReasonNotFound, rebalance.Gone, false},
+		{"another pod of the name", "the UID in the precondition differs", 409, metav1.StatusReasonConflict, rebalance.Gone, false},
+		{"a broken webhook", "failed calling webhook", 500, metav1.StatusReasonInternalError, 0, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var got policyv1.Eviction
+			client := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/api/v1/namespaces/ns/pods/p/eviction" || json.NewDecoder(r.Body).Decode(&got) != nil {
+					t.Errorf("%s %s", r.Method, r.URL.Path)
+				}
+				status := metav1.Status{Status: metav1.StatusSuccess, Code: tc.code, Reason: tc.reason, Message: tc.message}
+				status.Kind, status.APIVersion = "Status", "v1"
+				if tc.code >= 400 {
+					status.Status = metav1.StatusFailure
+				}
+				w.WriteHeader(int(tc.code))
+				_ = json.NewEncoder(w).Encode(status)
+			})
+			answer, why, err := Evictor{client}.Evict(t.Context(), types.NamespacedName{Namespace: "ns", Name: "p"}, "u", true)
+			if answer != tc.want || (err != nil) != tc.fails || answer == rebalance.Refused && !strings.Contains(why, tc.message) {
+				t.Errorf("answer %v, %q, error %v; want %v", answer, why, err, tc.want)
+			}
+			if o := got.DeleteOptions; o == nil || *o.Preconditions.UID != "u" || len(o.DryRun) != 1 || o.DryRun[0] != "All" {
+				t.Errorf("the eviction is %+v, want a dry run for the UID", got)
+			}
+		})
+	}
+}
+
+// TestLease_Down has a duration of 15 s. The clock of the scheduler's machine may differ.
+func TestLease_Down(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+	renewed := func(at time.Time) *coordinationv1.Lease {
+		return &coordinationv1.Lease{
+			TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
+			Spec: coordinationv1.LeaseSpec{
+				HolderIdentity: ptr.To("s"), LeaseDurationSeconds: ptr.To(int32(15)), RenewTime: &metav1.MicroTime{Time: at},
+			},
+		}
+	}
+	released := renewed(now)
+	released.Spec.HolderIdentity = ptr.To("")
+	var held *coordinationv1.Lease
+	client := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		if held == nil {
+			w.WriteHeader(http.StatusNotFound)
+			_ = json.NewEncoder(w).Encode(metav1.Status{Status: metav1.StatusFailure, Code: 404, Reason: metav1.StatusReasonNotFound})
+			return
+		}
+		_ = json.NewEncoder(w).Encode(held)
+	})
+	clock := clocktesting.NewFakePassiveClock(now)
+	l := &Lease{Client: client, Clock: clock, Namespace: "ns", Name: "s"}
+	for i, step := range []struct {
+		lease *coordinationv1.Lease
+		after time.Duration
+		want  string
+	}{
+		{nil, 0, "no scheduler leads yet"},
+		{renewed(now.Add(-16 * time.Second)), 0, "the scheduler is down: it last renewed the Lease ns/s at 2026-01-02T02:59:44Z"},
+		{renewed(now.Add(-10 * time.Second)), time.Second, ""}, // it was renewed after the first look
+		{renewed(now.Add(-10 * time.Second)), 16 * time.Second, ""},
+		{renewed(now.Add(-10 * time.Second)), 17 * time.Second, "the scheduler is down"},
+		{renewed(now.Add(-9 * time.Second)), 18 * time.Second, ""}, // a clock that is late
+		{released, 19 * time.Second, "has no holder"},
+	} {
+		held = step.lease
+		clock.SetTime(now.Add(step.after))
+		got, err := l.Down(t.Context())
+		if err != nil || (step.want == "") != (got == "") || !strings.Contains(got, step.want) {
+			t.Errorf("step %d: %q, %v; want %q", i, got, err, step.want)
+		}
+	}
+}
