@@ -18,6 +18,14 @@ type Source interface {
 	Fetch(ctx context.Context, request Request) (Batch, error)
 }
 
+// PastLoad is a Source that also knows what it would have measured earlier.
+type PastLoad interface {
+	Source
+	// FetchPast measures a resource of all nodes as Fetch would have at that time. The result is a mean over a window or a
+	// quantile, without deviations.
+	FetchPast(ctx context.Context, r load.Resource, of load.Quantile, at time.Time) ([]load.Sample, error)
+}
+
 // Request is what one refresh asks for.
 type Request struct {
 	// Windows are the spans that load is measured over; none asks for no load.

@@ -223,3 +223,32 @@ func BenchmarkExamine(b *testing.B) {
 		}
 	}
 }
+
+// TestExamine_Clusters expects nodes that series of two clusters name by targets with the same labels. Of two clusters that name as
+// many nodes, the one that also names other machines is less likely this one. A rival's targets do not choose.
+func TestExamine_Clusters(t *testing.T) {
+	of := func(cluster, job, instance string) element {
+		return element{fmt.Sprintf(`"cluster":%q,"job":%q,"instance":%q`, cluster, job, instance), "1"}
+	}
+	honest := []element{of("b", "exporter", "w1"), of("b", "exporter", "w2")}
+	for _, tt := range []struct {
+		name   string
+		series []element
+		want   *diagnosis.Clusters
+	}{
+		{"one", honest, nil},
+		{"two", append([]element{of("a", "exporter", "w1"), of("a", "exporter", "w2"), of("a", "exporter", "w9")}, honest...),
+			&diagnosis.Clusters{Label: "cluster", Names: []string{"a", "b"}, Nodes: []string{"w1", "w2"}, Likeliest: "b"}},
+		{"a rival's", append([]element{of("a", "rival", "w1"), of("a", "rival", "w2")}, honest...), nil},
+		{"two, and a rival's", append([]element{of("c", "rival", "w1"), of("c", "rival", "w2"), of("a", "exporter", "w2")}, honest...),
+			&diagnosis.Clusters{Label: "cluster", Names: []string{"a", "b"}, Nodes: []string{"w2"}, Likeliest: "b"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			srv := newServer(t, rule{"group by", vector(tt.series...)}, rule{"", vector(at("w1", "0.5"), at("w2", "0.5"))})
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.Kubelet}, twoNodes()...)
+			if diff := cmp.Diff(tt.want, examine(t, s).Clusters); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -5,9 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -233,12 +231,8 @@ func seriesBounds(count int) response.Bounds {
 
 // query evaluates a query and passes each series to visit. A zero time is the server's present one.
 func (s *PodSource) query(ctx context.Context, query string, at time.Time, bounds response.Bounds, visit func(*podSeries)) error {
-	parameters := url.Values{"query": {query}}
-	if !at.IsZero() {
-		parameters.Set("time", strconv.FormatInt(at.Unix(), 10))
-	}
 	reset := func(labels *podLabels) { *labels = podLabels{} }
-	warnings, err := s.client.Send(ctx, parameters, bounds, response.Vector(reset, visit))
+	warnings, err := s.client.Send(ctx, response.InstantParameters(query, at), bounds, response.Vector(reset, visit))
 	if len(warnings) > 0 {
 		klog.FromContext(ctx).V(4).Info("Prometheus warns", "warnings", text.FirstN(warnings))
 	}

@@ -87,8 +87,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	vector()(w, r)
 }
 
-// isNewestSample tells the query for the times of the newest samples from the means that filter by timestamp(), and from samples of
-// the future.
+// isNewestSample reports whether the query is for the times of the newest samples. Means that filter by timestamp() are not, nor
+// are samples of the future.
 func isNewestSample(promql string) bool {
 	if strings.Contains(promql, " offset -") {
 		return false
@@ -698,5 +698,39 @@ func TestFetch_SpanOfRule(t *testing.T) {
 	}
 	if got := batch.Samples[0].Stats[load.CPU].Span; got != 6*time.Minute {
 		t.Errorf("span of a sample over one minute: %v, want 6m", got)
+	}
+}
+
+// The past is asked for at its time, by the series that the present was read from. Deviations and sample times are not asked for.
+func TestFetchPast(t *testing.T) {
+	s := newServer(t, nodeExporter(vector(at("w1", "0.5"), at("w2", "0.25")), vector(at("w1", "0.1")), vector(at("w1", "0.75")), vector())...)
+	src := newTestSource(t, Config{Address: s.URL}, twoNodes()...)
+	if _, err := src.Fetch(t.Context(), source.Request{Windows: []time.Duration{5 * time.Minute}}); err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	s.requests = nil
+	s.mu.Unlock()
+	earlier := evaluationTime().Add(-time.Hour)
+	samples, err := src.FetchPast(t.Context(), load.CPU, load.Quantile{Window: 5 * time.Minute}, earlier)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, sample := range samples {
+		got[sample.Node] = sample.Stats[load.CPU].Mean
+		if sample.Stats[load.Memory].Known {
+			t.Errorf("%+v has memory, which was not asked for", sample)
+		}
+	}
+	if diff := cmp.Diff(map[string]float64{"w1": 0.5, "w2": 0.25}, got); diff != "" {
+		t.Errorf("cpu (-want +got):\n%s", diff)
+	}
+	if len(s.requests) != 1 || s.requests[0].FormValue("time") != fmt.Sprint(evaluated-3600) {
+		t.Errorf("%d requests, want one at the time of an hour before: %v", len(s.requests), s.asked())
+	}
+	s.setRules()
+	if _, err := src.FetchPast(t.Context(), load.CPU, load.Quantile{Window: 5 * time.Minute}, earlier); err == nil {
+		t.Error("no error without series")
 	}
 }

@@ -45,6 +45,19 @@ type Examination struct {
 	Lag    time.Duration
 	// Strays are a few series, with all labels, that name no node.
 	Strays []string
+	// Clusters are those whose series name the same node, by a label; nil if there are none.
+	Clusters *Clusters
+}
+
+// Clusters are several clusters in one server.
+type Clusters struct {
+	// Label has the names of the clusters, sorted in Names.
+	Label string
+	Names []string
+	// Nodes are the nodes that several clusters name, sorted.
+	Nodes []string
+	// Likeliest names most nodes, and the fewest machines that are none.
+	Likeliest string
 }
 
 // Sampling says how often a node is measured.
@@ -90,6 +103,7 @@ func (e *Examiner) Examine(ctx context.Context, windows []time.Duration) (Examin
 		if x.Sampling, err = e.sampling(ctx, dialect, window); err == nil {
 			x.Frozen = e.frozen(ctx, dialect, window, x.Sampling)
 			e.misdate(ctx, dialect, &x)
+			x.Clusters = e.clusters(ctx, dialect)
 		}
 	}
 	if err = cmp.Or(errSeries, err); err != nil && x.Sampling == nil && len(series) == 0 {
@@ -196,6 +210,61 @@ func (e *Examiner) misdate(ctx context.Context, d promql.Dialect, x *Examination
 	slices.Sort(x.Behind)
 }
 
+// clusters finds nodes that series of several clusters name. The load of these would be mixed. It finds none if it cannot ask.
+func (e *Examiner) clusters(ctx context.Context, d promql.Dialect) *Clusters {
+	query := e.Planner.ByCluster(d)
+	if query == "" {
+		return nil
+	}
+	series, err := e.series(ctx, query)
+	if err != nil {
+		return nil
+	}
+	for _, label := range promql.ClusterLabels {
+		if c := e.clustersBy(label, series); c != nil {
+			return c
+		}
+	}
+	return nil
+}
+
+// clustersBy finds nodes that several values of a label name, by targets that are scraped alike. Other targets are rivals.
+func (e *Examiner) clustersBy(label string, series []labelSet) *Clusters {
+	type named struct{ node, targets string }
+	seen, weights := map[named][]string{}, map[string]int{}
+	for _, s := range series {
+		name := s[label]
+		position, _, matched := e.Querier.Matcher.Match(s)
+		if name == "" {
+			continue
+		}
+		if !matched {
+			weights[name]--
+			continue
+		}
+		weights[name]++
+		by := named{e.Querier.Matcher.Nodes[position].Name, response.LabelsOf(s).Selector()}
+		if !slices.Contains(seen[by], name) {
+			seen[by] = append(seen[by], name)
+		}
+	}
+	c := &Clusters{Label: label}
+	for by, names := range seen {
+		if len(names) < 2 {
+			continue
+		}
+		c.Nodes, c.Names = append(c.Nodes, by.node), append(c.Names, names...)
+	}
+	if len(c.Nodes) == 0 {
+		return nil
+	}
+	slices.Sort(c.Nodes)
+	slices.Sort(c.Names)
+	c.Nodes, c.Names = slices.Compact(c.Nodes), slices.Compact(c.Names)
+	c.Likeliest = slices.MinFunc(c.Names, func(a, b string) int { return weights[b] - weights[a] })
+	return c
+}
+
 // measuredSince returns for how long the node at a position has been measured, up to lookback.
 func measuredSince(oldest []*response.Result, position int, lookback time.Duration) (since time.Duration) {
 	for _, r := range oldest {
@@ -251,7 +320,7 @@ func (e *Examiner) readable(ctx context.Context, x *Examination, windows []time.
 }
 
 func (e *Examiner) series(ctx context.Context, query string) (all []labelSet, err error) {
-	_, err = e.Querier.Client.Query(ctx, query, len(e.Querier.Matcher.Nodes), func(s *response.Series[labelSet]) {
+	_, err = e.Querier.Client.Query(ctx, query, time.Time{}, len(e.Querier.Matcher.Nodes), func(s *response.Series[labelSet]) {
 		all = append(all, maps.Clone(s.Metric))
 	})
 	if err != nil {

@@ -3,6 +3,7 @@ package promql
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -228,6 +229,17 @@ func (p *Planner) LatestSample(selector string, ahead bool) Query {
 		selector += " offset -5m"
 	}
 	return Query{Kind: NodeMetric, PromQL: fmt.Sprintf("max by (%s) (timestamp(%s))", p.By, selector)}
+}
+
+// ClusterLabels name the cluster of a series, where one server has several.
+var ClusterLabels = []string{"cluster", "k8s_cluster_name", "cluster_name"}
+
+// ByCluster returns the query for the series of each node and cluster; empty for custom queries.
+func (p *Planner) ByCluster(d Dialect) string {
+	if d == "" || p.Custom[load.Memory] != "" {
+		return ""
+	}
+	return fmt.Sprintf("group by (%s, %s) (%s)", p.By, strings.Join(ClusterLabels, ", "), p.Series(d, load.Memory))
 }
 
 // Down is the query for the targets that cannot be scraped.

@@ -10,8 +10,10 @@ import (
 	"net/http"
 	"net/url"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
@@ -59,22 +61,32 @@ func (c *Client) Excerpt(text string) string { return c.http.Excerpt(text) }
 // Close ends the idle connections. The Client may be used again afterwards.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Query evaluates an instant query at the server's present time and passes each series to visit. The number of nodes bounds the
-// response. After an error, passed series must not be used. The error names the URL. It wraps a *RefusedError where the server
-// refused the query.
+// Query evaluates an instant query and passes each series to visit. A zero time is the server's present one. The number of nodes
+// bounds the response. After an error, passed series must not be used. The error names the URL, and wraps a *RefusedError where the
+// server refused the query.
 func (c *Client) Query(
 	ctx context.Context,
 	promql string,
+	at time.Time,
 	nodes int,
 	visit func(*Series[map[string]string]),
 ) (warnings []string, err error) {
 	bounds := Bounds{Bytes: source.MaxResponseBytes(nodes), Series: source.MaxElements(nodes)}
-	warnings, err = c.Send(ctx, url.Values{"query": {promql}}, bounds, Vector(ClearMap, visit))
+	warnings, err = c.Send(ctx, InstantParameters(promql, at), bounds, Vector(ClearMap, visit))
 	if source.IsTooLarge(err) {
 		err = fmt.Errorf("%w, the bound for %d nodes: set metricProvider.selector, or use a custom query, "+
 			"for the series of these nodes alone", err, nodes)
 	}
 	return warnings, err
+}
+
+// InstantParameters are those of an instant query. A zero time is the server's present one.
+func InstantParameters(promql string, at time.Time) url.Values {
+	parameters := url.Values{"query": {promql}}
+	if !at.IsZero() {
+		parameters.Set("time", strconv.FormatInt(at.Unix(), 10))
+	}
+	return parameters
 }
 
 // Bounds are those of one response.

@@ -156,6 +156,8 @@ type Querier struct {
 	Matcher *Matcher
 	// InUse are the target sets of the last refresh.
 	InUse InUse
+	// At is when queries are evaluated; zero for the server's present time.
+	At time.Time
 }
 
 // AskAll sends the queries, a few at a time, and returns the results in the same order.
@@ -183,7 +185,7 @@ func (qr *Querier) Ask(ctx context.Context, q *promql.Query) *Result {
 	nodes := len(qr.Matcher.Nodes)
 	r := &Result{Query: q, Values: make([]Value, nodes)}
 	var c claims
-	warnings, err := qr.Client.Query(ctx, q.PromQL, nodes, func(s *Series[map[string]string]) { r.add(qr.Matcher, &c, s) })
+	warnings, err := qr.Client.Query(ctx, q.PromQL, qr.At, nodes, func(s *Series[map[string]string]) { r.add(qr.Matcher, &c, s) })
 	if err != nil {
 		return &Result{Query: q, Err: fmt.Errorf("%s: %w", q, err)}
 	}

@@ -120,10 +120,15 @@ func (u InUse) Next(results []*Result) InUse {
 	return next
 }
 
+// LabelsOf returns the labels of the target set of a series.
+func LabelsOf(series map[string]string) TargetSet {
+	return TargetSet{Job: series[jobLabel], Namespace: series[namespaceLabel], Service: series[serviceLabel]}
+}
+
 // targetSetOf returns the target set of a series that names the node at a position.
 // onHost reports whether the target is a pod in the network of that node.
 func (m *Matcher) targetSetOf(series map[string]string, position int) (set TargetSet, onHost bool) {
-	set = TargetSet{Job: series[jobLabel], Namespace: series[namespaceLabel], Service: series[serviceLabel]}
+	set = LabelsOf(series)
 	set.Evidence, onHost = m.evidence(series, position)
 	return set, onHost
 }
