@@ -97,6 +97,12 @@ func ArgsOf(p *kubeschedulerconfig.KubeSchedulerProfile, plugin string) runtime.
 	return nil
 }
 
+// Filters reports whether the profile enables the plugin at filter.
+func Filters(p *kubeschedulerconfig.KubeSchedulerProfile, plugin string) bool {
+	_, ok := enabledAt(p.Plugins, &p.Plugins.Filter, plugin)
+	return ok
+}
+
 type profile struct {
 	path    string
 	plugins *kubeschedulerconfig.Plugins

@@ -140,6 +140,16 @@ type Target struct {
 	Name string
 }
 
+// JSON returns the object of the namespace as kubectl get prints it.
+func (t *Target) JSON(ctx context.Context, c *live.Connection, namespace string) ([]byte, error) {
+	content, err := t.client(c.Client).Get().Namespace(namespace).Resource(t.Resource).Name(t.Name).
+		SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx).Raw()
+	if err != nil {
+		return nil, fmt.Errorf("%s %s/%s: %w", t.Type(), namespace, t.Name, err)
+	}
+	return content, nil
+}
+
 // ParseTarget reads NAME of a pod, TYPE/NAME, or TYPE NAME.
 func ParseTarget(args []string) (Target, error) {
 	first, name, found := strings.Cut(args[0], "/")

@@ -77,7 +77,9 @@ func (c *Connection) access(ctx context.Context, o Options) (*access, error) {
 	if err := o.Source.Validate(); err != nil {
 		return nil, err
 	}
-	a := &access{Connection: c, SourceOptions: o.Source, filesAreHere: c.own(ctx) != nil, services: map[string]*corev1.Service{}}
+	a := &access{
+		Connection: c, SourceOptions: o.Source, filesAreHere: o.FilesAreHere || c.own(ctx) != nil, services: map[string]*corev1.Service{},
+	}
 	var err error
 	if a.filesAreHere {
 		if a.account, err = sources.AccountOfEnvironment(); err != nil {

@@ -33,6 +33,8 @@ type Options struct {
 	// IgnoreExtenders leaves out the configuration's extenders, which cannot be simulated, for commands that need no decision.
 	// Without it Open fails if there are any.
 	IgnoreExtenders bool
+	// FilesAreHere says that the files that the configuration names are on this file system, as in the scheduler's container.
+	FilesAreHere bool
 	// Clock is the real one if nil.
 	Clock clock.WithTicker
 	// Parallelism is the number of nodes that are evaluated at a time; 0 is the number of processors.

@@ -1,7 +1,9 @@
 package live
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,6 +11,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -51,6 +54,8 @@ func (e *OptionError) Unwrap() error { return e.error }
 type Configuration struct {
 	// Origin is one line for the user, such as "ConfigMap plimsoll-system/plimsoll, of Deployment plimsoll-system/plimsoll".
 	Origin string
+	// Changed is when the file was last written; zero if that is not known.
+	Changed time.Time
 	// Content is the file as it was written. Decoded has defaults, and is nil if Err is not.
 	Content []byte
 	Decoded *schedulerconfig.KubeSchedulerConfiguration
@@ -157,7 +162,11 @@ func (c *Connection) find(ctx context.Context, o ConfigurationOptions) (*Configu
 		return nil, fmt.Errorf("configuration of the scheduler of this pod: %w", err)
 	}
 	origin := fmt.Sprintf("file %s, of the scheduler of this pod", file)
-	return &Configuration{Origin: origin, Content: content, Workload: own, filesAreHere: true}, nil
+	found := &Configuration{Origin: origin, Content: content, Workload: own, filesAreHere: true}
+	if info, err := os.Stat(file); err == nil {
+		found.Changed = info.ModTime() // of the volume's files, which follow their ConfigMap
+	}
+	return found, nil
 }
 
 // fromConfigMap returns the configuration of "configmap/NAMESPACE/NAME" or "configmap/NAMESPACE/NAME/KEY".
@@ -200,7 +209,20 @@ func (c *Connection) readConfigMap(ctx context.Context, namespace, name, key str
 	if !ok {
 		return nil, fmt.Errorf("ConfigMap %s/%s has no key %q; its keys are %q", namespace, name, key, keys)
 	}
-	return &Configuration{Origin: fmt.Sprintf("ConfigMap %s/%s", namespace, name), Content: []byte(content)}, nil
+	return &Configuration{
+		Origin: fmt.Sprintf("ConfigMap %s/%s", namespace, name), Content: []byte(content), Changed: dataChanged(object),
+	}, nil
+}
+
+// dataChanged returns when somebody who owns data of the ConfigMap last wrote it.
+func dataChanged(object *corev1.ConfigMap) (at time.Time) {
+	for _, owner := range object.ManagedFields {
+		fields, err := json.Marshal(owner.FieldsV1)
+		if err == nil && bytes.Contains(fields, []byte(`"f:data"`)) && owner.Time != nil && owner.Time.After(at) {
+			at = owner.Time.Time
+		}
+	}
+	return at
 }
 
 // configMapOf returns the ConfigMap and the key that the pod mounts as the file that the scheduler's --config names.

@@ -24,6 +24,8 @@ type Connection struct {
 	InPod bool
 
 	http *http.Client
+	// held returns the objects of a kind that are not to be listed again; nil for other kinds. It may be nil.
+	held func(kind string) []runtime.Object
 	// user is what User returns once it is known; userMu guards it.
 	user   string
 	userMu sync.Mutex
@@ -53,6 +55,21 @@ func Connect(kubeConfig *rest.Config, namespace string, inPod bool) (*Connection
 		KubeConfig: c, Client: typed, Namespace: namespace, InPod: inPod, http: client,
 		commandLineFile: "/proc/1/cmdline", namespaceFile: "/var/run/secrets/kubernetes.io/serviceaccount/namespace",
 	}, nil
+}
+
+// In returns a connection whose user works in the namespace.
+func (c *Connection) In(namespace string) *Connection {
+	return &Connection{
+		KubeConfig: c.KubeConfig, Client: c.Client, Namespace: namespace, InPod: c.InPod, http: c.http, held: c.held,
+		commandLineFile: c.commandLineFile, namespaceFile: c.namespaceFile,
+	}
+}
+
+// Holding returns a connection that lists no kinds of which held returns the present objects, by name. Nobody changes them.
+func (c *Connection) Holding(held func(kind string) []runtime.Object) *Connection {
+	holding := c.In(c.Namespace)
+	holding.held = held
+	return holding
 }
 
 // withProtobuf returns the configuration for typed clients.

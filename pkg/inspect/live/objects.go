@@ -173,6 +173,11 @@ func (c *Connection) Objects(ctx context.Context) (*Objects, error) {
 
 // list returns all objects of the kind.
 func (c *Connection) list(ctx context.Context, k *kind) ([]runtime.Object, error) {
+	if c.held != nil {
+		if objects := c.held(k.Kind); objects != nil {
+			return objects, nil
+		}
+	}
 	client, err := c.restClient(k.GroupVersion())
 	if err != nil {
 		return nil, err

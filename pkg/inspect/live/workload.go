@@ -23,6 +23,9 @@ const program = "kube-scheduler"
 // ShadowCommand is the scheduler's subcommand that places no pods.
 const ShadowCommand = "shadow"
 
+// RebalancerProgram is the file name of the rebalancer.
+const RebalancerProgram = "rebalancer"
+
 // Workload is a scheduler that runs in the cluster.
 type Workload struct {
 	// Kind is Deployment, or Pod for a static pod. It is empty where only the command line is known.
@@ -62,7 +65,7 @@ func workloadOf(kind string, object metav1.ObjectMeta, spec corev1.PodSpec) *Wor
 	if len(container.Command) == 0 {
 		args = append([]string{program}, args...)
 	}
-	if slices.Contains(args, ShadowCommand) {
+	if slices.Contains(args, ShadowCommand) || path.Base(args[0]) == RebalancerProgram {
 		return nil
 	}
 	w := &Workload{Kind: kind, Namespace: object.Namespace, Name: object.Name, Release: object.Labels[releaseLabel]}
