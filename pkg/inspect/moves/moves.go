@@ -77,7 +77,9 @@ type Move struct {
 // Stay is the number of pods that stay for a reason.
 type Stay struct {
 	Reason rebalance.Reason `json:"reason"`
-	Pods   int              `json:"pods"`
+	// Message is the reason in words.
+	Message string `json:"message"`
+	Pods    int    `json:"pods"`
 }
 
 // Run plans moves in the cluster. One look makes a node hot: there is no earlier one.
@@ -215,7 +217,8 @@ func (r *Report) add(p *rebalance.Plan) {
 	for _, name := range order {
 		r.Nodes = append(r.Nodes, *byName[name])
 	}
+	words := reasons()
 	for _, reason := range p.Reasons() {
-		r.Stay = append(r.Stay, Stay{reason, p.Stay[reason]})
+		r.Stay = append(r.Stay, Stay{reason, words[reason], p.Stay[reason]})
 	}
 }

@@ -16,6 +16,7 @@ func reasons() map[rebalance.Reason]string {
 		rebalance.DaemonSet:        "belongs to a DaemonSet",
 		rebalance.DisruptionBudget: "a PodDisruptionBudget allows no disruption",
 		rebalance.Ending:           "is ending",
+		rebalance.EvictionRefused:  "its eviction was refused",
 		rebalance.LittleRelief:     "takes too little off the node",
 		rebalance.NamespaceLimit:   "enough pods of its namespace are moving",
 		rebalance.NoController:     "has no controller: nobody would recreate it",
@@ -73,7 +74,7 @@ func (r *Report) Print(p *terminal.Printer) {
 	if len(r.Stay) > 0 {
 		p.Printf("\nOther pods of hot nodes stay:\n")
 		for _, s := range r.Stay {
-			p.Printf("  %s: %s (%s)\n", text.Count(s.Pods, "pod"), reasons()[s.Reason], s.Reason)
+			p.Printf("  %s: %s (%s)\n", text.Count(s.Pods, "pod"), s.Message, s.Reason)
 		}
 	}
 	if len(r.Deferred) > 0 {

@@ -1,0 +1,167 @@
+package moves
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
+)
+
+// evictInterval is how often replacements are looked at.
+const evictInterval = 2 * time.Second
+
+// Eviction says how moves are made.
+type Eviction struct {
+	// Client has the user's permissions.
+	Client kubernetes.Interface
+	// Confirm shows the plan, and reports whether to make its moves.
+	Confirm func(*Report) (bool, error)
+	// Progress shows one line.
+	Progress func(line string)
+}
+
+// Evict plans moves, and makes them once they are confirmed. It returns when each replacement is ready or has failed. Once ctx is
+// done, it begins no more moves, and returns.
+func Evict(ctx context.Context, c *live.Connection, r Request, e Eviction) error {
+	configuration, err := readRebalancer(ctx, r.Rebalancer)
+	if err != nil {
+		return err
+	}
+	own, err := c.ValidConfiguration(ctx, r.Configuration)
+	if err != nil {
+		return err
+	}
+	r.Found(own)
+	if own.Workload != nil {
+		own.Decoded.LeaderElection = own.Workload.LeaderElection(own.Decoded)
+	}
+	following, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	world, err := Follow(following, c, live.Options{Configuration: own.Decoded, Source: r.Source, Clock: clock.RealClock{}})
+	if err != nil {
+		cancel()
+		return fmt.Errorf("%s: %w", own.Origin, err)
+	}
+	defer world.Close()
+	defer cancel()
+	report := &Report{
+		Configuration: own.Origin, Profile: world.Profile, Plugin: world.Plugin, Nodes: []Node{}, Moves: []Move{}, Stay: []Stay{},
+	}
+	if report.Notes, err = world.Refresh(ctx); err != nil {
+		return err
+	}
+	store, err := e.store(ctx)
+	if err != nil {
+		return err
+	}
+	executor := &rebalance.Executor{
+		World: world, Evictor: kube.Evictor{Client: e.Client}, Store: store, Observer: progress{e.Progress}, Clock: clock.RealClock{},
+		Config: configuration,
+	}
+	configuration.Mode, configuration.Refreshes = rebalancer.Plan, 1
+	status, err := executor.Step(ctx, true)
+	if err != nil {
+		return err
+	}
+	if status.Stop != "" {
+		return fmt.Errorf("no pod moves (%s): %s", status.Stop, status.Why)
+	}
+	report.add(status.Plan)
+	if confirmed, err := e.Confirm(report); err != nil || !confirmed || len(report.Moves) == 0 {
+		return err
+	}
+	configuration.Mode = rebalancer.Evict
+	return run(ctx, executor, len(report.Moves))
+}
+
+// run makes up to so many moves, and waits for their replacements.
+func run(ctx context.Context, executor *rebalance.Executor, most int) error {
+	ticker := time.NewTicker(evictInterval)
+	defer ticker.Stop()
+	for begins := true; ; {
+		var underWay []*rebalance.Moving
+		var err error
+		if begins {
+			// A move that began is noted before the end.
+			var status *rebalance.Status
+			if status, err = executor.Step(context.WithoutCancel(ctx), false); err == nil {
+				underWay = status.UnderWay
+				if status.Began != nil {
+					most--
+				}
+				begins = most > 0 && status.Stop == "" && (status.Began != nil || len(status.Plan.Moves) > 0)
+			}
+		} else {
+			underWay, err = executor.Settle(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+		if !begins && err == nil && len(underWay) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("stopped between moves; %s without a ready replacement yet", text.Count(len(underWay), "pod"))
+		case <-ticker.C:
+		}
+	}
+}
+
+// store returns the state of the rebalancer that is installed, so that its limits hold for both. Without one, this run has its own.
+func (e *Eviction) store(ctx context.Context) (rebalance.Store, error) {
+	found, err := e.Client.CoreV1().ConfigMaps(corev1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: kube.StateLabel})
+	if err != nil {
+		return nil, fmt.Errorf("look for an installed rebalancer, whose limits hold too: %w", err)
+	}
+	switch len(found.Items) {
+	case 0:
+		return &kube.MemoryStore{}, nil
+	case 1:
+		return &kube.Store{Client: e.Client, Namespace: found.Items[0].Namespace, Name: found.Items[0].Name}, nil
+	}
+	return nil, errors.New("several rebalancers are installed; uninstall all but one")
+}
+
+// progress shows what happens as lines.
+type progress struct{ show func(string) }
+
+var _ rebalance.Observer = progress{}
+
+// Began implements rebalance.Observer.
+func (p progress) Began(m *rebalance.Moving, _ *corev1.Pod) {
+	p.show(fmt.Sprintf("Evicted pod %s/%s from %s; waiting for its replacement on %s", m.Namespace, m.Pod, m.From, m.To))
+}
+
+// Refused implements rebalance.Observer.
+func (p progress) Refused(m *rebalance.Move, _ *corev1.Pod, why string) {
+	p.show(fmt.Sprintf("Pod %s/%s stays on %s: %s", m.Namespace, m.Pod, m.From, text.Excerpt(why)))
+}
+
+// Ended implements rebalance.Observer.
+func (p progress) Ended(r *rebalance.Record) {
+	switch {
+	case r.Outcome == rebalance.Withdrawn:
+		p.show(fmt.Sprintf("Pod %s/%s was not evicted", r.Namespace, r.Pod))
+	case r.Outcome.Failed():
+		p.show(fmt.Sprintf("The replacement of pod %s/%s is not ready elsewhere (%s)", r.Namespace, r.Pod, r.Outcome))
+	default:
+		p.show(fmt.Sprintf("Pod %s/%s is ready on %s, in place of %s", r.Namespace, r.Replacement, r.Node, r.Pod))
+	}
+}
+
+// HotMinutes implements rebalance.Observer.
+func (p progress) HotMinutes(_, _ float64) {}
+
+// Regretted implements rebalance.Observer.
+func (p progress) Regretted(*rebalance.Record) {}

@@ -1,0 +1,213 @@
+package moves
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+)
+
+// World follows a cluster, and simulates it as it is now. Informers add changes from any goroutine. All methods must be called by
+// one goroutine at a time.
+type World struct {
+	// Profile and Plugin name the plugin whose load tells which nodes are hot.
+	Profile, Plugin string
+
+	opened  *live.Cluster
+	cluster rebalance.Cluster
+	factory informers.SharedInformerFactory
+	lease   *kube.Lease
+	clock   clock.PassiveClock
+	// statistics is when statistics of workloads were read.
+	statistics time.Time
+
+	mu sync.Mutex
+	// changes are not in the simulation yet; mu guards them.
+	changes []change
+}
+
+var _ rebalance.World = &World{}
+
+// change is a new state of an object, or that it is gone.
+type change struct {
+	object runtime.Object
+	gone   bool
+}
+
+// Follow returns the cluster of a connection. Informers end with ctx; call Close then. The scheduler must elect a leader, because
+// its lease tells whether it runs.
+func Follow(ctx context.Context, c *live.Connection, o live.Options) (*World, error) {
+	election := o.Configuration.LeaderElection
+	if !election.LeaderElect {
+		return nil, fmt.Errorf("leaderElection.leaderElect: false in the scheduler's configuration, so nothing shows whether it runs; " +
+			"set it to true")
+	}
+	factory, err := c.Informers()
+	if err != nil {
+		return nil, err
+	}
+	w := &World{factory: factory, clock: o.Clock, lease: &kube.Lease{
+		Client: c.Client, Clock: o.Clock, Namespace: election.ResourceNamespace, Name: election.ResourceName,
+	}}
+	factory.Start(ctx.Done())
+	started := factory.WaitForCacheSync(ctx.Done())
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	o.Objects = slices.DeleteFunc(sim.ObjectsOf(factory), isUnplaced)
+	if w.opened, err = c.Open(ctx, o); err != nil {
+		return nil, err
+	}
+	w.statistics = w.clock.Now()
+	names := namesOf(o.Configuration)
+	if w.Profile, w.cluster.Load = reader(w.opened, names); w.cluster.Load == nil {
+		return nil, fmt.Errorf("no profile has a plugin that reads load; add one as in docs/configure.md")
+	}
+	w.Plugin = w.cluster.Load.Name()
+	w.cluster.Scheduler, w.cluster.SchedulerNames = w.opened.Scheduler, names
+	for _, kind := range sim.Kinds() {
+		if !started[reflect.TypeOf(kind)] {
+			continue
+		}
+		if _, err := factory.InformerFor(kind, nil).AddEventHandler(w.handler()); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+func namesOf(c *schedulerconfig.KubeSchedulerConfiguration) (names []string) {
+	for i := range c.Profiles {
+		names = append(names, c.Profiles[i].SchedulerName)
+	}
+	return names
+}
+
+// Close waits until the informers have ended. The context of Follow must be done.
+func (w *World) Close() { w.factory.Shutdown() }
+
+// isUnplaced reports whether the object is a pod without a node, which is no part of the simulation.
+func isUnplaced(object runtime.Object) bool {
+	pod, ok := object.(*corev1.Pod)
+	return ok && pod.Spec.NodeName == ""
+}
+
+// handler returns a handler that notes all changes. It gets all present objects first.
+func (w *World) handler() cache.ResourceEventHandler {
+	note := func(object any, gone bool) {
+		if missed, ok := object.(cache.DeletedFinalStateUnknown); ok {
+			object = missed.Obj
+		}
+		if o, ok := object.(runtime.Object); ok && (gone || !isUnplaced(o)) {
+			w.mu.Lock()
+			w.changes = append(w.changes, change{o, gone})
+			w.mu.Unlock()
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) { note(object, false) },
+		UpdateFunc: func(old, object any) {
+			a, errOld := meta.Accessor(old)
+			b, err := meta.Accessor(object)
+			if errOld == nil && err == nil && a.GetUID() != b.GetUID() { // the deletion was missed
+				note(old, true)
+			}
+			note(object, false)
+		},
+		DeleteFunc: func(object any) { note(object, true) },
+	}
+}
+
+// apply brings the simulation up to date.
+func (w *World) apply() error {
+	w.mu.Lock()
+	changes := w.changes
+	w.changes = nil
+	w.mu.Unlock()
+	for _, c := range changes {
+		held, ok, err := w.cluster.Scheduler.Informers().InformerFor(c.object, nil).GetStore().Get(c.object)
+		switch {
+		case err != nil:
+		case c.gone && ok:
+			err = w.cluster.Scheduler.Remove(c.object)
+		case c.gone || ok && held == any(c.object):
+		case ok:
+			err = w.cluster.Scheduler.Update(c.object)
+		default:
+			err = w.cluster.Scheduler.Add(c.object)
+		}
+		if err != nil {
+			return fmt.Errorf("apply a change to the simulation: %w", err)
+		}
+	}
+	return nil
+}
+
+// Refresh reads the load of nodes and pods. It returns what could not be read.
+func (w *World) Refresh(ctx context.Context) (notes []string, err error) {
+	if err := w.apply(); err != nil {
+		return nil, err
+	}
+	now := w.clock.Now()
+	if now.Sub(w.statistics) >= live.StatisticsInterval {
+		w.opened.Refresh(ctx)
+		w.statistics = now
+	} else {
+		w.opened.RefreshLoad(ctx)
+	}
+	w.cluster.Usage, notes = usage(ctx, w.opened, now)
+	return notes, nil
+}
+
+// Interval is the time between two refreshes, as the scheduler has it.
+func (w *World) Interval() time.Duration {
+	shortest := time.Duration(0)
+	for _, s := range w.opened.Sources() {
+		shortest = cmp.Or(min(cmp.Or(shortest, s.Spec.RefreshInterval.Duration), s.Spec.RefreshInterval.Duration), shortest)
+	}
+	return max(shortest, time.Second)
+}
+
+// Cluster implements rebalance.World.
+func (w *World) Cluster(context.Context) (rebalance.Cluster, error) {
+	err := w.apply()
+	w.cluster.Now = w.clock.Now()
+	return w.cluster, err
+}
+
+// Pods implements rebalance.World.
+func (w *World) Pods(namespace string) ([]*corev1.Pod, error) {
+	objects, err := w.factory.InformerFor(&corev1.Pod{}, nil).GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
+	pods := make([]*corev1.Pod, 0, len(objects))
+	for _, object := range objects {
+		pods = append(pods, object.(*corev1.Pod))
+	}
+	return pods, err
+}
+
+// SchedulerDown implements rebalance.World.
+func (w *World) SchedulerDown(ctx context.Context) (string, error) { return w.lease.Down(ctx) }
+
+// usage returns the measured usage of pods, nil if it cannot be read, and what could not be read.
+func usage(ctx context.Context, c *live.Cluster, now time.Time) (of func(*corev1.Pod) (podusage.Amounts, bool), notes []string) {
+	r := &Report{}
+	of = r.usage(ctx, c, now)
+	return of, r.Notes
+}
