@@ -1,0 +1,61 @@
+package rebalancer
+
+import (
+	"bytes"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/utils/clock"
+
+	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme"
+)
+
+const (
+	ownHeader = "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\n"
+	scheduler = `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles: [{schedulerName: s, plugins: {score: {enabled: [{name: TargetLoadPacking}]}}}]
+`
+)
+
+func TestCommand_ValidateOnly(t *testing.T) {
+	for _, tc := range []struct{ name, own, scheduler, state, want string }{
+		{"valid", ownHeader + "mode: Evict\n", scheduler, "ns/name", "are valid"},
+		{"no file", "", scheduler, "ns/name", "--config: required; name the file with the RebalancerConfiguration"},
+		{"no file of the scheduler", ownHeader, "", "ns/name", "--scheduler-config: required"},
+		{"a mode", ownHeader + "mode: Move\n", scheduler, "ns/name", `mode: Unsupported value: "Move": supported values: "Plan", "Evict"`},
+		{"a plugin", ownHeader, strings.Replace(scheduler, "LoadPacking", "LoadPaking", 1), "ns/name", "TargetLoadPaking"},
+		{
+			"no lease", ownHeader, scheduler + "leaderElection: {leaderElect: false}\n", "ns/name",
+			"leaderElection.leaderElect: false; write true",
+		},
+		{"a state without a namespace", ownHeader, scheduler, "name", `--state: "name"; write NAMESPACE/NAME of a ConfigMap`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			args := []string{"--validate-only", "--state=" + tc.state}
+			for flag, content := range map[string]string{"--config=": tc.own, "--scheduler-config=": tc.scheduler} {
+				if content == "" {
+					continue
+				}
+				file := filepath.Join(t.TempDir(), "file.yaml")
+				if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				args = append(args, flag+file)
+			}
+			command := NewCommand("v1", clock.RealClock{}, func(...metrics.Registerable) {}, http.NotFoundHandler())
+			var out bytes.Buffer
+			command.SetOut(&out)
+			command.SetErr(&out)
+			command.SetArgs(args)
+			err := command.Execute()
+			if got := out.String(); !strings.Contains(got, tc.want) || (err == nil) != (tc.name == "valid") {
+				t.Errorf("error %v, output %q, want %q", err, got, tc.want)
+			}
+		})
+	}
+}
