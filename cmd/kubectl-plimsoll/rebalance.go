@@ -1,24 +1,38 @@
 package main
 
 import (
+	"bufio"
+	"errors"
+	"fmt"
+	"strings"
+
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
 	componentversion "k8s.io/component-base/version"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 )
 
 func newRebalanceCommand() *cobra.Command {
 	cluster, output, request := newClusterFlags(), &outputFlags{}, moves.Request{}
+	var evict, yes bool
 	command := &cobra.Command{
 		Use:   "rebalance",
-		Short: "Plan which pods to move off hot nodes; moves none",
+		Short: "Plan which pods to move off hot nodes, and move them with --evict",
 		Long: `Plans which pods to move off hot nodes, where the scheduler's own code would place them, and why other pods stay.
 
-It only plans: it evicts nothing, and no part of Plimsoll evicts pods yet. A plan has one move per hot node at most. A node
-counts as hot at the first look, so refreshes of the RebalancerConfiguration has no effect.`,
+Without --evict it only plans. A plan has one move per hot node at most. A node counts as hot at the first look, so refreshes
+of the RebalancerConfiguration has no effect.
+
+With --evict it asks, evicts the pods of the plan one at a time, and waits until each replacement is ready. Ctrl-C stops
+between moves. It needs the permission to create pods/eviction, and a scheduler with leader election.`,
 		Example: `  # The plan now
   kubectl plimsoll rebalance
+
+  # Make the moves, after a question
+  kubectl plimsoll rebalance --evict
 
   # With your own limits, for a script
   kubectl plimsoll rebalance --rebalancer-config rebalancer.yaml -o json`,
@@ -27,12 +41,18 @@ counts as hot at the first look, so refreshes of the RebalancerConfiguration has
 			if err := output.validate(); err != nil {
 				return err
 			}
+			if evict && cmd.Flags().Changed("output") {
+				return errors.New("--output: not supported with --evict; run the plan with -o json first")
+			}
 			connection, err := cluster.connect()
 			if err != nil {
 				return err
 			}
 			request.Configuration, request.Source = cluster.configuration, cluster.source
 			request.Found = func(c *live.Configuration) { warnOfOtherMinor(cmd, componentversion.Get().GitVersion, c.Workload) }
+			if evict {
+				return runEviction(cmd, cluster, connection, request, yes)
+			}
 			report, err := moves.Run(cmd.Context(), connection, request)
 			if err != nil {
 				return err
@@ -44,6 +64,38 @@ counts as hot at the first look, so refreshes of the RebalancerConfiguration has
 	cluster.addTo(command, flags)
 	output.addTo(command, flags)
 	flags.StringVar(&request.Rebalancer, "rebalancer-config", "", "file with a RebalancerConfiguration; by default its defaults")
+	flags.BoolVar(&evict, "evict", false, "evict the pods of the plan, one at a time, and wait for their replacements")
+	flags.BoolVar(&yes, "yes", false, "with --evict, do not ask")
 	completeFiles(command, "rebalancer-config")
 	return command
+}
+
+// runEviction makes the moves of a plan that the user confirms.
+func runEviction(cmd *cobra.Command, cluster *clusterFlags, connection *live.Connection, request moves.Request, yes bool) error {
+	kubeConfig, err := cluster.kube.ToRESTConfig()
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(kubeConfig)
+	if err != nil {
+		return err
+	}
+	return moves.Evict(cmd.Context(), connection, request, moves.Eviction{
+		Client: client,
+		Confirm: func(r *moves.Report) (bool, error) {
+			p := &terminal.Printer{}
+			r.Print(p)
+			if _, err := fmt.Fprint(cmd.OutOrStdout(), p.String()); err != nil || yes || len(r.Moves) == 0 {
+				return err == nil && yes, err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "\nEvict these pods? [y/N] ")
+			answer, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+			if err != nil {
+				return false, fmt.Errorf("no answer: %w; write --yes to evict without a question", err)
+			}
+			answer = strings.ToLower(strings.TrimSpace(answer))
+			return answer == "y" || answer == "yes", nil
+		},
+		Progress: func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) },
+	})
 }
