@@ -1,4 +1,5 @@
-# One image with the scheduler, the load-watcher service and kubectl-plimsoll: static binaries that run as any user, on a read-only root.
+# One image with the scheduler, the load-watcher service, the rebalancer and kubectl-plimsoll: static binaries that run as any user, on a read-only
+# root.
 # `make image` fills in the arguments. make image PINNED=1 GO_IMAGE=NAME@sha256:... BASE=NAME@sha256:... refuses tags, which anyone with
 # access to their registry can move. `make release` makes the images of a release without this file, on scratch: change user,
 # entrypoint and labels in hack/release/image.go too.
@@ -25,18 +26,18 @@ ARG VERSION
 ARG PROGRAMS=bin
 RUN GOOS=${TARGETOS} GOARCH=${TARGETARCH} make build VERSION="${VERSION}" KUBERNETES="${KUBERNETES}"
 # The certificates of public authorities, because scratch has none.
-RUN mkdir -p /out/certs && cp ${PROGRAMS}/kube-scheduler ${PROGRAMS}/load-watcher ${PROGRAMS}/kubectl-plimsoll /out/ && cp /etc/ssl/certs/ca-certificates.crt /out/certs/
+RUN mkdir -p /out/certs && cp ${PROGRAMS}/kube-scheduler ${PROGRAMS}/load-watcher ${PROGRAMS}/rebalancer ${PROGRAMS}/kubectl-plimsoll /out/ && cp /etc/ssl/certs/ca-certificates.crt /out/certs/
 
 # Prebuilt images get no certificates of public authorities. If the base has none either, https sources need caFile.
 FROM scratch AS prebuilt
 WORKDIR /out/certs
 ARG PROGRAMS=bin
-COPY --chmod=0755 ${PROGRAMS}/kube-scheduler ${PROGRAMS}/load-watcher ${PROGRAMS}/kubectl-plimsoll /out/
+COPY --chmod=0755 ${PROGRAMS}/kube-scheduler ${PROGRAMS}/load-watcher ${PROGRAMS}/rebalancer ${PROGRAMS}/kubectl-plimsoll /out/
 
 FROM ${BINARIES} AS binaries
 
 FROM ${BASE}
-COPY --from=binaries /out/kube-scheduler /out/load-watcher /out/kubectl-plimsoll /bin/
+COPY --from=binaries /out/kube-scheduler /out/load-watcher /out/rebalancer /out/kubectl-plimsoll /bin/
 COPY --from=binaries /out/certs/ /etc/ssl/certs/
 COPY LICENSE /licenses/LICENSE
 ARG VERSION

@@ -54,7 +54,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION) \
 	-X $(kube_version).gitMinor=$(word 2,$(subst ., ,$(kube_patch:v%=%)))
 
 .DEFAULT_GOAL := help
-.PHONY: help build check test test-all fuzz verify lint format vale generate image release push manifests playground bench bench-quick quality outdated clean download
+.PHONY: help build check test test-all fuzz verify lint format vale generate image release push manifests playground bench bench-quick quality pictures outdated clean download
 
 help: ## show this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,7 +65,7 @@ download:
 
 # The same source, Go and VERSION make the same programs in any folder, with git or without; VERSION names the commit.
 build: export LDFLAGS := $(LDFLAGS)
-build: ## build bin/kube-scheduler, bin/load-watcher and bin/kubectl-plimsoll (KUBERNETES=1.35 builds bin/1.35/...)
+build: ## build bin/kube-scheduler, bin/load-watcher, bin/rebalancer and bin/kubectl-plimsoll (KUBERNETES=1.35 builds bin/1.35/...)
 	go build $(minor_flags) -buildvcs=false -ldflags "$$LDFLAGS" -o $(BIN) $(PROGRAMS)
 
 image: export VERSION := $(VERSION)
@@ -110,15 +110,15 @@ test-all: ## run all tests of the newest minor and the core of each older one, a
 fuzz: ## fuzz the parsers of all that comes from outside, each for a minute (FUZZTIME=1h for longer)
 	@hack/fuzz.sh
 
-bench: ## run all benchmarks, whole scheduling cycles included, and show targets and results (about half an hour)
+bench: ## compare the scheduler's processor time with the stock scheduler's, or with another commit's (BASE=COMMIT), and run all benchmarks
 	@hack/bench.sh
 
-bench-quick: ## like bench with less of everything, in at most five minutes
+bench-quick: ## compare one profile, to 5 %, in five minutes once all is built
 	@hack/bench.sh quick
 
-quality: ## compare the plugins with the stock scheduler and with one that knows the future, on three days of pods (TRACES=folder of real traces)
+quality: ## compare the plugins, and moves, with the stock scheduler and with one that knows the future, on three days of pods (TRACES=folder of real traces)
 	go build -o bin/kubectl-plimsoll ./cmd/kubectl-plimsoll
-	bin/kubectl-plimsoll replay --config pkg/replay/testdata/known.yaml $(if $(TRACES),--traces "$(TRACES)",--seeds 3)
+	bin/kubectl-plimsoll replay --config pkg/replay/testdata/known.yaml --policies stock,clairvoyant,PredictedPeak+rebalance $(if $(TRACES),--traces "$(TRACES)",--seeds 3)
 	go test -tags quality -count 1 -run RanksPolicies ./pkg/replay
 
 lint: ## run the linters
@@ -133,6 +133,9 @@ format: ## format Go files
 
 vale: ## check the prose of Markdown, comments, messages and the chart (ROOM=pkg/load for a folder)
 	@hack/vale.sh $(ROOM)
+
+pictures: ## make the pictures of docs/ui.md and README.md (MODES=folder for all views in all modes, to look at)
+	go test -tags pictures -count 1 -run Pictures ./pkg/ui $(if $(MODES),-modes "$(abspath $(MODES))")
 
 outdated: ## list the dependencies of which the module proxy has newer versions
 	@hack/outdated.sh

@@ -26,6 +26,7 @@ import (
 const (
 	schedulerProgram   = "kube-scheduler"
 	loadWatcherProgram = "load-watcher"
+	rebalancerProgram  = "rebalancer"
 	kubectlProgram     = "kubectl-plimsoll"
 	checksums          = "checksums.txt"
 	// completion is the script that kubectl runs to complete arguments of kubectl plimsoll.
@@ -365,7 +366,7 @@ func (r *release) buildMinor(ctx context.Context, minor string) (programs []prog
 	for _, p := range platforms {
 		names := []string{kubectlProgram}
 		if p.os == "linux" {
-			names = []string{schedulerProgram, loadWatcherProgram, kubectlProgram}
+			names = []string{schedulerProgram, loadWatcherProgram, rebalancerProgram, kubectlProgram}
 		}
 		built, err := r.build(ctx, minor, p, names)
 		if err != nil {
@@ -373,10 +374,10 @@ func (r *release) buildMinor(ctx context.Context, minor string) (programs []prog
 		}
 		if p.os == "linux" {
 			programs = append(programs, built...)
-			if err := r.writeArchive(ctx, fmt.Sprintf("plimsoll_%s_k8s%s_%s_%s", r.version, minor, p.os, p.arch), built[:2]); err != nil {
+			if err := r.writeArchive(ctx, fmt.Sprintf("plimsoll_%s_k8s%s_%s_%s", r.version, minor, p.os, p.arch), built[:3]); err != nil {
 				return nil, err
 			}
-			for _, server := range built[:2] {
+			for _, server := range built[:3] {
 				name := fmt.Sprintf("%s_%s_k8s%s_%s_%s", server.name, r.version, minor, p.os, p.arch)
 				if err := r.writeSBOM(name, r.programComponent(server), []program{server}); err != nil {
 					return nil, err

@@ -156,7 +156,7 @@ func TestMake(t *testing.T) {
 		for _, minor := range minors {
 			for _, arch := range []string{"amd64", "arm64"} {
 				checkPrograms(t, "plimsoll_"+version+"_k8s"+minor+"_linux_"+arch+".tar.gz", "linux/"+arch, minor, schedulerProgram,
-					loadWatcherProgram)
+					loadWatcherProgram, rebalancerProgram)
 			}
 		}
 	})
@@ -169,8 +169,8 @@ func TestMake(t *testing.T) {
 	}
 	t.Run("SBOMs name the supplier", func(t *testing.T) {
 		files, err := filepath.Glob(filepath.Join(dist, "*.cdx.json"))
-		if err != nil || len(files) != 8+4+2 {
-			t.Errorf("want SBOMs of 8 schedulers and load-watchers, 4 kubectl-plimsoll and 2 images, got %q: %v", files, err)
+		if err != nil || len(files) != 12+4+2 {
+			t.Errorf("want SBOMs of 12 schedulers, load-watchers and rebalancers, 4 kubectl-plimsoll and 2 images, got %q: %v", files, err)
 		}
 		for _, file := range files {
 			var bom cdx.BOM
@@ -316,11 +316,11 @@ func checkImage(t *testing.T, r *release, dir, minor string, line func(arch, nam
 		mustWrite(t, file, content.String())
 		files := archived(t, file)
 		if got, want := slices.Sorted(maps.Keys(files)), []string{
-			"bin/" + schedulerProgram, "bin/" + kubectlProgram, "bin/" + loadWatcherProgram, "licenses/" + licensesName,
+			"bin/" + schedulerProgram, "bin/" + kubectlProgram, "bin/" + loadWatcherProgram, "bin/" + rebalancerProgram, "licenses/" + licensesName,
 		}; !slices.Equal(got, want) {
 			t.Errorf("the layer holds %q, want %q", got, want)
 		}
-		for _, name := range []string{schedulerProgram, loadWatcherProgram, kubectlProgram} {
+		for _, name := range []string{schedulerProgram, loadWatcherProgram, rebalancerProgram, kubectlProgram} {
 			if want := line(m.Platform.Architecture, name); !strings.HasSuffix(files["bin/"+name], want) {
 				t.Errorf("%s for %s does not end with %q", name, m.Platform, want)
 			}

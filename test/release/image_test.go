@@ -216,12 +216,12 @@ func checkImage(t *testing.T, c configuration, root string, more ...string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := append([]string{"bin/kube-scheduler", "bin/kubectl-plimsoll", "bin/load-watcher", "licenses/LICENSE"}, more...)
+		want := append([]string{"bin/kube-scheduler", "bin/kubectl-plimsoll", "bin/load-watcher", "bin/rebalancer", "licenses/LICENSE"}, more...)
 		slices.Sort(want)
 		check.Equal(t, "files", want, files)
 	})
 
-	for _, program := range []string{"kube-scheduler", "load-watcher", "kubectl-plimsoll"} {
+	for _, program := range []string{"kube-scheduler", "load-watcher", "rebalancer", "kubectl-plimsoll"} {
 		t.Run(program+" is static", func(t *testing.T) {
 			file := check.Value(elf.Open(filepath.Join(root, "bin", program)))(t)
 			defer func() { _ = file.Close() }()

@@ -219,6 +219,7 @@ func TestRelease(t *testing.T) {
 			"checksums.txt", "images.txt", "krew.yaml", "release-notes.md", "plimsoll-1.2.3.tgz", "manifests_v1.2.3_k8s" + minor + ".tar.gz",
 			"second-scheduler-k8s" + minor + ".yaml", imageFile + ".tar", imageFile + ".cdx.json", "plimsoll_v1.2.3" + suffix + ".tar.gz",
 			"kube-scheduler_v1.2.3" + suffix + ".cdx.json", "load-watcher_v1.2.3" + suffix + ".cdx.json",
+			"rebalancer_v1.2.3" + suffix + ".cdx.json",
 			"kubectl-plimsoll_v1.2.3_linux_" + runtime.GOARCH + ".tar.gz", "kubectl-plimsoll_v1.2.3_linux_" + runtime.GOARCH + ".cdx.json",
 		}
 		slices.Sort(want)
@@ -230,7 +231,7 @@ func TestRelease(t *testing.T) {
 		check.Equal(t, "release-notes.md", want, read("release-notes.md"))
 	})
 	t.Run("programs say their version", func(t *testing.T) {
-		check.Equal(t, "files", []string{"LICENSE", "THIRD_PARTY_LICENSES", "kube-scheduler", "load-watcher"}, filesOf(t, servers))
+		check.Equal(t, "files", []string{"LICENSE", "THIRD_PARTY_LICENSES", "kube-scheduler", "load-watcher", "rebalancer"}, filesOf(t, servers))
 		check.Equal(t, "version", "Plimsoll v1.2.3\nKubernetes "+kubernetes+"\n",
 			run(t, filepath.Join(servers, "kube-scheduler"), "--version"))
 		check.Equal(t, "version", "Plimsoll v1.2.3\n", run(t, filepath.Join(servers, "load-watcher"), "--version"))
@@ -328,7 +329,7 @@ func TestRelease(t *testing.T) {
 		checkImage(t, c, root, certificates, "licenses/THIRD_PARTY_LICENSES")
 		check.Equal(t, "label revision", strings.TrimSpace(run(t, "git", "-C", repo, "rev-parse", "HEAD")),
 			c.Config.Labels["org.opencontainers.image.revision"])
-		for _, name := range []string{"kube-scheduler", "load-watcher"} {
+		for _, name := range []string{"kube-scheduler", "load-watcher", "rebalancer"} {
 			if sha256Of(t, filepath.Join(root, "bin", name)) != sha256Of(t, filepath.Join(servers, name)) {
 				t.Errorf("%s is not that of the archive", name)
 			}
@@ -350,6 +351,7 @@ func TestRelease(t *testing.T) {
 		for name, program := range map[string]string{
 			"kube-scheduler_v1.2.3" + suffix:                  "kube-scheduler",
 			"load-watcher_v1.2.3" + suffix:                    "load-watcher",
+			"rebalancer_v1.2.3" + suffix:                      "rebalancer",
 			"kubectl-plimsoll_v1.2.3_linux_" + runtime.GOARCH: "kubectl-plimsoll",
 			imageFile: "",
 		} {
@@ -370,7 +372,7 @@ func TestRelease(t *testing.T) {
 					if subject.Type != "container" || subject.Name != imageName || !strings.Contains(subject.PURL, "@sha256:"+digest) {
 						t.Errorf("it is of %+v", subject)
 					}
-					for _, program := range []string{"kube-scheduler", "load-watcher", "kubectl-plimsoll"} {
+					for _, program := range []string{"kube-scheduler", "load-watcher", "rebalancer", "kubectl-plimsoll"} {
 						if b.version(program) != "v1.2.3" {
 							t.Errorf("%s is %q", program, b.version(program))
 						}

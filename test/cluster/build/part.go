@@ -26,8 +26,14 @@ type Part struct {
 	Race bool
 }
 
-// The parts of a cluster, and the tools that render and test manifests. Programs whose dependencies differ from the scheduler's
-// are pinned in modules of their own.
+// All returns the parts of a cluster, and the tools that render and test manifests. Programs whose dependencies differ from the
+// scheduler's are pinned in modules of their own.
+func All() []Part {
+	return []Part{
+		Etcd(), KubeAPIServer(), Kubectl(), KWOK(), Prometheus(), Promtool(), MetricsServer(), Helm(), Kubeconform(),
+		KubeScheduler(), KubeSchedulerRace(), StockKubeScheduler(), IdleKubeScheduler(), LoadWatcher(), Rebalancer(), KubectlPlimsoll(),
+	}
+}
 
 // Etcd is the store of the API server, of one version for all minor versions of Kubernetes.
 func Etcd() Part {
@@ -58,9 +64,19 @@ func StockKubeScheduler() Part {
 	}
 }
 
+// IdleKubeScheduler is the scheduler of Kubernetes with plugins that do nothing, or waste time.
+func IdleKubeScheduler() Part {
+	return Part{Name: "idle-kube-scheduler", Package: modulePath + "/test/perf/idlescheduler", KubernetesVersion: true}
+}
+
 // LoadWatcher is the load-watcher of this repository.
 func LoadWatcher() Part {
 	return Part{Name: "load-watcher", Package: modulePath + "/cmd/load-watcher", KubernetesVersion: true}
+}
+
+// Rebalancer is the rebalancer of this repository.
+func Rebalancer() Part {
+	return Part{Name: "rebalancer", Package: modulePath + "/cmd/rebalancer", KubernetesVersion: true}
 }
 
 // KubectlPlimsoll is the kubectl plugin of this repository.

@@ -25,11 +25,7 @@ func main() {
 }
 
 func run(ctx context.Context, wanted []string) error {
-	parts := []build.Part{
-		build.Etcd(), build.KubeAPIServer(), build.KubeScheduler(), build.KubeSchedulerRace(), build.KWOK(), build.Prometheus(),
-		build.MetricsServer(), build.Kubectl(), build.Helm(), build.Kubeconform(), build.Promtool(), build.LoadWatcher(),
-		build.StockKubeScheduler(), build.KubectlPlimsoll(),
-	}
+	parts := build.All()
 	for _, name := range wanted {
 		if !slices.ContainsFunc(parts, func(p build.Part) bool { return p.Name == name }) {
 			return fmt.Errorf("unknown program %q; the programs are %s", name, strings.Join(names(parts), ", "))
