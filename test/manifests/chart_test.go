@@ -109,6 +109,11 @@ shadow:
   profile: shared
   cpuShare: 0.5
   clients: [{podSelector: {matchLabels: {app: prometheus}}}]
+rebalancer:
+  enabled: true
+  paused: true
+  config: {mode: Evict}
+  clients: [{podSelector: {matchLabels: {app: prometheus}}}]
 doctor:
   enabled: true
   interval: 10m
@@ -393,6 +398,10 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 		"target StaticPod")
 	refuses("a shadow for OpenShift", "{target: OpenShift, shadow: {enabled: true}}", "shadow.enabled",
 		"not supported with target OpenShift")
+	refuses("a rebalancer for OpenShift", "{target: OpenShift, rebalancer: {enabled: true}}", "rebalancer.enabled",
+		"not supported with target OpenShift")
+	refuses("a rebalancer that cannot see whether the scheduler runs",
+		"{rebalancer: {enabled: true}, config: {leaderElection: {leaderElect: false}}}", "config.leaderElection.leaderElect is false")
 	refuses("a doctor for OpenShift", "{target: OpenShift, doctor: {enabled: true}}", "doctor.enabled",
 		"not supported with target OpenShift")
 	refuses("an interval without a unit", "doctor: {enabled: true, interval: '10'}", "/doctor/interval")
@@ -491,6 +500,7 @@ openshift: {logLevel: null, topology: null}
 	for values, older := range map[string]string{
 		"loadWatcher: {enabled: true}":                                                  "loadWatcher: {enabled: true, applicationKeySecret: null, clients: null, selector: null}",
 		"shadow: {enabled: true, resources: null}":                                      "shadow: {enabled: true, schedulerName: null, profile: null, cpuShare: null, clients: null, resources: null}",
+		"rebalancer: {enabled: true, resources: null, config: null}":                    "rebalancer: {enabled: true, paused: null, config: null, clients: null, resources: null}",
 		"doctor: {enabled: true, resources: null}":                                      "doctor: {enabled: true, interval: null, resources: null}",
 		"target: OpenShift":                                                             "target: OpenShift",
 		"{target: StaticPod, config: {profiles: [{schedulerName: default-scheduler}]}}": "target: StaticPod\nconfig: {profiles: [{schedulerName: default-scheduler}]}",
@@ -942,9 +952,15 @@ func TestChart_SelectorsMatchPods(t *testing.T) {
 				selectors["NetworkPolicy"] = p.Spec.PodSelector.MatchLabels
 			}
 		}
+		for _, b := range find[policyv1.PodDisruptionBudget](t, rendered, "PodDisruptionBudget") {
+			if b.Name == d.Name {
+				selectors["PodDisruptionBudget"] = b.Spec.Selector.MatchLabels
+			}
+		}
 		if component == "scheduler" {
-			selectors["PodDisruptionBudget"] = one[policyv1.PodDisruptionBudget](t, rendered,
-				"PodDisruptionBudget").Spec.Selector.MatchLabels
+			if selectors["PodDisruptionBudget"] == nil {
+				t.Error("the scheduler has no PodDisruptionBudget")
+			}
 			selectors["topologySpreadConstraints"] = d.Spec.Template.Spec.TopologySpreadConstraints[0].LabelSelector.MatchLabels
 		}
 		want := map[string]string{
@@ -1016,7 +1032,8 @@ config:
 		[][]int32{{53, 53, 5353, 5353}, {6443}, {443}})
 	allows("two sources, and an extra rule",
 		strings.NewReplacer("loadWatcher:\n  enabled: true", "loadWatcher:\n  enabled: false",
-			"shadow:\n  enabled: true", "shadow:\n  enabled: false").Replace(everythingOn),
+			"shadow:\n  enabled: true", "shadow:\n  enabled: false",
+			"rebalancer:\n  enabled: true", "rebalancer:\n  enabled: false").Replace(everythingOn),
 		[][]int32{{53, 53, 5353, 5353}, {6443}, {9090, 2020}, {10902}})
 }
 

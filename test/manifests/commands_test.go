@@ -31,6 +31,8 @@ var documentedCommands = map[string]string{
 	`^\$ kubectl plimsoll shadow`:                                     "TestShadow",
 	`^kube-scheduler shadow`:                                          "TestShadow",
 	`^\$ kubectl plimsoll rebalance`:                                  "TestRebalance",
+	`^kubectl plimsoll rebalance --evict`:                             "TestRebalance_Evict",
+	`^kubectl -n plimsoll-system annotate configmap`:                  "TestRebalancer",
 	`^\$ kubectl plimsoll what-if`:                                    "TestWhatIf_NodesAndProfiles",
 	`kubectl-plimsoll doctor$`:                                        "TestDoctor_Scheduler",
 	`^bin/kubectl-plimsoll replay`:                                    "TestReplay_Table",

@@ -221,7 +221,7 @@ func TestRBAC_OpenShiftMonitoringOnlyWithPrometheus(t *testing.T) {
 }
 
 func TestRBAC_EveryRuleHasComment(t *testing.T) {
-	lines := strings.Split(string(template(t, "{loadWatcher: {enabled: true}, shadow: {enabled: true}}")), "\n")
+	lines := strings.Split(string(template(t, "{loadWatcher: {enabled: true}, shadow: {enabled: true}, rebalancer: {enabled: true, config: {mode: Evict}}}")), "\n")
 	rules := 0
 	for i, line := range lines {
 		if !strings.HasPrefix(line, "- apiGroups:") {
@@ -268,6 +268,27 @@ func TestChart_NamesOutsideTheNamespace(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRBAC_Rebalancer expects the permissions of the shadow, those of events, and only in mode Evict that of evictions.
+func TestRBAC_Rebalancer(t *testing.T) {
+	all := func(values, role string) sets.Set[string] {
+		for _, r := range find[rbacv1.ClusterRole](t, render(t, values), "ClusterRole") {
+			if r.Name == role {
+				return permissions(r.Rules...)
+			}
+		}
+		t.Fatalf("there is no role %s", role)
+		return nil
+	}
+	const role = "plimsoll-rebalancer.plimsoll-system"
+	shadow := all("shadow: {enabled: true}", "plimsoll-shadow.plimsoll-system")
+	plan, evict := all("rebalancer: {enabled: true}", role), all("rebalancer: {enabled: true, config: {mode: Evict}}", role)
+	check.Equal(t, "permissions beside those of the shadow", []string{
+		"create events.k8s.io/events", "get coordination.k8s.io/leases plimsoll", "patch events.k8s.io/events", "update events.k8s.io/events",
+	}, sets.List(plan.Difference(shadow)))
+	check.Equal(t, "permissions of the mode Evict", []string{"create /pods/eviction"}, sets.List(evict.Difference(plan)))
+	check.Equal(t, "missing permissions", 0, shadow.Difference(evict).Len())
 }
 
 // TestRBAC_ShadowOnlyReads expects the permissions to list and watch what the scheduler may, and no others.

@@ -268,7 +268,7 @@ annotations:
 {{- fail "existingConfigMap: not supported with target StaticPod, whose configuration is a file. Leave it out" -}}
 {{- end -}}
 {{- if ne .Values.target "Deployment" -}}
-{{- range $value := ternary (list "serviceMonitor" "loadWatcher" "shadow" "doctor") (list "serviceMonitor" "prometheusRule" "recordingRules" "dashboard" "loadWatcher" "shadow" "doctor") (eq .Values.target "OpenShift") -}}
+{{- range $value := ternary (list "serviceMonitor" "loadWatcher" "shadow" "rebalancer" "doctor") (list "serviceMonitor" "prometheusRule" "recordingRules" "dashboard" "loadWatcher" "shadow" "rebalancer" "doctor") (eq .Values.target "OpenShift") -}}
 {{- if (get $.Values $value | default dict).enabled -}}
 {{- fail (printf "%s.enabled: not supported with target %s. Leave it out, or install it with a release of target Deployment" $value $.Values.target) -}}
 {{- end -}}
