@@ -42,11 +42,16 @@ type Options struct {
 	AuditLog bool
 	// Race runs the scheduler built with the race detector.
 	Race bool
+	// StoreOnly leaves out KWOK and Prometheus: nothing plays the kubelets, and nothing is measured.
+	StoreOnly bool
 }
 
 // Parts returns the programs that a cluster with these options needs in BinDir.
 func (o Options) Parts() []build.Part {
-	parts := []build.Part{build.Etcd(), build.KubeAPIServer(), build.KWOK(), build.Prometheus()}
+	parts := []build.Part{build.Etcd(), build.KubeAPIServer()}
+	if !o.StoreOnly {
+		parts = append(parts, build.KWOK(), build.Prometheus())
+	}
 	if o.MetricsServer {
 		parts = append(parts, build.MetricsServer())
 	}
@@ -69,6 +74,8 @@ type Endpoints struct {
 	Kubeconfig string
 	// Prometheus is the URL of Prometheus.
 	Prometheus string
+	// Etcd is the URL of etcd.
+	Etcd string
 }
 
 // Cluster is a running control plane.
@@ -144,7 +151,10 @@ func start(ctx context.Context, o Options) (_ *Cluster, err error) {
 			return nil, err
 		}
 	}
-	rest := []*Process{c.kwok(), c.Prometheus}
+	var rest []*Process
+	if !o.StoreOnly {
+		rest = append(rest, c.kwok(), c.Prometheus)
+	}
 	if o.MetricsServer {
 		rest = append(rest, c.metricsServer())
 	}
@@ -243,7 +253,10 @@ func (c *Cluster) prepare() error {
 	if c.Client, err = kubernetes.NewForConfig(c.admin); err != nil {
 		return err
 	}
-	c.Endpoints = Endpoints{Kubeconfig: c.path("scheduler.kubeconfig"), Prometheus: "http://" + address(c.ports.prometheus)}
+	c.Endpoints = Endpoints{
+		Kubeconfig: c.path("scheduler.kubeconfig"), Prometheus: "http://" + address(c.ports.prometheus),
+		Etcd: "http://" + address(c.ports.etcd),
+	}
 
 	configs, err := fs.Sub(configFiles, "config")
 	if err != nil {

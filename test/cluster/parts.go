@@ -41,7 +41,7 @@ func (c *Cluster) process(name string, ready func(context.Context) error, args .
 }
 
 func (c *Cluster) etcd() *Process {
-	client, peer := "http://"+address(c.ports.etcd), "http://"+address(c.ports.etcdPeer)
+	client, peer := c.Endpoints.Etcd, "http://"+address(c.ports.etcdPeer)
 	return c.process("etcd", respondsOK(client+"/health"),
 		"--data-dir=.",
 		"--listen-client-urls="+client,
@@ -58,7 +58,7 @@ func (c *Cluster) apiServer() *Process {
 	signer := filepath.Join(c.client.dir, serviceAccountKey+".key")
 	server := "https://" + address(c.ports.apiServer)
 	args := []string{
-		"--etcd-servers=http://" + address(c.ports.etcd),
+		"--etcd-servers=" + c.Endpoints.Etcd,
 		"--bind-address=" + loopback,
 		"--secure-port=" + strconv.Itoa(c.ports.apiServer),
 		// Without this address the API server looks for one, and fails on a machine without a network. The endpoints of the
@@ -132,10 +132,7 @@ type PrometheusReplica struct {
 // cluster. The name is also that of its log. edit changes the configuration of Cluster.Prometheus; files are written
 // beside it, by name.
 func (c *Cluster) RunPrometheus(
-	ctx context.Context,
-	name string,
-	edit func(string) string,
-	files map[string]string,
+	ctx context.Context, name string, edit func(string) string, files map[string]string,
 ) (PrometheusReplica, error) {
 	original, err := os.ReadFile(c.path("prometheus.yaml"))
 	if err != nil {

@@ -2,7 +2,14 @@
 
 package cluster
 
-import "syscall"
+import (
+	"errors"
+	"syscall"
+	"time"
+)
+
+// ProcessorTime needs Linux.
+func (p *Process) ProcessorTime() (time.Duration, error) { return 0, errors.ErrUnsupported }
 
 // dieWithParent does nothing: only Linux supports it.
 func dieWithParent(attr *syscall.SysProcAttr) *syscall.SysProcAttr { return attr }

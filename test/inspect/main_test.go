@@ -101,8 +101,8 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	options := cluster.Options{BinDir: builder.BinDir(), Scheduler: configuration}
-	parts := append(cluster.Options{MetricsServer: true, Scheduler: "any"}.Parts(), build.KubectlPlimsoll(), build.LoadWatcher())
+	options := cluster.Options{BinDir: builder.BinDir(), Scheduler: configuration, AuditLog: true}
+	parts := append(cluster.Options{MetricsServer: true, Scheduler: "any"}.Parts(), build.KubectlPlimsoll(), build.LoadWatcher(), build.Rebalancer())
 	if err := builder.Build(ctx, parts...); err != nil {
 		return 0, err
 	}

@@ -56,7 +56,7 @@ func TestRebalance(t *testing.T) {
 	if m.Pod != "web-1" || m.From != "w-1" || m.To != "w-2" {
 		t.Errorf("moves %+v, want web-1 from w-1 to w-2", plan.Moves)
 	}
-	if len(plan.Stay) != 1 || plan.Stay[0] != (moves.Stay{Reason: "NoController", Pods: 1}) {
+	if len(plan.Stay) != 1 || plan.Stay[0].Reason != "NoController" || plan.Stay[0].Pods != 1 {
 		t.Errorf("%+v stay, want the pod that makes the load: it has no controller", plan.Stay)
 	}
 	if text := shared.plimsoll(t, args...).wants(t, 0).stdout; !strings.Contains(text, "Nothing is moved.") || !strings.Contains(text, "web-1") {

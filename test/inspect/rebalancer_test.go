@@ -1,0 +1,345 @@
+package inspect
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
+)
+
+// movingConfiguration is that of a scheduler of its own, whose lease shows that it runs.
+var movingConfiguration = strings.NewReplacer(
+	"leaderElect: false", "leaderElect: true\n  resourceNamespace: kube-system\n  resourceName: kube-scheduler",
+	"schedulerName: packing", "schedulerName: moving", "window: 1m", "window: 10s").Replace(whatIfConfiguration)
+
+// rebalancerRun is a rebalancer that runs as the service account of the test.
+type rebalancerRun struct {
+	*testing.T
+	args []string
+	url  string
+	cmd  *exec.Cmd
+	log  bytes.Buffer
+}
+
+func (r *rebalancerRun) start() {
+	r.Helper()
+	r.cmd = exec.CommandContext(r.Context(), filepath.Join(shared.binDir, build.Rebalancer().Name), r.args...)
+	r.cmd.Stdout, r.cmd.Stderr = &r.log, &r.log
+	must(r.T, r.cmd.Start())
+}
+
+// kill ends the process with SIGKILL.
+func (r *rebalancerRun) kill() {
+	_ = r.cmd.Process.Kill() // it may have ended
+	_ = r.cmd.Wait()
+}
+
+// metric returns the value of a series; 0 if there is none.
+func (r *rebalancerRun) metric(series string) float64 {
+	text, err := get(r.Context(), r.url+"/metrics")
+	if err != nil {
+		return 0
+	}
+	found := regexp.MustCompile("(?m)^plimsoll_rebalancer_" + regexp.QuoteMeta(series) + " (.*)$").FindStringSubmatch(text)
+	if found == nil {
+		return 0
+	}
+	value, err := strconv.ParseFloat(found[1], 64)
+	must(r.T, err)
+	return value
+}
+
+func (r *rebalancerRun) until(what string, holds func() bool) {
+	r.Helper()
+	if err := wait.PollUntilContextTimeout(r.Context(), 200*time.Millisecond, 5*time.Minute, true,
+		func(context.Context) (bool, error) { return holds(), nil }); err != nil {
+		text, _ := get(r.Context(), r.url+"/metrics")
+		r.Fatalf("%s: %v\n%s\n%s", what, err, text, r.log.String())
+	}
+}
+
+// staysFor expects that no pod is evicted while this holds for two steps.
+func (r *rebalancerRun) stays(what string, holds func() bool) {
+	r.Helper()
+	r.until(what, holds)
+	steps := r.metric(`steps_total{result="Success"}`)
+	r.until(what+" for two steps", func() bool { return r.metric(`steps_total{result="Success"}`) >= steps+2 })
+	if n := len(evictions(r.T)); n > 0 {
+		r.Errorf("%s: %d pods were evicted", what, n)
+	}
+}
+
+// account is the user of the rebalancer.
+const account = "system:serviceaccount:default:rebalancer"
+
+// evictions returns the pods that the rebalancer asked to evict, once for each dry run and once for each eviction.
+func evictions(t *testing.T) (pods []string) {
+	t.Helper()
+	for _, e := range rebalancerRequests(t) {
+		if e.ObjectRef.Subresource == "eviction" {
+			pods = append(pods, e.ObjectRef.Name)
+		}
+	}
+	return pods
+}
+
+// rebalancerRequests returns the requests of the rebalancer for objects.
+func rebalancerRequests(t *testing.T) []auditv1.Event {
+	t.Helper()
+	events, err := shared.AuditEvents()
+	must(t, err)
+	return slices.DeleteFunc(events, func(e auditv1.Event) bool { return e.User.Username != account || e.ObjectRef == nil })
+}
+
+// rebalancerAccount creates the account with these permissions, and returns its kubeconfig.
+func rebalancerAccount(t *testing.T, rules ...rbacv1.PolicyRule) string {
+	t.Helper()
+	ctx, name := t.Context(), metav1.ObjectMeta{Name: "rebalancer"}
+	_, err := shared.Client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(ctx, &corev1.ServiceAccount{ObjectMeta: name}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = shared.Client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: name, Rules: rules}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = shared.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: metav1.NamespaceDefault, Name: name.Name}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(ctx)
+		_ = shared.Client.RbacV1().ClusterRoleBindings().Delete(ctx, name.Name, metav1.DeleteOptions{})
+		_ = shared.Client.RbacV1().ClusterRoles().Delete(ctx, name.Name, metav1.DeleteOptions{})
+		_ = shared.Client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Delete(ctx, name.Name, metav1.DeleteOptions{})
+	})
+	token, err := shared.Token(ctx, metav1.NamespaceDefault, name.Name)
+	must(t, err)
+	config, err := clientcmd.LoadFromFile(shared.AdminKubeconfig)
+	must(t, err)
+	for _, user := range config.AuthInfos {
+		user.ClientCertificate, user.ClientKey, user.ClientCertificateData, user.ClientKeyData, user.Token = "", "", nil, nil, token
+	}
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, clientcmd.WriteToFile(*config, file))
+	return file
+}
+
+// replicate creates a replacement for each pod of web that ends, as a ReplicaSet's controller does.
+func replicate(t *testing.T, replacement cluster.Pod) {
+	ctx, done := t.Context(), make(chan struct{})
+	t.Cleanup(func() { <-done })
+	go func() {
+		defer close(done)
+		_ = wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+			pods, err := shared.Client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
+			if err != nil {
+				return false, nil
+			}
+			alive := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil })
+			if len(alive) < 2 {
+				_ = shared.CreatePods(ctx, replacement) // or else with the next look
+			}
+			return false, nil
+		})
+	}()
+}
+
+// heat has w-1 at 62.5 + 20 = 82.5 %, and w-2 at 25 + 1.25 %, and a scheduler that leads.
+func heat(t *testing.T) cluster.Replica {
+	t.Helper()
+	shared.clear(t)
+	ctx := t.Context()
+	scheduler, err := shared.RunScheduler(ctx, "moving", build.KubeScheduler(), movingConfiguration)
+	must(t, err)
+	t.Cleanup(func() { _ = scheduler.Stop() })
+	for name, usage := range map[string]string{"w-1": "5", "w-2": "2"} {
+		must(t, shared.CreateNodes(ctx, cluster.Node{Name: name, CPU: "8", Memory: "32Gi"}))
+		must(t, shared.SetLoad(ctx, name, cluster.Load{Usage: cluster.Usage{CPU: usage}}))
+	}
+	web := func(name, node, cpu string) cluster.Pod {
+		return cluster.Pod{
+			Name: name, Node: node, Scheduler: "moving", ReplicaSet: "web", Labels: map[string]string{"app": "web"}, Usage: cluster.Usage{CPU: cpu},
+		}
+	}
+	must(t, shared.CreatePods(ctx, web("web-1", "w-1", "1600m"), web("web-2", "w-2", "100m")))
+	replicate(t, web("", "", "1600m"))
+	return scheduler
+}
+
+// limits writes a RebalancerConfiguration for two nodes.
+func limits(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "rebalancer.yaml")
+	must(t, os.WriteFile(file, []byte("apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nmode: Evict\nrefreshes: 1\n"+
+		"minPodAge: 0s\nmaxHotNodesPercent: 50\nmaxPodsPercentPerHour: 100\n"), 0o600))
+	return file
+}
+
+// TestRebalance_Evict asks first, and then moves the pod that the rebalancer would move.
+func TestRebalance_Evict(t *testing.T) {
+	heat(t)
+	args := []string{"rebalance", "--evict", "--config", shared.writeConfiguration(t, movingConfiguration), "--rebalancer-config", limits(t)}
+	var r result
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(time.Second) { // the pod is young, and its usage not whole yet
+		if r = shared.plimsollReading(t, "no\n", args...); strings.Contains(r.stdout, "web-1") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no plan: %+v", r)
+		}
+	}
+	if r.exitCode != 0 || !strings.Contains(r.stderr, "Evict these pods? [y/N]") || strings.Contains(r.stdout, "Evicted") {
+		t.Errorf("after the answer no: %+v", r)
+	}
+	r = shared.plimsollReading(t, "y\n", args...).wants(t, 0)
+	for _, want := range []string{"Evicted pod default/web-1 from w-1; waiting for its replacement on w-2\n", " is ready on w-2, in place of web-1\n"} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("stdout is %q, want %q", r.stdout, want)
+		}
+	}
+}
+
+// TestRebalancer has w-1 at 62.5 + 20 = 82.5 %, and w-2 at 25 + 1.25 %. The pod of 20 % goes to w-2, and all rests: 62.5 and 46.25 %.
+func TestRebalancer(t *testing.T) {
+	scheduler := heat(t)
+	ctx := t.Context()
+	state := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "rebalancer", Annotations: map[string]string{"rebalancer.plimsoll.io/paused": "true"}}}
+	configs := shared.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
+	_, err := configs.Create(ctx, state, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() { _ = configs.Delete(context.WithoutCancel(ctx), "rebalancer", metav1.DeleteOptions{}) })
+
+	port, err := cluster.FreePort()
+	must(t, err)
+	read := []string{"list", "watch"}
+	r := &rebalancerRun{T: t, url: fmt.Sprintf("http://127.0.0.1:%d", port), args: []string{
+		"--config=" + limits(t), "--scheduler-config=" + shared.writeConfiguration(t, movingConfiguration), "--state=default/rebalancer",
+		fmt.Sprintf("--listen-address=127.0.0.1:%d", port), "--v=2", "--kubeconfig=" + rebalancerAccount(t,
+			rbacv1.PolicyRule{APIGroups: []string{"", "apps", "policy", "resource.k8s.io", "storage.k8s.io", "scheduling.k8s.io"}, Resources: []string{"*"}, Verbs: read},
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}},
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"rebalancer"}, Verbs: []string{"get", "update"}},
+			rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
+			rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{"rebalancer", "kube-scheduler"}, Verbs: []string{"get", "update"}},
+			rbacv1.PolicyRule{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch", "update"}},
+		)}}
+	r.start()
+	t.Cleanup(r.kill)
+	stopped := func(reason string) func() bool {
+		return func() bool { return r.metric(`stopped{reason="`+reason+`"}`) == 1 && r.metric("planned_moves") == 1 }
+	}
+	r.stays("a pause", stopped("Paused"))
+
+	must(t, scheduler.Kill())
+	r.until("the lease expires", func() bool {
+		lease, err := shared.Client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, "kube-scheduler", metav1.GetOptions{})
+		must(t, err)
+		return time.Since(lease.Spec.RenewTime.Time) > 20*time.Second
+	})
+	_, err = configs.Patch(ctx, "rebalancer", types.MergePatchType,
+		[]byte(`{"metadata": {"annotations": {"rebalancer.plimsoll.io/paused": null}}}`), metav1.PatchOptions{})
+	must(t, err)
+	r.stays("no scheduler", stopped("SchedulerDown"))
+
+	budgets := shared.Client.PolicyV1().PodDisruptionBudgets(metav1.NamespaceDefault)
+	_, err = budgets.Create(ctx, &policyv1.PodDisruptionBudget{ // its status allows none
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() { _ = budgets.Delete(context.WithoutCancel(ctx), "web", metav1.DeleteOptions{}) })
+	r.until("the budget is known", func() bool { return r.metric(`staying_pods{reason="DisruptionBudget"}`) == 1 })
+	must(t, scheduler.Start(ctx))
+	r.stays("a budget that allows none", func() bool {
+		return r.metric(`stopped{reason="SchedulerDown"}`) == 0 && r.metric(`staying_pods{reason="DisruptionBudget"}`) == 1
+	})
+
+	// SIGKILL as soon as the move is recorded. The eviction was made or not.
+	stateOf := func() *rebalance.State {
+		held, err := configs.Get(ctx, "rebalancer", metav1.GetOptions{})
+		must(t, err)
+		s, err := rebalance.DecodeState([]byte(held.Data["state.json"]))
+		must(t, err)
+		return s
+	}
+	must(t, budgets.Delete(ctx, "web", metav1.DeleteOptions{}))
+	r.until("a move is recorded", func() bool { return len(stateOf().UnderWay) == 1 })
+	r.kill()
+	if s := stateOf(); len(s.UnderWay) != 1 || s.UnderWay[0].Pod != "web-1" || s.UnderWay[0].From != "w-1" || s.UnderWay[0].To != "w-2" {
+		t.Errorf("the state has the moves %+v, want web-1 from w-1 to w-2", s.UnderWay)
+	}
+	r.start()
+	var landed []rebalance.Record
+	r.until("the replacement is ready", func() bool {
+		landed = slices.DeleteFunc(stateOf().Records, func(r rebalance.Record) bool { return r.Outcome == rebalance.Withdrawn })
+		return len(landed) > 0
+	})
+	if landed[0].Outcome != rebalance.Landed || landed[0].Node != "w-2" || landed[0].Pod != "web-1" {
+		t.Errorf("the move ended as %+v, want web-1 on w-2", landed[0])
+	}
+	r.until("w-1 has cooled", func() bool { return r.metric("hot_nodes") == 0 && r.metric(`steps_total{result="Success"}`) > 0 })
+	asked := len(evictions(t))
+	steps := r.metric(`steps_total{result="Success"}`)
+	r.until("it rests", func() bool { return r.metric(`steps_total{result="Success"}`) >= steps+3 })
+	if got := evictions(t); len(got) != asked || slices.ContainsFunc(got, func(pod string) bool { return pod != "web-1" }) {
+		t.Errorf("evictions of %q, want of web-1 alone, and none at rest", got)
+	}
+	pods, err := shared.Client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
+	must(t, err)
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; pod.Spec.NodeName != "w-2" || len(pods.Items) != 2 {
+			t.Errorf("pod %s of %d is on %s, want two on w-2", pod.Name, len(pods.Items), pod.Spec.NodeName)
+		}
+	}
+	if _, err := shared.WaitEvent(ctx, landed[0].Replacement, "Moved"); err != nil {
+		t.Error(err)
+	}
+	if _, err := shared.WaitEvent(ctx, "w-1", "PodMoved"); err != nil && len(landed) == len(stateOf().Records) {
+		t.Log("the event of the eviction was lost with SIGKILL")
+	}
+	checkRequests(t)
+}
+
+// checkRequests expects that the rebalancer wrote what it is permitted to write and nothing else, and that nothing was forbidden.
+func checkRequests(t *testing.T) {
+	t.Helper()
+	used := map[string]bool{}
+	for _, e := range rebalancerRequests(t) {
+		what := e.Verb + " " + e.ObjectRef.Resource
+		if e.ObjectRef.Subresource != "" {
+			what += "/" + e.ObjectRef.Subresource
+		}
+		if !slices.Contains([]string{"list", "watch"}, e.Verb) {
+			used[what] = true
+		}
+		if e.ResponseStatus != nil && e.ResponseStatus.Code == 403 {
+			t.Errorf("%s was forbidden", what)
+		}
+	}
+	want := []string{
+		"create events", "create leases", "create pods/eviction", "get configmaps", "get leases", "update configmaps", "update leases",
+	}
+	got := slices.DeleteFunc(slices.Sorted(maps.Keys(used)), func(what string) bool { return strings.HasSuffix(what, "h events") })
+	if !slices.Equal(got, want) {
+		t.Errorf("the requests are %q, want %q beside list and watch", got, want)
+	}
+}
