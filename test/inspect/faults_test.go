@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -45,10 +46,10 @@ func (s *scene) arguments(t *testing.T) []string {
 	return append([]string{"--config=" + s.file(t)}, s.flags...)
 }
 
-// until returns the first report on the scene as wanted, or the last one of a minute. A change can take some scrapes.
+// until returns the first report on the scene as wanted, or the last one of five minutes. A change can take some scrapes.
 func (e *environment) until(t *testing.T, s *scene, wanted func(*doctor.Report) bool) *doctor.Report {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Second) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(time.Second) {
 		if report := e.doctor(t, s.arguments(t)...); wanted(report) || time.Now().After(deadline) {
 			return report
 		}
@@ -120,11 +121,22 @@ func enabled(entries ...any) args { return args{"enabled": entries} }
 
 var packing = args{"name": "TargetLoadPacking", "weight": 5}
 
+// rejectAll has a rule of NodeMetrics that no node passes. With pass, all do.
+func rejectAll(s *scene) {
+	s.examined = configurationOf("NodeMetrics", shared.Endpoints.Prometheus, args{"whenNoneFits": "Reject", "metrics": []any{
+		args{"name": "m", "query": "node_memory_working_set_bytes", "prefer": "Lower", "reject": "> 1"},
+	}})
+}
+
+func pass(s *scene) { s.args()["metrics"].([]any)[0].(args)["reject"] = "> 1e12" }
+
 // configurationFaults are those of the configuration itself.
 func configurationFaults() []fault {
 	return []fault{
 		{"requests outweigh load", "configuration.weights", doctor.Warning, "NodeResourcesBalancedAllocation 1 x 100 = 200", "at score",
 			withPlugins(args{"score": enabled(args{"name": "TargetLoadPacking"})}), byProfileYAML},
+		{"a weight of 0, which counts as 1", "configuration.weights", doctor.Warning, "TargetLoadPacking 1 x 100 = 100", "at score",
+			withPlugins(args{"score": enabled(args{"name": "TargetLoadPacking", "weight": 0})}), byProfileYAML},
 		{"images outweigh load", "configuration.weights", doctor.Warning, "ImageLocality 100 x 100 = 10000", "at score",
 			withPlugins(args{"multiPoint": enabled(args{"name": "ImageLocality", "weight": 100}), "score": enabled(packing)}), byProfileYAML},
 		{"an extender outweighs load", "configuration.weights", doctor.Warning, "extender 127.0.0.1:1 50 x 100 = 5000", "the extender less",
@@ -161,6 +173,21 @@ func configurationFaults() []fault {
 				s.profile(0)["plugins"] = args{"multiPoint": enabled(args{"name": "LoadThreshold"})}
 			},
 			func(_ *testing.T, s *scene, _ doctor.Advice) { merge(s.args(), args{"thresholds": args{"cpu": 60}}) }},
+		{"a rule that no node passes", "lines.room", doctor.Error, "all 2 nodes rejected by its rules", "whenNoneFits: Relax",
+			func(_ *testing.T, s *scene) {
+				rejectAll(s)
+				s.profile(0)["plugins"] = args{"multiPoint": enabled(args{"name": "NodeMetrics", "weight": 5})}
+			},
+			func(_ *testing.T, s *scene, _ doctor.Advice) { pass(s) }},
+		{"a rule without a filter", "configuration.effect", doctor.Warning, "it is not enabled at filter", "filter:",
+			func(_ *testing.T, s *scene) { rejectAll(s) },
+			func(t *testing.T, s *scene, a doctor.Advice) {
+				if status := statusOf(shared.doctor(t, s.arguments(t)...), "lines.room"); status != "" {
+					t.Errorf("lines.room is %s, and the rule keeps no pod from a node", status)
+				}
+				pass(s)
+				byProfileYAML(t, s, a)
+			}},
 		{"an annotation that is no threshold", "lines.annotations", doctor.Warning, `"cpu=900" is not a threshold`, "=cpu=70",
 			func(t *testing.T, s *scene) {
 				s.examined = configurationOf("LoadThreshold", shared.Endpoints.Prometheus, args{"thresholds": args{"cpu": 60}})
@@ -247,6 +274,17 @@ func sourceFaults() []fault {
 		{"a query without series", "nodes.measured", doctor.Error, "2 of 2", "Correct the custom query",
 			queries(args{"cpu": "sum by (node) (rate(no_such[$window]))"}),
 			seen(func(_ *testing.T, s *scene, _ doctor.Advice) { delete(s.args()["metricProvider"].(args), "queries") })},
+		{"an annotation of a resource without series", "nodes.measured", doctor.Warning, "without load of memory over 10s", "Correct the custom query",
+			func(t *testing.T, s *scene) {
+				s.examined = configurationOf("LoadThreshold", shared.Endpoints.Prometheus, args{"thresholds": args{"cpu": 60}})
+				s.profile(0)["plugins"] = args{"multiPoint": enabled(args{"name": "LoadThreshold"})}
+				queries(args{"memory": "no_such"})(t, s)
+				must(t, shared.AnnotateNode(t.Context(), "worker-1", "plimsoll.io/thresholds", "memory=70"))
+			},
+			func(t *testing.T, s *scene, _ doctor.Advice) {
+				delete(s.args()["metricProvider"].(args), "queries")
+				must(t, shared.AnnotateNode(t.Context(), "worker-1", "plimsoll.io/thresholds", "cpu=70"))
+			}},
 		{"a query in percent", "values.capacity", doctor.Error, "is above capacity", "divide it by 100", // 2 of 8 cores are 25 %
 			queries(args{"cpu": "100 * sum by (node) (rate(node_cpu_usage_seconds_total[$window])) / 8"}), byYAML},
 		{"a metric without series", "source.metrics", doctor.Error, "no_such_series", "See what the query returns",
@@ -397,6 +435,12 @@ func seriesFaults(t *testing.T) []fault {
 	contested := scrape(t, "contested", func(text string) string {
 		return text + "- job_name: another\n  static_configs: [{targets: [" + forger(t) + "], labels: {namespace: tenant}}]\n"
 	})
+	clusters := scrape(t, "clusters", func(text string) string {
+		before, _, _ := strings.Cut(text, "scrape_configs:")
+		exporter := forger(t)
+		return before + "scrape_configs:\n- job_name: kubelet\n  static_configs:\n" +
+			"  - {targets: [" + exporter + "], labels: {cluster: a}}\n  - {targets: [" + exporter + "], labels: {cluster: b}}\n"
+	})
 	podless := scrapeThrough(t, "podless", func(path, body string) (string, int) {
 		if strings.Contains(path, "worker-2") {
 			body = perPod.ReplaceAllString(body, "")
@@ -418,6 +462,8 @@ func seriesFaults(t *testing.T) []fault {
 		{"Prometheus scrapes seldom", "time.scrape", doctor.Warning, "over a window of 10s", "use a longer window", at(slow), byYAML},
 		{"a target of a tenant that names the nodes", "nodes.contested", doctor.Warning, `{job="another", namespace="tenant", service=""} is ignored`,
 			`selector: '{job="kubelet"`, at(contested), byYAML},
+		{"several clusters in one Prometheus", "nodes.clusters", doctor.Error, "2 nodes named by series of several clusters (cluster a, b)",
+			`selector: '{cluster="a"}'`, at(clusters), byYAML},
 		{"a target that is down", "nodes.measured", doctor.Warning, "1 of 2", "Prometheus cannot scrape up{", at(down), seen(byRepair)},
 		{"an exporter whose counters stand still", "values.frozen", doctor.Error, "worker-1", "Restart the exporters", at(frozen), seen(byRepair)},
 		{"samples dated back", "time.behind", doctor.Error, "the newest is up to 1m4", "honor_timestamps: false", at(back), byRepair},
@@ -427,7 +473,7 @@ func seriesFaults(t *testing.T) []fault {
 				s.examined = configurationOf("PredictedPeak", podless.url, nil)
 				for name, node := range map[string]string{"one": "worker-1", "two": "worker-2", "three": "worker-2"} {
 					must(t, shared.CreatePods(t.Context(), cluster.Pod{Name: name, Node: node, Usage: cluster.Usage{CPU: "100m", Memory: "1Gi"}}))
-					shared.settle(t, name)
+					shared.settle(t, metav1.NamespaceDefault, name)
 				}
 			}, byRepair},
 		{"samples dated ahead", "time.ahead", doctor.Error, "dated ahead", "remove the timestamps", at(ahead), byRepair},
@@ -452,9 +498,9 @@ func forger(t *testing.T) string {
 var perPod = regexp.MustCompile(`(?m)^(container|pod)_.*\n`)
 
 // settle lets a pod be one that has run for an hour.
-func (e *environment) settle(t *testing.T, name string) {
+func (e *environment) settle(t *testing.T, namespace, name string) {
 	t.Helper()
-	pods := e.Client.CoreV1().Pods(metav1.NamespaceDefault)
+	pods := e.Client.CoreV1().Pods(namespace)
 	waitUntil(t, func() bool {
 		pod, err := pods.Get(t.Context(), name, metav1.GetOptions{})
 		must(t, err)
@@ -490,9 +536,35 @@ func installedFaults() []fault {
 				t.Cleanup(func() { shared.removeGrants(t) })
 				shared.shellReading(t, a.YAML, "kubectl apply -f -")
 			}},
+		{"a configuration that is newer than the scheduler", "scheduler.restarted", doctor.Warning, "which still run with the one before: plimsoll-1",
+			"rollout restart deployment plimsoll", func(t *testing.T, s *scene) {
+				atInstalled(t, s)
+				shared.settle(t, installed, "plimsoll-1")
+			},
+			func(t *testing.T, _ *scene, a doctor.Advice) {
+				shared.shell(t, a) // no controller makes pods here
+				d, err := shared.Client.AppsV1().Deployments(installed).Get(t.Context(), "plimsoll", metav1.GetOptions{})
+				must(t, err)
+				must(t, shared.DeletePods(t.Context(), installed, metav1.ListOptions{}))
+				shared.addReplica(t, "plimsoll-1", d.Spec.Template.Spec, d.Spec.Template.Labels)
+			}},
 		{"a stock image", "scheduler.image", doctor.Warning, "seems to run the stock scheduler", "Set the image of Plimsoll",
 			ofImage("registry.k8s.io/kube-scheduler:v1.36.3"),
 			func(t *testing.T, _ *scene, _ doctor.Advice) { setImage(t, "plimsoll:v0.1.0") }},
+		{"the stock scheduler has the profile too", "configuration.profiles", doctor.Warning,
+			"default-scheduler is also a profile of the stock scheduler", "rename it",
+			func(t *testing.T, s *scene) {
+				s.profile(0)["schedulerName"] = "default-scheduler"
+				atInstalled(t, s)
+			},
+			func(t *testing.T, _ *scene, a doctor.Advice) {
+				maps := shared.Client.CoreV1().ConfigMaps(installed)
+				own, err := maps.Get(t.Context(), "plimsoll", metav1.GetOptions{})
+				must(t, err)
+				own.Data["config.yaml"] = strings.Replace(own.Data["config.yaml"], "schedulerName: default-scheduler", strings.TrimSpace(a.YAML), 1)
+				_, err = maps.Update(t.Context(), own, metav1.UpdateOptions{})
+				must(t, err)
+			}},
 		{"an image of a newer minor", "scheduler.version", doctor.Error, "the scheduler is of Kubernetes 1.99", "set image deployment/plimsoll",
 			ofImage("plimsoll:0.1.0-k8s1.99"), func(t *testing.T, _ *scene, a doctor.Advice) { shared.shell(t, a) }},
 		{"another install with the profile of a file", "configuration.profiles", doctor.Warning,
@@ -622,6 +694,13 @@ func schedulerFaults() []fault {
 	}
 }
 
+// findsMore reports whether anything is found. Late scrapes are not: a busy machine makes them.
+func findsMore(report *doctor.Report) bool {
+	return slices.ContainsFunc(report.Checks, func(c doctor.Check) bool {
+		return c.ID != "time.scrape" && (c.Status == doctor.Warning || c.Status == doctor.Error)
+	})
+}
+
 // TestDoctor_Faults makes each fault on real parts. It expects the check, the cause and the fix, and nothing more after the fix.
 func TestDoctor_Faults(t *testing.T) {
 	shared.loadedNodes(t, "worker-1", "worker-2")
@@ -631,8 +710,8 @@ func TestDoctor_Faults(t *testing.T) {
 	for _, group := range [][]fault{configurationFaults(), sourceFaults(), series, installedFaults(), schedulerFaults(), lateFaults()} {
 		faults = append(faults, group...)
 	}
-	if len(faults) < 42 {
-		t.Errorf("%d faults, want 42 or more", len(faults))
+	if len(faults) < 49 {
+		t.Errorf("%d faults, want 49 or more", len(faults))
 	}
 	for _, tt := range faults {
 		t.Run(tt.name, func(t *testing.T) {
@@ -649,7 +728,8 @@ func TestDoctor_Faults(t *testing.T) {
 			tt.follow(t, s, advice[0])
 			fixed := func(report *doctor.Report) bool {
 				status := statusOf(report, tt.id)
-				return statusOf(report, "source.answers") == doctor.OK && (status == "" || status == doctor.OK)
+				return statusOf(report, "source.answers") == doctor.OK && (status == "" || status == doctor.OK) &&
+					(s.examined == nil || !findsMore(report)) // an installed scheduler lacks permissions
 			}
 			if report := shared.until(t, s, fixed); !fixed(report) {
 				t.Fatalf("after the fix:\n%s", shown(report))

@@ -184,6 +184,15 @@ func TestReportOn_Faults(t *testing.T) {
 		"lines.annotations": func(s *sourceFacts) {
 			s.lines[0].invalid, s.lines[0].problem = []string{"n1"}, "Annotation x is not used"
 		},
+		"scheduler.restarted": func(s *sourceFacts) {
+			s.configuration.Changed = s.now
+			s.pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "kube-scheduler", State: corev1.ContainerState{
+				Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(s.now.Add(-time.Minute))},
+			}}}
+		},
+		"nodes.clusters": func(s *sourceFacts) {
+			s.examination.Clusters = &diagnosis.Clusters{Label: "cluster", Names: []string{"a", "b"}, Nodes: []string{"n1"}, Likeliest: "b"}
+		},
 		"nodes.contested": func(s *sourceFacts) { s.diagnosis.Contested, s.diagnosis.Rivals = 1, &response.Rivals{Nodes: 1} },
 		"time.clock":      func(s *sourceFacts) { s.diagnosis.Skew = time.Minute },
 		"time.scrape": func(s *sourceFacts) {
@@ -386,7 +395,9 @@ func TestReportOn_Messages(t *testing.T) {
 		{"no node below its line", func(s *sourceFacts) { s.lines[0].above = []string{"n1", "n2"} }, "lines.room", Error,
 			[]string{"LoadThreshold of profile plimsoll: all 2 nodes above their load line (n1, n2); no pod is placed", "whenNoneFits: Relax"}},
 		{"no node below a line that is waived", func(s *sourceFacts) { s.lines[0].above, s.lines[0].waives = []string{"n1", "n2"}, true }, "lines.room",
-			Warning, []string{"the line is waived for every pod", "kubectl plimsoll top --scheduler-name plimsoll"}},
+			Warning, []string{"which is waived for every pod", "kubectl plimsoll top --scheduler-name plimsoll"}},
+		{"no node that passes a rule", func(s *sourceFacts) { s.lines[0].above, s.lines[0].rules = []string{"n1", "n2"}, true }, "lines.room",
+			Error, []string{"all 2 nodes rejected by its rules (n1, n2); no pod is placed", "change the rules of", "whenNoneFits: Relax"}},
 		{"an image with the name of the stock one, without metrics", func(s *sourceFacts) {
 			s.metrics, s.configuration.Workload.Image = nil, "corp/kube-scheduler:v1.36.3-mine"
 		}, "scheduler.image", Warning, []string{"seems to run the stock scheduler"}},
@@ -437,6 +448,23 @@ func TestReportOn_Messages(t *testing.T) {
 		}, "nodes.contested", Warning, []string{
 			"write {job=\"node-exporter\", namespace=\"monitoring\", service=\"\"} into the query", "query=mine",
 		}},
+		{"a node of two target sets of the same labels", func(s *sourceFacts) {
+			same := response.TargetSet{Job: "node-exporter"}
+			s.diagnosis.Contested, s.diagnosis.Rivals = 2, &response.Rivals{Used: same, Ignored: same}
+		}, "nodes.contested", Warning, []string{"let Prometheus add a label such as cluster, and select it"}},
+		{"several clusters", func(s *sourceFacts) { // their targets have the same labels
+			same := response.TargetSet{Job: "node-exporter"}
+			s.diagnosis.Contested, s.diagnosis.Rivals = 2, &response.Rivals{Used: same, Ignored: same}
+			s.examination.Clusters = &diagnosis.Clusters{
+				Label: "cluster", Names: []string{"a", "b"}, Nodes: []string{"n1", "n2"}, Likeliest: "b",
+			}
+		}, "nodes.clusters", Error, []string{
+			"2 nodes named by series of several clusters (cluster a, b): n1, n2", "selector: '{cluster=\"b\"}'",
+		}},
+		{"several clusters beside a selector", func(s *sourceFacts) {
+			s.Spec.MetricProvider.Selector = `{job="kubelet", }`
+			s.examination.Clusters = &diagnosis.Clusters{Label: "cluster", Names: []string{"a", "b"}, Nodes: []string{"n1"}, Likeliest: "b"}
+		}, "nodes.clusters", Error, []string{"selector: '{job=\"kubelet\", cluster=\"b\"}'"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := healthy()

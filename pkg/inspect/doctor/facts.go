@@ -18,6 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -83,9 +84,11 @@ type sourceFacts struct {
 	examinationErr error
 }
 
-// linesFacts are the load lines of one plugin of a profile.
+// linesFacts are the load lines, or the rules on node metrics, of one plugin of a profile.
 type linesFacts struct {
 	profile, plugin string
+	// rules reports whether the plugin rejects nodes by rules. Else it has load lines.
+	rules bool
 	// waives reports whether pods are placed above the lines where no node is below.
 	waives bool
 	// nodes counts the nodes with a line and known load that take pods without tolerations. above names the ones above a line.
@@ -251,7 +254,7 @@ func (g *gatherer) readSources(ctx context.Context, objects []runtime.Object) er
 	return nil
 }
 
-// readLines compares the nodes with the load lines of each plugin.
+// readLines compares the nodes with the load lines and the rules of each plugin.
 func (g *gatherer) readLines(ctx context.Context, cluster *live.Cluster) error {
 	nodes, err := cluster.NodeInfos(ctx)
 	if err != nil {
@@ -261,25 +264,46 @@ func (g *gatherer) readLines(ctx context.Context, cluster *live.Cluster) error {
 	cycle := framework.NewCycleState()
 	for i := range g.configuration.Decoded.Profiles {
 		profile := &g.configuration.Decoded.Profiles[i]
-		for _, reader := range cluster.LoadReaders(profile.SchedulerName) {
-			limits := plugins.Find(reader.Name()).Limits(configlint.ArgsOf(profile, reader.Name()))
+		for _, plugin := range cluster.Explainers(profile.SchedulerName) {
+			limits := plugins.Find(plugin.Name()).Limits(configlint.ArgsOf(profile, plugin.Name()))
 			if !limits.Filters {
 				continue // its line is one to fill nodes up to
 			}
-			l := linesFacts{profile: profile.SchedulerName, plugin: reader.Name(), waives: limits.Waives}
+			l := linesFacts{profile: profile.SchedulerName, plugin: plugin.Name(), waives: limits.Waives}
+			reader, hasLine := plugin.(explain.LoadReader)
+			l.rules = !hasLine
 			of := map[string]explain.LoadLine{}
 			for _, node := range nodes {
+				if l.rules {
+					l.addRules(node.Node(), plugin.Explain(ctx, cycle, estimate.Stranger(), node))
+					continue
+				}
 				name := node.Node().Name
 				of[name] = reader.LoadLine(cycle, node)
-				l.add(node.Node(), of[name])
+				l.addLine(node.Node(), of[name])
 			}
-			g.lines, g.linesOf[reader.Reader()] = append(g.lines, l), of
+			if hasLine {
+				g.linesOf[reader.Reader()] = of
+			}
+			if !configlint.Filters(profile, plugin.Name()) {
+				l.nodes, l.above = 0, nil // no pod is kept from a node
+			}
+			g.lines = append(g.lines, l)
 		}
 	}
 	return nil
 }
 
-func (l *linesFacts) add(node *corev1.Node, line explain.LoadLine) {
+// addRules adds a node with the rules that hold for it.
+func (l *linesFacts) addRules(node *corev1.Node, terms explain.Terms) {
+	if limiter, ok := terms.(explain.Limiter); ok {
+		limits := limiter.Limits()
+		l.add(node, len(limits) > 0, slices.ContainsFunc(limits, func(limit explain.Limit) bool { return limit.Exceeded }))
+	}
+}
+
+// addLine adds a node with its load line.
+func (l *linesFacts) addLine(node *corev1.Node, line explain.LoadLine) {
 	if line.AnnotationProblem != "" {
 		l.problem = cmp.Or(l.problem, line.AnnotationProblem)
 		l.invalid = append(l.invalid, node.Name)
@@ -289,6 +313,10 @@ func (l *linesFacts) add(node *corev1.Node, line explain.LoadLine) {
 		fresh := percent > 0 && line.Node[r].State == load.Fresh
 		known, above = known || fresh, above || fresh && line.Above[r]
 	}
+	l.add(node, known, above)
+}
+
+func (l *linesFacts) add(node *corev1.Node, known, above bool) {
 	repels := func(t corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }
 	if !known || node.Spec.Unschedulable || slices.ContainsFunc(node.Spec.Taints, repels) {
 		return

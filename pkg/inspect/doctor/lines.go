@@ -6,24 +6,26 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 )
 
-// checkLines compares the nodes with the load lines. Without a node below its line, pods wait, or lines have no effect.
+// checkLines compares the nodes with the load lines and rules. Without a node that passes, pods wait, or they have no effect.
 func (f *facts) checkLines() []Check {
 	return each(f.lines, func(l linesFacts) []Check {
-		name := l.plugin + " of profile " + text.Excerpt(l.profile)
-		top := run("kubectl plimsoll top --scheduler-name "+live.ShellQuote(l.profile), "See the load of the nodes beside their lines:")
+		name, nodes := l.plugin+" of profile "+text.Excerpt(l.profile), text.Count(l.nodes, "node")
+		passes, fails, change := "below their load line", "above their load line", "raise the thresholds"
+		see := run("kubectl plimsoll top --scheduler-name "+live.ShellQuote(l.profile), "See the load of the nodes beside their lines:")
+		if l.rules {
+			passes, fails, change = "within its rules", "rejected by its rules", "change the rules"
+			see = say("In %s, change the rules of %s, or find out why the metrics of all nodes are like this.", f.configuration.Origin, name)
+		}
 		switch {
 		case l.nodes == 0:
 			return nil
 		case len(l.above) < l.nodes:
-			return ok("%s: %d of %s below their load line", name, l.nodes-len(l.above), text.Count(l.nodes, "node"))
+			return ok("%s: %d of %s %s", name, l.nodes-len(l.above), nodes, passes)
 		case l.waives:
-			return warn(top, "%s: all %s above their load line (%s); the line is waived for every pod", name,
-				text.Count(l.nodes, "node"), text.FirstN(l.above))
+			return warn(see, "%s: all %s %s (%s), which is waived for every pod", name, nodes, fails, text.FirstN(l.above))
 		}
-		todo := "raise the thresholds of " + name + ", or let pods in where no node is below:"
-		return fail(append(f.edit("whenNoneFits: Relax\n", todo, ""), top...),
-			"%s: all %s above their load line (%s); no pod is placed while they are", name, text.Count(l.nodes, "node"),
-			text.FirstN(l.above))
+		return fail(append(f.edit("whenNoneFits: Relax\n", change+" of "+name+", or let pods in where no node passes:", ""), see...),
+			"%s: all %s %s (%s); no pod is placed while they are", name, nodes, fails, text.FirstN(l.above))
 	})
 }
 

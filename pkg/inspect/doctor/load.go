@@ -38,7 +38,8 @@ func (f *figure) what() string {
 func (f *figure) known() bool  { return f.State != load.Absent }
 func (f *figure) isLoad() bool { return f.known() && !f.metric }
 
-func (s *sourceFacts) age(f *figure) time.Duration { return s.now.Sub(f.End) }
+// age is how old the figure was when the facts were gathered; 0 if it was measured since.
+func (s *sourceFacts) age(f *figure) time.Duration { return max(s.now.Sub(f.End), 0) }
 
 // figuresOf returns the figures that match.
 func (s *sourceFacts) figuresOf(matches func(*figure) bool) (found []*figure) {
@@ -338,8 +339,11 @@ func (s *sourceFacts) checkUnmatched() []Check {
 // checkContested checks that no node is named by several target sets.
 func (s *sourceFacts) checkContested() []Check {
 	rivals := s.diagnosis.Rivals
-	if rivals == nil {
+	switch {
+	case rivals == nil:
 		return ok("no node is named by several target sets")
+	case s.examination.Clusters != nil && rivals.Used.Selector() == rivals.Ignored.Selector():
+		return nil // the check of clusters tells it
 	}
 	const message = "%s named by several target sets: %s is used, %s is ignored"
 	nodes := text.Count(s.diagnosis.Contested, "node")
@@ -348,12 +352,38 @@ func (s *sourceFacts) checkContested() []Check {
 		return warn(say("%s Remove them, or let the series used keep the labels of their targets.", why), message, nodes, rivals.Used,
 			rivals.Ignored)
 	}
+	if rivals.Used.Selector() == rivals.Ignored.Selector() {
+		return warn(say("%s The sets have the same labels, so let Prometheus add a label such as cluster, and select it.", why),
+			message, nodes, rivals.Used, rivals.Ignored)
+	}
 	if q := s.diagnosis.ContestedQuery; q.Dialect == "" { // the selector is for dialects
 		return warn(run(s.queryCommand(q.PromQL), "%s If the set used is your exporter's, write %s into the query. See what it returns:",
 			why, rivals.Used.Selector()), message, nodes, rivals.Used, rivals.Ignored)
 	}
 	return warn(s.edit(providerYAML("selector", rivals.Used.Selector()), "if the set used is your exporter's, select it:", "%s", why),
 		message, nodes, rivals.Used, rivals.Ignored)
+}
+
+// checkClusters checks that the series of other clusters name no node of this one.
+func (s *sourceFacts) checkClusters() []Check {
+	c := s.examination.Clusters
+	if c == nil {
+		return nil
+	}
+	names, selector := []string(nil), s.Spec.MetricProvider.Selector
+	for _, name := range c.Names {
+		names = append(names, text.Excerpt(name))
+	}
+	matcher := fmt.Sprintf("%s=%q}", c.Label, text.Excerpt(c.Likeliest))
+	if before := strings.TrimRight(strings.TrimSuffix(strings.TrimSpace(selector), "}"), ", "); before == "" || before == "{" {
+		selector = "{" + matcher
+	} else {
+		selector = before + ", " + matcher
+	}
+	return fail(s.edit(providerYAML("selector", selector), "select the series of this cluster, such as by:",
+		"The server has several clusters, and their load is mixed."),
+		"%s named by series of several clusters (%s %s): %s", text.Count(len(c.Nodes), "node"), c.Label, text.FirstN(names),
+		text.FirstN(c.Nodes))
 }
 
 func (s *sourceFacts) adviseScrape() []Advice {

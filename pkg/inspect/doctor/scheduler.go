@@ -62,6 +62,30 @@ func (f *facts) checkReady() []Check {
 	return failIf(ready == 0)(advice, "%s", message)
 }
 
+// checkRestarted finds pods that started before the configuration was written: the scheduler reads it at its start.
+func (f *facts) checkRestarted() []Check {
+	w := f.workload()
+	if w == nil || f.configuration.Changed.IsZero() {
+		return nil
+	}
+	const slack = 2 * time.Second // clocks differ, and times are in seconds
+	var stale []string
+	for _, pod := range f.pods {
+		for _, c := range pod.Status.ContainerStatuses {
+			if pod.Namespace == w.Namespace && slices.Contains(w.Pods, pod.Name) && c.Name == w.Container && c.State.Running != nil &&
+				c.State.Running.StartedAt.Add(slack).Before(f.configuration.Changed) {
+				stale = append(stale, pod.Name)
+			}
+		}
+	}
+	if len(stale) == 0 {
+		return ok("the configuration has not changed since the scheduler started")
+	}
+	return warn(run(w.RestartCommand(), "Restart the scheduler, so that it reads the configuration that is checked here:"),
+		"the configuration was written %s ago, after these pods started, which still run with the one before: %s",
+		rounded(f.clock().Sub(f.configuration.Changed)), text.FirstN(stale))
+}
+
 // checkImage finds a stock scheduler in the place of Plimsoll, by what its metrics show, or else by the image.
 func (f *facts) checkImage() []Check {
 	w := f.workload()
