@@ -36,7 +36,8 @@ type outputFlags struct {
 	formats []string
 }
 
-// Formats of --output beside JSON, YAML and templates. All but tableFormat and wideFormat are of some commands only.
+// Formats of --output beside JSON, YAML and templates. All commands have tableFormat and wideFormat; the others belong to some
+// commands.
 const (
 	tableFormat = "table"
 	wideFormat  = "wide"
@@ -70,7 +71,6 @@ func (f *outputFlags) validate() error {
 	return nil
 }
 
-// isTable reports whether a table is printed.
 func (f *outputFlags) isTable() bool { return f.format == tableFormat || f.format == wideFormat }
 
 // print prints the result, a pointer to a value with JSON tags. A table is printed with its title and notes on standard error.
@@ -146,6 +146,8 @@ func kinds() map[reflect.Type]string {
 		reflect.TypeFor[replayResult]():                 "Replay",
 		reflect.TypeFor[shadow.Report]():                "Shadow",
 		reflect.TypeFor[ui.Snapshot]():                  ui.Kind,
+		reflect.TypeFor[top.Trend]():                    "LoadTrend",
+		reflect.TypeFor[top.History]():                  "NodeHistory",
 		reflect.TypeFor[moves.Report]():                 "RebalancePlan",
 		reflect.TypeFor[versions]():                     "Version",
 	}
@@ -211,7 +213,6 @@ func objectsOf(result any) (objects []objectName) {
 	return objects
 }
 
-// printLines prints a line for each text.
 func printLines(w io.Writer, texts ...string) {
 	p := &terminal.Printer{Style: terminal.StyleOf(w)}
 	for _, text := range texts {

@@ -29,16 +29,23 @@ import (
 type Objects struct {
 	clock  clock.PassiveClock
 	stores []cache.Store
+	// began is when the objects were first watched.
+	began time.Time
 	// applied are the objects that the scheduler has. One goroutine uses them at a time.
 	applied map[key]runtime.Object
 
 	mu sync.Mutex
 	// changed are the objects that changed since they were applied.
 	changed map[key]struct{}
+	// departures are pods that left their nodes since the objects were watched, in the order of time.
+	departures []departure
 	// failed is when a list or a watch failed last, and err why.
 	failed time.Time
 	err    error
 }
+
+// watchedKinds are the kinds of the stores.
+var watchedKinds = []string{"Node", "Pod"}
 
 // key identifies an object: by its kind, which is its position among the stores, and its key there.
 type key struct {
@@ -48,7 +55,7 @@ type key struct {
 
 // Watch lists the objects, and watches them until ctx is done. It fails if they cannot be listed.
 func Watch(ctx context.Context, conn *live.Connection, c clock.PassiveClock) (*Objects, error) {
-	o := &Objects{clock: c, applied: map[key]runtime.Object{}, changed: map[key]struct{}{}}
+	o := &Objects{clock: c, began: c.Now(), applied: map[key]runtime.Object{}, changed: map[key]struct{}{}}
 	listing, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	core := conn.Client.CoreV1()
@@ -74,7 +81,11 @@ func Watch(ctx context.Context, conn *live.Connection, c clock.PassiveClock) (*O
 		o.stores, informers = append(o.stores, informer.GetStore()), append(informers, informer)
 		change := func(object any) { o.change(kind, object) }
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: change, UpdateFunc: func(_, object any) { change(object) }, DeleteFunc: change,
+			AddFunc: change, UpdateFunc: func(_, object any) { change(object) },
+			DeleteFunc: func(object any) {
+				change(object)
+				o.depart(object)
+			},
 		})
 		if err := errors.Join(err, informer.SetTransform(objectinformer.WithoutManagedFields),
 			informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})); err != nil {

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
@@ -29,6 +31,8 @@ type Session struct {
 	// refreshed is when load was last read, and learned when statistics of workloads were.
 	refreshed, learned time.Time
 	client             kubernetes.Interface
+	// trend has the load of the last hour, in the order of time.
+	trend []trendPoint
 	// asked is when the API server was last asked for an answer. answered is when it did, and silent why it did not.
 	asked, answered time.Time
 	silent          error
@@ -36,11 +40,7 @@ type Session struct {
 
 // Open reads the load of a cluster for the first time.
 func Open(
-	ctx context.Context,
-	c *live.Connection,
-	configuration live.ConfigurationOptions,
-	source live.SourceOptions,
-	o Options,
+	ctx context.Context, c *live.Connection, configuration live.ConfigurationOptions, source live.SourceOptions, o Options,
 ) (*Session, error) {
 	s := &Session{clock: clock.RealClock{}, client: c.Client}
 	var err error
@@ -62,6 +62,24 @@ func Open(
 		return nil, fmt.Errorf("%s: %w", s.configuration.Origin, err)
 	}
 	return s, nil
+}
+
+// Held returns the present objects of a kind that the session watches, sorted by name; nil of other kinds. It is safe for
+// concurrent use.
+func (s *Session) Held(kind string) []runtime.Object {
+	i := slices.Index(watchedKinds, kind)
+	if i < 0 {
+		return nil
+	}
+	names := s.objects.stores[i].ListKeys()
+	slices.Sort(names)
+	objects := make([]runtime.Object, 0, len(names))
+	for _, name := range names {
+		if object, ok := s.objects.get(key{i, name}); ok {
+			objects = append(objects, object)
+		}
+	}
+	return objects
 }
 
 // Update applies changes of objects, and reads load that is due. It reports whether it read load.

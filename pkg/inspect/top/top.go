@@ -229,7 +229,7 @@ func (l *look) node(info fwk.NodeInfo) *Row {
 		*of = Resource{
 			State:              e.State.String(),
 			UtilizationPercent: 100 * line.Utilization[r],
-			LineAnnotated:      line.Annotated[r],
+			LineAnnotated:      line.Annotated[r] && line.Percent[r] > 0,
 			AboveLine:          line.Above[r],
 			Requested:          quantity(r, amountOf[r](info.GetRequested())),
 			Allocatable:        quantity(r, amountOf[r](info.GetAllocatable())),

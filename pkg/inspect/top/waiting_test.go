@@ -1,0 +1,40 @@
+package top
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/clock"
+)
+
+// Pods with a node and pods that are being deleted do not wait. The oldest comes first.
+func TestObjects_Waiting(t *testing.T) {
+	created := func(name, node string, ago time.Duration) *corev1.Pod {
+		p := pod(name, node, "1", "1Gi", -1)
+		p.CreationTimestamp = metav1.NewTime(now.Add(-ago))
+		return p
+	}
+	unschedulable, deleted := created("unschedulable", "", time.Hour), created("deleted", "", 2*time.Hour)
+	unschedulable.Spec.SchedulerName = "plimsoll"
+	unschedulable.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes\nare \x1b available",
+	}}
+	deleted.DeletionTimestamp, deleted.Finalizers = new(metav1.NewTime(now)), []string{"example.com/keep"}
+	client := fake.NewClientset(node("a"), created("new", "", time.Minute), unschedulable, deleted, created("placed", "a", time.Hour))
+	objects, err := Watch(t.Context(), connection(client), clock.RealClock{})
+	must(t, err)
+	want := []WaitingPod{
+		{
+			Namespace: unschedulable.Namespace, Name: "unschedulable", SchedulerName: "plimsoll", Since: now.Add(-time.Hour).UTC(),
+			Reason: "Unschedulable", Message: `0/1 nodes are \x1b available`,
+		},
+		{Namespace: unschedulable.Namespace, Name: "new", SchedulerName: pod("new", "", "1", "1Gi", -1).Spec.SchedulerName, Since: now.Add(-time.Minute).UTC()},
+	}
+	if diff := cmp.Diff(want, objects.waiting()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
