@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -13,7 +15,11 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
 )
 
@@ -28,6 +34,7 @@ type uiOptions struct {
 
 	// fromFile is shown in place of a cluster. save and html are written in place of a server.
 	fromFile, save, html string
+	hashNames            bool
 }
 
 func newUICommand() *cobra.Command {
@@ -47,6 +54,7 @@ Only who has the URL with its token can read the page. Interrupt the command to 
 
   # Save a snapshot for a ticket, as a page and as JSON, and show it later
   kubectl plimsoll ui --html nodes.html --save nodes.json
+  kubectl plimsoll ui --html nodes.html --hash-names
   kubectl plimsoll ui --from-file nodes.json`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -64,6 +72,7 @@ Only who has the URL with its token can read the page. Interrupt the command to 
 	flags.StringVar(&o.fromFile, "from-file", "", "show a snapshot of --save, without a cluster")
 	flags.StringVar(&o.save, "save", "", "write a snapshot of nodes and checks as JSON to a file, and end")
 	flags.StringVar(&o.html, "html", "", "write the page of a snapshot, which needs no server, to a file, and end")
+	flags.BoolVar(&o.hashNames, "hash-names", false, "write hashes instead of names, with --save or --html")
 	completeFiles(command, "token-file", "from-file", "save", "html")
 	return command
 }
@@ -98,6 +107,9 @@ func (o *uiOptions) token() (string, error) {
 }
 
 func (o *uiOptions) run(cmd *cobra.Command) error {
+	if o.hashNames && o.save == "" && o.html == "" {
+		return usageError{errors.New("--hash-names: only with --save or --html")}
+	}
 	token, err := o.token()
 	if err != nil {
 		return err
@@ -126,17 +138,53 @@ func (o *uiOptions) openCluster(ctx context.Context, options *ui.Options) error 
 		return usageError{err}
 	}
 	options.Context = o.cluster.contextName()
+	session, err := top.Open(ctx, connection, o.cluster.configuration, o.cluster.source, o.view)
+	if err != nil {
+		return err
+	}
+	options.Source = session
+	connection = connection.Holding(session.Held)
 	options.Check = func(ctx context.Context) (*doctor.Report, error) {
-		defer debug.FreeOSMemory() // the checks have read all objects once more
+		defer debug.FreeOSMemory() // the checks have simulated the scheduler once more
 		return doctor.Run(ctx, connection, doctor.Options{Configuration: o.cluster.configuration, Source: o.cluster.source})
 	}
-	options.Source, err = top.Open(ctx, connection, o.cluster.configuration, o.cluster.source, o.view)
-	return err
+	options.Questions = o.questions(connection)
+	return nil
+}
+
+// questions returns the commands of the same names.
+func (o *uiOptions) questions(connection *live.Connection) ui.Questions {
+	found := func(*live.Configuration) {}
+	return ui.Questions{
+		Explain: func(ctx context.Context, namespace string, r explain.Request) (explain.Result, error) {
+			r.Configuration, r.Source, r.Found, r.Progress = o.cluster.configuration, o.cluster.source, found, func(float64) {}
+			return explain.Run(ctx, connection.In(namespace), r)
+		},
+		WhatIf: func(ctx context.Context, w ui.WhatIf) (*whatif.Report, error) {
+			r := whatif.Request{Configuration: o.cluster.configuration, Source: o.cluster.source, Scenario: w.Scenario, Found: found}
+			if w.Workload.Name != "" {
+				workload, err := w.Workload.JSON(ctx, connection, w.Namespace)
+				if err != nil {
+					return nil, err
+				}
+				r.File, r.Stdin = "-", bytes.NewReader(workload)
+			}
+			return whatif.Run(ctx, connection, r)
+		},
+		Moves: func(ctx context.Context) (*moves.Report, error) {
+			return moves.Run(ctx, connection, moves.Request{
+				Configuration: o.cluster.configuration, Source: o.cluster.source, Found: found,
+			})
+		},
+	}
 }
 
 // write writes the files that the flags name.
 func (o *uiOptions) write(ctx context.Context, options ui.Options) error {
 	snapshot, err := ui.Take(ctx, options)
+	if err == nil && o.hashNames {
+		snapshot = snapshot.HashNames()
+	}
 	if err == nil && o.save != "" {
 		err = snapshot.WriteFile(o.save, withKind)
 	}

@@ -32,6 +32,25 @@ func TestUI_FromFile(t *testing.T) {
 	}
 }
 
+// Hashes replace names in files alone.
+func TestUI_HashNames(t *testing.T) {
+	saved, page := filepath.Join(t.TempDir(), "saved"), filepath.Join(t.TempDir(), "page")
+	const content = `{"apiVersion":"inspect.plimsoll.io/v1","kind":"ClusterLoads","profile":"secret","plugin":"LoadThreshold",` +
+		`"time":"2026-01-02T03:04:05Z","context":"secret","nodes":{"secret":{"name":"secret","pods":7}}}`
+	must(t, os.WriteFile(saved, []byte(content), 0o600))
+	_, err := execute(t.Context(), "ui", "--from-file", saved, "--html", page, "--hash-names")
+	must(t, err)
+	html, err := os.ReadFile(page)
+	must(t, err)
+	if strings.Contains(string(html), "secret") || !strings.Contains(string(html), `"pods":7`) {
+		t.Errorf("the page has a name, or no node:\n%s", html)
+	}
+	_, err = execute(t.Context(), "ui", "--from-file", saved, "--hash-names")
+	if _, usage := errors.AsType[usageError](err); !usage || !strings.Contains(err.Error(), "--hash-names: only with --save or --html") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // An address that others reach needs a token that nobody guesses.
 func TestUI_Token(t *testing.T) {
 	good, short := filepath.Join(t.TempDir(), "good"), filepath.Join(t.TempDir(), "short")

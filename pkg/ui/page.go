@@ -12,7 +12,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/webpage"
 )
 
-//go:embed page.gohtml page.css page.js
+//go:embed page.gohtml page.css answers.js trend.js page.js
 var files embed.FS
 
 // page is the HTML page.
@@ -28,7 +28,8 @@ func newPage(snapshot json.RawMessage) (*page, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse the page's template: %w", err)
 	}
-	style, script := webpage.Theme+read("page.css"), webpage.Script+read("page.js")
+	style := webpage.ChartStyle() + webpage.Theme + read("page.css")
+	script := webpage.ChartScript() + webpage.Script + read("answers.js") + read("trend.js") + read("page.js")
 	policy := strings.Join([]string{
 		"default-src 'none'", "script-src " + webpage.Hash(script), "style-src " + webpage.Hash(style), "img-src data:",
 		"base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'",

@@ -20,18 +20,22 @@
   }
 
   // ---- The view, which the URL's fragment holds.
-  const view = { q: "", resource: "cpu", state: "", pool: "", sort: "line", node: "" };
+  const view = { q: "", resource: "cpu", state: "", pool: "", group: "", sort: "line", node: "", view: "", profile: "", pod: "", a: "", b: "", drain: "", add: "", like: "", more: "", of: "" };
   const defaults = { ...view };
   function readView() {
     const fragment = new URLSearchParams(location.hash.slice(1));
     for (const key of Object.keys(view)) view[key] = fragment.get(key) ?? defaults[key];
     if (view.resource !== "memory") view.resource = "cpu";
-    if (!orders[view.sort]) view.sort = "line";
-    for (const key of ["q", "resource", "state", "sort"]) $(key).value = view[key];
+    if (!Object.hasOwn(orders, view.sort)) view.sort = "line";
+    if (!Object.hasOwn(answers.titles, view.view)) view.view = "";
+    if (!Object.hasOwn(groupings, view.group)) view.group = "";
+    for (const key of ["q", "resource", "state", "group", "sort"]) $(key).value = view[key];
   }
   // setView changes the view. Only a step that back should undo is an entry of the history.
   function setView(changes, step) {
     Object.assign(view, changes);
+    if (changes.q !== undefined && $("q").value !== changes.q) $("q").value = changes.q;
+    if (changes.group !== undefined) $("group").value = changes.group;
     const fragment = new URLSearchParams(Object.entries(view).filter(([key, value]) => value !== defaults[key]));
     const url = "#" + fragment;
     if (step) history.pushState(null, "", url);
@@ -75,6 +79,18 @@
     });
     return (n) => tests.every((test) => test(n));
   }
+  const answers = newAnswers({ view, setView, openNode, copyButton, percent, plural, span, data: () => snapshot, isSaved: () => isSaved });
+  // get asks the command.
+  async function get(path) {
+    if (isSaved) return { problem: "a saved snapshot has none" };
+    try {
+      const response = await fetch(path);
+      return response.ok ? { result: await response.json() } : { problem: (await response.text()).trim().slice(0, 300) };
+    } catch {
+      return { problem: "the command does not answer" };
+    }
+  }
+  const trend = newTrend({ get, percent, plural, drawAll: () => draw() });
   let rows = [];
   function arrange() {
     const matches = matcher(view.q);
@@ -86,11 +102,45 @@
       .sort((a, b) => (a.key === b.key ? (a.n.name < b.n.name ? -1 : 1) : b.key - a.key));
   }
 
+  // ---- Groups: a bar of the kinds of its nodes each.
+  const zone = "topology.kubernetes.io/zone";
+  const groupings = {
+    "": () => "",
+    pool: (n) => n.pool ?? "",
+    zone: (n) => n.labels?.[zone] ?? "",
+  };
+  let drawnGroups = "";
+  function drawGroups() {
+    const groups = new Map();
+    for (const { n, r } of view.group ? rows : []) {
+      const name = groupings[view.group](n);
+      if (!groups.has(name)) groups.set(name, { nodes: 0, above: 0, close: 0, below: 0, none: 0, use: 0, requested: 0 });
+      const g = groups.get(name);
+      g.nodes++;
+      g[kindOf(r)]++;
+      g.use += r.utilizationPercent;
+      g.requested += r.requestedPercent;
+    }
+    const sorted = [...groups].sort(([a, x], [b, y]) => y.above / y.nodes - x.above / x.nodes || y.use / y.nodes - x.use / x.nodes || (a < b ? -1 : 1));
+    const now = JSON.stringify([view.group, sorted]);
+    if (now === drawnGroups) return;
+    drawnGroups = now;
+    $("groups").hidden = sorted.length === 0;
+    const focused = $("groups").contains(document.activeElement) ? document.activeElement.textContent : null;
+    const choose = (name) => (!name ? "without one" : answers.button(name, () => setView(view.group === "pool" ? { pool: name, group: "" } : { q: (view.q + " " + zone + "=" + name).trim(), group: "" }, true)));
+    $("groups").replaceChildren(answers.table("Groups of nodes", [[view.group === "pool" ? "Pool" : "Zone", "text"], ["By distance", "bar"], ["Nodes"], ["▲ Above"], ["◆ Close"], ["● Below", "drop1"], ["Mean effective %", "drop1"], ["Mean requested %", "drop2"]],
+      sorted.map(([name, g]) => [
+        choose(name), element("div", { className: "picture", ariaHidden: "true" }, ...Object.keys(kinds).filter((kind) => g[kind]).map((kind) => answers.part((100 * g[kind]) / g.nodes, kind))),
+        number(g.nodes, 0), number(g.above, 0), number(g.close, 0), number(g.below, 0), percent(g.use / g.nodes), percent(g.requested / g.nodes),
+      ])));
+    [...$("groups").querySelectorAll("button")].find((b) => b.textContent === focused)?.focus();
+  }
+
   // ---- Bars.
   let colors = {};
   function readColors() {
     colors = {};
-    for (const name of ["ink", "soft", "grid", "severe", "hot", "heat1", "stock", "accent"]) colors[name] = cssColor(name);
+    for (const name of ["ink", "soft", "grid", "severe", "hot", "heat1", "stock", "accent", "line", "card"]) colors[name] = cssColor(name);
     for (const { color } of Object.values(kinds)) {
       const hatch = element("canvas", { width: 4, height: 4 });
       const c = hatch.getContext("2d");
@@ -110,13 +160,22 @@
     const at = (v) => Math.round(clamp(v, 0, 100) * (w / 100));
     const kind = kindOf(r);
     const color = kinds[kind].color;
+    const round = w >= 40;
+    if (round) {
+      c.save();
+      c.beginPath();
+      c.roundRect(x, y, w, h, 3);
+      c.clip();
+    }
     c.fillStyle = colors.grid;
     c.fillRect(x, y, w, h);
     const end = at(r.allocatablePercent);
-    c.globalAlpha = 0.25;
-    c.fillStyle = colors.soft;
-    c.fillRect(x + end, y, w - end, h);
-    c.globalAlpha = 1;
+    if (end < w) {
+      c.globalAlpha = 0.25;
+      c.fillStyle = colors.soft;
+      c.fillRect(x + end, y, w - end, h);
+      c.globalAlpha = 1;
+    }
     const stripe = h >= 10 ? Math.max(2, Math.round(h / 6)) : 0;
     const tall = h - stripe;
     if (isFresh(r)) {
@@ -124,8 +183,10 @@
       const expected = at(r.measuredPercent + r.pendingPercent);
       c.fillStyle = colors[color];
       c.fillRect(x, y, measured, tall);
-      c.fillStyle = colors[color + "-hatch"];
-      c.fillRect(x + measured, y, expected - measured, tall);
+      if (expected > measured) {
+        c.fillStyle = colors[color + "-hatch"];
+        c.fillRect(x + measured, y, expected - measured, tall);
+      }
       const peak = at(r.utilizationPercent);
       if (peak > expected + 1) {
         c.strokeStyle = colors[color];
@@ -145,7 +206,8 @@
       c.fillStyle = colors.ink;
       c.fillRect(x + Math.min(at(r.linePercent), w - 1), y, w >= 40 ? 2 : 1, h);
     }
-    if (kind === "above" && w < 40) {
+    if (round) c.restore();
+    else if (kind === "above") {
       c.strokeStyle = colors.ink;
       c.strokeRect(x + 0.5, y + 0.5, w - 1, h - 1);
     }
@@ -185,13 +247,28 @@
       const color = kinds[kindOf(r)].color;
       const measured = isFresh(r) ? up(r.measuredPercent) : 0;
       const used = up(r.utilizationPercent);
-      c.fillStyle = colors[color + "-hatch"];
-      c.fillRect(x, height - used, wide, used - measured);
+      if (used > measured) {
+        c.fillStyle = colors[color + "-hatch"];
+        c.fillRect(x, height - used, wide, used - measured);
+      }
       c.fillStyle = colors[color];
       c.fillRect(x, height - measured, wide, measured);
       if (r.linePercent == null) continue;
       c.fillStyle = colors.ink;
       c.fillRect(x, height - up(r.linePercent), wide, 1);
+    }
+    const lines = new Set(rows.map(({ r }) => r.linePercent).filter((line) => line != null));
+    if (lines.size === 1) {
+      const [line] = lines;
+      c.font = "600 11px system-ui, sans-serif";
+      c.textAlign = "right";
+      const label = "line " + line + " %";
+      const box = c.measureText(label).width + 8;
+      c.fillStyle = colors.card;
+      c.fillRect(width - box, Math.max(0, height - up(line) - 16), box, 14);
+      c.fillStyle = colors.ink;
+      c.fillText(label, width - 4, Math.max(11, height - up(line) - 5));
+      c.textAlign = "left";
     }
     pictures.strip = { indexAt: (x) => indexOf(Math.floor(x / w)), placeOf: (i) => [((i + 0.5) * columns * w) / rows.length, height / 2], across: 1 };
   }
@@ -296,7 +373,8 @@
   const rowHeight = 34;
   const columns = [
     { head: "Node", text: ({ n }) => n.name },
-    { head: "Load", bar: true },
+    { head: "Load", bar: true, picture: (c, { r }, w) => drawBar(c, r, 0, 0, w, 18) },
+    { head: "Last hour", spark: true, drop: 2, picture: (c, { n, r }, w) => trend.drawSmall(c, n.name, view.resource, r.linePercent, colors, w, 22) },
     { head: "Measured", text: ({ r }) => (isFresh(r) || r.measuredPercent == null ? percent(r.measuredPercent) : "(" + percent(r.measuredPercent) + ")"), drop: 1 },
     { head: "Pending", text: ({ r }) => (isFresh(r) ? percent(r.pendingPercent) : "–"), drop: 2 },
     { head: "Requested", text: ({ r }) => percent(r.requestedPercent), drop: 2 },
@@ -306,14 +384,14 @@
     { head: "Pods", text: ({ n }) => number(n.pods, 0), drop: 3 },
     { head: "State", text: ({ r }) => kinds[kindOf(r)].mark + " " + (isFresh(r) ? kinds[kindOf(r)].name : r.state), drop: 2, left: true },
   ];
-  const className = (c) => [c.drop && "drop" + c.drop, c.bar && "bar", c.left && "text"].filter(Boolean).join(" ");
+  const className = (c) => [c.drop && "drop" + c.drop, c.bar && "bar", c.spark && "spark", c.left && "text"].filter(Boolean).join(" ");
   $("heads").append(...columns.map((c) => element("th", { scope: "col", textContent: c.head, className: className(c) })));
   let cursor = 0;
   function newRow() {
     const row = element("tr", { tabIndex: -1 }, ...columns.map((c, i) => {
       const cell = element(i ? "td" : "th", { className: className(c) });
       if (!i) cell.scope = "row";
-      if (c.bar) cell.append(element("canvas", {}));
+      if (c.picture) cell.append(element("canvas", { ariaHidden: "true" }));
       return cell;
     }));
     row.onclick = () => openNode(row.node);
@@ -345,16 +423,19 @@
       row.setAttribute("aria-current", String(entry.n.name === view.node));
       columns.forEach((c, column) => {
         const cell = row.cells[column];
-        if (c.bar) {
-          const canvas = cell.firstChild;
-          drawBar(sized(canvas, canvas.clientWidth, 18), entry.r, 0, 0, canvas.clientWidth, 18);
-          return;
-        }
+        if (c.picture) return;
         const text = c.text(entry);
         if (cell.textContent !== text) cell.textContent = text;
         if (!column) cell.title = text;
       });
     });
+    // Sizes are read once, after all texts: a column has one width.
+    const pictures = columns.map((c, column) => c.picture && existing[0]?.cells[column].firstChild);
+    const sizes = pictures.map((canvas) => canvas && [canvas.clientWidth, canvas.clientHeight]);
+    existing.forEach((row, i) => columns.forEach((c, column) => {
+      const [width, height] = sizes[column] ?? [];
+      if (width) c.picture(sized(row.cells[column].firstChild, width, height), rows[first + i], width);
+    }));
   }
   let scheduled = false;
   $("rows").onscroll = () => {
@@ -381,32 +462,29 @@
   };
 
   // ---- A node and its pods.
-  let shown = { node: "", pods: null, problem: "" };
+  let shown = { node: "", pods: null, problem: "", history: null };
   let opener = null;
-  function openNode(name) {
+  function openNode(name, changes) {
     hideTip();
     opener = document.activeElement;
-    setView({ node: name }, true);
+    setView({ node: name, ...changes }, true);
     $("h-node").focus();
   }
+  $("try-drain").onclick = () => {
+    setView({ view: "whatif", drain: view.node, add: "", like: "", more: "", of: "" }, true);
+    $("h-whatif").scrollIntoView();
+  };
   $("close").onclick = () => {
     setView({ node: "" }, true);
     if (opener?.isConnected) opener.focus();
   };
   async function readPods() {
     const node = view.node;
-    if (!node) return;
-    const next = { node, pods: null, problem: "" };
-    if (isSaved) next.problem = "a saved snapshot has none";
-    else try {
-      const response = await fetch("pods.json?node=" + encodeURIComponent(node));
-      if (response.ok) next.pods = await response.json();
-      else next.problem = (await response.text()).slice(0, 300);
-    } catch {
-      next.problem = "the command does not answer";
-    }
+    if (!node || !snapshot.nodes?.[node]) return;
+    const of = "?node=" + encodeURIComponent(node);
+    const [pods, history] = await Promise.all([get("pods.json" + of), get("history.json" + of)]);
     if (node !== view.node) return;
-    shown = next;
+    shown = { node, pods: pods.result ?? null, problem: pods.problem ?? "", history: history.result ?? null };
     drawNode();
   }
   const podColumns = [
@@ -414,22 +492,23 @@
     { head: "Usage", bar: true },
     { head: "CPU", text: (p) => p.cpu.usage },
     { head: "CPU %", text: (p) => percent(p.cpu.usagePercent), drop: 1 },
-    { head: "CPU pending %", text: (p) => percent(p.cpu.pendingPercent), drop: 2 },
+    { head: "Pending %", text: (p) => percent(p.cpu.pendingPercent), drop: 2 },
     { head: "Memory", text: (p) => p.memory.usage, drop: 1 },
-    { head: "Memory %", text: (p) => percent(p.memory.usagePercent), drop: 2 },
-    { head: "Memory pending %", text: (p) => percent(p.memory.pendingPercent), drop: 3 },
+    { head: "Memory %", text: (p) => percent(p.memory.usagePercent), drop: 3 },
+    { head: "Pending %", text: (p) => percent(p.memory.pendingPercent), drop: 3 },
   ];
   function drawNode() {
-    $("node").hidden = !view.node;
-    if (!view.node) return;
+    $("node").hidden = !view.node || view.view !== "";
+    if ($("node").hidden) return trend.clear();
     const n = snapshot.nodes?.[view.node];
     $("h-node").textContent = view.node;
     $("node-facts").replaceChildren(...(n ? [
       plural(n.pods, "pod"),
       ...["cpu", "memory"].map((name) => `${name}: ${describe({ n, r: n[name] }).split("\n")[1]}, allocatable ${n[name].allocatable}`),
       n.annotationProblem,
-      ...Object.entries(n.labels ?? {}).map(([key, value]) => key + "=" + value),
     ] : ["no node has this name"]).filter(Boolean).map((fact) => element("li", { textContent: fact })));
+    $("labels").replaceChildren(...Object.entries(n?.labels ?? {}).map(([key, value]) => element("li", { textContent: key + "=" + value })));
+    trend.draw(view.node, view.resource, n?.[view.resource].linePercent, shown.node === view.node ? shown.history : null);
     const pods = shown.node === view.node ? shown.pods : null;
     $("node-note").textContent = shown.node === view.node && shown.problem ? "Cannot read the pods: " + shown.problem
       : pods ? "Expected " + view.resource + " usage. A full bar is that of the largest pod. Hatched is pending: not measured yet." : n ? "Reading the pods …" : "";
@@ -442,7 +521,7 @@
       const title = element("th", { colSpan: podColumns.length, scope: "rowgroup", textContent: name + " (" + number(list.length, 0) + ")" });
       return [element("tbody", {}, element("tr", {}, title), ...list.map((p) => element("tr", {}, ...podColumns.map((c, i) => {
         const cell = element(i ? "td" : "th", { className: className(c), ...(i ? {} : { scope: "row", title: c.text(p) }) });
-        cell.append(c.bar ? element("canvas", { pod: p }) : c.text(p));
+        cell.append(c.bar ? element("canvas", { pod: p }) : i ? c.text(p) : answers.podButton(p));
         return cell;
       }))))];
     };
@@ -515,42 +594,84 @@
     }
     $("pool").value = view.pool;
   }
+  // Tiles sum up all nodes, whatever the filter. Each opens what it counts.
+  let drawnTiles = "";
+  function drawTiles(all) {
+    const counts = { above: 0, close: 0, below: 0, none: 0, stale: 0 };
+    for (const n of Object.values(snapshot.nodes ?? {})) {
+      const r = n[view.resource];
+      counts[kindOf(r)]++;
+      if (!isFresh(r)) counts.stale++;
+    }
+    const tiles = [
+      [all, all === 1 ? "node" : "nodes", "", { view: "", state: "", pool: "", q: "" }],
+      [counts.above, "above the line", "above", { view: "", state: "above" }],
+      [counts.close, "close to it", "close", { view: "", state: "close" }],
+      [counts.stale, "without fresh load", "none", { view: "", state: "stale" }],
+      [snapshot.waitingPods ?? 0, "waiting pods", "waits", { view: "waiting" }],
+    ];
+    const now = JSON.stringify(tiles);
+    if (now === drawnTiles) return;
+    drawnTiles = now;
+    const focused = [...$("tiles").children].findIndex((item) => item.contains(document.activeElement));
+    $("tiles").replaceChildren(...tiles.map(([count, name, kind, changes]) => element("li", {}, element("button", {
+      type: "button", className: "tile" + (count ? " " + kind : ""),
+      onclick: () => {
+        if (changes.state !== undefined) $("state").value = changes.state;
+        setView({ node: "", pod: "", ...changes }, true);
+      },
+    }, element("strong", { textContent: number(count, 0) }), " ", name))));
+    if (focused >= 0) $("tiles").children[focused].firstChild.focus();
+  }
   function draw() {
     if (!snapshot) return;
+    trend.refresh(snapshot.trendTime);
     arrange();
     drawFacts();
     drawHealth();
     const count = (kind) => rows.filter(({ r }) => kindOf(r) === kind).length;
     const all = Object.keys(snapshot.nodes ?? {}).length;
     $("count").textContent = (rows.length < all ? number(rows.length, 0) + " of " : "") + plural(all, "node") + ": " +
-      count("above") + " above the line, " + count("close") + " at most " + near + " points below it";
-    drawStrip();
-    drawGrid();
-    drawRows();
+      count("above") + " above the line, " + count("close") + " at most " + near + " points below it" +
+      (rows.length === 0 && all > 0 ? ". No node matches: change the filter, the state or the pool." : "");
+    for (const id of ["strip", "grid", "legend"]) $(id).hidden = rows.length === 0;
+    $("h-table").parentElement.classList.toggle("empty", rows.length === 0);
+    drawTiles(all);
+    answers.draw();
+    if (view.view === "") {
+      drawGroups();
+      drawStrip();
+      drawGrid();
+      drawRows();
+    }
     if (view.node !== shown.node) {
-      shown = { node: view.node, pods: null, problem: "" };
+      shown = { node: view.node, pods: null, problem: "", history: null };
+      trend.clear();
       readPods();
     }
     drawNode();
   }
   function drawAge() {
     if (!snapshot) return;
-    const oldest = Object.values(snapshot.nodes ?? {}).flatMap((n) => [n.cpu.measuredAt, n.memory.measuredAt]).filter(Boolean).sort()[0];
+    let oldest = ""; // times of one format are in the order of their texts
+    for (const n of Object.values(snapshot.nodes ?? {}))
+      for (const at of [n.cpu.measuredAt, n.memory.measuredAt]) if (at && (!oldest || at < oldest)) oldest = at;
     const at = Date.parse(snapshot.time);
     $("age").textContent = oldest ? "Oldest measurement: " + span(Math.max(0, (at - Date.parse(oldest)) / 1000)) + " old." : "Nothing is measured.";
   }
   $("controls").onsubmit = (event) => event.preventDefault();
   $("q").oninput = () => setView({ q: $("q").value });
-  for (const id of ["resource", "state", "pool", "sort"]) $(id).onchange = () => setView({ [id]: $(id).value });
+  for (const id of ["resource", "state", "pool", "group", "sort"]) $(id).onchange = () => setView({ [id]: $(id).value });
   addEventListener("popstate", () => {
     readView();
     draw();
   });
   addEventListener("keydown", (event) => {
-    if (event.key === "/" && !event.target.closest("input, select")) {
+    if (event.key === "/" && view.view === "" && !event.target.closest("input, select")) {
       event.preventDefault();
       $("q").focus();
-    } else if (event.key === "Escape" && view.node && !event.target.closest("input, select")) $("close").click();
+    } else if (event.key === "Escape" && view.pod && !event.target.closest("input, select")) $("pod-close").click();
+    else if (event.key === "Escape" && view.node && view.view === "" && !event.target.closest("input, select")) $("close").click();
   });
   const restyle = () => {
     readColors();

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"os"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/internal/namehash"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 )
 
@@ -27,7 +30,37 @@ func Take(ctx context.Context, o Options) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSnapshot(nodes, o.Context, check(ctx, o.Check, clock.RealClock{})), nil
+	return newSnapshot(nodes, o.Source.Waiting(), o.Context, check(ctx, o.Check, clock.RealClock{})), nil
+}
+
+// HashNames returns a copy with hashes in place of names. It has no text or label that could hold a name.
+func (s *Snapshot) HashNames() *Snapshot {
+	hash := namehash.New()
+	hashed := &Snapshot{
+		View:        top.View{SchedulerName: hash("profile", s.SchedulerName), Plugin: s.Plugin, Time: s.Time, Unknown: s.Unknown},
+		WaitingPods: s.WaitingPods, Waiting: map[string]*top.WaitingPod{}, Nodes: map[string]*Node{},
+	}
+	if s.Health != nil && s.Health.Report != nil {
+		hashed.Health = &Health{Time: s.Health.Time, Report: &doctor.Report{}}
+		for _, c := range s.Health.Checks {
+			hashed.Health.Checks = append(hashed.Health.Checks, doctor.Check{Group: c.Group, ID: c.ID, Status: c.Status, Message: c.ID})
+		}
+	}
+	for _, p := range s.Waiting {
+		w := &top.WaitingPod{
+			Namespace: hash("namespace", p.Namespace), Name: hash("pod", p.Name), SchedulerName: hash("profile", p.SchedulerName),
+			Since: p.Since, Reason: p.Reason,
+		}
+		hashed.Waiting[w.Namespace+"/"+w.Name] = w
+	}
+	for _, n := range s.Nodes {
+		row := &top.Row{Name: hash("node", n.Name), Pods: n.Pods, CPU: n.CPU, Memory: n.Memory}
+		hashed.Nodes[row.Name] = &Node{Row: row, Pool: hash("pool", n.Pool), Labels: map[string]string{}}
+		if zone := n.Labels[corev1.LabelTopologyZone]; zone != "" {
+			hashed.Nodes[row.Name].Labels[corev1.LabelTopologyZone] = hash("zone", zone)
+		}
+	}
+	return hashed
 }
 
 // WriteFile saves a snapshot. Only the user can read the file. encode returns the JSON of a *Snapshot.
@@ -79,6 +112,11 @@ func decode(content []byte) (*Snapshot, error) {
 	for name, node := range s.Nodes {
 		if node == nil || node.Row == nil || node.Name != name {
 			return nil, fmt.Errorf("nodes[%q].name: it differs, or is missing", name)
+		}
+	}
+	for name, pod := range s.Waiting {
+		if pod == nil || pod.Namespace+"/"+pod.Name != name {
+			return nil, fmt.Errorf("waiting[%q].name: it differs, or is missing", name)
 		}
 	}
 	return s.Snapshot, nil

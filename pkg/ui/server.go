@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -27,6 +28,12 @@ type Source interface {
 	Update(ctx context.Context) (refreshed bool, err error)
 	Nodes(ctx context.Context, selected top.Selection) (*top.Nodes, error)
 	Pods(ctx context.Context, node string) (*top.Pods, error)
+	// Waiting returns the pods without a node, the longest waiting first.
+	Waiting() []top.WaitingPod
+	// UpdateTrend reads one more point of the last hour that is missing. It reports whether there was one.
+	UpdateTrend(ctx context.Context) (changed bool, err error)
+	Trend() *top.Trend
+	History(node string) *top.History
 }
 
 // Options configure a Server.
@@ -38,7 +45,9 @@ type Options struct {
 	Context string
 	// Check runs doctor's checks.
 	Check func(ctx context.Context) (*doctor.Report, error)
-	// Encode returns the JSON of a *Snapshot or *top.Pods, with apiVersion and kind.
+	// Questions are answered by what reads the cluster anew.
+	Questions Questions
+	// Encode returns the JSON of a result, with apiVersion and kind.
 	Encode func(any) ([]byte, error)
 	// Token admits browsers; empty for a random one.
 	Token string
@@ -54,8 +63,11 @@ type Server struct {
 	page     *page
 	// turn is held while the source is used.
 	turn chan struct{}
-	// streams bounds the number of browser tabs.
-	streams chan struct{}
+	// streams bounds the number of browser tabs, and asked that of questions at a time.
+	streams, asked chan struct{}
+
+	// trendTime is when the trend changed last. follow's goroutine uses it alone.
+	trendTime time.Time
 
 	mu     sync.Mutex
 	health *Health
@@ -85,7 +97,8 @@ func NewServer(ctx context.Context, listener net.Listener, o Options) (*Server, 
 	}
 	s := &Server{
 		options: o, listener: netutil.LimitListener(listener, maxConnections), access: newAccess(listener.Addr(), o.Token), page: page,
-		turn: make(chan struct{}, 1), streams: make(chan struct{}, maxStreams), changed: make(chan struct{}),
+		turn: make(chan struct{}, 1), streams: make(chan struct{}, maxStreams), asked: make(chan struct{}, maxAsked),
+		changed: make(chan struct{}),
 	}
 	if o.Saved != nil {
 		return s, s.publish(o.Saved)
@@ -146,10 +159,19 @@ func (s *Server) follow(ctx context.Context) error {
 // read updates the source and publishes its nodes.
 func (s *Server) read(ctx context.Context) error {
 	var nodes *top.Nodes
+	var waiting []top.WaitingPod
 	err := s.withSource(ctx, func(source Source) (err error) {
 		if _, err := source.Update(ctx); err != nil {
 			return err
 		}
+		changed, err := source.UpdateTrend(ctx)
+		if err != nil {
+			return err
+		}
+		if changed {
+			s.trendTime = s.options.Clock.Now().UTC()
+		}
+		waiting = source.Waiting()
 		nodes, err = source.Nodes(ctx, top.Selection{Order: top.ByName})
 		return err
 	})
@@ -159,7 +181,9 @@ func (s *Server) read(ctx context.Context) error {
 	s.mu.Lock()
 	health := s.health
 	s.mu.Unlock()
-	return s.publish(newSnapshot(nodes, s.options.Context, health))
+	snapshot := newSnapshot(nodes, waiting, s.options.Context, health)
+	snapshot.TrendTime = s.trendTime
+	return s.publish(snapshot)
 }
 
 // withSource calls use once no other goroutine uses the source.
@@ -199,7 +223,21 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("POST /session", s.access.logIn)
 	mux.HandleFunc("GET /snapshot.json", s.access.loggedIn(s.serveSnapshot))
 	mux.HandleFunc("GET /events", s.access.loggedIn(s.serveEvents))
-	mux.HandleFunc("GET /pods.json", s.access.loggedIn(s.servePods))
+	pods := func(ctx context.Context, source Source, query url.Values) (any, error) {
+		return source.Pods(ctx, query.Get("node"))
+	}
+	mux.HandleFunc("GET /pods.json", s.access.loggedIn(s.serveSource(pods)))
+	history := func(_ context.Context, source Source, query url.Values) (any, error) {
+		return source.History(query.Get("node")), nil
+	}
+	mux.HandleFunc("GET /history.json", s.access.loggedIn(s.serveSource(history)))
+	trend := func(_ context.Context, source Source, _ url.Values) (any, error) {
+		return source.Trend(), nil
+	}
+	mux.HandleFunc("GET /trend.json", s.access.loggedIn(s.serveSource(trend)))
+	mux.HandleFunc("GET /explain.json", s.access.loggedIn(answer(s, s.options.Questions.explain)))
+	mux.HandleFunc("GET /what-if.json", s.access.loggedIn(answer(s, s.options.Questions.whatIf)))
+	mux.HandleFunc("GET /moves.json", s.access.loggedIn(answer(s, s.options.Questions.moves)))
 	return s.access.guard(s.page.policy, mux)
 }
 
@@ -213,33 +251,35 @@ func writeJSON(w http.ResponseWriter, content []byte) {
 	_, _ = w.Write(content) // the browser has gone
 }
 
-// podsTimeout bounds the wait for a source that hangs. It is below writeTimeout.
-const podsTimeout = 20 * time.Second
+// sourceTimeout bounds the wait for a source that hangs. It is below writeTimeout.
+const sourceTimeout = 20 * time.Second
 
-// servePods serves the pods of the node that the query names.
-func (s *Server) servePods(w http.ResponseWriter, r *http.Request) {
-	if s.options.Saved != nil {
-		http.Error(w, "a saved snapshot has no pods", http.StatusNotFound)
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), podsTimeout)
-	defer cancel()
-	var content []byte
-	err := s.withSource(ctx, func(source Source) error {
-		pods, err := source.Pods(ctx, r.URL.Query().Get("node"))
-		if err == nil {
-			content, err = s.options.Encode(pods)
+// serveSource serves what the source knows of the query.
+func (s *Server) serveSource(read func(context.Context, Source, url.Values) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if s.options.Saved != nil {
+			http.Error(w, "a saved snapshot has none", http.StatusNotFound)
+			return
 		}
-		return err
-	})
-	switch {
-	case apierrors.IsNotFound(err):
-		http.Error(w, text.Excerpt(err.Error()), http.StatusNotFound)
-	case errors.Is(err, context.DeadlineExceeded):
-		http.Error(w, "the load is being read; try again", http.StatusServiceUnavailable)
-	case err != nil:
-		http.Error(w, text.Excerpt(err.Error()), http.StatusInternalServerError)
-	default:
-		writeJSON(w, content)
+		ctx, cancel := context.WithTimeout(r.Context(), sourceTimeout)
+		defer cancel()
+		var content []byte
+		err := s.withSource(ctx, func(source Source) error {
+			result, err := read(ctx, source, r.URL.Query())
+			if err == nil {
+				content, err = s.options.Encode(result)
+			}
+			return err
+		})
+		switch {
+		case apierrors.IsNotFound(err):
+			http.Error(w, text.Excerpt(err.Error()), http.StatusNotFound)
+		case errors.Is(err, context.DeadlineExceeded):
+			http.Error(w, "the load is being read; try again", http.StatusServiceUnavailable)
+		case err != nil:
+			http.Error(w, text.Excerpt(err.Error()), http.StatusInternalServerError)
+		default:
+			writeJSON(w, content)
+		}
 	}
 }

@@ -22,6 +22,11 @@ type Snapshot struct {
 	Context string `json:"context,omitempty"`
 	// Health is the result of doctor's last run; nil before it ends.
 	Health *Health `json:"health,omitempty"`
+	// TrendTime is when the trend of the last hour changed last; zero without one.
+	TrendTime time.Time `json:"trendTime,omitzero"`
+	// WaitingPods is the number of pods without a node. Waiting are the longest waiting of them, by namespace/name.
+	WaitingPods int                        `json:"waitingPods,omitempty"`
+	Waiting     map[string]*top.WaitingPod `json:"waiting,omitempty"`
 	// Nodes are the nodes by name.
 	Nodes map[string]*Node `json:"nodes,omitempty"`
 }
@@ -43,9 +48,18 @@ type Node struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// newSnapshot takes over the rows.
-func newSnapshot(nodes *top.Nodes, context string, health *Health) *Snapshot {
-	s := &Snapshot{View: nodes.View, Context: context, Health: health, Nodes: make(map[string]*Node, len(nodes.Nodes))}
+// maxWaiting bounds the waiting pods of a snapshot.
+const maxWaiting = 500
+
+// newSnapshot takes over the rows and pods.
+func newSnapshot(nodes *top.Nodes, waiting []top.WaitingPod, context string, health *Health) *Snapshot {
+	s := &Snapshot{
+		View: nodes.View, Context: context, Health: health, WaitingPods: len(waiting), Waiting: map[string]*top.WaitingPod{},
+		Nodes: make(map[string]*Node, len(nodes.Nodes)),
+	}
+	for i := range waiting[:min(maxWaiting, len(waiting))] {
+		s.Waiting[waiting[i].Namespace+"/"+waiting[i].Name] = &waiting[i]
+	}
 	for _, row := range nodes.Nodes {
 		for _, r := range row.Resources() {
 			r.AgeSeconds = nil

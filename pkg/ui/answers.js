@@ -1,0 +1,308 @@
+// newAnswers draws the views whose figures are asked of the command: waiting pods, a pod, what-if, and moves.
+const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span, data, isSaved }) => {
+  const { $, element, clamp, number, showTip, hideTip } = base;
+  const titles = { "": "Nodes", waiting: "Waiting pods", whatif: "What if", moves: "Rebalance" };
+  const list = (texts, most = 5) => texts.slice(0, most).join(", ") + (texts.length > most ? " and " + number(texts.length - most, 0) + " more" : "");
+  const signed = (v) => (v > 0 ? "+" : v < 0 ? "−" : "") + number(Math.abs(v), 0);
+
+  // ---- Building blocks.
+  const text = (tag, content, className = "") => element(tag, { textContent: content, className });
+  // table shows rows of cells, which are texts or elements. Columns are [head, class]; the first cell heads its row.
+  const table = (caption, columns, rows) => element("div", { className: "scroll", tabIndex: 0, role: "group", ariaLabel: caption }, element("table", { ariaLabel: caption },
+    element("thead", {}, element("tr", {}, ...columns.map(([head, className]) => element("th", { scope: "col", textContent: head, className: className ?? "" })))),
+    element("tbody", {}, ...rows.map((cells) => element("tr", {}, ...cells.map((cell, i) =>
+      element(i ? "td" : "th", { className: columns[i][1] ?? "", ...(i ? {} : { scope: "row" }) }, cell)))))));
+  const button = (label, onclick) => element("button", { type: "button", className: "link", textContent: label, title: label, onclick });
+  const nodeButton = (name) => (data().nodes?.[name] ? button(name, () => openNode(name, { view: "", pod: "" })) : name);
+  const podButton = (p) => button(p.namespace + "/" + p.name, () => openPod(p.namespace + "/" + p.name));
+  // quoted returns a word of a shell's command line.
+  const quoted = (word) => (/^[\w.:-]+$/.test(word) ? word : "'" + word.replaceAll("'", "'\\''") + "'");
+  const command = (line) => element("div", { className: "controls" }, text("pre", line), copyButton(line));
+  const facts = (texts) => element("ul", { className: "facts" }, ...texts.filter(Boolean).map((t) => text("li", t)));
+  const part = (width, className) => {
+    const e = element("span", { className });
+    e.style.width = clamp(width, 0, 100) + "%";
+    return e;
+  };
+  // tipped shows a text at an element under the pointer.
+  const tipped = (e, content) => {
+    e.onpointermove = (event) => showTip(content, event.clientX, event.clientY);
+    e.onpointerleave = hideTip;
+    return e;
+  };
+  // pair draws utilization before and after against the line, in percent.
+  const pair = (before, after, line, above) => {
+    const most = Math.max(100, before ?? 0, after ?? 0);
+    const parts = [];
+    if (before != null) parts.push(part((100 * before) / most, "was"));
+    if (after != null) parts.push(part((100 * after) / most, above ? "is hot" : "is"));
+    if (line != null) {
+      const tick = element("span", { className: "tick" });
+      tick.style.left = `calc(${clamp((100 * line) / most, 0, 100)}% - 1px)`;
+      parts.push(tick);
+    }
+    return element("div", { className: "picture", ariaHidden: "true" }, ...parts);
+  };
+  const pairLegend = () => text("p", "The outline is before, the solid bar after, and the tick the load line.", "note");
+
+  // asker asks the command one question at a time, and cancels the one before.
+  function asker(id, render) {
+    let asked = "";
+    let waiting = new AbortController();
+    return async (path, again) => {
+      if (path === asked && !again) return;
+      asked = path;
+      waiting.abort();
+      waiting = new AbortController();
+      const { signal } = waiting;
+      const note = $(id + "-note");
+      $(id + "-answer").replaceChildren();
+      if (!path) return;
+      if (isSaved()) {
+        note.textContent = "A saved snapshot has no answers.";
+        return;
+      }
+      note.textContent = "Asking the cluster …";
+      const began = performance.now();
+      let result, problem;
+      try {
+        const response = await fetch(path, { signal });
+        if (response.ok) result = await response.json();
+        else problem = (await response.text()).trim().slice(0, 1000);
+      } catch {
+        problem = "the command does not answer";
+      }
+      if (signal.aborted) return;
+      note.textContent = problem ? "No answer: " + problem : "Answered in " + ((performance.now() - began) / 1000).toFixed(1) + " s, from the cluster at " + new Date().toLocaleTimeString() + ".";
+      if (result) $(id + "-answer").replaceChildren(...render(result).filter(Boolean));
+    };
+  }
+
+  // ---- Waiting pods.
+  let waitingNow = "";
+  function drawWaiting() {
+    const s = data();
+    const all = Object.values(s.waiting ?? {});
+    const profiles = [...new Set([...all.map((p) => p.schedulerName), view.profile].filter(Boolean))].sort();
+    const pods = all.filter((p) => !view.profile || p.schedulerName === view.profile).sort((a, b) => (a.since < b.since ? -1 : a.since > b.since ? 1 : a.name < b.name ? -1 : 1));
+    const minute = s.time.slice(0, 16);
+    const now = JSON.stringify([s.waiting, minute, view.profile]);
+    if (now === waitingNow) return;
+    waitingNow = now;
+    $("profile").replaceChildren(element("option", { value: "", textContent: "all" }), ...profiles.map((name) => element("option", { value: name, textContent: name, selected: name === view.profile })));
+    $("waiting-note").textContent = pods.length === 0 ? "✓ No pod waits for a node."
+      : view.profile ? plural(pods.length, "pod") + " of profile " + view.profile + ", the longest waiting first."
+      : plural(s.waitingPods, "pod") + ", the longest waiting first" + (pods.length < s.waitingPods ? "; " + number(pods.length, 0) + " are shown" : "") + ". Choose a pod to see why.";
+    const at = Date.parse(s.time);
+    $("waiting").replaceChildren(...(pods.length ? table("Pods without a node", [["Pod", "text"], ["Waiting"], ["Profile", "text drop1"], ["Why", "long"]], pods.map((p) => [
+      podButton(p), span(Math.max(0, (at - Date.parse(p.since)) / 1000)), p.schedulerName, [p.reason, p.message].filter(Boolean).join(": ") || "no scheduler has looked at it",
+    ])).firstChild.children : []));
+  }
+
+  $("profile").onchange = () => setView({ profile: $("profile").value });
+
+  // ---- A pod: the explanation as a picture.
+  let opener = null;
+  function openPod(name) {
+    opener = document.activeElement;
+    setView({ pod: name, a: "", b: "" }, true);
+    $("h-pod").focus();
+    $("h-pod").scrollIntoView();
+  }
+  $("pod-close").onclick = () => {
+    setView({ pod: "", a: "", b: "" }, true);
+    if (opener?.isConnected) opener.focus();
+  };
+  const termsOf = (n) => (n.terms ?? []).map((t) => t.plugin + ": " + t.terms.map((x) => `${x.name} ${number(x.value, 2)}${x.unit ?? ""}`).join(", "));
+  function verdict(e) {
+    const to = e.decision.nodes;
+    const p = e.placement;
+    if (to.length === 0) return "✗ No node takes the pod. " + (e.decision.event ?? "");
+    const where = list(to, 3) + (to.length > 1 ? " (one at random)" : "");
+    const why = (e.decision.deciding ?? []).map((d) => d.plugin);
+    const decided = why.length ? ` ${list(why)} ${why.length === 1 ? "decides" : "each decide"}: without it, ${list(e.decision.deciding[0].nodesWithout, 2)} would win.` : "";
+    if (!p) return "The scheduler would take " + where + "." + decided;
+    if (!p.differs) return "✓ It would go to " + p.node + " today, too." + decided;
+    const present = p.ruledOutBy ? `${p.ruledOutBy} rules out ${p.node}: ${p.reason}` : p.rank ? `${p.node} has rank ${p.rank}, ${number(p.behind, 0)} points behind` : p.node + " is not in the cluster";
+    return `▲ It would not go to ${p.node} today, but to ${where}. ${present}.` + decided;
+  }
+  function compared(e) {
+    const pairOf = e.comparison?.nodes ?? e.candidates.slice(0, 2);
+    if (pairOf.length < 2) return [];
+    const [a, b] = pairOf;
+    const rows = [];
+    const cell = (v, unit) => (v == null ? "–" : number(v, 2) + (unit ?? ""));
+    const plugins = [...new Set([a, b].flatMap((n) => [...(n.scores ?? []), ...(n.terms ?? [])].map((s) => s.plugin)))];
+    for (const plugin of plugins) {
+      const [sa, sb] = [a, b].map((n) => n.scores?.find((s) => s.plugin === plugin)?.weighted);
+      rows.push([plugin, cell(sa), cell(sb), sa != null && sb != null ? signed(sa - sb) : "–"]);
+      const terms = [a, b].map((n) => n.terms?.find((t) => t.plugin === plugin)?.terms ?? []);
+      for (const name of new Set(terms.flat().map((t) => t.name))) {
+        const [ta, tb] = terms.map((of) => of.find((t) => t.name === name));
+        rows.push(["· " + name, cell(ta?.value, ta?.unit), cell(tb?.value, tb?.unit), ""]);
+      }
+    }
+    const state = (n) => (n.ruledOutBy ? `${n.name}: ${n.ruledOutBy} rules it out: ${n.reason}` : `${n.name}: rank ${n.rank ?? "–"}, total ${number(n.total, 0)}`);
+    return [text("h3", "Two nodes side by side"), choose(e, a.name, b.name), facts([a, b].map(state)),
+      table("Two nodes side by side", [["Plugin and terms", "text"], [a.name], [b.name], ["Difference"]], rows)];
+  }
+  // choose lets the user name two nodes.
+  function choose(e, a, b) {
+    const names = [...new Set([...e.candidates.map((c) => c.name), ...e.ruledOut.flatMap((r) => r.nodes.map((n) => n.name)), a, b])];
+    const selects = [a, b].map((chosen, i) => {
+      const select = element("select", { ariaLabel: i ? "Second node" : "First node" }, ...names.slice(0, 1000).map((name) => element("option", { value: name, textContent: name, selected: name === chosen })));
+      select.onchange = () => {
+        const [first, second] = selects.map((s) => s.value);
+        if (first !== second) setView({ a: first, b: second }, true);
+      };
+      return select;
+    });
+    return element("div", { className: "controls" }, ...selects);
+  }
+  // basis lists the parts of a usage, such as the mean of the workload and its spread.
+  const basis = (parts) => (parts ?? []).map((p) => `${p.amount}: ${p.basis}`).join(" + ") || "–";
+  // breakable lets a line break before the capitals of a name.
+  const breakable = (name) => name.replace(/([a-z])(?=[A-Z])/g, "$1\u200b");
+  function drawExplanation(e) {
+    const most = Math.max(1, ...e.candidates.map((c) => c.total));
+    const plugins = [...new Set(e.candidates.flatMap((c) => (c.scores ?? []).map((s) => s.plugin)))];
+    const color = (plugin) => "p" + (plugins.indexOf(plugin) % 10);
+    const ruledOut = e.ruledOut.map((r) => [
+      r.reason, part((100 * r.count) / Math.max(1, e.nodes), "p0"), number(r.count, 0), r.plugin, list(r.nodes.map((n) => n.name), 3),
+    ].map((cell) => (cell instanceof Element ? element("div", { className: "picture", ariaHidden: "true" }, cell) : cell)));
+    const scores = e.candidates.map((c) => [
+      nodeButton(c.name),
+      element("div", { className: "picture", ariaHidden: "true" }, ...(c.scores ?? []).map((s) => tipped(part((100 * s.weighted) / most, color(s.plugin)),
+        [`${c.name}: ${s.plugin} ${s.normalized} × weight ${s.weight} = ${s.weighted}`, ...termsOf(c).filter((t) => t.startsWith(s.plugin + ":"))].join("\n")))),
+      number(c.rank, 0), number(c.total, 0), ...plugins.map((p) => number(c.scores?.find((s) => s.plugin === p)?.weighted ?? 0, 0)),
+    ]);
+    return [
+      text("p", verdict(e), "verdict"),
+      facts([
+        "profile " + e.profile, e.pod.phase && "phase " + e.pod.phase, "priority " + e.pod.priority,
+        `${number(e.feasibleNodes, 0)} of ${plural(e.nodes, "node")} passed the filters`,
+      ]),
+      e.expectedUsage.length && text("h3", "Expected usage"),
+      e.expectedUsage.length && table("Expected usage", [["Plugin", "text"], ["Resource", "text"], ["Amount"], ["From", "long"], ["Predicted peak", "long drop1"]], e.expectedUsage.map((u) => [
+        u.plugin, u.resource, u.amount, basis(u.parts), basis(u.peakParts),
+      ])),
+      e.relaxed && text("p", "Limits that left the pod no node were waived: " + list(e.relaxed.plugins), "warning"),
+      e.preemption && text("p", e.preemption.node ? `Preemption would evict ${plural(e.preemption.victims?.length ?? 0, "pod")} on ${e.preemption.node}.` : "Preemption does not help. " + (e.preemption.message ?? ""), "warning"),
+      ruledOut.length && text("h3", "Nodes ruled out"),
+      ruledOut.length && table("Nodes ruled out", [["Reason", "long"], ["Share", "bar"], ["Nodes"], ["Plugin", "text drop1"], ["Such as", "text drop2"]], ruledOut),
+      scores.length && text("h3", scores.length < e.feasibleNodes ? `The best ${scores.length} candidates` : "Candidates"),
+      plugins.length && element("ul", { className: "legend", ariaLabel: "Plugins" }, ...plugins.map((p) => element("li", {}, element("span", { className: "key " + color(p), ariaHidden: "true" }), p))),
+      scores.length && table("Candidates", [["Node", "text"], ["Scores", "bar"], ["Rank"], ["Total"], ...plugins.map((p) => [breakable(p), "drop2 plugin"])], scores),
+      ...compared(e),
+      ...e.notes.map((n) => text("p", n, "note")),
+      command(`kubectl plimsoll explain ${quoted(e.pod.name)} -n ${quoted(e.pod.namespace)}`),
+    ];
+  }
+  const askPod = asker("pod", drawExplanation);
+
+  // ---- What if.
+  const inputs = ["drain", "add", "like", "more", "of"];
+  const scenario = () => new URLSearchParams([
+    ...view.drain.split(/[\s,]+/).filter(Boolean).map((name) => ["drain", name]),
+    ...(Number(view.add) > 0 ? [["add-nodes", view.add], ["like", view.like]] : []),
+    ...(Number(view.more) > 0 ? [["more", view.more], ["of", view.of]] : []),
+  ]);
+  // whatIfCommand returns the command of the scenario. What-if reads a workload from a file.
+  function whatIfCommand() {
+    const s = scenario();
+    const [type, namespace, name] = (s.get("of") ?? "").split("/").map(quoted);
+    const more = s.has("of") ? ` -f - --replicas ${quoted(s.get("more"))}` : "";
+    const flags = [...s].filter(([flag]) => flag !== "more" && flag !== "of").map(([flag, value]) => ` --${flag} ${quoted(value)}`).join("");
+    return (more ? `kubectl get ${type} ${name} -n ${namespace} -o yaml | ` : "") + "kubectl plimsoll what-if" + more + flags + " --pending";
+  }
+  function drawOutcome(report) {
+    const o = report.outcomes[0];
+    const nodes = o.nodes.slice(0, 100);
+    const load = (l) => [pair(l.beforePercent, l.afterPercent, l.linePercent, l.above), `${percent(l.beforePercent)} → ${percent(l.afterPercent)}${l.above ? " ▲" : ""}`];
+    const failed = o.unschedulable ?? [];
+    const lost = [...(report.lost ?? []), ...(o.lost ?? [])];
+    return [
+      text("p", o.pods === 0 ? "✓ No pod needs another node." : o.placed === o.pods ? `✓ ${o.pods === 1 ? "The pod finds a node" : `All ${plural(o.pods, "pod")} find a node`}.` : `✗ ${number(o.pods - o.placed, 0)} of ${plural(o.pods, "pod")} without a node.`, "verdict"),
+      facts([...(report.changes ?? []), `${number(o.nodesAboveBefore, 0)} of ${plural(o.nodesInCluster, "node")} above the line before, ${number(o.nodesAboveAfter, 0)} after`,
+        report.stopped && "stopped (" + report.stopped + "): " + plural(o.undecided ?? 0, "pod") + " undecided"]),
+      lost.length && text("p", `Nobody recreates ${plural(lost.length, "pod")}: ${list(lost)}`, "warning"),
+      failed.length && text("h3", "Pods without a node"),
+      failed.length && table("Pods without a node", [["Of", "text"], ["Pods"], ["Why", "long"]], failed.map((g) => [g.of, number(g.pods, 0), g.reason])),
+      nodes.length && text("h3", nodes.length < o.nodes.length ? `The first 100 of ${plural(o.nodes.length, "changed node")}` : "Changed nodes"),
+      nodes.length && pairLegend(),
+      nodes.length && table("Changed nodes", [["Node", "text"], ["Placed"], ["Evicted", "drop1"], ["CPU", "bar"], ["CPU %"], ["Memory", "bar drop1"], ["Memory %", "drop1"], ["Change", "text drop2"]], nodes.map((n) => [
+        nodeButton(n.name), number(n.placed, 0), number(n.evicted ?? 0, 0), ...load(n.cpu), ...load(n.memory),
+        [n.new && "new", n.drained && "drained", n.crossesLine && "crosses the line"].filter(Boolean).join(", ") || "–",
+      ])),
+      ...[...(o.notes ?? []), ...(report.notes ?? [])].map((n) => text("p", n, "note")),
+      command(whatIfCommand()),
+    ];
+  }
+  const askWhatIf = asker("whatif", drawOutcome);
+  $("whatif-form").onsubmit = (event) => {
+    event.preventDefault();
+    const changes = Object.fromEntries(inputs.map((id) => [id, $(id).value.trim()]));
+    const [add, more] = [Number(changes.add) > 0, Number(changes.more) > 0];
+    const problem = add && !changes.like ? "Name a node that the new nodes are like." : more && !changes.of ? "Name the workload of the new pods."
+      : !changes.drain && !add && !more ? "Name nodes to drain, or write a number of nodes or pods to add." : "";
+    setView(changes, true);
+    if (problem) $("whatif-note").textContent = problem;
+    else askWhatIf("what-if.json?" + scenario(), true);
+  };
+
+  // ---- Moves.
+  function drawMoves(r) {
+    const title = r.stopped ? "No moves: " + r.stopped + "." : r.nodes.length === 0 ? "✓ No node is hot." : r.moves.length === 0 ? "▲ No pod can move." : `▲ ${plural(r.moves.length, "move")} off ${plural(r.nodes.filter((n) => n.hot).length, "hot node")}.`;
+    return [
+      text("p", title, "verdict"),
+      facts([`by ${r.plugin} of profile ${r.profile}`, plural(r.simulatedDecisions, "decision") + " simulated"]),
+      r.nodes.length && text("h3", "Before and after"),
+      r.nodes.length && pairLegend(),
+      r.nodes.length && table("Nodes before and after", [["Node", "text"], ["Load", "bar"], ["Before"], ["After"], ["Line", "drop1"], ["Resource", "text drop1"], ["Role", "text drop1"]], r.nodes.map((n) => [
+        nodeButton(n.name), pair(n.beforePercent, n.afterPercent, n.linePercent, n.afterPercent > n.linePercent), percent(n.beforePercent), percent(n.afterPercent), percent(n.linePercent), n.resource, n.hot ? "▲ hot" : "destination",
+      ])),
+      r.moves.length && text("h3", "Moves"),
+      r.moves.length && table("Moves", [["Pod", "text"], ["From", "text"], ["To", "text"], ["Relief in points"], ["Owner", "text drop2"]], r.moves.map((m) => [
+        podButton({ namespace: m.namespace, name: m.pod }), nodeButton(m.from), [m.to, ...(m.or ?? [])].join(" or "), percent(m.reliefPercent), m.owner,
+      ])),
+      r.stay.length && text("h3", "Other pods of hot nodes stay"),
+      r.stay.length && table("Why other pods stay", [["Reason", "text"], ["Pods"]], r.stay.map((s) => [s.message, number(s.pods, 0)])),
+      r.deferred?.length && text("p", "Limits of moves leave out hot nodes: " + list(r.deferred), "note"),
+      ...(r.notes ?? []).map((n) => text("p", n, "note")),
+      command("kubectl plimsoll rebalance"),
+    ];
+  }
+  const askMoves = asker("moves", drawMoves);
+  $("plan").onclick = () => askMoves("moves.json", true);
+
+  // ---- The whole.
+  const tabs = Object.entries(titles).map(([name, title]) => element("button", { type: "button", textContent: title, onclick: () => setView({ view: name }, true) }));
+  $("views").append(...tabs);
+  let drawnView = null;
+  function draw() {
+    Object.keys(titles).forEach((name, i) => {
+      if (name === view.view) tabs[i].setAttribute("aria-current", "page");
+      else tabs[i].removeAttribute("aria-current");
+    });
+    const waiting = data().waitingPods ?? 0;
+    const label = titles.waiting + (waiting ? " (" + number(waiting, 0) + ")" : "");
+    if (tabs[1].textContent !== label) tabs[1].textContent = label;
+    $("title").textContent = titles[view.view];
+    document.title = titles[view.view] + " – Plimsoll";
+    for (const section of document.querySelectorAll("[data-view]")) if (section.id !== "node") section.hidden = section.dataset.view !== view.view;
+    if (view.view === "waiting") drawWaiting();
+    if (view.view === "whatif" && drawnView !== location.hash) {
+      for (const id of inputs) $(id).value = view[id];
+      $("names").replaceChildren(...Object.keys(data().nodes ?? {}).sort().slice(0, 1000).map((name) => element("option", { value: name })));
+      const asked = scenario();
+      askWhatIf(asked.size && asked.get("like") !== "" && asked.get("of") !== "" ? "what-if.json?" + asked : "");
+    }
+    drawnView = location.hash;
+    $("pod").hidden = !view.pod;
+    $("h-pod").textContent = view.pod;
+    const [namespace, pod] = view.pod.split("/");
+    const nodes = view.a && view.b ? [["node", view.a], ["node", view.b]] : [];
+    askPod(pod ? "explain.json?" + new URLSearchParams([["namespace", namespace], ["pod", pod], ...nodes]) : "");
+  }
+  return { draw, titles, podButton, table, part, button };
+};

@@ -1,0 +1,158 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
+)
+
+// Questions are answered from the present state of the cluster. Their functions may be called concurrently.
+type Questions struct {
+	// Explain explains a pod of the namespace.
+	Explain func(ctx context.Context, namespace string, r explain.Request) (explain.Result, error)
+	WhatIf  func(ctx context.Context, w WhatIf) (*whatif.Report, error)
+	Moves   func(ctx context.Context) (*moves.Report, error)
+}
+
+// WhatIf is a scenario. If Workload has a name, Replicas more of its pods are placed.
+type WhatIf struct {
+	whatif.Scenario
+	Workload  explain.Target
+	Namespace string
+}
+
+// Bounds of questions. Each lists all objects of the cluster.
+const (
+	maxAsked      = 2
+	answerTimeout = 2 * time.Minute
+	// shownCandidates are more than anybody compares.
+	shownCandidates = 50
+	maxDrained      = 100
+)
+
+// badQuery is an error in the query of a question.
+type badQuery struct{ error }
+
+// explain explains the pod of the query. Two nodes are compared.
+func (q *Questions) explain(ctx context.Context, query url.Values) (any, error) {
+	namespace, pod, nodes := query.Get("namespace"), query.Get("pod"), query["node"]
+	if namespace == "" || pod == "" {
+		return nil, badQuery{errors.New("namespace, pod: write both")}
+	}
+	if len(nodes) != 0 && (len(nodes) != 2 || nodes[0] == nodes[1]) {
+		return nil, badQuery{errors.New("node: write two different nodes, or none")}
+	}
+	target := explain.Target{Kind: explain.Kinds()[0], Name: pod}
+	return q.Explain(ctx, namespace, explain.Request{Target: target, Top: shownCandidates, Compare: nodes})
+}
+
+// whatIf runs the scenario of the query. Waiting pods are placed too.
+func (q *Questions) whatIf(ctx context.Context, query url.Values) (any, error) {
+	s := WhatIf{Scenario: whatif.Scenario{Drain: query["drain"], Like: query.Get("like"), Pending: true}}
+	if len(s.Drain) > maxDrained {
+		return nil, badQuery{fmt.Errorf("drain: %d nodes; write at most %d", len(s.Drain), maxDrained)}
+	}
+	var err error
+	if s.AddNodes, err = count(query, "add-nodes", whatif.MaxNodes); err != nil {
+		return nil, err
+	}
+	if (s.AddNodes > 0) != (s.Like != "") {
+		return nil, badQuery{errors.New("add-nodes, like: write both, such as 2 and worker-1")}
+	}
+	if err := s.addWorkload(query); err != nil {
+		return nil, err
+	}
+	return q.WhatIf(ctx, s)
+}
+
+// addWorkload reads the number of pods, and the workload as TYPE/NAMESPACE/NAME.
+func (w *WhatIf) addWorkload(query url.Values) error {
+	more, err := count(query, "more", whatif.MaxPods)
+	if err != nil {
+		return err
+	}
+	of := query.Get("of")
+	if (more > 0) != (of != "") {
+		return badQuery{errors.New("more, of: write both, such as 5 and deployment/shop/web")}
+	}
+	if of == "" {
+		return nil
+	}
+	parts := strings.Split(of, "/")
+	kind, err := explain.KindOf(parts[0])
+	scales := slices.Contains([]string{"Deployment", "ReplicaSet", "StatefulSet", "Job"}, kind.Kind)
+	if err != nil || !scales || len(parts) != 3 || parts[1] == "" || parts[2] == "" {
+		return badQuery{fmt.Errorf("of: %q; write a deployment, replicaset, statefulset or job, such as deployment/shop/web", of)}
+	}
+	w.Replicas, w.Namespace, w.Workload = &more, parts[1], explain.Target{Kind: kind, Name: parts[2]}
+	return nil
+}
+
+// count returns a number of the query; 0 if it is absent.
+func count(query url.Values, name string, highest int) (int, error) {
+	text := query.Get(name)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > highest {
+		return 0, badQuery{fmt.Errorf("%s: %q; write from 1 to %d", name, text, highest)}
+	}
+	return n, nil
+}
+
+func (q *Questions) moves(ctx context.Context, _ url.Values) (any, error) { return q.Moves(ctx) }
+
+// answer serves the answer to a question. It ends when the browser stops waiting.
+func answer(s *Server, ask func(context.Context, url.Values) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if s.options.Saved != nil {
+			http.Error(w, "a saved snapshot has no answers", http.StatusNotFound)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
+		defer cancel()
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout + writeTimeout)) // else that of the server
+		content, err := s.ask(ctx, func() (any, error) { return ask(ctx, r.URL.Query()) })
+		_, bad := errors.AsType[badQuery](err)
+		switch {
+		case bad:
+			http.Error(w, text.Excerpt(err.Error()), http.StatusBadRequest)
+		case errors.Is(err, context.DeadlineExceeded):
+			http.Error(w, fmt.Sprintf("no answer within %v; ask for less, or use the command", answerTimeout), http.StatusServiceUnavailable)
+		case err != nil:
+			http.Error(w, text.Escape(err.Error()), http.StatusInternalServerError)
+		default:
+			writeJSON(w, content)
+		}
+	}
+}
+
+// ask waits for its turn, and returns the JSON of the result.
+func (s *Server) ask(ctx context.Context, question func() (any, error)) ([]byte, error) {
+	select {
+	case s.asked <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-s.asked }()
+	result, err := question()
+	if err != nil {
+		return nil, err
+	}
+	content, err := s.options.Encode(result)
+	debug.FreeOSMemory() // the question has read all objects once more
+	return content, err
+}

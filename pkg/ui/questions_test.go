@@ -1,0 +1,201 @@
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
+	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+)
+
+// candidate is a node of rank 1 for load 90, which scores 2 × 90 + 50.
+func candidate(name string, rank int, load int64) sim.NodeResult {
+	return sim.NodeResult{
+		Name: name, Rank: rank, Total: 2*load + 50,
+		Scores: []sim.Score{
+			{Plugin: "LoadThreshold", Normalized: load, Weight: 2, Weighted: 2 * load},
+			{Plugin: "NodeResourcesFit", Normalized: 50, Weight: 1, Weighted: 50},
+		},
+		Terms: []sim.PluginTerms{{Plugin: "LoadThreshold", Terms: []pluginexplain.Term{{Name: "cpu measured", Value: float64(100 - load), Unit: "%"}}}},
+	}
+}
+
+// questions answers with one moving pod, one drained node and one move. A pod named web-404 does not exist.
+func questions() Questions {
+	return Questions{
+		Explain: func(_ context.Context, namespace string, r explain.Request) (explain.Result, error) {
+			if r.Target.Name == "web-404" {
+				return nil, errors.New("pod web-404: not found in namespace " + namespace)
+			}
+			e := &explain.Explanation{
+				Pod: explain.Pod{Namespace: namespace, Name: r.Target.Name, Node: "worker-0002"}, Profile: "plimsoll", Nodes: 5, FeasibleNodes: 3,
+				Usages: []explain.Usage{{Plugin: "LoadThreshold", Resource: "cpu", Amount: resource.MustParse("250m"), Parts: []explain.UsagePart{
+					{Amount: resource.MustParse("200m"), Basis: "mean of Deployment shop/web"}, {Amount: resource.MustParse("50m"), Basis: "spread"},
+				}, PeakParts: []explain.UsagePart{{Amount: resource.MustParse("400m"), Basis: "peak"}}}},
+				RuledOut: []explain.RuledOut{{
+					Plugin: "LoadThreshold", Reason: "node(s) had too high load", Count: 2,
+					Nodes: []explain.RuledOutNode{{Name: "worker-0000"}, {Name: "worker-0010"}},
+				}},
+				Candidates: []sim.NodeResult{candidate("worker-0003", 1, 90), candidate("worker-0004", 2, 70), candidate("worker-0002", 3, 40)},
+				Decision: explain.Decision{Nodes: []string{"worker-0003"}, Total: 230, Deciding: []explain.Deciding{
+					{Plugin: "LoadThreshold", NodesWithout: []string{"worker-0002", "worker-0004"}},
+				}},
+				Placement: &explain.Placement{Node: "worker-0002", Differs: true, Rank: 3, Behind: 100},
+				Notes:     []string{},
+			}
+			if len(r.Compare) == 2 {
+				e.Comparison = &explain.Comparison{Nodes: []sim.NodeResult{candidate(r.Compare[0], 2, 70), candidate(r.Compare[1], 3, 40)}}
+			}
+			return e, nil
+		},
+		WhatIf: func(_ context.Context, s WhatIf) (*whatif.Report, error) {
+			change := func(before, after float64) whatif.Load {
+				return whatif.Load{BeforePercent: &before, AfterPercent: &after, LinePercent: new(80.0), Above: after > 80}
+			}
+			return &whatif.Report{Changes: []string{"drained " + strings.Join(s.Drain, ", ")}, Outcomes: []*whatif.Outcome{{
+				Pods: 4, Placed: 3, NodesInCluster: 100, NodesAboveBefore: 10, NodesAboveAfter: 11,
+				Nodes: []whatif.ChangedNode{
+					{Name: "worker-0003", Placed: 3, CPU: change(70, 85), Memory: change(30, 40), CrossesLine: true},
+					{Name: "worker-0000", Drained: true, Evicted: 4, CPU: change(85, 5), Memory: change(85, 10)},
+				},
+				Unschedulable: []whatif.Group{{Of: "Deployment shop/web", Reason: "0/100 nodes are available: 100 Insufficient cpu.", Pods: 1}},
+			}}}, nil
+		},
+		Moves: func(context.Context) (*moves.Report, error) {
+			return &moves.Report{
+				Profile: "plimsoll", Plugin: "LoadThreshold", Simulated: 7,
+				Nodes: []moves.Node{
+					{Name: "worker-0000", Hot: true, Resource: "cpu", Line: 80, Before: 85, After: 76},
+					{Name: "worker-0003", Resource: "cpu", Line: 80, Before: 20, After: 29},
+				},
+				Moves: []moves.Move{{Namespace: "shop", Pod: "web-0", Owner: "ReplicaSet web", From: "worker-0000", To: "worker-0003", Relief: 9}},
+				Stay:  []moves.Stay{{Reason: "DaemonSet", Message: "belongs to a DaemonSet", Pods: 3}},
+			}, nil
+		},
+	}
+}
+
+func TestServer_Questions(t *testing.T) {
+	var asked []string
+	q := questions()
+	whatIf, explained := q.WhatIf, q.Explain
+	q.WhatIf = func(ctx context.Context, s WhatIf) (*whatif.Report, error) {
+		said := []any{s.Drain, s.AddNodes, s.Like, s.Pending}
+		if s.Replicas != nil {
+			said = append(said, *s.Replicas, s.Workload.Type(), s.Namespace, s.Workload.Name)
+		}
+		content, _ := json.Marshal(said)
+		asked = append(asked, string(content))
+		return whatIf(ctx, s)
+	}
+	q.Explain = func(ctx context.Context, namespace string, r explain.Request) (explain.Result, error) {
+		asked = append(asked, strings.Join(slices.Concat([]string{r.Target.Type(), namespace, r.Target.Name}, r.Compare), " "))
+		return explained(ctx, namespace, r)
+	}
+	s := startWith(t, Options{Source: newCluster("worker-1"), Check: checks, Encode: json.Marshal, Questions: q})
+	for _, tt := range []struct {
+		path   string
+		status int
+		// asked is the question; body is a part of the answer.
+		asked, body string
+	}{
+		{"explain.json?namespace=shop&pod=web-0", 200, "pod shop web-0", `"feasibleNodes":3`},
+		{"explain.json?namespace=shop&pod=web-0&node=a&node=b", 200, "pod shop web-0 a b", `"comparison":{`},
+		{"explain.json?namespace=shop&pod=web-404", 500, "pod shop web-404", "not found in namespace shop"},
+		{"explain.json?pod=web-0", 400, "", "namespace, pod: write both"},
+		{"explain.json?namespace=shop&pod=web-0&node=a", 400, "", "node: write two different nodes"},
+		{"explain.json?namespace=shop&pod=web-0&node=a&node=a", 400, "", "node: write two different nodes"},
+		{"what-if.json?drain=a&drain=b", 200, `[["a","b"],0,"",true]`, `"placed":3`},
+		{"what-if.json?add-nodes=2&like=a", 200, `[null,2,"a",true]`, `"placed":3`},
+		{"what-if.json?more=5&of=deploy/shop/web", 200, `[null,0,"",true,5,"deployment","shop","web"]`, `"placed":3`},
+		{"what-if.json?more=5", 400, "", "more, of: write both"},
+		{"what-if.json?of=deploy/shop/web", 400, "", "more, of: write both"},
+		{"what-if.json?more=100001&of=deploy/shop/web", 400, "", `more: "100001"; write from 1 to 100000`},
+		{"what-if.json?more=5&of=daemonset/shop/web", 400, "", `of: "daemonset/shop/web"; write a deployment`},
+		{"what-if.json?more=5&of=secret/shop/web", 400, "", `of: "secret/shop/web"; write a deployment`},
+		{"what-if.json?more=5&of=deployment/web", 400, "", `of: "deployment/web"`},
+		{"what-if.json?more=5&of=deployment/shop/web/log", 400, "", `of: "deployment/shop/web/log"`},
+		{"what-if.json?add-nodes=2", 400, "", "add-nodes, like: write both"},
+		{"what-if.json?like=a", 400, "", "add-nodes, like: write both"},
+		{"what-if.json?add-nodes=10001&like=a", 400, "", `add-nodes: "10001"; write from 1 to 10000`},
+		{"what-if.json?add-nodes=two&like=a", 400, "", `add-nodes: "two"`},
+		{"what-if.json?" + strings.Repeat("drain=a&", 101), 400, "", "drain: 101 nodes; write at most 100"},
+		{"moves.json", 200, "", `"message":"belongs to a DaemonSet"`},
+	} {
+		asked = nil
+		resp := s.do(t, request{path: tt.path})
+		body := bodyOf(t, resp)
+		if resp.StatusCode != tt.status || !strings.Contains(body, tt.body) || strings.Join(asked, ";") != tt.asked {
+			t.Errorf("%s: HTTP status %d, asked %q, body %s; want %+v", tt.path, resp.StatusCode, asked, body, tt)
+		}
+	}
+}
+
+// A question is not asked without a session, nor of a saved snapshot.
+func TestServer_QuestionsRefused(t *testing.T) {
+	saved := startWith(t, Options{Saved: &Snapshot{}, Encode: json.Marshal})
+	s := start(t, newCluster("worker-1"))
+	for _, path := range []string{"explain.json?namespace=shop&pod=web-0", "what-if.json?drain=worker-1", "moves.json"} {
+		if resp := s.do(t, request{path: path, anonymous: true}); resp.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s: HTTP status %d without a session", path, resp.StatusCode)
+		}
+		if resp := saved.do(t, request{path: path}); resp.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: HTTP status %d of a saved snapshot", path, resp.StatusCode)
+		}
+	}
+}
+
+// A question ends when its browser goes, and only a few are asked at a time.
+func TestServer_QuestionsEnd(t *testing.T) {
+	began, ended := make(chan struct{}), make(chan error)
+	q := questions()
+	q.Moves = func(ctx context.Context) (*moves.Report, error) {
+		select {
+		case began <- struct{}{}:
+			<-ctx.Done()
+			ended <- ctx.Err()
+		case <-ctx.Done(): // its turn came when the browser had gone
+		}
+		return nil, ctx.Err()
+	}
+	s := startWith(t, Options{Source: newCluster("worker-1"), Check: checks, Encode: json.Marshal, Questions: q})
+	ctx, cancel := context.WithCancel(t.Context())
+	for range maxAsked + 1 {
+		go func() {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Address()+"moves.json", nil)
+			if err != nil {
+				return
+			}
+			req.AddCookie(&http.Cookie{Name: s.access.cookie, Value: s.access.session})
+			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+			if resp, err := client.Do(req); err == nil {
+				_ = resp.Body.Close()
+			}
+		}()
+	}
+	for range maxAsked {
+		<-began
+	}
+	select {
+	case <-began:
+		t.Errorf("more than %d questions at a time", maxAsked)
+	case <-time.After(50 * time.Millisecond): // it would have begun at once
+	}
+	cancel()
+	for range maxAsked {
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v, want that of the browser", err)
+		}
+	}
+}
