@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,9 +39,10 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // cluster is a source whose nodes a test changes.
 type cluster struct {
-	mu   sync.Mutex
-	rows map[string]top.Row
-	err  error
+	mu      sync.Mutex
+	rows    map[string]top.Row
+	err     error
+	trended atomic.Bool
 }
 
 // row is a node of 8 cores with 30.24 % measured, 5 % pending and a line at 80 %.
@@ -98,6 +100,51 @@ func (c *cluster) Pods(_ context.Context, node string) (*top.Pods, error) {
 	return &top.Pods{Pods: []top.Pod{{Namespace: "shop", Name: "web-0"}}}, nil
 }
 
+// UpdateTrend finds something new once. The trend of a node rises by a point every five minutes.
+func (c *cluster) UpdateTrend(context.Context) (bool, error) {
+	return c.trended.CompareAndSwap(false, true), nil
+}
+
+func (c *cluster) Trend() *top.Trend {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := &top.Trend{Nodes: map[string]*top.NodeTrend{}}
+	const points = 13
+	for i := range points {
+		t.Times = append(t.Times, now.Add(time.Duration(i+1-points)*5*time.Minute))
+	}
+	for name, r := range c.rows {
+		n := &top.NodeTrend{CPU: make([]*float64, points), Memory: make([]*float64, points)}
+		for i := range points {
+			if r.CPU.MeasuredPercent != nil {
+				n.CPU[i] = new(max(*r.CPU.MeasuredPercent-float64(points-1-i), 0))
+			}
+			n.Memory[i] = r.Memory.MeasuredPercent
+		}
+		t.Nodes[name] = n
+	}
+	return t
+}
+
+// History has a pod that came, and one that was evicted.
+func (c *cluster) History(node string) *top.History {
+	return &top.History{Node: node, Since: now.Add(-30 * time.Minute), Events: []top.PodEvent{
+		{Time: now.Add(-20 * time.Minute), Event: top.Placed, Namespace: "shop", Name: "web-0"},
+		{Time: now.Add(-10 * time.Minute), Event: top.Evicted, Namespace: "shop", Name: "web-9", Reason: "EvictionByEvictionAPI"},
+	}}
+}
+
+// Waiting returns two pods, one of which no scheduler has looked at.
+func (c *cluster) Waiting() []top.WaitingPod {
+	return []top.WaitingPod{
+		{
+			Namespace: "shop", Name: "huge-0", SchedulerName: "plimsoll", Since: now.Add(-10 * time.Minute), Reason: "Unschedulable",
+			Message: "0/3 nodes are available: 3 Insufficient cpu.",
+		},
+		{Namespace: "batch", Name: "new-0", SchedulerName: "other", Since: now.Add(-5 * time.Second)},
+	}
+}
+
 // running is a server that runs, its clock, and a function that ends it.
 type running struct {
 	*Server
@@ -109,7 +156,9 @@ type running struct {
 
 func start(t *testing.T, source Source) *running {
 	t.Helper()
-	return startWith(t, Options{Source: source, Context: "production", Check: checks, Encode: json.Marshal})
+	return startWith(t, Options{
+		Source: source, Context: "production", Check: checks, Encode: json.Marshal, Questions: questions(),
+	})
 }
 
 func startWith(t *testing.T, o Options) *running {
@@ -420,6 +469,29 @@ func TestServer_Pods(t *testing.T) {
 	}
 }
 
+func TestServer_TrendAndHistory(t *testing.T) {
+	s := start(t, newCluster("worker-1"))
+	var trend top.Trend
+	must(t, json.Unmarshal([]byte(bodyOf(t, s.do(t, request{path: "trend.json"}))), &trend))
+	if n := trend.Nodes["worker-1"]; len(trend.Times) != 13 || n == nil || *n.CPU[12] != 30.24 || *n.CPU[0] != 18.24 {
+		t.Errorf("%+v", trend)
+	}
+	var history top.History
+	must(t, json.Unmarshal([]byte(bodyOf(t, s.do(t, request{path: "history.json?node=worker-1"}))), &history))
+	if history.Node != "worker-1" || len(history.Events) != 2 || history.Events[1].Reason != "EvictionByEvictionAPI" {
+		t.Errorf("%+v", history)
+	}
+	saved := startWith(t, Options{Saved: &Snapshot{}, Encode: json.Marshal})
+	for _, path := range []string{"trend.json", "history.json?node=worker-1", "pods.json?node=worker-1"} {
+		if resp := s.do(t, request{path: path, anonymous: true}); resp.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s: HTTP status %d without a session", path, resp.StatusCode)
+		}
+		if resp := saved.do(t, request{path: path}); resp.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: HTTP status %d of a saved snapshot", path, resp.StatusCode)
+		}
+	}
+}
+
 func TestReadFile_Errors(t *testing.T) {
 	for content, want := range map[string]string{
 		`{`:                               "unexpected end of JSON input",
@@ -437,35 +509,76 @@ func TestReadFile_Errors(t *testing.T) {
 	}
 }
 
-// BenchmarkState_5000Nodes measures what a refresh of 5,000 nodes costs when all loads have changed.
-func BenchmarkState_5000Nodes(b *testing.B) {
-	const nodes = 5000
-	random := rand.New(rand.NewPCG(1, 2))
-	snapshot := func(round int) *Snapshot {
-		list := &top.Nodes{}
-		for i := range nodes {
-			r := row(fmt.Sprintf("ip-10-%d-%d-%d.eu-west-1.compute.internal", i/2500, i/50%50, i%50))
-			for _, of := range r.Resources() {
-				measured, pending := 90*random.Float64(), 5*random.Float64()
-				of.MeasuredPercent, of.UtilizationPercent, of.PendingPercent = new(measured), measured+pending, pending
-				of.MeasuredAt = new(now.Add(time.Duration(round) * 30 * time.Second))
-			}
-			list.Nodes = append(list.Nodes, &r)
+// Every text and label of a cluster is secret, so that a field that is added is hidden too.
+func TestSnapshot_HashNames(t *testing.T) {
+	const secret = "secret"
+	n := row(secret)
+	n.AnnotationProblem, n.Labels = secret, map[string]string{"topology.kubernetes.io/zone": secret, "team": secret, secret: "x"}
+	waiting := []top.WaitingPod{{Namespace: secret, Name: secret, SchedulerName: secret, Since: now, Reason: "Unschedulable", Message: secret}}
+	report := &doctor.Report{Configuration: secret, Restart: secret, Checks: []doctor.Check{{
+		Group: "source", ID: "source.tls", Status: doctor.Error, Message: secret, Advice: []doctor.Advice{{Text: secret, Command: secret, YAML: secret}},
+	}}}
+	nodes := &top.Nodes{Nodes: []*top.Row{&n}, View: top.View{
+		SchedulerName: secret, Plugin: "LoadThreshold", Time: now, Configuration: secret, Problems: []string{secret},
+	}}
+	s := newSnapshot(nodes, waiting, secret, &Health{Time: now, Problem: secret, Report: report})
+	s.Nodes[secret].Pool = secret
+	content, err := json.Marshal(s.HashNames())
+	must(t, err)
+	if strings.Contains(string(content), secret) {
+		t.Errorf("a name is left: %s", content)
+	}
+	for _, part := range []string{`"name":"node-`, `"pool":"pool-`, `zone":"zone-`, `"namespace":"namespace-`, `"name":"pod-`, `"status":"error"`, `30.2`} {
+		if !strings.Contains(string(content), part) {
+			t.Errorf("no %s in %s", part, content)
 		}
-		return newSnapshot(list, "production", nil)
 	}
-	size := func(content []byte) float64 {
-		count := &counter{}
-		z := gzip.NewWriter(count)
-		_, _ = z.Write(content)
-		_ = z.Close()
-		return float64(count.n) / (1 << 10)
+}
+
+// loads are 5,000 nodes. In each round, all loads have moved by up to a point.
+func loads(round int) *Snapshot {
+	const nodes = 5000
+	random, moved := rand.New(rand.NewPCG(1, 2)), rand.New(rand.NewPCG(3, uint64(round)))
+	list := &top.Nodes{}
+	for i := range nodes {
+		r := row(fmt.Sprintf("ip-10-%d-%d-%d.eu-west-1.compute.internal", i/2500, i/50%50, i%50))
+		for _, of := range r.Resources() {
+			measured, pending := 90*random.Float64()+moved.Float64(), 5*random.Float64()
+			of.MeasuredPercent, of.UtilizationPercent, of.PendingPercent = new(measured), measured+pending, pending
+			of.MeasuredAt = new(now.Add(time.Duration(round) * 30 * time.Second))
+		}
+		list.Nodes = append(list.Nodes, &r)
 	}
-	first, err := (*state)(nil).next(snapshot(0), json.Marshal)
+	return newSnapshot(list, nil, "production", nil)
+}
+
+// zipped is the size in KiB as streams send it.
+func zipped(content []byte) float64 {
+	count := &counter{}
+	z := gzip.NewWriter(count)
+	_, _ = z.Write(content)
+	_ = z.Close()
+	return float64(count.n) / (1 << 10)
+}
+
+// A refresh in which all loads of 5,000 nodes change sends at most 100 KiB.
+func TestState_DeltaIsSmall(t *testing.T) {
+	first, err := (*state)(nil).next(loads(0), json.Marshal)
+	must(t, err)
+	second, err := first.next(loads(1), json.Marshal)
+	must(t, err)
+	if size := zipped(second.delta); size > 100 || size < 10 {
+		t.Errorf("a change of all loads has %.0f KiB, want at most 100", size)
+	}
+}
+
+// BenchmarkState_5000Nodes measures what a refresh costs when all loads have changed.
+func BenchmarkState_5000Nodes(b *testing.B) {
+	first, err := (*state)(nil).next(loads(0), json.Marshal)
 	if err != nil {
 		b.Fatal(err)
 	}
-	second := snapshot(1)
+	second := loads(1)
 	b.ReportAllocs()
 	var next *state
 	for b.Loop() {
@@ -473,8 +586,8 @@ func BenchmarkState_5000Nodes(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	b.ReportMetric(size(next.full()), "KiB/snapshot")
-	b.ReportMetric(size(next.delta), "KiB/delta")
+	b.ReportMetric(zipped(next.full()), "KiB/snapshot")
+	b.ReportMetric(zipped(next.delta), "KiB/delta")
 	b.ReportMetric(float64(len(next.full()))/(1<<10), "KiB/plain")
 }
 

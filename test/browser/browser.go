@@ -3,6 +3,7 @@ package browser
 
 import (
 	"context"
+	_ "embed" // axe
 	"fmt"
 	"os"
 	"os/exec"
@@ -149,9 +150,29 @@ func (tb *Tab) Key(keys string) {
 func (tb *Tab) Shows(selector, text string) {
 	tb.Helper()
 	if got := Eval[string](tb, `[...document.querySelectorAll(%q)].map(e => e.textContent).join("\n")`, selector); !strings.Contains(
-		got,
-		text,
+		got, text,
 	) {
 		tb.Errorf("%s holds %q, want %q", selector, got, text)
+	}
+}
+
+// axe-core 4.14.1 (MPL-2.0, https://github.com/dequelabs/axe-core) finds barriers for people with disabilities; axe/ has its
+// unmodified files from npm. Only tests read them.
+//
+//go:embed axe/axe.min.js
+var axe string
+
+// Accessible fails the test for each barrier that axe finds in the current page.
+func (tb *Tab) Accessible(view string) {
+	tb.Helper()
+	// Evaluated by the debugger, which the page's Content-Security-Policy does not stop.
+	if !Eval[bool](tb, `typeof axe === "object"`) {
+		Get(tb, chromedp.Evaluate[bool](axe+"\ntrue"))
+	}
+	found := Get(tb, chromedp.Evaluate[[]string](`axe.run(document, { resultTypes: ["violations"] }).then(({ violations }) =>
+		violations.flatMap((v) => v.nodes.map((n) => v.id + ": " + v.help + ": " + n.html.slice(0, 200) + " " + n.failureSummary)))`,
+		chromedp.EvalAwaitPromise))
+	for _, barrier := range found {
+		tb.Errorf("%s: %s", view, barrier)
 	}
 }

@@ -3,6 +3,7 @@ package inspect
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -16,8 +17,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
@@ -98,6 +103,38 @@ func TestUI(t *testing.T) {
 		t.Errorf("%+v, want the pods of worker-1", pods)
 	}
 
+	// A Deployment of the cluster, which what-if places more pods of.
+	labels := map[string]string{"app": "scaled"}
+	meta := metav1.ObjectMeta{Name: "scaled", Namespace: metav1.NamespaceDefault}
+	_, err = shared.Client.AppsV1().Deployments(meta.Namespace).Create(t.Context(), &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+			SchedulerName: "plimsoll", Containers: []corev1.Container{{Name: "main", Image: "web"}},
+		}},
+	}}, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		_ = shared.Client.AppsV1().Deployments(meta.Namespace).Delete(context.WithoutCancel(t.Context()), meta.Name, metav1.DeleteOptions{})
+	})
+	var more whatif.Report
+	content, err = io.ReadAll(request(http.MethodGet, "what-if.json?more=3&of=deployment/default/scaled", "").Body)
+	must(t, err)
+	if err := json.Unmarshal(content, &more); err != nil || len(more.Outcomes) != 1 || more.Outcomes[0].Placed != 3 {
+		t.Errorf("3 more pods: %v: %s", err, content)
+	}
+
+	// Answers are those of the commands: worker-2, which is above its line, is drained on trial.
+	for path, kind := range map[string]string{
+		"explain.json?namespace=" + pods.Pods[0].Namespace + "&pod=" + pods.Pods[0].Name: "Explanation",
+		"what-if.json?drain=worker-2": "WhatIf", "what-if.json?add-nodes=2&like=worker-1": "WhatIf", "moves.json": "RebalancePlan",
+	} {
+		content, err := io.ReadAll(request(http.MethodGet, path, "").Body)
+		must(t, err)
+		if !strings.HasPrefix(string(content), `{"apiVersion":"inspect.plimsoll.io/v1","kind":"`+kind+`"`) {
+			t.Errorf("%s: %s", path, content)
+		}
+	}
+
 	must(t, cmd.Process.Signal(syscall.SIGINT))
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after SIGINT: %v: %s", err, stderr.String())
@@ -119,5 +156,11 @@ func TestUI_Saved(t *testing.T) {
 	must(t, err)
 	if !strings.Contains(string(content), `"worker-2":{"name":"worker-2"`) {
 		t.Errorf("no worker-2 in the page:\n%s", content)
+	}
+	shared.run(t, "", "ui", "--from-file", saved, "--html", page, "--hash-names").wants(t, 0)
+	hashed, err := os.ReadFile(page)
+	must(t, err)
+	if strings.Contains(string(hashed), "worker-2") || !strings.Contains(string(hashed), `{"name":"node-`) {
+		t.Errorf("a name of a node, or no node, in the page:\n%s", hashed)
 	}
 }
