@@ -1,47 +1,52 @@
 #!/usr/bin/env bash
-# Runs all benchmarks and prints a table of targets and results. The raw output stays in bin/bench, in the format that
-# benchstat reads. With the argument "quick" it takes at most five minutes: it runs fewer benchmarks, and results are less exact.
+# Compares the processor time of the scheduler per pod with that of the stock scheduler, or of another commit: BASE=COMMIT. It then
+# runs the benchmarks of single calls. With the argument "quick" it compares one profile, less exactly, within five minutes.
+# PROFILES, NODES and PODS_PER_NODE select the rows, ARGS are further flags of test/perf/schedulers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-micro=(-benchtime 200ms -count 6) refresh=(-benchtime 10x -count 6)
-# Profiles that end in Added keep the stock score plugins. In idle profiles, plugins that do nothing replace the load plugins.
-main='stock TargetLoadPacking all' baselines='TargetLoadPackingAdded idleScore allAdded idle'
-workloads=(nodes=5000/pods=5000 nodes=15000/pods=5000) profiles=("$main $baselines" "$main TargetLoadPackingAdded allAdded") rounds=(4 3)
-if [[ ${1:-} == quick ]]; then
-	micro=(-benchtime 50ms -count 1) refresh=(-benchtime 5x -count 1)
-	workloads=(nodes=500/pods=1000) profiles=("$main $baselines") rounds=(2)
+quick=${1:-}
+profiles=${PROFILES:-recommended packing all} nodes=${NODES:-5000} pods=${PODS_PER_NODE:-20}
+exactness=(-within 0.02 -limit 10m)
+if [[ $quick == quick ]]; then
+	profiles=${PROFILES:-recommended} nodes=${NODES:-1000}
+	exactness=(-within 0.05 -limit 4m -pairs 4)
 fi
 
 out=bin/bench
 rm -rf "$out"
-mkdir -p "$out/log"
-export ARTIFACTS=$PWD/$out/log # scheduler_perf writes its logs here, and deletes them if it succeeds
+mkdir -p "$out"
+go build -o "$out/schedulers" ./test/perf/schedulers
 
-echo "== building"
-go test -c -o "$out/scheduling.test" ./test/perf/scheduling
+base=()
+if [[ -n ${BASE:-} ]]; then
+	echo "== building $BASE"
+	tree=$(mktemp -d)
+	trap 'git worktree remove --force "$tree"' EXIT
+	git worktree add --quiet --detach "$tree" "$BASE"
+	make -s -C "$tree" build PROGRAMS=./cmd/kube-scheduler BIN="$PWD/bin/base-kube-scheduler"
+	base=(-base-program base-kube-scheduler)
+fi
+
+echo "== schedulers"
+{
+	echo "| what | processor time per pod (95 % interval) | pods/s | rounds |"
+	echo "|---|---|---|---|"
+	for profile in $profiles; do
+		against=(-base-profile "${BASE_PROFILE:-stock}")
+		if [[ -n ${BASE:-} ]]; then against=(-base-profile "$profile" "${base[@]}"); fi
+		# shellcheck disable=SC2086 # ARGS are several flags
+		"$out/schedulers" -profile "$profile" "${against[@]}" -nodes "$nodes" -pods-per-node "$pods" "${exactness[@]}" ${ARGS:-}
+	done
+} | tee "$out/schedulers.md"
+if [[ $quick == quick ]]; then exit; fi
 
 echo "== plugin calls"
-go test -run '^$' -bench . -benchmem "${micro[@]}" ./apis/... ./pkg/... >"$out/micro.txt"
+go test -run '^$' -bench . -benchmem -benchtime 200ms -count 6 ./apis/... ./pkg/... >"$out/micro.txt"
 
 echo "== refreshes"
-go test -run '^$' -bench '^BenchmarkRefresh$' "${refresh[@]}" ./test/perf/refresh >"$out/refresh.txt"
+go test -run '^$' -bench '^BenchmarkRefresh$' -benchtime 10x -count 6 ./test/perf/refresh >"$out/refresh.txt"
 go test -run '^$' -bench '^BenchmarkWorkloads$/^first=false$/^pods=150000$' -benchtime 3x ./test/perf/refresh >>"$out/refresh.txt"
-
-# Each run is a process of its own, so that no run warms up the next. Each round runs every profile once, so that other load on
-# the machine affects all profiles equally. Every other round runs backwards, to cancel what drifts within a round.
-for i in "${!workloads[@]}"; do
-	workload=${workloads[i]}
-	for ((round = 1; round <= rounds[i]; round++)); do
-		order=${profiles[i]}
-		if ((round % 2 == 0)); then order=$(tr ' ' '\n' <<<"$order" | tac); fi
-		for profile in $order; do
-			echo "== scheduler_perf $workload, round $round of ${rounds[i]}: $profile"
-			"$out/scheduling.test" -test.run '^$' -test.benchtime 1x \
-				-test.bench "^BenchmarkScheduling\$/^profile=$profile\$/^${workload/\//\$/^}\$" >>"$out/scheduling.txt"
-		done
-	done
-done
 
 echo
 (cd test/perf/report && go run . "$OLDPWD/$out"/*.txt) | tee "$out/table.md"

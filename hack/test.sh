@@ -62,12 +62,13 @@ test_release() {
 }
 
 test_benchmarks() {
-	go test -json -count=1 -bench '^BenchmarkScheduling$/^profile=all$/^nodes=20$' -benchtime=1x ./test/perf/scheduling &&
+	go test -json -count=1 ./test/perf/schedulers ./test/perf/compare &&
+		go run ./test/perf/schedulers -profile all -nodes 20 -pods-per-node 1 -batch 20 -pairs 1 -limit 1s &&
 		go test -count=1 -bench '^BenchmarkRefresh$/^profile=all$/^nodes=500$' -benchtime=1x ./test/perf/refresh &&
 		go test -count=1 -bench '^BenchmarkWorkloads$/^first=true$/^pods=15000$' -benchtime=1x ./test/perf/refresh
 }
 
-# The tests of manifests and the benchmarks of scheduling are for the newest minor only.
+# The tests of manifests and the benchmarks are for the newest minor only.
 compile_older() {
 	local flags
 	flags_of "$KUBERNETES"
@@ -151,7 +152,7 @@ yielding() (
 	renice -n 19 -p $BASHPID >/dev/null
 	for minor in "${older[@]}"; do
 		if selected e2e; then
-			suite "$minor" "$parts" build_parts etcd kube-apiserver kube-scheduler load-watcher kubectl kwok prometheus metrics-server helm
+			suite "$minor" "$parts" build_parts etcd kube-apiserver kube-scheduler load-watcher rebalancer kubectl kwok prometheus metrics-server helm
 		fi
 	done
 	if [[ -n $hasNewest ]]; then test_newest; fi

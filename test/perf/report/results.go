@@ -69,15 +69,3 @@ func median(values []float64) (float64, bool) {
 	}
 	return sorted[middle], true
 }
-
-// ratios returns the quotients of the i-th values, which are of the same round. It is empty unless both are of one length.
-func ratios(ours, stock []float64) []float64 {
-	if len(ours) != len(stock) {
-		return nil
-	}
-	quotients := make([]float64, len(ours))
-	for i := range ours {
-		quotients[i] = ours[i] / stock[i]
-	}
-	return quotients
-}

@@ -41,39 +41,6 @@ func rows() []row {
 		call("Filter, one node, NodeMetrics", 100, 0, "Filter", "NodeMetrics"),
 		scoring("PreScore and Score, one node's share, NodeMetrics with three metrics", 100, "NodeMetrics"),
 	}
-	for _, w := range []struct {
-		nodes, pods int
-		onePlugin   float64
-		allPlugins  float64
-		optional    bool
-	}{
-		{smallest, 1000, 0.98, 0.96, true},
-		{usual, 1000, 0.98, 0.96, true},
-		{usual, 5000, 0.98, 0.96, false},
-		{largest, 5000, 0.98, 0.98, false},
-	} {
-		workload := []string{fmt.Sprint("nodes=", w.nodes), fmt.Sprint("pods=", w.pods)}
-		what := fmt.Sprintf("scheduler_perf, %d nodes, %d pods", w.nodes, w.pods)
-		for _, row := range []row{
-			throughput(what+", TargetLoadPacking in the place of scorers by requests: pods/s over stock",
-				w.onePlugin, "profile=TargetLoadPacking", workload),
-			throughput(what+", all plugins in the place of scorers by requests: pods/s over stock", w.allPlugins, "profile=all", workload),
-			beside(throughput(what+", TargetLoadPacking added to all stock scorers: pods/s over stock",
-				w.onePlugin, "profile=TargetLoadPackingAdded", workload)),
-			floor(what+", a scorer that does nothing added to them: pods/s over stock", "profile=idleScore", workload),
-			beside(throughput(what+", all plugins added to all stock scorers: pods/s over stock",
-				w.allPlugins, "profile=allAdded", workload)),
-			floor(what+", as many plugins that do nothing added to them: pods/s over stock", "profile=idle", workload),
-			tail(what+", TargetLoadPacking in their place: added p99 of an attempt", 3, "profile=TargetLoadPacking", workload),
-			tail(what+", all plugins in their place: added p99 of an attempt", 3, "profile=all", workload),
-			beside(tail(what+", TargetLoadPacking added to all stock scorers: added p99 of an attempt",
-				3, "profile=TargetLoadPackingAdded", workload)),
-			beside(tail(what+", all plugins added to all stock scorers: added p99 of an attempt", 3, "profile=allAdded", workload)),
-		} {
-			row.optional = row.optional || w.optional
-			all = append(all, row)
-		}
-	}
 	const one, every = "profile=TargetLoadPacking", "profile=all"
 	return append(
 		all,
@@ -129,52 +96,15 @@ func scoring(what string, nanoseconds float64, plugin string) row {
 	}}
 }
 
-// throughput is the ratio of pods/s between each run and the run of the stock profile in the same round.
-func throughput(what string, least float64, profile string, workload []string) row {
-	return row{what: what, target: fmt.Sprintf("≥ %.2f", least), measure: func(r results) (string, bool) {
-		pairs := compared(r, "pods/s", profile, workload)
-		ratio, ok := median(pairs)
-		if !ok {
-			return "", false
-		}
-		stock, _ := median(r.values("pods/s", named("profile=stock", workload)...))
-		cpu, _ := median(compared(r, "cpu-ms/pod", profile, workload))
-		return fmt.Sprintf("%.3f of %.0f (%s) · processor time × %.3f", ratio, stock, listed("%.2f", pairs), cpu), ratio >= least
-	}}
-}
-
-// beside makes the row optional: not every workload is run with its profile.
+// beside makes the row optional: a file of results may lack it.
 func beside(r row) row {
 	r.optional = true
 	return r
 }
 
-// floor is the throughput with plugins that do nothing: the framework's own cost of calling them.
-func floor(what, profile string, workload []string) row {
-	return untargeted(beside(throughput(what, 0, profile, workload)))
-}
-
 func untargeted(r row) row {
 	r.target, r.untargeted = "–", true
 	return r
-}
-
-// tail is the increase of the p99 in percent over the stock profile's run in the same round. It is of a whole attempt, and of the
-// part in which plugins choose a node.
-func tail(what string, most float64, profile string, workload []string) row {
-	return row{what: what, target: fmt.Sprintf("≤ %.0f %%", most), measure: func(r results) (string, bool) {
-		attempts := percent(compared(r, "attempt-p99-ms", profile, workload))
-		added, ok := median(attempts)
-		if !ok {
-			return "", false
-		}
-		cycles := percent(compared(r, "cycle-p99-ms", profile, workload))
-		middle := percent(compared(r, "cycle-p50-ms", profile, workload))
-		cycle, _ := median(cycles)
-		half, _ := median(middle)
-		return fmt.Sprintf("%+.1f %% (%s) · choosing a node %+.1f %%, p50 %+.1f %%", added, listed("%+.0f", attempts), cycle,
-			half), added <= most
-	}}
 }
 
 // figure is a benchmark's unit, its value over the scale, and the most that is allowed of that.
@@ -246,31 +176,6 @@ func cost(what, target, unit string, name ...string) row {
 	}}
 }
 
-func compared(r results, unit, profile string, workload []string) []float64 {
-	return ratios(r.values(unit, named(profile, workload)...), r.values(unit, named("profile=stock", workload)...))
-}
-
-func named(profile string, workload []string) []string {
-	return append([]string{"Scheduling", profile}, workload...)
-}
-
 func atNodes(name []string, nodes int) []string {
 	return append(slices.Clone(name), fmt.Sprint("nodes=", nodes))
-}
-
-// percent returns by how many percent each ratio exceeds 1.
-func percent(ratios []float64) []float64 {
-	above := make([]float64, len(ratios))
-	for i, ratio := range ratios {
-		above[i] = 100 * (ratio - 1)
-	}
-	return above
-}
-
-func listed(format string, values []float64) string {
-	texts := make([]string, len(values))
-	for i, v := range values {
-		texts[i] = fmt.Sprintf(format, v)
-	}
-	return strings.Join(texts, ", ")
 }

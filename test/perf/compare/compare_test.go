@@ -1,0 +1,131 @@
+package compare
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+func near(got, want float64) bool { return math.Abs(got-want) < 1e-9 }
+
+func TestOf_RatioOfSums(t *testing.T) {
+	// (2 + 4 + 3) / (1 + 4 + 4) = 1. The mean of the ratios would be (2 + 1 + 0.75) / 3 = 1.25.
+	e := Of([]Block{{{2, 1}, {4, 4}}, {{3, 4}}})
+	if !near(e.Ratio, 1) {
+		t.Errorf("ratio %v, want 1", e.Ratio)
+	}
+	// A sample is twice the first block (6/5), one of each (1), or twice the second (3/4). Each of the outer ones has a probability
+	// of a quarter, more than 2.5 %, so these are the ends.
+	if !near(e.Low, 0.75) || !near(e.High, 1.2) {
+		t.Errorf("interval %v to %v, want 0.75 to 1.2", e.Low, e.High)
+	}
+	// (1.2 − 0.75) / 2 / 1
+	if !near(e.HalfWidth(), 0.225) {
+		t.Errorf("half width %v, want 0.225", e.HalfWidth())
+	}
+	if e.Differs() {
+		t.Error("an interval around 1 differs")
+	}
+}
+
+func TestOf_AlikeBlocksLeaveNoDoubt(t *testing.T) {
+	block := Block{{1.03, 1}, {2.06, 2}}
+	e := Of([]Block{block, block, block})
+	if !near(e.Ratio, 1.03) || !near(e.Low, 1.03) || !near(e.High, 1.03) || !e.Differs() {
+		t.Errorf("%+v, want 1.03 without a scatter", e)
+	}
+}
+
+func TestOf_WithoutPairs(t *testing.T) {
+	if e := Of([]Block{{}, nil}); e != (Estimate{}) {
+		t.Errorf("%+v of no pairs", e)
+	}
+}
+
+func TestDiffers(t *testing.T) {
+	for _, tc := range []struct {
+		low, high float64
+		want      bool
+	}{{0.97, 0.99, true}, {1.01, 1.04, true}, {0.99, 1.01, false}, {1, 1.02, false}} {
+		if got := (Estimate{Ratio: 1, Low: tc.low, High: tc.high}).Differs(); got != tc.want {
+			t.Errorf("%v to %v: %v", tc.low, tc.high, got)
+		}
+	}
+}
+
+func TestQuantile(t *testing.T) {
+	sorted := []float64{1, 2, 4}
+	for q, want := range map[float64]float64{0: 1, 0.25: 1.5, 0.5: 2, 0.75: 3, 1: 4} { // at 0, 0.5, 1, 1.5 and 2
+		if got := quantile(sorted, q); !near(got, want) {
+			t.Errorf("quantile %v: %v, want %v", q, got, want)
+		}
+	}
+	if got := quantile([]float64{7}, 0.5); got != 7 {
+		t.Errorf("of one value: %v", got)
+	}
+}
+
+// TestOf_Coverage draws blocks whose true ratio is known. A 95 % interval holds it in about 95 of 100 cases. Over ten blocks the
+// bootstrap's are a tenth too narrow, so about 90 are left.
+func TestOf_Coverage(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	const cases, truth = 400, 1.03
+	held := 0
+	for range cases {
+		blocks := make([]Block, 10)
+		for i := range blocks {
+			machine := 1 + random.Float64() // other work makes both sides dearer
+			blocks[i] = Block{{truth * machine * (1 + 0.02*random.NormFloat64()), machine * (1 + 0.02*random.NormFloat64())}}
+		}
+		if e := Of(blocks); e.Low <= truth && truth <= e.High {
+			held++
+		}
+	}
+	if share := float64(held) / cases; share < 0.86 || share > 0.97 {
+		t.Errorf("%v of the intervals hold the truth, want about 0.9", share)
+	}
+}
+
+func TestRule(t *testing.T) {
+	rule := Rule{Within: 0.02, Limit: time.Minute, MinBlocks: 6}
+	narrow, wide := Estimate{1, 0.981, 1.019}, Estimate{1, 0.979, 1.021} // ± 1.9 % and ± 2.1 %
+	for _, tc := range []struct {
+		name     string
+		estimate Estimate
+		blocks   int
+		elapsed  time.Duration
+		want     Verdict
+	}{
+		{"narrow", narrow, 6, time.Second, Exact},
+		{"narrow when the time is up", narrow, 6, time.Minute, Exact},
+		{"narrow by few blocks", narrow, 5, time.Second, GoesOn},
+		{"few blocks when the time is up", narrow, 5, time.Minute, TimeIsUp},
+		{"wide", wide, 60, 59 * time.Second, GoesOn},
+		{"wide when the time is up", wide, 60, time.Minute, TimeIsUp},
+		{"nothing measured", Estimate{}, 6, time.Second, GoesOn},
+	} {
+		if got := rule.Decide(tc.estimate, tc.blocks, tc.elapsed); got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestFinding(t *testing.T) {
+	rule, differs, alike := Rule{MinBlocks: 6}, Estimate{1.02, 1.01, 1.03}, Estimate{1, 0.99, 1.01}
+	for _, tc := range []struct {
+		estimate Estimate
+		blocks   int
+		want     string
+	}{{differs, 6, "it differs"}, {alike, 6, "no difference found"}, {differs, 5, "too few blocks to tell"}} {
+		if got := rule.Finding(tc.estimate, tc.blocks); got != tc.want {
+			t.Errorf("%+v from %d blocks: %q, want %q", tc.estimate, tc.blocks, got, tc.want)
+		}
+	}
+}
+
+func TestOursFirst(t *testing.T) {
+	if first := [4]bool{OursFirst(0), OursFirst(1), OursFirst(2), OursFirst(3)}; first != [4]bool{true, false, true, false} {
+		t.Errorf("%v", first)
+	}
+}

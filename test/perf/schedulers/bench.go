@@ -1,0 +1,277 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
+	"github.com/plimsoll-scheduler/plimsoll/test/perf/compare"
+	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
+)
+
+// side is one of the two compared schedulers.
+type side struct {
+	// name is the name of the scheduler, of its profile and of its log.
+	name string
+	// program is the name of the program in the folder of programs.
+	program string
+	profile profile
+}
+
+// workload is what the schedulers are given.
+type workload struct {
+	nodes, podsPerNode int
+	// batch is the number of pods of a round, and replicas how many of them are of one workload.
+	batch, replicas int
+	// owned pods have a ReplicaSet, and so are spread by default.
+	owned bool
+	// rate is the number of pods that arrive in a second. 0 means all at once.
+	rate int
+}
+
+// round is what one round took.
+type round struct {
+	// perPod is the processor time of the scheduler per pod.
+	perPod time.Duration
+	// perSecond is the number of pods bound in a second.
+	perSecond float64
+}
+
+// bench compares two schedulers of one cluster.
+type bench struct {
+	cluster    *cluster.Cluster
+	store      *store
+	prometheus *httptest.Server
+	workload   workload
+	// pods is the number of pods made so far, so that names differ.
+	pods int
+}
+
+// newBench starts a cluster and fills it. Close it.
+func newBench(ctx context.Context, binDir string, w workload) (_ *bench, err error) {
+	stub := &promstub.Server{Gzip: true}
+	instances := make([]string, w.nodes)
+	for i := range instances {
+		instances[i] = nodeName(i) + ":9100"
+	}
+	stub.SetInstances(instances)
+	b := &bench{prometheus: httptest.NewServer(stub), workload: w}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.close())
+		}
+	}()
+	if b.cluster, err = cluster.Start(ctx, cluster.Options{BinDir: binDir, StoreOnly: true}); err != nil {
+		return nil, err
+	}
+	if b.store, err = newStore(b.cluster.Endpoints.Etcd); err != nil {
+		return nil, err
+	}
+	return b, b.fill(ctx)
+}
+
+func (b *bench) close() error {
+	b.prometheus.Close()
+	if b.store != nil {
+		b.store.close()
+	}
+	if b.cluster != nil {
+		return b.cluster.Stop()
+	}
+	return nil
+}
+
+// fill creates the nodes, and the pods that run on them.
+func (b *bench) fill(ctx context.Context) error {
+	for _, name := range []string{foundNamespace, measuredNamespace} {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if _, err := b.cluster.Client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("creating namespace %s: %w", name, err)
+		}
+	}
+	nodes := make([]keyed, b.workload.nodes)
+	for i := range nodes {
+		nodes[i] = newNode(i)
+	}
+	if err := b.store.put(ctx, nodes); err != nil {
+		return err
+	}
+	const lot = 1000
+	for i := 0; i < b.workload.nodes*b.workload.podsPerNode; i += lot {
+		pods := make([]keyed, 0, lot)
+		for j := i; j < min(i+lot, b.workload.nodes*b.workload.podsPerNode); j++ {
+			pods = append(pods, runningPod(j, b.workload.nodes))
+		}
+		if err := b.store.put(ctx, pods); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// block runs both schedulers from their start. After one round each to warm up, it measures pairs of rounds.
+func (b *bench) block(ctx context.Context, ours, base side, pairs int) (costs, speeds compare.Block, err error) {
+	var running [2]cluster.Replica
+	defer func() {
+		for _, r := range running {
+			if r.Process != nil {
+				err = errors.Join(err, r.Stop())
+			}
+		}
+	}()
+	for i, s := range [2]side{ours, base} {
+		if running[i], err = b.run(ctx, s); err != nil {
+			return nil, nil, err
+		}
+	}
+	for i, s := range [2]side{ours, base} { // only now: both are quiet
+		if _, err := b.round(ctx, running[i], s); err != nil {
+			return nil, nil, err
+		}
+	}
+	for pair := range pairs {
+		var took [2]round
+		order := [2]int{0, 1}
+		if !compare.OursFirst(pair) {
+			order = [2]int{1, 0}
+		}
+		for _, i := range order {
+			if took[i], err = b.round(ctx, running[i], [2]side{ours, base}[i]); err != nil {
+				return nil, nil, err
+			}
+		}
+		costs = append(costs, compare.Pair{Ours: took[0].perPod.Seconds(), Base: took[1].perPod.Seconds()})
+		speeds = append(speeds, compare.Pair{Ours: 1 / took[0].perSecond, Base: 1 / took[1].perSecond})
+	}
+	return costs, speeds, b.cluster.Failed()
+}
+
+// run starts a scheduler, and waits until it knows the load of all nodes.
+func (b *bench) run(ctx context.Context, s side) (cluster.Replica, error) {
+	configuration, err := s.profile.configure(s.name, b.prometheus.URL)
+	if err != nil {
+		return cluster.Replica{}, err
+	}
+	r, err := b.cluster.RunScheduler(ctx, s.name, build.Part{Name: s.program}, configuration)
+	if err != nil || !s.profile.readsLoad() {
+		return r, err
+	}
+	const patience, pause = 2 * time.Minute, 200 * time.Millisecond
+	for end := time.Now().Add(patience); ; {
+		metrics, err := r.Metrics(ctx)
+		fresh := metrics.Sum("plimsoll_load_nodes", "resource", "cpu", "state", "Fresh")
+		if err == nil && int(fresh) >= b.workload.nodes {
+			return r, nil
+		}
+		if time.Now().After(end) {
+			return r, errors.Join(err,
+				fmt.Errorf("%s knows the load of %v nodes after %s, must be %d", s.name, fresh, patience, b.workload.nodes))
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return r, err
+		}
+	}
+}
+
+// round has the scheduler bind a batch of pods. What it does afterwards is counted too, until it has nothing more to do.
+func (b *bench) round(ctx context.Context, r cluster.Replica, s side) (_ round, err error) {
+	const patience = 5 * time.Minute
+	late := fmt.Errorf("%s has not bound %d pods in %s", s.name, b.workload.batch, patience)
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, late)
+	defer cancel()
+	pods := make([]keyed, b.workload.batch)
+	for i := range pods {
+		pod := newPod(measuredNamespace, s.name, b.pods, b.workload.replicas, b.workload.owned)
+		pods[i] = keyed{podKey(pod), pod}
+		b.pods++
+	}
+	if err := b.quiet(ctx, r); err != nil {
+		return round{}, err
+	}
+	bound := b.store.bound(ctx, len(pods))
+	before, err := r.ProcessorTime()
+	if err != nil {
+		return round{}, err
+	}
+	began := time.Now()
+	if err := b.arrive(ctx, pods); err != nil {
+		return round{}, err
+	}
+	var last time.Time
+	select {
+	case last = <-bound:
+	case <-ctx.Done():
+		return round{}, context.Cause(ctx)
+	}
+	if err := b.quiet(ctx, r); err != nil {
+		return round{}, err
+	}
+	after, err := r.ProcessorTime()
+	if err != nil {
+		return round{}, err
+	}
+	n := len(pods)
+	took := round{perPod: (after - before) / time.Duration(n), perSecond: float64(n) / last.Sub(began).Seconds()}
+	return took, errors.Join(b.store.remove(ctx, pods), b.store.removeEvents(ctx))
+}
+
+// arrive creates the pods at the workload's rate.
+func (b *bench) arrive(ctx context.Context, pods []keyed) error {
+	if b.workload.rate == 0 {
+		return b.store.put(ctx, pods)
+	}
+	const tick = 20 * time.Millisecond
+	began, sent := time.Now(), 0
+	for sent < len(pods) {
+		due := min(len(pods), 1+int(time.Since(began).Seconds()*float64(b.workload.rate)))
+		if err := b.store.put(ctx, pods[sent:due]); err != nil {
+			return err
+		}
+		sent = due
+		if err := sleep(ctx, tick); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// quiet waits until the scheduler has used little processor time for a while. A scheduler without pods still polls a little.
+func (b *bench) quiet(ctx context.Context, r cluster.Replica) error {
+	const pause, little, often = 100 * time.Millisecond, 4 * time.Millisecond, 3
+	before, err := r.ProcessorTime()
+	if err != nil {
+		return err
+	}
+	for calm := 0; calm < often; calm++ {
+		if err := sleep(ctx, pause); err != nil {
+			return err
+		}
+		now, err := r.ProcessorTime()
+		if err != nil {
+			return err
+		}
+		if now-before > little {
+			calm = -1
+		}
+		before = now
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

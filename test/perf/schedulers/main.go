@@ -1,0 +1,134 @@
+// schedulers compares the processor time that two schedulers take for a pod. Each runs as a process of its own beside etcd and the
+// API server. They bind batches of pods in turns, until the ratio is known well enough or the time is up.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
+	"github.com/plimsoll-scheduler/plimsoll/test/perf/compare"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := run(ctx, os.Stdout, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "schedulers:", err)
+		os.Exit(1)
+	}
+}
+
+// comparison is what the flags ask for.
+type comparison struct {
+	// what is how the table calls it.
+	what       string
+	ours, base side
+	workload   workload
+	rule       compare.Rule
+	pairs      int
+	verbose    bool
+}
+
+func parse(args []string) (c comparison, err error) {
+	flags := flag.NewFlagSet("schedulers", flag.ContinueOnError)
+	ours := flags.String("profile", "recommended", "the profile to measure: "+profileNames())
+	base := flags.String("base-profile", "stock", "the profile to compare it with")
+	program := flags.String("program", "", "the program in bin/ to measure, if not the one that knows the profile")
+	baseProgram := flags.String("base-program", "", "the program in bin/ to compare it with")
+	burden := flags.Duration("burden", 0, "how much more processor time an attempt takes with the profile burdened")
+	flags.IntVar(&c.workload.nodes, "nodes", 5000, "the number of nodes")
+	flags.IntVar(&c.workload.podsPerNode, "pods-per-node", 20, "the number of pods that run on each node")
+	flags.IntVar(&c.workload.batch, "batch", 200, "the number of pods of a round")
+	flags.IntVar(&c.workload.replicas, "replicas", 10, "the number of pods of one workload")
+	flags.BoolVar(&c.workload.owned, "replica-sets", false, "pods have ReplicaSets; otherwise they are bare")
+	flags.IntVar(&c.workload.rate, "rate", 0, "pods that arrive in a second; 0 means all of a round at once")
+	flags.Float64Var(&c.rule.Within, "within", 0.02, "the half width of the 95 % interval at which the comparison ends")
+	flags.DurationVar(&c.rule.Limit, "limit", 10*time.Minute, "the time after which it ends anyway")
+	flags.IntVar(&c.rule.MinBlocks, "min-blocks", 6, "the least number of lives of the processes")
+	flags.IntVar(&c.pairs, "pairs", 8, "the pairs of rounds in each life")
+	flags.BoolVar(&c.verbose, "v", false, "print every pair")
+	if err := flags.Parse(args); err != nil {
+		return c, err
+	}
+	for _, s := range []struct {
+		side          *side
+		name, profile string
+		program       string
+	}{{&c.ours, "ours", *ours, *program}, {&c.base, "base", *base, *baseProgram}} {
+		p, ok := profiles()[s.profile]
+		if !ok {
+			return c, fmt.Errorf("profile: %q is none; the profiles are %s", s.profile, profileNames())
+		}
+		p.burden = *burden
+		*s.side = side{name: s.name, program: s.program, profile: p}
+		if s.program == "" {
+			s.side.program = p.program()
+		}
+	}
+	c.what = fmt.Sprintf("%s over %s, %d nodes with %d pods", *ours, *base, c.workload.nodes, c.workload.podsPerNode)
+	return c, nil
+}
+
+func run(ctx context.Context, out io.Writer, args []string) (err error) {
+	c, err := parse(args)
+	if err != nil {
+		return err
+	}
+	builder, err := build.New(ctx, os.Stderr)
+	if err != nil {
+		return err
+	}
+	parts := []build.Part{
+		build.Etcd(), build.KubeAPIServer(), build.KubeScheduler(), build.StockKubeScheduler(), build.IdleKubeScheduler(),
+	}
+	if err := builder.Build(ctx, parts...); err != nil {
+		return err
+	}
+	b, err := newBench(ctx, builder.BinDir(), c.workload)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closeErr := b.close(); err == nil {
+			err = closeErr
+		}
+	}()
+	return c.compare(ctx, b, out)
+}
+
+// compare runs blocks until the rule ends it, and prints the ratios.
+func (c comparison) compare(ctx context.Context, b *bench, out io.Writer) error {
+	var costs, speeds []compare.Block
+	for began := time.Now(); ; {
+		cost, speed, err := b.block(ctx, c.ours, c.base, c.pairs)
+		if err != nil {
+			return err
+		}
+		costs, speeds = append(costs, cost), append(speeds, speed)
+		e, elapsed := compare.Of(costs), time.Since(began)
+		if c.verbose {
+			_, _ = fmt.Fprintf(out, "block %d, %.0f s: %.3f (%.3f to %.3f)\n", len(costs), elapsed.Seconds(), e.Ratio, e.Low, e.High)
+		}
+		if verdict := c.rule.Decide(e, len(costs), elapsed); verdict != compare.GoesOn {
+			return c.print(out, e, compare.Of(speeds), len(costs), elapsed, verdict)
+		}
+	}
+}
+
+// print prints a line of the table.
+func (c comparison) print(
+	out io.Writer, cost, seconds compare.Estimate, blocks int, elapsed time.Duration, verdict compare.Verdict,
+) error {
+	_, err := fmt.Fprintf(out, "| %s | %.3f (%.3f to %.3f), ± %.1f %%: %s | %.2f (%.2f to %.2f) | %d in %.0f s: %s |\n", c.what,
+		cost.Ratio, cost.Low, cost.High, 100*cost.HalfWidth(), c.rule.Finding(cost, blocks),
+		1/seconds.Ratio, 1/seconds.High, 1/seconds.Low, blocks*c.pairs, elapsed.Seconds(), verdict)
+	return err
+}

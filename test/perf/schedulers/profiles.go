@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/template"
+	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
+)
+
+// profile is a profile that people run.
+type profile struct {
+	// plugins are the plugins beside the stock ones.
+	plugins []string
+	// inPlace turns off the stock plugins that score by requests.
+	inPlace bool
+	// linePredicted makes the line of LoadThreshold one of the predicted peak.
+	linePredicted bool
+	// burden is how much more processor time each attempt takes.
+	burden time.Duration
+}
+
+// loadPlugins are all plugins that read load.
+var loadPlugins = []string{
+	"TargetLoadPacking", "PredictedPeak", "LoadVariationRiskBalancing", "LowRiskOverCommitment", "Peaks", "LoadThreshold",
+	"NodeMetrics",
+}
+
+// profiles returns the profiles by name. Names that end in +stock keep the stock plugins that score by requests.
+func profiles() map[string]profile {
+	all := map[string]profile{"stock": {}}
+	for name, p := range map[string]profile{
+		"packing":     {plugins: []string{"TargetLoadPacking"}},
+		"peak":        {plugins: []string{"PredictedPeak"}},
+		"recommended": {plugins: []string{"PredictedPeak", "LoadThreshold"}, linePredicted: true},
+		"operations":  {plugins: []string{"TargetLoadPacking", "LoadThreshold", "NodeMetrics"}},
+		"all":         {plugins: loadPlugins},
+	} {
+		all[name+"+stock"] = p
+		p.inPlace = true
+		all[name] = p
+	}
+	for name, n := range map[string]int{"idle1": 1, "idle7": len(loadPlugins)} {
+		p := profile{}
+		for i := range n {
+			p.plugins = append(p.plugins, "Idle"+loadPlugins[i])
+		}
+		all[name] = p
+	}
+	all["burdened"] = profile{plugins: []string{"Burden"}}
+	return all
+}
+
+func profileNames() string { return strings.Join(slices.Sorted(maps.Keys(profiles())), ", ") }
+
+// readsLoad reports whether a plugin of the profile does.
+func (p profile) readsLoad() bool {
+	return slices.ContainsFunc(p.plugins, func(name string) bool { return slices.Contains(loadPlugins, name) })
+}
+
+var configuration = template.Must(template.New("configuration").Parse(`apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {kubeconfig: "{{ "{{ .Kubeconfig }}" }}", qps: 5000, burst: 5000}
+leaderElection: {leaderElect: false}
+profiles:
+- schedulerName: {{ .Scheduler }}
+  plugins:
+    multiPoint:
+      enabled: [{{ range .Plugins }}{name: {{ . }}}, {{ end }}]
+{{- if .InPlace }}
+    score:
+      disabled: [{name: NodeResourcesFit}, {name: NodeResourcesBalancedAllocation}]
+{{- end }}
+  pluginConfig:
+{{- range .Plugins }}
+{{- if eq . "Burden" }}
+  - name: Burden
+    args: {microseconds: {{ $.Burden }}}
+{{- else if not (call $.Idle .) }}
+  - name: {{ . }}
+    args:
+      metricProvider: {type: Prometheus, address: "{{ $.Prometheus }}"}
+{{- if and (eq . "LoadThreshold") $.LinePredicted }}
+      statistic: PredictedPeak
+{{- end }}
+{{- if eq . "Peaks" }}
+      nodePowerModels: [{nodeSelector: {kubernetes.io/os: linux}, k0: 90, k1: 60, k2: 0.02}]
+{{- end }}
+{{- if eq . "NodeMetrics" }}
+      metrics:
+      - {name: latency, query: perf_metric_latency, prefer: Lower, weight: 3, bounds: {best: 0, worst: 1}, reject: "> 0.97"}
+      - {name: errors, query: perf_metric_errors, prefer: Lower}
+      - {name: throughput, query: perf_metric_throughput, prefer: Higher}
+{{- end }}
+{{- end }}
+{{- end }}
+`))
+
+// configure returns the configuration of a scheduler with the name, as a template of cluster.Endpoints.
+func (p profile) configure(scheduler, prometheus string) (string, error) {
+	var b bytes.Buffer
+	err := configuration.Execute(&b, map[string]any{
+		"Scheduler": scheduler, "Prometheus": prometheus, "Plugins": p.plugins, "InPlace": p.inPlace, "LinePredicted": p.linePredicted,
+		"Burden": p.burden.Microseconds(), "Idle": idle,
+	})
+	if err != nil {
+		return "", fmt.Errorf("writing the configuration: %w", err)
+	}
+	return b.String(), nil
+}
+
+// idle reports whether the plugin is one that does nothing.
+func idle(plugin string) bool { return strings.HasPrefix(plugin, "Idle") }
+
+// program returns the name of the program that knows the profile's plugins.
+func (p profile) program() string {
+	switch {
+	case len(p.plugins) == 0:
+		return build.StockKubeScheduler().Name
+	case p.readsLoad():
+		return build.KubeScheduler().Name
+	}
+	return build.IdleKubeScheduler().Name
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+
+	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // decodes the arguments of the plugins
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
+)
+
+func TestProfiles_AreConfigurations(t *testing.T) {
+	for name, p := range profiles() {
+		text := check.Value(p.configure("ours", "http://127.0.0.1:9090"))(t)
+		text = strings.ReplaceAll(text, "{{ .Kubeconfig }}", "file")
+		object, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(text), nil, nil)
+		if err != nil {
+			t.Errorf("%s: %v\n%s", name, err, text)
+			continue
+		}
+		profile := object.(*schedulerconfig.KubeSchedulerConfiguration).Profiles[0]
+		if profile.SchedulerName != "ours" {
+			t.Errorf("%s: the scheduler is called %q", name, profile.SchedulerName)
+		}
+		var enabled []string
+		for _, plugin := range profile.Plugins.MultiPoint.Enabled {
+			enabled = append(enabled, plugin.Name)
+		}
+		for _, plugin := range p.plugins {
+			if !slices.Contains(enabled, plugin) {
+				t.Errorf("%s: %s is not enabled", name, plugin)
+			}
+		}
+		if got := len(profile.Plugins.Score.Disabled) == 2; got != p.inPlace {
+			t.Errorf("%s: request scorers off: %v, want %v", name, got, p.inPlace)
+		}
+	}
+}
+
+func TestLoadPlugins_AreAllThatReadLoad(t *testing.T) {
+	var want []string
+	for _, d := range plugins.All() {
+		if d.Reads != nil {
+			want = append(want, d.Name)
+		}
+	}
+	slices.Sort(want)
+	check.Equal(t, "plugins that read load", want, slices.Sorted(slices.Values(loadPlugins)))
+}
+
+func TestProgram(t *testing.T) {
+	for name, want := range map[string]string{
+		"stock": "stock-kube-scheduler", "recommended": "kube-scheduler", "idle7": "idle-kube-scheduler", "burdened": "idle-kube-scheduler",
+	} {
+		if got := profiles()[name].program(); got != want {
+			t.Errorf("%s runs %s, want %s", name, got, want)
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	_, err := parse([]string{"-profile", "best"})
+	check.Error(t, err, `"best"`, "recommended", "stock")
+	c := check.Value(parse([]string{"-profile", "packing", "-base-profile", "packing", "-base-program", "base-kube-scheduler"}))(t)
+	if c.ours.program != "kube-scheduler" || c.base.program != "base-kube-scheduler" {
+		t.Errorf("%s is compared with %s", c.ours.program, c.base.program)
+	}
+}
+
+func TestStoredPodsKeepWhatTheSchedulerReads(t *testing.T) {
+	codec := protobuf.NewSerializer(clientscheme.Scheme, clientscheme.Scheme)
+	pod := newPod(measuredNamespace, "ours", 13, 10, true)
+	object := check.Value(runtime.Decode(codec, check.Value(runtime.Encode(codec, pod))(t)))(t)
+	got := object.(*corev1.Pod)
+	// The pods 10 to 19 are of the second workload.
+	if got.Name != "workload-00001-6d5f8c7b9d-00013" || got.Spec.SchedulerName != "ours" || got.Spec.NodeName != "" {
+		t.Errorf("%s for %s on %q", got.Name, got.Spec.SchedulerName, got.Spec.NodeName)
+	}
+	if owner := got.OwnerReferences[0]; owner.Kind != "ReplicaSet" || owner.Name != "workload-00001-6d5f8c7b9d" {
+		t.Errorf("the owner is %s %s", owner.Kind, owner.Name)
+	}
+	if got.Spec.RestartPolicy != corev1.RestartPolicyAlways {
+		t.Error("no defaults")
+	}
+}
