@@ -107,7 +107,8 @@ func kubeconfigFor(t *testing.T, server string) string {
 
 // freeText are flags whose values nothing lists: numbers, durations, addresses and texts.
 var freeText = strings.Fields(`add-nodes address as as-group cpu-percentile from history interval memory-margin metrics-address min-cpu min-history min-memory
-	nodes pool-label port prometheus replicas request-timeout seeds selector server service since source-address timeout top v`)
+	moves-per-hour nodes pool-label port prometheus replicas request-timeout seeds selector server service since source-address startup
+	termination timeout top v`)
 
 // Every flag completes its values, unless it is of free text.
 func TestCompletion_EachFlag(t *testing.T) {

@@ -190,6 +190,7 @@ And see why:
 plimsoll() { %[4]s "$@" --kubeconfig=%[1]s --config=%[5]s; }
 plimsoll explain try                 # why it is there
 plimsoll top                         # what the nodes carry, against their load lines
+plimsoll ui                          # the same in the browser, with pods, what-if and a plan of moves
 plimsoll %[6]s   # where would the waiting pods go?
 plimsoll doctor                      # is the scheduler, and what it reads, well?
 
