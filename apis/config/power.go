@@ -32,7 +32,7 @@ func (a *PeaksArgs) HasPowerModels() (has, byName bool) {
 	return byName || len(a.NodePowerModels) > 0, byName
 }
 
-// AddPowerModel adds a power model for all nodes without another.
-func (a *PeaksArgs) AddPowerModel(model PowerModel) {
+// AddDefaultPowerModel adds a power model for all nodes without another.
+func (a *PeaksArgs) AddDefaultPowerModel(model PowerModel) {
 	a.NodePowerModels = append(a.NodePowerModels, NodePowerModel{PowerModel: model})
 }

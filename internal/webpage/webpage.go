@@ -34,8 +34,8 @@ func ChartScript() string { return "/*\n" + uPlotLicense + "*/\n" + uPlotScript 
 // ChartStyle returns the style of charts.
 func ChartStyle() string { return "/*\n" + uPlotLicense + "*/\n" + uPlotStyle }
 
-// Hash returns the source of a Content-Security-Policy that allows one inline script or style.
-func Hash(content string) string {
+// CSPSource returns the source expression of a Content-Security-Policy that allows one inline script or style.
+func CSPSource(content string) string {
 	sum := sha256.Sum256([]byte(content))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }

@@ -306,7 +306,7 @@ func TestBrowserAnswers(t *testing.T) {
 	tab("Rebalance")
 	tb.Exec(`document.querySelector("#plan").click()`)
 	waitFor(tb, "#moves-answer .verdict", "▲ 1 move off 1 hot node.")
-	tb.Shows("#moves-answer", "belongs to a DaemonSet3")
+	tb.Shows("#moves-answer", "pod of a DaemonSet3")
 	tb.Exec(`history.back()`)
 	waitFor(tb, "#title", "What if")
 	tb.Exec(`document.querySelector("#whatif-answer tbody button").click()`)

@@ -31,7 +31,7 @@ func newPage(snapshot json.RawMessage) (*page, error) {
 	style := webpage.ChartStyle() + webpage.Theme + read("page.css")
 	script := webpage.ChartScript() + webpage.Script + read("answers.js") + read("trend.js") + read("page.js")
 	policy := strings.Join([]string{
-		"default-src 'none'", "script-src " + webpage.Hash(script), "style-src " + webpage.Hash(style), "img-src data:",
+		"default-src 'none'", "script-src " + webpage.CSPSource(script), "style-src " + webpage.CSPSource(style), "img-src data:",
 		"base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'",
 	}, "; ")
 	p := &page{policy: policy + "; connect-src 'self'; frame-ancestors 'none'"}

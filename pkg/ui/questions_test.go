@@ -80,7 +80,7 @@ func questions() Questions {
 					{Name: "worker-0003", Resource: "cpu", Line: 80, Before: 20, After: 29},
 				},
 				Moves: []moves.Move{{Namespace: "shop", Pod: "web-0", Owner: "ReplicaSet web", From: "worker-0000", To: "worker-0003", Relief: 9}},
-				Stay:  []moves.Stay{{Reason: "DaemonSet", Message: "belongs to a DaemonSet", Pods: 3}},
+				Stay:  []moves.Stay{{Reason: "DaemonSet", Message: "pod of a DaemonSet", Pods: 3}},
 			}, nil
 		},
 	}
@@ -131,7 +131,7 @@ func TestServer_Questions(t *testing.T) {
 		{"what-if.json?add-nodes=10001&like=a", 400, "", `add-nodes: "10001"; write from 1 to 10000`},
 		{"what-if.json?add-nodes=two&like=a", 400, "", `add-nodes: "two"`},
 		{"what-if.json?" + strings.Repeat("drain=a&", 101), 400, "", "drain: 101 nodes; write at most 100"},
-		{"moves.json", 200, "", `"message":"belongs to a DaemonSet"`},
+		{"moves.json", 200, "", `"message":"pod of a DaemonSet"`},
 	} {
 		asked = nil
 		resp := s.do(t, request{path: tt.path})

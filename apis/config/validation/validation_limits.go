@@ -123,7 +123,7 @@ func (v validator) nodeMetrics(args *config.NodeMetricsArgs) {
 	}
 	metrics := v.child("metrics")
 	if len(args.Metrics) == 0 {
-		metrics.required("at least one metric must be given: write its name, its query and which values to prefer")
+		metrics.required("add at least one metric, with its name, its query and which values to prefer")
 	}
 	if !metrics.atMost(maxMetrics, len(args.Metrics), "metrics") {
 		return

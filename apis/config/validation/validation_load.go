@@ -96,7 +96,7 @@ func (v validator) queries(provider config.MetricProviderType, queries *config.L
 			provider)
 		return
 	case *queries == (config.LoadQueries{}):
-		v.required("at least one of cpu and memory must be given: write one, or remove queries to use the dialect")
+		v.required("set cpu, memory, or both; or remove queries to use the dialect")
 		return
 	}
 	for _, query := range []struct{ name, expression string }{{"cpu", queries.CPU}, {"memory", queries.Memory}} {

@@ -716,7 +716,7 @@ func TestValidateLoadSpec_MetricProvider(t *testing.T) {
 		{
 			name:   "queries without any are refused",
 			change: prometheus(func(provider *config.MetricProviderSpec) { provider.Queries = &config.LoadQueries{} }),
-			want:   refused("metricProvider.queries", "Required", "at least one of cpu and memory", "remove queries"),
+			want:   refused("metricProvider.queries", "Required", "set cpu, memory, or both", "remove queries"),
 		},
 		{
 			name: "a blank query is refused",

@@ -50,7 +50,7 @@ func healthy() *sourceFacts {
 	s.configuration.Decoded.LeaderElection.LeaderElect = true
 	s.configuration.Workload.Args = []string{"/bin/kube-scheduler"}
 	s.configuration.Workload.Image = "plimsoll:0.1.0-k8s1.36"
-	s.server, s.command = live.Server{GitVersion: "v1.36.3", SkewKnown: true}, "v1.36.3"
+	s.server, s.commandVersion = live.Server{GitVersion: "v1.36.3", SkewKnown: true}, "v1.36.3"
 	s.nodes = []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, {ObjectMeta: metav1.ObjectMeta{Name: "n2"}}}
 	s.permissions = permissionFacts{user: "jane", needed: 79}
 	s.lease = &coordinationv1.Lease{
@@ -224,7 +224,7 @@ func TestReportOn_Faults(t *testing.T) {
 			s.metrics = append(s.metrics, metric("plimsoll_decisions_total", "", 10), metric("plimsoll_fallback_total", "", 5))
 		},
 		"scheduler.version": func(s *sourceFacts) { s.server.GitVersion = "v1.35.0" },
-		"scheduler.command": func(s *sourceFacts) { s.command = "v1.37.1" },
+		"scheduler.command": func(s *sourceFacts) { s.commandVersion = "v1.37.1" },
 		"pods.waiting": func(s *sourceFacts) {
 			s.pods = append(s.pods, &corev1.Pod{Spec: corev1.PodSpec{SchedulerName: "nobody"}})
 		},
@@ -358,12 +358,14 @@ func TestReportOn_Messages(t *testing.T) {
 		{"samples that are dated ahead", func(s *sourceFacts) {
 			s.examination.Ahead, s.examination.Lead = []string{"n1"}, 4*time.Minute
 		}, "time.ahead", Error, []string{"samples are dated ahead of the source's clock, by up to 4m0s: n1", "Correct the clock"}},
-		{"another scheduler with the profile", func(s *sourceFacts) { s.rivals = []*live.Configuration{rivalOf(s, "other", "plimsoll")} },
-			"configuration.profiles", Warning,
-			[]string{"profiles[0].schedulerName: plimsoll is also a profile of Pod b/other, with ConfigMap b/other: two schedulers",
-				"schedulerName: plimsoll-2"}},
+		{"another scheduler with the profile", func(s *sourceFacts) {
+			s.otherSchedulers = []*live.Configuration{otherScheduler(s, "other", "plimsoll")}
+		}, "configuration.profiles", Warning, []string{
+			"profiles[0].schedulerName: plimsoll is also a profile of Pod b/other, with ConfigMap b/other: two schedulers",
+			"schedulerName: plimsoll-2",
+		}},
 		{"another scheduler with the profile of a file", func(s *sourceFacts) {
-			s.rivals, s.configuration.Workload = []*live.Configuration{rivalOf(s, "other", "plimsoll")}, nil
+			s.otherSchedulers, s.configuration.Workload = []*live.Configuration{otherScheduler(s, "other", "plimsoll")}, nil
 		}, "configuration.profiles", Warning, []string{"two schedulers place the same pods, unless this file is its next one"}},
 		{"nodes without load in the scheduler alone", func(s *sourceFacts) {
 			s.metrics = model.Vector{{Metric: model.Metric{"__name__": "plimsoll_load_nodes", "state": "Absent"}, Value: 2}}
@@ -482,8 +484,8 @@ func TestReportOn_Messages(t *testing.T) {
 	}
 }
 
-// rivalOf returns another scheduler's configuration, with a Lease and a profile.
-func rivalOf(s *sourceFacts, lease, profile string) *live.Configuration {
+// otherScheduler returns another scheduler's configuration, with a Lease and a profile.
+func otherScheduler(s *sourceFacts, lease, profile string) *live.Configuration {
 	decoded := s.configuration.Decoded.DeepCopy()
 	decoded.LeaderElection.ResourceName, decoded.Profiles[0].SchedulerName = lease, profile
 	return &live.Configuration{
@@ -495,7 +497,7 @@ func rivalOf(s *sourceFacts, lease, profile string) *live.Configuration {
 // TestCheckSharedProfile_Fine expects nothing of a scheduler with another profile, nor of one that shares the Lease.
 func TestCheckSharedProfile_Fine(t *testing.T) {
 	s := healthy()
-	s.rivals = []*live.Configuration{rivalOf(s, "other", "another"), rivalOf(s, s.election().ResourceName, "plimsoll")}
+	s.otherSchedulers = []*live.Configuration{otherScheduler(s, "other", "another"), otherScheduler(s, s.election().ResourceName, "plimsoll")}
 	if got := s.checkSharedProfile(); len(got) > 0 {
 		t.Errorf("got %+v, want nothing", got)
 	}

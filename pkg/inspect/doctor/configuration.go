@@ -121,13 +121,13 @@ func (f *facts) adviseOn(finding *finding.Finding) []Advice {
 
 // checkSharedProfile finds profiles that another scheduler has, too.
 func (f *facts) checkSharedProfile() []Check {
-	return append(f.checkStockProfile(), each(f.rivals, func(rival *live.Configuration) []Check {
-		ours, theirs := f.election(), rival.Workload.LeaderElection(rival.Decoded)
+	return append(f.checkStockProfile(), each(f.otherSchedulers, func(other *live.Configuration) []Check {
+		ours, theirs := f.election(), other.Workload.LeaderElection(other.Decoded)
 		if ours.LeaderElect && theirs.LeaderElect && ours.ResourceNamespace == theirs.ResourceNamespace &&
 			ours.ResourceName == theirs.ResourceName { // one of them leads
 			return nil
 		}
-		names := rival.ProfileNames()
+		names := other.ProfileNames()
 		i := slices.IndexFunc(f.profiles(), func(name string) bool { return slices.Contains(names, name) })
 		if i < 0 {
 			return nil
@@ -136,7 +136,7 @@ func (f *facts) checkSharedProfile() []Check {
 		unless := map[bool]string{true: ", unless this file is its next one"}[f.workload() == nil]
 		return warn(f.edit("schedulerName: "+name+"-2\n", "rename the profile:", "Uninstall the other scheduler. Or,"),
 			"profiles[%d].schedulerName: %s is also a profile of %s, with %s: two schedulers place the same pods%s", i, text.Excerpt(name),
-			rival.Workload, rival.Origin, unless)
+			other.Workload, other.Origin, unless)
 	})...)
 }
 
@@ -228,8 +228,8 @@ type powerArgs interface {
 	PowerModelOf(node string, labels map[string]string) *config.PowerModel
 	// HasPowerModels reports whether there are any, and byName whether some are for nodes by name.
 	HasPowerModels() (has, byName bool)
-	// AddPowerModel adds a model for all nodes.
-	AddPowerModel(config.PowerModel)
+	// AddDefaultPowerModel adds a model for all nodes.
+	AddDefaultPowerModel(config.PowerModel)
 }
 
 // powerPlugin is an enabled plugin with power models, by "profile NAME: PLUGIN".
@@ -267,7 +267,7 @@ func (g *gatherer) withPowerModels() *schedulerconfig.KubeSchedulerConfiguration
 	simulated := g.configuration.Decoded.DeepCopy()
 	for _, p := range g.powerPlugins(simulated) {
 		if p.elsewhere != "" {
-			p.args.AddPowerModel(config.PowerModel{K1: 1, K2: 0.01})
+			p.args.AddDefaultPowerModel(config.PowerModel{K1: 1, K2: 0.01})
 		}
 	}
 	return simulated

@@ -33,9 +33,10 @@ type facts struct {
 	options Options
 	now     time.Time
 	server  live.Server
-	// command is the Kubernetes version of this program. inPod reports whether it runs in a pod of the scheduler.
-	command string
-	inPod   bool
+	// commandVersion is the Kubernetes version that this program is compiled with.
+	commandVersion string
+	// inPod reports whether the program runs in a pod of the scheduler.
+	inPod bool
 
 	configuration    *live.Configuration
 	configurationErr error
@@ -58,10 +59,10 @@ type facts struct {
 	clusterErr error
 
 	permissions permissionFacts
-	// rivals are the configurations of other schedulers' pods, as far as they can be read.
-	rivals   []*live.Configuration
-	lease    *coordinationv1.Lease
-	leaseErr error
+	// otherSchedulers are the configurations of other schedulers that can be read.
+	otherSchedulers []*live.Configuration
+	lease           *coordinationv1.Lease
+	leaseErr        error
 	// metrics are those of the scheduler. Both they and metricsErr are nil if no scheduler is known.
 	metrics     model.Vector
 	metricsFrom string
@@ -150,10 +151,10 @@ func (s *sourceFacts) needExamination() *gap {
 	return gapIf(s.examinationErr != nil, "the series of "+s.Label+" could not be examined", "source")
 }
 
-func (s *sourceFacts) isPrometheus() *gap { return gapIf(s.diagnosis == nil, "", "") }
+func (s *sourceFacts) needPrometheus() *gap { return gapIf(s.diagnosis == nil, "", "") }
 
-// readsLoad needs a plugin that reads more than node metrics.
-func (s *sourceFacts) readsLoad() *gap { return gapIf(len(s.windows) == 0, "", "") }
+// needLoadPlugin needs a plugin that reads more than node metrics.
+func (s *sourceFacts) needLoadPlugin() *gap { return gapIf(len(s.windows) == 0, "", "") }
 
 // workload returns the scheduler that runs with the configuration; nil if only its command line is known, or nothing.
 func (f *facts) workload() *live.Workload {
@@ -173,7 +174,7 @@ func gather(ctx context.Context, conn *live.Connection, o Options) (*facts, erro
 	if err := o.Source.Validate(); err != nil {
 		return nil, err
 	}
-	f := &facts{options: o, now: time.Now(), command: componentversion.Get().GitVersion}
+	f := &facts{options: o, now: time.Now(), commandVersion: componentversion.Get().GitVersion}
 	g := &gatherer{facts: f, conn: conn}
 	var err error
 	if f.server, err = conn.Server(ctx); err != nil {
@@ -201,7 +202,7 @@ func gather(ctx context.Context, conn *live.Connection, o Options) (*facts, erro
 	}
 	if f.needConfiguration() == nil {
 		g.readPermissions(ctx)
-		f.rivals = conn.Rivals(ctx, f.configuration, f.pods)
+		f.otherSchedulers = conn.OtherSchedulers(ctx, f.configuration, f.pods)
 		if election := f.election(); f.workload() != nil && election.LeaderElect {
 			leases := conn.Client.CoordinationV1().Leases(election.ResourceNamespace)
 			f.lease, f.leaseErr = leases.Get(ctx, election.ResourceName, metav1.GetOptions{})

@@ -218,7 +218,7 @@ func (f *facts) checkVersion() []Check {
 
 // checkCommand compares the scheduler's version with that of this program, which simulates it.
 func (f *facts) checkCommand() []Check {
-	if other := skew.OtherCommand(skew.Minor(f.command), skew.Minor(f.schedulerVersion())); other != "" {
+	if other := skew.OtherCommand(skew.Minor(f.commandVersion), skew.Minor(f.schedulerVersion())); other != "" {
 		return warn(f.runInPod("Use the one in the scheduler's pod:"), "%s", other)
 	}
 	return nil

@@ -74,8 +74,8 @@ func sourceChecks() []check[*sourceFacts] {
 	opened := needs{(*sourceFacts).needCluster}
 	answered := slices.Concat(opened, needs{(*sourceFacts).needAnswer})
 	measured := slices.Concat(answered, needs{(*sourceFacts).needLoad})
-	ofLoad := slices.Concat(answered, needs{(*sourceFacts).readsLoad})
-	prometheus := slices.Concat(answered, needs{(*sourceFacts).isPrometheus})
+	ofLoad := slices.Concat(answered, needs{(*sourceFacts).needLoadPlugin})
+	prometheus := slices.Concat(answered, needs{(*sourceFacts).needPrometheus})
 	ofBoth := slices.Concat(prometheus, ofLoad)
 	sampled := slices.Concat(ofBoth, needs{(*sourceFacts).needExamination})
 	return []check[*sourceFacts]{

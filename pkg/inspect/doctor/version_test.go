@@ -26,7 +26,7 @@ func deployment(image string) *live.Workload {
 
 // versions returns the checks of versions.
 func versions(scheduler, server, command string, w *live.Workload) []Check {
-	f := &facts{configuration: &live.Configuration{Workload: w}, server: live.Server{GitVersion: server}, command: command}
+	f := &facts{configuration: &live.Configuration{Workload: w}, server: live.Server{GitVersion: server}, commandVersion: command}
 	f.metrics = model.Vector{{Metric: model.Metric{"__name__": "plimsoll_build_info", "kubernetes": model.LabelValue(scheduler)}}}
 	return append(f.checkVersion(), f.checkCommand()...)
 }

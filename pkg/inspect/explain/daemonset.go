@@ -19,7 +19,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
-// DaemonSetExplanation says which nodes take the pod of a DaemonSet now. Its controller chooses the node of each pod, so that
+// DaemonSetExplanation lists the nodes that admit the pod of a DaemonSet now. Its controller chooses the node of each pod, so
 // nodes are not ranked.
 type DaemonSetExplanation struct {
 	Configuration string `json:"configuration"`

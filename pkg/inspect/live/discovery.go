@@ -265,19 +265,19 @@ func (c *Connection) binders(ctx context.Context) (map[string]bool, error) {
 	return accounts, nil
 }
 
-// Rivals returns the configurations of pods that run other schedulers than that with the configuration. If none is known to run
-// with it, one with an equal configuration does. Rivals leaves out what it cannot read, and reads a few at most.
-func (c *Connection) Rivals(ctx context.Context, own *Configuration, pods []*corev1.Pod) (rivals []*Configuration) {
+// OtherSchedulers returns readable configurations of other schedulers' pods, a few at most. If own has no workload, pods with an
+// equal configuration are its own.
+func (c *Connection) OtherSchedulers(ctx context.Context, own *Configuration, pods []*corev1.Pod) (others []*Configuration) {
 	const few = 20
 	known := own.Workload != nil && own.Workload.Name != ""
 	seen := map[string]bool{}
 	for _, pod := range pods {
-		rival := workloadOf("Pod", pod.ObjectMeta, pod.Spec)
+		workload := workloadOf("Pod", pod.ObjectMeta, pod.Spec)
 		isOwn := known && pod.Namespace == own.Workload.Namespace && slices.Contains(own.Workload.Pods, pod.Name)
-		if isOwn || rival == nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		if isOwn || workload == nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue
 		}
-		name, key, err := configMapOf(pod.Spec, rival)
+		name, key, err := configMapOf(pod.Spec, workload)
 		id := path.Join(pod.Namespace, name, key)
 		if err != nil || seen[id] || len(seen) == few {
 			continue
@@ -287,10 +287,10 @@ func (c *Connection) Rivals(ctx context.Context, own *Configuration, pods []*cor
 		if found == nil || !known && bytes.Equal(found.Content, own.Content) {
 			continue
 		}
-		found.Workload = rival
-		rivals = append(rivals, found)
+		found.Workload = workload
+		others = append(others, found)
 	}
-	return rivals
+	return others
 }
 
 // decodeConfigMap returns a valid configuration; nil if there is none.

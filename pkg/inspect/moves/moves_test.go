@@ -55,8 +55,8 @@ NAMESPACE  POD    OWNER           FROM  TO      RELIEF
 ns         web-1  ReplicaSet web  a     b or d  20.0 %
 
 Other pods of hot nodes stay:
-  2 pods: takes too little off the node (LittleRelief)
-  1 pod: has no controller: nobody would recreate it (NoController)
+  2 pods: too little relief for the node (LittleRelief)
+  1 pod: no controller to recreate it (NoController)
 `
 	if diff := cmp.Diff(text, printed(r)); diff != "" {
 		t.Errorf("text (-want +got):\n%s", diff)

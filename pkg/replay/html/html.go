@@ -28,7 +28,7 @@ func Write(w io.Writer, r *report.Report) error {
 	p := newPage(r)
 	p.Style = template.CSS(webpage.ChartStyle() + webpage.Theme + read("page.css"))
 	p.Script = template.JS(webpage.ChartScript() + webpage.Script + read("page.js"))
-	p.ScriptHash = webpage.Hash(string(p.Script))
+	p.ScriptHash = webpage.CSPSource(string(p.Script))
 
 	// After a failure, no partial page is written.
 	var page bytes.Buffer
