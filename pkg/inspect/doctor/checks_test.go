@@ -442,6 +442,13 @@ func TestReportOn_Messages(t *testing.T) {
 			`2 nodes named by several target sets: {job="node-exporter", namespace="monitoring", service=""} is used`,
 			`{job="a", namespace="tenant", service=""} is ignored`, "metricProvider:\n  selector: '{job=\"node-exporter\", namespace=\"monitoring\",",
 		}},
+		{"a node of two target sets beside a selector", func(s *sourceFacts) {
+			s.Spec.MetricProvider.Selector = `{cluster="a"}`
+			s.diagnosis.ContestedQuery.Dialect = "Kubelet"
+			s.diagnosis.Contested, s.diagnosis.Rivals = 2, &response.Rivals{
+				Used: response.TargetSet{Job: "a", Namespace: "b", Service: "c"}, Ignored: response.TargetSet{Job: "a", Namespace: "tenant"},
+			}
+		}, "nodes.contested", Warning, []string{"selector: '{cluster=\"a\", job=\"a\", namespace=\"b\", service=\"c\"}'"}},
 		{"a node of two target sets in a custom query", func(s *sourceFacts) {
 			s.diagnosis.ContestedQuery = promql.Query{PromQL: "mine"}
 			s.diagnosis.Contested, s.diagnosis.Rivals = 2, &response.Rivals{

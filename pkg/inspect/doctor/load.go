@@ -360,8 +360,18 @@ func (s *sourceFacts) checkContested() []Check {
 		return warn(run(s.queryCommand(q.PromQL), "%s If the set used is your exporter's, write %s into the query. See what it returns:",
 			why, rivals.Used.Selector()), message, nodes, rivals.Used, rivals.Ignored)
 	}
-	return warn(s.edit(providerYAML("selector", rivals.Used.Selector()), "if the set used is your exporter's, select it:", "%s", why),
+	selector := s.selectorWith(rivals.Used.Selector())
+	return warn(s.edit(providerYAML("selector", selector), "if the set used is your exporter's, select it:", "%s", why),
 		message, nodes, rivals.Used, rivals.Ignored)
+}
+
+// selectorWith returns the configured selector with the matchers of another in braces. PromQL takes several matchers of a label.
+func (s *sourceFacts) selectorWith(other string) string {
+	configured := strings.TrimRight(strings.TrimSuffix(strings.TrimSpace(s.Spec.MetricProvider.Selector), "}"), ", ")
+	if configured == "" || configured == "{" {
+		return other
+	}
+	return configured + ", " + strings.TrimPrefix(other, "{")
 }
 
 // checkClusters checks that the series of other clusters name no node of this one.
@@ -370,16 +380,11 @@ func (s *sourceFacts) checkClusters() []Check {
 	if c == nil {
 		return nil
 	}
-	names, selector := []string(nil), s.Spec.MetricProvider.Selector
+	var names []string
 	for _, name := range c.Names {
 		names = append(names, text.Excerpt(name))
 	}
-	matcher := fmt.Sprintf("%s=%q}", c.Label, text.Excerpt(c.Likeliest))
-	if before := strings.TrimRight(strings.TrimSuffix(strings.TrimSpace(selector), "}"), ", "); before == "" || before == "{" {
-		selector = "{" + matcher
-	} else {
-		selector = before + ", " + matcher
-	}
+	selector := s.selectorWith(fmt.Sprintf("{%s=%q}", c.Label, text.Excerpt(c.Likeliest)))
 	return fail(s.edit(providerYAML("selector", selector), "select the series of this cluster, such as by:",
 		"The server has several clusters, and their load is mixed."),
 		"%s named by series of several clusters (%s %s): %s", text.Count(len(c.Nodes), "node"), c.Label, text.FirstN(names),
