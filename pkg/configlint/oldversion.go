@@ -19,8 +19,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 )
 
-// change is what the operator has to change in one line of a configuration. The line counts from 1; 0 if no single line is to be
-// changed.
+// change is an edit that the operator must make in a line of a configuration. The line counts from 1; 0 if it concerns no single
+// line.
 type change struct {
 	line int
 	text string
@@ -72,7 +72,7 @@ func checkVersion(root *yaml.Node, plugins []string) error {
 	}
 	changes = append(changes, removeUnknownFields(root)...)
 	changes = append(changes, invalid(root, listed)...)
-	// Those without a line come last.
+	// Changes without a line come last.
 	slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(uint(a.line-1), uint(b.line-1)) })
 
 	var b strings.Builder

@@ -88,7 +88,7 @@ func (u *fieldCheck) refuse(node *yaml.Node, of reflect.Type, path string) {
 		change{node.Line, fmt.Sprintf("%s: Invalid value: %s%s", strings.TrimSuffix(path, "."), value, allowed(of))})
 }
 
-// checkElements is check for what a list, a map or a struct holds.
+// checkElements checks the elements of a list, map or struct.
 func (u *fieldCheck) checkElements(node *yaml.Node, of reflect.Type, path string) {
 	switch of.Kind() {
 	case reflect.Slice:
@@ -104,7 +104,6 @@ func (u *fieldCheck) checkElements(node *yaml.Node, of reflect.Type, path string
 	}
 }
 
-// checkFields is check for the fields of a struct.
 func (u *fieldCheck) checkFields(node *yaml.Node, of reflect.Type, path string) {
 	fields := FieldTypes(of)
 	for key, value := range pairs(node) {
@@ -132,7 +131,7 @@ func unknownField(key *yaml.Node, path string, fields map[string]reflect.Type) c
 	return change{key.Line, fmt.Sprintf("%s%s: there is no such field: %s", path, key.Value, advice)}
 }
 
-// decodes reports whether the node is one that the type is decoded from. It looks at the kind of a list or of a mapping alone.
+// decodes reports whether the type decodes from the node. Of lists and mappings, only the kind counts.
 func decodes(node *yaml.Node, of reflect.Type) bool {
 	switch {
 	case of == reflect.TypeFor[metav1.Duration]():
@@ -152,7 +151,7 @@ func decodes(node *yaml.Node, of reflect.Type) bool {
 	return err != nil || json.Unmarshal(content, reflect.New(of).Interface()) == nil
 }
 
-// allowed says what the type is decoded from.
+// allowed describes the values that the type decodes from.
 func allowed(of reflect.Type) string {
 	switch of {
 	case reflect.TypeFor[metav1.Duration]():

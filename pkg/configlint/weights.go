@@ -58,7 +58,7 @@ type Plugin struct {
 
 // Limits says how a plugin filters. The zero value is a plugin that does not.
 type Limits struct {
-	// Filters reports whether the plugin rejects nodes at all, Waives whether it lets pods in that it left no node.
+	// Filters reports whether the plugin rejects nodes. Waives reports whether it waives its limit if no node is feasible.
 	Filters, Waives bool
 	// Scores reports whether the plugin's score places pods with waived limits, and so must outweigh all others.
 	Scores bool
@@ -231,7 +231,7 @@ func hostOf(address string) string {
 	return "of an invalid URL"
 }
 
-// outweighed reports scorers that move a node further than the plugins by load. Those by requests must move it less.
+// outweighed reports scorers that outweigh the plugins by load. Scorers by requests must have less weight than load.
 func (p *profile) outweighed(extenders []kubeschedulerconfig.Extender, plugins []Plugin) []finding.Finding {
 	b := p.balance(extenders, plugins)
 	load := b.ByLoad.total()
@@ -293,7 +293,7 @@ func (p *profile) enabled(point *kubeschedulerconfig.PluginSet, plugin string) b
 	return ok
 }
 
-// unweightedLimit reports a plugin whose score does not decide where pods go for which its limit was waived.
+// unweightedLimit reports a plugin whose score does not decide for pods with a waived limit.
 func (p *profile) unweightedLimit(name string, limits Limits) []finding.Finding {
 	if !limits.Scores || !limits.Waives || !p.enabled(&p.plugins.Filter, name) {
 		return nil

@@ -33,7 +33,7 @@ type Config struct {
 	Clock      clock.PassiveClock
 }
 
-// Estimators choose the Estimator of each scheduling cycle: of the pods that a measurement does not cover yet.
+// Estimators choose the Estimator of pending usage for each scheduling cycle.
 type Estimators interface {
 	// ForCycle returns a comparable Estimator. Equal ones give equal estimates.
 	ForCycle(state fwk.CycleState) podusage.Estimator
@@ -55,10 +55,10 @@ func NewModel(snapshots *Snapshots, config Config) *Model {
 // Snapshots are what the model reads.
 func (m *Model) Snapshots() *Snapshots { return m.snapshots }
 
-// Config returns what the model was made with.
+// Config returns the model's configuration.
 func (m *Model) Config() Config { return m.config }
 
-// View returns the load as the scheduling cycle sees it: by the one snapshot of the cycle.
+// View returns the load in the cycle's snapshot.
 func (m *Model) View(state fwk.CycleState) *View {
 	return m.ViewBy(state, m.config.Estimators.ForCycle(state))
 }
@@ -115,8 +115,8 @@ func (v *View) For(pod *corev1.Pod) *View {
 	return &seen
 }
 
-// Stranger is a pod of a namespace that no pod is in. To View.For it is what a usual pod to place is: not the owner of the node's
-// starting pods.
+// Stranger returns a pod whose namespace has no other pods. To View.For it is a usual pod to place: none of the starting pods is of
+// its namespace.
 func Stranger() *corev1.Pod {
 	pod := &corev1.Pod{}
 	pod.Namespace = "/" // a name that no namespace has

@@ -139,7 +139,7 @@ type uncoveredPod struct {
 	position int32
 }
 
-// otherUsage is what few pods have.
+// otherUsage is the usage of the few pods whose usage changes.
 type otherUsage struct {
 	// request caps usage after startup, which ends at steadyFrom, in nanoseconds since 1970.
 	steadyFrom int64

@@ -5,8 +5,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
-// Defaults sums what the starting pods of one node are expected to use by default, by namespace. They have no requests and limits.
-// Amounts are in milliCPU or bytes.
+// Defaults sums, by namespace, the default usage of a node's starting pods without requests and limits. Amounts are in milliCPU or
+// bytes.
 type Defaults []namespaceDefault
 
 type namespaceDefault struct {
@@ -54,8 +54,7 @@ type namespaceView[T any] struct {
 	value     T
 }
 
-// NewViewed returns the values that of returns for each namespace, or nil without defaults. It asks for the namespace "" for all
-// pods without a share in the defaults.
+// NewViewed calls of for each namespace with defaults, and for "", which stands for all others. Without defaults it returns nil.
 func NewViewed[T any](d Defaults, of func(namespace string) T) *Viewed[T] {
 	if len(d) == 0 {
 		return nil
@@ -67,7 +66,7 @@ func NewViewed[T any](d Defaults, of func(namespace string) T) *Viewed[T] {
 	return v
 }
 
-// For returns what a pod of the namespace sees. It is all without defaults, or without a namespace.
+// For returns the value for a pod of the namespace. That is all if there are no defaults, or no namespace.
 func (v *Viewed[T]) For(namespace string, all *T) *T {
 	if v == nil || namespace == "" {
 		return all

@@ -95,7 +95,7 @@ func (t Trust) Expiry(drift float64, lag time.Duration) time.Duration {
 	return max(time.Duration(minutes*float64(time.Minute)), shortest)
 }
 
-// Loosest returns the trust that trusts what either trusts.
+// Loosest returns the more permissive of both policies, field by field.
 func (t Trust) Loosest(other Trust) Trust {
 	if t == (Trust{}) {
 		return other

@@ -10,5 +10,5 @@ import (
 // EventRecorder is what a scheduler records events with.
 type EventRecorder = events.EventRecorderLogger
 
-// DoneChecker is what an informer tells with that it has synced.
+// DoneChecker reports that an informer has synced.
 type DoneChecker = cache.DoneChecker

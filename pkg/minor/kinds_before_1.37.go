@@ -4,5 +4,5 @@ package minor
 
 import "k8s.io/apimachinery/pkg/runtime"
 
-// Kinds are the kinds of objects that the stock plugins of some minors only read. Before Kubernetes 1.37 there are none.
+// Kinds returns the kinds that stock plugins read in some minors only: none before Kubernetes 1.37.
 func Kinds() []runtime.Object { return nil }

@@ -7,5 +7,5 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Kinds are the kinds of objects that only some minors' stock plugins read: from Kubernetes 1.37 on, taints of devices.
+// Kinds returns the kinds that stock plugins read in some minors only: from Kubernetes 1.37 on, taints of devices.
 func Kinds() []runtime.Object { return []runtime.Object{&resourcev1.DeviceTaintRule{}} }

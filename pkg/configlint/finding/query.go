@@ -42,8 +42,8 @@ func checkDatadogQuery(field, query string, provider *config.MetricProviderSpec)
 	return findings
 }
 
-// CheckQuery returns a finding if Prometheus' parser rejects the promQL that a query stands for. It may be valid in another
-// dialect of PromQL, such as MetricsQL of VictoriaMetrics: only the server can tell.
+// CheckQuery returns a finding if Prometheus' parser rejects promQL, the query after substitution. The query may be valid in
+// another dialect, such as VictoriaMetrics' MetricsQL: only the server can tell.
 func CheckQuery(field, query, promQL string) []Finding {
 	_, err := parser.NewParser(parser.Options{}).ParseExpr(promQL)
 	if err == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
-// CycleStatistics gives each scheduling cycle one Statistics, for all models alike. It is safe for concurrent use. Use
+// CycleStatistics gives all models the same Statistics in a scheduling cycle. It is safe for concurrent use. Use
 // NewCycleStatistics, once per publisher.
 type CycleStatistics struct {
 	publisher *learned.Publisher
@@ -65,7 +65,7 @@ func NewModel(snapshots *estimate.Snapshots, config Config) *Model {
 	return m
 }
 
-// Config returns what the model was made with.
+// Config returns the model's configuration.
 func (m *Model) Config() Config { return m.config }
 
 // Load is the model of the means, which estimates pods by their predictions.
@@ -96,8 +96,8 @@ func (m *Model) predictionBy(s *learned.Statistics) *learned.Prediction {
 	return p
 }
 
-// LatestPods returns the sums over the node's pods as a pod of the namespace sees them. They are of the last cycle that asked.
-// They are empty if there was none.
+// LatestPods returns the sums that the last cycle computed for the node, as a pod of the namespace sees them. They are empty if
+// none did.
 func (m *Model) LatestPods(node, namespace string) NodeSums {
 	if sums := m.nodes.Latest(node); sums != nil {
 		return *sums.viewed.For(namespace, &sums.all)

@@ -48,7 +48,7 @@ type podSums struct {
 	all NodeSums
 	// viewed is all as pods of each namespace see it.
 	viewed *estimate.Viewed[NodeSums]
-	// from and until bound the moments that the sums hold at, in nanoseconds since 1970.
+	// The sums hold between from and until, in nanoseconds since 1970.
 	from, until int64
 	prediction  *learned.Prediction
 	// predicted runs parallel to pods.
@@ -81,7 +81,7 @@ func (v *View) Derive(f estimate.Facts, earlier *podSums) (s podSums, same bool)
 	return s, false
 }
 
-// sums returns the sums at the given moment, in nanoseconds since 1970. No defaults count of pods for which withDefault is false.
+// sums returns the sums at the given moment, in nanoseconds since 1970. Pods for which withDefault is false count without defaults.
 func (s *podSums) sums(allocatable podusage.Amounts, moment int64, withDefault func(position int) bool) (sums NodeSums) {
 	for r := range sums {
 		sums[r] = sumOf(s.predicted, load.Resource(r), allocatable[r], moment, withDefault)
@@ -89,7 +89,7 @@ func (s *podSums) sums(allocatable podusage.Amounts, moment int64, withDefault f
 	return sums
 }
 
-// defaults returns the parts of the means by defaults.
+// defaults returns the default usage in the means.
 func (s *podSums) defaults(allocatable podusage.Amounts, moment int64) (d estimate.Defaults) {
 	for i := range s.predicted {
 		pod := &s.predicted[i]

@@ -15,7 +15,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
-// Source is one publisher of load as readers share it. It is safe for concurrent use. Use NewSource.
+// Source is a publisher of load that readers share. It is safe for concurrent use. Use NewSource.
 type Source struct {
 	snapshots *estimate.Snapshots
 	clock     clock.PassiveClock
@@ -95,7 +95,7 @@ func (s *Source) peak(request *Request, window time.Duration, p *learned.Publish
 	return m
 }
 
-// Reader gives one reader what it requested of a source. It is safe for concurrent use.
+// Reader reads what a Request asks of a source. It is safe for concurrent use.
 type Reader struct {
 	request   Request
 	snapshots *estimate.Snapshots
@@ -105,10 +105,10 @@ type Reader struct {
 	metrics   *estimate.NodeMetrics
 }
 
-// Request is what the reader requested.
+// Request returns the reader's request.
 func (r *Reader) Request() *Request { return &r.request }
 
-// Clock is what the age of measurements is told by.
+// Clock tells the age of measurements.
 func (r *Reader) Clock() clock.PassiveClock { return r.clock }
 
 // Snapshots are what the reader reads.
@@ -141,7 +141,7 @@ type Figure struct {
 	// Window is what Value is taken over: a mean, or the quantile of Fraction. A metric has neither.
 	Window   time.Duration
 	Fraction float64
-	// End is the moment the window ends at, or the metric is of.
+	// End is the end of the window, or the time of the metric's value.
 	End   time.Time
 	State load.State
 }

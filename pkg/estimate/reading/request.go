@@ -1,4 +1,4 @@
-// Package reading says what plugins and tools read of a source of load, and gives them what was measured.
+// Package reading lets plugins and tools request load from a source, and read it.
 package reading
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
-// Request says what one reader reads of one source.
+// Request is what one reader asks of one source.
 type Request struct {
 	// Cluster is the cluster whose nodes are measured.
 	Cluster measured.Cluster
@@ -20,9 +20,9 @@ type Request struct {
 	Spec config.LoadSpec
 	// Windows are by load.Resource.
 	Windows [load.ResourceCount]time.Duration
-	// Ignores reports, by load.Resource, whose load the reader does not use. It is measured all the same.
+	// Ignores marks resources, by load.Resource, whose load is measured but not used by the reader.
 	Ignores [load.ResourceCount]bool
-	// Fraction is that of the quantile over the windows, in (0, 1]; 0 reads means and deviations. Only a Prometheus has quantiles.
+	// Fraction selects a quantile over the windows, in (0, 1]; 0 selects means and deviations. Only Prometheus has quantiles.
 	Fraction float64
 	// UsesDeviation reports whether the reader uses standard deviations.
 	UsesDeviation bool
@@ -84,7 +84,6 @@ func ClusterOf(handle minor.Handle) measured.Cluster {
 	}
 }
 
-// priors returns the value of an argument.
 func priors(p config.Priors) learned.Priors {
 	return map[config.Priors]learned.Priors{
 		config.PriorsNamespace: learned.NamespacePriors, config.PriorsAll: learned.AllPriors,
