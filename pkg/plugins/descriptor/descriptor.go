@@ -17,7 +17,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 )
 
-// Descriptor is what other packages know of a plugin.
+// Descriptor describes a plugin to other packages.
 type Descriptor struct {
 	// Name is the name of the plugin in configurations.
 	Name string
@@ -35,13 +35,13 @@ type Descriptor struct {
 	FilterSkipped, ScoreSkipped Skipped
 }
 
-// Skipped says why a plugin skipped. An empty reason needs no words.
+// Skipped has the reasons for which a plugin skips. Empty reasons need no words.
 type Skipped struct {
-	// Unknown is the reason where the load of no node is known, Known where that of some node is.
+	// Unknown is the reason if no node's load is known, and Known if some node's is.
 	Unknown, Known string
 }
 
-// NoLoad is the reason where the load of no node is known.
+// NoLoad is the reason if no node's load is known.
 const NoLoad = "no node has fresh load"
 
 // Reason returns the reason.
@@ -58,7 +58,7 @@ type LoadProvider interface {
 	Open(ctx context.Context, request reading.Request) (*reading.Reader, error)
 }
 
-// Deps is what a plugin is given in addition to its arguments and its handle.
+// Deps are a plugin's dependencies, beside its arguments and its handle.
 type Deps struct {
 	Load LoadProvider
 	// Counters are those of the plugin; the zero Counters for a plugin that reads no load.
@@ -70,7 +70,7 @@ type Deps struct {
 	Explainers func() []explain.Explainer
 }
 
-// Given is what a plugin is built from beside its arguments.
+// Given are the inputs of a plugin, beside its arguments.
 type Given struct {
 	Deps
 	Handle minor.Handle

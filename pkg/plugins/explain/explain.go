@@ -119,11 +119,11 @@ type LoadLine struct {
 	Utilization [load.ResourceCount]float64
 	// Percent is the line; 0 where none holds.
 	Percent [load.ResourceCount]float64
-	// Annotated reports whether the node's own annotation states a line, which does not hold while no load is known.
+	// Annotated reports whether the node's annotation sets the line. It has no effect while no load is known.
 	Annotated [load.ResourceCount]bool
 	// AnnotationProblem says what is wrong with the node's annotation, which is not used; empty if nothing is.
 	AnnotationProblem string
-	// Above reports whether the plugin takes the node to be above the line.
+	// Above reports whether the plugin counts the node as above the line.
 	Above [load.ResourceCount]bool
 }
 

@@ -162,7 +162,7 @@ func (r *Record) Encode() (string, error) {
 	}
 }
 
-// DecodeRecord reads what Encode returned. Everybody who may create Events can have written it.
+// DecodeRecord reads the output of Encode. Everybody with permission to create Events may have written it.
 func DecodeRecord(content string) (*Record, error) {
 	if len(content) > MaxRecordBytes {
 		return nil, fmt.Errorf("annotation %s has %d bytes, of at most %d", RecordAnnotation, len(content), MaxRecordBytes)

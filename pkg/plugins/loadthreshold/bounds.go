@@ -14,7 +14,7 @@ type bounds struct {
 	counts [load.ResourceCount][101]int
 }
 
-// change counts a node with another line, and shows the lowest and the highest line. The zero line is that of no node.
+// change counts a node whose line changed, and shows the lowest and the highest line. The zero line stands for no node.
 func (b *bounds) change(before, now line, shown *descriptor.Counters) {
 	if before == now {
 		return

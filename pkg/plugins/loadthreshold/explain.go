@@ -29,7 +29,8 @@ func (pl *LoadThreshold) Explain(_ context.Context, state fwk.CycleState, pod *c
 // Reader implements explain.LoadReader.
 func (pl *LoadThreshold) Reader() *reading.Reader { return pl.reader }
 
-// LoadLine implements explain.LoadReader. A node is above its line if it would be refused to a stranger that uses nothing.
+// LoadLine implements explain.LoadReader. A node is above its line if a pod of another namespace that uses nothing would be
+// refused.
 func (pl *LoadThreshold) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
 	s := pl.newFilterState(state, estimate.Stranger())
 	if s.peaks[load.CPU] != nil {
@@ -53,7 +54,7 @@ func (pl *LoadThreshold) LoadLine(state fwk.CycleState, node fwk.NodeInfo) expla
 	return l
 }
 
-// ExplainPodUsage implements explain.UsageExplainer for the resources that some threshold of the profile holds for.
+// ExplainPodUsage implements explain.UsageExplainer for the resources with a threshold.
 func (pl *LoadThreshold) ExplainPodUsage(state fwk.CycleState, pod *corev1.Pod) (usages []explain.ExpectedUsage) {
 	s := pl.filterState(state, pod)
 	explanations := s.views[load.CPU].Estimator().Explain(pod)

@@ -33,8 +33,7 @@ type filterState struct {
 // skips reports whether no threshold holds, so that every node passes.
 func (s *filterState) skips() bool { return s.limited == [load.ResourceCount]bool{} }
 
-// filterState returns the state of the cycle. The first call in a cycle, at whichever extension point, makes it, and counts
-// the decision.
+// filterState returns the state of the cycle. Its first call in a cycle also counts the decision.
 func (pl *LoadThreshold) filterState(state fwk.CycleState, pod *corev1.Pod) *filterState {
 	if s := pl.states.Lookup(state); s != nil {
 		return s

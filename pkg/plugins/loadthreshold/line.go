@@ -20,8 +20,7 @@ import (
 // Annotation overrides the thresholds of one node, such as `cpu=70,memory=85`, in percent.
 const Annotation = "plimsoll.io/thresholds"
 
-// line is a node's load line: the utilization, in percent, that each resource is not to pass. A resource without a threshold
-// has 0.
+// line is a node's load line: the utilization limit of each resource, in percent; 0 without a limit.
 type line [load.ResourceCount]int64
 
 func lineOf(t config.Thresholds) (l line) {
@@ -33,7 +32,7 @@ func lineOf(t config.Thresholds) (l line) {
 	return l
 }
 
-// orElse returns the line with other's thresholds for the resources that it has none for.
+// orElse returns the line, with other's thresholds for resources without one.
 func (l line) orElse(other line) line {
 	for r := range l {
 		l[r] = cmp.Or(l[r], other[r])
@@ -44,7 +43,7 @@ func (l line) orElse(other line) line {
 // maxAnnotationBytes bounds what is parsed: it is far longer than any valid annotation without blanks.
 const maxAnnotationBytes = 256
 
-// parseLine returns the line that an annotation states. The error says what is wrong with the annotation, and what is allowed.
+// parseLine returns the line of an annotation. The error says what is wrong with it, and what is allowed.
 func parseLine(annotation string) (l line, err error) {
 	if len(annotation) > maxAnnotationBytes {
 		return line{}, fmt.Errorf("it has %d bytes, of at most %d: write thresholds such as cpu=70,memory=85", len(annotation),
@@ -95,7 +94,7 @@ func quote(s string) string {
 // maxParsed is how many distinct annotations are kept parsed. Few nodes differ.
 const maxParsed = 4096
 
-// annotations are what plugins know of nodes' annotations. It is safe for concurrent use.
+// annotations caches the lines of nodes' annotations. It is safe for concurrent use.
 type annotations struct {
 	// parsed holds a *parsedLine by annotation, so that each is parsed once; parsedCount is their number. A map by node would be
 	// larger, and slower than parsing.
@@ -106,7 +105,7 @@ type annotations struct {
 	bounds             bounds
 }
 
-// parsedLine is the line that an annotation states, and whether it is valid.
+// parsedLine is the line of an annotation, and whether it is valid.
 type parsedLine struct {
 	line  line
 	valid bool

@@ -9,9 +9,9 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
-// Terms are what a node is scored by.
+// Terms are the terms of one node's score.
 type Terms struct {
-	// Node is what was measured of the node, and what is pending on it.
+	// Node is the measured and pending usage of the node.
 	Node estimate.Estimate
 	// Pod is what the pod to place requests.
 	Pod podusage.Amounts
@@ -19,7 +19,7 @@ type Terms struct {
 	Margin, Sensitivity float64
 }
 
-// Score falls from 100 to 0 with the risk of the resource at the higher risk.
+// Score falls from 100 to 0 with the higher risk of both resources.
 func (t Terms) Score() float64 { return 100 * (1 - max(t.Risk(load.CPU), t.Risk(load.Memory))) }
 
 // List implements explain.Terms.
@@ -34,8 +34,7 @@ func (t Terms) List() (terms []explain.Term) {
 	return terms
 }
 
-// Risk is the risk of one resource with the pod on the node, in [0, 1]. A node that offers none of the resource has the risk
-// of a full one.
+// Risk is the risk of one resource with the pod on the node, in [0, 1]. A node without the resource counts as full.
 func (t Terms) Risk(r load.Resource) float64 {
 	e := &t.Node[r]
 	if e.Allocatable <= 0 {

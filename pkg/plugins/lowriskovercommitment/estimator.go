@@ -18,7 +18,7 @@ type estimator struct {
 	smoothingWindowSize float64
 	// window is the span that the startup of pods is counted in.
 	window time.Duration
-	// unlimitedAsRequest lets a pod without a limit count with what it requests; otherwise podusage.ClaimOf bounds it.
+	// unlimitedAsRequest counts a pod without a limit with its request; otherwise podusage.ClaimOf bounds it.
 	unlimitedAsRequest bool
 }
 
@@ -51,7 +51,7 @@ type nodeTerms struct {
 	capacity podusage.Amounts
 	// pods are the sums over the pods on the node: see podusage.ClaimOf.
 	pods PodResources
-	// from and until bound the moments that pods holds at, in nanoseconds since 1970.
+	// pods holds between from and until, in nanoseconds since 1970.
 	from, until int64
 	// loadRisk is the risk by the measured load, in [0, 1], while that is fresh.
 	loadRisk podusage.Amounts

@@ -11,18 +11,18 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
-// Terms are what a node is scored by.
+// Terms are the terms of one node's score.
 type Terms struct {
-	// Node is what was measured of the node, and what is pending on it.
+	// Node is the measured and pending usage of the node.
 	Node [load.ResourceCount]*estimate.ResourceEstimate
 	*nodeTerms
-	// Pod is what the pod to place states.
+	// Pod has the requests and limits of the pod to place.
 	Pod *PodResources
 	// LimitWeights are the weights of the risk by limits beside that by load, in [0, 1].
 	LimitWeights podusage.Amounts
 }
 
-// Score falls from 100 to 0 with the risk of the resource at the higher risk.
+// Score falls from 100 to 0 with the higher risk of both resources.
 func (t *Terms) Score() float64 { return 100 * (1 - max(t.Risk(load.CPU), t.Risk(load.Memory))) }
 
 // Risk is the risk of one resource with the pod on the node, in [0, 1].
@@ -112,7 +112,7 @@ const maxVarianceShare = 0.99
 // which is at deviations below a thousandth, the normal distribution takes its place.
 const maxConcentration = 1e6
 
-// probability of a load of at most x, in [0, 1], in the beta distribution of this mean and deviation.
+// probability returns the probability of a load of at most x, in a beta distribution of this mean and deviation.
 func probability(x, mean, stdDev float64) float64 {
 	concentration := mean*(1-mean)/(stdDev*stdDev) - 1
 	beta := distuv.Beta{Alpha: mean * concentration, Beta: (1 - mean) * concentration}

@@ -41,7 +41,7 @@ type metric struct {
 	config.NodeMetric
 	reject config.RejectRule
 	reason string
-	// missing is set while no node has a value.
+	// missing is set while no node has a value of the metric.
 	missing atomic.Bool
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 )
 
-// Terms are what a node is scored by: its marks in the metrics that have a weight.
+// Terms are the terms of one node's score: its marks in the metrics with a weight.
 type Terms struct {
 	scales []scale
 	// row is the node's row in the values of the scales.
@@ -62,11 +62,10 @@ func (s *scale) markAt(row int) float64 {
 	return s.unknown
 }
 
-// mark is clamp((value − worst) / (best − worst)). Where best is worst there is nothing to tell nodes apart by, and all are
-// best.
+// mark is clamp((value − worst) / (best − worst)). If both are equal, all nodes are best.
 func (s *scale) mark(value float64) float64 {
-	// Of halves: the difference of two finite values may be infinite. The difference of the halves is 0 also where the values
-	// differ by less than a float64 can tell.
+	// Halves: the difference of two finite values may be infinite. It is also 0 if the values differ by less than a float64 can
+	// tell.
 	span := s.best/2 - s.worst/2
 	if span == 0 {
 		return 1
@@ -89,7 +88,7 @@ func (s *span) add(value float64) {
 	s.known++
 }
 
-// bounds are those of the metric, or else those of the span.
+// bounds returns the configured bounds, or else the span.
 func (s *span) bounds(m *config.NodeMetric) (best, worst float64) {
 	switch {
 	case m.Bounds != nil:

@@ -32,7 +32,7 @@ type Peaks struct {
 	missingLoad config.MissingLoad
 
 	mu sync.Mutex
-	// unmodelled are the nodes that the log says have no power model.
+	// unmodelled are nodes without a power model that the log has named.
 	unmodelled map[string]struct{}
 }
 
@@ -128,7 +128,7 @@ func (pl *Peaks) NormalizeScore(
 	return pl.Extensions.NormalizeScore(ctx, state, pod, scores)
 }
 
-// normalized returns the score, or loadscore.Missing, of what Score has returned. lowest and highest bound the finite costs.
+// normalized returns the score, or loadscore.Missing, for a result of Score. lowest and highest bound the finite costs.
 func (pl *Peaks) normalized(score int64, lowest, highest float64) int64 {
 	switch {
 	case score == unmodelled && pl.missingLoad == config.MissingLoadLowest:
@@ -150,7 +150,7 @@ func (pl *Peaks) normalized(score int64, lowest, highest float64) int64 {
 const sameCost = 1e-9
 
 const (
-	// maxUnmodelled bounds the nodes that are kept: nodes may come and go forever.
+	// maxUnmodelled bounds unmodelled: nodes may come and go forever.
 	maxUnmodelled = 100_000
 	// examples is how many nodes a log line names.
 	examples = 10

@@ -9,9 +9,9 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 )
 
-// Terms are what a node is scored by.
+// Terms are the terms of one node's score.
 type Terms struct {
-	// CPU is what was measured of the node, and what is pending on it.
+	// CPU is the measured and pending usage of the node.
 	CPU estimate.ResourceEstimate
 	// PodCPUMillis is what the pod to place requests, in milliCPU.
 	PodCPUMillis float64
@@ -48,7 +48,7 @@ func (t Terms) List() []explain.Term {
 // The formulas here are those of Trimaran's Peaks (scheduler-plugins, "Power Efficiency Aware Kubernetes Scheduler").
 func power(m *config.PowerModel, x float64) float64 { return m.K0 + m.K1*math.Exp(m.K2*x) }
 
-// cost is by how much the power rises from a utilization of now to one of then, both in percent.
+// cost is the rise of the power between two utilizations in percent.
 func cost(m *config.PowerModel, now, then float64) float64 {
 	if then > 100 {
 		return math.Inf(1)

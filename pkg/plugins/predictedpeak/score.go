@@ -8,7 +8,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/packing"
 )
 
-// Terms are what a node is scored by.
+// Terms are the terms of one node's score.
 type Terms struct {
 	// Resources are what the peaks are predicted from, by load.Resource.
 	Resources [load.ResourceCount]peak.Resource

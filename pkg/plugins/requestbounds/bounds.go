@@ -34,8 +34,8 @@ func (x *excess) reason() string {
 		x.requested, name, factor, x.largest)
 }
 
-// small reports that no sum of the pod's requests is beyond a bound. None of its n lists has more than an n-th then. It does
-// not allocate. The bound is a little lower than factor, so that rounding does not matter.
+// small reports that no request is beyond a bound: no list has more than an n-th of it. It does not allocate. The bound is a little
+// lower than factor, so that rounding does not matter.
 func small(pod *corev1.Pod, nodes []fwk.NodeInfo) bool {
 	n := 0.0
 	for range podrequests.Lists(pod) {

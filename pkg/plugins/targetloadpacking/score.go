@@ -12,9 +12,9 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/packing"
 )
 
-// Terms are what a node is scored by.
+// Terms are the terms of one node's score.
 type Terms struct {
-	// CPU is what was measured of the node, and what is pending on it.
+	// CPU is the measured and pending usage of the node.
 	CPU estimate.ResourceEstimate
 	// PodCPUMillis is what the pod to place will use, in milliCPU.
 	PodCPUMillis float64
@@ -34,14 +34,14 @@ func (t Terms) Score() float64 {
 	return packing.Score(t.UtilizationPercent(), t.TargetPercent)
 }
 
-// highest bounds the utilizations that are told apart, in percent.
+// highest caps the utilizations that are compared, in percent.
 const highest = 10000
 
-// isOverfull reports whether a score that is not normalized is that of a node above 100 percent.
+// isOverfull reports whether a score before NormalizeScore is that of a node above 100 percent.
 func isOverfull(score int64) bool { return score <= -100 }
 
-// normalizeOverfull replaces the scores of nodes above 100 percent. If another node has a score, theirs is the lowest. Otherwise it
-// is 100 over the utilization.
+// normalizeOverfull replaces the scores of nodes above 100 percent. If another node has a score, they get the lowest. Otherwise
+// they get 100 over the utilization.
 func normalizeOverfull(scores minor.NodeScoreList) {
 	all := !slices.ContainsFunc(scores, func(n minor.NodeScore) bool { return n.Score >= nodescore.Min })
 	for i := range scores {

@@ -1,5 +1,5 @@
-// Package loadscore is shared by plugins that score nodes by load. It has one view of the load per scheduling cycle, and skips
-// cycles without known load. It scores nodes whose load is missing.
+// Package loadscore is shared by plugins that score nodes by load. It keeps one view of the load per scheduling cycle, skips cycles
+// without known load, and scores nodes without load.
 package loadscore
 
 import (
@@ -25,8 +25,8 @@ import (
 // Missing is the score of a node that gets the mean score of the others when scores are normalized.
 const Missing int64 = -1
 
-// Extensions implements PreScore and ScoreExtensions for a plugin that embeds it, and keeps the plugin's state of the
-// scheduling cycle. Pod is the plugin's own part of that. PreScore need not be enabled. It is safe for concurrent use.
+// Extensions implements PreScore and ScoreExtensions for a plugin that embeds it. It keeps the plugin's state of the scheduling
+// cycle, of which Pod is the plugin's own part. PreScore need not be enabled. It is safe for concurrent use.
 type Extensions[Pod any] struct {
 	plugin      string
 	reader      *reading.Reader
@@ -88,12 +88,12 @@ func (x *Extensions[Pod]) SetPodState(podState func(state fwk.CycleState, pod *c
 	x.podState = podState
 }
 
-// PreScoreState is what a plugin scores all nodes of one scheduling cycle by.
+// PreScoreState holds the inputs of all scores of one scheduling cycle.
 type PreScoreState[Pod any] struct {
 	View *estimate.View
 	// PodUsage is what the pod to place will use.
 	PodUsage podusage.Amounts
-	// Pod is what else the plugin knows of it; nil without SetPodState.
+	// Pod is the plugin's own part; nil without SetPodState.
 	Pod *Pod
 	// Skip is set if no node's load is known, or the plugin is skipped for the pod. All nodes then score alike.
 	Skip bool
@@ -150,8 +150,8 @@ func (x *Extensions[Pod]) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.S
 	}}, nil
 }
 
-// NodeScore returns the node score nearest to score. Where no resource's state is load.Fresh, it is the one that missingLoad
-// chooses. A plugin of one resource passes its state twice.
+// NodeScore rounds the score. If no resource is load.Fresh, it returns the score that missingLoad selects. A plugin of one resource
+// passes its state twice.
 func (x *Extensions[Pod]) NodeScore(s *PreScoreState[Pod], score float64, cpu, memory load.State) int64 {
 	if replacement, ok := x.Replacement(s, cpu, memory); ok {
 		return replacement
@@ -159,7 +159,7 @@ func (x *Extensions[Pod]) NodeScore(s *PreScoreState[Pod], score float64, cpu, m
 	return rounded(score)
 }
 
-// Replacement returns the score that missingLoad chooses, Missing or the lowest, and whether it chooses one. The states are as in
+// Replacement returns the score that missingLoad selects: Missing or the lowest, or none if ok is false. The states are as in
 // NodeScore.
 func (x *Extensions[Pod]) Replacement(s *PreScoreState[Pod], cpu, memory load.State) (score int64, ok bool) {
 	if stalest := min(cpu, memory); stalest != load.Fresh {
@@ -176,7 +176,7 @@ func (x *Extensions[Pod]) Replacement(s *PreScoreState[Pod], cpu, memory load.St
 	return 0, false
 }
 
-// rounded is the node score nearest to score. NaN becomes the lowest score.
+// rounded rounds the score into the framework's range. NaN becomes the lowest score.
 func rounded(score float64) int64 {
 	switch {
 	case score >= float64(nodescore.Max):
@@ -187,7 +187,7 @@ func rounded(score float64) int64 {
 	return nodescore.Min
 }
 
-// ScoreExtensions returns x itself where nodes without known load get the mean score of the others.
+// ScoreExtensions returns x itself if missingLoad is Neutral.
 func (x *Extensions[Pod]) ScoreExtensions() minor.ScoreExtensions {
 	if x.missingLoad == config.MissingLoadNeutral {
 		return x

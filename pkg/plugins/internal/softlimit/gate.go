@@ -19,12 +19,12 @@ import (
 type Limit struct {
 	// Plugin is the plugin's name.
 	Plugin string
-	// WhenNoneFits says what becomes of a pod that the limit leaves no node for.
+	// WhenNoneFits says what happens to a pod for which the limit leaves no node.
 	WhenNoneFits config.WhenNoneFits
 	// Refuses reports whether the limit rules the node out in the scheduling cycle, whether or not it is waived.
 	Refuses func(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) bool
-	// HasRoom returns whether the limit would let the pod have a node, by what is measured now. Pods that are not measured yet
-	// do not count.
+	// HasRoom returns whether the limit admits the pod to a node by present measurements. Pods that are not measured yet do not
+	// count.
 	HasRoom func(pod *corev1.Pod) func(node *corev1.Node) bool
 }
 
@@ -59,8 +59,8 @@ func (g *Gate) Waived(state fwk.CycleState) bool { return g.waivers.waived(state
 
 func (g *Gate) relaxes() bool { return g.limit.WhenNoneFits == config.WhenNoneFitsRelax }
 
-// Refuse is the status of a node that the limit rules out. With a strict limit, preemption is no
-// way out: measurements do not fall in time after an eviction.
+// Refuse is the status of a node that the limit rules out. With a strict limit, preemption does not help: measurements fall too
+// late after an eviction.
 func (g *Gate) Refuse(reason string) *fwk.Status {
 	if g.relaxes() {
 		return fwk.NewStatus(fwk.Unschedulable, reason)
@@ -87,7 +87,7 @@ func (g *Gate) PostFilter(
 		return nil, unschedulable // the limit has no part in it
 	}
 	if g.relaxes() {
-		// What the pod could have by a waiver or by preemption.
+		// Nodes that a waiver or preemption could make feasible.
 		nodes, err := statuses.NodesForStatusCode(g.handle.SnapshotSharedLister().NodeInfos(), fwk.Unschedulable)
 		if err != nil {
 			return nil, fwk.AsStatus(err)

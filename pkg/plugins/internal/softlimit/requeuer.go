@@ -31,7 +31,7 @@ type requeuer struct {
 	nodes     corelisters.NodeLister
 	snapshots *estimate.Snapshots
 	clock     clock.Clock
-	// outdated is signaled when a pod starts to wait that an outdated snapshot refused.
+	// outdated is signaled when a pod starts to wait because of an outdated snapshot.
 	outdated chan struct{}
 
 	mu      sync.Mutex
@@ -40,7 +40,7 @@ type requeuer struct {
 	lastNodes []string
 }
 
-// waitingPod is a pod and the names of the nodes that the limit keeps it from.
+// waitingPod is a pod and the names of the nodes that the limit rules out for it.
 type waitingPod struct {
 	pod   *corev1.Pod
 	nodes []string
@@ -120,7 +120,7 @@ func (q *requeuer) run(ctx context.Context, logger klog.Logger) {
 	}
 }
 
-// requeue requeues the pods that one of their nodes has room for now.
+// requeue requeues the pods for which one of their nodes has room now.
 func (q *requeuer) requeue(logger klog.Logger) {
 	q.mu.Lock()
 	waiting := slices.Collect(maps.Values(q.waiting))

@@ -26,7 +26,7 @@ type waivers struct {
 	clock  clock.PassiveClock
 
 	mu sync.Mutex
-	// granted holds when a waiver was granted, by pod.
+	// granted has the time of each waiver, by pod.
 	granted map[types.UID]time.Time
 }
 
@@ -34,7 +34,7 @@ func newWaivers(plugin string, handle minor.Handle, c clock.PassiveClock) *waive
 	return &waivers{plugin: plugin, key: waiverKey(plugin), handle: handle, clock: c, granted: map[types.UID]time.Time{}}
 }
 
-// waiverState is the CycleState's data on one plugin's limit: whether it is waived in the cycle.
+// waiverState says whether a plugin's limit is waived in the cycle.
 type waiverState struct{ waived bool }
 
 func (s waiverState) Clone() fwk.StateData { return s }
@@ -77,8 +77,7 @@ func (w *waivers) grant(pod types.UID) {
 	w.granted[pod] = now
 }
 
-// insufficient is the CycleState's data on the limits that their plugins' PostFilter could not help the pod by waiving. It is
-// shared by clones, and immutable.
+// insufficient holds the limits whose waiver alone did not help the pod. It is shared by clones, and immutable.
 type insufficient struct{ limits []*waivers }
 
 func (s insufficient) Clone() fwk.StateData { return s }
@@ -132,8 +131,7 @@ func (w *waivers) sufficient(
 	return nil
 }
 
-// suffices reports whether the pod can have one of the nodes that the limits ruled out once they are waived. It waives them in
-// the state.
+// suffices waives the limits in the state. It reports whether the pod then has a feasible node among the given ones.
 func (w *waivers) suffices(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo, statuses minor.NodeToStatusReader,
 	limits []*waivers,
