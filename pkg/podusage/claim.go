@@ -2,15 +2,14 @@ package podusage
 
 import "github.com/plimsoll-scheduler/plimsoll/pkg/load"
 
-// MaxLimitRatio bounds a pod's claim by its limit where no argument does: to so many times its request. It is the default of
-// maxLimitRequestRatio.
+// MaxLimitRatio caps a pod's limit at this multiple of its request. It is the default of maxLimitRequestRatio.
 const MaxLimitRatio = 10
 
 // CapLimit returns how much of a limit counts beside the request: up to maxRatio times the request. The API server accepts any
 // limit above the request, so it says little of what a pod may use. Amounts are in milliCPU or bytes; limit may be +Inf.
 func CapLimit(limit, request, maxRatio float64) float64 { return min(limit, maxRatio*request) }
 
-// Claim is what one pod claims of a node's resource, in milliCPU or bytes. Limit is at least Request.
+// Claim is the part of a node's resource that one pod claims, in milliCPU or bytes. Limit is at least Request.
 type Claim struct{ Request, Limit float64 }
 
 // ClaimOf returns a claim on a node with the given allocatable. A single pod claims at most all of the node, even by a request
@@ -20,9 +19,9 @@ func ClaimOf(request, limit, allocatable float64) Claim {
 	return Claim{Request: request, Limit: max(request, min(CapLimit(limit, request, MaxLimitRatio), allocatable))}
 }
 
-// MaxForeignDefault bounds the defaults of pods without requests and limits, in milliCPU or bytes. Together, all of
-// one namespace on a node count at most that to pods of other namespaces. One of them counts that much in the stock scheduler.
-// They cost their author nothing, so no number of them must repel others.
+// MaxForeignDefault bounds, in milliCPU or bytes, what pods without requests and limits count to pods of other namespaces. All of
+// one namespace on a node share it. One of them counts as much in the stock scheduler. They cost their author nothing, so no number
+// of them must repel others.
 func MaxForeignDefault(r load.Resource) float64 {
 	return Amounts{load.CPU: 100, load.Memory: 200 << 20}[r]
 }

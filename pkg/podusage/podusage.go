@@ -40,7 +40,7 @@ type BySpec struct {
 	Multiplier float64
 	// DefaultCPUMillis is the usage of a container without limit and request, in milliCPU. ≥ 0.
 	DefaultCPUMillis float64
-	// MaxRequestRatio bounds the PendingUsage of containers with a limit: to so many times its request. ≥ 1.
+	// MaxRequestRatio bounds the PendingUsage of a container with a limit: to this multiple of its request. ≥ 1.
 	MaxRequestRatio float64
 }
 
@@ -140,7 +140,7 @@ func (e BySpec) add(
 	return usage + amount, unset
 }
 
-// basis is the field of a spec that an amount follows from.
+// basis is the field of a spec that determines an amount.
 type basis int
 
 const (

@@ -18,15 +18,15 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
-// NewOnDemand returns a provider that reads its sources when Refresh is called, and never otherwise. A source that cannot be opened
-// is no error: each Refresh of it fails.
+// NewOnDemand returns a provider that reads its sources only when Refresh is called. A source that cannot be opened fails at each
+// Refresh.
 func NewOnDemand(c clock.Clock, registry refresh.Registry, access sources.Access) *Provider {
 	p := New(c, registry, access)
 	p.onDemand = true
 	return p
 }
 
-// SourceStatus is a source of load, and what its last refresh brought.
+// SourceStatus is a source of load, and the result of its last refresh.
 type SourceStatus struct {
 	// Label is the name of the source in logs and telemetry.
 	Label string
@@ -41,7 +41,7 @@ type SourceStatus struct {
 	Err  error
 }
 
-// StatisticsStatus is where statistics of workloads come from, and what the last refresh brought.
+// StatisticsStatus is a source of workload statistics, and the result of its last refresh.
 type StatisticsStatus struct {
 	// Label is the name of the source in logs and telemetry.
 	Label string

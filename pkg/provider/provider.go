@@ -73,8 +73,8 @@ func (p *Provider) Open(ctx context.Context, request reading.Request) (*reading.
 // Wait returns when all sources are closed, after the contexts of all readers are done.
 func (p *Provider) Wait() { p.running.Wait() }
 
-// source returns the request's source, which reads from now on what the request requires. If the source is new, its watcher is
-// started, and runs until ctx is done. mu must be held.
+// source returns the request's source, and adds the request's requirements to it. It starts the watcher of a new source, which runs
+// until ctx is done. mu must be held.
 func (p *Provider) source(ctx context.Context, request *reading.Request) (*sharedSource, error) {
 	cluster, spec := request.Cluster, request.Spec
 	if s := p.find(cluster, sourceSpecOf(spec)); s != nil {
@@ -131,7 +131,7 @@ func sourceSpecOf(spec config.LoadSpec) sourceSpec {
 	spec.Window, spec.RefreshInterval, spec.MaxAge, spec.DriftTolerance = metav1.Duration{}, metav1.Duration{}, metav1.Duration{}, 0
 	provider := &spec.MetricProvider
 	if spec.WatcherAddress != "" {
-		// Only the connection is used of the metric provider.
+		// With watcherAddress, only the connection of the metric provider is used.
 		provider.Type, provider.Address = "", ""
 	}
 	if provider.Type != config.Prometheus {

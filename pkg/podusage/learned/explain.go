@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
-// explainKnown says what a usage by the statistics of the workload follows from.
+// explainKnown explains a usage by the statistics of the workload.
 func explainKnown(w Workload, m *Moments, u *Usage) podusage.Explanation {
 	excess := podusage.Part{Amount: u.Excess(), Basis: fmt.Sprintf("%g deviations of the workload's pods", deviationsToP95)}
 	if excess.Amount < deviationsToP95*m.StdDev() {
@@ -29,7 +29,7 @@ func explainKnown(w Workload, m *Moments, u *Usage) podusage.Explanation {
 	}
 }
 
-// explainUnknown says what the usage of a pod without history follows from. assumed and usagePerRequest are those of unknown.
+// explainUnknown explains the usage of a pod without history. assumed and usagePerRequest are those of unknown.
 func (p *Prediction) explainUnknown(
 	pod *corev1.Pod, r load.Resource, request, assumed, usagePerRequest float64, u *Usage,
 ) (x podusage.Explanation) {

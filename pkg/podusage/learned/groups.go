@@ -14,7 +14,7 @@ const (
 	MaxGroups = 40000
 	// unknownSpread is the spread of a kind of group without data: members deviate by all of their mean.
 	unknownSpread = 1.0
-	// kindWeight weighs unknownSpread in a kind, and groupWeight a kind in its groups, as so many members.
+	// kindWeight is the weight of unknownSpread in a kind, and groupWeight that of a kind in its groups, in members.
 	kindWeight, groupWeight = 5.0, 2.0
 )
 
@@ -38,7 +38,7 @@ type groupUsage struct {
 
 // groups are by hash: see likeness. kinds holds the spread of each kind of group, of all namespaces and of one.
 type groups struct {
-	// likes is what the pods of each workload resemble, by the workload's hash.
+	// likes has the likeness of each workload's pods, by the workload's hash.
 	likes  map[uint64]likeness
 	byHash map[uint64]group
 	kinds  [resemblances][scopes]kindSpread
@@ -80,7 +80,7 @@ func (u *usageSums) add(weight, mean, variance, inner float64) {
 	u.variance += (variance - u.variance) * share
 }
 
-// groupBy groups the workloads anew, with what the tally's pods resemble.
+// groupBy groups the workloads anew, by the likenesses of the tally's pods.
 func (s *Statistics) groupBy(t *Tally) {
 	likes := make(map[uint64]likeness, len(s.workloads))
 	for hash, like := range s.groups.likes {
@@ -127,7 +127,7 @@ func (s *Statistics) group(likes map[uint64]likeness) groups {
 	return all
 }
 
-// member is a workload with what its pods resemble.
+// member is a workload and the likeness of its pods.
 type member struct {
 	entry
 	like likeness
@@ -198,7 +198,7 @@ func (u *usageSums) spread() float64 {
 	return u.squares / (u.mean * u.mean)
 }
 
-// kindSpreads returns how far members deviate in each kind of group, over their group's mean: squared, and on average.
+// kindSpreads returns the mean squared deviation of members in each kind of group, over their group's mean².
 func kindSpreads(sums []*groupSums) (kinds [resemblances][scopes]kindSpread) {
 	var spread, freedom [resemblances][scopes][load.ResourceCount]float64
 	for _, s := range sums {

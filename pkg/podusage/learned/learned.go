@@ -65,7 +65,7 @@ type Statistics struct {
 	groups groups
 }
 
-// ClusterUsage is what holds for all pods of the cluster, by load.Resource.
+// ClusterUsage has averages over all pods of the cluster, by load.Resource.
 type ClusterUsage struct {
 	// UsagePerRequest is usage over request of pods with requests, averaged over History. 0 means that it is not known.
 	UsagePerRequest [load.ResourceCount]float64
@@ -89,7 +89,7 @@ func (s *Statistics) At() time.Time { return s.at }
 // Len is the number of workloads that are known.
 func (s *Statistics) Len() int { return len(s.workloads) }
 
-// Cluster returns what holds for all pods of the cluster.
+// Cluster returns the averages over all pods of the cluster.
 func (s *Statistics) Cluster() ClusterUsage { return s.cluster }
 
 // Lookup returns the statistics of one pod of the workload, by load.Resource. Unobserved resources have a PodTime of 0.
@@ -112,7 +112,7 @@ func (s *Statistics) Lookup(w Workload) (moments [load.ResourceCount]Moments) {
 	return moments
 }
 
-// podTime returns the time of many pods, which is longer than a Duration holds after 292 years.
+// podTime converts seconds, which may exceed the 292 years of a Duration.
 func podTime(seconds float32) time.Duration {
 	const longest = float64(1<<63 - 1<<10) // the largest float64 that a Duration holds
 	return time.Duration(min(float64(seconds)*float64(time.Second), longest))
@@ -172,7 +172,7 @@ func rank(w Workload) uint32 {
 	return crc32.Update(crc32.ChecksumIEEE([]byte(w.Namespace)), crc32.IEEETable, []byte("/"+w.Name))
 }
 
-// weightAt is the share of an observation of that age that still counts.
+// weightAt is the remaining weight of an observation of that age.
 func weightAt(age, history time.Duration) float64 {
 	return math.Exp(-age.Seconds() / history.Seconds())
 }
@@ -206,8 +206,8 @@ func (e *entry) add(o *Observation, weight float64) {
 	e.seen = max(e.seen, uint32(o.At.Unix()))
 }
 
-// combined is the variance of two sets of values. The second has the variance added, and is the share of all.
-// The difference is between their means.
+// combined is the variance of the union of two sets. The second has the variance added and is the share of the union. difference is
+// between the means.
 func combined(variance float32, added, difference, share float64) float32 {
 	return float32(float64(variance)*(1-share) + added*share + difference*difference*share*(1-share))
 }

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// correlation is about how long a pod's usage stays alike. Observations within that time tell little more than one.
+	// correlation is about how long a pod's usage stays similar. Observations within that time count little more than one.
 	correlation = 30 * time.Minute
-	// podGap is for how many intervals a pod is remembered that was not observed.
+	// podGap is the number of intervals for which a pod without observations is remembered.
 	podGap = 3
 )
 
@@ -28,7 +28,7 @@ type podObservation struct {
 	uid          types.UID
 	resource     load.Resource
 	usage, share float64
-	// workload are the sums that the pod counts in.
+	// workload are the sums of the pod's workload.
 	workload *sums
 }
 
@@ -106,5 +106,5 @@ func (s *Statistics) narrow(moments *[load.ResourceCount]Moments, uid types.UID)
 	return own
 }
 
-// ownUsage tells of which resources a pod's own usage was observed.
+// ownUsage marks the resources whose usage was observed of the pod itself.
 type ownUsage [load.ResourceCount]bool

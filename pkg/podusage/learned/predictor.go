@@ -13,7 +13,7 @@ import (
 // deviationsToP95 is the 95th percentile of the normal distribution, in standard deviations above the mean.
 const deviationsToP95 = 1.64
 
-// Usage is what a pod is predicted to use of one resource over time, in milliCPU or bytes.
+// Usage is the predicted usage of one resource by a pod, in milliCPU or bytes.
 type Usage struct {
 	// Mean is the expected mean, P95 the expected 95th percentile, which is not below it.
 	Mean, P95 float64
@@ -24,7 +24,7 @@ type Usage struct {
 	Learned float64
 }
 
-// Excess is by how much the peak passes the mean, in milliCPU or bytes.
+// Excess is the peak minus the mean, in milliCPU or bytes.
 func (u *Usage) Excess() float64 { return u.P95 - u.Mean }
 
 // Within returns the usage with mean and peak capped at allocatable. The variance is capped at the largest possible for values
@@ -139,7 +139,7 @@ func (p *Prediction) OnNode(pod *corev1.Pod) OnNode {
 	return p.predict(pod, starting, h, own, p.MaxRequestRatio, nil)
 }
 
-// history is what was observed of a pod's workload.
+// history is the observed usage of a pod's workload.
 type history struct {
 	workload Workload
 	moments  [load.ResourceCount]Moments
@@ -194,7 +194,7 @@ func (p *Prediction) predict(
 	return u
 }
 
-// claim is the most that statistics of others may give a pod: its limit, up to MaxRequestRatio times its request.
+// claim caps what statistics of others give a pod: its limit, up to MaxRequestRatio times its request.
 func (p *Prediction) claim(pod, starting *corev1.Pod, r load.Resource) float64 {
 	claim, _ := podusage.BySpec{Multiplier: p.MaxRequestRatio}.FromSpec(pod, starting, r, p.MaxRequestRatio)
 	return claim
@@ -244,8 +244,8 @@ func known(m *Moments, limit float64) Usage {
 	return Usage{Mean: m.Mean, P95: max(peak, m.Mean), Variance: m.Variance, Learned: m.Mean}
 }
 
-// unknown is the usage without history, of a pod that requests something, and something more is assumed to. usagePerRequest is 0
-// where it is not known.
+// unknown is the usage without history. request is the pod's, and assumed is added for containers without one. usagePerRequest is 0
+// if it is not known.
 func unknown(request, assumed, peak, usagePerRequest float64) Usage {
 	u := Usage{Mean: request + assumed, P95: peak}
 	if usagePerRequest > 0 {

@@ -20,7 +20,7 @@ const (
 	AllPriors
 )
 
-// prior is what is expected of a pod without history: its usage by the spec, moved toward that of groups.
+// prior is the expected usage of a pod without history: its usage by the spec, moved toward that of groups.
 type prior struct {
 	spec *Usage
 	mean float64
@@ -76,7 +76,7 @@ func (p *prior) usage(limit float64) Usage {
 	return u
 }
 
-// likeness returns what the pod resembles; nothing if no priors count.
+// likeness returns the pod's likeness; empty if no priors count.
 func (p *Prediction) likeness(pod *corev1.Pod) (l likeness) {
 	if p.Priors != NoPriors && len(p.Statistics.groups.byHash) > 0 {
 		l = likenessOf(p.Statistics.seed, pod)

@@ -22,7 +22,7 @@ const (
 	chartLabel     = "helm.sh/chart"
 )
 
-// resemblance is what pods of different workloads have in common.
+// resemblance is a property that pods of different workloads share.
 type resemblance int
 
 // From the weakest to the strongest.
@@ -34,7 +34,7 @@ const (
 	resemblances
 )
 
-// likeness holds hashes of what a pod resembles. 0 is nothing.
+// likeness holds hashes of a pod's properties, by resemblance. 0 is nothing.
 type likeness struct {
 	namespace uint64
 	names     [resemblances]uint64
@@ -62,7 +62,7 @@ func likenessOf(seed maphash.Seed, pod *corev1.Pod) (l likeness) {
 	return l
 }
 
-// each visits the names of what the pod resembles. It returns false if there is nothing.
+// each visits the names of the pod's property. It returns false if the pod has none.
 func (by resemblance) each(pod *corev1.Pod, visit func(name string)) bool {
 	switch by {
 	case byClass:
@@ -107,14 +107,14 @@ func repository(image string) string {
 	return image
 }
 
-// joined returns the names of what the pod resembles, each with a comma behind it.
+// joined returns the names of the pod's property, each with a comma behind it.
 func (by resemblance) joined(pod *corev1.Pod) string {
 	var names strings.Builder
 	by.each(pod, func(name string) { names.WriteString(name + ",") })
 	return names.String()
 }
 
-// describe names what others have in common with the pod, such as "image shop/api".
+// describe names the property, such as "image shop/api".
 func (by resemblance) describe(pod *corev1.Pod) string {
 	if by == byClass {
 		return "similar requests"

@@ -86,7 +86,7 @@ func (t *Tally) observations(at time.Time, interval time.Duration) []Observation
 	return all
 }
 
-// WithTally returns the statistics with the tally of an interval added that ends at the given time. s is not changed.
+// WithTally returns the statistics with the tally of an interval that ends at the given time. s is not changed.
 func (s *Statistics) WithTally(t *Tally, at time.Time, interval time.Duration, c Config) *Statistics {
 	s = s.seeded()
 	cluster := s.cluster.until(at, c.History)
@@ -133,7 +133,7 @@ func (t *Tally) requests(r load.Resource) (used, requested float64) {
 	return used, requested
 }
 
-// until returns c with weights of the moment at.
+// until decays the weights of c to the given moment.
 func (c ClusterUsage) until(at time.Time, history time.Duration) ClusterUsage {
 	if at.After(c.at) {
 		for r := range c.observed {

@@ -21,7 +21,7 @@ import (
 // AccountVariable is the environment variable that OpenShift's Secondary Scheduler Operator sets to true.
 const AccountVariable = "ENABLE_OPENSHIFT_AUTH"
 
-// podAccountDir is where a pod finds its service account.
+// podAccountDir is the folder of a pod's service account.
 const podAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 // Account is the service account that reads load where neither a token nor a tokenFile is configured. The zero value is
@@ -49,10 +49,9 @@ func AccountOfEnvironment() (Account, error) {
 	return Account{Dir: podAccountDir}, nil
 }
 
-// Access says how a server is reached.
+// Access is the way to a server.
 type Access interface {
-	// Reach returns the address and the settings with which the server at an address is read. The server is that of the spec, which
-	// is valid; cfg are the settings that the spec asks for.
+	// Reach returns the address and the settings to read the server at an address. The spec is valid, and cfg are its settings.
 	Reach(ctx context.Context, spec config.LoadSpec, address string, cfg httpclient.Config) (string, httpclient.Config, error)
 }
 
