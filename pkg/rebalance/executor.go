@@ -22,7 +22,7 @@ import (
 const (
 	// maxPlanAge is how old the plan of a move may be.
 	maxPlanAge = 15 * time.Second
-	// unanswered is how long the API server may still carry out an eviction that it did not answer.
+	// unanswered is how long the API server may still process an eviction after the request failed.
 	unanswered = 2 * time.Minute
 	// longestEvacuation bounds a move by another component.
 	longestEvacuation = time.Hour
@@ -61,7 +61,7 @@ type Store interface {
 
 // World is the cluster as it is now.
 type World interface {
-	// Cluster returns what a plan is made of.
+	// Cluster returns the input of a plan.
 	Cluster(ctx context.Context) (Cluster, error)
 	// Pods returns the pods of a namespace that have not ended. They must not be changed.
 	Pods(namespace string) ([]*corev1.Pod, error)
@@ -69,7 +69,7 @@ type World interface {
 	SchedulerDown(ctx context.Context) (string, error)
 }
 
-// Observer is told what happens. Its methods must return soon.
+// Observer receives events. Its methods must return soon.
 type Observer interface {
 	// Began is called once the pod was evicted.
 	Began(m *Moving, pod *corev1.Pod)
@@ -264,7 +264,7 @@ func (e *Executor) countHotMinutes(nodes []Node, minutes float64, now time.Time)
 	e.Observer.HotMinutes(removed, added)
 }
 
-// brakes returns why no pod may move.
+// brakes returns the reason that stops all moves, if any.
 func (e *Executor) brakes(ctx context.Context) (stop Stop, why string, err error) {
 	now := e.Clock.Now()
 	switch {

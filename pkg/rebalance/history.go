@@ -18,7 +18,7 @@ const (
 	remembered = time.Hour
 )
 
-// History is what earlier looks and moves left. The zero History is ready, and must be used by one goroutine at a time.
+// History records earlier looks and moves. The zero History is ready, and must be used by one goroutine at a time.
 type History struct {
 	nodes     map[string]*nodeHistory
 	workloads map[types.UID]*workloadHistory
@@ -132,7 +132,7 @@ func (h *History) Observe(nodes []Node, c *rebalancer.Configuration) {
 	}
 }
 
-// Begin notes a move, before it is made.
+// Begin records a move, before it is made.
 func (h *History) Begin(m *Move, now time.Time) {
 	if h.underWay == nil {
 		h.underWay = map[types.UID]*Moving{}
@@ -143,8 +143,8 @@ func (h *History) Begin(m *Move, now time.Time) {
 	h.workloadOf(m.OwnerUID).moved = now
 }
 
-// End notes where the replacement became ready, or that it did not: node is empty then. Either a missing replacement or one back on
-// its source bars the workload.
+// End records the node of the ready replacement; empty if there is none. A missing replacement, or one back on its source, bars the
+// workload.
 func (h *History) End(pod types.UID, node string, now time.Time) {
 	m, ok := h.underWay[pod]
 	if !ok {
@@ -213,7 +213,7 @@ func (h *History) workloadOf(owner types.UID) *workloadHistory {
 	return h.workloads[owner]
 }
 
-// forget drops what no longer counts.
+// forget drops expired entries.
 func (h *History) forget(now time.Time) {
 	h.moves = slices.DeleteFunc(h.moves, func(at time.Time) bool { return now.Sub(at) >= time.Hour })
 	maps.DeleteFunc(h.refused, func(_ types.UID, until time.Time) bool { return !now.Before(until) })

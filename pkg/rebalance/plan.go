@@ -25,7 +25,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
-// Cluster is what a plan is made of.
+// Cluster is the input of a plan.
 type Cluster struct {
 	// Scheduler has the cluster's nodes, pods and PodDisruptionBudgets. A plan leaves it as it was.
 	Scheduler *sim.Scheduler
@@ -39,7 +39,7 @@ type Cluster struct {
 	Usage func(pod *corev1.Pod) (podusage.Amounts, bool)
 }
 
-// Plan is a list of moves, and what was not moved.
+// Plan has moves, and the reasons for which other pods stay.
 type Plan struct {
 	// Stopped says why nothing moves; empty if something might.
 	Stopped string
@@ -67,9 +67,9 @@ type Move struct {
 	To    string `json:"to"`
 	// Or are nodes that score as To does, and have room too: the scheduler chooses one of them at random.
 	Or []string `json:"or,omitempty"`
-	// Resource is the one whose line the source is above.
+	// Resource is the resource of which the source is above its line.
 	Resource load.Resource `json:"resource"`
-	// Line is that of the source; utilizations are fractions of capacity, before the plan and after this move.
+	// Line is the source's. Utilizations are fractions of capacity, before the plan and after this move.
 	Line       float64 `json:"line"`
 	FromBefore float64 `json:"fromBefore"`
 	FromAfter  float64 `json:"fromAfter"`
@@ -232,7 +232,7 @@ func (p *planner) lookAt(ctx context.Context, name string) (Node, error) {
 	return p.look.node(info), nil
 }
 
-// movesLeft returns how many moves the limits of an hour and of moves under way allow.
+// movesLeft returns the number of moves that the limits per hour and at a time still allow.
 func (p *planner) movesLeft() int {
 	hourly := int(p.c.MaxPodsPercentPerHour / 100 * float64(p.pods))
 	if p.c.MaxPodsPercentPerHour > 0 {
@@ -372,7 +372,7 @@ func (b *budget) covers(pod *corev1.Pod) bool {
 	return b.namespace == pod.Namespace && b.selector.Matches(labels.Set(pod.Labels))
 }
 
-// try simulates the move. If it is good, it stays in the simulation until the plan is made. Otherwise it returns why it is not.
+// try simulates the move. A good move stays in the simulation until the plan is made. Otherwise try undoes it, and returns why.
 func (p *planner) try(ctx context.Context, source *Node, of load.Resource, c *candidate) (Reason, error) {
 	undone := len(p.undo)
 	back := func(reason Reason) (Reason, error) {

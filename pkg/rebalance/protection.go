@@ -51,7 +51,7 @@ var optOuts = map[string]func(value string) bool{
 	"descheduler.alpha.kubernetes.io/prefer-no-eviction": func(string) bool { return true },
 }
 
-// protection returns why the pod must stay, whatever its node carries; empty if it may move. minAge is that of the pod.
+// protection returns why the pod must stay, independent of its node; empty if it may move.
 func protection(pod *corev1.Pod, c *rebalancer.Configuration, minAge time.Duration, now time.Time) Reason {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
@@ -117,7 +117,8 @@ func hasOptedOut(pod *corev1.Pod) bool {
 	return false
 }
 
-// isEvacuating reports whether another component moves the pod, by KEP-1397 of the descheduler. KubeVirt migrates machines so.
+// isEvacuating reports whether another component moves the pod, by KEP-1397 of the descheduler. KubeVirt migrates machines this
+// way.
 func isEvacuating(pod *corev1.Pod) bool {
 	_, ok := pod.Annotations["descheduler.alpha.kubernetes.io/eviction-in-progress"]
 	return ok
@@ -150,11 +151,11 @@ func priorityOf(pod *corev1.Pod) int32 {
 	return *pod.Spec.Priority
 }
 
-// disruptionOf returns what a move of the pod costs, from 1 to 4. Beyond 1, it adds up three shares, each from 0 to 1:
+// disruptionOf returns the cost of a move of the pod, from 1 to 4. Three shares from 0 to 1 are added to 1:
 //
-//   - the pod's priority, of the highest priority of users
-//   - its deletion cost, of the highest possible
-//   - the time left until the workload's last move is an hour old, of that hour
+// - the pod's priority over the highest priority of users
+// - its deletion cost over the highest possible
+// - the remaining part of the hour after the workload's last move
 func disruptionOf(pod *corev1.Pod, moved time.Time, now time.Time) float64 {
 	const highestPriority = 1_000_000_000 // of users
 	share := func(value, highest float64) float64 { return min(max(value/highest, 0), 1) }

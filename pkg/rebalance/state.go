@@ -20,7 +20,7 @@ const (
 	maxOr        = 10
 )
 
-// State is what a restart must not forget. Looks above the line are counted anew.
+// State survives restarts. Looks above the line are counted anew.
 type State struct {
 	// Moves are the times of the last hour's moves, in seconds since 1970.
 	Moves     []int64                      `json:"moves,omitempty"`
@@ -31,14 +31,14 @@ type State struct {
 	Breaker   breaker                      `json:"breaker"`
 }
 
-// WorkloadState is when a workload was moved, and until when it is barred.
+// WorkloadState has a workload's last move, and the end of its bar.
 type WorkloadState struct {
 	Moved       time.Time `json:"moved"`
 	BarredUntil time.Time `json:"barredUntil"`
 	Failures    int       `json:"failures,omitempty"`
 }
 
-// DecodeState returns the state that Encode returned, or an empty one.
+// DecodeState decodes a saved state. Without content it is empty.
 func DecodeState(content []byte) (*State, error) {
 	s := &State{}
 	if len(content) == 0 {
@@ -50,7 +50,7 @@ func DecodeState(content []byte) (*State, error) {
 	return s, nil
 }
 
-// state returns what a restart must not forget. It drops what exceeds the bounds, the oldest first.
+// state returns the State to save. It drops entries beyond the bounds, the oldest first.
 func (h *History) state() *State {
 	s := &State{Nodes: map[string]time.Time{}, Workloads: map[types.UID]*WorkloadState{}, Breaker: h.breaker}
 	for _, at := range h.moves[max(0, len(h.moves)-maxMoves):] {
@@ -83,7 +83,7 @@ func (h *History) moving() []*Moving {
 	})
 }
 
-// restore replaces all but what was seen of nodes and refusals.
+// restore replaces everything except looks at nodes and refusals.
 func (h *History) restore(s *State) {
 	h.moves, h.workloads, h.underWay = nil, map[types.UID]*workloadHistory{}, map[types.UID]*Moving{}
 	for _, at := range s.Moves {

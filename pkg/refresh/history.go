@@ -25,7 +25,7 @@ type windowHistory struct {
 type resourceHistory struct {
 	measurement load.Measurement
 	trail       load.Trail
-	// deviationEnd is the end of the window that the measurement's deviation is of, in nanoseconds since 1970.
+	// deviationEnd is the end of the deviation's window, in nanoseconds since 1970.
 	deviationEnd int64
 	// sourceEnd is the measurement's end by the source's clock, in nanoseconds since 1970.
 	sourceEnd int64
@@ -88,12 +88,12 @@ func (h *nodeHistory) lastRead() (last time.Time) {
 type sourceEnd struct {
 	// unixNano is in nanoseconds since 1970.
 	unixNano int64
-	// future is set where the end was ahead of our clock by more than clocks may differ.
+	// future is set if the end was ahead of our clock by more than clocks may differ.
 	future bool
 }
 
-// supersedes reports whether what ends at e is newer than what ended at previous. An end from the future says nothing of the
-// order, so that any other end is newer.
+// supersedes reports whether the end e is newer than previous. An end from the future says nothing of the order, so any other end
+// is newer.
 func (e sourceEnd) supersedes(previous sourceEnd) bool {
 	return e.unixNano > previous.unixNano || previous.future && e.unixNano != previous.unixNano
 }
@@ -124,13 +124,13 @@ func endOf(timestamp, now time.Time, tolerance time.Duration) windowEnd {
 	return end
 }
 
-// store stores what was measured over span, unless it is the same measurement again, or an older one. A deviation that was
-// not measured this time is the last one, up to the age of maxAge.
+// store stores a measurement over span, unless it is a known or an older one. If the deviation was not measured, the last one
+// stays, up to the age of maxAge.
 func (h *resourceHistory) store(stat load.Stat, span time.Duration, end windowEnd, maxAge time.Duration) {
 	if !stat.Known {
 		return
 	}
-	// clock skew of the source's timestamp
+	// ahead is the clock skew of the source's timestamp.
 	ahead := time.Duration(h.sourceEnd - h.measurement.End.UnixNano())
 	previous := sourceEnd{unixNano: h.sourceEnd, future: h.sourceEnd != 0 && ahead > end.tolerance}
 	if !end.source.supersedes(previous) {

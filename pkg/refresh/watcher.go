@@ -24,13 +24,13 @@ import (
 const (
 	// retryAfter is the wait after the first of several failed refreshes; it doubles up to the refresh interval.
 	retryAfter = time.Second
-	// clockStep is by how much the clock may go back before all load is forgotten.
+	// clockStep is how far the clock may go back before all load is forgotten.
 	clockStep = time.Second
 	// jitter spreads the refreshes of several schedulers, so that they do not all query at the same moment.
 	jitter = 0.1
 )
 
-// Nodes is what a watcher needs to know of the cluster.
+// Nodes are the nodes of the cluster.
 type Nodes interface {
 	// HasSynced reports whether all nodes are known yet.
 	HasSynced() bool
@@ -38,8 +38,8 @@ type Nodes interface {
 	Names() []string
 }
 
-// Watcher reads one source at intervals and publishes what it measured. A node keeps its last measurement
-// if a batch has no value or an impossible value. A failed refresh changes nothing.
+// Watcher reads one source at intervals, and publishes its measurements. A node keeps its last measurement if a batch has no value,
+// or an impossible one. A failed refresh changes nothing.
 //
 // Publisher and Register may be called from any goroutine, also while Run runs. Run is called once.
 type Watcher struct {
@@ -58,7 +58,7 @@ type Watcher struct {
 	// The fields below are used by Run's goroutine alone: histories by node, node metrics by expression.
 	histories   map[string]*nodeHistory
 	nodeMetrics map[string]load.MetricTable
-	// metricEnds are the moments that the latest values of node metrics are of.
+	// metricEnds are the times of the latest values of node metrics.
 	metricEnds map[string]sourceEnd
 	// index is that of the last snapshot.
 	index       *load.Index
@@ -208,9 +208,9 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// failureLog logs on change that a source cannot be read, or can be read again. It limits how often.
+// failureLog logs when reading a source starts to fail or to succeed, at a limited rate.
 type failureLog struct {
-	// what is read.
+	// what names the source.
 	what string
 	// failure is the text of the last refresh's error, empty if it succeeded. logged reports whether the log says that it fails.
 	failure string
@@ -254,7 +254,8 @@ func (w *Watcher) forgetIfClockWentBack(logger klog.Logger, now time.Time) {
 	w.lastRefresh = wall
 }
 
-// forgetOlder forgets what ended before oldest, unless the refresh of now returned it: that is expired, not absent.
+// forgetOlder forgets measurements that ended before oldest. It keeps measurements that the refresh of now returned: they are
+// expired, not absent.
 func (w *Watcher) forgetOlder(oldest, now time.Time, returned []source.MetricValues) {
 	maps.DeleteFunc(w.histories, func(_ string, h *nodeHistory) bool {
 		return h.newest().Before(oldest) && h.lastRead().Before(now)

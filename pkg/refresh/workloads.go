@@ -35,13 +35,13 @@ const (
 	// The history is read in at most maxPeriods of about longestPeriod, to keep queries cheap.
 	longestPeriod = 6 * time.Hour
 	maxPeriods    = 4
-	// settledAfter is for how long a pod has run that must have a measured usage.
+	// settledAfter is the run time after which a pod must have a measured usage.
 	settledAfter = 2 * WorkloadInterval
-	// historyAttempts is how often the history is asked for.
+	// historyAttempts is the number of attempts to read the history.
 	historyAttempts = 3
 )
 
-// WorkloadConfig says which statistics of workloads to keep, and from what.
+// WorkloadConfig configures statistics of workloads.
 type WorkloadConfig struct {
 	// Source measures the pods, and is called Label in logs and metrics. If it is a source.WorkloadHistory, the past is read too.
 	Source source.PodSource
@@ -50,7 +50,7 @@ type WorkloadConfig struct {
 	Pods      corelisters.PodLister
 	Nodes     corelisters.NodeLister
 	HasSynced func() bool
-	// History is how far observations count, as in learned.Config. WorkloadLabel is as in learned.WorkloadOf.
+	// History is as in learned.Config, and WorkloadLabel as in learned.WorkloadOf.
 	History       time.Duration
 	WorkloadLabel string
 	Clock         clock.Clock
@@ -137,7 +137,7 @@ func (w *WorkloadWatcher) forgetIfClockWentBack(logger klog.Logger, now time.Tim
 	}
 }
 
-// observe adds what all pods use now.
+// observe adds the present usage of all pods.
 func (w *WorkloadWatcher) observe(ctx context.Context, now time.Time) error {
 	pods, err := w.Pods.List(labels.Everything())
 	if err != nil {
@@ -212,7 +212,7 @@ func (w *WorkloadWatcher) reportMeasured(
 	return few
 }
 
-// without names nodes without a measured pod.
+// without names the nodes without a measured pod.
 func without(nodes sets.Set[string]) string {
 	if len(nodes) == 0 {
 		return ""
@@ -355,7 +355,7 @@ func newTally(c *WorkloadConfig, now time.Time) *tally {
 	return t
 }
 
-// add adds a pod, if it is one of the cluster's and has run for long enough.
+// add adds the usage of a pod of the cluster that has run for long enough.
 func (t *tally) add(u *source.PodUsage) {
 	pod, err := t.Pods.Pods(u.Namespace).Get(u.Pod)
 	if err != nil { // it has ended, or is of another cluster
@@ -386,12 +386,12 @@ func (t *tally) add(u *source.PodUsage) {
 		t.settled[u.Resource]++
 	}
 	share := min(float64(ran)/float64(WorkloadInterval), 1)
-	// No pod uses more than its node has. Of an unknown node no request counts.
+	// No pod uses more than its node has. On an unknown node, requests count nothing.
 	request := min(podusage.Request(pod, u.Resource), t.allocatable[pod.Spec.NodeName][u.Resource])
 	t.usages.Add(pod, u.Resource, usage, request, share)
 }
 
-// checked returns a usage that can be, and counts what cannot.
+// checked returns a plausible usage, and counts implausible ones.
 func (t *tally) checked(u *source.PodUsage) (usage float64, ok bool) {
 	var reason load.Rejection
 	switch {
@@ -406,7 +406,7 @@ func (t *tally) checked(u *source.PodUsage) (usage float64, ok bool) {
 	return 0, false
 }
 
-// bounded returns the usage, which is at most the capacity of the pod's node.
+// bounded caps the usage at the capacity of the pod's node.
 func (t *tally) bounded(pod *corev1.Pod, r load.Resource, usage float64) float64 {
 	capacity := t.capacities[pod.Spec.NodeName][r]
 	if capacity <= 0 || usage <= capacity {

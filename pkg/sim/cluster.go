@@ -252,7 +252,7 @@ func (i *informer) HasSynced() bool { return i.synced.HasSynced() }
 // HasSyncedChecker implements cache.SharedInformer.
 func (i *informer) HasSyncedChecker() minor.DoneChecker { return i.synced }
 
-// synced is cluster.synced as informers and registrations report it: once it is closed, they are in sync.
+// synced reports to informers and registrations that they are in sync once the channel is closed.
 type synced <-chan struct{}
 
 // HasSynced implements cache.ResourceEventHandlerRegistration.

@@ -38,7 +38,7 @@ type Result struct {
 	assumed *corev1.Pod
 }
 
-// PostFilter is the result of the PostFilter plugins, for a pod that no node was found for.
+// PostFilter is the result of the PostFilter plugins.
 type PostFilter struct {
 	// Status is Success if a plugin helped the pod; otherwise it says why none did. Its Code is Error if a plugin failed: the
 	// scheduler reports that, and goes on.

@@ -31,8 +31,8 @@ func stockName(plugin string) string {
 	return plugin
 }
 
-// spreading is the stock PodTopologySpread on brief nodes, which answers the same and still does all the counting. Pods of the
-// cluster are scattered over memory, and the stock plugin visits all of them at each decision.
+// spreading is the stock PodTopologySpread on brief nodes. They give the same answers, and need far less memory: the stock plugin
+// visits all pods at each decision.
 type spreading struct {
 	*podtopologyspread.PodTopologySpread
 	brief *briefNodes
@@ -193,7 +193,7 @@ func (b *briefNodes) at(before []fwk.NodeInfo, i int, node fwk.NodeInfo) *briefN
 	return brief
 }
 
-// update makes the brief node anew. It looks closely only at pods that are new on it.
+// update rebuilds the brief node. It examines only pods that are new on it.
 func (b *briefNodes) update(brief *briefNode, node fwk.NodeInfo) {
 	before := brief.brief
 	brief.NodeInfo, brief.generation = node, node.GetGeneration()
@@ -211,7 +211,7 @@ func (b *briefNodes) update(brief *briefNode, node fwk.NodeInfo) {
 	b.release(before)
 }
 
-// release takes pods away that were on a node.
+// release removes pods that were on a node.
 func (b *briefNodes) release(pods map[*corev1.Pod]*briefPod) {
 	for _, p := range pods {
 		if p.count--; p.count == 0 {
@@ -234,7 +234,7 @@ func (b *briefNodes) forget(kept []fwk.NodeInfo) {
 	b.nodes = left
 }
 
-// briefPod returns the brief pod for all pods that are like the given one.
+// briefPod returns the brief pod of all pods with the pod's labels.
 func (b *briefNodes) briefPod(pod *corev1.Pod) *briefPod {
 	var key strings.Builder
 	fmt.Fprintf(&key, "%q %t", pod.Namespace, pod.DeletionTimestamp != nil)
@@ -277,7 +277,7 @@ type briefPod struct {
 	fwk.PodInfo
 	key string
 	pod *corev1.Pod
-	// count is how often it is on a node.
+	// count is the number of pods that it stands for on the nodes.
 	count int
 }
 

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// Skew is the result of a comparison. The zero value stands for versions that are supported together.
+// Skew is the result of a comparison. The zero value means that the versions are supported together.
 type Skew struct {
-	// Behind is how many minor versions the scheduler is older than the API server; below 0 if it is newer.
+	// Behind counts the minor versions from the scheduler to the API server; below 0 if the scheduler is newer.
 	Behind int
 	// Problem says why Kubernetes does not support the two together, and Advice what to do. Both are empty if it does.
 	Problem, Advice string
@@ -36,7 +36,7 @@ func Compare(scheduler, apiServer string) (Skew, error) {
 	case behind < 0:
 		return Skew{
 			Behind: behind,
-			// Such as when it waits for a list of objects of a version that the API server does not serve.
+			// For example, it waits for a list of objects that the API server does not serve.
 			Problem: "the scheduler is newer than the API server, which Kubernetes does not support: it may place no pod",
 			Advice: fmt.Sprintf("Run the image of Plimsoll for Kubernetes %d.%d, or upgrade the cluster to %d.%d first.", a.Major(),
 				a.Minor(), s.Major(), s.Minor()),
