@@ -9,7 +9,7 @@ import (
 
 // PodSource measures the usage of pods. An implementation need not be safe for concurrent use.
 type PodSource interface {
-	// Name is what the source is called in logs and metrics, such as "Prometheus".
+	// Name is the name in logs and metrics, such as "Prometheus".
 	Name() string
 	// FetchPods passes the usage of pods to visit, with a number of queries that does not grow with the pods.
 	// pods bounds the responses. It returns errors by resource: the usage of a failed resource must not be used.
@@ -26,7 +26,7 @@ type PodUsage struct {
 	Window time.Duration
 }
 
-// WhileRunning returns what a pod uses while it runs, which it does for the given time.
+// WhileRunning returns the pod's usage while it runs. It has run for the given time.
 func (u *PodUsage) WhileRunning(running time.Duration) float64 {
 	if running > 0 && running < u.Window {
 		return u.Usage * float64(u.Window) / float64(running)

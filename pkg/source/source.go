@@ -11,14 +11,14 @@ import (
 // Source measures the load of nodes. An implementation need not be safe for concurrent use: one Watcher calls it, one
 // refresh after the other.
 type Source interface {
-	// Name is what the source is called in logs and metrics, such as "Prometheus".
+	// Name is the name in logs and metrics, such as "Prometheus".
 	Name() string
 	// Fetch measures all nodes in a number of queries that does not grow with the nodes. It returns when ctx is done or its own
 	// timeout has passed. It succeeds if part of the request could be read, and fails if nothing could.
 	Fetch(ctx context.Context, request Request) (Batch, error)
 }
 
-// PastLoad is a Source that also knows what it would have measured earlier.
+// PastLoad is a Source that can also measure the past.
 type PastLoad interface {
 	Source
 	// FetchPast measures a resource of all nodes as Fetch would have at that time. The result is a mean over a window or a

@@ -19,7 +19,7 @@ import (
 const (
 	keyHeader            = "DD-API-KEY"
 	applicationKeyHeader = "DD-APPLICATION-KEY"
-	// shownMetrics is how many names of found metrics are kept, to show them.
+	// shownMetrics bounds the names of metrics in an error.
 	shownMetrics = 20
 )
 

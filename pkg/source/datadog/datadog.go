@@ -1,9 +1,9 @@
 // Package datadog measures the load of nodes through Datadog.
 //
-// Each refresh reads cpu and memory in one request, whatever the number of nodes. Windows below two minutes and above an hour have
-// separate requests: their points have other distances. While Auto looks for a dialect there are twice as many.
+// Each refresh reads cpu and memory in one request, independent of the number of nodes. Windows below two minutes and above an hour
+// need a request each, because their points have other distances. While Auto looks for a dialect, the number doubles.
 //
-// A Sample's End is the time of its newest point. Datadog dates a point by its beginning: End is up to a minute too early.
+// A Sample's End is the time of its newest point. Datadog dates a point by its beginning, so End is up to a minute too early.
 package datadog
 
 import (
@@ -34,7 +34,7 @@ type Source struct {
 	filter string
 	// custom are the operator's queries; an empty one leaves the resource to the dialect.
 	custom [load.ResourceCount]string
-	// dialects are the allowed ones, the current one first. logged is the one in the log.
+	// dialects are those to try, the current one first. logged is the last logged one.
 	dialects   []string
 	logged     string
 	dialectLog source.LogLimit
@@ -100,7 +100,7 @@ func (s *Source) measure(ctx context.Context, windows []time.Duration, nodes []*
 			first = m
 		}
 		if len(m.problems) > 0 {
-			break // it was the request, and not the dialect
+			break // the request failed, so another dialect does not help
 		}
 	}
 	return first

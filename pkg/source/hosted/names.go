@@ -13,7 +13,7 @@ import (
 // lookupInterval is the time between two lookups of metric names.
 const lookupInterval = 5 * time.Minute
 
-// lookedUp is what an account's metrics say of a query without series.
+// lookedUp is the result of a lookup of metric names.
 type lookedUp struct {
 	at   time.Time
 	text string

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// errorBodyBytes is how much is read of the body of an error.
+	// errorBodyBytes bounds the body of an error.
 	errorBodyBytes = 4 << 10
 	// maxHeaderBytes bounds the headers of a response.
 	maxHeaderBytes = 64 << 10

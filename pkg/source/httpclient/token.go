@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// keptTokens is how many tokens of a rotating file are hidden: the last ones may still be valid.
+	// keptTokens is the number of past tokens of a rotating file that are hidden too: they may still be valid.
 	keptTokens = 4
-	// hiddenPrefix is how many bytes of a token's beginning are hidden without the rest: a server may repeat a part.
+	// hiddenPrefix is the length of a token's prefix that is hidden on its own: a server may repeat a part.
 	hiddenPrefix = 8
 	// minSecret is the minimum length of hidden tokens: shorter ones are no secret and part of many words.
 	minSecret = 4

@@ -16,7 +16,7 @@ import (
 // podTimeout bounds the reading of all pods, of which there are many more than nodes.
 const podTimeout = 2 * time.Minute
 
-// PodSource reads what pods use from the resource metrics API. It knows the present alone: a moment of about 15 seconds.
+// PodSource reads the present usage of pods from the resource metrics API. A value covers about 15 seconds.
 type PodSource struct{ client rest.Interface }
 
 var _ source.PodSource = &PodSource{}

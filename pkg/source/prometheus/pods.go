@@ -26,7 +26,7 @@ const (
 	// PodTimeout bounds each query about pods, as Prometheus does by default.
 	// These take longer than queries about nodes, but nothing waits for them.
 	PodTimeout = 2 * time.Minute
-	// fetchesPerDetection is after how many fetches the family of series is chosen anew: another may have more pods by then.
+	// fetchesPerDetection is the number of fetches before the family of series is chosen anew. Another may have more pods by then.
 	fetchesPerDetection = 12
 )
 
@@ -208,7 +208,7 @@ func (s *PodSource) logLeftOut(ctx context.Context, namespaces []string) {
 // LeftOut implements source.BoundedPods.
 func (s *PodSource) LeftOut() string { return s.leftOut }
 
-// unitOf returns how many of our units one of Prometheus' has: milliCPU for cores.
+// unitOf converts Prometheus' units to ours, such as cores to milliCPU.
 func unitOf(r load.Resource) float64 {
 	if r == load.CPU {
 		return 1000

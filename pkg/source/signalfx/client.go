@@ -21,7 +21,7 @@ const (
 	pageSize = 10_000
 	// maxPages bounds the requests for the hosts of one query.
 	maxPages = 16
-	// shownMetrics is how many names of metrics are requested, to show them.
+	// shownMetrics bounds the names of metrics in an error.
 	shownMetrics = 20
 )
 

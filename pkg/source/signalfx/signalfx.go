@@ -29,7 +29,7 @@ const fineStep = time.Second
 // hostlessInterval is the time between two host lookups for series without a host.
 const hostlessInterval = 5 * time.Minute
 
-// maxSeries is how many series the service returns at most.
+// maxSeries is the service's limit of series in a response.
 const maxSeries = 10_000
 
 // Source measures nodes through SignalFx. It is not safe for concurrent use.

@@ -60,7 +60,7 @@ type Data struct {
 	NodeMetricsMap map[string]NodeMetrics `json:"NodeMetricsMap"`
 }
 
-// NodeMetrics is what was measured of one host. Without a metric it is written as null.
+// NodeMetrics has the metrics of one host. Without a metric it is written as null.
 type NodeMetrics struct {
 	Metrics  []Metric `json:"metrics"`
 	Tags     Tags     `json:"tags"`

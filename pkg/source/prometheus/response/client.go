@@ -23,9 +23,9 @@ import (
 const (
 	// LongestGet is the longest encoded query that is sent in a URL; servers and proxies refuse URLs beyond 8 KiB.
 	LongestGet = 6 << 10
-	// pieceBytes is how much of a response is decoded at a time.
+	// pieceBytes is the size of the pieces in which a response is decoded.
 	pieceBytes = 32 << 10
-	// headBytes is how much of a response is kept to show its beginning.
+	// headBytes is the size of the beginning that errors show.
 	headBytes = 1 << 10
 )
 

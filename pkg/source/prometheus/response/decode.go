@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxWarnings is how many warnings of a response are kept.
+	// maxWarnings bounds the kept warnings of a response.
 	maxWarnings = 5
 	// maxLabels bounds a map for reuse: clearing a map takes as long as its largest size ever.
 	maxLabels = 64

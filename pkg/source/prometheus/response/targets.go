@@ -34,7 +34,7 @@ func TargetLabels(labels []string) []string {
 	return all
 }
 
-// Evidence says what shows that a series may speak for the node it names. Less is better.
+// Evidence shows whether a series may speak for the node that it names. Less is better.
 type Evidence int
 
 const (
@@ -170,7 +170,7 @@ func podOn(pods corelisters.PodLister, namespace, name, node string) *corev1.Pod
 	return nil
 }
 
-// claim is a series' value for a node.
+// claim is the value of a series for a node.
 type claim struct {
 	position int
 	value    float64
