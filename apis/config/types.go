@@ -412,8 +412,8 @@ type PredictedPeakArgs struct {
 type DecisionRecordArgs struct {
 	metav1.TypeMeta
 
-	// EventsPerSecond is how many decisions are recorded a second, in the long run.
+	// EventsPerSecond is the mean number of decisions recorded per second.
 	EventsPerSecond int64
-	// Burst is how many decisions are recorded at once.
+	// Burst is the number of decisions recorded at once.
 	Burst int64
 }

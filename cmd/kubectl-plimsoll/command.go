@@ -25,7 +25,7 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// exitCode is 0 for nil, 1 for errFound, and 2 for what could not be done.
+// exitCode is 0 for nil, 1 for errFound, and 2 for other errors.
 func exitCode(err error) int {
 	switch {
 	case err == nil:

@@ -80,7 +80,7 @@ Only who has the URL with its token can read the page. Interrupt the command to 
 // uiGCPercent is low because the page stays open, and holds all nodes and pods.
 const uiGCPercent = 50
 
-// minTokenBytes are more than anybody guesses.
+// minTokenBytes makes tokens hard to guess.
 const minTokenBytes = 32
 
 // token returns the token of the file; empty for a random one.
@@ -131,7 +131,7 @@ func (o *uiOptions) run(cmd *cobra.Command) error {
 	return o.serve(cmd, options)
 }
 
-// openCluster sets what is read of the cluster.
+// openCluster sets the options that need a connection.
 func (o *uiOptions) openCluster(ctx context.Context, options *ui.Options) error {
 	connection, err := o.cluster.connect()
 	if err != nil {

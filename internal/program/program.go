@@ -21,10 +21,10 @@ func Version(linked string) string {
 // Registry is the registry of metrics behind the program's own /metrics.
 type Registry struct{}
 
-// MustRegister registers metrics.
+// MustRegister implements refresh.Registry.
 func (Registry) MustRegister(c ...metrics.Registerable) { legacyregistry.MustRegister(c...) }
 
-// CustomMustRegister registers collectors.
+// CustomMustRegister implements refresh.Registry.
 func (Registry) CustomMustRegister(c ...metrics.StableCollector) {
 	legacyregistry.CustomMustRegister(c...)
 }

@@ -12,7 +12,7 @@ const (
 	excerptBytes = 256
 	// listBytes bounds the result of FirstN.
 	listBytes = 512
-	// listElements is how many elements FirstN returns.
+	// listElements is the number of elements that FirstN shows.
 	listElements = 5
 )
 

@@ -24,7 +24,7 @@ import (
 // maxShownBytes bounds each configuration in a report.
 const maxShownBytes = 64 << 10
 
-// Origin says how a report of o is made: by which program, flags, pods and configurations.
+// Origin describes how a report of o was made: by which program, flags, pods and configurations.
 func (s *Selection) Origin(
 	ctx context.Context, o Options, version string, made time.Time, flags *pflag.FlagSet,
 ) (*report.Origin, error) {

@@ -37,7 +37,7 @@ type WhatIf struct {
 const (
 	maxAsked      = 2
 	answerTimeout = 2 * time.Minute
-	// shownCandidates are more than anybody compares.
+	// shownCandidates bounds the candidates of an answer.
 	shownCandidates = 50
 	maxDrained      = 100
 )

@@ -45,7 +45,7 @@ type Options struct {
 	Context string
 	// Check runs doctor's checks.
 	Check func(ctx context.Context) (*doctor.Report, error)
-	// Questions are answered by what reads the cluster anew.
+	// Questions read the cluster anew for each answer.
 	Questions Questions
 	// Encode returns the JSON of a result, with apiVersion and kind.
 	Encode func(any) ([]byte, error)
@@ -186,7 +186,7 @@ func (s *Server) read(ctx context.Context) error {
 	return s.publish(snapshot)
 }
 
-// withSource calls use once no other goroutine uses the source.
+// withSource waits for its turn and calls use.
 func (s *Server) withSource(ctx context.Context, use func(Source) error) error {
 	select {
 	case s.turn <- struct{}{}:
@@ -254,7 +254,7 @@ func writeJSON(w http.ResponseWriter, content []byte) {
 // sourceTimeout bounds the wait for a source that hangs. It is below writeTimeout.
 const sourceTimeout = 20 * time.Second
 
-// serveSource serves what the source knows of the query.
+// serveSource serves an answer of the source to the query.
 func (s *Server) serveSource(read func(context.Context, Source, url.Values) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if s.options.Saved != nil {

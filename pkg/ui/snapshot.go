@@ -15,7 +15,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 )
 
-// Snapshot is all that the page shows.
+// Snapshot is the data of the page.
 type Snapshot struct {
 	top.View
 	// Context is the context of the kubeconfig; empty if it is not known.

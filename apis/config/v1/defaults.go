@@ -50,7 +50,7 @@ const (
 	defaultPeakTarget         = 70
 )
 
-// SetDefaults_MetricProviderSpec fills in the fields that are not given, except the timeout: its default depends on MaxAge.
+// SetDefaults_MetricProviderSpec sets unset fields, except the timeout: its default depends on MaxAge.
 func SetDefaults_MetricProviderSpec(obj *MetricProviderSpec) {
 	obj.Type = cmp.Or(obj.Type, config.KubernetesMetricsServer)
 	switch obj.Type {
@@ -67,7 +67,7 @@ func SetDefaults_MetricProviderSpec(obj *MetricProviderSpec) {
 	}
 }
 
-// SetDefaults_LoadSpec fills in the fields that are not given.
+// SetDefaults_LoadSpec sets unset fields.
 func SetDefaults_LoadSpec(obj *LoadSpec) {
 	obj.Window = cmp.Or(obj.Window, &metav1.Duration{Duration: defaultWindow})
 	obj.RefreshInterval = cmp.Or(obj.RefreshInterval, &metav1.Duration{Duration: defaultRefreshInterval})
@@ -84,7 +84,7 @@ func SetDefaults_LoadSpec(obj *LoadSpec) {
 	}
 }
 
-// SetDefaults_TargetLoadPackingArgs fills in the fields that are not given.
+// SetDefaults_TargetLoadPackingArgs sets unset fields.
 func SetDefaults_TargetLoadPackingArgs(obj *TargetLoadPackingArgs) {
 	obj.MissingLoad = cmp.Or(obj.MissingLoad, config.MissingLoadRequests)
 	obj.TargetUtilization = cmp.Or(obj.TargetUtilization, ptr.To[int64](defaultTargetUtilization))
@@ -98,14 +98,14 @@ func SetDefaults_TargetLoadPackingArgs(obj *TargetLoadPackingArgs) {
 	obj.MaxLimitRequestRatio = cmp.Or(obj.MaxLimitRequestRatio, ptr.To(defaultMaxLimitRequestRatio))
 }
 
-// SetDefaults_LoadVariationRiskBalancingArgs fills in the fields that are not given.
+// SetDefaults_LoadVariationRiskBalancingArgs sets unset fields.
 func SetDefaults_LoadVariationRiskBalancingArgs(obj *LoadVariationRiskBalancingArgs) {
 	obj.MissingLoad = cmp.Or(obj.MissingLoad, config.MissingLoadRequests)
 	obj.SafeVarianceMargin = cmp.Or(obj.SafeVarianceMargin, ptr.To(defaultSafeVarianceMargin))
 	obj.SafeVarianceSensitivity = cmp.Or(obj.SafeVarianceSensitivity, ptr.To(defaultSafeVarianceSensitivity))
 }
 
-// SetDefaults_LowRiskOverCommitmentArgs fills in the fields that are not given.
+// SetDefaults_LowRiskOverCommitmentArgs sets unset fields.
 func SetDefaults_LowRiskOverCommitmentArgs(obj *LowRiskOverCommitmentArgs) {
 	// Not Requests: a node with unknown load would then have no measured risk, and would usually get the best score.
 	obj.MissingLoad = cmp.Or(obj.MissingLoad, config.MissingLoadNeutral)
@@ -121,12 +121,12 @@ func SetDefaults_LowRiskOverCommitmentArgs(obj *LowRiskOverCommitmentArgs) {
 	}
 }
 
-// SetDefaults_PeaksArgs fills in the fields that are not given.
+// SetDefaults_PeaksArgs sets unset fields.
 func SetDefaults_PeaksArgs(obj *PeaksArgs) {
 	obj.MissingLoad = cmp.Or(obj.MissingLoad, config.MissingLoadNeutral)
 }
 
-// SetDefaults_LoadThresholdArgs fills in the fields that are not given.
+// SetDefaults_LoadThresholdArgs sets unset fields.
 func SetDefaults_LoadThresholdArgs(obj *LoadThresholdArgs) {
 	obj.MissingLoad = cmp.Or(obj.MissingLoad, config.MissingLoadRequests)
 	if obj.Thresholds.CPU == nil && obj.Thresholds.Memory == nil {
@@ -141,7 +141,7 @@ func SetDefaults_LoadThresholdArgs(obj *LoadThresholdArgs) {
 	obj.WhenNoneFits = cmp.Or(obj.WhenNoneFits, config.WhenNoneFitsRelax)
 }
 
-// SetDefaults_NodeMetricsArgs fills in the fields that are not given.
+// SetDefaults_NodeMetricsArgs sets unset fields.
 func SetDefaults_NodeMetricsArgs(obj *NodeMetricsArgs) {
 	for i := range obj.Metrics {
 		obj.Metrics[i].Weight = cmp.Or(obj.Metrics[i].Weight, ptr.To[int64](defaultMetricWeight))
@@ -149,14 +149,14 @@ func SetDefaults_NodeMetricsArgs(obj *NodeMetricsArgs) {
 	obj.WhenNoneFits = cmp.Or(obj.WhenNoneFits, config.WhenNoneFitsRelax)
 }
 
-// SetDefaults_StatisticsSpec fills in the fields that are not given.
+// SetDefaults_StatisticsSpec sets unset fields.
 func SetDefaults_StatisticsSpec(obj *StatisticsSpec) {
 	if obj.History == nil {
 		obj.History = &metav1.Duration{Duration: defaultHistory}
 	}
 }
 
-// SetDefaults_UnknownUsage fills in the fields that are not given.
+// SetDefaults_UnknownUsage sets unset fields.
 func SetDefaults_UnknownUsage(obj *UnknownUsage) {
 	if obj.RequestMultiplier == nil {
 		obj.RequestMultiplier = ptr.To(defaultUnknownRequestMultiplier)
@@ -171,7 +171,7 @@ func SetDefaults_UnknownUsage(obj *UnknownUsage) {
 	}
 }
 
-// SetDefaults_PeakSpec fills in the fields that are not given.
+// SetDefaults_PeakSpec sets unset fields.
 func SetDefaults_PeakSpec(obj *PeakSpec) {
 	if obj.MinHistory == nil {
 		obj.MinHistory = &metav1.Duration{Duration: defaultMinHistory}
@@ -184,14 +184,14 @@ func SetDefaults_PeakSpec(obj *PeakSpec) {
 	}
 }
 
-// SetDefaults_PredictedPeakArgs fills in the fields that are not given.
+// SetDefaults_PredictedPeakArgs sets unset fields.
 func SetDefaults_PredictedPeakArgs(obj *PredictedPeakArgs) {
 	obj.MissingLoad = cmp.Or(obj.MissingLoad, config.MissingLoadRequests)
 	obj.Strategy = cmp.Or(obj.Strategy, config.StrategySpread)
 	obj.Target = cmp.Or(obj.Target, ptr.To[int64](defaultPeakTarget))
 }
 
-// SetDefaults_DecisionRecordArgs fills in the fields that are not given.
+// SetDefaults_DecisionRecordArgs sets unset fields.
 func SetDefaults_DecisionRecordArgs(obj *DecisionRecordArgs) {
 	obj.EventsPerSecond = cmp.Or(obj.EventsPerSecond, ptr.To[int64](1))
 	obj.Burst = cmp.Or(obj.Burst, ptr.To[int64](10))

@@ -36,7 +36,7 @@ type MetricProviderSpec struct {
 	// TokenFile is the path of a file that holds what token is. It is reread as the token rotates.
 	TokenFile string `json:"tokenFile,omitempty"`
 	// ApplicationKey is an application key of Datadog. The configuration holds it in plain text: prefer applicationKeyFile. At most
-	// one of the two is given; Datadog needs one, the other types do not use it.
+	// one of the two is set; Datadog needs one, the other types do not use it.
 	ApplicationKey config.Secret `json:"applicationKey,omitempty"`
 	// ApplicationKeyFile is the path of a file that holds an application key. It is reread as the key rotates.
 	ApplicationKeyFile string `json:"applicationKeyFile,omitempty"`
@@ -74,7 +74,7 @@ type LoadSpec struct {
 	// WatcherAddress is the http(s) URL of a load-watcher service. If set, the service is the source.
 	// metricProvider then only sets the connection: token, tokenFile, caFile, insecureSkipVerify and timeout.
 	WatcherAddress string `json:"watcherAddress,omitempty"`
-	// MetricProvider is the source from which load is read if watcherAddress is not given.
+	// MetricProvider is the source from which load is read if watcherAddress is unset.
 	MetricProvider MetricProviderSpec `json:"metricProvider"`
 	// Window is the time over which means and standard deviations are taken. From 10s to 1h. Defaults to 5m.
 	Window *metav1.Duration `json:"window,omitempty"`
@@ -217,7 +217,7 @@ type LoadThresholdArgs struct {
 	// MissingLoad says how a node with unknown load is evaluated: Requests (default), Pass or Reject.
 	MissingLoad config.MissingLoad `json:"missingLoad,omitempty"`
 	// Thresholds are the utilizations, in percent, that no node may exceed with the pod on it. Defaults to cpu 80 and memory
-	// 90; if only one of them is given, the other resource is not limited.
+	// 90; if only one of them is set, the other resource is not limited.
 	Thresholds Thresholds `json:"thresholds"`
 	// Windows are the windows over which the resources are measured. Each defaults to window.
 	Windows ThresholdWindows `json:"windows"`
@@ -336,9 +336,9 @@ type PredictedPeakArgs struct {
 type DecisionRecordArgs struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// EventsPerSecond is how many decisions are recorded a second, in the long run. From 1 (default) to 10. The others are not
-	// recorded, and counted.
+	// EventsPerSecond is the mean number of decisions recorded per second. From 1 (default) to 10. Further ones are counted, not
+	// recorded.
 	EventsPerSecond *int64 `json:"eventsPerSecond,omitempty"`
-	// Burst is how many decisions are recorded at once, before EventsPerSecond holds. From 1 to 100, 10 by default.
+	// Burst is the number of decisions recorded at once, before EventsPerSecond applies. From 1 to 100. Defaults to 10.
 	Burst *int64 `json:"burst,omitempty"`
 }

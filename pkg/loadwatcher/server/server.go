@@ -29,7 +29,7 @@ const (
 	pathHealthz = "/healthz"
 )
 
-// Config says what to serve.
+// Config configures a Server.
 type Config struct {
 	// Source is the name of the metrics source in responses.
 	Source string

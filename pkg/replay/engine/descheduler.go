@@ -143,7 +143,7 @@ func (d *descheduling) movingByWorkload() map[int]int {
 	return moving
 }
 
-// mostMoving returns how many pods of a workload may be under way. That is 1 of up to 3 replicas, 2 of up to 10, else 10 %.
+// mostMoving bounds the moves under way of a workload. It is 1 of up to 3 replicas, 2 of up to 10, else 10 %.
 func (d *descheduling) mostMoving(workload int) int {
 	replicas := 0
 	for i := range d.engine.nodes {

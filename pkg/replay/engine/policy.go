@@ -17,7 +17,7 @@ type Policy struct {
 	Name string
 	// configuration has one profile.
 	configuration *schedulerconfig.KubeSchedulerConfiguration
-	// Base is the name without what moves pods, which Mover names; both are empty if nothing moves.
+	// Base is the name without the mover, and Mover names the mover; both are empty if no pods move.
 	Base, Mover string
 	// At most one of rebalancer and descheduler is set.
 	rebalancer  *rebalancer.Configuration

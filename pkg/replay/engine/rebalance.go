@@ -30,7 +30,7 @@ const (
 	returnedWithin = time.Hour
 )
 
-// MoveCosts say what a move costs. Times are rounded up to ticks.
+// MoveCosts are the costs of a move. Times are rounded up to ticks.
 type MoveCosts struct {
 	// Termination is how long an evicted pod still uses its source. Nobody is served meanwhile.
 	Termination time.Duration

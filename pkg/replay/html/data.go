@@ -90,7 +90,7 @@ func newData(r *report.Report, rows []row) (d data, heatNote string) {
 	return d, heatNote
 }
 
-// curves returns a curve for each policy and what moves its pods, with points by moves.
+// curves returns a curve for each policy and mover, with points by moves.
 func curves(r *report.Report, rows []row) []curve {
 	all := []curve{}
 	for i := range r.Policies {

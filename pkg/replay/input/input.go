@@ -1,4 +1,4 @@
-// Package input holds what a replay replays: nodes, and pods with their arrivals and usages. It reads and writes it as a file.
+// Package input has the input of a replay: nodes, and pods with their arrivals and usages. It reads and writes it as a file.
 package input
 
 import (
@@ -44,7 +44,7 @@ type Node struct {
 	Capacity Amounts `json:"capacity"`
 }
 
-// Workload holds what the pods of one controlling owner share.
+// Workload has the common properties of the pods of a controlling owner.
 type Workload struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`

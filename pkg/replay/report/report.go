@@ -4,7 +4,7 @@ package report
 // SevereAbove is the CPU utilization above which a node is severely hot, as a fraction of capacity. Above load.Hot it is hot.
 const SevereAbove = 0.95
 
-// Names of the policies that others are compared with.
+// Names of policies for comparison.
 const (
 	Stock       = "stock"
 	Clairvoyant = "clairvoyant"
@@ -33,7 +33,7 @@ type Report struct {
 // PolicyReport holds one policy's runs. Run i of all policies has the same pods. In a partial report a policy may have none.
 type PolicyReport struct {
 	Name string `json:"name"`
-	// Base is the policy without what moves pods, which Mover names; both are empty if nothing moves.
+	// Base is the policy without the mover, and Mover names the mover; both are empty if no pods move.
 	Base  string `json:"base,omitempty"`
 	Mover string `json:"mover,omitempty"`
 	Runs  []Run  `json:"runs"`
