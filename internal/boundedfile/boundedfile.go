@@ -13,10 +13,11 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Bounds of files. A system's bundle of root certificates has about a quarter of a MiB.
+// Bounds of files. A system's bundle of root certificates has about a quarter of a MiB. A ConfigMap has at most 1 MiB.
 const (
-	MaxTokenBytes = 64 << 10
-	MaxCABytes    = 4 << 20
+	MaxTokenBytes         = 64 << 10
+	MaxCABytes            = 4 << 20
+	MaxConfigurationBytes = 1 << 20
 )
 
 // File is a file that is read repeatedly. It is safe for concurrent use.

@@ -19,3 +19,8 @@ func readCredential(name string, maxBytes int64) ([]byte, error) {
 	defer cancel()
 	return New(name, maxBytes).Read(ctx)
 }
+
+// ReadConfiguration reads a file of at most MaxConfigurationBytes.
+func ReadConfiguration(ctx context.Context, name string) ([]byte, error) {
+	return New(name, MaxConfigurationBytes).Read(ctx)
+}

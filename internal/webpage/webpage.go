@@ -5,7 +5,7 @@ package webpage
 
 import (
 	"crypto/sha256"
-	_ "embed" // the files below
+	"embed"
 	"encoding/base64"
 )
 
@@ -27,6 +27,15 @@ var uPlotScript string
 
 //go:embed uplot/uPlot.min.css
 var uPlotStyle string
+
+// Read returns an embedded file, which must exist.
+func Read(files embed.FS, name string) string {
+	content, err := files.ReadFile(name)
+	if err != nil {
+		panic(err)
+	}
+	return string(content)
+}
 
 // ChartScript returns the script that defines uPlot.
 func ChartScript() string { return "/*\n" + uPlotLicense + "*/\n" + uPlotScript }

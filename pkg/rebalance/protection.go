@@ -153,9 +153,9 @@ func priorityOf(pod *corev1.Pod) int32 {
 
 // disruptionOf returns the cost of a move of the pod, from 1 to 4. Three shares from 0 to 1 are added to 1:
 //
-// - the pod's priority over the highest priority of users
-// - its deletion cost over the highest possible
-// - the remaining part of the hour after the workload's last move
+//   - the pod's priority over the highest priority of users
+//   - its deletion cost over the highest possible
+//   - the remaining part of the hour after the workload's last move
 func disruptionOf(pod *corev1.Pod, moved time.Time, now time.Time) float64 {
 	const highestPriority = 1_000_000_000 // of users
 	share := func(value, highest float64) float64 { return min(max(value/highest, 0), 1) }

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
+	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
@@ -40,7 +40,7 @@ func (s *Selection) Origin(
 		origin.Inputs = append(origin.Inputs, report.Fingerprint{Name: in.Name, SHA256: hex.EncodeToString(sum.Sum(nil))})
 	}
 	for _, file := range s.Configs {
-		content, err := engine.ReadConfiguration(ctx, file)
+		content, err := boundedfile.ReadConfiguration(ctx, file)
 		if err != nil {
 			return nil, &OptionError{"config", err}
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
+	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/generate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/history"
@@ -204,7 +205,7 @@ func (s *Selection) readRebalancer(ctx context.Context) (*rebalancer.Configurati
 	if s.Rebalancer == "" {
 		return rebalancer.Default(), nil
 	}
-	content, err := engine.ReadConfiguration(ctx, s.Rebalancer)
+	content, err := boundedfile.ReadConfiguration(ctx, s.Rebalancer)
 	if err != nil {
 		return nil, &OptionError{"rebalancer-config", err}
 	}

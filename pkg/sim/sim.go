@@ -227,6 +227,16 @@ func (s *Scheduler) LoadReaders(schedulerName string) (readers []explain.LoadRea
 	return readers
 }
 
+// FirstLoadReader returns the first of LoadReaders in the first profile with one; nil if no plugin reads load.
+func (s *Scheduler) FirstLoadReader(schedulerNames []string) (schedulerName string, r explain.LoadReader) {
+	for _, name := range schedulerNames {
+		if readers := s.LoadReaders(name); len(readers) > 0 {
+			return name, readers[0]
+		}
+	}
+	return "", nil
+}
+
 // Assume places the decision's pod on its node, and calls the profile's Reserve plugins. Afterwards Add or Update the bound pod,
 // or call Forget.
 func (s *Scheduler) Assume(ctx context.Context, d *Result) error {

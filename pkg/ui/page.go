@@ -28,8 +28,8 @@ func newPage(snapshot json.RawMessage) (*page, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse the page's template: %w", err)
 	}
-	style := webpage.ChartStyle() + webpage.Theme + read("page.css")
-	script := webpage.ChartScript() + webpage.Script + read("answers.js") + read("trend.js") + read("page.js")
+	style := webpage.ChartStyle() + webpage.Theme + webpage.Read(files, "page.css")
+	script := webpage.ChartScript() + webpage.Script + webpage.Read(files, "answers.js") + webpage.Read(files, "trend.js") + webpage.Read(files, "page.js")
 	policy := strings.Join([]string{
 		"default-src 'none'", "script-src " + webpage.CSPSource(script), "style-src " + webpage.CSPSource(style), "img-src data:",
 		"base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'",
@@ -52,13 +52,4 @@ func newPage(snapshot json.RawMessage) (*page, error) {
 func (p *page) serve(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = w.Write(p.content) // the browser has gone
-}
-
-// read returns an embedded file.
-func read(name string) string {
-	content, err := files.ReadFile(name)
-	if err != nil {
-		panic(err) // Unreachable: the compiler checks the names of embedded files.
-	}
-	return string(content)
 }

@@ -27,9 +27,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 )
 
-// maxConfigurationBytes bounds what is read of a configuration. A ConfigMap has no more.
-const maxConfigurationBytes = 1 << 20
-
 // ConfigurationOptions say which configuration is looked at. At most one is set; without any, the configuration of the scheduler
 // that runs in the cluster is looked for.
 type ConfigurationOptions struct {
@@ -84,8 +81,8 @@ func (c *Connection) Configuration(ctx context.Context, o ConfigurationOptions) 
 	if err != nil {
 		return nil, err
 	}
-	if len(found.Content) > maxConfigurationBytes {
-		return nil, fmt.Errorf("%s has more than %d bytes", found.Origin, maxConfigurationBytes)
+	if len(found.Content) > boundedfile.MaxConfigurationBytes {
+		return nil, fmt.Errorf("%s has more than %d bytes", found.Origin, boundedfile.MaxConfigurationBytes)
 	}
 	found.Findings, found.Decoded, found.Err = found.decode()
 	return found, nil
@@ -140,7 +137,7 @@ func (c *Connection) find(ctx context.Context, o ConfigurationOptions) (*Configu
 	case o.Scheduler != "":
 		return c.named(ctx, o.Scheduler)
 	case o.File != "":
-		content, err := boundedfile.New(o.File, maxConfigurationBytes).Read(ctx)
+		content, err := boundedfile.ReadConfiguration(ctx, o.File)
 		if err != nil {
 			return nil, OptionErrorf("--config: %w", err)
 		}
@@ -157,7 +154,7 @@ func (c *Connection) find(ctx context.Context, o ConfigurationOptions) (*Configu
 		return nil, errors.New(
 			"the scheduler of this pod runs without --config; write --config FILE or --from configmap/NAMESPACE/NAME")
 	}
-	content, err := boundedfile.New(file, maxConfigurationBytes).Read(ctx)
+	content, err := boundedfile.ReadConfiguration(ctx, file)
 	if err != nil {
 		return nil, fmt.Errorf("configuration of the scheduler of this pod: %w", err)
 	}

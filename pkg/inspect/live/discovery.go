@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	rbac "k8s.io/kubernetes/pkg/apis/rbac/v1"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 )
 
@@ -296,7 +297,7 @@ func (c *Connection) OtherSchedulers(ctx context.Context, own *Configuration, po
 // decodeConfigMap returns a valid configuration; nil if there is none.
 func (c *Connection) decodeConfigMap(ctx context.Context, namespace, name, key string) *Configuration {
 	found, err := c.readConfigMap(ctx, namespace, name, key)
-	if err != nil || len(found.Content) > maxConfigurationBytes {
+	if err != nil || len(found.Content) > boundedfile.MaxConfigurationBytes {
 		return nil
 	}
 	if found.Decoded, err = configlint.Decode(found.Content); err != nil {

@@ -1,19 +1,23 @@
 package live
 
 import (
+	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/informer"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
 // Informers returns informers of the objects that the scheduler and the plugins read. They are not started. They leave out pods
@@ -41,6 +45,66 @@ func (c *Connection) Informers() (informers.SharedInformerFactory, error) {
 		}
 	}
 	return factory, nil
+}
+
+// Followed are objects that the scheduler and the plugins read, and their changes.
+type Followed struct {
+	informers.SharedInformerFactory
+	started map[reflect.Type]bool
+}
+
+// Follow starts Informers, and waits until they have synced. They end with ctx; call Shutdown then. It fails if ctx is done.
+func (c *Connection) Follow(ctx context.Context) (*Followed, error) {
+	factory, err := c.Informers()
+	if err != nil {
+		return nil, err
+	}
+	factory.Start(ctx.Done())
+	return &Followed{factory, factory.WaitForCacheSync(ctx.Done())}, ctx.Err()
+}
+
+// Objects returns the objects for sim.Options.
+func (f *Followed) Objects() []runtime.Object {
+	return slices.DeleteFunc(sim.ObjectsOf(f.SharedInformerFactory), IsUnplaced)
+}
+
+// IsUnplaced reports whether the object is a pod without a node, which is no part of a simulation.
+func IsUnplaced(object runtime.Object) bool {
+	pod, ok := object.(*corev1.Pod)
+	return ok && pod.Spec.NodeName == ""
+}
+
+// OnChange calls change for all present objects, unplaced pods among them, and then for each change.
+func (f *Followed) OnChange(change func(object runtime.Object, gone bool)) error {
+	call := func(object any, gone bool) {
+		if missed, ok := object.(cache.DeletedFinalStateUnknown); ok {
+			object = missed.Obj
+		}
+		if o, ok := object.(runtime.Object); ok {
+			change(o, gone)
+		}
+	}
+	handler := cache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) { call(object, false) },
+		UpdateFunc: func(old, object any) {
+			before, wasObject := old.(metav1.Object)
+			now, isObject := object.(metav1.Object)
+			if wasObject && isObject && before.GetUID() != now.GetUID() { // the deletion was missed
+				call(old, true)
+			}
+			call(object, false)
+		},
+		DeleteFunc: func(object any) { call(object, true) },
+	}
+	for _, kind := range sim.Kinds() {
+		if !f.started[reflect.TypeOf(kind)] {
+			continue
+		}
+		if _, err := f.InformerFor(kind, nil).AddEventHandler(handler); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // serves reports whether the API server has the kind. It only asks for kinds that older servers lack.

@@ -3,6 +3,7 @@
 package live
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // Connection is how the API server is reached. Its clients refuse every request that could change the cluster, before it is sent;
@@ -70,6 +72,22 @@ func (c *Connection) Holding(held func(kind string) []runtime.Object) *Connectio
 	holding := c.In(c.Namespace)
 	holding.held = held
 	return holding
+}
+
+// ReadKubeConfig reads the file of --kubeconfig; an empty name is the pod's own cluster.
+func ReadKubeConfig(file, userAgent string) (*rest.Config, error) {
+	read := rest.InClusterConfig
+	if file != "" {
+		read = func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", file) }
+	}
+	kubeConfig, err := read()
+	if errors.Is(err, rest.ErrNotInCluster) {
+		err = errors.New("required outside a pod; name the kubeconfig of the cluster")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	return rest.AddUserAgent(kubeConfig, userAgent), nil
 }
 
 // withProtobuf returns the configuration for typed clients.

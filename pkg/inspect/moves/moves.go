@@ -15,7 +15,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 )
@@ -107,7 +106,7 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 		report.Notes = append(report.Notes, objects.Missing[i].Note())
 	}
 	cluster := rebalance.Cluster{Scheduler: opened.Scheduler, SchedulerNames: own.ProfileNames(), Now: time.Now()}
-	if report.Profile, cluster.Load = reader(opened, own.ProfileNames()); cluster.Load == nil {
+	if report.Profile, cluster.Load = opened.FirstLoadReader(own.ProfileNames()); cluster.Load == nil {
 		return nil, fmt.Errorf("%s: no profile has a plugin that reads load; add one as in docs/configure.md", own.Origin)
 	}
 	report.Plugin = cluster.Load.Name()
@@ -126,13 +125,11 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 	return report, nil
 }
 
-const maxConfigurationBytes = 1 << 20
-
 func readRebalancer(ctx context.Context, file string) (*rebalancer.Configuration, error) {
 	if file == "" {
 		return rebalancer.Default(), nil
 	}
-	content, err := boundedfile.New(file, maxConfigurationBytes).Read(ctx)
+	content, err := boundedfile.ReadConfiguration(ctx, file)
 	if err != nil {
 		return nil, live.OptionErrorf("--rebalancer-config: %w", err)
 	}
@@ -141,16 +138,6 @@ func readRebalancer(ctx context.Context, file string) (*rebalancer.Configuration
 		return nil, live.OptionErrorf("--rebalancer-config: %s: %w", file, err)
 	}
 	return c, nil
-}
-
-// reader returns the first plugin that reads load, in the first profile with one.
-func reader(c *live.Cluster, profiles []string) (profile string, r explain.LoadReader) {
-	for _, name := range profiles {
-		if readers := c.LoadReaders(name); len(readers) > 0 {
-			return name, readers[0]
-		}
-	}
-	return "", nil
 }
 
 // usage returns the measured usage of pods; nil if it cannot be read.

@@ -4,15 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"reflect"
-	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/utils/clock"
@@ -21,7 +17,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
 // World follows a cluster, and simulates it as it is now. Informers add changes from any goroutine. All methods must be called by
@@ -30,11 +25,11 @@ type World struct {
 	// Profile and Plugin name the plugin whose load tells which nodes are hot.
 	Profile, Plugin string
 
-	opened  *live.Cluster
-	cluster rebalance.Cluster
-	factory informers.SharedInformerFactory
-	lease   *kube.Lease
-	clock   clock.PassiveClock
+	opened   *live.Cluster
+	cluster  rebalance.Cluster
+	followed *live.Followed
+	lease    *kube.Lease
+	clock    clock.PassiveClock
 	// statistics is when statistics of workloads were read.
 	statistics time.Time
 
@@ -59,38 +54,25 @@ func Follow(ctx context.Context, c *live.Connection, o live.Options) (*World, er
 		return nil, fmt.Errorf("leaderElection.leaderElect: false in the scheduler's configuration, so nothing shows whether it runs; " +
 			"set it to true")
 	}
-	factory, err := c.Informers()
+	followed, err := c.Follow(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w := &World{factory: factory, clock: o.Clock, lease: &kube.Lease{
+	w := &World{followed: followed, clock: o.Clock, lease: &kube.Lease{
 		Client: c.Client, Clock: o.Clock, Namespace: election.ResourceNamespace, Name: election.ResourceName,
 	}}
-	factory.Start(ctx.Done())
-	started := factory.WaitForCacheSync(ctx.Done())
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	o.Objects = slices.DeleteFunc(sim.ObjectsOf(factory), isUnplaced)
+	o.Objects = followed.Objects()
 	if w.opened, err = c.Open(ctx, o); err != nil {
 		return nil, err
 	}
 	w.statistics = w.clock.Now()
 	names := namesOf(o.Configuration)
-	if w.Profile, w.cluster.Load = reader(w.opened, names); w.cluster.Load == nil {
+	if w.Profile, w.cluster.Load = w.opened.FirstLoadReader(names); w.cluster.Load == nil {
 		return nil, fmt.Errorf("no profile has a plugin that reads load; add one as in docs/configure.md")
 	}
 	w.Plugin = w.cluster.Load.Name()
 	w.cluster.Scheduler, w.cluster.SchedulerNames = w.opened.Scheduler, names
-	for _, kind := range sim.Kinds() {
-		if !started[reflect.TypeOf(kind)] {
-			continue
-		}
-		if _, err := factory.InformerFor(kind, nil).AddEventHandler(w.handler()); err != nil {
-			return nil, err
-		}
-	}
-	return w, nil
+	return w, followed.OnChange(w.note)
 }
 
 func namesOf(c *schedulerconfig.KubeSchedulerConfiguration) (names []string) {
@@ -101,37 +83,14 @@ func namesOf(c *schedulerconfig.KubeSchedulerConfiguration) (names []string) {
 }
 
 // Close waits until the informers have ended. The context of Follow must be done.
-func (w *World) Close() { w.factory.Shutdown() }
+func (w *World) Close() { w.followed.Shutdown() }
 
-// isUnplaced reports whether the object is a pod without a node, which is no part of the simulation.
-func isUnplaced(object runtime.Object) bool {
-	pod, ok := object.(*corev1.Pod)
-	return ok && pod.Spec.NodeName == ""
-}
-
-// handler returns a handler that notes all changes. It gets all present objects first.
-func (w *World) handler() cache.ResourceEventHandler {
-	note := func(object any, gone bool) {
-		if missed, ok := object.(cache.DeletedFinalStateUnknown); ok {
-			object = missed.Obj
-		}
-		if o, ok := object.(runtime.Object); ok && (gone || !isUnplaced(o)) {
-			w.mu.Lock()
-			w.changes = append(w.changes, change{o, gone})
-			w.mu.Unlock()
-		}
-	}
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) { note(object, false) },
-		UpdateFunc: func(old, object any) {
-			a, errOld := meta.Accessor(old)
-			b, err := meta.Accessor(object)
-			if errOld == nil && err == nil && a.GetUID() != b.GetUID() { // the deletion was missed
-				note(old, true)
-			}
-			note(object, false)
-		},
-		DeleteFunc: func(object any) { note(object, true) },
+// note notes a change for apply.
+func (w *World) note(object runtime.Object, gone bool) {
+	if gone || !live.IsUnplaced(object) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.changes = append(w.changes, change{object, gone})
 	}
 }
 
@@ -194,7 +153,7 @@ func (w *World) Cluster(context.Context) (rebalance.Cluster, error) {
 
 // Pods implements rebalance.World.
 func (w *World) Pods(namespace string) ([]*corev1.Pod, error) {
-	objects, err := w.factory.InformerFor(&corev1.Pod{}, nil).GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
+	objects, err := w.followed.InformerFor(&corev1.Pod{}, nil).GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
 	pods := make([]*corev1.Pod, 0, len(objects))
 	for _, object := range objects {
 		pods = append(pods, object.(*corev1.Pod))

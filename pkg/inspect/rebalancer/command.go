@@ -18,8 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/metrics"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -102,7 +100,7 @@ func (o *options) read(ctx context.Context) (*server, error) {
 	case o.schedulerConfig == "":
 		return nil, errors.New("--scheduler-config: required; name the file with the scheduler's KubeSchedulerConfiguration")
 	}
-	s := &server{file: boundedfile.New(o.config, maxConfigurationBytes)}
+	s := &server{file: boundedfile.New(o.config, boundedfile.MaxConfigurationBytes)}
 	var ok bool
 	if s.namespace, s.name, ok = strings.Cut(o.state, "/"); !ok || s.namespace == "" || s.name == "" || strings.Contains(s.name, "/") {
 		return nil, fmt.Errorf("--state: %q; write NAMESPACE/NAME of a ConfigMap", o.state)
@@ -125,7 +123,7 @@ func (o *options) read(ctx context.Context) (*server, error) {
 }
 
 func (o *options) readScheduler(ctx context.Context) (*schedulerconfig.KubeSchedulerConfiguration, error) {
-	content, err := boundedfile.New(o.schedulerConfig, maxConfigurationBytes).Read(ctx)
+	content, err := boundedfile.ReadConfiguration(ctx, o.schedulerConfig)
 	if err != nil {
 		return nil, err
 	}
@@ -148,20 +146,10 @@ func (o *options) readScheduler(ctx context.Context) (*schedulerconfig.KubeSched
 
 // connect connects the server, and checks that its state can be read.
 func (o *options) connect(ctx context.Context, s *server) error {
-	var kubeConfig *rest.Config
-	var err error
-	if o.kubeconfig != "" {
-		kubeConfig, err = clientcmd.BuildConfigFromFlags("", o.kubeconfig)
-	} else {
-		kubeConfig, err = rest.InClusterConfig()
-	}
-	if errors.Is(err, rest.ErrNotInCluster) {
-		err = errors.New("required outside a pod; name the kubeconfig of the cluster")
-	}
+	kubeConfig, err := live.ReadKubeConfig(o.kubeconfig, component)
 	if err != nil {
-		return fmt.Errorf("--kubeconfig: %w", err)
+		return err
 	}
-	rest.AddUserAgent(kubeConfig, component)
 	if s.connection, err = live.Connect(kubeConfig, corev1.NamespaceAll, o.kubeconfig == ""); err != nil {
 		return err
 	}

@@ -33,9 +33,8 @@ const (
 	// stepInterval is how often pauses, replacements and plans are looked at.
 	stepInterval = 5 * time.Second
 	// stuckAfter is the time without a step after which the process is not healthy.
-	stuckAfter            = 10 * time.Minute
-	maxConfigurationBytes = 1 << 20
-	component             = "plimsoll-rebalancer"
+	stuckAfter = 10 * time.Minute
+	component  = "plimsoll-rebalancer"
 )
 
 // server is one process of the rebalancer.

@@ -12,8 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -139,18 +137,9 @@ func (o *options) configuration(plugins []string) (*schedulerconfig.KubeSchedule
 
 // connect returns a connection that cannot change the cluster.
 func (o *options) connect() (*live.Connection, error) {
-	var kubeConfig *rest.Config
-	var err error
-	if o.kubeconfig != "" {
-		kubeConfig, err = clientcmd.BuildConfigFromFlags("", o.kubeconfig)
-	} else {
-		kubeConfig, err = rest.InClusterConfig()
-	}
-	if errors.Is(err, rest.ErrNotInCluster) {
-		err = errors.New("required outside a pod; name the kubeconfig of the cluster")
-	}
+	kubeConfig, err := live.ReadKubeConfig(o.kubeconfig, "plimsoll-shadow")
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig: %w", err)
+		return nil, err
 	}
-	return live.Connect(rest.AddUserAgent(kubeConfig, "plimsoll-shadow"), corev1.NamespaceAll, o.kubeconfig == "")
+	return live.Connect(kubeConfig, corev1.NamespaceAll, o.kubeconfig == "")
 }

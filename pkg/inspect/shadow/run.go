@@ -7,17 +7,12 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"reflect"
-	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -99,21 +94,21 @@ type event struct {
 
 // watch evaluates decisions until ctx is done.
 func (s *Server) watch(ctx context.Context) error {
-	factory, err := s.Connection.Informers()
-	if err != nil {
-		return err
-	}
-	defer factory.Shutdown()
 	ctx, cancel := context.WithCancel(ctx)
+	followed, err := s.Connection.Follow(ctx)
+	if followed != nil {
+		defer followed.Shutdown()
+	}
 	defer cancel()
-	factory.Start(ctx.Done())
-	started := factory.WaitForCacheSync(ctx.Done())
 	if ctx.Err() != nil {
 		return nil
 	}
+	if err != nil {
+		return err
+	}
 	scheduler, err := sim.New(ctx, sim.Options{
-		Configuration: s.Configuration, Plugins: s.Plugins, Objects: slices.DeleteFunc(sim.ObjectsOf(factory), isUnplaced),
-		Clock: s.Clock, KubeConfig: s.Connection.KubeConfig,
+		Configuration: s.Configuration, Plugins: s.Plugins, Objects: followed.Objects(), Clock: s.Clock,
+		KubeConfig: s.Connection.KubeConfig,
 	})
 	if err != nil {
 		return err
@@ -126,56 +121,17 @@ func (s *Server) watch(ctx context.Context) error {
 		return err
 	}
 	events := make(chan event)
-	handler := handlerTo(ctx, events)
-	for _, kind := range sim.Kinds() {
-		if !started[reflect.TypeOf(kind)] {
-			continue
+	if err := followed.OnChange(func(object runtime.Object, gone bool) {
+		select {
+		case events <- event{object, gone}:
+		case <-ctx.Done():
 		}
-		if _, err := factory.InformerFor(kind, nil).AddEventHandler(handler); err != nil {
-			return err
-		}
+	}); err != nil {
+		return err
 	}
 	s.ready.Store(true)
 	klog.FromContext(ctx).Info("Evaluating pods", "schedulerNames", s.SchedulerNames, "profile", s.Profile)
 	return shadow.run(ctx, events)
-}
-
-// handlerTo returns a handler that sends all changes. It gets all present objects first, unplaced pods among them.
-func handlerTo(ctx context.Context, events chan<- event) cache.ResourceEventHandler {
-	send := func(object any, gone bool) {
-		if missed, ok := object.(cache.DeletedFinalStateUnknown); ok {
-			object = missed.Obj
-		}
-		if o, ok := object.(runtime.Object); ok {
-			select {
-			case events <- event{o, gone}:
-			case <-ctx.Done():
-			}
-		}
-	}
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) { send(object, false) },
-		UpdateFunc: func(old, object any) {
-			if isOther(old, object) { // the deletion was missed
-				send(old, true)
-			}
-			send(object, false)
-		},
-		DeleteFunc: func(object any) { send(object, true) },
-	}
-}
-
-// isUnplaced reports whether the object is a pod without a node, which is no part of the simulation.
-func isUnplaced(object runtime.Object) bool {
-	pod, ok := object.(*corev1.Pod)
-	return ok && pod.Spec.NodeName == ""
-}
-
-// isOther reports whether the objects of one name are not the same.
-func isOther(a, b any) bool {
-	x, ok := a.(metav1.Object)
-	y, also := b.(metav1.Object)
-	return ok && also && x.GetUID() != y.GetUID()
 }
 
 // run applies events, and samples, until ctx is done.

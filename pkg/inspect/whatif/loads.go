@@ -19,16 +19,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
-// reader returns the first plugin with a load line, in the first profile with one. It is nil if no plugin reads load.
-func reader(s *sim.Scheduler, schedulerNames []string) (schedulerName string, r explain.LoadReader) {
-	for _, name := range schedulerNames {
-		if readers := s.LoadReaders(name); len(readers) > 0 {
-			return name, readers[0]
-		}
-	}
-	return "", nil
-}
-
 // loadLines returns how all nodes stand against the load line of r, by name; nil if r is nil.
 func loadLines(ctx context.Context, s *sim.Scheduler, r explain.LoadReader) (map[string]explain.LoadLine, error) {
 	if r == nil {

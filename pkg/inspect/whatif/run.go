@@ -57,7 +57,7 @@ func (p *Plan) prepare(ctx context.Context, s *sim.Scheduler, o RunOptions) (*ru
 	if o.SchedulerName != "" {
 		names = []string{o.SchedulerName}
 	}
-	out.Profile, r.line = reader(s, slices.Concat(names, o.Profiles))
+	out.Profile, r.line = s.FirstLoadReader(slices.Concat(names, o.Profiles))
 	if r.line != nil {
 		out.LinePlugin, out.LineQuantile = r.line.Name(), r.line.Reader().Request().Fraction
 	}

@@ -113,16 +113,9 @@ func builtin(name string, percentage int, plugin, disabledScores, args string) (
 	return Policy{Name: name, configuration: configuration}, err
 }
 
-const maxConfigurationBytes = 1 << 20
-
-// ReadConfiguration returns the content of a file of at most 1 MiB.
-func ReadConfiguration(ctx context.Context, file string) ([]byte, error) {
-	return boundedfile.New(file, maxConfigurationBytes).Read(ctx)
-}
-
 // ReadPolicies returns a policy for each profile of a KubeSchedulerConfiguration, named by its schedulerName.
 func ReadPolicies(ctx context.Context, file string) ([]Policy, error) {
-	content, err := ReadConfiguration(ctx, file)
+	content, err := boundedfile.ReadConfiguration(ctx, file)
 	if err != nil {
 		return nil, err
 	}

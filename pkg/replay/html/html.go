@@ -26,8 +26,8 @@ func Write(w io.Writer, r *report.Report) error {
 		return fmt.Errorf("parse the report's template: %w", err)
 	}
 	p := newPage(r)
-	p.Style = template.CSS(webpage.ChartStyle() + webpage.Theme + read("page.css"))
-	p.Script = template.JS(webpage.ChartScript() + webpage.Script + read("page.js"))
+	p.Style = template.CSS(webpage.ChartStyle() + webpage.Theme + webpage.Read(files, "page.css"))
+	p.Script = template.JS(webpage.ChartScript() + webpage.Script + webpage.Read(files, "page.js"))
 	p.ScriptHash = webpage.CSPSource(string(p.Script))
 
 	// After a failure, no partial page is written.
@@ -46,13 +46,4 @@ func WriteFile(file string, r *report.Report) error {
 		return err
 	}
 	return errors.Join(Write(f, r), f.Close())
-}
-
-// read returns an embedded file.
-func read(name string) string {
-	content, err := files.ReadFile(name)
-	if err != nil {
-		panic(err) // Unreachable: the compiler checks the names of embedded files.
-	}
-	return string(content)
 }
