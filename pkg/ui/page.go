@@ -29,7 +29,10 @@ func newPage(snapshot json.RawMessage) (*page, error) {
 		return nil, fmt.Errorf("parse the page's template: %w", err)
 	}
 	style := webpage.ChartStyle() + webpage.Theme + webpage.Read(files, "page.css")
-	script := webpage.ChartScript() + webpage.Script + webpage.Read(files, "answers.js") + webpage.Read(files, "trend.js") + webpage.Read(files, "page.js")
+	script := webpage.ChartScript() + webpage.Script
+	for _, name := range []string{"answers.js", "trend.js", "page.js"} {
+		script += webpage.Read(files, name)
+	}
 	policy := strings.Join([]string{
 		"default-src 'none'", "script-src " + webpage.CSPSource(script), "style-src " + webpage.CSPSource(style), "img-src data:",
 		"base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'",

@@ -1,0 +1,67 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+)
+
+func TestFollowed(t *testing.T) {
+	placed := st.MakePod().Namespace("a").Name("placed").UID("1").Node("n").Obj()
+	waiting := st.MakePod().Namespace("a").Name("waiting").UID("2").Obj()
+	client := fake.NewClientset(placed, waiting)
+	factory := informers.NewSharedInformerFactory(client, 0)
+	pods := factory.Core().V1().Pods().Informer()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer factory.Shutdown()
+	defer cancel()
+	factory.Start(ctx.Done())
+	f := &Followed{factory, factory.WaitForCacheSync(ctx.Done())}
+	if objects := f.Objects(); len(objects) != 1 || objects[0].(*corev1.Pod).Name != "placed" {
+		t.Errorf("objects %v, want the placed pod", objects)
+	}
+
+	changes := make(chan string)
+	if err := f.OnChange(func(object runtime.Object, gone bool) {
+		pod := object.(*corev1.Pod)
+		select {
+		case changes <- fmt.Sprint(pod.Name, " ", pod.UID, " ", gone):
+		case <-ctx.Done():
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	present := []string{<-changes, <-changes}
+	if slices.Sort(present); !slices.Equal(present, []string{"placed 1 false", "waiting 2 false"}) {
+		t.Errorf("present objects %q, want both pods", present)
+	}
+
+	// A pod was deleted and created anew, and the watch shows only the new one.
+	recreated := placed.DeepCopy()
+	recreated.UID = "3"
+	if _, err := client.CoreV1().Pods("a").Update(ctx, recreated, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"placed 1 true", "placed 3 false"} {
+		if got := <-changes; got != want {
+			t.Fatalf("change %q, want %q: the pod of UID 1 is gone, and that of UID 3 is present", got, want)
+		}
+	}
+	if err := client.CoreV1().Pods("a").Delete(ctx, "waiting", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-changes; got != "waiting 2 true" {
+		t.Errorf("change %q, want that the waiting pod is gone", got)
+	}
+	if _, exists, err := pods.GetStore().GetByKey("a/waiting"); exists || err != nil {
+		t.Errorf("the store has the deleted pod, %v", err)
+	}
+}
