@@ -7,6 +7,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 )
 
 // NodeMetrics gives the published values of node metrics. It is safe for concurrent use.
@@ -23,7 +24,9 @@ func NewNodeMetrics(snapshots *Snapshots, maxAge time.Duration, c clock.PassiveC
 
 // View returns the metrics in the cycle's snapshot.
 func (m *NodeMetrics) View(state fwk.CycleState) NodeMetricsView {
-	return m.view(m.snapshots.forCycle(state))
+	v := m.view(m.snapshots.forCycle(state))
+	v.ignoreGeneration = minor.IsPodGroupCycle(state)
+	return v
 }
 
 // Latest returns the latest metrics, outside of any scheduling cycle.
@@ -41,6 +44,8 @@ type NodeMetricsView struct {
 	snapshot *pinnedSnapshot
 	// oldest is the time of the oldest trusted value, in nanoseconds since 1970.
 	oldest int64
+	// ignoreGeneration is set in pod-group cycles, which change NodeInfos without a new generation.
+	ignoreGeneration bool
 }
 
 // NoRow is the row of unknown nodes.

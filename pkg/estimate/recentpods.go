@@ -1,0 +1,98 @@
+package estimate
+
+import (
+	"sync/atomic"
+	"time"
+
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+)
+
+// RecentPods counts the pods of a node that a metric does not cover yet. It reads the pods of a node once per generation, because
+// reading their objects costs cache misses. It is safe for concurrent use.
+type RecentPods struct {
+	// longest is the longest window of a metric. trusted is how long a value is used.
+	longest, trusted time.Duration
+	clock            clock.PassiveClock
+	nodes            atomic.Pointer[recentNodes]
+}
+
+// recentNodes holds the pods by row of an index.
+type recentNodes struct {
+	index *load.Index
+	rows  []atomic.Pointer[recentNode]
+}
+
+// recentNode is immutable. generation is 0 in pod-group cycles, where pods come and go without a new one.
+type recentNode struct {
+	generation int64
+	pods       []recentPod
+}
+
+// recentPod has the moments of the pod's start and of its binding, in nanoseconds since 1970; notYet before them.
+type recentPod struct{ since, bound int64 }
+
+// RecentPods returns the pods that metrics over windows of up to the given length do not cover.
+func (m *NodeMetrics) RecentPods(longestWindow time.Duration) *RecentPods {
+	return &RecentPods{longest: longestWindow, trusted: m.maxAge, clock: m.clock}
+}
+
+// Read reads the pods of the node in the row, unless the node has not changed.
+func (p *RecentPods) Read(v NodeMetricsView, row int, node fwk.NodeInfo) {
+	if row == NoRow {
+		return
+	}
+	at, generation := &p.nodesOf(v.snapshot.Index()).rows[row], node.GetGeneration()
+	if v.ignoreGeneration {
+		generation = 0
+	} else if known := at.Load(); known != nil && known.generation == generation {
+		return
+	}
+	read, oldest := recentNode{generation: generation}, p.clock.Now().Add(-p.trusted).UnixNano()
+	for _, info := range node.GetPods() {
+		pod := recentPod{since: runningSince(info.GetPod()), bound: boundSince(info.GetPod())}
+		if pod.uncovered(oldest, p.longest) > 0 {
+			read.pods = append(read.pods, pod)
+		}
+	}
+	at.Store(&read)
+}
+
+// uncovered is the share of the pod that a window with the given end does not cover. A pod that does not start counts for the time
+// of a startup, and not forever.
+func (p *recentPod) uncovered(end int64, window time.Duration) float64 {
+	if p.since == notYet && p.bound != notYet && end >= p.bound+startupWindows*int64(window) {
+		return 0
+	}
+	return 1 - coverage(p.since, end, window)
+}
+
+func (p *RecentPods) nodesOf(index *load.Index) *recentNodes {
+	for {
+		nodes := p.nodes.Load()
+		if nodes != nil && nodes.index == index {
+			return nodes
+		}
+		p.nodes.CompareAndSwap(nodes, &recentNodes{index: index, rows: make([]atomic.Pointer[recentNode], index.Len())})
+	}
+}
+
+// Uncovered counts the pods in the row. Each counts with the share that the row's value, a mean over the window, does not cover.
+// Call Read first.
+func (p *RecentPods) Uncovered(v NodeMetricsView, row int, values MetricValues, window time.Duration) (pods float64) {
+	nodes := p.nodes.Load()
+	if row == NoRow || nodes == nil || nodes.index != v.snapshot.Index() {
+		return 0
+	}
+	node := nodes.rows[row].Load()
+	if node == nil || len(node.pods) == 0 {
+		return 0
+	}
+	_, end := values.column.Row(row)
+	for i := range node.pods {
+		pods += node.pods[i].uncovered(end, window)
+	}
+	return pods
+}
