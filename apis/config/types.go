@@ -318,6 +318,14 @@ type MetricBounds struct {
 	Worst float64
 }
 
+// PendingPods counts pods that a metric does not show yet.
+type PendingPods struct {
+	// PerPod is by how much each of them makes the metric's value worse, in the metric's unit; > 0.
+	PerPod float64
+	// Window is the span that the query takes its values over.
+	Window metav1.Duration
+}
+
 // NodeMetric is one metric that evaluates nodes.
 type NodeMetric struct {
 	// Name stands for the metric in reasons, Events and logs; unique within the plugin's arguments.
@@ -329,6 +337,8 @@ type NodeMetric struct {
 	Weight int64
 	// Bounds fix the scale of the score; without them it spans the values of the candidate nodes.
 	Bounds *MetricBounds
+	// Pending counts pods that were placed lately; nil counts none.
+	Pending *PendingPods
 	// Reject is a rule such as "> 5" by which a node is rejected; empty rejects none.
 	Reject string
 }

@@ -74,7 +74,7 @@ func least(kind string) string {
 		return "nodePowerModels: [{k0: 470, k1: -91, k2: -0.07}]"
 	case "NodeMetricsArgs":
 		return `metricProvider: {type: Prometheus, address: "http://prometheus:9090"}
-metrics: [{name: m0, query: m0, prefer: Lower, reject: "> 5"}, {name: m1, query: m1, prefer: Higher}, {name: m2, query: m2, prefer: Lower, bounds: {best: 0, worst: 1}}]`
+metrics: [{name: m0, query: m0, prefer: Lower, reject: "> 5"}, {name: m1, query: m1, prefer: Higher, pending: {perPod: 0.01}}, {name: m2, query: m2, prefer: Lower, bounds: {best: 0, worst: 1}}]`
 	}
 	return ""
 }

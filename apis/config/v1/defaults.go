@@ -143,8 +143,13 @@ func SetDefaults_LoadThresholdArgs(obj *LoadThresholdArgs) {
 
 // SetDefaults_NodeMetricsArgs sets unset fields.
 func SetDefaults_NodeMetricsArgs(obj *NodeMetricsArgs) {
+	window := cmp.Or(obj.Window, &metav1.Duration{Duration: defaultWindow}) // the embedded LoadSpec gets its defaults after this
 	for i := range obj.Metrics {
-		obj.Metrics[i].Weight = cmp.Or(obj.Metrics[i].Weight, ptr.To[int64](defaultMetricWeight))
+		m := &obj.Metrics[i]
+		m.Weight = cmp.Or(m.Weight, ptr.To[int64](defaultMetricWeight))
+		if m.Pending != nil {
+			m.Pending.Window = cmp.Or(m.Pending.Window, ptr.To(*window))
+		}
 	}
 	obj.WhenNoneFits = cmp.Or(obj.WhenNoneFits, config.WhenNoneFitsRelax)
 }

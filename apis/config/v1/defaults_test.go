@@ -209,6 +209,20 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 			},
 		},
 		{
+			name: "pending pods of NodeMetrics have the plugin's window unless one is given",
+			in: &v1.NodeMetricsArgs{
+				LoadSpec: v1.LoadSpec{Window: duration(time.Minute)},
+				Metrics:  []v1.NodeMetric{{Pending: &v1.PendingPods{PerPod: 2}}, {Pending: &v1.PendingPods{Window: duration(time.Hour)}}},
+			},
+			want: with(&v1.NodeMetricsArgs{LoadSpec: defaultLoadSpec(), WhenNoneFits: "Relax"}, func(args *v1.NodeMetricsArgs) {
+				args.Window = duration(time.Minute)
+				args.Metrics = []v1.NodeMetric{
+					{Weight: ptr.To[int64](1), Pending: &v1.PendingPods{PerPod: 2, Window: duration(time.Minute)}},
+					{Weight: ptr.To[int64](1), Pending: &v1.PendingPods{Window: duration(time.Hour)}},
+				}
+			}),
+		},
+		{
 			name: "whenNoneFits of NodeMetrics stays", in: &v1.NodeMetricsArgs{WhenNoneFits: "Reject"},
 			want: &v1.NodeMetricsArgs{LoadSpec: defaultLoadSpec(), WhenNoneFits: "Reject"},
 		},

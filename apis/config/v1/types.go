@@ -247,6 +247,15 @@ type MetricBounds struct {
 	Worst float64 `json:"worst"`
 }
 
+// PendingPods counts pods that a metric does not show yet.
+type PendingPods struct {
+	// PerPod is by how much each of them makes the metric's value worse, in the metric's unit. Greater than 0.
+	PerPod float64 `json:"perPod"`
+	// Window is the span that the query takes its values over. A pod counts less and less until it has run for so long.
+	// Defaults to the plugin's window.
+	Window *metav1.Duration `json:"window,omitempty"`
+}
+
 // NodeMetric is one metric that evaluates nodes.
 type NodeMetric struct {
 	// Name stands for the metric in reasons, Events and logs. Unique, and without "%".
@@ -259,6 +268,8 @@ type NodeMetric struct {
 	Weight *int64 `json:"weight,omitempty"`
 	// Bounds fix the scale of the score. Without them it spans the values of the candidate nodes.
 	Bounds *MetricBounds `json:"bounds,omitempty"`
+	// Pending counts pods that were placed lately in the score. Without it, many pods at once go to one node.
+	Pending *PendingPods `json:"pending,omitempty"`
 	// Reject is the rule by which a node is rejected: one of >, >=, <, <= and a number, such as "> 5".
 	Reject string `json:"reject,omitempty"`
 }

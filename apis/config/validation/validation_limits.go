@@ -156,6 +156,9 @@ func (v validator) nodeMetric(metric *config.NodeMetric) {
 	if metric.Bounds != nil {
 		v.child("bounds").bounds(metric)
 	}
+	if metric.Pending != nil {
+		v.child("pending").pendingPods(metric.Pending)
+	}
 	_, err := config.ParseRejectRule(metric.Reject)
 	v.child("reject").check(err == nil, metric.Reject,
 		`must be one of >, >=, <, <= and a finite number: write a rule such as "> 5", or leave the field out`)
@@ -175,6 +178,12 @@ func (v validator) promql(query string) {
 		v.check(expr.Type() == parser.ValueTypeVector, query,
 			"must yield an instant vector, one series per node, not a %s: wrap a range in rate", parser.DocumentedType(expr.Type()))
 	}
+}
+
+func (v validator) pendingPods(pending *config.PendingPods) {
+	v.child("perPod").check(pending.PerPod > 0 && isFinite(pending.PerPod), pending.PerPod,
+		"must be greater than 0: write what one pod adds to the metric, in its unit, or leave pending out")
+	v.child("window").window(pending.Window.Duration, maxWindow)
 }
 
 func (v validator) bounds(metric *config.NodeMetric) {

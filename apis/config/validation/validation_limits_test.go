@@ -191,6 +191,11 @@ func TestValidateNodeMetricsArgs(t *testing.T) {
 			m.Prefer, m.Bounds = prefer, &config.MetricBounds{Best: best, Worst: worst}
 		})
 	}
+	pending := func(perPod float64, window time.Duration) func(*args) {
+		return metric(func(m *config.NodeMetric) {
+			m.Pending = &config.PendingPods{PerPod: perPod, Window: metav1.Duration{Duration: window}}
+		})
+	}
 	reject := func(rule string) func(*args) { return metric(func(m *config.NodeMetric) { m.Reject = rule }) }
 	for _, tt := range []struct {
 		name   string
@@ -237,6 +242,12 @@ func TestValidateNodeMetricsArgs(t *testing.T) {
 		{name: "equal bounds are refused", change: bounds("Lower", 1, 1), want: refused("metrics[0].bounds", "best must be below worst")},
 		{name: "bounds of NaN are refused", change: bounds("Lower", math.NaN(), 1), want: refused("metrics[0].bounds", "finite")},
 		{name: "infinite bounds are refused", change: bounds("Lower", 0, math.Inf(1)), want: refused("metrics[0].bounds", "finite")},
+		{name: "pending pods are accepted", change: pending(0.05, 10*time.Second)},
+		{name: "pending pods without a value are refused", change: pending(0, time.Minute), want: refused("metrics[0].pending.perPod", "0", "greater than 0", "in its unit")},
+		{name: "pending pods that make a node better are refused", change: pending(-1, time.Minute), want: refused("metrics[0].pending.perPod", "-1", "greater than 0")},
+		{name: "infinite pending pods are refused", change: pending(math.Inf(1), time.Minute), want: refused("metrics[0].pending.perPod", "greater than 0")},
+		{name: "a short window of pending pods is refused", change: pending(1, time.Second), want: refused("metrics[0].pending.window", `"1s"`, "[10s, 1h0m0s]")},
+		{name: "a long window of pending pods is refused", change: pending(1, 2*time.Hour), want: refused("metrics[0].pending.window", `"2h0m0s"`, "[10s, 1h0m0s]")},
 		{name: "a rule is accepted", change: reject(">= 0.5")},
 		{name: "a rule without an operator is refused", change: reject("5"), want: refused("metrics[0].reject", `"5"`, ">, >=, <, <=", `such as "> 5"`)},
 		{name: "a rule with another operator is refused", change: reject("== 5"), want: refused("metrics[0].reject", `"== 5"`)},

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -30,8 +31,10 @@ const Name = config.NodeMetrics
 
 // NodeMetrics is a plugin that scores nodes and rules nodes out by metrics. It is safe for concurrent use.
 type NodeMetrics struct {
-	source   *estimate.NodeMetrics
-	metrics  []*metric
+	source  *estimate.NodeMetrics
+	metrics []*metric
+	// recent is nil where no metric counts pending pods.
+	recent   *estimate.RecentPods
 	gate     *softlimit.Gate
 	states   *cyclestate.Memo[cycleState]
 	counters descriptor.Counters
@@ -75,9 +78,22 @@ func build(ctx context.Context, args *config.NodeMetricsArgs, given descriptor.G
 		pl.metrics = append(pl.metrics, &metric{NodeMetric: m, reject: rule, reason: fmt.Sprintf("node(s) with %s %s", m.Name, rule)})
 	}
 	pl.source = given.Reader.NodeMetrics()
+	if longest := longestPending(args.Metrics); longest > 0 {
+		pl.recent = pl.source.RecentPods(longest)
+	}
 	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, Refuses: pl.refuses, HasRoom: pl.hasRoom}
 	pl.gate = softlimit.NewGate(ctx, limit, given.Handle, pl.source.Snapshots(), given.Clock)
 	return pl, nil
+}
+
+// longestPending is the longest window in which pods are pending; 0 where no metric counts them.
+func longestPending(metrics []config.NodeMetric) (longest time.Duration) {
+	for i := range metrics {
+		if pending := metrics[i].Pending; pending != nil {
+			longest = max(longest, pending.Window.Duration)
+		}
+	}
+	return longest
 }
 
 func limits(args *config.NodeMetricsArgs) configlint.Limits {
@@ -107,14 +123,14 @@ type cycleState struct {
 // metricsAt are the metrics at one moment.
 type metricsAt struct {
 	view estimate.NodeMetricsView
-	// values runs parallel to the plugin's metrics.
-	values []estimate.MetricValues
+	// columns runs parallel to the plugin's metrics.
+	columns []column
 }
 
 func (pl *NodeMetrics) metricsAt(view estimate.NodeMetricsView) metricsAt {
-	at := metricsAt{view: view, values: make([]estimate.MetricValues, len(pl.metrics))}
+	at := metricsAt{view: view, columns: make([]column, len(pl.metrics))}
 	for i, m := range pl.metrics {
-		at.values[i] = view.Values(m.Query)
+		at.columns[i] = column{MetricValues: view.Values(m.Query), view: view, metric: &m.NodeMetric, recent: pl.recent}
 	}
 	return at
 }
@@ -130,8 +146,8 @@ func (pl *NodeMetrics) cycleState(ctx context.Context, state fwk.CycleState) *cy
 	if first {
 		known := false
 		for i, m := range pl.metrics {
-			m.observe(ctx, !s.values[i].Any())
-			known = known || s.values[i].Any()
+			m.observe(ctx, !s.columns[i].Any())
+			known = known || s.columns[i].Any()
 		}
 		pl.counters.Decision(!known)
 	}
@@ -156,7 +172,7 @@ func (pl *NodeMetrics) PreFilter(
 // rejectsAny reports whether some rule may rule out some node.
 func (pl *NodeMetrics) rejectsAny(s *cycleState) bool {
 	for i, m := range pl.metrics {
-		if low, high, ok := s.values[i].Range(); ok && (m.reject.RulesOut(low) || m.reject.RulesOut(high)) {
+		if low, high, ok := s.columns[i].Range(); ok && (m.reject.RulesOut(low) || m.reject.RulesOut(high)) {
 			return true
 		}
 	}
@@ -193,11 +209,11 @@ func (pl *NodeMetrics) rejecting(at *metricsAt, row int) (rejecting *metric, unk
 		if m.reject.IsZero() {
 			continue
 		}
-		value, known := at.values[i].At(row)
+		value, known := at.columns[i].At(row)
 		if known && m.reject.RulesOut(value) {
 			return m, unknown
 		}
-		unknown = unknown || !known && at.values[i].Any()
+		unknown = unknown || !known && at.columns[i].Any()
 	}
 	return nil, unknown
 }
@@ -229,7 +245,7 @@ func (pl *NodeMetrics) EventsToRegister(context.Context) ([]fwk.ClusterEventWith
 func (pl *NodeMetrics) PreScore(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	s, rows := pl.cycleState(ctx, state), make([]int, len(nodes))
 	for i, node := range nodes {
-		rows[i] = s.view.Row(node)
+		rows[i] = pl.rowToScore(s, node)
 	}
 	if s.scales = pl.scalesOver(s, rows); len(s.scales) == 0 {
 		return fwk.NewStatus(fwk.Skip)
@@ -240,10 +256,20 @@ func (pl *NodeMetrics) PreScore(ctx context.Context, state fwk.CycleState, _ *co
 // Score is the weighted mean of the node's marks; 0 without PreScore, because the candidates are not known yet.
 func (pl *NodeMetrics) Score(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	s := pl.cycleState(ctx, state)
+	row := pl.rowToScore(s, node)
 	if len(s.scales) == 0 {
 		return nodescore.Min, nil
 	}
-	return s.scoreAt(s.view.Row(node)), nil
+	return s.scoreAt(row), nil
+}
+
+// rowToScore returns the row of a candidate, and reads its pods if some metric counts them.
+func (pl *NodeMetrics) rowToScore(s *cycleState, node fwk.NodeInfo) int {
+	row := s.view.Row(node)
+	if pl.recent != nil {
+		pl.recent.Read(s.view, row, node)
+	}
+	return row
 }
 
 // ScoreExtensions returns the plugin itself.
@@ -274,7 +300,7 @@ func (pl *NodeMetrics) scalesOver(s *cycleState, rows []int) []scale {
 	spans, scales := make([]span, len(pl.metrics)), make([]scale, 0, len(pl.metrics))
 	for _, row := range rows { // a row's values of all metrics are adjacent in memory
 		for i := range spans {
-			if value, known := s.values[i].At(row); known {
+			if value, known := s.columns[i].withPending(row); known {
 				spans[i].add(value)
 			}
 		}
@@ -284,16 +310,16 @@ func (pl *NodeMetrics) scalesOver(s *cycleState, rows []int) []scale {
 			continue
 		}
 		known := spans[i].known
-		if known < len(rows) && s.values[i].Any() {
+		if known < len(rows) && s.columns[i].Any() {
 			pl.counters.Fallback(&s.fallbacks, load.Absent)
 		}
 		if known == 0 {
 			continue
 		}
-		c := scale{name: m.Name, values: s.values[i], weight: float64(m.Weight)}
+		c := scale{column: s.columns[i], weight: float64(m.Weight)}
 		c.best, c.worst = spans[i].bounds(&m.NodeMetric)
 		if known < len(rows) {
-			c.unknown = c.mark(meanOf(s.values[i], rows))
+			c.unknown = c.mark(c.meanOf(rows))
 		}
 		scales = append(scales, c)
 	}
@@ -306,7 +332,7 @@ func (pl *NodeMetrics) Explain(ctx context.Context, state fwk.CycleState, _ *cor
 	s := pl.cycleState(ctx, state)
 	terms := Terms{scales: s.scales, row: s.view.Row(node)}
 	for i, m := range pl.metrics {
-		if value, known := s.values[i].At(terms.row); known && !m.reject.IsZero() {
+		if value, known := s.columns[i].At(terms.row); known && !m.reject.IsZero() {
 			terms.limits = append(terms.limits,
 				explain.Limit{Name: m.Name, Value: value, Rule: m.reject.String(), Exceeded: m.reject.RulesOut(value)})
 		}

@@ -152,6 +152,63 @@ func TestScores(t *testing.T) {
 	}
 }
 
+// Pods that were placed lately make a node worse, so that many pods at once spread.
+func TestScores_PendingPods(t *testing.T) {
+	const window = 10 * time.Minute
+	started := func(since time.Duration) *corev1.Pod { return plugintest.Running(pod(), since) }
+	for _, tc := range []struct {
+		name   string
+		metric string
+		x      values
+		pods   map[string][]*corev1.Pod
+		want   map[string]int64
+	}{
+		// a has 1 + 3·0.5 = 2.5, b 2 and c 3: (3 − 2.5) / (3 − 2) = 0.5.
+		{
+			"lower is better", "prefer: Lower, pending: {perPod: 0.5, window: 10m}", values{"a": 1, "b": 2, "c": 3},
+			map[string][]*corev1.Pod{"a": {pod(), pod(), pod()}}, map[string]int64{"a": 50, "b": 100, "c": 0},
+		},
+		// c has 3 − 2·0.75 = 1.5: (1.5 − 1) / (2 − 1) = 0.5.
+		{
+			"higher is better", "prefer: Higher, pending: {perPod: 0.75, window: 10m}", values{"a": 1, "b": 2, "c": 3},
+			map[string][]*corev1.Pod{"c": {pod(), pod()}}, map[string]int64{"a": 0, "b": 100, "c": 50},
+		},
+		// a has 1 + 2·(1 − 150/600) = 2.5.
+		{
+			"a pod counts less while the window covers more of it", "prefer: Lower, pending: {perPod: 2, window: 10m}",
+			values{"a": 1, "b": 2, "c": 3}, map[string][]*corev1.Pod{"a": {started(window / 4)}}, map[string]int64{"a": 50, "b": 100, "c": 0},
+		},
+		{
+			"a pod that the window covers", "prefer: Lower, pending: {perPod: 2, window: 10m}",
+			values{"a": 1, "b": 2, "c": 3}, map[string][]*corev1.Pod{"a": {started(window)}}, map[string]int64{"a": 100, "b": 50, "c": 0},
+		},
+		// a has 1, and c 3 + 2·1 = 5. b has their mean, 3: (5 − 3) / (5 − 1) = 0.5.
+		{
+			"a node without a value has the mean, with pending pods", "prefer: Lower, pending: {perPod: 2, window: 10m}",
+			values{"a": 1, "c": 3}, map[string][]*corev1.Pod{"b": {pod()}, "c": {pod()}}, map[string]int64{"a": 100, "b": 50, "c": 0},
+		},
+		{
+			"a sum that is not finite", "prefer: Lower, pending: {perPod: 1e308, window: 10m}",
+			values{"a": 1e308, "b": 0, "c": 0}, map[string][]*corev1.Pod{"a": {pod(), pod(), pod()}}, map[string]int64{"a": 0, "b": 100, "c": 100},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := pluginOn(t, "metrics: [{name: x, query: of_x, "+tc.metric+"}]")
+			publish(b.loads, map[string]values{"x": tc.x})
+			var nodes []fwk.NodeInfo
+			for _, name := range []string{"a", "b", "c"} {
+				nodes = append(nodes, plugintest.Node(name, nil, tc.pods[name]...))
+			}
+			if diff := cmp.Diff(tc.want, plugintest.Scores(t, b, pod(), nodes...)); diff != "" {
+				t.Errorf("scores (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.want, scoresAfterPreScore(t, b, nodes)); diff != "" {
+				t.Errorf("scores after PreScore (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // scoresAfterPreScore are the nodes' scores, which NormalizeScore must not change; 0 where PreScore skips scoring.
 func scoresAfterPreScore(t *testing.T, b *testee, nodes []fwk.NodeInfo) map[string]int64 {
 	t.Helper()

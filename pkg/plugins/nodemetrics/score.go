@@ -1,6 +1,8 @@
 package nodemetrics
 
 import (
+	"math"
+
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
@@ -36,19 +38,51 @@ func (t Terms) Score() float64 {
 func (t Terms) List() (terms []explain.Term) {
 	for i := range t.scales {
 		s := &t.scales[i]
-		if value, known := s.values.At(t.row); known {
-			terms = append(terms, explain.Term{Name: s.name, Value: value})
+		name := s.metric.Name
+		if value, known := s.At(t.row); known {
+			terms = append(terms, explain.Term{Name: name, Value: value})
+			if s.counts() {
+				terms = append(terms, explain.Term{Name: name + " pending", Value: s.pending(t.row)})
+			}
 		}
-		terms = append(terms, explain.Term{Name: s.name + " mark", Value: s.markAt(t.row)},
-			explain.Term{Name: s.name + " weight", Value: s.weight})
+		terms = append(terms, explain.Term{Name: name + " mark", Value: s.markAt(t.row)},
+			explain.Term{Name: name + " weight", Value: s.weight})
 	}
 	return terms
 }
 
+// column holds the values of one metric, by row of the view.
+type column struct {
+	estimate.MetricValues
+	view   estimate.NodeMetricsView
+	metric *config.NodeMetric
+	recent *estimate.RecentPods
+}
+
+// counts reports whether the metric counts pending pods.
+func (c *column) counts() bool { return c.metric.Pending != nil }
+
+// pending is by how much the pending pods in the row make the value worse.
+func (c *column) pending(row int) float64 {
+	return c.metric.Pending.PerPod * c.recent.Uncovered(c.view, row, c.MetricValues, c.metric.Pending.Window.Duration)
+}
+
+// withPending returns the finite value in the row with its pending pods, and whether the value is known.
+func (c *column) withPending(row int) (value float64, known bool) {
+	value, known = c.At(row)
+	if !known || !c.counts() {
+		return value, known
+	}
+	worse := c.pending(row)
+	if c.metric.Prefer == config.PreferHigher {
+		worse = -worse
+	}
+	return min(max(value+worse, -math.MaxFloat64), math.MaxFloat64), true
+}
+
 // scale gives marks to the values of one metric.
 type scale struct {
-	name        string
-	values      estimate.MetricValues
+	column
 	best, worst float64
 	weight      float64
 	// unknown is the mark of a node without a value.
@@ -56,7 +90,7 @@ type scale struct {
 }
 
 func (s *scale) markAt(row int) float64 {
-	if value, known := s.values.At(row); known {
+	if value, known := s.withPending(row); known {
 		return s.mark(value)
 	}
 	return s.unknown
@@ -100,10 +134,10 @@ func (s *span) bounds(m *config.NodeMetric) (best, worst float64) {
 }
 
 // meanOf is the mean of the values in the given rows.
-func meanOf(values estimate.MetricValues, rows []int) float64 {
+func (c *column) meanOf(rows []int) float64 {
 	mean, n := 0.0, 0.0
 	for _, row := range rows {
-		if value, known := values.At(row); known {
+		if value, known := c.withPending(row); known {
 			n++
 			mean += value/n - mean/n // the sum may be infinite
 		}
