@@ -12,13 +12,15 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
-// latencyStep is one half of the scenario: the latencies of the nodes, and where replicas go then.
+// latencyStep is a part of the scenario: the latencies of the nodes, and where replicas go then.
 type latencyStep struct {
 	// replicas is the number of replicas to place.
 	replicas int
+	// spread says that the replicas belong on all nodes, most of them on the best.
+	spread bool
 	// latency is the HTTP latency of each node, by the node's name.
 	latency map[string]time.Duration
-	// best is the node with the best latency, where all replicas belong.
+	// best is the node with the best latency, where all replicas belong that do not spread.
 	best string
 	// landed is the node of each replica, by the replica's name.
 	landed map[string]string
@@ -29,6 +31,7 @@ func latencySteps() []latencyStep {
 	return []latencyStep{
 		{replicas: 3, latency: map[string]time.Duration{"web-1": bad, "web-2": good, "web-3": fair}, best: "web-2"},
 		{replicas: 2, latency: map[string]time.Duration{"web-1": good, "web-2": bad, "web-3": fair}, best: "web-1"},
+		{replicas: 20, latency: map[string]time.Duration{"web-1": good, "web-2": fair, "web-3": fair}, best: "web-1", spread: true},
 	}
 }
 
@@ -77,6 +80,7 @@ func (s latencyStep) on(node string) int {
 
 func (r latencies) write(page page) {
 	page.line("Three nodes that differ only in their HTTP latency. After three replicas, two nodes swap latencies.")
+	page.line("Then 20 come at once. Each counts 0.05 s until its node's latency shows it, so they spread.")
 	page.line("+n is the number of replicas that a node got.")
 	heading, rows := fmt.Sprintf("%-6s", ""), map[string]string{}
 	for i, step := range r {
@@ -94,9 +98,27 @@ func (r latencies) write(page page) {
 func (r latencies) check() error {
 	var errs []error
 	for _, step := range r {
-		if n := step.on(step.best); n != step.replicas {
+		if step.spread {
+			errs = append(errs, step.checkSpread())
+		} else if n := step.on(step.best); n != step.replicas {
 			errs = append(errs,
 				fmt.Errorf("%d of %d replicas are on %s, must be all because it has the best latency", n, step.replicas, step.best))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkSpread expects most replicas on the best node, and some on each other node. Latencies with replicas are equal if the best
+// node has (0.4 s − 0.05 s) / 0.05 s = 7 more.
+func (s latencyStep) checkSpread() error {
+	var errs []error
+	for _, node := range s.nodes() {
+		least, most := 2, s.replicas/3
+		if node == s.best {
+			least, most = s.replicas/3, s.replicas-4
+		}
+		if n := s.on(node); n < least || n > most {
+			errs = append(errs, fmt.Errorf("%d of %d replicas are on %s, must be %d to %d", n, s.replicas, node, least, most))
 		}
 	}
 	return errors.Join(errs...)

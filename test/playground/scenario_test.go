@@ -207,22 +207,32 @@ func latencyResult() latencies {
 	steps := latencySteps()
 	steps[0].landed = map[string]string{"a": "web-2", "b": "web-2", "c": "web-2"}
 	steps[1].landed = map[string]string{"d": "web-1", "e": "web-1"}
+	steps[2].landed = map[string]string{}
+	for i := range 20 {
+		steps[2].landed[fmt.Sprint("many-", i)] = []string{"web-1", "web-1", "web-2", "web-3"}[i%4]
+	}
 	return steps
 }
 
 func TestLatency(t *testing.T) {
 	want := `Three nodes that differ only in their HTTP latency. After three replicas, two nodes swap latencies.
+Then 20 come at once. Each counts 0.05 s until its node's latency shows it, so they spread.
 +n is the number of replicas that a node got.
-         first 3 replicas     then 2 replicas
-web-1      2.00 s               0.05 s  +2
-web-2      0.05 s  +3           2.00 s
-web-3      0.40 s               0.40 s
+         first 3 replicas     then 2 replicas      then 20 replicas
+web-1      2.00 s               0.05 s  +2           0.05 s  +10
+web-2      0.05 s  +3           2.00 s               0.40 s  +5
+web-3      0.40 s               0.40 s               0.40 s  +5
 `
 	wrong := testResult(t, latencyResult, want)
 	wrong("a replica on the node that was best before is wrong", func(r *latencies) { (*r)[1].landed["e"] = "web-2" },
 		"1 of 2 replicas are on web-1, must be all because it has the best latency")
 	wrong("a replica on no node is wrong", func(r *latencies) { delete((*r)[0].landed, "b") },
 		"2 of 3 replicas are on web-2, must be all because it has the best latency")
+	wrong("all replicas at once on the best node are wrong", func(r *latencies) {
+		for name := range (*r)[2].landed {
+			(*r)[2].landed[name] = "web-1"
+		}
+	}, "20 of 20 replicas are on web-1, must be 6 to 16\n0 of 20 replicas are on web-2, must be 2 to 6\n0 of 20 replicas are on web-3, must be 2 to 6")
 }
 
 func peaksResult() peaks {
