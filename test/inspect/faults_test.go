@@ -638,10 +638,11 @@ const hanging = "hanging"
 // schedulerFaults are those of a scheduler that runs with the configuration of the scene.
 func schedulerFaults() []fault {
 	var replica cluster.Replica
-	runs := func(t *testing.T, configuration string) {
+	var ours string
+	runs := func(t *testing.T, part build.Part, configuration string) {
 		t.Helper()
 		var err error
-		replica, err = shared.RunScheduler(t.Context(), "hanging-scheduler", build.KubeScheduler(),
+		replica, err = shared.RunScheduler(t.Context(), "hanging-scheduler", part,
 			configuration+"clientConnection: {kubeconfig: "+shared.AdminKubeconfig+"}\n")
 		must(t, err)
 		t.Cleanup(func() { replica.Resume(); _ = replica.Kill() })
@@ -656,11 +657,44 @@ func schedulerFaults() []fault {
 			return pod.Spec.NodeName != ""
 		})
 	}
+	// serves makes the replica's metrics those of the installed pod, for the API server's proxy.
+	serves := func(t *testing.T) {
+		t.Helper()
+		endpoint := expose(t, replica.URL())
+		deployments, pods := shared.Client.AppsV1().Deployments(installed), shared.Client.CoreV1().Pods(installed)
+		d, err := deployments.Get(t.Context(), "plimsoll", metav1.GetOptions{})
+		must(t, err)
+		c := &d.Spec.Template.Spec.Containers[0]
+		c.Command = append(c.Command[:2:2], fmt.Sprint("--secure-port=", endpoint.Port))
+		_, err = deployments.Update(t.Context(), d, metav1.UpdateOptions{})
+		must(t, err)
+		shared.settle(t, installed, "plimsoll-1")
+		pod, err := pods.Get(t.Context(), "plimsoll-1", metav1.GetOptions{})
+		must(t, err)
+		pod.Status.PodIP, pod.Status.PodIPs = endpoint.IP.String(), []corev1.PodIP{{IP: endpoint.IP.String()}}
+		_, err = pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
+		must(t, err)
+	}
 	return []fault{
+		{"a stock scheduler in an image of another name", "scheduler.image", doctor.Error, "runs the stock scheduler",
+			"Set the image of Plimsoll",
+			func(t *testing.T, s *scene) {
+				s.profile(0)["schedulerName"] = hanging
+				ours = string(mustRead(t, s.file(t)))
+				atInstalled(t, s)
+				runs(t, build.StockKubeScheduler(), "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"+
+					"leaderElection: {leaderElect: false}\nprofiles: [{schedulerName: "+hanging+"}]\n")
+				serves(t)
+			},
+			func(t *testing.T, _ *scene, _ doctor.Advice) {
+				must(t, replica.Kill())
+				runs(t, build.KubeScheduler(), ours)
+				serves(t)
+			}},
 		{"a scheduler that hangs", "pods.waiting", doctor.Error, "its scheduler has looked at no pod for", "save its log, and restart it",
 			func(t *testing.T, s *scene) {
 				s.profile(0)["schedulerName"] = hanging
-				runs(t, string(mustRead(t, s.file(t))))
+				runs(t, build.KubeScheduler(), string(mustRead(t, s.file(t))))
 				t.Cleanup(func() {
 					must(t, shared.DeletePods(context.WithoutCancel(t.Context()), "default",
 						metav1.ListOptions{FieldSelector: "spec.schedulerName=" + hanging}))
@@ -678,7 +712,7 @@ func schedulerFaults() []fault {
 				must(t, err)
 				shared.install(t, text, strings.ToLower(host))
 				s.examined, s.flags = nil, []string{"--scheduler=" + installed + "/plimsoll"}
-				runs(t, text)
+				runs(t, build.KubeScheduler(), text)
 				t.Cleanup(func() {
 					_ = shared.Client.CoordinationV1().Leases(installed).
 						Delete(context.WithoutCancel(t.Context()), "plimsoll", metav1.DeleteOptions{})
@@ -710,8 +744,8 @@ func TestDoctor_Faults(t *testing.T) {
 	for _, group := range [][]fault{configurationFaults(), sourceFaults(), series, installedFaults(), schedulerFaults(), lateFaults()} {
 		faults = append(faults, group...)
 	}
-	if len(faults) < 49 {
-		t.Errorf("%d faults, want 49 or more", len(faults))
+	if len(faults) < 50 {
+		t.Errorf("%d faults, want 50 or more", len(faults))
 	}
 	for _, tt := range faults {
 		t.Run(tt.name, func(t *testing.T) {
