@@ -13,6 +13,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics"
@@ -211,5 +212,45 @@ func TestDecisionRecord_Batch(t *testing.T) {
 	got, err := explain.DecodeRecord(l.records()["p"].Annotations[explain.RecordAnnotation])
 	if err != nil || got.Scored != 0 || got.Node != "a" {
 		t.Errorf("%+v, error %v; want a without scores", got, err)
+	}
+}
+
+// TestDecisionRecord_Size measures Events as the API server stores them. Names are of their longest legal length.
+func TestDecisionRecord_Size(t *testing.T) {
+	for length, scored := range map[int]int{1: 3, 63: 3, 253: 0} {
+		t.Run(fmt.Sprint(length), func(t *testing.T) {
+			var nodes []*corev1.Node
+			for i := range 3 {
+				nodes = append(nodes, st.MakeNode().Name(strings.Repeat(fmt.Sprint(i), length)).Obj())
+			}
+			f, _ := newFramework(t, &decode(t, fmt.Sprintf(recording, 1)).Profiles[0], plugintest.NewLoads(), make(activations, 1), nodes...)
+			infos, err := f.SnapshotSharedLister().NodeInfos().List()
+			if err != nil {
+				t.Fatal(err)
+			}
+			state, pod := framework.NewCycleState(), incoming()
+			pod.Namespace, pod.Name, pod.UID = strings.Repeat("s", 63), strings.Repeat("p", 253), uuid.NewUUID()
+			pod.Spec.SchedulerName = strings.Repeat("f", 253)
+			f.RunPreScorePlugins(t.Context(), state, pod, infos)
+			f.RunReservePluginsReserve(t.Context(), state, pod, infos[0].Node().Name)
+			f.RunPostBindPlugins(t.Context(), state, pod, infos[0].Node().Name)
+			l := &live{T: t, client: f.ClientSet().(*fake.Clientset)}
+			l.eventually("the record", func() bool { return len(l.records()) > 0 })
+			event := l.records()[pod.Name]
+			record, err := explain.DecodeRecord(event.Annotations[explain.RecordAnnotation])
+			if err != nil || record.Node != infos[0].Node().Name || record.Scored != 3 || len(record.Nodes) != scored {
+				t.Errorf("%+v, error %v; want 3 scored nodes, and %d by name", record, err, scored)
+			}
+			event.ManagedFields = nil // of the fake client
+			bare := event.DeepCopy()
+			bare.Note, bare.Annotations = "", nil
+			if added := event.Size() - bare.Size(); added > explain.MaxRecordBytes {
+				t.Errorf("the record adds %d bytes to %d, want at most %d", added, bare.Size(), explain.MaxRecordBytes)
+			}
+			// The pod's name is in the Event twice, and so is its namespace: 632 bytes.
+			if bare.Size() > 1024 {
+				t.Errorf("the Event has %d bytes without the record, want at most 1024", bare.Size())
+			}
+		})
 	}
 }

@@ -101,7 +101,7 @@ func (r *LastDecision) Print(p *terminal.Printer) {
 	}
 	p.Printf("%s\n", r.Record.String())
 	if r.Record.Cut {
-		p.Printf("Note: Plugins or terms were left out of the record, to keep it short.\n")
+		p.Printf("Note: Terms, plugins or nodes were left out of the record, to keep it short.\n")
 	}
 	p.Printf("Note: This is what the scheduler saw, by its Event. Without --last, explain shows what it would decide now.\n")
 }

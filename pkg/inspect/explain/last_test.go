@@ -19,7 +19,7 @@ var decided = time.Date(2026, 11, 23, 20, 0, 0, 0, time.UTC)
 // recordOn returns the record of a pod that was placed on the node.
 func recordOn(t *testing.T, node, uid string, minutes int) corev1.Event {
 	t.Helper()
-	content, err := (&explain.Record{Profile: "plimsoll", Node: node}).Encode()
+	content, _, err := (&explain.Record{Profile: "plimsoll", Node: node}).Encode()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -119,12 +119,12 @@ func (pl *DecisionRecord) Reserve(ctx context.Context, state fwk.CycleState, pod
 	record := explain.NewRecord(pod.Spec.SchedulerName, node, scores, func(plugin string) []explain.Term {
 		return pl.terms(ctx, state, pod, nodes, node, plugin)
 	})
-	content, err := record.Encode()
+	content, note, err := record.Encode()
 	if err != nil {
 		pl.fail(ctx, pod, err)
 		return nil
 	}
-	state.Write(stateKey, recorded{pl.event(pod, record.String(), content)})
+	state.Write(stateKey, recorded{pl.event(pod, note, content)})
 	return nil
 }
 

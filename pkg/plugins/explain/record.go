@@ -17,8 +17,10 @@ const (
 	RecordReason = "PlacementRecorded"
 	// RecordReporter is the reportingController of these Events.
 	RecordReporter = "plimsoll.io/decision-record"
-	// MaxRecordBytes bounds the JSON of a Record, and the note of its Event.
+	// MaxRecordBytes bounds what a Record adds to the serialized Event: the annotation and the note.
 	MaxRecordBytes = 1024
+	// framingBytes are protobuf's tags and lengths of both, and the annotation's name.
+	framingBytes = 40
 	// recordedNodes is the chosen node and the next two.
 	recordedNodes = 3
 )
@@ -29,13 +31,13 @@ type Record struct {
 	Node    string `json:"node"`
 	// Scored is the number of nodes that were scored; 0 where the node was taken without a score.
 	Scored int `json:"scored"`
-	// Nodes are the chosen node and the best two others, with their points.
+	// Nodes are the chosen node and the best two others, with their points. Long names leave room for fewer, or none.
 	Nodes []RecordNode `json:"nodes,omitempty"`
 	// DecidedBy are the plugins without whose score another node would win or draw level.
 	DecidedBy []string `json:"decidedBy,omitempty"`
 	// Plugins are in the order of the profile. Plugins that gave Nodes nothing are left out.
 	Plugins []RecordPlugin `json:"plugins,omitempty"`
-	// Cut reports whether plugins or terms were left out, to keep within MaxRecordBytes.
+	// Cut reports whether terms, plugins or nodes were left out, to keep within MaxRecordBytes.
 	Cut bool `json:"cut,omitempty"`
 }
 
@@ -132,14 +134,16 @@ func nextBest(scores []minor.NodePluginScores, before []*minor.NodePluginScores)
 	return best
 }
 
-// Encode returns the record as JSON of at most MaxRecordBytes. It leaves out terms and plugins, the last ones first.
-func (r *Record) Encode() (string, error) {
+// Encode returns the record as JSON, and in sentences. Together they take at most MaxRecordBytes of an Event. It leaves out terms,
+// plugins and nodes, the last ones first.
+func (r *Record) Encode() (content, note string, err error) {
 	short := *r
 	short.Plugins = slices.Clone(r.Plugins)
 	for {
 		content, err := json.Marshal(&short)
-		if err != nil || len(content) <= MaxRecordBytes {
-			return string(content), err
+		note := short.String()
+		if err != nil || len(content)+len(note)+framingBytes <= MaxRecordBytes {
+			return string(content), note, err
 		}
 		short.Cut = true
 		last := len(short.Plugins) - 1
@@ -154,10 +158,10 @@ func (r *Record) Encode() (string, error) {
 			short.Plugins = short.Plugins[:last]
 		case len(short.DecidedBy) > 0:
 			short.DecidedBy = nil
-		case len(short.Nodes) > 1:
+		case len(short.Nodes) > 0:
 			short.Nodes = short.Nodes[:len(short.Nodes)-1]
 		default:
-			return "", fmt.Errorf("the record of %s has more than %d bytes", r.Node, MaxRecordBytes)
+			return "", "", fmt.Errorf("the record of %s takes more than %d bytes", r.Node, MaxRecordBytes)
 		}
 	}
 }
@@ -179,7 +183,7 @@ func DecodeRecord(content string) (*Record, error) {
 	return r, nil
 }
 
-// String returns the decision in sentences of at most MaxRecordBytes.
+// String returns the decision in sentences.
 func (r *Record) String() string {
 	var text string
 	switch {
@@ -196,10 +200,7 @@ func (r *Record) String() string {
 		text += strings.Join(others, ", ") + "."
 	}
 	if len(r.DecidedBy) > 0 {
-		decided := " Without the score of " + strings.Join(r.DecidedBy, " or ") + ", another node would win or draw level."
-		if len(text)+len(decided) <= MaxRecordBytes {
-			text += decided
-		}
+		text += " Without the score of " + strings.Join(r.DecidedBy, " or ") + ", another node would win or draw level."
 	}
 	return text
 }
