@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Window is a time that comes back.
+// Window is a recurring time in which pods may move.
 type Window struct {
 	// Schedule says when the window opens, as five fields of cron.
 	Schedule string `json:"schedule"`

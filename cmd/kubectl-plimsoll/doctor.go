@@ -71,7 +71,7 @@ Exit codes: 0 all selected checks passed, 1 a check failed, 2 the API server can
 	command.Flags().StringSliceVar(&o.selected.Checks, "check", nil,
 		"groups or ids of checks to show: "+strings.Join(doctor.Groups(), ", ")+" (default all)")
 	command.Flags().BoolVar(&o.selected.OnlyProblems, "only-problems", false, "show only checks with something to fix")
-	command.Flags().StringVar(&o.failOn, "fail-on", string(doctor.Warning), "least status for exit code 1: warning or error")
+	command.Flags().StringVar(&o.failOn, "fail-on", string(doctor.Warning), "lowest status with exit code 1: warning or error")
 	command.Flags().StringVar(&o.metricsAddress, "metrics-address", "",
 		"run until interrupted, and serve the results as metrics at this address, such as :10260")
 	command.Flags().DurationVar(&o.interval, "interval", 5*time.Minute, "time between two runs with --metrics-address")

@@ -23,15 +23,15 @@ func newRebalanceCommand() *cobra.Command {
 		Short: "Plan which pods to move off hot nodes, and move them with --evict",
 		Long: `Plans which pods to move off hot nodes, where the scheduler's own code would place them, and why other pods stay.
 
-Without --evict it only plans. A plan has one move per hot node at most. A node counts as hot at the first look, so refreshes
-of the RebalancerConfiguration has no effect.
+Without --evict it only plans. A plan has one move per hot node at most. A node counts as hot at the first look, so the
+field refreshes of the RebalancerConfiguration has no effect.
 
 With --evict it asks, evicts the pods of the plan one at a time, and waits until each replacement is ready. Ctrl-C stops
 between moves. It needs the permission to create pods/eviction, and a scheduler with leader election.`,
 		Example: `  # The plan now
   kubectl plimsoll rebalance
 
-  # Make the moves, after a question
+  # Make the moves after a confirmation
   kubectl plimsoll rebalance --evict
 
   # With your own limits, for a script
@@ -63,9 +63,9 @@ between moves. It needs the permission to create pods/eviction, and a scheduler 
 	flags := command.Flags()
 	cluster.addTo(command, flags)
 	output.addTo(command, flags)
-	flags.StringVar(&request.Rebalancer, "rebalancer-config", "", "file with a RebalancerConfiguration; by default its defaults")
+	flags.StringVar(&request.Rebalancer, "rebalancer-config", "", "file with a RebalancerConfiguration (default: its default values)")
 	flags.BoolVar(&evict, "evict", false, "evict the pods of the plan, one at a time, and wait for their replacements")
-	flags.BoolVar(&yes, "yes", false, "with --evict, do not ask")
+	flags.BoolVar(&yes, "yes", false, "with --evict, do not ask for confirmation")
 	completeFiles(command, "rebalancer-config")
 	return command
 }

@@ -34,7 +34,7 @@ recommends requests and limits by a rule, and says how much of the cluster this 
 Prometheus needs the kubelet's cAdvisor series container_cpu_usage_seconds_total and container_memory_working_set_bytes.
 
 The rule: 95 % of the pods do not exceed the cpu request for 95 % of the time. There is no cpu limit; an existing
-one stays, unless it is below the request. The memory request and limit are the highest usage and 15 %.`,
+one stays, unless it is below the request. The memory request and limit are the highest usage plus 15 %.`,
 		Example: `  # What do the workloads of a namespace request, use and need?
   kubectl plimsoll requests shop
 

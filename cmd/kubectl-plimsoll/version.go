@@ -77,7 +77,7 @@ func newVersionCommand() *cobra.Command {
 	}
 	cluster.addTo(command, command.Flags())
 	output.addTo(command, command.Flags())
-	command.Flags().BoolVar(&clientOnly, "client", false, "show the version of this command alone")
+	command.Flags().BoolVar(&clientOnly, "client", false, "show only the version of this command")
 	return command
 }
 

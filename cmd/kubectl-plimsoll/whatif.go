@@ -49,8 +49,9 @@ func newWhatIfCommand() *cobra.Command {
 	flags.StringSliceVar(&o.scenario.EvictAllIn, "evict-all-in", nil, "namespace whose pods are evicted; may be repeated")
 	flags.IntVar(&o.scenario.AddNodes, "add-nodes", 0, "number of nodes to add")
 	flags.StringVar(&o.scenario.Like, "like", "", "node to copy for --add-nodes")
-	flags.BoolVar(&o.scenario.Pending, "pending", false, "place waiting pods of the cluster too; the default without pods of your own")
-	flags.BoolVar(&o.scenario.Consolidate, "consolidate", false, "say how many nodes could go afterwards")
+	flags.BoolVar(&o.scenario.Pending, "pending", false,
+		"also place pending pods of the cluster; the default without --filename, --drain and --evict-all-in")
+	flags.BoolVar(&o.scenario.Consolidate, "consolidate", false, "say how many nodes could be removed afterwards")
 	flags.StringVar(&o.scenario.SchedulerName, "scheduler-name", "",
 		"profile for the pods of the file; replaces their spec.schedulerName")
 	flags.StringVar(&o.profileFrom, "profile-from", "", "local file with a KubeSchedulerConfiguration to compare with")
@@ -146,7 +147,7 @@ func (o *whatIfOptions) run(cmd *cobra.Command) error {
 	}
 	undecided := text.Count(result.Undecided(), "pod") + " undecided"
 	if result.Undecided() == 0 {
-		undecided = "more nodes may be able to go"
+		undecided = "more nodes may be removable"
 	}
 	switch result.Stopped {
 	case whatif.Interrupted:

@@ -12,8 +12,8 @@ You can combine changes. They are made in this order:
      then waiting ones (--pending), then those of -f. -f takes Pods, Deployments, ReplicaSets, StatefulSets,
      Jobs, CronJobs, Lists of them, and several documents. Its pods are placed beside those that already run. Preempted
      pods are placed again.
-  4. --consolidate drains nodes on trial, nodes with the least requests first. A node could go if all its pods
-     find another node, and no node that takes them ends above its line or 100 %.
+  4. --consolidate drains nodes on trial, nodes with the least requests first. A node could be removed if all its
+     pods find another node, and no node that takes them ends above its line or 100 %.
 
 The result is what the scheduler would do if all of this happened now, at once:
   - No time passes. The expected usage of a placed pod is pending on its node.
@@ -42,7 +42,7 @@ const whatIfExamples = `  # Do 40 replicas fit, and where?
   # How many of the waiting pods would two more nodes take?
   kubectl plimsoll what-if --add-nodes 2 --like worker-1
 
-  # How many nodes could go?
+  # How many nodes could be removed?
   kubectl plimsoll what-if --consolidate
 
   # The same pods by your present configuration and by a new one

@@ -12,13 +12,13 @@ import (
 // MaxValueBytes is the largest value or key that is read at once.
 const MaxValueBytes = 64 << 10
 
-// ReadError is an error of the reader, and not of what it reads.
+// ReadError is an error of the reader, not of the JSON.
 type ReadError struct{ error }
 
-// Unwrap is what errors.Is and errors.As look for.
+// Unwrap returns the reader's error.
 func (e *ReadError) Unwrap() error { return e.error }
 
-// TooManyError says that the JSON has more elements than may be read.
+// TooManyError is a JSON value with too many elements.
 type TooManyError struct{ Max int64 }
 
 // Error names the limit.
@@ -26,7 +26,7 @@ func (e *TooManyError) Error() string {
 	return fmt.Sprintf("there are more than %d elements", e.Max)
 }
 
-// Decoder reads one JSON value. Object and Array read what may be large, Decode and Skip what may not.
+// Decoder reads one JSON value. Object and Array read values of any size, Decode and Skip values of at most MaxValueBytes.
 type Decoder struct {
 	json *json.Decoder
 	// elements is the number of elements of objects and arrays so far.

@@ -1,14 +1,17 @@
 package configlint
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 )
 
@@ -23,6 +26,32 @@ func CheckFile(file string, o Options) ([]finding.Finding, error) {
 	}
 	findings, err := Check(content, o)
 	return findings, errors.Join(err, fatal(findings))
+}
+
+// ReadFile returns the valid configuration of a file, completed by defaults and the environment.
+func ReadFile(ctx context.Context, file string, o Options) (*kubeschedulerconfig.KubeSchedulerConfiguration, error) {
+	content, err := boundedfile.ReadConfiguration(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := read(content, o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return cfg, nil
+}
+
+func read(content []byte, o Options) (*kubeschedulerconfig.KubeSchedulerConfiguration, error) {
+	findings, err := Check(content, o)
+	if err := errors.Join(err, fatal(findings)); err != nil {
+		return nil, err
+	}
+	cfg, err := Decode(content)
+	if err != nil {
+		return nil, err
+	}
+	CompleteFromEnvironment(cfg, o.Getenv)
+	return cfg, validation.ValidateKubeSchedulerConfiguration(cfg)
 }
 
 // fatal returns an error if the scheduler does not start with the findings.

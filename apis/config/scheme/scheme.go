@@ -1,5 +1,5 @@
-// Package scheme teaches the kube-scheduler the plugins' arguments. As for stock plugins, it then decodes them strictly,
-// defaults them, and converts them to the internal types.
+// Package scheme registers the plugins' arguments with the kube-scheduler. It then decodes, defaults and converts them as those of
+// stock plugins.
 package scheme
 
 import (

@@ -158,7 +158,7 @@ func (v validator) timing(spec *config.LoadSpec) {
 	// Other fields are not compared with an invalid maxAge.
 	maxAgeIsValid := maxAge >= minRefreshInterval
 	v.child("maxAge").check(maxAgeIsValid, maxAge.String(),
-		"must be at least %s and at least refreshInterval: write up to which age load is used, such as 5m", minRefreshInterval)
+		"must be at least %s and at least refreshInterval: write the highest age of load to use, such as 5m", minRefreshInterval)
 
 	refresh, interval := v.child("refreshInterval"), spec.RefreshInterval.Duration
 	refresh.check(interval >= minRefreshInterval, interval.String(),

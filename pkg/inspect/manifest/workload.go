@@ -39,7 +39,7 @@ type Workload struct {
 	selector *metav1.LabelSelector
 	meta     metav1.ObjectMeta
 	spec     corev1.PodSpec
-	// claims are the templates of a StatefulSet, whose pods are numbered from first on.
+	// claims are a StatefulSet's templates. Its pods have ordinals, which count from first on.
 	claims   []corev1.PersistentVolumeClaim
 	ordinals bool
 	first    int

@@ -21,7 +21,6 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/metrics"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 	inTree "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 	"k8s.io/utils/clock"
 
@@ -123,25 +122,10 @@ func (o *options) read(ctx context.Context) (*server, error) {
 }
 
 func (o *options) readScheduler(ctx context.Context) (*schedulerconfig.KubeSchedulerConfiguration, error) {
-	content, err := boundedfile.ReadConfiguration(ctx, o.schedulerConfig)
-	if err != nil {
-		return nil, err
-	}
 	names := append(slices.Collect(maps.Keys(inTree.NewInTreeRegistry())), config.PluginNames()...)
 	slices.Sort(names)
 	lint := configlint.Options{Plugins: names, LoadPlugins: plugins.Lint(), Getenv: os.Getenv, FilesAreElsewhere: o.validateOnly}
-	if _, err := configlint.CheckFile(o.schedulerConfig, lint); err != nil {
-		return nil, fmt.Errorf("%s: %w", o.schedulerConfig, err)
-	}
-	cfg, err := configlint.Decode(content)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.schedulerConfig, err)
-	}
-	configlint.CompleteFromEnvironment(cfg, os.Getenv)
-	if err := validation.ValidateKubeSchedulerConfiguration(cfg); err != nil {
-		return nil, fmt.Errorf("%s: %w", o.schedulerConfig, err)
-	}
-	return cfg, nil
+	return configlint.ReadFile(ctx, o.schedulerConfig, lint)
 }
 
 // connect connects the server, and checks that its state can be read.

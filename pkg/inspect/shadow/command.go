@@ -1,6 +1,7 @@
 package shadow
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -16,7 +17,6 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
 
@@ -51,7 +51,7 @@ It serves /metrics, /healthz, /readyz and the report of kubectl plimsoll shadow.
 			if err := o.validate(); err != nil {
 				return err
 			}
-			cfg, err := o.configuration(names)
+			cfg, err := o.configuration(cmd.Context(), names)
 			if err != nil {
 				return err
 			}
@@ -105,21 +105,10 @@ func (o *options) validate() error {
 }
 
 // configuration returns the configuration with defaults, and completes profile.
-func (o *options) configuration(plugins []string) (*schedulerconfig.KubeSchedulerConfiguration, error) {
-	if _, err := configlint.CheckFile(o.config, configlint.Options{Plugins: plugins, Getenv: os.Getenv}); err != nil {
-		return nil, fmt.Errorf("configuration %s: %w", o.config, err)
-	}
-	content, err := os.ReadFile(o.config)
+func (o *options) configuration(ctx context.Context, plugins []string) (*schedulerconfig.KubeSchedulerConfiguration, error) {
+	cfg, err := configlint.ReadFile(ctx, o.config, configlint.Options{Plugins: plugins, Getenv: os.Getenv})
 	if err != nil {
 		return nil, fmt.Errorf("--config: %w", err)
-	}
-	cfg, err := configlint.Decode(content)
-	if err != nil {
-		return nil, fmt.Errorf("configuration %s: %w", o.config, err)
-	}
-	configlint.CompleteFromEnvironment(cfg, os.Getenv)
-	if err := validation.ValidateKubeSchedulerConfiguration(cfg); err != nil {
-		return nil, fmt.Errorf("configuration %s: %w", o.config, err)
 	}
 	var names []string
 	for i := range cfg.Profiles {

@@ -17,7 +17,7 @@ import (
 
 // Consolidation are nodes whose pods fit elsewhere.
 type Consolidation struct {
-	// Nodes could go together, in the order of their draining.
+	// Nodes could be removed together. They are in the order of their draining.
 	Nodes []string `json:"nodes"`
 	// Pods is the number of pods on these nodes, without DaemonSet pods and static pods.
 	Pods int `json:"pods"`
@@ -28,12 +28,12 @@ type Consolidation struct {
 	Stopped StopReason `json:"stopped,omitempty"`
 }
 
-// String says how many of the cluster's nodes could go.
+// String says how many of the cluster's nodes could be removed.
 func (c *Consolidation) String() string {
 	if len(c.Nodes) == 0 {
-		return fmt.Sprintf("No node could go: the pods of each of %s need it%s", text.Count(c.Tried, "node"), c.partial())
+		return fmt.Sprintf("No node could be removed: the pods of each of %s need it%s", text.Count(c.Tried, "node"), c.partial())
 	}
-	return fmt.Sprintf("%s could go%s: %s. The pods on them (%d) fit elsewhere, and no node crosses its line",
+	return fmt.Sprintf("%s could be removed%s: %s. The pods on them (%d) fit elsewhere, and no node crosses its line",
 		text.Count(len(c.Nodes), "node"), c.partial(), text.FirstN(c.Nodes), c.Pods)
 }
 
@@ -44,7 +44,7 @@ func (c *Consolidation) partial() string {
 	return fmt.Sprintf(" (%d of %d tried: %s)", c.Tried, c.Candidates, c.Stopped)
 }
 
-// candidate is a node that may go.
+// candidate is a node that could be removed.
 type candidate struct {
 	node      *corev1.Node
 	requested float64
@@ -79,7 +79,7 @@ func (r *run) consolidate(ctx context.Context) error {
 	return nil
 }
 
-// candidates returns the nodes that may go: neither new nor drained, and not of the control plane.
+// candidates returns the candidates: nodes that are neither new nor drained, nor of the control plane.
 func (r *run) candidates(ctx context.Context) (candidates []candidate, err error) {
 	nodes, err := r.scheduler.NodeInfos(ctx)
 	if err != nil {

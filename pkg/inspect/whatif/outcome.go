@@ -38,7 +38,7 @@ type Outcome struct {
 	Overloaded []Overload `json:"overloaded"`
 	// Pools are the node pools, sorted by name; none if no node has a label of a pool.
 	Pools []*Pool `json:"pools"`
-	// Consolidation says which nodes could go afterwards, if that is asked.
+	// Consolidation says which nodes could be removed afterwards, if that is asked.
 	Consolidation *Consolidation `json:"consolidation,omitempty"`
 	// Nodes are the changed nodes. Nodes that cross their line come first, then nodes with the most placed pods.
 	Nodes []ChangedNode `json:"nodes"`

@@ -49,7 +49,7 @@ type Scenario struct {
 	Like     string
 	// Pending asks to place the pods that wait in the cluster, too.
 	Pending bool
-	// Consolidate asks how many nodes could go afterwards.
+	// Consolidate asks how many nodes could be removed afterwards.
 	Consolidate bool
 	// SchedulerName, if not empty, replaces that of the manifest's pods.
 	SchedulerName string

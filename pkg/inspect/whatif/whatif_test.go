@@ -354,7 +354,7 @@ func TestRun_ConsolidateStopped(t *testing.T) {
 	o, err := plan(t, objects, whatif.Scenario{Consolidate: true}).Run(ctx, newScheduler(t, profiles, cpu, objects),
 		whatif.RunOptions{Profiles: []string{"packing"}, Progress: func(float64) { cancel() }})
 	must(t, err)
-	const want = "1 node could go (1 of 3 tried: interrupted): a. The pods on them (0) fit elsewhere, and no node crosses its line"
+	const want = "1 node could be removed (1 of 3 tried: interrupted): a. The pods on them (0) fit elsewhere, and no node crosses its line"
 	if got := o.Consolidation.String(); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 )
 
-// exemptions are the pods that no threshold holds for.
+// exemptions select the pods that are exempt from thresholds.
 type exemptions struct {
 	daemonSets      bool
 	priorityClasses []string

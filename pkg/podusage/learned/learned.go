@@ -31,7 +31,7 @@ func (m Moments) StdDev() float64 { return math.Sqrt(m.Variance) }
 type Observation struct {
 	Workload Workload
 	Resource load.Resource
-	// At is the moment, and Span how long it stands for: the time since the observation before.
+	// At is the time of the observation, and Span the time since the previous one.
 	At   time.Time
 	Span time.Duration
 	// Pods counts pods, Sum adds up their usages in milliCPU or bytes, and SumSquares the squares.
@@ -260,7 +260,7 @@ func NewPublisher() *Publisher {
 	return p
 }
 
-// RequireGroups asks for Config.Groups in what is published from now on.
+// RequireGroups makes later Statistics keep groups: see Config.Groups.
 func (p *Publisher) RequireGroups() { p.groups.Store(true) }
 
 // GroupsRequired reports whether RequireGroups was called.

@@ -14,15 +14,15 @@ import (
 const (
 	// PodWindow is the time over which the usage of a pod is taken.
 	PodWindow = 5 * time.Minute
-	// RuleInterval is how often the recording rules have to be evaluated.
+	// RuleInterval is the evaluation interval of the recording rules.
 	RuleInterval = 5 * time.Minute
 	// PodOwners selects the series of kube-state-metrics that say who controls a pod.
 	PodOwners = `kube_pod_owner{owner_is_controller="true",owner_kind!="Node"}`
 	// historyLooks is how often a past period is sampled. Each look costs Prometheus about as much as a query for the present.
 	historyLooks = 12
-	// hashLetters are those of Kubernetes' hashes and generated names.
+	// hashLetters are the characters of Kubernetes' hashes and generated names.
 	hashLetters = "bcdfghjklmnpqrstvwxz2456789"
-	// podNamePattern is that of the names that controllers make; its group is the workload.
+	// podNamePattern matches names that controllers generate; its group is the workload.
 	podNamePattern = "(.+?)(?:(?:-[" + hashLetters + "]{6,10}|-[0-9]{8})?-[" + hashLetters + "]{5}|-[0-9]+)"
 )
 
@@ -146,7 +146,7 @@ const (
 	SumCount
 )
 
-// RecordingRule is a rule by which the history costs Prometheus little, even in large clusters.
+// RecordingRule is a rule that makes reading the history cheap for Prometheus, even in large clusters.
 type RecordingRule struct{ Record, Expr string }
 
 // RecordingRules returns rules over the series of cAdvisor's pods, with all sums of each workload.
