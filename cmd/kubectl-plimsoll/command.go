@@ -20,7 +20,7 @@ import (
 // errFound ends a command that has found something, and has printed it.
 var errFound = errors.New("found something")
 
-// usageError is an error in what the user wrote.
+// usageError is an error in the command line.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }

@@ -36,8 +36,8 @@ func (p *Publisher) Publish(s *Snapshot) {
 	p.published = make(chan struct{})
 }
 
-// OnPublish has hook called after each Publish with the snapshot before, by the goroutine that publishes. It must not wait,
-// and must not call the publisher, except for Latest.
+// OnPublish calls hook after each Publish with the previous snapshot, in the goroutine that publishes. The hook must not wait, and
+// must not call the publisher, except for Latest.
 func (p *Publisher) OnPublish(hook func(previous *Snapshot)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
