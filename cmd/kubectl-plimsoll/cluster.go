@@ -58,7 +58,7 @@ func (f *clusterFlags) addTo(command *cobra.Command, all *pflag.FlagSet) {
 		"PEM file of the authority that signed the certificate of the source of load")
 	markGlobal(flags)
 	all.AddFlagSet(flags)
-	completeFlag(command, "scheduler", f.completeSchedulers)
+	completeFlag(command, "scheduler", f.complete(deployments))
 	completeFiles(command, "config", "source-token-file", "source-application-key-file", "source-ca-file")
 }
 

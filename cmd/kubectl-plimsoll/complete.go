@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"maps"
 	"slices"
 
@@ -8,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
 func completeFlag(command *cobra.Command, name string, complete cobra.CompletionFunc) {
@@ -24,38 +27,42 @@ func (f *clusterFlags) completeContexts(*cobra.Command, []string, string) ([]cob
 	return slices.Sorted(maps.Keys(config.Contexts)), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeSchedulers completes NAMESPACE/NAME of Deployments.
-func (f *clusterFlags) completeSchedulers(
-	command *cobra.Command, _ []string, _ string,
-) ([]cobra.Completion, cobra.ShellCompDirective) {
-	connection, err := f.connect()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
+// complete completes names that are read of the cluster.
+func (f *clusterFlags) complete(
+	names func(ctx context.Context, connection *live.Connection, args []string) ([]string, error),
+) cobra.CompletionFunc {
+	return func(command *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		connection, err := f.connect()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		found, err := names(command.Context(), connection, args)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
 	}
-	list, err := connection.Client.AppsV1().Deployments("").List(command.Context(), metav1.ListOptions{ResourceVersion: "0"})
+}
+
+// deployments lists NAMESPACE/NAME of Deployments.
+func deployments(ctx context.Context, connection *live.Connection, _ []string) (names []string, err error) {
+	list, err := connection.Client.AppsV1().Deployments("").List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
+		return nil, err
 	}
-	var names []string
 	for i := range list.Items {
 		names = append(names, list.Items[i].Namespace+"/"+list.Items[i].Name)
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return names, nil
 }
 
-// completeProfiles completes the names of the configuration's profiles.
-func (f *clusterFlags) completeProfiles(
-	command *cobra.Command, _ []string, _ string,
-) ([]cobra.Completion, cobra.ShellCompDirective) {
-	connection, err := f.connect()
+// profiles lists the configuration's profiles.
+func (f *clusterFlags) profiles(ctx context.Context, connection *live.Connection, _ []string) ([]string, error) {
+	found, err := connection.ValidConfiguration(ctx, f.configuration)
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
+		return nil, err
 	}
-	found, err := connection.ValidConfiguration(command.Context(), f.configuration)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return found.ProfileNames(), cobra.ShellCompDirectiveNoFileComp
+	return found.ProfileNames(), nil
 }
 
 func completeFiles(command *cobra.Command, names ...string) {
@@ -64,29 +71,20 @@ func completeFiles(command *cobra.Command, names ...string) {
 	}
 }
 
-// completeNames completes the names of a core resource's objects; pods are those of the user's namespace.
+// completeNames completes the names of the cluster's objects of a core resource.
 func (f *clusterFlags) completeNames(resource string) cobra.CompletionFunc {
-	return func(command *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		connection, err := f.connect()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
+	return f.complete(func(ctx context.Context, connection *live.Connection, args []string) (names []string, err error) {
 		// From the API server's cache.
-		request := connection.Client.CoreV1().RESTClient().Get().Resource(resource).Param("resourceVersion", "0")
-		if resource == "pods" {
-			request.Namespace(connection.Namespace)
-		}
-		list, err := request.Do(command.Context()).Get()
+		list, err := connection.Client.CoreV1().RESTClient().Get().Resource(resource).Param("resourceVersion", "0").Do(ctx).Get()
 		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
+			return nil, err
 		}
-		var names []string
-		_ = meta.EachListItem(list, func(object runtime.Object) error { // the response is a list of objects
+		err = meta.EachListItem(list, func(object runtime.Object) error {
 			if name := object.(metav1.Object).GetName(); !slices.Contains(args, name) {
 				names = append(names, name)
 			}
 			return nil
 		})
-		return names, cobra.ShellCompDirectiveNoFileComp
-	}
+		return names, err
+	})
 }

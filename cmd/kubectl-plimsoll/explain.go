@@ -87,7 +87,7 @@ DaemonSet, 2 unknown.`,
 	flags.IntVar(&o.top, "top", 5, "number of candidates to show, best first; 0 shows all")
 	flags.StringSliceVar(&o.nodes, "node", nil, "node to compare; write it twice, for two nodes")
 	completeFiles(command, "filename")
-	completeFlag(command, "scheduler-name", o.cluster.completeProfiles)
+	completeFlag(command, "scheduler-name", o.cluster.complete(o.cluster.profiles))
 	completeFlag(command, "node", o.cluster.completeNames("nodes"))
 	return command
 }

@@ -49,7 +49,7 @@ func addViewTo(command *cobra.Command, flags *pflag.FlagSet, cluster *clusterFla
 		"schedulerName of the profile; by default the first with a plugin that reads load")
 	flags.StringVar(&view.Plugin, "plugin", "",
 		"plugin whose load to show; by default one that has a load line, or else one that reads load")
-	completeFlag(command, "scheduler-name", cluster.completeProfiles)
+	completeFlag(command, "scheduler-name", cluster.complete(cluster.profiles))
 	var names []cobra.Completion
 	for _, d := range plugins.All() {
 		names = append(names, d.Name)

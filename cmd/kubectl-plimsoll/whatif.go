@@ -61,7 +61,7 @@ func newWhatIfCommand() *cobra.Command {
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute,
 		"time after which the pods that are placed by then are shown; zero means no limit")
 	completeFiles(command, "filename", "profile-from")
-	completeFlag(command, "scheduler-name", o.cluster.completeProfiles)
+	completeFlag(command, "scheduler-name", o.cluster.complete(o.cluster.profiles))
 	for flag, resource := range map[string]string{"drain": "nodes", "like": "nodes", "evict-all-in": "namespaces"} {
 		completeFlag(command, flag, o.cluster.completeNames(resource))
 	}
