@@ -38,6 +38,15 @@ type Result struct {
 	assumed *corev1.Pod
 }
 
+// MaxAttempts bounds the attempts to place a pod at once. It is one for each plugin with a limit to waive, and one after
+// preemption.
+const MaxAttempts = 4
+
+// Waived reports whether a PostFilter plugin waived a limit for the pod's next attempt, without preemption.
+func (r *Result) Waived() bool {
+	return r.Node == "" && r.PostFilter != nil && r.PostFilter.Status.IsSuccess() && r.PostFilter.NominatedNode == ""
+}
+
 // PostFilter is the result of the PostFilter plugins.
 type PostFilter struct {
 	// Status is Success if a plugin helped the pod; otherwise it says why none did. Its Code is Error if a plugin failed: the

@@ -135,7 +135,7 @@ func tryOn(ctx context.Context, s *sim.Scheduler, pod *corev1.Pod, node string) 
 	pod.Name, pod.UID = pod.Name+"-"+node, pod.UID+types.UID("/"+node) // a limit is waived for one pod
 	pod.Spec.Affinity = daemonutil.ReplaceDaemonSetPodNodeNameNodeAffinity(pod.Spec.Affinity, node)
 	d, err := s.Decide(ctx, pod)
-	for n := 1; err == nil && n < maxAttempts && relaxed(d); n++ {
+	for n := 1; err == nil && n < sim.MaxAttempts && d.Waived(); n++ {
 		d, err = s.Decide(ctx, pod)
 	}
 	return d, err

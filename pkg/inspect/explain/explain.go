@@ -87,13 +87,10 @@ func Explain(ctx context.Context, s *sim.Scheduler, o Options) (*Explanation, er
 	return result, nil
 }
 
-// maxAttempts is more than any pod needs: a limit is waived for the attempt that follows.
-const maxAttempts = 3
-
 // attempt tries the pod, and again where limits are waived for it, as the scheduler would at once.
 func (r *Explanation) attempt(ctx context.Context, s *sim.Scheduler, pod *corev1.Pod) (*sim.Result, error) {
 	d, err := s.Explain(ctx, pod)
-	for n := 1; err == nil && n < maxAttempts && relaxed(d); n++ {
+	for n := 1; err == nil && n < sim.MaxAttempts && d.Waived(); n++ {
 		before := d
 		if d, err = s.Explain(ctx, pod); err != nil {
 			break
@@ -109,11 +106,6 @@ func (r *Explanation) attempt(ctx context.Context, s *sim.Scheduler, pod *corev1
 		}
 	}
 	return d, err
-}
-
-// relaxed reports whether a PostFilter plugin waived a limit for the next attempt, without preemption.
-func relaxed(d *sim.Result) bool {
-	return d.Node == "" && d.PostFilter != nil && d.PostFilter.Status.IsSuccess() && d.PostFilter.NominatedNode == ""
 }
 
 func describe(pod *corev1.Pod) Pod {

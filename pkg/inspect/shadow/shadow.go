@@ -29,8 +29,6 @@ const (
 	followedFor = time.Hour
 	// maxFollowed bounds the pods that are followed. The oldest go first.
 	maxFollowed = 10_000
-	// attempts is more than any pod needs: a limit is waived for the attempt that follows.
-	attempts = 4
 )
 
 // Options configure a Shadow.
@@ -163,13 +161,12 @@ func (s *Shadow) decide(ctx context.Context, placed *corev1.Pod) (string, error)
 	pod := placed.DeepCopy()
 	pod.Spec.NodeName, pod.Spec.SchedulerName = "", s.Profile
 	pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
-	for range attempts {
+	for range sim.MaxAttempts {
 		d, err := s.Scheduler.Decide(ctx, pod)
 		if err != nil {
 			return "", err
 		}
-		// After a waiver the pod is tried again. With preemption it would have waited.
-		if d.Node != "" || d.PostFilter == nil || !d.PostFilter.Status.IsSuccess() || d.PostFilter.NominatedNode != "" {
+		if !d.Waived() { // with preemption it would have waited
 			return d.Node, nil
 		}
 	}

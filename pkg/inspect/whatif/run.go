@@ -192,13 +192,10 @@ func (r *run) bind(ctx context.Context, q queued, d *sim.Result) error {
 	return nil
 }
 
-// attempts is one for each plugin with a limit to waive, and one more after preemption.
-const attempts = 4
-
 // decide places the pod, and tries again after a waiver or preemption.
 func (r *run) decide(ctx context.Context, q queued) (d *sim.Result, victims []queued, err error) {
 	pod, relaxed := q.pod, false
-	for range attempts {
+	for range sim.MaxAttempts {
 		if d, err = r.scheduler.Decide(ctx, pod); err != nil {
 			if ctx.Err() != nil {
 				return nil, nil, ctx.Err()
@@ -208,9 +205,8 @@ func (r *run) decide(ctx context.Context, q queued) (d *sim.Result, victims []qu
 		if d.Node != "" || d.PostFilter == nil || !d.PostFilter.Status.IsSuccess() {
 			break
 		}
-		relaxed = true
+		relaxed = d.Waived()
 		if node := d.PostFilter.NominatedNode; node != "" {
-			relaxed = false
 			preempted, err := r.preempt(d.PostFilter.Victims)
 			if err != nil {
 				return nil, nil, err
