@@ -70,7 +70,7 @@ func readsPrometheus(spec *config.LoadSpec) bool {
 	return spec.WatcherAddress == "" && spec.MetricProvider.Type == config.Prometheus
 }
 
-// sourceOf is what errors call the source of load.
+// sourceOf names the source of load in errors.
 func sourceOf(spec *config.LoadSpec) string {
 	if spec.WatcherAddress != "" {
 		return "a load-watcher service"

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Connection is how the API server is reached. Its clients refuse every request that could change the cluster, before it is sent;
+// Connection is a connection to the API server. Its clients refuse every request that could change the cluster, before it is sent;
 // the error is ErrReadOnly.
 type Connection struct {
 	// KubeConfig makes further clients, which refuse the same.
@@ -67,7 +67,7 @@ func (c *Connection) In(namespace string) *Connection {
 	}
 }
 
-// Holding returns a connection that lists no kinds of which held returns the present objects, by name. Nobody changes them.
+// Holding returns a connection that uses the objects of held instead of listing their kinds. Nobody must change them.
 func (c *Connection) Holding(held func(kind string) []runtime.Object) *Connection {
 	holding := c.In(c.Namespace)
 	holding.held = held

@@ -188,7 +188,7 @@ func (o *Objects) takeChanged() []key {
 	return keys
 }
 
-// Apply changes the scheduler's objects, which are those of All, as they have changed since All or Apply.
+// Apply brings the scheduler's objects up to date: it applies what changed since All or the last Apply.
 func (o *Objects) Apply(s *sim.Scheduler) error {
 	var errs []error
 	for _, k := range o.takeChanged() {

@@ -62,7 +62,7 @@ type column struct {
 // counts reports whether the metric counts pending pods.
 func (c *column) counts() bool { return c.metric.Pending != nil }
 
-// pending is by how much the pending pods in the row make the value worse.
+// pending is the amount by which the row's pending pods worsen the value.
 func (c *column) pending(row int) float64 {
 	return c.metric.Pending.PerPod * c.recent.Uncovered(c.view, row, c.MetricValues, c.metric.Pending.Window.Duration)
 }
