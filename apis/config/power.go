@@ -1,7 +1,19 @@
 package config
 
+import "math"
+
 // NodePowerModelVariable is the environment variable that names a JSON file of power models by node name.
 const NodePowerModelVariable = "NODE_POWER_MODEL"
+
+// Power is the power that a node draws at a CPU utilization in percent, in the unit of K0 and K1.
+func (m *PowerModel) Power(percent float64) float64 { return m.K0 + m.K1*math.Exp(m.K2*percent) }
+
+// PowerModels are arguments of a plugin that scores by power models.
+type PowerModels interface {
+	PowerModelOf(node string, labels map[string]string) *PowerModel
+	// HasPowerModels reports whether there are any, and byName whether some are for nodes by name.
+	HasPowerModels() (has, byName bool)
+}
 
 // PowerModelOf returns the node's power model, or nil. A model for the node's name wins over nodeSelectors.
 // Otherwise the first matching nodeSelector counts.
@@ -26,7 +38,7 @@ func selects(selector, labels map[string]string) bool {
 	return true
 }
 
-// HasPowerModels reports whether the arguments have power models, and whether some are for nodes by name.
+// HasPowerModels implements PowerModels.
 func (a *PeaksArgs) HasPowerModels() (has, byName bool) {
 	byName = len(a.NodePowerModel) > 0
 	return byName || len(a.NodePowerModels) > 0, byName

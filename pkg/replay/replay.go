@@ -69,12 +69,13 @@ func Replay(ctx context.Context, o Options) (*report.Report, error) {
 func (o *Options) runAll(ctx context.Context) ([]report.Run, []error) {
 	n := len(o.Inputs) * len(o.Policies)
 	runs, failures := make([]report.Run, n), make([]error, n)
+	policies := engine.WithPowerModels(o.Policies)
 	p := &progress{report: o.Progress, done: make([]float64, n)}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(cmp.Or(o.Parallelism, runtime.GOMAXPROCS(0)))
 	for i := range n {
 		group.Go(func() error {
-			in, policy := o.Inputs[i/len(o.Policies)], o.Policies[i%len(o.Policies)]
+			in, policy := o.Inputs[i/len(o.Policies)], policies[i%len(o.Policies)]
 			runs[i], failures[i] = engine.Run(ctx, in, policy, func(done float64) { p.set(i, done) })
 			return failures[i]
 		})

@@ -223,11 +223,8 @@ func (f *facts) checkPods() []Check {
 	})
 }
 
-// powerArgs are arguments of a plugin that scores by power models.
 type powerArgs interface {
-	PowerModelOf(node string, labels map[string]string) *config.PowerModel
-	// HasPowerModels reports whether there are any, and byName whether some are for nodes by name.
-	HasPowerModels() (has, byName bool)
+	config.PowerModels
 	// AddDefaultPowerModel adds a model for all nodes.
 	AddDefaultPowerModel(config.PowerModel)
 }

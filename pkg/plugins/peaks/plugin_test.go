@@ -58,7 +58,7 @@ func TestCost(t *testing.T) {
 			}
 		})
 	}
-	if got := power(&config.PowerModel{K0: 100, K1: 10, K2: k2}, 50); math.Abs(got-140) > 1e-9 {
+	if got := (&config.PowerModel{K0: 100, K1: 10, K2: k2}).Power(50); math.Abs(got-140) > 1e-9 {
 		t.Errorf("power %v, want 140", got)
 	}
 }

@@ -39,16 +39,12 @@ func (t Terms) List() []explain.Term {
 	if t.Model == nil || then > 100 {
 		return terms
 	}
-	return append(terms, explain.Term{Name: "power", Value: power(t.Model, now)},
-		explain.Term{Name: "power with the pod", Value: power(t.Model, then)})
+	return append(terms, explain.Term{Name: "power", Value: t.Model.Power(now)},
+		explain.Term{Name: "power with the pod", Value: t.Model.Power(then)})
 }
 
-// power is the power that a node draws at a CPU utilization of x percent.
-//
-// The formulas here are those of Trimaran's Peaks (scheduler-plugins, "Power Efficiency Aware Kubernetes Scheduler").
-func power(m *config.PowerModel, x float64) float64 { return m.K0 + m.K1*math.Exp(m.K2*x) }
-
-// cost is the rise of the power between two utilizations in percent.
+// cost is the rise of the power between two utilizations in percent, by the formula of Trimaran's Peaks (scheduler-plugins, "Power
+// Efficiency Aware Kubernetes Scheduler").
 func cost(m *config.PowerModel, now, then float64) float64 {
 	if then > 100 {
 		return math.Inf(1)

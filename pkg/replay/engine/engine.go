@@ -115,7 +115,11 @@ func newEngine(ctx context.Context, in *input.Input, policy Policy) (*engine, er
 		n := &in.Nodes[i]
 		e.nodes = append(e.nodes, nodeState{capacity: n.Capacity})
 		e.nodeOf[n.Name] = i
-		objects = append(objects, nodeObject(n))
+		node := nodeObject(n)
+		if policy.power != nil {
+			e.figures.power[i] = policy.power.PowerModelOf(n.Name, node.Labels)
+		}
+		objects = append(objects, node)
 	}
 	for i := range in.Workloads {
 		t := newPodTemplate(&in.Workloads[i], i, policy.schedulerName())

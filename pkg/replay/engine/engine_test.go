@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
@@ -97,5 +98,35 @@ func TestClairvoyant_AvoidsPeaksToCome(t *testing.T) {
 	in := tiny(workloads, later, now, steady(2, time.Minute, time.Hour, 300))
 	if got := replayOne(t, in, policy(t, report.Clairvoyant)); got.SevereMinutes != 0 {
 		t.Errorf("%v severe minutes, want none: the third pod goes beside the one that uses less later", got.SevereMinutes)
+	}
+}
+
+// All policies have the energy by the models of the one that has some. Node b has no model.
+func TestReplay_Energy(t *testing.T) {
+	configuration, err := configlint.Decode([]byte(`
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: peaks
+  plugins: {score: {enabled: [{name: Peaks}]}}
+  pluginConfig:
+  - name: Peaks
+    args: {nodePowerModels: [{nodeSelector: {kubernetes.io/hostname: a}, k0: 100, k1: 10, k2: 0.027725887}]}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies := WithPowerModels([]Policy{policy(t, report.Stock), {Name: "peaks", configuration: configuration}})
+	in := tiny([]input.Workload{{Namespace: "n", Name: "asks", Requests: input.Amounts{CPUMillis: 900}}},
+		steady(0, 0, 2*time.Hour, 500), steady(0, 0, 2*time.Hour, 500))
+	// e^(k2 · 50) is 4. For 30 s node a is idle, at 100 + 10 · 1 = 110. Then it is at 50 %, at 100 + 10 · 4 = 140. In an hour that is
+	// 110 · 30/3600 + 140 · 3570/3600 = 139.75.
+	for _, p := range policies {
+		if got := replayOne(t, in, p).EnergyHours; math.Abs(got-139.75) > 1e-4 {
+			t.Errorf("energy of %s is %v, want 139.75", p.Name, got)
+		}
+	}
+	if got := replayOne(t, in, policy(t, report.Stock)).EnergyHours; got != 0 {
+		t.Errorf("energy without models is %v, want 0", got)
 	}
 }

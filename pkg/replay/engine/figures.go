@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
@@ -35,10 +36,12 @@ type figures struct {
 	columnTicks  int
 	hot          int
 	waitingTicks int
+	// power has the power model of each node; nil for one without.
+	power []*config.PowerModel
 }
 
 func newFigures(in *input.Input) *figures {
-	f := &figures{column: make([]float64, len(in.Nodes))}
+	f := &figures{column: make([]float64, len(in.Nodes)), power: make([]*config.PowerModel, len(in.Nodes))}
 	f.Name, f.Seed = in.Name, in.Seed
 	f.charts = &report.Charts{
 		StepSeconds: chartStep.Seconds(), StartSeconds: (in.Length - in.Counted).Seconds(),
@@ -62,6 +65,9 @@ func (f *figures) node(i int, n *nodeState, cpu float64) {
 	f.column[i] += u
 	if n.placed > 0 {
 		f.inUse++
+	}
+	if model := f.power[i]; model != nil {
+		f.EnergyHours += model.Power(100*min(u, 1)) * input.Tick.Hours()
 	}
 	f.unserved += max(cpu-capacity, 0)
 	if u > report.SevereAbove {

@@ -3,9 +3,11 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
@@ -23,6 +25,8 @@ type Policy struct {
 	rebalancer  *rebalancer.Configuration
 	descheduler *Descheduler
 	costs       MoveCosts
+	// power may be nil.
+	power config.PowerModels
 }
 
 // Rebalance is the Mover of Plimsoll's own rebalancer.
@@ -55,6 +59,29 @@ func (p Policy) with(mover string, costs MoveCosts) Policy {
 	p.Base, p.Mover, p.costs = p.Name, mover, costs
 	p.Name += "+" + mover
 	return p
+}
+
+// WithPowerModels returns the policies with the power models of the first that has some, so that their energy can be compared.
+func WithPowerModels(policies []Policy) []Policy {
+	policies = slices.Clone(policies)
+	models := powerModels(policies)
+	for i := range policies {
+		policies[i].power = models
+	}
+	return policies
+}
+
+func powerModels(policies []Policy) config.PowerModels {
+	for i := range policies {
+		for _, plugin := range policies[i].configuration.Profiles[0].PluginConfig {
+			if models, ok := plugin.Args.(config.PowerModels); ok {
+				if has, _ := models.HasPowerModels(); has {
+					return models
+				}
+			}
+		}
+	}
+	return nil
 }
 
 func (p *Policy) schedulerName() string { return p.configuration.Profiles[0].SchedulerName }

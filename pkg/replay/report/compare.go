@@ -30,7 +30,7 @@ func (r *Report) Figures() []Figure {
 	above := func(limit float64) string {
 		return fmt.Sprintf("Node-minutes with CPU demand above %g %% of capacity, per run.", 100*limit)
 	}
-	return []Figure{
+	figures := []Figure{
 		{"hot", "Hot", "node-min", above(r.HotAbove), true, 0, Hot},
 		{"severe", "Severe", "node-min", above(r.SevereAbove), true, 0, func(r *Run) float64 { return r.SevereMinutes }},
 		{"unserved", "Unserved", "core-h", "CPU demand beyond the capacity of its node, per run.", true, 1,
@@ -54,6 +54,13 @@ func (r *Report) Figures() []Figure {
 			return float64(r.Decisions) / r.DecisionSeconds
 		}},
 	}
+	energy := func(r *Run) float64 { return r.EnergyHours / 1000 }
+	if slices.ContainsFunc(r.Policies, func(p PolicyReport) bool { return p.total(energy, len(p.Runs)) != 0 }) {
+		figures = append(figures, Figure{
+			"energy", "Energy", "kWh", "Energy of all nodes by the power models, in kWh where these are in watts.", true, 1, energy,
+		})
+	}
+	return figures
 }
 
 // MovesPerDay extrapolates a run's moves from the counted time.

@@ -5,23 +5,27 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
-// tableColumns are the figures of the table, by Figure.Key.
-var tableColumns = []struct {
+type tableColumn struct {
 	header, key, format string
 	ranged              bool
-}{
+}
+
+// tableColumns are the figures of the table, by Figure.Key.
+var tableColumns = []tableColumn{
 	{"HOT MIN", "hot", "%.0f", true},
 	{"SEVERE MIN", "severe", "%.0f", true},
 	{"UNSERVED CORE-H", "unserved", "%.1f", true},
 	{"P99", "p99", "%.0f %%", false},
 	{"DEVIATION", "deviation", "%.1f", false},
 	{"NODES", "inUse", "%.1f", false},
+	{"ENERGY", "energy", "%.1f", false},
 	{"PENDING", "pending", "%.0f", false},
 	{"MOVES", "moves", "%.0f", false},
 }
@@ -48,14 +52,16 @@ func (r *Report) print(p *terminal.Printer) {
 		figures[f.Key] = f
 	}
 	header := []string{"POLICY"}
-	for _, c := range tableColumns {
+	columns := slices.Clone(tableColumns)
+	columns = slices.DeleteFunc(columns, func(c tableColumn) bool { return figures[c.key].Value == nil })
+	for _, c := range columns {
 		header = append(header, c.header)
 	}
 	var rows [][]string
 	for i := range r.Policies {
 		policy := &r.Policies[i]
 		row := []string{policy.Name}
-		for _, c := range tableColumns {
+		for _, c := range columns {
 			row = append(row, policy.cell(figures[c.key].Value, c.format, c.ranged))
 		}
 		for _, name := range []string{Stock, Clairvoyant} {
@@ -65,7 +71,7 @@ func (r *Report) print(p *terminal.Printer) {
 	}
 	terminal.TextTable(append(header, "VS STOCK", "VS CLAIRVOYANT"), rows).Print(p, true)
 	p.Printf("\nFigures are means of %s; brackets hold the lowest and the highest day.\n", text.Count(r.Runs(), "day"))
-	for _, c := range tableColumns {
+	for _, c := range columns {
 		p.Printf("%s: %s\n", c.header, figures[c.key].Definition)
 	}
 	p.Printf("VS STOCK, VS CLAIRVOYANT: hot node-minutes of all days, compared with those of that policy.\n%s\n", Noise)
