@@ -5,7 +5,7 @@ import "math"
 // NodePowerModelVariable is the environment variable that names a JSON file of power models by node name.
 const NodePowerModelVariable = "NODE_POWER_MODEL"
 
-// Power is the power that a node draws at a CPU utilization in percent, in the unit of K0 and K1.
+// Power is what a node draws at a CPU utilization in percent. It has the unit of K0 and K1.
 func (m *PowerModel) Power(percent float64) float64 { return m.K0 + m.K1*math.Exp(m.K2*percent) }
 
 // PowerModels are arguments of a plugin that scores by power models.

@@ -52,6 +52,9 @@ type Plugin struct {
 	Name string
 	// ScoresByLoad reports whether scores by requests must not outweigh those of the plugin.
 	ScoresByLoad bool
+	// BesideRequests reports whether a plugin with these arguments belongs beside scores by requests. Nil arguments are the defaults.
+	// A nil function is false.
+	BesideRequests func(args runtime.Object) bool
 	// Limits says how a plugin with these arguments filters; nil arguments are the defaults.
 	Limits func(args runtime.Object) Limits
 }
@@ -72,7 +75,9 @@ func weights(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguratio
 		if p.plugins == nil {
 			continue
 		}
-		findings = append(findings, p.outweighed(cfg.Extenders, plugins)...)
+		beside := p.besideRequests(&cfg.Profiles[i], plugins)
+		findings = append(findings, p.outweighed(cfg.Extenders, plugins, beside != "")...)
+		findings = append(findings, p.withoutRequests(beside)...)
 		for _, plugin := range plugins {
 			limits := plugin.Limits(ArgsOf(&cfg.Profiles[i], plugin.Name))
 			findings = append(findings, p.unweightedLimit(plugin.Name, limits)...)
@@ -231,15 +236,47 @@ func hostOf(address string) string {
 	return "of an invalid URL"
 }
 
-// outweighed reports scorers that outweigh the plugins by load. Scorers by requests must have less weight than load.
-func (p *profile) outweighed(extenders []kubeschedulerconfig.Extender, plugins []Plugin) []finding.Finding {
+// besideRequests names a plugin that belongs beside scores by requests. It is empty if another plugin by load does not.
+func (p *profile) besideRequests(of *kubeschedulerconfig.KubeSchedulerProfile, plugins []Plugin) (name string) {
+	for _, plugin := range plugins {
+		switch {
+		case !plugin.ScoresByLoad || p.weight(plugin.Name) == 0:
+		case plugin.BesideRequests == nil || !plugin.BesideRequests(ArgsOf(of, plugin.Name)):
+			return ""
+		default:
+			name = plugin.Name
+		}
+	}
+	return name
+}
+
+// withoutRequests reports the named plugin if no plugin scores by requests.
+func (p *profile) withoutRequests(name string) []finding.Finding {
+	scores := func(stock string) bool { return p.weight(stock) > 0 }
+	if name == "" || slices.ContainsFunc(stockByRequests, scores) {
+		return nil
+	}
+	enable := ""
+	for _, stock := range stockByRequests {
+		enable += "    - name: " + stock + "\n"
+	}
+	return []finding.Finding{{
+		Code: finding.RequestScoresMissing, Field: p.path + ".plugins.score", Details: []any{"name", name},
+		Advice: "enable plugins at score that score by requests",
+		YAML:   "plugins:\n  score:\n    enabled:\n" + enable,
+	}}
+}
+
+// outweighed reports scorers that outweigh the plugins by load. Scorers by requests must have less weight than load. They may have
+// more if load belongs beside them.
+func (p *profile) outweighed(extenders []kubeschedulerconfig.Extender, plugins []Plugin, besideRequests bool) []finding.Finding {
 	b := p.balance(extenders, plugins)
 	load := b.ByLoad.total()
 	if load == 0 {
 		return nil
 	}
 	var others []Swing
-	if b.ByRequests.total() >= load {
+	if b.ByRequests.total() >= load && !besideRequests {
 		others = append(others, b.ByRequests)
 	}
 	for _, other := range b.Others {

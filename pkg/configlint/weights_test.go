@@ -89,6 +89,21 @@ func TestCheck_Weights(t *testing.T) {
 		{"as much weight of any plugin by load", "profiles:\n- plugins:\n    score: {enabled: [{name: LowRiskOverCommitment}, {name: Peaks}]}\n",
 			[]finding.Finding{outvoted(5, "LowRiskOverCommitment 1 x 100 + Peaks 1 x 100 = 200", "NodeResourcesFit 1 x 100 + NodeResourcesBalancedAllocation 1 x 100 = 200")}},
 		{"more weight of any plugin by load", "profiles:\n- plugins: {score: {enabled: [{name: LowRiskOverCommitment, weight: 2}, {name: Peaks}]}}\n", nil},
+		// Its scores are the same for most nodes, so that requests may decide.
+		{"a plugin that belongs beside scores by requests", "profiles:\n- plugins: {score: {enabled: [{name: LowRiskOverCommitment}]}}\n", nil},
+		{"the same with other arguments", "profiles:\n- plugins:\n    score: {enabled: [{name: LowRiskOverCommitment}]}\n" +
+			"  pluginConfig: [{name: LowRiskOverCommitment, args: {unlimitedPods: Unlimited}}]\n",
+			[]finding.Finding{outvoted(5, "LowRiskOverCommitment 1 x 100 = 100", "NodeResourcesFit 1 x 100 + NodeResourcesBalancedAllocation 1 x 100 = 200")}},
+		{"the same without scores by requests", "profiles:\n- plugins:\n    score: {" + disabled + ", enabled: [{name: LowRiskOverCommitment}]}\n",
+			[]finding.Finding{{
+				Code: finding.RequestScoresMissing, Field: "profiles[0].plugins.score", Line: 5, Details: []any{"name", "LowRiskOverCommitment"},
+				Advice: "enable plugins at score that score by requests",
+				YAML:   "plugins:\n  score:\n    enabled:\n    - name: NodeResourcesFit\n    - name: NodeResourcesBalancedAllocation\n",
+			}}},
+		{"the same with other arguments alone", "profiles:\n- plugins:\n    score: {" + disabled + ", enabled: [{name: LowRiskOverCommitment}]}\n" +
+			"  pluginConfig: [{name: LowRiskOverCommitment, args: {unlimitedPods: Unlimited}}]\n", nil},
+		{"the same beside another plugin by load", "profiles:\n- plugins: {score: {" + disabled +
+			", enabled: [{name: LowRiskOverCommitment}, {name: TargetLoadPacking}]}}\n", nil},
 		{"one stock plugin disabled", "profiles:\n- plugins: {score: {disabled: [{name: NodeResourcesFit}], enabled: [{name: TargetLoadPacking, weight: 2}]}}\n", nil},
 		{"all disabled", "profiles:\n- plugins: {score: {disabled: [{name: '*'}], enabled: [{name: TargetLoadPacking}]}}\n", nil},
 		{"a stock plugin with a weight of its own", "profiles:\n- plugins:\n    score: {enabled: [{name: TargetLoadPacking, weight: 5}, {name: NodeResourcesFit, weight: 9}]}\n",

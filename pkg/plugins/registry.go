@@ -53,7 +53,9 @@ func Find(name string) descriptor.Descriptor {
 func Lint() []configlint.Plugin {
 	var all []configlint.Plugin
 	for _, d := range All() {
-		all = append(all, configlint.Plugin{Name: d.Name, ScoresByLoad: d.ScoresByLoad, Limits: d.Limits})
+		all = append(all, configlint.Plugin{
+			Name: d.Name, ScoresByLoad: d.ScoresByLoad, BesideRequests: d.BesideRequests, Limits: d.Limits,
+		})
 	}
 	return all
 }

@@ -23,6 +23,8 @@ const (
 	LimitUnfiltered Code = "LimitUnfiltered"
 	LimitNotWaived  Code = "LimitNotWaived"
 	MetricUnused    Code = "MetricUnused"
+
+	RequestScoresMissing Code = "RequestScoresMissing"
 )
 
 // String returns what the finding means, in one line.
@@ -52,6 +54,8 @@ func (c Code) String() string {
 		return "The limits of a plugin have no effect, because it is not enabled at filter"
 	case LimitNotWaived:
 		return "The limit is never waived, because the plugin is not enabled at preFilter"
+	case RequestScoresMissing:
+		return "The plugin alone heats nodes more than the stock scheduler: it prefers no node among those without risk"
 	case MetricUnused:
 		return "The metric has no effect: its weight is 0, and it rejects no node"
 	}

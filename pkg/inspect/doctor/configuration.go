@@ -65,6 +65,8 @@ func findingsOf(id string) func(*facts) []Check {
 		finding.ProfileRepeated: "configuration.profiles",
 		finding.LoadOutweighed:  "configuration.weights",
 		finding.LimitUnweighted: "configuration.weights",
+
+		finding.RequestScoresMissing: "configuration.weights",
 	}
 	return func(f *facts) (checks []Check) {
 		c := f.configuration

@@ -31,6 +31,8 @@ type Descriptor struct {
 	LineRank int
 	// ScoresByLoad reports whether scores by requests must not outweigh those of the plugin.
 	ScoresByLoad bool
+	// BesideRequests is configlint.Plugin's.
+	BesideRequests func(args runtime.Object) bool
 	// FilterSkipped and ScoreSkipped say why the plugin skipped.
 	FilterSkipped, ScoreSkipped Skipped
 }
@@ -81,6 +83,8 @@ type Given struct {
 // Parts are the functions of a plugin with arguments of one type.
 type Parts[Args runtime.Object] struct {
 	Reads func(args Args) reading.Request
+	// BesideRequests reports whether the plugin belongs beside scores by requests. It is nil for a plugin that does not.
+	BesideRequests func(args Args) bool
 	// Limits is nil for a plugin that does not filter.
 	Limits func(args Args) configlint.Limits
 	// Build makes the plugin of valid arguments.
@@ -125,6 +129,9 @@ func argsOf[Args runtime.Object](object runtime.Object) (Args, error) {
 // Of returns the descriptor with the functions of the plugin.
 func Of[Args runtime.Object](d Descriptor, p Parts[Args]) Descriptor {
 	d.Reads = func(args runtime.Object) reading.Request { return p.Reads(args.(Args)) }
+	if p.BesideRequests != nil {
+		d.BesideRequests = func(args runtime.Object) bool { return args == nil || p.BesideRequests(args.(Args)) }
+	}
 	d.Limits = func(args runtime.Object) configlint.Limits {
 		switch {
 		case p.Limits == nil:

@@ -41,7 +41,12 @@ func Describe() descriptor.Descriptor {
 	return descriptor.Of(descriptor.Descriptor{
 		Name: Name, ScoresByLoad: true,
 		ScoreSkipped: descriptor.Skipped{Unknown: descriptor.NoLoad, Known: "the pod has neither requests nor limits"},
-	}, descriptor.Parts[*config.LowRiskOverCommitmentArgs]{Reads: reads, Build: build})
+	}, descriptor.Parts[*config.LowRiskOverCommitmentArgs]{Reads: reads, BesideRequests: besideRequests, Build: build})
+}
+
+// besideRequests reports whether pods without limits count as without risk. Then most nodes have the same score.
+func besideRequests(args *config.LowRiskOverCommitmentArgs) bool {
+	return args.UnlimitedPods == config.UnlimitedPodsAsRequest
 }
 
 func build(_ context.Context, args *config.LowRiskOverCommitmentArgs, given descriptor.Given) (minor.Plugin, error) {

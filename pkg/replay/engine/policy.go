@@ -61,7 +61,7 @@ func (p Policy) with(mover string, costs MoveCosts) Policy {
 	return p
 }
 
-// WithPowerModels returns the policies with the power models of the first that has some, so that their energy can be compared.
+// WithPowerModels gives all policies the power models of the first that has some. So their energy can be compared.
 func WithPowerModels(policies []Policy) []Policy {
 	policies = slices.Clone(policies)
 	models := powerModels(policies)

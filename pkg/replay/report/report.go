@@ -54,8 +54,7 @@ type Run struct {
 	Deviation      float64 `json:"deviationRatio"`
 	// NodesInUse is the mean number of nodes that run a pod.
 	NodesInUse float64 `json:"nodesInUse"`
-	// EnergyHours is the energy of all nodes, in the unit of the power models times hours: watt-hours where power is in watts. It is 0
-	// unless a policy has power models.
+	// EnergyHours is the energy of all nodes, in watt-hours where the power models are in watts. It is 0 unless a policy has some.
 	EnergyHours float64 `json:"energyHours,omitempty"`
 	// Pending is the number of pods without a node at the end, PendingMinutes the waiting time of all pods.
 	Pending        int     `json:"pending"`
