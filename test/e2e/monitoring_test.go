@@ -45,12 +45,13 @@ func (e environment) wantMonitoring(i installation) {
 			) > 0
 		})
 	}
-	// These queries have no series here: KWOK has no node_exporter, no pod is old enough, and no shadow runs.
+	// These queries have no series here: KWOK has no node_exporter, and no pod is old enough. Neither shadow nor rebalancer runs.
 	absent := func(expression string) bool {
 		return strings.HasPrefix(expression, "topk(20, sum by (instance) (rate(node_cpu_seconds_total") ||
 			strings.HasPrefix(expression, "topk(20, max by (instance) (1 - avg_over_time(node_memory_MemAvailable_bytes") ||
 			strings.Contains(expression, "plimsoll_measured_pods_ratio") || // of pods that have run for ten minutes
 			strings.Contains(expression, "plimsoll_workload_statistics_age_seconds") || // of pods that are observed
+			strings.Contains(expression, "plimsoll_rebalancer_") || // of the rebalancer, which test/inspect runs
 			strings.Contains(expression, "plimsoll_shadow_") // of the shadow, which TestShadow_OfChart installs
 	}
 	queries := e.dashboard(rendered)
@@ -66,7 +67,7 @@ func (e environment) wantMonitoring(i installation) {
 			return hasNumbers(e.ask(prometheus, q.Expression))
 		})
 	}
-	if without != 6 || len(queries) < 19 {
+	if without != 11 || len(queries) < 24 {
 		e.t.Errorf("the dashboard asks %d queries, %d of them without series here", len(queries), without)
 	}
 

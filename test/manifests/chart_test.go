@@ -543,6 +543,23 @@ func TestChart_NotesEndWithDoctor(t *testing.T) {
 	}
 }
 
+// TestChart_NotesShowRebalancer expects how to look at plans in mode Plan, and how to stop moves in mode Evict.
+func TestChart_NotesShowRebalancer(t *testing.T) {
+	for values, want := range map[string]string{
+		"{}":                          "",
+		"rebalancer: {enabled: true}": "\n    kubectl plimsoll rebalance\n    kubectl get events -A --field-selector reason=MovePlanned\n",
+		"rebalancer: {enabled: true, config: {mode: Evict}}": "\n    kubectl -n plimsoll-system annotate configmap plimsoll-rebalancer " +
+			"rebalancer.plimsoll.io/paused=true\n    kubectl get events -A --field-selector reason=PodMoved\n",
+		"rebalancer: {enabled: true, paused: true}": "The rebalancer is paused: no pod moves until you set rebalancer.paused to false.\n",
+	} {
+		notes := notesOf(t, "plimsoll-system", values)
+		check.Equal(t, "the notes mention the rebalancer with "+values, want != "", strings.Contains(notes, "rebalancer"))
+		if !strings.Contains(notes, want) {
+			t.Errorf("the notes with %s are %q, want %q in them", values, notes, want)
+		}
+	}
+}
+
 func notesOf(t *testing.T, namespace, values string) string {
 	t.Helper()
 	kubeconfig := filepath.Join(t.TempDir(), "none")

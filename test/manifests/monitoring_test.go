@@ -20,7 +20,7 @@ import (
 )
 
 const monitored = "{serviceMonitor: {enabled: true}, servingCertificate: {secretName: certificate}, prometheusRule: {enabled: true}, dashboard: {enabled: true}, " +
-	"doctor: {enabled: true}}"
+	"doctor: {enabled: true}, rebalancer: {enabled: true}}"
 
 type rule struct {
 	Alert       string            `json:"alert"`
@@ -113,7 +113,7 @@ func TestAlerts_Promtool(t *testing.T) {
 	for _, r := range rules {
 		want.Insert(r.Alert)
 	}
-	if !want.Equal(fires) || !want.Equal(quiet) || want.Len() != 11 {
+	if !want.Equal(fires) || !want.Equal(quiet) || want.Len() != 16 {
 		t.Errorf("the alerts are %v; tested to fire %v, not to %v", sets.List(want), sets.List(fires), sets.List(quiet))
 	}
 }
@@ -189,7 +189,7 @@ func queries(t *testing.T) []manifests.Query {
 }
 
 func TestQueriesAskForMetricsThatAreThere(t *testing.T) {
-	documented := string(read(t, "docs", "operate.md"))
+	documented := string(read(t, "docs", "operate.md")) + string(read(t, "docs", "rebalance.md"))
 	expressions := map[string]string{}
 	for _, q := range queries(t) {
 		expressions[q.Expression] = "panel " + q.Panel
@@ -213,13 +213,13 @@ func TestQueriesAskForMetricsThatAreThere(t *testing.T) {
 			name := strings.TrimSuffix(selector.Name, "_bucket")
 			asked.Insert(name)
 			if !strings.Contains(documented, "`"+name+"{") {
-				t.Errorf("%s asks for %s, which docs/operate.md does not list", where, name)
+				t.Errorf("%s asks for %s, which neither docs/operate.md nor docs/rebalance.md lists", where, name)
 			}
 			return nil
 		})
 	}
-	// The metrics of load, lines, measured pods, contested nodes, statistics, the shadow and doctor in the table of docs/operate.md.
-	if asked.Len() != 17 {
+	// Metrics of load, lines, measured pods, contested nodes, statistics, the shadow and doctor (17), and the rebalancer (7).
+	if asked.Len() != 24 {
 		t.Errorf("dashboard and alerts ask for %v", sets.List(asked))
 	}
 }
