@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
@@ -223,7 +224,10 @@ func TestRebalance_Evict(t *testing.T) {
 func TestRebalancer(t *testing.T) {
 	scheduler := heat(t)
 	ctx := t.Context()
-	state := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "rebalancer", Annotations: map[string]string{"rebalancer.plimsoll.io/paused": "true"}}}
+	component, value, _ := strings.Cut(kube.StateLabel, "=")
+	state := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Name: "rebalancer", Labels: map[string]string{component: value}, Annotations: map[string]string{"rebalancer.plimsoll.io/paused": "true"},
+	}}
 	configs := shared.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
 	_, err := configs.Create(ctx, state, metav1.CreateOptions{})
 	must(t, err)
@@ -317,6 +321,13 @@ func TestRebalancer(t *testing.T) {
 		t.Log("the event of the eviction was lost with SIGKILL")
 	}
 	checkRequests(t)
+	config := "--config=" + shared.writeConfiguration(t, movingConfiguration)
+	if r := shared.plimsoll(t, "explain", landed[0].Replacement, config); !strings.Contains(r.stdout, "It replaces web-1, moved from w-1 at ") {
+		t.Errorf("explain does not tell that the pod was moved: %+v", r)
+	}
+	if r := shared.plimsoll(t, "top", "pods", "w-2", config); !strings.Contains(r.stderr, landed[0].Replacement+" replaces web-1, moved from w-1 at ") {
+		t.Errorf("top pods does not tell that the pod was moved: %+v", r)
+	}
 }
 
 // checkRequests expects that the rebalancer wrote what it is permitted to write and nothing else, and that nothing was forbidden.

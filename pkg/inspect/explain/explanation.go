@@ -8,6 +8,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -36,6 +37,8 @@ type Explanation struct {
 	Preemption *Preemption `json:"preemption,omitempty"`
 	// Placement is set for a pod that has a node.
 	Placement *Placement `json:"placement,omitempty"`
+	// Replaces is set for the replacement of a pod that the rebalancer moved.
+	Replaces *rebalance.Origin `json:"replaces,omitempty"`
 	// Comparison is set where two nodes are compared.
 	Comparison *Comparison `json:"comparison,omitempty"`
 	// SampledNodes is the number of feasible nodes at which the scheduler stops; 0 if it evaluates all.

@@ -70,6 +70,9 @@ func (x *printer) head() {
 		x.Printf(" (%s)", x.Pod.PriorityClass)
 	}
 	x.Printf("\nConfiguration: %s\n", x.Configuration)
+	if x.Replaces != nil {
+		x.Printf("It replaces %s.\n", x.Replaces)
+	}
 }
 
 func (x *printer) usages() {

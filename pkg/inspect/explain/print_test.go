@@ -3,6 +3,7 @@ package explain_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -171,6 +173,9 @@ func TestResult_Print_Sentences(t *testing.T) {
 		change func(*explain.Explanation)
 		want   string
 	}{
+		{"a pod that replaces a moved one", func(r *explain.Explanation) {
+			r.Replaces = &rebalance.Origin{Pod: "web-0", From: "hot", At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Why: "cpu of hot goes down"}
+		}, "It replaces web-0, moved from hot at 2026-01-02T03:04:05Z: cpu of hot goes down.\n"},
 		{"nodes of equal totals", func(r *explain.Explanation) {
 			r.Decision = explain.Decision{Nodes: []string{"a", "b"}, Total: 7, RunnerUp: "c", Lead: 1}
 		}, "2 nodes have the highest total of 7 points: a, b. The scheduler takes one of them at random.\nNo single plugin decided: "},

@@ -15,6 +15,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
 )
 
 // Request says what of which cluster is explained.
@@ -102,7 +103,17 @@ func (x *run) pod(ctx context.Context, pod *corev1.Pod) (Result, error) {
 			o.Pod, o.InCluster = known, true
 		}
 	}
-	return x.explain(ctx, o, nil)
+	var notes []string
+	origins, err := kube.Origins(ctx, x.connection.Client)
+	if err != nil {
+		notes = append(notes, fmt.Sprintf("It is unknown whether the pod was moved: %v.", text.ExcerptError(err)))
+	}
+	explanation, err := x.explain(ctx, o, notes)
+	if err != nil {
+		return nil, err
+	}
+	explanation.Replaces = origins[pod.UID]
+	return explanation, nil
 }
 
 // next explains the next pod of the manifest's workload.
@@ -114,7 +125,7 @@ func (x *run) next(ctx context.Context, m *manifest.Manifest) (Result, error) {
 	return x.explain(ctx, Options{Pod: pod, Top: x.Top, Compare: x.Compare}, notes)
 }
 
-func (x *run) explain(ctx context.Context, o Options, notes []string) (Result, error) {
+func (x *run) explain(ctx context.Context, o Options, notes []string) (*Explanation, error) {
 	o.Pod = x.withScheduler(o.Pod)
 	if err := checkProfile(x.configuration, o.Pod, x.SchedulerName != ""); err != nil {
 		return nil, err

@@ -2,12 +2,10 @@ package moves
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
@@ -120,17 +118,14 @@ func run(ctx context.Context, executor *rebalance.Executor, most int) error {
 
 // store returns the state of the rebalancer that is installed, so that its limits hold for both. Without one, this run has its own.
 func (e *Eviction) store(ctx context.Context) (rebalance.Store, error) {
-	found, err := e.Client.CoreV1().ConfigMaps(corev1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: kube.StateLabel})
+	held, err := kube.FindState(ctx, e.Client)
 	if err != nil {
 		return nil, fmt.Errorf("look for an installed rebalancer, whose limits hold too: %w", err)
 	}
-	switch len(found.Items) {
-	case 0:
+	if held == nil {
 		return &kube.MemoryStore{}, nil
-	case 1:
-		return &kube.Store{Client: e.Client, Namespace: found.Items[0].Namespace, Name: found.Items[0].Name}, nil
 	}
-	return nil, errors.New("several rebalancers are installed; uninstall all but one")
+	return &kube.Store{Client: e.Client, Namespace: held.Namespace, Name: held.Name}, nil
 }
 
 // progress shows what happens as lines.

@@ -1,8 +1,6 @@
 package rebalancer
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
@@ -103,16 +101,10 @@ func (o *observer) show(s *rebalance.Status, plans bool) {
 		m := &s.Plan.Moves[i]
 		if shown[m.From] = string(m.UID) + m.To; plans && shown[m.From] != o.shown[m.From] {
 			o.events.Eventf(node(m.From), nil, corev1.EventTypeNormal, "MovePlanned", eventAction,
-				"Would move pod %s/%s to %s: %s. The mode is Plan, so nothing moves", m.Namespace, m.Pod, m.To, why(m))
+				"Would move pod %s/%s to %s: %s. The mode is Plan, so nothing moves", m.Namespace, m.Pod, m.To, m.Why())
 		}
 	}
 	o.shown = shown
-}
-
-// why says what the move is for.
-func why(m *rebalance.Move) string {
-	return fmt.Sprintf("%s of %s goes from %.0f %% to %.0f %%, and its line is %.0f %%", m.Resource, m.From, 100*m.FromBefore,
-		100*m.FromAfter, 100*m.Line)
 }
 
 func node(name string) *corev1.Node {
@@ -124,9 +116,9 @@ func node(name string) *corev1.Node {
 // Began implements rebalance.Observer.
 func (o *observer) Began(m *rebalance.Moving, pod *corev1.Pod) {
 	o.events.Eventf(pod, nil, corev1.EventTypeNormal, "Moved", eventAction, "Evicted from %s, expected on %s: %s", m.From, m.To,
-		why(&m.Move))
+		m.Why())
 	o.events.Eventf(node(m.From), nil, corev1.EventTypeNormal, "PodMoved", eventAction, "Moved pod %s/%s, expected on %s: %s",
-		m.Namespace, m.Pod, m.To, why(&m.Move))
+		m.Namespace, m.Pod, m.To, m.Why())
 }
 
 // Refused implements rebalance.Observer.
@@ -151,7 +143,7 @@ func (o *observer) Ended(r *rebalance.Record) {
 		replacement.Kind, replacement.APIVersion = "Pod", "v1"
 		replacement.Namespace, replacement.Name, replacement.UID = r.Namespace, r.Replacement, r.ReplacementUID
 		o.events.Eventf(replacement, nil, corev1.EventTypeNormal, "Moved", eventAction, "Replaces %s, which was moved from %s (%s): %s",
-			r.Pod, r.From, r.Outcome, why(&r.Move))
+			r.Pod, r.From, r.Outcome, r.Why())
 	}
 }
 

@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 )
 
 // Pods are the pods that the load of one node is expected from.
@@ -31,6 +33,10 @@ type Pod struct {
 	Since  *time.Time  `json:"since,omitempty"`
 	CPU    PodResource `json:"cpu"`
 	Memory PodResource `json:"memory"`
+	// Replaces is set for the replacement of a pod that the rebalancer moved. Reader does not know it: Session sets it.
+	Replaces *rebalance.Origin `json:"replaces,omitempty"`
+
+	uid types.UID
 }
 
 // PodResource is one resource of a Pod.
@@ -77,7 +83,7 @@ func (r *Reader) Pods(ctx context.Context, node string) (*Pods, error) {
 		usage, pending := 0.0, 0.0
 		for i, p := range view.Pods(info) { // all views have the same pods
 			if of == load.CPU {
-				pod := Pod{Namespace: p.Pod.Namespace, Name: p.Pod.Name}
+				pod := Pod{Namespace: p.Pod.Namespace, Name: p.Pod.Name, uid: p.Pod.UID}
 				if !p.Since.IsZero() {
 					pod.Since = new(p.Since.UTC())
 				}

@@ -247,6 +247,9 @@ func (p *Pod) running(now time.Time) string {
 // mebibytes formats memory as kubectl top does.
 func mebibytes(bytes int64) string { return fmt.Sprintf("%dMi", bytes/(1<<20)) }
 
+// maxMoved bounds the moved pods that Notes names, newest first.
+const maxMoved = 5
+
 // Notes explain the table of pods, a line each.
 func (p *Pods) Notes() (lines []string) {
 	for r, of := range p.Node.Resources() {
@@ -254,6 +257,19 @@ func (p *Pods) Notes() (lines []string) {
 			lines = append(lines,
 				fmt.Sprintf("The node's %s load is %s: requests count instead.", load.Resource(r), strings.ToLower(of.State)))
 		}
+	}
+	var moved []*Pod
+	for i := range p.Pods {
+		if p.Pods[i].Replaces != nil {
+			moved = append(moved, &p.Pods[i])
+		}
+	}
+	slices.SortStableFunc(moved, func(a, b *Pod) int { return b.Replaces.At.Compare(a.Replaces.At) })
+	for _, pod := range moved[:min(len(moved), maxMoved)] {
+		lines = append(lines, fmt.Sprintf("%s/%s replaces %s.", pod.Namespace, pod.Name, pod.Replaces))
+	}
+	if more := len(moved) - maxMoved; more > 0 {
+		lines = append(lines, fmt.Sprintf("%s more replaced moved pods: -o json shows them.", text.Count(more, "pod")))
 	}
 	return append(lines, p.Problems...)
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 )
 
 var lookedAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -179,6 +180,24 @@ func TestNodes_NotesUnusedAnnotations(t *testing.T) {
 	want := append(notes, "n0: Annotation a is not used", "n1: Annotation a is not used", "n2: Annotation a is not used",
 		"2 more nodes with an unused annotation: see kubectl plimsoll doctor.")
 	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The five newest of seven moved pods are named.
+func TestPods_NotesMoved(t *testing.T) {
+	p := Pods{Node: &Row{CPU: resourceWith(50, 0, 50, 0), Memory: resourceWith(50, 0, 50, 0)}}
+	for i := range 7 {
+		p.Pods = append(p.Pods, Pod{Namespace: "shop", Name: fmt.Sprint("web-", i), Replaces: &rebalance.Origin{
+			Pod: "web", From: "hot", At: time.Date(2026, 1, 2, 3, i, 0, 0, time.UTC), Why: "why",
+		}})
+	}
+	var want []string
+	for _, i := range []int{6, 5, 4, 3, 2} {
+		want = append(want, fmt.Sprintf("shop/web-%d replaces web, moved from hot at 2026-01-02T03:%02d:00Z: why.", i, i))
+	}
+	want = append(want, "2 pods more replaced moved pods: -o json shows them.")
+	if diff := cmp.Diff(want, p.Notes()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

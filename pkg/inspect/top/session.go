@@ -13,12 +13,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
 )
 
 // Session reads the load of a cluster repeatedly. It is used by one goroutine at a time.
@@ -31,6 +34,9 @@ type Session struct {
 	// refreshed is when load was last read, and learned when statistics of workloads were.
 	refreshed, learned time.Time
 	client             kubernetes.Interface
+	// origins are those of moved pods, read at originsRead.
+	origins     map[types.UID]*rebalance.Origin
+	originsRead time.Time
 	// trend has the load of the last hour, in the order of time.
 	trend []trendPoint
 	// asked is when the API server was last asked for an answer. answered is when it did, and silent why it did not.
@@ -157,7 +163,22 @@ func (s *Session) Pods(ctx context.Context, node string) (*Pods, error) {
 		return nil, err
 	}
 	s.complete(&pods.View)
+	s.readOrigins(ctx)
+	for i := range pods.Pods {
+		pods.Pods[i].Replaces = s.origins[pods.Pods[i].uid]
+	}
 	return pods, nil
+}
+
+// readOrigins reads now and then which pods were moved. It keeps the last answer if it fails.
+func (s *Session) readOrigins(ctx context.Context) {
+	const interval = 30 * time.Second
+	if now := s.clock.Now(); now.Sub(s.originsRead) >= interval {
+		s.originsRead = now
+		if origins, err := kube.Origins(ctx, s.client); err == nil {
+			s.origins = origins
+		}
+	}
 }
 
 func (s *Session) complete(v *View) {

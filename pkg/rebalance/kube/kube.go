@@ -90,6 +90,40 @@ func (s *Store) Load(ctx context.Context) (state []byte, paused bool, err error)
 // StateOf returns the state in the ConfigMap.
 func StateOf(held *corev1.ConfigMap) []byte { return []byte(held.Data[stateKey]) }
 
+// FindState returns the ConfigMap with the state of the cluster's rebalancer; nil if none is installed.
+func FindState(ctx context.Context, client kubernetes.Interface) (*corev1.ConfigMap, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	options := metav1.ListOptions{LabelSelector: StateLabel, Limit: 2}
+	found, err := client.CoreV1().ConfigMaps(corev1.NamespaceAll).List(ctx, options)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(found.Items) > 1:
+		return nil, errors.New("several rebalancers are installed; uninstall all but one")
+	case len(found.Items) == 0:
+		return nil, nil
+	}
+	return &found.Items[0], nil
+}
+
+// Origins returns the origins of pods that the cluster's rebalancer moved, by the UID of their replacements. There are none without
+// permission to list ConfigMaps.
+func Origins(ctx context.Context, client kubernetes.Interface) (map[types.UID]*rebalance.Origin, error) {
+	held, err := FindState(ctx, client)
+	if apierrors.IsForbidden(err) || err == nil && held == nil {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read moved pods: %w", err)
+	}
+	state, err := rebalance.DecodeState(StateOf(held))
+	if err != nil {
+		return nil, err
+	}
+	return state.Origins(), nil
+}
+
 // Save implements rebalance.Store. The API server refuses it if the ConfigMap has changed since Load, its annotations included.
 func (s *Store) Save(ctx context.Context, state []byte) error {
 	if s.held == nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -119,5 +120,48 @@ func TestLease_Down(t *testing.T) {
 		if err != nil || (step.want == "") != (got == "") || !strings.Contains(got, step.want) {
 			t.Errorf("step %d: %q, %v; want %q", i, got, err, step.want)
 		}
+	}
+}
+
+// Origins are those of the one rebalancer. They are nothing without one, or without permission.
+func TestOrigins(t *testing.T) {
+	state := `{"records":[{"pod":"web-1","from":"hot","resource":0,"outcome":"Landed","replacementUID":"u-2"}]}`
+	held := func(name string) corev1.ConfigMap {
+		return corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Data: map[string]string{stateKey: state}}
+	}
+	for _, tc := range []struct {
+		name  string
+		found []corev1.ConfigMap
+		code  int
+		want  int
+		err   string
+	}{
+		{"one rebalancer", []corev1.ConfigMap{held("a")}, 200, 1, ""},
+		{"none", nil, 200, 0, ""},
+		{"two", []corev1.ConfigMap{held("a"), held("b")}, 200, 0, "several rebalancers are installed"},
+		{"no permission", nil, 403, 0, ""},
+		{"another error", nil, 500, 0, "read moved pods"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			client := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				if q := r.URL.Query(); q.Get("labelSelector") != StateLabel || q.Get("limit") != "2" {
+					t.Errorf("asked for %s, want at most two ConfigMaps with %s", r.URL, StateLabel)
+				}
+				w.WriteHeader(tc.code)
+				var answer any = &corev1.ConfigMapList{Items: tc.found}
+				if tc.code != 200 {
+					reason := map[int]metav1.StatusReason{403: metav1.StatusReasonForbidden, 500: metav1.StatusReasonInternalError}[tc.code]
+					answer = &metav1.Status{Status: metav1.StatusFailure, Code: int32(tc.code), Reason: reason}
+				}
+				_ = json.NewEncoder(w).Encode(answer)
+			})
+			origins, err := Origins(t.Context(), client)
+			if len(origins) != tc.want || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("got %v, %v; want %d and %q", origins, err, tc.want, tc.err)
+			}
+			if o := origins["u-2"]; tc.want > 0 && (o.Pod != "web-1" || o.From != "hot") {
+				t.Errorf("got %+v, want web-1 from hot", o)
+			}
+		})
 	}
 }
