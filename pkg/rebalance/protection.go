@@ -51,6 +51,11 @@ var optOuts = map[string]func(value string) bool{
 	"descheduler.alpha.kubernetes.io/prefer-no-eviction": func(string) bool { return true },
 }
 
+// Movable reports whether the pod may move, as far as the pod itself tells. Its age, replicas and budgets are not looked at.
+func Movable(pod *corev1.Pod, c *rebalancer.Configuration) bool {
+	return protection(pod, c, 0, startOf(pod)) == ""
+}
+
 // protection returns why the pod must stay, independent of its node; empty if it may move.
 func protection(pod *corev1.Pod, c *rebalancer.Configuration, minAge time.Duration, now time.Time) Reason {
 	owner := metav1.GetControllerOfNoCopy(pod)

@@ -229,6 +229,16 @@ func TestReportOn_Faults(t *testing.T) {
 			s.pods = append(s.pods, &corev1.Pod{Spec: corev1.PodSpec{SchedulerName: "nobody"}})
 		},
 	}
+	for id, fault := range map[string]func(*sourceFacts){
+		"rebalancer.alone":   func(s *sourceFacts) { s.rebalancer.deschedulers = []descheduler{{rules: []string{"LowNodeLoad"}}} },
+		"rebalancer.budgets": func(*sourceFacts) {},
+		"rebalancer.load":    func(s *sourceFacts) { s.sources = nil },
+	} {
+		faults[id] = func(s *sourceFacts) {
+			rebalanced(s)
+			fault(s)
+		}
+	}
 	ids := map[string]bool{}
 	for _, c := range clusterChecks() {
 		ids[c.id] = true

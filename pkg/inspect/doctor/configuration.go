@@ -178,10 +178,14 @@ func (f *facts) checkConfigured() []Check {
 	if len(f.sources) > 0 {
 		return nil
 	}
+	return warn(f.adviseLoadPlugin(), "no profile enables a plugin that reads load")
+}
+
+// adviseLoadPlugin says how a profile reads load.
+func (f *facts) adviseLoadPlugin() []Advice {
 	packing := slices.DeleteFunc(plugins.All(), func(d descriptor.Descriptor) bool { return !d.ScoresByLoad || d.LineRank == 0 })
 	name := slices.MinFunc(packing, func(a, b descriptor.Descriptor) int { return a.LineRank - b.LineRank }).Name
-	return warn(f.edit("plugins:\n  score:\n    enabled:\n    - name: "+name+"\n      weight: 5\n", "enable one, such as:", ""),
-		"no profile enables a plugin that reads load")
+	return f.edit("plugins:\n  score:\n    enabled:\n    - name: "+name+"\n      weight: 5\n", "enable one, such as:", "")
 }
 
 // checkStatistics checks the sources of what workloads use.

@@ -62,7 +62,7 @@ type Report struct {
 
 // Groups returns the groups of checks, in the order of a report.
 func Groups() []string {
-	return []string{"configuration", "source", "nodes", "time", "values", "lines", "permissions", "scheduler", "pods"}
+	return []string{"configuration", "source", "nodes", "time", "values", "lines", "permissions", "scheduler", "pods", "rebalancer"}
 }
 
 // IDs returns the names of all checks, sorted.

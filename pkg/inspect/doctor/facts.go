@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/common/model"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	componentversion "k8s.io/component-base/version"
@@ -67,6 +68,8 @@ type facts struct {
 	metrics     model.Vector
 	metricsFrom string
 	metricsErr  error
+
+	rebalancer rebalancerFacts
 }
 
 // sourceFacts are what was read of one source of load.
@@ -190,6 +193,7 @@ func gather(ctx context.Context, conn *live.Connection, o Options) (*facts, erro
 		f.objectsErr = err
 	} else {
 		objects, f.missing = all.All, all.Missing
+		f.rebalancer.budgets = listOf[*policyv1.PodDisruptionBudget](objects)
 		f.nodes, f.pods, f.services = listOf[*corev1.Node](objects), listOf[*corev1.Pod](objects), listOf[*corev1.Service](objects)
 	}
 	if len(f.missing) > 0 {
@@ -212,6 +216,7 @@ func gather(ctx context.Context, conn *live.Connection, o Options) (*facts, erro
 		f.sources = []*sourceFacts{{facts: f}}
 	}
 	g.readMetrics(ctx)
+	g.readRebalancers(ctx)
 	return f, ctx.Err()
 }
 

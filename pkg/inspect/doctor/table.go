@@ -65,6 +65,9 @@ func clusterChecks() []check[*facts] {
 		{"scheduler.version", file, (*facts).checkVersion},
 		{"scheduler.command", file, (*facts).checkCommand},
 		{"pods.waiting", listed, (*facts).checkWaiting},
+		{"rebalancer.alone", needs{(*facts).needMoves}, (*facts).checkAlone},
+		{"rebalancer.budgets", needs{(*facts).needMoves}, (*facts).checkBudgets},
+		{"rebalancer.load", needs{(*facts).needRebalancer, (*facts).needCluster}, (*facts).checkReadsLoad},
 	}
 }
 
