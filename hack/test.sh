@@ -90,7 +90,11 @@ test_core() {
 	local flags name names pattern
 	flags_of "$KUBERNETES"
 	pattern="^($(IFS='|' && echo "${coreTests[*]}"))\$"
-	names=$(go test "${flags[@]}" -list "$pattern" ./test/e2e) || return
+	# go test builds programs first, as for the tests.
+	names=$(go test "${flags[@]}" -timeout 30m -list "$pattern" ./test/e2e) || {
+		echo "$names"
+		return 1
+	}
 	for name in "${coreTests[@]}"; do
 		grep -qx "$name" <<<"$names" || {
 			echo "hack/test.sh: coreTests has $name, but test/e2e has no such test"
