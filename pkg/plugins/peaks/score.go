@@ -43,8 +43,8 @@ func (t Terms) List() []explain.Term {
 		explain.Term{Name: "power with the pod", Value: t.Model.Power(then)})
 }
 
-// cost is the rise of the power between two utilizations in percent, by the formula of Trimaran's Peaks (scheduler-plugins, "Power
-// Efficiency Aware Kubernetes Scheduler").
+// cost is the rise of the power between two utilizations in percent. The formula is that of Trimaran's Peaks (scheduler-plugins,
+// "Power Efficiency Aware Kubernetes Scheduler").
 func cost(m *config.PowerModel, now, then float64) float64 {
 	if then > 100 {
 		return math.Inf(1)
