@@ -92,8 +92,9 @@ func untilInterrupted() (context.Context, func()) {
 type playground struct {
 	*cluster.Cluster
 	progress progress
-	// kubectlPlimsoll is the path of the program of that name.
+	// kubectlPlimsoll and rebalancer are the paths of the programs of that name.
 	kubectlPlimsoll string
+	rebalancer      string
 	// prepared is when all scenarios were prepared.
 	prepared time.Time
 }
@@ -105,11 +106,12 @@ func run(ctx context.Context, out *os.File, keep bool) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := builder.Build(ctx, append(options.Parts(), build.KubectlPlimsoll())...); err != nil {
+	if err := builder.Build(ctx, append(options.Parts(), build.KubectlPlimsoll(), build.Rebalancer())...); err != nil {
 		return err
 	}
 	options.BinDir = builder.BinDir()
 	p.kubectlPlimsoll = filepath.Join(builder.BinDir(), build.KubectlPlimsoll().Name)
+	p.rebalancer = filepath.Join(builder.BinDir(), build.Rebalancer().Name)
 
 	p.progress.say("starting etcd, kube-apiserver, KWOK, Prometheus and bin/kube-scheduler")
 	if p.Cluster, err = cluster.Start(ctx, options); err != nil {

@@ -40,6 +40,7 @@ func scenarios() []scenario {
 		{name: "latency", run: runLatency},
 		{name: "peaks", prepare: preparePeaks, run: runPeaks},
 		{name: "overload", run: runOverload},
+		{name: "moving", run: runMoving},
 		{name: "look around", run: runLookAround},
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
@@ -348,11 +349,46 @@ kubectl plimsoll what-if --add-nodes=2 --like=worker-1
 		"what-if places 1 of 1 pods on 2 more nodes, must be 2 of 2")
 }
 
+func movingResult() moving {
+	return moving{
+		before: map[string]float64{crowded: 0.6, quiet: 0.125}, hot: map[string]float64{crowded: 0.875},
+		after: map[string]float64{crowded: 0.675, quiet: 0.325},
+		moves: []rebalance.Record{{
+			Moving: rebalance.Moving{Move: rebalance.Move{Pod: "cart-1", From: crowded, To: quiet}}, Node: quiet, Outcome: rebalance.Landed,
+		}},
+		nodes: map[string]string{"report-1": crowded, "orders-1": crowded, "cart-x": quiet},
+	}
+}
+
+func TestMoving(t *testing.T) {
+	want := `Two nodes with their load line | at 80 %. Pod report-1 grows, and its node becomes hot.
+report-1 is a single replica, and a PodDisruptionBudget allows no eviction of orders-1: both stay.
+before
+  crowded   60.0 %  ██████████████████······|·····
+  quiet     12.5 %  ████····················|·····
+hot
+  crowded   87.5 %  ████████████████████████|█····
+after the move
+  crowded   67.5 %  ████████████████████····|·····
+  quiet     32.5 %  ██████████··············|·····
+cart-1 moved from crowded to quiet, expected on quiet: Landed
+Then nothing moved for 1m0s.
+`
+	wrong := testResult(t, movingResult, want)
+	wrong("a second move is wrong", func(r *moving) { r.moves = append(r.moves, r.moves[0]) }, "2 pods moved, must be 1, and none at rest")
+	wrong("another pod is wrong", func(r *moving) { r.moves[0].Pod = "orders-1" },
+		"orders-1 moved to quiet (Landed), must be cart-1 to quiet (Landed)")
+	wrong("a pod that comes back is wrong", func(r *moving) { r.moves[0].Node, r.moves[0].Outcome = crowded, rebalance.Returned },
+		"cart-1 moved to crowded (Returned), must be cart-1 to quiet (Landed)")
+	wrong("a pod that left is wrong", func(r *moving) { delete(r.nodes, "report-1") },
+		`report-1 is on "", must be on crowded: it may not be evicted`)
+}
+
 func TestShow_FitsOnScreen(t *testing.T) {
 	all := []finding{
 		{"the worked example", exampleResult()}, {"requests lie", requestsLieResult()}, {"burst", burstResult()},
 		{"outage", outageResult()}, {"latency", latencyResult()}, {"peaks", peaksResult()}, {"overload", overloadResult()},
-		{"look around", lookAroundResult()},
+		{"moving", movingResult()}, {"look around", lookAroundResult()},
 	}
 	for _, f := range all {
 		lines := strings.Split(strings.TrimRight(written(f.result), "\n"), "\n")
@@ -367,7 +403,7 @@ func TestShow_FitsOnScreen(t *testing.T) {
 	}
 	var b strings.Builder
 	check.OK(t, show(page{out: &b}, all))
-	if !strings.HasSuffix(b.String(), "\nAll 8 scenarios ended as they must.\n") {
+	if !strings.HasSuffix(b.String(), "\nAll 9 scenarios ended as they must.\n") {
 		t.Errorf("the summary does not end with the verdict:\n%s", b.String())
 	}
 }
