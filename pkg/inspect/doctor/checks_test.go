@@ -451,14 +451,16 @@ func TestReportOn_Messages(t *testing.T) {
 		}, "nodes.contested", Warning, []string{
 			`2 nodes named by several target sets: {job="node-exporter", namespace="monitoring", service=""} is used`,
 			`{job="a", namespace="tenant", service=""} is ignored`, "metricProvider:\n  selector: '{job=\"node-exporter\", namespace=\"monitoring\",",
+			"either may be a tenant's", "select that:", "metricProvider:\n  selector: '{job=\"a\", namespace=\"tenant\",",
 		}},
 		{"a node of two target sets beside a selector", func(s *sourceFacts) {
 			s.Spec.MetricProvider.Selector = `{cluster="a"}`
 			s.diagnosis.ContestedQuery.Dialect = "Kubelet"
 			s.diagnosis.Contested, s.diagnosis.Rivals = 2, &response.Rivals{
 				Used: response.TargetSet{Job: "a", Namespace: "b", Service: "c"}, Ignored: response.TargetSet{Job: "a", Namespace: "tenant"},
+				OnHost: true,
 			}
-		}, "nodes.contested", Warning, []string{"selector: '{cluster=\"a\", job=\"a\", namespace=\"b\", service=\"c\"}'"}},
+		}, "nodes.contested", Warning, []string{"Find out who scrapes the other targets", "selector: '{cluster=\"a\", job=\"a\", namespace=\"b\", service=\"c\"}'"}},
 		{"a node of two target sets in a custom query", func(s *sourceFacts) {
 			s.diagnosis.ContestedQuery = promql.Query{PromQL: "mine"}
 			s.diagnosis.Contested, s.diagnosis.Rivals = 2, &response.Rivals{

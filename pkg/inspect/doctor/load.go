@@ -356,13 +356,19 @@ func (s *sourceFacts) checkContested() []Check {
 		return warn(say("%s The sets have the same labels, so let Prometheus add a label such as cluster, and select it.", why),
 			message, nodes, rivals.Used, rivals.Ignored)
 	}
+	if rivals.Ambiguous() {
+		why = "Find out who scrapes each set: either may be a tenant's."
+	}
 	if q := s.diagnosis.ContestedQuery; q.Dialect == "" { // the selector is for dialects
 		return warn(run(s.queryCommand(q.PromQL), "%s If the set used is your exporter's, write %s into the query. See what it returns:",
 			why, rivals.Used.Selector()), message, nodes, rivals.Used, rivals.Ignored)
 	}
-	selector := s.selectorWith(rivals.Used.Selector())
-	return warn(s.edit(providerYAML("selector", selector), "if the set used is your exporter's, select it:", "%s", why),
-		message, nodes, rivals.Used, rivals.Ignored)
+	selected := func(set response.TargetSet) string { return providerYAML("selector", s.selectorWith(set.Selector())) }
+	advice := s.edit(selected(rivals.Used), "if the set used is your exporter's, select it:", "%s", why)
+	if rivals.Ambiguous() {
+		advice = append(advice, write(selected(rivals.Ignored), "If the set ignored is your exporter's, select that:")...)
+	}
+	return warn(advice, message, nodes, rivals.Used, rivals.Ignored)
 }
 
 // selectorWith returns the configured selector with the matchers of another in braces. PromQL takes several matchers of a label.

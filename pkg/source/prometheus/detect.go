@@ -21,9 +21,10 @@ import (
 // An error means that the server failed, which allows no conclusion.
 //
 // The first dialect counts with values for at least half as many nodes as the best has. So a few series do not decide for all
-// nodes: anyone may let Prometheus scrape some. These count:
-//   - those of targets that are shown to be on their nodes;
-//   - series without a target too, if both together name more than twice as many nodes;
+// nodes: anyone may let Prometheus scrape some. These count, each only if the next names no more than twice as many nodes:
+//   - those of targets in the network of their nodes, which tenants' pods are not;
+//   - those of all targets that are shown to be on their nodes;
+//   - series without a target too;
 //   - all series, if there are none of these.
 //
 // The longest window goes first: it needs the fewest scrapes a minute. Where it has no value, the shortest may have one.
@@ -47,7 +48,7 @@ func detect(ctx context.Context, qr *response.Querier, p *promql.Planner, window
 	return nil, tried, nil
 }
 
-// probe probes the dialects up to the first with shown values for half of the nodes. No other can have twice as many.
+// probe probes the dialects up to the first with values for half of the nodes in their network. No other can have twice as many.
 func probe(ctx context.Context, qr *response.Querier, p *promql.Planner, window time.Duration,
 ) (probes []*response.Result, err error) {
 	for _, dialect := range promql.Dialects() {
@@ -56,7 +57,7 @@ func probe(ctx context.Context, qr *response.Querier, p *promql.Planner, window 
 		if _, refused := errors.AsType[*response.RefusedError](r.Err); r.Err != nil && !refused && !source.IsTooLarge(r.Err) {
 			return nil, r.Err
 		}
-		if probes = append(probes, r); r.Shown > 0 && 2*r.Shown >= len(qr.Matcher.Nodes) {
+		if probes = append(probes, r); r.OnHost > 0 && 2*r.OnHost >= len(qr.Matcher.Nodes) {
 			break
 		}
 	}
@@ -75,13 +76,16 @@ func best(probes []*response.Result) *response.Result {
 		}
 		return most, probes[i]
 	}
+	onHost, taken := first(func(r *response.Result) int { return r.OnHost })
 	shown, byShown := first(func(r *response.Result) int { return r.Shown })
-	likely, byLikely := first(func(r *response.Result) int { return r.Shown + r.Untargeted })
-	if 2*shown >= likely {
-		byLikely = byShown
+	if 2*onHost < shown {
+		onHost, taken = shown, byShown
+	}
+	if likely, byLikely := first(func(r *response.Result) int { return r.Shown + r.Untargeted }); 2*onHost < likely {
+		taken = byLikely
 	}
 	_, byAny := first(func(r *response.Result) int { return r.Nodes })
-	return cmp.Or(byLikely, byAny)
+	return cmp.Or(taken, byAny)
 }
 
 // passedOver returns why the dialect of a probe was not taken.

@@ -1,6 +1,7 @@
 package response
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,16 +45,15 @@ type Value struct {
 	Set *TargetSet
 	// rank is the position in nodeLabels of the series label that matched the node. 0 is preferred.
 	rank int
-	// onHost reports whether the target is a pod in the network of the node.
-	onHost bool
+	tier tier
 }
 
-// offer keeps the value of a pod in the node's network. Beside it, it keeps the value whose label is earlier in nodeLabels. For the
-// same label it keeps the greater value; NaN is the least.
+// offer keeps the value of the target with the better tier. For the same tier it keeps the value whose label is earlier in
+// nodeLabels. For the same label it keeps the greater value; NaN is the least.
 func (v *Value) offer(of claim) {
-	better := of.rank < v.rank || of.rank == v.rank && (of.value > v.Value || math.IsNaN(v.Value))
-	if of.onHost && !v.onHost || of.onHost == v.onHost && better {
-		v.Value, v.rank, v.onHost = of.value, of.rank, of.onHost
+	better := cmp.Or(cmp.Compare(of.tier, v.tier), cmp.Compare(of.rank, v.rank))
+	if better < 0 || better == 0 && (of.value > v.Value || math.IsNaN(v.Value)) {
+		v.Value, v.rank, v.tier = of.value, of.rank, of.tier
 	}
 }
 
@@ -67,8 +67,9 @@ type Result struct {
 	// Values has one element per Matcher.Nodes, in the same order. Nodes is the number of nodes with a value.
 	Values []Value
 	Nodes  int
-	// Shown is the number of nodes with a value of a target that is shown to be on the node. Untargeted is that of series without one.
-	Shown, Untargeted int
+	// Shown is the number of nodes with a value of a target that is shown to be on the node. OnHost are those of them whose target is
+	// in the node's network, at no node port. Untargeted is the number of nodes with a value of a series without a target.
+	Shown, OnHost, Untargeted int
 	// Used is the preferred target set, nil without any. Contested is the number of nodes that several sets name.
 	// Rivals are two of these sets, nil without any.
 	Used      *TargetSet
@@ -105,8 +106,8 @@ func (r *Result) add(m *Matcher, c *claims, s *Series[map[string]string]) {
 		}
 		value /= capacity
 	}
-	set, onHost := m.targetSetOf(s.Metric, position)
-	c.add(set, claim{position: position, value: value, rank: rank, onHost: onHost})
+	set, at := m.targetSetOf(s.Metric, position)
+	c.add(set, claim{position: position, value: value, rank: rank, tier: at})
 }
 
 // Problem returns why no node has a value; nil if at least one has.

@@ -3,11 +3,12 @@ package response
 import (
 	"cmp"
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
 
 	promlabels "github.com/prometheus/prometheus/model/labels"
 	corev1 "k8s.io/api/core/v1"
-	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
@@ -125,29 +126,57 @@ func LabelsOf(series map[string]string) TargetSet {
 	return TargetSet{Job: series[jobLabel], Namespace: series[namespaceLabel], Service: series[serviceLabel]}
 }
 
-// targetSetOf returns the target set of a series that names the node at a position.
-// onHost reports whether the target is a pod in the network of that node.
-func (m *Matcher) targetSetOf(series map[string]string, position int) (set TargetSet, onHost bool) {
-	set = LabelsOf(series)
-	set.Evidence, onHost = m.evidence(series, position)
-	return set, onHost
+// tier orders targets that are shown to be on the same node. Less is better: it takes more permissions to fake one.
+type tier int
+
+const (
+	// hostPod is a pod in the network of the node. Pod Security keeps tenants from it.
+	hostPod tier = iota
+	// nodeAddress is the node's address or name, for no known pod: of the kubelet, for example.
+	nodeAddress
+	// elsewhere is a pod in the network of pods, or a node port. Whoever creates pods and Services can have it.
+	elsewhere
+)
+
+// Node ports, as kube-apiserver gives them to Services by default: kubernetes.io/docs/concepts/services-networking/service.
+const firstNodePort, lastNodePort = 30000, 32767
+
+// targetSetOf returns the target set of a series that names a node, and the tier of its target there.
+func (m *Matcher) targetSetOf(series map[string]string, position int) (TargetSet, tier) {
+	set := LabelsOf(series)
+	var at tier
+	set.Evidence, at = m.evidence(series, position)
+	return set, at
 }
 
-func (m *Matcher) evidence(series map[string]string, position int) (of Evidence, onHost bool) {
+func (m *Matcher) evidence(series map[string]string, position int) (Evidence, tier) {
 	instance, name := series[instanceLabel], series[podLabel]
 	if instance == "" && name == "" {
-		return Untargeted, false
+		return Untargeted, elsewhere
 	}
 	at, ok := m.Index.Match(instance)
 	onNode := ok && at == position
-	pod := podOn(m.Pods, series[namespaceLabel], name, m.Nodes[position].Name)
-	if pod != nil && (onNode || isOf(instance, pod)) {
-		return Shown, pod.Spec.HostNetwork
+	pod := m.pod(series[namespaceLabel], name)
+	switch runsHere := pod != nil && pod.Spec.NodeName == m.Nodes[position].Name; {
+	case runsHere && pod.Spec.HostNetwork && (onNode || isOf(instance, pod)):
+		return Shown, hostPod
+	case runsHere && isOf(instance, pod):
+		return Shown, elsewhere
+	case onNode && pod == nil && !isNodePort(instance):
+		return Shown, nodeAddress
+	case onNode:
+		return Shown, elsewhere
 	}
-	if onNode {
-		return Shown, false
+	return Unshown, elsewhere
+}
+
+func isNodePort(instance string) bool {
+	_, text, err := net.SplitHostPort(instance)
+	if err != nil {
+		return false
 	}
-	return Unshown, false
+	port, err := strconv.Atoi(text)
+	return err == nil && port >= firstNodePort && port <= lastNodePort
 }
 
 // isOf reports whether an instance is an address or the name of the pod. Prometheus always sets it: where targets have no labels
@@ -159,15 +188,16 @@ func isOf(instance string, pod *corev1.Pod) bool {
 	})
 }
 
-// podOn returns a pod if it runs on a node. Without a lister no pod does.
-func podOn(pods corelisters.PodLister, namespace, name, node string) *corev1.Pod {
-	if pods == nil || name == "" {
+// pod returns a pod, or nil if it is not known.
+func (m *Matcher) pod(namespace, name string) *corev1.Pod {
+	if m.Pods == nil || name == "" {
 		return nil
 	}
-	if pod, err := pods.Pods(namespace).Get(name); err == nil && pod.Spec.NodeName == node {
-		return pod
+	pod, err := m.Pods.Pods(namespace).Get(name)
+	if err != nil {
+		return nil
 	}
-	return nil
+	return pod
 }
 
 // claim is the value of a series for a node.
@@ -175,8 +205,7 @@ type claim struct {
 	position int
 	value    float64
 	rank     int
-	// onHost reports whether the target is a pod in the network of the node.
-	onHost bool
+	tier     tier
 }
 
 // claimant is a target set and its claims.
@@ -185,8 +214,18 @@ type claimant struct {
 	claims []claim
 	// nodes is the number of nodes with a claim. contested are those with a value of another set.
 	nodes, contested int
-	// onHosts is the number of nodes with a claim by a pod in the node's network.
-	onHosts int
+	// tiers are the numbers of nodes with a claim of a tier or better.
+	tiers [elsewhere + 1]int
+}
+
+// tier returns the best that the set has on at least half of some nodes.
+func (c *claimant) tier(nodes int) tier {
+	for s, count := range c.tiers {
+		if count > 0 && 2*count >= nodes {
+			return tier(s)
+		}
+	}
+	return elsewhere
 }
 
 // claims collects the values of a response by target set.
@@ -209,33 +248,24 @@ func (c *claims) add(set TargetSet, of claim) {
 
 // order sorts the claimants, the one to believe first:
 //   - Evidence comes first.
-//   - Then pods in the network of their node, on half as many nodes as the largest set names.
-//     Pod Security keeps tenants from these. But a tenant's EndpointSlice can name a node's address, with a node port.
+//   - Then the tier, on half as many nodes as the largest set names.
 //   - Then the set in use, while it speaks for half as many nodes as the largest set.
 //   - Then the number of nodes.
 func (c *claims) order(nodes int, inUse TargetSet, used bool) {
 	var largest [Unshown + 1]int
-	last, lastOnHost := make([]*claimant, nodes), make([]*claimant, nodes)
+	seen := make([][elsewhere + 1]*claimant, nodes)
 	for _, of := range c.claimants {
 		for _, claim := range of.claims {
-			if last[claim.position] != of {
-				last[claim.position] = of
-				of.nodes++
-			}
-			if claim.onHost && lastOnHost[claim.position] != of {
-				lastOnHost[claim.position] = of
-				of.onHosts++
+			last := &seen[claim.position]
+			for s := claim.tier; s <= elsewhere && last[s] != of; s++ {
+				last[s] = of
+				of.tiers[s]++
 			}
 		}
+		of.nodes = of.tiers[elsewhere]
 		largest[of.set.Evidence] = max(largest[of.set.Evidence], of.nodes)
 	}
 	const first, second = 0, 1
-	onHosts := func(of *claimant) int {
-		if of.onHosts > 0 && 2*of.onHosts >= largest[of.set.Evidence] {
-			return first
-		}
-		return second
-	}
 	kept := func(of *claimant) int {
 		if used && of.set == inUse && 2*of.nodes >= largest[of.set.Evidence] {
 			return first
@@ -243,8 +273,12 @@ func (c *claims) order(nodes int, inUse TargetSet, used bool) {
 		return second
 	}
 	slices.SortFunc(c.claimants, func(a, b *claimant) int {
-		return cmp.Or(cmp.Compare(a.set.Evidence, b.set.Evidence), cmp.Compare(onHosts(a), onHosts(b)), cmp.Compare(kept(a), kept(b)),
-			cmp.Compare(b.nodes, a.nodes), a.set.compare(b.set))
+		if c := cmp.Compare(a.set.Evidence, b.set.Evidence); c != 0 {
+			return c
+		}
+		most := largest[a.set.Evidence]
+		return cmp.Or(cmp.Compare(a.tier(most), b.tier(most)), cmp.Compare(kept(a), kept(b)), cmp.Compare(b.nodes, a.nodes),
+			a.set.compare(b.set))
 	})
 }
 
@@ -252,6 +286,8 @@ func (c *claims) order(nodes int, inUse TargetSet, used bool) {
 type Rivals struct {
 	// Used is the set that counts, and Ignored the one that does not.
 	Used, Ignored TargetSet
+	// OnHost reports whether the targets of the set used are in the network of nodes, as tenants' pods are not.
+	OnHost bool
 	// Nodes is the number of nodes that both name.
 	Nodes int
 }
@@ -279,13 +315,7 @@ func (r *Result) settle(c *claims, inUse InUse) {
 			switch {
 			case !v.Known:
 				r.Nodes++
-				*v = Value{Value: claim.value, Known: true, Set: &of.set, rank: claim.rank, onHost: claim.onHost}
-				switch of.set.Evidence {
-				case Shown:
-					r.Shown++
-				case Untargeted:
-					r.Untargeted++
-				}
+				*v = Value{Value: claim.value, Known: true, Set: &of.set, rank: claim.rank, tier: claim.tier}
 			case v.Set == &of.set:
 				v.offer(claim)
 			case first:
@@ -297,19 +327,35 @@ func (r *Result) settle(c *claims, inUse InUse) {
 			}
 		}
 	}
+	for _, v := range r.Values {
+		switch {
+		case !v.Known:
+		case v.Set.Evidence == Shown && v.tier < elsewhere:
+			r.Shown, r.OnHost = r.Shown+1, r.OnHost+1
+		case v.Set.Evidence == Shown:
+			r.Shown++
+		case v.Set.Evidence == Untargeted:
+			r.Untargeted++
+		}
+	}
 	r.Used = &c.claimants[0].set
 	rival := slices.MaxFunc(c.claimants, func(a, b *claimant) int { return cmp.Compare(a.contested, b.contested) })
 	if rival.contested > 0 {
-		r.Rivals = &Rivals{Used: *r.usedWhere(rival), Ignored: rival.set, Nodes: rival.contested}
+		r.Rivals = r.rivalsOf(rival)
 	}
 }
 
-// usedWhere returns the set that counts at a contested node of a claimant.
-func (r *Result) usedWhere(rival *claimant) *TargetSet {
-	for _, claim := range rival.claims {
-		if set := r.Values[claim.position].Set; set != &rival.set {
-			return set
+// rivalsOf returns a claimant and the set that counts at a node where it does not.
+func (r *Result) rivalsOf(ignored *claimant) *Rivals {
+	rivals := &Rivals{Used: *r.Used, Ignored: ignored.set, Nodes: ignored.contested}
+	for _, claim := range ignored.claims {
+		if v := &r.Values[claim.position]; v.Set != &ignored.set {
+			rivals.Used, rivals.OnHost = *v.Set, v.Set.Evidence == Shown && v.tier < elsewhere
+			break
 		}
 	}
-	return r.Used
+	return rivals
 }
+
+// Ambiguous reports whether nothing but the number of nodes, and what came first, tells the sets apart.
+func (r *Rivals) Ambiguous() bool { return !r.OnHost && r.Used.Evidence == r.Ignored.Evidence }

@@ -27,7 +27,7 @@ func testMatcher(t testing.TB) *Matcher {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i)}}
 		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.0.0.%d", i)}}
 		nodes = append(nodes, node)
-		for _, namespace := range []string{"monitoring", "tenant", "zoo", "system", "trusted"} {
+		for _, namespace := range []string{"a", "monitoring", "tenant", "zoo", "system", "trusted"} {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("exporter-%d", i)}}
 			pod.Spec.NodeName, pod.Spec.HostNetwork = node.Name, namespace == "system" || namespace == "trusted"
 			pod.Status.PodIPs = []corev1.PodIP{{IP: fmt.Sprintf("10.8.0.%d", i)}}
@@ -75,6 +75,12 @@ func nodePorts(namespace string) func(int) labels {
 	}
 }
 
+// kubelets are the targets of the kubelet's ServiceMonitor. They have no label pod.
+func kubelets(i int) labels {
+	return labels{"job": "kubelet", "namespace": "kube-system", "service": "kubelet", "node": fmt.Sprintf("n%d", i),
+		"instance": fmt.Sprintf("10.0.0.%d:10250", i)}
+}
+
 // oneTarget is one pod of a namespace on n3 that writes the label node itself.
 func oneTarget(namespace, service string) func(int) labels {
 	return func(i int) labels { return with(onPods(namespace, service)(3), labels{"node": fmt.Sprintf("n%d", i)}) }
@@ -118,10 +124,7 @@ func honestSetups() map[string][]series {
 	return map[string][]series{
 		"node_exporter in the network of nodes": of(onHosts("monitoring", "node-exporter"), honest, everyNode...),
 		"node_exporter in the network of pods":  of(onPods("monitoring", "node-exporter"), honest, everyNode...),
-		"the kubelet": of(func(i int) labels {
-			return labels{"job": "kubelet", "namespace": "kube-system", "service": "kubelet", "node": fmt.Sprintf("n%d", i),
-				"instance": fmt.Sprintf("10.0.0.%d:10250", i)}
-		}, honest, everyNode...),
+		"the kubelet":                           of(kubelets, honest, everyNode...),
 		"cAdvisor through the API server": of(func(i int) labels {
 			return labels{"job": "kubernetes-nodes-cadvisor", "instance": fmt.Sprintf("n%d", i)}
 		}, honest, everyNode...),
@@ -230,6 +233,7 @@ func TestSettle_Attackers(t *testing.T) {
 		Service: "node-exporter"}}
 	// Pods of the namespace system are in the network of their node.
 	onNodes := of(onHosts("system", "node-exporter"), honest, everyNode...)
+	kubelet := of(kubelets, honest, everyNode...)
 	taken := InUse{FamilyOf(&promql.Query{Dialect: promql.NodeExporter}): {Job: "a", Namespace: "tenant", Service: "a"}}
 	portsTaken := InUse{FamilyOf(&promql.Query{Dialect: promql.NodeExporter}): {Job: "a", Namespace: "a", Service: "a"}}
 	for _, tt := range []struct {
@@ -277,10 +281,21 @@ func TestSettle_Attackers(t *testing.T) {
 			return with(onHosts("system", "node-exporter")(i), labels{"pod": "ended"})
 		}, honest, everyNode...), onNodes), of(nodePorts("a"), forged, everyNode...), portsTaken, nil, 4},
 		{"pods that are in use", onNodes, of(onPods("tenant", "a"), forged, everyNode...), taken, nil, 4},
-		{"pods in the network of few nodes", of(func(i int) labels {
-			return labels{"job": "kubelet", "namespace": "kube-system", "service": "kubelet", "instance": fmt.Sprintf("10.0.0.%d:10250", i)}
-		}, honest, everyNode...), of(onHosts("trusted", "a"), forged, 3), nil, nil, 1},
+		{"pods in the network of few nodes", kubelet, of(onHosts("trusted", "a"), forged, 3), nil, nil, 1},
 		{"pods in the network of few nodes and pods of others", onNodes, of(onHosts("trusted", "a"), forged, 3), nil, nil, 1},
+		{"a pod on each node beside the kubelet at the start", kubelet, of(onPods("a", "a"), forged, everyNode...), nil, nil, 4},
+		{"pods on more nodes than the kubelet at the start", kubelet[:3], of(onPods("a", "a"), forged, everyNode...), nil, []int{3}, 3},
+		{"pods that are in use, beside the kubelet", kubelet, of(onPods("tenant", "a"), forged, everyNode...), taken, nil, 4},
+		{"node ports beside the kubelet at the start", kubelet, of(nodePorts("a"), forged, everyNode...), nil, nil, 4},
+		{"node ports in use, beside the kubelet", kubelet, of(nodePorts("a"), forged, everyNode...), portsTaken, nil, 4},
+		{"pods elsewhere with the addresses of nodes, in an EndpointSlice", kubelet, of(func(i int) labels {
+			return with(nodePorts("a")(i), labels{"instance": fmt.Sprintf("10.0.0.%d:80", i), "pod": fmt.Sprintf("exporter-%d", (i+1)%nodeCount)})
+		}, forged, everyNode...), nil, nil, 4},
+		{"pods at the addresses of their nodes, beside the kubelet", kubelet, of(func(i int) labels {
+			return with(onPods("a", "a")(i), labels{"instance": fmt.Sprintf("n%d", i)})
+		}, forged, everyNode...), nil, nil, 4},
+		// What remains of the kubelet: while it is down on more than half of the nodes, pods on all nodes outrank it.
+		{"pods on each node while most kubelets are down", kubelet[:1], of(onPods("a", "a"), forged, everyNode...), nil, everyNode, 1},
 		// What remains of node ports: an exporter in the network of pods has no more to show. The set that sorts first counts.
 		{"node ports beside pods at the start", exporter, of(nodePorts("a"), forged, everyNode...), nil, everyNode, 4},
 		{"node ports beside pods, later", exporter, of(nodePorts("a"), forged, everyNode...), used, nil, 4},
@@ -306,13 +321,15 @@ func TestSettle_Attackers(t *testing.T) {
 				}
 				if r.Contested != tt.contested || r.Rivals == nil {
 					t.Errorf("%d contested, rivals %v, want %d", r.Contested, r.Rivals, tt.contested)
+				} else if tenants := []string{"a", "tenant", "zoo"}; slices.Contains(tenants, r.Rivals.Used.Namespace) && !r.Rivals.Ambiguous() {
+					t.Errorf("rivals %v: nothing says that the set used may be a tenant's", r.Rivals)
 				}
 			})
 		}
 	}
 }
 
-// FuzzSettle adds any series of other namespaces, before and after those of an exporter that names all nodes. Its values must stay.
+// FuzzSettle adds any series of other namespaces, before and after those of exporters that name all nodes. Their values must stay.
 func FuzzSettle(f *testing.F) {
 	f.Add([]byte{3, 1, 0, 0, 1}, []byte{0, 2, 3, 1, 0, 1, 0, 4, 2, 2})
 	exporter := of(onPods("monitoring", "node-exporter"), honest, everyNode...)
@@ -320,12 +337,12 @@ func FuzzSettle(f *testing.F) {
 		Service: "node-exporter"}}
 	m := testMatcher(f)
 	// Each series takes five bytes: node, instance, pod, namespace and job.
-	decode := func(data []byte) (all []series) {
+	decode := func(data []byte, instances func(node int) []string) (all []series) {
 		for ; len(data) >= 5; data = data[5:] {
 			node, instance, pod := data[0]%nodeCount, data[1], data[2]
 			all = append(all, series{labels{
 				"node":      fmt.Sprintf("n%d", node),
-				"instance":  []string{"", fmt.Sprintf("10.0.0.%d:9100", instance/4%nodeCount), "10.8.0.9:9100", "n1"}[instance%4],
+				"instance":  instances(int(instance / 4 % nodeCount))[instance%4],
 				"pod":       []string{"", fmt.Sprintf("exporter-%d", pod/2%nodeCount)}[pod%2],
 				"namespace": []string{"tenant", "zoo", ""}[data[3]%3],
 				"job":       []string{"node-exporter", "a", ""}[data[4]%3],
@@ -334,14 +351,25 @@ func FuzzSettle(f *testing.F) {
 		}
 		return all
 	}
-	// Pods of the namespace system are in the network of their node: they need not be in use.
-	onNodes := of(onHosts("system", "node-exporter"), honest, everyNode...)
+	anyTarget := func(node int) []string {
+		return []string{"", fmt.Sprintf("10.0.0.%d:9100", node), "10.8.0.9:9100", "n1"}
+	}
+	// Without a target in the network of nodes, which takes a hostPort or the label instance.
+	podOrNodePort := func(node int) []string {
+		return []string{fmt.Sprintf("10.0.0.%d:30000", node), fmt.Sprintf("10.8.0.%d:9100", node), "10.8.0.9:9100", ""}
+	}
 	f.Fuzz(func(t *testing.T, before, after []byte) {
 		for _, tt := range []struct {
-			exporter []series
-			inUse    InUse
-		}{{exporter, used}, {onNodes, nil}} {
-			all := slices.Concat(decode(before), tt.exporter, decode(after))
+			exporter  []series
+			inUse     InUse
+			instances func(node int) []string
+		}{
+			{exporter, used, podOrNodePort},
+			// These need not be in use.
+			{of(kubelets, honest, everyNode...), nil, podOrNodePort},
+			{of(onHosts("system", "node-exporter"), honest, everyNode...), nil, anyTarget},
+		} {
+			all := slices.Concat(decode(before, tt.instances), tt.exporter, decode(after, tt.instances))
 			for i, v := range answer(m, tt.inUse, all).Values {
 				if v.Value != honest {
 					t.Errorf("node %d has %v, want the exporter's value, of %v", i, v.Value, all)
