@@ -138,9 +138,11 @@ func newSource(t testing.TB, url string) *prometheus.PodSource {
 func newNodeSource(t *testing.T, cfg prometheus.Config, nodes ...string) *prometheus.Source {
 	t.Helper()
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
-	for _, node := range nodes {
-		check.OK(t, indexer.Add(st.MakeNode().Name(node).
-			Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "4", corev1.ResourceMemory: "16Gi"}).Obj()))
+	for i, name := range nodes {
+		node := st.MakeNode().Name(name).
+			Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "4", corev1.ResourceMemory: "16Gi"}).Obj()
+		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprint("10.0.0.", i+1)}}
+		check.OK(t, indexer.Add(node))
 	}
 	cfg.Config = httpclient.Config{Timeout: 10 * time.Minute}
 	s := check.Value(prometheus.New(cfg, corelisters.NewNodeLister(indexer), clock.RealClock{}))(t)

@@ -1,8 +1,14 @@
 package podusage
 
 import (
+	"fmt"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
@@ -11,54 +17,128 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
-// TestTargets_TenantSpeaksForNoNode has an exporter measure three nodes at a quarter of their cpu and memory. A pod on n3 writes
-// series of all nodes, as idle and as busy. A service of the exporter's name does so in a tenant's namespace.
+// measure returns the series of a target that measures a node of 4 cores and 16 GiB, as node_exporter and as the kubelet does.
+func measure(utilization float64, begin, end time.Time, labels ...string) (nodeExporter, kubelet []series) {
+	of := func(metric string, rate, value float64, more ...string) series {
+		return series{name: name(metric, append(more, labels...)...), rate: rate, value: value, begin: begin, end: end}
+	}
+	const memory = 16 << 30
+	return []series{
+			of("node_cpu_seconds_total", 1-utilization, 0, "mode", "idle"), of("node_cpu_seconds_total", utilization, 0, "mode", "user"),
+			of("node_memory_MemAvailable_bytes", 0, (1-utilization)*memory), of("node_memory_MemTotal_bytes", 0, memory),
+		}, []series{
+			of("node_cpu_usage_seconds_total", 4*utilization, 0), of("node_memory_working_set_bytes", 0, utilization*memory),
+		}
+}
+
+// TestTargets_TenantSpeaksForNoNode has an exporter measure three nodes at a quarter of their cpu and memory. A tenant's targets name
+// them too, as busier and as idle. One Prometheus has the series of all cases, which the label case tells apart.
 func TestTargets_TenantSpeaksForNoNode(t *testing.T) {
 	nodes := []string{"n1", "n2", "n3"}
 	begin, end := time.Now().Add(-time.Hour), time.Now().Add(margin)
-	var all []series
-	exporter := func(idle, available float64, labels ...string) {
-		of := func(metric string, more ...string) string { return name(metric, append(more, labels...)...) }
-		for _, s := range []series{
-			{name: of("node_cpu_seconds_total", "mode", "idle"), rate: idle},
-			{name: of("node_cpu_seconds_total", "mode", "user"), rate: 1 - idle},
-			{name: of("node_memory_MemAvailable_bytes"), value: available * 1024},
-			{name: of("node_memory_MemTotal_bytes"), value: 1024},
-		} {
-			s.begin, s.end = begin, end
-			all = append(all, s)
+	exporters := map[string]func(i int) []string{
+		"node_exporter": func(i int) []string {
+			return []string{"job", "node-exporter", "namespace", "monitoring", "service", "node-exporter", "pod", fmt.Sprint("exporter-", i),
+				"instance", fmt.Sprintf("10.0.0.%d:9100", i), "node", nodes[i-1]}
+		},
+		"kubelet": func(i int) []string {
+			return []string{"job", "kubelet", "namespace", "kube-system", "service", "kubelet", "instance", fmt.Sprintf("10.0.0.%d:10250", i),
+				"node", nodes[i-1]}
+		},
+	}
+	of := func(service string, labels func(i int) []string) func(i int) []string {
+		return func(i int) []string {
+			return append([]string{"job", service, "namespace", "a-tenant", "service", service}, labels(i)...)
 		}
 	}
-	for _, node := range nodes {
-		exporter(0.75, 0.75, "job", "node-exporter", "namespace", "monitoring", "service", "node-exporter", "instance", node)
-		exporter(0.01, 0.01, "job", "a", "namespace", "tenant", "service", "a", "instance", "10.8.0.3:80", "node", node)
-		exporter(0.99, 0.99, "job", "node-exporter", "namespace", "tenant", "service", "node-exporter", "instance", "10.8.0.3:80",
-			"node", node)
+	onePod := func(i int) []string {
+		return []string{"pod", "exporter-3", "instance", "10.8.0.3:80", "node", nodes[i-1]}
 	}
-	url, _ := startPrometheus(t, all)
-	for _, selector := range []string{"", `{namespace="monitoring"}`} {
-		t.Run("selector "+selector, func(t *testing.T) {
-			s := newNodeSource(t, prometheus.Config{
-				Address: url, Dialect: promql.Auto, NodeLabels: []string{"node", "instance"}, Selector: selector,
-			}, nodes...)
-			batch := check.Value(s.Fetch(t.Context(), source.Request{
-				Windows: []time.Duration{5 * time.Minute}, Quantiles: []load.Quantile{{Window: 30 * time.Minute, Fraction: 0.95}},
-			}))(t)
-			if got, want := len(batch.Samples), 2*len(nodes); got != want {
-				t.Errorf("%d samples, want %d", got, want)
-			}
-			for _, sample := range batch.Samples {
-				for r, stat := range sample.Stats {
-					if !stat.Known || stat.Mean < 0.24 || stat.Mean > 0.26 {
-						t.Errorf("%s over %v: %s is %+v, want 0.25", sample.Node, sample.Window, load.Resource(r), stat)
-					}
+	pods := func(i int) []string {
+		return []string{"pod", fmt.Sprint("exporter-", i), "instance", fmt.Sprintf("10.8.0.%d:80", i), "node", nodes[i-1]}
+	}
+	type attack struct {
+		name    string
+		targets []func(i int) []string
+		nodes   int // named by it
+	}
+	attacks := []attack{
+		{"none", nil, 0},
+		{"a target of all nodes", []func(int) []string{of("a", onePod)}, 3},
+		{"three targets of all nodes", []func(int) []string{of("a", onePod), of("b", onePod), of("c", onePod)}, 3},
+		{"a service called node-exporter", []func(int) []string{of("node-exporter", onePod)}, 3},
+		{"a pod on each node", []func(int) []string{of("a", pods)}, 3},
+		{"a node port of each node", []func(int) []string{of("a", func(i int) []string {
+			return []string{"instance", fmt.Sprintf("10.0.0.%d:30000", i), "node", nodes[i-1]}
+		})}, 3},
+		{"labels of the exporter's pods by honor_labels", []func(int) []string{func(i int) []string {
+			return []string{"job", "a", "namespace", "monitoring", "pod", fmt.Sprint("exporter-", i), "instance", "10.8.0.3:80", "node", nodes[i-1]}
+		}}, 3},
+		{"no target, by honor_labels", []func(int) []string{func(i int) []string { return []string{"node", nodes[i-1]} }}, 3},
+	}
+	var all []series
+	add := func(of string, utilization float64, target []string, only string) {
+		nodeExporter, kubelet := measure(utilization, begin, end, append([]string{"case", of}, target...)...)
+		if only != "kubelet" {
+			all = append(all, nodeExporter...)
+		}
+		if only != "node_exporter" {
+			all = append(all, kubelet...)
+		}
+	}
+	for by, target := range exporters {
+		for _, attack := range attacks {
+			for i := range nodes {
+				add(by+", "+attack.name, 0.25, target(i+1), by)
+				for j, forged := range attack.targets {
+					add(by+", "+attack.name, []float64{0.99, 0.01, 0.5}[j], forged(i+1), "")
 				}
 			}
-			if want := map[string]int{"": len(nodes)}[selector]; batch.ContestedCount != want {
-				t.Errorf("%d nodes are contested, want %d", batch.ContestedCount, want)
-			}
-		})
+		}
 	}
+	url, _ := startPrometheus(t, all)
+	for by := range exporters {
+		for _, attack := range attacks {
+			t.Run(by+"/"+attack.name, func(t *testing.T) {
+				s := newNodeSource(t, prometheus.Config{
+					Address: url, Dialect: promql.Auto, NodeLabels: []string{"node", "instance"},
+					Selector: fmt.Sprintf("{case=%q}", by+", "+attack.name), Pods: podsOnNodes(t, nodes),
+				}, nodes...)
+				batch := check.Value(s.Fetch(t.Context(), source.Request{
+					Windows: []time.Duration{5 * time.Minute}, Quantiles: []load.Quantile{{Window: 30 * time.Minute, Fraction: 0.95}},
+				}))(t)
+				if got, want := len(batch.Samples), 2*len(nodes); got != want {
+					t.Errorf("%d samples, want %d", got, want)
+				}
+				for _, sample := range batch.Samples {
+					for r, stat := range sample.Stats {
+						if !stat.Known || stat.Mean < 0.24 || stat.Mean > 0.26 {
+							t.Errorf("%s over %v: %s is %+v, want 0.25", sample.Node, sample.Window, load.Resource(r), stat)
+						}
+					}
+				}
+				if batch.ContestedCount != attack.nodes {
+					t.Errorf("%d nodes are contested, want %d", batch.ContestedCount, attack.nodes)
+				}
+			})
+		}
+	}
+}
+
+// podsOnNodes lists pods exporter-1 and so on, of an exporter in the network of nodes and of a tenant, on each node.
+func podsOnNodes(t *testing.T, nodes []string) corelisters.PodLister {
+	t.Helper()
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	for i, node := range nodes {
+		exporter := st.MakePod().Namespace("monitoring").Name(fmt.Sprint("exporter-", i+1)).Node(node).Obj()
+		exporter.Spec.HostNetwork = true
+		exporter.Status.PodIPs = []corev1.PodIP{{IP: fmt.Sprint("10.0.0.", i+1)}}
+		tenant := st.MakePod().Namespace("a-tenant").Name(exporter.Name).Node(node).Obj()
+		tenant.Status.PodIPs = []corev1.PodIP{{IP: fmt.Sprint("10.8.0.", i+1)}}
+		check.OK(t, indexer.Add(exporter))
+		check.OK(t, indexer.Add(tenant))
+	}
+	return corelisters.NewPodLister(indexer)
 }
 
 // TestTargets_RolloutOfExporter has an exporter's pod replaced five minutes ago, at the same address. A tenant's pods elsewhere
