@@ -19,6 +19,7 @@ type Metrics struct {
 	unmatched *metrics.GaugeVec
 	contested *metrics.GaugeVec
 	measured  *metrics.GaugeVec
+	history   *metrics.GaugeVec
 	age       *metrics.Desc
 	nodes     *metrics.Desc
 	workloads *metrics.Desc
@@ -70,6 +71,11 @@ func NewMetrics(registry Registry) *Metrics {
 			Help:           "Share of the pods that have run for ten minutes whose usage was measured in the last refresh.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"source", "resource"}),
+		history: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name:           "plimsoll_workload_history_read_ratio",
+			Help:           "Share of the past usage of workloads that has been read since the start.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"source"}),
 		age: metrics.NewDesc("plimsoll_load_age_seconds",
 			"Age of the newest load of any node.", []string{"source"}, nil, metrics.ALPHA, ""),
 		nodes: metrics.NewDesc("plimsoll_load_nodes",
@@ -80,7 +86,7 @@ func NewMetrics(registry Registry) *Metrics {
 		learnedAt: metrics.NewDesc("plimsoll_workload_statistics_age_seconds",
 			"Age of the newest observation in the statistics of workloads.", []string{"source"}, nil, metrics.ALPHA, ""),
 	}
-	registry.MustRegister(m.refreshes, m.durations, m.rejected, m.unmatched, m.contested, m.measured)
+	registry.MustRegister(m.refreshes, m.durations, m.rejected, m.unmatched, m.contested, m.measured, m.history)
 	registry.CustomMustRegister(m)
 	return m
 }

@@ -32,13 +32,8 @@ const (
 	MaxWorkloads = 20000
 	// shortestRun is an observed pod's least run time. Run times are accurate to about half a scrape interval.
 	shortestRun = 2 * time.Minute
-	// The history is read in at most maxPeriods of about longestPeriod, to keep queries cheap.
-	longestPeriod = 6 * time.Hour
-	maxPeriods    = 4
 	// settledAfter is the run time after which a pod must have a measured usage.
 	settledAfter = 2 * WorkloadInterval
-	// historyAttempts is the number of attempts to read the history.
-	historyAttempts = 3
 )
 
 // WorkloadConfig configures statistics of workloads.
@@ -69,11 +64,10 @@ type WorkloadWatcher struct {
 	publisher *learned.Publisher
 
 	// The fields below are used by Run's goroutine alone.
-	// started reports whether there was a refresh. missing are the unread periods of the history, newest first.
-	// attempts counts failures.
-	started  bool
-	missing  []source.Period
-	attempts int
+	// started reports whether there was a refresh. nextRefresh is when the next is due.
+	started     bool
+	nextRefresh time.Time
+	past        backfill
 	// historyErr is why a part of the history is missing.
 	historyErr error
 	// unmeasuredErr is why the last refresh, although it succeeded, lacks usages.
@@ -100,15 +94,57 @@ func (w *WorkloadWatcher) Run(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), w.HasSynced) {
 		return
 	}
-	repeat(ctx, w.Clock, workloadRetryAfter, w.Refresh, func() time.Duration { return WorkloadInterval })
+	repeat(ctx, w.Clock, workloadRetryAfter, w.refreshDue, w.untilDue)
 }
 
-// Refresh observes all pods once, then reads what is missing of the history, and publishes the results of both. It fails if no
+// refreshDue observes all pods if that is due, and reads at most one period of the history. So the source has little work at once.
+func (w *WorkloadWatcher) refreshDue(ctx context.Context) error {
+	ctx = w.logging(ctx)
+	if now := w.Clock.Now(); !now.Before(w.nextRefresh) {
+		if err := w.observeNow(ctx, now); err != nil {
+			return err
+		}
+		w.nextRefresh = now.Add(WorkloadInterval)
+	}
+	if history, ok := w.Source.(source.WorkloadHistory); ok && w.past.isDue(w.Clock.Now()) {
+		w.readPeriod(ctx, history)
+	}
+	return ctx.Err()
+}
+
+// untilDue returns the time until there is something to do.
+func (w *WorkloadWatcher) untilDue() time.Duration {
+	next := w.nextRefresh
+	if _, ok := w.Source.(source.WorkloadHistory); ok && w.past.remains() && w.past.notBefore.Before(next) {
+		next = w.past.notBefore
+	}
+	return max(next.Sub(w.Clock.Now()), 0)
+}
+
+func (w *WorkloadWatcher) logging(ctx context.Context) context.Context {
+	return klog.NewContext(ctx, klog.FromContext(ctx).WithValues("source", w.Label))
+}
+
+// Refresh observes all pods once, then reads all that is missing of the history, and publishes the results of both. It fails if no
 // resource of the pods could be read.
 func (w *WorkloadWatcher) Refresh(ctx context.Context) error {
-	logger := klog.FromContext(ctx).WithValues("source", w.Label)
-	ctx = klog.NewContext(ctx, logger)
-	began := w.Clock.Now()
+	ctx = w.logging(ctx)
+	if err := w.observeNow(ctx, w.Clock.Now()); err != nil {
+		return err
+	}
+	if history, ok := w.Source.(source.WorkloadHistory); ok {
+		for w.past.remains() {
+			if !w.readPeriod(ctx, history) {
+				break
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// observeNow observes all pods. What is missing of the history begins before the first observation.
+func (w *WorkloadWatcher) observeNow(ctx context.Context, began time.Time) error {
+	logger := klog.FromContext(ctx)
 	w.forgetIfClockWentBack(logger, began)
 	err := w.observe(ctx, began)
 	if ctx.Err() != nil {
@@ -118,14 +154,11 @@ func (w *WorkloadWatcher) Refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if history, ok := w.Source.(source.WorkloadHistory); ok {
-		if !w.started {
-			w.missing = periods(began.Add(-WorkloadInterval), w.History)
-		}
-		w.readHistory(ctx, history)
+	if !w.started {
+		w.past = newBackfill(began.Add(-WorkloadInterval), w.History)
 	}
 	w.started = true
-	return ctx.Err()
+	return nil
 }
 
 // forgetIfClockWentBack forgets all statistics if the clock was set back: nothing that follows would count as newer.
@@ -133,7 +166,7 @@ func (w *WorkloadWatcher) forgetIfClockWentBack(logger klog.Logger, now time.Tim
 	if last := w.publisher.Latest().At(); now.Round(0).Before(last.Add(-clockStep)) {
 		logger.Info("The clock went back: the statistics of workloads are forgotten and read again", "from", last, "to", now)
 		w.publisher.Publish(&learned.Statistics{})
-		w.started, w.attempts = false, 0
+		w.started = false
 	}
 }
 
@@ -224,75 +257,12 @@ func (w *WorkloadWatcher) bounds() learned.Config {
 	return learned.Config{History: w.History, MaxWorkloads: MaxWorkloads, Groups: w.publisher.GroupsRequired()}
 }
 
-// periods returns the periods of the history before end, the newest first.
-func periods(end time.Time, history time.Duration) []source.Period {
-	n := min(max(int(math.Ceil(float64(history)/float64(longestPeriod))), 1), maxPeriods)
-	all := make([]source.Period, n)
-	length := history / time.Duration(n)
-	for i := range all {
-		all[i] = source.Period{End: end.Add(-time.Duration(i) * length), Length: length}
-	}
-	return all
-}
-
-// readHistory adds the missing history, period by period. Failed periods are retried at the next refreshes, but not forever:
-// a query may be too expensive for the source.
-func (w *WorkloadWatcher) readHistory(ctx context.Context, history source.WorkloadHistory) {
-	if len(w.missing) == 0 {
-		return
-	}
-	names := w.namesByOwner()
-	for len(w.missing) > 0 {
-		p := w.missing[0]
-		var observations []learned.Observation
-		err := history.FetchHistory(ctx, p, MaxWorkloads, func(u *source.WorkloadUsage) {
-			workload := learned.Workload{Namespace: u.Namespace, Name: u.Workload}
-			if name, ok := names[workload]; ok {
-				workload.Name = name
-			}
-			observations = append(observations, learned.Observation{
-				Workload:   workload,
-				Resource:   u.Resource,
-				At:         p.End.Add(-p.Length / 2),
-				Span:       p.Length,
-				Pods:       u.Pods,
-				Sum:        u.Sum,
-				SumSquares: u.SumSquares,
-				Within:     max(u.SumSquares-u.Sum*u.Sum/u.Pods, 0), // the history does not tell pods apart
-			})
-		})
-		if ctx.Err() != nil {
-			return
-		}
-		if err != nil {
-			w.historyFailed(ctx, err)
-			return
-		}
-		latest := w.publisher.Latest()
-		w.publisher.Publish(latest.With(observations, latest.Cluster(), w.bounds()))
-		w.missing = w.missing[1:]
-	}
-	w.historyErr = nil
-	klog.FromContext(ctx).Info("The history of workloads has been read", "history", w.History, "workloads", w.publisher.Latest().Len())
-}
-
 // HistoryErr returns why a part of the history has not been read. It must not be called while Run or Refresh runs.
 func (w *WorkloadWatcher) HistoryErr() error { return w.historyErr }
 
 // UnmeasuredErr returns why usages are missing after a refresh that succeeded. A resource could not be read, or most pods have no
 // measured usage. It must not be called while Run or Refresh runs.
 func (w *WorkloadWatcher) UnmeasuredErr() error { return w.unmeasuredErr }
-
-func (w *WorkloadWatcher) historyFailed(ctx context.Context, err error) {
-	w.historyErr = err
-	logger := klog.FromContext(ctx)
-	if w.attempts++; w.attempts < historyAttempts {
-		logger.Info("The history of workloads cannot be read yet", "err", err, "before", w.missing[0].End)
-		return
-	}
-	logger.Error(err, "The history of workloads cannot be read and is left out", "before", w.missing[0].End)
-	w.missing = nil
-}
 
 // namesByOwner maps workloads by owner to the names by the configured label, for live pods.
 // An owner whose pods have several names has none.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -496,8 +497,8 @@ func TestWorkloads_ClockWentBack(t *testing.T) {
 	c.clock.SetTime(start.Add(-5 * day))
 	c.refresh(t)
 	wantMoments(t, "a", c.cpuOf("shop", "a"), learned.Moments{PodTime: window, Mean: 100})
-	if got := len(src.asked); got != 8 {
-		t.Errorf("the history was asked for %d times, want for four periods before and four after", got)
+	if got := len(src.asked); got != 14 {
+		t.Errorf("the history was asked for %d times, want for seven periods before and seven after", got)
 	}
 }
 
@@ -515,20 +516,19 @@ func TestWorkloads_History(t *testing.T) {
 	}
 	c.refresh(t)
 	now := start.Add(WorkloadInterval)
+	// In hours: see TestBackfill. Each period has the weight of its middle.
 	var periods []source.Period
-	for i := range 4 {
-		periods = append(periods, source.Period{End: now.Add(-window - time.Duration(i)*6*time.Hour), Length: 6 * time.Hour})
+	end, weight := now.Add(-window), 0.0
+	for _, hours := range []float64{0.5, 1, 2, 4, 6, 6, 4.5} {
+		length := time.Duration(hours * float64(time.Hour))
+		periods = append(periods, source.Period{End: end, Length: length})
+		weight += hours * math.Exp(-float64(now.Sub(end)+length/2)/float64(day))
+		end = end.Add(-length)
 	}
 	if diff := cmp.Diff(periods, src.asked); diff != "" {
 		t.Errorf("periods (-want +got):\n%s", diff)
 	}
-	// Each period has the weight of its middle: 5 minutes and 3, 9, 15 and 21 hours ago.
-	weight := 0.0
-	for i := range 4 {
-		age := window + 3*time.Hour + time.Duration(i)*6*time.Hour
-		weight += math.Exp(-float64(age) / float64(day))
-	}
-	past := weight * 2 * 6 * 60 // pod minutes
+	past := weight * 2 * 60 // pod minutes
 	wantMoments(t, "web", c.cpuOf("shop", "web"), learned.Moments{
 		PodTime: time.Duration((past + 5) * float64(time.Minute)), Mean: (200*past + 100*5) / (past + 5),
 		Variance: 100 * 100 * past * 5 / (past + 5) / (past + 5),
@@ -538,8 +538,8 @@ func TestWorkloads_History(t *testing.T) {
 	})
 	// It is read once.
 	c.refresh(t)
-	if len(src.asked) != 4 {
-		t.Errorf("asked for %d periods, want 4", len(src.asked))
+	if len(src.asked) != len(periods) {
+		t.Errorf("asked for %d periods, want %d", len(src.asked), len(periods))
 	}
 }
 
@@ -567,54 +567,118 @@ func TestWorkloads_HistoryByLabel(t *testing.T) {
 	}
 }
 
+// TestWorkloads_HistoryFails has a source that refuses a period of more than an hour, and later all.
 func TestWorkloads_HistoryFails(t *testing.T) {
 	src := &fakeHistory{}
 	c := newPodCluster(t, src, "")
-	fails := 2
-	src.history = func(source.Period) ([]source.WorkloadUsage, error) {
+	longest := time.Hour
+	src.history = func(p source.Period) ([]source.WorkloadUsage, error) {
 		usages := []source.WorkloadUsage{{Namespace: "shop", Workload: "web", Resource: load.CPU, Pods: 1, Sum: 100, SumSquares: 10000}}
-		if len(src.asked) > 1 && fails > 0 {
-			fails--
+		if p.Length > longest {
 			return usages, errors.New("query processing would load too many samples")
 		}
 		return usages, nil
 	}
 	podHours := func() float64 { return c.cpuOf("shop", "web").PodTime.Hours() }
+	// 30 m and 1 h are read, 2 h are refused.
 	c.refresh(t)
-	if got := podHours(); got > 6 || got < 5 {
-		t.Errorf("one period makes %.1f pod hours, want what 6 count after 3 hours", got)
+	if got := podHours(); got > 1.5 || got < 1.4 {
+		t.Errorf("two periods make %.2f pod hours, want what 1.5 count after 45 minutes", got)
 	}
-	c.refresh(t)
-	c.refresh(t)
-	if got := podHours(); got < 14 || len(src.asked) != 6 {
-		t.Errorf("four periods make %.1f pod hours in %d attempts, want more than 14 in 6", got, len(src.asked))
+	if err := c.HistoryErr(); err == nil || !strings.Contains(err.Error(), "too many samples") {
+		t.Errorf("error %v, want the source's", err)
+	}
+	// Each refresh reads another hour. The next of two hours is refused again.
+	for range 30 {
+		c.refresh(t)
+	}
+	if got := podHours(); got < 14 || c.past.remains() || c.HistoryErr() != nil {
+		t.Errorf("%.1f pod hours, %v remain, %v; want more than 14, and the whole", got, c.past.end.Sub(c.past.begin), c.HistoryErr())
 	}
 
-	// What always fails is left out in the end.
-	src.asked, fails = nil, math.MaxInt
-	c.started, c.attempts = false, 0
+	// What always fails is left out in the end: 30 m, 15 m and 10 m, and 10 m twice more.
+	src.asked, longest = nil, 0
+	c.started = false
 	for range 10 {
 		c.refresh(t)
 	}
-	if len(src.asked) != 4 {
-		t.Errorf("asked %d times, want once for the first period and three times for the second", len(src.asked))
+	if len(src.asked) != 5 || c.past.remains() {
+		t.Errorf("asked %d times, want five", len(src.asked))
 	}
 }
 
-func TestPeriods(t *testing.T) {
-	for _, tc := range []struct {
-		history, length time.Duration
-		count           int
+// TestWorkloads_HistoryLeavesTheSourceRest reads a day from a source that takes 4 s for an hour of it, so 96 s. At a twentieth of
+// the time that takes 32 minutes.
+func TestWorkloads_HistoryLeavesTheSourceRest(t *testing.T) {
+	src := &fakeHistory{}
+	c := newPodCluster(t, src, "")
+	var busy, longest time.Duration
+	src.history = func(p source.Period) ([]source.WorkloadUsage, error) {
+		took := p.Length / (time.Hour / (4 * time.Second))
+		busy, longest = busy+took, max(longest, took)
+		c.clock.Step(took)
+		return nil, nil
+	}
+	_, ctx := ktesting.NewTestContext(t)
+	for c.past.remains() || !c.started {
+		if err := c.refreshDue(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if !c.past.remains() {
+			break
+		}
+		c.clock.Step(c.untilDue())
+		if ran := c.clock.Since(start); busy > ran/20+longest {
+			t.Fatalf("after %v, the source was busy for %v", ran, busy)
+		}
+	}
+	if took := c.clock.Since(start); took < 25*time.Minute || took > 40*time.Minute || busy.Round(time.Second) != 96*time.Second || longest > 8*time.Second {
+		t.Errorf("read in %v; the source was busy for %v, and %v at once", took, busy, longest)
+	}
+	// Pods were observed every five minutes all the while.
+	if got := len(src.pods); got < 5 || got > 9 {
+		t.Errorf("%d observations, want one every five minutes", got)
+	}
+	const want = `
+# HELP plimsoll_workload_history_read_ratio [ALPHA] Share of the past usage of workloads that has been read since the start.
+# TYPE plimsoll_workload_history_read_ratio gauge
+plimsoll_workload_history_read_ratio{source="fake"} 1
+`
+	if err := testutil.GatherAndCompare(c.registry, strings.NewReader(want), "plimsoll_workload_history_read_ratio"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestBackfill expects the newest period first, each where the one before began, and longer ones from a source that is quick.
+func TestBackfill(t *testing.T) {
+	for _, tt := range []struct {
+		history time.Duration
+		// lengths are the expected ones where each takes no time, and slow where each takes a minute.
+		lengths, slow []time.Duration
 	}{
-		{10 * time.Minute, 10 * time.Minute, 1},
-		{6 * time.Hour, 6 * time.Hour, 1},
-		{7 * time.Hour, 3*time.Hour + 30*time.Minute, 2},
-		{day, 6 * time.Hour, 4},
-		{30 * day, 180 * time.Hour, 4},
+		{10 * time.Minute, []time.Duration{10 * time.Minute}, []time.Duration{10 * time.Minute}},
+		{time.Hour, []time.Duration{30 * time.Minute, 30 * time.Minute}, []time.Duration{30 * time.Minute, 15 * time.Minute, 10 * time.Minute, 5 * time.Minute}},
+		{day, []time.Duration{30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, 6 * time.Hour, 6 * time.Hour, 270 * time.Minute}, nil},
+		// Beyond a day, up to a quarter.
+		{4 * day, []time.Duration{30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour, 16 * time.Hour, day, day, 990 * time.Minute}, nil},
 	} {
-		got := periods(start, tc.history)
-		if len(got) != tc.count || got[0] != (source.Period{End: start, Length: tc.length}) {
-			t.Errorf("%v is read as %d periods, first %v, want %d of %v", tc.history, len(got), got[0], tc.count, tc.length)
+		for took, want := range map[time.Duration][]time.Duration{0: tt.lengths, time.Minute: tt.slow} {
+			if want == nil {
+				continue
+			}
+			b, end := newBackfill(start, tt.history), start
+			var got []time.Duration
+			for b.remains() {
+				p := b.next()
+				if !p.End.Equal(end) {
+					t.Fatalf("%v: a period ends at %v, want %v", tt.history, p.End, end)
+				}
+				got, end = append(got, p.Length), end.Add(-p.Length)
+				b.done(p, took, start)
+			}
+			if !slices.Equal(got, want) || b.read() != 1 {
+				t.Errorf("%v at %v a period: lengths %v, want %v; read %v", tt.history, took, got, want, b.read())
+			}
 		}
 	}
 }

@@ -1,0 +1,137 @@
+package refresh
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+)
+
+const (
+	// A period of the history takes six queries, one after the other. Its length changes until it takes at most periodTime. So
+	// each query takes the source less than two seconds.
+	shortestPeriod, firstPeriod, longestPeriod = 10 * time.Minute, 30 * time.Minute, 6 * time.Hour
+	periodTime                                 = 4 * time.Second
+	// A history beyond a day is read in longer periods, as their queries look less often.
+	longestShare = 4
+	// pause is the time between two periods, over the time that the last took. So the source works for a twentieth of the time.
+	pause = 19
+	// leastPause is the least time between two periods.
+	leastPause = time.Second
+	// historyAttempts is the number of attempts to read a shortest period.
+	historyAttempts = 3
+)
+
+// backfill is what is missing of the history of workloads. The newest is read first, and counts at once.
+type backfill struct {
+	begin, end time.Time
+	// length is that of the next period, and longest the most it may be.
+	length, longest time.Duration
+	// notBefore is when the next period may be read, where the source is to have little work at once.
+	notBefore time.Time
+	// total is what was missing at first.
+	total time.Duration
+	// attempts counts failures at the shortest length.
+	attempts int
+}
+
+// newBackfill returns the missing history before end.
+func newBackfill(end time.Time, history time.Duration) backfill {
+	longest := min(max(longestPeriod, history/longestShare), history)
+	return backfill{begin: end.Add(-history), end: end, length: min(firstPeriod, history), longest: longest, total: history}
+}
+
+func (b *backfill) remains() bool            { return b.end.After(b.begin) }
+func (b *backfill) isDue(now time.Time) bool { return b.remains() && !now.Before(b.notBefore) }
+
+// read is the share of the history that has been read, in [0, 1].
+func (b *backfill) read() float64 {
+	if b.total <= 0 {
+		return 1
+	}
+	return 1 - float64(b.end.Sub(b.begin))/float64(b.total)
+}
+
+func (b *backfill) next() source.Period {
+	return source.Period{End: b.end, Length: min(b.length, b.end.Sub(b.begin))}
+}
+
+// done takes the period out of what is missing. It took a time until now.
+func (b *backfill) done(p source.Period, took time.Duration, now time.Time) {
+	b.end, b.attempts = p.End.Add(-p.Length), 0
+	switch {
+	case took > periodTime:
+		b.length = max(b.length/2, min(shortestPeriod, b.longest))
+	case took < periodTime/4:
+		b.length = min(2*b.length, b.longest)
+	}
+	b.rest(took, now)
+}
+
+// failed makes the next period shorter: it may have been too expensive for the source. It reports whether to give up, after several
+// attempts at the shortest.
+func (b *backfill) failed(took time.Duration, now time.Time) (givesUp bool) {
+	b.rest(took, now)
+	if b.length > shortestPeriod {
+		b.length = max(b.length/2, shortestPeriod)
+		return false
+	}
+	b.attempts++
+	b.notBefore = now.Add(WorkloadInterval) // the source may be down
+	return b.attempts >= historyAttempts
+}
+
+func (b *backfill) rest(took time.Duration, now time.Time) {
+	b.notBefore = now.Add(max(pause*took, leastPause))
+}
+
+// readPeriod adds the next missing period of the history. It reports whether it could be read.
+func (w *WorkloadWatcher) readPeriod(ctx context.Context, history source.WorkloadHistory) bool {
+	logger, began, p := klog.FromContext(ctx), w.Clock.Now(), w.past.next()
+	names := w.namesByOwner()
+	var observations []learned.Observation
+	err := history.FetchHistory(ctx, p, MaxWorkloads, func(u *source.WorkloadUsage) {
+		workload := learned.Workload{Namespace: u.Namespace, Name: u.Workload}
+		if name, ok := names[workload]; ok {
+			workload.Name = name
+		}
+		observations = append(observations, learned.Observation{
+			Workload:   workload,
+			Resource:   u.Resource,
+			At:         p.End.Add(-p.Length / 2),
+			Span:       p.Length,
+			Pods:       u.Pods,
+			Sum:        u.Sum,
+			SumSquares: u.SumSquares,
+			Within:     max(u.SumSquares-u.Sum*u.Sum/u.Pods, 0), // the history does not tell pods apart
+		})
+	})
+	if ctx.Err() != nil {
+		return false
+	}
+	now := w.Clock.Now()
+	if w.historyErr = err; err != nil {
+		if w.past.failed(now.Sub(began), now) {
+			logger.Error(err, "The history of workloads cannot be read and is left out", "before", p.End, "read", w.past.read())
+			w.past.begin = w.past.end
+		} else {
+			logger.Info("The history of workloads cannot be read yet", "err", err, "before", p.End)
+		}
+		return false
+	}
+	latest := w.publisher.Latest()
+	w.publisher.Publish(latest.With(observations, latest.Cluster(), w.bounds()))
+	first := w.past.read() == 0
+	w.past.done(p, now.Sub(began), now)
+	w.Metrics.history.WithLabelValues(w.Label).Set(w.past.read())
+	switch {
+	case !w.past.remains():
+		logger.Info("The history of workloads has been read", "history", w.History, "workloads", w.publisher.Latest().Len())
+	case first:
+		logger.Info("Reading the history of workloads, the newest first", "history", w.History, "read", p.Length)
+	}
+	return true
+}
