@@ -1,6 +1,7 @@
 package manifests_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +10,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/grafana/grafana-foundation-sdk/go/cog"
+	"github.com/grafana/grafana-foundation-sdk/go/cog/plugins"
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 	"github.com/prometheus/prometheus/promql/parser"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -222,6 +226,17 @@ func TestQueriesAskForMetricsThatAreThere(t *testing.T) {
 	if asked.Len() != 24 {
 		t.Errorf("dashboard and alerts ask for %v", sets.List(asked))
 	}
+}
+
+// TestDashboard_Schema expects what Grafana publishes of a dashboard, and of its panels and queries, and no other field.
+func TestDashboard_Schema(t *testing.T) {
+	plugins.RegisterDefaultPlugins() // for panels and queries
+	var d dashboard.Dashboard        //nolint:staticcheck // dashboardv2 is for another API than files
+	var found cog.BuildErrors        // never nil, but empty
+	if err := d.UnmarshalJSONStrict(read(t, "manifests", "chart", "files", "dashboard.json")); !errors.As(err, &found) || len(found) > 0 {
+		t.Errorf("%v", err)
+	}
+	check.OK(t, d.Validate())
 }
 
 func TestDashboard_PanelsDoNotOverlap(t *testing.T) {
