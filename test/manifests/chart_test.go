@@ -535,11 +535,18 @@ scheduler's lease, and has no permission for it.
 	}
 }
 
-// TestChart_NotesEndWithDoctor expects doctor as the last command, in the namespace and the Deployment of the release.
+// TestChart_NotesEndWithDoctor expects doctor as the last command of each target, in the scheduler's namespace and Deployment.
 func TestChart_NotesEndWithDoctor(t *testing.T) {
-	const want = "\n    kubectl -n elsewhere exec deploy/load-aware -- kubectl-plimsoll doctor"
-	if notes := strings.TrimSpace(notesOf(t, "elsewhere", "fullnameOverride: load-aware")); !strings.HasSuffix(notes, want) {
-		t.Errorf("the notes end with %q, want %q", notes[max(0, len(notes)-len(want)):], want)
+	for _, tt := range []struct{ namespace, values, want string }{
+		{"elsewhere", "fullnameOverride: load-aware", "kubectl -n elsewhere exec deploy/load-aware -- kubectl-plimsoll doctor"},
+		{
+			"openshift-secondary-scheduler-operator", "target: OpenShift",
+			"oc -n openshift-secondary-scheduler-operator exec deploy/secondary-scheduler -- kubectl-plimsoll doctor",
+		},
+		{"kube-system", "{target: StaticPod, config: {profiles: [{schedulerName: default-scheduler}]}}", "kubectl plimsoll doctor"},
+	} {
+		notes := strings.TrimSpace(notesOf(t, tt.namespace, tt.values))
+		check.Equal(t, "the last line of the notes with "+tt.values, "\n    "+tt.want, notes[max(0, strings.LastIndex(notes, "\n")):])
 	}
 }
 
