@@ -291,6 +291,40 @@ func TestRBAC_Rebalancer(t *testing.T) {
 	check.Equal(t, "missing permissions", 0, shadow.Difference(evict).Len())
 }
 
+// TestRBAC_DoctorReadsRebalancer expects that with a rebalancer the scheduler may list CronJobs and read its configuration.
+func TestRBAC_DoctorReadsRebalancer(t *testing.T) {
+	without, with := render(t, ""), render(t, "rebalancer: {enabled: true}")
+	ofScheduler := func(rendered []*unstructured.Unstructured) sets.Set[string] {
+		all := sets.New[string]()
+		bound := func(kind, name, namespace string) bool {
+			for _, b := range find[rbacv1.RoleBinding](t, rendered, kind+"Binding") {
+				if b.RoleRef.Kind == kind && b.RoleRef.Name == name && b.Namespace == namespace && b.Subjects[0].Name == "plimsoll" {
+					return true
+				}
+			}
+			return false
+		}
+		for _, r := range find[rbacv1.ClusterRole](t, rendered, "ClusterRole") {
+			if bound("ClusterRole", r.Name, "") {
+				all = all.Union(permissions(r.Rules...))
+			}
+		}
+		for _, r := range find[rbacv1.Role](t, rendered, "Role") {
+			if bound("Role", r.Name, r.Namespace) {
+				all = all.Union(permissions(r.Rules...))
+			}
+		}
+		return all
+	}
+	check.Equal(t, "more permissions", []string{"get /configmaps plimsoll-rebalancer-config", "list batch/cronjobs"},
+		sets.List(ofScheduler(with).Difference(ofScheduler(without))))
+	config := false
+	for _, o := range with {
+		config = config || o.GetKind() == "ConfigMap" && o.GetName() == "plimsoll-rebalancer-config"
+	}
+	check.Equal(t, "the ConfigMap is that of the rebalancer", true, config)
+}
+
 // TestRBAC_ShadowOnlyReads expects the permissions to list and watch what the scheduler may, and no others.
 func TestRBAC_ShadowOnlyReads(t *testing.T) {
 	roles := map[string]sets.Set[string]{}

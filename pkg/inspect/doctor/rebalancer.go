@@ -28,6 +28,8 @@ type rebalancerFacts struct {
 	configuration *rebalancer.Configuration
 	budgets       []*policyv1.PodDisruptionBudget
 	deschedulers  []descheduler
+	// configurationErr says why the configuration could not be read.
+	configurationErr error
 	// cronJobsErr says why CronJobs were not looked at.
 	cronJobsErr error
 }
@@ -101,11 +103,15 @@ func (g *gatherer) readRebalancers(ctx context.Context) {
 		return
 	}
 	g.rebalancer.name, g.rebalancer.configuration = g.pods[i].Namespace+"/"+g.pods[i].Name, rebalancer.Default()
-	_ = g.eachConfigMap(ctx, g.pods[i].Namespace, &g.pods[i].Spec, func(_, content string) { // the default replaces it
+	found := false
+	err := g.eachConfigMap(ctx, g.pods[i].Namespace, &g.pods[i].Spec, func(_, content string) {
 		if c, err := rebalancer.Decode([]byte(content)); err == nil {
-			g.rebalancer.configuration = c
+			g.rebalancer.configuration, found = c, true
 		}
 	})
+	if !found {
+		g.rebalancer.configurationErr = err
+	}
 	for _, pod := range g.pods {
 		if metav1.GetControllerOfNoCopy(pod) == nil || metav1.GetControllerOfNoCopy(pod).Kind != "Job" { // its CronJob counts
 			g.addDescheduler(ctx, "Pod", pod.ObjectMeta, &pod.Spec)
@@ -159,11 +165,24 @@ func (f *facts) needRebalancer() *gap { return gapIf(f.rebalancer.name == "", ""
 // needMoves needs one that moves pods.
 func (f *facts) needMoves() *gap {
 	c := f.rebalancer.configuration
-	return cmp.Or(f.needRebalancer(), gapIf(c != nil && c.Mode != rebalancer.Evict, "", ""))
+	plans := c != nil && c.Mode != rebalancer.Evict && f.rebalancer.configurationErr == nil
+	return cmp.Or(f.needRebalancer(), gapIf(plans, "", ""))
+}
+
+// skipUnread skips a check that depends on what the rebalancer moves, if its configuration is unknown.
+func (f *facts) skipUnread() []Check {
+	if f.rebalancer.configurationErr == nil {
+		return nil
+	}
+	return skip("not checked, because the configuration of the rebalancer %s could not be read: %s", f.rebalancer.name,
+		oneLine(f.rebalancer.configurationErr))
 }
 
 // checkAlone finds other programs that move pods by load.
 func (f *facts) checkAlone() []Check {
+	if unread := f.skipUnread(); unread != nil {
+		return unread
+	}
 	checks := each(f.rebalancer.deschedulers, func(d descheduler) []Check {
 		switch {
 		case len(d.rules) > 0:
@@ -196,6 +215,9 @@ func (f *facts) checkReadsLoad() []Check {
 
 // checkBudgets finds workloads that may be moved, and that no PodDisruptionBudget protects.
 func (f *facts) checkBudgets() []Check {
+	if unread := f.skipUnread(); unread != nil {
+		return unread
+	}
 	owners := map[string][]*corev1.Pod{}
 	for _, pod := range f.pods {
 		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && slices.Contains(f.profiles(), pod.Spec.SchedulerName) &&

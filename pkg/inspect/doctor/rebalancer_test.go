@@ -70,6 +70,11 @@ func TestReportOn_Rebalancer(t *testing.T) {
 		}, "rebalancer.alone", Skipped, []string{"whether Pod d/d moves pods by load, because its policy could not be read: forbidden"}},
 		{"CronJobs that cannot be listed", func(s *sourceFacts) { s.rebalancer.cronJobsErr = forbidden }, "rebalancer.alone", Skipped,
 			[]string{"CronJobs", "forbidden"}},
+		{"a configuration that cannot be read, in place of which the default only plans", func(s *sourceFacts) {
+			s.rebalancer.configuration, s.rebalancer.configurationErr = rebalancer.Default(), forbidden
+		}, "rebalancer.alone", Skipped, []string{"the configuration of the rebalancer plimsoll-system/plimsoll-rebalancer-1 could not be read: forbidden"}},
+		{"budgets of a rebalancer whose configuration cannot be read", func(s *sourceFacts) { s.rebalancer.configurationErr = forbidden },
+			"rebalancer.budgets", Skipped, []string{"could not be read: forbidden"}},
 		{"no budget", func(*sourceFacts) {}, "rebalancer.budgets", Warning, []string{
 			"1 workload may be moved and have no PodDisruptionBudget: shop/web-6d5f8c7b9d",
 			"kubectl -n shop create poddisruptionbudget web-6d5f8c7b9d --max-unavailable=1 --selector=app=web",
@@ -172,6 +177,13 @@ func TestReadRebalancers(t *testing.T) {
 	}
 	if g.rebalancer.name != "ns/rebalancer" || g.rebalancer.configuration.Mode != rebalancer.Evict {
 		t.Errorf("%s in mode %s, want ns/rebalancer in mode Evict", g.rebalancer.name, g.rebalancer.configuration.Mode)
+	}
+	if g.rebalancer.configurationErr != nil {
+		t.Error(g.rebalancer.configurationErr)
+	}
+	g = &gatherer{facts: &facts{pods: []*corev1.Pod{pod("gone", "/bin/rebalancer")}}, conn: &live.Connection{Client: client}}
+	if g.readRebalancers(t.Context()); g.rebalancer.configurationErr == nil || g.needMoves() != nil {
+		t.Error("its configuration does not exist, and checks pass over it")
 	}
 
 	// The policies of many pods are not read, and pods of other namespaces are not taken for the rebalancer.
