@@ -157,17 +157,20 @@ func (m *Matcher) evidence(series map[string]string, position int) (Evidence, ti
 	at, ok := m.Index.Match(instance)
 	onNode := ok && at == position
 	pod := m.pod(series[namespaceLabel], name)
-	switch runsHere := pod != nil && pod.Spec.NodeName == m.Nodes[position].Name; {
+	runsHere := pod != nil && pod.Spec.NodeName == m.Nodes[position].Name
+	// A pod elsewhere may have the name of a node, and an instance of its own name. It may also have ended.
+	isAnother := pod != nil && !runsHere || pod == nil && instance == name
+	switch {
 	case runsHere && pod.Spec.HostNetwork && (onNode || isOf(instance, pod)):
 		return Shown, hostPod
-	case runsHere && isOf(instance, pod):
+	case runsHere && (onNode || isOf(instance, pod)):
 		return Shown, elsewhere
-	case onNode && pod == nil && !isNodePort(instance):
-		return Shown, nodeAddress
-	case onNode:
+	case !onNode || isAnother:
+		return Unshown, elsewhere
+	case isNodePort(instance):
 		return Shown, elsewhere
 	}
-	return Unshown, elsewhere
+	return Shown, nodeAddress
 }
 
 func isNodePort(instance string) bool {

@@ -294,6 +294,9 @@ func TestSettle_Attackers(t *testing.T) {
 		{"pods at the addresses of their nodes, beside the kubelet", kubelet, of(func(i int) labels {
 			return with(onPods("a", "a")(i), labels{"instance": fmt.Sprintf("n%d", i)})
 		}, forged, everyNode...), nil, nil, 4},
+		{"pods elsewhere that are called as nodes, and whose instance is their name", kubelet, of(func(i int) labels {
+			return labels{"job": "a", "namespace": "a", "pod": fmt.Sprintf("n%d", (i+1)%nodeCount), "instance": fmt.Sprintf("n%d", (i+1)%nodeCount)}
+		}, forged, everyNode...), nil, nil, 4},
 		// What remains of the kubelet: while it is down on more than half of the nodes, pods on all nodes outrank it.
 		{"pods on each node while most kubelets are down", kubelet[:1], of(onPods("a", "a"), forged, everyNode...), nil, everyNode, 1},
 		// What remains of node ports: an exporter in the network of pods has no more to show. The set that sorts first counts.
