@@ -408,6 +408,9 @@ func TestReportOn_Messages(t *testing.T) {
 			[]string{"LoadThreshold of profile plimsoll: all 2 nodes above their load line (n1, n2); no pod is placed", "whenNoneFits: Relax"}},
 		{"no node below a line that is waived", func(s *sourceFacts) { s.lines[0].above, s.lines[0].waives = []string{"n1", "n2"}, true }, "lines.room",
 			Warning, []string{"which is waived for every pod", "kubectl plimsoll top --scheduler-name plimsoll"}},
+		{"no node below a line of a file's profile", func(s *sourceFacts) {
+			s.lines[0].above, s.options.Configuration.File = []string{"n1", "n2"}, "my profiles.yaml"
+		}, "lines.room", Error, []string{"kubectl plimsoll top --scheduler-name plimsoll --config 'my profiles.yaml'"}},
 		{"no node that passes a rule", func(s *sourceFacts) { s.lines[0].above, s.lines[0].rules = []string{"n1", "n2"}, true }, "lines.room",
 			Error, []string{"all 2 nodes rejected by its rules (n1, n2); no pod is placed", "change the rules of", "whenNoneFits: Relax"}},
 		{"an image with the name of the stock one, without metrics", func(s *sourceFacts) {

@@ -2,11 +2,13 @@ package doctor
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	componentbaseconfig "k8s.io/component-base/config"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
@@ -22,6 +24,12 @@ import (
 func (f *facts) checkFound() []Check {
 	if f.configurationErr == nil {
 		return nil
+	}
+	if failed, isStatus := errors.AsType[*apierrors.StatusError](f.configurationErr); isStatus && apierrors.IsNotFound(failed) {
+		if details := failed.Status().Details; details != nil && details.Kind == "configmaps" {
+			return fail(run("kubectl get configmaps -A --field-selector metadata.name="+live.ShellQuote(details.Name),
+				"Create it there, or correct its name. See whether another namespace has it:"), "%s", oneLine(f.configurationErr))
+		}
 	}
 	return fail(say("Name the scheduler with --scheduler NAMESPACE/NAME, or write --config FILE or --from configmap/NAMESPACE/NAME."),
 		"%s", oneLine(f.configurationErr))

@@ -11,7 +11,8 @@ func (f *facts) checkLines() []Check {
 	return each(f.lines, func(l linesFacts) []Check {
 		name, nodes := l.plugin+" of profile "+text.Excerpt(l.profile), text.Count(l.nodes, "node")
 		passes, fails, change := "below their load line", "above their load line", "raise the thresholds"
-		see := run("kubectl plimsoll top --scheduler-name "+live.ShellQuote(l.profile), "See the load of the nodes beside their lines:")
+		top := "kubectl plimsoll top --scheduler-name " + live.ShellQuote(l.profile) + f.options.Configuration.Flags()
+		see := run(top, "See the load of the nodes beside their lines:")
 		if l.rules {
 			passes, fails, change = "within its rules", "rejected by its rules", "change the rules"
 			see = say("In %s, change the rules of %s, or find out why the metrics of all nodes are like this.", f.configuration.Origin, name)

@@ -324,7 +324,8 @@ func (s *sourceFacts) checkUnnamed() []Check {
 // adviseNaming says how series get the name of their node.
 func adviseNaming() []Advice {
 	return write("relabelings:\n- sourceLabels: [__meta_kubernetes_pod_node_name]\n  targetLabel: node\n",
-		"If series that name no node are of these nodes, write the node's name to their label node. "+
+		"If series that name no node are of another cluster, correct the address. "+
+			"If they are of these nodes, write the node's name to their label node. "+
 			"If another label contains it, use metric_relabel_configs. For exporters in pods, write in their ServiceMonitor or PodMonitor:")
 }
 
@@ -400,6 +401,11 @@ func (s *sourceFacts) checkClusters() []Check {
 func (s *sourceFacts) adviseScrape() []Advice {
 	if s.diagnosis == nil {
 		return say("Find out why the source does not measure these nodes.")
+	}
+	if selector := s.Spec.MetricProvider.Selector; selector != "" && len(s.diagnosis.NodesWithoutSeries) == len(s.nodes) {
+		return run(s.queryCommand("group by (job, namespace, service) (up)"),
+			"In %s, correct the selector %s, unless your exporter has these labels. See the labels of all targets:",
+			s.configuration.Origin, text.Excerpt(selector))
 	}
 	return run(s.queryCommand(promql.Down),
 		"Let Prometheus scrape node_exporter or the kubelets of these nodes. See the targets that it cannot scrape:")

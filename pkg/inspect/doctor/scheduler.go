@@ -50,6 +50,10 @@ func (f *facts) checkReady() []Check {
 		return ok("%s", message)
 	}
 	advice := run(live.DescribeCommand(w.Namespace, w.Kind, w.Name), "See why it has no pods:")
+	if first == nil && w.Kind == "Deployment" {
+		advice = append(advice, run(fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=2", live.ShellQuote(w.Namespace),
+			live.ShellQuote(w.Name)), "If it has 0 replicas, start it:")...)
+	}
 	if first != nil {
 		advice = append(run(live.DescribeCommand(w.Namespace, "Pod", first.Name), "See its events:"),
 			run(logsOf(w, "Pod", first.Name), "See its log:")...)

@@ -38,6 +38,16 @@ type ConfigurationOptions struct {
 	Scheduler string
 }
 
+// Flags returns the flags that set the options, for a shell; each begins with a space.
+func (o ConfigurationOptions) Flags() (flags string) {
+	for _, f := range []struct{ name, value string }{{"config", o.File}, {"from", o.From}, {"scheduler", o.Scheduler}} {
+		if f.value != "" {
+			flags += " --" + f.name + " " + ShellQuote(f.value)
+		}
+	}
+	return flags
+}
+
 // OptionError is an error in an option, which is named as the flag that sets it.
 type OptionError struct{ error }
 
