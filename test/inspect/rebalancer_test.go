@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -114,6 +115,19 @@ func rebalancerRequests(t *testing.T) []auditv1.Event {
 	return slices.DeleteFunc(events, func(e auditv1.Event) bool { return e.User.Username != account || e.ObjectRef == nil })
 }
 
+// rebalancerRules are the permissions of the rebalancer in mode Evict.
+func rebalancerRules() []rbacv1.PolicyRule {
+	read := []string{"list", "watch"}
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{"", "apps", "policy", "resource.k8s.io", "storage.k8s.io", "scheduling.k8s.io"}, Resources: []string{"*"}, Verbs: read},
+		{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"rebalancer"}, Verbs: []string{"get", "update"}},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{"rebalancer", "kube-scheduler"}, Verbs: []string{"get", "update"}},
+		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch", "update"}},
+	}
+}
+
 // rebalancerAccount creates the account with these permissions, and returns its kubeconfig.
 func rebalancerAccount(t *testing.T, rules ...rbacv1.PolicyRule) string {
 	t.Helper()
@@ -122,8 +136,9 @@ func rebalancerAccount(t *testing.T, rules ...rbacv1.PolicyRule) string {
 	must(t, err)
 	_, err = shared.Client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: name, Rules: rules}, metav1.CreateOptions{})
 	must(t, err)
+	label, value, _ := strings.Cut(kube.BindingLabel, "=")
 	_, err = shared.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name},
+		ObjectMeta: metav1.ObjectMeta{Name: name.Name, Labels: map[string]string{label: value}}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: metav1.NamespaceDefault, Name: name.Name}},
 	}, metav1.CreateOptions{})
 	must(t, err)
@@ -196,9 +211,29 @@ func limits(t *testing.T) string {
 	return file
 }
 
-// TestRebalance_Evict asks first, and then moves the pod that the rebalancer would move.
+// pretend creates ConfigMaps in two namespaces of tenants, with the label of the rebalancer's state. They are paused.
+func pretend(t *testing.T) {
+	t.Helper()
+	ctx := t.Context()
+	component, value, _ := strings.Cut(kube.StateLabel, "=")
+	for _, namespace := range []string{"tenant-1", "tenant-2"} {
+		_, err := shared.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+		if !apierrors.IsAlreadyExists(err) { // no controller ends a namespace here
+			must(t, err)
+		}
+		configs := shared.Client.CoreV1().ConfigMaps(namespace)
+		_, err = configs.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Name: "rebalancer", Labels: map[string]string{component: value}, Annotations: map[string]string{kube.PausedAnnotation: "true"},
+		}}, metav1.CreateOptions{})
+		must(t, err)
+		t.Cleanup(func() { _ = configs.Delete(context.WithoutCancel(ctx), "rebalancer", metav1.DeleteOptions{}) })
+	}
+}
+
+// TestRebalance_Evict asks first, and then moves the pod that the rebalancer would move. Tenants cannot pause or block it.
 func TestRebalance_Evict(t *testing.T) {
 	heat(t)
+	pretend(t)
 	args := []string{"rebalance", "--evict", "--config", shared.writeConfiguration(t, movingConfiguration), "--rebalancer-config", limits(t)}
 	var r result
 	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(time.Second) { // the pod is young, and its usage not whole yet
@@ -223,10 +258,11 @@ func TestRebalance_Evict(t *testing.T) {
 // TestRebalancer has w-1 at 62.5 + 20 = 82.5 %, and w-2 at 25 + 1.25 %. The pod of 20 % goes to w-2, and all rests: 62.5 and 46.25 %.
 func TestRebalancer(t *testing.T) {
 	scheduler := heat(t)
+	pretend(t)
 	ctx := t.Context()
 	component, value, _ := strings.Cut(kube.StateLabel, "=")
 	state := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Name: "rebalancer", Labels: map[string]string{component: value}, Annotations: map[string]string{"rebalancer.plimsoll.io/paused": "true"},
+		Name: "rebalancer", Labels: map[string]string{component: value}, Annotations: map[string]string{kube.PausedAnnotation: "true"},
 	}}
 	configs := shared.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
 	_, err := configs.Create(ctx, state, metav1.CreateOptions{})
@@ -235,17 +271,9 @@ func TestRebalancer(t *testing.T) {
 
 	port, err := cluster.FreePort()
 	must(t, err)
-	read := []string{"list", "watch"}
 	r := &rebalancerRun{T: t, url: fmt.Sprintf("http://127.0.0.1:%d", port), args: []string{
 		"--config=" + limits(t), "--scheduler-config=" + shared.writeConfiguration(t, movingConfiguration), "--state=default/rebalancer",
-		fmt.Sprintf("--listen-address=127.0.0.1:%d", port), "--v=2", "--kubeconfig=" + rebalancerAccount(t,
-			rbacv1.PolicyRule{APIGroups: []string{"", "apps", "policy", "resource.k8s.io", "storage.k8s.io", "scheduling.k8s.io"}, Resources: []string{"*"}, Verbs: read},
-			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}},
-			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"rebalancer"}, Verbs: []string{"get", "update"}},
-			rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
-			rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{"rebalancer", "kube-scheduler"}, Verbs: []string{"get", "update"}},
-			rbacv1.PolicyRule{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch", "update"}},
-		)}}
+		fmt.Sprintf("--listen-address=127.0.0.1:%d", port), "--v=2", "--kubeconfig=" + rebalancerAccount(t, rebalancerRules()...)}}
 	r.start()
 	t.Cleanup(r.kill)
 	stopped := func(reason string) func() bool {

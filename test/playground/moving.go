@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -124,12 +123,9 @@ func (p *playground) createBudgets(ctx context.Context) (remove func()) {
 
 // startRebalancer runs the rebalancer until ctx is done. Moves are paused. It returns the name of the ConfigMap with its state.
 func (p *playground) startRebalancer(ctx context.Context) (state string, ended <-chan struct{}) {
-	label, value, _ := strings.Cut(kube.StateLabel, "=")
 	const name = "rebalancer"
 	got(p.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{label: value}, Annotations: map[string]string{kube.PausedAnnotation: "true"},
-		},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{kube.PausedAnnotation: "true"}},
 	}, metav1.CreateOptions{}))
 	dir := filepath.Dir(p.SchedulerConfiguration())
 	config := filepath.Join(dir, "rebalancer.yaml")

@@ -10,8 +10,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
@@ -62,6 +64,9 @@ const PausedAnnotation = "rebalancer.plimsoll.io/paused"
 // StateLabel is the label of the state's ConfigMap.
 const StateLabel = "app.kubernetes.io/component=rebalancer-state"
 
+// BindingLabel is the label of the rebalancer's ClusterRoleBinding. Its service account has the namespace and name of the state.
+const BindingLabel = "app.kubernetes.io/component=rebalancer"
+
 // stateKey is the key of the state in the ConfigMap.
 const stateKey = "state.json"
 
@@ -90,25 +95,46 @@ func (s *Store) Load(ctx context.Context) (state []byte, paused bool, err error)
 // StateOf returns the state in the ConfigMap.
 func StateOf(held *corev1.ConfigMap) []byte { return []byte(held.Data[stateKey]) }
 
-// FindState returns the ConfigMap with the state of the cluster's rebalancer; nil if none is installed.
+// FindState returns the ConfigMap with the state of the cluster's rebalancer; nil if none is installed. It must have the namespace
+// and name of a subject of a ClusterRoleBinding with BindingLabel. Everybody with a namespace can write a ConfigMap with StateLabel.
 func FindState(ctx context.Context, client kubernetes.Interface) (*corev1.ConfigMap, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	options := metav1.ListOptions{LabelSelector: StateLabel, Limit: 2}
-	found, err := client.CoreV1().ConfigMaps(corev1.NamespaceAll).List(ctx, options)
-	switch {
-	case err != nil:
+	bindings, err := client.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{LabelSelector: BindingLabel})
+	if err != nil {
 		return nil, err
-	case len(found.Items) > 1:
-		return nil, errors.New("several rebalancers are installed; uninstall all but one")
-	case len(found.Items) == 0:
-		return nil, nil
 	}
-	return &found.Items[0], nil
+	label, err := labels.Parse(StateLabel)
+	if err != nil {
+		return nil, err
+	}
+	found := map[types.UID]*corev1.ConfigMap{}
+	for i := range bindings.Items {
+		for _, subject := range bindings.Items[i].Subjects {
+			if subject.Kind != rbacv1.ServiceAccountKind {
+				continue
+			}
+			held, err := client.CoreV1().ConfigMaps(subject.Namespace).Get(ctx, subject.Name, metav1.GetOptions{})
+			switch {
+			case apierrors.IsNotFound(err):
+			case err != nil:
+				return nil, err
+			case label.Matches(labels.Set(held.Labels)):
+				found[held.UID] = held
+			}
+		}
+	}
+	if len(found) > 1 {
+		return nil, errors.New("several rebalancers are installed; uninstall all but one")
+	}
+	for _, held := range found {
+		return held, nil
+	}
+	return nil, nil
 }
 
 // Origins returns the origins of pods that the cluster's rebalancer moved, by the UID of their replacements. There are none without
-// permission to list ConfigMaps.
+// permission to list ClusterRoleBindings and to get the ConfigMap.
 func Origins(ctx context.Context, client kubernetes.Interface) (map[types.UID]*rebalance.Origin, error) {
 	held, err := FindState(ctx, client)
 	if apierrors.IsForbidden(err) || err == nil && held == nil {

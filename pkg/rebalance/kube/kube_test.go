@@ -11,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -123,44 +124,70 @@ func TestLease_Down(t *testing.T) {
 	}
 }
 
-// Origins are those of the one rebalancer. They are nothing without one, or without permission.
+// Origins are those of the one rebalancer. They are nothing without one, or without permission. The ConfigMap of a tenant is not read.
 func TestOrigins(t *testing.T) {
-	state := `{"records":[{"pod":"web-1","from":"hot","resource":0,"outcome":"Landed","replacementUID":"u-2"}]}`
-	held := func(name string) corev1.ConfigMap {
-		return corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Data: map[string]string{stateKey: state}}
+	label, value, _ := strings.Cut(StateLabel, "=")
+	held := map[string]*corev1.ConfigMap{}
+	for _, name := range []string{"a", "b", "tenant", "unlabeled"} {
+		c := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Labels: map[string]string{label: value}},
+			Data: map[string]string{
+				stateKey: `{"records":[{"pod":"web-1","from":"` + name + `","resource":0,"outcome":"Landed","replacementUID":"u-2"}]}`,
+			},
+		}
+		held["/api/v1/namespaces/ns/configmaps/"+name] = c
 	}
+	held["/api/v1/namespaces/ns/configmaps/unlabeled"].Labels = nil
 	for _, tc := range []struct {
 		name  string
-		found []corev1.ConfigMap
+		bound []string
 		code  int
-		want  int
+		want  string
 		err   string
 	}{
-		{"one rebalancer", []corev1.ConfigMap{held("a")}, 200, 1, ""},
-		{"none", nil, 200, 0, ""},
-		{"two", []corev1.ConfigMap{held("a"), held("b")}, 200, 0, "several rebalancers are installed"},
-		{"no permission", nil, 403, 0, ""},
-		{"another error", nil, 500, 0, "read moved pods"},
+		{"one rebalancer", []string{"a"}, 200, "a", ""},
+		{"bound twice", []string{"a", "a"}, 200, "a", ""},
+		{"none", nil, 200, "", ""},
+		{"a state that was deleted", []string{"deleted"}, 200, "", ""},
+		{"another component", []string{"unlabeled", "b"}, 200, "b", ""},
+		{"two", []string{"a", "b"}, 200, "", "several rebalancers are installed"},
+		{"no permission", nil, 403, "", ""},
+		{"another error", nil, 500, "", "read moved pods"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			client := serve(t, func(w http.ResponseWriter, r *http.Request) {
-				if q := r.URL.Query(); q.Get("labelSelector") != StateLabel || q.Get("limit") != "2" {
-					t.Errorf("asked for %s, want at most two ConfigMaps with %s", r.URL, StateLabel)
+				code, answer := tc.code, any(nil)
+				switch {
+				case r.URL.Path == "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings" && r.URL.Query().Get("labelSelector") == BindingLabel:
+					list := &rbacv1.ClusterRoleBindingList{}
+					for _, name := range tc.bound {
+						list.Items = append(list.Items, rbacv1.ClusterRoleBinding{Subjects: []rbacv1.Subject{
+							{Kind: "User", Name: "tenant"}, {Kind: "ServiceAccount", Namespace: "ns", Name: name},
+						}})
+					}
+					answer = list
+				case held[r.URL.Path] != nil:
+					answer = held[r.URL.Path]
+				default:
+					code = 404
 				}
-				w.WriteHeader(tc.code)
-				var answer any = &corev1.ConfigMapList{Items: tc.found}
-				if tc.code != 200 {
-					reason := map[int]metav1.StatusReason{403: metav1.StatusReasonForbidden, 500: metav1.StatusReasonInternalError}[tc.code]
-					answer = &metav1.Status{Status: metav1.StatusFailure, Code: int32(tc.code), Reason: reason}
+				w.WriteHeader(code)
+				if code != 200 {
+					answer = &metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: map[int]metav1.StatusReason{
+						403: metav1.StatusReasonForbidden, 404: metav1.StatusReasonNotFound, 500: metav1.StatusReasonInternalError,
+					}[code]}
 				}
 				_ = json.NewEncoder(w).Encode(answer)
 			})
 			origins, err := Origins(t.Context(), client)
-			if len(origins) != tc.want || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
-				t.Errorf("got %v, %v; want %d and %q", origins, err, tc.want, tc.err)
+			if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("got the error %v, want %q", err, tc.err)
 			}
-			if o := origins["u-2"]; tc.want > 0 && (o.Pod != "web-1" || o.From != "hot") {
-				t.Errorf("got %+v, want web-1 from hot", o)
+			switch o := origins["u-2"]; {
+			case tc.want == "" && len(origins) > 0:
+				t.Errorf("got %+v, want none", origins)
+			case tc.want != "" && (o == nil || o.Pod != "web-1" || o.From != tc.want):
+				t.Errorf("got %+v, want web-1 from %s", o, tc.want)
 			}
 		})
 	}
