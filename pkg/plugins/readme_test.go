@@ -53,7 +53,7 @@ func TestDocs_Configurations(t *testing.T) {
 		"docs/plugins/low-risk-over-commitment.md":      1,
 		"docs/plugins/node-metrics.md":                  10,
 		"docs/plugins/peaks.md":                         1,
-		"docs/plugins/predicted-peak.md":                1,
+		"docs/plugins/predicted-peak.md":                2,
 		"docs/plugins/request-bounds.md":                1,
 		"docs/plugins/target-load-packing.md":           1,
 	} {
