@@ -151,7 +151,7 @@ type PodResource struct {
 }
 
 // PodUsage returns what the pods of the cluster use at present, without what is not measured. Metrics-server replaces a source that
-// knows only nodes. It fails if nothing could be read.
+// knows only nodes. It fails if nothing could be read within the source's timeout.
 func (c *Cluster) PodUsage(ctx context.Context, spec config.LoadSpec) (map[PodResource]source.PodUsage, error) {
 	reader, err := sources.OpenPods(ctx, c.objects, spec, c.access)
 	if err != nil {
@@ -164,6 +164,8 @@ func (c *Cluster) PodUsage(ctx context.Context, spec config.LoadSpec) (map[PodRe
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, spec.MetricProvider.Timeout.Duration)
+	defer cancel()
 	usages := map[PodResource]source.PodUsage{}
 	failed := reader.FetchPods(ctx, len(pods), func(u *source.PodUsage) {
 		if u.Usage >= 0 && !math.IsInf(u.Usage, 1) {

@@ -53,6 +53,16 @@ func TestCluster_PodUsage(t *testing.T) {
 			t.Errorf("%+v is known to use %+v", unknown, u)
 		}
 	}
+	hanging := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // so that the server notices that the client leaves
+		<-r.Context().Done()
+	}))
+	t.Cleanup(hanging.Close)
+	spec := cluster.Sources()[0].Spec
+	spec.MetricProvider.Address, spec.MetricProvider.Timeout.Duration = hanging.URL, time.Millisecond
+	if _, err := cluster.PodUsage(t.Context(), spec); err == nil {
+		t.Error("no error of a server that hangs")
+	}
 	server.Close()
 	if _, err := cluster.PodUsage(t.Context(), cluster.Sources()[0].Spec); err == nil {
 		t.Error("no error of a server that is gone")
