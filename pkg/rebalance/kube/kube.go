@@ -96,7 +96,8 @@ func (s *Store) Load(ctx context.Context) (state []byte, paused bool, err error)
 func StateOf(held *corev1.ConfigMap) []byte { return []byte(held.Data[stateKey]) }
 
 // FindState returns the ConfigMap with the state of the cluster's rebalancer; nil if none is installed. It must have the namespace
-// and name of a subject of a ClusterRoleBinding with BindingLabel. Everybody with a namespace can write a ConfigMap with StateLabel.
+// and name of a subject of a ClusterRoleBinding with BindingLabel. Everybody with a namespace can write a ConfigMap with that
+// StateLabel.
 func FindState(ctx context.Context, client kubernetes.Interface) (*corev1.ConfigMap, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -156,21 +156,28 @@ func (m *Matcher) evidence(series map[string]string, position int) (Evidence, ti
 	}
 	at, ok := m.Index.Match(instance)
 	onNode := ok && at == position
-	pod := m.pod(series[namespaceLabel], name)
-	runsHere := pod != nil && pod.Spec.NodeName == m.Nodes[position].Name
-	// A pod elsewhere may have the name of a node, and an instance of its own name. It may also have ended.
-	isAnother := pod != nil && !runsHere || pod == nil && instance == name
-	switch {
-	case runsHere && pod.Spec.HostNetwork && (onNode || isOf(instance, pod)):
-		return Shown, hostPod
-	case runsHere && (onNode || isOf(instance, pod)):
-		return Shown, elsewhere
-	case !onNode || isAnother:
+	if pod := m.pod(series[namespaceLabel], name); pod != nil {
+		return evidenceOf(pod, m.Nodes[position].Name, instance, onNode)
+	}
+	// A pod that has ended may have had the name of a node, and an instance of its own name.
+	switch isName := name != "" && instance == name; {
+	case !onNode || isName:
 		return Unshown, elsewhere
 	case isNodePort(instance):
 		return Shown, elsewhere
 	}
 	return Shown, nodeAddress
+}
+
+// evidenceOf is evidence for the target of a known pod. onNode reports whether the instance is the node.
+func evidenceOf(pod *corev1.Pod, node, instance string, onNode bool) (Evidence, tier) {
+	switch {
+	case pod.Spec.NodeName != node || !onNode && !isOf(instance, pod):
+		return Unshown, elsewhere // a pod may have the name of another node
+	case pod.Spec.HostNetwork:
+		return Shown, hostPod
+	}
+	return Shown, elsewhere
 }
 
 func isNodePort(instance string) bool {
