@@ -97,7 +97,8 @@ func passedOver(r *response.Result) error {
 		return errors.New("the response is too large: set metricProvider.selector")
 	}
 	if r.Nodes > 0 {
-		return fmt.Errorf("values for %d nodes, %d of them from targets on the node", r.Nodes, r.Shown)
+		return fmt.Errorf("values for %d nodes: %d from targets on the node, of which %d are in the node's network",
+			r.Nodes, r.Shown, r.OnHost)
 	}
 	return r.EmptyReason()
 }
