@@ -166,7 +166,8 @@ func startWith(t *testing.T, o Options) *running {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	c := clocktesting.NewFakeClock(now)
-	ctx, cancel := context.WithCancel(t.Context())
+	// A browser of the test ends before the server. Otherwise it reports that the stream of events broke off.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	o.Clock = c
 	s, err := NewServer(ctx, listener, o)
 	must(t, err)
