@@ -126,7 +126,7 @@ func TestBrowser(t *testing.T) {
 		t.Error("Escape leaves the node open")
 	}
 	tb.Exec(`history.back()`)
-	waitFor(tb, "#h-node", "worker-0010")
+	waitFor(tb, "#node:not([hidden]) #h-node", "worker-0010") // its text is there before
 	tb.Exec(`document.querySelector("#grid").focus()`)
 	tb.Key(kb.End)
 	tb.Shows("#tip:not([hidden])", "Absent: requests count")
