@@ -111,9 +111,12 @@ const newTrend = ({ get, percent, plural, drawAll }) => {
       }
       ctx.restore();
     };
+    let shows = false; // A new chart has no cursor, and must not hide the tip of another picture.
     const showValue = (u) => {
-      const i = u.cursor.idx;
-      if (i == null) return hideTip();
+      const i = u.cursor.idx, hides = i == null && shows;
+      shows = i != null;
+      if (hides) hideTip();
+      if (!shows) return;
       const place = box.getBoundingClientRect();
       showTip(clock(trend.times[i]) + ": " + percent(values[i]) + " %", place.left + u.valToPos(x[i], "x") + 40, place.top + 20);
     };
