@@ -64,10 +64,10 @@ type WorkloadWatcher struct {
 	publisher *learned.Publisher
 
 	// The fields below are used by Run's goroutine alone.
-	// started reports whether there was a refresh. nextRefresh is when the next is due.
-	started     bool
-	nextRefresh time.Time
-	past        backfill
+	// started reports whether there was a refresh, and failed whether the last one failed. nextRefresh is when the next is due.
+	started, failed bool
+	nextRefresh     time.Time
+	past            backfill
 	// historyErr is why a part of the history is missing.
 	historyErr error
 	// unmeasuredErr is why the last refresh, although it succeeded, lacks usages.
@@ -100,11 +100,12 @@ func (w *WorkloadWatcher) Run(ctx context.Context) {
 // refreshDue observes all pods if that is due, and reads at most one period of the history. So the source has little work at once.
 func (w *WorkloadWatcher) refreshDue(ctx context.Context) error {
 	ctx = w.logging(ctx)
-	if now := w.Clock.Now(); !now.Before(w.nextRefresh) {
-		if err := w.observeNow(ctx, now); err != nil {
+	if now := w.Clock.Now(); w.failed || !now.Before(w.nextRefresh) {
+		w.nextRefresh = now.Add(WorkloadInterval)
+		err := w.observeNow(ctx, now)
+		if w.failed = err != nil; w.failed {
 			return err
 		}
-		w.nextRefresh = now.Add(WorkloadInterval)
 	}
 	if history, ok := w.Source.(source.WorkloadHistory); ok && w.past.isDue(w.Clock.Now()) {
 		w.readPeriod(ctx, history)
@@ -112,8 +113,11 @@ func (w *WorkloadWatcher) refreshDue(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// untilDue returns the time until there is something to do.
+// untilDue returns the time until there is something to do. After a failure it bounds the time until the next try.
 func (w *WorkloadWatcher) untilDue() time.Duration {
+	if w.failed {
+		return WorkloadInterval
+	}
 	next := w.nextRefresh
 	if _, ok := w.Source.(source.WorkloadHistory); ok && w.past.remains() && w.past.notBefore.Before(next) {
 		next = w.past.notBefore

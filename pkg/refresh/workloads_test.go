@@ -649,6 +649,24 @@ plimsoll_workload_history_read_ratio{source="fake"} 1
 	}
 }
 
+// TestWorkloads_FailedRefreshWaits expects a failed refresh to be tried again, and not at once.
+func TestWorkloads_FailedRefreshWaits(t *testing.T) {
+	src := &fakeHistory{}
+	src.failed = [load.ResourceCount]error{errors.New("down"), errors.New("down")}
+	c := newPodCluster(t, src, "")
+	_, ctx := ktesting.NewTestContext(t)
+	for i := range 3 {
+		if err := c.refreshDue(ctx); err == nil || len(src.pods) != i+1 || c.untilDue() != WorkloadInterval {
+			t.Errorf("try %d: %v after %d observations, the next within %v", i, err, len(src.pods), c.untilDue())
+		}
+	}
+	src.failed = [load.ResourceCount]error{}
+	src.history = func(source.Period) ([]source.WorkloadUsage, error) { return nil, nil }
+	if err := c.refreshDue(ctx); err != nil || len(src.pods) != 4 || c.untilDue() != leastPause {
+		t.Errorf("%v after %d observations, the next in %v; want the next period after %v", err, len(src.pods), c.untilDue(), leastPause)
+	}
+}
+
 // TestBackfill expects the newest period first, each where the one before began, and longer ones from a source that is quick.
 func TestBackfill(t *testing.T) {
 	for _, tt := range []struct {
