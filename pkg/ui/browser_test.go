@@ -58,7 +58,7 @@ func openPage(t *testing.T, s *running) *browser.Tab {
 func waitFor(tb *browser.Tab, selector, text string) {
 	tb.Helper()
 	holds := browser.Get(tb, chromedp.Evaluate[bool](fmt.Sprintf(`new Promise((done) => {
-		const end = Date.now() + 30000;
+		const end = Date.now() + 120000;
 		const look = () => [...document.querySelectorAll(%q)].some((e) => e.textContent.includes(%q)) ? done(true)
 			: Date.now() > end ? done(false) : setTimeout(look, 20);
 		look();
