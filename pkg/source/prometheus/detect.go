@@ -76,12 +76,11 @@ func best(probes []*response.Result) *response.Result {
 		}
 		return most, probes[i]
 	}
-	onHost, taken := first(func(r *response.Result) int { return r.OnHost })
-	shown, byShown := first(func(r *response.Result) int { return r.Shown })
-	if 2*onHost < shown {
-		onHost, taken = shown, byShown
+	most, taken := first(func(r *response.Result) int { return r.OnHost })
+	if shown, byShown := first(func(r *response.Result) int { return r.Shown }); 2*most < shown {
+		most, taken = shown, byShown
 	}
-	if likely, byLikely := first(func(r *response.Result) int { return r.Shown + r.Untargeted }); 2*onHost < likely {
+	if likely, byLikely := first(func(r *response.Result) int { return r.Shown + r.Untargeted }); 2*most < likely {
 		taken = byLikely
 	}
 	_, byAny := first(func(r *response.Result) int { return r.Nodes })
