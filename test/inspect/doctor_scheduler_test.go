@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -240,6 +241,9 @@ func TestDoctor_Scheduler(t *testing.T) {
 	advice := wantsFound(t, shared.byDiscovery(t), "scheduler.ready", doctor.Error, "0 of 0 pods")
 	if output := shared.shell(t, advice[0]); !strings.Contains(output, "plimsoll") {
 		t.Errorf("%s prints %s", advice[0].Command, output)
+	}
+	if leader := find(shared.byDiscovery(t), "scheduler.leader"); !reflect.DeepEqual(leader.Advice, advice) {
+		t.Errorf("without pods there is no log, but the advice is %+v", leader.Advice)
 	}
 	d, err := shared.Client.AppsV1().Deployments(installed).Get(t.Context(), "plimsoll", metav1.GetOptions{})
 	must(t, err)

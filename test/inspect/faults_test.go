@@ -328,6 +328,14 @@ func sourceFaults() []fault {
 			})},
 		{"a server that is no Prometheus", "source.answers", doctor.Error, "not a response of the Prometheus API", "It is another server",
 			through(responds(http.StatusOK, "<html>Grafana</html>")), prose(byAddress)},
+		{"a redirect to a sign-in page", "source.answers", doctor.Error, "/login: not a response of the Prometheus API", "write the address of the server behind it",
+			through(func(w http.ResponseWriter, r *http.Request) bool {
+				if r.URL.Path != "/login" {
+					http.Redirect(w, r, "/login", http.StatusFound)
+					return true
+				}
+				return responds(http.StatusOK, "<html>Sign in</html>")(w, r)
+			}), prose(byAddress)},
 		{"a server that fails", "source.answers", doctor.Error, "503", "answers, and fails",
 			through(responds(http.StatusServiceUnavailable, "overloaded")), prose(byRepair)},
 		{"no token", "source.authorization", doctor.Error, "401 Unauthorized", "No token is sent", through(token),

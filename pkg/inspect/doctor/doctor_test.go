@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -119,6 +120,13 @@ func schedulerPod() *corev1.Pod {
 func TestFault(t *testing.T) {
 	const there = "https://prometheus-operated.monitoring.svc:9090/prefix"
 	unknown := x509.UnknownAuthorityError{Cert: &x509.Certificate{Issuer: pkix.Name{CommonName: "house-ca"}}}
+	redirected := func(to string, err error) error {
+		u, parseErr := url.Parse(to)
+		if parseErr != nil {
+			t.Fatal(parseErr)
+		}
+		return &httpclient.RedirectedError{To: u, Err: err}
+	}
 	status := func(code int, body string) error { return &httpclient.StatusError{Code: code, Body: []byte(body)} }
 	for _, tt := range []struct {
 		name, address string
@@ -153,8 +161,14 @@ func TestFault(t *testing.T) {
 		{"no token, and an address that looks like a proxy", "http://sql-proxy.example:9090", live.Replaced, status(401, "no"), nil, stageAuthorized, []string{"No token is sent"}},
 		{"no token", there, live.Direct, status(401, "no"), nil, stageAuthorized, []string{"tokenFile: /etc/plimsoll/token/token"}},
 		{"a file of the pod", there, live.Direct, os.ErrNotExist, nil, stageAuthorized, []string{"exec deploy/plimsoll"}},
-		{"a redirect to a server that is down", "http://10.0.0.9:9090", live.Direct, &url.Error{Op: "Get", URL: "http://10.0.0.8:9/x", Err: syscall.ECONNREFUSED}, nil,
-			stageAnswers, []string{"10.0.0.9:9090 redirects to 10.0.0.8:9", "curl -sSI http://10.0.0.9:9090"}},
+		{"a redirect to a server that is down", "http://10.0.0.9:9090", live.Direct, redirected("http://10.0.0.8:9/x", syscall.ECONNREFUSED), nil,
+			stageAnswers, []string{"10.0.0.9:9090 redirects to http://10.0.0.8:9/x", "curl -sSI 'http://10.0.0.9:9090/api"}},
+		{"a redirect to a sign-in page", "http://10.0.0.9:9090", live.Direct, redirected("http://10.0.0.9:9090/login", &json.SyntaxError{}), nil,
+			stageAnswers, []string{"redirects to http://10.0.0.9:9090/login", "If that is a sign-in page"}},
+		{"a redirect to a port with TLS", strings.Replace(there, "https", "http", 1), live.Direct, redirected(there, unknown), []*corev1.Pod{schedulerPod()},
+			stageTLS, []string{"house-ca signed the certificate"}},
+		{"a redirect to where a token is needed", strings.Replace(there, "https", "http", 1), live.Direct, redirected(there, status(401, "no")), nil,
+			stageAuthorized, []string{"tokenFile: /etc/plimsoll/token/token"}},
 		{"another status", "http://10.0.0.9:9090", live.Direct, status(http.StatusBadGateway, ""), nil, stageAnswers, []string{"10.0.0.9:9090"}},
 		{"an error of another kind, such as of a source that is new", there, live.Direct, fmt.Errorf("quota of the account is used up"), nil, stageAnswers, []string{"Do what the message says"}},
 	} {

@@ -49,11 +49,7 @@ func (f *facts) checkReady() []Check {
 	if ready > 0 && ready == len(w.Pods) {
 		return ok("%s", message)
 	}
-	advice := run(live.DescribeCommand(w.Namespace, w.Kind, w.Name), "See why it has no pods:")
-	if first == nil && w.Kind == "Deployment" {
-		advice = append(advice, run(fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=2", live.ShellQuote(w.Namespace),
-			live.ShellQuote(w.Name)), "If it has 0 replicas, start it:")...)
-	}
+	advice := adviseNoPods(w)
 	if first != nil {
 		advice = append(run(live.DescribeCommand(w.Namespace, "Pod", first.Name), "See its events:"),
 			run(logsOf(w, "Pod", first.Name), "See its log:")...)
@@ -64,6 +60,15 @@ func (f *facts) checkReady() []Check {
 		}
 	}
 	return failIf(ready == 0)(advice, "%s", message)
+}
+
+func adviseNoPods(w *live.Workload) []Advice {
+	advice := run(live.DescribeCommand(w.Namespace, w.Kind, w.Name), "See why it has no pods:")
+	if w.Kind != "Deployment" {
+		return advice
+	}
+	return append(advice, run(fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=2", live.ShellQuote(w.Namespace),
+		live.ShellQuote(w.Name)), "If it has 0 replicas, start it:")...)
 }
 
 // checkRestarted finds pods that started before the configuration was written: the scheduler reads it at its start.
@@ -144,10 +149,13 @@ func (f *facts) checkLeader() []Check {
 		return ok("leader election is disabled")
 	}
 	name := election.ResourceNamespace + "/" + election.ResourceName
-	logs := run(logsOf(w, w.Kind, w.Name), "See in its log what it waits for:")
+	advice := run(logsOf(w, w.Kind, w.Name), "See in its log what it waits for:")
+	if len(w.Pods) == 0 {
+		advice = adviseNoPods(w)
+	}
 	switch {
 	case apierrors.IsNotFound(f.leaseErr):
-		return fail(logs, "no leader yet: there is no Lease %s", name)
+		return fail(advice, "no leader yet: there is no Lease %s", name)
 	case f.leaseErr != nil:
 		return warn(say("Run this as a user with permission to get leases."), "the Lease %s could not be read: %s", name,
 			oneLine(f.leaseErr))
@@ -161,10 +169,12 @@ func (f *facts) checkLeader() []Check {
 	age := max(f.clock().Sub(ptr.Deref(spec.RenewTime, metav1.MicroTime{}).Time), 0)
 	switch {
 	case holder == "":
-		return fail(logs, "no leader: Lease %s has been released", name)
+		return fail(advice, "no leader: Lease %s has been released", name)
 	case age > 2*duration:
-		logs = append(logs, f.adviseRestart("If it hangs")...)
-		return fail(logs, "no leader: Lease %s was renewed %s ago, for %s", name, rounded(age), duration)
+		if len(w.Pods) > 0 {
+			advice = append(advice, f.adviseRestart("If it hangs")...)
+		}
+		return fail(advice, "no leader: Lease %s was renewed %s ago, for %s", name, rounded(age), duration)
 	case !slices.Contains(w.Pods, holder) && w.Kind == "Deployment":
 		return warn(f.edit(fmt.Sprintf("leaderElection:\n  resourceName: %s\n  resourceNamespace: %s\n", w.Name, w.Namespace),
 			"choose another Lease:", "Remove the other scheduler with the same Lease. Or,"),

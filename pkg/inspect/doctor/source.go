@@ -92,18 +92,19 @@ func isFailure(err error) bool { return is[*httpclient.StatusError](err) || is[n
 // fault returns the stage at which the error occurs, and what to do.
 func (s *sourceFacts) fault() (stage string, advice []Advice) {
 	err, u := s.Err, s.url()
-	if failed, ok := errors.AsType[*url.Error](err); ok && u.Host != "" {
-		if at, err := url.Parse(failed.URL); err == nil && at.Host != "" && at.Host != u.Host {
-			return stageAnswers, run("curl -sSI "+live.ShellQuote(httpclient.WithoutSecrets(u)),
-				"%s redirects to %s, where the request fails. Write the address that answers, or correct the redirect. See it by:",
-				u.Host, text.Excerpt(at.Host))
-		}
+	status, answered := errors.AsType[*httpclient.StatusError](err)
+	redirected, isRedirected := errors.AsType[*httpclient.RedirectedError](err)
+	if isRedirected && redirected.To.Host != u.Host {
+		return stageAnswers, s.adviseRedirect(redirected.To)
 	}
 	if advice := s.adviseCertificate(); len(advice) > 0 {
 		return stageTLS, advice
 	}
-	if status, ok := errors.AsType[*httpclient.StatusError](err); ok {
+	if answered {
 		return s.adviseStatus(status)
+	}
+	if isRedirected {
+		return stageAnswers, s.adviseRedirect(redirected.To)
 	}
 	if is[*apierrors.StatusError](err) {
 		return adviseMetricsServer(err)
@@ -124,6 +125,13 @@ func (s *sourceFacts) fault() (stage string, advice []Advice) {
 			s.edit(providerYAML("timeout", slower), "allow more time:", "Perhaps it is slow.")...)
 	}
 	return stageAnswers, s.adviseAnswer()
+}
+
+// adviseRedirect is for a server that sends the request elsewhere, where it fails.
+func (s *sourceFacts) adviseRedirect(to *url.URL) []Advice {
+	return run("curl -sSI "+live.ShellQuote(s.probe()),
+		"%s redirects to %s, which does not answer as it must. If that is a sign-in page, write the address of the server behind it. "+
+			"See the redirect:", s.url().Host, text.Excerpt(httpclient.WithoutSecrets(to)))
 }
 
 // adviseAnswer is for an answer that could not be read.

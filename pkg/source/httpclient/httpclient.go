@@ -95,7 +95,8 @@ func (c *Client) URL(path ...string) *url.URL { return c.base.JoinPath(path...) 
 // Endpoint returns the URL of a path below the address for errors, or the address without a path.
 func (c *Client) Endpoint(path ...string) string { return WithoutSecrets(c.URL(path...)) }
 
-// Exchange is Do with read, which gets the response. Its errors get the method and the URL.
+// Exchange is Do with read, which gets the response. Its errors get the method and the URL, and are a *RedirectedError where a
+// redirect was followed.
 func (c *Client) Exchange(req *http.Request, maxBytes int64, read func(*http.Response) error) error {
 	resp, err := c.Do(req, maxBytes)
 	if err != nil {
@@ -103,10 +104,26 @@ func (c *Client) Exchange(req *http.Request, maxBytes int64, read func(*http.Res
 	}
 	defer func() { _ = resp.Body.Close() }() // the response has been read by then
 	if err := read(resp); err != nil {
-		return fmt.Errorf("%s %s: %w", req.Method, WithoutSecrets(req.URL), err)
+		request := req.Method + " " + WithoutSecrets(req.URL)
+		if to := resp.Request.URL; WithoutSecrets(to) != WithoutSecrets(req.URL) {
+			request, err = request+", redirected to "+c.Excerpt(WithoutSecrets(to)), &RedirectedError{To: to, Err: err}
+		}
+		return fmt.Errorf("%s: %w", request, err)
 	}
 	return nil
 }
+
+// RedirectedError is the error of a request that the server sent elsewhere. Its text is that of Err.
+type RedirectedError struct {
+	// To is where the error occurred.
+	To  *url.URL
+	Err error
+}
+
+func (e *RedirectedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *RedirectedError) Unwrap() error { return e.Err }
 
 // Do sends the request with the token and the key. The response's body is unpacked, and ends in a *source.TooLargeError beyond
 // maxBytes. The error is explained.
@@ -120,7 +137,9 @@ func (c *Client) Do(req *http.Request, maxBytes int64) (*http.Response, error) {
 	if err != nil {
 		if failed, ok := errors.AsType[*url.Error](err); ok { // after a redirect, it has the server's Location
 			if u, parseErr := req.URL.Parse(failed.URL); parseErr == nil {
-				failed.URL = u.String()
+				if failed.URL = u.String(); WithoutSecrets(u) != WithoutSecrets(req.URL) {
+					failed.Err = &RedirectedError{To: u, Err: failed.Err}
+				}
 			}
 		}
 		return nil, c.Explain(err)
@@ -156,8 +175,9 @@ func (c *Client) CloseIdleConnections() { c.client.CloseIdleConnections() }
 // checkRedirect follows redirects as net/http does, except with credentials to another origin.
 func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(c.credentials) > 0 && !SameOrigin(req.URL, via[0].URL) {
-		return fmt.Errorf("redirected to %s://%s, where the credentials are not sent: set the address to where the service is",
-			c.Excerpt(req.URL.Scheme), c.Excerpt(req.URL.Host))
+		return &RedirectedError{req.URL, fmt.Errorf(
+			"redirected to %s://%s, where the credentials are not sent: set the address to where the service is",
+			c.Excerpt(req.URL.Scheme), c.Excerpt(req.URL.Host))}
 	}
 	return CheckRedirectCount(via)
 }

@@ -275,6 +275,25 @@ func TestRedirects(t *testing.T) {
 			t.Errorf("got %q, error %v", got, err)
 		}
 	})
+	t.Run("the error of a page elsewhere says where", func(t *testing.T) {
+		client := newClient(t, Config{})
+		req, err := http.NewRequest(http.MethodGet, server.URL+"/stay?secret", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = client.Exchange(req, 1000, func(*http.Response) error { return errors.New("no JSON") })
+		wantError(t, err, "GET "+server.URL+"/stay, redirected to "+server.URL+"/here: no JSON")
+		if redirected, ok := errors.AsType[*RedirectedError](err); !ok || redirected.To.String() != server.URL+"/here" {
+			t.Errorf("the error is not of a redirect: %#v", err)
+		}
+	})
+	t.Run("the error of a connection elsewhere says where", func(t *testing.T) {
+		leave = "http://127.0.0.1:1/x"
+		_, err := get(t, newClient(t, Config{}), server.URL+"/leave")
+		if redirected, ok := errors.AsType[*RedirectedError](err); !ok || redirected.To.String() != leave {
+			t.Errorf("the error is not of a redirect: %#v", err)
+		}
+	})
 	t.Run("a loop ends", func(t *testing.T) {
 		_, err := get(t, newClient(t, Config{}), server.URL+"/loop")
 		wantError(t, err, "GET "+server.URL+"/loop: stopped after 10 redirects")
