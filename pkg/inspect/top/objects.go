@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
-	objectinformer "github.com/plimsoll-scheduler/plimsoll/internal/informer"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
@@ -71,10 +70,11 @@ func Watch(ctx context.Context, conn *live.Connection, c clock.PassiveClock) (*O
 		o.fail(err)
 		stop(err)
 	}
+	var small live.Compactor
 	var informers []cache.SharedIndexInformer
 	for kind, listWatcher := range []listWatch{
-		{newListWatch("nodes", "", failed, core.Nodes().List, core.Nodes().Watch)},
-		{newListWatch("pods", live.UnfinishedPods, failed, core.Pods("").List, core.Pods("").Watch)},
+		{newListWatch("nodes", "", &small, failed, core.Nodes().List, core.Nodes().Watch)},
+		{newListWatch("pods", live.UnfinishedPods, &small, failed, core.Pods("").List, core.Pods("").Watch)},
 	} {
 		object := [...]runtime.Object{&corev1.Node{}, &corev1.Pod{}}[kind]
 		informer := cache.NewSharedIndexInformer(listWatcher, object, 0, cache.Indexers{})
@@ -87,7 +87,7 @@ func Watch(ctx context.Context, conn *live.Connection, c clock.PassiveClock) (*O
 				o.depart(object)
 			},
 		})
-		if err := errors.Join(err, informer.SetTransform(objectinformer.WithoutManagedFields),
+		if err := errors.Join(err, informer.SetTransform(small.Compact),
 			informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})); err != nil {
 			return nil, err
 		}
@@ -113,16 +113,26 @@ func (listWatch) IsWatchListSemanticsUnSupported() bool { return true }
 // newListWatch lists and watches what a field selector selects of a resource. It calls failed with each result, because the
 // reflector retries some failures without calling its handler.
 func newListWatch[L runtime.Object](
-	resource, selector string, failed func(verb, resource string, err error),
+	resource, selector string, small *live.Compactor, failed func(verb, resource string, err error),
 	list func(context.Context, metav1.ListOptions) (L, error),
 	follow func(context.Context, metav1.ListOptions) (watch.Interface, error),
 ) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
 			l.FieldSelector = selector
+			if l.Limit > 0 {
+				l.ResourceVersion = "" // else the API server may ignore the limit, and sends all at once
+			}
 			all, err := list(ctx, l)
 			failed("list", resource, err)
-			return all, err
+			if err != nil {
+				return nil, err
+			}
+			// The reflector transforms objects only once it has all pages.
+			return all, meta.EachListItem(all, func(object runtime.Object) error {
+				_, err := small.Compact(object)
+				return err
+			})
 		},
 		WatchFuncWithContext: func(ctx context.Context, l metav1.ListOptions) (watch.Interface, error) {
 			l.FieldSelector = selector

@@ -107,6 +107,31 @@ func TestWatch_AppliesChanges(t *testing.T) {
 	}
 }
 
+// Pages are smaller than all objects at once, and compacted on arrival. The API server ignores limits at resource version 0.
+func TestListWatch_Pages(t *testing.T) {
+	var asked metav1.ListOptions
+	listed := &corev1.PodList{Items: []corev1.Pod{*pod("p", "a", "1", "1Gi", -1)}}
+	listed.Items[0].ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
+	listWatcher := newListWatch("pods", "selector", &live.Compactor{}, func(string, string, error) {},
+		func(_ context.Context, o metav1.ListOptions) (*corev1.PodList, error) {
+			asked = o
+			return listed, nil
+		}, nil)
+	for _, test := range []struct{ given, want metav1.ListOptions }{
+		{metav1.ListOptions{Limit: 500, ResourceVersion: "0"}, metav1.ListOptions{Limit: 500}},
+		{metav1.ListOptions{Limit: 500, Continue: "c"}, metav1.ListOptions{Limit: 500, Continue: "c"}},
+		{metav1.ListOptions{ResourceVersion: "0"}, metav1.ListOptions{ResourceVersion: "0"}},
+	} {
+		test.want.FieldSelector = "selector"
+		if _, err := listWatcher.ListWithContext(t.Context(), test.given); err != nil || asked != test.want {
+			t.Errorf("%v, asked %+v, want %+v", err, asked, test.want)
+		}
+	}
+	if fields := listed.Items[0].ManagedFields; fields != nil {
+		t.Errorf("the page has managed fields %v", fields)
+	}
+}
+
 func TestWatch_Forbidden(t *testing.T) {
 	client := fake.NewClientset()
 	client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {

@@ -1,0 +1,124 @@
+package live
+
+import (
+	"crypto/sha256"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/informer"
+)
+
+// Compactor makes nodes and pods smaller that are held for long. It drops fields that neither the scheduler, nor a plugin, nor a
+// command reads. Equal parts of objects share memory, so that nobody must change them: pods of a workload have the same containers.
+type Compactor struct {
+	mu sync.Mutex
+	// shared are parts of objects, by the hash of their protobuf encoding.
+	shared map[[sha256.Size]byte]any
+}
+
+// maxShared bounds the parts that are remembered. Beyond, all are forgotten, and later objects share among themselves.
+const maxShared = 50_000
+
+// Compact changes and returns an object that nobody else has yet. It is a cache.TransformFunc. A second call has no effect.
+func (c *Compactor) Compact(object any) (any, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch o := object.(type) {
+	case *corev1.Node:
+		c.compactMeta(&o.ObjectMeta)
+		for i := range o.Status.Images {
+			names := &o.Status.Images[i].Names
+			*names = share(c, *names, &corev1.ContainerImage{Names: *names})
+		}
+	case *corev1.Pod:
+		c.compactPod(o)
+	}
+	return informer.WithoutManagedFields(object)
+}
+
+func (c *Compactor) compactMeta(m *metav1.ObjectMeta) {
+	if m.Annotations[corev1.LastAppliedConfigAnnotation] != "" { // else they may be shared, and must not be written
+		delete(m.Annotations, corev1.LastAppliedConfigAnnotation)
+	}
+	m.Labels = share(c, m.Labels, &metav1.ObjectMeta{Labels: m.Labels})
+	m.Annotations = share(c, m.Annotations, &metav1.ObjectMeta{Annotations: m.Annotations})
+	m.OwnerReferences = share(c, m.OwnerReferences, &metav1.ObjectMeta{OwnerReferences: m.OwnerReferences})
+}
+
+func (c *Compactor) compactPod(pod *corev1.Pod) {
+	c.compactMeta(&pod.ObjectMeta)
+	spec, status := &pod.Spec, &pod.Status
+	if workloadOf("Pod", pod.ObjectMeta, *spec) == nil { // else its flags and files are read
+		dropUnread(spec)
+	}
+	spec.Containers = share(c, spec.Containers, &corev1.PodSpec{Containers: spec.Containers})
+	spec.InitContainers = share(c, spec.InitContainers, &corev1.PodSpec{InitContainers: spec.InitContainers})
+	spec.Volumes = share(c, spec.Volumes, &corev1.PodSpec{Volumes: spec.Volumes})
+	spec.Tolerations = share(c, spec.Tolerations, &corev1.PodSpec{Tolerations: spec.Tolerations})
+	spec.NodeSelector = share(c, spec.NodeSelector, &corev1.PodSpec{NodeSelector: spec.NodeSelector})
+	spec.TopologySpreadConstraints = share(c, spec.TopologySpreadConstraints,
+		&corev1.PodSpec{TopologySpreadConstraints: spec.TopologySpreadConstraints})
+	c.compactStatuses(status.ContainerStatuses)
+	c.compactStatuses(status.InitContainerStatuses)
+	status.Conditions = slices.DeleteFunc(status.Conditions, func(condition corev1.PodCondition) bool {
+		return slices.Contains(unreadConditions, condition.Type)
+	})
+	status.Conditions = slices.Clone(status.Conditions) // without the space of the others
+}
+
+func (c *Compactor) compactStatuses(statuses []corev1.ContainerStatus) {
+	for i := range statuses {
+		s := &statuses[i]
+		s.Image, s.ImageID, s.ContainerID, s.VolumeMounts = "", "", "", nil
+		s.LastTerminationState, s.AllocatedResourcesStatus, s.User = corev1.ContainerState{}, nil, nil
+		s.AllocatedResources = share(c, s.AllocatedResources, &corev1.ContainerStatus{AllocatedResources: s.AllocatedResources})
+		s.Resources = share(c, s.Resources, &corev1.ContainerStatus{Resources: s.Resources})
+	}
+}
+
+// unreadConditions tell of a pod's start. Its containers' statuses are read instead.
+var unreadConditions = []corev1.PodConditionType{corev1.PodInitialized, corev1.ContainersReady, corev1.PodReadyToStartContainers}
+
+// dropUnread drops what is only read of a scheduler's own pods. Commands stay, because doctor looks for programs.
+func dropUnread(spec *corev1.PodSpec) {
+	spec.Containers, spec.InitContainers = withoutUnread(spec.Containers), withoutUnread(spec.InitContainers)
+	spec.Volumes = slices.DeleteFunc(slices.Clone(spec.Volumes), func(v corev1.Volume) bool {
+		return v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
+	})
+}
+
+// withoutUnread returns new containers, because the old ones may be shared.
+func withoutUnread(containers []corev1.Container) []corev1.Container {
+	containers = slices.Clone(containers)
+	for i := range containers {
+		c := &containers[i]
+		c.Args, c.WorkingDir, c.Env, c.EnvFrom = nil, "", nil, nil
+		c.LivenessProbe, c.ReadinessProbe, c.StartupProbe, c.Lifecycle = nil, nil, nil, nil
+		c.TerminationMessagePath, c.TerminationMessagePolicy, c.ImagePullPolicy = "", "", ""
+		// The scheduler reads the mounts' options. Names of other mounts differ by pod.
+		c.VolumeMounts = slices.DeleteFunc(slices.Clone(c.VolumeMounts), func(m corev1.VolumeMount) bool {
+			return len(m.BindMountOptions) == 0
+		})
+	}
+	return containers
+}
+
+// share returns an equal part of an earlier object, or else the part. The message has only the part.
+func share[T any](c *Compactor, part T, message interface{ Marshal() ([]byte, error) }) T {
+	encoded, err := message.Marshal()
+	if err != nil {
+		return part
+	}
+	key := sha256.Sum256(encoded)
+	if shared, ok := c.shared[key].(T); ok {
+		return shared
+	}
+	if c.shared == nil || len(c.shared) >= maxShared {
+		c.shared = map[[sha256.Size]byte]any{}
+	}
+	c.shared[key] = part
+	return part
+}

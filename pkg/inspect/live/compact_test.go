@@ -1,0 +1,159 @@
+package live
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// compactedPod returns a pod of a workload as the API server sends it.
+func compactedPod(name string, command ...string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{"app": "web"},
+			Annotations:     map[string]string{corev1.LastAppliedConfigAnnotation: "{}", corev1.PodDeletionCost: "1"},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web"}},
+			ManagedFields:   []metav1.ManagedFieldsEntry{{Manager: "kubelet"}},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: "n-" + name,
+			Containers: []corev1.Container{{
+				Name: "main", Image: "image", Command: command, Args: []string{"--config=/etc/c/c.yaml"},
+				Env:       []corev1.EnvVar{{Name: "A", Value: "b"}},
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("100m")}},
+				Ports:     []corev1.ContainerPort{{HostPort: 80}},
+				VolumeMounts: []corev1.VolumeMount{
+					{Name: "kube-api-access-" + name, MountPath: "/var"}, {Name: "config", MountPath: "/etc/c"},
+				},
+				LivenessProbe: &corev1.Probe{PeriodSeconds: 1}, ImagePullPolicy: corev1.PullAlways,
+			}},
+			Volumes: []corev1.Volume{
+				{Name: "kube-api-access-" + name, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}},
+				{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "c"},
+				}}},
+				{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+			},
+			Tolerations: []corev1.Toleration{{Key: "a"}},
+		},
+		Status: corev1.PodStatus{
+			Conditions: []corev1.PodCondition{{Type: corev1.PodInitialized}, {Type: corev1.PodReady}, {Type: corev1.PodScheduled}},
+			ContainerStatuses: []corev1.ContainerStatus{{
+				Name: "main", RestartCount: 2, ImageID: "sha256:" + name,
+				State:     corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+				Resources: &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("100m")}},
+			}},
+		},
+	}
+}
+
+func TestCompactor_DropsWhatNobodyReads(t *testing.T) {
+	var c Compactor
+	pod := compactedPod("a", "app")
+	pod.Spec.Containers[0].Args = nil
+	if _, err := c.Compact(pod); err != nil {
+		t.Fatal(err)
+	}
+	want := compactedPod("a", "app")
+	want.ManagedFields = nil
+	delete(want.Annotations, corev1.LastAppliedConfigAnnotation)
+	container := &want.Spec.Containers[0]
+	container.Args, container.Env, container.VolumeMounts = nil, nil, []corev1.VolumeMount{}
+	container.LivenessProbe, container.ImagePullPolicy = nil, ""
+	want.Spec.Volumes = want.Spec.Volumes[1:]
+	want.Status.Conditions = want.Status.Conditions[1:]
+	want.Status.ContainerStatuses[0].ImageID = ""
+	if diff := cmp.Diff(want, pod); diff != "" {
+		t.Error(diff)
+	}
+	shared := slices.Clone(pod.Spec.Containers)
+	if _, err := c.Compact(pod); err != nil || !equality.Semantic.DeepEqual(shared, pod.Spec.Containers) {
+		t.Errorf("a second call changes containers: %v", err)
+	}
+}
+
+// doctor reads the flags, variables and files of schedulers, which it recognizes by the command, or by the flags.
+func TestCompactor_KeepsSchedulers(t *testing.T) {
+	for _, command := range []string{"/usr/bin/kube-scheduler", "script"} {
+		var c Compactor
+		pod := compactedPod("a", command)
+		if _, err := c.Compact(pod); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(compactedPod("a", command).Spec, pod.Spec); diff != "" {
+			t.Errorf("%s: %s", command, diff)
+		}
+	}
+}
+
+// Equal parts share memory; a part that differs in anything does not.
+func TestCompactor_Shares(t *testing.T) {
+	var c Compactor
+	pods := []*corev1.Pod{compactedPod("a", "app"), compactedPod("b", "app"), compactedPod("c", "app")}
+	for i, pod := range pods {
+		pod.Spec.Containers[0].Args = nil
+		if i == 2 {
+			pod.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("200m")
+		}
+		if _, err := c.Compact(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, b, other := pods[0], pods[1], pods[2]
+	if &a.Spec.Containers[0] != &b.Spec.Containers[0] || &a.Spec.Volumes[0] != &b.Spec.Volumes[0] ||
+		&a.OwnerReferences[0] != &b.OwnerReferences[0] ||
+		a.Status.ContainerStatuses[0].Resources != b.Status.ContainerStatuses[0].Resources {
+		t.Error("pods of a workload share nothing")
+	}
+	if cpu := other.Spec.Containers[0].Resources.Requests.Cpu(); cpu.MilliValue() != 200 || b.Spec.NodeName != "n-b" {
+		t.Errorf("cpu %s at c, node %s of b; want 200m and n-b", cpu, b.Spec.NodeName)
+	}
+	images := func(name string) *corev1.Node {
+		n := &corev1.Node{Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{Names: []string{name}}}}}
+		_, _ = c.Compact(n) // of a node, it fails never
+		return n
+	}
+	n1, n2, n3 := images("i"), images("i"), images("j")
+	if &n1.Status.Images[0].Names[0] != &n2.Status.Images[0].Names[0] || n3.Status.Images[0].Names[0] != "j" {
+		t.Error("nodes with an image share its names, want those with another one to have theirs")
+	}
+}
+
+// Held objects share parts with new ones, and are read meanwhile. The race detector finds writes.
+func TestCompactor_WritesNothingShared(_ *testing.T) {
+	var c Compactor
+	held := compactedPod("a", "app")
+	held.Spec.Containers[0].Args = nil
+	_, _ = c.Compact(held) // of a pod, it never fails
+	var group sync.WaitGroup
+	group.Go(func() {
+		for range 100 {
+			_ = held.DeepCopy()
+		}
+	})
+	for range 100 {
+		arriving := compactedPod("b", "app")
+		arriving.Spec.Containers[0].Args = nil
+		_, _ = c.Compact(arriving)
+		_, _ = c.Compact(arriving)
+	}
+	group.Wait()
+}
+
+// What is remembered is bounded.
+func TestCompactor_Forgets(t *testing.T) {
+	var c Compactor
+	for i := range maxShared + 10 {
+		share(&c, "", &corev1.PodSpec{NodeName: strings.Repeat("a", i%10) + string(rune(i))})
+	}
+	if len(c.shared) > maxShared {
+		t.Errorf("%d parts are remembered, want at most %d", len(c.shared), maxShared)
+	}
+}
