@@ -31,6 +31,8 @@ type Server struct {
 	Now func() time.Time
 	// Age is that of the newest samples.
 	Age time.Duration
+	// Pods, unless nil, answers the queries about pods.
+	Pods *Pods
 
 	queries   atomic.Int64
 	responses atomic.Pointer[responses]
@@ -61,6 +63,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.queries.Add(1)
+	if s.Pods != nil && strings.Contains(r.FormValue("query"), ofPods) {
+		s.Pods.ServeHTTP(w, r)
+		return
+	}
 	now := time.Now
 	if s.Now != nil {
 		now = s.Now

@@ -1,13 +1,8 @@
 package refresh
 
 import (
-	"bytes"
-	"compress/gzip"
 	"fmt"
-	"math/rand/v2"
-	"net/http"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +20,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
+	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
 )
 
 // servePods is the environment variable that makes the test binary a server of the usage of so many pods.
@@ -41,46 +37,13 @@ func podName(i int) (workload, replicaSet, pod string) {
 
 func podNamespace(i int) string { return fmt.Sprintf("team-%03d", i/600) }
 
-// podServer answers like a Prometheus with the usage of pods. The responses are prepared and packed.
-type podServer struct{ count, pods, workloads []byte }
-
-func newPodServer(pods int) *podServer {
-	random := rand.New(rand.NewPCG(1, 2))
-	perPod, perWorkload := make([]string, pods), make([]string, int(float64(pods)/podsPerWorkload))
-	for i := range perPod {
-		_, _, name := podName(i)
-		perPod[i] = fmt.Sprintf(`{"metric":{"namespace":%q,"pod":%q},"value":[1700000000.123,"%v"]}`, podNamespace(i), name,
-			random.Float64())
+func newPodServer(pods int) *promstub.Pods {
+	named := make([]promstub.Pod, pods)
+	for i := range named {
+		workload, _, name := podName(i)
+		named[i] = promstub.Pod{Namespace: podNamespace(i), Name: name, Workload: workload}
 	}
-	for i := range perWorkload {
-		perWorkload[i] = fmt.Sprintf(`{"metric":{"namespace":%q,"workload":"workload-%05d"},"value":[1700000000.123,"%v"]}`,
-			podNamespace(int(float64(i)*podsPerWorkload)), i, random.Float64())
-	}
-	return &podServer{
-		count: packedVector([]string{`{"metric":{},"value":[1700000000.123,"1"]}`}), pods: packedVector(perPod),
-		workloads: packedVector(perWorkload),
-	}
-}
-
-func packedVector(elements []string) []byte {
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	_, _ = fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[%s]}}`, strings.Join(elements, ","))
-	_ = w.Close()
-	return b.Bytes()
-}
-
-// ServeHTTP implements http.Handler.
-func (s *podServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Encoding", "gzip")
-	response := s.pods
-	switch query := r.FormValue("query"); {
-	case strings.HasPrefix(query, "count("):
-		response = s.count
-	case strings.HasPrefix(query, "topk("):
-		response = s.workloads
-	}
-	_, _ = w.Write(response) // the client may have closed the connection
+	return promstub.NewPods(named)
 }
 
 func newPods(b *testing.B, count int) (nodes, pods cache.Indexer) {

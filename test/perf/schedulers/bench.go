@@ -56,7 +56,11 @@ type bench struct {
 
 // newBench starts a cluster and fills it. Close it.
 func newBench(ctx context.Context, binDir string, w workload) (_ *bench, err error) {
-	stub := &promstub.Server{Gzip: true}
+	known := make([]promstub.Pod, w.nodes*w.podsPerNode)
+	for i := range known {
+		known[i] = promstub.Pod{Namespace: foundNamespace, Name: podName(i, replicas), Workload: workloadName(i, replicas)}
+	}
+	stub := &promstub.Server{Gzip: true, Pods: promstub.NewPods(known)}
 	instances := make([]string, w.nodes)
 	for i := range instances {
 		instances[i] = nodeName(i) + ":9100"
@@ -153,7 +157,7 @@ func (b *bench) block(ctx context.Context, ours, base side, pairs int) (costs, s
 	return costs, speeds, b.cluster.Failed()
 }
 
-// run starts a scheduler, and waits until it knows the load of all nodes.
+// run starts a scheduler, and waits until it knows the load of all nodes. Where it reads the usage of workloads, it must know all.
 func (b *bench) run(ctx context.Context, s side) (cluster.Replica, error) {
 	configuration, err := s.profile.configure(s.name, b.prometheus.URL)
 	if err != nil {
@@ -167,12 +171,14 @@ func (b *bench) run(ctx context.Context, s side) (cluster.Replica, error) {
 	for end := time.Now().Add(patience); ; {
 		metrics, err := r.Metrics(ctx)
 		fresh := metrics.Sum("plimsoll_load_nodes", "resource", "cpu", "state", "Fresh")
-		if err == nil && int(fresh) >= b.workload.nodes {
+		workloads := metrics.Sum("plimsoll_workloads")
+		knowsPods := !s.profile.readsPods() || int(workloads) >= b.workload.nodes*b.workload.podsPerNode/replicas
+		if err == nil && int(fresh) >= b.workload.nodes && knowsPods {
 			return r, nil
 		}
 		if time.Now().After(end) {
-			return r, errors.Join(err,
-				fmt.Errorf("%s knows the load of %v nodes after %s, must be %d", s.name, fresh, patience, b.workload.nodes))
+			return r, errors.Join(err, fmt.Errorf("%s knows the load of %v nodes and %v workloads after %s, must be %d nodes of %d pods",
+				s.name, fresh, workloads, patience, b.workload.nodes, b.workload.podsPerNode))
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return r, err

@@ -62,6 +62,9 @@ func (p profile) readsLoad() bool {
 	return slices.ContainsFunc(p.plugins, func(name string) bool { return slices.Contains(loadPlugins, name) })
 }
 
+// readsPods reports whether a plugin of the profile reads the usage of pods.
+func (p profile) readsPods() bool { return slices.Contains(p.plugins, "PredictedPeak") }
+
 var configuration = template.Must(template.New("configuration").Parse(`apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 clientConnection: {kubeconfig: "{{ "{{ .Kubeconfig }}" }}", qps: 5000, burst: 5000}

@@ -8,6 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -121,14 +122,26 @@ func newNode(i int) keyed {
 	return keyed{nodesPrefix + name, node}
 }
 
+// templateHash is that of each ReplicaSet.
+const templateHash = "6d5f8c7b9d"
+
+func workloadName(number, replicas int) string { return fmt.Sprintf("workload-%05d", number/replicas) }
+
+func podName(number, replicas int) string {
+	return fmt.Sprintf("%s-%s-%05d", workloadName(number, replicas), templateHash, number)
+}
+
+// replicas are the running pods of a workload.
+const replicas = 10
+
 // newPod is a pod of a workload of so many replicas. Without a ReplicaSet it is bare.
 func newPod(namespace, scheduler string, number, replicas int, owned bool) *corev1.Pod {
-	workload := fmt.Sprintf("workload-%05d-6d5f8c7b9d", number/replicas)
+	workload := workloadName(number, replicas) + "-" + templateHash
 	pod := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: fmt.Sprintf("%s-%05d", workload, number), UID: uuid.NewUUID(), CreationTimestamp: metav1.Now(),
-			Labels: map[string]string{"app": workload},
+			Namespace: namespace, Name: podName(number, replicas), UID: uuid.NewUUID(), CreationTimestamp: metav1.Now(),
+			Labels: map[string]string{"app": workload, appsv1.DefaultDeploymentUniqueLabelKey: templateHash},
 		},
 		Spec: corev1.PodSpec{
 			SchedulerName: scheduler,
@@ -152,7 +165,6 @@ func newPod(namespace, scheduler string, number, replicas int, owned bool) *core
 
 // runningPod is a pod that has run on a node for an hour.
 func runningPod(i, nodes int) keyed {
-	const replicas = 10
 	pod := newPod(foundNamespace, corev1.DefaultSchedulerName, i, replicas, true)
 	started := metav1.NewTime(time.Now().Add(-time.Hour))
 	pod.Spec.NodeName = nodeName(i % nodes)
