@@ -157,7 +157,8 @@ func (b *bench) block(ctx context.Context, ours, base side, pairs int) (costs, s
 	return costs, speeds, b.cluster.Failed()
 }
 
-// run starts a scheduler, and waits until it knows the load of all nodes. Where it reads the usage of workloads, it must know all.
+// run starts a scheduler, and waits until it knows the load of all nodes. Where it reads the usage of workloads, it must have read
+// their past: until then, the statistics change with each period.
 func (b *bench) run(ctx context.Context, s side) (cluster.Replica, error) {
 	configuration, err := s.profile.configure(s.name, b.prometheus.URL)
 	if err != nil {
@@ -171,14 +172,14 @@ func (b *bench) run(ctx context.Context, s side) (cluster.Replica, error) {
 	for end := time.Now().Add(patience); ; {
 		metrics, err := r.Metrics(ctx)
 		fresh := metrics.Sum("plimsoll_load_nodes", "resource", "cpu", "state", "Fresh")
-		workloads := metrics.Sum("plimsoll_workloads")
-		knowsPods := !s.profile.readsPods() || int(workloads) >= b.workload.nodes*b.workload.podsPerNode/replicas
+		past := metrics.Sum("plimsoll_workload_history_read_ratio")
+		knowsPods := !s.profile.readsPods() || past >= 1
 		if err == nil && int(fresh) >= b.workload.nodes && knowsPods {
 			return r, nil
 		}
 		if time.Now().After(end) {
-			return r, errors.Join(err, fmt.Errorf("%s knows the load of %v nodes and %v workloads after %s, must be %d nodes of %d pods",
-				s.name, fresh, workloads, patience, b.workload.nodes, b.workload.podsPerNode))
+			return r, errors.Join(err, fmt.Errorf("%s knows the load of %v nodes and %.0f %% of their past after %s, must be %d nodes",
+				s.name, fresh, 100*past, patience, b.workload.nodes))
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return r, err
