@@ -47,6 +47,8 @@ const (
 
 // Evictor evicts pods.
 type Evictor interface {
+	// Pod reads the pod from the API server. It returns nil if there is no such pod.
+	Pod(ctx context.Context, pod types.NamespacedName) (*corev1.Pod, error)
 	// Evict evicts the pod with the UID, or only asks whether it could if dryRun is set. After an error, the pod may be evicted.
 	Evict(ctx context.Context, pod types.NamespacedName, uid types.UID, dryRun bool) (Answer, string, error)
 }
@@ -355,6 +357,14 @@ func (e *Executor) move(ctx context.Context, m *Move) (*Moving, error) {
 		e.Observer.Refused(m, pods[i], why)
 	}
 	name := types.NamespacedName{Namespace: m.Namespace, Name: m.Pod}
+	latest, err := e.Evictor.Pod(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("read pod %s: %w", name, err)
+	}
+	if why := changed(m, latest, e.Config, e.Clock.Now()); why != "" {
+		refuse(why)
+		return nil, nil
+	}
 	answer, why, err := e.Evictor.Evict(ctx, name, m.UID, true)
 	if err != nil || answer != Accepted && answer != Evacuating {
 		if err != nil {
@@ -374,6 +384,7 @@ func (e *Executor) move(ctx context.Context, m *Move) (*Moving, error) {
 	answer, why, err = e.Evictor.Evict(ctx, name, m.UID, false)
 	switch {
 	case err != nil: // settle finds out whether the pod was evicted
+		e.history.refuse(m.UID, e.Clock.Now()) // if not, the next attempt could hang too
 		return nil, fmt.Errorf("evict pod %s: %w", name, err)
 	case answer == Refused || answer == Gone:
 		e.history.cancel(m.UID)
@@ -385,6 +396,20 @@ func (e *Executor) move(ctx context.Context, m *Move) (*Moving, error) {
 	}
 	e.Observer.Began(moving, pods[i])
 	return moving, err
+}
+
+// changed returns why the planned move does not hold for the pod any more; empty if it does. A watch may be late.
+func changed(m *Move, latest *corev1.Pod, c *rebalancer.Configuration, now time.Time) string {
+	switch {
+	case latest == nil || latest.UID != m.UID:
+		return "the pod is gone"
+	case latest.Spec.NodeName != m.From:
+		return "the pod is on node " + latest.Spec.NodeName
+	}
+	if reason := protection(latest, c, 0, now); reason != "" {
+		return "the pod must stay now: " + string(reason)
+	}
+	return ""
 }
 
 // newestOf returns when the controller's youngest pod was created, and the UIDs of all pods of that moment. The API server's clock

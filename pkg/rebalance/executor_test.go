@@ -31,9 +31,12 @@ type world struct {
 	down    string
 	// dryRun and real answer evictions of a pod; without an answer, it is Accepted.
 	dryRun, real map[string]answer
-	state        []byte
-	paused       bool
-	saveErr      error
+	// latest are pods of the API server that differ from those of the watch; nil is a pod that is gone.
+	latest  map[string]*corev1.Pod
+	readErr error
+	state   []byte
+	paused  bool
+	saveErr error
 }
 
 type answer struct {
@@ -47,7 +50,7 @@ func newWorld(t *testing.T, f *fixture) *world {
 	f.c.Mode, f.c.Refreshes = rebalancer.Evict, 1
 	w := &world{
 		t: t, clock: clocktesting.NewFakePassiveClock(now), cluster: f.cluster(t), pods: f.pods,
-		dryRun: map[string]answer{}, real: map[string]answer{},
+		dryRun: map[string]answer{}, real: map[string]answer{}, latest: map[string]*corev1.Pod{},
 	}
 	w.restart(f.c)
 	return w
@@ -82,6 +85,18 @@ func (w *world) Save(_ context.Context, state []byte) error {
 		w.state = state
 	}
 	return w.saveErr
+}
+
+func (w *world) Pod(_ context.Context, name types.NamespacedName) (*corev1.Pod, error) {
+	if latest, ok := w.latest[name.Name]; ok {
+		return latest, w.readErr
+	}
+	for _, pod := range w.pods {
+		if pod.Name == name.Name {
+			return pod, w.readErr
+		}
+	}
+	return nil, w.readErr
 }
 
 func (w *world) Evict(_ context.Context, pod types.NamespacedName, uid types.UID, dryRun bool) (Answer, string, error) {
@@ -326,6 +341,78 @@ func TestExecutor_NextCandidate(t *testing.T) {
 		w.clock.SetTime(now.Add(15 * time.Minute))
 		w.wants("try web-1", "refused web-1: told so")
 	})
+}
+
+// TestExecutor_LateWatch changes web-1 after the watch saw it last.
+func TestExecutor_LateWatch(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*corev1.Pod) *corev1.Pod
+		want   string
+	}{
+		{"it is protected", func(pod *corev1.Pod) *corev1.Pod {
+			pod.Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true"}
+			return pod
+		}, "the pod must stay now: OptedOut"},
+		{"it is resized", func(pod *corev1.Pod) *corev1.Pod {
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodResizeInProgress, Status: corev1.ConditionTrue})
+			return pod
+		}, "the pod must stay now: Resizing"},
+		{"it ends", func(pod *corev1.Pod) *corev1.Pod {
+			pod.DeletionTimestamp = &metav1.Time{Time: now}
+			return pod
+		}, "the pod must stay now: Ending"},
+		{"another pod has its name", func(pod *corev1.Pod) *corev1.Pod {
+			pod.UID = "other"
+			return pod
+		}, "the pod is gone"},
+		{"it is on another node", func(pod *corev1.Pod) *corev1.Pod {
+			pod.Spec.NodeName = "c"
+			return pod
+		}, "the pod is on node c"},
+		{"it is gone", func(*corev1.Pod) *corev1.Pod { return nil }, "the pod is gone"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, newFixture())
+			w.latest["web-1"] = tc.change(w.pods["web-1"].DeepCopy())
+			w.wants("refused web-1: " + tc.want)
+		})
+	}
+	t.Run("the API server does not answer", func(t *testing.T) {
+		w := newWorld(t, newFixture())
+		w.readErr = errors.New("timeout")
+		if _, err := w.Step(t.Context(), true); !errors.Is(err, w.readErr) || len(w.done) > 0 {
+			t.Errorf("it did %q with error %v, want no eviction", w.done, err)
+		}
+	})
+}
+
+// TestExecutor_HangsAfterDryRun has a webhook that hangs, but not for dry runs. The pod stays for 15 minutes, and another one moves.
+func TestExecutor_HangsAfterDryRun(t *testing.T) {
+	f := newFixture()
+	f.pod("db", "db-1", "a", "1500m")
+	f.pod("db", "db-2", "c", "100m")
+	w := newWorld(t, f)
+	w.real["web-1"] = answer{0, errors.New("context deadline exceeded")}
+	if _, err := w.Step(t.Context(), true); err == nil {
+		t.Fatal("no error")
+	}
+	w.Config.MaxMovesPerHour = 1 // that of web-1 does not count any more
+	w.clock.SetTime(now.Add(2 * time.Minute))
+	w.wants("save", "Withdrawn web-1", "try db-1", "save", "evict db-1", "began db-1")
+
+	w = newWorld(t, newFixture())
+	w.real["web-1"] = answer{0, errors.New("context deadline exceeded")}
+	if _, err := w.Step(t.Context(), true); err == nil {
+		t.Fatal("no error")
+	}
+	w.clock.SetTime(now.Add(15*time.Minute - time.Second))
+	if s := w.wants("save", "Withdrawn web-1"); s.Plan.Stay[EvictionRefused] != 1 {
+		t.Errorf("%v stay, want EvictionRefused", s.Plan.Stay)
+	}
+	delete(w.real, "web-1")
+	w.clock.SetTime(now.Add(15 * time.Minute))
+	w.wants("try web-1", "save", "evict web-1", "began web-1")
 }
 
 // TestExecutor_OldPlan has room on b until another pod is placed there.

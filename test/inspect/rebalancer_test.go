@@ -120,6 +120,7 @@ func rebalancerRules() []rbacv1.PolicyRule {
 	read := []string{"list", "watch"}
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{"", "apps", "policy", "resource.k8s.io", "storage.k8s.io", "scheduling.k8s.io"}, Resources: []string{"*"}, Verbs: read},
+		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}},
 		{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}},
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"rebalancer"}, Verbs: []string{"get", "update"}},
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
@@ -375,7 +376,8 @@ func checkRequests(t *testing.T) {
 		}
 	}
 	want := []string{
-		"create events", "create leases", "create pods/eviction", "get configmaps", "get leases", "update configmaps", "update leases",
+		"create events", "create leases", "create pods/eviction", "get configmaps", "get leases", "get pods", "update configmaps",
+		"update leases",
 	}
 	got := slices.DeleteFunc(slices.Sorted(maps.Keys(used)), func(what string) bool { return strings.HasSuffix(what, "h events") })
 	if !slices.Equal(got, want) {

@@ -270,7 +270,7 @@ func TestChart_NamesOutsideTheNamespace(t *testing.T) {
 	}
 }
 
-// TestRBAC_Rebalancer expects the permissions of the shadow, those of events, and only in mode Evict that of evictions.
+// TestRBAC_Rebalancer expects the permissions of the shadow, those of events, and only in mode Evict those of evictions.
 func TestRBAC_Rebalancer(t *testing.T) {
 	all := func(values, role string) sets.Set[string] {
 		for _, r := range find[rbacv1.ClusterRole](t, render(t, values), "ClusterRole") {
@@ -287,7 +287,7 @@ func TestRBAC_Rebalancer(t *testing.T) {
 	check.Equal(t, "permissions beside those of the shadow", []string{
 		"create events.k8s.io/events", "get coordination.k8s.io/leases plimsoll", "patch events.k8s.io/events", "update events.k8s.io/events",
 	}, sets.List(plan.Difference(shadow)))
-	check.Equal(t, "permissions of the mode Evict", []string{"create /pods/eviction"}, sets.List(evict.Difference(plan)))
+	check.Equal(t, "permissions of the mode Evict", []string{"create /pods/eviction", "get /pods"}, sets.List(evict.Difference(plan)))
 	check.Equal(t, "missing permissions", 0, shadow.Difference(evict).Len())
 }
 

@@ -32,6 +32,17 @@ type Evictor struct{ Client kubernetes.Interface }
 
 var _ rebalance.Evictor = Evictor{}
 
+// Pod implements rebalance.Evictor.
+func (e Evictor) Pod(ctx context.Context, name types.NamespacedName) (*corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	pod, err := e.Client.CoreV1().Pods(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return pod, err
+}
+
 // Evict implements rebalance.Evictor.
 func (e Evictor) Evict(
 	ctx context.Context, pod types.NamespacedName, uid types.UID, dryRun bool,

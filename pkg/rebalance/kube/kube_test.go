@@ -78,6 +78,34 @@ func TestEvictor(t *testing.T) {
 	}
 }
 
+func TestEvictor_Pod(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		code  int
+		held  any
+		want  types.UID
+		fails bool
+	}{
+		{"there is one", 200, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u"}}, "u", false},
+		{"there is none", 404, &metav1.Status{Status: metav1.StatusFailure, Code: 404, Reason: metav1.StatusReasonNotFound}, "", false},
+		{"no permission", 403, &metav1.Status{Status: metav1.StatusFailure, Code: 403, Reason: metav1.StatusReasonForbidden}, "", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			client := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/api/v1/namespaces/ns/pods/p" || r.URL.RawQuery != "" { // not from the watch cache
+					t.Errorf("%s %s", r.Method, r.URL)
+				}
+				w.WriteHeader(tc.code)
+				_ = json.NewEncoder(w).Encode(tc.held)
+			})
+			pod, err := Evictor{client}.Pod(t.Context(), types.NamespacedName{Namespace: "ns", Name: "p"})
+			if (err != nil) != tc.fails || err == nil && (pod != nil) != (tc.want != "") || err == nil && pod != nil && pod.UID != tc.want {
+				t.Errorf("got %+v, %v; want the UID %q", pod, err, tc.want)
+			}
+		})
+	}
+}
+
 // TestLease_Down has a duration of 15 s. The clock of the scheduler's machine may differ.
 func TestLease_Down(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
