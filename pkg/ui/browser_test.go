@@ -268,6 +268,16 @@ func TestBrowserAnswers(t *testing.T) {
 			t.Errorf("the URL ends with %s, want %s", got, want)
 		}
 	}
+	// fits checks that no table of an answer is cut off in a narrow window.
+	fits := func(answer string) {
+		t.Helper()
+		tb.Window(360)
+		const script = `[...document.querySelectorAll(%q + " table")].map((t) => (t.offsetWidth > t.parentElement.clientWidth ? "cut off" : "fits")).join()`
+		if got := browser.Eval[string](tb, script, answer); got == "" || strings.Contains(got, "cut off") {
+			t.Errorf("tables of %s: %q, want all to fit", answer, got)
+		}
+		tb.Window(1280)
+	}
 	tb.Shows("#views", "Waiting pods (2)")
 	tab("Waiting")
 	tb.Shows("#waiting-note", "2 pods, the longest waiting first")
@@ -285,6 +295,7 @@ func TestBrowserAnswers(t *testing.T) {
 	tb.Exec(`const select = document.querySelector("[aria-label='First node']"); select.value = "worker-0002"; select.dispatchEvent(new Event("change"))`)
 	waitFor(tb, "#pod-answer [aria-label='Two nodes side by side']", "LoadThreshold14080+60")
 	hash("#view=waiting&pod=shop%2Fhuge-0&a=worker-0002&b=worker-0004")
+	fits("#pod-answer")
 	tb.Key(kb.Escape)
 	hash("#view=waiting")
 
@@ -297,6 +308,7 @@ func TestBrowserAnswers(t *testing.T) {
 	tb.Shows("#whatif-answer", "70.0 → 85.0 ▲")
 	tb.Shows("#whatif-answer pre", "kubectl plimsoll what-if --drain 'worker-0000;' --drain reboot --pending")
 	hash("#view=whatif&drain=worker-0000%3B+reboot")
+	fits("#whatif-answer")
 
 	tb.Exec(`document.querySelector("#drain").value = ""; document.querySelector("#more").value = "5"; document.querySelector("#whatif-form button").click()`)
 	tb.Shows("#whatif-note", "Name the workload")
