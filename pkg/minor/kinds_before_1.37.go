@@ -2,7 +2,13 @@
 
 package minor
 
-import "k8s.io/apimachinery/pkg/runtime"
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
 
 // Kinds returns the kinds that stock plugins read in some minors only: none before Kubernetes 1.37.
 func Kinds() []runtime.Object { return nil }
+
+// HasMountOptions reports whether the scheduler reads options of the mount: before Kubernetes 1.37, a mount has none.
+func HasMountOptions(*corev1.VolumeMount) bool { return false }

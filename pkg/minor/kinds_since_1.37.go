@@ -3,9 +3,13 @@
 package minor
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // Kinds returns the kinds that stock plugins read in some minors only: from Kubernetes 1.37 on, taints of devices.
 func Kinds() []runtime.Object { return []runtime.Object{&resourcev1.DeviceTaintRule{}} }
+
+// HasMountOptions reports whether the scheduler reads options of the mount.
+func HasMountOptions(m *corev1.VolumeMount) bool { return len(m.BindMountOptions) > 0 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/informer"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 )
 
 // Compactor makes nodes and pods smaller that are held for long. It drops fields that neither the scheduler, nor a plugin, nor a
@@ -100,7 +101,7 @@ func withoutUnread(containers []corev1.Container) []corev1.Container {
 		c.TerminationMessagePath, c.TerminationMessagePolicy, c.ImagePullPolicy = "", "", ""
 		// The scheduler reads the mounts' options. Names of other mounts differ by pod.
 		c.VolumeMounts = slices.DeleteFunc(slices.Clone(c.VolumeMounts), func(m corev1.VolumeMount) bool {
-			return len(m.BindMountOptions) == 0
+			return !minor.HasMountOptions(&m)
 		})
 	}
 	return containers
