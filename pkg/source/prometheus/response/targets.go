@@ -222,8 +222,8 @@ type claim struct {
 type claimant struct {
 	set    TargetSet
 	claims []claim
-	// nodes is the number of nodes with a claim. contested are those with a value of another set.
-	nodes, contested int
+	// nodes is the number of nodes with a claim. given are those with its value, contested those with a value of another set.
+	nodes, given, contested int
 	// tiers are the numbers of nodes with a claim of a tier or better.
 	tiers [elsewhere + 1]int
 }
@@ -262,7 +262,7 @@ func (c *claims) add(set TargetSet, of claim) {
 //   - Then the set in use, while it speaks for half as many nodes as the largest set.
 //   - Then the number of nodes.
 func (c *claims) order(nodes int, inUse TargetSet, used bool) {
-	var largest [Unshown + 1]int
+	var largest [Unshown + 1]int // a Crowded set claims nothing
 	seen := make([][elsewhere + 1]*claimant, nodes)
 	for _, of := range c.claimants {
 		for _, claim := range of.claims {
@@ -309,30 +309,25 @@ func (r *Rivals) clean(excerpt func(string) string) {
 	}
 }
 
-// settle gives each node the value of the first target set that names it. So a set that names some nodes alone is not lost.
+// settle gives each node the value of one target set. At each node, targets in its network come first. A tenant's pods on many
+// nodes must not outnumber an exporter on few. Then comes the first set that names the node. So a set that names some nodes
+// alone is not lost.
 func (r *Result) settle(c *claims, inUse InUse) {
 	if len(c.claimants) == 0 {
 		return
 	}
 	set, used := inUse[FamilyOf(r.Query)]
 	c.order(len(r.Values), set, used)
-	last := make([]*claimant, len(r.Values))
-	contested := make([]bool, len(r.Values))
-	for _, of := range c.claimants {
-		for _, claim := range of.claims {
-			v, first := &r.Values[claim.position], last[claim.position] != of
-			last[claim.position] = of
-			switch {
-			case !v.Known:
-				r.Nodes++
-				*v = Value{Value: claim.value, Known: true, Set: &of.set, rank: claim.rank, tier: claim.tier}
-			case v.Set == &of.set:
-				v.offer(claim)
-			case first:
-				of.contested++
-				if !contested[claim.position] {
-					contested[claim.position] = true
-					r.Contested++
+	for _, onHost := range []bool{true, false} {
+		for _, of := range c.claimants {
+			for _, claim := range of.claims {
+				switch v := &r.Values[claim.position]; {
+				case (claim.tier < elsewhere) != onHost:
+				case !v.Known:
+					of.given++
+					*v = Value{Value: claim.value, Known: true, Set: &of.set, rank: claim.rank, tier: claim.tier}
+				case v.Set == &of.set:
+					v.offer(claim)
 				}
 			}
 		}
@@ -340,6 +335,7 @@ func (r *Result) settle(c *claims, inUse InUse) {
 	for _, v := range r.Values {
 		switch {
 		case !v.Known:
+			continue
 		case v.Set.Evidence == Shown && v.tier < elsewhere:
 			r.Shown, r.OnHost = r.Shown+1, r.OnHost+1
 		case v.Set.Evidence == Shown:
@@ -347,8 +343,29 @@ func (r *Result) settle(c *claims, inUse InUse) {
 		case v.Set.Evidence == Untargeted:
 			r.Untargeted++
 		}
+		r.Nodes++
 	}
-	r.Used = &c.claimants[0].set
+	r.Used = &slices.MaxFunc(c.claimants, func(a, b *claimant) int { return cmp.Compare(a.given, b.given) }).set
+	r.contest(c)
+}
+
+// contest counts the nodes that a second set names, and the rival of most of them.
+func (r *Result) contest(c *claims) {
+	last := make([]*claimant, len(r.Values))
+	contested := make([]bool, len(r.Values))
+	for _, of := range c.claimants {
+		for _, claim := range of.claims {
+			if r.Values[claim.position].Set == &of.set || last[claim.position] == of {
+				continue
+			}
+			last[claim.position] = of
+			of.contested++
+			if !contested[claim.position] {
+				contested[claim.position] = true
+				r.Contested++
+			}
+		}
+	}
 	rival := slices.MaxFunc(c.claimants, func(a, b *claimant) int { return cmp.Compare(a.contested, b.contested) })
 	if rival.contested > 0 {
 		r.Rivals = r.rivalsOf(rival)

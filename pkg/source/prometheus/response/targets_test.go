@@ -297,8 +297,14 @@ func TestSettle_Attackers(t *testing.T) {
 		{"pods elsewhere that are called as nodes, and whose instance is their name", kubelet, of(func(i int) labels {
 			return labels{"job": "a", "namespace": "a", "pod": fmt.Sprintf("n%d", (i+1)%nodeCount), "instance": fmt.Sprintf("n%d", (i+1)%nodeCount)}
 		}, forged, everyNode...), nil, nil, 4},
-		// What remains of the kubelet: while it is down on more than half of the nodes, pods on all nodes outrank it.
-		{"pods on each node while most kubelets are down", kubelet[:1], of(onPods("a", "a"), forged, everyNode...), nil, everyNode, 1},
+		{"pods on each node while most kubelets are down", kubelet[:1], of(onPods("a", "a"), forged, everyNode...), nil, []int{1, 2, 3}, 1},
+		{"pods on more nodes than the exporter of a pool", slices.Concat(onNodes[:3], of(onHosts("trusted", "b"), honest, 3)),
+			of(onPods("a", "a"), forged, 0, 3), nil, nil, 2},
+		{"pods on more nodes than the exporter of each pool", slices.Concat(onNodes[:1], of(onHosts("trusted", "b"), honest, 1), kubelet[2:]),
+			of(onPods("a", "a"), forged, everyNode...), nil, nil, 4},
+		{"pods that are in use, on more nodes than the exporter of each pool",
+			slices.Concat(onNodes[:1], of(onHosts("trusted", "b"), honest, 1), kubelet[2:]),
+			of(onPods("tenant", "a"), forged, everyNode...), taken, nil, 4},
 		// What remains of node ports: an exporter in the network of pods has no more to show. The set that sorts first counts.
 		{"node ports beside pods at the start", exporter, of(nodePorts("a"), forged, everyNode...), nil, everyNode, 4},
 		{"node ports beside pods, later", exporter, of(nodePorts("a"), forged, everyNode...), used, nil, 4},
@@ -371,6 +377,8 @@ func FuzzSettle(f *testing.F) {
 			// These need not be in use.
 			{of(kubelets, honest, everyNode...), nil, podOrNodePort},
 			{of(onHosts("system", "node-exporter"), honest, everyNode...), nil, anyTarget},
+			{slices.Concat(of(onHosts("system", "node-exporter"), honest, 0), of(onHosts("trusted", "b"), honest, 1), of(kubelets, honest, 2, 3)),
+				nil, podOrNodePort},
 		} {
 			all := slices.Concat(decode(before, tt.instances), tt.exporter, decode(after, tt.instances))
 			for i, v := range answer(m, tt.inUse, all).Values {
