@@ -157,8 +157,8 @@ func (b *bench) block(ctx context.Context, ours, base side, pairs int) (costs, s
 	return costs, speeds, b.cluster.Failed()
 }
 
-// run starts a scheduler, and waits until it knows the load of all nodes. Where it reads the usage of workloads, it must have read
-// their past: until then, the statistics change with each period.
+// run starts a scheduler, and waits until it knows the load of all nodes. Where it reads the usage of pods, it must have read
+// their past. Until then, the statistics change with each period.
 func (b *bench) run(ctx context.Context, s side) (cluster.Replica, error) {
 	configuration, err := s.profile.configure(s.name, b.prometheus.URL)
 	if err != nil {
@@ -178,7 +178,7 @@ func (b *bench) run(ctx context.Context, s side) (cluster.Replica, error) {
 			return r, nil
 		}
 		if time.Now().After(end) {
-			return r, errors.Join(err, fmt.Errorf("%s knows the load of %v nodes and %.0f %% of their past after %s, must be %d nodes",
+			return r, errors.Join(err, fmt.Errorf("%s knows the load of %v nodes and %.0f %% of the past of pods after %s, must be %d",
 				s.name, fresh, 100*past, patience, b.workload.nodes))
 		}
 		if err := sleep(ctx, pause); err != nil {

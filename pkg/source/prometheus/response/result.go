@@ -70,7 +70,7 @@ type Result struct {
 	// Shown is the number of nodes with a value of a target that is shown to be on the node. OnHost are those of them whose target is
 	// in the node's network, at no node port. Untargeted is the number of nodes with a value of a series without a target.
 	Shown, OnHost, Untargeted int
-	// Used is the preferred target set, nil without any. Contested is the number of nodes that several sets name.
+	// Used is the target set with the most values, nil without any. Contested is the number of nodes that several sets name.
 	// Rivals are two of these sets, nil without any.
 	Used      *TargetSet
 	Contested int
