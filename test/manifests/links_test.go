@@ -67,3 +67,29 @@ func TestLinks(t *testing.T) {
 		t.Errorf("only %d links were followed", followed)
 	}
 }
+
+var (
+	testNamePattern = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z]\\w*)`")
+	testFuncPattern = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Z]\w*)\(`)
+)
+
+// TestNamedTests finds each test that a page names.
+func TestNamedTests(t *testing.T) {
+	exist := map[string]bool{}
+	for _, text := range filesBelow(t, ".", "_test.go") {
+		for _, match := range testFuncPattern.FindAllStringSubmatch(text, -1) {
+			exist[match[1]] = true
+		}
+	}
+	named := 0
+	for page, text := range filesBelow(t, ".", ".md") {
+		for _, match := range testNamePattern.FindAllStringSubmatch(text, -1) {
+			if named++; !exist[match[1]] {
+				t.Errorf("%s names %s, but there is no such test", page, match[1])
+			}
+		}
+	}
+	if named < 50 {
+		t.Errorf("only %d names of tests were found", named)
+	}
+}
