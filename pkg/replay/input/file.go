@@ -32,6 +32,8 @@ const (
 	maxNumber    = 1e9
 	// maxFileValues bounds the values of all pods, with four bytes each: 50,000 pods over seven days.
 	maxFileValues = 100_000_000
+	// maxFileText bounds the bytes of all names: 300,000 workloads with long names.
+	maxFileText = 100 << 20
 	// Nanoseconds since 1970 overflow in 2262.
 	minYear, maxYear = 1970, 2200
 )
@@ -201,8 +203,8 @@ func seconds(s float64) time.Duration {
 // fileReader adds the lines of a file to an Input.
 type fileReader struct {
 	*Input
-	// values counts those of all pods' cpuMillis.
-	values int
+	// values counts those of all pods' cpuMillis, text the bytes of all names.
+	values, text int
 }
 
 // add adds the node, workload or pod of a line.
@@ -218,7 +220,18 @@ func (in *fileReader) add(line *fileLine) error {
 	return errors.New("want one of node, workload and pod")
 }
 
-func (in *Input) addNode(n *Node) error {
+// addText counts the names of a line.
+func (in *fileReader) addText(names ...string) error {
+	for _, name := range names {
+		in.text += len(name)
+	}
+	if in.text > maxFileText {
+		return fmt.Errorf("more than %d MiB of names; record fewer workloads", maxFileText>>20)
+	}
+	return nil
+}
+
+func (in *fileReader) addNode(n *Node) error {
 	switch {
 	case n.Name == "" || !n.Capacity.valid() || n.Capacity.CPUMillis < 1 || n.Capacity.MemoryBytes < 1:
 		return fmt.Errorf("node %q: want a name, and a capacity of cpuMillis and memoryBytes from 1 to 2^60", n.Name)
@@ -228,10 +241,10 @@ func (in *Input) addNode(n *Node) error {
 		return fmt.Errorf("more than %d nodes", maxFileNodes)
 	}
 	in.Nodes = append(in.Nodes, *n)
-	return nil
+	return in.addText(n.Name, n.Zone)
 }
 
-func (in *Input) addWorkload(w *Workload) error {
+func (in *fileReader) addWorkload(w *Workload) error {
 	switch {
 	case w.Namespace == "" || w.Name == "" || !w.Requests.valid() || !w.Limits.valid():
 		return fmt.Errorf("workload %q: want namespace and name, and requests and limits of at least 0", w.Namespace+"/"+w.Name)
@@ -239,7 +252,7 @@ func (in *Input) addWorkload(w *Workload) error {
 		return fmt.Errorf("more than %d workloads", maxFilePods)
 	}
 	in.Workloads = append(in.Workloads, *w)
-	return nil
+	return in.addText(w.Namespace, w.Name, w.Image, w.App, w.Container)
 }
 
 func (in *fileReader) addPod(p *filePod) error {

@@ -147,6 +147,26 @@ func TestInput_Values(t *testing.T) {
 	}
 }
 
+// TestInput_Text has files with long names on few lines: a small gzipped file can hold gigabytes of them.
+func TestInput_Text(t *testing.T) {
+	in := &fileReader{Input: &Input{}, text: maxFileText - 12}
+	if err := in.addNode(&Node{Name: "n1", Zone: "z", Capacity: Amounts{CPUMillis: 1, MemoryBytes: 1}}); err != nil {
+		t.Error(err)
+	}
+	w := &Workload{Namespace: "ns", Name: "web", Image: "i", App: "a", Container: "cc"} // 9 bytes, as many as are left
+	if err := in.addWorkload(w); err != nil {
+		t.Error(err)
+	}
+	for _, err := range []error{
+		in.addWorkload(&Workload{Namespace: "n", Name: "w"}),
+		in.addNode(&Node{Name: "n2", Capacity: Amounts{CPUMillis: 1, MemoryBytes: 1}}),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "more than 100 MiB of names") {
+			t.Errorf("error %v, want one about the names", err)
+		}
+	}
+}
+
 // TestSave_LargeUsage has a usage beyond what a file holds: it is saved as the largest.
 func TestSave_LargeUsage(t *testing.T) {
 	in := generated(t)
