@@ -259,12 +259,23 @@ type ByRequests struct {
 	Default Amounts
 }
 
-// Estimate implements Estimator. It allocates a few small maps.
+// Estimate implements Estimator. It allocates only during a resize.
 func (e ByRequests) Estimate(pod *corev1.Pod) Amounts {
-	requests := AmountsOf(podrequests.Of(pod))
+	requests := countedRequests(pod)
 	for r := range requests {
 		if requests[r] == 0 {
 			requests[r] = e.Default[r]
+		}
+	}
+	return requests
+}
+
+// countedRequests returns what the scheduler counts for the pod: podrequests.Of, without its allocations for most pods.
+func countedRequests(pod *corev1.Pod) (requests Amounts) {
+	for r := range load.ResourceCount {
+		requests[r] = min(Request(pod, r), math.MaxInt64)
+		if statusDiffers(pod, r, requests[r]) {
+			return AmountsOf(podrequests.Of(pod))
 		}
 	}
 	return requests

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/podrequests"
 )
 
@@ -41,4 +42,49 @@ func withResourcesOf(statuses []corev1.ContainerStatus, containers []corev1.Cont
 		}
 	}
 	return actual
+}
+
+// statusDiffers reports whether the scheduler may count other requests than those of the spec, which add up to request. It does
+// during a resize.
+func statusDiffers(pod *corev1.Pod, r load.Resource, request float64) bool {
+	if slices.ContainsFunc(pod.Status.Conditions, isInfeasible) {
+		return true
+	}
+	overhead := amountIn(pod.Spec.Overhead, r)
+	for _, list := range podrequests.OfStatus(pod) {
+		if quantity, ok := quantityIn(list, r); ok && amountOf(quantity, r)+overhead != request {
+			return true
+		}
+	}
+	// A container's status may be among those of init containers.
+	for _, statuses := range [...][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+		for i := range statuses {
+			s := &statuses[i]
+			allocated := amountIn(s.AllocatedResources, r)
+			if s.Resources != nil {
+				allocated = max(allocated, amountIn(s.Resources.Requests, r))
+			}
+			if allocated > 0 && allocated > amountIn(specRequests(&pod.Spec, s.Name, i), r) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// specRequests returns the requests of the named container. It is usually at the given position.
+func specRequests(spec *corev1.PodSpec, name string, position int) corev1.ResourceList {
+	for _, containers := range [...][]corev1.Container{spec.Containers, spec.InitContainers} {
+		if position < len(containers) && containers[position].Name == name {
+			return containers[position].Resources.Requests
+		}
+	}
+	for _, containers := range [...][]corev1.Container{spec.Containers, spec.InitContainers} {
+		for i := range containers {
+			if containers[i].Name == name {
+				return containers[i].Resources.Requests
+			}
+		}
+	}
+	return nil
 }

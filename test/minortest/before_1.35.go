@@ -16,3 +16,6 @@ func Batch(t testing.TB, _ framework.Framework, _ *corev1.Pod, _, _ string, _ *c
 	t.Skip("before Kubernetes 1.35, no scores are reused")
 	return nil
 }
+
+// SetPodStatus does nothing: before Kubernetes 1.35, a pod's status has no resources of the whole pod.
+func SetPodStatus(*corev1.Pod, corev1.ResourceList, corev1.ResourceList) {}

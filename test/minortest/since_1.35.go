@@ -23,3 +23,8 @@ func Batch(
 	fw.StoreScheduleResults(t.Context(), signature, "", node, &sortedNodes{nextBest}, 1)
 	return func(state fwk.CycleState) string { return nodeHint(t.Context(), fw, other, signature, state, 2) }
 }
+
+// SetPodStatus sets the requests of the whole pod in its status: what is allocated, and what it runs with.
+func SetPodStatus(pod *corev1.Pod, allocated, running corev1.ResourceList) {
+	pod.Status.AllocatedResources, pod.Status.Resources = allocated, &corev1.ResourceRequirements{Requests: running}
+}

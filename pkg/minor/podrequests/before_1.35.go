@@ -16,5 +16,5 @@ func Of(pod *corev1.Pod) corev1.ResourceList {
 // Running returns the resources of the whole pod, which cannot be resized. They can be nil.
 func Running(pod *corev1.Pod) *corev1.ResourceRequirements { return pod.Spec.Resources }
 
-// ofStatus returns nothing: before Kubernetes 1.35, a pod's status has no resources of the whole pod.
-func ofStatus(*corev1.Pod) (lists [2]corev1.ResourceList) { return lists }
+// OfStatus returns nothing: before Kubernetes 1.35, a pod's status has no resources of the whole pod.
+func OfStatus(*corev1.Pod) (lists [2]corev1.ResourceList) { return lists }

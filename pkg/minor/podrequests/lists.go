@@ -27,7 +27,7 @@ func Lists(pod *corev1.Pod) iter.Seq[corev1.ResourceList] {
 				}
 			}
 		}
-		for _, list := range ofStatus(pod) {
+		for _, list := range OfStatus(pod) {
 			if !yield(list) {
 				return
 			}

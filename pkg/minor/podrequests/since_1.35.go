@@ -28,8 +28,8 @@ func Running(pod *corev1.Pod) *corev1.ResourceRequirements {
 	return pod.Spec.Resources
 }
 
-// ofStatus returns the resources of the whole pod in its status.
-func ofStatus(pod *corev1.Pod) (lists [2]corev1.ResourceList) {
+// OfStatus returns the requests of the whole pod in its status: what is allocated, and what it runs with.
+func OfStatus(pod *corev1.Pod) (lists [2]corev1.ResourceList) {
 	lists[0] = pod.Status.AllocatedResources
 	if pod.Status.Resources != nil {
 		lists[1] = pod.Status.Resources.Requests
