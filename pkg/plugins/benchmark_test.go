@@ -91,6 +91,13 @@ func BenchmarkFilter(b *testing.B) {
 	})
 }
 
+// BenchmarkFilterByPeak is BenchmarkFilter of the recommended LoadThreshold.
+func BenchmarkFilterByPeak(b *testing.B) {
+	bench(b, []string{loadthreshold.Name}, 20, "", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {
+		benchmarkFilter(b, build(b, p, name, "statistic: PredictedPeak"), nodes)
+	})
+}
+
 // BenchmarkFilterRefuses is the cost of one call for one node that is ruled out.
 func BenchmarkFilterRefuses(b *testing.B) {
 	bench(b, limits, 20, "", func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo) {

@@ -95,16 +95,17 @@ func (pl *LoadThreshold) refuses(_ context.Context, state fwk.CycleState, pod *c
 
 func (pl *LoadThreshold) terms(s *filterState, node fwk.NodeInfo) Terms {
 	t := Terms{
-		Node: s.views[load.CPU].Estimate(node), Fraction: pl.reader.Request().Fraction, Pod: s.podUsage, Deviations: pl.deviations,
-		LinePercent: pl.lineOf(node.Node()),
-	}
-	if pl.models[load.Memory] != pl.models[load.CPU] {
-		t.Node[load.Memory] = s.views[load.Memory].Resource(node, load.Memory)
+		Fraction: pl.reader.Request().Fraction, Pod: s.podUsage, Deviations: pl.deviations, LinePercent: pl.lineOf(node.Node()),
 	}
 	if s.podUsages != nil {
 		peaks := pl.nodePeaks(s, node)
 		for r := range peaks {
-			t.Peak[r] = peaks[r].Peak()
+			t.Node[r], t.Peak[r] = *peaks[r].Node, peaks[r].Peak()
+		}
+	} else {
+		t.Node = s.views[load.CPU].Estimate(node)
+		if pl.models[load.Memory] != pl.models[load.CPU] {
+			t.Node[load.Memory] = s.views[load.Memory].Resource(node, load.Memory)
 		}
 	}
 	for r, limited := range s.limited {
