@@ -424,6 +424,44 @@ func TestDoctor_MetricsServer(t *testing.T) {
 	}
 }
 
+// registered registers metrics.k8s.io, which nobody serves.
+const registered = `apiVersion: v1
+kind: Service
+metadata: {name: metrics-server, namespace: default}
+spec: {ports: [{port: 443}]}
+---
+apiVersion: apiregistration.k8s.io/v1
+kind: APIService
+metadata: {name: v1beta1.metrics.k8s.io}
+spec:
+  group: metrics.k8s.io
+  version: v1beta1
+  groupPriorityMinimum: 100
+  versionPriority: 100
+  insecureSkipTLSVerify: true
+  service: {name: metrics-server, namespace: default}
+`
+
+// TestDoctor_MetricsServerRegistered expects a metrics-server that is down, and a user who lacks permission to ask it.
+func TestDoctor_MetricsServerRegistered(t *testing.T) {
+	shared.loadedNodes(t, "worker-1")
+	c := configurationOf("TargetLoadPacking", "", nil)
+	delete(c.args(), "metricProvider")
+	shared.shellReading(t, registered+"---\n"+grants([]string{"nodes", "pods"}), "kubectl apply -f -")
+	t.Cleanup(func() { shared.removeGrants(t) })
+	defer shared.shellReading(t, registered, "kubectl delete -f -")
+	run := []string{"--config=" + c.file(t)}
+
+	advice := shared.finds(t, run, "source.answers", doctor.Error, "metrics-server is not ready")
+	if output := shared.shell(t, advice[0]); !strings.Contains(output, `"Available"`) {
+		t.Errorf("%q shows:\n%s", advice[0].Text, output)
+	}
+	asWeak := append(run, "--as=weak")
+	advice = shared.finds(t, asWeak, "source.authorization", doctor.Error, `User "weak" cannot list resource "nodes"`)
+	shared.shellReading(t, advice[0].YAML, "kubectl apply -f -")
+	shared.finds(t, asWeak, "source.answers", doctor.Error, "metrics-server is not ready")
+}
+
 // TestDoctor_Service expects the Service that is meant where another is named.
 func TestDoctor_Service(t *testing.T) {
 	shared.loadedNodes(t, "worker-1")

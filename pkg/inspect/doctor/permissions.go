@@ -20,14 +20,17 @@ type permissionFacts struct {
 	err     error
 }
 
+// aggregated is the API group of metrics-server.
+const aggregated = "metrics.k8s.io"
+
 // neededPermissions returns those of the scheduler with its configuration.
 func (f *facts) neededPermissions() (list []live.Permission) {
 	const (
-		informer, write           = "get list watch", "create patch update"
-		devices, leases, system   = "resource.k8s.io", "coordination.k8s.io", "kube-system"
-		events, spreads           = "reports placements as events", "spreads pods (PodTopologySpread)"
-		authorizes, elects        = "authorizes who reads its metrics", "elects a leader"
-		authentication, aggregate = "extension-apiserver-authentication", "metrics.k8s.io"
+		informer, write         = "get list watch", "create patch update"
+		devices, leases, system = "resource.k8s.io", "coordination.k8s.io", "kube-system"
+		events, spreads         = "reports placements as events", "spreads pods (PodTopologySpread)"
+		authorizes, elects      = "authorizes who reads its metrics", "elects a leader"
+		authentication          = "extension-apiserver-authentication"
 	)
 	v, err := version.ParseGeneric(f.server.GitVersion)
 	since37, lease := err == nil && v.AtLeast(version.MajorMinor(1, 37)), f.election()
@@ -61,8 +64,8 @@ func (f *facts) neededPermissions() (list []live.Permission) {
 		{true, "", "configmaps", informer, authorizes, system, authentication},
 		{lease.LeaderElect, leases, "leases", "create", elects, lease.ResourceNamespace, ""},
 		{lease.LeaderElect, leases, "leases", "get update", elects, lease.ResourceNamespace, lease.ResourceName},
-		{nodes, aggregate, "nodes", "list", "reads the load of nodes", "", ""},
-		{pods, aggregate, "pods", "list", "learns what workloads use", "", ""},
+		{nodes, aggregated, "nodes", "list", "reads the load of nodes", "", ""},
+		{pods, aggregated, "pods", "list", "learns what workloads use", "", ""},
 	} {
 		for resource := range strings.FieldsSeq(row.resources) {
 			if row.needed {

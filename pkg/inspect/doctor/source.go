@@ -107,7 +107,7 @@ func (s *sourceFacts) fault() (stage string, advice []Advice) {
 		return stageAnswers, s.adviseRedirect(redirected.To)
 	}
 	if is[*apierrors.StatusError](err) {
-		return adviseMetricsServer(err)
+		return s.adviseMetricsServer()
 	}
 	timeout, isNet := errors.AsType[net.Error](err)
 	switch {
@@ -200,15 +200,20 @@ func (s *sourceFacts) advisePath(code int) []Advice {
 }
 
 // adviseMetricsServer is for an error of the API server about metrics.k8s.io.
-func adviseMetricsServer(err error) (stage string, advice []Advice) {
-	if apierrors.IsNotFound(err) {
+func (s *sourceFacts) adviseMetricsServer() (stage string, advice []Advice) {
+	switch {
+	case apierrors.IsNotFound(s.Err):
 		return stageAnswers, run(
 			"kubectl apply -f https://github.com/kubernetes-sigs/metrics-server/releases/latest/download/components.yaml",
 			"metrics-server is not installed. Install it:")
+	case apierrors.IsForbidden(s.Err):
+		list := live.Permission{Group: aggregated, Resource: "nodes", Verbs: []string{"list"}}
+		return stageAuthorized, write(live.Grants([]live.Permission{list}, live.Subject(s.user)),
+			"Grant %s the permission; write this to a file, and kubectl apply -f FILE:", nameOf(s.user))
 	}
 	return stageAnswers, run("kubectl get apiservice v1beta1.metrics.k8s.io -o jsonpath='{.status.conditions}' && "+
 		"kubectl -n kube-system logs -l k8s-app=metrics-server --tail=20",
-		"metrics-server is down, reaches no kubelet, or refuses you. See its state and its log:")
+		"metrics-server is down, or reaches no kubelet. See its state and its log:")
 }
 
 // adviseCertificate says what to do about a certificate that is not trusted; nothing for another error.

@@ -220,10 +220,7 @@ func explain(err error, resource string, timeout time.Duration, count int) error
 	case source.IsTooLarge(err):
 		return fmt.Errorf("%w, the bound for %d %s: see what serves APIService v1beta1.metrics.k8s.io", err, count, resource)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf(
-			"%w (grant the scheduler's service account the verbs get and list on the resource %s of the API group metrics.k8s.io)", err,
-			resource,
-		)
+		return fmt.Errorf("%w (grant this user the verb list on the resource %s of the API group metrics.k8s.io)", err, resource)
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%w (metrics-server is not installed: the API is not registered)", err)
 	case apierrors.IsServiceUnavailable(err):

@@ -234,7 +234,7 @@ func TestFetch_Errors(t *testing.T) {
 		{
 			"not allowed",
 			status(http.StatusForbidden, metav1.StatusReasonForbidden),
-			[]string{"the server says no", "get and list", "nodes", "metrics.k8s.io"},
+			[]string{"the server says no", "grant this user the verb list on the resource nodes of the API group metrics.k8s.io"},
 		},
 		{"not installed", http.NotFound, []string{"metrics-server is not installed"}},
 		{
