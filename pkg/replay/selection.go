@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
-	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/generate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/history"
@@ -170,9 +170,9 @@ func (s *Selection) ReadPolicies(ctx context.Context) ([]engine.Policy, error) {
 		}
 		configured = append(configured, read...)
 	}
-	rebalancer, err := s.readRebalancer(ctx)
+	rebalancer, err := rebalance.ReadConfiguration(ctx, s.Rebalancer)
 	if err != nil {
-		return nil, err
+		return nil, &OptionError{"rebalancer-config", err}
 	}
 	for _, name := range s.Policies {
 		p, err := s.policyOf(name, configured, rebalancer)
@@ -198,22 +198,6 @@ func (s *Selection) ReadPolicies(ctx context.Context) ([]engine.Policy, error) {
 		names[p.Name] = true
 	}
 	return policies, nil
-}
-
-// readRebalancer returns the configuration of policies with a rebalancer.
-func (s *Selection) readRebalancer(ctx context.Context) (*rebalancer.Configuration, error) {
-	if s.Rebalancer == "" {
-		return rebalancer.Default(), nil
-	}
-	content, err := boundedfile.ReadConfiguration(ctx, s.Rebalancer)
-	if err != nil {
-		return nil, &OptionError{"rebalancer-config", err}
-	}
-	c, err := rebalancer.Decode(content)
-	if err != nil {
-		return nil, optionErrorf("rebalancer-config", "%s: %w", s.Rebalancer, err)
-	}
-	return c, nil
 }
 
 // policyOf returns a builtin policy. With "+" and a mover, it is a builtin or configured one whose pods move.

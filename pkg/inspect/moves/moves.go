@@ -10,8 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
-	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -83,9 +81,9 @@ type Stay struct {
 
 // Run plans moves in the cluster. One look makes a node hot: there is no earlier one.
 func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
-	configuration, err := readRebalancer(ctx, r.Rebalancer)
+	configuration, err := rebalance.ReadConfiguration(ctx, r.Rebalancer)
 	if err != nil {
-		return nil, err
+		return nil, live.OptionErrorf("--rebalancer-config: %w", err)
 	}
 	configuration.Refreshes = 1
 	own, err := c.ValidConfiguration(ctx, r.Configuration)
@@ -123,21 +121,6 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 	}
 	report.add(plan)
 	return report, nil
-}
-
-func readRebalancer(ctx context.Context, file string) (*rebalancer.Configuration, error) {
-	if file == "" {
-		return rebalancer.Default(), nil
-	}
-	content, err := boundedfile.ReadConfiguration(ctx, file)
-	if err != nil {
-		return nil, live.OptionErrorf("--rebalancer-config: %w", err)
-	}
-	c, err := rebalancer.Decode(content)
-	if err != nil {
-		return nil, live.OptionErrorf("--rebalancer-config: %s: %w", file, err)
-	}
-	return c, nil
 }
 
 // usage returns the measured usage of pods; nil if it cannot be read.
