@@ -3,8 +3,11 @@ package main
 import (
 	"bytes"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -72,6 +75,18 @@ func TestWarnOfOtherMinor(t *testing.T) {
 		cmd.SetErr(&stderr)
 		if warnOfOtherMinor(cmd, tt.kubernetes, tt.workload); stderr.String() != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.name, &stderr, tt.want)
+		}
+	}
+}
+
+// TestCluster_NoAdviceWithoutAPIServer expects no flags that choose a scheduler to be advised where the API server is down.
+func TestCluster_NoAdviceWithoutAPIServer(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	server.Close()
+	for _, command := range []string{"top", "requests"} {
+		_, err := execute(t.Context(), command, "--kubeconfig=/dev/null", "--server="+server.URL)
+		if err == nil || !strings.Contains(err.Error(), "connection refused") || strings.Contains(err.Error(), "--scheduler") {
+			t.Errorf("%s: %v, want that the connection was refused, without advice", command, err)
 		}
 	}
 }

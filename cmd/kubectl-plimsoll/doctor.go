@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"slices"
@@ -99,8 +100,22 @@ func (o *doctorOptions) validate() error {
 	return o.selected.Validate()
 }
 
+// checkConflicts fails for flags without effect beside others.
+func (o *doctorOptions) checkConflicts(changed func(flag string) bool) error {
+	without, reason := []string{"interval"}, "--metrics-address is not set"
+	if o.metricsAddress != "" {
+		without, reason = []string{"check", "fail-on", "only-problems", "output"}, "--metrics-address serves the results of all checks"
+	}
+	for _, flag := range without {
+		if changed(flag) {
+			return live.OptionErrorf("--%s: no effect: %s", flag, reason)
+		}
+	}
+	return nil
+}
+
 func (o *doctorOptions) run(cmd *cobra.Command) error {
-	if err := o.validate(); err != nil {
+	if err := cmp.Or(o.validate(), o.checkConflicts(cmd.Flags().Changed)); err != nil {
 		return err
 	}
 	conn, err := o.cluster.connect()

@@ -219,9 +219,9 @@ func (c *Connection) labeled(ctx context.Context) ([]*Workload, error) {
 	if err == nil {
 		return schedulers(all), nil
 	}
-	err = fmt.Errorf("look for the scheduler's Deployment: %w; %s", err, chooseAnother)
+	err = fmt.Errorf("look for the scheduler's Deployment: %w", err)
 	if apierrors.IsForbidden(err) {
-		err = fmt.Errorf("%w; or grant the permission: %s", err, c.Grant(ctx, discoveryVerbs, "", discoveryResources))
+		err = fmt.Errorf("%w; %s; or grant the permission: %s", err, chooseAnother, c.Grant(ctx, discoveryVerbs, "", discoveryResources))
 	}
 	return nil, err
 }
