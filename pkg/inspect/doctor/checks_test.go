@@ -220,6 +220,9 @@ func TestReportOn_Faults(t *testing.T) {
 		"scheduler.metrics":   func(s *sourceFacts) { s.metrics, s.metricsErr = nil, errors.New("refused") },
 		"scheduler.load":      func(s *sourceFacts) { s.metrics = append(s.metrics, metric("plimsoll_load_nodes", "", 1)) },
 		"scheduler.refreshes": func(s *sourceFacts) { s.metrics = append(s.metrics, metric("plimsoll_refresh_total", "Error", 9)) },
+		"scheduler.statistics": func(s *sourceFacts) {
+			s.metrics = append(s.metrics, metric("plimsoll_workloads", "", 7), metric("plimsoll_workload_statistics_age_seconds", "", 1801))
+		},
 		"scheduler.fallbacks": func(s *sourceFacts) {
 			s.metrics = append(s.metrics, metric("plimsoll_decisions_total", "", 10), metric("plimsoll_fallback_total", "", 5))
 		},

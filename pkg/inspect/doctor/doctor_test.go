@@ -351,6 +351,14 @@ plimsoll_load_nodes{source="Prometheus",resource="memory",state="Expired"} 3
 # TYPE plimsoll_refresh_total counter
 plimsoll_refresh_total{source="Prometheus",result="Success"} 80
 plimsoll_refresh_total{source="Prometheus",result="Error"} 20
+# TYPE plimsoll_workloads gauge
+plimsoll_workloads{source="Prometheus"} 412
+plimsoll_workloads{source="rules"} 1
+# TYPE plimsoll_workload_history_read_ratio gauge
+plimsoll_workload_history_read_ratio{source="Prometheus"} 0.375
+# TYPE plimsoll_workload_statistics_age_seconds gauge
+plimsoll_workload_statistics_age_seconds{source="Prometheus"} 1800
+plimsoll_workload_statistics_age_seconds{source="rules"} 2400
 # TYPE plimsoll_decisions_total counter
 plimsoll_decisions_total{plugin="TargetLoadPacking"} 100
 plimsoll_decisions_total{plugin="LoadThreshold"} 100
@@ -375,6 +383,8 @@ plimsoll_fallback_total{plugin="LoadThreshold",reason="Absent"} 10
 		"ok scheduler.load: Prometheus: cpu fresh on 3, expired on 0, absent on 0 nodes",
 		"error scheduler.load: the scheduler's metrics, from a test, say Prometheus: memory fresh on 0, expired on 3, absent on 0 nodes",
 		"warning scheduler.refreshes: Prometheus: 20 of 100 refreshes failed since the scheduler started",
+		"ok scheduler.statistics: Prometheus: statistics of 412 workloads, with 38 % of the past",
+		"warning scheduler.statistics: rules: statistics of 1 workload; the newest observation is 40m0s old",
 		"ok scheduler.fallbacks: LoadThreshold decided 10 of 100 placements without load",
 		"warning scheduler.fallbacks: TargetLoadPacking decided 11 of 100 placements without load since the scheduler started: StepAside 11",
 	}

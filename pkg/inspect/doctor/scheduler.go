@@ -258,7 +258,7 @@ func adviseImage(text, minor string, w *live.Workload) []Advice {
 
 // readMetrics reads the scheduler's metrics from its own port, through the API server's proxy, or from a Prometheus.
 func (g *gatherer) readMetrics(ctx context.Context) {
-	const promql = `{__name__=~"plimsoll_(build_info|load_nodes|load_age_seconds|refresh_total|decisions_total|fallback_total)"}`
+	const promql = `{__name__=~"plimsoll_(build_info|load_nodes|load_age_seconds|refresh_total|decisions_total|fallback_total|workload.*)"}`
 	if w := g.workload(); w != nil {
 		g.metrics, g.metricsFrom, g.metricsErr = g.conn.Metrics(ctx, w, g.inPod)
 	}
@@ -350,6 +350,28 @@ func (f *facts) checkRefreshes() []Check {
 			return causedBy(warn(say("Now the source answers. See in its log why it fails at times."), "%s", message), "source")
 		}
 		return ok("%s", message)
+	})
+}
+
+// staleStatistics is the age of the newest observation that is worth a warning. Pods are observed every five minutes.
+const staleStatistics = 30 * time.Minute
+
+// checkKnownWorkloads checks the statistics of workloads that the scheduler has. It tells how much of the past is read.
+func (f *facts) checkKnownWorkloads() []Check {
+	known := f.countsOf("plimsoll_workloads", math.Max, "", "source") // replicas have the same
+	ages := f.countsOf("plimsoll_workload_statistics_age_seconds", math.Max, "", "source")
+	past := f.countsOf("plimsoll_workload_history_read_ratio", math.Max, "", "source")
+	return each(sortedKeys(known), func(name string) []Check {
+		message := fmt.Sprintf("%s: statistics of %s", name, text.Count(int(known[name][""]), "workload"))
+		if read, ok := past[name][""]; ok {
+			message += fmt.Sprintf(", with %.0f %% of the past", 100*read)
+		}
+		age := time.Duration(ages[name][""] * float64(time.Second))
+		if age <= staleStatistics {
+			return ok("%s", message)
+		}
+		return causedBy(warn(say("See in the scheduler's log why the usage of pods cannot be read."),
+			"%s; the newest observation is %s old", message, age.Round(time.Second)), "source")
 	})
 }
 

@@ -61,6 +61,7 @@ func clusterChecks() []check[*facts] {
 		{"scheduler.metrics", file, (*facts).checkMetrics},
 		{"scheduler.load", nil, (*facts).checkLoadStates},
 		{"scheduler.refreshes", nil, (*facts).checkRefreshes},
+		{"scheduler.statistics", nil, (*facts).checkKnownWorkloads},
 		{"scheduler.fallbacks", nil, (*facts).checkFallbacks},
 		{"scheduler.version", file, (*facts).checkVersion},
 		{"scheduler.command", file, (*facts).checkCommand},
