@@ -159,6 +159,26 @@ func (c *Cluster) RunPrometheus(
 	return PrometheusReplica{p, url}, c.run(ctx, p)
 }
 
+// Rebalancer is one of several rebalancers of a cluster.
+type Rebalancer struct {
+	*Process
+	// URL is its address.
+	URL string
+}
+
+// RunRebalancer runs a rebalancer with these arguments, and waits until it serves. It ends with the cluster. The name is also
+// that of its log.
+func (c *Cluster) RunRebalancer(ctx context.Context, name string, args ...string) (Rebalancer, error) {
+	port, err := FreePort()
+	if err != nil {
+		return Rebalancer{}, err
+	}
+	url := "http://" + address(port)
+	p := c.process(name, respondsOK(url+"/readyz"), append(args, "--listen-address="+address(port))...)
+	p.path = filepath.Join(c.options.BinDir, build.Rebalancer().Name)
+	return Rebalancer{p, url}, c.run(ctx, p)
+}
+
 func (c *Cluster) scheduler() *Process {
 	return c.process(c.options.scheduler().Name, respondsOK(schedulerURL(c.ports.scheduler, "/readyz")),
 		append(c.schedulerArgs(schedulerConfig, c.ports.scheduler), c.options.SchedulerArgs...)...)

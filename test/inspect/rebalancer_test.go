@@ -1,12 +1,10 @@
 package inspect
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -20,6 +18,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -39,28 +38,25 @@ var movingConfiguration = strings.NewReplacer(
 // rebalancerRun is a rebalancer that runs as the service account of the test.
 type rebalancerRun struct {
 	*testing.T
-	args []string
-	url  string
-	cmd  *exec.Cmd
-	log  bytes.Buffer
+	cluster.Rebalancer
 }
 
-func (r *rebalancerRun) start() {
-	r.Helper()
-	r.cmd = exec.CommandContext(r.Context(), filepath.Join(shared.binDir, build.Rebalancer().Name), r.args...)
-	r.cmd.Stdout, r.cmd.Stderr = &r.log, &r.log
-	must(r.T, r.cmd.Start())
+// runRebalancer runs a rebalancer with these limits, on the state of createState. It ends with the test.
+func runRebalancer(t *testing.T, name, limits, configuration, kubeconfig string) *rebalancerRun {
+	t.Helper()
+	r, err := shared.RunRebalancer(t.Context(), name, "--config="+limits, "--scheduler-config="+shared.writeConfiguration(t, configuration),
+		"--state=default/rebalancer", "--v=2", "--kubeconfig="+kubeconfig)
+	must(t, err)
+	t.Cleanup(func() { _ = r.Stop() })
+	return &rebalancerRun{t, r}
 }
 
-// kill ends the process with SIGKILL.
-func (r *rebalancerRun) kill() {
-	_ = r.cmd.Process.Kill() // it may have ended
-	_ = r.cmd.Wait()
-}
+// steps returns how many steps of the process have succeeded. Only the leader makes steps.
+func (r *rebalancerRun) steps() float64 { return r.metric(`steps_total{result="Success"}`) }
 
 // metric returns the value of a series; 0 if there is none.
 func (r *rebalancerRun) metric(series string) float64 {
-	text, err := get(r.Context(), r.url+"/metrics")
+	text, err := get(r.Context(), r.URL+"/metrics")
 	if err != nil {
 		return 0
 	}
@@ -76,9 +72,10 @@ func (r *rebalancerRun) metric(series string) float64 {
 func (r *rebalancerRun) until(what string, holds func() bool) {
 	r.Helper()
 	if err := wait.PollUntilContextTimeout(r.Context(), 200*time.Millisecond, 5*time.Minute, true,
-		func(context.Context) (bool, error) { return holds(), nil }); err != nil {
-		text, _ := get(r.Context(), r.url+"/metrics")
-		r.Fatalf("%s: %v\n%s\n%s", what, err, text, r.log.String())
+		func(context.Context) (bool, error) { return holds(), shared.Failed() }); err != nil {
+		text, _ := get(r.Context(), r.URL+"/metrics")
+		log, _ := r.Rebalancer.Log()
+		r.Fatalf("%s: %v\n%s\n%s", what, err, text, log)
 	}
 }
 
@@ -86,15 +83,12 @@ func (r *rebalancerRun) until(what string, holds func() bool) {
 func (r *rebalancerRun) stays(what string, holds func() bool) {
 	r.Helper()
 	r.until(what, holds)
-	steps := r.metric(`steps_total{result="Success"}`)
-	r.until(what+" for two steps", func() bool { return r.metric(`steps_total{result="Success"}`) >= steps+2 })
+	steps := r.steps()
+	r.until(what+" for two steps", func() bool { return r.steps() >= steps+2 })
 	if n := len(evictions(r.T)); n > 0 {
 		r.Errorf("%s: %d pods were evicted", what, n)
 	}
 }
-
-// account is the user of the rebalancer.
-const account = "system:serviceaccount:default:rebalancer"
 
 // evictions returns the pods that the rebalancer asked to evict, once for each dry run and once for each eviction.
 func evictions(t *testing.T) (pods []string) {
@@ -107,12 +101,14 @@ func evictions(t *testing.T) (pods []string) {
 	return pods
 }
 
-// rebalancerRequests returns the requests of the rebalancer for objects.
+// rebalancerRequests returns the requests for objects of the test's service account.
 func rebalancerRequests(t *testing.T) []auditv1.Event {
 	t.Helper()
+	account, err := shared.Client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(t.Context(), "rebalancer", metav1.GetOptions{})
+	must(t, err)
 	events, err := shared.AuditEvents()
 	must(t, err)
-	return slices.DeleteFunc(events, func(e auditv1.Event) bool { return e.User.Username != account || e.ObjectRef == nil })
+	return slices.DeleteFunc(events, func(e auditv1.Event) bool { return e.User.UID != string(account.UID) || e.ObjectRef == nil })
 }
 
 // rebalancerRules are the permissions of the rebalancer in mode Evict.
@@ -161,14 +157,14 @@ func rebalancerAccount(t *testing.T, rules ...rbacv1.PolicyRule) string {
 	return file
 }
 
-// replicate creates a replacement for each pod of web that ends, as a ReplicaSet's controller does.
+// replicate keeps two pods with the replacement's labels alive, as a ReplicaSet's controller does.
 func replicate(t *testing.T, replacement cluster.Pod) {
-	ctx, done := t.Context(), make(chan struct{})
+	ctx, done, selector := t.Context(), make(chan struct{}), labels.SelectorFromSet(replacement.Labels).String()
 	t.Cleanup(func() { <-done })
 	go func() {
 		defer close(done)
 		_ = wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-			pods, err := shared.Client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
+			pods, err := shared.Client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: selector})
 			if err != nil {
 				return false, nil
 			}
@@ -203,31 +199,59 @@ func heat(t *testing.T) cluster.Replica {
 	return scheduler
 }
 
-// limits writes a RebalancerConfiguration for two nodes.
-func limits(t *testing.T) string {
+// limits writes a RebalancerConfiguration for small clusters, with more fields.
+func limits(t *testing.T, more string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "rebalancer.yaml")
 	must(t, os.WriteFile(file, []byte("apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nmode: Evict\nrefreshes: 1\n"+
-		"minPodAge: 0s\nmaxHotNodesPercent: 50\nmaxPodsPercentPerHour: 100\n"), 0o600))
+		"minPodAge: 0s\nmaxHotNodesPercent: 50\nmaxPodsPercentPerHour: 100\n"+more), 0o600))
 	return file
+}
+
+// createState creates the ConfigMap of a rebalancer's state in a namespace. It is paused. The Lease ends with it.
+func createState(t *testing.T, namespace string) {
+	t.Helper()
+	component, value, _ := strings.Cut(kube.StateLabel, "=")
+	ctx, configs := t.Context(), shared.Client.CoreV1().ConfigMaps(namespace)
+	_, err := configs.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Name: "rebalancer", Labels: map[string]string{component: value}, Annotations: map[string]string{kube.PausedAnnotation: "true"},
+	}}, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(ctx)
+		_ = configs.Delete(ctx, "rebalancer", metav1.DeleteOptions{})
+		_ = shared.Client.CoordinationV1().Leases(namespace).Delete(ctx, "rebalancer", metav1.DeleteOptions{})
+	})
+}
+
+// pause sets or removes the operator's pause.
+func pause(t *testing.T, paused bool) {
+	t.Helper()
+	_, err := shared.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Patch(t.Context(), "rebalancer", types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata": {"annotations": {%q: "%t"}}}`, kube.PausedAnnotation, paused), metav1.PatchOptions{})
+	must(t, err)
+}
+
+// stateOf returns the saved state.
+func stateOf(t *testing.T) *rebalance.State {
+	t.Helper()
+	held, err := shared.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(t.Context(), "rebalancer", metav1.GetOptions{})
+	must(t, err)
+	s, err := rebalance.DecodeState(kube.StateOf(held))
+	must(t, err)
+	return s
 }
 
 // pretend creates ConfigMaps in two namespaces of tenants, with the label of the rebalancer's state. They are paused.
 func pretend(t *testing.T) {
 	t.Helper()
-	ctx := t.Context()
-	component, value, _ := strings.Cut(kube.StateLabel, "=")
 	for _, namespace := range []string{"tenant-1", "tenant-2"} {
-		_, err := shared.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+		_, err := shared.Client.CoreV1().Namespaces().Create(t.Context(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 		if !apierrors.IsAlreadyExists(err) { // no controller ends a namespace here
 			must(t, err)
 		}
-		configs := shared.Client.CoreV1().ConfigMaps(namespace)
-		_, err = configs.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-			Name: "rebalancer", Labels: map[string]string{component: value}, Annotations: map[string]string{kube.PausedAnnotation: "true"},
-		}}, metav1.CreateOptions{})
-		must(t, err)
-		t.Cleanup(func() { _ = configs.Delete(context.WithoutCancel(ctx), "rebalancer", metav1.DeleteOptions{}) })
+		createState(t, namespace)
 	}
 }
 
@@ -235,7 +259,7 @@ func pretend(t *testing.T) {
 func TestRebalance_Evict(t *testing.T) {
 	heat(t)
 	pretend(t)
-	args := []string{"rebalance", "--evict", "--config", shared.writeConfiguration(t, movingConfiguration), "--rebalancer-config", limits(t)}
+	args := []string{"rebalance", "--evict", "--config", shared.writeConfiguration(t, movingConfiguration), "--rebalancer-config", limits(t, "")}
 	var r result
 	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(time.Second) { // the pod is young, and its usage not whole yet
 		if r = shared.plimsollReading(t, "no\n", args...); strings.Contains(r.stdout, "web-1") {
@@ -261,22 +285,8 @@ func TestRebalancer(t *testing.T) {
 	scheduler := heat(t)
 	pretend(t)
 	ctx := t.Context()
-	component, value, _ := strings.Cut(kube.StateLabel, "=")
-	state := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Name: "rebalancer", Labels: map[string]string{component: value}, Annotations: map[string]string{kube.PausedAnnotation: "true"},
-	}}
-	configs := shared.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
-	_, err := configs.Create(ctx, state, metav1.CreateOptions{})
-	must(t, err)
-	t.Cleanup(func() { _ = configs.Delete(context.WithoutCancel(ctx), "rebalancer", metav1.DeleteOptions{}) })
-
-	port, err := cluster.FreePort()
-	must(t, err)
-	r := &rebalancerRun{T: t, url: fmt.Sprintf("http://127.0.0.1:%d", port), args: []string{
-		"--config=" + limits(t), "--scheduler-config=" + shared.writeConfiguration(t, movingConfiguration), "--state=default/rebalancer",
-		fmt.Sprintf("--listen-address=127.0.0.1:%d", port), "--v=2", "--kubeconfig=" + rebalancerAccount(t, rebalancerRules()...)}}
-	r.start()
-	t.Cleanup(r.kill)
+	createState(t, metav1.NamespaceDefault)
+	r := runRebalancer(t, "rebalancer", limits(t, ""), movingConfiguration, rebalancerAccount(t, rebalancerRules()...))
 	stopped := func(reason string) func() bool {
 		return func() bool { return r.metric(`stopped{reason="`+reason+`"}`) == 1 && r.metric("planned_moves") == 1 }
 	}
@@ -288,13 +298,11 @@ func TestRebalancer(t *testing.T) {
 		must(t, err)
 		return time.Since(lease.Spec.RenewTime.Time) > 20*time.Second
 	})
-	_, err = configs.Patch(ctx, "rebalancer", types.MergePatchType,
-		[]byte(`{"metadata": {"annotations": {"rebalancer.plimsoll.io/paused": null}}}`), metav1.PatchOptions{})
-	must(t, err)
+	pause(t, false)
 	r.stays("no scheduler", stopped("SchedulerDown"))
 
 	budgets := shared.Client.PolicyV1().PodDisruptionBudgets(metav1.NamespaceDefault)
-	_, err = budgets.Create(ctx, &policyv1.PodDisruptionBudget{ // its status allows none
+	_, err := budgets.Create(ctx, &policyv1.PodDisruptionBudget{ // its status allows none
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
 	}, metav1.CreateOptions{})
@@ -307,32 +315,25 @@ func TestRebalancer(t *testing.T) {
 	})
 
 	// SIGKILL as soon as the move is recorded. The eviction was made or not.
-	stateOf := func() *rebalance.State {
-		held, err := configs.Get(ctx, "rebalancer", metav1.GetOptions{})
-		must(t, err)
-		s, err := rebalance.DecodeState([]byte(held.Data["state.json"]))
-		must(t, err)
-		return s
-	}
 	must(t, budgets.Delete(ctx, "web", metav1.DeleteOptions{}))
-	r.until("a move is recorded", func() bool { return len(stateOf().UnderWay) == 1 })
-	r.kill()
-	if s := stateOf(); len(s.UnderWay) != 1 || s.UnderWay[0].Pod != "web-1" || s.UnderWay[0].From != "w-1" || s.UnderWay[0].To != "w-2" {
+	r.until("a move is recorded", func() bool { return len(stateOf(t).UnderWay) == 1 })
+	must(t, r.Kill())
+	if s := stateOf(t); len(s.UnderWay) != 1 || s.UnderWay[0].Pod != "web-1" || s.UnderWay[0].From != "w-1" || s.UnderWay[0].To != "w-2" {
 		t.Errorf("the state has the moves %+v, want web-1 from w-1 to w-2", s.UnderWay)
 	}
-	r.start()
+	must(t, r.Start(ctx))
 	var landed []rebalance.Record
 	r.until("the replacement is ready", func() bool {
-		landed = slices.DeleteFunc(stateOf().Records, func(r rebalance.Record) bool { return r.Outcome == rebalance.Withdrawn })
+		landed = slices.DeleteFunc(stateOf(t).Records, func(r rebalance.Record) bool { return r.Outcome == rebalance.Withdrawn })
 		return len(landed) > 0
 	})
 	if landed[0].Outcome != rebalance.Landed || landed[0].Node != "w-2" || landed[0].Pod != "web-1" {
 		t.Errorf("the move ended as %+v, want web-1 on w-2", landed[0])
 	}
-	r.until("w-1 has cooled", func() bool { return r.metric("hot_nodes") == 0 && r.metric(`steps_total{result="Success"}`) > 0 })
+	r.until("w-1 has cooled", func() bool { return r.metric("hot_nodes") == 0 && r.steps() > 0 })
 	asked := len(evictions(t))
-	steps := r.metric(`steps_total{result="Success"}`)
-	r.until("it rests", func() bool { return r.metric(`steps_total{result="Success"}`) >= steps+3 })
+	steps := r.steps()
+	r.until("it rests", func() bool { return r.steps() >= steps+3 })
 	if got := evictions(t); len(got) != asked || slices.ContainsFunc(got, func(pod string) bool { return pod != "web-1" }) {
 		t.Errorf("evictions of %q, want of web-1 alone, and none at rest", got)
 	}
@@ -346,7 +347,7 @@ func TestRebalancer(t *testing.T) {
 	if _, err := shared.WaitEvent(ctx, landed[0].Replacement, "Moved"); err != nil {
 		t.Error(err)
 	}
-	if _, err := shared.WaitEvent(ctx, "w-1", "PodMoved"); err != nil && len(landed) == len(stateOf().Records) {
+	if _, err := shared.WaitEvent(ctx, "w-1", "PodMoved"); err != nil && len(landed) == len(stateOf(t).Records) {
 		t.Log("the event of the eviction was lost with SIGKILL")
 	}
 	checkRequests(t)
