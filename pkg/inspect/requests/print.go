@@ -21,8 +21,8 @@ const none = "-"
 // Print prints a row for each container, what the recommendations free, and what was not seen long enough.
 func (r *Report) Print(p *terminal.Printer) {
 	headers := []string{
-		"NAMESPACE", "WORKLOAD", "CONTAINER", "PODS", "CPU-REQUEST", "MEAN", "P95", "MAX", "CPU-RECOMMENDED",
-		"MEMORY-REQUEST", "MEAN", "P95", "MAX", "MEMORY-RECOMMENDED", "STATE",
+		"NAMESPACE", "WORKLOAD", "CONTAINER", "PODS", "CPU-REQUEST", "CPU-MEAN", "CPU-P95", "CPU-MAX", "CPU-RECOMMENDED",
+		"MEM-REQUEST", "MEM-MEAN", "MEM-P95", "MEM-MAX", "MEM-RECOMMENDED", "STATE",
 	}
 	var rows [][]string
 	for _, w := range r.Workloads {

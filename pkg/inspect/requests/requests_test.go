@@ -215,9 +215,9 @@ func TestRequest_Validate(t *testing.T) {
 func TestPrint(t *testing.T) {
 	p := &terminal.Printer{}
 	webReport(t).Print(p)
-	want := `NAMESPACE  WORKLOAD        CONTAINER  PODS  CPU-REQUEST  MEAN  P95   MAX   CPU-RECOMMENDED  MEMORY-REQUEST  MEAN   P95    MAX    MEMORY-RECOMMENDED  STATE
-shop       CronJob/report  app        0     -            5m    5m    5m    -                -               -      -      -      -                   seen for 0.0 h
-shop       Deployment/web  app        2     1            120m  300m  300m  300m             512Mi           150Mi  200Mi  200Mi  230Mi               cpu at its limit
+	want := `NAMESPACE  WORKLOAD        CONTAINER  PODS  CPU-REQUEST  CPU-MEAN  CPU-P95  CPU-MAX  CPU-RECOMMENDED  MEM-REQUEST  MEM-MEAN  MEM-P95  MEM-MAX  MEM-RECOMMENDED  STATE
+shop       CronJob/report  app        0     -            5m        5m       5m       -                -            -         -        -        -                seen for 0.0 h
+shop       Deployment/web  app        2     1            120m      300m     300m     300m             512Mi        150Mi     200Mi    200Mi    230Mi            cpu at its limit
 
 cpu request: 95 % of the pods do not exceed it for 95 % of the time. It is at least 10m. No cpu limit. Memory request and limit: the highest usage and 15 %, at least 32Mi.
 cpu: pods request 2, and 600m is recommended: this frees 1400m, 35.0 % of the allocatable.
