@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -76,6 +77,36 @@ func (s *Scheduler) Update(object runtime.Object) error { return s.cluster.updat
 
 // Remove removes the object of the same kind, namespace and name. The pods of a node stay until they are removed too.
 func (s *Scheduler) Remove(object runtime.Object) error { return s.cluster.remove(object) }
+
+// Try adds the objects, calls use, and removes them again. It undoes what Explain, Decide and the removal of the pod leave behind.
+// The pod need not be in the cluster.
+func (s *Scheduler) Try(objects []runtime.Object, pod *corev1.Pod, use func() error) (err error) {
+	_, held, err := s.cluster.find(pod)
+	if err != nil {
+		return err
+	}
+	s.takeDisplaced()
+	added := 0
+	defer func() {
+		errs := []error{err}
+		for _, displaced := range s.takeDisplaced() {
+			errs = append(errs, s.cluster.renew(displaced))
+		}
+		if held != nil {
+			errs = append(errs, s.cluster.renew(held.(*corev1.Pod)))
+		}
+		for _, object := range slices.Backward(objects[:added]) {
+			errs = append(errs, s.Remove(object))
+		}
+		err = errors.Join(errs...)
+	}()
+	for ; added < len(objects); added++ {
+		if err := s.Add(objects[added]); err != nil {
+			return err
+		}
+	}
+	return use()
+}
 
 // cluster holds objects in informers that are never started. Its methods fill the informers in place of an API server, and call
 // the informers' handlers before they return.
@@ -184,6 +215,18 @@ func (c *cluster) remove(object runtime.Object) error {
 		h.OnDelete(held)
 	}
 	return nil
+}
+
+// renew removes the pod, if it is in the cluster, and adds it. So its nomination is that of its status again.
+func (c *cluster) renew(pod *corev1.Pod) error {
+	_, held, err := c.find(pod)
+	if err == nil && held != nil {
+		err = c.remove(pod)
+	}
+	if err != nil {
+		return err
+	}
+	return c.add(pod)
 }
 
 // nameOf returns the object's kind, namespace and name, for errors.

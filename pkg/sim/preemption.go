@@ -33,6 +33,7 @@ func (s *Scheduler) preempt(node string, priority int32, victim *corev1.Pod) {
 	for _, other := range queue.NominatedPodsForNode(node) {
 		if schedulingcorev1.PodPriority(other.GetPod()) < priority {
 			queue.DeleteNominatedPodIfExists(other.GetPod())
+			s.displaced = append(s.displaced, other.GetPod())
 		}
 	}
 }
@@ -47,6 +48,15 @@ func (s *Scheduler) takeVictims() []*corev1.Pod {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return victims
+}
+
+// takeDisplaced returns the pods that lost their nominations since the last call.
+func (s *Scheduler) takeDisplaced() []*corev1.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	displaced := s.displaced
+	s.displaced = nil
+	return displaced
 }
 
 // orderedStatuses returns nodes sorted by name; a NodeToStatus returns them in the order of a map.

@@ -72,8 +72,8 @@ type Scheduler struct {
 	sequential bool
 
 	mu sync.Mutex
-	// victims are the victims of the present decision. mu guards victims alone.
-	victims []*corev1.Pod
+	// victims are the victims of the present decision, and displaced the pods that lost their nominations. mu guards both alone.
+	victims, displaced []*corev1.Pod
 }
 
 // profile is a profile of the configuration.

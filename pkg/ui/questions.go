@@ -14,6 +14,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 )
@@ -46,7 +47,7 @@ const (
 type badQuery struct{ error }
 
 // explain explains the pod of the query. Two nodes are compared.
-func (q *Questions) explain(ctx context.Context, query url.Values) (any, error) {
+func (s *Server) explain(ctx context.Context, query url.Values) (any, error) {
 	namespace, pod, nodes := query.Get("namespace"), query.Get("pod"), query["node"]
 	if namespace == "" || pod == "" {
 		return nil, badQuery{errors.New("namespace, pod: write both")}
@@ -54,8 +55,20 @@ func (q *Questions) explain(ctx context.Context, query url.Values) (any, error) 
 	if len(nodes) != 0 && (len(nodes) != 2 || nodes[0] == nodes[1]) {
 		return nil, badQuery{errors.New("node: write two different nodes, or none")}
 	}
-	target := explain.Target{Kind: explain.Kinds()[0], Name: pod}
-	return q.Explain(ctx, namespace, explain.Request{Target: target, Top: shownCandidates, Compare: nodes})
+	lent := false
+	r := explain.Request{Target: explain.Target{Kind: explain.Kinds()[0], Name: pod}, Top: shownCandidates, Compare: nodes}
+	r.Kept = func(ctx context.Context, of *live.Configuration, use func(*live.Cluster) error) (bool, error) {
+		err := s.withSource(ctx, func(source Source) (err error) {
+			lent, err = source.Lend(of, use)
+			return err
+		})
+		return lent, err
+	}
+	result, err := s.options.Questions.Explain(ctx, namespace, r)
+	if !lent {
+		debug.FreeOSMemory() // it has simulated the scheduler once more
+	}
+	return result, err
 }
 
 // whatIf runs the scenario of the query. Waiting pods are placed too.
@@ -74,6 +87,7 @@ func (q *Questions) whatIf(ctx context.Context, query url.Values) (any, error) {
 	if err := s.addWorkload(query); err != nil {
 		return nil, err
 	}
+	defer debug.FreeOSMemory() // it has simulated the scheduler once more
 	return q.WhatIf(ctx, s)
 }
 
@@ -113,7 +127,10 @@ func count(query url.Values, name string, highest int) (int, error) {
 	return n, nil
 }
 
-func (q *Questions) moves(ctx context.Context, _ url.Values) (any, error) { return q.Moves(ctx) }
+func (q *Questions) moves(ctx context.Context, _ url.Values) (any, error) {
+	defer debug.FreeOSMemory() // it has simulated the scheduler once more
+	return q.Moves(ctx)
+}
 
 // answer serves the answer to a question. It ends when the browser stops waiting.
 func answer(s *Server, ask func(context.Context, url.Values) (any, error)) http.HandlerFunc {
@@ -152,7 +169,5 @@ func (s *Server) ask(ctx context.Context, question func() (any, error)) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	content, err := s.options.Encode(result)
-	debug.FreeOSMemory() // the question has read all objects once more
-	return content, err
+	return s.options.Encode(result)
 }

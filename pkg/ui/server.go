@@ -19,6 +19,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 )
 
@@ -34,6 +35,8 @@ type Source interface {
 	UpdateTrend(ctx context.Context) (changed bool, err error)
 	Trend() *top.Trend
 	History(node string) *top.History
+	// Lend lends the simulation of the cluster to use, if it has the configuration.
+	Lend(of *live.Configuration, use func(*live.Cluster) error) (lent bool, err error)
 }
 
 // Options configure a Server.
@@ -45,7 +48,7 @@ type Options struct {
 	Context string
 	// Check runs doctor's checks.
 	Check func(ctx context.Context) (*doctor.Report, error)
-	// Questions read the cluster anew for each answer.
+	// Questions are answered anew each time.
 	Questions Questions
 	// Encode returns the JSON of a result, with apiVersion and kind.
 	Encode func(any) ([]byte, error)
@@ -235,7 +238,7 @@ func (s *Server) handler() http.Handler {
 		return source.Trend(), nil
 	}
 	mux.HandleFunc("GET /trend.json", s.access.loggedIn(s.serveSource(trend)))
-	mux.HandleFunc("GET /explain.json", s.access.loggedIn(answer(s, s.options.Questions.explain)))
+	mux.HandleFunc("GET /explain.json", s.access.loggedIn(answer(s, s.explain)))
 	mux.HandleFunc("GET /what-if.json", s.access.loggedIn(answer(s, s.options.Questions.whatIf)))
 	mux.HandleFunc("GET /moves.json", s.access.loggedIn(answer(s, s.options.Questions.moves)))
 	return s.access.guard(s.page.policy, mux)

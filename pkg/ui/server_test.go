@@ -27,6 +27,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 )
 
@@ -98,6 +99,11 @@ func (c *cluster) Pods(_ context.Context, node string) (*top.Pods, error) {
 		return nil, apierrors.NewNotFound(corev1.Resource("nodes"), node)
 	}
 	return &top.Pods{Pods: []top.Pod{{Namespace: "shop", Name: "web-0"}}}, nil
+}
+
+// Lend has no simulation.
+func (c *cluster) Lend(*live.Configuration, func(*live.Cluster) error) (bool, error) {
+	return false, nil
 }
 
 // UpdateTrend finds something new once. The trend of a node rises by a point every five minutes.

@@ -14,7 +14,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
 // NamespaceExplanation says where the scheduler would place each pod of a namespace now, each by itself.
@@ -67,7 +66,11 @@ func (x *run) namespace(ctx context.Context) (Result, error) {
 	var usages []explain.ExpectedUsage
 	for i, pod := range pods {
 		x.Progress(float64(i) / float64(len(pods)))
-		e, err := explainKept(ctx, cluster.Scheduler, pod, x.withScheduler(pod))
+		var e *Explanation
+		err := cluster.Try(nil, pod, func() (err error) {
+			e, err = Explain(ctx, cluster.Scheduler, Options{Pod: x.withScheduler(pod), InCluster: true, Top: 1})
+			return err
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -101,20 +104,6 @@ func (x *run) decidable(all []*corev1.Pod) (pods []*corev1.Pod, others int) {
 		}
 	}
 	return pods, others
-}
-
-// explainKept explains the pod as another scheduler's, and leaves the simulation as it was.
-func explainKept(ctx context.Context, s *sim.Scheduler, pod, as *corev1.Pod) (*Explanation, error) {
-	e, err := Explain(ctx, s, Options{Pod: as, InCluster: true, Top: 1})
-	if err != nil {
-		return nil, err
-	}
-	if pod.Spec.NodeName == "" { // preemption has nominated it
-		if err := s.Remove(pod); err != nil {
-			return nil, err
-		}
-	}
-	return e, s.Add(pod)
 }
 
 // Print implements Result.

@@ -9,12 +9,14 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
 )
 
@@ -37,6 +39,9 @@ type Request struct {
 	Compare []string
 	// Found is called with the configuration. It must not be nil.
 	Found func(*live.Configuration)
+	// Kept lends a simulation of the cluster's nodes and pods, if it has the configuration. Otherwise, or if Kept is nil, a new one
+	// is made.
+	Kept func(ctx context.Context, of *live.Configuration, use func(*live.Cluster) error) (lent bool, err error)
 	// Progress is called with the share of a namespace's pods that is done, in [0, 1]. It must not be nil.
 	Progress func(done float64)
 }
@@ -55,6 +60,8 @@ type run struct {
 	connection    *live.Connection
 	configuration *live.Configuration
 	objects       *live.Objects
+	// cluster is a kept one; nil to open a new one.
+	cluster *live.Cluster
 }
 
 // Run explains where the scheduler of the cluster would place a pod, or the pods of a workload or namespace.
@@ -71,11 +78,16 @@ func Run(ctx context.Context, c *live.Connection, r Request) (Result, error) {
 		return nil, err
 	}
 	r.Found(configuration)
+	if r.Kept != nil && r.Target.Kind.Kind == "Pod" {
+		if result, lent, err := r.kept(ctx, c, configuration); lent || err != nil {
+			return result, err
+		}
+	}
 	objects, err := c.Objects(ctx)
 	if err != nil {
 		return nil, err
 	}
-	x := &run{r, c, configuration, objects}
+	x := &run{Request: r, connection: c, configuration: configuration, objects: objects}
 	switch {
 	case m != nil:
 		return x.next(ctx, m)
@@ -88,32 +100,83 @@ func Run(ctx context.Context, c *live.Connection, r Request) (Result, error) {
 	}
 	switch o := object.(type) {
 	case *corev1.Pod:
-		return x.pod(ctx, o)
+		origin, notes := x.origin(ctx, o)
+		return x.pod(ctx, o, origin, notes)
 	case *appsv1.DaemonSet:
 		return x.daemonSet(ctx, o)
 	}
 	return x.next(ctx, &manifest.Manifest{Workloads: []*manifest.Workload{workloadOf(object, objects)}})
 }
 
-// pod explains a pod of the cluster.
-func (x *run) pod(ctx context.Context, pod *corev1.Pod) (Result, error) {
-	o := Options{Pod: pod, Top: x.Top, Compare: x.Compare}
-	for _, known := range podsOf(x.objects, pod.Namespace) {
-		if known.Name == pod.Name {
-			o.Pod, o.InCluster = known, true
-		}
-	}
-	var notes []string
-	origins, err := kube.Origins(ctx, x.connection.Client)
+// kept explains a pod by Kept.
+func (r *Request) kept(
+	ctx context.Context, c *live.Connection, configuration *live.Configuration,
+) (result Result, lent bool, err error) {
+	object, err := r.Target.get(ctx, c, r.Target.Name)
 	if err != nil {
-		notes = append(notes, fmt.Sprintf("It is unknown whether the pod was moved: %v.", text.ExcerptError(err)))
+		return nil, false, err
+	}
+	none := func(kind string) []runtime.Object {
+		if kind == "Node" || kind == "Pod" {
+			return []runtime.Object{}
+		}
+		return nil
+	}
+	others, err := c.Holding(none).Objects(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	x := &run{Request: *r, connection: c, configuration: configuration, objects: others}
+	pod := object.(*corev1.Pod)
+	origin, notes := x.origin(ctx, pod)
+	lent, err = r.Kept(ctx, configuration, func(cluster *live.Cluster) error {
+		x.cluster = cluster
+		return cluster.Try(others.All, pod, func() error {
+			result, err = x.pod(ctx, pod, origin, notes)
+			return err
+		})
+	})
+	return result, lent, err
+}
+
+// pod explains a pod of the cluster.
+func (x *run) pod(ctx context.Context, pod *corev1.Pod, origin *rebalance.Origin, notes []string) (Result, error) {
+	o := Options{Pod: pod, Top: x.Top, Compare: x.Compare}
+	if held := x.held(pod); held != nil {
+		o.Pod, o.InCluster = held, true
 	}
 	explanation, err := x.explain(ctx, o, notes)
 	if err != nil {
 		return nil, err
 	}
-	explanation.Replaces = origins[pod.UID]
+	explanation.Replaces = origin
 	return explanation, nil
+}
+
+// origin returns where a pod was moved from; nil if it was not moved. The notes say why that is unknown.
+func (x *run) origin(ctx context.Context, pod *corev1.Pod) (origin *rebalance.Origin, notes []string) {
+	origins, err := kube.Origins(ctx, x.connection.Client)
+	if err != nil {
+		notes = append(notes, fmt.Sprintf("It is unknown whether the pod was moved: %v.", text.ExcerptError(err)))
+	}
+	return origins[pod.UID], notes
+}
+
+// held returns the scheduler's pod of the same name; nil if it has none.
+func (x *run) held(pod *corev1.Pod) *corev1.Pod {
+	if x.cluster != nil {
+		held, err := x.cluster.Informers().Core().V1().Pods().Lister().Pods(pod.Namespace).Get(pod.Name)
+		if err != nil {
+			return nil // the only error is that there is none
+		}
+		return held
+	}
+	for _, held := range podsOf(x.objects, pod.Namespace) {
+		if held.Name == pod.Name {
+			return held
+		}
+	}
+	return nil
 }
 
 // next explains the next pod of the manifest's workload.
@@ -154,6 +217,9 @@ func (x *run) withScheduler(pod *corev1.Pod) *corev1.Pod {
 }
 
 func (x *run) open(ctx context.Context) (*live.Cluster, error) {
+	if x.cluster != nil {
+		return x.cluster, nil
+	}
 	return x.connection.Open(ctx, live.Options{Configuration: x.configuration.Decoded, Objects: x.objects.All, Source: x.Source})
 }
 
@@ -229,7 +295,7 @@ func notesOn(c *live.Cluster, objects *live.Objects, usages []explain.ExpectedUs
 		case s.HistoryErr != nil:
 			note("Cannot read a part of the history of %s (%v).", s.Label, text.ExcerptError(s.HistoryErr))
 		default:
-			note("%s: statistics of workloads were read now. The scheduler reads them every five minutes, and may know others.", s.Label)
+			note("%s: the scheduler reads statistics of workloads every five minutes, and may know others.", s.Label)
 		}
 	}
 	for _, missing := range objects.Missing {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -106,6 +107,18 @@ func (s *Session) Update(ctx context.Context) (refreshed bool, err error) {
 	}
 	s.refreshed = now
 	return true, nil
+}
+
+// Lend applies changes of objects, and lends the simulation to use, which must leave it as it was. It returns false if it does not
+// simulate all of the configuration.
+func (s *Session) Lend(of *live.Configuration, use func(*live.Cluster) error) (lent bool, err error) {
+	if len(of.Decoded.Extenders) > 0 || !apiequality.Semantic.DeepEqual(of.Decoded, s.configuration.Decoded) {
+		return false, nil
+	}
+	if err := s.objects.Apply(s.cluster.Scheduler); err != nil {
+		return false, err
+	}
+	return true, use(s.cluster)
 }
 
 // ask asks the API server now and then for an answer. A watch on a server that hangs fails only after minutes.

@@ -1,0 +1,283 @@
+package inspect_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
+)
+
+// objectServer is an API server of its objects. It tells every watch of pods the one that is added.
+type objectServer struct {
+	*httptest.Server
+	// changed is closed once there is an added pod.
+	changed chan struct{}
+
+	mu      sync.Mutex
+	objects []runtime.Object
+	added   *corev1.Pod
+}
+
+func newObjectServer(t *testing.T, objects ...runtime.Object) *objectServer {
+	t.Helper()
+	s := &objectServer{objects: objects, changed: make(chan struct{})}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *objectServer) add(pod *corev1.Pod) {
+	pod.GetObjectKind().SetGroupVersionKind(kindOf(pod))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.objects, s.added = append(s.objects, pod), pod
+	close(s.changed)
+}
+
+// ServeHTTP implements http.Handler.
+func (s *objectServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	if r.URL.Query().Get("watch") != "" {
+		s.serveWatch(w, r, parts[len(parts)-1])
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, kind := range sim.Kinds() {
+		gvk := kindOf(kind)
+		plural, _ := meta.UnsafeGuessKindToResource(gvk)
+		items := []runtime.Object{}
+		for _, object := range s.objects {
+			if kindOf(object) == gvk {
+				object.GetObjectKind().SetGroupVersionKind(gvk)
+				items = append(items, object)
+			}
+		}
+		if parts[len(parts)-1] == plural.Resource {
+			_ = json.NewEncoder(w).Encode(map[string]any{ // the client has gone
+				"apiVersion": gvk.GroupVersion().String(), "kind": gvk.Kind + "List",
+				"metadata": map[string]any{"resourceVersion": "1"}, "items": items,
+			})
+			return
+		}
+		for _, object := range items {
+			if o := object.(metav1.Object); parts[len(parts)-2] == plural.Resource && parts[len(parts)-1] == o.GetName() {
+				_ = json.NewEncoder(w).Encode(object) // the client has gone
+				return
+			}
+		}
+	}
+	w.WriteHeader(http.StatusNotFound)
+	_ = json.NewEncoder(w).Encode(apierrors.NewNotFound(schema.GroupResource{}, "").Status()) // the client has gone
+}
+
+func kindOf(object runtime.Object) schema.GroupVersionKind {
+	gvks, _, err := scheme.Scheme.ObjectKinds(object)
+	if err != nil {
+		panic(err)
+	}
+	return gvks[0]
+}
+
+func (s *objectServer) serveWatch(w http.ResponseWriter, r *http.Request, resource string) {
+	w.WriteHeader(http.StatusOK)
+	_ = http.NewResponseController(w).Flush() // the client has gone
+	if resource == "pods" {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-s.changed:
+			s.mu.Lock()
+			_ = json.NewEncoder(w).Encode(map[string]any{"type": watch.Added, "object": s.added}) // the client has gone
+			s.mu.Unlock()
+			_ = http.NewResponseController(w).Flush()
+		}
+	}
+	<-r.Context().Done()
+}
+
+// keptConfiguration waives its line for pods that fit nowhere else.
+const keptConfiguration = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: byload
+  plugins: {multiPoint: {enabled: [{name: LoadThreshold}, {name: LoadVariationRiskBalancing}]}}
+  pluginConfig:
+  - name: LoadThreshold
+    args:
+      metricProvider: {type: Prometheus, address: %[1]q, dialect: NodeExporter}
+      thresholds: {cpu: %[2]d}
+  - name: LoadVariationRiskBalancing
+    args: {metricProvider: {type: Prometheus, address: %[1]q, dialect: NodeExporter}}
+`
+
+// A kept simulation answers as a new one, whatever was asked before.
+func TestExplain_Kept(t *testing.T) {
+	stub := &promstub.Server{}
+	stub.SetUtilization([]string{"a:9100", "b:9100", "c:9100", "d:9100"}, 0.1, 0.7)
+	prometheus := httptest.NewServer(stub)
+	t.Cleanup(prometheus.Close)
+	server := newObjectServer(t, keptObjects()...)
+	conn, err := live.Connect(&rest.Config{Host: server.URL}, "ns", false)
+	must(t, err)
+	file := write(t, fmt.Sprintf(keptConfiguration, prometheus.URL, 80))
+	from := live.ConfigurationOptions{File: file}
+	session, err := top.Open(t.Context(), conn, from, live.SourceOptions{}, top.Options{})
+	must(t, err)
+
+	run := func(pod string, compare []string, lend bool) (answer string, lent bool) {
+		t.Helper()
+		r := explain.Request{
+			Configuration: from, Target: explain.Target{Kind: explain.Kinds()[0], Name: pod}, Compare: compare,
+			Found: func(*live.Configuration) {}, Progress: func(float64) {},
+		}
+		if lend {
+			r.Kept = func(_ context.Context, of *live.Configuration, use func(*live.Cluster) error) (bool, error) {
+				lent, err = session.Lend(of, use)
+				return lent, err
+			}
+		}
+		result, err := explain.Run(t.Context(), conn, r)
+		must(t, err)
+		content, err := json.MarshalIndent(result, "", "  ")
+		must(t, err)
+		return string(content), lent
+	}
+	check := func(pod, has string, compare ...string) {
+		t.Helper()
+		kept, lent := run(pod, compare, true)
+		anew, _ := run(pod, compare, false)
+		if diff := cmp.Diff(anew, kept); diff != "" || !lent || !strings.Contains(kept, has) {
+			t.Errorf("%s: lent: %v, want %s\nkept: %s\n-new +kept:\n%s", pod, lent, has, kept, diff)
+		}
+	}
+	for range 2 {
+		check("runs", `"placement": {`)
+		check("runs", `"comparison": {`, "a", "b")
+		check("waits", `"feasibleNodes": 2`)
+		check("huge", `"event": "0/4 nodes`)
+		check("urgent", `"victims": [`)
+		check("after", `1 Insufficient cpu`) // c is reserved for the pod nominated
+		check("claims", `"plugin": "VolumeBinding"`)
+		check("device", `"reason": "cannot allocate all claims"`)
+		check("spread", `"plugin": "PodTopologySpread"`)
+		check("nominated", `"nominatedNode": "c"`)
+		check("relaxed", `"relaxed": {`)
+	}
+
+	// A new pod uses b's CPUs, which its next answer tells.
+	server.add(running("late", "b", "3"))
+	before := len(session.Held("Pod"))
+	waitFor := time.After(time.Minute)
+	for len(session.Held("Pod")) == before {
+		select {
+		case <-waitFor:
+			t.Fatal("the session does not see the pod")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	check("spread", "")
+	check("late", `"placement": {`)
+
+	// Another configuration needs another simulation.
+	must(t, os.WriteFile(file, fmt.Appendf(nil, keptConfiguration, prometheus.URL, 70), 0o600))
+	kept, lent := run("waits", nil, true)
+	if anew, _ := run("waits", nil, false); lent || kept != anew {
+		t.Errorf("lent: %v, with another configuration\n%s", lent, cmp.Diff(anew, kept))
+	}
+}
+
+// keptObjects are four nodes of 8 cores, of which d is above its line.
+func keptObjects() []runtime.Object {
+	var objects []runtime.Object
+	for _, name := range []string{"a", "b", "c", "d"} {
+		node := st.MakeNode().Name(name).Label(corev1.LabelHostname, name).Label(corev1.LabelTopologyZone, "zone-"+name).
+			Capacity(map[corev1.ResourceName]string{"cpu": "8", "memory": "16Gi", "pods": "110"}).Obj()
+		if name == "d" {
+			node.Annotations = map[string]string{"plimsoll.io/thresholds": "cpu=1"}
+		}
+		objects = append(objects, node)
+	}
+	labels := map[string]string{"app": "spread"}
+	inZone := corev1.NodeSelectorRequirement{
+		Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{"zone-b"},
+	}
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "volume"}, Spec: corev1.PersistentVolumeSpec{
+		Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+		ClaimRef: &corev1.ObjectReference{Namespace: "ns", Name: "claim", UID: "claim"},
+		NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
+			{MatchExpressions: []corev1.NodeSelectorRequirement{inZone}},
+		}}},
+	}}
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "claim", UID: "claim", Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"},
+		},
+		Spec:   corev1.PersistentVolumeClaimSpec{VolumeName: "volume"},
+		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
+	}
+	return append(objects,
+		claim, volume,
+		&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}},
+		&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "slice"}, Spec: resourcev1.ResourceSliceSpec{
+			Driver: "driver", NodeName: new("b"), Devices: []resourcev1.Device{{Name: "gpu-0"}},
+			Pool: resourcev1.ResourcePool{Name: "b", ResourceSliceCount: 1},
+		}},
+		&resourcev1.ResourceClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "gpu", UID: "gpu"},
+			Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{
+				Name: "gpu", Exactly: &resourcev1.ExactDeviceRequest{
+					DeviceClassName: "gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1,
+				},
+			}}}},
+		},
+		waitingPod("device", "1").PodResourceClaims(corev1.PodResourceClaim{Name: "gpu", ResourceClaimName: new("gpu")}).Obj(),
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "spread"}, Spec: corev1.ServiceSpec{Selector: labels}},
+		running("runs", "a", "2"), running("low", "c", "4"),
+		waitingPod("waits", "1").Obj(), waitingPod("huge", "20").Obj(), waitingPod("claims", "1").PVC("claim").Obj(),
+		waitingPod("spread", "1").Labels(labels).Obj(), waitingPod("relaxed", "1").NodeSelector(map[string]string{corev1.LabelHostname: "d"}).Obj(),
+		waitingPod("urgent", "6").Priority(100).NodeSelector(map[string]string{corev1.LabelHostname: "c"}).Obj(),
+		waitingPod("after", "2").NodeSelector(map[string]string{corev1.LabelHostname: "c"}).Obj(),
+		waitingPod("nominated", "3").Priority(50).NominatedNodeName("c").Obj(),
+	)
+}
+
+func waitingPod(name, cpu string) *st.PodWrapper {
+	return st.MakePod().Namespace("ns").Name(name).UID(name).SchedulerName("byload").
+		Req(map[corev1.ResourceName]string{"cpu": cpu, "memory": "1Gi"})
+}
+
+// running returns a pod that has run for an hour.
+func running(name, node, cpu string) *corev1.Pod {
+	pod := waitingPod(name, cpu).Node(node).Phase(corev1.PodRunning).Obj()
+	pod.Status.StartTime = &metav1.Time{Time: time.Now().Add(-time.Hour).Truncate(time.Second)}
+	return pod
+}
