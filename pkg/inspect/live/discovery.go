@@ -266,33 +266,59 @@ func (c *Connection) binders(ctx context.Context) (map[string]bool, error) {
 	return accounts, nil
 }
 
-// OtherSchedulers returns readable configurations of other schedulers' pods, a few at most. If own has no workload, pods with an
-// equal configuration are its own.
+// OtherSchedulers returns readable configurations of other schedulers' pods, a few at most. It begins with accounts that may bind
+// pods, because anybody can run pods that look like a scheduler's. If own has no workload, pods with an equal configuration are its
+// own.
 func (c *Connection) OtherSchedulers(ctx context.Context, own *Configuration, pods []*corev1.Pod) (others []*Configuration) {
 	const few = 20
-	known := own.Workload != nil && own.Workload.Name != ""
+	found := mountedBy(own, pods)
+	if len(found) > few {
+		accounts, _ := c.binders(ctx) // where they cannot be read, the order decides
+		rank := func(m mounted) int {
+			if accounts[m.namespace+"/"+m.workload.ServiceAccount] {
+				return 0
+			}
+			return 1
+		}
+		slices.SortStableFunc(found, func(a, b mounted) int { return rank(a) - rank(b) })
+		found = found[:few]
+	}
+	for _, m := range found {
+		other := c.decodeConfigMap(ctx, m.namespace, m.name, m.key)
+		if other == nil || !own.hasWorkload() && bytes.Equal(other.Content, own.Content) {
+			continue
+		}
+		other.Workload = m.workload
+		others = append(others, other)
+	}
+	return others
+}
+
+// mounted is a key of a ConfigMap that a scheduler mounts.
+type mounted struct {
+	workload             *Workload
+	namespace, name, key string
+}
+
+// mountedBy returns what pods that look like other schedulers mount, each once.
+func mountedBy(own *Configuration, pods []*corev1.Pod) (found []mounted) {
 	seen := map[string]bool{}
 	for _, pod := range pods {
 		workload := workloadOf("Pod", pod.ObjectMeta, pod.Spec)
-		isOwn := known && pod.Namespace == own.Workload.Namespace && slices.Contains(own.Workload.Pods, pod.Name)
+		isOwn := own.hasWorkload() && pod.Namespace == own.Workload.Namespace && slices.Contains(own.Workload.Pods, pod.Name)
 		if isOwn || workload == nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue
 		}
 		name, key, err := configMapOf(pod.Spec, workload)
-		id := path.Join(pod.Namespace, name, key)
-		if err != nil || seen[id] || len(seen) == few {
-			continue
+		if id := path.Join(pod.Namespace, name, key); err == nil && !seen[id] {
+			seen[id] = true
+			found = append(found, mounted{workload, pod.Namespace, name, key})
 		}
-		seen[id] = true
-		found := c.decodeConfigMap(ctx, pod.Namespace, name, key)
-		if found == nil || !known && bytes.Equal(found.Content, own.Content) {
-			continue
-		}
-		found.Workload = workload
-		others = append(others, found)
 	}
-	return others
+	return found
 }
+
+func (c *Configuration) hasWorkload() bool { return c.Workload != nil && c.Workload.Name != "" }
 
 // decodeConfigMap returns a valid configuration; nil if there is none.
 func (c *Connection) decodeConfigMap(ctx context.Context, namespace, name, key string) *Configuration {

@@ -1164,3 +1164,27 @@ func TestConfiguration_OperatorForbidden(t *testing.T) {
 		"--config FILE",
 	)
 }
+
+// A tenant's pods that look like schedulers do not hide a scheduler, however many there are.
+func TestOtherSchedulers_BehindImpostors(t *testing.T) {
+	const impostors = 30
+	d, others := deployment("z-system", "real")
+	pod := func(namespace, name string, spec corev1.PodSpec) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: spec}
+	}
+	var pods []*corev1.Pod
+	objects := slices.Concat(others, roles(), []runtime.Object{binding("z-system", "real", "scheduler")})
+	for i := range impostors {
+		impostor, theirs := deployment("tenant", fmt.Sprint("evil-", i))
+		objects = append(objects, theirs...)
+		pods = append(pods, pod("tenant", impostor.Name, impostor.Spec.Template.Spec))
+	}
+	pods = append(pods, pod("z-system", "real-1", d.Spec.Template.Spec))
+	found := newAPIServer(t, objects...).connect(t, false).OtherSchedulers(t.Context(), &Configuration{}, pods)
+	if len(found) != 20 {
+		t.Fatalf("%d configurations are read, want 20", len(found))
+	}
+	if got := found[0].Workload; got.Namespace != "z-system" || got.Name != "real-1" {
+		t.Errorf("%s/%s is read first, want z-system/real-1, which may bind pods", got.Namespace, got.Name)
+	}
+}
