@@ -105,12 +105,7 @@ func kubeconfigFor(t *testing.T, server string) string {
 	return file
 }
 
-// freeText are flags whose values nothing lists: numbers, durations, addresses and texts.
-var freeText = strings.Fields(`add-nodes address as as-group cpu-percentile from history interval memory-margin metrics-address min-cpu min-history min-memory
-	moves-per-hour nodes pool-label port prometheus replicas request-timeout seeds selector server service since source-address startup
-	termination timeout top v`)
-
-// Every flag completes its values, unless it is of free text.
+// Every flag completes its values. Shells offer files for one without completion.
 func TestCompletion_EachFlag(t *testing.T) {
 	stale := slices.Clone(freeText)
 	var check func(c *cobra.Command)
@@ -118,7 +113,7 @@ func TestCompletion_EachFlag(t *testing.T) {
 		c.InheritedFlags() // merges them
 		c.Flags().VisitAll(func(f *pflag.Flag) {
 			stale = slices.DeleteFunc(stale, func(name string) bool { return name == f.Name })
-			if f.Hidden || f.Value.Type() == "bool" || slices.Contains(freeText, f.Name) {
+			if f.Hidden || f.Value.Type() == "bool" {
 				return
 			}
 			if _, ok := c.GetFlagCompletionFunc(f.Name); !ok {
@@ -217,6 +212,9 @@ func TestCompletion(t *testing.T) {
 		{[]string{"top", "pods", kubeconfig, "-n", ""}, "shop\n"},
 		{[]string{"top", "nodes", "-o", ""}, "table\nwide\njson\nyaml\n"},
 		{[]string{"top", "--sort", ""}, "line\nname\ncpu\n"},
+		{[]string{"replay", "--scenario", ""}, "base\nhigh\nlow\nnew\nunrelated\n"},
+		{[]string{"doctor", "--interval", ""}, ":4\n"}, // no files
+		{[]string{"top", "nodes", "-v", ""}, ":4\n"},
 	} {
 		out, err := execute(t.Context(), append([]string{"__complete"}, tt.args...)...)
 		if err != nil || !strings.HasPrefix(out, tt.want) {

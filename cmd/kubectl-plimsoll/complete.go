@@ -4,8 +4,10 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,6 +18,23 @@ import (
 func completeFlag(command *cobra.Command, name string, complete cobra.CompletionFunc) {
 	if err := command.RegisterFlagCompletionFunc(name, complete); err != nil {
 		panic(err) // the flag does not exist
+	}
+}
+
+// freeText are flags whose values nothing lists: numbers, durations, addresses and texts.
+var freeText = strings.Fields(`add-nodes address as as-group cpu-percentile from history interval memory-margin metrics-address min-cpu
+	min-history min-memory moves-per-hour nodes pool-label port prometheus replicas request-timeout seeds selector server service since
+	source-address startup termination timeout top v`)
+
+// completeFreeText keeps shells from offering files for flags of free text.
+func completeFreeText(command *cobra.Command) {
+	command.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if _, ok := command.GetFlagCompletionFunc(f.Name); !ok && slices.Contains(freeText, f.Name) {
+			completeFlag(command, f.Name, cobra.NoFileCompletions)
+		}
+	})
+	for _, sub := range command.Commands() {
+		completeFreeText(sub)
 	}
 }
 

@@ -63,7 +63,7 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
   # The same as a file to share
   kubectl plimsoll replay --prometheus http://localhost:9090 --save day.jsonl.gz --hash-names
 
-  # All scenarios: base, high and low load, and new workloads only
+  # All scenarios, as JSON
   kubectl plimsoll replay --config scheduler.yaml --scenario all -o json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -84,7 +84,7 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 	flags.DurationVar(&s.Costs.Termination, "termination", 30*time.Second, "time that an evicted pod still uses its node")
 	flags.DurationVar(&s.Costs.Startup, "startup", 30*time.Second, "time from the end of an evicted pod until its replacement runs")
 	flags.StringVar(&s.Scenario, "scenario", "base",
-		"base (CPU demand 44 % of capacity), high (54 %), low (24 %), new (no workload recurs), or all")
+		"generated pods, such as base (CPU demand 44 % of capacity) or new (no workload recurs): "+strings.Join(replay.ScenarioNames(), ", "))
 	flags.StringVar(&s.Traces, "traces", "",
 		"folder of CPU traces, *.csv or *.csv.gz: a file per day, a row per machine, 288 utilizations in percent")
 	flags.IntVar(&s.Seeds, "seeds", 1, "number of seeds, for each day of traces")
@@ -103,8 +103,7 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 	completeFiles(command, "config", "rebalancer-config", "load", "save", "prometheus-token-file", "prometheus-ca-file", "html")
 	completeFlag(command, "traces", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs))
 	completeFlag(command, "policies", cobra.FixedCompletions(engine.BuiltinPolicies(), cobra.ShellCompDirectiveNoFileComp))
-	completeFlag(command, "scenario",
-		cobra.FixedCompletions([]cobra.Completion{"base", "high", "low", "new", "all"}, cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(command, "scenario", cobra.FixedCompletions(replay.ScenarioNames(), cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
 

@@ -265,12 +265,15 @@ func (s *Selection) readHistory(ctx context.Context, missing func(string)) ([]Op
 	return []Options{{Title: h.Input.Name, Inputs: []*input.Input{h.Input}}}, nil
 }
 
+// ScenarioNames returns the values of --scenario.
+func ScenarioNames() []string { return append(generate.ScenarioNames(), allScenarios) }
+
 func (s *Selection) generate() ([]Options, error) {
 	scenarios := slices.DeleteFunc(generate.Scenarios(), func(c generate.Scenario) bool {
 		return s.Scenario != allScenarios && c.Name != s.Scenario
 	})
 	if len(scenarios) == 0 {
-		return nil, optionErrorf("scenario", "%q; write %s or %s", s.Scenario, strings.Join(generate.ScenarioNames(), ", "), allScenarios)
+		return nil, optionErrorf("scenario", "%q; write one of %s", s.Scenario, strings.Join(ScenarioNames(), ", "))
 	}
 	var days []*generate.Traces
 	if s.Traces != "" {
