@@ -76,7 +76,7 @@ func TestReplay_Table(t *testing.T) {
 			t.Errorf("row %q, want %q", row, want)
 		}
 	}
-	for _, column := range []string{"HOT MIN", "SEVERE MIN", "UNSERVED CORE-H", "P99", "DEVIATION", "NODES", "PENDING", "MOVES"} {
+	for _, column := range []string{"HOT-MIN", "SEVERE-MIN", "UNSERVED-CORE-H", "P99", "DEVIATION", "NODES", "PENDING", "MOVES"} {
 		if !strings.Contains(out, "\n"+column+": ") {
 			t.Errorf("%s is not explained", column)
 		}

@@ -123,7 +123,7 @@ func (r *NamespaceExplanation) Print(p *terminal.Printer) {
 		r.Namespace, text.Count(len(r.Pods), "pod"), r.Total, moves, stuck, r.Configuration)
 	if len(rows) > 0 {
 		p.Printf("\n")
-		terminal.TextTable([]string{"POD", "NODE", "WOULD GO TO", "POINTS BEHIND", "DECIDED BY"}, rows).Print(p, true)
+		terminal.TextTable([]string{"POD", "NODE", "WOULD-GO-TO", "POINTS-BEHIND", "DECIDED-BY"}, rows).Print(p, true)
 	}
 	for _, note := range r.Notes {
 		p.Printf("Note: %s\n", note)

@@ -19,9 +19,9 @@ type tableColumn struct {
 
 // tableColumns are the figures of the table, by Figure.Key.
 var tableColumns = []tableColumn{
-	{"HOT MIN", "hot", "%.0f", true},
-	{"SEVERE MIN", "severe", "%.0f", true},
-	{"UNSERVED CORE-H", "unserved", "%.1f", true},
+	{"HOT-MIN", "hot", "%.0f", true},
+	{"SEVERE-MIN", "severe", "%.0f", true},
+	{"UNSERVED-CORE-H", "unserved", "%.1f", true},
 	{"P99", "p99", "%.0f %%", false},
 	{"DEVIATION", "deviation", "%.1f", false},
 	{"NODES", "inUse", "%.1f", false},
@@ -69,7 +69,7 @@ func (r *Report) print(p *terminal.Printer) {
 		}
 		rows = append(rows, row)
 	}
-	terminal.TextTable(append(header, "VS STOCK", "VS CLAIRVOYANT"), rows).Print(p, true)
+	terminal.TextTable(append(header, "VS-STOCK", "VS-CLAIRVOYANT"), rows).Print(p, true)
 	p.Printf("\nFigures are means of %s; brackets hold the lowest and the highest day.\n", text.Count(r.Runs(), "day"))
 	for _, c := range columns {
 		p.Printf("%s: %s\n", c.header, figures[c.key].Definition)
