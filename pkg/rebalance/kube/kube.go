@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
@@ -49,13 +50,16 @@ func (e Evictor) Evict(
 ) (rebalance.Answer, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
+	request := e.Client.CoreV1().RESTClient().Post().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("eviction").
+		Body(&policyv1.Eviction{
+			ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+			DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
+		})
 	if dryRun {
-		options.DryRun = []string{metav1.DryRunAll}
+		// EvictV1 has no CreateOptions. Without them, webhooks take a dry run for an eviction.
+		request.VersionedParams(&metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}, scheme.ParameterCodec)
 	}
-	err := e.Client.CoreV1().Pods(pod.Namespace).EvictV1(ctx, &policyv1.Eviction{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, DeleteOptions: options,
-	})
+	err := request.Do(ctx).Error()
 	switch {
 	case err == nil:
 		return rebalance.Accepted, "", nil
