@@ -84,7 +84,7 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 	flags.DurationVar(&s.Costs.Termination, "termination", 30*time.Second, "time that an evicted pod still uses its node")
 	flags.DurationVar(&s.Costs.Startup, "startup", 30*time.Second, "time from the end of an evicted pod until its replacement runs")
 	flags.StringVar(&s.Scenario, "scenario", "base",
-		"generated pods, such as base (CPU demand 44 % of capacity) or new (no workload recurs): "+strings.Join(replay.ScenarioNames(), ", "))
+		"generated pods: "+strings.Join(replay.ScenarioNames(), ", ")+"; base has a CPU demand of 44 % of capacity")
 	flags.StringVar(&s.Traces, "traces", "",
 		"folder of CPU traces, *.csv or *.csv.gz: a file per day, a row per machine, 288 utilizations in percent")
 	flags.IntVar(&s.Seeds, "seeds", 1, "number of seeds, for each day of traces")
