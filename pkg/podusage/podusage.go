@@ -272,9 +272,10 @@ func (e ByRequests) Estimate(pod *corev1.Pod) Amounts {
 
 // countedRequests returns what the scheduler counts for the pod: podrequests.Of, without its allocations for most pods.
 func countedRequests(pod *corev1.Pod) (requests Amounts) {
+	infeasible := isInfeasible(pod)
 	for r := range load.ResourceCount {
 		requests[r] = min(Request(pod, r), math.MaxInt64)
-		if statusDiffers(pod, r, requests[r]) {
+		if infeasible || statusDiffers(pod, r, requests[r]) {
 			return AmountsOf(podrequests.Of(pod))
 		}
 	}

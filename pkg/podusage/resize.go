@@ -12,7 +12,7 @@ import (
 // WithoutInfeasibleResize returns the pod with the resources that it runs with, if the kubelet found its resize infeasible. As in
 // the scheduler, the spec counts otherwise: a deferred resize is expected to succeed. It returns pod itself where nothing changes.
 func WithoutInfeasibleResize(pod *corev1.Pod) *corev1.Pod {
-	if !slices.ContainsFunc(pod.Status.Conditions, isInfeasible) {
+	if !isInfeasible(pod) {
 		return pod
 	}
 	actual := *pod
@@ -22,8 +22,14 @@ func WithoutInfeasibleResize(pod *corev1.Pod) *corev1.Pod {
 	return &actual
 }
 
-func isInfeasible(c corev1.PodCondition) bool {
-	return c.Type == corev1.PodResizePending && c.Reason == corev1.PodReasonInfeasible
+// isInfeasible copies no condition: it is called for each pod of each node.
+func isInfeasible(pod *corev1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodResizePending && c.Reason == corev1.PodReasonInfeasible {
+			return true
+		}
+	}
+	return false
 }
 
 // withResourcesOf returns the containers with the resources in their statuses.
@@ -45,11 +51,8 @@ func withResourcesOf(statuses []corev1.ContainerStatus, containers []corev1.Cont
 }
 
 // statusDiffers reports whether the scheduler may count other requests than those of the spec, which add up to request. It does
-// during a resize.
+// during a resize that is feasible.
 func statusDiffers(pod *corev1.Pod, r load.Resource, request float64) bool {
-	if slices.ContainsFunc(pod.Status.Conditions, isInfeasible) {
-		return true
-	}
 	overhead := amountIn(pod.Spec.Overhead, r)
 	for _, list := range podrequests.OfStatus(pod) {
 		if quantity, ok := quantityIn(list, r); ok && amountOf(quantity, r)+overhead != request {
