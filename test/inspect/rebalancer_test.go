@@ -157,8 +157,8 @@ func rebalancerAccount(t *testing.T, rules ...rbacv1.PolicyRule) string {
 	return file
 }
 
-// replicate keeps two pods with the replacement's labels alive, as a ReplicaSet's controller does.
-func replicate(t *testing.T, replacement cluster.Pod) {
+// replicate keeps so many pods with the replacement's labels alive, as a ReplicaSet's controller does.
+func replicate(t *testing.T, replicas int, replacement cluster.Pod) {
 	ctx, done, selector := t.Context(), make(chan struct{}), labels.SelectorFromSet(replacement.Labels).String()
 	t.Cleanup(func() { <-done })
 	go func() {
@@ -169,7 +169,7 @@ func replicate(t *testing.T, replacement cluster.Pod) {
 				return false, nil
 			}
 			alive := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil })
-			if len(alive) < 2 {
+			if len(alive) < replicas {
 				_ = shared.CreatePods(ctx, replacement) // or else with the next look
 			}
 			return false, nil
@@ -195,7 +195,7 @@ func heat(t *testing.T) cluster.Replica {
 		}
 	}
 	must(t, shared.CreatePods(ctx, web("web-1", "w-1", "1600m"), web("web-2", "w-2", "100m")))
-	replicate(t, web("", "", "1600m"))
+	replicate(t, 2, web("", "", "1600m"))
 	return scheduler
 }
 
