@@ -65,6 +65,7 @@ func (p profile) readsLoad() bool {
 // readsPods reports whether a plugin of the profile reads the usage of pods.
 func (p profile) readsPods() bool { return slices.Contains(p.plugins, "PredictedPeak") }
 
+// configuration has a short history, which soon is read.
 var configuration = template.Must(template.New("configuration").Parse(`apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 clientConnection: {kubeconfig: "{{ "{{ .Kubeconfig }}" }}", qps: 5000, burst: 5000}
@@ -89,6 +90,10 @@ profiles:
       metricProvider: {type: Prometheus, address: "{{ $.Prometheus }}"}
 {{- if and (eq . "LoadThreshold") $.LinePredicted }}
       statistic: PredictedPeak
+      predictedPeak: {history: 30m}
+{{- end }}
+{{- if eq . "PredictedPeak" }}
+      history: 30m
 {{- end }}
 {{- if eq . "Peaks" }}
       nodePowerModels: [{nodeSelector: {kubernetes.io/os: linux}, k0: 90, k1: 60, k2: 0.02}]
