@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
@@ -18,6 +19,9 @@ import (
 
 // evictInterval is how often replacements are looked at.
 const evictInterval = 2 * time.Second
+
+// mostFailures is the number of failed steps after which a command ends: those of a minute.
+const mostFailures = 30
 
 // Eviction says how moves are made.
 type Eviction struct {
@@ -79,34 +83,30 @@ func Evict(ctx context.Context, c *live.Connection, r Request, e Eviction) error
 		return err
 	}
 	configuration.Mode = rebalancer.Evict
-	return run(ctx, executor, len(report.Moves))
+	return run(ctx, executor, len(report.Moves), e.Progress)
 }
 
-// run makes up to so many moves, and waits for their replacements.
-func run(ctx context.Context, executor *rebalance.Executor, most int) error {
+// executor makes steps: a rebalance.Executor.
+type executor interface {
+	Step(ctx context.Context, refreshed bool) (*rebalance.Status, error)
+	Settle(ctx context.Context) ([]*rebalance.Moving, error)
+}
+
+// run makes up to so many moves, and waits for their replacements. It shows a failed step and goes on, as the rebalancer does. It
+// returns an error once mostFailures steps in a row have failed.
+func run(ctx context.Context, e executor, most int, show func(line string)) error {
 	ticker := time.NewTicker(evictInterval)
 	defer ticker.Stop()
-	for begins := true; ; {
-		var underWay []*rebalance.Moving
-		var err error
-		if begins {
-			// A move that began is noted before the end.
-			var status *rebalance.Status
-			if status, err = executor.Step(context.WithoutCancel(ctx), false); err == nil {
-				underWay = status.UnderWay
-				if status.Began != nil {
-					most--
-				}
-				begins = most > 0 && status.Stop == "" && (status.Began != nil || len(status.Plan.Moves) > 0)
-			}
-		} else {
-			underWay, err = executor.Settle(ctx)
-		}
-		if err != nil && ctx.Err() == nil {
-			return err
-		}
-		if !begins && err == nil && len(underWay) == 0 {
+	r := &runner{executor: e, left: most, begins: true, known: map[types.UID]bool{}}
+	for {
+		underWay, err := r.step(ctx)
+		switch {
+		case err == nil && !r.begins && len(underWay) == 0:
 			return nil
+		case err != nil && ctx.Err() == nil && r.failures == mostFailures:
+			return err
+		case err != nil && ctx.Err() == nil:
+			show("Trying again: " + text.Excerpt(err.Error()))
 		}
 		select {
 		case <-ctx.Done():
@@ -114,6 +114,50 @@ func run(ctx context.Context, executor *rebalance.Executor, most int) error {
 		case <-ticker.C:
 		}
 	}
+}
+
+// runner makes the moves of one run.
+type runner struct {
+	executor
+	// left is how many moves may still begin, and begins whether one might.
+	left   int
+	begins bool
+	// failures counts the last steps that failed. known are the moves seen under way.
+	failures int
+	known    map[types.UID]bool
+}
+
+// step begins a move, or only looks at those under way: once none may begin, or after a failure.
+func (r *runner) step(ctx context.Context) ([]*rebalance.Moving, error) {
+	looks := !r.begins || r.failures > 0
+	var underWay []*rebalance.Moving
+	var err error
+	if looks {
+		underWay, err = r.Settle(ctx)
+	} else {
+		var status *rebalance.Status
+		// A move that began is noted before the end.
+		if status, err = r.Step(context.WithoutCancel(ctx), false); err == nil {
+			underWay = status.UnderWay
+			r.begins = status.Stop == "" && (status.Began != nil || len(status.Plan.Moves) > 0)
+			if status.Began != nil {
+				r.left--
+			}
+		}
+	}
+	if err != nil {
+		r.failures++
+		return nil, err
+	}
+	r.failures = 0
+	for _, m := range underWay {
+		if looks && !r.known[m.UID] { // its eviction got no answer
+			r.left--
+		}
+		r.known[m.UID] = true
+	}
+	r.begins = r.begins && r.left > 0
+	return underWay, nil
 }
 
 // store returns the state of the rebalancer that is installed, so that its limits hold for both. Without one, this run has its own.

@@ -1,0 +1,102 @@
+package moves
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+)
+
+// scripted is an executor whose calls have these results, one after the other. The last result repeats.
+type scripted struct {
+	results []result
+	calls   []string
+}
+
+// result is a move under way, and whether the step began it.
+type result struct {
+	underWay types.UID
+	began    bool
+	err      error
+}
+
+func (s *scripted) next(call string) result {
+	s.calls = append(s.calls, call)
+	return s.results[min(len(s.calls), len(s.results))-1]
+}
+
+func (r *result) moving() []*rebalance.Moving {
+	if r.underWay == "" {
+		return nil
+	}
+	return []*rebalance.Moving{{Move: rebalance.Move{UID: r.underWay}}}
+}
+
+func (s *scripted) Step(context.Context, bool) (*rebalance.Status, error) {
+	r := s.next("step")
+	if r.err != nil {
+		return nil, r.err
+	}
+	status := &rebalance.Status{Plan: &rebalance.Plan{Moves: make([]rebalance.Move, 1)}, UnderWay: r.moving()}
+	if r.began {
+		status.Began = status.UnderWay[0]
+	}
+	return status, nil
+}
+
+func (s *scripted) Settle(context.Context) ([]*rebalance.Moving, error) {
+	r := s.next("settle")
+	return r.moving(), r.err
+}
+
+// TestRun makes two moves at most, with a look every 2 s.
+func TestRun(t *testing.T) {
+	down := errors.New("connection refused")
+	for _, tc := range []struct {
+		name    string
+		results []result
+		calls   []string
+		shown   []string
+		took    time.Duration
+		err     error
+	}{
+		{
+			"all is well", []result{{"a", true, nil}, {"b", true, nil}, {}},
+			[]string{"step", "step", "settle"}, nil, 4 * time.Second, nil,
+		},
+		{
+			"the API server is down for a while", []result{{"a", true, nil}, {err: down}, {err: down}, {}, {"b", true, nil}, {}},
+			[]string{"step", "step", "settle", "settle", "step", "settle"},
+			[]string{"Trying again: connection refused", "Trying again: connection refused"}, 10 * time.Second, nil,
+		},
+		{
+			"an eviction without an answer is one of the two", []result{{"a", true, nil}, {err: down}, {"b", false, nil}, {}},
+			[]string{"step", "step", "settle", "settle"}, []string{"Trying again: connection refused"}, 6 * time.Second, nil,
+		},
+		{
+			"the API server stays down", []result{{err: down}},
+			append([]string{"step"}, slices.Repeat([]string{"settle"}, 29)...),
+			slices.Repeat([]string{"Trying again: connection refused"}, 29), 58 * time.Second, down,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, began := &scripted{results: tc.results}, time.Now()
+				var shown []string
+				err := run(t.Context(), s, 2, func(line string) { shown = append(shown, line) })
+				if !errors.Is(err, tc.err) || !slices.Equal(s.calls, tc.calls) || !slices.Equal(shown, tc.shown) {
+					t.Errorf("error %v after %q, shown %q; want %v after %q, shown %q", err, s.calls, shown, tc.err, tc.calls, tc.shown)
+				}
+				if took := time.Since(began); took != tc.took {
+					t.Errorf("it took %v, want %v", took, tc.took)
+				}
+			})
+		})
+	}
+}
