@@ -272,18 +272,24 @@ func (s *PodSource) detect(ctx context.Context, running map[string]int) error {
 	}
 	families := promql.PodFamilies()
 	counts, tried := make([]float64, len(families)), make([]string, len(families))
+	var tooLarge error
 	for i := range families {
 		tried[i] = families[i].Selector(load.CPU)
 		count, err := s.count(ctx, tried[i], running)
-		if err != nil && !source.IsTooLarge(err) {
-			return err
-		}
-		if err == nil {
+		switch {
+		case err == nil:
 			counts[i] = count
+		case source.IsTooLarge(err):
+			tooLarge = err
+		default:
+			return err
 		}
 	}
 	largest := slices.Max(counts)
-	if largest <= 0 {
+	switch {
+	case largest <= 0 && tooLarge != nil:
+		return fmt.Errorf("count the pods of each namespace: %w: find the target that writes series of so many namespaces", tooLarge)
+	case largest <= 0:
 		return fmt.Errorf("no series with the usage of pods at %s: scrape cAdvisor of the nodes, or /metrics/resource: tried %s",
 			s.client.Endpoint(), strings.Join(tried, ", "))
 	}

@@ -330,6 +330,18 @@ func TestFetchPods_FakePodsDecideNothing(t *testing.T) {
 	}
 }
 
+// TestFetchPods_ManyNamespaces counts pods in more namespaces than a response may have: 10,000, and one for each known namespace.
+func TestFetchPods_ManyNamespaces(t *testing.T) {
+	elements := make([]element, 10_002)
+	for i := range elements {
+		elements[i] = countElement(fmt.Sprint("n", i), "1")
+	}
+	s := newTestPodSource(t, newServer(t, rule{"count(", vector(elements...)}).URL)
+	s.lister = podLister(t, map[string]int{"shop": 1})
+	_, failed := fetchPods(t, s)
+	wantError(t, failed[load.CPU], "count the pods of each namespace", "10001", "find the target that writes series of so many namespaces")
+}
+
 // TestFetchPods_KeepsTheFamily has another family measure more pods, or the one in use fewer than half of them.
 func TestFetchPods_KeepsTheFamily(t *testing.T) {
 	for count, want := range map[string]string{"20": `container="",image=""`, "19": "pod_cpu_usage_seconds_total"} {
