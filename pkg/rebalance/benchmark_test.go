@@ -39,10 +39,10 @@ profiles:
   - {name: LoadThreshold, args: {thresholds: {cpu: 80}}}
 `
 
-// largeCluster has 30 pods per node, of workloads of 15 replicas. One node in 50 is at 90 %, and the others are from 30 to 69 %.
-func largeCluster(b *testing.B, nodes int) Cluster {
+// largeCluster has workloads of 15 replicas. One node in 50 is at 90 %, and the others are from 30 to 69 %.
+func largeCluster(b testing.TB, nodes, podsPerNode int) Cluster {
 	b.Helper()
-	const podsPerNode, replicas, namespaces = 30, 15, 1000
+	const replicas, namespaces = 15, 1000
 	measured, objects := map[string]load.NodeLoad{}, make([]kruntime.Object, 0, nodes*(podsPerNode+1))
 	start := metav1.Time{Time: now.Add(-time.Hour)}
 	for i := range nodes {
@@ -94,7 +94,7 @@ func largeCluster(b *testing.B, nodes int) Cluster {
 func BenchmarkMake(b *testing.B) {
 	for _, nodes := range []int{100, 5000} {
 		b.Run(fmt.Sprint(nodes, " nodes"), func(b *testing.B) {
-			cluster, c := largeCluster(b, nodes), rebalancer.Default()
+			cluster, c := largeCluster(b, nodes, 30), rebalancer.Default()
 			history := &History{}
 			for range c.Refreshes {
 				looked, err := Look(b.Context(), cluster.Scheduler, cluster.Load, c)
