@@ -30,8 +30,8 @@ fi
 
 echo "== schedulers"
 {
-	echo "| what | processor time per pod (95 % interval) | pods/s | rounds |"
-	echo "|---|---|---|---|"
+	echo "| what | processor time per pod (95 % interval) | pods/s | processor time of the start | peak memory | rounds |"
+	echo "|---|---|---|---|---|---|"
 	for profile in $profiles; do
 		against=(-base-profile "${BASE_PROFILE:-stock}")
 		if [[ -n ${BASE:-} ]]; then against=(-base-profile "$profile" "${base[@]}"); fi

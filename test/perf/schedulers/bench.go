@@ -44,6 +44,10 @@ type round struct {
 	perSecond float64
 }
 
+// blocks holds what is compared of each life of the processes: the cost per pod and the pods/s of each round, and once the processor
+// time of the start and the most memory since then.
+type blocks struct{ costs, speeds, starts, memory []compare.Block }
+
 // bench compares two schedulers of one cluster.
 type bench struct {
 	cluster    *cluster.Cluster
@@ -120,8 +124,8 @@ func (b *bench) fill(ctx context.Context) error {
 	return nil
 }
 
-// block runs both schedulers from their start. After one round each to warm up, it measures pairs of rounds.
-func (b *bench) block(ctx context.Context, ours, base side, pairs int) (costs, speeds compare.Block, err error) {
+// block adds a life of both schedulers. After their start, which ends with a round to warm up, it measures pairs of rounds.
+func (b *bench) block(ctx context.Context, ours, base side, pairs int, all *blocks) (err error) {
 	var running [2]cluster.Replica
 	defer func() {
 		for _, r := range running {
@@ -132,14 +136,21 @@ func (b *bench) block(ctx context.Context, ours, base side, pairs int) (costs, s
 	}()
 	for i, s := range [2]side{ours, base} {
 		if running[i], err = b.run(ctx, s); err != nil {
-			return nil, nil, err
+			return err
 		}
 	}
+	var starts, peaks [2]float64
 	for i, s := range [2]side{ours, base} { // only now: both are quiet
 		if _, err := b.round(ctx, running[i], s); err != nil {
-			return nil, nil, err
+			return err
 		}
+		used, err := running[i].ProcessorTime()
+		if err != nil {
+			return err
+		}
+		starts[i] = used.Seconds()
 	}
+	var costs, speeds compare.Block
 	for pair := range pairs {
 		var took [2]round
 		order := [2]int{0, 1}
@@ -148,13 +159,23 @@ func (b *bench) block(ctx context.Context, ours, base side, pairs int) (costs, s
 		}
 		for _, i := range order {
 			if took[i], err = b.round(ctx, running[i], [2]side{ours, base}[i]); err != nil {
-				return nil, nil, err
+				return err
 			}
 		}
 		costs = append(costs, compare.Pair{Ours: took[0].perPod.Seconds(), Base: took[1].perPod.Seconds()})
 		speeds = append(speeds, compare.Pair{Ours: 1 / took[0].perSecond, Base: 1 / took[1].perSecond})
 	}
-	return costs, speeds, b.cluster.Failed()
+	for i, r := range running {
+		bytes, err := r.PeakResidentBytes()
+		if err != nil {
+			return err
+		}
+		peaks[i] = float64(bytes)
+	}
+	all.costs, all.speeds = append(all.costs, costs), append(all.speeds, speeds)
+	all.starts = append(all.starts, compare.Block{{Ours: starts[0], Base: starts[1]}})
+	all.memory = append(all.memory, compare.Block{{Ours: peaks[0], Base: peaks[1]}})
+	return b.cluster.Failed()
 }
 
 // run starts a scheduler, and waits until it knows the load of all nodes. Where it reads the usage of pods, it must have read

@@ -106,29 +106,27 @@ func run(ctx context.Context, out io.Writer, args []string) (err error) {
 
 // compare runs blocks until the rule ends it, and prints the ratios.
 func (c comparison) compare(ctx context.Context, b *bench, out io.Writer) error {
-	var costs, speeds []compare.Block
+	var all blocks
 	for began := time.Now(); ; {
-		cost, speed, err := b.block(ctx, c.ours, c.base, c.pairs)
-		if err != nil {
+		if err := b.block(ctx, c.ours, c.base, c.pairs, &all); err != nil {
 			return err
 		}
-		costs, speeds = append(costs, cost), append(speeds, speed)
-		e, elapsed := compare.Of(costs), time.Since(began)
+		e, elapsed := compare.Of(all.costs), time.Since(began)
 		if c.verbose {
-			_, _ = fmt.Fprintf(out, "block %d, %.0f s: %.3f (%.3f to %.3f)\n", len(costs), elapsed.Seconds(), e.Ratio, e.Low, e.High)
+			_, _ = fmt.Fprintf(out, "block %d, %.0f s: %.3f (%.3f to %.3f)\n", len(all.costs), elapsed.Seconds(), e.Ratio, e.Low, e.High)
 		}
-		if verdict := c.rule.Decide(e, len(costs), elapsed); verdict != compare.GoesOn {
-			return c.print(out, e, compare.Of(speeds), len(costs), elapsed, verdict)
+		if verdict := c.rule.Decide(e, len(all.costs), elapsed); verdict != compare.GoesOn {
+			return c.print(out, e, &all, elapsed, verdict)
 		}
 	}
 }
 
 // print prints a line of the table.
-func (c comparison) print(
-	out io.Writer, cost, seconds compare.Estimate, blocks int, elapsed time.Duration, verdict compare.Verdict,
-) error {
-	_, err := fmt.Fprintf(out, "| %s | %.3f (%.3f to %.3f), ± %.1f %%: %s | %.2f (%.2f to %.2f) | %d in %.0f s: %s |\n", c.what,
-		cost.Ratio, cost.Low, cost.High, 100*cost.HalfWidth(), c.rule.Finding(cost, blocks),
-		1/seconds.Ratio, 1/seconds.High, 1/seconds.Low, blocks*c.pairs, elapsed.Seconds(), verdict)
+func (c comparison) print(out io.Writer, cost compare.Estimate, all *blocks, elapsed time.Duration, verdict compare.Verdict) error {
+	seconds, start, memory, lives := compare.Of(all.speeds), compare.Of(all.starts), compare.Of(all.memory), len(all.costs)
+	_, err := fmt.Fprintf(out, "| %s | %.3f (%.3f to %.3f), ± %.1f %%: %s | %.2f (%.2f to %.2f) | %.2f (%.2f to %.2f) | "+
+		"%.2f (%.2f to %.2f) | %d in %.0f s: %s |\n", c.what,
+		cost.Ratio, cost.Low, cost.High, 100*cost.HalfWidth(), c.rule.Finding(cost, lives), 1/seconds.Ratio, 1/seconds.High,
+		1/seconds.Low, start.Ratio, start.Low, start.High, memory.Ratio, memory.Low, memory.High, lives*c.pairs, elapsed.Seconds(), verdict)
 	return err
 }
