@@ -78,21 +78,27 @@ func alerts(t *testing.T, values string) (rules []rule, file []byte) {
 	return rules, file
 }
 
-func TestAlerts_Promtool(t *testing.T) {
-	rules, file := alerts(t, monitored)
-	tests := check.Value(os.ReadFile("testdata/alerts.yaml"))(t)
+// promtool checks and tests the rules.
+func promtool(t *testing.T, rules, tests []byte) {
+	t.Helper()
 	dir := t.TempDir()
-	for name, data := range map[string][]byte{"rules.yaml": file, "alerts.yaml": tests} {
+	for name, data := range map[string][]byte{"rules.yaml": rules, "alerts.yaml": tests} {
 		check.OK(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 	}
-	promtool := check.Value(filepath.Abs(filepath.Join(root, "bin", "promtool")))(t)
+	program := check.Value(filepath.Abs(filepath.Join(root, "bin", "promtool")))(t)
 	for _, args := range [][]string{{"check", "rules", "rules.yaml"}, {"test", "rules", "alerts.yaml"}} {
-		cmd := exec.CommandContext(t.Context(), promtool, args...)
+		cmd := exec.CommandContext(t.Context(), program, args...)
 		cmd.Dir = dir
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
+}
+
+func TestAlerts_Promtool(t *testing.T) {
+	rules, file := alerts(t, monitored)
+	tests := check.Value(os.ReadFile("testdata/alerts.yaml"))(t)
+	promtool(t, file, tests)
 
 	// testdata/alerts.yaml tests that each alert fires, and that it does not.
 	var suite struct {
@@ -120,6 +126,31 @@ func TestAlerts_Promtool(t *testing.T) {
 	if !want.Equal(fires) || !want.Equal(quiet) || want.Len() != 16 {
 		t.Errorf("the alerts are %v; tested to fire %v, not to %v", sets.List(want), sets.List(fires), sets.List(quiet))
 	}
+}
+
+// TestAlerts_DoctorInterval has runs each two hours. The last change is that from 3h59m to 4h. From 5h59m on two hours have none,
+// and 15 minutes later the alert fires.
+func TestAlerts_DoctorInterval(t *testing.T) {
+	_, file := alerts(t, strings.Replace(monitored, "doctor: {enabled: true}", "doctor: {enabled: true, interval: 2h}", 1))
+	promtool(t, file, []byte(`rule_files: [rules.yaml]
+tests:
+- interval: 1m
+  input_series:
+  - series: plimsoll_doctor_last_run_timestamp_seconds{job="plimsoll",instance="a"}
+    values: 0x119 7200x119 14400x200
+  alert_rule_test:
+  - {alertname: PlimsollDoctorStopped, eval_time: 239m, exp_alerts: []}
+  - {alertname: PlimsollDoctorStopped, eval_time: 373m, exp_alerts: []}
+  - alertname: PlimsollDoctorStopped
+    eval_time: 374m
+    exp_alerts:
+    - exp_labels: {severity: warning, job: plimsoll}
+      exp_annotations:
+        runbook_url: `+ofRepository+`docs/troubleshoot.md#plimsolldoctorstopped
+        summary: doctor of plimsoll has no new results
+        description: >-
+          The checks last ended 2h 14m 0s ago. What plimsoll_doctor_check says is as old. The log of the container doctor has the error.
+`))
 }
 
 // TestAlerts_Runbook expects a section of docs/troubleshoot.md for each alert.
