@@ -97,6 +97,7 @@ func (f *outputFlags) encode(w io.Writer, result any) error {
 	if f.format == nameFormat {
 		return printNames(w, result)
 	}
+	fillLists(reflect.ValueOf(result))
 	object, err := withKind(result)
 	if err != nil {
 		return err
@@ -171,6 +172,41 @@ func withKind(result any) ([]byte, error) {
 		return nil, err
 	}
 	return slices.Concat(head[:len(head)-1], []byte(","), fields[1:]), nil
+}
+
+// fillLists makes missing lists and maps empty in all fields of JSON, because scripts cannot iterate over null.
+// It changes the result, which nobody else may have.
+func fillLists(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			fillLists(v.Elem())
+		}
+	case reflect.Slice:
+		if v.IsNil() && v.CanSet() {
+			v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+		}
+		for i := range v.Len() {
+			fillLists(v.Index(i))
+		}
+	case reflect.Map:
+		if v.IsNil() && v.CanSet() {
+			v.Set(reflect.MakeMap(v.Type()))
+		}
+		for _, element := range v.Seq2() {
+			fillLists(element)
+		}
+	case reflect.Struct:
+		fillFields(v)
+	}
+}
+
+func fillFields(v reflect.Value) {
+	for f, field := range v.Fields() {
+		if (f.IsExported() || f.Anonymous) && f.Tag.Get("json") != "-" {
+			fillLists(field)
+		}
+	}
 }
 
 // printNames prints the objects that a result lists, as kubectl get -o name.

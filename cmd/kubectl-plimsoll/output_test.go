@@ -16,6 +16,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/requests"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
+	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 )
 
 // fill gives each exported string, element and pointer of v a value, as a hostile tenant would.
@@ -83,8 +84,8 @@ func TestPrint_EscapesHostileStrings(t *testing.T) {
 func TestPrint_Formats(t *testing.T) {
 	result := &whatif.Report{Changes: []string{"worker-1 drained"}}
 	for format, want := range map[string]string{
-		"json":                             "{\n  \"apiVersion\": \"inspect.plimsoll.io/v1\",\n  \"kind\": \"WhatIf\",\n  \"changes\": [\n    \"worker-1 drained\"\n  ],\n  \"outcomes\": null\n}\n",
-		"yaml":                             "apiVersion: inspect.plimsoll.io/v1\nchanges:\n- worker-1 drained\nkind: WhatIf\noutcomes: null\n",
+		"json":                             "{\n  \"apiVersion\": \"inspect.plimsoll.io/v1\",\n  \"kind\": \"WhatIf\",\n  \"changes\": [\n    \"worker-1 drained\"\n  ],\n  \"outcomes\": []\n}\n",
+		"yaml":                             "apiVersion: inspect.plimsoll.io/v1\nchanges:\n- worker-1 drained\nkind: WhatIf\noutcomes: []\n",
 		"jsonpath={.changes[0]}":           "worker-1 drained",
 		"go-template={{index .changes 0}}": "worker-1 drained",
 	} {
@@ -124,5 +125,21 @@ func TestReport_EscapesErrors(t *testing.T) {
 	report(&b, newCommand(), errors.New("one \x1b[2J\ntwo"))
 	if want := "Error: one \\x1b[2J\ntwo\n"; b.String() != want {
 		t.Errorf("%q, want %q", b.String(), want)
+	}
+}
+
+// A list without elements is empty: jq '.nodes[]' fails for null.
+func TestEncode_NoNull(t *testing.T) {
+	results := map[string]any{"a list in a list": &whatif.Report{Outcomes: []*whatif.Outcome{{}}}}
+	for kind, name := range kinds() {
+		results[name] = reflect.New(kind).Interface()
+	}
+	results["PodLoads"], results["LastDecision"] = &top.Pods{Node: &top.Row{}}, &explain.LastDecision{Record: &pluginexplain.Record{}}
+	for name, result := range results {
+		var b bytes.Buffer
+		must(t, (&outputFlags{format: "json"}).encode(&b, result))
+		if strings.Contains(b.String(), "null") {
+			t.Errorf("%s: %s", name, b.String())
+		}
 	}
 }
