@@ -123,10 +123,11 @@ func (c comparison) compare(ctx context.Context, b *bench, out io.Writer) error 
 
 // print prints a line of the table.
 func (c comparison) print(out io.Writer, cost compare.Estimate, all *blocks, elapsed time.Duration, verdict compare.Verdict) error {
-	seconds, start, memory, lives := compare.Of(all.speeds), compare.Of(all.starts), compare.Of(all.memory), len(all.costs)
-	_, err := fmt.Fprintf(out, "| %s | %.3f (%.3f to %.3f), ± %.1f %%: %s | %.2f (%.2f to %.2f) | %.2f (%.2f to %.2f) | "+
-		"%.2f (%.2f to %.2f) | %d in %.0f s: %s |\n", c.what,
-		cost.Ratio, cost.Low, cost.High, 100*cost.HalfWidth(), c.rule.Finding(cost, lives), 1/seconds.Ratio, 1/seconds.High,
-		1/seconds.Low, start.Ratio, start.Low, start.High, memory.Ratio, memory.Low, memory.High, lives*c.pairs, elapsed.Seconds(), verdict)
+	lives, seconds := len(all.costs), compare.Of(all.speeds)
+	ratio := func(e compare.Estimate) string { return fmt.Sprintf("%.2f (%.2f to %.2f)", e.Ratio, e.Low, e.High) }
+	speed := compare.Estimate{Ratio: 1 / seconds.Ratio, Low: 1 / seconds.High, High: 1 / seconds.Low}
+	_, err := fmt.Fprintf(out, "| %s | %.3f (%.3f to %.3f), ± %.1f %%: %s | %s | %s | %s | %d in %.0f s: %s |\n", c.what,
+		cost.Ratio, cost.Low, cost.High, 100*cost.HalfWidth(), c.rule.Finding(cost, lives),
+		ratio(speed), ratio(compare.Of(all.starts)), ratio(compare.Of(all.memory)), lives*c.pairs, elapsed.Seconds(), verdict)
 	return err
 }
