@@ -44,8 +44,8 @@ type round struct {
 	perSecond float64
 }
 
-// blocks holds what is compared of each life of the processes. Costs and speeds have a pair for each round: the processor time per
-// pod, and pods/s. starts and memory have one pair: the processor time up to the end of the warm-up, and the peak of resident memory.
+// blocks holds what is compared of each life of the processes: the processor time per pod and the pods/s of each round. Of each life
+// it also holds the processor time up to the end of the warm-up, and the peak of resident memory.
 type blocks struct{ costs, speeds, starts, memory []compare.Block }
 
 // bench compares two schedulers of one cluster.
