@@ -44,9 +44,13 @@ type round struct {
 	perSecond float64
 }
 
-// blocks holds what is compared of each life of the processes: the processor time per pod and the pods/s of each round. Of each life
-// it also holds the processor time up to the end of the warm-up, and the peak of resident memory.
-type blocks struct{ costs, speeds, starts, memory []compare.Block }
+// blocks holds what is compared, by the life of the processes.
+type blocks struct {
+	// costs are the processor time per pod, and speeds the pods/s, of each round.
+	costs, speeds []compare.Block
+	// starts are the processor time up to the end of the warm-up, and memory the peak of resident memory.
+	starts, memory []compare.Block
+}
 
 // bench compares two schedulers of one cluster.
 type bench struct {

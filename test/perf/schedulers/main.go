@@ -122,7 +122,9 @@ func (c comparison) compare(ctx context.Context, b *bench, out io.Writer) error 
 }
 
 // print prints a line of the table.
-func (c comparison) print(out io.Writer, cost compare.Estimate, all *blocks, elapsed time.Duration, verdict compare.Verdict) error {
+func (c comparison) print(
+	out io.Writer, cost compare.Estimate, all *blocks, elapsed time.Duration, verdict compare.Verdict,
+) error {
 	lives, seconds := len(all.costs), compare.Of(all.speeds)
 	ratio := func(e compare.Estimate) string { return fmt.Sprintf("%.2f (%.2f to %.2f)", e.Ratio, e.Low, e.High) }
 	speed := compare.Estimate{Ratio: 1 / seconds.Ratio, Low: 1 / seconds.High, High: 1 / seconds.Low}
