@@ -22,9 +22,9 @@ func completeFlag(command *cobra.Command, name string, complete cobra.Completion
 }
 
 // freeText are flags whose values nothing lists: numbers, durations, addresses and texts.
-var freeText = strings.Fields(`add-nodes address as as-group cpu-percentile from history interval memory-margin metrics-address
-	min-cpu min-history min-memory moves-per-hour nodes pool-label port prometheus replicas request-timeout seeds selector server
-	service since source-address startup termination timeout top v`)
+var freeText = strings.Fields(`add-nodes address as as-group cpu-percentile fewer from history interval memory-margin
+	metrics-address min-cpu min-history min-memory moves-per-hour nodes pool-label port prometheus replicas request-timeout seeds
+	selector server service since source-address startup termination timeout top v`)
 
 // completeFreeText keeps shells from offering files for flags of free text.
 func completeFreeText(command *cobra.Command) {

@@ -32,8 +32,8 @@ type whatIfOptions struct {
 func newWhatIfCommand() *cobra.Command {
 	o := &whatIfOptions{cluster: newClusterFlags()}
 	command := &cobra.Command{
-		Use: "what-if [-f FILE [--replicas N]] [--drain NODE] [--evict-all-in NAMESPACE] [--add-nodes N --like NODE] [--pending] " +
-			"[--consolidate]",
+		Use: "what-if [-f FILE [--replicas N | --fewer N]] [--drain NODE] [--evict-all-in NAMESPACE] [--add-nodes N --like NODE] " +
+			"[--pending] [--consolidate]",
 		Short:   "Show where pods would go, and what the nodes' load would become",
 		Long:    whatIfHelp,
 		Example: whatIfExamples,
@@ -45,6 +45,7 @@ func newWhatIfCommand() *cobra.Command {
 	o.output.addTo(command, flags, nameFormat)
 	flags.StringVarP(&o.file, "filename", "f", "", "file with workloads whose pods to place; - is standard input")
 	flags.IntVar(&o.replicas, "replicas", 0, "number of pods of the workload; replaces the file's")
+	flags.IntVar(&o.scenario.Fewer, "fewer", 0, "number of running pods of the workload to remove, in place of placing its pods")
 	flags.StringSliceVar(&o.scenario.Drain, "drain", nil, "node to drain; may be repeated")
 	flags.StringSliceVar(&o.scenario.EvictAllIn, "evict-all-in", nil, "namespace whose pods are evicted; may be repeated")
 	flags.IntVar(&o.scenario.AddNodes, "add-nodes", 0, "number of nodes to add")
@@ -76,7 +77,7 @@ func (o *whatIfOptions) validate(flags *pflag.FlagSet) error {
 			return fmt.Errorf("--%s: it is empty; write a value or leave it out", name)
 		}
 	}
-	if err := o.validateCombination(flags); err != nil {
+	if err := errors.Join(o.validateCombination(flags), o.validateFewer(flags)); err != nil {
 		return err
 	}
 	others := o.file != "" || len(s.Drain) > 0 || len(s.EvictAllIn) > 0
@@ -110,6 +111,18 @@ func (o *whatIfOptions) validateCombination(flags *pflag.FlagSet) error {
 		return fmt.Errorf("--timeout: %v; write a duration such as 10m, or 0 for no limit", o.timeout)
 	case (s.AddNodes > 0) != (s.Like != ""):
 		return errors.New("--add-nodes and --like: write both, such as --add-nodes 2 --like worker-1")
+	}
+	return nil
+}
+
+func (o *whatIfOptions) validateFewer(flags *pflag.FlagSet) error {
+	switch fewer := o.scenario.Fewer; {
+	case !flags.Changed("fewer"):
+		return nil
+	case o.file == "" || flags.Changed("replicas"):
+		return errors.New("--fewer: only with --filename, and without --replicas")
+	case fewer < 1 || fewer > whatif.MaxPods:
+		return fmt.Errorf("--fewer: %d; write from 1 to %d", fewer, whatif.MaxPods)
 	}
 	return nil
 }

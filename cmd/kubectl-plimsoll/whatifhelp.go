@@ -11,7 +11,8 @@ You can combine changes. They are made in this order:
   3. Pods are placed one after the other, higher priority first: evicted ones as their owners recreate them,
      then waiting ones (--pending), then those of -f. -f takes Pods, Deployments, ReplicaSets, StatefulSets,
      Jobs, CronJobs, Lists of them, and several documents. Its pods are placed beside those that already run. Preempted
-     pods are placed again.
+     pods are placed again. With --fewer, running pods of its workload are removed instead, those that its
+     controller deletes first.
   4. --consolidate drains nodes on trial, nodes with the least requests first. A node could be removed if all its
      pods find another node, and no node that takes them ends above its line or 100 %.
 
@@ -35,6 +36,9 @@ or timeout.`
 
 const whatIfExamples = `  # Do 40 replicas fit, and where?
   kubectl plimsoll what-if -f deployment.yaml --replicas 40
+
+  # Which nodes get room by 10 pods fewer?
+  kubectl plimsoll what-if -f deployment.yaml --fewer 10
 
   # Can a node be drained?
   kubectl plimsoll what-if --drain worker-3

@@ -194,7 +194,9 @@ func (p *Plan) compare(out *Outcome) {
 		node(cordoned.Name).Drained = true
 	}
 	for _, pod := range p.evicted {
-		node(pod.Spec.NodeName).Evicted++
+		if pod.Spec.NodeName != "" { // else it waits
+			node(pod.Spec.NodeName).Evicted++
+		}
 	}
 	for name, line := range out.after {
 		was, is := anyAbove(out.before[name]), anyAbove(line)

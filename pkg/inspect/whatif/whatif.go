@@ -40,6 +40,8 @@ type Scenario struct {
 	Admission *manifest.Admission
 	// Replicas replaces what the manifest's only workload says; nil leaves it.
 	Replicas *int
+	// Fewer is the number of running pods of the manifest's only workload that are removed. Then none of its pods is placed.
+	Fewer int
 	// Drain are names of nodes that are cordoned, and whose pods are evicted.
 	Drain []string
 	// EvictAllIn are namespaces whose pods are evicted, on all nodes.
@@ -375,9 +377,12 @@ func (p *planner) addPending() {
 // addManifest queues the pods of the manifest.
 func (p *planner) addManifest(s *Scenario) error {
 	workloads := s.Manifest.Workloads
-	if s.Replicas != nil && len(workloads) > 1 {
+	if (s.Replicas != nil || s.Fewer > 0) && len(workloads) > 1 {
 		return fmt.Errorf("replicas of several workloads (%s and %s): write them into the manifest, or pass one workload",
 			workloads[0], workloads[1])
+	}
+	if s.Fewer > 0 {
+		return p.scaleDown(workloads[0], s.Fewer)
 	}
 	for _, service := range s.Manifest.Services {
 		p.creator.Add(service)
@@ -402,7 +407,7 @@ func (p *planner) addManifest(s *Scenario) error {
 }
 
 func (p *planner) addWorkload(s *Scenario, w *manifest.Workload, replicas int) error {
-	if running := p.running(w); running > 0 {
+	if running := len(p.podsOf(w)); running > 0 {
 		p.creator.Note("%s runs %s already; %s placed beside them", w, text.Count(running, "pod"), isOrAre(replicas, "pod"))
 	}
 	pods, alike, err := p.creator.Create(w, replicas, cmp.Or(s.Admission, &manifest.Admission{}))
@@ -415,17 +420,6 @@ func (p *planner) addWorkload(s *Scenario, w *manifest.Workload, replicas int) e
 	}
 	p.change("%s of %s to place", text.Count(replicas, "pod"), w)
 	return nil
-}
-
-// running returns the number of pods of the workload that are in the cluster.
-func (p *planner) running(w *manifest.Workload) int {
-	count := 0
-	for _, pod := range p.pods {
-		if pod.Namespace == w.Namespace && !podusage.HasEnded(pod) && pod.DeletionTimestamp == nil && w.Owns(pod) {
-			count++
-		}
-	}
-	return count
 }
 
 // sortByPriority sorts as the scheduler's queue does; pods of one priority stay in their order.

@@ -612,3 +612,51 @@ func TestNewPlan_Mistakes(t *testing.T) {
 		}
 	}
 }
+
+// A controller deletes waiting pods first, and then those of the node with most of them. Each used 10 % of its node.
+func TestRun_ScalesDown(t *testing.T) {
+	of := func(pod *corev1.Pod) *corev1.Pod {
+		pod.Labels = map[string]string{"app": "web", "pod-template-hash": "1"}
+		pod.OwnerReferences[0].Name = "web-1"
+		return pod
+	}
+	waits := of(running("shop", "web-1-w", "800m", "", "ReplicaSet"))
+	waits.Status.Phase = corev1.PodPending
+	objects := []apiruntime.Object{
+		node("a"), node("b"), of(running("shop", "web-1-x", "800m", "b", "ReplicaSet")), of(running("shop", "web-1-y", "800m", "b", "ReplicaSet")),
+		of(running("shop", "web-1-z", "800m", "a", "ReplicaSet")), running("shop", "other", "800m", "a", "ReplicaSet"), waits,
+	}
+	p := plan(t, objects, whatif.Scenario{Manifest: deployment(t, "packing"), Fewer: 2, Pending: true})
+	if want := []string{"1 waiting pod to place", "2 pods of Deployment shop/web removed, 2 left"}; !slices.Equal(p.Changes, want) {
+		t.Errorf("%q, want %q", p.Changes, want)
+	}
+	o := runOn(t, p, newScheduler(t, profiles, map[string]float64{"a": 0.5, "b": 0.6}, objects), "")
+	if b := nodeNamed(t, o, "b"); o.Pods != 0 || len(o.Nodes) != 1 || b.Evicted != 1 || percents(b) != [2]int{60, 50} {
+		t.Errorf("%d pods to place, %d nodes, b from and to %v; want none, b alone, 60 %% and 50 %%", o.Pods, len(o.Nodes), percents(b))
+	}
+	if _, err := whatif.NewPlan(objects, whatif.Scenario{Manifest: deployment(t, "packing"), Fewer: 5}); err == nil ||
+		!strings.Contains(err.Error(), "5 pods fewer, but it has 4") {
+		t.Errorf("5 fewer: %v", err)
+	}
+}
+
+// A StatefulSet deletes the highest ordinal first: 10 before 9. A pod that a drain evicts is not placed again.
+func TestRun_ScalesDownStatefulSet(t *testing.T) {
+	objects := []apiruntime.Object{node("a"), node("b")}
+	for _, at := range [][2]string{{"db-9", "a"}, {"db-10", "b"}, {"db-1", "a"}} {
+		pod := running("shop", at[0], "800m", at[1], "StatefulSet")
+		pod.OwnerReferences[0].Name = "db"
+		objects = append(objects, pod)
+	}
+	m := read(t, `
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db, namespace: shop}
+spec: {replicas: 3, selector: {matchLabels: {app: db}}, template: {metadata: {labels: {app: db}}, spec: {containers: [{name: main, image: db}]}}}
+`)
+	p := plan(t, objects, whatif.Scenario{Manifest: m, Fewer: 1, Drain: []string{"b"}})
+	o := runOn(t, p, newScheduler(t, profiles, map[string]float64{"a": 0.5, "b": 0.6}, objects), "")
+	if b := nodeNamed(t, o, "b"); o.Pods != 0 || b.Evicted != 1 || percents(b) != [2]int{60, 50} {
+		t.Errorf("%d pods to place, b from and to %v; want none, and db-10 removed from b", o.Pods, percents(b))
+	}
+}
