@@ -7,11 +7,13 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
 
   // ---- Building blocks.
   const text = (tag, content, className = "") => element(tag, { textContent: content, className });
+  // breakable lets a line break before the capitals of a text.
+  const breakable = (content) => (typeof content === "string" ? content.split(/(?<=[a-z])(?=[A-Z])/).flatMap((part, i) => (i ? [element("wbr", {}), part] : [part])) : [content]);
   // table shows rows of cells, which are texts or elements. Columns are [head, class]; the first cell heads its row.
   const table = (caption, columns, rows) => element("div", { className: "scroll", tabIndex: 0, role: "group", ariaLabel: caption }, element("table", { ariaLabel: caption },
-    element("thead", {}, element("tr", {}, ...columns.map(([head, className]) => element("th", { scope: "col", textContent: head, className: className ?? "" })))),
+    element("thead", {}, element("tr", {}, ...columns.map(([head, className]) => element("th", { scope: "col", className: className ?? "" }, ...breakable(head))))),
     element("tbody", {}, ...rows.map((cells) => element("tr", {}, ...cells.map((cell, i) =>
-      element(i ? "td" : "th", { className: columns[i][1] ?? "", ...(i ? {} : { scope: "row" }) }, cell)))))));
+      element(i ? "td" : "th", { className: columns[i][1] ?? "", ...(i ? {} : { scope: "row" }) }, ...breakable(cell))))))));
   const button = (label, onclick) => element("button", { type: "button", className: "link", textContent: label, title: label, onclick });
   const nodeButton = (name) => (data().nodes?.[name] ? button(name, () => openNode(name, { view: "", pod: "" })) : name);
   const podButton = (p) => button(p.namespace + "/" + p.name, () => openPod(p.namespace + "/" + p.name));
@@ -161,8 +163,6 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
   }
   // basis lists the parts of a usage, such as the mean of the workload and its spread.
   const basis = (parts) => (parts ?? []).map((p) => `${p.amount}: ${p.basis}`).join(" + ") || "–";
-  // breakable lets a line break before the capitals of a name.
-  const breakable = (name) => name.replace(/([a-z])(?=[A-Z])/g, "$1\u200b");
   function drawExplanation(e) {
     const most = Math.max(1, ...e.candidates.map((c) => c.total));
     const plugins = [...new Set(e.candidates.flatMap((c) => (c.scores ?? []).map((s) => s.plugin)))];
@@ -192,7 +192,7 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
       ruledOut.length && table("Nodes ruled out", [["Reason", "long"], ["Share", "bar"], ["Nodes"], ["Plugin", "text drop1"], ["Such as", "text drop2"]], ruledOut),
       scores.length && text("h3", scores.length < e.feasibleNodes ? `The best ${scores.length} candidates` : "Candidates"),
       plugins.length && element("ul", { className: "legend", ariaLabel: "Plugins" }, ...plugins.map((p) => element("li", {}, element("span", { className: "key " + color(p), ariaHidden: "true" }), p))),
-      scores.length && table("Candidates", [["Node", "text"], ["Scores", "bar"], ["Rank"], ["Total"], ...plugins.map((p) => [breakable(p), "drop2 plugin"])], scores),
+      scores.length && table("Candidates", [["Node", "text"], ["Scores", "bar"], ["Rank"], ["Total"], ...plugins.map((p) => [p, "drop2 plugin"])], scores),
       ...compared(e),
       ...e.notes.map((n) => text("p", n, "note")),
       command(`kubectl plimsoll explain ${quoted(e.pod.name)} -n ${quoted(e.pod.namespace)}`),
@@ -205,14 +205,14 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
   const scenario = () => new URLSearchParams([
     ...view.drain.split(/[\s,]+/).filter(Boolean).map((name) => ["drain", name]),
     ...(Number(view.add) > 0 ? [["add-nodes", view.add], ["like", view.like]] : []),
-    ...(Number(view.more) > 0 ? [["more", view.more], ["of", view.of]] : []),
+    ...(Number(view.more) > 0 ? [["more", view.more], ["of", view.of]] : Number(view.more) < 0 ? [["fewer", String(-view.more)], ["of", view.of]] : []),
   ]);
   // whatIfCommand returns the command of the scenario. What-if reads a workload from a file.
   function whatIfCommand() {
     const s = scenario();
     const [type, namespace, name] = (s.get("of") ?? "").split("/").map(quoted);
-    const more = s.has("of") ? ` -f - --replicas ${quoted(s.get("more"))}` : "";
-    const flags = [...s].filter(([flag]) => flag !== "more" && flag !== "of").map(([flag, value]) => ` --${flag} ${quoted(value)}`).join("");
+    const more = s.has("of") ? " -f - " + (s.has("more") ? "--replicas " + quoted(s.get("more")) : "--fewer " + quoted(s.get("fewer"))) : "";
+    const flags = [...s].filter(([flag]) => !["more", "fewer", "of"].includes(flag)).map(([flag, value]) => ` --${flag} ${quoted(value)}`).join("");
     return (more ? `kubectl get ${type} ${name} -n ${namespace} -o yaml | ` : "") + "kubectl plimsoll what-if" + more + flags + " --pending";
   }
   function drawOutcome(report) {
@@ -242,9 +242,9 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
   $("whatif-form").onsubmit = (event) => {
     event.preventDefault();
     const changes = Object.fromEntries(inputs.map((id) => [id, $(id).value.trim()]));
-    const [add, more] = [Number(changes.add) > 0, Number(changes.more) > 0];
-    const problem = add && !changes.like ? "Name a node that the new nodes are like." : more && !changes.of ? "Name the workload of the new pods."
-      : !changes.drain && !add && !more ? "Name nodes to drain, or write a number of nodes or pods to add." : "";
+    const [add, more] = [Number(changes.add) > 0, Number(changes.more)];
+    const problem = add && !changes.like ? "Name a node that the new nodes are like." : more && !changes.of ? "Name the workload of the pods."
+      : !changes.drain && !add && !more ? "Name nodes to drain, or write a number of nodes or pods." : "";
     setView(changes, true);
     if (problem) $("whatif-note").textContent = problem;
     else askWhatIf("what-if.json?" + scenario(), true);

@@ -28,6 +28,10 @@ func many(nodes int) *cluster {
 	for i := range nodes {
 		r := row(fmt.Sprintf("worker-%04d", i))
 		r.Labels = map[string]string{"zone": string("abc"[i%3]), "karpenter.sh/nodepool": fmt.Sprint("pool-", i%2)}
+		r.Profiles = []string{"plimsoll"}
+		if i%3 == 0 {
+			r.Profiles = []string{"batch", "plimsoll"}
+		}
 		if i%4 > 0 {
 			r.Labels["topology.kubernetes.io/zone"] = string("abc"[i%3])
 		}
@@ -99,6 +103,7 @@ func TestBrowser(t *testing.T) {
 	for view, want := range map[string]string{
 		"#q=zone!%3Da":                 "66 of 100", // 100 less the 34 of zone a
 		"#pool=pool-1":                 "50 of 100",
+		"#runs=batch":                  "34 of 100", // each third of 100
 		"#state=stale":                 "1 of 100",
 		"#state=stale&resource=memory": "0 of 100",
 		"#q=worker-000":                "10 of 100",
@@ -314,6 +319,8 @@ func TestBrowserAnswers(t *testing.T) {
 	tb.Shows("#whatif-note", "Name the workload")
 	tb.Exec(`document.querySelector("#of").value = "deployment/shop/web"; document.querySelector("#whatif-form button").click()`)
 	waitFor(tb, "#whatif-answer pre", "kubectl get deployment web -n shop -o yaml | kubectl plimsoll what-if -f - --replicas 5 --pending")
+	tb.Exec(`document.querySelector("#more").value = "-5"; document.querySelector("#whatif-form button").click()`)
+	waitFor(tb, "#whatif-answer pre", "kubectl get deployment web -n shop -o yaml | kubectl plimsoll what-if -f - --fewer 5 --pending")
 
 	tab("Rebalance")
 	tb.Exec(`document.querySelector("#plan").click()`)

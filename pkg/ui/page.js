@@ -20,7 +20,7 @@
   }
 
   // ---- The view, which the URL's fragment holds.
-  const view = { q: "", resource: "cpu", state: "", pool: "", group: "", sort: "line", node: "", view: "", profile: "", pod: "", a: "", b: "", drain: "", add: "", like: "", more: "", of: "" };
+  const view = { q: "", resource: "cpu", state: "", pool: "", runs: "", group: "", sort: "line", node: "", view: "", profile: "", pod: "", a: "", b: "", drain: "", add: "", like: "", more: "", of: "" };
   const defaults = { ...view };
   function readView() {
     const fragment = new URLSearchParams(location.hash.slice(1));
@@ -97,7 +97,7 @@
     const inState = (r) => !view.state || (view.state === "stale" ? !isFresh(r) : kindOf(r) === view.state);
     const order = orders[view.sort];
     rows = Object.values(snapshot.nodes ?? {})
-      .filter((n) => inState(n[view.resource]) && (!view.pool || n.pool === view.pool) && matches(n))
+      .filter((n) => inState(n[view.resource]) && (!view.pool || n.pool === view.pool) && (!view.runs || n.profiles?.includes(view.runs)) && matches(n))
       .map((n) => ({ n, r: n[view.resource], key: order(n[view.resource]) }))
       .sort((a, b) => (a.key === b.key ? (a.n.name < b.n.name ? -1 : 1) : b.key - a.key));
   }
@@ -577,6 +577,17 @@
     $("checks").replaceChildren(...(health.problem ? [element("li", { textContent: health.problem })] : []), ...items);
   }
 
+  // choices fills a filter with what nodes have, and hides it where that is nothing.
+  function choices(id, names) {
+    const sorted = [...new Set(names)].filter(Boolean).sort();
+    $(id + "-label").hidden = sorted.length === 0;
+    if (JSON.stringify(sorted) !== $(id).dataset.choices) {
+      $(id).dataset.choices = JSON.stringify(sorted);
+      $(id).replaceChildren(element("option", { value: "", textContent: "all" }), ...sorted.map((name) => element("option", { value: name, textContent: name })));
+    }
+    $(id).value = view[id];
+  }
+
   // ---- The whole.
   function drawFacts() {
     const s = snapshot;
@@ -586,13 +597,9 @@
     const problems = [...(s.unknown ?? []).map((r) => "No node has fresh " + r + " load."), ...(s.problems ?? [])];
     $("problems").textContent = problems.join("\n");
     $("problems").hidden = problems.length === 0;
-    const pools = [...new Set(Object.values(s.nodes ?? {}).map((n) => n.pool).filter(Boolean))].sort();
-    $("pool-label").hidden = pools.length === 0;
-    if (JSON.stringify(pools) !== $("pool").dataset.pools) {
-      $("pool").dataset.pools = JSON.stringify(pools);
-      $("pool").replaceChildren(element("option", { value: "", textContent: "all" }), ...pools.map((p) => element("option", { value: p, textContent: p })));
-    }
-    $("pool").value = view.pool;
+    const nodes = Object.values(s.nodes ?? {});
+    choices("pool", nodes.map((n) => n.pool));
+    choices("runs", nodes.flatMap((n) => n.profiles ?? []));
   }
   // Tiles sum up all nodes, whatever the filter. Each opens what it counts.
   let drawnTiles = "";
@@ -604,7 +611,7 @@
       if (!isFresh(r)) counts.stale++;
     }
     const tiles = [
-      [all, all === 1 ? "node" : "nodes", "", { view: "", state: "", pool: "", q: "" }],
+      [all, all === 1 ? "node" : "nodes", "", { view: "", state: "", pool: "", runs: "", q: "" }],
       [counts.above, "above the line", "above", { view: "", state: "above" }],
       [counts.close, "close to it", "close", { view: "", state: "close" }],
       [counts.stale, "without fresh load", "none", { view: "", state: "stale" }],
@@ -661,7 +668,7 @@
   }
   $("controls").onsubmit = (event) => event.preventDefault();
   $("q").oninput = () => setView({ q: $("q").value });
-  for (const id of ["resource", "state", "pool", "group", "sort"]) $(id).onchange = () => setView({ [id]: $(id).value });
+  for (const id of ["resource", "state", "pool", "runs", "group", "sort"]) $(id).onchange = () => setView({ [id]: $(id).value });
   addEventListener("popstate", () => {
     readView();
     draw();

@@ -40,7 +40,7 @@ func newPictured(nodes int) pictured {
 		pool, zone := pools[i%len(pools)], string("abc"[i%3])
 		r := row(fmt.Sprintf("%s-%s-%03d", pool, zone, i))
 		r.Labels = map[string]string{"karpenter.sh/nodepool": pool, "topology.kubernetes.io/zone": "eu-west-1" + zone}
-		r.Pods = 12 + random.IntN(26)
+		r.Pods, r.Profiles = 12+random.IntN(26), []string{"default-scheduler", "plimsoll"}
 		for j, of := range r.Resources() {
 			u := min(97, max(4, 46+17*random.NormFloat64()+float64(8*j)))
 			pending := max(0, 4*random.NormFloat64()+1)

@@ -27,7 +27,7 @@ type Questions struct {
 	Moves   func(ctx context.Context) (*moves.Report, error)
 }
 
-// WhatIf is a scenario. If Workload has a name, Replicas more of its pods are placed.
+// WhatIf is a scenario. If Workload has a name, Replicas more of its pods are placed, or Fewer are removed.
 type WhatIf struct {
 	whatif.Scenario
 	Workload  explain.Target
@@ -97,9 +97,12 @@ func (w *WhatIf) addWorkload(query url.Values) error {
 	if err != nil {
 		return err
 	}
+	if w.Fewer, err = count(query, "fewer", whatif.MaxPods); err != nil {
+		return err
+	}
 	of := query.Get("of")
-	if (more > 0) != (of != "") {
-		return badQuery{errors.New("more, of: write both, such as 5 and deployment/shop/web")}
+	if (more > 0) == (w.Fewer > 0) && of != "" || (more > 0 || w.Fewer > 0) && of == "" {
+		return badQuery{errors.New("more or fewer, of: write two, such as 5 and deployment/shop/web")}
 	}
 	if of == "" {
 		return nil
@@ -110,7 +113,10 @@ func (w *WhatIf) addWorkload(query url.Values) error {
 	if err != nil || !scales || len(parts) != 3 || parts[1] == "" || parts[2] == "" {
 		return badQuery{fmt.Errorf("of: %q; write a deployment, replicaset, statefulset or job, such as deployment/shop/web", of)}
 	}
-	w.Replicas, w.Namespace, w.Workload = &more, parts[1], explain.Target{Kind: kind, Name: parts[2]}
+	if more > 0 {
+		w.Replicas = &more
+	}
+	w.Namespace, w.Workload = parts[1], explain.Target{Kind: kind, Name: parts[2]}
 	return nil
 }
 

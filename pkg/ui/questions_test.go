@@ -93,7 +93,10 @@ func TestServer_Questions(t *testing.T) {
 	q.WhatIf = func(ctx context.Context, s WhatIf) (*whatif.Report, error) {
 		said := []any{s.Drain, s.AddNodes, s.Like, s.Pending}
 		if s.Replicas != nil {
-			said = append(said, *s.Replicas, s.Workload.Type(), s.Namespace, s.Workload.Name)
+			said = append(said, *s.Replicas)
+		}
+		if s.Workload.Name != "" {
+			said = append(said, s.Fewer, s.Workload.Type(), s.Namespace, s.Workload.Name)
 		}
 		content, _ := json.Marshal(said)
 		asked = append(asked, string(content))
@@ -118,9 +121,13 @@ func TestServer_Questions(t *testing.T) {
 		{"explain.json?namespace=shop&pod=web-0&node=a&node=a", 400, "", "node: write two different nodes"},
 		{"what-if.json?drain=a&drain=b", 200, `[["a","b"],0,"",true]`, `"placed":3`},
 		{"what-if.json?add-nodes=2&like=a", 200, `[null,2,"a",true]`, `"placed":3`},
-		{"what-if.json?more=5&of=deploy/shop/web", 200, `[null,0,"",true,5,"deployment","shop","web"]`, `"placed":3`},
-		{"what-if.json?more=5", 400, "", "more, of: write both"},
-		{"what-if.json?of=deploy/shop/web", 400, "", "more, of: write both"},
+		{"what-if.json?more=5&of=deploy/shop/web", 200, `[null,0,"",true,5,0,"deployment","shop","web"]`, `"placed":3`},
+		{"what-if.json?fewer=5&of=deploy/shop/web", 200, `[null,0,"",true,5,"deployment","shop","web"]`, `"placed":3`},
+		{"what-if.json?fewer=5", 400, "", "more or fewer, of: write two"},
+		{"what-if.json?more=5&fewer=5&of=deploy/shop/web", 400, "", "more or fewer, of: write two"},
+		{"what-if.json?fewer=100001&of=deploy/shop/web", 400, "", `fewer: "100001"; write from 1 to 100000`},
+		{"what-if.json?more=5", 400, "", "more or fewer, of: write two"},
+		{"what-if.json?of=deploy/shop/web", 400, "", "more or fewer, of: write two"},
 		{"what-if.json?more=100001&of=deploy/shop/web", 400, "", `more: "100001"; write from 1 to 100000`},
 		{"what-if.json?more=5&of=daemonset/shop/web", 400, "", `of: "daemonset/shop/web"; write a deployment`},
 		{"what-if.json?more=5&of=secret/shop/web", 400, "", `of: "secret/shop/web"; write a deployment`},

@@ -55,6 +55,9 @@ func (s *Snapshot) HashNames() *Snapshot {
 	}
 	for _, n := range s.Nodes {
 		row := &top.Row{Name: hash("node", n.Name), Pods: n.Pods, CPU: n.CPU, Memory: n.Memory}
+		for _, profile := range n.Profiles {
+			row.Profiles = append(row.Profiles, hash("profile", profile))
+		}
 		hashed.Nodes[row.Name] = &Node{Row: row, Pool: hash("pool", n.Pool), Labels: map[string]string{}}
 		if zone := n.Labels[corev1.LabelTopologyZone]; zone != "" {
 			hashed.Nodes[row.Name].Labels[corev1.LabelTopologyZone] = hash("zone", zone)

@@ -520,7 +520,7 @@ func TestReadFile_Errors(t *testing.T) {
 func TestSnapshot_HashNames(t *testing.T) {
 	const secret = "secret"
 	n := row(secret)
-	n.AnnotationProblem, n.Labels = secret, map[string]string{"topology.kubernetes.io/zone": secret, "team": secret, secret: "x"}
+	n.Profiles, n.AnnotationProblem, n.Labels = []string{secret}, secret, map[string]string{"topology.kubernetes.io/zone": secret, "team": secret, secret: "x"}
 	waiting := []top.WaitingPod{{Namespace: secret, Name: secret, SchedulerName: secret, Since: now, Reason: "Unschedulable", Message: secret}}
 	report := &doctor.Report{Configuration: secret, Restart: secret, Checks: []doctor.Check{{
 		Group: "source", ID: "source.tls", Status: doctor.Error, Message: secret, Advice: []doctor.Advice{{Text: secret, Command: secret, YAML: secret}},

@@ -94,9 +94,11 @@ type Row struct {
 	// AnnotationProblem says why the node's annotation of a load line is not used; empty if there is no problem.
 	AnnotationProblem string `json:"annotationProblem,omitempty"`
 	// Pods is the number of pods on the node.
-	Pods   int      `json:"pods"`
-	CPU    Resource `json:"cpu"`
-	Memory Resource `json:"memory"`
+	Pods int `json:"pods"`
+	// Profiles are the schedulerNames of the pods, sorted.
+	Profiles []string `json:"profiles,omitempty"`
+	CPU      Resource `json:"cpu"`
+	Memory   Resource `json:"memory"`
 
 	// Labels are those of the node.
 	Labels map[string]string `json:"-"`
@@ -220,7 +222,7 @@ func (l *look) view() View {
 
 func (l *look) node(info fwk.NodeInfo) *Row {
 	amountOf := [load.ResourceCount]func(fwk.Resource) int64{fwk.Resource.GetMilliCPU, fwk.Resource.GetMemory}
-	n := &Row{Name: info.Node().Name, Pods: len(info.GetPods()), Labels: info.Node().Labels}
+	n := &Row{Name: info.Node().Name, Pods: len(info.GetPods()), Profiles: profilesOn(info), Labels: info.Node().Labels}
 	line, figures := l.plugin.LoadLine(l.state, info), l.plugin.Reader().Figures(l.state, n.Name)
 	n.AnnotationProblem = line.AnnotationProblem
 	for r, of := range n.Resources() {
@@ -252,6 +254,17 @@ func (l *look) node(info fwk.NodeInfo) *Row {
 		}
 	}
 	return n
+}
+
+// profilesOn returns the schedulerNames of the node's pods, sorted.
+func profilesOn(node fwk.NodeInfo) (names []string) {
+	for _, pod := range node.GetPods() {
+		if name := pod.GetPod().Spec.SchedulerName; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 func percent(amount, of float64) float64 {

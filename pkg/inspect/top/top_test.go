@@ -60,7 +60,7 @@ func node(name string) *corev1.Node {
 // pod has been running for so long; a negative time is a pod that does not run yet.
 func pod(name, node, cpu, memory string, running time.Duration) *corev1.Pod {
 	p := st.MakePod().
-		Namespace("ns").Name(name).UID(name).Node(node).Req(map[corev1.ResourceName]string{"cpu": cpu, "memory": memory}).Obj()
+		Namespace("ns").Name(name).UID(name).Node(node).SchedulerName("byload").Req(map[corev1.ResourceName]string{"cpu": cpu, "memory": memory}).Obj()
 	if running >= 0 {
 		p.Status = corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &metav1.Time{Time: now.Add(-running)}}
 	}
@@ -195,8 +195,8 @@ func TestNodes(t *testing.T) {
 		{"Absent", -1, -1, 0, 25, 25, -1, false, false, "3Gi", "12Gi", "16Gi"},
 	}
 	same(t, "nodes", want, got, approximately)
-	if n := nodes.Nodes[0]; n.Name != "a" || n.Pods != 3 {
-		t.Errorf("the first node is %s with %d pods, want a with 3", n.Name, n.Pods)
+	if n := nodes.Nodes[0]; n.Name != "a" || n.Pods != 3 || !slices.Equal(n.Profiles, []string{"byload"}) {
+		t.Errorf("the first node is %s with %d pods of %q, want a with 3 of byload", n.Name, n.Pods, n.Profiles)
 	}
 }
 
@@ -326,7 +326,7 @@ func TestJSON(t *testing.T) {
 	nodes := nodesOf(t, newCluster(t, Options{}), Selection{Names: []string{"b"}})
 	text, err := json.Marshal(nodes)
 	must(t, err)
-	const want = `{"profile":"byload","plugin":"LoadThreshold","time":"2026-01-02T03:04:05Z","nodes":[{"name":"b","pods":1,` +
+	const want = `{"profile":"byload","plugin":"LoadThreshold","time":"2026-01-02T03:04:05Z","nodes":[{"name":"b","pods":1,"profiles":["byload"],` +
 		`"cpu":{"state":"Fresh","ageSeconds":30,"measuredAt":"2026-01-02T03:03:35Z","window":"5m0s","measuredPercent":50,"pendingPercent":0,"requestedPercent":50,"utilizationPercent":50,` +
 		`"linePercent":60,"lineAnnotated":true,"aboveLine":false,"allocatablePercent":75,"requested":"3","allocatable":"6","capacity":"8"},` +
 		`"memory":{"state":"Expired","ageSeconds":3600,"measuredAt":"2026-01-02T02:04:05Z","window":"5m0s","measuredPercent":50,"pendingPercent":0,"requestedPercent":25,"utilizationPercent":25,` +
