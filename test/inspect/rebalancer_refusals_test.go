@@ -135,7 +135,7 @@ func TestRebalancer_Refusals(t *testing.T) {
 	replicate(t, 3, never)
 	replicate(t, 2, member("next", "", "", "800m"))
 	createState(t, metav1.NamespaceDefault)
-	r := runRebalancer(t, "refusals-rebalancer", limits(t, faultyLimits+"replacementTimeout: 30s\nbreakerFailures: 100\n"),
+	r := runRebalancer(t, "refusals-rebalancer", limits(t, faultyLimits+"replacementTimeout: 10s\nbreakerFailures: 100\n"),
 		movingConfiguration, rebalancerAccount(t, rebalancerRules()...))
 
 	r.until("five moves are planned", func() bool { // of quota and never one each
@@ -172,7 +172,7 @@ func TestRebalancer_Refusals(t *testing.T) {
 	// The other hot pods of quota and never stay, as those of budget, refused, hanging and late do.
 	steps := r.steps()
 	r.until("it rests", func() bool {
-		return r.steps() >= steps+3 && r.metric(`staying_pods{reason="WorkloadBarred"}`) == 2
+		return r.steps() >= steps+2 && r.metric(`staying_pods{reason="WorkloadBarred"}`) == 2
 	})
 	// An eviction follows each dry run that was accepted, and nothing is tried twice. Of quota and never, either hot pod moves.
 	n := asked()
