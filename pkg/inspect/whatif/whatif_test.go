@@ -620,11 +620,11 @@ func TestRun_ScalesDown(t *testing.T) {
 		pod.OwnerReferences[0].Name = "web-1"
 		return pod
 	}
-	waits := of(running("shop", "web-1-w", "800m", "", "ReplicaSet"))
+	waits := of(running("shop", "web-1-z", "800m", "", "ReplicaSet"))
 	waits.Status.Phase = corev1.PodPending
 	objects := []apiruntime.Object{
 		node("a"), node("b"), of(running("shop", "web-1-x", "800m", "b", "ReplicaSet")), of(running("shop", "web-1-y", "800m", "b", "ReplicaSet")),
-		of(running("shop", "web-1-z", "800m", "a", "ReplicaSet")), running("shop", "other", "800m", "a", "ReplicaSet"), waits,
+		of(running("shop", "web-1-w", "800m", "a", "ReplicaSet")), running("shop", "other", "800m", "a", "ReplicaSet"), waits,
 	}
 	p := plan(t, objects, whatif.Scenario{Manifest: deployment(t, "packing"), Fewer: 2, Pending: true})
 	if want := []string{"1 waiting pod to place", "2 pods of Deployment shop/web removed, 2 left"}; !slices.Equal(p.Changes, want) {
