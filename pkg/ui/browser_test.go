@@ -126,6 +126,8 @@ func TestBrowser(t *testing.T) {
 	tb.Key(kb.Enter)
 	waitFor(tb, "#h-node", "worker-0010")
 	waitFor(tb, "#pods", "shop/web-0")
+	waitFor(tb, "#pods", "Workload's peak")
+	waitFor(tb, "#pods", "777m")
 	tb.Key(kb.Escape)
 	if !browser.Eval[bool](tb, `document.querySelector("#node").hidden`) {
 		t.Error("Escape leaves the node open")

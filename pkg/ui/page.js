@@ -496,6 +496,9 @@
     { head: "Memory", text: (p) => p.memory.usage, drop: 1 },
     { head: "Memory %", text: (p) => percent(p.memory.usagePercent), drop: 3 },
     { head: "Pending %", text: (p) => percent(p.memory.pendingPercent), drop: 3 },
+    ...["mean", "deviation", "peak"].map((of) => ({
+      head: "Workload's " + of, text: (p) => p.workload?.[view.resource][of] ?? "", ofWorkload: true, drop: 2,
+    })),
   ];
   function drawNode() {
     $("node").hidden = !view.node || view.view !== "";
@@ -514,19 +517,20 @@
       : pods ? "Expected " + view.resource + " usage. A full bar is that of the largest pod. Hatched is pending: not measured yet." : n ? "Reading the pods …" : "";
     if (!pods) return $("pods").replaceChildren();
     const r = view.resource;
+    const columns = podColumns.filter((c) => !c.ofWorkload || pods.pods.some((p) => p.workload));
     const sorted = [...pods.pods].sort((a, b) => b[r].usagePercent - a[r].usagePercent);
     const isPending = (p) => p.cpu.pendingPercent >= 0.05 || p.memory.pendingPercent >= 0.05;
     const group = (name, list) => {
       if (list.length === 0) return [];
-      const title = element("th", { colSpan: podColumns.length, scope: "rowgroup", textContent: name + " (" + number(list.length, 0) + ")" });
-      return [element("tbody", {}, element("tr", {}, title), ...list.map((p) => element("tr", {}, ...podColumns.map((c, i) => {
+      const title = element("th", { colSpan: columns.length, scope: "rowgroup", textContent: name + " (" + number(list.length, 0) + ")" });
+      return [element("tbody", {}, element("tr", {}, title), ...list.map((p) => element("tr", {}, ...columns.map((c, i) => {
         const cell = element(i ? "td" : "th", { className: className(c), ...(i ? {} : { scope: "row", title: c.text(p) }) });
         cell.append(c.bar ? element("canvas", { pod: p }) : i ? c.text(p) : answers.podButton(p));
         return cell;
       }))))];
     };
     $("pods").replaceChildren(
-      element("thead", {}, element("tr", {}, ...podColumns.map((c) => element("th", { scope: "col", textContent: c.head, className: className(c) })))),
+      element("thead", {}, element("tr", {}, ...columns.map((c) => element("th", { scope: "col", textContent: c.head, className: className(c) })))),
       ...group("Pending", sorted.filter(isPending)), ...group("Covered by the measurement", sorted.filter((p) => !isPending(p))),
     );
     const most = Math.max(1, ...sorted.map((p) => p[r].usagePercent));

@@ -98,7 +98,8 @@ func (c *cluster) Pods(_ context.Context, node string) (*top.Pods, error) {
 	if _, ok := c.rows[node]; !ok {
 		return nil, apierrors.NewNotFound(corev1.Resource("nodes"), node)
 	}
-	return &top.Pods{Pods: []top.Pod{{Namespace: "shop", Name: "web-0"}}}, nil
+	workload := &top.Workload{Name: "web", CPU: top.WorkloadAmount{Peak: resource.MustParse("777m")}}
+	return &top.Pods{Pods: []top.Pod{{Namespace: "shop", Name: "web-0", Workload: workload}}}, nil
 }
 
 // Lend has no simulation.
