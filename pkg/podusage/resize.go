@@ -67,7 +67,7 @@ func statusDiffers(pod *corev1.Pod, r load.Resource, request float64) bool {
 			if s.Resources != nil {
 				allocated = max(allocated, amountIn(s.Resources.Requests, r))
 			}
-			if allocated > 0 && allocated > amountIn(specRequests(&pod.Spec, s.Name, i), r) {
+			if allocated > 0 && allocated > amountIn(specRequests(&pod.Spec, s.Name), r) {
 				return true
 			}
 		}
@@ -75,13 +75,8 @@ func statusDiffers(pod *corev1.Pod, r load.Resource, request float64) bool {
 	return false
 }
 
-// specRequests returns the requests of the named container. It is usually at the given position.
-func specRequests(spec *corev1.PodSpec, name string, position int) corev1.ResourceList {
-	for _, containers := range [...][]corev1.Container{spec.Containers, spec.InitContainers} {
-		if position < len(containers) && containers[position].Name == name {
-			return containers[position].Resources.Requests
-		}
-	}
+// specRequests returns the requests of the named container.
+func specRequests(spec *corev1.PodSpec, name string) corev1.ResourceList {
 	for _, containers := range [...][]corev1.Container{spec.Containers, spec.InitContainers} {
 		for i := range containers {
 			if containers[i].Name == name {
