@@ -19,6 +19,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/skew"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 )
@@ -353,8 +354,8 @@ func (f *facts) checkRefreshes() []Check {
 	})
 }
 
-// staleStatistics is the age of the newest observation that is worth a warning. Pods are observed every five minutes.
-const staleStatistics = 30 * time.Minute
+// staleStatistics is the age of the newest observation that is worth a warning. The chart's alert has the same.
+const staleStatistics = 6 * refresh.WorkloadInterval
 
 // checkKnownWorkloads checks the statistics of workloads that the scheduler has. It tells how much of the past is read.
 func (f *facts) checkKnownWorkloads() []Check {
