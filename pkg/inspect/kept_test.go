@@ -194,8 +194,8 @@ func TestExplain_Kept(t *testing.T) {
 	}
 
 	// A new pod uses b's CPUs, which its next answer tells.
-	server.add(running("late", "b", "3"))
 	before := len(session.Held("Pod"))
+	server.add(running("late", "b", "3"))
 	waitFor := time.After(time.Minute)
 	for len(session.Held("Pod")) == before {
 		select {

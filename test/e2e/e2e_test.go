@@ -86,7 +86,8 @@ func betaPolicies(t *testing.T) []string {
 func start(t *testing.T, o cluster.Options) environment {
 	t.Helper()
 	o.BinDir = binDir(t)
-	c := check.Value(cluster.Start(t.Context(), o))(t)
+	// The context of a test ends before its clean-up, which copies the logs.
+	c := check.Value(cluster.Start(context.WithoutCancel(t.Context()), o))(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			// go test -artifacts keeps them.

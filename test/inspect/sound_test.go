@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -144,7 +145,8 @@ func (e *environment) wantsSound(t *testing.T, s *scene) {
 
 // TestDoctor_SoundMetricsServer expects nothing to be found where metrics-server measures the nodes.
 func TestDoctor_SoundMetricsServer(t *testing.T) {
-	c, err := cluster.Start(t.Context(), cluster.Options{BinDir: shared.binDir, MetricsServer: true})
+	// The context of a test ends before its clean-up, which removes the nodes from the running cluster.
+	c, err := cluster.Start(context.WithoutCancel(t.Context()), cluster.Options{BinDir: shared.binDir, MetricsServer: true})
 	must(t, err)
 	t.Cleanup(func() { must(t, c.Stop()) })
 	e := &environment{Cluster: c, binDir: shared.binDir}
