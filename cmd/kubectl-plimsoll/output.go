@@ -97,7 +97,6 @@ func (f *outputFlags) encode(w io.Writer, result any) error {
 	if f.format == nameFormat {
 		return printNames(w, result)
 	}
-	fillLists(reflect.ValueOf(result))
 	object, err := withKind(result)
 	if err != nil {
 		return err
@@ -154,8 +153,9 @@ func kinds() map[reflect.Type]string {
 	}
 }
 
-// withKind returns the JSON of a result, a pointer, with apiVersion and kind first.
+// withKind returns the JSON of a result, a pointer, with apiVersion and kind first. It makes missing lists of the result empty.
 func withKind(result any) ([]byte, error) {
+	fillLists(reflect.ValueOf(result))
 	kind, ok := kinds()[reflect.TypeOf(result).Elem()]
 	if !ok {
 		return nil, fmt.Errorf("%T has no kind", result)
