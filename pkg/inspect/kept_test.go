@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
@@ -207,12 +208,43 @@ func TestExplain_Kept(t *testing.T) {
 	check("spread", "")
 	check("late", `"placement": {`)
 
-	// Another configuration needs another simulation.
+	// Another configuration needs another simulation, which the session opens.
 	must(t, os.WriteFile(file, fmt.Appendf(nil, keptConfiguration, prometheus.URL, 70), 0o600))
 	kept, lent := run("waits", nil, true)
 	if anew, _ := run("waits", nil, false); lent || kept != anew {
 		t.Errorf("lent: %v, with another configuration\n%s", lent, cmp.Diff(anew, kept))
 	}
+	// follow updates the session until it shows the line, and returns the problems that it had.
+	follow := func(done func(*top.Nodes) bool) (problems string) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+			_, err := session.Update(t.Context())
+			must(t, err)
+			nodes, err := session.Nodes(t.Context(), top.Selection{Order: top.ByName})
+			must(t, err)
+			problems += strings.Join(nodes.Problems, "\n")
+			if done(nodes) {
+				return problems
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("the session does not follow its configuration; problems: %s", problems)
+			}
+		}
+	}
+	problems := follow(func(n *top.Nodes) bool { return *n.Nodes[0].CPU.LinePercent == 70 && len(n.Problems) == 0 })
+	if !strings.Contains(problems, "configuration has changed") {
+		t.Errorf("problems %q, want one that tells of the change", problems)
+	}
+	check("runs", `"placement": {`)
+
+	// An invalid configuration is told, and the last valid one stays.
+	must(t, os.WriteFile(file, []byte("kind: None"), 0o600))
+	if lent, err := session.Lend(&live.Configuration{Decoded: &schedulerconfig.KubeSchedulerConfiguration{}}, nil); lent || err != nil {
+		t.Errorf("lent: %v, error %v", lent, err)
+	}
+	follow(func(n *top.Nodes) bool {
+		return *n.Nodes[0].CPU.LinePercent == 70 && strings.Contains(strings.Join(n.Problems, ""), "present configuration")
+	})
 }
 
 // keptObjects are four nodes of 8 cores, of which d is above its line.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -30,8 +31,8 @@ type Objects struct {
 	stores []cache.Store
 	// began is when the objects were first watched.
 	began time.Time
-	// applied are the objects that the scheduler has. One goroutine uses them at a time.
-	applied map[key]runtime.Object
+	// has are the objects that the scheduler has. One goroutine uses them at a time.
+	has map[key]runtime.Object
 
 	mu sync.Mutex
 	// changed are the objects that changed since they were applied.
@@ -54,7 +55,7 @@ type key struct {
 
 // Watch lists the objects, and watches them until ctx is done. It fails if they cannot be listed.
 func Watch(ctx context.Context, conn *live.Connection, c clock.PassiveClock) (*Objects, error) {
-	o := &Objects{clock: c, began: c.Now(), applied: map[key]runtime.Object{}, changed: map[key]struct{}{}}
+	o := &Objects{clock: c, began: c.Now(), has: map[key]runtime.Object{}, changed: map[key]struct{}{}}
 	listing, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	core := conn.Client.CoreV1()
@@ -168,12 +169,36 @@ func (o *Objects) All() []runtime.Object {
 		slices.Sort(names)
 		for _, name := range names {
 			if object, ok := o.get(key{kind, name}); ok {
-				o.applied[key{kind, name}] = object
+				o.has[key{kind, name}] = object
 				all = append(all, object)
 			}
 		}
 	}
 	return all
+}
+
+// applied returns what All and Apply gave a scheduler, for another one: nodes first, sorted by name. restore must be called once
+// Apply is to be called for the other one.
+func (o *Objects) applied() (all []runtime.Object, restore func()) {
+	has := maps.Clone(o.has)
+	for _, k := range sorted(has) {
+		all = append(all, has[k])
+	}
+	return all, func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		for k, object := range o.has {
+			if has[k] != object {
+				o.changed[k] = struct{}{}
+			}
+		}
+		for k := range has {
+			if o.has[k] == nil {
+				o.changed[k] = struct{}{}
+			}
+		}
+		o.has = has
+	}
 }
 
 func (o *Objects) get(k key) (runtime.Object, bool) {
@@ -190,12 +215,12 @@ func (o *Objects) takeChanged() []key {
 	changed := o.changed
 	o.changed = map[key]struct{}{}
 	o.mu.Unlock()
-	keys := make([]key, 0, len(changed))
-	for k := range changed {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b key) int { return cmp.Or(a.kind-b.kind, strings.Compare(a.name, b.name)) })
-	return keys
+	return sorted(changed)
+}
+
+// sorted returns the keys of a map, nodes first.
+func sorted[V any](of map[key]V) []key {
+	return slices.SortedFunc(maps.Keys(of), func(a, b key) int { return cmp.Or(a.kind-b.kind, strings.Compare(a.name, b.name)) })
 }
 
 // Apply brings the scheduler's objects up to date: it applies what changed since All or the last Apply.
@@ -208,24 +233,24 @@ func (o *Objects) Apply(s *sim.Scheduler) error {
 }
 
 func (o *Objects) apply(s *sim.Scheduler, k key) error {
-	before, had := o.applied[k]
+	before, had := o.has[k]
 	now, has := o.get(k)
 	switch {
 	case had && has && isSame(before, now):
 		if before == now {
 			return nil
 		}
-		o.applied[k] = now
+		o.has[k] = now
 		return s.Update(now)
 	case had:
-		delete(o.applied, k)
+		delete(o.has, k)
 		if err := s.Remove(before); err != nil || !has {
 			return err
 		}
 	case !has:
 		return nil
 	}
-	o.applied[k] = now
+	o.has[k] = now
 	return s.Add(now)
 }
 

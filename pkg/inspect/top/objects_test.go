@@ -2,6 +2,7 @@ package top
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -104,6 +105,54 @@ func TestWatch_AppliesChanges(t *testing.T) {
 	}
 	if err := objects.Err(); err != nil {
 		t.Errorf("objects are said to be old: %v", err)
+	}
+}
+
+// A second scheduler begins with the objects of the first, and gets what changed meanwhile.
+func TestObjects_Applied(t *testing.T) {
+	ctx := t.Context()
+	client := fake.NewClientset(node("a"), pod("p", "a", "1", "1Gi", -1), pod("q", "a", "1", "1Gi", -1))
+	objects, err := Watch(ctx, connection(client), clock.RealClock{})
+	must(t, err)
+	simulate := func(all []runtime.Object) *sim.Scheduler {
+		t.Helper()
+		s, err := sim.New(ctx, sim.Options{
+			Configuration: profiles(t, byThreshold), Objects: all,
+			Plugins: plugins.NewRegistry(loads{}.provider(), clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
+		})
+		must(t, err)
+		return s
+	}
+	podsOf := func(s *sim.Scheduler) string {
+		t.Helper()
+		infos, err := s.NodeInfos(ctx)
+		must(t, err)
+		var names []string
+		for _, p := range infos[0].GetPods() {
+			names = append(names, p.GetPod().Name)
+		}
+		slices.Sort(names)
+		return strings.Join(names, ", ")
+	}
+	first := simulate(objects.All())
+	all, restore := objects.applied()
+	must(t, client.CoreV1().Pods("ns").Delete(ctx, "p", metav1.DeleteOptions{}))
+	_, err = client.CoreV1().Pods("ns").Create(ctx, pod("r", "a", "1", "1Gi", -1), metav1.CreateOptions{})
+	must(t, err)
+	for deadline := time.Now().Add(patience); podsOf(first) != "q, r"; time.Sleep(time.Millisecond) {
+		must(t, objects.Apply(first))
+		if time.Now().After(deadline) {
+			t.Fatalf("pods of the first: %s, want q, r", podsOf(first))
+		}
+	}
+	second := simulate(all)
+	if got := podsOf(second); got != "p, q" {
+		t.Errorf("pods of the second: %s at first, want p, q", got)
+	}
+	restore()
+	must(t, objects.Apply(second))
+	if got := podsOf(second); got != "q, r" {
+		t.Errorf("pods of the second: %s, want q, r", got)
 	}
 }
 

@@ -27,11 +27,19 @@ import (
 
 // Session reads the load of a cluster repeatedly. It is used by one goroutine at a time.
 type Session struct {
-	configuration *live.Configuration
-	objects       *Objects
-	cluster       *live.Cluster
-	reader        *Reader
-	clock         clock.PassiveClock
+	*simulation
+	objects *Objects
+	clock   clock.PassiveClock
+	// find reads the configuration, and simulate opens a simulation of it with the objects.
+	find     func() (*live.Configuration, error)
+	simulate func(of *live.Configuration, objects []runtime.Object) (*simulation, error)
+	// configured is when the configuration was last read, and misconfigured why that, or its simulation, failed.
+	configured    time.Time
+	misconfigured error
+	// background receives what Update does once other work has ended; nil if there is none.
+	background chan func()
+	// opening is whether that work opens a simulation.
+	opening bool
 	// refreshed is when load was last read, and learned when statistics of workloads were.
 	refreshed, learned time.Time
 	client             kubernetes.Interface
@@ -45,29 +53,46 @@ type Session struct {
 	silent          error
 }
 
-// Open reads the load of a cluster for the first time.
+// simulation is a configuration, and the cluster that is scheduled by it.
+type simulation struct {
+	configuration *live.Configuration
+	cluster       *live.Cluster
+	reader        *Reader
+	// end ends the cluster's goroutines.
+	end context.CancelFunc
+}
+
+// Open reads the load of a cluster for the first time. What it starts ends with ctx.
 func Open(
 	ctx context.Context, c *live.Connection, configuration live.ConfigurationOptions, source live.SourceOptions, o Options,
 ) (*Session, error) {
 	s := &Session{clock: clock.RealClock{}, client: c.Client}
-	var err error
-	if s.configuration, err = c.ValidConfiguration(ctx, configuration); err != nil {
+	s.find = func() (*live.Configuration, error) { return c.ValidConfiguration(ctx, configuration) }
+	s.simulate = func(of *live.Configuration, objects []runtime.Object) (*simulation, error) {
+		ctx, end := context.WithCancel(ctx)
+		cluster, err := c.Open(ctx, live.Options{Configuration: of.Decoded, Objects: objects, Source: source, IgnoreExtenders: true})
+		var reader *Reader
+		if err == nil {
+			reader, err = New(cluster.Scheduler, of.Decoded.Profiles, o)
+		}
+		if err != nil {
+			end()
+			return nil, fmt.Errorf("%s: %w", of.Origin, err)
+		}
+		return &simulation{of, cluster, reader, end}, nil
+	}
+	found, err := s.find()
+	if err != nil {
 		return nil, err
 	}
 	if s.objects, err = Watch(ctx, c, s.clock); err != nil {
 		return nil, err
 	}
-	s.cluster, err = c.Open(ctx, live.Options{
-		Configuration: s.configuration.Decoded, Objects: s.objects.All(), Source: source, IgnoreExtenders: true,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.configuration.Origin, err)
+	if s.simulation, err = s.simulate(found, s.objects.All()); err != nil {
+		return nil, err
 	}
 	now := s.clock.Now()
-	s.refreshed, s.learned, s.asked, s.answered = now, now, now, now
-	if s.reader, err = New(s.cluster.Scheduler, s.configuration.Decoded.Profiles, o); err != nil {
-		return nil, fmt.Errorf("%s: %w", s.configuration.Origin, err)
-	}
+	s.refreshed, s.learned, s.asked, s.answered, s.configured = now, now, now, now, now
 	return s, nil
 }
 
@@ -91,6 +116,7 @@ func (s *Session) Held(kind string) []runtime.Object {
 
 // Update applies changes of objects, and reads load that is due. It reports whether it read load.
 func (s *Session) Update(ctx context.Context) (refreshed bool, err error) {
+	s.reconfigure()
 	if err := s.objects.Apply(s.cluster.Scheduler); err != nil {
 		return false, err
 	}
@@ -113,12 +139,63 @@ func (s *Session) Update(ctx context.Context) (refreshed bool, err error) {
 // simulate all of the configuration.
 func (s *Session) Lend(of *live.Configuration, use func(*live.Cluster) error) (lent bool, err error) {
 	if len(of.Decoded.Extenders) > 0 || !apiequality.Semantic.DeepEqual(of.Decoded, s.configuration.Decoded) {
+		s.configured = time.Time{} // Update reads it
 		return false, nil
 	}
 	if err := s.objects.Apply(s.cluster.Scheduler); err != nil {
 		return false, err
 	}
 	return true, use(s.cluster)
+}
+
+// configurationInterval is the time between two reads of the configuration.
+const configurationInterval = time.Minute
+
+// reconfigure reads the configuration when that is due, and simulates it anew if it has changed. Both happen in the background.
+func (s *Session) reconfigure() {
+	select {
+	case finish := <-s.background:
+		s.background = nil
+		finish()
+	default:
+	}
+	if s.background != nil || s.clock.Since(s.configured) < configurationInterval {
+		return
+	}
+	s.configured = s.clock.Now()
+	s.inBackground(func() (finish func()) {
+		found, err := s.find()
+		return func() {
+			if s.misconfigured = err; err == nil && !apiequality.Semantic.DeepEqual(found.Decoded, s.configuration.Decoded) {
+				s.reopen(found)
+			}
+		}
+	})
+}
+
+// inBackground does work, and lets a later Update finish it.
+func (s *Session) inBackground(work func() (finish func())) {
+	done := make(chan func(), 1)
+	s.background = done
+	go func() { done <- work() }()
+}
+
+// reopen replaces the simulation by one of the configuration.
+func (s *Session) reopen(of *live.Configuration) {
+	s.opening = true
+	objects, restore := s.objects.applied()
+	s.inBackground(func() (finish func()) {
+		opened, err := s.simulate(of, objects)
+		return func() {
+			if s.opening, s.misconfigured = false, err; err != nil {
+				return
+			}
+			restore()
+			s.end()
+			s.simulation = opened
+			s.refreshed, s.learned = s.clock.Now(), s.clock.Now()
+		}
+	})
 }
 
 // ask asks the API server now and then for an answer. A watch on a server that hangs fails only after minutes.
@@ -141,6 +218,9 @@ func (s *Session) ask(ctx context.Context) {
 
 // problems say why the view may be stale or incomplete.
 func (s *Session) problems() (lines []string) {
+	if s.opening {
+		lines = append(lines, "The scheduler's configuration has changed. Its figures follow soon; these are of the earlier one.")
+	}
 	for _, source := range s.cluster.Sources() {
 		if source.Err != nil {
 			lines = append(lines, "Cannot read "+source.Label+": "+source.Err.Error())
@@ -154,6 +234,9 @@ func (s *Session) problems() (lines []string) {
 	if err := cmp.Or(s.silent, s.objects.Err()); err != nil {
 		lines = append(lines, fmt.Sprintf("Cannot read the API server, which last answered %s ago: %v",
 			duration.HumanDuration(s.clock.Since(s.answered)), err))
+	} else if s.misconfigured != nil {
+		lines = append(lines,
+			"Cannot use the scheduler's present configuration. These figures are of the earlier one: "+s.misconfigured.Error())
 	}
 	return lines
 }
