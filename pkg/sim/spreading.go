@@ -9,11 +9,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	inTree "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/podtopologyspread"
 
@@ -31,11 +33,15 @@ func stockName(plugin string) string {
 	return plugin
 }
 
-// spreading is the stock PodTopologySpread on brief nodes. They give the same answers, and need far less memory: the stock plugin
-// visits all pods at each decision.
+// spreading is the stock PodTopologySpread, which visits all pods of all nodes at each decision. Here it sees brief nodes with the
+// few pods that it may count, and gives the same answers.
 type spreading struct {
 	*podtopologyspread.PodTopologySpread
 	brief *briefNodes
+	// filtersByDefault reports whether a default constraint filters nodes.
+	filtersByDefault bool
+	// defaultSelector selects the pods that default constraints count.
+	defaultSelector func(pod *corev1.Pod) labels.Selector
 }
 
 // nameStockPlugins gives statuses the names of plugins in a scheduler.
@@ -49,7 +55,7 @@ func nameStockPlugins(statuses *framework.NodeToStatus) {
 
 // newSpreading is the factory of spreading.
 func newSpreading(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
-	brief := &briefNodes{nodes: map[string]*briefNode{}, pods: map[string]*briefPod{}}
+	brief := &briefNodes{nodes: map[string]*briefNode{}, pods: map[string]map[string]*briefPod{}}
 	stock, err := inTree.NewInTreeRegistry()[names.PodTopologySpread](ctx, args, briefHandle{handle, brief})
 	if err != nil {
 		return nil, err
@@ -58,7 +64,35 @@ func newSpreading(ctx context.Context, args runtime.Object, handle minor.Handle)
 	if !ok {
 		return nil, fmt.Errorf("%s: a %T", names.PodTopologySpread, stock)
 	}
-	return &spreading{pl, brief}, nil
+	core, apps := handle.SharedInformerFactory().Core().V1(), handle.SharedInformerFactory().Apps().V1()
+	services, controllers := core.Services().Lister(), core.ReplicationControllers().Lister()
+	replicaSets, statefulSets := apps.ReplicaSets().Lister(), apps.StatefulSets().Lister()
+	known, ok := args.(*schedulerconfig.PodTopologySpreadArgs)
+	return &spreading{
+		PodTopologySpread: pl, brief: brief, filtersByDefault: !ok || slices.ContainsFunc(known.DefaultConstraints, filters),
+		defaultSelector: func(pod *corev1.Pod) labels.Selector {
+			return helper.DefaultSelector(pod, services, controllers, replicaSets, statefulSets)
+		},
+	}, nil
+}
+
+func filters(c corev1.TopologySpreadConstraint) bool {
+	return c.WhenUnsatisfiable == corev1.DoNotSchedule
+}
+
+// selectors select at least the pods that the constraints of the pod count.
+func (pl *spreading) selectors(pod *corev1.Pod) (selectors []labels.Selector) {
+	constraints := pod.Spec.TopologySpreadConstraints
+	if len(constraints) == 0 {
+		return []labels.Selector{pl.defaultSelector(pod)}
+	}
+	for i := range constraints {
+		// The stock plugin reports the error.
+		if selector, err := metav1.LabelSelectorAsSelector(constraints[i].LabelSelector); err == nil {
+			selectors = append(selectors, selector)
+		}
+	}
+	return selectors
 }
 
 // withSpreading returns the profiles with spreading in the place of the stock plugin.
@@ -90,22 +124,28 @@ func withSpreading(profiles []schedulerconfig.KubeSchedulerProfile) []schedulerc
 // Name implements minor.Plugin.
 func (pl *spreading) Name() string { return spreadingName }
 
-// PreFilter implements minor.PreFilterPlugin.
+// PreFilter implements minor.PreFilterPlugin. The stock plugin reads the nodes only if a constraint filters.
 func (pl *spreading) PreFilter(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo,
 ) (*minor.PreFilterResult, *fwk.Status) {
-	return pl.PodTopologySpread.PreFilter(ctx, state, pod, pl.brief.of(nodes, pod.Namespace))
+	var brief []fwk.NodeInfo
+	own := pod.Spec.TopologySpreadConstraints
+	if slices.ContainsFunc(own, filters) || len(own) == 0 && pl.filtersByDefault {
+		brief = pl.brief.of(nodes)
+		pl.brief.show(pod.Namespace, pl.selectors(pod))
+	}
+	return pl.PodTopologySpread.PreFilter(ctx, state, pod, brief)
 }
 
 // PreScore implements minor.PreScorePlugin. The stock plugin then takes all nodes from the lister.
 func (pl *spreading) PreScore(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
-	pl.brief.namespace = pod.Namespace
+	pl.brief.namespace, pl.brief.selectors = pod.Namespace, pl.selectors(pod)
 	return pl.PodTopologySpread.PreScore(ctx, state, pod, nodes)
 }
 
 // Score implements minor.ScorePlugin.
 func (pl *spreading) Score(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
-	if brief, ok := pl.brief.nodes[node.Node().Name]; ok && brief.shows(node, pod.Namespace) {
+	if brief, ok := pl.brief.nodes[node.Node().Name]; ok && brief.NodeInfo == node && brief.generation == node.GetGeneration() {
 		node = brief
 	}
 	return pl.PodTopologySpread.Score(ctx, state, pod, node)
@@ -137,39 +177,42 @@ type briefInfos struct {
 	brief *briefNodes
 }
 
-// List implements minor.NodeInfoLister.
+// List implements minor.NodeInfoLister. PreScore adds up the pods of nodes, so it gets no nodes without pods to count.
 func (l briefInfos) List() ([]fwk.NodeInfo, error) {
 	nodes, err := l.NodeInfoLister.List()
-	if err != nil {
+	if err != nil || len(nodes) == 0 {
 		return nil, err
 	}
-	return l.brief.of(nodes, l.brief.namespace), nil
+	all := l.brief.of(nodes)
+	if showing := l.brief.show(l.brief.namespace, l.brief.selectors); len(showing) > 0 {
+		return showing, nil
+	}
+	return all[:1], nil // without nodes, PreScore skips scoring
 }
 
 // briefNodes are the brief nodes of a profile. PreFilter and PreScore, which are called by one goroutine, change them. Score,
 // which several goroutines call, only reads them.
 type briefNodes struct {
 	nodes map[string]*briefNode
-	// pods are the brief pods that are on a node, by their key.
-	pods map[string]*briefPod
-	// namespace is that of the pod to be placed.
+	// pods are the brief pods that are on a node, by namespace and key.
+	pods map[string]map[string]*briefPod
+	// namespace and selectors are those of the pod to be placed.
 	namespace string
-	listed    []fwk.NodeInfo
+	selectors []labels.Selector
+	// listed are all nodes, and showing the nodes with pods to show. shows counts the calls of show.
+	listed, showing []fwk.NodeInfo
+	shows           int
 }
 
-// of returns the nodes with the pods of the namespace alone. It is valid until the next call. A node that did not change, and is
-// listed where it was before, takes no lookup.
-func (b *briefNodes) of(nodes []fwk.NodeInfo, namespace string) []fwk.NodeInfo {
+// of returns all nodes. It is valid until the next call. A node that did not change, and is listed where it was before, takes no
+// lookup.
+func (b *briefNodes) of(nodes []fwk.NodeInfo) []fwk.NodeInfo {
 	before := b.listed
 	b.listed = b.listed[:0]
 	for i, node := range nodes {
 		brief := b.at(before, i, node)
-		changed := brief.NodeInfo != node || brief.generation != node.GetGeneration()
-		if changed {
+		if brief.NodeInfo != node || brief.generation != node.GetGeneration() {
 			b.update(brief, node)
-		}
-		if changed || brief.namespace != namespace {
-			brief.namespace, brief.shown = namespace, brief.byNamespace[namespace]
 		}
 		b.listed = append(b.listed, brief)
 	}
@@ -177,6 +220,27 @@ func (b *briefNodes) of(nodes []fwk.NodeInfo, namespace string) []fwk.NodeInfo {
 		b.forget(nodes)
 	}
 	return b.listed
+}
+
+// show makes nodes show the pods of the namespace that a selector matches, and no others. It returns the nodes that show any.
+func (b *briefNodes) show(namespace string, selectors []labels.Selector) []fwk.NodeInfo {
+	b.shows++
+	b.showing = b.showing[:0]
+	for _, p := range b.pods[namespace] {
+		if !slices.ContainsFunc(selectors, func(s labels.Selector) bool { return s.Matches(labels.Set(p.pod.Labels)) }) {
+			continue
+		}
+		for node, count := range p.on {
+			if node.shows != b.shows {
+				node.shows, node.shown = b.shows, node.shown[:0]
+				b.showing = append(b.showing, node)
+			}
+			for range count {
+				node.shown = append(node.shown, p)
+			}
+		}
+	}
+	return b.showing
 }
 
 // at returns the brief node of a node at an index of the list.
@@ -187,7 +251,7 @@ func (b *briefNodes) at(before []fwk.NodeInfo, i int, node fwk.NodeInfo) *briefN
 	name := node.Node().Name
 	brief, ok := b.nodes[name]
 	if !ok {
-		brief = &briefNode{}
+		brief = &briefNode{all: b}
 		b.nodes[name] = brief
 	}
 	return brief
@@ -197,25 +261,31 @@ func (b *briefNodes) at(before []fwk.NodeInfo, i int, node fwk.NodeInfo) *briefN
 func (b *briefNodes) update(brief *briefNode, node fwk.NodeInfo) {
 	before := brief.brief
 	brief.NodeInfo, brief.generation = node, node.GetGeneration()
-	brief.brief, brief.byNamespace = make(map[*corev1.Pod]*briefPod, len(node.GetPods())), map[string][]fwk.PodInfo{}
+	brief.brief = make(map[*corev1.Pod]*briefPod, len(node.GetPods()))
 	for _, info := range node.GetPods() {
 		pod := info.GetPod()
 		p, ok := before[pod]
 		if !ok {
 			p = b.briefPod(pod)
 		}
-		p.count++
+		p.on[brief]++
 		brief.brief[pod] = p
-		brief.byNamespace[pod.Namespace] = append(brief.byNamespace[pod.Namespace], p)
 	}
-	b.release(before)
+	b.release(brief, before)
 }
 
 // release removes pods that were on a node.
-func (b *briefNodes) release(pods map[*corev1.Pod]*briefPod) {
+func (b *briefNodes) release(brief *briefNode, pods map[*corev1.Pod]*briefPod) {
 	for _, p := range pods {
-		if p.count--; p.count == 0 {
-			delete(b.pods, p.key)
+		if p.on[brief]--; p.on[brief] > 0 {
+			continue
+		}
+		delete(p.on, brief)
+		if of := b.pods[p.pod.Namespace]; len(p.on) == 0 {
+			delete(of, p.key)
+			if len(of) == 0 {
+				delete(b.pods, p.pod.Namespace)
+			}
 		}
 	}
 }
@@ -228,7 +298,7 @@ func (b *briefNodes) forget(kept []fwk.NodeInfo) {
 	}
 	for name, brief := range b.nodes {
 		if _, ok := left[name]; !ok {
-			b.release(brief.brief)
+			b.release(brief, brief.brief)
 		}
 	}
 	b.nodes = left
@@ -237,48 +307,53 @@ func (b *briefNodes) forget(kept []fwk.NodeInfo) {
 // briefPod returns the brief pod of all pods with the pod's labels.
 func (b *briefNodes) briefPod(pod *corev1.Pod) *briefPod {
 	var key strings.Builder
-	fmt.Fprintf(&key, "%q %t", pod.Namespace, pod.DeletionTimestamp != nil)
+	fmt.Fprintf(&key, "%t", pod.DeletionTimestamp != nil)
 	for _, name := range slices.Sorted(maps.Keys(pod.Labels)) {
 		fmt.Fprintf(&key, " %q=%q", name, pod.Labels[name])
 	}
-	if p, ok := b.pods[key.String()]; ok {
-		return p
+	of := b.pods[pod.Namespace]
+	if of == nil {
+		of = map[string]*briefPod{}
+		b.pods[pod.Namespace] = of
 	}
-	p := &briefPod{key: key.String(), pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: pod.Namespace, Labels: pod.Labels, DeletionTimestamp: pod.DeletionTimestamp,
-	}}}
-	b.pods[p.key] = p
+	p, ok := of[key.String()]
+	if !ok {
+		p = &briefPod{key: key.String(), on: map[*briefNode]int{}, pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Labels: pod.Labels, DeletionTimestamp: pod.DeletionTimestamp,
+		}}}
+		of[p.key] = p
+	}
 	return p
 }
 
-// briefNode is a node with the pods of one namespace, each of which is brief.
+// briefNode is a node with the pods that are to be counted, each of which is brief.
 type briefNode struct {
 	fwk.NodeInfo
-	generation  int64
-	byNamespace map[string][]fwk.PodInfo
+	all        *briefNodes
+	generation int64
 	// brief are the brief pods by the pods of the node.
 	brief map[*corev1.Pod]*briefPod
-	// namespace is that of the shown pods.
-	namespace string
-	shown     []fwk.PodInfo
+	// shown are the pods since the call of show number shows.
+	shown []fwk.PodInfo
+	shows int
 }
 
 // GetPods implements fwk.NodeInfo.
-func (n *briefNode) GetPods() []fwk.PodInfo { return n.shown }
-
-// shows reports whether it is the node as it is now, with the pods of the namespace.
-func (n *briefNode) shows(node fwk.NodeInfo, namespace string) bool {
-	return n.NodeInfo == node && n.generation == node.GetGeneration() && n.namespace == namespace
+func (n *briefNode) GetPods() []fwk.PodInfo {
+	if n.shows != n.all.shows {
+		return nil
+	}
+	return n.shown
 }
 
-// briefPod stands for all pods of a namespace with the same labels. It has only what PodTopologySpread reads, so a node's pods are
-// counted in memory that a processor has at hand. Other methods than GetPod panic.
+// briefPod stands for all pods of a namespace with the same labels. It has only what PodTopologySpread reads. Other methods than
+// GetPod panic.
 type briefPod struct {
 	fwk.PodInfo
 	key string
 	pod *corev1.Pod
-	// count is the number of pods that it stands for on the nodes.
-	count int
+	// on is the number of pods that it stands for, by node.
+	on map[*briefNode]int
 }
 
 // GetPod implements fwk.PodInfo.

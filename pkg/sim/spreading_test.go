@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -33,7 +34,7 @@ type spreader interface {
 	minor.ScorePlugin
 }
 
-// answers returns all that a plugin says about a pod: each status, and the scores before and after they are normalized.
+// answers returns all that a plugin says about a pod: each status, and the scores before and after NormalizeScore.
 func answers(ctx context.Context, pl spreader, pod *corev1.Pod, nodes []fwk.NodeInfo) (said []string, feasible int) {
 	say := func(what any, status *fwk.Status) {
 		said = append(said, fmt.Sprint(what, " ", status.Code(), " ", status.Message()))
@@ -80,6 +81,15 @@ func TestSpreading_AnswersAsTheStockPlugin(t *testing.T) {
 		s := check.Value(New(t.Context(), Options{Configuration: configuration}))(t)
 		profile := s.profiles[corev1.DefaultSchedulerName]
 		args := configuration.Profiles[0].PluginConfig[spreadingIndex(t, configuration)].Args
+		if seed%4 == 3 {
+			args = &schedulerconfig.PodTopologySpreadArgs{
+				DefaultingType: schedulerconfig.ListDefaulting,
+				DefaultConstraints: []corev1.TopologySpreadConstraint{
+					{MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway},
+					{MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule},
+				},
+			}
+		}
 		stock := check.Value(inTree.NewInTreeRegistry()[names.PodTopologySpread](t.Context(), args, profile.Framework))(t)
 		ours := check.Value(newSpreading(t.Context(), args, profile.Framework))(t)
 		w := &randomCluster{Rand: rand.New(rand.NewPCG(seed, 1)), s: s}
@@ -227,7 +237,7 @@ func (w *randomCluster) change(t *testing.T) {
 
 // TestSpreading_ForgetsWhatIsGone fails if brief pods or nodes outlive what they stand for.
 func TestSpreading_ForgetsWhatIsGone(t *testing.T) {
-	brief := &briefNodes{nodes: map[string]*briefNode{}, pods: map[string]*briefPod{}}
+	brief := &briefNodes{nodes: map[string]*briefNode{}, pods: map[string]map[string]*briefPod{}}
 	info := func(name string, pods ...*corev1.Pod) fwk.NodeInfo {
 		i := framework.NewNodeInfo(pods...)
 		i.SetNode(st.MakeNode().Name(name).Obj())
@@ -236,19 +246,28 @@ func TestSpreading_ForgetsWhatIsGone(t *testing.T) {
 	web := st.MakePod().Namespace("a").Name("1").UID("1").Label("app", "web").Obj()
 	other := st.MakePod().Namespace("b").Name("2").UID("2").Obj()
 	alike := st.MakePod().Namespace("a").Name("3").UID("3").Label("app", "web").Obj()
-	listed := brief.of([]fwk.NodeInfo{info("n1", web, other), info("n2", alike), info("n3")}, "a")
-	if len(listed[0].GetPods()) != 1 || len(listed[1].GetPods()) != 1 || listed[0].GetPods()[0] != listed[1].GetPods()[0] {
-		t.Errorf("pods of one namespace with the same labels are not one brief pod: %v and %v", listed[0].GetPods(), listed[1].GetPods())
+	unlike := st.MakePod().Namespace("a").Name("4").UID("4").Label("app", "db").Obj()
+	all := brief.of([]fwk.NodeInfo{info("n1", web, other, unlike), info("n2", alike), info("n3")})
+	showing := brief.show("a", []labels.Selector{labels.SelectorFromSet(labels.Set{"app": "web"})})
+	if len(showing) != 2 || len(all[0].GetPods()) != 1 || len(all[1].GetPods()) != 1 || all[0].GetPods()[0] != all[1].GetPods()[0] {
+		t.Errorf("pods of one namespace with the same labels are not one brief pod: %v and %v", all[0].GetPods(), all[1].GetPods())
 	}
-	if len(brief.pods) != 2 || len(brief.nodes) != 3 {
-		t.Errorf("%d brief pods on %d nodes, want 2 on 3", len(brief.pods), len(brief.nodes))
+	left := func(pods, nodes int) {
+		t.Helper()
+		known := 0
+		for _, of := range brief.pods {
+			known += len(of)
+		}
+		if known != pods || len(brief.nodes) != nodes {
+			t.Errorf("%d brief pods on %d nodes, want %d on %d", known, len(brief.nodes), pods, nodes)
+		}
 	}
-	brief.of([]fwk.NodeInfo{info("n1", web)}, "a") // of three nodes one is left: the others are forgotten
-	if len(brief.pods) != 1 || len(brief.nodes) != 1 {
-		t.Errorf("%d brief pods on %d nodes, want 1 on 1", len(brief.pods), len(brief.nodes))
-	}
-	brief.of([]fwk.NodeInfo{info("n1")}, "a")
+	left(3, 3)
+	brief.of([]fwk.NodeInfo{info("n1", web)}) // of three nodes one is left: the others are forgotten
+	left(1, 1)
+	brief.of([]fwk.NodeInfo{info("n1")})
+	left(0, 1)
 	if len(brief.pods) != 0 {
-		t.Errorf("%d brief pods of no pod", len(brief.pods))
+		t.Errorf("%d namespaces without pods", len(brief.pods))
 	}
 }
