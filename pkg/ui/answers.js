@@ -59,12 +59,14 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
       const { signal } = waiting;
       const note = $(id + "-note");
       $(id + "-answer").replaceChildren();
-      if (!path) return;
+      note.className = "note";
+      if (!path) return (note.textContent = "");
       if (isSaved()) {
         note.textContent = "A saved snapshot has no answers.";
         return;
       }
       note.textContent = "Asking the cluster …";
+      note.className = "note busy";
       const began = performance.now();
       let result, problem;
       try {
@@ -75,6 +77,7 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
         problem = "the command does not answer";
       }
       if (signal.aborted) return;
+      note.className = problem ? "note failed" : "note";
       note.textContent = problem ? "No answer: " + problem : "Answered in " + ((performance.now() - began) / 1000).toFixed(1) + " s, from the cluster at " + new Date().toLocaleTimeString() + ".";
       if (result) $(id + "-answer").replaceChildren(...render(result).filter(Boolean));
     };
@@ -183,8 +186,8 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
         `${number(e.feasibleNodes, 0)} of ${plural(e.nodes, "node")} passed the filters`,
       ]),
       e.expectedUsage.length && text("h3", "Expected usage"),
-      e.expectedUsage.length && table("Expected usage", [["Plugin", "text"], ["Resource", "text"], ["Amount"], ["From", "long"], ["Predicted peak", "long drop1"]], e.expectedUsage.map((u) => [
-        u.plugin, u.resource, u.amount, basis(u.parts), basis(u.peakParts),
+      e.expectedUsage.length && table("Expected usage", [["Plugin", "text"], ["Usage", "text"], ["From", "long"], ["Predicted peak", "long drop1"]], e.expectedUsage.map((u) => [
+        u.plugin, u.amount + " " + u.resource, basis(u.parts), basis(u.peakParts),
       ])),
       e.relaxed && text("p", "Limits that left the pod no node were waived: " + list(e.relaxed.plugins), "warning"),
       e.preemption && text("p", e.preemption.node ? `Preemption would evict ${plural(e.preemption.victims?.length ?? 0, "pod")} on ${e.preemption.node}.` : "Preemption does not help. " + (e.preemption.message ?? ""), "warning"),
@@ -230,7 +233,7 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
       failed.length && table("Pods without a node", [["Of", "text"], ["Pods"], ["Why", "long"]], failed.map((g) => [g.of, number(g.pods, 0), g.reason])),
       nodes.length && text("h3", nodes.length < o.nodes.length ? `The first 100 of ${plural(o.nodes.length, "changed node")}` : "Changed nodes"),
       nodes.length && pairLegend(),
-      nodes.length && table("Changed nodes", [["Node", "text"], ["Placed"], ["Evicted", "drop1"], ["CPU", "bar"], ["CPU %"], ["Memory", "bar drop1"], ["Memory %", "drop1"], ["Change", "text drop2"]], nodes.map((n) => [
+      nodes.length && table("Changed nodes", [["Node", "text"], ["Placed"], ["Evicted", "drop1"], ["CPU", "bar"], ["CPU %"], ["Memory", "bar drop2"], ["Memory %", "drop2"], ["Change", "text drop1"]], nodes.map((n) => [
         nodeButton(n.name), number(n.placed, 0), number(n.evicted ?? 0, 0), ...load(n.cpu), ...load(n.memory),
         [n.new && "new", n.drained && "drained", n.crossesLine && "crosses the line"].filter(Boolean).join(", ") || "–",
       ])),

@@ -295,7 +295,7 @@ func TestBrowserAnswers(t *testing.T) {
 	waitFor(tb, "#pod .verdict", "It would not go to worker-0002 today, but to worker-0003. worker-0002 has rank 3, 100 points behind.")
 	hash("#view=waiting&pod=shop%2Fhuge-0")
 	tb.Shows("#pod-answer", "node(s) had too high load")
-	tb.Shows("#pod-answer [aria-label='Expected usage']", "LoadThresholdcpu250m200m: mean of Deployment shop/web + 50m: spread400m: peak")
+	tb.Shows("#pod-answer [aria-label='Expected usage']", "LoadThreshold250m cpu200m: mean of Deployment shop/web + 50m: spread400m: peak")
 	tb.Shows("#pod-answer [aria-label=Candidates] tbody tr:first-child", "worker-00031230180"+"50") // rank, total, two scores
 	// Terms of the best two: 10 % against 30 %, and 180 against 140 points.
 	tb.Shows("#pod-answer", "LoadThreshold180140+40· cpu measured10%30%")
@@ -362,7 +362,7 @@ func TestBrowserAccessible(t *testing.T) {
 		"#view=waiting":                          {"#waiting", "huge-0"},
 		"#view=waiting&pod=shop/huge-0":          {"#pod .verdict", "today"},
 		"#view=whatif&drain=worker-0000":         {"#whatif-answer .verdict", "without"},
-		"#view=moves":                            {"#moves-note", "plans"},
+		"#view=moves":                            {"[data-view=moves] .note", "plans"},
 		"#group=pool":                            {"#groups", "pool-0"},
 		"#q=nothing":                             {"#count", "0 of 100"},
 		"#node=gone&resource=memory&state=stale": {"#node-facts", "no node has this name"},

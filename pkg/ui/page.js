@@ -58,6 +58,7 @@
     return r.utilizationPercent > r.linePercent - near ? "close" : "below";
   }
   const isFresh = (r) => r.state === "Fresh";
+  const stateOf = (r) => kinds[kindOf(r)].mark + " " + (isFresh(r) ? kinds[kindOf(r)].name : r.state + ": requests count");
   const distance = (r) => (r.linePercent == null ? -Infinity : r.utilizationPercent - r.linePercent);
   const orders = {
     line: distance,
@@ -156,9 +157,8 @@
   }
   // drawBar draws one resource of a node: measured is solid, pending hatched, a margin or predicted peak an outline. A stripe below
   // has what is requested, the gray end what is not allocatable, and the tick is the line.
-  function drawBar(c, r, x, y, w, h) {
+  function drawBar(c, r, x, y, w, h, kind = kindOf(r)) {
     const at = (v) => Math.round(clamp(v, 0, 100) * (w / 100));
-    const kind = kindOf(r);
     const color = kinds[kind].color;
     const round = w >= 40;
     if (round) {
@@ -272,12 +272,15 @@
     }
     pictures.strip = { indexAt: (x) => indexOf(Math.floor(x / w)), placeOf: (i) => [((i + 0.5) * columns * w) / rows.length, height / 2], across: 1 };
   }
-  const cells = [[240, 40], [200, 40], [150, 36], [110, 32], [70, 14], [44, 12], [28, 10], [18, 9], [12, 8], [8, 8]];
+  const named = [[240, 40], [200, 40], [150, 36], [110, 32]];
+  const unnamed = [[70, 14], [44, 12], [28, 10], [18, 9], [12, 8], [8, 8]];
   function drawGrid() {
     const canvas = $("grid");
     const width = canvas.clientWidth;
-    const fits = ([w, h]) => Math.ceil(rows.length / Math.max(1, Math.floor(width / w))) * h <= Math.max(320, innerHeight * 0.45);
-    const [least, h] = cells.find(fits) ?? cells.at(-1);
+    const heightOf = ([w, h]) => Math.ceil(rows.length / Math.max(1, Math.floor(width / w))) * h;
+    const low = (cell) => heightOf(cell) <= Math.max(320, innerHeight * 0.45);
+    // Small cells with names may be higher, before names are left out.
+    const [least, h] = named.find(low) ?? named.slice(-1).find((cell) => heightOf(cell) <= Math.max(900, innerHeight)) ?? unnamed.find(low) ?? unnamed.at(-1);
     const across = Math.max(1, Math.floor(width / least));
     const w = Math.min(width / across, least * 1.5);
     const height = Math.max(1, Math.ceil(rows.length / across)) * h;
@@ -289,16 +292,16 @@
     rows.forEach(({ n, r }, i) => {
       const [x, y] = [Math.round((i % across) * w), Math.floor(i / across) * h];
       const wide = Math.round(((i % across) + 1) * w) - x - (w > 40 ? 10 : 1);
-      const named = h >= 32;
-      if (named) {
+      const hasName = h >= 32;
+      if (hasName) {
         c.fillStyle = colors.ink;
-        c.fillText(fit(c, kinds[kindOf(r)].mark + " " + n.name.slice(0, n.name.length - tail), wide), x, y + 1);
+        c.fillText(fit(c, (r.aboveLine || kindOf(r) === "close" ? kinds[kindOf(r)].mark + " " : "") + n.name.slice(0, n.name.length - tail), wide), x, y + 1);
       }
-      drawBar(c, r, x, y + (named ? 16 : 0), wide, h - (named ? 22 : h >= 12 ? 3 : 1));
+      drawBar(c, r, x, y + (hasName ? 16 : 0), wide, h - (hasName ? 22 : h >= 12 ? 3 : 1));
       if (view.node === n.name) {
         c.strokeStyle = colors.accent;
         c.lineWidth = 2;
-        c.strokeRect(x + 1, y + (named ? 15 : 1), wide - 2, h - (named ? 20 : 2));
+        c.strokeRect(x + 1, y + (hasName ? 15 : 1), wide - 2, h - (hasName ? 20 : 2));
         c.lineWidth = 1;
       }
     });
@@ -350,21 +353,21 @@
     };
   }
   function drawLegend() {
-    const sample = { state: "Fresh", measuredPercent: 45, pendingPercent: 0, utilizationPercent: 45, requestedPercent: 0, allocatablePercent: 100, linePercent: 80 };
+    const sample = { state: "Fresh", measuredPercent: 45, pendingPercent: 0, utilizationPercent: 45, requestedPercent: 0, allocatablePercent: 100 };
     const samples = [
-      ["above the line (tick)", { measuredPercent: 90, utilizationPercent: 90, aboveLine: true }],
-      ["at most " + near + " points below it", { measuredPercent: 75, utilizationPercent: 75 }],
+      ["▲ above the line (tick)", { measuredPercent: 90, utilizationPercent: 90, linePercent: 80 }, "above"],
+      ["◆ at most " + near + " points below it", { measuredPercent: 75, utilizationPercent: 75, linePercent: 80 }, "close"],
       ["measured", {}],
       ["pending (hatched)", { measuredPercent: 20, pendingPercent: 45, utilizationPercent: 65 }],
       ["margin or predicted peak (outline)", { measuredPercent: 20, utilizationPercent: 65 }],
       ["requested (stripe)", { measuredPercent: 0, utilizationPercent: 0, requestedPercent: 60 }],
-      ["not allocatable (gray end)", { measuredPercent: 0, utilizationPercent: 0, allocatablePercent: 60, linePercent: null }],
+      ["not allocatable (gray end)", { measuredPercent: 0, utilizationPercent: 0, allocatablePercent: 60 }],
       ["no fresh load: requests count (dashed)", { state: "Absent", utilizationPercent: 60 }],
     ];
-    $("legend").replaceChildren(...samples.map(([text, changes]) => {
+    $("legend").replaceChildren(...samples.map(([text, changes, kind = "below"]) => {
       const canvas = element("canvas", {});
       canvas.setAttribute("aria-hidden", "true");
-      drawBar(sized(canvas, 44, 14), { ...sample, ...changes }, 0, 0, 44, 14);
+      drawBar(sized(canvas, 44, 14), { ...sample, ...changes }, 0, 0, 44, 14, kind);
       return element("li", {}, canvas, text);
     }));
   }
@@ -382,7 +385,7 @@
     { head: "Line", text: ({ r }) => (r.linePercent == null ? "–" : r.linePercent + (r.lineAnnotated ? "*" : "")), drop: 1 },
     { head: "Allocatable", text: ({ r }) => r.allocatable, drop: 3 },
     { head: "Pods", text: ({ n }) => number(n.pods, 0), drop: 3 },
-    { head: "State", text: ({ r }) => kinds[kindOf(r)].mark + " " + (isFresh(r) ? kinds[kindOf(r)].name : r.state), drop: 2, left: true },
+    { head: "State", text: ({ r }) => stateOf(r), drop: 2, left: true },
   ];
   const className = (c) => [c.drop && "drop" + c.drop, c.bar && "bar", c.spark && "spark", c.left && "text"].filter(Boolean).join(" ");
   $("heads").append(...columns.map((c) => element("th", { scope: "col", textContent: c.head, className: className(c) })));
@@ -500,21 +503,32 @@
       head: "Workload's " + of, text: (p) => p.workload?.[view.resource][of] ?? "", ofWorkload: true, drop: 2,
     })),
   ];
+  // drawLoads shows both resources of a node.
+  let drawnLoads = "";
+  function drawLoads(n) {
+    const now = JSON.stringify([n?.cpu, n?.memory]);
+    if (now === drawnLoads) return;
+    drawnLoads = now;
+    const known = (r, v) => (isFresh(r) ? percent(v) : "–");
+    $("node-loads").replaceChildren(...(n ? [answers.table("Load of the node", [["Resource", "text"], ["Effective %"], ["Line"], ["Measured %", "drop1"], ["Pending %", "drop1"], ["Requested %"], ["Allocatable", "drop1"], ["State", "text"]],
+      [["CPU", n.cpu], ["Memory", n.memory]].map(([name, r]) => [
+        name, percent(r.utilizationPercent), r.linePercent == null ? "–" : String(r.linePercent), known(r, r.measuredPercent), known(r, r.pendingPercent), percent(r.requestedPercent), r.allocatable, stateOf(r),
+      ]))] : []));
+  }
   function drawNode() {
     $("node").hidden = !view.node || view.view !== "";
     if ($("node").hidden) return trend.clear();
     const n = snapshot.nodes?.[view.node];
     $("h-node").textContent = view.node;
     $("node-facts").replaceChildren(...(n ? [
-      plural(n.pods, "pod"),
-      ...["cpu", "memory"].map((name) => `${name}: ${describe({ n, r: n[name] }).split("\n")[1]}, allocatable ${n[name].allocatable}`),
-      n.annotationProblem,
+      plural(n.pods, "pod"), n.pool && "pool " + n.pool, n.labels?.[zone] && "zone " + n.labels[zone], n.annotationProblem,
     ] : ["no node has this name"]).filter(Boolean).map((fact) => element("li", { textContent: fact })));
+    drawLoads(n);
     $("labels").replaceChildren(...Object.entries(n?.labels ?? {}).map(([key, value]) => element("li", { textContent: key + "=" + value })));
     trend.draw(view.node, view.resource, n?.[view.resource].linePercent, shown.node === view.node ? shown.history : null);
     const pods = shown.node === view.node ? shown.pods : null;
     $("node-note").textContent = shown.node === view.node && shown.problem ? "Cannot read the pods: " + shown.problem
-      : pods ? "Expected " + view.resource + " usage. A full bar is that of the largest pod. Hatched is pending: not measured yet." : n ? "Reading the pods …" : "";
+      : pods ? "Bars are the expected " + (view.resource === "cpu" ? "CPU" : "memory") + " usage, beside that of the largest pod. Hatched is pending: not measured yet." : n ? "Reading the pods …" : "";
     if (!pods) return $("pods").replaceChildren();
     const r = view.resource;
     const columns = podColumns.filter((c) => !c.ofWorkload || pods.pods.some((p) => p.workload));
@@ -539,7 +553,7 @@
       drawBar(sized(canvas, canvas.clientWidth, 18), {
         state: "Fresh", measuredPercent: (100 * (usagePercent - pendingPercent)) / most, pendingPercent: (100 * pendingPercent) / most,
         utilizationPercent: (100 * usagePercent) / most, requestedPercent: 0, allocatablePercent: 100,
-      }, 0, 0, canvas.clientWidth, 18);
+      }, 0, 0, canvas.clientWidth, 18, "below");
     }
   }
 
@@ -567,6 +581,7 @@
     const found = [["error", "error"], ["warning", "warning"]].filter(([status]) => counted(status)).map(([status, noun]) => plural(counted(status), noun));
     const verdict = health.problem ? "the checks could not be run" : found.join(", ") || "all is well";
     const mark = health.problem || counted("error") ? "✗" : counted("warning") ? "!" : "✓";
+    $("health").className = { "✗": "fails", "!": "warns", "✓": "passes" }[mark];
     $("health-summary").textContent = mark + " Health: " + verdict + ", checked at " + new Date(health.time).toLocaleTimeString();
     const order = Object.keys(statuses);
     const items = [...checks].sort((a, b) => order.indexOf(a.status) - order.indexOf(b.status)).map((c) => {
@@ -596,7 +611,7 @@
   function drawFacts() {
     const s = snapshot;
     $("facts").replaceChildren(...[
-      s.context && "context " + s.context, "as " + s.plugin + " of profile " + s.profile + " sees it", s.configuration && "by " + s.configuration,
+      s.context && "context " + s.context, "load and lines of " + s.plugin + " in profile " + s.profile, s.configuration && "from " + s.configuration,
     ].filter(Boolean).map((fact) => element("li", { textContent: fact })));
     const problems = [...(s.unknown ?? []).map((r) => "No node has fresh " + r + " load."), ...(s.problems ?? [])];
     $("problems").textContent = problems.join("\n");
@@ -621,12 +636,12 @@
       [counts.stale, "without fresh load", "none", { view: "", state: "stale" }],
       [snapshot.waitingPods ?? 0, "waiting pods", "waits", { view: "waiting" }],
     ];
-    const now = JSON.stringify(tiles);
+    const now = JSON.stringify([tiles, view.view, view.state]);
     if (now === drawnTiles) return;
     drawnTiles = now;
     const focused = [...$("tiles").children].findIndex((item) => item.contains(document.activeElement));
     $("tiles").replaceChildren(...tiles.map(([count, name, kind, changes]) => element("li", {}, element("button", {
-      type: "button", className: "tile" + (count ? " " + kind : ""),
+      type: "button", className: "tile" + (count ? " " + kind : ""), ariaPressed: String(Boolean(kind) && Object.entries(changes).every(([key, value]) => view[key] === value)),
       onclick: () => {
         if (changes.state !== undefined) $("state").value = changes.state;
         setView({ node: "", pod: "", ...changes }, true);
@@ -636,16 +651,18 @@
   }
   function draw() {
     if (!snapshot) return;
+    $("main").hidden = false;
     trend.refresh(snapshot.trendTime);
     arrange();
     drawFacts();
     drawHealth();
     const count = (kind) => rows.filter(({ r }) => kindOf(r) === kind).length;
     const all = Object.keys(snapshot.nodes ?? {}).length;
-    $("count").textContent = (rows.length < all ? number(rows.length, 0) + " of " : "") + plural(all, "node") + ": " +
-      count("above") + " above the line, " + count("close") + " at most " + near + " points below it" +
+    $("count").textContent = all === 0 ? "The cluster has no nodes." : (rows.length < all ? number(rows.length, 0) + " of " : "") + plural(all, "node") + ": " +
+      number(count("above"), 0) + " above the line, " + number(count("close"), 0) + " at most " + near + " points below it" +
       (rows.length === 0 && all > 0 ? ". No node matches: change the filter, the state or the pool." : "");
-    for (const id of ["strip", "grid", "legend"]) $(id).hidden = rows.length === 0;
+    for (const id of ["controls", "q-help"]) $(id).hidden = all === 0;
+    for (const id of ["strip", "grid", "grid-note", "legend"]) $(id).hidden = rows.length === 0;
     $("h-table").parentElement.classList.toggle("empty", rows.length === 0);
     drawTiles(all);
     answers.draw();
@@ -716,6 +733,7 @@
     readView();
     const events = new EventSource("events");
     const received = () => {
+      $("lost").hidden = true;
       $("connection").textContent = "Live.";
       drawAge();
       draw();
@@ -736,8 +754,10 @@
       loadOf = load;
     });
     events.onerror = () => {
-      $("connection").textContent = events.readyState === EventSource.CLOSED
-        ? "Not connected: open the URL that the command printed." : "The command does not answer. This is what it showed last.";
+      $("connection").textContent = "Not connected.";
+      $("lost").hidden = false;
+      $("lost").textContent = events.readyState === EventSource.CLOSED ? "No session: open the URL that the command printed."
+        : "The command does not answer. " + (snapshot ? "This is what it showed last, at " + new Date(snapshot.time).toLocaleTimeString() + "." : "Does it still run?");
     };
   }
   restyle();

@@ -121,7 +121,9 @@ var views = []struct {
 	{"node", "#node=general-a-000", "#happened-summary", "placed", "#node"},
 	{"pod", "#view=waiting&pod=shop/huge-0", "#pod .verdict", "today", ""},
 	{"whatif", "#view=whatif&drain=general-a-000", "#whatif-answer .verdict", "without", ""},
-	{"moves", "#view=moves", "#moves-note", "plans", ""},
+	{"waiting", "#view=waiting", "#waiting", "huge-0", ""},
+	{"moves", "#view=moves", "[data-view=moves] .note", "plans", ""},
+	{"none", "#q=nothing", "#count", "No node matches", ""},
 	{"groups", "#group=pool", "#groups", "general", ""},
 }
 
@@ -148,7 +150,10 @@ func TestPicturesOfModes(t *testing.T) {
 		return
 	}
 	for _, nodes := range []int{0, 3, 100, 5000} {
-		tb := openPage(t, start(t, newPictured(nodes)))
+		s := start(t, newPictured(nodes))
+		tb := openPage(t, s)
+		s.tick()
+		waitFor(tb, "#health-summary", "1 error")
 		for mode, features := range map[string][]*emulation.MediaFeature{
 			"light":    {{Name: "prefers-color-scheme", Value: "light"}},
 			"dark":     {{Name: "prefers-color-scheme", Value: "dark"}},
@@ -156,7 +161,7 @@ func TestPicturesOfModes(t *testing.T) {
 			"forced":   {{Name: "forced-colors", Value: "active"}, {Name: "prefers-color-scheme", Value: "dark"}},
 		} {
 			browser.Call(tb, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
-			for _, width := range []int64{360, 1280, 2560} {
+			for _, width := range []int64{360, 768, 1280, 2560} {
 				if nodes != 100 && mode != "light" || width != 1280 && mode != "light" {
 					continue
 				}
@@ -167,6 +172,10 @@ func TestPicturesOfModes(t *testing.T) {
 					}
 					tb.Exec(`location.hash = %q`, v.hash)
 					waitFor(tb, v.selector, v.text)
+					if v.name == "moves" && mode == "light" {
+						tb.Exec(`document.querySelector("#plan").click()`)
+						waitFor(tb, "#moves-answer .verdict", "1 move")
+					}
 					shoot(tb, filepath.Join(*modes, fmt.Sprintf("%d-%s-%s-%d.png", nodes, v.name, mode, width)), "html")
 				}
 			}
