@@ -210,8 +210,8 @@ func (c *Cluster) RunScheduler(ctx context.Context, name string, part build.Part
 	if err != nil {
 		return Replica{}, err
 	}
-	// Metrics asks without a certificate, so that it needs no API server.
-	args := append(c.schedulerArgs(config, port), "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics")
+	// Metrics and CollectGarbage ask without a certificate, so that they need no API server.
+	args := append(c.schedulerArgs(config, port), "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics,"+heapProfile)
 	p := c.process(name, respondsOK(schedulerURL(port, "/readyz")), args...)
 	p.path = filepath.Join(c.options.BinDir, part.Name)
 	return Replica{p, port}, c.run(ctx, p)
@@ -227,6 +227,15 @@ func (r Replica) Metrics(ctx context.Context) (Metrics, error) {
 		return nil, err
 	}
 	return parseMetrics(text)
+}
+
+// heapProfile is a path at which a scheduler collects its garbage before it responds.
+const heapProfile = "/debug/pprof/heap"
+
+// CollectGarbage has the replica collect its garbage, and returns when that is done.
+func (r Replica) CollectGarbage(ctx context.Context) error {
+	_, err := getUnverified(ctx, schedulerURL(r.port, heapProfile+"?gc=1"))
+	return err
 }
 
 // AskScheduler gets a path from the scheduler as the administrator, and returns the body of the response. It retries: a

@@ -29,8 +29,7 @@ func BenchmarkReplay(b *testing.B) {
 	}
 }
 
-// BenchmarkLarge is the first three minutes of 5,000 nodes, which fill up: some 4,000 pods. Decisions become slower as nodes fill,
-// for PodTopologySpread looks at all pods of all nodes.
+// BenchmarkLarge is the first three minutes of 5,000 nodes, which fill up: some 4,000 pods.
 func BenchmarkLarge(b *testing.B) {
 	in := generated(b, 5000, 1)
 	in.Length, in.Counted = 3*time.Minute, 3*time.Minute

@@ -38,10 +38,33 @@ type workload struct {
 
 // round is what one round took.
 type round struct {
-	// perPod is the processor time of the scheduler per pod.
-	perPod time.Duration
+	pods int
+	// used is the processor time of the scheduler.
+	used time.Duration
+	heap heap
 	// perSecond is the number of pods bound in a second.
 	perSecond float64
+}
+
+// perPod is the processor time per pod in seconds. A round has none or few garbage collections, by chance. So they do not count;
+// the round pays for its share of one.
+func (r round) perPod(c collection) float64 {
+	return (r.used.Seconds() - r.heap.collections*c.used + r.heap.allocated/c.room*c.used) / float64(r.pods)
+}
+
+// heap is what a scheduler did to its heap.
+type heap struct {
+	// allocated is in bytes.
+	allocated   float64
+	collections float64
+}
+
+// collection is a garbage collection of a scheduler.
+type collection struct {
+	// used is its processor time in seconds.
+	used float64
+	// room is how many bytes are allocated between two collections.
+	room float64
 }
 
 // blocks holds what is compared, by the life of the processes.
@@ -154,20 +177,9 @@ func (b *bench) block(ctx context.Context, ours, base side, pairs int, all *bloc
 		}
 		starts[i] = used.Seconds()
 	}
-	var costs, speeds compare.Block
-	for pair := range pairs {
-		var took [2]round
-		order := [2]int{0, 1}
-		if !compare.OursFirst(pair) {
-			order = [2]int{1, 0}
-		}
-		for _, i := range order {
-			if took[i], err = b.round(ctx, running[i], [2]side{ours, base}[i]); err != nil {
-				return err
-			}
-		}
-		costs = append(costs, compare.Pair{Ours: took[0].perPod.Seconds(), Base: took[1].perPod.Seconds()})
-		speeds = append(speeds, compare.Pair{Ours: 1 / took[0].perSecond, Base: 1 / took[1].perSecond})
+	costs, speeds, err := b.pairs(ctx, running, [2]side{ours, base}, pairs)
+	if err != nil {
+		return err
 	}
 	for i, r := range running {
 		bytes, err := r.PeakResidentBytes()
@@ -180,6 +192,83 @@ func (b *bench) block(ctx context.Context, ours, base side, pairs int, all *bloc
 	all.starts = append(all.starts, compare.Block{{Ours: starts[0], Base: starts[1]}})
 	all.memory = append(all.memory, compare.Block{{Ours: peaks[0], Base: peaks[1]}})
 	return b.cluster.Failed()
+}
+
+// pairs measures pairs of rounds between two garbage collections.
+func (b *bench) pairs(
+	ctx context.Context, running [2]cluster.Replica, sides [2]side, n int,
+) (costs, speeds compare.Block, err error) {
+	var collections [2]collection
+	collect := func() error {
+		for i, r := range running {
+			c, err := b.collect(ctx, r)
+			if err != nil {
+				return err
+			}
+			collections[i].used, collections[i].room = collections[i].used+c.used/2, collections[i].room+c.room/2
+		}
+		return nil
+	}
+	if err := collect(); err != nil {
+		return nil, nil, err
+	}
+	took := make([][2]round, n)
+	for pair := range took {
+		order := [2]int{0, 1}
+		if !compare.OursFirst(pair) {
+			order = [2]int{1, 0}
+		}
+		for _, i := range order {
+			if took[pair][i], err = b.round(ctx, running[i], sides[i]); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	if err := collect(); err != nil {
+		return nil, nil, err
+	}
+	for _, pair := range took {
+		costs = append(costs, compare.Pair{Ours: pair[0].perPod(collections[0]), Base: pair[1].perPod(collections[1])})
+		speeds = append(speeds, compare.Pair{Ours: 1 / pair[0].perSecond, Base: 1 / pair[1].perSecond})
+	}
+	return costs, speeds, nil
+}
+
+// collect has the scheduler collect its garbage.
+func (b *bench) collect(ctx context.Context, r cluster.Replica) (c collection, err error) {
+	if err := b.quiet(ctx, r); err != nil {
+		return c, err
+	}
+	before, err := r.ProcessorTime()
+	if err != nil {
+		return c, err
+	}
+	if err := r.CollectGarbage(ctx); err != nil {
+		return c, err
+	}
+	after, err := r.ProcessorTime()
+	if err != nil {
+		return c, err
+	}
+	metrics, err := r.Metrics(ctx)
+	if err != nil {
+		return c, err
+	}
+	c = collection{used: (after - before).Seconds(), room: metrics.Sum("go_gc_heap_goal_bytes") - metrics.Sum("go_gc_heap_live_bytes")}
+	if c.room <= 0 {
+		return c, errors.New("the scheduler's metrics lack go_gc_heap_goal_bytes or go_gc_heap_live_bytes")
+	}
+	return c, nil
+}
+
+// heapOf returns what the scheduler did to its heap since its start.
+func heapOf(ctx context.Context, r cluster.Replica) (heap, error) {
+	metrics, err := r.Metrics(ctx)
+	return heap{metrics.Sum("go_gc_heap_allocs_bytes_total"), metrics.Sum("go_gc_cycles_total_gc_cycles_total")}, err
+}
+
+func (h heap) since(earlier heap) heap {
+	return heap{h.allocated - earlier.allocated, h.collections - earlier.collections}
 }
 
 // run starts a scheduler, and waits until it knows the load of all nodes. Where it reads the usage of pods, it must have read
@@ -224,6 +313,15 @@ func (b *bench) round(ctx context.Context, r cluster.Replica, s side) (_ round, 
 		pods[i] = keyed{podKey(pod), pod}
 		b.pods++
 	}
+	// A response with metrics takes memory, too.
+	first, err := heapOf(ctx, r)
+	if err != nil {
+		return round{}, err
+	}
+	heapBefore, err := heapOf(ctx, r)
+	if err != nil {
+		return round{}, err
+	}
 	if err := b.quiet(ctx, r); err != nil {
 		return round{}, err
 	}
@@ -249,8 +347,15 @@ func (b *bench) round(ctx context.Context, r cluster.Replica, s side) (_ round, 
 	if err != nil {
 		return round{}, err
 	}
+	heapAfter, err := heapOf(ctx, r)
+	if err != nil {
+		return round{}, err
+	}
 	n := len(pods)
-	took := round{perPod: (after - before) / time.Duration(n), perSecond: float64(n) / last.Sub(began).Seconds()}
+	took := round{
+		pods: n, used: after - before, heap: heapAfter.since(heapBefore), perSecond: float64(n) / last.Sub(began).Seconds(),
+	}
+	took.heap.allocated -= heapBefore.since(first).allocated
 	return took, errors.Join(b.store.remove(ctx, pods), b.store.removeEvents(ctx))
 }
 
