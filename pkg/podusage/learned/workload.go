@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/podname"
 )
 
 // Workload names pods with similar usage. Pods of different namespaces never share a workload: tenants must not affect each other.
@@ -48,13 +50,14 @@ func withoutTemplateHash(replicaSet, hash string) string {
 	if base, ok := strings.CutSuffix(replicaSet, hash); ok && hash != "" && len(base) > 1 && base[len(base)-1] == '-' {
 		return base[:len(base)-1]
 	}
-	// The letters and digits of k8s.io/apimachinery/pkg/util/rand.
-	return withoutSuffix(replicaSet, 6, 10, "bcdfghjklmnpqrstvwxz2456789")
+	return withoutSuffix(replicaSet, podname.MinHash, podname.MaxHash, podname.Letters)
 }
 
 // withoutCronTime returns the CronJob's name for the name of its Job. The controller appends a dash and the minutes since 1970.
 // Other names do not change.
-func withoutCronTime(job string) string { return withoutSuffix(job, 8, 8, "0123456789") }
+func withoutCronTime(job string) string {
+	return withoutSuffix(job, podname.TimeDigits, podname.TimeDigits, "0123456789")
+}
 
 // withoutSuffix returns the name up to its last dash if shortest to longest of the characters follow.
 func withoutSuffix(name string, shortest, longest int, characters string) string {

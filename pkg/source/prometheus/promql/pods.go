@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/common/model"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/podname"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
@@ -20,10 +21,12 @@ const (
 	PodOwners = `kube_pod_owner{owner_is_controller="true",owner_kind!="Node"}`
 	// historyLooks is how often a past period is sampled. Each look costs Prometheus about as much as a query for the present.
 	historyLooks = 12
-	// hashLetters are the characters of Kubernetes' hashes and generated names.
-	hashLetters = "bcdfghjklmnpqrstvwxz2456789"
-	// podNamePattern matches names that controllers generate; its group is the workload.
-	podNamePattern = "(.+?)(?:(?:-[" + hashLetters + "]{6,10}|-[0-9]{8})?-[" + hashLetters + "]{5}|-[0-9]+)"
+)
+
+// These match names that controllers generate. The group of podNamePattern is the workload.
+var (
+	hashPattern    = fmt.Sprintf("[%s]{%d,%d}", podname.Letters, podname.MinHash, podname.MaxHash)
+	podNamePattern = fmt.Sprintf("(.+?)(?:(?:-%s|-[0-9]{%d})?-[%s]{5}|-[0-9]+)", hashPattern, podname.TimeDigits, podname.Letters)
 )
 
 var podName = regexp.MustCompile("^" + podNamePattern + "$")
@@ -199,7 +202,7 @@ func byPodOwner(pods string, period time.Duration) string {
 	owner = fmt.Sprintf(`topk by (namespace, pod) (1, %s)`, owner)
 	owner = fmt.Sprintf(`label_join(%s, "owner", "/", "owner_kind", "owner_name")`, owner)
 	owner = fmt.Sprintf(`label_replace(%s, "workload", "$1", "owner", "[^/]*/(.*)")`, owner)
-	owner = fmt.Sprintf(`label_replace(%s, "workload", "$1", "owner", "ReplicaSet/(.+)-[%s]{6,10}")`, owner, hashLetters)
+	owner = fmt.Sprintf(`label_replace(%s, "workload", "$1", "owner", "ReplicaSet/(.+)-%s")`, owner, hashPattern)
 	owner = fmt.Sprintf(`label_replace(%s, "workload", "$1", "owner", "Job/(.+)-[0-9]{8}")`, owner)
 	return fmt.Sprintf("(%s) * on (namespace, pod) group_left (workload) (%s)", pods, owner)
 }
