@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -67,7 +68,7 @@ Only who has the URL with its token can read the page. Interrupt the command to 
 		"IP address of this machine at which browsers reach the page; one that is not a loopback address needs --token-file")
 	flags.Uint16Var(&o.port, "port", 0, "TCP port of the page (default any free one)")
 	flags.StringVar(&o.tokenFile, "token-file", "",
-		"file with the token of the page's URL, of at least 32 characters (default a random one)")
+		"file with the token of the page's URL, at least 32 characters, unreadable for others (default a random one)")
 	flags.BoolVar(&o.noOpen, "no-open", false, "print the URL, but open no browser")
 	flags.StringVar(&o.fromFile, "from-file", "", "show a snapshot of --save, without a cluster")
 	flags.StringVar(&o.save, "save", "", "write a snapshot of nodes and checks as JSON to a file, and end")
@@ -98,6 +99,15 @@ func (o *uiOptions) token() (string, error) {
 	if err != nil {
 		return "", usageError{fmt.Errorf("--token-file: %w", err)}
 	}
+	info, err := os.Stat(o.tokenFile)
+	if err != nil {
+		return "", usageError{fmt.Errorf("--token-file: %w", err)}
+	}
+	const others = 0o007
+	if info.Mode().Perm()&others != 0 && runtime.GOOS != "windows" { // which has no such bits
+		return "", usageError{fmt.Errorf("--token-file: all users of this machine can read or write %s; run: chmod o= %s",
+			o.tokenFile, live.ShellQuote(o.tokenFile))}
+	}
 	token := strings.TrimSpace(string(content))
 	if len(token) < minTokenBytes {
 		return "", usageError{fmt.Errorf("--token-file: %s has %d characters; write at least %d, such as those of: openssl rand -hex 32",
@@ -119,7 +129,7 @@ func (o *uiOptions) run(cmd *cobra.Command) error {
 	}
 	options := ui.Options{Encode: withKind, Token: token}
 	if o.fromFile != "" {
-		if options.Saved, err = ui.ReadFile(cmd.Context(), o.fromFile); err != nil {
+		if options.Saved, err = ui.ReadFile(cmd.Context(), o.fromFile, apiVersion); err != nil {
 			return usageError{fmt.Errorf("--from-file: %w", err)}
 		}
 	} else if err := o.openCluster(cmd.Context(), &options); err != nil {

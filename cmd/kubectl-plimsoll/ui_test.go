@@ -53,10 +53,15 @@ func TestUI_HashNames(t *testing.T) {
 
 // An address that others reach needs a token that nobody guesses.
 func TestUI_Token(t *testing.T) {
-	good, short := filepath.Join(t.TempDir(), "good"), filepath.Join(t.TempDir(), "short")
+	dir := t.TempDir()
+	good, short := filepath.Join(dir, "good"), filepath.Join(dir, "short")
+	open, link := filepath.Join(dir, "open"), filepath.Join(dir, "link")
 	const token = "0123456789abcdef0123456789abcdef"
 	must(t, os.WriteFile(good, []byte(token+"\n"), 0o600))
 	must(t, os.WriteFile(short, []byte("secret\n"), 0o600))
+	must(t, os.WriteFile(open, []byte(token+"\n"), 0o600))
+	must(t, os.Chmod(open, 0o604)) //nolint:gosec // others read it, whatever the umask is
+	must(t, os.Symlink(open, link))
 	for _, tt := range []struct {
 		address, file, token, err string
 	}{
@@ -68,6 +73,9 @@ func TestUI_Token(t *testing.T) {
 		{address: "0.0.0.0", file: good, err: `--address: "0.0.0.0"; write the IP address at which browsers reach this machine`},
 		{address: "localhost", err: `--address: "localhost"; write the IP address`},
 		{address: "10.0.0.1", file: short, err: "has 6 characters; write at least 32"},
+		{address: "10.0.0.1", file: open, err: "all users of this machine can read or write " + open + "; run: chmod o= " + open},
+		{address: "127.0.0.1", file: link, err: "all users of this machine can read or write " + link},
+		{address: "10.0.0.1", file: dir, err: "is not a regular file"},
 		{address: "10.0.0.1", file: good + "-not", err: "--token-file: "},
 	} {
 		got, err := (&uiOptions{address: tt.address, tokenFile: tt.file}).token()

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -17,7 +18,11 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	"github.com/plimsoll-scheduler/plimsoll/test/browser"
 )
 
@@ -177,14 +182,14 @@ func TestBrowserSchemes(t *testing.T) {
 func TestBrowserSaved(t *testing.T) {
 	encode := func(s any) ([]byte, error) {
 		fields, err := json.Marshal(s)
-		return slices.Concat([]byte(`{"kind":"ClusterLoads",`), fields[1:]), err
+		return slices.Concat([]byte(`{"apiVersion":"v1","kind":"ClusterLoads",`), fields[1:]), err
 	}
 	o := Options{Source: many(30), Context: "production", Check: checks, Encode: encode}
 	taken, err := Take(t.Context(), o)
 	must(t, err)
 	file, page := filepath.Join(t.TempDir(), "nodes.json"), filepath.Join(t.TempDir(), "nodes.html")
 	must(t, taken.WriteFile(file, encode))
-	saved, err := ReadFile(t.Context(), file)
+	saved, err := ReadFile(t.Context(), file, "v1")
 	must(t, err)
 	again := filepath.Join(t.TempDir(), "again.json")
 	must(t, saved.WriteFile(again, encode))
@@ -215,26 +220,91 @@ func TestBrowserSaved(t *testing.T) {
 	}
 }
 
-// Names, labels and errors are text of others.
+// hostile is a name, label or message that must not become a part of the page.
+const hostile = `</script><img src=x onerror='document.title="taken"'><script>document.title="taken"</script>`
+
+// hostileCluster has hostile texts wherever the API server lets others write them.
+type hostileCluster struct{ *cluster }
+
+func (hostileCluster) Waiting() []top.WaitingPod {
+	return []top.WaitingPod{{Namespace: "shop", Name: "huge-0", SchedulerName: hostile, Since: now, Reason: hostile, Message: hostile}}
+}
+
+func (hostileCluster) Pods(context.Context, string) (*top.Pods, error) {
+	return &top.Pods{Pods: []top.Pod{{Namespace: hostile, Name: hostile, Workload: &top.Workload{Name: hostile}}}}, nil
+}
+
+func (hostileCluster) History(node string) *top.History {
+	return &top.History{Node: node, Events: []top.PodEvent{{Time: now, Event: hostile, Namespace: hostile, Name: hostile, Reason: hostile}}}
+}
+
+// hostileQuestions answers with hostile texts.
+func hostileQuestions() Questions {
+	q := questions()
+	explained, tried, moved := q.Explain, q.WhatIf, q.Moves
+	q.Explain = func(ctx context.Context, namespace string, r explain.Request) (explain.Result, error) {
+		result, err := explained(ctx, namespace, r)
+		e := result.(*explain.Explanation)
+		e.Profile, e.Notes, e.RuledOut[0].Reason, e.Candidates[0].Name = hostile, []string{hostile}, hostile, hostile
+		e.Usages[0].Parts[0].Basis, e.Placement.Node, e.Decision.Nodes = hostile, hostile, []string{hostile}
+		return e, err
+	}
+	q.WhatIf = func(ctx context.Context, w WhatIf) (*whatif.Report, error) {
+		r, err := tried(ctx, w)
+		r.Changes, r.Notes, r.Lost = []string{hostile}, []string{hostile}, []string{hostile}
+		r.Outcomes[0].Unschedulable[0].Of, r.Outcomes[0].Unschedulable[0].Reason, r.Outcomes[0].Nodes[0].Name = hostile, hostile, hostile
+		return r, err
+	}
+	q.Moves = func(ctx context.Context) (*moves.Report, error) {
+		r, err := moved(ctx)
+		r.Notes, r.Stay[0].Message, r.Moves[0].Pod, r.Moves[0].Owner, r.Nodes[0].Name = []string{hostile}, hostile, hostile, hostile, hostile
+		return r, err
+	}
+	return q
+}
+
+// Names, labels, events, messages and errors are text of others, in every view.
 func TestBrowserForeignText(t *testing.T) {
-	const hostile = `</script><img src=x onerror='document.title="taken"'><script>document.title="taken"</script>`
 	c := newCluster(hostile, "__proto__", "constructor")
 	c.change(func(rows map[string]top.Row) {
 		r := rows[hostile]
 		r.Labels, r.AnnotationProblem = map[string]string{"__proto__": hostile, "karpenter.sh/nodepool": hostile}, hostile
 		rows[hostile] = r
 	})
-	s := start(t, c)
+	check := func(context.Context) (*doctor.Report, error) {
+		return &doctor.Report{Checks: []doctor.Check{{
+			Group: "source", Status: doctor.Error, Message: hostile, Advice: []doctor.Advice{{Text: hostile, Command: hostile, YAML: hostile}},
+		}}}, nil
+	}
+	s := startWith(t, Options{Source: hostileCluster{c}, Context: hostile, Check: check, Encode: json.Marshal, Questions: hostileQuestions()})
 	tb := openPage(t, s)
+	harmless := func(view string) {
+		t.Helper()
+		tb.Settle()
+		const script = `[document.title.includes("taken"), ({}).taken, document.querySelectorAll("img, iframe, script:not(:last-of-type)").length].join()`
+		if got := browser.Eval[string](tb, script); got != "false,,0" {
+			t.Errorf("%s: a text became a part of the page: %s", view, got)
+		}
+	}
 	tb.Exec(`[...document.querySelectorAll("#body tr")].find((row) => row.textContent.includes("script")).click()`)
 	waitFor(tb, "#node-facts", hostile)
 	tb.Shows("#pool", hostile)
 	tb.Shows("#h-node", hostile)
+	waitFor(tb, "#pods", hostile)
+	waitFor(tb, "#history", hostile)
 	s.tick()
-	tb.Settle()
-	if title := browser.Eval[string](tb, `document.title + ({}).taken`); title != "Nodes – Plimsollundefined" {
-		t.Errorf("a name ran as a script: %s", title)
+	waitFor(tb, "#checks", hostile)
+	harmless("a node")
+	for hash, selector := range map[string]string{
+		"#group=pool": "#groups", "#view=waiting": "#waiting", "#view=waiting&pod=shop/huge-0": "#pod-answer", "#view=whatif&drain=a": "#whatif-answer",
+	} {
+		tb.Exec(`location.hash = %q`, hash)
+		waitFor(tb, selector, hostile)
+		harmless(hash)
 	}
+	tb.Exec(`location.hash = "#view=moves"; document.querySelector("#plan").click()`)
+	waitFor(tb, "#moves-answer", hostile)
+	harmless("moves")
 }
 
 // Groups have the figures of their nodes, the one with the most nodes above the line first. A click selects its nodes.

@@ -165,22 +165,32 @@ func TestServer_QuestionsRefused(t *testing.T) {
 
 // A question ends when its browser goes, and only a few are asked at a time.
 func TestServer_QuestionsEnd(t *testing.T) {
+	for _, path := range []string{"explain.json?namespace=shop&pod=web-0", "what-if.json?drain=worker-1", "moves.json"} {
+		t.Run(path, func(t *testing.T) { testQuestionEnds(t, path) })
+	}
+}
+
+func testQuestionEnds(t *testing.T, path string) {
+	t.Helper()
 	began, ended := make(chan struct{}), make(chan error)
-	q := questions()
-	q.Moves = func(ctx context.Context) (*moves.Report, error) {
+	wait := func(ctx context.Context) error {
 		select {
 		case began <- struct{}{}:
 			<-ctx.Done()
 			ended <- ctx.Err()
 		case <-ctx.Done(): // its turn came when the browser had gone
 		}
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
-	s := startWith(t, Options{Source: newCluster("worker-1"), Check: checks, Encode: json.Marshal, Questions: q})
+	s := startWith(t, Options{Source: newCluster("worker-1"), Check: checks, Encode: json.Marshal, Questions: Questions{
+		Explain: func(ctx context.Context, _ string, _ explain.Request) (explain.Result, error) { return nil, wait(ctx) },
+		WhatIf:  func(ctx context.Context, _ WhatIf) (*whatif.Report, error) { return nil, wait(ctx) },
+		Moves:   func(ctx context.Context) (*moves.Report, error) { return nil, wait(ctx) },
+	}})
 	ctx, cancel := context.WithCancel(t.Context())
 	for range maxAsked + 1 {
 		go func() {
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Address()+"moves.json", nil)
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Address()+path, nil)
 			if err != nil {
 				return
 			}

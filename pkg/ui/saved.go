@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
@@ -33,6 +34,9 @@ func Take(ctx context.Context, o Options) (*Snapshot, error) {
 	return newSnapshot(nodes, o.Source.Waiting(), o.Context, check(ctx, o.Check, clock.RealClock{})), nil
 }
 
+// knownReasons are those of kube-scheduler for pods without a node.
+var knownReasons = []string{corev1.PodReasonUnschedulable, corev1.PodReasonSchedulingGated, corev1.PodReasonSchedulerError}
+
 // HashNames returns a copy with hashes in place of names. It has no text or label that could hold a name.
 func (s *Snapshot) HashNames() *Snapshot {
 	hash := namehash.New()
@@ -49,7 +53,10 @@ func (s *Snapshot) HashNames() *Snapshot {
 	for _, p := range s.Waiting {
 		w := &top.WaitingPod{
 			Namespace: hash("namespace", p.Namespace), Name: hash("pod", p.Name), SchedulerName: hash("profile", p.SchedulerName),
-			Since: p.Since, Reason: p.Reason,
+			Since: p.Since,
+		}
+		if slices.Contains(knownReasons, p.Reason) { // any scheduler can write another, with names
+			w.Reason = p.Reason
 		}
 		hashed.Waiting[w.Namespace+"/"+w.Name] = w
 	}
@@ -88,22 +95,23 @@ func (s *Snapshot) WriteHTMLFile(name string, encode func(any) ([]byte, error)) 
 	return os.WriteFile(name, page.content, 0o600)
 }
 
-// ReadFile reads a saved snapshot.
-func ReadFile(ctx context.Context, name string) (*Snapshot, error) {
+// ReadFile reads a saved snapshot of a version.
+func ReadFile(ctx context.Context, name, apiVersion string) (*Snapshot, error) {
 	content, err := boundedfile.New(name, maxSavedBytes).Read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s, err := decode(content)
+	s, err := decode(content, apiVersion)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; write a file of --save", name, err)
 	}
 	return s, nil
 }
 
-func decode(content []byte) (*Snapshot, error) {
+func decode(content []byte, apiVersion string) (*Snapshot, error) {
 	s := &struct {
-		Kind string `json:"kind"`
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
 		*Snapshot
 	}{Snapshot: &Snapshot{}}
 	if err := json.Unmarshal(content, s); err != nil {
@@ -111,6 +119,9 @@ func decode(content []byte) (*Snapshot, error) {
 	}
 	if s.Kind != Kind {
 		return nil, fmt.Errorf("kind: %q, want %s", s.Kind, Kind)
+	}
+	if s.APIVersion != apiVersion {
+		return nil, fmt.Errorf("apiVersion: %q, want %s", s.APIVersion, apiVersion)
 	}
 	for name, node := range s.Nodes {
 		if node == nil || node.Row == nil || node.Name != name {

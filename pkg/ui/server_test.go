@@ -268,18 +268,22 @@ func TestServer_Attacks(t *testing.T) {
 			request{path: "snapshot.json", anonymous: true, header: map[string]string{"Cookie": s.access.cookie + "=" + s.access.token}},
 			http.StatusUnauthorized,
 		},
-		"another site's request":   {request{path: "snapshot.json", header: from("cross-site")}, http.StatusForbidden},
-		"a page at another port":   {request{path: "events", header: from("same-site")}, http.StatusForbidden},
-		"wrong token":              {request{method: "POST", path: "session", body: "guess"}, http.StatusUnauthorized},
-		"no token":                 {request{method: "POST", path: "session"}, http.StatusUnauthorized},
-		"start of the token":       {request{method: "POST", path: "session", body: s.access.token[:25]}, http.StatusUnauthorized},
-		"endless token":            {request{method: "POST", path: "session", body: s.access.token + strings.Repeat("x", 1<<20)}, http.StatusUnauthorized},
-		"token in the query":       {request{path: "snapshot.json?token=" + s.access.token, anonymous: true}, http.StatusUnauthorized},
-		"login of another site":    {request{method: "POST", path: "session", body: s.access.token, header: from("cross-site")}, http.StatusForbidden},
-		"login of another origin":  {request{method: "POST", path: "session", body: s.access.token, header: map[string]string{"Origin": "http://evil.example"}}, http.StatusForbidden},
-		"writing":                  {request{method: "POST", path: "snapshot.json"}, http.StatusMethodNotAllowed},
-		"deleting":                 {request{method: "DELETE", path: "pods.json?node=worker-1"}, http.StatusMethodNotAllowed},
-		"file of this machine":     {request{path: "..%2f..%2fetc/passwd"}, http.StatusNotFound},
+		"another site's request":  {request{path: "snapshot.json", header: from("cross-site")}, http.StatusForbidden},
+		"a page at another port":  {request{path: "events", header: from("same-site")}, http.StatusForbidden},
+		"wrong token":             {request{method: "POST", path: "session", body: "guess"}, http.StatusUnauthorized},
+		"no token":                {request{method: "POST", path: "session"}, http.StatusUnauthorized},
+		"start of the token":      {request{method: "POST", path: "session", body: s.access.token[:25]}, http.StatusUnauthorized},
+		"endless token":           {request{method: "POST", path: "session", body: s.access.token + strings.Repeat("x", 1<<20)}, http.StatusUnauthorized},
+		"token in the query":      {request{path: "snapshot.json?token=" + s.access.token, anonymous: true}, http.StatusUnauthorized},
+		"login of another site":   {request{method: "POST", path: "session", body: s.access.token, header: from("cross-site")}, http.StatusForbidden},
+		"login of another origin": {request{method: "POST", path: "session", body: s.access.token, header: map[string]string{"Origin": "http://evil.example"}}, http.StatusForbidden},
+		"writing":                 {request{method: "POST", path: "snapshot.json"}, http.StatusMethodNotAllowed},
+		"deleting":                {request{method: "DELETE", path: "pods.json?node=worker-1"}, http.StatusMethodNotAllowed},
+		"file of this machine":    {request{path: "..%2f..%2fetc/passwd"}, http.StatusNotFound},
+		"preflight": {
+			request{method: "OPTIONS", path: "snapshot.json", header: map[string]string{"Origin": "http://evil.example"}}, http.StatusMethodNotAllowed,
+		},
+		"overwriting a page":       {request{method: "PUT", path: "session", body: "x"}, http.StatusMethodNotAllowed},
 		"profile of the program":   {request{path: "debug/pprof/"}, http.StatusNotFound},
 		"node that does not exist": {request{path: "pods.json?node=%3Cscript%3E"}, http.StatusNotFound},
 	} {
@@ -293,6 +297,60 @@ func TestServer_Attacks(t *testing.T) {
 				t.Error("any origin may read it")
 			}
 		})
+	}
+}
+
+// Requests that no browser sends end without data, too.
+func TestServer_MalformedRequests(t *testing.T) {
+	s := start(t, newCluster("worker-1"))
+	host := s.access.hosts[0]
+	cookie := "Cookie: " + s.access.cookie + "=" + s.access.session + "\r\n\r\n"
+	for name, tt := range map[string]struct{ request, status string }{
+		"URL of another host": {"GET http://evil.example/snapshot.json HTTP/1.1\r\nHost: " + host + "\r\n" + cookie, "421"},
+		"endless query": {
+			"GET /pods.json?node=" + strings.Repeat("x", 2*maxHeaderBytes) + " HTTP/1.1\r\nHost: " + host + "\r\n" + cookie, "431",
+		},
+		"two hosts": {"GET /snapshot.json HTTP/1.1\r\nHost: " + host + "\r\nHost: evil.example\r\n" + cookie, "400"},
+		"no host":   {"GET /snapshot.json HTTP/1.0\r\n" + cookie, "421"},
+		"a tunnel":  {"CONNECT evil.example:80 HTTP/1.1\r\nHost: " + host + "\r\n" + cookie, "421"},
+	} {
+		conn, err := net.Dial("tcp", host)
+		must(t, err)
+		must(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+		_, err = io.WriteString(conn, tt.request)
+		must(t, err)
+		answer := make([]byte, 4<<10)
+		n, err := conn.Read(answer)
+		if tt.status != "431" { // whose connection may end before its answer arrives
+			must(t, err)
+		}
+		must(t, conn.Close())
+		if got := string(answer[:n]); n > 0 && !strings.HasPrefix(got[len("HTTP/1.1 "):], tt.status) || strings.Contains(got, "worker-1") {
+			t.Errorf("%s: %q, want HTTP status %s and no data", name, got, tt.status)
+		}
+	}
+}
+
+// A client that sends slowly loses its connection, in the header as in the body.
+func TestServer_SlowClients(t *testing.T) {
+	s := start(t, newCluster("worker-1"))
+	host := s.access.hosts[0]
+	var conns []net.Conn
+	for _, beginning := range []string{
+		"GET / HTTP/1.1\r\nHost: " + host, "POST /session HTTP/1.1\r\nHost: " + host + "\r\nContent-Length: 100\r\n\r\nx",
+	} {
+		conn, err := net.Dial("tcp", host)
+		must(t, err)
+		must(t, conn.SetDeadline(time.Now().Add(readTimeout+time.Minute)))
+		_, err = io.WriteString(conn, beginning)
+		must(t, err)
+		conns = append(conns, conn)
+	}
+	for i, conn := range conns {
+		if content, err := io.ReadAll(conn); err != nil || strings.Contains(string(content), "Set-Cookie") {
+			t.Errorf("connection %d: %q, error %v; want its end", i, content, err)
+		}
+		must(t, conn.Close())
 	}
 }
 
@@ -501,18 +559,56 @@ func TestServer_TrendAndHistory(t *testing.T) {
 }
 
 func TestReadFile_Errors(t *testing.T) {
+	deep := strings.Repeat("[", 20_000)
 	for content, want := range map[string]string{
+		`{"kind":"ClusterLoads","nodes":` + deep:                                                   "exceeded max depth",
+		`{"apiVersion":"v2","kind":"ClusterLoads"}`:                                                `apiVersion: "v2", want v1`,
+		`{"apiVersion":"v1","kind":"ClusterLoads","waiting":{"a/b":{"namespace":"a","name":"c"}}}`: `waiting["a/b"].name`,
 		`{`:                               "unexpected end of JSON input",
 		`[]`:                              "cannot unmarshal array",
 		`{"kind":"NodeLoads","nodes":[]}`: "cannot unmarshal array",
 		`{"kind":"NodeLoads"}`:            `kind: "NodeLoads", want ClusterLoads`,
-		`{"kind":"ClusterLoads","nodes":{"a":null}}`:         `nodes["a"].name`,
-		`{"kind":"ClusterLoads","nodes":{"a":{"name":"b"}}}`: `nodes["a"].name`,
+		`{"apiVersion":"v1","kind":"ClusterLoads","nodes":{"a":null}}`:         `nodes["a"].name`,
+		`{"apiVersion":"v1","kind":"ClusterLoads","nodes":{"a":{"name":"b"}}}`: `nodes["a"].name`,
 	} {
 		file := filepath.Join(t.TempDir(), "nodes.json")
 		must(t, os.WriteFile(file, []byte(content), 0o600))
-		if _, err := ReadFile(t.Context(), file); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "; write a file of --save") {
+		if _, err := ReadFile(t.Context(), file, "v1"); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "; write a file of --save") {
 			t.Errorf("%s: error %v, want %s", content, err, want)
+		}
+	}
+}
+
+// A file that is larger than any snapshot is not read.
+func TestReadFile_Large(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "nodes.json")
+	must(t, os.WriteFile(file, []byte("{}"), 0o600))
+	must(t, os.Truncate(file, maxSavedBytes+1))
+	if _, err := ReadFile(t.Context(), file, "v1"); err == nil || !strings.Contains(err.Error(), "has more than 67108864 bytes") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// No text of a cluster ends the page's script, or begins another.
+func TestSnapshot_WriteHTMLFile(t *testing.T) {
+	page := func(text string) string {
+		t.Helper()
+		n := row("worker-1")
+		n.Labels = map[string]string{text: text}
+		s := newSnapshot(&top.Nodes{Nodes: []*top.Row{&n}, View: top.View{Problems: []string{text}}}, []top.WaitingPod{{Name: text, Message: text}}, text, nil)
+		file := filepath.Join(t.TempDir(), "page.html")
+		must(t, s.WriteHTMLFile(file, json.Marshal))
+		content, err := os.ReadFile(file)
+		must(t, err)
+		return string(content)
+	}
+	plain := page("plain")
+	for _, hostile := range []string{"</script><script>", "</SCRIPT >", "<!--<script>", "-->", "\u2028", "\u2029", "]]>", "&quot;"} {
+		got := page(hostile)
+		for _, part := range []string{"<script", "</script", "</SCRIPT", "<!--", "-->", "\u2028", "\u2029", "]]>"} {
+			if strings.Count(got, part) != strings.Count(plain, part) {
+				t.Errorf("%q puts %q into the page", hostile, part)
+			}
 		}
 	}
 }
@@ -522,7 +618,8 @@ func TestSnapshot_HashNames(t *testing.T) {
 	const secret = "secret"
 	n := row(secret)
 	n.Profiles, n.AnnotationProblem, n.Labels = []string{secret}, secret, map[string]string{"topology.kubernetes.io/zone": secret, "team": secret, secret: "x"}
-	waiting := []top.WaitingPod{{Namespace: secret, Name: secret, SchedulerName: secret, Since: now, Reason: "Unschedulable", Message: secret}}
+	waiting := []top.WaitingPod{{Namespace: secret, Name: secret, SchedulerName: secret, Since: now, Reason: "Unschedulable", Message: secret},
+		{Namespace: secret, Name: "of another scheduler", Since: now, Reason: "No node for " + secret}}
 	report := &doctor.Report{Configuration: secret, Restart: secret, Checks: []doctor.Check{{
 		Group: "source", ID: "source.tls", Status: doctor.Error, Message: secret, Advice: []doctor.Advice{{Text: secret, Command: secret, YAML: secret}},
 	}}}
@@ -536,7 +633,7 @@ func TestSnapshot_HashNames(t *testing.T) {
 	if strings.Contains(string(content), secret) {
 		t.Errorf("a name is left: %s", content)
 	}
-	for _, part := range []string{`"name":"node-`, `"pool":"pool-`, `zone":"zone-`, `"namespace":"namespace-`, `"name":"pod-`, `"status":"error"`, `30.2`} {
+	for _, part := range []string{`"name":"node-`, `"pool":"pool-`, `zone":"zone-`, `"namespace":"namespace-`, `"name":"pod-`, `"status":"error"`, `"reason":"Unschedulable"`, `30.2`} {
 		if !strings.Contains(string(content), part) {
 			t.Errorf("no %s in %s", part, content)
 		}

@@ -124,7 +124,7 @@ const newTrend = ({ get, percent, plural, drawAll }) => {
     plot = new uPlot({
       ...size(), legend: { show: false }, cursor: { drag: { x: false, y: false }, y: false },
       scales: { x: { range: () => [Math.min(x[0], x.at(-1) - 60), x.at(-1)] }, y: { range: [0, 100] } },
-      axes: [{ ...axis, size: 26, values: (_, ticks) => ticks.map((t) => clock(t * 1000)), space: 70 }, { ...axis, size: 40, values: (_, ticks) => ticks.map((t) => t + " %"), incrs: [25] }],
+      axes: [{ ...axis, size: 26, values: (_, ticks) => ticks.map((t) => clock(t * 1000)), space: 70 }, { ...axis, size: 48, values: (_, ticks) => ticks.map((t) => t + " %"), incrs: [25] }],
       series: [{}, { stroke: () => cssColor("p0"), fill: () => cssColor("p0") + "22", width: 2, points: { show: known.length === 1 } },
         { stroke: () => cssColor("ink"), width: 1, dash: [5, 4], points: { show: false } }],
       hooks: { setCursor: [showValue], draw: [drawMarks] },
