@@ -64,7 +64,7 @@ func TestDeschedulers(t *testing.T) {
 					t.Fatal(err)
 				}
 				for i := range e.pods {
-					if e.pods[i].moves > 0 && pod < 0 {
+					if e.pods[i].restarts > 0 && pod < 0 {
 						pod, at = i, tick
 					}
 				}

@@ -54,6 +54,7 @@ type engine struct {
 	pods   []podState
 	// waiting are the pods to decide, by arrival; starting are the pods bound since the last tick.
 	waiting, starting []int
+	storms            storms
 	// ends are the pods by the tick of their end.
 	ends    map[int][]int
 	arrived int
@@ -80,8 +81,9 @@ type podState struct {
 	usage float32
 	sum   float64
 	ticks int
-	// moves counts the moves. After one, left is the rest of the lifetime, in ticks. The pod runs from tick ready on at the earliest.
-	moves, left, ready int
+	// restarts counts the moves and the losses of the pod's node. After one, left is the rest of the lifetime, in ticks. The pod runs
+	// from tick ready on at the earliest.
+	restarts, left, ready int
 }
 
 // Run replays the input with the policy.
@@ -141,6 +143,9 @@ func newEngine(ctx context.Context, in *input.Input, policy Policy) (*engine, er
 	if err != nil {
 		return nil, err
 	}
+	if len(in.Storms) > 0 {
+		e.measured.keep(lostWindow)
+	}
 	e.mover, err = e.newMover(ctx)
 	return e, err
 }
@@ -161,6 +166,9 @@ func (e *engine) tick(ctx context.Context, tick int) error {
 	}
 	if tick%ticksPerStatistics == 0 {
 		e.observe()
+	}
+	if err := e.storm(tick); err != nil {
+		return err
 	}
 	if err := e.move(ctx, tick); err != nil {
 		return err
@@ -213,8 +221,8 @@ func (e *engine) startContainers(tick int, now time.Time) error {
 
 // demandOf returns the demand of a pod whose container starts at the tick.
 func (e *engine) demandOf(i, start int) input.Demand {
-	d := e.DemandOf(&e.Pods[i], e.noise)
-	if e.pods[i].moves > 0 {
+	d := e.DemandOf(&e.Pods[i], e.noise, start)
+	if e.pods[i].restarts > 0 {
 		d = d.Restarted(start)
 	}
 	return d
@@ -322,7 +330,7 @@ func (e *engine) use(tick int) {
 		}
 		e.measured.add(i, podusage.Amounts{load.CPU: cpu / n.capacity.CPUMillis, load.Memory: memory / n.capacity.MemoryBytes})
 		if counted {
-			e.figures.node(i, n, cpu)
+			e.figures.node(i, n, cpu, tick < e.storms.until)
 		}
 	}
 	e.measured.next()

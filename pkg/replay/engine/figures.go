@@ -26,7 +26,9 @@ type figures struct {
 	histogram      [bins + 1]int
 	// hotTicks and severeTicks are node-ticks; unserved is in milliCPU·ticks.
 	hotTicks, severeTicks int
-	unserved              float64
+	// stormTicks are the hot node-ticks after storms.
+	stormTicks int
+	unserved   float64
 	// sum and squares are over the nodes of the current tick; deviation is the sum of the ticks' deviations.
 	sum, squares float64
 	deviation    float64
@@ -54,7 +56,7 @@ func newFigures(in *input.Input) *figures {
 }
 
 // node counts a node's CPU demand during the tick, in milliCPU.
-func (f *figures) node(i int, n *nodeState, cpu float64) {
+func (f *figures) node(i int, n *nodeState, cpu float64, storm bool) {
 	capacity := n.capacity.CPUMillis
 	u := cpu / capacity
 	f.nodes++
@@ -76,6 +78,9 @@ func (f *figures) node(i int, n *nodeState, cpu float64) {
 	if u > load.Hot {
 		f.hotTicks++
 		f.hot++
+		if storm {
+			f.stormTicks++
+		}
 	}
 }
 
@@ -109,6 +114,7 @@ func (f *figures) endColumn() {
 func (f *figures) run(e *engine) report.Run {
 	f.endColumn()
 	f.HotMinutes = float64(f.hotTicks) * input.Tick.Minutes()
+	f.StormMinutes = float64(f.stormTicks) * input.Tick.Minutes()
 	f.SevereMinutes = float64(f.severeTicks) * input.Tick.Minutes()
 	f.UnservedCoreHours = f.unserved / 1000 * input.Tick.Hours()
 	f.P99Utilization = f.percentile(0.99)

@@ -251,12 +251,18 @@ func (e *engine) evict(move *rebalance.Move, tick int) error {
 	}
 	m.underWay[i] = u
 	m.replacements = append(m.replacements, i)
-	p.moves++
-	p.left, p.ready = max(p.end-tick, 1), gone+input.Ticks(m.Startup)
-	p.object = e.templates[e.Pods[i].Workload].pod(i, now)
-	suffix := "-m" + strconv.Itoa(p.moves)
-	p.object.Name, p.object.UID = p.object.Name+suffix, p.object.UID+types.UID(suffix)
+	e.replace(i, tick, gone+input.Ticks(m.Startup))
 	return nil
+}
+
+// replace creates the pod again, with the rest of its lifetime. It runs from tick ready on at the earliest.
+func (e *engine) replace(i, tick, ready int) {
+	p := &e.pods[i]
+	p.restarts++
+	p.left, p.ready = max(p.end-tick, 1), ready
+	p.object = e.templates[e.Pods[i].Workload].pod(i, e.clock.Now())
+	suffix := "-r" + strconv.Itoa(p.restarts)
+	p.object.Name, p.object.UID = p.object.Name+suffix, p.object.UID+types.UID(suffix)
 }
 
 // bound counts where the replacement was placed.

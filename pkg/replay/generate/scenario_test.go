@@ -37,7 +37,7 @@ func aggregatesOf(in *input.Input) aggregates {
 		requests := &in.Workloads[p.Workload].Requests
 		a.requests += requests.CPUMillis * (to - from).Hours() / capacity
 		a.memoryRequests += requests.MemoryBytes * (to - from).Hours() / memory
-		d := in.DemandOf(p, n)
+		d := in.DemandOf(p, n, input.Ticks(p.Arrival))
 		for tick := input.Ticks(from); tick < input.Ticks(to); tick++ {
 			a.demand += float64(d.At(tick)) * input.Tick.Hours() / capacity
 		}

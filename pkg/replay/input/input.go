@@ -28,6 +28,20 @@ type Input struct {
 	Workloads       []Workload
 	// Pods are sorted by Arrival.
 	Pods []Pod
+	// Storms are moments at which many pods start. They are sorted by At.
+	Storms []Storm
+}
+
+// StormLength is the time after a storm whose hot minutes are counted apart.
+const StormLength = 15 * time.Minute
+
+// Storm is a moment at which many pods start.
+type Storm struct {
+	// At is counted from Input.Start.
+	At time.Duration
+	// LostUtilization, if above 0, makes the node fail whose CPU utilization over the last five minutes is closest to it. Its pods
+	// are created again. The node is back after StormLength.
+	LostUtilization float64
 }
 
 // Amounts are of the resources of a node or a pod; 0 is unset.
@@ -56,6 +70,14 @@ type Workload struct {
 	Container string  `json:"container,omitempty"`
 	Requests  Amounts `json:"requests,omitzero"`
 	Limits    Amounts `json:"limits,omitzero"`
+	Startup   Startup `json:"startup,omitzero"`
+}
+
+// Startup is the usage of a pod from its start on.
+type Startup struct {
+	// CPUMillis is the least usage, for the Seconds after the start.
+	CPUMillis float64 `json:"cpuMillis"`
+	Seconds   float64 `json:"seconds"`
 }
 
 // Pod is a pod with its usage.
@@ -107,13 +129,20 @@ type Demand struct {
 	// Before the tick restartedUntil, the usage is at least atStart, without noise.
 	restartedUntil int
 	atStart        float32
+	// Before the tick startupUntil, the usage is at least startup, without noise.
+	startupUntil int
+	startup      float32
 }
 
 const ticksPerSample = int(TraceStep / Tick)
 
-// DemandOf returns the demand of a pod of the input.
-func (in *Input) DemandOf(p *Pod, n Noise) Demand {
-	d := Demand{pod: p, noise: n, limitMillis: float32(in.Workloads[p.Workload].Limits.CPUMillis)}
+// DemandOf returns the demand of a pod of the input that starts at a tick.
+func (in *Input) DemandOf(p *Pod, n Noise, start int) Demand {
+	w := &in.Workloads[p.Workload]
+	d := Demand{
+		pod: p, noise: n, limitMillis: float32(w.Limits.CPUMillis),
+		startupUntil: start + Ticks(seconds(w.Startup.Seconds)), startup: float32(w.Startup.CPUMillis),
+	}
 	if p.Noise < 0 {
 		d.noise = nil
 	}
@@ -132,6 +161,9 @@ func (d *Demand) At(tick int) float32 {
 	usage := d.pod.value(tick/ticksPerSample) * d.pod.CPUMillis
 	if tick < d.restartedUntil {
 		usage = max(usage, d.atStart)
+	}
+	if tick < d.startupUntil {
+		usage = max(usage, d.startup)
 	}
 	if d.noise != nil {
 		usage *= d.noise[(d.pod.Noise+tick)&(NoiseLength-1)]

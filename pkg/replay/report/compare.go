@@ -54,13 +54,24 @@ func (r *Report) Figures() []Figure {
 			return float64(r.Decisions) / r.DecisionSeconds
 		}},
 	}
+	storm := func(r *Run) float64 { return r.StormMinutes }
+	if r.has(storm) {
+		figures = append(figures, Figure{
+			"storm", "After storms", "node-min", "Hot node-minutes in the quarter of an hour after a storm, per run.", true, 0, storm,
+		})
+	}
 	energy := func(r *Run) float64 { return r.EnergyHours / 1000 }
-	if slices.ContainsFunc(r.Policies, func(p PolicyReport) bool { return p.total(energy, len(p.Runs)) != 0 }) {
+	if r.has(energy) {
 		figures = append(figures, Figure{
 			"energy", "Energy", "kWh", "Energy of all nodes by the power models, in kWh where these are in watts.", true, 1, energy,
 		})
 	}
 	return figures
+}
+
+// has reports whether the figure is not 0 in some run.
+func (r *Report) has(figure func(*Run) float64) bool {
+	return slices.ContainsFunc(r.Policies, func(p PolicyReport) bool { return p.total(figure, len(p.Runs)) != 0 })
 }
 
 // MovesPerDay extrapolates a run's moves from the counted time.

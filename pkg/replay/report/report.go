@@ -47,6 +47,8 @@ type Run struct {
 	// HotMinutes and SevereMinutes are node-minutes above load.Hot and SevereAbove.
 	HotMinutes    float64 `json:"hotMinutes"`
 	SevereMinutes float64 `json:"severeMinutes"`
+	// StormMinutes is the part of HotMinutes in the quarter of an hour after a storm: many pods start at once.
+	StormMinutes float64 `json:"stormMinutes,omitempty"`
 	// UnservedCoreHours is demand beyond capacity.
 	UnservedCoreHours float64 `json:"unservedCoreHours"`
 	// P99Utilization is the 99th percentile over all node-minutes; Deviation the standard deviation between nodes, averaged over time.

@@ -20,6 +20,7 @@ type tableColumn struct {
 // tableColumns are the figures of the table, by Figure.Key.
 var tableColumns = []tableColumn{
 	{"HOT-MIN", "hot", "%.0f", true},
+	{"STORM-MIN", "storm", "%.0f", true},
 	{"SEVERE-MIN", "severe", "%.0f", true},
 	{"UNSERVED-CORE-H", "unserved", "%.1f", true},
 	{"P99", "p99", "%.0f %%", false},

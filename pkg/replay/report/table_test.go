@@ -23,3 +23,21 @@ func TestWriteTables_Energy(t *testing.T) {
 		t.Errorf("want no energy without power models, got\n%s", table)
 	}
 }
+
+// The table has a column for hot minutes after storms if there are storms.
+func TestWriteTables_Storms(t *testing.T) {
+	of := func(minutes float64) string {
+		var b strings.Builder
+		r := &Report{Policies: []PolicyReport{{Name: Stock, Runs: []Run{{HotMinutes: 1000, StormMinutes: minutes}}}}}
+		if err := WriteTables(&b, []*Report{r}); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	if table := of(321); !strings.Contains(table, "321") || !strings.Contains(table, "STORM-MIN: Hot node-minutes in the quarter") {
+		t.Errorf("want 321 minutes and what they are, got\n%s", table)
+	}
+	if table := of(0); strings.Contains(table, "STORM") {
+		t.Errorf("want no column without storms, got\n%s", table)
+	}
+}
