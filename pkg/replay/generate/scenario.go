@@ -26,6 +26,8 @@ type Scenario struct {
 	Relatives, LeastSimilar, MostSimilar float64
 	// Popular is the number of images that all unrelated workloads share; 0 gives each its own.
 	Popular int
+	// Storms makes many pods start at once, and use more while they start: see storms.
+	Storms bool
 	// Uneven makes workloads and hours differ more: see uneven.
 	Uneven bool
 }
@@ -42,6 +44,7 @@ func Scenarios() []Scenario {
 		{Name: "weak-siblings", Demand: baseDemand, Recurring: 0.3, Relatives: 0.8, MostSimilar: 0.5},
 		{Name: "misleading", Demand: baseDemand, Recurring: 0.3, Relatives: 0.8, Popular: 10},
 		{Name: "uneven", Demand: baseDemand, Recurring: 0.65, Relatives: 0.4, MostSimilar: 1, Uneven: true},
+		{Name: "storm", Demand: 0.35, Recurring: 0.65, Copies: 0.25, Storms: true},
 	}
 }
 
@@ -149,6 +152,8 @@ type kind struct {
 	names
 	// lifetime is the median of the pods' lifetimes.
 	lifetime time.Duration
+	// startup makes the pods use more while they start. service makes them request what they use, without a limit.
+	startup, service bool
 }
 
 func (g *generator) generate() {
@@ -163,10 +168,18 @@ func (g *generator) generate() {
 	meanLifetime := time.Duration(float64(medianLifetime) * math.Exp(lifetimeSigma*lifetimeSigma/2))
 	g.arrivals(bursts*meanLifetime.Hours()/24, fillTime, g.residualLifetime)
 	g.arrivals(bursts, input.Day, g.lifetime)
+	if g.scenario.Storms {
+		g.storms()
+	}
 	slices.SortStableFunc(g.Pods, func(a, b input.Pod) int { return int(a.Arrival - b.Arrival) })
 	g.scale()
 	for i := range g.Workloads {
 		g.request(i)
+		if g.kinds[i].startup {
+			g.Workloads[i].Startup = input.Startup{
+				CPUMillis: startupPeak * 1000 * g.kinds[i].cores * mean(g.machines[g.kinds[i].machine]), Seconds: startupTime.Seconds(),
+			}
+		}
 	}
 }
 
@@ -190,6 +203,11 @@ func (g *generator) burst(arrival time.Duration, lifetime func(median time.Durat
 		w = g.addWorkload()
 	}
 	replicas := min(max(int(math.Exp(0.9+1.05*g.rand.NormFloat64())), 1), maxReplicas)
+	g.replicas(w, replicas, arrival, func() time.Duration { return lifetime(g.kinds[w].lifetime) })
+}
+
+// replicas adds pods of the workload that arrive at once.
+func (g *generator) replicas(w, replicas int, arrival time.Duration, lifetime func() time.Duration) {
 	k := &g.kinds[w]
 	for range replicas {
 		machine := k.machine
@@ -198,7 +216,7 @@ func (g *generator) burst(arrival time.Duration, lifetime func(median time.Durat
 		}
 		scale := math.Exp(replicaSigma * g.rand.NormFloat64())
 		g.Pods = append(g.Pods, input.Pod{
-			Workload: w, Arrival: arrival, Lifetime: lifetime(k.lifetime),
+			Workload: w, Arrival: arrival, Lifetime: lifetime(),
 			Trace: g.machines[machine], CPUMillis: float32(1000 * k.cores * scale),
 			Noise: g.rand.IntN(input.NoiseLength), MemoryBytes: k.memoryBytes * scale,
 		})
@@ -224,6 +242,9 @@ func (g *generator) addWorkload() int {
 	}
 	if g.scenario.Uneven {
 		g.uneven(&k)
+	}
+	if g.scenario.Storms {
+		k.startup = g.rand.Float64() < startupShare
 	}
 	if w >= g.catalog && w > 0 {
 		k = g.related(k)
@@ -285,6 +306,9 @@ func (g *generator) request(w int) {
 	workload.Requests.MemoryBytes = math.Ceil(k.memoryBytes*1.3/(1<<20)) * (1 << 20)
 	request := 0.0
 	switch share := g.rand.Float64(); {
+	case k.service:
+		workload.Requests.CPUMillis = math.Ceil(usage)
+		return
 	case share < 0.63:
 		request = max(2*usage, min(usage*2*math.Pow(5, g.rand.Float64()), maxOverask))
 	case share < 0.85:
