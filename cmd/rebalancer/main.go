@@ -3,7 +3,6 @@ package main
 
 import (
 	"os"
-	_ "time/tzdata" // the image has no time zones
 
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
