@@ -182,6 +182,29 @@ func (e *Executor) Settle(ctx context.Context) ([]*Moving, error) {
 	return e.history.moving(), err
 }
 
+// Preview returns what a step would do now, from one look at the load. It changes nothing, so it needs no Evictor and no Observer.
+func (e *Executor) Preview(ctx context.Context) (*Status, error) {
+	if err := e.load(ctx); err != nil {
+		return nil, err
+	}
+	cluster, err := e.World.Cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := Look(ctx, cluster.Scheduler, cluster.Load, e.Config)
+	if err != nil {
+		return nil, err
+	}
+	e.history.Observe(nodes, e.Config)
+	s := &Status{}
+	if s.Stop, s.Why, err = e.brakes(ctx); err != nil {
+		return nil, err
+	}
+	err = e.makePlan(ctx, false)
+	s.Plan, s.UnderWay = e.plan, e.history.moving()
+	return s, err
+}
+
 // load reads the state, which another process may have changed.
 func (e *Executor) load(ctx context.Context) error {
 	content, paused, err := e.Store.Load(ctx)
@@ -275,7 +298,7 @@ func (e *Executor) brakes(ctx context.Context) (stop Stop, why string, err error
 	case e.paused:
 		return Paused, "an annotation pauses moves", nil
 	case !e.Config.Open(now):
-		return OutsideWindow, "no window is open", nil
+		return OutsideWindow, "no window is open; the next one opens at " + e.Config.NextOpening(now).UTC().Format(time.RFC3339), nil
 	case now.Before(e.history.breaker.OpenUntil):
 		return BreakerOpen, "moves failed one after the other; they go on at " +
 			e.history.breaker.OpenUntil.UTC().Format(time.RFC3339), nil

@@ -248,12 +248,47 @@ func TestExecutor_Brakes(t *testing.T) {
 			if s.Stop != tc.want || (tc.want != "") != (s.Why != "") {
 				t.Errorf("stopped by %q: %q, want %q", s.Stop, s.Why, tc.want)
 			}
+			if preview, err := w.Preview(t.Context()); err != nil || preview.Stop != tc.want && tc.want != NodesUnclear || preview.Why != s.Why &&
+				preview.Plan.Stopped != s.Why || len(preview.Plan.Moves) != len(s.Plan.Moves) {
+				t.Errorf("the preview is %+v with error %v, want that of the step: %+v", preview, err, s)
+			}
 			if tc.want != NodesUnclear && len(s.Plan.Moves) != 1 {
 				t.Errorf("it plans %+v, want one move", s.Plan.Moves)
 			}
 			w.paused, w.down, *w.Config = false, "", before
 			w.wants("try web-1", "save", "evict web-1", "began web-1")
 		})
+	}
+}
+
+// TestExecutor_Window opens at 22:00 for an hour.
+func TestExecutor_Window(t *testing.T) {
+	w := newWorld(t, newFixture())
+	w.Config.Windows = []rebalancer.Window{{Schedule: "0 22 * * *", Duration: metav1.Duration{Duration: time.Hour}}}
+	w.cluster.Scheduler = nil // the load would be of the past
+	evening := now.Truncate(24 * time.Hour).Add(22 * time.Hour)
+	for after, want := range map[time.Duration]string{
+		-time.Second: "no window is open; the next one opens at 2026-01-02T22:00:00Z", 0: "", time.Hour - time.Second: "",
+		time.Hour: "no window is open; the next one opens at 2026-01-03T22:00:00Z",
+	} {
+		w.clock.SetTime(evening.Add(after))
+		stop, why, err := w.brakes(t.Context())
+		if err != nil || why != want || (stop == OutsideWindow) != (want != "") {
+			t.Errorf("%v after it opens: stopped by %q: %q, error %v, want %q", after, stop, why, err, want)
+		}
+	}
+}
+
+// TestExecutor_Preview has a move under way. Nothing is saved, evicted or told.
+func TestExecutor_Preview(t *testing.T) {
+	w := newWorld(t, newFixture())
+	w.step()
+	w.replace("web-1", "b", true)
+	w.restart(w.Config)
+	w.Observer, w.Evictor, w.done = nil, nil, nil
+	s, err := w.Preview(t.Context())
+	if err != nil || len(w.done) > 0 || len(s.UnderWay) != 1 || !slices.Equal(s.Plan.Resting, []string{"a"}) {
+		t.Errorf("it did %q with error %v: %+v, want a move under way, and node a at rest", w.done, err, s)
 	}
 }
 

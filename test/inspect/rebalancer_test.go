@@ -290,7 +290,15 @@ func TestRebalancer(t *testing.T) {
 	stopped := func(reason string) func() bool {
 		return func() bool { return r.metric(`stopped{reason="`+reason+`"}`) == 1 && r.metric("planned_moves") == 1 }
 	}
+	plans := func(want string) {
+		t.Helper()
+		p := shared.plimsoll(t, "rebalance", "--config", shared.writeConfiguration(t, movingConfiguration), "--rebalancer-config", limits(t, ""))
+		if p.wants(t, 0); !strings.Contains(p.stdout, want) || !strings.Contains(p.stdout, "web-1") {
+			t.Errorf("the plan is %+v, want web-1 and %q", p, want)
+		}
+	}
 	r.stays("a pause", stopped("Paused"))
+	plans("Moves wait (Paused): an annotation pauses moves.\n")
 
 	must(t, scheduler.Kill())
 	r.until("the lease expires", func() bool {
@@ -300,6 +308,7 @@ func TestRebalancer(t *testing.T) {
 	})
 	pause(t, false)
 	r.stays("no scheduler", stopped("SchedulerDown"))
+	plans("Moves wait (SchedulerDown): the scheduler is down: it last renewed the Lease kube-system/kube-scheduler at ")
 
 	budgets := shared.Client.PolicyV1().PodDisruptionBudgets(metav1.NamespaceDefault)
 	_, err := budgets.Create(ctx, &policyv1.PodDisruptionBudget{ // its status allows none

@@ -62,9 +62,9 @@ func Evict(ctx context.Context, c *live.Connection, r Request, e Eviction) error
 	if report.Notes, err = world.Refresh(ctx); err != nil {
 		return err
 	}
-	store, err := e.store(ctx)
+	store, err := storeOf(ctx, e.Client)
 	if err != nil {
-		return err
+		return fmt.Errorf("look for an installed rebalancer, whose limits hold too: %w", err)
 	}
 	executor := &rebalance.Executor{
 		World: world, Evictor: kube.Evictor{Client: e.Client}, Store: store, Observer: progress{e.Progress}, Clock: clock.RealClock{},
@@ -158,18 +158,6 @@ func (r *runner) step(ctx context.Context) ([]*rebalance.Moving, error) {
 	}
 	r.begins = r.begins && r.left > 0
 	return underWay, nil
-}
-
-// store returns the state of the rebalancer that is installed, so that its limits hold for both. Without one, this run has its own.
-func (e *Eviction) store(ctx context.Context) (rebalance.Store, error) {
-	held, err := kube.FindState(ctx, e.Client)
-	if err != nil {
-		return nil, fmt.Errorf("look for an installed rebalancer, whose limits hold too: %w", err)
-	}
-	if held == nil {
-		return &kube.MemoryStore{}, nil
-	}
-	return &kube.Store{Client: e.Client, Namespace: held.Namespace, Name: held.Name}, nil
 }
 
 // progress shows what happens as lines.

@@ -9,12 +9,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
 )
 
 // Request says what is planned in which cluster.
@@ -25,6 +29,9 @@ type Request struct {
 	Rebalancer string
 	// Found is called with the configuration. It must not be nil.
 	Found func(*live.Configuration)
+	// Installed takes the state of the installed rebalancer, and looks for the scheduler's lease: both tell why nothing moves now.
+	// Otherwise the plan is that of a new rebalancer.
+	Installed bool
 }
 
 // Report is a plan of moves.
@@ -35,13 +42,18 @@ type Report struct {
 	Plugin  string `json:"plugin"`
 	// Stopped says why nothing may move; empty if moves are possible.
 	Stopped string `json:"stopped,omitempty"`
+	// WaitReason and Wait say why a rebalancer would not make these moves now; empty if it would.
+	WaitReason rebalance.Stop `json:"waitReason,omitempty"`
+	Wait       string         `json:"wait,omitempty"`
 	// Nodes are the hot nodes, hottest first, then the destinations.
 	Nodes []Node `json:"nodes"`
 	Moves []Move `json:"moves"`
 	// Stay counts the other pods of hot nodes, most frequent reason first.
 	Stay []Stay `json:"stay"`
 	// Deferred are hot nodes beyond the limits of moves.
-	Deferred  []string `json:"deferred,omitempty"`
+	Deferred []string `json:"deferred,omitempty"`
+	// Resting are hot nodes whose last move the load does not show yet.
+	Resting   []string `json:"resting,omitempty"`
 	Simulated int      `json:"simulatedDecisions"`
 	Notes     []string `json:"notes,omitempty"`
 }
@@ -109,18 +121,77 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 	}
 	report.Plugin = cluster.Load.Name()
 	cluster.Usage = report.usage(ctx, opened, cluster.Now)
-	history := &rebalance.History{}
-	nodes, err := rebalance.Look(ctx, opened.Scheduler, cluster.Load, configuration)
+	w := &snapshot{cluster: cluster, report: report}
+	executor := &rebalance.Executor{World: w, Store: &kube.MemoryStore{}, Clock: clock.RealClock{}, Config: configuration}
+	if r.Installed {
+		w.lease = leaseOf(c.Client, own)
+		if executor.Store, err = storeOf(ctx, c.Client); err != nil {
+			report.Notes = append(report.Notes,
+				fmt.Sprintf("Cannot look for an installed rebalancer, so its state does not count: %v", text.ExcerptError(err)))
+			executor.Store = &kube.MemoryStore{}
+		}
+	}
+	status, err := executor.Preview(ctx)
 	if err != nil {
 		return nil, err
 	}
-	history.Observe(nodes, configuration)
-	plan, err := rebalance.Make(ctx, cluster, history, configuration)
-	if err != nil {
-		return nil, err
-	}
-	report.add(plan)
+	report.WaitReason, report.Wait = status.Stop, status.Why
+	report.add(status.Plan)
 	return report, nil
+}
+
+// leaseOf returns the lease of the scheduler; nil without leader election.
+func leaseOf(client kubernetes.Interface, own *live.Configuration) *kube.Lease {
+	election := own.Decoded.LeaderElection
+	if own.Workload != nil {
+		election = own.Workload.LeaderElection(own.Decoded)
+	}
+	if !election.LeaderElect {
+		return nil
+	}
+	return &kube.Lease{Client: client, Clock: clock.RealClock{}, Namespace: election.ResourceNamespace, Name: election.ResourceName}
+}
+
+// storeOf returns the state of the rebalancer that is installed; without one, an empty state.
+func storeOf(ctx context.Context, client kubernetes.Interface) (rebalance.Store, error) {
+	held, err := kube.FindState(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	if held == nil {
+		return &kube.MemoryStore{}, nil
+	}
+	return &kube.Store{Client: client, Namespace: held.Namespace, Name: held.Name}, nil
+}
+
+// snapshot is a cluster at one moment.
+type snapshot struct {
+	cluster rebalance.Cluster
+	// lease may be nil. The report notes if it cannot be read.
+	lease  *kube.Lease
+	report *Report
+}
+
+var _ rebalance.World = &snapshot{}
+
+// Cluster implements rebalance.World.
+func (s *snapshot) Cluster(context.Context) (rebalance.Cluster, error) { return s.cluster, nil }
+
+// Pods implements rebalance.World.
+func (s *snapshot) Pods(namespace string) ([]*corev1.Pod, error) {
+	return s.cluster.Scheduler.Informers().Core().V1().Pods().Lister().Pods(namespace).List(labels.Everything())
+}
+
+// SchedulerDown implements rebalance.World.
+func (s *snapshot) SchedulerDown(ctx context.Context) (string, error) {
+	if s.lease == nil {
+		return "", nil
+	}
+	why, err := s.lease.Down(ctx)
+	if err != nil {
+		s.report.Notes = append(s.report.Notes, fmt.Sprintf("Cannot tell whether the scheduler runs: %v", text.ExcerptError(err)))
+	}
+	return why, nil
 }
 
 // usage returns the measured usage of pods; nil if it cannot be read.
@@ -153,7 +224,7 @@ func (r *Report) usage(ctx context.Context, c *live.Cluster, now time.Time) func
 
 // add adds the plan.
 func (r *Report) add(p *rebalance.Plan) {
-	r.Stopped, r.Deferred, r.Simulated = p.Stopped, p.Deferred, p.Simulated
+	r.Stopped, r.Deferred, r.Resting, r.Simulated = p.Stopped, p.Deferred, p.Resting, p.Simulated
 	byName := map[string]*Node{}
 	percent := func(fraction float64) float64 { return math.Round(1000*fraction) / 10 }
 	node := func(name string, of load.Resource, hot bool) *Node {

@@ -64,12 +64,27 @@ Other pods of hot nodes stay:
 }
 
 func TestReport_NoMoves(t *testing.T) {
-	for want, p := range map[string]*rebalance.Plan{
-		"Plan by P of profile s. Nothing is moved.\nNo node is hot.\n":                 {},
-		"Plan by P of profile s. Nothing is moved.\nNo moves: 3 of 4 nodes are hot.\n": {Stopped: "3 of 4 nodes are hot"},
+	const head = "Plan by P of profile s. Nothing is moved.\n"
+	paused := &Report{WaitReason: rebalance.Paused, Wait: "an annotation pauses moves"}
+	for _, tc := range []struct {
+		r    *Report
+		p    *rebalance.Plan
+		want string
+	}{
+		{&Report{}, &rebalance.Plan{}, "No node is hot.\n"},
+		{&Report{}, &rebalance.Plan{Stopped: "3 of 4 nodes are hot"}, "No moves: 3 of 4 nodes are hot.\n"},
+		{paused, &rebalance.Plan{}, "Moves wait (Paused): an annotation pauses moves.\nNo node is hot.\n"},
+		{&Report{}, &rebalance.Plan{Nodes: plan().Nodes, Hot: []string{"a"}, Resting: []string{"a"}}, `No pod can move.
+
+NODE  RESOURCE  BEFORE  AFTER   LINE
+a     CPU       90.0 %  90.0 %  80.0 %
+
+The load does not show the last move yet of hot nodes: a
+`},
 	} {
-		r := &Report{Profile: "s", Plugin: "P"}
-		r.add(p)
+		r, want := tc.r, head+tc.want
+		r.Profile, r.Plugin = "s", "P"
+		r.add(tc.p)
 		if diff := cmp.Diff(want, printed(r)); diff != "" {
 			t.Errorf("text (-want +got):\n%s", diff)
 		}

@@ -46,6 +46,9 @@ func reasons() map[rebalance.Reason]string {
 // Print prints nodes before and after the plan, the moves, and why the other pods stay.
 func (r *Report) Print(p *terminal.Printer) {
 	p.Printf("Plan by %s of profile %s. Nothing is moved.\n", r.Plugin, r.Profile)
+	if r.Wait != "" {
+		p.Printf("Moves wait (%s): %s.\n", r.WaitReason, r.Wait)
+	}
 	switch {
 	case r.Stopped != "":
 		p.Printf("No moves: %s.\n", r.Stopped)
@@ -76,6 +79,9 @@ func (r *Report) Print(p *terminal.Printer) {
 		for _, s := range r.Stay {
 			p.Printf("  %s: %s (%s)\n", text.Count(s.Pods, "pod"), s.Message, s.Reason)
 		}
+	}
+	if len(r.Resting) > 0 {
+		p.Printf("\nThe load does not show the last move yet of hot nodes: %s\n", text.FirstN(r.Resting))
 	}
 	if len(r.Deferred) > 0 {
 		p.Printf("\nLimits of moves leave out hot nodes: %s\n", text.FirstN(r.Deferred))
