@@ -31,7 +31,7 @@ type world struct {
 	down    string
 	// dryRun and real answer evictions of a pod; without an answer, it is Accepted.
 	dryRun, real map[string]answer
-	// latest are pods of the API server that differ from those of the watch; nil is a pod that is gone.
+	// latest are pods of the API server that differ from those of the watch. A nil pod is gone.
 	latest  map[string]*corev1.Pod
 	readErr error
 	state   []byte
@@ -223,6 +223,53 @@ func TestExecutor_OtherPodsAreNoReplacement(t *testing.T) {
 	w.pods["web-3"] = w.pods["web-2"].DeepCopy()
 	w.pods["web-3"].UID = "web-3" // created in the same second, but unknown when the move began
 	w.wants("save", "LandedElsewhere web-1")
+
+	f = newFixture()
+	f.pods["web-1"].CreationTimestamp, f.pods["web-2"].CreationTimestamp = old, metav1.Time{Time: now.Add(-2 * time.Hour)}
+	w = newWorld(t, f)
+	w.step()
+	w.wants() // web-2 is older than web-1
+}
+
+// TestExecutor_OneReplacementEach has two moves of a workload under way, and one new pod.
+func TestExecutor_OneReplacementEach(t *testing.T) {
+	w := newWorld(t, newFixture())
+	w.step()
+	second := w.history.underWay["web-1"].Move
+	second.UID, second.Pod = "web-0", "web-0"
+	w.history.Begin(&second, now)
+	w.history.underWay["web-0"].Newest, w.history.underWay["web-0"].Known = w.history.underWay["web-1"].Newest, w.history.underWay["web-1"].Known
+	w.replace("web-1", "b", true)
+	if s := w.wants("save", "Landed web-0"); len(s.UnderWay) != 1 {
+		t.Errorf("%d moves are under way, want one", len(s.UnderWay))
+	}
+}
+
+// TestExecutor_NotSaved cannot save how the move ended. The next step does.
+func TestExecutor_NotSaved(t *testing.T) {
+	w := newWorld(t, newFixture())
+	w.step()
+	w.replace("web-1", "b", true)
+	w.saveErr, w.done = errors.New("timeout"), nil
+	if _, err := w.Step(t.Context(), true); !errors.Is(err, w.saveErr) || len(w.done) > 0 {
+		t.Errorf("it did %q with error %v, want %v", w.done, err, w.saveErr)
+	}
+	w.saveErr = nil
+	w.wants("save", "Landed web-1")
+	if len(w.history.records) != 1 {
+		t.Errorf("%d records, want 1", len(w.history.records))
+	}
+}
+
+// TestExecutor_OtherProcess opens the breaker in another process.
+func TestExecutor_OtherProcess(t *testing.T) {
+	w := newWorld(t, newFixture())
+	w.paused = true
+	w.wants()
+	w.paused, w.state = false, []byte(`{"breaker": {"openUntil": "2026-01-02T04:00:00Z"}}`)
+	if s := w.wants(); s.Stop != BreakerOpen {
+		t.Errorf("stopped by %q, want %s", s.Stop, BreakerOpen)
+	}
 }
 
 func TestExecutor_Brakes(t *testing.T) {
@@ -352,6 +399,12 @@ func TestExecutor_NextCandidate(t *testing.T) {
 			},
 		},
 		{
+			"a pod that is gone after the dry run", answer{}, answer{Gone, nil},
+			[]string{
+				"try web-1", "save", "evict web-1", "refused web-1: told so", "save", "try db-1", "save", "evict db-1", "began db-1",
+			},
+		},
+		{
 			"a pod that is gone", answer{Gone, nil}, answer{},
 			[]string{"try web-1", "refused web-1: told so", "try db-1", "save", "evict db-1", "began db-1"},
 		},
@@ -413,6 +466,19 @@ func TestExecutor_LateWatch(t *testing.T) {
 			w.wants("refused web-1: " + tc.want)
 		})
 	}
+	t.Run("it ends by the watch, after the plan", func(t *testing.T) {
+		w := newWorld(t, newFixture())
+		w.paused = true
+		w.wants()
+		running := w.pods["web-1"]
+		ending := running.DeepCopy()
+		ending.DeletionTimestamp = &metav1.Time{Time: now}
+		w.latest["web-1"], w.pods["web-1"] = running, ending
+		w.paused, w.done = false, nil
+		if s, err := w.Step(t.Context(), false); err != nil || len(w.done) > 0 || len(s.UnderWay) > 0 {
+			t.Errorf("it did %q with error %v, want no eviction", w.done, err)
+		}
+	})
 	t.Run("the API server does not answer", func(t *testing.T) {
 		w := newWorld(t, newFixture())
 		w.readErr = errors.New("timeout")
@@ -557,6 +623,10 @@ func TestExecutor_ReservesRoom(t *testing.T) {
 	if len(s.Plan.Moves) != 0 || s.Plan.Stay[NoRoom] == 0 {
 		t.Errorf("it plans %+v, and %v stay; want NoRoom", s.Plan.Moves, s.Plan.Stay)
 	}
+	w.replace("web-1", "", false)
+	if s = w.wants(); len(s.Plan.Moves) != 0 {
+		t.Errorf("with a pending replacement it plans %+v, want no move", s.Plan.Moves)
+	}
 	infos, err := w.cluster.Scheduler.NodeInfos(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -566,6 +636,25 @@ func TestExecutor_ReservesRoom(t *testing.T) {
 			t.Errorf("b has %d pods after the plan, want db-2 alone", len(info.GetPods()))
 		}
 	}
+}
+
+// TestExecutor_ReservesRoomOnce has a replacement that is placed, and not ready: 30 + 20 + 20 leaves room on b.
+func TestExecutor_ReservesRoomOnce(t *testing.T) {
+	f := newFixture()
+	f.cpu["b"], f.cpu["c"], f.c.MaxHotNodesPercent = 0.3, 0.85, 100
+	f.pod("db", "db-1", "c", "2")
+	f.pod("db", "db-2", "b", "100m")
+	w := newWorld(t, f)
+	w.wants("try web-1", "save", "evict web-1", "began web-1")
+	placed := w.replace("web-1", "b", false)
+	placed.Status.StartTime, placed.Status.ContainerStatuses = &metav1.Time{Time: now}, nil // the load does not show it yet
+	placed.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: now}},
+	}
+	if err := w.cluster.Scheduler.Add(placed); err != nil {
+		t.Fatal(err)
+	}
+	w.wants("try db-1", "save", "evict db-1", "began db-1")
 }
 
 // TestExecutor_HotMinutes moved 20 points from a, at 65 % now, to b, at 85 %. The line is 80 %. A minute passed.

@@ -188,8 +188,7 @@ func (h *History) count(o Outcome, now time.Time, c *rebalancer.Configuration) {
 		return
 	}
 	if h.breaker.Failures++; h.breaker.Failures >= c.BreakerFailures {
-		h.breaker.OpenUntil = now.Add(c.BreakerDuration.Duration)
-		h.breaker.Failures = c.BreakerFailures - 1 // the next failure opens it again
+		h.breaker.OpenUntil = now.Add(c.BreakerDuration.Duration) // the next failure opens it again
 	}
 }
 

@@ -3,6 +3,7 @@ package rebalance
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
 
@@ -58,6 +60,7 @@ type fixture struct {
 	c       *rebalancer.Configuration
 	history *History
 	looks   int
+	profile string
 }
 
 // newFixture has node a at 90 %, b at 50 % and c at 70 %. Of the Deployment web, pod web-1 is on a and web-2 on c; each uses 20 % of
@@ -65,7 +68,7 @@ type fixture struct {
 func newFixture() *fixture {
 	f := &fixture{
 		cpu: map[string]float64{"a": 0.9, "b": 0.5, "c": 0.7}, pods: map[string]*corev1.Pod{}, c: rebalancer.Default(),
-		history: &History{}, looks: 5,
+		history: &History{}, looks: 5, profile: profile,
 	}
 	f.c.MaxHotNodesPercent, f.c.MaxPodsPercentPerHour = 50, 100
 	f.pod("web", "web-1", "a", "2")
@@ -105,7 +108,7 @@ func (f *fixture) cluster(t *testing.T) Cluster {
 	}
 	loads := readingtest.New(clocktesting.NewFakePassiveClock(now))
 	loads.MeasureAll(measured, nil)
-	cfg, err := configlint.Decode([]byte(profile))
+	cfg, err := configlint.Decode([]byte(f.profile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,6 +212,7 @@ func TestMake_Stays(t *testing.T) {
 		{name: "not safe to evict", change: annotate("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"), want: OptedOut},
 		{name: "safe to evict", change: annotate("cluster-autoscaler.kubernetes.io/safe-to-evict", "true")},
 		{name: "do not disrupt", change: annotate("karpenter.sh/do-not-disrupt", "true"), want: OptedOut},
+		{name: "disrupt", change: annotate("karpenter.sh/do-not-disrupt", "false")},
 		{name: "prefer no eviction", change: annotate("descheduler.alpha.kubernetes.io/prefer-no-eviction", ""), want: OptedOut},
 		{name: "resize pending", change: condition(corev1.PodResizePending), want: Resizing},
 		{name: "resize in progress", change: condition(corev1.PodResizeInProgress), want: Resizing},
@@ -229,10 +233,27 @@ func TestMake_Stays(t *testing.T) {
 			want: "SystemNamespace", unprotected: rebalancer.SystemNamespace},
 		{name: "single replica", change: func(f *fixture) { f.pods["web-2"].OwnerReferences[0].UID = "other" },
 			want: "SingleReplicas", unprotected: rebalancer.SingleReplicas},
-		{name: "not ready", change: func(f *fixture) { f.pods["web-1"].Status.Conditions = nil }, want: NotRunning},
+		{name: "evacuating", change: annotate("descheduler.alpha.kubernetes.io/eviction-in-progress", "kubevirt"), want: Ending},
+		{name: "without readiness", change: func(f *fixture) { f.pods["web-1"].Status.Conditions = nil }, want: NotRunning},
+		{name: "not ready", change: func(f *fixture) { f.pods["web-1"].Status.Conditions[1].Status = corev1.ConditionFalse }, want: NotRunning},
 		{name: "young", change: age(10*time.Minute - time.Second), want: TooYoung},
 		{name: "old enough", change: age(10 * time.Minute)},
+		{name: "younger than two windows", change: func(f *fixture) {
+			f.c.MinPodAge.Duration = 0
+			age(10*time.Minute - time.Second)(f)
+		}, want: TooYoung},
+		{name: "younger than minPodAge", change: func(f *fixture) {
+			f.c.MinPodAge.Duration = time.Hour
+			age(time.Hour - time.Second)(f)
+		}, want: TooYoung},
 		{name: "of another scheduler", change: func(f *fixture) { f.pods["web-1"].Spec.SchedulerName = "t" }, want: OtherScheduler},
+		{name: "the other replica has ended", change: func(f *fixture) { f.pods["web-2"].Status.Phase = corev1.PodSucceeded }, want: "SingleReplicas"},
+		{name: "replica ending", change: func(f *fixture) {
+			f.pods["web-2"].DeletionTimestamp, f.pods["web-2"].Finalizers = &metav1.Time{Time: now}, []string{"f"}
+		}, want: WorkloadLimit},
+		{name: "replica under way", change: func(f *fixture) {
+			f.history.Begin(&Move{Namespace: "ns", UID: "x", OwnerUID: "web", From: "c"}, now.Add(-2*time.Hour))
+		}, want: WorkloadLimit},
 		{name: "replica unavailable", change: func(f *fixture) { f.pods["web-2"].Status.Conditions = nil }, want: WorkloadLimit},
 		{name: "namespace limit", change: func(f *fixture) {
 			f.c.MaxPerNamespaceInFlight = 1
@@ -240,6 +261,16 @@ func TestMake_Stays(t *testing.T) {
 		}, want: NamespaceLimit},
 		{name: "budget", change: func(f *fixture) { f.objects = append(f.objects, budgetOf("ns", 0)) }, want: DisruptionBudget},
 		{name: "budget with room", change: func(f *fixture) { f.objects = append(f.objects, budgetOf("ns", 1)) }},
+		{name: "budget that cannot be read", change: func(f *fixture) {
+			unreadable := budgetOf("ns", 0)
+			unreadable.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Near"}}
+			f.objects = append(f.objects, unreadable)
+		}, want: DisruptionBudget},
+		{name: "budget of other pods", change: func(f *fixture) {
+			other := budgetOf("ns", 0)
+			other.Spec.Selector.MatchLabels["app"] = "db"
+			f.objects = append(f.objects, other)
+		}},
 		{name: "budget of another namespace", change: func(f *fixture) { f.objects = append(f.objects, budgetOf("other", 0)) }},
 		{name: "barred", change: func(f *fixture) {
 			f.history.Begin(&Move{UID: "x", OwnerUID: "web", From: "c"}, now.Add(-15*time.Minute+time.Second))
@@ -261,6 +292,10 @@ func TestMake_Stays(t *testing.T) {
 			f.history.End("x", "b", now)
 		}},
 		{name: "fits nowhere else", change: func(f *fixture) { f.pods["web-1"].Spec.NodeSelector = map[string]string{"name": "c"} }, want: NoOtherNode},
+		{name: "unknown load of the only other node", change: func(f *fixture) {
+			delete(f.cpu, "c")
+			f.c.MaxUnknownNodesPercent, f.pods["web-1"].Spec.NodeSelector = 34, map[string]string{"name": "c"}
+		}, want: NoRoom},
 		// 56 + 20 is below the line of 80, but not by 5.
 		{name: "no room", change: func(f *fixture) { f.cpu["b"] = 0.56 }, want: NoRoom},
 		{name: "just enough room", change: func(f *fixture) { f.cpu["b"] = 0.55 - 1e-9 }},
@@ -409,6 +444,69 @@ func TestMake_CountsItsOwnMoves(t *testing.T) {
 	}
 }
 
+// A node of unknown load is not hot, whatever its load was.
+func TestMake_UnknownByNow(t *testing.T) {
+	f := newFixture()
+	f.plan(t)
+	f.c.MaxUnknownNodesPercent, f.looks = 34, 0
+	delete(f.cpu, "a")
+	if p := f.plan(t); len(p.Hot) != 0 {
+		t.Errorf("%q are hot, want none", p.Hot)
+	}
+}
+
+// Moves of one plan count for the limits of the next ones. Both nodes are hot, and both pods fit b: 30 + 20 + 20 < 75.
+func TestMake_LimitsOfOnePlan(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*fixture)
+		want   Reason
+	}{
+		{"none", func(*fixture) {}, ""},
+		{"a workload of three", func(f *fixture) {
+			f.pods["web-2"].OwnerReferences[0].UID = "web"
+			f.pod("web", "web-3", "b", "100m")
+		}, WorkloadLimit},
+		{"a namespace", func(f *fixture) { f.c.MaxPerNamespaceInFlight = 1 }, NamespaceLimit},
+		{"a budget", func(f *fixture) { f.objects = append(f.objects, budgetOf("ns", 1)) }, DisruptionBudget},
+		{"a budget of two", func(f *fixture) { f.objects = append(f.objects, budgetOf("ns", 2)) }, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFixture()
+			f.cpu, f.c.MaxHotNodesPercent = map[string]float64{"a": 0.9, "b": 0.3, "c": 0.95}, 100
+			f.c.Unprotected = []rebalancer.Protection{rebalancer.SingleReplicas}
+			f.pods["web-2"].OwnerReferences[0].UID = "db"
+			tc.change(f)
+			moves := 2
+			if tc.want != "" {
+				moves = 1
+			}
+			if p := f.plan(t); len(p.Moves) != moves || tc.want != "" && p.Stay[tc.want] != 1 {
+				t.Errorf("%+v, want %d moves, and reason %q", p, moves, tc.want)
+			}
+		})
+	}
+}
+
+// A profile that only scores would place web-1 on a again, where its node selector allows no other node.
+func TestMake_WouldReturn(t *testing.T) {
+	f := newFixture()
+	scores, _, _ := strings.Cut(profile, "  pluginConfig")
+	f.profile = strings.ReplaceAll(scores, "LoadThreshold", "TargetLoadPacking")
+	f.pods["web-1"].Spec.NodeSelector = map[string]string{"name": "a"}
+	if p := f.plan(t); len(p.Hot) != 1 || len(p.Moves) != 0 || p.Stay[WouldReturn] != 1 {
+		t.Errorf("%+v, want web-1 to stay: %s", p, WouldReturn)
+	}
+}
+
+func TestMake_PodGroup(t *testing.T) {
+	f := newFixture()
+	joined := minortest.JoinPodGroup(f.pods["web-1"])
+	if p := f.plan(t); joined != (p.Stay[PodGroup] == 1) || joined != (len(p.Moves) == 0) {
+		t.Errorf("%+v, and the pod is in a pod group: %t", p, joined)
+	}
+}
+
 // The largest pod goes first; equal ones by name. The others are counted.
 func TestMake_LargestReliefFirst(t *testing.T) {
 	f := newFixture()
@@ -463,6 +561,13 @@ func TestHistory_Observe(t *testing.T) {
 		if h.nodes["a"].hot != step.hot {
 			t.Errorf("look %d at %v: hot %v, want %v", i+1, step.cpu, h.nodes["a"].hot, step.hot)
 		}
+	}
+	for range 5 {
+		h.Observe([]Node{{Name: "a", Known: true, Utilization: [load.ResourceCount]float64{0.9}, Line: [load.ResourceCount]float64{0.8}}}, c)
+	}
+	h.Observe([]Node{{Name: "a", Utilization: [load.ResourceCount]float64{0.9}, Line: [load.ResourceCount]float64{0.8}}}, c)
+	if h.nodes["a"].hot || h.nodes["a"].above != 0 {
+		t.Errorf("%+v with unknown load, want not hot", h.nodes["a"])
 	}
 	h.Observe(nil, c)
 	if len(h.nodes) != 0 {

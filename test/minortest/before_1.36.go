@@ -22,6 +22,9 @@ func PodGroupCycle(t testing.TB) fwk.CycleState {
 
 // Before Kubernetes 1.36 the queue wants a logger and no context.
 
+// JoinPodGroup puts the pod into a pod group. It returns false: there are none.
+func JoinPodGroup(*corev1.Pod) bool { return false }
+
 func add(ctx context.Context, q *queue.PriorityQueue, pod *corev1.Pod) {
 	q.Add(klog.FromContext(ctx), pod)
 }

@@ -11,6 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/ptr"
 )
 
 // PodGroupCycle returns the state of a cycle that places the pods of a group.
@@ -18,6 +19,12 @@ func PodGroupCycle(testing.TB) fwk.CycleState {
 	state := framework.NewCycleState()
 	state.SetPodGroupSchedulingCycle(framework.NewCycleState())
 	return state
+}
+
+// JoinPodGroup puts the pod into a pod group.
+func JoinPodGroup(pod *corev1.Pod) bool {
+	pod.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: ptr.To("group")}
+	return true
 }
 
 func add(ctx context.Context, q *queue.PriorityQueue, pod *corev1.Pod) { q.Add(ctx, pod) }
