@@ -73,7 +73,12 @@ const (
 	Plan Mode = "Plan"
 	// Evict makes moves.
 	Evict Mode = "Evict"
+	// DeletionCost writes the deletion cost of pods on hot nodes, so that their ReplicaSet ends them first. It makes no moves.
+	DeletionCost Mode = "DeletionCost"
 )
+
+// Modes returns all modes.
+func Modes() []Mode { return []Mode{Plan, Evict, DeletionCost} }
 
 // Protection names pods that stay.
 type Protection string
@@ -164,8 +169,8 @@ func (c *Configuration) Validate() (errs field.ErrorList) {
 				field.Invalid(field.NewPath(f.name), f.value.String(), fmt.Sprintf("must be in [%v, %v]", f.least, f.most)))
 		}
 	}
-	if modes := []Mode{Plan, Evict}; !slices.Contains(modes, c.Mode) {
-		errs = append(errs, field.NotSupported(field.NewPath("mode"), c.Mode, modes))
+	if !slices.Contains(Modes(), c.Mode) {
+		errs = append(errs, field.NotSupported(field.NewPath("mode"), c.Mode, Modes()))
 	}
 	for i := range c.Windows {
 		errs = append(errs, c.Windows[i].validate(field.NewPath("windows").Index(i))...)

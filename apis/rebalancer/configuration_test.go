@@ -52,7 +52,7 @@ func TestDecode_Mistakes(t *testing.T) {
 		header + "replacementTimeout: 9s":                                 `replacementTimeout: Invalid value: "9s": must be in [10s, 1h0m0s]`,
 		header + "breakerDuration: 59s":                                   `breakerDuration: Invalid value: "59s": must be in [1m0s, 24h0m0s]`,
 		header + "breakerFailures: 0":                                     "breakerFailures: Invalid value: 0: must be in [1, 100]",
-		header + "mode: Move":                                             `mode: Unsupported value: "Move": supported values: "Plan", "Evict"`,
+		header + "mode: Move":                                             `mode: Unsupported value: "Move": supported values: "Plan", "Evict", "DeletionCost"`,
 		header + "windows: [{schedule: 0 22 * *, duration: 1h}]":          `windows[0].schedule: Invalid value: "0 22 * *": write the five fields of cron, such as 0 22 * * 1-5: expected exactly 5 fields`,
 		header + "windows: [{schedule: TZ=UTC 0 22 * * *, duration: 1h}]": `windows[0].schedule: Invalid value: "TZ=UTC 0 22 * * *": write the time zone in timeZone`,
 		header + `windows: [{schedule: "@every 1h", duration: 1h}]`:       `windows[0].schedule: Invalid value: "@every 1h": write the five fields of cron`,

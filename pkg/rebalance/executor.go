@@ -110,12 +110,17 @@ type Status struct {
 	Began *Moving
 	// UnderWay are the moves without a ready replacement, oldest first.
 	UnderWay []*Moving
+	// Costs are the deletion costs that the step wrote, or that a preview would write. CostPods is the number of pods that had one.
+	Costs    []Cost
+	CostPods int
 }
 
 // Executor makes the moves of plans, one at a time. Use it by one goroutine at a time. Its fields may change between steps.
 type Executor struct {
-	World    World
-	Evictor  Evictor
+	World   World
+	Evictor Evictor
+	// Costs is needed in mode DeletionCost.
+	Costs    CostWriter
 	Store    Store
 	Observer Observer
 	Clock    clock.PassiveClock
@@ -170,7 +175,7 @@ func (e *Executor) Step(ctx context.Context, refreshed bool) (*Status, error) {
 		e.plan = nil // the next candidate
 	}
 	s.Plan, s.UnderWay = e.plan, e.history.moving()
-	return s, nil
+	return s, e.writeCosts(ctx, s)
 }
 
 // Settle ends moves whose replacement is ready or late, and returns those under way.
@@ -200,8 +205,13 @@ func (e *Executor) Preview(ctx context.Context) (*Status, error) {
 	if s.Stop, s.Why, err = e.brakes(ctx); err != nil {
 		return nil, err
 	}
-	err = e.makePlan(ctx, false)
+	if err = e.makePlan(ctx, false); err != nil {
+		return nil, err
+	}
 	s.Plan, s.UnderWay = e.plan, e.history.moving()
+	if e.Config.Mode == rebalancer.DeletionCost && e.plan.Stopped == "" {
+		s.Costs, s.CostPods, err = costs(ctx, cluster, e.plan)
+	}
 	return s, err
 }
 

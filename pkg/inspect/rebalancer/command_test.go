@@ -27,7 +27,7 @@ func TestCommand_ValidateOnly(t *testing.T) {
 		{"valid", ownHeader + "mode: Evict\n", scheduler, "ns/name", "are valid"},
 		{"no file", "", scheduler, "ns/name", "--config: required; name the file with the RebalancerConfiguration"},
 		{"no file of the scheduler", ownHeader, "", "ns/name", "--scheduler-config: required"},
-		{"a mode", ownHeader + "mode: Move\n", scheduler, "ns/name", `mode: Unsupported value: "Move": supported values: "Plan", "Evict"`},
+		{"a mode", ownHeader + "mode: Move\n", scheduler, "ns/name", `mode: Unsupported value: "Move": supported values: "Plan", "Evict", "DeletionCost"`},
 		{"a plugin", ownHeader, strings.Replace(scheduler, "LoadPacking", "LoadPaking", 1), "ns/name", "TargetLoadPaking"},
 		{
 			"no lease", ownHeader, scheduler + "leaderElection: {leaderElect: false}\n", "ns/name",

@@ -15,6 +15,8 @@ const eventAction = "Rebalance"
 type observer struct {
 	events                 events.EventRecorder
 	hot, planned, underWay *metrics.Gauge
+	costs                  *metrics.Gauge
+	costWrites             *metrics.Counter
 	stopped, staying       *metrics.GaugeVec
 	moves, minutes, steps  *metrics.CounterVec
 	refused, regrets       *metrics.Counter
@@ -43,8 +45,11 @@ func newObserver(register func(...metrics.Registerable)) *observer {
 		hot:      newGauge("hot_nodes", "Nodes above their load line for so long that pods should move."),
 		planned:  newGauge("planned_moves", "Moves of the last plan that were not begun."),
 		underWay: newGauge("moves_under_way", "Moves whose replacement is not ready yet."),
-		stopped:  newVec("stopped", "1 if this reason stops all moves, else 0.", "reason"),
-		staying:  newVec("staying_pods", "Pods of hot nodes that stay, by the reason.", "reason"),
+		costs:    newGauge("deletion_costs", "Pods with a deletion cost of the rebalancer."),
+		costWrites: metrics.NewCounter(counter("deletion_cost_writes_total",
+			"Deletion costs of pods that were written or removed.")),
+		stopped: newVec("stopped", "1 if this reason stops all moves, else 0.", "reason"),
+		staying: newVec("staying_pods", "Pods of hot nodes that stay, by the reason.", "reason"),
 		moves: metrics.NewCounterVec(counter("moves_total",
 			"Moves that ended. Landed is where expected; Returned and NotReady are failures."), []string{"outcome"}),
 		minutes: metrics.NewCounterVec(counter("hot_minutes_total",
@@ -55,7 +60,8 @@ func newObserver(register func(...metrics.Registerable)) *observer {
 			[]string{"result"}),
 		shown: map[string]string{},
 	}
-	register(o.hot, o.planned, o.underWay, o.stopped, o.staying, o.moves, o.minutes, o.refused, o.regrets, o.steps)
+	register(o.hot, o.planned, o.underWay, o.stopped, o.staying, o.moves, o.minutes, o.refused, o.regrets, o.steps,
+		o.costs, o.costWrites)
 	for _, outcome := range rebalance.Outcomes() {
 		o.moves.WithLabelValues(string(outcome))
 	}
@@ -80,6 +86,8 @@ const succeeded, failed = "Success", "Failure"
 // show shows the result of a step. In plan mode, nodes get an event for each new plan.
 func (o *observer) show(s *rebalance.Status, plans bool) {
 	o.underWay.Set(float64(len(s.UnderWay)))
+	o.costs.Set(float64(s.CostPods))
+	o.costWrites.Add(float64(len(s.Costs)))
 	for _, stop := range rebalance.Stops() {
 		value := 0.0
 		if stop == s.Stop {

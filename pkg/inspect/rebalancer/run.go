@@ -147,8 +147,8 @@ func (s *server) lead(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	logger.Info("Looking for hot nodes", "profile", world.Profile, "plugin", world.Plugin, "mode", s.configuration.Mode)
 	executor := &rebalance.Executor{
-		World: world, Evictor: kube.Evictor{Client: s.client}, Observer: s.observer, Clock: s.clock, Config: s.configuration,
-		Store: &kube.Store{Client: s.client, Namespace: s.namespace, Name: s.name},
+		World: world, Evictor: kube.Evictor{Client: s.client}, Costs: kube.Evictor{Client: s.client}, Observer: s.observer,
+		Clock: s.clock, Config: s.configuration, Store: &kube.Store{Client: s.client, Namespace: s.namespace, Name: s.name},
 	}
 	ticker := s.clock.NewTicker(stepInterval)
 	defer ticker.Stop()
@@ -192,6 +192,10 @@ func (s *server) step(ctx context.Context, world *moves.World, executor *rebalan
 		return err
 	}
 	s.observer.show(status, s.configuration.Mode == rebalancer.Plan)
+	for _, c := range status.Costs {
+		logger.V(2).Info("Wrote a deletion cost", "namespace", c.Pod.Namespace, "pod", c.Pod.Name, "node", c.Pod.Spec.NodeName,
+			"cost", c.Value)
+	}
 	if m := status.Began; m != nil {
 		logger.Info("Moved a pod", "namespace", m.Namespace, "pod", m.Pod, "from", m.From, "expectedOn", m.To)
 	}

@@ -3,6 +3,7 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -71,6 +72,33 @@ func (e Evictor) Evict(
 		return rebalance.Gone, err.Error(), nil
 	}
 	return 0, "", err
+}
+
+var _ rebalance.CostWriter = Evictor{}
+
+// SetDeletionCost implements rebalance.CostWriter. The API server refuses it if the pod has changed.
+func (e Evictor) SetDeletionCost(ctx context.Context, pod *corev1.Pod, cost string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	var value any // null removes an annotation
+	if cost != "" {
+		value = cost
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": pod.UID, "resourceVersion": pod.ResourceVersion,
+		"annotations": map[string]any{corev1.PodDeletionCost: value, rebalance.DeletionCostAnnotation: value},
+	}})
+	if err != nil {
+		return false, err
+	}
+	_, err = e.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("write the deletion cost of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return true, nil
 }
 
 // PausedAnnotation of the state's ConfigMap stops all moves if it is "true".

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,9 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -112,6 +115,91 @@ func TestEvictor_Pod(t *testing.T) {
 	}
 }
 
+// TestStore saves the state unless the ConfigMap has changed since.
+func TestStore(t *testing.T) {
+	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s", ResourceVersion: "1"}}
+	client := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/v1/namespaces/ns/configmaps/s" {
+			t.Errorf("%s %s", r.Method, r.URL.Path)
+		}
+		if r.Method == http.MethodPut {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			sent := &corev1.ConfigMap{}
+			if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, sent); err != nil {
+				t.Error(err)
+			}
+			sent.TypeMeta = metav1.TypeMeta{}
+			if sent.ResourceVersion != held.ResourceVersion {
+				w.WriteHeader(http.StatusConflict)
+				_ = json.NewEncoder(w).Encode(metav1.Status{Status: metav1.StatusFailure, Code: 409, Reason: metav1.StatusReasonConflict})
+				return
+			}
+			sent.ResourceVersion += "1"
+			held = sent
+		}
+		_ = json.NewEncoder(w).Encode(held)
+	})
+	s := &Store{Client: client, Namespace: "ns", Name: "s"}
+	if err := s.Save(t.Context(), nil); err == nil {
+		t.Error("it saves without a state that was read")
+	}
+	for i, want := range map[int]bool{0: false, 1: true} {
+		held.Annotations = map[string]string{PausedAnnotation: map[bool]string{true: "true", false: "false"}[want]}
+		if _, paused, err := s.Load(t.Context()); err != nil || paused != want {
+			t.Errorf("load %d: paused %t, %v; want %t", i, paused, err, want)
+		}
+	}
+	for _, state := range []string{"first", "second"} { // the second without another look
+		if err := s.Save(t.Context(), []byte(state)); err != nil || string(StateOf(held)) != state {
+			t.Errorf("saved %q with error %v, want %s", StateOf(held), err, state)
+		}
+	}
+	held.ResourceVersion = "9"
+	if err := s.Save(t.Context(), []byte("third")); !apierrors.IsConflict(err) || string(StateOf(held)) != "second" {
+		t.Errorf("saved %q with error %v, want a conflict", StateOf(held), err)
+	}
+}
+
+// TestEvictor_SetDeletionCost changes two annotations of the pod that was seen.
+func TestEvictor_SetDeletionCost(t *testing.T) {
+	for _, tc := range []struct {
+		name, cost, patch string
+		code              int
+		reason            metav1.StatusReason
+		want, fails       bool
+	}{
+		{"written", "-7", `"-7"`, 200, "", true, false},
+		{"removed", "", "null", 200, "", true, false},
+		{"another version", "-7", `"-7"`, 409, metav1.StatusReasonConflict, false, false},
+		{"gone", "-7", `"-7"`, 404, metav1.StatusReasonNotFound, false, false},
+		{"no permission", "-7", `"-7"`, 403, metav1.StatusReasonForbidden, false, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			want := `{"metadata":{"annotations":{"controller.kubernetes.io/pod-deletion-cost":` + tc.patch +
+				`,"rebalancer.plimsoll.io/deletion-cost":` + tc.patch + `},"resourceVersion":"3","uid":"u"}}`
+			client := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				if err != nil || r.Method != http.MethodPatch || r.URL.Path != "/api/v1/namespaces/ns/pods/p" || string(body) != want {
+					t.Errorf("%s %s %s, %v; want %s", r.Method, r.URL.Path, body, err, want)
+				}
+				w.WriteHeader(tc.code)
+				if tc.code == 200 {
+					_ = json.NewEncoder(w).Encode(&corev1.Pod{})
+					return
+				}
+				_ = json.NewEncoder(w).Encode(metav1.Status{Status: metav1.StatusFailure, Code: int32(tc.code), Reason: tc.reason})
+			})
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", ResourceVersion: "3"}}
+			if written, err := (Evictor{client}).SetDeletionCost(t.Context(), pod, tc.cost); written != tc.want || (err != nil) != tc.fails {
+				t.Errorf("written %t, %v", written, err)
+			}
+		})
+	}
+}
+
 // TestLease_Down has a duration of 15 s. The clock of the scheduler's machine may differ.
 func TestLease_Down(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
@@ -196,7 +284,7 @@ func TestOrigins(t *testing.T) {
 					list := &rbacv1.ClusterRoleBindingList{}
 					for _, name := range tc.bound {
 						list.Items = append(list.Items, rbacv1.ClusterRoleBinding{Subjects: []rbacv1.Subject{
-							{Kind: "User", Name: "tenant"}, {Kind: "ServiceAccount", Namespace: "ns", Name: name},
+							{Kind: "User", Namespace: "ns", Name: "tenant"}, {Kind: "ServiceAccount", Namespace: "ns", Name: name},
 						}})
 					}
 					answer = list

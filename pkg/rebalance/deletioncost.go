@@ -1,0 +1,120 @@
+package rebalance
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
+)
+
+// DeletionCostAnnotation repeats the deletion cost that the rebalancer wrote. A pod whose cost differs has it from somebody else.
+const DeletionCostAnnotation = "rebalancer.plimsoll.io/deletion-cost"
+
+const (
+	// maxCosts bounds the deletion costs that one step writes.
+	maxCosts = 50
+	// costChange is how far the load must change, in percent of capacity, until a cost is written anew.
+	costChange = 10
+)
+
+// Cost is a deletion cost of a pod that changes.
+type Cost struct {
+	Pod *corev1.Pod
+	// Value is empty if the cost is removed.
+	Value string
+}
+
+// CostWriter writes deletion costs.
+type CostWriter interface {
+	// SetDeletionCost writes the pod's cost, or removes it if it is empty. It returns false if the pod has changed, or is gone.
+	SetDeletionCost(ctx context.Context, pod *corev1.Pod, cost string) (bool, error)
+}
+
+// hasOwnCost reports whether the pod's cost is the rebalancer's.
+func hasOwnCost(pod *corev1.Pod) bool {
+	written, ok := pod.Annotations[DeletionCostAnnotation]
+	return ok && written == pod.Annotations[corev1.PodDeletionCost]
+}
+
+// readsCost reports whether the pod's controller reads its cost. Only that of ReplicaSets does, and ends the lowest cost first.
+func readsCost(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return owner != nil && owner.Kind == "ReplicaSet" && pod.DeletionTimestamp == nil
+}
+
+// costs returns the deletion costs that must change, and the number of pods with a cost of the rebalancer.
+func costs(ctx context.Context, cluster Cluster, p *Plan) (changes []Cost, held int, err error) {
+	infos, err := cluster.Scheduler.NodeInfos(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	nodes := make(map[string]*Node, len(p.Nodes))
+	for i := range p.Nodes {
+		nodes[p.Nodes[i].Name] = &p.Nodes[i]
+	}
+	for _, info := range infos {
+		n := nodes[info.Node().Name]
+		if n == nil || !n.Known {
+			continue // nothing is known: costs stay
+		}
+		hot := slices.Contains(p.Hot, n.Name)
+		for _, of := range info.GetPods() {
+			pod := of.GetPod()
+			cost, exists := pod.Annotations[corev1.PodDeletionCost]
+			own := exists && hasOwnCost(pod)
+			if own {
+				held++
+			}
+			if exists && !own || !readsCost(pod) || !slices.Contains(cluster.SchedulerNames, pod.Spec.SchedulerName) {
+				continue
+			}
+			value := ""
+			if hot {
+				value = costOn(n, cost)
+			}
+			if value != cost {
+				changes = append(changes, Cost{pod, value})
+			}
+		}
+	}
+	return changes, held, nil
+}
+
+// costOn returns the deletion cost of pods on a hot node: minus its load above the line, in percent of capacity. The current cost
+// stays if it is close.
+func costOn(n *Node, current string) string {
+	_, excess := n.Excess()
+	cost := -max(1, int(math.Round(100*excess)))
+	if held, err := strconv.Atoi(current); err == nil && max(held-cost, cost-held) < costChange {
+		return current
+	}
+	return strconv.Itoa(cost)
+}
+
+// writeCosts writes deletion costs that must change, up to maxCosts.
+func (e *Executor) writeCosts(ctx context.Context, s *Status) error {
+	if s.Stop != "" || e.Config.Mode != rebalancer.DeletionCost {
+		return nil
+	}
+	cluster, err := e.World.Cluster(ctx)
+	if err != nil {
+		return err
+	}
+	changes, held, err := costs(ctx, cluster, s.Plan)
+	s.CostPods = held
+	for _, c := range changes[:min(len(changes), maxCosts)] {
+		written, failed := e.Costs.SetDeletionCost(ctx, c.Pod, c.Value)
+		if failed != nil {
+			return failed
+		}
+		if written {
+			s.Costs = append(s.Costs, c)
+		}
+	}
+	return err
+}

@@ -1,0 +1,112 @@
+package rebalance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
+)
+
+// costWriter notes deletion costs. It writes none of pods that have changed.
+type costWriter struct {
+	written []string
+	changed string
+	err     error
+}
+
+func (c *costWriter) SetDeletionCost(_ context.Context, pod *corev1.Pod, cost string) (bool, error) {
+	if c.err != nil || pod.Name == c.changed {
+		return false, c.err
+	}
+	c.written = append(c.written, pod.Name+"="+cost)
+	return true, nil
+}
+
+// TestExecutor_DeletionCost has web-1 on a, at 90 % with a line of 80 %, and web-2 on c, at 70 %.
+func TestExecutor_DeletionCost(t *testing.T) {
+	costs := func(cost, own string) map[string]string {
+		return map[string]string{corev1.PodDeletionCost: cost, DeletionCostAnnotation: own}
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(*fixture)
+		want   []string
+		// pods have a cost of the rebalancer before.
+		pods int
+	}{
+		{"10 points above the line", func(*fixture) {}, []string{"web-1=-10"}, 0},
+		{"0.2 points above", func(f *fixture) { f.cpu["a"] = 0.802 }, []string{"web-1=-1"}, 0},
+		{"at the line", func(f *fixture) { f.cpu["a"] = 0.8 }, nil, 0},
+		{"written", func(f *fixture) { f.pods["web-1"].Annotations = costs("-10", "-10") }, nil, 1},
+		{"9 points hotter", func(f *fixture) { f.pods["web-1"].Annotations = costs("-1", "-1") }, nil, 1},
+		{"10 points hotter", func(f *fixture) { f.pods["web-1"].Annotations, f.cpu["a"] = costs("-1", "-1"), 0.91 }, []string{"web-1=-11"}, 1},
+		{"9 points less hot", func(f *fixture) { f.pods["web-1"].Annotations = costs("-19", "-19") }, nil, 1},
+		{"10 points less hot", func(f *fixture) { f.pods["web-1"].Annotations = costs("-20", "-20") }, []string{"web-1=-10"}, 1},
+		{"a cost of the user", func(f *fixture) {
+			f.pods["web-1"].Annotations = map[string]string{corev1.PodDeletionCost: "5"}
+		}, nil, 0},
+		{"an empty cost of the user", func(f *fixture) { f.pods["web-1"].Annotations = map[string]string{corev1.PodDeletionCost: ""} }, nil, 0},
+		{"a cost that the user changed", func(f *fixture) { f.pods["web-1"].Annotations = costs("5", "-10") }, nil, 0},
+		{"cool again", func(f *fixture) {
+			f.pods["web-2"].Annotations = costs("-3", "-3")
+		}, []string{"web-1=-10", "web-2="}, 1},
+		{"unknown load", func(f *fixture) {
+			f.pods["web-2"].Annotations, f.c.MaxUnknownNodesPercent = costs("-3", "-3"), 50
+			delete(f.cpu, "c")
+		}, []string{"web-1=-10"}, 0},
+		{"of a StatefulSet", func(f *fixture) { f.pods["web-1"].OwnerReferences[0].Kind = "StatefulSet" }, nil, 0},
+		{"bare", func(f *fixture) { f.pods["web-1"].OwnerReferences = nil }, nil, 0},
+		{"of another scheduler", func(f *fixture) { f.pods["web-1"].Spec.SchedulerName = "t" }, nil, 0},
+		{"ending", func(f *fixture) {
+			f.pods["web-1"].DeletionTimestamp, f.pods["web-1"].Finalizers = &metav1.Time{Time: now}, []string{"f"}
+		}, nil, 0},
+		{"a pause", func(f *fixture) { f.c.Paused = true }, nil, 0},
+		{"too many hot nodes", func(f *fixture) { f.c.MaxHotNodesPercent = 10 }, nil, 0},
+		{"60 pods", func(f *fixture) {
+			for i := range 60 {
+				f.pod("many", fmt.Sprintf("many-%02d", i), "a", "10m")
+			}
+		}, nil, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFixture()
+			tc.change(f)
+			w, c := newWorld(t, f), &costWriter{}
+			w.Config.Mode, w.Costs = rebalancer.DeletionCost, c
+			s := w.wants()
+			slices.Sort(c.written)
+			if tc.name == "60 pods" {
+				if len(c.written) != 50 {
+					t.Errorf("it wrote %d costs in a step, want 50", len(c.written))
+				}
+				return
+			}
+			if !slices.Equal(c.written, tc.want) || s.CostPods != tc.pods || len(s.Costs) != len(tc.want) {
+				t.Errorf("it wrote %q, %d by its status, and %d pods had one; want %q, and %d", c.written, len(s.Costs), s.CostPods, tc.want, tc.pods)
+			}
+			c.written = nil
+			preview, err := w.Preview(t.Context())
+			if err != nil || len(c.written) > 0 || s.Stop == "" && len(preview.Costs) != len(tc.want) {
+				t.Errorf("the preview is %+v with error %v, and wrote %q", preview, err, c.written)
+			}
+		})
+	}
+}
+
+func TestExecutor_DeletionCostNotWritten(t *testing.T) {
+	w, c := newWorld(t, newFixture()), &costWriter{changed: "web-1"}
+	w.Config.Mode, w.Costs = rebalancer.DeletionCost, c
+	if s := w.wants(); len(s.Costs) != 0 {
+		t.Errorf("%+v count as written, want none: the pod has changed", s.Costs)
+	}
+	c.changed, c.err = "", errors.New("forbidden")
+	if _, err := w.Step(t.Context(), false); !errors.Is(err, c.err) {
+		t.Errorf("error %v, want %v", err, c.err)
+	}
+}
