@@ -198,7 +198,9 @@ func TestReplay_Rebalance(t *testing.T) {
 		}
 	}
 	invalid := write(t, "invalid.yaml", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nmaxMovesPerHour: -1\n")
+	cost := write(t, "cost.yaml", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nmode: DeletionCost\n")
 	for _, tc := range []struct{ policies, file, want string }{
+		{"stock+rebalance", cost, "--rebalancer-config: " + cost + ": mode: DeletionCost: no pod of a replay is scaled down; write Plan or Evict"},
 		{"nobody+rebalance", limits, `--policies: unknown policy "nobody"`},
 		{"packing", limits, `--policies: unknown policy "packing"`},
 		{"stock+magic", limits, `--policies: "stock+magic": nothing moves pods by the name of "magic"; write one of [rebalance LowNode`},

@@ -170,12 +170,16 @@ func (s *Selection) ReadPolicies(ctx context.Context) ([]engine.Policy, error) {
 		}
 		configured = append(configured, read...)
 	}
-	rebalancer, err := rebalance.ReadConfiguration(ctx, s.Rebalancer)
+	c, err := rebalance.ReadConfiguration(ctx, s.Rebalancer)
 	if err != nil {
 		return nil, &OptionError{"rebalancer-config", err}
 	}
+	if c.Mode == rebalancer.DeletionCost {
+		return nil, optionErrorf("rebalancer-config", "%s: mode: %s: no pod of a replay is scaled down; write Plan or Evict, "+
+			"which a replay takes alike", s.Rebalancer, c.Mode)
+	}
 	for _, name := range s.Policies {
-		p, err := s.policyOf(name, configured, rebalancer)
+		p, err := s.policyOf(name, configured, c)
 		if err != nil {
 			return nil, &OptionError{"policies", err}
 		}

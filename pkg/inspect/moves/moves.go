@@ -53,9 +53,11 @@ type Report struct {
 	// Deferred are hot nodes beyond the limits of moves.
 	Deferred []string `json:"deferred,omitempty"`
 	// Resting are hot nodes whose last move the load does not show yet.
-	Resting   []string `json:"resting,omitempty"`
-	Simulated int      `json:"simulatedDecisions"`
-	Notes     []string `json:"notes,omitempty"`
+	Resting []string `json:"resting,omitempty"`
+	// DeletionCosts are those to write or to remove, in mode DeletionCost.
+	DeletionCosts []DeletionCost `json:"deletionCosts,omitempty"`
+	Simulated     int            `json:"simulatedDecisions"`
+	Notes         []string       `json:"notes,omitempty"`
 }
 
 // Node is a node before and after the moves.
@@ -81,6 +83,15 @@ type Move struct {
 	// Relief is what the source loses, in percent of its capacity.
 	Relief     float64 `json:"reliefPercent"`
 	Disruption float64 `json:"disruption"`
+}
+
+// DeletionCost is a pod's annotation that changes.
+type DeletionCost struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	Node      string `json:"node"`
+	// Cost is absent if it is removed.
+	Cost string `json:"cost,omitempty"`
 }
 
 // Stay is the number of pods that stay for a reason.
@@ -136,6 +147,9 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 		return nil, err
 	}
 	report.WaitReason, report.Wait = status.Stop, status.Why
+	for _, c := range status.Costs {
+		report.DeletionCosts = append(report.DeletionCosts, DeletionCost{c.Pod.Namespace, c.Pod.Name, c.Pod.Spec.NodeName, c.Value})
+	}
 	report.add(status.Plan)
 	return report, nil
 }

@@ -73,6 +73,14 @@ func TestReport_NoMoves(t *testing.T) {
 	}{
 		{&Report{}, &rebalance.Plan{}, "No node is hot.\n"},
 		{&Report{}, &rebalance.Plan{Stopped: "3 of 4 nodes are hot"}, "No moves: 3 of 4 nodes are hot.\n"},
+		{&Report{DeletionCosts: []DeletionCost{{"ns", "web-1", "a", "-10"}, {"ns", "web-2", "c", ""}}}, &rebalance.Plan{}, `No node is hot.
+
+Deletion costs to write:
+
+NAMESPACE  POD    NODE  COST
+ns         web-1  a     -10
+ns         web-2  c     none
+`},
 		{paused, &rebalance.Plan{}, "Moves wait (Paused): an annotation pauses moves.\nNo node is hot.\n"},
 		{&Report{}, &rebalance.Plan{Nodes: plan().Nodes, Hot: []string{"a"}, Resting: []string{"a"}}, `No pod can move.
 

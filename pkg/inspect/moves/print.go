@@ -1,6 +1,7 @@
 package moves
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -74,6 +75,7 @@ func (r *Report) Print(p *terminal.Printer) {
 		p.Printf("\n")
 		terminal.TextTable([]string{"NAMESPACE", "POD", "OWNER", "FROM", "TO", "RELIEF"}, rows).Print(p, true)
 	}
+	r.printCosts(p)
 	if len(r.Stay) > 0 {
 		p.Printf("\nOther pods of hot nodes stay:\n")
 		for _, s := range r.Stay {
@@ -89,6 +91,18 @@ func (r *Report) Print(p *terminal.Printer) {
 	for _, note := range r.Notes {
 		p.Printf("\n%s\n", note)
 	}
+}
+
+func (r *Report) printCosts(p *terminal.Printer) {
+	if len(r.DeletionCosts) == 0 {
+		return
+	}
+	var rows [][]string
+	for _, c := range r.DeletionCosts {
+		rows = append(rows, []string{c.Namespace, c.Pod, c.Node, cmp.Or(c.Cost, "none")})
+	}
+	p.Printf("\nDeletion costs to write:\n\n")
+	terminal.TextTable([]string{"NAMESPACE", "POD", "NODE", "COST"}, rows).Print(p, true)
 }
 
 func percent(v float64) string { return fmt.Sprintf("%.1f %%", v) }
