@@ -184,6 +184,9 @@ func TestRebalancer_Refusals(t *testing.T) {
 			t.Errorf("dry runs and evictions of %s: %v, want %v", app, got, want)
 		}
 	}
+	if _, err := shared.WaitEvent(ctx, "hot-refused-0", "PodMoved"); err != nil {
+		t.Error(err)
+	}
 	lift()
 	evicted := slices.Sorted(slices.Values(append(append(c.evicted("quota"), c.evicted("never")...), "next-0")))
 	if len(evicted) != 3 {

@@ -270,7 +270,7 @@ func TestChart_NamesOutsideTheNamespace(t *testing.T) {
 	}
 }
 
-// TestRBAC_Rebalancer expects the permissions of the shadow, those of events, and only in mode Evict those of evictions.
+// TestRBAC_Rebalancer expects the permissions of the shadow, those of events, and in modes Evict and DeletionCost what they write.
 func TestRBAC_Rebalancer(t *testing.T) {
 	all := func(values, role string) sets.Set[string] {
 		for _, r := range find[rbacv1.ClusterRole](t, render(t, values), "ClusterRole") {
@@ -288,7 +288,9 @@ func TestRBAC_Rebalancer(t *testing.T) {
 		"create events.k8s.io/events", "get coordination.k8s.io/leases plimsoll", "patch events.k8s.io/events", "update events.k8s.io/events",
 	}, sets.List(plan.Difference(shadow)))
 	check.Equal(t, "permissions of the mode Evict", []string{"create /pods/eviction", "get /pods"}, sets.List(evict.Difference(plan)))
-	check.Equal(t, "missing permissions", 0, shadow.Difference(evict).Len())
+	cost := all("rebalancer: {enabled: true, config: {mode: DeletionCost}}", role)
+	check.Equal(t, "permissions of the mode DeletionCost", []string{"patch /pods"}, sets.List(cost.Difference(plan)))
+	check.Equal(t, "missing permissions", 0, shadow.Difference(evict).Len()+plan.Difference(cost).Len())
 }
 
 // TestRBAC_DoctorReadsRebalancer expects that with a rebalancer the scheduler may list CronJobs and read its configuration.

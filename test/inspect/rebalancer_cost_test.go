@@ -1,0 +1,79 @@
+package inspect
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+)
+
+// costRules are the permissions of the rebalancer in mode DeletionCost: it patches pods, and evicts none.
+func costRules() []rbacv1.PolicyRule {
+	return append(slices.DeleteFunc(rebalancerRules(), func(r rbacv1.PolicyRule) bool {
+		return slices.Equal(r.Resources, []string{"pods"}) || slices.Equal(r.Resources, []string{"pods/eviction"})
+	}), rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"patch"}})
+}
+
+// TestRebalancer_DeletionCost has w-1 at 62.5 + 20 = 82.5 %, and later at 25 + 20 %. The cost of web-3 is the user's.
+func TestRebalancer_DeletionCost(t *testing.T) {
+	heat(t)
+	ctx, pods := t.Context(), shared.Client.CoreV1().Pods(metav1.NamespaceDefault)
+	must(t, shared.CreatePods(ctx, member("web", "web-3", "w-1", "10m")))
+	_, err := pods.Patch(ctx, "web-3", types.MergePatchType,
+		[]byte(`{"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "7"}}}`), metav1.PatchOptions{})
+	must(t, err)
+	createState(t, metav1.NamespaceDefault)
+	r := runRebalancer(t, "costs", limitsIn(t, rebalancer.DeletionCost, ""), movingConfiguration, rebalancerAccount(t, costRules()...))
+	r.stays("a pause", func() bool { return r.metric(`stopped{reason="Paused"}`) == 1 && r.metric("hot_nodes") == 1 })
+	read := func() map[string]*corev1.Pod {
+		t.Helper()
+		list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
+		must(t, err)
+		found := map[string]*corev1.Pod{}
+		for i := range list.Items {
+			found[list.Items[i].Name] = &list.Items[i]
+		}
+		return found
+	}
+	before := read()
+	pause(t, false)
+	r.until("a cost is written", func() bool { return r.metric("deletion_costs") == 1 })
+	after := read()
+	cost, own := after["web-1"].Annotations[corev1.PodDeletionCost], after["web-1"].Annotations[rebalance.DeletionCostAnnotation]
+	if !slices.Contains([]string{"-1", "-2", "-3", "-4"}, cost) || own != cost {
+		t.Errorf("web-1 has the cost %q, and %q of the rebalancer, want that of 82.5 %%", cost, own)
+	}
+	// web-1 has changed in nothing else, and other pods have not changed at all.
+	for name, pod := range after {
+		if name == "web-1" {
+			delete(pod.Annotations, corev1.PodDeletionCost)
+			delete(pod.Annotations, rebalance.DeletionCostAnnotation)
+		}
+		for _, p := range []*corev1.Pod{before[name], pod} {
+			p.ManagedFields, p.ResourceVersion, p.Generation = nil, "", 0
+		}
+		if diff := cmp.Diff(before[name], pod); diff != "" {
+			t.Errorf("pod %s has changed (-before +after):\n%s", name, diff)
+		}
+	}
+	setLoad(t, "w-1", "2")
+	r.until("w-1 has cooled", func() bool { return r.metric("hot_nodes") == 0 && r.metric("deletion_costs") == 0 })
+	after = read()
+	if got, want := after["web-3"].Annotations, before["web-3"].Annotations; got[corev1.PodDeletionCost] != "7" || !maps.Equal(got, want) {
+		t.Errorf("web-3 has the annotations %q, want those of the user: %q", got, want)
+	}
+	for _, name := range []string{corev1.PodDeletionCost, rebalance.DeletionCostAnnotation} {
+		if value, ok := after["web-1"].Annotations[name]; ok {
+			t.Errorf("web-1 still has %s: %q", name, value)
+		}
+	}
+	checkRequests(t, "create leases", "get configmaps", "get leases", "patch pods", "update leases")
+}
