@@ -85,8 +85,8 @@ func costs(ctx context.Context, cluster Cluster, p *Plan) (changes []Cost, held 
 	return changes, held, nil
 }
 
-// costOn returns the deletion cost of pods on a hot node: minus its load above the line, in percent of capacity. The current cost
-// stays if it is close.
+// costOn returns the deletion cost of pods on a hot node. It is minus the load above the line, in percent of capacity. The current
+// cost stays if it is close.
 func costOn(n *Node, current string) string {
 	_, excess := n.Excess()
 	cost := -max(1, int(math.Round(100*excess)))
