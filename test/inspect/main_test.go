@@ -102,8 +102,8 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	options := cluster.Options{BinDir: builder.BinDir(), Scheduler: configuration, AuditLog: true}
-	parts := append(cluster.Options{MetricsServer: true, Scheduler: "any"}.Parts(), build.KubectlPlimsoll(), build.LoadWatcher(), build.Rebalancer(),
-		build.StockKubeScheduler())
+	parts := append(cluster.Options{MetricsServer: true, Scheduler: "any"}.Parts(), build.Kubectl(), build.KubectlPlimsoll(), build.LoadWatcher(),
+		build.Rebalancer(), build.StockKubeScheduler())
 	if err := builder.Build(ctx, parts...); err != nil {
 		return 0, err
 	}

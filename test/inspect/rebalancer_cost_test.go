@@ -2,7 +2,11 @@ package inspect
 
 import (
 	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -64,6 +68,14 @@ func TestRebalancer_DeletionCost(t *testing.T) {
 			t.Errorf("pod %s has changed (-before +after):\n%s", name, diff)
 		}
 	}
+	pause(t, true)
+	r.until("a pause", func() bool { return r.metric(`stopped{reason="Paused"}`) == 1 })
+	removeCosts(t)
+	if got, want := read()["web-1"].Annotations, before["web-1"].Annotations; !maps.Equal(got, want) {
+		t.Errorf("web-1 has the annotations %q after the command of the docs, want %q", got, want)
+	}
+	pause(t, false)
+	r.until("a cost is written again", func() bool { return r.metric("deletion_costs") == 1 })
 	setLoad(t, "w-1", "2")
 	r.until("w-1 has cooled", func() bool { return r.metric("hot_nodes") == 0 && r.metric("deletion_costs") == 0 })
 	after = read()
@@ -76,4 +88,21 @@ func TestRebalancer_DeletionCost(t *testing.T) {
 		}
 	}
 	checkRequests(t, "create leases", "get configmaps", "get leases", "patch pods", "update leases")
+}
+
+// removeCosts runs the command of docs/rebalance.md that removes all deletion costs of the rebalancer.
+func removeCosts(t *testing.T) {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "rebalance.md"))
+	must(t, err)
+	_, command, found := strings.Cut(string(page), "    kubectl get pods -A -o jsonpath=")
+	command, _, ends := strings.Cut(command, "\n\n")
+	if !found || !ends {
+		t.Fatal("docs/rebalance.md has no command that removes deletion costs")
+	}
+	shell := exec.CommandContext(t.Context(), "sh", "-e", "-c", "kubectl get pods -A -o jsonpath="+command)
+	shell.Env = []string{"PATH=" + shared.binDir + ":" + os.Getenv("PATH"), "KUBECONFIG=" + shared.AdminKubeconfig, "HOME=" + t.TempDir()}
+	if output, err := shell.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
 }

@@ -220,7 +220,7 @@ func createState(t *testing.T, namespace string) {
 	component, value, _ := strings.Cut(kube.StateLabel, "=")
 	ctx, configs := t.Context(), shared.Client.CoreV1().ConfigMaps(namespace)
 	_, err := configs.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Name: "rebalancer", Labels: map[string]string{component: value}, Annotations: map[string]string{kube.PausedAnnotation: "true"},
+		Name: "rebalancer", Labels: map[string]string{component: value}, Annotations: map[string]string{rebalance.PausedAnnotation: "true"},
 	}}, metav1.CreateOptions{})
 	must(t, err)
 	t.Cleanup(func() {
@@ -234,7 +234,7 @@ func createState(t *testing.T, namespace string) {
 func pause(t *testing.T, paused bool) {
 	t.Helper()
 	_, err := shared.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Patch(t.Context(), "rebalancer", types.MergePatchType,
-		fmt.Appendf(nil, `{"metadata": {"annotations": {%q: "%t"}}}`, kube.PausedAnnotation, paused), metav1.PatchOptions{})
+		fmt.Appendf(nil, `{"metadata": {"annotations": {%q: "%t"}}}`, rebalance.PausedAnnotation, paused), metav1.PatchOptions{})
 	must(t, err)
 }
 
@@ -304,7 +304,7 @@ func TestRebalancer(t *testing.T) {
 		}
 	}
 	r.stays("a pause", stopped("Paused"))
-	plans("Moves wait (Paused): an annotation pauses moves.\n")
+	plans("Moves wait (Paused): the state's ConfigMap has the annotation rebalancer.plimsoll.io/paused: \"true\"; remove it to go on.\n")
 
 	must(t, scheduler.Kill())
 	r.until("the lease expires", func() bool {

@@ -33,6 +33,8 @@ var documentedCommands = map[string]string{
 	`^\$ kubectl plimsoll rebalance`:                                  "TestRebalance",
 	`^kubectl plimsoll rebalance --evict`:                             "TestRebalance_Evict",
 	`^kubectl -n plimsoll-system annotate configmap`:                  "TestRebalancer",
+	`^kubectl get pods -A -o jsonpath=.*deletion-cost`:                "TestRebalancer_DeletionCost",
+	`^kubectl -n "\$namespace" annotate pod`:                          "TestRebalancer_DeletionCost",
 	`^\$ kubectl plimsoll what-if`:                                    "TestWhatIf_NodesAndProfiles",
 	`kubectl-plimsoll doctor$`:                                        "TestDoctor_Scheduler",
 	`^bin/kubectl-plimsoll replay`:                                    "TestReplay_Table",
