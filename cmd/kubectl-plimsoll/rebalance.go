@@ -44,6 +44,9 @@ between moves. It needs the permission to create pods/eviction, and a scheduler 
 			if evict && cmd.Flags().Changed("output") {
 				return errors.New("--output: not supported with --evict; run the plan with -o json first")
 			}
+			if yes && !evict {
+				return errors.New("--yes: has no effect without --evict; add --evict to make the moves")
+			}
 			connection, err := cluster.connect()
 			if err != nil {
 				return err

@@ -87,6 +87,9 @@ func checkKind(content []byte) error {
 		if root != nil && text(entry(root, field.name)) == "" {
 			return fmt.Errorf("%s: Required value: write %s: %s", field.name, field.name, field.value)
 		}
+		if value := text(entry(root, field.name)); field.name == "kind" && root != nil && value != field.value {
+			return fmt.Errorf("kind: Unsupported value: %q: write %s", value, field.value)
+		}
 	}
 	return nil
 }

@@ -39,6 +39,18 @@ func withFields(err error, root *yaml.Node) error {
 	return err
 }
 
+// CheckFields returns an error for each unknown field of a document, and for each value of another type. Documents that are no YAML
+// have none.
+func CheckFields(content []byte, of reflect.Type) error {
+	var fields fieldCheck
+	fields.check(parse(content), of, "")
+	var errs []error
+	for _, c := range slices.Concat(fields.invalid, fields.unknown) {
+		errs = append(errs, errors.New(c.String()))
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
 // fieldCheck has each field that is unknown, or whose value is invalid.
 type fieldCheck struct{ unknown, invalid []change }
 
@@ -162,7 +174,7 @@ func allowed(of reflect.Type) string {
 	switch of.Kind() {
 	case reflect.Bool:
 		return "must be true or false, without quotes"
-	case reflect.Int32, reflect.Int64:
+	case reflect.Int, reflect.Int32, reflect.Int64:
 		return "must be a whole number, without quotes"
 	case reflect.Float64:
 		return "must be a number, without quotes"

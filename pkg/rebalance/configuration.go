@@ -3,9 +3,14 @@ package rebalance
 import (
 	"context"
 	"fmt"
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 )
 
 // ReadConfiguration reads a RebalancerConfiguration. Without a file it returns the defaults. Errors name the file.
@@ -17,9 +22,24 @@ func ReadConfiguration(ctx context.Context, file string) (*rebalancer.Configurat
 	if err != nil {
 		return nil, err
 	}
-	c, err := rebalancer.Decode(content)
+	c, err := DecodeConfiguration(content)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return c, nil
+}
+
+// DecodeConfiguration is rebalancer.Decode, whose errors have the line and path of a wrong field, and what to write.
+func DecodeConfiguration(content []byte) (*rebalancer.Configuration, error) {
+	document := rebalancer.Default() // to compare the kind alone: fields of another kind are unknown
+	document.TypeMeta = metav1.TypeMeta{}
+	if yaml.Unmarshal(content, &document.TypeMeta) == nil {
+		if err := document.Validate().ToAggregate(); err != nil {
+			return nil, err
+		}
+	}
+	if err := configlint.CheckFields(content, reflect.TypeFor[rebalancer.Configuration]()); err != nil {
+		return nil, err
+	}
+	return rebalancer.Decode(content)
 }

@@ -84,6 +84,9 @@ type Observer interface {
 	Regretted(r *Record)
 }
 
+// PausedAnnotation of the state's ConfigMap stops all moves if it is "true".
+const PausedAnnotation = "rebalancer.plimsoll.io/paused"
+
 // Stop says why no pod moves.
 type Stop string
 
@@ -304,9 +307,9 @@ func (e *Executor) brakes(ctx context.Context) (stop Stop, why string, err error
 	now := e.Clock.Now()
 	switch {
 	case e.Config.Paused:
-		return Paused, "the configuration has paused: true", nil
+		return Paused, "the configuration has paused: true; write false to go on", nil
 	case e.paused:
-		return Paused, "an annotation pauses moves", nil
+		return Paused, "the state's ConfigMap has the annotation " + PausedAnnotation + ": \"true\"; remove it to go on", nil
 	case !e.Config.Open(now):
 		return OutsideWindow, "no window is open; the next one opens at " + e.Config.NextOpening(now).UTC().Format(time.RFC3339), nil
 	case now.Before(e.history.breaker.OpenUntil):

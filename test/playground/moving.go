@@ -90,7 +90,7 @@ func runMoving(ctx context.Context, p *playground) (result result) {
 	p.progress.say("%s is at %.1f %%, above its line at %.0f %%; now the pause of moves ends", crowded, 100*r.hot[crowded],
 		100*movingLine)
 	got(p.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Patch(ctx, state, types.MergePatchType,
-		fmt.Appendf(nil, `{"metadata": {"annotations": {%q: null}}}`, kube.PausedAnnotation), metav1.PatchOptions{}))
+		fmt.Appendf(nil, `{"metadata": {"annotations": {%q: null}}}`, rebalance.PausedAnnotation), metav1.PatchOptions{}))
 	must(wait.PollUntilContextTimeout(ctx, time.Second, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
 		r.moves = p.moves(ctx, state)
 		return len(r.moves) > 0, p.Failed()
@@ -125,7 +125,7 @@ func (p *playground) createBudgets(ctx context.Context) (remove func()) {
 func (p *playground) startRebalancer(ctx context.Context) (state string, ended <-chan struct{}) {
 	const name = "rebalancer"
 	got(p.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{kube.PausedAnnotation: "true"}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{rebalance.PausedAnnotation: "true"}},
 	}, metav1.CreateOptions{}))
 	dir := filepath.Dir(p.SchedulerConfiguration())
 	config := filepath.Join(dir, "rebalancer.yaml")

@@ -25,11 +25,11 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 )
 
 // options are the flags of the command.
@@ -108,7 +108,7 @@ func (o *options) read(ctx context.Context) (*server, error) {
 	if s.content, err = s.file.Read(ctx); err != nil {
 		return nil, fmt.Errorf("--config: %w", err)
 	}
-	if s.configuration, err = rebalancer.Decode(s.content); err != nil {
+	if s.configuration, err = rebalance.DecodeConfiguration(s.content); err != nil {
 		return nil, fmt.Errorf("--config: %s: %w", o.config, err)
 	}
 	if s.scheduler, err = o.readScheduler(ctx); err != nil {

@@ -2,12 +2,15 @@ package rebalancer
 
 import (
 	"bytes"
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
 
@@ -28,6 +31,8 @@ func TestCommand_ValidateOnly(t *testing.T) {
 		{"no file", "", scheduler, "ns/name", "--config: required; name the file with the RebalancerConfiguration"},
 		{"no file of the scheduler", ownHeader, "", "ns/name", "--scheduler-config: required"},
 		{"a mode", ownHeader + "mode: Move\n", scheduler, "ns/name", `mode: Unsupported value: "Move": supported values: "Plan", "Evict", "DeletionCost"`},
+		{"a field", ownHeader + "minPodAge: 10x\n", scheduler, "ns/name", "file.yaml: line 3: minPodAge: Invalid value: \"10x\": must be a duration"},
+		{"files in the wrong order", scheduler, ownHeader, "ns/name", `kind: Unsupported value: "KubeSchedulerConfiguration"`},
 		{"a plugin", ownHeader, strings.Replace(scheduler, "LoadPacking", "LoadPaking", 1), "ns/name", "TargetLoadPaking"},
 		{
 			"no lease", ownHeader, scheduler + "leaderElection: {leaderElect: false}\n", "ns/name",
@@ -57,5 +62,21 @@ func TestCommand_ValidateOnly(t *testing.T) {
 				t.Errorf("error %v, output %q, want %q", err, got, tc.want)
 			}
 		})
+	}
+}
+
+func TestNewStateError(t *testing.T) {
+	of := schema.GroupResource{Resource: "configmaps"}
+	for _, tc := range []struct {
+		err  error
+		want string
+	}{
+		{apierrors.NewNotFound(of, "s"), "--state: there is no ConfigMap ns/s; create it: kubectl -n ns create configmap s"},
+		{apierrors.NewForbidden(of, "s", errors.New("no")), `--state: configmaps "s" is forbidden: no; grant get and update on the ConfigMap`},
+		{errors.New("connection refused"), "read the state, ConfigMap ns/s: connection refused"},
+	} {
+		if got := newStateError("ns", "s", tc.err).Error(); !strings.HasPrefix(got, tc.want) {
+			t.Errorf("%q, want %q", got, tc.want)
+		}
 	}
 }

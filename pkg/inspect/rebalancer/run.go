@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
@@ -214,7 +215,7 @@ func (s *server) reload(ctx context.Context) {
 	var read *rebalancer.Configuration
 	if err == nil {
 		s.content = content
-		read, err = rebalancer.Decode(content)
+		read, err = rebalance.DecodeConfiguration(content)
 	}
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "The new configuration cannot be used; the last one holds")
@@ -225,6 +226,11 @@ func (s *server) reload(ctx context.Context) {
 }
 
 func newStateError(namespace, name string, err error) error {
-	const format = "--state: ConfigMap %[1]s/%[2]s: %[3]w; create it: kubectl -n %[1]s create configmap %[2]s"
-	return fmt.Errorf(format, namespace, name, err)
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("--state: there is no ConfigMap %[1]s/%[2]s; create it: kubectl -n %[1]s create configmap %[2]s", namespace, name)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("--state: %w; grant get and update on the ConfigMap, as the chart's Role does", err)
+	}
+	return fmt.Errorf("read the state, ConfigMap %s/%s: %w", namespace, name, err)
 }

@@ -101,9 +101,6 @@ func (e Evictor) SetDeletionCost(ctx context.Context, pod *corev1.Pod, cost stri
 	return true, nil
 }
 
-// PausedAnnotation of the state's ConfigMap stops all moves if it is "true".
-const PausedAnnotation = "rebalancer.plimsoll.io/paused"
-
 // StateLabel is the label of the state's ConfigMap.
 const StateLabel = "app.kubernetes.io/component=rebalancer-state"
 
@@ -132,7 +129,7 @@ func (s *Store) Load(ctx context.Context) (state []byte, paused bool, err error)
 		s.held = nil
 		return nil, false, err
 	}
-	return StateOf(s.held), s.held.Annotations[PausedAnnotation] == "true", nil
+	return StateOf(s.held), s.held.Annotations[rebalance.PausedAnnotation] == "true", nil
 }
 
 // StateOf returns the state in the ConfigMap.

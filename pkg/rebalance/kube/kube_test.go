@@ -147,7 +147,7 @@ func TestStore(t *testing.T) {
 		t.Error("it saves without a state that was read")
 	}
 	for i, want := range map[int]bool{0: false, 1: true} {
-		held.Annotations = map[string]string{PausedAnnotation: map[bool]string{true: "true", false: "false"}[want]}
+		held.Annotations = map[string]string{rebalance.PausedAnnotation: map[bool]string{true: "true", false: "false"}[want]}
 		if _, paused, err := s.Load(t.Context()); err != nil || paused != want {
 			t.Errorf("load %d: paused %t, %v; want %t", i, paused, err, want)
 		}
