@@ -69,7 +69,7 @@ func (s *server) run(ctx context.Context, listener net.Listener) error {
 		<-ctx.Done()
 		return web.Close()
 	})
-	group.Go(func() error { return s.elect(ctx) })
+	group.Go(func() error { return s.elect(ctx, s.lead) })
 	if err := group.Wait(); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
@@ -89,8 +89,8 @@ func (s *server) handler() http.Handler {
 	return mux
 }
 
-// elect leads while this process holds the lease. It returns an error once the lease is lost: the process must end.
-func (s *server) elect(ctx context.Context) error {
+// elect calls lead while this process holds the lease. It returns an error once the lease is lost: the process must end.
+func (s *server) elect(ctx context.Context, lead func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, s.namespace, s.name, s.client.CoreV1(), s.client.CoordinationV1(),
@@ -114,7 +114,7 @@ func (s *server) elect(ctx context.Context) error {
 		defer cancel()
 		select {
 		case ctx := <-leading:
-			led <- s.lead(ctx)
+			led <- lead(ctx)
 		case <-ctx.Done():
 			led <- nil
 		}
@@ -228,7 +228,8 @@ func (s *server) reload(ctx context.Context) {
 func newStateError(namespace, name string, err error) error {
 	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("--state: there is no ConfigMap %[1]s/%[2]s; create it: kubectl -n %[1]s create configmap %[2]s", namespace, name)
+		const create = "--state: there is no ConfigMap %[1]s/%[2]s; create it: kubectl -n %[1]s create configmap %[2]s"
+		return fmt.Errorf(create, namespace, name)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("--state: %w; grant get and update on the ConfigMap, as the chart's Role does", err)
 	}

@@ -1,0 +1,61 @@
+package rebalancer
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// TestElect_LostLease has an API server that is down after 30 s. Another process may lead 15 s after the last renewal.
+func TestElect_LostLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, down := fake.NewClientset(), atomic.Bool{}
+		client.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return down.Load(), nil, errors.New("connection refused")
+		})
+		s := &server{client: client, namespace: "ns", name: "rebalancer", identity: "a"}
+		time.AfterFunc(30*time.Second, func() { down.Store(true) })
+		var ended time.Time
+		err := s.elect(t.Context(), func(ctx context.Context) error {
+			<-ctx.Done()
+			ended = time.Now()
+			return nil
+		})
+		if err == nil || err.Error() != "the lease is lost" {
+			t.Errorf("error %v, want the lease is lost", err)
+		}
+		down.Store(false)
+		lease, err := client.CoordinationV1().Leases("ns").Get(t.Context(), "rebalancer", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if since := ended.Sub(lease.Spec.RenewTime.Time); since >= 15*time.Second || ended.Before(lease.Spec.RenewTime.Time) {
+			t.Errorf("it led until %v after the last renewal, want less than 15 s", since)
+		}
+	})
+}
+
+// TestElect_Ends ends by a signal, and by a leader that cannot lead.
+func TestElect_Ends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{client: fake.NewClientset(), namespace: "ns", name: "rebalancer", identity: "a"}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		led := false
+		if err := s.elect(ctx, func(ctx context.Context) error { led = true; <-ctx.Done(); return nil }); err != nil || !led {
+			t.Errorf("error %v after a signal, and it led: %t", err, led)
+		}
+		failed := errors.New("no load")
+		if err := s.elect(t.Context(), func(context.Context) error { return failed }); !errors.Is(err, failed) {
+			t.Errorf("error %v, want %v", err, failed)
+		}
+	})
+}
