@@ -146,7 +146,7 @@ func TestUI_Saved(t *testing.T) {
 	topCluster(t, nil)
 	saved, page := filepath.Join(t.TempDir(), "nodes.json"), filepath.Join(t.TempDir(), "nodes.html")
 	shared.plimsoll(t, "ui", "--save", saved).wants(t, 0)
-	snapshot, err := ui.ReadFile(t.Context(), saved)
+	snapshot, err := ui.ReadFile(t.Context(), saved, "inspect.plimsoll.io/v1")
 	must(t, err)
 	if len(snapshot.Nodes) != 3 || !snapshot.Nodes["worker-2"].CPU.AboveLine || snapshot.Health.Report == nil || len(snapshot.Health.Checks) < 10 {
 		t.Errorf("%+v with health %+v", snapshot, snapshot.Health)
