@@ -78,8 +78,18 @@ Only who has the URL with its token can read the page. Interrupt the command to 
 	return command
 }
 
-// uiGCPercent is low because the page stays open, and holds all nodes and pods.
-const uiGCPercent = 50
+// Garbage is collected early, because the page stays open and holds all nodes and pods. Lists make much of it, and refreshes little.
+const (
+	listGCPercent = 50
+	holdGCPercent = 20
+)
+
+// setGC sets how much garbage there may be, in percent of what is held, unless the user has.
+func setGC(percent int) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(percent)
+	}
+}
 
 // minTokenBytes makes tokens hard to guess.
 const minTokenBytes = 32
@@ -124,9 +134,7 @@ func (o *uiOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(uiGCPercent)
-	}
+	setGC(listGCPercent)
 	options := ui.Options{Encode: withKind, Token: token}
 	if o.fromFile != "" {
 		if options.Saved, err = ui.ReadFile(cmd.Context(), o.fromFile, apiVersion); err != nil {
@@ -215,6 +223,8 @@ func (o *uiOptions) serve(cmd *cobra.Command, options ui.Options) error {
 		_ = listener.Close() // nobody has connected
 		return err
 	}
+	setGC(holdGCPercent)
+	debug.FreeOSMemory() // lists and their pages
 	if options.Token == "" {
 		printLines(cmd.OutOrStdout(), server.URL())
 	} else {
