@@ -272,7 +272,8 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
       r.stay.length && table("Why other pods stay", [["Reason", "text"], ["Pods"]], r.stay.map((s) => [s.message, number(s.pods, 0)])),
       r.deferred?.length && text("p", "Limits of moves leave out hot nodes: " + list(r.deferred), "note"),
       ...(r.notes ?? []).map((n) => text("p", n, "note")),
-      command("kubectl plimsoll rebalance"),
+      r.moves.length && text("p", "To move pods, run this in a terminal. It plans anew, and asks before it evicts.", "note"),
+      command("kubectl plimsoll rebalance" + (r.moves.length ? " --evict" : "")),
     ];
   }
   const askMoves = asker("moves", drawMoves);

@@ -398,6 +398,7 @@ func TestBrowserAnswers(t *testing.T) {
 	tb.Exec(`document.querySelector("#plan").click()`)
 	waitFor(tb, "#moves-answer .verdict", "▲ 1 move off 1 hot node.")
 	tb.Shows("#moves-answer", "pod of a DaemonSet3")
+	tb.Shows("#moves-answer pre", "kubectl plimsoll rebalance --evict")
 	tb.Exec(`history.back()`)
 	waitFor(tb, "#title", "What if")
 	tb.Exec(`document.querySelector("#whatif-answer tbody button").click()`)
