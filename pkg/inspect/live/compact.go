@@ -18,9 +18,11 @@ type Compactor struct {
 	mu sync.Mutex
 	// shared are parts of objects, by the hash of their protobuf encoding.
 	shared map[[sha256.Size]byte]any
+	// words are texts that many objects have.
+	words map[string]string
 }
 
-// maxShared bounds the parts that are remembered. Beyond, all are forgotten, and later objects share among themselves.
+// maxShared bounds the parts, and the words, that are remembered. Beyond, all are forgotten, and later objects share anew.
 const maxShared = 50_000
 
 // Compact changes and returns an object that nobody else has yet. It is a cache.TransformFunc. A second call has no effect.
@@ -52,6 +54,12 @@ func (c *Compactor) compactMeta(m *metav1.ObjectMeta) {
 func (c *Compactor) compactPod(pod *corev1.Pod) {
 	c.compactMeta(&pod.ObjectMeta)
 	spec, status := &pod.Spec, &pod.Status
+	shareWords(c, &pod.Namespace, &pod.GenerateName, &spec.NodeName, &spec.SchedulerName, &spec.ServiceAccountName,
+		&spec.DeprecatedServiceAccount, &spec.PriorityClassName, &status.HostIP)
+	shareWords(c, &spec.RestartPolicy)
+	shareWords(c, &spec.DNSPolicy)
+	shareWords(c, &status.Phase)
+	shareWords(c, &status.QOSClass)
 	if workloadOf("Pod", pod.ObjectMeta, *spec) == nil { // else its flags and files are read
 		dropUnread(spec)
 	}
@@ -68,11 +76,17 @@ func (c *Compactor) compactPod(pod *corev1.Pod) {
 		return slices.Contains(unreadConditions, condition.Type)
 	})
 	status.Conditions = slices.Clone(status.Conditions) // without the space of the others
+	for i := range status.Conditions {
+		shareWords(c, &status.Conditions[i].Type)
+		shareWords(c, &status.Conditions[i].Status)
+		shareWords(c, &status.Conditions[i].Reason)
+	}
 }
 
 func (c *Compactor) compactStatuses(statuses []corev1.ContainerStatus) {
 	for i := range statuses {
 		s := &statuses[i]
+		shareWords(c, &s.Name)
 		s.Image, s.ImageID, s.ContainerID, s.VolumeMounts = "", "", "", nil
 		s.LastTerminationState, s.AllocatedResourcesStatus, s.User = corev1.ContainerState{}, nil, nil
 		s.AllocatedResources = share(c, s.AllocatedResources, &corev1.ContainerStatus{AllocatedResources: s.AllocatedResources})
@@ -105,6 +119,20 @@ func withoutUnread(containers []corev1.Container) []corev1.Container {
 		})
 	}
 	return containers
+}
+
+// shareWords makes texts use the memory of equal ones of earlier objects.
+func shareWords[T ~string](c *Compactor, words ...*T) {
+	for _, word := range words {
+		if shared, ok := c.words[string(*word)]; ok {
+			*word = T(shared)
+			continue
+		}
+		if c.words == nil || len(c.words) >= maxShared {
+			c.words = map[string]string{}
+		}
+		c.words[string(*word)] = string(*word)
+	}
 }
 
 // share returns an equal part of an earlier object, or else the part. The message has only the part.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -123,6 +124,32 @@ func TestCompactor_Shares(t *testing.T) {
 	n1, n2, n3 := images("i"), images("i"), images("j")
 	if &n1.Status.Images[0].Names[0] != &n2.Status.Images[0].Names[0] || n3.Status.Images[0].Names[0] != "j" {
 		t.Error("nodes with an image share its names, want those with another one to have theirs")
+	}
+}
+
+// Pods of a node have one copy of its name, and their namespace's and scheduler's.
+func TestCompactor_SharesWords(t *testing.T) {
+	var c Compactor
+	pod := func() *corev1.Pod {
+		p := compactedPod("a")
+		p.Namespace, p.Spec.NodeName, p.Spec.SchedulerName = strings.Clone("shop"), strings.Clone("node-1"), strings.Clone("plimsoll")
+		p.Status.ContainerStatuses[0].Name = strings.Clone("main")
+		if _, err := c.Compact(p); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	words := func(p *corev1.Pod) []string {
+		return []string{p.Namespace, p.Spec.NodeName, p.Spec.SchedulerName, p.Status.ContainerStatuses[0].Name}
+	}
+	first, second := words(pod()), words(pod())
+	if diff := cmp.Diff([]string{"shop", "node-1", "plimsoll", "main"}, second); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for i := range first {
+		if unsafe.StringData(first[i]) != unsafe.StringData(second[i]) {
+			t.Errorf("two copies of %s", first[i])
+		}
 	}
 }
 
