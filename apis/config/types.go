@@ -195,7 +195,7 @@ type TargetLoadPackingArgs struct {
 	// DefaultRequestsMultiplier times its request is the usage expected of a container without a limit. A finite decimal number
 	// ≥ 0.
 	DefaultRequestsMultiplier string
-	// MaxLimitRequestRatio bounds the pending usage of pods with a limit. A limit counts up to so many times its request.
+	// MaxLimitRequestRatio bounds the pending usage of pods with a limit. A limit counts up to this multiple of its request.
 	// Finite and ≥ 1.
 	MaxLimitRequestRatio float64
 }
@@ -337,7 +337,7 @@ type NodeMetric struct {
 	Weight int64
 	// Bounds fix the scale of the score; without them it spans the values of the candidate nodes.
 	Bounds *MetricBounds
-	// Pending counts pods that were placed lately; nil counts none.
+	// Pending makes the score count recently placed pods; nil counts none.
 	Pending *PendingPods
 	// Reject is a rule such as "> 5" by which a node is rejected; empty rejects none.
 	Reject string
@@ -396,7 +396,7 @@ type PeakSpec struct {
 	Deviations float64
 	// Unknown is for pods whose workload has less than MinHistory.
 	Unknown UnknownUsage
-	// MaxLimitRequestRatio bounds the pending peak of a pod without history: a limit counts up to so many times its request.
+	// MaxLimitRequestRatio bounds the pending peak of a pod without history: a limit counts up to this multiple of its request.
 	// Finite and ≥ 1.
 	MaxLimitRequestRatio float64
 }

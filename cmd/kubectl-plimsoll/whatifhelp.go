@@ -7,7 +7,7 @@ Nothing is written to the cluster.
 You can combine changes. They are made in this order:
   1. --add-nodes adds copies of a node, with its labels, taints, DaemonSet pods and static pods.
   2. --drain cordons nodes and evicts their pods. --evict-all-in evicts all pods of namespaces. DaemonSet pods
-     and static pods stay. PodDisruptionBudgets are reported, but delay nothing.
+     and static pods stay. PodDisruptionBudgets are reported, and delay no eviction.
   3. Pods are placed one after the other, higher priority first: evicted ones as their owners recreate them,
      then waiting ones (--pending), then those of -f. -f takes Pods, Deployments, ReplicaSets, StatefulSets,
      Jobs, CronJobs, Lists of them, and several documents. Its pods are placed beside those that already run. Preempted

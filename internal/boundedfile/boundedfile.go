@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Bounds of files. A system's bundle of root certificates has about a quarter of a MiB. A ConfigMap has at most 1 MiB.
+// Bounds of files. A system's root certificates take about 256 KiB, and a ConfigMap at most 1 MiB.
 const (
 	MaxTokenBytes         = 64 << 10
 	MaxCABytes            = 4 << 20
@@ -56,7 +56,7 @@ func (f *File) Read(ctx context.Context) ([]byte, error) {
 }
 
 func read(path string, maxBytes int64) ([]byte, error) {
-	// Look before opening: to open a device can have effects.
+	// Look before opening: opening a device can have side effects.
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func read(path string, maxBytes int64) ([]byte, error) {
 	if err := checkRegular(path, info); err != nil {
 		return nil, err
 	}
-	// The file may have been replaced since. To open a FIFO without O_NONBLOCK waits for a writer.
+	// The file may have been replaced since. Opening a FIFO without O_NONBLOCK waits for a writer.
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err

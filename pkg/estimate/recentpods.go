@@ -13,10 +13,10 @@ import (
 // RecentPods counts the pods of a node that a metric does not cover yet. It reads the pods of a node once per generation, because
 // reading their objects costs cache misses. It is safe for concurrent use.
 type RecentPods struct {
-	// longest is the longest window of a metric. trusted is how long a value is used.
-	longest, trusted time.Duration
-	clock            clock.PassiveClock
-	nodes            atomic.Pointer[recentNodes]
+	// longest is the longest window of a metric. maxAge is how long a value is used.
+	longest, maxAge time.Duration
+	clock           clock.PassiveClock
+	nodes           atomic.Pointer[recentNodes]
 }
 
 // recentNodes holds the pods by row of an index.
@@ -31,15 +31,15 @@ type recentNode struct {
 	pods       []recentPod
 }
 
-// recentPod has the moments of the pod's start and of its binding, in nanoseconds since 1970; notYet before them.
+// recentPod has the moments of the pod's start and of its binding, in nanoseconds since 1970. A moment that has not come is notYet.
 type recentPod struct{ since, bound int64 }
 
-// RecentPods returns the pods that metrics over windows of up to the given length do not cover.
+// RecentPods returns a counter, without pods yet, for metrics over windows of up to the given length.
 func (m *NodeMetrics) RecentPods(longestWindow time.Duration) *RecentPods {
-	return &RecentPods{longest: longestWindow, trusted: m.maxAge, clock: m.clock}
+	return &RecentPods{longest: longestWindow, maxAge: m.maxAge, clock: m.clock}
 }
 
-// Read reads the pods of the node in the row, unless the node has not changed.
+// Read keeps the pods of the node, if it has changed. row is the node's in the index of the load.
 func (p *RecentPods) Read(v NodeMetricsView, row int, node fwk.NodeInfo) {
 	if row == NoRow {
 		return
@@ -50,7 +50,7 @@ func (p *RecentPods) Read(v NodeMetricsView, row int, node fwk.NodeInfo) {
 	} else if known := at.Load(); known != nil && known.generation == generation {
 		return
 	}
-	read, oldest := recentNode{generation: generation}, p.clock.Now().Add(-p.trusted).UnixNano()
+	read, oldest := recentNode{generation: generation}, p.clock.Now().Add(-p.maxAge).UnixNano()
 	for _, info := range node.GetPods() {
 		pod := recentPod{since: runningSince(info.GetPod()), bound: boundSince(info.GetPod())}
 		if pod.uncovered(oldest, p.longest) > 0 {
@@ -60,8 +60,8 @@ func (p *RecentPods) Read(v NodeMetricsView, row int, node fwk.NodeInfo) {
 	at.Store(&read)
 }
 
-// uncovered is the share of the pod that a window with the given end does not cover. A pod that does not start counts for the time
-// of a startup, and not forever.
+// uncovered is the share of the pod that a window with the given end does not cover. A pod that never starts stops counting
+// startupWindows windows after its binding.
 func (p *recentPod) uncovered(end int64, window time.Duration) float64 {
 	if p.since == notYet && p.bound != notYet && end >= p.bound+startupWindows*int64(window) {
 		return 0

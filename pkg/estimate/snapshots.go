@@ -27,7 +27,7 @@ type pinnedSnapshot struct {
 // NewSnapshots returns the snapshots that p publishes.
 func NewSnapshots(p *load.Publisher) *Snapshots { return &Snapshots{publisher: p} }
 
-// Publisher is where the snapshots appear.
+// Publisher returns the publisher of the snapshots.
 func (s *Snapshots) Publisher() *load.Publisher { return s.publisher }
 
 // ForCycle returns the cycle's snapshot: the latest at the first call, and the same at further calls.
@@ -60,7 +60,8 @@ func (s *Snapshots) Outdated(state fwk.CycleState) bool {
 // use. A generation belongs to one node only.
 type rowMemo struct {
 	index *load.Index
-	// words hold generation << rowBits | row, at the generation's last bits; 0 is empty. A later store replaces an earlier one.
+	// words are indexed by the low bits of the generation. Each holds generation << rowBits | row; 0 is empty. A later store replaces
+	// an earlier one.
 	words []atomic.Uint64
 }
 

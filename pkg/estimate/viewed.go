@@ -5,8 +5,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
-// Defaults sums, by namespace, the default usage of a node's starting pods without requests and limits. Amounts are in milliCPU or
-// bytes.
+// Defaults sums the default usage by namespace: that of starting pods on a node without requests and limits. Amounts are in milliCPU
+// or bytes.
 type Defaults []namespaceDefault
 
 type namespaceDefault struct {
@@ -32,7 +32,7 @@ func (d *Defaults) of(namespace string) *namespaceDefault {
 	return &(*d)[len(*d)-1]
 }
 
-// Hidden is the part of the defaults that a pod of the given namespace does not count. See podusage.MaxForeignDefault.
+// Hidden is the part of the defaults that pods of the given namespace do not see. See podusage.MaxForeignDefault.
 func (d Defaults) Hidden(namespace string, r load.Resource) float64 {
 	hidden := 0.0
 	for i := range d {
@@ -43,7 +43,7 @@ func (d Defaults) Hidden(namespace string, r load.Resource) float64 {
 	return hidden
 }
 
-// Viewed holds a value of one node as pods of each namespace see it. nil holds a value that all see alike.
+// Viewed holds a value of one node as pods of each namespace see it. A nil Viewed means that all see the same value.
 type Viewed[T any] struct {
 	foreign T
 	own     []namespaceView[T]
@@ -54,19 +54,19 @@ type namespaceView[T any] struct {
 	value     T
 }
 
-// NewViewed calls of for each namespace with defaults, and for "", which stands for all others. Without defaults it returns nil.
-func NewViewed[T any](d Defaults, of func(namespace string) T) *Viewed[T] {
+// NewViewed calls view for each namespace with defaults, and for "", which stands for all others. Without defaults it returns nil.
+func NewViewed[T any](d Defaults, view func(namespace string) T) *Viewed[T] {
 	if len(d) == 0 {
 		return nil
 	}
-	v := &Viewed[T]{foreign: of(""), own: make([]namespaceView[T], len(d))}
+	v := &Viewed[T]{foreign: view(""), own: make([]namespaceView[T], len(d))}
 	for i := range d {
-		v.own[i] = namespaceView[T]{d[i].namespace, of(d[i].namespace)}
+		v.own[i] = namespaceView[T]{d[i].namespace, view(d[i].namespace)}
 	}
 	return v
 }
 
-// For returns the value for a pod of the namespace. That is all if there are no defaults, or no namespace.
+// For returns the value for a pod of the namespace. It returns all if v is nil, or if the pod has no namespace.
 func (v *Viewed[T]) For(namespace string, all *T) *T {
 	if v == nil || namespace == "" {
 		return all

@@ -83,7 +83,7 @@ func commandLine(flags *pflag.FlagSet) string {
 
 var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
 
-// quote quotes a word for a shell, if it must be.
+// quote quotes a word for a shell, if needed.
 func quote(word string) string {
 	if plainWord.MatchString(word) {
 		return word

@@ -78,7 +78,7 @@ func (s *Scheduler) Update(object runtime.Object) error { return s.cluster.updat
 // Remove removes the object of the same kind, namespace and name. The pods of a node stay until they are removed too.
 func (s *Scheduler) Remove(object runtime.Object) error { return s.cluster.remove(object) }
 
-// Try adds the objects, calls use, and removes them again. It undoes what Explain, Decide and the removal of the pod leave behind.
+// Try adds the objects, calls use, and removes them again. It undoes what use leaves behind: preempted pods come back.
 // The pod need not be in the cluster.
 func (s *Scheduler) Try(objects []runtime.Object, pod *corev1.Pod, use func() error) (err error) {
 	_, held, err := s.cluster.find(pod)
@@ -181,7 +181,7 @@ func (c *cluster) update(object runtime.Object) error {
 		return fmt.Errorf("%s: it is not in the cluster", nameOf(object))
 	}
 	if pod, ok := object.(*corev1.Pod); ok {
-		// An API server changes neither. If the node changed, the scheduler's cache would exit the process.
+		// The UID and the node of a bound pod are immutable. If the node changed, the scheduler's cache would exit the process.
 		before := held.(*corev1.Pod)
 		if before.UID != pod.UID {
 			return fmt.Errorf("%s: metadata.uid: %q is another pod than the one in the cluster, %q: remove that one, and add this one",
@@ -217,7 +217,7 @@ func (c *cluster) remove(object runtime.Object) error {
 	return nil
 }
 
-// renew removes the pod, if it is in the cluster, and adds it. So its nomination is that of its status again.
+// renew removes the pod, if it is in the cluster, and adds it. So it is nominated to the node in its status again.
 func (c *cluster) renew(pod *corev1.Pod) error {
 	_, held, err := c.find(pod)
 	if err == nil && held != nil {

@@ -7,10 +7,10 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 )
 
-// SchemeGroupVersion is the group and version that operators write as apiVersion.
+// SchemeGroupVersion is the group and version that users write as apiVersion.
 var SchemeGroupVersion = schema.GroupVersion{Group: config.GroupName, Version: "v1"}
 
-// localSchemeBuilder is the name by which the generated conversions register themselves.
+// localSchemeBuilder must keep its name: generated code registers conversions with it.
 var localSchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes, RegisterDefaults)
 
 // AddToScheme registers the versioned types, their defaults, and their conversions to the internal types.

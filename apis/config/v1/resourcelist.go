@@ -12,11 +12,11 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/quantity"
 )
 
-// ResourceList is a corev1.ResourceList that is read in bounded time.
+// ResourceList is a corev1.ResourceList. Its decoder refuses quantities that take very long to parse, such as 1e-800000000.
 type ResourceList corev1.ResourceList
 
 // UnmarshalJSON reads the quantities by resource. The error names the first duplicate resource or invalid quantity.
-// The strict decoder does not look into a type that decodes itself.
+// It finds duplicates itself, because strict decoding skips types that have an UnmarshalJSON of their own.
 func (l *ResourceList) UnmarshalJSON(text []byte) error {
 	*l = nil
 	if bytes.Equal(text, []byte("null")) {
@@ -32,7 +32,7 @@ func (l *ResourceList) UnmarshalJSON(text []byte) error {
 		if err != nil {
 			return err
 		}
-		name := corev1.ResourceName(token.(string)) // as all keys
+		name := corev1.ResourceName(token.(string)) // all keys of JSON are strings
 		if _, ok := (*l)[name]; ok {
 			return fmt.Errorf("duplicate field %.64q", name)
 		}

@@ -7,7 +7,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 )
 
-// LoadQueries are custom queries in the provider's language. They replace the dialect's. A query yields one series per node.
+// LoadQueries are custom queries in the provider's language. They replace those of the dialect, a known set of series. A query
+// yields one series per node.
 //
 //   - Prometheus: the value is the mean utilization over `$window`, as a fraction of capacity in [0, 1].
 //   - SignalFx, Datadog: the values are utilizations in percent.
@@ -69,7 +70,7 @@ type MetricProviderSpec struct {
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }
 
-// LoadSpec holds the arguments that all plugins share: the source of load, the window, and the trust.
+// LoadSpec holds the arguments that all plugins share: the source of load, the window, and how long load is used.
 type LoadSpec struct {
 	// WatcherAddress is the http(s) URL of a load-watcher service. If set, the service is the source.
 	// metricProvider then only sets the connection: token, tokenFile, caFile, insecureSkipVerify and timeout.
@@ -83,7 +84,7 @@ type LoadSpec struct {
 	// MaxAge is the age beyond which a node's load is no longer trusted, however steady it was. At least
 	// refreshInterval. Defaults to 5m.
 	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
-	// DriftTolerance is the drift, in percentage points, at which load expires. More than 0. Defaults to 10.
+	// DriftTolerance is by how many percentage points a node's load may have drifted before it expires. More than 0. Defaults to 10.
 	DriftTolerance *float64 `json:"driftTolerance,omitempty"`
 }
 
@@ -99,14 +100,14 @@ type TargetLoadPackingArgs struct {
 	// TargetUtilization is the CPU utilization, in percent of capacity, up to which nodes are packed. From 1 to 99.
 	// Defaults to 40.
 	TargetUtilization *int64 `json:"targetUtilization,omitempty"`
-	// DefaultRequests is the usage expected of a container that has neither limit nor request. Only cpu is used, and memory
-	// is allowed; a list without cpu stands for no usage. Not negative. Defaults to one core.
+	// DefaultRequests is the usage expected of a container that has neither limit nor request. memory is accepted and
+	// ignored; a list without cpu stands for no usage. Not negative. Defaults to one core.
 	DefaultRequests ResourceList `json:"defaultRequests,omitempty"`
-	// DefaultRequestsMultiplier times its request is the usage expected of a container without a limit. A finite decimal number
-	// that is not negative, in quotes; an empty string is refused. Defaults to "1.5".
+	// DefaultRequestsMultiplier multiplies the request of a container without a limit. The product is its expected usage. A finite
+	// decimal number that is not negative, in quotes; an empty string is refused. Defaults to "1.5".
 	DefaultRequestsMultiplier *string `json:"defaultRequestsMultiplier,omitempty"`
-	// MaxLimitRequestRatio bounds the pending usage of pods with a limit. A limit counts up to so many times its request.
-	// At least 1. Defaults to 10.
+	// MaxLimitRequestRatio bounds the pending usage of pods with a limit. A limit counts up to this multiple of the container's
+	// request. At least 1. Defaults to 10.
 	MaxLimitRequestRatio *float64 `json:"maxLimitRequestRatio,omitempty"`
 }
 
@@ -141,7 +142,7 @@ type LowRiskOverCommitmentArgs struct {
 	// SmoothingWindowSize is the number of samples in each measured mean. Its square root multiplies the deviation.
 	// At least 1. Defaults to 5.
 	SmoothingWindowSize *int64 `json:"smoothingWindowSize,omitempty"`
-	// RiskLimitWeights are the weights of the risk by limits beside that by load, for cpu and memory. From 0 to 1. Each defaults
+	// RiskLimitWeights weigh the risk by limits against the risk by load, for cpu and memory. From 0 to 1. Each defaults
 	// to 0.5.
 	RiskLimitWeights map[corev1.ResourceName]float64 `json:"riskLimitWeights,omitempty"`
 	// UnlimitedPods selects the limit of a pod that has a container without one. AsRequest (default): the sum of the containers'
@@ -241,9 +242,9 @@ type LoadThresholdArgs struct {
 
 // MetricBounds are the values of a metric that get the highest and the lowest score. They differ.
 type MetricBounds struct {
-	// Best is the value from which on the score is the highest.
+	// Best is the value at which, and beyond which, the score is the highest.
 	Best float64 `json:"best"`
-	// Worst is the value from which on the score is the lowest.
+	// Worst is the value at which, and beyond which, the score is the lowest.
 	Worst float64 `json:"worst"`
 }
 
@@ -268,7 +269,7 @@ type NodeMetric struct {
 	Weight *int64 `json:"weight,omitempty"`
 	// Bounds fix the scale of the score. Without them it spans the values of the candidate nodes.
 	Bounds *MetricBounds `json:"bounds,omitempty"`
-	// Pending counts pods that were placed lately in the score. Without it, many pods at once go to one node.
+	// Pending makes the score count recently placed pods. Without it, many pods at once go to one node.
 	Pending *PendingPods `json:"pending,omitempty"`
 	// Reject is the rule by which a node is rejected: one of >, >=, <, <= and a number, such as "> 5".
 	Reject string `json:"reject,omitempty"`
@@ -298,7 +299,8 @@ type StatisticsSpec struct {
 
 // UnknownUsage says what is expected of a pod whose workload has too little history.
 type UnknownUsage struct {
-	// RequestMultiplier times its request is the peak expected of a container without a limit. More than 0. Defaults to 1.5.
+	// RequestMultiplier multiplies the request of a container without a limit. The product is its expected peak. More than 0.
+	// Defaults to 1.5.
 	RequestMultiplier *float64 `json:"requestMultiplier,omitempty"`
 	// Default is the peak expected of a container that has neither limit nor request. Only cpu and memory are used; a resource
 	// that is not listed counts nothing. Not negative. Defaults to two cores and 200Mi.
@@ -315,13 +317,13 @@ type PeakSpec struct {
 	// MinHistory is the observation time, summed over a workload's pods, before its statistics are used.
 	// Not negative, at most history. Defaults to 30m.
 	MinHistory *metav1.Duration `json:"minHistory,omitempty"`
-	// Deviations is the z-factor for all pods of a node except the pod with the largest peak.
+	// Deviations multiplies the standard deviation of a node's pods. The pod with the largest peak counts with its peak.
 	// Not negative. Defaults to 1.
 	Deviations *float64 `json:"deviations,omitempty"`
 	// Unknown is for pods whose workload has less than minHistory.
 	Unknown UnknownUsage `json:"unknown"`
-	// MaxLimitRequestRatio bounds the pending peak of a pod without history: a limit counts up to so many times its request.
-	// At least 1. Defaults to 10.
+	// MaxLimitRequestRatio bounds the pending peak of a pod without history. A limit counts up to this multiple of the
+	// container's request. At least 1. Defaults to 10.
 	MaxLimitRequestRatio *float64 `json:"maxLimitRequestRatio,omitempty"`
 }
 

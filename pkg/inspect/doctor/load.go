@@ -51,7 +51,7 @@ func (s *sourceFacts) figuresOf(matches func(*figure) bool) (found []*figure) {
 	return found
 }
 
-// namesOf returns the names of the figures, or of their nodes, sorted.
+// namesOf returns the distinct results of name, sorted.
 func namesOf(figures []*figure, name func(*figure) string) []string {
 	var names []string
 	for _, f := range figures {
@@ -63,10 +63,10 @@ func namesOf(figures []*figure, name func(*figure) string) []string {
 
 func nodeOf(f *figure) string { return f.node }
 
-// firstOf names the first of the figures.
+// firstOf names the first few figures.
 func firstOf(figures []*figure) string { return text.FirstN(namesOf(figures, (*figure).String)) }
 
-// checkAhead finds samples of the future. A query of now does not see them: what it returns is older than it seems.
+// checkAhead finds samples with times in the future. A query at the present misses them, and returns older ones.
 func (s *sourceFacts) checkAhead() []Check {
 	if len(s.examination.Ahead) == 0 {
 		return nil
@@ -128,7 +128,7 @@ func (s *sourceFacts) checkFrozen() []Check {
 	if len(frozen) == 0 {
 		return nil
 	}
-	return fail(run(s.queryCommand("up"), "Restart the exporters of these nodes, or remove the cache in between. See the targets:"),
+	return fail(run(s.queryCommand("up"), "Restart the exporters of these nodes, or bypass the proxy that caches. See the targets:"),
 		"counters of cpu stand still, so their load is not that of now: %s", text.FirstN(frozen))
 }
 
@@ -204,7 +204,7 @@ func (s *sourceFacts) checkClock() []Check {
 	if skew.Abs() < notable+slack {
 		return ok("the source's clock agrees with %s", reference)
 	}
-	return fail(run("timedatectl status", "Set the clock of Prometheus' machine %s by %s, or remove the cache in between:",
+	return fail(run("timedatectl status", "Set the clock of Prometheus' machine %s by %s, or bypass the proxy that caches:",
 		direction, rounded(skew.Abs())), "the source's clock differs from %s by %s", reference, rounded(skew))
 }
 
@@ -243,7 +243,7 @@ func (s *sourceFacts) checkQueries() []Check {
 		if q.Err == nil || q.Kind != promql.Mean || d.Undetected != nil || len(d.NodesWithoutSeries) == d.NodeCount {
 			return nil
 		}
-		return warn(run(s.queryCommand(q.PromQL), "Pods' requests replace it. See what the query returns:"), "%s", oneLine(q.Err))
+		return warn(run(s.queryCommand(q.PromQL), "Until then, pods' requests count. See what the query returns:"), "%s", oneLine(q.Err))
 	})
 }
 
@@ -333,7 +333,7 @@ func (s *sourceFacts) checkUnmatched() []Check {
 	if len(s.diagnosis.NodesWithoutSeries) == 0 || len(s.diagnosis.UnmatchedSeries) == 0 {
 		return nil
 	}
-	return warn(say("Ignore series of machines outside the cluster. If they are of the nodes above, fixing those fixes these."),
+	return warn(say("Ignore series of machines outside the cluster. If they belong to nodes named above, fix those first."),
 		"series that belong to no node: %s", text.FirstN(s.diagnosis.UnmatchedSeries))
 }
 
@@ -344,7 +344,7 @@ func (s *sourceFacts) checkContested() []Check {
 	case rivals == nil:
 		return ok("no node is named by several target sets")
 	case s.examination.Clusters != nil && rivals.Used.Selector() == rivals.Ignored.Selector():
-		return nil // the check of clusters tells it
+		return nil // the check of clusters reports it
 	}
 	const message = "%s named by several target sets: %s is used, %s is ignored"
 	nodes := text.Count(s.diagnosis.Contested, "node")
@@ -434,7 +434,7 @@ func (s *sourceFacts) adviseMissing() []Advice {
 		return s.edit("metricProvider:\n  nodeLabels: ["+strings.Join(list, ", ")+"]\n", "add it to nodeLabels:",
 			"Label %s names %d of the nodes without load.", best.Label, best.Nodes)
 	case len(x.Dialects) > 0 && provider.Dialect != config.DialectAuto:
-		return s.edit(providerYAML("dialect", config.DialectAuto), "let it be found:", "There are series of dialect %s.", x.Dialects[0])
+		return s.edit(providerYAML("dialect", config.DialectAuto), "let the scheduler find it:", "There are series of dialect %s.", x.Dialects[0])
 	case slices.ContainsFunc(s.diagnosis.NodesWithoutSeries, measured):
 		return run(s.queryCommand(fmt.Sprintf("count_over_time(up[%ds])", int(s.windows[0].Seconds()))),
 			"There are too few samples for the window. See the samples in a window:")
@@ -444,7 +444,7 @@ func (s *sourceFacts) adviseMissing() []Advice {
 	return s.adviseScrape()
 }
 
-// checkCapacity checks that no node is above its capacity. Only a Prometheus tells overload from full.
+// checkCapacity checks that no node is above its capacity. Only Prometheus shows values above the capacity.
 func (s *sourceFacts) checkCapacity() []Check {
 	if s.diagnosis == nil {
 		above := s.figuresOf(func(f *figure) bool { return f.isLoad() && f.Value >= 1 })
@@ -459,7 +459,7 @@ func (s *sourceFacts) checkCapacity() []Check {
 			highest = q
 		}
 	}
-	const percent = 1.5 // no overload, but another unit
+	const plausible = 1.5 // above, the query returns percent
 	switch {
 	case highest == nil:
 		return nil
@@ -470,7 +470,7 @@ func (s *sourceFacts) checkCapacity() []Check {
 			"%s is infinite on %s, which counts as 100 %%", highest, highest.HighestNode)
 	}
 	result, advice := warn, adviseCapacity(highest.HighestNode)
-	if highest.Custom() && highest.Highest > percent {
+	if highest.Custom() && highest.Highest > plausible {
 		queries := cmp.Or(s.Spec.MetricProvider.Queries, &config.LoadQueries{})
 		custom := [...]string{load.CPU: queries.CPU, load.Memory: queries.Memory}[highest.Resource]
 		result, advice = fail, s.edit(providerYAML("queries", map[string]string{highest.Resource.String(): "(" + custom + "\n) / 100"}),
@@ -495,7 +495,7 @@ func (s *sourceFacts) slowest() (node string, interval time.Duration) {
 	return node, all[node].Interval
 }
 
-// samplesOfWindow is how many samples a window needs. A deviation takes rates over a fifth of it, of two samples each.
+// samplesOfWindow is how many samples a window needs. A deviation is of rates over fifths of the window; a rate needs two samples.
 const samplesOfWindow = 5
 
 // windowOf returns the window for samples at an interval, up to an hour.
@@ -531,7 +531,7 @@ func (s *sourceFacts) checkCoverage() []Check {
 	youngest := slices.MinFunc(young, func(a, b string) int { return cmp.Compare(all[a].Since, all[b].Since) })
 	since := all[youngest].Since
 	advice := run(s.queryCommand(fmt.Sprintf("avg_over_time(up[%ds]) < 1", int(window.Seconds()))),
-		"Wait for %s: then they do, unless Prometheus misses scrapes. See whether it does:", rounded(window-since))
+		"Wait for %s: then they cover the window, unless Prometheus misses scrapes. See whether it does:", rounded(window-since))
 	return warn(advice, "samples of %s cover less than the window of %s; of %s they cover %.0f %%",
 		text.Count(len(young), "node"), window, youngest, 100*since.Seconds()/window.Seconds())
 }

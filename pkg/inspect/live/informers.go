@@ -47,10 +47,10 @@ func (c *Connection) Informers() (informers.SharedInformerFactory, error) {
 	return factory, nil
 }
 
-// Followed are objects that the scheduler and the plugins read, and their changes.
+// Followed holds running informers of the objects that the scheduler and the plugins read.
 type Followed struct {
 	informers.SharedInformerFactory
-	started map[reflect.Type]bool
+	synced map[reflect.Type]bool
 }
 
 // Follow starts Informers, and waits until they have synced. They end with ctx; call Shutdown then. It fails if ctx is done.
@@ -63,7 +63,7 @@ func (c *Connection) Follow(ctx context.Context) (*Followed, error) {
 	return &Followed{factory, factory.WaitForCacheSync(ctx.Done())}, ctx.Err()
 }
 
-// Objects returns the objects for sim.Options.
+// Objects returns the objects for sim.Options: all but pods without a node.
 func (f *Followed) Objects() []runtime.Object {
 	return slices.DeleteFunc(sim.ObjectsOf(f.SharedInformerFactory), IsUnplaced)
 }
@@ -97,7 +97,7 @@ func (f *Followed) OnChange(change func(object runtime.Object, gone bool)) error
 		DeleteFunc: func(object any) { call(object, true) },
 	}
 	for _, kind := range sim.Kinds() {
-		if !f.started[reflect.TypeOf(kind)] {
+		if !f.synced[reflect.TypeOf(kind)] {
 			continue
 		}
 		if _, err := f.InformerFor(kind, nil).AddEventHandler(handler); err != nil {

@@ -1,4 +1,4 @@
-// Package live reads a running cluster: its scheduler's configuration, the objects of its decisions, and the load of the nodes.
+// Package live reads a running cluster: the configuration of its scheduler, the objects that decisions depend on, and load.
 // A simulation of them decides as the scheduler would now. Nothing is ever written to the cluster.
 package live
 
@@ -67,7 +67,7 @@ func (c *Connection) In(namespace string) *Connection {
 	}
 }
 
-// Holding returns a connection that uses the objects of held instead of listing their kinds. Nobody must change them.
+// Holding returns a connection that uses the objects of held instead of listing their kinds. Callers must not change them.
 func (c *Connection) Holding(held func(kind string) []runtime.Object) *Connection {
 	holding := c.In(c.Namespace)
 	holding.held = held

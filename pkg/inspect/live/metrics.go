@@ -21,7 +21,8 @@ import (
 
 const maxMetricsBytes = 16 << 20
 
-// Metrics reads the scheduler's metrics: in its pod from its own port, else through the API server's proxy. from says which.
+// Metrics reads the scheduler's metrics. With inPod, the command runs in the scheduler's pod and reads its port. Otherwise it reads
+// them through the API server's proxy. from says which.
 // Without pods there are neither metrics nor an error.
 func (c *Connection) Metrics(ctx context.Context, w *Workload, inPod bool) (metrics model.Vector, from string, err error) {
 	if inPod {

@@ -48,7 +48,7 @@ type MissingKind struct {
 	// Group and Resource name the kind as an RBAC rule does.
 	Group, Resource string
 	Err             error
-	// Grant is the command that grants the permission to list it; empty if a permission is not what lacks.
+	// Grant is the command that grants the permission to list it; empty if no permission is missing.
 	Grant string
 }
 
@@ -80,7 +80,7 @@ func (c *Connection) Grant(ctx context.Context, verbs, group, resource string) s
 	}
 	first, _, _ := strings.Cut(resource, ",")
 	role := "plimsoll-inspect-" + strings.ReplaceAll(first, "/", "-")
-	return fmt.Sprintf("kubectl create clusterrole %s --verb=%s --resource=%s, and bind it: "+
+	return fmt.Sprintf("kubectl create clusterrole %s --verb=%s --resource=%s && "+
 		"kubectl create clusterrolebinding %s --clusterrole=%s %s", role, verbs, ResourceName(group, resource), role, role, to)
 }
 
@@ -150,7 +150,7 @@ func (c *Connection) Objects(ctx context.Context) (*Objects, error) {
 		group.Go(func() error {
 			lists[i], errs[i] = c.list(groupCtx, &all[i])
 			if all[i].isNew && apierrors.IsNotFound(errs[i]) {
-				errs[i] = nil // the API server is older, and so its scheduler
+				errs[i] = nil // the API server is older, and so is its scheduler
 			}
 			if errs[i] != nil && (all[i].required() || groupCtx.Err() != nil) {
 				return errs[i]

@@ -165,7 +165,7 @@ func (r *run) placeOne(ctx context.Context, q queued) ([]queued, error) {
 		r.fail(q, "it waits for its scheduling gates: "+q.pod.Spec.SchedulingGates[0].Name)
 		return nil, nil
 	}
-	if last := r.failures[q.of]; q.alike && last != nil && last.changes == r.changes {
+	if last := r.failures[q.owner]; q.alike && last != nil && last.changes == r.changes {
 		r.fail(q, last.reason) // nothing has changed since one like it failed
 		return nil, nil
 	}
@@ -186,7 +186,7 @@ func (r *run) bind(ctx context.Context, q queued, d *sim.Result) error {
 	if _, err := r.assume(ctx, d, q.inCluster); err != nil {
 		return err
 	}
-	placement := &Placement{Pod: q.pod.Namespace + "/" + q.pod.Name, Of: q.of, Node: d.Node}
+	placement := &Placement{Pod: q.pod.Namespace + "/" + q.pod.Name, Of: q.owner, Node: d.Node}
 	r.placed[q.pod.UID] = placement
 	r.order = append(r.order, placement)
 	return nil
@@ -240,18 +240,18 @@ func (r *run) preempt(victims []*corev1.Pod) ([]queued, error) {
 			r.Lost = append(r.Lost, name)
 			continue
 		}
-		again = append(again, queued{pod: recreated(victim), of: ownerOf(victim)})
+		again = append(again, queued{pod: recreated(victim), owner: ownerOf(victim)})
 	}
 	return again, nil
 }
 
 func (r *run) fail(q queued, reason string) {
-	r.failures[q.of] = &failure{reason: reason, changes: r.changes}
+	r.failures[q.owner] = &failure{reason: reason, changes: r.changes}
 	name := q.pod.Namespace + "/" + q.pod.Name
-	i := slices.IndexFunc(r.Unschedulable, func(g Group) bool { return g.Of == q.of && g.Reason == reason })
+	i := slices.IndexFunc(r.Unschedulable, func(g Group) bool { return g.Of == q.owner && g.Reason == reason })
 	if i < 0 {
 		i = len(r.Unschedulable)
-		r.Unschedulable = append(r.Unschedulable, Group{Of: q.of, Reason: reason})
+		r.Unschedulable = append(r.Unschedulable, Group{Of: q.owner, Reason: reason})
 	}
 	const examples = 3
 	g := &r.Unschedulable[i]

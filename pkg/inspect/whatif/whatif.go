@@ -3,9 +3,9 @@
 // The order of changes is fixed:
 //   - nodes are added
 //   - nodes are drained, and namespaces evicted
-//   - pods are placed one after the other, by priority, in the order of Plan
+//   - pods are placed one after the other, by priority; those of one priority in the order of Plan
 //
-// No time passes: the usage of placed pods stays pending, and load does not age.
+// No time passes: no measurement covers placed pods, and load does not age.
 package whatif
 
 import (
@@ -66,9 +66,9 @@ type Plan struct {
 	cordoned []*corev1.Node
 	evicted  []*corev1.Pod
 	queue    []queued
-	// consolidates says that nodes are drained on trial, and moving names the schedulers of pods that may move then.
+	// consolidates says that nodes are drained on trial, and movers are the schedulers of pods that may move then.
 	consolidates bool
-	moving       []string
+	movers       []string
 	// Changes say what is changed, and Notes what may differ in the real cluster, a line each.
 	Changes, Notes []string
 	// Lost are the evicted pods that have no controller, as namespace/name: nobody recreates them.
@@ -78,8 +78,8 @@ type Plan struct {
 // queued is a pod to place.
 type queued struct {
 	pod *corev1.Pod
-	// of names what the pod belongs to, such as "Deployment shop/web".
-	of string
+	// owner is what the pod belongs to, such as "Deployment shop/web".
+	owner string
 	// inCluster says that the pod waits in the cluster already.
 	inCluster bool
 	// alike says that all pods of the same owner fit the same nodes.
@@ -151,14 +151,14 @@ func (p *Plan) change(format string, args ...any) {
 	p.Changes = append(p.Changes, fmt.Sprintf(format, args...))
 }
 
-// addNodes adds copies of a node, with copies of those of its pods that each node has.
+// addNodes adds copies of a node, with copies of its pods of DaemonSets and its static pods.
 func (p *planner) addNodes(count int, like string) error {
 	if count == 0 {
 		return nil
 	}
 	model, ok := p.nodes[like]
 	if !ok {
-		return fmt.Errorf("there is no node %q to add nodes like", like)
+		return fmt.Errorf("there is no node %q to copy", like)
 	}
 	if count < 0 || count > MaxNodes {
 		return fmt.Errorf("%d nodes to add; write from 1 to %d", count, MaxNodes)
@@ -253,11 +253,11 @@ func (p *planner) consolidate() {
 	p.consolidates = true
 	for _, pod := range p.pods {
 		if pod.Spec.NodeName != "" && !staysOnNode(pod) && !podusage.HasEnded(pod) {
-			p.moving = append(p.moving, pod.Spec.SchedulerName)
+			p.movers = append(p.movers, pod.Spec.SchedulerName)
 		}
 	}
-	p.moving = slices.Compact(slices.Sorted(slices.Values(p.moving)))
-	p.creator.Note("Nodes with a pod without a controller stay, and so do control planes. PodDisruptionBudgets delay nothing.")
+	p.movers = slices.Compact(slices.Sorted(slices.Values(p.movers)))
+	p.creator.Note("Nodes with a pod without a controller stay, and so do control planes. This ignores PodDisruptionBudgets.")
 }
 
 // evict cordons the nodes of drain, and evicts their pods and those of the namespaces.
@@ -285,7 +285,7 @@ func (p *planner) evict(drain, namespaces []string) error {
 		if isLost {
 			p.Lost = append(p.Lost, pod.Namespace+"/"+pod.Name)
 		} else {
-			p.queue = append(p.queue, queued{pod: recreated(pod), of: ownerOf(pod)})
+			p.queue = append(p.queue, queued{pod: recreated(pod), owner: ownerOf(pod)})
 		}
 		byNode[pod.Spec.NodeName] = byNode[pod.Spec.NodeName].with(isLost)
 		byNamespace[pod.Namespace] = byNamespace[pod.Namespace].with(isLost)
@@ -345,7 +345,7 @@ func (p *planner) noteBudgets() {
 			}
 		}
 		if allowed := int(budget.Status.DisruptionsAllowed); matching > allowed {
-			p.creator.Note("PodDisruptionBudget %s/%s lets %d of %s go at a time: eviction waits until replacements are ready",
+			p.creator.Note("PodDisruptionBudget %s/%s allows the eviction of %d of %s now: more wait until replacements are ready",
 				budget.Namespace, budget.Name, allowed, text.Count(matching, "pod"))
 		}
 	}
@@ -369,7 +369,7 @@ func (p *planner) addPending() {
 		count++
 		waiting := pod.DeepCopy()
 		waiting.Status.NominatedNodeName = ""
-		p.queue = append(p.queue, queued{pod: waiting, of: ownerOf(pod), inCluster: true})
+		p.queue = append(p.queue, queued{pod: waiting, owner: ownerOf(pod), inCluster: true})
 	}
 	p.change("%s to place", text.Count(count, "waiting pod"))
 }
@@ -397,7 +397,7 @@ func (p *planner) addManifest(s *Scenario) error {
 			replicas = *s.Replicas
 		}
 		if total += replicas; replicas < 0 || total > MaxPods {
-			return fmt.Errorf("%s: %d replicas; write from 0, and no more than %d in all", w, replicas, MaxPods)
+			return fmt.Errorf("%s: %d replicas; write 0 or more, and at most %d in all", w, replicas, MaxPods)
 		}
 		if err := p.addWorkload(s, w, replicas); err != nil {
 			return err
@@ -416,7 +416,7 @@ func (p *planner) addWorkload(s *Scenario, w *manifest.Workload, replicas int) e
 	}
 	for _, pod := range pods {
 		pod.Spec.SchedulerName = cmp.Or(s.SchedulerName, pod.Spec.SchedulerName)
-		p.queue = append(p.queue, queued{pod: pod, of: w.String(), alike: alike})
+		p.queue = append(p.queue, queued{pod: pod, owner: w.String(), alike: alike})
 	}
 	p.change("%s of %s to place", text.Count(replicas, "pod"), w)
 	return nil
@@ -429,7 +429,7 @@ func sortByPriority(queue []queued) {
 	})
 }
 
-// SchedulerNames returns the schedulers that the pods name, in the order of the queue. Schedulers of pods that may move follow.
+// SchedulerNames returns the schedulers that the pods name, in the order of the queue. Those of pods that may move follow.
 func (p *Plan) SchedulerNames() []string {
 	var names []string
 	for i := range p.queue {
@@ -437,7 +437,7 @@ func (p *Plan) SchedulerNames() []string {
 			names = append(names, name)
 		}
 	}
-	for _, name := range p.moving {
+	for _, name := range p.movers {
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}

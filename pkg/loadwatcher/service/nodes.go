@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/informer"
 )
 
-// newNodeInformer returns an informer of the nodes. Kubernetes' clientset would link the clients of all APIs.
+// newNodeInformer returns an informer of the nodes. It avoids Kubernetes' clientset, which links the clients of all APIs.
 func newNodeInformer(cluster *rest.Config) (cache.SharedIndexInformer, error) {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {

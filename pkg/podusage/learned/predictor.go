@@ -73,7 +73,7 @@ type Predictor struct {
 	Multiplier float64
 	// Default is the peak of a container without limit and request. ≥ 0.
 	Default podusage.Amounts
-	// MaxRequestRatio bounds the pending peak of a pod without history: a limit counts up to so many times its request.
+	// MaxRequestRatio bounds the pending peak of a pod without history: a limit counts up to this multiple of its request.
 	// All containers without limit and request count Default once. ≥ 1.
 	MaxRequestRatio float64
 }
