@@ -5,8 +5,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
-// Defaults sums the default usage by namespace: that of starting pods on a node without requests and limits. Amounts are in milliCPU
-// or bytes.
+// Defaults sums the default usage by namespace: that of starting pods on a node without requests and limits. Amounts are in
+// milliCPU or bytes.
 type Defaults []namespaceDefault
 
 type namespaceDefault struct {

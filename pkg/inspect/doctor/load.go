@@ -434,7 +434,8 @@ func (s *sourceFacts) adviseMissing() []Advice {
 		return s.edit("metricProvider:\n  nodeLabels: ["+strings.Join(list, ", ")+"]\n", "add it to nodeLabels:",
 			"Label %s names %d of the nodes without load.", best.Label, best.Nodes)
 	case len(x.Dialects) > 0 && provider.Dialect != config.DialectAuto:
-		return s.edit(providerYAML("dialect", config.DialectAuto), "let the scheduler find it:", "There are series of dialect %s.", x.Dialects[0])
+		return s.edit(providerYAML("dialect", config.DialectAuto), "let the scheduler find it:",
+			"There are series of dialect %s.", x.Dialects[0])
 	case slices.ContainsFunc(s.diagnosis.NodesWithoutSeries, measured):
 		return run(s.queryCommand(fmt.Sprintf("count_over_time(up[%ds])", int(s.windows[0].Seconds()))),
 			"There are too few samples for the window. See the samples in a window:")
