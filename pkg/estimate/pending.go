@@ -84,6 +84,19 @@ func StartupUntil(pod *corev1.Pod, window time.Duration) (until int64, ok bool) 
 	return bound + startupWindows*int64(window), true
 }
 
+// StartsUntil returns the moment at which the pod has run for the length, in nanoseconds since 1970. For a pod that does not run, it
+// is the end of StartupUntil. So a pod that never starts does not close its node.
+func StartsUntil(pod *corev1.Pod, length, window time.Duration) int64 {
+	since := runningSince(pod)
+	if since != ended && since != notYet {
+		return since + int64(length)
+	}
+	if until, ok := StartupUntil(pod, window); ok {
+		return until
+	}
+	return notYet
+}
+
 // startupWindows is the length of a pod's startup, from its binding. A pod that starts within the first window is fully covered
 // at the end of the second one. A pod that never starts must not close its node.
 const startupWindows = 2

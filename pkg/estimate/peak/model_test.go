@@ -450,3 +450,72 @@ func TestCacheChangesNoPodSums(t *testing.T) {
 		}
 	})
 }
+
+// A pod's startup counts beyond its mean for the two minutes after its start. Before it runs, it counts for two windows from its
+// binding. The startups of pods add up.
+func TestPodSums_Startup(t *testing.T) {
+	started := func(name string, ago time.Duration) *corev1.Pod {
+		pod := bound(podNamed(name, "a", "1"), ago)
+		pod.UID = types.UID(name)
+		pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &metav1.Time{Time: now.Add(-ago)}
+		return pod
+	}
+	const span = 5 * time.Minute
+	// A pod uses 100m for an hour, and another one 1,000m in its first 150 s. The mean is
+	// (3600 · 100 + 300 · 100 + 150 · 1000) / 4050 = 133.33, and the startup (1000 − 133.33) · 150 / 120 = 1083.33.
+	statistics := &learned.Statistics{}
+	for i := range 13 {
+		tally := learned.NewTally("", podusage.Amounts{})
+		tally.Add(started("old", 2*time.Hour), load.CPU, 100, 0, 1)
+		if i == 12 {
+			tally.Add(started("new", 150*time.Second), load.CPU, 1000, 0, 0.5)
+		}
+		statistics = statistics.WithTally(tally, now.Add(time.Duration(i-12)*time.Second), span,
+			learned.Config{History: 1e5 * time.Hour, MaxWorkloads: 10})
+	}
+	const startup = 1083.3333
+	for _, tc := range []struct {
+		name string
+		pods []*corev1.Pod
+		want float64
+	}{
+		{"a pod that runs for less than two minutes", []*corev1.Pod{started("b", 2*time.Minute-time.Second)}, startup},
+		{"and for two minutes", []*corev1.Pod{started("b", 2*time.Minute)}, 0},
+		{"a pod that does not run yet", []*corev1.Pod{bound(podNamed("b", "a", "1"), 2*window-time.Second)}, startup},
+		{"and may never", []*corev1.Pod{bound(podNamed("b", "a", "1"), 2*window)}, 0},
+		{"an assumed pod", []*corev1.Pod{podNamed("b", "a", "1")}, startup},
+		{"three pods", []*corev1.Pod{started("b", time.Minute), podNamed("c", "a", "1"), started("d", time.Hour)}, 2 * startup},
+		{"a pod of another workload", []*corev1.Pod{podNamed("b", "b", "1")}, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			model, node := newModel(statistics, measurement(0)), newNode(tc.pods...)
+			_, sums := model.sums(framework.NewCycleState(), node)
+			if got := sums[load.CPU].Startup; math.Abs(got-tc.want) > 0.01 {
+				t.Errorf("startup %v, want %v", got, tc.want)
+			}
+			// With the pod to place, of the node's 8 cores:
+			view := model.View(framework.NewCycleState())
+			usages := view.Pod(podNamed("e", "a", "1"))
+			with := view.Node(node, usages, 1)[load.CPU]
+			usages[load.CPU].Startup = 0
+			without := view.Node(node, usages, 1)[load.CPU]
+			if got := with.Peak() - without.Peak(); math.Abs(got-startup/8000) > 1e-6 {
+				t.Errorf("the pod's startup adds %v to the peak, want %v", got, startup/8000)
+			}
+			rest := (without.Mean() + without.Excess() + without.Deviation()) / 8000
+			if got := without.Peak() - rest; math.Abs(got-tc.want/8000) > 1e-6 {
+				t.Errorf("startups on the node add %v to the peak, want %v", got, tc.want/8000)
+			}
+		})
+	}
+}
+
+// A startup ends with the load that is newer, also on a node that does not change.
+func TestPodSums_StartupIsOver(t *testing.T) {
+	pods := []predictedPod{{other: &otherUsages{from: 900, startup: 50, startupEnd: 300}}, {}}
+	for _, tc := range []struct{ moment, last, next int64 }{{299, math.MinInt64, 300}, {300, 300, 900}, {900, 900, math.MaxInt64}} {
+		if last, next := steadyAround(pods, tc.moment); last != tc.last || next != tc.next {
+			t.Errorf("at %d: from %d to %d, want from %d to %d", tc.moment, last, next, tc.last, tc.next)
+		}
+	}
+}

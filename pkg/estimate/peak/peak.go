@@ -57,7 +57,10 @@ func (r *Resource) Deviation() float64 {
 	return math.Sqrt(r.Pods.RestVariance + r.Pod.Variance)
 }
 
-// Peak is the predicted peak as a fraction of the node's capacity: mean, largest excess and Deviations · Deviation. It may be
+// Startup is the usage beyond the mean of all pods that start, the pod to place included.
+func (r *Resource) Startup() float64 { return r.Pods.Startup + r.Pod.Startup }
+
+// Peak is the predicted peak as a fraction of the node's capacity: mean, largest excess, Deviations · Deviation and Startup. It may be
 // above 1. A node without capacity has no room: its peak is 1.
 //
 // The formula follows N. Bashir et al., "Take it to the limit: peak prediction-driven resource overcommitment in datacenters".
@@ -66,7 +69,7 @@ func (r *Resource) Peak() float64 {
 	if r.Node.Base <= 0 {
 		return 1
 	}
-	return (r.Mean() + r.Excess() + r.Deviations*r.Deviation()) / r.Node.Base
+	return (r.Mean() + r.Excess() + r.Deviations*r.Deviation() + r.Startup()) / r.Node.Base
 }
 
 // LargestOn returns the namespace/name of the pod with the largest excess; empty for the pod to place.

@@ -23,6 +23,8 @@ type PodSums struct {
 	Largest                 int32
 	// RestVariance is the sum of the variances of all other pods.
 	RestVariance float64
+	// Startup is the usage beyond Mean of the pods that start: it comes at the same time.
+	Startup float64
 }
 
 // NodeSums are the sums of all resources, by load.Resource.
@@ -65,7 +67,7 @@ func (v *View) Derive(f estimate.Facts, earlier *podSums) (s podSums, same bool)
 	if earlier != nil && f.Unchanged && earlier.from <= moment && moment < earlier.until {
 		return podSums{}, true
 	}
-	s = podSums{prediction: v.prediction, pods: f.Pods, predicted: v.predict(f.Pods, earlier)}
+	s = podSums{prediction: v.prediction, pods: f.Pods, predicted: v.predict(f.Pods, earlier, moment)}
 	s.from, s.until = steadyAround(s.predicted, moment)
 	allocatable := estimate.Allocatable(f.Node)
 	s.all = s.sums(allocatable, moment, func(int) bool { return true })
@@ -106,8 +108,8 @@ func (s *podSums) defaults(allocatable podusage.Amounts, moment int64) (d estima
 	return d
 }
 
-// predict returns the predictions of the pods. Statistics are looked up once per pod.
-func (v *View) predict(pods []fwk.PodInfo, earlier *podSums) []predictedPod {
+// predict returns the predictions of the pods from the moment on. Statistics are looked up once per pod.
+func (v *View) predict(pods []fwk.PodInfo, earlier *podSums, moment int64) []predictedPod {
 	if earlier == nil {
 		earlier = &podSums{}
 	}
@@ -122,7 +124,7 @@ func (v *View) predict(pods []fwk.PodInfo, earlier *podSums) []predictedPod {
 		case last >= 0 && earlier.pods[last] == pod: // the framework moves the last pod to the position of a removed one
 			predicted[i] = earlier.predicted[last]
 		default:
-			predicted[i] = v.predictPod(pod.GetPod())
+			predicted[i] = v.predictPod(pod.GetPod(), moment)
 		}
 	}
 	return predicted
@@ -142,6 +144,9 @@ type otherUsages struct {
 	steady smallUsages
 	// foreign applies before, to pods of other namespaces.
 	foreign smallUsages
+	// startup is the CPU usage beyond the mean until startupEnd, in nanoseconds since 1970.
+	startup    float32
+	startupEnd int64
 }
 
 // never is later than any moment.
@@ -157,6 +162,14 @@ func (p *predictedPod) at(moment int64) *smallUsages {
 		return &p.other.steady
 	}
 	return &p.usages
+}
+
+// startup returns the CPU usage beyond the mean at the given moment, up to room, in milliCPU.
+func (p *predictedPod) startup(moment int64, room float64) float64 {
+	if p.other == nil || moment >= p.other.startupEnd {
+		return 0
+	}
+	return max(min(float64(p.other.startup), room), 0)
 }
 
 // smallUsages are learned.Usages at less than half the size: there are many of them.
@@ -175,7 +188,7 @@ func (s *smallUsages) at(r load.Resource) learned.Usage {
 	return learned.Usage{Mean: float64(u.mean), P95: float64(u.p95), Variance: float64(u.variance), Learned: float64(u.learned)}
 }
 
-func (v *View) predictPod(pod *corev1.Pod) (p predictedPod) {
+func (v *View) predictPod(pod *corev1.Pod, moment int64) (p predictedPod) {
 	if podusage.HasEnded(pod) {
 		return p
 	}
@@ -187,13 +200,18 @@ func (v *View) predictPod(pod *corev1.Pod) (p predictedPod) {
 		}
 	}
 	p.usages = smallUsagesOf(&u.Starting)
-	if !u.Changes() {
+	startupEnd := int64(math.MinInt64)
+	if u.Startup.Excess > 0 {
+		startupEnd = estimate.StartsUntil(pod, u.Startup.Length, v.model.config.Window)
+	}
+	if !u.Changes() && startupEnd <= moment {
 		return p
 	}
 	p.other = &otherUsages{from: never, steady: smallUsagesOf(&u.Steady), foreign: smallUsagesOf(&u.Foreign)}
 	if until, ok := estimate.StartupUntil(pod, v.model.config.Window); ok {
 		p.other.from = until
 	}
+	p.other.startup, p.other.startupEnd = float32(u.Startup.Excess), startupEnd
 	return p
 }
 
@@ -211,20 +229,27 @@ func sumOf(
 		usage := usages.at(r)
 		usage = usage.Within(allocatable)
 		s.add(&usage, int32(i))
+		if r == load.CPU {
+			s.Startup += pod.startup(moment, allocatable-usage.Mean)
+		}
 	}
 	return s
 }
 
-// steadyAround returns the last end of a pod's startup up to the moment, and the next end after it.
+// steadyAround returns the last change of a pod's usages up to the moment, and the next one after it.
 func steadyAround(pods []predictedPod, moment int64) (last, next int64) {
 	last, next = math.MinInt64, math.MaxInt64
 	for i := range pods {
-		switch other := pods[i].other; {
-		case other == nil:
-		case other.from <= moment:
-			last = max(last, other.from)
-		default:
-			next = min(next, other.from)
+		other := pods[i].other
+		if other == nil {
+			continue
+		}
+		for _, end := range [...]int64{other.from, other.startupEnd} {
+			if end <= moment {
+				last = max(last, end)
+			} else {
+				next = min(next, end)
+			}
 		}
 	}
 	return last, next

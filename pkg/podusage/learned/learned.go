@@ -59,8 +59,11 @@ type Statistics struct {
 	workloads map[uint64]entry
 	seed      maphash.Seed
 	// pods are those observed lately, by hash of their UIDs.
-	pods    map[uint64]podEntry
-	cluster ClusterUsage
+	pods map[uint64]podEntry
+	// startups are the workloads that were observed while they started, by the hash of workloads. The observations are interval apart.
+	startups map[uint64]startupEntry
+	interval time.Duration
+	cluster  ClusterUsage
 	// groups are the workloads that resemble each other.
 	groups groups
 }
@@ -95,21 +98,35 @@ func (s *Statistics) Cluster() ClusterUsage { return s.cluster }
 // Lookup returns the statistics of one pod of the workload, by load.Resource. Unobserved resources have a PodTime of 0.
 // It does not allocate.
 func (s *Statistics) Lookup(w Workload) (moments [load.ResourceCount]Moments) {
+	moments, _ = s.lookup(w)
+	return moments
+}
+
+// lookup is Lookup, and returns the startup of a pod as its moments tell.
+func (s *Statistics) lookup(w Workload) (moments [load.ResourceCount]Moments, startup Startup) {
 	if len(s.workloads) == 0 {
-		return moments
+		return moments, startup
 	}
-	e, ok := s.workloads[s.hash(w)]
+	hash := s.hash(w)
+	e, ok := s.workloads[hash]
 	if !ok {
-		return moments
+		return moments, startup
 	}
 	for r := range moments {
-		from := &e.resources[r]
-		moments[r] = Moments{
-			PodTime: podTime(from.podSeconds),
-			Mean:    float64(from.mean), Variance: float64(from.variance), Within: float64(from.within),
-		}
+		moments[r] = e.moments(load.Resource(r))
 	}
-	return moments
+	if starts, ok := s.startups[hash]; ok {
+		startup = starts.startup(&moments[load.CPU], s.interval)
+	}
+	return moments, startup
+}
+
+// moments returns the moments of one resource.
+func (e *entry) moments(r load.Resource) Moments {
+	from := &e.resources[r]
+	return Moments{
+		PodTime: podTime(from.podSeconds), Mean: float64(from.mean), Variance: float64(from.variance), Within: float64(from.within),
+	}
 }
 
 // podTime converts seconds, which may exceed the 292 years of a Duration.
@@ -124,7 +141,8 @@ func (s *Statistics) hash(w Workload) uint64 { return maphash.Comparable(s.seed,
 func (s *Statistics) With(observations []Observation, cluster ClusterUsage, c Config) *Statistics {
 	s = s.seeded()
 	next := &Statistics{
-		at: s.at, seed: s.seed, pods: s.pods, cluster: cluster, groups: s.groups, workloads: make(map[uint64]entry, len(s.workloads)),
+		at: s.at, seed: s.seed, pods: s.pods, startups: s.startups, interval: s.interval, cluster: cluster,
+		groups: s.groups, workloads: make(map[uint64]entry, len(s.workloads)),
 	}
 	for i := range observations {
 		if at := observations[i].At; at.After(next.at) {

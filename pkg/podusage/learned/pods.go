@@ -28,8 +28,9 @@ type podObservation struct {
 	uid          types.UID
 	resource     load.Resource
 	usage, share float64
-	// workload are the sums of the pod's workload.
-	workload *sums
+	// sums and starts are those of the pod's workload.
+	sums   *sums
+	starts *starts
 }
 
 // add adds a usage observed for some seconds, as entry.add does. It returns what that adds to the sum of squared deviations from
@@ -69,7 +70,10 @@ func (s *Statistics) withPods(t *Tally, at time.Time, interval, history time.Dur
 		}
 		hash := s.podHash(o.uid)
 		e := pods[hash]
-		o.workload.within += o.share * e.add(o.resource, o.usage, o.share*interval.Seconds())
+		if o.resource == load.CPU {
+			o.starts.observe(o.usage, o.share, float64(e.resources[load.CPU].seconds), interval)
+		}
+		o.sums.within += o.share * e.add(o.resource, o.usage, o.share*interval.Seconds())
 		e.seen = seen
 		pods[hash] = e
 	}

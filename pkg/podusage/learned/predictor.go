@@ -22,6 +22,8 @@ type Usage struct {
 	// Learned is the part of Mean from statistics: of the workload, or of the cluster's usage per request without history.
 	// It excludes the assumption for containers without limit and request.
 	Learned float64
+	// Startup is the usage beyond Mean while the pod to place starts. It is 0 for a pod on a node.
+	Startup float64
 }
 
 // Excess is the peak minus the mean, in milliCPU or bytes.
@@ -32,7 +34,7 @@ func (u *Usage) Excess() float64 { return u.P95 - u.Mean }
 func (u *Usage) Within(allocatable float64) Usage {
 	return Usage{
 		Mean: min(u.Mean, allocatable), P95: min(u.P95, allocatable), Variance: min(u.Variance, allocatable*allocatable/4),
-		Learned: min(u.Learned, allocatable),
+		Learned: min(u.Learned, allocatable), Startup: min(u.Startup, max(allocatable-u.Mean, 0)),
 	}
 }
 
@@ -103,7 +105,11 @@ func (p *Prediction) PendingUsage(pod *corev1.Pod) (usage, byDefault podusage.Am
 
 // Incoming predicts the usages of the pod to place.
 func (p *Prediction) Incoming(pod *corev1.Pod) Usages {
-	u := p.predict(pod, pod, p.history(pod), ownUsage{}, math.Inf(1), nil)
+	h := p.history(pod)
+	u := p.predict(pod, pod, h, ownUsage{}, math.Inf(1), nil)
+	if cpu := &u.Starting[load.CPU]; h.startup.Excess > 0 {
+		cpu.Startup = h.startup.within(cpu.Mean, podusage.Limit(pod, load.CPU)).Excess
+	}
 	return u.Starting
 }
 
@@ -120,6 +126,9 @@ type OnNode struct {
 	// Foreign replaces Starting for pods of other namespaces. A pod that was not observed yet counts up to its limit, and up to
 	// MaxRequestRatio times its request. Otherwise one busy pod would let each new pod of its workload repel the pods of others.
 	Foreign Usages
+	// Startup is the CPU usage beyond the mean while the pod starts. It counts up to the pod's limit, within MaxRequestRatio times its
+	// request. The author of the pod decides how its startup looks.
+	Startup Startup
 }
 
 // Changes reports whether the usages depend on the time or the namespace.
@@ -136,7 +145,11 @@ func (p *Prediction) OnNode(pod *corev1.Pod) OnNode {
 	}
 	h := p.history(pod)
 	own := p.Statistics.narrow(&h.moments, pod.UID)
-	return p.predict(pod, starting, h, own, p.MaxRequestRatio, nil)
+	u := p.predict(pod, starting, h, own, p.MaxRequestRatio, nil)
+	if h.startup.Excess > 0 {
+		u.Startup = h.startup.within(u.Starting[load.CPU].Mean, p.claim(pod, starting, load.CPU))
+	}
+	return u
 }
 
 // OfWorkload returns the statistics of the pod's workload, and the usage that they predict. It does so even where they are older or
@@ -153,12 +166,17 @@ func (p *Prediction) OfWorkload(pod *corev1.Pod) (w Workload, moments [load.Reso
 type history struct {
 	workload Workload
 	moments  [load.ResourceCount]Moments
+	// startup is none without MinHistory.
+	startup Startup
 }
 
 func (p *Prediction) history(pod *corev1.Pod) (h history) {
 	var ok bool
 	if h.workload, ok = WorkloadOf(pod, p.WorkloadLabel); ok {
-		h.moments = p.Statistics.Lookup(h.workload)
+		h.moments, h.startup = p.Statistics.lookup(h.workload)
+	}
+	if m := &h.moments[load.CPU]; m.PodTime == 0 || m.PodTime < p.MinHistory {
+		h.startup = Startup{}
 	}
 	return h
 }

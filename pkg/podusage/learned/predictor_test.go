@@ -49,6 +49,11 @@ func predictor(usagePerRequest float64) *Prediction {
 	}.At(snapshot)
 }
 
+// usage is a usage without a startup.
+func usage(mean, p95, variance, learned float64) Usage {
+	return Usage{Mean: mean, P95: p95, Variance: variance, Learned: learned}
+}
+
 // byPeak is a usage without history: its variance follows from the rest.
 func byPeak(mean, p95, learned float64) Usage {
 	deviation := (p95 - mean) / 1.64
@@ -77,17 +82,17 @@ func TestPrediction(t *testing.T) {
 		{
 			name: "a workload is expected to use what it used", predictor: predictor(0.5), pod: podOf("steady", container("4", "")),
 			// 1,000 + 1.64·100
-			incoming: Usage{1000, 1164, 10000, 1000}, onNode: Usage{1000, 1164, 10000, 1000}, steady: Usage{1000, 1164, 10000, 1000},
+			incoming: usage(1000, 1164, 10000, 1000), onNode: usage(1000, 1164, 10000, 1000), steady: usage(1000, 1164, 10000, 1000),
 		},
 		{
 			name: "its peak is at most its limit", predictor: predictor(0.5), pod: podOf("steady", container("500m", "1100m")),
-			incoming: Usage{1000, 1100, 10000, 1000}, onNode: Usage{1000, 1100, 10000, 1000}, steady: Usage{1000, 1100, 10000, 1000},
+			incoming: usage(1000, 1100, 10000, 1000), onNode: usage(1000, 1100, 10000, 1000), steady: usage(1000, 1100, 10000, 1000),
 		},
 		{
 			name: "its peak is at least its mean", predictor: predictor(0.5), pod: podOf("steady", container("500m", "500m")),
-			incoming: Usage{1000, 1000, 10000, 1000}, onNode: Usage{1000, 1000, 10000, 1000}, steady: Usage{1000, 1000, 10000, 1000},
+			incoming: usage(1000, 1000, 10000, 1000), onNode: usage(1000, 1000, 10000, 1000), steady: usage(1000, 1000, 10000, 1000),
 			// Not observed yet, it counts at most its limit to others.
-			foreign: &Usage{500, 500, 10000, 500},
+			foreign: new(usage(500, 500, 10000, 500)),
 		},
 		{
 			name: "what was observed for too short a time has no history", predictor: later(predictor(0.5)), pod: podOf("steady", container("4", "")),
@@ -117,7 +122,7 @@ func TestPrediction(t *testing.T) {
 		},
 		{
 			name: "a pod on a node whose containers fail uses nothing", predictor: predictor(0.5), pod: down(podOf("steady", container("4", ""))),
-			incoming: Usage{1000, 1164, 10000, 1000},
+			incoming: usage(1000, 1164, 10000, 1000),
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -151,9 +156,9 @@ func TestPrediction(t *testing.T) {
 }
 
 func TestUsage_Within(t *testing.T) {
-	u := Usage{Mean: 600, P95: 2000, Variance: 1e6, Learned: 500}
+	u := Usage{Mean: 600, P95: 2000, Variance: 1e6, Learned: 500, Startup: 1000}
 	// The largest variance of values in [0, 1,000] is 500².
-	if got, want := u.Within(1000), (Usage{600, 1000, 250000, 500}); got != want {
+	if got, want := u.Within(1000), (Usage{Mean: 600, P95: 1000, Variance: 250000, Learned: 500, Startup: 400}); got != want {
 		t.Errorf("within 1,000: %v, want %v", got, want)
 	}
 	if got := u.Within(4000); got != u {

@@ -26,6 +26,7 @@ type Tally struct {
 // workloadSums are the sums of one workload. pod is one of its pods.
 type workloadSums struct {
 	resources [load.ResourceCount]sums
+	starts    starts
 	pod       *corev1.Pod
 }
 
@@ -65,7 +66,7 @@ func (t *Tally) Add(pod *corev1.Pod, r load.Resource, usage, request, share floa
 	s.pods += share
 	s.usage += share * usage
 	s.squares += share * usage * usage
-	t.pods = append(t.pods, podObservation{uid: pod.UID, resource: r, usage: usage, share: share, workload: s})
+	t.pods = append(t.pods, podObservation{uid: pod.UID, resource: r, usage: usage, share: share, sums: s, starts: &of.starts})
 }
 
 // Discard leaves out a resource that could not be read completely.
@@ -98,6 +99,7 @@ func (s *Statistics) WithTally(t *Tally, at time.Time, interval time.Duration, c
 	pods := s.withPods(t, at, interval, c.History)
 	next := s.With(t.observations(at, interval), cluster, c)
 	next.pods = pods
+	next.learnStartups(s, t, interval, weightAt(max(at.Sub(s.at), 0), c.History))
 	if c.Groups {
 		next.groupBy(t)
 	}

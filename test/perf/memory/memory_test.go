@@ -202,6 +202,32 @@ func TestWorkloads(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
+// TestStartups bounds what workloads add whose pods use more while they start, with one pod each.
+func TestStartups(t *testing.T) {
+	const workloads, bound = 20000, 80
+	bounds := learned.Config{History: 24 * time.Hour, MaxWorkloads: workloads}
+	statistics := func(share float64) *learned.Statistics {
+		s, tally := &learned.Statistics{}, learned.NewTally("", podusage.Amounts{})
+		for i := range workloads {
+			pod := st.MakePod().Namespace("shop").Name("pod").UID(fmt.Sprint("pod-", i)).
+				OwnerReference(fmt.Sprint("workload-", i), appsv1.SchemeGroupVersion.WithKind("StatefulSet")).Obj()
+			tally.Add(pod, load.CPU, 100, 200, share)
+		}
+		return s.WithTally(tally, start, 5*time.Minute, bounds)
+	}
+	before := heap.Live()
+	without := statistics(1)
+	between := heap.Live()
+	with := statistics(0.5)
+	perWorkload := (heap.Live() - between - (between - before)) / workloads
+	t.Logf("%d bytes per workload, of at most %d", perWorkload, bound)
+	if perWorkload > bound {
+		t.Errorf("%d bytes per workload, want at most %d", perWorkload, bound)
+	}
+	runtime.KeepAlive(without)
+	runtime.KeepAlive(with)
+}
+
 // TestPods bounds what is remembered of pods that run, with one workload for each 20.
 func TestPods(t *testing.T) {
 	const pods, bound = 20000, 100

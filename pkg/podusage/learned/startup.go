@@ -1,0 +1,125 @@
+package learned
+
+import (
+	"maps"
+	"math"
+	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+)
+
+const (
+	// shortStartup is the length of a startup that ends within the interval in which it begins. Its real length is unknown.
+	shortStartup = 2 * time.Minute
+	// lastingShare is the share of a startup's excess from which on the next interval belongs to it.
+	lastingShare = 0.25
+	// startupMemory is how long a startup is kept that does not differ from the workload's usage. A new workload was observed while
+	// it started, and does not show its mean yet.
+	startupMemory = time.Hour
+	// partial bounds the share of an interval that a pod ran in, if it started within.
+	partial = 0.95
+)
+
+// Startup is the CPU usage of a pod beyond its mean while it starts. The zero value is none.
+type Startup struct {
+	// Excess is in milliCPU. It lasts for Length from the start of the pod.
+	Excess float64
+	Length time.Duration
+}
+
+// within caps the usage at limit, in milliCPU.
+func (s Startup) within(mean, limit float64) Startup {
+	if s.Excess = min(s.Excess, limit-mean); s.Excess <= 0 {
+		return Startup{}
+	}
+	return s
+}
+
+// startupEntry holds the usage of a workload's pods after their start, in float32 to halve its size.
+type startupEntry struct {
+	// intervals is the number of intervals with a start, decayed over History.
+	intervals float32
+	// first is the pods' mean usage in the interval of their start, in milliCPU. seconds is how long they ran in it.
+	first, seconds float32
+	// next is their mean usage in the following interval; 0 until it is observed.
+	next float32
+	// seen is the moment of the last start, in seconds since 1970.
+	seen uint32
+}
+
+// starts are sums over the pods of a workload that started during the interval, or during the one before.
+type starts struct{ pods, usage, seconds, nextPods, nextUsage float64 }
+
+// observe adds a pod's usage over a share of an interval. before is how long it was observed earlier, in seconds.
+func (s *starts) observe(usage, share, before float64, interval time.Duration) {
+	ran := share * interval.Seconds()
+	switch {
+	case before == 0 && share < partial && ran >= shortStartup.Seconds():
+		s.pods++
+		s.usage += usage * ran
+		s.seconds += ran
+	case before > 0 && before < partial*interval.Seconds() && share == 1:
+		s.nextPods++
+		s.nextUsage += usage
+	}
+}
+
+// add adds the starts of one interval.
+func (e *startupEntry) add(s *starts, at uint32) {
+	if s.nextPods > 0 && e.intervals > 0 {
+		next := float32(s.nextUsage / s.nextPods)
+		if e.next > 0 {
+			next = e.next + (next-e.next)/max(e.intervals, 1)
+		}
+		e.next = next
+	}
+	if s.pods > 0 {
+		e.seen = at
+		e.intervals++
+		e.first += (float32(s.usage/s.seconds) - e.first) / e.intervals
+		e.seconds += (float32(s.seconds/s.pods) - e.seconds) / e.intervals
+	}
+}
+
+// startup returns the startup of a pod with the moments. It is none unless the excess is beyond the noise of usage: one standard
+// deviation of its mean.
+func (e *startupEntry) startup(m *Moments, interval time.Duration) Startup {
+	if e.intervals == 0 {
+		return Startup{}
+	}
+	excess := float64(e.first) - m.Mean
+	if excess <= m.StdDev()/math.Sqrt(float64(e.intervals)) {
+		return Startup{}
+	}
+	if lasts := (float64(e.next) - m.Mean) / excess; lasts > lastingShare {
+		seconds := float64(e.seconds) + min(lasts, 1)*interval.Seconds()
+		return Startup{Excess: excess, Length: time.Duration(seconds * float64(time.Second))}
+	}
+	return Startup{Excess: excess * float64(e.seconds) / shortStartup.Seconds(), Length: shortStartup}
+}
+
+// learnStartups adds the startups of earlier statistics and of the tally. It keeps recent ones. Of the others, it drops those without
+// an excess.
+func (s *Statistics) learnStartups(earlier *Statistics, t *Tally, interval time.Duration, decay float64) {
+	at := uint32(max(s.at.Unix(), 0))
+	s.interval, s.startups = interval, make(map[uint64]startupEntry, len(earlier.startups))
+	for hash, e := range earlier.startups {
+		e.intervals *= float32(decay)
+		s.startups[hash] = e
+	}
+	for workload, of := range t.workloads {
+		if of.starts == (starts{}) || t.discarded[load.CPU] {
+			continue
+		}
+		hash := s.hash(workload)
+		e := s.startups[hash]
+		if e.add(&of.starts, at); e.intervals > 0 {
+			s.startups[hash] = e
+		}
+	}
+	maps.DeleteFunc(s.startups, func(hash uint64, e startupEntry) bool {
+		of, ok := s.workloads[hash]
+		m := of.moments(load.CPU)
+		return !ok || e.seen+uint32(startupMemory.Seconds()) < at && e.startup(&m, interval) == Startup{}
+	})
+}
