@@ -45,9 +45,13 @@ func PeakSummands(r *peak.Resource, largest string) []Term {
 	if r.Deviations != 1 {
 		deviation = fmt.Sprintf("%g × %s", r.Deviations, deviation)
 	}
-	return []Term{
+	terms := []Term{
 		percent("mean", r.Mean()),
 		percent("largest excess ("+cmp.Or(largest, "this pod")+")", r.Excess()),
 		percent(deviation, r.Deviations*r.Deviation()),
 	}
+	if startup := r.Startup(); startup > 0 {
+		terms = append(terms, percent("starting pods", startup))
+	}
+	return terms
 }
