@@ -84,8 +84,8 @@ func StartupUntil(pod *corev1.Pod, window time.Duration) (until int64, ok bool) 
 	return bound + startupWindows*int64(window), true
 }
 
-// StartsUntil returns the moment at which the pod has run for the length, in nanoseconds since 1970. For a pod that does not run, it
-// is the end of StartupUntil. So a pod that never starts does not close its node.
+// StartsUntil returns the moment at which the pod has run for the length, in nanoseconds since 1970. For a pod that does not run,
+// it is the end of StartupUntil. So a pod that never starts does not close its node.
 func StartsUntil(pod *corev1.Pod, length, window time.Duration) int64 {
 	since := runningSince(pod)
 	if since != ended && since != notYet {

@@ -60,8 +60,8 @@ func (r *Resource) Deviation() float64 {
 // Startup is the usage beyond the mean of all pods that start, the pod to place included.
 func (r *Resource) Startup() float64 { return r.Pods.Startup + r.Pod.Startup }
 
-// Peak is the predicted peak as a fraction of the node's capacity: mean, largest excess, Deviations · Deviation and Startup. It may be
-// above 1. A node without capacity has no room: its peak is 1.
+// Peak is the predicted peak as a fraction of the node's capacity: mean, largest excess, Deviations · Deviation and Startup. It may
+// be above 1. A node without capacity has no room: its peak is 1.
 //
 // The formula follows N. Bashir et al., "Take it to the limit: peak prediction-driven resource overcommitment in datacenters".
 // EuroSys 2021.

@@ -98,8 +98,7 @@ func (e *startupEntry) startup(m *Moments, interval time.Duration) Startup {
 	return Startup{Excess: excess * float64(e.seconds) / shortStartup.Seconds(), Length: shortStartup}
 }
 
-// learnStartups adds the startups of earlier statistics and of the tally. It keeps recent ones. Of the others, it drops those without
-// an excess.
+// learnStartups adds the startups of earlier statistics and of the tally. It keeps recent ones. It drops others without an excess.
 func (s *Statistics) learnStartups(earlier *Statistics, t *Tally, interval time.Duration, decay float64) {
 	at := uint32(max(s.at.Unix(), 0))
 	s.interval, s.startups = interval, make(map[uint64]startupEntry, len(earlier.startups))

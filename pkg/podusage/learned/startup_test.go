@@ -101,7 +101,7 @@ func TestStartup_IsKeptForNewWorkloads(t *testing.T) {
 // without statistics.
 func TestStartup_WithinTheClaim(t *testing.T) {
 	s := startedPods([]podShare{{"old", 100, 1}, {"new", 1e5, 0.5}})
-	p := predictor(0).Predictor.At(s)
+	p := predictor(0).At(s)
 	mean := s.Lookup(Workload{"shop", "web"})[load.CPU].Mean
 	all := s.startups[s.hash(Workload{"shop", "web"})]
 	for _, tc := range []struct {
