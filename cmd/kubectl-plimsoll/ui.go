@@ -78,7 +78,7 @@ Only who has the URL with its token can read the page. Interrupt the command to 
 	return command
 }
 
-// Garbage is collected early, because the page stays open and holds all nodes and pods. Lists make much of it, and refreshes little.
+// Garbage is collected early: the page stays open, and holds all nodes and pods. Lists make much of it, and refreshes little.
 const (
 	listGCPercent = 50
 	holdGCPercent = 20
