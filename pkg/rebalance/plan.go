@@ -31,7 +31,7 @@ type Cluster struct {
 	Scheduler *sim.Scheduler
 	// SchedulerNames are the profiles whose pods may move.
 	SchedulerNames []string
-	// Load compares nodes with their lines.
+	// Load compares nodes with their load lines: the utilizations that they should not pass.
 	Load explain.LoadReader
 	Now  time.Time
 	// Usage returns the measured usage of a pod, in milliCPU and bytes; false if it is not known. It replaces the expected usage.
@@ -131,11 +131,11 @@ func Make(ctx context.Context, cluster Cluster, h *History, c *rebalancer.Config
 	}()
 	left := p.movesLeft()
 	for _, name := range p.Hot {
-		of := h.nodes[name]
+		past := h.nodes[name]
 		switch {
 		case p.isResting(name):
 			p.Resting = append(p.Resting, name)
-		case left <= 0 || of == nil:
+		case left <= 0 || past == nil:
 			p.Deferred = append(p.Deferred, name)
 		default:
 			moved, err := p.cool(ctx, p.byName[name])
@@ -158,7 +158,7 @@ func (p *planner) findHot() (stopped string) {
 		if !n.Known {
 			unknown++
 		}
-		if of := p.history.nodes[n.Name]; n.Known && of != nil && of.hot {
+		if past := p.history.nodes[n.Name]; n.Known && past != nil && past.hot {
 			p.Hot = append(p.Hot, n.Name)
 		}
 	}
@@ -182,15 +182,15 @@ func (p *planner) findHot() (stopped string) {
 	return ""
 }
 
-// count counts the pods of the cluster, and reads its PodDisruptionBudgets.
+// count counts the pods with a controller that have not ended, and reads the PodDisruptionBudgets.
 func (p *planner) count(ctx context.Context) error {
 	infos, err := p.Scheduler.NodeInfos(ctx)
 	if err != nil {
 		return err
 	}
 	for _, info := range infos {
-		for _, of := range info.GetPods() {
-			pod := of.GetPod()
+		for _, podInfo := range info.GetPods() {
+			pod := podInfo.GetPod()
 			owner := metav1.GetControllerOfNoCopy(pod)
 			if podusage.HasEnded(pod) || owner == nil {
 				continue
@@ -245,8 +245,8 @@ func (p *planner) movesLeft() int {
 
 // isResting reports whether the load does not show the node's last move yet.
 func (p *planner) isResting(node string) bool {
-	of := p.history.nodes[node]
-	if of != nil && !of.moved.IsZero() && p.Now.Sub(of.moved) < windowOf(p.Load) {
+	past := p.history.nodes[node]
+	if past != nil && !past.moved.IsZero() && p.Now.Sub(past.moved) < windowOf(p.Load) {
 		return true
 	}
 	for _, m := range p.history.underWay {
@@ -260,24 +260,24 @@ func (p *planner) isResting(node string) bool {
 // candidate is a pod that may move.
 type candidate struct {
 	pod *corev1.Pod
-	// amount is the usage in milliCPU or bytes. usage is the part that the source's load covers, as a fraction of its capacity.
-	amount, usage, disruption float64
+	// usage is in milliCPU or bytes. relief is the part of it that the source's load covers, as a fraction of the source's capacity.
+	usage, relief, disruption float64
 }
 
 // cool plans the move of one pod of a hot node.
 func (p *planner) cool(ctx context.Context, source *Node) (moved bool, err error) {
-	of, _ := source.Excess()
+	resource, _ := source.Excess()
 	info, err := p.Scheduler.NodeInfo(ctx, source.Name)
 	if err != nil {
 		return false, err
 	}
-	candidates := p.candidates(source, info, of)
+	candidates := p.candidates(source, info, resource)
 	for i, c := range candidates {
 		if i >= p.c.SimulationsPerNode {
 			p.Stay[NotSimulated] += len(candidates) - i
 			break
 		}
-		reason, err := p.try(ctx, source, of, &c)
+		reason, err := p.try(ctx, source, resource, &c)
 		if err != nil {
 			return false, fmt.Errorf("pod %s/%s: %w", c.pod.Namespace, c.pod.Name, err)
 		}
@@ -293,20 +293,20 @@ func (p *planner) cool(ctx context.Context, source *Node) (moved bool, err error
 }
 
 // candidates returns the pods that may move, largest relief per disruption first.
-func (p *planner) candidates(source *Node, info fwk.NodeInfo, of load.Resource) []candidate {
+func (p *planner) candidates(source *Node, info fwk.NodeInfo, resource load.Resource) []candidate {
 	var found []candidate
 	minAge := max(p.c.MinPodAge.Duration, 2*windowOf(p.Load))
-	view := p.Load.Reader().Model(of).View(p.look.state)
+	view := p.Load.Reader().Model(resource).View(p.look.state)
 	for _, l := range view.Pods(info) {
-		usage := l.Resources[of].Usage
+		usage := l.Resources[resource].Usage
 		if p.Usage != nil {
 			if measured, ok := p.Usage(l.Pod); ok {
-				usage = measured[of]
+				usage = measured[resource]
 			}
 		}
-		c := candidate{pod: l.Pod, amount: usage, usage: usage * l.Resources[of].Coverage / source.Base[of]}
+		c := candidate{pod: l.Pod, usage: usage, relief: usage * l.Resources[resource].Coverage / source.Base[resource]}
 		reason := p.stays(&c, minAge)
-		if reason == "" && c.usage/c.disruption < p.c.MinReliefPercent/100 {
+		if reason == "" && c.relief/c.disruption < p.c.MinReliefPercent/100 {
 			reason = LittleRelief
 		}
 		if reason != "" {
@@ -316,7 +316,7 @@ func (p *planner) candidates(source *Node, info fwk.NodeInfo, of load.Resource) 
 		found = append(found, c)
 	}
 	slices.SortStableFunc(found, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(b.usage/b.disruption, a.usage/a.disruption), cmp.Compare(a.pod.Namespace, b.pod.Namespace),
+		return cmp.Or(cmp.Compare(b.relief/b.disruption, a.relief/a.disruption), cmp.Compare(a.pod.Namespace, b.pod.Namespace),
 			cmp.Compare(a.pod.Name, b.pod.Name))
 	})
 	return found
@@ -373,10 +373,10 @@ func (b *budget) covers(pod *corev1.Pod) bool {
 }
 
 // try simulates the move. A good move stays in the simulation until the plan is made. Otherwise try undoes it, and returns why.
-func (p *planner) try(ctx context.Context, source *Node, of load.Resource, c *candidate) (Reason, error) {
-	undone := len(p.undo)
+func (p *planner) try(ctx context.Context, source *Node, resource load.Resource, c *candidate) (Reason, error) {
+	kept := len(p.undo)
 	back := func(reason Reason) (Reason, error) {
-		for len(p.undo) > undone {
+		for len(p.undo) > kept {
 			last := len(p.undo) - 1
 			if err := p.undo[last](); err != nil {
 				return "", err
@@ -393,8 +393,8 @@ func (p *planner) try(ctx context.Context, source *Node, of load.Resource, c *ca
 	if err != nil {
 		return "", err
 	}
-	after := without.Utilization[of] - c.usage // the load is still measured with the pod
-	if (source.Utilization[of]-after)/c.disruption < p.c.MinReliefPercent/100 {
+	after := without.Utilization[resource] - c.relief // the measured load still includes the pod
+	if (source.Utilization[resource]-after)/c.disruption < p.c.MinReliefPercent/100 {
 		return back(LittleRelief)
 	}
 	replacement := replacementOf(c.pod, p.Now)
@@ -419,7 +419,7 @@ func (p *planner) try(ctx context.Context, source *Node, of load.Resource, c *ca
 			}
 			p.undo = p.undo[:last]
 		}
-		if before, to, err = p.place(ctx, replacement, name, of, c.amount); err != nil {
+		if before, to, err = p.place(ctx, replacement, name, resource, c.usage); err != nil {
 			return "", err
 		}
 		if _, excess := to.Excess(); !to.Known || excess > -p.c.RoomPercent/100 {
@@ -428,8 +428,9 @@ func (p *planner) try(ctx context.Context, source *Node, of load.Resource, c *ca
 	}
 	last := len(best) - 1
 	p.accept(c, Move{
-		From: source.Name, To: d.Node, Or: best[:last:last], Resource: of, Line: source.Line[of],
-		FromBefore: source.Utilization[of], FromAfter: after, ToBefore: before.Utilization[of], ToAfter: to.Utilization[of],
+		From: source.Name, To: d.Node, Or: best[:last:last], Resource: resource, Line: source.Line[resource],
+		FromBefore: source.Utilization[resource], FromAfter: after,
+		ToBefore: before.Utilization[resource], ToAfter: to.Utilization[resource],
 	})
 	return "", nil
 }
@@ -446,7 +447,7 @@ func bestOf(d *sim.Result) (names []string) {
 
 // place places the pod on the node, and returns the node before and after that.
 func (p *planner) place(
-	ctx context.Context, pod *corev1.Pod, name string, of load.Resource, amount float64,
+	ctx context.Context, pod *corev1.Pod, name string, resource load.Resource, amount float64,
 ) (before, after Node, err error) {
 	if before, err = p.lookAt(ctx, name); err != nil {
 		return before, after, err
@@ -460,7 +461,7 @@ func (p *planner) place(
 		return before, after, err
 	}
 	// The pod may use more than is expected.
-	after.Utilization[of] = max(after.Utilization[of], before.Utilization[of]+amount/after.Base[of])
+	after.Utilization[resource] = max(after.Utilization[resource], before.Utilization[resource]+amount/after.Base[resource])
 	return before, after, nil
 }
 

@@ -33,10 +33,11 @@ type Session struct {
 	// find reads the configuration, and simulate opens a simulation of it with the objects.
 	find     func() (*live.Configuration, error)
 	simulate func(of *live.Configuration, objects []runtime.Object) (*simulation, error)
-	// configured is when the configuration was last read, and misconfigured why that, or its simulation, failed.
-	configured    time.Time
-	misconfigured error
-	// background receives what Update does once other work has ended; nil if there is none.
+	// configurationRead is when the last read of the configuration began; zero asks for one. configurationErr is why it, or its
+	// simulation, failed.
+	configurationRead time.Time
+	configurationErr  error
+	// background delivers the function that Update calls when work in the background has ended; nil if none runs.
 	background chan func()
 	// opening is whether that work opens a simulation.
 	opening bool
@@ -48,7 +49,7 @@ type Session struct {
 	originsRead time.Time
 	// trend has the load of the last hour, in the order of time.
 	trend []trendPoint
-	// asked is when the API server was last asked for an answer. answered is when it did, and silent why it did not.
+	// asked is when the API server was last probed, and answered when it last responded. silent is the error of the last probe.
 	asked, answered time.Time
 	silent          error
 }
@@ -92,7 +93,7 @@ func Open(
 		return nil, err
 	}
 	now := s.clock.Now()
-	s.refreshed, s.learned, s.asked, s.answered, s.configured = now, now, now, now, now
+	s.refreshed, s.learned, s.asked, s.answered, s.configurationRead = now, now, now, now, now
 	return s, nil
 }
 
@@ -135,11 +136,11 @@ func (s *Session) Update(ctx context.Context) (refreshed bool, err error) {
 	return true, nil
 }
 
-// Lend applies changes of objects, and lends the simulation to use, which must leave it as it was. It returns false if it does not
-// simulate all of the configuration.
+// Lend applies changes of objects, and calls use with the simulated cluster. use must leave that as it was. Unless the session
+// simulates exactly the given configuration, Lend returns false and does not call use.
 func (s *Session) Lend(of *live.Configuration, use func(*live.Cluster) error) (lent bool, err error) {
 	if len(of.Decoded.Extenders) > 0 || !apiequality.Semantic.DeepEqual(of.Decoded, s.configuration.Decoded) {
-		s.configured = time.Time{} // Update reads it
+		s.configurationRead = time.Time{} // Update reads it
 		return false, nil
 	}
 	if err := s.objects.Apply(s.cluster.Scheduler); err != nil {
@@ -159,14 +160,14 @@ func (s *Session) reconfigure() {
 		finish()
 	default:
 	}
-	if s.background != nil || s.clock.Since(s.configured) < configurationInterval {
+	if s.background != nil || s.clock.Since(s.configurationRead) < configurationInterval {
 		return
 	}
-	s.configured = s.clock.Now()
+	s.configurationRead = s.clock.Now()
 	s.inBackground(func() (finish func()) {
 		found, err := s.find()
 		return func() {
-			if s.misconfigured = err; err == nil && !apiequality.Semantic.DeepEqual(found.Decoded, s.configuration.Decoded) {
+			if s.configurationErr = err; err == nil && !apiequality.Semantic.DeepEqual(found.Decoded, s.configuration.Decoded) {
 				s.reopen(found)
 			}
 		}
@@ -187,7 +188,7 @@ func (s *Session) reopen(of *live.Configuration) {
 	s.inBackground(func() (finish func()) {
 		opened, err := s.simulate(of, objects)
 		return func() {
-			if s.opening, s.misconfigured = false, err; err != nil {
+			if s.opening, s.configurationErr = false, err; err != nil {
 				return
 			}
 			restore()
@@ -219,7 +220,7 @@ func (s *Session) ask(ctx context.Context) {
 // problems say why the view may be stale or incomplete.
 func (s *Session) problems() (lines []string) {
 	if s.opening {
-		lines = append(lines, "The scheduler's configuration has changed. Its figures follow soon; these are of the earlier one.")
+		lines = append(lines, "The scheduler's configuration has changed. These figures are still by the earlier one, and change soon.")
 	}
 	for _, source := range s.cluster.Sources() {
 		if source.Err != nil {
@@ -234,14 +235,14 @@ func (s *Session) problems() (lines []string) {
 	if err := cmp.Or(s.silent, s.objects.Err()); err != nil {
 		lines = append(lines, fmt.Sprintf("Cannot read the API server, which last answered %s ago: %v",
 			duration.HumanDuration(s.clock.Since(s.answered)), err))
-	} else if s.misconfigured != nil {
+	} else if s.configurationErr != nil {
 		lines = append(lines,
-			"Cannot use the scheduler's present configuration. These figures are of the earlier one: "+s.misconfigured.Error())
+			"Cannot use the scheduler's present configuration. These figures are of the earlier one: "+s.configurationErr.Error())
 	}
 	return lines
 }
 
-// Nodes returns the load of the selected nodes, in their order.
+// Nodes returns the load of the selected nodes, in the order of the selection.
 func (s *Session) Nodes(ctx context.Context, selected Selection) (*Nodes, error) {
 	nodes, err := s.reader.Nodes(ctx, selected)
 	if err != nil {
