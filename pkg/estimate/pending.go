@@ -12,6 +12,12 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
+// Uncovered is the share of a pod's usage that a measurement does not cover, in [0, 1]. since is the pod's start, in nanoseconds
+// since 1970.
+func Uncovered(m *load.Measurement, since int64) float64 {
+	return 1 - coverage(since, m.End.UnixNano(), m.Window)
+}
+
 // coverage is the measured share of a pod's usage: (end − start) / window, in [0, 1]. start is the pod's, end the window's.
 // A window of length 0 covers everything that runs at its end. Moments are in nanoseconds since 1970.
 func coverage(start, end int64, window time.Duration) float64 {
@@ -34,10 +40,16 @@ const (
 // pod has no containers, it is the pod's start time. A restarted container counts from the pod's start time, so that a crash loop
 // does not renew its pending usage. A pod that was assumed or bound just now, or pulls its images, does not run yet.
 func runningSince(pod *corev1.Pod) int64 {
+	_, latest := startsOf(pod)
+	return latest
+}
+
+// startsOf returns the first and the latest start of the pod's running containers: see runningSince.
+func startsOf(pod *corev1.Pod) (first, latest int64) {
 	if podusage.HasEnded(pod) {
-		return ended
+		return ended, ended
 	}
-	latest := ended
+	first, latest = notYet, ended
 	for i := range pod.Status.ContainerStatuses {
 		status := &pod.Status.ContainerStatuses[i]
 		running := status.State.Running
@@ -48,15 +60,15 @@ func runningSince(pod *corev1.Pod) int64 {
 		if status.RestartCount > 0 && pod.Status.StartTime != nil {
 			started = pod.Status.StartTime.Time
 		}
-		latest = max(latest, started.UnixNano())
+		first, latest = min(first, started.UnixNano()), max(latest, started.UnixNano())
 	}
 	switch {
 	case latest != ended:
-		return latest
+		return first, latest
 	case pod.Status.Phase == corev1.PodRunning && pod.Status.StartTime != nil:
-		return pod.Status.StartTime.UnixNano()
+		return pod.Status.StartTime.UnixNano(), pod.Status.StartTime.UnixNano()
 	}
-	return notYet
+	return notYet, notYet
 }
 
 // Runs reports whether the pod has not ended and a container has started.
@@ -84,17 +96,17 @@ func StartupUntil(pod *corev1.Pod, window time.Duration) (until int64, ok bool) 
 	return bound + startupWindows*int64(window), true
 }
 
-// StartsUntil returns the moment at which the pod has run for the length, in nanoseconds since 1970. For a pod that does not run,
-// it is the end of StartupUntil. So a pod that never starts does not close its node.
-func StartsUntil(pod *corev1.Pod, length, window time.Duration) int64 {
-	since := runningSince(pod)
+// Starts returns when the pod's first container started, and when it has run for the length, in nanoseconds since 1970. For a pod
+// that does not run, since has not come, and until is the end of StartupUntil. So a pod that never starts does not close its node.
+func Starts(pod *corev1.Pod, length, window time.Duration) (since, until int64) {
+	since, _ = startsOf(pod)
 	if since != ended && since != notYet {
-		return since + int64(length)
+		return since, since + int64(length)
 	}
 	if until, ok := StartupUntil(pod, window); ok {
-		return until
+		return since, until
 	}
-	return notYet
+	return since, notYet
 }
 
 // startupWindows is the length of a pod's startup, from its binding. A pod that starts within the first window is fully covered

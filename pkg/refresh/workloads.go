@@ -347,6 +347,9 @@ func (t *tally) add(u *source.PodUsage) {
 	if ran < shortestRun {
 		return
 	}
+	if u.Window < shortestRun {
+		t.usages.Momentary()
+	}
 	if ran < u.Window {
 		if !hasUniqueName(pod) {
 			return // the pod before it had the same name, and is in the window too

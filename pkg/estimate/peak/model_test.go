@@ -451,8 +451,8 @@ func TestCacheChangesNoPodSums(t *testing.T) {
 	})
 }
 
-// A pod's startup counts beyond its mean for the two minutes after its start. Before it runs, it counts for two windows from its
-// binding. The startups of pods add up.
+// A pod's startup counts beyond its mean for 150 s after its start. What the measured window covers does not count. Before the pod
+// runs, it counts for two windows from its binding. The startups of pods add up.
 func TestPodSums_Startup(t *testing.T) {
 	started := func(name string, ago time.Duration) *corev1.Pod {
 		pod := bound(podNamed(name, "a", "1"), ago)
@@ -462,7 +462,7 @@ func TestPodSums_Startup(t *testing.T) {
 	}
 	const span = 5 * time.Minute
 	// A pod uses 100m for an hour, and another one 1,000m in its first 150 s. The mean is
-	// (3600 · 100 + 300 · 100 + 150 · 1000) / 4050 = 133.33, and the startup (1000 − 133.33) · 150 / 120 = 1083.33.
+	// (3600 · 100 + 300 · 100 + 150 · 1000) / 4050 = 133.33, and the startup 1000 − 133.33 = 866.67.
 	statistics := &learned.Statistics{}
 	for i := range 13 {
 		tally := learned.NewTally("", podusage.Amounts{})
@@ -473,18 +473,20 @@ func TestPodSums_Startup(t *testing.T) {
 		statistics = statistics.WithTally(tally, now.Add(time.Duration(i-12)*time.Second), span,
 			learned.Config{History: 1e5 * time.Hour, MaxWorkloads: 10})
 	}
-	const startup = 1083.3333
+	const startup = 866.6667
 	for _, tc := range []struct {
 		name string
 		pods []*corev1.Pod
 		want float64
 	}{
-		{"a pod that runs for less than two minutes", []*corev1.Pod{started("b", 2*time.Minute-time.Second)}, startup},
-		{"and for two minutes", []*corev1.Pod{started("b", 2*time.Minute)}, 0},
+		// The window of five minutes covers 149 s of the pod, and misses 151 s.
+		{"a pod that runs for less than 150 s", []*corev1.Pod{started("b", 149*time.Second)}, startup * 151 / 300},
+		{"and for 150 s", []*corev1.Pod{started("b", 150*time.Second)}, 0},
 		{"a pod that does not run yet", []*corev1.Pod{bound(podNamed("b", "a", "1"), 2*window-time.Second)}, startup},
 		{"and may never", []*corev1.Pod{bound(podNamed("b", "a", "1"), 2*window)}, 0},
 		{"an assumed pod", []*corev1.Pod{podNamed("b", "a", "1")}, startup},
-		{"three pods", []*corev1.Pod{started("b", time.Minute), podNamed("c", "a", "1"), started("d", time.Hour)}, 2 * startup},
+		// One minute of five is covered: 0.8 of it counts.
+		{"three pods", []*corev1.Pod{started("b", time.Minute), podNamed("c", "a", "1"), started("d", time.Hour)}, 1.8 * startup},
 		{"a pod of another workload", []*corev1.Pod{podNamed("b", "b", "1")}, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -497,23 +499,37 @@ func TestPodSums_Startup(t *testing.T) {
 			view := model.View(framework.NewCycleState())
 			usages := view.Pod(podNamed("e", "a", "1"))
 			with := view.Node(node, usages, 1)[load.CPU]
-			usages[load.CPU].Startup = 0
-			without := view.Node(node, usages, 1)[load.CPU]
-			if got := with.Peak() - without.Peak(); math.Abs(got-startup/8000) > 1e-6 {
-				t.Errorf("the pod's startup adds %v to the peak, want %v", got, startup/8000)
+			if got := with.Startup(); math.Abs(got-tc.want-startup) > 0.01 {
+				t.Errorf("startups of %v, want %v", got, tc.want+startup)
 			}
-			rest := (without.Mean() + without.Excess() + without.Deviation()) / 8000
-			if got := without.Peak() - rest; math.Abs(got-tc.want/8000) > 1e-6 {
-				t.Errorf("startups on the node add %v to the peak, want %v", got, tc.want/8000)
+			// The pod's peak is the larger of both, not their sum.
+			if got, want := with.Pod.Excess()+with.Pod.Startup, max(usages[load.CPU].Excess(), startup); math.Abs(got-want) > 0.01 {
+				t.Errorf("the pod exceeds its mean by %v, want %v", got, want)
 			}
 		})
+	}
+}
+
+// Without fresh load, nothing tells when a startup ends. With a measurement of the present, it counts for none of the past.
+func TestResource_StartupNeedsFreshLoad(t *testing.T) {
+	pod := &learned.Usage{Mean: 400, P95: 2000, Startup: 1200}
+	pods := &PodSums{Largest: NoPod, Startup: 800}
+	for state, want := range map[load.State][2]float64{load.Fresh: {2000, 800}, load.Expired: {0, 2000}, load.Absent: {0, 2000}} {
+		r := With(&estimate.ResourceEstimate{Base: 8000, Allocatable: 8000, State: state}, pods, pod, 1)
+		// Of 2,000m at the 95th percentile, the startup takes 1,200m: 800m are left.
+		if got := [2]float64{r.Startup(), r.Pod.P95}; got != want {
+			t.Errorf("%v: startups and the pod's p95 are %v, want %v", state, got, want)
+		}
 	}
 }
 
 // A startup ends with the load that is newer, also on a node that does not change.
 func TestPodSums_StartupIsOver(t *testing.T) {
 	pods := []predictedPod{{other: &otherUsages{from: 900, startup: 50, startupEnd: 300}}, {}}
-	for _, tc := range []struct{ moment, last, next int64 }{{299, math.MinInt64, 300}, {300, 300, 900}, {900, 900, math.MaxInt64}} {
+	for _, tc := range []struct{ moment, last, next int64 }{
+		{100, math.MinInt64, 101}, // the next measurement covers more of the startup
+		{299, math.MinInt64, 300}, {300, 300, 900}, {900, 900, math.MaxInt64},
+	} {
 		if last, next := steadyAround(pods, tc.moment); last != tc.last || next != tc.next {
 			t.Errorf("at %d: from %d to %d, want from %d to %d", tc.moment, last, next, tc.last, tc.next)
 		}

@@ -16,7 +16,7 @@ type Resource struct {
 	Node *estimate.ResourceEstimate
 	// Pods are sums over the pods on the node.
 	Pods *PodSums
-	// Pod is the predicted usage of the pod to place, capped at the node's allocatable.
+	// Pod is the predicted usage of the pod to place, capped at the node's allocatable. Its P95 excludes Startup.
 	Pod learned.Usage
 	// Deviations is the z-factor for the remaining pods. ≥ 0.
 	Deviations float64
@@ -26,7 +26,11 @@ type Resource struct {
 
 // With returns the terms of a node's peak with a pod of the given usage on it.
 func With(node *estimate.ResourceEstimate, pods *PodSums, pod *learned.Usage, deviations float64) Resource {
-	return Resource{Node: node, Pods: pods, Pod: pod.Within(node.Allocatable), Deviations: deviations}
+	u := pod.Within(node.Allocatable)
+	if node.State == load.Fresh {
+		u.P95 = max(u.P95-u.Startup, u.Mean)
+	}
+	return Resource{Node: node, Pods: pods, Pod: u, Deviations: deviations}
 }
 
 // Mean is the expected mean with the pod: the larger of load and learned usage, plus the pod's mean.
@@ -57,11 +61,16 @@ func (r *Resource) Deviation() float64 {
 	return math.Sqrt(r.Pods.RestVariance + r.Pod.Variance)
 }
 
-// Startup is the usage beyond the mean of all pods that start, the pod to place included.
-func (r *Resource) Startup() float64 { return r.Pods.Startup + r.Pod.Startup }
+// Startup is the usage beyond the mean of all pods that start, the pod to place included. Without fresh load it is 0.
+func (r *Resource) Startup() float64 {
+	if r.Node.State != load.Fresh {
+		return 0
+	}
+	return r.Pods.Startup + r.Pod.Startup
+}
 
-// Peak is the predicted peak as a fraction of the node's capacity: mean, largest excess, Deviations · Deviation and Startup. It may
-// be above 1. A node without capacity has no room: its peak is 1.
+// Peak is the predicted peak as a fraction of the node's capacity: mean, largest excess, Deviations · Deviation and Startup.
+// It may be above 1. A node without capacity has no room: its peak is 1.
 //
 // The formula follows N. Bashir et al., "Take it to the limit: peak prediction-driven resource overcommitment in datacenters".
 // EuroSys 2021.

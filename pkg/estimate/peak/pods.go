@@ -23,7 +23,8 @@ type PodSums struct {
 	Largest                 int32
 	// RestVariance is the sum of the variances of all other pods.
 	RestVariance float64
-	// Startup is the usage beyond Mean of the pods that start: it comes at the same time.
+	// Startup is the usage beyond Mean of the pods that start, as far as no measurement covers it. It comes at the same time. Excess
+	// excludes it.
 	Startup float64
 }
 
@@ -70,10 +71,11 @@ func (v *View) Derive(f estimate.Facts, earlier *podSums) (s podSums, same bool)
 	s = podSums{prediction: v.prediction, pods: f.Pods, predicted: v.predict(f.Pods, earlier, moment)}
 	s.from, s.until = steadyAround(s.predicted, moment)
 	allocatable := estimate.Allocatable(f.Node)
-	s.all = s.sums(allocatable, moment, func(int) bool { return true })
+	cpu := &f.Measured[load.CPU]
+	s.all = s.sums(allocatable, moment, cpu, func(int) bool { return true })
 	defaults := s.defaults(allocatable, moment)
 	s.viewed = estimate.NewViewed(defaults, func(namespace string) NodeSums {
-		sums := s.sums(allocatable, moment, func(i int) bool { return s.pods[i].GetPod().Namespace == namespace })
+		sums := s.sums(allocatable, moment, cpu, func(i int) bool { return s.pods[i].GetPod().Namespace == namespace })
 		for r := range sums {
 			// Of the defaults in other namespaces, only the part that is not hidden counts.
 			sums[r].Mean = s.all[r].Mean - defaults.Hidden(namespace, load.Resource(r))
@@ -83,10 +85,13 @@ func (v *View) Derive(f estimate.Facts, earlier *podSums) (s podSums, same bool)
 	return s, false
 }
 
-// sums returns the sums at the given moment, in nanoseconds since 1970. Pods for which withDefault is false count without defaults.
-func (s *podSums) sums(allocatable podusage.Amounts, moment int64, withDefault func(position int) bool) (sums NodeSums) {
+// sums returns the sums at the given moment, in nanoseconds since 1970. cpu is what was measured of the node. Pods for which
+// withDefault is false count without defaults.
+func (s *podSums) sums(
+	allocatable podusage.Amounts, moment int64, cpu *load.Measurement, withDefault func(position int) bool,
+) (sums NodeSums) {
 	for r := range sums {
-		sums[r] = sumOf(s.predicted, load.Resource(r), allocatable[r], moment, withDefault)
+		sums[r] = sumOf(s.predicted, load.Resource(r), allocatable[r], moment, cpu, withDefault)
 	}
 	return sums
 }
@@ -144,9 +149,9 @@ type otherUsages struct {
 	steady smallUsages
 	// foreign applies before, to pods of other namespaces.
 	foreign smallUsages
-	// startup is the CPU usage beyond the mean until startupEnd, in nanoseconds since 1970.
-	startup    float32
-	startupEnd int64
+	// startup is the CPU usage beyond the mean, from the start of the pod until startupEnd, in nanoseconds since 1970.
+	startup                  float32
+	startupSince, startupEnd int64
 }
 
 // never is later than any moment.
@@ -164,12 +169,13 @@ func (p *predictedPod) at(moment int64) *smallUsages {
 	return &p.usages
 }
 
-// startup returns the CPU usage beyond the mean at the given moment, up to room, in milliCPU.
-func (p *predictedPod) startup(moment int64, room float64) float64 {
-	if p.other == nil || moment >= p.other.startupEnd {
+// startup returns the CPU usage beyond the mean at the given moment, up to room, in milliCPU. What the measurement covers is left
+// out.
+func (p *predictedPod) startup(moment int64, m *load.Measurement, room float64) float64 {
+	if p.other == nil || moment >= p.other.startupEnd || !m.Known {
 		return 0
 	}
-	return max(min(float64(p.other.startup), room), 0)
+	return max(min(float64(p.other.startup), room), 0) * estimate.Uncovered(m, p.other.startupSince)
 }
 
 // smallUsages are learned.Usages at less than half the size: there are many of them.
@@ -200,9 +206,9 @@ func (v *View) predictPod(pod *corev1.Pod, moment int64) (p predictedPod) {
 		}
 	}
 	p.usages = smallUsagesOf(&u.Starting)
-	startupEnd := int64(math.MinInt64)
+	startupSince, startupEnd := int64(math.MinInt64), int64(math.MinInt64)
 	if u.Startup.Excess > 0 {
-		startupEnd = estimate.StartsUntil(pod, u.Startup.Length, v.model.config.Window)
+		startupSince, startupEnd = estimate.Starts(pod, u.Startup.Length, v.model.config.Window)
 	}
 	if !u.Changes() && startupEnd <= moment {
 		return p
@@ -211,13 +217,14 @@ func (v *View) predictPod(pod *corev1.Pod, moment int64) (p predictedPod) {
 	if until, ok := estimate.StartupUntil(pod, v.model.config.Window); ok {
 		p.other.from = until
 	}
-	p.other.startup, p.other.startupEnd = float32(u.Startup.Excess), startupEnd
+	p.other.startup, p.other.startupSince, p.other.startupEnd = float32(u.Startup.Excess), startupSince, startupEnd
 	return p
 }
 
 // sumOf returns the sums of one resource: see podSums.sums.
 func sumOf(
-	pods []predictedPod, r load.Resource, allocatable float64, moment int64, withDefault func(position int) bool,
+	pods []predictedPod, r load.Resource, allocatable float64, moment int64, cpu *load.Measurement,
+	withDefault func(position int) bool,
 ) PodSums {
 	s := PodSums{Largest: NoPod}
 	for i := range pods {
@@ -228,10 +235,12 @@ func sumOf(
 		}
 		usage := usages.at(r)
 		usage = usage.Within(allocatable)
-		s.add(&usage, int32(i))
 		if r == load.CPU {
-			s.Startup += pod.startup(moment, allocatable-usage.Mean)
+			startup := pod.startup(moment, cpu, allocatable-usage.Mean)
+			s.Startup += startup
+			usage.P95 = max(usage.P95-startup, usage.Mean)
 		}
+		s.add(&usage, int32(i))
 	}
 	return s
 }
@@ -250,6 +259,9 @@ func steadyAround(pods []predictedPod, moment int64) (last, next int64) {
 			} else {
 				next = min(next, end)
 			}
+		}
+		if other.startup > 0 && other.startupEnd > moment {
+			next = min(next, moment+1) // the next measurement covers more of it
 		}
 	}
 	return last, next

@@ -7,13 +7,14 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/peak"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
 // Startups are named where they count: 800m on the node and 1,200m of the pod to place, of 8 cores.
 func TestPeakSummands_Startup(t *testing.T) {
 	r := &peak.Resource{
-		Node: &estimate.ResourceEstimate{Base: 8000}, Pods: &peak.PodSums{Largest: peak.NoPod, Startup: 800},
+		Node: &estimate.ResourceEstimate{Base: 8000, State: load.Fresh}, Pods: &peak.PodSums{Largest: peak.NoPod, Startup: 800},
 		Pod: learned.Usage{Mean: 400, P95: 600, Startup: 1200}, Deviations: 1,
 	}
 	want := []Term{

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// shortStartup is the length of a startup that ends within the interval in which it begins. Its real length is unknown.
-	shortStartup = 2 * time.Minute
+	// shortestStart is the least run time of a pod in the interval of its start.
+	shortestStart = 2 * time.Minute
 	// lastingShare is the share of a startup's excess from which on the next interval belongs to it.
 	lastingShare = 0.25
 	// startupMemory is how long a startup is kept that does not differ from the workload's usage. A new workload was observed while
@@ -50,15 +50,15 @@ type startupEntry struct {
 // starts are sums over the pods of a workload that started during the interval, or during the one before.
 type starts struct{ pods, usage, seconds, nextPods, nextUsage float64 }
 
-// observe adds a pod's usage over a share of an interval. before is how long it was observed earlier, in seconds.
+// observe adds a pod's usage over a share of an interval. before is how long it was observed earlier, in seconds without decay.
 func (s *starts) observe(usage, share, before float64, interval time.Duration) {
 	ran := share * interval.Seconds()
 	switch {
-	case before == 0 && share < partial && ran >= shortStartup.Seconds():
+	case before == 0 && share < partial && ran >= shortestStart.Seconds():
 		s.pods++
 		s.usage += usage * ran
 		s.seconds += ran
-	case before > 0 && before < partial*interval.Seconds() && share == 1:
+	case before >= shortestStart.Seconds() && before < partial*interval.Seconds() && share == 1:
 		s.nextPods++
 		s.nextUsage += usage
 	}
@@ -91,11 +91,12 @@ func (e *startupEntry) startup(m *Moments, interval time.Duration) Startup {
 	if excess <= m.StdDev()/math.Sqrt(float64(e.intervals)) {
 		return Startup{}
 	}
+	// A shorter and higher startup looks the same. Nothing beyond the observed usage counts: it would refuse pods.
+	seconds := float64(e.seconds)
 	if lasts := (float64(e.next) - m.Mean) / excess; lasts > lastingShare {
-		seconds := float64(e.seconds) + min(lasts, 1)*interval.Seconds()
-		return Startup{Excess: excess, Length: time.Duration(seconds * float64(time.Second))}
+		seconds += min(lasts, 1) * interval.Seconds()
 	}
-	return Startup{Excess: excess * float64(e.seconds) / shortStartup.Seconds(), Length: shortStartup}
+	return Startup{Excess: excess, Length: time.Duration(seconds * float64(time.Second))}
 }
 
 // learnStartups adds the startups of earlier statistics and of the tally. It keeps recent ones. It drops others without an excess.
@@ -107,7 +108,7 @@ func (s *Statistics) learnStartups(earlier *Statistics, t *Tally, interval time.
 		s.startups[hash] = e
 	}
 	for workload, of := range t.workloads {
-		if of.starts == (starts{}) || t.discarded[load.CPU] {
+		if of.starts == (starts{}) || t.discarded[load.CPU] || t.momentary {
 			continue
 		}
 		hash := s.hash(workload)

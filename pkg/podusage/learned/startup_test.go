@@ -41,24 +41,26 @@ func TestStartup(t *testing.T) {
 		want      Startup
 	}{
 		{"none started", [][]podShare{{old}}, Startup{}},
-		// (3600 · 100 + 300 · 100 + 150 · 1000) / 4050 = 133.33, and 1000 − 133.33 = 866.67. In two minutes that are 866.67 · 150 / 120.
+		// (3600 · 100 + 300 · 100 + 150 · 1000) / 4050 = 133.33, and 1000 − 133.33 = 866.67.
 		{
-			"a pod that ran for half an interval", [][]podShare{{old, {"new", 1000, 0.5}}}, Startup{1083.333, 2 * time.Minute},
+			"a pod that ran for half an interval", [][]podShare{{old, {"new", 1000, 0.5}}}, Startup{866.667, 150 * time.Second},
 		},
 		// (4050 · 133.33 + 600 · 100) / 4650 = 129.03
 		{
 			"that ends with the interval", [][]podShare{{old, {"new", 1000, 0.5}}, {old, {"new", 100, 1}}},
-			Startup{1088.710, 2 * time.Minute},
+			Startup{870.968, 150 * time.Second},
 		},
 		// (4050 · 133.33 + 600 · 450) / 4650 = 174.19; (800 − 174.19) / (1000 − 174.19) = 0.7578, and 150 s + 0.7578 · 300 s.
 		{
 			"that lasts", [][]podShare{{old, {"new", 1000, 0.5}}, {old, {"new", 800, 1}}},
 			Startup{825.806, 377344 * time.Millisecond},
 		},
-		// (3600 · 100 + 300 · 100 + 300 · 1000) / 4200 = 164.29; (1000 − 164.29) · 150 / 120
+		// (3600 · 100 + 300 · 100 + 300 · 1000) / 4200 = 164.29; 1000 − 164.29
 		{
-			"of two pods", [][]podShare{{old, {"new", 700, 0.5}, {"other", 1300, 0.5}}}, Startup{1044.643, 2 * time.Minute},
+			"of two pods", [][]podShare{{old, {"new", 700, 0.5}, {"other", 1300, 0.5}}}, Startup{835.714, 150 * time.Second},
 		},
+		// No start is observed of a pod that ran for 105 s of its first interval.
+		{"what follows too short a run", [][]podShare{{old, {"new", 1000, 0.35}}, {old, {"new", 800, 1}}}, Startup{}},
 		{"a pod that ran for less than two minutes", [][]podShare{{old, {"new", 1000, 0.3}}}, Startup{}},
 		{"a pod that ran before the first observation", [][]podShare{{old, {"new", 1000, 1}}}, Startup{}},
 		{"as much as later", [][]podShare{{old, {"new", 100, 0.5}}}, Startup{}},
@@ -85,15 +87,41 @@ func TestStartup_IsKeptForNewWorkloads(t *testing.T) {
 		t.Errorf("%+v of %d workloads, want none of one", got, len(s.startups))
 	}
 	add(span, 100, 1)
-	// (150 · 1000 + 300 · 100) / 450 = 400, with a deviation of 424: 1000 − 400 = 600 are more. 600 · 150 / 120 = 750.
-	if _, got := s.lookup(Workload{"shop", "web"}); math.Abs(got.Excess-750) > 1e-2 {
-		t.Errorf("%+v, want 750", got)
+	// (150 · 1000 + 300 · 100) / 450 = 400, with a deviation of 424: 1000 − 400 = 600 are more.
+	if _, got := s.lookup(Workload{"shop", "web"}); math.Abs(got.Excess-600) > 1e-2 {
+		t.Errorf("%+v, want 600", got)
 	}
 	add(2*time.Hour, 1000, 1)
 	add(3*time.Hour, 1000, 1)
 	// (450 · 400 + 600 · 1000) / 1050 = 743: 257 are within the deviation.
 	if len(s.startups) != 0 {
 		t.Errorf("%d startups, want none: it does not differ from usage in general", len(s.startups))
+	}
+}
+
+// With a history of an hour, a full interval decays to 300 · e^(−1/12) = 276 s. The next one is not that after a start.
+func TestStartup_ShortHistory(t *testing.T) {
+	s := &Statistics{}
+	for i, usage := range []float64{100, 100, 900} {
+		tally := NewTally("", podusage.Amounts{})
+		tally.Add(running("old"), load.CPU, usage, 0, 1)
+		if i > 0 {
+			tally.Add(running("new"), load.CPU, 100, 0, []float64{0, 1, 1}[i])
+		}
+		s = s.WithTally(tally, start.Add(time.Duration(i)*span), span, Config{History: time.Hour, MaxWorkloads: 10})
+	}
+	if len(s.startups) != 0 {
+		t.Errorf("%+v, want none: no pod was observed while it started", s.startups)
+	}
+}
+
+// metrics-server measures some seconds. They say little of the minutes after a start.
+func TestStartup_Momentary(t *testing.T) {
+	tally := NewTally("", podusage.Amounts{})
+	tally.Momentary()
+	tally.Add(running("new"), load.CPU, 1000, 0, 0.5)
+	if s := new(Statistics).WithTally(tally, start, span, noDecay); len(s.startups) != 0 {
+		t.Errorf("%+v, want none", s.startups)
 	}
 }
 
@@ -109,11 +137,11 @@ func TestStartup_WithinTheClaim(t *testing.T) {
 		container        corev1.Container
 		incoming, onNode float64
 	}{
-		{"a request", container("2", ""), (float64(all.first) - mean) * 150 / 120, 20000 - mean},
+		{"a request", container("2", ""), float64(all.first) - mean, 20000 - mean},
 		{"a limit", container("2", "15"), 15000 - mean, 15000 - mean},
 		{"a limit beyond ten times the request", container("2", "30"), 30000 - mean, 20000 - mean},
-		{"neither", container("", ""), (float64(all.first) - mean) * 150 / 120, 0},
-		{"a request below the mean", container("100m", ""), (float64(all.first) - mean) * 150 / 120, 0},
+		{"neither", container("", ""), float64(all.first) - mean, 0},
+		{"a request below the mean", container("100m", ""), float64(all.first) - mean, 0},
 	} {
 		pod := running("another")
 		pod.Spec.Containers[0] = tc.container

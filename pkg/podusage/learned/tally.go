@@ -21,6 +21,7 @@ type Tally struct {
 	requesting map[string]*requesting // by namespace
 	capacity   podusage.Amounts
 	discarded  [load.ResourceCount]bool
+	momentary  bool
 }
 
 // workloadSums are the sums of one workload. pod is one of its pods.
@@ -68,6 +69,9 @@ func (t *Tally) Add(pod *corev1.Pod, r load.Resource, usage, request, share floa
 	s.squares += share * usage * usage
 	t.pods = append(t.pods, podObservation{uid: pod.UID, resource: r, usage: usage, share: share, sums: s, starts: &of.starts})
 }
+
+// Momentary says that usages are of seconds, not of all the time that a pod ran in the interval. No startup is learned of them.
+func (t *Tally) Momentary() { t.momentary = true }
 
 // Discard leaves out a resource that could not be read completely.
 func (t *Tally) Discard(r load.Resource) { t.discarded[r] = true }
