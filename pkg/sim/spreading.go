@@ -84,7 +84,10 @@ func filters(c corev1.TopologySpreadConstraint) bool {
 func (pl *spreading) selectors(pod *corev1.Pod) (selectors []labels.Selector) {
 	constraints := pod.Spec.TopologySpreadConstraints
 	if len(constraints) == 0 {
-		return []labels.Selector{pl.defaultSelector(pod)}
+		if selector := pl.defaultSelector(pod); !selector.Empty() { // nothing selects the pod: it has no default constraint
+			selectors = append(selectors, selector)
+		}
+		return selectors
 	}
 	for i := range constraints {
 		// The stock plugin reports the error.

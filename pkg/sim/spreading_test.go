@@ -154,7 +154,13 @@ func (w *randomCluster) node(name string) *corev1.Node {
 }
 
 func (w *randomCluster) pod(name, node string) *corev1.Pod {
-	pod := st.MakePod().Namespace(w.one("ns-", 3)).Name(name).UID(name).Label("app", w.one("app-", 3)).Node(node)
+	pod := st.MakePod().Namespace(w.one("ns-", 3)).Name(name).UID(name).Node(node)
+	if w.IntN(6) > 0 {
+		pod.Label("app", w.one("app-", 3))
+	}
+	if w.IntN(2) == 0 {
+		pod.OwnerReference("web", appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))
+	}
 	if w.IntN(2) == 0 {
 		pod.Label("version", w.one("v", 2))
 	}
@@ -164,7 +170,10 @@ func (w *randomCluster) pod(name, node string) *corev1.Pod {
 	if w.IntN(8) == 0 {
 		pod.Terminating()
 	}
-	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": pod.Obj().Labels["app"]}}
+	selector := []*metav1.LabelSelector{
+		{MatchLabels: map[string]string{"app": pod.Obj().Labels["app"]}}, {MatchLabels: map[string]string{"app": "app-1"}},
+		{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpExists}}}, {}, nil,
+	}[max(w.IntN(8)-3, 0)]
 	for range w.IntN(3) {
 		key, when := corev1.LabelTopologyZone, corev1.DoNotSchedule
 		if w.IntN(2) == 0 {
@@ -179,6 +188,13 @@ func (w *randomCluster) pod(name, node string) *corev1.Pod {
 		if w.IntN(2) == 0 {
 			honor := corev1.NodeInclusionPolicyHonor
 			c.NodeTaintsPolicy = &honor
+		}
+		if w.IntN(4) == 0 {
+			ignore := corev1.NodeInclusionPolicyIgnore
+			c.NodeAffinityPolicy = &ignore
+		}
+		if when == corev1.DoNotSchedule && w.IntN(4) == 0 {
+			c.MinDomains = new(int32(2))
 		}
 		if w.IntN(3) == 0 {
 			c.MatchLabelKeys = []string{"version"}

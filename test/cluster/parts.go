@@ -210,7 +210,7 @@ func (c *Cluster) RunScheduler(ctx context.Context, name string, part build.Part
 	if err != nil {
 		return Replica{}, err
 	}
-	// Metrics and CollectGarbage ask without a certificate, so that they need no API server.
+	// Metrics and ProfileHeap ask without a certificate, so that they need no API server.
 	args := append(c.schedulerArgs(config, port), "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics,"+heapProfile)
 	p := c.process(name, respondsOK(schedulerURL(port, "/readyz")), args...)
 	p.path = filepath.Join(c.options.BinDir, part.Name)
@@ -229,12 +229,16 @@ func (r Replica) Metrics(ctx context.Context) (Metrics, error) {
 	return parseMetrics(text)
 }
 
-// heapProfile is a path at which a scheduler collects its garbage before it responds.
+// heapProfile is the path of a profile of the heap. With gc=1, a scheduler collects its garbage before it responds.
 const heapProfile = "/debug/pprof/heap"
 
-// CollectGarbage has the replica collect its garbage, and returns when that is done.
-func (r Replica) CollectGarbage(ctx context.Context) error {
-	_, err := getUnverified(ctx, schedulerURL(r.port, heapProfile+"?gc=1"))
+// ProfileHeap asks the replica for a profile of its heap. With collect, it collects its garbage first.
+func (r Replica) ProfileHeap(ctx context.Context, collect bool) error {
+	path := heapProfile
+	if collect {
+		path += "?gc=1"
+	}
+	_, err := getUnverified(ctx, schedulerURL(r.port, path))
 	return err
 }
 

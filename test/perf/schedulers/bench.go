@@ -177,9 +177,21 @@ func (b *bench) block(ctx context.Context, ours, base side, pairs int, all *bloc
 		}
 		starts[i] = used.Seconds()
 	}
-	costs, speeds, err := b.pairs(ctx, running, [2]side{ours, base}, pairs)
-	if err != nil {
+	var collections [2][2]collection // before the rounds, and after them
+	if collections[0], err = b.collectBoth(ctx, running); err != nil {
 		return err
+	}
+	took := make([][2]round, pairs)
+	for pair := range took {
+		order := [2]int{0, 1}
+		if !compare.OursFirst(pair) {
+			order = [2]int{1, 0}
+		}
+		for _, i := range order {
+			if took[pair][i], err = b.round(ctx, running[i], [2]side{ours, base}[i]); err != nil {
+				return err
+			}
+		}
 	}
 	for i, r := range running {
 		bytes, err := r.PeakResidentBytes()
@@ -188,73 +200,62 @@ func (b *bench) block(ctx context.Context, ours, base side, pairs int, all *bloc
 		}
 		peaks[i] = float64(bytes)
 	}
-	all.costs, all.speeds = append(all.costs, costs), append(all.speeds, speeds)
+	if collections[1], err = b.collectBoth(ctx, running); err != nil {
+		return err
+	}
+	all.add(took, [2]collection{mean(collections[0][0], collections[1][0]), mean(collections[0][1], collections[1][1])})
 	all.starts = append(all.starts, compare.Block{{Ours: starts[0], Base: starts[1]}})
 	all.memory = append(all.memory, compare.Block{{Ours: peaks[0], Base: peaks[1]}})
 	return b.cluster.Failed()
 }
 
-// pairs measures pairs of rounds between two garbage collections.
-func (b *bench) pairs(
-	ctx context.Context, running [2]cluster.Replica, sides [2]side, n int,
-) (costs, speeds compare.Block, err error) {
-	var collections [2]collection
-	collect := func() error {
-		for i, r := range running {
-			c, err := b.collect(ctx, r)
-			if err != nil {
-				return err
-			}
-			collections[i].used, collections[i].room = collections[i].used+c.used/2, collections[i].room+c.room/2
-		}
-		return nil
-	}
-	if err := collect(); err != nil {
-		return nil, nil, err
-	}
-	took := make([][2]round, n)
-	for pair := range took {
-		order := [2]int{0, 1}
-		if !compare.OursFirst(pair) {
-			order = [2]int{1, 0}
-		}
-		for _, i := range order {
-			if took[pair][i], err = b.round(ctx, running[i], sides[i]); err != nil {
-				return nil, nil, err
-			}
-		}
-	}
-	if err := collect(); err != nil {
-		return nil, nil, err
-	}
+// add adds the rounds of one life, with what a collection took of each side.
+func (all *blocks) add(took [][2]round, collections [2]collection) {
+	var costs, speeds compare.Block
 	for _, pair := range took {
 		costs = append(costs, compare.Pair{Ours: pair[0].perPod(collections[0]), Base: pair[1].perPod(collections[1])})
 		speeds = append(speeds, compare.Pair{Ours: 1 / pair[0].perSecond, Base: 1 / pair[1].perSecond})
 	}
-	return costs, speeds, nil
+	all.costs, all.speeds = append(all.costs, costs), append(all.speeds, speeds)
 }
 
-// collect has the scheduler collect its garbage.
+func mean(a, b collection) collection {
+	return collection{(a.used + b.used) / 2, (a.room + b.room) / 2}
+}
+
+func (b *bench) collectBoth(ctx context.Context, running [2]cluster.Replica) (collections [2]collection, err error) {
+	for i, r := range running {
+		if collections[i], err = b.collect(ctx, r); err != nil {
+			return collections, err
+		}
+	}
+	return collections, nil
+}
+
+// collect has the scheduler collect its garbage. What the response costs is measured apart, by another one.
 func (b *bench) collect(ctx context.Context, r cluster.Replica) (c collection, err error) {
 	if err := b.quiet(ctx, r); err != nil {
 		return c, err
 	}
-	before, err := r.ProcessorTime()
-	if err != nil {
-		return c, err
-	}
-	if err := r.CollectGarbage(ctx); err != nil {
-		return c, err
-	}
-	after, err := r.ProcessorTime()
-	if err != nil {
-		return c, err
+	var used [3]time.Duration
+	for i := range used {
+		if i > 0 {
+			if err := r.ProfileHeap(ctx, i == 1); err != nil {
+				return c, err
+			}
+		}
+		if used[i], err = r.ProcessorTime(); err != nil {
+			return c, err
+		}
 	}
 	metrics, err := r.Metrics(ctx)
 	if err != nil {
 		return c, err
 	}
-	c = collection{used: (after - before).Seconds(), room: metrics.Sum("go_gc_heap_goal_bytes") - metrics.Sum("go_gc_heap_live_bytes")}
+	c = collection{
+		used: (used[1] - used[0] - (used[2] - used[1])).Seconds(),
+		room: metrics.Sum("go_gc_heap_goal_bytes") - metrics.Sum("go_gc_heap_live_bytes"),
+	}
 	if c.room <= 0 {
 		return c, errors.New("the scheduler's metrics lack go_gc_heap_goal_bytes or go_gc_heap_live_bytes")
 	}
@@ -313,6 +314,9 @@ func (b *bench) round(ctx context.Context, r cluster.Replica, s side) (_ round, 
 		pods[i] = keyed{podKey(pod), pod}
 		b.pods++
 	}
+	if err := b.quiet(ctx, r); err != nil {
+		return round{}, err
+	}
 	// A response with metrics takes memory, too.
 	first, err := heapOf(ctx, r)
 	if err != nil {
@@ -320,9 +324,6 @@ func (b *bench) round(ctx context.Context, r cluster.Replica, s side) (_ round, 
 	}
 	heapBefore, err := heapOf(ctx, r)
 	if err != nil {
-		return round{}, err
-	}
-	if err := b.quiet(ctx, r); err != nil {
 		return round{}, err
 	}
 	bound := b.store.bound(ctx, len(pods))
