@@ -181,17 +181,9 @@ func (b *bench) block(ctx context.Context, ours, base side, pairs int, all *bloc
 	if collections[0], err = b.collectBoth(ctx, running); err != nil {
 		return err
 	}
-	took := make([][2]round, pairs)
-	for pair := range took {
-		order := [2]int{0, 1}
-		if !compare.OursFirst(pair) {
-			order = [2]int{1, 0}
-		}
-		for _, i := range order {
-			if took[pair][i], err = b.round(ctx, running[i], [2]side{ours, base}[i]); err != nil {
-				return err
-			}
-		}
+	took, err := b.rounds(ctx, running, [2]side{ours, base}, pairs)
+	if err != nil {
+		return err
 	}
 	for i, r := range running {
 		bytes, err := r.PeakResidentBytes()
@@ -207,6 +199,23 @@ func (b *bench) block(ctx context.Context, ours, base side, pairs int, all *bloc
 	all.starts = append(all.starts, compare.Block{{Ours: starts[0], Base: starts[1]}})
 	all.memory = append(all.memory, compare.Block{{Ours: peaks[0], Base: peaks[1]}})
 	return b.cluster.Failed()
+}
+
+// rounds measures pairs of rounds.
+func (b *bench) rounds(ctx context.Context, running [2]cluster.Replica, sides [2]side, pairs int) (took [][2]round, err error) {
+	took = make([][2]round, pairs)
+	for pair := range took {
+		order := [2]int{0, 1}
+		if !compare.OursFirst(pair) {
+			order = [2]int{1, 0}
+		}
+		for _, i := range order {
+			if took[pair][i], err = b.round(ctx, running[i], sides[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return took, nil
 }
 
 // add adds the rounds of one life, with what a collection took of each side.
