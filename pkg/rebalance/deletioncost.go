@@ -2,6 +2,7 @@ package rebalance
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"strconv"
@@ -96,7 +97,7 @@ func costOn(n *Node, current string) string {
 	return strconv.Itoa(cost)
 }
 
-// writeCosts writes deletion costs that must change, up to maxCosts.
+// writeCosts writes deletion costs that must change, up to maxCosts. A pod whose cost is refused does not stop the others.
 func (e *Executor) writeCosts(ctx context.Context, s *Status) error {
 	if s.Stop != "" || e.Config.Mode != rebalancer.DeletionCost {
 		return nil
@@ -109,8 +110,8 @@ func (e *Executor) writeCosts(ctx context.Context, s *Status) error {
 	s.CostPods = held
 	for _, c := range changes[:min(len(changes), maxCosts)] {
 		written, failed := e.Costs.SetDeletionCost(ctx, c.Pod, c.Value)
-		if failed != nil {
-			return failed
+		if err = errors.Join(err, failed); errors.Is(failed, context.DeadlineExceeded) {
+			break // the API server hangs
 		}
 		if written {
 			s.Costs = append(s.Costs, c)

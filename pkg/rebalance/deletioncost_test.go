@@ -13,16 +13,20 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 )
 
-// costWriter notes deletion costs. It writes none of pods that have changed.
+// costWriter notes deletion costs. It writes none of the pod that has changed, and fails for the refused one.
 type costWriter struct {
-	written []string
-	changed string
-	err     error
+	written          []string
+	changed, refused string
+	err              error
+	asked            int
 }
 
 func (c *costWriter) SetDeletionCost(_ context.Context, pod *corev1.Pod, cost string) (bool, error) {
-	if c.err != nil || pod.Name == c.changed {
+	if c.asked++; pod.Name == c.refused {
 		return false, c.err
+	}
+	if pod.Name == c.changed {
+		return false, nil
 	}
 	c.written = append(c.written, pod.Name+"="+cost)
 	return true, nil
@@ -105,8 +109,23 @@ func TestExecutor_DeletionCostNotWritten(t *testing.T) {
 	if s := w.wants(); len(s.Costs) != 0 {
 		t.Errorf("%+v count as written, want none: the pod has changed", s.Costs)
 	}
-	c.changed, c.err = "", errors.New("forbidden")
-	if _, err := w.Step(t.Context(), false); !errors.Is(err, c.err) {
-		t.Errorf("error %v, want %v", err, c.err)
+}
+
+// A webhook that refuses one pod's cost does not stop the others. A server that hangs does.
+func TestExecutor_DeletionCostRefused(t *testing.T) {
+	for _, tc := range []struct {
+		err   error
+		asked int
+	}{{errors.New("refused"), 3}, {fmt.Errorf("write: %w", context.DeadlineExceeded), 1}} {
+		f := newFixture()
+		f.pod("many", "many-0", "a", "10m")
+		f.pod("many", "many-1", "a", "10m")
+		w, c := newWorld(t, f), &costWriter{}
+		w.Config.Mode, w.Costs = rebalancer.DeletionCost, c
+		first := w.wants().Costs[0].Pod.Name
+		c.refused, c.err, c.asked = first, tc.err, 0
+		if _, err := w.Step(t.Context(), false); !errors.Is(err, tc.err) || c.asked != tc.asked {
+			t.Errorf("error %v, want %v; %d pods were tried, want %d", err, tc.err, c.asked, tc.asked)
+		}
 	}
 }

@@ -243,7 +243,7 @@ func (s *sourceFacts) checkQueries() []Check {
 		if q.Err == nil || q.Kind != promql.Mean || d.Undetected != nil || len(d.NodesWithoutSeries) == d.NodeCount {
 			return nil
 		}
-		return warn(run(s.queryCommand(q.PromQL), "Until then, pods' requests count. See what the query returns:"), "%s", oneLine(q.Err))
+		return warn(run(s.queryCommand(q.PromQL), "Pods' requests count instead. See what the query returns:"), "%s", oneLine(q.Err))
 	})
 }
 
