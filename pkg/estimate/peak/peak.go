@@ -27,7 +27,7 @@ type Resource struct {
 // With returns the terms of a node's peak with a pod of the given usage on it.
 func With(node *estimate.ResourceEstimate, pods *PodSums, pod *learned.Usage, deviations float64) Resource {
 	u := pod.Within(node.Allocatable)
-	if node.State == load.Fresh {
+	if u.Startup > 0 && node.State == load.Fresh {
 		u.P95 = max(u.P95-u.Startup, u.Mean)
 	}
 	return Resource{Node: node, Pods: pods, Pod: u, Deviations: deviations}

@@ -236,9 +236,10 @@ func sumOf(
 		usage := usages.at(r)
 		usage = usage.Within(allocatable)
 		if r == load.CPU {
-			startup := pod.startup(moment, cpu, allocatable-usage.Mean)
-			s.Startup += startup
-			usage.P95 = max(usage.P95-startup, usage.Mean)
+			if startup := pod.startup(moment, cpu, allocatable-usage.Mean); startup > 0 {
+				s.Startup += startup
+				usage.P95 = max(usage.P95-startup, usage.Mean)
+			}
 		}
 		s.add(&usage, int32(i))
 	}

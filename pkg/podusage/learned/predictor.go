@@ -32,10 +32,14 @@ func (u *Usage) Excess() float64 { return u.P95 - u.Mean }
 // Within returns the usage with mean and peak capped at allocatable. The variance is capped at the largest possible for values
 // in [0, allocatable] (T. Popoviciu, 1935).
 func (u *Usage) Within(allocatable float64) Usage {
-	return Usage{
+	within := Usage{
 		Mean: min(u.Mean, allocatable), P95: min(u.P95, allocatable), Variance: min(u.Variance, allocatable*allocatable/4),
-		Learned: min(u.Learned, allocatable), Startup: min(u.Startup, max(allocatable-u.Mean, 0)),
+		Learned: min(u.Learned, allocatable),
 	}
+	if u.Startup > 0 {
+		within.Startup = min(u.Startup, max(allocatable-u.Mean, 0))
+	}
+	return within
 }
 
 // Usages are the predicted usages of all resources of a pod, by load.Resource.
