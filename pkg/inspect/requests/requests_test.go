@@ -2,6 +2,7 @@ package requests
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -183,6 +184,19 @@ func TestRule_PodsApart(t *testing.T) {
 		byPod["0"] = usages{900, 900}
 		if q := rule.cpu(byPod); q.String() != want {
 			t.Errorf("%d pods: %s, want %s", pods, q.String(), want)
+		}
+	}
+}
+
+// The usages of two pods come in any order. Their mean, (144 · 25 + 144 · 75) / 288 = 50, is a round number in each.
+func TestUsage_MeanInAnyOrder(t *testing.T) {
+	quarter, rest := make(usages, 144), make(usages, 144)
+	for i := range quarter {
+		quarter[i], rest[i] = 25, 75
+	}
+	for _, all := range []usages{slices.Concat(quarter, rest), slices.Concat(rest, quarter)} {
+		if mean := all.usage(load.CPU).Mean; mean.String() != "50m" {
+			t.Errorf("mean %s, want 50m", mean.String())
 		}
 	}
 }

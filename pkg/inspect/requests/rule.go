@@ -84,11 +84,13 @@ func (u usages) percentile(percent float64) float64 {
 
 func (u usages) highest() float64 { return float64(slices.Max(u)) }
 
-func (u usages) mean() (mean float64) {
+func (u usages) mean() float64 {
+	// Sums of float32s are exact, so no order of the usages lifts a mean over what quantity rounds up to.
+	sum := 0.0
 	for _, v := range u {
-		mean += float64(v) / float64(len(u))
+		sum += float64(v)
 	}
-	return mean
+	return sum / float64(len(u))
 }
 
 func (u usages) usage(r load.Resource) Usage {
