@@ -56,7 +56,6 @@ between moves. It needs the permission to create pods/eviction, and a scheduler 
 			if evict {
 				return runEviction(cmd, cluster, connection, request, yes)
 			}
-			request.Installed = true
 			report, err := moves.Run(cmd.Context(), connection, request)
 			if err != nil {
 				return err

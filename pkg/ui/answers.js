@@ -258,6 +258,7 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
     const title = r.stopped ? "No moves: " + r.stopped + "." : r.nodes.length === 0 ? "✓ No node is hot." : r.moves.length === 0 ? "▲ No pod can move." : `▲ ${plural(r.moves.length, "move")} off ${plural(r.nodes.filter((n) => n.hot).length, "hot node")}.`;
     return [
       text("p", title, "verdict"),
+      r.wait && text("p", `Moves wait (${r.waitReason}): ${r.wait}.`, "warning"),
       facts([`by ${r.plugin} of profile ${r.profile}`, plural(r.simulatedDecisions, "decision") + " simulated"]),
       r.nodes.length && text("h3", "Before and after"),
       r.nodes.length && pairLegend(),
@@ -270,6 +271,7 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
       ])),
       r.stay.length && text("h3", "Other pods of hot nodes stay"),
       r.stay.length && table("Why other pods stay", [["Reason", "text"], ["Pods"]], r.stay.map((s) => [s.message, number(s.pods, 0)])),
+      r.resting?.length && text("p", "The load does not show the last move yet of hot nodes: " + list(r.resting), "note"),
       r.deferred?.length && text("p", "Limits of moves leave out hot nodes: " + list(r.deferred), "note"),
       ...(r.notes ?? []).map((n) => text("p", n, "note")),
       r.moves.length && text("p", "To move pods, run this in a terminal. It plans anew, and asks before it evicts.", "note"),

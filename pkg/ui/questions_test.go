@@ -16,6 +16,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -75,6 +76,8 @@ func questions() Questions {
 		Moves: func(context.Context) (*moves.Report, error) {
 			return &moves.Report{
 				Profile: "plimsoll", Plugin: "LoadThreshold", Simulated: 7,
+				WaitReason: rebalance.BreakerOpen, Wait: "moves failed one after the other; they go on at 2026-01-05T21:00:00Z",
+				Resting: []string{"worker-0010"},
 				Nodes: []moves.Node{
 					{Name: "worker-0000", Hot: true, Resource: "cpu", Line: 80, Before: 85, After: 76},
 					{Name: "worker-0003", Resource: "cpu", Line: 80, Before: 20, After: 29},

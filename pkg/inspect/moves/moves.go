@@ -29,9 +29,6 @@ type Request struct {
 	Rebalancer string
 	// Found is called with the configuration. It must not be nil.
 	Found func(*live.Configuration)
-	// Installed takes the state of the installed rebalancer, and looks for the scheduler's lease: both tell why nothing moves now.
-	// Otherwise the plan is that of a new rebalancer.
-	Installed bool
 }
 
 // Report is a plan of moves.
@@ -102,7 +99,8 @@ type Stay struct {
 	Pods    int    `json:"pods"`
 }
 
-// Run plans moves in the cluster. One look makes a node hot: there is no earlier one.
+// Run plans moves in the cluster. One look makes a node hot: there is no earlier one. The state of an installed rebalancer and the
+// scheduler's lease tell why moves wait.
 func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 	configuration, err := rebalance.ReadConfiguration(ctx, r.Rebalancer)
 	if err != nil {
@@ -132,15 +130,12 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 	}
 	report.Plugin = cluster.Load.Name()
 	cluster.Usage = report.usage(ctx, opened, cluster.Now)
-	w := &snapshot{cluster: cluster, report: report}
-	executor := &rebalance.Executor{World: w, Store: &kube.MemoryStore{}, Clock: clock.RealClock{}, Config: configuration}
-	if r.Installed {
-		w.lease = leaseOf(c.Client, own)
-		if executor.Store, err = storeOf(ctx, c.Client); err != nil {
-			report.Notes = append(report.Notes,
-				fmt.Sprintf("Cannot look for an installed rebalancer, so its state does not count: %v", text.ExcerptError(err)))
-			executor.Store = &kube.MemoryStore{}
-		}
+	w := &snapshot{cluster: cluster, report: report, lease: leaseOf(c.Client, own)}
+	executor := &rebalance.Executor{World: w, Clock: clock.RealClock{}, Config: configuration}
+	if executor.Store, err = storeOf(ctx, c.Client); err != nil {
+		report.Notes = append(report.Notes,
+			fmt.Sprintf("Cannot look for an installed rebalancer, so its state does not count: %v", text.ExcerptError(err)))
+		executor.Store = &kube.MemoryStore{}
 	}
 	status, err := executor.Preview(ctx)
 	if err != nil {
