@@ -156,10 +156,16 @@ func TestConversion_KeepsEveryFieldBothWays(t *testing.T) {
 			versioned: &v1.PredictedPeakArgs{
 				TypeMeta: metav1.TypeMeta{APIVersion: "kubescheduler.config.k8s.io/v1", Kind: "PredictedPeakArgs"}, LoadSpec: fullLoadSpec(),
 				PeakSpec: fullPeakSpec(), MissingLoad: config.MissingLoadNeutral, Strategy: config.StrategyPack, Target: ptr.To[int64](60),
+				Lines: []v1.Line{
+					{PodClass: v1.PodClass{PriorityClassNames: []string{"a"}, PodSelector: &metav1.LabelSelector{}}, CPU: ptr.To[int64](50)},
+				},
 			},
 			internal: &config.PredictedPeakArgs{
 				LoadSpec: fullInternalLoadSpec(), PeakSpec: fullInternalPeakSpec(), MissingLoad: config.MissingLoadNeutral,
 				Strategy: config.StrategyPack, Target: 60,
+				Lines: []config.Line{
+					{PodClass: config.PodClass{PriorityClassNames: []string{"a"}, PodSelector: &metav1.LabelSelector{}}, CPU: 50},
+				},
 			},
 		},
 	} {

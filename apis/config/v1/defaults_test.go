@@ -171,6 +171,20 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 			want: with(defaultLoadThresholdArgs(), func(args *v1.LoadThresholdArgs) { args.PredictedPeak.Deviations = ptr.To(2.0) }),
 		},
 		{
+			name: "lines of LoadThreshold default to its cpu threshold",
+			in:   &v1.LoadThresholdArgs{Lines: []v1.Line{{CPU: ptr.To[int64](60)}, {}}},
+			want: with(defaultLoadThresholdArgs(), func(args *v1.LoadThresholdArgs) {
+				args.Lines = []v1.Line{{CPU: ptr.To[int64](60)}, {CPU: ptr.To[int64](80)}}
+			}),
+		},
+		{
+			name: "lines of PredictedPeak default to its target",
+			in:   &v1.PredictedPeakArgs{Target: ptr.To[int64](50), Lines: []v1.Line{{CPU: ptr.To[int64](60)}, {}}},
+			want: with(defaultPredictedPeakArgs(), func(args *v1.PredictedPeakArgs) {
+				args.Target, args.Lines = ptr.To[int64](50), []v1.Line{{CPU: ptr.To[int64](60)}, {CPU: ptr.To[int64](50)}}
+			}),
+		},
+		{
 			name: "the windows of LoadThreshold are its window",
 			in:   &v1.LoadThresholdArgs{LoadSpec: v1.LoadSpec{Window: duration(10 * time.Minute)}, Windows: v1.ThresholdWindows{Memory: duration(15 * time.Minute)}},
 			want: with(defaultLoadThresholdArgs(), func(args *v1.LoadThresholdArgs) {

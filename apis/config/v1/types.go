@@ -197,13 +197,26 @@ type ThresholdWindows struct {
 	Memory *metav1.Duration `json:"memory,omitempty"`
 }
 
+// PodClass selects pods: those of a priority class, and those with labels.
+type PodClass struct {
+	// PriorityClassNames selects the pods of these priority classes.
+	PriorityClassNames []string `json:"priorityClassNames,omitempty"`
+	// PodSelector selects the pods whose labels it matches. Without it none is selected by label. Whoever writes a pod sets its
+	// labels: prefer PriorityClassNames where that may be anybody.
+	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
+}
+
+// Line is the load line of a class of pods. A pod of the class is judged by the CPU load of its own class, of those above, and of
+// pods of no class. The memory of all pods counts.
+type Line struct {
+	PodClass `json:",inline"`
+	// CPU is the line, in percent of capacity. Defaults to the plugin's line for other pods.
+	CPU *int64 `json:"cpu,omitempty"`
+}
+
 // Exemption selects the pods that thresholds do not apply to.
 type Exemption struct {
-	// PriorityClassNames exempts the pods of these priority classes.
-	PriorityClassNames []string `json:"priorityClassNames,omitempty"`
-	// PodSelector exempts the pods whose labels it matches. Without it none is exempt by label. Whoever writes a pod sets its
-	// labels: prefer NamespaceSelector where that may be anybody.
-	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
+	PodClass `json:",inline"`
 	// NamespaceSelector exempts the pods of the namespaces whose labels it matches. Without it none is exempt by namespace.
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 }
@@ -220,6 +233,9 @@ type LoadThresholdArgs struct {
 	// Thresholds are the utilizations, in percent, that no node may exceed with the pod on it. Defaults to cpu 80 and memory
 	// 90; if only one of them is set, the other resource is not limited.
 	Thresholds Thresholds `json:"thresholds"`
+	// Lines replace the CPU threshold for classes of pods, the highest class first. A pod is of the first class that selects it. They
+	// need statistic PredictedPeak. From 1 to 100. On a node with a line of its own, the lower of both holds.
+	Lines []Line `json:"lines,omitempty"`
 	// Windows are the windows over which the resources are measured. Each defaults to window.
 	Windows ThresholdWindows `json:"windows"`
 	// DefaultRequests is the request that counts for a pod that requests nothing of a resource. Only cpu and memory are allowed. Not
@@ -341,6 +357,9 @@ type PredictedPeakArgs struct {
 	Strategy config.Strategy `json:"strategy,omitempty"`
 	// Target is the predicted peak, in percent of capacity, up to which strategy Pack fills nodes. From 1 to 99. Defaults to 70.
 	Target *int64 `json:"target,omitempty"`
+	// Lines replace target for classes of pods, the highest class first. A pod is of the first class that selects it. From 1 to 99.
+	// Strategy Spread has no target, and uses the classes alone.
+	Lines []Line `json:"lines,omitempty"`
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

@@ -25,6 +25,7 @@ import (
 const (
 	minTargetUtilization = 1
 	maxTargetUtilization = 99
+	maxThreshold         = 100
 )
 
 // ValidatePluginConfigs validates the arguments of the project's plugins in all profiles of a decoded configuration. It reports all

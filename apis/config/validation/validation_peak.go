@@ -19,6 +19,7 @@ func (v validator) predictedPeak(args *config.PredictedPeakArgs) {
 	v.missingLoad(args.MissingLoad)
 	oneOf(v.child("strategy"), args.Strategy, config.StrategySpread, config.StrategyPack)
 	v.child("target").target(args.Target, "predicted peak, in percent of capacity,")
+	v.child("lines").lines(args.Lines, maxTargetUtilization)
 	v.peakSpec(&args.PeakSpec)
 }
 

@@ -276,6 +276,12 @@ func TestValidatePredictedPeakArgs(t *testing.T) {
 			want: refused("target", "100", "[1, 99]"),
 		},
 		{
+			name: "a line of 100 is refused", change: func(args *config.PredictedPeakArgs) {
+				args.Lines = []config.Line{{PodClass: config.PodClass{PriorityClassNames: []string{"batch"}}, CPU: 100}}
+			},
+			want: refused("lines[0].cpu", "100", "[1, 99]"),
+		},
+		{
 			name: "an unknown missingLoad is refused", change: func(args *config.PredictedPeakArgs) { args.MissingLoad = "Pass" },
 			want: refused("missingLoad", `"Pass"`, `"Requests"`),
 		},
