@@ -206,8 +206,8 @@ type PodClass struct {
 	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
 }
 
-// Line is the load line of a class of pods. A pod of the class is judged by the CPU load of its own class, of those above, and of
-// pods of no class. The memory of all pods counts.
+// Line is the load line of a class of pods. It counts the CPU load of the class, of higher ones, and of pods of no class. Memory
+// counts of all pods.
 type Line struct {
 	PodClass `json:",inline"`
 	// CPU is the line, in percent of capacity. Defaults to the plugin's line for other pods.

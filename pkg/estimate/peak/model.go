@@ -11,6 +11,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podclass"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
@@ -42,6 +43,8 @@ type Config struct {
 	Clock      clock.PassiveClock
 	Statistics *CycleStatistics
 	Predictor  learned.Predictor
+	// Classes are those of the pods. To a pod of a class, the CPU load of lower classes does not count.
+	Classes *podclass.Classes
 }
 
 // Model predicts the peaks of nodes by the load in the snapshots and by statistics. It is safe for concurrent use.
@@ -96,11 +99,11 @@ func (m *Model) predictionBy(s *learned.Statistics) *learned.Prediction {
 	return p
 }
 
-// LatestPods returns the sums that the last cycle computed for the node, as a pod of the namespace sees them. They are empty if
-// none did.
-func (m *Model) LatestPods(node, namespace string) NodeSums {
+// LatestPods returns the sums that the last cycle computed for the node. They are as a pod of the namespace and the class sees
+// them, and empty if no cycle did.
+func (m *Model) LatestPods(node, namespace string, class int) NodeSums {
 	if sums := m.nodes.Latest(node); sums != nil {
-		return *sums.viewed.For(namespace, &sums.all)
+		return *sums.seenBy(namespace, class)
 	}
 	return NodeSums{{Largest: NoPod}, {Largest: NoPod}}
 }
@@ -108,7 +111,7 @@ func (m *Model) LatestPods(node, namespace string) NodeSums {
 // View returns the peaks as the scheduling cycle sees them.
 func (m *Model) View(state fwk.CycleState) *View {
 	prediction := m.predictionBy(m.config.Statistics.forCycle(state))
-	return &View{View: m.load.ViewBy(state, prediction), model: m, prediction: prediction}
+	return &View{View: m.load.ViewBy(state, prediction), model: m, prediction: prediction, class: podclass.None}
 }
 
 // View is the load and the peaks as one scheduling cycle sees them. It is safe for concurrent use.
@@ -116,12 +119,15 @@ type View struct {
 	*estimate.View
 	model      *Model
 	prediction *learned.Prediction
+	// class is that of the pod to place.
+	class int
 }
 
-// For returns the load and the peaks as the pod to place sees them: see estimate.View.For.
-func (v *View) For(pod *corev1.Pod) *View {
+// For returns the load and the peaks as a pod to place of the class sees them. It does not see the CPU usage of lower classes.
+// See estimate.View.For.
+func (v *View) For(pod *corev1.Pod, class int) *View {
 	seen := *v
-	seen.View = v.View.For(pod)
+	seen.View, seen.class = v.View.For(pod), class
 	return &seen
 }
 
@@ -134,7 +140,7 @@ func (v *View) Pod(pod *corev1.Pod) *learned.Usages { return new(v.prediction.In
 // Node returns the terms of the node's peaks, by load.Resource, with a pod of the given usages on it.
 func (v *View) Node(node fwk.NodeInfo, pod *learned.Usages, deviations float64) (resources [load.ResourceCount]Resource) {
 	e, derived := v.model.nodes.Of(v.View, node, v)
-	sums := derived.viewed.For(v.Namespace(), &derived.all)
+	sums := derived.seenBy(v.Namespace(), v.class)
 	for r := range resources {
 		resources[r] = With(e[r], &sums[r], &pod[r], deviations)
 		resources[r].HasStatistics = v.HasStatistics()

@@ -19,8 +19,10 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
 
+	apiconfig "github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podclass"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/test/loadtest"
@@ -202,7 +204,7 @@ func TestPodSums(t *testing.T) {
 			if diff := cmp.Diff(tc.want, sums[load.CPU], cmpopts.EquateApprox(1e-5, 0)); diff != "" {
 				t.Errorf("sums (-want +got):\n%s", diff)
 			}
-			if got := model.LatestPods("n", ""); got != sums {
+			if got := model.LatestPods("n", "", podclass.None); got != sums {
 				t.Errorf("LatestPods: %v, want %v", got, sums)
 			}
 		})
@@ -225,7 +227,7 @@ func TestPodSums_OfOtherNamespaces(t *testing.T) {
 	foreign := PodSums{Mean: 1100, Learned: 1000, Excess: 328, LargestVariance: 40000, Largest: 2}
 	state := framework.NewCycleState()
 	for namespace, want := range map[string]PodSums{"": all, "tenant": all, "ns": foreign, "third": foreign} {
-		view := model.View(state).For(st.MakePod().Namespace(namespace).Obj())
+		view := model.View(state).For(st.MakePod().Namespace(namespace).Obj(), podclass.None)
 		resource := view.Node(node, &learned.Usages{}, 0)[load.CPU]
 		if diff := cmp.Diff(want, *resource.Pods, cmpopts.EquateApprox(1e-5, 0)); diff != "" {
 			t.Errorf("for a pod of %q (-want +got):\n%s", namespace, diff)
@@ -233,9 +235,66 @@ func TestPodSums_OfOtherNamespaces(t *testing.T) {
 		if got, want := resource.Node.Pending, want.Mean; math.Abs(got-want) > 1e-3 {
 			t.Errorf("pending for a pod of %q: %v, want %v", namespace, got, want)
 		}
-		if got := model.LatestPods("n", namespace)[load.CPU]; got != *resource.Pods {
+		if got := model.LatestPods("n", namespace, podclass.None)[load.CPU]; got != *resource.Pods {
 			t.Errorf("LatestPods for %q: %v, want %v", namespace, got, *resource.Pods)
 		}
+	}
+}
+
+// Pods of a class see the CPU usage of their class, of higher ones and of pods of no class. They see the memory usage of all.
+func TestPodSums_OfClasses(t *testing.T) {
+	of := func(class string, pod *corev1.Pod) *corev1.Pod {
+		pod.Spec.PriorityClassName, pod.Labels = class, map[string]string{"class": class}
+		pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &metav1.Time{Time: now.Add(-24 * time.Hour)}
+		return pod
+	}
+	starting := podNamed("s", "", "") // p95 900, mean 300
+	starting.Namespace, starting.Spec.PriorityClassName = "tenant", "batch"
+	node := newNode(of("batch", podNamed("b", "b", "2")), of("", podNamed("c", "c", "2")), of("latency", podNamed("a", "a", "2")),
+		bound(starting, time.Second))
+	statistics := statisticsOf(now, map[string][2]float64{"a": {1000, 200}, "b": {500, 300}, "c": {800, 100}})
+	fixture := newModel(statistics, measurement(0), measurement(0))
+	config := fixture.Config()
+	config.Classes = podclass.New([]apiconfig.PodClass{
+		{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"class": "latency"}}}, {PriorityClassNames: []string{"batch"}},
+	})
+	model, state := NewModel(fixture.snapshots, config), framework.NewCycleState()
+	// Excesses are 328 of a, 492 of b, 164 of c and 600 of s. A fourth of 8,000 is measured, and 300 of s is pending.
+	silent := (600 / 1.64) * (600 / 1.64)
+	all := PodSums{Mean: 2600, Learned: 2300, Excess: 600, LargestVariance: silent, Largest: 3, RestVariance: 90000 + 40000 + 10000}
+	// To other namespaces, 100 of the mean of s count.
+	foreign := PodSums{Mean: 2400, Learned: 2300, Excess: 492, LargestVariance: 90000, Largest: 0, RestVariance: 40000 + 10000}
+	highest := PodSums{Mean: 1800, Learned: 1800, Excess: 328, LargestVariance: 40000, Largest: 2, RestVariance: 10000, Lower: 500}
+	for _, tc := range []struct {
+		name, namespace string
+		class           int
+		want            PodSums
+		wantMean        float64
+	}{
+		{"a pod of no class sees all pods", "tenant", podclass.None, all, 2300},
+		{"and so does one of the lowest class", "tenant", 1, all, 2300},
+		{"in another namespace, without defaults", "ns", 1, foreign, 2300},
+		// 2,000 + 300 − 500 is the least that the other pods are known to use.
+		{"a pod of the highest class does not see batch", "tenant", 0, highest, 1800},
+		// 2,000 + 100 − 500 is less than that.
+		{"in another namespace neither", "ns", 0, highest, 1800},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			view := model.View(state).For(st.MakePod().Namespace(tc.namespace).Obj(), tc.class)
+			resources := view.Node(node, &learned.Usages{}, 0)
+			if diff := cmp.Diff(tc.want, *resources[load.CPU].Pods, cmpopts.EquateApprox(1e-5, 0)); diff != "" {
+				t.Errorf("sums (-want +got):\n%s", diff)
+			}
+			if got := resources[load.CPU].Mean(); math.Abs(got-tc.wantMean) > 1e-3 {
+				t.Errorf("mean %v, want %v", got, tc.wantMean)
+			}
+			if got := resources[load.Memory].Pods.Largest; got == NoPod {
+				t.Error("the memory of no pod counts")
+			}
+			if got := model.LatestPods("n", tc.namespace, tc.class)[load.CPU]; got != *resources[load.CPU].Pods {
+				t.Errorf("LatestPods: %v, want %v", got, *resources[load.CPU].Pods)
+			}
+		})
 	}
 }
 
@@ -247,7 +306,7 @@ func TestPodSums_ExcessOfOtherNamespaces(t *testing.T) {
 	statistics := (&learned.Statistics{}).With(nil, cluster, learned.Config{History: 24 * time.Hour, MaxWorkloads: 10})
 	model, state := newModel(statistics, measurement(0)), framework.NewCycleState()
 	for namespace, want := range map[string]float64{"tenant": 900 - 30, "ns": 0} { // 0.05 · 900 / 1.5 = 30
-		view := model.View(state).For(st.MakePod().Namespace(namespace).Obj())
+		view := model.View(state).For(st.MakePod().Namespace(namespace).Obj(), podclass.None)
 		pods := view.Node(newNode(pod), &learned.Usages{}, 0)[load.CPU].Pods
 		if math.Abs(pods.Mean-30) > 1e-3 || math.Abs(pods.Excess-want) > 1e-3 {
 			t.Errorf("for a pod of %q: mean %v, excess %v; want 30 and %v", namespace, pods.Mean, pods.Excess, want)

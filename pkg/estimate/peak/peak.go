@@ -33,12 +33,12 @@ func With(node *estimate.ResourceEstimate, pods *PodSums, pod *learned.Usage, de
 	return Resource{Node: node, Pods: pods, Pod: u, Deviations: deviations}
 }
 
-// Mean is the expected mean with the pod: the larger of load and learned usage, plus the pod's mean.
-// Without fresh load it is the sum of all means. Without statistics it is the sum of requests.
+// Mean is the expected mean with the pod: the larger of load and learned usage, plus the pod's mean. The load excludes the
+// learned usage of lower classes. Without fresh load it is the sum of means. Without statistics it is the sum of all requests.
 func (r *Resource) Mean() float64 {
 	switch {
 	case r.Node.State == load.Fresh:
-		return max(r.Node.Mean+r.Node.Pending, r.Pods.Learned) + r.Pod.Mean
+		return max(r.Node.Mean+r.Node.Pending-r.Pods.Lower, r.Pods.Learned) + r.Pod.Mean
 	case r.HasStatistics:
 		return r.Pods.Mean + r.Pod.Mean
 	}

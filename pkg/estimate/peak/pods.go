@@ -8,6 +8,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podclass"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
@@ -26,6 +27,9 @@ type PodSums struct {
 	// Startup is the usage beyond Mean of the pods that start, as far as no measurement covers it. It comes at the same time. Excess
 	// excludes it.
 	Startup float64
+	// Lower is the sum of Learned over pods of lower classes than the pod to place. No other sum includes them. It is 0 for
+	// memory, which a pod does not return to others.
+	Lower float64
 }
 
 // NodeSums are the sums of all resources, by load.Resource.
@@ -46,17 +50,40 @@ func (s *PodSums) add(u *learned.Usage, position int32) {
 	s.RestVariance += u.Variance
 }
 
-// podSums are the sums over one node's pods, by one prediction.
-type podSums struct {
+// seenSums are sums as pods of one class see them.
+type seenSums struct {
 	all NodeSums
 	// viewed is all as pods of each namespace see it.
 	viewed *estimate.Viewed[NodeSums]
+}
+
+// podSums are the sums over one node's pods, by one prediction.
+type podSums struct {
+	// seenSums are for pods of no class, and byClass for the others.
+	seenSums
+	byClass []seenSums
 	// The sums hold between from and until, in nanoseconds since 1970.
 	from, until int64
 	prediction  *learned.Prediction
 	// predicted runs parallel to pods.
 	pods      []fwk.PodInfo
 	predicted []predictedPod
+	// classes runs parallel to pods; nil without Config.Classes.
+	classes []int
+}
+
+// seenBy returns the sums as a pod of the namespace and the class sees them.
+func (s *podSums) seenBy(namespace string, class int) *NodeSums {
+	seen := &s.seenSums
+	if class != podclass.None {
+		seen = &s.byClass[class]
+	}
+	return seen.viewed.For(namespace, &seen.all)
+}
+
+// isLower reports whether the pod is of a lower class. No pod is lower than those of no class, or lower if it is of no class.
+func (s *podSums) isLower(position, class int) bool {
+	return class != podclass.None && s.classes[position] > class
 }
 
 // Derive implements estimate.Deriver.
@@ -72,32 +99,56 @@ func (v *View) Derive(f estimate.Facts, earlier *podSums) (s podSums, same bool)
 	s.from, s.until = steadyAround(s.predicted, moment)
 	allocatable := estimate.Allocatable(f.Node)
 	cpu := &f.Measured[load.CPU]
-	s.all = s.sums(allocatable, moment, cpu, func(int) bool { return true })
-	defaults := s.defaults(allocatable, moment)
-	s.viewed = estimate.NewViewed(defaults, func(namespace string) NodeSums {
-		sums := s.sums(allocatable, moment, cpu, func(i int) bool { return s.pods[i].GetPod().Namespace == namespace })
-		for r := range sums {
-			// Of the defaults in other namespaces, only the part that is not hidden counts.
-			sums[r].Mean = s.all[r].Mean - defaults.Hidden(namespace, load.Resource(r))
+	s.seenSums = s.seen(allocatable, moment, cpu, podclass.None)
+	if n := v.model.config.Classes.Len(); n > 0 {
+		s.classes = v.classesOf(f.Pods, earlier)
+		for class := range n {
+			s.byClass = append(s.byClass, s.seen(allocatable, moment, cpu, class))
 		}
-		return sums
-	})
+	}
 	return s, false
 }
 
-// sums returns the sums at the given moment, in nanoseconds since 1970. cpu is what was measured of the node. Pods for which
-// withDefault is false count without defaults.
+// classesOf returns the classes of the pods.
+func (v *View) classesOf(pods []fwk.PodInfo, earlier *podSums) []int {
+	if earlier != nil && estimate.SamePods(earlier.pods, pods) {
+		return earlier.classes
+	}
+	classes := make([]int, len(pods))
+	for i, pod := range pods {
+		classes[i] = v.model.config.Classes.Of(pod.GetPod())
+	}
+	return classes
+}
+
+// seen returns the sums that pods of a class see.
+func (s *podSums) seen(allocatable podusage.Amounts, moment int64, cpu *load.Measurement, class int) seenSums {
+	seen := seenSums{all: s.sums(allocatable, moment, cpu, class, func(int) bool { return true })}
+	defaults, counted := s.defaults(allocatable, moment, podclass.None), s.defaults(allocatable, moment, class)
+	seen.viewed = estimate.NewViewed(defaults, func(namespace string) NodeSums {
+		sums := s.sums(allocatable, moment, cpu, class, func(i int) bool { return s.pods[i].GetPod().Namespace == namespace })
+		for r := range sums {
+			// Of the defaults in other namespaces, only the part that is not hidden counts.
+			sums[r].Mean = seen.all[r].Mean - counted.Hidden(namespace, load.Resource(r))
+		}
+		return sums
+	})
+	return seen
+}
+
+// sums returns the sums that pods of a class see at the given moment, in nanoseconds since 1970. cpu is what was measured of the
+// node. Pods for which withDefault is false count without defaults.
 func (s *podSums) sums(
-	allocatable podusage.Amounts, moment int64, cpu *load.Measurement, withDefault func(position int) bool,
+	allocatable podusage.Amounts, moment int64, cpu *load.Measurement, class int, withDefault func(position int) bool,
 ) (sums NodeSums) {
 	for r := range sums {
-		sums[r] = sumOf(s.predicted, load.Resource(r), allocatable[r], moment, cpu, withDefault)
+		sums[r] = s.sumOf(load.Resource(r), allocatable[r], moment, cpu, class, withDefault)
 	}
 	return sums
 }
 
-// defaults returns the default usage in the means.
-func (s *podSums) defaults(allocatable podusage.Amounts, moment int64) (d estimate.Defaults) {
+// defaults returns the default usage in the means that pods of a class see.
+func (s *podSums) defaults(allocatable podusage.Amounts, moment int64, class int) (d estimate.Defaults) {
 	for i := range s.predicted {
 		pod := &s.predicted[i]
 		if !pod.hasDefault(moment) {
@@ -105,6 +156,9 @@ func (s *podSums) defaults(allocatable podusage.Amounts, moment int64) (d estima
 		}
 		var amounts podusage.Amounts
 		for r := range amounts {
+			if load.Resource(r) == load.CPU && s.isLower(i, class) {
+				continue
+			}
 			with, without := pod.usages.at(load.Resource(r)), pod.other.foreign.at(load.Resource(r))
 			amounts[r] = max(min(with.Mean, allocatable[r])-min(without.Mean, allocatable[r]), 0)
 		}
@@ -222,28 +276,31 @@ func (v *View) predictPod(pod *corev1.Pod, moment int64) (p predictedPod) {
 }
 
 // sumOf returns the sums of one resource: see podSums.sums.
-func sumOf(
-	pods []predictedPod, r load.Resource, allocatable float64, moment int64, cpu *load.Measurement,
-	withDefault func(position int) bool,
+func (s *podSums) sumOf(
+	r load.Resource, allocatable float64, moment int64, cpu *load.Measurement, class int, withDefault func(position int) bool,
 ) PodSums {
-	s := PodSums{Largest: NoPod}
-	for i := range pods {
-		pod := &pods[i]
+	sums := PodSums{Largest: NoPod}
+	for i := range s.predicted {
+		pod := &s.predicted[i]
 		usages := pod.at(moment)
 		if pod.hasDefault(moment) && !withDefault(i) {
 			usages = &pod.other.foreign
 		}
 		usage := usages.at(r)
 		usage = usage.Within(allocatable)
+		if r == load.CPU && s.isLower(i, class) {
+			sums.Lower += usage.Learned
+			continue
+		}
 		if r == load.CPU {
 			if startup := pod.startup(moment, cpu, allocatable-usage.Mean); startup > 0 {
-				s.Startup += startup
+				sums.Startup += startup
 				usage.P95 = max(usage.P95-startup, usage.Mean)
 			}
 		}
-		s.add(&usage, int32(i))
+		sums.add(&usage, int32(i))
 	}
-	return s
+	return sums
 }
 
 // steadyAround returns the last change of a pod's usages up to the moment, and the next one after it.

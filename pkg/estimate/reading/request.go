@@ -30,6 +30,8 @@ type Request struct {
 	Metrics []string
 	// Peak says how peaks are predicted, by statistics of the pods' workloads; nil predicts none.
 	Peak *config.PeakSpec
+	// Classes are those of pods with load lines of their own, the highest first. Only Peak uses them.
+	Classes []config.PodClass
 	// Estimator estimates the pods that the windows do not cover yet. It must be comparable. Peak replaces it.
 	Estimator podusage.Estimator
 }

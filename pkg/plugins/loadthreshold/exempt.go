@@ -2,7 +2,6 @@ package loadthreshold
 
 import (
 	"fmt"
-	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -12,28 +11,24 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podclass"
 )
 
 // exemptions select the pods that are exempt from thresholds.
 type exemptions struct {
-	daemonSets      bool
-	priorityClasses []string
-	pods            labels.Selector
+	daemonSets bool
+	pods       podclass.Selector
 	// namespaces is nil where none is exempt.
 	namespaces      labels.Selector
 	namespaceLister corelisters.NamespaceLister
 }
 
 func newExemptions(args *config.LoadThresholdArgs, handle minor.Handle) (exemptions, error) {
-	// A nil selector matches nothing.
-	pods, err := metav1.LabelSelectorAsSelector(args.Exempt.PodSelector)
-	if err != nil {
-		return exemptions{}, fmt.Errorf("exempt.podSelector: %w", err)
-	}
-	e := exemptions{daemonSets: args.IgnoreDaemonSets, priorityClasses: args.Exempt.PriorityClassNames, pods: pods}
+	e := exemptions{daemonSets: args.IgnoreDaemonSets, pods: podclass.NewSelector(args.Exempt.PodClass)}
 	if args.Exempt.NamespaceSelector == nil {
 		return e, nil
 	}
+	var err error
 	if e.namespaces, err = metav1.LabelSelectorAsSelector(args.Exempt.NamespaceSelector); err != nil {
 		return exemptions{}, fmt.Errorf("exempt.namespaceSelector: %w", err)
 	}
@@ -43,8 +38,7 @@ func newExemptions(args *config.LoadThresholdArgs, handle minor.Handle) (exempti
 
 // cover reports whether the pod is exempt.
 func (e *exemptions) cover(pod *corev1.Pod) bool {
-	return e.daemonSets && isDaemonSetPod(pod) || slices.Contains(e.priorityClasses, pod.Spec.PriorityClassName) ||
-		e.pods.Matches(labels.Set(pod.Labels)) || e.coverNamespace(pod.Namespace)
+	return e.daemonSets && isDaemonSetPod(pod) || e.pods.Selects(pod) || e.coverNamespace(pod.Namespace)
 }
 
 func (e *exemptions) coverNamespace(name string) bool {

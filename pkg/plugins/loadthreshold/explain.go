@@ -10,6 +10,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podclass"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
@@ -32,7 +33,7 @@ func (pl *LoadThreshold) Reader() *reading.Reader { return pl.reader }
 // LoadLine implements explain.LoadReader. A node is above its line if a pod of another namespace that uses nothing would be
 // refused.
 func (pl *LoadThreshold) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
-	s := pl.newFilterState(state, estimate.Stranger())
+	s := pl.newFilterState(state, estimate.Stranger(), podclass.None)
 	if s.peaks[load.CPU] != nil {
 		s.podUsages = &learned.Usages{}
 	}
@@ -59,7 +60,7 @@ func (pl *LoadThreshold) ExplainPodUsage(state fwk.CycleState, pod *corev1.Pod) 
 	s := pl.filterState(state, pod)
 	explanations := s.views[load.CPU].Estimator().Explain(pod)
 	for r, limited := range s.limited {
-		if limited && pl.line[r] > 0 {
+		if limited && !pl.reader.Request().Ignores[r] {
 			usages = append(usages, explain.NewExpectedUsage(load.Resource(r), s.podUsage[r], explanations[r]))
 		}
 	}

@@ -24,7 +24,9 @@ type filterState struct {
 	// peaks and podUsages are the predictions; nil unless the statistic is PredictedPeak.
 	peaks     [load.ResourceCount]*peak.View
 	podUsages *learned.Usages
-	exempt    bool
+	// class is that of the pod, and podclass.None for a pod with the line of all others.
+	class  int
+	exempt bool
 	// limited are the resources with a known load on some node; none for an exempt pod. Only their thresholds hold.
 	limited   [load.ResourceCount]bool
 	fallbacks descriptor.Fallbacks
@@ -38,7 +40,7 @@ func (pl *LoadThreshold) filterState(state fwk.CycleState, pod *corev1.Pod) *fil
 	if s := pl.states.Lookup(state); s != nil {
 		return s
 	}
-	s := pl.newFilterState(state, pod)
+	s := pl.newFilterState(state, pod, pl.classes.Of(pod))
 	if s.exempt = pl.exemptions.cover(pod); s.exempt {
 		s.limited = [load.ResourceCount]bool{}
 	}
@@ -53,12 +55,12 @@ func (pl *LoadThreshold) filterState(state fwk.CycleState, pod *corev1.Pod) *fil
 	return s
 }
 
-// newFilterState returns the state of the cycle, with the load as the pod sees it.
-func (pl *LoadThreshold) newFilterState(state fwk.CycleState, pod *corev1.Pod) *filterState {
-	s := &filterState{}
+// newFilterState returns the state of the cycle, with the load as a pod of the class sees it.
+func (pl *LoadThreshold) newFilterState(state fwk.CycleState, pod *corev1.Pod, class int) *filterState {
+	s := &filterState{class: class}
 	for r, model := range pl.models {
 		if peaks := pl.peaks[r]; peaks != nil {
-			s.peaks[r] = peaks.View(state).For(pod)
+			s.peaks[r] = peaks.View(state).For(pod, class)
 		}
 		s.views[r] = model.View(state).For(pod)
 		s.limited[r] = pl.missingLoad == config.MissingLoadReject || s.views[r].Knows(load.Resource(r))
@@ -95,7 +97,7 @@ func (pl *LoadThreshold) refuses(_ context.Context, state fwk.CycleState, pod *c
 
 func (pl *LoadThreshold) terms(s *filterState, node fwk.NodeInfo) Terms {
 	t := Terms{
-		Fraction: pl.reader.Request().Fraction, Pod: s.podUsage, Deviations: pl.deviations, LinePercent: pl.lineOf(node.Node()),
+		Fraction: pl.reader.Request().Fraction, Pod: s.podUsage, Deviations: pl.deviations, LinePercent: pl.lineOf(node.Node(), s.class),
 	}
 	if s.podUsages != nil {
 		peaks := pl.nodePeaks(s, node)
@@ -181,18 +183,18 @@ func (pl *LoadThreshold) PostFilter(
 // hasRoom returns whether a node is measured below its load line with the pod on it. Where its load is not known, only trying can
 // tell. A peak is predicted from the pods that were on the node when a cycle looked last.
 func (pl *LoadThreshold) hasRoom(pod *corev1.Pod) func(node *corev1.Node) bool {
-	podUsage := pl.reader.PodUsage(pod)
+	podUsage, class := pl.reader.PodUsage(pod), pl.classes.Of(pod)
 	var podUsages learned.Usages
 	if peaks := pl.peaks[load.CPU]; peaks != nil {
 		podUsages = peaks.Latest().Incoming(pod)
 	}
 	return func(node *corev1.Node) bool {
-		t := Terms{Pod: podUsage, Deviations: pl.deviations, LinePercent: pl.lineOf(node)}
+		t := Terms{Pod: podUsage, Deviations: pl.deviations, LinePercent: pl.lineOf(node, class)}
 		for r, model := range pl.models {
 			r := load.Resource(r)
 			t.Node[r] = model.Measured(node)[r]
 			if peaks := pl.peaks[r]; peaks != nil && t.Node[r].State == load.Fresh {
-				pods := peaks.LatestPods(node.Name, pod.Namespace)
+				pods := peaks.LatestPods(node.Name, pod.Namespace, class)
 				resource := peak.With(&t.Node[r], &pods[r], &podUsages[r], pl.deviations)
 				t.Peak[r] = resource.Peak()
 			}

@@ -21,6 +21,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/cyclestate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/softlimit"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podclass"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
@@ -31,9 +32,12 @@ const Name = config.LoadThreshold
 type LoadThreshold struct {
 	reader *reading.Reader
 	// models are those of the reader.
-	models      [load.ResourceCount]*estimate.Model
-	reasons     [load.ResourceCount]reasons
-	line        line
+	models  [load.ResourceCount]*estimate.Model
+	reasons [load.ResourceCount]reasons
+	line    line
+	// classes have lines of their own for CPU, in percent; without lines they are nil.
+	classes     *podclass.Classes
+	lines       []int64
 	deviations  float64
 	missingLoad config.MissingLoad
 	exemptions  exemptions
@@ -94,6 +98,12 @@ func (a *annotations) build(ctx context.Context, args *config.LoadThresholdArgs,
 	if err := pl.observe(given.Handle.SharedInformerFactory().Core().V1().Nodes().Informer(), pl.line, &pl.counters); err != nil {
 		return nil, err
 	}
+	if peaks := pl.peaks[load.CPU]; peaks != nil {
+		pl.classes = peaks.Config().Classes
+	}
+	for _, l := range args.Lines {
+		pl.lines = append(pl.lines, l.CPU)
+	}
 	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, Refuses: pl.refuses, HasRoom: pl.hasRoom}
 	pl.gate = softlimit.NewGate(ctx, limit, given.Handle, pl.reader.Snapshots(), given.Clock)
 	return pl, nil
@@ -109,10 +119,12 @@ func reads(args *config.LoadThresholdArgs) reading.Request {
 		Windows:       [load.ResourceCount]time.Duration{load.CPU: args.Windows.CPU.Duration, load.Memory: args.Windows.Memory.Duration},
 		UsesDeviation: args.Statistic == config.StatisticMeanPlusStdDev,
 		Estimator:     podusage.ByRequests{Default: podusage.AmountsOf(args.DefaultRequests)},
+		Classes:       config.ClassesOf(args.Lines),
 	}
 	for of, percent := range lineOf(args.Thresholds) {
 		r.Ignores[of] = percent == 0
 	}
+	r.Ignores[load.CPU] = r.Ignores[load.CPU] && len(args.Lines) == 0
 	switch args.Statistic {
 	case config.StatisticP95:
 		r.Fraction = 0.95
@@ -127,7 +139,7 @@ func reads(args *config.LoadThresholdArgs) reading.Request {
 // Name returns the name of the plugin.
 func (pl *LoadThreshold) Name() string { return Name }
 
-// SignPod signs what the pod requests, its namespace, and whether it is exempt. See estimate.View.For.
+// SignPod signs what the pod requests, its namespace, its class, and whether it is exempt. See estimate.View.For.
 func (pl *LoadThreshold) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.SignFragment, *fwk.Status) {
 	var value any = pl.reader.PodUsage(pod)
 	if peaks := pl.peaks[load.CPU]; peaks != nil {
@@ -139,6 +151,7 @@ func (pl *LoadThreshold) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.Si
 			Namespace string
 			Usage     any
 			Exempt    bool
-		}{pod.Namespace, value, pl.exemptions.cover(pod)},
+			Class     int
+		}{pod.Namespace, value, pl.exemptions.cover(pod), pl.classes.Of(pod)},
 	}}, nil
 }

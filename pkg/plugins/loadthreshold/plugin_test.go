@@ -27,6 +27,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podclass"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/test/loadtest"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
@@ -288,6 +289,70 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// A class of pods has a line of its own, and does not see the load of lower classes.
+func TestFilter_Lines(t *testing.T) {
+	const args = "thresholds: {cpu: 70}\nstatistic: PredictedPeak\nlines: [{priorityClassNames: [latency], cpu: %d}, " +
+		"{podSelector: {matchLabels: {tier: batch}}, cpu: %d}]"
+	above := func(percent int) string {
+		return fmt.Sprintf("node(s) above their cpu load line (%d percent)", percent)
+	}
+	latency := func(p *corev1.Pod) *corev1.Pod { p.Spec.PriorityClassName = "latency"; return p }
+	batch := func(p *corev1.Pod) *corev1.Pod { p.Labels = map[string]string{"tier": "batch"}; return p }
+	other := func(p *corev1.Pod) *corev1.Pod { return p }
+	// Beside the volatile pod, as in TestFilter_PredictedPeak, 64.4 %. Without its mean of 1,000, and its peak:
+	// (2,400 − 1,000 + 500 + 1,000) / 8,000 = 36.25 %.
+	for _, tc := range []struct {
+		name       string
+		pod, on    func(*corev1.Pod) *corev1.Pod
+		high, low  int
+		annotation string
+		want       string
+	}{
+		{"the highest class does not see batch, below", latency, batch, 37, 99, "", ""},
+		{"the highest class does not see batch, above", latency, batch, 36, 99, "", above(36)},
+		{"the highest class sees its own", latency, latency, 64, 99, "", above(64)},
+		{"the highest class sees pods of no class", latency, other, 64, 99, "", above(64)},
+		{"batch sees its own, below", batch, batch, 1, 65, "", ""},
+		{"batch sees its own, above", batch, batch, 99, 64, "", above(64)},
+		{"batch sees the highest class", batch, latency, 99, 64, "", above(64)},
+		{"a pod of no class sees batch, and has the common line", other, batch, 1, 1, "", ""},
+		{"a node's own line is lower", other, batch, 99, 99, "cpu=64", above(64)},
+		{"a node's own line is lower for a class too", latency, batch, 99, 99, "cpu=36", above(36)},
+		{"a node's own line is higher", latency, batch, 36, 99, "cpu=99", above(36)},
+		{"a node has a line for memory alone", latency, batch, 99, 99, "memory=50", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := build(t, fmt.Sprintf(args, tc.high, tc.low), nil)
+			on, n := tc.on(volatileOn(b, 0.3)), node("n")
+			if tc.annotation != "" {
+				n = node("n", tc.annotation)
+			}
+			if got := b.reasonOf(t, tc.pod(podOf("1", "0")), infoOf(n, on)); got != tc.want {
+				t.Errorf("reason %q, want %q", got, tc.want)
+			}
+			if got, want := b.hasRoom(tc.pod(podOf("1", "0")))(n), tc.want == ""; got != want {
+				t.Errorf("has room: %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// Lines limit CPU where the profile limits memory alone.
+func TestFilter_LinesAlone(t *testing.T) {
+	b := build(t, "thresholds: {memory: 90}\nstatistic: PredictedPeak\nlines: [{priorityClassNames: [batch], cpu: 30}]",
+		loads{"n": both(0.31, 0)})
+	batch := nothing()
+	batch.Spec.PriorityClassName = "batch"
+	for pod, want := range map[*corev1.Pod]string{batch: "node(s) above their cpu load line (30 percent)", nothing(): ""} {
+		if got := b.reasonOf(t, pod, infoOf(node("n"))); got != want {
+			t.Errorf("pod of class %q: reason %q, want %q", pod.Spec.PriorityClassName, got, want)
+		}
+	}
+	if got := b.reader.Request().Resources(); len(got) != int(load.ResourceCount) {
+		t.Errorf("reads %v, want cpu too", got)
+	}
+}
+
 func TestHasRoom_BeforeAnyPrediction(t *testing.T) {
 	b := build(t, flow("{thresholds: {cpu: 49}, statistic: PredictedPeak}"), nil)
 	volatileOn(b, 0.3)
@@ -312,6 +377,16 @@ func TestSignPod_PredictedPeak(t *testing.T) {
 	}
 	if !reflect.DeepEqual(sign("a"), sign("a")) || reflect.DeepEqual(sign("a"), sign("b")) {
 		t.Error("pods are signed alike if they are of different workloads, or differently if of one")
+	}
+	b = build(t, "statistic: PredictedPeak\nlines: [{podSelector: {matchLabels: {class: a}}}, {podSelector: {matchLabels: {class: b}}}]", nil)
+	of := func(class string) []minor.SignFragment {
+		pod := podOf("1", "0")
+		pod.Labels = map[string]string{"class": class}
+		fragments, _ := b.SignPod(t.Context(), pod)
+		return fragments
+	}
+	if !reflect.DeepEqual(of("c"), of("d")) || reflect.DeepEqual(of("a"), of("b")) || reflect.DeepEqual(of("a"), of("c")) {
+		t.Error("pods are signed alike if they are of different classes, or differently if of none")
 	}
 }
 
@@ -531,8 +606,8 @@ func TestAnnotation_ParsedOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := build(t, "", loads{"n": both(0.1, 0.1)})
 			n := node("n", annotation)
-			b.lineOf(n)
-			if allocated := testing.AllocsPerRun(100, func() { b.lineOf(n) }); allocated > 0 {
+			b.lineOf(n, podclass.None)
+			if allocated := testing.AllocsPerRun(100, func() { b.lineOf(n, podclass.None) }); allocated > 0 {
 				t.Errorf("%v allocations, want none", allocated)
 			}
 		})
@@ -888,7 +963,7 @@ func TestSignPod(t *testing.T) {
 
 // Filter allocates nothing for a node that passes.
 func TestFilter_AllocatesNothing(t *testing.T) {
-	for _, args := range []string{"", "statistic: PredictedPeak"} {
+	for _, args := range []string{"", "statistic: PredictedPeak", "statistic: PredictedPeak\nlines: [{podSelector: {}}]"} {
 		b := build(t, args, loads{"n": both(0.1, 0.1)})
 		pod, n, state := podOf("1", "1Gi"), infoOf(node("n", "cpu=70,memory=85")), framework.NewCycleState()
 		b.PreFilter(t.Context(), state, pod, nil)

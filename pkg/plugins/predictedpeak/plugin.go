@@ -16,6 +16,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podclass"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
@@ -29,6 +30,8 @@ type PredictedPeak struct {
 	deviations    float64
 	strategy      config.Strategy
 	targetPercent float64
+	// lines are the targets of the classes of pods, in percent.
+	lines []config.Line
 }
 
 var (
@@ -47,11 +50,13 @@ func Describe() descriptor.Descriptor {
 func build(_ context.Context, args *config.PredictedPeakArgs, given descriptor.Given) (minor.Plugin, error) {
 	pl := &PredictedPeak{
 		Extensions: loadscore.New[podState](Name, given, args.MissingLoad), peaks: given.Reader.Peak(load.CPU),
-		deviations: args.Deviations, strategy: args.Strategy, targetPercent: float64(args.Target),
+		deviations: args.Deviations, strategy: args.Strategy, targetPercent: float64(args.Target), lines: args.Lines,
 	}
+	classes := pl.peaks.Config().Classes
 	pl.SetPodState(func(state fwk.CycleState, pod *corev1.Pod) (*podState, loadscore.Scoring) {
-		view := pl.peaks.View(state).For(pod)
-		s := podState{view: view, usages: view.Pod(pod)}
+		class := classes.Of(pod)
+		view := pl.peaks.View(state).For(pod, class)
+		s := podState{view: view, usages: view.Pod(pod), targetPercent: pl.targetOf(class)}
 		if view.HasStatistics() && args.MissingLoad == config.MissingLoadRequests {
 			return &s, loadscore.Always
 		}
@@ -64,12 +69,21 @@ func build(_ context.Context, args *config.PredictedPeakArgs, given descriptor.G
 type podState struct {
 	view *peak.View
 	// usages are those of the pod to place.
-	usages *learned.Usages
+	usages        *learned.Usages
+	targetPercent float64
+}
+
+// targetOf returns the target of a class of pods, in percent.
+func (pl *PredictedPeak) targetOf(class int) float64 {
+	if class == podclass.None {
+		return pl.targetPercent
+	}
+	return float64(pl.lines[class].CPU)
 }
 
 func reads(args *config.PredictedPeakArgs) reading.Request {
 	r := reading.ForLoad(args.LoadSpec, nil)
-	r.Peak = &args.PeakSpec
+	r.Peak, r.Classes = &args.PeakSpec, config.ClassesOf(args.Lines)
 	return r
 }
 
@@ -85,7 +99,7 @@ func (pl *PredictedPeak) Score(_ context.Context, state fwk.CycleState, pod *cor
 
 func (pl *PredictedPeak) terms(s *loadscore.PreScoreState[podState], node fwk.NodeInfo) Terms {
 	resources := s.Pod.view.Node(node, s.Pod.usages, pl.deviations)
-	return Terms{Resources: resources, Strategy: pl.strategy, TargetPercent: pl.targetPercent}
+	return Terms{Resources: resources, Strategy: pl.strategy, TargetPercent: s.Pod.targetPercent}
 }
 
 // Explain returns the node's Terms.
@@ -100,7 +114,7 @@ func (pl *PredictedPeak) Explain(_ context.Context, state fwk.CycleState, pod *c
 // LoadLine implements explain.LoadReader. Its utilization is the predicted peak. Only strategy Pack has a line: the target.
 func (pl *PredictedPeak) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
 	l := pl.Extensions.LoadLine(state, node)
-	peaks := pl.peaks.View(state).For(estimate.Stranger()).Node(node, &learned.Usages{}, pl.deviations)
+	peaks := pl.peaks.View(state).For(estimate.Stranger(), podclass.None).Node(node, &learned.Usages{}, pl.deviations)
 	for r := range peaks {
 		l.Utilization[r] = peaks[r].Peak()
 		if pl.strategy == config.StrategyPack {
@@ -111,7 +125,14 @@ func (pl *PredictedPeak) LoadLine(state fwk.CycleState, node fwk.NodeInfo) expla
 	return l
 }
 
-// SignPod implements minor.SignPlugin: of the pod, scores depend only on its workload and the amounts in its spec.
+// SignPod implements minor.SignPlugin: of the pod, scores depend only on its workload, its class and the amounts in its spec.
 func (pl *PredictedPeak) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.SignFragment, *fwk.Status) {
-	return []minor.SignFragment{{Key: "v1.Pod." + Name + "()", Value: pl.peaks.Config().Predictor.Key(pod)}}, nil
+	c := pl.peaks.Config()
+	return []minor.SignFragment{{
+		Key: "v1.Pod." + Name + "()",
+		Value: struct {
+			Usage any
+			Class int
+		}{c.Predictor.Key(pod), c.Classes.Of(pod)},
+	}}, nil
 }

@@ -339,6 +339,40 @@ func TestScore_FollowsStatistics(t *testing.T) {
 	}
 }
 
+// A class of pods has a target of its own, and does not see the load of lower classes.
+func TestScore_Lines(t *testing.T) {
+	const classes = noMemory + "lines: [{priorityClassNames: [latency], cpu: 30}, {priorityClassNames: [batch]}]\n"
+	of := func(class string, p *corev1.Pod) *corev1.Pod {
+		p.Spec.PriorityClassName = class
+		return p
+	}
+	for _, tc := range []struct {
+		name, args, class string
+		want              int64
+	}{
+		// Of v-0 on the node, and p: (2,400 + 1,000 + 1,640 + 200) / 8,000 = 0.655; 20 + 0.8·34.5
+		{"batch sees batch", "", "batch", 48},
+		{"a pod of no class sees batch", "", "", 48},
+		// Without v-0: (2,400 − 1,000 + 1,328) / 8,000 = 0.341; 20 + 0.8·65.9
+		{"latency does not see batch", "", "latency", 73},
+		// packing: 70·(100 − 34.1)/70 = 65.9, for 34.1 is above the target of 30: 30·65.9/70 = 28.24; 20 + 0.8·28.24
+		{"latency above its target", "strategy: Pack", "latency", 43},
+		// below the target of 70: 30·65.5/70 + 70 = 98.07; 20 + 0.8·98.07
+		{"batch below the common target", "strategy: Pack", "batch", 98},
+		{"no class, below the common target", "strategy: Pack", "", 98},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			loads := loadsOf(measured(0.3))
+			loads.Learn(statistics(), 0.5)
+			pl, node := newPlugin(t, loads, classes+tc.args), nodeOf(of("batch", covered(pod("v-0", "v", "2", ""))))
+			got, status := pl.Score(t.Context(), framework.NewCycleState(), of(tc.class, pod("p", "a", "2", "")), node)
+			if !status.IsSuccess() || got != tc.want {
+				t.Errorf("score %d (%v), want %d", got, status, tc.want)
+			}
+		})
+	}
+}
+
 func TestScore_PodGroupCycles(t *testing.T) {
 	// The scheduler assumes the pods of a group under the generation that the node had.
 	loads := loadsOf(measured(0.3))
@@ -477,6 +511,12 @@ func TestSignPod(t *testing.T) {
 		if sign(p) == base {
 			t.Errorf("%s: signed alike", name)
 		}
+	}
+	pl = newPlugin(t, plugintest.NewLoads(), "lines: [{priorityClassNames: [batch]}]")
+	batch := pod("p", "a", "1", "2")
+	batch.Spec.PriorityClassName = "batch"
+	if sign(batch) == sign(pod("p", "a", "1", "2")) {
+		t.Error("another class: signed alike")
 	}
 }
 
