@@ -71,7 +71,11 @@ func (s *Statistics) withPods(t *Tally, at time.Time, interval, history time.Dur
 		hash := s.podHash(o.uid)
 		e := pods[hash]
 		if o.resource == load.CPU {
-			o.starts.observe(o.usage, o.share, float64(e.resources[load.CPU].seconds/decay), interval)
+			before := float64(e.resources[load.CPU].seconds)
+			if before > 0 { // decay is 0 in the first interval
+				before /= float64(decay)
+			}
+			o.starts.observe(o.usage, o.share, before, interval)
 		}
 		o.sums.within += o.share * e.add(o.resource, o.usage, o.share*interval.Seconds())
 		e.seen = seen

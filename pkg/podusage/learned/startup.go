@@ -113,9 +113,8 @@ func (s *Statistics) learnStartups(earlier *Statistics, t *Tally, interval time.
 		}
 		hash := s.hash(workload)
 		e := s.startups[hash]
-		if e.add(&of.starts, at); e.intervals > 0 {
-			s.startups[hash] = e
-		}
+		e.add(&of.starts, at)
+		s.startups[hash] = e
 	}
 	maps.DeleteFunc(s.startups, func(hash uint64, e startupEntry) bool {
 		of, ok := s.workloads[hash]

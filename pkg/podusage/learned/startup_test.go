@@ -99,19 +99,23 @@ func TestStartup_IsKeptForNewWorkloads(t *testing.T) {
 	}
 }
 
-// With a history of an hour, a full interval decays to 300 · e^(−1/12) = 276 s. The next one is not that after a start.
+// With a history of an hour, a full interval decays to 300 · e^(−1/12) = 276 s. The next one is not that after a start. One pod
+// starts in the first interval, with 500m, and uses 100m after that.
 func TestStartup_ShortHistory(t *testing.T) {
 	s := &Statistics{}
-	for i, usage := range []float64{100, 100, 900} {
+	for i, pods := range [][]podShare{
+		{{"old", 100, 1}, {"starts", 500, 0.5}},
+		{{"old", 900, 1}, {"starts", 100, 1}, {"new", 100, 1}},
+		{{"old", 900, 1}, {"new", 900, 1}},
+	} {
 		tally := NewTally("", podusage.Amounts{})
-		tally.Add(running("old"), load.CPU, usage, 0, 1)
-		if i > 0 {
-			tally.Add(running("new"), load.CPU, 100, 0, []float64{0, 1, 1}[i])
+		for _, p := range pods {
+			tally.Add(running(p.uid), load.CPU, p.usage, 0, p.share)
 		}
 		s = s.WithTally(tally, start.Add(time.Duration(i)*span), span, Config{History: time.Hour, MaxWorkloads: 10})
 	}
-	if len(s.startups) != 0 {
-		t.Errorf("%+v, want none: no pod was observed while it started", s.startups)
+	if e := s.startups[s.hash(Workload{"shop", "web"})]; e.first != 500 || e.next != 100 {
+		t.Errorf("%vm in the interval of a start, and %vm in the next; want 500m and 100m", e.first, e.next)
 	}
 }
 
