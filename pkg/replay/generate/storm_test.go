@@ -30,8 +30,8 @@ func TestDay_Storms(t *testing.T) {
 	for i, s := range in.Storms {
 		earliest := 3*time.Hour + time.Duration(i)*40*time.Minute
 		switch {
-		case s.At < earliest.Truncate(input.Tick) || s.At > earliest+5*time.Minute:
-			t.Errorf("storm %d is at %s, want from %s to 5 minutes later", i, s.At, earliest)
+		case s.At < earliest.Truncate(input.Tick) || s.At > earliest+5*time.Minute || s.At%input.Tick != 0:
+			t.Errorf("storm %d is at %s, want a tick from %s to 5 minutes later", i, s.At, earliest)
 		case i%2 == 1 && s.LostUtilization != 0.6, i%2 == 0 && s.LostUtilization != 0:
 			t.Errorf("storm %d loses a node of %v; want 0.6 in every second one", i, s.LostUtilization)
 		case i%2 == 0 && created[s.At] != 50:
@@ -40,8 +40,8 @@ func TestDay_Storms(t *testing.T) {
 	}
 	// Two services take turns: that of the first storm is created again in the fifth. It requests its mean, and starts with 4 times it.
 	first, again := workloadAt[in.Storms[0].At], workloadAt[in.Storms[4].At]
-	if first != again {
-		t.Errorf("workload %d in the first storm, and %d in the fifth", first, again)
+	if other := workloadAt[in.Storms[2].At]; first != again || first == other {
+		t.Errorf("workload %d in the first storm, %d in the third and %d in the fifth", first, other, again)
 	}
 	if w := &in.Workloads[first]; math.Abs(w.Startup.CPUMillis/w.Requests.CPUMillis-4) > 0.01 || w.Limits.CPUMillis != 0 {
 		t.Errorf("%+v; want a startup of 4 times the request, and no limit", w)
