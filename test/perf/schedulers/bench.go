@@ -42,11 +42,13 @@ type round struct {
 	// used is the processor time of the scheduler.
 	used time.Duration
 	heap heap
+	// before is the collection right before the round, so that few happen within it.
+	before collection
 	// perSecond is the number of pods bound in a second.
 	perSecond float64
 }
 
-// perPod is the processor time per pod in seconds. A round has none or few garbage collections, by chance. So they do not count;
+// perPod is the processor time per pod in seconds. Whether a garbage collection happens within a round is chance. So none counts;
 // the round pays for its share of one.
 func (r round) perPod(c collection) float64 {
 	return (r.used.Seconds() - r.heap.collections*c.used + r.heap.allocated/c.room*c.used) / float64(r.pods)
@@ -177,10 +179,6 @@ func (b *bench) block(ctx context.Context, ours, base side, pairs int, all *bloc
 		}
 		starts[i] = used.Seconds()
 	}
-	var collections [2][2]collection // before the rounds, and after them
-	if collections[0], err = b.collectBoth(ctx, running); err != nil {
-		return err
-	}
 	took, err := b.rounds(ctx, running, [2]side{ours, base}, pairs)
 	if err != nil {
 		return err
@@ -192,10 +190,7 @@ func (b *bench) block(ctx context.Context, ours, base side, pairs int, all *bloc
 		}
 		peaks[i] = float64(bytes)
 	}
-	if collections[1], err = b.collectBoth(ctx, running); err != nil {
-		return err
-	}
-	all.add(took, [2]collection{mean(collections[0][0], collections[1][0]), mean(collections[0][1], collections[1][1])})
+	all.add(took)
 	all.starts = append(all.starts, compare.Block{{Ours: starts[0], Base: starts[1]}})
 	all.memory = append(all.memory, compare.Block{{Ours: peaks[0], Base: peaks[1]}})
 	return b.cluster.Failed()
@@ -210,35 +205,34 @@ func (b *bench) rounds(ctx context.Context, running [2]cluster.Replica, sides [2
 			order = [2]int{1, 0}
 		}
 		for _, i := range order {
+			before, err := b.collect(ctx, running[i])
+			if err != nil {
+				return nil, err
+			}
 			if took[pair][i], err = b.round(ctx, running[i], sides[i]); err != nil {
 				return nil, err
 			}
+			took[pair][i].before = before
 		}
 	}
 	return took, nil
 }
 
-// add adds the rounds of one life, with what a collection took of each side.
-func (all *blocks) add(took [][2]round, collections [2]collection) {
+// add adds the rounds of one life.
+func (all *blocks) add(took [][2]round) {
+	var collections [2]collection // the means
+	for _, pair := range took {
+		for i := range pair {
+			collections[i].used += pair[i].before.used / float64(len(took))
+			collections[i].room += pair[i].before.room / float64(len(took))
+		}
+	}
 	var costs, speeds compare.Block
 	for _, pair := range took {
 		costs = append(costs, compare.Pair{Ours: pair[0].perPod(collections[0]), Base: pair[1].perPod(collections[1])})
 		speeds = append(speeds, compare.Pair{Ours: 1 / pair[0].perSecond, Base: 1 / pair[1].perSecond})
 	}
 	all.costs, all.speeds = append(all.costs, costs), append(all.speeds, speeds)
-}
-
-func mean(a, b collection) collection {
-	return collection{(a.used + b.used) / 2, (a.room + b.room) / 2}
-}
-
-func (b *bench) collectBoth(ctx context.Context, running [2]cluster.Replica) (collections [2]collection, err error) {
-	for i, r := range running {
-		if collections[i], err = b.collect(ctx, r); err != nil {
-			return collections, err
-		}
-	}
-	return collections, nil
 }
 
 // collect has the scheduler collect its garbage. What the response costs is measured apart, by another one.
