@@ -31,20 +31,29 @@ type cacheKey struct {
 
 // nodeEstimate is the estimate of one node at one generation of its NodeInfo. It is immutable.
 type nodeEstimate struct {
+	freshEstimate
+	// stale is the estimate by requests, made when it is first needed.
+	stale atomic.Pointer[Estimate]
+	node  *corev1.Node
+	// pods are the pods of the node. The slice is the same as long as they do not change.
+	pods      []fwk.PodInfo
+	uncovered uncoveredPods
+}
+
+// freshEstimate is what decisions read of a node while its load is fresh.
+type freshEstimate struct {
 	generation int64
 	key        *cacheKey
 	// freshUntil is the last moment of fresh load, in nanoseconds since 1970, or 0 if never measured.
 	freshUntil [load.ResourceCount]int64
-	// fresh is the estimate while the load is fresh. stale is the one by requests, made when it is first needed.
-	fresh Estimate
-	stale atomic.Pointer[Estimate]
 	// viewed is fresh as pods of each namespace see it.
 	viewed *Viewed[Estimate]
+	fresh  Estimate
+}
 
-	node *corev1.Node
-	// pods are the pods of the node. The slice is the same as long as they do not change.
-	pods      []fwk.PodInfo
-	uncovered uncoveredPods
+// holdsFor reports whether the estimate is of the cache's load, and of the node's present generation.
+func (f *freshEstimate) holdsFor(c *tableCache, node fwk.NodeInfo) bool {
+	return f.key == c.key && f.generation == node.GetGeneration()
 }
 
 // cacheFor returns the cache for the table and the estimator.
@@ -91,7 +100,7 @@ func (c *tableCache) node(row int, node fwk.NodeInfo, ignoreGeneration bool) *no
 	if ignoreGeneration {
 		return c.compute(c.key.table.Row(row), node, previous)
 	}
-	if previous != nil && previous.key == c.key && previous.generation == node.GetGeneration() {
+	if previous != nil && previous.holdsFor(c, node) {
 		return previous
 	}
 	n := c.compute(c.key.table.Row(row), node, previous)
@@ -101,10 +110,18 @@ func (c *tableCache) node(row int, node fwk.NodeInfo, ignoreGeneration bool) *no
 
 // at returns the estimate of one resource as the view's pod sees it, which must not be changed.
 func (n *nodeEstimate) at(v *View, node fwk.NodeInfo, r load.Resource) *ResourceEstimate {
-	if v.now <= n.freshUntil[r] {
-		return &n.viewed.For(v.namespace, &n.fresh)[r]
+	if e := n.freshAt(v, r); e != nil {
+		return e
 	}
 	return &n.byRequests(node)[r]
+}
+
+// freshAt is at while the load is fresh, and nil from then on.
+func (f *freshEstimate) freshAt(v *View, r load.Resource) *ResourceEstimate {
+	if v.now <= f.freshUntil[r] {
+		return &f.viewed.For(v.namespace, &f.fresh)[r]
+	}
+	return nil
 }
 
 func (n *nodeEstimate) byRequests(node fwk.NodeInfo) *Estimate {

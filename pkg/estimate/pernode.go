@@ -47,10 +47,12 @@ type perNodeCache[T any] struct {
 // maxUnmeasured bounds the cached nodes without a row: while no load is read, an autoscaler may replace any number.
 const maxUnmeasured = 10000
 
-// perNodeValue is an immutable value and the latest estimate that it holds for.
+// perNodeValue is an immutable value, and the estimate that it holds for. What each decision reads is together in memory: with
+// thousands of nodes, little of it is in the processor's cache.
 type perNodeValue[T any] struct {
-	estimate atomic.Pointer[nodeEstimate]
-	value    T
+	freshEstimate // of the estimate
+	value         T
+	estimate      *nodeEstimate
 }
 
 // NewPerNode returns an empty cache beside that of the model.
@@ -63,34 +65,33 @@ func NewPerNode[T any](m *Model) *PerNode[T] {
 // Of returns the node's estimates by load.Resource, and the value that d derives from them. Neither must be changed. The view is of
 // the same model.
 func (p *PerNode[T]) Of(v *View, node fwk.NodeInfo, d Deriver[T]) (e [load.ResourceCount]*ResourceEstimate, value *T) {
-	n, value := p.of(v, node, d)
+	n := p.of(v, node, d)
 	for r := range e {
-		e[r] = n.at(v, node, load.Resource(r))
+		if e[r] = n.freshAt(v, load.Resource(r)); e[r] == nil {
+			e[r] = n.estimate.at(v, node, load.Resource(r))
+		}
 	}
-	return e, value
+	return e, &n.value
 }
 
-func (p *PerNode[T]) of(v *View, node fwk.NodeInfo, d Deriver[T]) (*nodeEstimate, *T) {
+func (p *PerNode[T]) of(v *View, node fwk.NodeInfo, d Deriver[T]) *perNodeValue[T] {
 	c := p.cacheFor(v.cache)
 	row, ok := v.rows.row(node)
 	if !ok {
 		return c.unmeasuredNode(v, node, d)
 	}
 	value := c.rows[row].Load()
-	if value != nil && !v.ignoreGeneration {
-		// The value's estimate spares a lookup of the node's.
-		if n := value.estimate.Load(); n.key == v.cache.key && n.generation == node.GetGeneration() {
-			return n, &value.value
-		}
+	if value != nil && !v.ignoreGeneration && value.holdsFor(v.cache, node) {
+		return value
 	}
 	n := v.cache.node(row, node, v.ignoreGeneration)
-	if value == nil || value.estimate.Load() != n {
+	if value == nil || value.estimate != n {
 		value = derive(d, n, node, v.cache.key.table.Row(row), value)
 		if !v.ignoreGeneration {
 			c.rows[row].Store(value)
 		}
 	}
-	return n, &value.value
+	return value
 }
 
 // Latest returns the value that was derived last for the node; nil if there is none.
@@ -108,20 +109,19 @@ func (p *PerNode[T]) Latest(node string) *T {
 }
 
 // unmeasuredNode is Of for a node without a row.
-func (c *perNodeCache[T]) unmeasuredNode(v *View, node fwk.NodeInfo, d Deriver[T]) (*nodeEstimate, *T) {
+func (c *perNodeCache[T]) unmeasuredNode(v *View, node fwk.NodeInfo, d Deriver[T]) *perNodeValue[T] {
 	name := node.Node().Name
 	var earlier *perNodeValue[T]
 	var before *nodeEstimate
 	if stored, ok := c.unmeasured.Load(name); ok {
 		earlier = stored.(*perNodeValue[T])
-		before = earlier.estimate.Load()
+		before = earlier.estimate
 	}
 	if before != nil && before.generation == node.GetGeneration() && !v.ignoreGeneration {
-		return before, &earlier.value
+		return earlier
 	}
 	unmeasured := &load.NodeLoad{}
-	n := v.cache.compute(unmeasured, node, before)
-	value := derive(d, n, node, unmeasured, earlier)
+	value := derive(d, v.cache.compute(unmeasured, node, before), node, unmeasured, earlier)
 	if !v.ignoreGeneration {
 		if earlier == nil && c.unmeasuredCount.Add(1) > maxUnmeasured {
 			c.unmeasured.Clear()
@@ -129,7 +129,7 @@ func (c *perNodeCache[T]) unmeasuredNode(v *View, node fwk.NodeInfo, d Deriver[T
 		}
 		c.unmeasured.Store(name, value)
 	}
-	return n, &value.value
+	return value
 }
 
 func derive[T any](
@@ -138,7 +138,7 @@ func derive[T any](
 	f := Facts{Node: node, Pods: n.pods, Measured: measured, Fresh: &n.fresh}
 	var known *T
 	if earlier != nil {
-		before := earlier.estimate.Load()
+		before := earlier.estimate
 		// In pod-group cycles, pods come and go without a new generation.
 		f.SameObject = before.node == n.node
 		f.Unchanged = f.SameObject && before.generation == n.generation && SamePods(before.pods, n.pods)
@@ -146,15 +146,11 @@ func derive[T any](
 	}
 	value, same := d.Derive(f, known)
 	if same {
-		earlier.estimate.Store(n)
-		return earlier
+		value = *known
 	}
-	derived := &perNodeValue[T]{value: value}
-	derived.estimate.Store(n)
-	return derived
+	return &perNodeValue[T]{freshEstimate: n.freshEstimate, value: value, estimate: n}
 }
 
-// cacheFor returns the values beside the estimates in of.
 func (p *PerNode[T]) cacheFor(of *tableCache) *perNodeCache[T] {
 	previous := p.cache.Load()
 	if previous != nil && previous.of == of {
@@ -164,7 +160,7 @@ func (p *PerNode[T]) cacheFor(of *tableCache) *perNodeCache[T] {
 	if previous != nil && previous.of.key.table.Index() == of.key.table.Index() {
 		for row := range c.rows {
 			// A value keeps its pods alive: unused ones are dropped at the next refresh.
-			if value := previous.rows[row].Load(); value != nil && value.estimate.Load().key == previous.of.key {
+			if value := previous.rows[row].Load(); value != nil && value.key == previous.of.key {
 				c.rows[row].Store(value)
 			}
 		}
