@@ -11,20 +11,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 )
-
-// costRules are the permissions of the rebalancer in mode DeletionCost: it patches pods, and evicts none.
-func costRules() []rbacv1.PolicyRule {
-	return append(slices.DeleteFunc(rebalancerRules(), func(r rbacv1.PolicyRule) bool {
-		return slices.Equal(r.Resources, []string{"pods"}) || slices.Equal(r.Resources, []string{"pods/eviction"})
-	}), rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"patch"}})
-}
 
 // TestRebalancer_DeletionCost has w-1 at 62.5 + 20 = 82.5 %, and later at 25 + 20 %. The cost of web-3 is the user's.
 func TestRebalancer_DeletionCost(t *testing.T) {
@@ -35,7 +27,7 @@ func TestRebalancer_DeletionCost(t *testing.T) {
 		[]byte(`{"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "7"}}}`), metav1.PatchOptions{})
 	must(t, err)
 	createState(t, metav1.NamespaceDefault)
-	r := runRebalancer(t, "costs", limitsIn(t, rebalancer.DeletionCost, ""), movingConfiguration, rebalancerAccount(t, costRules()...))
+	r := runRebalancer(t, "costs", limitsIn(t, rebalancer.DeletionCost, ""), movingConfiguration, rebalancerAccount(t, rebalancerRules(t, rebalancer.DeletionCost)...))
 	r.stays("a pause", func() bool { return r.metric(`stopped{reason="Paused"}`) == 1 && r.metric("hot_nodes") == 1 })
 	read := func() map[string]*corev1.Pod {
 		t.Helper()

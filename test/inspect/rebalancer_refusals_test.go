@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
@@ -136,7 +137,7 @@ func TestRebalancer_Refusals(t *testing.T) {
 	replicate(t, 2, member("next", "", "", "800m"))
 	createState(t, metav1.NamespaceDefault)
 	r := runRebalancer(t, "refusals-rebalancer", limits(t, faultyLimits+"replacementTimeout: 10s\nbreakerFailures: 100\n"),
-		movingConfiguration, rebalancerAccount(t, rebalancerRules()...))
+		movingConfiguration, rebalancerAccount(t, rebalancerRules(t, rebalancer.Evict)...))
 
 	r.until("five moves are planned", func() bool { // of quota and never one each
 		return r.metric("planned_moves") == 5 && r.metric(`staying_pods{reason="WorkloadLimit"}`) == 2 &&

@@ -25,6 +25,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
@@ -112,18 +114,22 @@ func rebalancerRequests(t *testing.T) []auditv1.Event {
 	return slices.DeleteFunc(events, func(e auditv1.Event) bool { return e.User.UID != string(account.UID) || e.ObjectRef == nil })
 }
 
-// rebalancerRules are the permissions of the rebalancer in mode Evict.
-func rebalancerRules() []rbacv1.PolicyRule {
-	read := []string{"list", "watch"}
-	return []rbacv1.PolicyRule{
-		{APIGroups: []string{"", "apps", "policy", "resource.k8s.io", "storage.k8s.io", "scheduling.k8s.io"}, Resources: []string{"*"}, Verbs: read},
-		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}},
-		{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}},
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"rebalancer"}, Verbs: []string{"get", "update"}},
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{"rebalancer", "kube-scheduler"}, Verbs: []string{"get", "update"}},
-		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch", "update"}},
+// rebalancerRules are the permissions of the rebalancer in a mode.
+func rebalancerRules(t *testing.T, mode rebalancer.Mode) (rules []rbacv1.PolicyRule) {
+	t.Helper()
+	needed, err := moves.Permissions(&live.Connection{Client: shared.Client}, mode,
+		types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "rebalancer"},
+		types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: "kube-scheduler"})
+	must(t, err)
+	for i := range needed {
+		p := &needed[i]
+		rule := rbacv1.PolicyRule{APIGroups: []string{p.Group}, Resources: []string{p.Resource}, Verbs: p.Verbs}
+		if p.Name != "" {
+			rule.ResourceNames = []string{p.Name}
+		}
+		rules = append(rules, rule)
 	}
+	return rules
 }
 
 // rebalancerAccount creates the account with these permissions, and returns its kubeconfig.
@@ -292,7 +298,7 @@ func TestRebalancer(t *testing.T) {
 	pretend(t)
 	ctx := t.Context()
 	createState(t, metav1.NamespaceDefault)
-	r := runRebalancer(t, "rebalancer", limits(t, ""), movingConfiguration, rebalancerAccount(t, rebalancerRules()...))
+	r := runRebalancer(t, "rebalancer", limits(t, ""), movingConfiguration, rebalancerAccount(t, rebalancerRules(t, rebalancer.Evict)...))
 	stopped := func(reason string) func() bool {
 		return func() bool { return r.metric(`stopped{reason="`+reason+`"}`) == 1 && r.metric("planned_moves") == 1 }
 	}

@@ -7,11 +7,20 @@ import (
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
 	kubeschedulerv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
@@ -270,27 +279,50 @@ func TestChart_NamesOutsideTheNamespace(t *testing.T) {
 	}
 }
 
-// TestRBAC_Rebalancer expects the permissions of the shadow, those of events, and in modes Evict and DeletionCost what they write.
+// TestRBAC_Rebalancer expects in each mode what the rebalancer needs there, by its own words. It reads what the shadow reads.
 func TestRBAC_Rebalancer(t *testing.T) {
-	all := func(values, role string) sets.Set[string] {
-		for _, r := range find[rbacv1.ClusterRole](t, render(t, values), "ClusterRole") {
-			if r.Name == role {
+	const name = "plimsoll-rebalancer"
+	client := fake.NewClientset()
+	for _, kind := range minor.Kinds() { // an API server has them
+		gvks, _, err := scheme.Scheme.ObjectKinds(kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plural, _ := meta.UnsafeGuessKindToResource(gvks[0])
+		client.Resources = append(client.Resources, &metav1.APIResourceList{
+			GroupVersion: gvks[0].GroupVersion().String(), APIResources: []metav1.APIResource{{Name: plural.Resource}},
+		})
+	}
+	named := func(rendered []*unstructured.Unstructured, kind, name string) sets.Set[string] {
+		for _, r := range find[rbacv1.ClusterRole](t, rendered, kind) { // a Role has the same fields
+			if r.Name == name {
 				return permissions(r.Rules...)
 			}
 		}
-		t.Fatalf("there is no role %s", role)
+		t.Fatalf("there is no %s %s", kind, name)
 		return nil
 	}
-	const role = "plimsoll-rebalancer.plimsoll-system"
-	shadow := all("shadow: {enabled: true}", "plimsoll-shadow.plimsoll-system")
-	plan, evict := all("rebalancer: {enabled: true}", role), all("rebalancer: {enabled: true, config: {mode: Evict}}", role)
-	check.Equal(t, "permissions beside those of the shadow", []string{
-		"create events.k8s.io/events", "get coordination.k8s.io/leases plimsoll", "patch events.k8s.io/events", "update events.k8s.io/events",
-	}, sets.List(plan.Difference(shadow)))
-	check.Equal(t, "permissions of the mode Evict", []string{"create /pods/eviction", "get /pods"}, sets.List(evict.Difference(plan)))
-	cost := all("rebalancer: {enabled: true, config: {mode: DeletionCost}}", role)
-	check.Equal(t, "permissions of the mode DeletionCost", []string{"patch /pods"}, sets.List(cost.Difference(plan)))
-	check.Equal(t, "missing permissions", 0, shadow.Difference(evict).Len()+plan.Difference(cost).Len())
+	for _, mode := range rebalancer.Modes() {
+		needed, err := moves.Permissions(&live.Connection{Client: client}, mode,
+			types.NamespacedName{Namespace: "plimsoll-system", Name: name}, types.NamespacedName{Namespace: "plimsoll-system", Name: "plimsoll"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := sets.New[string]()
+		for i := range needed {
+			p := &needed[i]
+			rule := rbacv1.PolicyRule{Verbs: p.Verbs, APIGroups: []string{p.Group}, Resources: []string{p.Resource}}
+			if p.Name != "" {
+				rule.ResourceNames = []string{p.Name}
+			}
+			want = want.Union(permissions(rule))
+		}
+		rendered := render(t, readsPrometheus+"rebalancer: {enabled: true, config: {mode: "+string(mode)+"}}")
+		got := named(rendered, "ClusterRole", name+".plimsoll-system").Union(named(rendered, "Role", name))
+		check.Equal(t, "permissions in mode "+string(mode), sets.List(want), sets.List(got))
+		shadow := named(render(t, readsPrometheus+"shadow: {enabled: true}"), "ClusterRole", "plimsoll-shadow.plimsoll-system")
+		check.Equal(t, "what the shadow alone reads", []string{}, sets.List(shadow.Difference(got)))
+	}
 }
 
 // TestRBAC_DoctorReadsRebalancer expects that with a rebalancer the scheduler may list CronJobs and read its configuration.

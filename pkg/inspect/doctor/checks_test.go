@@ -236,6 +236,9 @@ func TestReportOn_Faults(t *testing.T) {
 		"rebalancer.alone":   func(s *sourceFacts) { s.rebalancer.deschedulers = []descheduler{{rules: []string{"LowNodeLoad"}}} },
 		"rebalancer.budgets": func(*sourceFacts) {},
 		"rebalancer.load":    func(s *sourceFacts) { s.sources = nil },
+		"rebalancer.permissions": func(s *sourceFacts) {
+			s.rebalancer.permissions = permissionFacts{user: "r", lacking: []live.Permission{{Resource: "pods", Verbs: []string{"get"}}}}
+		},
 	} {
 		faults[id] = func(s *sourceFacts) {
 			rebalanced(s)

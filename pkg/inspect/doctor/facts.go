@@ -217,6 +217,7 @@ func gather(ctx context.Context, conn *live.Connection, o Options) (*facts, erro
 	}
 	g.readMetrics(ctx)
 	g.readRebalancers(ctx)
+	g.readRebalancerPermissions(ctx)
 	return f, ctx.Err()
 }
 

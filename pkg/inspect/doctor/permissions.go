@@ -34,10 +34,6 @@ func (f *facts) neededPermissions() (list []live.Permission) {
 	)
 	v, err := version.ParseGeneric(f.server.GitVersion)
 	since37, lease := err == nil && v.AtLeast(version.MajorMinor(1, 37)), f.election()
-	nodes := slices.ContainsFunc(f.sources, func(s *sourceFacts) bool { return s.Route == live.Aggregation })
-	pods := slices.ContainsFunc(f.statistics, func(s live.Statistics) bool {
-		return s.Spec.WatcherAddress != "" || s.Spec.MetricProvider.Type != config.Prometheus
-	})
 	for _, row := range []struct {
 		needed                                            bool
 		group, resources, verbs, purpose, namespace, name string
@@ -64,8 +60,6 @@ func (f *facts) neededPermissions() (list []live.Permission) {
 		{true, "", "configmaps", informer, authorizes, system, authentication},
 		{lease.LeaderElect, leases, "leases", "create", elects, lease.ResourceNamespace, ""},
 		{lease.LeaderElect, leases, "leases", "get update", elects, lease.ResourceNamespace, lease.ResourceName},
-		{nodes, aggregated, "nodes", "list", "reads the load of nodes", "", ""},
-		{pods, aggregated, "pods", "list", "learns what workloads use", "", ""},
 	} {
 		for resource := range strings.FieldsSeq(row.resources) {
 			if row.needed {
@@ -75,6 +69,22 @@ func (f *facts) neededPermissions() (list []live.Permission) {
 				})
 			}
 		}
+	}
+	return append(list, f.loadPermissions()...)
+}
+
+// loadPermissions returns those to read load.
+func (f *facts) loadPermissions() (list []live.Permission) {
+	add := func(resource, purpose string) {
+		list = append(list, live.Permission{Group: aggregated, Resource: resource, Verbs: []string{"list"}, Purpose: purpose})
+	}
+	if slices.ContainsFunc(f.sources, func(s *sourceFacts) bool { return s.Route == live.Aggregation }) {
+		add("nodes", "reads the load of nodes")
+	}
+	if slices.ContainsFunc(f.statistics, func(s live.Statistics) bool {
+		return s.Spec.WatcherAddress != "" || s.Spec.MetricProvider.Type != config.Prometheus
+	}) {
+		add("pods", "learns what workloads use")
 	}
 	return list
 }
@@ -88,10 +98,15 @@ func (g *gatherer) readPermissions(ctx context.Context) {
 	if p.user = impersonated; impersonated == "" {
 		p.user = g.conn.User(ctx)
 	}
-	for i := range needed {
-		p.needed += len(needed[i].Verbs)
-	}
+	p.needed = countVerbs(needed)
 	p.lacking, p.err = g.conn.Lacking(ctx, impersonated, needed)
+}
+
+func countVerbs(permissions []live.Permission) (verbs int) {
+	for i := range permissions {
+		verbs += len(permissions[i].Verbs)
+	}
+	return verbs
 }
 
 // checkPermissions checks those of the scheduler's account.
@@ -101,7 +116,7 @@ func (f *facts) checkPermissions() []Check {
 		return warn(f.runInPod("Perhaps you lack permission to impersonate it. Check in the scheduler's pod, with its own permissions:"),
 			"the permissions of %s could not be checked: %s", nameOf(p.user), oneLine(p.err))
 	case len(p.lacking) > 0:
-		return lackingChecks(fail, p.user, p.lacking)
+		return lackingChecks(fail, p.user, "scheduler", p.lacking)
 	default:
 		return ok("%s has all %d required permissions", nameOf(p.user), p.needed)
 	}
@@ -122,7 +137,7 @@ func (f *facts) checkLists() []Check {
 		lacking = append(lacking, live.Permission{Group: kind.Group, Resource: kind.Resource, Verbs: []string{"list"}, Purpose: purpose})
 		return nil
 	})
-	return append(checks, lackingChecks(warn, f.user, lacking)...)
+	return append(checks, lackingChecks(warn, f.user, "scheduler", lacking)...)
 }
 
 // nameOf returns the user as messages name it.
@@ -133,10 +148,10 @@ func nameOf(user string) string {
 	return user
 }
 
-// lackingChecks returns a result for each permission. One advice grants them all.
-func lackingChecks(result reporter, user string, lacking []live.Permission) []Check {
+// lackingChecks returns a result for each permission that the program lacks. One advice grants them all.
+func lackingChecks(result reporter, user, program string, lacking []live.Permission) []Check {
 	advice := write(live.Grants(lacking, live.Subject(user)), "Grant all of them; write this to a file, and kubectl apply -f FILE:")
 	return each(lacking, func(p live.Permission) []Check {
-		return result(advice, "%s lacks permission to %s: the scheduler %s", nameOf(user), &p, p.Purpose)
+		return result(advice, "%s lacks permission to %s: the %s %s", nameOf(user), &p, program, p.Purpose)
 	})
 }

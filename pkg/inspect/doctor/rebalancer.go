@@ -28,6 +28,12 @@ type rebalancerFacts struct {
 	configuration *rebalancer.Configuration
 	budgets       []*policyv1.PodDisruptionBudget
 	deschedulers  []descheduler
+	// spec and namespace are those of the pod.
+	spec      *corev1.PodSpec
+	namespace string
+	// permissions are its account's. excess are granted, but only other modes need them.
+	permissions permissionFacts
+	excess      []live.Permission
 	// configurationErr says why the configuration could not be read.
 	configurationErr error
 	// cronJobsErr says why CronJobs were not looked at.
@@ -103,6 +109,7 @@ func (g *gatherer) readRebalancers(ctx context.Context) {
 		return
 	}
 	g.rebalancer.name, g.rebalancer.configuration = g.pods[i].Namespace+"/"+g.pods[i].Name, rebalancer.Default()
+	g.rebalancer.namespace, g.rebalancer.spec = g.pods[i].Namespace, &g.pods[i].Spec
 	found := false
 	err := g.eachConfigMap(ctx, g.pods[i].Namespace, &g.pods[i].Spec, func(_, content string) {
 		if c, err := rebalancer.Decode([]byte(content)); err == nil {

@@ -96,6 +96,28 @@ func TestReportOn_Rebalancer(t *testing.T) {
 				pod.Spec.SchedulerName = "default-scheduler"
 			}
 		}, "rebalancer.budgets", OK, nil},
+		{"all permissions", func(s *sourceFacts) {
+			s.rebalancer.permissions = permissionFacts{user: "system:serviceaccount:ns:r", needed: 42}
+		}, "rebalancer.permissions", OK, []string{"system:serviceaccount:ns:r has all 42 required permissions of mode Evict"}},
+		{"missing permissions", func(s *sourceFacts) {
+			s.rebalancer.permissions = permissionFacts{user: "system:serviceaccount:ns:r", lacking: []live.Permission{
+				{Resource: "pods/eviction", Verbs: []string{"create"}, Purpose: "evicts pods"},
+			}}
+		}, "rebalancer.permissions", Error, []string{
+			"system:serviceaccount:ns:r lacks permission to create pods/eviction: the rebalancer evicts pods",
+			"resources:\n  - pods/eviction\n  verbs:\n  - create\n", "kind: ServiceAccount\n  name: r\n  namespace: ns\n",
+		}},
+		{"permissions of another mode", func(s *sourceFacts) {
+			s.rebalancer.spec = &corev1.PodSpec{ServiceAccountName: "r"}
+			s.rebalancer.permissions = permissionFacts{user: "system:serviceaccount:ns:r"}
+			s.rebalancer.excess = []live.Permission{{Resource: "pods", Verbs: []string{"patch"}}}
+		}, "rebalancer.permissions", Warning, []string{
+			"system:serviceaccount:ns:r has permission to patch pods, which mode Evict does not need",
+			"kubectl get clusterrolebindings,rolebindings -A -o wide | grep r",
+		}},
+		{"permissions that cannot be read", func(s *sourceFacts) {
+			s.rebalancer.permissions = permissionFacts{user: "system:serviceaccount:ns:r", err: forbidden}
+		}, "rebalancer.permissions", Skipped, []string{"the permissions of system:serviceaccount:ns:r could not be read: forbidden"}},
 		{"a scheduler that reads load", func(*sourceFacts) {}, "rebalancer.load", OK, nil},
 		{"a scheduler that reads no load", func(s *sourceFacts) { s.sources = nil }, "rebalancer.load", Error,
 			[]string{"no profile reads load: they would come back", "name: TargetLoadPacking"}},
@@ -122,6 +144,31 @@ func TestReportOn_Rebalancer(t *testing.T) {
 				if !strings.Contains(text, want) {
 					t.Errorf("%s\nwant %q", text, want)
 				}
+			}
+		})
+	}
+}
+
+func TestStateOf(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		command, args []string
+		want          string
+	}{
+		{"the default", []string{"/bin/rebalancer"}, nil, "plimsoll-system/plimsoll-rebalancer"},
+		{"of the command, among other flags", []string{"/bin/rebalancer", "--config=c", "--state=ns/r", "--v=2"}, nil, "ns/r"},
+		{"of the arguments", []string{"/bin/rebalancer"}, []string{"--v", "2", "--state", "ns/r"}, "ns/r"},
+		{"of another program", []string{"/bin/other", "--state=ns/r"}, nil, "plimsoll-system/plimsoll-rebalancer"},
+		{"without a name", []string{"/bin/rebalancer", "--state=ns"}, nil, `--state: "ns"; write NAMESPACE/NAME of a ConfigMap`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			state, err := stateOf(&corev1.PodSpec{Containers: []corev1.Container{{Command: tt.command, Args: tt.args}}})
+			got := state.String()
+			if err != nil {
+				got = err.Error()
+			}
+			if got != tt.want {
+				t.Errorf("%s, want %s", got, tt.want)
 			}
 		})
 	}

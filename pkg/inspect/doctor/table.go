@@ -68,6 +68,7 @@ func clusterChecks() []check[*facts] {
 		{"pods.waiting", listed, (*facts).checkWaiting},
 		{"rebalancer.alone", needs{(*facts).needMoves}, (*facts).checkAlone},
 		{"rebalancer.budgets", needs{(*facts).needMoves}, (*facts).checkBudgets},
+		{"rebalancer.permissions", needs{(*facts).needRebalancer}, (*facts).checkRebalancerPermissions},
 		{"rebalancer.load", needs{(*facts).needRebalancer, (*facts).needCluster}, (*facts).checkReadsLoad},
 	}
 }

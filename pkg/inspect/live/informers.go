@@ -47,6 +47,26 @@ func (c *Connection) Informers() (informers.SharedInformerFactory, error) {
 	return factory, nil
 }
 
+// Informed returns the permissions that Informers need.
+func (c *Connection) Informed() (needed []Permission, err error) {
+	all, err := kinds()
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		k := &all[i]
+		if served, err := c.serves(k); err != nil {
+			return nil, err
+		} else if !served {
+			continue
+		}
+		needed = append(needed, Permission{
+			Group: k.GroupResource.Group, Resource: k.Resource, Verbs: []string{"list", "watch"}, Purpose: "simulates the scheduler",
+		})
+	}
+	return needed, nil
+}
+
 // Followed holds running informers of the objects that the scheduler and the plugins read.
 type Followed struct {
 	informers.SharedInformerFactory

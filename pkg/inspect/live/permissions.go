@@ -26,7 +26,7 @@ type Permission struct {
 	Path            string
 	// Namespace and Name restrict the permission; both may be empty.
 	Namespace, Name string
-	// Purpose completes the sentence "The scheduler …".
+	// Purpose completes the sentence "The scheduler …", or that of another program.
 	Purpose string
 }
 

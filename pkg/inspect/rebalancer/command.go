@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -30,6 +29,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
 )
 
 // options are the flags of the command.
@@ -82,7 +82,7 @@ It serves /metrics, /healthz and /readyz.`,
 	flags := command.Flags()
 	flags.StringVar(&o.config, "config", "", "file with the RebalancerConfiguration; required. It is read again when it changes.")
 	flags.StringVar(&o.schedulerConfig, "scheduler-config", "", "file with the scheduler's KubeSchedulerConfiguration; required")
-	flags.StringVar(&o.state, "state", "plimsoll-system/plimsoll-rebalancer",
+	flags.StringVar(&o.state, kube.StateFlag, kube.DefaultState,
 		"NAMESPACE/NAME of the ConfigMap with the state, which must exist, and of the Lease")
 	flags.StringVar(&o.listenAddress, "listen-address", ":10270", "host:port to serve on; without a host, all addresses")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; by default the pod's cluster")
@@ -100,11 +100,11 @@ func (o *options) read(ctx context.Context) (*server, error) {
 		return nil, errors.New("--scheduler-config: required; name the file with the scheduler's KubeSchedulerConfiguration")
 	}
 	s := &server{file: boundedfile.New(o.config, boundedfile.MaxConfigurationBytes)}
-	var ok bool
-	if s.namespace, s.name, ok = strings.Cut(o.state, "/"); !ok || s.namespace == "" || s.name == "" || strings.Contains(s.name, "/") {
-		return nil, fmt.Errorf("--state: %q; write NAMESPACE/NAME of a ConfigMap", o.state)
+	state, err := kube.ParseState(o.state)
+	if err != nil {
+		return nil, err
 	}
-	var err error
+	s.namespace, s.name = state.Namespace, state.Name
 	if s.content, err = s.file.Read(ctx); err != nil {
 		return nil, fmt.Errorf("--config: %w", err)
 	}

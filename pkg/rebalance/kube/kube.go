@@ -107,6 +107,21 @@ const StateLabel = "app.kubernetes.io/component=rebalancer-state"
 // BindingLabel is the label of the rebalancer's ClusterRoleBinding. Its service account has the namespace and name of the state.
 const BindingLabel = "app.kubernetes.io/component=rebalancer"
 
+// StateFlag is the rebalancer's flag that names the state, as NAMESPACE/NAME. DefaultState is its default.
+const (
+	StateFlag    = "state"
+	DefaultState = "plimsoll-system/plimsoll-rebalancer"
+)
+
+// ParseState returns the name of the state's ConfigMap, which is that of the rebalancer's Lease too.
+func ParseState(value string) (types.NamespacedName, error) {
+	namespace, name, ok := strings.Cut(value, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return types.NamespacedName{}, fmt.Errorf("--%s: %q; write NAMESPACE/NAME of a ConfigMap", StateFlag, value)
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}, nil
+}
+
 // stateKey is the key of the state in the ConfigMap.
 const stateKey = "state.json"
 

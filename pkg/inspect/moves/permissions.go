@@ -1,0 +1,42 @@
+package moves
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+)
+
+// Permissions returns what the rebalancer needs in a mode, except to read load. Its state and its Lease have one name. The other
+// Lease is the scheduler's.
+func Permissions(c *live.Connection, mode rebalancer.Mode, state, lease types.NamespacedName) ([]live.Permission, error) {
+	all, err := c.Informed()
+	if err != nil {
+		return nil, err
+	}
+	const coordination, elects = "coordination.k8s.io", "elects a leader"
+	for _, row := range []struct {
+		needed                          bool
+		group, resource, verbs, purpose string
+		in                              types.NamespacedName
+	}{
+		{mode == rebalancer.Evict, "", "pods", "get", "reads a pod once more before it evicts it", types.NamespacedName{}},
+		{mode == rebalancer.Evict, "", "pods/eviction", "create", "evicts pods (mode Evict)", types.NamespacedName{}},
+		{mode == rebalancer.DeletionCost, "", "pods", "patch", "writes deletion costs (mode DeletionCost)", types.NamespacedName{}},
+		{true, "events.k8s.io", "events", "create patch update", "reports moves as events", types.NamespacedName{}},
+		{true, coordination, "leases", "get", "finds out whether the scheduler runs", lease},
+		{true, "", "configmaps", "get update", "keeps its state", state},
+		{true, coordination, "leases", "create", elects, types.NamespacedName{Namespace: state.Namespace}},
+		{true, coordination, "leases", "get update", elects, state},
+	} {
+		if row.needed {
+			all = append(all, live.Permission{
+				Group: row.group, Resource: row.resource, Verbs: strings.Fields(row.verbs),
+				Namespace: row.in.Namespace, Name: row.in.Name, Purpose: row.purpose,
+			})
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,64 @@
+package inspect
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
+)
+
+// TestDoctor_RebalancerPermissions has a rebalancer of mode Evict whose account cannot evict, and can patch pods. Following each
+// advice leaves it with what TestRebalancer shows to be enough.
+func TestDoctor_RebalancerPermissions(t *testing.T) {
+	shared.loadedNodes(t, "worker-1")
+	ctx := t.Context()
+	rules := slices.DeleteFunc(rebalancerRules(t, rebalancer.Evict), func(r rbacv1.PolicyRule) bool {
+		return r.Resources[0] == "pods/eviction"
+	})
+	patch := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"patch"}}
+	rebalancerAccount(t, append(rules, patch)...)
+	meta := metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "rebalancer-config"}
+	configs, pods := shared.Client.CoreV1().ConfigMaps(meta.Namespace), shared.Client.CoreV1().Pods(meta.Namespace)
+	_, err := configs.Create(ctx, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{
+		"rebalancer.yaml": "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nmode: Evict\n",
+	}}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = pods.Create(ctx, &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{
+		ServiceAccountName: "rebalancer", SchedulerName: "none",
+		Containers: []corev1.Container{{Name: "main", Image: "i", Command: []string{"/bin/rebalancer", "--state=default/rebalancer", "--v=2"}}},
+		Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{
+			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: meta.Name}},
+		}}},
+	}}, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(ctx)
+		_ = configs.Delete(ctx, meta.Name, metav1.DeleteOptions{})
+		_ = pods.Delete(ctx, meta.Name, *metav1.NewDeleteOptions(0))
+		shared.removeGrants(t)
+	})
+	config := "--config=" + shared.writeConfiguration(t, movingConfiguration)
+	const id, account = "rebalancer.permissions", "system:serviceaccount:default:rebalancer"
+	advice := wantsFound(t, shared.doctor(t, config), id, doctor.Error,
+		account+" lacks permission to create pods/eviction: the rebalancer evicts pods")
+	shared.shellReading(t, advice[0].YAML, "kubectl apply -f -")
+	var report *doctor.Report
+	waitUntil(t, func() bool { // the authorizer's informers are late
+		report = shared.doctor(t, config)
+		return statusOf(report, id) != doctor.Error
+	})
+	wantsFound(t, report, id, doctor.Warning, account+" has permission to patch pods, which mode Evict does not need")
+	roles := shared.Client.RbacV1().ClusterRoles()
+	role, err := roles.Get(ctx, "rebalancer", metav1.GetOptions{})
+	must(t, err)
+	role.Rules = rules
+	_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
+	must(t, err)
+	shared.eventually(t, []string{config}, id)
+}
