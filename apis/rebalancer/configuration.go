@@ -85,6 +85,8 @@ type Protection string
 
 // The protections that can be turned off.
 const (
+	// Evacuations protects pods that another component moves once their eviction is requested, such as KubeVirt's machines.
+	Evacuations       Protection = "Evacuations"
 	LocalStorage      Protection = "LocalStorage"
 	PersistentVolumes Protection = "PersistentVolumes"
 	ResourceClaims    Protection = "ResourceClaims"
@@ -96,7 +98,9 @@ const (
 
 // Protections returns the protections that can be turned off.
 func Protections() []Protection {
-	return []Protection{LocalStorage, PersistentVolumes, ResourceClaims, SingleReplicas, Jobs, SystemPriority, SystemNamespace}
+	return []Protection{
+		Evacuations, LocalStorage, PersistentVolumes, ResourceClaims, SingleReplicas, Jobs, SystemPriority, SystemNamespace,
+	}
 }
 
 // Default returns the configuration of an empty file.

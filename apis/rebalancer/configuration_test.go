@@ -62,7 +62,7 @@ func TestDecode_Mistakes(t *testing.T) {
 		header + "windows: [{schedule: 0 22 * * *, duration: 1h, timeZone: Local}]":                       `windows[0].timeZone: Invalid value: "Local": write a name of the IANA time zone database, such as Europe/Berlin`,
 		header + "windows: [{schedule: 0 22 * * *}]":                                                      `windows[0].duration: Invalid value: "0s": must be in [1m0s, 168h0m0s]`,
 		header + "windows: [{schedule: 0 22 * * *, duration: 1h, timeZone: Mars/Base}]":                   `windows[0].timeZone: Invalid value: "Mars/Base": write a name of the IANA time zone database`,
-		header + "unprotected: [DaemonSets]":                                                              `unprotected[0]: Unsupported value: "DaemonSets": supported values: "LocalStorage", "PersistentVolumes"`,
+		header + "unprotected: [DaemonSets]":                                                              `unprotected[0]: Unsupported value: "DaemonSets": supported values: "Evacuations", "LocalStorage", "PersistentVolumes"`,
 		header + "linePercent: 80\nlinePercent: 90":                                                       `key "linePercent" already set in map`,
 		header + "linePercent: 0\nunprotected: [Jobs, Everything]":                                        "unprotected[1]",
 	} {

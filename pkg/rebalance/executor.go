@@ -401,11 +401,7 @@ func (e *Executor) move(ctx context.Context, m *Move) (*Moving, error) {
 		refuse(why)
 		return nil, nil
 	}
-	answer, why, err := e.Evictor.Evict(ctx, name, m.UID, true)
-	if err != nil || answer != Accepted && answer != Evacuating {
-		if err != nil {
-			why = err.Error()
-		}
+	if why := e.try(ctx, name, latest); why != "" {
 		refuse(why)
 		return nil, ctx.Err()
 	}
@@ -417,7 +413,7 @@ func (e *Executor) move(ctx context.Context, m *Move) (*Moving, error) {
 		e.history.cancel(m.UID)
 		return nil, err
 	}
-	answer, why, err = e.Evictor.Evict(ctx, name, m.UID, false)
+	answer, why, err := e.Evictor.Evict(ctx, name, m.UID, false)
 	switch {
 	case err != nil: // settle finds out whether the pod was evicted
 		e.history.refuse(m.UID, e.Clock.Now()) // if not, the next attempt could hang too
@@ -432,6 +428,20 @@ func (e *Executor) move(ctx context.Context, m *Move) (*Moving, error) {
 	}
 	e.Observer.Began(moving, pods[i])
 	return moving, err
+}
+
+// try requests the eviction as a dry run. It returns why the pod stays; empty if it can be evicted.
+func (e *Executor) try(ctx context.Context, name types.NamespacedName, pod *corev1.Pod) string {
+	answer, why, err := e.Evictor.Evict(ctx, name, pod.UID, true)
+	switch {
+	case err != nil:
+		return err.Error()
+	case answer == Accepted && isEvacuated(pod):
+		return "no component would move the pod, and its eviction would end it, despite its annotation " + requestEvictOnly
+	case answer == Accepted || answer == Evacuating:
+		return ""
+	}
+	return cmp.Or(why, "the eviction was refused")
 }
 
 // changed returns why the planned move does not hold for the pod any more; empty if it does. A watch may be late.
@@ -552,7 +562,8 @@ func (e *Executor) outcome(m *Moving, pods []*corev1.Pod, now time.Time) *Record
 	if m.Evacuates && moved != nil && isEvacuating(moved) {
 		timeout = max(timeout, longestEvacuation)
 	}
-	if replacement != nil {
+	stays := m.Evacuates && moved != nil && moved.DeletionTimestamp == nil // a replacement is ready before the machine is there
+	if replacement != nil && !stays {
 		r.Replacement, r.ReplacementUID, r.Node = replacement.Name, replacement.UID, replacement.Spec.NodeName
 		r.Outcome = outcomeOf(m, replacement)
 	}

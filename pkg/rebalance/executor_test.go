@@ -602,13 +602,27 @@ func TestExecutor_Evacuation(t *testing.T) {
 	w.clock.SetTime(now.Add(time.Hour - time.Second)) // a migration takes its time
 	w.wants()
 	w.replace("web-1", "b", true)
+	w.wants() // the machine is not there yet
+	delete(w.pods, "web-1")
 	w.wants("save", "Landed web-1")
 
 	w = newWorld(t, newFixture())
 	w.dryRun["web-1"], w.real["web-1"] = answer{Evacuating, nil}, answer{Evacuating, nil}
 	w.step()
-	w.clock.SetTime(now.Add(5 * time.Minute)) // nobody migrates it
+	w.replace("web-1", "b", true)
+	w.clock.SetTime(now.Add(5*time.Minute - time.Second))
+	w.wants()
+	w.clock.SetTime(now.Add(5 * time.Minute)) // the migration has failed, and the machine goes on where it is
 	w.wants("save", "NotReady web-1")
+}
+
+// TestExecutor_NobodyEvacuates has a pod that expects a migration in place of its eviction. No webhook would migrate it.
+func TestExecutor_NobodyEvacuates(t *testing.T) {
+	f := newFixture()
+	f.c.Unprotected = []rebalancer.Protection{rebalancer.Evacuations}
+	f.pods["web-1"].Annotations = map[string]string{requestEvictOnly: ""}
+	newWorld(t, f).wants("try web-1", "refused web-1: no component would move the pod, and its eviction would end it, despite its "+
+		"annotation descheduler.alpha.kubernetes.io/request-evict-only")
 }
 
 // TestExecutor_ReservesRoom has two hot nodes. The replacement of a's pod is not placed yet; it leaves no room for c's pod on b.

@@ -336,7 +336,7 @@ func (p *planner) stays(c *candidate, minAge time.Duration) Reason {
 	switch {
 	case !slices.Contains(p.SchedulerNames, c.pod.Spec.SchedulerName):
 		return OtherScheduler
-	case r.all == 1 && !slices.Contains(p.c.Unprotected, rebalancer.SingleReplicas):
+	case r.all == 1 && !slices.Contains(p.c.Unprotected, rebalancer.SingleReplicas) && !survives(c.pod, rebalancer.SingleReplicas):
 		return Reason(rebalancer.SingleReplicas)
 	case p.Now.Before(p.history.refused[c.pod.UID]):
 		return EvictionRefused
@@ -346,7 +346,7 @@ func (p *planner) stays(c *candidate, minAge time.Duration) Reason {
 		return WorkloadLimit
 	case p.perNamespace[c.pod.Namespace] >= p.c.MaxPerNamespaceInFlight:
 		return NamespaceLimit
-	case !p.budgetsAllow(c.pod):
+	case !isEvacuated(c.pod) && !p.budgetsAllow(c.pod): // KubeVirt's budgets allow no eviction, only the request
 		return DisruptionBudget
 	}
 	return ""

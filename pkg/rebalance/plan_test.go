@@ -183,6 +183,13 @@ func TestMake_Stays(t *testing.T) {
 	volume := func(source corev1.VolumeSource) func(*fixture) {
 		return func(f *fixture) { f.pods["web-1"].Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: source}} }
 	}
+	// machine is the only pod of its owner. It has local storage, and a budget that allows no eviction.
+	machine := func(f *fixture) {
+		annotate("descheduler.alpha.kubernetes.io/request-evict-only", "")(f)
+		volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})(f)
+		f.pods["web-1"].OwnerReferences[0].Kind, f.pods["web-1"].OwnerReferences[0].UID = "VirtualMachineInstance", "vm"
+		f.objects = append(f.objects, budgetOf("ns", 0))
+	}
 	ofKind := func(kind string) func(*fixture) {
 		return func(f *fixture) { f.pods["web-1"].OwnerReferences[0].Kind = kind }
 	}
@@ -216,6 +223,7 @@ func TestMake_Stays(t *testing.T) {
 		{name: "prefer no eviction", change: annotate("descheduler.alpha.kubernetes.io/prefer-no-eviction", ""), want: OptedOut},
 		{name: "resize pending", change: condition(corev1.PodResizePending), want: Resizing},
 		{name: "resize in progress", change: condition(corev1.PodResizeInProgress), want: Resizing},
+		{name: "evacuated", change: machine, want: "Evacuations", unprotected: rebalancer.Evacuations},
 		{name: "emptyDir", change: volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
 			want: "LocalStorage", unprotected: rebalancer.LocalStorage},
 		{name: "hostPath", change: volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}), want: "LocalStorage"},

@@ -51,6 +51,13 @@ var optOuts = map[string]func(value string) bool{
 	"descheduler.alpha.kubernetes.io/prefer-no-eviction": func(string) bool { return true },
 }
 
+// Annotations of KEP-1397 of the descheduler. KubeVirt writes the first one on pods of machines. It migrates these, and refuses
+// the eviction, which only asks for it. The second one says that a migration is under way.
+const (
+	requestEvictOnly   = "descheduler.alpha.kubernetes.io/request-evict-only"
+	evictionInProgress = "descheduler.alpha.kubernetes.io/eviction-in-progress"
+)
+
 // Movable reports whether the pod may move, as far as the pod itself tells. Its age, replicas and budgets are not looked at.
 func Movable(pod *corev1.Pod, c *rebalancer.Configuration) bool {
 	return protection(pod, c, 0, startOf(pod)) == ""
@@ -78,10 +85,11 @@ func protection(pod *corev1.Pod, c *rebalancer.Configuration, minAge time.Durati
 	case isResizing(pod):
 		return Resizing
 	}
-	for _, p := range rebalancer.Protections() {
-		if !slices.Contains(c.Unprotected, p) && protected(pod, owner, p) {
-			return Reason(p)
-		}
+	holds := func(p rebalancer.Protection) bool {
+		return !slices.Contains(c.Unprotected, p) && !survives(pod, p) && protected(pod, owner, p)
+	}
+	if i := slices.IndexFunc(rebalancer.Protections(), holds); i >= 0 {
+		return Reason(rebalancer.Protections()[i])
 	}
 	if !isReady(pod) {
 		return NotRunning
@@ -95,6 +103,8 @@ func protection(pod *corev1.Pod, c *rebalancer.Configuration, minAge time.Durati
 // protected reports whether the protection holds for the pod. That of single replicas needs the other pods.
 func protected(pod *corev1.Pod, owner *metav1.OwnerReference, by rebalancer.Protection) bool {
 	switch by {
+	case rebalancer.Evacuations:
+		return isEvacuated(pod)
 	case rebalancer.LocalStorage:
 		return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil || v.HostPath != nil })
 	case rebalancer.PersistentVolumes:
@@ -122,11 +132,22 @@ func hasOptedOut(pod *corev1.Pod) bool {
 	return false
 }
 
-// isEvacuating reports whether another component moves the pod, by KEP-1397 of the descheduler. KubeVirt migrates machines this
-// way.
-func isEvacuating(pod *corev1.Pod) bool {
-	_, ok := pod.Annotations["descheduler.alpha.kubernetes.io/eviction-in-progress"]
+// isEvacuated reports whether another component moves the pod once its eviction is requested.
+func isEvacuated(pod *corev1.Pod) bool {
+	_, ok := pod.Annotations[requestEvictOnly]
 	return ok
+}
+
+// isEvacuating reports whether another component moves the pod now.
+func isEvacuating(pod *corev1.Pod) bool {
+	_, ok := pod.Annotations[evictionInProgress]
+	return ok
+}
+
+// survives reports whether the protection is pointless for the pod: it runs, with its storage, until its replacement does.
+func survives(pod *corev1.Pod, by rebalancer.Protection) bool {
+	spared := []rebalancer.Protection{rebalancer.LocalStorage, rebalancer.PersistentVolumes, rebalancer.SingleReplicas}
+	return isEvacuated(pod) && slices.Contains(spared, by)
 }
 
 func isResizing(pod *corev1.Pod) bool {

@@ -34,6 +34,7 @@ func reasons() map[rebalance.Reason]string {
 		rebalance.WorkloadBarred:   "earlier move of its workload failed",
 		rebalance.WorkloadLimit:    "too many unavailable replicas of its workload",
 		rebalance.WouldReturn:      "scheduler would choose the same node again",
+		"Evacuations":              "moved by another component, such as KubeVirt",
 		"Jobs":                     "pod of a Job",
 		"LocalStorage":             "local storage",
 		"PersistentVolumes":        "persistent volumes",
