@@ -258,34 +258,41 @@ func TestPodSums_OfClasses(t *testing.T) {
 	config.Classes = podclass.New([]apiconfig.PodClass{
 		{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"class": "latency"}}}, {PriorityClassNames: []string{"batch"}},
 	})
-	model, state := NewModel(fixture.snapshots, config), framework.NewCycleState()
-	// Excesses are 328 of a, 492 of b, 164 of c and 600 of s. A fourth of 8,000 is measured, and 300 of s is pending.
+	model := NewModel(fixture.snapshots, config)
+	// Excesses are 328 of a, 492 of b, 164 of c and 600 of s.
 	silent := (600 / 1.64) * (600 / 1.64)
 	all := PodSums{Mean: 2600, Learned: 2300, Excess: 600, LargestVariance: silent, Largest: 3, RestVariance: 90000 + 40000 + 10000}
 	// To other namespaces, 100 of the mean of s count.
 	foreign := PodSums{Mean: 2400, Learned: 2300, Excess: 492, LargestVariance: 90000, Largest: 0, RestVariance: 40000 + 10000}
-	highest := PodSums{Mean: 1800, Learned: 1800, Excess: 328, LargestVariance: 40000, Largest: 2, RestVariance: 10000, Lower: 500}
+	highest := PodSums{Mean: 1800, Learned: 1800, Excess: 328, LargestVariance: 40000, Largest: 2, RestVariance: 10000}
+	highest.Explained = 2600 + 600 + math.Sqrt(140000) // 3,574.17
 	for _, tc := range []struct {
 		name, namespace string
 		class           int
 		want            PodSums
+		measured        float64
 		wantMean        float64
 	}{
-		{"a pod of no class sees all pods", "tenant", podclass.None, all, 2300},
-		{"and so does one of the lowest class", "tenant", 1, all, 2300},
-		{"in another namespace, without defaults", "ns", 1, foreign, 2300},
-		// 2,000 + 300 − 500 is the least that the other pods are known to use.
-		{"a pod of the highest class does not see batch", "tenant", 0, highest, 1800},
-		// 2,000 + 100 − 500 is less than that.
-		{"in another namespace neither", "ns", 0, highest, 1800},
+		// 0.5 · 8,000 are measured, and 300 of s are pending: 100 to other namespaces.
+		{"a pod of no class sees all pods", "tenant", podclass.None, all, 0.5, 4300},
+		{"and so does one of the lowest class", "tenant", 1, all, 0.5, 4300},
+		{"in another namespace, without defaults", "ns", 1, foreign, 0.5, 4100},
+		{"a pod of the highest class does not see batch", "tenant", 0, highest, 0.4, 1800}, // 3,500 are explained
+		// 4,300 − 3,574.17 = 725.83 are not.
+		{"but load that pods do not explain", "tenant", 0, highest, 0.5, 1800 + 725.83},
+		{"in another namespace too", "ns", 0, highest, 0.5, 1800 + 525.83},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			half := measurement(0)
+			half.Mean = tc.measured
+			fixture.republish(half, measurement(0))
+			state := framework.NewCycleState()
 			view := model.View(state).For(st.MakePod().Namespace(tc.namespace).Obj(), tc.class)
 			resources := view.Node(node, &learned.Usages{}, 0)
 			if diff := cmp.Diff(tc.want, *resources[load.CPU].Pods, cmpopts.EquateApprox(1e-5, 0)); diff != "" {
 				t.Errorf("sums (-want +got):\n%s", diff)
 			}
-			if got := resources[load.CPU].Mean(); math.Abs(got-tc.wantMean) > 1e-3 {
+			if got := resources[load.CPU].Mean(); math.Abs(got-tc.wantMean) > 0.01 {
 				t.Errorf("mean %v, want %v", got, tc.wantMean)
 			}
 			if got := resources[load.Memory].Pods.Largest; got == NoPod {

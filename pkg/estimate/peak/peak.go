@@ -33,16 +33,24 @@ func With(node *estimate.ResourceEstimate, pods *PodSums, pod *learned.Usage, de
 	return Resource{Node: node, Pods: pods, Pod: u, Deviations: deviations}
 }
 
-// Mean is the expected mean with the pod: the larger of load and learned usage, plus the pod's mean. The load excludes the
-// learned usage of lower classes. Without fresh load it is the sum of means. Without statistics it is the sum of all requests.
+// Mean is the expected mean with the pod: the larger of load and learned usage, plus the pod's mean. Without fresh load, or
+// without lower classes, it is the sum of means. Without statistics it is the load or the sum of requests, of all pods.
 func (r *Resource) Mean() float64 {
 	switch {
-	case r.Node.State == load.Fresh:
-		return max(r.Node.Mean+r.Node.Pending-r.Pods.Lower, r.Pods.Learned) + r.Pod.Mean
+	case r.Node.State == load.Fresh && (r.Pods.Explained == 0 || !r.HasStatistics):
+		return max(r.Node.Mean+r.Node.Pending, r.Pods.Learned) + r.Pod.Mean
 	case r.HasStatistics:
-		return r.Pods.Mean + r.Pod.Mean
+		return r.Pods.Mean + r.Unexplained() + r.Pod.Mean
 	}
 	return r.Node.Mean + r.Pod.Mean
+}
+
+// Unexplained is the load above the predicted peak of all pods, where lower classes do not count. It is not known whose it is.
+func (r *Resource) Unexplained() float64 {
+	if r.Node.State != load.Fresh || r.Pods.Explained == 0 {
+		return 0
+	}
+	return max(r.Node.Mean+r.Node.Pending-r.Pods.Explained, 0)
 }
 
 // PodIsLargest reports whether the excess of the pod to place is the largest.

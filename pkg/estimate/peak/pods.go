@@ -27,9 +27,9 @@ type PodSums struct {
 	// Startup is the usage beyond Mean of the pods that start, as far as no measurement covers it. It comes at the same time. Excess
 	// excludes it.
 	Startup float64
-	// Lower is the sum of Learned over pods of lower classes than the pod to place. No other sum includes them. It is 0 for
-	// memory, which a pod does not return to others.
-	Lower float64
+	// Explained is the predicted peak of all pods, if the other sums exclude lower classes; otherwise 0. It is 0 for memory, which
+	// a pod does not return to others.
+	Explained float64
 }
 
 // NodeSums are the sums of all resources, by load.Resource.
@@ -59,7 +59,7 @@ type seenSums struct {
 
 // podSums are the sums over one node's pods, by one prediction.
 type podSums struct {
-	// seenSums are for pods of no class, and byClass for the others.
+	// seenSums are for pods that see all, and byClass for classes with a lower one.
 	seenSums
 	byClass []seenSums
 	// The sums hold between from and until, in nanoseconds since 1970.
@@ -68,14 +68,14 @@ type podSums struct {
 	// predicted runs parallel to pods.
 	pods      []fwk.PodInfo
 	predicted []predictedPod
-	// classes runs parallel to pods; nil without Config.Classes.
+	// classes runs parallel to pods; nil where no class has a lower one.
 	classes []int
 }
 
 // seenBy returns the sums as a pod of the namespace and the class sees them.
 func (s *podSums) seenBy(namespace string, class int) *NodeSums {
 	seen := &s.seenSums
-	if class != podclass.None {
+	if class != podclass.None && class < len(s.byClass) {
 		seen = &s.byClass[class]
 	}
 	return seen.viewed.For(namespace, &seen.all)
@@ -100,9 +100,9 @@ func (v *View) Derive(f estimate.Facts, earlier *podSums) (s podSums, same bool)
 	allocatable := estimate.Allocatable(f.Node)
 	cpu := &f.Measured[load.CPU]
 	s.seenSums = s.seen(allocatable, moment, cpu, podclass.None)
-	if n := v.model.config.Classes.Len(); n > 0 {
+	if n := v.model.config.Classes.Len(); n > 1 {
 		s.classes = v.classesOf(f.Pods, earlier)
-		for class := range n {
+		for class := range n - 1 {
 			s.byClass = append(s.byClass, s.seen(allocatable, moment, cpu, class))
 		}
 	}
@@ -124,7 +124,11 @@ func (v *View) classesOf(pods []fwk.PodInfo, earlier *podSums) []int {
 // seen returns the sums that pods of a class see.
 func (s *podSums) seen(allocatable podusage.Amounts, moment int64, cpu *load.Measurement, class int) seenSums {
 	seen := seenSums{all: s.sums(allocatable, moment, cpu, class, func(int) bool { return true })}
-	defaults, counted := s.defaults(allocatable, moment, podclass.None), s.defaults(allocatable, moment, class)
+	defaults := s.defaults(allocatable, moment, podclass.None)
+	counted := defaults
+	if class != podclass.None {
+		counted = s.defaults(allocatable, moment, class)
+	}
 	seen.viewed = estimate.NewViewed(defaults, func(namespace string) NodeSums {
 		sums := s.sums(allocatable, moment, cpu, class, func(i int) bool { return s.pods[i].GetPod().Namespace == namespace })
 		for r := range sums {
@@ -143,6 +147,10 @@ func (s *podSums) sums(
 ) (sums NodeSums) {
 	for r := range sums {
 		sums[r] = s.sumOf(load.Resource(r), allocatable[r], moment, cpu, class, withDefault)
+	}
+	if class != podclass.None {
+		all := &s.all[load.CPU]
+		sums[load.CPU].Explained = all.Mean + all.Excess + math.Sqrt(all.RestVariance)
 	}
 	return sums
 }
@@ -289,7 +297,6 @@ func (s *podSums) sumOf(
 		usage := usages.at(r)
 		usage = usage.Within(allocatable)
 		if r == load.CPU && s.isLower(i, class) {
-			sums.Lower += usage.Learned
 			continue
 		}
 		if r == load.CPU {

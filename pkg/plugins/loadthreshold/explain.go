@@ -18,6 +18,7 @@ import (
 func (pl *LoadThreshold) Explain(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) explain.Terms {
 	s := pl.filterState(state, pod)
 	terms := pl.terms(s, node)
+	terms.Line = explain.LineOf(s.class)
 	if s.podUsages != nil {
 		terms.PeakTerms = new(pl.nodePeaks(s, node))
 		for r := range terms.PeakTerms {
@@ -33,10 +34,7 @@ func (pl *LoadThreshold) Reader() *reading.Reader { return pl.reader }
 // LoadLine implements explain.LoadReader. A node is above its line if a pod of another namespace that uses nothing would be
 // refused.
 func (pl *LoadThreshold) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
-	s := pl.newFilterState(state, estimate.Stranger(), podclass.None)
-	if s.peaks[load.CPU] != nil {
-		s.podUsages = &learned.Usages{}
-	}
+	s := pl.strangerState(state, podclass.None)
 	t := pl.terms(s, node)
 	l := explain.LoadLine{Node: t.Node}
 	var own line
@@ -52,7 +50,23 @@ func (pl *LoadThreshold) LoadLine(state fwk.CycleState, node fwk.NodeInfo) expla
 		l.Annotated[r] = own[r] > 0
 		l.Above[r] = pl.resourceReason(s, &t, r) != ""
 	}
+	for class := range pl.lines {
+		s := pl.strangerState(state, class)
+		t := pl.terms(s, node)
+		l.Classes = append(l.Classes, explain.ClassLine{
+			Utilization: t.Utilization(load.CPU), Percent: float64(t.LinePercent[load.CPU]), Above: pl.resourceReason(s, &t, load.CPU) != "",
+		})
+	}
 	return l
+}
+
+// strangerState is the state of a pod of the class that uses nothing, and has a namespace of its own.
+func (pl *LoadThreshold) strangerState(state fwk.CycleState, class int) *filterState {
+	s := pl.newFilterState(state, estimate.Stranger(), class)
+	if s.peaks[load.CPU] != nil {
+		s.podUsages = &learned.Usages{}
+	}
+	return s
 }
 
 // ExplainPodUsage implements explain.UsageExplainer for the resources with a threshold.

@@ -100,6 +100,7 @@ func (pl *LoadThreshold) terms(s *filterState, node fwk.NodeInfo) Terms {
 		Fraction: pl.reader.Request().Fraction, Pod: s.podUsage, Deviations: pl.deviations, LinePercent: pl.lineOf(node.Node(), s.class),
 	}
 	if s.podUsages != nil {
+		t.Predicted = true
 		peaks := pl.nodePeaks(s, node)
 		for r := range peaks {
 			t.Node[r], t.Peak[r] = *peaks[r].Node, peaks[r].Peak()
@@ -196,7 +197,8 @@ func (pl *LoadThreshold) hasRoom(pod *corev1.Pod) func(node *corev1.Node) bool {
 			if peaks := pl.peaks[r]; peaks != nil && t.Node[r].State == load.Fresh {
 				pods := peaks.LatestPods(node.Name, pod.Namespace, class)
 				resource := peak.With(&t.Node[r], &pods[r], &podUsages[r], pl.deviations)
-				t.Peak[r] = resource.Peak()
+				resource.HasStatistics = peaks.Latest().Statistics.Len() > 0
+				t.Peak[r], t.Predicted = resource.Peak(), true
 			}
 			known := t.Node[r].State == load.Fresh
 			if known && t.Above(r) || !known && t.LinePercent[r] > 0 && pl.missingLoad == config.MissingLoadReject {

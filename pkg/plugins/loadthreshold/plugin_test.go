@@ -299,8 +299,8 @@ func TestFilter_Lines(t *testing.T) {
 	latency := func(p *corev1.Pod) *corev1.Pod { p.Spec.PriorityClassName = "latency"; return p }
 	batch := func(p *corev1.Pod) *corev1.Pod { p.Labels = map[string]string{"tier": "batch"}; return p }
 	other := func(p *corev1.Pod) *corev1.Pod { return p }
-	// Beside the volatile pod, as in TestFilter_PredictedPeak, 64.4 %. Without its mean of 1,000, and its peak:
-	// (2,400 − 1,000 + 500 + 1,000) / 8,000 = 36.25 %.
+	// Beside the volatile pod, as in TestFilter_PredictedPeak, 64.4 %. By statistics of the pods alone, without the 2,400 measured:
+	// (1,000 + 500 + 1,640 + 609.8) / 8,000 = 46.9 %. Without that pod: (500 + 1,000) / 8,000 = 18.75 %.
 	for _, tc := range []struct {
 		name       string
 		pod, on    func(*corev1.Pod) *corev1.Pod
@@ -308,17 +308,18 @@ func TestFilter_Lines(t *testing.T) {
 		annotation string
 		want       string
 	}{
-		{"the highest class does not see batch, below", latency, batch, 37, 99, "", ""},
-		{"the highest class does not see batch, above", latency, batch, 36, 99, "", above(36)},
-		{"the highest class sees its own", latency, latency, 64, 99, "", above(64)},
-		{"the highest class sees pods of no class", latency, other, 64, 99, "", above(64)},
+		{"the highest class does not see batch, below", latency, batch, 19, 99, "", ""},
+		{"the highest class does not see batch, above", latency, batch, 18, 99, "", above(18)},
+		{"the highest class sees its own, below", latency, latency, 47, 99, "", ""},
+		{"the highest class sees its own, above", latency, latency, 46, 99, "", above(46)},
+		{"the highest class sees pods of no class", latency, other, 46, 99, "", above(46)},
 		{"batch sees its own, below", batch, batch, 1, 65, "", ""},
 		{"batch sees its own, above", batch, batch, 99, 64, "", above(64)},
 		{"batch sees the highest class", batch, latency, 99, 64, "", above(64)},
 		{"a pod of no class sees batch, and has the common line", other, batch, 1, 1, "", ""},
 		{"a node's own line is lower", other, batch, 99, 99, "cpu=64", above(64)},
-		{"a node's own line is lower for a class too", latency, batch, 99, 99, "cpu=36", above(36)},
-		{"a node's own line is higher", latency, batch, 36, 99, "cpu=99", above(36)},
+		{"a node's own line is lower for a class too", latency, batch, 99, 99, "cpu=18", above(18)},
+		{"a node's own line is higher", latency, batch, 18, 99, "cpu=99", above(18)},
 		{"a node has a line for memory alone", latency, batch, 99, 99, "memory=50", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -333,7 +334,46 @@ func TestFilter_Lines(t *testing.T) {
 			if got, want := b.hasRoom(tc.pod(podOf("1", "0")))(n), tc.want == ""; got != want {
 				t.Errorf("has room: %v, want %v", got, want)
 			}
+			pod := tc.pod(podOf("1", "0"))
+			terms := b.Explain(t.Context(), framework.NewCycleState(), pod, infoOf(n, on)).(Terms)
+			limits, sum := terms.Limits(), 0.0
+			for _, term := range limits[0].Terms {
+				sum += term.Value
+			}
+			wantLine := map[int]string{0: "lines[0]", 1: "lines[1]"}[b.classes.Of(pod)]
+			if limits[0].Line != wantLine || math.Abs(sum-limits[0].Value) > 1e-9 {
+				t.Errorf("limit %+v, want that of %q, and terms that add up", limits[0], wantLine)
+			}
+			named := slices.ContainsFunc(terms.List(), func(t explain.Term) bool { return t.Name == "cpu load line of "+wantLine })
+			if named != (wantLine != "") {
+				t.Errorf("terms %v, want the line %q named", terms.List(), wantLine)
+			}
 		})
+	}
+}
+
+func TestLoadLine_Classes(t *testing.T) {
+	b := build(t, "thresholds: {cpu: 70}\nstatistic: PredictedPeak\nlines: [{priorityClassNames: [latency], cpu: 30}, "+
+		"{priorityClassNames: [batch], cpu: 50}]", nil)
+	volatile := volatileOn(b, 0.3)
+	for _, tc := range []struct {
+		class string
+		want  []explain.ClassLine
+	}{
+		// All see (2,400 + 1,640) / 8,000 = 50.5 %, and latency sees nothing.
+		{"batch", []explain.ClassLine{{Utilization: 0, Percent: 30}, {Utilization: 0.505, Percent: 50, Above: true}}},
+		// (1,000 + 1,640) / 8,000 = 33 %
+		{"latency", []explain.ClassLine{{Utilization: 0.33, Percent: 30, Above: true}, {Utilization: 0.505, Percent: 50, Above: true}}},
+	} {
+		pod := volatile.DeepCopy()
+		pod.Spec.PriorityClassName = tc.class
+		l := b.LoadLine(framework.NewCycleState(), infoOf(node("n"), pod))
+		if diff := cmp.Diff(tc.want, l.Classes, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
+			t.Errorf("beside a pod of %s (-want +got):\n%s", tc.class, diff)
+		}
+		if l.Percent[load.CPU] != 70 || l.Above[load.CPU] {
+			t.Errorf("the common line: %+v", l)
+		}
 	}
 }
 

@@ -56,7 +56,7 @@ func build(_ context.Context, args *config.PredictedPeakArgs, given descriptor.G
 	pl.SetPodState(func(state fwk.CycleState, pod *corev1.Pod) (*podState, loadscore.Scoring) {
 		class := classes.Of(pod)
 		view := pl.peaks.View(state).For(pod, class)
-		s := podState{view: view, usages: view.Pod(pod), targetPercent: pl.targetOf(class)}
+		s := podState{view: view, usages: view.Pod(pod), class: class, targetPercent: pl.targetOf(class)}
 		if view.HasStatistics() && args.MissingLoad == config.MissingLoadRequests {
 			return &s, loadscore.Always
 		}
@@ -70,6 +70,7 @@ type podState struct {
 	view *peak.View
 	// usages are those of the pod to place.
 	usages        *learned.Usages
+	class         int
 	targetPercent float64
 }
 
@@ -104,7 +105,9 @@ func (pl *PredictedPeak) terms(s *loadscore.PreScoreState[podState], node fwk.No
 
 // Explain returns the node's Terms.
 func (pl *PredictedPeak) Explain(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) explain.Terms {
-	terms := pl.terms(pl.PreScoreState(state, pod), node)
+	s := pl.PreScoreState(state, pod)
+	terms := pl.terms(s, node)
+	terms.Line = explain.LineOf(s.Pod.class)
 	for r := range terms.Resources {
 		terms.Largest[r] = terms.Resources[r].LargestOn(node)
 	}
@@ -114,13 +117,24 @@ func (pl *PredictedPeak) Explain(_ context.Context, state fwk.CycleState, pod *c
 // LoadLine implements explain.LoadReader. Its utilization is the predicted peak. Only strategy Pack has a line: the target.
 func (pl *PredictedPeak) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
 	l := pl.Extensions.LoadLine(state, node)
-	peaks := pl.peaks.View(state).For(estimate.Stranger(), podclass.None).Node(node, &learned.Usages{}, pl.deviations)
-	for r := range peaks {
-		l.Utilization[r] = peaks[r].Peak()
+	peaks := func(class int) [load.ResourceCount]peak.Resource {
+		return pl.peaks.View(state).For(estimate.Stranger(), class).Node(node, &learned.Usages{}, pl.deviations)
+	}
+	for r, p := range peaks(podclass.None) {
+		l.Utilization[r] = p.Peak()
 		if pl.strategy == config.StrategyPack {
 			l.Percent[r] = pl.targetPercent
 			l.Above[r] = 100*l.Utilization[r] > pl.targetPercent
 		}
+	}
+	for class := range pl.lines {
+		cpu := peaks(class)[load.CPU]
+		c := explain.ClassLine{Utilization: cpu.Peak()}
+		if pl.strategy == config.StrategyPack {
+			c.Percent = pl.targetOf(class)
+			c.Above = 100*c.Utilization > c.Percent
+		}
+		l.Classes = append(l.Classes, c)
 	}
 	return l
 }

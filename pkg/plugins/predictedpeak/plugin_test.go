@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2/ktesting"
@@ -17,6 +18,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
@@ -341,7 +343,7 @@ func TestScore_FollowsStatistics(t *testing.T) {
 
 // A class of pods has a target of its own, and does not see the load of lower classes.
 func TestScore_Lines(t *testing.T) {
-	const classes = noMemory + "lines: [{priorityClassNames: [latency], cpu: 30}, {priorityClassNames: [batch]}]\n"
+	const classes = noMemory + "lines: [{priorityClassNames: [latency], cpu: 10}, {priorityClassNames: [batch]}]\n"
 	of := func(class string, p *corev1.Pod) *corev1.Pod {
 		p.Spec.PriorityClassName = class
 		return p
@@ -353,10 +355,10 @@ func TestScore_Lines(t *testing.T) {
 		// Of v-0 on the node, and p: (2,400 + 1,000 + 1,640 + 200) / 8,000 = 0.655; 20 + 0.8·34.5
 		{"batch sees batch", "", "batch", 48},
 		{"a pod of no class sees batch", "", "", 48},
-		// Without v-0: (2,400 − 1,000 + 1,328) / 8,000 = 0.341; 20 + 0.8·65.9
-		{"latency does not see batch", "", "latency", 73},
-		// packing: 70·(100 − 34.1)/70 = 65.9, for 34.1 is above the target of 30: 30·65.9/70 = 28.24; 20 + 0.8·28.24
-		{"latency above its target", "strategy: Pack", "latency", 43},
+		// By statistics, without v-0: 1,328 / 8,000 = 0.166; 20 + 0.8·83.4
+		{"latency does not see batch", "", "latency", 87},
+		// above the target of 10: 10·83.4/90 = 9.27; 20 + 0.8·9.27
+		{"latency above its target", "strategy: Pack", "latency", 27},
 		// below the target of 70: 30·65.5/70 + 70 = 98.07; 20 + 0.8·98.07
 		{"batch below the common target", "strategy: Pack", "batch", 98},
 		{"no class, below the common target", "strategy: Pack", "", 98},
@@ -423,10 +425,10 @@ func TestExplain(t *testing.T) {
 	loads := loadsOf(measured(0.3))
 	loads.Learn(statistics(), 0.5)
 	pl := newPlugin(t, loads, noMemory)
-	explain := func(p *corev1.Pod, on ...*corev1.Pod) *Terms {
+	explained := func(p *corev1.Pod, on ...*corev1.Pod) *Terms {
 		return pl.Explain(t.Context(), framework.NewCycleState(), p, nodeOf(on...)).(*Terms)
 	}
-	terms := explain(pod("p", "a", "2", ""), three()...)
+	terms := explained(pod("p", "a", "2", ""), three()...)
 	cpu := &terms.Resources[load.CPU]
 	got := map[string]float64{"mean": cpu.Mean(), "excess": cpu.Excess(), "deviation": cpu.Deviation(), "peak": cpu.Peak()}
 	want := map[string]float64{"mean": 3400, "excess": 1000, "deviation": math.Sqrt(170000), "peak": (4400 + math.Sqrt(170000)) / 8000}
@@ -436,7 +438,7 @@ func TestExplain(t *testing.T) {
 	if terms.Largest[load.CPU] != "ns/c" {
 		t.Errorf("the largest excess is %q's, want ns/c's", terms.Largest[load.CPU])
 	}
-	if got := explain(pod("p", "v", "2", ""), three()...).Largest[load.CPU]; got != "" {
+	if got := explained(pod("p", "v", "2", ""), three()...).Largest[load.CPU]; got != "" {
 		t.Errorf("the largest excess is %q's, want that of the pod to place", got)
 	}
 }
@@ -564,6 +566,18 @@ func TestLoadLine(t *testing.T) {
 		l := newPlugin(t, loads, args+"\n"+noMemory).LoadLine(framework.NewCycleState(), node)
 		if math.Abs(l.Utilization[load.CPU]-peak) > 1e-6 || l.Percent[load.CPU] != want.percent || l.Above[load.CPU] != want.above {
 			t.Errorf("%s: load line %+v, want a peak of %v and %+v", args, l, peak, want)
+		}
+	}
+	// a-0 is batch, and explains 1,328 of the 2,000 that are measured: latency sees (2,000 − 1,328) / 8,000 = 0.084.
+	node.GetPods()[0].GetPod().Spec.PriorityClassName = "batch"
+	const lines = noMemory + "lines: [{priorityClassNames: [latency], cpu: 30}, {priorityClassNames: [batch], cpu: 29}]\nstrategy: "
+	for strategy, want := range map[string][]explain.ClassLine{
+		"Spread": {{Utilization: 0.084}, {Utilization: peak}},
+		"Pack":   {{Utilization: 0.084, Percent: 30}, {Utilization: peak, Percent: 29, Above: true}},
+	} {
+		l := newPlugin(t, loads, lines+strategy).LoadLine(framework.NewCycleState(), node)
+		if diff := cmp.Diff(want, l.Classes, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
+			t.Errorf("%s: classes (-want +got):\n%s", strategy, diff)
 		}
 	}
 }
