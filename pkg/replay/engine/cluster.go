@@ -76,7 +76,7 @@ func newPodTemplate(w *input.Workload, index int, schedulerName string) podTempl
 			}},
 		},
 		spec: corev1.PodSpec{
-			SchedulerName: schedulerName,
+			SchedulerName: schedulerName, PriorityClassName: w.PriorityClass,
 			Containers: []corev1.Container{{
 				Name: cmp.Or(w.Container, "main"), Image: w.Image,
 				Resources: corev1.ResourceRequirements{Requests: listOf(w.Requests), Limits: listOf(w.Limits)},

@@ -316,12 +316,17 @@ func (e *engine) use(tick int) {
 	for i := range e.nodes {
 		n := &e.nodes[i]
 		cpu, memory := 0.0, 0.0
+		var sensitive latencySensitive
 		for _, j := range n.running {
 			p := &e.pods[j]
 			p.usage = p.demand.At(tick)
 			p.sum += float64(p.usage)
 			p.ticks++
 			cpu += float64(p.usage)
+			if e.Workloads[e.Pods[j].Workload].PriorityClass != input.Batch {
+				sensitive.cpu += float64(p.usage)
+				sensitive.pods++
+			}
 			memory += e.Pods[j].MemoryBytes
 		}
 		for _, j := range n.terminating {
@@ -331,6 +336,7 @@ func (e *engine) use(tick int) {
 		e.measured.add(i, podusage.Amounts{load.CPU: cpu / n.capacity.CPUMillis, load.Memory: memory / n.capacity.MemoryBytes})
 		if counted {
 			e.figures.node(i, n, cpu, tick < e.storms.until)
+			e.figures.latencySensitive(n, cpu, sensitive)
 		}
 	}
 	e.measured.next()

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
@@ -17,6 +18,12 @@ const (
 	chartStep = 5 * time.Minute
 )
 
+// latencySensitive are the pods of a node that are not batch: their number and their CPU demand, in milliCPU.
+type latencySensitive struct {
+	cpu  float64
+	pods int
+}
+
 // figures adds up a report.Run, tick by tick.
 type figures struct {
 	report.Run
@@ -28,7 +35,11 @@ type figures struct {
 	hotTicks, severeTicks int
 	// stormTicks are the hot node-ticks after storms.
 	stormTicks int
-	unserved   float64
+	// batch reports whether some pods are batch. sensitiveTicks are node-ticks in which the others alone are hot, and sensitivePods
+	// are pod-ticks of these on hot nodes.
+	batch                         bool
+	sensitiveTicks, sensitivePods int
+	unserved                      float64
 	// sum and squares are over the nodes of the current tick; deviation is the sum of the ticks' deviations.
 	sum, squares float64
 	deviation    float64
@@ -45,6 +56,7 @@ type figures struct {
 func newFigures(in *input.Input) *figures {
 	f := &figures{column: make([]float64, len(in.Nodes)), power: make([]*config.PowerModel, len(in.Nodes))}
 	f.Name, f.Seed = in.Name, in.Seed
+	f.batch = slices.ContainsFunc(in.Workloads, func(w input.Workload) bool { return w.PriorityClass == input.Batch })
 	f.charts = &report.Charts{
 		StepSeconds: chartStep.Seconds(), StartSeconds: (in.Length - in.Counted).Seconds(),
 		Utilization: make([][]byte, len(in.Nodes)), Distribution: make([]float64, 101),
@@ -84,6 +96,19 @@ func (f *figures) node(i int, n *nodeState, cpu float64, storm bool) {
 	}
 }
 
+// latencySensitive counts the pods of a node that are not batch during the tick. cpu is that of all pods, in milliCPU.
+func (f *figures) latencySensitive(n *nodeState, cpu float64, s latencySensitive) {
+	if !f.batch {
+		return
+	}
+	if s.cpu > load.Hot*n.capacity.CPUMillis {
+		f.sensitiveTicks++
+	}
+	if cpu > load.Hot*n.capacity.CPUMillis {
+		f.sensitivePods += s.pods
+	}
+}
+
 // tick ends the current tick.
 func (f *figures) tick(tick int) {
 	n := float64(len(f.column))
@@ -115,6 +140,8 @@ func (f *figures) run(e *engine) report.Run {
 	f.endColumn()
 	f.HotMinutes = float64(f.hotTicks) * input.Tick.Minutes()
 	f.StormMinutes = float64(f.stormTicks) * input.Tick.Minutes()
+	f.SensitiveHotMinutes = float64(f.sensitiveTicks) * input.Tick.Minutes()
+	f.SensitivePodMinutes = float64(f.sensitivePods) * input.Tick.Minutes()
 	f.SevereMinutes = float64(f.severeTicks) * input.Tick.Minutes()
 	f.UnservedCoreHours = f.unserved / 1000 * input.Tick.Hours()
 	f.P99Utilization = f.percentile(0.99)

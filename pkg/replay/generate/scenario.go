@@ -30,6 +30,8 @@ type Scenario struct {
 	Storms bool
 	// Uneven makes workloads and hours differ more: see uneven.
 	Uneven bool
+	// Batch is the share of batch workloads, which request no CPU. The others have the priority class latency-sensitive.
+	Batch float64
 }
 
 // Scenarios returns the scenarios, base first.
@@ -45,6 +47,7 @@ func Scenarios() []Scenario {
 		{Name: "misleading", Demand: baseDemand, Recurring: 0.3, Relatives: 0.8, Popular: 10},
 		{Name: "uneven", Demand: baseDemand, Recurring: 0.65, Relatives: 0.4, MostSimilar: 1, Uneven: true},
 		{Name: "storm", Demand: 0.35, Recurring: 0.65, Copies: 0.25, Storms: true},
+		{Name: "batch", Demand: 0.6, Recurring: 0.65, Copies: 0.25, Batch: 0.5},
 	}
 }
 
@@ -55,6 +58,9 @@ func ScenarioNames() (names []string) {
 	}
 	return names
 }
+
+// LatencySensitive is the priority class of workloads that are not batch, in a scenario with Batch.
+const LatencySensitive = "latency-sensitive"
 
 const (
 	baseDemand = 0.44
@@ -154,6 +160,7 @@ type kind struct {
 	lifetime time.Duration
 	// startup makes the pods use more while they start. service makes them request what they use, without a limit.
 	startup, service bool
+	priorityClass    string
 }
 
 func (g *generator) generate() {
@@ -249,9 +256,15 @@ func (g *generator) addWorkload() int {
 	if w >= g.catalog && w > 0 {
 		k = g.related(k)
 	}
+	if g.scenario.Batch > 0 {
+		if k.priorityClass = LatencySensitive; g.rand.Float64() < g.scenario.Batch {
+			k.priorityClass = input.Batch
+		}
+	}
 	g.kinds = append(g.kinds, k)
 	g.Workloads = append(g.Workloads, input.Workload{
 		Namespace: k.namespace, Name: fmt.Sprintf("app-%d", w), Image: k.image, App: k.app, Container: k.container,
+		PriorityClass: k.priorityClass,
 	})
 	return w
 }
@@ -306,6 +319,8 @@ func (g *generator) request(w int) {
 	workload.Requests.MemoryBytes = math.Ceil(k.memoryBytes*1.3/(1<<20)) * (1 << 20)
 	request := 0.0
 	switch share := g.rand.Float64(); {
+	case k.priorityClass == input.Batch:
+		return
 	case k.service:
 		workload.Requests.CPUMillis = math.Ceil(usage)
 		return

@@ -58,6 +58,9 @@ type Node struct {
 	Capacity Amounts `json:"capacity"`
 }
 
+// Batch is the priority class of workloads that are not latency-sensitive.
+const Batch = "batch"
+
 // Workload has the common properties of the pods of a controlling owner.
 type Workload struct {
 	Namespace string `json:"namespace"`
@@ -67,10 +70,12 @@ type Workload struct {
 	// App is the value of the pods' label app.kubernetes.io/name.
 	App string `json:"app,omitempty"`
 	// Container is the name of the container; "main" if empty.
-	Container string  `json:"container,omitempty"`
-	Requests  Amounts `json:"requests,omitzero"`
-	Limits    Amounts `json:"limits,omitzero"`
-	Startup   Startup `json:"startup,omitzero"`
+	Container string `json:"container,omitempty"`
+	// PriorityClass is the name of the pods' priority class. If it is Batch, the pods are not latency-sensitive.
+	PriorityClass string  `json:"priorityClass,omitempty"`
+	Requests      Amounts `json:"requests,omitzero"`
+	Limits        Amounts `json:"limits,omitzero"`
+	Startup       Startup `json:"startup,omitzero"`
 }
 
 // Startup is the usage of a pod from its start on.

@@ -60,6 +60,15 @@ func (r *Report) Figures() []Figure {
 			"storm", "After storms", "node-min", "Hot node-minutes in the quarter of an hour after a storm, per run.", true, 0, storm,
 		})
 	}
+	sensitive := func(r *Run) float64 { return r.SensitiveHotMinutes }
+	pods := func(r *Run) float64 { return r.SensitivePodMinutes }
+	if r.has(sensitive) || r.has(pods) {
+		figures = append(figures,
+			Figure{"sensitive", "Latency-sensitive alone", "node-min", "As Hot, with the CPU demand of latency-sensitive pods alone: " +
+				"what they suffer where batch pods yield.", true, 0, sensitive},
+			Figure{"sensitivePods", "Latency-sensitive on hot nodes", "pod-min", "Pod-minutes of latency-sensitive pods on hot nodes: " +
+				"what they suffer where batch pods do not yield.", true, 0, pods})
+	}
 	energy := func(r *Run) float64 { return r.EnergyHours / 1000 }
 	if r.has(energy) {
 		figures = append(figures, Figure{

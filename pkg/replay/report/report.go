@@ -49,6 +49,10 @@ type Run struct {
 	SevereMinutes float64 `json:"severeMinutes"`
 	// StormMinutes is the part of HotMinutes in the quarter of an hour after a storm: many pods start at once.
 	StormMinutes float64 `json:"stormMinutes,omitempty"`
+	// SensitiveHotMinutes are node-minutes in which the latency-sensitive pods alone are above load.Hot. SensitivePodMinutes are
+	// pod-minutes of these pods on nodes of HotMinutes. Both are 0 unless some pods are batch.
+	SensitiveHotMinutes float64 `json:"latencySensitiveHotMinutes,omitempty"`
+	SensitivePodMinutes float64 `json:"latencySensitivePodHotMinutes,omitempty"`
 	// UnservedCoreHours is demand beyond capacity.
 	UnservedCoreHours float64 `json:"unservedCoreHours"`
 	// P99Utilization is the 99th percentile over all node-minutes; Deviation the standard deviation between nodes, averaged over time.

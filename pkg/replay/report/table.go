@@ -21,6 +21,8 @@ type tableColumn struct {
 var tableColumns = []tableColumn{
 	{"HOT-MIN", "hot", "%.0f", true},
 	{"STORM-MIN", "storm", "%.0f", true},
+	{"SENSITIVE-MIN", "sensitive", "%.0f", true},
+	{"SENSITIVE-POD-MIN", "sensitivePods", "%.0f", true},
 	{"SEVERE-MIN", "severe", "%.0f", true},
 	{"UNSERVED-CORE-H", "unserved", "%.1f", true},
 	{"P99", "p99", "%.0f %%", false},

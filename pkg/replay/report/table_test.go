@@ -24,6 +24,27 @@ func TestWriteTables_Energy(t *testing.T) {
 	}
 }
 
+// The table has columns for latency-sensitive pods if there are batch pods.
+func TestWriteTables_LatencySensitive(t *testing.T) {
+	of := func(alone, pods float64) string {
+		var b strings.Builder
+		runs := []Run{{HotMinutes: 1000, SensitiveHotMinutes: alone, SensitivePodMinutes: pods}}
+		if err := WriteTables(&b, []*Report{{Policies: []PolicyReport{{Name: Stock, Runs: runs}}}}); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	for _, table := range []string{of(321, 0), of(0, 321)} {
+		if !strings.Contains(table, "321") || !strings.Contains(table, "SENSITIVE-MIN: As Hot") ||
+			!strings.Contains(table, "SENSITIVE-POD-MIN: Pod-minutes") {
+			t.Errorf("want 321 minutes and what they are, got\n%s", table)
+		}
+	}
+	if table := of(0, 0); strings.Contains(table, "SENSITIVE") {
+		t.Errorf("want no column without batch pods, got\n%s", table)
+	}
+}
+
 // The table has a column for hot minutes after storms if there are storms.
 func TestWriteTables_Storms(t *testing.T) {
 	of := func(minutes float64) string {
