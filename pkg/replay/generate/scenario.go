@@ -32,6 +32,8 @@ type Scenario struct {
 	Uneven bool
 	// Batch is the share of batch workloads, which request no CPU. The others have the priority class latency-sensitive.
 	Batch float64
+	// Daily gives workloads a rhythm by the hour of the day, over days: see rhythm.
+	Daily bool
 }
 
 // Scenarios returns the scenarios, base first.
@@ -46,6 +48,7 @@ func Scenarios() []Scenario {
 		{Name: "weak-siblings", Demand: baseDemand, Recurring: 0.3, Relatives: 0.8, MostSimilar: 0.5},
 		{Name: "misleading", Demand: baseDemand, Recurring: 0.3, Relatives: 0.8, Popular: 10},
 		{Name: "uneven", Demand: baseDemand, Recurring: 0.65, Relatives: 0.4, MostSimilar: 1, Uneven: true},
+		{Name: "daily", Demand: baseDemand, Recurring: 0.65, Copies: 0.25, Daily: true},
 		{Name: "storm", Demand: 0.35, Recurring: 0.65, Copies: 0.25, Storms: true},
 		{Name: "batch", Demand: 0.6, Recurring: 0.65, Copies: 0.25, Batch: 0.5},
 	}
@@ -124,6 +127,9 @@ func Day(t *Traces, s Scenario, nodes int, seed uint64) (*input.Input, error) {
 	}
 	ofDay := fnv.New64a()
 	_, _ = ofDay.Write([]byte(t.Name)) // it never fails
+	if s.Daily {
+		in.Length, in.Counted = (dailyLearned+dailyCounted)*input.Day, dailyCounted*input.Day
+	}
 	g := &generator{
 		Input: in, machines: machines, scenario: s, rand: rand.New(rand.NewPCG(seed, ofDay.Sum64())), size: float64(nodes) / baseNodes,
 	}
@@ -144,6 +150,8 @@ type generator struct {
 	kinds []kind
 	// catalog is the number of recurring workloads, which come first.
 	catalog int
+	// longLived is the share of bursts of long-lived workloads: see recurringDaily.
+	longLived float64
 }
 
 // kind is the usage of a workload's pods.
@@ -161,6 +169,9 @@ type kind struct {
 	// startup makes the pods use more while they start. service makes them request what they use, without a limit.
 	startup, service bool
 	priorityClass    string
+	rhythm           rhythm
+	// trace is that of all replicas, or nil.
+	trace []float32
 }
 
 func (g *generator) generate() {
@@ -173,8 +184,16 @@ func (g *generator) generate() {
 	bursts := burstsPerDay * g.size * g.scenario.Demand / baseDemand
 	// The cluster fills with as many pods as in a steady state, with residual lifetimes.
 	meanLifetime := time.Duration(float64(medianLifetime) * math.Exp(lifetimeSigma*lifetimeSigma/2))
-	g.arrivals(bursts*meanLifetime.Hours()/24, fillTime, g.residualLifetime)
-	g.arrivals(bursts, input.Day, g.lifetime)
+	running := bursts * meanLifetime.Hours() / 24
+	if g.scenario.Daily {
+		// As many pods run as on other days. Of running pods, more are long-lived than of arriving ones.
+		median := longLived*longLifetime.Hours() + (1-longLived)*medianLifetime.Hours()
+		g.longLived = longLived * longLifetime.Hours() / median
+		bursts *= medianLifetime.Hours() / median
+	}
+	g.arrivals(running, fillTime, g.residualLifetime)
+	g.longLived = longLived // of the arrivals
+	g.arrivals(bursts*(g.Length.Hours()/24), g.Length, g.lifetime)
 	if g.scenario.Storms {
 		g.storms()
 	}
@@ -204,9 +223,12 @@ func (g *generator) arrivals(bursts float64, over time.Duration, lifetime func(m
 // burst adds replicas of one workload.
 func (g *generator) burst(arrival time.Duration, lifetime func(median time.Duration) time.Duration) {
 	w := 0
-	if g.rand.Float64() < g.scenario.Recurring {
+	switch recurring := g.rand.Float64() < g.scenario.Recurring; {
+	case recurring && g.scenario.Daily:
+		w = g.recurringDaily()
+	case recurring:
 		w = g.rand.IntN(g.catalog)
-	} else {
+	default:
 		w = g.addWorkload()
 	}
 	replicas := min(max(int(math.Exp(0.9+1.05*g.rand.NormFloat64())), 1), maxReplicas)
@@ -222,11 +244,15 @@ func (g *generator) replicas(w, replicas int, arrival time.Duration, lifetime fu
 			machine = g.similar(machine)
 		}
 		scale := math.Exp(replicaSigma * g.rand.NormFloat64())
-		g.Pods = append(g.Pods, input.Pod{
+		p := input.Pod{
 			Workload: w, Arrival: arrival, Lifetime: lifetime(),
 			Trace: g.machines[machine], CPUMillis: float32(1000 * k.cores * scale),
 			Noise: g.rand.IntN(input.NoiseLength), MemoryBytes: k.memoryBytes * scale,
-		})
+		}
+		if g.scenario.Daily {
+			g.daily(k, &p)
+		}
+		g.Pods = append(g.Pods, p)
 	}
 }
 
@@ -250,6 +276,9 @@ func (g *generator) addWorkload() int {
 	if g.scenario.Uneven {
 		g.uneven(&k)
 	}
+	if g.scenario.Daily {
+		k.rhythm = g.rhythm()
+	}
 	if g.scenario.Storms {
 		k.startup = g.rand.Float64() < startupShare
 	}
@@ -260,6 +289,9 @@ func (g *generator) addWorkload() int {
 		if k.priorityClass = LatencySensitive; g.rand.Float64() < g.scenario.Batch {
 			k.priorityClass = input.Batch
 		}
+	}
+	if g.scenario.Daily {
+		g.setLifetime(&k, w)
 	}
 	g.kinds = append(g.kinds, k)
 	g.Workloads = append(g.Workloads, input.Workload{
@@ -277,13 +309,13 @@ func (g *generator) similar(machine int) int {
 
 func (g *generator) lifetime(median time.Duration) time.Duration {
 	lifetime := float64(median) * math.Exp(lifetimeSigma*g.rand.NormFloat64())
-	return max(time.Duration(min(lifetime, float64(input.Day))), input.Tick)
+	return max(time.Duration(min(lifetime, float64(g.Length))), input.Tick)
 }
 
 // residualLifetime is the remaining lifetime of a running pod at a random time. Its whole lifetime is weighted by length.
 func (g *generator) residualLifetime(median time.Duration) time.Duration {
 	whole := float64(median) * math.Exp(lifetimeSigma*lifetimeSigma+lifetimeSigma*g.rand.NormFloat64())
-	return max(time.Duration(min(whole, float64(input.Day))*g.rand.Float64()), input.Tick)
+	return max(time.Duration(min(whole, float64(g.Length))*g.rand.Float64()), input.Tick)
 }
 
 // scale scales usages to the scenario's demand in the counted hours.
@@ -297,7 +329,7 @@ func (g *generator) scale() {
 		p := &g.Pods[i]
 		from, to := max(p.Arrival, counted), min(p.Arrival+p.Lifetime, g.Length)
 		for at := from; at < to; at += input.TraceStep {
-			sum += float64(p.Trace[at/input.TraceStep]*p.CPUMillis) * min(to-at, input.TraceStep).Hours()
+			sum += float64(p.Value(int(at/input.TraceStep))*p.CPUMillis) * min(to-at, input.TraceStep).Hours()
 		}
 	}
 	if sum == 0 {

@@ -28,7 +28,7 @@ const (
 	maxLineBytes = 1 << 20
 	maxFileNodes = 20_000
 	maxFilePods  = 2_000_000
-	maxLength    = 7 * Day
+	maxLength    = 10 * Day
 	maxNumber    = 1e9
 	// maxFileValues bounds the values of all pods, with four bytes each: 50,000 pods over seven days.
 	maxFileValues = 100_000_000
@@ -123,7 +123,7 @@ func Write(w io.Writer, in *Input) error {
 		last := max(int(min(p.Arrival+p.Lifetime+Tick, in.Length)/TraceStep), first)
 		for sample := first; sample <= last; sample++ {
 			// to a hundredth of a milliCPU
-			line.CPUMillis = append(line.CPUMillis, math.Round(min(float64(p.value(sample)*p.CPUMillis), maxNumber)*100)/100)
+			line.CPUMillis = append(line.CPUMillis, math.Round(min(float64(p.Value(sample)*p.CPUMillis), maxNumber)*100)/100)
 		}
 		err = lines.Encode(fileLine{Pod: &line})
 	}

@@ -51,7 +51,7 @@ func checkPod(t *testing.T, in, again *Input, i int) {
 		t.Errorf("pod %d is %+v, want %+v", i, got, want)
 	}
 	for step := int(want.Arrival / TraceStep); step <= int(min(want.Arrival+want.Lifetime, in.Length-1)/TraceStep); step++ {
-		a, b := float64(want.value(step)), float64(got.value(step))
+		a, b := float64(want.Value(step)), float64(got.Value(step))
 		if difference := max(a-b, b-a); difference > 0.01+1e-6*a {
 			t.Errorf("pod %d uses %v in step %d, want %v", i, b, step, a)
 		}

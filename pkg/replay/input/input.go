@@ -123,8 +123,8 @@ func NewNoise() Noise {
 	return n
 }
 
-// value returns the trace's value in a step, counted from Input.Start.
-func (p *Pod) value(step int) float32 { return p.Trace[min(max(step-p.TraceFrom, 0), len(p.Trace)-1)] }
+// Value returns the trace's value in a step, counted from Input.Start.
+func (p *Pod) Value(step int) float32 { return p.Trace[min(max(step-p.TraceFrom, 0), len(p.Trace)-1)] }
 
 // Demand is a pod's CPU usage on a node with room for it.
 type Demand struct {
@@ -157,13 +157,13 @@ func (in *Input) DemandOf(p *Pod, n Noise, start int) Demand {
 // Restarted returns the demand of the pod if it starts again at a tick. For a TraceStep, it uses at least what it used when it
 // arrived.
 func (d Demand) Restarted(tick int) Demand {
-	d.restartedUntil, d.atStart = tick+ticksPerSample, d.pod.value(int(d.pod.Arrival/TraceStep))*d.pod.CPUMillis
+	d.restartedUntil, d.atStart = tick+ticksPerSample, d.pod.Value(int(d.pod.Arrival/TraceStep))*d.pod.CPUMillis
 	return d
 }
 
 // At returns the usage in milliCPU during the tick, counted from Input.Start.
 func (d *Demand) At(tick int) float32 {
-	usage := d.pod.value(tick/ticksPerSample) * d.pod.CPUMillis
+	usage := d.pod.Value(tick/ticksPerSample) * d.pod.CPUMillis
 	if tick < d.restartedUntil {
 		usage = max(usage, d.atStart)
 	}
