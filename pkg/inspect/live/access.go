@@ -356,9 +356,11 @@ func (a *access) explain(spec config.LoadSpec, err error) error {
 	var status metav1.Status
 	if json.Unmarshal(refused.Body, &status) == nil && status.Kind == "Status" && status.Details != nil &&
 		status.Details.Kind == "services" {
-		return fmt.Errorf("%w; you lack permission for the API server's proxy: write --source-address, or grant it with "+
-			"kubectl -n %s create role plimsoll-source --verb=get --resource=services/proxy --resource-name=%s, and bind it",
-			err, ShellQuote(service[0]), ShellQuote(proxyName(u, service[1])))
+		grant := grantCommands("plimsoll-source", &Permission{
+			Resource: "services/proxy", Verbs: []string{"get"}, Namespace: service[0], Name: proxyName(u, service[1]),
+		}, UnknownUser)
+		return fmt.Errorf("%w; you lack permission for the API server's proxy: write --source-address, or grant it to USER: %s",
+			err, grant)
 	}
 	return fmt.Errorf("%w; the server asks for a token, which cannot pass the API server's proxy: "+
 		"run kubectl -n %s port-forward svc/%s 9090:%s, and write --source-address %s://localhost:9090 --source-token-file FILE",

@@ -195,11 +195,9 @@ func (c *Connection) readConfigMap(ctx context.Context, namespace, name, key str
 	if err != nil {
 		err = fmt.Errorf("read ConfigMap %s/%s: %w", namespace, name, err)
 		if apierrors.IsForbidden(err) {
-			err = fmt.Errorf(
-				"%w; write --config FILE, or grant it: kubectl -n %s create role plimsoll-configuration --verb=get "+
-					"--resource=configmaps --resource-name=%s, and bind it",
-				err, ShellQuote(namespace), ShellQuote(name),
-			)
+			err = fmt.Errorf("%w; write --config FILE, or grant it: %s", err, grantCommands("plimsoll-configuration", &Permission{
+				Resource: "configmaps", Verbs: []string{"get"}, Namespace: namespace, Name: name,
+			}, c.User(ctx)))
 		}
 		return nil, err
 	}

@@ -345,6 +345,15 @@ func TestObjects_ReadsAllKinds(t *testing.T) {
 	}
 }
 
+func TestGrantCommands_ServiceAccount(t *testing.T) {
+	p := &Permission{Resource: "configmaps", Verbs: []string{"get", "list"}, Namespace: "ns", Name: "my config"}
+	const want = "kubectl -n ns create role r --verb=get,list --resource=configmaps --resource-name='my config' " +
+		"&& kubectl -n ns create rolebinding r --role=r --serviceaccount=ops:jane"
+	if got := grantCommands("r", p, "system:serviceaccount:ops:jane"); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 // TestConnection_User expects another request after a failure, and none once the name is known.
 func TestConnection_User(t *testing.T) {
 	var requests atomic.Int32
@@ -544,7 +553,7 @@ func TestConfiguration_Unclear(t *testing.T) {
 		s := newAPIServer(t, append(objects, binding("a", "one", "scheduler"))...)
 		s.forbidden = []string{"configmaps"}
 		_, err := s.connect(t, false).Configuration(t.Context(), ConfigurationOptions{})
-		wantError(t, err, "read ConfigMap a/one", "--resource=configmaps --resource-name=one")
+		wantError(t, err, "read ConfigMap a/one", "--resource=configmaps --resource-name=one &&", "create rolebinding")
 	})
 }
 
@@ -851,7 +860,8 @@ func TestOpen_AdviceWhereTheProxyIsNoWay(t *testing.T) {
 		s.forbidden = []string{"services/proxy"}
 		err := open(t, s.connect(t, false), spec, SourceOptions{}).Sources()[0].Err
 		wantError(t, err,
-			"kubectl -n monitoring create role plimsoll-source --verb=get --resource=services/proxy --resource-name=https:thanos:9091")
+			"kubectl -n monitoring create role plimsoll-source --verb=get --resource=services/proxy --resource-name=https:thanos:9091 "+
+				"&& kubectl -n monitoring create rolebinding plimsoll-source --role=plimsoll-source --user=USER")
 	})
 	t.Run("the server wants its token", func(t *testing.T) {
 		s := newAPIServer(t)

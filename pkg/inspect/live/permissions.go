@@ -62,6 +62,19 @@ func Subject(user string) rbacv1.Subject {
 	return rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}
 }
 
+// grantCommands returns the commands that grant a permission on one object to the user by a Role of the given name.
+func grantCommands(role string, p *Permission, user string) string {
+	subject := Subject(user)
+	flag := "--user=" + ShellQuote(subject.Name)
+	if subject.Kind == rbacv1.ServiceAccountKind {
+		flag = "--serviceaccount=" + ShellQuote(subject.Namespace+":"+subject.Name)
+	}
+	namespace := ShellQuote(p.Namespace)
+	return fmt.Sprintf(
+		"kubectl -n %s create role %s --verb=%s --resource=%s --resource-name=%s && kubectl -n %s create rolebinding %s --role=%s %s",
+		namespace, role, strings.Join(p.Verbs, ","), ResourceName(p.Group, p.Resource), ShellQuote(p.Name), namespace, role, role, flag)
+}
+
 // Lacking returns the permissions that a user lacks, with the denied verbs. An empty user is that of the connection.
 func (c *Connection) Lacking(ctx context.Context, user string, needed []Permission) ([]Permission, error) {
 	cfg := rest.CopyConfig(c.KubeConfig)
