@@ -431,7 +431,7 @@ func TestReportOn_Messages(t *testing.T) {
 		}, "scheduler.image", Error, []string{"runs the stock scheduler", "image plimsoll:0.1.0-k8s1.36"}},
 		{"pods of no workload", lone, "source.statistics", Skipped, []string{"no pod of a workload is measured yet"}},
 		{"a configuration of a file", func(s *sourceFacts) { s.configuration.Workload = nil }, "scheduler.ready", Skipped,
-			[]string{"not checked, because the configuration is that of ConfigMap plimsoll-system/plimsoll: name a scheduler"}},
+			[]string{"not checked, because ConfigMap plimsoll-system/plimsoll names no running scheduler: name one"}},
 		{"a path without the API", func(s *sourceFacts) {
 			s.Err, s.diagnosis = &httpclient.StatusError{Code: 404, Body: []byte("404 page not found")}, nil
 			s.Spec.MetricProvider.Type = config.Prometheus
@@ -460,7 +460,7 @@ func TestReportOn_Messages(t *testing.T) {
 		}, "nodes.contested", Warning, []string{
 			`2 nodes named by several target sets: {job="node-exporter", namespace="monitoring", service=""} is used`,
 			`{job="a", namespace="tenant", service=""} is ignored`, "metricProvider:\n  selector: '{job=\"node-exporter\", namespace=\"monitoring\",",
-			"either may be a tenant's", "select that:", "metricProvider:\n  selector: '{job=\"a\", namespace=\"tenant\",",
+			"either may be a tenant's", "select that one:", "metricProvider:\n  selector: '{job=\"a\", namespace=\"tenant\",",
 		}},
 		{"a node of two target sets beside a selector", func(s *sourceFacts) {
 			s.Spec.MetricProvider.Selector = `{cluster="a"}`

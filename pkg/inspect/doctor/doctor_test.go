@@ -378,8 +378,8 @@ plimsoll_fallback_total{plugin="LoadThreshold",reason="Absent"} 10
 		}
 	}
 	want := []string{
-		"skipped scheduler.ready: not checked, because the configuration is that of ConfigMap plimsoll-system/plimsoll: " +
-			"name a scheduler with --scheduler NAMESPACE/NAME",
+		"skipped scheduler.ready: not checked, because ConfigMap plimsoll-system/plimsoll names no running scheduler: " +
+			"name one with --scheduler NAMESPACE/NAME",
 		"ok scheduler.load: Prometheus: cpu fresh on 3, expired on 0, absent on 0 nodes",
 		"error scheduler.load: the scheduler's metrics, from a test, say Prometheus: memory fresh on 0, expired on 3, absent on 0 nodes",
 		"warning scheduler.refreshes: Prometheus: 20 of 100 refreshes failed since the scheduler started",
@@ -535,6 +535,18 @@ func TestGrants(t *testing.T) {
 		if len(checks) != len(permissions) || len(c.Advice) != 1 || c.Advice[0] != checks[0].Advice[0] {
 			t.Errorf("the advice is not one for all: %+v", checks)
 		}
+	}
+}
+
+// Through the API server's proxy, the in-cluster address of a Service leads nowhere. The query a b is a+b in a URL.
+func TestQueryCommand_ThroughTheProxy(t *testing.T) {
+	s := sourceAt("http://prometheus-operated.monitoring.svc:9090", schedulerPod())
+	s.diagnosis.Endpoint = "http://prometheus-operated.monitoring.svc:9090/prefix/api/v1/query"
+	s.Proxy = "/api/v1/namespaces/monitoring/services/http:prometheus-operated:9090/proxy"
+	const want = "kubectl get --raw '/api/v1/namespaces/monitoring/services/http:prometheus-operated:9090/proxy" +
+		"/prefix/api/v1/query?query=a+b%7B%7D'"
+	if got := s.queryCommand("a b{}"); got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,7 +72,7 @@ func (s *sourceFacts) checkAhead() []Check {
 	if len(s.examination.Ahead) == 0 {
 		return nil
 	}
-	return fail(say("Correct the clock of these machines, or remove the timestamps from what their exporters send."),
+	return fail(say("Correct the clock of these machines, or set honor_timestamps: false in their scrape job."),
 		"samples are dated ahead of the source's clock, by up to %s: %s", rounded(s.examination.Lead), text.FirstN(s.examination.Ahead))
 }
 
@@ -83,7 +84,7 @@ func (s *sourceFacts) checkBehind() []Check {
 	// A target that went away minutes ago looks the same, where its samples have timestamps of their own.
 	return fail(say("See whether the targets of these machines are up, and scrape them again. "+
 		"If they are, correct the clock of the machines, or set honor_timestamps: false in the scrape job. "+
-		"If the samples pass other servers first, find out which is late."),
+		"If they come by remote write or federation, find out what delays them there."),
 		"samples stopped, or are dated back: they came often, and the newest is up to %s old: %s", rounded(s.examination.Lag),
 		text.FirstN(s.examination.Behind))
 }
@@ -128,8 +129,8 @@ func (s *sourceFacts) checkFrozen() []Check {
 	if len(frozen) == 0 {
 		return nil
 	}
-	return fail(run(s.queryCommand("up"), "Restart the exporters of these nodes, or bypass the proxy that caches. See the targets:"),
-		"counters of cpu stand still, so their load is not that of now: %s", text.FirstN(frozen))
+	const advice = "Restart the exporters of these nodes. If a caching proxy answers, set address to Prometheus itself. See the targets:"
+	return fail(run(s.queryCommand("up"), advice), "counters of cpu do not change, so the load is not current: %s", text.FirstN(frozen))
 }
 
 // checkDeviation checks that standard deviations are known, where a plugin uses them.
@@ -139,15 +140,15 @@ func (s *sourceFacts) checkDeviation() []Check {
 	case !applies:
 		return nil
 	case len(without) == 0:
-		return ok("the deviation is known wherever the mean is")
+		return ok("the standard deviation is known wherever the mean is")
 	case !s.usesDeviation:
-		return ok("the deviation is not known, and counts as 0: %s; no enabled plugin uses it", text.FirstN(without))
+		return ok("the standard deviation is not known, and counts as 0: %s; no enabled plugin uses it", text.FirstN(without))
 	}
 	_, interval := s.slowest()
 	window := min(max(windowOf(interval), 2*s.windows[0]), time.Hour)
 	advice := s.edit(fmt.Sprintf("window: %s\n", window), "use a longer window:",
-		"A deviation takes five samples in a window. Wait for them, if these nodes are new. Or,")
-	return warn(advice, "the deviation is not known, and counts as 0: %s", text.FirstN(without))
+		"A standard deviation takes five samples in a window. If these nodes are new, wait for them. Or,")
+	return warn(advice, "the standard deviation is not known, and counts as 0: %s", text.FirstN(without))
 }
 
 // withoutDeviation returns what has a mean and no deviation, and whether there are means at all.
@@ -179,9 +180,10 @@ func (s *sourceFacts) withoutDeviation() (without []string, applies bool) {
 func (s *sourceFacts) checkDuration() []Check {
 	interval, timeout := s.Spec.RefreshInterval.Duration, s.Spec.MetricProvider.Timeout.Duration
 	message := fmt.Sprintf("a refresh took %s; refreshInterval is %s, timeout %s", rounded(s.Took), interval, timeout)
-	enough := max(3*s.Took, time.Second).Round(time.Second).String()
 	if s.Took > interval {
-		return warn(s.edit("refreshInterval: "+enough+"\n", "refresh less often than a refresh takes:", ""), "%s", message)
+		enough := min(max(3*s.Took, time.Second).Round(time.Second), s.Spec.MaxAge.Duration)
+		return warn(s.edit(fmt.Sprintf("refreshInterval: %s\n", enough), "set a longer interval:",
+			"A refresh takes longer than refreshInterval."), "%s", message)
 	}
 	return ok("%s", message)
 }
@@ -204,12 +206,16 @@ func (s *sourceFacts) checkClock() []Check {
 	if skew.Abs() < notable+slack {
 		return ok("the source's clock agrees with %s", reference)
 	}
-	return fail(run("timedatectl status", "Set the clock of Prometheus' machine %s by %s, or bypass the proxy that caches:",
-		direction, rounded(skew.Abs())), "the source's clock differs from %s by %s", reference, rounded(skew))
+	return fail(run("timedatectl status", "Correct the clock of Prometheus' machine: move it %s by %s. "+
+		"If a caching proxy answers, set address to Prometheus itself. See the clock, on that machine:", direction, rounded(skew.Abs())),
+		"the source's clock differs from %s by %s", reference, rounded(skew))
 }
 
-// queryCommand returns the command that sends a query as the scheduler does, without its token.
+// queryCommand returns the command that sends a query to the source as this program does, without its token.
 func (s *sourceFacts) queryCommand(query string) string {
+	if endpoint, err := url.Parse(s.diagnosis.Endpoint); err == nil && s.Proxy != "" {
+		return "kubectl get --raw " + live.ShellQuote(s.Proxy+endpoint.EscapedPath()+"?query="+url.QueryEscape(query))
+	}
 	return "curl -sS --get " + live.ShellQuote(s.diagnosis.Endpoint) + " --data-urlencode " + live.ShellQuote("query="+query)
 }
 
@@ -361,13 +367,14 @@ func (s *sourceFacts) checkContested() []Check {
 		why = "Find out who scrapes each set: either may be a tenant's."
 	}
 	if q := s.diagnosis.ContestedQuery; q.Dialect == "" { // the selector is for dialects
-		return warn(run(s.queryCommand(q.PromQL), "%s If the set used is your exporter's, write %s into the query. See what it returns:",
+		return warn(run(s.queryCommand(q.PromQL),
+			"%s If the target set used is your exporter's, write %s into the query. See what it returns:",
 			why, rivals.Used.Selector()), message, nodes, rivals.Used, rivals.Ignored)
 	}
 	selected := func(set response.TargetSet) string { return providerYAML("selector", s.selectorWith(set.Selector())) }
-	advice := s.edit(selected(rivals.Used), "if the set used is your exporter's, select it:", "%s", why)
+	advice := s.edit(selected(rivals.Used), "if the target set used is your exporter's, select it:", "%s", why)
 	if rivals.Ambiguous() {
-		advice = append(advice, write(selected(rivals.Ignored), "If the set ignored is your exporter's, select that:")...)
+		advice = append(advice, write(selected(rivals.Ignored), "If the target set ignored is your exporter's, select that one:")...)
 	}
 	return warn(advice, message, nodes, rivals.Used, rivals.Ignored)
 }

@@ -42,7 +42,7 @@ func (f *facts) readyPods(w *live.Workload) (ready int, first *corev1.Pod) {
 func (f *facts) checkReady() []Check {
 	w := f.workload()
 	if w == nil {
-		return skip("not checked, because the configuration is that of %s: name a scheduler with --scheduler NAMESPACE/NAME",
+		return skip("not checked, because %s names no running scheduler: name one with --scheduler NAMESPACE/NAME",
 			f.configuration.Origin)
 	}
 	ready, first := f.readyPods(w)
@@ -133,6 +133,14 @@ func logsOf(w *live.Workload, kind, name string) string {
 	return command + " -c " + live.ShellQuote(cmp.Or(w.Container, "kube-scheduler"))
 }
 
+// seeLog advises to read the scheduler's log. The reason has no period.
+func (f *facts) seeLog(reason string) []Advice {
+	if w := f.workload(); w != nil {
+		return run(logsOf(w, w.Kind, w.Name), "%s:", reason)
+	}
+	return say("%s.", reason)
+}
+
 // leading reports whether the scheduler works, as far as that is known.
 func (f *facts) leading() bool {
 	failed := func(c Check) bool { return c.Status == Error }
@@ -179,7 +187,7 @@ func (f *facts) checkLeader() []Check {
 	case !slices.Contains(w.Pods, holder) && w.Kind == "Deployment":
 		return warn(f.edit(fmt.Sprintf("leaderElection:\n  resourceName: %s\n  resourceNamespace: %s\n", w.Name, w.Namespace),
 			"choose another Lease:", "Remove the other scheduler with the same Lease. Or,"),
-			"%s leads, which is no pod of %s: Lease %s", holder, w, name)
+			"Lease %s is held by %s, which is not a pod of %s", name, holder, w)
 	}
 	return ok("%s leads; it renewed Lease %s %s ago", holder, name, rounded(age))
 }
@@ -216,7 +224,7 @@ func (f *facts) checkVersion() []Check {
 			"the API server is %s; neither the scheduler's metrics nor the tag of its image %s name its version", server,
 			text.Excerpt(w.Image))
 	}
-	message := fmt.Sprintf("the scheduler is of Kubernetes %s, the API server of %s", scheduler, server)
+	message := fmt.Sprintf("the scheduler is built from Kubernetes %s; the API server runs %s", scheduler, server)
 	if w != nil {
 		message += ", image " + text.Excerpt(w.Image)
 	}
@@ -348,7 +356,7 @@ func (f *facts) checkRefreshes() []Check {
 		failed, all := results[name]["Error"], results[name]["Error"]+results[name]["Success"]
 		message := fmt.Sprintf("%s: %.0f of %.0f refreshes failed since the scheduler started", name, failed, all)
 		if failed > 1 && failed > notable*all {
-			return causedBy(warn(say("Now the source answers. See in its log why it fails at times."), "%s", message), "source")
+			return causedBy(warn(f.seeLog("The source answers now. The scheduler's log says why refreshes failed"), "%s", message), "source")
 		}
 		return ok("%s", message)
 	})
@@ -371,7 +379,7 @@ func (f *facts) checkKnownWorkloads() []Check {
 		if age <= staleStatistics {
 			return ok("%s", message)
 		}
-		return causedBy(warn(say("See in the scheduler's log why the usage of pods cannot be read."),
+		return causedBy(warn(f.seeLog("The scheduler's log says why the usage of pods cannot be read"),
 			"%s; the newest observation is %s old", message, age.Round(time.Second)), "source")
 	})
 }
@@ -390,8 +398,9 @@ func (f *facts) checkFallbacks() []Check {
 		if total <= notable*decisions[plugin][""] {
 			return ok("%s", message)
 		}
-		const advice = "Now the source has the load of all nodes. The count restarts with the scheduler: see whether it grows."
-		found := warn(say(advice), "%s since the scheduler started: %s", message, strings.Join(reasons, ", "))
+		const advice = "The source has the load of all nodes now. Run doctor again in ten minutes. " +
+			"If the count has grown, see the scheduler's log"
+		found := warn(f.seeLog(advice), "%s since the scheduler started: %s", message, strings.Join(reasons, ", "))
 		return causedBy(found, "source", "nodes", "time")
 	})
 }
@@ -458,7 +467,8 @@ func (f *facts) checkOwnQueue(q *queue, message string) []Check {
 	case q.looked.After(q.since): // they are next
 		return nil
 	case f.clock().Sub(q.since) < hanging:
-		return warn(run(see, "Its queue may be long. If they still wait in a minute, the scheduler hangs. See it:"), "%s", message)
+		return warn(run(see, "Its queue may be long. Run doctor again in a minute: if the pods still wait, the scheduler hangs."),
+			"%s", message)
 	}
 	return fail(f.adviseRestart("The pods need no change. Start the scheduler; if it runs, it hangs"),
 		"%s, but its scheduler has looked at no pod for %s", message, rounded(f.clock().Sub(q.since)))

@@ -135,11 +135,11 @@ func TestCheckVersion(t *testing.T) {
 		// message is a part of the message, and command of the advice.
 		message, command string
 	}{
-		{"a tag that is newer than the API server", "plimsoll:0.1.0-k8s1.37", nil, Error, "the scheduler is of Kubernetes 1.37, the API server of v1.36.4, image plimsoll:0.1.0-k8s1.37", "helm upgrade lines"},
+		{"a tag that is newer than the API server", "plimsoll:0.1.0-k8s1.37", nil, Error, "the scheduler is built from Kubernetes 1.37; the API server runs v1.36.4, image plimsoll:0.1.0-k8s1.37", "helm upgrade lines"},
 		{"a version that is not known", "plimsoll:mine", nil, Warning, "neither the scheduler's metrics nor the tag of its image plimsoll:mine name its version",
 			"kubectl -n team exec deploy/lines-plimsoll -c kube-scheduler -- /bin/kube-scheduler --version"},
 		{"a version by metrics", "plimsoll:mine", model.Vector{{Metric: model.Metric{"__name__": "plimsoll_build_info", "kubernetes": "v1.37.1"}}},
-			Error, "the scheduler is of Kubernetes v1.37.1, the API server of v1.36.4", "helm upgrade lines"},
+			Error, "the scheduler is built from Kubernetes v1.37.1; the API server runs v1.36.4", "helm upgrade lines"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := &facts{

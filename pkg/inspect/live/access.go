@@ -336,6 +336,20 @@ func (a *access) routeOf(spec config.LoadSpec) (Route, string) {
 	return Direct, address
 }
 
+// proxyOf returns the path of the proxy to the Service at the address; empty if it is reached by another route.
+func (a *access) proxyOf(route Route, address string) string {
+	u, err := url.Parse(address)
+	if err != nil || route != ServiceProxy {
+		return ""
+	}
+	return proxyPath(u, *a.serviceOf(u.Hostname()))
+}
+
+// proxyPath returns the path of the API server's proxy to a Service, of which namespace and name are given.
+func proxyPath(server *url.URL, service [2]string) string {
+	return (&url.URL{}).JoinPath("/api/v1/namespaces", service[0], "services", proxyName(server, service[1]), "proxy").Path
+}
+
 func (a *access) proxied(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && !a.replaced() && !a.InPod && a.serviceOf(u.Hostname()) != nil
@@ -383,7 +397,7 @@ func (t *serviceProxy) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errors.New("redirected to another server, which is not reached through the API server's proxy")
 	}
 	sent := r.Clone(r.Context())
-	proxy := t.apiServer.JoinPath("api/v1/namespaces", t.service[0], "services", proxyName(t.server, t.service[1]), "proxy")
+	proxy := t.apiServer.JoinPath(proxyPath(t.server, t.service))
 	sent.URL = proxy.JoinPath(r.URL.EscapedPath())
 	sent.URL.RawQuery = r.URL.RawQuery
 	sent.Host = ""

@@ -105,6 +105,8 @@ type Source struct {
 	Route Route
 	// Address is the URL; empty if it has none.
 	Address string
+	// Proxy is the path of the Service in the API server, if Route is ServiceProxy.
+	Proxy string
 }
 
 // Reached completes the sentence "It is reached …".
@@ -121,7 +123,7 @@ func (c *Cluster) Sources() []Source {
 	for _, s := range c.provider.Sources() {
 		route, address := c.access.routeOf(s.Spec)
 		s.Err = c.access.explain(s.Spec, s.Err)
-		all = append(all, Source{s, route, address})
+		all = append(all, Source{s, route, address, c.access.proxyOf(route, address)})
 	}
 	return all
 }
