@@ -23,7 +23,7 @@ const (
 type Dialect string
 
 const (
-	// DialectAuto takes the first dialect that returns data, and searches again whenever it returns none.
+	// DialectAuto takes the first dialect with at least half as many nodes as the best. It searches again when that returns no data.
 	DialectAuto Dialect = "Auto"
 	// DialectNodeExporter reads node_exporter's raw series.
 	DialectNodeExporter Dialect = "NodeExporter"

@@ -65,8 +65,8 @@ func (p *Provider) Refresh(ctx context.Context) {
 	p.refresh(ctx, true)
 }
 
-// RefreshLoad is Refresh without the usage of pods. An observation of pods stands for refresh.WorkloadInterval, so that statistics
-// must not be refreshed more often.
+// RefreshLoad is Refresh without the usage of pods. An observation of pods covers refresh.WorkloadInterval: do not refresh
+// statistics more often.
 func (p *Provider) RefreshLoad(ctx context.Context) { p.refresh(ctx, false) }
 
 func (p *Provider) refresh(ctx context.Context, withStatistics bool) {

@@ -50,7 +50,8 @@ func New(c clock.Clock, registry refresh.Registry, access sources.Access) *Provi
 	return &Provider{access: access, clock: c, metrics: refresh.NewMetrics(registry), labels: map[string]int{}}
 }
 
-// Open returns a reader of what the request asks for, which is refreshed until ctx is done.
+// Open returns a reader of what the request asks for. Readers of one source share it: it is refreshed until the ctx of its first
+// reader is done.
 func (p *Provider) Open(ctx context.Context, request reading.Request) (*reading.Reader, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,7 +71,7 @@ func (p *Provider) Open(ctx context.Context, request reading.Request) (*reading.
 	return reader, nil
 }
 
-// Wait returns when all sources are closed, after the contexts of all readers are done.
+// Wait returns when all watchers have ended and their sources are closed. A provider of NewOnDemand has none.
 func (p *Provider) Wait() { p.running.Wait() }
 
 // source returns the request's source, and adds the request's requirements to it. It starts the watcher of a new source, which runs

@@ -34,7 +34,7 @@ type MetricProviderSpec struct {
 	// the word Bearer. The configuration holds it in plain text: prefer tokenFile. At most one of the two is set.
 	// SignalFx and Datadog need one.
 	Token config.Secret `json:"token,omitempty"`
-	// TokenFile is the path of a file that holds what token is. It is reread as the token rotates.
+	// TokenFile is the path of a file with the token. A rotated file is read again.
 	TokenFile string `json:"tokenFile,omitempty"`
 	// ApplicationKey is an application key of Datadog. The configuration holds it in plain text: prefer applicationKeyFile. At most
 	// one of the two is set; Datadog needs one, the other types do not use it.
@@ -48,7 +48,7 @@ type MetricProviderSpec struct {
 	// ClusterName selects the hosts of this cluster: by SignalFx's dimension cluster, or by Datadog's tag cluster_name.
 	// Letters, digits and . _ - / alone. Defaults to all hosts.
 	ClusterName string `json:"clusterName,omitempty"`
-	// HostNameSuffix is what hosts of SignalFx or Datadog have after the names of nodes, such as .example.com or -my-cluster. Only
+	// HostNameSuffix is the suffix that hosts of SignalFx or Datadog add to names of nodes, such as .example.com. Only
 	// hosts with the suffix are read. Letters, digits and . _ - / alone. Defaults to none.
 	HostNameSuffix string `json:"hostNameSuffix,omitempty"`
 	// Dialect is the family of queried series: Auto (default) or a dialect of the type. Other types have none.
@@ -95,13 +95,14 @@ type TargetLoadPackingArgs struct {
 	metav1.TypeMeta `json:",inline"`
 	LoadSpec        `json:",inline"`
 
-	// MissingLoad says how a node with unknown load is evaluated: Requests (default), Neutral or Lowest.
+	// MissingLoad selects the score of a node with unknown load. Requests (default): by its pods' requests. Neutral: the mean score of
+	// nodes with known load. Lowest: the lowest score.
 	MissingLoad config.MissingLoad `json:"missingLoad,omitempty"`
 	// TargetUtilization is the CPU utilization, in percent of capacity, up to which nodes are packed. From 1 to 99.
 	// Defaults to 40.
 	TargetUtilization *int64 `json:"targetUtilization,omitempty"`
 	// DefaultRequests is the usage expected of a container that has neither limit nor request. memory is accepted and
-	// ignored; a list without cpu stands for no usage. Not negative. Defaults to one core.
+	// ignored; with a list without cpu, no usage is expected. Not negative. Defaults to one core.
 	DefaultRequests ResourceList `json:"defaultRequests,omitempty"`
 	// DefaultRequestsMultiplier multiplies the request of a container without a limit. The product is its expected usage. A finite
 	// decimal number that is not negative, in quotes; an empty string is refused. Defaults to "1.5".
@@ -118,7 +119,8 @@ type LoadVariationRiskBalancingArgs struct {
 	metav1.TypeMeta `json:",inline"`
 	LoadSpec        `json:",inline"`
 
-	// MissingLoad says how a node with unknown load is evaluated: Requests (default), Neutral or Lowest.
+	// MissingLoad selects the score of a node with unknown load. Requests (default): by its pods' requests. Neutral: the mean score of
+	// nodes with known load. Lowest: the lowest score.
 	MissingLoad config.MissingLoad `json:"missingLoad,omitempty"`
 	// DefaultRequests is the request that counts for a pod that requests nothing of a resource. Only cpu and memory are allowed. Not
 	// negative. Defaults to none.
@@ -137,13 +139,14 @@ type LowRiskOverCommitmentArgs struct {
 	metav1.TypeMeta `json:",inline"`
 	LoadSpec        `json:",inline"`
 
-	// MissingLoad says how a node with unknown load is evaluated: Neutral (default), Requests or Lowest.
+	// MissingLoad selects the score of a node with unknown load. Neutral (default): the mean score of nodes with known load.
+	// Requests: by its pods' requests. Lowest: the lowest score.
 	MissingLoad config.MissingLoad `json:"missingLoad,omitempty"`
 	// SmoothingWindowSize is the number of samples in each measured mean. Its square root multiplies the deviation.
 	// At least 1. Defaults to 5.
 	SmoothingWindowSize *int64 `json:"smoothingWindowSize,omitempty"`
-	// RiskLimitWeights weigh the risk by limits against the risk by load, for cpu and memory. From 0 to 1. Each defaults
-	// to 0.5.
+	// RiskLimitWeights are the weights of the risk by limits, for cpu and memory, from 0 to 1. The risk by load has the rest, up
+	// to 1. Each defaults to 0.5.
 	RiskLimitWeights map[corev1.ResourceName]float64 `json:"riskLimitWeights,omitempty"`
 	// UnlimitedPods selects the limit of a pod that has a container without one. AsRequest (default): the sum of the containers'
 	// limits, and at least the pod's request. Unlimited: 10 times the request, and at most the node's allocatable.
@@ -171,8 +174,9 @@ type PeaksArgs struct {
 	metav1.TypeMeta `json:",inline"`
 	LoadSpec        `json:",inline"`
 
-	// MissingLoad says how a node with unknown load is evaluated: Neutral (default), Requests or Lowest. A node without a power
-	// model gets the mean score of the others, or the lowest if this is Lowest.
+	// MissingLoad selects the score of a node with unknown load. Neutral (default): the mean score of nodes with known load.
+	// Requests: by its pods' requests. Lowest: the lowest score. A node without a power model gets the mean score of the others, or
+	// the lowest if this is Lowest.
 	MissingLoad config.MissingLoad `json:"missingLoad,omitempty"`
 	// NodePowerModel are power models by name of the node. Without it they are read from the JSON file that the environment variable
 	// NODE_POWER_MODEL names, if that is set.
@@ -191,9 +195,11 @@ type Thresholds struct {
 
 // ThresholdWindows are the windows over which the resources are measured. Each defaults to window.
 type ThresholdWindows struct {
-	// CPU is the window of the CPU threshold. From 10s to 1h, from a Prometheus up to 24h unless statistic is PredictedPeak.
+	// CPU is the window of the CPU threshold. From 10s to 1h. From Prometheus, SignalFx and Datadog up to 24h,
+	// unless statistic is PredictedPeak.
 	CPU *metav1.Duration `json:"cpu,omitempty"`
-	// Memory is the window of the memory threshold. From 10s to 1h, from a Prometheus up to 24h unless statistic is PredictedPeak.
+	// Memory is the window of the memory threshold. From 10s to 1h. From Prometheus, SignalFx and Datadog up to 24h,
+	// unless statistic is PredictedPeak.
 	Memory *metav1.Duration `json:"memory,omitempty"`
 }
 
@@ -206,8 +212,7 @@ type PodClass struct {
 	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
 }
 
-// Line is the load line of a class of pods. It counts the CPU load of the class, of higher ones, and of pods of no class. Memory
-// counts of all pods.
+// Line is the load line of a class of pods. The CPU load of lower classes does not count. Memory counts of all pods.
 type Line struct {
 	PodClass `json:",inline"`
 	// CPU is the line, in percent of capacity. Defaults to the plugin's line for other pods.
@@ -228,7 +233,8 @@ type LoadThresholdArgs struct {
 	metav1.TypeMeta `json:",inline"`
 	LoadSpec        `json:",inline"`
 
-	// MissingLoad says how a node with unknown load is evaluated: Requests (default), Pass or Reject.
+	// MissingLoad says what happens to a node with unknown load. Requests (default): its pods' requests are compared with the
+	// thresholds. Pass: the node is accepted. Reject: it is rejected.
 	MissingLoad config.MissingLoad `json:"missingLoad,omitempty"`
 	// Thresholds are the utilizations, in percent, that no node may exceed with the pod on it. Defaults to cpu 80 and memory
 	// 90; if only one of them is set, the other resource is not limited.
@@ -252,7 +258,8 @@ type LoadThresholdArgs struct {
 	IgnoreDaemonSets *bool `json:"ignoreDaemonSets,omitempty"`
 	// Exempt selects further pods that the thresholds do not apply to.
 	Exempt Exemption `json:"exempt"`
-	// WhenNoneFits says what happens to a pod for which the thresholds leave no node: Relax (default) or Reject.
+	// WhenNoneFits says what happens to a pod for which the thresholds leave no node. Relax (default): they are waived for the pod.
+	// Reject: the pod stays pending.
 	WhenNoneFits config.WhenNoneFits `json:"whenNoneFits,omitempty"`
 }
 
@@ -300,7 +307,8 @@ type NodeMetricsArgs struct {
 
 	// Metrics are the metrics that evaluate nodes. At least one.
 	Metrics []NodeMetric `json:"metrics"`
-	// WhenNoneFits says what happens to a pod for which the reject rules leave no node: Relax (default) or Reject.
+	// WhenNoneFits says what happens to a pod for which the reject rules leave no node. Relax (default): they are waived for the
+	// pod. Reject: the pod stays pending.
 	WhenNoneFits config.WhenNoneFits `json:"whenNoneFits,omitempty"`
 }
 
@@ -321,8 +329,8 @@ type UnknownUsage struct {
 	// Default is the peak expected of a container that has neither limit nor request. Only cpu and memory are used; a resource
 	// that is not listed counts nothing. Not negative. Defaults to two cores and 200Mi.
 	Default ResourceList `json:"default,omitempty"`
-	// Priors says which similar workloads count, by image, application and more: All, those of the pod's Namespace, or None.
-	// Defaults to None.
+	// Priors selects the similar workloads that predict the pod: All, those of the pod's Namespace, or None (default). They have
+	// the same image, application or container names.
 	Priors config.Priors `json:"priors,omitempty"`
 }
 
@@ -333,8 +341,8 @@ type PeakSpec struct {
 	// MinHistory is the observation time, summed over a workload's pods, before its statistics are used.
 	// Not negative, at most history. Defaults to 30m.
 	MinHistory *metav1.Duration `json:"minHistory,omitempty"`
-	// Deviations multiplies the standard deviation of a node's pods. The pod with the largest peak counts with its peak.
-	// Not negative. Defaults to 1.
+	// Deviations multiplies the standard deviation of a node's pods. The pod whose p95 exceeds its mean the most is left out:
+	// that excess is added in full. Not negative. Defaults to 1.
 	Deviations *float64 `json:"deviations,omitempty"`
 	// Unknown is for pods whose workload has less than minHistory.
 	Unknown UnknownUsage `json:"unknown"`
@@ -351,14 +359,15 @@ type PredictedPeakArgs struct {
 	LoadSpec        `json:",inline"`
 	PeakSpec        `json:",inline"`
 
-	// MissingLoad says how a node with unknown load is evaluated: Requests (default), Neutral or Lowest.
+	// MissingLoad selects the score of a node with unknown load. Requests (default): by its pods' requests. Neutral: the mean score of
+	// nodes with known load. Lowest: the lowest score.
 	MissingLoad config.MissingLoad `json:"missingLoad,omitempty"`
 	// Strategy says which peaks are preferred: Spread (default), the lowest; or Pack, those up to target.
 	Strategy config.Strategy `json:"strategy,omitempty"`
 	// Target is the predicted peak, in percent of capacity, up to which strategy Pack fills nodes. From 1 to 99. Defaults to 70.
 	Target *int64 `json:"target,omitempty"`
 	// Lines replace target for classes of pods, the highest class first. A pod is of the first class that selects it. From 1 to 99.
-	// Strategy Spread has no target, and uses the classes alone.
+	// With strategy Spread, cpu has no effect: only the order of the classes counts.
 	Lines []Line `json:"lines,omitempty"`
 }
 

@@ -336,7 +336,7 @@ func (a *access) routeOf(spec config.LoadSpec) (Route, string) {
 	return Direct, address
 }
 
-// proxyOf returns the path of the proxy to the Service at the address; empty if it is reached by another route.
+// proxyOf returns the path of the proxy to the Service at the address. It is empty for another route.
 func (a *access) proxyOf(route Route, address string) string {
 	u, err := url.Parse(address)
 	if err != nil || route != ServiceProxy {

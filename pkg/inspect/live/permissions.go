@@ -62,7 +62,7 @@ func Subject(user string) rbacv1.Subject {
 	return rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}
 }
 
-// grantCommands returns the commands that grant a permission on one object to the user by a Role of the given name.
+// grantCommands returns the commands that grant the user a permission on one object, by a Role of the given name.
 func grantCommands(role string, p *Permission, user string) string {
 	subject := Subject(user)
 	flag := "--user=" + ShellQuote(subject.Name)
