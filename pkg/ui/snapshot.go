@@ -10,9 +10,9 @@ import (
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/nodepool"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 )
 
 // Snapshot is the data of the page.
@@ -74,7 +74,7 @@ func newSnapshot(nodes *top.Nodes, waiting []top.WaitingPod, context string, hea
 				}
 			}
 		}
-		s.Nodes[row.Name] = &Node{Row: row, Pool: whatif.PoolOf(row.Labels, ""), Labels: row.Labels}
+		s.Nodes[row.Name] = &Node{Row: row, Pool: nodepool.Of(row.Labels, ""), Labels: row.Labels}
 	}
 	return s
 }

@@ -145,7 +145,7 @@ type drainTrial struct {
 }
 
 func (t *drainTrial) move(ctx context.Context, pods []queued) (ok bool, err error) {
-	if err := t.scheduler.Update(cordoned(t.node)); err != nil {
+	if err := t.scheduler.Update(sim.Cordoned(t.node)); err != nil {
 		return false, err
 	}
 	for _, q := range pods {

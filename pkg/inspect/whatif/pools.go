@@ -7,19 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/nodepool"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
-
-// poolLabels are the labels by which clouds and autoscalers name the pool of a node.
-var poolLabels = []string{
-	"karpenter.sh/nodepool",
-	"eks.amazonaws.com/nodegroup",
-	"alpha.eksctl.io/nodegroup-name",
-	"cloud.google.com/gke-nodepool",
-	"kubernetes.azure.com/agentpool",
-	"doks.digitalocean.com/node-pool",
-	"k8s.scaleway.com/pool-name",
-}
 
 // Pool are the nodes with one value of a label.
 type Pool struct {
@@ -54,19 +44,6 @@ func (l *PoolLoad) setPercents() {
 	}
 }
 
-// PoolOf returns the pool of a node, by the label or, if it is empty, by the first of poolLabels. It is empty if the node has none.
-func PoolOf(labels map[string]string, label string) string {
-	if label != "" {
-		return labels[label]
-	}
-	for _, label := range poolLabels {
-		if pool := labels[label]; pool != "" {
-			return pool
-		}
-	}
-	return ""
-}
-
 // setPools sums up the nodes by pool.
 func (o *Outcome) setPools(nodes []fwk.NodeInfo, label string) {
 	o.Pools = []*Pool{}
@@ -76,7 +53,7 @@ func (o *Outcome) setPools(nodes []fwk.NodeInfo, label string) {
 		changed[o.Nodes[i].Name] = &o.Nodes[i]
 	}
 	for _, info := range nodes {
-		name := PoolOf(info.Node().Labels, label)
+		name := nodepool.Of(info.Node().Labels, label)
 		if pools[name] == nil {
 			pools[name] = &Pool{Name: name}
 		}

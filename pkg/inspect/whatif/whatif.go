@@ -25,6 +25,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
 // Bounds of scenarios.
@@ -172,7 +173,7 @@ func (p *planner) addNodes(count int, like string) error {
 		p.newNodes[name] = true
 		node := model.DeepCopy()
 		node.Name, node.UID, node.Spec.ProviderID, node.Spec.Unschedulable = name, types.UID("what-if/"+name), "", false
-		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, isCordon)
+		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, sim.IsCordon)
 		if node.Labels[corev1.LabelHostname] != "" {
 			node.Labels[corev1.LabelHostname] = name
 		}
@@ -200,8 +201,6 @@ func (p *planner) addNodes(count int, like string) error {
 		"The scheduler uses their requests until they are measured.")
 	return nil
 }
-
-func isCordon(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable }
 
 // staysOnNode reports whether the pod is one that no drain evicts: a DaemonSet's, or a static pod's mirror.
 func staysOnNode(pod *corev1.Pod) bool {
@@ -232,20 +231,9 @@ func (p *planner) cordon(names []string) (drained map[string]bool, err error) {
 			continue
 		}
 		drained[name] = true
-		p.cordoned = append(p.cordoned, cordoned(node))
+		p.cordoned = append(p.cordoned, sim.Cordoned(node))
 	}
 	return drained, nil
-}
-
-// cordoned returns a copy of the node that takes no pods.
-func cordoned(node *corev1.Node) *corev1.Node {
-	node = node.DeepCopy()
-	node.Spec.Unschedulable = true
-	if !slices.ContainsFunc(node.Spec.Taints, isCordon) {
-		node.Spec.Taints = append(node.Spec.Taints,
-			corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
-	}
-	return node
 }
 
 // consolidate notes that nodes are drained on trial.
