@@ -23,6 +23,8 @@ type Configuration struct {
 
 	// Mode says what the rebalancer does about hot nodes.
 	Mode Mode `json:"mode"`
+	// Goals are what moves are for. Cool is always one.
+	Goals []Goal `json:"goals,omitempty"`
 	// Paused stops all moves. Moves under way end as usual.
 	Paused bool `json:"paused,omitempty"`
 	// Windows are the times in which pods may move; always if empty.
@@ -60,6 +62,11 @@ type Configuration struct {
 
 	// MinPodAge is the age below which pods stay. Pods stay for two windows of load at least.
 	MinPodAge metav1.Duration `json:"minPodAge"`
+	// FreeBelowPercent is the mean load of the remaining nodes, below which a node may be emptied. FreeMinNodes is the number of nodes
+	// that remain in each pool and zone.
+	FreeBelowPercent float64 `json:"freeBelowPercent"`
+	FreeMinNodes     int     `json:"freeMinNodes"`
+
 	// Unprotected are the protections to turn off.
 	Unprotected []Protection `json:"unprotected,omitempty"`
 }
@@ -79,6 +86,20 @@ const (
 
 // Modes returns all modes.
 func Modes() []Mode { return []Mode{Plan, Evict, DeletionCost} }
+
+// Goal says what moves are for.
+type Goal string
+
+// The goals.
+const (
+	// Cool moves pods off hot nodes.
+	Cool Goal = "Cool"
+	// Free finds a node to empty while the load is low.
+	Free Goal = "Free"
+)
+
+// Goals returns all goals.
+func Goals() []Goal { return []Goal{Cool, Free} }
 
 // Protection names pods that stay.
 type Protection string
@@ -106,13 +127,14 @@ func Protections() []Protection {
 // Default returns the configuration of an empty file.
 func Default() *Configuration {
 	return &Configuration{
-		TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}, Mode: Plan,
+		TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}, Mode: Plan, Goals: []Goal{Cool},
 		LinePercent: 80, Refreshes: 5, CooledPercent: 5, MaxHotNodesPercent: 20, MaxUnknownNodesPercent: 20,
 		RoomPercent: 5, MinReliefPercent: 3, SimulationsPerNode: 5,
 		MaxMovesPerHour: 60, MaxPodsPercentPerHour: 1, MaxNodesPercentInFlight: 1, MaxPerNamespaceInFlight: 2,
 		ReplacementTimeout: metav1.Duration{Duration: 5 * time.Minute},
 		BreakerFailures:    3, BreakerDuration: metav1.Duration{Duration: time.Hour},
-		MinPodAge: metav1.Duration{Duration: 10 * time.Minute},
+		MinPodAge:        metav1.Duration{Duration: 10 * time.Minute},
+		FreeBelowPercent: 50, FreeMinNodes: 3,
 	}
 }
 
@@ -154,6 +176,8 @@ func (c *Configuration) Validate() (errs field.ErrorList) {
 		{"maxPodsPercentPerHour", c.MaxPodsPercentPerHour, 0, 100},
 		{"maxNodesPercentInFlight", c.MaxNodesPercentInFlight, 0, 100},
 		{"maxPerNamespaceInFlight", float64(c.MaxPerNamespaceInFlight), 1, 1000},
+		{"freeBelowPercent", c.FreeBelowPercent, 0, 100},
+		{"freeMinNodes", float64(c.FreeMinNodes), 1, 10_000},
 		{"breakerFailures", float64(c.BreakerFailures), 1, 100},
 	} {
 		if f.value < f.least || f.value > f.most {
@@ -176,6 +200,7 @@ func (c *Configuration) Validate() (errs field.ErrorList) {
 	if !slices.Contains(Modes(), c.Mode) {
 		errs = append(errs, field.NotSupported(field.NewPath("mode"), c.Mode, Modes()))
 	}
+	errs = append(errs, c.validateGoals()...)
 	for i := range c.Windows {
 		errs = append(errs, c.Windows[i].validate(field.NewPath("windows").Index(i))...)
 	}
@@ -183,6 +208,22 @@ func (c *Configuration) Validate() (errs field.ErrorList) {
 		if !slices.Contains(Protections(), p) {
 			errs = append(errs, field.NotSupported(field.NewPath("unprotected").Index(i), p, Protections()))
 		}
+	}
+	return errs
+}
+
+func (c *Configuration) validateGoals() (errs field.ErrorList) {
+	path := field.NewPath("goals")
+	for i, goal := range c.Goals {
+		if !slices.Contains(Goals(), goal) {
+			errs = append(errs, field.NotSupported(path.Index(i), goal, Goals()))
+		}
+	}
+	if !slices.Contains(c.Goals, Cool) {
+		errs = append(errs, field.Invalid(path, c.Goals, "must have Cool"))
+	}
+	if slices.Contains(c.Goals, Free) && c.Mode != Plan {
+		errs = append(errs, field.Invalid(path, c.Goals, "Free needs mode: Plan, because no node is emptied yet"))
 	}
 	return errs
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
 // Bars of a workload whose move failed. The first lasts firstBar; each further failure doubles it.
@@ -22,6 +23,8 @@ const (
 type History struct {
 	nodes     map[string]*nodeHistory
 	workloads map[types.UID]*workloadHistory
+	// low counts the consecutive looks at which a node might be emptied, by the mean load.
+	low int
 	// moves are the times of the moves of the last hour.
 	moves []time.Time
 	// underWay are moves without a ready replacement, by the evicted pod's UID.
@@ -104,6 +107,10 @@ type workloadHistory struct {
 func (h *History) Observe(nodes []Node, c *rebalancer.Configuration) {
 	if h.nodes == nil {
 		h.nodes = map[string]*nodeHistory{}
+	}
+	h.low++
+	if _, mean := totalOf(nodes).mean([load.ResourceCount]float64{}); 100*mean >= c.FreeBelowPercent {
+		h.low = 0
 	}
 	present := make(map[string]bool, len(nodes))
 	for i := range nodes {

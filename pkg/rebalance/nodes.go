@@ -21,7 +21,9 @@ import (
 type Node struct {
 	Name string
 	// Known reports whether the load of all resources with a line is fresh.
-	Known       bool
+	Known bool
+	// Cordoned nodes take no pods.
+	Cordoned    bool
 	Utilization [load.ResourceCount]float64
 	// Line is 0 where none holds.
 	Line [load.ResourceCount]float64
@@ -57,7 +59,7 @@ func newLooker(r explain.LoadReader, c *rebalancer.Configuration) looker {
 func (l looker) node(info fwk.NodeInfo) Node {
 	_, filters := l.reader.(minor.FilterPlugin)
 	of := l.reader.LoadLine(l.state, info)
-	n := Node{Name: info.Node().Name, Known: true}
+	n := Node{Name: info.Node().Name, Known: true, Cordoned: info.Node().Spec.Unschedulable}
 	for r := range of.Percent {
 		n.Utilization[r] = of.Node[r].Utilization(0)
 		if filters {

@@ -34,6 +34,8 @@ type Cluster struct {
 	// Load compares nodes with their load lines: the utilizations that they should not pass.
 	Load explain.LoadReader
 	Now  time.Time
+	// Waiting is the number of pods without a node, of these profiles.
+	Waiting int
 	// Usage returns the measured usage of a pod, in milliCPU and bytes; false if it is not known. It replaces the expected usage.
 	// Usage may be nil.
 	Usage func(pod *corev1.Pod) (podusage.Amounts, bool)
@@ -51,6 +53,8 @@ type Plan struct {
 	Stay map[Reason]int
 	// Resting are the hot nodes whose last move is not measured yet. Deferred are those beyond a limit of moves.
 	Resting, Deferred []string
+	// Free is the result of the goal Free; nil without it.
+	Free *Freeing
 	// Simulated is the number of simulated decisions.
 	Simulated int
 }
@@ -118,7 +122,9 @@ func Make(ctx context.Context, cluster Cluster, h *History, c *rebalancer.Config
 	for i := range p.Nodes {
 		p.byName[p.Nodes[i].Name] = &p.Nodes[i]
 	}
-	if p.Stopped = p.findHot(); p.Stopped != "" || len(p.Hot) == 0 {
+	p.Stopped = p.findHot()
+	cools, frees := p.Stopped == "" && len(p.Hot) > 0, slices.Contains(c.Goals, rebalancer.Free)
+	if !cools && !frees {
 		return p.Plan, nil
 	}
 	if err := p.count(ctx); err != nil {
@@ -129,9 +135,23 @@ func Make(ctx context.Context, cluster Cluster, h *History, c *rebalancer.Config
 			err = cmp.Or(err, undo())
 		}
 	}()
+	if cools {
+		err = p.coolAll(ctx)
+	}
+	if frees && err == nil {
+		err = p.free(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p.Plan, nil
+}
+
+// coolAll plans a move for each hot node, the hottest first, as far as limits allow.
+func (p *planner) coolAll(ctx context.Context) error {
 	left := p.movesLeft()
 	for _, name := range p.Hot {
-		past := h.nodes[name]
+		past := p.history.nodes[name]
 		switch {
 		case p.isResting(name):
 			p.Resting = append(p.Resting, name)
@@ -140,14 +160,14 @@ func Make(ctx context.Context, cluster Cluster, h *History, c *rebalancer.Config
 		default:
 			moved, err := p.cool(ctx, p.byName[name])
 			if err != nil {
-				return nil, err
+				return err
 			}
 			if moved {
 				left--
 			}
 		}
 	}
-	return p.Plan, nil
+	return nil
 }
 
 // findHot sets Hot. It returns why nothing may move.
@@ -397,42 +417,70 @@ func (p *planner) try(ctx context.Context, source *Node, resource load.Resource,
 	if (source.Utilization[resource]-after)/c.disruption < p.c.MinReliefPercent/100 {
 		return back(LittleRelief)
 	}
-	replacement := replacementOf(c.pod, p.Now)
-	d, err := p.Scheduler.Explain(ctx, replacement)
+	var usage podusage.Amounts
+	usage[resource] = c.usage
+	m, reason, err := p.land(ctx, c.pod, source.Name, resource, usage, map[string]podusage.Amounts{})
 	if err != nil {
 		return "", err
 	}
+	if reason != "" {
+		return back(reason)
+	}
+	m.Line, m.FromBefore, m.FromAfter = source.Line[resource], source.Utilization[resource], after
+	p.accept(c, m)
+	return "", nil
+}
+
+// land places the replacement of a removed pod, or returns why it finds no good node. All best nodes must have room. more has what
+// earlier pods use beyond their expected usage, in fractions of capacity by node. Figures of the move are of the resource.
+func (p *planner) land(
+	ctx context.Context, pod *corev1.Pod, from string, resource load.Resource, usage podusage.Amounts,
+	more map[string]podusage.Amounts,
+) (m Move, reason Reason, err error) {
+	replacement := replacementOf(pod, p.Now)
+	d, err := p.Scheduler.Explain(ctx, replacement)
+	if err != nil {
+		return m, "", err
+	}
 	p.Simulated++
 	if d.Node == "" {
-		return back(NoOtherNode)
+		return m, NoOtherNode, nil
 	}
 	best := bestOf(d)
-	if slices.Contains(best, source.Name) {
-		return back(WouldReturn)
+	if slices.Contains(best, from) {
+		return m, WouldReturn, nil
 	}
 	var before, to Node
+	var beyond podusage.Amounts
 	for i, name := range best {
 		if i > 0 { // only the last one stays placed
 			last := len(p.undo) - 1
 			if err := p.undo[last](); err != nil {
-				return "", err
+				return m, "", err
 			}
 			p.undo = p.undo[:last]
 		}
-		if before, to, err = p.place(ctx, replacement, name, resource, c.usage); err != nil {
-			return "", err
+		if before, to, err = p.place(ctx, replacement, name); err != nil {
+			return m, "", err
+		}
+		for r := range to.Utilization { // the pod may use more than is expected
+			beyond[r] = max(0, before.Utilization[r]+usage[r]/to.Base[r]-to.Utilization[r])
+			to.Utilization[r] += beyond[r] + more[name][r]
 		}
 		if _, excess := to.Excess(); !to.Known || excess > -p.c.RoomPercent/100 {
-			return back(NoRoom)
+			return m, NoRoom, nil
 		}
 	}
+	sum := more[d.Node]
+	for r := range sum {
+		sum[r] += beyond[r]
+	}
+	more[d.Node] = sum
 	last := len(best) - 1
-	p.accept(c, Move{
-		From: source.Name, To: d.Node, Or: best[:last:last], Resource: resource, Line: source.Line[resource],
-		FromBefore: source.Utilization[resource], FromAfter: after,
+	return Move{
+		From: from, To: d.Node, Or: best[:last:last], Resource: resource,
 		ToBefore: before.Utilization[resource], ToAfter: to.Utilization[resource],
-	})
-	return "", nil
+	}, "", nil
 }
 
 // bestOf returns the nodes with the highest total; the chosen one is last.
@@ -446,9 +494,7 @@ func bestOf(d *sim.Result) (names []string) {
 }
 
 // place places the pod on the node, and returns the node before and after that.
-func (p *planner) place(
-	ctx context.Context, pod *corev1.Pod, name string, resource load.Resource, amount float64,
-) (before, after Node, err error) {
+func (p *planner) place(ctx context.Context, pod *corev1.Pod, name string) (before, after Node, err error) {
 	if before, err = p.lookAt(ctx, name); err != nil {
 		return before, after, err
 	}
@@ -457,19 +503,13 @@ func (p *planner) place(
 		return before, after, err
 	}
 	p.undo = append(p.undo, func() error { return p.Scheduler.Remove(placed) })
-	if after, err = p.lookAt(ctx, name); err != nil {
-		return before, after, err
-	}
-	// The pod may use more than is expected.
-	after.Utilization[resource] = max(after.Utilization[resource], before.Utilization[resource]+amount/after.Base[resource])
-	return before, after, nil
+	after, err = p.lookAt(ctx, name)
+	return before, after, err
 }
 
 // accept adds the move to the plan.
 func (p *planner) accept(c *candidate, m Move) {
-	owner := metav1.GetControllerOfNoCopy(c.pod)
-	m.Namespace, m.Pod, m.UID, m.Disruption = c.pod.Namespace, c.pod.Name, c.pod.UID, c.disruption
-	m.Owner, m.OwnerUID = owner.Kind+" "+owner.Name, owner.UID
+	m.of(c)
 	p.Moves = append(p.Moves, m)
 	p.perNamespace[m.Namespace]++
 	p.owners[m.OwnerUID].unavailable++
@@ -478,6 +518,13 @@ func (p *planner) accept(c *candidate, m Move) {
 			b.allowed--
 		}
 	}
+}
+
+// of makes the move one of the candidate's pod.
+func (m *Move) of(c *candidate) {
+	owner := metav1.GetControllerOfNoCopy(c.pod)
+	m.Namespace, m.Pod, m.UID, m.Disruption = c.pod.Namespace, c.pod.Name, c.pod.UID, c.disruption
+	m.Owner, m.OwnerUID = owner.Kind+" "+owner.Name, owner.UID
 }
 
 // replacementOf returns the pod as its controller creates it again.

@@ -42,6 +42,7 @@ profiles:
       - {name: PrioritySort}
       - {name: DefaultBinder}
       - {name: NodeAffinity}
+      - {name: NodeUnschedulable}
       - {name: NodeResourcesFit}
       - {name: LoadThreshold}
     score:
@@ -61,6 +62,10 @@ type fixture struct {
 	history *History
 	looks   int
 	profile string
+	// change changes each node, and waiting and usage are those of the cluster; all may be unset.
+	change  func(*corev1.Node)
+	waiting int
+	usage   func(*corev1.Pod) (podusage.Amounts, bool)
 }
 
 // newFixture has node a at 90 %, b at 50 % and c at 70 %. Of the Deployment web, pod web-1 is on a and web-2 on c; each uses 20 % of
@@ -99,8 +104,12 @@ func (f *fixture) cluster(t *testing.T) Cluster {
 	t.Helper()
 	measured, objects := map[string]load.NodeLoad{}, []runtime.Object{}
 	for _, name := range []string{"a", "b", "c"} {
-		objects = append(objects, st.MakeNode().Name(name).Label("name", name).
-			Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "10", corev1.ResourceMemory: "10Gi", corev1.ResourcePods: "110"}).Obj())
+		node := st.MakeNode().Name(name).Label("name", name).
+			Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "10", corev1.ResourceMemory: "10Gi", corev1.ResourcePods: "110"}).Obj()
+		if f.change != nil {
+			f.change(node)
+		}
+		objects = append(objects, node)
 		if cpu, ok := f.cpu[name]; ok {
 			known := load.Measurement{Stat: load.Stat{Mean: cpu, Known: true}, End: now}
 			measured[name] = load.NodeLoad{load.CPU: known, load.Memory: known}
@@ -119,7 +128,7 @@ func (f *fixture) cluster(t *testing.T) Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Cluster{Scheduler: s, SchedulerNames: []string{"s"}, Load: s.LoadReaders("s")[0], Now: now}
+	return Cluster{Scheduler: s, SchedulerNames: []string{"s"}, Load: s.LoadReaders("s")[0], Now: now, Waiting: f.waiting, Usage: f.usage}
 }
 
 // plan looks at the nodes as often as the fixture says, and plans.
