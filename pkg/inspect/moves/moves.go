@@ -2,6 +2,7 @@
 package moves
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -51,6 +52,8 @@ type Report struct {
 	Deferred []string `json:"deferred,omitempty"`
 	// Resting are hot nodes whose last move the load does not show yet.
 	Resting []string `json:"resting,omitempty"`
+	// Free says which node could be emptied, with the goal Free.
+	Free *Free `json:"free,omitempty"`
 	// DeletionCosts are those to write or to remove, in mode DeletionCost.
 	DeletionCosts []DeletionCost `json:"deletionCosts,omitempty"`
 	Simulated     int            `json:"simulatedDecisions"`
@@ -80,6 +83,37 @@ type Move struct {
 	// Relief is what the source loses, in percent of its capacity.
 	Relief     float64 `json:"reliefPercent"`
 	Disruption float64 `json:"disruption"`
+}
+
+// Free is the result of the goal Free.
+type Free struct {
+	// Stopped says why no node may be emptied; empty if one might.
+	Stopped string `json:"stopped,omitempty"`
+	// Node could be emptied; empty if there is none. Moves are those of its pods.
+	Node  string    `json:"node,omitempty"`
+	Moves []Landing `json:"moves"`
+	// Kept are the other nodes, most frequent reason first.
+	Kept []Kept `json:"kept"`
+}
+
+// Landing is where a pod of an emptied node would go.
+type Landing struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	Owner     string `json:"owner"`
+	To        string `json:"to"`
+	// Or are nodes that score as To does.
+	Or []string `json:"or,omitempty"`
+}
+
+// Kept counts the nodes that stay for a reason.
+type Kept struct {
+	Reason rebalance.Reason `json:"reason"`
+	// Message is the reason in words.
+	Message string `json:"message"`
+	Nodes   int    `json:"nodes"`
+	// Example is the first of the nodes, with the pod of that reason if it is one's.
+	Example string `json:"example"`
 }
 
 // DeletionCost is a pod's annotation that changes.
@@ -128,7 +162,7 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 	if report.Profile, cluster.Load = opened.FirstLoadReader(own.ProfileNames()); cluster.Load == nil {
 		return nil, fmt.Errorf("%s: no profile has a plugin that reads load; add one as in docs/configure.md", own.Origin)
 	}
-	report.Plugin = cluster.Load.Name()
+	report.Plugin, cluster.Waiting = cluster.Load.Name(), waiting(objects.All, cluster.SchedulerNames)
 	cluster.Usage = report.usage(ctx, opened, cluster.Now)
 	w := &snapshot{cluster: cluster, report: report, lease: leaseOf(c.Client, own)}
 	executor := &rebalance.Executor{World: w, Clock: clock.RealClock{}, Config: configuration}
@@ -267,8 +301,35 @@ func (r *Report) add(p *rebalance.Plan) {
 	for _, name := range order {
 		r.Nodes = append(r.Nodes, *byName[name])
 	}
+	r.addFree(p.Free)
 	words := reasons()
 	for _, reason := range p.Reasons() {
 		r.Stay = append(r.Stay, Stay{reason, words[reason], p.Stay[reason]})
 	}
+}
+
+// addFree adds the result of the goal Free; nil without it.
+func (r *Report) addFree(f *rebalance.Freeing) {
+	if f == nil {
+		return
+	}
+	r.Free = &Free{Stopped: f.Stopped, Node: f.Node, Moves: []Landing{}, Kept: []Kept{}}
+	for i := range f.Moves {
+		m := &f.Moves[i]
+		r.Free.Moves = append(r.Free.Moves, Landing{m.Namespace, m.Pod, text.Excerpt(m.Owner), m.To, m.Or})
+	}
+	words := reasons()
+	for _, kept := range f.Kept {
+		i := slices.IndexFunc(r.Free.Kept, func(k Kept) bool { return k.Reason == kept.Reason })
+		if i < 0 {
+			i = len(r.Free.Kept)
+			example := kept.Node
+			if kept.Pod != "" {
+				example += " with pod " + kept.Pod
+			}
+			r.Free.Kept = append(r.Free.Kept, Kept{Reason: kept.Reason, Message: words[kept.Reason], Example: example})
+		}
+		r.Free.Kept[i].Nodes++
+	}
+	slices.SortStableFunc(r.Free.Kept, func(a, b Kept) int { return cmp.Compare(b.Nodes, a.Nodes) })
 }

@@ -106,3 +106,35 @@ func TestReasons_AllProtections(t *testing.T) {
 		}
 	}
 }
+
+// TestReport_Free prints the node to empty, or why there is none.
+func TestReport_Free(t *testing.T) {
+	for text, free := range map[string]*rebalance.Freeing{
+		`
+Node a could be emptied, with 1 pod to place elsewhere.
+
+NAMESPACE  POD    OWNER           TO
+ns         web-1  ReplicaSet web  b or d
+
+Other nodes stay:
+  2 nodes: local storage (LocalStorage), such as c with pod ns/db-1
+  1 node: cordoned (Cordoned), such as b
+`: {
+			Node: "a", Moves: []rebalance.Move{{Namespace: "ns", Pod: "web-1", Owner: "ReplicaSet web", To: "b", Or: []string{"d"}}},
+			Kept: []rebalance.KeptNode{
+				{Node: "b", Reason: rebalance.Cordoned}, {Node: "c", Reason: "LocalStorage", Pod: "ns/db-1"},
+				{Node: "d", Reason: "LocalStorage", Pod: "ns/db-2"},
+			},
+		},
+		"\nNo node can be emptied now: 1 move under way.\n": {Stopped: "1 move under way"},
+		"\nNo node can be emptied.\n\nOther nodes stay:\n  1 node: control plane (ControlPlane), such as a\n": {
+			Kept: []rebalance.KeptNode{{Node: "a", Reason: rebalance.ControlPlane}},
+		},
+	} {
+		r := &Report{Profile: "s", Plugin: "P"}
+		r.add(&rebalance.Plan{Free: free})
+		if diff := cmp.Diff("Plan by P of profile s. Nothing is moved.\nNo node is hot.\n"+text, printed(r)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}

@@ -13,24 +13,30 @@ import (
 // reasons returns each rebalance.Reason in words.
 func reasons() map[rebalance.Reason]string {
 	return map[rebalance.Reason]string{
+		rebalance.AnotherEmptied:   "another node is emptied first",
 		rebalance.AnotherMoves:     "another pod of the node moves first",
+		rebalance.ControlPlane:     "control plane",
+		rebalance.Cordoned:         "cordoned",
 		rebalance.DaemonSet:        "pod of a DaemonSet",
 		rebalance.DisruptionBudget: "PodDisruptionBudget allows no disruption",
 		rebalance.Ending:           "terminating, or evicted by another component",
 		rebalance.EvictionRefused:  "eviction refused",
+		rebalance.FewNodes:         "no more than freeMinNodes in its pool or zone",
 		rebalance.LittleRelief:     "too little relief for the node",
+		rebalance.LoadNotLow:       "the others would not stay below freeBelowPercent",
 		rebalance.NamespaceLimit:   "too many moves under way in its namespace",
 		rebalance.NoController:     "no controller to recreate it",
 		rebalance.NoOtherNode:      "no other node passes all filters",
 		rebalance.NoRoom:           "destination would be too close to its load line",
 		rebalance.NotRunning:       "NotReady",
-		rebalance.NotSimulated:     "not among the pods simulated for the node",
+		rebalance.NotSimulated:     "beyond the limit of simulated decisions",
 		rebalance.OptedOut:         "opted out by annotation",
 		rebalance.OtherScheduler:   "placed by another scheduler",
 		rebalance.PodGroup:         "pod of a pod group",
 		rebalance.Resizing:         "in-place resize under way",
 		rebalance.StaticPod:        "static pod",
 		rebalance.TooYoung:         "younger than minPodAge or two load windows",
+		rebalance.UnknownLoad:      "unknown load",
 		rebalance.WorkloadBarred:   "earlier move of its workload failed",
 		rebalance.WorkloadLimit:    "too many unavailable replicas of its workload",
 		rebalance.WouldReturn:      "scheduler would choose the same node again",
@@ -89,8 +95,37 @@ func (r *Report) Print(p *terminal.Printer) {
 	if len(r.Deferred) > 0 {
 		p.Printf("\nLimits of moves leave out hot nodes: %s\n", text.FirstN(r.Deferred))
 	}
+	r.printFree(p)
 	for _, note := range r.Notes {
 		p.Printf("\n%s\n", note)
+	}
+}
+
+func (r *Report) printFree(p *terminal.Printer) {
+	f := r.Free
+	switch {
+	case f == nil:
+		return
+	case f.Stopped != "":
+		p.Printf("\nNo node can be emptied now: %s.\n", f.Stopped)
+	case f.Node == "":
+		p.Printf("\nNo node can be emptied.\n")
+	default:
+		p.Printf("\nNode %s could be emptied, with %s to place elsewhere.\n", f.Node, text.Count(len(f.Moves), "pod"))
+	}
+	if len(f.Moves) > 0 {
+		var rows [][]string
+		for _, m := range f.Moves {
+			rows = append(rows, []string{m.Namespace, m.Pod, m.Owner, strings.Join(append([]string{m.To}, m.Or...), " or ")})
+		}
+		p.Printf("\n")
+		terminal.TextTable([]string{"NAMESPACE", "POD", "OWNER", "TO"}, rows).Print(p, true)
+	}
+	if len(f.Kept) > 0 {
+		p.Printf("\nOther nodes stay:\n")
+		for _, k := range f.Kept {
+			p.Printf("  %s: %s (%s), such as %s\n", text.Count(k.Nodes, "node"), k.Message, k.Reason, k.Example)
+		}
 	}
 }
 

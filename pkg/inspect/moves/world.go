@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -148,7 +149,19 @@ func (w *World) Interval() time.Duration {
 func (w *World) Cluster(context.Context) (rebalance.Cluster, error) {
 	err := w.apply()
 	w.cluster.Now = w.clock.Now()
+	w.cluster.Waiting = waiting(w.followed.InformerFor(&corev1.Pod{}, nil).GetStore().List(), w.cluster.SchedulerNames)
 	return w.cluster, err
+}
+
+// waiting counts the pods without a node, of the profiles.
+func waiting[T any](objects []T, profiles []string) (count int) {
+	for _, object := range objects {
+		pod, ok := any(object).(*corev1.Pod)
+		if ok && live.IsUnplaced(pod) && pod.DeletionTimestamp == nil && slices.Contains(profiles, pod.Spec.SchedulerName) {
+			count++
+		}
+	}
+	return count
 }
 
 // Pods implements rebalance.World.

@@ -5,6 +5,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 )
 
@@ -21,6 +22,8 @@ type observer struct {
 	moves, minutes, steps  *metrics.CounterVec
 	refused, regrets       *metrics.Counter
 	shown                  map[string]string
+	// free is the node to empty that was shown last.
+	free string
 }
 
 var _ rebalance.Observer = &observer{}
@@ -113,6 +116,20 @@ func (o *observer) show(s *rebalance.Status, plans bool) {
 		}
 	}
 	o.shown = shown
+	o.showFree(s.Plan.Free)
+}
+
+// showFree records an event on each node that comes to be one to empty.
+func (o *observer) showFree(f *rebalance.Freeing) {
+	found := ""
+	if f != nil {
+		found = f.Node
+	}
+	if found != "" && found != o.free {
+		o.events.Eventf(node(found), nil, corev1.EventTypeNormal, "EmptyingPlanned", eventAction,
+			"The node could be emptied, with %s to place elsewhere. The mode is Plan, so nothing moves", text.Count(len(f.Moves), "pod"))
+	}
+	o.free = found
 }
 
 func node(name string) *corev1.Node {

@@ -12,6 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/component-base/metrics"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 )
 
 // TestElect_LostLease has an API server that is down after 30 s. Another process may lead 15 s after the last renewal.
@@ -58,4 +62,27 @@ func TestElect_Ends(t *testing.T) {
 			t.Errorf("error %v, want %v", err, failed)
 		}
 	})
+}
+
+// TestObserver_Free records one event on a node to empty, and another one if it is found anew.
+func TestObserver_Free(t *testing.T) {
+	recorder := events.NewFakeRecorder(10)
+	o := newObserver(func(...metrics.Registerable) {})
+	o.events = recorder
+	found := &rebalance.Freeing{Node: "a", Moves: make([]rebalance.Move, 2)}
+	for _, free := range []*rebalance.Freeing{nil, found, found, {Stopped: "1 pod without a node"}, found} {
+		o.show(&rebalance.Status{Plan: &rebalance.Plan{Free: free}}, true)
+	}
+	close(recorder.Events)
+	count := 0
+	for event := range recorder.Events {
+		count++
+		const want = "Normal EmptyingPlanned The node could be emptied, with 2 pods to place elsewhere. The mode is Plan, so nothing moves"
+		if event != want {
+			t.Errorf("the event is %q, want %q", event, want)
+		}
+	}
+	if count != 2 {
+		t.Errorf("%d events, want 2", count)
+	}
 }
