@@ -53,7 +53,7 @@ func interruptProgram(t *testing.T, ready func(), args ...string) (exitCode int)
 	ready()
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
-	for range 1000 {
+	for range 6000 {
 		select {
 		case err := <-ended:
 			t.Logf("ended with %v and output %q", err, output)

@@ -19,7 +19,7 @@ func TestStart_AsksTheTerminalNothing(t *testing.T) {
 	user, program, err := pty.Open()
 	must(t, err)
 	defer func() { _ = user.Close() }()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, os.Args[0], "-test.run=^$")
 	command.Env = append(os.Environ(), "TERM=xterm-256color")

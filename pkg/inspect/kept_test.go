@@ -124,7 +124,7 @@ func (s *objectServer) serveWatch(w http.ResponseWriter, r *http.Request, resour
 	<-r.Context().Done()
 }
 
-// keptConfiguration waives its line for pods that fit nowhere else.
+// keptConfiguration waives its line for pods that fit nowhere else. Load that is read once does not expire during the test.
 const keptConfiguration = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -134,10 +134,11 @@ profiles:
   pluginConfig:
   - name: LoadThreshold
     args:
-      metricProvider: {type: Prometheus, address: %[1]q, dialect: NodeExporter}
+      metricProvider: {type: Prometheus, address: %[1]q, dialect: NodeExporter, timeout: 1m}
+      maxAge: 1h
       thresholds: {cpu: %[2]d}
   - name: LoadVariationRiskBalancing
-    args: {metricProvider: {type: Prometheus, address: %[1]q, dialect: NodeExporter}}
+    args: {maxAge: 1h, metricProvider: {type: Prometheus, address: %[1]q, dialect: NodeExporter, timeout: 1m}}
 `
 
 // A kept simulation answers as a new one, whatever was asked before.

@@ -29,7 +29,7 @@ import (
 )
 
 // patience is the deadline for what a test waits for.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // live is the whole scheduler in front of a fake API.
 type live struct {

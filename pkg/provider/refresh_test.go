@@ -42,7 +42,7 @@ func TestNewOnDemand_ReadsWhenAsked(t *testing.T) {
 	timing := prometheusSpec()
 	metricsServer, unreachable, unopened := timing, timing, timing
 	metricsServer.MetricProvider = config.MetricProviderSpec{
-		Type: config.KubernetesMetricsServer, Timeout: metav1.Duration{Duration: 10 * time.Second},
+		Type: config.KubernetesMetricsServer, Timeout: metav1.Duration{Duration: time.Minute},
 	}
 	unreachable.MetricProvider.Address = "http://127.0.0.1:1"
 	unopened.MetricProvider.CAFile = "/absent/ca.crt"

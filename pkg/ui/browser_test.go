@@ -67,9 +67,10 @@ func openPage(t *testing.T, s *running) *browser.Tab {
 func waitFor(tb *browser.Tab, selector, text string) {
 	tb.Helper()
 	holds := browser.Get(tb, chromedp.Evaluate[bool](fmt.Sprintf(`new Promise((done) => {
-		const end = Date.now() + 120000;
+		const end = Date.now() + 300000;
+		let pause = 20;
 		const look = () => [...document.querySelectorAll(%q)].some((e) => e.textContent.includes(%q)) ? done(true)
-			: Date.now() > end ? done(false) : setTimeout(look, 20);
+			: Date.now() > end ? done(false) : setTimeout(look, pause = Math.min(2 * pause, 500));
 		look();
 	})`, selector, text), chromedp.EvalAwaitPromise))
 	if !holds {

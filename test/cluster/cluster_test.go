@@ -21,6 +21,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
+	"github.com/plimsoll-scheduler/plimsoll/test/leak"
 )
 
 const stock = `
@@ -45,7 +46,8 @@ func start(t *testing.T, o cluster.Options) *cluster.Cluster {
 }
 
 func TestCluster(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	earlier := goleak.IgnoreCurrent()
+	defer func() { check.OK(t, leak.Find(earlier)) }()
 	t.Setenv("TMPDIR", t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
 	c := start(t, cluster.Options{Scheduler: stock})

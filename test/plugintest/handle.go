@@ -96,7 +96,7 @@ func (h *Handle) NextActivated(t testing.TB) map[string]*corev1.Pod {
 	select {
 	case pods := <-h.Activated:
 		return pods
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("no pod is activated")
 		return nil
 	}

@@ -26,7 +26,7 @@ import (
 )
 
 // patience is the deadline for what a test waits for.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 func connection(client kubernetes.Interface) *live.Connection {
 	return &live.Connection{Client: client, KubeConfig: &rest.Config{}}

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/klog/v2"
@@ -27,10 +26,11 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/loadwatcherclient/wire"
+	"github.com/plimsoll-scheduler/plimsoll/test/leak"
 	"github.com/plimsoll-scheduler/plimsoll/test/loadtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // end is 1,700,000,000 seconds after the epoch, as in compatibility.md.
 var end = time.Date(2023, time.November, 14, 22, 13, 20, 0, time.UTC)

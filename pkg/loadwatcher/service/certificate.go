@@ -14,8 +14,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 )
 
-// certificateTimeout bounds the time that a handshake waits for a hanging mount.
-const certificateTimeout = time.Second
+// startTimeout and handshakeTimeout bound the time that the start and a handshake wait for a hanging mount.
+const startTimeout, handshakeTimeout = 10 * time.Second, time.Second
 
 // certificate is the certificate in two files, which may be rotated. It is safe for concurrent use.
 type certificate struct {
@@ -33,7 +33,7 @@ func newCertificate(ctx context.Context, certFile, keyFile string) (*certificate
 		certFile: boundedfile.New(certFile, boundedfile.MaxCABytes), keyFile: boundedfile.New(keyFile, boundedfile.MaxCABytes),
 		failures: rate.Sometimes{Interval: time.Minute},
 	}
-	return c, c.read(ctx)
+	return c, c.read(ctx, startTimeout)
 }
 
 // tlsConfig returns the settings of a server that follows the files.
@@ -44,7 +44,7 @@ func (c *certificate) tlsConfig() *tls.Config {
 
 // latest returns the certificate in the files. While they have none, such as during a rotation, it returns the last one.
 func (c *certificate) latest(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if err := c.read(hello.Context()); err != nil {
+	if err := c.read(hello.Context(), handshakeTimeout); err != nil {
 		c.failures.Do(func() { klog.FromContext(hello.Context()).Error(err, "The last TLS certificate is kept") })
 	}
 	c.mu.Lock()
@@ -52,8 +52,8 @@ func (c *certificate) latest(hello *tls.ClientHelloInfo) (*tls.Certificate, erro
 	return c.pair, nil
 }
 
-func (c *certificate) read(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, certificateTimeout)
+func (c *certificate) read(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	cert, err := c.certFile.Read(ctx)
 	if err != nil {

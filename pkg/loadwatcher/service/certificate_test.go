@@ -3,6 +3,7 @@ package service
 import (
 	"os"
 	"testing"
+	"time"
 )
 
 // TestCertificate_Rotation expects the last certificate while the files do not match.
@@ -25,7 +26,7 @@ func TestCertificate_Rotation(t *testing.T) {
 		if err := os.WriteFile(step.to, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.read(t.Context()); (err != nil) != step.fails || (c.pair == first) != step.fails {
+		if err := c.read(t.Context(), time.Minute); (err != nil) != step.fails || (c.pair == first) != step.fails {
 			t.Errorf("after %s: error %v, the first certificate is kept: %v, want %v", step.to, err, c.pair == first, step.fails)
 		}
 	}

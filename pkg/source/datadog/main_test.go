@@ -3,7 +3,7 @@ package datadog
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/plimsoll-scheduler/plimsoll/test/leak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/plimsoll-scheduler/plimsoll/test/leak"
 )
 
 // systemPair is the key pair of a server that the system's roots of these tests trust.
@@ -29,8 +29,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		_ = os.RemoveAll(dir)
-		os.Exit(code)
-	}))
+	code := leak.Run(m)
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
 }

@@ -116,7 +116,7 @@ func TestFetch_TextOfServer(t *testing.T) {
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
 			Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: hostile[:2000],
 		})
-	}), time.Second, node("n1", nil))
+	}), time.Minute, node("n1", nil))
 	_, err := s.Fetch(ctx, source.Request{Windows: windows})
 	if err == nil || !strings.Contains(err.Error(), "grant") || len(err.Error()) > 1<<10 ||
 		strings.ContainsAny(err.Error(), "\x1b\u202e") {

@@ -99,12 +99,13 @@ func TestFetch_NodeMetricsOnly(t *testing.T) {
 }
 
 func TestFetch_HungLoadQuery(t *testing.T) {
+	t.Parallel()
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	srv := newServer(t, rule{"latency", vector(element{`"node":"w1"`, "1"})}, rule{"", hang})
 	for _, dialect := range []promql.Dialect{promql.NodeExporter, promql.Auto} {
 		s := newTestSource(
 			t,
-			Config{Address: srv.URL, Dialect: dialect, Config: httpclient.Config{Timeout: 2 * time.Second}},
+			Config{Address: srv.URL, Dialect: dialect, Config: httpclient.Config{Timeout: 20 * time.Second}},
 			twoNodes()...)
 		batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}, Metrics: []string{"latency"}})
 		if err != nil {

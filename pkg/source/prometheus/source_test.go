@@ -18,7 +18,6 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,10 +30,11 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+	"github.com/plimsoll-scheduler/plimsoll/test/leak"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	leak.Main(m)
 }
 
 // evaluated is when the server evaluates every query, in seconds since 1970. The source's clock is a second ahead.
@@ -459,9 +459,10 @@ func TestFetch_Windows(t *testing.T) {
 }
 
 func TestFetch_HungQuery(t *testing.T) {
+	t.Parallel()
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	srv := newServer(t, nodeExporter(vector(at("w1", "0.25")), vector(at("w1", "0.05")), hang, hang)...)
-	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter, Config: httpclient.Config{Timeout: 2 * time.Second}},
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter, Config: httpclient.Config{Timeout: 20 * time.Second}},
 		newNode("w1", "10.0.0.1"))
 	want := []load.Sample{sample("w1", known(0.25, 0.05), load.Stat{})}
 	if diff := cmp.Diff(want, fetch(t, s), equateValues()); diff != "" {
@@ -476,7 +477,7 @@ func TestFetch_HungQuery(t *testing.T) {
 	}})
 	before := len(srv.asked())
 	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window, 2 * window, 3 * window}})
-	wantError(t, err, "no complete response within the timeout of 2s", srv.URL)
+	wantError(t, err, "no complete response within the timeout of 20s", srv.URL)
 	// Four queries run at once. All but the one for the newest samples hang.
 	if got := len(srv.asked()) - before; got > 1+4 {
 		t.Errorf("%d queries, want none after the timeout", got)

@@ -18,13 +18,14 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/softlimit"
+	"github.com/plimsoll-scheduler/plimsoll/test/leak"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // patience is the deadline for what a test waits for.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // cluster is a framework with the limits of plugins. ruledOut holds the plugins that rule out a node, by name of the node. The
 // plugin Full does so while the node has pods.
@@ -162,7 +163,9 @@ func TestGate_EndsWithContext(t *testing.T) {
 	c := newCluster(t, map[string][]string{"a": {"Limit"}})
 	softlimit.NewGate(ctx, c.limit("Limit", config.WhenNoneFitsReject), c, c.loads.Snapshots, c.clock)
 	cancel()
-	goleak.VerifyNone(t, leaked)
+	if err := leak.Find(leaked); err != nil {
+		t.Error(err)
+	}
 }
 
 // A limit whose filter was skipped is not asked.

@@ -22,10 +22,10 @@ func (c *cluster) makeRoomFor(names ...string) {
 	}
 }
 
-// untilTheGateWaits returns once the gate has gone through the waiting pods for the first time.
+// untilTheGateWaits returns once each gate has gone through the waiting pods for the first time.
 func (c *cluster) untilTheGateWaits(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !c.clock.HasWaiters(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); c.clock.Waiters() < len(c.gates); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the gate does not run")
 		}
