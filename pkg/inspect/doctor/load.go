@@ -129,8 +129,10 @@ func (s *sourceFacts) checkFrozen() []Check {
 	if len(frozen) == 0 {
 		return nil
 	}
-	const advice = "Restart the exporters of these nodes. If a caching proxy answers, set address to Prometheus itself. See the targets:"
-	return fail(run(s.queryCommand("up"), advice), "counters of cpu do not change, so the load is not current: %s", text.FirstN(frozen))
+	const advice = "Restart the exporters of these nodes. " +
+		"If a caching proxy answers, set address to Prometheus itself. See the targets:"
+	return fail(run(s.queryCommand("up"), advice),
+		"counters of cpu do not change, so the load is not current: %s", text.FirstN(frozen))
 }
 
 // checkDeviation checks that standard deviations are known, where a plugin uses them.
