@@ -48,7 +48,7 @@ func TestDocs_Configurations(t *testing.T) {
 		"README.md":                                     1,
 		"docs/configure.md":                             1,
 		"docs/plugins/decision-record.md":               1,
-		"docs/plugins/load-threshold.md":                1,
+		"docs/plugins/load-threshold.md":                2,
 		"docs/plugins/load-variation-risk-balancing.md": 1,
 		"docs/plugins/low-risk-over-commitment.md":      1,
 		"docs/plugins/node-metrics.md":                  10,
