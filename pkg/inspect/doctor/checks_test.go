@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/model"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +28,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
@@ -71,7 +73,7 @@ func healthy() *sourceFacts {
 	}
 	s.examination.Sampling = map[string]diagnosis.Sampling{"n1": {Interval: time.Minute, Since: time.Hour}}
 	s.usesDeviation = true
-	s.lines = []linesFacts{{profile: "plimsoll", plugin: "LoadThreshold", nodes: 2}}
+	s.lines = []linesFacts{{profile: "plimsoll", plugin: "LoadThreshold", limits: true, nodes: 2}}
 	for _, node := range []string{"n1", "n2"} {
 		fresh := func(name string, value, fraction float64) figure {
 			read := reading.Figure{Name: name, Value: value, Fraction: fraction, Window: 5 * time.Minute, End: s.now, State: load.Fresh}
@@ -279,14 +281,14 @@ func TestReportOn_NotChecked(t *testing.T) {
 		groups []string
 	}{
 		{"no configuration", func(s *sourceFacts) { s.configuration, s.configurationErr = nil, errors.New("none") },
-			"no configuration was found", []string{"source", "nodes", "time", "values", "permissions", "scheduler"}},
+			"no configuration was found", []string{"source", "nodes", "time", "values", "lines", "permissions", "scheduler"}},
 		{"an invalid configuration", func(s *sourceFacts) { s.configuration.Decoded, s.configuration.Err = nil, errors.New("invalid") },
-			"the configuration is invalid", []string{"source", "nodes", "time", "values", "permissions", "scheduler"}},
+			"the configuration is invalid", []string{"source", "nodes", "time", "values", "lines", "permissions", "scheduler"}},
 		{"no permission to list", func(s *sourceFacts) { s.nodes, s.pods, s.objectsErr = nil, nil, errors.New("forbidden") },
-			"nodes and pods cannot be listed", []string{"configuration", "source", "nodes", "time", "values", "scheduler", "pods"}},
+			"nodes and pods cannot be listed", []string{"configuration", "source", "nodes", "time", "values", "lines", "scheduler", "pods"}},
 		{"no nodes", func(s *sourceFacts) { s.nodes = nil }, "the cluster has no nodes", []string{"source", "time", "values"}},
 		{"a source that is down", func(s *sourceFacts) { s.Err, s.diagnosis, s.examination = syscall.ECONNREFUSED, nil, nil },
-			"Prometheus could not be read", []string{"nodes", "time", "values"}},
+			"Prometheus could not be read", []string{"nodes", "time", "values", "lines"}},
 		{"a source that cannot be examined", func(s *sourceFacts) { s.examinationErr = errors.New("refused") },
 			"the series of Prometheus could not be examined", []string{"time", "values"}},
 	} {
@@ -304,6 +306,105 @@ func TestReportOn_NotChecked(t *testing.T) {
 			}
 			if fmt.Sprint(groups) != fmt.Sprint(tt.groups) {
 				t.Errorf("groups %q, want %q", groups, tt.groups)
+			}
+		})
+	}
+}
+
+// TestSelect_NotChecked expects a selected check that lacks a fact not to pass. It fails if an error hides the fact.
+func TestSelect_NotChecked(t *testing.T) {
+	down := func(s *sourceFacts) {
+		s.Err, s.diagnosis, s.examination, s.figures = syscall.ECONNREFUSED, nil, nil, nil
+	}
+	unexamined := func(s *sourceFacts) { s.examinationErr = errors.New("refused") }
+	unread := func(s *sourceFacts) { s.metrics, s.metricsErr = nil, errors.New("refused") }
+	const noSource, noConfiguration = "Prometheus could not be read", "no configuration was found"
+	for _, tt := range []struct {
+		selected string
+		fault    func(*sourceFacts)
+		status   Status
+		reason   string
+		ids      []string
+	}{
+		{"nodes.contested", down, Error, noSource, []string{"nodes.contested"}},
+		{"values.frozen", down, Error, noSource, []string{"values.frozen"}},
+		{"time.behind", down, Error, noSource, []string{"time.behind"}},
+		{"source.dialect", down, Error, noSource, []string{"source.dialect"}},
+		{"lines", down, Error, noSource, []string{"lines.room"}},
+		{"values", down, Error, noSource, []string{"values.zero", "values.frozen", "values.capacity", "values.deviation"}},
+		{"values.frozen", unexamined, Warning, "the series of Prometheus could not be examined", []string{"values.frozen"}},
+		{"scheduler.load", unread, Warning, "the scheduler's metrics could not be read", []string{"scheduler.load"}},
+		{"lines", func(s *sourceFacts) { s.configuration, s.configurationErr = nil, errors.New("none") }, Error, noConfiguration,
+			[]string{"lines.room", "lines.annotations"}},
+	} {
+		t.Run(tt.selected+", "+tt.reason, func(t *testing.T) {
+			s := healthy()
+			tt.fault(s)
+			r := reportOn(s.facts)
+			r.Select(Selection{Checks: []string{tt.selected}})
+			var ids []string
+			for _, c := range r.Checks {
+				if c.Message != "not checked, because "+tt.reason {
+					continue // the source tells nothing of some checks
+				}
+				ids = append(ids, c.ID)
+				if c.Status != tt.status || len(c.Advice) != 1 {
+					t.Errorf("%+v, want %s with advice", c, tt.status)
+				}
+			}
+			if diff := cmp.Diff(tt.ids, ids); diff != "" || r.Failed() != (tt.status == Error) || !r.Found() {
+				t.Errorf("found %v, failed %v (-want +got):\n%s", r.Found(), r.Failed(), diff)
+			}
+		})
+	}
+	s := healthy()
+	down(s)
+	r := reportOn(s.facts)
+	r.Select(Selection{Checks: []string{"source"}})
+	for _, c := range r.Checks {
+		if c.unchecked {
+			t.Errorf("%+v beside its cause, which is selected, too", c)
+		}
+	}
+	if !r.Failed() {
+		t.Errorf("%+v, want the cause", r.Checks)
+	}
+}
+
+// TestLinesFacts_Add expects room on a node that takes pods: without a line, or without load where that passes.
+func TestLinesFacts_Add(t *testing.T) {
+	line := func(percent float64, state load.State, above bool) (l explain.LoadLine) {
+		l.Percent[load.CPU], l.Node[load.CPU].State, l.Above[load.CPU] = percent, state, above
+		return l
+	}
+	over, passes, rejected, without := line(70, load.Fresh, true), line(70, load.Absent, false), line(70, load.Absent, true), line(0, load.Absent, false)
+	for _, tt := range []struct {
+		name  string
+		lines []explain.LoadLine
+		want  Status
+		text  string
+	}{
+		{"no load where missingLoad passes", []explain.LoadLine{over, over, passes}, OK, "1 of 3 nodes not above their load line"},
+		{"a node without a line", []explain.LoadLine{over, without}, OK, "1 of 2 nodes not above their load line"},
+		{"all measured, and above", []explain.LoadLine{over, over}, Error, "all 2 nodes above their load line (n0, n1); no pod"},
+		{"no load anywhere, which is rejected", []explain.LoadLine{rejected, rejected}, Error,
+			"all 2 nodes without load, which missingLoad: Reject rejects (n0, n1); no pod"},
+		{"both", []explain.LoadLine{over, rejected}, Error, "all 2 nodes above their load line or without load (n0, n1)"},
+		{"no line of any node", []explain.LoadLine{without, without}, "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, l := healthy(), linesFacts{profile: "plimsoll", plugin: "LoadThreshold"}
+			for i, line := range tt.lines {
+				l.addLine(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}}, line)
+			}
+			l.addLine(&corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}}, passes)
+			s.lines = []linesFacts{l}
+			got := s.checkLines()
+			if tt.want == "" && got == nil {
+				return
+			}
+			if len(got) != 1 || got[0].Status != tt.want || !strings.Contains(got[0].Message, tt.text) {
+				t.Errorf("%+v, want %s with %q", got, tt.want, tt.text)
 			}
 		})
 	}

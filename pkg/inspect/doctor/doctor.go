@@ -40,6 +40,8 @@ type Check struct {
 
 	// causes are groups. What they find is the cause, and comes before Advice.
 	causes []string
+	// unchecked reports whether a fact is missing, so that the check was not made.
+	unchecked bool
 }
 
 // Advice is something to do.
@@ -58,6 +60,9 @@ type Report struct {
 	Checks        []Check `json:"checks"`
 	// Restart is the command that makes the scheduler read a changed configuration; empty if that is not known.
 	Restart string `json:"restart,omitempty"`
+
+	// unchecked has a result for each check that lacks a fact. Checks has one for a group at most.
+	unchecked []Check
 }
 
 // Groups returns the groups of checks, in the order of a report.
@@ -98,12 +103,26 @@ func (s *Selection) Validate() error {
 	return nil
 }
 
-// Select keeps the selected checks.
+// Select keeps the selected checks. A selected check that lacks a fact does not pass: it fails if an error hides the fact.
 func (r *Report) Select(s Selection) {
+	if len(s.Checks) > 0 {
+		r.Checks = slices.DeleteFunc(r.Checks, func(c Check) bool { return c.unchecked })
+		r.Checks = append(r.Checks, slices.DeleteFunc(r.unchecked, func(c Check) bool {
+			// Where its group is selected, the cause is too.
+			return c.causes[0] == c.Group && !slices.Contains(s.Checks, c.ID)
+		})...)
+		r.sort()
+	}
 	r.Checks = slices.DeleteFunc(r.Checks, func(c Check) bool {
 		selected := len(s.Checks) == 0 || slices.Contains(s.Checks, c.Group) || slices.Contains(s.Checks, c.ID)
 		return !selected || s.OnlyProblems && !c.found()
 	})
+}
+
+// sort sorts the checks by their groups.
+func (r *Report) sort() {
+	order := Groups()
+	slices.SortStableFunc(r.Checks, func(a, b Check) int { return slices.Index(order, a.Group) - slices.Index(order, b.Group) })
 }
 
 // Found reports whether a check found something to fix.
@@ -154,12 +173,17 @@ func reportOn(f *facts) *Report {
 		}
 		runAll(r, sourceChecks(), s, prefix)
 	}
-	order := Groups()
-	slices.SortStableFunc(r.Checks, func(a, b Check) int { return slices.Index(order, a.Group) - slices.Index(order, b.Group) })
+	r.sort()
 	for i := range r.Checks {
 		causes := r.Checks[i].causes
 		if cause := slices.IndexFunc(causes, r.foundIn); cause >= 0 {
 			r.Checks[i].Advice = adviseFirst(causes[cause])
+		}
+	}
+	for i := range r.unchecked {
+		cause := r.unchecked[i].causes[0]
+		if slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Group == cause && c.Status == Error }) {
+			r.unchecked[i].Status = Error
 		}
 	}
 	r.escape()
@@ -174,12 +198,18 @@ func runAll[F any](r *Report, checks []check[F], facts F, prefix string) {
 		switch {
 		case missing == nil:
 			results = c.run(facts)
-		case missing.reason != "" && missing.group != group && !r.foundIn(group):
-			results = warn(adviseFirst(missing.group), "not checked, because %s", missing.reason)
+		case missing.reason != "":
+			results = causedBy(warn(adviseFirst(missing.group), "not checked, because %s", missing.reason), missing.group)
+			results[0].unchecked = true
 		}
 		for _, result := range results {
 			result.Group, result.ID, result.Message = group, c.id, prefix+result.Message
-			r.Checks = append(r.Checks, result)
+			if result.unchecked {
+				r.unchecked = append(r.unchecked, result)
+			}
+			if !result.unchecked || missing.group != group && !r.foundIn(group) {
+				r.Checks = append(r.Checks, result)
+			}
 		}
 	}
 }
@@ -187,12 +217,14 @@ func runAll[F any](r *Report, checks []check[F], facts F, prefix string) {
 // escape escapes characters that could control a terminal, for every output. It keeps the lines of commands and YAML.
 func (r *Report) escape() {
 	r.Configuration, r.Restart = text.Escape(r.Configuration), text.Escape(r.Restart)
-	for i := range r.Checks {
-		c := &r.Checks[i]
-		c.Message = text.Escape(c.Message)
-		for j := range c.Advice {
-			a := &c.Advice[j]
-			a.Text, a.Command, a.YAML = text.Escape(a.Text), escapeLines(a.Command), escapeLines(a.YAML)
+	for _, checks := range [][]Check{r.Checks, r.unchecked} {
+		for i := range checks {
+			c := &checks[i]
+			c.Message = text.Escape(c.Message)
+			for j := range c.Advice {
+				a := &c.Advice[j]
+				a.Text, a.Command, a.YAML = text.Escape(a.Text), escapeLines(a.Command), escapeLines(a.YAML)
+			}
 		}
 	}
 }

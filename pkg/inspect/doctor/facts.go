@@ -95,9 +95,13 @@ type linesFacts struct {
 	rules bool
 	// waives reports whether pods are placed above the lines where no node is below.
 	waives bool
-	// nodes counts the nodes with a line and known load that take pods without tolerations. above names the ones above a line.
+	// limits reports whether a line or rule holds for any node.
+	limits bool
+	// nodes counts the nodes that take pods without tolerations. above names the ones that are above a line, or rejected otherwise.
 	nodes int
 	above []string
+	// unmeasured are the nodes of above that are rejected because their load is not known.
+	unmeasured []string
 	// invalid are nodes with an annotation that is not used; problem is of the first.
 	invalid []string
 	problem string
@@ -132,6 +136,24 @@ func (f *facts) needObjects() *gap {
 func (f *facts) needCluster() *gap {
 	return cmp.Or(f.needConfiguration(), f.needObjects(),
 		gapIf(f.clusterErr != nil, "the scheduler does not start with the configuration", "configuration"))
+}
+
+// needLines needs load lines, or rules.
+func (f *facts) needLines() *gap { return gapIf(len(f.lines) == 0, "", "") }
+
+// needAnswers needs an answer of all sources: without, nodes are compared with nothing.
+func (f *facts) needAnswers() *gap {
+	for _, s := range f.sources {
+		if missing := s.needAnswer(); missing != nil {
+			return missing
+		}
+	}
+	return nil
+}
+
+// needMetrics needs the scheduler's metrics, unless none is known.
+func (f *facts) needMetrics() *gap {
+	return gapIf(f.metricsErr != nil, "the scheduler's metrics could not be read", "scheduler")
 }
 
 // needCluster needs nodes, too, or a failure: without nodes, most sources are not asked.
@@ -292,9 +314,7 @@ func (g *gatherer) readLines(ctx context.Context, cluster *live.Cluster) error {
 			if hasLine {
 				g.linesOf[reader.Reader()] = of
 			}
-			if !configlint.Filters(profile, plugin.Name()) {
-				l.nodes, l.above = 0, nil // no pod is kept from a node
-			}
+			l.limits = l.limits && configlint.Filters(profile, plugin.Name()) // else no pod is kept from a node
 			g.lines = append(g.lines, l)
 		}
 	}
@@ -303,34 +323,40 @@ func (g *gatherer) readLines(ctx context.Context, cluster *live.Cluster) error {
 
 // addRules adds a node with the rules that hold for it.
 func (l *linesFacts) addRules(node *corev1.Node, terms explain.Terms) {
+	var limits []explain.Limit
 	if limiter, ok := terms.(explain.Limiter); ok {
-		limits := limiter.Limits()
-		l.add(node, len(limits) > 0, slices.ContainsFunc(limits, func(limit explain.Limit) bool { return limit.Exceeded }))
+		limits = limiter.Limits()
 	}
+	l.add(node, len(limits) > 0, slices.ContainsFunc(limits, func(limit explain.Limit) bool { return limit.Exceeded }), false)
 }
 
-// addLine adds a node with its load line.
+// addLine adds a node with its load line. The plugin decides about nodes without load, too.
 func (l *linesFacts) addLine(node *corev1.Node, line explain.LoadLine) {
 	if line.AnnotationProblem != "" {
 		l.problem = cmp.Or(l.problem, line.AnnotationProblem)
 		l.invalid = append(l.invalid, node.Name)
 	}
-	known, above := false, false
+	limited, above, measured := false, false, false
 	for r, percent := range line.Percent {
-		fresh := percent > 0 && line.Node[r].State == load.Fresh
-		known, above = known || fresh, above || fresh && line.Above[r]
+		limited, above = limited || percent > 0, above || line.Above[r]
+		measured = measured || line.Above[r] && line.Node[r].State == load.Fresh
 	}
-	l.add(node, known, above)
+	l.add(node, limited, above, above && !measured)
 }
 
-func (l *linesFacts) add(node *corev1.Node, known, above bool) {
+// add adds a node, limited by a line or rule or not.
+func (l *linesFacts) add(node *corev1.Node, limited, above, unmeasured bool) {
 	repels := func(t corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }
-	if !known || node.Spec.Unschedulable || slices.ContainsFunc(node.Spec.Taints, repels) {
+	if node.Spec.Unschedulable || slices.ContainsFunc(node.Spec.Taints, repels) {
 		return
 	}
 	l.nodes++
+	l.limits = l.limits || limited
 	if above {
 		l.above = append(l.above, node.Name)
+	}
+	if unmeasured {
+		l.unmeasured = append(l.unmeasured, node.Name)
 	}
 }
 

@@ -10,23 +10,34 @@ import (
 func (f *facts) checkLines() []Check {
 	return each(f.lines, func(l linesFacts) []Check {
 		name, nodes := l.plugin+" of profile "+text.Excerpt(l.profile), text.Count(l.nodes, "node")
-		passes, fails, change := "below their load line", "above their load line", "raise the thresholds"
+		passes, fails, change := "not above their load line", "above their load line", "raise the thresholds"
+		switch len(l.unmeasured) {
+		case 0:
+		case len(l.above):
+			fails = "without load, which missingLoad: Reject rejects"
+		default:
+			fails = "above their load line or without load"
+		}
 		top := "kubectl plimsoll top --scheduler-name " + live.ShellQuote(l.profile) + f.options.Configuration.Flags()
 		see := run(top, "See the load of the nodes beside their lines:")
 		if l.rules {
-			passes, fails, change = "within its rules", "rejected by its rules", "change the rules"
+			passes, fails, change = "not rejected by its rules", "rejected by its rules", "change the rules"
 			see = say("In %s, change the rules of %s, or find out why the metrics of all nodes are like this.", f.configuration.Origin, name)
 		}
 		switch {
-		case l.nodes == 0:
+		case !l.limits:
 			return nil
 		case len(l.above) < l.nodes:
 			return ok("%s: %d of %s %s", name, l.nodes-len(l.above), nodes, passes)
 		case l.waives:
 			return warn(see, "%s: all %s %s (%s), which is waived for every pod", name, nodes, fails, text.FirstN(l.above))
 		}
-		return fail(append(f.edit("whenNoneFits: Relax\n", change+" of "+name+", or let pods in where no node passes:", ""), see...),
+		found := fail(append(f.edit("whenNoneFits: Relax\n", change+" of "+name+", or let pods in where no node passes:", ""), see...),
 			"%s: all %s %s (%s); no pod is placed while they are", name, nodes, fails, text.FirstN(l.above))
+		if len(l.unmeasured) == 0 {
+			return found
+		}
+		return causedBy(found, "source", "nodes", "time")
 	})
 }
 

@@ -36,7 +36,7 @@ func clusterChecks() []check[*facts] {
 	type needs = []need[*facts]
 	file, configured := needs{(*facts).needFile}, needs{(*facts).needConfiguration}
 	listed, opened := needs{(*facts).needObjects}, needs{(*facts).needCluster}
-	both := needs{(*facts).needConfiguration, (*facts).needObjects}
+	both, measured := needs{(*facts).needConfiguration, (*facts).needObjects}, needs{(*facts).needFile, (*facts).needMetrics}
 	return []check[*facts]{
 		{"configuration.found", nil, (*facts).checkFound},
 		{"configuration.decodes", file, (*facts).checkDecodes},
@@ -52,17 +52,17 @@ func clusterChecks() []check[*facts] {
 		{"nodes.modelled", both, (*facts).checkPowerModels},
 		{"permissions.list", nil, (*facts).checkLists},
 		{"permissions.scheduler", configured, (*facts).checkPermissions},
-		{"lines.room", nil, (*facts).checkLines},
-		{"lines.annotations", nil, (*facts).checkAnnotations},
+		{"lines.room", needs{(*facts).needCluster, (*facts).needLines, (*facts).needAnswers}, (*facts).checkLines},
+		{"lines.annotations", opened, (*facts).checkAnnotations},
 		{"scheduler.ready", needs{(*facts).needFile, (*facts).needObjects}, (*facts).checkReady},
 		{"scheduler.restarted", needs{(*facts).needFile, (*facts).needObjects}, (*facts).checkRestarted},
 		{"scheduler.image", file, (*facts).checkImage},
 		{"scheduler.leader", configured, (*facts).checkLeader},
 		{"scheduler.metrics", file, (*facts).checkMetrics},
-		{"scheduler.load", nil, (*facts).checkLoadStates},
-		{"scheduler.refreshes", nil, (*facts).checkRefreshes},
-		{"scheduler.statistics", nil, (*facts).checkKnownWorkloads},
-		{"scheduler.fallbacks", nil, (*facts).checkFallbacks},
+		{"scheduler.load", measured, (*facts).checkLoadStates},
+		{"scheduler.refreshes", measured, (*facts).checkRefreshes},
+		{"scheduler.statistics", measured, (*facts).checkKnownWorkloads},
+		{"scheduler.fallbacks", measured, (*facts).checkFallbacks},
 		{"scheduler.version", file, (*facts).checkVersion},
 		{"scheduler.command", file, (*facts).checkCommand},
 		{"pods.waiting", listed, (*facts).checkWaiting},
