@@ -371,6 +371,44 @@ func TestSelect_NotChecked(t *testing.T) {
 	}
 }
 
+// TestMetrics_NothingCounted expects no ✓ for counts of nothing, nor for those of a standby.
+func TestMetrics_NothingCounted(t *testing.T) {
+	sample := func(name, label, value string, count model.SampleValue) *model.Sample {
+		return &model.Sample{
+			Metric: model.Metric{"__name__": model.LabelValue(name), model.LabelName(label): model.LabelValue(value)}, Value: count,
+		}
+	}
+	decided := func(count model.SampleValue) model.Vector {
+		return model.Vector{sample("plimsoll_decisions_total", "plugin", "P", count)}
+	}
+	for _, tt := range []struct {
+		name, pod string
+		metrics   model.Vector
+		check     func(*facts) []Check
+		want      string
+	}{
+		{"the leader has decided", "plimsoll-1", decided(4), (*facts).checkFallbacks, "ok P decided 0 of 4 placements without load"},
+		{"all pods have decided", "", decided(4), (*facts).checkFallbacks, "ok P decided 0 of 4 placements without load"},
+		{"nothing decided", "plimsoll-1", decided(0), (*facts).checkFallbacks, "skipped not checked, because P has decided no placement yet"},
+		{"of a standby", "plimsoll-2", decided(0), (*facts).checkFallbacks,
+			"skipped not checked, because pod plimsoll-2, which the metrics are from, does not place pods: plimsoll-1 leads"},
+		{"no node", "", model.Vector{sample("plimsoll_load_nodes", "state", "Fresh", 0)}, (*facts).checkLoadStates,
+			"skipped not checked, because the scheduler has looked at no node yet: : "},
+		{"no refresh", "", model.Vector{sample("plimsoll_refresh_total", "result", "Error", 0)}, (*facts).checkRefreshes,
+			"skipped not checked, because the scheduler has not refreshed the load of  yet"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := healthy().facts
+			f.configuration.Workload.Pods = []string{"plimsoll-2", "plimsoll-1"}
+			f.metrics, f.metricsPod, f.metricsFrom = tt.metrics, tt.pod, "pod "+tt.pod
+			got := tt.check(f)
+			if len(got) != 1 || string(got[0].Status)+" "+got[0].Message != tt.want {
+				t.Errorf("%+v, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
 // TestLinesFacts_Add expects room on a node that takes pods: without a line, or without load where that passes.
 func TestLinesFacts_Add(t *testing.T) {
 	line := func(percent float64, state load.State, above bool) (l explain.LoadLine) {

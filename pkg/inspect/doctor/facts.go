@@ -64,10 +64,11 @@ type facts struct {
 	otherSchedulers []*live.Configuration
 	lease           *coordinationv1.Lease
 	leaseErr        error
-	// metrics are those of the scheduler. Both they and metricsErr are nil if no scheduler is known.
-	metrics     model.Vector
-	metricsFrom string
-	metricsErr  error
+	// metrics are those of the scheduler. Both they and metricsErr are nil if no scheduler is known. metricsFrom says where they were
+	// read. metricsPod is empty if they are of all pods.
+	metrics                 model.Vector
+	metricsPod, metricsFrom string
+	metricsErr              error
 
 	rebalancer rebalancerFacts
 }

@@ -169,8 +169,7 @@ func (f *facts) checkLeader() []Check {
 		return warn(say("Run this as a user with permission to get leases."), "the Lease %s could not be read: %s", name,
 			oneLine(f.leaseErr))
 	}
-	spec := f.lease.Spec
-	holder, _, _ := strings.Cut(text.Excerpt(ptr.Deref(spec.HolderIdentity, "")), "_")
+	spec, holder := f.lease.Spec, f.holder()
 	duration := election.LeaseDuration.Duration
 	if spec.LeaseDurationSeconds != nil {
 		duration = time.Duration(*spec.LeaseDurationSeconds) * time.Second
@@ -190,6 +189,21 @@ func (f *facts) checkLeader() []Check {
 			"Lease %s is held by %s, which is not a pod of %s", name, holder, w)
 	}
 	return ok("%s leads; it renewed Lease %s %s ago", holder, name, rounded(age))
+}
+
+// holder returns the host name of the leader; empty if none is known. It is the name of its pod, unless that is in its node's network.
+func (f *facts) holder() string {
+	if f.lease == nil {
+		return ""
+	}
+	host, _, _ := strings.Cut(text.Excerpt(ptr.Deref(f.lease.Spec.HolderIdentity, "")), "_")
+	return host
+}
+
+// standsBy reports whether the metrics are of a pod that does not lead, so that it places no pods.
+func (f *facts) standsBy() bool {
+	w, holder := f.workload(), f.holder()
+	return f.metricsPod != "" && w != nil && holder != f.metricsPod && slices.Contains(w.Pods, holder)
 }
 
 // schedulerVersion returns the scheduler's Kubernetes version by its metrics; failing that, the minor by the tag of its image.
@@ -269,7 +283,8 @@ func adviseImage(text, minor string, w *live.Workload) []Advice {
 func (g *gatherer) readMetrics(ctx context.Context) {
 	const promql = `{__name__=~"plimsoll_(build_info|load_(nodes|age_seconds)|(refresh|decisions|fallback)_total|workload.*)"}`
 	if w := g.workload(); w != nil {
-		g.metrics, g.metricsFrom, g.metricsErr = g.conn.Metrics(ctx, w, g.inPod)
+		g.metrics, g.metricsPod, g.metricsErr = g.conn.Metrics(ctx, w, g.inPod, g.holder())
+		g.metricsFrom = "pod " + g.metricsPod
 	}
 	for _, s := range g.sources {
 		p, ok := s.Source.Source.(*prometheus.Source)
@@ -277,7 +292,7 @@ func (g *gatherer) readMetrics(ctx context.Context) {
 			continue
 		}
 		if series, err := p.Series(ctx, promql); err == nil && len(series) > 0 {
-			g.metrics, g.metricsFrom, g.metricsErr = series, "Prometheus", nil
+			g.metrics, g.metricsPod, g.metricsFrom, g.metricsErr = series, "", "Prometheus", nil
 		}
 	}
 }
@@ -338,6 +353,9 @@ func (f *facts) checkLoadStates() []Check {
 	return each(sortedKeys(nodes), func(name string) []Check {
 		n := nodes[name]
 		message := fmt.Sprintf("%s fresh on %.0f, expired on %.0f, absent on %.0f nodes", name, n["Fresh"], n["Expired"], n["Absent"])
+		if n["Fresh"]+n["Expired"]+n["Absent"] == 0 {
+			return skip("not checked, because the scheduler has looked at no node yet: %s", name)
+		}
 		if n["Expired"]+n["Absent"] == 0 {
 			return ok("%s", message)
 		}
@@ -354,6 +372,9 @@ func (f *facts) checkRefreshes() []Check {
 	results := f.countsOf("plimsoll_refresh_total", sum, "result", "source")
 	return each(sortedKeys(results), func(name string) []Check {
 		failed, all := results[name]["Error"], results[name]["Error"]+results[name]["Success"]
+		if all == 0 {
+			return skip("not checked, because the scheduler has not refreshed the load of %s yet", name)
+		}
 		message := fmt.Sprintf("%s: %.0f of %.0f refreshes failed since the scheduler started", name, failed, all)
 		if failed > 1 && failed > notable*all {
 			return causedBy(warn(f.seeLog("The source answers now. The scheduler's log says why refreshes failed"), "%s", message), "source")
@@ -387,8 +408,14 @@ func (f *facts) checkKnownWorkloads() []Check {
 // checkFallbacks checks how many placements a plugin decided without load.
 func (f *facts) checkFallbacks() []Check {
 	decisions := f.countsOf("plimsoll_decisions_total", sum, "", "plugin")
+	if len(decisions) > 0 && f.standsBy() {
+		return skip("not checked, because %s, which the metrics are from, does not place pods: %s leads", f.metricsFrom, f.holder())
+	}
 	fallbacks := f.countsOf("plimsoll_fallback_total", sum, "reason", "plugin")
 	return each(sortedKeys(decisions), func(plugin string) []Check {
+		if decisions[plugin][""] == 0 {
+			return skip("not checked, because %s has decided no placement yet", plugin)
+		}
 		total, reasons := 0.0, []string(nil)
 		for _, reason := range sortedKeys(fallbacks[plugin]) {
 			total += fallbacks[plugin][reason]

@@ -1198,3 +1198,23 @@ func TestOtherSchedulers_BehindImpostors(t *testing.T) {
 		t.Errorf("%s/%s is read first, want z-system/real-1, which may bind pods", got.Namespace, got.Name)
 	}
 }
+
+// The leader's metrics are read, whatever the order of pods. If it does not answer, those of another pod are.
+func TestMetrics_OfTheLeader(t *testing.T) {
+	server := newAPIServer(t)
+	serve := func(pod string) {
+		server.services["ns/https:"+pod+":10259"] = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = fmt.Fprintf(w, "# TYPE of gauge\nof{pod=%q} 1\n", pod)
+		})
+	}
+	serve("standby")
+	serve("leader")
+	c := server.connect(t, false)
+	w := &Workload{Namespace: "ns", Pods: []string{"down", "standby", "leader"}}
+	for leader, want := range map[string]string{"leader": "leader", "down": "standby", "": "standby"} {
+		metrics, pod, err := c.Metrics(t.Context(), w, false, leader)
+		if err != nil || pod != want || len(metrics) != 1 || string(metrics[0].Metric["pod"]) != want {
+			t.Errorf("where %q leads: metrics %v of %q, error %v; want those of %s", leader, metrics, pod, err, want)
+		}
+	}
+}

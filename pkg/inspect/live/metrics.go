@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,20 +22,31 @@ import (
 
 const maxMetricsBytes = 16 << 20
 
-// Metrics reads the scheduler's metrics. With inPod, the command runs in the scheduler's pod and reads its port. Otherwise it reads
-// them through the API server's proxy. from says which.
+// Metrics reads the scheduler's metrics, and returns the name of their pod. With inPod, the command runs in the scheduler's pod and
+// reads its port. Otherwise it reads through the API server's proxy. It prefers the leader, which alone places pods.
 // Without pods there are neither metrics nor an error.
-func (c *Connection) Metrics(ctx context.Context, w *Workload, inPod bool) (metrics model.Vector, from string, err error) {
+func (c *Connection) Metrics(
+	ctx context.Context, w *Workload, inPod bool, leader string,
+) (metrics model.Vector, pod string, err error) {
 	if inPod {
 		metrics, err = readOwnMetrics(ctx, w)
-		return metrics, "its own port", err
+		return metrics, podName(), err
 	}
-	for _, pod := range w.Pods {
+	pods := slices.Clone(w.Pods)
+	slices.SortStableFunc(pods, func(a, b string) int { return rankOf(a, leader) - rankOf(b, leader) })
+	for _, pod := range pods {
 		if metrics, err = c.readThroughProxy(ctx, w, pod); err == nil {
-			return metrics, "pod " + pod, nil
+			return metrics, pod, nil
 		}
 	}
 	return nil, "", err
+}
+
+func rankOf(pod, leader string) int {
+	if pod == leader {
+		return 0
+	}
+	return 1
 }
 
 func metricsPort(w *Workload) string {
