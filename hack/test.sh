@@ -109,7 +109,7 @@ end_to_end() {
 	local minor
 	for minor in "${minors[@]}"; do
 		if [[ $minor == "$newest" ]]; then
-			suite "$minor" "$endToEnd" go test -json -count=1 -timeout 45m ./test/e2e/... ./test/inspect/...
+			suite "$minor" "$endToEnd" go test -json -count=1 -timeout 90m ./test/e2e/... ./test/inspect/...
 		else
 			suite "$minor" "$core" test_core
 		fi

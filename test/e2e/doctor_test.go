@@ -22,7 +22,6 @@ import (
 // doctorValues install a scheduler with doctor beside it. The port is that of the scheduler.
 const doctorValues = `
 config:
-  leaderElection: {leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 1s}
   profiles:
   - schedulerName: plimsoll
     plugins:

@@ -42,6 +42,7 @@ profiles:
     args: &source
       window: 10s
       refreshInterval: 1s
+      driftTolerance: 1000 # load does not expire between slow refreshes
       # Auto would look for a dialect by cpu over the longest of all windows, which Prometheus has not seen that much of.
       metricProvider: {type: Prometheus, address: '{{ .Prometheus }}', dialect: Kubelet}
   - name: NodeMetrics

@@ -26,9 +26,9 @@ func thresholdNodes() []limited {
 		{pool: "windows", name: "windows-free", load: 0.10, memory: "1Mi"},
 		{pool: "unmeasured", name: unmeasuredIdle},
 		{pool: "unmeasured", name: unmeasuredBusy, requests: "7"},
-		{pool: "relax", name: "relax-hotter", load: 0.87},
+		{pool: "relax", name: "relax-hotter", load: 0.99},
 		{pool: "relax", name: "relax-crowded", load: 0.60},
-		{pool: "relax", name: "relax-hot", load: 0.85, requests: "7500m", requestedMemory: "31Gi"},
+		{pool: "relax", name: "relax-hot", load: 0.90, requests: "7500m", requestedMemory: "31Gi"},
 		{pool: "by-name", name: "by-name-1", load: 0.90},
 		{pool: "by-name", name: "by-name-2", load: 0.95},
 		{pool: "reject", name: "reject-1", load: 0.90},
@@ -223,12 +223,11 @@ func (e environment) wantBoundAfterFall() {
 	e.must(e.SetLoad(e.ctx, "reject-1", cluster.Load{Usage: cluster.Usage{CPU: millis(0.20), Memory: "4Gi"}}))
 	fell := time.Now()
 	var shown time.Time
-	var refreshes float64
 	e.eventually("the waiting pod to be bound", func() bool {
 		if shown.IsZero() {
 			load := check.Value(e.CPUUtilization(e.ctx, limitWindow))(e.t)
 			if load["reject-1"] < 0.80 {
-				shown, refreshes = time.Now(), e.refreshes()
+				shown = time.Now()
 			}
 		}
 		return e.nodeOf("waiting") != ""
@@ -240,20 +239,14 @@ func (e environment) wantBoundAfterFall() {
 	e.t.Logf("Reject: bound %.1f s after load fell, %.1f s after Prometheus showed it",
 		scheduled.Time.Sub(fell).Seconds(), scheduled.Time.Sub(shown).Seconds())
 	load := check.Value(e.CPUUtilizationAt(e.ctx, scheduled.Time, limitWindow))(e.t)
-	if load["reject-1"] >= 0.80 {
+	if load["reject-1"] >= 0.88 { // samples that came later change a rate by a tenth
 		e.t.Errorf("the pod was bound when Prometheus showed %.1f %%, above the line", 100*load["reject-1"])
 	}
-	// Without a change, waiting pods are examined once a minute, which is every sixty refreshes.
-	if n := e.refreshes() - refreshes; !shown.IsZero() && n > 10 {
-		e.t.Errorf("the pod was bound %v refreshes after Prometheus showed that load had fallen", n)
+	// Without a change, waiting pods are examined once a minute.
+	if late := scheduled.Time.Sub(shown); !shown.IsZero() && late > 30*time.Second {
+		e.t.Errorf("the pod was bound %v after Prometheus showed that load had fallen", late)
 	}
 	e.wantAttempts(profile, before, attempts{unschedulable: 1, scheduled: 1})
-}
-
-func (e environment) refreshes() float64 {
-	e.t.Helper()
-	metrics := check.Value(e.SchedulerMetrics(e.ctx))(e.t)
-	return metrics.Sum("plimsoll_refresh_total", "result", "Success")
 }
 
 // wantPreemption has a pod that no node has room for by requests, with or without the load line. By priority alone it would evict

@@ -110,9 +110,7 @@ func (e environment) wantMonitoring(i installation) {
 
 // wantAlertOfLeader stops the scheduler, which must raise the alert, and starts it again.
 func (e environment) wantAlertOfLeader(prometheus promv1.API, expression string, scheduler *cluster.Process) {
-	if result := e.ask(prometheus, expression); len(result) > 0 {
-		e.t.Errorf("while there is a leader, %s is %v", expression, result)
-	}
+	e.eventually("no alert while there is a leader", func() bool { return len(e.ask(prometheus, expression)) == 0 })
 	e.must(scheduler.Stop())
 	e.eventually("the alert that nobody leads", func() bool { return len(e.ask(prometheus, expression)) > 0 })
 	e.must(scheduler.Start(e.ctx))

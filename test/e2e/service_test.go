@@ -40,6 +40,7 @@ profiles:
     args: &packing
       window: 10s
       refreshInterval: 1s
+      driftTolerance: 1000 # load does not expire between slow refreshes
       metricProvider: {type: Prometheus, address: '{{ .Prometheus }}', token: ` + secret + `}
 - schedulerName: multi-point
   plugins:

@@ -401,7 +401,8 @@ func TestDoctor_WaitingPods(t *testing.T) {
 	var report *doctor.Report
 	waitUntil(t, func() bool {
 		report = shared.doctor(t, "--config="+c.file(t))
-		return statusOf(report, "pods.waiting") == doctor.Error
+		waiting := find(report, "pods.waiting")
+		return waiting != nil && waiting.Status == doctor.Error && strings.HasPrefix(waiting.Message, "2 ")
 	})
 	advice := wantsFound(t, report, "pods.waiting", doctor.Error, `2 waiting pods for scheduler "plimsol"`, `did you mean "plimsoll"?`)
 	output := shared.shell(t, advice[0])

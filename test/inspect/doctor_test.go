@@ -237,8 +237,9 @@ func asIs(text string) string { return text }
 func TestDoctor_Fine(t *testing.T) {
 	shared.loadedNodes(t, "worker-1", "worker-2")
 	file := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil).file(t)
-	report := shared.eventually(t, []string{"--config=" + file}, "nodes.measured", "time.scrape", "time.coverage", "time.age", "values.zero",
-		"values.deviation")
+	report := shared.until(t, &scene{flags: []string{"--config=" + file}}, func(r *doctor.Report) bool {
+		return !r.Found() && statusOf(r, "nodes.measured") == doctor.OK
+	})
 	if report.Found() {
 		t.Fatalf("found:\n%s", shown(report))
 	}

@@ -678,7 +678,7 @@ func installedFaults() []fault {
 				d, err := shared.Client.AppsV1().Deployments(installed).Get(t.Context(), "plimsoll", metav1.GetOptions{})
 				must(t, err)
 				must(t, shared.DeletePods(t.Context(), installed, metav1.ListOptions{}))
-				shared.addReplica(t, "plimsoll-1", d.Spec.Template.Spec, d.Spec.Template.Labels)
+				shared.addReplica(t, "plimsoll-2", d.Spec.Template.Spec, d.Spec.Template.Labels) // KWOK removes pods by name
 			}).on(atInstalled)},
 		{"a stock image", "scheduler.image", doctor.Warning, "seems to run the stock scheduler", "Set the image of Plimsoll",
 			ofImage("registry.k8s.io/kube-scheduler:v1.36.3"),

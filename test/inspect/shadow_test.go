@@ -92,7 +92,7 @@ func TestShadow(t *testing.T) {
 	})
 	until("knows load", func() (bool, error) {
 		metrics, err := get(t.Context(), url+"/metrics")
-		return strings.Contains(metrics, `plimsoll_refresh_total{result="Success"`), err
+		return strings.Contains(metrics, `plimsoll_load_nodes{resource="cpu",source="Prometheus",state="Fresh"} 2`), err
 	})
 	const pods = 3
 	app := map[string]string{"app": "judged"}
