@@ -351,10 +351,20 @@ func (e *Executor) makePlan(ctx context.Context, moves bool) (err error) {
 	return err
 }
 
+// podsIn returns the pods of a namespace, the newest first.
+func (e *Executor) podsIn(namespace string) ([]*corev1.Pod, error) {
+	pods, err := e.World.Pods(namespace)
+	pods = slices.Clone(pods)
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	return pods, err
+}
+
 // reserve places the missing replacements of moves under way, so that no other pod is planned into their room.
 func (e *Executor) reserve(cluster Cluster) (reserved []*corev1.Pod, err error) {
 	for _, m := range e.history.moving() {
-		pods, err := e.World.Pods(m.Namespace)
+		pods, err := e.podsIn(m.Namespace)
 		if err != nil {
 			return reserved, err
 		}
@@ -379,7 +389,7 @@ func (e *Executor) reserve(cluster Cluster) (reserved []*corev1.Pod, err error) 
 
 // move evicts the pod. It returns nil if the pod stays. The move is saved before it is made.
 func (e *Executor) move(ctx context.Context, m *Move) (*Moving, error) {
-	pods, err := e.World.Pods(m.Namespace)
+	pods, err := e.podsIn(m.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -512,7 +522,7 @@ func (e *Executor) settle(ctx context.Context) error {
 	now := e.Clock.Now()
 	var ended []*Record
 	for _, m := range e.history.moving() {
-		pods, err := e.World.Pods(m.Namespace)
+		pods, err := e.podsIn(m.Namespace)
 		if err != nil {
 			return err
 		}

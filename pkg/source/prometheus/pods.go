@@ -305,6 +305,10 @@ func (s *PodSource) detect(ctx context.Context, running map[string]int) error {
 
 type workload struct{ namespace, name string }
 
+func compareWorkloads(a, b workload) int {
+	return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+}
+
 type sums = [promql.SumCount]float64
 
 // FetchHistory implements source.WorkloadHistory: from the recording rules if they cover the period, otherwise from measured
@@ -332,7 +336,9 @@ func (s *PodSource) FetchHistory(ctx context.Context, p source.Period, maxWorklo
 		}
 		unit := unitOf(r)
 		share := float64(step) / float64(p.Length) // of one look in the mean over the period
-		for w, sum := range all {
+		// Several may be of one owner. The order of sums decides their last digits.
+		for _, w := range slices.SortedFunc(maps.Keys(all), compareWorkloads) {
+			sum := all[w]
 			visit(&source.WorkloadUsage{
 				Namespace:  w.namespace,
 				Workload:   w.name,

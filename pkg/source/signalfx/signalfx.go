@@ -11,6 +11,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -103,7 +105,8 @@ func (s *Source) measure(
 		}
 		found = found || len(series) > 0
 		now := s.Clock.Now()
-		for id, one := range series {
+		for _, id := range slices.Sorted(maps.Keys(series)) { // of equal series of a host, the first counts
+			one := series[id]
 			if host := s.hosts[r][id]; host != "" {
 				table.Offer(host, r, rng, now, one)
 			} else {
