@@ -107,7 +107,7 @@ func (r *Result) add(m *Matcher, c *claims, s *Series[map[string]string]) {
 		value /= capacity
 	}
 	set, at := m.targetSetOf(s.Metric, position)
-	c.add(set, claim{position: position, value: value, rank: rank, tier: at})
+	c.add(set, claim{position: position, value: value, rank: rank, tier: at, gone: set.Evidence == Unshown && m.gone(s.Metric)})
 }
 
 // Problem returns why no node has a value; nil if at least one has.

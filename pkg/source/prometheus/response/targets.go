@@ -80,6 +80,12 @@ func (s TargetSet) Matchers() promql.Selector {
 	}
 }
 
+// labels returns the set without its evidence.
+func (s TargetSet) labels() TargetSet {
+	s.Evidence = 0
+	return s
+}
+
 // compare orders sets with as many nodes, so that all schedulers choose the same.
 func (s TargetSet) compare(o TargetSet) int {
 	return cmp.Or(cmp.Compare(s.Namespace, o.Namespace), cmp.Compare(s.Job, o.Job), cmp.Compare(s.Service, o.Service))
@@ -159,8 +165,8 @@ func (m *Matcher) evidence(series map[string]string, position int) (Evidence, ti
 	if pod := m.pod(series[namespaceLabel], name); pod != nil {
 		return evidenceOf(pod, m.Nodes[position].Name, instance, onNode)
 	}
-	// A pod that has ended may have had the name of a node, and an instance of its own name.
-	switch isName := name != "" && instance == name; {
+	// A pod that has ended may have had the name of a node, and an instance of its own name with any port.
+	switch isName := name != "" && source.HostOf(instance) == name; {
 	case !onNode || isName:
 		return Unshown, elsewhere
 	case isNodePort(instance):
@@ -210,12 +216,20 @@ func (m *Matcher) pod(namespace, name string) *corev1.Pod {
 	return pod
 }
 
+// gone reports whether the target of a series was a pod that is no longer known.
+func (m *Matcher) gone(series map[string]string) bool {
+	name := series[podLabel]
+	return m.Pods != nil && name != "" && m.pod(series[namespaceLabel], name) == nil
+}
+
 // claim is the value of a series for a node.
 type claim struct {
 	position int
 	value    float64
 	rank     int
 	tier     tier
+	// gone reports whether the target was a pod that is no longer known, as during a rollout of an exporter.
+	gone bool
 }
 
 // claimant is a target set and its claims.
@@ -296,7 +310,7 @@ func (c *claims) order(nodes int, inUse TargetSet, used bool) {
 type Rivals struct {
 	// Used is the set that counts, and Ignored the one that does not.
 	Used, Ignored TargetSet
-	// OnHost reports whether the targets of the set used are in the network of nodes, as tenants' pods are not.
+	// OnHost reports whether the targets of the set used are pods in the network of nodes, as tenants' are not.
 	OnHost bool
 	// Nodes is the number of nodes that both name.
 	Nodes int
@@ -349,13 +363,19 @@ func (r *Result) settle(c *claims, inUse InUse) {
 	r.contest(c)
 }
 
+// contests reports whether a claim is against the set that counts. That of an ended pod of this set is not.
+func (r *Result) contests(of *claimant, claim claim) bool {
+	used := r.Values[claim.position].Set
+	return used != &of.set && !(claim.gone && used.labels() == of.set.labels())
+}
+
 // contest counts the nodes that a second set names, and the rival of most of them.
 func (r *Result) contest(c *claims) {
 	last := make([]*claimant, len(r.Values))
 	contested := make([]bool, len(r.Values))
 	for _, of := range c.claimants {
 		for _, claim := range of.claims {
-			if r.Values[claim.position].Set == &of.set || last[claim.position] == of {
+			if last[claim.position] == of || !r.contests(of, claim) {
 				continue
 			}
 			last[claim.position] = of
@@ -376,13 +396,13 @@ func (r *Result) contest(c *claims) {
 func (r *Result) rivalsOf(ignored *claimant) *Rivals {
 	rivals := &Rivals{Used: *r.Used, Ignored: ignored.set, Nodes: ignored.contested}
 	for _, claim := range ignored.claims {
-		if v := &r.Values[claim.position]; v.Set != &ignored.set {
-			rivals.Used, rivals.OnHost = *v.Set, v.Set.Evidence == Shown && v.tier < elsewhere
+		if v := &r.Values[claim.position]; r.contests(ignored, claim) {
+			rivals.Used, rivals.OnHost = *v.Set, v.Set.Evidence == Shown && v.tier == hostPod
 			break
 		}
 	}
 	return rivals
 }
 
-// Ambiguous reports whether nothing but the number of nodes, and what came first, tells the sets apart.
+// Ambiguous reports whether a tenant could have either set: by pods, or by an EndpointSlice with the nodes' addresses.
 func (r *Rivals) Ambiguous() bool { return !r.OnHost && r.Used.Evidence == r.Ignored.Evidence }

@@ -227,6 +227,38 @@ func TestSettle_PodOnHostCountsInItsSet(t *testing.T) {
 	}
 }
 
+// TestSettle_Rollout has the pods of an exporter replaced: Prometheus still has series of those that have ended.
+func TestSettle_Rollout(t *testing.T) {
+	target := onPods("monitoring", "node-exporter")
+	now := of(target, honest, everyNode...)
+	ended := of(func(i int) labels { return with(target(i), labels{"pod": fmt.Sprintf("ended-%d", i)}) }, forged, everyNode...)
+	elsewhere := of(func(i int) labels { return with(target((i+1)%nodeCount), labels{"node": fmt.Sprintf("n%d", i)}) }, forged, everyNode...)
+	for _, tt := range []struct {
+		name      string
+		others    []series
+		contested int
+	}{
+		{"ended pods", ended, 0},
+		{"running pods of other nodes", elsewhere, 4},
+		{"ended pods of another set", of(func(i int) labels {
+			return with(onPods("tenant", "a")(i), labels{"pod": "ended"})
+		}, forged, 0, 1), 2},
+		{"ended pods, and a tenant's on n3", slices.Concat(ended, of(onPods("tenant", "a"), forged, 3)), 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := answer(testMatcher(t), nil, slices.Concat(tt.others, now))
+			for i, v := range r.Values {
+				if v.Value != honest {
+					t.Errorf("n%d has %v, want that of its present pod", i, v.Value)
+				}
+			}
+			if r.Contested != tt.contested || (r.Rivals != nil) != (tt.contested > 0) {
+				t.Errorf("%d contested, rivals %v; want %d", r.Contested, r.Rivals, tt.contested)
+			}
+		})
+	}
+}
+
 func TestSettle_Attackers(t *testing.T) {
 	exporter := of(onPods("monitoring", "node-exporter"), honest, everyNode...)
 	used := InUse{FamilyOf(&promql.Query{Dialect: promql.NodeExporter}): {Job: "node-exporter", Namespace: "monitoring",
@@ -297,6 +329,13 @@ func TestSettle_Attackers(t *testing.T) {
 		{"pods elsewhere that are called as nodes, and whose instance is their name", kubelet, of(func(i int) labels {
 			return labels{"job": "a", "namespace": "a", "pod": fmt.Sprintf("n%d", (i+1)%nodeCount), "instance": fmt.Sprintf("n%d", (i+1)%nodeCount)}
 		}, forged, everyNode...), nil, nil, 4},
+		{"ended pods that are called as nodes, at any port", exporter, slices.Concat(
+			of(func(int) labels { return labels{"job": "a", "namespace": "a", "pod": "n0", "instance": "n0:metrics"} }, forged, 0),
+			of(func(int) labels { return labels{"job": "a", "namespace": "a", "pod": "n1", "instance": "n1:8080"} }, forged, 1),
+		), used, nil, 2},
+		{"an EndpointSlice with the nodes' addresses, beside pods in use", exporter, of(func(i int) labels {
+			return with(nodePorts("a")(i), labels{"instance": fmt.Sprintf("10.0.0.%d:80", i)})
+		}, forged, everyNode...), used, everyNode, 4},
 		{"pods on each node while most kubelets are down", kubelet[:1], of(onPods("a", "a"), forged, everyNode...), nil, []int{1, 2, 3}, 1},
 		{"pods on more nodes than the exporter of a pool", slices.Concat(onNodes[:3], of(onHosts("trusted", "b"), honest, 3)),
 			of(onPods("a", "a"), forged, 0, 3), nil, nil, 2},
