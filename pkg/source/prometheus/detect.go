@@ -1,13 +1,13 @@
 package prometheus
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
@@ -66,26 +66,40 @@ func probe(ctx context.Context, qr *response.Querier, p *promql.Planner, window 
 
 // best returns the first probe with at least half as many nodes as the largest. It returns nil if none has a node.
 func best(probes []*response.Result) *response.Result {
-	first := func(nodesOf func(*response.Result) int) (most int, taken *response.Result) {
-		for _, r := range probes {
-			most = max(most, nodesOf(r))
-		}
-		i := slices.IndexFunc(probes, func(r *response.Result) bool { return most > 0 && 2*nodesOf(r) >= most })
-		if i < 0 {
-			return 0, nil
-		}
-		return most, probes[i]
+	coverages := make([]response.Coverage, len(probes))
+	for i, r := range probes {
+		coverages[i] = r.Coverage
 	}
-	most, taken := first(func(r *response.Result) int { return r.OnHost })
-	if shown, byShown := first(func(r *response.Result) int { return r.Shown }); 2*most < shown {
+	if i := firstOf(coverages); i >= 0 {
+		return probes[i]
+	}
+	return nil
+}
+
+// firstOf returns the index of the first coverage with at least half as many nodes as the largest. It is -1 if none has a node.
+func firstOf(coverages []response.Coverage) int {
+	first := func(nodesOf func(response.Coverage) int) (most, taken int) {
+		for _, c := range coverages {
+			most = max(most, nodesOf(c))
+		}
+		taken = slices.IndexFunc(coverages, func(c response.Coverage) bool { return most > 0 && 2*nodesOf(c) >= most })
+		return most, taken
+	}
+	most, taken := first(func(c response.Coverage) int { return c.OnHost })
+	if shown, byShown := first(func(c response.Coverage) int { return c.Shown }); 2*most < shown {
 		most, taken = shown, byShown
 	}
-	if likely, byLikely := first(func(r *response.Result) int { return r.Shown + r.Untargeted }); 2*most < likely {
+	if likely, byLikely := first(func(c response.Coverage) int { return c.Shown + c.Untargeted }); 2*most < likely {
 		taken = byLikely
 	}
-	_, byAny := first(func(r *response.Result) int { return r.Nodes })
-	return cmp.Or(taken, byAny)
+	if taken < 0 {
+		_, taken = first(func(c response.Coverage) int { return c.Nodes })
+	}
+	return taken
 }
+
+// holds reports whether a coverage has at least half of the nodes of another.
+func holds(now, other response.Coverage) bool { return firstOf([]response.Coverage{now, other}) == 0 }
 
 // passedOver returns why the dialect of a probe was not taken.
 func passedOver(r *response.Result) error {
@@ -102,22 +116,79 @@ func passedOver(r *response.Result) error {
 	return r.EmptyReason()
 }
 
-// dialectEmpty reports whether no mean of the dialect's probed resource has a value, and none failed.
-func dialectEmpty(p *promql.Planner, results []*response.Result) bool {
+// coverageOf returns the mean of the probed resource with values for the most nodes. It returns nil if one failed.
+func coverageOf(p *promql.Planner, results []*response.Result) (most *response.Result) {
 	for _, r := range results {
-		q := r.Query
-		if q.Dialect != "" && q.Kind == promql.Mean && q.Resource == p.Probed() && (r.Err != nil || r.Nodes > 0) {
-			return false
+		if q := r.Query; q.Dialect == "" || q.Kind != promql.Mean || q.Resource != p.Probed() {
+			continue
+		}
+		if r.Err != nil {
+			return nil
+		}
+		if most == nil || r.Nodes > most.Nodes {
+			most = r
 		}
 	}
-	return p.NeedsDialect()
+	return most
 }
 
-// detectDialect takes the dialect that detect finds, or none. If the server fails, the dialect stays.
-func (s *Source) detectDialect(ctx context.Context, qr *response.Querier, windows []time.Duration) error {
+// dialectHold is how long a dialect that measures far fewer nodes than before is not taken. It is the default of maxAge:
+// nodes have load of the dialect before until then. A few stray series may be there before those of all nodes return.
+const dialectHold = 5 * time.Minute
+
+// covered are the nodes that Auto's dialects measured.
+type covered struct {
+	// nodes has the coverage of each node by name.
+	nodes map[string]response.Coverage
+	// held is when the dialect last measured half of them.
+	held time.Time
+}
+
+// of returns the coverage of the nodes that still exist.
+func (c *covered) of(nodes []*corev1.Node) (all response.Coverage) {
+	for _, node := range nodes {
+		all.Add(c.nodes[node.Name])
+	}
+	return all
+}
+
+// update adds the nodes of a result, unless it has less than half of those before.
+func (c *covered) update(r *response.Result, nodes []*corev1.Node, at time.Time) {
+	if !holds(r.Coverage, c.of(nodes)) {
+		return
+	}
+	all := make(map[string]response.Coverage, len(nodes))
+	for i, node := range nodes {
+		if all[node.Name] = r.Values[i].Coverage(); !r.Values[i].Known {
+			all[node.Name] = c.nodes[node.Name]
+		}
+	}
+	c.nodes, c.held = all, at
+}
+
+// fallsShort reports whether a dialect measures less than half of the nodes, or of the nodes measured before.
+func (s *Source) fallsShort(now response.Coverage, nodes []*corev1.Node) bool {
+	return 2*now.Nodes < len(nodes) || !holds(now, s.covered.of(nodes))
+}
+
+// detectDialect takes the dialect that detect finds, or none. The dialect in use stays in these cases:
+//   - The server fails.
+//   - It measures half as many nodes as the one found; now is what it measures.
+//   - The one found measures less than half of the nodes measured before, within dialectHold.
+func (s *Source) detectDialect(ctx context.Context, qr *response.Querier, windows []time.Duration, now response.Coverage) error {
 	taken, tried, err := detect(ctx, qr, &s.planner, windows)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case now.Nodes > 0 && (taken == nil || holds(now, taken.Coverage)):
+		return nil
+	case taken != nil && !holds(taken.Coverage, s.covered.of(qr.Matcher.Nodes)) && s.clock.Since(s.covered.held) < dialectHold:
+		tried = append(tried, diagnosis.Tried{Dialect: taken.Query.Dialect, Err: passedOver(taken)})
+		taken = nil
+		if s.dialect != "" {
+			s.tried = tried
+			return nil
+		}
 	}
 	s.tried = tried
 	if taken == nil {

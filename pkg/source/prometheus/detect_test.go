@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
@@ -192,5 +195,118 @@ func TestAuto_SeriesOfFewNodesTakeNoDialect(t *testing.T) {
 				t.Errorf("took %q, want Kubelet", s.dialect)
 			}
 		})
+	}
+}
+
+// TestAuto_StraySeries has the series of five kubelets absent for a while. Meanwhile a tenant's pod exposes those of node_exporter.
+func TestAuto_StraySeries(t *testing.T) {
+	named := func(count int, value string) (all []element) {
+		for i := range count {
+			all = append(all, at(fmt.Sprintf("n%d", i), value))
+		}
+		return all
+	}
+	var claimed []element
+	for i := range 5 {
+		claimed = append(claimed, element{fmt.Sprintf(`"node":"n%d","instance":"10.8.0.1:80"`, i), "0.9"})
+	}
+	exporter := func(of ...element) rule { return rule{"node_cpu_seconds_total", vector(of...)} }
+	kubelets := rule{"node_cpu_usage_seconds_total", vector(named(5, "2")...)}
+	// step is a refresh.
+	type step struct {
+		rules []rule
+		// later is the time since the refresh before, nodes the number of nodes.
+		later time.Duration
+		nodes int
+		// samples and dialect are expected; 0 for an error.
+		samples int
+		dialect promql.Dialect
+	}
+	start := step{[]rule{kubelets}, 0, 5, 5, promql.Kubelet}
+	for name, steps := range map[string][]step{
+		"on its node": {
+			start, {[]rule{exporter(named(1, "0.9")...)}, time.Minute, 5, 0, promql.Kubelet},
+			{[]rule{exporter(named(1, "0.9")...), kubelets}, time.Minute, 5, 5, promql.Kubelet},
+		},
+		"that name all nodes": {
+			start, {[]rule{exporter(claimed...)}, time.Minute, 5, 0, promql.Kubelet},
+			{[]rule{exporter(claimed...), kubelets}, time.Minute, 5, 5, promql.Kubelet},
+		},
+		"after a refresh without any": {
+			start, {nil, time.Minute, 5, 0, ""}, {[]rule{exporter(named(2, "0.9")...)}, time.Minute, 5, 0, ""},
+			{[]rule{exporter(named(2, "0.9")...), kubelets}, time.Minute, 5, 5, promql.Kubelet},
+		},
+		"until the load before has expired": {
+			start, {[]rule{exporter(named(1, "0.9")...)}, dialectHold - time.Second, 5, 0, promql.Kubelet},
+			{[]rule{exporter(named(1, "0.9")...)}, time.Second, 5, 1, promql.NodeExporter},
+			{[]rule{exporter(named(2, "0.9")...)}, time.Hour, 5, 2, promql.NodeExporter},
+			{[]rule{exporter(named(2, "0.9")...), kubelets}, time.Minute, 5, 5, promql.Kubelet},
+		},
+		"before the kubelets', at the start": {
+			{[]rule{exporter(named(1, "0.9")...)}, 0, 5, 1, promql.NodeExporter},
+			{[]rule{exporter(named(1, "0.9")...), kubelets}, time.Minute, 5, 5, promql.Kubelet},
+		},
+		"that name all nodes, until the load before has expired": {
+			start, {[]rule{exporter(claimed...)}, dialectHold, 5, 5, promql.NodeExporter},
+			{[]rule{exporter(claimed...), kubelets}, time.Minute, 5, 5, promql.Kubelet},
+		},
+		// These are honest changes.
+		"of an exporter on most nodes": {start, {[]rule{exporter(named(3, "0.5")...)}, time.Minute, 5, 3, promql.NodeExporter}},
+		"of an exporter on one of the two nodes that remain": {
+			start, {[]rule{exporter(named(1, "0.5")...)}, time.Minute, 2, 1, promql.NodeExporter},
+		},
+		"of an exporter on half as many nodes as the few with kubelets": {
+			{[]rule{{"node_cpu_usage_seconds_total", vector(named(2, "2")...)}}, 0, 5, 2, promql.Kubelet},
+			{[]rule{exporter(named(1, "0.5")...), {"node_cpu_usage_seconds_total", vector(named(2, "2")...)}}, time.Hour, 5, 2, promql.Kubelet},
+		},
+		"of an exporter beside kubelets that remain on half of the nodes": {
+			start, {[]rule{exporter(named(5, "0.5")...), {"node_cpu_usage_seconds_total", vector(named(3, "2")...)}},
+				time.Minute, 5, 3, promql.Kubelet},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := newServer(t)
+			clock := testingclock.NewFakePassiveClock(evaluationTime().Add(time.Second))
+			nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+			s, err := New(complete(Config{Address: srv.URL}), corelisters.NewNodeLister(nodes), clock)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = s.Close() })
+			for i, step := range steps {
+				clock.SetTime(clock.Now().Add(step.later))
+				var present []any
+				for _, node := range manyNodes(step.nodes) {
+					present = append(present, node)
+				}
+				if err := nodes.Replace(present, ""); err != nil {
+					t.Fatal(err)
+				}
+				srv.setRules(step.rules...)
+				before := len(srv.asked())
+				batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
+				if len(batch.Samples) != step.samples || (err == nil) != (step.samples > 0) || s.dialect != step.dialect {
+					t.Fatalf("refresh %d: %d samples, dialect %q, %v; want %d and %q", i, len(batch.Samples), s.dialect, err,
+						step.samples, step.dialect)
+				}
+				// Five queries, the four dialects, and five queries with the dialect found.
+				if asked := len(srv.asked()) - before; asked > 5+4+5 {
+					t.Errorf("refresh %d: %d queries, want at most 14", i, asked)
+				}
+			}
+		})
+	}
+}
+
+// TestAuto_FewNodes has half as many nodes measured as would end the search. It costs four queries a refresh.
+func TestAuto_FewNodes(t *testing.T) {
+	srv := newServer(t, rule{"node_cpu_seconds_total", vector(at("n0", "0.5"))})
+	s := newTestSource(t, Config{Address: srv.URL}, manyNodes(4)...)
+	for i, want := range []int{4 + 5, 5 + 4, 5 + 4} {
+		before := len(srv.asked())
+		fetch(t, s)
+		if asked := len(srv.asked()) - before; asked != want {
+			t.Errorf("refresh %d: %d queries, want %d", i, asked, want)
+		}
 	}
 }

@@ -2,7 +2,8 @@
 //
 // A promql.Dialect, or custom queries, select the series. Each value has a separate query: a failing one takes nothing with it.
 // A refresh sends four queries per window, two per quantile, and one for the times of the newest samples. Their number does not
-// depend on that of the nodes. While Auto looks for a dialect there are up to eight more.
+// depend on that of the nodes. While Auto looks for a dialect there are up to eight more. It looks again
+// while the dialect measures less than half of the nodes, or of the nodes measured before.
 //
 // Queries omit the time. Where clocks differ, a time of ours could miss the newest data.
 //
@@ -73,6 +74,7 @@ type Source struct {
 	// dialect is the current one; empty while Auto has found none. Auto passed over tried.
 	dialect promql.Dialect
 	tried   []diagnosis.Tried
+	covered covered
 
 	// inUse are the target sets that the last Fetch read.
 	inUse response.InUse
@@ -213,7 +215,7 @@ func (s *Source) querier() (*response.Querier, error) {
 const longestProbe = 5 * time.Minute
 
 // measure queries the load over all windows, and the quantiles. undetected is why Auto found no dialect.
-// Auto looks for a dialect if there is none. It looks again if the current one has no value for any node.
+// Auto looks for a dialect if there is none. It looks again if the current one falls short.
 func (s *Source) measure(ctx context.Context, qr *response.Querier, windows []time.Duration, quantiles []load.Quantile,
 ) (results []*response.Result, undetected error) {
 	probed := windows
@@ -222,13 +224,23 @@ func (s *Source) measure(ctx context.Context, qr *response.Querier, windows []ti
 	}
 	detect := s.dialect == "" && s.planner.NeedsDialect()
 	if detect {
-		undetected = s.detectDialect(ctx, qr, probed)
+		undetected = s.detectDialect(ctx, qr, probed, response.Coverage{})
 	}
 	results = s.ask(ctx, qr, windows, quantiles)
-	if s.auto && !detect && dialectEmpty(&s.planner, results) {
-		if undetected = s.detectDialect(ctx, qr, probed); undetected == nil {
+	if !s.auto {
+		return results, undetected
+	}
+	nodes := qr.Matcher.Nodes
+	now := coverageOf(&s.planner, results)
+	if now != nil && !detect && s.fallsShort(now.Coverage, nodes) {
+		before := s.dialect
+		if undetected = s.detectDialect(ctx, qr, probed, now.Coverage); undetected == nil && s.dialect != before {
 			results = s.ask(ctx, qr, windows, quantiles)
+			now = coverageOf(&s.planner, results)
 		}
+	}
+	if now != nil {
+		s.covered.update(now, nodes, s.clock.Now())
 	}
 	return results, undetected
 }

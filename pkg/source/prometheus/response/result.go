@@ -57,6 +57,34 @@ func (v *Value) offer(of claim) {
 	}
 }
 
+// Coverage counts nodes with a value.
+type Coverage struct {
+	Nodes int
+	// Shown are the nodes with a value of a target that is shown to be on the node. OnHost are those of them whose target is in the
+	// node's network, at no node port. Untargeted are the nodes with a value of a series without a target.
+	Shown, OnHost, Untargeted int
+}
+
+// Add adds the nodes of another coverage.
+func (c *Coverage) Add(of Coverage) {
+	c.Nodes, c.Shown, c.OnHost, c.Untargeted = c.Nodes+of.Nodes, c.Shown+of.Shown, c.OnHost+of.OnHost, c.Untargeted+of.Untargeted
+}
+
+// Coverage is that of the value's node.
+func (v *Value) Coverage() Coverage {
+	switch {
+	case !v.Known:
+		return Coverage{}
+	case v.Set.Evidence == Shown && v.tier < elsewhere:
+		return Coverage{Nodes: 1, Shown: 1, OnHost: 1}
+	case v.Set.Evidence == Shown:
+		return Coverage{Nodes: 1, Shown: 1}
+	case v.Set.Evidence == Untargeted:
+		return Coverage{Nodes: 1, Untargeted: 1}
+	}
+	return Coverage{Nodes: 1}
+}
+
 // Result is the response to one query, by node.
 type Result struct {
 	Query *promql.Query
@@ -64,12 +92,9 @@ type Result struct {
 	Err error
 	// Evaluated is the earliest timestamp of the series, zero without any. Received is when the response was complete.
 	Evaluated, Received time.Time
-	// Values has one element per Matcher.Nodes, in the same order. Nodes is the number of nodes with a value.
+	// Values has one element per Matcher.Nodes, in the same order.
 	Values []Value
-	Nodes  int
-	// Shown is the number of nodes with a value of a target that is shown to be on the node. OnHost are those of them whose target is
-	// in the node's network, at no node port. Untargeted is the number of nodes with a value of a series without a target.
-	Shown, OnHost, Untargeted int
+	Coverage
 	// Used is the target set with the most values, nil without any. Contested is the number of nodes that several sets name.
 	// Rivals are two of these sets, nil without any.
 	Used      *TargetSet

@@ -165,7 +165,7 @@ func (m *Matcher) evidence(series map[string]string, position int) (Evidence, ti
 	if pod := m.pod(series[namespaceLabel], name); pod != nil {
 		return evidenceOf(pod, m.Nodes[position].Name, instance, onNode)
 	}
-	// A pod that has ended may have had the name of a node, and an instance of its own name with any port.
+	// An ended pod may have had a node's name, and an instance of its own name with any port.
 	switch isName := name != "" && source.HostOf(instance) == name; {
 	case !onNode || isName:
 		return Unshown, elsewhere
@@ -346,18 +346,8 @@ func (r *Result) settle(c *claims, inUse InUse) {
 			}
 		}
 	}
-	for _, v := range r.Values {
-		switch {
-		case !v.Known:
-			continue
-		case v.Set.Evidence == Shown && v.tier < elsewhere:
-			r.Shown, r.OnHost = r.Shown+1, r.OnHost+1
-		case v.Set.Evidence == Shown:
-			r.Shown++
-		case v.Set.Evidence == Untargeted:
-			r.Untargeted++
-		}
-		r.Nodes++
+	for i := range r.Values {
+		r.Add(r.Values[i].Coverage())
 	}
 	r.Used = &slices.MaxFunc(c.claimants, func(a, b *claimant) int { return cmp.Compare(a.given, b.given) }).set
 	r.contest(c)
@@ -366,7 +356,7 @@ func (r *Result) settle(c *claims, inUse InUse) {
 // contests reports whether a claim is against the set that counts. That of an ended pod of this set is not.
 func (r *Result) contests(of *claimant, claim claim) bool {
 	used := r.Values[claim.position].Set
-	return used != &of.set && !(claim.gone && used.labels() == of.set.labels())
+	return used != &of.set && (!claim.gone || used.labels() != of.set.labels())
 }
 
 // contest counts the nodes that a second set names, and the rival of most of them.
