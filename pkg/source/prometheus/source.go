@@ -245,17 +245,23 @@ func (s *Source) measure(ctx context.Context, qr *response.Querier, windows []ti
 	return results, undetected
 }
 
-// ask queries the load. Where a response is too large, it asks for the target set in use alone. So no other target takes the load
+// ask queries the load. Where a response is too large, it asks for each target set in use alone. So no other target takes the load
 // of all nodes by too many series.
 func (s *Source) ask(ctx context.Context, qr *response.Querier, windows []time.Duration, quantiles []load.Quantile,
 ) []*response.Result {
 	results := qr.AskAll(ctx, s.planner.Load(s.dialect, windows, quantiles))
 	for i, r := range results {
-		set, used := s.inUse[response.FamilyOf(r.Query)]
-		if used && r.Query.Dialect != "" && source.IsTooLarge(r.Err) {
+		if r.Query.Dialect == "" || !source.IsTooLarge(r.Err) {
+			continue
+		}
+		var queries []*promql.Query
+		for _, selector := range s.inUse.Selectors(r.Query) {
 			planner := s.planner
-			planner.Selector = slices.Concat(planner.Selector, set.Matchers())
-			results[i] = qr.AskSet(ctx, &planner.Load(s.dialect, windows, quantiles)[i], set)
+			planner.Selector = slices.Concat(planner.Selector, selector)
+			queries = append(queries, &planner.Load(s.dialect, windows, quantiles)[i])
+		}
+		if len(queries) > 0 {
+			results[i] = qr.AskSets(ctx, queries)
 		}
 	}
 	return results

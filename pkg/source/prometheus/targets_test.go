@@ -69,6 +69,42 @@ func TestFetch_TooManySeries(t *testing.T) {
 	}
 }
 
+// TestFetch_TooManySeriesBesideTwoSets is TestFetch_TooManySeries with an exporter for each node, and a set in use that is too large.
+func TestFetch_TooManySeriesBesideTwoSets(t *testing.T) {
+	of := func(instance, job string) element {
+		return element{`"instance":"` + instance + `","job":"` + job + `","namespace":"monitoring"`, "0.25"}
+	}
+	a, b := of("10.0.0.1:9100", "a"), of("[fd00::2]:9100", "b")
+	tenant := func(i int) element {
+		return element{fmt.Sprintf(`"instance":"10.0.0.3:80","hostname":"h%d","job":"a","namespace":"tenant"`, i), "0.9"}
+	}
+	var forged []element
+	for i := range 5000 { // the bound for three nodes is 4,120
+		forged = append(forged, tenant(i))
+	}
+	srv := newServer(t, rule{"", vector(a, b, tenant(0))})
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, append(twoNodes(), newNode("w3", "10.0.0.3"))...)
+	if samples := fetch(t, s); len(samples) != 3 {
+		t.Fatalf("%d samples, want 3", len(samples))
+	}
+	srv.setRules(rule{`job="a",namespace="monitoring",service=""`, vector(a)},
+		rule{`job="b",namespace="monitoring",service=""`, vector(b)}, rule{"", vector(forged...)})
+	for range 3 {
+		batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
+		if err != nil || len(batch.Samples) != 2 || batch.ContestedCount != 2 {
+			t.Fatalf("%d samples, %d contested, %v; want 2 and 2", len(batch.Samples), batch.ContestedCount, err)
+		}
+		for _, sample := range batch.Samples {
+			if sample.Stats[0].Mean != 0.25 {
+				t.Errorf("%s has %v, want 0.25", sample.Node, sample.Stats[0].Mean)
+			}
+		}
+	}
+	if q := s.Diagnosis().Queries[1]; q.Series != 2 || q.Nodes != 2 {
+		t.Errorf("%s: %d series of %d nodes, want 2 of both sets", &q.Query, q.Series, q.Nodes)
+	}
+}
+
 // TestFetch_KeepsTheSetInUse has a tenant's pods name as many nodes as the exporter, by a set that sorts first.
 func TestFetch_KeepsTheSetInUse(t *testing.T) {
 	of := func(namespace, value string) []element {

@@ -100,6 +100,8 @@ type Result struct {
 	Used      *TargetSet
 	Contested int
 	Rivals    *Rivals
+	// sets are the target sets with a value, the one to believe first.
+	sets []TargetSet
 	// Series is the number of series.
 	Series int
 	// Unmatched are the different nodeLabels of series without a Node, up to source.MaxUnmatched.
@@ -115,11 +117,8 @@ func (r *Result) add(m *Matcher, c *claims, s *Series[map[string]string]) {
 	}
 	position, rank, ok := m.Match(s.Metric)
 	if !ok {
-		if r.Unmatched == nil {
-			r.Unmatched = map[string]struct{}{}
-		}
 		if len(r.Unmatched) < source.MaxUnmatched {
-			r.Unmatched[m.describe(s.Metric)] = struct{}{}
+			r.addUnmatched(m.describe(s.Metric))
 		}
 		return
 	}
@@ -133,6 +132,15 @@ func (r *Result) add(m *Matcher, c *claims, s *Series[map[string]string]) {
 	}
 	set, at := m.targetSetOf(s.Metric, position)
 	c.add(set, claim{position: position, value: value, rank: rank, tier: at, gone: set.Evidence == Unshown && m.gone(s.Metric)})
+}
+
+func (r *Result) addUnmatched(series string) {
+	if r.Unmatched == nil {
+		r.Unmatched = map[string]struct{}{}
+	}
+	if len(r.Unmatched) < source.MaxUnmatched {
+		r.Unmatched[series] = struct{}{}
+	}
 }
 
 // Problem returns why no node has a value; nil if at least one has.
@@ -208,27 +216,68 @@ func (qr *Querier) AskAll(ctx context.Context, queries []promql.Query) []*Result
 
 // Ask sends one query. It may be called concurrently. Each response has its own size limit.
 func (qr *Querier) Ask(ctx context.Context, q *promql.Query) *Result {
-	nodes := len(qr.Matcher.Nodes)
-	r := &Result{Query: q, Values: make([]Value, nodes)}
-	var c claims
-	warnings, err := qr.Client.Query(ctx, q.PromQL, qr.At, nodes, func(s *Series[map[string]string]) { r.add(qr.Matcher, &c, s) })
+	r, c, err := qr.read(ctx, q)
 	if err != nil {
-		return &Result{Query: q, Err: fmt.Errorf("%s: %w", q, err)}
+		return &Result{Query: q, Err: err}
 	}
-	r.settle(&c, qr.InUse)
-	if r.Rivals != nil {
-		r.Rivals.clean(qr.Matcher.excerpt)
-	}
-	r.Warnings, r.Received = warnings, qr.Clock.Now()
+	qr.settle(r, c)
 	return r
 }
 
-// AskSet is Ask for a query of one target set, where a response with all sets is too large. The nodes count as contested.
-func (qr *Querier) AskSet(ctx context.Context, q *promql.Query, set TargetSet) *Result {
-	r := qr.Ask(ctx, q)
-	if r.Err == nil {
-		r.Contested, r.Rivals = r.Nodes, &Rivals{Used: set, Ignored: TargetSet{Evidence: Crowded}, Nodes: r.Nodes}
+// AskSets is Ask for queries of one target set each, where a response with all sets is too large. The nodes count as contested.
+// It fails only if each query does: one of the sets may be too large by itself.
+func (qr *Querier) AskSets(ctx context.Context, queries []*promql.Query) (all *Result) {
+	var of *claims
+	var failed error
+	for _, q := range queries {
+		r, c, err := qr.read(ctx, q)
+		switch {
+		case err != nil:
+			failed = cmp.Or(failed, err)
+		case all == nil:
+			all, of = r, c
+		default:
+			all.merge(r)
+			of.merge(c)
+		}
+	}
+	if all == nil {
+		return &Result{Query: queries[0], Err: failed}
+	}
+	qr.settle(all, of)
+	if all.Used != nil {
+		all.Contested, all.Rivals = all.Nodes, &Rivals{Used: *all.Used, Ignored: TargetSet{Evidence: Crowded}, Nodes: all.Nodes}
+		all.Rivals.clean(qr.Matcher.excerpt)
+	}
+	return all
+}
+
+// read sends a query and collects the claims of its series.
+func (qr *Querier) read(ctx context.Context, q *promql.Query) (*Result, *claims, error) {
+	nodes := len(qr.Matcher.Nodes)
+	r, c := &Result{Query: q, Values: make([]Value, nodes)}, &claims{}
+	warnings, err := qr.Client.Query(ctx, q.PromQL, qr.At, nodes, func(s *Series[map[string]string]) { r.add(qr.Matcher, c, s) })
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", q, err)
+	}
+	r.Warnings, r.Received = warnings, qr.Clock.Now()
+	return r, c, nil
+}
+
+func (qr *Querier) settle(r *Result, c *claims) {
+	r.settle(c, qr.InUse)
+	if r.Rivals != nil {
 		r.Rivals.clean(qr.Matcher.excerpt)
 	}
-	return r
+}
+
+// merge adds the series of another response to the query.
+func (r *Result) merge(o *Result) {
+	if r.Evaluated.IsZero() || !o.Evaluated.IsZero() && o.Evaluated.Before(r.Evaluated) {
+		r.Evaluated = o.Evaluated
+	}
+	r.Series, r.Received, r.Warnings = r.Series+o.Series, o.Received, append(r.Warnings, o.Warnings...)
+	for unmatched := range o.Unmatched {
+		r.addUnmatched(unmatched)
+	}
 }

@@ -45,7 +45,7 @@ const (
 	Untargeted
 	// Unshown is a target that is not known to be on the node.
 	Unshown
-	// Crowded is any target beside the set in use, where a response with all of them is too large.
+	// Crowded is any target beside the sets in use, where a response with all of them is too large.
 	Crowded
 )
 
@@ -71,8 +71,8 @@ func (s TargetSet) Selector() string {
 	return fmt.Sprintf("{job=%q, namespace=%q, service=%q}", s.Job, s.Namespace, s.Service)
 }
 
-// Matchers select the set's series.
-func (s TargetSet) Matchers() promql.Selector {
+// matchers select the set's series.
+func (s TargetSet) matchers() promql.Selector {
 	return promql.Selector{
 		promlabels.MustNewMatcher(promlabels.MatchEqual, jobLabel, s.Job),
 		promlabels.MustNewMatcher(promlabels.MatchEqual, namespaceLabel, s.Namespace),
@@ -107,10 +107,13 @@ func FamilyOf(q *promql.Query) Family {
 	return Family{dialect: q.Dialect, resource: q.Resource}
 }
 
-// InUse are the target sets that the last refresh used.
-type InUse map[Family]TargetSet
+// InUse are the target sets in use, the one used first first. A set that is absent keeps its place. So nobody takes it meanwhile.
+type InUse map[Family][]TargetSet
 
-// Next returns the sets after a refresh: those of means and node metrics. A query without a value keeps its set.
+// maxInUse bounds the sets in use. Later ones are not kept.
+const maxInUse = 8
+
+// Next returns the sets after a refresh: those of means and node metrics.
 func (u InUse) Next(results []*Result) InUse {
 	next := make(InUse, len(results))
 	for _, r := range results {
@@ -118,13 +121,28 @@ func (u InUse) Next(results []*Result) InUse {
 		if _, ok := next[family]; ok || r.Query.Kind == promql.NewestSample || r.Query.Kind == promql.StdDev {
 			continue
 		}
-		if set := r.Used; set != nil {
-			next[family] = *set
-		} else if set, ok := u[family]; ok {
-			next[family] = set
+		sets := slices.Clone(u[family])
+		for _, set := range r.sets {
+			if len(sets) < maxInUse && !slices.Contains(sets, set) {
+				sets = append(sets, set)
+			}
+		}
+		if len(sets) > 0 {
+			next[family] = sets
 		}
 	}
 	return next
+}
+
+// Selectors select the series of each set in use of a query.
+func (u InUse) Selectors(q *promql.Query) (selectors []promql.Selector) {
+	var asked []TargetSet
+	for _, set := range u[FamilyOf(q)] {
+		if of := set.labels(); !slices.Contains(asked, of) {
+			asked, selectors = append(asked, of), append(selectors, set.matchers())
+		}
+	}
+	return selectors
 }
 
 // LabelsOf returns the labels of the target set of a series.
@@ -238,6 +256,8 @@ type claimant struct {
 	claims []claim
 	// nodes is the number of nodes with a claim. given are those with its value, contested those with a value of another set.
 	nodes, given, contested int
+	// place is that among the sets in use, or their number.
+	place int
 	// tiers are the numbers of nodes with a claim of a tier or better.
 	tiers [elsewhere + 1]int
 }
@@ -270,12 +290,20 @@ func (c *claims) add(set TargetSet, of claim) {
 	found.claims = append(found.claims, of)
 }
 
+func (c *claims) merge(o *claims) {
+	for _, of := range o.claimants {
+		for _, claim := range of.claims {
+			c.add(of.set, claim)
+		}
+	}
+}
+
 // order sorts the claimants, the one to believe first:
 //   - Evidence comes first.
 //   - Then the tier, on half as many nodes as the largest set names.
-//   - Then the set in use, while it speaks for half as many nodes as the largest set.
+//   - Then the sets in use.
 //   - Then the number of nodes.
-func (c *claims) order(nodes int, inUse TargetSet, used bool) {
+func (c *claims) order(nodes int, inUse []TargetSet) {
 	var largest [Unshown + 1]int // a Crowded set claims nothing
 	seen := make([][elsewhere + 1]*claimant, nodes)
 	for _, of := range c.claimants {
@@ -288,20 +316,16 @@ func (c *claims) order(nodes int, inUse TargetSet, used bool) {
 		}
 		of.nodes = of.tiers[elsewhere]
 		largest[of.set.Evidence] = max(largest[of.set.Evidence], of.nodes)
-	}
-	const first, second = 0, 1
-	kept := func(of *claimant) int {
-		if used && of.set == inUse && 2*of.nodes >= largest[of.set.Evidence] {
-			return first
+		if of.place = slices.Index(inUse, of.set); of.place < 0 {
+			of.place = len(inUse)
 		}
-		return second
 	}
 	slices.SortFunc(c.claimants, func(a, b *claimant) int {
 		if c := cmp.Compare(a.set.Evidence, b.set.Evidence); c != 0 {
 			return c
 		}
 		most := largest[a.set.Evidence]
-		return cmp.Or(cmp.Compare(a.tier(most), b.tier(most)), cmp.Compare(kept(a), kept(b)), cmp.Compare(b.nodes, a.nodes),
+		return cmp.Or(cmp.Compare(a.tier(most), b.tier(most)), cmp.Compare(a.place, b.place), cmp.Compare(b.nodes, a.nodes),
 			a.set.compare(b.set))
 	})
 }
@@ -330,8 +354,7 @@ func (r *Result) settle(c *claims, inUse InUse) {
 	if len(c.claimants) == 0 {
 		return
 	}
-	set, used := inUse[FamilyOf(r.Query)]
-	c.order(len(r.Values), set, used)
+	c.order(len(r.Values), inUse[FamilyOf(r.Query)])
 	for _, onHost := range []bool{true, false} {
 		for _, of := range c.claimants {
 			for _, claim := range of.claims {
@@ -348,6 +371,11 @@ func (r *Result) settle(c *claims, inUse InUse) {
 	}
 	for i := range r.Values {
 		r.Add(r.Values[i].Coverage())
+	}
+	for _, of := range c.claimants {
+		if of.given > 0 {
+			r.sets = append(r.sets, of.set)
+		}
 	}
 	r.Used = &slices.MaxFunc(c.claimants, func(a, b *claimant) int { return cmp.Compare(a.given, b.given) }).set
 	r.contest(c)

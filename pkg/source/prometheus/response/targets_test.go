@@ -227,7 +227,7 @@ func TestSettle_PodOnHostCountsInItsSet(t *testing.T) {
 	}
 }
 
-// TestSettle_Rollout has the pods of an exporter replaced: Prometheus still has series of those that have ended.
+// TestSettle_Rollout has the pods of an exporter replaced: Prometheus still has series of the ended ones.
 func TestSettle_Rollout(t *testing.T) {
 	target := onPods("monitoring", "node-exporter")
 	now := of(target, honest, everyNode...)
@@ -261,13 +261,13 @@ func TestSettle_Rollout(t *testing.T) {
 
 func TestSettle_Attackers(t *testing.T) {
 	exporter := of(onPods("monitoring", "node-exporter"), honest, everyNode...)
-	used := InUse{FamilyOf(&promql.Query{Dialect: promql.NodeExporter}): {Job: "node-exporter", Namespace: "monitoring",
-		Service: "node-exporter"}}
+	used := InUse{FamilyOf(&promql.Query{Dialect: promql.NodeExporter}): {{Job: "node-exporter", Namespace: "monitoring",
+		Service: "node-exporter"}}}
 	// Pods of the namespace system are in the network of their node.
 	onNodes := of(onHosts("system", "node-exporter"), honest, everyNode...)
 	kubelet := of(kubelets, honest, everyNode...)
-	taken := InUse{FamilyOf(&promql.Query{Dialect: promql.NodeExporter}): {Job: "a", Namespace: "tenant", Service: "a"}}
-	portsTaken := InUse{FamilyOf(&promql.Query{Dialect: promql.NodeExporter}): {Job: "a", Namespace: "a", Service: "a"}}
+	taken := InUse{FamilyOf(&promql.Query{Dialect: promql.NodeExporter}): {{Job: "a", Namespace: "tenant", Service: "a"}}}
+	portsTaken := InUse{FamilyOf(&promql.Query{Dialect: promql.NodeExporter}): {{Job: "a", Namespace: "a", Service: "a"}}}
 	for _, tt := range []struct {
 		name           string
 		honest, forged []series
@@ -381,21 +381,29 @@ func TestSettle_Attackers(t *testing.T) {
 func FuzzSettle(f *testing.F) {
 	f.Add([]byte{3, 1, 0, 0, 1}, []byte{0, 2, 3, 1, 0, 1, 0, 4, 2, 2})
 	exporter := of(onPods("monitoring", "node-exporter"), honest, everyNode...)
-	used := InUse{FamilyOf(&promql.Query{Dialect: promql.NodeExporter}): {Job: "node-exporter", Namespace: "monitoring",
-		Service: "node-exporter"}}
+	used := InUse{FamilyOf(&promql.Query{Dialect: promql.NodeExporter}): {{Job: "node-exporter", Namespace: "monitoring",
+		Service: "node-exporter"}}}
+	pools := slices.Concat(of(onPods("monitoring", "node-exporter"), honest, 0, 1), of(onPods("a", "b"), honest, 2, 3))
+	poolsUsed := InUse{FamilyOf(&promql.Query{Dialect: promql.NodeExporter}): {
+		{Job: "node-exporter", Namespace: "monitoring", Service: "node-exporter"}, {Job: "b", Namespace: "a", Service: "b"},
+	}}
 	m := testMatcher(f)
-	// Each series takes five bytes: node, instance, pod, namespace and job.
+	// Each series takes five bytes: node, instance, pod, namespace and job. In the exporter's namespace the pod has ended.
 	decode := func(data []byte, instances func(node int) []string) (all []series) {
 		for ; len(data) >= 5; data = data[5:] {
 			node, instance, pod := data[0]%nodeCount, data[1], data[2]
-			all = append(all, series{labels{
+			target := labels{
 				"node":      fmt.Sprintf("n%d", node),
 				"instance":  instances(int(instance / 4 % nodeCount))[instance%4],
 				"pod":       []string{"", fmt.Sprintf("exporter-%d", pod/2%nodeCount)}[pod%2],
-				"namespace": []string{"tenant", "zoo", ""}[data[3]%3],
+				"namespace": []string{"tenant", "zoo", "", "monitoring"}[data[3]%4],
 				"job":       []string{"node-exporter", "a", ""}[data[4]%3],
 				"service":   "node-exporter",
-			}, forged})
+			}
+			if target["namespace"] == "monitoring" {
+				target["pod"], target["instance"] = "ended", "10.8.0.9:9100"
+			}
+			all = append(all, series{target, forged})
 		}
 		return all
 	}
@@ -413,17 +421,36 @@ func FuzzSettle(f *testing.F) {
 			instances func(node int) []string
 		}{
 			{exporter, used, podOrNodePort},
+			{pools, poolsUsed, podOrNodePort},
 			// These need not be in use.
 			{of(kubelets, honest, everyNode...), nil, podOrNodePort},
 			{of(onHosts("system", "node-exporter"), honest, everyNode...), nil, anyTarget},
 			{slices.Concat(of(onHosts("system", "node-exporter"), honest, 0), of(onHosts("trusted", "b"), honest, 1), of(kubelets, honest, 2, 3)),
 				nil, podOrNodePort},
 		} {
+			others := slices.Concat(decode(before, tt.instances), decode(after, tt.instances))
 			all := slices.Concat(decode(before, tt.instances), tt.exporter, decode(after, tt.instances))
-			for i, v := range answer(m, tt.inUse, all).Values {
+			r := answer(m, tt.inUse, all)
+			for i, v := range r.Values {
 				if v.Value != honest {
 					t.Errorf("node %d has %v, want the exporter's value, of %v", i, v.Value, all)
 				}
+			}
+			// Ended pods of the set used contest nothing, and all other series do.
+			contested := map[string]bool{}
+			for _, s := range others {
+				node := s.labels["node"]
+				set := *r.Values[node[1]-'0'].Set
+				contested[node] = contested[node] || s.labels["pod"] != "ended" || LabelsOf(s.labels) != set.labels()
+			}
+			count := 0
+			for _, is := range contested {
+				if is {
+					count++
+				}
+			}
+			if r.Contested != count {
+				t.Errorf("%d contested, want %d of %v", r.Contested, count, all)
 			}
 		}
 	})
@@ -431,17 +458,109 @@ func FuzzSettle(f *testing.F) {
 
 func TestInUse_Next(t *testing.T) {
 	m, q := testMatcher(t), &promql.Query{Dialect: promql.NodeExporter}
-	set := TargetSet{Job: "node-exporter", Namespace: "monitoring", Service: "node-exporter"}
-	first := InUse{}.Next([]*Result{answer(m, nil, of(onPods("monitoring", "node-exporter"), honest, everyNode...))})
-	if got := first[FamilyOf(q)]; got != set {
-		t.Fatalf("%v is in use, want %v", got, set)
+	// named returns the target set of a namespace's exporter.
+	named := func(namespace string) TargetSet {
+		return TargetSet{Job: "node-exporter", Namespace: namespace, Service: "node-exporter"}
 	}
-	// A query that fails keeps the set; a family that is no longer asked for loses it.
-	if got := first.Next([]*Result{{Query: q}})[FamilyOf(q)]; got != set {
-		t.Errorf("%v is in use after a failure, want %v", got, set)
+	on := func(namespace string, nodes ...int) []series {
+		return of(onPods(namespace, "node-exporter"), honest, nodes...)
 	}
+	check := func(what string, got InUse, want ...TargetSet) {
+		t.Helper()
+		if !slices.Equal(got[FamilyOf(q)], want) {
+			t.Errorf("%s: %v in use, want %v", what, got[FamilyOf(q)], want)
+		}
+	}
+	first := InUse{}.Next([]*Result{answer(m, nil, slices.Concat(on("monitoring", 0, 1), on("a", 2), on("tenant", 0)))})
+	check("a set that adds no node is not in use", first, named("monitoring"), named("a"))
+	second := first.Next([]*Result{answer(m, first, slices.Concat(on("tenant", everyNode...), on("a", 2)))})
+	check("an absent set keeps its place", second, named("monitoring"), named("a"), named("tenant"))
+	check("a query that fails", first.Next([]*Result{{Query: q}}), named("monitoring"), named("a"))
 	if got := first.Next(nil); len(got) != 0 {
 		t.Errorf("%v is in use without a query", got)
+	}
+	var many []series
+	for i := range nodeCount {
+		many = append(many, series{with(onPods("tenant", "a")(i), labels{"job": fmt.Sprintf("a%d", i)}), forged})
+	}
+	inUse := second
+	for range 3 {
+		inUse = inUse.Next([]*Result{answer(m, inUse, many)})
+		for i := range many {
+			many[i].labels["job"] += "x"
+		}
+	}
+	if sets := inUse[FamilyOf(q)]; len(sets) != maxInUse || sets[0] != named("monitoring") {
+		t.Errorf("%v in use, want %d, the first one first", sets, maxInUse)
+	}
+}
+
+// TestSettle_NodeWithAddressesOfOthers has n3 write the address of n0 into its own status.
+func TestSettle_NodeWithAddressesOfOthers(t *testing.T) {
+	m := testMatcher(t)
+	rogue := m.Nodes[3]
+	rogue.Status.Addresses = append(rogue.Status.Addresses, m.Nodes[0].Status.Addresses...)
+	m = NewMatcher(m.Nodes, m.Pods, m.labels, m.excerpt)
+	byAddress := of(onHosts("system", "node-exporter"), honest, everyNode...)
+	byName := of(kubelets, honest, everyNode...)
+	for _, tt := range []struct {
+		name string
+		all  []series
+		// n0 and n3 are the values wanted; 0 for none.
+		n0, n3 float64
+	}{
+		{"series by address alone", byAddress, 0, honest},
+		{"series by name", byName, honest, honest},
+		{"series by name, and a tenant's pods on n0 and n3", slices.Concat(byName, of(onPods("tenant", "a"), forged, 0, 3)), forged, honest},
+	} {
+		r := answer(m, nil, tt.all)
+		if got := r.Values[0]; got.Value != tt.n0 || got.Known != (tt.n0 > 0) {
+			t.Errorf("%s: n0 has %+v, want %v", tt.name, got, tt.n0)
+		}
+		if got := r.Values[3]; got.Value != tt.n3 {
+			t.Errorf("%s: n3 has %+v, want %v", tt.name, got, tt.n3)
+		}
+	}
+}
+
+// TestSettle_SetsInUse has two pools, n0 and n1, and n2 and n3. Their exporters are used before a tenant's pods.
+func TestSettle_SetsInUse(t *testing.T) {
+	m := testMatcher(t)
+	pools := [][]series{of(onPods("monitoring", "node-exporter"), honest, 0, 1), of(onPods("zoo", "b"), honest, 2, 3)}
+	tenant := func(nodes ...int) []series { return of(onPods("a", "a"), forged, nodes...) }
+	all := slices.Concat(pools...)
+	for _, tt := range []struct {
+		name      string
+		refreshes [][]series
+		stolen    []int
+	}{
+		{"as many nodes as a pool's", [][]series{all, slices.Concat(all, tenant(2, 3))}, nil},
+		{"all nodes", [][]series{all, slices.Concat(all, tenant(everyNode...))}, nil},
+		{"all nodes, while a pool's exporter is down on one", [][]series{all, slices.Concat(all[:3], tenant(everyNode...))}, []int{3}},
+		{"after that", [][]series{
+			all, slices.Concat(all[:3], tenant(everyNode...)), slices.Concat(all, tenant(everyNode...)),
+		}, nil},
+		{"after the exporters were down", [][]series{all, tenant(everyNode...), slices.Concat(all, tenant(everyNode...))}, nil},
+		// What remains.
+		{"before the exporters", [][]series{tenant(everyNode...), slices.Concat(all, tenant(everyNode...))}, everyNode},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var inUse InUse
+			var r *Result
+			for _, refresh := range tt.refreshes {
+				r = answer(m, inUse, refresh)
+				inUse = inUse.Next([]*Result{r})
+			}
+			var stolen []int
+			for i, v := range r.Values {
+				if v.Value != honest {
+					stolen = append(stolen, i)
+				}
+			}
+			if !slices.Equal(stolen, tt.stolen) {
+				t.Errorf("nodes %v have the forged value, want %v", stolen, tt.stolen)
+			}
+		})
 	}
 }
 
