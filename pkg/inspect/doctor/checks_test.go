@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/common/model"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -658,6 +659,21 @@ func otherScheduler(s *sourceFacts, lease, profile string) *live.Configuration {
 	return &live.Configuration{
 		Origin: "ConfigMap b/other", Decoded: decoded,
 		Workload: &live.Workload{Kind: "Pod", Namespace: "b", Name: "other"},
+	}
+}
+
+// TestCheckSharedProfile_Unread expects to be told of schedulers that could have the same profile, and how to find out.
+func TestCheckSharedProfile_Unread(t *testing.T) {
+	s := healthy()
+	other := &live.Workload{Kind: "Pod", Namespace: "b", Name: "other"}
+	s.unreadSchedulers = []live.Unread{{Workload: other, Err: errors.New("forbidden"), Grant: "grant"}, {Workload: other, Err: errors.New("invalid")}}
+	const message = "not checked whether Pod b/other has a profile of the same name, because its configuration could not be read: "
+	want := []Check{
+		{Status: Skipped, Message: message + "forbidden", Advice: []Advice{{Text: "Grant the permission:", Command: "grant"}}},
+		{Status: Skipped, Message: message + "invalid"},
+	}
+	if diff := cmp.Diff(want, s.checkSharedProfile(), cmpopts.IgnoreUnexported(Check{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

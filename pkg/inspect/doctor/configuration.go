@@ -131,7 +131,15 @@ func (f *facts) adviseOn(finding *finding.Finding) []Advice {
 
 // checkSharedProfile finds profiles that another scheduler has, too.
 func (f *facts) checkSharedProfile() []Check {
-	return append(f.checkStockProfile(), each(f.otherSchedulers, func(other *live.Configuration) []Check {
+	checks := append(f.checkStockProfile(), each(f.unreadSchedulers, func(other live.Unread) []Check {
+		skipped := skip("not checked whether %s has a profile of the same name, because its configuration could not be read: %s",
+			other.Workload, oneLine(other.Err))
+		if other.Grant != "" {
+			skipped[0].Advice = run(other.Grant, "Grant the permission:")
+		}
+		return skipped
+	})...)
+	return append(checks, each(f.otherSchedulers, func(other *live.Configuration) []Check {
 		ours, theirs := f.election(), other.Workload.LeaderElection(other.Decoded)
 		if ours.LeaderElect && theirs.LeaderElect && ours.ResourceNamespace == theirs.ResourceNamespace &&
 			ours.ResourceName == theirs.ResourceName { // one of them leads

@@ -35,7 +35,7 @@ type Check struct {
 	Status Status `json:"status"`
 	// Message says in one line what was found.
 	Message string `json:"message"`
-	// Advice is what to do, if Status is Warning or Error. One is enough.
+	// Advice is what to do, if Status is Warning or Error, or if a permission is lacking. One is enough.
 	Advice []Advice `json:"advice,omitempty"`
 
 	// causes are groups. What they find is the cause, and comes before Advice.

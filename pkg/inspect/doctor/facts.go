@@ -60,10 +60,11 @@ type facts struct {
 	clusterErr error
 
 	permissions permissionFacts
-	// otherSchedulers are the configurations of other schedulers that can be read.
-	otherSchedulers []*live.Configuration
-	lease           *coordinationv1.Lease
-	leaseErr        error
+	// otherSchedulers are the configurations of other schedulers. unreadSchedulers are other schedulers without one that can be read.
+	otherSchedulers  []*live.Configuration
+	unreadSchedulers []live.Unread
+	lease            *coordinationv1.Lease
+	leaseErr         error
 	// metrics are those of the scheduler. Both they and metricsErr are nil if no scheduler is known. metricsFrom says where they were
 	// read. metricsPod is empty if they are of all pods.
 	metrics                 model.Vector
@@ -229,7 +230,7 @@ func gather(ctx context.Context, conn *live.Connection, o Options) (*facts, erro
 	}
 	if f.needConfiguration() == nil {
 		g.readPermissions(ctx)
-		f.otherSchedulers = conn.OtherSchedulers(ctx, f.configuration, f.pods)
+		f.otherSchedulers, f.unreadSchedulers = conn.OtherSchedulers(ctx, f.configuration, f.pods)
 		if election := f.election(); f.workload() != nil && election.LeaderElect {
 			leases := conn.Client.CoordinationV1().Leases(election.ResourceNamespace)
 			f.lease, f.leaseErr = leases.Get(ctx, election.ResourceName, metav1.GetOptions{})

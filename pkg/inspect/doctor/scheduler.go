@@ -191,7 +191,7 @@ func (f *facts) checkLeader() []Check {
 	return ok("%s leads; it renewed Lease %s %s ago", holder, name, rounded(age))
 }
 
-// holder returns the host name of the leader; empty if none is known. It is the name of its pod, unless that is in its node's network.
+// holder returns the host name of the leader; empty if none is known. It is the pod's name, but for pods in their node's network.
 func (f *facts) holder() string {
 	if f.lease == nil {
 		return ""

@@ -189,17 +189,27 @@ func (c *Connection) fromConfigMap(ctx context.Context, from string) (*Configura
 	return found, err
 }
 
-// readConfigMap returns the ConfigMap's key, or its only one that ends in .yaml.
+// readConfigMap is getConfigMap with advice for users who lack the permission.
 func (c *Connection) readConfigMap(ctx context.Context, namespace, name, key string) (*Configuration, error) {
+	found, err := c.getConfigMap(ctx, namespace, name, key)
+	if apierrors.IsForbidden(err) {
+		err = fmt.Errorf("%w; write --config FILE, or grant it: %s", err, c.grantConfigMap(ctx, namespace, name))
+	}
+	return found, err
+}
+
+// grantConfigMap returns the commands that let the user read the ConfigMap.
+func (c *Connection) grantConfigMap(ctx context.Context, namespace, name string) string {
+	return grantCommands("plimsoll-configuration", &Permission{
+		Resource: "configmaps", Verbs: []string{"get"}, Namespace: namespace, Name: name,
+	}, c.User(ctx))
+}
+
+// getConfigMap returns the ConfigMap's key, or its only one that ends in .yaml.
+func (c *Connection) getConfigMap(ctx context.Context, namespace, name, key string) (*Configuration, error) {
 	object, err := c.Client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		err = fmt.Errorf("read ConfigMap %s/%s: %w", namespace, name, err)
-		if apierrors.IsForbidden(err) {
-			err = fmt.Errorf("%w; write --config FILE, or grant it: %s", err, grantCommands("plimsoll-configuration", &Permission{
-				Resource: "configmaps", Verbs: []string{"get"}, Namespace: namespace, Name: name,
-			}, c.User(ctx)))
-		}
-		return nil, err
+		return nil, fmt.Errorf("read ConfigMap %s/%s: %w", namespace, name, err)
 	}
 	keys := slices.Sorted(maps.Keys(object.Data))
 	if key == "" {

@@ -18,6 +18,7 @@ import (
 	rbac "k8s.io/kubernetes/pkg/apis/rbac/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 )
 
@@ -40,8 +41,8 @@ func (c *Connection) own(ctx context.Context) *Workload {
 	if !c.InPod {
 		return nil
 	}
-	text, _ := os.ReadFile(c.commandLineFile) // without it the container is another's
-	args := strings.Split(strings.TrimRight(string(text), "\x00"), "\x00")
+	commandLine, _ := os.ReadFile(c.commandLineFile) // without it the container is another's
+	args := strings.Split(strings.TrimRight(string(commandLine), "\x00"), "\x00")
 	w := c.ownPod(ctx)
 	if path.Base(args[0]) != program {
 		if w != nil && fileExists(w.configFile()) {
@@ -266,10 +267,20 @@ func (c *Connection) binders(ctx context.Context) (map[string]bool, error) {
 	return accounts, nil
 }
 
-// OtherSchedulers returns readable configurations of other schedulers' pods, a few at most. It begins with accounts that may bind
-// pods, because anybody can run pods that look like a scheduler's. If own has no workload, pods with an equal configuration are its
-// own.
-func (c *Connection) OtherSchedulers(ctx context.Context, own *Configuration, pods []*corev1.Pod) (others []*Configuration) {
+// Unread is a scheduler whose configuration could not be read.
+type Unread struct {
+	Workload *Workload
+	Err      error
+	// Grant has the commands that grant the permission; empty if another reason is in Err.
+	Grant string
+}
+
+// OtherSchedulers returns the configurations of other schedulers' pods, a few at most, and the schedulers without a readable one.
+// It begins with accounts that may bind pods, because anybody can run pods that look like a scheduler's. If own has no workload,
+// pods with an equal configuration are its own.
+func (c *Connection) OtherSchedulers(
+	ctx context.Context, own *Configuration, pods []*corev1.Pod,
+) (others []*Configuration, unread []Unread) {
 	const few = 20
 	found := mountedBy(own, pods)
 	if len(found) > few {
@@ -284,14 +295,19 @@ func (c *Connection) OtherSchedulers(ctx context.Context, own *Configuration, po
 		found = found[:few]
 	}
 	for _, m := range found {
-		other := c.decodeConfigMap(ctx, m.namespace, m.name, m.key)
-		if other == nil || !own.hasWorkload() && bytes.Equal(other.Content, own.Content) {
-			continue
+		other, err := c.decodeConfigMap(ctx, m.namespace, m.name, m.key)
+		switch {
+		case apierrors.IsNotFound(err): // without it, the pod does not run
+		case apierrors.IsForbidden(err):
+			unread = append(unread, Unread{m.workload, err, c.grantConfigMap(ctx, m.namespace, m.name)})
+		case err != nil:
+			unread = append(unread, Unread{m.workload, err, ""})
+		case own.hasWorkload() || !bytes.Equal(other.Content, own.Content):
+			other.Workload = m.workload
+			others = append(others, other)
 		}
-		other.Workload = m.workload
-		others = append(others, other)
 	}
-	return others
+	return others, unread
 }
 
 // mounted is a key of a ConfigMap that a scheduler mounts.
@@ -320,14 +336,17 @@ func mountedBy(own *Configuration, pods []*corev1.Pod) (found []mounted) {
 
 func (c *Configuration) hasWorkload() bool { return c.Workload != nil && c.Workload.Name != "" }
 
-// decodeConfigMap returns a valid configuration; nil if there is none.
-func (c *Connection) decodeConfigMap(ctx context.Context, namespace, name, key string) *Configuration {
-	found, err := c.readConfigMap(ctx, namespace, name, key)
-	if err != nil || len(found.Content) > boundedfile.MaxConfigurationBytes {
-		return nil
+// decodeConfigMap returns a valid configuration.
+func (c *Connection) decodeConfigMap(ctx context.Context, namespace, name, key string) (*Configuration, error) {
+	found, err := c.getConfigMap(ctx, namespace, name, key)
+	if err != nil {
+		return nil, err
+	}
+	if len(found.Content) > boundedfile.MaxConfigurationBytes {
+		return nil, fmt.Errorf("%s has a configuration of more than %d bytes", found.Origin, boundedfile.MaxConfigurationBytes)
 	}
 	if found.Decoded, err = configlint.Decode(found.Content); err != nil {
-		return nil
+		return nil, fmt.Errorf("%s: %w", found.Origin, text.ExcerptError(err))
 	}
-	return found
+	return found, nil
 }

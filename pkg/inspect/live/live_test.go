@@ -1190,12 +1190,19 @@ func TestOtherSchedulers_BehindImpostors(t *testing.T) {
 		pods = append(pods, pod("tenant", impostor.Name, impostor.Spec.Template.Spec))
 	}
 	pods = append(pods, pod("z-system", "real-1", d.Spec.Template.Spec))
-	found := newAPIServer(t, objects...).connect(t, false).OtherSchedulers(t.Context(), &Configuration{}, pods)
-	if len(found) != 20 {
+	server := newAPIServer(t, objects...)
+	found, unread := server.connect(t, false).OtherSchedulers(t.Context(), &Configuration{}, pods)
+	if len(found) != 20 || len(unread) > 0 {
 		t.Fatalf("%d configurations are read, want 20", len(found))
 	}
 	if got := found[0].Workload; got.Namespace != "z-system" || got.Name != "real-1" {
 		t.Errorf("%s/%s is read first, want z-system/real-1, which may bind pods", got.Namespace, got.Name)
+	}
+	server.forbidden = []string{"configmaps"}
+	const grant = "kubectl -n z-system create role plimsoll-configuration --verb=get --resource=configmaps --resource-name=real"
+	found, unread = server.connect(t, false).OtherSchedulers(t.Context(), &Configuration{}, pods)
+	if len(found) > 0 || len(unread) != 20 || unread[0].Workload.Name != "real-1" || !strings.HasPrefix(unread[0].Grant, grant) {
+		t.Errorf("without permission: %d are found, and unread are %+v; want 20, the first with %s", len(found), unread, grant)
 	}
 }
 
