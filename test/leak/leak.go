@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Main runs the tests of a package, and exits. It fails if a goroutine has not ended a minute later: some take a second to end, and
+// Main runs the tests of a package, and exits. It fails if a goroutine has not ended a minute later. Some take a second to end, and
 // more on a busy machine.
 func Main(m *testing.M, options ...goleak.Option) { os.Exit(Run(m, options...)) }
 
