@@ -73,7 +73,7 @@ func healthy() *sourceFacts {
 		{Query: promql.Query{Kind: promql.NodeMetric, PromQL: "pressure"}, Nodes: 2},
 	}
 	s.examination.Sampling = map[string]diagnosis.Sampling{"n1": {Interval: time.Minute, Since: time.Hour}}
-	s.usesDeviation = true
+	s.usesDeviation, s.examination.Counted = true, true
 	s.lines = []linesFacts{{profile: "plimsoll", plugin: "LoadThreshold", limits: true, nodes: 2}}
 	for _, node := range []string{"n1", "n2"} {
 		fresh := func(name string, value, fraction float64) figure {
@@ -410,6 +410,16 @@ func TestMetrics_NothingCounted(t *testing.T) {
 	}
 }
 
+// Counters that cannot be read are no counters that move.
+func TestCheckFrozen_NotCounted(t *testing.T) {
+	s := healthy()
+	s.examination.Counted = false
+	const want = "not checked whether load is frozen, because no counters of cpu are known"
+	if got := s.checkFrozen(); len(got) != 1 || got[0].Status != Skipped || got[0].Message != want {
+		t.Errorf("%+v, want %q, skipped", got, want)
+	}
+}
+
 // TestLinesFacts_Add expects room on a node that takes pods: without a line, or without load where that passes.
 func TestLinesFacts_Add(t *testing.T) {
 	line := func(percent float64, state load.State, above bool) (l explain.LoadLine) {
@@ -598,7 +608,8 @@ func TestReportOn_Messages(t *testing.T) {
 				Used: response.TargetSet{Job: "node-exporter", Namespace: "monitoring"}, Ignored: response.TargetSet{Job: "a", Namespace: "tenant"},
 			}
 		}, "nodes.contested", Warning, []string{
-			`2 nodes named by several target sets: {job="node-exporter", namespace="monitoring", service=""} is used`,
+			`2 nodes named by several target sets: for a scheduler that starts now, {job="node-exporter", namespace="monitoring", service=""} is used`,
+			"A running scheduler keeps the sets that it has used", "kubectl -n plimsoll-system logs deployment/plimsoll",
 			`{job="a", namespace="tenant", service=""} is ignored`, "metricProvider:\n  selector: '{job=\"node-exporter\", namespace=\"monitoring\",",
 			"either may be a tenant's", "select that one:", "metricProvider:\n  selector: '{job=\"a\", namespace=\"tenant\",",
 		}},

@@ -123,9 +123,12 @@ func (s *sourceFacts) checkZero() []Check {
 		"%s at exactly 0, which no running node is: %s", text.Count(len(zero), "value"), firstOf(zero))
 }
 
-// checkFrozen finds counters of cpu that stand still: a running node has none. Some dialects have no counters.
+// checkFrozen finds counters of cpu that stand still: a running node has none. Custom queries and bare rules have no counters.
 func (s *sourceFacts) checkFrozen() []Check {
 	frozen := s.examination.Frozen
+	if !s.examination.Counted {
+		return skip("not checked whether load is frozen, because no counters of cpu are known")
+	}
 	if len(frozen) == 0 {
 		return nil
 	}
@@ -354,31 +357,33 @@ func (s *sourceFacts) checkContested() []Check {
 	case s.examination.Clusters != nil && rivals.Used.Selector() == rivals.Ignored.Selector():
 		return nil // the check of clusters reports it
 	}
-	const message = "%s named by several target sets: %s is used, %s is ignored"
+	const message = "%s named by several target sets: for a scheduler that starts now, %s is used, %s is ignored"
 	nodes := text.Count(s.diagnosis.Contested, "node")
+	found := func(advice []Advice) []Check {
+		advice = append(advice, s.seeLog("A running scheduler keeps the sets that it has used. "+
+			"While plimsoll_contested_nodes is above 0, its log names the set used")...)
+		return warn(advice, message, nodes, rivals.Used, rivals.Ignored)
+	}
 	why := "Find out who scrapes the other targets."
 	if rivals.Used.Evidence == response.Untargeted {
-		return warn(say("%s Remove them, or let the series used keep the labels of their targets.", why), message, nodes, rivals.Used,
-			rivals.Ignored)
+		return found(say("%s Remove them, or let the series used keep the labels of their targets.", why))
 	}
 	if rivals.Used.Selector() == rivals.Ignored.Selector() {
-		return warn(say("%s The sets have the same labels, so let Prometheus add a label such as cluster, and select it.", why),
-			message, nodes, rivals.Used, rivals.Ignored)
+		return found(say("%s The sets have the same labels, so let Prometheus add a label such as cluster, and select it.", why))
 	}
 	if rivals.Ambiguous() {
 		why = "Find out who scrapes each set: either may be a tenant's."
 	}
 	if q := s.diagnosis.ContestedQuery; q.Dialect == "" { // the selector is for dialects
-		return warn(run(s.queryCommand(q.PromQL),
-			"%s If the target set used is your exporter's, write %s into the query. See what it returns:",
-			why, rivals.Used.Selector()), message, nodes, rivals.Used, rivals.Ignored)
+		return found(run(s.queryCommand(q.PromQL),
+			"%s If the target set used is your exporter's, write %s into the query. See what it returns:", why, rivals.Used.Selector()))
 	}
 	selected := func(set response.TargetSet) string { return providerYAML("selector", s.selectorWith(set.Selector())) }
 	advice := s.edit(selected(rivals.Used), "if the target set used is your exporter's, select it:", "%s", why)
 	if rivals.Ambiguous() {
 		advice = append(advice, write(selected(rivals.Ignored), "If the target set ignored is your exporter's, select that one:")...)
 	}
-	return warn(advice, message, nodes, rivals.Used, rivals.Ignored)
+	return found(advice)
 }
 
 // selectorWith returns the configured selector with the matchers of another in braces. PromQL takes several matchers of a label.

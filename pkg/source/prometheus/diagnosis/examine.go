@@ -37,6 +37,8 @@ type Examination struct {
 	Down []string
 	// Frozen are the nodes whose counters of cpu were sampled, and did not change, over the shortest window, sorted.
 	Frozen []string
+	// Counted reports whether counters of cpu could be read, of any node. Else Frozen is not known.
+	Counted bool
 	// Ahead are the nodes with samples of the next minutes, sorted. Lead is how far the latest sample is ahead.
 	Ahead []string
 	Lead  time.Duration
@@ -101,7 +103,7 @@ func (e *Examiner) Examine(ctx context.Context, windows []time.Duration) (Examin
 	if len(windows) > 0 {
 		window := slices.Min(windows)
 		if x.Sampling, err = e.sampling(ctx, dialect, window); err == nil {
-			x.Frozen = e.frozen(ctx, dialect, window, x.Sampling)
+			x.Frozen, x.Counted = e.frozen(ctx, dialect, window, x.Sampling)
 			e.misdate(ctx, dialect, &x)
 			x.Clusters = e.clusters(ctx, dialect)
 		}
@@ -165,26 +167,29 @@ func (e *Examiner) down(ctx context.Context) (down []string) {
 	return down
 }
 
-// frozen returns the nodes with counters of cpu that are sampled, but do not change. It returns none if they cannot be read.
-func (e *Examiner) frozen(ctx context.Context, d promql.Dialect, window time.Duration, all map[string]Sampling) (frozen []string) {
+// frozen returns the nodes with counters of cpu that are sampled, but do not change. counted reports whether there are any.
+func (e *Examiner) frozen(
+	ctx context.Context, d promql.Dialect, window time.Duration, all map[string]Sampling,
+) (frozen []string, counted bool) {
 	selector := e.Planner.Counted(d)
 	if selector == "" {
-		return nil
+		return nil, false
 	}
 	changes := e.Querier.AskAll(ctx, []promql.Query{e.Planner.ChangeCount(selector, window)})[0]
 	if changes.Err != nil {
-		return nil
+		return nil, false
 	}
 	for i, node := range e.Querier.Matcher.Nodes {
 		s, n := all[node.Name], changes.Values[i]
 		// Two samples may be of the same moment, as the kubelet's are.
 		const samples = 4
+		counted = counted || n.Known
 		if n.Known && n.Value == 0 && s.Interval > 0 && samples*s.Interval <= window && s.Since >= window {
 			frozen = append(frozen, node.Name)
 		}
 	}
 	slices.Sort(frozen)
-	return frozen
+	return frozen, counted
 }
 
 // misdate finds the nodes with samples of the future, and those whose samples come often and are old nevertheless. It finds none if

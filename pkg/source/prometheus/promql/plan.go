@@ -206,12 +206,12 @@ func (p *Planner) SampleCount(selector string, over time.Duration) Query {
 	return Query{Kind: NodeMetric, PromQL: fmt.Sprintf("max by (%s) (count_over_time(%s[%s]))", p.By, selector, model.Duration(over))}
 }
 
-// Counted returns a selector of the dialect's counters of cpu; empty if there is none.
+// Counted returns a selector of the counters of cpu that the dialect's load follows from. It is empty if they are not known.
 func (p *Planner) Counted(d Dialect) string {
 	switch {
-	case p.Custom[load.CPU] != "" || d == "" || d == KubePrometheus:
+	case p.Custom[load.CPU] != "" || d == "":
 		return ""
-	case d == NodeExporter:
+	case d == NodeExporter, d == KubePrometheus:
 		return p.Selector.add("node_cpu_seconds_total") // of any mode: a busy node is never idle
 	}
 	return p.Selector.add(d.Series(load.CPU)[0])
