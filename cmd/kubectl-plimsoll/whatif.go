@@ -23,10 +23,12 @@ type whatIfOptions struct {
 	file        string
 	replicas    int
 	profileFrom string
-	timeout     time.Duration
-	top         int
-	poolLabel   string
-	scenario    whatif.Scenario
+	// schedulerName replaces that of the pods.
+	schedulerName string
+	timeout       time.Duration
+	top           int
+	poolLabel     string
+	scenario      whatif.Scenario
 }
 
 func newWhatIfCommand() *cobra.Command {
@@ -53,8 +55,7 @@ func newWhatIfCommand() *cobra.Command {
 	flags.BoolVar(&o.scenario.Pending, "pending", false,
 		"also place pending pods of the cluster; the default without --filename, --drain and --evict-all-in")
 	flags.BoolVar(&o.scenario.Consolidate, "consolidate", false, "say how many nodes could be removed afterwards")
-	flags.StringVar(&o.scenario.SchedulerName, "scheduler-name", "",
-		"profile for the pods of the file; replaces their spec.schedulerName")
+	flags.StringVar(&o.schedulerName, "scheduler-name", "", "profile that places all pods; replaces their spec.schedulerName")
 	flags.StringVar(&o.profileFrom, "profile-from", "", "local file with a KubeSchedulerConfiguration to compare with")
 	flags.IntVar(&o.top, "top", 20, "number of nodes to list; 0 lists all")
 	flags.StringVar(&o.poolLabel, "pool-label", "",
@@ -99,8 +100,6 @@ func (o *whatIfOptions) validateCombination(flags *pflag.FlagSet) error {
 	switch {
 	case o.file == "" && flags.Changed("replicas"):
 		return errors.New("--replicas: only with --filename")
-	case o.file == "" && s.SchedulerName != "":
-		return errors.New("--scheduler-name: only with --filename")
 	case o.replicas < 0 || o.replicas > whatif.MaxPods:
 		return fmt.Errorf("--replicas: %d; write from 0 to %d", o.replicas, whatif.MaxPods)
 	case flags.Changed("add-nodes") && (s.AddNodes < 1 || s.AddNodes > whatif.MaxNodes):
@@ -144,7 +143,7 @@ func (o *whatIfOptions) run(cmd *cobra.Command) error {
 	bar := terminal.NewProgress(cmd.ErrOrStderr())
 	result, err := whatif.Run(ctx, connection, whatif.Request{
 		Configuration: o.cluster.configuration, Source: o.cluster.source, Scenario: o.scenario, File: o.file, Stdin: cmd.InOrStdin(),
-		ProfileFrom: o.profileFrom, PoolLabel: o.poolLabel,
+		SchedulerName: o.schedulerName, ProfileFrom: o.profileFrom, PoolLabel: o.poolLabel,
 		Found: func(c *live.Configuration) { warnOfOtherMinor(cmd, componentversion.Get().GitVersion, c.Workload) }, Progress: bar.Set,
 	})
 	bar.Clear()

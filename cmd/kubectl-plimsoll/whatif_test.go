@@ -16,7 +16,7 @@ func TestWhatIf_UsageErrors(t *testing.T) {
 		{"an argument", []string{"x"}, []string{"x"}},
 		{"an unknown output", []string{"--pending", "-o", "xml"}, []string{"--output", `"xml"`}},
 		{"replicas of nothing", []string{"--drain", "n", "--replicas", "3"}, []string{"--replicas", "--filename"}},
-		{"a profile for nothing", []string{"--drain", "n", "--scheduler-name", "p"}, []string{"--scheduler-name", "--filename"}},
+		{"a profile for nothing", []string{"--scheduler-name", "p"}, []string{"nothing is asked", "--drain"}},
 		{"fewer of nothing", []string{"--drain", "n", "--fewer", "3"}, []string{"--fewer: only with --filename"}},
 		{"fewer and replicas", []string{"-f", file, "--fewer", "3", "--replicas", "3"}, []string{"--fewer", "without --replicas"}},
 		{"negative fewer", []string{"-f", file, "--fewer", "-1"}, []string{"--fewer: -1", "from 1 to 100000"}},

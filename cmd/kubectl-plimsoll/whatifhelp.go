@@ -22,7 +22,8 @@ The result is what the scheduler would do if all of this happened now, at once:
     has passed. Quantiles (statistic P95 or Max) stay.
   - New nodes count as measured and idle, plus the expected usage of DaemonSet pods and static pods. The
     scheduler itself uses their requests until they are measured.
-  - Pods of a scheduler without a profile are placed as the stock scheduler does.
+  - Pods of a scheduler without a profile are placed as the stock scheduler does. --scheduler-name places all pods
+    by one profile: those of -f, evicted, waiting, preempted, and moved by --consolidate.
   - Webhooks and quotas are not called. No volumes are provisioned, and no nodes except those of --add-nodes.
 
 After --timeout, and at ctrl-C, the command shows the pods that are placed by then. It counts the others as
@@ -50,6 +51,9 @@ const whatIfExamples = `  # Do 40 replicas fit, and where?
 
   # The same pods by your present configuration and by a new one
   kubectl plimsoll what-if -f deployment.yaml --replicas 40 --profile-from new.yaml
+
+  # Where would the pods of a namespace go, if this profile placed them in place of their scheduler?
+  kubectl plimsoll what-if --evict-all-in shop --scheduler-name plimsoll
 
   # Where would the pods of a namespace go by today's load?
   kubectl plimsoll what-if --evict-all-in batch -o json | jq '.outcomes[0].placements'`

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
@@ -184,6 +185,56 @@ func TestWhatIf_NodesAndProfiles(t *testing.T) {
 		wants(t, 0)
 	if !strings.Contains(table.stdout, "PODS-A") || !strings.Contains(table.stdout, filepath.Base(higher)) {
 		t.Errorf("the table is\n%s", table.stdout)
+	}
+}
+
+// The pod web of the stock scheduler uses 30 % of w-2. Nodes are at 70 and 40 %, and other pods request half of w-2.
+// So the stock scheduler would place web on w-1, which is at 100 % then. The profile packing leaves it on w-2.
+func TestWhatIf_BeforeTheSwitch(t *testing.T) {
+	shared.clear(t)
+	ctx := t.Context()
+	requests := func(cpu string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+	}
+	for name, l := range map[string]cluster.Load{
+		"w-1": {Usage: cluster.Usage{CPU: "5600m", Memory: "1Gi"}},
+		"w-2": {Usage: cluster.Usage{CPU: "800m", Memory: "1Gi"}, Requests: requests("4")},
+	} {
+		must(t, shared.CreateNodes(ctx, cluster.Node{Name: name, CPU: "8", Memory: "32Gi"}))
+		must(t, shared.SetLoad(ctx, name, l))
+	}
+	must(t, shared.CreatePods(ctx, cluster.Pod{
+		Name: "web", Node: "w-2", Scheduler: corev1.DefaultSchedulerName, ReplicaSet: "web",
+		Resources: corev1.ResourceRequirements{Requests: requests("2400m")}, Usage: cluster.Usage{CPU: "2400m", Memory: "1Gi"},
+	}))
+	_, err := shared.WaitCPUUtilization(ctx, cluster.Expectation{
+		Window: window, CPU: map[string]float64{"w-1": 0.7, "w-2": 0.4}, Tolerance: 0.0125, For: 3 * time.Second,
+	})
+	must(t, err)
+	configured := shared.writeConfiguration(t, whatIfConfiguration)
+	for profile, want := range map[string]struct {
+		node  string
+		above int
+		note  string
+	}{
+		corev1.DefaultSchedulerName: {"w-1", 1, "Choose a profile with --scheduler-name (packing)"},
+		"packing":                   {"w-2", 0, ""},
+	} {
+		r := shared.whatIf(t, 0, "", "--config", configured, "--evict-all-in", "default", "--scheduler-name", profile)
+		o := r.Outcomes[0]
+		if got := placedByNode(o); !maps.Equal(got, map[string]int{want.node: 1}) || o.NodesAboveBefore != 0 || o.NodesAboveAfter != want.above {
+			t.Errorf("%s: placed %v, nodes above the line: %d, then %d; want web on %s, and none, then %d", profile, got, o.NodesAboveBefore,
+				o.NodesAboveAfter, want.node, want.above)
+		}
+		if notes := strings.Join(r.Notes, "\n"); !strings.Contains(notes, want.note) {
+			t.Errorf("%s: notes %q, want %q", profile, r.Notes, want.note)
+		}
+	}
+	var n explain.NamespaceExplanation
+	r := shared.plimsoll(t, "explain", "namespace/default", "--config", configured, "--scheduler-name", "packing", "-o", "json").wants(t, 0)
+	must(t, json.Unmarshal([]byte(r.stdout), &n))
+	if p := n.Pods[0].Placement; p.Node != "w-2" || p.Differs || p.RuledOutBy != "" {
+		t.Errorf("placement %+v, want that web stays on w-2", p)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/unload"
 )
 
 // Request says what happens in which cluster.
@@ -25,6 +26,8 @@ type Request struct {
 	// File holds the pods to place; - is Stdin, and empty is none.
 	File  string
 	Stdin io.Reader
+	// SchedulerName, if not empty, is the profile that places all pods, in place of their own.
+	SchedulerName string
 	// ProfileFrom is the file of another configuration to compare with; empty if none.
 	ProfileFrom string
 	// PoolLabel is that of RunOptions.
@@ -108,7 +111,7 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 		return nil, err
 	}
 	r.Found(own)
-	if err := checkProfile(own.ProfileNames(), r.Scenario.SchedulerName); err != nil {
+	if err := checkProfile(own.ProfileNames(), r.SchedulerName); err != nil {
 		return nil, err
 	}
 	var other *live.Configuration
@@ -124,7 +127,7 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := e.place(ctx, extended, ""); err != nil {
+	if err := e.place(ctx, extended, e.SchedulerName); err != nil {
 		return nil, err
 	}
 	if other != nil {
@@ -138,7 +141,7 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 
 // compare places the pods by another configuration too. If ctx ends before its first pod, the report lacks it.
 func (e *experiment) compare(ctx context.Context, other *live.Configuration) error {
-	profile, err := otherProfile(other.ProfileNames(), e.plan.SchedulerNames())
+	profile, err := otherProfile(other.ProfileNames(), e.schedulerNames())
 	if err != nil {
 		return live.OptionErrorf("--profile-from: %w", err)
 	}
@@ -195,7 +198,7 @@ func (e *experiment) place(ctx context.Context, configuration *live.Configuratio
 	if err != nil {
 		return fmt.Errorf("%s: %w", configuration.Origin, err)
 	}
-	var usages podUsages
+	var usages unload.Measured
 	if sources := cluster.Sources(); e.plan.Evicts() && len(sources) > 0 {
 		if usages, err = cluster.PodUsage(ctx, sources[0].Spec); err != nil {
 			e.note("Cannot read the usage of evicted pods, so it is estimated: %v", text.ExcerptError(err))
@@ -221,6 +224,14 @@ func (e *experiment) place(ctx context.Context, configuration *live.Configuratio
 	return nil
 }
 
+// schedulerNames returns the schedulers that place pods, as Plan.SchedulerNames does.
+func (e *experiment) schedulerNames() []string {
+	if e.SchedulerName != "" {
+		return []string{e.SchedulerName}
+	}
+	return e.plan.SchedulerNames()
+}
+
 // checkProfile fails if the name is neither empty nor that of a profile or of the stock scheduler.
 func checkProfile(known []string, name string) error {
 	if name == "" || name == corev1.DefaultSchedulerName || slices.Contains(known, name) {
@@ -242,7 +253,7 @@ func (e *experiment) withStockProfiles(configuration *live.Configuration) (*live
 	known := configuration.ProfileNames()
 	extended := *configuration
 	extended.Decoded = configuration.Decoded.DeepCopy()
-	for _, name := range e.plan.SchedulerNames() {
+	for _, name := range e.schedulerNames() {
 		if slices.Contains(known, name) {
 			continue
 		}
@@ -252,7 +263,7 @@ func (e *experiment) withStockProfiles(configuration *live.Configuration) (*live
 		}
 		extended.Decoded.Profiles = append(extended.Decoded.Profiles, stock.Profiles[0])
 		e.note("The configuration has no profile for the scheduler %q: its pods are placed as the stock scheduler does. "+
-			"For pods of a file, choose another with --scheduler-name (%s)", name, strings.Join(known, ", "))
+			"Choose a profile with --scheduler-name (%s)", name, strings.Join(known, ", "))
 	}
 	return &extended, nil
 }

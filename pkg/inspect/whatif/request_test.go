@@ -31,7 +31,7 @@ func TestWithStockProfiles(t *testing.T) {
 	of := func(scheduler string) queued {
 		return queued{pod: &corev1.Pod{Spec: corev1.PodSpec{SchedulerName: scheduler}}}
 	}
-	e := &experiment{Report: &Report{}, plan: &Plan{queue: []queued{of("plimsoll"), of("other")}}}
+	e := &experiment{Request: &Request{}, Report: &Report{}, plan: &Plan{queue: []queued{of("plimsoll"), of("other")}}}
 	extended, err := e.withStockProfiles(own)
 	if err != nil {
 		t.Fatal(err)
@@ -44,5 +44,9 @@ func TestWithStockProfiles(t *testing.T) {
 	}
 	if len(e.Notes) != 1 {
 		t.Errorf("notes %q, want one", e.Notes)
+	}
+	e.SchedulerName = "plimsoll" // which places the pods of "other" too
+	if extended, err = e.withStockProfiles(own); err != nil || len(extended.ProfileNames()) != 1 || len(e.Notes) != 1 {
+		t.Errorf("error %v, profiles %q, notes %q; want no further profile and no further note", err, extended.ProfileNames(), e.Notes)
 	}
 }

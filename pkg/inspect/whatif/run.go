@@ -12,10 +12,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/unload"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -28,7 +26,7 @@ type RunOptions struct {
 	// PoolLabel is the label of nodes that names their pool; empty takes the first well-known one.
 	PoolLabel string
 	// Usages are what pods use; nil if that is not known.
-	Usages podUsages
+	Usages unload.Measured
 	// Progress is called after each pod with the fraction that is done. It may be nil.
 	Progress func(done float64)
 }
@@ -69,22 +67,14 @@ func (p *Plan) prepare(ctx context.Context, s *sim.Scheduler, o RunOptions) (*ru
 	if out.before, err = loadLines(ctx, s, r.line); err != nil {
 		return nil, err
 	}
-	return r, p.apply(ctx, s, modelsOf(s, o.Profiles), o.Usages)
+	return r, p.apply(ctx, s, &o)
 }
 
 // apply makes the changes.
-func (p *Plan) apply(ctx context.Context, s *sim.Scheduler, models map[*load.Publisher][]*estimate.Model, known podUsages) error {
-	usage, err := p.measuredUsage(ctx, s, models, known)
+func (p *Plan) apply(ctx context.Context, s *sim.Scheduler, o *RunOptions) error {
+	usage, err := unload.Of(ctx, s, o.Profiles, p.evicted, o.Usages)
 	if err != nil {
 		return err
-	}
-	capacities := map[string]podusage.Amounts{}
-	nodes, err := s.NodeInfos(ctx)
-	if err != nil {
-		return err
-	}
-	for _, node := range nodes {
-		capacities[node.Node().Name] = podusage.AmountsOf(node.Node().Status.Capacity)
 	}
 	if err := s.Add(p.added...); err != nil {
 		return err
@@ -99,8 +89,8 @@ func (p *Plan) apply(ctx context.Context, s *sim.Scheduler, models map[*load.Pub
 			return err
 		}
 	}
-	for publisher := range models {
-		p.publishChanged(publisher, usage[publisher], capacities)
+	for _, publisher := range usage.Publishers() {
+		p.publishChanged(publisher, usage)
 	}
 	return nil
 }

@@ -54,8 +54,6 @@ type Scenario struct {
 	Pending bool
 	// Consolidate asks how many nodes could be removed afterwards.
 	Consolidate bool
-	// SchedulerName, if not empty, replaces that of the manifest's pods.
-	SchedulerName string
 }
 
 // Plan is what a Scenario changes in a cluster, and the pods that are placed then. It may be run on several clusters of the same
@@ -387,23 +385,22 @@ func (p *planner) addManifest(s *Scenario) error {
 		if total += replicas; replicas < 0 || total > MaxPods {
 			return fmt.Errorf("%s: %d replicas; write 0 or more, and at most %d in all", w, replicas, MaxPods)
 		}
-		if err := p.addWorkload(s, w, replicas); err != nil {
+		if err := p.addWorkload(w, replicas, cmp.Or(s.Admission, &manifest.Admission{})); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *planner) addWorkload(s *Scenario, w *manifest.Workload, replicas int) error {
+func (p *planner) addWorkload(w *manifest.Workload, replicas int, admission *manifest.Admission) error {
 	if running := len(p.podsOf(w)); running > 0 {
 		p.creator.Note("%s runs %s already; %s placed beside them", w, text.Count(running, "pod"), isOrAre(replicas, "pod"))
 	}
-	pods, alike, err := p.creator.Create(w, replicas, cmp.Or(s.Admission, &manifest.Admission{}))
+	pods, alike, err := p.creator.Create(w, replicas, admission)
 	if err != nil {
 		return err
 	}
 	for _, pod := range pods {
-		pod.Spec.SchedulerName = cmp.Or(s.SchedulerName, pod.Spec.SchedulerName)
 		p.queue = append(p.queue, queued{pod: pod, owner: w.String(), alike: alike})
 	}
 	p.change("%s of %s to place", text.Count(replicas, "pod"), w)
