@@ -35,8 +35,8 @@ func newExplainCommand() *cobra.Command {
 out, the scores of the others, and the plugin that decided. The scheduler's own code decides, with its
 configuration and the cluster's present objects and load. Nothing is written to the cluster.
 
-A placed pod is explained as if it had no node yet: the node counts neither its requests nor its pending usage.
-The measured load still includes it.
+A placed pod is explained as if it had no node yet: its node counts neither its requests nor its usage. The usage
+is measured by Prometheus or metrics-server, else estimated. Quantiles (statistic P95 or Max) still include it.
 
 TYPE is pod, deployment, replicaset, statefulset, job, cronjob, daemonset or namespace, or kubectl's short name. Of
 a workload, the next pod is explained. Of a DaemonSet, each node is tried, without a rank. Of a namespace, each pod

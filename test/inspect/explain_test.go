@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -402,7 +403,7 @@ func explainText(t *testing.T) {
 	}
 	wants(shared.plimsoll(t, "explain", "placed"), 0,
 		"Pod default/placed (runs on "+placed+"), profile plimsoll", "cpu 9", "% > 80 %: measured 9", "1.5 × request of container app",
-		"latency 30 > 5", "node(s) had untolerated taint", "TOTAL", "The pod runs on "+placed, "counts twice")
+		"latency 30 > 5", "node(s) had untolerated taint", "TOTAL", "The pod runs on "+placed, placed+" counts neither its requests nor its usage.")
 	wants(shared.plimsoll(t, "explain", "placed", "--node=n-1", "--node=n-3"), 0, "n-1 and n-3:", "DIFFERENCE", "n-1 ranks",
 		"n-3 ranks")
 	unreachable := shared.writeConfiguration(t, strings.ReplaceAll(configuration, "{{ .Prometheus }}", "http://127.0.0.1:1"))
@@ -457,7 +458,7 @@ func TestExplain_OfAnotherScheduler(t *testing.T) {
 	shared.plimsoll(t, "explain", "web").wants(t, 2)
 }
 
-// TestExplain_Kinds explains a Deployment, a DaemonSet and a namespace of the cluster. Node b is above the line of 80 %.
+// TestExplain_Kinds explains an object of each kind of the cluster but pods. Node b is above the line of 80 %.
 func TestExplain_Kinds(t *testing.T) {
 	shared.clear(t)
 	ctx := t.Context()
@@ -491,14 +492,36 @@ func TestExplain_Kinds(t *testing.T) {
 		Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template,
 	}}, metav1.CreateOptions{})
 	must(t, err)
+	_, err = apps.ReplicaSets(meta.Namespace).Create(ctx, &appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template,
+	}}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = apps.StatefulSets(meta.Namespace).Create(ctx, &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template,
+	}}, metav1.CreateOptions{})
+	must(t, err)
+	batch, job := shared.Client.BatchV1(), batchv1.JobSpec{Template: *template.DeepCopy()}
+	job.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	_, err = batch.Jobs(meta.Namespace).Create(ctx, &batchv1.Job{ObjectMeta: meta, Spec: job}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = batch.CronJobs(meta.Namespace).Create(ctx, &batchv1.CronJob{ObjectMeta: meta, Spec: batchv1.CronJobSpec{
+		Schedule: "@daily", JobTemplate: batchv1.JobTemplateSpec{Spec: job},
+	}}, metav1.CreateOptions{})
+	must(t, err)
 	t.Cleanup(func() {
-		cleanup := context.WithoutCancel(t.Context())
-		_ = apps.Deployments(meta.Namespace).Delete(cleanup, meta.Name, metav1.DeleteOptions{})
-		_ = apps.DaemonSets(meta.Namespace).Delete(cleanup, meta.Name, metav1.DeleteOptions{})
+		cleanup, background := context.WithoutCancel(t.Context()), metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
+		_ = apps.Deployments(meta.Namespace).Delete(cleanup, meta.Name, background)
+		_ = apps.DaemonSets(meta.Namespace).Delete(cleanup, meta.Name, background)
+		_ = apps.ReplicaSets(meta.Namespace).Delete(cleanup, meta.Name, background)
+		_ = apps.StatefulSets(meta.Namespace).Delete(cleanup, meta.Name, background)
+		_ = batch.Jobs(meta.Namespace).Delete(cleanup, meta.Name, background)
+		_ = batch.CronJobs(meta.Namespace).Delete(cleanup, meta.Name, background)
 	})
 
 	var e explain.Explanation
-	for _, args := range [][]string{{"deployment/web"}, {"deploy", "web"}, {"deployments.apps/web"}} {
+	for _, args := range [][]string{
+		{"deployment/web"}, {"deploy", "web"}, {"deployments.apps/web"}, {"rs/web"}, {"sts/web"}, {"job/web"}, {"cj/web"},
+	} {
 		r := shared.plimsoll(t, append([]string{"explain", "-o", "json"}, args...)...).wants(t, 0)
 		must(t, json.Unmarshal([]byte(r.stdout), &e))
 		if !slices.Equal(e.Decision.Nodes, []string{"a"}) || !strings.HasPrefix(e.Pod.Name, "web-") {

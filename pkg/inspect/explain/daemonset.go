@@ -16,6 +16,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/unload"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -62,10 +63,12 @@ func (x *run) daemonSet(ctx context.Context, d *appsv1.DaemonSet) (Result, error
 	if err != nil {
 		return nil, err
 	}
+	var pods []*corev1.Pod
 	running := map[string]*corev1.Pod{}
 	for _, p := range podsOf(x.objects, d.Namespace) {
 		if metav1.IsControlledBy(p, d) {
 			running[p.Spec.NodeName] = p
+			pods = append(pods, p)
 		}
 	}
 	var nodes []*corev1.Node
@@ -74,12 +77,18 @@ func (x *run) daemonSet(ctx context.Context, d *appsv1.DaemonSet) (Result, error
 			nodes = append(nodes, node)
 		}
 	}
+	usage, err := unload.Of(ctx, cluster.Scheduler, []string{pod.Spec.SchedulerName}, pods, x.measured(ctx, cluster, pods...))
+	if err != nil {
+		return nil, err
+	}
+	restore := usage.Publish()
+	defer restore()
 	r, err := explainDaemonSet(ctx, cluster.Scheduler, pod, nodes, running)
 	if err != nil {
 		return nil, err
 	}
 	r.Configuration, r.Namespace, r.Name = x.configuration.Origin, d.Namespace, d.Name
-	r.Notes = list(append(notes, notesOn(cluster, x.objects, nil)...))
+	r.Notes = list(append(notes, x.notesOn(cluster, nil)...))
 	return r, nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/unload"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
@@ -28,6 +29,8 @@ type Options struct {
 	Pod *corev1.Pod
 	// InCluster reports whether the scheduler has the pod among its objects.
 	InCluster bool
+	// Measured is the measured usage of pods. Without the pod's, its usage is estimated.
+	Measured unload.Measured
 	// Top is the number of candidates to return at most; 0 returns all.
 	Top int
 	// Compare names two nodes to compare; or none.
@@ -35,15 +38,23 @@ type Options struct {
 }
 
 // Explain explains where the scheduler would place the pod. A pod that has a node is removed from the scheduler first, and not
-// added again.
+// added again. Meanwhile the load of its node is without the pod's usage.
 func Explain(ctx context.Context, s *sim.Scheduler, o Options) (*Explanation, error) {
 	pod := o.Pod.DeepCopy()
 	result := &Explanation{Profile: pod.Spec.SchedulerName, Pod: describe(o.Pod)}
+	usageEstimated := false
 	if pod.Spec.NodeName != "" {
 		if o.InCluster {
+			usage, err := unload.Of(ctx, s, []string{pod.Spec.SchedulerName}, []*corev1.Pod{o.Pod}, o.Measured)
+			if err != nil {
+				return nil, err
+			}
 			if err := s.Remove(o.Pod); err != nil {
 				return nil, err
 			}
+			restore := usage.Publish()
+			defer restore()
+			usageEstimated = usage.Estimated
 		}
 		pod.Spec.NodeName, pod.Status = "", corev1.PodStatus{Phase: corev1.PodPending}
 	}
@@ -75,6 +86,8 @@ func Explain(ctx context.Context, s *sim.Scheduler, o Options) (*Explanation, er
 	}
 	if result.Pod.Node != "" && !podusage.HasEnded(o.Pod) {
 		result.Placement = placementOf(result, d)
+		result.Placement.UsageEstimated = usageEstimated
+		result.Placement.QuantilePlugins = quantilePlugins(s, result.Profile)
 	}
 	if err := result.sample(ctx, s, pod, d); err != nil {
 		return nil, err
@@ -221,6 +234,16 @@ func placementOf(e *Explanation, d *sim.Result) *Placement {
 	return p
 }
 
+// quantilePlugins returns the profile's plugins that read quantiles of the load, from which no usage is subtracted.
+func quantilePlugins(s *sim.Scheduler, schedulerName string) (names []string) {
+	for _, r := range s.LoadReaders(schedulerName) {
+		if r.Reader().Request().Fraction > 0 {
+			names = append(names, r.Name())
+		}
+	}
+	return names
+}
+
 // sampledFrom is the number of feasible nodes up to which the scheduler never samples.
 const sampledFrom = 100
 
@@ -300,10 +323,13 @@ func (r *Explanation) notePod(pod *corev1.Pod) {
 			"Here all %d are compared.", r.SampledNodes, r.FeasibleNodes)
 	}
 	if p := r.Placement; p != nil {
-		r.note("The pod is explained as if it were not placed yet: %s counts neither its requests nor its pending usage.", p.Node)
-		if expected := r.expected(); expected != "" {
-			r.note("The measured load of %s still includes the pod, so it counts twice there: as measured, and as expected (%s).", p.Node,
-				expected)
+		r.note("The pod is explained as if it were not placed yet: %s counts neither its requests nor its usage.", p.Node)
+		if p.UsageEstimated {
+			r.note("The usage of the pod is not measured: what %s counts of it is estimated.", p.Node)
+		}
+		if p.QuantilePlugins != nil {
+			r.note("Quantiles of the load of %s still include the pod. So %s counts it twice there: as measured, and as expected (%s).",
+				p.Node, strings.Join(p.QuantilePlugins, ", "), r.expected())
 		}
 	}
 }

@@ -17,6 +17,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/unload"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
@@ -217,23 +219,76 @@ func TestExplain_PlacedPod(t *testing.T) {
 			s := newScheduler(t, byLoad, loads{"a": tt.load, "b": 0.05}, node("a", "8"), node("b", "8"), placed)
 			r := explained(t, s, explain.Options{Pod: placed, InCluster: true})
 			same(t, "placement", &tt.want, r.Placement, approximately)
-			if !slices.ContainsFunc(r.Notes, func(n string) bool {
-				return strings.Contains(n, "(cpu 4 to 8, memory 8Gi)") && strings.Contains(n, "counts twice")
-			}) {
-				t.Errorf("no note on what is measured of the pod:\n%s", strings.Join(r.Notes, "\n"))
-			}
+			const note = "The pod is explained as if it were not placed yet: a counts neither its requests nor its usage."
+			same(t, "notes", []string{note}, r.Notes)
 		})
 	}
+}
+
+// The node of a placed pod counts no usage of it. Node a is at 45 %, and b at 70 %. The pod requests 30 % of a node.
+func TestExplain_PlacedPodIsMeasured(t *testing.T) {
+	placed := running(pod("placed", "2400m", "1600Mi"), "b")
+	of := func(name string, milliCPU float64) unload.Measured {
+		return unload.Measured{
+			{Namespace: "ns", Pod: name, Resource: load.CPU}: {Usage: milliCPU}, {Namespace: "ns", Pod: name, Resource: load.Memory}: {},
+		}
+	}
+	for _, tt := range []struct {
+		name     string
+		measured unload.Measured
+		// utilization is b's with the pod.
+		utilization float64
+		estimated   bool
+	}{
+		{"uses what it requests", of("placed", 2400), 70, false},     // 70 − 30 + 30
+		{"uses less than it requests", of("placed", 800), 90, false}, // 70 − 10 + 30
+		{"is not measured", nil, 70, true},                           // as if it used what it requests
+		{"only another pod is measured", of("other", 800), 70, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newScheduler(t, byLoad, loads{"a": 0.45, "b": 0.70}, node("a", "8"), node("b", "8"), placed)
+			r := explained(t, s, explain.Options{Pod: placed, InCluster: true, Measured: tt.measured, Compare: []string{"a", "b"}})
+			same(t, "utilization", []float64{75, tt.utilization}, utilizations(r.Comparison.Nodes), approximately)
+			if stays := tt.utilization < 80; r.Placement.Differs == stays || r.Placement.UsageEstimated != tt.estimated {
+				t.Errorf("placement %+v; want that it stays: %v, estimated: %v", r.Placement, stays, tt.estimated)
+			}
+			if noted := slices.Contains(r.Notes, "The usage of the pod is not measured: what b counts of it is estimated."); noted != tt.estimated {
+				t.Errorf("notes %q; want that usage is estimated: %v", r.Notes, tt.estimated)
+			}
+			// The next pod sees the measured load: 45 + 2.5 %, and 70 + 2.5 %.
+			must(t, s.Add(placed))
+			next := explained(t, s, explain.Options{Pod: pod("next", "200m", "1Gi").Obj(), Compare: []string{"a", "b"}})
+			same(t, "utilization with the next pod", []float64{47.5, 72.5}, utilizations(next.Comparison.Nodes), approximately)
+		})
+	}
+}
+
+// utilizations returns the CPU utilization of each node as LoadThreshold sees it, in percent.
+func utilizations(nodes []sim.NodeResult) (all []float64) {
+	for _, n := range nodes {
+		for _, limit := range n.Limits { // of a node that it rules out
+			all = append(all, limit.Value)
+		}
+		for _, of := range n.Terms {
+			for _, term := range of.Terms {
+				if of.Plugin == "LoadThreshold" && term.Name == "cpu utilization" && len(n.Limits) == 0 {
+					all = append(all, term.Value)
+				}
+			}
+		}
+	}
+	return all
 }
 
 func TestExplain_PlacedPodBehind(t *testing.T) {
 	l, objects := workers()
 	placed := running(pod("placed-2", "200m", "1Gi"), "worker-2")
 	r := explained(t, newScheduler(t, byLoad, l, append(objects, placed)...), explain.Options{Pod: placed, InCluster: true})
-	// As in the worked example: 221 − 155, of 126 − 60 and 95 − 95.
+	// As in the worked example, but worker-2 is at 50 − 2.5 + 5 = 52.5 %. That scores 40 · 47.5 / 60 = 32.
+	// Differences are 126 − 64 and 95 − 95.
 	same(t, "placement", &explain.Placement{
-		Node: "worker-2", Differs: true, Rank: 3, Behind: 66,
-		Differences: []explain.Difference{{Plugin: "TargetLoadPacking", Weighted: 66}, {Plugin: "NodeResourcesFit"}},
+		Node: "worker-2", Differs: true, Rank: 3, Behind: 62, UsageEstimated: true,
+		Differences: []explain.Difference{{Plugin: "TargetLoadPacking", Weighted: 62}, {Plugin: "NodeResourcesFit"}},
 	}, r.Placement)
 }
 
@@ -359,6 +414,15 @@ func TestExplain_Quantile(t *testing.T) {
 		explain.Options{Pod: pod("p", "200m", "1Gi").Obj()})
 	if len(r.RuledOut) != 1 || r.RuledOut[0].Nodes[0].Limits[0].Terms[0].Name != "measured, quantile 0.95" {
 		t.Errorf("ruled out %+v, want b, by its measured quantile", r.RuledOut)
+	}
+	// A quantile still includes the pod: 79 + 30 %.
+	placed := running(pod("placed", "2400m", "1Gi"), "b")
+	s := newScheduler(t, byPower, loads{"a": 0.25, "b": 0.79}, node("a", "8"), node("b", "8"), placed)
+	r = explained(t, s, explain.Options{Pod: placed, InCluster: true})
+	same(t, "utilization", 109.0, r.Placement.Limits[0].Value, approximately)
+	const note = "Quantiles of the load of b still include the pod. So LoadThreshold counts it twice there: as measured, and as expected (cpu "
+	if !slices.ContainsFunc(r.Notes, func(n string) bool { return strings.HasPrefix(n, note) }) {
+		t.Errorf("notes %q, want one that begins with %q", r.Notes, note)
 	}
 }
 

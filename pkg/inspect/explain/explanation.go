@@ -176,6 +176,10 @@ type Placement struct {
 	RuledOutBy  string          `json:"ruledOutBy,omitempty"`
 	Reason      string          `json:"reason,omitempty"`
 	Limits      []explain.Limit `json:"limits,omitempty"`
+	// UsageEstimated is set where the pod's usage is not measured. Then an estimate is subtracted from the load of Node.
+	UsageEstimated bool `json:"usageEstimated,omitempty"`
+	// QuantilePlugins read quantiles of the load. These still include the pod, so that it counts twice.
+	QuantilePlugins []string `json:"quantilePlugins,omitempty"`
 }
 
 // Comparison is of two nodes. Differences are in the order of the profile; there are none if a node was ruled out.

@@ -64,11 +64,12 @@ func (x *run) namespace(ctx context.Context) (Result, error) {
 	}
 	r := &NamespaceExplanation{Configuration: x.configuration.Origin, Namespace: name, Total: len(all), Pods: []PodDecision{}}
 	var usages []explain.ExpectedUsage
+	measured := x.measured(ctx, cluster, pods...)
 	for i, pod := range pods {
 		x.Progress(float64(i) / float64(len(pods)))
 		var e *Explanation
 		err := cluster.Try(nil, pod, func() (err error) {
-			e, err = Explain(ctx, cluster.Scheduler, Options{Pod: x.withScheduler(pod), InCluster: true, Top: 1})
+			e, err = Explain(ctx, cluster.Scheduler, Options{Pod: x.withScheduler(pod), InCluster: true, Measured: measured, Top: 1})
 			return err
 		})
 		if err != nil {
@@ -87,8 +88,34 @@ func (x *run) namespace(ctx context.Context) (Result, error) {
 		}
 		r.Notes = append(r.Notes, note+".")
 	}
-	r.Notes = list(append(r.Notes, notesOn(cluster, x.objects, usages)...))
+	r.notePlacements()
+	r.Notes = list(append(r.Notes, x.notesOn(cluster, usages)...))
 	return r, nil
+}
+
+// notePlacements says of how many pods the usage on their nodes is not known exactly.
+func (r *NamespaceExplanation) notePlacements() {
+	estimated, twice, by := 0, 0, []string(nil)
+	for i := range r.Pods {
+		if p := r.Pods[i].Placement; p != nil {
+			if p.UsageEstimated {
+				estimated++
+			}
+			if p.QuantilePlugins != nil {
+				twice, by = twice+1, append(by, p.QuantilePlugins...)
+			}
+		}
+	}
+	if estimated > 0 {
+		r.Notes = append(r.Notes,
+			"The usage of "+text.Count(estimated, "pod")+" is not measured: what their nodes count of it is estimated.")
+	}
+	if twice > 0 {
+		slices.Sort(by)
+		r.Notes = append(r.Notes, fmt.Sprintf(
+			"Quantiles of the load still include the pods. So %s counts %s twice on their nodes, and fewer may move.",
+			strings.Join(slices.Compact(by), ", "), text.Count(twice, "pod")))
+	}
 }
 
 // decidable returns the pods that a profile of the configuration decides, and how many it does not. The kubelet runs static pods.

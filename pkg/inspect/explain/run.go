@@ -15,6 +15,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/unload"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
@@ -62,6 +63,8 @@ type run struct {
 	objects       *live.Objects
 	// cluster is a kept one; nil to open a new one.
 	cluster *live.Cluster
+	// unread says why the usage of pods is not known; empty if it is.
+	unread string
 }
 
 // Run explains where the scheduler of the cluster would place a pod, or the pods of a workload or namespace.
@@ -197,12 +200,15 @@ func (x *run) explain(ctx context.Context, o Options, notes []string) (*Explanat
 	if err != nil {
 		return nil, err
 	}
+	if o.InCluster {
+		o.Measured = x.measured(ctx, cluster, o.Pod)
+	}
 	explanation, err := Explain(ctx, cluster.Scheduler, o)
 	if err != nil {
 		return nil, err
 	}
 	explanation.Configuration = x.configuration.Origin
-	explanation.Notes = slices.Concat(explanation.Notes, notes, notesOn(cluster, x.objects, explanation.ExpectedUsage))
+	explanation.Notes = slices.Concat(explanation.Notes, notes, x.notesOn(cluster, explanation.ExpectedUsage))
 	return explanation, nil
 }
 
@@ -221,6 +227,22 @@ func (x *run) open(ctx context.Context) (*live.Cluster, error) {
 		return x.cluster, nil
 	}
 	return x.connection.Open(ctx, live.Options{Configuration: x.configuration.Decoded, Objects: x.objects.All, Source: x.Source})
+}
+
+// measured returns the measured usage of pods; nil if it cannot be read. It reads nothing unless one of the given pods has a node,
+// and a profile that reads load.
+func (x *run) measured(ctx context.Context, c *live.Cluster, of ...*corev1.Pod) unload.Measured {
+	sources, matters := c.Sources(), slices.ContainsFunc(of, func(pod *corev1.Pod) bool {
+		return pod.Spec.NodeName != "" && len(c.LoadReaders(x.withScheduler(pod).Spec.SchedulerName)) > 0
+	})
+	if !matters || len(sources) == 0 || sources[0].Err != nil { // without a source there is nothing to subtract from
+		return nil
+	}
+	usages, err := c.PodUsage(ctx, sources[0].Spec)
+	if err != nil {
+		x.unread = fmt.Sprintf("Cannot read the usage of pods, so it is estimated: %v.", text.ExcerptError(err))
+	}
+	return usages
 }
 
 // readFile reads the file, which holds one workload.
@@ -279,7 +301,7 @@ func checkProfile(c *live.Configuration, pod *corev1.Pod, replaced bool) error {
 }
 
 // notesOn lists what could not be read, so that the scheduler may decide otherwise.
-func notesOn(c *live.Cluster, objects *live.Objects, usages []explain.ExpectedUsage) (notes []string) {
+func (x *run) notesOn(c *live.Cluster, usages []explain.ExpectedUsage) (notes []string) {
 	usesStatistics := slices.ContainsFunc(usages, func(u explain.ExpectedUsage) bool { return u.Peak != nil })
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	for _, s := range c.Sources() {
@@ -298,7 +320,10 @@ func notesOn(c *live.Cluster, objects *live.Objects, usages []explain.ExpectedUs
 			note("%s: the scheduler reads statistics of workloads every five minutes, and may know others.", s.Label)
 		}
 	}
-	for _, missing := range objects.Missing {
+	if x.unread != "" {
+		notes = append(notes, x.unread)
+	}
+	for _, missing := range x.objects.Missing {
 		notes = append(notes, missing.Note())
 	}
 	return notes
