@@ -74,7 +74,10 @@ func TestDoctor_OfChart(t *testing.T) {
 		return found
 	}
 	sound := func() bool {
-		return len(read("ok")) > 20 && len(read("error"))+len(read("warning"))+len(read("skipped")) == 0
+		skipped := slices.DeleteFunc(read("skipped"), func(line string) bool {
+			return strings.Contains(line, `id="scheduler.fallbacks"`) // no pod is placed here
+		})
+		return len(read("ok")) > 20 && len(read("error"))+len(read("warning"))+len(skipped) == 0
 	}
 	defer func() {
 		if t.Failed() {

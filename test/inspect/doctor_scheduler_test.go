@@ -332,7 +332,7 @@ func TestOtherMinor(t *testing.T) {
 	); advice[0].Command != exec+"doctor" {
 		t.Errorf("the advice is %+v", advice)
 	}
-	advice := wantsFound(t, report, "scheduler.version", doctor.Error, "the scheduler is of Kubernetes 1.99")
+	advice := wantsFound(t, report, "scheduler.version", doctor.Error, "the scheduler is built from Kubernetes 1.99")
 	if !strings.HasPrefix(
 		advice[0].Command,
 		"kubectl -n "+installed+" set image deployment/plimsoll kube-scheduler=plimsoll:0.1.0-k8s1.",

@@ -619,7 +619,7 @@ func seriesFaults(t *testing.T) []fault {
 					shared.settle(t, metav1.NamespaceDefault, name)
 				}
 			}, prose(byRepair)},
-		{"samples dated ahead", "time.ahead", doctor.Error, "dated ahead", "remove the timestamps", at(ahead),
+		{"samples dated ahead", "time.ahead", doctor.Error, "dated ahead", "honor_timestamps: false", at(ahead),
 			prose(byRepair).vanishes("current samples are no finding")},
 	}
 }
@@ -704,7 +704,7 @@ func installedFaults() []fault {
 			"default-scheduler is also a profile of the stock scheduler", "rename it",
 			func(t *testing.T, _ *scene) { editInstalled(t, args{"schedulerName": "default-scheduler"}) },
 			fix{before: atInstalled, apply: applyInstalled, gone: ownNames}},
-		{"an image of a newer minor", "scheduler.version", doctor.Error, "the scheduler is of Kubernetes 1.99", "set image deployment/plimsoll",
+		{"an image of a newer minor", "scheduler.version", doctor.Error, "the scheduler is built from Kubernetes 1.99", "set image deployment/plimsoll",
 			ofImage("plimsoll:0.1.0-k8s1.99"), fix{before: atInstalled}},
 		{"another install with the profile of a file", "configuration.profiles", doctor.Warning,
 			"is also a profile of Pod " + installed + "/plimsoll-1", "rename the profile",

@@ -390,7 +390,7 @@ func TestMetrics_NothingCounted(t *testing.T) {
 	}{
 		{"the leader has decided", "plimsoll-1", decided(4), (*facts).checkFallbacks, "ok P decided 0 of 4 placements without load"},
 		{"all pods have decided", "", decided(4), (*facts).checkFallbacks, "ok P decided 0 of 4 placements without load"},
-		{"nothing decided", "plimsoll-1", decided(0), (*facts).checkFallbacks, "skipped not checked, because P has decided no placement yet"},
+		{"nothing decided", "plimsoll-1", decided(0), (*facts).checkFallbacks, "skipped not checked, because no plugin has decided a placement yet"},
 		{"of a standby", "plimsoll-2", decided(0), (*facts).checkFallbacks,
 			"skipped not checked, because pod plimsoll-2, which the metrics are from, does not place pods: plimsoll-1 leads"},
 		{"no node", "", model.Vector{sample("plimsoll_load_nodes", "state", "Fresh", 0)}, (*facts).checkLoadStates,

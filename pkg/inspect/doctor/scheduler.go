@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -405,17 +406,19 @@ func (f *facts) checkKnownWorkloads() []Check {
 	})
 }
 
-// checkFallbacks checks how many placements a plugin decided without load.
+// checkFallbacks checks how many placements a plugin decided without load. Plugins that decided none may be in no profile.
 func (f *facts) checkFallbacks() []Check {
 	decisions := f.countsOf("plimsoll_decisions_total", sum, "", "plugin")
 	if len(decisions) > 0 && f.standsBy() {
 		return skip("not checked, because %s, which the metrics are from, does not place pods: %s leads", f.metricsFrom, f.holder())
 	}
+	known := len(decisions) > 0
+	maps.DeleteFunc(decisions, func(_ string, of map[string]float64) bool { return of[""] == 0 })
+	if known && len(decisions) == 0 {
+		return skip("not checked, because no plugin has decided a placement yet")
+	}
 	fallbacks := f.countsOf("plimsoll_fallback_total", sum, "reason", "plugin")
 	return each(sortedKeys(decisions), func(plugin string) []Check {
-		if decisions[plugin][""] == 0 {
-			return skip("not checked, because %s has decided no placement yet", plugin)
-		}
 		total, reasons := 0.0, []string(nil)
 		for _, reason := range sortedKeys(fallbacks[plugin]) {
 			total += fallbacks[plugin][reason]
