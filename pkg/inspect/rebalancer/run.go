@@ -91,7 +91,8 @@ func (s *server) handler() http.Handler {
 
 // elect calls lead while this process holds the lease. It returns an error once the lease is lost: the process must end.
 func (s *server) elect(ctx context.Context, lead func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
+	given := ctx
+	ctx, cancel := context.WithCancel(given)
 	defer cancel()
 	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, s.namespace, s.name, s.client.CoreV1(), s.client.CoordinationV1(),
 		resourcelock.ResourceLockConfig{Identity: s.identity})
@@ -120,9 +121,8 @@ func (s *server) elect(ctx context.Context, lead func(context.Context) error) er
 		}
 	}()
 	elector.Run(ctx)
-	lost := ctx.Err() == nil
 	cancel()
-	if err = <-led; err == nil && lost {
+	if err = <-led; err == nil && given.Err() == nil { // the end of lead has canceled ctx
 		err = errors.New("the lease is lost")
 	}
 	return err
