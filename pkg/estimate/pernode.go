@@ -25,8 +25,9 @@ type Facts struct {
 	Measured *load.NodeLoad
 	// Fresh is the node's estimate while its load is fresh. It hides no defaults: see View.For.
 	Fresh *Estimate
-	// SameObject reports that the earlier value has the same Node object. Unchanged also has the same pods.
-	SameObject, Unchanged bool
+	// SameEstimator reports that the earlier value was derived with the same podusage.Estimator, and SameObject with the same Node
+	// object. Unchanged also has the same pods.
+	SameEstimator, SameObject, Unchanged bool
 }
 
 // Deriver derives a value from a node and its load. It is called from many goroutines at once.
@@ -140,7 +141,7 @@ func derive[T any](
 	if earlier != nil {
 		before := earlier.estimate
 		// In pod-group cycles, pods come and go without a new generation.
-		f.SameObject = before.node == n.node
+		f.SameEstimator, f.SameObject = before.key.estimator == n.key.estimator, before.node == n.node
 		f.Unchanged = f.SameObject && before.generation == n.generation && SamePods(before.pods, n.pods)
 		known = &earlier.value
 	}

@@ -33,8 +33,9 @@ func With(node *estimate.ResourceEstimate, pods *PodSums, pod *learned.Usage, de
 	return Resource{Node: node, Pods: pods, Pod: u, Deviations: deviations}
 }
 
-// Mean is the expected mean with the pod: the larger of load and learned usage, plus the pod's mean. Without fresh load, or
-// without lower classes, it is the sum of means. Without statistics it is the load or the sum of requests, of all pods.
+// Mean is the expected mean with the pod: the larger of load and learned usage, plus the pod's mean. Without fresh load it is the
+// sum of means. Where lower classes do not count, it is that and Unexplained. Without statistics it is the load, or the sum of
+// requests, of all pods.
 func (r *Resource) Mean() float64 {
 	switch {
 	case r.Node.State == load.Fresh && (r.Pods.Explained == 0 || !r.HasStatistics):

@@ -59,51 +59,56 @@ type seenSums struct {
 
 // podSums are the sums over one node's pods, by one prediction.
 type podSums struct {
-	// seenSums are for pods that see all, and byClass for classes with a lower one.
+	// seenSums are for pods that see all.
 	seenSums
-	byClass []seenSums
 	// The sums hold between from and until, in nanoseconds since 1970.
 	from, until int64
-	prediction  *learned.Prediction
 	// predicted runs parallel to pods.
 	pods      []fwk.PodInfo
 	predicted []predictedPod
-	// classes runs parallel to pods; nil where no class has a lower one.
-	classes []int
+	// classes is nil where no class has a lower one.
+	classes *classSums
+}
+
+// classSums are the sums as classes with a lower one see them.
+type classSums struct {
+	// seen is by class, and of by position of the pod.
+	seen []seenSums
+	of   []int
 }
 
 // seenBy returns the sums as a pod of the namespace and the class sees them.
 func (s *podSums) seenBy(namespace string, class int) *NodeSums {
 	seen := &s.seenSums
-	if class != podclass.None && class < len(s.byClass) {
-		seen = &s.byClass[class]
+	if class != podclass.None && s.classes != nil && class < len(s.classes.seen) {
+		seen = &s.classes.seen[class]
 	}
 	return seen.viewed.For(namespace, &seen.all)
 }
 
 // isLower reports whether the pod is of a lower class. No pod is lower than those of no class, or lower if it is of no class.
 func (s *podSums) isLower(position, class int) bool {
-	return class != podclass.None && s.classes[position] > class
+	return class != podclass.None && s.classes.of[position] > class
 }
 
 // Derive implements estimate.Deriver.
 func (v *View) Derive(f estimate.Facts, earlier *podSums) (s podSums, same bool) {
-	if earlier != nil && earlier.prediction != v.prediction {
+	if !f.SameEstimator {
 		earlier = nil
 	}
 	moment := predictionMoment(f.Measured, v.prediction.Statistics)
 	if earlier != nil && f.Unchanged && earlier.from <= moment && moment < earlier.until {
 		return podSums{}, true
 	}
-	s = podSums{prediction: v.prediction, pods: f.Pods, predicted: v.predict(f.Pods, earlier, moment)}
+	s = podSums{pods: f.Pods, predicted: v.predict(f.Pods, earlier, moment)}
 	s.from, s.until = steadyAround(s.predicted, moment)
 	allocatable := estimate.Allocatable(f.Node)
 	cpu := &f.Measured[load.CPU]
 	s.seenSums = s.seen(allocatable, moment, cpu, podclass.None)
 	if n := v.model.config.Classes.Len(); n > 1 {
-		s.classes = v.classesOf(f.Pods, earlier)
+		s.classes = &classSums{of: v.classesOf(f.Pods, earlier)}
 		for class := range n - 1 {
-			s.byClass = append(s.byClass, s.seen(allocatable, moment, cpu, class))
+			s.classes.seen = append(s.classes.seen, s.seen(allocatable, moment, cpu, class))
 		}
 	}
 	return s, false
@@ -112,7 +117,7 @@ func (v *View) Derive(f estimate.Facts, earlier *podSums) (s podSums, same bool)
 // classesOf returns the classes of the pods.
 func (v *View) classesOf(pods []fwk.PodInfo, earlier *podSums) []int {
 	if earlier != nil && estimate.SamePods(earlier.pods, pods) {
-		return earlier.classes
+		return earlier.classes.of
 	}
 	classes := make([]int, len(pods))
 	for i, pod := range pods {

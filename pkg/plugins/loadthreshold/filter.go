@@ -186,8 +186,10 @@ func (pl *LoadThreshold) PostFilter(
 func (pl *LoadThreshold) hasRoom(pod *corev1.Pod) func(node *corev1.Node) bool {
 	podUsage, class := pl.reader.PodUsage(pod), pl.classes.Of(pod)
 	var podUsages learned.Usages
+	hasStatistics := false
 	if peaks := pl.peaks[load.CPU]; peaks != nil {
-		podUsages = peaks.Latest().Incoming(pod)
+		latest := peaks.Latest()
+		podUsages, hasStatistics = latest.Incoming(pod), latest.Statistics.Len() > 0
 	}
 	return func(node *corev1.Node) bool {
 		t := Terms{Pod: podUsage, Deviations: pl.deviations, LinePercent: pl.lineOf(node, class)}
@@ -197,7 +199,7 @@ func (pl *LoadThreshold) hasRoom(pod *corev1.Pod) func(node *corev1.Node) bool {
 			if peaks := pl.peaks[r]; peaks != nil && t.Node[r].State == load.Fresh {
 				pods := peaks.LatestPods(node.Name, pod.Namespace, class)
 				resource := peak.With(&t.Node[r], &pods[r], &podUsages[r], pl.deviations)
-				resource.HasStatistics = peaks.Latest().Statistics.Len() > 0
+				resource.HasStatistics = hasStatistics
 				t.Peak[r], t.Predicted = resource.Peak(), true
 			}
 			known := t.Node[r].State == load.Fresh

@@ -134,7 +134,7 @@ func TestModels(t *testing.T) {
 		bound      int64
 	}{
 		{"one model", []podusage.Estimator{podusage.BySpec{}}, false, 1280},
-		{"one model that predicts peaks", nil, true, 2688},
+		{"one model that predicts peaks", nil, true, 2560},
 		{"two models", []podusage.Estimator{podusage.BySpec{}, podusage.ByRequests{}}, false, 2 * 1280},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
