@@ -23,7 +23,7 @@ import (
 // Informers returns informers of the objects that the scheduler and the plugins read. They are not started. They leave out pods
 // that have ended, as the scheduler does. Kinds that an older API server lacks are left out too.
 func (c *Connection) Informers() (informers.SharedInformerFactory, error) {
-	all, err := kinds()
+	served, err := c.servedKinds()
 	if err != nil {
 		return nil, err
 	}
@@ -33,13 +33,8 @@ func (c *Connection) Informers() (informers.SharedInformerFactory, error) {
 			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 			func(options *metav1.ListOptions) { options.FieldSelector = UnfinishedPods })
 	})
-	for i := range all {
-		k := &all[i]
-		if served, err := c.serves(k); err != nil {
-			return nil, err
-		} else if !served {
-			continue
-		}
+	for i := range served {
+		k := &served[i]
 		if _, err := factory.ForResource(k.GroupVersion().WithResource(k.Resource)); err != nil {
 			return nil, err
 		}
@@ -49,22 +44,34 @@ func (c *Connection) Informers() (informers.SharedInformerFactory, error) {
 
 // Informed returns the permissions that Informers need.
 func (c *Connection) Informed() (needed []Permission, err error) {
-	all, err := kinds()
+	served, err := c.servedKinds()
 	if err != nil {
 		return nil, err
 	}
-	for i := range all {
-		k := &all[i]
-		if served, err := c.serves(k); err != nil {
-			return nil, err
-		} else if !served {
-			continue
-		}
+	for i := range served {
+		k := &served[i]
 		needed = append(needed, Permission{
 			Group: k.GroupResource.Group, Resource: k.Resource, Verbs: []string{"list", "watch"}, Purpose: "simulates the scheduler",
 		})
 	}
 	return needed, nil
+}
+
+// servedKinds returns the kinds that the API server serves.
+func (c *Connection) servedKinds() (served []kind, err error) {
+	all, err := kinds()
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		switch ok, err := c.serves(&all[i]); {
+		case err != nil:
+			return nil, err
+		case ok:
+			served = append(served, all[i])
+		}
+	}
+	return served, nil
 }
 
 // Followed holds running informers of the objects that the scheduler and the plugins read.
