@@ -397,6 +397,8 @@ func TestMetrics_NothingCounted(t *testing.T) {
 			"skipped not checked, because the scheduler has looked at no node yet: : "},
 		{"no refresh", "", model.Vector{sample("plimsoll_refresh_total", "result", "Error", 0)}, (*facts).checkRefreshes,
 			"skipped not checked, because the scheduler has not refreshed the load of  yet"},
+		{"no workload", "", model.Vector{sample("plimsoll_workloads", "source", "S", 0)}, (*facts).checkKnownWorkloads,
+			"skipped not checked, because the scheduler has read the usage of no workload from S yet"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := healthy().facts

@@ -398,7 +398,10 @@ func (f *facts) checkKnownWorkloads() []Check {
 			message += fmt.Sprintf(", with %.0f %% of the past", 100*read)
 		}
 		age := time.Duration(ages[name][""] * float64(time.Second))
-		if age <= staleStatistics {
+		switch {
+		case age <= staleStatistics && known[name][""] == 0:
+			return skip("not checked, because the scheduler has read the usage of no workload from %s yet", name)
+		case age <= staleStatistics:
 			return ok("%s", message)
 		}
 		return causedBy(warn(f.seeLog("The scheduler's log says why the usage of pods cannot be read"),
