@@ -13,17 +13,18 @@ import (
 // are right also while a source hangs.
 type Metrics struct {
 	metrics.BaseStableCollector
-	refreshes *metrics.CounterVec
-	durations *metrics.HistogramVec
-	rejected  *metrics.CounterVec
-	unmatched *metrics.GaugeVec
-	contested *metrics.GaugeVec
-	measured  *metrics.GaugeVec
-	history   *metrics.GaugeVec
-	age       *metrics.Desc
-	nodes     *metrics.Desc
-	workloads *metrics.Desc
-	learnedAt *metrics.Desc
+	refreshes  *metrics.CounterVec
+	durations  *metrics.HistogramVec
+	rejected   *metrics.CounterVec
+	unmatched  *metrics.GaugeVec
+	contested  *metrics.GaugeVec
+	measured   *metrics.GaugeVec
+	history    *metrics.GaugeVec
+	age        *metrics.Desc
+	nodes      *metrics.Desc
+	targetSets *metrics.Desc
+	workloads  *metrics.Desc
+	learnedAt  *metrics.Desc
 
 	mu               sync.Mutex
 	watchers         []*Watcher
@@ -37,6 +38,9 @@ type Registry interface {
 	MustRegister(...metrics.Registerable)
 	CustomMustRegister(...metrics.StableCollector)
 }
+
+// TargetSetNodes is the name of the metric of target sets, which doctor reads.
+const TargetSetNodes = "plimsoll_target_set_nodes"
 
 // NewMetrics returns the metrics, registered.
 func NewMetrics(registry Registry) *Metrics {
@@ -81,6 +85,9 @@ func NewMetrics(registry Registry) *Metrics {
 		nodes: metrics.NewDesc("plimsoll_load_nodes",
 			"Nodes by load over the shortest window: Fresh, Expired (too old for all plugins), or Absent (never measured).",
 			[]string{"source", "resource", "state"}, nil, metrics.ALPHA, ""),
+		targetSets: metrics.NewDesc(TargetSetNodes,
+			"Nodes that had their load from a set of scrape targets in the last refresh.",
+			[]string{"source", "resource", "target_job", "target_namespace", "target_service"}, nil, metrics.ALPHA, ""),
 		workloads: metrics.NewDesc("plimsoll_workloads",
 			"Workloads of which statistics are known.", []string{"source"}, nil, metrics.ALPHA, ""),
 		learnedAt: metrics.NewDesc("plimsoll_workload_statistics_age_seconds",
@@ -133,6 +140,7 @@ func (m *Metrics) refreshed(label string, took time.Duration, err error) {
 func (m *Metrics) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- m.age
 	ch <- m.nodes
+	ch <- m.targetSets
 	ch <- m.workloads
 	ch <- m.learnedAt
 }
@@ -151,6 +159,10 @@ func (m *Metrics) CollectWithStability(ch chan<- metrics.Metric) {
 				ch <- metrics.NewLazyConstMetric(m.nodes, metrics.GaugeValue, float64(n),
 					w.label, load.Resource(r).String(), load.State(state).String())
 			}
+		}
+		for _, set := range w.latestTargetSets() {
+			ch <- metrics.NewLazyConstMetric(m.targetSets, metrics.GaugeValue, float64(set.Nodes),
+				w.label, set.Resource.String(), set.Job, set.Namespace, set.Service)
 		}
 	}
 	for _, w := range m.workloadWatchers {

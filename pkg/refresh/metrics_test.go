@@ -59,6 +59,7 @@ plimsoll_load_nodes{resource="memory",source="fake",state="Fresh"} 0
 			},
 			UnmatchedCount: 4,
 			ContestedCount: 3,
+			TargetSets:     []source.TargetSet{{Resource: load.CPU, Job: "kubelet", Namespace: "kube-system", Service: "kubelet", Nodes: 2}, {Nodes: 1}},
 		}, nil
 	}
 	refresh()
@@ -96,8 +97,13 @@ plimsoll_rejected_samples_total{reason="AboveCapacity",source="fake"} 1
 plimsoll_rejected_samples_total{reason="FromTheFuture",source="fake"} 0
 plimsoll_rejected_samples_total{reason="Negative",source="fake"} 1
 plimsoll_rejected_samples_total{reason="NotANumber",source="fake"} 1
+# HELP plimsoll_target_set_nodes [ALPHA] Nodes that had their load from a set of scrape targets in the last refresh.
+# TYPE plimsoll_target_set_nodes gauge
+plimsoll_target_set_nodes{resource="cpu",source="fake",target_job="",target_namespace="",target_service=""} 1
+plimsoll_target_set_nodes{resource="cpu",source="fake",target_job="kubelet",target_namespace="kube-system",target_service="kubelet"} 2
 # HELP plimsoll_unmatched_series [ALPHA] Series of the last refresh that belong to no node of the cluster.
 # TYPE plimsoll_unmatched_series gauge
 plimsoll_unmatched_series{source="fake"} 4
-`, "plimsoll_load_age_seconds", "plimsoll_load_nodes", "plimsoll_refresh_total", "plimsoll_rejected_samples_total", "plimsoll_unmatched_series", "plimsoll_contested_nodes")
+`, "plimsoll_load_age_seconds", "plimsoll_load_nodes", "plimsoll_refresh_total", "plimsoll_rejected_samples_total", "plimsoll_unmatched_series", "plimsoll_contested_nodes",
+		"plimsoll_target_set_nodes")
 }

@@ -54,6 +54,8 @@ type Watcher struct {
 	requirements load.Requirements
 	// trust is the loosest of all readers.
 	trust load.Trust
+	// targetSets are those of the last refresh that succeeded.
+	targetSets []source.TargetSet
 
 	// The fields below are used by Run's goroutine alone: histories by node, node metrics by expression.
 	histories   map[string]*nodeHistory
@@ -119,6 +121,18 @@ func (w *Watcher) states() (newest time.Time, states nodeStates) {
 		}
 	}
 	return newest, states
+}
+
+func (w *Watcher) keepTargetSets(sets []source.TargetSet) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.targetSets = sets
+}
+
+func (w *Watcher) latestTargetSets() []source.TargetSet {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.targetSets
 }
 
 // Run waits until the nodes are known, then refreshes, at once and at intervals, until ctx is done. After a failure it tries
@@ -196,6 +210,7 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 	}
 	w.metrics.unmatched.WithLabelValues(w.label).Set(float64(batch.UnmatchedCount))
 	w.metrics.contested.WithLabelValues(w.label).Set(float64(batch.ContestedCount))
+	w.keepTargetSets(batch.TargetSets)
 	for i := range batch.Samples {
 		w.store(&batch.Samples[i], requirements, trust.MaxAge, now)
 	}

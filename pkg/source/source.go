@@ -56,4 +56,15 @@ type Batch struct {
 	UnmatchedCount int
 	// ContestedCount is the number of nodes that several sets of scrape targets name.
 	ContestedCount int
+	// TargetSets give nodes their load, by resource, the largest set first. Sources without targets have none.
+	TargetSets []TargetSet
+}
+
+// TargetSet is a set of scrape targets with the same labels, that gives nodes the load of a resource. Its texts are excerpts.
+// Without labels, the series have no target.
+type TargetSet struct {
+	Resource                load.Resource
+	Job, Namespace, Service string
+	// Nodes is the number of nodes whose load is of this set.
+	Nodes int
 }

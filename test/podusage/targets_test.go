@@ -117,6 +117,9 @@ func TestTargets_TenantSpeaksForNoNode(t *testing.T) {
 						}
 					}
 				}
+				if sets := batch.TargetSets; len(sets) != 2 || sets[0].Nodes != len(nodes) || sets[1].Nodes != len(nodes) {
+					t.Errorf("target sets %+v, want one of all nodes for each resource", sets)
+				}
 				if batch.ContestedCount != attack.nodes {
 					t.Errorf("%d nodes are contested, want %d", batch.ContestedCount, attack.nodes)
 				}

@@ -32,6 +32,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
@@ -615,6 +616,21 @@ func TestReportOn_Messages(t *testing.T) {
 			`{job="a", namespace="tenant", service=""} is ignored`, "metricProvider:\n  selector: '{job=\"node-exporter\", namespace=\"monitoring\",",
 			"either may be a tenant's", "select that one:", "metricProvider:\n  selector: '{job=\"a\", namespace=\"tenant\",",
 		}},
+		{"a node of two target sets, of which the running scheduler uses the same", func(s *sourceFacts) {
+			s.diagnosis.ContestedQuery.Dialect = "Kubelet"
+			s.diagnosis.TargetSets = []source.TargetSet{{Job: "kubelet", Nodes: 2}}
+			s.metrics = append(s.metrics, targetSet("kubelet", "", 2))
+			s.diagnosis.Contested, s.diagnosis.Rivals = 2, &response.Rivals{
+				Used: response.TargetSet{Job: "kubelet"}, Ignored: response.TargetSet{Job: "a", Namespace: "tenant"},
+			}
+		}, "nodes.contested", Warning, []string{`several target sets: {job="kubelet", namespace="", service=""} is used, {job="a"`}},
+		{"a target set that only the running scheduler uses", func(s *sourceFacts) {
+			s.diagnosis.TargetSets = []source.TargetSet{{Job: "kubelet", Nodes: 2}}
+			s.metrics = append(s.metrics, targetSet("kubelet", "", 1), targetSet("a", "tenant", 1))
+		}, "nodes.contested", Warning, []string{
+			`the running scheduler has the cpu load of 1 node from {job="a", namespace="tenant", service=""}; one that starts now would use {job="kubelet"`,
+			"until it restarts", "select it:", "metricProvider:\n  selector: '{job=\"kubelet\", namespace=\"\", service=\"\"}'",
+		}},
 		{"a node of two target sets beside a selector", func(s *sourceFacts) {
 			s.Spec.MetricProvider.Selector = `{cluster="a"}`
 			s.diagnosis.ContestedQuery.Dialect = "Kubelet"
@@ -739,6 +755,41 @@ func TestAddReaders(t *testing.T) {
 					f.Fraction != tt.request.Fraction {
 					t.Errorf("figure %+v, want %v", f, tt.want)
 				}
+			}
+		})
+	}
+}
+
+// targetSet is a target set that the running scheduler uses for the cpu load of nodes.
+func targetSet(job, namespace model.LabelValue, nodes float64) *model.Sample {
+	return &model.Sample{Metric: model.Metric{
+		"__name__": "plimsoll_target_set_nodes", "source": "Prometheus", "resource": "cpu",
+		"target_job": job, "target_namespace": namespace, "target_service": "",
+	}, Value: model.SampleValue(nodes)}
+}
+
+func TestKeptSets(t *testing.T) {
+	kubelet, tenant := targetSet("kubelet", "", 1), targetSet("a", "tenant", 1)
+	elsewhere, memory := targetSet("a", "tenant", 1), targetSet("a", "tenant", 1)
+	elsewhere.Metric["source"], memory.Metric["resource"] = "Prometheus 2", "memory"
+	for _, tt := range []struct {
+		name    string
+		running model.Vector
+		kept    int
+	}{
+		{"no scheduler", nil, 0},
+		{"the same set, of fewer nodes", model.Vector{kubelet}, 0},
+		{"a set that gives no node its load now", model.Vector{kubelet, tenant}, 1},
+		{"the same of two replicas", model.Vector{tenant, tenant}, 1},
+		{"another source", model.Vector{elsewhere}, 0},
+		{"a resource that is not measured now", model.Vector{memory}, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := healthy()
+			s.diagnosis.TargetSets = []source.TargetSet{{Job: "kubelet", Nodes: 2}, {Job: "pool", Nodes: 1}}
+			s.metrics = append(s.metrics, tt.running...)
+			if kept := s.keptSets(); len(kept) != tt.kept {
+				t.Errorf("%+v, want %d", kept, tt.kept)
 			}
 		})
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
@@ -348,8 +350,69 @@ func (s *sourceFacts) checkUnmatched() []Check {
 		"series that belong to no node: %s", text.FirstN(s.diagnosis.UnmatchedSeries))
 }
 
-// checkContested checks that no node is named by several target sets.
+// checkContested checks that no node is named by several target sets. The running scheduler must use no other set than doctor.
 func (s *sourceFacts) checkContested() []Check {
+	kept := each(s.keptSets(), s.checkKept)
+	if s.diagnosis.Rivals == nil && len(kept) > 0 {
+		return kept
+	}
+	return append(s.checkRivals(), kept...)
+}
+
+// keptSets are the target sets that the running scheduler uses, and a scheduler that starts now would not. A scheduler keeps the sets
+// in use. One of them may be a tenant's, used while the exporter was down.
+func (s *sourceFacts) keptSets() (kept []source.TargetSet) {
+	for _, sample := range s.metrics {
+		if !s.isOfSet(sample) {
+			continue
+		}
+		m := sample.Metric
+		set := source.TargetSet{
+			Job: string(m["target_job"]), Namespace: string(m["target_namespace"]), Service: string(m["target_service"]),
+		}
+		now := s.setsOf(string(m["resource"]))
+		if len(now) == 0 || slices.ContainsFunc(now, func(n source.TargetSet) bool { return response.SetOf(n) == response.SetOf(set) }) {
+			continue
+		}
+		set.Resource, set.Nodes = now[0].Resource, int(sample.Value)
+		if !slices.Contains(kept, set) {
+			kept = append(kept, set) // replicas have the same
+		}
+	}
+	return kept
+}
+
+// isOfSet reports whether a sample of the running scheduler's metrics is a target set of the source.
+func (s *sourceFacts) isOfSet(sample *model.Sample) bool {
+	return sample.Metric[model.MetricNameLabel] == refresh.TargetSetNodes && string(sample.Metric["source"]) == s.Label
+}
+
+// setsOf returns the target sets that doctor reads a resource from.
+func (s *sourceFacts) setsOf(resource string) (sets []source.TargetSet) {
+	for _, set := range s.diagnosis.TargetSets {
+		if set.Resource.String() == resource {
+			sets = append(sets, set)
+		}
+	}
+	return sets
+}
+
+// checkKept warns of a target set that the running scheduler keeps.
+func (s *sourceFacts) checkKept(set source.TargetSet) []Check {
+	now := response.SetOf(s.setsOf(set.Resource.String())[0])
+	const why = "Find out who scrapes the target set that the scheduler uses, unless you have just replaced the exporter. " +
+		"A scheduler keeps the sets that it has used until it restarts."
+	advice := say(why)
+	if now.Evidence != response.Untargeted && s.diagnosis.Dialect != "" { // the selector is for dialects
+		advice = s.edit(providerYAML("selector", s.selectorWith(now.Selector())),
+			"if the other target set is your exporter's, select it:", why)
+	}
+	return warn(advice, "the running scheduler has the %s load of %s from %s; one that starts now would use %s", set.Resource,
+		text.Count(set.Nodes, "node"), response.SetOf(set), now)
+}
+
+// checkRivals checks that no node is named by several target sets.
+func (s *sourceFacts) checkRivals() []Check {
 	rivals := s.diagnosis.Rivals
 	switch {
 	case rivals == nil:
@@ -357,11 +420,17 @@ func (s *sourceFacts) checkContested() []Check {
 	case s.examination.Clusters != nil && rivals.Used.Selector() == rivals.Ignored.Selector():
 		return nil // the check of clusters reports it
 	}
-	const message = "%s named by several target sets: for a scheduler that starts now, %s is used, %s is ignored"
+	message := "%s named by several target sets: %s is used, %s is ignored"
+	known := slices.ContainsFunc(s.metrics, s.isOfSet)
+	if !known {
+		message = "%s named by several target sets: for a scheduler that starts now, %s is used, %s is ignored"
+	}
 	nodes := text.Count(s.diagnosis.Contested, "node")
 	found := func(advice []Advice) []Check {
-		advice = append(advice, s.seeLog("A running scheduler keeps the sets that it has used. "+
-			"While plimsoll_contested_nodes is above 0, its log names the set used")...)
+		if !known {
+			advice = append(advice, s.seeLog("A running scheduler keeps the sets that it has used. "+
+				"While plimsoll_contested_nodes is above 0, its log names the set used")...)
+		}
 		return warn(advice, message, nodes, rivals.Used, rivals.Ignored)
 	}
 	why := "Find out who scrapes the other targets."

@@ -282,7 +282,8 @@ func adviseImage(text, minor string, w *live.Workload) []Advice {
 
 // readMetrics reads the scheduler's metrics from its own port, through the API server's proxy, or from a Prometheus.
 func (g *gatherer) readMetrics(ctx context.Context) {
-	const promql = `{__name__=~"plimsoll_(build_info|load_(nodes|age_seconds)|(refresh|decisions|fallback)_total|workload.*)"}`
+	const promql = `{__name__=~"plimsoll_(build_info|load_(nodes|age_seconds)|target_set_nodes|(refresh|decisions|fallback)_total|` +
+		`workload.*)"}`
 	if w := g.workload(); w != nil {
 		g.metrics, g.metricsPod, g.metricsErr = g.conn.Metrics(ctx, w, g.inPod, g.holder())
 		g.metricsFrom = "pod " + g.metricsPod

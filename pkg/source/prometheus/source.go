@@ -172,6 +172,7 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 		Metrics:        metricsOf(metrics, qr.Matcher),
 		UnmatchedCount: min(len(s.diagnosis.UnmatchedSeries), source.MaxUnmatched),
 		ContestedCount: s.diagnosis.Contested,
+		TargetSets:     s.diagnosis.TargetSets,
 	}, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
 )
@@ -42,6 +43,8 @@ type Diagnosis struct {
 	Rivals    *response.Rivals
 	// ContestedQuery is the query of this response.
 	ContestedQuery promql.Query
+	// TargetSets are those that give Nodes their load.
+	TargetSets []source.TargetSet
 	// SampleAges are the ages of the Nodes' newest samples.
 	SampleAges SampleAges
 	// Skew is the greatest difference between the server's time of an evaluation and our time of its response.
@@ -98,6 +101,7 @@ type SampleAges struct {
 // measures reports whether load was asked for; a response takes at most timeout.
 func New(d Diagnosis, m *response.Matcher, results []*response.Result, measures bool, timeout time.Duration) Diagnosis {
 	d.NodeCount, d.SampleAges = len(m.Nodes), sampleAges(response.Find(results, promql.NewestSample))
+	d.TargetSets = m.TargetSets(results)
 	unmatched := map[string]struct{}{}
 	measured := make([]bool, len(m.Nodes))
 	for _, r := range results {

@@ -422,5 +422,45 @@ func (r *Result) rivalsOf(ignored *claimant) *Rivals {
 	return rivals
 }
 
+// TargetSets counts the nodes of each target set, the largest first, in the first result of each resource's mean load. It
+// returns at most as many sets as are kept in use.
+func (m *Matcher) TargetSets(results []*Result) (all []source.TargetSet) {
+	for resource := range load.ResourceCount {
+		first := slices.IndexFunc(results, func(r *Result) bool {
+			return r.Query.Kind == promql.Mean && r.Query.Resource == resource && r.Nodes > 0
+		})
+		if first < 0 {
+			continue
+		}
+		nodes := map[source.TargetSet]int{}
+		for _, v := range results[first].Values {
+			if v.Known {
+				nodes[source.TargetSet{
+					Resource: resource, Job: m.excerpt(v.Set.Job), Namespace: m.excerpt(v.Set.Namespace), Service: m.excerpt(v.Set.Service),
+				}]++
+			}
+		}
+		var sets []source.TargetSet
+		for set, n := range nodes {
+			set.Nodes = n
+			sets = append(sets, set)
+		}
+		slices.SortFunc(sets, func(a, b source.TargetSet) int {
+			return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), SetOf(a).compare(SetOf(b)))
+		})
+		all = append(all, sets[:min(len(sets), maxInUse)]...)
+	}
+	return all
+}
+
+// SetOf returns a set without evidence of where its targets are. Without labels, it is that of series without a target.
+func SetOf(s source.TargetSet) TargetSet {
+	set := TargetSet{Job: s.Job, Namespace: s.Namespace, Service: s.Service}
+	if set == (TargetSet{}) {
+		set.Evidence = Untargeted
+	}
+	return set
+}
+
 // Ambiguous reports whether a tenant could have either set: by pods, or by an EndpointSlice with the nodes' addresses.
 func (r *Rivals) Ambiguous() bool { return !r.OnHost && r.Used.Evidence == r.Ignored.Evidence }

@@ -8,11 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
 
@@ -572,5 +575,53 @@ func TestRivals_NamesBothSets(t *testing.T) {
 	}
 	if got, want := r.Rivals.Used.Selector(), `{job="node-exporter", namespace="monitoring", service="node-exporter"}`; got != want {
 		t.Errorf("selector %s, want %s", got, want)
+	}
+}
+
+func TestMatcher_TargetSets(t *testing.T) {
+	m := testMatcher(t)
+	pools := answer(m, nil, slices.Concat(of(onHosts("monitoring", "a"), honest, 0, 1), of(onPods("monitoring", "b"), honest, 2),
+		of(onPods("tenant", "a"), forged, 0)))
+	pools.Query.Kind = promql.Mean
+	// The labels of both are {job="a", namespace="", service=""}. One is shown to be on its node, the other is not.
+	alike := answer(m, nil, slices.Concat(
+		of(func(i int) labels { return labels{"job": "a", "instance": fmt.Sprintf("10.0.0.%d:9100", i)} }, honest, 0, 1),
+		of(func(i int) labels {
+			return labels{"job": "a", "instance": "10.9.0.1:9100", "node": fmt.Sprintf("n%d", i)}
+		}, honest, 2, 3)))
+	alike.Query.Kind, alike.Query.Resource = promql.Mean, load.Memory
+	var each []series
+	for i := range nodeCount {
+		each = append(each, of(onHosts("monitoring", fmt.Sprint("a", i)), honest, i)...)
+	}
+	deviation := answer(m, nil, each)
+	deviation.Query.Kind = promql.StdDev
+
+	got := m.TargetSets([]*Result{deviation, {Query: &promql.Query{Kind: promql.Mean}}, pools, alike, pools})
+	want := []source.TargetSet{
+		{Resource: load.CPU, Job: "a", Namespace: "monitoring", Service: "a", Nodes: 2},
+		{Resource: load.CPU, Job: "b", Namespace: "monitoring", Service: "b", Nodes: 1},
+		{Resource: load.Memory, Job: "a", Nodes: 4},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := SetOf(source.TargetSet{}).String(); got != "{} (no target)" {
+		t.Errorf("no labels are %s", got)
+	}
+}
+
+// TestMatcher_TargetSetsBound has one target set more than are kept in use.
+func TestMatcher_TargetSetsBound(t *testing.T) {
+	var nodes []*corev1.Node
+	r := &Result{Query: &promql.Query{Kind: promql.Mean}, Coverage: Coverage{Nodes: maxInUse + 1}}
+	for i := range maxInUse + 1 {
+		nodes = append(nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}})
+		r.Values = append(r.Values, Value{Known: true, Set: &TargetSet{Job: strings.Repeat(string(rune('a'+i)), 1000)}})
+	}
+	cut := func(s string) string { return s[:min(len(s), 2)] }
+	got := NewMatcher(nodes, nil, nil, cut).TargetSets([]*Result{r})
+	if len(got) != 8 || got[0].Job != "aa" || got[7].Job != "hh" {
+		t.Errorf("%+v, want aa to hh of nine", got)
 	}
 }
