@@ -77,7 +77,8 @@ func (x *run) daemonSet(ctx context.Context, d *appsv1.DaemonSet) (Result, error
 			nodes = append(nodes, node)
 		}
 	}
-	usage, err := unload.Of(ctx, cluster.Scheduler, []string{pod.Spec.SchedulerName}, pods, x.measured(ctx, cluster, pods...))
+	x.measure(ctx, cluster, pods...)
+	usage, err := unload.Of(ctx, cluster.Scheduler, []string{pod.Spec.SchedulerName}, pods, x.usages)
 	if err != nil {
 		return nil, err
 	}

@@ -64,12 +64,12 @@ func (x *run) namespace(ctx context.Context) (Result, error) {
 	}
 	r := &NamespaceExplanation{Configuration: x.configuration.Origin, Namespace: name, Total: len(all), Pods: []PodDecision{}}
 	var usages []explain.ExpectedUsage
-	measured := x.measured(ctx, cluster, pods...)
+	x.measure(ctx, cluster, pods...)
 	for i, pod := range pods {
 		x.Progress(float64(i) / float64(len(pods)))
 		var e *Explanation
 		err := cluster.Try(nil, pod, func() (err error) {
-			e, err = Explain(ctx, cluster.Scheduler, Options{Pod: x.withScheduler(pod), InCluster: true, Measured: measured, Top: 1})
+			e, err = Explain(ctx, cluster.Scheduler, Options{Pod: x.withScheduler(pod), InCluster: true, Measured: x.usages, Top: 1})
 			return err
 		})
 		if err != nil {

@@ -63,6 +63,8 @@ type run struct {
 	objects       *live.Objects
 	// cluster is a kept one; nil to open a new one.
 	cluster *live.Cluster
+	// usages is the measured usage of pods; nil if it is not read yet, or cannot be.
+	usages unload.Measured
 	// unread says why the usage of pods is not known; empty if it is.
 	unread string
 }
@@ -132,12 +134,30 @@ func (r *Request) kept(
 	x := &run{Request: *r, connection: c, configuration: configuration, objects: others}
 	pod := object.(*corev1.Pod)
 	origin, notes := x.origin(ctx, pod)
-	lent, err = r.Kept(ctx, configuration, func(cluster *live.Cluster) error {
-		x.cluster = cluster
+	var read func(context.Context) unload.Measured
+	explain := func(cluster *live.Cluster) error {
 		return cluster.Try(others.All, pod, func() error {
 			result, err = x.pod(ctx, pod, origin, notes)
 			return err
 		})
+	}
+	lent, err = r.Kept(ctx, configuration, func(cluster *live.Cluster) error {
+		x.cluster = cluster
+		if held := x.held(pod); held != nil {
+			read = x.usageReader(cluster, held)
+		}
+		if read != nil {
+			return nil
+		}
+		return explain(cluster)
+	})
+	if read == nil || err != nil {
+		return result, lent, err
+	}
+	x.usages = read(ctx) // while others use the simulation
+	lent, err = r.Kept(ctx, configuration, func(cluster *live.Cluster) error {
+		x.cluster = cluster
+		return explain(cluster)
 	})
 	return result, lent, err
 }
@@ -200,9 +220,10 @@ func (x *run) explain(ctx context.Context, o Options, notes []string) (*Explanat
 	if err != nil {
 		return nil, err
 	}
-	if o.InCluster {
-		o.Measured = x.measured(ctx, cluster, o.Pod)
+	if o.InCluster && x.cluster == nil {
+		x.measure(ctx, cluster, o.Pod)
 	}
+	o.Measured = x.usages
 	explanation, err := Explain(ctx, cluster.Scheduler, o)
 	if err != nil {
 		return nil, err
@@ -229,20 +250,29 @@ func (x *run) open(ctx context.Context) (*live.Cluster, error) {
 	return x.connection.Open(ctx, live.Options{Configuration: x.configuration.Decoded, Objects: x.objects.All, Source: x.Source})
 }
 
-// measured returns the measured usage of pods; nil if it cannot be read. It reads nothing unless one of the given pods has a node,
-// and a profile that reads load.
-func (x *run) measured(ctx context.Context, c *live.Cluster, of ...*corev1.Pod) unload.Measured {
+// measure reads the usage of pods that are all in one namespace.
+func (x *run) measure(ctx context.Context, c *live.Cluster, of ...*corev1.Pod) {
+	if read := x.usageReader(c, of...); read != nil {
+		x.usages = read(ctx)
+	}
+}
+
+// usageReader returns a function that reads the usage of the pods' namespace, while the cluster is used by others. It is nil
+// unless one of the pods has a node, and a profile that reads load.
+func (x *run) usageReader(c *live.Cluster, of ...*corev1.Pod) (read func(context.Context) unload.Measured) {
 	sources, matters := c.Sources(), slices.ContainsFunc(of, func(pod *corev1.Pod) bool {
 		return pod.Spec.NodeName != "" && len(c.LoadReaders(x.withScheduler(pod).Spec.SchedulerName)) > 0
 	})
 	if !matters || len(sources) == 0 || sources[0].Err != nil { // without a source there is nothing to subtract from
 		return nil
 	}
-	usages, err := c.PodUsage(ctx, sources[0].Spec)
-	if err != nil {
-		x.unread = fmt.Sprintf("Cannot read the usage of pods, so it is estimated: %v.", text.ExcerptError(err))
+	return func(ctx context.Context) unload.Measured {
+		usages, err := c.PodUsage(ctx, sources[0].Spec, of[0].Namespace)
+		if err != nil {
+			x.unread = fmt.Sprintf("Cannot read the usage of pods, so it is estimated: %v.", text.ExcerptError(err))
+		}
+		return usages
 	}
-	return usages
 }
 
 // readFile reads the file, which holds one workload.

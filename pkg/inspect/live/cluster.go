@@ -8,8 +8,11 @@ import (
 	"math"
 	"runtime"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/component-base/metrics"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/utils/clock"
@@ -152,25 +155,32 @@ type PodResource struct {
 	Resource       load.Resource
 }
 
-// PodUsage returns what the pods of the cluster use at present, without what is not measured. Metrics-server replaces a source that
-// knows only nodes. It fails if nothing could be read within the source's timeout.
-func (c *Cluster) PodUsage(ctx context.Context, spec config.LoadSpec) (map[PodResource]source.PodUsage, error) {
-	reader, err := sources.OpenPods(ctx, c.objects, spec, c.access)
+// PodUsage returns what the pods of a namespace use at present, without what is not measured. metav1.NamespaceAll is all namespaces.
+// Metrics-server replaces a source that knows only nodes. It fails if nothing could be read within the source's timeout. It may be
+// called while another goroutine uses the cluster.
+func (c *Cluster) PodUsage(ctx context.Context, spec config.LoadSpec, namespace string) (map[PodResource]source.PodUsage, error) {
+	objects := c.objects
+	objects.Pods = podsIn{objects.Pods, namespace}
+	counted := objects.Pods // bounds the response: Prometheus is asked by namespace for what is larger
+	if !spec.ReadsPrometheus() {
+		counted = c.objects.Pods // metrics-server returns all pods
+	}
+	pods, err := counted.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	reader, err := sources.OpenPods(ctx, objects, spec, c.access)
 	if err != nil {
 		return nil, err
 	}
 	if closer, ok := reader.(io.Closer); ok {
 		defer func() { _ = closer.Close() }() // there is nothing to lose
 	}
-	pods, err := c.objects.Pods.List(labels.Everything())
-	if err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, spec.MetricProvider.Timeout.Duration)
 	defer cancel()
 	usages := map[PodResource]source.PodUsage{}
 	failed := reader.FetchPods(ctx, len(pods), func(u *source.PodUsage) {
-		if u.Usage >= 0 && !math.IsInf(u.Usage, 1) {
+		if u.Usage >= 0 && !math.IsInf(u.Usage, 1) && (namespace == metav1.NamespaceAll || u.Namespace == namespace) {
 			usages[PodResource{u.Namespace, u.Pod, u.Resource}] = *u
 		}
 	})
@@ -179,4 +189,15 @@ func (c *Cluster) PodUsage(ctx context.Context, spec config.LoadSpec) (map[PodRe
 	}
 	maps.DeleteFunc(usages, func(of PodResource, _ source.PodUsage) bool { return failed[of.Resource] != nil })
 	return usages, nil
+}
+
+// podsIn lists the pods of a namespace.
+type podsIn struct {
+	corelisters.PodLister
+	namespace string
+}
+
+// List implements corelisters.PodLister.
+func (p podsIn) List(selector labels.Selector) ([]*corev1.Pod, error) {
+	return p.Pods(p.namespace).List(selector)
 }

@@ -4,12 +4,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -42,7 +44,7 @@ func TestCluster_PodUsage(t *testing.T) {
 	}
 	cluster := open(t, newAPIServer(t).connect(t, false),
 		"metricProvider: {type: Prometheus, address: '"+server.URL+"', "+ownQueries+"}", SourceOptions{}, pod("web"), pod("wrong"))
-	usages, err := cluster.PodUsage(t.Context(), cluster.Sources()[0].Spec)
+	usages, err := cluster.PodUsage(t.Context(), cluster.Sources()[0].Spec, metav1.NamespaceAll)
 	must(t, err)
 	of := func(pod string, r load.Resource) PodResource { return PodResource{"shop", pod, r} }
 	if u := usages[of("web", load.CPU)]; u.Usage != 250 || u.Window != 5*time.Minute {
@@ -60,11 +62,52 @@ func TestCluster_PodUsage(t *testing.T) {
 	t.Cleanup(hanging.Close)
 	spec := cluster.Sources()[0].Spec
 	spec.MetricProvider.Address, spec.MetricProvider.Timeout.Duration = hanging.URL, time.Millisecond
-	if _, err := cluster.PodUsage(t.Context(), spec); err == nil {
+	if _, err := cluster.PodUsage(t.Context(), spec, metav1.NamespaceAll); err == nil {
 		t.Error("no error of a server that hangs")
 	}
 	server.Close()
-	if _, err := cluster.PodUsage(t.Context(), cluster.Sources()[0].Spec); err == nil {
+	if _, err := cluster.PodUsage(t.Context(), cluster.Sources()[0].Spec, metav1.NamespaceAll); err == nil {
 		t.Error("no error of a server that is gone")
+	}
+}
+
+// A read of one namespace does not take in all pods of a large cluster.
+func TestCluster_PodUsage_OfNamespace(t *testing.T) {
+	const others = 20_000 // more than the response about a few pods may have
+	p := &prometheusOf{}
+	series := func(namespace, pod string) string {
+		return `{"metric":{"namespace":"` + namespace + `","pod":"` + pod + `"},"value":[1700000000,"0.25"]}`
+	}
+	all := strings.Join(slices.Repeat([]string{series("other", "web")}, others), ",")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		query := r.FormValue("query")
+		result := series("shop", "web") + "," + series("other", "web")
+		switch {
+		case !strings.Contains(query, `pod!=""`):
+			p.ServeHTTP(w, r)
+			return
+		case strings.HasPrefix(query, "count("):
+			result = `{"metric":{"namespace":"shop"},"value":[1700000000,"1"]}`
+		case !strings.Contains(query, `namespace=~"shop"`):
+			result = all
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[`+result+`]}}`)
+	}))
+	t.Cleanup(server.Close)
+	var pods []runtime.Object
+	for _, namespace := range []string{"shop", "other"} {
+		pods = append(pods, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web", UID: types.UID(namespace)}, Spec: corev1.PodSpec{NodeName: "n1"},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning},
+		})
+	}
+	cluster := open(t, newAPIServer(t).connect(t, false),
+		"metricProvider: {type: Prometheus, address: '"+server.URL+"', "+ownQueries+"}", SourceOptions{}, pods...)
+	usages, err := cluster.PodUsage(t.Context(), cluster.Sources()[0].Spec, "shop")
+	must(t, err)
+	u := usages[PodResource{"shop", "web", load.CPU}]
+	if len(usages) != int(load.ResourceCount) || u.Usage != 250 {
+		t.Errorf("usages %v, want those of shop/web alone, 250m of CPU", usages)
 	}
 }

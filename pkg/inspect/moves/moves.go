@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
@@ -248,7 +249,7 @@ func (r *Report) usage(ctx context.Context, c *live.Cluster, now time.Time) func
 	if len(sources) == 0 {
 		return nil
 	}
-	usages, err := c.PodUsage(ctx, sources[0].Spec)
+	usages, err := c.PodUsage(ctx, sources[0].Spec, metav1.NamespaceAll)
 	if err != nil {
 		r.Notes = append(r.Notes, fmt.Sprintf("Cannot read the usage of pods, so it is estimated: %v", text.ExcerptError(err)))
 		return nil

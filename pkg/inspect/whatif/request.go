@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
@@ -200,7 +201,7 @@ func (e *experiment) place(ctx context.Context, configuration *live.Configuratio
 	}
 	var usages unload.Measured
 	if sources := cluster.Sources(); e.plan.Evicts() && len(sources) > 0 {
-		if usages, err = cluster.PodUsage(ctx, sources[0].Spec); err != nil {
+		if usages, err = cluster.PodUsage(ctx, sources[0].Spec, metav1.NamespaceAll); err != nil {
 			e.note("Cannot read the usage of evicted pods, so it is estimated: %v", text.ExcerptError(err))
 		}
 	}

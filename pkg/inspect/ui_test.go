@@ -1,0 +1,154 @@
+package inspect_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
+	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
+)
+
+// slowPods is a Prometheus that answers queries about pods once it is released. It knows that ns/runs uses some CPU.
+type slowPods struct {
+	promstub.Server
+	// asked gets a value for each query about pods that waits, and left one for each whose client has gone.
+	asked, left, released chan struct{}
+}
+
+func (s *slowPods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.Contains(r.FormValue("query"), `pod!=""`) {
+		select {
+		case <-s.released:
+		case <-r.Context().Done():
+			return
+		case s.asked <- struct{}{}:
+			select {
+			case <-s.released:
+			case <-r.Context().Done():
+				s.left <- struct{}{}
+				return
+			}
+		}
+	}
+	s.Server.ServeHTTP(w, r)
+}
+
+// page is a page of keptObjects, and a browser that has its session.
+type page struct {
+	*ui.Server
+	cluster    *objectServer
+	prometheus *slowPods
+	clock      *clocktesting.FakeClock
+	client     *http.Client
+}
+
+func openPage(t *testing.T) *page {
+	t.Helper()
+	p := &page{prometheus: &slowPods{asked: make(chan struct{}), left: make(chan struct{}, 10), released: make(chan struct{})}}
+	p.prometheus.SetUtilization([]string{"a:9100", "b:9100", "c:9100", "d:9100"}, 0.1, 0.7)
+	p.prometheus.Pods = promstub.NewPods([]promstub.Pod{{Namespace: "ns", Name: "runs", Workload: "runs"}})
+	prometheus := httptest.NewServer(p.prometheus)
+	t.Cleanup(prometheus.Close)
+	p.cluster = newObjectServer(t, keptObjects()...)
+	conn, err := live.Connect(&rest.Config{Host: p.cluster.URL}, "ns", false)
+	must(t, err)
+	from := live.ConfigurationOptions{File: write(t, fmt.Sprintf(keptConfiguration, prometheus.URL, 80))}
+	session, err := top.Open(t.Context(), conn, from, live.SourceOptions{}, top.Options{})
+	must(t, err)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	p.clock = clocktesting.NewFakeClock(time.Now())
+	conn = conn.Holding(session.Held)
+	p.Server, err = ui.NewServer(t.Context(), listener, ui.Options{
+		Source: session, Encode: json.Marshal, Clock: p.clock,
+		Check: func(context.Context) (*doctor.Report, error) { return &doctor.Report{}, nil },
+		Questions: ui.Questions{Explain: func(ctx context.Context, namespace string, r explain.Request) (explain.Result, error) {
+			r.Configuration, r.Found, r.Progress = from, func(*live.Configuration) {}, func(float64) {}
+			return explain.Run(ctx, conn.In(namespace), r)
+		}},
+	})
+	must(t, err)
+	var served sync.WaitGroup
+	served.Go(func() { _ = p.Serve(t.Context()) }) // requests would fail
+	t.Cleanup(served.Wait)
+	jar, err := cookiejar.New(nil)
+	must(t, err)
+	p.client = &http.Client{Jar: jar, Transport: &http.Transport{DisableKeepAlives: true}}
+	address, err := url.Parse(p.URL())
+	must(t, err)
+	p.get(t.Context(), t, http.MethodPost, "session", strings.TrimPrefix(address.Fragment, "token="))
+	return p
+}
+
+// get returns the body of a response, or the error of the request.
+func (p *page) get(ctx context.Context, t *testing.T, method, path, body string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, method, p.Address()+path, strings.NewReader(body))
+	must(t, err)
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = resp.Body.Close() }()
+	content, err := io.ReadAll(resp.Body)
+	must(t, err)
+	return string(content)
+}
+
+// A refresh does not wait for the usage of a pod that is explained. A click that is canceled makes room for the next.
+func TestUI_ExplainWaitsAlone(t *testing.T) {
+	p := openPage(t)
+	explained := func(ctx context.Context, pod string) <-chan string {
+		answer := make(chan string, 1)
+		go func() { answer <- p.get(ctx, t, http.MethodGet, "explain.json?namespace=ns&pod="+pod, "") }()
+		return answer
+	}
+	browser, leave := context.WithCancel(t.Context())
+	defer leave()
+	const atATime = 2
+	var canceled []<-chan string
+	for range atATime {
+		canceled = append(canceled, explained(browser, "runs"))
+		<-p.prometheus.asked
+	}
+	p.cluster.add(waitingPod("late", "1").Obj())
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(p.get(t.Context(), t, http.MethodGet, "snapshot.json", ""), "ns/late"); {
+		if time.Now().After(deadline) {
+			t.Fatal("no refresh while the usage of pods is read")
+		}
+		p.clock.Step(top.ShowInterval)
+	}
+	leave()
+	for _, answer := range canceled {
+		<-p.prometheus.left
+		<-answer
+	}
+	placed := explained(t.Context(), "runs")
+	<-p.prometheus.asked
+	if got := <-explained(t.Context(), "waits"); !strings.Contains(got, `"feasibleNodes":2`) {
+		t.Errorf("a waiting pod: %s", got)
+	}
+	close(p.prometheus.released)
+	if got := <-placed; !strings.Contains(got, `"placement":{"node":"a"`) || strings.Contains(got, "usageEstimated") ||
+		strings.Contains(got, "Cannot read") {
+		t.Errorf("a placed pod: %s", got)
+	}
+}
