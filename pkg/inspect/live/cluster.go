@@ -6,6 +6,8 @@ import (
 	"io"
 	"maps"
 	"math"
+	"net/http"
+	"path"
 	"runtime"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/utils/clock"
@@ -155,17 +158,17 @@ type PodResource struct {
 	Resource       load.Resource
 }
 
-// PodUsage returns what the pods of a namespace use at present, without what is not measured. metav1.NamespaceAll is all namespaces.
+// PodUsage returns what the pods of a namespace use at present, without what is not measured. metav1.NamespaceAll names all.
 // Metrics-server replaces a source that knows only nodes. It fails if nothing could be read within the source's timeout. It may be
 // called while another goroutine uses the cluster.
 func (c *Cluster) PodUsage(ctx context.Context, spec config.LoadSpec, namespace string) (map[PodResource]source.PodUsage, error) {
 	objects := c.objects
-	objects.Pods = podsIn{objects.Pods, namespace}
-	counted := objects.Pods // bounds the response: Prometheus is asked by namespace for what is larger
-	if !spec.ReadsPrometheus() {
-		counted = c.objects.Pods // metrics-server returns all pods
+	if namespace != metav1.NamespaceAll {
+		objects.Pods = podsIn{objects.Pods, namespace} // Prometheus is asked by namespace if a response is too large for them
+		objects.KubeConfig = rest.CopyConfig(objects.KubeConfig)
+		objects.KubeConfig.Wrap(func(next http.RoundTripper) http.RoundTripper { return listIn{next, namespace} })
 	}
-	pods, err := counted.List(labels.Everything())
+	pods, err := objects.Pods.List(labels.Everything())
 	if err != nil {
 		return nil, err
 	}
@@ -200,4 +203,17 @@ type podsIn struct {
 // List implements corelisters.PodLister.
 func (p podsIn) List(selector labels.Selector) ([]*corev1.Pod, error) {
 	return p.Pods(p.namespace).List(selector)
+}
+
+// listIn lists objects of a namespace where all are asked for.
+type listIn struct {
+	next      http.RoundTripper
+	namespace string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (l listIn) RoundTrip(r *http.Request) (*http.Response, error) {
+	sent := r.Clone(r.Context())
+	sent.URL = r.URL.JoinPath("..", "namespaces", l.namespace, path.Base(r.URL.Path))
+	return l.next.RoundTrip(sent)
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
@@ -95,19 +96,48 @@ func TestCluster_PodUsage_OfNamespace(t *testing.T) {
 		_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[`+result+`]}}`)
 	}))
 	t.Cleanup(server.Close)
-	var pods []runtime.Object
-	for _, namespace := range []string{"shop", "other"} {
-		pods = append(pods, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web", UID: types.UID(namespace)}, Spec: corev1.PodSpec{NodeName: "n1"},
-			Status: corev1.PodStatus{Phase: corev1.PodRunning},
-		})
-	}
 	cluster := open(t, newAPIServer(t).connect(t, false),
-		"metricProvider: {type: Prometheus, address: '"+server.URL+"', "+ownQueries+"}", SourceOptions{}, pods...)
+		"metricProvider: {type: Prometheus, address: '"+server.URL+"', "+ownQueries+"}", SourceOptions{},
+		runningPods("shop", "other")...)
 	usages, err := cluster.PodUsage(t.Context(), cluster.Sources()[0].Spec, "shop")
 	must(t, err)
 	u := usages[PodResource{"shop", "web", load.CPU}]
 	if len(usages) != int(load.ResourceCount) || u.Usage != 250 {
 		t.Errorf("usages %v, want those of shop/web alone, 250m of CPU", usages)
 	}
+}
+
+// Metrics-server is asked for the pods of the namespace alone.
+func TestCluster_PodUsage_OfMetricsServer(t *testing.T) {
+	api := newAPIServer(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != api.path+"/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods" {
+			api.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"items":[{"metadata":{"namespace":"shop","name":"web"},`+
+			`"containers":[{"name":"main","usage":{"cpu":"250m","memory":"1Gi"}}]}]}`)
+	}))
+	t.Cleanup(server.Close)
+	conn, err := Connect(&rest.Config{Host: server.URL + api.path, BearerToken: userToken}, "default", false)
+	must(t, err)
+	t.Cleanup(conn.http.CloseIdleConnections)
+	cluster := open(t, conn, "metricProvider: {type: KubernetesMetricsServer}", SourceOptions{}, runningPods("shop", "other")...)
+	usages, err := cluster.PodUsage(t.Context(), cluster.Sources()[0].Spec, "shop")
+	must(t, err)
+	if u := usages[PodResource{"shop", "web", load.CPU}]; len(usages) != int(load.ResourceCount) || u.Usage != 250 {
+		t.Errorf("usages %v, want those of shop/web alone, 250m of CPU", usages)
+	}
+}
+
+// runningPods returns a pod named web in each namespace.
+func runningPods(namespaces ...string) (pods []runtime.Object) {
+	for _, namespace := range namespaces {
+		pods = append(pods, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web", UID: types.UID(namespace)}, Spec: corev1.PodSpec{NodeName: "n1"},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning},
+		})
+	}
+	return pods
 }
