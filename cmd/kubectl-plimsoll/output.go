@@ -43,6 +43,8 @@ const (
 	wideFormat  = "wide"
 	nameFormat  = "name"
 	csvFormat   = "csv"
+	// commandsFormat is shell commands.
+	commandsFormat = "commands"
 )
 
 // addTo adds the flag. more are formats that only this command has.

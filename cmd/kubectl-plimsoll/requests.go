@@ -28,36 +28,36 @@ func newRequestsCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "requests [NAMESPACE]",
 		Short: "Show what workloads request and use, and recommend requests",
-		Long: `Reads from Prometheus what the containers of Deployments, StatefulSets, DaemonSets and CronJobs used. It
-recommends requests and limits by a rule, and says how much of the cluster this frees. Nothing is changed.
+		Long: `Reads from Prometheus what the containers of Deployments, StatefulSets, DaemonSets and CronJobs used in the last
+24 hours. It recommends requests and limits by a rule, and says how much of the cluster this frees. Nothing is changed.
 
-Prometheus needs the kubelet's cAdvisor series container_cpu_usage_seconds_total and container_memory_working_set_bytes.
+The Prometheus is that of the scheduler's configuration, or of --source-address. It needs the kubelet's cAdvisor
+series container_cpu_usage_seconds_total and container_memory_working_set_bytes.
 
-The rule: 95 % of the pods do not exceed the cpu request for 95 % of the time. There is no cpu limit; an existing
-one stays, unless it is below the request. The memory request and limit are the highest usage plus 15 %.`,
+The rule: 95 % of the pods stay at or below the cpu request for at least 95 % of the time. No cpu limit is added;
+an existing one stays, or is raised to the request. The memory request and limit are the highest usage plus 15 %.`,
 		Example: `  # What do the workloads of a namespace request, use and need?
   kubectl plimsoll requests shop
 
   # The whole cluster over a week, as a table for a spreadsheet
   kubectl plimsoll requests -A --history 168h -o csv > requests.csv
 
-  # Apply the recommendations
-  kubectl plimsoll requests shop -o yaml > requests.yaml
-  kubectl apply --server-side --force-conflicts -f requests.yaml`,
+  # Write the shell commands that apply the recommendations
+  kubectl plimsoll requests shop -o commands > requests.sh`,
 		ValidArgsFunction: o.cluster.completeNames("namespaces"),
 		RunE:              o.run,
 	}
 	flags := command.Flags()
 	o.cluster.addTo(command, flags)
-	o.output.addTo(command, flags, nameFormat, csvFormat)
-	flags.Lookup("output").Usage += "; yaml is objects for kubectl apply --server-side"
+	o.output.addTo(command, flags, nameFormat, csvFormat, commandsFormat)
+	flags.Lookup("output").Usage += "; yaml is strategic merge patches, and commands apply these"
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "all namespaces")
 	flags.StringVarP(&o.request.Selector, "selector", "l", "", "label selector of the workloads, such as app=web")
 	flags.DurationVar(&o.request.History, "history", 24*time.Hour,
 		fmt.Sprintf("how far back usages are read, from %v to %v", requests.MinHistory, requests.MaxHistory))
 	flags.DurationVar(&o.request.Rule.MinHistory.Duration, "min-history", rule.MinHistory.Duration,
-		"time that a container must have been seen for")
-	flags.Float64Var(&o.request.Rule.CPUPercentile, "cpu-percentile", rule.CPUPercentile, "percentile of the cpu usages to request")
+		"least time that was measured; containers with less get no recommendation")
+	flags.Float64Var(&o.request.Rule.CPUPercentile, "cpu-percentile", rule.CPUPercentile, "percentile over the time, then over the pods, for the cpu request")
 	flags.Float64Var(&o.request.Rule.MemoryMarginPercent, "memory-margin", rule.MemoryMarginPercent,
 		"percentage to add to the highest memory usage")
 	flags.StringVar(&o.minCPU, "min-cpu", rule.MinCPU.String(), "least cpu request")
@@ -65,13 +65,13 @@ one stays, unless it is below the request. The memory request and limit are the 
 	return command
 }
 
-// complete reads the arguments and the flags that are text.
+// complete fills in the request from arguments and flags, and validates it.
 func (o *requestsOptions) complete(args []string, connection *live.Connection) error {
 	switch {
 	case len(args) > 1:
-		return fmt.Errorf("%q: write one namespace, or --all-namespaces", args)
+		return fmt.Errorf("%d namespaces: write one, or --all-namespaces", len(args))
 	case len(args) == 1 && o.allNamespaces:
-		return fmt.Errorf("--all-namespaces: the namespace %s is named too; leave out one", args[0])
+		return fmt.Errorf("--all-namespaces: leave it out, or the namespace %s", args[0])
 	case len(args) == 1:
 		o.request.Namespace = args[0]
 	case !o.allNamespaces:
@@ -111,6 +111,8 @@ func (o *requestsOptions) run(cmd *cobra.Command, args []string) error {
 		return report.WriteCSV(cmd.OutOrStdout())
 	case "yaml":
 		return report.WritePatches(cmd.OutOrStdout())
+	case commandsFormat:
+		return report.WriteCommands(cmd.OutOrStdout(), o.cluster.kubectl())
 	}
 	return o.output.print(cmd, report, "", nil, report.Print)
 }

@@ -5,6 +5,7 @@ package quantity
 import (
 	"bytes"
 	"fmt"
+	"math"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 )
@@ -46,4 +47,18 @@ func check(text, original []byte) error {
 			bytes.Trim(original, `"`), MaxLength, maxExponent)
 	}
 	return nil
+}
+
+// Int returns the integer nearest to an amount. Beyond the range of int64 it is the nearest bound; of NaN it is 0.
+func Int(amount float64) int64 {
+	amount = math.Round(amount)
+	switch {
+	case amount >= math.MaxInt64: // as a float64, it is 2^63
+		return math.MaxInt64
+	case amount <= math.MinInt64:
+		return math.MinInt64
+	case math.IsNaN(amount):
+		return 0
+	}
+	return int64(amount)
 }

@@ -2,6 +2,7 @@ package quantity
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 
@@ -53,5 +54,19 @@ func TestBounded(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: written and read again: %v", tt.text, err)
 		}
+	}
+}
+
+func TestInt(t *testing.T) {
+	for amount, want := range map[float64]int64{
+		0: 0, 1.5: 2, -1.5: -2, 1 << 53: 1 << 53, 1 << 63: math.MaxInt64, 1e300: math.MaxInt64, -1e300: math.MinInt64,
+		math.Inf(1): math.MaxInt64,
+	} {
+		if got := Int(amount); got != want {
+			t.Errorf("%g is %d, want %d", amount, got, want)
+		}
+	}
+	if got := Int(math.NaN()); got != 0 {
+		t.Errorf("NaN is %d, want 0", got)
 	}
 }

@@ -55,7 +55,7 @@ func write(yaml, format string, args ...any) []Advice {
 }
 
 // adviseFirst points to the checks of a group that found the cause.
-func adviseFirst(group string) []Advice { return say("Fix what the %s checks say first.", group) }
+func adviseFirst(group string) []Advice { return say("Fix the %s checks first.", group) }
 
 // causedBy returns the checks with the groups that may have found their cause.
 func causedBy(checks []Check, groups ...string) []Check {

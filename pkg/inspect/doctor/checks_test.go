@@ -542,7 +542,7 @@ func TestReportOn_Messages(t *testing.T) {
 		{"nodes without load, here too", func(s *sourceFacts) {
 			s.metrics = model.Vector{{Metric: model.Metric{"__name__": "plimsoll_load_nodes", "state": "Absent"}, Value: 2}}
 			s.Err, s.diagnosis = syscall.ECONNREFUSED, nil
-		}, "scheduler.load", Error, []string{"absent on 2 nodes", "Fix what the source checks say first."}},
+		}, "scheduler.load", Error, []string{"absent on 2 nodes", "Fix the source checks first."}},
 		{"samples that are dated back", func(s *sourceFacts) {
 			s.examination.Behind, s.examination.Lag = []string{"n1"}, 100*time.Second
 		}, "time.behind", Error, []string{"samples stopped, or are dated back", "the newest is up to 1m40s old: n1", "are up", "honor_timestamps: false"}},

@@ -97,13 +97,14 @@ func (s *Selection) Validate() error {
 		if slices.Contains(groups, name) || slices.Contains(IDs(), name) {
 			continue
 		}
-		return live.OptionErrorf("--check: no check or group is called %q; write one of the groups %s, or an id of -o json", name,
+		return live.OptionErrorf("--check: no check or group is called %q; write one of the groups %s, or an id, listed by -o json", name,
 			strings.Join(groups, ", "))
 	}
 	return nil
 }
 
 // Select keeps the selected checks. A selected check that lacks a fact does not pass: it fails if an error hides the fact.
+// A selected check or group without a result is skipped.
 func (r *Report) Select(s Selection) {
 	if len(s.Checks) > 0 {
 		r.Checks = slices.DeleteFunc(r.Checks, func(c Check) bool { return c.unchecked })
@@ -111,12 +112,21 @@ func (r *Report) Select(s Selection) {
 			// Where its group is selected, the cause is too.
 			return c.causes[0] == c.Group && !slices.Contains(s.Checks, c.ID)
 		})...)
-		r.sort()
 	}
+	isOf := func(c Check, name string) bool { return c.Group == name || c.ID == name }
 	r.Checks = slices.DeleteFunc(r.Checks, func(c Check) bool {
-		selected := len(s.Checks) == 0 || slices.Contains(s.Checks, c.Group) || slices.Contains(s.Checks, c.ID)
-		return !selected || s.OnlyProblems && !c.found()
+		return len(s.Checks) > 0 && !slices.ContainsFunc(s.Checks, func(name string) bool { return isOf(c, name) })
 	})
+	for _, name := range s.Checks {
+		if !slices.ContainsFunc(r.Checks, func(c Check) bool { return isOf(c, name) }) {
+			group, _, _ := strings.Cut(name, ".")
+			r.Checks = append(r.Checks, Check{Group: group, ID: name, Status: Skipped, Message: name + " has nothing to check here"})
+		}
+	}
+	r.sort()
+	if s.OnlyProblems {
+		r.Checks = slices.DeleteFunc(r.Checks, func(c Check) bool { return !c.found() })
+	}
 }
 
 // sort sorts the checks by their groups.
@@ -258,19 +268,27 @@ func (r *Report) Print(p *terminal.Printer) {
 			continue // the last check of the same advice prints it
 		}
 		for _, a := range c.Advice {
-			if seen[a] && a.YAML+a.Command != "" {
-				p.Printf("    As above.\n")
-				continue
-			}
-			seen[a] = true
-			p.Printf("    %s\n", a.Text)
-			for line := range strings.Lines(strings.TrimPrefix(a.Command+"\n"+a.YAML, "\n")) {
-				p.Printf("      %s\n", strings.TrimSuffix(line, "\n"))
-			}
+			a.print(p, seen)
 			advised = advised || a.YAML != "" && c.Group != "permissions"
 		}
 	}
+	if len(r.Checks) == 0 {
+		p.Printf("\nNothing to fix.\n")
+	}
 	if advised && r.Restart != "" {
 		p.Printf("\nThe scheduler reads a changed configuration when it restarts:\n      %s\n", r.Restart)
+	}
+}
+
+// print prints the advice, in full once.
+func (a Advice) print(p *terminal.Printer, seen map[Advice]bool) {
+	if seen[a] && a.YAML+a.Command != "" {
+		p.Printf("    As above.\n")
+		return
+	}
+	seen[a] = true
+	p.Printf("    %s\n", a.Text)
+	for line := range strings.Lines(strings.TrimPrefix(a.Command+"\n"+a.YAML, "\n")) {
+		p.Printf("      %s\n", strings.TrimSuffix(line, "\n"))
 	}
 }

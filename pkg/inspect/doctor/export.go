@@ -3,6 +3,7 @@ package doctor
 import (
 	"encoding/json"
 	"encoding/xml"
+	"fmt"
 	"io"
 	"strings"
 )
@@ -48,15 +49,20 @@ type junitFailure struct {
 	Advice  string `xml:",chardata"`
 }
 
-// WriteJUnit writes the report as JUnit's XML: a suite for each group. Checks fail from the status failOn on.
+// WriteJUnit writes the report as JUnit's XML: a suite for each group. Checks fail from the status failOn on. Results of one check
+// have names of their own, because readers keep one result a name.
 func (r *Report) WriteJUnit(w io.Writer, failOn Status) error {
 	var all junitSuites
+	results := map[string]int{}
 	for _, c := range r.Checks {
 		if n := len(all.Suites); n == 0 || all.Suites[n-1].Name != c.Group {
 			all.Suites = append(all.Suites, junitSuite{Name: c.Group})
 		}
 		suite := &all.Suites[len(all.Suites)-1]
 		row := junitCase{Group: c.Group, Name: c.ID}
+		if results[c.ID]++; results[c.ID] > 1 {
+			row.Name = fmt.Sprintf("%s (%d)", c.ID, results[c.ID])
+		}
 		switch {
 		case c.found() && (failOn == Warning || c.Status == Error):
 			row.Failure = &junitFailure{Message: c.Message, Type: string(c.Status), Advice: c.advice()}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/xml"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -61,6 +62,21 @@ func TestWriteJUnit(t *testing.T) {
 		}
 		if err := xml.Unmarshal(b.Bytes(), &junitSuites{}); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestWriteJUnit_SeveralResults has two profiles.
+func TestWriteJUnit_SeveralResults(t *testing.T) {
+	weights := Check{Group: "configuration", ID: "configuration.weights", Status: OK}
+	r := &Report{Checks: []Check{weights, {Group: "source", ID: "source.tls", Status: OK}, weights, weights}}
+	var b bytes.Buffer
+	if err := r.WriteJUnit(&b, Error); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"configuration.weights", "source.tls", "configuration.weights (2)", "configuration.weights (3)"} {
+		if n := strings.Count(b.String(), fmt.Sprintf("name=%q>", name)); n != 1 {
+			t.Errorf("%d cases %s, want 1 in\n%s", n, name, b.String())
 		}
 	}
 }

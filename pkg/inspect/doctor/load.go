@@ -359,8 +359,8 @@ func (s *sourceFacts) checkContested() []Check {
 	return append(s.checkRivals(), kept...)
 }
 
-// keptSets are the target sets that the running scheduler uses, and a scheduler that starts now would not. A scheduler keeps the sets
-// in use. One of them may be a tenant's, used while the exporter was down.
+// keptSets are the target sets that the running scheduler uses, and a scheduler that starts now would not. A scheduler keeps the
+// sets in use. One of them may be a tenant's, used while the exporter was down.
 func (s *sourceFacts) keptSets() (kept []source.TargetSet) {
 	for _, sample := range s.metrics {
 		if !s.isOfSet(sample) {

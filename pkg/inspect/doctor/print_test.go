@@ -76,6 +76,8 @@ func TestReport_Select(t *testing.T) {
 		{"all", Selection{}, "source.tls source.dialect values.zero scheduler.ready pods.waiting", true, true},
 		{"problems", Selection{OnlyProblems: true}, "source.dialect pods.waiting", true, true},
 		{"a group and an id", Selection{Checks: []string{"source", "values.zero"}}, "source.tls source.dialect values.zero", true, false},
+		{"a check and a group without a result", Selection{Checks: []string{"lines.room", "rebalancer", "values.zero", "lines.room"}},
+			"values.zero lines.room rebalancer", false, false},
 		{"problems of groups without any", Selection{Checks: []string{"values", "scheduler"}, OnlyProblems: true}, "", false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

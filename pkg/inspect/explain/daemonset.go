@@ -89,6 +89,9 @@ func (x *run) daemonSet(ctx context.Context, d *appsv1.DaemonSet) (Result, error
 		return nil, err
 	}
 	r.Configuration, r.Namespace, r.Name = x.configuration.Origin, d.Namespace, d.Name
+	if usage.Estimated {
+		notes = append(notes, "The usage of some of its pods is not measured: what their nodes count of it is estimated.")
+	}
 	r.Notes = list(append(notes, x.notesOn(cluster, nil)...))
 	return r, nil
 }

@@ -2,10 +2,10 @@ package explain
 
 import (
 	"fmt"
-	"math"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/quantity"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
@@ -197,9 +197,9 @@ type Difference struct {
 // amountOf returns milliCPU or bytes as a quantity.
 func amountOf(unit string, amount float64) resource.Quantity {
 	if unit == "milliCPU" {
-		return *resource.NewMilliQuantity(int64(math.Round(amount)), resource.DecimalSI)
+		return *resource.NewMilliQuantity(quantity.Int(amount), resource.DecimalSI)
 	}
-	return *resource.NewQuantity(int64(math.Round(amount)), resource.BinarySI)
+	return *resource.NewQuantity(quantity.Int(amount), resource.BinarySI)
 }
 
 // Quantity formats milliCPU or bytes as a Kubernetes quantity, such as 750m. Long ones are in Mi, with one decimal.

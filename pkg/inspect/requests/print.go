@@ -2,9 +2,11 @@ package requests
 
 import (
 	"encoding/csv"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
@@ -124,19 +127,39 @@ func number(r load.Resource, q *resource.Quantity) string {
 	return strconv.FormatFloat(amount(r, q), 'f', 0, 64)
 }
 
-// WritePatches writes an object for each workload with a recommendation, for kubectl apply --server-side. It has resources alone.
+// WritePatches writes a strategic merge patch for each workload with a recommendation, as YAML. It has resources alone.
 func (r *Report) WritePatches(w io.Writer) error {
+	return r.eachPatch(func(workload *Workload, spec object) error {
+		content, err := yaml.Marshal(object{
+			"apiVersion": workload.APIVersion, "kind": workload.Kind,
+			"metadata": object{"namespace": workload.Namespace, "name": workload.Name}, "spec": spec,
+		})
+		if err == nil {
+			_, err = fmt.Fprintf(w, "---\n%s", content)
+		}
+		return err
+	})
+}
+
+// WriteCommands writes a shell command that patches each workload with a recommendation. kubectl is the start of each command.
+func (r *Report) WriteCommands(w io.Writer, kubectl string) error {
+	return r.eachPatch(func(workload *Workload, spec object) error {
+		content, err := json.Marshal(object{"spec": spec})
+		if err == nil {
+			_, err = fmt.Fprintf(w, "%s -n %s patch %s %s --patch %s\n", kubectl, live.ShellQuote(workload.Namespace),
+				strings.ToLower(workload.Kind), live.ShellQuote(workload.Name), live.ShellQuote(string(content)))
+		}
+		return err
+	})
+}
+
+// eachPatch calls visit for each workload with a recommendation.
+func (r *Report) eachPatch(visit func(w *Workload, spec object) error) error {
 	for _, workload := range r.Workloads {
-		patch := workload.patch()
-		if patch == nil {
-			continue
-		}
-		content, err := yaml.Marshal(patch)
-		if err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintf(w, "---\n%s", content); err != nil {
-			return err
+		if spec := workload.patch(); spec != nil {
+			if err := visit(workload, spec); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -144,7 +167,7 @@ func (r *Report) WritePatches(w io.Writer) error {
 
 type object = map[string]any
 
-// patch returns nil without a recommendation.
+// patch returns a spec with resources alone; nil without a recommendation.
 func (w *Workload) patch() object {
 	var containers []any
 	for _, c := range w.Containers {
@@ -174,7 +197,5 @@ func (w *Workload) patch() object {
 	if w.Kind == "CronJob" {
 		spec = object{"jobTemplate": object{"spec": spec}}
 	}
-	return object{
-		"apiVersion": w.APIVersion, "kind": w.Kind, "metadata": object{"namespace": w.Namespace, "name": w.Name}, "spec": spec,
-	}
+	return spec
 }

@@ -49,7 +49,8 @@ func (r *Request) Validate() error {
 		return live.OptionErrorf("--history: %v; write from %v to %v", r.History, MinHistory, MaxHistory)
 	}
 	if r.Rule.MinHistory.Duration > r.History {
-		return live.OptionErrorf("--min-history: %v; write at most --history, %v", r.Rule.MinHistory.Duration, r.History)
+		return live.OptionErrorf("--history: %v is less than --min-history, %v; increase --history, or write --min-history %[1]v",
+			r.History, r.Rule.MinHistory.Duration)
 	}
 	if _, err := labels.Parse(r.Selector); err != nil {
 		return live.OptionErrorf("--selector: %w", err)

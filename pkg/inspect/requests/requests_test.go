@@ -206,9 +206,10 @@ func TestRequest_Validate(t *testing.T) {
 		change func(*Request)
 		want   string
 	}{
-		"a short history":          {func(r *Request) { r.History = time.Minute }, "--history: 1m0s; write from 1h0m0s to 168h0m0s"},
-		"a long history":           {func(r *Request) { r.History = 169 * time.Hour }, "--history: 169h0m0s; write from 1h0m0s to 168h0m0s"},
-		"more than is read":        {func(r *Request) { r.Rule.MinHistory.Duration = 25 * time.Hour }, "--min-history: 25h0m0s; write at most --history, 24h0m0s"},
+		"a short history": {func(r *Request) { r.History = time.Minute }, "--history: 1m0s; write from 1h0m0s to 168h0m0s"},
+		"a long history":  {func(r *Request) { r.History = 169 * time.Hour }, "--history: 169h0m0s; write from 1h0m0s to 168h0m0s"},
+		"more than is read": {func(r *Request) { r.Rule.MinHistory.Duration = 25 * time.Hour },
+			"--history: 24h0m0s is less than --min-history, 25h0m0s; increase --history, or write --min-history 24h0m0s"},
 		"a negative time":          {func(r *Request) { r.Rule.MinHistory.Duration = -1 }, "--min-history: -1ns; write 0 or more"},
 		"no percentile":            {func(r *Request) { r.Rule.CPUPercentile = 0 }, "--cpu-percentile: 0; write more than 0, and at most 100"},
 		"a percentile of 101":      {func(r *Request) { r.Rule.CPUPercentile = 101 }, "--cpu-percentile: 101; write more than 0, and at most 100"},
@@ -233,7 +234,7 @@ func TestPrint(t *testing.T) {
 shop       CronJob/report  app        0     -            5m        5m       5m       -                -            -         -        -        -                seen for 0.0 h
 shop       Deployment/web  app        2     1            120m      300m     300m     300m             512Mi        150Mi     200Mi    200Mi    230Mi            cpu at its limit
 
-cpu request: 95 % of the pods do not exceed it for 95 % of the time. It is at least 10m. No cpu limit. Memory request and limit: the highest usage and 15 %, at least 32Mi.
+cpu request: 95 % of the pods stay at or below it for at least 95 % of the time. It is at least 10m. No cpu limit. Memory request and limit: the highest usage and 15 %, at least 32Mi.
 cpu: pods request 2, and 600m is recommended: this frees 1400m, 35.0 % of the allocatable.
 memory: pods request 1Gi, and 460Mi is recommended: this frees 564Mi, 6.9 % of the allocatable.
 Not seen for 10m0s, so nothing is recommended: cpu of shop/report (app), memory of shop/report (app)
@@ -278,6 +279,13 @@ spec:
               requests:
                 cpu: 15m
 `
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
+	}
+	out.Reset()
+	must(t, r.WriteCommands(&out, "kubectl --context b"))
+	want = `kubectl --context b -n shop patch cronjob report --patch '{"spec":{"jobTemplate":{"spec":{"template":{"spec":` +
+		`{"containers":[{"name":"app","resources":{"requests":{"cpu":"15m"}}}]}}}}}}'` + "\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
 	}

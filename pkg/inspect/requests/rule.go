@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	quantities "github.com/plimsoll-scheduler/plimsoll/internal/quantity"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
@@ -56,7 +57,7 @@ func (r *Rule) Validate() error {
 
 // String states the rule.
 func (r *Rule) String() string {
-	return fmt.Sprintf("cpu request: %g %% of the pods do not exceed it for %[1]g %% of the time. It is at least %s. "+
+	return fmt.Sprintf("cpu request: %g %% of the pods stay at or below it for at least %[1]g %% of the time. It is at least %s. "+
 		"No cpu limit. Memory request and limit: the highest usage and %g %%, at least %s.",
 		r.CPUPercentile, r.MinCPU.String(), r.MemoryMarginPercent, r.MinMemory.String())
 }
@@ -126,8 +127,8 @@ func larger(a, b resource.Quantity) resource.Quantity {
 // quantity rounds up to a milliCPU or a mebibyte.
 func quantity(r load.Resource, amount float64) resource.Quantity {
 	if r == load.CPU {
-		return *resource.NewMilliQuantity(int64(math.Ceil(amount)), resource.DecimalSI)
+		return *resource.NewMilliQuantity(quantities.Int(math.Ceil(amount)), resource.DecimalSI)
 	}
 	const mebibyte = 1 << 20
-	return *resource.NewQuantity(int64(math.Ceil(amount/mebibyte))*mebibyte, resource.BinarySI)
+	return *resource.NewQuantity(quantities.Int(math.Ceil(amount/mebibyte)*mebibyte), resource.BinarySI)
 }

@@ -3,7 +3,6 @@ package top
 import (
 	"cmp"
 	"context"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
+	quantities "github.com/plimsoll-scheduler/plimsoll/internal/quantity"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 )
@@ -69,7 +69,7 @@ func (r *Reader) workload(pod *corev1.Pod) *Workload {
 	observed := false
 	for i, amount := range [load.ResourceCount]*WorkloadAmount{load.CPU: &w.CPU, load.Memory: &w.Memory} {
 		m, r := &moments[i], load.Resource(i)
-		rounded := func(amount float64) resource.Quantity { return quantity(r, int64(math.Round(amount))) }
+		rounded := func(amount float64) resource.Quantity { return quantity(r, quantities.Int(amount)) }
 		*amount = WorkloadAmount{
 			Mean: rounded(m.Mean), Deviation: rounded(m.StdDev()), Peak: rounded(usages[i].P95),
 			Observed: m.PodTime.Round(time.Second).String(),
@@ -158,7 +158,7 @@ func (t *Total) resource(r load.Resource) *PodAmounts {
 // amounts are given in milliCPU or bytes.
 func amounts(r load.Resource, usage, pending, base float64) PodAmounts {
 	return PodAmounts{
-		Usage: quantity(r, int64(math.Round(usage))), UsagePercent: percent(usage, base),
-		Pending: quantity(r, int64(math.Round(pending))), PendingPercent: percent(pending, base),
+		Usage: quantity(r, quantities.Int(usage)), UsagePercent: percent(usage, base),
+		Pending: quantity(r, quantities.Int(pending)), PendingPercent: percent(pending, base),
 	}
 }
