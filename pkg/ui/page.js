@@ -415,6 +415,7 @@
     while (existing.length > last - first) existing.pop().remove();
     while (existing.length < last - first) {
       const row = newRow();
+      if (!existing.length) watchSizes(row);
       after.before(row);
       existing.push(row);
     }
@@ -432,13 +433,27 @@
         if (!column) cell.title = text;
       });
     });
-    // Sizes are read once, after all texts: a column has one width.
-    const pictures = columns.map((c, column) => c.picture && existing[0]?.cells[column].firstChild);
-    const sizes = pictures.map((canvas) => canvas && [canvas.clientWidth, canvas.clientHeight]);
-    existing.forEach((row, i) => columns.forEach((c, column) => {
-      const [width, height] = sizes[column] ?? [];
-      if (width) c.picture(sized(row.cells[column].firstChild, width, height), rows[first + i], width);
-    }));
+    drawPictures();
+  }
+  // pictureSizes are those of the pictures of one row, by column: all rows have the same. The browser tells them once it has laid
+  // out the rows. To ask for them would make it lay out the rows twice a frame.
+  const pictureSizes = [];
+  const sizesObserver = new ResizeObserver((entries) => {
+    for (const { target, contentRect } of entries) pictureSizes[target.parentNode.cellIndex] = [contentRect.width, contentRect.height].map(Math.round);
+    drawPictures();
+  });
+  function watchSizes(row) {
+    sizesObserver.disconnect();
+    for (const canvas of row.querySelectorAll("canvas")) sizesObserver.observe(canvas);
+  }
+  function drawPictures() {
+    for (const row of $("body").rows) {
+      const entry = rows[row.getAttribute("aria-rowindex") - 2];
+      columns.forEach((c, column) => {
+        const [width, height] = pictureSizes[column] ?? [];
+        if (c.picture && width && entry) c.picture(sized(row.cells[column].firstChild, width, height), entry, width);
+      });
+    }
   }
   let scheduled = false;
   $("rows").onscroll = () => {
