@@ -284,7 +284,21 @@ func TestWaitingChecks(t *testing.T) {
 		{"a pod with a gate", []*corev1.Pod{pod("a", "other", time.Hour, func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}} })}, true, OK, nil},
 		{"a misspelled name", []*corev1.Pod{pod("a", "plimsol", time.Hour, nil), pod("b", "plimsol", time.Hour, nil)}, true, Error,
 			[]string{"2 waiting pods", `did you mean "plimsoll"?`, "schedulerName: plimsoll", "spec.schedulerName=plimsol "}},
+		{"a misspelled name of a new pod", []*corev1.Pod{pod("a", "plimsol", time.Minute-time.Second, nil)}, true, Warning, []string{`did you mean "plimsoll"?`}},
 		{"a name that is like no other", []*corev1.Pod{pod("a", "zzz", time.Hour, nil)}, true, Error, []string{"schedulerName: default-scheduler"}},
+		{"a batch of another scheduler", []*corev1.Pod{
+			pod("a", "default-scheduler", 12*time.Second, nil), pod("b", "default-scheduler", 12*time.Second, placed(time.Second)),
+		}, true, OK, nil},
+		{"a long queue of a scheduler that is not known", []*corev1.Pod{pod("a", "zzz", time.Hour, nil), pod("b", "zzz", time.Hour, placed(time.Second))},
+			true, OK, nil},
+		{"the stock scheduler is slow", []*corev1.Pod{pod("a", "default-scheduler", time.Minute-time.Second, nil)}, true, OK, nil},
+		{"the stock scheduler is down", []*corev1.Pod{pod("a", "default-scheduler", time.Minute, nil)}, true, Error,
+			[]string{"its scheduler has looked at no pod for 1m0s", "kubectl -n kube-system get pods -l component=kube-scheduler"}},
+		{"a scheduler that was found is slow", []*corev1.Pod{pod("a", "found", time.Minute-time.Second, nil)}, true, OK, nil},
+		{"a scheduler that was found places others first", []*corev1.Pod{pod("a", "found", time.Hour, nil), pod("b", "found-2", time.Hour, placed(time.Second))},
+			true, OK, nil},
+		{"a scheduler that was found is down", []*corev1.Pod{pod("a", "found", time.Minute, nil)}, true, Error,
+			[]string{"its scheduler has looked at no pod for 1m0s", "kubectl -n b describe pod other"}},
 		{"a hostile name", []*corev1.Pod{pod("a", "z; id", time.Hour, nil)}, true, Error, []string{"'spec.nodeName=,spec.schedulerName=z; id'"}},
 		{"our scheduler is down", []*corev1.Pod{pod("a", "plimsoll", time.Hour, nil)}, false, Error, []string{"its scheduler is down", "describe"}},
 		{"our scheduler is slow", []*corev1.Pod{pod("a", "plimsoll", time.Minute-time.Second, nil)}, true, Warning, []string{"a profile has this name"}},
@@ -302,6 +316,12 @@ func TestWaitingChecks(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := sourceAt("").facts
 			f.pods, f.configuration.Decoded.Profiles = tt.pods, []schedulerconfig.KubeSchedulerProfile{{SchedulerName: "plimsoll"}, {SchedulerName: "plimsoll-2"}}
+			f.otherSchedulers = []*live.Configuration{{
+				Decoded: &schedulerconfig.KubeSchedulerConfiguration{
+					Profiles: []schedulerconfig.KubeSchedulerProfile{{SchedulerName: "found"}, {SchedulerName: "found-2"}},
+				},
+				Workload: &live.Workload{Kind: "Pod", Namespace: "b", Name: "other"},
+			}}
 			if tt.leading {
 				f.configuration.Workload.Name = "" // nothing is known but that it runs
 			}
@@ -314,6 +334,9 @@ func TestWaitingChecks(t *testing.T) {
 				if !strings.Contains(text, want) {
 					t.Errorf("got %s, want %q", text, want)
 				}
+			}
+			if strings.Contains(text, "schedulerName: "+tt.pods[0].Spec.SchedulerName+" ") {
+				t.Errorf("%s advises the name that the pods have", text)
 			}
 		})
 	}

@@ -468,15 +468,32 @@ func (f *facts) checkQueue(name string, queues map[string]*queue) []Check {
 	}
 	message := fmt.Sprintf("%s for scheduler %q, and no scheduler has looked: %s", text.Count(len(q.unseen), "waiting pod"), name,
 		text.FirstN(q.unseen))
-	if slices.Contains(f.profiles(), name) {
-		for _, profile := range f.profiles() { // the scheduler takes the pods of all profiles from one queue
-			if other := queues[profile]; other != nil && other.looked.After(q.looked) {
-				q.looked = other.looked
-			}
+	own, waited := slices.Contains(f.profiles(), name), f.clock().Sub(q.since)
+	runs, see := f.schedulerOf(name)
+	for _, profile := range runs { // a scheduler takes the pods of all profiles from one queue
+		if other := queues[profile]; other != nil && other.looked.After(q.looked) {
+			q.looked = other.looked
 		}
-		return f.checkOwnQueue(q, message+"; a profile has this name")
 	}
-	similar := append(configlint.SimilarNames(name, f.profiles()), "default-scheduler")
+	switch {
+	case own && !f.leading():
+		return causedBy(fail(run(see, "Start the scheduler; the pods need no change. See why it is down:"),
+			"%s; a profile has this name, but its scheduler is down", message), "scheduler")
+	case q.looked.After(q.since): // they are next
+		return nil
+	case own && waited < hanging:
+		return warn(run(see, "Its queue may be long. Run doctor again in a minute: if the pods still wait, the scheduler hangs."),
+			"%s; a profile has this name", message)
+	case own:
+		return fail(f.adviseRestart("The pods need no change. Start the scheduler; if it runs, it hangs"),
+			"%s; a profile has this name, but its scheduler has looked at no pod for %s", message, rounded(waited))
+	case len(runs) > 0 && waited < hanging:
+		return nil
+	case len(runs) > 0:
+		return fail(run(see, "The pods need no change. Start their scheduler; if it runs, it hangs. See its pods:"),
+			"%s; its scheduler has looked at no pod for %s", message, rounded(waited))
+	}
+	similar := append(configlint.SimilarNames(name, f.profiles()), corev1.DefaultSchedulerName)
 	if len(similar) > 1 {
 		message += fmt.Sprintf("; did you mean %q?", similar[0])
 	}
@@ -485,27 +502,27 @@ func (f *facts) checkQueue(name string, queues map[string]*queue) []Check {
 	selector := live.ShellQuote("spec.nodeName=,spec.schedulerName=" + name)
 	advice := run("kubectl get pods -A --field-selector "+selector+" -o "+live.ShellQuote(columns),
 		"Write schedulerName: %s into the templates of the pods' owners. Create pods and Jobs anew. See the owners:", similar[0])
-	return fail(advice, "%s", message)
+	return failIf(waited >= hanging)(advice, "%s", message)
 }
 
-// checkOwnQueue tells a scheduler that is down, one that hangs, and a long queue.
-func (f *facts) checkOwnQueue(q *queue, message string) []Check {
-	see := ""
-	if w := f.workload(); w != nil {
-		see = live.DescribeCommand(w.Namespace, w.Kind, w.Name)
+// schedulerOf returns the profiles of the scheduler with a profile of the name, and the command that shows it. An unknown scheduler
+// has no profiles.
+func (f *facts) schedulerOf(name string) (profiles []string, see string) {
+	if slices.Contains(f.profiles(), name) {
+		if w := f.workload(); w != nil {
+			see = live.DescribeCommand(w.Namespace, w.Kind, w.Name)
+		}
+		return f.profiles(), see
 	}
-	switch {
-	case !f.leading():
-		return causedBy(fail(run(see, "Start the scheduler; the pods need no change. See why it is down:"),
-			"%s, but its scheduler is down", message), "scheduler")
-	case q.looked.After(q.since): // they are next
-		return nil
-	case f.clock().Sub(q.since) < hanging:
-		return warn(run(see, "Its queue may be long. Run doctor again in a minute: if the pods still wait, the scheduler hangs."),
-			"%s", message)
+	for _, other := range f.otherSchedulers {
+		if profiles := other.ProfileNames(); slices.Contains(profiles, name) {
+			return profiles, live.DescribeCommand(other.Workload.Namespace, other.Workload.Kind, other.Workload.Name)
+		}
 	}
-	return fail(f.adviseRestart("The pods need no change. Start the scheduler; if it runs, it hangs"),
-		"%s, but its scheduler has looked at no pod for %s", message, rounded(f.clock().Sub(q.since)))
+	if name == corev1.DefaultSchedulerName {
+		return []string{name}, "kubectl -n kube-system get pods -l component=kube-scheduler"
+	}
+	return nil, ""
 }
 
 // adviseRestart says how to restart a scheduler that hangs.
