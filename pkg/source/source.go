@@ -3,6 +3,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -25,6 +26,9 @@ type PastLoad interface {
 	// quantile, without deviations.
 	FetchPast(ctx context.Context, r load.Resource, of load.Quantile, at time.Time) ([]load.Sample, error)
 }
+
+// ErrNoNodes is the error of a source that matches series to nodes, and asks nothing without nodes.
+var ErrNoNodes = errors.New("match series to nodes: no Node is known")
 
 // Request is what one refresh asks for.
 type Request struct {

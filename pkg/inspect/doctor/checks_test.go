@@ -289,6 +289,11 @@ func TestReportOn_NotChecked(t *testing.T) {
 		{"no permission to list", func(s *sourceFacts) { s.nodes, s.pods, s.objectsErr = nil, nil, errors.New("forbidden") },
 			"nodes and pods cannot be listed", []string{"configuration", "source", "nodes", "time", "values", "lines", "scheduler", "pods"}},
 		{"no nodes", func(s *sourceFacts) { s.nodes = nil }, "the cluster has no nodes", []string{"source", "time", "values"}},
+		{"no nodes, and a source that does not ask", func(s *sourceFacts) {
+			s.nodes, s.Err, s.diagnosis = nil, source.ErrNoNodes, nil
+		}, "the cluster has no nodes", []string{"source", "time", "values"}},
+		{"no nodes, and a source that is down", func(s *sourceFacts) { s.nodes, s.Err, s.diagnosis = nil, syscall.ECONNREFUSED, nil },
+			"Prometheus could not be read", []string{"time", "values", "lines"}},
 		{"a source that is down", func(s *sourceFacts) { s.Err, s.diagnosis, s.examination = syscall.ECONNREFUSED, nil, nil },
 			"Prometheus could not be read", []string{"nodes", "time", "values", "lines"}},
 		{"a source that cannot be examined", func(s *sourceFacts) { s.examinationErr = errors.New("refused") },

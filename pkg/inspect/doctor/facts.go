@@ -25,6 +25,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
 )
@@ -143,10 +144,10 @@ func (f *facts) needCluster() *gap {
 // needLines needs load lines, or rules.
 func (f *facts) needLines() *gap { return gapIf(len(f.lines) == 0, "", "") }
 
-// needAnswers needs an answer of all sources: without, nodes are compared with nothing.
+// needAnswers needs an answer of all sources that were asked: without, nodes are compared with nothing.
 func (f *facts) needAnswers() *gap {
 	for _, s := range f.sources {
-		if missing := s.needAnswer(); missing != nil {
+		if missing := s.needAnswer(); missing != nil && s.needCluster() == nil {
 			return missing
 		}
 	}
@@ -160,7 +161,8 @@ func (f *facts) needMetrics() *gap {
 
 // needCluster needs nodes, too, or a failure: without nodes, most sources are not asked.
 func (s *sourceFacts) needCluster() *gap {
-	return cmp.Or(s.facts.needCluster(), gapIf(len(s.nodes) == 0 && s.Err == nil, "the cluster has no nodes", "nodes"))
+	unasked := len(s.nodes) == 0 && (s.Err == nil || errors.Is(s.Err, source.ErrNoNodes))
+	return cmp.Or(s.facts.needCluster(), gapIf(unasked, "the cluster has no nodes", "nodes"))
 }
 
 // needAnswer needs a source that answered, though maybe without load of any node.

@@ -4,7 +4,6 @@ package hosted
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -136,7 +135,7 @@ func (s *Source) measurable(request source.Request) ([]*corev1.Node, error) {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	if len(nodes) == 0 {
-		return nil, errors.New("match series to nodes: no Node is known")
+		return nil, source.ErrNoNodes
 	}
 	return nodes, nil
 }

@@ -16,7 +16,6 @@ package prometheus
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -146,7 +145,7 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 		return source.Batch{}, err
 	}
 	if len(qr.Matcher.Nodes) == 0 {
-		return source.Batch{}, errors.New("match series to nodes: no Node is known")
+		return source.Batch{}, source.ErrNoNodes
 	}
 
 	var loads, metrics []*response.Result
