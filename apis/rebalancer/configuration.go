@@ -66,6 +66,9 @@ type Configuration struct {
 	// that remain in each pool and zone.
 	FreeBelowPercent float64 `json:"freeBelowPercent"`
 	FreeMinNodes     int     `json:"freeMinNodes"`
+	// FreeMaxNodes is the number of nodes that are kept empty. FreeRest is the time between two nodes.
+	FreeMaxNodes int             `json:"freeMaxNodes"`
+	FreeRest     metav1.Duration `json:"freeRest"`
 
 	// Unprotected are the protections to turn off.
 	Unprotected []Protection `json:"unprotected,omitempty"`
@@ -94,7 +97,7 @@ type Goal string
 const (
 	// Cool moves pods off hot nodes.
 	Cool Goal = "Cool"
-	// Free finds a node to empty while the load is low.
+	// Free empties nodes while the load is low, and cordons them.
 	Free Goal = "Free"
 )
 
@@ -134,7 +137,7 @@ func Default() *Configuration {
 		ReplacementTimeout: metav1.Duration{Duration: 5 * time.Minute},
 		BreakerFailures:    3, BreakerDuration: metav1.Duration{Duration: time.Hour},
 		MinPodAge:        metav1.Duration{Duration: 10 * time.Minute},
-		FreeBelowPercent: 50, FreeMinNodes: 3,
+		FreeBelowPercent: 50, FreeMinNodes: 3, FreeMaxNodes: 3, FreeRest: metav1.Duration{Duration: 30 * time.Minute},
 	}
 }
 
@@ -151,6 +154,9 @@ func Decode(content []byte) (*Configuration, error) {
 	}
 	return c, nil
 }
+
+// Frees reports whether nodes are emptied, and not only shown.
+func (c *Configuration) Frees() bool { return c.Mode == Evict && slices.Contains(c.Goals, Free) }
 
 // Validate returns an error for each invalid field.
 func (c *Configuration) Validate() (errs field.ErrorList) {
@@ -178,6 +184,7 @@ func (c *Configuration) Validate() (errs field.ErrorList) {
 		{"maxPerNamespaceInFlight", float64(c.MaxPerNamespaceInFlight), 1, 1000},
 		{"freeBelowPercent", c.FreeBelowPercent, 0, 100},
 		{"freeMinNodes", float64(c.FreeMinNodes), 1, 10_000},
+		{"freeMaxNodes", float64(c.FreeMaxNodes), 1, 500},
 		{"breakerFailures", float64(c.BreakerFailures), 1, 100},
 	} {
 		if f.value < f.least || f.value > f.most {
@@ -191,6 +198,7 @@ func (c *Configuration) Validate() (errs field.ErrorList) {
 		{"replacementTimeout", c.ReplacementTimeout.Duration, 10 * time.Second, time.Hour},
 		{"breakerDuration", c.BreakerDuration.Duration, time.Minute, 24 * time.Hour},
 		{"minPodAge", c.MinPodAge.Duration, 0, 24 * time.Hour},
+		{"freeRest", c.FreeRest.Duration, time.Minute, 24 * time.Hour},
 	} {
 		if f.value < f.least || f.value > f.most {
 			errs = append(errs,
@@ -222,8 +230,8 @@ func (c *Configuration) validateGoals() (errs field.ErrorList) {
 	if !slices.Contains(c.Goals, Cool) {
 		errs = append(errs, field.Invalid(path, c.Goals, "must have Cool"))
 	}
-	if slices.Contains(c.Goals, Free) && c.Mode != Plan {
-		errs = append(errs, field.Invalid(path, c.Goals, "Free needs mode: Plan, because no node is emptied yet"))
+	if slices.Contains(c.Goals, Free) && c.Mode == DeletionCost {
+		errs = append(errs, field.Invalid(path, c.Goals, "Free needs mode: Plan or Evict, because mode DeletionCost moves no pods"))
 	}
 	return errs
 }

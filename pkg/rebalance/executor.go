@@ -82,6 +82,8 @@ type Observer interface {
 	HotMinutes(removed, added float64)
 	// Regretted is called once for a move whose destination was hot because of it.
 	Regretted(r *Record)
+	// Freed is called for what happens to a node that is emptied.
+	Freed(c *Cordon, what Freed, why string)
 }
 
 // PausedAnnotation of the state's ConfigMap stops all moves if it is "true".
@@ -116,6 +118,8 @@ type Status struct {
 	// Costs are the deletion costs that the step wrote, or that a preview would write. CostPods is the number of pods that had one.
 	Costs    []Cost
 	CostPods int
+	// Cordons are the nodes that the rebalancer cordoned, oldest first.
+	Cordons []*Cordon
 }
 
 // Executor makes the moves of plans, one at a time. Use it by one goroutine at a time. Its fields may change between steps.
@@ -123,11 +127,15 @@ type Executor struct {
 	World   World
 	Evictor Evictor
 	// Costs is needed in mode DeletionCost.
-	Costs    CostWriter
+	Costs CostWriter
+	// Nodes is needed for the goal Free. Without it, no node is cordoned or uncordoned.
+	Nodes    Cordoner
 	Store    Store
 	Observer Observer
 	Clock    clock.PassiveClock
 	Config   *rebalancer.Configuration
+	// Session leaves the saved cordons alone, and saves none of its own.
+	Session bool
 
 	history History
 	// saved is the stored state, and paused the operator's pause, at the last look.
@@ -152,14 +160,32 @@ func (e *Executor) Step(ctx context.Context, refreshed bool) (*Status, error) {
 			return nil, err
 		}
 	}
+	if e.history.emptying() != nil {
+		e.plan = nil
+	}
 	s := &Status{}
 	var err error
 	if s.Stop, s.Why, err = e.brakes(ctx); err != nil {
 		return nil, err
 	}
+	if err := e.cool(ctx, s); err != nil {
+		return nil, err
+	}
+	if s.Plan = e.plan; s.Plan != nil {
+		if err := e.free(ctx, s); err != nil {
+			e.plan = nil
+			return nil, err
+		}
+	}
+	s.UnderWay, s.Cordons = e.history.moving(), slices.Clone(*e.history.own())
+	return s, e.writeCosts(ctx, s)
+}
+
+// cool makes a plan, and begins its first move that is not refused.
+func (e *Executor) cool(ctx context.Context, s *Status) (err error) {
 	for range maxRefusals {
 		if err := e.makePlan(ctx, s.Stop == ""); err != nil {
-			return nil, err
+			return err
 		}
 		if s.Stop == "" && e.plan.Stopped != "" {
 			s.Stop, s.Why = NodesUnclear, e.plan.Stopped
@@ -169,7 +195,7 @@ func (e *Executor) Step(ctx context.Context, refreshed bool) (*Status, error) {
 		}
 		if s.Began, err = e.move(ctx, &e.plan.Moves[0]); err != nil {
 			e.plan = nil
-			return nil, err
+			return err
 		}
 		if s.Began != nil {
 			e.plan.Moves = e.plan.Moves[1:]
@@ -177,8 +203,7 @@ func (e *Executor) Step(ctx context.Context, refreshed bool) (*Status, error) {
 		}
 		e.plan = nil // the next candidate
 	}
-	s.Plan, s.UnderWay = e.plan, e.history.moving()
-	return s, e.writeCosts(ctx, s)
+	return nil
 }
 
 // Settle ends moves whose replacement is ready or late, and returns those under way.
@@ -211,7 +236,7 @@ func (e *Executor) Preview(ctx context.Context) (*Status, error) {
 	if err = e.makePlan(ctx, false); err != nil {
 		return nil, err
 	}
-	s.Plan, s.UnderWay = e.plan, e.history.moving()
+	s.Plan, s.UnderWay, s.Cordons = e.plan, e.history.moving(), slices.Clone(*e.history.own())
 	if e.Config.Mode == rebalancer.DeletionCost && e.plan.Stopped == "" {
 		s.Costs, s.CostPods, err = costs(ctx, cluster, e.plan)
 	}
@@ -224,7 +249,7 @@ func (e *Executor) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the state: %w", err)
 	}
-	e.paused = paused
+	e.paused, e.history.inSession = paused, e.Session
 	if e.loaded && bytes.Equal(content, e.saved) {
 		return nil
 	}
@@ -328,7 +353,8 @@ func (e *Executor) brakes(ctx context.Context) (stop Stop, why string, err error
 // makePlan makes a plan unless there is one. A plan whose moves are to be made must be fresh.
 func (e *Executor) makePlan(ctx context.Context, moves bool) (err error) {
 	now := e.Clock.Now()
-	moves = moves && e.Config.Mode == rebalancer.Evict && e.plan != nil && len(e.plan.Moves) > 0
+	moves = moves && e.Config.Mode == rebalancer.Evict && e.plan != nil &&
+		(len(e.plan.Moves) > 0 || e.plan.Free != nil && e.plan.Free.Node != "")
 	if e.plan != nil && (!moves || now.Sub(e.planned) <= maxPlanAge) {
 		return nil
 	}
@@ -389,31 +415,9 @@ func (e *Executor) reserve(cluster Cluster) (reserved []*corev1.Pod, err error) 
 
 // move evicts the pod. It returns nil if the pod stays. The move is saved before it is made.
 func (e *Executor) move(ctx context.Context, m *Move) (*Moving, error) {
-	pods, err := e.podsIn(m.Namespace)
-	if err != nil {
+	pods, pod, err := e.evictable(ctx, m)
+	if pod == nil {
 		return nil, err
-	}
-	i := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.UID == m.UID && pod.DeletionTimestamp == nil })
-	if i < 0 {
-		e.history.refuse(m.UID, e.Clock.Now())
-		return nil, nil
-	}
-	refuse := func(why string) {
-		e.history.refuse(m.UID, e.Clock.Now())
-		e.Observer.Refused(m, pods[i], why)
-	}
-	name := types.NamespacedName{Namespace: m.Namespace, Name: m.Pod}
-	latest, err := e.Evictor.Pod(ctx, name)
-	if err != nil {
-		return nil, fmt.Errorf("read pod %s: %w", name, err)
-	}
-	if why := changed(m, latest, e.Config, e.Clock.Now()); why != "" {
-		refuse(why)
-		return nil, nil
-	}
-	if why := e.try(ctx, name, latest); why != "" {
-		refuse(why)
-		return nil, ctx.Err()
 	}
 	e.history.Begin(m, e.Clock.Now())
 	moving := e.history.underWay[m.UID]
@@ -423,6 +427,7 @@ func (e *Executor) move(ctx context.Context, m *Move) (*Moving, error) {
 		e.history.cancel(m.UID)
 		return nil, err
 	}
+	name := types.NamespacedName{Namespace: m.Namespace, Name: m.Pod}
 	answer, why, err := e.Evictor.Evict(ctx, name, m.UID, false)
 	switch {
 	case err != nil: // settle finds out whether the pod was evicted
@@ -430,14 +435,46 @@ func (e *Executor) move(ctx context.Context, m *Move) (*Moving, error) {
 		return nil, fmt.Errorf("evict pod %s: %w", name, err)
 	case answer == Refused || answer == Gone:
 		e.history.cancel(m.UID)
-		refuse(why)
+		e.refuse(m, pod, why)
 		return nil, e.save(ctx)
 	case answer == Evacuating:
 		moving.Evacuates = true
 		err = e.save(ctx)
 	}
-	e.Observer.Began(moving, pods[i])
+	e.Observer.Began(moving, pod)
 	return moving, err
+}
+
+// evictable returns the pod of the move, and all pods of its namespace. The pod is nil if it stays, by a fresh read or a dry run.
+func (e *Executor) evictable(ctx context.Context, m *Move) (pods []*corev1.Pod, pod *corev1.Pod, err error) {
+	if pods, err = e.podsIn(m.Namespace); err != nil {
+		return nil, nil, err
+	}
+	i := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.UID == m.UID && pod.DeletionTimestamp == nil })
+	if i < 0 {
+		e.history.refuse(m.UID, e.Clock.Now())
+		return nil, nil, nil
+	}
+	name := types.NamespacedName{Namespace: m.Namespace, Name: m.Pod}
+	latest, err := e.Evictor.Pod(ctx, name)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read pod %s: %w", name, err)
+	}
+	why := changed(m, latest, e.Config, e.Clock.Now())
+	if why == "" {
+		why = e.try(ctx, name, latest)
+	}
+	if why != "" {
+		e.refuse(m, pods[i], why)
+		return nil, nil, ctx.Err()
+	}
+	return pods, pods[i], nil
+}
+
+// refuse keeps the pod where it is for a while.
+func (e *Executor) refuse(m *Move, pod *corev1.Pod, why string) {
+	e.history.refuse(m.UID, e.Clock.Now())
+	e.Observer.Refused(m, pod, why)
 }
 
 // try requests the eviction as a dry run. It returns why the pod stays; empty if it can be evicted.
@@ -542,6 +579,9 @@ func (e *Executor) settle(ctx context.Context) error {
 		}
 		e.history.End(m.UID, node, now)
 		e.history.count(r.Outcome, now, e.Config)
+		if r.Outcome.Failed() {
+			e.history.failEmptying(m, string(r.Outcome))
+		}
 	}
 	if len(ended) == 0 {
 		return nil

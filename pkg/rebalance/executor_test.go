@@ -37,6 +37,13 @@ type world struct {
 	state   []byte
 	paused  bool
 	saveErr error
+	// node is a of the API server, which the watch follows unless it is late. written fails once a cordon was written.
+	node    *corev1.Node
+	late    bool
+	written error
+	// refuses says that the API server cordons nothing, because the node has changed, or with an error.
+	refuses   bool
+	cordonErr error
 }
 
 type answer struct {
@@ -52,13 +59,18 @@ func newWorld(t *testing.T, f *fixture) *world {
 		t: t, clock: clocktesting.NewFakePassiveClock(now), cluster: f.cluster(t), pods: f.pods,
 		dryRun: map[string]answer{}, real: map[string]answer{}, latest: map[string]*corev1.Pod{},
 	}
+	info, err := w.cluster.Scheduler.NodeInfo(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.node = info.Node()
 	w.restart(f.c)
 	return w
 }
 
 // restart is what follows SIGKILL.
 func (w *world) restart(c *rebalancer.Configuration) {
-	w.Executor = &Executor{World: w, Evictor: w, Store: w, Observer: w, Clock: w.clock, Config: c}
+	w.Executor = &Executor{World: w, Evictor: w, Nodes: w, Store: w, Observer: w, Clock: w.clock, Config: c}
 }
 
 func (w *world) note(format string, args ...any) {
@@ -116,6 +128,38 @@ func (w *world) Evict(_ context.Context, pod types.NamespacedName, uid types.UID
 	}
 	return a.Answer, "told so", a.err
 }
+
+func (w *world) Node(_ context.Context, name string) (*corev1.Node, error) {
+	if name != "a" {
+		w.t.Errorf("node %s is read", name)
+	}
+	return w.node, w.readErr
+}
+
+func (w *world) SetCordon(_ context.Context, node *corev1.Node, value string) (bool, error) {
+	if w.refuses || w.cordonErr != nil {
+		return false, w.cordonErr
+	}
+	w.note("set %s to %q", node.Name, value)
+	node = node.DeepCopy()
+	node.Spec.Unschedulable = value != ""
+	if delete(node.Annotations, CordonAnnotation); value != "" {
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, CordonAnnotation, value)
+	}
+	w.setNode(node)
+	return w.written == nil, w.written
+}
+
+func (w *world) setNode(node *corev1.Node) {
+	if w.node = node; w.late || node == nil {
+		return
+	}
+	if err := w.cluster.Scheduler.Update(node); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) Freed(c *Cordon, what Freed, why string) { w.note("%s %s: %s", what, c.Node, why) }
 
 func (w *world) Began(m *Moving, pod *corev1.Pod) { w.note("began %s", m.Pod); _ = pod }
 func (w *world) Refused(m *Move, _ *corev1.Pod, why string) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,6 +28,13 @@ type Freeing struct {
 	// Node is the node whose pods all fit elsewhere; empty if there is none. Moves are those of its pods, in order.
 	Node  string
 	Moves []Move
+	// Emptying is the node that is being emptied; empty if none is. Emptied says that none of its pods is left. Moves are those of
+	// its pods that are left.
+	Emptying string
+	Emptied  bool
+	// Uncordon is an emptied node to uncordon; nil if none is. Ends says why that or Emptying must be uncordoned.
+	Uncordon *Cordon
+	Ends     string
 	// Kept are the other nodes, sorted by name.
 	Kept []KeptNode
 }
@@ -47,6 +55,7 @@ const (
 	FewNodes       Reason = "FewNodes"
 	LoadNotLow     Reason = "LoadNotLow"
 	AnotherEmptied Reason = "AnotherEmptied"
+	MoveLimit      Reason = "MoveLimit"
 )
 
 // freeCandidate is a node that might be emptied.
@@ -55,12 +64,21 @@ type freeCandidate struct {
 	pods []candidate
 	// disruption is that of all pods.
 	disruption float64
+	// ending is the number of pods that still end.
+	ending int
 }
 
 // free looks for a node whose pods all fit elsewhere, with no node too close to its line. It tries the least disruption first.
 func (p *planner) free(ctx context.Context) error {
 	f := &Freeing{}
 	p.Free = f
+	if c := p.history.emptying(); c != nil {
+		return p.goOn(ctx, c)
+	}
+	last := p.history.lastEmptied()
+	if why := p.needsRoom(); why != "" && last != nil && p.Now.Sub(p.history.freed) >= uncordonInterval {
+		f.Uncordon, f.Ends = last, why
+	}
 	if f.Stopped = p.freeingStopped(); f.Stopped != "" {
 		return nil
 	}
@@ -75,6 +93,8 @@ func (p *planner) free(ctx context.Context) error {
 		switch {
 		case f.Node != "":
 			kept.Reason = AnotherEmptied
+		case len(c.pods) > p.leftThisHour():
+			kept.Reason = MoveLimit
 		case p.Simulated-begun+len(c.pods) > maxFreeSimulations:
 			kept.Reason = NotSimulated
 		default:
@@ -90,6 +110,59 @@ func (p *planner) free(ctx context.Context) error {
 	return nil
 }
 
+// needsRoom returns why the pods need more nodes; empty if they do not.
+func (p *planner) needsRoom() string {
+	// A pod that was moved counts twice: in the measured load of its source, and as pending load.
+	others := slices.DeleteFunc(slices.Clone(p.Nodes), func(n Node) bool { return n.Cordoned })
+	resource, utilization := totalOf(others).mean([load.ResourceCount]float64{})
+	switch {
+	case len(p.Hot) > 0:
+		return text.Count(len(p.Hot), "node") + " hot"
+	case p.Unschedulable > 0:
+		return text.Count(p.Unschedulable, "pod") + " found no node"
+	case 100*utilization >= p.c.FreeBelowPercent+p.c.CooledPercent:
+		return fmt.Sprintf("%s of the other nodes is at %.1f %%", resource, 100*utilization)
+	}
+	return ""
+}
+
+// goOn plans the remaining moves of the node that is being emptied, or says why it must be uncordoned.
+func (p *planner) goOn(ctx context.Context, c *Cordon) error {
+	f := p.Free
+	f.Emptying = c.Node
+	if f.Ends = cmp.Or(c.Ends, p.Stopped, p.needsRoom()); f.Ends != "" {
+		return nil
+	}
+	if p.Now.Sub(c.Began) > longestEmptying {
+		f.Ends = fmt.Sprintf("the node is not empty after %v", longestEmptying)
+		return nil
+	}
+	for _, m := range p.history.underWay {
+		if m.From == c.Node {
+			return nil
+		}
+	}
+	info, err := p.Scheduler.NodeInfo(ctx, c.Node)
+	if err != nil {
+		return err
+	}
+	left := freeCandidate{info: info}
+	kept := KeptNode{}
+	if kept.Pod, kept.Reason = p.addPods(&left); kept.Reason == "" && len(left.pods) > 0 {
+		if p.movesLeft() <= 0 {
+			return nil
+		}
+		if kept, err = p.empty(ctx, &left); err != nil {
+			return err
+		}
+	}
+	if kept.Reason != "" {
+		f.Ends = fmt.Sprintf("pod %s must stay (%s)", kept.Pod, kept.Reason)
+	}
+	f.Emptied = f.Ends == "" && len(left.pods) == 0 && left.ending == 0
+	return nil
+}
+
 // freeingStopped returns why no node may be emptied; empty if one may.
 func (p *planner) freeingStopped() string {
 	hot := len(p.Hot)
@@ -99,6 +172,8 @@ func (p *planner) freeingStopped() string {
 		}
 	}
 	resource, utilization := totalOf(p.Nodes).mean([load.ResourceCount]float64{})
+	cordons := len(p.history.cordons) + len(p.history.session)
+	rests := p.history.freed.Add(p.c.FreeRest.Duration)
 	switch {
 	case p.Stopped != "":
 		return p.Stopped
@@ -112,6 +187,10 @@ func (p *planner) freeingStopped() string {
 		return fmt.Sprintf("%s of all nodes is at %.1f %%, and freeBelowPercent is %v", resource, 100*utilization, p.c.FreeBelowPercent)
 	case p.history.low < p.c.Refreshes:
 		return fmt.Sprintf("the load is low for %d of %d refreshes", p.history.low, p.c.Refreshes)
+	case cordons >= p.c.FreeMaxNodes:
+		return fmt.Sprintf("%s emptied, and freeMaxNodes is %d", text.Count(cordons, "node"), p.c.FreeMaxNodes)
+	case p.Now.Before(rests):
+		return fmt.Sprintf("a node was emptied or uncordoned less than freeRest ago, until %s", rests.UTC().Format(time.RFC3339))
 	}
 	return ""
 }
@@ -208,7 +287,9 @@ func (p *planner) addPods(c *freeCandidate) (pod string, reason Reason) {
 		switch reason := p.stays(&moved, minAge); reason {
 		case "":
 			c.pods, c.disruption = append(c.pods, moved), c.disruption+moved.disruption
-		case DaemonSet, StaticPod, Ending: // these leave with the node, or leave by themselves
+		case Ending:
+			c.ending++
+		case DaemonSet, StaticPod: // these leave with the node
 		default:
 			return moved.pod.Namespace + "/" + moved.pod.Name, reason
 		}
@@ -256,6 +337,7 @@ func (p *planner) empty(ctx context.Context, c *freeCandidate) (kept KeptNode, e
 			return KeptNode{node.Name, reason, pod.Namespace + "/" + pod.Name}, nil
 		}
 		m.of(&c.pods[i])
+		m.Frees = true
 		moves = append(moves, m)
 	}
 	p.Free.Node, p.Free.Moves = node.Name, moves

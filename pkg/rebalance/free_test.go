@@ -22,6 +22,7 @@ func idle() *fixture {
 	f.pod("db", "db-1", "b", "2")
 	f.pod("db", "db-2", "b", "2")
 	f.c.Goals, f.c.FreeMinNodes = []rebalancer.Goal{rebalancer.Cool, rebalancer.Free}, 2
+	f.c.MaxMovesPerHour = 1000
 	return f
 }
 
@@ -91,6 +92,11 @@ func TestMake_FreeStops(t *testing.T) {
 		{"a move is under way", func(f *fixture) {
 			f.history.Begin(&Move{Namespace: "ns", UID: "x", OwnerUID: "x", From: "c"}, now)
 		}, "1 move under way"},
+		{"three nodes are empty", func(f *fixture) {
+			f.history.cordons = []*Cordon{{Node: "x", Emptied: now}, {Node: "y", Emptied: now}, {Node: "z", Emptied: now}}
+		}, "3 nodes emptied, and freeMaxNodes is 3"},
+		{"a node was emptied just now", func(f *fixture) { f.history.freed = now.Add(time.Second - 30*time.Minute) },
+			"a node was emptied or uncordoned less than freeRest ago, until 2026-01-02T03:00:01Z"},
 		{"load is unknown", func(f *fixture) { delete(f.cpu, "a") }, "1 of 3 nodes have unknown load, more than 20 %"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -138,6 +144,9 @@ func TestMake_FreeKeeps(t *testing.T) {
 			budget.Spec.Selector.MatchLabels["app"] = "web"
 			f.objects = append(f.objects, budget)
 		}, want: KeptNode{Reason: DisruptionBudget, Pod: "ns/web-1"}, next: "b"},
+		{name: "more pods than moves of the hour", change: func(f *fixture) { f.history.moves, f.c.MaxMovesPerHour = []time.Time{now}, 1 },
+			want: KeptNode{Reason: MoveLimit}},
+		{name: "as many pods as moves of the hour", change: func(f *fixture) { f.history.moves, f.c.MaxMovesPerHour = []time.Time{now}, 2 }},
 		{name: "too few nodes", change: func(f *fixture) { f.c.FreeMinNodes = 3 }, want: KeptNode{Reason: FewNodes}},
 		{name: "too few nodes of the zone", change: func(f *fixture) {
 			f.c.FreeMinNodes = 1

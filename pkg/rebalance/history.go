@@ -34,6 +34,11 @@ type History struct {
 	// records are the moves that ended, oldest first.
 	records []Record
 	breaker breaker
+	// cordons are the nodes that were cordoned, oldest first. A session has its own, which are not saved.
+	cordons, session []*Cordon
+	inSession        bool
+	// freed is when a node was emptied or uncordoned last.
+	freed time.Time
 }
 
 // Moving is a move under way.

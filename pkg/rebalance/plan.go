@@ -34,8 +34,8 @@ type Cluster struct {
 	// Load compares nodes with their load lines: the utilizations that they should not pass.
 	Load explain.LoadReader
 	Now  time.Time
-	// Waiting is the number of pods without a node, of these profiles.
-	Waiting int
+	// Waiting is the number of pods without a node, of these profiles. Unschedulable are those that found none.
+	Waiting, Unschedulable int
 	// Usage returns the measured usage of a pod, in milliCPU and bytes; false if it is not known. It replaces the expected usage.
 	// Usage may be nil.
 	Usage func(pod *corev1.Pod) (podusage.Amounts, bool)
@@ -80,6 +80,8 @@ type Move struct {
 	ToBefore   float64 `json:"toBefore"`
 	ToAfter    float64 `json:"toAfter"`
 	Disruption float64 `json:"disruption"`
+	// Frees says that the move is one of those that empty From.
+	Frees bool `json:"frees,omitempty"`
 }
 
 // planner makes one Plan.
@@ -254,13 +256,17 @@ func (p *planner) lookAt(ctx context.Context, name string) (Node, error) {
 
 // movesLeft returns the number of moves that the limits per hour and at a time still allow.
 func (p *planner) movesLeft() int {
+	atOnce := max(2, int(p.c.MaxNodesPercentInFlight/100*float64(len(p.Nodes))))
+	return min(p.leftThisHour(), atOnce-len(p.history.underWay))
+}
+
+// leftThisHour returns the number of moves that the limits per hour still allow.
+func (p *planner) leftThisHour() int {
 	hourly := int(p.c.MaxPodsPercentPerHour / 100 * float64(p.pods))
 	if p.c.MaxPodsPercentPerHour > 0 {
 		hourly = max(hourly, 1) // in small clusters
 	}
-	hourly = min(hourly, p.c.MaxMovesPerHour)
-	atOnce := max(2, int(p.c.MaxNodesPercentInFlight/100*float64(len(p.Nodes))))
-	return min(hourly-len(p.history.moves), atOnce-len(p.history.underWay))
+	return min(hourly, p.c.MaxMovesPerHour) - len(p.history.moves)
 }
 
 // isResting reports whether the load does not show the node's last move yet.

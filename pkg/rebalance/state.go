@@ -29,6 +29,9 @@ type State struct {
 	UnderWay  []*Moving                    `json:"underWay,omitempty"`
 	Records   []Record                     `json:"records,omitempty"`
 	Breaker   breaker                      `json:"breaker"`
+	Cordons   []*Cordon                    `json:"cordons,omitempty"`
+	// Freed is when a node was emptied or uncordoned last.
+	Freed time.Time `json:"freed"`
 }
 
 // WorkloadState has a workload's last move, and the end of its bar.
@@ -72,7 +75,7 @@ func (h *History) state() *State {
 		s.Workloads[owner] = &WorkloadState{w.moved, w.barredUntil, w.failures}
 	}
 	s.UnderWay = h.moving()
-	s.Records = h.records
+	s.Records, s.Cordons, s.Freed = h.records, h.cordons, h.freed
 	return s
 }
 
@@ -98,5 +101,5 @@ func (h *History) restore(s *State) {
 	for _, m := range s.UnderWay {
 		h.underWay[m.UID] = m
 	}
-	h.records, h.breaker = s.Records, s.Breaker
+	h.records, h.breaker, h.cordons, h.freed = s.Records, s.Breaker, s.Cordons, s.Freed
 }

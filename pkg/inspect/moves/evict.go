@@ -192,3 +192,8 @@ func (p progress) HotMinutes(_, _ float64) {}
 
 // Regretted implements rebalance.Observer.
 func (p progress) Regretted(*rebalance.Record) {}
+
+// Freed implements rebalance.Observer.
+func (p progress) Freed(c *rebalance.Cordon, what rebalance.Freed, why string) {
+	p.show(fmt.Sprintf("%s %s: %s", what, c.Node, text.Excerpt(why)))
+}

@@ -163,7 +163,8 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 	if report.Profile, cluster.Load = opened.FirstLoadReader(own.ProfileNames()); cluster.Load == nil {
 		return nil, fmt.Errorf("%s: no profile has a plugin that reads load; add one as in docs/configure.md", own.Origin)
 	}
-	report.Plugin, cluster.Waiting = cluster.Load.Name(), waiting(objects.All, cluster.SchedulerNames)
+	report.Plugin = cluster.Load.Name()
+	cluster.Waiting, cluster.Unschedulable = waiting(objects.All, cluster.SchedulerNames)
 	cluster.Usage = report.usage(ctx, opened, cluster.Now)
 	w := &snapshot{cluster: cluster, report: report, lease: leaseOf(c.Client, own)}
 	executor := &rebalance.Executor{World: w, Clock: clock.RealClock{}, Config: configuration}

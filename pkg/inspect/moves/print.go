@@ -24,6 +24,7 @@ func reasons() map[rebalance.Reason]string {
 		rebalance.FewNodes:         "no more than freeMinNodes in its pool or zone",
 		rebalance.LittleRelief:     "too little relief for the node",
 		rebalance.LoadNotLow:       "the others would not stay below freeBelowPercent",
+		rebalance.MoveLimit:        "more pods than moves are left this hour",
 		rebalance.NamespaceLimit:   "too many moves under way in its namespace",
 		rebalance.NoController:     "no controller to recreate it",
 		rebalance.NoOtherNode:      "no other node passes all filters",

@@ -149,19 +149,26 @@ func (w *World) Interval() time.Duration {
 func (w *World) Cluster(context.Context) (rebalance.Cluster, error) {
 	err := w.apply()
 	w.cluster.Now = w.clock.Now()
-	w.cluster.Waiting = waiting(w.followed.InformerFor(&corev1.Pod{}, nil).GetStore().List(), w.cluster.SchedulerNames)
+	pods := w.followed.InformerFor(&corev1.Pod{}, nil).GetStore().List()
+	w.cluster.Waiting, w.cluster.Unschedulable = waiting(pods, w.cluster.SchedulerNames)
 	return w.cluster, err
 }
 
-// waiting counts the pods without a node, of the profiles.
-func waiting[T any](objects []T, profiles []string) (count int) {
+// waiting counts the pods without a node, of the profiles, and those of them that found none.
+func waiting[T any](objects []T, profiles []string) (count, unschedulable int) {
 	for _, object := range objects {
 		pod, ok := any(object).(*corev1.Pod)
-		if ok && live.IsUnplaced(pod) && pod.DeletionTimestamp == nil && slices.Contains(profiles, pod.Spec.SchedulerName) {
-			count++
+		if !ok || !live.IsUnplaced(pod) || pod.DeletionTimestamp != nil || !slices.Contains(profiles, pod.Spec.SchedulerName) {
+			continue
+		}
+		count++
+		if slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable
+		}) {
+			unschedulable++
 		}
 	}
-	return count
+	return count, unschedulable
 }
 
 // Pods implements rebalance.World.

@@ -16,7 +16,8 @@ const eventAction = "Rebalance"
 type observer struct {
 	events                 events.EventRecorder
 	hot, planned, underWay *metrics.Gauge
-	costs                  *metrics.Gauge
+	costs, empty, emptying *metrics.Gauge
+	freed                  *metrics.CounterVec
 	costWrites             *metrics.Counter
 	stopped, staying       *metrics.GaugeVec
 	moves, minutes, steps  *metrics.CounterVec
@@ -51,6 +52,11 @@ func newObserver(register func(...metrics.Registerable)) *observer {
 		costs:    newGauge("deletion_costs", "Pods with a deletion cost of the rebalancer."),
 		costWrites: metrics.NewCounter(counter("deletion_cost_writes_total",
 			"Deletion costs of pods that were written or removed.")),
+		empty:    newGauge("empty_nodes", "Nodes that the rebalancer emptied, and keeps cordoned."),
+		emptying: newGauge("emptying_nodes", "Nodes that are cordoned and being emptied."),
+		freed: metrics.NewCounterVec(counter("freed_nodes_total",
+			"Nodes that were cordoned, emptied or uncordoned, that somebody else took over, or that could not be uncordoned."),
+			[]string{"result"}),
 		stopped: newVec("stopped", "1 if this reason stops all moves, else 0.", "reason"),
 		staying: newVec("staying_pods", "Pods of hot nodes that stay, by the reason.", "reason"),
 		moves: metrics.NewCounterVec(counter("moves_total",
@@ -64,7 +70,10 @@ func newObserver(register func(...metrics.Registerable)) *observer {
 		shown: map[string]string{},
 	}
 	register(o.hot, o.planned, o.underWay, o.stopped, o.staying, o.moves, o.minutes, o.refused, o.regrets, o.steps,
-		o.costs, o.costWrites)
+		o.costs, o.costWrites, o.empty, o.emptying, o.freed)
+	for _, result := range rebalance.AllFreed() {
+		o.freed.WithLabelValues(string(result))
+	}
 	for _, outcome := range rebalance.Outcomes() {
 		o.moves.WithLabelValues(string(outcome))
 	}
@@ -91,6 +100,14 @@ func (o *observer) show(s *rebalance.Status, plans bool) {
 	o.underWay.Set(float64(len(s.UnderWay)))
 	o.costs.Set(float64(s.CostPods))
 	o.costWrites.Add(float64(len(s.Costs)))
+	empty := 0
+	for _, c := range s.Cordons {
+		if !c.Emptied.IsZero() {
+			empty++
+		}
+	}
+	o.empty.Set(float64(empty))
+	o.emptying.Set(float64(len(s.Cordons) - empty))
 	for _, stop := range rebalance.Stops() {
 		value := 0.0
 		if stop == s.Stop {
@@ -116,7 +133,9 @@ func (o *observer) show(s *rebalance.Status, plans bool) {
 		}
 	}
 	o.shown = shown
-	o.showFree(s.Plan.Free)
+	if plans {
+		o.showFree(s.Plan.Free)
+	}
 }
 
 // showFree records an event on each node that comes to be one to empty.
@@ -180,3 +199,13 @@ func (o *observer) HotMinutes(less, more float64) {
 
 // Regretted implements rebalance.Observer.
 func (o *observer) Regretted(*rebalance.Record) { o.regrets.Inc() }
+
+// Freed implements rebalance.Observer.
+func (o *observer) Freed(c *rebalance.Cordon, what rebalance.Freed, why string) {
+	o.freed.WithLabelValues(string(what)).Inc()
+	kind := corev1.EventTypeNormal
+	if what == rebalance.UncordonFailed {
+		kind = corev1.EventTypeWarning
+	}
+	o.events.Eventf(node(c.Node), nil, kind, string(what), eventAction, "%.500s", why)
+}

@@ -147,9 +147,10 @@ func (s *server) lead(ctx context.Context) error {
 	defer cancel()
 	logger := klog.FromContext(ctx)
 	logger.Info("Looking for hot nodes", "profile", world.Profile, "plugin", world.Plugin, "mode", s.configuration.Mode)
+	writer := kube.Evictor{Client: s.client}
 	executor := &rebalance.Executor{
-		World: world, Evictor: kube.Evictor{Client: s.client}, Costs: kube.Evictor{Client: s.client}, Observer: s.observer,
-		Clock: s.clock, Config: s.configuration, Store: &kube.Store{Client: s.client, Namespace: s.namespace, Name: s.name},
+		World: world, Evictor: writer, Costs: writer, Nodes: writer, Observer: s.observer, Clock: s.clock, Config: s.configuration,
+		Store: &kube.Store{Client: s.client, Namespace: s.namespace, Name: s.name},
 	}
 	ticker := s.clock.NewTicker(stepInterval)
 	defer ticker.Stop()

@@ -14,6 +14,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -78,25 +79,70 @@ var _ rebalance.CostWriter = Evictor{}
 
 // SetDeletionCost implements rebalance.CostWriter. The API server refuses it if the pod has changed.
 func (e Evictor) SetDeletionCost(ctx context.Context, pod *corev1.Pod, cost string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	var value any // null removes an annotation
 	if cost != "" {
 		value = cost
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+	patch := map[string]any{"metadata": map[string]any{
 		"uid": pod.UID, "resourceVersion": pod.ResourceVersion,
 		"annotations": map[string]any{corev1.PodDeletionCost: value, rebalance.DeletionCostAnnotation: value},
-	}})
-	if err != nil {
-		return false, err
+	}}
+	what := fmt.Sprintf("write the deletion cost of pod %s/%s", pod.Namespace, pod.Name)
+	return write(ctx, patch, what, func(ctx context.Context, content []byte) error {
+		_, err := e.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, content, metav1.PatchOptions{})
+		return err
+	})
+}
+
+var _ rebalance.Cordoner = Evictor{}
+
+// Node implements rebalance.Cordoner. It lists, because the rebalancer has no other permission to read nodes.
+func (e Evictor) Node(ctx context.Context, name string) (*corev1.Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	nodes, err := e.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String(),
+	})
+	if err != nil || len(nodes.Items) == 0 {
+		return nil, err
 	}
-	_, err = e.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return &nodes.Items[0], nil
+}
+
+// SetCordon implements rebalance.Cordoner. The API server refuses it if the node has changed.
+func (e Evictor) SetCordon(ctx context.Context, node *corev1.Node, value string) (bool, error) {
+	var annotation, unschedulable any // null removes a field
+	if value != "" {
+		annotation, unschedulable = value, true
+	}
+	patch := map[string]any{
+		"metadata": map[string]any{
+			"uid": node.UID, "resourceVersion": node.ResourceVersion,
+			"annotations": map[string]any{rebalance.CordonAnnotation: annotation},
+		},
+		"spec": map[string]any{"unschedulable": unschedulable},
+	}
+	return write(ctx, patch, "write the cordon of node "+node.Name, func(ctx context.Context, content []byte) error {
+		_, err := e.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, content, metav1.PatchOptions{})
+		return err
+	})
+}
+
+// write sends a patch that has a UID and a version. It returns false if the object has changed, or is gone.
+func write(
+	ctx context.Context, patch map[string]any, what string, send func(ctx context.Context, content []byte) error,
+) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	content, err := json.Marshal(patch)
+	if err == nil {
+		err = send(ctx, content)
+	}
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("write the deletion cost of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		return false, fmt.Errorf("%s: %w", what, err)
 	}
 	return true, nil
 }

@@ -1,0 +1,277 @@
+package rebalance
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// CordonAnnotation is on each node that the rebalancer cordoned, with the time. It uncordons no node without it.
+const CordonAnnotation = "rebalancer.plimsoll.io/cordoned"
+
+const (
+	// longestEmptying is how long a node may take until it is empty.
+	longestEmptying = time.Hour
+	// uncordonInterval is the time between two nodes that are uncordoned to make room.
+	uncordonInterval = time.Minute
+)
+
+// Cordon is a node that the rebalancer cordoned. It is saved before the node is.
+type Cordon struct {
+	Node  string    `json:"node"`
+	UID   types.UID `json:"uid"`
+	Began time.Time `json:"began"`
+	// Emptied is when the last pod had left; zero until then.
+	Emptied time.Time `json:"emptied"`
+	// Ends says why the node must be uncordoned; empty if it need not be.
+	Ends string `json:"ends,omitempty"`
+}
+
+// value is that of the CordonAnnotation.
+func (c *Cordon) value() string { return c.Began.UTC().Format(time.RFC3339) }
+
+// holds reports whether the node is still cordoned by this cordon. The node may be nil.
+func (c *Cordon) holds(node *corev1.Node) bool {
+	return c.isOf(node) && node.Spec.Unschedulable && node.Annotations[CordonAnnotation] == c.value()
+}
+
+func (c *Cordon) isOf(node *corev1.Node) bool { return node != nil && node.UID == c.UID }
+
+// Cordoner cordons nodes.
+type Cordoner interface {
+	// Node reads the node from the API server. It returns nil if there is no such node.
+	Node(ctx context.Context, name string) (*corev1.Node, error)
+	// SetCordon cordons the node with this value of CordonAnnotation, and uncordons it if the value is empty. It returns false if the
+	// node has changed, or is gone.
+	SetCordon(ctx context.Context, node *corev1.Node, value string) (bool, error)
+}
+
+// Freed says what happened to a node that is emptied.
+type Freed string
+
+// What happens to a node that is emptied.
+const (
+	// NodeCordoned is before the first eviction.
+	NodeCordoned Freed = "NodeCordoned"
+	NodeEmptied  Freed = "NodeEmptied"
+	// NodeUncordoned is a node that takes pods again.
+	NodeUncordoned Freed = "NodeUncordoned"
+	// CordonTakenOver is a node that somebody else uncordoned, or whose annotation is gone. It is left alone.
+	CordonTakenOver Freed = "CordonTakenOver"
+	UncordonFailed  Freed = "UncordonFailed"
+)
+
+// AllFreed returns all that can happen to a node that is emptied.
+func AllFreed() []Freed {
+	return []Freed{NodeCordoned, NodeEmptied, NodeUncordoned, CordonTakenOver, UncordonFailed}
+}
+
+// own returns the cordons of this process.
+func (h *History) own() *[]*Cordon {
+	if h.inSession {
+		return &h.session
+	}
+	return &h.cordons
+}
+
+// emptying returns the node that is being emptied; nil if none is.
+func (h *History) emptying() *Cordon {
+	own := *h.own()
+	if i := slices.IndexFunc(own, func(c *Cordon) bool { return c.Emptied.IsZero() }); i >= 0 {
+		return own[i]
+	}
+	return nil
+}
+
+// lastEmptied returns the node that was emptied last; nil if there is none.
+func (h *History) lastEmptied() (last *Cordon) {
+	for _, c := range *h.own() {
+		if !c.Emptied.IsZero() && (last == nil || c.Emptied.After(last.Emptied)) {
+			last = c
+		}
+	}
+	return last
+}
+
+// BeginEmptying records a node before it is cordoned.
+func (h *History) BeginEmptying(node *corev1.Node, now time.Time) *Cordon {
+	c := &Cordon{Node: node.Name, UID: node.UID, Began: now}
+	*h.own() = append(*h.own(), c)
+	return c
+}
+
+// EndEmptying records that the node is empty.
+func (h *History) EndEmptying(c *Cordon, now time.Time) { c.Emptied, h.freed = now, now }
+
+// Drop forgets a node that is cordoned no more.
+func (h *History) Drop(c *Cordon, now time.Time) {
+	*h.own() = slices.DeleteFunc(*h.own(), func(other *Cordon) bool { return other == c })
+	h.freed = now
+}
+
+// failEmptying ends the emptying of the move's node if the move has failed.
+func (h *History) failEmptying(m *Moving, why string) {
+	if c := h.emptying(); c != nil && c.Node == m.From {
+		c.Ends = cmp.Or(c.Ends, fmt.Sprintf("the replacement of pod %s/%s is not ready elsewhere (%s)", m.Namespace, m.Pod, why))
+	}
+}
+
+// free makes the next step of the node that is being emptied, begins another one, or uncordons one.
+func (e *Executor) free(ctx context.Context, s *Status) error {
+	if e.Nodes == nil {
+		return nil
+	}
+	holds, err := e.checkCordons(ctx)
+	if err != nil {
+		return err
+	}
+	f, c := s.Plan.Free, e.history.emptying()
+	switch {
+	case !e.Config.Frees():
+		for _, c := range slices.Backward(slices.Clone(*e.history.own())) {
+			err = cmp.Or(err, e.uncordon(ctx, c, "no node is emptied any more: the goal Free is off, or the mode is not Evict"))
+		}
+		return err
+	case f == nil || e.plan == nil: // the plan is older than the goal, or than a cordon that is gone
+		return nil
+	case c != nil:
+		return e.goOn(ctx, s, c, holds[c])
+	case f.Uncordon != nil:
+		return e.uncordon(ctx, f.Uncordon, f.Ends)
+	case s.Stop == "" && s.Began == nil && f.Node != "":
+		return e.beginEmptying(ctx, s)
+	}
+	return nil
+}
+
+// goOn moves the next pod of the node that is being emptied, or uncordons the node.
+func (e *Executor) goOn(ctx context.Context, s *Status, c *Cordon, holds bool) (err error) {
+	f := s.Plan.Free
+	ends := cmp.Or(f.Ends, s.Why)
+	switch {
+	case ends != "":
+		return e.uncordon(ctx, c, ends)
+	case !holds || s.Began != nil: // the node may still be cordoned
+		return nil
+	case f.Emptied:
+		e.history.EndEmptying(c, e.Clock.Now())
+		if err := e.save(ctx); err != nil {
+			return err
+		}
+		e.Observer.Freed(c, NodeEmptied, "All of its pods were moved. It stays cordoned until the cluster needs room")
+	case len(f.Moves) > 0:
+		s.Began, err = e.move(ctx, &f.Moves[0])
+	}
+	return err
+}
+
+// checkCordons drops cordons that no longer hold, and returns the others.
+func (e *Executor) checkCordons(ctx context.Context) (map[*Cordon]bool, error) {
+	own := slices.Clone(*e.history.own())
+	if len(own) == 0 {
+		return nil, nil
+	}
+	cluster, err := e.World.Cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	holds, now := map[*Cordon]bool{}, e.Clock.Now()
+	for _, c := range own {
+		if info, err := cluster.Scheduler.NodeInfo(ctx, c.Node); err == nil && c.holds(info.Node()) {
+			holds[c] = true
+			continue
+		}
+		node, err := e.Nodes.Node(ctx, c.Node) // a watch may be late
+		if err != nil {
+			return nil, fmt.Errorf("read node %s: %w", c.Node, err)
+		}
+		holds[c] = c.holds(node)
+		if holds[c] || c.isOf(node) && now.Sub(c.Began) < unanswered {
+			continue
+		}
+		why := "It is not cordoned by the rebalancer any more, so it is left alone"
+		if !c.isOf(node) {
+			why = "The node is gone"
+		}
+		if err := e.drop(ctx, c, CordonTakenOver, why); err != nil {
+			return nil, err
+		}
+	}
+	return holds, nil
+}
+
+// drop forgets the cordon, and saves that.
+func (e *Executor) drop(ctx context.Context, c *Cordon, what Freed, why string) error {
+	e.history.Drop(c, e.Clock.Now())
+	e.plan = nil
+	if err := e.save(ctx); err != nil {
+		return err
+	}
+	e.Observer.Freed(c, what, why)
+	return nil
+}
+
+// uncordon uncordons the node if the cordon holds. Otherwise, or after a failure, the next step looks again.
+func (e *Executor) uncordon(ctx context.Context, c *Cordon, why string) error {
+	if c.Emptied.IsZero() { // it must be uncordoned even if the reason is over
+		c.Ends = cmp.Or(c.Ends, why)
+	}
+	node, err := e.Nodes.Node(ctx, c.Node)
+	done := false
+	if err == nil && c.holds(node) {
+		done, err = e.Nodes.SetCordon(ctx, node, "")
+	}
+	if err != nil { // moves go on
+		e.Observer.Freed(c, UncordonFailed, err.Error())
+		return nil
+	}
+	if !done {
+		return nil
+	}
+	return e.drop(ctx, c, NodeUncordoned, cmp.Or(c.Ends, why))
+}
+
+// beginEmptying cordons the node of the plan, once all of its pods could be evicted. The node is saved before that.
+func (e *Executor) beginEmptying(ctx context.Context, s *Status) error {
+	planned := s.Plan.Free
+	for i := range planned.Moves {
+		if _, pod, err := e.evictable(ctx, &planned.Moves[i]); pod == nil {
+			e.plan = nil // the next node
+			return err
+		}
+	}
+	node, err := e.Nodes.Node(ctx, planned.Node)
+	if err != nil {
+		return fmt.Errorf("read node %s: %w", planned.Node, err)
+	}
+	e.plan = nil
+	if err := e.makePlan(ctx, true); err != nil {
+		return err
+	}
+	s.Plan = e.plan
+	same := func(a, b Move) bool { return a.UID == b.UID }
+	if f := e.plan.Free; node == nil || node.Spec.Unschedulable || e.plan.Stopped != "" || f.Node != planned.Node ||
+		!slices.EqualFunc(f.Moves, planned.Moves, same) {
+		return nil
+	}
+	c := e.history.BeginEmptying(node, e.Clock.Now())
+	if err := e.save(ctx); err != nil {
+		e.history.Drop(c, time.Time{})
+		return err
+	}
+	done, err := e.Nodes.SetCordon(ctx, node, c.value())
+	if err != nil { // a later step finds out whether the node is cordoned
+		return fmt.Errorf("cordon node %s: %w", c.Node, err)
+	}
+	if !done {
+		e.history.Drop(c, time.Time{})
+		return e.save(ctx)
+	}
+	e.Observer.Freed(c, NodeCordoned, fmt.Sprintf("It is emptied, because the load is low. Pods to move: %d", len(planned.Moves)))
+	return nil
+}
