@@ -200,6 +200,61 @@ func TestEvictor_SetDeletionCost(t *testing.T) {
 	}
 }
 
+// TestEvictor_SetCordon changes one field and one annotation of the node that was read.
+func TestEvictor_SetCordon(t *testing.T) {
+	for _, tc := range []struct {
+		name, value, patch string
+		code               int
+		reason             metav1.StatusReason
+		want, fails        bool
+	}{
+		{"cordoned", "at", `{"metadata":{"annotations":{"rebalancer.plimsoll.io/cordoned":"at"},"resourceVersion":"3","uid":"u"},` +
+			`"spec":{"unschedulable":true}}`, 200, "", true, false},
+		{"uncordoned", "", `{"metadata":{"annotations":{"rebalancer.plimsoll.io/cordoned":null},"resourceVersion":"3","uid":"u"},` +
+			`"spec":{"unschedulable":null}}`, 200, "", true, false},
+		{"another version", "", "", 409, metav1.StatusReasonConflict, false, false},
+		{"gone", "", "", 404, metav1.StatusReasonNotFound, false, false},
+		{"no permission", "", "", 403, metav1.StatusReasonForbidden, false, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			client := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				if err != nil || r.Method != http.MethodPatch || r.URL.Path != "/api/v1/nodes/a" || tc.patch != "" && string(body) != tc.patch {
+					t.Errorf("%s %s %s, %v; want %s", r.Method, r.URL.Path, body, err, tc.patch)
+				}
+				w.WriteHeader(tc.code)
+				if tc.code == 200 {
+					_ = json.NewEncoder(w).Encode(&corev1.Node{})
+					return
+				}
+				_ = json.NewEncoder(w).Encode(metav1.Status{Status: metav1.StatusFailure, Code: int32(tc.code), Reason: tc.reason})
+			})
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: "3"}}
+			if written, err := (Evictor{client}).SetCordon(t.Context(), node, tc.value); written != tc.want || (err != nil) != tc.fails {
+				t.Errorf("written %t, %v", written, err)
+			}
+		})
+	}
+}
+
+// TestEvictor_Node reads a node by a list.
+func TestEvictor_Node(t *testing.T) {
+	found := []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u"}}}
+	client := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/v1/nodes" || r.URL.Query().Get("fieldSelector") != "metadata.name=a" {
+			t.Errorf("it reads %s, want node a", r.URL)
+		}
+		_ = json.NewEncoder(w).Encode(&corev1.NodeList{Items: found})
+	})
+	if node, err := (Evictor{client}).Node(t.Context(), "a"); err != nil || node == nil || node.UID != "u" {
+		t.Errorf("node %v, error %v", node, err)
+	}
+	found = nil
+	if node, err := (Evictor{client}).Node(t.Context(), "a"); err != nil || node != nil {
+		t.Errorf("node %v, error %v, want none", node, err)
+	}
+}
+
 // TestLease_Down has a duration of 15 s. The clock of the scheduler's machine may differ.
 func TestLease_Down(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)

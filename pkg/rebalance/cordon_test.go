@@ -1,0 +1,408 @@
+package rebalance
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+)
+
+const (
+	cordoned   = `set a to "2026-01-02T03:00:00Z"`
+	uncordoned = `set a to ""`
+	begun      = "NodeCordoned a: It is emptied, because the load is low. Pods to move: 1"
+)
+
+// newIdleWorld has the load of idle. Node a can be emptied of web-1.
+func newIdleWorld(t *testing.T) *world { return newWorld(t, idle()) }
+
+// emptying has a cordoned.
+func emptying(t *testing.T) *world {
+	t.Helper()
+	w := newIdleWorld(t)
+	w.wants("try web-1", "save", cordoned, begun)
+	return w
+}
+
+// evicted has web-1 of a on its way to b.
+func evicted(t *testing.T) *world {
+	t.Helper()
+	w := emptying(t)
+	w.wants("try web-1", "save", "evict web-1", "began web-1")
+	return w
+}
+
+// emptied has a emptied 10 s after it was cordoned.
+func emptied(t *testing.T) *world {
+	t.Helper()
+	w := evicted(t)
+	w.clock.SetTime(now.Add(10 * time.Second))
+	w.replace("web-1", "b", true)
+	w.wants("save", "Landed web-1") // the old pod still ends
+	w.end("web-1")
+	w.done = nil
+	want := []string{"save", "NodeEmptied a: All of its pods were moved. It stays cordoned until the cluster needs room"}
+	if _, err := w.Step(t.Context(), false); err != nil || !slices.Equal(w.done, want) { // it does not wait for a refresh
+		t.Errorf("it did %q with error %v, want %q", w.done, err, want)
+	}
+	return w
+}
+
+// end removes a pod that has ended.
+func (w *world) end(pod string) {
+	w.t.Helper()
+	if err := w.cluster.Scheduler.Remove(w.pods[pod]); err != nil {
+		w.t.Fatal(err)
+	}
+	delete(w.pods, pod)
+}
+
+// heat makes node c hot: 81 % of its CPU.
+func (w *world) heat() {
+	f := idle()
+	f.cpu["c"], f.c.MaxHotNodesPercent = 0.81, 50
+	w.cluster.Load = f.cluster(w.t).Load
+}
+
+func TestExecutor_Empties(t *testing.T) {
+	w := evicted(t)
+	if s := w.wants(); len(s.UnderWay) != 1 || !s.UnderWay[0].Frees || s.UnderWay[0].Why() != "a is emptied, because the load is low" ||
+		len(s.Cordons) != 1 || s.Cordons[0].Node != "a" || s.Plan.Free.Emptying != "a" {
+		t.Errorf("%+v, want a move that empties a", s)
+	}
+	w = emptied(t)
+	w.Config.FreeMaxNodes = 1
+	s := w.wants()
+	if c := s.Cordons; len(c) != 1 || !c[0].Emptied.Equal(now.Add(10*time.Second)) || s.Plan.Free.Stopped != "1 node emptied, and freeMaxNodes is 1" {
+		t.Errorf("%+v, want a emptied", s)
+	}
+	w.Config.FreeMaxNodes = 2
+	if s = w.wants(); s.Plan.Free.Stopped != "a node was emptied or uncordoned less than freeRest ago, until 2026-01-02T03:30:10Z" {
+		t.Errorf("the plan is %+v, want a rest", s.Plan.Free)
+	}
+}
+
+// TestExecutor_MakesRoom uncordons a, no earlier than a minute after it was emptied.
+func TestExecutor_MakesRoom(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		needs func(*world)
+		want  string
+	}{
+		{"a pod waits", func(w *world) { w.cluster.Waiting, w.cluster.Unschedulable = 1, 1 }, "1 pod found no node"},
+		// b and c are at 40 and 30 %, or 35 % each: 5 points above 30 is the limit.
+		{"the load is not low", func(w *world) { w.Config.FreeBelowPercent = 30 }, "cpu of the other nodes is at 35.0 %"},
+		{"a node is hot, during a pause", func(w *world) {
+			w.heat()
+			w.Config.MaxHotNodesPercent, w.paused = 50, true
+		}, "1 node hot"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := emptied(t)
+			tc.needs(w)
+			w.clock.SetTime(now.Add(10*time.Second + time.Minute - time.Second))
+			w.wants()
+			w.clock.SetTime(now.Add(10*time.Second + time.Minute))
+			w.wants(uncordoned, "save", "NodeUncordoned a: "+tc.want)
+		})
+	}
+	t.Run("a little more load than before", func(t *testing.T) {
+		w := emptied(t)
+		w.Config.FreeBelowPercent = 30.1
+		w.clock.SetTime(now.Add(2 * time.Minute))
+		w.wants()
+	})
+	t.Run("the last one first", func(t *testing.T) {
+		w := emptied(t)
+		w.history.cordons = append([]*Cordon{{Node: "b", Emptied: now.Add(time.Second)}}, w.history.cordons...)
+		if last := w.history.lastEmptied(); last.Node != "a" {
+			t.Errorf("%s would be uncordoned, want a", last.Node)
+		}
+	})
+}
+
+// TestExecutor_StopsEmptying stops while web-1 is still on a.
+func TestExecutor_StopsEmptying(t *testing.T) {
+	const off = "no node is emptied any more: the goal Free is off, or the mode is not Evict"
+	for _, tc := range []struct {
+		name string
+		stop func(*world)
+		want string
+	}{
+		{"paused by annotation", func(w *world) { w.paused = true },
+			`the state's ConfigMap has the annotation rebalancer.plimsoll.io/paused: "true"; remove it to go on`},
+		{"paused", func(w *world) { w.Config.Paused = true }, "the configuration has paused: true; write false to go on"},
+		{"the goal is off", func(w *world) { w.Config.Goals = []rebalancer.Goal{rebalancer.Cool} }, off},
+		{"mode Plan", func(w *world) { w.Config.Mode = rebalancer.Plan }, off},
+		{"the window closes", func(w *world) {
+			w.Config.Windows = []rebalancer.Window{{Schedule: "0 22 * * *", Duration: metav1.Duration{Duration: time.Hour}}}
+		}, "no window is open; the next one opens at 2026-01-02T22:00:00Z"},
+		{"the scheduler is down", func(w *world) { w.down = "no leader" }, "no leader"},
+		{"the breaker opens", func(w *world) { w.history.breaker.OpenUntil = now.Add(time.Hour) },
+			"moves failed one after the other; they go on at 2026-01-02T04:00:00Z"},
+		{"a pod waits", func(w *world) { w.cluster.Unschedulable = 2 }, "2 pods found no node"},
+		{"too many nodes are hot", func(w *world) {
+			w.heat()
+			w.Config.MaxHotNodesPercent = 20
+		}, "1 of 3 nodes are hot, more than 20 %"},
+		{"load is unknown", func(w *world) {
+			f := idle()
+			delete(f.cpu, "c")
+			w.cluster.Load = f.cluster(w.t).Load
+		}, "1 of 3 nodes have unknown load, more than 20 %"},
+		{"a pod is protected", func(w *world) {
+			pod := w.pods["web-1"].DeepCopy()
+			pod.Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true"}
+			if err := w.cluster.Scheduler.Update(pod); err != nil {
+				w.t.Fatal(err)
+			}
+		}, "pod ns/web-1 must stay (OptedOut)"},
+		{"no room", func(w *world) { // 60.1 and 60.1 + 20 is above 80 - 5
+			f := idle()
+			f.cpu["b"], f.cpu["c"] = 0.601, 0.601
+			w.Config.FreeBelowPercent = 100
+			w.cluster.Load = f.cluster(w.t).Load
+		}, "pod ns/web-1 must stay (NoRoom)"},
+		{"it takes too long", func(w *world) {
+			w.Config.MaxMovesPerHour = 0
+			w.wants()
+			w.clock.SetTime(now.Add(time.Hour))
+			w.wants()
+			w.clock.SetTime(now.Add(time.Hour + time.Second))
+		}, "the node is not empty after 1h0m0s"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := emptying(t)
+			tc.stop(w)
+			w.wants(uncordoned, "save", "NodeUncordoned a: "+tc.want)
+			if s := w.wants(); len(s.Cordons) != 0 || !w.history.freed.Equal(w.clock.Now()) {
+				t.Errorf("%d nodes are cordoned, and one was last freed at %v", len(s.Cordons), w.history.freed)
+			}
+		})
+	}
+	t.Run("an eviction is refused", func(t *testing.T) {
+		w := emptying(t)
+		w.dryRun["web-1"] = answer{Refused, nil}
+		w.wants("try web-1", "refused web-1: told so")
+		w.wants(uncordoned, "save", "NodeUncordoned a: pod ns/web-1 must stay (EvictionRefused)")
+	})
+	t.Run("a replacement is not ready", func(t *testing.T) {
+		w := evicted(t)
+		w.clock.SetTime(now.Add(5 * time.Minute))
+		w.cordonErr = errors.New("timeout")
+		const why = "the replacement of pod ns/web-1 is not ready elsewhere (NotReady)"
+		w.wants("save", "NotReady web-1", "UncordonFailed a: timeout")
+		w.restart(w.Config) // the reason is saved
+		w.cordonErr = nil
+		w.wants(uncordoned, "save", "NodeUncordoned a: "+why)
+	})
+	t.Run("a replacement on another node fails", func(t *testing.T) {
+		w := emptying(t)
+		w.history.failEmptying(&Moving{Move: Move{From: "b"}}, "NotReady")
+		w.wants("try web-1", "save", "evict web-1", "began web-1")
+	})
+	t.Run("a node becomes hot", func(t *testing.T) {
+		w := evicted(t)
+		w.heat()
+		w.wants(uncordoned, "save", "NodeUncordoned a: 1 node hot")
+	})
+}
+
+// TestExecutor_LeavesForeignCordons never writes to a node that somebody else cordoned.
+func TestExecutor_LeavesForeignCordons(t *testing.T) {
+	const left = "CordonTakenOver a: It is not cordoned by the rebalancer any more, so it is left alone"
+	for _, tc := range []struct {
+		name   string
+		change func(*corev1.Node) *corev1.Node
+		want   string
+	}{
+		{"the annotation is gone", func(n *corev1.Node) *corev1.Node {
+			n.Annotations = nil
+			return n
+		}, left},
+		{"the annotation is another one", func(n *corev1.Node) *corev1.Node {
+			n.Annotations[CordonAnnotation] = "2025-01-02T03:00:00Z"
+			return n
+		}, left},
+		{"it was uncordoned", func(n *corev1.Node) *corev1.Node {
+			n.Spec.Unschedulable = false
+			return n
+		}, left},
+		{"another node has its name", func(n *corev1.Node) *corev1.Node {
+			n.UID = "other"
+			return n
+		}, "CordonTakenOver a: The node is gone"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := emptied(t)
+			w.clock.SetTime(now.Add(2 * time.Minute))
+			w.setNode(tc.change(w.node.DeepCopy()))
+			w.cluster.Unschedulable = 1
+			w.wants("save", tc.want)
+			w.wants()
+		})
+	}
+	t.Run("while it is emptied", func(t *testing.T) {
+		w := emptying(t)
+		node := w.node.DeepCopy()
+		node.Annotations = nil
+		w.setNode(node)
+		w.wants() // no eviction
+		w.clock.SetTime(now.Add(2 * time.Minute))
+		w.wants("save", left)
+	})
+	t.Run("it is gone", func(t *testing.T) {
+		w := emptied(t)
+		if err := w.cluster.Scheduler.Remove(w.node); err != nil {
+			t.Fatal(err)
+		}
+		w.setNode(nil)
+		w.wants("save", "CordonTakenOver a: The node is gone")
+	})
+	t.Run("the watch is late", func(t *testing.T) {
+		w := newIdleWorld(t)
+		w.late = true
+		w.wants("try web-1", "save", cordoned, begun)
+		w.clock.SetTime(now.Add(time.Hour))
+		w.wants("try web-1", "save", "evict web-1", "began web-1")
+	})
+}
+
+func TestExecutor_BeginsNoEmptying(t *testing.T) {
+	t.Run("one of two pods is refused", func(t *testing.T) {
+		f := idle()
+		f.pod("x", "x-1", "a", "10m")
+		f.pod("x", "x-2", "b", "10m")
+		f.pods["web-2"].Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true"} // c is kept
+		w := newWorld(t, f)
+		w.dryRun["x-1"] = answer{Refused, nil}
+		w.wants("try web-1", "try x-1", "refused x-1: told so")
+	})
+	t.Run("a pod is protected, and the watch is late", func(t *testing.T) {
+		w := newIdleWorld(t)
+		latest := w.pods["web-1"].DeepCopy()
+		latest.Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true"}
+		w.latest["web-1"] = latest
+		w.wants("refused web-1: the pod must stay now: OptedOut")
+	})
+	t.Run("somebody cordons the node", func(t *testing.T) {
+		w := newIdleWorld(t)
+		w.late = true
+		node := w.node.DeepCopy()
+		node.Spec.Unschedulable = true
+		w.setNode(node)
+		w.wants("try web-1")
+	})
+	t.Run("the node changes", func(t *testing.T) {
+		w := newIdleWorld(t)
+		w.refuses = true
+		if s := w.wants("try web-1", "save", "save"); len(s.Cordons) != 0 {
+			t.Errorf("%d nodes are cordoned", len(s.Cordons))
+		}
+	})
+	t.Run("the state is not saved", func(t *testing.T) {
+		w := newIdleWorld(t)
+		w.saveErr = errors.New("conflict")
+		if _, err := w.Step(t.Context(), true); !errors.Is(err, w.saveErr) || !slices.Equal(w.done, []string{"try web-1"}) {
+			t.Errorf("it did %q with error %v, want no cordon", w.done, err)
+		}
+	})
+	t.Run("mode Plan", func(t *testing.T) {
+		w := newIdleWorld(t)
+		w.Config.Mode = rebalancer.Plan
+		if s := w.wants(); s.Plan.Free.Node != "a" {
+			t.Errorf("it would empty %q, want a", s.Plan.Free.Node)
+		}
+	})
+	t.Run("paused", func(t *testing.T) {
+		w := newIdleWorld(t)
+		w.paused = true
+		w.wants()
+	})
+}
+
+func TestExecutor_KilledWhileEmptying(t *testing.T) {
+	t.Run("between record and cordon", func(t *testing.T) {
+		w := newIdleWorld(t)
+		w.cordonErr = errors.New("killed")
+		if _, err := w.Step(t.Context(), true); err == nil {
+			t.Fatal("no error")
+		}
+		w.restart(w.Config)
+		w.cordonErr = nil
+		w.clock.SetTime(now.Add(2*time.Minute - time.Second))
+		w.wants() // it may still be carried out
+		w.clock.SetTime(now.Add(2 * time.Minute))
+		w.wants("save", "CordonTakenOver a: It is not cordoned by the rebalancer any more, so it is left alone")
+		w.clock.SetTime(now.Add(32 * time.Minute))
+		w.wants("try web-1", "save", `set a to "2026-01-02T03:32:00Z"`, begun)
+	})
+	t.Run("between cordon and answer", func(t *testing.T) {
+		w := newIdleWorld(t)
+		w.written = errors.New("killed")
+		if _, err := w.Step(t.Context(), true); err == nil {
+			t.Fatal("no error")
+		}
+		w.restart(w.Config)
+		w.wants("try web-1", "save", "evict web-1", "began web-1")
+	})
+	t.Run("between cordon and answer, and then paused", func(t *testing.T) {
+		w := newIdleWorld(t)
+		w.written = errors.New("killed")
+		if _, err := w.Step(t.Context(), true); err == nil {
+			t.Fatal("no error")
+		}
+		w.restart(w.Config)
+		w.written, w.Config.Paused = nil, true
+		w.wants(uncordoned, "save", "NodeUncordoned a: the configuration has paused: true; write false to go on")
+	})
+	t.Run("between eviction and replacement", func(t *testing.T) {
+		w := evicted(t)
+		w.restart(w.Config)
+		w.wants()
+		w.end("web-1")
+		w.pods["web-1"] = w.pods["web-2"] // for its labels
+		w.replace("web-1", "b", true)
+		w.wants("save", "Landed web-1", "save", "NodeEmptied a: All of its pods were moved. It stays cordoned until the cluster needs room")
+	})
+}
+
+// TestExecutor_Session has a saved cordon of another process, on b.
+func TestExecutor_Session(t *testing.T) {
+	w := newIdleWorld(t)
+	w.Session = true
+	w.state = []byte(`{"cordons": [{"node": "b", "emptied": "2026-01-02T02:00:00Z"}], "freed": "2026-01-02T02:00:00Z"}`)
+	w.wants("try web-1", "save", cordoned, begun)
+	saved, err := DecodeState(w.state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []*Cordon{{Node: "b", Emptied: now.Add(-time.Hour)}}
+	if diff := cmp.Diff(want, saved.Cordons); diff != "" {
+		t.Errorf("saved cordons (-want +got):\n%s", diff)
+	}
+	w.Config.Paused = true
+	w.wants(uncordoned, "save", "NodeUncordoned a: the configuration has paused: true; write false to go on")
+}
+
+// TestMake_NeedsRoom has two nodes that are hot, of which the configuration allows one.
+func TestMake_NeedsRoom(t *testing.T) {
+	f := idle()
+	f.cpu["b"], f.cpu["c"] = 0.81, 0.9
+	f.history.cordons = []*Cordon{{Node: "a", Emptied: now.Add(-time.Hour)}}
+	f.change = func(n *corev1.Node) { n.Spec.Unschedulable = n.Name == "a" }
+	p := f.plan(t)
+	if p.Free.Uncordon != f.history.cordons[0] || p.Free.Ends != "2 nodes hot" || p.Free.Stopped == "" {
+		t.Errorf("%+v, want a uncordoned", p.Free)
+	}
+	if _, excess := p.Nodes[0].Excess(); p.Nodes[0].Utilization[load.CPU] != 0.2 || excess >= 0 {
+		t.Errorf("a is %+v, want 20 %%", p.Nodes[0])
+	}
+}
