@@ -53,7 +53,7 @@ func TestDoctor_RebalancerPermissions(t *testing.T) {
 		report = shared.doctor(t, config)
 		return statusOf(report, id) != doctor.Error
 	})
-	wantsFound(t, report, id, doctor.Warning, account+" has permission to patch pods, which mode Evict does not need")
+	wantsFound(t, report, id, doctor.Warning, account+" has permission to patch pods, which mode Evict with goals [Cool] does not need")
 	roles := shared.Client.RbacV1().ClusterRoles()
 	role, err := roles.Get(ctx, "rebalancer", metav1.GetOptions{})
 	must(t, err)

@@ -114,10 +114,10 @@ func rebalancerRequests(t *testing.T) []auditv1.Event {
 	return slices.DeleteFunc(events, func(e auditv1.Event) bool { return e.User.UID != string(account.UID) || e.ObjectRef == nil })
 }
 
-// rebalancerRules are the permissions of the rebalancer in a mode.
-func rebalancerRules(t *testing.T, mode rebalancer.Mode) (rules []rbacv1.PolicyRule) {
+// rebalancerRules are the permissions of the rebalancer in a mode, with these goals.
+func rebalancerRules(t *testing.T, mode rebalancer.Mode, goals ...rebalancer.Goal) (rules []rbacv1.PolicyRule) {
 	t.Helper()
-	needed, err := moves.Permissions(&live.Connection{Client: shared.Client}, mode,
+	needed, err := moves.Permissions(&live.Connection{Client: shared.Client}, &rebalancer.Configuration{Mode: mode, Goals: goals},
 		types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "rebalancer"},
 		types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: "kube-scheduler"})
 	must(t, err)

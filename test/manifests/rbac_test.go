@@ -279,7 +279,7 @@ func TestChart_NamesOutsideTheNamespace(t *testing.T) {
 	}
 }
 
-// TestRBAC_Rebalancer expects in each mode what the rebalancer needs there, by its own words. It reads what the shadow reads.
+// TestRBAC_Rebalancer expects with each mode and goal what the rebalancer needs there, by its own words. It reads what the shadow reads.
 func TestRBAC_Rebalancer(t *testing.T) {
 	const name = "plimsoll-rebalancer"
 	client := fake.NewClientset()
@@ -302,8 +302,12 @@ func TestRBAC_Rebalancer(t *testing.T) {
 		t.Fatalf("there is no %s %s", kind, name)
 		return nil
 	}
-	for _, mode := range rebalancer.Modes() {
-		needed, err := moves.Permissions(&live.Connection{Client: client}, mode,
+	cool, both := []rebalancer.Goal{rebalancer.Cool}, rebalancer.Goals()
+	for _, of := range []rebalancer.Configuration{
+		{Mode: rebalancer.Plan, Goals: cool}, {Mode: rebalancer.Evict, Goals: cool}, {Mode: rebalancer.DeletionCost, Goals: cool},
+		{Mode: rebalancer.Plan, Goals: both}, {Mode: rebalancer.Evict, Goals: both},
+	} {
+		needed, err := moves.Permissions(&live.Connection{Client: client}, &of,
 			types.NamespacedName{Namespace: "plimsoll-system", Name: name}, types.NamespacedName{Namespace: "plimsoll-system", Name: "plimsoll"})
 		if err != nil {
 			t.Fatal(err)
@@ -317,9 +321,10 @@ func TestRBAC_Rebalancer(t *testing.T) {
 			}
 			want = want.Union(permissions(rule))
 		}
-		rendered := render(t, readsPrometheus+"rebalancer: {enabled: true, config: {mode: "+string(mode)+"}}")
+		goals := strings.Join(strings.Fields(fmt.Sprint(of.Goals)), ", ")
+		rendered := render(t, readsPrometheus+"rebalancer: {enabled: true, config: {mode: "+string(of.Mode)+", goals: "+goals+"}}")
 		got := named(rendered, "ClusterRole", name+".plimsoll-system").Union(named(rendered, "Role", name))
-		check.Equal(t, "permissions in mode "+string(mode), sets.List(want), sets.List(got))
+		check.Equal(t, "permissions in mode "+string(of.Mode)+" with goals "+goals, sets.List(want), sets.List(got))
 		shadow := named(render(t, readsPrometheus+"shadow: {enabled: true}"), "ClusterRole", "plimsoll-shadow.plimsoll-system")
 		check.Equal(t, "what the shadow alone reads", []string{}, sets.List(shadow.Difference(got)))
 	}

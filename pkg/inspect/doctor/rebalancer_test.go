@@ -112,7 +112,7 @@ func TestReportOn_Rebalancer(t *testing.T) {
 			s.rebalancer.permissions = permissionFacts{user: "system:serviceaccount:ns:r"}
 			s.rebalancer.excess = []live.Permission{{Resource: "pods", Verbs: []string{"patch"}}}
 		}, "rebalancer.permissions", Warning, []string{
-			"system:serviceaccount:ns:r has permission to patch pods, which mode Evict does not need",
+			"system:serviceaccount:ns:r has permission to patch pods, which mode Evict with goals [Cool] does not need",
 			"kubectl get clusterrolebindings,rolebindings -A -o wide | grep r",
 		}},
 		{"permissions that cannot be read", func(s *sourceFacts) {

@@ -18,7 +18,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
 )
 
-// readRebalancerPermissions asks which permissions the rebalancer's account lacks, and which writes of other modes it may make.
+// readRebalancerPermissions asks which permissions the rebalancer's account lacks, and which writes it may make in vain.
 func (g *gatherer) readRebalancerPermissions(ctx context.Context) {
 	if r := &g.rebalancer; cmp.Or(g.needRebalancer(), g.needConfiguration()) == nil && r.configurationErr == nil {
 		r.permissions.user = serviceaccount.MakeUsername(r.namespace, cmp.Or(r.spec.ServiceAccountName, "default"))
@@ -36,7 +36,7 @@ func (g *gatherer) addRebalancerPermissions(ctx context.Context) error {
 		return err
 	}
 	lease := types.NamespacedName{Namespace: election.ResourceNamespace, Name: election.ResourceName}
-	needed, err := moves.Permissions(g.conn, r.configuration.Mode, state, lease)
+	needed, err := moves.Permissions(g.conn, r.configuration, state, lease)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (g *gatherer) addRebalancerPermissions(ctx context.Context) error {
 	}
 	var excess []live.Permission
 	for _, mode := range rebalancer.Modes() {
-		ofMode, err := moves.Permissions(g.conn, mode, state, lease)
+		ofMode, err := moves.Permissions(g.conn, &rebalancer.Configuration{Mode: mode, Goals: rebalancer.Goals()}, state, lease)
 		if err != nil {
 			return err
 		}
@@ -84,7 +84,7 @@ func isLike(p *live.Permission) func(live.Permission) bool {
 	return func(other live.Permission) bool { return other.String() == p.String() }
 }
 
-// checkRebalancerPermissions checks that the rebalancer's account can do what its mode needs, and writes nothing else.
+// checkRebalancerPermissions checks that the rebalancer's account can do what its mode and goals need, and writes nothing else.
 func (f *facts) checkRebalancerPermissions() []Check {
 	if unread := f.skipUnread(); unread != nil {
 		return unread
@@ -99,8 +99,9 @@ func (f *facts) checkRebalancerPermissions() []Check {
 	case len(r.excess) > 0:
 		return each(r.excess, func(excess live.Permission) []Check {
 			return warn(run("kubectl get clusterrolebindings,rolebindings -A -o wide | grep "+live.ShellQuote(r.spec.ServiceAccountName),
-				"Remove it from the account's roles. The chart's roles have what the mode needs. Find them:"),
-				"%s has permission to %s, which mode %s does not need", p.user, &excess, r.configuration.Mode)
+				"Remove it from the account's roles. The chart's roles have what mode and goals need. Find them:"),
+				"%s has permission to %s, which mode %s with goals %v does not need",
+				p.user, &excess, r.configuration.Mode, r.configuration.Goals)
 		})
 	default:
 		return ok("%s has all %d required permissions of mode %s", p.user, p.needed, r.configuration.Mode)

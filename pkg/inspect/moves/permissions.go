@@ -9,9 +9,11 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
-// Permissions returns what the rebalancer needs in a mode, except to read load. Its state and its Lease have one name. The other
-// Lease is the scheduler's.
-func Permissions(c *live.Connection, mode rebalancer.Mode, state, lease types.NamespacedName) ([]live.Permission, error) {
+// Permissions returns what the rebalancer needs for its mode and goals, except to read load. Its state and its Lease have one name.
+// The other Lease is the scheduler's.
+func Permissions(
+	c *live.Connection, of *rebalancer.Configuration, state, lease types.NamespacedName,
+) ([]live.Permission, error) {
 	all, err := c.Informed()
 	if err != nil {
 		return nil, err
@@ -22,9 +24,10 @@ func Permissions(c *live.Connection, mode rebalancer.Mode, state, lease types.Na
 		group, resource, verbs, purpose string
 		in                              types.NamespacedName
 	}{
-		{mode == rebalancer.Evict, "", "pods", "get", "reads a pod once more before it evicts it", types.NamespacedName{}},
-		{mode == rebalancer.Evict, "", "pods/eviction", "create", "evicts pods (mode Evict)", types.NamespacedName{}},
-		{mode == rebalancer.DeletionCost, "", "pods", "patch", "writes deletion costs (mode DeletionCost)", types.NamespacedName{}},
+		{of.Mode == rebalancer.Evict, "", "pods", "get", "reads a pod once more before it evicts it", types.NamespacedName{}},
+		{of.Mode == rebalancer.Evict, "", "pods/eviction", "create", "evicts pods (mode Evict)", types.NamespacedName{}},
+		{of.Mode == rebalancer.DeletionCost, "", "pods", "patch", "writes deletion costs (mode DeletionCost)", types.NamespacedName{}},
+		{of.Frees(), "", "nodes", "patch", "cordons nodes that it empties (mode Evict, goal Free)", types.NamespacedName{}},
 		{true, "events.k8s.io", "events", "create patch update", "reports moves as events", types.NamespacedName{}},
 		{true, coordination, "leases", "get", "finds out whether the scheduler runs", lease},
 		{true, "", "configmaps", "get update", "keeps its state", state},
