@@ -62,7 +62,7 @@ func TestRebalancer_DeletionCost(t *testing.T) {
 	}
 	pause(t, true)
 	r.until("a pause", func() bool { return r.metric(`stopped{reason="Paused"}`) == 1 })
-	removeCosts(t)
+	runDocumented(t, "kubectl get pods -A -o jsonpath=")
 	if got, want := read()["web-1"].Annotations, before["web-1"].Annotations; !maps.Equal(got, want) {
 		t.Errorf("web-1 has the annotations %q after the command of the docs, want %q", got, want)
 	}
@@ -82,17 +82,17 @@ func TestRebalancer_DeletionCost(t *testing.T) {
 	checkRequests(t, "create leases", "get configmaps", "get leases", "patch pods", "update leases")
 }
 
-// removeCosts runs the command of docs/rebalance.md that removes all deletion costs of the rebalancer.
-func removeCosts(t *testing.T) {
+// runDocumented runs the command of docs/rebalance.md that starts so.
+func runDocumented(t *testing.T, start string) {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "rebalance.md"))
 	must(t, err)
-	_, command, found := strings.Cut(string(page), "    kubectl get pods -A -o jsonpath=")
+	_, command, found := strings.Cut(string(page), "    "+start)
 	command, _, ends := strings.Cut(command, "\n\n")
 	if !found || !ends {
-		t.Fatal("docs/rebalance.md has no command that removes deletion costs")
+		t.Fatalf("docs/rebalance.md has no command %s...", start)
 	}
-	shell := exec.CommandContext(t.Context(), "sh", "-e", "-c", "kubectl get pods -A -o jsonpath="+command)
+	shell := exec.CommandContext(t.Context(), "sh", "-e", "-c", start+command)
 	shell.Env = []string{"PATH=" + shared.binDir + ":" + os.Getenv("PATH"), "KUBECONFIG=" + shared.AdminKubeconfig, "HOME=" + t.TempDir()}
 	if output, err := shell.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)

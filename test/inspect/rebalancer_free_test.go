@@ -1,0 +1,103 @@
+package inspect
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
+)
+
+// TestRebalancer_Free has a pod of web on each node. w-2 and w-3 are at 25 %, by pods that stay. It empties w-1, and is killed
+// meanwhile. Then a pod waits that fits w-1 alone.
+func TestRebalancer_Free(t *testing.T) {
+	shared.clear(t)
+	ctx := t.Context()
+	scheduler, err := shared.RunScheduler(ctx, "moving", build.KubeScheduler(), movingConfiguration)
+	must(t, err)
+	t.Cleanup(func() { _ = scheduler.Stop() })
+	web := func(name, node string) cluster.Pod {
+		return cluster.Pod{
+			Name: name, Node: node, Scheduler: "moving", ReplicaSet: "web", Labels: map[string]string{"app": "web"},
+			Usage: cluster.Usage{CPU: "100m"},
+		}
+	}
+	for _, name := range []string{"w-1", "w-2", "w-3"} {
+		must(t, shared.CreateNodes(ctx, cluster.Node{Name: name, CPU: "8", Memory: "32Gi"}))
+		if name != "w-1" {
+			must(t, shared.SetLoad(ctx, name, cluster.Load{Usage: cluster.Usage{CPU: "2"}}))
+		}
+		must(t, shared.CreatePods(ctx, web("web-"+name, name)))
+	}
+	replicate(t, 3, web("", ""))
+	nodes := shared.Client.CoreV1().Nodes()
+	// cordon returns whether a node is cordoned, and the annotation.
+	cordon := func(name string) (bool, string) {
+		node, err := nodes.Get(ctx, name, metav1.GetOptions{})
+		must(t, err)
+		return node.Spec.Unschedulable, node.Annotations[rebalance.CordonAnnotation]
+	}
+
+	createState(t, metav1.NamespaceDefault)
+	goals := limits(t, "goals: [Cool, Free]\nfreeMinNodes: 1\nfreeMaxNodes: 1\nfreeRest: 1m\n")
+	r := runRebalancer(t, "rebalancer", goals, movingConfiguration,
+		rebalancerAccount(t, rebalancerRules(t, rebalancer.Evict, rebalancer.Goals()...)...))
+	r.stays("a pause", func() bool { return r.metric(`stopped{reason="Paused"}`) == 1 })
+	if is, _ := cordon("w-1"); is {
+		t.Error("w-1 is cordoned during a pause")
+	}
+
+	// SIGKILL as soon as the node is cordoned. The first eviction follows 5 s later.
+	pause(t, false)
+	r.until("w-1 is cordoned", func() bool { is, at := cordon("w-1"); return is && at != "" })
+	must(t, r.Kill())
+	if s := stateOf(t); len(s.Cordons) != 1 || s.Cordons[0].Node != "w-1" || !s.Cordons[0].Emptied.IsZero() {
+		t.Errorf("the state has the cordons %+v, want that of w-1", s.Cordons)
+	}
+	must(t, r.Start(ctx))
+	r.until("w-1 is empty", func() bool { return r.metric("empty_nodes") == 1 && r.metric("emptying_nodes") == 0 })
+	records := stateOf(t).Records
+	if len(records) != 1 || records[0].Pod != "web-w-1" || records[0].Outcome.Failed() || !records[0].Frees {
+		t.Errorf("the moves are %+v, want that of web-w-1", records)
+	}
+	pods, err := shared.Client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
+	must(t, err)
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; pod.Spec.NodeName == "w-1" || len(pods.Items) != 3 {
+			t.Errorf("pod %s of %d is on %s, want three on w-2 and w-3", pod.Name, len(pods.Items), pod.Spec.NodeName)
+		}
+	}
+	if is, at := cordon("w-1"); !is || at == "" {
+		t.Errorf("w-1 is cordoned: %t, with the annotation %q", is, at)
+	}
+
+	waits := cluster.Pod{Name: "waits", Scheduler: "moving", NodeSelector: map[string]string{corev1.LabelHostname: "w-1"}}
+	must(t, shared.CreatePods(ctx, waits))
+	r.until("w-1 is uncordoned for the pod that waits", func() bool {
+		pod, err := shared.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, "waits", metav1.GetOptions{})
+		must(t, err)
+		return pod.Spec.NodeName == "w-1"
+	})
+	r.until("it is forgotten", func() bool { return r.metric(`freed_nodes_total{result="NodeUncordoned"}`) == 1 })
+	if is, at := cordon("w-1"); is || at != "" || len(stateOf(t).Cordons) > 0 {
+		t.Errorf("w-1 is cordoned: %t, with the annotation %q", is, at)
+	}
+	checkRequests(t, "create events", "create leases", "create pods/eviction", "get configmaps", "get leases", "get pods", "patch nodes",
+		"update configmaps", "update leases")
+
+	must(t, r.Stop())
+	_, err = nodes.Patch(ctx, "w-2", types.MergePatchType,
+		[]byte(strings.Replace(`{"spec": {"unschedulable": true}, "metadata": {"annotations": {"KEY": "x"}}}`, "KEY", rebalance.CordonAnnotation, 1)),
+		metav1.PatchOptions{})
+	must(t, err)
+	runDocumented(t, "kubectl get nodes -o jsonpath=")
+	if is, at := cordon("w-2"); is || at != "" {
+		t.Errorf("after the command of the docs, w-2 is cordoned: %t, with the annotation %q", is, at)
+	}
+}
