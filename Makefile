@@ -54,7 +54,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION) \
 	-X $(kube_version).gitMinor=$(word 2,$(subst ., ,$(kube_patch:v%=%)))
 
 .DEFAULT_GOAL := help
-.PHONY: help build check test test-all fuzz verify lint format vale generate image release push manifests playground bench bench-quick quality pictures outdated clean download
+.PHONY: help build check test test-all fuzz verify lint format vale generate image release push manifests playground bench bench-quick quality pictures recording outdated clean download
 
 help: ## show this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -137,6 +137,9 @@ vale: ## check the prose of Markdown, comments, messages and the chart (ROOM=pkg
 
 pictures: ## make the pictures of docs/ui.md and README.md (MODES=folder for all views in all modes, to look at)
 	go test -tags pictures -count 1 -run Pictures ./pkg/ui $(if $(MODES),-modes "$(abspath $(MODES))")
+
+recording: ## record the snapshot of three nodes that tests of the page open, from a real control plane on this machine
+	go test -count 1 -run TestUI_Saved ./test/inspect -record "$(abspath pkg/ui/testdata/three-nodes.json)"
 
 outdated: ## list the dependencies of which the module proxy has newer versions
 	@hack/outdated.sh

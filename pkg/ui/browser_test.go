@@ -27,6 +27,7 @@ import (
 )
 
 // many is a cluster of nodes in three zones and two pools. A tenth is above the line, and worker-0001 has neither fresh load nor a line.
+// A recording of as many nodes would be as artificial, because they are simulated there too. testdata has one of three.
 func many(nodes int) *cluster {
 	c := newCluster()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -59,24 +60,8 @@ func many(nodes int) *cluster {
 func openPage(t *testing.T, s *running) *browser.Tab {
 	t.Helper()
 	tb := browser.Open(t, s.URL())
-	waitFor(tb, "#count", "node")
+	tb.WaitFor("#count", "node")
 	return tb
-}
-
-// waitFor waits until an element holds text.
-func waitFor(tb *browser.Tab, selector, text string) {
-	tb.Helper()
-	holds := browser.Get(tb, chromedp.Evaluate[bool](fmt.Sprintf(`new Promise((done) => {
-		const end = Date.now() + 300000;
-		let pause = 20;
-		const look = () => [...document.querySelectorAll(%q)].some((e) => e.textContent.includes(%q)) ? done(true)
-			: Date.now() > end ? done(false) : setTimeout(look, pause = Math.min(2 * pause, 500));
-		look();
-	})`, selector, text), chromedp.EvalAwaitPromise))
-	if !holds {
-		tb.Shows(selector, text)
-		tb.FailNow()
-	}
 }
 
 func TestBrowser(t *testing.T) {
@@ -95,7 +80,7 @@ func TestBrowser(t *testing.T) {
 	}
 	tb.Shows("#body", "▲ above the line")
 
-	waitFor(tb, "#health-summary", "✗ Health: 1 error, checked at ")
+	tb.WaitFor("#health-summary", "✗ Health: 1 error, checked at ")
 	tb.Shows("#checks li:first-child", "✗ source: the certificate has expired")
 	tb.Shows("#checks pre", "kubectl get secret")
 
@@ -120,26 +105,26 @@ func TestBrowser(t *testing.T) {
 		"#view=constructor":            "100 nodes",
 	} {
 		tb.Exec(`location.hash = %q`, view)
-		waitFor(tb, "#count", want)
+		tb.WaitFor("#count", want)
 	}
 
 	// Keys open a node and close it. Back opens it again.
 	tb.Exec(`location.hash = ""`)
-	waitFor(tb, "#count", "100 nodes")
+	tb.WaitFor("#count", "100 nodes")
 	tb.Exec(`document.querySelector("#rows").focus()`)
 	tb.Key(kb.ArrowDown)
 	tb.Key(kb.ArrowDown)
 	tb.Key(kb.Enter)
-	waitFor(tb, "#h-node", "worker-0010")
-	waitFor(tb, "#pods", "shop/web-0")
-	waitFor(tb, "#pods", "Workload's peak")
-	waitFor(tb, "#pods", "777m")
+	tb.WaitFor("#h-node", "worker-0010")
+	tb.WaitFor("#pods", "shop/web-0")
+	tb.WaitFor("#pods", "Workload's peak")
+	tb.WaitFor("#pods", "777m")
 	tb.Key(kb.Escape)
 	if !browser.Eval[bool](tb, `document.querySelector("#node").hidden`) {
 		t.Error("Escape leaves the node open")
 	}
 	tb.Exec(`history.back()`)
-	waitFor(tb, "#node:not([hidden]) #h-node", "worker-0010") // its text is there before
+	tb.WaitFor("#node:not([hidden]) #h-node", "worker-0010") // its text is there before
 	tb.Exec(`document.querySelector("#grid").focus()`)
 	tb.Key(kb.End)
 	tb.Shows("#tip:not([hidden])", "Absent: requests count")
@@ -147,7 +132,7 @@ func TestBrowser(t *testing.T) {
 	// A change arrives without a reload.
 	c.change(func(rows map[string]top.Row) { rows["worker-new"] = row("worker-new") })
 	s.tick()
-	waitFor(tb, "#count", "101 nodes")
+	tb.WaitFor("#count", "101 nodes")
 }
 
 func TestBrowserWidths(t *testing.T) {
@@ -207,16 +192,16 @@ func TestBrowserSaved(t *testing.T) {
 		func() *browser.Tab { return openPage(t, startWith(t, Options{Saved: saved, Encode: encode})) },
 	} {
 		tb := open()
-		waitFor(tb, "#connection", "Saved at ")
+		tb.WaitFor("#connection", "Saved at ")
 		tb.Shows("#count", "30 nodes: 3 above the line") // 0, 10 and 20
 		tb.Shows("#health-summary", "1 error")
 		tb.Shows("#facts", "production")
 		tb.Exec(`document.querySelector("#body tr:not(.gap)").click()`)
 		tb.Shows("#node-note", "a saved snapshot has none")
 		tb.Exec(`location.hash = "#q=zone%%3Da"`)
-		waitFor(tb, "#count", "10 of 30")
+		tb.WaitFor("#count", "10 of 30")
 		tb.Exec(`location.hash = "#view=waiting&pod=shop/huge-0"`)
-		waitFor(tb, "#waiting", "shop/huge-0")
+		tb.WaitFor("#waiting", "shop/huge-0")
 		tb.Shows("#pod-note", "A saved snapshot has no answers.")
 	}
 }
@@ -288,23 +273,23 @@ func TestBrowserForeignText(t *testing.T) {
 		}
 	}
 	tb.Exec(`[...document.querySelectorAll("#body tr")].find((row) => row.textContent.includes("script")).click()`)
-	waitFor(tb, "#node-facts", hostile)
+	tb.WaitFor("#node-facts", hostile)
 	tb.Shows("#pool", hostile)
 	tb.Shows("#h-node", hostile)
-	waitFor(tb, "#pods", hostile)
-	waitFor(tb, "#history", hostile)
+	tb.WaitFor("#pods", hostile)
+	tb.WaitFor("#history", hostile)
 	s.tick()
-	waitFor(tb, "#checks", hostile)
+	tb.WaitFor("#checks", hostile)
 	harmless("a node")
 	for hash, selector := range map[string]string{
 		"#group=pool": "#groups", "#view=waiting": "#waiting", "#view=waiting&pod=shop/huge-0": "#pod-answer", "#view=whatif&drain=a": "#whatif-answer",
 	} {
 		tb.Exec(`location.hash = %q`, hash)
-		waitFor(tb, selector, hostile)
+		tb.WaitFor(selector, hostile)
 		harmless(hash)
 	}
 	tb.Exec(`location.hash = "#view=moves"; document.querySelector("#plan").click()`)
-	waitFor(tb, "#moves-answer", hostile)
+	tb.WaitFor("#moves-answer", hostile)
 	harmless("moves")
 }
 
@@ -321,17 +306,17 @@ func TestBrowserGroups(t *testing.T) {
 	})
 	tb := openPage(t, start(t, c))
 	tb.Exec(`location.hash = "#group=pool"`)
-	waitFor(tb, "#groups tbody tr:first-child", "pool-05010"+"4940.050.0") // 50 nodes, 1 above, 0 close, 49 below, both means
+	tb.WaitFor("#groups tbody tr:first-child", "pool-05010"+"4940.050.0") // 50 nodes, 1 above, 0 close, 49 below, both means
 	tb.Shows("#groups tbody tr:last-child", "pool-15000"+"5040.050.0")
 	tb.Exec(`document.querySelector("#groups button").click()`)
-	waitFor(tb, "#count", "50 of 100 nodes: 1 above")
+	tb.WaitFor("#count", "50 of 100 nodes: 1 above")
 	if hash := browser.Eval[string](tb, `location.hash`); hash != "#pool=pool-0" {
 		t.Errorf("the URL ends with %s", hash)
 	}
 	tb.Exec(`location.hash = "#group=zone"`)
-	waitFor(tb, "#groups", "without one25") // each fourth
+	tb.WaitFor("#groups", "without one25") // each fourth
 	tb.Exec(`[...document.querySelectorAll("#groups button")].find((b) => b.textContent === "b").click()`)
-	waitFor(tb, "#count", "25 of 100") // 33 of 100 have the remainder 1 by 3, and 8 of these are multiples of 4
+	tb.WaitFor("#count", "25 of 100") // 33 of 100 have the remainder 1 by 3, and 8 of these are multiples of 4
 }
 
 // Each view is a click away, has its figures as tables, and is held by the URL.
@@ -363,7 +348,7 @@ func TestBrowserAnswers(t *testing.T) {
 	tb.Shows("#waiting tbody tr:last-child", "batch/new-05 sotherno scheduler has looked at it")
 
 	tb.Exec(`document.querySelector("#waiting button").click()`)
-	waitFor(tb, "#pod .verdict", "It would not go to worker-0002 today, but to worker-0003. worker-0002 has rank 3, 100 points behind.")
+	tb.WaitFor("#pod .verdict", "It would not go to worker-0002 today, but to worker-0003. worker-0002 has rank 3, 100 points behind.")
 	hash("#view=waiting&pod=shop%2Fhuge-0")
 	tb.Shows("#pod-answer", "node(s) had too high load")
 	tb.Shows("#pod-answer [aria-label='Expected usage']", "LoadThreshold250m cpu200m: mean of Deployment shop/web + 50m: spread400m: peak")
@@ -371,7 +356,7 @@ func TestBrowserAnswers(t *testing.T) {
 	// Terms of the best two: 10 % against 30 %, and 180 against 140 points.
 	tb.Shows("#pod-answer", "LoadThreshold180140+40· cpu measured10%30%")
 	tb.Exec(`const select = document.querySelector("[aria-label='First node']"); select.value = "worker-0002"; select.dispatchEvent(new Event("change"))`)
-	waitFor(tb, "#pod-answer [aria-label='Two nodes side by side']", "LoadThreshold14080+60")
+	tb.WaitFor("#pod-answer [aria-label='Two nodes side by side']", "LoadThreshold14080+60")
 	hash("#view=waiting&pod=shop%2Fhuge-0&a=worker-0002&b=worker-0004")
 	fits("#pod-answer")
 	tb.Key(kb.Escape)
@@ -381,7 +366,7 @@ func TestBrowserAnswers(t *testing.T) {
 	tb.Exec(`document.querySelector("#whatif-form button").click()`)
 	tb.Shows("#whatif-note", "Name nodes to drain")
 	tb.Exec(`document.querySelector("#drain").value = "worker-0000; reboot"; document.querySelector("#whatif-form button").click()`)
-	waitFor(tb, "#whatif-answer .verdict", "✗ 1 of 4 pods without a node.")
+	tb.WaitFor("#whatif-answer .verdict", "✗ 1 of 4 pods without a node.")
 	tb.Shows("#whatif-answer", "100 Insufficient cpu.")
 	tb.Shows("#whatif-answer", "70.0 → 85.0 ▲")
 	tb.Shows("#whatif-answer pre", "kubectl plimsoll what-if --drain 'worker-0000;' --drain reboot --pending")
@@ -391,27 +376,27 @@ func TestBrowserAnswers(t *testing.T) {
 	tb.Exec(`document.querySelector("#drain").value = ""; document.querySelector("#more").value = "5"; document.querySelector("#whatif-form button").click()`)
 	tb.Shows("#whatif-note", "Name the workload")
 	tb.Exec(`document.querySelector("#of").value = "deployment/shop/web"; document.querySelector("#whatif-form button").click()`)
-	waitFor(tb, "#whatif-answer pre", "kubectl get deployment web -n shop -o yaml | kubectl plimsoll what-if -f - --replicas 5 --pending")
+	tb.WaitFor("#whatif-answer pre", "kubectl get deployment web -n shop -o yaml | kubectl plimsoll what-if -f - --replicas 5 --pending")
 	tb.Exec(`document.querySelector("#more").value = "-5"; document.querySelector("#whatif-form button").click()`)
-	waitFor(tb, "#whatif-answer pre", "kubectl get deployment web -n shop -o yaml | kubectl plimsoll what-if -f - --fewer 5 --pending")
+	tb.WaitFor("#whatif-answer pre", "kubectl get deployment web -n shop -o yaml | kubectl plimsoll what-if -f - --fewer 5 --pending")
 
 	tab("Rebalance")
 	tb.Exec(`document.querySelector("#plan").click()`)
-	waitFor(tb, "#moves-answer .verdict", "▲ 1 move off 1 hot node.")
+	tb.WaitFor("#moves-answer .verdict", "▲ 1 move off 1 hot node.")
 	tb.Shows("#moves-answer .warning", "Moves wait (BreakerOpen): moves failed one after the other; they go on at 2026-01-05T21:00:00Z.")
 	tb.Shows("#moves-answer", "The load does not show the last move yet of hot nodes: worker-0010")
 	tb.Shows("#moves-answer", "pod of a DaemonSet3")
 	tb.Shows("#moves-answer pre", "kubectl plimsoll rebalance --evict")
 	tb.Exec(`history.back()`)
-	waitFor(tb, "#title", "What if")
+	tb.WaitFor("#title", "What if")
 	tb.Exec(`document.querySelector("#whatif-answer tbody button").click()`)
-	waitFor(tb, "#h-node", "worker-0003")
+	tb.WaitFor("#h-node", "worker-0003")
 	tb.Exec(`history.back()`)
-	waitFor(tb, "#title", "What if")
+	tb.WaitFor("#title", "What if")
 	tb.Exec(`history.forward()`)
-	waitFor(tb, "#title", "Nodes")
+	tb.WaitFor("#title", "Nodes")
 	tb.Exec(`document.querySelector("#try-drain").click()`)
-	waitFor(tb, "#whatif-answer", "drained worker-0003")
+	tb.WaitFor("#whatif-answer", "drained worker-0003")
 
 	for _, width := range []int64{360, 768, 1440, 2560} {
 		tb.Window(width)
@@ -442,10 +427,10 @@ func TestBrowserAccessible(t *testing.T) {
 		"#node=gone&resource=memory&state=stale": {"#node-facts", "no node has this name"},
 	} {
 		tb.Exec(`location.hash = %q`, view)
-		waitFor(tb, wait[0], wait[1])
+		tb.WaitFor(wait[0], wait[1])
 		if view == "#view=moves" {
 			tb.Exec(`document.querySelector("#plan").click()`)
-			waitFor(tb, "#moves-answer .verdict", "1 move")
+			tb.WaitFor("#moves-answer .verdict", "1 move")
 		}
 		tb.Exec(`for (const details of document.querySelectorAll("details")) details.open = true`)
 		for _, scheme := range []string{"light", "dark"} {
@@ -456,6 +441,26 @@ func TestBrowserAccessible(t *testing.T) {
 		tb.Accessible(view + " in a narrow window")
 		tb.Window(1280)
 	}
+}
+
+// make recording took the snapshot of a real control plane. One node has 30 % of CPU, one 85 %, and one is not measured.
+func TestBrowserRecorded(t *testing.T) {
+	saved, err := ReadFile(t.Context(), filepath.Join("testdata", "three-nodes.json"), "inspect.plimsoll.io/v1")
+	must(t, err)
+	tb := openPage(t, startWith(t, Options{Saved: saved, Encode: json.Marshal}))
+	tb.Shows("#count", "3 nodes: 1 above the line")
+	for _, tile := range []string{"3 nodes", "1 above the line", "1 without fresh load", "1 waiting pod"} {
+		tb.Shows("#tiles", tile)
+	}
+	tb.Shows("#health-summary", "Health: ")
+	if checks := browser.Eval[int](tb, `document.querySelectorAll("#checks li").length`); checks != len(saved.Health.Checks) {
+		t.Errorf("%d checks, want the %d of the snapshot", checks, len(saved.Health.Checks))
+	}
+	measured := browser.Eval[[]string](tb, `[...document.querySelectorAll("#body tr:not(.gap)")].map((row) => row.cells[3].textContent)`)
+	if len(measured) != 3 || !strings.HasPrefix(measured[0], "8") || !slices.Contains(measured, "–") {
+		t.Errorf("measured CPU %q, want 85 %% first, and a node without", measured)
+	}
+	tb.Accessible("recorded nodes")
 }
 
 // The last hour of a node is a chart and a table, with what happened to its pods.
@@ -470,8 +475,8 @@ func TestBrowserTrend(t *testing.T) {
 		})()`, selector)
 	}
 	tb.Exec(`location.hash = "#node=worker-0000"`)
-	waitFor(tb, "#happened-summary", "1 pod placed, 1 pod evicted")
-	waitFor(tb, "#chart-table", "80.0")
+	tb.WaitFor("#happened-summary", "1 pod placed, 1 pod evicted")
+	tb.WaitFor("#chart-table", "80.0")
 	// 85 % less 5 % pending are measured now, and a point less each five minutes before: 68 % at first.
 	if label := browser.Eval[string](tb, `document.querySelector("#chart").getAttribute("aria-label")`); label !=
 		"Measured cpu of the last hour: 68.0 % first, 80.0 % now, at most 80.0 %, line 80 %" {
@@ -491,14 +496,14 @@ func TestBrowserTrend(t *testing.T) {
 	tb.Shows("#tip:not([hidden])", "80.0 %")
 	// worker-0001 has no measured cpu.
 	tb.Exec(`location.hash = "#node=worker-0001"`)
-	waitFor(tb, "#chart", "Nothing was measured yet.")
+	tb.WaitFor("#chart", "Nothing was measured yet.")
 	tb.Exec(`location.hash = "#node=worker-0001&resource=memory"`)
-	waitFor(tb, "#chart-table", ".")
+	tb.WaitFor("#chart-table", ".")
 
 	tb.Exec(`location.hash = "#view=waiting&profile=other"`)
-	waitFor(tb, "#waiting-note", "1 pod of profile other")
+	tb.WaitFor("#waiting-note", "1 pod of profile other")
 	tb.Exec(`[...document.querySelectorAll(".tile")].find((tile) => tile.textContent.includes("above")).click()`)
-	waitFor(tb, "#count", "10 of 100 nodes: 10 above the line")
+	tb.WaitFor("#count", "10 of 100 nodes: 10 above the line")
 	if hash := browser.Eval[string](tb, `location.hash`); hash != "#state=above&profile=other" {
 		t.Errorf("the URL ends with %s", hash)
 	}
@@ -548,7 +553,7 @@ func TestBrowserCost(t *testing.T) {
 	yardstick() // compiles it
 	first := cost(func() {
 		tb.Do(chromedp.Reload())
-		waitFor(tb, "#count", "5,000 nodes")
+		tb.WaitFor("#count", "5,000 nodes")
 	}) / yardstick()
 	refresh := math.Inf(1) // other work of the machine makes the others longer
 	for i := range 5 {
@@ -564,7 +569,7 @@ func TestBrowserCost(t *testing.T) {
 				rows[fmt.Sprint("new-", i)] = row(fmt.Sprint("new-", i))
 			})
 			s.tick()
-			waitFor(tb, "#count", number(nodes+i+1)+" nodes")
+			tb.WaitFor("#count", number(nodes+i+1)+" nodes")
 		})/unit)
 	}
 	_, heap := measure()

@@ -649,7 +649,7 @@
       [counts.above, "above the line", "above", { view: "", state: "above" }],
       [counts.close, "close to it", "close", { view: "", state: "close" }],
       [counts.stale, "without fresh load", "none", { view: "", state: "stale" }],
-      [snapshot.waitingPods ?? 0, "waiting pods", "waits", { view: "waiting" }],
+      [snapshot.waitingPods ?? 0, snapshot.waitingPods === 1 ? "waiting pod" : "waiting pods", "waits", { view: "waiting" }],
     ];
     const now = JSON.stringify([tiles, view.view, view.state]);
     if (now === drawnTiles) return;

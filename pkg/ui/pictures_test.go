@@ -133,10 +133,10 @@ func TestPictures(t *testing.T) {
 	tb.Window(1280)
 	browser.Call(tb, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "UTC"})
 	s.tick()
-	waitFor(tb, "#health-summary", "1 error")
+	tb.WaitFor("#health-summary", "1 error")
 	for _, v := range views[:2] {
 		tb.Exec(`location.hash = %q`, v.hash)
-		waitFor(tb, v.selector, v.text)
+		tb.WaitFor(v.selector, v.text)
 		file := filepath.Join(*pictures, "ui-"+v.name+".png")
 		shoot(tb, file, v.element)
 		if info, err := os.Stat(file); err != nil || info.Size() > 128<<10 {
@@ -153,7 +153,7 @@ func TestPicturesOfModes(t *testing.T) {
 		s := start(t, newPictured(nodes))
 		tb := openPage(t, s)
 		s.tick()
-		waitFor(tb, "#health-summary", "1 error")
+		tb.WaitFor("#health-summary", "1 error")
 		for mode, features := range map[string][]*emulation.MediaFeature{
 			"light":    {{Name: "prefers-color-scheme", Value: "light"}},
 			"dark":     {{Name: "prefers-color-scheme", Value: "dark"}},
@@ -171,10 +171,10 @@ func TestPicturesOfModes(t *testing.T) {
 						continue
 					}
 					tb.Exec(`location.hash = %q`, v.hash)
-					waitFor(tb, v.selector, v.text)
+					tb.WaitFor(v.selector, v.text)
 					if v.name == "moves" && mode == "light" {
 						tb.Exec(`document.querySelector("#plan").click()`)
-						waitFor(tb, "#moves-answer .verdict", "1 move")
+						tb.WaitFor("#moves-answer .verdict", "1 move")
 					}
 					shoot(tb, filepath.Join(*modes, fmt.Sprintf("%d-%s-%s-%d.png", nodes, v.name, mode, width)), "html")
 				}

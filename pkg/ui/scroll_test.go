@@ -69,7 +69,7 @@ func TestBrowserScroll(t *testing.T) {
 	var few scrolled
 	for _, nodes := range []int{100, 5000} {
 		tb := openPage(t, start(t, many(nodes)))
-		waitFor(tb, "#count", "nodes")
+		tb.WaitFor("#count", "nodes")
 		tb.Settle()
 		tb.Exec(watchFrames)
 		got := browser.Get(tb, chromedp.Evaluate[scrolled](scroll, chromedp.EvalAwaitPromise))

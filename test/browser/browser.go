@@ -156,6 +156,22 @@ func (tb *Tab) Shows(selector, text string) {
 	}
 }
 
+// WaitFor waits until an element of this selector holds text, and ends the test if none does within five minutes.
+func (tb *Tab) WaitFor(selector, text string) {
+	tb.Helper()
+	holds := Get(tb, chromedp.Evaluate[bool](fmt.Sprintf(`new Promise((done) => {
+		const end = Date.now() + 300000;
+		let pause = 20;
+		const look = () => [...document.querySelectorAll(%q)].some((e) => e.textContent.includes(%q)) ? done(true)
+			: Date.now() > end ? done(false) : setTimeout(look, pause = Math.min(2 * pause, 500));
+		look();
+	})`, selector, text), chromedp.EvalAwaitPromise))
+	if !holds {
+		tb.Shows(selector, text)
+		tb.FailNow()
+	}
+}
+
 // axe-core 4.14.1 (MPL-2.0, https://github.com/dequelabs/axe-core) finds barriers for people with disabilities; axe/ has its
 // unmodified files from npm. Only tests read them.
 //

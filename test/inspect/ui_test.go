@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -19,31 +20,40 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
-// ui serves what top prints, and its stream tells of a new node.
-func TestUI(t *testing.T) {
-	topCluster(t, nil)
-	cmd := exec.CommandContext(t.Context(), filepath.Join(shared.binDir, build.KubectlPlimsoll().Name), "ui", "--no-open",
+// startUI starts ui. It returns the process, what it writes to its standard error, and the URL of the page.
+func startUI(t *testing.T) (cmd *exec.Cmd, stderr *bytes.Buffer, address *url.URL) {
+	t.Helper()
+	cmd = exec.CommandContext(t.Context(), filepath.Join(shared.binDir, build.KubectlPlimsoll().Name), "ui", "--no-open",
 		"--kubeconfig", shared.AdminKubeconfig, "--config", shared.configuration)
 	cmd.Env = append(os.Environ(), "KUBERNETES_SERVICE_HOST=", "HOME="+t.TempDir())
 	out, err := cmd.StdoutPipe()
 	must(t, err)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
+	stderr = &bytes.Buffer{}
+	cmd.Stderr = stderr
 	must(t, cmd.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatalf("%v: %s", err, stderr.String())
 	}
-	address, err := url.Parse(strings.TrimSpace(line))
+	address, err = url.Parse(strings.TrimSpace(line))
 	must(t, err)
+	return cmd, stderr, address
+}
+
+// ui serves what top prints, and its stream tells of a new node.
+func TestUI(t *testing.T) {
+	topCluster(t, nil)
+	cmd, stderr, address := startUI(t)
 	token := strings.TrimPrefix(address.Fragment, "token=")
 	address.Fragment = ""
 
@@ -141,14 +151,20 @@ func TestUI(t *testing.T) {
 	}
 }
 
-// A saved snapshot has the nodes and the results of the checks.
+var record = flag.String("record", "", "file to which the snapshot of TestUI_Saved is written, with hashes of names; empty for none")
+
+// A saved snapshot has the nodes, the pods that wait, and the results of the checks.
 func TestUI_Saved(t *testing.T) {
 	topCluster(t, nil)
+	huge := corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100")}}
+	must(t, shared.CreatePods(t.Context(), cluster.Pod{Name: "huge", Scheduler: "plimsoll", Resources: huge}))
+	_, err := shared.WaitRefused(t.Context(), "huge")
+	must(t, err)
 	saved, page := filepath.Join(t.TempDir(), "nodes.json"), filepath.Join(t.TempDir(), "nodes.html")
 	shared.plimsoll(t, "ui", "--save", saved).wants(t, 0)
 	snapshot, err := ui.ReadFile(t.Context(), saved, "inspect.plimsoll.io/v1")
 	must(t, err)
-	if len(snapshot.Nodes) != 3 || !snapshot.Nodes["worker-2"].CPU.AboveLine || snapshot.Health.Report == nil || len(snapshot.Health.Checks) < 10 {
+	if len(snapshot.Nodes) != 3 || snapshot.Waiting["default/huge"] == nil || !snapshot.Nodes["worker-2"].CPU.AboveLine || snapshot.Health.Report == nil || len(snapshot.Health.Checks) < 10 {
 		t.Errorf("%+v with health %+v", snapshot, snapshot.Health)
 	}
 	shared.run(t, "", "ui", "--from-file", saved, "--html", page).wants(t, 0)
@@ -162,5 +178,8 @@ func TestUI_Saved(t *testing.T) {
 	must(t, err)
 	if strings.Contains(string(hashed), "worker-2") || !strings.Contains(string(hashed), `{"name":"node-`) {
 		t.Errorf("a name of a node, or no node, in the page:\n%s", hashed)
+	}
+	if *record != "" {
+		shared.run(t, "", "ui", "--from-file", saved, "--save", *record, "--hash-names").wants(t, 0)
 	}
 }
