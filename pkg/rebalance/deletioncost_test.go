@@ -71,7 +71,7 @@ func TestExecutor_DeletionCost(t *testing.T) {
 			f.pods["web-1"].DeletionTimestamp, f.pods["web-1"].Finalizers = &metav1.Time{Time: now}, []string{"f"}
 		}, nil, 0},
 		{"a pause", func(f *fixture) { f.c.Paused = true }, nil, 0},
-		{"too many hot nodes", func(f *fixture) { f.c.MaxHotNodesPercent = 10 }, nil, 0},
+		{"too many hot nodes", func(f *fixture) { f.c.MaxHotNodesPercent = 0 }, nil, 0},
 		{"60 pods", func(f *fixture) {
 			for i := range 60 {
 				f.pod("many", fmt.Sprintf("many-%02d", i), "a", "10m")

@@ -600,17 +600,17 @@ func (e *Executor) settle(ctx context.Context) error {
 // outcome returns how the move ended; nil if it is under way.
 func (e *Executor) outcome(m *Moving, pods []*corev1.Pod, now time.Time) *Record {
 	moved, replacement := e.find(m, pods)
-	r := &Record{Moving: *m, Ended: now}
 	since, timeout := now.Sub(m.Began), e.Config.ReplacementTimeout.Duration
+	if moved != nil && isEvacuating(moved) {
+		m.Evacuates, timeout = true, max(timeout, longestEvacuation) // the answer may be lost
+	}
+	r := &Record{Moving: *m, Ended: now}
 	if moved != nil && moved.DeletionTimestamp == nil && !m.Evacuates { // it was not evicted
 		if since < unanswered {
 			return nil
 		}
 		r.Outcome = Withdrawn
 		return r
-	}
-	if m.Evacuates && moved != nil && isEvacuating(moved) {
-		timeout = max(timeout, longestEvacuation)
 	}
 	stays := m.Evacuates && moved != nil && moved.DeletionTimestamp == nil // a replacement is ready before the machine is there
 	if replacement != nil && !stays {

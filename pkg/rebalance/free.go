@@ -308,11 +308,7 @@ func (p *planner) empty(ctx context.Context, c *freeCandidate) (kept KeptNode, e
 	usages := p.usagesOf(c)
 	begun := len(p.undo)
 	defer func() {
-		for len(p.undo) > begun && err == nil {
-			last := len(p.undo) - 1
-			err = p.undo[last]()
-			p.undo = p.undo[:last]
-		}
+		err = cmp.Or(err, p.back(begun))
 	}()
 	if err = p.Scheduler.Update(sim.Cordoned(node)); err != nil {
 		return kept, err
@@ -331,7 +327,9 @@ func (p *planner) empty(ctx context.Context, c *freeCandidate) (kept KeptNode, e
 		pod := c.pods[i].pod
 		m, reason, err := p.land(ctx, pod, node.Name, load.CPU, usages[pod.UID], more)
 		if err != nil {
-			return kept, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
+			if reason, err = p.fail(ctx, pod, err); err != nil {
+				return kept, err
+			}
 		}
 		if reason != "" {
 			return KeptNode{node.Name, reason, pod.Namespace + "/" + pod.Name}, nil

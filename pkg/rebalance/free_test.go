@@ -97,7 +97,7 @@ func TestMake_FreeStops(t *testing.T) {
 		}, "3 nodes emptied, and freeMaxNodes is 3"},
 		{"a node was emptied just now", func(f *fixture) { f.history.freed = now.Add(time.Second - 30*time.Minute) },
 			"a node was emptied or uncordoned less than freeRest ago, until 2026-01-02T03:00:01Z"},
-		{"load is unknown", func(f *fixture) { delete(f.cpu, "a") }, "1 of 3 nodes have unknown load, more than 20 %"},
+		{"load is unknown", func(f *fixture) { f.cpu = map[string]float64{"a": 0.2} }, "2 of 3 nodes have unknown load, more than 20 %"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := idle()

@@ -55,8 +55,9 @@ type Plan struct {
 	Resting, Deferred []string
 	// Free is the result of the goal Free; nil without it.
 	Free *Freeing
-	// Simulated is the number of simulated decisions.
+	// Simulated is the number of simulated decisions. Problem is the error of the first that failed; empty if none did.
 	Simulated int
+	Problem   string
 }
 
 // Move is a pod to move.
@@ -197,7 +198,11 @@ func (p *planner) findHot() (stopped string) {
 		{unknown, p.c.MaxUnknownNodesPercent, "have unknown load"},
 		{len(p.Hot), p.c.MaxHotNodesPercent, "are hot"},
 	} {
-		if float64(limit.count) > limit.most/100*float64(len(p.Nodes)) {
+		most := limit.most / 100 * float64(len(p.Nodes))
+		if limit.most > 0 {
+			most = max(most, 1) // in clusters of few nodes
+		}
+		if float64(limit.count) > most {
 			return fmt.Sprintf("%d of %d nodes %s, more than %v %%", limit.count, len(p.Nodes), limit.what, limit.most)
 		}
 	}
@@ -305,7 +310,7 @@ func (p *planner) cool(ctx context.Context, source *Node) (moved bool, err error
 		}
 		reason, err := p.try(ctx, source, resource, &c)
 		if err != nil {
-			return false, fmt.Errorf("pod %s/%s: %w", c.pod.Namespace, c.pod.Name, err)
+			return false, err
 		}
 		if reason == "" {
 			if others := len(candidates) - i - 1; others > 0 {
@@ -398,19 +403,42 @@ func (b *budget) covers(pod *corev1.Pod) bool {
 	return b.namespace == pod.Namespace && b.selector.Matches(labels.Set(pod.Labels))
 }
 
+// back undoes the simulation until so many steps are left.
+func (p *planner) back(kept int) error {
+	for len(p.undo) > kept {
+		last := len(p.undo) - 1
+		if err := p.undo[last](); err != nil {
+			return err
+		}
+		p.undo = p.undo[:last]
+	}
+	return nil
+}
+
+// fail notes the error of a simulated decision about the pod. One pod must not end the plan.
+func (p *planner) fail(ctx context.Context, pod *corev1.Pod, err error) (Reason, error) {
+	if ctx.Err() != nil {
+		return "", err
+	}
+	p.Problem = cmp.Or(p.Problem, fmt.Sprintf("pod %s/%s: %v", pod.Namespace, pod.Name, err))
+	return SimulationFailed, nil
+}
+
 // try simulates the move. A good move stays in the simulation until the plan is made. Otherwise try undoes it, and returns why.
 func (p *planner) try(ctx context.Context, source *Node, resource load.Resource, c *candidate) (Reason, error) {
 	kept := len(p.undo)
-	back := func(reason Reason) (Reason, error) {
-		for len(p.undo) > kept {
-			last := len(p.undo) - 1
-			if err := p.undo[last](); err != nil {
-				return "", err
-			}
-			p.undo = p.undo[:last]
-		}
-		return reason, nil
+	reason, err := p.simulate(ctx, source, resource, c)
+	if err != nil {
+		reason, err = p.fail(ctx, c.pod, err)
 	}
+	if reason != "" {
+		err = cmp.Or(err, p.back(kept))
+	}
+	return reason, err
+}
+
+// simulate simulates the move, and accepts it. It returns why the move is not good.
+func (p *planner) simulate(ctx context.Context, source *Node, resource load.Resource, c *candidate) (Reason, error) {
 	if err := p.Scheduler.Remove(c.pod); err != nil {
 		return "", err
 	}
@@ -421,16 +449,13 @@ func (p *planner) try(ctx context.Context, source *Node, resource load.Resource,
 	}
 	after := without.Utilization[resource] - c.relief // the measured load still includes the pod
 	if (source.Utilization[resource]-after)/c.disruption < p.c.MinReliefPercent/100 {
-		return back(LittleRelief)
+		return LittleRelief, nil
 	}
 	var usage podusage.Amounts
 	usage[resource] = c.usage
 	m, reason, err := p.land(ctx, c.pod, source.Name, resource, usage, map[string]podusage.Amounts{})
-	if err != nil {
-		return "", err
-	}
-	if reason != "" {
-		return back(reason)
+	if err != nil || reason != "" {
+		return reason, err
 	}
 	m.Line, m.FromBefore, m.FromAfter = source.Line[resource], source.Utilization[resource], after
 	p.accept(c, m)
@@ -460,11 +485,9 @@ func (p *planner) land(
 	var beyond podusage.Amounts
 	for i, name := range best {
 		if i > 0 { // only the last one stays placed
-			last := len(p.undo) - 1
-			if err := p.undo[last](); err != nil {
+			if err := p.back(len(p.undo) - 1); err != nil {
 				return m, "", err
 			}
-			p.undo = p.undo[:last]
 		}
 		if before, to, err = p.place(ctx, replacement, name); err != nil {
 			return m, "", err
@@ -536,7 +559,7 @@ func (m *Move) of(c *candidate) {
 // replacementOf returns the pod as its controller creates it again.
 func replacementOf(pod *corev1.Pod, now time.Time) *corev1.Pod {
 	again := &corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: *pod.ObjectMeta.DeepCopy(), Spec: *pod.Spec.DeepCopy()}
-	again.Name, again.UID, again.ResourceVersion = pod.Name+"-moved", pod.UID+"-moved", ""
+	again.Name, again.UID, again.ResourceVersion = pod.Name+"-Moved", pod.UID+"-moved", "" // no pod's name has upper case
 	again.CreationTimestamp = metav1.Time{Time: now}
 	again.Spec.NodeName, again.Spec.EphemeralContainers = "", nil
 	again.Status = corev1.PodStatus{Phase: corev1.PodPending}

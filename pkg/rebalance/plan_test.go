@@ -3,6 +3,7 @@ package rebalance
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -196,11 +197,18 @@ func TestMake_Stays(t *testing.T) {
 	machine := func(f *fixture) {
 		annotate("descheduler.alpha.kubernetes.io/request-evict-only", "")(f)
 		volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})(f)
+		f.pods["web-1"].Spec.RestartPolicy = corev1.RestartPolicyNever
 		f.pods["web-1"].OwnerReferences[0].Kind, f.pods["web-1"].OwnerReferences[0].UID = "VirtualMachineInstance", "vm"
 		f.objects = append(f.objects, budgetOf("ns", 0))
 	}
 	ofKind := func(kind string) func(*fixture) {
 		return func(f *fixture) { f.pods["web-1"].OwnerReferences[0].Kind = kind }
+	}
+	restarts := func(p corev1.RestartPolicy) func(*fixture) {
+		return func(f *fixture) {
+			ofKind("Workflow")(f)
+			f.pods["web-1"].Spec.RestartPolicy = p
+		}
 	}
 	condition := func(c corev1.PodConditionType) func(*fixture) {
 		return func(f *fixture) {
@@ -243,6 +251,9 @@ func TestMake_Stays(t *testing.T) {
 			f.pods["web-1"].Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
 		}, want: "ResourceClaims"},
 		{name: "Job", change: ofKind("Job"), want: "Jobs", unprotected: rebalancer.Jobs},
+		{name: "never restarted", change: restarts(corev1.RestartPolicyNever), want: "Jobs", unprotected: rebalancer.Jobs},
+		{name: "restarted on failure", change: restarts(corev1.RestartPolicyOnFailure), want: "Jobs"},
+		{name: "always restarted", change: restarts(corev1.RestartPolicyAlways)},
 		{name: "system-critical", change: func(f *fixture) { f.pods["web-1"].Spec.Priority = ptr.To[int32](2_000_000_000) },
 			want: "SystemPriority", unprotected: rebalancer.SystemPriority},
 		{name: "highest priority of users", change: func(f *fixture) { f.pods["web-1"].Spec.Priority = ptr.To[int32](1_000_000_000) }},
@@ -396,12 +407,17 @@ func TestMake_Brakes(t *testing.T) {
 		{"none", func(*fixture) {}, "moves"},
 		{"four looks are not five", func(f *fixture) { f.looks = 4 }, ""},
 		{"not hot at the line", func(f *fixture) { f.cpu["a"] = 0.8 }, ""},
-		{"too many are hot", func(f *fixture) { f.c.MaxHotNodesPercent = 33 }, "1 of 3 nodes are hot, more than 33 %"},
+		{"one hot node is not too many", func(f *fixture) { f.c.MaxHotNodesPercent = 1 }, "moves"},
+		{"no hot node is allowed", func(f *fixture) { f.c.MaxHotNodesPercent = 0 }, "1 of 3 nodes are hot, more than 0 %"},
+		{"too many are hot", func(f *fixture) { f.c.MaxHotNodesPercent, f.cpu["c"] = 60, 0.85 }, "2 of 3 nodes are hot, more than 60 %"},
 		{"load of one is unknown", func(f *fixture) {
 			delete(f.cpu, "c")
-			f.c.MaxUnknownNodesPercent, f.pods["web-1"].Spec.NodeSelector = 34, map[string]string{"name": "b"}
+			f.pods["web-1"].Spec.NodeSelector = map[string]string{"name": "b"}
 		}, "moves"},
-		{"load of too many is unknown", func(f *fixture) { delete(f.cpu, "c") }, "1 of 3 nodes have unknown load, more than 20 %"},
+		{"load of too many is unknown", func(f *fixture) {
+			delete(f.cpu, "b")
+			delete(f.cpu, "c")
+		}, "2 of 3 nodes have unknown load, more than 20 %"},
 		{"no move an hour", func(f *fixture) { f.c.MaxMovesPerHour = 0 }, "deferred"},
 		{"the moves of the hour are made", func(f *fixture) { f.c.MaxMovesPerHour = 3; inFlight(3, time.Hour-time.Second, true)(f) }, "deferred"},
 		{"they are of the hour before", func(f *fixture) { f.c.MaxMovesPerHour = 3; inFlight(3, time.Hour, true)(f) }, "moves"},
@@ -458,6 +474,31 @@ func TestMake_CountsItsOwnMoves(t *testing.T) {
 	f.cpu["b"] = 0.34
 	if p := f.plan(t); len(p.Moves) != 2 || math.Abs(p.Moves[1].ToAfter-0.74) > 1e-9 || math.Abs(p.Moves[1].ToBefore-0.54) > 1e-9 {
 		t.Errorf("%+v, want both: the second finds 54 %%, and leaves 74", p)
+	}
+}
+
+// TestMake_SimulationFails has a pod with the name of the simulated replacement, which no API server accepts. Another pod moves. A
+// valid name hinders nobody.
+func TestMake_SimulationFails(t *testing.T) {
+	f := newFixture()
+	f.pod("web", "web-1-moved", "c", "100m").UID = "other-1"
+	if p := f.plan(t); len(p.Moves) != 1 || p.Problem != "" {
+		t.Errorf("%+v, want a move of web-1", p)
+	}
+	f.pod("web", "web-1-Moved", "c", "100m").UID = "other-2"
+	f.pod("db", "db-1", "a", "1500m")
+	f.pod("db", "db-2", "c", "100m")
+	p := f.plan(t)
+	if len(p.Moves) != 1 || p.Moves[0].Pod != "db-1" || p.Stay[SimulationFailed] != 1 || !strings.HasPrefix(p.Problem, "pod ns/web-1: ") {
+		t.Errorf("%+v, want a move of db-1, and the problem of web-1", p)
+	}
+
+	f = idle()
+	f.pod("web", "web-1-Moved", "c", "100m").UID = "other-2"
+	p = f.plan(t)
+	kept := KeptNode{"a", SimulationFailed, "ns/web-1"}
+	if p.Free.Node == "" || !slices.Contains(p.Free.Kept, kept) || !strings.HasPrefix(p.Problem, "pod ns/web-1: ") {
+		t.Errorf("%+v, want another node to empty than a", p.Free)
 	}
 }
 

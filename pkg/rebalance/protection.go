@@ -38,6 +38,7 @@ const (
 	EvictionRefused  Reason = "EvictionRefused"
 	LittleRelief     Reason = "LittleRelief"
 	NotSimulated     Reason = "NotSimulated"
+	SimulationFailed Reason = "SimulationFailed"
 	NoOtherNode      Reason = "NoOtherNode"
 	WouldReturn      Reason = "WouldReturn"
 	NoRoom           Reason = "NoRoom"
@@ -114,7 +115,8 @@ func protected(pod *corev1.Pod, owner *metav1.OwnerReference, by rebalancer.Prot
 	case rebalancer.ResourceClaims:
 		return len(pod.Spec.ResourceClaims) > 0
 	case rebalancer.Jobs:
-		return owner.Kind == "Job"
+		ends := pod.Spec.RestartPolicy == corev1.RestartPolicyNever || pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
+		return owner.Kind == "Job" || ends // other controllers may not create it again
 	case rebalancer.SystemPriority:
 		return priorityOf(pod) >= systemCriticalPriority
 	case rebalancer.SystemNamespace:
@@ -146,7 +148,9 @@ func isEvacuating(pod *corev1.Pod) bool {
 
 // survives reports whether the protection is pointless for the pod: it runs, with its storage, until its replacement does.
 func survives(pod *corev1.Pod, by rebalancer.Protection) bool {
-	spared := []rebalancer.Protection{rebalancer.LocalStorage, rebalancer.PersistentVolumes, rebalancer.SingleReplicas}
+	spared := []rebalancer.Protection{
+		rebalancer.LocalStorage, rebalancer.PersistentVolumes, rebalancer.SingleReplicas, rebalancer.Jobs,
+	}
 	return isEvacuated(pod) && slices.Contains(spared, by)
 }
 

@@ -270,6 +270,9 @@ func (r *Report) usage(ctx context.Context, c *live.Cluster, now time.Time) func
 // add adds the plan.
 func (r *Report) add(p *rebalance.Plan) {
 	r.Stopped, r.Deferred, r.Resting, r.Simulated = p.Stopped, p.Deferred, p.Resting, p.Simulated
+	if p.Problem != "" {
+		r.Notes = append(r.Notes, "A simulated decision failed: "+text.Excerpt(p.Problem))
+	}
 	byName := map[string]*Node{}
 	percent := func(fraction float64) float64 { return math.Round(1000*fraction) / 10 }
 	node := func(name string, of load.Resource, hot bool) *Node {

@@ -317,7 +317,7 @@ func (l *Lease) Down(ctx context.Context) (string, error) {
 	now, duration := l.Clock.Now(), time.Duration(*spec.LeaseDurationSeconds)*time.Second
 	if !l.renewed.Equal(spec.RenewTime) {
 		l.seen = now
-		if l.renewed.IsZero() { // nothing is known of the time before
+		if l.renewed.IsZero() && spec.RenewTime.Time.Before(now) { // nothing is known of the time before
 			l.seen = spec.RenewTime.Time
 		}
 		l.renewed = *spec.RenewTime

@@ -283,17 +283,25 @@ func TestLease_Down(t *testing.T) {
 		lease *coordinationv1.Lease
 		after time.Duration
 		want  string
+		// restarted says that nothing was seen before.
+		restarted bool
 	}{
-		{nil, 0, "no scheduler leads yet"},
-		{renewed(now.Add(-16 * time.Second)), 0, "the scheduler is down: it last renewed the Lease ns/s at 2026-01-02T02:59:44Z"},
-		{renewed(now.Add(-10 * time.Second)), time.Second, ""}, // it was renewed after the first look
-		{renewed(now.Add(-10 * time.Second)), 16 * time.Second, ""},
-		{renewed(now.Add(-10 * time.Second)), 17 * time.Second, "the scheduler is down"},
-		{renewed(now.Add(-9 * time.Second)), 18 * time.Second, ""}, // a clock that is late
-		{released, 19 * time.Second, "has no holder"},
+		{nil, 0, "no scheduler leads yet", false},
+		{renewed(now.Add(-16 * time.Second)), 0, "the scheduler is down: it last renewed the Lease ns/s at 2026-01-02T02:59:44Z", false},
+		{renewed(now.Add(-10 * time.Second)), time.Second, "", false}, // it was renewed after the first look
+		{renewed(now.Add(-10 * time.Second)), 16 * time.Second, "", false},
+		{renewed(now.Add(-10 * time.Second)), 17 * time.Second, "the scheduler is down", false},
+		{renewed(now.Add(-9 * time.Second)), 18 * time.Second, "", false}, // a clock that is late
+		{released, 19 * time.Second, "has no holder", false},
+		{renewed(now.Add(time.Hour)), 20 * time.Second, "", true}, // this clock is late, and nothing renews the lease
+		{renewed(now.Add(time.Hour)), 35 * time.Second, "", false},
+		{renewed(now.Add(time.Hour)), 36 * time.Second, "the scheduler is down", false},
 	} {
 		held = step.lease
 		clock.SetTime(now.Add(step.after))
+		if step.restarted {
+			l = &Lease{Client: client, Clock: clock, Namespace: "ns", Name: "s"}
+		}
 		got, err := l.Down(t.Context())
 		if err != nil || (step.want == "") != (got == "") || !strings.Contains(got, step.want) {
 			t.Errorf("step %d: %q, %v; want %q", i, got, err, step.want)
