@@ -27,7 +27,10 @@ Without --evict it only plans. A plan has one move per hot node at most. A node 
 field refreshes of the RebalancerConfiguration has no effect.
 
 With --evict it asks, evicts the pods of the plan one at a time, and waits until each replacement is ready. Ctrl-C stops
-between moves. It needs the permission to create pods/eviction, and a scheduler with leader election.`,
+between moves. It needs the permission to create pods/eviction, and a scheduler with leader election.
+
+With the goal Free in the RebalancerConfiguration, and no hot node, --evict cordons the node of the plan and empties it.
+Ctrl-C uncordons it. This needs the permission to patch nodes. Once it is empty, it stays cordoned.`,
 		Example: `  # The plan now
   kubectl plimsoll rebalance
 
@@ -88,10 +91,14 @@ func runEviction(cmd *cobra.Command, cluster *clusterFlags, connection *live.Con
 		Confirm: func(r *moves.Report) (bool, error) {
 			p := &terminal.Printer{}
 			r.Print(p)
-			if _, err := fmt.Fprint(cmd.OutOrStdout(), p.String()); err != nil || yes || len(r.Moves) == 0 {
+			if _, err := fmt.Fprint(cmd.OutOrStdout(), p.String()); err != nil || yes || len(r.Moves) == 0 && r.EmptiesNode() == "" {
 				return err == nil && yes, err
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "\nEvict these pods? [y/N] ")
+			question := "Evict these pods?"
+			if node := r.EmptiesNode(); node != "" {
+				question = "Cordon " + node + ", and evict these pods?"
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "\n%s [y/N] ", question)
 			answer, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
 			if err != nil {
 				return false, fmt.Errorf("no answer: %w; write --yes to evict without a question", err)

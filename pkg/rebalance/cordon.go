@@ -163,7 +163,7 @@ func (e *Executor) goOn(ctx context.Context, s *Status, c *Cordon, holds bool) (
 		if err := e.save(ctx); err != nil {
 			return err
 		}
-		e.Observer.Freed(c, NodeEmptied, "All of its pods were moved. It stays cordoned until the cluster needs room")
+		e.Observer.Freed(c, NodeEmptied, "All of its pods were moved. It stays cordoned")
 	case len(f.Moves) > 0:
 		s.Began, err = e.move(ctx, &f.Moves[0])
 	}

@@ -48,7 +48,7 @@ func emptied(t *testing.T) *world {
 	w.wants("save", "Landed web-1") // the old pod still ends
 	w.end("web-1")
 	w.done = nil
-	want := []string{"save", "NodeEmptied a: All of its pods were moved. It stays cordoned until the cluster needs room"}
+	want := []string{"save", "NodeEmptied a: All of its pods were moved. It stays cordoned"}
 	if _, err := w.Step(t.Context(), false); err != nil || !slices.Equal(w.done, want) { // it does not wait for a refresh
 		t.Errorf("it did %q with error %v, want %q", w.done, err, want)
 	}
@@ -370,7 +370,7 @@ func TestExecutor_KilledWhileEmptying(t *testing.T) {
 		w.end("web-1")
 		w.pods["web-1"] = w.pods["web-2"] // for its labels
 		w.replace("web-1", "b", true)
-		w.wants("save", "Landed web-1", "save", "NodeEmptied a: All of its pods were moved. It stays cordoned until the cluster needs room")
+		w.wants("save", "Landed web-1", "save", "NodeEmptied a: All of its pods were moved. It stays cordoned")
 	})
 }
 

@@ -3,6 +3,7 @@ package inspect
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,9 +15,11 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
-// TestRebalancer_Free has a pod of web on each node. w-2 and w-3 are at 25 %, by pods that stay. It empties w-1, and is killed
-// meanwhile. Then a pod waits that fits w-1 alone.
-func TestRebalancer_Free(t *testing.T) {
+const freeGoal = "goals: [Cool, Free]\nfreeMinNodes: 1\nfreeMaxNodes: 1\nfreeRest: 1m\n"
+
+// idle has a pod of web on each node. w-2 and w-3 are at 25 %, by pods that stay, so only w-1 can be emptied.
+func idle(t *testing.T) {
+	t.Helper()
 	shared.clear(t)
 	ctx := t.Context()
 	scheduler, err := shared.RunScheduler(ctx, "moving", build.KubeScheduler(), movingConfiguration)
@@ -36,26 +39,63 @@ func TestRebalancer_Free(t *testing.T) {
 		must(t, shared.CreatePods(ctx, web("web-"+name, name)))
 	}
 	replicate(t, 3, web("", ""))
-	nodes := shared.Client.CoreV1().Nodes()
-	// cordon returns whether a node is cordoned, and the annotation.
-	cordon := func(name string) (bool, string) {
-		node, err := nodes.Get(ctx, name, metav1.GetOptions{})
-		must(t, err)
-		return node.Spec.Unschedulable, node.Annotations[rebalance.CordonAnnotation]
-	}
+}
 
+// cordon returns whether a node is cordoned, and the annotation.
+func cordon(t *testing.T, name string) (bool, string) {
+	t.Helper()
+	node, err := shared.Client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	must(t, err)
+	return node.Spec.Unschedulable, node.Annotations[rebalance.CordonAnnotation]
+}
+
+// TestRebalance_EvictFree asks first, and then empties the node that the rebalancer would empty.
+func TestRebalance_EvictFree(t *testing.T) {
+	idle(t)
+	args := []string{
+		"rebalance", "--evict", "--config", shared.writeConfiguration(t, movingConfiguration), "--rebalancer-config", limits(t, freeGoal),
+	}
+	var r result
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(time.Second) { // the pods are young
+		if r = shared.plimsollReading(t, "no\n", args...); strings.Contains(r.stdout, "Node w-1 could be emptied, with 1 pod to place") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no plan: %+v", r)
+		}
+	}
+	if is, _ := cordon(t, "w-1"); r.exitCode != 0 || !strings.Contains(r.stderr, "Cordon w-1, and evict these pods? [y/N]") || is {
+		t.Errorf("after the answer no, w-1 is cordoned: %t; %+v", is, r)
+	}
+	r = shared.plimsollReading(t, "y\n", args...).wants(t, 0)
+	for _, want := range []string{
+		"Node w-1 (NodeCordoned): ", "Evicted pod default/web-w-1 from w-1; ", ", in place of web-w-1\n", "Node w-1 (NodeEmptied): ",
+	} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("stdout is %q, want %q", r.stdout, want)
+		}
+	}
+	if is, at := cordon(t, "w-1"); !is || at == "" {
+		t.Errorf("w-1 is cordoned: %t, with the annotation %q", is, at)
+	}
+}
+
+// TestRebalancer_Free empties w-1, and is killed meanwhile. Then a pod waits that fits w-1 alone.
+func TestRebalancer_Free(t *testing.T) {
+	idle(t)
+	ctx, nodes := t.Context(), shared.Client.CoreV1().Nodes()
 	createState(t, metav1.NamespaceDefault)
-	goals := limits(t, "goals: [Cool, Free]\nfreeMinNodes: 1\nfreeMaxNodes: 1\nfreeRest: 1m\n")
+	goals := limits(t, freeGoal)
 	r := runRebalancer(t, "rebalancer", goals, movingConfiguration,
 		rebalancerAccount(t, rebalancerRules(t, rebalancer.Evict, rebalancer.Goals()...)...))
 	r.stays("a pause", func() bool { return r.metric(`stopped{reason="Paused"}`) == 1 })
-	if is, _ := cordon("w-1"); is {
+	if is, _ := cordon(t, "w-1"); is {
 		t.Error("w-1 is cordoned during a pause")
 	}
 
 	// SIGKILL as soon as the node is cordoned. The first eviction follows 5 s later.
 	pause(t, false)
-	r.until("w-1 is cordoned", func() bool { is, at := cordon("w-1"); return is && at != "" })
+	r.until("w-1 is cordoned", func() bool { is, at := cordon(t, "w-1"); return is && at != "" })
 	must(t, r.Kill())
 	if s := stateOf(t); len(s.Cordons) != 1 || s.Cordons[0].Node != "w-1" || !s.Cordons[0].Emptied.IsZero() {
 		t.Errorf("the state has the cordons %+v, want that of w-1", s.Cordons)
@@ -73,7 +113,7 @@ func TestRebalancer_Free(t *testing.T) {
 			t.Errorf("pod %s of %d is on %s, want three on w-2 and w-3", pod.Name, len(pods.Items), pod.Spec.NodeName)
 		}
 	}
-	if is, at := cordon("w-1"); !is || at == "" {
+	if is, at := cordon(t, "w-1"); !is || at == "" {
 		t.Errorf("w-1 is cordoned: %t, with the annotation %q", is, at)
 	}
 
@@ -85,7 +125,7 @@ func TestRebalancer_Free(t *testing.T) {
 		return pod.Spec.NodeName == "w-1"
 	})
 	r.until("it is forgotten", func() bool { return r.metric(`freed_nodes_total{result="NodeUncordoned"}`) == 1 })
-	if is, at := cordon("w-1"); is || at != "" || len(stateOf(t).Cordons) > 0 {
+	if is, at := cordon(t, "w-1"); is || at != "" || len(stateOf(t).Cordons) > 0 {
 		t.Errorf("w-1 is cordoned: %t, with the annotation %q", is, at)
 	}
 	checkRequests(t, "create events", "create leases", "create pods/eviction", "get configmaps", "get leases", "get pods", "patch nodes",
@@ -97,7 +137,7 @@ func TestRebalancer_Free(t *testing.T) {
 		metav1.PatchOptions{})
 	must(t, err)
 	runDocumented(t, "kubectl get nodes -o jsonpath=")
-	if is, at := cordon("w-2"); is || at != "" {
+	if is, at := cordon(t, "w-2"); is || at != "" {
 		t.Errorf("after the command of the docs, w-2 is cordoned: %t, with the annotation %q", is, at)
 	}
 }

@@ -1,6 +1,7 @@
 package moves
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -67,8 +68,8 @@ func Evict(ctx context.Context, c *live.Connection, r Request, e Eviction) error
 		return fmt.Errorf("look for an installed rebalancer, whose limits hold too: %w", err)
 	}
 	executor := &rebalance.Executor{
-		World: world, Evictor: kube.Evictor{Client: e.Client}, Store: store, Observer: progress{e.Progress}, Clock: clock.RealClock{},
-		Config: configuration,
+		World: world, Evictor: kube.Evictor{Client: e.Client}, Nodes: kube.Evictor{Client: e.Client}, Store: store,
+		Observer: progress{e.Progress}, Clock: clock.RealClock{}, Config: configuration, Session: true,
 	}
 	configuration.Mode, configuration.Refreshes = rebalancer.Plan, 1
 	status, err := executor.Step(ctx, true)
@@ -78,12 +79,80 @@ func Evict(ctx context.Context, c *live.Connection, r Request, e Eviction) error
 	if status.Stop != "" {
 		return fmt.Errorf("no pod moves (%s): %s", status.Stop, status.Why)
 	}
-	report.add(status.Plan)
-	if confirmed, err := e.Confirm(report); err != nil || !confirmed || len(report.Moves) == 0 {
+	report.add(status)
+	if confirmed, err := e.Confirm(report); err != nil || !confirmed || len(report.Moves) == 0 && report.EmptiesNode() == "" {
 		return err
 	}
 	configuration.Mode = rebalancer.Evict
+	if len(report.Moves) == 0 {
+		stop := func() { configuration.Paused = true }
+		return empty(ctx, refreshing(world, executor), report.Free.Node, stop, e.Progress)
+	}
+	configuration.Goals = []rebalancer.Goal{rebalancer.Cool} // only what was confirmed
 	return run(ctx, executor, len(report.Moves), e.Progress)
+}
+
+// EmptiesNode returns the node to empty with --evict; empty if there is none.
+func (r *Report) EmptiesNode() string {
+	if r.Free == nil || len(r.Moves) > 0 {
+		return ""
+	}
+	return r.Free.Node
+}
+
+// refreshing returns steps of the executor that read the load anew when it is due.
+func refreshing(world *World, e executor) func(context.Context) (*rebalance.Status, error) {
+	refreshed := time.Now()
+	return func(ctx context.Context) (*rebalance.Status, error) {
+		due := time.Since(refreshed) >= world.Interval()
+		if due {
+			refreshed = time.Now()
+			if _, err := world.Refresh(ctx); err != nil {
+				return nil, err
+			}
+		}
+		return e.Step(ctx, due)
+	}
+}
+
+// empty cordons and empties the node. Once ctx is done, or after a failure, the node is uncordoned. stop is called before that.
+func empty(
+	ctx context.Context, step func(context.Context) (*rebalance.Status, error), node string, stop func(), show func(line string),
+) error {
+	ticker := time.NewTicker(evictInterval)
+	defer ticker.Stop()
+	var stopped error
+	begun, failures := false, 0
+	for {
+		if stopped == nil && ctx.Err() != nil {
+			stopped = fmt.Errorf("stopped while node %s was emptied; pods that were evicted get their replacements", node)
+			stop()
+		}
+		status, err := step(context.WithoutCancel(ctx))
+		switch {
+		case err != nil && failures == mostFailures:
+			return fmt.Errorf("%w; look whether node %s is cordoned, and uncordon it: kubectl uncordon %[2]s", err, node)
+		case err != nil:
+			failures++
+			show("Trying again: " + text.Excerpt(err.Error()))
+		case len(status.Cordons) == 0 && begun:
+			return cmp.Or(stopped, fmt.Errorf("node %s was not emptied, and takes pods again", node))
+		case len(status.Cordons) == 0:
+			return cmp.Or(stopped, fmt.Errorf("node %s was not cordoned, because it, its pods or the plan have changed", node))
+		case !status.Cordons[0].Emptied.IsZero():
+			return nil
+		default:
+			begun, failures = true, 0
+		}
+		select {
+		case <-ctx.Done(): // the node is uncordoned soon
+			if stopped == nil {
+				continue
+			}
+			<-ticker.C
+		case <-ticker.C:
+		}
+	}
 }
 
 // executor makes steps: a rebalance.Executor.
@@ -195,5 +264,5 @@ func (p progress) Regretted(*rebalance.Record) {}
 
 // Freed implements rebalance.Observer.
 func (p progress) Freed(c *rebalance.Cordon, what rebalance.Freed, why string) {
-	p.show(fmt.Sprintf("%s %s: %s", what, c.Node, text.Excerpt(why)))
+	p.show(fmt.Sprintf("Node %s (%s): %s", c.Node, what, text.Excerpt(why)))
 }

@@ -1,8 +1,10 @@
 package moves
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -95,6 +97,52 @@ func TestRun(t *testing.T) {
 				}
 				if took := time.Since(began); took != tc.took {
 					t.Errorf("it took %v, want %v", took, tc.took)
+				}
+			})
+		})
+	}
+}
+
+// TestEmpty makes a step every 2 s until node a is empty, or uncordoned.
+func TestEmpty(t *testing.T) {
+	down := errors.New("connection refused")
+	cordoned, isEmpty := []*rebalance.Cordon{{Node: "a"}}, []*rebalance.Cordon{{Node: "a", Emptied: time.Unix(1, 0)}}
+	for _, tc := range []struct {
+		name string
+		// steps are the cordons after each step, nil if it failed. Ctrl-C is at second interrupt.
+		steps     [][]*rebalance.Cordon
+		interrupt time.Duration
+		took      time.Duration
+		err       string
+	}{
+		{"all is well", [][]*rebalance.Cordon{cordoned, cordoned, isEmpty}, time.Hour, 4 * time.Second, ""},
+		{"the API server is down for a while", [][]*rebalance.Cordon{cordoned, nil, nil, isEmpty}, time.Hour, 6 * time.Second, ""},
+		{"it is not cordoned", [][]*rebalance.Cordon{{}}, time.Hour, 0,
+			"node a was not cordoned, because it, its pods or the plan have changed"},
+		{"it is uncordoned", [][]*rebalance.Cordon{cordoned, {}}, time.Hour, 2 * time.Second, "node a was not emptied, and takes pods again"},
+		{"Ctrl-C", [][]*rebalance.Cordon{cordoned, cordoned, cordoned, {}}, 3 * time.Second, 4 * time.Second,
+			"stopped while node a was emptied; pods that were evicted get their replacements"},
+		{"the API server is down for a minute", [][]*rebalance.Cordon{cordoned, nil}, time.Hour, 31 * 2 * time.Second,
+			"connection refused; look whether node a is cordoned, and uncordon it: kubectl uncordon a"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), tc.interrupt)
+				defer cancel()
+				begun, steps, stopped := time.Now(), 0, false
+				err := empty(ctx, func(ctx context.Context) (*rebalance.Status, error) {
+					if ctx.Err() != nil {
+						t.Error("a step is interrupted")
+					}
+					steps++
+					cordons := tc.steps[min(steps, len(tc.steps))-1]
+					if cordons == nil {
+						return nil, down
+					}
+					return &rebalance.Status{Cordons: cordons}, nil
+				}, "a", func() { stopped = true }, func(string) {})
+				if got := fmt.Sprint(err); got != cmp.Or(tc.err, "<nil>") || time.Since(begun) != tc.took || stopped != (tc.interrupt < time.Minute) {
+					t.Errorf("after %v: %v, and stopped: %t", time.Since(begun), err, stopped)
 				}
 			})
 		})

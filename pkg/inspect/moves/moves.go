@@ -93,6 +93,11 @@ type Free struct {
 	// Node could be emptied; empty if there is none. Moves are those of its pods.
 	Node  string    `json:"node,omitempty"`
 	Moves []Landing `json:"moves"`
+	// Emptying is the node that is being emptied, with the moves that are left. Empty are emptied nodes, which are cordoned.
+	Emptying string   `json:"emptying,omitempty"`
+	Empty    []string `json:"empty,omitempty"`
+	// Ends says why Emptying, or the last one of Empty, is to be uncordoned.
+	Ends string `json:"uncordonReason,omitempty"`
 	// Kept are the other nodes, most frequent reason first.
 	Kept []Kept `json:"kept"`
 }
@@ -181,7 +186,7 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 	for _, c := range status.Costs {
 		report.DeletionCosts = append(report.DeletionCosts, DeletionCost{c.Pod.Namespace, c.Pod.Name, c.Pod.Spec.NodeName, c.Value})
 	}
-	report.add(status.Plan)
+	report.add(status)
 	return report, nil
 }
 
@@ -268,7 +273,8 @@ func (r *Report) usage(ctx context.Context, c *live.Cluster, now time.Time) func
 }
 
 // add adds the plan.
-func (r *Report) add(p *rebalance.Plan) {
+func (r *Report) add(status *rebalance.Status) {
+	p := status.Plan
 	r.Stopped, r.Deferred, r.Resting, r.Simulated = p.Stopped, p.Deferred, p.Resting, p.Simulated
 	if p.Problem != "" {
 		r.Notes = append(r.Notes, "A simulated decision failed: "+text.Excerpt(p.Problem))
@@ -306,7 +312,7 @@ func (r *Report) add(p *rebalance.Plan) {
 	for _, name := range order {
 		r.Nodes = append(r.Nodes, *byName[name])
 	}
-	r.addFree(p.Free)
+	r.addFree(p.Free, status.Cordons)
 	words := reasons()
 	for _, reason := range p.Reasons() {
 		r.Stay = append(r.Stay, Stay{reason, words[reason], p.Stay[reason]})
@@ -314,11 +320,19 @@ func (r *Report) add(p *rebalance.Plan) {
 }
 
 // addFree adds the result of the goal Free; nil without it.
-func (r *Report) addFree(f *rebalance.Freeing) {
+func (r *Report) addFree(f *rebalance.Freeing, cordons []*rebalance.Cordon) {
 	if f == nil {
 		return
 	}
-	r.Free = &Free{Stopped: f.Stopped, Node: f.Node, Moves: []Landing{}, Kept: []Kept{}}
+	r.Free = &Free{Stopped: f.Stopped, Moves: []Landing{}, Emptying: f.Emptying, Ends: f.Ends, Kept: []Kept{}}
+	if f.Emptying == "" {
+		r.Free.Node = f.Node
+	}
+	for _, c := range cordons {
+		if !c.Emptied.IsZero() {
+			r.Free.Empty = append(r.Free.Empty, c.Node)
+		}
+	}
 	for i := range f.Moves {
 		m := &f.Moves[i]
 		r.Free.Moves = append(r.Free.Moves, Landing{m.Namespace, m.Pod, text.Excerpt(m.Owner), m.To, m.Or})

@@ -2,6 +2,7 @@ package moves
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -35,7 +36,7 @@ func printed(r *Report) string {
 
 func TestReport(t *testing.T) {
 	r := &Report{Profile: "s", Plugin: "P"}
-	r.add(plan())
+	r.add(&rebalance.Status{Plan: plan()})
 	want := []Node{
 		{Name: "a", Hot: true, Resource: "cpu", Line: 80, Before: 90, After: 70},
 		{Name: "c", Hot: true, Resource: "cpu", Line: 80, Before: 85, After: 85},
@@ -92,7 +93,7 @@ The load does not show the last move yet of hot nodes: a
 	} {
 		r, want := tc.r, head+tc.want
 		r.Profile, r.Plugin = "s", "P"
-		r.add(tc.p)
+		r.add(&rebalance.Status{Plan: tc.p})
 		if diff := cmp.Diff(want, printed(r)); diff != "" {
 			t.Errorf("text (-want +got):\n%s", diff)
 		}
@@ -132,9 +133,44 @@ Other nodes stay:
 		},
 	} {
 		r := &Report{Profile: "s", Plugin: "P"}
-		r.add(&rebalance.Plan{Free: free})
+		r.add(&rebalance.Status{Plan: &rebalance.Plan{Free: free}})
 		if diff := cmp.Diff("Plan by P of profile s. Nothing is moved.\nNo node is hot.\n"+text, printed(r)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
+// TestReport_Emptying prints the nodes that a rebalancer has cordoned.
+func TestReport_Emptying(t *testing.T) {
+	emptied := []*rebalance.Cordon{{Node: "x", Emptied: time.Unix(1, 0)}, {Node: "a"}}
+	for text, free := range map[string]*rebalance.Freeing{
+		`
+Node a is being emptied, with 1 pod to place elsewhere.
+
+NAMESPACE  POD    OWNER           TO
+ns         web-1  ReplicaSet web  b
+
+Emptied, and cordoned until the cluster needs room: x
+`: {Emptying: "a", Node: "a", Moves: []rebalance.Move{{Namespace: "ns", Pod: "web-1", Owner: "ReplicaSet web", To: "b"}}},
+		`
+Node a is being emptied. It is to be uncordoned: 1 node hot.
+
+Emptied, and cordoned until the cluster needs room: x
+`: {Emptying: "a", Ends: "1 node hot"},
+		`
+No node can be emptied now: 1 node hot.
+
+Emptied, and cordoned until the cluster needs room: x
+One is to be uncordoned: 1 pod found no node.
+`: {Stopped: "1 node hot", Ends: "1 pod found no node"},
+	} {
+		r := &Report{Profile: "s", Plugin: "P"}
+		r.add(&rebalance.Status{Plan: &rebalance.Plan{Free: free}, Cordons: emptied})
+		if diff := cmp.Diff("Plan by P of profile s. Nothing is moved.\nNo node is hot.\n"+text, printed(r)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if free.Emptying != "" && r.EmptiesNode() != "" {
+			t.Errorf("it would empty %s", r.EmptiesNode())
 		}
 	}
 }

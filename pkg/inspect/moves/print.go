@@ -108,6 +108,10 @@ func (r *Report) printFree(p *terminal.Printer) {
 	switch {
 	case f == nil:
 		return
+	case f.Emptying != "" && f.Ends != "":
+		p.Printf("\nNode %s is being emptied. It is to be uncordoned: %s.\n", f.Emptying, f.Ends)
+	case f.Emptying != "":
+		p.Printf("\nNode %s is being emptied, with %s to place elsewhere.\n", f.Emptying, text.Count(len(f.Moves), "pod"))
 	case f.Stopped != "":
 		p.Printf("\nNo node can be emptied now: %s.\n", f.Stopped)
 	case f.Node == "":
@@ -122,6 +126,12 @@ func (r *Report) printFree(p *terminal.Printer) {
 		}
 		p.Printf("\n")
 		terminal.TextTable([]string{"NAMESPACE", "POD", "OWNER", "TO"}, rows).Print(p, true)
+	}
+	if len(f.Empty) > 0 {
+		p.Printf("\nEmptied, and cordoned until the cluster needs room: %s\n", text.FirstN(f.Empty))
+	}
+	if len(f.Empty) > 0 && f.Emptying == "" && f.Ends != "" {
+		p.Printf("One is to be uncordoned: %s.\n", f.Ends)
 	}
 	if len(f.Kept) > 0 {
 		p.Printf("\nOther nodes stay:\n")
