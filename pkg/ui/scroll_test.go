@@ -43,6 +43,17 @@ const watchFrames = `(() => {
 	window.requestAnimationFrame = (f) => frame((t) => { seen.frames++; seen.written = false; f(t); });
 })()`
 
+// trendDrawn waits until the last hour of the first node is drawn, which the page reads after the nodes.
+const trendDrawn = `new Promise((done) => {
+	const end = Date.now() + 300000;
+	const look = () => {
+		const canvas = document.querySelector("#body td.spark canvas");
+		const drawn = canvas.width > 0 && canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((v) => v > 0);
+		drawn || Date.now() > end ? done(drawn) : setTimeout(look, 50);
+	};
+	look();
+})`
+
 // scroll scrolls the table by a row in each of ten frames.
 const scroll = `(async () => {
 	const box = document.querySelector("#rows");
@@ -70,6 +81,9 @@ func TestBrowserScroll(t *testing.T) {
 	for _, nodes := range []int{100, 5000} {
 		tb := openPage(t, start(t, many(nodes)))
 		tb.WaitFor("#count", "nodes")
+		if !browser.Get(tb, chromedp.Evaluate[bool](trendDrawn, chromedp.EvalAwaitPromise)) {
+			t.Fatal("the last hour is not drawn")
+		}
 		tb.Settle()
 		tb.Exec(watchFrames)
 		got := browser.Get(tb, chromedp.Evaluate[scrolled](scroll, chromedp.EvalAwaitPromise))
