@@ -47,8 +47,9 @@ func (f *facts) checkReady() []Check {
 			f.configuration.Origin)
 	}
 	ready, first := f.readyPods(w)
-	message := fmt.Sprintf("%d of %s of %s ready", ready, text.Count(len(w.Pods), "pod"), w)
-	if ready > 0 && ready == len(w.Pods) {
+	wanted := max(len(w.Pods), int(ptr.Deref(w.Replicas, 0)))
+	message := fmt.Sprintf("%d of %s of %s ready", ready, text.Count(wanted, "pod"), w)
+	if ready > 0 && ready == wanted {
 		return ok("%s", message)
 	}
 	advice := adviseNoPods(w)
@@ -65,12 +66,12 @@ func (f *facts) checkReady() []Check {
 }
 
 func adviseNoPods(w *live.Workload) []Advice {
-	advice := run(live.DescribeCommand(w.Namespace, w.Kind, w.Name), "See why it has no pods:")
-	if w.Kind != "Deployment" {
-		return advice
+// adviseNoPods is for a scheduler that lacks pods.
+	if w.Replicas != nil && *w.Replicas == 0 {
+		return run(fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=2", live.ShellQuote(w.Namespace),
+			live.ShellQuote(w.Name)), "It has 0 replicas. Start it:")
 	}
-	return append(advice, run(fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=2", live.ShellQuote(w.Namespace),
-		live.ShellQuote(w.Name)), "If it has 0 replicas, start it:")...)
+	return run(live.DescribeCommand(w.Namespace, w.Kind, w.Name), "See why pods are missing:")
 }
 
 // checkRestarted finds pods that started before the configuration was written: the scheduler reads it at its start.

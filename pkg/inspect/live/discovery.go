@@ -15,6 +15,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	rbac "k8s.io/kubernetes/pkg/apis/rbac/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
@@ -114,7 +115,7 @@ func (c *Connection) deploymentOf(ctx context.Context, pod *corev1.Pod) *appsv1.
 	}
 }
 
-// podsOf returns the names of the Deployment's pods, of all its ReplicaSets; none if they cannot be read.
+// podsOf returns the names of the Deployment's pods that have not ended, of all its ReplicaSets; none if they cannot be read.
 func (c *Connection) podsOf(ctx context.Context, d *appsv1.Deployment) (names []string) {
 	selector := d.Spec.Selector.DeepCopy()
 	delete(selector.MatchLabels, appsv1.DefaultDeploymentUniqueLabelKey)
@@ -123,7 +124,9 @@ func (c *Connection) podsOf(ctx context.Context, d *appsv1.Deployment) (names []
 		return nil
 	}
 	for i := range pods.Items {
-		names = append(names, pods.Items[i].Name)
+		if !podutil.IsPodTerminal(&pods.Items[i]) { // such as one that was evicted
+			names = append(names, pods.Items[i].Name)
+		}
 	}
 	return names
 }
@@ -232,7 +235,7 @@ func schedulers(deployments []appsv1.Deployment) (found []*Workload) {
 	for i := range deployments {
 		d := &deployments[i]
 		if w := workloadOf("Deployment", d.ObjectMeta, d.Spec.Template.Spec); w != nil {
-			w.deployment = d
+			w.deployment, w.Replicas = d, d.Spec.Replicas
 			found = append(found, w)
 		}
 	}
@@ -322,7 +325,7 @@ func mountedBy(own *Configuration, pods []*corev1.Pod) (found []mounted) {
 	for _, pod := range pods {
 		workload := workloadOf("Pod", pod.ObjectMeta, pod.Spec)
 		isOwn := own.hasWorkload() && pod.Namespace == own.Workload.Namespace && slices.Contains(own.Workload.Pods, pod.Name)
-		if isOwn || workload == nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		if isOwn || workload == nil || podutil.IsPodTerminal(pod) {
 			continue
 		}
 		name, key, err := configMapOf(pod.Spec, workload)

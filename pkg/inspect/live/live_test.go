@@ -681,7 +681,9 @@ func TestConfiguration_OfTheOwnPod(t *testing.T) {
 	}
 	old := own.DeepCopy()
 	old.Name, old.Labels["pod-template-hash"] = "plimsoll-old", "77f6"
-	s := newAPIServer(t, own, old, set)
+	evicted := old.DeepCopy()
+	evicted.Name, evicted.Status.Phase = "plimsoll-evicted", corev1.PodFailed
+	s := newAPIServer(t, own, old, evicted, set)
 	s.forbidden = []string{"deployments", "clusterrolebindings", "configmaps"} // as for the scheduler's own account
 	c := s.connect(t, true)
 	write(t, c.namespaceFile, "plimsoll-system")

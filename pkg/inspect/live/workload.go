@@ -39,8 +39,9 @@ type Workload struct {
 	Release, ChartVersion string
 	// ServiceAccount is the name of its account; empty for a static pod.
 	ServiceAccount string
-	// Pods are the names of its pods.
-	Pods []string
+	// Pods are the names of its pods that have not ended. Replicas is how many there should be; nil if that is not known.
+	Pods     []string
+	Replicas *int32
 
 	// deployment is nil if Kind is not Deployment, or if it was not read.
 	deployment *appsv1.Deployment
