@@ -88,6 +88,13 @@ func healthy() *sourceFacts {
 	return s
 }
 
+// addReady adds a ready pod of the scheduler.
+func addReady(s *sourceFacts, name string) {
+	pod := s.pods[0].DeepCopy()
+	pod.Name = name
+	s.pods, s.configuration.Workload.Pods = append(s.pods, pod), append(s.configuration.Workload.Pods, name)
+}
+
 // withoutLoad returns what a plugin reads of the cpu of nodes without load.
 func withoutLoad(nodes ...string) (figures []figure) {
 	for _, node := range nodes {
@@ -577,6 +584,32 @@ func TestReportOn_Messages(t *testing.T) {
 		}, "lines.room", Error, []string{"kubectl plimsoll top --scheduler-name plimsoll --config 'my profiles.yaml'"}},
 		{"no node that passes a rule", func(s *sourceFacts) { s.lines[0].above, s.lines[0].rules = []string{"n1", "n2"}, true }, "lines.room",
 			Error, []string{"all 2 nodes rejected by its rules (n1, n2); no pod is placed", "change the rules of", "whenNoneFits: Relax"}},
+		{"a replica that is missing", func(s *sourceFacts) { s.configuration.Workload.Replicas = ptr.To[int32](3) }, "scheduler.ready", Warning,
+			[]string{"1 of 3 pods of Deployment plimsoll-system/plimsoll ready", "kubectl -n plimsoll-system describe deployment plimsoll"}},
+		{"a scheduler scaled to 0", func(s *sourceFacts) {
+			s.configuration.Workload.Replicas, s.configuration.Workload.Pods = new(int32), nil
+		}, "scheduler.ready", Error, []string{"0 of 0 pods", "scale deployment plimsoll --replicas=2"}},
+		{"two schedulers without leader election", func(s *sourceFacts) {
+			s.configuration.Decoded.LeaderElection.LeaderElect = false
+			addReady(s, "plimsoll-2")
+			s.configuration.Workload.Replicas = ptr.To[int32](2)
+		}, "scheduler.leader", Error, []string{
+			"leader election is disabled, and 2 pods of Deployment plimsoll-system/plimsoll place the same pods",
+			"leaderElection:\n  leaderElect: true\n  resourceName: plimsoll\n  resourceNamespace: plimsoll-system\n",
+		}},
+		{"two schedulers without leader election, by a flag", func(s *sourceFacts) {
+			addReady(s, "plimsoll-2")
+			s.configuration.Workload.Args = append(s.configuration.Workload.Args, "--leader-elect=false")
+		}, "scheduler.leader", Error, []string{"Remove --leader-elect=false from the scheduler's command line"}},
+		{"a rollout without leader election", func(s *sourceFacts) {
+			s.configuration.Decoded.LeaderElection.LeaderElect = false
+			addReady(s, "plimsoll-2")
+			s.configuration.Workload.Replicas = ptr.To[int32](1)
+		}, "scheduler.leader", OK, []string{"leader election is disabled"}},
+		{"a Lease that is about to run out", func(s *sourceFacts) { s.lease.Spec.RenewTime.Time = s.now.Add(-15 * time.Second) },
+			"scheduler.leader", OK, []string{"plimsoll-1 leads"}},
+		{"a Lease that has run out", func(s *sourceFacts) { s.lease.Spec.RenewTime.Time = s.now.Add(-17 * time.Second) },
+			"scheduler.leader", Warning, []string{"of plimsoll-1 was renewed 17s ago, for 15s, and has run out", "run doctor again"}},
 		{"an image with the name of the stock one, without metrics", func(s *sourceFacts) {
 			s.metrics, s.configuration.Workload.Image = nil, "corp/kube-scheduler:v1.36.3-mine"
 		}, "scheduler.image", Warning, []string{"seems to run the stock scheduler"}},

@@ -157,10 +157,28 @@ func (f *facts) checkLeader() []Check {
 	case w == nil:
 		return nil
 	case !election.LeaderElect:
-		return ok("leader election is disabled")
+		return f.checkAlike(w)
 	}
 	name := election.ResourceNamespace + "/" + election.ResourceName
 	advice := run(logsOf(w, w.Kind, w.Name), "See in its log what it waits for:")
+// checkAlike checks that a scheduler without leader election has one replica. A rollout has more for a while.
+func (f *facts) checkAlike(w *live.Workload) []Check {
+	ready, _ := f.readyPods(w)
+	if ready < 2 || w.Replicas != nil && *w.Replicas < 2 {
+		return ok("leader election is disabled")
+	}
+	advice := say("Remove --leader-elect=false from the scheduler's command line.")
+	if !f.configuration.Decoded.LeaderElection.LeaderElect {
+		advice = f.edit("leaderElection:\n  leaderElect: true\n"+leaseYAML(w), "let one of them lead:", "")
+	}
+	return fail(advice, "leader election is disabled, and %d pods of %s place the same pods", ready, w)
+}
+
+// leaseYAML names a Lease that only this scheduler has.
+func leaseYAML(w *live.Workload) string {
+	return fmt.Sprintf("  resourceName: %s\n  resourceNamespace: %s\n", w.Name, w.Namespace)
+}
+
 	if len(w.Pods) == 0 {
 		advice = adviseNoPods(w)
 	}
@@ -186,9 +204,11 @@ func (f *facts) checkLeader() []Check {
 		}
 		return fail(advice, "no leader: Lease %s was renewed %s ago, for %s", name, rounded(age), duration)
 	case !slices.Contains(w.Pods, holder) && w.Kind == "Deployment":
-		return warn(f.edit(fmt.Sprintf("leaderElection:\n  resourceName: %s\n  resourceNamespace: %s\n", w.Name, w.Namespace),
-			"choose another Lease:", "Remove the other scheduler with the same Lease. Or,"),
-			"Lease %s is held by %s, which is not a pod of %s", name, holder, w)
+		return warn(f.edit("leaderElection:\n"+leaseYAML(w), "choose another Lease:",
+			"Remove the other scheduler with the same Lease. Or,"), "Lease %s is held by %s, which is not a pod of %s", name, holder, w)
+	case age > duration+live.SkewResolution:
+		return warn(append(say("A replica takes over soon, or the leader hangs: run doctor again."), advice...),
+			"Lease %s of %s was renewed %s ago, for %s, and has run out", name, holder, rounded(age), duration)
 	}
 	return ok("%s leads; it renewed Lease %s %s ago", holder, name, rounded(age))
 }
