@@ -615,6 +615,7 @@ func TestReportOn_Messages(t *testing.T) {
 		}, "scheduler.image", Warning, []string{"seems to run the stock scheduler"}},
 		{"a stock image beside the metrics of another scheduler", func(s *sourceFacts) {
 			s.metrics[0].Metric["pod"] = "other-1"
+			s.metrics = s.own(s.metrics)
 			s.configuration.Workload.Image = "registry.k8s.io/kube-scheduler:v1.36.3"
 		}, "scheduler.image", Warning, []string{"image registry.k8s.io/kube-scheduler:v1.36.3"}},
 		{"a stock image by what its metrics show", func(s *sourceFacts) {
@@ -714,6 +715,43 @@ func TestReportOn_Messages(t *testing.T) {
 				if !strings.Contains(fmt.Sprint(c), text) {
 					t.Errorf("got %+v, want %q", c, text)
 				}
+			}
+		})
+	}
+}
+
+// TestOwn expects samples of the scheduler's pods, and of no others. The API server and the kubelets have a build's version, too.
+func TestOwn(t *testing.T) {
+	const nodes, build = "plimsoll_load_nodes", "kubernetes_build_info"
+	of := func(metric, namespace, pod model.LabelValue) *model.Sample {
+		sample := &model.Sample{Metric: model.Metric{"__name__": metric}}
+		if pod != "" {
+			sample.Metric["namespace"], sample.Metric["pod"] = namespace, pod
+		}
+		return sample
+	}
+	for _, tt := range []struct {
+		name     string
+		sample   *model.Sample
+		workload bool
+		want     int
+	}{
+		{"the scheduler's pod", of(nodes, "plimsoll-system", "plimsoll-1"), true, 1},
+		{"another pod", of(nodes, "plimsoll-system", "other-1"), true, 0},
+		{"a pod of the name in another namespace", of(nodes, "other", "plimsoll-1"), true, 0},
+		{"a static target", of(nodes, "", ""), true, 1},
+		{"any pod, where none is known", of(nodes, "other", "plimsoll-1"), false, 1},
+		{"the version of the scheduler", of(build, "plimsoll-system", "plimsoll-1"), true, 1},
+		{"the version of a kubelet", of(build, "", ""), true, 0},
+		{"any version, where no pod is known", of(build, "other", "plimsoll-1"), false, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := healthy()
+			if !tt.workload {
+				s.configuration.Workload = nil
+			}
+			if got := s.own(model.Vector{tt.sample}); len(got) != tt.want {
+				t.Errorf("%v, want %d of them", got, tt.want)
 			}
 		})
 	}

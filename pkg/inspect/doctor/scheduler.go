@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -65,8 +66,8 @@ func (f *facts) checkReady() []Check {
 	return failIf(ready == 0)(advice, "%s", message)
 }
 
-func adviseNoPods(w *live.Workload) []Advice {
 // adviseNoPods is for a scheduler that lacks pods.
+func adviseNoPods(w *live.Workload) []Advice {
 	if w.Replicas != nil && *w.Replicas == 0 {
 		return run(fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=2", live.ShellQuote(w.Namespace),
 			live.ShellQuote(w.Name)), "It has 0 replicas. Start it:")
@@ -105,7 +106,7 @@ func (f *facts) checkImage() []Check {
 		return nil
 	}
 	built := slices.ContainsFunc(f.metrics, func(sample *model.Sample) bool {
-		return f.isOwn(sample) && sample.Metric[model.MetricNameLabel] == "kubernetes_build_info"
+		return sample.Metric[model.MetricNameLabel] == buildInfo
 	})
 	if !built && !skew.IsStockImage(w.Image) {
 		return nil
@@ -119,15 +120,25 @@ func (f *facts) checkImage() []Check {
 // showsOurs reports whether the scheduler's metrics are those of Plimsoll.
 func (f *facts) showsOurs() bool {
 	return slices.ContainsFunc(f.metrics, func(sample *model.Sample) bool {
-		return f.isOwn(sample) && strings.HasPrefix(string(sample.Metric[model.MetricNameLabel]), "plimsoll_")
+		return strings.HasPrefix(string(sample.Metric[model.MetricNameLabel]), "plimsoll_")
 	})
 }
 
-// isOwn reports whether a sample is of the scheduler, as far as it tells. A Prometheus has the metrics of other schedulers, too.
-func (f *facts) isOwn(sample *model.Sample) bool {
-	pod, w := string(sample.Metric["pod"]), f.workload()
-	return pod == "" || w == nil || slices.Contains(w.Pods, pod)
+// own returns the samples of a Prometheus that are of the scheduler, as far as they tell. A Prometheus has the metrics of other
+// schedulers, too, and each component of Kubernetes has a build's version.
+func (f *facts) own(metrics model.Vector) model.Vector {
+	w := f.workload()
+	return slices.DeleteFunc(metrics, func(sample *model.Sample) bool {
+		pod, namespace := string(sample.Metric["pod"]), string(sample.Metric["namespace"])
+		if w == nil || pod == "" {
+			return sample.Metric[model.MetricNameLabel] == buildInfo
+		}
+		return !slices.Contains(w.Pods, pod) || namespace != "" && namespace != w.Namespace
+	})
 }
+
+// buildInfo is the metric of Kubernetes' version.
+const buildInfo = "kubernetes_build_info"
 
 // logsOf returns the command that shows the scheduler's log in a pod or workload.
 func logsOf(w *live.Workload, kind, name string) string {
@@ -150,17 +161,6 @@ func (f *facts) leading() bool {
 		(f.needConfiguration() != nil || !slices.ContainsFunc(f.checkLeader(), failed))
 }
 
-// checkLeader checks that a replica leads.
-func (f *facts) checkLeader() []Check {
-	w, election := f.workload(), f.election()
-	switch {
-	case w == nil:
-		return nil
-	case !election.LeaderElect:
-		return f.checkAlike(w)
-	}
-	name := election.ResourceNamespace + "/" + election.ResourceName
-	advice := run(logsOf(w, w.Kind, w.Name), "See in its log what it waits for:")
 // checkAlike checks that a scheduler without leader election has one replica. A rollout has more for a while.
 func (f *facts) checkAlike(w *live.Workload) []Check {
 	ready, _ := f.readyPods(w)
@@ -179,6 +179,17 @@ func leaseYAML(w *live.Workload) string {
 	return fmt.Sprintf("  resourceName: %s\n  resourceNamespace: %s\n", w.Name, w.Namespace)
 }
 
+// checkLeader checks that a replica leads.
+func (f *facts) checkLeader() []Check {
+	w, election := f.workload(), f.election()
+	switch {
+	case w == nil:
+		return nil
+	case !election.LeaderElect:
+		return f.checkAlike(w)
+	}
+	name := election.ResourceNamespace + "/" + election.ResourceName
+	advice := run(logsOf(w, w.Kind, w.Name), "See in its log what it waits for:")
 	if len(w.Pods) == 0 {
 		advice = adviseNoPods(w)
 	}
@@ -232,10 +243,10 @@ func (f *facts) standsBy() bool {
 // It is empty if neither is known.
 func (f *facts) schedulerVersion() string {
 	w := f.workload()
-	labels := map[model.LabelValue]model.LabelName{"kubernetes_build_info": "git_version", "plimsoll_build_info": "kubernetes"}
+	labels := map[model.LabelValue]model.LabelName{buildInfo: "git_version", "plimsoll_build_info": "kubernetes"}
 	versions := map[string]bool{}
 	for _, sample := range f.metrics {
-		if label, ok := labels[sample.Metric[model.MetricNameLabel]]; ok && f.isOwn(sample) {
+		if label, ok := labels[sample.Metric[model.MetricNameLabel]]; ok {
 			versions[text.Excerpt(string(sample.Metric[label]))] = true
 		}
 	}
@@ -303,9 +314,14 @@ func adviseImage(text, minor string, w *live.Workload) []Advice {
 
 // readMetrics reads the scheduler's metrics from its own port, through the API server's proxy, or from a Prometheus.
 func (g *gatherer) readMetrics(ctx context.Context) {
-	const promql = `{__name__=~"plimsoll_(build_info|load_(nodes|age_seconds)|target_set_nodes|(refresh|decisions|fallback)_total|` +
+	promql := `{__name__=~"plimsoll_(build_info|load_(nodes|age_seconds)|target_set_nodes|(refresh|decisions|fallback)_total|` +
 		`workload.*)"}`
 	if w := g.workload(); w != nil {
+		var pods []string
+		for _, name := range w.Pods {
+			pods = append(pods, regexp.QuoteMeta(name))
+		}
+		promql += fmt.Sprintf(" or %s{namespace=%q,pod=~%q}", buildInfo, w.Namespace, strings.Join(pods, "|"))
 		g.metrics, g.metricsPod, g.metricsErr = g.conn.Metrics(ctx, w, g.inPod, g.holder())
 		g.metricsFrom = "pod " + g.metricsPod
 	}
@@ -314,7 +330,8 @@ func (g *gatherer) readMetrics(ctx context.Context) {
 		if !ok || s.needAnswer() != nil || g.metrics != nil {
 			continue
 		}
-		if series, err := p.Series(ctx, promql); err == nil && len(series) > 0 {
+		series, err := p.Series(ctx, promql)
+		if series = g.own(series); err == nil && len(series) > 0 {
 			g.metrics, g.metricsPod, g.metricsFrom, g.metricsErr = series, "", "Prometheus", nil
 		}
 	}

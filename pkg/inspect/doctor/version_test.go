@@ -121,6 +121,9 @@ func TestSchedulerVersion(t *testing.T) {
 		{"no workload, and metrics", model.Vector{plimsoll("v1.36.4", "lines-1")}, nil, "v1.36.4"},
 	} {
 		f := &facts{configuration: &live.Configuration{Workload: tt.workload}, metrics: tt.metrics}
+		if tt.name != "the metric of Kubernetes" { // that of its own port names no pod
+			f.metrics = f.own(f.metrics)
+		}
 		if got := f.schedulerVersion(); got != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
 		}
