@@ -75,6 +75,14 @@ func (f *facts) runInPod(format string, args ...any) []Advice {
 	return run(f.configuration.Workload.DoctorCommand(), format, args...)
 }
 
+// setValues returns the advice to set values of the chart. What they do has no period.
+func (f *facts) setValues(todo string, values ...string) []Advice {
+	if command := f.configuration.Workload.HelmCommand("--set " + strings.Join(values, " --set ")); command != "" {
+		return run(command, "%s, by the chart's values:", todo)
+	}
+	return say("%s, by the chart's values %s.", todo, strings.Join(values, " and "))
+}
+
 // providerYAML returns one field of metricProvider.
 func providerYAML(field string, value any) string {
 	text, _ := yaml.Marshal(map[string]any{"metricProvider": map[string]any{field: value}}) // these values have a YAML

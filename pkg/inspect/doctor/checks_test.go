@@ -584,6 +584,11 @@ func TestReportOn_Messages(t *testing.T) {
 		}, "lines.room", Error, []string{"kubectl plimsoll top --scheduler-name plimsoll --config 'my profiles.yaml'"}},
 		{"no node that passes a rule", func(s *sourceFacts) { s.lines[0].above, s.lines[0].rules = []string{"n1", "n2"}, true }, "lines.room",
 			Error, []string{"all 2 nodes rejected by its rules (n1, n2); no pod is placed", "change the rules of", "whenNoneFits: Relax"}},
+		{"metrics that cannot be read of a release", func(s *sourceFacts) {
+			s.metrics, s.metricsErr, s.configuration.Workload.Release = nil, errors.New("refused"), "plimsoll"
+		}, "scheduler.metrics", Warning, []string{"helm upgrade plimsoll oci://", "--set serviceMonitor.enabled=true --set servingCertificate.secretName=SECRET"}},
+		{"metrics that cannot be read of rendered manifests", func(s *sourceFacts) { s.metrics, s.metricsErr = nil, errors.New("refused") },
+			"scheduler.metrics", Warning, []string{"by the chart's values serviceMonitor.enabled=true and servingCertificate.secretName=SECRET."}},
 		{"a replica that is missing", func(s *sourceFacts) { s.configuration.Workload.Replicas = ptr.To[int32](3) }, "scheduler.ready", Warning,
 			[]string{"1 of 3 pods of Deployment plimsoll-system/plimsoll ready", "kubectl -n plimsoll-system describe deployment plimsoll"}},
 		{"a scheduler scaled to 0", func(s *sourceFacts) {

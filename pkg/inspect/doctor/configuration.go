@@ -214,8 +214,7 @@ func (f *facts) checkStatistics() []Check {
 		case s.Err != nil:
 			return fail(advice, "%s: %s", s.Label, oneLine(s.Err))
 		case s.HistoryErr != nil:
-			return warn(run(f.configuration.Workload.HelmCommand("--set recordingRules.enabled=true"),
-				"Statistics grow from now on. Let Prometheus record the past by the chart's value:"),
+			return warn(f.setValues("Statistics grow from now on. Let Prometheus record the past", "recordingRules.enabled=true"),
 				"%s; a part of the past is missing: %s", message, oneLine(s.HistoryErr))
 		case known == 0 && s.UnmeasuredErr == nil:
 			return skip("not checked, because no pod of a workload is measured yet")

@@ -383,8 +383,8 @@ func (f *facts) adviseMetrics(w *live.Workload) []Advice {
 			"Grant the permission to the scheduler's account; write this to a file, and kubectl apply -f FILE:")
 	}
 	return append(run(w.DoctorCommand(), "Check in the scheduler's pod, which can read them:"),
-		run(w.HelmCommand("--set serviceMonitor.enabled=true --set servingCertificate.secretName=SECRET"),
-			"Or let Prometheus scrape the scheduler, by the chart's values, with a Secret for the certificate of its port:")...)
+		f.setValues("Or let Prometheus scrape the scheduler, with a Secret for the certificate of its port",
+			"serviceMonitor.enabled=true", "servingCertificate.secretName=SECRET")...)
 }
 
 // checkLoadStates checks what the scheduler knows of the nodes.

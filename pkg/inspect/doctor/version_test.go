@@ -159,13 +159,15 @@ func TestCheckVersion(t *testing.T) {
 }
 
 func TestHelmCommand(t *testing.T) {
+	rendered := deployment("")
+	rendered.Release = ""
 	for _, tt := range []struct {
 		workload *live.Workload
 		want     string
 	}{
 		{deployment(""), "helm upgrade lines oci://ghcr.io/plimsoll-scheduler/charts/plimsoll --version 0.1.0 --namespace team --reset-then-reuse-values --set a=b"},
-		{nil, "helm upgrade plimsoll oci://ghcr.io/plimsoll-scheduler/charts/plimsoll --namespace plimsoll-system --reset-then-reuse-values --set a=b"},
-		{&live.Workload{Args: []string{"kube-scheduler"}}, "helm upgrade plimsoll oci://ghcr.io/plimsoll-scheduler/charts/plimsoll --namespace plimsoll-system --reset-then-reuse-values --set a=b"},
+		{rendered, ""},
+		{nil, ""},
 	} {
 		if got := tt.workload.HelmCommand("--set a=b"); got != tt.want {
 			t.Errorf("got %s, want %s", got, tt.want)

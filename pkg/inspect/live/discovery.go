@@ -26,7 +26,8 @@ import (
 const (
 	// What the chart installs has these labels, whatever nameOverride says. Anybody can write them.
 	schedulerSelector, chartLabel, chartPrefix = "app.kubernetes.io/component=scheduler", "helm.sh/chart", "plimsoll-"
-	releaseLabel                               = "app.kubernetes.io/instance"
+	// Helm annotates what it installs. Manifests that it rendered have its labels, and no annotation.
+	releaseAnnotation = "meta.helm.sh/release-name"
 	// The Deployment that OpenShift's Secondary Scheduler Operator makes.
 	operatorNamespace, operatorDeployment = "openshift-secondary-scheduler-operator", "secondary-scheduler"
 	// What discovery reads in all namespaces, as kubectl create clusterrole names it.
@@ -91,6 +92,7 @@ func (c *Connection) ownPod(ctx context.Context) *Workload {
 	w.Pods = []string{pod.Name}
 	if deployment := c.deploymentOf(ctx, pod); deployment != nil {
 		w.Kind, w.Name, w.Pods = "Deployment", deployment.Name, c.podsOf(ctx, deployment)
+		w.Release = deployment.Annotations[releaseAnnotation]
 	}
 	return w
 }
@@ -108,9 +110,9 @@ func (c *Connection) deploymentOf(ctx context.Context, pod *corev1.Pod) *appsv1.
 	if owner = metav1.GetControllerOf(set); owner == nil || owner.Kind != "Deployment" {
 		return nil
 	}
-	// The scheduler's account has no permission to read Deployments. The ReplicaSet has the same selector.
+	// The scheduler's account has no permission to read Deployments. The ReplicaSet has the same selector and annotations.
 	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: owner.Name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: owner.Name, Annotations: set.Annotations},
 		Spec:       appsv1.DeploymentSpec{Selector: set.Spec.Selector},
 	}
 }

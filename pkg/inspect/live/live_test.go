@@ -426,11 +426,12 @@ func configMap(namespace, name string, data map[string]string) *corev1.ConfigMap
 func deployment(namespace, name string) (*appsv1.Deployment, []runtime.Object) {
 	labels := map[string]string{
 		"helm.sh/chart":               "plimsoll-0.1.0",
-		"app.kubernetes.io/instance":  name,
+		"app.kubernetes.io/instance":  "rendered", // by helm template, too
 		"app.kubernetes.io/component": "scheduler",
 	}
+	released := map[string]string{"meta.helm.sh/release-name": name}
 	d := &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels, Annotations: released},
 		Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
@@ -596,7 +597,7 @@ func TestConfiguration_FromConfigMap(t *testing.T) {
 
 func TestConfiguration_OfTheOperator(t *testing.T) {
 	d, others := deployment("openshift-secondary-scheduler-operator", "secondary-scheduler")
-	d.Labels = nil
+	d.Labels, d.Annotations = nil, nil
 	c := &d.Spec.Template.Spec.Containers[1]
 	c.Command, c.Args = []string{"/bin/kube-scheduler"}, []string{"--config", "/etc/kubernetes/config.yaml"}
 	c.VolumeMounts = []corev1.VolumeMount{{Name: "config", MountPath: "/etc/kubernetes/"}}
@@ -668,6 +669,7 @@ func TestConfiguration_OfTheOwnPod(t *testing.T) {
 	set := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "plimsoll-system", Name: "plimsoll-5d8c", OwnerReferences: controlledBy("Deployment", "plimsoll"),
+			Annotations: d.Annotations, // as the Deployment's controller copies them
 		},
 		Spec: appsv1.ReplicaSetSpec{Selector: selector, Template: d.Spec.Template},
 	}

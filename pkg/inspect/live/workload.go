@@ -35,7 +35,7 @@ type Workload struct {
 	Args             []string
 	// Env has the environment variables with a literal value.
 	Env map[string]string
-	// Release is the name of the chart's release, and ChartVersion such as 0.2.0. Both may be empty.
+	// Release is the name of the chart's release; empty if Helm did not install it. ChartVersion, such as 0.2.0, may be empty, too.
 	Release, ChartVersion string
 	// ServiceAccount is the name of its account; empty for a static pod.
 	ServiceAccount string
@@ -69,7 +69,7 @@ func workloadOf(kind string, object metav1.ObjectMeta, spec corev1.PodSpec) *Wor
 	if slices.Contains(args, ShadowCommand) || path.Base(args[0]) == RebalancerProgram {
 		return nil
 	}
-	w := &Workload{Kind: kind, Namespace: object.Namespace, Name: object.Name, Release: object.Labels[releaseLabel]}
+	w := &Workload{Kind: kind, Namespace: object.Namespace, Name: object.Name, Release: object.Annotations[releaseAnnotation]}
 	w.Container, w.Image, w.Args, w.Env = container.Name, container.Image, args, map[string]string{}
 	w.ServiceAccount = cmp.Or(spec.ServiceAccountName, "default")
 	if version, ok := strings.CutPrefix(object.Labels[chartLabel], chartPrefix); ok {
@@ -161,17 +161,17 @@ func (w *Workload) DoctorCommand() string {
 	return w.ExecCommand("kubectl-plimsoll doctor")
 }
 
-// HelmCommand returns the command that sets values of the workload's release; nil is the chart's default.
+// HelmCommand returns the command that sets values of the workload's release; empty if there is none.
 func (w *Workload) HelmCommand(flags string) string {
-	release, namespace, chart := "plimsoll", "plimsoll-system", "oci://ghcr.io/plimsoll-scheduler/charts/plimsoll"
-	if w != nil && w.Name != "" {
-		release, namespace = cmp.Or(w.Release, release), w.Namespace
-		if w.ChartVersion != "" {
-			chart += " --version " + ShellQuote(w.ChartVersion)
-		}
+	if w == nil || w.Release == "" {
+		return ""
+	}
+	chart := "oci://ghcr.io/plimsoll-scheduler/charts/plimsoll"
+	if w.ChartVersion != "" {
+		chart += " --version " + ShellQuote(w.ChartVersion)
 	}
 	return strings.TrimSpace(fmt.Sprintf("helm upgrade %s %s --namespace %s --reset-then-reuse-values %s",
-		ShellQuote(release), chart, ShellQuote(namespace), flags))
+		ShellQuote(w.Release), chart, ShellQuote(w.Namespace), flags))
 }
 
 // DescribeCommand returns the command that shows an object and its events.
