@@ -87,12 +87,14 @@ func (e *environment) install(t *testing.T, configuration string, pods ...string
 	}
 }
 
-// addReplica makes a pod of the Deployment, on worker-1.
+// addReplica makes a pod of the Deployment, on the last node.
 func (e *environment) addReplica(t *testing.T, name string, spec corev1.PodSpec, labels map[string]string) {
 	t.Helper()
-	spec.NodeName = "worker-1"
+	nodes, err := e.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	spec.NodeName = nodes.Items[len(nodes.Items)-1].Name
 	spec.TerminationGracePeriodSeconds = new(int64)
-	_, err := e.Client.CoreV1().Pods(installed).Create(t.Context(), &corev1.Pod{
+	_, err = e.Client.CoreV1().Pods(installed).Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: installed, Name: name, Labels: labels}, Spec: spec,
 	}, metav1.CreateOptions{})
 	must(t, err)
@@ -238,12 +240,15 @@ func TestDoctor_Scheduler(t *testing.T) {
 	shared.loadedNodes(t, "worker-1")
 	text := yamlOf(t, configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil))
 	shared.install(t, text)
-	advice := wantsFound(t, shared.byDiscovery(t), "scheduler.ready", doctor.Error, "0 of 0 pods")
-	if output := shared.shell(t, advice[0]); !strings.Contains(output, "plimsoll") {
-		t.Errorf("%s prints %s", advice[0].Command, output)
-	}
-	if leader := find(shared.byDiscovery(t), "scheduler.leader"); !reflect.DeepEqual(leader.Advice, advice) {
+	report := shared.byDiscovery(t)
+	advice := wantsFound(t, report, "scheduler.ready", doctor.Error, "0 of 0 pods")
+	if leader := find(report, "scheduler.leader"); !reflect.DeepEqual(leader.Advice, advice) {
 		t.Errorf("without pods there is no log, but the advice is %+v", leader.Advice)
+	}
+	shared.shell(t, advice[0]) // it scales to 2 replicas
+	if output := shared.shell(t, wantsFound(t, shared.byDiscovery(t), "scheduler.ready", doctor.Error, "0 of 2 pods")[0]); !strings.Contains(
+		output, "2 desired") {
+		t.Errorf("the Deployment is not shown by %s", output)
 	}
 	d, err := shared.Client.AppsV1().Deployments(installed).Get(t.Context(), "plimsoll", metav1.GetOptions{})
 	must(t, err)
@@ -251,7 +256,9 @@ func TestDoctor_Scheduler(t *testing.T) {
 	must(t, err)
 	// The scheduler's name in its Lease is that of the machine instead of its pod.
 	pod := strings.ToLower(host)
-	shared.addReplica(t, pod, d.Spec.Template.Spec, d.Spec.Template.Labels)
+	for _, name := range []string{pod, "plimsoll-2"} {
+		shared.addReplica(t, name, d.Spec.Template.Spec, d.Spec.Template.Labels)
+	}
 	waitUntil(t, func() bool { return statusOf(shared.byDiscovery(t), "scheduler.ready") == doctor.OK })
 	advice = wantsFound(t, shared.byDiscovery(t), "scheduler.leader", doctor.Error,
 		"no leader yet: there is no Lease "+installed+"/plimsoll")
@@ -271,13 +278,12 @@ func TestDoctor_Scheduler(t *testing.T) {
 			Leases(installed).
 			Delete(context.WithoutCancel(t.Context()), "plimsoll", metav1.DeleteOptions{})
 	})
-	var report *doctor.Report // that of another moment may differ: a Lease of 3 s ends on a busy machine
-	waitUntil(t, func() bool {
+	waitUntil(t, func() bool { // a Lease of 3 s ends on a busy machine
 		report = shared.byDiscovery(t)
-		return statusOf(report, "scheduler.leader") != doctor.Error
+		c := find(report, "scheduler.leader")
+		return c != nil && strings.Contains(c.Message, host+" leads")
 	})
-	c := find(report, "scheduler.leader")
-	if c == nil || c.Status != doctor.OK && pod == host || !strings.Contains(c.Message, host+" leads") {
+	if c := find(report, "scheduler.leader"); c.Status != doctor.OK && pod == host {
 		t.Errorf("with a scheduler that leads: %+v", c)
 	}
 	// Its metrics are not available here: the pod is KWOK's. The advice is another command.

@@ -644,6 +644,14 @@ var perPod = regexp.MustCompile(`(?m)^(container|pod)_.*\n`)
 // settle lets a pod be one that has run for an hour.
 func (e *environment) settle(t *testing.T, namespace, name string) {
 	t.Helper()
+	e.changeRunning(t, namespace, name, func(status *corev1.PodStatus) {
+		status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(time.Now().Add(-time.Hour))
+	})
+}
+
+// changeRunning changes the status of a pod once it runs.
+func (e *environment) changeRunning(t *testing.T, namespace, name string, change func(*corev1.PodStatus)) {
+	t.Helper()
 	pods := e.Client.CoreV1().Pods(namespace)
 	waitUntil(t, func() bool {
 		pod, err := pods.Get(t.Context(), name, metav1.GetOptions{})
@@ -651,7 +659,7 @@ func (e *environment) settle(t *testing.T, namespace, name string) {
 		if pod.Status.Phase != corev1.PodRunning {
 			return false
 		}
-		pod.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(time.Now().Add(-time.Hour))
+		change(&pod.Status)
 		_, err = pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
 		return err == nil
 	})
@@ -689,7 +697,7 @@ func installedFaults() []fault {
 			},
 			prose(func(t *testing.T, _ *scene) { moveConfiguration(t, metav1.NamespaceDefault, installed) }).on(atInstalled).
 				vanishes("a configuration that is found is named first")},
-		{"a scheduler scaled to 0", "scheduler.ready", doctor.Error, "0 of 0 pods", "If it has 0 replicas",
+		{"a scheduler scaled to 0", "scheduler.ready", doctor.Error, "0 of 0 pods", "It has 0 replicas",
 			func(t *testing.T, _ *scene) {
 				editDeployment(t, func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32) })
 				must(t, shared.DeletePods(t.Context(), installed, metav1.ListOptions{}))
@@ -811,6 +819,28 @@ func lateFaults() []fault {
 	}
 }
 
+// runs runs a scheduler for the length of the test.
+func (e *environment) runs(t *testing.T, name string, part build.Part, configuration string) cluster.Replica {
+	t.Helper()
+	replica, err := e.RunScheduler(t.Context(), name, part, configuration+"clientConnection: {kubeconfig: "+e.AdminKubeconfig+"}\n")
+	must(t, err)
+	t.Cleanup(func() { replica.Resume(); _ = replica.Kill() })
+	return replica
+}
+
+// serves makes the replica's metrics those of the installed pod, for the API server's proxy.
+func (e *environment) serves(t *testing.T, replica cluster.Replica, pod string) {
+	t.Helper()
+	endpoint := expose(t, replica.URL())
+	editDeployment(t, func(d *appsv1.Deployment) {
+		c := &d.Spec.Template.Spec.Containers[0]
+		c.Command = append(c.Command[:2:2], fmt.Sprint("--secure-port=", endpoint.Port))
+	})
+	e.changeRunning(t, installed, pod, func(status *corev1.PodStatus) {
+		status.PodIP, status.PodIPs = endpoint.IP.String(), []corev1.PodIP{{IP: endpoint.IP.String()}}
+	})
+}
+
 // hanging is a profile of its own: another scheduler has that of the shared cluster.
 const hanging = "hanging"
 
@@ -820,11 +850,7 @@ func schedulerFaults() []fault {
 	var ours string
 	runs := func(t *testing.T, part build.Part, configuration string) {
 		t.Helper()
-		var err error
-		replica, err = shared.RunScheduler(t.Context(), "hanging-scheduler", part,
-			configuration+"clientConnection: {kubeconfig: "+shared.AdminKubeconfig+"}\n")
-		must(t, err)
-		t.Cleanup(func() { replica.Resume(); _ = replica.Kill() })
+		replica = shared.runs(t, "hanging-scheduler", part, configuration)
 	}
 	resume := func(*testing.T, *scene) { replica.Resume() }
 	scheduled := func(t *testing.T, name string) {
@@ -836,23 +862,9 @@ func schedulerFaults() []fault {
 			return pod.Spec.NodeName != ""
 		})
 	}
-	// serves makes the replica's metrics those of the installed pod, for the API server's proxy.
 	serves := func(t *testing.T) {
 		t.Helper()
-		endpoint := expose(t, replica.URL())
-		deployments, pods := shared.Client.AppsV1().Deployments(installed), shared.Client.CoreV1().Pods(installed)
-		d, err := deployments.Get(t.Context(), "plimsoll", metav1.GetOptions{})
-		must(t, err)
-		c := &d.Spec.Template.Spec.Containers[0]
-		c.Command = append(c.Command[:2:2], fmt.Sprint("--secure-port=", endpoint.Port))
-		_, err = deployments.Update(t.Context(), d, metav1.UpdateOptions{})
-		must(t, err)
-		shared.settle(t, installed, "plimsoll-1")
-		pod, err := pods.Get(t.Context(), "plimsoll-1", metav1.GetOptions{})
-		must(t, err)
-		pod.Status.PodIP, pod.Status.PodIPs = endpoint.IP.String(), []corev1.PodIP{{IP: endpoint.IP.String()}}
-		_, err = pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
-		must(t, err)
+		shared.serves(t, replica, "plimsoll-1")
 	}
 	return []fault{
 		{"a stock scheduler in an image of another name", "scheduler.image", doctor.Error, "runs the stock scheduler",

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/cert"
@@ -154,6 +156,61 @@ func TestDoctor_SoundMetricsServer(t *testing.T) {
 	s := &scene{examined: configurationOf("TargetLoadPacking", "", nil)}
 	delete(s.args(), "metricProvider")
 	e.wantsSound(t, s)
+}
+
+// TestDoctor_SoundInstalled expects nothing to be found of two replicas of which one leads. Beside them is a replica that was evicted,
+// and a batch for another scheduler, which has just placed a pod.
+func TestDoctor_SoundInstalled(t *testing.T) {
+	shared.loadedNodes(t, "installed-1", "installed-2")
+	s := &scene{examined: configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)}
+	s.profile(0)["schedulerName"] = "sound"
+	text := yamlOf(t, s.examined)
+	s.examined, s.flags = nil, []string{"--scheduler=" + installed + "/plimsoll"}
+	host, err := os.Hostname() // names the leader in the Lease
+	must(t, err)
+	leader := strings.ToLower(host)
+	shared.install(t, text, leader, "plimsoll-2")
+	t.Cleanup(func() { shared.removeGrants(t) })
+	shared.shellReading(t, wantsFound(t, shared.byDiscovery(t), "permissions.scheduler", doctor.Error)[0].YAML, "kubectl apply -f -")
+	t.Cleanup(func() {
+		_ = shared.Client.CoordinationV1().Leases(installed).
+			Delete(context.WithoutCancel(t.Context()), "plimsoll", metav1.DeleteOptions{})
+	})
+	shared.serves(t, shared.runs(t, "sound-scheduler", build.KubeScheduler(), text), leader)
+
+	d := editDeployment(t, func(*appsv1.Deployment) {})
+	shared.addReplica(t, "plimsoll-evicted", d.Spec.Template.Spec, d.Spec.Template.Labels)
+	shared.changeRunning(t, installed, "plimsoll-evicted", func(status *corev1.PodStatus) {
+		status.Phase, status.Reason = corev1.PodFailed, "Evicted"
+	})
+	const other = "elsewhere"
+	must(t, shared.CreatePods(t.Context(), cluster.Pod{Name: "batch-1", Scheduler: other}, cluster.Pod{Name: "batch-2", Scheduler: other}))
+	pods := shared.Client.CoreV1().Pods(metav1.NamespaceDefault)
+	waitUntil(t, func() bool { // doctor ignores younger pods
+		pod, err := pods.Get(t.Context(), "batch-1", metav1.GetOptions{})
+		must(t, err)
+		return time.Since(pod.CreationTimestamp.Time) > 12*time.Second
+	})
+	must(t, pods.Bind(t.Context(), &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Name: "batch-2"}, Target: corev1.ObjectReference{Kind: "Node", Name: "installed-1"},
+	}, metav1.CreateOptions{}))
+	shared.wantsSound(t, s)
+	report := shared.byDiscovery(t)
+	if c := find(report, "scheduler.ready"); !strings.HasPrefix(c.Message, "2 of 2 pods") {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestDoctor_NoNodes expects no ✓ for a source that is not asked.
+func TestDoctor_NoNodes(t *testing.T) {
+	shared.clear(t)
+	report := shared.doctor(t, "--config="+configurationOf("TargetLoadPacking", "http://127.0.0.1:1", nil).file(t))
+	wantsFound(t, report, "nodes.found", doctor.Warning)
+	for _, c := range report.Checks {
+		if c.Group == "source" && c.Message != "not checked, because the cluster has no nodes" {
+			t.Errorf("%+v", c)
+		}
+	}
 }
 
 // nodeExporters runs a Prometheus that scrapes an exporter of each node, and evaluates rules of kube-prometheus' names.
