@@ -287,7 +287,8 @@ func (c *Connection) OtherSchedulers(
 	ctx context.Context, own *Configuration, pods []*corev1.Pod,
 ) (others []*Configuration, unread []Unread) {
 	const few = 20
-	found := mountedBy(own, pods)
+	found, unread := mountedBy(own, pods)
+	unread = unread[:min(few, len(unread))]
 	if len(found) > few {
 		accounts, _ := c.binders(ctx) // where they cannot be read, the order decides
 		rank := func(m mounted) int {
@@ -321,8 +322,8 @@ type mounted struct {
 	namespace, name, key string
 }
 
-// mountedBy returns what pods that look like other schedulers mount, each once.
-func mountedBy(own *Configuration, pods []*corev1.Pod) (found []mounted) {
+// mountedBy returns what pods that look like other schedulers mount, each once, and the schedulers whose file no ConfigMap has.
+func mountedBy(own *Configuration, pods []*corev1.Pod) (found []mounted, unread []Unread) {
 	seen := map[string]bool{}
 	for _, pod := range pods {
 		workload := workloadOf("Pod", pod.ObjectMeta, pod.Spec)
@@ -331,12 +332,16 @@ func mountedBy(own *Configuration, pods []*corev1.Pod) (found []mounted) {
 			continue
 		}
 		name, key, err := configMapOf(pod.Spec, workload)
-		if id := path.Join(pod.Namespace, name, key); err == nil && !seen[id] {
+		id := path.Join(pod.Namespace, name, key)
+		switch {
+		case err != nil && path.Base(workload.Args[0]) == program && workload.configFile() != "":
+			unread = append(unread, Unread{workload, err, ""})
+		case err == nil && !seen[id]:
 			seen[id] = true
 			found = append(found, mounted{workload, pod.Namespace, name, key})
 		}
 	}
-	return found
+	return found, unread
 }
 
 func (c *Configuration) hasWorkload() bool { return c.Workload != nil && c.Workload.Name != "" }

@@ -1210,6 +1210,25 @@ func TestOtherSchedulers_BehindImpostors(t *testing.T) {
 	}
 }
 
+// A scheduler whose file no ConfigMap has is named, such as a static pod. Other programs with a flag --config are none, nor is a
+// scheduler without a file.
+func TestOtherSchedulers_OfFiles(t *testing.T) {
+	pod := func(name string, command ...string) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}}
+		p.Spec.Containers = []corev1.Container{{Name: "c", Command: command}}
+		return p
+	}
+	pods := []*corev1.Pod{
+		pod("static", "/bin/kube-scheduler", "--config=/etc/kubernetes/scheduler.yaml"), pod("stock", "kube-scheduler", "--leader-elect=true"),
+		pod("proxy", "kube-proxy", "--config=/etc/proxy.yaml"),
+	}
+	found, unread := newAPIServer(t).connect(t, false).OtherSchedulers(t.Context(), &Configuration{}, pods)
+	if len(found) > 0 || len(unread) != 1 || unread[0].Workload.Name != "static" {
+		t.Fatalf("found %+v and unread %+v, want static alone", found, unread)
+	}
+	wantError(t, unread[0].Err, "/etc/kubernetes/scheduler.yaml, which no ConfigMap has")
+}
+
 // The leader's metrics are read, whatever the order of pods. If it does not answer, those of another pod are.
 func TestMetrics_OfTheLeader(t *testing.T) {
 	server := newAPIServer(t)
