@@ -483,18 +483,24 @@ func TestNeededPermissions(t *testing.T) {
 	}
 	for right := range granted {
 		// Old names, what only old clients or other API servers ask, and what only preparing a binding takes.
-		if strings.Contains(right, ".extensions") || strings.HasSuffix(right, " bindings") || strings.Contains(right, "resourceclaims") ||
-			strings.HasSuffix(right, "pods/finalizers") {
+		status, ofStatus := strings.CutSuffix(right, " resourceclaims.resource.k8s.io/status")
+		if strings.Contains(right, ".extensions") || strings.HasSuffix(right, " bindings") || strings.HasSuffix(right, "pods/finalizers") ||
+			ofStatus && slices.Contains([]string{"get", "list", "watch"}, status) {
 			continue
 		}
 		if !needed[right] {
 			t.Errorf("%s is granted by the chart, and not checked", right)
 		}
 	}
-	f.server.GitVersion = "v1.36.4"
-	for _, r := range f.neededPermissions() {
-		if r.Resource == "devicetaintrules" {
-			t.Error("a scheduler of Kubernetes 1.36 does not read devicetaintrules, but the right is checked")
+	for version, wants := range map[string][2]bool{"v1.35.9": {false, false}, "v1.36.0": {true, false}, "v1.37.1": {true, true}} {
+		f.server.GitVersion = version
+		checked := [2]bool{}
+		for _, r := range f.neededPermissions() {
+			checked[0] = checked[0] || r.Resource == "resourceclaims/binding" && slices.Equal(r.Verbs, []string{"patch", "update"})
+			checked[1] = checked[1] || r.Resource == "devicetaintrules"
+		}
+		if checked != wants {
+			t.Errorf("%s: resourceclaims/binding and devicetaintrules are checked: %v, want %v", version, checked, wants)
 		}
 	}
 }

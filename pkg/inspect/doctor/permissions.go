@@ -33,7 +33,8 @@ func (f *facts) neededPermissions() (list []live.Permission) {
 		authentication          = "extension-apiserver-authentication"
 	)
 	v, err := version.ParseGeneric(f.server.GitVersion)
-	since37, lease := err == nil && v.AtLeast(version.MajorMinor(1, 37)), f.election()
+	since := func(minor uint) bool { return err == nil && v.AtLeast(version.MajorMinor(1, minor)) }
+	lease := f.election()
 	for _, row := range []struct {
 		needed                                            bool
 		group, resources, verbs, purpose, namespace, name string
@@ -54,7 +55,9 @@ func (f *facts) neededPermissions() (list []live.Permission) {
 		{true, devices, "deviceclasses resourceslices", informer, "allocates devices", "", ""},
 		{true, devices, "resourceclaims", informer + " patch update create delete", "allocates devices", "", ""},
 		{true, devices, "resourceclaims/status", "patch update", "allocates devices", "", ""},
-		{since37, devices, "devicetaintrules", informer, "avoids tainted devices, from Kubernetes 1.37 on", "", ""},
+		// DRAResourceClaimGranularStatusAuthorization is on by default from there on.
+		{since(36), devices, "resourceclaims/binding", "patch update", "allocates devices, from Kubernetes 1.36 on", "", ""},
+		{since(37), devices, "devicetaintrules", informer, "avoids tainted devices, from Kubernetes 1.37 on", "", ""},
 		{true, "authentication.k8s.io", "tokenreviews", "create", authorizes, "", ""},
 		{true, "authorization.k8s.io", "subjectaccessreviews", "create", authorizes, "", ""},
 		{true, "", "configmaps", informer, authorizes, system, authentication},
