@@ -122,6 +122,8 @@ func TestEmpty(t *testing.T) {
 		{"it is uncordoned", [][]*rebalance.Cordon{cordoned, {}}, time.Hour, 2 * time.Second, "node a was not emptied, and takes pods again"},
 		{"Ctrl-C", [][]*rebalance.Cordon{cordoned, cordoned, cordoned, {}}, 3 * time.Second, 4 * time.Second,
 			"stopped while node a was emptied; pods that were evicted get their replacements"},
+		{"the API server is down twice, for half a minute", slices.Concat([][]*rebalance.Cordon{cordoned}, make([][]*rebalance.Cordon, 16),
+			[][]*rebalance.Cordon{cordoned}, make([][]*rebalance.Cordon, 16), [][]*rebalance.Cordon{isEmpty}), time.Hour, 34 * 2 * time.Second, ""},
 		{"the API server is down for a minute", [][]*rebalance.Cordon{cordoned, nil}, time.Hour, 31 * 2 * time.Second,
 			"connection refused; look whether node a is cordoned, and uncordon it: kubectl uncordon a"},
 	} {
