@@ -27,7 +27,6 @@ var documentedCommands = map[string]string{
 	`^\$ kubectl plimsoll explain`:                                    "TestExplain",
 	`^kubectl plimsoll explain .* --last`:                             "TestExplain_Last",
 	`^\$ kubectl plimsoll requests`:                                   "TestRequests_CommandsApply",
-	`^kubectl apply --server-side`:                                    "TestRequests_CommandsApply",
 	`^\$ kubectl plimsoll shadow`:                                     "TestShadow",
 	`^kube-scheduler shadow`:                                          "TestShadow",
 	`^\$ kubectl plimsoll rebalance`:                                  "TestRebalance",
