@@ -171,6 +171,36 @@ func TestClaims_SteerNobody(t *testing.T) {
 	}
 }
 
+// Sixty new pods of a tenant on each node but the last do not keep pods of others off by NodeMetrics' pending pods.
+func TestClaims_RecentPods(t *testing.T) {
+	const args = `
+metricProvider: {type: Prometheus, address: "http://prometheus"}
+metrics: [{name: latency, query: latency, prefer: Lower, bounds: {best: 0, worst: 4}, pending: {perPod: 0.05, window: 5m}}]
+`
+	placedBeside := func(perNode int) (count [freeNode + 1]int) {
+		c := measuredCluster{nodes: map[string]load.NodeLoad{}, metrics: map[string]load.MetricTable{"latency": {}}}
+		for i := range count {
+			node := fmt.Sprint("node-", i)
+			c.node(node, 0.5)
+			c.metrics["latency"][node] = load.MetricValue{Value: 1, End: plugintest.Now()}
+			for j := range perNode * min(1, freeNode-i) {
+				pod := ofOthers(fmt.Sprint("new-", i, "-", j), "1m", "1m", "1Mi", "1Mi")
+				pod.Namespace, pod.Spec.NodeName = "tenant", node
+				c.objects = append(c.objects, plugintest.Running(pod, 0))
+			}
+		}
+		s := c.scheduler(t, nodemetrics.Name, args)
+		for i := range victims {
+			count[place(t, s, ofOthers(fmt.Sprint("victim-", i), "40m", "80m", "64Mi", "128Mi"))]++
+		}
+		return count
+	}
+	got, none := placedBeside(60), placedBeside(0)
+	if moved := max(got[freeNode]-none[freeNode], none[freeNode]-got[freeNode]); moved > noise {
+		t.Errorf("pods a node %v, without the tenant's %v: node %d differs by %d, want at most %d", got, none, freeNode, moved, noise)
+	}
+}
+
 // An overhead counts as much as a request, which stock's filter and quotas bound. So it is no way around them.
 func TestClaims_OverheadIsARequest(t *testing.T) {
 	list := func(cpu, memory string) corev1.ResourceList {
@@ -220,94 +250,109 @@ func TestClaims_OwnBurstSpreads(t *testing.T) {
 	}
 }
 
-// One of twenty pods of a workload uses 8 cores. The others sleep on all nodes but the last, and repel nobody.
-func TestClaims_BurningSibling(t *testing.T) {
-	placedBeside := func(usage float64) (count [freeNode + 2]int) {
-		c := measuredCluster{nodes: map[string]load.NodeLoad{}, statistics: &learned.Statistics{}}
-		var siblings []*corev1.Pod
-		sibling := func(node string) {
-			pod := plugintest.Owned(ofOthers(fmt.Sprint("web-", len(siblings)), "1m", "1m", "1Mi", "1Mi"), "web")
-			pod.Namespace, pod.Spec.NodeName, pod.Spec.Containers[0].Resources.Limits = "tenant", node, nil
-			siblings = append(siblings, plugintest.Running(pod, 2*time.Hour))
-			c.objects = append(c.objects, pod)
-		}
-		for i := range freeNode + 1 {
-			c.node(fmt.Sprint("node-", i), 0.3)
-		}
-		c.node("node-5", 1)
-		sibling("node-5")
-		for i := range 19 {
-			sibling(fmt.Sprint("node-", i%freeNode))
-		}
-		const interval, intervals = 5 * time.Minute, 12
-		for i := range intervals {
-			tally := learned.NewTally("", podusage.Amounts{})
-			for j, pod := range siblings {
-				used := 0.0
-				if j == 0 {
-					used = usage
-				}
-				tally.Add(pod, load.CPU, used, 1, 1)
-			}
-			at := plugintest.Now().Add((1 + time.Duration(i) - intervals) * interval)
-			c.statistics = c.statistics.WithTally(tally, at, interval, learned.Config{History: 24 * time.Hour, MaxWorkloads: 10})
-		}
-		s := c.scheduler(t, predictedpeak.Name, "")
-		for i := range victims {
-			count[place(t, s, ofOthers(fmt.Sprint("victim-", i), "40m", "80m", "64Mi", "128Mi"))]++
-		}
-		return count
+// siblings are pods of one workload of a tenant. The first uses up to 8 cores, on a node of its own. The others are on all nodes but
+// freeNode, request 1m and use nothing.
+type siblings struct {
+	c    measuredCluster
+	busy *corev1.Pod
+	idle []*corev1.Pod
+}
+
+func newSiblings(perNode int, age time.Duration, running bool) *siblings {
+	s := &siblings{c: measuredCluster{nodes: map[string]load.NodeLoad{}, statistics: &learned.Statistics{}}}
+	add := func(name, node string) *corev1.Pod {
+		pod := plugintest.Owned(ofOthers(name, "1m", "1m", "1Mi", "1Mi"), "web")
+		pod.Namespace, pod.Spec.NodeName, pod.Spec.Containers[0].Resources.Limits = "tenant", node, nil
+		s.c.objects = append(s.c.objects, pod)
+		return pod
 	}
-	got, asleep := placedBeside(8000), placedBeside(0)
+	for i := range freeNode + 1 {
+		s.c.node(fmt.Sprint("node-", i), 0.3)
+	}
+	s.c.node(fmt.Sprint("node-", freeNode+1), 1)
+	s.busy = plugintest.Running(add("web-0", fmt.Sprint("node-", freeNode+1)), 25*time.Hour)
+	for i := range perNode * freeNode {
+		pod := add(fmt.Sprint("idle-", i), fmt.Sprint("node-", i%freeNode))
+		pod.Status.Phase = corev1.PodPending
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+			Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(plugintest.Now().Add(-age)),
+		})
+		if running {
+			plugintest.Running(pod, age)
+		}
+		s.idle = append(s.idle, pod)
+	}
+	return s
+}
+
+const dayOfIntervals = 288
+
+// observe gives the statistics a day of usage of the busy pod, and the last intervals of the idle ones.
+func (s *siblings) observe(r load.Resource, usage func(interval int) float64, observed int) {
+	const interval = 5 * time.Minute
+	for i := range dayOfIntervals {
+		tally := learned.NewTally("", podusage.Amounts{})
+		tally.Add(s.busy, r, usage(i), 1, 1)
+		if i >= dayOfIntervals-observed {
+			for _, pod := range s.idle {
+				tally.Add(pod, r, 0, 1, 1)
+			}
+		}
+		at := plugintest.Now().Add((1 + time.Duration(i) - dayOfIntervals) * interval)
+		s.c.statistics = s.c.statistics.WithTally(tally, at, interval, learned.Config{History: 24 * time.Hour, MaxWorkloads: 10})
+	}
+}
+
+// place returns where the pods of others go.
+func (s *siblings) place(t *testing.T) (count [freeNode + 2]int) {
+	t.Helper()
+	scheduler := s.c.scheduler(t, predictedpeak.Name, "")
+	for i := range victims {
+		count[place(t, scheduler, ofOthers(fmt.Sprint("victim-", i), "40m", "80m", "64Mi", "128Mi"))]++
+	}
+	return count
+}
+
+// checkRepelNobody compares with where pods go while the busy pod sleeps too.
+func checkRepelNobody(t *testing.T, got, asleep [freeNode + 2]int) {
+	t.Helper()
 	if moved := max(got[freeNode]-asleep[freeNode], asleep[freeNode]-got[freeNode]); moved > noise {
 		t.Errorf("pods a node %v, while all sleep %v: node %d differs by %d, want at most %d", got, asleep, freeNode, moved, noise)
 	}
 }
 
-// A pod that uses 8 cores has a new sibling on each node but the last. The new ones are not observed yet, and repel nobody.
-func TestClaims_NewSiblings(t *testing.T) {
-	placedBeside := func(usage float64, age time.Duration, running bool) (count [freeNode + 2]int) {
-		c := measuredCluster{nodes: map[string]load.NodeLoad{}, statistics: &learned.Statistics{}}
-		sibling := func(name, node string) *corev1.Pod {
-			pod := plugintest.Owned(ofOthers(name, "1m", "1m", "1Mi", "1Mi"), "web")
-			pod.Namespace, pod.Spec.NodeName, pod.Spec.Containers[0].Resources.Limits = "tenant", node, nil
-			c.objects = append(c.objects, pod)
-			return pod
-		}
-		for i := range freeNode + 1 {
-			c.node(fmt.Sprint("node-", i), 0.3)
-		}
-		c.node("node-5", 1)
-		burning := plugintest.Running(sibling("web-0", "node-5"), 2*time.Hour)
-		for i := range 5 * freeNode {
-			pod := sibling(fmt.Sprint("new-", i), fmt.Sprint("node-", i%freeNode))
-			pod.Status.Phase = corev1.PodPending
-			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
-				Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(plugintest.Now().Add(-age)),
+// A pod that uses 8 cores, all the time or every other interval, repels nobody from where its idle siblings are.
+func TestClaims_BurningSibling(t *testing.T) {
+	for by, usage := range map[string]func(int) float64{
+		"all the time":         func(int) float64 { return 8000 },
+		"every other interval": func(i int) float64 { return 8000 * float64(i%2) },
+	} {
+		for _, observed := range []int{1, 36, dayOfIntervals} {
+			t.Run(fmt.Sprintf("%s, idle pods observed %d times", by, observed), func(t *testing.T) {
+				placed := func(usage func(int) float64) [freeNode + 2]int {
+					s := newSiblings(3, time.Duration(observed)*5*time.Minute, true)
+					s.observe(load.CPU, usage, observed)
+					return s.place(t)
+				}
+				checkRepelNobody(t, placed(usage), placed(func(int) float64 { return 0 }))
 			})
-			if running {
-				plugintest.Running(pod, age)
-			}
 		}
-		const interval, intervals = 5 * time.Minute, 12
-		for i := range intervals {
-			tally := learned.NewTally("", podusage.Amounts{})
-			tally.Add(burning, load.CPU, usage, 1, 1)
-			at := plugintest.Now().Add((1 + time.Duration(i) - intervals) * interval)
-			c.statistics = c.statistics.WithTally(tally, at, interval, learned.Config{History: 24 * time.Hour, MaxWorkloads: 10})
-		}
-		s := c.scheduler(t, predictedpeak.Name, "")
-		for i := range victims {
-			count[place(t, s, ofOthers(fmt.Sprint("victim-", i), "40m", "80m", "64Mi", "128Mi"))]++
-		}
-		return count
 	}
-	for _, age := range []time.Duration{0, 2 * time.Minute, 4 * time.Minute} {
-		for _, running := range []bool{false, true} {
-			got, asleep := placedBeside(8000, age, running), placedBeside(0, age, running)
-			if moved := max(got[freeNode]-asleep[freeNode], asleep[freeNode]-got[freeNode]); moved > noise {
-				t.Errorf("bound %v ago, running %t: pods a node %v, asleep %v: node %d differs by %d, at most %d",
-					age, running, got, asleep, freeNode, moved, noise)
+}
+
+// A pod that uses 8 cores, or 30 GiB, has a new sibling on each node but the last. The new ones are never observed, and repel nobody.
+func TestClaims_NewSiblings(t *testing.T) {
+	for r, usage := range map[load.Resource]float64{load.CPU: 8000, load.Memory: 30 << 30} {
+		for _, age := range []time.Duration{0, 4 * time.Minute, 11 * time.Minute, 24 * time.Hour} {
+			for _, running := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, bound %v ago, running %t", r, age, running), func(t *testing.T) {
+					placed := func(usage float64) [freeNode + 2]int {
+						s := newSiblings(5, age, running)
+						s.observe(r, func(int) float64 { return usage }, 0)
+						return s.place(t)
+					}
+					checkRepelNobody(t, placed(usage), placed(0))
+				})
 			}
 		}
 	}

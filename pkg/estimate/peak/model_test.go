@@ -194,8 +194,13 @@ func TestPodSums(t *testing.T) {
 			PodSums{Mean: 1, Learned: 1, LargestVariance: 0.25, Largest: 0},
 		},
 		{
-			"a pod that runs counts its workload's history", []*corev1.Pod{running(bound(podNamed("a", "a", "1m"), 24*time.Hour))},
+			"a pod that runs counts its workload's history", []*corev1.Pod{running(bound(podNamed("a", "a", "1"), 24*time.Hour))},
 			PodSums{Mean: 1000, Learned: 1000, Excess: 328, LargestVariance: 40000, Largest: 0},
+		},
+		{
+			"a pod that was never observed counts at most ten times its request", // and of the variance 10 · 10 / 4
+			[]*corev1.Pod{running(bound(podNamed("a", "a", "1m"), 24*time.Hour))},
+			PodSums{Mean: 10, Learned: 10, LargestVariance: 25, Largest: 0},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package learned
 
 import (
 	"hash/maphash"
+	"math"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -92,7 +93,7 @@ func (s *Statistics) podHash(uid types.UID) uint64 { return maphash.Comparable(s
 // The less its pods are alike, the less it weighs. Source: credibility by H. Bühlmann, "Experience Rating and
 // Credibility", 1967.
 //
-// It returns the resources whose usage was observed of the pod itself.
+// It returns the peak of the pod's own usage.
 func (s *Statistics) narrow(moments *[load.ResourceCount]Moments, uid types.UID) (own ownUsage) {
 	e, ok := s.pods[s.podHash(uid)]
 	if !ok {
@@ -100,9 +101,10 @@ func (s *Statistics) narrow(moments *[load.ResourceCount]Moments, uid types.UID)
 	}
 	for r := range moments {
 		m, pod := &moments[r], &e.resources[r]
-		if own[r] = pod.seconds > 0; !own[r] {
+		if pod.seconds <= 0 {
 			continue
 		}
+		own[r] = ownPeak{observed: true, p95: float64(pod.mean) + deviationsToP95*math.Sqrt(float64(pod.variance))}
 		prior := correlation.Seconds()
 		if between := m.Variance - m.Within; between > m.Within {
 			prior *= m.Within / between
@@ -114,5 +116,11 @@ func (s *Statistics) narrow(moments *[load.ResourceCount]Moments, uid types.UID)
 	return own
 }
 
-// ownUsage marks the resources whose usage was observed of the pod itself.
-type ownUsage [load.ResourceCount]bool
+// ownUsage is the peak that was observed of the pod itself, by load.Resource.
+type ownUsage [load.ResourceCount]ownPeak
+
+// ownPeak is a 95th percentile, in milliCPU or bytes.
+type ownPeak struct {
+	observed bool
+	p95      float64
+}

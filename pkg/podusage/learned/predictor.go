@@ -125,10 +125,11 @@ func (p *Prediction) Explain(pod *corev1.Pod) (x [load.ResourceCount]podusage.Ex
 
 // OnNode are the usages of a pod on a node.
 type OnNode struct {
-	// Starting holds while the pod starts, for pods of its own namespace. Steady holds for all pods afterwards.
+	// Starting holds while the pod starts, for pods of its own namespace. Steady holds for all pods afterwards. In it a pod counts up
+	// to its limit, and up to MaxRequestRatio times its request. It counts more only up to the peak that was observed of itself.
+	// Otherwise one busy pod would let all idle pods of its workload repel the pods of others.
 	Starting, Steady Usages
-	// Foreign replaces Starting for pods of other namespaces. A pod that was not observed yet counts up to its limit, and up to
-	// MaxRequestRatio times its request. Otherwise one busy pod would let each new pod of its workload repel the pods of others.
+	// Foreign replaces Starting for pods of other namespaces. Defaults do not count in it.
 	Foreign Usages
 	// Startup is the CPU usage beyond the mean while the pod starts. It counts up to the pod's limit, within MaxRequestRatio times its
 	// request. The author of the pod decides how its startup looks.
@@ -194,10 +195,11 @@ func (p *Prediction) predict(
 	for r := range load.ResourceCount {
 		if m := &h.moments[r]; m.PodTime > 0 && m.PodTime >= p.MinHistory {
 			u.Starting[r] = known(m, podusage.Limit(starting, r))
-			u.Steady[r], u.Foreign[r] = u.Starting[r], u.Starting[r]
-			if !own[r] && !math.IsInf(maxRatio, 1) {
-				u.Foreign[r] = u.Starting[r].Within(p.claim(pod, starting, r))
+			u.Steady[r] = u.Starting[r]
+			if !math.IsInf(maxRatio, 1) {
+				p.bound(&u.Steady[r], pod, starting, r, own[r])
 			}
+			u.Foreign[r] = u.Steady[r]
 			if x != nil {
 				x[r] = explainKnown(h.workload, m, &u.Starting[r])
 			}
@@ -214,10 +216,15 @@ func (p *Prediction) predict(
 			claim := p.claim(pod, starting, r)
 			u.Starting[r], u.Steady[r] = by.usage(min(podusage.Limit(starting, r), claim+spec.unset*p.Default[r])), by.usage(claim)
 		}
-		u.Foreign[r] = u.Steady[r]
 		if by.weight > 0 && h.moments[r].PodTime > 0 {
-			p.blend(&u, r, &h.moments[r], podusage.Limit(starting, r), own[r])
+			measured, share := known(&h.moments[r], podusage.Limit(starting, r)), float64(h.moments[r].PodTime)/float64(p.MinHistory)
+			u.Starting[r] = u.Starting[r].toward(&measured, share)
+			u.Steady[r] = u.Steady[r].toward(&measured, share)
+			if !math.IsInf(maxRatio, 1) {
+				p.bound(&u.Steady[r], pod, starting, r, own[r])
+			}
 		}
+		u.Foreign[r] = u.Steady[r]
 		if x != nil {
 			x[r] = p.explainUnknown(pod, r, requests[r], spec.unset*p.Default[r]/p.Multiplier, spec.ratio, &spec.starting)
 			explainPrior(&x[r], pod, &by, &spec.starting, &u.Starting[r], h.moments[r].PodTime)
@@ -251,14 +258,12 @@ func (p *Prediction) bySpec(pod, starting *corev1.Pod, r load.Resource, request,
 	return s
 }
 
-// blend moves the usages toward those of the pod's own workload, whose history is shorter than MinHistory.
-func (p *Prediction) blend(u *OnNode, r load.Resource, m *Moments, limit float64, observed bool) {
-	measured, share := known(m, limit), float64(m.PodTime)/float64(p.MinHistory)
-	u.Starting[r] = u.Starting[r].toward(&measured, share)
-	u.Steady[r] = u.Steady[r].toward(&measured, share)
-	if observed {
-		u.Foreign[r] = u.Steady[r]
+// bound caps what a pod counts by its workload's statistics. The cap is its claim, or its own peak if that is higher.
+func (p *Prediction) bound(u *Usage, pod, starting *corev1.Pod, r load.Resource, own ownPeak) {
+	if own.observed && u.P95 <= own.p95 {
+		return
 	}
+	*u = u.Within(max(p.claim(pod, starting, r), own.p95))
 }
 
 // toward returns the usage with the given share of another.

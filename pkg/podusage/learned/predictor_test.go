@@ -76,8 +76,6 @@ func TestPrediction(t *testing.T) {
 		pod       *corev1.Pod
 		// Expected cpu, of the pod to place. Of a pod on a node, at first and in its steady state.
 		incoming, onNode, steady Usage
-		// foreign is onNode to pods of other namespaces. nil stands for steady.
-		foreign *Usage
 	}{
 		{
 			name: "a workload is expected to use what it used", predictor: predictor(0.5), pod: podOf("steady", container("4", "")),
@@ -90,9 +88,9 @@ func TestPrediction(t *testing.T) {
 		},
 		{
 			name: "its peak is at least its mean", predictor: predictor(0.5), pod: podOf("steady", container("500m", "500m")),
-			incoming: usage(1000, 1000, 10000, 1000), onNode: usage(1000, 1000, 10000, 1000), steady: usage(1000, 1000, 10000, 1000),
-			// Not observed yet, it counts at most its limit to others.
-			foreign: new(usage(500, 500, 10000, 500)),
+			incoming: usage(1000, 1000, 10000, 1000), onNode: usage(1000, 1000, 10000, 1000),
+			// Not observed itself, it counts at most its limit after it has started.
+			steady: usage(500, 500, 10000, 500),
 		},
 		{
 			name: "what was observed for too short a time has no history", predictor: later(predictor(0.5)), pod: podOf("steady", container("4", "")),
@@ -128,13 +126,9 @@ func TestPrediction(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			p := tc.predictor
 			u := p.OnNode(tc.pod)
-			foreign := tc.steady
-			if tc.foreign != nil {
-				foreign = *tc.foreign
-			}
 			got := []Usage{p.Incoming(tc.pod)[load.CPU], u.Starting[load.CPU], u.Steady[load.CPU], u.Foreign[load.CPU]}
 			near := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) <= 1e-3*max(math.Abs(a), 1) })
-			if diff := cmp.Diff([]Usage{tc.incoming, tc.onNode, tc.steady, foreign}, got, near); diff != "" {
+			if diff := cmp.Diff([]Usage{tc.incoming, tc.onNode, tc.steady, tc.steady}, got, near); diff != "" {
 				t.Errorf("usages to place, on a node, steady and to others (-want +got):\n%s", diff)
 			}
 			// Memory has no request: the default of 300 during startup, and nothing afterwards.
