@@ -146,7 +146,7 @@ func (s *PodSource) readUsage(ctx context.Context, r load.Resource, pods int, in
 ) (left []string, err error) {
 	if !s.shards {
 		err = s.read(ctx, s.family.Usage(r), podBounds(pods), use)
-		s.shards = source.IsTooLarge(err) && len(in) > 0
+		s.shards = response.IsTooMuch(err) && len(in) > 0
 	}
 	if s.shards {
 		return s.readShards(ctx, r, in, use)
@@ -186,9 +186,9 @@ func (s *PodSource) readShards(ctx context.Context, r load.Resource, in map[stri
 		}
 		err := s.read(ctx, s.family.In(shard).Usage(r), podBounds(pods), use)
 		switch {
-		case source.IsTooLarge(err) && len(shard) == 1:
+		case response.IsTooMuch(err) && len(shard) == 1:
 			left = append(left, shard[0])
-		case source.IsTooLarge(err):
+		case response.IsTooMuch(err):
 			shards = append(shards, shard[:len(shard)/2], shard[len(shard)/2:])
 		case err != nil:
 			return left, err

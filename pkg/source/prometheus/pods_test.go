@@ -366,6 +366,22 @@ func TestFetchPods_KeepsTheFamily(t *testing.T) {
 
 // TestFetchPods_Shards has a namespace with more series than the bound allows.
 func TestFetchPods_Shards(t *testing.T) {
+	t.Run("too many series", func(t *testing.T) { testShards(t, vector) })
+	t.Run("too many samples", func(t *testing.T) {
+		testShards(t, func(elements ...element) func(http.ResponseWriter, *http.Request) {
+			if len(elements) < 10100 {
+				return vector(elements...)
+			}
+			return func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusUnprocessableEntity)
+				_, _ = w.Write([]byte(`{"status":"error","errorType":"execution","error":"query processing would load too many samples"}`))
+			}
+		})
+	})
+}
+
+func testShards(t *testing.T, answerWith func(...element) func(http.ResponseWriter, *http.Request)) {
+	t.Helper()
 	var many []element
 	for i := range 10100 {
 		many = append(many, podElement("mallory", fmt.Sprint("fake-", i), "1"))
@@ -381,7 +397,7 @@ func TestFetchPods_Shards(t *testing.T) {
 			if whole || strings.Contains(query, "mallory") {
 				elements = append(elements, many...)
 			}
-			vector(elements...)(w, r)
+			answerWith(elements...)(w, r)
 		}}
 	}
 	srv := newServer(t, rule{"count(", vector(countElement("shop", "1"))}, answer("rate("), answer("avg_over_time("))

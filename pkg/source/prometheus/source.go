@@ -245,13 +245,13 @@ func (s *Source) measure(ctx context.Context, qr *response.Querier, windows []ti
 	return results, undetected
 }
 
-// ask queries the load. Where a response is too large, it asks for each target set in use alone. So no other target takes the load
-// of all nodes by too many series.
+// ask queries the load. Where there are too many series or samples, it asks for each target set in use alone. So no other target
+// takes the load of all nodes by them.
 func (s *Source) ask(ctx context.Context, qr *response.Querier, windows []time.Duration, quantiles []load.Quantile,
 ) []*response.Result {
 	results := qr.AskAll(ctx, s.planner.Load(s.dialect, windows, quantiles))
 	for i, r := range results {
-		if r.Query.Dialect == "" || !source.IsTooLarge(r.Err) {
+		if r.Query.Dialect == "" || !response.IsTooMuch(r.Err) {
 			continue
 		}
 		var queries []*promql.Query

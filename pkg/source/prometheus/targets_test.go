@@ -2,10 +2,13 @@ package prometheus
 
 import (
 	"fmt"
+	"math"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
@@ -122,5 +125,40 @@ func TestFetch_KeepsTheSetInUse(t *testing.T) {
 		if sample.Stats[0].Mean != 0.25 {
 			t.Errorf("%s has %v, want 0.25", sample.Node, sample.Stats[0].Mean)
 		}
+	}
+}
+
+// TestFetch_TooManySamples has a tenant's series that need more samples than Prometheus allows.
+func TestFetch_TooManySamples(t *testing.T) {
+	honest := []element{
+		{`"instance":"10.0.0.1:9100","job":"node-exporter","namespace":"monitoring"`, "0.25"},
+		{`"instance":"[fd00::2]:9100","job":"node-exporter","namespace":"monitoring"`, "0.25"},
+	}
+	srv := newServer(t, rule{"", vector(honest...)})
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, twoNodes()...)
+	fetch(t, s)
+	refuse := func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		_, _ = w.Write([]byte(`{"status":"error","errorType":"execution","error":"query processing would load too many samples"}`))
+	}
+	srv.setRules(rule{`job="node-exporter",namespace="monitoring",service=""`, vector(honest...)}, rule{"", refuse})
+	for range 2 {
+		batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
+		if err != nil || len(batch.Samples) != 2 || batch.ContestedCount != 2 {
+			t.Fatalf("%d samples, %d contested, %v; want 2 and 2", len(batch.Samples), batch.ContestedCount, err)
+		}
+	}
+}
+
+// TestFetch_DeviationOfAnotherSet has a deviation of a tenant's target beside the mean of the exporter.
+func TestFetch_DeviationOfAnotherSet(t *testing.T) {
+	mean := element{`"instance":"10.0.0.1:9100","job":"node-exporter","namespace":"monitoring"`, "0.25"}
+	deviation := element{`"instance":"10.8.0.1:80","node":"w1","job":"a","namespace":"tenant"`, "0.9"}
+	srv := newServer(t, rule{"stddev_over_time", vector(deviation)}, rule{"", vector(mean)})
+	srv.newest = vector(mean)
+	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, newNode("w1", "10.0.0.1"))
+	samples := fetch(t, s)
+	if len(samples) == 0 || samples[0].Stats[load.CPU].Mean != 0.25 || !math.IsNaN(samples[0].Stats[load.CPU].StdDev) {
+		t.Errorf("%+v, want the mean 0.25 without a deviation", samples)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
 
@@ -61,6 +62,16 @@ type RefusedError struct{ Kind, Message string }
 
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("query refused (%s): %s", e.Kind, e.Message)
+}
+
+// executionFailed is the kind of a query that needs more samples than Prometheus allows, or whose series it cannot match.
+const executionFailed = "execution"
+
+// IsTooMuch reports whether a query failed because of its series. There are too many, they have too many samples, or they do not
+// match. The same query for fewer targets may succeed.
+func IsTooMuch(err error) bool {
+	refused, ok := errors.AsType[*RefusedError](err)
+	return source.IsTooLarge(err) || ok && refused.Kind == executionFailed
 }
 
 // Elements decodes the elements of a result.
