@@ -1,6 +1,8 @@
 package estimate
 
 import (
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -25,14 +27,21 @@ type recentNodes struct {
 	rows  []atomic.Pointer[recentNode]
 }
 
-// recentNode is immutable. generation is 0 in pod-group cycles, where pods come and go without a new one.
+// recentNode is immutable. generation is 0 in pod-group cycles, where pods come and go without a new one. The pods are sorted by
+// namespace.
 type recentNode struct {
 	generation int64
 	pods       []recentPod
 }
 
 // recentPod has the moments of the pod's start and of its binding, in nanoseconds since 1970. A moment that has not come is notYet.
-type recentPod struct{ since, bound int64 }
+type recentPod struct {
+	since, bound int64
+	namespace    string
+}
+
+// maxForeign bounds how many pods of a namespace count on a node for pods of others. Else a tenant's many small pods keep others off.
+const maxForeign = 3
 
 // RecentPods returns a counter, without pods yet, for metrics over windows of up to the given length.
 func (m *NodeMetrics) RecentPods(longestWindow time.Duration) *RecentPods {
@@ -52,11 +61,14 @@ func (p *RecentPods) Read(v NodeMetricsView, row int, node fwk.NodeInfo) {
 	}
 	read, oldest := recentNode{generation: generation}, p.clock.Now().Add(-p.maxAge).UnixNano()
 	for _, info := range node.GetPods() {
-		pod := recentPod{since: runningSince(info.GetPod()), bound: boundSince(info.GetPod())}
+		pod := recentPod{
+			since: runningSince(info.GetPod()), bound: boundSince(info.GetPod()), namespace: info.GetPod().Namespace,
+		}
 		if pod.uncovered(oldest, p.longest) > 0 {
 			read.pods = append(read.pods, pod)
 		}
 	}
+	slices.SortFunc(read.pods, func(a, b recentPod) int { return strings.Compare(a.namespace, b.namespace) })
 	at.Store(&read)
 }
 
@@ -79,9 +91,11 @@ func (p *RecentPods) nodesOf(index *load.Index) *recentNodes {
 	}
 }
 
-// Uncovered counts the pods in the row. Each counts with the share that the row's value, a mean over the window, does not cover.
-// Call Read first.
-func (p *RecentPods) Uncovered(v NodeMetricsView, row int, values MetricValues, window time.Duration) (pods float64) {
+// Uncovered counts the pods in the row, for a pod of the namespace. Each counts with the share that the row's value, a mean over
+// the window, does not cover. Of each other namespace at most maxForeign count. Call Read first.
+func (p *RecentPods) Uncovered(
+	v NodeMetricsView, row int, values MetricValues, window time.Duration, namespace string,
+) (pods float64) {
 	nodes := p.nodes.Load()
 	if row == NoRow || nodes == nil || nodes.index != v.snapshot.Index() {
 		return 0
@@ -91,8 +105,16 @@ func (p *RecentPods) Uncovered(v NodeMetricsView, row int, values MetricValues, 
 		return 0
 	}
 	_, end := values.column.Row(row)
+	of := 0.0 // the pods of one namespace
 	for i := range node.pods {
-		pods += node.pods[i].uncovered(end, window)
+		pod := &node.pods[i]
+		if i > 0 && pod.namespace != node.pods[i-1].namespace {
+			pods, of = pods+of, 0
+		}
+		of += pod.uncovered(end, window)
+		if pod.namespace != namespace {
+			of = min(of, maxForeign)
+		}
 	}
-	return pods
+	return pods + of
 }

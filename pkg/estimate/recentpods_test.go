@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -55,17 +56,44 @@ func TestRecentPods(t *testing.T) {
 			info := framework.NewNodeInfo(tc.pods...)
 			info.SetNode(st.MakeNode().Name("a").Obj())
 			row := view.Row(info)
-			if got := pods.Uncovered(view, row, view.Values("x"), window); got != 0 {
+			if got := pods.Uncovered(view, row, view.Values("x"), window, ""); got != 0 {
 				t.Errorf("%v pods are uncovered on a node that was not read, want 0", got)
 			}
 			pods.Read(view, row, info)
-			if got := pods.Uncovered(view, row, view.Values("x"), window); math.Abs(got-tc.want) > 1e-9 {
+			if got := pods.Uncovered(view, row, view.Values("x"), window, ""); math.Abs(got-tc.want) > 1e-9 {
 				t.Errorf("%v pods are uncovered, want %v", got, tc.want)
 			}
-			if got := pods.Uncovered(view, NoRow, view.Values("x"), window); got != 0 {
+			if got := pods.Uncovered(view, NoRow, view.Values("x"), window, ""); got != 0 {
 				t.Errorf("%v pods are uncovered without a row, want 0", got)
 			}
 		})
+	}
+}
+
+// Pods of a started pod's own namespace all count, those of each other namespace up to maxForeign.
+func TestRecentPods_OfNamespaces(t *testing.T) {
+	p := load.NewPublisher()
+	m := NewNodeMetrics(NewSnapshots(p), maxAge, clocktesting.NewFakePassiveClock(now))
+	p.Publish(loadtest.Snapshot(nil, map[string]load.MetricTable{"x": {"a": {Value: 1, End: now}}}))
+	info := framework.NewNodeInfo()
+	info.SetNode(st.MakeNode().Name("a").Obj())
+	for i := range 5 {
+		for _, namespace := range []string{"shop", "tenant", "shop"} { // ten of shop, five of tenant
+			pod := podOf(corev1.PodPending, nil)
+			pod.Namespace, pod.Name = namespace, fmt.Sprint(namespace, i)
+			info.AddPodInfo(podInfo(t, pod))
+		}
+	}
+	started := podOf(corev1.PodRunning, ago(4*time.Minute)) // 1 − 240/300
+	started.Namespace = "team"
+	info.AddPodInfo(podInfo(t, started))
+	pods, view := m.RecentPods(window), m.View(framework.NewCycleState())
+	pods.Read(view, view.Row(info), info)
+	// Of shop 10 or 3, of tenant 5 or 3, of team 0.2.
+	for namespace, want := range map[string]float64{"shop": 13.2, "tenant": 8.2, "team": 6.2, "other": 6.2} {
+		if got := pods.Uncovered(view, view.Row(info), view.Values("x"), window, namespace); math.Abs(got-want) > 1e-9 {
+			t.Errorf("%v pods are uncovered for namespace %s, want %v", got, namespace, want)
+		}
 	}
 }
 
@@ -87,7 +115,7 @@ func TestRecentPods_ReadsChanges(t *testing.T) {
 	uncovered := func() float64 {
 		view := m.View(framework.NewCycleState())
 		pods.Read(view, view.Row(info), info)
-		return pods.Uncovered(view, view.Row(info), view.Values("x"), window)
+		return pods.Uncovered(view, view.Row(info), view.Values("x"), window, "")
 	}
 	if got := uncovered(); got != 0 {
 		t.Errorf("%v pods on the empty node, want 0", got)

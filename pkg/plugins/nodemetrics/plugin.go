@@ -120,28 +120,30 @@ type cycleState struct {
 	fallbacks descriptor.Fallbacks
 }
 
-// metricsAt are the metrics at one moment.
+// metricsAt are the metrics at one moment, for pods of one namespace.
 type metricsAt struct {
 	view estimate.NodeMetricsView
 	// columns runs parallel to the plugin's metrics.
 	columns []column
 }
 
-func (pl *NodeMetrics) metricsAt(view estimate.NodeMetricsView) metricsAt {
+func (pl *NodeMetrics) metricsAt(view estimate.NodeMetricsView, namespace string) metricsAt {
 	at := metricsAt{view: view, columns: make([]column, len(pl.metrics))}
 	for i, m := range pl.metrics {
-		at.columns[i] = column{MetricValues: view.Values(m.Query), view: view, metric: &m.NodeMetric, recent: pl.recent}
+		at.columns[i] = column{
+			MetricValues: view.Values(m.Query), view: view, metric: &m.NodeMetric, recent: pl.recent, namespace: namespace,
+		}
 	}
 	return at
 }
 
 // cycleState returns the state of the cycle. The first call in a cycle creates it, counts the decision, and logs
 // which metrics lost or regained their values.
-func (pl *NodeMetrics) cycleState(ctx context.Context, state fwk.CycleState) *cycleState {
+func (pl *NodeMetrics) cycleState(ctx context.Context, state fwk.CycleState, pod *corev1.Pod) *cycleState {
 	if s := pl.states.Lookup(state); s != nil {
 		return s
 	}
-	s := &cycleState{metricsAt: pl.metricsAt(pl.source.View(state))}
+	s := &cycleState{metricsAt: pl.metricsAt(pl.source.View(state), pod.Namespace)}
 	s, first := pl.states.Store(state, s)
 	if first {
 		known := false
@@ -162,7 +164,7 @@ func (s *cycleState) scoreAt(row int) int64 {
 func (pl *NodeMetrics) PreFilter(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
 ) (*minor.PreFilterResult, *fwk.Status) {
-	waived, s := pl.gate.Begin(state, pod), pl.cycleState(ctx, state) // before the state is cloned
+	waived, s := pl.gate.Begin(state, pod), pl.cycleState(ctx, state, pod) // before the state is cloned
 	if waived || !pl.rejectsAny(s) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
@@ -183,8 +185,8 @@ func (pl *NodeMetrics) rejectsAny(s *cycleState) bool {
 func (pl *NodeMetrics) PreFilterExtensions() minor.PreFilterExtensions { return nil }
 
 // Filter rules the node out if a value is known that its metric's rule rejects.
-func (pl *NodeMetrics) Filter(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
-	s := pl.cycleState(ctx, state)
+func (pl *NodeMetrics) Filter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
+	s := pl.cycleState(ctx, state, pod)
 	m, unknown := pl.rejecting(&s.metricsAt, s.view.Row(node))
 	if unknown {
 		pl.counters.Fallback(&s.fallbacks, load.Absent)
@@ -196,8 +198,8 @@ func (pl *NodeMetrics) Filter(ctx context.Context, state fwk.CycleState, _ *core
 }
 
 // refuses reports whether some rule rules the node out.
-func (pl *NodeMetrics) refuses(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) bool {
-	s := pl.cycleState(ctx, state)
+func (pl *NodeMetrics) refuses(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) bool {
+	s := pl.cycleState(ctx, state, pod)
 	m, _ := pl.rejecting(&s.metricsAt, s.view.Row(node))
 	return m != nil
 }
@@ -227,7 +229,7 @@ func (pl *NodeMetrics) PostFilter(
 
 // hasRoom returns whether no rule rules out a node.
 func (pl *NodeMetrics) hasRoom(*corev1.Pod) func(node *corev1.Node) bool {
-	latest := pl.metricsAt(pl.source.Latest())
+	latest := pl.metricsAt(pl.source.Latest(), "")
 	return func(node *corev1.Node) bool {
 		m, _ := pl.rejecting(&latest, latest.view.RowOf(node.Name))
 		return m == nil
@@ -242,8 +244,8 @@ func (pl *NodeMetrics) EventsToRegister(context.Context) ([]fwk.ClusterEventWith
 
 // PreScore determines the scales over the candidates. It skips scoring where no candidate has a value of any metric: the
 // profile's other plugins decide. PreScore need not be enabled.
-func (pl *NodeMetrics) PreScore(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
-	s, rows := pl.cycleState(ctx, state), make([]int, len(nodes))
+func (pl *NodeMetrics) PreScore(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+	s, rows := pl.cycleState(ctx, state, pod), make([]int, len(nodes))
 	for i, node := range nodes {
 		rows[i] = pl.rowToScore(s, node)
 	}
@@ -254,8 +256,8 @@ func (pl *NodeMetrics) PreScore(ctx context.Context, state fwk.CycleState, _ *co
 }
 
 // Score is the weighted mean of the node's marks; 0 without PreScore, because the candidates are not known yet.
-func (pl *NodeMetrics) Score(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
-	s := pl.cycleState(ctx, state)
+func (pl *NodeMetrics) Score(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+	s := pl.cycleState(ctx, state, pod)
 	row := pl.rowToScore(s, node)
 	if len(s.scales) == 0 {
 		return nodescore.Min, nil
@@ -277,9 +279,9 @@ func (pl *NodeMetrics) ScoreExtensions() minor.ScoreExtensions { return pl }
 
 // NormalizeScore scores the candidates where PreScore is not called. It finds them by name, which takes longer.
 func (pl *NodeMetrics) NormalizeScore(
-	ctx context.Context, state fwk.CycleState, _ *corev1.Pod, scores minor.NodeScoreList,
+	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, scores minor.NodeScoreList,
 ) *fwk.Status {
-	s := pl.cycleState(ctx, state)
+	s := pl.cycleState(ctx, state, pod)
 	if len(s.scales) > 0 {
 		return nil
 	}
@@ -328,8 +330,8 @@ func (pl *NodeMetrics) scalesOver(s *cycleState, rows []int) []scale {
 
 // Explain returns the node's Terms among the candidates, which are known once PreScore or NormalizeScore was called. There are
 // none before.
-func (pl *NodeMetrics) Explain(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) explain.Terms {
-	s := pl.cycleState(ctx, state)
+func (pl *NodeMetrics) Explain(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) explain.Terms {
+	s := pl.cycleState(ctx, state, pod)
 	terms := Terms{scales: s.scales, row: s.view.Row(node)}
 	for i, m := range pl.metrics {
 		if value, known := s.columns[i].At(terms.row); known && !m.reject.IsZero() {
@@ -353,7 +355,10 @@ func (m *metric) observe(ctx context.Context, missing bool) {
 	logger.Info("The metric has values again", "plugin", Name, "metric", m.Name)
 }
 
-// SignPod signs nothing: the scores of a node are the same for all pods.
-func (pl *NodeMetrics) SignPod(context.Context, *corev1.Pod) ([]minor.SignFragment, *fwk.Status) {
-	return nil, nil
+// SignPod implements minor.SignPlugin: without recent pods, the scores of a node are the same for all pods.
+func (pl *NodeMetrics) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.SignFragment, *fwk.Status) {
+	if pl.recent == nil {
+		return nil, nil
+	}
+	return []minor.SignFragment{{Key: "v1.Pod.Namespace." + Name + "()", Value: pod.Namespace}}, nil
 }

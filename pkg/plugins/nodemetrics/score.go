@@ -57,6 +57,8 @@ type column struct {
 	view   estimate.NodeMetricsView
 	metric *config.NodeMetric
 	recent *estimate.RecentPods
+	// namespace is that of the pod to place.
+	namespace string
 }
 
 // counts reports whether the metric counts pending pods.
@@ -64,7 +66,7 @@ func (c *column) counts() bool { return c.metric.Pending != nil }
 
 // pending is the amount by which the row's pending pods worsen the value.
 func (c *column) pending(row int) float64 {
-	return c.metric.Pending.PerPod * c.recent.Uncovered(c.view, row, c.MetricValues, c.metric.Pending.Window.Duration)
+	return c.metric.Pending.PerPod * c.recent.Uncovered(c.view, row, c.MetricValues, c.metric.Pending.Window.Duration, c.namespace)
 }
 
 // withPending returns the finite value in the row with its pending pods, and whether the value is known.
