@@ -67,7 +67,7 @@ func (w *world) end(pod string) {
 // heat makes node c hot: 81 % of its CPU.
 func (w *world) heat() {
 	f := idle()
-	f.cpu["c"], f.c.MaxHotNodesPercent = 0.81, 50
+	f.cpu["c"], f.c.MaxHotNodesPercent, f.ahead = 0.81, 50, time.Second
 	w.cluster.Load = f.cluster(w.t).Load
 }
 

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -24,6 +24,8 @@ const (
 	maxPlanAge = 15 * time.Second
 	// unanswered is how long the API server may still process an eviction after the request failed.
 	unanswered = 2 * time.Minute
+	// lateEnd is how long a moved pod may end after its grace period, and its node waits for that.
+	lateEnd = 5 * time.Minute
 	// longestEvacuation bounds a move by another component.
 	longestEvacuation = time.Hour
 	// maxRefusals bounds the evictions that one step tries.
@@ -257,14 +259,14 @@ func (e *Executor) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.history.restore(state)
+	e.history.restore(state, e.Clock.Now(), e.Config)
 	e.saved, e.loaded, e.plan = content, true, nil
 	return nil
 }
 
 // save stores the state. If it fails, the next step reads it anew.
 func (e *Executor) save(ctx context.Context) error {
-	content, err := json.Marshal(e.history.state())
+	content, err := e.history.encode()
 	if err != nil {
 		return err
 	}
@@ -425,6 +427,9 @@ func (e *Executor) move(ctx context.Context, m *Move) (*Moving, error) {
 	moving.Newest, moving.Known = newestOf(pods, m.OwnerUID)
 	if err := e.save(ctx); err != nil {
 		e.history.cancel(m.UID)
+		if !apierrors.IsConflict(err) { // the next attempt could fail too
+			e.history.refuse(m.UID, e.Clock.Now())
+		}
 		return nil, err
 	}
 	name := types.NamespacedName{Namespace: m.Namespace, Name: m.Pod}
@@ -518,6 +523,9 @@ func newestOf(pods []*corev1.Pod, owner types.UID) (newest time.Time, known []ty
 		}
 		known = append(known, pod.UID)
 	}
+	if len(known) > maxKnown { // times have whole seconds: of these pods, none is a replacement
+		return newest.Add(time.Second), nil
+	}
 	return newest, known
 }
 
@@ -568,16 +576,10 @@ func (e *Executor) settle(ctx context.Context) error {
 			continue
 		}
 		ended = append(ended, r)
-		e.history.records = append(e.history.records, *r)
+		e.history.end(r)
 		if r.Outcome == Withdrawn {
-			e.history.cancel(m.UID) // nothing was evicted: it may be tried again
 			continue
 		}
-		node := r.Node
-		if r.Outcome == NotReady {
-			node = ""
-		}
-		e.history.End(m.UID, node, now)
 		e.history.count(r.Outcome, now, e.Config)
 		if r.Outcome.Failed() {
 			e.history.failEmptying(m, string(r.Outcome))
@@ -587,7 +589,6 @@ func (e *Executor) settle(ctx context.Context) error {
 		return nil
 	}
 	e.plan = nil
-	e.history.records = e.history.records[max(0, len(e.history.records)-maxRecords):]
 	if err := e.save(ctx); err != nil {
 		return err
 	}

@@ -12,7 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -246,7 +248,7 @@ func TestExecutor_Outcomes(t *testing.T) {
 			}
 			w.clock.SetTime(now.Add(tc.after))
 			w.wants("save", string(tc.want)+" web-1")
-			barred := w.history.workloads["web"].barredUntil
+			barred := w.history.workloads["ReplicaSet ns/web"].barredUntil
 			if want := w.clock.Now().Add(15 * time.Minute); tc.want.Failed() && !barred.Equal(want) {
 				t.Errorf("the workload is barred until %v, want %v", barred, want)
 			}
@@ -599,7 +601,7 @@ func TestExecutor_Killed(t *testing.T) {
 		}
 		w.clock.SetTime(now.Add(2 * time.Minute))
 		w.wants("save", "Withdrawn web-1", "try web-1", "save", "evict web-1", "began web-1")
-		if !w.history.workloads["web"].barredUntil.IsZero() || w.history.breaker.Failures != 0 {
+		if !w.history.workloads["ReplicaSet ns/web"].barredUntil.IsZero() || w.history.breaker.Failures != 0 {
 			t.Error("a move that was not made counts as a failure")
 		}
 	})
@@ -768,15 +770,22 @@ func (m *minutes) HotMinutes(removed, added float64) {
 // TestState_Bounded has as many moves as the configuration allows in twelve hours.
 func TestState_Bounded(t *testing.T) {
 	w := newWorld(t, newFixture())
-	long := strings.Repeat("x", 63)
+	long, owner := strings.Repeat("x", 63), strings.Repeat("x", 512)
+	known := make([]types.UID, 50)
+	for i := range known {
+		known[i] = types.UID(fmt.Sprintf("%036d", i))
+	}
 	for i := range 10_000 {
 		uid := types.UID(fmt.Sprintf("%036d", i))
-		m := &Move{Namespace: long, Pod: long + long, UID: uid, OwnerUID: uid, Owner: long, From: long + fmt.Sprint(i), To: long}
+		m := &Move{Namespace: long, Pod: long + long, UID: uid, OwnerUID: uid, Owner: owner, Workload: fmt.Sprint(owner, i), From: long + fmt.Sprint(i), To: long}
 		w.history.Begin(m, now)
-		w.history.records = append(w.history.records, Record{Moving: *w.history.underWay[uid], Replacement: long + long, ReplacementUID: uid})
-		w.history.End(uid, "", now)
+		moving := w.history.underWay[uid]
+		moving.Known = known
+		if i >= 10_000-maxUnderWay {
+			continue
+		}
+		w.history.end(&Record{Moving: *moving, Outcome: NotReady, Ended: now, Replacement: long + long, ReplacementUID: uid})
 	}
-	w.history.records = w.history.records[len(w.history.records)-maxRecords:]
 	if err := w.save(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -788,8 +797,65 @@ func TestState_Bounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := &History{}
-	again.restore(s)
-	if diff := cmp.Diff(s.Workloads, again.state().Workloads); diff != "" || len(s.Workloads) != maxWorkloads || len(s.Moves) != 10_000 {
-		t.Errorf("%d workloads and %d moves; (-saved +restored):\n%s", len(s.Workloads), len(s.Moves), diff)
+	again.restore(s, now, w.Config)
+	if diff := cmp.Diff(s.Workloads, again.state(1).Workloads); diff != "" || len(s.Workloads) < 100 || len(s.Records) < 10 ||
+		len(s.UnderWay) != maxUnderWay || len(s.Moves) != 10_000 {
+		t.Errorf("%d workloads, %d records, %d under way and %d moves; (-saved +restored):\n%s", len(s.Workloads), len(s.Records),
+			len(s.UnderWay), len(s.Moves), diff)
+	}
+	if r := s.Records[0]; len(r.Known) > 0 {
+		t.Errorf("the record of %s has %d known pods, want none", r.UID, len(r.Known))
+	}
+}
+
+// TestNewestOf has more pods of one second than are remembered: none of them counts as a replacement.
+func TestNewestOf(t *testing.T) {
+	for n, want := range map[int]int{50: 50, 51: 0} {
+		f := &fixture{pods: map[string]*corev1.Pod{}}
+		var pods []*corev1.Pod
+		for i := range n {
+			pod := f.pod("web", fmt.Sprint("web-", i), "a", "1")
+			pod.CreationTimestamp = metav1.Time{Time: now}
+			pods = append(pods, pod)
+		}
+		newest, known := newestOf(pods, "web")
+		if len(known) != want || newest.After(now) != (want == 0) {
+			t.Errorf("of %d pods, %d are known, created up to %v", n, len(known), newest)
+		}
+	}
+}
+
+// TestState_Foreign restores what this program would not save: empty entries, and times of a clock that was wrong.
+func TestState_Foreign(t *testing.T) {
+	w := newWorld(t, newFixture())
+	w.state = []byte(`{"underWay": [null], "workloads": {"a": null, "ReplicaSet ns/web": {"moved": "2035-01-01T00:00:00Z",
+		"barredUntil": "2035-01-01T00:00:00Z"}}, "cordons": [null], "records": [null], "moves": [2051222400],
+		"nodes": {"a": "2035-01-01T00:00:00Z"}, "breaker": {"openUntil": "2035-01-01T00:00:00Z"}}`)
+	if s := w.wants(); s.Stop != BreakerOpen || len(s.UnderWay)+len(s.Cordons) != 0 {
+		t.Errorf("stopped by %q, %d moves under way, want the breaker, and none", s.Stop, len(s.UnderWay))
+	}
+	w.clock.SetTime(now.Add(time.Hour)) // the breaker closes, and the hour of the move is over; the bar lasts 6 hours
+	w.cluster.Load = (&fixture{cpu: map[string]float64{"a": 0.9, "b": 0.5, "c": 0.7}, ahead: time.Hour, profile: profile}).cluster(t).Load
+	if s := w.wants(); s.Stop != "" || s.Plan.Stay[WorkloadBarred] != 1 || len(w.history.moves) != 0 {
+		t.Errorf("stopped by %q, and %v stay, want the bar of the workload", s.Stop, s.Plan.Stay)
+	}
+	w.clock.SetTime(now.Add(6 * time.Hour))
+	w.wants("try web-1", "save", "evict web-1", "began web-1")
+}
+
+// TestExecutor_CannotSave moves another pod next, unless somebody else changed the state.
+func TestExecutor_CannotSave(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "s", nil)
+	for saveErr, want := range map[error]string{errors.New("too large"): "db-1", conflict: "web-1"} {
+		f := newFixture()
+		f.pod("db", "db-1", "a", "1500m")
+		f.pod("db", "db-2", "c", "100m")
+		w := newWorld(t, f)
+		w.saveErr = saveErr
+		if _, err := w.Step(t.Context(), true); !errors.Is(err, saveErr) {
+			t.Errorf("error %v, want %v", err, saveErr)
+		}
+		w.saveErr = nil
+		w.wants("try "+want, "save", "evict "+want, "began "+want)
 	}
 }

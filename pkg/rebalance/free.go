@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -321,7 +322,7 @@ func (p *planner) empty(ctx context.Context, c *freeCandidate) (kept KeptNode, e
 		}
 		p.undo = append(p.undo, func() error { return p.Scheduler.Add(pod) })
 	}
-	more := map[string]podusage.Amounts{} // what placed pods use beyond what is expected, by node
+	more := maps.Clone(p.more)
 	var moves []Move
 	for i := range c.pods {
 		pod := c.pods[i].pod

@@ -22,9 +22,10 @@ const (
 // History records earlier looks and moves. The zero History is ready, and must be used by one goroutine at a time.
 type History struct {
 	nodes     map[string]*nodeHistory
-	workloads map[types.UID]*workloadHistory
-	// low counts the consecutive looks at which a node might be emptied, by the mean load.
-	low int
+	workloads map[string]*workloadHistory // by Move.Workload
+	// low counts the consecutive looks at which a node might be emptied, by the mean load. seen is the end of the newest measurement.
+	low  int
+	seen time.Time
 	// moves are the times of the moves of the last hour.
 	moves []time.Time
 	// underWay are moves without a ready replacement, by the evicted pod's UID.
@@ -97,9 +98,11 @@ type breaker struct {
 }
 
 type nodeHistory struct {
-	// above counts the consecutive looks above the line.
+	// above counts the consecutive looks above the line, of measurements up to seen.
 	above int
 	hot   bool
+	seen  time.Time
+	// moved is when the last moved pod was on the node.
 	moved time.Time
 }
 
@@ -108,12 +111,14 @@ type workloadHistory struct {
 	failures           int
 }
 
-// Observe counts the nodes' looks above their lines. Call it once per refresh.
+// Observe counts the nodes' looks above their lines. Call it once per refresh. A measurement counts once.
 func (h *History) Observe(nodes []Node, c *rebalancer.Configuration) {
 	if h.nodes == nil {
 		h.nodes = map[string]*nodeHistory{}
 	}
-	h.low++
+	if i := slices.IndexFunc(nodes, func(n Node) bool { return n.End.After(h.seen) }); i >= 0 {
+		h.low++
+	}
 	if _, mean := totalOf(nodes).mean([load.ResourceCount]float64{}); 100*mean >= c.FreeBelowPercent {
 		h.low = 0
 	}
@@ -121,6 +126,9 @@ func (h *History) Observe(nodes []Node, c *rebalancer.Configuration) {
 	for i := range nodes {
 		n := &nodes[i]
 		present[n.Name] = true
+		if n.End.After(h.seen) {
+			h.seen = n.End
+		}
 		of := h.nodes[n.Name]
 		if of == nil {
 			of = &nodeHistory{}
@@ -131,11 +139,14 @@ func (h *History) Observe(nodes []Node, c *rebalancer.Configuration) {
 		case !n.Known || excess < -c.CooledPercent/100:
 			of.above, of.hot = 0, false
 		case excess > 0:
-			of.above++
+			if n.End.After(of.seen) {
+				of.above++
+			}
 			of.hot = of.hot || of.above >= c.Refreshes
 		default: // above what cools a node, but not above the line
 			of.above = 0
 		}
+		of.seen = n.End
 	}
 	for name := range h.nodes {
 		if !present[name] {
@@ -152,7 +163,7 @@ func (h *History) Begin(m *Move, now time.Time) {
 	h.underWay[m.UID] = &Moving{Move: *m, Began: now, movedBefore: h.nodeOf(m.From).moved}
 	h.moves = append(h.moves, now)
 	h.nodeOf(m.From).moved = now
-	h.workloadOf(m.OwnerUID).moved = now
+	h.workloadOf(m.Workload).moved = now
 }
 
 // End records the node of the ready replacement; empty if there is none. A missing replacement, or one back on its source, bars the
@@ -162,13 +173,34 @@ func (h *History) End(pod types.UID, node string, now time.Time) {
 	if !ok {
 		return
 	}
-	delete(h.underWay, pod)
-	w := h.workloadOf(m.OwnerUID)
-	if node != "" && node != m.From {
+	r := Record{Moving: *m, Ended: now, Node: node, Outcome: LandedElsewhere}
+	switch node {
+	case "":
+		r.Outcome = NotReady
+	case m.From:
+		r.Outcome = Returned
+	case m.To:
+		r.Outcome = Landed
+	}
+	h.end(&r)
+}
+
+// end records how a move ended. Known is of no use any more.
+func (h *History) end(r *Record) {
+	r.Known = nil
+	h.records = append(h.records, *r)
+	h.records = h.records[max(0, len(h.records)-maxRecords):]
+	if r.Outcome == Withdrawn {
+		h.cancel(r.UID) // nothing was evicted: it may be tried again
+		return
+	}
+	delete(h.underWay, r.UID)
+	w := h.workloadOf(r.Workload)
+	if !r.Outcome.Failed() {
 		w.failures = 0
 		return
 	}
-	w.barredUntil = now.Add(min(firstBar<<min(w.failures, 10), longestBar))
+	w.barredUntil = r.Ended.Add(min(firstBar<<min(w.failures, 10), longestBar))
 	w.failures++
 }
 
@@ -180,7 +212,8 @@ func (h *History) cancel(pod types.UID) {
 	}
 	delete(h.underWay, pod)
 	h.nodeOf(m.From).moved = m.movedBefore
-	if i := slices.Index(h.moves, m.Began); i >= 0 {
+	// The saved state has whole seconds.
+	if i := slices.IndexFunc(h.moves, func(at time.Time) bool { return at.Unix() == m.Began.Unix() }); i >= 0 {
 		h.moves = slices.Delete(h.moves, i, i+1)
 	}
 }
@@ -214,23 +247,23 @@ func (h *History) nodeOf(name string) *nodeHistory {
 	return h.nodes[name]
 }
 
-func (h *History) workloadOf(owner types.UID) *workloadHistory {
+func (h *History) workloadOf(name string) *workloadHistory {
 	if h.workloads == nil {
-		h.workloads = map[types.UID]*workloadHistory{}
+		h.workloads = map[string]*workloadHistory{}
 	}
-	if h.workloads[owner] == nil {
-		h.workloads[owner] = &workloadHistory{}
+	if h.workloads[name] == nil {
+		h.workloads[name] = &workloadHistory{}
 	}
-	return h.workloads[owner]
+	return h.workloads[name]
 }
 
 // forget drops expired entries.
 func (h *History) forget(now time.Time) {
 	h.moves = slices.DeleteFunc(h.moves, func(at time.Time) bool { return now.Sub(at) >= time.Hour })
 	maps.DeleteFunc(h.refused, func(_ types.UID, until time.Time) bool { return !now.Before(until) })
-	for owner, w := range h.workloads {
+	for name, w := range h.workloads {
 		if now.Sub(w.moved) >= max(remembered, 2*longestBar) {
-			delete(h.workloads, owner)
+			delete(h.workloads, name)
 		}
 	}
 }

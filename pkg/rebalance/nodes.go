@@ -29,6 +29,8 @@ type Node struct {
 	Line [load.ResourceCount]float64
 	// Base is in milliCPU and bytes.
 	Base [load.ResourceCount]float64
+	// End is when the oldest measurement of a resource with a line ended. Only Look sets it.
+	End time.Time
 }
 
 // Excess returns the resource that is farthest above its line, and by how much; a negative excess is below. Without a line, it
@@ -82,7 +84,13 @@ func Look(ctx context.Context, s *sim.Scheduler, r explain.LoadReader, c *rebala
 	}
 	l, nodes := newLooker(r, c), make([]Node, 0, len(infos))
 	for _, info := range infos {
-		nodes = append(nodes, l.node(info))
+		n := l.node(info)
+		for of, f := range r.Reader().Figures(l.state, n.Name) {
+			if n.Line[of] > 0 && (n.End.IsZero() || f.End.Before(n.End)) {
+				n.End = f.End
+			}
+		}
+		nodes = append(nodes, n)
 	}
 	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	return nodes, nil

@@ -22,6 +22,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -34,8 +35,10 @@ type Cluster struct {
 	// Load compares nodes with their load lines: the utilizations that they should not pass.
 	Load explain.LoadReader
 	Now  time.Time
-	// Waiting is the number of pods without a node, of these profiles. Unschedulable are those that found none.
+	// Waiting is the number of pods without a node, of these profiles. Unschedulable counts the ones without a feasible node.
 	Waiting, Unschedulable int
+	// Unplaced are the pods without a node, of all schedulers.
+	Unplaced []*corev1.Pod
 	// Usage returns the measured usage of a pod, in milliCPU and bytes; false if it is not known. It replaces the expected usage.
 	// Usage may be nil.
 	Usage func(pod *corev1.Pod) (podusage.Amounts, bool)
@@ -66,10 +69,11 @@ type Move struct {
 	Pod       string    `json:"pod"`
 	UID       types.UID `json:"uid"`
 	OwnerUID  types.UID `json:"ownerUID"`
-	// Owner names the pod's controller, such as "ReplicaSet web-1".
-	Owner string `json:"owner"`
-	From  string `json:"from"`
-	To    string `json:"to"`
+	// Owner names the pod's controller, such as "ReplicaSet web-1". Workload has its namespace, and names a ReplicaSet's Deployment.
+	Owner    string `json:"owner"`
+	Workload string `json:"workload"`
+	From     string `json:"from"`
+	To       string `json:"to"`
 	// Or are nodes that score as To does, and have room too: the scheduler chooses one of them at random.
 	Or []string `json:"or,omitempty"`
 	// Resource is the resource of which the source is above its line.
@@ -81,7 +85,9 @@ type Move struct {
 	ToBefore   float64 `json:"toBefore"`
 	ToAfter    float64 `json:"toAfter"`
 	Disruption float64 `json:"disruption"`
-	// Frees says that the move is one of those that empty From.
+	// Beyond is what the pod uses beyond its expected usage, as a fraction of the destination's capacity.
+	Beyond podusage.Amounts `json:"beyond"`
+	// Frees says that the move helps to empty From.
 	Frees bool `json:"frees,omitempty"`
 }
 
@@ -94,14 +100,18 @@ type planner struct {
 	look    looker
 	byName  map[string]*Node
 	pods    int
-	owners  map[types.UID]*replicas
+	// replicas counts the pods of each controller that have not ended. workloads are by Move.Workload.
+	replicas  map[types.UID]int
+	workloads map[string]*replicas
+	// more has what earlier moves use beyond their expected usage and the measured load, in fractions of capacity by node.
+	more    map[string]podusage.Amounts
 	budgets []*budget
 	// perNamespace counts moves under way, with those of the plan.
 	perNamespace map[string]int
 	undo         []func() error
 }
 
-// replicas are the pods of one controller.
+// replicas are the pods of one workload.
 type replicas struct{ all, unavailable int }
 
 // budget is a PodDisruptionBudget with what it still allows.
@@ -112,11 +122,12 @@ type budget struct {
 }
 
 // Make plans one move for each hot node, the hottest first, as far as limits allow. The same cluster and history lead to the same
-// plan. It drops expired entries of the history, and changes nothing else.
+// plan. Of the history, it drops expired entries, and notes which moved pods still end.
 func Make(ctx context.Context, cluster Cluster, h *History, c *rebalancer.Configuration) (_ *Plan, err error) {
 	p := &planner{
 		Cluster: cluster, Plan: &Plan{Stay: map[Reason]int{}}, c: c, history: h, look: newLooker(cluster.Load, c),
-		byName: map[string]*Node{}, owners: map[types.UID]*replicas{}, perNamespace: map[string]int{},
+		byName: map[string]*Node{}, replicas: map[types.UID]int{}, workloads: map[string]*replicas{}, perNamespace: map[string]int{},
+		more: map[string]podusage.Amounts{},
 	}
 	h.forget(p.Now)
 	if p.Nodes, err = Look(ctx, p.Scheduler, p.Load, c); err != nil {
@@ -215,27 +226,22 @@ func (p *planner) count(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	moved := p.countMoves()
 	for _, info := range infos {
 		for _, podInfo := range info.GetPods() {
 			pod := podInfo.GetPod()
-			owner := metav1.GetControllerOfNoCopy(pod)
-			if podusage.HasEnded(pod) || owner == nil {
-				continue
-			}
-			p.pods++
-			if p.owners[owner.UID] == nil {
-				p.owners[owner.UID] = &replicas{}
-			}
-			r := p.owners[owner.UID]
-			r.all++
-			if pod.DeletionTimestamp != nil || !isReady(pod) {
-				r.unavailable++
+			p.countPod(pod)
+			ends := moved[pod.UID] && pod.DeletionTimestamp != nil && !podusage.HasEnded(pod)
+			if ends && p.Now.Sub(pod.DeletionTimestamp.Time) < lateEnd { // its load goes on
+				p.history.nodeOf(info.Node().Name).moved = p.Now
 			}
 		}
 	}
+	for _, pod := range p.Unplaced {
+		p.countPod(pod)
+	}
 	for _, m := range p.history.underWay {
-		p.perNamespace[m.Namespace]++
-		if r := p.owners[m.OwnerUID]; r != nil {
+		if r := p.workloads[m.Workload]; r != nil {
 			r.unavailable++
 		}
 	}
@@ -250,6 +256,58 @@ func (p *planner) count(ctx context.Context) error {
 	return nil
 }
 
+// countMoves counts the last moves, and those under way. It returns the moved pods.
+func (p *planner) countMoves() map[types.UID]bool {
+	moved := map[types.UID]bool{}
+	for i := range p.history.records {
+		r := &p.history.records[i]
+		moved[r.UID] = true
+		if r.Node != "" && p.Now.Sub(r.Ended) < windowOf(p.Load) {
+			p.add(r.Node, r.Beyond)
+		}
+	}
+	for _, m := range p.history.underWay {
+		moved[m.UID] = true
+		p.perNamespace[m.Namespace]++
+		p.add(m.To, m.Beyond)
+	}
+	return moved
+}
+
+// countPod counts the pod for its controller. Controllers do not replace pods that have ended.
+func (p *planner) countPod(pod *corev1.Pod) {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if podusage.HasEnded(pod) || owner == nil {
+		return
+	}
+	p.pods++
+	p.replicas[owner.UID]++
+	name := workloadOf(pod, owner)
+	if p.workloads[name] == nil {
+		p.workloads[name] = &replicas{}
+	}
+	r := p.workloads[name]
+	r.all++
+	if pod.DeletionTimestamp != nil || !isReady(pod) {
+		r.unavailable++
+	}
+}
+
+// workloadOf names the workload of a pod with a controller. ReplicaSets of a Deployment have its name: a rollout has two.
+func workloadOf(pod *corev1.Pod, owner *metav1.OwnerReference) string {
+	w, _ := learned.OwnerOf(pod)
+	return owner.Kind + " " + pod.Namespace + "/" + w.Name
+}
+
+// add counts what a move uses beyond its expected usage.
+func (p *planner) add(node string, beyond podusage.Amounts) {
+	sum := p.more[node]
+	for r := range sum {
+		sum[r] += beyond[r]
+	}
+	p.more[node] = sum
+}
+
 // lookAt compares a node of the simulation with its line.
 func (p *planner) lookAt(ctx context.Context, name string) (Node, error) {
 	info, err := p.Scheduler.NodeInfo(ctx, name)
@@ -261,7 +319,7 @@ func (p *planner) lookAt(ctx context.Context, name string) (Node, error) {
 
 // movesLeft returns the number of moves that the limits per hour and at a time still allow.
 func (p *planner) movesLeft() int {
-	atOnce := max(2, int(p.c.MaxNodesPercentInFlight/100*float64(len(p.Nodes))))
+	atOnce := min(max(2, int(p.c.MaxNodesPercentInFlight/100*float64(len(p.Nodes)))), maxUnderWay)
 	return min(p.leftThisHour(), atOnce-len(p.history.underWay))
 }
 
@@ -277,7 +335,7 @@ func (p *planner) leftThisHour() int {
 // isResting reports whether the load does not show the node's last move yet.
 func (p *planner) isResting(node string) bool {
 	past := p.history.nodes[node]
-	if past != nil && !past.moved.IsZero() && p.Now.Sub(past.moved) < windowOf(p.Load) {
+	if past != nil && !past.moved.IsZero() && p.byName[node].End.Sub(past.moved) < windowOf(p.Load) {
 		return true
 	}
 	for _, m := range p.history.underWay {
@@ -358,8 +416,9 @@ func (p *planner) stays(c *candidate, minAge time.Duration) Reason {
 	if reason := protection(c.pod, p.c, minAge, p.Now); reason != "" {
 		return reason
 	}
-	owner := metav1.GetControllerOfNoCopy(c.pod).UID
-	r, w := p.owners[owner], p.history.workloads[owner]
+	owner := metav1.GetControllerOfNoCopy(c.pod)
+	name := workloadOf(c.pod, owner)
+	r, w := p.workloads[name], p.history.workloads[name]
 	if w == nil {
 		w = &workloadHistory{}
 	}
@@ -367,7 +426,8 @@ func (p *planner) stays(c *candidate, minAge time.Duration) Reason {
 	switch {
 	case !slices.Contains(p.SchedulerNames, c.pod.Spec.SchedulerName):
 		return OtherScheduler
-	case r.all == 1 && !slices.Contains(p.c.Unprotected, rebalancer.SingleReplicas) && !survives(c.pod, rebalancer.SingleReplicas):
+	case p.replicas[owner.UID] == 1 && !slices.Contains(p.c.Unprotected, rebalancer.SingleReplicas) &&
+		!survives(c.pod, rebalancer.SingleReplicas):
 		return Reason(rebalancer.SingleReplicas)
 	case p.Now.Before(p.history.refused[c.pod.UID]):
 		return EvictionRefused
@@ -453,7 +513,7 @@ func (p *planner) simulate(ctx context.Context, source *Node, resource load.Reso
 	}
 	var usage podusage.Amounts
 	usage[resource] = c.usage
-	m, reason, err := p.land(ctx, c.pod, source.Name, resource, usage, map[string]podusage.Amounts{})
+	m, reason, err := p.land(ctx, c.pod, source.Name, resource, usage, p.more)
 	if err != nil || reason != "" {
 		return reason, err
 	}
@@ -478,11 +538,12 @@ func (p *planner) land(
 		return m, NoOtherNode, nil
 	}
 	best := bestOf(d)
-	if slices.Contains(best, from) {
+	if slices.Contains(best, from) || p.left(pod, best) {
 		return m, WouldReturn, nil
 	}
 	var before, to Node
 	var beyond podusage.Amounts
+	held := more[d.Node][resource]
 	for i, name := range best {
 		if i > 0 { // only the last one stays placed
 			if err := p.back(len(p.undo) - 1); err != nil {
@@ -508,8 +569,16 @@ func (p *planner) land(
 	last := len(best) - 1
 	return Move{
 		From: from, To: d.Node, Or: best[:last:last], Resource: resource,
-		ToBefore: before.Utilization[resource], ToAfter: to.Utilization[resource],
+		ToBefore: before.Utilization[resource] + held, ToAfter: to.Utilization[resource], Beyond: beyond,
 	}, "", nil
+}
+
+// left reports whether a pod of the workload was moved off one of the nodes a short time ago.
+func (p *planner) left(pod *corev1.Pod, nodes []string) bool {
+	name := workloadOf(pod, metav1.GetControllerOfNoCopy(pod))
+	return slices.ContainsFunc(p.history.records, func(r Record) bool {
+		return r.Workload == name && r.Outcome != Withdrawn && p.Now.Sub(r.Ended) < remembered && slices.Contains(nodes, r.From)
+	})
 }
 
 // bestOf returns the nodes with the highest total; the chosen one is last.
@@ -541,7 +610,7 @@ func (p *planner) accept(c *candidate, m Move) {
 	m.of(c)
 	p.Moves = append(p.Moves, m)
 	p.perNamespace[m.Namespace]++
-	p.owners[m.OwnerUID].unavailable++
+	p.workloads[m.Workload].unavailable++
 	for _, b := range p.budgets {
 		if b.covers(c.pod) {
 			b.allowed--
@@ -553,7 +622,7 @@ func (p *planner) accept(c *candidate, m Move) {
 func (m *Move) of(c *candidate) {
 	owner := metav1.GetControllerOfNoCopy(c.pod)
 	m.Namespace, m.Pod, m.UID, m.Disruption = c.pod.Namespace, c.pod.Name, c.pod.UID, c.disruption
-	m.Owner, m.OwnerUID = owner.Kind+" "+owner.Name, owner.UID
+	m.Owner, m.OwnerUID, m.Workload = owner.Kind+" "+owner.Name, owner.UID, workloadOf(c.pod, owner)
 }
 
 // replacementOf returns the pod as its controller creates it again.

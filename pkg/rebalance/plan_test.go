@@ -62,7 +62,11 @@ type fixture struct {
 	c       *rebalancer.Configuration
 	history *History
 	looks   int
-	profile string
+	looked  int
+	// ahead is how much later than now measurements end.
+	ahead    time.Duration
+	unplaced []*corev1.Pod
+	profile  string
 	// change changes each node, and waiting and usage are those of the cluster; all may be unset.
 	change  func(*corev1.Node)
 	waiting int
@@ -112,7 +116,7 @@ func (f *fixture) cluster(t *testing.T) Cluster {
 		}
 		objects = append(objects, node)
 		if cpu, ok := f.cpu[name]; ok {
-			known := load.Measurement{Stat: load.Stat{Mean: cpu, Known: true}, End: now}
+			known := load.Measurement{Stat: load.Stat{Mean: cpu, Known: true}, End: now.Add(f.ahead)}
 			measured[name] = load.NodeLoad{load.CPU: known, load.Memory: known}
 		}
 	}
@@ -129,7 +133,8 @@ func (f *fixture) cluster(t *testing.T) Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Cluster{Scheduler: s, SchedulerNames: []string{"s"}, Load: s.LoadReaders("s")[0], Now: now, Waiting: f.waiting, Usage: f.usage}
+	return Cluster{Scheduler: s, SchedulerNames: []string{"s"}, Load: s.LoadReaders("s")[0], Now: now, Waiting: f.waiting,
+		Unplaced: f.unplaced, Usage: f.usage}
 }
 
 // plan looks at the nodes as often as the fixture says, and plans.
@@ -152,6 +157,10 @@ func (f *fixture) look(t *testing.T, cluster Cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	f.looked++
+	for i := range nodes {
+		nodes[i].End = nodes[i].End.Add(time.Duration(f.looked) * time.Second) // a new measurement
+	}
 	f.history.Observe(nodes, f.c)
 }
 
@@ -163,7 +172,7 @@ func TestMake(t *testing.T) {
 		f.look(t, cluster)
 	}
 	want := []Move{{
-		Namespace: "ns", Pod: "web-1", UID: "web-1", OwnerUID: "web", Owner: "ReplicaSet web", From: "a", To: "b", Line: 0.8,
+		Namespace: "ns", Pod: "web-1", UID: "web-1", OwnerUID: "web", Owner: "ReplicaSet web", Workload: "ReplicaSet ns/web", From: "a", To: "b", Line: 0.8,
 		FromBefore: 0.9, FromAfter: 0.7, ToBefore: 0.5, ToAfter: 0.7, Disruption: 1,
 	}}
 	for range 2 { // the first plan leaves the cluster as it was
@@ -214,6 +223,23 @@ func TestMake_Stays(t *testing.T) {
 		return func(f *fixture) {
 			s := &f.pods["web-1"].Status
 			s.Conditions = append(s.Conditions, corev1.PodCondition{Type: c, Status: corev1.ConditionTrue})
+		}
+	}
+	// rollout adds a pod of the Deployment's next ReplicaSet.
+	rollout := func(f *fixture) *corev1.Pod {
+		next := f.pod("web", "web-3", "c", "100m")
+		next.OwnerReferences[0].UID = "web-next"
+		for name, pod := range f.pods {
+			pod.Labels["pod-template-hash"] = map[bool]string{true: "7c9f8b6d5f", false: "6d5f8c7b9d"}[name == "web-3"]
+			pod.OwnerReferences[0].Name = "web-" + pod.Labels["pod-template-hash"]
+		}
+		return next
+	}
+	// left is a pod of the workload that was moved off b to a.
+	left := func(workload string, ago time.Duration) func(*fixture) {
+		return func(f *fixture) {
+			f.history.Begin(&Move{UID: "x", OwnerUID: "last", Workload: workload, From: "b", To: "a"}, now.Add(-ago))
+			f.history.End("x", "a", now.Add(-ago))
 		}
 	}
 	age := func(age time.Duration) func(*fixture) {
@@ -280,8 +306,18 @@ func TestMake_Stays(t *testing.T) {
 			f.pods["web-2"].DeletionTimestamp, f.pods["web-2"].Finalizers = &metav1.Time{Time: now}, []string{"f"}
 		}, want: WorkloadLimit},
 		{name: "replica under way", change: func(f *fixture) {
-			f.history.Begin(&Move{Namespace: "ns", UID: "x", OwnerUID: "web", From: "c"}, now.Add(-2*time.Hour))
+			f.history.Begin(&Move{Namespace: "ns", UID: "x", OwnerUID: "web", Workload: "ReplicaSet ns/web", From: "c"}, now.Add(-2*time.Hour))
 		}, want: WorkloadLimit},
+		{name: "replica without a node", change: func(f *fixture) {
+			f.unplaced = []*corev1.Pod{(&fixture{pods: map[string]*corev1.Pod{}}).pod("web", "web-3", "", "2")}
+			f.unplaced[0].Status.Conditions = nil
+		}, want: WorkloadLimit},
+		{name: "replica of the next ReplicaSet", change: func(f *fixture) { rollout(f).Status.Conditions = nil }, want: WorkloadLimit},
+		{name: "all replicas of both ReplicaSets are ready", change: func(f *fixture) { rollout(f) }},
+		{name: "single replica of the last ReplicaSet", change: func(f *fixture) {
+			rollout(f)
+			f.pods["web-2"].OwnerReferences = f.pods["web-3"].OwnerReferences
+		}, want: "SingleReplicas"},
 		{name: "replica unavailable", change: func(f *fixture) { f.pods["web-2"].Status.Conditions = nil }, want: WorkloadLimit},
 		{name: "namespace limit", change: func(f *fixture) {
 			f.c.MaxPerNamespaceInFlight = 1
@@ -301,22 +337,32 @@ func TestMake_Stays(t *testing.T) {
 		}},
 		{name: "budget of another namespace", change: func(f *fixture) { f.objects = append(f.objects, budgetOf("other", 0)) }},
 		{name: "barred", change: func(f *fixture) {
-			f.history.Begin(&Move{UID: "x", OwnerUID: "web", From: "c"}, now.Add(-15*time.Minute+time.Second))
+			f.history.Begin(&Move{UID: "x", OwnerUID: "web", Workload: "ReplicaSet ns/web", From: "c"}, now.Add(-15*time.Minute+time.Second))
 			f.history.End("x", "", now.Add(-15*time.Minute+time.Second))
 		}, want: WorkloadBarred},
+		{name: "barred before a rollout", change: func(f *fixture) {
+			f.history.Begin(&Move{UID: "x", OwnerUID: "last", Workload: "ReplicaSet ns/web", From: "c"}, now)
+			f.history.End("x", "", now)
+		}, want: WorkloadBarred},
+		{name: "moved off the destination", change: left("ReplicaSet ns/web", time.Hour-time.Second), want: WouldReturn},
+		{name: "moved off the destination an hour ago", change: left("ReplicaSet ns/web", time.Hour)},
+		{name: "another workload moved off the destination", change: left("ReplicaSet ns/db", time.Minute)},
+		{name: "controller with a name that no object has", change: func(f *fixture) {
+			f.pods["web-1"].OwnerReferences[0].Name = strings.Repeat("x", 513)
+		}, want: NoController},
 		{name: "no longer barred", change: func(f *fixture) {
-			f.history.Begin(&Move{UID: "x", OwnerUID: "web", From: "c"}, now.Add(-15*time.Minute))
+			f.history.Begin(&Move{UID: "x", OwnerUID: "web", Workload: "ReplicaSet ns/web", From: "c"}, now.Add(-15*time.Minute))
 			f.history.End("x", "", now.Add(-15*time.Minute))
 		}},
 		// 20 points, and 1.75 times the disruption: the workload moved 15 minutes ago
 		{name: "little relief per disruption", change: func(f *fixture) {
 			f.c.MinReliefPercent = 11.5
-			f.history.Begin(&Move{UID: "x", OwnerUID: "web", From: "c"}, now.Add(-15*time.Minute))
+			f.history.Begin(&Move{UID: "x", OwnerUID: "web", Workload: "ReplicaSet ns/web", From: "c"}, now.Add(-15*time.Minute))
 			f.history.End("x", "b", now)
 		}, want: LittleRelief},
 		{name: "enough relief per disruption", change: func(f *fixture) {
 			f.c.MinReliefPercent = 11.4
-			f.history.Begin(&Move{UID: "x", OwnerUID: "web", From: "c"}, now.Add(-15*time.Minute))
+			f.history.Begin(&Move{UID: "x", OwnerUID: "web", Workload: "ReplicaSet ns/web", From: "c"}, now.Add(-15*time.Minute))
 			f.history.End("x", "b", now)
 		}},
 		{name: "fits nowhere else", change: func(f *fixture) { f.pods["web-1"].Spec.NodeSelector = map[string]string{"name": "c"} }, want: NoOtherNode},
@@ -399,6 +445,14 @@ func TestMake_Brakes(t *testing.T) {
 			}
 		}
 	}
+	// moved adds a pod on the node that was moved ten minutes ago.
+	moved := func(f *fixture, node string) *corev1.Pod {
+		f.history.Begin(&Move{UID: "x-1", OwnerUID: "x", From: node}, now.Add(-10*time.Minute))
+		f.history.End("x-1", "c", now.Add(-9*time.Minute))
+		pod := f.pod("x", "x-1", node, "100m")
+		pod.Finalizers = []string{"f"}
+		return pod
+	}
 	for _, tc := range []struct {
 		name   string
 		change func(*fixture)
@@ -436,6 +490,21 @@ func TestMake_Brakes(t *testing.T) {
 			f.history.Begin(&Move{UID: "x", OwnerUID: "x", From: "a"}, now.Add(-5*time.Minute))
 			f.history.End("x", "b", now)
 		}, "moves"},
+		{"the moved pod still ends", func(f *fixture) {
+			moved(f, "a").DeletionTimestamp = &metav1.Time{Time: now.Add(-5*time.Minute + time.Second)}
+		}, "resting"},
+		{"the moved pod ends within its grace period", func(f *fixture) { moved(f, "a").DeletionTimestamp = &metav1.Time{Time: now.Add(time.Hour)} }, "resting"},
+		{"a finalizer holds the moved pod", func(f *fixture) { moved(f, "a").DeletionTimestamp = &metav1.Time{Time: now.Add(-5 * time.Minute)} }, "moves"},
+		{"a finalizer holds it after it has ended", func(f *fixture) {
+			pod := moved(f, "a")
+			pod.DeletionTimestamp, pod.Status.Phase = &metav1.Time{Time: now}, corev1.PodSucceeded
+		}, "moves"},
+		{"a pod that was moved off another node ends", func(f *fixture) { moved(f, "b").DeletionTimestamp = &metav1.Time{Time: now} }, "moves"},
+		{"the window began before the node's last move", func(f *fixture) {
+			f.ahead = -time.Second
+			f.history.Begin(&Move{UID: "x", OwnerUID: "x", From: "a"}, now.Add(-5*time.Minute))
+			f.history.End("x", "b", now)
+		}, "resting"},
 		{"the node's last move is under way", func(f *fixture) {
 			f.history.Begin(&Move{UID: "x", OwnerUID: "x", From: "a"}, now.Add(-time.Hour))
 		}, "resting"},
@@ -474,6 +543,46 @@ func TestMake_CountsItsOwnMoves(t *testing.T) {
 	f.cpu["b"] = 0.34
 	if p := f.plan(t); len(p.Moves) != 2 || math.Abs(p.Moves[1].ToAfter-0.74) > 1e-9 || math.Abs(p.Moves[1].ToBefore-0.54) > 1e-9 {
 		t.Errorf("%+v, want both: the second finds 54 %%, and leaves 74", p)
+	}
+}
+
+// TestMake_CountsMeasuredUsage has pods that request 1 % of a node, and use 40 %. b at 25 % has room for one of them.
+func TestMake_CountsMeasuredUsage(t *testing.T) {
+	move := &Move{Namespace: "x", UID: "x", OwnerUID: "x", Workload: "x", From: "c", To: "b", Beyond: podusage.Amounts{load.CPU: 0.39}}
+	for _, tc := range []struct {
+		name   string
+		change func(*fixture)
+		moves  int
+	}{
+		{"one node is hot", func(f *fixture) { f.cpu["c"] = 0.8 }, 1},
+		{"two nodes are hot", func(*fixture) {}, 1},
+		{"two nodes are hot, and the pods use less", func(f *fixture) { // 25 + 24 + 24 is 2 below 75
+			f.usage = func(*corev1.Pod) (podusage.Amounts, bool) { return podusage.Amounts{load.CPU: 2400}, true }
+		}, 2},
+		{"a move is under way", func(f *fixture) { f.history.Begin(move, now.Add(-time.Hour)) }, 0},
+		{"a move ended just now", func(f *fixture) {
+			f.history.Begin(move, now.Add(-time.Hour))
+			f.history.End("x", "b", now.Add(-5*time.Minute+time.Second))
+		}, 0},
+		{"the load shows the last move", func(f *fixture) {
+			f.history.Begin(move, now.Add(-time.Hour))
+			f.history.End("x", "b", now.Add(-5*time.Minute))
+		}, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := &fixture{
+				cpu: map[string]float64{"a": 0.9, "b": 0.25, "c": 0.95}, pods: map[string]*corev1.Pod{}, c: rebalancer.Default(),
+				history: &History{}, looks: 5, profile: profile,
+			}
+			f.c.MaxHotNodesPercent, f.c.MaxPodsPercentPerHour, f.c.Unprotected = 100, 100, []rebalancer.Protection{rebalancer.SingleReplicas}
+			f.pod("web", "web-1", "a", "100m")
+			f.pod("db", "db-1", "c", "100m")
+			f.usage = func(*corev1.Pod) (podusage.Amounts, bool) { return podusage.Amounts{load.CPU: 4000}, true }
+			tc.change(f)
+			if p := f.plan(t); len(p.Moves) != tc.moves || tc.moves == 1 && math.Abs(p.Moves[0].ToAfter-f.cpu["b"]-0.4) > 1e-9 {
+				t.Errorf("%+v, want %d moves", p, tc.moves)
+			}
+		})
 	}
 }
 
@@ -522,7 +631,7 @@ func TestMake_LimitsOfOnePlan(t *testing.T) {
 	}{
 		{"none", func(*fixture) {}, ""},
 		{"a workload of three", func(f *fixture) {
-			f.pods["web-2"].OwnerReferences[0].UID = "web"
+			f.pods["web-2"].OwnerReferences[0].UID, f.pods["web-2"].OwnerReferences[0].Name = "web", "web"
 			f.pod("web", "web-3", "b", "100m")
 		}, WorkloadLimit},
 		{"a namespace", func(f *fixture) { f.c.MaxPerNamespaceInFlight = 1 }, NamespaceLimit},
@@ -533,7 +642,7 @@ func TestMake_LimitsOfOnePlan(t *testing.T) {
 			f := newFixture()
 			f.cpu, f.c.MaxHotNodesPercent = map[string]float64{"a": 0.9, "b": 0.3, "c": 0.95}, 100
 			f.c.Unprotected = []rebalancer.Protection{rebalancer.SingleReplicas}
-			f.pods["web-2"].OwnerReferences[0].UID = "db"
+			f.pods["web-2"].OwnerReferences[0].UID, f.pods["web-2"].OwnerReferences[0].Name = "db", "db"
 			tc.change(f)
 			moves := 2
 			if tc.want != "" {
@@ -607,6 +716,14 @@ func TestDisruptionOf(t *testing.T) {
 
 func TestHistory_Observe(t *testing.T) {
 	h, c := &History{}, rebalancer.Default()
+	end := now
+	// look looks at a new measurement.
+	look := func(known bool, cpu float64) {
+		end = end.Add(time.Second)
+		h.Observe([]Node{{
+			Name: "a", Known: known, Utilization: [load.ResourceCount]float64{cpu}, Line: [load.ResourceCount]float64{0.8}, End: end,
+		}}, c)
+	}
 	for i, step := range []struct {
 		cpu float64
 		hot bool
@@ -615,17 +732,29 @@ func TestHistory_Observe(t *testing.T) {
 		{0.81, false}, {0.81, false}, {0.81, false}, {0.81, false}, {0.81, true}, // five
 		{0.76, true}, {0.74, false}, {0.81, false}, // cooled at 75
 	} {
-		h.Observe([]Node{{Name: "a", Known: true, Utilization: [load.ResourceCount]float64{step.cpu}, Line: [load.ResourceCount]float64{0.8}}}, c)
+		look(true, step.cpu)
 		if h.nodes["a"].hot != step.hot {
 			t.Errorf("look %d at %v: hot %v, want %v", i+1, step.cpu, h.nodes["a"].hot, step.hot)
 		}
 	}
 	for range 5 {
-		h.Observe([]Node{{Name: "a", Known: true, Utilization: [load.ResourceCount]float64{0.9}, Line: [load.ResourceCount]float64{0.8}}}, c)
+		look(true, 0.9)
 	}
-	h.Observe([]Node{{Name: "a", Utilization: [load.ResourceCount]float64{0.9}, Line: [load.ResourceCount]float64{0.8}}}, c)
+	look(false, 0.9)
 	if h.nodes["a"].hot || h.nodes["a"].above != 0 {
 		t.Errorf("%+v with unknown load, want not hot", h.nodes["a"])
+	}
+	low := h.low
+	for range 5 { // one measurement, as while Prometheus is down
+		end = end.Add(-time.Second)
+		look(true, 0.9)
+	}
+	if h.nodes["a"].hot || h.nodes["a"].above != 0 || h.low != low {
+		t.Errorf("%+v, and %d looks at low load, want none of a measurement that was seen", h.nodes["a"], h.low)
+	}
+	look(true, 0.9)
+	if h.nodes["a"].above != 1 {
+		t.Errorf("%d looks above the line, want that at the new measurement", h.nodes["a"].above)
 	}
 	h.Observe(nil, c)
 	if len(h.nodes) != 0 {
@@ -637,7 +766,7 @@ func TestHistory_Observe(t *testing.T) {
 func TestHistory_Bars(t *testing.T) {
 	h := &History{}
 	bar := func(node string) time.Duration {
-		h.Begin(&Move{UID: "p", OwnerUID: "w", From: "a"}, now)
+		h.Begin(&Move{UID: "p", Workload: "w", From: "a"}, now)
 		h.End("p", node, now)
 		return h.workloads["w"].barredUntil.Sub(now)
 	}

@@ -16,6 +16,9 @@ import (
 // systemCriticalPriority is the lowest priority of system-critical pods.
 const systemCriticalPriority = 2_000_000_000
 
+// longestOwner bounds the text of tenants in the state. The names of a controller that exists are shorter.
+const longestOwner = 512
+
 // Reason says why a pod stays. A rebalancer.Protection is one, too.
 type Reason string
 
@@ -73,7 +76,7 @@ func protection(pod *corev1.Pod, c *rebalancer.Configuration, minAge time.Durati
 		return Ending
 	case mirror:
 		return StaticPod
-	case owner == nil:
+	case !hasController(owner):
 		return NoController
 	case owner.Kind == "DaemonSet":
 		return DaemonSet
@@ -99,6 +102,11 @@ func protection(pod *corev1.Pod, c *rebalancer.Configuration, minAge time.Durati
 		return TooYoung
 	}
 	return ""
+}
+
+// hasController reports whether there may be a controller that creates the pod again.
+func hasController(owner *metav1.OwnerReference) bool {
+	return owner != nil && len(owner.Kind)+len(owner.Name)+len(owner.UID) <= longestOwner
 }
 
 // protected reports whether the protection holds for the pod. That of single replicas needs the other pods.

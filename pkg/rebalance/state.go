@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 )
 
 // Bounds of a State, so that it fits into a ConfigMap: some 600 KiB in all.
@@ -18,18 +20,22 @@ const (
 	maxNodes     = 2000
 	maxMoves     = 10_000 // rebalancer.Configuration allows no more in an hour
 	maxOr        = 10
+	maxUnderWay  = 100
+	maxKnown     = 50
+	// maxState is the size in bytes that all of it takes at most. A ConfigMap takes 1 MiB.
+	maxState = 900 << 10
 )
 
 // State survives restarts. Looks above the line are counted anew.
 type State struct {
 	// Moves are the times of the last hour's moves, in seconds since 1970.
-	Moves     []int64                      `json:"moves,omitempty"`
-	Nodes     map[string]time.Time         `json:"nodes,omitempty"`
-	Workloads map[types.UID]*WorkloadState `json:"workloads,omitempty"`
-	UnderWay  []*Moving                    `json:"underWay,omitempty"`
-	Records   []Record                     `json:"records,omitempty"`
-	Breaker   breaker                      `json:"breaker"`
-	Cordons   []*Cordon                    `json:"cordons,omitempty"`
+	Moves     []int64                   `json:"moves,omitempty"`
+	Nodes     map[string]time.Time      `json:"nodes,omitempty"`
+	Workloads map[string]*WorkloadState `json:"workloads,omitempty"`
+	UnderWay  []*Moving                 `json:"underWay,omitempty"`
+	Records   []Record                  `json:"records,omitempty"`
+	Breaker   breaker                   `json:"breaker"`
+	Cordons   []*Cordon                 `json:"cordons,omitempty"`
 	// Freed is when a node was emptied or uncordoned last.
 	Freed time.Time `json:"freed"`
 }
@@ -53,9 +59,19 @@ func DecodeState(content []byte) (*State, error) {
 	return s, nil
 }
 
-// state returns the State to save. It drops entries beyond the bounds, the oldest first.
-func (h *History) state() *State {
-	s := &State{Nodes: map[string]time.Time{}, Workloads: map[types.UID]*WorkloadState{}, Breaker: h.breaker}
+// encode returns the content to save. Long names leave room for fewer entries.
+func (h *History) encode() (content []byte, err error) {
+	for part := 1; part <= maxRecords; part *= 2 {
+		if content, err = json.Marshal(h.state(part)); err != nil || len(content) <= maxState {
+			break
+		}
+	}
+	return content, err
+}
+
+// state returns the State to save. It drops entries beyond a part of the bounds, the oldest first.
+func (h *History) state(part int) *State {
+	s := &State{Nodes: map[string]time.Time{}, Workloads: map[string]*WorkloadState{}, Breaker: h.breaker}
 	for _, at := range h.moves[max(0, len(h.moves)-maxMoves):] {
 		s.Moves = append(s.Moves, at.Unix())
 	}
@@ -63,19 +79,19 @@ func (h *History) state() *State {
 	slices.SortFunc(names, func(a, b string) int {
 		return cmp.Or(h.nodes[b].moved.Compare(h.nodes[a].moved), cmp.Compare(a, b))
 	})
-	for _, name := range names[:min(len(names), maxNodes)] {
+	for _, name := range names[:min(len(names), maxNodes/part)] {
 		s.Nodes[name] = h.nodes[name].moved
 	}
-	owners := slices.SortedFunc(maps.Keys(h.workloads), func(a, b types.UID) int {
+	owners := slices.SortedFunc(maps.Keys(h.workloads), func(a, b string) int {
 		x, y := h.workloads[a], h.workloads[b]
 		return cmp.Or(y.barredUntil.Compare(x.barredUntil), y.moved.Compare(x.moved), cmp.Compare(a, b))
 	})
-	for _, owner := range owners[:min(len(owners), maxWorkloads)] {
+	for _, owner := range owners[:min(len(owners), maxWorkloads/part)] {
 		w := h.workloads[owner]
 		s.Workloads[owner] = &WorkloadState{w.moved, w.barredUntil, w.failures}
 	}
 	s.UnderWay = h.moving()
-	s.Records, s.Cordons, s.Freed = h.records, h.cordons, h.freed
+	s.Records, s.Cordons, s.Freed = h.records[max(0, len(h.records)-maxRecords/part):], h.cordons, h.freed
 	return s
 }
 
@@ -86,20 +102,42 @@ func (h *History) moving() []*Moving {
 	})
 }
 
-// restore replaces everything except looks at nodes and refusals.
-func (h *History) restore(s *State) {
-	h.moves, h.workloads, h.underWay = nil, map[types.UID]*workloadHistory{}, map[types.UID]*Moving{}
+// restore replaces everything except looks at nodes and refusals. Another process may have had a wrong clock: no time is farther
+// ahead than this process would set it.
+func (h *History) restore(s *State, now time.Time, c *rebalancer.Configuration) {
+	until := func(at time.Time, longest time.Duration) time.Time {
+		if latest := now.Add(longest); at.After(latest) {
+			return latest
+		}
+		return at
+	}
+	h.moves, h.workloads, h.underWay = nil, map[string]*workloadHistory{}, map[types.UID]*Moving{}
 	for _, at := range s.Moves {
-		h.moves = append(h.moves, time.Unix(at, 0))
+		h.moves = append(h.moves, until(time.Unix(at, 0), 0))
 	}
 	for name, at := range s.Nodes {
-		h.nodeOf(name).moved = at
+		h.nodeOf(name).moved = until(at, 0)
 	}
-	for owner, w := range s.Workloads {
-		h.workloads[owner] = &workloadHistory{w.Moved, w.BarredUntil, w.Failures}
+	for name, w := range s.Workloads {
+		if w != nil {
+			h.workloads[name] = &workloadHistory{until(w.Moved, 0), until(w.BarredUntil, longestBar), max(w.Failures, 0)}
+		}
 	}
 	for _, m := range s.UnderWay {
-		h.underWay[m.UID] = m
+		if m != nil {
+			m.Began = until(m.Began, 0)
+			h.underWay[m.UID] = m
+		}
 	}
-	h.records, h.breaker, h.cordons, h.freed = s.Records, s.Breaker, s.Cordons, s.Freed
+	for i := range s.Records {
+		s.Records[i].Ended = until(s.Records[i].Ended, 0)
+	}
+	for _, cordon := range s.Cordons {
+		if cordon != nil {
+			cordon.Began, cordon.Emptied = until(cordon.Began, 0), until(cordon.Emptied, 0)
+		}
+	}
+	h.records, h.breaker, h.freed = s.Records, s.Breaker, until(s.Freed, 0)
+	h.cordons = slices.DeleteFunc(s.Cordons, func(cordon *Cordon) bool { return cordon == nil })
+	h.breaker.OpenUntil = until(h.breaker.OpenUntil, c.BreakerDuration.Duration)
 }

@@ -194,8 +194,8 @@ func (s *server) step(ctx context.Context, world *moves.World, executor *rebalan
 		return err
 	}
 	s.observer.show(status, s.configuration.Mode == rebalancer.Plan)
-	if status.Plan.Problem != "" {
-		logger.V(2).Info("A simulated decision failed", "problem", status.Plan.Problem)
+	if p := status.Plan; p != nil && p.Problem != "" {
+		logger.V(2).Info("A simulated decision failed", "problem", p.Problem)
 	}
 	for _, c := range status.Costs {
 		logger.V(2).Info("Wrote a deletion cost", "namespace", c.Pod.Namespace, "pod", c.Pod.Name, "node", c.Pod.Spec.NodeName,
