@@ -169,7 +169,7 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 		return nil, fmt.Errorf("%s: no profile has a plugin that reads load; add one as in docs/configure.md", own.Origin)
 	}
 	report.Plugin = cluster.Load.Name()
-	cluster.Waiting, cluster.Unschedulable = waiting(objects.All, cluster.SchedulerNames)
+	setUnplaced(&cluster, objects.All)
 	cluster.Usage = report.usage(ctx, opened, cluster.Now)
 	w := &snapshot{cluster: cluster, report: report, lease: leaseOf(c.Client, own)}
 	executor := &rebalance.Executor{World: w, Clock: clock.RealClock{}, Config: configuration}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -62,6 +63,9 @@ func Follow(ctx context.Context, c *live.Connection, o live.Options) (*World, er
 	w := &World{followed: followed, clock: o.Clock, lease: &kube.Lease{
 		Client: c.Client, Clock: o.Clock, Namespace: election.ResourceNamespace, Name: election.ResourceName,
 	}}
+	if err := followed.OnChange(w.note); err != nil { // before it reads objects: none may be missed
+		return nil, err
+	}
 	o.Objects = followed.Objects()
 	if w.opened, err = c.Open(ctx, o); err != nil {
 		return nil, err
@@ -73,7 +77,7 @@ func Follow(ctx context.Context, c *live.Connection, o live.Options) (*World, er
 	}
 	w.Plugin = w.cluster.Load.Name()
 	w.cluster.Scheduler, w.cluster.SchedulerNames = w.opened.Scheduler, names
-	return w, followed.OnChange(w.note)
+	return w, nil
 }
 
 func namesOf(c *schedulerconfig.KubeSchedulerConfiguration) (names []string) {
@@ -95,29 +99,47 @@ func (w *World) note(object runtime.Object, gone bool) {
 	}
 }
 
-// apply brings the simulation up to date.
+// apply brings the simulation up to date. After an error it tries again: a change that is left out would hold for good.
 func (w *World) apply() error {
 	w.mu.Lock()
 	changes := w.changes
 	w.changes = nil
 	w.mu.Unlock()
-	for _, c := range changes {
-		held, ok, err := w.cluster.Scheduler.Informers().InformerFor(c.object, nil).GetStore().Get(c.object)
-		switch {
-		case err != nil:
-		case c.gone && ok:
-			err = w.cluster.Scheduler.Remove(c.object)
-		case c.gone || ok && held == any(c.object):
-		case ok:
-			err = w.cluster.Scheduler.Update(c.object)
-		default:
-			err = w.cluster.Scheduler.Add(c.object)
-		}
-		if err != nil {
+	for i, c := range changes {
+		if err := w.change(c); err != nil {
+			w.mu.Lock()
+			w.changes = append(changes[i:], w.changes...)
+			w.mu.Unlock()
 			return fmt.Errorf("apply a change to the simulation: %w", err)
 		}
 	}
 	return nil
+}
+
+// change applies one change. The simulation may be newer: a later change follows.
+func (w *World) change(c change) error {
+	held, ok, err := w.cluster.Scheduler.Informers().InformerFor(c.object, nil).GetStore().Get(c.object)
+	if err != nil {
+		return err
+	}
+	if ok && held.(metav1.Object).GetUID() != c.object.(metav1.Object).GetUID() {
+		if c.gone {
+			return nil // another object has its name
+		}
+		if err := w.cluster.Scheduler.Remove(held.(runtime.Object)); err != nil {
+			return err
+		}
+		ok = false
+	}
+	switch {
+	case c.gone && ok:
+		return w.cluster.Scheduler.Remove(c.object)
+	case c.gone || ok && held == any(c.object):
+		return nil
+	case ok:
+		return w.cluster.Scheduler.Update(c.object)
+	}
+	return w.cluster.Scheduler.Add(c.object)
 }
 
 // Refresh reads the load of nodes and pods. It returns what could not be read.
@@ -149,26 +171,29 @@ func (w *World) Interval() time.Duration {
 func (w *World) Cluster(context.Context) (rebalance.Cluster, error) {
 	err := w.apply()
 	w.cluster.Now = w.clock.Now()
-	pods := w.followed.InformerFor(&corev1.Pod{}, nil).GetStore().List()
-	w.cluster.Waiting, w.cluster.Unschedulable = waiting(pods, w.cluster.SchedulerNames)
+	setUnplaced(&w.cluster, w.followed.InformerFor(&corev1.Pod{}, nil).GetStore().List())
 	return w.cluster, err
 }
 
-// waiting counts the pods without a node, of the profiles, and those of them that found none.
-func waiting[T any](objects []T, profiles []string) (count, unschedulable int) {
+// setUnplaced adds the pods without a node to the cluster.
+func setUnplaced[T any](c *rebalance.Cluster, objects []T) {
+	c.Unplaced, c.Waiting, c.Unschedulable = nil, 0, 0
 	for _, object := range objects {
 		pod, ok := any(object).(*corev1.Pod)
-		if !ok || !live.IsUnplaced(pod) || pod.DeletionTimestamp != nil || !slices.Contains(profiles, pod.Spec.SchedulerName) {
+		if !ok || !live.IsUnplaced(pod) || pod.DeletionTimestamp != nil {
 			continue
 		}
-		count++
+		c.Unplaced = append(c.Unplaced, pod)
+		if !slices.Contains(c.SchedulerNames, pod.Spec.SchedulerName) {
+			continue
+		}
+		c.Waiting++
 		if slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 			return c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable
 		}) {
-			unschedulable++
+			c.Unschedulable++
 		}
 	}
-	return count, unschedulable
 }
 
 // Pods implements rebalance.World.
