@@ -104,9 +104,9 @@ func addVerbosity(flags *pflag.FlagSet) {
 	flags.AddGoFlag(verbosity)
 }
 
-// silenceLog keeps what plugins and sources log out of tables, unless -v is given.
+// silenceLog keeps what plugins and sources log out of tables, unless -v is given. A command that serves metrics prints no table.
 func silenceLog(command *cobra.Command, _ []string) error {
-	if !command.Flags().Changed("v") {
+	if !command.Flags().Changed("v") && !command.Flags().Changed("metrics-address") {
 		klog.SetLogger(logr.Discard())
 	}
 	return nil

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -340,6 +341,21 @@ func TestDoctor_Metrics(t *testing.T) {
 		t.Fatalf("%v, ended with %v\n%s\n%s", err, ended, stderr.String(), body)
 	}
 	t.Log(ended, stderr.String())
+
+	// A wrong option ends the program with the usage's exit code. Failed runs are logged: nobody answers at port 1.
+	shared.plimsoll(t, "doctor", "--config=/nonexistent", "--metrics-address="+address).wants(t, 2)
+	cmd = exec.CommandContext(t.Context(), filepath.Join(shared.binDir, build.KubectlPlimsoll().Name), "doctor",
+		"--server=http://127.0.0.1:1", "--config="+file, "--metrics-address="+address, "--interval=1s")
+	cmd.Env = append(os.Environ(), "KUBECONFIG=", "KUBERNETES_SERVICE_HOST=", "HOME="+t.TempDir())
+	log, err := cmd.StderrPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	line, err := bufio.NewReader(log).ReadString('\n')
+	if err != nil || !strings.Contains(line, "The checks could not be run") || !strings.Contains(line, "connection refused") {
+		t.Errorf("the log begins with %q, error %v", line, err)
+	}
+	must(t, cmd.Process.Signal(os.Interrupt))
+	_ = cmd.Wait() // by the signal
 }
 
 // TestDoctor_Relabeling expects the series whose labels name no node. Relabeling, as the advice says, fixes it.

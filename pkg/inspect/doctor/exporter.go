@@ -10,6 +10,8 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
 // Exporter repeats the checks and serves their results as metrics. Use NewExporter.
@@ -35,7 +37,7 @@ func NewExporter(run func(context.Context) (*Report, error), c clock.WithTicker)
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"result"}),
 		lastRun: metrics.NewGauge(&metrics.GaugeOpts{
-			Name: "plimsoll_doctor_last_run_timestamp_seconds", Help: "End of the last run with results, in Unix time.",
+			Name: "plimsoll_doctor_last_run_timestamp_seconds", Help: "End of the last run with results, in Unix time; 0 before it.",
 			StabilityLevel: metrics.ALPHA,
 		}),
 	}
@@ -48,7 +50,7 @@ func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	metrics.HandlerFor(e.registry, metrics.HandlerOpts{}).ServeHTTP(w, r)
 }
 
-// Serve serves /metrics at the listener, which it closes, and runs the checks, until ctx is done.
+// Serve serves /metrics at the listener, which it closes, and runs the checks, until ctx is done. It fails if an option is wrong.
 func (e *Exporter) Serve(ctx context.Context, listener net.Listener, interval time.Duration) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", e)
@@ -59,27 +61,31 @@ func (e *Exporter) Serve(ctx context.Context, listener net.Listener, interval ti
 		defer close(stopped)
 		cancel(server.Serve(listener))
 	}()
-	e.Run(ctx, interval)
+	err := e.Run(ctx, interval)
 	_ = server.Close() // scrapes are repeated
 	<-stopped
-	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
-		return err
+	if cause := context.Cause(ctx); err == nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, http.ErrServerClosed) {
+		return cause
 	}
-	return nil
+	return err
 }
 
-// Run runs the checks at once and then after each interval, until ctx is done. A run takes at most the interval.
-func (e *Exporter) Run(ctx context.Context, interval time.Duration) {
+// Run runs the checks at once and then after each interval, until ctx is done. A run takes at most the interval. It fails if the first
+// run finds a wrong option.
+func (e *Exporter) Run(ctx context.Context, interval time.Duration) error {
 	ticker := e.clock.NewTicker(interval)
 	defer ticker.Stop()
-	for {
+	for first := true; ; first = false {
 		limited, cancel := context.WithTimeout(ctx, interval)
 		report, err := e.run(limited)
 		cancel()
+		if first && is[*live.OptionError](err) {
+			return err
+		}
 		e.store(ctx, report, err)
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-ticker.C():
 		}
 	}

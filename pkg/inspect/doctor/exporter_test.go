@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
 // TestExporter runs twice with results, of which the first has an error, and then without. The clock starts at 946684800 s.
@@ -29,7 +31,11 @@ func TestExporter(t *testing.T) {
 		}, clock.RealClock{})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go e.Run(ctx, time.Minute)
+		go func() {
+			if err := e.Run(ctx, time.Minute); err != nil {
+				t.Error(err)
+			}
+		}()
 		for run, want := range [][]string{
 			{
 				`plimsoll_doctor_check{id="source.answers",status="error"} 1`, `plimsoll_doctor_check{id="source.answers",status="ok"} 0`,
@@ -57,4 +63,31 @@ func TestExporter(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestExporter_WrongOption expects a wrong option to end the program, and not a later one, such as of a Deployment that was deleted.
+func TestExporter_WrongOption(t *testing.T) {
+	wrong := live.OptionErrorf("--config: no such file")
+	for name, tt := range map[string]struct {
+		runs []error
+		want error
+	}{"at first": {[]error{wrong}, wrong}, "later": {[]error{nil, wrong, nil}, nil}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				runs := 0
+				e := NewExporter(func(context.Context) (*Report, error) {
+					runs++
+					if runs == len(tt.runs) {
+						cancel()
+					}
+					return sampleReport(), tt.runs[runs-1]
+				}, clock.RealClock{})
+				if got := e.Run(ctx, time.Minute); !errors.Is(got, tt.want) || runs != len(tt.runs) {
+					t.Errorf("%v after %d runs, want %v after %d", got, runs, tt.want, len(tt.runs))
+				}
+			})
+		})
+	}
 }
