@@ -96,7 +96,12 @@ func (f *clusterFlags) connect() (*live.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return live.Connect(kubeConfig, namespace, inCluster(kubeConfig, rest.InClusterConfig))
+	conn, err := live.Connect(kubeConfig, namespace, inCluster(kubeConfig, rest.InClusterConfig))
+	if err != nil {
+		return nil, err
+	}
+	conn.Chosen = live.Chosen{Kubeconfig: *f.kube.KubeConfig, Context: *f.kube.Context}
+	return conn, nil
 }
 
 // warnOfOtherMinor prints a warning if the scheduler's image names another minor version of Kubernetes. Its stock

@@ -288,7 +288,7 @@ func TestDoctor_Scheduler(t *testing.T) {
 	}
 	// Its metrics are not available here: the pod is KWOK's. The advice is another command.
 	metrics := wantsFound(t, shared.byDiscovery(t), "scheduler.metrics", doctor.Warning, "metrics could not be read")
-	if want := "kubectl -n " + installed + " exec deploy/plimsoll -c kube-scheduler -- kubectl-plimsoll doctor"; metrics[0].Command != want {
+	if want := shared.kubectl() + installed + " exec deploy/plimsoll -c kube-scheduler -- kubectl-plimsoll doctor"; metrics[0].Command != want {
 		t.Errorf("the advice is %q, want %q", metrics[0].Command, want)
 	}
 	must(t, replica.Kill())
@@ -300,6 +300,9 @@ func TestDoctor_Scheduler(t *testing.T) {
 	must(t, replica.Start(t.Context()))
 	waitUntil(t, func() bool { return statusOf(shared.byDiscovery(t), "scheduler.leader") != doctor.Error })
 }
+
+// kubectl begins the commands in a namespace that doctor prints of the cluster of --kubeconfig.
+func (e *environment) kubectl() string { return "kubectl --kubeconfig " + e.AdminKubeconfig + " -n " }
 
 // TestOtherMinor expects explain, what-if and doctor to tell that the scheduler's image is of another minor version of Kubernetes.
 func TestOtherMinor(t *testing.T) {
@@ -319,12 +322,12 @@ func TestOtherMinor(t *testing.T) {
 			0o600),
 	)
 	from := "--scheduler=" + installed + "/plimsoll"
-	const exec = "kubectl -n " + installed + " exec deploy/plimsoll -c kube-scheduler -- kubectl-plimsoll "
+	const exec = " exec deploy/plimsoll -c kube-scheduler -- kubectl-plimsoll "
 	for _, command := range []string{"explain", "what-if"} {
 		r := shared.plimsoll(t, command, "-f", pod, from)
 		if !strings.Contains(r.stderr, "Warning: this kubectl-plimsoll is of Kubernetes ") ||
 			!strings.Contains(r.stderr, "the scheduler of 1.99") ||
-			!strings.Contains(r.stderr, exec+command+" ...\n") {
+			!strings.Contains(r.stderr, "kubectl -n "+installed+exec+command+" ...\n") {
 			t.Errorf("stderr of %s is %q", command, r.stderr)
 		}
 	}
@@ -335,13 +338,13 @@ func TestOtherMinor(t *testing.T) {
 		"scheduler.command",
 		doctor.Warning,
 		"the scheduler of 1.99",
-	); advice[0].Command != exec+"doctor" {
+	); advice[0].Command != shared.kubectl()+installed+exec+"doctor" {
 		t.Errorf("the advice is %+v", advice)
 	}
 	advice := wantsFound(t, report, "scheduler.version", doctor.Error, "the scheduler is built from Kubernetes 1.99")
 	if !strings.HasPrefix(
 		advice[0].Command,
-		"kubectl -n "+installed+" set image deployment/plimsoll kube-scheduler=plimsoll:0.1.0-k8s1.",
+		shared.kubectl()+installed+" set image deployment/plimsoll kube-scheduler=plimsoll:0.1.0-k8s1.",
 	) {
 		t.Errorf("the advice is %+v", advice)
 	}

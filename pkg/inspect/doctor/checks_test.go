@@ -581,7 +581,13 @@ func TestReportOn_Messages(t *testing.T) {
 			Warning, []string{"which is waived for every pod", "kubectl plimsoll top --scheduler-name plimsoll"}},
 		{"no node below a line of a file's profile", func(s *sourceFacts) {
 			s.lines[0].above, s.options.Configuration.File = []string{"n1", "n2"}, "my profiles.yaml"
-		}, "lines.room", Error, []string{"kubectl plimsoll top --scheduler-name plimsoll --config 'my profiles.yaml'"}},
+			s.options.Source = live.SourceOptions{Address: "http://localhost:9090", TokenFile: "t"}
+		}, "lines.room", Error, []string{
+			"kubectl plimsoll top --scheduler-name plimsoll --config 'my profiles.yaml' --source-address http://localhost:9090 --source-token-file t",
+		}},
+		{"a cluster of another context", func(s *sourceFacts) {
+			s.lines[0].above, s.chosen = []string{"n1", "n2"}, live.Chosen{Kubeconfig: "k", Context: "a"}
+		}, "lines.room", Error, []string{"kubectl plimsoll top --kubeconfig k --context a --scheduler-name plimsoll"}},
 		{"no node that passes a rule", func(s *sourceFacts) { s.lines[0].above, s.lines[0].rules = []string{"n1", "n2"}, true }, "lines.room",
 			Error, []string{"all 2 nodes rejected by its rules (n1, n2); no pod is placed", "change the rules of", "whenNoneFits: Relax"}},
 		{"metrics that cannot be read of a release", func(s *sourceFacts) {
@@ -722,6 +728,26 @@ func TestReportOn_Messages(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestReportOn_Chosen expects each command to act once on the cluster of the flags, though checks share advice.
+func TestReportOn_Chosen(t *testing.T) {
+	s := healthy()
+	s.pods[0].Status.Conditions, s.metrics, s.metricsErr = nil, nil, errors.New("refused")
+	s.nodes, s.chosen = nil, live.Chosen{Context: "a"}
+	r, commands := reportOn(s.facts), 0
+	r.Checks = append(r.Checks, Check{Advice: []Advice{{Command: r.Restart}}})
+	for _, c := range r.Checks {
+		for _, a := range c.Advice {
+			if a.Command != "" && strings.Count(a.Command, "kubectl --context a ") != 1 {
+				t.Errorf("%s: %s", c.ID, a.Command)
+			}
+			commands += min(len(a.Command), 1)
+		}
+	}
+	if commands < 5 {
+		t.Errorf("%d commands, want those of nodes.found, scheduler.ready, scheduler.metrics and the restart", commands)
 	}
 }
 

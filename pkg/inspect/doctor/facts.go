@@ -33,6 +33,7 @@ import (
 // facts are what was read of a cluster. Beside a fact that may be missing is the error that says why.
 type facts struct {
 	options Options
+	chosen  live.Chosen
 	now     time.Time
 	server  live.Server
 	// commandVersion is the Kubernetes version that this program is compiled with.
@@ -203,7 +204,7 @@ func gather(ctx context.Context, conn *live.Connection, o Options) (*facts, erro
 	if err := o.Source.Validate(); err != nil {
 		return nil, err
 	}
-	f := &facts{options: o, now: time.Now(), commandVersion: componentversion.Get().GitVersion}
+	f := &facts{options: o, chosen: conn.Chosen, now: time.Now(), commandVersion: componentversion.Get().GitVersion}
 	g := &gatherer{facts: f, conn: conn}
 	var err error
 	if f.server, err = conn.Server(ctx); err != nil {

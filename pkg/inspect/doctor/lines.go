@@ -18,7 +18,8 @@ func (f *facts) checkLines() []Check {
 		default:
 			fails = "above their load line or without load"
 		}
-		top := "kubectl plimsoll top --scheduler-name " + live.ShellQuote(l.profile) + f.options.Configuration.Flags()
+		top := "kubectl plimsoll top --scheduler-name " + live.ShellQuote(l.profile) + f.options.Configuration.Flags() +
+			f.options.Source.Flags()
 		see := run(top, "See the load of the nodes beside their lines:")
 		if l.rules {
 			passes, fails, change = "not rejected by its rules", "rejected by its rules", "change the rules"

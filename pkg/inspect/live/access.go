@@ -37,6 +37,15 @@ type SourceOptions struct {
 	TokenFile, ApplicationKeyFile, CAFile string
 }
 
+// Flags returns the flags that set the options, for a shell; each begins with a space.
+func (o SourceOptions) Flags() string {
+	all := [][2]string{{"--source-address", o.Address}}
+	for _, file := range o.files(httpclient.Config{}) {
+		all = append(all, [2]string{file.flag, file.here})
+	}
+	return flagsOf(all...)
+}
+
 // sourceFile is a file that reaches a source.
 type sourceFile struct {
 	// field is that of the configuration, which may name a file, and flag replaces it.

@@ -39,10 +39,15 @@ type ConfigurationOptions struct {
 }
 
 // Flags returns the flags that set the options, for a shell; each begins with a space.
-func (o ConfigurationOptions) Flags() (flags string) {
-	for _, f := range []struct{ name, value string }{{"config", o.File}, {"from", o.From}, {"scheduler", o.Scheduler}} {
-		if f.value != "" {
-			flags += " --" + f.name + " " + ShellQuote(f.value)
+func (o ConfigurationOptions) Flags() string {
+	return flagsOf([2]string{"--config", o.File}, [2]string{"--from", o.From}, [2]string{"--scheduler", o.Scheduler})
+}
+
+// flagsOf returns the flags with a value, for a shell; each begins with a space.
+func flagsOf(all ...[2]string) (flags string) {
+	for _, flag := range all {
+		if flag[1] != "" {
+			flags += " " + flag[0] + " " + ShellQuote(flag[1])
 		}
 	}
 	return flags

@@ -22,6 +22,8 @@ type Connection struct {
 	Client     kubernetes.Interface
 	// Namespace is that of the user: -n, else the context's, else "default".
 	Namespace string
+	// Chosen says how the user chose the cluster. It is only for commands that are printed.
+	Chosen Chosen
 	// InPod reports whether the program runs in a pod of the cluster, so that Services' names resolve.
 	InPod bool
 
@@ -62,8 +64,8 @@ func Connect(kubeConfig *rest.Config, namespace string, inPod bool) (*Connection
 // In returns a connection whose user works in the namespace.
 func (c *Connection) In(namespace string) *Connection {
 	return &Connection{
-		KubeConfig: c.KubeConfig, Client: c.Client, Namespace: namespace, InPod: c.InPod, http: c.http, held: c.held,
-		commandLineFile: c.commandLineFile, namespaceFile: c.namespaceFile,
+		KubeConfig: c.KubeConfig, Client: c.Client, Namespace: namespace, Chosen: c.Chosen, InPod: c.InPod, http: c.http,
+		held: c.held, commandLineFile: c.commandLineFile, namespaceFile: c.namespaceFile,
 	}
 }
 
