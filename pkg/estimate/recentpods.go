@@ -40,7 +40,7 @@ type recentPod struct {
 	namespace    string
 }
 
-// maxForeign bounds how many pods of a namespace count on a node for pods of others. Else a tenant's many small pods keep others off.
+// maxForeign bounds how many pods of a namespace count on a node for pods of others. A tenant's many small pods keep nobody off.
 const maxForeign = 3
 
 // RecentPods returns a counter, without pods yet, for metrics over windows of up to the given length.

@@ -1,4 +1,4 @@
-// Package requestbounds rejects pods whose requests no node can hold a thousand times over.
+// Package requestbounds rejects pods whose requests are a thousand times what any node has.
 package requestbounds
 
 import (
