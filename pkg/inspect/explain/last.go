@@ -34,11 +34,11 @@ type LastDecision struct {
 	Record     *explain.Record `json:"record"`
 }
 
-// Last returns the newest record of the target, a pod that may be gone.
+// Last returns the newest recorded decision on a pod, which may be deleted.
 func Last(ctx context.Context, c *live.Connection, target Target, now clock.PassiveClock) (Result, error) {
 	name := target.Name
 	if target.Kind.Kind != "Pod" {
-		return nil, live.OptionErrorf("--last: %s %s; decisions on pods are recorded: write the name of a pod", target.Type(), name)
+		return nil, live.OptionErrorf("--last: %s %s is no pod; write the name of a pod", target.Type(), name)
 	}
 	pod, err := c.Client.CoreV1().Pods(c.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -63,16 +63,16 @@ func Last(ctx context.Context, c *live.Connection, target Target, now clock.Pass
 		if _, err := target.get(ctx, c, name); err != nil {
 			return nil, err
 		}
-		return nil, fmt.Errorf("pod %s/%s: no decision is recorded. Recording is off by default, and its rate is limited. "+
-			"The API server deletes Events after an hour by default. Without --last, explain shows where the pod would go now",
+		return nil, fmt.Errorf("pod %s/%s: no decision is recorded. Enable the plugin DecisionRecord (decisionRecords.enabled in the chart). "+
+			"Its rate is limited, and Events expire after an hour by default. Without --last, explain shows where the pod would go now",
 			c.Namespace, name)
 	}
 	last.Namespace, last.Name, last.AgeSeconds = c.Namespace, name, int64(now.Since(last.Time).Seconds())
 	return last, nil
 }
 
-// newestRecord returns the newest record of the pod; of any pod if it is nil. It passes over Events of other reporters, and from
-// the future. That is no proof: everybody who may create Events of the namespace can write a record.
+// newestRecord returns the newest record of the pod; of any pod of its name if it is nil. It passes over Events of other reporters,
+// and from the future. Records are not authenticated: whoever may create Events in the namespace can write one.
 func newestRecord(events []corev1.Event, pod *corev1.Pod, now time.Time) (last *LastDecision) {
 	for i := range events {
 		e := &events[i]
@@ -103,7 +103,7 @@ func (r *LastDecision) Print(p *terminal.Printer) {
 	if r.Record.Cut {
 		p.Printf("Note: Terms, plugins or nodes were left out of the record, to keep it short.\n")
 	}
-	p.Printf("Note: This is what the scheduler saw, by its Event. Without --last, explain shows what it would decide now.\n")
+	p.Printf("Note: These are the figures in the scheduler's Event. Without --last, explain shows what it would decide now.\n")
 }
 
 // scores returns a table with a column for each node, and the terms of the chosen one.

@@ -77,7 +77,7 @@ Requests        59      96   96
 TOTAL           229     222  156
 
 a was chosen of 3 scored nodes, with 229 points: c has 222, b has 156. Without the score of Load, another node would win or draw level.
-Note: This is what the scheduler saw, by its Event. Without --last, explain shows what it would decide now.
+Note: These are the figures in the scheduler's Event. Without --last, explain shows what it would decide now.
 `
 	if diff := cmp.Diff(want, p.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

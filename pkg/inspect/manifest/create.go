@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Creator creates pods in a cluster, as controllers do. Use NewCreator.
+// Creator builds the pods that controllers would create. It does not call the API server. Use NewCreator.
 type Creator struct {
 	// Added are objects that pods or the scheduler need, and that the cluster does not have.
 	Added []runtime.Object
@@ -104,7 +104,8 @@ func (c *Creator) addClaim(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim)
 			pod.Spec.Volumes = slices.DeleteFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
 				return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim.Name
 			})
-			c.Note("The StorageClass %s provisions volumes before pods are placed, in an unknown place: they are ignored", class.Name)
+			c.Note("The StorageClass %s binds volumes before pods are placed, so their zone is unknown: these volumes are ignored",
+				class.Name)
 			return
 		}
 	}

@@ -187,7 +187,10 @@ func (w *Workload) validateSelector() error {
 	if err != nil {
 		return fmt.Errorf("spec.selector: %w", err)
 	}
-	if s.Empty() || !s.Matches(labels.Set(w.meta.Labels)) {
+	if s.Empty() {
+		return errors.New("spec.selector: empty; write the labels of spec.template")
+	}
+	if !s.Matches(labels.Set(w.meta.Labels)) {
 		return fmt.Errorf("spec.template.metadata.labels: %v; write labels that spec.selector %q matches", w.meta.Labels, s)
 	}
 	return nil

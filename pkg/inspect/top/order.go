@@ -23,7 +23,7 @@ const (
 	ByMemoryPending   Order = "memory-pending"
 	ByCPURequested    Order = "cpu-requested"
 	ByMemoryRequested Order = "memory-requested"
-	// ByAge begins with nodes of which nothing was measured.
+	// ByAge sorts by the older measurement. Nodes with an unmeasured resource come first.
 	ByAge Order = "age"
 )
 

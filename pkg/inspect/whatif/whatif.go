@@ -41,7 +41,7 @@ type Scenario struct {
 	Admission *manifest.Admission
 	// Replicas replaces what the manifest's only workload says; nil leaves it.
 	Replicas *int
-	// Fewer is the number of running pods of the manifest's only workload that are removed. Then none of its pods is placed.
+	// Fewer is the number of existing pods of the only workload to remove, pending ones first. Then no pod of the manifest is placed.
 	Fewer int
 	// Drain are names of nodes that are cordoned, and whose pods are evicted.
 	Drain []string
@@ -243,7 +243,7 @@ func (p *planner) consolidate() {
 		}
 	}
 	p.movers = slices.Compact(slices.Sorted(slices.Values(p.movers)))
-	p.creator.Note("Nodes with a pod without a controller stay, and so do control planes. This ignores PodDisruptionBudgets.")
+	p.creator.Note("Control planes stay, and nodes with a pod without a controller. Consolidation ignores PodDisruptionBudgets.")
 }
 
 // evict cordons the nodes of drain, and evicts their pods and those of the namespaces.
@@ -331,7 +331,7 @@ func (p *planner) noteBudgets() {
 			}
 		}
 		if allowed := int(budget.Status.DisruptionsAllowed); matching > allowed {
-			p.creator.Note("PodDisruptionBudget %s/%s allows the eviction of %d of %s now: more wait until replacements are ready",
+			p.creator.Note("PodDisruptionBudget %s/%s allows %d evictions of %s now: the others wait until replacements are ready",
 				budget.Namespace, budget.Name, allowed, text.Count(matching, "pod"))
 		}
 	}
@@ -364,7 +364,7 @@ func (p *planner) addPending() {
 func (p *planner) addManifest(s *Scenario) error {
 	workloads := s.Manifest.Workloads
 	if (s.Replicas != nil || s.Fewer > 0) && len(workloads) > 1 {
-		return fmt.Errorf("replicas of several workloads (%s and %s): write them into the manifest, or pass one workload",
+		return fmt.Errorf("--replicas, --fewer: the file has several workloads (%s and %s); pass a file with one",
 			workloads[0], workloads[1])
 	}
 	if s.Fewer > 0 {
@@ -374,7 +374,7 @@ func (p *planner) addManifest(s *Scenario) error {
 		p.creator.Add(service)
 	}
 	if len(s.Manifest.Ignored) > 0 {
-		p.creator.Note("Not looked at: %s", text.FirstN(s.Manifest.Ignored))
+		p.creator.Note("Ignored objects of the file: %s", text.FirstN(s.Manifest.Ignored))
 	}
 	total := 0
 	for _, w := range workloads {
@@ -394,7 +394,7 @@ func (p *planner) addManifest(s *Scenario) error {
 
 func (p *planner) addWorkload(w *manifest.Workload, replicas int, admission *manifest.Admission) error {
 	if running := len(p.podsOf(w)); running > 0 {
-		p.creator.Note("%s runs %s already; %s placed beside them", w, text.Count(running, "pod"), isOrAre(replicas, "pod"))
+		p.creator.Note("%s has %s already; %s added", w, text.Count(running, "pod"), isOrAre(replicas, "pod"))
 	}
 	pods, alike, err := p.creator.Create(w, replicas, admission)
 	if err != nil {

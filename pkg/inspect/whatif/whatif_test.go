@@ -292,7 +292,7 @@ func TestRun_Drain(t *testing.T) {
 	notes := strings.Join(p.Notes, "\n")
 	for _, want := range []string{
 		"1 pod without a controller would be lost: nobody recreates them: shop/bare",
-		"PodDisruptionBudget shop/web allows the eviction of 0 of 1 pod now",
+		"PodDisruptionBudget shop/web allows 0 evictions of 1 pod now",
 	} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("notes %q, want %q", notes, want)
@@ -533,7 +533,7 @@ func TestPlan_BesideRunningPods(t *testing.T) {
 	if o.Placed != 1 || o.Placements[0].Pod == "shop/"+existing.Name {
 		t.Errorf("%s: %+v; want another pod than the one that runs", count(o), o.Placements)
 	}
-	if want := "Deployment shop/web runs 1 pod already; 1 pod is placed beside them"; len(p.Notes) != 1 || p.Notes[0] != want {
+	if want := "Deployment shop/web has 1 pod already; 1 pod is added"; len(p.Notes) != 1 || p.Notes[0] != want {
 		t.Errorf("notes %q, want %q", p.Notes, want)
 	}
 }

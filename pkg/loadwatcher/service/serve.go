@@ -25,7 +25,7 @@ const (
 	shutdownGrace = 20 * time.Second
 )
 
-// serve serves requests until ctx is done and all accepted requests are finished.
+// serve serves requests until ctx is done. Then it waits for accepted requests, at most 20 seconds.
 func serve(ctx context.Context, listener net.Listener, handler http.Handler, tlsConfig *tls.Config) error {
 	background := context.WithoutCancel(ctx)
 	logger := klog.FromContext(ctx)

@@ -34,7 +34,7 @@ func (t Terms) Score() float64 {
 	return 100 * marks / weights
 }
 
-// List implements explain.Terms. Each metric has a known value, a mark between 0 (worst) and 1 (best), and a weight.
+// List implements explain.Terms. A metric has the value and the pending amount if measured, the mark in [0, 1], and the weight.
 func (t Terms) List() (terms []explain.Term) {
 	for i := range t.scales {
 		s := &t.scales[i]

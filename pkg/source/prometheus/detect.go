@@ -16,18 +16,19 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
 )
 
-// detect returns the probe of the dialect to take, or nil, and the dialects that it passed over.
-// A dialect whose query the server refuses, for example for its cost, is passed over. So is one with too many series.
-// An error means that the server failed, which allows no conclusion.
+// detect probes the dialects in order. It returns the probe to take, or nil, and the dialects that it passed over. These are also dialects
+// whose query the server refuses, for example for its cost, or with too many series. An error means that the server failed, which
+// allows no conclusion.
 //
-// The first dialect counts with values for at least half as many nodes as the best has. So a few series do not decide for all
-// nodes: anyone may let Prometheus scrape some. These count, each only if the next names no more than twice as many nodes:
-//   - those of targets in the network of their nodes, which tenants' pods are not;
-//   - those of all targets that are shown to be on their nodes;
+// It takes the first dialect that measures at least half as many nodes as the best. So a few series do not decide for all nodes:
+// anyone may let Prometheus scrape some. It counts the nodes of the first of these tiers, unless the next has over twice as many:
+//   - targets in the network of their nodes, which tenants' pods are not;
+//   - all targets that are shown to be on their nodes;
 //   - series without a target too;
 //   - all series, if there are none of these.
 //
-// The longest window goes first: it needs the fewest scrapes a minute. Where it has no value, the shortest may have one.
+// The longest window goes first: it needs the fewest scrapes a minute. Where it has no value, the shortest may have one. Only the
+// reasons for the shortest are returned.
 func detect(ctx context.Context, qr *response.Querier, p *promql.Planner, windows []time.Duration,
 ) (taken *response.Result, tried []diagnosis.Tried, err error) {
 	shortest, longest := windows[0], windows[len(windows)-1]
@@ -48,7 +49,8 @@ func detect(ctx context.Context, qr *response.Querier, p *promql.Planner, window
 	return nil, tried, nil
 }
 
-// probe probes the dialects up to the first with values for half of the nodes in their network. No other can have twice as many.
+// probe probes the dialects. It stops at the first that measures half of all nodes by targets in their network. No later one can
+// have more than twice as many.
 func probe(ctx context.Context, qr *response.Querier, p *promql.Planner, window time.Duration,
 ) (probes []*response.Result, err error) {
 	for _, dialect := range promql.Dialects() {
@@ -64,7 +66,7 @@ func probe(ctx context.Context, qr *response.Querier, p *promql.Planner, window 
 	return probes, nil
 }
 
-// best returns the first probe with at least half as many nodes as the largest. It returns nil if none has a node.
+// best returns the probe that firstOf chooses, or nil if none has a node.
 func best(probes []*response.Result) *response.Result {
 	coverages := make([]response.Coverage, len(probes))
 	for i, r := range probes {
@@ -76,29 +78,32 @@ func best(probes []*response.Result) *response.Result {
 	return nil
 }
 
-// firstOf returns the index of the first coverage with at least half as many nodes as the largest. It is -1 if none has a node.
+// firstOf returns the index of the first coverage with at least half as many nodes as the largest. It counts the tier that detect
+// counts. It is -1 if none has a node.
 func firstOf(coverages []response.Coverage) int {
-	first := func(nodesOf func(response.Coverage) int) (most, taken int) {
+	pick := func(nodesOf func(response.Coverage) int) (largest, index int) {
 		for _, c := range coverages {
-			most = max(most, nodesOf(c))
+			largest = max(largest, nodesOf(c))
 		}
-		taken = slices.IndexFunc(coverages, func(c response.Coverage) bool { return most > 0 && 2*nodesOf(c) >= most })
-		return most, taken
+		index = slices.IndexFunc(coverages, func(c response.Coverage) bool { return largest > 0 && 2*nodesOf(c) >= largest })
+		return largest, index
 	}
-	most, taken := first(func(c response.Coverage) int { return c.OnHost })
-	if shown, byShown := first(func(c response.Coverage) int { return c.Shown }); 2*most < shown {
-		most, taken = shown, byShown
+	nodes, index := pick(func(c response.Coverage) int { return c.OnHost })
+	for _, tier := range []func(response.Coverage) int{
+		func(c response.Coverage) int { return c.Shown },
+		func(c response.Coverage) int { return c.Shown + c.Untargeted },
+	} {
+		if more, at := pick(tier); 2*nodes < more {
+			nodes, index = more, at
+		}
 	}
-	if likely, byLikely := first(func(c response.Coverage) int { return c.Shown + c.Untargeted }); 2*most < likely {
-		taken = byLikely
+	if index < 0 {
+		_, index = pick(func(c response.Coverage) int { return c.Nodes })
 	}
-	if taken < 0 {
-		_, taken = first(func(c response.Coverage) int { return c.Nodes })
-	}
-	return taken
+	return index
 }
 
-// holds reports whether a coverage has at least half of the nodes of another.
+// holds reports whether a coverage is enough beside another: see firstOf.
 func holds(now, other response.Coverage) bool { return firstOf([]response.Coverage{now, other}) == 0 }
 
 // passedOver returns why the dialect of a probe was not taken.
@@ -110,13 +115,13 @@ func passedOver(r *response.Result) error {
 		return errors.New("the response is too large: set metricProvider.selector")
 	}
 	if r.Nodes > 0 {
-		return fmt.Errorf("values for %d nodes: %d from targets on the node, of which %d are in the node's network",
+		return fmt.Errorf("another dialect is better: this one measures %d nodes, %d by targets on the node, %d in its network",
 			r.Nodes, r.Shown, r.OnHost)
 	}
 	return r.EmptyReason()
 }
 
-// coverageOf returns the mean of the probed resource with values for the most nodes. It returns nil if one failed.
+// coverageOf returns the result of the probed resource's mean that has most nodes. It returns nil if one failed.
 func coverageOf(p *promql.Planner, results []*response.Result) (most *response.Result) {
 	for _, r := range results {
 		if q := r.Query; q.Dialect == "" || q.Kind != promql.Mean || q.Resource != p.Probed() {
@@ -132,16 +137,16 @@ func coverageOf(p *promql.Planner, results []*response.Result) (most *response.R
 	return most
 }
 
-// dialectHold is how long a dialect that measures far fewer nodes than before is not taken. It is the default of maxAge:
-// nodes have load of the dialect before until then. A few stray series may be there before those of all nodes return.
+// dialectHold delays the switch to a dialect that measures far fewer nodes than before. It is the default of maxAge: nodes keep
+// their load until then. A few stray series may be there before those of all nodes return.
 const dialectHold = 5 * time.Minute
 
 // covered are the nodes that Auto's dialects measured.
 type covered struct {
 	// nodes has the coverage of each node by name.
 	nodes map[string]response.Coverage
-	// held is when the dialect last measured half of them.
-	held time.Time
+	// confirmed is when the dialect last measured half of them.
+	confirmed time.Time
 }
 
 // of returns the coverage of the nodes that still exist.
@@ -152,7 +157,8 @@ func (c *covered) of(nodes []*corev1.Node) (all response.Coverage) {
 	return all
 }
 
-// update adds the nodes of a result, unless it has less than half of those before.
+// update replaces the coverage by that of a result, unless this has less than half of the nodes before. Nodes without a value keep
+// theirs.
 func (c *covered) update(r *response.Result, nodes []*corev1.Node, at time.Time) {
 	if !holds(r.Coverage, c.of(nodes)) {
 		return
@@ -163,7 +169,7 @@ func (c *covered) update(r *response.Result, nodes []*corev1.Node, at time.Time)
 			all[node.Name] = c.nodes[node.Name]
 		}
 	}
-	c.nodes, c.held = all, at
+	c.nodes, c.confirmed = all, at
 }
 
 // fallsShort reports whether a dialect measures less than half of the nodes, or of the nodes measured before.
@@ -173,17 +179,20 @@ func (s *Source) fallsShort(now response.Coverage, nodes []*corev1.Node) bool {
 
 // detectDialect takes the dialect that detect finds, or none. The dialect in use stays in these cases:
 //   - The server fails.
-//   - It measures half as many nodes as the one found; now is what it measures.
+//   - It measures at least half as many nodes as the one found. current is what it measures.
 //   - The one found measures less than half of the nodes measured before, within dialectHold.
-func (s *Source) detectDialect(ctx context.Context, qr *response.Querier, windows []time.Duration, now response.Coverage) error {
+func (s *Source) detectDialect(
+	ctx context.Context, qr *response.Querier, windows []time.Duration, current response.Coverage,
+) error {
 	taken, tried, err := detect(ctx, qr, &s.planner, windows)
 	switch {
 	case err != nil:
 		return err
-	case now.Nodes > 0 && (taken == nil || holds(now, taken.Coverage)):
+	case current.Nodes > 0 && (taken == nil || holds(current, taken.Coverage)):
 		return nil
-	case taken != nil && !holds(taken.Coverage, s.covered.of(qr.Matcher.Nodes)) && s.clock.Since(s.covered.held) < dialectHold:
-		tried = append(tried, diagnosis.Tried{Dialect: taken.Query.Dialect, Err: passedOver(taken)})
+	case taken != nil && !holds(taken.Coverage, s.covered.of(qr.Matcher.Nodes)) && s.clock.Since(s.covered.confirmed) < dialectHold:
+		tried = append(tried, diagnosis.Tried{Dialect: taken.Query.Dialect, Err: fmt.Errorf(
+			"it measures %d nodes, less than half of those before, and is not used for %v", taken.Nodes, dialectHold)})
 		taken = nil
 		if s.dialect != "" {
 			s.tried = tried

@@ -234,7 +234,7 @@ func (s *PodSource) query(ctx context.Context, query string, at time.Time, bound
 	reset := func(labels *podLabels) { *labels = podLabels{} }
 	warnings, err := s.client.Send(ctx, response.InstantParameters(query, at), bounds, response.Vector(reset, visit))
 	if len(warnings) > 0 {
-		klog.FromContext(ctx).V(4).Info("Prometheus warns", "warnings", text.FirstN(warnings))
+		klog.FromContext(ctx).V(4).Info("Prometheus returns warnings", "warnings", text.FirstN(warnings))
 	}
 	return err
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
-// Log writes what changes from one Diagnosis to the next. It limits how often, as responses can change at each refresh.
+// Log logs what changes from one Diagnosis to the next, at a limited rate: responses can change at each refresh.
 type Log struct {
 	failing, warnings           []string
 	nodesWithoutSeries          []string
@@ -34,10 +34,9 @@ func (l *Log) Changes(logger klog.Logger, now time.Time, d *Diagnosis) {
 	if logger, ok := l.skewLimit.Allow(logger, now); ok {
 		l.clocksDiffer = d.ClocksDiffer
 		if d.ClocksDiffer {
-			logger.Info("Prometheus evaluates queries at another time than now: check both clocks, or caches in between",
-				"difference", d.Skew)
+			logger.Info("The clocks of Prometheus and of this program differ, or a cache answers: check both", "serverAheadBy", d.Skew)
 		} else {
-			logger.Info("Prometheus evaluates queries at the present time again")
+			logger.Info("The clocks of Prometheus and of this program agree again")
 		}
 	}
 }
@@ -51,10 +50,10 @@ func (l *Log) logRivals(logger klog.Logger, now time.Time, d *Diagnosis) {
 	switch {
 	case !ok:
 	case len(rivals) == 0:
-		logger.Info("No two target sets name a node any more")
+		logger.Info("No node is named by several target sets anymore")
 	default:
-		logger.Info("Several target sets name the same nodes: set metricProvider.selector to the labels of your exporter", "nodes",
-			d.Contested, "used", rivals[0], "ignored", rivals[1])
+		logger.Info("Several target sets name the same nodes: set metricProvider.selector to the labels of your exporter",
+			"nodeCount", d.Contested, "used", rivals[0], "ignored", rivals[1])
 	}
 }
 
@@ -63,15 +62,17 @@ func (l *Log) logQueries(logger klog.Logger, now time.Time, d *Diagnosis) {
 	if logger, ok := l.failingLimit.AllowChange(logger, now, &l.failing, failing); ok && err == nil {
 		logger.Info("All queries to Prometheus succeed again")
 	} else if ok {
-		logger.Error(err, "Queries to Prometheus give no node a value", "queries", text.FirstN(failing))
+		logger.Error(err, "Prometheus returns no value for any node", "queries", text.FirstN(failing))
 	}
-	if logger, ok := l.warningsLimit.AllowChange(logger, now, &l.warnings, d.warnings()); ok {
-		logger.V(4).Info("Prometheus warns", "warnings", text.FirstN(l.warnings))
+	if logger, ok := l.warningsLimit.AllowChange(logger, now, &l.warnings, d.warnings()); ok && len(l.warnings) == 0 {
+		logger.V(4).Info("Prometheus returns no warnings anymore")
+	} else if ok {
+		logger.V(4).Info("Prometheus returns warnings", "warnings", text.FirstN(l.warnings))
 	}
 }
 
-// logMatching logs changes of the nodes without series, the first unmatched series, and the end of the last one. These lines are
-// limited. Other changes of unmatched series are logged at V(2), without a limit.
+// logMatching logs at a limited rate which nodes have no series, and whether there are unmatched series. It logs other changes of
+// unmatched series at V(2), without a limit.
 func (l *Log) logMatching(logger klog.Logger, now time.Time, d *Diagnosis) {
 	important := (len(d.UnmatchedSeries) > 0) != (len(l.unmatchedSeries) > 0) ||
 		!slices.Equal(d.NodesWithoutSeries, l.nodesWithoutSeries)
@@ -87,7 +88,7 @@ func (l *Log) logMatching(logger klog.Logger, now time.Time, d *Diagnosis) {
 		logger = logger.V(2)
 	}
 	l.nodesWithoutSeries, l.unmatchedSeries = d.NodesWithoutSeries, d.UnmatchedSeries
-	logger.Info("Nodes without series, or series without a node, changed", "nodeCount", d.NodeCount,
+	logger.Info("The match of nodes and series changed", "nodeCount", d.NodeCount,
 		"nodesWithoutSeriesCount", len(d.NodesWithoutSeries), "nodesWithoutSeries", text.FirstN(d.NodesWithoutSeries),
 		"unmatchedSeriesCount", len(d.UnmatchedSeries), "unmatchedSeries", text.FirstN(d.UnmatchedSeries))
 }

@@ -16,7 +16,7 @@ import (
 type Dialect string
 
 const (
-	// Auto takes the first of the other dialects, in this order, that has a value for at least one Node.
+	// Auto takes the first of the other dialects that measures at least half as many Nodes as the best.
 	Auto Dialect = "Auto"
 	// NodeExporter reads node_cpu_seconds_total and node_memory_MemAvailable_bytes. Samples have the time of the scrape.
 	NodeExporter Dialect = "NodeExporter"
