@@ -70,8 +70,8 @@ func (e *Exporter) Serve(ctx context.Context, listener net.Listener, interval ti
 	return err
 }
 
-// Run runs the checks at once and then after each interval, until ctx is done. A run takes at most the interval. It fails if the first
-// run finds a wrong option.
+// Run runs the checks at once and then after each interval, until ctx is done. A run takes at most the interval. Run fails if an
+// option is wrong at first.
 func (e *Exporter) Run(ctx context.Context, interval time.Duration) error {
 	ticker := e.clock.NewTicker(interval)
 	defer ticker.Stop()

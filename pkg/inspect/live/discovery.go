@@ -117,7 +117,7 @@ func (c *Connection) deploymentOf(ctx context.Context, pod *corev1.Pod) *appsv1.
 	}
 }
 
-// podsOf returns the names of the Deployment's pods that have not ended, of all its ReplicaSets. Without permission it returns none.
+// podsOf returns the names of the Deployment's pods that have not ended, of all ReplicaSets. Without permission there are none.
 func (c *Connection) podsOf(ctx context.Context, d *appsv1.Deployment) (names []string) {
 	selector := d.Spec.Selector.DeepCopy()
 	delete(selector.MatchLabels, appsv1.DefaultDeploymentUniqueLabelKey)
