@@ -63,8 +63,9 @@ func Last(ctx context.Context, c *live.Connection, target Target, now clock.Pass
 		if _, err := target.get(ctx, c, name); err != nil {
 			return nil, err
 		}
-		return nil, fmt.Errorf("pod %s/%s: no decision is recorded. Enable the plugin DecisionRecord (decisionRecords.enabled in the chart). "+
-			"Its rate is limited, and Events expire after an hour by default. Without --last, explain shows where the pod would go now",
+		return nil, fmt.Errorf("pod %s/%s: no decision is recorded. Enable the plugin DecisionRecord, in the chart by "+
+			"decisionRecords.enabled. Its rate is limited, and Events expire after an hour by default. "+
+			"Without --last, explain shows where the pod would go now",
 			c.Namespace, name)
 	}
 	last.Namespace, last.Name, last.AgeSeconds = c.Namespace, name, int64(now.Since(last.Time).Seconds())

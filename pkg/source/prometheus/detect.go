@@ -16,9 +16,9 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
 )
 
-// detect probes the dialects in order. It returns the probe to take, or nil, and the dialects that it passed over. These are also dialects
-// whose query the server refuses, for example for its cost, or with too many series. An error means that the server failed, which
-// allows no conclusion.
+// detect probes the dialects in order. It returns the probe to take, or nil, and the dialects that it passed over. Among these are
+// dialects whose query the server refuses, for example for its cost, or with too many series. An error means that the server
+// failed, which allows no conclusion.
 //
 // It takes the first dialect that measures at least half as many nodes as the best. So a few series do not decide for all nodes:
 // anyone may let Prometheus scrape some. It counts the nodes of the first of these tiers, unless the next has over twice as many:
