@@ -136,6 +136,8 @@ type Executor struct {
 	Observer Observer
 	Clock    clock.PassiveClock
 	Config   *rebalancer.Configuration
+	// Only has the pods that may cool nodes; nil for all.
+	Only map[types.UID]bool
 	// Session leaves the saved cordons alone, and saves none of its own.
 	Session bool
 
@@ -364,7 +366,7 @@ func (e *Executor) makePlan(ctx context.Context, moves bool) (err error) {
 	if err != nil {
 		return err
 	}
-	cluster.Now = now
+	cluster.Now, cluster.Only = now, e.Only
 	reserved, err := e.reserve(cluster)
 	if err == nil {
 		e.plan, err = Make(ctx, cluster, &e.history, e.Config)

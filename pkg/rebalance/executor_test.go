@@ -843,6 +843,19 @@ func TestState_Foreign(t *testing.T) {
 	w.wants("try web-1", "save", "evict web-1", "began web-1")
 }
 
+// TestExecutor_Only moves the pod that was confirmed, and no other one once that is refused.
+func TestExecutor_Only(t *testing.T) {
+	f := newFixture()
+	f.pod("db", "db-1", "a", "1500m")
+	f.pod("db", "db-2", "c", "100m")
+	w := newWorld(t, f)
+	w.Only = map[types.UID]bool{"db-1": true}
+	w.dryRun["db-1"] = answer{Refused, nil}
+	if s := w.wants("try db-1", "refused db-1: told so"); s.Plan.Stay[NotConfirmed] != 1 {
+		t.Errorf("%v stay, want web-1, which was not confirmed", s.Plan.Stay)
+	}
+}
+
 // TestExecutor_CannotSave moves another pod next, unless somebody else changed the state.
 func TestExecutor_CannotSave(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "s", nil)

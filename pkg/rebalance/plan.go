@@ -37,6 +37,8 @@ type Cluster struct {
 	Now  time.Time
 	// Waiting is the number of pods without a node, of these profiles. Unschedulable counts the ones without a feasible node.
 	Waiting, Unschedulable int
+	// Only has the pods that may cool nodes; nil for all.
+	Only map[types.UID]bool
 	// Unplaced are the pods without a node, of all schedulers.
 	Unplaced []*corev1.Pod
 	// Usage returns the measured usage of a pod, in milliCPU and bytes; false if it is not known. It replaces the expected usage.
@@ -397,6 +399,9 @@ func (p *planner) candidates(source *Node, info fwk.NodeInfo, resource load.Reso
 		reason := p.stays(&c, minAge)
 		if reason == "" && c.relief/c.disruption < p.c.MinReliefPercent/100 {
 			reason = LittleRelief
+		}
+		if reason == "" && p.Only != nil && !p.Only[l.Pod.UID] {
+			reason = NotConfirmed
 		}
 		if reason != "" {
 			p.Stay[reason]++

@@ -40,6 +40,7 @@ const (
 	DisruptionBudget Reason = "DisruptionBudget"
 	EvictionRefused  Reason = "EvictionRefused"
 	LittleRelief     Reason = "LittleRelief"
+	NotConfirmed     Reason = "NotConfirmed"
 	NotSimulated     Reason = "NotSimulated"
 	SimulationFailed Reason = "SimulationFailed"
 	NoOtherNode      Reason = "NoOtherNode"

@@ -65,7 +65,7 @@ func Evict(ctx context.Context, c *live.Connection, r Request, e Eviction) error
 	}
 	store, err := storeOf(ctx, e.Client)
 	if err != nil {
-		return fmt.Errorf("look for an installed rebalancer, whose limits hold too: %w", err)
+		return fmt.Errorf("look for an installed rebalancer, whose state and pause hold too: %w", err)
 	}
 	executor := &rebalance.Executor{
 		World: world, Evictor: kube.Evictor{Client: e.Client}, Nodes: kube.Evictor{Client: e.Client}, Store: store,
@@ -89,7 +89,11 @@ func Evict(ctx context.Context, c *live.Connection, r Request, e Eviction) error
 		return empty(ctx, refreshing(world, executor), report.Free.Node, stop, e.Progress)
 	}
 	configuration.Goals = []rebalancer.Goal{rebalancer.Cool} // only what was confirmed
-	return run(ctx, executor, len(report.Moves), e.Progress)
+	executor.Only = map[types.UID]bool{}
+	for i := range status.Plan.Moves {
+		executor.Only[status.Plan.Moves[i].UID] = true
+	}
+	return run(ctx, refreshed{executor, refreshing(world, executor)}, len(report.Moves), e.Progress)
 }
 
 // EmptiesNode returns the node to empty with --evict; empty if there is none.
@@ -100,9 +104,18 @@ func (r *Report) EmptiesNode() string {
 	return r.Free.Node
 }
 
-// refreshing returns steps of the executor that read the load anew when it is due.
+// refreshed is an executor whose steps read the load.
+type refreshed struct {
+	executor
+	step func(context.Context) (*rebalance.Status, error)
+}
+
+// Step implements executor.
+func (r refreshed) Step(ctx context.Context, _ bool) (*rebalance.Status, error) { return r.step(ctx) }
+
+// refreshing returns steps of the executor that read the load anew: the first one, and when it is due.
 func refreshing(world *World, e executor) func(context.Context) (*rebalance.Status, error) {
-	refreshed := time.Now()
+	refreshed := time.Time{}
 	return func(ctx context.Context) (*rebalance.Status, error) {
 		due := time.Since(refreshed) >= world.Interval()
 		if due {
@@ -208,7 +221,8 @@ func (r *runner) step(ctx context.Context) ([]*rebalance.Moving, error) {
 		// A move that began is noted before the end.
 		if status, err = r.Step(context.WithoutCancel(ctx), false); err == nil {
 			underWay = status.UnderWay
-			r.begins = status.Stop == "" && (status.Began != nil || len(status.Plan.Moves) > 0)
+			p := status.Plan // nil after many refusals
+			r.begins = status.Stop == "" && (status.Began != nil || p == nil || len(p.Moves) > 0)
 			if status.Began != nil {
 				r.left--
 			}

@@ -26,6 +26,8 @@ type result struct {
 	underWay types.UID
 	began    bool
 	err      error
+	// refused says that the step has no plan: it ends after some refusals.
+	refused bool
 }
 
 func (s *scripted) next(call string) result {
@@ -46,6 +48,9 @@ func (s *scripted) Step(context.Context, bool) (*rebalance.Status, error) {
 		return nil, r.err
 	}
 	status := &rebalance.Status{Plan: &rebalance.Plan{Moves: make([]rebalance.Move, 1)}, UnderWay: r.moving()}
+	if r.refused {
+		status.Plan = nil
+	}
 	if r.began {
 		status.Began = status.UnderWay[0]
 	}
@@ -69,16 +74,20 @@ func TestRun(t *testing.T) {
 		err     error
 	}{
 		{
-			"all is well", []result{{"a", true, nil}, {"b", true, nil}, {}},
+			"all is well", []result{{underWay: "a", began: true}, {underWay: "b", began: true}, {}},
 			[]string{"step", "step", "settle"}, nil, 4 * time.Second, nil,
 		},
 		{
-			"the API server is down for a while", []result{{"a", true, nil}, {err: down}, {err: down}, {}, {"b", true, nil}, {}},
+			"five pods are refused first", []result{{refused: true}, {underWay: "a", began: true}, {underWay: "b", began: true}, {}},
+			[]string{"step", "step", "step", "settle"}, nil, 6 * time.Second, nil,
+		},
+		{
+			"the API server is down for a while", []result{{underWay: "a", began: true}, {err: down}, {err: down}, {}, {underWay: "b", began: true}, {}},
 			[]string{"step", "step", "settle", "settle", "step", "settle"},
 			[]string{"Trying again: connection refused", "Trying again: connection refused"}, 10 * time.Second, nil,
 		},
 		{
-			"an eviction without an answer is one of the two", []result{{"a", true, nil}, {err: down}, {"b", false, nil}, {}},
+			"an eviction without an answer is one of the two", []result{{underWay: "a", began: true}, {err: down}, {underWay: "b", began: false}, {}},
 			[]string{"step", "step", "settle", "settle"}, []string{"Trying again: connection refused"}, 6 * time.Second, nil,
 		},
 		{

@@ -29,6 +29,7 @@ func reasons() map[rebalance.Reason]string {
 		rebalance.NoController:     "no controller to recreate it",
 		rebalance.NoOtherNode:      "no other node passes all filters",
 		rebalance.NoRoom:           "destination would be too close to its load line",
+		rebalance.NotConfirmed:     "not confirmed",
 		rebalance.NotRunning:       "NotReady",
 		rebalance.NotSimulated:     "beyond the limit of simulated decisions",
 		rebalance.OptedOut:         "opted out by annotation",
