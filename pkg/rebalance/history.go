@@ -32,6 +32,8 @@ type History struct {
 	underWay map[types.UID]*Moving
 	// refused has the pods whose eviction was refused, and until when they stay.
 	refused map[types.UID]time.Time
+	// tried has the pods whose simulation found no good move, and until when others are tried first.
+	tried map[types.UID]time.Time
 	// records are the moves that ended, oldest first.
 	records []Record
 	breaker breaker
@@ -260,7 +262,12 @@ func (h *History) workloadOf(name string) *workloadHistory {
 // forget drops expired entries.
 func (h *History) forget(now time.Time) {
 	h.moves = slices.DeleteFunc(h.moves, func(at time.Time) bool { return now.Sub(at) >= time.Hour })
-	maps.DeleteFunc(h.refused, func(_ types.UID, until time.Time) bool { return !now.Before(until) })
+	if h.tried == nil {
+		h.tried = map[types.UID]time.Time{}
+	}
+	for _, pods := range []map[types.UID]time.Time{h.refused, h.tried} {
+		maps.DeleteFunc(pods, func(_ types.UID, until time.Time) bool { return !now.Before(until) })
+	}
 	for name, w := range h.workloads {
 		if now.Sub(w.moved) >= max(remembered, 2*longestBar) {
 			delete(h.workloads, name)

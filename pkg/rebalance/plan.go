@@ -124,7 +124,8 @@ type budget struct {
 }
 
 // Make plans one move for each hot node, the hottest first, as far as limits allow. The same cluster and history lead to the same
-// plan. Of the history, it drops expired entries, and notes which moved pods still end.
+// plan. Of the history, it drops expired entries. It notes which moved pods still end, and which pods
+// have no good move.
 func Make(ctx context.Context, cluster Cluster, h *History, c *rebalancer.Configuration) (_ *Plan, err error) {
 	p := &planner{
 		Cluster: cluster, Plan: &Plan{Stay: map[Reason]int{}}, c: c, history: h, look: newLooker(cluster.Load, c),
@@ -379,11 +380,13 @@ func (p *planner) cool(ctx context.Context, source *Node) (moved bool, err error
 			return true, nil
 		}
 		p.Stay[reason]++
+		p.history.tried[c.pod.UID] = p.Now.Add(firstBar)
 	}
 	return false, nil
 }
 
-// candidates returns the pods that may move, largest relief per disruption first.
+// candidates returns the pods that may move, largest relief per disruption first. If not all can be simulated, the ones without a
+// good move in the last minutes go last.
 func (p *planner) candidates(source *Node, info fwk.NodeInfo, resource load.Resource) []candidate {
 	var found []candidate
 	minAge := max(p.c.MinPodAge.Duration, 2*windowOf(p.Load))
@@ -409,9 +412,15 @@ func (p *planner) candidates(source *Node, info fwk.NodeInfo, resource load.Reso
 		}
 		found = append(found, c)
 	}
+	wasTried := func(c *candidate) int {
+		if _, ok := p.history.tried[c.pod.UID]; ok && len(found) > p.c.SimulationsPerNode {
+			return 1
+		}
+		return 0
+	}
 	slices.SortStableFunc(found, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(b.relief/b.disruption, a.relief/a.disruption), cmp.Compare(a.pod.Namespace, b.pod.Namespace),
-			cmp.Compare(a.pod.Name, b.pod.Name))
+		return cmp.Or(wasTried(&a)-wasTried(&b), cmp.Compare(b.relief/b.disruption, a.relief/a.disruption),
+			cmp.Compare(a.pod.Namespace, b.pod.Namespace), cmp.Compare(a.pod.Name, b.pod.Name))
 	})
 	return found
 }

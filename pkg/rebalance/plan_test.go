@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -622,6 +623,27 @@ func TestMake_UnknownByNow(t *testing.T) {
 	}
 }
 
+// TestMake_TriesOthers has five large pods that fit only their node. The next plan tries the sixth pod, and fifteen minutes later they
+// come first again.
+func TestMake_TriesOthers(t *testing.T) {
+	f := newFixture()
+	f.cpu["c"] = 0.8 // only b has room
+	for i := range 5 {
+		f.pod("big", fmt.Sprint("big-", i), "a", "1").Spec.NodeSelector = map[string]string{"name": "a"}
+	}
+	f.pods["web-1"].Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("900m")
+	if p := f.plan(t); len(p.Moves) != 0 || p.Stay[NoOtherNode] != 5 || p.Stay[NotSimulated] != 1 {
+		t.Errorf("%+v, want no move", p)
+	}
+	if p := f.plan(t); len(p.Moves) != 1 || p.Moves[0].Pod != "web-1" || p.Simulated != 1 {
+		t.Errorf("%+v, want a move of web-1 at the first try", p)
+	}
+	f.history.forget(now.Add(15 * time.Minute))
+	if p := f.plan(t); len(p.Moves) != 0 || p.Stay[NotSimulated] != 1 {
+		t.Errorf("%+v, want no move", p)
+	}
+}
+
 // Moves of one plan count for the limits of the next ones. Both nodes are hot, and both pods fit b: 30 + 20 + 20 < 75.
 func TestMake_LimitsOfOnePlan(t *testing.T) {
 	for _, tc := range []struct {
@@ -688,7 +710,7 @@ func TestMake_LargestReliefFirst(t *testing.T) {
 	if diff := cmp.Diff(want, p.Stay); diff != "" || len(p.Moves) != 1 || p.Moves[0].Pod != "web-0" || p.Simulated != 2 {
 		t.Errorf("%+v: reasons (-want +got):\n%s", p, diff)
 	}
-	f.c.SimulationsPerNode = 1
+	f.c.SimulationsPerNode, f.history = 1, &History{}
 	if p := f.plan(t); len(p.Moves) != 0 || p.Stay[NotSimulated] != 2 {
 		t.Errorf("%+v, want no move, and two pods that were not simulated", p)
 	}
