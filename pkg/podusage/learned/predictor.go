@@ -10,6 +10,10 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
+// ownPeaks is how many times its own observed peak a pod may count by its workload. A pod that was observed for a short time may not
+// have shown its peak yet.
+const ownPeaks = 2
+
 // deviationsToP95 is the 95th percentile of the normal distribution, in standard deviations above the mean.
 const deviationsToP95 = 1.64
 
@@ -260,10 +264,10 @@ func (p *Prediction) bySpec(pod, starting *corev1.Pod, r load.Resource, request,
 
 // bound caps what a pod counts by its workload's statistics. The cap is its claim, or its own peak if that is higher.
 func (p *Prediction) bound(u *Usage, pod, starting *corev1.Pod, r load.Resource, own ownPeak) {
-	if own.observed && u.P95 <= own.p95 {
+	if own.observed && u.P95 <= ownPeaks*own.p95 {
 		return
 	}
-	*u = u.Within(max(p.claim(pod, starting, r), own.p95))
+	*u = u.Within(max(p.claim(pod, starting, r), ownPeaks*own.p95))
 }
 
 // toward returns the usage with the given share of another.
