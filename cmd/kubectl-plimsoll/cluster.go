@@ -26,18 +26,6 @@ func newClusterFlags() *clusterFlags {
 	return &clusterFlags{kube: genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag()}
 }
 
-// kubectl is kubectl with the flags that say which cluster is read, as the start of a shell command.
-func (f *clusterFlags) kubectl() string {
-	command := "kubectl"
-	if file := *f.kube.KubeConfig; file != "" {
-		command += " --kubeconfig " + live.ShellQuote(file)
-	}
-	if context := *f.kube.Context; context != "" {
-		command += " --context " + live.ShellQuote(context)
-	}
-	return command
-}
-
 // addConnectionTo adds the flags that say which cluster is read.
 func (f *clusterFlags) addConnectionTo(command *cobra.Command, flags *pflag.FlagSet) {
 	kube := pflag.NewFlagSet("", pflag.ContinueOnError)

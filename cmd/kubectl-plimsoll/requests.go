@@ -57,7 +57,8 @@ an existing one stays, or is raised to the request. The memory request and limit
 		fmt.Sprintf("how far back usages are read, from %v to %v", requests.MinHistory, requests.MaxHistory))
 	flags.DurationVar(&o.request.Rule.MinHistory.Duration, "min-history", rule.MinHistory.Duration,
 		"least time that was measured; containers with less get no recommendation")
-	flags.Float64Var(&o.request.Rule.CPUPercentile, "cpu-percentile", rule.CPUPercentile, "percentile over the time, then over the pods, for the cpu request")
+	flags.Float64Var(&o.request.Rule.CPUPercentile, "cpu-percentile", rule.CPUPercentile,
+		"percentile over the time, then over the pods, for the cpu request")
 	flags.Float64Var(&o.request.Rule.MemoryMarginPercent, "memory-margin", rule.MemoryMarginPercent,
 		"percentage to add to the highest memory usage")
 	flags.StringVar(&o.minCPU, "min-cpu", rule.MinCPU.String(), "least cpu request")
@@ -112,7 +113,7 @@ func (o *requestsOptions) run(cmd *cobra.Command, args []string) error {
 	case "yaml":
 		return report.WritePatches(cmd.OutOrStdout())
 	case commandsFormat:
-		return report.WriteCommands(cmd.OutOrStdout(), o.cluster.kubectl())
+		return report.WriteCommands(cmd.OutOrStdout(), connection.Chosen.Command("kubectl"))
 	}
 	return o.output.print(cmd, report, "", nil, report.Print)
 }
