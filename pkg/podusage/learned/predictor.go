@@ -130,7 +130,7 @@ func (p *Prediction) Explain(pod *corev1.Pod) (x [load.ResourceCount]podusage.Ex
 // OnNode are the usages of a pod on a node.
 type OnNode struct {
 	// Starting holds while the pod starts, for pods of its own namespace. Steady holds for all pods afterwards. In it a pod counts up
-	// to its limit, and up to MaxRequestRatio times its request. It counts more only up to the peak that was observed of itself.
+	// to its limit, and up to MaxRequestRatio times its request. It counts more only up to twice the peak that was observed of itself.
 	// Otherwise one busy pod would let all idle pods of its workload repel the pods of others.
 	Starting, Steady Usages
 	// Foreign replaces Starting for pods of other namespaces. Defaults do not count in it.
@@ -262,7 +262,7 @@ func (p *Prediction) bySpec(pod, starting *corev1.Pod, r load.Resource, request,
 	return s
 }
 
-// bound caps what a pod counts by its workload's statistics. The cap is its claim, or its own peak if that is higher.
+// bound caps what a pod counts by its workload's statistics. The cap is its claim, or ownPeaks times its own peak if that is higher.
 func (p *Prediction) bound(u *Usage, pod, starting *corev1.Pod, r load.Resource, own ownPeak) {
 	if own.observed && u.P95 <= ownPeaks*own.p95 {
 		return
