@@ -18,7 +18,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
 )
 
-// readRebalancerPermissions asks which permissions the rebalancer's account lacks, and which writes it may make in vain.
+// readRebalancerPermissions asks which permissions the rebalancer's account lacks, and which of its writes have no effect.
 func (g *gatherer) readRebalancerPermissions(ctx context.Context) {
 	if r := &g.rebalancer; cmp.Or(g.needRebalancer(), g.needConfiguration()) == nil && r.configurationErr == nil {
 		r.permissions.user = serviceaccount.MakeUsername(r.namespace, cmp.Or(r.spec.ServiceAccountName, "default"))

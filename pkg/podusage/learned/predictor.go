@@ -10,8 +10,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
-// ownPeaks is how many times its own observed peak a pod may count by its workload. A pod that was observed for a short time may not
-// have shown its peak yet.
+// ownPeaks is how many times its own observed peak a pod may count by its workload. A pod that was observed for a short time may
+// not have shown its peak yet.
 const ownPeaks = 2
 
 // deviationsToP95 is the 95th percentile of the normal distribution, in standard deviations above the mean.
@@ -262,7 +262,7 @@ func (p *Prediction) bySpec(pod, starting *corev1.Pod, r load.Resource, request,
 	return s
 }
 
-// bound caps what a pod counts by its workload's statistics. The cap is its claim, or ownPeaks times its own peak if that is higher.
+// bound caps what a pod counts by its workload's statistics: at its claim, or at ownPeaks times its own peak if that is higher.
 func (p *Prediction) bound(u *Usage, pod, starting *corev1.Pod, r load.Resource, own ownPeak) {
 	if own.observed && u.P95 <= ownPeaks*own.p95 {
 		return

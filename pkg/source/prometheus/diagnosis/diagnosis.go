@@ -43,7 +43,7 @@ type Diagnosis struct {
 	Rivals    *response.Rivals
 	// ContestedQuery is the query of this response.
 	ContestedQuery promql.Query
-	// TargetSets are those that give Nodes their load.
+	// TargetSets give Nodes their load.
 	TargetSets []source.TargetSet
 	// SampleAges are the ages of the Nodes' newest samples.
 	SampleAges SampleAges
