@@ -262,7 +262,7 @@ func (p *Prediction) bySpec(pod, starting *corev1.Pod, r load.Resource, request,
 	return s
 }
 
-// bound caps what a pod counts by its workload's statistics: at its claim, or at ownPeaks times its own peak if that is higher.
+// bound caps what a pod counts by its workload's statistics, at its claim or at ownPeaks times its own peak.
 func (p *Prediction) bound(u *Usage, pod, starting *corev1.Pod, r load.Resource, own ownPeak) {
 	if own.observed && u.P95 <= ownPeaks*own.p95 {
 		return
