@@ -42,8 +42,8 @@ TYPE is pod, deployment, replicaset, statefulset, job, cronjob, daemonset or nam
 a workload, the next pod is explained. Of a DaemonSet, each node is tried, without a rank. Of a namespace, each pod
 has a line; --top limits them, to 100 by default.
 
-A file holds one Pod, or one Deployment, ReplicaSet, StatefulSet, Job or CronJob, whose next pod is explained. The
-pod gets the API server's defaults, priority, LimitRange defaults and overhead. For other admission plugins and
+A file holds one Pod, or one Deployment, ReplicaSet, StatefulSet, Job or CronJob, whose next pod is explained, or one
+DaemonSet. The pod gets the API server's defaults, priority, LimitRange defaults and overhead. For other admission plugins and
 webhooks, let the API server admit it first:
   kubectl create --dry-run=server -o yaml -f pod.yaml | kubectl plimsoll explain -f -
 

@@ -537,15 +537,20 @@ func TestExplain_Kinds(t *testing.T) {
 	_, err = shared.Client.CoreV1().Pods(meta.Namespace).Patch(ctx, "on-a", types.MergePatchType, patch, metav1.PatchOptions{})
 	must(t, err)
 	// The profile's threshold leaves DaemonSets out: b takes its pod too. The node selector leaves out d.
-	r := shared.plimsoll(t, "explain", "ds/web", "-o", "json").wants(t, 0)
-	var d explain.DaemonSetExplanation
-	must(t, json.Unmarshal([]byte(r.stdout), &d))
+	agent.TypeMeta = metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"}
+	file, err := json.Marshal(agent)
+	must(t, err)
 	want := []explain.DaemonSetNode{{Name: "a", Pod: "on-a"}, {Name: "b"}, {Name: "c"}}
-	if diff := cmp.Diff(want, d.Admitting); diff != "" || !slices.Equal(d.NotSelected, []string{"d"}) || len(d.RuledOut) > 0 {
-		t.Errorf("not selected %v, ruled out %v; admitting (-want +got):\n%s", d.NotSelected, d.RuledOut, diff)
+	for _, target := range []string{"ds/web", "-f=-"} {
+		r := shared.plimsollReading(t, string(file), "explain", target, "-o", "json").wants(t, 0)
+		var d explain.DaemonSetExplanation
+		must(t, json.Unmarshal([]byte(r.stdout), &d))
+		if diff := cmp.Diff(want, d.Admitting); diff != "" || !slices.Equal(d.NotSelected, []string{"d"}) || len(d.RuledOut) > 0 {
+			t.Errorf("%s: not selected %v, ruled out %v; admitting (-want +got):\n%s", target, d.NotSelected, d.RuledOut, diff)
+		}
 	}
 
-	r = shared.plimsoll(t, "explain", "ns/default").wants(t, 0)
+	r := shared.plimsoll(t, "explain", "ns/default").wants(t, 0)
 	t.Logf("%s", r.stdout)
 	for _, line := range []string{
 		`on-a +a +(stays +0|d +\d+) +`, `on-b +b +(a|d|a, d) +ruled out +LoadThreshold`,
@@ -674,7 +679,7 @@ func TestExplain_Errors(t *testing.T) {
 		{"an unknown profile", stranger, []string{"-f", "-", "--scheduler-name", "plimsol"},
 			[]string{`--scheduler-name: "plimsol"`, "default-scheduler, plimsoll, peaks"}},
 		{"a field that does not exist", `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"nodeSelektor": {}}}`, []string{"-f", "-"}, []string{"nodeSelektor"}},
-		{"a DaemonSet", `{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"}}`, []string{"-f", "-"}, []string{"DaemonSet", "explain"}},
+		{"a DaemonSet without a selector", `{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"}}`, []string{"-f", "-"}, []string{"DaemonSet default/agent", "spec.selector"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := shared.plimsollReading(t, tt.stdin, append([]string{"explain"}, tt.args...)...).wants(t, 2)

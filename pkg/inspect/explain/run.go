@@ -94,6 +94,8 @@ func Run(ctx context.Context, c *live.Connection, r Request) (Result, error) {
 	}
 	x := &run{Request: r, connection: c, configuration: configuration, objects: objects}
 	switch {
+	case m != nil && len(m.Workloads) == 0:
+		return x.daemonSet(ctx, m.DaemonSets[0])
 	case m != nil:
 		return x.next(ctx, m)
 	case r.Target.Kind.Kind == "Namespace":
@@ -281,15 +283,21 @@ func (r *Request) readFile(ctx context.Context, c *live.Connection) (*manifest.M
 	if err != nil {
 		return nil, live.OptionErrorf("--filename: %w", err)
 	}
-	if len(m.Workloads) > 1 {
+	workloads := m.Workloads
+	if len(workloads) == 0 {
+		for _, d := range m.DaemonSets {
+			workloads = append(workloads, manifest.Of(d))
+		}
+	}
+	if len(workloads) > 1 {
 		var names []string
-		for _, w := range m.Workloads {
+		for _, w := range workloads {
 			names = append(names, w.String())
 		}
 		return nil, live.OptionErrorf("--filename: %s holds %s: explain takes one of them; use what-if for all", r.File,
 			text.FirstN(names))
 	}
-	if w := m.Workloads[0]; r.Namespace != "" && r.Namespace != w.Namespace {
+	if w := workloads[0]; r.Namespace != "" && r.Namespace != w.Namespace {
 		return nil, live.OptionErrorf("--namespace: %s, but %s holds %s; leave out one", r.Namespace, r.File, w)
 	}
 	return m, nil

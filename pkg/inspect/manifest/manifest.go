@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,6 +34,8 @@ const (
 type Manifest struct {
 	// Workloads are the pods and the objects that create pods, in the order of the manifest.
 	Workloads []*Workload
+	// DaemonSets have a pod for each node, which their controller places.
+	DaemonSets []*appsv1.DaemonSet
 	// Services are those of the manifest: by default, the scheduler spreads the pods of a Service.
 	Services []*corev1.Service
 	// Ignored are the other objects, such as "ConfigMap shop/settings".
@@ -84,15 +87,13 @@ func parse(content []byte, namespace string) (*Manifest, error) {
 			return nil, fmt.Errorf("document %d: %w", n, err)
 		}
 	}
-	if len(p.Workloads) == 0 {
+	if len(p.Workloads)+len(p.DaemonSets) == 0 {
 		found := "it is empty"
 		if len(p.Ignored)+len(p.Services) > 0 {
 			found = "there is " + strings.Join(append(p.Ignored, namesOf(p.Services)...), ", ")
 		}
-		if slices.ContainsFunc(p.Ignored, func(name string) bool { return strings.HasPrefix(name, "DaemonSet ") }) {
-			found += "; a DaemonSet has a pod for each node: create it, and use explain daemonset/NAME"
-		}
-		return nil, fmt.Errorf("nothing in it creates pods: write a Pod, Deployment, ReplicaSet, StatefulSet, Job or CronJob (%s)", found)
+		return nil, fmt.Errorf("nothing in it creates pods: write a Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet, Job or "+
+			"CronJob (%s)", found)
 	}
 	return &p.Manifest, nil
 }
@@ -171,12 +172,16 @@ func (p *parser) add(object runtime.Object, kind string) error {
 		return nil
 	}
 	w := Of(object)
-	if w == nil || w.Kind == "DaemonSet" {
+	if w == nil {
 		p.ignore(meta, kind)
 		return nil
 	}
 	if err := w.validate(); err != nil {
 		return fmt.Errorf("%s %s/%s: %w", kind, meta.GetNamespace(), meta.GetName(), err)
+	}
+	if d, ok := object.(*appsv1.DaemonSet); ok {
+		p.DaemonSets = append(p.DaemonSets, d)
+		return nil
 	}
 	if slices.ContainsFunc(p.Workloads, func(other *Workload) bool { return other.String() == w.String() }) {
 		return fmt.Errorf("%s: it is there twice", w)

@@ -363,6 +363,10 @@ func (p *planner) addPending() {
 // addManifest queues the pods of the manifest.
 func (p *planner) addManifest(s *Scenario) error {
 	workloads := s.Manifest.Workloads
+	if len(workloads) == 0 {
+		return fmt.Errorf("%s has a pod for each node, which its controller places: use explain -f",
+			manifest.Of(s.Manifest.DaemonSets[0]))
+	}
 	if (s.Replicas != nil || s.Fewer > 0) && len(workloads) > 1 {
 		return fmt.Errorf("--replicas, --fewer: the file has several workloads (%s and %s); pass a file with one",
 			workloads[0], workloads[1])
@@ -373,8 +377,12 @@ func (p *planner) addManifest(s *Scenario) error {
 	for _, service := range s.Manifest.Services {
 		p.creator.Add(service)
 	}
-	if len(s.Manifest.Ignored) > 0 {
-		p.creator.Note("Ignored objects of the file: %s", text.FirstN(s.Manifest.Ignored))
+	ignored := slices.Clone(s.Manifest.Ignored)
+	for _, d := range s.Manifest.DaemonSets {
+		ignored = append(ignored, manifest.Of(d).String())
+	}
+	if len(ignored) > 0 {
+		p.creator.Note("Ignored objects of the file: %s", text.FirstN(ignored))
 	}
 	total := 0
 	for _, w := range workloads {

@@ -523,6 +523,35 @@ func TestRun_PendingAndPreemption(t *testing.T) {
 	}
 }
 
+// A DaemonSet's controller places its pods, so there is nothing to try.
+func TestPlan_DaemonSet(t *testing.T) {
+	const agent = `
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: agent}}
+    spec: {containers: [{name: main, image: agent}]}
+`
+	objects := []apiruntime.Object{node("a")}
+	_, err := whatif.NewPlan(objects, whatif.Scenario{Manifest: read(t, agent)})
+	if err == nil || !strings.Contains(err.Error(), "DaemonSet default/agent has a pod for each node") {
+		t.Errorf("%v, want an error that names the DaemonSet", err)
+	}
+	beside := read(t, agent+"---"+`
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec: {containers: [{name: main, image: web}]}
+`)
+	p := plan(t, objects, whatif.Scenario{Manifest: beside})
+	if want := "Ignored objects of the file: DaemonSet default/agent"; len(p.Notes) != 1 || p.Notes[0] != want {
+		t.Errorf("notes %q, want %q", p.Notes, want)
+	}
+}
+
 func TestPlan_BesideRunningPods(t *testing.T) {
 	m := deployment(t, "packing")
 	existing, _ := m.Workloads[0].Pod(0)
