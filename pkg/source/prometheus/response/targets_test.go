@@ -578,6 +578,19 @@ func TestRivals_NamesBothSets(t *testing.T) {
 	}
 }
 
+// A recording rule that keeps namespace and pod, and drops instance, is shown to be on the pod's node.
+func TestSettle_RulesThatKeepThePod(t *testing.T) {
+	rule := func(i int) labels {
+		return labels{"namespace": "monitoring", "pod": fmt.Sprintf("exporter-%d", i), "node": fmt.Sprintf("n%d", i)}
+	}
+	r := answer(testMatcher(t), nil, slices.Concat(of(oneTarget("a", "a"), forged, everyNode...), of(rule, honest, everyNode...)))
+	for i, v := range r.Values {
+		if v.Value != honest {
+			t.Errorf("n%d has %v of %v, want %v of the rule", i, v.Value, v.Set, honest)
+		}
+	}
+}
+
 func TestMatcher_TargetSets(t *testing.T) {
 	m := testMatcher(t)
 	pools := answer(m, nil, slices.Concat(of(onHosts("monitoring", "a"), honest, 0, 1), of(onPods("monitoring", "b"), honest, 2),
