@@ -48,6 +48,17 @@ func FuzzStatistics(f *testing.F) {
 			u := known(&m, limit)
 			checkUsage(t, &u)
 		}
+		// A pod on a node that was never observed counts at most ten times its request, whatever its workload uses.
+		unseen := podOf("web", container("1m", ""))
+		unseen.UID = "unseen"
+		onNode := Predictor{Multiplier: 1.5, MaxRequestRatio: 10}.At(s).OnNode(unseen)
+		for r, claim := range (podusage.Amounts{load.CPU: 10}) {
+			for _, u := range []Usage{onNode.Steady[r], onNode.Foreign[r]} {
+				if checkUsage(t, &u); u.P95 > claim {
+					t.Errorf("%s of a pod that was never observed: %+v, want at most %v", load.Resource(r), u, claim)
+				}
+			}
+		}
 		for r, ratio := range cluster.UsagePerRequest {
 			if !finite(ratio) || ratio > 1.5*(1+1e-9) {
 				t.Errorf("usage per request %v of %v", ratio, load.Resource(r))
