@@ -88,7 +88,10 @@ func (f *clusterFlags) connect() (*live.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn.Chosen = live.Chosen{Kubeconfig: *f.kube.KubeConfig, Context: *f.kube.Context}
+	conn.Chosen = live.Chosen{
+		Kubeconfig: *f.kube.KubeConfig, Context: *f.kube.Context, Cluster: *f.kube.ClusterName, Server: *f.kube.APIServer,
+		User: *f.kube.AuthInfoName, As: *f.kube.Impersonate,
+	}
 	return conn, nil
 }
 

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Chosen are the flags of kubectl that chose the cluster; both may be empty.
-type Chosen struct{ Kubeconfig, Context string }
+// Chosen are the flags of kubectl that chose the cluster and the user; all may be empty.
+type Chosen struct{ Kubeconfig, Context, Cluster, Server, User, As string }
 
 // called matches the programs that take the flags, with the plugin's subcommand. It also matches what is quoted, to skip it.
 var called = regexp.MustCompile(`\\.|'[^']*'|(?:^|; |&& |\| )(?:kubectl plimsoll [a-z-]+|kubectl|helm)(?: |$)`)
@@ -17,11 +17,16 @@ func (c Chosen) Command(command string) string {
 		if strings.HasPrefix(found, "'") || strings.HasPrefix(found, `\`) {
 			return found
 		}
-		program, context := strings.TrimSuffix(found, " "), "--context"
-		if strings.HasSuffix(program, "helm") {
-			context = "--kube-context"
+		program := strings.TrimSuffix(found, " ")
+		flags := [][2]string{
+			{"--kubeconfig", c.Kubeconfig}, {"--context", c.Context}, {"--cluster", c.Cluster}, {"--server", c.Server},
+			{"--user", c.User}, {"--as", c.As},
 		}
-		flags := flagsOf([2]string{"--kubeconfig", c.Kubeconfig}, [2]string{context, c.Context})
-		return program + flags + found[len(program):]
+		if strings.HasSuffix(program, "helm") { // it has none for a cluster or a user of the kubeconfig
+			flags = [][2]string{
+				{"--kubeconfig", c.Kubeconfig}, {"--kube-context", c.Context}, {"--kube-apiserver", c.Server}, {"--kube-as-user", c.As},
+			}
+		}
+		return program + flagsOf(flags...) + found[len(program):]
 	})
 }

@@ -17,6 +17,7 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -280,10 +281,14 @@ type ClassLine struct {
 	AboveLine   bool     `json:"aboveLine"`
 }
 
-// profilesOn returns the schedulerNames of the node's pods, sorted.
+// maxProfiles bounds the schedulerNames of a node that are told.
+const maxProfiles = 20
+
+// profilesOn returns the schedulerNames of the node's pods, sorted, up to maxProfiles.
 func profilesOn(node fwk.NodeInfo) (names []string) {
 	for _, pod := range node.GetPods() {
-		if name := pod.GetPod().Spec.SchedulerName; !slices.Contains(names, name) {
+		name := text.Excerpt(pod.GetPod().Spec.SchedulerName) // the API server does not check it
+		if len(names) < maxProfiles && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

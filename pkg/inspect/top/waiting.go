@@ -40,7 +40,8 @@ func (o *Objects) waiting() []WaitingPod {
 				continue
 			}
 			w := WaitingPod{
-				Namespace: pod.Namespace, Name: pod.Name, SchedulerName: pod.Spec.SchedulerName, Since: pod.CreationTimestamp.UTC(),
+				Namespace: pod.Namespace, Name: pod.Name, SchedulerName: text.Excerpt(pod.Spec.SchedulerName),
+				Since: pod.CreationTimestamp.UTC(),
 			}
 			if _, c := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled); c != nil {
 				w.Reason, w.Message = text.Excerpt(c.Reason), text.Excerpt(c.Message)

@@ -1,6 +1,8 @@
 package top
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -8,7 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
 // Pods with a node and pods that are being deleted do not wait. The oldest comes first.
@@ -19,7 +24,7 @@ func TestObjects_Waiting(t *testing.T) {
 		return p
 	}
 	unschedulable, deleted := created("unschedulable", "", time.Hour), created("deleted", "", 2*time.Hour)
-	unschedulable.Spec.SchedulerName = "plimsoll"
+	unschedulable.Spec.SchedulerName = "plimsoll\x1b" + strings.Repeat("x", 1<<20)
 	unschedulable.Status.Conditions = []corev1.PodCondition{{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes\nare \x1b available",
 	}}
@@ -29,12 +34,30 @@ func TestObjects_Waiting(t *testing.T) {
 	must(t, err)
 	want := []WaitingPod{
 		{
-			Namespace: unschedulable.Namespace, Name: "unschedulable", SchedulerName: "plimsoll", Since: now.Add(-time.Hour).UTC(),
+			Namespace: unschedulable.Namespace, Name: "unschedulable", SchedulerName: text.Excerpt("plimsoll\x1b" + strings.Repeat("x", 1<<20)),
+			Since:  now.Add(-time.Hour).UTC(),
 			Reason: "Unschedulable", Message: `0/1 nodes are \x1b available`,
 		},
 		{Namespace: unschedulable.Namespace, Name: "new", SchedulerName: pod("new", "", "1", "1Gi", -1).Spec.SchedulerName, Since: now.Add(-time.Minute).UTC()},
 	}
 	if diff := cmp.Diff(want, objects.waiting()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if n := len(want[0].SchedulerName); n > 300 {
+		t.Errorf("a schedulerName of %d bytes, want an excerpt", n)
+	}
+}
+
+// The API server does not check schedulerName: a tenant's pods on a node may have any.
+func TestProfilesOn(t *testing.T) {
+	info := framework.NewNodeInfo()
+	for i := range 3 * maxProfiles {
+		p := pod(fmt.Sprint("p", i), "a", "1m", "1Mi", -1)
+		p.Spec.SchedulerName = fmt.Sprintf("%02d\x1b%s", i/2, strings.Repeat("x", 1<<10))
+		info.AddPod(p)
+	}
+	names := profilesOn(info)
+	if len(names) != maxProfiles || names[0] == names[1] || len(names[0]) > 300 || !strings.HasPrefix(names[0], `00\x1b`) {
+		t.Errorf("%d names, the first %q; want %d different excerpts", len(names), names[0], maxProfiles)
 	}
 }

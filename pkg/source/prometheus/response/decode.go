@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
@@ -64,14 +65,14 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("query refused (%s): %s", e.Kind, e.Message)
 }
 
-// executionFailed is the kind of a query that needs more samples than Prometheus allows, or whose series it cannot match.
-const executionFailed = "execution"
+// tooManySamples is in Prometheus' message about a query that needs more samples than --query.max-samples.
+const tooManySamples = "too many samples"
 
-// IsTooMuch reports whether a query failed because of its series. There are too many, they have too many samples, or they do not
-// match. The same query for fewer targets may succeed.
+// IsTooMuch reports whether a query failed because of too many series, or of too many samples. The same query for fewer targets may
+// succeed.
 func IsTooMuch(err error) bool {
 	refused, ok := errors.AsType[*RefusedError](err)
-	return source.IsTooLarge(err) || ok && refused.Kind == executionFailed
+	return source.IsTooLarge(err) || ok && strings.Contains(refused.Message, tooManySamples)
 }
 
 // Elements decodes the elements of a result.
