@@ -94,8 +94,6 @@ func Run(ctx context.Context, c *live.Connection, r Request) (Result, error) {
 	}
 	x := &run{Request: r, connection: c, configuration: configuration, objects: objects}
 	switch {
-	case m != nil && len(m.Workloads) == 0:
-		return x.daemonSet(ctx, m.DaemonSets[0])
 	case m != nil:
 		return x.next(ctx, m)
 	case r.Target.Kind.Kind == "Namespace":
@@ -206,6 +204,9 @@ func (x *run) held(pod *corev1.Pod) *corev1.Pod {
 
 // next explains the next pod of the manifest's workload.
 func (x *run) next(ctx context.Context, m *manifest.Manifest) (Result, error) {
+	if len(m.Workloads) == 0 {
+		return x.daemonSet(ctx, m.DaemonSets[0])
+	}
 	pod, notes, err := createPod(ctx, x.connection, x.objects, m)
 	if err != nil {
 		return nil, err
