@@ -143,16 +143,36 @@ func (e *Executor) free(ctx context.Context, s *Status) error {
 		return e.goOn(ctx, s, c, holds[c])
 	case f.Uncordon != nil:
 		return e.uncordon(ctx, f.Uncordon, f.Ends)
-	case s.Stop == "" && s.Began == nil && f.Node != "":
+	case s.Stop == "" && s.Began == nil && f.Node != "" && e.unconfirmed(f.Node, f.Moves) == "":
 		return e.beginEmptying(ctx, s)
 	}
 	return nil
+}
+
+// unconfirmed returns what of the emptying was not confirmed; empty if all was.
+func (e *Executor) unconfirmed(node string, moves []Move) string {
+	if e.Confirmed == nil {
+		return ""
+	}
+	if node != e.Confirmed.Node {
+		return "node " + node
+	}
+	for i := range moves {
+		m := &moves[i]
+		if !slices.ContainsFunc(e.Confirmed.Moves, func(confirmed Move) bool { return confirmed.UID == m.UID }) {
+			return "pod " + m.Namespace + "/" + m.Pod
+		}
+	}
+	return ""
 }
 
 // goOn moves the next pod of the node that is being emptied, or uncordons the node.
 func (e *Executor) goOn(ctx context.Context, s *Status, c *Cordon, holds bool) (err error) {
 	f := s.Plan.Free
 	ends := cmp.Or(f.Ends, s.Why)
+	if what := e.unconfirmed(c.Node, f.Moves); ends == "" && what != "" {
+		ends = what + " was not confirmed"
+	}
 	switch {
 	case ends != "":
 		return e.uncordon(ctx, c, ends)

@@ -2,6 +2,7 @@ package rebalance
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -266,6 +268,14 @@ func TestExecutor_LeavesForeignCordons(t *testing.T) {
 		w.setNode(nil)
 		w.wants("save", "CordonTakenOver a: The node is gone")
 	})
+	t.Run("it is gone while it is emptied", func(t *testing.T) {
+		w := emptying(t)
+		if err := w.cluster.Scheduler.Remove(w.node); err != nil {
+			t.Fatal(err)
+		}
+		w.setNode(nil)
+		w.wants("save", "CordonTakenOver a: The node is gone")
+	})
 	t.Run("the watch is late", func(t *testing.T) {
 		w := newIdleWorld(t)
 		w.late = true
@@ -325,6 +335,67 @@ func TestExecutor_BeginsNoEmptying(t *testing.T) {
 		w := newIdleWorld(t)
 		w.paused = true
 		w.wants()
+	})
+}
+
+// TestExecutor_Confirmed has a confirmed plan that empties a of web-1.
+func TestExecutor_Confirmed(t *testing.T) {
+	add := func(w *world, workload, name, node string) {
+		w.t.Helper()
+		pod := w.pods["web-1"].DeepCopy()
+		pod.Name, pod.UID, pod.Labels["app"] = name, types.UID(name), workload
+		pod.OwnerReferences[0].Name, pod.OwnerReferences[0].UID = workload, types.UID(workload)
+		pod.Spec.NodeName = node
+		if err := w.cluster.Scheduler.Add(pod); err != nil {
+			w.t.Fatal(err)
+		}
+		w.pods[name] = pod
+	}
+	confirmed := func(t *testing.T) *world {
+		t.Helper()
+		w := newIdleWorld(t)
+		w.Config.Mode = rebalancer.Plan
+		w.Confirmed, w.Only = w.wants().Plan.Free, map[types.UID]bool{}
+		w.Config.Mode = rebalancer.Evict
+		return w
+	}
+	t.Run("the same", func(t *testing.T) {
+		w := confirmed(t)
+		w.wants("try web-1", "save", cordoned, begun)
+		w.wants("try web-1", "save", "evict web-1", "began web-1")
+	})
+	t.Run("another node has less disruption now", func(t *testing.T) {
+		w := confirmed(t)
+		add(w, "x", "x-1", "a")
+		add(w, "x", "x-2", "b")
+		if s := w.wants(); s.Plan.Free.Node != "c" || len(s.Cordons) > 0 {
+			t.Errorf("%s would be emptied, and %d nodes are cordoned; want c, and none", s.Plan.Free.Node, len(s.Cordons))
+		}
+	})
+	t.Run("another pod is on the node", func(t *testing.T) {
+		w := confirmed(t)
+		for _, on := range []string{"a", "b", "c", "b", "c"} { // a has the least disruption still
+			add(w, "x", fmt.Sprintf("x-%d", len(w.pods)), on)
+		}
+		if s := w.wants(); s.Plan.Free.Node != "a" || len(s.Plan.Free.Moves) != 2 {
+			t.Errorf("the plan is %+v, want a emptied of two pods", s.Plan.Free)
+		}
+	})
+	t.Run("another pod came before the cordon", func(t *testing.T) {
+		w := confirmed(t)
+		w.wants("try web-1", "save", cordoned, begun)
+		add(w, "x", "x-1", "a")
+		add(w, "x", "x-2", "b")
+		w.wants(uncordoned, "save", "NodeUncordoned a: pod ns/x-1 was not confirmed")
+	})
+	t.Run("a node becomes hot", func(t *testing.T) {
+		w := confirmed(t)
+		f := idle()
+		f.cpu["c"], f.ahead, w.Config.MaxHotNodesPercent = 0.9, time.Second, 50
+		w.cluster.Load = f.cluster(t).Load
+		if s := w.wants(); !slices.Equal(s.Plan.Hot, []string{"c"}) {
+			t.Errorf("%q are hot, want c", s.Plan.Hot)
+		}
 	})
 }
 

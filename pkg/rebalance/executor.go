@@ -138,6 +138,8 @@ type Executor struct {
 	Config   *rebalancer.Configuration
 	// Only has the pods that may cool nodes; nil for all.
 	Only map[types.UID]bool
+	// Confirmed has the only node that may be emptied, and the only pods that this may move; nil for any.
+	Confirmed *Freeing
 	// Session leaves the saved cordons alone, and saves none of its own.
 	Session bool
 

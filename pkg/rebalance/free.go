@@ -138,6 +138,9 @@ func (p *planner) goOn(ctx context.Context, c *Cordon) error {
 		f.Ends = fmt.Sprintf("the node is not empty after %v", longestEmptying)
 		return nil
 	}
+	if p.byName[c.Node] == nil { // the node is gone
+		return nil
+	}
 	for _, m := range p.history.underWay {
 		if m.From == c.Node {
 			return nil

@@ -83,17 +83,23 @@ func Evict(ctx context.Context, c *live.Connection, r Request, e Eviction) error
 	if confirmed, err := e.Confirm(report); err != nil || !confirmed || len(report.Moves) == 0 && report.EmptiesNode() == "" {
 		return err
 	}
-	configuration.Mode = rebalancer.Evict
+	confirm(executor, status.Plan)
 	if len(report.Moves) == 0 {
 		stop := func() { configuration.Paused = true }
 		return empty(ctx, refreshing(world, executor), report.Free.Node, stop, e.Progress)
 	}
-	configuration.Goals = []rebalancer.Goal{rebalancer.Cool} // only what was confirmed
-	executor.Only = map[types.UID]bool{}
-	for i := range status.Plan.Moves {
-		executor.Only[status.Plan.Moves[i].UID] = true
-	}
 	return run(ctx, refreshed{executor, refreshing(world, executor)}, len(report.Moves), e.Progress)
+}
+
+// confirm lets the executor make the moves of the plan. Without any, it may empty the plan's node.
+func confirm(e *rebalance.Executor, p *rebalance.Plan) {
+	e.Config.Mode, e.Only, e.Confirmed = rebalancer.Evict, map[types.UID]bool{}, p.Free
+	for i := range p.Moves {
+		e.Only[p.Moves[i].UID] = true
+	}
+	if len(p.Moves) > 0 {
+		e.Config.Goals = []rebalancer.Goal{rebalancer.Cool}
+	}
 }
 
 // EmptiesNode returns the node to empty with --evict; empty if there is none.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 )
 
@@ -109,6 +111,27 @@ func TestRun(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestConfirm lets the executor cool nodes by the moves of the plan, or empty its node, and not both.
+func TestConfirm(t *testing.T) {
+	both := []rebalancer.Goal{rebalancer.Cool, rebalancer.Free}
+	free := &rebalance.Freeing{Node: "a"}
+	for _, tc := range []struct {
+		moves []rebalance.Move
+		goals []rebalancer.Goal
+		only  map[types.UID]bool
+	}{
+		{nil, both, map[types.UID]bool{}}, // no pod may cool a node: nil would mean all
+		{[]rebalance.Move{{UID: "1"}, {UID: "2"}}, both[:1], map[types.UID]bool{"1": true, "2": true}},
+	} {
+		e := &rebalance.Executor{Config: &rebalancer.Configuration{Mode: rebalancer.Plan, Goals: both}}
+		confirm(e, &rebalance.Plan{Moves: tc.moves, Free: free})
+		if e.Only == nil || !maps.Equal(e.Only, tc.only) || e.Confirmed != free || e.Config.Mode != rebalancer.Evict ||
+			!slices.Equal(e.Config.Goals, tc.goals) {
+			t.Errorf("only %v, and %+v confirmed, with %+v; want %v and %v", e.Only, e.Confirmed, e.Config, tc.only, tc.goals)
+		}
 	}
 }
 
