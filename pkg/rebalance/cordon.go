@@ -30,6 +30,8 @@ type Cordon struct {
 	Emptied time.Time `json:"emptied"`
 	// Ends says why the node must be uncordoned; empty if it need not be.
 	Ends string `json:"ends,omitempty"`
+	// since is Began, or when this process first read it if that is earlier. Began itself marks the node.
+	since time.Time
 }
 
 // value is that of the CordonAnnotation.
@@ -100,7 +102,7 @@ func (h *History) lastEmptied() (last *Cordon) {
 
 // BeginEmptying records a node before it is cordoned.
 func (h *History) BeginEmptying(node *corev1.Node, now time.Time) *Cordon {
-	c := &Cordon{Node: node.Name, UID: node.UID, Began: now}
+	c := &Cordon{Node: node.Name, UID: node.UID, Began: now, since: now}
 	*h.own() = append(*h.own(), c)
 	return c
 }
@@ -211,7 +213,7 @@ func (e *Executor) checkCordons(ctx context.Context) (map[*Cordon]bool, error) {
 			return nil, fmt.Errorf("read node %s: %w", c.Node, err)
 		}
 		holds[c] = c.holds(node)
-		if holds[c] || c.isOf(node) && now.Sub(c.Began) < unanswered {
+		if holds[c] || c.isOf(node) && now.Sub(c.since) < unanswered {
 			continue
 		}
 		why := "It is not cordoned by the rebalancer any more, so it is left alone"

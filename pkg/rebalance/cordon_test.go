@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
@@ -214,6 +216,77 @@ func TestExecutor_StopsEmptying(t *testing.T) {
 		w := evicted(t)
 		w.heat()
 		w.wants(uncordoned, "save", "NodeUncordoned a: 1 node hot")
+	})
+}
+
+// TestExecutor_WaitsWhileEmptying has both replicas of web on a, and goes on once the second one may move.
+func TestExecutor_WaitsWhileEmptying(t *testing.T) {
+	const second = "web-2"
+	update := func(w *world, pod *corev1.Pod) {
+		w.t.Helper()
+		w.pods[pod.Name] = pod
+		if err := w.cluster.Scheduler.Update(pod); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	// landed has web-1 on b, ready.
+	landed := func(t *testing.T, objects ...runtime.Object) *world {
+		t.Helper()
+		f := idle()
+		f.pods[second].Spec.NodeName, f.pods["db-1"].Spec.NodeName = "a", "c"
+		f.cpu["b"] = 0.3 // with both, b or c has 70 %
+		for _, name := range []string{"db-1", "db-2"} {
+			f.pods[name].Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true"}
+		}
+		f.objects = append(f.objects, objects...)
+		w := newWorld(t, f)
+		w.wants("try web-1", "try web-2", "save", cordoned, "NodeCordoned a: It is emptied, because the load is low. Pods to move: 2")
+		w.wants("try web-1", "save", "evict web-1", "began web-1")
+		if err := w.cluster.Scheduler.Add(w.replace("web-1", "b", true)); err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	moves := []string{"try web-2", "save", "evict web-2", "began web-2"}
+	t.Run("the first one still ends", func(t *testing.T) { // one of the two is unavailable
+		w := landed(t)
+		w.wants("save", "Landed web-1")
+		w.wants()
+		w.end("web-1")
+		w.wants(moves...)
+	})
+	t.Run("it is not ready", func(t *testing.T) {
+		w := landed(t)
+		w.end("web-1")
+		ready, starts := w.pods[second], w.pods[second].DeepCopy()
+		starts.Status.Conditions = nil
+		update(w, starts)
+		w.wants("save", "Landed web-1")
+		update(w, ready)
+		w.wants(moves...)
+	})
+	t.Run("the budget allows none for a while", func(t *testing.T) {
+		budget := budgetOf("ns", 1)
+		w := landed(t, budget)
+		w.end("web-1")
+		none := budget.DeepCopy()
+		none.Status.DisruptionsAllowed = 0
+		if err := w.cluster.Scheduler.Update(none); err != nil {
+			t.Fatal(err)
+		}
+		w.wants("save", "Landed web-1")
+		w.clock.SetTime(now.Add(time.Hour))
+		w.wants()
+		w.clock.SetTime(now.Add(time.Hour + time.Second))
+		w.wants(uncordoned, "save", "NodeUncordoned a: the node is not empty after 1h0m0s")
+	})
+	t.Run("the namespace has a move under way", func(t *testing.T) {
+		w := landed(t)
+		w.end("web-1")
+		w.Config.MaxPerNamespaceInFlight = 0
+		w.wants("save", "Landed web-1")
+		w.Config.MaxPerNamespaceInFlight = 1
+		w.wants(moves...)
 	})
 }
 
@@ -456,7 +529,7 @@ func TestExecutor_Session(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []*Cordon{{Node: "b", Emptied: now.Add(-time.Hour)}}
-	if diff := cmp.Diff(want, saved.Cordons); diff != "" {
+	if diff := cmp.Diff(want, saved.Cordons, cmpopts.IgnoreUnexported(Cordon{})); diff != "" {
 		t.Errorf("saved cordons (-want +got):\n%s", diff)
 	}
 	w.Config.Paused = true

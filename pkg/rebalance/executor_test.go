@@ -841,6 +841,38 @@ func TestState_Foreign(t *testing.T) {
 	}
 	w.clock.SetTime(now.Add(6 * time.Hour))
 	w.wants("try web-1", "save", "evict web-1", "began web-1")
+
+	// The annotation of a node that is being emptied is of that clock, too.
+	for _, tc := range []struct {
+		name   string
+		change func(*world)
+		after  time.Duration
+		want   []string
+	}{
+		{"a pause", func(w *world) { w.Config.Paused = true }, 0,
+			[]string{uncordoned, "save", "NodeUncordoned a: the configuration has paused: true; write false to go on"}},
+		{"an hour later", func(w *world) { w.Config.MaxMovesPerHour = 0 }, time.Hour + time.Second,
+			[]string{uncordoned, "save", "NodeUncordoned a: the node is not empty after 1h0m0s"}},
+		{"it was never cordoned", func(w *world) { w.node.Spec.Unschedulable = false }, 2 * time.Minute,
+			[]string{"save", "CordonTakenOver a: It is not cordoned by the rebalancer any more, so it is left alone"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := idle()
+			f.change = func(n *corev1.Node) {
+				if n.Name == "a" {
+					n.Annotations, n.Spec.Unschedulable = map[string]string{CordonAnnotation: "2035-01-01T00:00:00Z"}, true
+				}
+			}
+			w := newWorld(t, f)
+			w.state = []byte(`{"cordons": [{"node": "a", "began": "2035-01-01T00:00:00Z"}]}`)
+			tc.change(w)
+			if tc.after > 0 {
+				w.wants()
+				w.clock.SetTime(now.Add(tc.after))
+			}
+			w.wants(tc.want...)
+		})
+	}
 }
 
 // TestExecutor_Only moves the pod that was confirmed, and no other one once that is refused.

@@ -59,6 +59,9 @@ const (
 	MoveLimit      Reason = "MoveLimit"
 )
 
+// momentary are reasons that keep no pod on a node that is being emptied. The moves of its other pods can be the cause.
+var momentary = []Reason{WorkloadLimit, NamespaceLimit, DisruptionBudget, NotRunning}
+
 // freeCandidate is a node that might be emptied.
 type freeCandidate struct {
 	info fwk.NodeInfo
@@ -134,7 +137,7 @@ func (p *planner) goOn(ctx context.Context, c *Cordon) error {
 	if f.Ends = cmp.Or(c.Ends, p.Stopped, p.needsRoom()); f.Ends != "" {
 		return nil
 	}
-	if p.Now.Sub(c.Began) > longestEmptying {
+	if p.Now.Sub(c.since) > longestEmptying {
 		f.Ends = fmt.Sprintf("the node is not empty after %v", longestEmptying)
 		return nil
 	}
@@ -159,6 +162,9 @@ func (p *planner) goOn(ctx context.Context, c *Cordon) error {
 		if kept, err = p.empty(ctx, &left); err != nil {
 			return err
 		}
+	}
+	if slices.Contains(momentary, kept.Reason) {
+		return nil
 	}
 	if kept.Reason != "" {
 		f.Ends = fmt.Sprintf("pod %s must stay (%s)", kept.Pod, kept.Reason)
@@ -242,7 +248,8 @@ func (p *planner) freeCandidates(ctx context.Context) (candidates []freeCandidat
 	}
 	all, pools, zones := totalOf(p.Nodes), map[string]int{}, map[string]int{}
 	for _, info := range infos {
-		if node := info.Node(); !node.Spec.Unschedulable {
+		node := info.Node()
+		if !node.Spec.Unschedulable && !isControlPlane(node) && p.byName[node.Name].Known {
 			pools[nodepool.Of(node.Labels, "")]++
 			zones[node.Labels[corev1.LabelTopologyZone]]++
 		}
@@ -252,12 +259,11 @@ func (p *planner) freeCandidates(ctx context.Context) (candidates []freeCandidat
 		n := p.byName[node.Name]
 		least := min(pools[nodepool.Of(node.Labels, "")], zones[node.Labels[corev1.LabelTopologyZone]])
 		_, mean := all.mean(n.Base)
-		_, controlPlane := node.Labels["node-role.kubernetes.io/control-plane"]
 		kept := KeptNode{Node: node.Name}
 		switch {
 		case node.Spec.Unschedulable:
 			kept.Reason = Cordoned
-		case controlPlane:
+		case isControlPlane(node):
 			kept.Reason = ControlPlane
 		case !n.Known:
 			kept.Reason = UnknownLoad
@@ -278,6 +284,11 @@ func (p *planner) freeCandidates(ctx context.Context) (candidates []freeCandidat
 		return cmp.Or(cmp.Compare(a.disruption, b.disruption), cmp.Compare(a.info.Node().Name, b.info.Node().Name))
 	})
 	return candidates, nil
+}
+
+func isControlPlane(node *corev1.Node) bool {
+	_, is := node.Labels["node-role.kubernetes.io/control-plane"]
+	return is
 }
 
 // addPods adds the node's pods that must move, those of higher priority first. It returns the first pod that must stay, and why.

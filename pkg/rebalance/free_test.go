@@ -156,7 +156,13 @@ func TestMake_FreeKeeps(t *testing.T) {
 			f.c.FreeMinNodes = 1
 			label("a", "karpenter.sh/nodepool", "p")(f)
 		}, want: KeptNode{Reason: FewNodes}, next: "c"},
-		{name: "a control plane", change: label("a", "node-role.kubernetes.io/control-plane", ""), want: KeptNode{Reason: ControlPlane}, next: "c"},
+		{name: "a control plane", change: func(f *fixture) {
+			f.c.FreeMinNodes = 1
+			label("a", "node-role.kubernetes.io/control-plane", "")(f)
+		}, want: KeptNode{Reason: ControlPlane}, next: "c"},
+		{name: "too few nodes beside a control plane", change: label("c", "node-role.kubernetes.io/control-plane", ""),
+			want: KeptNode{Reason: FewNodes}},
+		{name: "too few nodes of known load", change: func(f *fixture) { delete(f.cpu, "c") }, want: KeptNode{Reason: FewNodes}},
 		// The others would carry 90 % on two nodes.
 		{name: "the others would be loaded", change: func(f *fixture) { f.c.FreeBelowPercent = 45 }, want: KeptNode{Reason: LoadNotLow}},
 		{name: "the others would be loaded a little less", change: func(f *fixture) { f.c.FreeBelowPercent = 45.1 }},

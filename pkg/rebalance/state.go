@@ -134,7 +134,7 @@ func (h *History) restore(s *State, now time.Time, c *rebalancer.Configuration) 
 	}
 	for _, cordon := range s.Cordons {
 		if cordon != nil {
-			cordon.Began, cordon.Emptied = until(cordon.Began, 0), until(cordon.Emptied, 0)
+			cordon.since, cordon.Emptied = until(cordon.Began, 0), until(cordon.Emptied, 0)
 		}
 	}
 	h.records, h.breaker, h.freed = s.Records, s.Breaker, until(s.Freed, 0)
