@@ -63,8 +63,8 @@ func Last(ctx context.Context, c *live.Connection, target Target, now clock.Pass
 		if _, err := target.get(ctx, c, name); err != nil {
 			return nil, err
 		}
-		return nil, fmt.Errorf("pod %s/%s: no decision is recorded. Enable the plugin DecisionRecord, in the chart by "+
-			"decisionRecords.enabled. Its rate is limited, and Events expire after an hour by default. "+
+		return nil, fmt.Errorf("pod %s/%s: no decision is recorded. Enable records of decisions, in the chart by "+
+			"decisionRecords.enabled. Their rate is limited, and Events expire after an hour by default. "+
 			"Without --last, explain shows where the pod would go now",
 			c.Namespace, name)
 	}
