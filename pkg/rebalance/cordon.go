@@ -17,7 +17,7 @@ const CordonAnnotation = "rebalancer.plimsoll.io/cordoned"
 const (
 	// longestEmptying is how long a node may take until it is empty.
 	longestEmptying = time.Hour
-	// uncordonInterval is the time between two nodes that are uncordoned to make room.
+	// uncordonInterval is the time between two nodes that are uncordoned to make room, and until a failure is told again.
 	uncordonInterval = time.Minute
 )
 
@@ -30,6 +30,8 @@ type Cordon struct {
 	Emptied time.Time `json:"emptied"`
 	// Ends says why the node must be uncordoned; empty if it need not be.
 	Ends string `json:"ends,omitempty"`
+	// failed is when it could not be uncordoned last, as far as that was told.
+	failed time.Time
 	// since is Began, or when this process first read it if that is earlier. Began itself marks the node.
 	since time.Time
 }
@@ -90,10 +92,10 @@ func (h *History) emptying() *Cordon {
 	return nil
 }
 
-// lastEmptied returns the node that was emptied last; nil if there is none.
-func (h *History) lastEmptied() (last *Cordon) {
+// lastEmptied returns the node that was emptied last; nil if there is none. For a minute, it skips nodes after a failure.
+func (h *History) lastEmptied(now time.Time) (last *Cordon) {
 	for _, c := range *h.own() {
-		if !c.Emptied.IsZero() && (last == nil || c.Emptied.After(last.Emptied)) {
+		if !c.Emptied.IsZero() && now.Sub(c.failed) >= uncordonInterval && (last == nil || c.Emptied.After(last.Emptied)) {
 			last = c
 		}
 	}
@@ -116,10 +118,12 @@ func (h *History) Drop(c *Cordon, now time.Time) {
 	h.freed = now
 }
 
-// failEmptying ends the emptying of the move's node if the move has failed.
+// failEmptying ends the emptying of the move's node by any process, because the move has failed.
 func (h *History) failEmptying(m *Moving, why string) {
-	if c := h.emptying(); c != nil && c.Node == m.From {
-		c.Ends = cmp.Or(c.Ends, fmt.Sprintf("the replacement of pod %s/%s is not ready elsewhere (%s)", m.Namespace, m.Pod, why))
+	for _, c := range slices.Concat(h.cordons, h.session) {
+		if c.Emptied.IsZero() && c.Node == m.From {
+			c.Ends = cmp.Or(c.Ends, fmt.Sprintf("the replacement of pod %s/%s is not ready elsewhere (%s)", m.Namespace, m.Pod, why))
+		}
 	}
 }
 
@@ -248,8 +252,11 @@ func (e *Executor) uncordon(ctx context.Context, c *Cordon, why string) error {
 	if err == nil && c.holds(node) {
 		done, err = e.Nodes.SetCordon(ctx, node, "")
 	}
-	if err != nil { // moves go on
-		e.Observer.Freed(c, UncordonFailed, err.Error())
+	if err != nil { // moves go on, and another node can make room
+		if now := e.Clock.Now(); now.Sub(c.failed) >= uncordonInterval {
+			e.plan, c.failed = nil, now
+			e.Observer.Freed(c, UncordonFailed, err.Error())
+		}
 		return nil
 	}
 	if !done {

@@ -123,10 +123,34 @@ func TestExecutor_MakesRoom(t *testing.T) {
 		w.clock.SetTime(now.Add(2 * time.Minute))
 		w.wants()
 	})
+	t.Run("the last one cannot be uncordoned", func(t *testing.T) {
+		w := emptied(t)
+		b, err := w.Node(t.Context(), "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := &Cordon{Node: "b", UID: b.UID, Began: now.Add(-time.Hour), Emptied: now.Add(-time.Minute)}
+		w.history.cordons = append([]*Cordon{before}, w.history.cordons...)
+		if _, err := w.SetCordon(t.Context(), b, before.value()); err != nil {
+			t.Fatal(err)
+		}
+		w.cluster.Unschedulable, w.cordonErr = 1, errors.New("timeout")
+		w.clock.SetTime(now.Add(70 * time.Second))
+		w.wants("UncordonFailed a: timeout")
+		w.clock.SetTime(now.Add(75 * time.Second))
+		w.done = nil
+		want := []string{`set b to ""`, "save", "NodeUncordoned b: 1 pod found no node"}
+		if _, err := w.Step(t.Context(), false); err != nil || !slices.Equal(w.done, want) { // it does not wait for a refresh
+			t.Errorf("it did %q with error %v, want %q", w.done, err, want)
+		}
+		w.clock.SetTime(now.Add(135 * time.Second))
+		w.wants("UncordonFailed a: timeout")
+		w.wants()
+	})
 	t.Run("the last one first", func(t *testing.T) {
 		w := emptied(t)
 		w.history.cordons = append([]*Cordon{{Node: "b", Emptied: now.Add(time.Second)}}, w.history.cordons...)
-		if last := w.history.lastEmptied(); last.Node != "a" {
+		if last := w.history.lastEmptied(now); last.Node != "a" {
 			t.Errorf("%s would be uncordoned, want a", last.Node)
 		}
 	})
@@ -203,9 +227,23 @@ func TestExecutor_StopsEmptying(t *testing.T) {
 		w.cordonErr = errors.New("timeout")
 		const why = "the replacement of pod ns/web-1 is not ready elsewhere (NotReady)"
 		w.wants("save", "NotReady web-1", "UncordonFailed a: timeout")
+		w.wants() // it is told once a minute
+		w.clock.SetTime(now.Add(6*time.Minute - time.Second))
+		w.wants()
+		w.clock.SetTime(now.Add(6 * time.Minute))
+		w.wants("UncordonFailed a: timeout")
 		w.restart(w.Config) // the reason is saved
 		w.cordonErr = nil
 		w.wants(uncordoned, "save", "NodeUncordoned a: "+why)
+	})
+	t.Run("a session looks whether the replacement is ready", func(t *testing.T) {
+		w := evicted(t)
+		w.restart(w.Config)
+		w.Session = true
+		w.clock.SetTime(now.Add(5 * time.Minute))
+		w.wants("save", "NotReady web-1")
+		w.restart(w.Config)
+		w.wants(uncordoned, "save", "NodeUncordoned a: the replacement of pod ns/web-1 is not ready elsewhere (NotReady)")
 	})
 	t.Run("a replacement on another node fails", func(t *testing.T) {
 		w := emptying(t)

@@ -43,7 +43,7 @@ type world struct {
 	node    *corev1.Node
 	late    bool
 	written error
-	// refuses says that the API server cordons nothing, because the node has changed, or with an error.
+	// refuses says that the API server does not cordon a, because the node has changed, or with an error.
 	refuses   bool
 	cordonErr error
 }
@@ -131,15 +131,19 @@ func (w *world) Evict(_ context.Context, pod types.NamespacedName, uid types.UID
 	return a.Answer, "told so", a.err
 }
 
-func (w *world) Node(_ context.Context, name string) (*corev1.Node, error) {
-	if name != "a" {
-		w.t.Errorf("node %s is read", name)
+func (w *world) Node(ctx context.Context, name string) (*corev1.Node, error) {
+	if name == "a" {
+		return w.node, w.readErr
 	}
-	return w.node, w.readErr
+	info, err := w.cluster.Scheduler.NodeInfo(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return info.Node(), w.readErr
 }
 
 func (w *world) SetCordon(_ context.Context, node *corev1.Node, value string) (bool, error) {
-	if w.refuses || w.cordonErr != nil {
+	if node.Name == "a" && (w.refuses || w.cordonErr != nil) {
 		return false, w.cordonErr
 	}
 	w.note("set %s to %q", node.Name, value)
@@ -153,7 +157,10 @@ func (w *world) SetCordon(_ context.Context, node *corev1.Node, value string) (b
 }
 
 func (w *world) setNode(node *corev1.Node) {
-	if w.node = node; w.late || node == nil {
+	if node == nil || node.Name == "a" {
+		w.node = node
+	}
+	if w.late || node == nil {
 		return
 	}
 	if err := w.cluster.Scheduler.Update(node); err != nil {

@@ -79,7 +79,7 @@ func (p *planner) free(ctx context.Context) error {
 	if c := p.history.emptying(); c != nil {
 		return p.goOn(ctx, c)
 	}
-	last := p.history.lastEmptied()
+	last := p.history.lastEmptied(p.Now)
 	if why := p.needsRoom(); why != "" && last != nil && p.Now.Sub(p.history.freed) >= uncordonInterval {
 		f.Uncordon, f.Ends = last, why
 	}
@@ -182,7 +182,8 @@ func (p *planner) freeingStopped() string {
 		}
 	}
 	resource, utilization := totalOf(p.Nodes).mean([load.ResourceCount]float64{})
-	cordons := len(p.history.cordons) + len(p.history.session)
+	cordons := slices.Concat(p.history.cordons, p.history.session)
+	other := slices.IndexFunc(cordons, func(c *Cordon) bool { return c.Emptied.IsZero() })
 	rests := p.history.freed.Add(p.c.FreeRest.Duration)
 	switch {
 	case p.Stopped != "":
@@ -197,8 +198,10 @@ func (p *planner) freeingStopped() string {
 		return fmt.Sprintf("%s of all nodes is at %.1f %%, and freeBelowPercent is %v", resource, 100*utilization, p.c.FreeBelowPercent)
 	case p.history.low < p.c.Refreshes:
 		return fmt.Sprintf("the load is low for %d of %d refreshes", p.history.low, p.c.Refreshes)
-	case cordons >= p.c.FreeMaxNodes:
-		return fmt.Sprintf("%s emptied, and freeMaxNodes is %d", text.Count(cordons, "node"), p.c.FreeMaxNodes)
+	case other >= 0:
+		return fmt.Sprintf("another process empties node %s", cordons[other].Node)
+	case len(cordons) >= p.c.FreeMaxNodes:
+		return fmt.Sprintf("%s emptied, and freeMaxNodes is %d", text.Count(len(cordons), "node"), p.c.FreeMaxNodes)
 	case p.Now.Before(rests):
 		return fmt.Sprintf("a node was emptied or uncordoned less than freeRest ago, until %s", rests.UTC().Format(time.RFC3339))
 	}

@@ -95,6 +95,10 @@ func TestMake_FreeStops(t *testing.T) {
 		{"three nodes are empty", func(f *fixture) {
 			f.history.cordons = []*Cordon{{Node: "x", Emptied: now}, {Node: "y", Emptied: now}, {Node: "z", Emptied: now}}
 		}, "3 nodes emptied, and freeMaxNodes is 3"},
+		{"a session empties a node", func(f *fixture) { f.history.session = []*Cordon{{Node: "x"}} }, "another process empties node x"},
+		{"a rebalancer empties a node", func(f *fixture) {
+			f.history.cordons, f.history.inSession = []*Cordon{{Node: "y", Emptied: now}, {Node: "x"}}, true
+		}, "another process empties node x"},
 		{"a node was emptied just now", func(f *fixture) { f.history.freed = now.Add(time.Second - 30*time.Minute) },
 			"a node was emptied or uncordoned less than freeRest ago, until 2026-01-02T03:00:01Z"},
 		{"load is unknown", func(f *fixture) { f.cpu = map[string]float64{"a": 0.2} }, "2 of 3 nodes have unknown load, more than 20 %"},

@@ -35,7 +35,7 @@ type Cluster struct {
 	// Load compares nodes with their load lines: the utilizations that they should not pass.
 	Load explain.LoadReader
 	Now  time.Time
-	// Waiting is the number of pods without a node, of these profiles. Unschedulable counts the ones without a feasible node.
+	// Waiting is the number of pods without a node or gates, of these profiles. Unschedulable counts the ones without a feasible node.
 	Waiting, Unschedulable int
 	// Only has the pods that may cool nodes; nil for all.
 	Only map[types.UID]bool

@@ -184,7 +184,7 @@ func setUnplaced[T any](c *rebalance.Cluster, objects []T) {
 			continue
 		}
 		c.Unplaced = append(c.Unplaced, pod)
-		if !slices.Contains(c.SchedulerNames, pod.Spec.SchedulerName) {
+		if len(pod.Spec.SchedulingGates) > 0 || !slices.Contains(c.SchedulerNames, pod.Spec.SchedulerName) {
 			continue
 		}
 		c.Waiting++

@@ -87,7 +87,7 @@ func TestWorld_ApplyAgain(t *testing.T) {
 	}
 }
 
-// TestSetUnplaced counts the pods that wait for a node of one profile. Those of all count as replicas.
+// TestSetUnplaced counts the pods that wait for a node of one profile, without gated ones. All count as replicas.
 func TestSetUnplaced(t *testing.T) {
 	pod := func(scheduler, reason string) *corev1.Pod {
 		p := st.MakePod().SchedulerName(scheduler).Obj()
@@ -96,11 +96,13 @@ func TestSetUnplaced(t *testing.T) {
 	}
 	ending := pod("s", "")
 	ending.DeletionTimestamp = ptr.To(metav1.Now())
+	gated := pod("s", corev1.PodReasonSchedulingGated)
+	gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "quota"}}
 	c := rebalance.Cluster{SchedulerNames: []string{"s"}}
 	for range 2 {
-		setUnplaced(&c, []*corev1.Pod{pod("s", ""), pod("s", corev1.PodReasonUnschedulable), pod("t", ""), ending, placed("a", "1")})
+		setUnplaced(&c, []*corev1.Pod{pod("s", ""), pod("s", corev1.PodReasonUnschedulable), pod("t", ""), ending, gated, placed("a", "1")})
 	}
-	if len(c.Unplaced) != 3 || c.Waiting != 2 || c.Unschedulable != 1 {
-		t.Errorf("%d unplaced, %d waiting and %d unschedulable, want 3, 2 and 1", len(c.Unplaced), c.Waiting, c.Unschedulable)
+	if len(c.Unplaced) != 4 || c.Waiting != 2 || c.Unschedulable != 1 {
+		t.Errorf("%d unplaced, %d waiting and %d unschedulable, want 4, 2 and 1", len(c.Unplaced), c.Waiting, c.Unschedulable)
 	}
 }
