@@ -274,15 +274,15 @@ func (e *Executor) beginEmptying(ctx context.Context, s *Status) error {
 			return err
 		}
 	}
-	node, err := e.Nodes.Node(ctx, planned.Node)
-	if err != nil {
-		return fmt.Errorf("read node %s: %w", planned.Node, err)
-	}
 	e.plan = nil
 	if err := e.makePlan(ctx, true); err != nil {
 		return err
 	}
 	s.Plan = e.plan
+	node, err := e.Nodes.Node(ctx, planned.Node) // a plan takes long enough for the kubelet to write the node's status
+	if err != nil {
+		return fmt.Errorf("read node %s: %w", planned.Node, err)
+	}
 	same := func(a, b Move) bool { return a.UID == b.UID }
 	if f := e.plan.Free; node == nil || node.Spec.Unschedulable || e.plan.Stopped != "" || f.Node != planned.Node ||
 		!slices.EqualFunc(f.Moves, planned.Moves, same) {

@@ -76,6 +76,11 @@ func (w *world) heat() {
 }
 
 func TestExecutor_Empties(t *testing.T) {
+	t.Run("the kubelet writes the node's status", func(t *testing.T) {
+		w := newIdleWorld(t)
+		w.kubelet = true
+		w.wants("try web-1", "save", cordoned, begun)
+	})
 	w := evicted(t)
 	if s := w.wants(); len(s.UnderWay) != 1 || !s.UnderWay[0].Frees || s.UnderWay[0].Why() != "a is emptied, because the load is low" ||
 		len(s.Cordons) != 1 || s.Cordons[0].Node != "a" || s.Plan.Free.Emptying != "a" {

@@ -46,6 +46,8 @@ type world struct {
 	// refuses says that the API server does not cordon a, because the node has changed, or with an error.
 	refuses   bool
 	cordonErr error
+	// kubelet writes a's status during each plan.
+	kubelet bool
 }
 
 type answer struct {
@@ -79,7 +81,13 @@ func (w *world) note(format string, args ...any) {
 	w.done = append(w.done, fmt.Sprintf(format, args...))
 }
 
-func (w *world) Cluster(context.Context) (Cluster, error) { return w.cluster, nil }
+func (w *world) Cluster(context.Context) (Cluster, error) {
+	if w.kubelet {
+		w.node = w.node.DeepCopy()
+		w.node.ResourceVersion += "1"
+	}
+	return w.cluster, nil
+}
 
 func (w *world) Pods(string) ([]*corev1.Pod, error) {
 	var pods []*corev1.Pod
@@ -143,7 +151,7 @@ func (w *world) Node(ctx context.Context, name string) (*corev1.Node, error) {
 }
 
 func (w *world) SetCordon(_ context.Context, node *corev1.Node, value string) (bool, error) {
-	if node.Name == "a" && (w.refuses || w.cordonErr != nil) {
+	if node.Name == "a" && (w.refuses || w.cordonErr != nil || node.ResourceVersion != w.node.ResourceVersion) {
 		return false, w.cordonErr
 	}
 	w.note("set %s to %q", node.Name, value)

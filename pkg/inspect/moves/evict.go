@@ -85,8 +85,11 @@ func Evict(ctx context.Context, c *live.Connection, r Request, e Eviction) error
 	}
 	confirm(executor, status.Plan)
 	if len(report.Moves) == 0 {
-		stop := func() { configuration.Paused = true }
-		return empty(ctx, refreshing(world, executor), report.Free.Node, stop, e.Progress)
+		node := report.Free.Node
+		return emptying{
+			node: node, uncordon: c.Chosen.Command("kubectl uncordon " + node), step: refreshing(world, executor),
+			stop: func() { configuration.Paused = true }, show: e.Progress,
+		}.run(ctx)
 	}
 	return run(ctx, refreshed{executor, refreshing(world, executor)}, len(report.Moves), e.Progress)
 }
@@ -134,30 +137,39 @@ func refreshing(world *World, e executor) func(context.Context) (*rebalance.Stat
 	}
 }
 
-// empty cordons and empties the node. Once ctx is done, or after a failure, the node is uncordoned. stop is called before that.
-func empty(
-	ctx context.Context, step func(context.Context) (*rebalance.Status, error), node string, stop func(), show func(line string),
-) error {
+// emptying cordons and empties a node.
+type emptying struct {
+	// uncordon is the command that uncordons the node.
+	node, uncordon string
+	step           func(context.Context) (*rebalance.Status, error)
+	// stop makes the next step uncordon the node.
+	stop func()
+	show func(line string)
+}
+
+// run empties the node. Once ctx is done, or after a failure, the node is uncordoned.
+func (e emptying) run(ctx context.Context) error {
+	e.show(fmt.Sprintf("If this command is killed, node %s may stay cordoned. Then uncordon it: %s", e.node, e.uncordon))
 	ticker := time.NewTicker(evictInterval)
 	defer ticker.Stop()
 	var stopped error
 	begun, failures := false, 0
 	for {
 		if stopped == nil && ctx.Err() != nil {
-			stopped = fmt.Errorf("stopped while node %s was emptied; pods that were evicted get their replacements", node)
-			stop()
+			stopped = fmt.Errorf("stopped while node %s was emptied; pods that were evicted get their replacements", e.node)
+			e.stop()
 		}
-		status, err := step(context.WithoutCancel(ctx))
+		status, err := e.step(context.WithoutCancel(ctx))
 		switch {
 		case err != nil && failures == mostFailures:
-			return fmt.Errorf("%w; look whether node %s is cordoned, and uncordon it: kubectl uncordon %[2]s", err, node)
+			return fmt.Errorf("%w; look whether node %s is cordoned, and uncordon it: %s", err, e.node, e.uncordon)
 		case err != nil:
 			failures++
-			show("Trying again: " + text.Excerpt(err.Error()))
+			e.show("Trying again: " + text.Excerpt(err.Error()))
 		case len(status.Cordons) == 0 && begun:
-			return cmp.Or(stopped, fmt.Errorf("node %s was not emptied, and takes pods again", node))
+			return cmp.Or(stopped, fmt.Errorf("node %s was not emptied, and takes pods again", e.node))
 		case len(status.Cordons) == 0:
-			return cmp.Or(stopped, fmt.Errorf("node %s was not cordoned, because it, its pods or the plan have changed", node))
+			return cmp.Or(stopped, fmt.Errorf("node %s was not cordoned, because it, its pods or the plan have changed", e.node))
 		case !status.Cordons[0].Emptied.IsZero():
 			return nil
 		default:

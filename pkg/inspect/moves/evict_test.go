@@ -157,14 +157,15 @@ func TestEmpty(t *testing.T) {
 		{"the API server is down twice, for half a minute", slices.Concat([][]*rebalance.Cordon{cordoned}, make([][]*rebalance.Cordon, 16),
 			[][]*rebalance.Cordon{cordoned}, make([][]*rebalance.Cordon, 16), [][]*rebalance.Cordon{isEmpty}), time.Hour, 34 * 2 * time.Second, ""},
 		{"the API server is down for a minute", [][]*rebalance.Cordon{cordoned, nil}, time.Hour, 31 * 2 * time.Second,
-			"connection refused; look whether node a is cordoned, and uncordon it: kubectl uncordon a"},
+			"connection refused; look whether node a is cordoned, and uncordon it: kubectl --context c uncordon a"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), tc.interrupt)
 				defer cancel()
 				begun, steps, stopped := time.Now(), 0, false
-				err := empty(ctx, func(ctx context.Context) (*rebalance.Status, error) {
+				var shown []string
+				step := func(ctx context.Context) (*rebalance.Status, error) {
 					if ctx.Err() != nil {
 						t.Error("a step is interrupted")
 					}
@@ -174,7 +175,13 @@ func TestEmpty(t *testing.T) {
 						return nil, down
 					}
 					return &rebalance.Status{Cordons: cordons}, nil
-				}, "a", func() { stopped = true }, func(string) {})
+				}
+				show := func(line string) { shown = append(shown, line) }
+				err := emptying{"a", "kubectl --context c uncordon a", step, func() { stopped = true }, show}.run(ctx)
+				const told = "If this command is killed, node a may stay cordoned. Then uncordon it: kubectl --context c uncordon a"
+				if len(shown) == 0 || shown[0] != told {
+					t.Errorf("shown %q, want %q first", shown, told)
+				}
 				if got := fmt.Sprint(err); got != cmp.Or(tc.err, "<nil>") || time.Since(begun) != tc.took || stopped != (tc.interrupt < time.Minute) {
 					t.Errorf("after %v: %v, and stopped: %t", time.Since(begun), err, stopped)
 				}
