@@ -149,9 +149,10 @@ func (s *PodSource) readUsage(ctx context.Context, r load.Resource, pods int, in
 		s.shards = response.IsTooMuch(err) && len(in) > 0
 	}
 	if s.shards {
-		return s.readShards(ctx, r, in, use)
+		left, err = s.readShards(ctx, r, in, use)
+		s.shards = err == nil
 	}
-	return nil, err
+	return left, err
 }
 
 // read passes the values of a query to use, if its response is complete.
@@ -172,11 +173,13 @@ func (s *PodSource) read(ctx context.Context, query string, bounds response.Boun
 // namespacesPerShard keeps the names within a URL.
 const namespacesPerShard = 32
 
-// readShards reads the usage of pods by groups of namespaces with running pods. A group that is too large is halved.
-// It returns the namespaces that are too large alone.
+// readShards reads the usage of pods by groups of namespaces with running pods. A group that is too large is halved. It returns the
+// namespaces that are too large alone. It fails if Prometheus refuses each query: then it is not one namespace's fault.
 func (s *PodSource) readShards(ctx context.Context, r load.Resource, in map[string]int, use func(*podUsage),
 ) (left []string, err error) {
 	shards := slices.Collect(slices.Chunk(slices.Sorted(maps.Keys(in)), namespacesPerShard))
+	var refused error
+	found := false
 	for len(shards) > 0 {
 		shard := shards[0]
 		shards = shards[1:]
@@ -185,14 +188,18 @@ func (s *PodSource) readShards(ctx context.Context, r load.Resource, in map[stri
 			pods += in[namespace]
 		}
 		err := s.read(ctx, s.family.In(shard).Usage(r), podBounds(pods), use)
+		found = found || err == nil || source.IsTooLarge(err)
 		switch {
 		case response.IsTooMuch(err) && len(shard) == 1:
-			left = append(left, shard[0])
+			left, refused = append(left, shard[0]), err
 		case response.IsTooMuch(err):
 			shards = append(shards, shard[:len(shard)/2], shard[len(shard)/2:])
 		case err != nil:
 			return left, err
 		}
+	}
+	if !found {
+		return nil, refused
 	}
 	return left, nil
 }

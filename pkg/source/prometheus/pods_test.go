@@ -380,6 +380,25 @@ func TestFetchPods_Shards(t *testing.T) {
 	})
 }
 
+// TestFetchPods_AllShardsRefused has a Prometheus that refuses the query for each namespace: its own message is the reason.
+func TestFetchPods_AllShardsRefused(t *testing.T) {
+	refuse := func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		_, _ = w.Write([]byte(`{"status":"error","errorType":"execution","error":"query processing would load too many samples"}`))
+	}
+	srv := newServer(t, rule{"count(", vector(countElement("shop", "1"))}, rule{"", refuse})
+	s := newTestPodSource(t, srv.URL)
+	s.lister = podLister(t, map[string]int{"shop": 1, "team": 1})
+	for range 2 {
+		_, failed := fetchPods(t, s)
+		for r, err := range failed {
+			if err == nil || !strings.Contains(err.Error(), "would load too many samples") || s.LeftOut() != "" {
+				t.Errorf("%s: %v, left out %q; want the message of Prometheus", load.Resource(r), err, s.LeftOut())
+			}
+		}
+	}
+}
+
 func testShards(t *testing.T, answerWith func(...element) func(http.ResponseWriter, *http.Request)) {
 	t.Helper()
 	var many []element
