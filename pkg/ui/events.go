@@ -12,13 +12,13 @@ import (
 // stream writes server-sent events.
 type stream struct {
 	io.Writer
-	flush func() error
+	flush, end func() error
 }
 
 // newStream compresses events if the browser accepts that.
 func newStream(w http.ResponseWriter, r *http.Request) *stream {
 	controller := http.NewResponseController(w)
-	s := &stream{Writer: w, flush: controller.Flush}
+	s := &stream{Writer: w, flush: controller.Flush, end: controller.Flush}
 	w.Header().Set("Content-Type", "text/event-stream")
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		w.Header().Set("Content-Encoding", "gzip")
@@ -29,6 +29,7 @@ func newStream(w http.ResponseWriter, r *http.Request) *stream {
 			}
 			return controller.Flush()
 		}
+		s.end = compressor.Close
 	}
 	return s
 }
@@ -68,6 +69,7 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 		sent = state.sequence
 		select {
 		case <-r.Context().Done():
+			_ = out.end() // the browser has gone
 			return
 		case <-changed:
 		}

@@ -87,6 +87,7 @@ const (
 	readTimeout    = 10 * time.Second
 	writeTimeout   = 30 * time.Second
 	idleTimeout    = time.Minute
+	endTimeout     = time.Second
 )
 
 // NewServer returns a server at the listener. It reads the nodes once.
@@ -131,6 +132,11 @@ func (s *Server) Serve(ctx context.Context) error {
 	})
 	group.Go(func() error {
 		<-ctx.Done()
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+		defer cancel()
+		if server.Shutdown(ending) == nil { // streams end whole
+			return nil
+		}
 		return server.Close()
 	})
 	if s.options.Saved == nil {

@@ -420,6 +420,24 @@ func TestServer_Headers(t *testing.T) {
 	}
 }
 
+// When the server ends, each stream ends whole: a browser reports one that breaks off as an error.
+func TestServer_StreamsEndWhole(t *testing.T) {
+	for _, encoding := range []string{"identity", "gzip"} {
+		s := start(t, newCluster("worker-1"))
+		resp := s.do(t, request{path: "events", header: map[string]string{"Accept-Encoding": encoding}})
+		must(t, s.end())
+		content := io.Reader(resp.Body)
+		if encoding == "gzip" {
+			z, err := gzip.NewReader(resp.Body)
+			must(t, err)
+			content = z
+		}
+		if got, err := io.ReadAll(content); err != nil || !strings.HasPrefix(string(got), "event: snapshot\n") {
+			t.Errorf("%s: %q, error %v; want a snapshot and an end", encoding, got, err)
+		}
+	}
+}
+
 // events reads server-sent events.
 func events(t *testing.T, resp *http.Response) func() (name string, data map[string]any) {
 	t.Helper()

@@ -79,6 +79,14 @@ func Open(t *testing.T, address string) *Tab {
 	return tb
 }
 
+// Close ends the browser. What the page would log once its server ends fails no test.
+func (tb *Tab) Close() {
+	tb.Helper()
+	if err := chromedp.Cancel(tb.Ctx); err != nil {
+		tb.Fatal(err)
+	}
+}
+
 // Do runs actions.
 func (tb *Tab) Do(actions ...chromedp.Action[chromedp.Void]) {
 	tb.Helper()

@@ -75,6 +75,7 @@ func TestUI_Browser(t *testing.T) {
 	})
 	tb.Exec(`for (const details of document.querySelectorAll("details")) details.open = true`)
 	tb.Accessible("nodes and health")
+	tb.Close()
 	must(t, cmd.Process.Signal(syscall.SIGINT))
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after SIGINT: %v: %s", err, stderr.String())
