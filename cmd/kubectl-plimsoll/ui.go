@@ -155,7 +155,7 @@ func (o *uiOptions) openCluster(ctx context.Context, options *ui.Options) error 
 	if err != nil {
 		return usageError{err}
 	}
-	options.Context = o.cluster.contextName()
+	options.Context, options.Chosen = o.cluster.contextName(), connection.Chosen
 	session, err := top.Open(ctx, connection, o.cluster.configuration, o.cluster.source, o.view)
 	if err != nil {
 		return err

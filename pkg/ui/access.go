@@ -29,6 +29,11 @@ func newAccess(address net.Addr, token string) *access {
 	if net.ParseIP(ip).IsLoopback() {
 		a.hosts = append(a.hosts, net.JoinHostPort("localhost", port))
 	}
+	if port == "80" { // browsers leave it out
+		for _, host := range a.hosts {
+			a.hosts = append(a.hosts, strings.TrimSuffix(host, ":80"))
+		}
+	}
 	return a
 }
 

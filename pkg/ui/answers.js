@@ -1,5 +1,5 @@
 // newAnswers draws the views whose figures are asked of the command: waiting pods, a pod, what-if, and moves.
-const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span, data, isSaved }) => {
+const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span, nodeOf, data, isSaved }) => {
   const { $, element, clamp, number, showTip, hideTip } = base;
   const titles = { "": "Nodes", waiting: "Waiting pods", whatif: "What if", moves: "Rebalance" };
   const list = (texts, most = 5) => texts.slice(0, most).join(", ") + (texts.length > most ? " and " + number(texts.length - most, 0) + " more" : "");
@@ -15,10 +15,8 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
     element("tbody", {}, ...rows.map((cells) => element("tr", {}, ...cells.map((cell, i) =>
       element(i ? "td" : "th", { className: columns[i][1] ?? "", ...(i ? {} : { scope: "row" }) }, ...breakable(cell))))))));
   const button = (label, onclick) => element("button", { type: "button", className: "link", textContent: label, title: label, onclick });
-  const nodeButton = (name) => (data().nodes?.[name] ? button(name, () => openNode(name, { view: "", pod: "" })) : name);
+  const nodeButton = (name) => (nodeOf(name) ? button(name, () => openNode(name, { view: "", pod: "" })) : name);
   const podButton = (p) => button(p.namespace + "/" + p.name, () => openPod(p.namespace + "/" + p.name));
-  // quoted returns a word of a shell's command line.
-  const quoted = (word) => (/^[\w.:-]+$/.test(word) ? word : "'" + word.replaceAll("'", "'\\''") + "'");
   const command = (line) => element("div", { className: "controls" }, text("pre", line), copyButton(line));
   const facts = (texts) => element("ul", { className: "facts" }, ...texts.filter(Boolean).map((t) => text("li", t)));
   const part = (width, className) => {
@@ -68,9 +66,10 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
       note.textContent = "Asking the cluster …";
       note.className = "note busy";
       const began = performance.now();
-      let result, problem;
+      let result, problem, line;
       try {
         const response = await fetch(path, { signal });
+        line = decodeURIComponent(response.headers.get("Plimsoll-Command") ?? "");
         if (response.ok) result = await response.json();
         else problem = (await response.text()).trim().slice(0, 1000);
       } catch {
@@ -79,7 +78,7 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
       if (signal.aborted) return;
       note.className = problem ? "note failed" : "note";
       note.textContent = problem ? "No answer: " + problem : "Answered in " + ((performance.now() - began) / 1000).toFixed(1) + " s, from the cluster at " + new Date().toLocaleTimeString() + ".";
-      if (result) $(id + "-answer").replaceChildren(...render(result).filter(Boolean));
+      if (result) $(id + "-answer").replaceChildren(...render(result).filter(Boolean), command(line));
     };
   }
 
@@ -198,7 +197,6 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
       scores.length && table("Candidates", [["Node", "text"], ["Scores", "bar"], ["Rank"], ["Total"], ...plugins.map((p) => [p, "drop2 plugin"])], scores),
       ...compared(e),
       ...e.notes.map((n) => text("p", n, "note")),
-      command(`kubectl plimsoll explain ${quoted(e.pod.name)} -n ${quoted(e.pod.namespace)}`),
     ];
   }
   const askPod = asker("pod", drawExplanation);
@@ -210,14 +208,6 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
     ...(Number(view.add) > 0 ? [["add-nodes", view.add], ["like", view.like]] : []),
     ...(Number(view.more) > 0 ? [["more", view.more], ["of", view.of]] : Number(view.more) < 0 ? [["fewer", String(-view.more)], ["of", view.of]] : []),
   ]);
-  // whatIfCommand returns the command of the scenario. What-if reads a workload from a file.
-  function whatIfCommand() {
-    const s = scenario();
-    const [type, namespace, name] = (s.get("of") ?? "").split("/").map(quoted);
-    const more = s.has("of") ? " -f - " + (s.has("more") ? "--replicas " + quoted(s.get("more")) : "--fewer " + quoted(s.get("fewer"))) : "";
-    const flags = [...s].filter(([flag]) => !["more", "fewer", "of"].includes(flag)).map(([flag, value]) => ` --${flag} ${quoted(value)}`).join("");
-    return (more ? `kubectl get ${type} ${name} -n ${namespace} -o yaml | ` : "") + "kubectl plimsoll what-if" + more + flags + " --pending";
-  }
   function drawOutcome(report) {
     const o = report.outcomes[0];
     const nodes = o.nodes.slice(0, 100);
@@ -238,7 +228,6 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
         [n.new && "new", n.drained && "drained", n.crossesLine && "crosses the line"].filter(Boolean).join(", ") || "–",
       ])),
       ...[...(o.notes ?? []), ...(report.notes ?? [])].map((n) => text("p", n, "note")),
-      command(whatIfCommand()),
     ];
   }
   const askWhatIf = asker("whatif", drawOutcome);
@@ -275,7 +264,6 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
       r.deferred?.length && text("p", "Limits of moves leave out hot nodes: " + list(r.deferred), "note"),
       ...(r.notes ?? []).map((n) => text("p", n, "note")),
       r.moves.length && text("p", "To move pods, run this in a terminal. It plans anew, and asks before it evicts.", "note"),
-      command("kubectl plimsoll rebalance" + (r.moves.length ? " --evict" : "")),
     ];
   }
   const askMoves = asker("moves", drawMoves);

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/performance"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
@@ -56,11 +58,13 @@ func many(nodes int) *cluster {
 	return c
 }
 
-// openPage opens the server's page with its token, and waits for text in an element.
+// openPage opens the server's page with its token, and waits for text in an element. Only a test moves the
+// page's clock, and that of the server.
 func openPage(t *testing.T, s *running) *browser.Tab {
 	t.Helper()
 	tb := browser.Open(t, s.URL())
 	tb.WaitFor("#count", "node")
+	tb.Exec(`window.later = 0; performance.now = () => window.later`)
 	return tb
 }
 
@@ -103,10 +107,14 @@ func TestBrowser(t *testing.T) {
 		"#sort=__proto__":              "100 nodes",
 		"#group=__proto__&pool=x":      "0 of 100",
 		"#view=constructor":            "100 nodes",
+		"#node=constructor":            "100 nodes",
 	} {
 		tb.Exec(`location.hash = %q`, view)
 		tb.WaitFor("#count", want)
 	}
+
+	tb.Exec(`location.hash = "#node=constructor"`)
+	tb.WaitFor("#node:not([hidden]) #node-facts", "no node has this name")
 
 	// Keys open a node and close it. Back opens it again.
 	tb.Exec(`location.hash = ""`)
@@ -162,6 +170,94 @@ func TestBrowserSchemes(t *testing.T) {
 	if look() == light {
 		t.Error("the page looks the same in both schemes")
 	}
+}
+
+// A page without updates says so and tries anew, whether the command hangs or the connection broke without a sign. Only later
+// updates make it live.
+func TestBrowserSilence(t *testing.T) {
+	c := many(100)
+	s := start(t, c)
+	tb := openPage(t, s)
+	tb.Exec(`window.opened = 0; window.EventSource = class extends EventSource { constructor(url) { super(url); window.opened++; } }`)
+	c.change(func(rows map[string]top.Row) { rows["worker-new"] = row("worker-new") })
+	s.tick()
+	tb.WaitFor("#count", "101 nodes") // at 0 s. The next is due after 2 s, and missed after 10 s.
+	tb.Exec(`window.later = 11000`)
+	tb.WaitFor("#connection", "Not live.")
+	tb.WaitFor("#age", "No update for 11 s.")
+	tb.Shows("#lost:not([hidden])", "The command sends no updates. This is what it showed last, at ")
+	// 5 s later it opens another stream, which begins with the same snapshot. It is no update.
+	tb.Exec(`window.later = 16000`)
+	tb.WaitFor("#age", "No update for 16 s.")
+	for browser.Eval[int](tb, `window.opened`) == 0 {
+		tb.Settle()
+	}
+	tb.Shows("#connection", "Not live.")
+	tb.Exec(`window.later = 17000`)
+	tb.WaitFor("#age", "No update for 17 s.")
+	if opened := browser.Eval[int](tb, `window.opened`); opened != 1 {
+		t.Errorf("%d streams opened within a second, want 1", opened)
+	}
+	s.tick()
+	tb.WaitFor("#connection", "Live.")
+	tb.Shows("#age", "Oldest measurement")
+	if browser.Eval[bool](tb, `!document.querySelector("#lost").hidden`) {
+		t.Error("the page still says that updates stay away")
+	}
+}
+
+// Tabs out of sight have no stream, because browsers open few connections to a server.
+func TestBrowserHidden(t *testing.T) {
+	c := many(100)
+	s := start(t, c)
+	tb := openPage(t, s)
+	show := func(hidden bool, streams int) {
+		t.Helper()
+		tb.Exec(`Object.defineProperty(document, "hidden", { value: %t, configurable: true }); document.dispatchEvent(new Event("visibilitychange"))`, hidden)
+		for s.viewers.count() != streams {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	show(true, 0)
+	c.change(func(rows map[string]top.Row) { rows["worker-new"] = row("worker-new") })
+	s.tick()
+	tb.Exec(`window.later = 3600000`)
+	show(false, 1)
+	tb.WaitFor("#count", "101 nodes")
+	tb.WaitFor("#connection", "Live.")
+	// Four tabs elsewhere: the fifth says so, and has its turn when one is closed.
+	show(true, 0)
+	for range maxHostStreams {
+		s.viewers.enter("127.0.0.1")
+	}
+	show(false, maxHostStreams)
+	tb.WaitFor("#lost:not([hidden])", "4 other tabs show this page. Close or hide one.")
+	tb.Shows("#connection", "Not live.")
+	s.viewers.leave("127.0.0.1")
+	tb.Exec(`setInterval(() => { window.later += 60000 }, 100)`)
+	s.tick()
+	tb.WaitFor("#connection", "Live.")
+}
+
+// A token of a file may have any character. Its URL may be opened in a tab that shows the page already.
+func TestBrowserToken(t *testing.T) {
+	const token = "aB+/=?%zz&# 0123456789abcdef0123456789"
+	s := startWith(t, Options{Source: many(3), Check: checks, Encode: json.Marshal, Token: token})
+	tb := openPage(t, s)
+	tb.Exec(`window.posted = []; const ask = window.fetch; window.fetch = (path, o) => { if (path === "session") posted.push(o.body); return ask(path, o); }`)
+	tb.Exec(`location.hash = "#sort=name&token=" + encodeURIComponent(%q)`, token)
+	tb.WaitFor("#count", "3 nodes")
+	const posted = `[location.hash, ...posted].join(" ")`
+	for browser.Eval[string](tb, posted) != "#sort=name "+token {
+		tb.Settle()
+	}
+	// A person writes it without escapes.
+	s.access.token = "aB+/=%zz0123456789abcdef0123456789"
+	tb.Exec(`posted.length = 0; location.hash = "#token=" + %q`, s.access.token)
+	for browser.Eval[string](tb, posted) != " "+s.access.token {
+		tb.Settle()
+	}
+	tb.WaitFor("#connection", "Live.")
 }
 
 // A saved page shows the same without a server, and so does a server of the saved snapshot.
@@ -321,7 +417,9 @@ func TestBrowserGroups(t *testing.T) {
 
 // Each view is a click away, has its figures as tables, and is held by the URL.
 func TestBrowserAnswers(t *testing.T) {
-	tb := openPage(t, start(t, many(100)))
+	tb := openPage(t, startWith(t, Options{
+		Source: many(100), Context: "production", Chosen: live.Chosen{Context: "production"}, Check: checks, Encode: json.Marshal, Questions: questions(),
+	}))
 	tab := func(name string) {
 		tb.Exec(`[...document.querySelectorAll("#views button")].find((b) => b.textContent.startsWith(%q)).click()`, name)
 	}
@@ -358,6 +456,7 @@ func TestBrowserAnswers(t *testing.T) {
 	tb.Exec(`const select = document.querySelector("[aria-label='First node']"); select.value = "worker-0002"; select.dispatchEvent(new Event("change"))`)
 	tb.WaitFor("#pod-answer [aria-label='Two nodes side by side']", "LoadThreshold14080+60")
 	hash("#view=waiting&pod=shop%2Fhuge-0&a=worker-0002&b=worker-0004")
+	tb.Shows("#pod-answer pre", "kubectl plimsoll explain --context production huge-0 -n shop")
 	fits("#pod-answer")
 	tb.Key(kb.Escape)
 	hash("#view=waiting")
@@ -369,16 +468,16 @@ func TestBrowserAnswers(t *testing.T) {
 	tb.WaitFor("#whatif-answer .verdict", "✗ 1 of 4 pods without a node.")
 	tb.Shows("#whatif-answer", "100 Insufficient cpu.")
 	tb.Shows("#whatif-answer", "70.0 → 85.0 ▲")
-	tb.Shows("#whatif-answer pre", "kubectl plimsoll what-if --drain 'worker-0000;' --drain reboot --pending")
+	tb.Shows("#whatif-answer pre", "kubectl plimsoll what-if --context production --drain 'worker-0000;' --drain reboot --pending")
 	hash("#view=whatif&drain=worker-0000%3B+reboot")
 	fits("#whatif-answer")
 
 	tb.Exec(`document.querySelector("#drain").value = ""; document.querySelector("#more").value = "5"; document.querySelector("#whatif-form button").click()`)
 	tb.Shows("#whatif-note", "Name the workload")
 	tb.Exec(`document.querySelector("#of").value = "deployment/shop/web"; document.querySelector("#whatif-form button").click()`)
-	tb.WaitFor("#whatif-answer pre", "kubectl get deployment web -n shop -o yaml | kubectl plimsoll what-if -f - --replicas 5 --pending")
+	tb.WaitFor("#whatif-answer pre", "kubectl --context production get deployment web -n shop -o yaml | kubectl plimsoll what-if --context production -f - --replicas 5 --pending")
 	tb.Exec(`document.querySelector("#more").value = "-5"; document.querySelector("#whatif-form button").click()`)
-	tb.WaitFor("#whatif-answer pre", "kubectl get deployment web -n shop -o yaml | kubectl plimsoll what-if -f - --fewer 5 --pending")
+	tb.WaitFor("#whatif-answer pre", "kubectl --context production get deployment web -n shop -o yaml | kubectl plimsoll what-if --context production -f - --fewer 5 --pending")
 
 	tab("Rebalance")
 	tb.Exec(`document.querySelector("#plan").click()`)
@@ -386,7 +485,7 @@ func TestBrowserAnswers(t *testing.T) {
 	tb.Shows("#moves-answer .warning", "Moves wait (BreakerOpen): moves failed one after the other; they go on at 2026-01-05T21:00:00Z.")
 	tb.Shows("#moves-answer", "The load does not show the last move yet of hot nodes: worker-0010")
 	tb.Shows("#moves-answer", "pod of a DaemonSet3")
-	tb.Shows("#moves-answer pre", "kubectl plimsoll rebalance --evict")
+	tb.Shows("#moves-answer pre", "kubectl plimsoll rebalance --context production --evict")
 	tb.Exec(`history.back()`)
 	tb.WaitFor("#title", "What if")
 	tb.Exec(`document.querySelector("#whatif-answer tbody button").click()`)

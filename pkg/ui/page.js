@@ -9,6 +9,8 @@
   let snapshot = null;
   let isSaved = false;
 
+  const nodeOf = (name) => (Object.hasOwn(snapshot?.nodes ?? {}, name) ? snapshot.nodes[name] : undefined);
+
   // merge applies a JSON merge patch (RFC 7386).
   function merge(target, patch) {
     for (const [key, value] of Object.entries(patch)) {
@@ -80,7 +82,7 @@
     });
     return (n) => tests.every((test) => test(n));
   }
-  const answers = newAnswers({ view, setView, openNode, copyButton, percent, plural, span, data: () => snapshot, isSaved: () => isSaved });
+  const answers = newAnswers({ view, setView, openNode, copyButton, percent, plural, span, nodeOf, data: () => snapshot, isSaved: () => isSaved });
   // get asks the command.
   async function get(path) {
     if (isSaved) return { problem: "a saved snapshot has none" };
@@ -498,7 +500,7 @@
   };
   async function readPods() {
     const node = view.node;
-    if (!node || !snapshot.nodes?.[node]) return;
+    if (!nodeOf(node)) return;
     const of = "?node=" + encodeURIComponent(node);
     const [pods, history] = await Promise.all([get("pods.json" + of), get("history.json" + of)]);
     if (node !== view.node) return;
@@ -533,7 +535,7 @@
   function drawNode() {
     $("node").hidden = !view.node || view.view !== "";
     if ($("node").hidden) return trend.clear();
-    const n = snapshot.nodes?.[view.node];
+    const n = nodeOf(view.node);
     $("h-node").textContent = view.node;
     $("node-facts").replaceChildren(...(n ? [
       plural(n.pods, "pod"), n.pool && "pool " + n.pool, n.labels?.[zone] && "zone " + n.labels[zone], n.annotationProblem,
@@ -705,7 +707,8 @@
   $("controls").onsubmit = (event) => event.preventDefault();
   $("q").oninput = () => setView({ q: $("q").value });
   for (const id of ["resource", "state", "pool", "runs", "group", "sort"]) $(id).onchange = () => setView({ [id]: $(id).value });
-  addEventListener("popstate", () => {
+  addEventListener("popstate", async () => {
+    if (!$("data") && (await logIn())) follow();
     readView();
     draw();
   });
@@ -724,35 +727,46 @@
   for (const query of ["(prefers-color-scheme: dark)", "(prefers-contrast: more)"]) matchMedia(query).addEventListener("change", restyle);
   new ResizeObserver(draw).observe($("strip"));
 
-  // show shows a snapshot that does not change.
-  function show(saved) {
-    [snapshot, isSaved] = [saved, true];
-    $("connection").textContent = "Saved at " + new Date(saved.time).toLocaleString() + ".";
-    $("health").hidden = !saved.health;
+  // ---- The stream of changes.
+  const patience = 5; // intervals without an update
+  let events = null; // Browsers open few connections to a server, so that tabs out of sight have none.
+  let isLive = false;
+  let problem = ""; // why there is no stream
+  let refused = false;
+  let [newest, updatedAt] = ["", 0]; // the time of the last snapshot, and when it came
+  let [retryAt, pause] = [0, 0];
+  function received() {
+    if (snapshot.time !== newest) [newest, updatedAt, retryAt, pause] = [snapshot.time, performance.now(), 0, 0];
+    [isLive, problem, refused] = [true, "", false];
     drawAge();
+    watch();
     draw();
   }
-  async function connect() {
-    const data = $("data");
-    if (data) {
-      readView();
-      return show(JSON.parse(data.textContent));
-    }
-    const fragment = new URLSearchParams(location.hash.slice(1));
-    const token = fragment.get("token");
-    if (token) {
-      fragment.delete("token");
-      history.replaceState(null, "", "#" + fragment);
-      await fetch("session", { method: "POST", body: token }).catch(() => {});
-    }
-    readView();
-    const events = new EventSource("events");
-    const received = () => {
-      $("lost").hidden = true;
-      $("connection").textContent = "Live.";
-      drawAge();
-      draw();
-    };
+  // watch says when no update comes: the command hangs, or the connection broke without a sign. It tries another connection, ever
+  // less often.
+  function watch() {
+    if (document.hidden) return;
+    const now = performance.now();
+    const silent = isSaved || !snapshot ? 0 : (now - updatedAt) / 1000;
+    const isLate = silent > patience * snapshot?.intervalSeconds;
+    const lost = problem || (isLate ? "The command sends no updates." : "");
+    const text = lost && lost + (snapshot ? " This is what it showed last, at " + new Date(snapshot.time).toLocaleTimeString() + "." : "");
+    const state = lost ? "Not live." : isSaved ? "Saved at " + new Date(snapshot.time).toLocaleString() + "." : isLive ? "Live." : "Reading nodes and pods …";
+    if ($("lost").textContent !== text) $("lost").textContent = text; // both are read out when they change
+    if ($("connection").textContent !== state) $("connection").textContent = state;
+    $("lost").hidden = !lost;
+    if (isLate) $("age").textContent = "No update for " + span(silent) + ".";
+    if (!(isLate || refused) || now < retryAt) return;
+    if (retryAt) follow();
+    pause = clamp(2 * pause, 5000, 60000);
+    retryAt = now + pause;
+  }
+  // follow opens the stream of changes, which begins with a snapshot.
+  function follow() {
+    events?.close();
+    isLive = false;
+    if (document.hidden) return;
+    const opened = (events = new EventSource("events"));
     events.addEventListener("snapshot", (event) => {
       snapshot = JSON.parse(event.data);
       received();
@@ -763,17 +777,56 @@
     events.addEventListener("delta", (event) => {
       merge(snapshot, JSON.parse(event.data));
       received();
-      const node = snapshot.nodes?.[view.node];
+      const node = nodeOf(view.node);
       const load = JSON.stringify([view.node, node?.pods, node?.cpu, node?.memory]);
       if (load !== loadOf) readPods();
       loadOf = load;
     });
+    events.addEventListener("refused", (event) => {
+      opened.close();
+      [problem, refused] = [JSON.parse(event.data), true];
+      watch();
+    });
     events.onerror = () => {
-      $("connection").textContent = "Not connected.";
-      $("lost").hidden = false;
-      $("lost").textContent = events.readyState === EventSource.CLOSED ? "No session: open the URL that the command printed."
-        : "The command does not answer. " + (snapshot ? "This is what it showed last, at " + new Date(snapshot.time).toLocaleTimeString() + "." : "Does it still run?");
+      problem = opened.readyState === EventSource.CLOSED ? "No session: open the URL that the command printed."
+        : "The command does not answer." + (snapshot ? "" : " Does it still run?");
+      watch();
     };
+  }
+  // show shows a snapshot that does not change.
+  function show(saved) {
+    [snapshot, isSaved] = [saved, true];
+    $("health").hidden = !saved.health;
+    received();
+  }
+  // logIn exchanges the token of the URL for a session, and reports whether there is one. The token may have a + or %.
+  async function logIn() {
+    const parts = location.hash.slice(1).split("&");
+    const found = parts.find((part) => part.startsWith("token="));
+    if (!found) return false;
+    history.replaceState(null, "", "#" + parts.filter((part) => part !== found).join("&"));
+    let token = found.slice("token=".length);
+    try {
+      token = decodeURIComponent(token);
+    } catch {} // it has a % of its own
+    await fetch("session", { method: "POST", body: token }).catch(() => {});
+    return true;
+  }
+  async function connect() {
+    const data = $("data");
+    if (data) {
+      readView();
+      return show(JSON.parse(data.textContent));
+    }
+    await logIn();
+    readView();
+    follow();
+    setInterval(watch, 1000);
+    document.addEventListener("visibilitychange", () => {
+      updatedAt = performance.now();
+      follow();
+      watch();
+    });
   }
   restyle();
   connect();

@@ -46,14 +46,20 @@ const (
 // badQuery is an error in the query of a question.
 type badQuery struct{ error }
 
+// reply is the result of a question, and the command that answers it in a terminal.
+type reply struct {
+	result  any
+	command string
+}
+
 // explain explains the pod of the query. Two nodes are compared.
-func (s *Server) explain(ctx context.Context, query url.Values) (any, error) {
+func (s *Server) explain(ctx context.Context, query url.Values) (reply, error) {
 	namespace, pod, nodes := query.Get("namespace"), query.Get("pod"), query["node"]
 	if namespace == "" || pod == "" {
-		return nil, badQuery{errors.New("namespace, pod: write both")}
+		return reply{}, badQuery{errors.New("namespace, pod: write both")}
 	}
 	if len(nodes) != 0 && (len(nodes) != 2 || nodes[0] == nodes[1]) {
-		return nil, badQuery{errors.New("node: write two different nodes, or none")}
+		return reply{}, badQuery{errors.New("node: write two different nodes, or none")}
 	}
 	lent := false
 	r := explain.Request{Target: explain.Target{Kind: explain.Kinds()[0], Name: pod}, Top: shownCandidates, Compare: nodes}
@@ -68,27 +74,51 @@ func (s *Server) explain(ctx context.Context, query url.Values) (any, error) {
 	if !lent {
 		debug.FreeOSMemory() // it has simulated the scheduler once more
 	}
-	return result, err
+	return reply{result, "kubectl plimsoll explain " + live.ShellQuote(pod) + " -n " + live.ShellQuote(namespace)}, err
 }
 
 // whatIf runs the scenario of the query. Waiting pods are placed too.
-func (q *Questions) whatIf(ctx context.Context, query url.Values) (any, error) {
+func (q *Questions) whatIf(ctx context.Context, query url.Values) (reply, error) {
 	s := WhatIf{Scenario: whatif.Scenario{Drain: query["drain"], Like: query.Get("like"), Pending: true}}
 	if len(s.Drain) > maxDrained {
-		return nil, badQuery{fmt.Errorf("drain: %d nodes; write at most %d", len(s.Drain), maxDrained)}
+		return reply{}, badQuery{fmt.Errorf("drain: %d nodes; write at most %d", len(s.Drain), maxDrained)}
 	}
 	var err error
 	if s.AddNodes, err = count(query, "add-nodes", whatif.MaxNodes); err != nil {
-		return nil, err
+		return reply{}, err
 	}
 	if (s.AddNodes > 0) != (s.Like != "") {
-		return nil, badQuery{errors.New("add-nodes, like: write both, such as 2 and worker-1")}
+		return reply{}, badQuery{errors.New("add-nodes, like: write both, such as 2 and worker-1")}
 	}
 	if err := s.addWorkload(query); err != nil {
-		return nil, err
+		return reply{}, err
 	}
 	defer debug.FreeOSMemory() // it has simulated the scheduler once more
-	return q.WhatIf(ctx, s)
+	report, err := q.WhatIf(ctx, s)
+	return reply{report, s.command()}, err
+}
+
+// command returns the command of the scenario, which reads a workload from a file.
+func (w *WhatIf) command() string {
+	var b strings.Builder
+	if w.Workload.Name != "" {
+		fmt.Fprintf(&b, "kubectl get %s %s -n %s -o yaml | ",
+			w.Workload.Type(), live.ShellQuote(w.Workload.Name), live.ShellQuote(w.Namespace))
+	}
+	b.WriteString("kubectl plimsoll what-if")
+	switch {
+	case w.Replicas != nil:
+		fmt.Fprintf(&b, " -f - --replicas %d", *w.Replicas)
+	case w.Fewer > 0:
+		fmt.Fprintf(&b, " -f - --fewer %d", w.Fewer)
+	}
+	for _, node := range w.Drain {
+		b.WriteString(" --drain " + live.ShellQuote(node))
+	}
+	if w.AddNodes > 0 {
+		fmt.Fprintf(&b, " --add-nodes %d --like %s", w.AddNodes, live.ShellQuote(w.Like))
+	}
+	return b.String() + " --pending"
 }
 
 // addWorkload reads the number of pods, and the workload as TYPE/NAMESPACE/NAME.
@@ -133,13 +163,21 @@ func count(query url.Values, name string, highest int) (int, error) {
 	return n, nil
 }
 
-func (q *Questions) moves(ctx context.Context, _ url.Values) (any, error) {
+func (q *Questions) moves(ctx context.Context, _ url.Values) (reply, error) {
 	defer debug.FreeOSMemory() // it has simulated the scheduler once more
-	return q.Moves(ctx)
+	report, err := q.Moves(ctx)
+	command := "kubectl plimsoll rebalance"
+	if err == nil && len(report.Moves) > 0 {
+		command += " --evict"
+	}
+	return reply{report, command}, err
 }
 
+// commandHeader has the command of an answer, escaped as in the path of a URL.
+const commandHeader = "Plimsoll-Command"
+
 // answer serves the answer to a question. It ends when the browser stops waiting.
-func answer(s *Server, ask func(context.Context, url.Values) (any, error)) http.HandlerFunc {
+func answer(s *Server, ask func(context.Context, url.Values) (reply, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if s.options.Saved != nil {
 			http.Error(w, "a saved snapshot has no answers", http.StatusNotFound)
@@ -148,7 +186,7 @@ func answer(s *Server, ask func(context.Context, url.Values) (any, error)) http.
 		ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
 		defer cancel()
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout + writeTimeout)) // else that of the server
-		content, err := s.ask(ctx, func() (any, error) { return ask(ctx, r.URL.Query()) })
+		content, command, err := s.ask(ctx, func() (reply, error) { return ask(ctx, r.URL.Query()) })
 		_, bad := errors.AsType[badQuery](err)
 		switch {
 		case bad:
@@ -158,22 +196,24 @@ func answer(s *Server, ask func(context.Context, url.Values) (any, error)) http.
 		case err != nil:
 			http.Error(w, text.Escape(err.Error()), http.StatusInternalServerError)
 		default:
+			w.Header().Set(commandHeader, url.PathEscape(strings.ToValidUTF8(command, "�")))
 			writeJSON(w, content)
 		}
 	}
 }
 
-// ask waits for its turn, and returns the JSON of the result.
-func (s *Server) ask(ctx context.Context, question func() (any, error)) ([]byte, error) {
+// ask waits for its turn. It returns the JSON of the result, and a command that names the cluster.
+func (s *Server) ask(ctx context.Context, question func() (reply, error)) (content []byte, command string, err error) {
 	select {
 	case s.asked <- struct{}{}:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, "", ctx.Err()
 	}
 	defer func() { <-s.asked }()
-	result, err := question()
+	answer, err := question()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return s.options.Encode(result)
+	content, err = s.options.Encode(answer.result)
+	return content, s.options.Chosen.Command(answer.command), err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
@@ -148,6 +150,31 @@ func TestServer_Questions(t *testing.T) {
 		body := bodyOf(t, resp)
 		if resp.StatusCode != tt.status || !strings.Contains(body, tt.body) || strings.Join(asked, ";") != tt.asked {
 			t.Errorf("%s: HTTP status %d, asked %q, body %s; want %+v", tt.path, resp.StatusCode, asked, body, tt)
+		}
+	}
+}
+
+// The command of an answer acts on the cluster of the page, whatever the names are.
+func TestServer_Commands(t *testing.T) {
+	s := startWith(t, Options{
+		Source: newCluster("worker-1"), Check: checks, Encode: json.Marshal, Questions: questions(),
+		Chosen: live.Chosen{Kubeconfig: "/home/me/test cluster", Context: "test", As: "jane"},
+	})
+	const flags = " --kubeconfig '/home/me/test cluster' --context test --as jane"
+	for path, want := range map[string]string{
+		"explain.json?namespace=shop&pod=web-0":             "kubectl plimsoll explain" + flags + " web-0 -n shop",
+		"explain.json?namespace=shop&pod=a%27%3B%20b%0A%25": "kubectl plimsoll explain" + flags + ` 'a'\''; b` + "\n%' -n shop",
+		"what-if.json?drain=b%20%2B&drain=a":                "kubectl plimsoll what-if" + flags + " --drain 'b +' --drain a --pending",
+		"what-if.json?add-nodes=2&like=a":                   "kubectl plimsoll what-if" + flags + " --add-nodes 2 --like a --pending",
+		"what-if.json?more=5&of=deploy/shop/web&drain=a": "kubectl" + flags + " get deployment web -n shop -o yaml | kubectl plimsoll what-if" + flags +
+			" -f - --replicas 5 --drain a --pending",
+		"what-if.json?fewer=5&of=deploy/shop/web": "kubectl" + flags + " get deployment web -n shop -o yaml | kubectl plimsoll what-if" + flags +
+			" -f - --fewer 5 --pending",
+		"moves.json": "kubectl plimsoll rebalance" + flags + " --evict",
+	} {
+		got, err := url.PathUnescape(s.do(t, request{path: path}).Header.Get("Plimsoll-Command"))
+		if err != nil || got != want {
+			t.Errorf("%s: %v\ngot  %s\nwant %s", path, err, got, want)
 		}
 	}
 }

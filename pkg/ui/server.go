@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,6 +47,8 @@ type Options struct {
 	Source Source
 	// Context is the context of the kubeconfig, which the page shows.
 	Context string
+	// Chosen says how the user chose the cluster, for commands that the page shows.
+	Chosen live.Chosen
 	// Check runs doctor's checks.
 	Check func(ctx context.Context) (*doctor.Report, error)
 	// Questions are answered anew each time.
@@ -65,9 +68,10 @@ type Server struct {
 	access   *access
 	page     *page
 	// turn is held while the source is used.
-	turn chan struct{}
-	// streams bounds the number of browser tabs, and asked that of questions at a time.
-	streams, asked chan struct{}
+	turn    chan struct{}
+	viewers viewers
+	// asked bounds the number of questions at a time.
+	asked chan struct{}
 
 	// trendTime is when the trend changed last. follow's goroutine uses it alone.
 	trendTime time.Time
@@ -79,10 +83,9 @@ type Server struct {
 	changed chan struct{}
 }
 
-// Bounds of what browsers can occupy. A browser has up to six connections to a server.
+// Bounds of what browsers can occupy.
 const (
 	maxConnections = 64
-	maxStreams     = 16
 	maxHeaderBytes = 16 << 10
 	readTimeout    = 10 * time.Second
 	writeTimeout   = 30 * time.Second
@@ -101,7 +104,7 @@ func NewServer(ctx context.Context, listener net.Listener, o Options) (*Server, 
 	}
 	s := &Server{
 		options: o, listener: netutil.LimitListener(listener, maxConnections), access: newAccess(listener.Addr(), o.Token), page: page,
-		turn: make(chan struct{}, 1), streams: make(chan struct{}, maxStreams), asked: make(chan struct{}, maxAsked),
+		turn: make(chan struct{}, 1), viewers: viewers{of: map[string]int{}}, asked: make(chan struct{}, maxAsked),
 		changed: make(chan struct{}),
 	}
 	if o.Saved != nil {
@@ -111,7 +114,10 @@ func NewServer(ctx context.Context, listener net.Listener, o Options) (*Server, 
 }
 
 // URL is the address of the page. Its fragment has the token, which browsers send to no server.
-func (s *Server) URL() string { return s.Address() + "#token=" + s.access.token }
+func (s *Server) URL() string {
+	escaped := strings.ReplaceAll(url.QueryEscape(s.access.token), "+", "%20") // as fragments have spaces
+	return s.Address() + "#token=" + escaped
+}
 
 // Address is the URL without the token.
 func (s *Server) Address() string { return "http://" + s.access.hosts[0] + "/" }
@@ -191,7 +197,7 @@ func (s *Server) read(ctx context.Context) error {
 	health := s.health
 	s.mu.Unlock()
 	snapshot := newSnapshot(nodes, waiting, s.options.Context, health)
-	snapshot.TrendTime = s.trendTime
+	snapshot.TrendTime, snapshot.IntervalSeconds = s.trendTime, top.ShowInterval.Seconds()
 	return s.publish(snapshot)
 }
 

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -42,6 +43,7 @@ type cluster struct {
 	mu      sync.Mutex
 	rows    map[string]top.Row
 	err     error
+	updates int
 	trended atomic.Bool
 }
 
@@ -72,13 +74,15 @@ func (c *cluster) change(change func(map[string]top.Row)) {
 func (c *cluster) Update(context.Context) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.updates++
 	return true, c.err
 }
 
 func (c *cluster) Nodes(context.Context, top.Selection) (*top.Nodes, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := &top.Nodes{View: top.View{SchedulerName: "plimsoll", Plugin: "LoadThreshold", Time: now}}
+	at := now.Add(time.Duration(max(c.updates-1, 0)) * top.ShowInterval)
+	n := &top.Nodes{View: top.View{SchedulerName: "plimsoll", Plugin: "LoadThreshold", Time: at}}
 	for name := range c.rows {
 		r := c.rows[name]
 		for _, of := range r.Resources() {
@@ -480,7 +484,7 @@ func TestServer_Events(t *testing.T) {
 		name, data := next()
 		cpu := data["nodes"].(map[string]any)["worker-1"].(map[string]any)["cpu"].(map[string]any)
 		// 30.24 % is rounded, and the age would change in every event.
-		if name != "snapshot" || data["context"] != "production" || cpu["measuredPercent"] != 30.2 || cpu["ageSeconds"] != nil ||
+		if name != "snapshot" || data["context"] != "production" || data["intervalSeconds"] != 2.0 || cpu["measuredPercent"] != 30.2 || cpu["ageSeconds"] != nil ||
 			cpu["measuredAt"] != "2026-01-02T03:04:00Z" {
 			t.Errorf("%s: %v", name, data)
 		}
@@ -520,13 +524,67 @@ func TestServer_Ends(t *testing.T) {
 	}
 }
 
+// A browser keeps connections for questions: the tab that is one too many is told so.
 func TestServer_Streams(t *testing.T) {
 	s := start(t, newCluster("worker-1"))
-	for range maxStreams {
-		events(t, s.do(t, request{path: "events"}))()
+	var first *http.Response
+	for range maxHostStreams {
+		first = s.do(t, request{path: "events"})
+		events(t, first)()
 	}
-	if resp := s.do(t, request{path: "events"}); resp.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("HTTP status %d of stream %d", resp.StatusCode, maxStreams+1)
+	const refused = "event: refused\ndata: \"4 other tabs show this page. Close or hide one.\"\n\n"
+	if body := bodyOf(t, s.do(t, request{path: "events"})); body != refused {
+		t.Errorf("one tab more gets %q, want %q", body, refused)
+	}
+	must(t, first.Body.Close())
+	for s.viewers.count() == maxHostStreams { // until the server knows
+		time.Sleep(time.Millisecond)
+	}
+	if name, _ := events(t, s.do(t, request{path: "events"}))(); name != "snapshot" {
+		t.Errorf("%s, want a snapshot in place of the tab that was closed", name)
+	}
+}
+
+func (v *viewers) count() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.all
+}
+
+// One machine leaves room for others, and all together are bounded.
+func TestViewers(t *testing.T) {
+	v := &viewers{of: map[string]int{}}
+	for i := range maxStreams {
+		if refusal := v.enter(fmt.Sprint("10.0.0.", i/maxHostStreams)); refusal != "" {
+			t.Fatalf("stream %d: %s", i, refusal)
+		}
+	}
+	for host, want := range map[string]string{"10.0.0.0": "4 other tabs", "10.0.0.9": "16 tabs of several machines"} {
+		if refusal := v.enter(host); !strings.HasPrefix(refusal, want) {
+			t.Errorf("%s: %q, want %q", host, refusal, want)
+		}
+	}
+	v.leave("10.0.0.0")
+	if refusal := v.enter("10.0.0.9"); refusal != "" {
+		t.Errorf("%s, want the place that is free", refusal)
+	}
+}
+
+// Browsers leave the port 80 out of Host.
+func TestNewAccess_Port80(t *testing.T) {
+	for _, tt := range []struct {
+		ip   string
+		port int
+		want []string
+	}{
+		{"127.0.0.1", 8080, []string{"127.0.0.1:8080", "localhost:8080"}},
+		{"127.0.0.1", 80, []string{"127.0.0.1:80", "localhost:80", "127.0.0.1", "localhost"}},
+		{"::1", 80, []string{"[::1]:80", "localhost:80", "[::1]", "localhost"}},
+		{"10.0.0.1", 80, []string{"10.0.0.1:80", "10.0.0.1"}},
+	} {
+		if got := newAccess(&net.TCPAddr{IP: net.ParseIP(tt.ip), Port: tt.port}, "").hosts; !slices.Equal(got, tt.want) {
+			t.Errorf("%s at port %d: %q, want %q", tt.ip, tt.port, got, tt.want)
+		}
 	}
 }
 
