@@ -56,7 +56,8 @@ type Configuration struct {
 
 	// ReplacementTimeout is the time until the replacement must be ready. Otherwise the move has failed.
 	ReplacementTimeout metav1.Duration `json:"replacementTimeout"`
-	// BreakerFailures is the number of consecutive failures after which nothing moves for BreakerDuration.
+	// BreakerFailures is the number of consecutive failures after which pods stay for BreakerDuration. Those of one namespace stop
+	// only that.
 	BreakerFailures int             `json:"breakerFailures"`
 	BreakerDuration metav1.Duration `json:"breakerDuration"`
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -429,6 +431,10 @@ func (e *Executor) move(ctx context.Context, m *Move) (*Moving, error) {
 	moving := e.history.underWay[m.UID]
 	moving.Or = moving.Or[:min(len(moving.Or), maxOr)]
 	moving.Newest, moving.Known = newestOf(pods, m.OwnerUID)
+	if _, moving.Controlled, err = e.wanted(ctx, m); err != nil {
+		e.history.cancel(m.UID)
+		return nil, err
+	}
 	if err := e.save(ctx); err != nil {
 		e.history.cancel(m.UID)
 		if !apierrors.IsConflict(err) { // the next attempt could fail too
@@ -579,12 +585,12 @@ func (e *Executor) settle(ctx context.Context) error {
 		if r == nil {
 			continue
 		}
+		if err := e.excuse(ctx, r, pods); err != nil {
+			return err
+		}
 		ended = append(ended, r)
 		e.history.end(r)
-		if r.Outcome == Withdrawn {
-			continue
-		}
-		e.history.count(r.Outcome, now, e.Config)
+		e.history.count(r, e.Config)
 		if r.Outcome.Failed() {
 			e.history.failEmptying(m, string(r.Outcome))
 		}
@@ -629,6 +635,57 @@ func (e *Executor) outcome(m *Moving, pods []*corev1.Pod, now time.Time) *Record
 		r.Outcome = NotReady
 	}
 	return r
+}
+
+// excuse changes the outcome if there is no replacement, and the controller wants none. It was scaled down, deleted or rolled out.
+func (e *Executor) excuse(ctx context.Context, r *Record, pods []*corev1.Pod) error {
+	if r.Outcome != NotReady || r.Replacement != "" || !r.Controlled {
+		return nil
+	}
+	wanted, _, err := e.wanted(ctx, &r.Move)
+	if err != nil {
+		return err
+	}
+	for _, pod := range pods {
+		if isOf(pod, r.OwnerUID) && pod.UID != r.UID && pod.DeletionTimestamp == nil {
+			wanted--
+		}
+	}
+	if wanted <= 0 {
+		r.Outcome = ScaledDown
+	}
+	return nil
+}
+
+// wanted returns the number of pods that the controller of the moved pod wants. It is not known if the controller is gone. The
+// scheduler reads only some kinds.
+func (e *Executor) wanted(ctx context.Context, m *Move) (replicas int, known bool, err error) {
+	cluster, err := e.World.Cluster(ctx)
+	if err != nil {
+		return 0, false, err
+	}
+	kind, name, _ := strings.Cut(m.Owner, " ")
+	var uid types.UID
+	var wants *int32
+	informers := cluster.Scheduler.Informers()
+	switch kind {
+	case "ReplicaSet":
+		if of, err := informers.Apps().V1().ReplicaSets().Lister().ReplicaSets(m.Namespace).Get(name); err == nil {
+			uid, wants = of.UID, of.Spec.Replicas
+		}
+	case "StatefulSet":
+		if of, err := informers.Apps().V1().StatefulSets().Lister().StatefulSets(m.Namespace).Get(name); err == nil {
+			uid, wants = of.UID, of.Spec.Replicas
+		}
+	case "ReplicationController":
+		if of, err := informers.Core().V1().ReplicationControllers().Lister().ReplicationControllers(m.Namespace).Get(name); err == nil {
+			uid, wants = of.UID, of.Spec.Replicas
+		}
+	}
+	if uid != m.OwnerUID {
+		return 0, false, nil
+	}
+	return int(ptr.Deref(wants, 1)), true, nil
 }
 
 // outcomeOf returns the outcome of a move with this replacement; empty if it is not ready.

@@ -11,12 +11,16 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -400,15 +404,134 @@ func TestExecutor_Preview(t *testing.T) {
 	}
 }
 
-// TestExecutor_Breaker fails three times in a row.
+// TestExecutor_ScaledDown evicts web-1, of which web-2 is left. The controller changes within the five minutes of the replacement.
+func TestExecutor_ScaledDown(t *testing.T) {
+	replicaSet := func(uid types.UID, replicas int32) *appsv1.ReplicaSet {
+		return &appsv1.ReplicaSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: uid}, Spec: appsv1.ReplicaSetSpec{Replicas: &replicas},
+		}
+	}
+	meta := metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "web"}
+	for _, tc := range []struct {
+		name          string
+		before, after runtime.Object
+		// replacement says that there is one, which is not ready.
+		replacement bool
+		want        Outcome
+	}{
+		{"it wants the second one", replicaSet("web", 2), replicaSet("web", 2), false, NotReady},
+		{"it wants three", replicaSet("web", 2), replicaSet("web", 3), false, NotReady},
+		{"it wants one", replicaSet("web", 2), replicaSet("web", 1), false, ScaledDown},
+		{"a rollout", replicaSet("web", 2), replicaSet("web", 0), false, ScaledDown},
+		{"it is deleted", replicaSet("web", 2), nil, false, ScaledDown},
+		{"it is created again", replicaSet("web", 2), replicaSet("other", 2), false, ScaledDown},
+		{"it wants one, and a replacement never starts", replicaSet("web", 2), replicaSet("web", 1), true, NotReady},
+		{"it is not known", nil, nil, false, NotReady},
+		{"another one has its name", replicaSet("other", 1), replicaSet("other", 1), false, NotReady},
+		{"a StatefulSet", &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: ptr.To[int32](2)}},
+			&appsv1.StatefulSet{ObjectMeta: meta}, false, ScaledDown}, // without replicas, it wants one
+		{"a ReplicationController", &corev1.ReplicationController{ObjectMeta: meta, Spec: corev1.ReplicationControllerSpec{Replicas: ptr.To[int32](2)}},
+			&corev1.ReplicationController{ObjectMeta: meta}, false, ScaledDown},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFixture()
+			if tc.before != nil {
+				kind := strings.TrimPrefix(strings.TrimPrefix(fmt.Sprintf("%T", tc.before), "*v1"), ".")
+				f.pods["web-1"].OwnerReferences[0].Kind, f.pods["web-2"].OwnerReferences[0].Kind = kind, kind
+				f.objects = append(f.objects, tc.before)
+			}
+			w := newWorld(t, f)
+			w.wants("try web-1", "save", "evict web-1", "began web-1")
+			switch {
+			case tc.after != nil:
+				if err := w.cluster.Scheduler.Update(tc.after); err != nil {
+					t.Fatal(err)
+				}
+			case tc.before != nil:
+				if err := w.cluster.Scheduler.Remove(tc.before); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tc.replacement {
+				w.replace("web-1", "", false)
+			}
+			w.restart(w.Config)
+			w.clock.SetTime(now.Add(5*time.Minute - time.Second))
+			w.wants()
+			w.clock.SetTime(now.Add(5 * time.Minute))
+			w.wants("save", string(tc.want)+" web-1")
+			workload := w.history.workloads[w.history.records[0].Workload]
+			if failures := len(w.history.failures("ns")); workload.barredUntil.IsZero() != (tc.want == ScaledDown) ||
+				(failures == 0) != (tc.want == ScaledDown) {
+				t.Errorf("the workload is barred until %v, after %d failures", workload.barredUntil, failures)
+			}
+		})
+	}
+}
+
+// TestHistory_Count has breakerFailures: 3 and breakerDuration: 1h. Outcomes are a minute apart.
+func TestHistory_Count(t *testing.T) {
+	type ended struct {
+		namespace string
+		outcome   Outcome
+	}
+	for _, tc := range []struct {
+		name     string
+		outcomes []ended
+		// open and rest are the minutes at which the breaker and rests of namespaces end.
+		open int
+		rest map[string]int
+	}{
+		{"one tenant", []ended{{"a", NotReady}, {"a", Returned}, {"a", NotReady}}, 0, map[string]int{"a": 62}},
+		{"one tenant goes on", []ended{{"a", NotReady}, {"a", NotReady}, {"a", NotReady}, {"a", NotReady}}, 0, map[string]int{"a": 63}},
+		{"two tenants", []ended{{"a", NotReady}, {"b", NotReady}, {"a", NotReady}}, 62, nil},
+		{"three tenants", []ended{{"a", NotReady}, {"b", NotReady}, {"c", NotReady}}, 62, nil},
+		{"two failures", []ended{{"a", NotReady}, {"b", NotReady}}, 0, nil},
+		{"a common cause, one tenant first", []ended{{"a", NotReady}, {"a", NotReady}, {"a", NotReady}, {"b", NotReady}}, 63, map[string]int{"a": 62}},
+		{"a success of another tenant", // it ends the row of all, and not that of a
+			[]ended{{"a", NotReady}, {"a", NotReady}, {"b", Landed}, {"a", NotReady}, {"b", NotReady}}, 0, map[string]int{"a": 63}},
+		{"an own success", []ended{{"a", NotReady}, {"a", NotReady}, {"a", LandedElsewhere}, {"a", NotReady}}, 0, nil},
+		{"no replacement wanted", []ended{{"a", ScaledDown}, {"a", ScaledDown}, {"b", ScaledDown}, {"b", ScaledDown}}, 0, nil},
+		{"not evicted", []ended{{"a", Withdrawn}, {"b", Withdrawn}, {"a", Withdrawn}}, 0, nil},
+		{"neither is a success", []ended{{"a", NotReady}, {"a", ScaledDown}, {"b", NotReady}, {"b", Withdrawn}, {"a", NotReady}}, 64, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h, c := &History{}, rebalancer.Default()
+			var open time.Time
+			rest := map[string]time.Time{}
+			for namespace, at := range tc.rest {
+				rest[namespace] = now.Add(time.Duration(at) * time.Minute)
+			}
+			if tc.open > 0 {
+				open = now.Add(time.Duration(tc.open) * time.Minute)
+			}
+			for i, e := range tc.outcomes {
+				h.ends(e.namespace, e.outcome, now.Add(time.Duration(i)*time.Minute), c)
+			}
+			if got := h.breaker.OpenUntil; !got.Equal(open) {
+				t.Errorf("it is open until %v, want %v", got, open)
+			}
+			if diff := cmp.Diff(rest, h.breaker.Namespaces, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("namespaces rest (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// ends records the end of a move.
+func (h *History) ends(namespace string, o Outcome, at time.Time, c *rebalancer.Configuration) {
+	m := &Move{Namespace: namespace, UID: types.UID(at.String())}
+	h.Begin(m, at)
+	r := &Record{Moving: *h.underWay[m.UID], Outcome: o, Ended: at}
+	h.end(r)
+	h.count(r, c)
+}
+
+// TestExecutor_Breaker opens for an hour, until 04:02. A restart changes nothing.
 func TestExecutor_Breaker(t *testing.T) {
 	w := newWorld(t, newFixture())
-	for i := range 3 {
-		at := now.Add(time.Duration(i) * time.Minute)
-		w.history.count(NotReady, at, w.Config)
-		if open := at.Before(w.history.breaker.OpenUntil); open != (i == 2) {
-			t.Errorf("after %d failures, it is open: %t", i+1, open)
-		}
+	for i, namespace := range []string{"x", "y", "y"} {
+		w.history.ends(namespace, NotReady, now.Add(time.Duration(i)*time.Minute), w.Config)
 	}
 	if err := w.save(t.Context()); err != nil {
 		t.Fatal(err)
@@ -421,14 +544,39 @@ func TestExecutor_Breaker(t *testing.T) {
 	w.clock.SetTime(now.Add(2*time.Minute + time.Hour))
 	w.wants("try web-1", "save", "evict web-1", "began web-1")
 	w.clock.SetTime(w.clock.Now().Add(5 * time.Minute))
-	w.step()
-	if s, _ := w.step(); s.Stop != BreakerOpen {
-		t.Errorf("one more failure does not open it again: %q", s.Stop)
+	if s := w.wants("save", "NotReady web-1"); s.Stop != "" { // of one namespace
+		t.Errorf("stopped by %q", s.Stop)
 	}
-	w.history.count(Landed, w.clock.Now(), w.Config)
-	w.history.count(NotReady, w.clock.Now().Add(2*time.Hour), w.Config)
-	if until := w.history.breaker.OpenUntil; until.After(w.clock.Now().Add(time.Hour)) {
-		t.Error("a success does not start the count anew")
+	w.history.ends("y", NotReady, w.clock.Now(), w.Config)
+	if s, _ := w.step(); s.Stop != BreakerOpen {
+		t.Errorf("failures of two namespaces do not open it again: %q", s.Stop)
+	}
+}
+
+// TestExecutor_NamespaceRests has pods of two tenants on the hot node. web-1 relieves more, but moves of its namespace failed three times.
+func TestExecutor_NamespaceRests(t *testing.T) {
+	f := newFixture()
+	for name, node := range map[string]string{"db-1": "a", "db-2": "c"} {
+		f.pod("db", name, node, "1500m").Namespace = "other"
+	}
+	w := newWorld(t, f)
+	w.Config.Mode = rebalancer.Plan
+	for i := range 3 {
+		w.history.ends("ns", NotReady, now.Add(time.Duration(i)*time.Minute), w.Config)
+	}
+	if err := w.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.restart(w.Config)
+	for _, tc := range []struct {
+		after time.Duration
+		want  string
+	}{{2 * time.Minute, "db-1"}, {62*time.Minute - time.Second, "db-1"}, {62 * time.Minute, "web-1"}} {
+		w.clock.SetTime(now.Add(tc.after))
+		s, want := w.wants(), tc.want
+		if len(s.Plan.Moves) != 1 || s.Plan.Moves[0].Pod != want || (s.Plan.Stay[NamespaceRests] == 1) != (want == "db-1") || s.Stop != "" {
+			t.Errorf("after %v: stopped by %q, moves %+v, and %v stay; want a move of %s", tc.after, s.Stop, s.Plan.Moves, s.Plan.Stay, want)
+		}
 	}
 }
 
@@ -616,7 +764,7 @@ func TestExecutor_Killed(t *testing.T) {
 		}
 		w.clock.SetTime(now.Add(2 * time.Minute))
 		w.wants("save", "Withdrawn web-1", "try web-1", "save", "evict web-1", "began web-1")
-		if !w.history.workloads["ReplicaSet ns/web"].barredUntil.IsZero() || w.history.breaker.Failures != 0 {
+		if !w.history.workloads["ReplicaSet ns/web"].barredUntil.IsZero() || len(w.history.failures("")) > 0 {
 			t.Error("a move that was not made counts as a failure")
 		}
 	})
@@ -801,6 +949,9 @@ func TestState_Bounded(t *testing.T) {
 		}
 		w.history.end(&Record{Moving: *moving, Outcome: NotReady, Ended: now, Replacement: long + long, ReplacementUID: uid})
 	}
+	for i := range 1000 {
+		w.history.breaker.rest(fmt.Sprintf("%063d", i), now.Add(time.Duration(i)*time.Second))
+	}
 	if err := w.save(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -817,6 +968,9 @@ func TestState_Bounded(t *testing.T) {
 		len(s.UnderWay) != maxUnderWay || len(s.Moves) != 10_000 {
 		t.Errorf("%d workloads, %d records, %d under way and %d moves; (-saved +restored):\n%s", len(s.Workloads), len(s.Records),
 			len(s.UnderWay), len(s.Moves), diff)
+	}
+	if rests, last := s.Breaker.Namespaces, fmt.Sprintf("%063d", 999); len(rests) != maxResting || rests[last].IsZero() {
+		t.Errorf("%d namespaces rest, want the last %d", len(rests), maxResting)
 	}
 	if r := s.Records[0]; len(r.Known) > 0 {
 		t.Errorf("the record of %s has %d known pods, want none", r.UID, len(r.Known))
@@ -845,7 +999,8 @@ func TestState_Foreign(t *testing.T) {
 	w := newWorld(t, newFixture())
 	w.state = []byte(`{"underWay": [null], "workloads": {"a": null, "ReplicaSet ns/web": {"moved": "2035-01-01T00:00:00Z",
 		"barredUntil": "2035-01-01T00:00:00Z"}}, "cordons": [null], "records": [null], "moves": [2051222400],
-		"nodes": {"a": "2035-01-01T00:00:00Z"}, "breaker": {"openUntil": "2035-01-01T00:00:00Z"}}`)
+		"nodes": {"a": "2035-01-01T00:00:00Z"}, "breaker": {"openUntil": "2035-01-01T00:00:00Z",
+		"namespaces": {"ns": "2035-01-01T00:00:00Z"}}}`)
 	if s := w.wants(); s.Stop != BreakerOpen || len(s.UnderWay)+len(s.Cordons) != 0 {
 		t.Errorf("stopped by %q, %d moves under way, want the breaker, and none", s.Stop, len(s.UnderWay))
 	}

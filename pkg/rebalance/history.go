@@ -53,6 +53,8 @@ type Moving struct {
 	Known  []types.UID `json:"known,omitempty"`
 	// Evacuates says that the pod stays until its replacement runs, as KubeVirt's do.
 	Evacuates bool `json:"evacuates,omitempty"`
+	// Controlled says that the number of replicas was known when the move began.
+	Controlled bool `json:"controlled,omitempty"`
 	// movedBefore is when the node's move before this one began.
 	movedBefore time.Time
 }
@@ -70,15 +72,22 @@ const (
 	Returned Outcome = "Returned"
 	// NotReady is a replacement that was missing, or not ready in time.
 	NotReady Outcome = "NotReady"
+	// ScaledDown is a move whose controller wants no replacement any more.
+	ScaledDown Outcome = "ScaledDown"
 	// Withdrawn is a move whose pod was never evicted.
 	Withdrawn Outcome = "Withdrawn"
 )
 
 // Outcomes returns all outcomes.
-func Outcomes() []Outcome { return []Outcome{Landed, LandedElsewhere, Returned, NotReady, Withdrawn} }
+func Outcomes() []Outcome {
+	return []Outcome{Landed, LandedElsewhere, Returned, NotReady, ScaledDown, Withdrawn}
+}
 
 // Failed reports whether the outcome bars the workload.
 func (o Outcome) Failed() bool { return o == Returned || o == NotReady }
+
+// succeeded reports whether the outcome ends a series of failures.
+func (o Outcome) succeeded() bool { return o == Landed || o == LandedElsewhere }
 
 // Record is a move that ended.
 type Record struct {
@@ -95,8 +104,18 @@ type Record struct {
 
 // breaker ends a series of failures.
 type breaker struct {
-	Failures  int       `json:"failures,omitempty"`
+	// OpenUntil is when pods may move again.
 	OpenUntil time.Time `json:"openUntil"`
+	// Namespaces are those whose own moves failed, and until when their pods stay.
+	Namespaces map[string]time.Time `json:"namespaces,omitempty"`
+}
+
+// rest keeps the pods of a namespace where they are.
+func (b *breaker) rest(namespace string, until time.Time) {
+	if b.Namespaces == nil {
+		b.Namespaces = map[string]time.Time{}
+	}
+	b.Namespaces[namespace] = until
 }
 
 type nodeHistory struct {
@@ -198,8 +217,10 @@ func (h *History) end(r *Record) {
 	}
 	delete(h.underWay, r.UID)
 	w := h.workloadOf(r.Workload)
-	if !r.Outcome.Failed() {
+	if r.Outcome.succeeded() {
 		w.failures = 0
+	}
+	if !r.Outcome.Failed() {
 		return
 	}
 	w.barredUntil = r.Ended.Add(min(firstBar<<min(w.failures, 10), longestBar))
@@ -228,15 +249,37 @@ func (h *History) refuse(pod types.UID, now time.Time) {
 	h.refused[pod] = now.Add(firstBar)
 }
 
-// count counts the outcome for the circuit breaker.
-func (h *History) count(o Outcome, now time.Time, c *rebalancer.Configuration) {
-	if !o.Failed() {
-		h.breaker.Failures = 0
+// count counts a record for the circuit breaker, after end. Failures of one namespace stop only that, because its tenant can cause
+// them. Once the breaker was open, failures of two namespaces must follow to open it again.
+func (h *History) count(r *Record, c *rebalancer.Configuration) {
+	if !r.Outcome.Failed() {
 		return
 	}
-	if h.breaker.Failures++; h.breaker.Failures >= c.BreakerFailures {
-		h.breaker.OpenUntil = now.Add(c.BreakerDuration.Duration) // the next failure opens it again
+	until := r.Ended.Add(c.BreakerDuration.Duration)
+	if len(h.failures(r.Namespace)) >= c.BreakerFailures {
+		h.breaker.rest(r.Namespace, until)
 	}
+	all := h.failures("")
+	if len(all) >= c.BreakerFailures && slices.ContainsFunc(all, func(other *Record) bool {
+		return other.Namespace != r.Namespace && other.Ended.After(h.breaker.OpenUntil)
+	}) {
+		h.breaker.OpenUntil = until
+	}
+}
+
+// failures returns the failures since the last success: of a namespace, or of all if it is empty.
+func (h *History) failures(namespace string) (failures []*Record) {
+	for i := range slices.Backward(h.records) {
+		r := &h.records[i]
+		switch {
+		case namespace != "" && r.Namespace != namespace:
+		case r.Outcome.succeeded():
+			return failures
+		case r.Outcome.Failed():
+			failures = append(failures, r)
+		}
+	}
+	return failures
 }
 
 func (h *History) nodeOf(name string) *nodeHistory {
@@ -268,6 +311,7 @@ func (h *History) forget(now time.Time) {
 	for _, pods := range []map[types.UID]time.Time{h.refused, h.tried} {
 		maps.DeleteFunc(pods, func(_ types.UID, until time.Time) bool { return !now.Before(until) })
 	}
+	maps.DeleteFunc(h.breaker.Namespaces, func(_ string, until time.Time) bool { return !now.Before(until) })
 	for name, w := range h.workloads {
 		if now.Sub(w.moved) >= max(remembered, 2*longestBar) {
 			delete(h.workloads, name)

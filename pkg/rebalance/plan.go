@@ -447,6 +447,8 @@ func (p *planner) stays(c *candidate, minAge time.Duration) Reason {
 		return EvictionRefused
 	case p.Now.Before(w.barredUntil):
 		return WorkloadBarred
+	case p.Now.Before(p.history.breaker.Namespaces[c.pod.Namespace]):
+		return NamespaceRests
 	case r.unavailable >= mostUnavailable(r.all):
 		return WorkloadLimit
 	case p.perNamespace[c.pod.Namespace] >= p.c.MaxPerNamespaceInFlight:

@@ -37,6 +37,7 @@ const (
 	WorkloadBarred   Reason = "WorkloadBarred"
 	WorkloadLimit    Reason = "WorkloadLimit"
 	NamespaceLimit   Reason = "NamespaceLimit"
+	NamespaceRests   Reason = "NamespaceRests"
 	DisruptionBudget Reason = "DisruptionBudget"
 	EvictionRefused  Reason = "EvictionRefused"
 	LittleRelief     Reason = "LittleRelief"

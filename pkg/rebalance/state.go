@@ -22,6 +22,7 @@ const (
 	maxOr        = 10
 	maxUnderWay  = 100
 	maxKnown     = 50
+	maxResting   = 500
 	// maxState is the size in bytes that all of it takes at most. A ConfigMap takes 1 MiB.
 	maxState = 900 << 10
 )
@@ -71,7 +72,8 @@ func (h *History) encode() (content []byte, err error) {
 
 // state returns the State to save. It drops entries beyond a part of the bounds, the oldest first.
 func (h *History) state(part int) *State {
-	s := &State{Nodes: map[string]time.Time{}, Workloads: map[string]*WorkloadState{}, Breaker: h.breaker}
+	s := &State{Nodes: map[string]time.Time{}, Workloads: map[string]*WorkloadState{}}
+	s.Breaker.OpenUntil = h.breaker.OpenUntil
 	for _, at := range h.moves[max(0, len(h.moves)-maxMoves):] {
 		s.Moves = append(s.Moves, at.Unix())
 	}
@@ -89,6 +91,12 @@ func (h *History) state(part int) *State {
 	for _, owner := range owners[:min(len(owners), maxWorkloads/part)] {
 		w := h.workloads[owner]
 		s.Workloads[owner] = &WorkloadState{w.moved, w.barredUntil, w.failures}
+	}
+	resting := slices.SortedFunc(maps.Keys(h.breaker.Namespaces), func(a, b string) int {
+		return cmp.Or(h.breaker.Namespaces[b].Compare(h.breaker.Namespaces[a]), cmp.Compare(a, b))
+	})
+	for _, namespace := range resting[:min(len(resting), maxResting)] {
+		s.Breaker.rest(namespace, h.breaker.Namespaces[namespace])
 	}
 	s.UnderWay = h.moving()
 	s.Records, s.Cordons, s.Freed = h.records[max(0, len(h.records)-maxRecords/part):], h.cordons, h.freed
@@ -140,4 +148,7 @@ func (h *History) restore(s *State, now time.Time, c *rebalancer.Configuration) 
 	h.records, h.breaker, h.freed = s.Records, s.Breaker, until(s.Freed, 0)
 	h.cordons = slices.DeleteFunc(s.Cordons, func(cordon *Cordon) bool { return cordon == nil })
 	h.breaker.OpenUntil = until(h.breaker.OpenUntil, c.BreakerDuration.Duration)
+	for namespace, at := range h.breaker.Namespaces {
+		h.breaker.Namespaces[namespace] = until(at, c.BreakerDuration.Duration)
+	}
 }

@@ -281,6 +281,8 @@ func (p progress) Ended(r *rebalance.Record) {
 	switch {
 	case r.Outcome == rebalance.Withdrawn:
 		p.show(fmt.Sprintf("Pod %s/%s was not evicted", r.Namespace, r.Pod))
+	case r.Outcome == rebalance.ScaledDown:
+		p.show(fmt.Sprintf("Pod %s/%s gets no replacement: %s was scaled down", r.Namespace, r.Pod, text.Excerpt(r.Owner)))
 	case r.Outcome.Failed():
 		p.show(fmt.Sprintf("The replacement of pod %s/%s is not ready elsewhere (%s)", r.Namespace, r.Pod, r.Outcome))
 	default:

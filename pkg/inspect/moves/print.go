@@ -26,6 +26,7 @@ func reasons() map[rebalance.Reason]string {
 		rebalance.LoadNotLow:       "the others would not stay below freeBelowPercent",
 		rebalance.MoveLimit:        "more pods than moves are left this hour",
 		rebalance.NamespaceLimit:   "too many moves under way in its namespace",
+		rebalance.NamespaceRests:   "earlier moves of its namespace failed",
 		rebalance.NoController:     "no controller to recreate it",
 		rebalance.NoOtherNode:      "no other node passes all filters",
 		rebalance.NoRoom:           "destination would be too close to its load line",
