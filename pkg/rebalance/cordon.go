@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
 // CordonAnnotation is on each node that the rebalancer cordoned, with the time. It uncordons no node without it.
@@ -45,6 +47,46 @@ func (c *Cordon) holds(node *corev1.Node) bool {
 }
 
 func (c *Cordon) isOf(node *corev1.Node) bool { return node != nil && node.UID == c.UID }
+
+// SessionCordon is a node that a session cordoned, and kept empty or did not finish.
+type SessionCordon struct {
+	Node string
+	// Since is the value of the CordonAnnotation.
+	Since string
+	// Pods is the number of pods that would have to move.
+	Pods int
+}
+
+// sessionCordons returns the nodes with a CordonAnnotation that neither this process nor the saved state knows. Sessions save no
+// state: one that was killed leaves only the annotation, which is written together with the cordon.
+func (e *Executor) sessionCordons(ctx context.Context) (found []SessionCordon, err error) {
+	cluster, err := e.World.Cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	infos, err := cluster.Scheduler.NodeInfos(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known := slices.Concat(e.history.cordons, e.history.session)
+	for _, info := range infos {
+		node := info.Node()
+		since, ok := node.Annotations[CordonAnnotation]
+		if !ok || !node.Spec.Unschedulable || slices.ContainsFunc(known, func(c *Cordon) bool { return c.holds(node) }) {
+			continue
+		}
+		pods := 0
+		for _, of := range info.GetPods() {
+			reason := protection(of.GetPod(), e.Config, 0, e.Clock.Now())
+			if reason != DaemonSet && reason != StaticPod && !podusage.HasEnded(of.GetPod()) {
+				pods++
+			}
+		}
+		found = append(found, SessionCordon{node.Name, since, pods})
+	}
+	slices.SortFunc(found, func(a, b SessionCordon) int { return cmp.Compare(a.Node, b.Node) })
+	return found, nil
+}
 
 // Cordoner cordons nodes.
 type Cordoner interface {

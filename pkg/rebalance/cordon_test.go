@@ -579,6 +579,41 @@ func TestExecutor_Session(t *testing.T) {
 	w.wants(uncordoned, "save", "NodeUncordoned a: the configuration has paused: true; write false to go on")
 }
 
+// TestExecutor_SessionCordons kills a session right after it has cordoned a, which has web-1 and the pod of a DaemonSet.
+func TestExecutor_SessionCordons(t *testing.T) {
+	f := idle()
+	f.pod("agent", "agent-1", "a", "10m").OwnerReferences[0].Kind = "DaemonSet"
+	w := newWorld(t, f)
+	w.Session = true
+	if s := w.wants("try web-1", "save", cordoned, begun); len(s.SessionCordons) > 0 {
+		t.Errorf("its own cordon is one of another session: %+v", s.SessionCordons)
+	}
+	want := []SessionCordon{{"a", "2026-01-02T03:00:00Z", 1}}
+	for _, session := range []bool{true, false} {
+		w.restart(w.Config)
+		w.Session = session
+		preview, err := w.Preview(t.Context())
+		if err != nil || !slices.Equal(preview.SessionCordons, want) {
+			t.Errorf("the preview has %+v with error %v, want %+v", preview.SessionCordons, err, want)
+		}
+		if s := w.wants(); !slices.Equal(s.SessionCordons, want) { // it is left alone
+			t.Errorf("it found %+v, want %+v", s.SessionCordons, want)
+		}
+	}
+	node := w.node.DeepCopy()
+	node.Spec.Unschedulable = false // kubectl uncordon leaves the annotation
+	w.setNode(node)
+	w.Config.Mode = rebalancer.Plan
+	if s := w.wants(); len(s.SessionCordons) > 0 {
+		t.Errorf("it found %+v after kubectl uncordon", s.SessionCordons)
+	}
+	w = emptying(t)
+	w.restart(w.Config)
+	if s := w.wants("try web-1", "save", "evict web-1", "began web-1"); len(s.SessionCordons) > 0 {
+		t.Errorf("a saved cordon is one of a session: %+v", s.SessionCordons)
+	}
+}
+
 // TestMake_NeedsRoom has two nodes that are hot, of which the configuration allows one.
 func TestMake_NeedsRoom(t *testing.T) {
 	f := idle()

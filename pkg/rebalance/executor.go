@@ -124,6 +124,8 @@ type Status struct {
 	CostPods int
 	// Cordons are the nodes that the rebalancer cordoned, oldest first.
 	Cordons []*Cordon
+	// SessionCordons are the nodes that sessions cordoned, except this one.
+	SessionCordons []SessionCordon
 }
 
 // Executor makes the moves of plans, one at a time. Use it by one goroutine at a time. Its fields may change between steps.
@@ -186,6 +188,9 @@ func (e *Executor) Step(ctx context.Context, refreshed bool) (*Status, error) {
 		}
 	}
 	s.UnderWay, s.Cordons = e.history.moving(), slices.Clone(*e.history.own())
+	if s.SessionCordons, err = e.sessionCordons(ctx); err != nil {
+		return nil, err
+	}
 	return s, e.writeCosts(ctx, s)
 }
 
@@ -245,6 +250,9 @@ func (e *Executor) Preview(ctx context.Context) (*Status, error) {
 		return nil, err
 	}
 	s.Plan, s.UnderWay, s.Cordons = e.plan, e.history.moving(), slices.Clone(*e.history.own())
+	if s.SessionCordons, err = e.sessionCordons(ctx); err != nil {
+		return nil, err
+	}
 	if e.Config.Mode == rebalancer.DeletionCost && e.plan.Stopped == "" {
 		s.Costs, s.CostPods, err = costs(ctx, cluster, e.plan)
 	}

@@ -75,8 +75,13 @@ func TestRebalance_EvictFree(t *testing.T) {
 			t.Errorf("stdout is %q, want %q", r.stdout, want)
 		}
 	}
-	if is, at := cordon(t, "w-1"); !is || at == "" {
+	is, at := cordon(t, "w-1")
+	if !is || at == "" {
 		t.Errorf("w-1 is cordoned: %t, with the annotation %q", is, at)
+	}
+	r = shared.plimsollReading(t, "", "rebalance", "--config", shared.writeConfiguration(t, movingConfiguration)).wants(t, 0)
+	if want := "An earlier command cordoned node w-1 at " + at + " to empty it. 0 pods left."; !strings.Contains(r.stdout, want) {
+		t.Errorf("stdout is %q, want %q", r.stdout, want)
 	}
 }
 

@@ -55,6 +55,8 @@ type Report struct {
 	Resting []string `json:"resting,omitempty"`
 	// Free says which node could be emptied, with the goal Free.
 	Free *Free `json:"free,omitempty"`
+	// SessionCordons are nodes that an earlier command cordoned.
+	SessionCordons []SessionCordon `json:"sessionCordons,omitempty"`
 	// DeletionCosts are those to write or to remove, in mode DeletionCost.
 	DeletionCosts []DeletionCost `json:"deletionCosts,omitempty"`
 	Simulated     int            `json:"simulatedDecisions"`
@@ -120,6 +122,15 @@ type Kept struct {
 	Nodes   int    `json:"nodes"`
 	// Example is the first of the nodes, with the pod of that reason if it is one's.
 	Example string `json:"example"`
+}
+
+// SessionCordon is a node that an earlier command cordoned to empty it.
+type SessionCordon struct {
+	Node string `json:"node"`
+	// Since is the annotation of the node.
+	Since string `json:"since"`
+	// Pods is the number of pods that are left, except those of DaemonSets and static pods.
+	Pods int `json:"pods"`
 }
 
 // DeletionCost is a pod's annotation that changes.
@@ -313,6 +324,9 @@ func (r *Report) add(status *rebalance.Status) {
 		r.Nodes = append(r.Nodes, *byName[name])
 	}
 	r.addFree(p.Free, status.Cordons)
+	for _, c := range status.SessionCordons {
+		r.SessionCordons = append(r.SessionCordons, SessionCordon{c.Node, text.Excerpt(c.Since), c.Pods})
+	}
 	words := reasons()
 	for _, reason := range p.Reasons() {
 		r.Stay = append(r.Stay, Stay{reason, words[reason], p.Stay[reason]})

@@ -90,6 +90,10 @@ a     CPU       90.0 %  90.0 %  80.0 %
 
 The load does not show the last move yet of hot nodes: a
 `},
+		{&Report{SessionCordons: []SessionCordon{{"a", "2026-01-02T03:00:00Z", 2}}}, &rebalance.Plan{}, `No node is hot.
+
+An earlier command cordoned node a at 2026-01-02T03:00:00Z to empty it. 2 pods left. Unless it still runs, kubectl uncordon a
+`},
 	} {
 		r, want := tc.r, head+tc.want
 		r.Profile, r.Plugin = "s", "P"

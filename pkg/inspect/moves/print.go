@@ -100,6 +100,10 @@ func (r *Report) Print(p *terminal.Printer) {
 		p.Printf("\nLimits of moves leave out hot nodes: %s\n", text.FirstN(r.Deferred))
 	}
 	r.printFree(p)
+	for _, c := range r.SessionCordons {
+		p.Printf("\nAn earlier command cordoned node %s at %s to empty it. %s left. Unless it still runs, kubectl uncordon %s\n", c.Node, c.Since,
+			text.Count(c.Pods, "pod"), c.Node)
+	}
 	for _, note := range r.Notes {
 		p.Printf("\n%s\n", note)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -52,6 +53,9 @@ type server struct {
 	clock                     clock.WithTicker
 	observer                  *observer
 	metrics                   http.Handler
+
+	// sessionCordons were logged last.
+	sessionCordons []rebalance.SessionCordon
 
 	// stepped is when the leader's last step ended, in seconds since 1970; 0 without a leader here.
 	stepped atomic.Int64
@@ -203,6 +207,11 @@ func (s *server) step(ctx context.Context, world *moves.World, executor *rebalan
 	}
 	if m := status.Began; m != nil {
 		logger.Info("Moved a pod", "namespace", m.Namespace, "pod", m.Pod, "from", m.From, "expectedOn", m.To)
+	}
+	if !slices.Equal(status.SessionCordons, s.sessionCordons) {
+		s.sessionCordons = status.SessionCordons
+		logger.Info("Nodes are cordoned by kubectl plimsoll rebalance; unless it still runs, or has emptied them, uncordon them",
+			"nodes", s.sessionCordons)
 	}
 	if status.Stop != "" {
 		logger.V(4).Info("Nothing moves", "reason", status.Stop, "why", status.Why)
