@@ -101,8 +101,8 @@ func (r *Report) Print(p *terminal.Printer) {
 	}
 	r.printFree(p)
 	for _, c := range r.SessionCordons {
-		p.Printf("\nAn earlier command cordoned node %s at %s to empty it. %s left. Unless it still runs, kubectl uncordon %s\n", c.Node, c.Since,
-			text.Count(c.Pods, "pod"), c.Node)
+		p.Printf("\nAn earlier command cordoned node %s at %s to empty it. %s left. Unless it still runs, kubectl uncordon %s\n",
+			c.Node, c.Since, text.Count(c.Pods, "pod"), c.Node)
 	}
 	for _, note := range r.Notes {
 		p.Printf("\n%s\n", note)
