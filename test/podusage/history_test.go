@@ -98,6 +98,8 @@ func (e *exposition) addPod(p *livedPod) {
 	}
 	controlled := map[bool]string{true: "true"}[p.ownerKind != ""]
 	state(1, "kube_pod_owner", "owner_kind", p.ownerKind, "owner_name", p.ownerName, "owner_is_controller", controlled)
+	class := map[string]string{"Job": "batch"}[p.ownerKind]
+	state(1, "kube_pod_info", "node", p.node, "created_by_kind", p.ownerKind, "priority_class", class)
 	state(float64(e.start.Add(p.begin).Unix()), "kube_pod_created")
 	cgroup := "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + p.uid + ".slice"
 	measure := func(from, to time.Duration, cores, bytes float64, labels ...string) {
@@ -240,7 +242,7 @@ func checkInput(t *testing.T, in *input.Input) int {
 			Limits: input.Amounts{CPUMillis: 2000, MemoryBytes: 4 * gibibyte},
 		},
 		{Namespace: "shop", Name: "debug"},
-		{Namespace: "shop", Name: "report", Requests: input.Amounts{CPUMillis: 1000}},
+		{Namespace: "shop", Name: "report", Requests: input.Amounts{CPUMillis: 1000}, PriorityClass: "batch"},
 		{Namespace: "shop", Name: "web", Requests: input.Amounts{CPUMillis: 600, MemoryBytes: gibibyte}},
 	}
 	if diff := cmp.Diff(wantWorkloads, in.Workloads, cmpopts.EquateApprox(1e-9, 0)); diff != "" {
@@ -299,7 +301,7 @@ func TestHistoryNamesWhatIsMissing(t *testing.T) {
 		func(s series) bool { return !strings.HasPrefix(s.name, "kube_node_status_capacity") })
 	h := check.Value(readHistory(t, start, slices.Concat(e.cAdvisor, capacity)))(t)
 	missing := strings.Join(h.Missing, "\n")
-	check.Contains(t, missing, "kube_node_labels", "kube_pod_owner", "kube_pod_created", "kube_pod_container_resource_requests",
+	check.Contains(t, missing, "kube_node_labels", "kube_pod_owner", "kube_pod_created", "kube_pod_info", "kube_pod_container_resource_requests",
 		"kube_pod_container_resource_limits or kube_pod_container_info")
 	// Each name is a pod and its workload, those of DaemonSets included.
 	if len(h.Input.Pods) != 9 || len(h.Input.Workloads) != 9 {

@@ -320,7 +320,7 @@ func (in *fileReader) addStorm(s *fileStorm) error {
 // within reports whether v is in [from, below); false for NaN.
 func within(v, from, below float64) bool { return v >= from && v < below }
 
-// HashNames replaces all names with hashes by a random key. Equal names stay equal.
+// HashNames replaces names with hashes by a random key. Equal names stay equal. Priority classes keep theirs: policies select them.
 func (in *Input) HashNames() {
 	hash := namehash.New()
 	in.Name = "hashed"
