@@ -312,6 +312,7 @@ func createPod(
 	for _, service := range m.Services {
 		creator.Add(service)
 	}
+	creator.NoteIgnored(m)
 	pods, _, err := creator.Create(m.Workloads[0], 1, admission)
 	if err != nil {
 		return nil, nil, err

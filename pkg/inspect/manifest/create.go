@@ -9,6 +9,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
 // Creator builds the pods that controllers would create. It does not call the API server. Use NewCreator.
@@ -54,6 +56,17 @@ func (c *Creator) Add(object runtime.Object) {
 func (c *Creator) Note(format string, args ...any) {
 	if note := fmt.Sprintf(format, args...); !slices.Contains(c.Notes, note) {
 		c.Notes = append(c.Notes, note)
+	}
+}
+
+// NoteIgnored notes the objects of a file that are not placed.
+func (c *Creator) NoteIgnored(m *Manifest) {
+	ignored := slices.Clone(m.Ignored)
+	for _, d := range m.DaemonSets {
+		ignored = append(ignored, Of(d).String())
+	}
+	if len(ignored) > 0 {
+		c.Note("Ignored objects of the file: %s", text.FirstN(ignored))
 	}
 }
 

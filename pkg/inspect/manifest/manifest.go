@@ -179,12 +179,14 @@ func (p *parser) add(object runtime.Object, kind string) error {
 	if err := w.validate(); err != nil {
 		return fmt.Errorf("%s %s/%s: %w", kind, meta.GetNamespace(), meta.GetName(), err)
 	}
+	isTwice := func(other *Workload) bool { return other.String() == w.String() }
+	isTwiceDaemonSet := func(other *appsv1.DaemonSet) bool { return isTwice(Of(other)) }
+	if slices.ContainsFunc(p.Workloads, isTwice) || slices.ContainsFunc(p.DaemonSets, isTwiceDaemonSet) {
+		return fmt.Errorf("%s: it is there twice", w)
+	}
 	if d, ok := object.(*appsv1.DaemonSet); ok {
 		p.DaemonSets = append(p.DaemonSets, d)
 		return nil
-	}
-	if slices.ContainsFunc(p.Workloads, func(other *Workload) bool { return other.String() == w.String() }) {
-		return fmt.Errorf("%s: it is there twice", w)
 	}
 	p.Workloads = append(p.Workloads, w)
 	return nil

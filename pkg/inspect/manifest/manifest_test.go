@@ -56,6 +56,17 @@ spec:
     spec: {restartPolicy: Never, schedulerName: plimsoll, containers: [{name: main, image: sum}]}
 `
 
+const daemonSet = `
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: agent}}
+    spec: {containers: [{name: c, image: i}]}
+`
+
 const pod = `
 apiVersion: v1
 kind: Pod
@@ -175,6 +186,7 @@ func TestReadFile_Mistakes(t *testing.T) {
 		{"a pod without containers", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: []}\n", "Pod default/p: its pods: spec.containers: Required value"},
 		{"a selector of others", strings.Replace(deployment, "matchLabels: {app: web}", "matchLabels: {app: db}", 1), "spec.template.metadata.labels"},
 		{"no selector", strings.Replace(deployment, "selector: {matchLabels: {app: web}}", "", 1), "spec.selector: required"},
+		{"a DaemonSet twice", daemonSet + "---" + daemonSet, "document 2: DaemonSet default/agent: it is there twice"},
 		{"a pod twice", pod + "---" + pod, "document 2: Pod default/p: it is there twice"},
 		{"no YAML", "{", "document 1"},
 		{"no kind", "apiVersion: v1\nspec: {}\n", "document 1: kind is missing"},

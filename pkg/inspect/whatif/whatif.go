@@ -377,13 +377,7 @@ func (p *planner) addManifest(s *Scenario) error {
 	for _, service := range s.Manifest.Services {
 		p.creator.Add(service)
 	}
-	ignored := slices.Clone(s.Manifest.Ignored)
-	for _, d := range s.Manifest.DaemonSets {
-		ignored = append(ignored, manifest.Of(d).String())
-	}
-	if len(ignored) > 0 {
-		p.creator.Note("Ignored objects of the file: %s", text.FirstN(ignored))
-	}
+	p.creator.NoteIgnored(s.Manifest)
 	total := 0
 	for _, w := range workloads {
 		replicas := w.Replicas
