@@ -130,11 +130,12 @@ func TestUI_ExplainWaitsAlone(t *testing.T) {
 		<-p.prometheus.asked
 	}
 	p.cluster.add(waitingPod("late", "1").Obj())
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(p.get(t.Context(), t, http.MethodGet, "snapshot.json", ""), "ns/late"); {
+	for deadline := time.Now().Add(5 * time.Minute); !strings.Contains(p.get(t.Context(), t, http.MethodGet, "snapshot.json", ""), "ns/late"); {
 		if time.Now().After(deadline) {
 			t.Fatal("no refresh while the usage of pods is read")
 		}
 		p.clock.Step(top.ShowInterval)
+		time.Sleep(50 * time.Millisecond)
 	}
 	leave()
 	for _, answer := range canceled {

@@ -681,6 +681,20 @@ func TestReportOn_Messages(t *testing.T) {
 			`the running scheduler has the cpu load of 1 node from {job="a", namespace="tenant", service=""}; one that starts now would use {job="kubelet"`,
 			"until it restarts", "select it:", "metricProvider:\n  selector: '{job=\"kubelet\", namespace=\"\", service=\"\"}'",
 		}},
+		{"a node of two target sets, of which the running scheduler uses the other", func(s *sourceFacts) {
+			s.diagnosis.ContestedQuery.Dialect = "Kubelet"
+			s.diagnosis.TargetSets = []source.TargetSet{{Job: "kubelet", Nodes: 2}}
+			s.metrics = append(s.metrics, targetSet("a", "tenant", 2))
+			s.diagnosis.Contested, s.diagnosis.Rivals = 2, &response.Rivals{
+				Used: response.TargetSet{Job: "kubelet"}, Ignored: response.TargetSet{Job: "a", Namespace: "tenant"},
+			}
+		}, "nodes.contested", Warning, []string{`for a scheduler that starts now, {job="kubelet", namespace="", service=""} is used`}},
+		{"a target set that only the running scheduler uses, beside two", func(s *sourceFacts) {
+			s.diagnosis.TargetSets = []source.TargetSet{{Job: "kubelet", Nodes: 2}, {Job: "pool", Nodes: 1}}
+			s.metrics = append(s.metrics, targetSet("a", "tenant", 1))
+		}, "nodes.contested", Warning, []string{
+			`would use {job="kubelet", namespace="", service=""}, {job="pool", namespace="", service=""}`, "Find out who",
+		}},
 		{"a node of two target sets beside a selector", func(s *sourceFacts) {
 			s.Spec.MetricProvider.Selector = `{cluster="a"}`
 			s.diagnosis.ContestedQuery.Dialect = "Kubelet"

@@ -132,8 +132,9 @@ func (f *facts) adviseOn(finding *finding.Finding) []Advice {
 // checkSharedProfile finds profiles that another scheduler has, too.
 func (f *facts) checkSharedProfile() []Check {
 	checks := append(f.checkStockProfile(), each(f.unreadSchedulers, func(other live.Unread) []Check {
-		skipped := skip("not checked whether %s has a profile of the same name, because its configuration could not be read: %s",
-			other.Workload, oneLine(other.Err))
+		own := map[bool]string{true: ". It may be the scheduler that reads this file"}[f.workload() == nil]
+		skipped := skip("not checked whether %s has a profile of the same name, because its configuration could not be read: %s%s",
+			other.Workload, oneLine(other.Err), own)
 		if other.Grant != "" {
 			skipped[0].Advice = run(other.Grant, "Grant the permission:")
 		}

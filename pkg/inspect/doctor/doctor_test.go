@@ -310,7 +310,16 @@ func TestWaitingChecks(t *testing.T) {
 		{"our scheduler hangs, and a new pod has a gate", []*corev1.Pod{
 			pod("a", "plimsoll", 2*time.Minute, nil), pod("b", "plimsoll", time.Minute, looked(time.Minute, corev1.PodReasonSchedulingGated)),
 		}, true, Error, []string{"1 waiting pod ", "looked at no pod for 2m0s"}},
-		{"our scheduler refuses others first", []*corev1.Pod{pod("a", "plimsoll", time.Hour, nil), pod("b", "plimsoll", time.Hour, refused)}, true, OK, nil},
+		{"our scheduler refuses others first", []*corev1.Pod{
+			pod("a", "plimsoll", time.Hour, nil), pod("b", "plimsoll", time.Hour, looked(time.Minute-time.Second, corev1.PodReasonUnschedulable)),
+		}, true, OK, nil},
+		{"our scheduler hangs amid a burst", []*corev1.Pod{pod("a", "plimsoll", time.Hour, nil), pod("b", "plimsoll", time.Hour, refused)},
+			true, Error, []string{"looked at no pod for 30m0s", "it hangs"}},
+		{"the stock scheduler hangs amid a burst", []*corev1.Pod{
+			pod("a", "default-scheduler", time.Hour, nil), pod("b", "default-scheduler", time.Hour, placed(time.Minute)),
+		}, true, Error, []string{"looked at no pod for 1m0s"}},
+		{"an unknown scheduler hangs amid a burst", []*corev1.Pod{pod("a", "zzz", time.Hour, nil), pod("b", "zzz", time.Hour, placed(time.Minute))},
+			true, Error, []string{"schedulerName: default-scheduler"}},
 		{"our scheduler places others first", []*corev1.Pod{pod("a", "plimsoll", time.Hour, nil), pod("b", "plimsoll-2", time.Hour, placed(time.Second))}, true, OK, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

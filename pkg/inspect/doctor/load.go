@@ -356,7 +356,7 @@ func (s *sourceFacts) checkContested() []Check {
 	if s.diagnosis.Rivals == nil && len(kept) > 0 {
 		return kept
 	}
-	return append(s.checkRivals(), kept...)
+	return append(s.checkRivals(len(kept) > 0), kept...)
 }
 
 // keptSets are the target sets that the running scheduler uses, and a scheduler that starts now would not. A scheduler keeps the
@@ -399,20 +399,25 @@ func (s *sourceFacts) setsOf(resource string) (sets []source.TargetSet) {
 
 // checkKept warns of a target set that the running scheduler keeps.
 func (s *sourceFacts) checkKept(set source.TargetSet) []Check {
-	now := response.SetOf(s.setsOf(set.Resource.String())[0])
+	var now []string
+	sets := s.setsOf(set.Resource.String())
+	for _, n := range sets {
+		now = append(now, response.SetOf(n).String())
+	}
+	first := response.SetOf(sets[0])
 	const why = "Find out who scrapes the target set that the scheduler uses, unless you have just replaced the exporter. " +
 		"A scheduler keeps the sets that it has used until it restarts."
 	advice := say(why)
-	if now.Evidence != response.Untargeted && s.diagnosis.Dialect != "" { // the selector is for dialects
-		advice = s.edit(providerYAML("selector", s.selectorWith(now.Selector())),
+	if len(sets) == 1 && first.Evidence != response.Untargeted && s.diagnosis.Dialect != "" { // the selector is for dialects
+		advice = s.edit(providerYAML("selector", s.selectorWith(first.Selector())),
 			"if the other target set is your exporter's, select it:", why)
 	}
 	return warn(advice, "the running scheduler has the %s load of %s from %s; one that starts now would use %s", set.Resource,
-		text.Count(set.Nodes, "node"), response.SetOf(set), now)
+		text.Count(set.Nodes, "node"), response.SetOf(set), strings.Join(now, ", "))
 }
 
-// checkRivals checks that no node is named by several target sets.
-func (s *sourceFacts) checkRivals() []Check {
+// checkRivals checks that no node is named by several target sets. A scheduler that keeps other sets uses others than doctor.
+func (s *sourceFacts) checkRivals(keepsOthers bool) []Check {
 	rivals := s.diagnosis.Rivals
 	switch {
 	case rivals == nil:
@@ -421,7 +426,7 @@ func (s *sourceFacts) checkRivals() []Check {
 		return nil // the check of clusters reports it
 	}
 	message := "%s named by several target sets: %s is used, %s is ignored"
-	known := slices.ContainsFunc(s.metrics, s.isOfSet)
+	known := !keepsOthers && slices.ContainsFunc(s.metrics, s.isOfSet)
 	if !known {
 		message = "%s named by several target sets: for a scheduler that starts now, %s is used, %s is ignored"
 	}

@@ -506,18 +506,15 @@ func (f *facts) checkQueue(name string, queues map[string]*queue) []Check {
 	}
 	message := fmt.Sprintf("%s for scheduler %q, and no scheduler has looked: %s", text.Count(len(q.unseen), "waiting pod"), name,
 		text.FirstN(q.unseen))
-	own, waited := slices.Contains(f.profiles(), name), f.clock().Sub(q.since)
+	own := slices.Contains(f.profiles(), name)
 	runs, see := f.schedulerOf(name)
-	for _, profile := range runs { // a scheduler takes the pods of all profiles from one queue
-		if other := queues[profile]; other != nil && other.looked.After(q.looked) {
-			q.looked = other.looked
-		}
-	}
+	looked := q.lastLook(runs, queues)
+	waited := f.clock().Sub(looked)
 	switch {
 	case own && !f.leading():
 		return causedBy(fail(run(see, "Start the scheduler; the pods need no change. See why it is down:"),
 			"%s; a profile has this name, but its scheduler is down", message), "scheduler")
-	case q.looked.After(q.since): // they are next
+	case looked.After(q.since) && waited < hanging: // they are next
 		return nil
 	case own && waited < hanging:
 		return warn(run(see, "Its queue may be long. Run doctor again in a minute: if the pods still wait, the scheduler hangs."),
@@ -541,6 +538,17 @@ func (f *facts) checkQueue(name string, queues map[string]*queue) []Check {
 	advice := run("kubectl get pods -A --field-selector "+selector+" -o "+live.ShellQuote(columns),
 		"Write schedulerName: %s into the templates of the pods' owners. Create pods and Jobs anew. See the owners:", similar[0])
 	return failIf(waited >= hanging)(advice, "%s", message)
+}
+
+// lastLook returns when the scheduler with these profiles last looked at a pod, or the time since which one waits if that is later.
+func (q *queue) lastLook(profiles []string, queues map[string]*queue) time.Time {
+	last := slices.MaxFunc([]time.Time{q.since, q.looked}, time.Time.Compare)
+	for _, profile := range profiles { // a scheduler takes the pods of all profiles from one queue
+		if other := queues[profile]; other != nil && other.looked.After(last) {
+			last = other.looked
+		}
+	}
+	return last
 }
 
 // schedulerOf returns the profiles of the scheduler with a profile of the name, and the command that shows it. An unknown scheduler

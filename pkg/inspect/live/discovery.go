@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -93,9 +94,15 @@ func (c *Connection) ownPod(ctx context.Context) *Workload {
 	if deployment := c.deploymentOf(ctx, pod); deployment != nil {
 		w.Kind, w.Name, w.Pods = "Deployment", deployment.Name, c.podsOf(ctx, deployment)
 		w.Release = deployment.Annotations[releaseAnnotation]
+		if n, err := strconv.ParseInt(deployment.Annotations[desiredReplicas], 10, 32); err == nil {
+			w.Replicas = new(int32(n))
+		}
 	}
 	return w
 }
+
+// desiredReplicas is the annotation of a ReplicaSet with the number of pods that its Deployment wants.
+const desiredReplicas = "deployment.kubernetes.io/desired-replicas"
 
 // deploymentOf returns the Deployment of a pod; nil if it has none, or if that cannot be read.
 func (c *Connection) deploymentOf(ctx context.Context, pod *corev1.Pod) *appsv1.Deployment {
@@ -288,17 +295,20 @@ func (c *Connection) OtherSchedulers(
 ) (others []*Configuration, unread []Unread) {
 	const few = 20
 	found, unread := mountedBy(own, pods)
-	unread = unread[:min(few, len(unread))]
-	if len(found) > few {
+	if len(found) > few || len(unread) > few {
 		accounts, _ := c.binders(ctx) // where they cannot be read, the order decides
-		rank := func(m mounted) int {
-			if accounts[m.namespace+"/"+m.workload.ServiceAccount] {
+		rank := func(w *Workload) int {
+			switch {
+			case accounts[w.Namespace+"/"+w.ServiceAccount]:
 				return 0
+			case w.ServiceAccount == "": // a static pod, which its node's administrator runs
+				return 1
 			}
-			return 1
+			return 2
 		}
-		slices.SortStableFunc(found, func(a, b mounted) int { return rank(a) - rank(b) })
-		found = found[:few]
+		slices.SortStableFunc(found, func(a, b mounted) int { return rank(a.workload) - rank(b.workload) })
+		slices.SortStableFunc(unread, func(a, b Unread) int { return rank(a.Workload) - rank(b.Workload) })
+		found, unread = found[:min(few, len(found))], unread[:min(few, len(unread))]
 	}
 	for _, m := range found {
 		other, err := c.decodeConfigMap(ctx, m.namespace, m.name, m.key)
@@ -322,7 +332,8 @@ type mounted struct {
 	namespace, name, key string
 }
 
-// mountedBy returns what pods that look like other schedulers mount, each once, and the schedulers whose file no ConfigMap has.
+// mountedBy returns what pods that look like other schedulers mount, and the schedulers whose file no ConfigMap has. Of the static
+// pods of several nodes it returns the first.
 func mountedBy(own *Configuration, pods []*corev1.Pod) (found []mounted, unread []Unread) {
 	seen := map[string]bool{}
 	for _, pod := range pods {
@@ -333,12 +344,18 @@ func mountedBy(own *Configuration, pods []*corev1.Pod) (found []mounted, unread 
 		}
 		name, key, err := configMapOf(pod.Spec, workload)
 		id := path.Join(pod.Namespace, name, key)
+		if err != nil {
+			id = fmt.Sprintf("%s %q", pod.Namespace, workload.Args)
+			err = fmt.Errorf("no ConfigMap has its file %s", workload.configFile())
+		}
 		switch {
-		case err != nil && path.Base(workload.Args[0]) == program && workload.configFile() != "":
-			unread = append(unread, Unread{workload, err, ""})
-		case err == nil && !seen[id]:
+		case seen[id]:
+		case err == nil:
 			seen[id] = true
 			found = append(found, mounted{workload, pod.Namespace, name, key})
+		case path.Base(workload.Args[0]) == program && workload.configFile() != "":
+			seen[id] = true
+			unread = append(unread, Unread{workload, err, ""})
 		}
 	}
 	return found, unread

@@ -669,10 +669,11 @@ func TestConfiguration_OfTheOwnPod(t *testing.T) {
 	set := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "plimsoll-system", Name: "plimsoll-5d8c", OwnerReferences: controlledBy("Deployment", "plimsoll"),
-			Annotations: d.Annotations, // as the Deployment's controller copies them
+			Annotations: maps.Clone(d.Annotations), // as the Deployment's controller copies them
 		},
 		Spec: appsv1.ReplicaSetSpec{Selector: selector, Template: d.Spec.Template},
 	}
+	set.Annotations["deployment.kubernetes.io/desired-replicas"] = "3"
 	labels := maps.Clone(d.Labels)
 	maps.Copy(labels, hash)
 	own := &corev1.Pod{
@@ -695,7 +696,7 @@ func TestConfiguration_OfTheOwnPod(t *testing.T) {
 		t.Fatal(err, found.Err)
 	}
 	if w := found.Workload; w.String() != "Deployment plimsoll-system/plimsoll" || w.Container != "kube-scheduler" ||
-		!slices.Equal(w.Pods, []string{name, "plimsoll-old"}) || w.Release != "plimsoll" {
+		!slices.Equal(w.Pods, []string{name, "plimsoll-old"}) || w.Release != "plimsoll" || w.Replicas == nil || *w.Replicas != 3 {
 		t.Errorf("workload %+v", w)
 	}
 
@@ -1218,15 +1219,25 @@ func TestOtherSchedulers_OfFiles(t *testing.T) {
 		p.Spec.Containers = []corev1.Container{{Name: "c", Command: command}}
 		return p
 	}
-	pods := []*corev1.Pod{
-		pod("static", "/bin/kube-scheduler", "--config=/etc/kubernetes/scheduler.yaml"), pod("stock", "kube-scheduler", "--leader-elect=true"),
-		pod("proxy", "kube-proxy", "--config=/etc/proxy.yaml"),
+	var pods []*corev1.Pod
+	for i := range 30 { // A tenant's have an account. They come first.
+		p := pod(fmt.Sprint("evil-", i), "/bin/kube-scheduler", fmt.Sprintf("--config=/evil-%d.yaml", i))
+		p.Namespace, p.Spec.ServiceAccountName = "tenant", "default"
+		pods = append(pods, p)
 	}
+	scheduler := []string{"/bin/kube-scheduler", "--config=/etc/kubernetes/scheduler.yaml"}
+	for _, name := range []string{"static-a", "static-b"} {
+		p := pod(name, scheduler...)
+		p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"}
+		pods = append(pods, p)
+	}
+	pods = append(pods, pod("stock", "kube-scheduler", "--leader-elect=true"),
+		pod("proxy", "kube-proxy", "--config=/etc/proxy.yaml"))
 	found, unread := newAPIServer(t).connect(t, false).OtherSchedulers(t.Context(), &Configuration{}, pods)
-	if len(found) > 0 || len(unread) != 1 || unread[0].Workload.Name != "static" {
-		t.Fatalf("found %+v and unread %+v, want static alone", found, unread)
+	if len(found) > 0 || len(unread) != 20 || unread[0].Workload.Name != "static-a" || unread[1].Workload.Namespace != "tenant" {
+		t.Fatalf("found %+v and unread %+v, want 20, the first static-a", found, unread)
 	}
-	wantError(t, unread[0].Err, "/etc/kubernetes/scheduler.yaml, which no ConfigMap has")
+	wantError(t, unread[0].Err, "no ConfigMap has its file /etc/kubernetes/scheduler.yaml")
 }
 
 // The leader's metrics are read, whatever the order of pods. If it does not answer, those of another pod are.

@@ -97,7 +97,7 @@ func TestCluster_PodUsage_OfNamespace(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	cluster := open(t, newAPIServer(t).connect(t, false),
-		"metricProvider: {type: Prometheus, address: '"+server.URL+"', "+ownQueries+"}", SourceOptions{},
+		"metricProvider: {type: Prometheus, timeout: 1m, address: '"+server.URL+"', "+ownQueries+"}", SourceOptions{},
 		runningPods("shop", "other")...)
 	usages, err := cluster.PodUsage(t.Context(), cluster.Sources()[0].Spec, "shop")
 	must(t, err)
