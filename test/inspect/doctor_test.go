@@ -345,7 +345,7 @@ func TestDoctor_Metrics(t *testing.T) {
 	// A wrong option ends the program with the usage's exit code. Failed runs are logged: nobody answers at port 1.
 	shared.plimsoll(t, "doctor", "--config=/nonexistent", "--metrics-address="+address).wants(t, 2)
 	cmd = exec.CommandContext(t.Context(), filepath.Join(shared.binDir, build.KubectlPlimsoll().Name), "doctor",
-		"--server=http://127.0.0.1:1", "--config="+file, "--metrics-address="+address, "--interval=1s")
+		"--server=http://127.0.0.1:1", "--config="+file, "--metrics-address="+address, "--interval=1m")
 	cmd.Env = append(os.Environ(), "KUBECONFIG=", "KUBERNETES_SERVICE_HOST=", "HOME="+t.TempDir())
 	log, err := cmd.StderrPipe()
 	must(t, err)
