@@ -454,6 +454,38 @@ func TestExecutor_BeginsNoEmptying(t *testing.T) {
 	})
 }
 
+// TestExecutor_TenantsOnEmptiedNodes has a pod that tolerates the cordon, so that the scheduler places it on a.
+func TestExecutor_TenantsOnEmptiedNodes(t *testing.T) {
+	place := func(w *world, keeps bool) {
+		w.t.Helper()
+		pod := (&fixture{pods: map[string]*corev1.Pod{}}).pod("evil", "evil-1", "a", "10m")
+		if keeps {
+			pod.Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true"}
+		}
+		if err := w.cluster.Scheduler.Add(pod); err != nil {
+			w.t.Fatal(err)
+		}
+		w.pods[pod.Name] = pod
+	}
+	for _, keeps := range []bool{false, true} {
+		t.Run(fmt.Sprintf("the node is empty; opted out: %t", keeps), func(t *testing.T) {
+			w := emptied(t)
+			place(w, keeps)
+			w.clock.SetTime(now.Add(2 * time.Hour))
+			if s := w.wants(); len(s.Cordons) != 1 { // it has the node for itself
+				t.Errorf("%d nodes are cordoned, want one", len(s.Cordons))
+			}
+			w.cluster.Unschedulable = 1
+			w.wants(uncordoned, "save", "NodeUncordoned a: 1 pod found no node")
+		})
+	}
+	t.Run("the node is being emptied", func(t *testing.T) {
+		w := emptying(t)
+		place(w, true)
+		w.wants(uncordoned, "save", "NodeUncordoned a: pod ns/evil-1 must stay (OptedOut)")
+	})
+}
+
 // TestExecutor_Confirmed has a confirmed plan that empties a of web-1.
 func TestExecutor_Confirmed(t *testing.T) {
 	add := func(w *world, workload, name, node string) {
