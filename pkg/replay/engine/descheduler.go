@@ -71,10 +71,10 @@ func newDescheduling(e *engine, d Descheduler) *descheduling {
 func (*descheduling) begin(*rebalance.Move, time.Time) {}
 func (*descheduling) end(types.UID, string, time.Time) {}
 
-func (d *descheduling) plan(context.Context) ([]rebalance.Move, error) {
+func (d *descheduling) plan(context.Context) (*rebalance.Plan, error) {
 	e := d.engine
 	if e.measured.ticks%input.Ticks(d.every) != 0 {
-		return nil, nil
+		return &rebalance.Plan{}, nil
 	}
 	var hot []int
 	room, used := 0.0, make([]float64, len(e.nodes))
@@ -114,7 +114,7 @@ func (d *descheduling) plan(context.Context) ([]rebalance.Move, error) {
 			moves = append(moves, rebalance.Move{From: e.Nodes[node].Name, UID: e.pods[i].object.UID})
 		}
 	}
-	return moves, nil
+	return &rebalance.Plan{Moves: moves}, nil
 }
 
 // candidates returns the pods of a node, the lowest QoS class first.

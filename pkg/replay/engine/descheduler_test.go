@@ -106,9 +106,9 @@ func TestDescheduler_OfAWorkload(t *testing.T) {
 				e.measured.add(1, podusage.Amounts{})
 				e.measured.next()
 			}
-			moves, err := e.mover.plan(t.Context())
-			if err != nil || len(moves) != tc.want {
-				t.Errorf("%d moves, error %v, want %d", len(moves), err, tc.want)
+			plan, err := e.mover.plan(t.Context())
+			if err != nil || len(plan.Moves) != tc.want {
+				t.Errorf("%d moves, error %v, want %d", len(plan.Moves), err, tc.want)
 			}
 		})
 	}

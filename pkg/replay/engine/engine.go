@@ -312,7 +312,7 @@ func (e *engine) left(i int) int {
 
 // use applies actual usage for the tick.
 func (e *engine) use(tick int) {
-	counted := time.Duration(tick)*input.Tick >= e.Length-e.Counted
+	counted := e.counts(tick)
 	for i := range e.nodes {
 		n := &e.nodes[i]
 		cpu, memory := 0.0, 0.0

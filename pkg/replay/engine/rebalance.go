@@ -53,8 +53,8 @@ type mover struct {
 
 // planner chooses the moves.
 type planner interface {
-	// plan returns the moves of a tick.
-	plan(ctx context.Context) ([]rebalance.Move, error)
+	// plan returns the moves of a tick, and which pods of hot nodes stay.
+	plan(ctx context.Context) (*rebalance.Plan, error)
 	// begin notes a move before the eviction. end notes the replacement's node, empty if it did not start in time.
 	begin(move *rebalance.Move, now time.Time)
 	end(pod types.UID, node string, now time.Time)
@@ -127,20 +127,16 @@ type rebalancing struct {
 	history rebalance.History
 }
 
-func (r *rebalancing) plan(ctx context.Context) ([]rebalance.Move, error) {
+func (r *rebalancing) plan(ctx context.Context) (*rebalance.Plan, error) {
 	e := r.engine
 	nodes, err := rebalance.Look(ctx, e.scheduler, r.load, r.c)
 	if err != nil {
 		return nil, err
 	}
 	r.history.Observe(nodes, r.c)
-	plan, err := rebalance.Make(ctx, rebalance.Cluster{
+	return rebalance.Make(ctx, rebalance.Cluster{
 		Scheduler: e.scheduler, SchedulerNames: []string{e.policy.schedulerName()}, Load: r.load, Now: e.clock.Now(), Usage: r.usageOf,
 	}, &r.history, r.c)
-	if err != nil {
-		return nil, err
-	}
-	return plan.Moves, nil
 }
 
 func (r *rebalancing) begin(move *rebalance.Move, now time.Time)     { r.history.Begin(move, now) }
@@ -182,17 +178,23 @@ func (e *engine) move(ctx context.Context, tick int) error {
 			delete(m.underWay, i)
 		}
 	}
-	moves, err := m.plan(ctx)
+	plan, err := m.plan(ctx)
 	if err != nil {
 		return err
 	}
-	for i := range moves {
-		if err := e.evict(&moves[i], tick); err != nil {
+	if e.counts(tick) {
+		e.figures.stays(plan)
+	}
+	for i := range plan.Moves {
+		if err := e.evict(&plan.Moves[i], tick); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// counts reports whether figures cover the tick.
+func (e *engine) counts(tick int) bool { return time.Duration(tick)*input.Tick >= e.Length-e.Counted }
 
 // endTerminating removes the evicted pods whose time is over.
 func (e *engine) endTerminating(tick int) error {
@@ -244,9 +246,10 @@ func (e *engine) evict(move *rebalance.Move, tick int) error {
 	m.begin(move, now)
 	m.departures[i] = append(m.departures[i], departure{move.From, now})
 	u := underWay{Move: *move, until: now.Add(readyWithin), mark: -1}
-	if since := time.Duration(tick) * input.Tick; since >= e.Length-e.Counted {
+	if e.counts(tick) {
 		u.mark = e.figures.Moves
 		e.figures.Moves++
+		since := time.Duration(tick) * input.Tick
 		e.figures.charts.Moves = append(e.figures.charts.Moves, report.MoveMark{Seconds: since.Seconds(), From: move.From})
 	}
 	m.underWay[i] = u

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
@@ -59,6 +60,24 @@ func TestRebalance(t *testing.T) {
 	}
 	if m := with.Charts.Moves; len(m) != 1 || m[0].Seconds != 26.5*60 || m[0].From == m[0].To || m[0].To == "" {
 		t.Errorf("moves in the charts: %+v, want one at 26:30 between the nodes", m)
+	}
+}
+
+// At 26:30 the first pod finds no room, and the third goes. The mean of 5 minutes is then 90 %, from 27:30 on 2 points less with each
+// tick, and 74 % at 31:00. So the node rests for 8 ticks from 27:00 on.
+func TestRebalance_Stays(t *testing.T) {
+	run := replayOne(t, growing(), predictedPeak(t).WithRebalancer(small(), halfMinutes))
+	if diff := cmp.Diff(map[string]float64{"NoRoom": 0.5}, run.StayMinutes); diff != "" || run.RestingMinutes != 4 || run.DeferredMinutes != 0 {
+		t.Errorf("resting %v, deferred %v, want 4 and 0; pod-minutes (-want +got):\n%s", run.RestingMinutes, run.DeferredMinutes, diff)
+	}
+	none := small()
+	none.MaxMovesPerHour = 0 // the node is deferred from 26:30 until the third pod ends at 47:30, and then until 51:30 by the mean
+	if run = replayOne(t, growing(), predictedPeak(t).WithRebalancer(none, halfMinutes)); run.DeferredMinutes != 25 || run.Moves != 0 {
+		t.Errorf("deferred for %v minutes, want 25, with %d moves", run.DeferredMinutes, run.Moves)
+	}
+	none.MaxHotNodesPercent = 0
+	if run = replayOne(t, growing(), predictedPeak(t).WithRebalancer(none, halfMinutes)); run.StoppedMinutes != 25 {
+		t.Errorf("stopped for %v minutes, want 25", run.StoppedMinutes)
 	}
 }
 
