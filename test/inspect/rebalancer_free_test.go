@@ -17,8 +17,9 @@ import (
 
 const freeGoal = "goals: [Cool, Free]\nfreeMinNodes: 1\nfreeMaxNodes: 1\nfreeRest: 1m\n"
 
-// idle has a pod of web on each node. w-2 and w-3 are at 25 %, by pods that stay, so only w-1 can be emptied.
-func idle(t *testing.T) {
+// idle has a pod of web on each node. w-2 and w-3 are at 25 %, by pods that stay, so only w-1 can be emptied. Once replicated is
+// called, moved pods get replacements.
+func idle(t *testing.T) (replicated func()) {
 	t.Helper()
 	shared.clear(t)
 	ctx := t.Context()
@@ -38,7 +39,7 @@ func idle(t *testing.T) {
 		}
 		must(t, shared.CreatePods(ctx, web("web-"+name, name)))
 	}
-	replicate(t, 3, web("", ""))
+	return func() { replicate(t, 3, web("", "")) }
 }
 
 // cordon returns whether a node is cordoned, and the annotation.
@@ -51,7 +52,7 @@ func cordon(t *testing.T, name string) (bool, string) {
 
 // TestRebalance_EvictFree asks first, and then empties the node that the rebalancer would empty.
 func TestRebalance_EvictFree(t *testing.T) {
-	idle(t)
+	idle(t)()
 	args := []string{
 		"rebalance", "--evict", "--config", shared.writeConfiguration(t, movingConfiguration), "--rebalancer-config", limits(t, freeGoal),
 	}
@@ -87,7 +88,7 @@ func TestRebalance_EvictFree(t *testing.T) {
 
 // TestRebalancer_Free empties w-1, and is killed meanwhile. Then a pod waits that fits w-1 alone.
 func TestRebalancer_Free(t *testing.T) {
-	idle(t)
+	replicated := idle(t)
 	ctx, nodes := t.Context(), shared.Client.CoreV1().Nodes()
 	createState(t, metav1.NamespaceDefault)
 	goals := limits(t, freeGoal)
@@ -98,13 +99,15 @@ func TestRebalancer_Free(t *testing.T) {
 		t.Error("w-1 is cordoned during a pause")
 	}
 
-	// SIGKILL as soon as the node is cordoned. The first eviction follows 5 s later.
+	// SIGKILL once the node is cordoned. The first eviction follows 5 s later. Even if the kill is later, the node is not empty before
+	// the pod has a replacement.
 	pause(t, false)
 	r.until("w-1 is cordoned", func() bool { is, at := cordon(t, "w-1"); return is && at != "" })
 	must(t, r.Kill())
 	if s := stateOf(t); len(s.Cordons) != 1 || s.Cordons[0].Node != "w-1" || !s.Cordons[0].Emptied.IsZero() {
 		t.Errorf("the state has the cordons %+v, want that of w-1", s.Cordons)
 	}
+	replicated()
 	must(t, r.Start(ctx))
 	r.until("w-1 is empty", func() bool { return r.metric("empty_nodes") == 1 && r.metric("emptying_nodes") == 0 })
 	records := stateOf(t).Records
