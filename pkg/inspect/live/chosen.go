@@ -5,9 +5,6 @@ import (
 	"strings"
 )
 
-// Chosen are the flags of kubectl that chose the cluster and the user; all may be empty.
-type Chosen struct{ Kubeconfig, Context, Cluster, Server, User, As string }
-
 // called matches the programs that take the flags, with the plugin's subcommand. It also matches what is quoted, to skip it.
 var called = regexp.MustCompile(`\\.|'[^']*'|(?:^|; |&& |\| )(?:kubectl plimsoll [a-z-]+|kubectl|helm)(?: |$)`)
 

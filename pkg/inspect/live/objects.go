@@ -102,15 +102,6 @@ func (c *Connection) User(ctx context.Context) string {
 	return cmp.Or(c.user, UnknownUser)
 }
 
-// ShellQuote returns the text as one word of a shell, in quotes if it has special characters.
-func ShellQuote(text string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./_-"
-	if text != "" && strings.Trim(text, plain) == "" {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
-}
-
 // kind is a kind of objects.
 type kind struct {
 	schema.GroupVersionKind

@@ -1,0 +1,114 @@
+package live
+
+import (
+	"slices"
+	"strings"
+)
+
+// Chosen are the flags of kubectl that chose the cluster and the user; all may be empty.
+type Chosen struct{ Kubeconfig, Context, Cluster, Server, User, As string }
+
+// flags are the names of a program's flags for the fields of Chosen, in their order. Empty is none.
+type flags [6]string
+
+var (
+	ofKubectl = flags{"--kubeconfig", "--context", "--cluster", "--server", "--user", "--as"}
+	ofHelm    = flags{"--kubeconfig", "--kube-context", "", "--kube-apiserver", "", "--kube-as-user"}
+	// granting lacks --as: who lacks a permission cannot grant it.
+	granting = flags{"--kubeconfig", "--context", "--cluster", "--server", "--user"}
+)
+
+// Command is a line for a shell that users copy: calls of programs. Nil is none.
+type Command []call
+
+// call is a call of a program.
+type call struct {
+	// operator is that of the shell before the call; empty for the first.
+	operator, program string
+	flags             flags
+	args              []string
+	// into is the file that its output is written to; empty for none.
+	into string
+}
+
+// Kubectl returns a call of kubectl.
+func Kubectl(args ...string) Command {
+	return Command{{program: "kubectl", flags: ofKubectl, args: args}}
+}
+
+// Granting returns a call of kubectl that grants a permission, as the user who impersonates another.
+func Granting(args ...string) Command {
+	return Command{{program: "kubectl", flags: granting, args: args}}
+}
+
+// Plugin returns a call of a subcommand of this program as kubectl's plugin.
+func Plugin(subcommand string, args ...string) Command {
+	return Command{{program: "kubectl plimsoll " + subcommand, flags: ofKubectl, args: args}}
+}
+
+// Helm returns a call of Helm.
+func Helm(args ...string) Command { return Command{{program: "helm", flags: ofHelm, args: args}} }
+
+// Call returns a call of a program that does not choose a cluster.
+func Call(program string, args ...string) Command { return Command{{program: program, args: args}} }
+
+// And calls next if c succeeds.
+func (c Command) And(next Command) Command { return c.join(" && ", next) }
+
+// Then calls next after c.
+func (c Command) Then(next Command) Command { return c.join("; ", next) }
+
+// Pipe calls next with the output of c.
+func (c Command) Pipe(next Command) Command { return c.join(" | ", next) }
+
+func (c Command) join(operator string, next Command) Command {
+	joined := slices.Concat(c, next)
+	joined[len(c)].operator = operator
+	return joined
+}
+
+// Into writes the output of the last call to the file.
+func (c Command) Into(file string) Command {
+	written := slices.Clone(c)
+	written[len(c)-1].into = file
+	return written
+}
+
+// For returns the command as text, with the flags that choose the cluster; empty if there is none.
+func (c Command) For(chosen Chosen) string {
+	values := [...]string{chosen.Kubeconfig, chosen.Context, chosen.Cluster, chosen.Server, chosen.User, chosen.As}
+	var b strings.Builder
+	for _, call := range c {
+		b.WriteString(call.operator + call.program)
+		for i, flag := range call.flags {
+			if flag != "" && values[i] != "" {
+				b.WriteString(" " + flag + " " + ShellQuote(values[i]))
+			}
+		}
+		for _, arg := range call.args {
+			b.WriteString(" " + quoteArg(arg))
+		}
+		if call.into != "" {
+			b.WriteString(" > " + ShellQuote(call.into))
+		}
+	}
+	return b.String()
+}
+
+// quoteArg quotes an argument. Of --flag=VALUE and jsonpath=VALUE only the value is quoted, as users write it.
+func quoteArg(arg string) string {
+	name, value, found := strings.Cut(arg, "=")
+	if found && (strings.HasPrefix(name, "--") || name == "jsonpath") {
+		return ShellQuote(name) + "=" + ShellQuote(value)
+	}
+	return ShellQuote(arg)
+}
+
+// ShellQuote returns the text as one word of a shell, in quotes if it has special characters.
+func ShellQuote(text string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./_-"
+	if text != "" && strings.Trim(text, plain) == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}

@@ -1,0 +1,52 @@
+package live
+
+import "testing"
+
+func TestCommand(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		chosen  Chosen
+		command Command
+		want    string
+	}{
+		{"nothing", Chosen{}, Kubectl("get", "nodes"), "kubectl get nodes"},
+		{"no command", Chosen{Context: "a"}, nil, ""},
+		{"a context", Chosen{Context: "a"}, Kubectl("get", "nodes"), "kubectl --context a get nodes"},
+		{"both, quoted", Chosen{Kubeconfig: "my file", Context: "a"}, Kubectl("get", "nodes"),
+			"kubectl --kubeconfig 'my file' --context a get nodes"},
+		{"a command in a pod", Chosen{Context: "a"}, Kubectl("-n", "s", "exec", "deploy/p", "-c", "c", "--", "kubectl-plimsoll", "doctor"),
+			"kubectl --context a -n s exec deploy/p -c c -- kubectl-plimsoll doctor"},
+		{"a plugin, whose flags follow its name", Chosen{Context: "a"}, Plugin("top", "--config", "f"),
+			"kubectl plimsoll top --context a --config f"},
+		{"Helm", Chosen{Kubeconfig: "k", Context: "a"}, Helm("upgrade", "p", "oci://x", "--set", "a=b"),
+			"helm --kubeconfig k --kube-context a upgrade p oci://x --set a=b"},
+		{"all", Chosen{Cluster: "c", Server: "https://b", User: "u", As: "jane doe"}, Kubectl("get", "nodes"),
+			"kubectl --cluster c --server https://b --user u --as 'jane doe' get nodes"},
+		{"all of Helm's", Chosen{Cluster: "c", Server: "https://b", User: "u", As: "jane"}, Helm("list"),
+			"helm --kube-apiserver https://b --kube-as-user jane list"},
+		{"a grant, which the impersonated user cannot make", Chosen{Context: "a", User: "u", As: "jane"}, Granting("apply", "-f", "FILE"),
+			"kubectl --context a --user u apply -f FILE"},
+		{"several", Chosen{Context: "a"}, Kubectl("get", "a").Then(Kubectl("get", "b")).And(Kubectl("logs", "c").Pipe(Call("grep", "x y"))),
+			"kubectl --context a get a; kubectl --context a get b && kubectl --context a logs c | grep 'x y'"},
+		{"a file", Chosen{Context: "a"}, Kubectl("create", "token", "n").Into("my token"), "kubectl --context a create token n > 'my token'"},
+		{"names that look like commands", Chosen{Context: "a"}, Kubectl("get", "x; kubectl y", "it's", "--;ls=1", "--f=a b", ""),
+			`kubectl --context a get 'x; kubectl y' 'it'\''s' '--;ls'=1 --f='a b' ''`},
+		{"a JSONPath", Chosen{}, Kubectl("get", "node", "n", "-o", "jsonpath={.status}"), "kubectl get node n -o jsonpath='{.status}'"},
+		{"another program", Chosen{Context: "a"}, Call("curl", "-sS", "http://p/?query=1"), "curl -sS 'http://p/?query=1'"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := tt.command.For(tt.chosen); got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// Commands share calls, such as that of metrics-server's log.
+func TestCommand_KeepsItsParts(t *testing.T) {
+	first, next := Kubectl("get", "a"), Kubectl("get", "b")
+	_ = first.And(next).Into("f")
+	if got := next.For(Chosen{}) + first.For(Chosen{}); got != "kubectl get bkubectl get a" {
+		t.Error(got)
+	}
+}
