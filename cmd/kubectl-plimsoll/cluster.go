@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
+	componentversion "k8s.io/component-base/version"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
@@ -95,15 +96,22 @@ func (f *clusterFlags) connect() (*live.Connection, error) {
 	return conn, nil
 }
 
+// foundBy returns the function that a command calls with the configuration that it found.
+func foundBy(cmd *cobra.Command, c *live.Connection) func(*live.Configuration) {
+	return func(found *live.Configuration) {
+		warnOfOtherMinor(cmd, c.Chosen, componentversion.Get().GitVersion, found.Workload)
+	}
+}
+
 // warnOfOtherMinor prints a warning if the scheduler's image names another minor version of Kubernetes. Its stock
 // plugins may differ.
-func warnOfOtherMinor(cmd *cobra.Command, kubernetes string, w *live.Workload) {
+func warnOfOtherMinor(cmd *cobra.Command, chosen live.Chosen, kubernetes string, w *live.Workload) {
 	if w == nil {
 		return
 	}
 	if other := skew.OtherCommand(skew.Minor(kubernetes), skew.MinorOfImage(w.Image)); other != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "Warning: %s; use the one in the scheduler's pod: %s\n", other,
-			w.ExecCommand("kubectl-plimsoll "+cmd.Name()+" ..."))
+			w.ExecCommand("kubectl-plimsoll", cmd.Name(), "...").For(chosen))
 	}
 }
 

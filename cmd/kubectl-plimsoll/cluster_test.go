@@ -60,20 +60,22 @@ func TestWarnOfOtherMinor(t *testing.T) {
 		return &live.Workload{Kind: "Deployment", Namespace: "team", Name: "lines", Container: "kube-scheduler", Image: image}
 	}
 	for _, tt := range []struct {
-		name, kubernetes string
-		workload         *live.Workload
-		want             string
+		name       string
+		chosen     live.Chosen
+		kubernetes string
+		workload   *live.Workload
+		want       string
 	}{
-		{"another minor", "v1.36.4", workload("plimsoll:0.1.0-k8s1.37"), "Warning: this kubectl-plimsoll is of Kubernetes 1.36, the scheduler of 1.37: stock plugins and weights may differ; " +
-			"use the one in the scheduler's pod: kubectl -n team exec deploy/lines -c kube-scheduler -- kubectl-plimsoll explain ...\n"},
-		{"the same minor", "v1.37.0", workload("plimsoll:0.1.0-k8s1.37"), ""},
-		{"a tag without a minor", "v1.37.0", workload("plimsoll:mine"), ""},
-		{"no scheduler is known", "v1.37.0", nil, ""},
+		{"another minor", live.Chosen{Context: "a"}, "v1.36.4", workload("plimsoll:0.1.0-k8s1.37"), "Warning: this kubectl-plimsoll is of Kubernetes 1.36, the scheduler of 1.37: stock plugins and weights may differ; " +
+			"use the one in the scheduler's pod: kubectl --context a -n team exec deploy/lines -c kube-scheduler -- kubectl-plimsoll explain ...\n"},
+		{"the same minor", live.Chosen{}, "v1.37.0", workload("plimsoll:0.1.0-k8s1.37"), ""},
+		{"a tag without a minor", live.Chosen{}, "v1.37.0", workload("plimsoll:mine"), ""},
+		{"no scheduler is known", live.Chosen{}, "v1.37.0", nil, ""},
 	} {
 		var stderr bytes.Buffer
 		cmd := &cobra.Command{Use: "explain POD"}
 		cmd.SetErr(&stderr)
-		if warnOfOtherMinor(cmd, tt.kubernetes, tt.workload); stderr.String() != tt.want {
+		if warnOfOtherMinor(cmd, tt.chosen, tt.kubernetes, tt.workload); stderr.String() != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.name, &stderr, tt.want)
 		}
 	}

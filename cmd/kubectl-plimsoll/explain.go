@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	componentversion "k8s.io/component-base/version"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
@@ -148,7 +147,7 @@ func (o *explainOptions) explain(cmd *cobra.Command, connection *live.Connection
 	return explain.Run(cmd.Context(), connection, explain.Request{
 		Configuration: o.cluster.configuration, Source: o.cluster.source, Target: target, File: o.file, Stdin: cmd.InOrStdin(),
 		Namespace: *o.cluster.kube.Namespace, Top: o.top, Compare: o.nodes, SchedulerName: o.schedulerName, Progress: bar.Set,
-		Found: func(c *live.Configuration) { warnOfOtherMinor(cmd, componentversion.Get().GitVersion, c.Workload) },
+		Found: foundBy(cmd, connection),
 	})
 }
 

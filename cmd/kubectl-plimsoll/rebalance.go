@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
-	componentversion "k8s.io/component-base/version"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
@@ -55,7 +54,7 @@ Ctrl-C uncordons it. This needs the permission to patch nodes. Once it is empty,
 				return err
 			}
 			request.Configuration, request.Source = cluster.configuration, cluster.source
-			request.Found = func(c *live.Configuration) { warnOfOtherMinor(cmd, componentversion.Get().GitVersion, c.Workload) }
+			request.Found = foundBy(cmd, connection)
 			if evict {
 				return runEviction(cmd, cluster, connection, request, yes)
 			}

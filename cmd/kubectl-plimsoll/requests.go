@@ -113,7 +113,7 @@ func (o *requestsOptions) run(cmd *cobra.Command, args []string) error {
 	case "yaml":
 		return report.WritePatches(cmd.OutOrStdout())
 	case commandsFormat:
-		return report.WriteCommands(cmd.OutOrStdout(), connection.Chosen.Command("kubectl"))
+		return report.WriteCommands(cmd.OutOrStdout(), connection.Chosen)
 	}
 	return o.output.print(cmd, report, "", nil, report.Print)
 }

@@ -8,11 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	componentversion "k8s.io/component-base/version"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 )
 
@@ -144,7 +142,7 @@ func (o *whatIfOptions) run(cmd *cobra.Command) error {
 	result, err := whatif.Run(ctx, connection, whatif.Request{
 		Configuration: o.cluster.configuration, Source: o.cluster.source, Scenario: o.scenario, File: o.file, Stdin: cmd.InOrStdin(),
 		SchedulerName: o.schedulerName, ProfileFrom: o.profileFrom, PoolLabel: o.poolLabel,
-		Found: func(c *live.Configuration) { warnOfOtherMinor(cmd, componentversion.Get().GitVersion, c.Workload) }, Progress: bar.Set,
+		Found: foundBy(cmd, connection), Progress: bar.Set,
 	})
 	bar.Clear()
 	if err != nil {

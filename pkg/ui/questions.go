@@ -49,7 +49,7 @@ type badQuery struct{ error }
 // reply is the result of a question, and the command that answers it in a terminal.
 type reply struct {
 	result  any
-	command string
+	command live.Command
 }
 
 // explain explains the pod of the query. Two nodes are compared.
@@ -74,7 +74,7 @@ func (s *Server) explain(ctx context.Context, query url.Values) (reply, error) {
 	if !lent {
 		debug.FreeOSMemory() // it has simulated the scheduler once more
 	}
-	return reply{result, "kubectl plimsoll explain " + live.ShellQuote(pod) + " -n " + live.ShellQuote(namespace)}, err
+	return reply{result, live.Plugin("explain", pod, "-n", namespace)}, err
 }
 
 // whatIf runs the scenario of the query. Waiting pods are placed too.
@@ -99,26 +99,25 @@ func (q *Questions) whatIf(ctx context.Context, query url.Values) (reply, error)
 }
 
 // command returns the command of the scenario, which reads a workload from a file.
-func (w *WhatIf) command() string {
-	var b strings.Builder
-	if w.Workload.Name != "" {
-		fmt.Fprintf(&b, "kubectl get %s %s -n %s -o yaml | ",
-			w.Workload.Type(), live.ShellQuote(w.Workload.Name), live.ShellQuote(w.Namespace))
-	}
-	b.WriteString("kubectl plimsoll what-if")
+func (w *WhatIf) command() live.Command {
+	var args []string
 	switch {
 	case w.Replicas != nil:
-		fmt.Fprintf(&b, " -f - --replicas %d", *w.Replicas)
+		args = append(args, "-f", "-", "--replicas", strconv.Itoa(*w.Replicas))
 	case w.Fewer > 0:
-		fmt.Fprintf(&b, " -f - --fewer %d", w.Fewer)
+		args = append(args, "-f", "-", "--fewer", strconv.Itoa(w.Fewer))
 	}
 	for _, node := range w.Drain {
-		b.WriteString(" --drain " + live.ShellQuote(node))
+		args = append(args, "--drain", node)
 	}
 	if w.AddNodes > 0 {
-		fmt.Fprintf(&b, " --add-nodes %d --like %s", w.AddNodes, live.ShellQuote(w.Like))
+		args = append(args, "--add-nodes", strconv.Itoa(w.AddNodes), "--like", w.Like)
 	}
-	return b.String() + " --pending"
+	command := live.Plugin("what-if", append(args, "--pending")...)
+	if w.Workload.Name == "" {
+		return command
+	}
+	return live.Kubectl("get", w.Workload.Type(), w.Workload.Name, "-n", w.Namespace, "-o", "yaml").Pipe(command)
 }
 
 // addWorkload reads the number of pods, and the workload as TYPE/NAMESPACE/NAME.
@@ -166,11 +165,11 @@ func count(query url.Values, name string, highest int) (int, error) {
 func (q *Questions) moves(ctx context.Context, _ url.Values) (reply, error) {
 	defer debug.FreeOSMemory() // it has simulated the scheduler once more
 	report, err := q.Moves(ctx)
-	command := "kubectl plimsoll rebalance"
+	var args []string
 	if err == nil && len(report.Moves) > 0 {
-		command += " --evict"
+		args = []string{"--evict"}
 	}
-	return reply{report, command}, err
+	return reply{report, live.Plugin("rebalance", args...)}, err
 }
 
 // commandHeader has the command of an answer, escaped as in the path of a URL.
@@ -215,5 +214,5 @@ func (s *Server) ask(ctx context.Context, question func() (reply, error)) (conte
 		return nil, "", err
 	}
 	content, err = s.options.Encode(answer.result)
-	return content, s.options.Chosen.Command(answer.command), err
+	return content, answer.command.For(s.options.Chosen), err
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
@@ -43,15 +44,22 @@ func failIf(severe bool) reporter {
 	return warn
 }
 
-// say, run and write return one advice: a text, a text with a command, and a text with YAML.
-func say(format string, args ...any) []Advice { return run("", format, args...) }
-
-func run(command, format string, args ...any) []Advice {
-	return []Advice{{Text: fmt.Sprintf(format, args...), Command: command}}
-}
+// say, write and facts.run return one advice: a text, a text with YAML, and a text with a command.
+func say(format string, args ...any) []Advice { return write("", format, args...) }
 
 func write(yaml, format string, args ...any) []Advice {
 	return []Advice{{Text: fmt.Sprintf(format, args...), YAML: yaml}}
+}
+
+// run lets the command act on the cluster that was checked.
+func (f *facts) run(command live.Command, format string, args ...any) []Advice {
+	return []Advice{{Text: fmt.Sprintf(format, args...), Command: command.For(f.chosen)}}
+}
+
+// grant returns the advice to grant the user permissions. What it does has no period.
+func (f *facts) grant(todo string, permissions []live.Permission, user string) []Advice {
+	return write(live.Grants(permissions, live.Subject(user)), "%s; write this to a file, and %s:", todo,
+		live.Granting("apply", "-f", "FILE").For(f.chosen))
 }
 
 // adviseFirst points to the checks of a group that found the cause.
@@ -72,13 +80,13 @@ func (f *facts) edit(yaml, todo, why string, args ...any) []Advice {
 
 // runInPod returns the advice to run doctor in the scheduler's pod.
 func (f *facts) runInPod(format string, args ...any) []Advice {
-	return run(f.configuration.Workload.DoctorCommand(), format, args...)
+	return f.run(f.configuration.Workload.DoctorCommand(), format, args...)
 }
 
 // setValues returns the advice to set values of the chart. What they do has no period.
 func (f *facts) setValues(todo string, values ...string) []Advice {
-	if command := f.configuration.Workload.HelmCommand("--set " + strings.Join(values, " --set ")); command != "" {
-		return run(command, "%s, by the chart's values:", todo)
+	if command := f.configuration.Workload.HelmCommand(values...); command != nil {
+		return f.run(command, "%s, by the chart's values:", todo)
 	}
 	return say("%s, by the chart's values %s.", todo, strings.Join(values, " and "))
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -103,9 +105,41 @@ func withoutLoad(nodes ...string) (figures []figure) {
 	return figures
 }
 
-// reportChecked makes all checks. It expects no advice to point to checks that found nothing.
+// programs matches calls of programs that reach a cluster, and inContext the calls in the context here.
+var (
+	programs  = regexp.MustCompile(`\b(kubectl|helm) `)
+	inContext = regexp.MustCompile(`\b(kubectl( plimsoll [a-z-]+)? --context|helm --kube-context) here `)
+)
+
+// expectChosen expects all commands of the checks to reach the cluster that was checked.
+func expectChosen(t *testing.T, f *facts, run func() []Check) (commands int) {
+	t.Helper()
+	before := f.chosen
+	f.chosen = live.Chosen{Context: "here", As: "jane"}
+	checks := run()
+	f.chosen = before
+	for _, c := range checks {
+		for _, a := range c.Advice {
+			command, grants := a.Text+"\n"+a.Command, a.YAML != "" || strings.Contains(a.Command, " create clusterrolebinding ")
+			calls := len(programs.FindAllString(command, -1))
+			if calls != len(inContext.FindAllString(command, -1)) || calls > 0 && strings.Contains(command, " jane ") == grants {
+				t.Errorf("%s does not reach the cluster as the right user: %s", c.ID, command)
+			}
+			commands += calls
+		}
+	}
+	return commands
+}
+
+// allOf returns the checks of a report, and one with the command that restarts the scheduler.
+func allOf(r *Report) []Check {
+	return append(slices.Concat(r.Checks, r.unchecked), Check{Advice: []Advice{{Command: r.Restart}}})
+}
+
+// reportChecked makes all checks. It expects no advice to point to checks that found nothing, or to another cluster.
 func reportChecked(t *testing.T, f *facts) *Report {
 	t.Helper()
+	expectChosen(t, f, func() []Check { return allOf(reportOn(f)) })
 	r := reportOn(f)
 	for _, c := range r.Checks {
 		for _, group := range Groups() {
@@ -745,23 +779,13 @@ func TestReportOn_Messages(t *testing.T) {
 	}
 }
 
-// TestReportOn_Chosen expects each command to act once on the cluster of the flags, though checks share advice.
+// TestReportOn_Chosen expects the commands of nodes.found, scheduler.ready (2), scheduler.metrics, a grant and the restart.
 func TestReportOn_Chosen(t *testing.T) {
 	s := healthy()
-	s.pods[0].Status.Conditions, s.metrics, s.metricsErr = nil, nil, errors.New("refused")
-	s.nodes, s.chosen = nil, live.Chosen{Context: "a"}
-	r, commands := reportOn(s.facts), 0
-	r.Checks = append(r.Checks, Check{Advice: []Advice{{Command: r.Restart}}})
-	for _, c := range r.Checks {
-		for _, a := range c.Advice {
-			if a.Command != "" && strings.Count(a.Command, "kubectl --context a ") != 1 {
-				t.Errorf("%s: %s", c.ID, a.Command)
-			}
-			commands += min(len(a.Command), 1)
-		}
-	}
-	if commands < 5 {
-		t.Errorf("%d commands, want those of nodes.found, scheduler.ready, scheduler.metrics and the restart", commands)
+	s.pods[0].Status.Conditions, s.metrics, s.metricsErr, s.nodes = nil, nil, errors.New("refused"), nil
+	s.permissions.lacking = []live.Permission{{Resource: "nodes", Verbs: []string{"list"}}}
+	if commands := expectChosen(t, s.facts, func() []Check { return allOf(reportOn(s.facts)) }); commands < 6 {
+		t.Errorf("%d commands, want 6 or more", commands)
 	}
 }
 

@@ -27,7 +27,7 @@ func (f *facts) checkFound() []Check {
 	}
 	if failed, isStatus := errors.AsType[*apierrors.StatusError](f.configurationErr); isStatus && apierrors.IsNotFound(failed) {
 		if details := failed.Status().Details; details != nil && details.Kind == "configmaps" {
-			return fail(run("kubectl get configmaps -A --field-selector metadata.name="+live.ShellQuote(details.Name),
+			return fail(f.run(live.Kubectl("get", "configmaps", "-A", "--field-selector", "metadata.name="+details.Name),
 				"Create it there, or correct its name. See whether another namespace has it:"), "%s", oneLine(f.configurationErr))
 		}
 	}
@@ -136,7 +136,7 @@ func (f *facts) checkSharedProfile() []Check {
 		skipped := skip("not checked whether %s has a profile of the same name, because its configuration could not be read: %s%s",
 			other.Workload, oneLine(other.Err), own)
 		if other.Grant != "" {
-			skipped[0].Advice = run(other.Grant, "Grant the permission:")
+			skipped[0].Advice = []Advice{{Text: "Grant the permission:", Command: other.Grant}}
 		}
 		return skipped
 	})...)
@@ -229,7 +229,7 @@ func (f *facts) checkStatistics() []Check {
 // checkPods checks that the sources measure the usage of most pods.
 func (f *facts) checkPods() []Check {
 	return each(f.statistics, func(s live.Statistics) []Check {
-		advice := run("kubectl top pods --all-namespaces",
+		advice := f.run(live.Kubectl("top", "pods", "--all-namespaces"),
 			"Requests predict the peak of the other pods. See which pods metrics-server measures:")
 		if s.FromPrometheus() {
 			advice = say("Requests predict the peak of the other pods. " +

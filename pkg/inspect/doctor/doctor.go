@@ -173,7 +173,7 @@ func Run(ctx context.Context, conn *live.Connection, o Options) (*Report, error)
 func reportOn(f *facts) *Report {
 	r := &Report{}
 	if f.configuration != nil {
-		r.Configuration, r.Restart = f.configuration.Origin, f.configuration.Workload.RestartCommand()
+		r.Configuration, r.Restart = f.configuration.Origin, f.configuration.Workload.RestartCommand().For(f.chosen)
 	}
 	runAll(r, clusterChecks(), f, "")
 	for _, s := range f.sources {
@@ -196,22 +196,8 @@ func reportOn(f *facts) *Report {
 			r.unchecked[i].Status = Error
 		}
 	}
-	r.choose(f.chosen)
 	r.escape()
 	return r
-}
-
-// choose lets all commands act on the cluster that was checked.
-func (r *Report) choose(cluster live.Chosen) {
-	r.Restart = cluster.Command(r.Restart)
-	for _, checks := range [][]Check{r.Checks, r.unchecked} {
-		for i := range checks {
-			checks[i].Advice = slices.Clone(checks[i].Advice) // checks share it
-			for j := range checks[i].Advice {
-				checks[i].Advice[j].Command = cluster.Command(checks[i].Advice[j].Command)
-			}
-		}
-	}
 }
 
 // runAll adds the results of the checks. A group says once why it was not checked, unless it has something to fix.

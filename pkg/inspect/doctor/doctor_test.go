@@ -177,6 +177,7 @@ func TestFault(t *testing.T) {
 			s.Route = tt.route
 			s.Err = tt.err
 			s.diagnosis = nil
+			expectChosen(t, s.facts, func() []Check { return checksOf(s, "source") })
 			checks := checksOf(s, "source")
 			last := checks[len(checks)-1]
 			if last.ID != tt.stage || last.Status == OK {
@@ -568,7 +569,7 @@ func TestGrants(t *testing.T) {
 		}
 	}
 
-	checks := lackingChecks(fail, user, "scheduler", permissions)
+	checks := (&facts{}).lackingChecks(fail, user, "scheduler", permissions)
 	for _, c := range checks {
 		if len(checks) != len(permissions) || len(c.Advice) != 1 || c.Advice[0] != checks[0].Advice[0] {
 			t.Errorf("the advice is not one for all: %+v", checks)
@@ -583,7 +584,7 @@ func TestQueryCommand_ThroughTheProxy(t *testing.T) {
 	s.Proxy = "/api/v1/namespaces/monitoring/services/http:prometheus-operated:9090/proxy"
 	const want = "kubectl get --raw '/api/v1/namespaces/monitoring/services/http:prometheus-operated:9090/proxy" +
 		"/prefix/api/v1/query?query=a+b%7B%7D'"
-	if got := s.queryCommand("a b{}"); got != want {
+	if got := s.queryCommand("a b{}").For(live.Chosen{}); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -598,11 +599,13 @@ func TestCommands_Quoted(t *testing.T) {
 	s.services[0].Spec.Selector = map[string]string{"app": evil}
 	advice := s.adviseAuthority(&x509.Certificate{})
 	advice = append(advice, s.adviseAddress()...)
-	advice = append(advice, Advice{Command: w.DoctorCommand()}, Advice{Command: s.queryCommand(evil)},
-		Advice{Command: live.LogsCommand("a", evil)})
+	for _, command := range []live.Command{w.DoctorCommand(), s.queryCommand(evil), logsOf(w, "Pod", evil)} {
+		advice = append(advice, Advice{Command: command.For(live.Chosen{})})
+	}
 	quoted := 0
 	for _, a := range advice {
-		if strings.Contains(strings.ReplaceAll(a.Command, "'"+evil+"'", ""), evil) && !strings.Contains(a.Command, "="+evil+"'") {
+		if strings.Contains(strings.ReplaceAll(a.Command, "'"+evil+"'", ""), evil) && !strings.Contains(a.Command, "="+evil+"'") &&
+			!strings.Contains(a.Command, "'pod/"+evil+"'") {
 			t.Errorf("a name is not quoted in %s", a.Command)
 		}
 		quoted += strings.Count(a.Command, evil)
@@ -632,6 +635,7 @@ func TestFault_HostedSource(t *testing.T) {
 		} {
 			s := sourceAt("")
 			s.Spec.MetricProvider.Type, s.Label, s.diagnosis, s.Err = kind, string(kind), nil, tt.err
+			expectChosen(t, s.facts, func() []Check { return checksOf(s, "source") })
 			checks := checksOf(s, "source")
 			last := checks[len(checks)-1]
 			if last.ID != tt.stage || last.Status != Error || !strings.Contains(last.Message, tt.want) ||

@@ -1,6 +1,8 @@
 package doctor
 
 import (
+	"slices"
+
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
@@ -18,9 +20,9 @@ func (f *facts) checkLines() []Check {
 		default:
 			fails = "above their load line or without load"
 		}
-		top := "kubectl plimsoll top --scheduler-name " + live.ShellQuote(l.profile) + f.options.Configuration.Flags() +
-			f.options.Source.Flags()
-		see := run(top, "See the load of the nodes beside their lines:")
+		flags := slices.Concat(f.options.Configuration.Flags(), f.options.Source.Flags())
+		see := f.run(live.Plugin("top", append([]string{"--scheduler-name", l.profile}, flags...)...),
+			"See the load of the nodes beside their lines:")
 		if l.rules {
 			passes, fails, change = "not rejected by its rules", "rejected by its rules", "change the rules"
 			see = say("In %s, change the rules of %s, or find out why the metrics of all nodes are like this.", f.configuration.Origin, name)
@@ -48,8 +50,8 @@ func (f *facts) checkAnnotations() []Check {
 		if len(l.invalid) == 0 {
 			return nil
 		}
-		command := "kubectl annotate --overwrite node " + live.ShellQuote(l.invalid[0]) + " " + loadthreshold.Annotation + "=cpu=70"
-		return warn(run(command, "The thresholds of the profile count instead. Correct the annotation, such as for 70 %% of cpu by:"),
+		command := live.Kubectl("annotate", "--overwrite", "node", l.invalid[0], loadthreshold.Annotation+"=cpu=70")
+		return warn(f.run(command, "The thresholds of the profile count instead. Correct the annotation, such as for 70 %% of cpu by:"),
 			"%s has an annotation that is not used on %s (%s): %s", l.plugin, text.Count(len(l.invalid), "node"), text.FirstN(l.invalid),
 			l.problem)
 	})

@@ -119,8 +119,8 @@ func (s *sourceFacts) checkZero() []Check {
 	case len(zero) == 0:
 		return ok("no node is at exactly 0")
 	}
-	metrics := live.ShellQuote("/api/v1/nodes/" + zero[0].node + "/proxy/metrics/resource")
-	return warn(run("kubectl get --raw "+metrics+" | grep ^node_",
+	metrics := live.Kubectl("get", "--raw", "/api/v1/nodes/"+zero[0].node+"/proxy/metrics/resource")
+	return warn(s.run(metrics.Pipe(live.Call("grep", "^node_")),
 		"The exporter does not see the load of these nodes. Compare with the kubelet, and restart the exporter:"),
 		"%s at exactly 0, which no running node is: %s", text.Count(len(zero), "value"), firstOf(zero))
 }
@@ -136,7 +136,7 @@ func (s *sourceFacts) checkFrozen() []Check {
 	}
 	const advice = "Restart the exporters of these nodes. " +
 		"If a caching proxy answers, set address to Prometheus itself. See the targets:"
-	return fail(run(s.queryCommand("up"), advice),
+	return fail(s.run(s.queryCommand("up"), advice),
 		"counters of cpu do not change, so the load is not current: %s", text.FirstN(frozen))
 }
 
@@ -213,17 +213,17 @@ func (s *sourceFacts) checkClock() []Check {
 	if skew.Abs() < notable+slack {
 		return ok("the source's clock agrees with %s", reference)
 	}
-	return fail(run("timedatectl status", "Correct the clock of Prometheus' machine: move it %s by %s. "+
+	return fail(s.run(live.Call("timedatectl", "status"), "Correct the clock of Prometheus' machine: move it %s by %s. "+
 		"If a caching proxy answers, set address to Prometheus itself. See the clock, on that machine:", direction, rounded(skew.Abs())),
 		"the source's clock differs from %s by %s", reference, rounded(skew))
 }
 
 // queryCommand returns the command that sends a query to the source as this program does, without its token.
-func (s *sourceFacts) queryCommand(query string) string {
+func (s *sourceFacts) queryCommand(query string) live.Command {
 	if endpoint, err := url.Parse(s.diagnosis.Endpoint); err == nil && s.Proxy != "" {
-		return "kubectl get --raw " + live.ShellQuote(s.Proxy+endpoint.EscapedPath()+"?query="+url.QueryEscape(query))
+		return live.Kubectl("get", "--raw", s.Proxy+endpoint.EscapedPath()+"?query="+url.QueryEscape(query))
 	}
-	return "curl -sS --get " + live.ShellQuote(s.diagnosis.Endpoint) + " --data-urlencode " + live.ShellQuote("query="+query)
+	return live.Call("curl", "-sS", "--get", s.diagnosis.Endpoint, "--data-urlencode", "query="+query)
 }
 
 func (s *sourceFacts) checkExamined() []Check {
@@ -256,7 +256,7 @@ func (s *sourceFacts) checkQueries() []Check {
 		if q.Err == nil || q.Kind != promql.Mean || d.Undetected != nil || len(d.NodesWithoutSeries) == d.NodeCount {
 			return nil
 		}
-		return warn(run(s.queryCommand(q.PromQL), "Pods' requests count instead. See what the query returns:"), "%s", oneLine(q.Err))
+		return warn(s.run(s.queryCommand(q.PromQL), "Pods' requests count instead. See what the query returns:"), "%s", oneLine(q.Err))
 	})
 }
 
@@ -265,7 +265,7 @@ func (s *sourceFacts) checkNodeMetrics() []Check {
 		if q.Kind != promql.NodeMetric {
 			return nil
 		}
-		advice := run(s.queryCommand(q.PromQL), "See what the query returns, and whether a label of nodeLabels names the nodes:")
+		advice := s.run(s.queryCommand(q.PromQL), "See what the query returns, and whether a label of nodeLabels names the nodes:")
 		without := s.figuresOf(func(f *figure) bool { return f.metric && f.Name == q.PromQL && !f.known() })
 		switch {
 		case q.Err != nil:
@@ -283,17 +283,17 @@ func (f *facts) checkNodes() []Check {
 	if len(f.nodes) > 0 {
 		return nil
 	}
-	return warn(run("kubectl get nodes", "Add a node, and run this again. See the nodes:"), "the cluster has no nodes")
+	return warn(f.run(live.Kubectl("get", "nodes"), "Add a node, and run this again. See the nodes:"), "the cluster has no nodes")
 }
 
 // checkMeasured checks which nodes have load.
 func (s *sourceFacts) checkMeasured() []Check {
 	nodes, missing := len(s.nodes), namesOf(s.figuresOf(func(f *figure) bool { return !f.metric && !f.known() }), nodeOf)
-	advice := run("kubectl get nodes -L kubernetes.io/hostname -o wide",
+	advice := s.run(live.Kubectl("get", "nodes", "-L", "kubernetes.io/hostname", "-o", "wide"),
 		"Let the source name these nodes as the cluster does, by name, hostname label or address. See the names:")
 	switch {
 	case s.Route == live.Aggregation:
-		advice = run("kubectl -n kube-system logs -l k8s-app=metrics-server --tail=20",
+		advice = s.run(metricsServerLog,
 			"metrics-server does not reach the kubelets of these nodes. See its log:")
 	case s.diagnosis != nil:
 		nodes, advice = s.diagnosis.NodeCount, s.adviseMissing()
@@ -449,7 +449,7 @@ func (s *sourceFacts) checkRivals(keepsOthers bool) []Check {
 		why = "Find out who scrapes each set: either may be a tenant's."
 	}
 	if q := s.diagnosis.ContestedQuery; q.Dialect == "" { // the selector is for dialects
-		return found(run(s.queryCommand(q.PromQL),
+		return found(s.run(s.queryCommand(q.PromQL),
 			"%s If the target set used is your exporter's, write %s into the query. See what it returns:", why, rivals.Used.Selector()))
 	}
 	selected := func(set response.TargetSet) string { return providerYAML("selector", s.selectorWith(set.Selector())) }
@@ -491,11 +491,11 @@ func (s *sourceFacts) adviseScrape() []Advice {
 		return say("Find out why the source does not measure these nodes.")
 	}
 	if selector := s.Spec.MetricProvider.Selector; selector != "" && len(s.diagnosis.NodesWithoutSeries) == len(s.nodes) {
-		return run(s.queryCommand("group by (job, namespace, service) (up)"),
+		return s.run(s.queryCommand("group by (job, namespace, service) (up)"),
 			"In %s, correct the selector %s, unless your exporter has these labels. See the labels of all targets:",
 			s.configuration.Origin, text.Excerpt(selector))
 	}
-	return run(s.queryCommand(promql.Down),
+	return s.run(s.queryCommand(promql.Down),
 		"Let Prometheus scrape node_exporter or the kubelets of these nodes. See the targets that it cannot scrape:")
 }
 
@@ -503,13 +503,13 @@ func (s *sourceFacts) adviseScrape() []Advice {
 func (s *sourceFacts) adviseMissing() []Advice {
 	provider, x := s.Spec.MetricProvider, s.examination
 	if len(x.Down) > 0 {
-		return run(s.queryCommand(promql.Down),
+		return s.run(s.queryCommand(promql.Down),
 			"Prometheus cannot scrape %s. Start the exporter there, or let Prometheus reach it. See all of these targets:",
 			strings.Join(x.Down, ", "))
 	}
 	isEmpty := func(q diagnosis.QueryDiagnosis) bool { return q.Kind == promql.Mean && q.Custom() && q.Err != nil }
 	if i := slices.IndexFunc(s.diagnosis.Queries, isEmpty); i >= 0 {
-		return run(s.queryCommand(s.diagnosis.Queries[i].PromQL),
+		return s.run(s.queryCommand(s.diagnosis.Queries[i].PromQL),
 			"Correct the custom query, which has no value of any node. See what it returns:")
 	}
 	measured := func(node string) bool { return x.Sampling[node] != diagnosis.Sampling{} }
@@ -525,7 +525,7 @@ func (s *sourceFacts) adviseMissing() []Advice {
 		return s.edit(providerYAML("dialect", config.DialectAuto), "let the scheduler find it:",
 			"There are series of dialect %s.", x.Dialects[0])
 	case slices.ContainsFunc(s.diagnosis.NodesWithoutSeries, measured):
-		return run(s.queryCommand(fmt.Sprintf("count_over_time(up[%ds])", int(s.windows[0].Seconds()))),
+		return s.run(s.queryCommand(fmt.Sprintf("count_over_time(up[%ds])", int(s.windows[0].Seconds()))),
 			"There are too few samples for the window. See the samples in a window:")
 	case len(x.Unnamed) > 0 && len(x.Strays) > 0:
 		return adviseNaming()
@@ -540,7 +540,7 @@ func (s *sourceFacts) checkCapacity() []Check {
 		if len(above) == 0 {
 			return nil
 		}
-		return warn(adviseCapacity(above[0].node), "at 100 %% of capacity or more: %s", firstOf(above))
+		return warn(s.adviseCapacity(above[0].node), "at 100 %% of capacity or more: %s", firstOf(above))
 	}
 	var highest *diagnosis.QueryDiagnosis
 	for i := range s.diagnosis.Queries {
@@ -555,10 +555,10 @@ func (s *sourceFacts) checkCapacity() []Check {
 	case highest.Highest <= 1:
 		return ok("no node is above its capacity")
 	case math.IsInf(highest.Highest, 1):
-		return fail(run(s.queryCommand(highest.PromQL), "The query divides by zero. See what it returns:"),
+		return fail(s.run(s.queryCommand(highest.PromQL), "The query divides by zero. See what it returns:"),
 			"%s is infinite on %s, which counts as 100 %%", highest, highest.HighestNode)
 	}
-	result, advice := warn, adviseCapacity(highest.HighestNode)
+	result, advice := warn, s.adviseCapacity(highest.HighestNode)
 	if highest.Custom() && highest.Highest > plausible {
 		queries := cmp.Or(s.Spec.MetricProvider.Queries, &config.LoadQueries{})
 		custom := [...]string{load.CPU: queries.CPU, load.Memory: queries.Memory}[highest.Resource]
@@ -569,8 +569,8 @@ func (s *sourceFacts) checkCapacity() []Check {
 		100*highest.Highest)
 }
 
-func adviseCapacity(node string) []Advice {
-	return run("kubectl get node "+live.ShellQuote(node)+" -o jsonpath='{.status.capacity}'",
+func (f *facts) adviseCapacity(node string) []Advice {
+	return f.run(live.Kubectl("get", "node", node, "-o", "jsonpath={.status.capacity}"),
 		"The node is overloaded, or its capacity differs from the measured one. Compare with the capacity that the kubelet reports:")
 }
 
@@ -619,7 +619,7 @@ func (s *sourceFacts) checkCoverage() []Check {
 	}
 	youngest := slices.MinFunc(young, func(a, b string) int { return cmp.Compare(all[a].Since, all[b].Since) })
 	since := all[youngest].Since
-	advice := run(s.queryCommand(fmt.Sprintf("avg_over_time(up[%ds]) < 1", int(window.Seconds()))),
+	advice := s.run(s.queryCommand(fmt.Sprintf("avg_over_time(up[%ds]) < 1", int(window.Seconds()))),
 		"Wait for %s: then they cover the window, unless Prometheus misses scrapes. See whether it does:", rounded(window-since))
 	return warn(advice, "samples of %s cover less than the window of %s; of %s they cover %.0f %%",
 		text.Count(len(young), "node"), window, youngest, 100*since.Seconds()/window.Seconds())

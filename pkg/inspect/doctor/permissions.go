@@ -119,7 +119,7 @@ func (f *facts) checkPermissions() []Check {
 		return warn(f.runInPod("Perhaps you lack permission to impersonate it. Check in the scheduler's pod, with its own permissions:"),
 			"the permissions of %s could not be checked: %s", nameOf(p.user), oneLine(p.err))
 	case len(p.lacking) > 0:
-		return lackingChecks(fail, p.user, "scheduler", p.lacking)
+		return f.lackingChecks(fail, p.user, "scheduler", p.lacking)
 	default:
 		return ok("%s has all %d required permissions", nameOf(p.user), p.needed)
 	}
@@ -140,7 +140,7 @@ func (f *facts) checkLists() []Check {
 		lacking = append(lacking, live.Permission{Group: kind.Group, Resource: kind.Resource, Verbs: []string{"list"}, Purpose: purpose})
 		return nil
 	})
-	return append(checks, lackingChecks(warn, f.user, "scheduler", lacking)...)
+	return append(checks, f.lackingChecks(warn, f.user, "scheduler", lacking)...)
 }
 
 // nameOf returns the user as messages name it.
@@ -152,8 +152,8 @@ func nameOf(user string) string {
 }
 
 // lackingChecks returns a result for each permission that the program lacks. One advice grants them all.
-func lackingChecks(result reporter, user, program string, lacking []live.Permission) []Check {
-	advice := write(live.Grants(lacking, live.Subject(user)), "Grant all of them; write this to a file, and kubectl apply -f FILE:")
+func (f *facts) lackingChecks(result reporter, user, program string, lacking []live.Permission) []Check {
+	advice := f.grant("Grant all of them", lacking, user)
 	return each(lacking, func(p live.Permission) []Check {
 		return result(advice, "%s lacks permission to %s: the %s %s", nameOf(user), &p, program, p.Purpose)
 	})

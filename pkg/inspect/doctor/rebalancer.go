@@ -193,7 +193,7 @@ func (f *facts) checkAlone() []Check {
 	checks := each(f.rebalancer.deschedulers, func(d descheduler) []Check {
 		switch {
 		case len(d.rules) > 0:
-			return warn(run("kubectl -n "+live.ShellQuote(d.namespace)+" edit configmap "+live.ShellQuote(d.configMap),
+			return warn(f.run(live.Kubectl("-n", d.namespace, "edit", "configmap", d.configMap),
 				"Let one program move pods by load. Disable the rule there, or set mode: Plan of the rebalancer. See the policy:"),
 				"%s moves pods by %s, and the rebalancer %s moves them too", d.name, strings.Join(d.rules, ", "), f.rebalancer.name)
 		case d.err != nil:
@@ -241,9 +241,9 @@ func (f *facts) checkBudgets() []Check {
 	names := sortedKeys(owners)
 	pod := owners[names[0]][0]
 	selector := labels.SelectorFromSet(stableLabels(pod)).String()
-	command := fmt.Sprintf("kubectl -n %s create poddisruptionbudget %s --max-unavailable=1 --selector=%s",
-		live.ShellQuote(pod.Namespace), live.ShellQuote(metav1.GetControllerOfNoCopy(pod).Name), live.ShellQuote(selector))
-	return warn(run(command, "Without a PodDisruptionBudget, only the rebalancer's own limits hold. Create them, such as by:"),
+	command := live.Kubectl("-n", pod.Namespace, "create", "poddisruptionbudget", metav1.GetControllerOfNoCopy(pod).Name,
+		"--max-unavailable=1", "--selector="+selector)
+	return warn(f.run(command, "Without a PodDisruptionBudget, only the rebalancer's own limits hold. Create them, such as by:"),
 		"%s may be moved and have no PodDisruptionBudget: %s", text.Count(len(names), "workload"), text.FirstN(names))
 }
 

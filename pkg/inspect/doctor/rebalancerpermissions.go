@@ -95,10 +95,11 @@ func (f *facts) checkRebalancerPermissions() []Check {
 	case p.err != nil:
 		return skip("not checked, because the permissions of %s could not be read: %s", p.user, oneLine(p.err))
 	case len(p.lacking) > 0:
-		return lackingChecks(fail, p.user, "rebalancer", p.lacking)
+		return f.lackingChecks(fail, p.user, "rebalancer", p.lacking)
 	case len(r.excess) > 0:
+		bindings := live.Kubectl("get", "clusterrolebindings,rolebindings", "-A", "-o", "wide")
 		return each(r.excess, func(excess live.Permission) []Check {
-			return warn(run("kubectl get clusterrolebindings,rolebindings -A -o wide | grep "+live.ShellQuote(r.spec.ServiceAccountName),
+			return warn(f.run(bindings.Pipe(live.Call("grep", r.spec.ServiceAccountName)),
 				"Remove it from the account's roles. The chart's roles have what mode and goals need. Find them:"),
 				"%s has permission to %s, which mode %s with goals %v does not need",
 				p.user, &excess, r.configuration.Mode, r.configuration.Goals)

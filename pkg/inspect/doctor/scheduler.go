@@ -53,10 +53,10 @@ func (f *facts) checkReady() []Check {
 	if ready > 0 && ready == wanted {
 		return ok("%s", message)
 	}
-	advice := adviseNoPods(w)
+	advice := f.adviseNoPods(w)
 	if first != nil {
-		advice = append(run(live.DescribeCommand(w.Namespace, "Pod", first.Name), "See its events:"),
-			run(logsOf(w, "Pod", first.Name), "See its log:")...)
+		advice = append(f.run(live.DescribeCommand(w.Namespace, "Pod", first.Name), "See its events:"),
+			f.run(logsOf(w, "Pod", first.Name), "See its log:")...)
 		for _, c := range first.Status.ContainerStatuses {
 			if c.State.Waiting != nil {
 				message += "; " + first.Name + " waits: " + text.Excerpt(c.State.Waiting.Reason+" "+c.State.Waiting.Message)
@@ -67,12 +67,11 @@ func (f *facts) checkReady() []Check {
 }
 
 // adviseNoPods is for a scheduler that lacks pods.
-func adviseNoPods(w *live.Workload) []Advice {
+func (f *facts) adviseNoPods(w *live.Workload) []Advice {
 	if w.Replicas != nil && *w.Replicas == 0 {
-		return run(fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=2", live.ShellQuote(w.Namespace),
-			live.ShellQuote(w.Name)), "It has 0 replicas. Start it:")
+		return f.run(live.Kubectl("-n", w.Namespace, "scale", "deployment", w.Name, "--replicas=2"), "It has 0 replicas. Start it:")
 	}
-	return run(live.DescribeCommand(w.Namespace, w.Kind, w.Name), "See why pods are missing:")
+	return f.run(live.DescribeCommand(w.Namespace, w.Kind, w.Name), "See why pods are missing:")
 }
 
 // checkRestarted finds pods that started before the configuration was written: the scheduler reads it at its start.
@@ -94,7 +93,7 @@ func (f *facts) checkRestarted() []Check {
 	if len(stale) == 0 {
 		return ok("the configuration has not changed since the scheduler started")
 	}
-	return warn(run(w.RestartCommand(), "Restart the scheduler, so that it reads the configuration that is checked here:"),
+	return warn(f.run(w.RestartCommand(), "Restart the scheduler, so that it reads the configuration that is checked here:"),
 		"the configuration was written %s ago, after these pods started, which still run with the one before: %s",
 		rounded(f.clock().Sub(f.configuration.Changed)), text.FirstN(stale))
 }
@@ -141,15 +140,15 @@ func (f *facts) own(metrics model.Vector) model.Vector {
 const buildInfo = "kubernetes_build_info"
 
 // logsOf returns the command that shows the scheduler's log in a pod or workload.
-func logsOf(w *live.Workload, kind, name string) string {
-	command := live.LogsCommand(w.Namespace, strings.ToLower(kind)+"/"+name)
-	return command + " -c " + live.ShellQuote(cmp.Or(w.Container, "kube-scheduler"))
+func logsOf(w *live.Workload, kind, name string) live.Command {
+	return live.Kubectl("-n", w.Namespace, "logs", strings.ToLower(kind)+"/"+name, "--tail=20", "-c",
+		cmp.Or(w.Container, "kube-scheduler"))
 }
 
 // seeLog advises to read the scheduler's log. The reason has no period.
 func (f *facts) seeLog(reason string) []Advice {
 	if w := f.workload(); w != nil {
-		return run(logsOf(w, w.Kind, w.Name), "%s:", reason)
+		return f.run(logsOf(w, w.Kind, w.Name), "%s:", reason)
 	}
 	return say("%s.", reason)
 }
@@ -189,9 +188,9 @@ func (f *facts) checkLeader() []Check {
 		return f.checkAlike(w)
 	}
 	name := election.ResourceNamespace + "/" + election.ResourceName
-	advice := run(logsOf(w, w.Kind, w.Name), "See in its log what it waits for:")
+	advice := f.run(logsOf(w, w.Kind, w.Name), "See in its log what it waits for:")
 	if len(w.Pods) == 0 {
-		advice = adviseNoPods(w)
+		advice = f.adviseNoPods(w)
 	}
 	switch {
 	case apierrors.IsNotFound(f.leaseErr):
@@ -266,7 +265,7 @@ func (f *facts) checkVersion() []Check {
 	case scheduler == "" && w == nil:
 		return nil
 	case scheduler == "":
-		return warn(run(w.ExecCommand(live.ShellQuote(w.Args[0])+" --version"),
+		return warn(f.run(w.ExecCommand(w.Args[0], "--version"),
 			"See its version; it must not be newer than the API server:"),
 			"the API server is %s; neither the scheduler's metrics nor the tag of its image %s name its version", server,
 			text.Excerpt(w.Image))
@@ -283,7 +282,7 @@ func (f *facts) checkVersion() []Check {
 	case compared.Problem == "":
 		return ok("%s", message)
 	}
-	return failIf(compared.Behind < 0)(adviseImage(compared.Advice, skew.Minor(server), w), "%s: %s", message, compared.Problem)
+	return failIf(compared.Behind < 0)(f.adviseImage(compared.Advice, skew.Minor(server), w), "%s: %s", message, compared.Problem)
 }
 
 // checkCommand compares the scheduler's version with that of this program, which simulates it.
@@ -295,7 +294,7 @@ func (f *facts) checkCommand() []Check {
 }
 
 // adviseImage says how the scheduler gets the image for a minor version of Kubernetes.
-func adviseImage(text, minor string, w *live.Workload) []Advice {
+func (f *facts) adviseImage(text, minor string, w *live.Workload) []Advice {
 	if w == nil {
 		return say("%s", text)
 	}
@@ -306,10 +305,9 @@ func adviseImage(text, minor string, w *live.Workload) []Advice {
 	case w.Kind != "Deployment":
 		return say("%s Write %s into the patch of the static pod, and apply it as manifests/default-scheduler says.", text, image)
 	case w.Release != "":
-		return run(w.HelmCommand(""), "%s The chart chooses it by the cluster's version, unless its value image.tag is set:", text)
+		return f.run(w.HelmCommand(), "%s The chart chooses it by the cluster's version, unless its value image.tag is set:", text)
 	}
-	return run(fmt.Sprintf("kubectl -n %s set image deployment/%s %s", live.ShellQuote(w.Namespace), live.ShellQuote(w.Name),
-		live.ShellQuote(w.Container+"="+image)), "%s", text)
+	return f.run(live.Kubectl("-n", w.Namespace, "set", "image", "deployment/"+w.Name, w.Container+"="+image), "%s", text)
 }
 
 // readMetrics reads the scheduler's metrics from its own port, through the API server's proxy, or from a Prometheus.
@@ -379,10 +377,10 @@ func (f *facts) checkMetrics() []Check {
 // adviseMetrics says how to read the scheduler's metrics.
 func (f *facts) adviseMetrics(w *live.Workload) []Advice {
 	if f.inPod {
-		return write(live.Grants([]live.Permission{{Path: "/metrics", Verbs: []string{"get"}}}, live.Subject(w.User())),
-			"Grant the permission to the scheduler's account; write this to a file, and kubectl apply -f FILE:")
+		return f.grant("Grant the permission to the scheduler's account",
+			[]live.Permission{{Path: "/metrics", Verbs: []string{"get"}}}, w.User())
 	}
-	return append(run(w.DoctorCommand(), "Check in the scheduler's pod, which can read them:"),
+	return append(f.run(w.DoctorCommand(), "Check in the scheduler's pod, which can read them:"),
 		f.setValues("Or let Prometheus scrape the scheduler, with a Secret for the certificate of its port",
 			"serviceMonitor.enabled=true", "servingCertificate.secretName=SECRET")...)
 }
@@ -512,12 +510,12 @@ func (f *facts) checkQueue(name string, queues map[string]*queue) []Check {
 	waited := f.clock().Sub(looked)
 	switch {
 	case own && !f.leading():
-		return causedBy(fail(run(see, "Start the scheduler; the pods need no change. See why it is down:"),
+		return causedBy(fail(f.run(see, "Start the scheduler; the pods need no change. See why it is down:"),
 			"%s; a profile has this name, but its scheduler is down", message), "scheduler")
 	case looked.After(q.since) && waited < hanging: // they are next
 		return nil
 	case own && waited < hanging:
-		return warn(run(see, "Its queue may be long. Run doctor again in a minute: if the pods still wait, the scheduler hangs."),
+		return warn(f.run(see, "Its queue may be long. Run doctor again in a minute: if the pods still wait, the scheduler hangs."),
 			"%s; a profile has this name", message)
 	case own:
 		return fail(f.adviseRestart("The pods need no change. Start the scheduler; if it runs, it hangs"),
@@ -525,7 +523,7 @@ func (f *facts) checkQueue(name string, queues map[string]*queue) []Check {
 	case len(runs) > 0 && waited < hanging:
 		return nil
 	case len(runs) > 0:
-		return fail(run(see, "The pods need no change. Start their scheduler; if it runs, it hangs. See its pods:"),
+		return fail(f.run(see, "The pods need no change. Start their scheduler; if it runs, it hangs. See its pods:"),
 			"%s; its scheduler has looked at no pod for %s", message, rounded(waited))
 	}
 	similar := append(configlint.SimilarNames(name, f.profiles()), corev1.DefaultSchedulerName)
@@ -534,8 +532,8 @@ func (f *facts) checkQueue(name string, queues map[string]*queue) []Check {
 	}
 	const columns = "custom-columns=NAMESPACE:.metadata.namespace,POD:.metadata.name," +
 		"OWNER:.metadata.ownerReferences[*].kind,NAME:.metadata.ownerReferences[*].name"
-	selector := live.ShellQuote("spec.nodeName=,spec.schedulerName=" + name)
-	advice := run("kubectl get pods -A --field-selector "+selector+" -o "+live.ShellQuote(columns),
+	selector := "spec.nodeName=,spec.schedulerName=" + name
+	advice := f.run(live.Kubectl("get", "pods", "-A", "--field-selector", selector, "-o", columns),
 		"Write schedulerName: %s into the templates of the pods' owners. Create pods and Jobs anew. See the owners:", similar[0])
 	return failIf(waited >= hanging)(advice, "%s", message)
 }
@@ -553,7 +551,7 @@ func (q *queue) lastLook(profiles []string, queues map[string]*queue) time.Time 
 
 // schedulerOf returns the profiles of the scheduler with a profile of the name, and the command that shows it. An unknown scheduler
 // has no profiles.
-func (f *facts) schedulerOf(name string) (profiles []string, see string) {
+func (f *facts) schedulerOf(name string) (profiles []string, see live.Command) {
 	if slices.Contains(f.profiles(), name) {
 		if w := f.workload(); w != nil {
 			see = live.DescribeCommand(w.Namespace, w.Kind, w.Name)
@@ -566,15 +564,15 @@ func (f *facts) schedulerOf(name string) (profiles []string, see string) {
 		}
 	}
 	if name == corev1.DefaultSchedulerName {
-		return []string{name}, "kubectl -n kube-system get pods -l component=kube-scheduler"
+		return []string{name}, live.Kubectl("-n", "kube-system", "get", "pods", "-l", "component=kube-scheduler")
 	}
-	return nil, ""
+	return nil, nil
 }
 
 // adviseRestart says how to restart a scheduler that hangs.
 func (f *facts) adviseRestart(why string) []Advice {
-	if command := f.configuration.Workload.RestartCommand(); command != "" {
-		return run(command, "%s: save its log, and restart it:", why)
+	if command := f.configuration.Workload.RestartCommand(); command != nil {
+		return f.run(command, "%s: save its log, and restart it:", why)
 	}
 	return say("%s: save its log, and restart it.", why)
 }

@@ -129,7 +129,7 @@ func (s *sourceFacts) fault() (stage string, advice []Advice) {
 
 // adviseRedirect is for a server that sends the request elsewhere, where it fails.
 func (s *sourceFacts) adviseRedirect(to *url.URL) []Advice {
-	return run("curl -sSI "+live.ShellQuote(s.probe()),
+	return s.run(live.Call("curl", "-sSI", s.probe()),
 		"%s redirects to %s, which does not answer as it must. If that is a sign-in page, write the address of the server behind it. "+
 			"See the redirect:", s.url().Host, text.Excerpt(httpclient.WithoutSecrets(to)))
 }
@@ -190,29 +190,31 @@ func (s *sourceFacts) adviseStatus(err *httpclient.StatusError) (stage string, a
 func (s *sourceFacts) advisePath(code int) []Advice {
 	switch {
 	case code >= http.StatusInternalServerError:
-		return run("curl -sSi "+live.ShellQuote(s.probe()), "%s answers, and fails. See its log, and what it answers:", s.url().Host)
+		return s.run(live.Call("curl", "-sSi", s.probe()), "%s answers, and fails. See its log, and what it answers:", s.url().Host)
 	case !s.isOfPrometheus():
 		return s.adviseAddress()
 	}
-	return run("curl -sSi "+live.ShellQuote(s.probe()),
+	return s.run(live.Call("curl", "-sSi", s.probe()),
 		"%s has no API of Prometheus at this path. It is another server, or the path is wrong. "+
 			"A Prometheus may be below a prefix, such as /prometheus. See what answers:", s.url().Host)
 }
+
+// metricsServerLog shows the end of metrics-server's log.
+var metricsServerLog = live.Kubectl("-n", "kube-system", "logs", "-l", "k8s-app=metrics-server", "--tail=20")
 
 // adviseMetricsServer is for an error of the API server about metrics.k8s.io.
 func (s *sourceFacts) adviseMetricsServer() (stage string, advice []Advice) {
 	switch {
 	case apierrors.IsNotFound(s.Err):
-		return stageAnswers, run(
-			"kubectl apply -f https://github.com/kubernetes-sigs/metrics-server/releases/latest/download/components.yaml",
+		return stageAnswers, s.run(
+			live.Kubectl("apply", "-f", "https://github.com/kubernetes-sigs/metrics-server/releases/latest/download/components.yaml"),
 			"metrics-server is not installed. Install it:")
 	case apierrors.IsForbidden(s.Err):
 		list := live.Permission{Group: aggregated, Resource: "nodes", Verbs: []string{"list"}}
-		return stageAuthorized, write(live.Grants([]live.Permission{list}, live.Subject(s.user)),
-			"Grant %s the permission; write this to a file, and kubectl apply -f FILE:", nameOf(s.user))
+		return stageAuthorized, s.grant("Grant "+nameOf(s.user)+" the permission", []live.Permission{list}, s.user)
 	}
-	return stageAnswers, run("kubectl get apiservice v1beta1.metrics.k8s.io -o jsonpath='{.status.conditions}' && "+
-		"kubectl -n kube-system logs -l k8s-app=metrics-server --tail=20",
+	return stageAnswers, s.run(
+		live.Kubectl("get", "apiservice", "v1beta1.metrics.k8s.io", "-o", "jsonpath={.status.conditions}").And(metricsServerLog),
 		"metrics-server is down, or reaches no kubelet. See its state and its log:")
 }
 
@@ -298,13 +300,13 @@ func (s *sourceFacts) adviseToken(code int) []Advice {
 	case !isAccount:
 		return say("%s Get a new one from the server's administrator, and write it to tokenFile.", problem)
 	case code == http.StatusForbidden && !expired:
-		return run("kubectl create clusterrolebinding plimsoll-monitoring-view --clusterrole=cluster-monitoring-view --serviceaccount="+
-			live.ShellQuote(account),
+		return s.run(live.Granting("create", "clusterrolebinding", "plimsoll-monitoring-view",
+			"--clusterrole=cluster-monitoring-view", "--serviceaccount="+account),
 			"The token is that of %s. If the server authorizes by the API server, as OpenShift's monitoring does, grant the permission:",
 			c.Subject)
 	}
-	return run(fmt.Sprintf("kubectl -n %s create token %s --duration=8760h > %s", live.ShellQuote(namespace), live.ShellQuote(name),
-		live.ShellQuote(cmp.Or(s.options.Source.TokenFile, "token"))),
+	return s.run(live.Kubectl("-n", namespace, "create", "token", name, "--duration=8760h").
+		Into(cmp.Or(s.options.Source.TokenFile, "token")),
 		"%s It is that of %s. Write a new one to tokenFile, or to the Secret that is mounted there:", problem, c.Subject)
 }
 
@@ -316,7 +318,7 @@ func (s *sourceFacts) adviseAddress() []Advice {
 	case u.Host == "":
 		return s.adviseMessage()
 	case !isService:
-		return run("curl -sS "+live.ShellQuote(s.probe()), "Start the server at %s, or correct the address. See whether it answers:",
+		return s.run(live.Call("curl", "-sS", s.probe()), "Start the server at %s, or correct the address. See whether it answers:",
 			u.Host)
 	}
 	i := slices.IndexFunc(s.services, func(v *corev1.Service) bool { return v.Namespace == namespace && v.Name == name })
@@ -325,7 +327,8 @@ func (s *sourceFacts) adviseAddress() []Advice {
 	}
 	similar := s.similarService(namespace, name)
 	if similar == nil {
-		return run("kubectl get services -A", "There is no Service %s/%s, nor one with a similar name. Look for it:", namespace, name)
+		return s.run(live.Kubectl("get", "services", "-A"),
+			"There is no Service %s/%s, nor one with a similar name. Look for it:", namespace, name)
 	}
 	host := net.JoinHostPort(similar.Name+"."+similar.Namespace+".svc", portLike(similar, portOf(u)))
 	return s.edit(s.addressYAML(u.Scheme, host), "name the similar one, if it is meant:", "There is no Service %s/%s.",
@@ -347,7 +350,7 @@ func (s *sourceFacts) probe() string {
 
 // adviseService says what could be wrong with a Service that exists.
 func (s *sourceFacts) adviseService(v *corev1.Service) []Advice {
-	u, namespace := s.url(), live.ShellQuote(v.Namespace)
+	u := s.url()
 	port := portOf(u)
 	if other := portLike(v, port); other != "" && other != port {
 		return s.edit(s.addressYAML(u.Scheme, net.JoinHostPort(u.Hostname(), other)), "write:", "Service %s/%s has no port %s.",
@@ -358,11 +361,11 @@ func (s *sourceFacts) adviseService(v *corev1.Service) []Advice {
 		return pod.Namespace == v.Namespace && selector.Matches(labels.Set(pod.Labels)) && podutil.IsPodReady(pod)
 	})
 	if len(v.Spec.Selector) > 0 && !ready {
-		return run("kubectl -n "+namespace+" describe pods -l "+live.ShellQuote(selector.String()),
+		return s.run(live.Kubectl("-n", v.Namespace, "describe", "pods", "-l", selector.String()),
 			"No ready pod is behind Service %s/%s. See why:", v.Namespace, v.Name)
 	}
-	return run("kubectl -n "+namespace+" get endpointslices -l "+live.ShellQuote("kubernetes.io/service-name="+v.Name)+
-		"; kubectl get networkpolicies -A",
+	return s.run(live.Kubectl("-n", v.Namespace, "get", "endpointslices", "-l", "kubernetes.io/service-name="+v.Name).
+		Then(live.Kubectl("get", "networkpolicies", "-A")),
 		"Service %s/%s has ready pods. Look for a NetworkPolicy that denies the scheduler access:", v.Namespace, v.Name)
 }
 

@@ -169,7 +169,7 @@ func TestHelmCommand(t *testing.T) {
 		{rendered, ""},
 		{nil, ""},
 	} {
-		if got := tt.workload.HelmCommand("--set a=b"); got != tt.want {
+		if got := tt.workload.HelmCommand("a=b").For(live.Chosen{}); got != tt.want {
 			t.Errorf("got %s, want %s", got, tt.want)
 		}
 	}

@@ -37,13 +37,13 @@ type SourceOptions struct {
 	TokenFile, ApplicationKeyFile, CAFile string
 }
 
-// Flags returns the flags that set the options, for a shell; each begins with a space.
-func (o SourceOptions) Flags() string {
+// Flags returns the flags that set the options, as arguments.
+func (o SourceOptions) Flags() []string {
 	all := [][2]string{{"--source-address", o.Address}}
 	for _, file := range o.files(httpclient.Config{}) {
 		all = append(all, [2]string{file.flag, file.here})
 	}
-	return flagsOf(all...)
+	return flagsWith(all...)
 }
 
 // sourceFile is a file that reaches a source.
@@ -379,15 +379,15 @@ func (a *access) explain(spec config.LoadSpec, err error) error {
 	var status metav1.Status
 	if json.Unmarshal(refused.Body, &status) == nil && status.Kind == "Status" && status.Details != nil &&
 		status.Details.Kind == "services" {
-		grant := grantCommands("plimsoll-source", &Permission{
+		grant := grantObject("plimsoll-source", &Permission{
 			Resource: "services/proxy", Verbs: []string{"get"}, Namespace: service[0], Name: proxyName(u, service[1]),
-		}, UnknownUser)
+		}, UnknownUser).For(a.Chosen)
 		return fmt.Errorf("%w; you lack permission for the API server's proxy: write --source-address, or grant it to USER: %s",
 			err, grant)
 	}
 	return fmt.Errorf("%w; the server asks for a token, which cannot pass the API server's proxy: "+
-		"run kubectl -n %s port-forward svc/%s 9090:%s, and write --source-address %s://localhost:9090 --source-token-file FILE",
-		err, ShellQuote(service[0]), ShellQuote(service[1]), portOf(u), u.Scheme)
+		"run %s, and write --source-address %s://localhost:9090 --source-token-file FILE",
+		err, Kubectl("-n", service[0], "port-forward", "svc/"+service[1], "9090:"+portOf(u)).For(a.Chosen), u.Scheme)
 }
 
 // serviceProxy sends the requests for one server to its Service through the API server's proxy.

@@ -112,3 +112,13 @@ func ShellQuote(text string) string {
 	}
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
+
+// flagsWith returns the flags that have a value, as arguments.
+func flagsWith(all ...[2]string) (args []string) {
+	for _, flag := range all {
+		if flag[1] != "" {
+			args = append(args, flag[0], flag[1])
+		}
+	}
+	return args
+}

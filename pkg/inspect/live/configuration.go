@@ -38,19 +38,9 @@ type ConfigurationOptions struct {
 	Scheduler string
 }
 
-// Flags returns the flags that set the options, for a shell; each begins with a space.
-func (o ConfigurationOptions) Flags() string {
-	return flagsOf([2]string{"--config", o.File}, [2]string{"--from", o.From}, [2]string{"--scheduler", o.Scheduler})
-}
-
-// flagsOf returns the flags with a value, for a shell; each begins with a space.
-func flagsOf(all ...[2]string) (flags string) {
-	for _, flag := range all {
-		if flag[1] != "" {
-			flags += " " + flag[0] + " " + ShellQuote(flag[1])
-		}
-	}
-	return flags
+// Flags returns the flags that set the options, as arguments.
+func (o ConfigurationOptions) Flags() []string {
+	return flagsWith([2]string{"--config", o.File}, [2]string{"--from", o.From}, [2]string{"--scheduler", o.Scheduler})
 }
 
 // OptionError is an error in an option, which is named as the flag that sets it.
@@ -205,9 +195,9 @@ func (c *Connection) readConfigMap(ctx context.Context, namespace, name, key str
 
 // grantConfigMap returns the commands that let the user read the ConfigMap.
 func (c *Connection) grantConfigMap(ctx context.Context, namespace, name string) string {
-	return grantCommands("plimsoll-configuration", &Permission{
+	return grantObject("plimsoll-configuration", &Permission{
 		Resource: "configmaps", Verbs: []string{"get"}, Namespace: namespace, Name: name,
-	}, c.User(ctx))
+	}, c.User(ctx)).For(c.Chosen)
 }
 
 // getConfigMap returns the ConfigMap's key, or its only one that ends in .yaml.

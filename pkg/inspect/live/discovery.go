@@ -185,8 +185,9 @@ func (c *Connection) discover(ctx context.Context) (*Configuration, error) {
 	names, flags := describe(labeled)
 	if len(labeled) == 0 {
 		return nil, fmt.Errorf("no scheduler was found: no Deployment has the labels %s and %s=%s...; %s. Copy the file of a static "+
-			"pod: kubectl debug node/NODE -q -i --image=busybox --profile=sysadmin -- cat /host/FILE > scheduler.yaml",
-			schedulerSelector, chartLabel, chartPrefix, chooseAnother)
+			"pod: %s", schedulerSelector, chartLabel, chartPrefix, chooseAnother,
+			Kubectl("debug", "node/NODE", "-q", "-i", "--image=busybox", "--profile=sysadmin", "--", "cat", "/host/FILE").
+				Into("scheduler.yaml").For(c.Chosen))
 	}
 	binders, err := c.binders(ctx)
 	if err != nil {

@@ -345,11 +345,11 @@ func TestObjects_ReadsAllKinds(t *testing.T) {
 	}
 }
 
-func TestGrantCommands_ServiceAccount(t *testing.T) {
+func TestGrantObject_ServiceAccount(t *testing.T) {
 	p := &Permission{Resource: "configmaps", Verbs: []string{"get", "list"}, Namespace: "ns", Name: "my config"}
 	const want = "kubectl -n ns create role r --verb=get,list --resource=configmaps --resource-name='my config' " +
 		"&& kubectl -n ns create rolebinding r --role=r --serviceaccount=ops:jane"
-	if got := grantCommands("r", p, "system:serviceaccount:ops:jane"); got != want {
+	if got := grantObject("r", p, "system:serviceaccount:ops:jane").For(Chosen{}); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
@@ -73,15 +72,10 @@ func (m *MissingKind) Note() string {
 
 // Grant returns the commands that give the user of the connection a permission. The resource may have a subresource.
 func (c *Connection) Grant(ctx context.Context, verbs, group, resource string) string {
-	user := c.User(ctx)
-	to := "--user=" + ShellQuote(user)
-	if namespace, name, err := serviceaccount.SplitUsername(user); err == nil {
-		to = "--serviceaccount=" + ShellQuote(namespace+":"+name)
-	}
 	first, _, _ := strings.Cut(resource, ",")
 	role := "plimsoll-inspect-" + strings.ReplaceAll(first, "/", "-")
-	return fmt.Sprintf("kubectl create clusterrole %s --verb=%s --resource=%s && "+
-		"kubectl create clusterrolebinding %s --clusterrole=%s %s", role, verbs, ResourceName(group, resource), role, role, to)
+	return Granting("create", "clusterrole", role, "--verb="+verbs, "--resource="+ResourceName(group, resource)).
+		And(Granting("create", "clusterrolebinding", role, "--clusterrole="+role, subjectFlag(c.User(ctx)))).For(c.Chosen)
 }
 
 // UnknownUser stands for a user whose name is not known.

@@ -62,17 +62,20 @@ func Subject(user string) rbacv1.Subject {
 	return rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}
 }
 
-// grantCommands returns the commands that grant the user a permission on one object, by a Role of the given name.
-func grantCommands(role string, p *Permission, user string) string {
+// subjectFlag returns the flag by which kubectl binds a role to the user.
+func subjectFlag(user string) string {
 	subject := Subject(user)
-	flag := "--user=" + ShellQuote(subject.Name)
 	if subject.Kind == rbacv1.ServiceAccountKind {
-		flag = "--serviceaccount=" + ShellQuote(subject.Namespace+":"+subject.Name)
+		return "--serviceaccount=" + subject.Namespace + ":" + subject.Name
 	}
-	namespace := ShellQuote(p.Namespace)
-	return fmt.Sprintf(
-		"kubectl -n %s create role %s --verb=%s --resource=%s --resource-name=%s && kubectl -n %s create rolebinding %s --role=%s %s",
-		namespace, role, strings.Join(p.Verbs, ","), ResourceName(p.Group, p.Resource), ShellQuote(p.Name), namespace, role, role, flag)
+	return "--user=" + subject.Name
+}
+
+// grantObject returns the command that grants the user a permission on one object, by a Role of the given name.
+func grantObject(role string, p *Permission, user string) Command {
+	return Granting("-n", p.Namespace, "create", "role", role, "--verb="+strings.Join(p.Verbs, ","),
+		"--resource="+ResourceName(p.Group, p.Resource), "--resource-name="+p.Name).
+		And(Granting("-n", p.Namespace, "create", "rolebinding", role, "--role="+role, subjectFlag(user)))
 }
 
 // Lacking returns the permissions that a user lacks, with the denied verbs. An empty user is that of the connection.

@@ -134,52 +134,50 @@ func (w *Workload) configFile() string {
 }
 
 // ExecCommand returns the command that runs another one in the scheduler's pod.
-func (w *Workload) ExecCommand(command string) string {
-	object, container := w.Name, ""
+func (w *Workload) ExecCommand(command ...string) Command {
+	args := []string{"-n", w.Namespace, "exec", w.Name}
 	if w.Kind == "Deployment" {
-		object = "deploy/" + w.Name
+		args[3] = "deploy/" + w.Name
 	}
 	if w.Container != "" {
-		container = " -c " + ShellQuote(w.Container)
+		args = append(args, "-c", w.Container)
 	}
-	return fmt.Sprintf("kubectl -n %s exec %s%s -- %s", ShellQuote(w.Namespace), ShellQuote(object), container, command)
+	return Kubectl(slices.Concat(args, []string{"--"}, command)...)
 }
 
-// RestartCommand returns the command that restarts the workload; empty if there is none.
-func (w *Workload) RestartCommand() string {
+// RestartCommand returns the command that restarts the workload; nil if there is none.
+func (w *Workload) RestartCommand() Command {
 	if w == nil || w.Kind != "Deployment" {
-		return ""
+		return nil
 	}
-	return fmt.Sprintf("kubectl -n %s rollout restart deployment %s", ShellQuote(w.Namespace), ShellQuote(w.Name))
+	return Kubectl("-n", w.Namespace, "rollout", "restart", "deployment", w.Name)
 }
 
 // DoctorCommand returns the command that runs doctor in the scheduler's pod; nil is the chart's default.
-func (w *Workload) DoctorCommand() string {
+func (w *Workload) DoctorCommand() Command {
 	if w == nil {
 		w = &Workload{Kind: "Deployment", Namespace: "plimsoll-system", Name: "plimsoll"}
 	}
-	return w.ExecCommand("kubectl-plimsoll doctor")
+	return w.ExecCommand("kubectl-plimsoll", "doctor")
 }
 
-// HelmCommand returns the command that sets values of the workload's release; empty if there is none.
-func (w *Workload) HelmCommand(flags string) string {
+// HelmCommand returns the command that sets values of the workload's release, such as a=b; nil if there is none.
+func (w *Workload) HelmCommand(values ...string) Command {
 	if w == nil || w.Release == "" {
-		return ""
+		return nil
 	}
-	chart := "oci://ghcr.io/plimsoll-scheduler/charts/plimsoll"
+	args := []string{"upgrade", w.Release, "oci://ghcr.io/plimsoll-scheduler/charts/plimsoll"}
 	if w.ChartVersion != "" {
-		chart += " --version " + ShellQuote(w.ChartVersion)
+		args = append(args, "--version", w.ChartVersion)
 	}
-	return strings.TrimSpace(fmt.Sprintf("helm upgrade %s %s --namespace %s --reset-then-reuse-values %s",
-		ShellQuote(w.Release), chart, ShellQuote(w.Namespace), flags))
+	args = append(args, "--namespace", w.Namespace, "--reset-then-reuse-values")
+	for _, value := range values {
+		args = append(args, "--set", value)
+	}
+	return Helm(args...)
 }
 
 // DescribeCommand returns the command that shows an object and its events.
-func DescribeCommand(namespace, kind, name string) string {
-	return fmt.Sprintf("kubectl -n %s describe %s %s", ShellQuote(namespace), strings.ToLower(kind), ShellQuote(name))
-}
-
-// LogsCommand returns the command that shows the end of a log.
-func LogsCommand(namespace, object string) string {
-	return fmt.Sprintf("kubectl -n %s logs %s --tail=20", ShellQuote(namespace), ShellQuote(object))
+func DescribeCommand(namespace, kind, name string) Command {
+	return Kubectl("-n", namespace, "describe", strings.ToLower(kind), name)
 }

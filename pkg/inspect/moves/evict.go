@@ -87,7 +87,7 @@ func Evict(ctx context.Context, c *live.Connection, r Request, e Eviction) error
 	if len(report.Moves) == 0 {
 		node := report.Free.Node
 		return emptying{
-			node: node, uncordon: c.Chosen.Command("kubectl uncordon " + node), step: refreshing(world, executor),
+			node: node, uncordon: live.Kubectl("uncordon", node).For(c.Chosen), step: refreshing(world, executor),
 			stop: func() { configuration.Paused = true }, show: e.Progress,
 		}.run(ctx)
 	}

@@ -141,13 +141,13 @@ func (r *Report) WritePatches(w io.Writer) error {
 	})
 }
 
-// WriteCommands writes a shell command that patches each workload with a recommendation. kubectl is the start of each command.
-func (r *Report) WriteCommands(w io.Writer, kubectl string) error {
+// WriteCommands writes a shell command for each workload with a recommendation, which patches it in the cluster.
+func (r *Report) WriteCommands(w io.Writer, cluster live.Chosen) error {
 	return r.eachPatch(func(workload *Workload, spec object) error {
 		content, err := json.Marshal(object{"spec": spec})
 		if err == nil {
-			_, err = fmt.Fprintf(w, "%s -n %s patch %s %s --patch %s\n", kubectl, live.ShellQuote(workload.Namespace),
-				strings.ToLower(workload.Kind), live.ShellQuote(workload.Name), live.ShellQuote(string(content)))
+			_, err = fmt.Fprintln(w, live.Kubectl("-n", workload.Namespace, "patch", strings.ToLower(workload.Kind), workload.Name,
+				"--patch", string(content)).For(cluster))
 		}
 		return err
 	})

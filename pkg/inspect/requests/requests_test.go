@@ -283,7 +283,7 @@ spec:
 		t.Error(diff)
 	}
 	out.Reset()
-	must(t, r.WriteCommands(&out, "kubectl --context b"))
+	must(t, r.WriteCommands(&out, live.Chosen{Context: "b"}))
 	want = `kubectl --context b -n shop patch cronjob report --patch '{"spec":{"jobTemplate":{"spec":{"template":{"spec":` +
 		`{"containers":[{"name":"app","resources":{"requests":{"cpu":"15m"}}}]}}}}}}'` + "\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
