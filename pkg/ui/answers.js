@@ -1,5 +1,5 @@
 // newAnswers draws the views whose figures are asked of the command: waiting pods, a pod, what-if, and moves.
-const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span, nodeOf, data, isSaved }) => {
+const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span, nodeOf, refill, data, isSaved }) => {
   const { $, element, clamp, number, showTip, hideTip } = base;
   const titles = { "": "Nodes", waiting: "Waiting pods", whatif: "What if", moves: "Rebalance" };
   const list = (texts, most = 5) => texts.slice(0, most).join(", ") + (texts.length > most ? " and " + number(texts.length - most, 0) + " more" : "");
@@ -17,6 +17,8 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
   const button = (label, onclick) => element("button", { type: "button", className: "link", textContent: label, title: label, onclick });
   const nodeButton = (name) => (nodeOf(name) ? button(name, () => openNode(name, { view: "", pod: "" })) : name);
   const podButton = (p) => button(p.namespace + "/" + p.name, () => openPod(p.namespace + "/" + p.name));
+  // replaces tells of which moved pod a pod took the place.
+  const replaces = (o) => [` replaces ${o.pod}, moved from `, nodeButton(o.from), ` at ${new Date(o.at).toLocaleString()}: ${o.why}.`];
   const command = (line) => element("div", { className: "controls" }, text("pre", line), copyButton(line));
   const facts = (texts) => element("ul", { className: "facts" }, ...texts.filter(Boolean).map((t) => text("li", t)));
   const part = (width, className) => {
@@ -90,15 +92,17 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
     const profiles = [...new Set([...all.map((p) => p.schedulerName), view.profile].filter(Boolean))].sort();
     const pods = all.filter((p) => !view.profile || p.schedulerName === view.profile).sort((a, b) => (a.since < b.since ? -1 : a.since > b.since ? 1 : a.name < b.name ? -1 : 1));
     const minute = s.time.slice(0, 16);
-    const now = JSON.stringify([s.waiting, minute, view.profile]);
+    const now = JSON.stringify([s.waiting, s.waitingPods, minute, view.profile]);
     if (now === waitingNow) return;
     waitingNow = now;
     $("profile").replaceChildren(element("option", { value: "", textContent: "all" }), ...profiles.map((name) => element("option", { value: name, textContent: name, selected: name === view.profile })));
-    $("waiting-note").textContent = pods.length === 0 ? "✓ No pod waits for a node."
-      : view.profile ? plural(pods.length, "pod") + " of profile " + view.profile + ", the longest waiting first."
-      : plural(s.waitingPods, "pod") + ", the longest waiting first" + (pods.length < s.waitingPods ? "; " + number(pods.length, 0) + " are shown" : "") + ". Choose a pod to see why.";
+    const waits = s.waitingPods ?? 0;
+    const rest = waits > all.length ? ` Only the ${number(all.length, 0)} that wait longest are known here, of ${number(waits, 0)}.` : "";
+    $("waiting-note").textContent = waits === 0 ? "✓ No pod waits for a node."
+      : view.profile && pods.length === 0 ? `No pod of profile ${view.profile} is among the ${plural(all.length, "waiting pod")}.` + rest
+      : plural(pods.length, "pod") + (view.profile ? " of profile " + view.profile : "") + ", the longest waiting first. Choose a pod to see why." + rest;
     const at = Date.parse(s.time);
-    $("waiting").replaceChildren(...(pods.length ? table("Pods without a node", [["Pod", "text"], ["Waiting"], ["Profile", "text drop1"], ["Why", "long"]], pods.map((p) => [
+    refill($("waiting"), ...(pods.length ? table("Pods without a node", [["Pod", "text"], ["Waiting"], ["Profile", "text drop1"], ["Why", "long"]], pods.map((p) => [
       podButton(p), span(Math.max(0, (at - Date.parse(p.since)) / 1000)), p.schedulerName, [p.reason, p.message].filter(Boolean).join(": ") || "no scheduler has looked at it",
     ])).firstChild.children : []));
   }
@@ -146,6 +150,7 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
         rows.push(["· " + name, cell(ta?.value, ta?.unit), cell(tb?.value, tb?.unit), ""]);
       }
     }
+    if (a.rank && b.rank) rows.push(["Total", number(a.total, 0), number(b.total, 0), signed(a.total - b.total)]);
     const state = (n) => (n.ruledOutBy ? `${n.name}: ${n.ruledOutBy} rules it out: ${n.reason}` : `${n.name}: rank ${n.rank ?? "–"}, total ${number(n.total, 0)}`);
     return [text("h3", "Two nodes side by side"), choose(e, a.name, b.name), facts([a, b].map(state)),
       table("Two nodes side by side", [["Plugin and terms", "text"], [a.name], [b.name], ["Difference"]], rows)];
@@ -184,6 +189,7 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
         "profile " + e.profile, e.pod.phase && "phase " + e.pod.phase, "priority " + e.pod.priority,
         `${number(e.feasibleNodes, 0)} of ${plural(e.nodes, "node")} passed the filters`,
       ]),
+      e.replaces && element("p", {}, "It", ...replaces(e.replaces)),
       e.expectedUsage.length && text("h3", "Expected usage"),
       e.expectedUsage.length && table("Expected usage", [["Plugin", "text"], ["Usage", "text"], ["From", "long"], ["Predicted peak", "long drop1"]], e.expectedUsage.map((u) => [
         u.plugin, u.amount + " " + u.resource, basis(u.parts), basis(u.peakParts),
@@ -214,10 +220,24 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
     const load = (l) => [pair(l.beforePercent, l.afterPercent, l.linePercent, l.above), `${percent(l.beforePercent)} → ${percent(l.afterPercent)}${l.above ? " ▲" : ""}`];
     const failed = o.unschedulable ?? [];
     const lost = [...(report.lost ?? []), ...(o.lost ?? [])];
+    const undecided = o.undecided ?? 0;
+    const without = o.pods - o.placed - undecided;
+    const overloaded = o.overloaded ?? [];
+    const before = overloaded.filter((n) => n.before).length;
+    const pools = o.pools ?? [];
+    const changes = (n) => [
+      n.new && "new", n.drained && "drained", n.crossesLine ? "crosses the line" : (n.cpu.above || n.memory.above) && "above the line",
+      ...[["CPU", n.cpu], ["memory", n.memory]].map(([name, l]) => l.byRequests && l.afterPercent != null && name + " by requests"),
+    ];
     return [
-      text("p", o.pods === 0 ? "✓ No pod needs another node." : o.placed === o.pods ? `✓ ${o.pods === 1 ? "The pod finds a node" : `All ${plural(o.pods, "pod")} find a node`}.` : `✗ ${number(o.pods - o.placed, 0)} of ${plural(o.pods, "pod")} without a node.`, "verdict"),
+      text("p", o.pods === 0 ? "✓ No pod needs another node." : without ? `✗ ${number(without, 0)} of ${plural(o.pods, "pod")} without a node.`
+        : undecided ? `${number(undecided, 0)} of ${plural(o.pods, "pod")} undecided.` : `✓ ${o.pods === 1 ? "The pod finds a node" : `All ${plural(o.pods, "pod")} find a node`}.`, "verdict"),
       facts([...(report.changes ?? []), `${number(o.nodesAboveBefore, 0)} of ${plural(o.nodesInCluster, "node")} above the line before, ${number(o.nodesAboveAfter, 0)} after`,
-        report.stopped && "stopped (" + report.stopped + "): " + plural(o.undecided ?? 0, "pod") + " undecided"]),
+        o.relaxed && plural(o.relaxed, "pod") + " placed because a limit was waived that left no node",
+        o.preempted?.length && plural(o.preempted.length, "pod") + " preempted",
+        report.stopped && "stopped (" + report.stopped + "): " + plural(undecided, "pod") + " undecided"]),
+      overloaded.length && text("p", `▲ ${plural(overloaded.length, "node")} above 100 % in the end${before ? `, ${number(before, 0)} before` : ""}: ` +
+        list(overloaded.map((n) => `${n.name} (${n.resource} ${number(n.afterPercent, 0)} %)`)), "warning"),
       lost.length && text("p", `Nobody recreates ${plural(lost.length, "pod")}: ${list(lost)}`, "warning"),
       failed.length && text("h3", "Pods without a node"),
       failed.length && table("Pods without a node", [["Of", "text"], ["Pods"], ["Why", "long"]], failed.map((g) => [g.of, number(g.pods, 0), g.reason])),
@@ -225,7 +245,12 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
       nodes.length && pairLegend(),
       nodes.length && table("Changed nodes", [["Node", "text"], ["Placed"], ["Evicted", "drop1"], ["CPU", "bar"], ["CPU %"], ["Memory", "bar drop2"], ["Memory %", "drop2"], ["Change", "text drop1"]], nodes.map((n) => [
         nodeButton(n.name), number(n.placed, 0), number(n.evicted ?? 0, 0), ...load(n.cpu), ...load(n.memory),
-        [n.new && "new", n.drained && "drained", n.crossesLine && "crosses the line"].filter(Boolean).join(", ") || "–",
+        changes(n).filter(Boolean).join(", ") || "–",
+      ])),
+      pools.length && text("h3", "Node pools"),
+      pools.length && table("Node pools", [["Pool", "text"], ["Nodes"], ["Placed", "drop1"], ["Evicted", "drop1"], ["CPU %"], ["Memory %"], ["Above the line"]], pools.map((p) => [
+        p.name || "–", number(p.nodes, 0), number(p.placed, 0), number(p.evicted, 0),
+        ...[p.cpu, p.memory].map((l) => `${percent(l.beforePercent)} → ${percent(l.afterPercent)}`), `${p.nodesAboveBefore} → ${p.nodesAboveAfter}`,
       ])),
       ...[...(o.notes ?? []), ...(report.notes ?? [])].map((n) => text("p", n, "note")),
     ];
@@ -260,6 +285,10 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
       ])),
       r.stay.length && text("h3", "Other pods of hot nodes stay"),
       r.stay.length && table("Why other pods stay", [["Reason", "text"], ["Pods"]], r.stay.map((s) => [s.message, number(s.pods, 0)])),
+      r.deletionCosts?.length && text("h3", "Deletion costs to write"),
+      r.deletionCosts?.length && table("Deletion costs to write", [["Pod", "text"], ["Node", "text"], ["Cost"]], r.deletionCosts.map((c) => [
+        podButton({ namespace: c.namespace, name: c.pod }), nodeButton(c.node), c.cost || "none",
+      ])),
       r.resting?.length && text("p", "The load does not show the last move yet of hot nodes: " + list(r.resting), "note"),
       r.deferred?.length && text("p", "Limits of moves leave out hot nodes: " + list(r.deferred), "note"),
       ...(r.notes ?? []).map((n) => text("p", n, "note")),
@@ -298,5 +327,5 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
     const nodes = view.a && view.b ? [["node", view.a], ["node", view.b]] : [];
     askPod(pod ? "explain.json?" + new URLSearchParams([["namespace", namespace], ["pod", pod], ...nodes]) : "");
   }
-  return { draw, titles, podButton, table, part, button };
+  return { draw, titles, podButton, replaces, table, part, button };
 };

@@ -25,6 +25,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/test/browser"
 )
 
@@ -107,7 +108,8 @@ func TestBrowser(t *testing.T) {
 		"#sort=__proto__":              "100 nodes",
 		"#group=__proto__&pool=x":      "0 of 100",
 		"#view=constructor":            "100 nodes",
-		"#node=constructor":            "100 nodes",
+		"#q=zone%3Da,karpenter.sh/nodepool%3Dpool-0": "17 of 100", // multiples of 6
+		"#q=zone%3Da,!topology.kubernetes.io/zone":   "9 of 100",  // multiples of 12
 	} {
 		tb.Exec(`location.hash = %q`, view)
 		tb.WaitFor("#count", want)
@@ -127,6 +129,8 @@ func TestBrowser(t *testing.T) {
 	tb.WaitFor("#pods", "shop/web-0")
 	tb.WaitFor("#pods", "Workload's peak")
 	tb.WaitFor("#pods", "777m")
+	tb.Shows("#node-moves:not([hidden])", "shop/web-0 replaces web-9, moved from worker-0001 at ")
+	tb.Shows("#node-moves", ": cpu of worker-0001 goes down.")
 	tb.Key(kb.Escape)
 	if !browser.Eval[bool](tb, `document.querySelector("#node").hidden`) {
 		t.Error("Escape leaves the node open")
@@ -313,7 +317,7 @@ func (hostileCluster) Waiting() []top.WaitingPod {
 }
 
 func (hostileCluster) Pods(context.Context, string) (*top.Pods, error) {
-	return &top.Pods{Pods: []top.Pod{{Namespace: hostile, Name: hostile, Workload: &top.Workload{Name: hostile}}}}, nil
+	return &top.Pods{Pods: []top.Pod{{Namespace: hostile, Name: hostile, Workload: &top.Workload{Name: hostile}, Replaces: &rebalance.Origin{Pod: hostile, From: hostile, Why: hostile}}}}, nil
 }
 
 func (hostileCluster) History(node string) *top.History {
@@ -449,12 +453,14 @@ func TestBrowserAnswers(t *testing.T) {
 	tb.WaitFor("#pod .verdict", "It would not go to worker-0002 today, but to worker-0003. worker-0002 has rank 3, 100 points behind.")
 	hash("#view=waiting&pod=shop%2Fhuge-0")
 	tb.Shows("#pod-answer", "node(s) had too high load")
+	tb.Shows("#pod-answer p", "It replaces web-9, moved from worker-0001 at ")
 	tb.Shows("#pod-answer [aria-label='Expected usage']", "LoadThreshold250m cpu200m: mean of Deployment shop/web + 50m: spread400m: peak")
 	tb.Shows("#pod-answer [aria-label=Candidates] tbody tr:first-child", "worker-00031230180"+"50") // rank, total, two scores
 	// Terms of the best two: 10 % against 30 %, and 180 against 140 points.
 	tb.Shows("#pod-answer", "LoadThreshold180140+40· cpu measured10%30%")
 	tb.Exec(`const select = document.querySelector("[aria-label='First node']"); select.value = "worker-0002"; select.dispatchEvent(new Event("change"))`)
 	tb.WaitFor("#pod-answer [aria-label='Two nodes side by side']", "LoadThreshold14080+60")
+	tb.Shows("#pod-answer [aria-label='Two nodes side by side']", "Total190130+60")
 	hash("#view=waiting&pod=shop%2Fhuge-0&a=worker-0002&b=worker-0004")
 	tb.Shows("#pod-answer pre", "kubectl plimsoll explain --context production huge-0 -n shop")
 	fits("#pod-answer")
@@ -468,11 +474,18 @@ func TestBrowserAnswers(t *testing.T) {
 	tb.WaitFor("#whatif-answer .verdict", "✗ 1 of 4 pods without a node.")
 	tb.Shows("#whatif-answer", "100 Insufficient cpu.")
 	tb.Shows("#whatif-answer", "70.0 → 85.0 ▲")
+	tb.Shows("#whatif-answer .facts", "2 pods placed because a limit was waived that left no node1 pod preempted")
+	tb.Shows("#whatif-answer .warning", "▲ 2 nodes above 100 % in the end, 1 before: worker-0003 (cpu 104 %), worker-0004 (memory 101 %)")
+	tb.Shows("#whatif-answer [aria-label='Node pools'] tbody", "general603440.0 → 50.0– → –1 → 2")
+	tb.Shows("#whatif-answer [aria-label='Changed nodes'] tbody tr:last-child", "above the line, CPU by requests")
 	tb.Shows("#whatif-answer pre", "kubectl plimsoll what-if --context production --drain 'worker-0000;' --drain reboot --pending")
 	hash("#view=whatif&drain=worker-0000%3B+reboot")
 	fits("#whatif-answer")
 
-	tb.Exec(`document.querySelector("#drain").value = ""; document.querySelector("#more").value = "5"; document.querySelector("#whatif-form button").click()`)
+	tb.Exec(`document.querySelector("#drain").value = ""; document.querySelector("#add").value = "2"; document.querySelector("#like").value = "worker-0000"`)
+	tb.Exec(`document.querySelector("#whatif-form button").click()`)
+	tb.WaitFor("#whatif-answer .verdict", "1 of 4 pods undecided.")
+	tb.Exec(`document.querySelector("#add").value = document.querySelector("#like").value = ""; document.querySelector("#more").value = "5"; document.querySelector("#whatif-form button").click()`)
 	tb.Shows("#whatif-note", "Name the workload")
 	tb.Exec(`document.querySelector("#of").value = "deployment/shop/web"; document.querySelector("#whatif-form button").click()`)
 	tb.WaitFor("#whatif-answer pre", "kubectl --context production get deployment web -n shop -o yaml | kubectl plimsoll what-if --context production -f - --replicas 5 --pending")
@@ -485,6 +498,7 @@ func TestBrowserAnswers(t *testing.T) {
 	tb.Shows("#moves-answer .warning", "Moves wait (BreakerOpen): moves failed one after the other; they go on at 2026-01-05T21:00:00Z.")
 	tb.Shows("#moves-answer", "The load does not show the last move yet of hot nodes: worker-0010")
 	tb.Shows("#moves-answer", "pod of a DaemonSet3")
+	tb.Shows("#moves-answer [aria-label='Deletion costs to write'] tbody", "shop/web-0worker-0000-10shop/web-1worker-0003none")
 	tb.Shows("#moves-answer pre", "kubectl plimsoll rebalance --context production --evict")
 	tb.Exec(`history.back()`)
 	tb.WaitFor("#title", "What if")
@@ -506,6 +520,120 @@ func TestBrowserAnswers(t *testing.T) {
 				t.Errorf("%s is %d pixels wide in a window of %d", view, got, width)
 			}
 		}
+	}
+}
+
+// waitingCluster has other waiting pods.
+type waitingCluster struct {
+	*cluster
+	pods []top.WaitingPod
+}
+
+func (c waitingCluster) Waiting() []top.WaitingPod { return c.pods }
+
+// The page does not say that no pod waits while it knows of some only, or filters them.
+func TestBrowserWaiting(t *testing.T) {
+	crowd := []top.WaitingPod{}
+	for i := range maxWaiting {
+		crowd = append(crowd, top.WaitingPod{Namespace: "crowd", Name: fmt.Sprint("pod-", i), SchedulerName: "batch", Since: now.Add(-time.Hour)})
+	}
+	late := top.WaitingPod{Namespace: "shop", Name: "late", SchedulerName: "plimsoll", Since: now}
+	const cut = " Only the 500 that wait longest are known here, of 501."
+	for _, tt := range []struct {
+		pods          []top.WaitingPod
+		profile, want string
+	}{
+		{nil, "", "✓ No pod waits for a node."},
+		{nil, "plimsoll", "✓ No pod waits for a node."},
+		{[]top.WaitingPod{late}, "batch", "No pod of profile batch is among the 1 waiting pod."},
+		{[]top.WaitingPod{late}, "plimsoll", "1 pod of profile plimsoll, the longest waiting first. Choose a pod to see why."},
+		{append(crowd, late), "", "500 pods, the longest waiting first. Choose a pod to see why." + cut},
+		{append(crowd, late), "plimsoll", "No pod of profile plimsoll is among the 500 waiting pods." + cut},
+	} {
+		tb := openPage(t, start(t, waitingCluster{many(3), tt.pods}))
+		tb.Exec(`location.hash = "#view=waiting&profile=%s"`, tt.profile)
+		tb.WaitFor("#title", "Waiting")
+		if got := browser.Eval[string](tb, `document.querySelector("#waiting-note").textContent`); got != tt.want {
+			t.Errorf("%d pods, profile %q: %q, want %q", len(tt.pods), tt.profile, got, tt.want)
+		}
+	}
+}
+
+// A refresh that sorts nodes anew changes neither the focus nor what a click or a key opens.
+func TestBrowserOrder(t *testing.T) {
+	c := newCluster("a", "b", "c")
+	use := func(percent map[string]float64) {
+		c.change(func(rows map[string]top.Row) {
+			for name, u := range percent {
+				r := rows[name]
+				r.CPU.UtilizationPercent, r.CPU.AboveLine, r.Memory.AboveLine = u, u > 80, name != "a"
+				rows[name] = r
+			}
+		})
+	}
+	use(map[string]float64{"a": 90, "b": 50, "c": 30})
+	s := start(t, c)
+	tb := openPage(t, s)
+	tb.Shows("#tiles", "1 above the CPU line, 2 more above that of memory")
+	tb.Exec(`const row = document.querySelector("#body tr:not(.gap)"); row.dispatchEvent(new Event("pointerdown")); row.focus()`)
+	tb.Exec(`const grid = document.querySelector("#grid"); const { left, top } = grid.getBoundingClientRect();
+		grid.dispatchEvent(new PointerEvent("pointerdown", { clientX: left + 5, clientY: top + 5 }))`)
+	tb.Exec(`document.querySelector("#strip").dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight" }))`)
+	use(map[string]float64{"a": 40, "c": 95})
+	s.tick()
+	tb.WaitFor("#body tr:not(.gap):nth-child(2) th", "c")
+	if got := browser.Eval[string](tb, `document.activeElement.textContent`); !strings.HasPrefix(got, "a") {
+		t.Errorf("the focus is on %q, want the row of a", got)
+	}
+	for what, do := range map[string]string{
+		"a click on a row":    `document.querySelector("#body tr:not(.gap)").click()`,
+		"a click on the grid": `document.querySelector("#grid").click()`,
+		"Enter at the strip":  `document.querySelector("#strip").dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }))`,
+	} {
+		tb.Exec(`location.hash = ""`)
+		tb.WaitFor("#node[hidden]", "")
+		tb.Exec(`%s`, do)
+		if got := browser.Eval[string](tb, `location.hash`); got != "#node=a" {
+			t.Errorf("%s opens %s, want a", what, got)
+		}
+	}
+	// A refresh of the pods keeps the focus, and one without changes the elements.
+	tb.WaitFor("#pods", "40.0")
+	tb.Exec(`document.querySelector("#pods button").focus(); window.row = document.querySelector("#pods tbody")`)
+	c.change(func(rows map[string]top.Row) { rows["new"] = row("new") })
+	s.tick()
+	tb.WaitFor("#count", "4 nodes")
+	if !browser.Eval[bool](tb, `row.isConnected`) {
+		t.Error("a refresh of other nodes builds the pods anew")
+	}
+	use(map[string]float64{"a": 41})
+	s.tick()
+	tb.WaitFor("#pods", "41.0")
+	if got := browser.Eval[string](tb, `document.activeElement.textContent`); got != "shop/web-0" {
+		t.Errorf("the focus is on %q, want the pod", got)
+	}
+}
+
+// Where requests count, the dashed bar and the line are shares of the allocatable.
+func TestBrowserRequestsCount(t *testing.T) {
+	c := newCluster("a")
+	c.change(func(rows map[string]top.Row) {
+		r := rows["a"]
+		r.CPU.State, r.CPU.MeasuredPercent, r.CPU.UtilizationPercent, r.CPU.RequestedPercent, r.CPU.AllocatablePercent = "Absent", nil, 100, 0, 50
+		rows["a"] = r
+	})
+	tb := openPage(t, start(t, c))
+	// The line of 80 % is at 40 % of the capacity. No other column is dark at half the height.
+	const script = `(() => {
+		const canvas = document.querySelector("#body td.bar canvas");
+		const { data, width } = canvas.getContext("2d").getImageData(0, Math.floor(canvas.height / 2), canvas.width, 1);
+		const dark = [...Array(width).keys()].filter((x) => data[4 * x + 3] === 255 && data[4 * x] + data[4 * x + 1] + data[4 * x + 2] < 150);
+		return dark.length ? Math.round(100 * dark[0] / width) : -1;
+	})()`
+	tb.WaitFor("#count", "1 node")
+	tb.Settle()
+	if at := browser.Eval[int](tb, script); at != 40 {
+		t.Errorf("the line is at %d %% of the bar, want 40 %%", at)
 	}
 }
 
@@ -548,7 +676,7 @@ func TestBrowserRecorded(t *testing.T) {
 	must(t, err)
 	tb := openPage(t, startWith(t, Options{Saved: saved, Encode: json.Marshal}))
 	tb.Shows("#count", "3 nodes: 1 above the line")
-	for _, tile := range []string{"3 nodes", "1 above the line", "1 without fresh load", "1 waiting pod"} {
+	for _, tile := range []string{"3 nodes", "1 above the CPU line", "1 without fresh CPU load", "1 waiting pod"} {
 		tb.Shows("#tiles", tile)
 	}
 	tb.Shows("#health-summary", "Health: ")

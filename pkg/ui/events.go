@@ -88,7 +88,9 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	host, _, _ := net.SplitHostPort(r.RemoteAddr) // it has both
 	if refusal := s.viewers.enter(host); refusal != "" {
 		data, _ := json.Marshal(refusal) // a string has a JSON
-		_ = out.send("refused", data)    // the browser has gone
+		if out.send("refused", data) == nil {
+			_ = out.end() // the browser has gone
+		}
 		return
 	}
 	defer s.viewers.leave(host)

@@ -76,13 +76,24 @@
         const state = word.slice(1).toLowerCase();
         return (n) => [n.cpu, n.memory].some((r) => r.state.toLowerCase().startsWith(state) || (r.aboveLine && "above".startsWith(state)));
       }
-      const [, key, not, value] = word.match(/^([^=!]+)(!?)==?(.*)$/) ?? [];
-      if (key) return (n) => (n.labels?.[key] === value) === !not;
-      return (n) => n.name.includes(word);
+      if (!word.includes("=")) return (n) => n.name.includes(word);
+      const all = word.split(",").map((part) => {
+        const [, key, not, value] = part.match(/^([^=!]+)(!?)==?(.*)$/) ?? [];
+        if (key) return (n) => (n.labels?.[key] === value) === !not;
+        const lacks = part.startsWith("!");
+        return (n) => Object.hasOwn(n.labels ?? {}, lacks ? part.slice(1) : part) !== lacks;
+      });
+      return (n) => all.every((test) => test(n));
     });
     return (n) => tests.every((test) => test(n));
   }
-  const answers = newAnswers({ view, setView, openNode, copyButton, percent, plural, span, nodeOf, data: () => snapshot, isSaved: () => isSaved });
+  // refill replaces what an element holds. The focus stays on the button of the same text.
+  function refill(box, ...children) {
+    const focused = box.contains(document.activeElement) ? document.activeElement.textContent : null;
+    box.replaceChildren(...children);
+    [...box.querySelectorAll("button")].find((b) => b.textContent === focused)?.focus({ preventScroll: true });
+  }
+  const answers = newAnswers({ view, setView, openNode, copyButton, percent, plural, span, nodeOf, refill, data: () => snapshot, isSaved: () => isSaved });
   // get asks the command.
   async function get(path) {
     if (isSaved) return { problem: "a saved snapshot has none" };
@@ -129,14 +140,12 @@
     if (now === drawnGroups) return;
     drawnGroups = now;
     $("groups").hidden = sorted.length === 0;
-    const focused = $("groups").contains(document.activeElement) ? document.activeElement.textContent : null;
     const choose = (name) => (!name ? "without one" : answers.button(name, () => setView(view.group === "pool" ? { pool: name, group: "" } : { q: (view.q + " " + zone + "=" + name).trim(), group: "" }, true)));
-    $("groups").replaceChildren(answers.table("Groups of nodes", [[view.group === "pool" ? "Pool" : "Zone", "text"], ["By distance", "bar"], ["Nodes"], ["▲ Above"], ["◆ Close"], ["● Below", "drop1"], ["Mean effective %", "drop1"], ["Mean requested %", "drop2"]],
+    refill($("groups"), answers.table("Groups of nodes", [[view.group === "pool" ? "Pool" : "Zone", "text"], ["By distance", "bar"], ["Nodes"], ["▲ Above"], ["◆ Close"], ["● Below", "drop1"], ["Mean effective %", "drop1"], ["Mean requested %", "drop2"]],
       sorted.map(([name, g]) => [
         choose(name), element("div", { className: "picture", ariaHidden: "true" }, ...Object.keys(kinds).filter((kind) => g[kind]).map((kind) => answers.part((100 * g[kind]) / g.nodes, kind))),
         number(g.nodes, 0), number(g.above, 0), number(g.close, 0), number(g.below, 0), percent(g.use / g.nodes), percent(g.requested / g.nodes),
       ])));
-    [...$("groups").querySelectorAll("button")].find((b) => b.textContent === focused)?.focus();
   }
 
   // ---- Bars.
@@ -158,10 +167,12 @@
     }
   }
   // drawBar draws one resource of a node: measured is solid, pending hatched, a margin or predicted peak an outline. A stripe below
-  // has what is requested, the gray end what is not allocatable, and the tick is the line.
+  // has what is requested, the gray end what is not allocatable, and the tick is the line. Requests, and then the line, are shares of
+  // the allocatable.
   function drawBar(c, r, x, y, w, h, kind = kindOf(r)) {
     const at = (v) => Math.round(clamp(v, 0, 100) * (w / 100));
     const color = kinds[kind].color;
+    const share = isFresh(r) ? 1 : r.allocatablePercent / 100;
     const round = w >= 40;
     if (round) {
       c.save();
@@ -197,7 +208,7 @@
     } else {
       c.strokeStyle = colors.soft;
       c.setLineDash([2, 2]);
-      c.strokeRect(x + 0.5, y + 0.5, Math.max(0, at((r.utilizationPercent * r.allocatablePercent) / 100) - 1), tall - 1);
+      c.strokeRect(x + 0.5, y + 0.5, Math.max(0, at(r.utilizationPercent * share) - 1), tall - 1);
       c.setLineDash([]);
     }
     if (stripe) {
@@ -206,7 +217,7 @@
     }
     if (r.linePercent != null) {
       c.fillStyle = colors.ink;
-      c.fillRect(x + Math.min(at(r.linePercent), w - 1), y, w >= 40 ? 2 : 1, h);
+      c.fillRect(x + Math.min(at(r.linePercent * share), w - 1), y, w >= 40 ? 2 : 1, h);
     }
     if (round) c.restore();
     else if (kind === "above") {
@@ -328,10 +339,10 @@
   for (const id of ["strip", "grid"]) {
     const canvas = $(id);
     const label = canvas.getAttribute("aria-label");
-    let chosen = -1;
+    let [chosen, pressed] = ["", ""]; // names, because a refresh sorts the nodes anew
     const show = (i) => {
       if (!rows[i]) return hideTip();
-      chosen = i;
+      chosen = rows[i].n.name;
       const [x, y] = pictures[id].placeOf(i);
       const box = canvas.getBoundingClientRect();
       showTip(describe(rows[i]), box.left + x, box.top + y);
@@ -343,14 +354,16 @@
     };
     canvas.onpointermove = (event) => show(under(event));
     canvas.onpointerleave = canvas.onblur = hideTip;
-    canvas.onclick = (event) => rows[under(event)] && openNode(rows[under(event)].n.name);
+    canvas.onpointerdown = (event) => (pressed = rows[under(event)]?.n.name);
+    canvas.onclick = () => pressed && openNode(pressed);
     canvas.onkeydown = (event) => {
       const across = pictures[id]?.across ?? 1;
       const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -across, ArrowDown: across, Home: -Infinity, End: Infinity }[event.key];
+      const at = rows.findIndex(({ n }) => n.name === chosen);
       if (step) {
         event.preventDefault();
-        show(clamp(chosen < 0 && Number.isFinite(step) ? 0 : chosen + step, 0, rows.length - 1));
-      } else if (event.key === "Enter" && rows[chosen]) openNode(rows[chosen].n.name);
+        show(clamp(at < 0 && Number.isFinite(step) ? 0 : at + step, 0, rows.length - 1));
+      } else if (event.key === "Enter" && at >= 0) openNode(chosen);
       else if (event.key === "Escape") hideTip();
     };
   }
@@ -399,7 +412,10 @@
       if (c.picture) cell.append(element("canvas", { ariaHidden: "true" }));
       return cell;
     }));
-    row.onclick = () => openNode(row.node);
+    let pressed = null; // a refresh may give the row another node
+    row.onpointerdown = () => (pressed = row.node);
+    row.onpointerleave = () => (pressed = null);
+    row.onclick = () => openNode(pressed ?? row.node);
     return row;
   }
   function drawRows() {
@@ -413,6 +429,8 @@
     before.firstChild.style.height = first * rowHeight + "px";
     after.firstChild.style.height = (rows.length - last) * rowHeight + "px";
     if (!before.isConnected) body.append(before, after);
+    const focused = document.activeElement.closest("#body tr");
+    const focusedNode = focused?.node;
     const existing = [...body.rows].filter((row) => !row.classList.contains("gap"));
     while (existing.length > last - first) existing.pop().remove();
     while (existing.length < last - first) {
@@ -435,6 +453,10 @@
         if (!column) cell.title = text;
       });
     });
+    if (focused && (!focused.isConnected || focused.node !== focusedNode)) { // the focus follows the node
+      cursor = Math.max(0, rows.findIndex(({ n }) => n.name === focusedNode));
+      (existing.find((row) => row.node === focusedNode) ?? box).focus({ preventScroll: true });
+    }
     drawPictures();
   }
   // pictureSizes are those of the pictures of one row, by column: all rows have the same. The browser tells them once it has laid
@@ -546,10 +568,32 @@
     const pods = shown.node === view.node ? shown.pods : null;
     $("node-note").textContent = shown.node === view.node && shown.problem ? "Cannot read the pods: " + shown.problem
       : pods ? "Bars are the expected " + (view.resource === "cpu" ? "CPU" : "memory") + " usage, beside that of the largest pod. Hatched is pending: not measured yet." : n ? "Reading the pods …" : "";
-    if (!pods) return $("pods").replaceChildren();
+    drawPods(pods?.pods ?? []);
+  }
+  let drawnPods = "[]";
+  function drawPods(pods) {
     const r = view.resource;
-    const columns = podColumns.filter((c) => !c.ofWorkload || pods.pods.some((p) => p.workload));
-    const sorted = [...pods.pods].sort((a, b) => b[r].usagePercent - a[r].usagePercent);
+    const now = JSON.stringify([r, pods]);
+    if (now !== drawnPods) fillPods(pods, r);
+    drawnPods = now;
+    const most = Math.max(1, ...pods.map((p) => p[r].usagePercent));
+    for (const canvas of $("pods").querySelectorAll("canvas")) {
+      const { usagePercent, pendingPercent } = canvas.pod[r];
+      drawBar(sized(canvas, canvas.clientWidth, 18), {
+        state: "Fresh", measuredPercent: (100 * (usagePercent - pendingPercent)) / most, pendingPercent: (100 * pendingPercent) / most,
+        utilizationPercent: (100 * usagePercent) / most, requestedPercent: 0, allocatablePercent: 100,
+      }, 0, 0, canvas.clientWidth, 18, "below");
+    }
+  }
+  const maxMoved = 5;
+  function fillPods(pods, r) {
+    const moved = pods.filter((p) => p.replaces).sort((a, b) => (a.replaces.at < b.replaces.at ? 1 : -1));
+    refill($("node-moves"), ...moved.slice(0, maxMoved).map((p) => element("li", {}, answers.podButton(p), ...answers.replaces(p.replaces))),
+      ...(moved.length > maxMoved ? [element("li", { textContent: plural(moved.length - maxMoved, "more moved pod") })] : []));
+    $("node-moves").hidden = moved.length === 0;
+    if (pods.length === 0) return $("pods").replaceChildren();
+    const columns = podColumns.filter((c) => !c.ofWorkload || pods.some((p) => p.workload));
+    const sorted = [...pods].sort((a, b) => b[r].usagePercent - a[r].usagePercent);
     const isPending = (p) => p.cpu.pendingPercent >= 0.05 || p.memory.pendingPercent >= 0.05;
     const group = (name, list) => {
       if (list.length === 0) return [];
@@ -560,22 +604,14 @@
         return cell;
       }))))];
     };
-    $("pods").replaceChildren(
+    refill($("pods"),
       element("thead", {}, element("tr", {}, ...columns.map((c) => element("th", { scope: "col", textContent: c.head, className: className(c) })))),
       ...group("Pending", sorted.filter(isPending)), ...group("Covered by the measurement", sorted.filter((p) => !isPending(p))),
     );
-    const most = Math.max(1, ...sorted.map((p) => p[r].usagePercent));
-    for (const canvas of $("pods").querySelectorAll("canvas")) {
-      const { usagePercent, pendingPercent } = canvas.pod[r];
-      drawBar(sized(canvas, canvas.clientWidth, 18), {
-        state: "Fresh", measuredPercent: (100 * (usagePercent - pendingPercent)) / most, pendingPercent: (100 * pendingPercent) / most,
-        utilizationPercent: (100 * usagePercent) / most, requestedPercent: 0, allocatablePercent: 100,
-      }, 0, 0, canvas.clientWidth, 18, "below");
-    }
   }
 
   // ---- Health: doctor's checks, those to fix first, each with its fix to copy.
-  let healthAt = "";
+  let [healthAt, drawnChecks] = ["", ""];
   const statuses = { error: "✗", warning: "!", skipped: "-", ok: "✓" };
   function copyButton(text) {
     const button = element("button", { type: "button", textContent: "Copy" });
@@ -600,6 +636,9 @@
     const mark = health.problem || counted("error") ? "✗" : counted("warning") ? "!" : "✓";
     $("health").className = { "✗": "fails", "!": "warns", "✓": "passes" }[mark];
     $("health-summary").textContent = mark + " Health: " + verdict + ", checked at " + new Date(health.time).toLocaleTimeString();
+    const now = JSON.stringify([checks, health.problem]);
+    if (now === drawnChecks) return;
+    drawnChecks = now;
     const order = Object.keys(statuses);
     const items = [...checks].sort((a, b) => order.indexOf(a.status) - order.indexOf(b.status)).map((c) => {
       const item = element("li", {}, `${statuses[c.status] ?? "?"} ${c.group}: ${c.message}`);
@@ -640,17 +679,19 @@
   // Tiles sum up all nodes, whatever the filter. Each opens what it counts.
   let drawnTiles = "";
   function drawTiles(all) {
-    const counts = { above: 0, close: 0, below: 0, none: 0, stale: 0 };
+    const counts = { above: 0, close: 0, below: 0, none: 0, stale: 0, other: 0 };
+    const [name, other, otherName] = view.resource === "cpu" ? ["CPU", "memory", "memory"] : ["memory", "cpu", "CPU"];
     for (const n of Object.values(snapshot.nodes ?? {})) {
       const r = n[view.resource];
+      if (n[other].aboveLine && !r.aboveLine) counts.other++;
       counts[kindOf(r)]++;
       if (!isFresh(r)) counts.stale++;
     }
     const tiles = [
       [all, all === 1 ? "node" : "nodes", "", { view: "", state: "", pool: "", runs: "", q: "" }],
-      [counts.above, "above the line", "above", { view: "", state: "above" }],
+      [counts.above, `above the ${name} line` + (counts.other ? `, ${number(counts.other, 0)} more above that of ${otherName}` : ""), "above", { view: "", state: "above" }],
       [counts.close, "close to it", "close", { view: "", state: "close" }],
-      [counts.stale, "without fresh load", "none", { view: "", state: "stale" }],
+      [counts.stale, `without fresh ${name} load`, "none", { view: "", state: "stale" }],
       [snapshot.waitingPods ?? 0, snapshot.waitingPods === 1 ? "waiting pod" : "waiting pods", "waits", { view: "waiting" }],
     ];
     const now = JSON.stringify([tiles, view.view, view.state]);

@@ -34,6 +34,9 @@ func candidate(name string, rank int, load int64) sim.NodeResult {
 	}
 }
 
+// moved is the pod before a move of the rebalancer.
+var moved = &rebalance.Origin{Pod: "web-9", From: "worker-0001", At: now.Add(-20 * time.Minute), Why: "cpu of worker-0001 goes down"}
+
 // questions answers with one moving pod, one drained node and one move. A pod named web-404 does not exist.
 func questions() Questions {
 	return Questions{
@@ -55,6 +58,7 @@ func questions() Questions {
 					{Plugin: "LoadThreshold", NodesWithout: []string{"worker-0002", "worker-0004"}},
 				}},
 				Placement: &explain.Placement{Node: "worker-0002", Differs: true, Rank: 3, Behind: 100},
+				Replaces:  moved,
 				Notes:     []string{},
 			}
 			if len(r.Compare) == 2 {
@@ -66,11 +70,20 @@ func questions() Questions {
 			change := func(before, after float64) whatif.Load {
 				return whatif.Load{BeforePercent: &before, AfterPercent: &after, LinePercent: new(80.0), Above: after > 80}
 			}
+			if s.AddNodes > 0 {
+				return &whatif.Report{Stopped: whatif.TimedOut, Outcomes: []*whatif.Outcome{{Pods: 4, Placed: 3, Undecided: 1, Nodes: []whatif.ChangedNode{}}}}, nil
+			}
 			return &whatif.Report{Changes: []string{"drained " + strings.Join(s.Drain, ", ")}, Outcomes: []*whatif.Outcome{{
-				Pods: 4, Placed: 3, NodesInCluster: 100, NodesAboveBefore: 10, NodesAboveAfter: 11,
+				Pods: 4, Placed: 3, NodesInCluster: 100, NodesAboveBefore: 10, NodesAboveAfter: 11, Relaxed: 2, Preempted: []string{"shop/low-0"},
+				Overloaded: []whatif.Overload{{Name: "worker-0003", Resource: "cpu", AfterPercent: 104}, {Name: "worker-0004", Resource: "memory", AfterPercent: 101, Before: true}},
+				Pools: []*whatif.Pool{{
+					Name: "general", Nodes: 60, Placed: 3, Evicted: 4, NodesAboveBefore: 1, NodesAboveAfter: 2,
+					CPU: whatif.PoolLoad{BeforePercent: new(40.0), AfterPercent: new(50.0)},
+				}},
 				Nodes: []whatif.ChangedNode{
 					{Name: "worker-0003", Placed: 3, CPU: change(70, 85), Memory: change(30, 40), CrossesLine: true},
 					{Name: "worker-0000", Drained: true, Evicted: 4, CPU: change(85, 5), Memory: change(85, 10)},
+					{Name: "worker-0004", CPU: whatif.Load{AfterPercent: new(85.0), ByRequests: true, Above: true}},
 				},
 				Unschedulable: []whatif.Group{{Of: "Deployment shop/web", Reason: "0/100 nodes are available: 100 Insufficient cpu.", Pods: 1}},
 			}}}, nil
@@ -84,8 +97,9 @@ func questions() Questions {
 					{Name: "worker-0000", Hot: true, Resource: "cpu", Line: 80, Before: 85, After: 76},
 					{Name: "worker-0003", Resource: "cpu", Line: 80, Before: 20, After: 29},
 				},
-				Moves: []moves.Move{{Namespace: "shop", Pod: "web-0", Owner: "ReplicaSet web", From: "worker-0000", To: "worker-0003", Relief: 9}},
-				Stay:  []moves.Stay{{Reason: "DaemonSet", Message: "pod of a DaemonSet", Pods: 3}},
+				Moves:         []moves.Move{{Namespace: "shop", Pod: "web-0", Owner: "ReplicaSet web", From: "worker-0000", To: "worker-0003", Relief: 9}},
+				DeletionCosts: []moves.DeletionCost{{Namespace: "shop", Pod: "web-0", Node: "worker-0000", Cost: "-10"}, {Namespace: "shop", Pod: "web-1", Node: "worker-0003"}},
+				Stay:          []moves.Stay{{Reason: "DaemonSet", Message: "pod of a DaemonSet", Pods: 3}},
 			}, nil
 		},
 	}

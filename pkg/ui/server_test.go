@@ -102,7 +102,9 @@ func (c *cluster) Pods(_ context.Context, node string) (*top.Pods, error) {
 		return nil, apierrors.NewNotFound(corev1.Resource("nodes"), node)
 	}
 	workload := &top.Workload{Name: "web", CPU: top.WorkloadAmount{Peak: resource.MustParse("777m")}}
-	return &top.Pods{Pods: []top.Pod{{Namespace: "shop", Name: "web-0", Workload: workload}}}, nil
+	web := top.Pod{Namespace: "shop", Name: "web-0", Workload: workload, Replaces: moved}
+	web.CPU.UsagePercent = c.rows[node].CPU.UtilizationPercent
+	return &top.Pods{Pods: []top.Pod{web}}, nil
 }
 
 // Lend has no simulation.
