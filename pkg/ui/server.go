@@ -32,8 +32,9 @@ type Source interface {
 	Pods(ctx context.Context, node string) (*top.Pods, error)
 	// Waiting returns the pods without a node, the longest waiting first.
 	Waiting() []top.WaitingPod
-	// UpdateTrend reads one more point of the last hour that is missing. It reports whether there was one.
-	UpdateTrend(ctx context.Context) (changed bool, err error)
+	// UpdateTrend adds the present load when it is due, and reports whether the trend changed. Where a point of the past is missing,
+	// readPast asks for it. It may run while others use the source, but not during Update. add reports whether there is a point.
+	UpdateTrend(ctx context.Context) (changed bool, readPast func(context.Context) (add func() bool), err error)
 	Trend() *top.Trend
 	History(node string) *top.History
 	// Lend lends the simulation of the cluster to use, if it has the configuration.
@@ -171,21 +172,20 @@ func (s *Server) follow(ctx context.Context) error {
 	}
 }
 
-// read updates the source and publishes its nodes.
+// read updates the source and publishes its nodes. Then it asks for the past, and lets others use the source meanwhile.
 func (s *Server) read(ctx context.Context) error {
 	var nodes *top.Nodes
 	var waiting []top.WaitingPod
+	var readPast func(context.Context) func() bool
 	err := s.withSource(ctx, func(source Source) (err error) {
 		if _, err := source.Update(ctx); err != nil {
 			return err
 		}
-		changed, err := source.UpdateTrend(ctx)
-		if err != nil {
+		var changed bool
+		if changed, readPast, err = source.UpdateTrend(ctx); err != nil {
 			return err
 		}
-		if changed {
-			s.trendTime = s.options.Clock.Now().UTC()
-		}
+		s.trended(changed)
 		waiting = source.Waiting()
 		nodes, err = source.Nodes(ctx, top.Selection{Order: top.ByName})
 		return err
@@ -198,7 +198,21 @@ func (s *Server) read(ctx context.Context) error {
 	s.mu.Unlock()
 	snapshot := newSnapshot(nodes, waiting, s.options.Context, health)
 	snapshot.TrendTime, snapshot.IntervalSeconds = s.trendTime, top.ShowInterval.Seconds()
-	return s.publish(snapshot)
+	if err := s.publish(snapshot); err != nil || readPast == nil {
+		return err
+	}
+	add := readPast(ctx)
+	return s.withSource(ctx, func(Source) error {
+		s.trended(add())
+		return nil
+	})
+}
+
+// trended notes when the trend changes.
+func (s *Server) trended(changed bool) {
+	if changed {
+		s.trendTime = s.options.Clock.Now().UTC()
+	}
 }
 
 // withSource waits for its turn and calls use.

@@ -45,6 +45,8 @@ type cluster struct {
 	err     error
 	updates int
 	trended atomic.Bool
+	// past, unless nil, gets a value when the past is read, and one when it is released.
+	past chan struct{}
 }
 
 // row is a node of 8 cores with 30.24 % measured, 5 % pending and a line at 80 %.
@@ -113,8 +115,19 @@ func (c *cluster) Lend(*live.Configuration, func(*live.Cluster) error) (bool, er
 }
 
 // UpdateTrend finds something new once. The trend of a node rises by a point every five minutes.
-func (c *cluster) UpdateTrend(context.Context) (bool, error) {
-	return c.trended.CompareAndSwap(false, true), nil
+func (c *cluster) UpdateTrend(context.Context) (changed bool, readPast func(context.Context) func() bool, err error) {
+	if c.past != nil {
+		readPast = func(ctx context.Context) func() bool {
+			for range 2 {
+				select {
+				case c.past <- struct{}{}:
+				case <-ctx.Done():
+				}
+			}
+			return func() bool { return true }
+		}
+	}
+	return c.trended.CompareAndSwap(false, true), readPast, nil
 }
 
 func (c *cluster) Trend() *top.Trend {
@@ -609,6 +622,25 @@ func TestServer_Pods(t *testing.T) {
 	must(t, json.Unmarshal([]byte(bodyOf(t, s.do(t, request{path: "pods.json?node=worker-1"}))), &pods))
 	if len(pods.Pods) != 1 || pods.Pods[0].Name != "web-0" {
 		t.Errorf("%+v", pods)
+	}
+}
+
+// Pods of a node do not wait for a source that answers late about the past.
+func TestServer_PastBlocksNothing(t *testing.T) {
+	c := newCluster("worker-1")
+	s := start(t, c)
+	c.past = make(chan struct{}) // after the first read
+	s.tick()
+	<-c.past
+	if resp := s.do(t, request{path: "pods.json?node=worker-1"}); resp.StatusCode != http.StatusOK {
+		t.Errorf("HTTP status %d while the past is read", resp.StatusCode)
+	}
+	next := events(t, s.do(t, request{path: "events"}))
+	next()
+	<-c.past
+	s.tick()
+	if name, data := next(); name != "delta" || data["trendTime"] == nil {
+		t.Errorf("%s: %v, want a changed time of the trend", name, data)
 	}
 }
 

@@ -49,6 +49,8 @@ type Session struct {
 	originsRead time.Time
 	// trend has the load of the last hour, in the order of time.
 	trend []trendPoint
+	// pastFailed is when a look at the past failed last.
+	pastFailed time.Time
 	// asked is when the API server was last probed, and answered when it last responded. silent is the error of the last probe.
 	asked, answered time.Time
 	silent          error
@@ -267,9 +269,11 @@ func (s *Session) Pods(ctx context.Context, node string) (*Pods, error) {
 	return pods, nil
 }
 
-// readOrigins reads now and then which pods were moved. It keeps the last answer if it fails.
+// readOrigins reads now and then which pods were moved. It keeps the last answer if it fails, or takes long.
 func (s *Session) readOrigins(ctx context.Context) {
-	const interval = 30 * time.Second
+	const interval, timeout = 30 * time.Second, 3 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	if now := s.clock.Now(); now.Sub(s.originsRead) >= interval {
 		s.originsRead = now
 		if origins, err := kube.Origins(ctx, s.client); err == nil {

@@ -14,8 +14,9 @@ const (
 	// trendSpan is the time that a trend covers, and trendStep that between two of its points.
 	trendSpan = time.Hour
 	trendStep = 5 * time.Minute
-	// pastTimeout bounds a look at the past, for which nothing waits.
-	pastTimeout = 10 * time.Second
+	// pastTimeout bounds a look at the past, for which refreshes wait. One that failed is tried again after pastRetry.
+	pastTimeout = 5 * time.Second
+	pastRetry   = 30 * time.Second
 )
 
 // Trend is the measured load of the last hour.
@@ -48,21 +49,54 @@ func (p *trendPoint) set(node string, r load.Resource, mean float64) {
 	p.nodes[node] = loads
 }
 
-// UpdateTrend adds the present load when it is due. Otherwise it asks the source for one more point of the past, until an hour is
-// known. What the source does not know of the past stays unknown. It reports whether the trend changed.
-func (s *Session) UpdateTrend(ctx context.Context) (changed bool, err error) {
+// UpdateTrend adds the present load when it is due, and reports whether the trend changed. While the last hour is not known,
+// readPast asks the source for one more point. It must not run during Update, but else does not use the session. add adds the
+// point, and reports whether there is one.
+func (s *Session) UpdateTrend(ctx context.Context) (changed bool, readPast func(context.Context) (add func() bool), err error) {
 	now := s.clock.Now()
 	s.trend = slices.DeleteFunc(s.trend, func(p trendPoint) bool { return now.Sub(p.at) > trendSpan })
-	if n := len(s.trend); n == 0 || now.Sub(s.trend[n-1].at) >= trendStep {
+	if isPresentDue(s.trend, now) {
 		point, err := s.reader.measured(ctx, now)
-		s.trend = append(s.trend, point)
-		return true, err
+		if err != nil {
+			return false, nil, err
+		}
+		s.trend, changed = withPresent(s.trend, point)
 	}
-	if at := s.trend[0].at.Add(-trendStep); now.Sub(at) <= trendSpan {
-		s.trend = slices.Insert(s.trend, 0, s.past(ctx, at))
-		return true, nil
+	at := s.trend[0].at.Add(-trendStep)
+	if now.Sub(at) > trendSpan || now.Sub(s.pastFailed) < pastRetry {
+		return changed, nil, nil
 	}
-	return false, nil
+	queries := s.pastQueries()
+	return changed, func(ctx context.Context) func() bool {
+		point, ok := pastOf(ctx, queries, at)
+		return func() bool {
+			if !ok {
+				s.pastFailed = s.clock.Now()
+				return false
+			}
+			s.trend = slices.Insert(s.trend, 0, point)
+			return true
+		}
+	}, nil
+}
+
+// isPresentDue reports whether the last point is old, or has no load.
+func isPresentDue(trend []trendPoint, now time.Time) bool {
+	n := len(trend)
+	return n == 0 || len(trend[n-1].nodes) == 0 || now.Sub(trend[n-1].at) >= trendStep
+}
+
+// withPresent adds a point. It replaces one at which no load was fresh, unless that is a gap of trendStep.
+func withPresent(trend []trendPoint, point trendPoint) (with []trendPoint, changed bool) {
+	n := len(trend)
+	switch {
+	case n == 0 || point.at.Sub(trend[n-1].at) >= trendStep:
+		return append(trend, point), true
+	case len(point.nodes) == 0:
+		return trend, false
+	}
+	trend[n-1] = point
+	return trend, true
 }
 
 // measured returns the figures that the plugin reads at present.
@@ -84,33 +118,51 @@ func (r *Reader) measured(ctx context.Context, now time.Time) (trendPoint, error
 	return point, nil
 }
 
-// past returns the figures that the plugin would have read at an earlier time. Without a source that knows them, there are none.
-func (s *Session) past(ctx context.Context, at time.Time) trendPoint {
-	ctx, cancel := context.WithTimeout(ctx, pastTimeout)
-	defer cancel()
-	point := trendPoint{at, map[string][load.ResourceCount]float64{}}
+// pastQuery is what a source is asked about the past.
+type pastQuery struct {
+	source   source.PastLoad
+	resource load.Resource
+	of       load.Quantile
+}
+
+// pastQueries are those of the figures that the plugin reads. Without a source that knows the past, there are none.
+func (s *Session) pastQueries() (queries []pastQuery) {
 	reader := s.reader.plugin.Reader()
 	for _, status := range s.cluster.Sources() {
 		if known, ok := status.Source.(source.PastLoad); ok && slices.Contains(status.Readers, reader) {
 			for of, window := range reader.Request().Windows {
-				point.add(ctx, known, load.Resource(of), load.Quantile{Window: window, Fraction: reader.Request().Fraction})
+				quantile := load.Quantile{Window: window, Fraction: reader.Request().Fraction}
+				queries = append(queries, pastQuery{known, load.Resource(of), quantile})
 			}
 		}
 	}
-	return point
+	return queries
 }
 
-// add adds what the source knows of a resource. A failure leaves a gap.
-func (p *trendPoint) add(ctx context.Context, from source.PastLoad, r load.Resource, of load.Quantile) {
-	samples, err := from.FetchPast(ctx, r, of, p.at)
+// pastOf returns the figures that the plugin would have read at an earlier time; not ok if all queries failed.
+func pastOf(ctx context.Context, queries []pastQuery, at time.Time) (point trendPoint, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, pastTimeout)
+	defer cancel()
+	point = trendPoint{at, map[string][load.ResourceCount]float64{}}
+	ok = len(queries) == 0
+	for _, q := range queries {
+		ok = point.add(ctx, q) == nil || ok
+	}
+	return point, ok
+}
+
+// add adds what the source knows of a resource.
+func (p *trendPoint) add(ctx context.Context, q pastQuery) error {
+	samples, err := q.source.FetchPast(ctx, q.resource, q.of, p.at)
 	if err != nil {
-		return
+		return err
 	}
 	for i := range samples {
-		if stat, _ := samples[i].Stats[r].Checked(); stat.Known {
-			p.set(samples[i].Node, r, stat.Mean)
+		if stat, _ := samples[i].Stats[q.resource].Checked(); stat.Known {
+			p.set(samples[i].Node, q.resource, stat.Mean)
 		}
 	}
+	return nil
 }
 
 // Trend returns the load of the last hour, as far as UpdateTrend has read it.
