@@ -251,11 +251,12 @@ func TestClaims_OwnBurstSpreads(t *testing.T) {
 }
 
 // siblings are pods of one workload of a tenant. The first uses up to 8 cores, on a node of its own. The others are on all nodes but
-// freeNode, request 1m and use nothing.
+// freeNode, request 1m and use quiet, in milliCPU.
 type siblings struct {
-	c    measuredCluster
-	busy *corev1.Pod
-	idle []*corev1.Pod
+	c     measuredCluster
+	busy  *corev1.Pod
+	idle  []*corev1.Pod
+	quiet float64
 }
 
 func newSiblings(perNode int, age time.Duration, running bool) *siblings {
@@ -295,7 +296,7 @@ func (s *siblings) observe(r load.Resource, usage func(interval int) float64, ob
 		tally.Add(s.busy, r, usage(i), 1, 1)
 		if i >= dayOfIntervals-observed {
 			for _, pod := range s.idle {
-				tally.Add(pod, r, 0, 1, 1)
+				tally.Add(pod, r, s.quiet, 1, 1)
 			}
 		}
 		at := plugintest.Now().Add((1 + time.Duration(i) - dayOfIntervals) * interval)
@@ -338,6 +339,29 @@ func TestClaims_BurningSibling(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Ten pods a node use three quarters of their limits of 80m. A sibling that uses 8 cores every other interval of an hour lets them
+// repel pods of others as pods that use all of their limits, not more.
+func TestClaims_BurningSiblingBesideLimits(t *testing.T) {
+	const hour = 12
+	placed := func(busy, quiet float64) [freeNode + 2]int {
+		s := newSiblings(10, 25*time.Hour, true)
+		s.quiet = quiet
+		for _, pod := range s.idle {
+			requests := &pod.Spec.Containers[0].Resources
+			requests.Requests[corev1.ResourceCPU] = resource.MustParse("8m")
+			requests.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("80m")}
+		}
+		s.observe(load.CPU, func(i int) float64 {
+			if i < dayOfIntervals-hour {
+				return quiet
+			}
+			return busy * float64(i%2)
+		}, hour)
+		return s.place(t)
+	}
+	checkRepelNobody(t, placed(8000, 60), placed(0, 80))
 }
 
 // A pod that uses 8 cores, or 30 GiB, has a new sibling on each node but the last. The new ones are never observed, and repel nobody.

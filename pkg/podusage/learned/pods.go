@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
 const (
@@ -93,8 +94,8 @@ func (s *Statistics) podHash(uid types.UID) uint64 { return maphash.Comparable(s
 // The less its pods are alike, the less it weighs. Source: credibility by H. Bühlmann, "Experience Rating and
 // Credibility", 1967.
 //
-// It returns the peak of the pod's own usage.
-func (s *Statistics) narrow(moments *[load.ResourceCount]Moments, uid types.UID) (own ownUsage) {
+// It returns the peak of the pod's own usage: its 95th percentile, 0 if unobserved.
+func (s *Statistics) narrow(moments *[load.ResourceCount]Moments, uid types.UID) (own podusage.Amounts) {
 	e, ok := s.pods[s.podHash(uid)]
 	if !ok {
 		return own
@@ -104,7 +105,7 @@ func (s *Statistics) narrow(moments *[load.ResourceCount]Moments, uid types.UID)
 		if pod.seconds <= 0 {
 			continue
 		}
-		own[r] = ownPeak{observed: true, p95: float64(pod.mean) + deviationsToP95*math.Sqrt(float64(pod.variance))}
+		own[r] = float64(pod.mean) + deviationsToP95*math.Sqrt(float64(pod.variance))
 		prior := correlation.Seconds()
 		if between := m.Variance - m.Within; between > m.Within {
 			prior *= m.Within / between
@@ -114,13 +115,4 @@ func (s *Statistics) narrow(moments *[load.ResourceCount]Moments, uid types.UID)
 		m.Variance = m.Variance*share + float64(pod.variance)*(1-share)
 	}
 	return own
-}
-
-// ownUsage is the peak that was observed of the pod itself, by load.Resource.
-type ownUsage [load.ResourceCount]ownPeak
-
-// ownPeak is a 95th percentile, in milliCPU or bytes.
-type ownPeak struct {
-	observed bool
-	p95      float64
 }

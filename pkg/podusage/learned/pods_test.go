@@ -79,6 +79,29 @@ func TestOnNode_APodIsNotItsSiblings(t *testing.T) {
 	checkPrediction(t, "another pod to place", p.Incoming(running("idle-7"))[load.CPU], 400, 3040000)
 }
 
+// TestOnNode_SiblingsWithinLimits has one pod of 41 use 8 cores every other interval. The others always use 60m of a limit of 100m.
+func TestOnNode_SiblingsWithinLimits(t *testing.T) {
+	s := &Statistics{}
+	for i := range 12 {
+		usages := map[string]float64{"busy": 8000 * float64(i%2)}
+		for j := range 40 {
+			usages[fmt.Sprint("quiet-", j)] = 60
+		}
+		s = measure(s, start.Add(time.Duration(i)*span), usages)
+	}
+	p := predictor(0)
+	p.Statistics = s
+	quiet := running("quiet-0")
+	quiet.Spec.Containers[0] = container("10m", "100m")
+
+	// Twice the peak of 60 are 120. The variance of values up to 120 is at most 60², whatever that of the workload is.
+	for name, u := range map[string]Usages{"steady": p.OnNode(quiet).Steady, "to others": p.OnNode(quiet).Foreign} {
+		if got := u[load.CPU]; got.P95 != 100 || got.Variance != 3600 {
+			t.Errorf("%s: got %+v, want the limit of 100 as peak and a variance of 3600", name, got)
+		}
+	}
+}
+
 func TestOnNode_OwnUsageCountsWithTime(t *testing.T) {
 	type usages = map[string]float64
 	type want struct{ mean, variance float64 }

@@ -114,7 +114,7 @@ func (p *Prediction) PendingUsage(pod *corev1.Pod) (usage, byDefault podusage.Am
 // Incoming predicts the usages of the pod to place.
 func (p *Prediction) Incoming(pod *corev1.Pod) Usages {
 	h := p.history(pod)
-	u := p.predict(pod, pod, h, ownUsage{}, math.Inf(1), nil)
+	u := p.predict(pod, pod, h, podusage.Amounts{}, math.Inf(1), nil)
 	if cpu := &u.Starting[load.CPU]; h.startup.Excess > 0 {
 		cpu.Startup = h.startup.within(cpu.Mean, podusage.Limit(pod, load.CPU)).Excess
 	}
@@ -123,7 +123,7 @@ func (p *Prediction) Incoming(pod *corev1.Pod) Usages {
 
 // Explain implements podusage.Estimator.
 func (p *Prediction) Explain(pod *corev1.Pod) (x [load.ResourceCount]podusage.Explanation) {
-	p.predict(pod, pod, p.history(pod), ownUsage{}, math.Inf(1), &x)
+	p.predict(pod, pod, p.history(pod), podusage.Amounts{}, math.Inf(1), &x)
 	return x
 }
 
@@ -192,7 +192,7 @@ func (p *Prediction) history(pod *corev1.Pod) (h history) {
 
 // predict implements OnNode. It also explains the usages in x, unless that is nil.
 func (p *Prediction) predict(
-	pod, starting *corev1.Pod, h history, own ownUsage, maxRatio float64, x *[load.ResourceCount]podusage.Explanation,
+	pod, starting *corev1.Pod, h history, own podusage.Amounts, maxRatio float64, x *[load.ResourceCount]podusage.Explanation,
 ) (u OnNode) {
 	var requests *podusage.Amounts // determined for a pod without history alone: it takes longer than all else
 	var like likeness
@@ -263,11 +263,8 @@ func (p *Prediction) bySpec(pod, starting *corev1.Pod, r load.Resource, request,
 }
 
 // bound caps what a pod counts by its workload's statistics, at its claim or at ownPeaks times its own peak.
-func (p *Prediction) bound(u *Usage, pod, starting *corev1.Pod, r load.Resource, own ownPeak) {
-	if own.observed && u.P95 <= ownPeaks*own.p95 {
-		return
-	}
-	*u = u.Within(max(p.claim(pod, starting, r), ownPeaks*own.p95))
+func (p *Prediction) bound(u *Usage, pod, starting *corev1.Pod, r load.Resource, ownPeak float64) {
+	*u = u.Within(max(p.claim(pod, starting, r), ownPeaks*ownPeak))
 }
 
 // toward returns the usage with the given share of another.
