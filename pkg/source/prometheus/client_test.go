@@ -3,6 +3,7 @@ package prometheus
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
 )
 
 func TestFetch_BadResponses(t *testing.T) {
@@ -71,6 +73,40 @@ func TestFetch_BadResponses(t *testing.T) {
 				t.Errorf("error tells a secret: %s", err)
 			}
 		})
+	}
+}
+
+// TestIsTooMuch has the words of each server, as its code writes them.
+func TestIsTooMuch(t *testing.T) {
+	for _, tt := range []struct {
+		server, kind, message string
+		want                  bool
+	}{
+		{"Prometheus", "execution", "query processing would load too many samples into memory in query execution", true},
+		{"Thanos", "execution", "exceeded series limit: rpc error: code = Code(422) desc = limit 3 violated (got 4)", true},
+		{"Mimir", "execution", "the query exceeded the maximum number of series (limit: 1 series) (err-mimir-max-series-per-query)", true},
+		{"Mimir", "execution", "the query exceeded the aggregated chunks size limit (limit: 9 bytes)", true},
+		{"Cortex", "execution", "the query hit the max number of chunks limit (limit: 2 chunks)", true},
+		{"VictoriaMetrics", "422", "the number of matching timeseries exceeds 30000; either narrow down the search", true},
+		{"VictoriaMetrics", "422", "not enough memory for processing 9 data points across 3 time series", true},
+		// The reason follows the query, and is beyond an excerpt.
+		{"VictoriaMetrics", "422", "error when executing query=" + strings.Repeat("rate(a[5m]) or ", 100) +
+			": cannot select more than -search.maxSamplesPerQuery=9 samples", true},
+		{"VictoriaMetrics", "503", "couldn't start executing the request: -search.maxConcurrentRequests=8 are executed", false},
+		{"Prometheus", "timeout", "query timed out in expression evaluation", false},
+		{"Prometheus", "bad_data", "parse error", false},
+	} {
+		for _, code := range []int{http.StatusOK, http.StatusUnprocessableEntity} {
+			answer, _ := json.Marshal(map[string]string{"status": "error", "errorType": tt.kind, "error": tt.message}) //nolint:errchkjson // strings alone
+			client, err := response.NewClient(newServer(t, rule{"", status(code, string(answer))}).URL, response.InstantQuery, httpclient.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = client.Query(t.Context(), "up", time.Time{}, 1, func(*response.Series[map[string]string]) {})
+			if err == nil || response.IsTooMuch(err) != tt.want {
+				t.Errorf("%s, status %d: too much is %t of %v, want %t", tt.server, code, !tt.want, err, tt.want)
+			}
+		}
 	}
 }
 

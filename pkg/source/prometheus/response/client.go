@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -147,8 +148,12 @@ func (c *Client) read(resp *http.Response, maxSeries int64, elements Elements) (
 	return warnings, nil
 }
 
+// clean returns the error without secrets, and cut.
 func (c *Client) clean(e *RefusedError) *RefusedError {
-	return &RefusedError{Kind: c.http.Excerpt(e.Kind), Message: c.http.Excerpt(e.Message)}
+	return &RefusedError{
+		Kind: c.http.Excerpt(e.Kind), Message: c.http.Excerpt(e.Message),
+		tooMuch: slices.ContainsFunc(limits, func(limit string) bool { return strings.Contains(e.Message, limit) }),
+	}
 }
 
 // pieces reads a body while others decode, and lets other goroutines run before each piece is decoded.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
@@ -59,20 +58,32 @@ func (p *Point) UnmarshalJSON(b []byte) error {
 }
 
 // RefusedError is a query that Prometheus refused or could not evaluate, in Prometheus' words.
-type RefusedError struct{ Kind, Message string }
+type RefusedError struct {
+	Kind, Message string
+	// tooMuch reports whether the whole message tells of a limit on series or samples. Message may be an excerpt.
+	tooMuch bool
+}
 
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("query refused (%s): %s", e.Kind, e.Message)
 }
 
-// tooManySamples is in Prometheus' message about a query that needs more samples than --query.max-samples.
-const tooManySamples = "too many samples"
+// limits are in the messages about queries that need more series, samples or memory than one query may.
+var limits = []string{
+	"too many samples",             // Prometheus, and other servers with its engine
+	"violated (got ",               // Thanos
+	"the query exceeded the ",      // Mimir
+	"the query hit the ",           // Cortex
+	"-search.maxSamplesPerQuery",   // VictoriaMetrics, as the next two
+	"timeseries exceeds ",          // -search.maxUniqueTimeseries
+	"enough memory for processing", // -search.maxMemoryPerQuery
+}
 
-// IsTooMuch reports whether a query failed because of too many series, or of too many samples. The same query for fewer targets may
-// succeed.
+// IsTooMuch reports whether a query failed because it needs more series or samples than the server or a Decode allows. The same
+// query for fewer targets or namespaces may succeed.
 func IsTooMuch(err error) bool {
 	refused, ok := errors.AsType[*RefusedError](err)
-	return source.IsTooLarge(err) || ok && strings.Contains(refused.Message, tooManySamples)
+	return source.IsTooLarge(err) || ok && refused.tooMuch
 }
 
 // Elements decodes the elements of a result.
