@@ -45,7 +45,8 @@ type PodSource struct {
 	lister corelisters.PodLister
 	// shards reports whether all pods were too many for one answer since the family was chosen.
 	shards bool
-	// leftOut names the namespaces that were too large alone, as logged.
+	// left are the namespaces that were too large alone. leftOut names them, as logged.
+	left    []string
 	leftOut string
 	// family is the one in use; nil while none is known to have values. pods is the number of pods with values.
 	family *promql.PodFamily
@@ -113,7 +114,8 @@ func (s *PodSource) FetchPods(ctx context.Context, pods int, visit func(*source.
 		}
 	}
 	slices.Sort(left)
-	s.logLeftOut(ctx, slices.Compact(left))
+	s.left = slices.Compact(left)
+	s.logLeftOut(ctx)
 	if !found {
 		s.family = nil // look for another the next time
 	}
@@ -170,30 +172,37 @@ func (s *PodSource) read(ctx context.Context, query string, bounds response.Boun
 	return nil
 }
 
-// namespacesPerShard keeps the names within a URL.
+// namespacesPerShard keeps the names within a URL. If as many namespaces are refused alone, and nothing was read, all would be.
 const namespacesPerShard = 32
 
-// readShards reads the usage of pods by groups of namespaces with running pods. A group that is too large is halved. It returns the
-// namespaces that are too large alone. It fails if Prometheus refuses each query: then it is not one namespace's fault.
+// readShards reads the usage of pods by groups of namespaces, as apart does.
 func (s *PodSource) readShards(ctx context.Context, r load.Resource, in map[string]int, use func(*podUsage),
 ) (left []string, err error) {
+	return apart(in, func(shard []string, pods int) error {
+		return s.read(ctx, s.family.In(shard).Usage(r), podBounds(pods), use)
+	})
+}
+
+// apart reads groups of namespaces with running pods. A group that is too large is halved. It returns the namespaces that are too
+// large alone. It fails if Prometheus refuses each query: then it is not one namespace's fault.
+func apart(in map[string]int, read func(shard []string, pods int) error) (left []string, err error) {
 	shards := slices.Collect(slices.Chunk(slices.Sorted(maps.Keys(in)), namespacesPerShard))
 	var refused error
 	found := false
-	for len(shards) > 0 {
+	for len(shards) > 0 && (found || len(left) < namespacesPerShard) {
 		shard := shards[0]
 		shards = shards[1:]
 		pods := 0
 		for _, namespace := range shard {
 			pods += in[namespace]
 		}
-		err := s.read(ctx, s.family.In(shard).Usage(r), podBounds(pods), use)
+		err := read(shard, pods)
 		found = found || err == nil || source.IsTooLarge(err)
 		switch {
 		case response.IsTooMuch(err) && len(shard) == 1:
 			left, refused = append(left, shard[0]), err
-		case response.IsTooMuch(err):
-			shards = append(shards, shard[:len(shard)/2], shard[len(shard)/2:])
+		case response.IsTooMuch(err): // the halves come next, to find out soon whether all are refused
+			shards = slices.Insert(shards, 0, shard[:len(shard)/2], shard[len(shard)/2:])
 		case err != nil:
 			return left, err
 		}
@@ -205,10 +214,10 @@ func (s *PodSource) readShards(ctx context.Context, r load.Resource, in map[stri
 }
 
 // logLeftOut names the namespaces without statistics, when they change.
-func (s *PodSource) logLeftOut(ctx context.Context, namespaces []string) {
-	if examples := text.FirstN(namespaces); examples != s.leftOut {
+func (s *PodSource) logLeftOut(ctx context.Context) {
+	if examples := text.FirstN(s.left); examples != s.leftOut {
 		s.leftOut = examples
-		klog.FromContext(ctx).Info("Left out namespaces with too many series of pods", "count", len(namespaces), "namespaces", examples)
+		klog.FromContext(ctx).Info("Left out namespaces with too many series of pods", "count", len(s.left), "namespaces", examples)
 	}
 }
 
@@ -259,6 +268,23 @@ func (s *PodSource) count(ctx context.Context, selector string, running map[stri
 	return pods, err
 }
 
+// countFamily counts the pods of a family, by groups of namespaces if Prometheus refuses to count all at once.
+func (s *PodSource) countFamily(ctx context.Context, f *promql.PodFamily, running map[string]int) (pods float64, err error) {
+	pods, err = s.count(ctx, f.Selector(load.CPU), running)
+	if !response.IsTooMuch(err) || source.IsTooLarge(err) || len(running) == 0 {
+		return pods, err
+	}
+	pods = 0
+	_, err = apart(running, func(shard []string, _ int) error {
+		count, err := s.count(ctx, f.In(shard).Selector(load.CPU), running)
+		if err == nil {
+			pods += count
+		}
+		return err
+	})
+	return pods, err
+}
+
 // detect takes the first family that measures at least half as many running pods as the best one.
 // The family in use is kept while it measures half of them.
 func (s *PodSource) detect(ctx context.Context, running map[string]int) error {
@@ -270,7 +296,7 @@ func (s *PodSource) detect(ctx context.Context, running map[string]int) error {
 		for _, count := range running {
 			total += count
 		}
-		count, err := s.count(ctx, s.family.Selector(load.CPU), running)
+		count, err := s.countFamily(ctx, s.family, running)
 		if err == nil && total > 0 && 2*count >= float64(total) {
 			s.pods, s.fetches, s.shards = count, 0, false
 			return nil
@@ -282,11 +308,11 @@ func (s *PodSource) detect(ctx context.Context, running map[string]int) error {
 	var tooLarge error
 	for i := range families {
 		tried[i] = families[i].Selector(load.CPU)
-		count, err := s.count(ctx, tried[i], running)
+		count, err := s.countFamily(ctx, &families[i], running)
 		switch {
 		case err == nil:
 			counts[i] = count
-		case source.IsTooLarge(err):
+		case response.IsTooMuch(err):
 			tooLarge = err
 		default:
 			return err
@@ -334,6 +360,7 @@ func (s *PodSource) FetchHistory(ctx context.Context, p source.Period, maxWorklo
 		all, err := s.history(ctx, &h, func(i promql.Sum) string { return promql.RecordedHistory(r, i, p.Length, h.except) })
 		if err == nil && len(all) == 0 {
 			step = promql.HistoryStep(p.Length)
+			h.except = append(h.except, s.left...)
 			all, err = s.history(ctx, &h, func(i promql.Sum) string {
 				return s.family.Except(h.except).History(r, i, p.Length, *s.owners)
 			})
@@ -444,7 +471,7 @@ func (s *PodSource) detectOwners(ctx context.Context, running map[string]int) er
 		return nil
 	}
 	count, err := s.count(ctx, promql.PodOwners, running)
-	if err != nil && !source.IsTooLarge(err) {
+	if err != nil && !response.IsTooMuch(err) {
 		return err
 	}
 	found := err == nil && 2*count >= s.pods

@@ -380,12 +380,14 @@ func TestFetchPods_Shards(t *testing.T) {
 	})
 }
 
+// refuse answers as Prometheus does to a query that needs too many samples.
+func refuse(w http.ResponseWriter, _ *http.Request) {
+	w.WriteHeader(http.StatusUnprocessableEntity)
+	_, _ = w.Write([]byte(`{"status":"error","errorType":"execution","error":"query processing would load too many samples"}`))
+}
+
 // TestFetchPods_AllShardsRefused has a Prometheus that refuses the query for each namespace: its own message is the reason.
 func TestFetchPods_AllShardsRefused(t *testing.T) {
-	refuse := func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusUnprocessableEntity)
-		_, _ = w.Write([]byte(`{"status":"error","errorType":"execution","error":"query processing would load too many samples"}`))
-	}
 	srv := newServer(t, rule{"count(", vector(countElement("shop", "1"))}, rule{"", refuse})
 	s := newTestPodSource(t, srv.URL)
 	s.lister = podLister(t, map[string]int{"shop": 1, "team": 1})
@@ -396,6 +398,58 @@ func TestFetchPods_AllShardsRefused(t *testing.T) {
 				t.Errorf("%s: %v, left out %q; want the message of Prometheus", load.Resource(r), err, s.LeftOut())
 			}
 		}
+	}
+}
+
+// TestFetchPods_GivesUp bounds the queries of a fetch where Prometheus refuses those for each of 200 namespaces.
+func TestFetchPods_GivesUp(t *testing.T) {
+	namespaces := map[string]int{}
+	for i := range 200 {
+		namespaces[fmt.Sprintf("n-%03d", i)] = 1
+	}
+	srv := newServer(t, rule{"count(", vector(countElement("n-000", "1"))}, rule{"", refuse})
+	s := newTestPodSource(t, srv.URL)
+	s.lister = podLister(t, namespaces)
+	_, failed := fetchPods(t, s)
+	wantError(t, failed[load.CPU], "too many samples")
+	got := 0
+	for _, query := range srv.asked() {
+		if strings.HasPrefix(query, "min by (namespace, pod) (rate(") {
+			got++
+		}
+	}
+	// All at once; 32 namespaces, halved down to each one, are 63 queries.
+	if got != 64 {
+		t.Errorf("%d queries for cpu, want 64", got)
+	}
+}
+
+// TestFetch_RefusedBesideOthers has Prometheus refuse each query that reads the series of a tenant, also to count them.
+func TestFetch_RefusedBesideOthers(t *testing.T) {
+	unless := func(answer func(http.ResponseWriter, *http.Request)) func(http.ResponseWriter, *http.Request) {
+		return func(w http.ResponseWriter, r *http.Request) {
+			query := r.FormValue("query")
+			if strings.Contains(query, `namespace!~"mallory"`) || strings.Contains(query, "namespace=~") && !strings.Contains(query, "mallory") {
+				answer(w, r)
+				return
+			}
+			refuse(w, r)
+		}
+	}
+	srv := newServer(t,
+		rule{"kube_pod_owner", refuse}, rule{"count(count", unless(vector(countElement("shop", "1")))}, rule{"plimsoll:", vector()},
+		rule{"topk", unless(vector(element{`"namespace":"shop","workload":"web"`, "2"}))},
+		rule{"", unless(vector(podElement("shop", "pod-0", "0.25")))},
+	)
+	s := newTestPodSource(t, srv.URL)
+	s.lister = podLister(t, map[string]int{"mallory": 1, "shop": 1})
+	usages, failed := fetchPods(t, s)
+	if len(usages) != 2 || failed != [load.ResourceCount]error{} || s.LeftOut() != "mallory" {
+		t.Errorf("%v, %v, left out %q; want the usages of shop alone", usages, failed, s.LeftOut())
+	}
+	history, err := fetchHistory(t, s, sixHours)
+	if err != nil || len(history) != 2 || history[0].Namespace != "shop" {
+		t.Errorf("history %v, %v; want that of shop alone", history, err)
 	}
 }
 
