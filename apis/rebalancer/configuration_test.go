@@ -1,11 +1,16 @@
 package rebalancer
 
 import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -130,5 +135,36 @@ func TestOpen(t *testing.T) {
 				t.Errorf("it opens at %v, want %v", got.UTC(), next)
 			}
 		})
+	}
+}
+
+// TestDefault_Documented compares the table of docs/rebalance.md with the fields and their defaults.
+func TestDefault_Documented(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "rebalance.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "| field | default | what it does | why this default |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	var documented, fields []string
+	content := header
+	for _, row := range regexp.MustCompile("(?m)^\\| `(.*?)` \\| `(.*?)` \\|").FindAllStringSubmatch(table, -1) {
+		documented = append(documented, row[1])
+		content += row[1] + ": " + row[2] + "\n"
+	}
+	for f := range reflect.TypeFor[Configuration]().Fields() {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
+			fields = append(fields, name)
+		}
+	}
+	if diff := cmp.Diff(fields, documented); diff != "" {
+		t.Errorf("rows of docs/rebalance.md (-fields +rows):\n%s", diff)
+	}
+	c, err := Decode([]byte(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Default(), c, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("defaults of docs/rebalance.md (-code +docs):\n%s", diff)
 	}
 }
