@@ -3,7 +3,6 @@ package inspect
 import (
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,19 +55,12 @@ func TestRebalance_EvictFree(t *testing.T) {
 	args := []string{
 		"rebalance", "--evict", "--config", shared.writeConfiguration(t, movingConfiguration), "--rebalancer-config", limits(t, freeGoal),
 	}
-	var r result
-	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(time.Second) { // the pods are young
-		if r = shared.plimsollReading(t, "no\n", args...); strings.Contains(r.stdout, "Node w-1 could be emptied, with 1 pod to place") {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("no plan: %+v", r)
-		}
-	}
+	const plan = "Node w-1 could be emptied, with 1 pod to place"
+	r := planning(t, "no\n", args, plan)
 	if is, _ := cordon(t, "w-1"); r.exitCode != 0 || !strings.Contains(r.stderr, "Cordon w-1, and evict these pods? [y/N]") || is {
 		t.Errorf("after the answer no, w-1 is cordoned: %t; %+v", is, r)
 	}
-	r = shared.plimsollReading(t, "y\n", args...).wants(t, 0)
+	r = planning(t, "y\n", args, plan).wants(t, 0)
 	for _, want := range []string{
 		"Node w-1 (NodeCordoned): ", "Evicted pod default/web-w-1 from w-1; ", ", in place of web-w-1\n", "Node w-1 (NodeEmptied): ",
 	} {

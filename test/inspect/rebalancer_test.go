@@ -184,8 +184,9 @@ func replicate(t *testing.T, replicas int, replacement cluster.Pod) {
 	}()
 }
 
-// heat has w-1 at 62.5 + 20 = 82.5 %, and w-2 at 25 + 1.25 %, and a scheduler that leads.
-func heat(t *testing.T) cluster.Replica {
+// heat has w-1 at 62.5 + 20 = 82.5 %, w-2 at 25 + 1.25 %, and a scheduler that leads. Once replicated is called, the moved pod gets
+// a replacement.
+func heat(t *testing.T) (scheduler cluster.Replica, replicated func()) {
 	t.Helper()
 	shared.clear(t)
 	ctx := t.Context()
@@ -202,8 +203,7 @@ func heat(t *testing.T) cluster.Replica {
 		}
 	}
 	must(t, shared.CreatePods(ctx, web("web-1", "w-1", "1600m"), web("web-2", "w-2", "100m")))
-	replicate(t, 2, web("", "", "1600m"))
-	return scheduler
+	return scheduler, func() { replicate(t, 2, web("", "", "1600m")) }
 }
 
 // limits writes a RebalancerConfiguration of mode Evict for small clusters, with more fields.
@@ -267,24 +267,31 @@ func pretend(t *testing.T) {
 	}
 }
 
-// TestRebalance_Evict asks first, and then moves the pod that the rebalancer would move. Tenants cannot pause or block it.
-func TestRebalance_Evict(t *testing.T) {
-	heat(t)
-	pretend(t)
-	args := []string{"rebalance", "--evict", "--config", shared.writeConfiguration(t, movingConfiguration), "--rebalancer-config", limits(t, "")}
-	var r result
-	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(time.Second) { // the pod is young, and its usage not whole yet
-		if r = shared.plimsollReading(t, "no\n", args...); strings.Contains(r.stdout, "web-1") {
-			break
+// planning runs the command until its plan has these texts. Pods are young at first, and a scrape may come late.
+func planning(t *testing.T, answer string, args []string, want ...string) (r result) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(time.Second) {
+		r = shared.plimsollReading(t, answer, args...)
+		if !slices.ContainsFunc(want, func(text string) bool { return !strings.Contains(r.stdout, text) }) {
+			return r
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("no plan: %+v", r)
+			t.Fatalf("no plan with %q: %+v", want, r)
 		}
 	}
+}
+
+// TestRebalance_Evict asks first, and then moves the pod that the rebalancer would move. Tenants cannot pause or block it.
+func TestRebalance_Evict(t *testing.T) {
+	_, replicated := heat(t)
+	replicated()
+	pretend(t)
+	args := []string{"rebalance", "--evict", "--config", shared.writeConfiguration(t, movingConfiguration), "--rebalancer-config", limits(t, "")}
+	r := planning(t, "no\n", args, "web-1")
 	if r.exitCode != 0 || !strings.Contains(r.stderr, "Evict these pods? [y/N]") || strings.Contains(r.stdout, "Evicted") {
 		t.Errorf("after the answer no: %+v", r)
 	}
-	r = shared.plimsollReading(t, "y\n", args...).wants(t, 0)
+	r = planning(t, "y\n", args, "web-1").wants(t, 0)
 	for _, want := range []string{"Evicted pod default/web-1 from w-1; waiting for its replacement on w-2\n", " is ready on w-2, in place of web-1\n"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("stdout is %q, want %q", r.stdout, want)
@@ -294,7 +301,7 @@ func TestRebalance_Evict(t *testing.T) {
 
 // TestRebalancer has w-1 at 62.5 + 20 = 82.5 %, and w-2 at 25 + 1.25 %. The pod of 20 % goes to w-2, and all rests: 62.5 and 46.25 %.
 func TestRebalancer(t *testing.T) {
-	scheduler := heat(t)
+	scheduler, replicated := heat(t)
 	pretend(t)
 	ctx := t.Context()
 	createState(t, metav1.NamespaceDefault)
@@ -304,10 +311,9 @@ func TestRebalancer(t *testing.T) {
 	}
 	plans := func(want string) {
 		t.Helper()
-		p := shared.plimsoll(t, "rebalance", "--config", shared.writeConfiguration(t, movingConfiguration), "--rebalancer-config", limits(t, ""))
-		if p.wants(t, 0); !strings.Contains(p.stdout, want) || !strings.Contains(p.stdout, "web-1") {
-			t.Errorf("the plan is %+v, want web-1 and %q", p, want)
-		}
+		planning(t, "", []string{
+			"rebalance", "--config", shared.writeConfiguration(t, movingConfiguration), "--rebalancer-config", limits(t, ""),
+		}, want, "web-1").wants(t, 0)
 	}
 	r.stays("a pause", stopped("Paused"))
 	plans("Moves wait (Paused): the state's ConfigMap has the annotation rebalancer.plimsoll.io/paused: \"true\"; remove it to go on.\n")
@@ -335,13 +341,14 @@ func TestRebalancer(t *testing.T) {
 		return r.metric(`stopped{reason="SchedulerDown"}`) == 0 && r.metric(`staying_pods{reason="DisruptionBudget"}`) == 1
 	})
 
-	// SIGKILL as soon as the move is recorded. The eviction was made or not.
+	// SIGKILL once the move is recorded. The eviction was made or not. The move does not end before the pod has a replacement.
 	must(t, budgets.Delete(ctx, "web", metav1.DeleteOptions{}))
 	r.until("a move is recorded", func() bool { return len(stateOf(t).UnderWay) == 1 })
 	must(t, r.Kill())
 	if s := stateOf(t); len(s.UnderWay) != 1 || s.UnderWay[0].Pod != "web-1" || s.UnderWay[0].From != "w-1" || s.UnderWay[0].To != "w-2" {
 		t.Errorf("the state has the moves %+v, want web-1 from w-1 to w-2", s.UnderWay)
 	}
+	replicated()
 	must(t, r.Start(ctx))
 	var landed []rebalance.Record
 	r.until("the replacement is ready", func() bool {
