@@ -22,7 +22,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	fwk "k8s.io/kube-scheduler/framework"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
@@ -505,6 +507,37 @@ func TestLinesFacts_Add(t *testing.T) {
 				t.Errorf("%+v, want %s with %q", got, tt.want, tt.text)
 			}
 		})
+	}
+}
+
+// A node counts for each class of pods. An annotation counts once.
+func TestCheckLines_OfClasses(t *testing.T) {
+	var nodes []fwk.NodeInfo
+	lines := map[string]explain.LoadLine{}
+	for i, of := range []struct{ latency, batch bool }{{true, false}, {true, true}} {
+		node := framework.NewNodeInfo()
+		node.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}})
+		nodes = append(nodes, node)
+		l := explain.LoadLine{AnnotationProblem: "malformed", Classes: []explain.ClassLine{
+			{Percent: 60, Above: of.latency}, {Percent: 70, Above: of.batch},
+		}}
+		l.Percent[load.CPU], l.Node[load.CPU].State = 80, load.Fresh
+		lines[fmt.Sprint("n", i)] = l
+	}
+	s := healthy()
+	s.lines = linesFacts{profile: "plimsoll", plugin: "LoadThreshold"}.compare(nodes, lines)
+	var got []string
+	for _, c := range append(s.checkLines(), s.checkAnnotations()...) {
+		got = append(got, string(c.Status)+": "+c.Message)
+	}
+	want := []string{
+		"ok: LoadThreshold of profile plimsoll: 2 of 2 nodes not above their load line",
+		"error: LoadThreshold of profile plimsoll for pods of lines[0]: all 2 nodes above their load line (n0, n1); no pod is placed while they are",
+		"ok: LoadThreshold of profile plimsoll for pods of lines[1]: 1 of 2 nodes not above their load line",
+		"warning: LoadThreshold has an annotation that is not used on 2 nodes (n0, n1): malformed",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
 

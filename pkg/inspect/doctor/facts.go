@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	componentversion "k8s.io/component-base/version"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
@@ -95,6 +96,8 @@ type sourceFacts struct {
 // linesFacts are the load lines, or the rules on node metrics, of one plugin of a profile.
 type linesFacts struct {
 	profile, plugin string
+	// class is the argument with the line of a class of pods; empty for pods of no class.
+	class string
 	// rules reports whether the plugin rejects nodes by rules. Else it has load lines.
 	rules bool
 	// waives reports whether pods are placed above the lines where no node is below.
@@ -304,26 +307,52 @@ func (g *gatherer) readLines(ctx context.Context, cluster *live.Cluster) error {
 				continue // its line is one to fill nodes up to
 			}
 			l := linesFacts{profile: profile.SchedulerName, plugin: plugin.Name(), waives: limits.Waives}
-			reader, hasLine := plugin.(explain.LoadReader)
-			l.rules = !hasLine
-			of := map[string]explain.LoadLine{}
-			for _, node := range nodes {
-				if l.rules {
-					l.addRules(node.Node(), plugin.Explain(ctx, cycle, estimate.Stranger(), node))
-					continue
+			found := []linesFacts{l}
+			if reader, ok := plugin.(explain.LoadReader); ok {
+				of := map[string]explain.LoadLine{}
+				for _, node := range nodes {
+					of[node.Node().Name] = reader.LoadLine(cycle, node)
 				}
-				name := node.Node().Name
-				of[name] = reader.LoadLine(cycle, node)
-				l.addLine(node.Node(), of[name])
-			}
-			if hasLine {
 				g.linesOf[reader.Reader()] = of
+				found = l.compare(nodes, of)
+			} else {
+				found[0].rules = true
+				for _, node := range nodes {
+					found[0].addRules(node.Node(), plugin.Explain(ctx, cycle, estimate.Stranger(), node))
+				}
 			}
-			l.limits = l.limits && configlint.Filters(profile, plugin.Name()) // else no pod is kept from a node
-			g.lines = append(g.lines, l)
+			for _, l := range found {
+				l.limits = l.limits && configlint.Filters(profile, plugin.Name()) // else no pod is kept from a node
+				g.lines = append(g.lines, l)
+			}
 		}
 	}
 	return nil
+}
+
+// compare compares the nodes with the line of pods of no class, and then with that of each class.
+func (l linesFacts) compare(nodes []fwk.NodeInfo, lines map[string]explain.LoadLine) []linesFacts {
+	found := []linesFacts{l}
+	for _, node := range nodes {
+		line := lines[node.Node().Name]
+		found[0].addLine(node.Node(), line)
+		found[0].addAnnotation(node.Node(), line)
+		for class := range line.Classes {
+			if len(found) == class+1 {
+				l.class = explain.LineOf(class)
+				found = append(found, l)
+			}
+			found[class+1].addLine(node.Node(), line.OfClass(class))
+		}
+	}
+	return found
+}
+
+func (l *linesFacts) addAnnotation(node *corev1.Node, line explain.LoadLine) {
+	if line.AnnotationProblem != "" {
+		l.problem = cmp.Or(l.problem, line.AnnotationProblem)
+		l.invalid = append(l.invalid, node.Name)
+	}
 }
 
 // addRules adds a node with the rules that hold for it.
@@ -337,10 +366,6 @@ func (l *linesFacts) addRules(node *corev1.Node, terms explain.Terms) {
 
 // addLine adds a node with its load line. The plugin decides about nodes without load, too.
 func (l *linesFacts) addLine(node *corev1.Node, line explain.LoadLine) {
-	if line.AnnotationProblem != "" {
-		l.problem = cmp.Or(l.problem, line.AnnotationProblem)
-		l.invalid = append(l.invalid, node.Name)
-	}
 	limited, above, measured := false, false, false
 	for r, percent := range line.Percent {
 		limited, above = limited || percent > 0, above || line.Above[r]

@@ -12,6 +12,9 @@ import (
 func (f *facts) checkLines() []Check {
 	return each(f.lines, func(l linesFacts) []Check {
 		name, nodes := l.plugin+" of profile "+text.Excerpt(l.profile), text.Count(l.nodes, "node")
+		if l.class != "" {
+			name += " for pods of " + l.class
+		}
 		passes, fails, change := "not above their load line", "above their load line", "raise the thresholds"
 		switch len(l.unmeasured) {
 		case 0:

@@ -133,6 +133,13 @@ type LoadLine struct {
 	Classes []ClassLine
 }
 
+// OfClass returns the line of the pods of a class.
+func (l LoadLine) OfClass(class int) LoadLine {
+	c := l.Classes[class]
+	l.Utilization[load.CPU], l.Percent[load.CPU], l.Above[load.CPU] = c.Utilization, c.Percent, c.Above
+	return l
+}
+
 // ClassLine compares a node's CPU with the line of a class of pods. They do not see the load of lower classes.
 type ClassLine struct {
 	// Utilization and Percent are as in LoadLine. Percent is 0 where no line holds.
