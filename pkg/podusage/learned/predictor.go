@@ -200,9 +200,7 @@ func (p *Prediction) predict(
 		if m := &h.moments[r]; m.PodTime > 0 && m.PodTime >= p.MinHistory {
 			u.Starting[r] = known(m, podusage.Limit(starting, r))
 			u.Steady[r] = u.Starting[r]
-			if !math.IsInf(maxRatio, 1) {
-				p.bound(&u.Steady[r], pod, starting, r, own[r])
-			}
+			p.bound(&u.Steady[r], pod, starting, r, own[r], maxRatio)
 			u.Foreign[r] = u.Steady[r]
 			if x != nil {
 				x[r] = explainKnown(h.workload, m, &u.Starting[r])
@@ -224,9 +222,7 @@ func (p *Prediction) predict(
 			measured, share := known(&h.moments[r], podusage.Limit(starting, r)), float64(h.moments[r].PodTime)/float64(p.MinHistory)
 			u.Starting[r] = u.Starting[r].toward(&measured, share)
 			u.Steady[r] = u.Steady[r].toward(&measured, share)
-			if !math.IsInf(maxRatio, 1) {
-				p.bound(&u.Steady[r], pod, starting, r, own[r])
-			}
+			p.bound(&u.Steady[r], pod, starting, r, own[r], maxRatio)
 		}
 		u.Foreign[r] = u.Steady[r]
 		if x != nil {
@@ -262,9 +258,12 @@ func (p *Prediction) bySpec(pod, starting *corev1.Pod, r load.Resource, request,
 	return s
 }
 
-// bound caps what a pod counts by its workload's statistics, at its claim or at ownPeaks times its own peak.
-func (p *Prediction) bound(u *Usage, pod, starting *corev1.Pod, r load.Resource, ownPeak float64) {
-	*u = u.Within(max(p.claim(pod, starting, r), ownPeaks*ownPeak))
+// bound caps what a pod counts by its workload's statistics, at its claim or at ownPeaks times its own peak. An infinite maxRatio
+// caps nothing.
+func (p *Prediction) bound(u *Usage, pod, starting *corev1.Pod, r load.Resource, ownPeak, maxRatio float64) {
+	if !math.IsInf(maxRatio, 1) {
+		*u = u.Within(max(p.claim(pod, starting, r), ownPeaks*ownPeak))
+	}
 }
 
 // toward returns the usage with the given share of another.

@@ -257,6 +257,24 @@ func BenchmarkWithTally(b *testing.B) {
 	}
 }
 
+// BenchmarkOnNode is the prediction for a pod with history on a node, with and without a cap.
+func BenchmarkOnNode(b *testing.B) {
+	pod := similarPod("ns", "web", "shop/api:1", alone("1", ""))
+	tally := NewTally("", podusage.Amounts{})
+	tally.Add(pod, load.CPU, 3600, 3600, 1)
+	tally.Add(pod, load.Memory, 3600, 3600, 1)
+	s := (&Statistics{}).WithTally(tally, start, time.Hour, Config{History: day, MaxWorkloads: 1})
+	for name, ratio := range map[string]float64{"capped": 4, "uncapped": math.Inf(1)} {
+		b.Run(name, func(b *testing.B) {
+			p := Predictor{MinHistory: 30 * time.Minute, Multiplier: 1.5, MaxRequestRatio: ratio}.At(s)
+			b.ReportAllocs()
+			for b.Loop() {
+				p.OnNode(pod)
+			}
+		})
+	}
+}
+
 // BenchmarkIncoming is the prediction for a pod without history, by its spec and by priors.
 func BenchmarkIncoming(b *testing.B) {
 	pod := similarPod("ns", "new", "shop/api:1", alone("1", ""))
