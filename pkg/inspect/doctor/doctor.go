@@ -61,6 +61,8 @@ type Report struct {
 	// Restart is the command that makes the scheduler read a changed configuration; empty if that is not known.
 	Restart string `json:"restart,omitempty"`
 
+	// file is the file of the configuration on this machine; empty if the cluster has it.
+	file string
 	// unchecked has a result for each check that lacks a fact. Checks has one for a group at most.
 	unchecked []Check
 }
@@ -171,7 +173,7 @@ func Run(ctx context.Context, conn *live.Connection, o Options) (*Report, error)
 
 // reportOn makes all checks.
 func reportOn(f *facts) *Report {
-	r := &Report{}
+	r := &Report{file: f.options.Configuration.File}
 	if f.configuration != nil {
 		r.Configuration, r.Restart = f.configuration.Origin, f.configuration.Workload.RestartCommand().For(f.chosen)
 	}

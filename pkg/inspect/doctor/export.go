@@ -1,10 +1,13 @@
 package doctor
 
 import (
+	"cmp"
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"io"
+	"net/url"
+	"path/filepath"
 	"strings"
 )
 
@@ -123,7 +126,18 @@ type (
 		Text string `json:"text"`
 	}
 	sarifLocation struct {
-		Logical []sarifLogicalLocation `json:"logicalLocations"`
+		Physical sarifPhysicalLocation  `json:"physicalLocation"`
+		Logical  []sarifLogicalLocation `json:"logicalLocations,omitempty"`
+	}
+	sarifPhysicalLocation struct {
+		Artifact sarifArtifact `json:"artifactLocation"`
+		Region   sarifRegion   `json:"region"`
+	}
+	sarifArtifact struct {
+		URI string `json:"uri"`
+	}
+	sarifRegion struct {
+		StartLine int `json:"startLine"`
 	}
 	sarifLogicalLocation struct {
 		Name string `json:"fullyQualifiedName"`
@@ -131,6 +145,21 @@ type (
 )
 
 const documentation = "https://github.com/plimsoll-scheduler/plimsoll/blob/main/docs/see-why.md#doctor"
+
+// artifact returns the URI of the file of --config. Without a file it is a path of the object that holds the configuration.
+// GitHub's code scanning refuses a result without a path. The path need not exist.
+func (r *Report) artifact() string {
+	path := filepath.ToSlash(r.file)
+	if path == "" {
+		object, _, _ := strings.Cut(strings.ToLower(cmp.Or(r.Configuration, "scheduler")), ", ")
+		path = strings.Join(strings.FieldsFunc("cluster/"+object, func(c rune) bool { return c == ' ' || c == '/' }), "/")
+	}
+	u := url.URL{Path: path}
+	if strings.HasPrefix(path, "/") {
+		u.Scheme = "file"
+	}
+	return u.String()
+}
 
 // WriteSARIF writes the report as SARIF 2.1.0, with all checks as rules. version is that of the program.
 func (r *Report) WriteSARIF(w io.Writer, version string) error {
@@ -141,9 +170,9 @@ func (r *Report) WriteSARIF(w io.Writer, version string) error {
 	for _, id := range IDs() {
 		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, sarifRule{ID: id, HelpURI: documentation})
 	}
-	var where []sarifLocation
+	where := []sarifLocation{{Physical: sarifPhysicalLocation{sarifArtifact{r.artifact()}, sarifRegion{1}}}}
 	if r.Configuration != "" {
-		where = []sarifLocation{{[]sarifLogicalLocation{{Name: r.Configuration}}}}
+		where[0].Logical = []sarifLogicalLocation{{Name: r.Configuration}}
 	}
 	kinds := map[Status][2]string{
 		OK: {"pass", "none"}, Skipped: {"notApplicable", "none"}, Warning: {"fail", "warning"}, Error: {"fail", "error"},

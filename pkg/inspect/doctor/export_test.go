@@ -91,7 +91,10 @@ func TestWriteSARIF(t *testing.T) {
 	if err := json.Unmarshal(b.Bytes(), &log); err != nil {
 		t.Fatal(err)
 	}
-	where := []sarifLocation{{[]sarifLogicalLocation{{"ConfigMap plimsoll-system/plimsoll"}}}}
+	where := []sarifLocation{{
+		sarifPhysicalLocation{sarifArtifact{"cluster/configmap/plimsoll-system/plimsoll"}, sarifRegion{1}},
+		[]sarifLogicalLocation{{"ConfigMap plimsoll-system/plimsoll"}},
+	}}
 	want := []sarifResult{
 		{"source.tls", "pass", "none", sarifMessage{"the certificate is <valid>"}, where},
 		{"source.answers", "fail", "error", sarifMessage{"connection refused\nStart it.\nkubectl get pods"}, where},
@@ -116,5 +119,22 @@ func TestWriteSARIF(t *testing.T) {
 	b.Reset()
 	if err := (&Report{}).WriteSARIF(&b, ""); err != nil || !strings.Contains(b.String(), `"results": []`) {
 		t.Errorf("a report without checks: %v\n%s", err, b.String())
+	}
+}
+
+// Code scanning takes a path relative to the repository, or a file URL, without spaces.
+func TestReport_Artifact(t *testing.T) {
+	for _, tt := range []struct{ file, configuration, want string }{
+		{"deploy/scheduler.yaml", "file deploy/scheduler.yaml", "deploy/scheduler.yaml"},
+		{"my profiles.yaml", "", "my%20profiles.yaml"},
+		{"a:b.yaml", "", "./a:b.yaml"},
+		{"/etc/a.yaml", "", "file:///etc/a.yaml"},
+		{"", "ConfigMap ns/name, of Deployment ns/scheduler", "cluster/configmap/ns/name"},
+		{"", "file /etc/plimsoll/config.yaml", "cluster/file/etc/plimsoll/config.yaml"},
+		{"", "", "cluster/scheduler"},
+	} {
+		if got := (&Report{file: tt.file, Configuration: tt.configuration}).artifact(); got != tt.want {
+			t.Errorf("file %q, configuration %q: %s, want %s", tt.file, tt.configuration, got, tt.want)
+		}
 	}
 }
