@@ -37,13 +37,13 @@ configuration and the cluster's present objects and load. Nothing is written to 
 A placed pod is explained as if it had no node yet: its node counts neither its requests nor its usage. The usage
 is measured by Prometheus or metrics-server, else estimated. Quantiles (statistic P95 or Max) still include it.
 
-TYPE is pod, deployment, replicaset, statefulset, job, cronjob, daemonset or namespace, or kubectl's short name. Of
-a workload, the next pod is explained. Of a DaemonSet, each node is tried, without a rank. Of a namespace, each pod
-has a line; --top limits them, to 100 by default.
+TYPE is pod, deployment, replicaset, replicationcontroller, statefulset, job, cronjob, daemonset or namespace, or
+kubectl's short name. Of a workload, the next pod is explained. Of a DaemonSet, each node is tried, without a rank.
+Of a namespace, each pod has a line; --top limits them, to 100 by default.
 
-A file holds one Pod, or one Deployment, ReplicaSet, StatefulSet, Job or CronJob, whose next pod is explained, or one
-DaemonSet. The pod gets the API server's defaults, priority, LimitRange defaults and overhead. For other admission plugins and
-webhooks, let the API server admit it first:
+A file holds one Pod, or one workload whose next pod is explained, or one DaemonSet. The pod gets the API server's
+defaults, priority, LimitRange defaults and overhead. For other admission plugins and webhooks, let the API server
+admit it first:
   kubectl create --dry-run=server -o yaml -f pod.yaml | kubectl plimsoll explain -f -
 
 Load, pods and nodes change, and the scheduler takes one of the nodes with the highest total at random.

@@ -38,6 +38,7 @@ func Kinds() []Kind {
 		{"Pod", "pods", "po", ""},
 		{"Deployment", "deployments", "deploy", appsv1.GroupName},
 		{"ReplicaSet", "replicasets", "rs", appsv1.GroupName},
+		{"ReplicationController", "replicationcontrollers", "rc", ""},
 		{"StatefulSet", "statefulsets", "sts", appsv1.GroupName},
 		{"DaemonSet", "daemonsets", "ds", appsv1.GroupName},
 		{"Job", "jobs", "", "batch"},

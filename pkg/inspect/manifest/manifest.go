@@ -92,8 +92,8 @@ func parse(content []byte, namespace string) (*Manifest, error) {
 		if len(p.Ignored)+len(p.Services) > 0 {
 			found = "there is " + strings.Join(append(p.Ignored, namesOf(p.Services)...), ", ")
 		}
-		return nil, fmt.Errorf("nothing in it creates pods: write a Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet, Job or "+
-			"CronJob (%s)", found)
+		return nil, fmt.Errorf("nothing in it creates pods: write a Pod, Deployment, ReplicaSet, ReplicationController, "+
+			"StatefulSet, DaemonSet, Job or CronJob (%s)", found)
 	}
 	return &p.Manifest, nil
 }

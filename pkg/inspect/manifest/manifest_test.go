@@ -136,6 +136,29 @@ spec:
 	}
 }
 
+// A ReplicationController without a selector selects the labels of its template, and is added for the scheduler to spread its pods.
+func TestPod_OfReplicationController(t *testing.T) {
+	w := mustRead(t, `
+apiVersion: v1
+kind: ReplicationController
+metadata: {name: old, namespace: shop}
+spec:
+  replicas: 3
+  template:
+    metadata: {labels: {app: old}}
+    spec: {containers: [{name: main, image: old}]}
+`).Workloads[0]
+	p, _ := w.Pod(0)
+	rc, ok := w.Owner.(*corev1.ReplicationController)
+	if !ok || rc.Spec.Selector["app"] != "old" || w.String() != "ReplicationController shop/old" || w.Replicas != 3 || !w.Owns(p) {
+		t.Errorf("%s with %d replicas and owner %+v", w, w.Replicas, w.Owner)
+	}
+	_, err := ReadFile(t.Context(), "-", strings.NewReader("apiVersion: v1\nkind: ReplicationController\nmetadata: {name: e}"), "shop")
+	if err == nil || !strings.Contains(err.Error(), "spec.selector") {
+		t.Errorf("without a template: %v, want an error of its selector", err)
+	}
+}
+
 func TestPod_OfDeployment(t *testing.T) {
 	w := mustRead(t, deployment).Workloads[0]
 	first, _ := w.Pod(0)

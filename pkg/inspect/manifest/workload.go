@@ -57,6 +57,8 @@ func Of(object runtime.Object) *Workload {
 		return ofDeployment(o)
 	case *appsv1.ReplicaSet:
 		return ofReplicaSet(o)
+	case *corev1.ReplicationController:
+		return ofReplicationController(o)
 	case *appsv1.StatefulSet:
 		return ofStatefulSet(o)
 	case *appsv1.DaemonSet:
@@ -106,6 +108,16 @@ func ofReplicaSet(rs *appsv1.ReplicaSet) *Workload {
 	appsdefaults.SetObjectDefaults_ReplicaSet(rs)
 	w := owned("ReplicaSet", "apps/v1", rs, &rs.ObjectMeta, &rs.Spec.Template, rs.Spec.Replicas)
 	w.selector = rs.Spec.Selector
+	return w
+}
+
+func ofReplicationController(rc *corev1.ReplicationController) *Workload {
+	if rc.Spec.Template == nil {
+		rc.Spec.Template = &corev1.PodTemplateSpec{} // which the API server refuses, too
+	}
+	coredefaults.SetObjectDefaults_ReplicationController(rc)
+	w := owned("ReplicationController", "v1", rc, &rc.ObjectMeta, rc.Spec.Template, rc.Spec.Replicas)
+	w.selector = &metav1.LabelSelector{MatchLabels: rc.Spec.Selector}
 	return w
 }
 
