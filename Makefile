@@ -119,7 +119,7 @@ bench-quick: ## compare one profile, to 5 %, in five minutes once all is built
 quality: ## compare the plugins, and moves, with the stock scheduler and with one that knows the future, on three days of pods (TRACES=folder of real traces)
 	go build -o bin/kubectl-plimsoll ./cmd/kubectl-plimsoll
 	bin/kubectl-plimsoll replay --config pkg/replay/testdata/known.yaml --policies stock,clairvoyant,PredictedPeak+rebalance $(if $(TRACES),--traces "$(TRACES)" --seeds 2,--seeds 3)
-	bin/kubectl-plimsoll replay --config pkg/replay/testdata/packing.yaml --scenario low --policies stock $(if $(TRACES),--traces "$(TRACES)",--seeds 3)
+	bin/kubectl-plimsoll replay --config pkg/replay/testdata/packing.yaml --scenario low --policies stock $(if $(TRACES),--traces "$(TRACES)" --seeds 2,--seeds 3)
 	go test -tags quality -count 1 -run RanksPolicies ./pkg/replay
 
 lint: ## run the linters

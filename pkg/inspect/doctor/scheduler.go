@@ -538,7 +538,8 @@ func (f *facts) checkQueue(name string, queues map[string]*queue) []Check {
 	return failIf(waited >= hanging)(advice, "%s", message)
 }
 
-// lastLook returns when the scheduler with these profiles last looked at a pod. If no pod waited then, it returns since when one does.
+// lastLook returns when the scheduler with these profiles last looked at a pod. If no pod waited then, it returns since when one
+// does.
 func (q *queue) lastLook(profiles []string, queues map[string]*queue) time.Time {
 	last := slices.MaxFunc([]time.Time{q.since, q.looked}, time.Time.Compare)
 	for _, profile := range profiles { // a scheduler takes the pods of all profiles from one queue
