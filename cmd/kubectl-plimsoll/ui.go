@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -156,6 +157,7 @@ func (o *uiOptions) openCluster(ctx context.Context, options *ui.Options) error 
 		return usageError{err}
 	}
 	options.Context, options.Chosen = o.cluster.contextName(), connection.Chosen
+	options.Flags = slices.Concat(o.cluster.configuration.Flags(), o.cluster.source.Flags())
 	session, err := top.Open(ctx, connection, o.cluster.configuration, o.cluster.source, o.view)
 	if err != nil {
 		return err

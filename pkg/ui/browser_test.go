@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -137,6 +138,24 @@ func TestBrowser(t *testing.T) {
 	}
 	tb.Exec(`history.back()`)
 	tb.WaitFor("#node:not([hidden]) #h-node", "worker-0010") // its text is there before
+	// Keys reach rows beyond those in sight.
+	tb.Exec(`location.hash = "#sort=name"`)
+	tb.WaitFor("#count", "100 nodes")
+	tb.Exec(`document.querySelector("#rows").focus()`)
+	const focus = `document.activeElement.closest("tr")?.getAttribute("aria-rowindex") ?? ""`
+	tb.Key(kb.Home) // focuses the row of the last key
+	tb.Key(kb.Home)
+	for i, key := range append(slices.Repeat([]string{kb.ArrowDown}, 40), kb.End, kb.ArrowUp, kb.Home) {
+		tb.Key(key)
+		want := strconv.Itoa(i + 3) // the header is the first row
+		if i >= 40 {
+			want = []string{"101", "100", "2"}[i-40]
+		}
+		if got := browser.Eval[string](tb, focus); got != want {
+			t.Fatalf("after %d keys row %q has the focus, want %s", i+1, got, want)
+		}
+	}
+	tb.Exec(`location.hash = ""`)
 	tb.Exec(`document.querySelector("#grid").focus()`)
 	tb.Key(kb.End)
 	tb.Shows("#tip:not([hidden])", "Absent: requests count")
@@ -238,9 +257,11 @@ func TestBrowserHidden(t *testing.T) {
 	tb.WaitFor("#lost:not([hidden])", "4 other tabs show this page. Close or hide one.")
 	tb.Shows("#connection", "Not live.")
 	s.viewers.leave("127.0.0.1")
-	tb.Exec(`setInterval(() => { window.later += 60000 }, 100)`)
-	s.tick()
-	tb.WaitFor("#connection", "Live.")
+	tb.Exec(`window.later += 600000`)
+	for browser.Eval[string](tb, `document.querySelector("#connection").textContent`) != "Live." {
+		s.tick()
+		tb.Settle()
+	}
 }
 
 // A token of a file may have any character. Its URL may be opened in a tab that shows the page already.

@@ -496,10 +496,11 @@
     if (!step || rows.length === 0) return;
     event.preventDefault();
     if (focused) cursor = Number(focused.getAttribute("aria-rowindex")) - 2;
-    cursor = clamp(focused ? cursor + step : cursor, 0, rows.length - 1);
+    const target = clamp(focused ? cursor + step : cursor, 0, rows.length - 1);
     const box = $("rows");
-    box.scrollTop = clamp(box.scrollTop, (cursor + 2) * rowHeight - box.clientHeight, cursor * rowHeight);
-    drawRows();
+    box.scrollTop = clamp(box.scrollTop, (target + 2) * rowHeight - box.clientHeight, target * rowHeight);
+    drawRows(); // moves the cursor with the focused node
+    cursor = target;
     $("body").querySelector(`[aria-rowindex="${cursor + 2}"]`)?.focus({ preventScroll: true });
   };
 

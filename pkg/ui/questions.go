@@ -74,7 +74,11 @@ func (s *Server) explain(ctx context.Context, query url.Values) (reply, error) {
 	if !lent {
 		debug.FreeOSMemory() // it has simulated the scheduler once more
 	}
-	return reply{result, live.Plugin("explain", pod, "-n", namespace)}, err
+	args := []string{pod, "-n", namespace}
+	for _, node := range nodes {
+		args = append(args, "--node", node)
+	}
+	return reply{result, live.Plugin("explain", args...)}, err
 }
 
 // whatIf runs the scenario of the query. Waiting pods are placed too.
@@ -214,5 +218,5 @@ func (s *Server) ask(ctx context.Context, question func() (reply, error)) (conte
 		return nil, "", err
 	}
 	content, err = s.options.Encode(answer.result)
-	return content, answer.command.For(s.options.Chosen), err
+	return content, answer.command.With(s.options.Flags...).For(s.options.Chosen), err
 }

@@ -172,19 +172,21 @@ func TestServer_Questions(t *testing.T) {
 func TestServer_Commands(t *testing.T) {
 	s := startWith(t, Options{
 		Source: newCluster("worker-1"), Check: checks, Encode: json.Marshal, Questions: questions(),
-		Chosen: live.Chosen{Kubeconfig: "/home/me/test cluster", Context: "test", As: "jane"},
+		Chosen: live.Chosen{Kubeconfig: "/home/me/test cluster", Context: "test", As: "jane"}, Flags: []string{"--config", "a b.yaml"},
 	})
+	const file = " --config 'a b.yaml'"
 	const flags = " --kubeconfig '/home/me/test cluster' --context test --as jane"
 	for path, want := range map[string]string{
-		"explain.json?namespace=shop&pod=web-0":             "kubectl plimsoll explain" + flags + " web-0 -n shop",
-		"explain.json?namespace=shop&pod=a%27%3B%20b%0A%25": "kubectl plimsoll explain" + flags + ` 'a'\''; b` + "\n%' -n shop",
-		"what-if.json?drain=b%20%2B&drain=a":                "kubectl plimsoll what-if" + flags + " --drain 'b +' --drain a --pending",
-		"what-if.json?add-nodes=2&like=a":                   "kubectl plimsoll what-if" + flags + " --add-nodes 2 --like a --pending",
+		"explain.json?namespace=shop&pod=web-0":               "kubectl plimsoll explain" + flags + " web-0 -n shop" + file,
+		"explain.json?namespace=shop&pod=a%27%3B%20b%0A%25":   "kubectl plimsoll explain" + flags + ` 'a'\''; b` + "\n%' -n shop" + file,
+		"explain.json?namespace=shop&pod=web-0&node=a&node=b": "kubectl plimsoll explain" + flags + " web-0 -n shop --node a --node b" + file,
+		"what-if.json?drain=b%20%2B&drain=a":                  "kubectl plimsoll what-if" + flags + " --drain 'b +' --drain a --pending" + file,
+		"what-if.json?add-nodes=2&like=a":                     "kubectl plimsoll what-if" + flags + " --add-nodes 2 --like a --pending" + file,
 		"what-if.json?more=5&of=deploy/shop/web&drain=a": "kubectl" + flags + " get deployment web -n shop -o yaml | kubectl plimsoll what-if" + flags +
-			" -f - --replicas 5 --drain a --pending",
+			" -f - --replicas 5 --drain a --pending" + file,
 		"what-if.json?fewer=5&of=deploy/shop/web": "kubectl" + flags + " get deployment web -n shop -o yaml | kubectl plimsoll what-if" + flags +
-			" -f - --fewer 5 --pending",
-		"moves.json": "kubectl plimsoll rebalance" + flags + " --evict",
+			" -f - --fewer 5 --pending" + file,
+		"moves.json": "kubectl plimsoll rebalance" + flags + " --evict" + file,
 	} {
 		got, err := url.PathUnescape(s.do(t, request{path: path}).Header.Get("Plimsoll-Command"))
 		if err != nil || got != want {

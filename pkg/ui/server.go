@@ -50,6 +50,8 @@ type Options struct {
 	Context string
 	// Chosen says how the user chose the cluster, for commands that the page shows.
 	Chosen live.Chosen
+	// Flags say how the user chose the configuration, and how sources are reached.
+	Flags []string
 	// Check runs doctor's checks.
 	Check func(ctx context.Context) (*doctor.Report, error)
 	// Questions are answered anew each time.
@@ -74,6 +76,9 @@ type Server struct {
 	// asked bounds the number of questions at a time.
 	asked chan struct{}
 
+	// endTimeout bounds the wait for streams at the end. A connection that a browser holds ready may use all of it.
+	endTimeout time.Duration
+
 	// trendTime is when the trend changed last. follow's goroutine uses it alone.
 	trendTime time.Time
 
@@ -91,7 +96,6 @@ const (
 	readTimeout    = 10 * time.Second
 	writeTimeout   = 30 * time.Second
 	idleTimeout    = time.Minute
-	endTimeout     = time.Second
 )
 
 // NewServer returns a server at the listener. It reads the nodes once.
@@ -106,12 +110,13 @@ func NewServer(ctx context.Context, listener net.Listener, o Options) (*Server, 
 	s := &Server{
 		options: o, listener: netutil.LimitListener(listener, maxConnections), access: newAccess(listener.Addr(), o.Token), page: page,
 		turn: make(chan struct{}, 1), viewers: viewers{of: map[string]int{}}, asked: make(chan struct{}, maxAsked),
-		changed: make(chan struct{}),
+		changed: make(chan struct{}), endTimeout: time.Second,
 	}
 	if o.Saved != nil {
 		return s, s.publish(o.Saved)
 	}
-	return s, s.read(ctx)
+	_, err = s.read(ctx)
+	return s, err
 }
 
 // URL is the address of the page. Its fragment has the token, which browsers send to no server.
@@ -139,7 +144,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	})
 	group.Go(func() error {
 		<-ctx.Done()
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.endTimeout)
 		defer cancel()
 		if server.Shutdown(ending) == nil { // streams end whole
 			return nil
@@ -166,18 +171,30 @@ func (s *Server) follow(ctx context.Context) error {
 			return nil
 		case <-ticker.C():
 		}
-		if err := s.read(ctx); err != nil && ctx.Err() == nil {
+		if err := s.refresh(ctx); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
 }
 
-// read updates the source and publishes its nodes. Then it asks for the past, and lets others use the source meanwhile.
-func (s *Server) read(ctx context.Context) error {
+// refresh reads, and then asks for the past, if that is due. It lets others use the source meanwhile.
+func (s *Server) refresh(ctx context.Context) error {
+	readPast, err := s.read(ctx)
+	if err != nil || readPast == nil {
+		return err
+	}
+	add := readPast(ctx)
+	return s.withSource(ctx, func(Source) error {
+		s.trended(add())
+		return nil
+	})
+}
+
+// read updates the source and publishes its nodes. readPast asks for a part of the past; it is nil if that is not due.
+func (s *Server) read(ctx context.Context) (readPast func(context.Context) (add func() bool), err error) {
 	var nodes *top.Nodes
 	var waiting []top.WaitingPod
-	var readPast func(context.Context) func() bool
-	err := s.withSource(ctx, func(source Source) (err error) {
+	err = s.withSource(ctx, func(source Source) (err error) {
 		if _, err := source.Update(ctx); err != nil {
 			return err
 		}
@@ -191,21 +208,14 @@ func (s *Server) read(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s.mu.Lock()
 	health := s.health
 	s.mu.Unlock()
 	snapshot := newSnapshot(nodes, waiting, s.options.Context, health)
 	snapshot.TrendTime, snapshot.IntervalSeconds = s.trendTime, top.ShowInterval.Seconds()
-	if err := s.publish(snapshot); err != nil || readPast == nil {
-		return err
-	}
-	add := readPast(ctx)
-	return s.withSource(ctx, func(Source) error {
-		s.trended(add())
-		return nil
-	})
+	return readPast, s.publish(snapshot)
 }
 
 // trended notes when the trend changes.

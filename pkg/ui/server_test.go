@@ -196,6 +196,7 @@ func startWith(t *testing.T, o Options) *running {
 	o.Clock = c
 	s, err := NewServer(ctx, listener, o)
 	must(t, err)
+	s.endTimeout = time.Minute
 	var served error
 	ended := make(chan struct{})
 	go func() {

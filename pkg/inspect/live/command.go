@@ -52,6 +52,14 @@ func Helm(args ...string) Command { return Command{{program: "helm", flags: ofHe
 // Call returns a call of a program that does not choose a cluster.
 func Call(program string, args ...string) Command { return Command{{program: program, args: args}} }
 
+// With adds arguments to the last call.
+func (c Command) With(args ...string) Command {
+	added := slices.Clone(c)
+	last := &added[len(c)-1]
+	last.args = slices.Concat(last.args, args)
+	return added
+}
+
 // And calls next if c succeeds.
 func (c Command) And(next Command) Command { return c.join(" && ", next) }
 
