@@ -269,6 +269,9 @@ func TestWaitingChecks(t *testing.T) {
 		}
 	}
 	refused := looked(30*time.Minute, corev1.PodReasonUnschedulable)
+	withClaim := func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}}}
+	}
 	placed := func(ago time.Duration) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { looked(ago, "")(p); p.Spec.NodeName = "n" }
 	}
@@ -316,6 +319,12 @@ func TestWaitingChecks(t *testing.T) {
 		}, true, OK, nil},
 		{"our scheduler hangs amid a burst", []*corev1.Pod{pod("a", "plimsoll", time.Hour, nil), pod("b", "plimsoll", time.Hour, refused)},
 			true, Error, []string{"looked at no pod for 30m0s", "it hangs"}},
+		{"a pod whose volume is slow", []*corev1.Pod{pod("a", "plimsoll", time.Hour, withClaim), pod("b", "plimsoll", time.Hour, refused)}, true, OK, nil},
+		{"our scheduler hangs, and one of two pods has a volume", []*corev1.Pod{
+			pod("a", "plimsoll", time.Hour, withClaim), pod("b", "plimsoll", 31*time.Minute, nil), pod("c", "plimsoll", time.Hour, refused),
+		}, true, Error, []string{"looked at no pod for 30m0s"}},
+		{"our scheduler has looked at no pod since one with a volume", []*corev1.Pod{pod("a", "plimsoll", time.Minute, withClaim)}, true, Error,
+			[]string{"looked at no pod for 1m0s"}},
 		{"the stock scheduler hangs amid a burst", []*corev1.Pod{
 			pod("a", "default-scheduler", time.Hour, nil), pod("b", "default-scheduler", time.Hour, placed(time.Minute)),
 		}, true, Error, []string{"looked at no pod for 1m0s"}},

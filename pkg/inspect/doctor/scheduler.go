@@ -483,6 +483,8 @@ type queue struct {
 	// unseen are the pods that no scheduler has looked at for longer than patience, the first since the time since.
 	unseen []string
 	since  time.Time
+	// plain says that one of them waits for nothing but the scheduler. Others may wait for a volume or a claim. No condition tells that.
+	plain bool
 	// looked is when a scheduler of the name last looked at any pod; zero if it never did.
 	looked time.Time
 }
@@ -512,7 +514,7 @@ func (f *facts) checkQueue(name string, queues map[string]*queue) []Check {
 	case own && !f.leading():
 		return causedBy(fail(f.run(see, "Start the scheduler; the pods need no change. See why it is down:"),
 			"%s; a profile has this name, but its scheduler is down", message), "scheduler")
-	case looked.After(q.since) && waited < hanging: // they are next
+	case looked.After(q.since) && (waited < hanging || !q.plain): // they are next, or wait for something else
 		return nil
 	case own && waited < hanging:
 		return warn(f.run(see, "Its queue may be long. Run doctor again in a minute: if the pods still wait, the scheduler hangs."),
@@ -599,10 +601,18 @@ func (f *facts) queues() (queues map[string]*queue, total int) {
 		created := pod.CreationTimestamp.Time
 		if condition == nil && len(pod.Spec.SchedulingGates) == 0 && f.clock().Sub(created) > patience {
 			q.unseen = append(q.unseen, pod.Namespace+"/"+pod.Name)
+			q.plain = q.plain || !mayWaitForOthers(pod)
 			if q.since.IsZero() || created.Before(q.since) {
 				q.since = created
 			}
 		}
 	}
 	return queues, total
+}
+
+// mayWaitForOthers reports whether the scheduler may have looked at a pod, but no condition says so. It may wait for its volume, or for
+// a claim that does not exist.
+func mayWaitForOthers(pod *corev1.Pod) bool {
+	return pod.Status.NominatedNodeName != "" || len(pod.Spec.ResourceClaims) > 0 ||
+		slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
 }
