@@ -59,6 +59,7 @@ func Evict(ctx context.Context, c *live.Connection, r Request, e Eviction) error
 	defer cancel()
 	report := &Report{
 		Configuration: own.Origin, Profile: world.Profile, Plugin: world.Plugin, Nodes: []Node{}, Moves: []Move{}, Stay: []Stay{},
+		chosen: c.Chosen,
 	}
 	if report.Notes, err = world.Refresh(ctx); err != nil {
 		return err

@@ -57,6 +57,8 @@ type Report struct {
 	Free *Free `json:"free,omitempty"`
 	// SessionCordons are nodes that an earlier command cordoned.
 	SessionCordons []SessionCordon `json:"sessionCordons,omitempty"`
+	// chosen says how the user chose the cluster.
+	chosen live.Chosen
 	// DeletionCosts are those to write or to remove, in mode DeletionCost.
 	DeletionCosts []DeletionCost `json:"deletionCosts,omitempty"`
 	Simulated     int            `json:"simulatedDecisions"`
@@ -171,7 +173,7 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", own.Origin, err)
 	}
-	report := &Report{Configuration: own.Origin, Nodes: []Node{}, Moves: []Move{}, Stay: []Stay{}}
+	report := &Report{Configuration: own.Origin, Nodes: []Node{}, Moves: []Move{}, Stay: []Stay{}, chosen: c.Chosen}
 	for i := range objects.Missing {
 		report.Notes = append(report.Notes, objects.Missing[i].Note())
 	}
@@ -184,7 +186,9 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 	cluster.Usage = report.usage(ctx, opened, cluster.Now)
 	w := &snapshot{cluster: cluster, report: report, lease: leaseOf(c.Client, own)}
 	executor := &rebalance.Executor{World: w, Clock: clock.RealClock{}, Config: configuration}
+	known := true
 	if executor.Store, err = storeOf(ctx, c.Client); err != nil {
+		known = false
 		report.Notes = append(report.Notes,
 			fmt.Sprintf("Cannot look for an installed rebalancer, so its state does not count: %v", text.ExcerptError(err)))
 		executor.Store = &kube.MemoryStore{}
@@ -198,6 +202,9 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 		report.DeletionCosts = append(report.DeletionCosts, DeletionCost{c.Pod.Namespace, c.Pod.Name, c.Pod.Spec.NodeName, c.Value})
 	}
 	report.add(status)
+	if !known {
+		report.SessionCordons = nil // some may be the installed rebalancer's
+	}
 	return report, nil
 }
 

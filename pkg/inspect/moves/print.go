@@ -7,6 +7,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 )
 
@@ -101,8 +102,8 @@ func (r *Report) Print(p *terminal.Printer) {
 	}
 	r.printFree(p)
 	for _, c := range r.SessionCordons {
-		p.Printf("\nAn earlier command cordoned node %s at %s to empty it. %s left. Unless it still runs, kubectl uncordon %s\n",
-			c.Node, c.Since, text.Count(c.Pods, "pod"), c.Node)
+		p.Printf("\nAn earlier command cordoned node %s at %s to empty it. %s left. Unless it still runs, %s\n",
+			c.Node, c.Since, text.Count(c.Pods, "pod"), live.Kubectl("uncordon", c.Node).For(r.chosen))
 	}
 	for _, note := range r.Notes {
 		p.Printf("\n%s\n", note)

@@ -55,7 +55,7 @@ type server struct {
 	metrics                   http.Handler
 
 	// sessionCordons were logged last.
-	sessionCordons []rebalance.SessionCordon
+	sessionCordons []string
 
 	// stepped is when the leader's last step ended, in seconds since 1970; 0 without a leader here.
 	stepped atomic.Int64
@@ -208,11 +208,15 @@ func (s *server) step(ctx context.Context, world *moves.World, executor *rebalan
 	if m := status.Began; m != nil {
 		logger.Info("Moved a pod", "namespace", m.Namespace, "pod", m.Pod, "from", m.From, "expectedOn", m.To)
 	}
-	if !slices.Equal(status.SessionCordons, s.sessionCordons) {
-		s.sessionCordons = status.SessionCordons
-		logger.Info("Nodes are cordoned by kubectl plimsoll rebalance; unless it still runs, or has emptied them, uncordon them",
-			"nodes", s.sessionCordons)
+	var cordoned []string
+	for _, c := range status.SessionCordons {
+		cordoned = append(cordoned, c.Node)
 	}
+	if !slices.Equal(cordoned, s.sessionCordons) && len(cordoned) > 0 {
+		logger.Info("Nodes are cordoned by kubectl plimsoll rebalance; unless it still runs, or has emptied them, uncordon them",
+			"nodes", cordoned)
+	}
+	s.sessionCordons = cordoned
 	if status.Stop != "" {
 		logger.V(4).Info("Nothing moves", "reason", status.Stop, "why", status.Why)
 	}
