@@ -483,7 +483,7 @@ type queue struct {
 	// unseen are the pods that no scheduler has looked at for longer than patience, the first since the time since.
 	unseen []string
 	since  time.Time
-	// plain says that one of them waits for nothing but the scheduler. Others may wait for a volume or a claim. No condition tells that.
+	// plain says that one of them waits for nothing but the scheduler. Others may wait for a volume or a claim, without a condition.
 	plain bool
 	// looked is when a scheduler of the name last looked at any pod; zero if it never did.
 	looked time.Time
@@ -610,8 +610,8 @@ func (f *facts) queues() (queues map[string]*queue, total int) {
 	return queues, total
 }
 
-// mayWaitForOthers reports whether the scheduler may have looked at a pod, but no condition says so. It may wait for its volume, or for
-// a claim that does not exist.
+// mayWaitForOthers reports whether the scheduler may have looked at a pod, but no condition says so. It may wait for its volume, or
+// for a claim that does not exist.
 func mayWaitForOthers(pod *corev1.Pod) bool {
 	return pod.Status.NominatedNodeName != "" || len(pod.Spec.ResourceClaims) > 0 ||
 		slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
