@@ -327,7 +327,7 @@ func TestOtherMinor(t *testing.T) {
 		r := shared.plimsoll(t, command, "-f", pod, from)
 		if !strings.Contains(r.stderr, "Warning: this kubectl-plimsoll is of Kubernetes ") ||
 			!strings.Contains(r.stderr, "the scheduler of 1.99") ||
-			!strings.Contains(r.stderr, "kubectl -n "+installed+exec+command+" ...\n") {
+			!strings.Contains(r.stderr, shared.kubectl()+installed+exec+command+" ...\n") {
 			t.Errorf("stderr of %s is %q", command, r.stderr)
 		}
 	}

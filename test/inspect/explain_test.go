@@ -668,7 +668,7 @@ func TestExplain_Errors(t *testing.T) {
 		{"no Deployment of that name", "", []string{"deploy/wbe"}, []string{"deployment wbe: not found in namespace default"}},
 		{"no namespace of that name", "", []string{"ns/defalt"}, []string{"namespace defalt: not found; did you mean default?"}},
 		{"nodes to compare for a namespace", "", []string{"ns/default", "--node", "a", "--node", "b"}, []string{"--node", "one pod"}},
-		{"an unknown type", "", []string{"rc/web"}, []string{`type "rc"`, "pod, deployment, replicaset"}},
+		{"an unknown type", "", []string{"svc/web"}, []string{`type "svc"`, "pod, deployment, replicaset"}},
 		{"no record, no pod", "", []string{"nowhere", "--last"}, []string{"pod nowhere: not found in namespace default"}},
 		{"the record of a Deployment", "", []string{"deploy/web", "--last"}, []string{"--last: deployment web", "write the name of a pod"}},
 		{"the record and a profile", "", []string{"web", "--last", "--scheduler-name", "plimsoll"}, []string{"--last: write the name of a pod"}},
