@@ -11,7 +11,7 @@ You can combine changes. They are made in this order:
   3. Pods are placed one after the other, higher priority first: evicted ones as their owners recreate them,
      then waiting ones (--pending), then those of -f. -f takes Pods, Deployments, ReplicaSets,
      ReplicationControllers, StatefulSets, Jobs, CronJobs, Lists of them, and several documents. Its pods are placed
-     beside those that already run. Preempted pods are placed again. --fewer removes running pods of the workload,
+     beside running pods. Preempted pods are placed again. --fewer removes running pods of the workload,
      in the order of its controller.
   4. --consolidate drains nodes on trial, nodes with the least requests first. A node could be removed if all its
      pods find another node, and no node that takes them ends above its line or 100 %.
