@@ -97,7 +97,10 @@ func TestIsTooMuch(t *testing.T) {
 		{"Prometheus", "bad_data", "parse error", false},
 	} {
 		for _, code := range []int{http.StatusOK, http.StatusUnprocessableEntity} {
-			answer, _ := json.Marshal(map[string]string{"status": "error", "errorType": tt.kind, "error": tt.message}) //nolint:errchkjson // strings alone
+			answer, err := json.Marshal(map[string]string{"status": "error", "errorType": tt.kind, "error": tt.message})
+			if err != nil {
+				t.Fatal(err)
+			}
 			client, err := response.NewClient(newServer(t, rule{"", status(code, string(answer))}).URL, response.InstantQuery, httpclient.Config{})
 			if err != nil {
 				t.Fatal(err)
