@@ -347,7 +347,7 @@ func (t *tally) add(u *source.PodUsage) {
 	if ran < shortestRun {
 		return
 	}
-	if u.Window < shortestRun {
+	if u.Resource == load.CPU && u.Window < shortestRun { // startups are learned of CPU alone
 		t.usages.Momentary()
 	}
 	if ran < u.Window {

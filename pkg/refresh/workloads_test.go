@@ -331,6 +331,36 @@ func TestWorkloads_ShortRuns(t *testing.T) {
 	})
 }
 
+// A pod used 1,000m in its first 150 s, and one of its workload 100m for an hour: 1000 − 133.33 = 866.67, as in TestStartup. The
+// decay over an hour of a day changes it by less than 1. Memory is of the moment.
+func TestWorkloads_Startup(t *testing.T) {
+	src := &fakePods{}
+	c := newPodCluster(t, src, "")
+	c.add(t, ownedPod("shop", "Job", "x", "aaaaa"))
+	use := func(usages map[string]float64) {
+		src.cpu(usages)
+		for i := range src.usages {
+			memory := src.usages[i]
+			memory.Resource, memory.Usage, memory.Window = load.Memory, 1e6, 0
+			src.usages = append(src.usages, memory)
+		}
+		c.refresh(t)
+	}
+	for range 12 {
+		use(map[string]float64{"shop/x-aaaaa": 100})
+	}
+	started := startedAt(ownedPod("shop", "Job", "x", "bbbbb"), c.clock.Now().Add(WorkloadInterval-150*time.Second))
+	started.UID = "b"
+	c.add(t, started)
+	use(map[string]float64{"shop/x-aaaaa": 100, "shop/x-bbbbb": 500}) // over a window that is twice as long
+	p := learned.Predictor{MinHistory: 30 * time.Minute, Multiplier: 1.5, MaxRequestRatio: 10}.At(c.Publisher().Latest())
+	pod := ownedPod("shop", "Job", "x", "ccccc")
+	pod.Spec.Containers = []corev1.Container{{Name: "a"}} // without a limit
+	if got := p.Incoming(pod)[load.CPU].Startup; math.Abs(got-866.67) > 1 {
+		t.Errorf("startup %v, want 866.67", got)
+	}
+}
+
 func TestWorkloads_ImpossibleValues(t *testing.T) {
 	src := &fakePods{}
 	c := newPodCluster(t, src, "")
