@@ -100,12 +100,13 @@ func (m *Model) predictionBy(s *learned.Statistics) *learned.Prediction {
 }
 
 // LatestPods returns the sums that the last cycle computed for the node. They are as a pod of the namespace and the class sees
-// them, and empty if no cycle did.
-func (m *Model) LatestPods(node, namespace string, class int) NodeSums {
-	if sums := m.nodes.Latest(node); sums != nil {
-		return *sums.seenBy(namespace, class)
+// them. If no cycle did, they are empty. They are not known then for a class with lower ones: see PodSums.Explained.
+func (m *Model) LatestPods(node, namespace string, class int) (sums NodeSums, known bool) {
+	if latest := m.nodes.Latest(node); latest != nil {
+		return *latest.seenBy(namespace, class), true
 	}
-	return NodeSums{{Largest: NoPod}, {Largest: NoPod}}
+	seesAll := class == podclass.None || class == m.config.Classes.Len()-1
+	return NodeSums{{Largest: NoPod}, {Largest: NoPod}}, seesAll
 }
 
 // View returns the peaks as the scheduling cycle sees them.

@@ -209,7 +209,7 @@ func TestPodSums(t *testing.T) {
 			if diff := cmp.Diff(tc.want, sums[load.CPU], cmpopts.EquateApprox(1e-5, 0)); diff != "" {
 				t.Errorf("sums (-want +got):\n%s", diff)
 			}
-			if got := model.LatestPods("n", "", podclass.None); got != sums {
+			if got, known := model.LatestPods("n", "", podclass.None); got != sums || !known {
 				t.Errorf("LatestPods: %v, want %v", got, sums)
 			}
 		})
@@ -240,8 +240,8 @@ func TestPodSums_OfOtherNamespaces(t *testing.T) {
 		if got, want := resource.Node.Pending, want.Mean; math.Abs(got-want) > 1e-3 {
 			t.Errorf("pending for a pod of %q: %v, want %v", namespace, got, want)
 		}
-		if got := model.LatestPods("n", namespace, podclass.None)[load.CPU]; got != *resource.Pods {
-			t.Errorf("LatestPods for %q: %v, want %v", namespace, got, *resource.Pods)
+		if got, _ := model.LatestPods("n", namespace, podclass.None); got[load.CPU] != *resource.Pods {
+			t.Errorf("LatestPods for %q: %v, want %v", namespace, got[load.CPU], *resource.Pods)
 		}
 	}
 }
@@ -303,8 +303,8 @@ func TestPodSums_OfClasses(t *testing.T) {
 			if got := resources[load.Memory].Pods.Largest; got == NoPod {
 				t.Error("the memory of no pod counts")
 			}
-			if got := model.LatestPods("n", tc.namespace, tc.class)[load.CPU]; got != *resources[load.CPU].Pods {
-				t.Errorf("LatestPods: %v, want %v", got, *resources[load.CPU].Pods)
+			if got, _ := model.LatestPods("n", tc.namespace, tc.class); got[load.CPU] != *resources[load.CPU].Pods {
+				t.Errorf("LatestPods: %v, want %v", got[load.CPU], *resources[load.CPU].Pods)
 			}
 		})
 	}
@@ -584,12 +584,15 @@ func TestPodSums_Startup(t *testing.T) {
 // Without fresh load, nothing tells when a startup ends. With a measurement of the present, it counts for none of the past.
 func TestResource_StartupNeedsFreshLoad(t *testing.T) {
 	pod := &learned.Usage{Mean: 400, P95: 2000, Startup: 1200}
-	pods := &PodSums{Largest: NoPod, Startup: 800}
-	for state, want := range map[load.State][2]float64{load.Fresh: {2000, 800}, load.Expired: {0, 2000}, load.Absent: {0, 2000}} {
+	// A pod on the node exceeds its mean by 1,600m, of which its startup takes 800m.
+	pods := &PodSums{Largest: 0, Startup: 800, Excess: 800, ExcessOfStartups: 800}
+	for state, want := range map[load.State][3]float64{
+		load.Fresh: {2000, 800, 800}, load.Expired: {0, 2000, 1600}, load.Absent: {0, 2000, 1600},
+	} {
 		r := With(&estimate.ResourceEstimate{Base: 8000, Allocatable: 8000, State: state}, pods, pod, 1)
 		// Of 2,000m at the 95th percentile, the startup takes 1,200m: 800m are left.
-		if got := [2]float64{r.Startup(), r.Pod.P95}; got != want {
-			t.Errorf("%v: startups and the pod's p95 are %v, want %v", state, got, want)
+		if got := [3]float64{r.Startup(), r.Pod.P95, r.Excess()}; got != want {
+			t.Errorf("%v: startups, the pod's p95 and the largest excess are %v, want %v", state, got, want)
 		}
 	}
 }

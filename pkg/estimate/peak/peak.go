@@ -56,11 +56,19 @@ func (r *Resource) Unexplained() float64 {
 
 // PodIsLargest reports whether the excess of the pod to place is the largest.
 func (r *Resource) PodIsLargest() bool {
-	return r.Pods.Largest == NoPod || r.Pod.Excess() > r.Pods.Excess
+	return r.Pods.Largest == NoPod || r.Pod.Excess() > r.podsExcess()
 }
 
 // Excess is the largest excess of one pod's peak over its mean.
-func (r *Resource) Excess() float64 { return max(r.Pod.Excess(), r.Pods.Excess) }
+func (r *Resource) Excess() float64 { return max(r.Pod.Excess(), r.podsExcess()) }
+
+// podsExcess is the largest excess of a pod on the node. Where startups do not count, the peaks include them.
+func (r *Resource) podsExcess() float64 {
+	if r.Node.State == load.Fresh {
+		return r.Pods.Excess
+	}
+	return r.Pods.Excess + r.Pods.ExcessOfStartups
+}
 
 // Deviation is the standard deviation of the summed usage of all pods except the largest. Pods are assumed to be independent.
 func (r *Resource) Deviation() float64 {

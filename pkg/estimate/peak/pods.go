@@ -27,6 +27,8 @@ type PodSums struct {
 	// Startup is the usage beyond Mean of the pods that start, as far as no measurement covers it. It comes at the same time. Excess
 	// excludes it.
 	Startup float64
+	// ExcessOfStartups is by how much Excess would be larger if it did not exclude Startup.
+	ExcessOfStartups float64
 	// Explained is the predicted peak of all pods, if the other sums exclude lower classes; otherwise 0. It is 0 for memory, which
 	// a pod does not return to others.
 	Explained float64
@@ -292,7 +294,7 @@ func (v *View) predictPod(pod *corev1.Pod, moment int64) (p predictedPod) {
 func (s *podSums) sumOf(
 	r load.Resource, allocatable float64, moment int64, cpu *load.Measurement, class int, withDefault func(position int) bool,
 ) PodSums {
-	sums := PodSums{Largest: NoPod}
+	sums, largest := PodSums{Largest: NoPod}, 0.0
 	for i := range s.predicted {
 		pod := &s.predicted[i]
 		usages := pod.at(moment)
@@ -304,6 +306,7 @@ func (s *podSums) sumOf(
 		if r == load.CPU && s.isLower(i, class) {
 			continue
 		}
+		largest = max(largest, usage.Excess())
 		if r == load.CPU {
 			if startup := pod.startup(moment, cpu, allocatable-usage.Mean); startup > 0 {
 				sums.Startup += startup
@@ -312,6 +315,7 @@ func (s *podSums) sumOf(
 		}
 		sums.add(&usage, int32(i))
 	}
+	sums.ExcessOfStartups = largest - sums.Excess
 	return sums
 }
 

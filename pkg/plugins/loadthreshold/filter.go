@@ -197,7 +197,10 @@ func (pl *LoadThreshold) hasRoom(pod *corev1.Pod) func(node *corev1.Node) bool {
 			r := load.Resource(r)
 			t.Node[r] = model.Measured(node)[r]
 			if peaks := pl.peaks[r]; peaks != nil && t.Node[r].State == load.Fresh {
-				pods := peaks.LatestPods(node.Name, pod.Namespace, class)
+				pods, seen := peaks.LatestPods(node.Name, pod.Namespace, class)
+				if !seen && r == load.CPU {
+					continue // only trying can tell how much of the load is of lower classes
+				}
 				resource := peak.With(&t.Node[r], &pods[r], &podUsages[r], pl.deviations)
 				resource.HasStatistics = hasStatistics
 				t.Peak[r], t.Predicted = resource.Peak(), true

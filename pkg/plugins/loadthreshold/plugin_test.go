@@ -393,6 +393,20 @@ func TestFilter_LinesAlone(t *testing.T) {
 	}
 }
 
+// Before any prediction, nothing tells how much of the load is of lower classes. Then a pod is tried.
+func TestHasRoom_ClassesBeforeAnyPrediction(t *testing.T) {
+	b := build(t, flow("{thresholds: {cpu: 30}, statistic: PredictedPeak, lines: [{priorityClassNames: [latency], cpu: 30}, "+
+		"{priorityClassNames: [batch], cpu: 30}]}"), nil)
+	volatileOn(b, 0.3) // 48.75 % with the pod, as above
+	for class, want := range map[string]bool{"latency": true, "batch": false, "": false} {
+		pod := podOf("1", "0")
+		pod.Spec.PriorityClassName = class
+		if got := b.hasRoom(pod)(node("n")); got != want {
+			t.Errorf("class %q: room %t, want %t", class, got, want)
+		}
+	}
+}
+
 func TestHasRoom_BeforeAnyPrediction(t *testing.T) {
 	b := build(t, flow("{thresholds: {cpu: 49}, statistic: PredictedPeak}"), nil)
 	volatileOn(b, 0.3)
