@@ -104,8 +104,21 @@ func (v validator) lines(lines []config.Line, highest int64) {
 	if !v.atMost(maxLines, len(lines), "lines") {
 		return
 	}
+	seen := map[string]int{}
 	for i := range lines {
 		line, v := &lines[i], v.index(i)
+		for j, name := range line.PriorityClassNames {
+			if first, ok := seen[name]; ok && first != i {
+				v.child("priorityClassNames").index(j).check(false, name,
+					"lines[%d] has this priority class, and the first line that selects a pod holds: remove it from one of them", first)
+			} else {
+				seen[name] = i
+			}
+		}
+		if of := line.PodSelector; i < len(lines)-1 && of != nil && len(of.MatchLabels)+len(of.MatchExpressions) == 0 {
+			v.child("podSelector").check(false, "{}",
+				"selects all pods, so that no later line holds: write labels, or make this line the last")
+		}
 		if len(line.PriorityClassNames) == 0 && line.PodSelector == nil {
 			v.required("must select pods: set priorityClassNames or podSelector")
 		}
