@@ -52,25 +52,37 @@ func (p *Prediction) explainUnknown(
 	return x
 }
 
-// explainPrior replaces the summands of a pod without history by those of its prior.
-func explainPrior(x *podusage.Explanation, pod *corev1.Pod, by *prior, spec, u *Usage, observed time.Duration) {
-	if by.weight == 0 {
-		return
+// explain replaces the summands of a pod with little history. others is its usage by other workloads and by its spec, u its usage.
+// own is the share of its own workload, which was observed for some time.
+func (p *prior) explain(x *podusage.Explanation, pod *corev1.Pod, others, u *Usage, own float64, observed time.Duration) {
+	x.Parts = nil
+	part := func(amount, share float64, basis string) {
+		if share > 0 {
+			x.Parts = append(x.Parts, podusage.Part{Amount: amount, Basis: fmt.Sprintf("%.0f %% %s", 100*share, basis)})
+		}
 	}
-	of := &by.strongest
-	basis := fmt.Sprintf("%.0f %% as %s of %s", 100*by.weight, text.Count(of.workloads, "workload"), of.by.describe(pod))
+	left, capped := 1-own, 1.0
+	if p.mean > 0 {
+		capped = others.Mean / p.mean // by the limit
+	}
+	part(u.Mean-left*others.Mean, own, fmt.Sprintf("by its own workload, observed for %s", observed.Round(time.Minute)))
+	of, spec := &p.strongest, (1-p.weight)*p.spec.Mean
+	basis := fmt.Sprintf("as %s of %s", text.Count(of.workloads, "workload"), of.by.describe(pod))
 	if of.scope == oneNamespace {
 		basis += " in its namespace"
 	}
-	if observed > 0 {
-		basis += fmt.Sprintf(", and %s of its own workload", observed.Round(time.Minute))
-	}
-	bySpec := min((1-by.weight)*spec.Mean, u.Mean)
-	x.Parts = []podusage.Part{{Amount: u.Mean - bySpec, Basis: basis}}
-	if bySpec > 0 {
-		x.Parts = append(x.Parts, podusage.Part{Amount: bySpec, Basis: fmt.Sprintf("%.0f %% by its spec", 100*(1-by.weight))})
-	}
+	part(left*capped*of.weight*of.mean, left*of.weight, basis)
+	part(left*capped*(p.mean-spec-of.weight*of.mean), left*rounded(p.weight-of.weight), "as workloads that it resembles less")
+	part(left*capped*spec, left*(1-p.weight), "by its spec")
 	x.Peak = []podusage.Part{
 		{Amount: u.Mean, Basis: "mean"}, {Amount: u.Excess(), Basis: "uncertainty of the mean, and deviations over time"},
 	}
+}
+
+// rounded returns 0 for what is left of a sum by its rounding.
+func rounded(share float64) float64 {
+	if share < 1e-9 {
+		return 0
+	}
+	return share
 }

@@ -3,6 +3,7 @@ package learned
 import (
 	"cmp"
 	"hash/maphash"
+	"maps"
 	"math"
 	"slices"
 
@@ -36,16 +37,27 @@ type groupUsage struct {
 	spread float32
 }
 
-// groups are by hash: see likeness. kinds holds the spread of each kind of group, of all namespaces and of one.
+// groups are by hash: see likeness.
 type groups struct {
 	// likes has the likeness of each workload's pods, by the workload's hash.
 	likes  map[uint64]likeness
 	byHash map[uint64]group
-	kinds  [resemblances][scopes]kindSpread
+	// kinds are by the hash of the namespace, and at 0 of the groups of all namespaces. So nobody changes how much the groups of
+	// another namespace count. A namespace without two of a kind has unknownKinds.
+	kinds map[uint64]*kindSpreads
 }
 
-// kindSpread is the mean spread of the members of one kind of groups, by load.Resource.
-type kindSpread [load.ResourceCount]float32
+// kindSpreads are the mean spreads of the members of each kind of group.
+type kindSpreads [resemblances][load.ResourceCount]float32
+
+var unknownKinds = func() (k kindSpreads) {
+	for by := range k {
+		for r := range k[by] {
+			k[by][r] = unknownSpread
+		}
+	}
+	return k
+}()
 
 // Scopes of a group.
 const (
@@ -61,8 +73,8 @@ type groupSums struct {
 	podSeconds float64
 	by         resemblance
 	scope      int
-	// hash is the group's. name is that of the group of all namespaces, for a group of one.
-	hash, name uint64
+	// hash is the group's. For a group of one namespace, name is the hash of the group of all. Then neither namespace nor name is 0.
+	hash, namespace, name uint64
 }
 
 type usageSums struct{ weight, mean, variance, squares float64 }
@@ -80,20 +92,21 @@ func (u *usageSums) add(weight, mean, variance, inner float64) {
 	u.variance += (variance - u.variance) * share
 }
 
-// groupBy groups the workloads anew, by the likenesses of the tally's pods.
+// groupBy groups the workloads anew, by the likenesses of the tally's pods and by known ones.
 func (s *Statistics) groupBy(t *Tally) {
-	likes := make(map[uint64]likeness, len(s.workloads))
-	for hash, like := range s.groups.likes {
-		if _, ok := s.workloads[hash]; ok {
-			likes[hash] = like
-		}
-	}
+	likes := make(map[uint64]likeness, len(t.workloads))
 	for workload, of := range t.workloads {
-		hash := s.hash(workload)
-		if _, ok := s.workloads[hash]; ok {
-			likes[hash] = likenessOf(s.seed, of.pod)
-		}
+		likes[s.hash(workload)] = likenessOf(s.seed, of.pod)
 	}
+	s.regroup(likes)
+}
+
+// regroup groups the workloads anew, by newer likenesses and by known ones.
+func (s *Statistics) regroup(newer map[uint64]likeness) {
+	likes := make(map[uint64]likeness, max(len(s.groups.likes), len(newer)))
+	maps.Copy(likes, s.groups.likes)
+	maps.Copy(likes, newer)
+	maps.DeleteFunc(likes, func(hash uint64, _ likeness) bool { _, ok := s.workloads[hash]; return !ok })
 	s.groups = s.group(likes)
 }
 
@@ -114,7 +127,7 @@ func (s *Statistics) group(likes map[uint64]likeness) groups {
 		for by, name := range m.like.names {
 			if name != 0 {
 				g := of(m.like.within(s.seed, name), resemblance(by), oneNamespace)
-				g.name = name
+				g.namespace, g.name = m.like.namespace, name
 				g.addWorkload(&m.entry)
 			}
 		}
@@ -172,7 +185,7 @@ func (g *groupSums) addNamespace(of *groupSums) {
 
 // newGroups keeps the most used groups.
 func newGroups(sums []*groupSums) (all groups) {
-	all.kinds = kindSpreads(sums)
+	all.kinds = kindsOf(sums)
 	if len(sums) > MaxGroups {
 		slices.SortStableFunc(sums, func(a, b *groupSums) int { return cmp.Compare(b.podSeconds, a.podSeconds) })
 		sums = sums[:MaxGroups]
@@ -198,23 +211,36 @@ func (u *usageSums) spread() float64 {
 	return u.squares / (u.mean * u.mean)
 }
 
-// kindSpreads returns the mean squared deviation of members in each kind of group, over their group's mean².
-func kindSpreads(sums []*groupSums) (kinds [resemblances][scopes]kindSpread) {
-	var spread, freedom [resemblances][scopes][load.ResourceCount]float64
+// kindsOf returns the mean squared deviation of members in each kind of group, over their group's mean². A group whose members
+// differ more than those of an unknown kind counts as one of them.
+func kindsOf(sums []*groupSums) map[uint64]*kindSpreads {
+	type total [resemblances][load.ResourceCount]struct{ spread, freedom float64 }
+	totals := map[uint64]*total{}
 	for _, s := range sums {
 		for r := range s.resources {
-			if u := &s.resources[r]; u.weight > 1 && u.mean > 0 {
-				spread[s.by][s.scope][r] += u.spread()
-				freedom[s.by][s.scope][r] += u.weight - 1
+			u := &s.resources[r]
+			if u.weight <= 1 || u.mean <= 0 {
+				continue
 			}
+			of := totals[s.namespace]
+			if of == nil {
+				of = &total{}
+				totals[s.namespace] = of
+			}
+			freedom := u.weight - 1
+			of[s.by][r].spread += min(u.spread(), unknownSpread*freedom)
+			of[s.by][r].freedom += freedom
 		}
 	}
-	for by := range kinds {
-		for scope := range kinds[by] {
-			for r := range kinds[by][scope] {
-				kinds[by][scope][r] = float32((spread[by][scope][r] + kindWeight*unknownSpread) / (freedom[by][scope][r] + kindWeight))
+	kinds := make(map[uint64]*kindSpreads, len(totals))
+	for namespace, of := range totals {
+		k := &kindSpreads{}
+		for by := range of {
+			for r, t := range of[by] {
+				k[by][r] = float32((t.spread + kindWeight*unknownSpread) / (t.freedom + kindWeight))
 			}
 		}
+		kinds[namespace] = k
 	}
 	return kinds
 }
@@ -226,15 +252,21 @@ func (u *groupUsage) spreadOf(kind float32) float64 {
 	return (float64(u.spread) + groupWeight*float64(kind)) / (freedom + groupWeight)
 }
 
-// find returns the group of a likeness, and the spread of its kind.
-func (g *groups) find(seed maphash.Seed, l *likeness, by resemblance, scope int) (found group, kind *kindSpread, ok bool) {
-	hash := l.names[by]
+// find returns the group of a likeness, and the spreads of its kind by load.Resource.
+func (g *groups) find(
+	seed maphash.Seed, l *likeness, by resemblance, scope int,
+) (found group, kind [load.ResourceCount]float32, ok bool) {
+	hash, namespace := l.names[by], uint64(0)
 	if hash == 0 {
-		return found, nil, false
+		return found, kind, false
 	}
 	if scope == oneNamespace {
-		hash = l.within(seed, hash)
+		hash, namespace = l.within(seed, hash), l.namespace
+	}
+	kinds := g.kinds[namespace]
+	if kinds == nil {
+		kinds = &unknownKinds
 	}
 	found, ok = g.byHash[hash]
-	return found, &g.kinds[by][scope], ok
+	return found, kinds[by], ok
 }

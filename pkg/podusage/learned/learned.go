@@ -139,7 +139,15 @@ func (s *Statistics) hash(w Workload) uint64 { return maphash.Comparable(s.seed,
 
 // With returns the statistics with the observations added, each weighted by its age. s is not changed.
 func (s *Statistics) With(observations []Observation, cluster ClusterUsage, c Config) *Statistics {
-	s = s.seeded()
+	next := s.seeded().with(observations, cluster, c)
+	if c.Groups {
+		next.regroup(nil)
+	}
+	return next
+}
+
+// with is With without regrouping.
+func (s *Statistics) with(observations []Observation, cluster ClusterUsage, c Config) *Statistics {
 	next := &Statistics{
 		at: s.at, seed: s.seed, pods: s.pods, startups: s.startups, interval: s.interval, cluster: cluster,
 		groups: s.groups, workloads: make(map[uint64]entry, len(s.workloads)),

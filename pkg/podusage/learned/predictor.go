@@ -213,13 +213,15 @@ func (p *Prediction) predict(
 		}
 		spec := p.bySpec(pod, starting, r, requests[r], maxRatio)
 		u.Starting[r], u.Steady[r] = spec.starting, spec.steady
-		by := p.prior(&like, r, &spec.starting)
+		observed := h.moments[r].PodTime
+		by := p.prior(&like, r, &spec.starting, observed > 0)
 		if by.weight > 0 {
 			claim := p.claim(pod, starting, r)
 			u.Starting[r], u.Steady[r] = by.usage(min(podusage.Limit(starting, r), claim+spec.unset*p.Default[r])), by.usage(claim)
 		}
-		if by.weight > 0 && h.moments[r].PodTime > 0 {
-			measured, share := known(&h.moments[r], podusage.Limit(starting, r)), float64(h.moments[r].PodTime)/float64(p.MinHistory)
+		others := u.Starting[r]
+		if p.Priors != NoPriors && observed > 0 {
+			measured, share := known(&h.moments[r], podusage.Limit(starting, r)), float64(observed)/float64(p.MinHistory)
 			u.Starting[r] = u.Starting[r].toward(&measured, share)
 			u.Steady[r] = u.Steady[r].toward(&measured, share)
 			p.bound(&u.Steady[r], pod, starting, r, own[r], maxRatio)
@@ -227,7 +229,9 @@ func (p *Prediction) predict(
 		u.Foreign[r] = u.Steady[r]
 		if x != nil {
 			x[r] = p.explainUnknown(pod, r, requests[r], spec.unset*p.Default[r]/p.Multiplier, spec.ratio, &spec.starting)
-			explainPrior(&x[r], pod, &by, &spec.starting, &u.Starting[r], h.moments[r].PodTime)
+			if p.Priors != NoPriors && by.weight+observed.Seconds() > 0 {
+				by.explain(&x[r], pod, &others, &u.Starting[r], float64(observed)/float64(p.MinHistory), observed)
+			}
 		}
 	}
 	return u

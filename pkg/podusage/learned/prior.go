@@ -29,14 +29,20 @@ type prior struct {
 	// weight is the share of the mean by groups. The strongest of them is of the given kind and scope.
 	weight    float64
 	strongest strongest
+	// foreign are the shares of the mean by groups of all namespaces.
+	foreign [resemblances]foreignShare
 }
 
+// strongest is the group with the largest share of the prior's mean. mean is the group's.
 type strongest struct {
-	weight    float64
-	by        resemblance
-	scope     int
-	workloads int
+	weight, mean float64
+	by           resemblance
+	scope        int
+	workloads    int
 }
+
+// foreignShare is the share of a group of that many namespaces.
+type foreignShare struct{ namespaces, share float64 }
 
 // update moves the prior toward a group by its credibility (H. Bühlmann and E. Straub, "Glaubwürdigkeit für Schadensätze", 1970).
 // A group counts the more, the more members it has, and the closer they are to each other. All spreads are over their means²:
@@ -49,7 +55,13 @@ func (p *prior) update(u *groupUsage, kind float32, from strongest) {
 	}
 	share := n * between / (n*between + spread)
 	if from.scope == allNamespaces {
-		share = min(share, n/(n+1)) // one foreign namespace alone counts no more than half
+		share = min(share, p.mostForeign(n))
+	}
+	for by := range p.foreign {
+		p.foreign[by].share *= 1 - share
+	}
+	if from.scope == allNamespaces {
+		p.foreign[from.by] = foreignShare{n, share}
 	}
 	p.mean += share * (float64(u.mean) - p.mean)
 	p.spread = spread + (1-share)*between
@@ -58,8 +70,20 @@ func (p *prior) update(u *groupUsage, kind float32, from strongest) {
 	p.strongest.weight *= 1 - share
 	if share > p.strongest.weight {
 		p.strongest = from
-		p.strongest.weight = share
+		p.strongest.weight, p.strongest.mean = share, float64(u.mean)
 	}
+}
+
+// mostForeign bounds the share of a group of n namespaces. Groups of at most n namespaces together count no more than n/(n+1).
+// So one foreign namespace alone counts no more than half, by however many resemblances.
+func (p *prior) mostForeign(n float64) float64 {
+	counted := 0.0
+	for _, of := range p.foreign {
+		if of.namespaces <= n {
+			counted += of.share
+		}
+	}
+	return max((n/(n+1)-counted)/(1-counted), 0)
 }
 
 // specSpread is the spread of workloads' means around the mean by the spec. In replayed days it was 0.96 to 1.13.
@@ -84,8 +108,9 @@ func (p *Prediction) likeness(pod *corev1.Pod) (l likeness) {
 	return l
 }
 
-// prior returns the expected usage of a pod of the likeness, given its usage by the spec.
-func (p *Prediction) prior(like *likeness, r load.Resource, spec *Usage) prior {
+// prior returns the expected usage of a pod of the likeness, given its usage by the spec. observed says that its own workload was
+// observed: a group of one workload is that then.
+func (p *Prediction) prior(like *likeness, r load.Resource, spec *Usage, observed bool) prior {
 	of := prior{spec: spec, mean: spec.Mean, spread: specSpread}
 	s := p.Statistics
 	for by := range resemblances {
@@ -93,7 +118,7 @@ func (p *Prediction) prior(like *likeness, r load.Resource, spec *Usage) prior {
 			if scope == allNamespaces && p.Priors != AllPriors {
 				continue
 			}
-			if g, kind, ok := s.groups.find(s.seed, like, by, scope); ok {
+			if g, kind, ok := s.groups.find(s.seed, like, by, scope); ok && (!observed || g.workloads > 1) {
 				of.update(&g.resources[r], kind[r], strongest{by: by, scope: scope, workloads: int(g.workloads)})
 			}
 		}

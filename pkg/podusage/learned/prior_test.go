@@ -3,10 +3,13 @@ package learned
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -71,6 +74,24 @@ func TestPrior_OneSibling(t *testing.T) {
 	}
 }
 
+// Whether workloads of other namespaces are alike changes nothing, by however many of them.
+func TestPrior_CredibilityIsOfTheNamespace(t *testing.T) {
+	pod := similarPod("ns", "canary", "shop/api", alone("1", ""))
+	for name, foreign := range map[string][]float64{
+		"none": nil, "some that differ": {16000, 0, 0, 0, 0, 0, 0, 0, 0}, "many that are equal": slices.Repeat([]float64{9}, 100),
+	} {
+		usages := alike("other", 700)
+		usages[similarPod("ns", "web", "shop/api:1", alone("4", ""))] = 3000
+		for i, usage := range foreign {
+			usages[similarPod("mallory", fmt.Sprint("web-", i), "busybox", alone("4", ""))] = usage
+		}
+		// As in TestPrior_OneSibling.
+		if got := priorsOf(NamespacePriors, usages).Incoming(pod)[load.CPU].Mean; math.Abs(got-1706.9) > 0.1 {
+			t.Errorf("beside %s of another namespace, the mean is %v, want 1,706.9", name, got)
+		}
+	}
+}
+
 func TestPrior_ManySiblingsCountMoreThanTheSpec(t *testing.T) {
 	pod := similarPod("ns", "canary", "shop/api:2", alone("1", ""))
 	// The spread of the group is 2·0.41667/(7+2) = 0.09259, and the credibility 8·0.90741/(8·0.90741 + 0.09259) = 0.98741.
@@ -124,28 +145,78 @@ func TestPrior_OwnHistoryTakesOver(t *testing.T) {
 	if got, want := p.At(s).Incoming(pod)[load.CPU].Mean, (before+1000)/2; math.Abs(got-want) > 0.1 {
 		t.Errorf("mean %v, want %v, between %v and 1,000", got, want, before)
 	}
+	// The other half, by the weight of 0.98741: 0.49370·3,000 = 1,481.1, and 0.00630·500 = 3.1.
+	want := []podusage.Part{
+		{Amount: 500, Basis: "50 % by its own workload, observed for 15m0s"},
+		{Amount: 1481.1, Basis: "49 % as 12 workloads of image shop/api in its namespace"}, {Amount: 3.1, Basis: "1 % by its spec"},
+	}
+	if diff := cmp.Diff(want, p.At(s).Explain(pod)[load.CPU].Parts, cmpopts.EquateApprox(0, 0.1), cmpopts.IgnoreUnexported(podusage.Part{})); diff != "" {
+		t.Errorf("explained (-want +got):\n%s", diff)
+	}
+	// Grouped anew, the workload is one of the only image that is like it: it tells nothing more of itself.
+	grouped := priorsOf(NamespacePriors, alike("other", 700))
+	s = grouped.Statistics.WithTally(tallyOf(pod, 1000), start, 15*time.Minute, Config{History: day, MaxWorkloads: 100, Groups: true})
+	s.cluster.UsagePerRequest[load.CPU] = 0.5
+	if got := grouped.At(s).Incoming(pod)[load.CPU].Mean; math.Abs(got-750) > 0.1 {
+		t.Errorf("mean %v, want 750, between 500 by the spec and 1,000", got)
+	}
 }
 
-// Each namespace counts once, and one foreign namespace at most half.
+func tallyOf(pod *corev1.Pod, usage float64) *Tally {
+	tally := NewTally("", podusage.Amounts{})
+	tally.Add(pod, load.CPU, usage, 0, 1)
+	return tally
+}
+
+// Without a group that resembles the pod, its own history counts all the same.
+func TestPrior_OwnHistoryAlone(t *testing.T) {
+	pod := similarPod("ns", "canary", "shop/api:2", alone("1", ""))
+	s := new(Statistics).WithTally(tallyOf(pod, 3000), start, 15*time.Minute, Config{History: day, MaxWorkloads: 100, Groups: true})
+	// The pod requests 1,000.
+	for priors, want := range map[Priors]float64{NoPriors: 1000, NamespacePriors: (1000 + 3000) / 2} {
+		p := Predictor{MinHistory: 30 * time.Minute, Multiplier: 1.5, MaxRequestRatio: 10, Priors: priors}.At(s)
+		if got := p.Incoming(pod)[load.CPU].Mean; math.Abs(got-want) > 1e-3 {
+			t.Errorf("priors %v: mean %v, want %v", priors, got, want)
+		}
+	}
+}
+
+// Observations of the past regroup the workloads: the only sibling was observed for an hour, not for five minutes.
+func TestPrior_HistoryRegroups(t *testing.T) {
+	sibling, pod := similarPod("ns", "web", "shop/api:1", alone("4", "")), similarPod("ns", "canary", "shop/api:1", alone("1", ""))
+	p := priorsOf(NamespacePriors, alike("other", 700))
+	c := Config{History: day, MaxWorkloads: 100, Groups: true}
+	s := p.Statistics.WithTally(tallyOf(sibling, 3000), start, 5*time.Minute, c)
+	s = s.With([]Observation{{
+		Workload: Workload{"ns", "web"}, Resource: load.CPU, At: start, Span: 55 * time.Minute, Pods: 1, Sum: 3000, SumSquares: 9e6,
+	}}, p.Statistics.cluster, c)
+	if got := p.At(s).Incoming(pod)[load.CPU].Mean; math.Abs(got-1706.9) > 0.1 { // as in TestPrior_OneSibling
+		t.Errorf("mean %v, want 1,706.9", got)
+	}
+}
+
+// Each namespace counts once, and one foreign namespace at most half, by however many resemblances.
 func TestPrior_NamespacesCountOnce(t *testing.T) {
 	pod := similarPod("ns", "new", "shop/api:1", alone("1", ""))
-	mean := func(priors Priors, workloads int) float64 {
+	mean := func(priors Priors, workloads int, like corev1.Container) float64 {
 		usages := map[*corev1.Pod]float64{}
 		for i := range 12 { // images are alike in all namespaces
 			usages[similarPod(fmt.Sprint("ns-", i), "web", "other:1", alone("4", ""))] = 700
 		}
 		for i := range workloads {
-			usages[similarPod("mallory", fmt.Sprint("web-", i), "shop/api:1", alone("4", ""))] = 5000
+			usages[similarPod("mallory", fmt.Sprint("web-", i), "shop/api:1", like)] = 5000
 		}
 		return priorsOf(priors, usages).Incoming(pod)[load.CPU].Mean
 	}
 	// By its credibility, 0.58333, it would count more: see alike.
 	for _, workloads := range []int{2, 99} {
-		if got := mean(AllPriors, workloads); math.Abs(got-(500+5000)/2) > 1e-3 {
-			t.Errorf("mean %v by %d workloads of a foreign namespace, want half of the way from 500 to 5,000", got, workloads)
+		for _, like := range []corev1.Container{alone("2", ""), alone("1", "")} { // of another class and container, and of the same
+			if got := mean(AllPriors, workloads, like); math.Abs(got-(500+5000)/2) > 1e-3 {
+				t.Errorf("mean %v by %d workloads of a foreign namespace, want half of the way from 500 to 5,000", got, workloads)
+			}
 		}
 	}
-	if got := mean(NamespacePriors, 99); got != 500 {
+	if got := mean(NamespacePriors, 99, alone("1", "")); got != 500 {
 		t.Errorf("mean %v by a foreign namespace, want 500: priors of the namespace alone", got)
 	}
 }
@@ -181,15 +252,22 @@ func TestLikeness(t *testing.T) {
 		change func(*corev1.Pod)
 		want   []resemblance
 	}{
-		{"nothing", func(*corev1.Pod) {}, []resemblance{byClass, byContainers, byApp, byImage}},
-		{"the tag", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "registry:5000/shop/api" }, []resemblance{byClass, byContainers, byApp, byImage}},
-		{"the digest", func(p *corev1.Pod) { p.Spec.Containers[0].Image += "@sha256:00" }, []resemblance{byClass, byContainers, byApp, byImage}},
-		{"the repository", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "registry:5000/shop/web:1" }, []resemblance{byClass, byContainers, byApp}},
+		{"nothing", func(*corev1.Pod) {}, []resemblance{byClass, byContainer, byApp, byImage}},
+		{"the tag", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "registry:5000/shop/api" }, []resemblance{byClass, byContainer, byApp, byImage}},
+		{"the digest", func(p *corev1.Pod) { p.Spec.Containers[0].Image += "@sha256:00" }, []resemblance{byClass, byContainer, byApp, byImage}},
+		{"the repository", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "registry:5000/shop/web:1" }, []resemblance{byClass, byContainer, byApp}},
 		{"the container", func(p *corev1.Pod) { p.Spec.Containers[0].Name = "other" }, []resemblance{byClass, byApp, byImage}},
-		{"the application", func(p *corev1.Pod) { p.Labels[AppLabel] = "web" }, []resemblance{byClass, byContainers, byImage}},
-		{"the component", func(p *corev1.Pod) { p.Labels[componentLabel] = "db" }, []resemblance{byClass, byContainers, byImage}},
-		{"the priority class", func(p *corev1.Pod) { p.Spec.PriorityClassName = "batch" }, []resemblance{byContainers, byApp, byImage}},
-		{"the owner's kind", func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Job" }, []resemblance{byContainers, byApp, byImage}},
+		{"sidecar", func(p *corev1.Pod) {
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "proxy", Image: "proxy"})
+		}, []resemblance{byClass, byContainer, byApp, byImage}},
+		{"sidecar before it", func(p *corev1.Pod) {
+			p.Annotations = map[string]string{defaultContainer: p.Spec.Containers[0].Name}
+			p.Spec.Containers = append([]corev1.Container{{Name: "proxy", Image: "proxy"}}, p.Spec.Containers...)
+		}, []resemblance{byClass, byContainer, byApp, byImage}},
+		{"the application", func(p *corev1.Pod) { p.Labels[AppLabel] = "web" }, []resemblance{byClass, byContainer, byImage}},
+		{"the component", func(p *corev1.Pod) { p.Labels[componentLabel] = "db" }, []resemblance{byClass, byContainer, byImage}},
+		{"the priority class", func(p *corev1.Pod) { p.Spec.PriorityClassName = "batch" }, []resemblance{byContainer, byApp, byImage}},
+		{"the owner's kind", func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Job" }, []resemblance{byContainer, byApp, byImage}},
 		{"the request, by a power of two", func(p *corev1.Pod) { p.Spec.Containers[0] = withImage(container("3", ""), p) }, []resemblance{byApp, byImage}},
 	} {
 		pod := base()
@@ -210,6 +288,17 @@ func TestLikeness(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(100, func() { likenessOf(seed, base3) }); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestChartName(t *testing.T) {
+	for label, want := range map[string]string{
+		"shop-1.4.0": "shop", "shop-1.5.0-rc.1": "shop", "cert-manager-v1.15.0": "cert-manager", "log4j-2-0.1.0": "log4j-2", "shop": "shop",
+		"shop-": "shop-", "": "",
+	} {
+		if got := chartName(label); got != want {
+			t.Errorf("%q is of chart %q, want %q", label, got, want)
+		}
 	}
 }
 

@@ -22,13 +22,16 @@ const (
 	chartLabel     = "helm.sh/chart"
 )
 
+// defaultContainer is the annotation that names the container which kubectl takes by default.
+const defaultContainer = "kubectl.kubernetes.io/default-container"
+
 // resemblance is a property that pods of different workloads share.
 type resemblance int
 
 // From the weakest to the strongest.
 const (
 	byClass resemblance = iota // owner's kind, priority class, and powers of two of the requests
-	byContainers
+	byContainer
 	byApp
 	byImage
 	resemblances
@@ -75,19 +78,46 @@ func (by resemblance) each(pod *corev1.Pod, visit func(name string)) bool {
 		}
 		return true
 	case byApp:
-		name := cmp.Or(pod.Labels[AppLabel], pod.Labels[chartLabel])
+		name := cmp.Or(pod.Labels[AppLabel], chartName(pod.Labels[chartLabel]))
 		visit(name)
 		visit(pod.Labels[componentLabel])
 		return name != ""
 	}
+	c := mainContainer(pod)
+	if c == nil {
+		return false
+	}
+	if by == byImage {
+		visit(repository(c.Image))
+	} else {
+		visit(c.Name)
+	}
+	return true
+}
+
+// mainContainer is the container that kubectl takes by default, or nil. Injected sidecars do not change it.
+func mainContainer(pod *corev1.Pod) *corev1.Container {
+	name := pod.Annotations[defaultContainer]
 	for i := range pod.Spec.Containers {
-		if c := &pod.Spec.Containers[i]; by == byImage {
-			visit(repository(c.Image))
-		} else {
-			visit(c.Name)
+		if c := &pod.Spec.Containers[i]; c.Name == name {
+			return c
 		}
 	}
-	return len(pod.Spec.Containers) > 0
+	if len(pod.Spec.Containers) == 0 {
+		return nil
+	}
+	return &pod.Spec.Containers[0]
+}
+
+// chartName returns the value of chartLabel without the version, such as shop of shop-1.4.0.
+func chartName(label string) string {
+	for i := range len(label) {
+		major, _, versioned := strings.Cut(strings.TrimPrefix(label[i+1:], "v"), ".")
+		if label[i] == '-' && versioned && major != "" && strings.Trim(major, "0123456789") == "" {
+			return label[:i]
+		}
+	}
+	return label
 }
 
 // requestClass is the power of two of an amount; 0 for nothing.
@@ -119,6 +149,6 @@ func (by resemblance) describe(pod *corev1.Pod) string {
 	if by == byClass {
 		return "similar requests"
 	}
-	kind := map[resemblance]string{byContainers: "containers ", byApp: "application ", byImage: "image "}[by]
+	kind := map[resemblance]string{byContainer: "container ", byApp: "application ", byImage: "image "}[by]
 	return kind + text.Excerpt(strings.Trim(by.joined(pod), ","))
 }

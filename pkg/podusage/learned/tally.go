@@ -101,7 +101,7 @@ func (s *Statistics) WithTally(t *Tally, at time.Time, interval time.Duration, c
 		}
 	}
 	pods := s.withPods(t, at, interval, c.History)
-	next := s.With(t.observations(at, interval), cluster, c)
+	next := s.with(t.observations(at, interval), cluster, c)
 	next.pods = pods
 	next.learnStartups(s, t, interval, weightAt(max(at.Sub(s.at), 0), c.History))
 	if c.Groups {
