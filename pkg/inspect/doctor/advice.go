@@ -44,26 +44,26 @@ func failIf(severe bool) reporter {
 	return warn
 }
 
-// say, write and facts.run return one advice: a text, a text with YAML, and a text with a command.
-func say(format string, args ...any) []Advice { return write("", format, args...) }
+// advise, adviseYAML and adviseRun return one advice: a text, a text with YAML, and a text with a command.
+func advise(format string, args ...any) []Advice { return adviseYAML("", format, args...) }
 
-func write(yaml, format string, args ...any) []Advice {
+func adviseYAML(yaml, format string, args ...any) []Advice {
 	return []Advice{{Text: fmt.Sprintf(format, args...), YAML: yaml}}
 }
 
-// run lets the command act on the cluster that was checked.
-func (f *facts) run(command live.Command, format string, args ...any) []Advice {
+// adviseRun lets the command act on the cluster that was checked.
+func (f *facts) adviseRun(command live.Command, format string, args ...any) []Advice {
 	return []Advice{{Text: fmt.Sprintf(format, args...), Command: command.For(f.chosen)}}
 }
 
-// grant returns the advice to grant the user permissions. What it does has no period.
-func (f *facts) grant(todo string, permissions []live.Permission, user string) []Advice {
-	return write(live.Grants(permissions, live.Subject(user)), "%s; write this to a file, and %s:", todo,
+// adviseGrant returns the advice to grant the user permissions. What it does has no period.
+func (f *facts) adviseGrant(todo string, permissions []live.Permission, user string) []Advice {
+	return adviseYAML(live.Grants(permissions, live.Subject(user)), "%s; write this to a file, and %s:", todo,
 		live.Granting("apply", "-f", "FILE").For(f.chosen))
 }
 
 // adviseFirst points to the checks of a group that found the cause.
-func adviseFirst(group string) []Advice { return say("Fix the %s checks first.", group) }
+func adviseFirst(group string) []Advice { return advise("Fix the %s checks first.", group) }
 
 // causedBy returns the checks with the groups that may have found their cause.
 func causedBy(checks []Check, groups ...string) []Check {
@@ -73,22 +73,22 @@ func causedBy(checks []Check, groups ...string) []Check {
 	return checks
 }
 
-// edit returns the advice to do something in the configuration, after a sentence that says why; empty for none.
-func (f *facts) edit(yaml, todo, why string, args ...any) []Advice {
-	return write(yaml, "%s", strings.TrimSpace(fmt.Sprintf(why, args...)+" In "+f.configuration.Origin+", "+todo))
+// adviseEdit returns the advice to do something in the configuration, after a sentence that says why; empty for none.
+func (f *facts) adviseEdit(yaml, todo, why string, args ...any) []Advice {
+	return adviseYAML(yaml, "%s", strings.TrimSpace(fmt.Sprintf(why, args...)+" In "+f.configuration.Origin+", "+todo))
 }
 
-// runInPod returns the advice to run doctor in the scheduler's pod.
-func (f *facts) runInPod(format string, args ...any) []Advice {
-	return f.run(f.configuration.Workload.DoctorCommand(), format, args...)
+// adviseInPod returns the advice to run doctor in the scheduler's pod.
+func (f *facts) adviseInPod(format string, args ...any) []Advice {
+	return f.adviseRun(f.configuration.Workload.DoctorCommand(), format, args...)
 }
 
-// setValues returns the advice to set values of the chart. What they do has no period.
-func (f *facts) setValues(todo string, values ...string) []Advice {
+// adviseValues returns the advice to set values of the chart. What they do has no period.
+func (f *facts) adviseValues(todo string, values ...string) []Advice {
 	if command := f.configuration.Workload.HelmCommand(values...); command != nil {
-		return f.run(command, "%s, by the chart's values:", todo)
+		return f.adviseRun(command, "%s, by the chart's values:", todo)
 	}
-	return say("%s, by the chart's values %s.", todo, strings.Join(values, " and "))
+	return advise("%s, by the chart's values %s.", todo, strings.Join(values, " and "))
 }
 
 // providerYAML returns one field of metricProvider.

@@ -27,11 +27,11 @@ func (f *facts) checkFound() []Check {
 	}
 	if failed, isStatus := errors.AsType[*apierrors.StatusError](f.configurationErr); isStatus && apierrors.IsNotFound(failed) {
 		if details := failed.Status().Details; details != nil && details.Kind == "configmaps" {
-			return fail(f.run(live.Kubectl("get", "configmaps", "-A", "--field-selector", "metadata.name="+details.Name),
+			return fail(f.adviseRun(live.Kubectl("get", "configmaps", "-A", "--field-selector", "metadata.name="+details.Name),
 				"Create it there, or correct its name. See whether another namespace has it:"), "%s", oneLine(f.configurationErr))
 		}
 	}
-	return fail(say("Name the scheduler with --scheduler NAMESPACE/NAME, or write --config FILE or --from configmap/NAMESPACE/NAME."),
+	return fail(advise("Name the scheduler with --scheduler NAMESPACE/NAME, or write --config FILE or --from configmap/NAMESPACE/NAME."),
 		"%s", oneLine(f.configurationErr))
 }
 
@@ -47,7 +47,7 @@ func (f *facts) checkDecodes() []Check {
 }
 
 func (f *facts) correctFields() []Advice {
-	return say("Correct the fields that the message names in %s.", f.configuration.Origin)
+	return advise("Correct the fields that the message names in %s.", f.configuration.Origin)
 }
 
 // fatalFinding returns the first finding with which the scheduler does not start, or nil.
@@ -126,7 +126,7 @@ func (f *facts) adviseOn(finding *finding.Finding) []Advice {
 	if len(finding.Similar) > 0 {
 		todo, yaml = "write the name of a plugin that exists", "name: "+finding.Similar[0]+"\n"
 	}
-	return write(yaml, "In %s, at %s: %s.", f.configuration.Origin, where, todo)
+	return adviseYAML(yaml, "In %s, at %s: %s.", f.configuration.Origin, where, todo)
 }
 
 // checkSharedProfile finds profiles that another scheduler has, too.
@@ -153,7 +153,7 @@ func (f *facts) checkSharedProfile() []Check {
 		}
 		name := f.profiles()[i]
 		unless := map[bool]string{true: ", unless this file is its next one"}[f.workload() == nil]
-		return warn(f.edit("schedulerName: "+name+"-2\n", "rename the profile:", "Uninstall the other scheduler. Or,"),
+		return warn(f.adviseEdit("schedulerName: "+name+"-2\n", "rename the profile:", "Uninstall the other scheduler. Or,"),
 			"profiles[%d].schedulerName: %s is also a profile of %s, with %s: two schedulers place the same pods%s", i, text.Excerpt(name),
 			other.Workload, other.Origin, unless)
 	})...)
@@ -167,7 +167,7 @@ func (f *facts) checkStockProfile() []Check {
 	if i < 0 || f.configuration.Workload == nil || replaced {
 		return nil
 	}
-	return warn(f.edit("schedulerName: plimsoll\n", "remove the profile, or rename it:", ""),
+	return warn(f.adviseEdit("schedulerName: plimsoll\n", "remove the profile, or rename it:", ""),
 		"profiles[%d].schedulerName: default-scheduler is also a profile of the stock scheduler: two schedulers place the same pods", i)
 }
 
@@ -202,7 +202,7 @@ func (f *facts) checkConfigured() []Check {
 func (f *facts) adviseLoadPlugin() []Advice {
 	packing := slices.DeleteFunc(plugins.All(), func(d descriptor.Descriptor) bool { return !d.ScoresByLoad || d.LineRank == 0 })
 	name := slices.MinFunc(packing, func(a, b descriptor.Descriptor) int { return a.LineRank - b.LineRank }).Name
-	return f.edit("plugins:\n  score:\n    enabled:\n    - name: "+name+"\n      weight: 5\n", "enable one, such as:", "")
+	return f.adviseEdit("plugins:\n  score:\n    enabled:\n    - name: "+name+"\n      weight: 5\n", "enable one, such as:", "")
 }
 
 // checkStatistics checks the sources of what workloads use.
@@ -210,12 +210,12 @@ func (f *facts) checkStatistics() []Check {
 	return each(f.statistics, func(s live.Statistics) []Check {
 		known := s.Publisher.Latest().Len()
 		message := fmt.Sprintf("%s: statistics of %s, %s", s.Label, text.Count(known, "workload"), s.Route)
-		advice := say("Let the source have cAdvisor's series, or the kubelet's. Until then peaks are predicted by requests.")
+		advice := advise("Let the source have cAdvisor's series, or the kubelet's. Until then peaks are predicted by requests.")
 		switch {
 		case s.Err != nil:
 			return fail(advice, "%s: %s", s.Label, oneLine(s.Err))
 		case s.HistoryErr != nil:
-			return warn(f.setValues("Statistics grow from now on. Let Prometheus record the past", "recordingRules.enabled=true"),
+			return warn(f.adviseValues("Statistics grow from now on. Let Prometheus record the past", "recordingRules.enabled=true"),
 				"%s; a part of the past is missing: %s", message, oneLine(s.HistoryErr))
 		case known == 0 && s.UnmeasuredErr == nil:
 			return skip("not checked, because no pod of a workload is measured yet")
@@ -229,10 +229,10 @@ func (f *facts) checkStatistics() []Check {
 // checkPods checks that the sources measure the usage of most pods.
 func (f *facts) checkPods() []Check {
 	return each(f.statistics, func(s live.Statistics) []Check {
-		advice := f.run(live.Kubectl("top", "pods", "--all-namespaces"),
+		advice := f.adviseRun(live.Kubectl("top", "pods", "--all-namespaces"),
 			"Requests predict the peak of the other pods. See which pods metrics-server measures:")
 		if s.FromPrometheus() {
-			advice = say("Requests predict the peak of the other pods. " +
+			advice = advise("Requests predict the peak of the other pods. " +
 				"Let Prometheus scrape /metrics/cadvisor or /metrics/resource of each kubelet, with honorLabels: true.")
 		}
 		switch {
@@ -301,7 +301,7 @@ func (f *facts) checkModelled(p powerPlugin) []Check {
 	has, byName := p.args.HasPowerModels()
 	switch {
 	case p.elsewhere != "":
-		return warn(f.runInPod("Check in the scheduler's pod, which has the file:"),
+		return warn(f.adviseInPod("Check in the scheduler's pod, which has the file:"),
 			"%s reads power models of %s, a file of the scheduler's pod, which was not checked", p.name, text.Excerpt(p.elsewhere))
 	case !has || len(f.nodes) == 0 || !byName && f.powerModelFile != "": // a file replaces models by name
 		return nil
@@ -317,6 +317,6 @@ func (f *facts) checkModelled(p powerPlugin) []Check {
 	}
 	const example = "nodePowerModels:\n- {nodeSelector: {node.kubernetes.io/instance-type: m5.large}, k0: 471, k1: -91, k2: -0.07}\n"
 	return failIf(len(without) == len(f.nodes))(
-		f.edit(example, "give them models by name in nodePowerModel, or by a label, such as:", ""),
+		f.adviseEdit(example, "give them models by name in nodePowerModel, or by a label, such as:", ""),
 		"%s has no power model of %d of %s (%s)", p.name, len(without), text.Count(len(f.nodes), "node"), text.FirstN(without))
 }

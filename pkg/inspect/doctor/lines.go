@@ -24,11 +24,11 @@ func (f *facts) checkLines() []Check {
 			fails = "above their load line or without load"
 		}
 		flags := slices.Concat(f.options.Configuration.Flags(), f.options.Source.Flags())
-		see := f.run(live.Plugin("top", append([]string{"--scheduler-name", l.profile}, flags...)...),
+		see := f.adviseRun(live.Plugin("top", append([]string{"--scheduler-name", l.profile}, flags...)...),
 			"See the load of the nodes beside their lines:")
 		if l.rules {
 			passes, fails, change = "not rejected by its rules", "rejected by its rules", "change the rules"
-			see = say("In %s, change the rules of %s, or find out why the metrics of all nodes are like this.", f.configuration.Origin, name)
+			see = advise("In %s, change the rules of %s, or find out why the metrics of all nodes are like this.", f.configuration.Origin, name)
 		}
 		switch {
 		case !l.limits:
@@ -38,7 +38,7 @@ func (f *facts) checkLines() []Check {
 		case l.waives:
 			return warn(see, "%s: all %s %s (%s), which is waived for every pod", name, nodes, fails, text.FirstN(l.above))
 		}
-		found := fail(append(f.edit("whenNoneFits: Relax\n", change+" of "+name+", or let pods in where no node passes:", ""), see...),
+		found := fail(append(f.adviseEdit("whenNoneFits: Relax\n", change+" of "+name+", or let pods in where no node passes:", ""), see...),
 			"%s: all %s %s (%s); no pod is placed while they are", name, nodes, fails, text.FirstN(l.above))
 		if len(l.unmeasured) == 0 {
 			return found
@@ -54,7 +54,7 @@ func (f *facts) checkAnnotations() []Check {
 			return nil
 		}
 		command := live.Kubectl("annotate", "--overwrite", "node", l.invalid[0], loadthreshold.Annotation+"=cpu=70")
-		return warn(f.run(command, "The thresholds of the profile count instead. Correct the annotation, such as for 70 %% of cpu by:"),
+		return warn(f.adviseRun(command, "The thresholds of the profile count instead. Correct the annotation, such as for 70 %% of cpu by:"),
 			"%s has an annotation that is not used on %s (%s): %s", l.plugin, text.Count(len(l.invalid), "node"), text.FirstN(l.invalid),
 			l.problem)
 	})

@@ -74,7 +74,7 @@ func (s *sourceFacts) checkAhead() []Check {
 	if len(s.examination.Ahead) == 0 {
 		return nil
 	}
-	return fail(say("Correct the clock of these machines, or set honor_timestamps: false in their scrape job."),
+	return fail(advise("Correct the clock of these machines, or set honor_timestamps: false in their scrape job."),
 		"samples are dated ahead of the source's clock, by up to %s: %s", rounded(s.examination.Lead), text.FirstN(s.examination.Ahead))
 }
 
@@ -84,7 +84,7 @@ func (s *sourceFacts) checkBehind() []Check {
 		return nil
 	}
 	// A target that went away minutes ago looks the same, where its samples have timestamps of their own.
-	return fail(say("See whether the targets of these machines are up, and scrape them again. "+
+	return fail(advise("See whether the targets of these machines are up, and scrape them again. "+
 		"If they are, correct the clock of the machines, or set honor_timestamps: false in the scrape job. "+
 		"If they come by remote write or federation, find out what delays them there."),
 		"samples stopped, or are dated back: they came often, and the newest is up to %s old: %s", rounded(s.examination.Lag),
@@ -104,7 +104,7 @@ func (s *sourceFacts) checkAge() []Check {
 	ages := fmt.Sprintf("the newest samples of the nodes are %s to %s old; maxAge is %s", rounded(s.age(newest)),
 		rounded(s.age(oldest)), oldest.maxAge)
 	if i := slices.IndexFunc(known, func(f *figure) bool { return s.age(f) > f.maxAge/2 }); i >= 0 {
-		return warn(s.edit(fmt.Sprintf("maxAge: %s\n", (4*s.age(oldest)).Round(time.Second)), "trust load for longer:",
+		return warn(s.adviseEdit(fmt.Sprintf("maxAge: %s\n", (4*s.age(oldest)).Round(time.Second)), "trust load for longer:",
 			"Let the source measure more often. Or,"), "%s: %s expires soon", ages, known[i].node)
 	}
 	return ok("%s", ages)
@@ -120,7 +120,7 @@ func (s *sourceFacts) checkZero() []Check {
 		return ok("no node is at exactly 0")
 	}
 	metrics := live.Kubectl("get", "--raw", "/api/v1/nodes/"+zero[0].node+"/proxy/metrics/resource")
-	return warn(s.run(metrics.Pipe(live.Call("grep", "^node_")),
+	return warn(s.adviseRun(metrics.Pipe(live.Call("grep", "^node_")),
 		"The exporter does not see the load of these nodes. Compare with the kubelet, and restart the exporter:"),
 		"%s at exactly 0, which no running node is: %s", text.Count(len(zero), "value"), firstOf(zero))
 }
@@ -136,7 +136,7 @@ func (s *sourceFacts) checkFrozen() []Check {
 	}
 	const advice = "Restart the exporters of these nodes. " +
 		"If a caching proxy answers, set address to Prometheus itself. See the targets:"
-	return fail(s.run(s.queryCommand("up"), advice),
+	return fail(s.adviseRun(s.queryCommand("up"), advice),
 		"counters of cpu do not change, so the load is not current: %s", text.FirstN(frozen))
 }
 
@@ -153,7 +153,7 @@ func (s *sourceFacts) checkDeviation() []Check {
 	}
 	_, interval := s.slowest()
 	window := min(max(windowOf(interval), 2*s.windows[0]), time.Hour)
-	advice := s.edit(fmt.Sprintf("window: %s\n", window), "use a longer window:",
+	advice := s.adviseEdit(fmt.Sprintf("window: %s\n", window), "use a longer window:",
 		"A standard deviation takes five samples in a window. If these nodes are new, wait for them. Or,")
 	return warn(advice, "the standard deviation is not known, and counts as 0: %s", text.FirstN(without))
 }
@@ -189,7 +189,7 @@ func (s *sourceFacts) checkDuration() []Check {
 	message := fmt.Sprintf("a refresh took %s; refreshInterval is %s, timeout %s", rounded(s.Took), interval, timeout)
 	if s.Took > interval {
 		enough := min(max(3*s.Took, time.Second).Round(time.Second), s.Spec.MaxAge.Duration)
-		return warn(s.edit(fmt.Sprintf("refreshInterval: %s\n", enough), "set a longer interval:",
+		return warn(s.adviseEdit(fmt.Sprintf("refreshInterval: %s\n", enough), "set a longer interval:",
 			"A refresh takes longer than refreshInterval."), "%s", message)
 	}
 	return ok("%s", message)
@@ -213,7 +213,7 @@ func (s *sourceFacts) checkClock() []Check {
 	if skew.Abs() < notable+slack {
 		return ok("the source's clock agrees with %s", reference)
 	}
-	return fail(s.run(live.Call("timedatectl", "status"), "Correct the clock of Prometheus' machine: move it %s by %s. "+
+	return fail(s.adviseRun(live.Call("timedatectl", "status"), "Correct the clock of Prometheus' machine: move it %s by %s. "+
 		"If a caching proxy answers, set address to Prometheus itself. See the clock, on that machine:", direction, rounded(skew.Abs())),
 		"the source's clock differs from %s by %s", reference, rounded(skew))
 }
@@ -256,7 +256,7 @@ func (s *sourceFacts) checkQueries() []Check {
 		if q.Err == nil || q.Kind != promql.Mean || d.Undetected != nil || len(d.NodesWithoutSeries) == d.NodeCount {
 			return nil
 		}
-		return warn(s.run(s.queryCommand(q.PromQL), "Pods' requests count instead. See what the query returns:"), "%s", oneLine(q.Err))
+		return warn(s.adviseRun(s.queryCommand(q.PromQL), "Pods' requests count instead. See what the query returns:"), "%s", oneLine(q.Err))
 	})
 }
 
@@ -265,7 +265,7 @@ func (s *sourceFacts) checkNodeMetrics() []Check {
 		if q.Kind != promql.NodeMetric {
 			return nil
 		}
-		advice := s.run(s.queryCommand(q.PromQL), "See what the query returns, and whether a label of nodeLabels names the nodes:")
+		advice := s.adviseRun(s.queryCommand(q.PromQL), "See what the query returns, and whether a label of nodeLabels names the nodes:")
 		without := s.figuresOf(func(f *figure) bool { return f.metric && f.Name == q.PromQL && !f.known() })
 		switch {
 		case q.Err != nil:
@@ -283,17 +283,17 @@ func (f *facts) checkNodes() []Check {
 	if len(f.nodes) > 0 {
 		return nil
 	}
-	return warn(f.run(live.Kubectl("get", "nodes"), "Add a node, and run this again. See the nodes:"), "the cluster has no nodes")
+	return warn(f.adviseRun(live.Kubectl("get", "nodes"), "Add a node, and run this again. See the nodes:"), "the cluster has no nodes")
 }
 
 // checkMeasured checks which nodes have load.
 func (s *sourceFacts) checkMeasured() []Check {
 	nodes, missing := len(s.nodes), namesOf(s.figuresOf(func(f *figure) bool { return !f.metric && !f.known() }), nodeOf)
-	advice := s.run(live.Kubectl("get", "nodes", "-L", "kubernetes.io/hostname", "-o", "wide"),
+	advice := s.adviseRun(live.Kubectl("get", "nodes", "-L", "kubernetes.io/hostname", "-o", "wide"),
 		"Let the source name these nodes as the cluster does, by name, hostname label or address. See the names:")
 	switch {
 	case s.Route == live.Aggregation:
-		advice = s.run(metricsServerLog,
+		advice = s.adviseRun(metricsServerLog,
 			"metrics-server does not reach the kubelets of these nodes. See its log:")
 	case s.diagnosis != nil:
 		nodes, advice = s.diagnosis.NodeCount, s.adviseMissing()
@@ -336,7 +336,7 @@ func (s *sourceFacts) checkUnnamed() []Check {
 
 // adviseNaming says how series get the name of their node.
 func adviseNaming() []Advice {
-	return write("relabelings:\n- sourceLabels: [__meta_kubernetes_pod_node_name]\n  targetLabel: node\n",
+	return adviseYAML("relabelings:\n- sourceLabels: [__meta_kubernetes_pod_node_name]\n  targetLabel: node\n",
 		"If series that name no node are of another cluster, correct the address. "+
 			"If they are of these nodes, write the node's name to their label node. "+
 			"If another label contains it, use metric_relabel_configs. For exporters in pods, write in their ServiceMonitor or PodMonitor:")
@@ -346,7 +346,7 @@ func (s *sourceFacts) checkUnmatched() []Check {
 	if len(s.diagnosis.NodesWithoutSeries) == 0 || len(s.diagnosis.UnmatchedSeries) == 0 {
 		return nil
 	}
-	return warn(say("Ignore series of machines outside the cluster. If they belong to nodes named above, fix those first."),
+	return warn(advise("Ignore series of machines outside the cluster. If they belong to nodes named above, fix those first."),
 		"series that belong to no node: %s", text.FirstN(s.diagnosis.UnmatchedSeries))
 }
 
@@ -407,9 +407,9 @@ func (s *sourceFacts) checkKept(set source.TargetSet) []Check {
 	first := response.SetOf(sets[0])
 	const why = "Find out who scrapes the target set that the scheduler uses, unless you have just replaced the exporter. " +
 		"A scheduler keeps the sets that it has used until it restarts."
-	advice := say(why)
+	advice := advise(why)
 	if len(sets) == 1 && first.Evidence != response.Untargeted && s.diagnosis.Dialect != "" { // the selector is for dialects
-		advice = s.edit(providerYAML("selector", s.selectorWith(first.Selector())),
+		advice = s.adviseEdit(providerYAML("selector", s.selectorWith(first.Selector())),
 			"if the other target set is your exporter's, select it:", why)
 	}
 	return warn(advice, "the running scheduler has the %s load of %s from %s; one that starts now would use %s", set.Resource,
@@ -433,29 +433,29 @@ func (s *sourceFacts) checkRivals(keepsOthers bool) []Check {
 	nodes := text.Count(s.diagnosis.Contested, "node")
 	found := func(advice []Advice) []Check {
 		if !known {
-			advice = append(advice, s.seeLog("A running scheduler keeps the sets that it has used. "+
+			advice = append(advice, s.adviseLog("A running scheduler keeps the sets that it has used. "+
 				"While plimsoll_contested_nodes is above 0, its log names the set used")...)
 		}
 		return warn(advice, message, nodes, rivals.Used, rivals.Ignored)
 	}
 	why := "Find out who scrapes the other targets."
 	if rivals.Used.Evidence == response.Untargeted {
-		return found(say("%s Remove them, or let the series used keep the labels of their targets.", why))
+		return found(advise("%s Remove them, or let the series used keep the labels of their targets.", why))
 	}
 	if rivals.Used.Selector() == rivals.Ignored.Selector() {
-		return found(say("%s The sets have the same labels, so let Prometheus add a label such as cluster, and select it.", why))
+		return found(advise("%s The sets have the same labels, so let Prometheus add a label such as cluster, and select it.", why))
 	}
 	if rivals.Ambiguous() {
 		why = "Find out who scrapes each set: either may be a tenant's."
 	}
 	if q := s.diagnosis.ContestedQuery; q.Dialect == "" { // the selector is for dialects
-		return found(s.run(s.queryCommand(q.PromQL),
+		return found(s.adviseRun(s.queryCommand(q.PromQL),
 			"%s If the target set used is your exporter's, write %s into the query. See what it returns:", why, rivals.Used.Selector()))
 	}
 	selected := func(set response.TargetSet) string { return providerYAML("selector", s.selectorWith(set.Selector())) }
-	advice := s.edit(selected(rivals.Used), "if the target set used is your exporter's, select it:", "%s", why)
+	advice := s.adviseEdit(selected(rivals.Used), "if the target set used is your exporter's, select it:", "%s", why)
 	if rivals.Ambiguous() {
-		advice = append(advice, write(selected(rivals.Ignored), "If the target set ignored is your exporter's, select that one:")...)
+		advice = append(advice, adviseYAML(selected(rivals.Ignored), "If the target set ignored is your exporter's, select that one:")...)
 	}
 	return found(advice)
 }
@@ -480,7 +480,7 @@ func (s *sourceFacts) checkClusters() []Check {
 		names = append(names, text.Excerpt(name))
 	}
 	selector := s.selectorWith(fmt.Sprintf("{%s=%q}", c.Label, text.Excerpt(c.Likeliest)))
-	return fail(s.edit(providerYAML("selector", selector), "select the series of this cluster, such as by:",
+	return fail(s.adviseEdit(providerYAML("selector", selector), "select the series of this cluster, such as by:",
 		"The server has several clusters, and their load is mixed."),
 		"%s named by series of several clusters (%s %s): %s", text.Count(len(c.Nodes), "node"), c.Label, text.FirstN(names),
 		text.FirstN(c.Nodes))
@@ -488,14 +488,14 @@ func (s *sourceFacts) checkClusters() []Check {
 
 func (s *sourceFacts) adviseScrape() []Advice {
 	if s.diagnosis == nil {
-		return say("Find out why the source does not measure these nodes.")
+		return advise("Find out why the source does not measure these nodes.")
 	}
 	if selector := s.Spec.MetricProvider.Selector; selector != "" && len(s.diagnosis.NodesWithoutSeries) == len(s.nodes) {
-		return s.run(s.queryCommand("group by (job, namespace, service) (up)"),
+		return s.adviseRun(s.queryCommand("group by (job, namespace, service) (up)"),
 			"In %s, correct the selector %s, unless your exporter has these labels. See the labels of all targets:",
 			s.configuration.Origin, text.Excerpt(selector))
 	}
-	return s.run(s.queryCommand(promql.Down),
+	return s.adviseRun(s.queryCommand(promql.Down),
 		"Let Prometheus scrape node_exporter or the kubelets of these nodes. See the targets that it cannot scrape:")
 }
 
@@ -503,13 +503,13 @@ func (s *sourceFacts) adviseScrape() []Advice {
 func (s *sourceFacts) adviseMissing() []Advice {
 	provider, x := s.Spec.MetricProvider, s.examination
 	if len(x.Down) > 0 {
-		return s.run(s.queryCommand(promql.Down),
+		return s.adviseRun(s.queryCommand(promql.Down),
 			"Prometheus cannot scrape %s. Start the exporter there, or let Prometheus reach it. See all of these targets:",
 			strings.Join(x.Down, ", "))
 	}
 	isEmpty := func(q diagnosis.QueryDiagnosis) bool { return q.Kind == promql.Mean && q.Custom() && q.Err != nil }
 	if i := slices.IndexFunc(s.diagnosis.Queries, isEmpty); i >= 0 {
-		return s.run(s.queryCommand(s.diagnosis.Queries[i].PromQL),
+		return s.adviseRun(s.queryCommand(s.diagnosis.Queries[i].PromQL),
 			"Correct the custom query, which has no value of any node. See what it returns:")
 	}
 	measured := func(node string) bool { return x.Sampling[node] != diagnosis.Sampling{} }
@@ -519,13 +519,13 @@ func (s *sourceFacts) adviseMissing() []Advice {
 		for _, label := range append(slices.Clone(provider.NodeLabels), best.Label) {
 			list = append(list, strconv.Quote(label))
 		}
-		return s.edit("metricProvider:\n  nodeLabels: ["+strings.Join(list, ", ")+"]\n", "add it to nodeLabels:",
+		return s.adviseEdit("metricProvider:\n  nodeLabels: ["+strings.Join(list, ", ")+"]\n", "add it to nodeLabels:",
 			"Label %s names %d of the nodes without load.", best.Label, best.Nodes)
 	case len(x.Dialects) > 0 && provider.Dialect != config.DialectAuto:
-		return s.edit(providerYAML("dialect", config.DialectAuto), "let the scheduler find it:",
+		return s.adviseEdit(providerYAML("dialect", config.DialectAuto), "let the scheduler find it:",
 			"There are series of dialect %s.", x.Dialects[0])
 	case slices.ContainsFunc(s.diagnosis.NodesWithoutSeries, measured):
-		return s.run(s.queryCommand(fmt.Sprintf("count_over_time(up[%ds])", int(s.windows[0].Seconds()))),
+		return s.adviseRun(s.queryCommand(fmt.Sprintf("count_over_time(up[%ds])", int(s.windows[0].Seconds()))),
 			"There are too few samples for the window. See the samples in a window:")
 	case len(x.Unnamed) > 0 && len(x.Strays) > 0:
 		return adviseNaming()
@@ -555,14 +555,14 @@ func (s *sourceFacts) checkCapacity() []Check {
 	case highest.Highest <= 1:
 		return ok("no node is above its capacity")
 	case math.IsInf(highest.Highest, 1):
-		return fail(s.run(s.queryCommand(highest.PromQL), "The query divides by zero. See what it returns:"),
+		return fail(s.adviseRun(s.queryCommand(highest.PromQL), "The query divides by zero. See what it returns:"),
 			"%s is infinite on %s, which counts as 100 %%", highest, highest.HighestNode)
 	}
 	result, advice := warn, s.adviseCapacity(highest.HighestNode)
 	if highest.Custom() && highest.Highest > plausible {
 		queries := cmp.Or(s.Spec.MetricProvider.Queries, &config.LoadQueries{})
 		custom := [...]string{load.CPU: queries.CPU, load.Memory: queries.Memory}[highest.Resource]
-		result, advice = fail, s.edit(providerYAML("queries", map[string]string{highest.Resource.String(): "(" + custom + "\n) / 100"}),
+		result, advice = fail, s.adviseEdit(providerYAML("queries", map[string]string{highest.Resource.String(): "(" + custom + "\n) / 100"}),
 			"divide it by 100:", "The query seems to return percent, and must return a fraction of capacity.")
 	}
 	return result(advice, "%s is above capacity on %s: %.1f %%, which counts as 100 %%", highest, highest.HighestNode,
@@ -570,7 +570,7 @@ func (s *sourceFacts) checkCapacity() []Check {
 }
 
 func (f *facts) adviseCapacity(node string) []Advice {
-	return f.run(live.Kubectl("get", "node", node, "-o", "jsonpath={.status.capacity}"),
+	return f.adviseRun(live.Kubectl("get", "node", node, "-o", "jsonpath={.status.capacity}"),
 		"The node is overloaded, or its capacity differs from the measured one. Compare with the capacity that the kubelet reports:")
 }
 
@@ -604,7 +604,7 @@ func (s *sourceFacts) checkScrape() []Check {
 		return ok("%s", message)
 	}
 	yaml := fmt.Sprintf("window: %s\n", max(windowOf(interval), 10*time.Second))
-	return warn(s.edit(yaml, "use a longer window:", "Let Prometheus scrape more often. Or,"),
+	return warn(s.adviseEdit(yaml, "use a longer window:", "Let Prometheus scrape more often. Or,"),
 		"%s: not often enough for a mean and a deviation", message)
 }
 
@@ -619,7 +619,7 @@ func (s *sourceFacts) checkCoverage() []Check {
 	}
 	youngest := slices.MinFunc(young, func(a, b string) int { return cmp.Compare(all[a].Since, all[b].Since) })
 	since := all[youngest].Since
-	advice := s.run(s.queryCommand(fmt.Sprintf("avg_over_time(up[%ds]) < 1", int(window.Seconds()))),
+	advice := s.adviseRun(s.queryCommand(fmt.Sprintf("avg_over_time(up[%ds]) < 1", int(window.Seconds()))),
 		"Wait for %s: then they cover the window, unless Prometheus misses scrapes. See whether it does:", rounded(window-since))
 	return warn(advice, "samples of %s cover less than the window of %s; of %s they cover %.0f %%",
 		text.Count(len(young), "node"), window, youngest, 100*since.Seconds()/window.Seconds())

@@ -116,7 +116,7 @@ func countVerbs(permissions []live.Permission) (verbs int) {
 func (f *facts) checkPermissions() []Check {
 	switch p := &f.permissions; {
 	case p.err != nil:
-		return warn(f.runInPod("Perhaps you lack permission to impersonate it. Check in the scheduler's pod, with its own permissions:"),
+		return warn(f.adviseInPod("Perhaps you lack permission to impersonate it. Check in the scheduler's pod, with its own permissions:"),
 			"the permissions of %s could not be checked: %s", nameOf(p.user), oneLine(p.err))
 	case len(p.lacking) > 0:
 		return f.lackingChecks(fail, p.user, "scheduler", p.lacking)
@@ -128,12 +128,12 @@ func (f *facts) checkPermissions() []Check {
 // checkLists checks that the user of the command can list what the scheduler reads.
 func (f *facts) checkLists() []Check {
 	if f.objectsErr != nil {
-		return fail(say("Run this as a user with permission to list nodes and pods, or grant it."), "%s", oneLine(f.objectsErr))
+		return fail(advise("Run this as a user with permission to list nodes and pods, or grant it."), "%s", oneLine(f.objectsErr))
 	}
 	var lacking []live.Permission
 	checks := each(f.missing, func(kind live.MissingKind) []Check {
 		if !apierrors.IsForbidden(kind.Err) {
-			return warn(say("Ignore it if the cluster does not have the kind; otherwise do what the message says."),
+			return warn(advise("Ignore it if the cluster does not have the kind; otherwise do what the message says."),
 				"%s could not be listed: %s", live.ResourceName(kind.Group, kind.Resource), oneLine(kind.Err))
 		}
 		const purpose = "reads these objects; the checks ignore them"
@@ -153,7 +153,7 @@ func nameOf(user string) string {
 
 // lackingChecks returns a result for each permission that the program lacks. One advice grants them all.
 func (f *facts) lackingChecks(result reporter, user, program string, lacking []live.Permission) []Check {
-	advice := f.grant("Grant all of them", lacking, user)
+	advice := f.adviseGrant("Grant all of them", lacking, user)
 	return each(lacking, func(p live.Permission) []Check {
 		return result(advice, "%s lacks permission to %s: the %s %s", nameOf(user), &p, program, p.Purpose)
 	})

@@ -193,7 +193,7 @@ func (f *facts) checkAlone() []Check {
 	checks := each(f.rebalancer.deschedulers, func(d descheduler) []Check {
 		switch {
 		case len(d.rules) > 0:
-			return warn(f.run(live.Kubectl("-n", d.namespace, "edit", "configmap", d.configMap),
+			return warn(f.adviseRun(live.Kubectl("-n", d.namespace, "edit", "configmap", d.configMap),
 				"Let one program move pods by load. Disable the rule there, or set mode: Plan of the rebalancer. See the policy:"),
 				"%s moves pods by %s, and the rebalancer %s moves them too", d.name, strings.Join(d.rules, ", "), f.rebalancer.name)
 		case d.err != nil:
@@ -243,7 +243,7 @@ func (f *facts) checkBudgets() []Check {
 	selector := labels.SelectorFromSet(stableLabels(pod)).String()
 	command := live.Kubectl("-n", pod.Namespace, "create", "poddisruptionbudget", metav1.GetControllerOfNoCopy(pod).Name,
 		"--max-unavailable=1", "--selector="+selector)
-	return warn(f.run(command, "Without a PodDisruptionBudget, only the rebalancer's own limits hold. Create them, such as by:"),
+	return warn(f.adviseRun(command, "Without a PodDisruptionBudget, only the rebalancer's own limits hold. Create them, such as by:"),
 		"%s may be moved and have no PodDisruptionBudget: %s", text.Count(len(names), "workload"), text.FirstN(names))
 }
 

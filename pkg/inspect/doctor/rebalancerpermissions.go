@@ -99,7 +99,7 @@ func (f *facts) checkRebalancerPermissions() []Check {
 	case len(r.excess) > 0:
 		bindings := live.Kubectl("get", "clusterrolebindings,rolebindings", "-A", "-o", "wide")
 		return each(r.excess, func(excess live.Permission) []Check {
-			return warn(f.run(bindings.Pipe(live.Call("grep", r.spec.ServiceAccountName)),
+			return warn(f.adviseRun(bindings.Pipe(live.Call("grep", r.spec.ServiceAccountName)),
 				"Remove it from the account's roles. The chart's roles have what mode and goals need. Find them:"),
 				"%s has permission to %s, which mode %s with goals %v does not need",
 				p.user, &excess, r.configuration.Mode, r.configuration.Goals)

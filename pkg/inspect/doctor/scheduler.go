@@ -55,8 +55,8 @@ func (f *facts) checkReady() []Check {
 	}
 	advice := f.adviseNoPods(w)
 	if first != nil {
-		advice = append(f.run(live.DescribeCommand(w.Namespace, "Pod", first.Name), "See its events:"),
-			f.run(logsOf(w, "Pod", first.Name), "See its log:")...)
+		advice = append(f.adviseRun(live.DescribeCommand(w.Namespace, "Pod", first.Name), "See its events:"),
+			f.adviseRun(logsOf(w, "Pod", first.Name), "See its log:")...)
 		for _, c := range first.Status.ContainerStatuses {
 			if c.State.Waiting != nil {
 				message += "; " + first.Name + " waits: " + text.Excerpt(c.State.Waiting.Reason+" "+c.State.Waiting.Message)
@@ -69,9 +69,9 @@ func (f *facts) checkReady() []Check {
 // adviseNoPods is for a scheduler that lacks pods.
 func (f *facts) adviseNoPods(w *live.Workload) []Advice {
 	if w.Replicas != nil && *w.Replicas == 0 {
-		return f.run(live.Kubectl("-n", w.Namespace, "scale", "deployment", w.Name, "--replicas=2"), "It has 0 replicas. Start it:")
+		return f.adviseRun(live.Kubectl("-n", w.Namespace, "scale", "deployment", w.Name, "--replicas=2"), "It has 0 replicas. Start it:")
 	}
-	return f.run(live.DescribeCommand(w.Namespace, w.Kind, w.Name), "See why pods are missing:")
+	return f.adviseRun(live.DescribeCommand(w.Namespace, w.Kind, w.Name), "See why pods are missing:")
 }
 
 // checkRestarted finds pods that started before the configuration was written: the scheduler reads it at its start.
@@ -93,7 +93,7 @@ func (f *facts) checkRestarted() []Check {
 	if len(stale) == 0 {
 		return ok("the configuration has not changed since the scheduler started")
 	}
-	return warn(f.run(w.RestartCommand(), "Restart the scheduler, so that it reads the configuration that is checked here:"),
+	return warn(f.adviseRun(w.RestartCommand(), "Restart the scheduler, so that it reads the configuration that is checked here:"),
 		"the configuration was written %s ago, after these pods started, which still run with the one before: %s",
 		rounded(f.clock().Sub(f.configuration.Changed)), text.FirstN(stale))
 }
@@ -111,7 +111,7 @@ func (f *facts) checkImage() []Check {
 		return nil
 	}
 	verb := map[bool]string{true: "runs", false: "seems to run"}[built]
-	return failIf(built)(say("Set the image of Plimsoll for Kubernetes %s: in the chart by image.repository and image.tag, "+
+	return failIf(built)(advise("Set the image of Plimsoll for Kubernetes %s: in the chart by image.repository and image.tag, "+
 		"for OpenShift's operator by spec.schedulerImage.", skew.Minor(f.server.GitVersion)),
 		"%s %s the stock scheduler, which has no plugin that reads load: image %s", w, verb, text.Excerpt(w.Image))
 }
@@ -145,12 +145,12 @@ func logsOf(w *live.Workload, kind, name string) live.Command {
 		cmp.Or(w.Container, "kube-scheduler"))
 }
 
-// seeLog advises to read the scheduler's log. The reason has no period.
-func (f *facts) seeLog(reason string) []Advice {
+// adviseLog advises to read the scheduler's log. The reason has no period.
+func (f *facts) adviseLog(reason string) []Advice {
 	if w := f.workload(); w != nil {
-		return f.run(logsOf(w, w.Kind, w.Name), "%s:", reason)
+		return f.adviseRun(logsOf(w, w.Kind, w.Name), "%s:", reason)
 	}
-	return say("%s.", reason)
+	return advise("%s.", reason)
 }
 
 // leading reports whether the scheduler works, as far as that is known.
@@ -166,9 +166,9 @@ func (f *facts) checkAlike(w *live.Workload) []Check {
 	if ready < 2 || w.Replicas != nil && *w.Replicas < 2 {
 		return ok("leader election is disabled")
 	}
-	advice := say("Remove --leader-elect=false from the scheduler's command line.")
+	advice := advise("Remove --leader-elect=false from the scheduler's command line.")
 	if !f.configuration.Decoded.LeaderElection.LeaderElect {
-		advice = f.edit("leaderElection:\n  leaderElect: true\n"+leaseYAML(w), "let one of them lead:", "")
+		advice = f.adviseEdit("leaderElection:\n  leaderElect: true\n"+leaseYAML(w), "let one of them lead:", "")
 	}
 	return fail(advice, "leader election is disabled, and %d pods of %s place the same pods", ready, w)
 }
@@ -188,7 +188,7 @@ func (f *facts) checkLeader() []Check {
 		return f.checkAlike(w)
 	}
 	name := election.ResourceNamespace + "/" + election.ResourceName
-	advice := f.run(logsOf(w, w.Kind, w.Name), "See in its log what it waits for:")
+	advice := f.adviseRun(logsOf(w, w.Kind, w.Name), "See in its log what it waits for:")
 	if len(w.Pods) == 0 {
 		advice = f.adviseNoPods(w)
 	}
@@ -196,7 +196,7 @@ func (f *facts) checkLeader() []Check {
 	case apierrors.IsNotFound(f.leaseErr):
 		return fail(advice, "no leader yet: there is no Lease %s", name)
 	case f.leaseErr != nil:
-		return warn(say("Run this as a user with permission to get leases."), "the Lease %s could not be read: %s", name,
+		return warn(advise("Run this as a user with permission to get leases."), "the Lease %s could not be read: %s", name,
 			oneLine(f.leaseErr))
 	}
 	spec, holder := f.lease.Spec, f.holder()
@@ -214,10 +214,10 @@ func (f *facts) checkLeader() []Check {
 		}
 		return fail(advice, "no leader: Lease %s was renewed %s ago, for %s", name, rounded(age), duration)
 	case !slices.Contains(w.Pods, holder) && w.Kind == "Deployment":
-		return warn(f.edit("leaderElection:\n"+leaseYAML(w), "choose another Lease:",
+		return warn(f.adviseEdit("leaderElection:\n"+leaseYAML(w), "choose another Lease:",
 			"Remove the other scheduler with the same Lease. Or,"), "Lease %s is held by %s, which is not a pod of %s", name, holder, w)
 	case age > duration+live.SkewResolution:
-		return warn(append(say("A replica takes over soon, or the leader hangs: run doctor again."), advice...),
+		return warn(append(advise("A replica takes over soon, or the leader hangs: run doctor again."), advice...),
 			"Lease %s of %s was renewed %s ago, for %s, and has run out", name, holder, rounded(age), duration)
 	}
 	return ok("%s leads; it renewed Lease %s %s ago", holder, name, rounded(age))
@@ -265,7 +265,7 @@ func (f *facts) checkVersion() []Check {
 	case scheduler == "" && w == nil:
 		return nil
 	case scheduler == "":
-		return warn(f.run(w.ExecCommand(w.Args[0], "--version"),
+		return warn(f.adviseRun(w.ExecCommand(w.Args[0], "--version"),
 			"See its version; it must not be newer than the API server:"),
 			"the API server is %s; neither the scheduler's metrics nor the tag of its image %s name its version", server,
 			text.Excerpt(w.Image))
@@ -277,7 +277,7 @@ func (f *facts) checkVersion() []Check {
 	compared, err := skew.Compare(scheduler, server)
 	switch {
 	case err != nil:
-		return warn(say("Compare the versions yourself: the scheduler must not be newer, and may be one minor version older."),
+		return warn(advise("Compare the versions yourself: the scheduler must not be newer, and may be one minor version older."),
 			"%s: %s", message, oneLine(err))
 	case compared.Problem == "":
 		return ok("%s", message)
@@ -288,7 +288,7 @@ func (f *facts) checkVersion() []Check {
 // checkCommand compares the scheduler's version with that of this program, which simulates it.
 func (f *facts) checkCommand() []Check {
 	if other := skew.OtherCommand(skew.Minor(f.commandVersion), skew.Minor(f.schedulerVersion())); other != "" {
-		return warn(f.runInPod("Use the one in the scheduler's pod:"), "%s", other)
+		return warn(f.adviseInPod("Use the one in the scheduler's pod:"), "%s", other)
 	}
 	return nil
 }
@@ -296,18 +296,18 @@ func (f *facts) checkCommand() []Check {
 // adviseImage says how the scheduler gets the image for a minor version of Kubernetes.
 func (f *facts) adviseImage(text, minor string, w *live.Workload) []Advice {
 	if w == nil {
-		return say("%s", text)
+		return advise("%s", text)
 	}
 	image := cmp.Or(skew.ImageOfMinor(w.Image, minor), "IMAGE")
 	switch {
 	case w.OfOperator():
-		return say("%s In the SecondaryScheduler, set spec.schedulerImage to %s.", text, image)
+		return advise("%s In the SecondaryScheduler, set spec.schedulerImage to %s.", text, image)
 	case w.Kind != "Deployment":
-		return say("%s Write %s into the patch of the static pod, and apply it as manifests/default-scheduler says.", text, image)
+		return advise("%s Write %s into the patch of the static pod, and apply it as manifests/default-scheduler says.", text, image)
 	case w.Release != "":
-		return f.run(w.HelmCommand(), "%s The chart chooses it by the cluster's version, unless its value image.tag is set:", text)
+		return f.adviseRun(w.HelmCommand(), "%s The chart chooses it by the cluster's version, unless its value image.tag is set:", text)
 	}
-	return f.run(live.Kubectl("-n", w.Namespace, "set", "image", "deployment/"+w.Name, w.Container+"="+image), "%s", text)
+	return f.adviseRun(live.Kubectl("-n", w.Namespace, "set", "image", "deployment/"+w.Name, w.Container+"="+image), "%s", text)
 }
 
 // readMetrics reads the scheduler's metrics from its own port, through the API server's proxy, or from a Prometheus.
@@ -370,18 +370,18 @@ func (f *facts) checkMetrics() []Check {
 	case f.metrics == nil || !f.showsOurs() || slices.ContainsFunc(f.metrics, isOfLoad):
 		return nil // the check of the image finds another scheduler
 	}
-	return warn(say("Enable a plugin that reads load. If a profile does, restart the scheduler: its configuration is older."),
+	return warn(advise("Enable a plugin that reads load. If a profile does, restart the scheduler: its configuration is older."),
 		"the scheduler's metrics, from %s, have no load", f.metricsFrom)
 }
 
 // adviseMetrics says how to read the scheduler's metrics.
 func (f *facts) adviseMetrics(w *live.Workload) []Advice {
 	if f.inPod {
-		return f.grant("Grant the permission to the scheduler's account",
+		return f.adviseGrant("Grant the permission to the scheduler's account",
 			[]live.Permission{{Path: "/metrics", Verbs: []string{"get"}}}, w.User())
 	}
-	return append(f.run(w.DoctorCommand(), "Check in the scheduler's pod, which can read them:"),
-		f.setValues("Or let Prometheus scrape the scheduler, with a Secret for the certificate of its port",
+	return append(f.adviseRun(w.DoctorCommand(), "Check in the scheduler's pod, which can read them:"),
+		f.adviseValues("Or let Prometheus scrape the scheduler, with a Secret for the certificate of its port",
 			"serviceMonitor.enabled=true", "servingCertificate.secretName=SECRET")...)
 }
 
@@ -398,7 +398,7 @@ func (f *facts) checkLoadStates() []Check {
 			return ok("%s", message)
 		}
 		return causedBy(failIf(n["Fresh"] == 0)(
-			f.runInPod("Here the source has the load of all nodes. Check in the scheduler's pod what it reaches:"),
+			f.adviseInPod("Here the source has the load of all nodes. Check in the scheduler's pod what it reaches:"),
 			"the scheduler's metrics, from %s, say %s", f.metricsFrom, message), "source", "nodes", "time")
 	})
 }
@@ -415,7 +415,7 @@ func (f *facts) checkRefreshes() []Check {
 		}
 		message := fmt.Sprintf("%s: %.0f of %.0f refreshes failed since the scheduler started", name, failed, all)
 		if failed > 1 && failed > notable*all {
-			return causedBy(warn(f.seeLog("The source answers now. The scheduler's log says why refreshes failed"), "%s", message), "source")
+			return causedBy(warn(f.adviseLog("The source answers now. The scheduler's log says why refreshes failed"), "%s", message), "source")
 		}
 		return ok("%s", message)
 	})
@@ -441,7 +441,7 @@ func (f *facts) checkKnownWorkloads() []Check {
 		case age <= staleStatistics:
 			return ok("%s", message)
 		}
-		return causedBy(warn(f.seeLog("The scheduler's log says why the usage of pods cannot be read"),
+		return causedBy(warn(f.adviseLog("The scheduler's log says why the usage of pods cannot be read"),
 			"%s; the newest observation is %s old", message, age.Round(time.Second)), "source")
 	})
 }
@@ -470,7 +470,7 @@ func (f *facts) checkFallbacks() []Check {
 		}
 		const advice = "The source has the load of all nodes now. Run doctor again in ten minutes. " +
 			"If the count has grown, see the scheduler's log"
-		found := warn(f.seeLog(advice), "%s since the scheduler started: %s", message, strings.Join(reasons, ", "))
+		found := warn(f.adviseLog(advice), "%s since the scheduler started: %s", message, strings.Join(reasons, ", "))
 		return causedBy(found, "source", "nodes", "time")
 	})
 }
@@ -512,12 +512,12 @@ func (f *facts) checkQueue(name string, queues map[string]*queue) []Check {
 	waited := f.clock().Sub(looked)
 	switch {
 	case own && !f.leading():
-		return causedBy(fail(f.run(see, "Start the scheduler; the pods need no change. See why it is down:"),
+		return causedBy(fail(f.adviseRun(see, "Start the scheduler; the pods need no change. See why it is down:"),
 			"%s; a profile has this name, but its scheduler is down", message), "scheduler")
 	case looked.After(q.since) && (waited < hanging || !q.plain): // they are next, or wait for something else
 		return nil
 	case own && waited < hanging:
-		return warn(f.run(see, "Its queue may be long. Run doctor again in a minute: if the pods still wait, the scheduler hangs."),
+		return warn(f.adviseRun(see, "Its queue may be long. Run doctor again in a minute: if the pods still wait, the scheduler hangs."),
 			"%s; a profile has this name", message)
 	case own:
 		return fail(f.adviseRestart("The pods need no change. Start the scheduler; if it runs, it hangs"),
@@ -525,7 +525,7 @@ func (f *facts) checkQueue(name string, queues map[string]*queue) []Check {
 	case len(runs) > 0 && waited < hanging:
 		return nil
 	case len(runs) > 0:
-		return fail(f.run(see, "The pods need no change. Start their scheduler; if it runs, it hangs. See its pods:"),
+		return fail(f.adviseRun(see, "The pods need no change. Start their scheduler; if it runs, it hangs. See its pods:"),
 			"%s; its scheduler has looked at no pod for %s", message, rounded(waited))
 	}
 	similar := append(configlint.SimilarNames(name, f.profiles()), corev1.DefaultSchedulerName)
@@ -535,7 +535,7 @@ func (f *facts) checkQueue(name string, queues map[string]*queue) []Check {
 	const columns = "custom-columns=NAMESPACE:.metadata.namespace,POD:.metadata.name," +
 		"OWNER:.metadata.ownerReferences[*].kind,NAME:.metadata.ownerReferences[*].name"
 	selector := "spec.nodeName=,spec.schedulerName=" + name
-	advice := f.run(live.Kubectl("get", "pods", "-A", "--field-selector", selector, "-o", columns),
+	advice := f.adviseRun(live.Kubectl("get", "pods", "-A", "--field-selector", selector, "-o", columns),
 		"Write schedulerName: %s into the templates of the pods' owners. Create pods and Jobs anew. See the owners:", similar[0])
 	return failIf(waited >= hanging)(advice, "%s", message)
 }
@@ -575,9 +575,9 @@ func (f *facts) schedulerOf(name string) (profiles []string, see live.Command) {
 // adviseRestart says how to restart a scheduler that hangs.
 func (f *facts) adviseRestart(why string) []Advice {
 	if command := f.configuration.Workload.RestartCommand(); command != nil {
-		return f.run(command, "%s: save its log, and restart it:", why)
+		return f.adviseRun(command, "%s: save its log, and restart it:", why)
 	}
-	return say("%s: save its log, and restart it.", why)
+	return advise("%s: save its log, and restart it.", why)
 }
 
 // clock returns the time of the API server.

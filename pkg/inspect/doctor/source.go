@@ -71,7 +71,7 @@ func (s *sourceFacts) passed(stage string) []Check {
 	case stage == stageConnects:
 		return ok("%s accepts connections", u.Host)
 	case s.Spec.MetricProvider.InsecureSkipVerify:
-		return warn(write(providerYAML("insecureSkipVerify", false),
+		return warn(adviseYAML(providerYAML("insecureSkipVerify", false),
 			"Anyone in between can read the token. Set caFile to the PEM bundle of the authority that signed the certificate, and:"),
 			"the certificate is not verified")
 	}
@@ -112,7 +112,7 @@ func (s *sourceFacts) fault() (stage string, advice []Advice) {
 	timeout, isNet := errors.AsType[net.Error](err)
 	switch {
 	case errors.Is(err, live.ErrFileInPod), errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission):
-		return stageAuthorized, s.runInPod("The file cannot be read here. Check in the scheduler's pod, which may have it:")
+		return stageAuthorized, s.adviseInPod("The file cannot be read here. Check in the scheduler's pod, which may have it:")
 	case is[*net.DNSError](err):
 		return stageResolves, s.adviseAddress()
 	case errors.Is(err, http.ErrSchemeMismatch), strings.Contains(err.Error(), "malformed HTTP response"): // of net/http
@@ -122,14 +122,14 @@ func (s *sourceFacts) fault() (stage string, advice []Advice) {
 	case isNet && timeout.Timeout():
 		slower := rounded(2 * s.Spec.MetricProvider.Timeout.Duration)
 		return stageConnects, append(s.adviseAddress(),
-			s.edit(providerYAML("timeout", slower), "allow more time:", "Perhaps it is slow.")...)
+			s.adviseEdit(providerYAML("timeout", slower), "allow more time:", "Perhaps it is slow.")...)
 	}
 	return stageAnswers, s.adviseAnswer()
 }
 
 // adviseRedirect is for a server that sends the request elsewhere, where it fails.
 func (s *sourceFacts) adviseRedirect(to *url.URL) []Advice {
-	return s.run(live.Call("curl", "-sSI", s.probe()),
+	return s.adviseRun(live.Call("curl", "-sSI", s.probe()),
 		"%s redirects to %s, which does not answer as it must. If that is a sign-in page, write the address of the server behind it. "+
 			"See the redirect:", s.url().Host, text.Excerpt(httpclient.WithoutSecrets(to)))
 }
@@ -144,13 +144,13 @@ func (s *sourceFacts) adviseAnswer() []Advice {
 
 // adviseMessage is for an error that says itself what to do.
 func (s *sourceFacts) adviseMessage() []Advice {
-	return s.runInPod("Do what the message says. If the scheduler reaches the source and this machine does not, check from its pod:")
+	return s.adviseInPod("Do what the message says. If the scheduler reaches the source and this machine does not, check from its pod:")
 }
 
 // adviseScheme is for http instead of https, and the other way round.
 func (s *sourceFacts) adviseScheme() []Advice {
 	scheme := map[string]string{"http": "https", "https": "http"}[s.url().Scheme]
-	return s.edit(s.addressYAML(scheme, s.url().Host), "write "+scheme+", or another port:", "The server does not speak %s.",
+	return s.adviseEdit(s.addressYAML(scheme, s.url().Host), "write "+scheme+", or another port:", "The server does not speak %s.",
 		s.url().Scheme)
 }
 
@@ -177,7 +177,7 @@ func (s *sourceFacts) adviseStatus(err *httpclient.StatusError) (stage string, a
 		return stageConnects, s.adviseAddress()
 	case byAPIServer && err.Code == http.StatusForbidden:
 		return stageAuthorized,
-			s.runInPod("You lack permission for the API server's proxy to services. Check in the scheduler's pod instead:")
+			s.adviseInPod("You lack permission for the API server's proxy to services. Check in the scheduler's pod instead:")
 	case refused:
 		return stageAuthorized, s.adviseToken(err.Code)
 	case err.Code == http.StatusBadRequest && s.url().Scheme == "http" && strings.Contains(string(err.Body), "HTTPS"):
@@ -190,11 +190,11 @@ func (s *sourceFacts) adviseStatus(err *httpclient.StatusError) (stage string, a
 func (s *sourceFacts) advisePath(code int) []Advice {
 	switch {
 	case code >= http.StatusInternalServerError:
-		return s.run(live.Call("curl", "-sSi", s.probe()), "%s answers, and fails. See its log, and what it answers:", s.url().Host)
+		return s.adviseRun(live.Call("curl", "-sSi", s.probe()), "%s answers, and fails. See its log, and what it answers:", s.url().Host)
 	case !s.isOfPrometheus():
 		return s.adviseAddress()
 	}
-	return s.run(live.Call("curl", "-sSi", s.probe()),
+	return s.adviseRun(live.Call("curl", "-sSi", s.probe()),
 		"%s has no API of Prometheus at this path. It is another server, or the path is wrong. "+
 			"A Prometheus may be below a prefix, such as /prometheus. See what answers:", s.url().Host)
 }
@@ -206,14 +206,14 @@ var metricsServerLog = live.Kubectl("-n", "kube-system", "logs", "-l", "k8s-app=
 func (s *sourceFacts) adviseMetricsServer() (stage string, advice []Advice) {
 	switch {
 	case apierrors.IsNotFound(s.Err):
-		return stageAnswers, s.run(
+		return stageAnswers, s.adviseRun(
 			live.Kubectl("apply", "-f", "https://github.com/kubernetes-sigs/metrics-server/releases/latest/download/components.yaml"),
 			"metrics-server is not installed. Install it:")
 	case apierrors.IsForbidden(s.Err):
 		list := live.Permission{Group: aggregated, Resource: "nodes", Verbs: []string{"list"}}
-		return stageAuthorized, s.grant("Grant "+nameOf(s.user)+" the permission", []live.Permission{list}, s.user)
+		return stageAuthorized, s.adviseGrant("Grant "+nameOf(s.user)+" the permission", []live.Permission{list}, s.user)
 	}
-	return stageAnswers, s.run(
+	return stageAnswers, s.adviseRun(
 		live.Kubectl("get", "apiservice", "v1beta1.metrics.k8s.io", "-o", "jsonpath={.status.conditions}").And(metricsServerLog),
 		"metrics-server is down, or reaches no kubelet. See its state and its log:")
 }
@@ -227,17 +227,17 @@ func (s *sourceFacts) adviseCertificate() []Advice {
 	case isUnknown:
 		return s.adviseAuthority(unknown.Cert)
 	case is[x509.CertificateInvalidError](s.Err):
-		return say("Ask the server's administrator to renew the certificate.")
+		return advise("Ask the server's administrator to renew the certificate.")
 	case !isHost || u.Host == "":
 		return nil
 	case host.Certificate == nil || len(host.Certificate.DNSNames) == 0:
-		return say("Ask the server's administrator for a certificate for %s.", u.Hostname())
+		return advise("Ask the server's administrator for a certificate for %s.", u.Hostname())
 	}
 	var names []string
 	for _, name := range host.Certificate.DNSNames {
 		names = append(names, text.Excerpt(name))
 	}
-	return s.edit(s.addressYAML(u.Scheme, net.JoinHostPort(names[0], portOf(u))), "use that name:", "The certificate is for %s.",
+	return s.adviseEdit(s.addressYAML(u.Scheme, net.JoinHostPort(names[0], portOf(u))), "use that name:", "The certificate is for %s.",
 		text.FirstN(names))
 }
 
@@ -248,13 +248,13 @@ func (s *sourceFacts) adviseAuthority(signed *x509.Certificate) []Advice {
 		issuer = text.Excerpt(cmp.Or(signed.Issuer.CommonName, signed.Issuer.String()))
 	}
 	if strings.HasPrefix(issuer, "openshift-service-serving-signer") { // of OpenShift
-		return s.edit(providerYAML("caFile", "/var/run/secrets/kubernetes.io/serviceaccount/service-ca.crt"), "trust it:",
+		return s.adviseEdit(providerYAML("caFile", "/var/run/secrets/kubernetes.io/serviceaccount/service-ca.crt"), "trust it:",
 			"OpenShift's service CA signed the certificate.")
 	}
 	if file := cmp.Or(s.options.Source.CAFile, s.Spec.MetricProvider.CAFile); file != "" {
-		return say("%s signed the certificate. Write its PEM bundle to caFile %s, or what is mounted there.", issuer, file)
+		return advise("%s signed the certificate. Write its PEM bundle to caFile %s, or what is mounted there.", issuer, file)
 	}
-	return s.edit(providerYAML("caFile", "/etc/plimsoll/ca/ca.crt"), "name it:",
+	return s.adviseEdit(providerYAML("caFile", "/etc/plimsoll/ca/ca.crt"), "name it:",
 		"%s signed the certificate. Mount its PEM bundle by the chart's value caConfigMap.", issuer)
 }
 
@@ -280,10 +280,10 @@ func claimsOf(token string) (c claims) {
 // adviseToken says what to do about a token that a source refuses.
 func (s *sourceFacts) adviseToken(code int) []Advice {
 	if s.Route == live.ServiceProxy {
-		return s.runInPod("Through the API server's proxy no token is sent. Check in the scheduler's pod, with its token:")
+		return s.adviseInPod("Through the API server's proxy no token is sent. Check in the scheduler's pod, with its token:")
 	}
 	if s.token == "" {
-		return s.edit(providerYAML("tokenFile", "/etc/plimsoll/token/token"), "name it:",
+		return s.adviseEdit(providerYAML("tokenFile", "/etc/plimsoll/token/token"), "name it:",
 			"No token is sent. Mount one by the chart's value tokenSecret.")
 	}
 	c := claimsOf(s.token)
@@ -296,16 +296,16 @@ func (s *sourceFacts) adviseToken(code int) []Advice {
 	namespace, name, _ := strings.Cut(account, ":")
 	switch {
 	case code == http.StatusForbidden && !expired && !isAccount:
-		return say("The server knows the token, and denies it permission to query. Grant it, or write another token to tokenFile.")
+		return advise("The server knows the token, and denies it permission to query. Grant it, or write another token to tokenFile.")
 	case !isAccount:
-		return say("%s Get a new one from the server's administrator, and write it to tokenFile.", problem)
+		return advise("%s Get a new one from the server's administrator, and write it to tokenFile.", problem)
 	case code == http.StatusForbidden && !expired:
-		return s.run(live.Granting("create", "clusterrolebinding", "plimsoll-monitoring-view",
+		return s.adviseRun(live.Granting("create", "clusterrolebinding", "plimsoll-monitoring-view",
 			"--clusterrole=cluster-monitoring-view", "--serviceaccount="+account),
 			"The token is that of %s. If the server authorizes by the API server, as OpenShift's monitoring does, grant the permission:",
 			c.Subject)
 	}
-	return s.run(live.Kubectl("-n", namespace, "create", "token", name, "--duration=8760h").
+	return s.adviseRun(live.Kubectl("-n", namespace, "create", "token", name, "--duration=8760h").
 		Into(cmp.Or(s.options.Source.TokenFile, "token")),
 		"%s It is that of %s. Write a new one to tokenFile, or to the Secret that is mounted there:", problem, c.Subject)
 }
@@ -318,7 +318,7 @@ func (s *sourceFacts) adviseAddress() []Advice {
 	case u.Host == "":
 		return s.adviseMessage()
 	case !isService:
-		return s.run(live.Call("curl", "-sS", s.probe()), "Start the server at %s, or correct the address. See whether it answers:",
+		return s.adviseRun(live.Call("curl", "-sS", s.probe()), "Start the server at %s, or correct the address. See whether it answers:",
 			u.Host)
 	}
 	i := slices.IndexFunc(s.services, func(v *corev1.Service) bool { return v.Namespace == namespace && v.Name == name })
@@ -327,11 +327,11 @@ func (s *sourceFacts) adviseAddress() []Advice {
 	}
 	similar := s.similarService(namespace, name)
 	if similar == nil {
-		return s.run(live.Kubectl("get", "services", "-A"),
+		return s.adviseRun(live.Kubectl("get", "services", "-A"),
 			"There is no Service %s/%s, nor one with a similar name. Look for it:", namespace, name)
 	}
 	host := net.JoinHostPort(similar.Name+"."+similar.Namespace+".svc", portLike(similar, portOf(u)))
-	return s.edit(s.addressYAML(u.Scheme, host), "name the similar one, if it is meant:", "There is no Service %s/%s.",
+	return s.adviseEdit(s.addressYAML(u.Scheme, host), "name the similar one, if it is meant:", "There is no Service %s/%s.",
 		namespace, name)
 }
 
@@ -353,7 +353,7 @@ func (s *sourceFacts) adviseService(v *corev1.Service) []Advice {
 	u := s.url()
 	port := portOf(u)
 	if other := portLike(v, port); other != "" && other != port {
-		return s.edit(s.addressYAML(u.Scheme, net.JoinHostPort(u.Hostname(), other)), "write:", "Service %s/%s has no port %s.",
+		return s.adviseEdit(s.addressYAML(u.Scheme, net.JoinHostPort(u.Hostname(), other)), "write:", "Service %s/%s has no port %s.",
 			v.Namespace, v.Name, port)
 	}
 	selector := labels.SelectorFromSet(v.Spec.Selector)
@@ -361,10 +361,10 @@ func (s *sourceFacts) adviseService(v *corev1.Service) []Advice {
 		return pod.Namespace == v.Namespace && selector.Matches(labels.Set(pod.Labels)) && podutil.IsPodReady(pod)
 	})
 	if len(v.Spec.Selector) > 0 && !ready {
-		return s.run(live.Kubectl("-n", v.Namespace, "describe", "pods", "-l", selector.String()),
+		return s.adviseRun(live.Kubectl("-n", v.Namespace, "describe", "pods", "-l", selector.String()),
 			"No ready pod is behind Service %s/%s. See why:", v.Namespace, v.Name)
 	}
-	return s.run(live.Kubectl("-n", v.Namespace, "get", "endpointslices", "-l", "kubernetes.io/service-name="+v.Name).
+	return s.adviseRun(live.Kubectl("-n", v.Namespace, "get", "endpointslices", "-l", "kubernetes.io/service-name="+v.Name).
 		Then(live.Kubectl("get", "networkpolicies", "-A")),
 		"Service %s/%s has ready pods. Look for a NetworkPolicy that denies the scheduler access:", v.Namespace, v.Name)
 }
