@@ -17,7 +17,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
-// reporter returns one result: ok without advice, warn or fail.
+// reporter is the type of warn and fail.
 type reporter = func(advice []Advice, format string, args ...any) []Check
 
 func ok(format string, args ...any) []Check {
@@ -36,7 +36,7 @@ func skip(format string, args ...any) []Check {
 	return []Check{{Status: Skipped, Message: fmt.Sprintf(format, args...)}}
 }
 
-// failIf returns fail, or else warn.
+// failIf returns fail or warn.
 func failIf(severe bool) reporter {
 	if severe {
 		return fail
@@ -44,28 +44,27 @@ func failIf(severe bool) reporter {
 	return warn
 }
 
-// advise, adviseYAML and adviseRun return one advice: a text, a text with YAML, and a text with a command.
 func advise(format string, args ...any) []Advice { return adviseYAML("", format, args...) }
 
 func adviseYAML(yaml, format string, args ...any) []Advice {
 	return []Advice{{Text: fmt.Sprintf(format, args...), YAML: yaml}}
 }
 
-// adviseRun lets the command act on the cluster that was checked.
+// adviseRun advises to run a command against the cluster that was checked.
 func (f *facts) adviseRun(command live.Command, format string, args ...any) []Advice {
 	return []Advice{{Text: fmt.Sprintf(format, args...), Command: command.For(f.chosen)}}
 }
 
-// adviseGrant returns the advice to grant the user permissions. What it does has no period.
+// adviseGrant advises to grant the user permissions. todo has no period.
 func (f *facts) adviseGrant(todo string, permissions []live.Permission, user string) []Advice {
 	return adviseYAML(live.Grants(permissions, live.Subject(user)), "%s; write this to a file, and %s:", todo,
 		live.Granting("apply", "-f", "FILE").For(f.chosen))
 }
 
-// adviseFirst points to the checks of a group that found the cause.
+// adviseFirst advises to fix the cause, which the checks of a group found.
 func adviseFirst(group string) []Advice { return advise("Fix the %s checks first.", group) }
 
-// causedBy returns the checks with the groups that may have found their cause.
+// causedBy sets the groups that may have found the cause.
 func causedBy(checks []Check, groups ...string) []Check {
 	for i := range checks {
 		checks[i].causes = groups
@@ -73,17 +72,17 @@ func causedBy(checks []Check, groups ...string) []Check {
 	return checks
 }
 
-// adviseEdit returns the advice to do something in the configuration, after a sentence that says why; empty for none.
+// adviseEdit advises to change the configuration. why is a sentence, or empty.
 func (f *facts) adviseEdit(yaml, todo, why string, args ...any) []Advice {
 	return adviseYAML(yaml, "%s", strings.TrimSpace(fmt.Sprintf(why, args...)+" In "+f.configuration.Origin+", "+todo))
 }
 
-// adviseInPod returns the advice to run doctor in the scheduler's pod.
+// adviseInPod advises to run doctor in the scheduler's pod.
 func (f *facts) adviseInPod(format string, args ...any) []Advice {
 	return f.adviseRun(f.configuration.Workload.DoctorCommand(), format, args...)
 }
 
-// adviseValues returns the advice to set values of the chart. What they do has no period.
+// adviseValues advises to set values of the chart. todo has no period.
 func (f *facts) adviseValues(todo string, values ...string) []Advice {
 	if command := f.configuration.Workload.HelmCommand(values...); command != nil {
 		return f.adviseRun(command, "%s, by the chart's values:", todo)
@@ -93,11 +92,11 @@ func (f *facts) adviseValues(todo string, values ...string) []Advice {
 
 // providerYAML returns one field of metricProvider.
 func providerYAML(field string, value any) string {
-	text, _ := yaml.Marshal(map[string]any{"metricProvider": map[string]any{field: value}}) // these values have a YAML
+	text, _ := yaml.Marshal(map[string]any{"metricProvider": map[string]any{field: value}}) // never fails for strings and maps
 	return string(text)
 }
 
-// oneLine returns the error's text as a message. Of a response of the API server it is the message.
+// oneLine returns the error on one line. Of an API server's Status it shows the message.
 func oneLine(err error) string {
 	if failed, ok := errors.AsType[*httpclient.StatusError](err); ok {
 		if status := statusOf(failed); status != nil {
@@ -107,7 +106,7 @@ func oneLine(err error) string {
 	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
 }
 
-// statusOf returns the Status in a response of the API server; nil if it is of another server.
+// statusOf returns the Status that an API server responded with; nil for another server's response.
 func statusOf(err *httpclient.StatusError) *metav1.Status {
 	var status metav1.Status
 	if json.Unmarshal(err.Body, &status) != nil || status.Kind != "Status" {
@@ -128,7 +127,7 @@ func rounded(d time.Duration) string {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// each returns the results of a check of each element.
+// each runs a check of each element.
 func each[T any](list []T, run func(T) []Check) (checks []Check) {
 	for _, element := range list {
 		checks = append(checks, run(element)...)

@@ -44,7 +44,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
 
-// healthy returns a source, and a cluster, in which nothing is wrong.
+// healthy returns a source and a cluster without faults.
 func healthy() *sourceFacts {
 	pod := schedulerPod()
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
@@ -99,7 +99,7 @@ func addReady(s *sourceFacts, name string) {
 	s.pods, s.configuration.Workload.Pods = append(s.pods, pod), append(s.configuration.Workload.Pods, name)
 }
 
-// withoutLoad returns what a plugin reads of the cpu of nodes without load.
+// withoutLoad returns the figures of cpu of nodes without load.
 func withoutLoad(nodes ...string) (figures []figure) {
 	for _, node := range nodes {
 		figures = append(figures, figure{Figure: reading.Figure{Name: "cpu", Window: 5 * time.Minute}, node: node})
@@ -107,7 +107,7 @@ func withoutLoad(nodes ...string) (figures []figure) {
 	return figures
 }
 
-// programs matches calls of programs that reach a cluster, and inContext the calls in the context here.
+// programs matches calls of programs that reach a cluster, and inContext those of them that name the context "here".
 var (
 	programs  = regexp.MustCompile(`\b(kubectl|helm) `)
 	inContext = regexp.MustCompile(`\b(kubectl( plimsoll [a-z-]+)? --context|helm --kube-context) here `)
@@ -133,19 +133,19 @@ func expectChosen(t *testing.T, f *facts, run func() []Check) (commands int) {
 	return commands
 }
 
-// allOf returns the checks of a report, and one with the command that restarts the scheduler.
+// allOf returns the checks of a report, and one more with the command that restarts the scheduler.
 func allOf(r *Report) []Check {
 	return append(slices.Concat(r.Checks, r.unchecked), Check{Advice: []Advice{{Command: r.Restart}}})
 }
 
-// reportChecked makes all checks. It expects no advice to point to checks that found nothing, or to another cluster.
+// reportChecked runs all checks. It expects no advice to point to checks without a finding, or to another cluster.
 func reportChecked(t *testing.T, f *facts) *Report {
 	t.Helper()
 	expectChosen(t, f, func() []Check { return allOf(reportOn(f)) })
 	r := reportOn(f)
 	for _, c := range r.Checks {
 		for _, group := range Groups() {
-			if len(c.Advice) > 0 && c.Advice[0] == adviseFirst(group)[0] && !r.foundIn(group) {
+			if len(c.Advice) > 0 && c.Advice[0] == adviseFirst(group)[0] && !r.groupNeedsFix(group) {
 				t.Errorf("%s: %s The %s checks found nothing.", c.ID, c.Advice[0].Text, group)
 			}
 		}
@@ -317,7 +317,7 @@ func TestReportOn_Faults(t *testing.T) {
 	}
 }
 
-// TestReportOn_NotChecked expects groups that lack a fact to say so, once each, with the reason.
+// TestReportOn_NotChecked expects each group without a fact to say so once, with the reason.
 func TestReportOn_NotChecked(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -361,7 +361,7 @@ func TestReportOn_NotChecked(t *testing.T) {
 	}
 }
 
-// TestSelect_NotChecked expects a selected check that lacks a fact not to pass. It fails if an error hides the fact.
+// TestSelect_NotChecked expects a selected check without a fact to be a warning, or an error if its cause is one.
 func TestSelect_NotChecked(t *testing.T) {
 	down := func(s *sourceFacts) {
 		s.Err, s.diagnosis, s.examination, s.figures = syscall.ECONNREFUSED, nil, nil, nil
@@ -395,7 +395,7 @@ func TestSelect_NotChecked(t *testing.T) {
 			var ids []string
 			for _, c := range r.Checks {
 				if c.Message != "not checked, because "+tt.reason {
-					continue // the source tells nothing of some checks
+					continue // some checks do not apply to the source
 				}
 				ids = append(ids, c.ID)
 				if c.Status != tt.status || len(c.Advice) != 1 {
@@ -421,7 +421,7 @@ func TestSelect_NotChecked(t *testing.T) {
 	}
 }
 
-// TestMetrics_NothingCounted expects no ✓ for counts of nothing, nor for those of a standby.
+// TestMetrics_NothingCounted expects no ✓ for counts of 0, nor for the counts of a standby.
 func TestMetrics_NothingCounted(t *testing.T) {
 	sample := func(name, label, value string, count model.SampleValue) *model.Sample {
 		return &model.Sample{
@@ -461,7 +461,7 @@ func TestMetrics_NothingCounted(t *testing.T) {
 	}
 }
 
-// Counters that cannot be read are no counters that move.
+// Counters that cannot be read must not count as counters that grow.
 func TestCheckFrozen_NotCounted(t *testing.T) {
 	s := healthy()
 	s.examination.Counted = false
@@ -471,7 +471,7 @@ func TestCheckFrozen_NotCounted(t *testing.T) {
 	}
 }
 
-// TestLinesFacts_Add expects room on a node that takes pods: without a line, or without load where that passes.
+// TestLinesFacts_Add expects that a node without a line passes, and a node without load if missingLoad lets it pass.
 func TestLinesFacts_Add(t *testing.T) {
 	line := func(percent float64, state load.State, above bool) (l explain.LoadLine) {
 		l.Percent[load.CPU], l.Node[load.CPU].State, l.Above[load.CPU] = percent, state, above
@@ -541,9 +541,9 @@ func TestCheckLines_OfClasses(t *testing.T) {
 	}
 }
 
-// TestReportOn_Messages expects what a check says of a fault, with its advice.
+// TestReportOn_Messages expects the message and the advice of each fault.
 func TestReportOn_Messages(t *testing.T) {
-	lone := func(s *sourceFacts) { // pods without an owner are no workload
+	lone := func(s *sourceFacts) { // pods without an owner are not of a workload
 		s.statistics = []live.Statistics{{StatisticsStatus: provider.StatisticsStatus{Label: "pods", Publisher: learned.NewPublisher()}}}
 	}
 	expired := func(f figure) func(*sourceFacts) {
@@ -693,7 +693,7 @@ func TestReportOn_Messages(t *testing.T) {
 		}, "scheduler.image", Warning, []string{"seems to run the stock scheduler"}},
 		{"a stock image beside the metrics of another scheduler", func(s *sourceFacts) {
 			s.metrics[0].Metric["pod"] = "other-1"
-			s.metrics = s.own(s.metrics)
+			s.metrics = s.ofScheduler(s.metrics)
 			s.configuration.Workload.Image = "registry.k8s.io/kube-scheduler:v1.36.3"
 		}, "scheduler.image", Warning, []string{"image registry.k8s.io/kube-scheduler:v1.36.3"}},
 		{"a stock image by what its metrics show", func(s *sourceFacts) {
@@ -822,8 +822,8 @@ func TestReportOn_Chosen(t *testing.T) {
 	}
 }
 
-// TestOwn expects samples of the scheduler's pods, and of no others. The API server and the kubelets have a build's version, too.
-func TestOwn(t *testing.T) {
+// TestOfScheduler expects samples of the scheduler's pods, and of no others. The API server and the kubelets export build_info too.
+func TestOfScheduler(t *testing.T) {
 	const nodes, build = "plimsoll_load_nodes", "kubernetes_build_info"
 	of := func(metric, namespace, pod model.LabelValue) *model.Sample {
 		sample := &model.Sample{Metric: model.Metric{"__name__": metric}}
@@ -852,7 +852,7 @@ func TestOwn(t *testing.T) {
 			if !tt.workload {
 				s.configuration.Workload = nil
 			}
-			if got := s.own(model.Vector{tt.sample}); len(got) != tt.want {
+			if got := s.ofScheduler(model.Vector{tt.sample}); len(got) != tt.want {
 				t.Errorf("%v, want %d of them", got, tt.want)
 			}
 		})
@@ -869,7 +869,7 @@ func otherScheduler(s *sourceFacts, lease, profile string) *live.Configuration {
 	}
 }
 
-// TestCheckSharedProfile_Unread expects to be told of schedulers that could have the same profile, and how to find out.
+// TestCheckSharedProfile_Unread expects a result for each scheduler that may have the same profile, with how to find out.
 func TestCheckSharedProfile_Unread(t *testing.T) {
 	s := healthy()
 	other := &live.Workload{Kind: "Pod", Namespace: "b", Name: "other"}
@@ -884,7 +884,7 @@ func TestCheckSharedProfile_Unread(t *testing.T) {
 	}
 }
 
-// TestCheckSharedProfile_Fine expects nothing of a scheduler with another profile, nor of one that shares the Lease.
+// TestCheckSharedProfile_Fine expects no result for a scheduler with another profile, nor for one that shares the Lease.
 func TestCheckSharedProfile_Fine(t *testing.T) {
 	s := healthy()
 	s.otherSchedulers = []*live.Configuration{otherScheduler(s, "other", "another"), otherScheduler(s, s.election().ResourceName, "plimsoll")}
@@ -893,7 +893,7 @@ func TestCheckSharedProfile_Fine(t *testing.T) {
 	}
 }
 
-// TestAddReaders expects the figures of what each plugin reads, and whether a plugin uses the deviation.
+// TestAddReaders expects the figures that each plugin reads, and whether a plugin uses the deviation.
 func TestAddReaders(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	m := load.Measurement{Stat: load.Stat{Mean: 0.5, StdDev: 0.1, Known: true}, Window: time.Minute, End: now}

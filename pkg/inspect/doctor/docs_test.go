@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
 )
 
-// TestDocs_Examples expects the examples in docs/see-why.md to have the lines that are printed, but for those left out at "...".
+// TestDocs_Examples expects the examples in docs/see-why.md to have the printed lines, except where "..." leaves some out.
 func TestDocs_Examples(t *testing.T) {
 	content, err := os.ReadFile("../../../docs/see-why.md")
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package doctor checks whether a cluster's scheduler can place pods by load. Facts are gathered once; checks are pure functions
-// of them.
+// Package doctor checks whether a scheduler can place pods by load. Checks are pure functions of facts, which it reads once.
 package doctor
 
 import (
@@ -12,17 +11,17 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
-// Status says how a check ended.
+// Status is how a check ended.
 type Status string
 
 const (
-	// OK means that nothing was found.
+	// OK means that there is nothing to fix.
 	OK Status = "ok"
-	// Warning means that the scheduler works, but not as well as it could, or that something could not be checked.
+	// Warning means that the scheduler works worse than it could, or that a fact is missing.
 	Warning Status = "warning"
-	// Skipped means that the check does not apply to what was asked for. Nothing is to be fixed.
+	// Skipped means that the check does not apply, or not yet. There is nothing to fix.
 	Skipped Status = "skipped"
-	// Error means that the scheduler, or a part of what is configured, does not work.
+	// Error means that the scheduler, or a configured part of it, does not work.
 	Error Status = "error"
 )
 
@@ -33,37 +32,37 @@ type Check struct {
 	ID    string `json:"id"`
 
 	Status Status `json:"status"`
-	// Message says in one line what was found.
+	// Message is the finding, in one line.
 	Message string `json:"message"`
-	// Advice is what to do, if Status is Warning or Error, or if a permission is lacking. One is enough.
+	// Advice has ways to fix a Warning or an Error, or to grant a missing permission. One is enough.
 	Advice []Advice `json:"advice,omitempty"`
 
-	// causes are groups. What they find is the cause, and comes before Advice.
+	// causes are groups of checks. If one of them has something to fix, the advice is to fix that first.
 	causes []string
-	// unchecked reports whether a fact is missing, so that the check was not made.
+	// unchecked reports that the check did not run, because a fact is missing.
 	unchecked bool
 }
 
-// Advice is something to do.
+// Advice is one way to fix a finding.
 type Advice struct {
-	// Text says in a sentence what to do.
+	// Text is a sentence.
 	Text string `json:"text"`
-	// Command, for a shell, or YAML does it. Both may be empty.
+	// Command, for a shell, or YAML carries it out. Both may be empty.
 	Command string `json:"command,omitempty"`
 	YAML    string `json:"yaml,omitempty"`
 }
 
 // Report is the result of all checks.
 type Report struct {
-	// Configuration is where the configuration comes from; empty if there is none.
+	// Configuration is the origin of the configuration; empty if there is none.
 	Configuration string  `json:"configuration,omitempty"`
 	Checks        []Check `json:"checks"`
-	// Restart is the command that makes the scheduler read a changed configuration; empty if that is not known.
+	// Restart is the command that restarts the scheduler with a changed configuration; empty if unknown.
 	Restart string `json:"restart,omitempty"`
 
-	// file is the file of the configuration on this machine; empty if the cluster has it.
+	// file is the local file of --config; empty if the configuration is in the cluster.
 	file string
-	// unchecked has a result for each check that lacks a fact. Checks has one for a group at most.
+	// unchecked has a result for each check that did not run. Checks has at most one of them for each group.
 	unchecked []Check
 }
 
@@ -92,7 +91,7 @@ type Selection struct {
 	OnlyProblems bool
 }
 
-// Validate fails if there is no check of a name.
+// Validate fails if a name is no check and no group.
 func (s *Selection) Validate() error {
 	groups := Groups()
 	for _, name := range s.Checks {
@@ -105,29 +104,29 @@ func (s *Selection) Validate() error {
 	return nil
 }
 
-// Select keeps the selected checks. A selected check that lacks a fact does not pass: it fails if an error hides the fact.
-// A selected check or group without a result is skipped.
+// Select keeps the selected checks. A selected check that did not run is a Warning, or an Error if its cause is one.
+// A selected check or group without a result is Skipped.
 func (r *Report) Select(s Selection) {
 	if len(s.Checks) > 0 {
 		r.Checks = slices.DeleteFunc(r.Checks, func(c Check) bool { return c.unchecked })
 		r.Checks = append(r.Checks, slices.DeleteFunc(r.unchecked, func(c Check) bool {
-			// Where its group is selected, the cause is too.
+			// The check that found the cause is in the same group, and is selected too.
 			return c.causes[0] == c.Group && !slices.Contains(s.Checks, c.ID)
 		})...)
 	}
-	isOf := func(c Check, name string) bool { return c.Group == name || c.ID == name }
+	hasName := func(c Check, name string) bool { return c.Group == name || c.ID == name }
 	r.Checks = slices.DeleteFunc(r.Checks, func(c Check) bool {
-		return len(s.Checks) > 0 && !slices.ContainsFunc(s.Checks, func(name string) bool { return isOf(c, name) })
+		return len(s.Checks) > 0 && !slices.ContainsFunc(s.Checks, func(name string) bool { return hasName(c, name) })
 	})
 	for _, name := range s.Checks {
-		if !slices.ContainsFunc(r.Checks, func(c Check) bool { return isOf(c, name) }) {
+		if !slices.ContainsFunc(r.Checks, func(c Check) bool { return hasName(c, name) }) {
 			group, _, _ := strings.Cut(name, ".")
 			r.Checks = append(r.Checks, Check{Group: group, ID: name, Status: Skipped, Message: name + " has nothing to check here"})
 		}
 	}
 	r.sort()
 	if s.OnlyProblems {
-		r.Checks = slices.DeleteFunc(r.Checks, func(c Check) bool { return !c.found() })
+		r.Checks = slices.DeleteFunc(r.Checks, func(c Check) bool { return !c.needsFix() })
 	}
 }
 
@@ -139,7 +138,7 @@ func (r *Report) sort() {
 
 // Found reports whether a check found something to fix.
 func (r *Report) Found() bool {
-	return slices.ContainsFunc(r.Checks, Check.found)
+	return slices.ContainsFunc(r.Checks, Check.needsFix)
 }
 
 // Failed reports whether a check found that something does not work.
@@ -147,12 +146,10 @@ func (r *Report) Failed() bool {
 	return slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Status == Error })
 }
 
-// found reports whether there is something to fix.
-func (c Check) found() bool { return c.Status == Warning || c.Status == Error }
+func (c Check) needsFix() bool { return c.Status == Warning || c.Status == Error }
 
-// foundIn reports whether the group has something to fix.
-func (r *Report) foundIn(group string) bool {
-	return slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Group == group && c.found() })
+func (r *Report) groupNeedsFix(group string) bool {
+	return slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Group == group && c.needsFix() })
 }
 
 // Options say what is checked.
@@ -162,7 +159,7 @@ type Options struct {
 }
 
 // Run checks the cluster. It fails if the API server does not answer, and with a *live.OptionError if the options are wrong.
-// Any other missing fact is a check that is not OK.
+// Any other failure is a check that is not OK.
 func Run(ctx context.Context, conn *live.Connection, o Options) (*Report, error) {
 	f, err := gather(ctx, conn, o)
 	if err != nil {
@@ -171,7 +168,7 @@ func Run(ctx context.Context, conn *live.Connection, o Options) (*Report, error)
 	return reportOn(f), nil
 }
 
-// reportOn makes all checks.
+// reportOn runs all checks.
 func reportOn(f *facts) *Report {
 	r := &Report{file: f.options.Configuration.File}
 	if f.configuration != nil {
@@ -188,7 +185,7 @@ func reportOn(f *facts) *Report {
 	r.sort()
 	for i := range r.Checks {
 		causes := r.Checks[i].causes
-		if cause := slices.IndexFunc(causes, r.foundIn); cause >= 0 {
+		if cause := slices.IndexFunc(causes, r.groupNeedsFix); cause >= 0 {
 			r.Checks[i].Advice = adviseFirst(causes[cause])
 		}
 	}
@@ -202,7 +199,7 @@ func reportOn(f *facts) *Report {
 	return r
 }
 
-// runAll adds the results of the checks. A group says once why it was not checked, unless it has something to fix.
+// runAll adds the results of the checks. A group shows one unchecked result, and none beside something to fix.
 func runAll[F any](r *Report, checks []check[F], facts F, prefix string) {
 	for _, c := range checks {
 		group, _, _ := strings.Cut(c.id, ".")
@@ -219,14 +216,14 @@ func runAll[F any](r *Report, checks []check[F], facts F, prefix string) {
 			if result.unchecked {
 				r.unchecked = append(r.unchecked, result)
 			}
-			if !result.unchecked || missing.group != group && !r.foundIn(group) {
+			if !result.unchecked || missing.group != group && !r.groupNeedsFix(group) {
 				r.Checks = append(r.Checks, result)
 			}
 		}
 	}
 }
 
-// escape escapes characters that could control a terminal, for every output. It keeps the lines of commands and YAML.
+// escape escapes characters that could control a terminal, for every output format.
 func (r *Report) escape() {
 	r.Configuration, r.Restart = text.Escape(r.Configuration), text.Escape(r.Restart)
 	for _, checks := range [][]Check{r.Checks, r.unchecked} {
@@ -241,7 +238,7 @@ func (r *Report) escape() {
 	}
 }
 
-// escapeLines escapes each line.
+// escapeLines keeps line breaks, which commands and YAML need.
 func escapeLines(lines string) string {
 	escaped := strings.Split(lines, "\n")
 	for i := range escaped {
@@ -259,7 +256,7 @@ func (r *Report) Print(p *terminal.Printer) {
 		OK: p.Painted(terminal.Green, "✓"), Warning: p.Painted(terminal.Yellow, "!"), Error: p.Painted(terminal.Red, "✗"),
 		Skipped: p.Painted(0, "-"),
 	}
-	group, advised, seen := "", false, map[Advice]bool{}
+	group, changesConfiguration, seen := "", false, map[Advice]bool{}
 	for i, c := range r.Checks {
 		if c.Group != group {
 			group = c.Group
@@ -271,18 +268,18 @@ func (r *Report) Print(p *terminal.Printer) {
 		}
 		for _, a := range c.Advice {
 			a.print(p, seen)
-			advised = advised || a.YAML != "" && c.Group != "permissions"
+			changesConfiguration = changesConfiguration || a.YAML != "" && c.Group != "permissions"
 		}
 	}
 	if len(r.Checks) == 0 {
 		p.Printf("\nNothing to fix.\n")
 	}
-	if advised && r.Restart != "" {
+	if changesConfiguration && r.Restart != "" {
 		p.Printf("\nThe scheduler reads a changed configuration when it restarts:\n      %s\n", r.Restart)
 	}
 }
 
-// print prints the advice, in full once.
+// print prints the advice in full the first time only.
 func (a Advice) print(p *terminal.Printer, seen map[Advice]bool) {
 	if seen[a] && a.YAML+a.Command != "" {
 		p.Printf("    As above.\n")

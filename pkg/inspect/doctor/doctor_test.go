@@ -71,7 +71,7 @@ func sourceAt(address string, pods ...*corev1.Pod) *sourceFacts {
 	}
 }
 
-// checksOf returns the checks of a group that the source's table has.
+// checksOf returns the results of a group of source checks.
 func checksOf(s *sourceFacts, group string) []Check {
 	r := &Report{}
 	runAll(r, sourceChecks(), s, "")
@@ -221,7 +221,7 @@ func TestTableChecks(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := sourceAt("http://10.0.0.9:2020")
-			s.diagnosis, s.examination, s.usesDeviation = nil, nil, true // as of any source that tells nothing more
+			s.diagnosis, s.examination, s.usesDeviation = nil, nil, true // as of any source but a Prometheus
 			clock := testingclock.NewFakePassiveClock(now)
 			loads := readingtest.New(clock)
 			loads.MeasureAll(tt.loads, nil)
@@ -342,7 +342,7 @@ func TestWaitingChecks(t *testing.T) {
 				Workload: &live.Workload{Kind: "Pod", Namespace: "b", Name: "other"},
 			}}
 			if tt.leading {
-				f.configuration.Workload.Name = "" // nothing is known but that it runs
+				f.configuration.Workload.Name = "" // only its command line is known
 			}
 			checks := f.checkWaiting()
 			if len(checks) != 1 || checks[0].Status != tt.want {
@@ -361,7 +361,7 @@ func TestWaitingChecks(t *testing.T) {
 	}
 }
 
-// TestReportOn_HostileText expects no output of the report to steer a terminal, whatever users of the cluster write.
+// TestReportOn_HostileText expects no output to control a terminal, whatever users of the cluster write.
 func TestReportOn_HostileText(t *testing.T) {
 	const evil = "x\x1b[2Jy\u202ez"
 	s := healthy()
@@ -492,23 +492,24 @@ func TestNeededPermissions(t *testing.T) {
 			t.Errorf("%+v has no purpose", r)
 		}
 		for _, verb := range r.Verbs {
-			right := verb + " " + live.ResourceName(r.Group, r.Resource)
-			needed[right] = true
-			// A role of kube-system has that one.
-			if !granted[right] && r.Resource != "configmaps" {
-				t.Errorf("%s is checked, and the chart does not grant it", right)
+			permission := verb + " " + live.ResourceName(r.Group, r.Resource)
+			needed[permission] = true
+			// A Role in kube-system grants this one.
+			if !granted[permission] && r.Resource != "configmaps" {
+				t.Errorf("%s is checked, and the chart does not grant it", permission)
 			}
 		}
 	}
-	for right := range granted {
-		// Old names, what only old clients or other API servers ask, and what only preparing a binding takes.
-		status, ofStatus := strings.CutSuffix(right, " resourceclaims.resource.k8s.io/status")
-		if strings.Contains(right, ".extensions") || strings.HasSuffix(right, " bindings") || strings.HasSuffix(right, "pods/finalizers") ||
+	for permission := range granted {
+		// Old names, permissions of old clients and other API servers, and of what only prepares a binding.
+		status, ofStatus := strings.CutSuffix(permission, " resourceclaims.resource.k8s.io/status")
+		if strings.Contains(permission, ".extensions") || strings.HasSuffix(permission, " bindings") ||
+			strings.HasSuffix(permission, "pods/finalizers") ||
 			ofStatus && slices.Contains([]string{"get", "list", "watch"}, status) {
 			continue
 		}
-		if !needed[right] {
-			t.Errorf("%s is granted by the chart, and not checked", right)
+		if !needed[permission] {
+			t.Errorf("%s is granted by the chart, and not checked", permission)
 		}
 	}
 	for version, wants := range map[string][2]bool{"v1.35.9": {false, false}, "v1.36.0": {true, false}, "v1.37.1": {true, true}} {
@@ -539,7 +540,7 @@ func TestGrants(t *testing.T) {
 	var kinds []string
 	rules := map[string][]rbacv1.PolicyRule{}
 	for document := range strings.SplitSeq(got, "---\n") {
-		var role rbacv1.Role // the fields of all four kinds but for subjects and roleRef
+		var role rbacv1.Role // has the fields of all four kinds except subjects and roleRef
 		var binding rbacv1.RoleBinding
 		if err := errors.Join(yaml.Unmarshal([]byte(document), &role), yaml.Unmarshal([]byte(document), &binding)); err != nil {
 			t.Fatal(err)
@@ -586,7 +587,7 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-// Through the API server's proxy, the in-cluster address of a Service leads nowhere. The query a b is a+b in a URL.
+// Commands must use the API server's proxy, because the address of a Service only works in the cluster. The query a b is a+b in a URL.
 func TestQueryCommand_ThroughTheProxy(t *testing.T) {
 	s := sourceAt("http://prometheus-operated.monitoring.svc:9090", schedulerPod())
 	s.diagnosis.Endpoint = "http://prometheus-operated.monitoring.svc:9090/prefix/api/v1/query"
@@ -624,7 +625,7 @@ func TestCommands_Quoted(t *testing.T) {
 	}
 }
 
-// TestFault_HostedSource expects the message and no advice about a Prometheus. No stage is fine where the address is unknown.
+// TestFault_HostedSource expects the message, and no advice about a Prometheus. No stage is OK if the address is unknown.
 func TestFault_HostedSource(t *testing.T) {
 	status := func(code int) error {
 		return &httpclient.StatusError{Code: code, Hint: "the application key lacks a scope"}

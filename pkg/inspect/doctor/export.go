@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// advice returns what to do, as text.
+// advice returns all advice as text.
 func (c Check) advice() string {
 	var b strings.Builder
 	for _, a := range c.Advice {
@@ -52,8 +52,8 @@ type junitFailure struct {
 	Advice  string `xml:",chardata"`
 }
 
-// WriteJUnit writes the report as JUnit's XML: a suite for each group. Checks fail from the status failOn on. Results of one check
-// have names of their own, because readers keep one result a name.
+// WriteJUnit writes the report as JUnit XML, with a suite for each group. Checks fail from the status failOn on.
+// Several results of a check are numbered, because readers keep one result for each name.
 func (r *Report) WriteJUnit(w io.Writer, failOn Status) error {
 	var all junitSuites
 	results := map[string]int{}
@@ -67,7 +67,7 @@ func (r *Report) WriteJUnit(w io.Writer, failOn Status) error {
 			row.Name = fmt.Sprintf("%s (%d)", c.ID, results[c.ID])
 		}
 		switch {
-		case c.found() && (failOn == Warning || c.Status == Error):
+		case c.needsFix() && (failOn == Warning || c.Status == Error):
 			row.Failure = &junitFailure{Message: c.Message, Type: string(c.Status), Advice: c.advice()}
 			suite.Failures++
 		case c.Status == Skipped:
@@ -144,10 +144,10 @@ type (
 	}
 )
 
-const documentation = "https://github.com/plimsoll-scheduler/plimsoll/blob/main/docs/see-why.md#doctor"
+const documentationURL = "https://github.com/plimsoll-scheduler/plimsoll/blob/main/docs/see-why.md#doctor"
 
-// artifact returns the URI of the file of --config. Without a file it is a path of the object that holds the configuration.
-// GitHub's code scanning refuses a result without a path. The path need not exist.
+// artifact returns the URI of the file of --config, or else a path made of the configuration's origin.
+// GitHub's code scanning refuses a result without a path, which need not exist.
 func (r *Report) artifact() string {
 	path := filepath.ToSlash(r.file)
 	if path == "" {
@@ -161,14 +161,14 @@ func (r *Report) artifact() string {
 	return u.String()
 }
 
-// WriteSARIF writes the report as SARIF 2.1.0, with all checks as rules. version is that of the program.
+// WriteSARIF writes the report as SARIF 2.1.0, with all checks as rules. version is the program's.
 func (r *Report) WriteSARIF(w io.Writer, version string) error {
 	run := sarifRun{
-		Tool:    sarifTool{sarifDriver{Name: "kubectl-plimsoll doctor", Version: version, InformationURI: documentation}},
+		Tool:    sarifTool{sarifDriver{Name: "kubectl-plimsoll doctor", Version: version, InformationURI: documentationURL}},
 		Results: []sarifResult{},
 	}
 	for _, id := range IDs() {
-		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, sarifRule{ID: id, HelpURI: documentation})
+		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, sarifRule{ID: id, HelpURI: documentationURL})
 	}
 	where := []sarifLocation{{Physical: sarifPhysicalLocation{sarifArtifact{r.artifact()}, sarifRegion{1}}}}
 	if r.Configuration != "" {

@@ -70,8 +70,8 @@ func (e *Exporter) Serve(ctx context.Context, listener net.Listener, interval ti
 	return err
 }
 
-// Run runs the checks at once and then after each interval, until ctx is done. A run takes at most the interval. Run fails if an
-// option is wrong at first.
+// Run runs the checks now and after each interval, until ctx is done. A run takes at most the interval.
+// Run fails if the first run finds an option wrong.
 func (e *Exporter) Run(ctx context.Context, interval time.Duration) error {
 	ticker := e.clock.NewTicker(interval)
 	defer ticker.Stop()
@@ -91,7 +91,7 @@ func (e *Exporter) Run(ctx context.Context, interval time.Duration) error {
 	}
 }
 
-// store shows the results of a run. All checks have all statuses, so that an alert ends. A run without results changes none.
+// store sets the metrics. Every check has a value for every status, so that an alert ends. A failed run keeps the values.
 func (e *Exporter) store(ctx context.Context, report *Report, err error) {
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "The checks could not be run")

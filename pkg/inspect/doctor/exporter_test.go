@@ -15,7 +15,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
-// TestExporter runs twice with results, of which the first has an error, and then without. The clock starts at 946684800 s.
+// TestExporter has three runs: with an error among the results, without one, and without results. The clock starts at 946684800 s.
 func TestExporter(t *testing.T) {
 	fixed := sampleReport()
 	fixed.Checks[1].Status = OK
@@ -65,7 +65,7 @@ func TestExporter(t *testing.T) {
 	})
 }
 
-// TestExporter_WrongOption expects a wrong option to end the program, and not a later one, such as of a Deployment that was deleted.
+// TestExporter_WrongOption expects a wrong option to end the first run only. Later, it may be a Deployment that was deleted.
 func TestExporter_WrongOption(t *testing.T) {
 	wrong := live.OptionErrorf("--config: no such file")
 	for name, tt := range map[string]struct {

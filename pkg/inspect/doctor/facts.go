@@ -31,13 +31,13 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
 )
 
-// facts are what was read of a cluster. Beside a fact that may be missing is the error that says why.
+// facts are all that the checks read. A fact that may be missing has an error beside it.
 type facts struct {
 	options Options
 	chosen  live.Chosen
 	now     time.Time
 	server  live.Server
-	// commandVersion is the Kubernetes version that this program is compiled with.
+	// commandVersion is the Kubernetes version of this program.
 	commandVersion string
 	// inPod reports whether the program runs in a pod of the scheduler.
 	inPod bool
@@ -51,25 +51,25 @@ type facts struct {
 	// missing are the kinds that the user cannot list.
 	missing []live.MissingKind
 	user    string
-	// powerModelFile is the file of this machine that NODE_POWER_MODEL names.
+	// powerModelFile is the local file that NODE_POWER_MODEL names.
 	powerModelFile string
 
-	// sources are those of load. If clusterErr is set, there is one without a reader.
+	// sources are the sources of load. If needCluster fails, there is one empty source, so that its checks say why.
 	sources    []*sourceFacts
 	statistics []live.Statistics
 	lines      []linesFacts
-	// linesOf are the load lines that hold for a reader's nodes, by name.
+	// linesOf has the load lines of each reader, by node name.
 	linesOf    map[*reading.Reader]map[string]explain.LoadLine
 	clusterErr error
 
 	permissions permissionFacts
-	// otherSchedulers are the configurations of other schedulers. unreadSchedulers are other schedulers without one that can be read.
+	// otherSchedulers are the configurations of other schedulers. Those of unreadSchedulers could not be read.
 	otherSchedulers  []*live.Configuration
 	unreadSchedulers []live.Unread
 	lease            *coordinationv1.Lease
 	leaseErr         error
-	// metrics are those of the scheduler. Both they and metricsErr are nil if no scheduler is known. metricsFrom says where they were
-	// read. metricsPod is empty if they are of all pods.
+	// metrics are the scheduler's. If no scheduler is known, metrics and metricsErr are nil.
+	// metricsFrom says where they were read. metricsPod is empty if they are of all pods.
 	metrics                 model.Vector
 	metricsPod, metricsFrom string
 	metricsErr              error
@@ -77,17 +77,17 @@ type facts struct {
 	rebalancer rebalancerFacts
 }
 
-// sourceFacts are what was read of one source of load.
+// sourceFacts are the facts of one source of load.
 type sourceFacts struct {
 	*facts
 	live.Source
-	// token is what the token file holds; empty if there is none.
+	// token is the content of the token file; empty if there is none.
 	token string
-	// windows are those over which load is read, sorted. usesDeviation reports whether a plugin uses standard deviations.
+	// windows are the windows of the load that plugins read, sorted. usesDeviation reports whether a plugin uses standard deviations.
 	windows       []time.Duration
 	usesDeviation bool
 	figures       []figure
-	// diagnosis and examination are those of a Prometheus.
+	// diagnosis and examination are nil unless the source is a Prometheus.
 	diagnosis      *diagnosis.Diagnosis
 	examination    *diagnosis.Examination
 	examinationErr error
@@ -96,20 +96,20 @@ type sourceFacts struct {
 // linesFacts are the load lines, or the rules on node metrics, of one plugin of a profile.
 type linesFacts struct {
 	profile, plugin string
-	// class is the argument with the line of a class of pods; empty for pods of no class.
+	// class is the argument that sets the line of a class of pods; empty for pods without a class.
 	class string
-	// rules reports whether the plugin rejects nodes by rules. Else it has load lines.
+	// rules is true for rules on node metrics, and false for load lines.
 	rules bool
-	// waives reports whether pods are placed above the lines where no node is below.
+	// waives reports whether a pod that would find no node is placed anyway.
 	waives bool
-	// limits reports whether a line or rule holds for any node.
+	// limits reports whether a node has a line or rule.
 	limits bool
-	// nodes counts the nodes that take pods without tolerations. above names the ones that are above a line, or rejected otherwise.
+	// nodes counts the nodes that accept pods without tolerations. above names the nodes above a line, or rejected by a rule.
 	nodes int
 	above []string
-	// unmeasured are the nodes of above that are rejected because their load is not known.
+	// unmeasured names the nodes of above that are rejected for lack of load.
 	unmeasured []string
-	// invalid are nodes with an annotation that is not used; problem is of the first.
+	// invalid names the nodes whose annotation is invalid. problem says what is wrong with the first.
 	invalid []string
 	problem string
 }
@@ -119,9 +119,9 @@ type figure struct {
 	reading.Figure
 	node   string
 	maxAge time.Duration
-	// metric tells a node metric from load.
+	// metric is true for a node metric, and false for load.
 	metric bool
-	// deviation is that of a mean; windowed reports whether it was measured over a window.
+	// deviation is the standard deviation of a mean; windowed reports whether it was measured over a window.
 	deviation float64
 	windowed  bool
 }
@@ -139,16 +139,15 @@ func (f *facts) needObjects() *gap {
 	return gapIf(f.objectsErr != nil, "nodes and pods cannot be listed", "permissions")
 }
 
-// needCluster needs the configuration with the objects in a simulation, which reads the sources.
+// needCluster needs a simulation of the cluster, which reads the sources.
 func (f *facts) needCluster() *gap {
 	return cmp.Or(f.needConfiguration(), f.needObjects(),
 		gapIf(f.clusterErr != nil, "the scheduler does not start with the configuration", "configuration"))
 }
 
-// needLines needs load lines, or rules.
 func (f *facts) needLines() *gap { return gapIf(len(f.lines) == 0, "", "") }
 
-// needAnswers needs an answer of all sources that were asked: without, nodes are compared with nothing.
+// needAnswers needs an answer of all sources that were asked. Without load, nodes cannot be compared with their lines.
 func (f *facts) needAnswers() *gap {
 	for _, s := range f.sources {
 		if missing := s.needAnswer(); missing != nil && s.needCluster() == nil {
@@ -158,18 +157,18 @@ func (f *facts) needAnswers() *gap {
 	return nil
 }
 
-// needMetrics needs the scheduler's metrics, unless none is known.
+// needMetrics accepts missing metrics where no scheduler is known.
 func (f *facts) needMetrics() *gap {
 	return gapIf(f.metricsErr != nil, "the scheduler's metrics could not be read", "scheduler")
 }
 
-// needCluster needs nodes, too, or a failure: without nodes, most sources are not asked.
+// needCluster also needs nodes: without nodes, most sources are not asked. A failure shows that this one was.
 func (s *sourceFacts) needCluster() *gap {
 	unasked := len(s.nodes) == 0 && (s.Err == nil || errors.Is(s.Err, source.ErrNoNodes))
 	return cmp.Or(s.facts.needCluster(), gapIf(unasked, "the cluster has no nodes", "nodes"))
 }
 
-// needAnswer needs a source that answered, though maybe without load of any node.
+// needAnswer needs an answer, even one without load of any node.
 func (s *sourceFacts) needAnswer() *gap {
 	answered := s.Err == nil || s.diagnosis != nil && (len(s.diagnosis.Tried) > 0 ||
 		slices.ContainsFunc(s.diagnosis.Queries, func(q diagnosis.QueryDiagnosis) bool { return !isFailure(q.Err) }))
@@ -186,7 +185,7 @@ func (s *sourceFacts) needExamination() *gap {
 
 func (s *sourceFacts) needPrometheus() *gap { return gapIf(s.diagnosis == nil, "", "") }
 
-// needLoadPlugin needs a plugin that reads more than node metrics.
+// needLoadPlugin needs a plugin that reads load, beside node metrics.
 func (s *sourceFacts) needLoadPlugin() *gap { return gapIf(len(s.windows) == 0, "", "") }
 
 // workload returns the scheduler that runs with the configuration; nil if only its command line is known, or nothing.
@@ -279,7 +278,7 @@ func (g *gatherer) readSources(ctx context.Context, objects []runtime.Object) er
 	for _, source := range cluster.Sources() {
 		s := &sourceFacts{facts: g.facts, Source: source, token: string(source.Spec.MetricProvider.Token)}
 		if file := cmp.Or(g.options.Source.TokenFile, source.Spec.MetricProvider.TokenFile); file != "" {
-			content, _ := os.ReadFile(file) // without it nothing is said of the token
+			content, _ := os.ReadFile(file) // the source's own error reports it
 			s.token = string(content)
 		}
 		s.addReaders()
@@ -304,25 +303,25 @@ func (g *gatherer) readLines(ctx context.Context, cluster *live.Cluster) error {
 		for _, plugin := range cluster.Explainers(profile.SchedulerName) {
 			limits := plugins.Find(plugin.Name()).Limits(configlint.ArgsOf(profile, plugin.Name()))
 			if !limits.Filters {
-				continue // its line is one to fill nodes up to
+				continue // the line is a target to fill nodes up to
 			}
 			l := linesFacts{profile: profile.SchedulerName, plugin: plugin.Name(), waives: limits.Waives}
-			found := []linesFacts{l}
+			all := []linesFacts{l}
 			if reader, ok := plugin.(explain.LoadReader); ok {
-				of := map[string]explain.LoadLine{}
+				lines := map[string]explain.LoadLine{}
 				for _, node := range nodes {
-					of[node.Node().Name] = reader.LoadLine(cycle, node)
+					lines[node.Node().Name] = reader.LoadLine(cycle, node)
 				}
-				g.linesOf[reader.Reader()] = of
-				found = l.compare(nodes, of)
+				g.linesOf[reader.Reader()] = lines
+				all = l.compare(nodes, lines)
 			} else {
-				found[0].rules = true
+				all[0].rules = true
 				for _, node := range nodes {
-					found[0].addRules(node.Node(), plugin.Explain(ctx, cycle, estimate.Stranger(), node))
+					all[0].addRules(node.Node(), plugin.Explain(ctx, cycle, estimate.Stranger(), node))
 				}
 			}
-			for _, l := range found {
-				l.limits = l.limits && configlint.Filters(profile, plugin.Name()) // else no pod is kept from a node
+			for _, l := range all {
+				l.limits = l.limits && configlint.Filters(profile, plugin.Name()) // else the plugin rejects no node
 				g.lines = append(g.lines, l)
 			}
 		}
@@ -330,22 +329,22 @@ func (g *gatherer) readLines(ctx context.Context, cluster *live.Cluster) error {
 	return nil
 }
 
-// compare compares the nodes with the line of pods of no class, and then with that of each class.
+// compare compares the nodes with the line of pods without a class, and then with the line of each class.
 func (l linesFacts) compare(nodes []fwk.NodeInfo, lines map[string]explain.LoadLine) []linesFacts {
-	found := []linesFacts{l}
+	all := []linesFacts{l}
 	for _, node := range nodes {
 		line := lines[node.Node().Name]
-		found[0].addLine(node.Node(), line)
-		found[0].addAnnotation(node.Node(), line)
+		all[0].addLine(node.Node(), line)
+		all[0].addAnnotation(node.Node(), line)
 		for class := range line.Classes {
-			if len(found) == class+1 {
+			if len(all) == class+1 {
 				l.class = explain.LineOf(class)
-				found = append(found, l)
+				all = append(all, l)
 			}
-			found[class+1].addLine(node.Node(), line.OfClass(class))
+			all[class+1].addLine(node.Node(), line.OfClass(class))
 		}
 	}
-	return found
+	return all
 }
 
 func (l *linesFacts) addAnnotation(node *corev1.Node, line explain.LoadLine) {
@@ -355,7 +354,6 @@ func (l *linesFacts) addAnnotation(node *corev1.Node, line explain.LoadLine) {
 	}
 }
 
-// addRules adds a node with the rules that hold for it.
 func (l *linesFacts) addRules(node *corev1.Node, terms explain.Terms) {
 	var limits []explain.Limit
 	if limiter, ok := terms.(explain.Limiter); ok {
@@ -364,7 +362,7 @@ func (l *linesFacts) addRules(node *corev1.Node, terms explain.Terms) {
 	l.add(node, len(limits) > 0, slices.ContainsFunc(limits, func(limit explain.Limit) bool { return limit.Exceeded }), false)
 }
 
-// addLine adds a node with its load line. The plugin decides about nodes without load, too.
+// addLine adds a node with its load line. A node without load is above it if the plugin rejects such nodes.
 func (l *linesFacts) addLine(node *corev1.Node, line explain.LoadLine) {
 	limited, above, measured := false, false, false
 	for r, percent := range line.Percent {
@@ -374,7 +372,7 @@ func (l *linesFacts) addLine(node *corev1.Node, line explain.LoadLine) {
 	l.add(node, limited, above, above && !measured)
 }
 
-// add adds a node, limited by a line or rule or not.
+// add adds a node that accepts pods without tolerations. limited reports whether it has a line or rule.
 func (l *linesFacts) add(node *corev1.Node, limited, above, unmeasured bool) {
 	repels := func(t corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }
 	if node.Spec.Unschedulable || slices.ContainsFunc(node.Spec.Taints, repels) {
@@ -390,7 +388,7 @@ func (l *linesFacts) add(node *corev1.Node, limited, above, unmeasured bool) {
 	}
 }
 
-// examine asks a Prometheus what a refresh does not ask.
+// examine sends a Prometheus the queries that a refresh does not need.
 func (s *sourceFacts) examine(ctx context.Context, p *prometheus.Source) {
 	d := p.Diagnosis()
 	if s.diagnosis = &d; s.needAnswer() != nil {
@@ -402,7 +400,7 @@ func (s *sourceFacts) examine(ctx context.Context, p *prometheus.Source) {
 	}
 }
 
-// addReaders adds what the plugins read of the source, whatever the statistic. Equal readers have the same figures.
+// addReaders adds the figures that the plugins read from the source. Equal requests have equal figures.
 func (s *sourceFacts) addReaders() {
 	cycle := framework.NewCycleState()
 	seen := map[string]bool{}

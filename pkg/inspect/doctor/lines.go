@@ -8,7 +8,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 )
 
-// checkLines compares the nodes with the load lines and rules. Without a node that passes, pods wait, or they have no effect.
+// checkLines checks that each line or rule leaves a node. If none is left, pods wait, or the limit is waived.
 func (f *facts) checkLines() []Check {
 	return each(f.lines, func(l linesFacts) []Check {
 		name, nodes := l.plugin+" of profile "+text.Excerpt(l.profile), text.Count(l.nodes, "node")
@@ -28,7 +28,8 @@ func (f *facts) checkLines() []Check {
 			"See the load of the nodes beside their lines:")
 		if l.rules {
 			passes, fails, change = "not rejected by its rules", "rejected by its rules", "change the rules"
-			see = advise("In %s, change the rules of %s, or find out why the metrics of all nodes are like this.", f.configuration.Origin, name)
+			see = advise("In %s, change the rules of %s, or find out why the metrics of all nodes are like this.",
+				f.configuration.Origin, name)
 		}
 		switch {
 		case !l.limits:
@@ -38,7 +39,8 @@ func (f *facts) checkLines() []Check {
 		case l.waives:
 			return warn(see, "%s: all %s %s (%s), which is waived for every pod", name, nodes, fails, text.FirstN(l.above))
 		}
-		found := fail(append(f.adviseEdit("whenNoneFits: Relax\n", change+" of "+name+", or let pods in where no node passes:", ""), see...),
+		advice := f.adviseEdit("whenNoneFits: Relax\n", change+" of "+name+", or let pods in where no node passes:", "")
+		found := fail(append(advice, see...),
 			"%s: all %s %s (%s); no pod is placed while they are", name, nodes, fails, text.FirstN(l.above))
 		if len(l.unmeasured) == 0 {
 			return found
@@ -47,14 +49,15 @@ func (f *facts) checkLines() []Check {
 	})
 }
 
-// checkAnnotations checks the annotations that state a node's own load line.
+// checkAnnotations checks the annotations that set a node's load line.
 func (f *facts) checkAnnotations() []Check {
 	return each(f.lines, func(l linesFacts) []Check {
 		if len(l.invalid) == 0 {
 			return nil
 		}
 		command := live.Kubectl("annotate", "--overwrite", "node", l.invalid[0], loadthreshold.Annotation+"=cpu=70")
-		return warn(f.adviseRun(command, "The thresholds of the profile count instead. Correct the annotation, such as for 70 %% of cpu by:"),
+		return warn(
+			f.adviseRun(command, "The thresholds of the profile count instead. Correct the annotation, such as for 70 %% of cpu by:"),
 			"%s has an annotation that is not used on %s (%s): %s", l.plugin, text.Count(len(l.invalid), "node"), text.FirstN(l.invalid),
 			l.problem)
 	})

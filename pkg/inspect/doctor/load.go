@@ -24,10 +24,10 @@ import (
 )
 
 // String names the figure, such as "node-1 cpu over 5m".
-func (f *figure) String() string { return f.node + " " + f.what() }
+func (f *figure) String() string { return f.node + " " + f.statistic() }
 
 // what names what was measured of the node. Plugins may read several windows of one resource.
-func (f *figure) what() string {
+func (f *figure) statistic() string {
 	if f.metric {
 		return fmt.Sprintf("metric %q", text.Excerpt(f.Name))
 	}
@@ -299,15 +299,15 @@ func (s *sourceFacts) checkMeasured() []Check {
 		nodes, advice = s.diagnosis.NodeCount, s.adviseMissing()
 	}
 	if len(missing) == 0 {
-		return ok("the load of all %s is known: %s", text.Count(nodes, "node"), strings.Join(s.readNames(), ", "))
+		return ok("the load of all %s is known: %s", text.Count(nodes, "node"), strings.Join(s.statisticNames(), ", "))
 	}
 	// What enabled plugins read is named, where a node has some of it.
 	known := namesOf(s.figuresOf(func(f *figure) bool { return f.isLoad() && slices.Contains(missing, f.node) }), nodeOf)
 	if len(known) == 0 {
 		return failIf(len(missing) == nodes)(advice, "nodes without load: %d of %d (%s)", len(missing), nodes, text.FirstN(missing))
 	}
-	return each(s.readNames(), func(read string) []Check {
-		without := namesOf(s.figuresOf(func(f *figure) bool { return !f.metric && !f.known() && f.what() == read }), nodeOf)
+	return each(s.statisticNames(), func(read string) []Check {
+		without := namesOf(s.figuresOf(func(f *figure) bool { return !f.metric && !f.known() && f.statistic() == read }), nodeOf)
 		if len(without) == 0 {
 			return nil
 		}
@@ -316,9 +316,9 @@ func (s *sourceFacts) checkMeasured() []Check {
 	})
 }
 
-// readNames names the load that enabled plugins read, such as "cpu over 5m" and "memory 0.95-quantile over 1h".
-func (s *sourceFacts) readNames() []string {
-	return namesOf(s.figuresOf(func(f *figure) bool { return !f.metric }), (*figure).what)
+// statisticNames names the load that enabled plugins read, such as "cpu over 5m" and "memory 0.95-quantile over 1h".
+func (s *sourceFacts) statisticNames() []string {
+	return namesOf(s.figuresOf(func(f *figure) bool { return !f.metric }), (*figure).statistic)
 }
 
 // checkUnnamed checks the nodes without load that no label names, beside the series that name no node.
@@ -363,7 +363,7 @@ func (s *sourceFacts) checkContested() []Check {
 // sets in use. One of them may be a tenant's, used while the exporter was down.
 func (s *sourceFacts) keptSets() (kept []source.TargetSet) {
 	for _, sample := range s.metrics {
-		if !s.isOfSet(sample) {
+		if !s.isTargetSet(sample) {
 			continue
 		}
 		m := sample.Metric
@@ -382,8 +382,8 @@ func (s *sourceFacts) keptSets() (kept []source.TargetSet) {
 	return kept
 }
 
-// isOfSet reports whether a sample of the running scheduler's metrics is a target set of the source.
-func (s *sourceFacts) isOfSet(sample *model.Sample) bool {
+// isTargetSet reports whether a sample of the running scheduler's metrics is a target set of the source.
+func (s *sourceFacts) isTargetSet(sample *model.Sample) bool {
 	return sample.Metric[model.MetricNameLabel] == refresh.TargetSetNodes && string(sample.Metric["source"]) == s.Label
 }
 
@@ -426,7 +426,7 @@ func (s *sourceFacts) checkRivals(keepsOthers bool) []Check {
 		return nil // the check of clusters reports it
 	}
 	message := "%s named by several target sets: %s is used, %s is ignored"
-	known := !keepsOthers && slices.ContainsFunc(s.metrics, s.isOfSet)
+	known := !keepsOthers && slices.ContainsFunc(s.metrics, s.isTargetSet)
 	if !known {
 		message = "%s named by several target sets: for a scheduler that starts now, %s is used, %s is ignored"
 	}
@@ -584,13 +584,13 @@ func (s *sourceFacts) slowest() (node string, interval time.Duration) {
 	return node, all[node].Interval
 }
 
-// samplesOfWindow is how many samples a window needs. A deviation is of rates over fifths of the window; a rate needs two samples.
-const samplesOfWindow = 5
+// samplesPerWindow is how many samples a window needs. A deviation is of rates over fifths of the window; a rate needs two samples.
+const samplesPerWindow = 5
 
 // windowOf returns the window for samples at an interval, up to an hour.
 func windowOf(interval time.Duration) time.Duration {
 	const step = 5 * time.Second
-	return min((samplesOfWindow*interval + step - 1).Truncate(step), time.Hour)
+	return min((samplesPerWindow*interval + step - 1).Truncate(step), time.Hour)
 }
 
 func (s *sourceFacts) checkScrape() []Check {
@@ -600,7 +600,7 @@ func (s *sourceFacts) checkScrape() []Check {
 		return nil
 	}
 	message := fmt.Sprintf("nodes are measured every %s (%s), over a window of %s", rounded(interval), node, window)
-	if interval <= window/samplesOfWindow+time.Second/2 {
+	if interval <= window/samplesPerWindow+time.Second/2 {
 		return ok("%s", message)
 	}
 	yaml := fmt.Sprintf("window: %s\n", max(windowOf(interval), 10*time.Second))

@@ -90,7 +90,7 @@ func TestCheckPowerModels(t *testing.T) {
 					t.Errorf("%s\nmust have %q", text, want)
 				}
 			}
-			// Whatever the file has, the scheduler must start.
+			// The scheduler must start with any file.
 			if len(simulated.NodePowerModel)+len(simulated.NodePowerModels) == 0 {
 				t.Error("the configuration to examine has no model")
 			}

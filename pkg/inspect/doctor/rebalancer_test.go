@@ -50,7 +50,7 @@ func TestReportOn_Rebalancer(t *testing.T) {
 		name  string
 		facts func(*sourceFacts)
 		id    string
-		want  Status // empty where the check says nothing
+		want  Status // empty for no result
 		texts []string
 	}{
 		{"no rebalancer", func(s *sourceFacts) { s.rebalancer.name = "" }, "rebalancer.budgets", "", nil},
@@ -137,7 +137,7 @@ func TestReportOn_Rebalancer(t *testing.T) {
 			for _, a := range c.Advice {
 				text += "\n" + a.Text + "\n" + a.Command + "\n" + a.YAML
 			}
-			if c.Status != tt.want || (c.found()) != (len(c.Advice) > 0) {
+			if c.Status != tt.want || (c.needsFix()) != (len(c.Advice) > 0) {
 				t.Errorf("%s: %s, want %s", c.Status, text, tt.want)
 			}
 			for _, want := range tt.texts {
@@ -174,7 +174,7 @@ func TestStateOf(t *testing.T) {
 	}
 }
 
-// TestReadRebalancers has the descheduler as its chart installs it, Koordinator's, and OpenShift's.
+// TestReadRebalancers reads the descheduler as its chart installs it, Koordinator's and OpenShift's.
 func TestReadRebalancers(t *testing.T) {
 	spec := func(command, configMap string) corev1.PodSpec {
 		return corev1.PodSpec{

@@ -52,11 +52,11 @@ func (g *gatherer) addRebalancerPermissions(ctx context.Context) error {
 			return err
 		}
 		excess = append(excess, slices.DeleteFunc(ofMode, func(p live.Permission) bool {
-			return readsOnly(&p) || slices.ContainsFunc(needed, isLike(&p))
+			return readsOnly(&p) || slices.ContainsFunc(needed, sameAs(&p))
 		})...)
 	}
 	denied, err := g.conn.Lacking(ctx, p.user, excess)
-	r.excess = slices.DeleteFunc(excess, func(p live.Permission) bool { return slices.ContainsFunc(denied, isLike(&p)) })
+	r.excess = slices.DeleteFunc(excess, func(p live.Permission) bool { return slices.ContainsFunc(denied, sameAs(&p)) })
 	return err
 }
 
@@ -79,8 +79,8 @@ func readsOnly(p *live.Permission) bool {
 	return !slices.ContainsFunc(p.Verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) })
 }
 
-// isLike returns a function that reports whether another permission has the same text.
-func isLike(p *live.Permission) func(live.Permission) bool {
+// sameAs returns a function that reports whether another permission has the same text.
+func sameAs(p *live.Permission) func(live.Permission) bool {
 	return func(other live.Permission) bool { return other.String() == p.String() }
 }
 

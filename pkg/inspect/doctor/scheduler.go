@@ -95,13 +95,13 @@ func (f *facts) checkRestarted() []Check {
 	}
 	return warn(f.adviseRun(w.RestartCommand(), "Restart the scheduler, so that it reads the configuration that is checked here:"),
 		"the configuration was written %s ago, after these pods started, which still run with the one before: %s",
-		rounded(f.clock().Sub(f.configuration.Changed)), text.FirstN(stale))
+		rounded(f.serverTime().Sub(f.configuration.Changed)), text.FirstN(stale))
 }
 
 // checkImage finds a stock scheduler in the place of Plimsoll, by what its metrics show, or else by the image.
 func (f *facts) checkImage() []Check {
 	w := f.workload()
-	if w == nil || f.showsOurs() {
+	if w == nil || f.hasPlimsollMetrics() {
 		return nil
 	}
 	built := slices.ContainsFunc(f.metrics, func(sample *model.Sample) bool {
@@ -116,8 +116,8 @@ func (f *facts) checkImage() []Check {
 		"%s %s the stock scheduler, which has no plugin that reads load: image %s", w, verb, text.Excerpt(w.Image))
 }
 
-// showsOurs reports whether the scheduler's metrics are those of Plimsoll.
-func (f *facts) showsOurs() bool {
+// hasPlimsollMetrics reports whether the scheduler's metrics are those of Plimsoll.
+func (f *facts) hasPlimsollMetrics() bool {
 	return slices.ContainsFunc(f.metrics, func(sample *model.Sample) bool {
 		return strings.HasPrefix(string(sample.Metric[model.MetricNameLabel]), "plimsoll_")
 	})
@@ -125,7 +125,7 @@ func (f *facts) showsOurs() bool {
 
 // own returns the samples of a Prometheus that are of the scheduler, as far as they tell. A Prometheus has the metrics of other
 // schedulers, too, and each component of Kubernetes has a build's version.
-func (f *facts) own(metrics model.Vector) model.Vector {
+func (f *facts) ofScheduler(metrics model.Vector) model.Vector {
 	w := f.workload()
 	return slices.DeleteFunc(metrics, func(sample *model.Sample) bool {
 		pod, namespace := string(sample.Metric["pod"]), string(sample.Metric["namespace"])
@@ -160,8 +160,8 @@ func (f *facts) leading() bool {
 		(f.needConfiguration() != nil || !slices.ContainsFunc(f.checkLeader(), failed))
 }
 
-// checkAlike checks that a scheduler without leader election has one replica. A rollout has more for a while.
-func (f *facts) checkAlike(w *live.Workload) []Check {
+// checkSingleReplica checks that a scheduler without leader election has one replica. A rollout has more for a while.
+func (f *facts) checkSingleReplica(w *live.Workload) []Check {
 	ready, _ := f.readyPods(w)
 	if ready < 2 || w.Replicas != nil && *w.Replicas < 2 {
 		return ok("leader election is disabled")
@@ -185,7 +185,7 @@ func (f *facts) checkLeader() []Check {
 	case w == nil:
 		return nil
 	case !election.LeaderElect:
-		return f.checkAlike(w)
+		return f.checkSingleReplica(w)
 	}
 	name := election.ResourceNamespace + "/" + election.ResourceName
 	advice := f.adviseRun(logsOf(w, w.Kind, w.Name), "See in its log what it waits for:")
@@ -204,7 +204,7 @@ func (f *facts) checkLeader() []Check {
 	if spec.LeaseDurationSeconds != nil {
 		duration = time.Duration(*spec.LeaseDurationSeconds) * time.Second
 	}
-	age := max(f.clock().Sub(ptr.Deref(spec.RenewTime, metav1.MicroTime{}).Time), 0)
+	age := max(f.serverTime().Sub(ptr.Deref(spec.RenewTime, metav1.MicroTime{}).Time), 0)
 	switch {
 	case holder == "":
 		return fail(advice, "no leader: Lease %s has been released", name)
@@ -232,8 +232,8 @@ func (f *facts) holder() string {
 	return host
 }
 
-// standsBy reports whether the metrics are of a pod that does not lead, so that it places no pods.
-func (f *facts) standsBy() bool {
+// fromStandby reports whether the metrics are of a pod that does not lead, so that it places no pods.
+func (f *facts) fromStandby() bool {
 	w, holder := f.workload(), f.holder()
 	return f.metricsPod != "" && w != nil && holder != f.metricsPod && slices.Contains(w.Pods, holder)
 }
@@ -329,7 +329,7 @@ func (g *gatherer) readMetrics(ctx context.Context) {
 			continue
 		}
 		series, err := p.Series(ctx, promql)
-		if series = g.own(series); err == nil && len(series) > 0 {
+		if series = g.ofScheduler(series); err == nil && len(series) > 0 {
 			g.metrics, g.metricsPod, g.metricsFrom, g.metricsErr = series, "", "Prometheus", nil
 		}
 	}
@@ -367,7 +367,7 @@ func (f *facts) checkMetrics() []Check {
 	switch {
 	case f.metricsErr != nil:
 		return warn(f.adviseMetrics(f.workload()), "the scheduler's metrics could not be read: %s", oneLine(f.metricsErr))
-	case f.metrics == nil || !f.showsOurs() || slices.ContainsFunc(f.metrics, isOfLoad):
+	case f.metrics == nil || !f.hasPlimsollMetrics() || slices.ContainsFunc(f.metrics, isOfLoad):
 		return nil // the check of the image finds another scheduler
 	}
 	return warn(advise("Enable a plugin that reads load. If a profile does, restart the scheduler: its configuration is older."),
@@ -449,7 +449,7 @@ func (f *facts) checkKnownWorkloads() []Check {
 // checkFallbacks checks how many placements a plugin decided without load. Plugins that decided none may be in no profile.
 func (f *facts) checkFallbacks() []Check {
 	decisions := f.countsOf("plimsoll_decisions_total", sum, "", "plugin")
-	if len(decisions) > 0 && f.standsBy() {
+	if len(decisions) > 0 && f.fromStandby() {
 		return skip("not checked, because %s, which the metrics are from, does not place pods: %s leads", f.metricsFrom, f.holder())
 	}
 	known := len(decisions) > 0
@@ -508,8 +508,8 @@ func (f *facts) checkQueue(name string, queues map[string]*queue) []Check {
 		text.FirstN(q.unseen))
 	own := slices.Contains(f.profiles(), name)
 	runs, see := f.schedulerOf(name)
-	looked := q.lastLook(runs, queues)
-	waited := f.clock().Sub(looked)
+	looked := q.lastActivity(runs, queues)
+	waited := f.serverTime().Sub(looked)
 	switch {
 	case own && !f.leading():
 		return causedBy(fail(f.adviseRun(see, "Start the scheduler; the pods need no change. See why it is down:"),
@@ -540,9 +540,9 @@ func (f *facts) checkQueue(name string, queues map[string]*queue) []Check {
 	return failIf(waited >= hanging)(advice, "%s", message)
 }
 
-// lastLook returns when the scheduler with these profiles last looked at a pod. If no pod waited then, it returns since when one
+// lastActivity returns when the scheduler with these profiles last looked at a pod. If no pod waited then, it returns since when one
 // does.
-func (q *queue) lastLook(profiles []string, queues map[string]*queue) time.Time {
+func (q *queue) lastActivity(profiles []string, queues map[string]*queue) time.Time {
 	last := slices.MaxFunc([]time.Time{q.since, q.looked}, time.Time.Compare)
 	for _, profile := range profiles { // a scheduler takes the pods of all profiles from one queue
 		if other := queues[profile]; other != nil && other.looked.After(last) {
@@ -581,7 +581,7 @@ func (f *facts) adviseRestart(why string) []Advice {
 }
 
 // clock returns the time of the API server.
-func (f *facts) clock() time.Time { return f.now.Add(f.server.Skew) }
+func (f *facts) serverTime() time.Time { return f.now.Add(f.server.Skew) }
 
 // queues returns the queues by the schedulers' names, and how many pods wait.
 func (f *facts) queues() (queues map[string]*queue, total int) {
@@ -599,7 +599,7 @@ func (f *facts) queues() (queues map[string]*queue, total int) {
 		}
 		total++
 		created := pod.CreationTimestamp.Time
-		if condition == nil && len(pod.Spec.SchedulingGates) == 0 && f.clock().Sub(created) > patience {
+		if condition == nil && len(pod.Spec.SchedulingGates) == 0 && f.serverTime().Sub(created) > patience {
 			q.unseen = append(q.unseen, pod.Namespace+"/"+pod.Name)
 			q.plain = q.plain || !mayWaitForOthers(pod)
 			if q.since.IsZero() || created.Before(q.since) {

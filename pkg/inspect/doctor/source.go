@@ -39,7 +39,7 @@ const (
 )
 
 // reaches returns the check of a stage. A stage after the one that failed has no result.
-func reaches(stage string) func(*sourceFacts) []Check {
+func checkStage(stage string) func(*sourceFacts) []Check {
 	stages := []string{stageResolves, stageConnects, stageTLS, stageAuthorized, stageAnswers}
 	return func(s *sourceFacts) []Check {
 		if s.needAnswer() == nil {
@@ -129,7 +129,7 @@ func (s *sourceFacts) fault() (stage string, advice []Advice) {
 
 // adviseRedirect is for a server that sends the request elsewhere, where it fails.
 func (s *sourceFacts) adviseRedirect(to *url.URL) []Advice {
-	return s.adviseRun(live.Call("curl", "-sSI", s.probe()),
+	return s.adviseRun(live.Call("curl", "-sSI", s.probeURL()),
 		"%s redirects to %s, which does not answer as it must. If that is a sign-in page, write the address of the server behind it. "+
 			"See the redirect:", s.url().Host, text.Excerpt(httpclient.WithoutSecrets(to)))
 }
@@ -190,11 +190,11 @@ func (s *sourceFacts) adviseStatus(err *httpclient.StatusError) (stage string, a
 func (s *sourceFacts) advisePath(code int) []Advice {
 	switch {
 	case code >= http.StatusInternalServerError:
-		return s.adviseRun(live.Call("curl", "-sSi", s.probe()), "%s answers, and fails. See its log, and what it answers:", s.url().Host)
-	case !s.isOfPrometheus():
+		return s.adviseRun(live.Call("curl", "-sSi", s.probeURL()), "%s answers, and fails. See its log, and what it answers:", s.url().Host)
+	case !s.isPrometheus():
 		return s.adviseAddress()
 	}
-	return s.adviseRun(live.Call("curl", "-sSi", s.probe()),
+	return s.adviseRun(live.Call("curl", "-sSi", s.probeURL()),
 		"%s has no API of Prometheus at this path. It is another server, or the path is wrong. "+
 			"A Prometheus may be below a prefix, such as /prometheus. See what answers:", s.url().Host)
 }
@@ -318,7 +318,7 @@ func (s *sourceFacts) adviseAddress() []Advice {
 	case u.Host == "":
 		return s.adviseMessage()
 	case !isService:
-		return s.adviseRun(live.Call("curl", "-sS", s.probe()), "Start the server at %s, or correct the address. See whether it answers:",
+		return s.adviseRun(live.Call("curl", "-sS", s.probeURL()), "Start the server at %s, or correct the address. See whether it answers:",
 			u.Host)
 	}
 	i := slices.IndexFunc(s.services, func(v *corev1.Service) bool { return v.Namespace == namespace && v.Name == name })
@@ -335,14 +335,14 @@ func (s *sourceFacts) adviseAddress() []Advice {
 		namespace, name)
 }
 
-func (s *sourceFacts) isOfPrometheus() bool {
+func (s *sourceFacts) isPrometheus() bool {
 	return s.Spec.WatcherAddress == "" && s.Spec.MetricProvider.Type == config.Prometheus
 }
 
 // probe returns a URL that a server of the source's kind answers.
-func (s *sourceFacts) probe() string {
+func (s *sourceFacts) probeURL() string {
 	u := s.url()
-	if !s.isOfPrometheus() {
+	if !s.isPrometheus() {
 		return httpclient.WithoutSecrets(u)
 	}
 	return httpclient.WithoutSecrets(u.JoinPath("api/v1/query")) + "?query=1"

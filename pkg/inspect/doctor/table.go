@@ -12,7 +12,7 @@ type check[F any] struct {
 // need returns nil if the facts have what a check needs.
 type need[F any] func(F) *gap
 
-// gap is why a fact could not be gathered, and the group of the check that says more. Without a reason the check does not apply.
+// gap says why a fact is missing, and which group of checks says more. Without a reason the check does not apply.
 type gap struct{ reason, group string }
 
 func gapIf(missing bool, reason, group string) *gap {
@@ -31,12 +31,12 @@ func (c *check[F]) missing(facts F) *gap {
 	return nil
 }
 
-// clusterChecks are the checks that are made once.
+// clusterChecks are the checks that run once.
 func clusterChecks() []check[*facts] {
 	type needs = []need[*facts]
 	file, configured := needs{(*facts).needFile}, needs{(*facts).needConfiguration}
 	listed, opened := needs{(*facts).needObjects}, needs{(*facts).needCluster}
-	both, measured := needs{(*facts).needConfiguration, (*facts).needObjects}, needs{(*facts).needFile, (*facts).needMetrics}
+	listedToo, withMetrics := needs{(*facts).needConfiguration, (*facts).needObjects}, needs{(*facts).needFile, (*facts).needMetrics}
 	return []check[*facts]{
 		{"configuration.found", nil, (*facts).checkFound},
 		{"configuration.decodes", file, (*facts).checkDecodes},
@@ -44,12 +44,12 @@ func clusterChecks() []check[*facts] {
 		{"configuration.weights", file, (*facts).checkWeights},
 		{"configuration.profiles", file, findingsOf("configuration.profiles")},
 		{"configuration.profiles", configured, (*facts).checkSharedProfile},
-		{"configuration.runs", both, (*facts).checkRuns},
+		{"configuration.runs", listedToo, (*facts).checkRuns},
 		{"source.configured", opened, (*facts).checkConfigured},
 		{"source.statistics", opened, (*facts).checkStatistics},
 		{"source.pods", opened, (*facts).checkPods},
 		{"nodes.found", listed, (*facts).checkNodes},
-		{"nodes.modelled", both, (*facts).checkPowerModels},
+		{"nodes.modelled", listedToo, (*facts).checkPowerModels},
 		{"permissions.list", nil, (*facts).checkLists},
 		{"permissions.scheduler", configured, (*facts).checkPermissions},
 		{"lines.room", needs{(*facts).needCluster, (*facts).needLines, (*facts).needAnswers}, (*facts).checkLines},
@@ -59,10 +59,10 @@ func clusterChecks() []check[*facts] {
 		{"scheduler.image", file, (*facts).checkImage},
 		{"scheduler.leader", configured, (*facts).checkLeader},
 		{"scheduler.metrics", file, (*facts).checkMetrics},
-		{"scheduler.load", measured, (*facts).checkLoadStates},
-		{"scheduler.refreshes", measured, (*facts).checkRefreshes},
-		{"scheduler.statistics", measured, (*facts).checkKnownWorkloads},
-		{"scheduler.fallbacks", measured, (*facts).checkFallbacks},
+		{"scheduler.load", withMetrics, (*facts).checkLoadStates},
+		{"scheduler.refreshes", withMetrics, (*facts).checkRefreshes},
+		{"scheduler.statistics", withMetrics, (*facts).checkKnownWorkloads},
+		{"scheduler.fallbacks", withMetrics, (*facts).checkFallbacks},
 		{"scheduler.version", file, (*facts).checkVersion},
 		{"scheduler.command", file, (*facts).checkCommand},
 		{"pods.waiting", listed, (*facts).checkWaiting},
@@ -73,7 +73,7 @@ func clusterChecks() []check[*facts] {
 	}
 }
 
-// sourceChecks are the checks of each source of load.
+// sourceChecks are the checks that run for each source of load.
 func sourceChecks() []check[*sourceFacts] {
 	type needs = []need[*sourceFacts]
 	opened := needs{(*sourceFacts).needCluster}
@@ -81,24 +81,24 @@ func sourceChecks() []check[*sourceFacts] {
 	measured := slices.Concat(answered, needs{(*sourceFacts).needLoad})
 	ofLoad := slices.Concat(answered, needs{(*sourceFacts).needLoadPlugin})
 	prometheus := slices.Concat(answered, needs{(*sourceFacts).needPrometheus})
-	ofBoth := slices.Concat(prometheus, ofLoad)
-	sampled := slices.Concat(ofBoth, needs{(*sourceFacts).needExamination})
+	prometheusLoad := slices.Concat(prometheus, ofLoad)
+	sampled := slices.Concat(prometheusLoad, needs{(*sourceFacts).needExamination})
 	return []check[*sourceFacts]{
-		{stageResolves, opened, reaches(stageResolves)},
-		{stageConnects, opened, reaches(stageConnects)},
-		{stageTLS, opened, reaches(stageTLS)},
-		{stageAuthorized, opened, reaches(stageAuthorized)},
-		{stageAnswers, opened, reaches(stageAnswers)},
+		{stageResolves, opened, checkStage(stageResolves)},
+		{stageConnects, opened, checkStage(stageConnects)},
+		{stageTLS, opened, checkStage(stageTLS)},
+		{stageAuthorized, opened, checkStage(stageAuthorized)},
+		{stageAnswers, opened, checkStage(stageAnswers)},
 		{"source.duration", answered, (*sourceFacts).checkDuration},
 		{"source.examined", prometheus, (*sourceFacts).checkExamined},
-		{"source.dialect", ofBoth, (*sourceFacts).checkDialect},
+		{"source.dialect", prometheusLoad, (*sourceFacts).checkDialect},
 		{"source.queries", prometheus, (*sourceFacts).checkQueries},
 		{"source.metrics", prometheus, (*sourceFacts).checkNodeMetrics},
 		{"nodes.measured", ofLoad, (*sourceFacts).checkMeasured},
-		{"nodes.nearest", ofBoth, (*sourceFacts).checkUnnamed},
-		{"nodes.unmatched", ofBoth, (*sourceFacts).checkUnmatched},
+		{"nodes.nearest", prometheusLoad, (*sourceFacts).checkUnnamed},
+		{"nodes.unmatched", prometheusLoad, (*sourceFacts).checkUnmatched},
 		{"nodes.contested", prometheus, (*sourceFacts).checkContested},
-		{"nodes.clusters", ofBoth, (*sourceFacts).checkClusters},
+		{"nodes.clusters", prometheusLoad, (*sourceFacts).checkClusters},
 		{"time.clock", prometheus, (*sourceFacts).checkClock},
 		{"time.scrape", sampled, (*sourceFacts).checkScrape},
 		{"time.coverage", sampled, (*sourceFacts).checkCoverage},

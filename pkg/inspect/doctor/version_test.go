@@ -24,7 +24,6 @@ func deployment(image string) *live.Workload {
 	}
 }
 
-// versions returns the checks of versions.
 func versions(scheduler, server, command string, w *live.Workload) []Check {
 	f := &facts{configuration: &live.Configuration{Workload: w}, server: live.Server{GitVersion: server}, commandVersion: command}
 	f.metrics = model.Vector{{Metric: model.Metric{"__name__": "plimsoll_build_info", "kubernetes": model.LabelValue(scheduler)}}}
@@ -58,7 +57,7 @@ func TestVersionChecks_Command(t *testing.T) {
 	}
 }
 
-// TestVersionChecks_Advice expects what gives each kind of installation another image.
+// TestVersionChecks_Advice expects how each kind of installation gets another image.
 func TestVersionChecks_Advice(t *testing.T) {
 	const image, of36 = "r:5000/plimsoll:0.1.0-k8s1.37", "r:5000/plimsoll:0.1.0-k8s1.36"
 	unreleased := deployment("r:5000/mine:1")
@@ -121,8 +120,8 @@ func TestSchedulerVersion(t *testing.T) {
 		{"no workload, and metrics", model.Vector{plimsoll("v1.36.4", "lines-1")}, nil, "v1.36.4"},
 	} {
 		f := &facts{configuration: &live.Configuration{Workload: tt.workload}, metrics: tt.metrics}
-		if tt.name != "the metric of Kubernetes" { // that of its own port names no pod
-			f.metrics = f.own(f.metrics)
+		if tt.name != "the metric of Kubernetes" { // read at the scheduler's port, it has no pod label
+			f.metrics = f.ofScheduler(f.metrics)
 		}
 		if got := f.schedulerVersion(); got != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
@@ -135,7 +134,7 @@ func TestCheckVersion(t *testing.T) {
 		name, image string
 		metrics     model.Vector
 		want        Status
-		// message is a part of the message, and command of the advice.
+		// message is a part of the message, and command a part of the advice.
 		message, command string
 	}{
 		{"a tag that is newer than the API server", "plimsoll:0.1.0-k8s1.37", nil, Error, "the scheduler is built from Kubernetes 1.37; the API server runs v1.36.4, image plimsoll:0.1.0-k8s1.37", "helm upgrade lines"},
