@@ -31,8 +31,8 @@ func (f *facts) checkFound() []Check {
 				"Create it there, or correct its name. See whether another namespace has it:"), "%s", oneLine(f.configurationErr))
 		}
 	}
-	return fail(advise("Name the scheduler with --scheduler NAMESPACE/NAME, or write --config FILE or --from configmap/NAMESPACE/NAME."),
-		"%s", oneLine(f.configurationErr))
+	const advice = "Name the scheduler with --scheduler NAMESPACE/NAME, or write --config FILE or --from configmap/NAMESPACE/NAME."
+	return fail(advise(advice), "%s", oneLine(f.configurationErr))
 }
 
 func (f *facts) checkDecodes() []Check {
@@ -40,7 +40,7 @@ func (f *facts) checkDecodes() []Check {
 	case c.Err == nil:
 		return ok("the configuration is valid; its profiles are %s", strings.Join(f.profiles(), ", "))
 	case f.fatalFinding() != nil:
-		return nil // the finding says it
+		return nil // the check of this finding reports it
 	default:
 		return fail(f.correctFields(), "%s", oneLine(c.Err))
 	}
@@ -50,7 +50,7 @@ func (f *facts) correctFields() []Advice {
 	return advise("Correct the fields that the message names in %s.", f.configuration.Origin)
 }
 
-// fatalFinding returns the first finding with which the scheduler does not start, or nil.
+// fatalFinding returns the first finding that prevents the scheduler's start, or nil.
 func (f *facts) fatalFinding() *finding.Finding {
 	findings := f.configuration.Findings
 	if i := slices.IndexFunc(findings, func(each finding.Finding) bool { return each.Fatal }); i >= 0 {
@@ -59,7 +59,7 @@ func (f *facts) fatalFinding() *finding.Finding {
 	return nil
 }
 
-// profiles returns the names that pods use for the scheduler; none without a valid configuration.
+// profiles returns the names of the profiles; none without a valid configuration.
 func (f *facts) profiles() []string {
 	if f.needConfiguration() != nil {
 		return nil
@@ -67,7 +67,7 @@ func (f *facts) profiles() []string {
 	return f.configuration.ProfileNames()
 }
 
-// findingsOf returns the check that shows the findings of an ID.
+// findingsOf returns the check with an ID, which shows findings.
 func findingsOf(id string) func(*facts) []Check {
 	ids := map[finding.Code]string{
 		finding.ProfileRepeated: "configuration.profiles",
@@ -90,7 +90,7 @@ func findingsOf(id string) func(*facts) []Check {
 	}
 }
 
-// checkWeights shows how far scores move a node in the profiles whose load is not outweighed.
+// checkWeights shows the findings on weights or, if there are none, how far scores can move a node.
 func (f *facts) checkWeights() []Check {
 	if f.configuration.Decoded == nil {
 		return nil
@@ -108,7 +108,6 @@ func (f *facts) checkWeights() []Check {
 	})
 }
 
-// describe returns the finding on one line.
 func describe(f *finding.Finding) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s", f.Field, f.Code)
@@ -129,12 +128,12 @@ func (f *facts) adviseOn(finding *finding.Finding) []Advice {
 	return adviseYAML(yaml, "In %s, at %s: %s.", f.configuration.Origin, where, todo)
 }
 
-// checkSharedProfile finds profiles that another scheduler has, too.
+// checkSharedProfile finds profiles that another scheduler has too, so that both place the same pods.
 func (f *facts) checkSharedProfile() []Check {
 	checks := append(f.checkStockProfile(), each(f.unreadSchedulers, func(other live.Unread) []Check {
-		own := map[bool]string{true: ". It may be the scheduler that reads this file"}[f.workload() == nil]
+		caveat := map[bool]string{true: ". It may be the scheduler that reads this file"}[f.workload() == nil]
 		skipped := skip("not checked whether %s has a profile of the same name, because its configuration could not be read: %s%s",
-			other.Workload, oneLine(other.Err), own)
+			other.Workload, oneLine(other.Err), caveat)
 		if other.Grant != "" {
 			skipped[0].Advice = []Advice{{Text: "Grant the permission:", Command: other.Grant}}
 		}
@@ -159,7 +158,7 @@ func (f *facts) checkSharedProfile() []Check {
 	})...)
 }
 
-// checkStockProfile finds a profile that the stock scheduler has, too.
+// checkStockProfile finds the stock scheduler's profile, unless the scheduler replaces it.
 func (f *facts) checkStockProfile() []Check {
 	i := slices.Index(f.profiles(), "default-scheduler")
 	election := f.election()
@@ -171,7 +170,7 @@ func (f *facts) checkStockProfile() []Check {
 		"profiles[%d].schedulerName: default-scheduler is also a profile of the stock scheduler: two schedulers place the same pods", i)
 }
 
-// election returns how the scheduler elects a leader. Flags override the file.
+// election returns the settings of leader election. Flags override the file.
 func (f *facts) election() componentbaseconfig.LeaderElectionConfiguration {
 	if f.configuration.Workload == nil {
 		return f.configuration.Decoded.LeaderElection
@@ -198,18 +197,18 @@ func (f *facts) checkConfigured() []Check {
 	return warn(f.adviseLoadPlugin(), "no profile enables a plugin that reads load")
 }
 
-// adviseLoadPlugin says how a profile reads load.
+// adviseLoadPlugin advises to enable a plugin that reads load.
 func (f *facts) adviseLoadPlugin() []Advice {
-	packing := slices.DeleteFunc(plugins.All(), func(d descriptor.Descriptor) bool { return !d.ScoresByLoad || d.LineRank == 0 })
-	name := slices.MinFunc(packing, func(a, b descriptor.Descriptor) int { return a.LineRank - b.LineRank }).Name
+	ranked := slices.DeleteFunc(plugins.All(), func(d descriptor.Descriptor) bool { return !d.ScoresByLoad || d.LineRank == 0 })
+	name := slices.MinFunc(ranked, func(a, b descriptor.Descriptor) int { return a.LineRank - b.LineRank }).Name
 	return f.adviseEdit("plugins:\n  score:\n    enabled:\n    - name: "+name+"\n      weight: 5\n", "enable one, such as:", "")
 }
 
-// checkStatistics checks the sources of what workloads use.
+// checkStatistics checks the sources of the usage of workloads.
 func (f *facts) checkStatistics() []Check {
 	return each(f.statistics, func(s live.Statistics) []Check {
-		known := s.Publisher.Latest().Len()
-		message := fmt.Sprintf("%s: statistics of %s, %s", s.Label, text.Count(known, "workload"), s.Route)
+		workloads := s.Publisher.Latest().Len()
+		message := fmt.Sprintf("%s: statistics of %s, %s", s.Label, text.Count(workloads, "workload"), s.Route)
 		advice := advise("Let the source have cAdvisor's series, or the kubelet's. Until then peaks are predicted by requests.")
 		switch {
 		case s.Err != nil:
@@ -217,9 +216,9 @@ func (f *facts) checkStatistics() []Check {
 		case s.HistoryErr != nil:
 			return warn(f.adviseValues("Statistics grow from now on. Let Prometheus record the past", "recordingRules.enabled=true"),
 				"%s; a part of the past is missing: %s", message, oneLine(s.HistoryErr))
-		case known == 0 && s.UnmeasuredErr == nil:
+		case workloads == 0 && s.UnmeasuredErr == nil:
 			return skip("not checked, because no pod of a workload is measured yet")
-		case known == 0:
+		case workloads == 0:
 			return warn(advice, "%s", message)
 		}
 		return ok("%s", message)
@@ -236,7 +235,7 @@ func (f *facts) checkPods() []Check {
 				"Let Prometheus scrape /metrics/cadvisor or /metrics/resource of each kubelet, with honorLabels: true.")
 		}
 		switch {
-		case s.Err != nil: // source.statistics tells it
+		case s.Err != nil: // checkStatistics reports it
 			return nil
 		case s.UnmeasuredErr != nil:
 			return warn(advice, "%s: %s", s.Label, oneLine(s.UnmeasuredErr))
@@ -255,8 +254,8 @@ type powerArgs interface {
 type powerPlugin struct {
 	name string
 	args powerArgs
-	// elsewhere is the file of the scheduler's pod with the models; empty if they are known here.
-	elsewhere string
+	// podFile is the file with the models that only the scheduler's pod has; empty if they are known here.
+	podFile string
 }
 
 func (f *facts) powerPlugins(cfg *schedulerconfig.KubeSchedulerConfiguration) (all []powerPlugin) {
@@ -271,7 +270,7 @@ func (f *facts) powerPlugins(cfg *schedulerconfig.KubeSchedulerConfiguration) (a
 			}
 			p := powerPlugin{name: fmt.Sprintf("profile %s: %s", text.Excerpt(profile.SchedulerName), plugin.Name), args: args}
 			if _, byName := args.HasPowerModels(); !byName && f.powerModelFile == "" && w != nil {
-				p.elsewhere = w.Env[config.NodePowerModelVariable]
+				p.podFile = w.Env[config.NodePowerModelVariable]
 			}
 			all = append(all, p)
 		}
@@ -279,20 +278,19 @@ func (f *facts) powerPlugins(cfg *schedulerconfig.KubeSchedulerConfiguration) (a
 	return all
 }
 
-// withPowerModels returns the configuration to simulate. The plugin does not start without models: any model replaces a file
-// that cannot be read here.
+// withPowerModels returns the configuration to simulate. The plugin does not start without models, so a placeholder replaces a
+// file that only the pod has.
 func (g *gatherer) withPowerModels() *schedulerconfig.KubeSchedulerConfiguration {
 	g.powerModelFile = os.Getenv(config.NodePowerModelVariable)
 	simulated := g.configuration.Decoded.DeepCopy()
 	for _, p := range g.powerPlugins(simulated) {
-		if p.elsewhere != "" {
+		if p.podFile != "" {
 			p.args.AddDefaultPowerModel(config.PowerModel{K1: 1, K2: 0.01})
 		}
 	}
 	return simulated
 }
 
-// checkPowerModels checks which nodes have a power model.
 func (f *facts) checkPowerModels() []Check {
 	return each(f.powerPlugins(f.configuration.Decoded), f.checkModelled)
 }
@@ -300,9 +298,9 @@ func (f *facts) checkPowerModels() []Check {
 func (f *facts) checkModelled(p powerPlugin) []Check {
 	has, byName := p.args.HasPowerModels()
 	switch {
-	case p.elsewhere != "":
+	case p.podFile != "":
 		return warn(f.adviseInPod("Check in the scheduler's pod, which has the file:"),
-			"%s reads power models of %s, a file of the scheduler's pod, which was not checked", p.name, text.Excerpt(p.elsewhere))
+			"%s reads power models of %s, a file of the scheduler's pod, which was not checked", p.name, text.Excerpt(p.podFile))
 	case !has || len(f.nodes) == 0 || !byName && f.powerModelFile != "": // a file replaces models by name
 		return nil
 	}

@@ -26,47 +26,45 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 )
 
-// readyPods returns how many pods of the scheduler are ready, and the first other pod, if any.
-func (f *facts) readyPods(w *live.Workload) (ready int, first *corev1.Pod) {
+// readyPods returns how many pods of the scheduler are ready, and the first pod that is not, if any.
+func (f *facts) readyPods(w *live.Workload) (ready int, unready *corev1.Pod) {
 	for _, pod := range f.pods {
 		switch {
 		case pod.Namespace != w.Namespace || !slices.Contains(w.Pods, pod.Name):
 		case podutil.IsPodReady(pod):
 			ready++
-		case first == nil:
-			first = pod
+		case unready == nil:
+			unready = pod
 		}
 	}
-	return ready, first
+	return ready, unready
 }
 
-// checkReady checks that the scheduler's pods are ready.
 func (f *facts) checkReady() []Check {
 	w := f.workload()
 	if w == nil {
 		return skip("not checked, because %s names no running scheduler: name one with --scheduler NAMESPACE/NAME",
 			f.configuration.Origin)
 	}
-	ready, first := f.readyPods(w)
+	ready, unready := f.readyPods(w)
 	wanted := max(len(w.Pods), int(ptr.Deref(w.Replicas, 0)))
 	message := fmt.Sprintf("%d of %s of %s ready", ready, text.Count(wanted, "pod"), w)
 	if ready > 0 && ready == wanted {
 		return ok("%s", message)
 	}
 	advice := f.adviseNoPods(w)
-	if first != nil {
-		advice = append(f.adviseRun(live.DescribeCommand(w.Namespace, "Pod", first.Name), "See its events:"),
-			f.adviseRun(logsOf(w, "Pod", first.Name), "See its log:")...)
-		for _, c := range first.Status.ContainerStatuses {
+	if unready != nil {
+		advice = append(f.adviseRun(live.DescribeCommand(w.Namespace, "Pod", unready.Name), "See its events:"),
+			f.adviseRun(logsOf(w, "Pod", unready.Name), "See its log:")...)
+		for _, c := range unready.Status.ContainerStatuses {
 			if c.State.Waiting != nil {
-				message += "; " + first.Name + " waits: " + text.Excerpt(c.State.Waiting.Reason+" "+c.State.Waiting.Message)
+				message += "; " + unready.Name + " waits: " + text.Excerpt(c.State.Waiting.Reason+" "+c.State.Waiting.Message)
 			}
 		}
 	}
 	return failIf(ready == 0)(advice, "%s", message)
 }
 
-// adviseNoPods is for a scheduler that lacks pods.
 func (f *facts) adviseNoPods(w *live.Workload) []Advice {
 	if w.Replicas != nil && *w.Replicas == 0 {
 		return f.adviseRun(live.Kubectl("-n", w.Namespace, "scale", "deployment", w.Name, "--replicas=2"), "It has 0 replicas. Start it:")
@@ -74,7 +72,7 @@ func (f *facts) adviseNoPods(w *live.Workload) []Advice {
 	return f.adviseRun(live.DescribeCommand(w.Namespace, w.Kind, w.Name), "See why pods are missing:")
 }
 
-// checkRestarted finds pods that started before the configuration was written: the scheduler reads it at its start.
+// checkRestarted finds pods that started before the configuration was written: a scheduler reads it only when it starts.
 func (f *facts) checkRestarted() []Check {
 	w := f.workload()
 	if w == nil || f.configuration.Changed.IsZero() {
@@ -98,33 +96,31 @@ func (f *facts) checkRestarted() []Check {
 		rounded(f.serverTime().Sub(f.configuration.Changed)), text.FirstN(stale))
 }
 
-// checkImage finds a stock scheduler in the place of Plimsoll, by what its metrics show, or else by the image.
+// checkImage finds a stock scheduler in place of Plimsoll, by its metrics or, without metrics, by its image.
 func (f *facts) checkImage() []Check {
 	w := f.workload()
 	if w == nil || f.hasPlimsollMetrics() {
 		return nil
 	}
-	built := slices.ContainsFunc(f.metrics, func(sample *model.Sample) bool {
+	hasMetrics := slices.ContainsFunc(f.metrics, func(sample *model.Sample) bool {
 		return sample.Metric[model.MetricNameLabel] == buildInfo
 	})
-	if !built && !skew.IsStockImage(w.Image) {
+	if !hasMetrics && !skew.IsStockImage(w.Image) {
 		return nil
 	}
-	verb := map[bool]string{true: "runs", false: "seems to run"}[built]
-	return failIf(built)(advise("Set the image of Plimsoll for Kubernetes %s: in the chart by image.repository and image.tag, "+
+	verb := map[bool]string{true: "runs", false: "seems to run"}[hasMetrics]
+	return failIf(hasMetrics)(advise("Set the image of Plimsoll for Kubernetes %s: in the chart by image.repository and image.tag, "+
 		"for OpenShift's operator by spec.schedulerImage.", skew.Minor(f.server.GitVersion)),
 		"%s %s the stock scheduler, which has no plugin that reads load: image %s", w, verb, text.Excerpt(w.Image))
 }
 
-// hasPlimsollMetrics reports whether the scheduler's metrics are those of Plimsoll.
 func (f *facts) hasPlimsollMetrics() bool {
 	return slices.ContainsFunc(f.metrics, func(sample *model.Sample) bool {
 		return strings.HasPrefix(string(sample.Metric[model.MetricNameLabel]), "plimsoll_")
 	})
 }
 
-// own returns the samples of a Prometheus that are of the scheduler, as far as they tell. A Prometheus has the metrics of other
-// schedulers, too, and each component of Kubernetes has a build's version.
+// ofScheduler drops a Prometheus' samples of other schedulers and other components, as far as labels tell them apart.
 func (f *facts) ofScheduler(metrics model.Vector) model.Vector {
 	w := f.workload()
 	return slices.DeleteFunc(metrics, func(sample *model.Sample) bool {
@@ -136,7 +132,7 @@ func (f *facts) ofScheduler(metrics model.Vector) model.Vector {
 	})
 }
 
-// buildInfo is the metric of Kubernetes' version.
+// buildInfo is a metric of every Kubernetes component, labeled with its version.
 const buildInfo = "kubernetes_build_info"
 
 // logsOf returns the command that shows the scheduler's log in a pod or workload.
@@ -145,7 +141,7 @@ func logsOf(w *live.Workload, kind, name string) live.Command {
 		cmp.Or(w.Container, "kube-scheduler"))
 }
 
-// adviseLog advises to read the scheduler's log. The reason has no period.
+// adviseLog advises to read the scheduler's log. reason has no period.
 func (f *facts) adviseLog(reason string) []Advice {
 	if w := f.workload(); w != nil {
 		return f.adviseRun(logsOf(w, w.Kind, w.Name), "%s:", reason)
@@ -153,7 +149,7 @@ func (f *facts) adviseLog(reason string) []Advice {
 	return advise("%s.", reason)
 }
 
-// leading reports whether the scheduler works, as far as that is known.
+// leading reports whether the scheduler has ready pods and a leader, as far as known.
 func (f *facts) leading() bool {
 	failed := func(c Check) bool { return c.Status == Error }
 	return !slices.ContainsFunc(f.checkReady(), failed) &&
@@ -178,7 +174,6 @@ func leaseYAML(w *live.Workload) string {
 	return fmt.Sprintf("  resourceName: %s\n  resourceNamespace: %s\n", w.Name, w.Namespace)
 }
 
-// checkLeader checks that a replica leads.
 func (f *facts) checkLeader() []Check {
 	w, election := f.workload(), f.election()
 	switch {
@@ -223,7 +218,7 @@ func (f *facts) checkLeader() []Check {
 	return ok("%s leads; it renewed Lease %s %s ago", holder, name, rounded(age))
 }
 
-// holder returns the host name of the leader; empty if none is known. It is the pod's name, but for pods in their node's network.
+// holder returns the host name of the leader; empty if unknown. That is the pod's name, unless the pod has its node's network.
 func (f *facts) holder() string {
 	if f.lease == nil {
 		return ""
@@ -232,14 +227,13 @@ func (f *facts) holder() string {
 	return host
 }
 
-// fromStandby reports whether the metrics are of a pod that does not lead, so that it places no pods.
+// fromStandby reports whether the metrics are from a replica that does not lead, and so places no pods.
 func (f *facts) fromStandby() bool {
 	w, holder := f.workload(), f.holder()
 	return f.metricsPod != "" && w != nil && holder != f.metricsPod && slices.Contains(w.Pods, holder)
 }
 
-// schedulerVersion returns the scheduler's Kubernetes version by its metrics; failing that, the minor by the tag of its image.
-// It is empty if neither is known.
+// schedulerVersion returns the Kubernetes version in the scheduler's metrics or, without metrics, the minor one in its image tag.
 func (f *facts) schedulerVersion() string {
 	w := f.workload()
 	labels := map[model.LabelValue]model.LabelName{buildInfo: "git_version", "plimsoll_build_info": "kubernetes"}
@@ -293,7 +287,7 @@ func (f *facts) checkCommand() []Check {
 	return nil
 }
 
-// adviseImage says how the scheduler gets the image for a minor version of Kubernetes.
+// adviseImage advises how to set the image for a minor version of Kubernetes.
 func (f *facts) adviseImage(text, minor string, w *live.Workload) []Advice {
 	if w == nil {
 		return advise("%s", text)
@@ -335,10 +329,10 @@ func (g *gatherer) readMetrics(ctx context.Context) {
 	}
 }
 
-// counts are a metric's values by a name, and by the value of another label.
+// counts are a metric's values by a name, and by the value of one label.
 type counts map[string]map[string]float64
 
-// countsOf adds up the metric's values by one or two labels, and by another.
+// countsOf combines the metric's samples with add. The name joins the values of labels, and by is the other label.
 func (f *facts) countsOf(metric string, add func(a, b float64) float64, by model.LabelName, labels ...model.LabelName) counts {
 	all := counts{}
 	for _, sample := range f.metrics {
@@ -368,13 +362,13 @@ func (f *facts) checkMetrics() []Check {
 	case f.metricsErr != nil:
 		return warn(f.adviseMetrics(f.workload()), "the scheduler's metrics could not be read: %s", oneLine(f.metricsErr))
 	case f.metrics == nil || !f.hasPlimsollMetrics() || slices.ContainsFunc(f.metrics, isOfLoad):
-		return nil // the check of the image finds another scheduler
+		return nil // checkImage finds another scheduler
 	}
 	return warn(advise("Enable a plugin that reads load. If a profile does, restart the scheduler: its configuration is older."),
 		"the scheduler's metrics, from %s, have no load", f.metricsFrom)
 }
 
-// adviseMetrics says how to read the scheduler's metrics.
+// adviseMetrics advises how to read the scheduler's metrics.
 func (f *facts) adviseMetrics(w *live.Workload) []Advice {
 	if f.inPod {
 		return f.adviseGrant("Grant the permission to the scheduler's account",
@@ -385,9 +379,9 @@ func (f *facts) adviseMetrics(w *live.Workload) []Advice {
 			"serviceMonitor.enabled=true", "servingCertificate.secretName=SECRET")...)
 }
 
-// checkLoadStates checks what the scheduler knows of the nodes.
+// checkLoadStates checks how old the load is that the running scheduler has.
 func (f *facts) checkLoadStates() []Check {
-	nodes := f.countsOf("plimsoll_load_nodes", math.Max, "state", "source", "resource") // replicas have the same
+	nodes := f.countsOf("plimsoll_load_nodes", math.Max, "state", "source", "resource") // replicas have equal values
 	return each(sortedKeys(nodes), func(name string) []Check {
 		n := nodes[name]
 		message := fmt.Sprintf("%s fresh on %.0f, expired on %.0f, absent on %.0f nodes", name, n["Fresh"], n["Expired"], n["Absent"])
@@ -403,8 +397,8 @@ func (f *facts) checkLoadStates() []Check {
 	})
 }
 
-// notable is the share of failures that is worth a warning.
-const notable = 0.1
+// failureThreshold is the fraction of failures above which a check warns.
+const failureThreshold = 0.1
 
 func (f *facts) checkRefreshes() []Check {
 	results := f.countsOf("plimsoll_refresh_total", sum, "result", "source")
@@ -414,19 +408,20 @@ func (f *facts) checkRefreshes() []Check {
 			return skip("not checked, because the scheduler has not refreshed the load of %s yet", name)
 		}
 		message := fmt.Sprintf("%s: %.0f of %.0f refreshes failed since the scheduler started", name, failed, all)
-		if failed > 1 && failed > notable*all {
-			return causedBy(warn(f.adviseLog("The source answers now. The scheduler's log says why refreshes failed"), "%s", message), "source")
+		if failed > 1 && failed > failureThreshold*all {
+			advice := f.adviseLog("The source answers now. The scheduler's log says why refreshes failed")
+			return causedBy(warn(advice, "%s", message), "source")
 		}
 		return ok("%s", message)
 	})
 }
 
-// staleStatistics is the age of the newest observation that is worth a warning. The chart's alert has the same.
+// staleStatistics is the age of the newest observation above which a check warns, as the chart's alert does.
 const staleStatistics = 6 * refresh.WorkloadInterval
 
-// checkKnownWorkloads checks the statistics of workloads that the scheduler has. It tells how much of the past is read.
+// checkKnownWorkloads checks that the running scheduler updates the statistics of workloads.
 func (f *facts) checkKnownWorkloads() []Check {
-	known := f.countsOf("plimsoll_workloads", math.Max, "", "source") // replicas have the same
+	known := f.countsOf("plimsoll_workloads", math.Max, "", "source") // replicas have equal values
 	ages := f.countsOf("plimsoll_workload_statistics_age_seconds", math.Max, "", "source")
 	past := f.countsOf("plimsoll_workload_history_read_ratio", math.Max, "", "source")
 	return each(sortedKeys(known), func(name string) []Check {
@@ -446,7 +441,7 @@ func (f *facts) checkKnownWorkloads() []Check {
 	})
 }
 
-// checkFallbacks checks how many placements a plugin decided without load. Plugins that decided none may be in no profile.
+// checkFallbacks checks how many placements a plugin decided without load. It leaves out plugins that decided none.
 func (f *facts) checkFallbacks() []Check {
 	decisions := f.countsOf("plimsoll_decisions_total", sum, "", "plugin")
 	if len(decisions) > 0 && f.fromStandby() {
@@ -465,7 +460,7 @@ func (f *facts) checkFallbacks() []Check {
 			reasons = append(reasons, fmt.Sprintf("%s %.0f", reason, fallbacks[plugin][reason]))
 		}
 		message := fmt.Sprintf("%s decided %.0f of %.0f placements without load", plugin, total, decisions[plugin][""])
-		if total <= notable*decisions[plugin][""] {
+		if total <= failureThreshold*decisions[plugin][""] {
 			return ok("%s", message)
 		}
 		const advice = "The source has the load of all nodes now. Run doctor again in ten minutes. " +
@@ -475,18 +470,18 @@ func (f *facts) checkFallbacks() []Check {
 	})
 }
 
-// A scheduler may take patience to look at a pod. One that looks at none for hanging hangs.
+// A pod that waits for longer than patience is overdue. A scheduler that looks at no pod for longer than hanging hangs.
 const patience, hanging = 10 * time.Second, time.Minute
 
-// queue is what waits for schedulers of one name.
+// queue has the pods with one schedulerName.
 type queue struct {
-	// unseen are the pods that no scheduler has looked at for longer than patience, the first since the time since.
+	// unseen are pods that have waited longer than patience without a look. The oldest was created at since.
 	unseen []string
 	since  time.Time
-	// plain says that one of them waits for nothing but the scheduler. Others may wait for a volume or a claim, without a condition.
-	plain bool
-	// looked is when a scheduler of the name last looked at any pod; zero if it never did.
-	looked time.Time
+	// schedulerOnly reports whether one of them waits for no volume and no claim, only for the scheduler.
+	schedulerOnly bool
+	// lastAttempt is when a scheduler last looked at any pod of the name; zero if it never did.
+	lastAttempt time.Time
 }
 
 // checkWaiting checks for pods that no scheduler looks at.
@@ -507,14 +502,14 @@ func (f *facts) checkQueue(name string, queues map[string]*queue) []Check {
 	message := fmt.Sprintf("%s for scheduler %q, and no scheduler has looked: %s", text.Count(len(q.unseen), "waiting pod"), name,
 		text.FirstN(q.unseen))
 	own := slices.Contains(f.profiles(), name)
-	runs, see := f.schedulerOf(name)
-	looked := q.lastActivity(runs, queues)
-	waited := f.serverTime().Sub(looked)
+	profiles, see := f.schedulerOf(name)
+	active := q.lastActivity(profiles, queues)
+	waited := f.serverTime().Sub(active)
 	switch {
 	case own && !f.leading():
 		return causedBy(fail(f.adviseRun(see, "Start the scheduler; the pods need no change. See why it is down:"),
 			"%s; a profile has this name, but its scheduler is down", message), "scheduler")
-	case looked.After(q.since) && (waited < hanging || !q.plain): // they are next, or wait for something else
+	case active.After(q.since) && (waited < hanging || !q.schedulerOnly): // they are next, or wait for something else
 		return nil
 	case own && waited < hanging:
 		return warn(f.adviseRun(see, "Its queue may be long. Run doctor again in a minute: if the pods still wait, the scheduler hangs."),
@@ -522,9 +517,9 @@ func (f *facts) checkQueue(name string, queues map[string]*queue) []Check {
 	case own:
 		return fail(f.adviseRestart("The pods need no change. Start the scheduler; if it runs, it hangs"),
 			"%s; a profile has this name, but its scheduler has looked at no pod for %s", message, rounded(waited))
-	case len(runs) > 0 && waited < hanging:
+	case len(profiles) > 0 && waited < hanging:
 		return nil
-	case len(runs) > 0:
+	case len(profiles) > 0:
 		return fail(f.adviseRun(see, "The pods need no change. Start their scheduler; if it runs, it hangs. See its pods:"),
 			"%s; its scheduler has looked at no pod for %s", message, rounded(waited))
 	}
@@ -540,20 +535,19 @@ func (f *facts) checkQueue(name string, queues map[string]*queue) []Check {
 	return failIf(waited >= hanging)(advice, "%s", message)
 }
 
-// lastActivity returns when the scheduler with these profiles last looked at a pod. If no pod waited then, it returns since when one
-// does.
+// lastActivity returns when the scheduler with these profiles last looked at a pod, or q.since if that is later.
 func (q *queue) lastActivity(profiles []string, queues map[string]*queue) time.Time {
-	last := slices.MaxFunc([]time.Time{q.since, q.looked}, time.Time.Compare)
+	last := slices.MaxFunc([]time.Time{q.since, q.lastAttempt}, time.Time.Compare)
 	for _, profile := range profiles { // a scheduler takes the pods of all profiles from one queue
-		if other := queues[profile]; other != nil && other.looked.After(last) {
-			last = other.looked
+		if other := queues[profile]; other != nil && other.lastAttempt.After(last) {
+			last = other.lastAttempt
 		}
 	}
 	return last
 }
 
-// schedulerOf returns the profiles of the scheduler with a profile of the name, and the command that shows it. An unknown scheduler
-// has no profiles.
+// schedulerOf returns all profiles of the scheduler that has the named one, and the command that shows the scheduler.
+// An unknown scheduler has no profiles.
 func (f *facts) schedulerOf(name string) (profiles []string, see live.Command) {
 	if slices.Contains(f.profiles(), name) {
 		if w := f.workload(); w != nil {
@@ -572,7 +566,6 @@ func (f *facts) schedulerOf(name string) (profiles []string, see live.Command) {
 	return nil, nil
 }
 
-// adviseRestart says how to restart a scheduler that hangs.
 func (f *facts) adviseRestart(why string) []Advice {
 	if command := f.configuration.Workload.RestartCommand(); command != nil {
 		return f.adviseRun(command, "%s: save its log, and restart it:", why)
@@ -580,19 +573,19 @@ func (f *facts) adviseRestart(why string) []Advice {
 	return advise("%s: save its log, and restart it.", why)
 }
 
-// clock returns the time of the API server.
+// serverTime returns the API server's time.
 func (f *facts) serverTime() time.Time { return f.now.Add(f.server.Skew) }
 
-// queues returns the queues by the schedulers' names, and how many pods wait.
+// queues returns the queues by schedulerName, and how many pods wait.
 func (f *facts) queues() (queues map[string]*queue, total int) {
 	queues = map[string]*queue{}
 	for _, pod := range f.pods {
 		q := cmp.Or(queues[pod.Spec.SchedulerName], &queue{})
 		queues[pod.Spec.SchedulerName] = q
 		_, condition := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
-		gated := condition != nil && condition.Reason == corev1.PodReasonSchedulingGated // says the API server
-		if condition != nil && !gated && condition.LastTransitionTime.After(q.looked) {
-			q.looked = condition.LastTransitionTime.Time
+		gated := condition != nil && condition.Reason == corev1.PodReasonSchedulingGated // set by the API server
+		if condition != nil && !gated && condition.LastTransitionTime.After(q.lastAttempt) {
+			q.lastAttempt = condition.LastTransitionTime.Time
 		}
 		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
 			continue
@@ -601,7 +594,7 @@ func (f *facts) queues() (queues map[string]*queue, total int) {
 		created := pod.CreationTimestamp.Time
 		if condition == nil && len(pod.Spec.SchedulingGates) == 0 && f.serverTime().Sub(created) > patience {
 			q.unseen = append(q.unseen, pod.Namespace+"/"+pod.Name)
-			q.plain = q.plain || !mayWaitForOthers(pod)
+			q.schedulerOnly = q.schedulerOnly || !mayWaitForOthers(pod)
 			if q.since.IsZero() || created.Before(q.since) {
 				q.since = created
 			}
@@ -610,8 +603,7 @@ func (f *facts) queues() (queues map[string]*queue, total int) {
 	return queues, total
 }
 
-// mayWaitForOthers reports whether the scheduler may have looked at a pod, but no condition says so. It may wait for its volume, or
-// for a claim that does not exist.
+// mayWaitForOthers reports whether a pod without a condition may wait for a volume or a claim.
 func mayWaitForOthers(pod *corev1.Pod) bool {
 	return pod.Status.NominatedNodeName != "" || len(pod.Spec.ResourceClaims) > 0 ||
 		slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })

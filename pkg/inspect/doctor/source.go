@@ -38,7 +38,7 @@ const (
 	stageAnswers    = "source.answers"
 )
 
-// reaches returns the check of a stage. A stage after the one that failed has no result.
+// checkStage returns the check of a stage. A stage after the failed one has no result.
 func checkStage(stage string) func(*sourceFacts) []Check {
 	stages := []string{stageResolves, stageConnects, stageTLS, stageAuthorized, stageAnswers}
 	return func(s *sourceFacts) []Check {
@@ -86,7 +86,7 @@ func (s *sourceFacts) url() *url.URL {
 	return &url.URL{}
 }
 
-// isFailure reports whether the connection failed, unlike an answer without load.
+// isFailure reports whether no response came, or an HTTP error, unlike an answer without load.
 func isFailure(err error) bool { return is[*httpclient.StatusError](err) || is[net.Error](err) }
 
 // fault returns the stage at which the error occurs, and what to do.
@@ -127,7 +127,7 @@ func (s *sourceFacts) fault() (stage string, advice []Advice) {
 	return stageAnswers, s.adviseAnswer()
 }
 
-// adviseRedirect is for a server that sends the request elsewhere, where it fails.
+// adviseRedirect is for a redirect to a server that does not answer as a source does.
 func (s *sourceFacts) adviseRedirect(to *url.URL) []Advice {
 	return s.adviseRun(live.Call("curl", "-sSI", s.probeURL()),
 		"%s redirects to %s, which does not answer as it must. If that is a sign-in page, write the address of the server behind it. "+
@@ -142,12 +142,13 @@ func (s *sourceFacts) adviseAnswer() []Advice {
 	return s.adviseMessage()
 }
 
-// adviseMessage is for an error that says itself what to do.
+// adviseMessage is for an error whose message says what to do.
 func (s *sourceFacts) adviseMessage() []Advice {
-	return s.adviseInPod("Do what the message says. If the scheduler reaches the source and this machine does not, check from its pod:")
+	return s.adviseInPod(
+		"Do what the message says. If the scheduler reaches the source and this machine does not, check from its pod:")
 }
 
-// adviseScheme is for http instead of https, and the other way round.
+// adviseScheme is for http instead of https, or https instead of http.
 func (s *sourceFacts) adviseScheme() []Advice {
 	scheme := map[string]string{"http": "https", "https": "http"}[s.url().Scheme]
 	return s.adviseEdit(s.addressYAML(scheme, s.url().Host), "write "+scheme+", or another port:", "The server does not speak %s.",
@@ -164,7 +165,6 @@ func (s *sourceFacts) addressYAML(scheme, host string) string {
 	return providerYAML("address", httpclient.WithoutSecrets(&u))
 }
 
-// adviseStatus is for a response with another status than 200.
 func (s *sourceFacts) adviseStatus(err *httpclient.StatusError) (stage string, advice []Advice) {
 	refused := err.Code == http.StatusUnauthorized || err.Code == http.StatusForbidden
 	byAPIServer := s.Route == live.ServiceProxy && statusOf(err) != nil
@@ -186,11 +186,12 @@ func (s *sourceFacts) adviseStatus(err *httpclient.StatusError) (stage string, a
 	return stageAnswers, s.advisePath(err.Code)
 }
 
-// advisePath is for a server that answers, but not as a source does. A code of 0 is that of a page.
+// advisePath is for a server that does not answer as a source does. code is the HTTP status, or 0 for a page instead of JSON.
 func (s *sourceFacts) advisePath(code int) []Advice {
 	switch {
 	case code >= http.StatusInternalServerError:
-		return s.adviseRun(live.Call("curl", "-sSi", s.probeURL()), "%s answers, and fails. See its log, and what it answers:", s.url().Host)
+		return s.adviseRun(live.Call("curl", "-sSi", s.probeURL()),
+			"%s answers, and fails. See its log, and what it answers:", s.url().Host)
 	case !s.isPrometheus():
 		return s.adviseAddress()
 	}
@@ -258,7 +259,7 @@ func (s *sourceFacts) adviseAuthority(signed *x509.Certificate) []Advice {
 		"%s signed the certificate. Mount its PEM bundle by the chart's value caConfigMap.", issuer)
 }
 
-// claims are those of a service account's token.
+// claims are the claims of a service account's token that advice needs.
 type claims struct {
 	Subject string  `json:"sub"`
 	Expiry  float64 `json:"exp"`
@@ -287,10 +288,10 @@ func (s *sourceFacts) adviseToken(code int) []Advice {
 			"No token is sent. Mount one by the chart's value tokenSecret.")
 	}
 	c := claimsOf(s.token)
-	problem, age := "The server does not accept the token.", s.now.Sub(time.Unix(int64(c.Expiry), 0))
-	expired := c.Expiry > 0 && age > 0
+	problem, sinceExpiry := "The server does not accept the token.", s.now.Sub(time.Unix(int64(c.Expiry), 0))
+	expired := c.Expiry > 0 && sinceExpiry > 0
 	if expired {
-		problem = fmt.Sprintf("The token expired %s ago.", rounded(age))
+		problem = fmt.Sprintf("The token expired %s ago.", rounded(sinceExpiry))
 	}
 	account, isAccount := strings.CutPrefix(c.Subject, "system:serviceaccount:")
 	namespace, name, _ := strings.Cut(account, ":")
@@ -318,8 +319,8 @@ func (s *sourceFacts) adviseAddress() []Advice {
 	case u.Host == "":
 		return s.adviseMessage()
 	case !isService:
-		return s.adviseRun(live.Call("curl", "-sS", s.probeURL()), "Start the server at %s, or correct the address. See whether it answers:",
-			u.Host)
+		return s.adviseRun(live.Call("curl", "-sS", s.probeURL()),
+			"Start the server at %s, or correct the address. See whether it answers:", u.Host)
 	}
 	i := slices.IndexFunc(s.services, func(v *corev1.Service) bool { return v.Namespace == namespace && v.Name == name })
 	if i >= 0 {
@@ -339,7 +340,7 @@ func (s *sourceFacts) isPrometheus() bool {
 	return s.Spec.WatcherAddress == "" && s.Spec.MetricProvider.Type == config.Prometheus
 }
 
-// probe returns a URL that a server of the source's kind answers.
+// probeURL returns a URL that a server of the source's kind answers.
 func (s *sourceFacts) probeURL() string {
 	u := s.url()
 	if !s.isPrometheus() {
@@ -369,7 +370,7 @@ func (s *sourceFacts) adviseService(v *corev1.Service) []Advice {
 		"Service %s/%s has ready pods. Look for a NetworkPolicy that denies the scheduler access:", v.Namespace, v.Name)
 }
 
-// similarService returns the Service that is probably meant, or nil. One in the same namespace is likelier.
+// similarService returns the Service that is probably meant, or nil. It prefers the same namespace.
 func (s *sourceFacts) similarService(namespace, name string) (likeliest *corev1.Service) {
 	for _, v := range s.services {
 		similar := strings.Contains(v.Name, name) || strings.Contains(name, v.Name) ||
@@ -396,7 +397,7 @@ func portLike(v *corev1.Service, port string) string {
 	return best
 }
 
-// portOf returns the port of a URL, or that of its scheme.
+// portOf returns the port of a URL, or its scheme's default.
 func portOf(u *url.URL) string {
 	return cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
 }
