@@ -26,7 +26,7 @@ import (
 // String names the figure, such as "node-1 cpu over 5m".
 func (f *figure) String() string { return f.node + " " + f.statistic() }
 
-// what names what was measured of the node. Plugins may read several windows of one resource.
+// statistic names what was measured, such as "cpu over 5m".
 func (f *figure) statistic() string {
 	if f.metric {
 		return fmt.Sprintf("metric %q", text.Excerpt(f.Name))
@@ -41,7 +41,7 @@ func (f *figure) statistic() string {
 func (f *figure) known() bool  { return f.State != load.Absent }
 func (f *figure) isLoad() bool { return f.known() && !f.metric }
 
-// age is how old the figure was when the facts were gathered; 0 if it was measured since.
+// age is the figure's age when the facts were read; 0 if it was measured since.
 func (s *sourceFacts) age(f *figure) time.Duration { return max(s.now.Sub(f.End), 0) }
 
 // figuresOf returns the figures that match.
@@ -69,7 +69,7 @@ func nodeOf(f *figure) string { return f.node }
 // firstOf names the first few figures.
 func firstOf(figures []*figure) string { return text.FirstN(namesOf(figures, (*figure).String)) }
 
-// checkAhead finds samples with times in the future. A query at the present misses them, and returns older ones.
+// checkAhead finds samples with times in the future. A query for now returns older samples instead.
 func (s *sourceFacts) checkAhead() []Check {
 	if len(s.examination.Ahead) == 0 {
 		return nil
@@ -78,12 +78,12 @@ func (s *sourceFacts) checkAhead() []Check {
 		"samples are dated ahead of the source's clock, by up to %s: %s", rounded(s.examination.Lead), text.FirstN(s.examination.Ahead))
 }
 
-// checkBehind finds samples that are dated back. Queries of a short window do not see them, and maxAge expires them too early.
+// checkBehind finds samples that are dated too early. Queries of a short window miss them, and they expire too early.
 func (s *sourceFacts) checkBehind() []Check {
 	if len(s.examination.Behind) == 0 {
 		return nil
 	}
-	// A target that went away minutes ago looks the same, where its samples have timestamps of their own.
+	// A target that sets its own timestamps looks the same some minutes after it is gone.
 	return fail(advise("See whether the targets of these machines are up, and scrape them again. "+
 		"If they are, correct the clock of the machines, or set honor_timestamps: false in the scrape job. "+
 		"If they come by remote write or federation, find out what delays them there."),
@@ -125,7 +125,7 @@ func (s *sourceFacts) checkZero() []Check {
 		"%s at exactly 0, which no running node is: %s", text.Count(len(zero), "value"), firstOf(zero))
 }
 
-// checkFrozen finds counters of cpu that stand still: a running node has none. Custom queries and bare rules have no counters.
+// checkFrozen finds counters of cpu that do not grow. On a running node they grow.
 func (s *sourceFacts) checkFrozen() []Check {
 	frozen := s.examination.Frozen
 	if !s.examination.Counted {
@@ -158,8 +158,8 @@ func (s *sourceFacts) checkDeviation() []Check {
 	return warn(advice, "the standard deviation is not known, and counts as 0: %s", text.FirstN(without))
 }
 
-// withoutDeviation returns what has a mean and no deviation, and whether there are means at all.
-// Only a Prometheus tells how many nodes have one. From another source, 0 on every node means unknown.
+// withoutDeviation returns the statistics with a mean and no deviation. applies reports whether there are means at all.
+// Only a Prometheus counts the nodes with a deviation. From another source, 0 on every node means unknown.
 func (s *sourceFacts) withoutDeviation() (without []string, applies bool) {
 	if s.diagnosis == nil {
 		means := s.figuresOf(func(f *figure) bool { return f.windowed && f.known() })
@@ -207,10 +207,10 @@ func (s *sourceFacts) checkClock() []Check {
 	}
 	direction := "back"
 	if skew < 0 {
-		direction, slack = "forward", slack+s.Took // a slow response looks like a clock that is behind
+		direction, slack = "forward", slack+s.Took // a slow response looks like a slow clock
 	}
-	const notable = 10 * time.Second
-	if skew.Abs() < notable+slack {
+	const tolerance = 10 * time.Second
+	if skew.Abs() < tolerance+slack {
 		return ok("the source's clock agrees with %s", reference)
 	}
 	return fail(s.adviseRun(live.Call("timedatectl", "status"), "Correct the clock of Prometheus' machine: move it %s by %s. "+
@@ -249,14 +249,15 @@ func (s *sourceFacts) checkDialect() []Check {
 	return ok("load is read by %s%s", name, tried)
 }
 
-// checkQueries checks the means and quantiles that have no value, where others have one.
+// checkQueries finds means and quantiles without a value, while others have one.
 func (s *sourceFacts) checkQueries() []Check {
 	d := s.diagnosis
 	return each(d.Queries, func(q diagnosis.QueryDiagnosis) []Check {
 		if q.Err == nil || q.Kind != promql.Mean || d.Undetected != nil || len(d.NodesWithoutSeries) == d.NodeCount {
 			return nil
 		}
-		return warn(s.adviseRun(s.queryCommand(q.PromQL), "Pods' requests count instead. See what the query returns:"), "%s", oneLine(q.Err))
+		advice := s.adviseRun(s.queryCommand(q.PromQL), "Pods' requests count instead. See what the query returns:")
+		return warn(advice, "%s", oneLine(q.Err))
 	})
 }
 
@@ -278,15 +279,14 @@ func (s *sourceFacts) checkNodeMetrics() []Check {
 	})
 }
 
-// checkNodes checks that there are nodes, of which load can be read.
 func (f *facts) checkNodes() []Check {
 	if len(f.nodes) > 0 {
 		return nil
 	}
-	return warn(f.adviseRun(live.Kubectl("get", "nodes"), "Add a node, and run this again. See the nodes:"), "the cluster has no nodes")
+	advice := f.adviseRun(live.Kubectl("get", "nodes"), "Add a node, and run this again. See the nodes:")
+	return warn(advice, "the cluster has no nodes")
 }
 
-// checkMeasured checks which nodes have load.
 func (s *sourceFacts) checkMeasured() []Check {
 	nodes, missing := len(s.nodes), namesOf(s.figuresOf(func(f *figure) bool { return !f.metric && !f.known() }), nodeOf)
 	advice := s.adviseRun(live.Kubectl("get", "nodes", "-L", "kubernetes.io/hostname", "-o", "wide"),
@@ -301,27 +301,27 @@ func (s *sourceFacts) checkMeasured() []Check {
 	if len(missing) == 0 {
 		return ok("the load of all %s is known: %s", text.Count(nodes, "node"), strings.Join(s.statisticNames(), ", "))
 	}
-	// What enabled plugins read is named, where a node has some of it.
+	// If a node lacks only a part of its load, the results name that part.
 	known := namesOf(s.figuresOf(func(f *figure) bool { return f.isLoad() && slices.Contains(missing, f.node) }), nodeOf)
 	if len(known) == 0 {
 		return failIf(len(missing) == nodes)(advice, "nodes without load: %d of %d (%s)", len(missing), nodes, text.FirstN(missing))
 	}
-	return each(s.statisticNames(), func(read string) []Check {
-		without := namesOf(s.figuresOf(func(f *figure) bool { return !f.metric && !f.known() && f.statistic() == read }), nodeOf)
+	return each(s.statisticNames(), func(name string) []Check {
+		without := namesOf(s.figuresOf(func(f *figure) bool { return !f.metric && !f.known() && f.statistic() == name }), nodeOf)
 		if len(without) == 0 {
 			return nil
 		}
-		return failIf(len(without) == nodes)(advice, "nodes without load of %s, which a plugin reads: %d of %d (%s)", read, len(without),
+		return failIf(len(without) == nodes)(advice, "nodes without load of %s, which a plugin reads: %d of %d (%s)", name, len(without),
 			nodes, text.FirstN(without))
 	})
 }
 
-// statisticNames names the load that enabled plugins read, such as "cpu over 5m" and "memory 0.95-quantile over 1h".
+// statisticNames names the load that enabled plugins read.
 func (s *sourceFacts) statisticNames() []string {
 	return namesOf(s.figuresOf(func(f *figure) bool { return !f.metric }), (*figure).statistic)
 }
 
-// checkUnnamed checks the nodes without load that no label names, beside the series that name no node.
+// checkUnnamed finds nodes without load that no label names. It shows them with the series that name no node.
 func (s *sourceFacts) checkUnnamed() []Check {
 	unnamed, strays := text.FirstN(s.examination.Unnamed), s.examination.Strays
 	switch {
@@ -334,7 +334,7 @@ func (s *sourceFacts) checkUnnamed() []Check {
 		strings.Join(strays, ", "))
 }
 
-// adviseNaming says how series get the name of their node.
+// adviseNaming advises how series get the name of their node.
 func adviseNaming() []Advice {
 	return adviseYAML("relabelings:\n- sourceLabels: [__meta_kubernetes_pod_node_name]\n  targetLabel: node\n",
 		"If series that name no node are of another cluster, correct the address. "+
@@ -350,7 +350,7 @@ func (s *sourceFacts) checkUnmatched() []Check {
 		"series that belong to no node: %s", text.FirstN(s.diagnosis.UnmatchedSeries))
 }
 
-// checkContested checks that no node is named by several target sets. The running scheduler must use no other set than doctor.
+// checkContested checks that one target set names each node, the same for doctor and for the running scheduler.
 func (s *sourceFacts) checkContested() []Check {
 	kept := each(s.keptSets(), s.checkKept)
 	if s.diagnosis.Rivals == nil && len(kept) > 0 {
@@ -359,8 +359,8 @@ func (s *sourceFacts) checkContested() []Check {
 	return append(s.checkRivals(len(kept) > 0), kept...)
 }
 
-// keptSets are the target sets that the running scheduler uses, and a scheduler that starts now would not. A scheduler keeps the
-// sets in use. One of them may be a tenant's, used while the exporter was down.
+// keptSets returns the target sets that the running scheduler uses, and a scheduler that starts now would not. A scheduler keeps
+// its sets until it restarts, even a tenant's that it used while the exporter was down.
 func (s *sourceFacts) keptSets() (kept []source.TargetSet) {
 	for _, sample := range s.metrics {
 		if !s.isTargetSet(sample) {
@@ -376,7 +376,7 @@ func (s *sourceFacts) keptSets() (kept []source.TargetSet) {
 		}
 		set.Resource, set.Nodes = now[0].Resource, int(sample.Value)
 		if !slices.Contains(kept, set) {
-			kept = append(kept, set) // replicas have the same
+			kept = append(kept, set) // replicas have equal sets
 		}
 	}
 	return kept
@@ -416,14 +416,14 @@ func (s *sourceFacts) checkKept(set source.TargetSet) []Check {
 		text.Count(set.Nodes, "node"), response.SetOf(set), strings.Join(now, ", "))
 }
 
-// checkRivals checks that no node is named by several target sets. A scheduler that keeps other sets uses others than doctor.
+// checkRivals finds nodes that several target sets name. keepsOthers reports whether the running scheduler has other sets.
 func (s *sourceFacts) checkRivals(keepsOthers bool) []Check {
 	rivals := s.diagnosis.Rivals
 	switch {
 	case rivals == nil:
 		return ok("no node is named by several target sets")
 	case s.examination.Clusters != nil && rivals.Used.Selector() == rivals.Ignored.Selector():
-		return nil // the check of clusters reports it
+		return nil // checkClusters reports it
 	}
 	message := "%s named by several target sets: %s is used, %s is ignored"
 	known := !keepsOthers && slices.ContainsFunc(s.metrics, s.isTargetSet)
@@ -460,7 +460,7 @@ func (s *sourceFacts) checkRivals(keepsOthers bool) []Check {
 	return found(advice)
 }
 
-// selectorWith returns the configured selector with the matchers of another in braces. PromQL takes several matchers of a label.
+// selectorWith adds the matchers of another selector to the configured one. PromQL accepts several matchers of a label.
 func (s *sourceFacts) selectorWith(other string) string {
 	configured := strings.TrimRight(strings.TrimSuffix(strings.TrimSpace(s.Spec.MetricProvider.Selector), "}"), ", ")
 	if configured == "" || configured == "{" {
@@ -499,7 +499,7 @@ func (s *sourceFacts) adviseScrape() []Advice {
 		"Let Prometheus scrape node_exporter or the kubelets of these nodes. See the targets that it cannot scrape:")
 }
 
-// adviseMissing says what would probably give nodes their load.
+// adviseMissing advises what probably gives nodes their load.
 func (s *sourceFacts) adviseMissing() []Advice {
 	provider, x := s.Spec.MetricProvider, s.examination
 	if len(x.Down) > 0 {
@@ -533,7 +533,7 @@ func (s *sourceFacts) adviseMissing() []Advice {
 	return s.adviseScrape()
 }
 
-// checkCapacity checks that no node is above its capacity. Only Prometheus shows values above the capacity.
+// checkCapacity checks that no node is above its capacity. Only the diagnosis of a Prometheus has values above 100 %.
 func (s *sourceFacts) checkCapacity() []Check {
 	if s.diagnosis == nil {
 		above := s.figuresOf(func(f *figure) bool { return f.isLoad() && f.Value >= 1 })
@@ -562,8 +562,9 @@ func (s *sourceFacts) checkCapacity() []Check {
 	if highest.Custom() && highest.Highest > plausible {
 		queries := cmp.Or(s.Spec.MetricProvider.Queries, &config.LoadQueries{})
 		custom := [...]string{load.CPU: queries.CPU, load.Memory: queries.Memory}[highest.Resource]
-		result, advice = fail, s.adviseEdit(providerYAML("queries", map[string]string{highest.Resource.String(): "(" + custom + "\n) / 100"}),
-			"divide it by 100:", "The query seems to return percent, and must return a fraction of capacity.")
+		fraction := map[string]string{highest.Resource.String(): "(" + custom + "\n) / 100"}
+		result, advice = fail, s.adviseEdit(providerYAML("queries", fraction), "divide it by 100:",
+			"The query seems to return percent, and must return a fraction of capacity.")
 	}
 	return result(advice, "%s is above capacity on %s: %.1f %%, which counts as 100 %%", highest, highest.HighestNode,
 		100*highest.Highest)
@@ -587,7 +588,7 @@ func (s *sourceFacts) slowest() (node string, interval time.Duration) {
 // samplesPerWindow is how many samples a window needs. A deviation is of rates over fifths of the window; a rate needs two samples.
 const samplesPerWindow = 5
 
-// windowOf returns the window for samples at an interval, up to an hour.
+// windowOf returns the shortest window for samples at an interval, up to an hour.
 func windowOf(interval time.Duration) time.Duration {
 	const step = 5 * time.Second
 	return min((samplesPerWindow*interval + step - 1).Truncate(step), time.Hour)
@@ -612,7 +613,7 @@ func (s *sourceFacts) checkCoverage() []Check {
 	window, all := s.windows[0], s.examination.Sampling
 	young := slices.DeleteFunc(sortedKeys(all), func(node string) bool { return all[node].Since+all[node].Interval >= window })
 	switch {
-	case len(all) == 0, len(s.examination.Behind) > 0: // the window ends before the samples do
+	case len(all) == 0, len(s.examination.Behind) > 0: // samples that are dated too early do not reach the window's end
 		return nil
 	case len(young) == 0:
 		return ok("samples cover the whole window of %s", window)

@@ -12,7 +12,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
-// permissionFacts are the permissions of the scheduler's account.
+// permissionFacts are the permissions of an account. needed counts verbs.
 type permissionFacts struct {
 	user    string
 	needed  int
@@ -23,7 +23,7 @@ type permissionFacts struct {
 // aggregated is the API group of metrics-server.
 const aggregated = "metrics.k8s.io"
 
-// neededPermissions returns those of the scheduler with its configuration.
+// neededPermissions returns the permissions that the scheduler needs with its configuration.
 func (f *facts) neededPermissions() (list []live.Permission) {
 	const (
 		informer, write         = "get list watch", "create patch update"
@@ -55,7 +55,7 @@ func (f *facts) neededPermissions() (list []live.Permission) {
 		{true, devices, "deviceclasses resourceslices", informer, "allocates devices", "", ""},
 		{true, devices, "resourceclaims", informer + " patch update create delete", "allocates devices", "", ""},
 		{true, devices, "resourceclaims/status", "patch update", "allocates devices", "", ""},
-		// DRAResourceClaimGranularStatusAuthorization is on by default from there on.
+		// Kubernetes 1.36 enables DRAResourceClaimGranularStatusAuthorization by default.
 		{since(36), devices, "resourceclaims/binding", "patch update", "allocates devices, from Kubernetes 1.36 on", "", ""},
 		{since(37), devices, "devicetaintrules", informer, "avoids tainted devices, from Kubernetes 1.37 on", "", ""},
 		{true, "authentication.k8s.io", "tokenreviews", "create", authorizes, "", ""},
@@ -76,7 +76,7 @@ func (f *facts) neededPermissions() (list []live.Permission) {
 	return append(list, f.loadPermissions()...)
 }
 
-// loadPermissions returns those to read load.
+// loadPermissions returns the permissions to read load.
 func (f *facts) loadPermissions() (list []live.Permission) {
 	add := func(resource, purpose string) {
 		list = append(list, live.Permission{Group: aggregated, Resource: resource, Verbs: []string{"list"}, Purpose: purpose})
@@ -92,7 +92,7 @@ func (f *facts) loadPermissions() (list []live.Permission) {
 	return list
 }
 
-// readPermissions asks which permissions the scheduler's account lacks. Without a workload it is the program's user.
+// readPermissions asks which permissions the scheduler's account lacks, or the program's user if the account is unknown.
 func (g *gatherer) readPermissions(ctx context.Context) {
 	p, needed, impersonated := &g.permissions, g.neededPermissions(), ""
 	if w := g.workload(); w != nil && !g.inPod && g.conn.KubeConfig.Impersonate.UserName == "" {
@@ -112,11 +112,11 @@ func countVerbs(permissions []live.Permission) (verbs int) {
 	return verbs
 }
 
-// checkPermissions checks those of the scheduler's account.
 func (f *facts) checkPermissions() []Check {
 	switch p := &f.permissions; {
 	case p.err != nil:
-		return warn(f.adviseInPod("Perhaps you lack permission to impersonate it. Check in the scheduler's pod, with its own permissions:"),
+		const advice = "Perhaps you lack permission to impersonate it. Check in the scheduler's pod, with its own permissions:"
+		return warn(f.adviseInPod(advice),
 			"the permissions of %s could not be checked: %s", nameOf(p.user), oneLine(p.err))
 	case len(p.lacking) > 0:
 		return f.lackingChecks(fail, p.user, "scheduler", p.lacking)
@@ -125,7 +125,7 @@ func (f *facts) checkPermissions() []Check {
 	}
 }
 
-// checkLists checks that the user of the command can list what the scheduler reads.
+// checkLists checks that the program's user can list what the scheduler reads.
 func (f *facts) checkLists() []Check {
 	if f.objectsErr != nil {
 		return fail(advise("Run this as a user with permission to list nodes and pods, or grant it."), "%s", oneLine(f.objectsErr))
@@ -143,7 +143,6 @@ func (f *facts) checkLists() []Check {
 	return append(checks, f.lackingChecks(warn, f.user, "scheduler", lacking)...)
 }
 
-// nameOf returns the user as messages name it.
 func nameOf(user string) string {
 	if user == live.UnknownUser {
 		return "your user"

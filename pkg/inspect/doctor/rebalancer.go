@@ -21,35 +21,35 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 )
 
-// rebalancerFacts are those of Plimsoll's rebalancer, and of others beside it.
+// rebalancerFacts are the facts of Plimsoll's rebalancer, and of other programs that evict pods.
 type rebalancerFacts struct {
-	// name is that of the rebalancer's pod; empty if none is installed. configuration is the default one if it could not be read.
+	// name is the rebalancer's pod; empty if none is installed. configuration is the default if it could not be read.
 	name          string
 	configuration *rebalancer.Configuration
 	budgets       []*policyv1.PodDisruptionBudget
 	deschedulers  []descheduler
-	// spec and namespace are those of the pod.
+	// spec and namespace are the pod's.
 	spec      *corev1.PodSpec
 	namespace string
-	// permissions are its account's. excess are granted, but only other modes need them.
+	// permissions are those of the pod's account. excess are granted permissions that only other modes need.
 	permissions permissionFacts
 	excess      []live.Permission
 	// configurationErr says why the configuration could not be read.
 	configurationErr error
-	// cronJobsErr says why CronJobs were not looked at.
+	// cronJobsErr says why CronJobs could not be listed.
 	cronJobsErr error
 }
 
 // descheduler is another program that evicts pods.
 type descheduler struct {
 	name string
-	// configMap holds its policy, in namespace. rules are the rules by load in it.
+	// configMap holds its policy, in namespace. rules are the loadRules that the policy enables.
 	namespace, configMap string
 	rules                []string
 	err                  error
 }
 
-// loadRules are the plugins, and the profile, of deschedulers that move pods off nodes by load.
+// loadRules are plugins, and a profile, of deschedulers. They move pods by load.
 var loadRules = []string{"LowNodeUtilization", "LowNodeLoad", "KubeVirtRelieveAndMigrate"}
 
 // deschedulerPolicy has the fields that the descheduler's policy and Koordinator's have in common.
@@ -65,7 +65,7 @@ type deschedulerPolicy struct {
 	} `json:"profiles"`
 }
 
-// rulesOf returns the rules by load that a policy enables.
+// rulesOf returns the loadRules that a policy enables.
 func rulesOf(content string) (rules []string) {
 	var policy deschedulerPolicy
 	if yaml.Unmarshal([]byte(content), &policy) != nil {
@@ -88,18 +88,18 @@ func rulesOf(content string) (rules []string) {
 	return rules
 }
 
-// runsProgram reports whether a container's command has this file name.
+// runsProgram reports whether a container's command has one of the file names.
 func runsProgram(spec *corev1.PodSpec, names ...string) bool {
 	return slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool {
 		return len(c.Command) > 0 && slices.Contains(names, path.Base(c.Command[0]))
 	})
 }
 
-// maxDeschedulers bounds the policies that are read: everybody who may create pods can name a program so.
+// maxDeschedulers bounds the policies that are read: anyone who can create pods can name a program like a descheduler.
 const maxDeschedulers = 20
 
-// readRebalancers reads the rebalancer and its rivals. Without a rebalancer, it reads nothing. If the scheduler is known, pods of
-// other namespaces are not taken for its rebalancer.
+// readRebalancers reads the rebalancer, which is in the scheduler's namespace if that is known. Only if there is one, it reads
+// deschedulers too.
 func (g *gatherer) readRebalancers(ctx context.Context) {
 	w := g.workload()
 	i := slices.IndexFunc(g.pods, func(pod *corev1.Pod) bool {
@@ -133,12 +133,12 @@ func (g *gatherer) readRebalancers(ctx context.Context) {
 	}
 }
 
-func (g *gatherer) addDescheduler(ctx context.Context, kind string, of metav1.ObjectMeta, spec *corev1.PodSpec) {
+func (g *gatherer) addDescheduler(ctx context.Context, kind string, meta metav1.ObjectMeta, spec *corev1.PodSpec) {
 	if len(g.rebalancer.deschedulers) >= maxDeschedulers || !runsProgram(spec, "descheduler", "koord-descheduler") {
 		return
 	}
-	d := descheduler{name: fmt.Sprintf("%s %s/%s", kind, of.Namespace, of.Name), namespace: of.Namespace}
-	d.err = g.eachConfigMap(ctx, of.Namespace, spec, func(name, content string) {
+	d := descheduler{name: fmt.Sprintf("%s %s/%s", kind, meta.Namespace, meta.Name), namespace: meta.Namespace}
+	d.err = g.eachConfigMap(ctx, meta.Namespace, spec, func(name, content string) {
 		if rules := rulesOf(content); len(rules) > 0 {
 			d.configMap, d.rules = name, append(d.rules, rules...)
 		}
@@ -166,17 +166,16 @@ func (g *gatherer) eachConfigMap(
 	return err
 }
 
-// needRebalancer needs a rebalancer in the cluster.
 func (f *facts) needRebalancer() *gap { return gapIf(f.rebalancer.name == "", "", "") }
 
-// needMoves needs one that moves pods.
+// needMoves needs a rebalancer that moves pods, or may do so.
 func (f *facts) needMoves() *gap {
 	c := f.rebalancer.configuration
 	plans := c != nil && c.Mode != rebalancer.Evict && f.rebalancer.configurationErr == nil
 	return cmp.Or(f.needRebalancer(), gapIf(plans, "", ""))
 }
 
-// skipUnread skips a check that depends on what the rebalancer moves, if its configuration is unknown.
+// skipUnread skips a check if the rebalancer's configuration could not be read.
 func (f *facts) skipUnread() []Check {
 	if f.rebalancer.configurationErr == nil {
 		return nil
@@ -211,7 +210,7 @@ func (f *facts) checkAlone() []Check {
 	return checks
 }
 
-// checkReadsLoad finds a scheduler that would place evicted pods without regard to load.
+// checkReadsLoad finds a scheduler that would place evicted pods without reading load.
 func (f *facts) checkReadsLoad() []Check {
 	if len(f.sources) > 0 {
 		return ok("the scheduler that places moved pods reads load")
@@ -220,7 +219,7 @@ func (f *facts) checkReadsLoad() []Check {
 		f.rebalancer.name)
 }
 
-// checkBudgets finds workloads that may be moved, and that no PodDisruptionBudget protects.
+// checkBudgets finds workloads that may be moved and have no PodDisruptionBudget.
 func (f *facts) checkBudgets() []Check {
 	if unread := f.skipUnread(); unread != nil {
 		return unread
@@ -247,7 +246,6 @@ func (f *facts) checkBudgets() []Check {
 		"%s may be moved and have no PodDisruptionBudget: %s", text.Count(len(names), "workload"), text.FirstN(names))
 }
 
-// hasBudget reports whether a budget selects the pod.
 func (f *facts) hasBudget(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(f.rebalancer.budgets, func(b *policyv1.PodDisruptionBudget) bool {
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)

@@ -18,7 +18,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
 )
 
-// readRebalancerPermissions asks which permissions the rebalancer's account lacks, and which of its writes have no effect.
+// readRebalancerPermissions asks which permissions the rebalancer's account lacks, and which write permissions it does not need.
 func (g *gatherer) readRebalancerPermissions(ctx context.Context) {
 	if r := &g.rebalancer; cmp.Or(g.needRebalancer(), g.needConfiguration()) == nil && r.configurationErr == nil {
 		r.permissions.user = serviceaccount.MakeUsername(r.namespace, cmp.Or(r.spec.ServiceAccountName, "default"))
@@ -60,7 +60,7 @@ func (g *gatherer) addRebalancerPermissions(ctx context.Context) error {
 	return err
 }
 
-// stateOf returns the name of the state of the rebalancer that a pod runs.
+// stateOf returns the name of the object that holds the state of a pod's rebalancer.
 func stateOf(spec *corev1.PodSpec) (types.NamespacedName, error) {
 	flags := pflag.NewFlagSet(live.RebalancerProgram, pflag.ContinueOnError)
 	flags.ParseErrorsAllowlist.UnknownFlags = true
@@ -79,12 +79,11 @@ func readsOnly(p *live.Permission) bool {
 	return !slices.ContainsFunc(p.Verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) })
 }
 
-// sameAs returns a function that reports whether another permission has the same text.
 func sameAs(p *live.Permission) func(live.Permission) bool {
 	return func(other live.Permission) bool { return other.String() == p.String() }
 }
 
-// checkRebalancerPermissions checks that the rebalancer's account can do what its mode and goals need, and writes nothing else.
+// checkRebalancerPermissions checks that the account has the permissions that mode and goals need, and no other write permission.
 func (f *facts) checkRebalancerPermissions() []Check {
 	if unread := f.skipUnread(); unread != nil {
 		return unread
