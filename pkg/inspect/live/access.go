@@ -26,10 +26,10 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
-// maxFormBytes bounds a query that is moved from a request's body to its URL.
+// maxFormBytes bounds the form that moveFormToURL moves.
 const maxFormBytes = 1 << 20
 
-// SourceOptions replace what the configuration says of how its source of load is reached, for users outside the cluster.
+// SourceOptions replace the settings with which the configuration reaches its source of load, for users outside the cluster.
 type SourceOptions struct {
 	// Address is the URL at which this machine reaches the source.
 	Address string
@@ -41,16 +41,16 @@ type SourceOptions struct {
 func (o SourceOptions) Flags() []string {
 	all := [][2]string{{"--source-address", o.Address}}
 	for _, file := range o.files(httpclient.Config{}) {
-		all = append(all, [2]string{file.flag, file.here})
+		all = append(all, [2]string{file.flag, file.local})
 	}
 	return flagsWith(all...)
 }
 
-// sourceFile is a file that reaches a source.
+// sourceFile is a credential or certificate of a source.
 type sourceFile struct {
-	// field is that of the configuration, which may name a file, and flag replaces it.
-	field, flag      string
-	configured, here string
+	// The configuration's field names the file configured. The flag replaces it with the file local, on this machine.
+	field, flag       string
+	configured, local string
 }
 
 func (o SourceOptions) files(cfg httpclient.Config) []sourceFile {
@@ -61,22 +61,22 @@ func (o SourceOptions) files(cfg httpclient.Config) []sourceFile {
 	}
 }
 
-// access reaches sources from where the program runs:
-//   - Outside the cluster, a Service is reached through the API server's proxy, with the user's own credentials. They end at the
-//     API server. No credential of the source is sent there, because the API server would use it.
-//   - Files of the configuration, and the pod's account, are only read in the scheduler's own container. A foreign configuration
-//     could otherwise send any file of this machine to any address.
+// access reaches sources.
+//   - Outside the cluster, it reaches a Service through the API server's proxy, with the user's credentials. It sends no credential
+//     of the source, because the API server would use it.
+//   - Only in the scheduler's own container, it reads files of the configuration, and the pod's account. Otherwise a foreign
+//     configuration could send any file of this machine to any address.
 type access struct {
 	*Connection
 	SourceOptions
 	account sources.Account
-	// filesAreHere reports whether files that the configuration names are on this file system.
+	// filesAreHere reports whether the configuration's files are on this file system.
 	filesAreHere bool
 	// apiServer is the API server's address.
 	apiServer *url.URL
 	// services are by namespace/name, and by each of their cluster IPs.
 	services map[string]*corev1.Service
-	// servicesErr is why Services are not known.
+	// servicesErr says why the Services are unknown.
 	servicesErr error
 }
 
@@ -102,7 +102,7 @@ func (c *Connection) access(ctx context.Context, o Options) (*access, error) {
 	for _, object := range o.Objects {
 		a.addService(object)
 	}
-	if len(a.services) == 0 && !c.InPod { // not every command lists them
+	if len(a.services) == 0 && !c.InPod { // not every command lists Services
 		services, err := c.Client.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 		a.servicesErr = err
 		for i := 0; err == nil && i < len(services.Items); i++ {
@@ -140,10 +140,10 @@ func (o SourceOptions) Validate() error {
 		}
 	}
 	for _, file := range o.files(httpclient.Config{}) {
-		if file.here == "" {
+		if file.local == "" {
 			continue
 		}
-		f, err := os.Open(file.here)
+		f, err := os.Open(file.local)
 		if err != nil {
 			return OptionErrorf("%s: %w", file.flag, err)
 		}
@@ -172,7 +172,7 @@ func (a *access) reach(
 	case a.filesAreHere:
 		return a.account.Reach(ctx, spec, address, cfg)
 	case a.InPod:
-		return address, cfg, a.elsewhere(cfg)
+		return address, cfg, a.checkFiles(cfg)
 	}
 	u, err := url.Parse(address)
 	if err != nil {
@@ -188,10 +188,10 @@ func (a *access) reach(
 			a.servicesErr, a.Grant(ctx, "list", "", "services"),
 		)
 	}
-	return address, cfg, a.elsewhere(cfg)
+	return address, cfg, a.checkFiles(cfg)
 }
 
-// couldBeService reports whether an unknown host has a cluster IP, or a name without a domain.
+// couldBeService reports whether an unknown host may be a Service: it is an IP, or a name without a domain.
 func couldBeService(host string) bool {
 	if ip := net.ParseIP(host); ip != nil {
 		return !ip.IsLoopback()
@@ -204,7 +204,7 @@ func (a *access) replaced() bool { return a.SourceOptions != SourceOptions{} }
 // replace returns the address and the settings as the options replace them.
 func (a *access) replace(address string, cfg httpclient.Config) (string, httpclient.Config, error) {
 	if a.Address != "" {
-		if local(a.Address) { // a port-forward ends there; the certificate is that of the server
+		if isLoopback(a.Address) { // such as a port-forward; the certificate has the server's name
 			if u, err := url.Parse(address); err == nil {
 				cfg.ServerName = u.Hostname()
 			}
@@ -215,7 +215,7 @@ func (a *access) replace(address string, cfg httpclient.Config) (string, httpcli
 	if plain {
 		cfg.CAFile = "" // it has no effect
 	}
-	err := a.elsewhere(cfg)
+	err := a.checkFiles(cfg)
 	if a.TokenFile != "" {
 		cfg.BearerToken, cfg.BearerTokenFile = "", a.TokenFile
 	}
@@ -228,8 +228,7 @@ func (a *access) replace(address string, cfg httpclient.Config) (string, httpcli
 	return address, cfg, err
 }
 
-// local reports whether the address is one of this machine's loopback interface.
-func local(address string) bool {
+func isLoopback(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
 		return false
@@ -238,14 +237,14 @@ func local(address string) bool {
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// ErrFileInPod is the error of a file in the scheduler's pod, which this program does not read.
+// ErrFileInPod is the error of a file that only the scheduler's pod has.
 var ErrFileInPod = errors.New("is a file of the scheduler's pod")
 
-// elsewhere returns an error for each file that the settings need and no option replaces. All are in the scheduler's pod.
-func (a *access) elsewhere(cfg httpclient.Config) error {
+// checkFiles returns an ErrFileInPod for each file that the settings name and no option replaces.
+func (a *access) checkFiles(cfg httpclient.Config) error {
 	var errs []error
 	for _, file := range a.files(cfg) {
-		if file.configured != "" && file.here == "" && !a.filesAreHere {
+		if file.configured != "" && file.local == "" && !a.filesAreHere {
 			errs = append(errs, fmt.Errorf("%s %s %w; write %s FILE", file.field, file.configured, ErrFileInPod, file.flag))
 		}
 	}
@@ -276,7 +275,7 @@ func ServiceOf(host string) (namespace, name string, ok bool) {
 	return labels[1], labels[0], true
 }
 
-// serviceOf returns the namespace and name of the host's Service; nil if it has none. Known Services have short names and IPs, too.
+// serviceOf returns the namespace and name of the host's Service; nil if there is none. It knows short names and IPs of Services.
 func (a *access) serviceOf(host string) *[2]string {
 	if namespace, name, ok := ServiceOf(host); ok {
 		return &[2]string{namespace, name}
@@ -290,7 +289,7 @@ func (a *access) serviceOf(host string) *[2]string {
 	return nil
 }
 
-// serversOf returns the distinct addresses that the profiles' plugins read.
+// serversOf returns the distinct addresses of the profiles' sources.
 func serversOf(profiles []schedulerconfig.KubeSchedulerProfile) []string {
 	var servers []string
 	for i := range profiles {
@@ -331,7 +330,7 @@ func (r Route) String() string {
 	}[r]
 }
 
-// routeOf returns the address at which the server of the spec is reached, and how. There is none for Aggregation.
+// routeOf returns how, and at which address, the spec's server is reached. Aggregation has no address.
 func (a *access) routeOf(spec config.LoadSpec) (Route, string) {
 	address := addressOf(spec)
 	switch {
@@ -354,7 +353,7 @@ func (a *access) proxyOf(route Route, address string) string {
 	return proxyPath(u, *a.serviceOf(u.Hostname()))
 }
 
-// proxyPath returns the path of the API server's proxy to a Service, of which namespace and name are given.
+// proxyPath returns the path of the API server's proxy to a Service, a namespace and a name.
 func proxyPath(server *url.URL, service [2]string) string {
 	return (&url.URL{}).JoinPath("/api/v1/namespaces", service[0], "services", proxyName(server, service[1]), "proxy").Path
 }
@@ -364,7 +363,7 @@ func (a *access) proxied(address string) bool {
 	return err == nil && !a.replaced() && !a.InPod && a.serviceOf(u.Hostname()) != nil
 }
 
-// explain adds to an error of a source that is read through the proxy what the user can do.
+// explain adds advice to an error of a source that is read through the proxy.
 func (a *access) explain(spec config.LoadSpec, err error) error {
 	address := addressOf(spec)
 	refused, ok := errors.AsType[*httpclient.StatusError](err)
@@ -390,7 +389,7 @@ func (a *access) explain(spec config.LoadSpec, err error) error {
 		err, Kubectl("-n", service[0], "port-forward", "svc/"+service[1], "9090:"+portOf(u)).For(a.Chosen), u.Scheme)
 }
 
-// serviceProxy sends the requests for one server to its Service through the API server's proxy.
+// serviceProxy sends the requests for a server through the API server's proxy to its Service.
 type serviceProxy struct {
 	next      http.RoundTripper
 	apiServer *url.URL
@@ -410,7 +409,7 @@ func (t *serviceProxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	sent.URL = proxy.JoinPath(r.URL.EscapedPath())
 	sent.URL.RawQuery = r.URL.RawQuery
 	sent.Host = ""
-	// The API server would take them for its own.
+	// The API server would use these headers itself.
 	for _, name := range []string{"Authorization", "Cookie", "User-Agent"} {
 		sent.Header.Del(name)
 	}
@@ -435,7 +434,7 @@ func (t *serviceProxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// moveFormToURL makes a GET of a POST of a query: a POST to the proxy needs the right to create.
+// moveFormToURL turns the POST of a query into a GET: a POST to the proxy needs permission to create.
 func moveFormToURL(r *http.Request) error {
 	defer closeBody(r)
 	form, err := io.ReadAll(io.LimitReader(r.Body, maxFormBytes+1))
@@ -453,11 +452,11 @@ func moveFormToURL(r *http.Request) error {
 
 func closeBody(r *http.Request) {
 	if r.Body != nil {
-		_ = r.Body.Close() // as http.RoundTripper requires; nothing depends on it
+		_ = r.Body.Close() // http.RoundTripper requires it
 	}
 }
 
-// proxyName names the service, as the proxy wants it: with the scheme and the port.
+// proxyName returns the service's name in a path of the proxy: with scheme and port.
 func proxyName(server *url.URL, service string) string {
 	return server.Scheme + ":" + service + ":" + portOf(server)
 }

@@ -36,14 +36,13 @@ type Options struct {
 	Configuration *schedulerconfig.KubeSchedulerConfiguration
 	Objects       []apiruntime.Object
 	Source        SourceOptions
-	// IgnoreExtenders leaves out the configuration's extenders, which cannot be simulated, for commands that need no decision.
-	// Without it Open fails if there are any.
+	// IgnoreExtenders is for commands that need no decision: extenders cannot be simulated, and Open fails if there are any.
 	IgnoreExtenders bool
-	// FilesAreHere says that the files that the configuration names are on this file system, as in the scheduler's container.
+	// FilesAreHere reports whether the configuration's files are on this file system, as in the scheduler's container.
 	FilesAreHere bool
 	// Clock is the real one if nil.
 	Clock clock.WithTicker
-	// Parallelism is the number of nodes that are evaluated at a time; 0 is the number of processors.
+	// Parallelism is the number of nodes that are evaluated at a time; 0 means the number of processors.
 	Parallelism int
 }
 
@@ -105,7 +104,7 @@ func (c *Cluster) RefreshLoad(ctx context.Context) { c.provider.RefreshLoad(ctx)
 // StatisticsInterval is the time between two refreshes of statistics of workloads.
 const StatisticsInterval = refresh.WorkloadInterval
 
-// Source is a source of load that plugins read, what its last refresh brought, and how it was reached.
+// Source is a source of load that plugins read, with the result and the route of its last refresh.
 type Source struct {
 	provider.SourceStatus
 	Route Route
@@ -123,7 +122,7 @@ func (s *Source) Reached() string {
 	return s.Route.String()
 }
 
-// Sources returns the sources of nodes' load, in the order in which plugins named them first.
+// Sources returns the sources of nodes' load, in the order in which plugins first name them.
 func (c *Cluster) Sources() []Source {
 	var all []Source
 	for _, s := range c.provider.Sources() {
@@ -134,13 +133,13 @@ func (c *Cluster) Sources() []Source {
 	return all
 }
 
-// Statistics are statistics of workloads that plugins read, what the last refresh of them brought, and how it was reached.
+// Statistics are statistics of workloads that plugins read, with the result and the route of the last refresh.
 type Statistics struct {
 	provider.StatisticsStatus
 	Route Route
 }
 
-// Statistics returns the statistics of workloads, in the order in which plugins named them first.
+// Statistics returns the statistics of workloads, in the order in which plugins first name their sources.
 func (c *Cluster) Statistics() []Statistics {
 	var all []Statistics
 	for _, s := range c.provider.AllStatistics() {
@@ -158,15 +157,15 @@ type PodResource struct {
 	Resource       load.Resource
 }
 
-// PodUsage returns what the pods of a namespace use at present, without what is not measured. metav1.NamespaceAll names all.
-// Metrics-server replaces a source that knows only nodes. It fails if nothing could be read within the source's timeout. It may be
-// called while another goroutine uses the cluster.
+// PodUsage returns the measured usage of a namespace's pods, or of all pods for metav1.NamespaceAll. Metrics-server replaces a
+// source that measures only nodes. It fails if it reads nothing within the source's timeout. It may run while another goroutine
+// uses the cluster.
 func (c *Cluster) PodUsage(ctx context.Context, spec config.LoadSpec, namespace string) (map[PodResource]source.PodUsage, error) {
 	objects := c.objects
 	if namespace != metav1.NamespaceAll {
-		objects.Pods = podsIn{objects.Pods, namespace} // Prometheus is asked by namespace if a response is too large for them
+		objects.Pods = namespacedPods{objects.Pods, namespace} // large Prometheus queries are split by the namespaces of Pods
 		objects.KubeConfig = rest.CopyConfig(objects.KubeConfig)
-		objects.KubeConfig.Wrap(func(next http.RoundTripper) http.RoundTripper { return listIn{next, namespace} })
+		objects.KubeConfig.Wrap(func(next http.RoundTripper) http.RoundTripper { return namespacedList{next, namespace} })
 	}
 	pods, err := objects.Pods.List(labels.Everything())
 	if err != nil {
@@ -177,7 +176,7 @@ func (c *Cluster) PodUsage(ctx context.Context, spec config.LoadSpec, namespace 
 		return nil, err
 	}
 	if closer, ok := reader.(io.Closer); ok {
-		defer func() { _ = closer.Close() }() // there is nothing to lose
+		defer func() { _ = closer.Close() }() // nothing was written
 	}
 	ctx, cancel := context.WithTimeout(ctx, spec.MetricProvider.Timeout.Duration)
 	defer cancel()
@@ -194,25 +193,25 @@ func (c *Cluster) PodUsage(ctx context.Context, spec config.LoadSpec, namespace 
 	return usages, nil
 }
 
-// podsIn lists the pods of a namespace.
-type podsIn struct {
+// namespacedPods lists the pods of one namespace.
+type namespacedPods struct {
 	corelisters.PodLister
 	namespace string
 }
 
 // List implements corelisters.PodLister.
-func (p podsIn) List(selector labels.Selector) ([]*corev1.Pod, error) {
+func (p namespacedPods) List(selector labels.Selector) ([]*corev1.Pod, error) {
 	return p.Pods(p.namespace).List(selector)
 }
 
-// listIn lists objects of a namespace where all are asked for.
-type listIn struct {
+// namespacedList restricts a list of all namespaces to one.
+type namespacedList struct {
 	next      http.RoundTripper
 	namespace string
 }
 
 // RoundTrip implements http.RoundTripper.
-func (l listIn) RoundTrip(r *http.Request) (*http.Response, error) {
+func (l namespacedList) RoundTrip(r *http.Request) (*http.Response, error) {
 	sent := r.Clone(r.Context())
 	sent.URL = r.URL.JoinPath("..", "namespaces", l.namespace, path.Base(r.URL.Path))
 	return l.next.RoundTrip(sent)

@@ -5,25 +5,25 @@ import (
 	"strings"
 )
 
-// Chosen are the flags of kubectl that chose the cluster and the user; all may be empty.
+// Chosen are kubectl's flags that chose the cluster and the user; all may be empty.
 type Chosen struct{ Kubeconfig, Context, Cluster, Server, User, As string }
 
-// flags are the names of a program's flags for the fields of Chosen, in their order. Empty is none.
+// flags are a program's flags for the fields of Chosen, in their order; empty if it has none.
 type flags [6]string
 
 var (
 	ofKubectl = flags{"--kubeconfig", "--context", "--cluster", "--server", "--user", "--as"}
 	ofHelm    = flags{"--kubeconfig", "--kube-context", "", "--kube-apiserver", "", "--kube-as-user"}
-	// granting lacks --as: who lacks a permission cannot grant it.
+	// granting lacks --as: a user who lacks a permission cannot grant it.
 	granting = flags{"--kubeconfig", "--context", "--cluster", "--server", "--user"}
 )
 
-// Command is a line for a shell that users copy: calls of programs. Nil is none.
+// Command is a shell command that users copy: calls of programs. Nil is no command.
 type Command []call
 
 // call is a call of a program.
 type call struct {
-	// operator is that of the shell before the call; empty for the first.
+	// operator is the shell's operator before the call; empty for the first.
 	operator, program string
 	flags             flags
 	args              []string

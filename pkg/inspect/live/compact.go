@@ -12,20 +12,20 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 )
 
-// Compactor makes nodes and pods smaller that are held for long. It drops fields that neither the scheduler, nor a plugin, nor a
-// command reads. Equal parts of objects share memory, so that nobody must change them: pods of a workload have the same containers.
+// Compactor makes long-lived nodes and pods smaller. It drops fields that no scheduler, plugin or command reads. Equal parts of
+// objects share memory, such as the containers of a workload's pods, so these must not be changed.
 type Compactor struct {
 	mu sync.Mutex
 	// shared are parts of objects, by the hash of their protobuf encoding.
 	shared map[[sha256.Size]byte]any
-	// words are texts that many objects have.
+	// words are strings that many objects have.
 	words map[string]string
 }
 
-// maxShared bounds the parts, and the words, that are remembered. Beyond, all are forgotten, and later objects share anew.
+// maxShared bounds the parts and the words. Beyond it, the map is emptied.
 const maxShared = 50_000
 
-// Compact changes and returns an object that nobody else has yet. It is a cache.TransformFunc. A second call has no effect.
+// Compact changes and returns an object, which must have no other user yet. It is an idempotent cache.TransformFunc.
 func (c *Compactor) Compact(object any) (any, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,7 +43,7 @@ func (c *Compactor) Compact(object any) (any, error) {
 }
 
 func (c *Compactor) compactMeta(m *metav1.ObjectMeta) {
-	if m.Annotations[corev1.LastAppliedConfigAnnotation] != "" { // else they may be shared, and must not be written
+	if m.Annotations[corev1.LastAppliedConfigAnnotation] != "" { // without it, the map may be shared and must not be written
 		delete(m.Annotations, corev1.LastAppliedConfigAnnotation)
 	}
 	m.Labels = share(c, m.Labels, &metav1.ObjectMeta{Labels: m.Labels})
@@ -60,7 +60,7 @@ func (c *Compactor) compactPod(pod *corev1.Pod) {
 	shareWords(c, &spec.DNSPolicy)
 	shareWords(c, &status.Phase)
 	shareWords(c, &status.QOSClass)
-	if workloadOf("Pod", pod.ObjectMeta, *spec) == nil { // else its flags and files are read
+	if workloadOf("Pod", pod.ObjectMeta, *spec) == nil { // commands read flags and files of schedulers
 		dropUnread(spec)
 	}
 	spec.Containers = share(c, spec.Containers, &corev1.PodSpec{Containers: spec.Containers})
@@ -75,7 +75,7 @@ func (c *Compactor) compactPod(pod *corev1.Pod) {
 	status.Conditions = slices.DeleteFunc(status.Conditions, func(condition corev1.PodCondition) bool {
 		return slices.Contains(unreadConditions, condition.Type)
 	})
-	status.Conditions = slices.Clone(status.Conditions) // without the space of the others
+	status.Conditions = slices.Clone(status.Conditions) // frees the space of the deleted ones
 	for i := range status.Conditions {
 		shareWords(c, &status.Conditions[i].Type)
 		shareWords(c, &status.Conditions[i].Status)
@@ -94,10 +94,10 @@ func (c *Compactor) compactStatuses(statuses []corev1.ContainerStatus) {
 	}
 }
 
-// unreadConditions tell of a pod's start. Its containers' statuses are read instead.
+// unreadConditions describe a pod's start, for which commands read the containers' statuses.
 var unreadConditions = []corev1.PodConditionType{corev1.PodInitialized, corev1.ContainersReady, corev1.PodReadyToStartContainers}
 
-// dropUnread drops what is only read of a scheduler's own pods. Commands stay, because doctor looks for programs.
+// dropUnread drops fields that are only read of schedulers' pods. Commands stay, because doctor looks for programs.
 func dropUnread(spec *corev1.PodSpec) {
 	spec.Containers, spec.InitContainers = withoutUnread(spec.Containers), withoutUnread(spec.InitContainers)
 	spec.Volumes = slices.DeleteFunc(slices.Clone(spec.Volumes), func(v corev1.Volume) bool {
@@ -113,7 +113,7 @@ func withoutUnread(containers []corev1.Container) []corev1.Container {
 		c.Args, c.WorkingDir, c.Env, c.EnvFrom = nil, "", nil, nil
 		c.LivenessProbe, c.ReadinessProbe, c.StartupProbe, c.Lifecycle = nil, nil, nil, nil
 		c.TerminationMessagePath, c.TerminationMessagePolicy, c.ImagePullPolicy = "", "", ""
-		// The scheduler reads the mounts' options. Names of other mounts differ by pod.
+		// The scheduler reads mounts with options only. Names of other mounts differ by pod.
 		c.VolumeMounts = slices.DeleteFunc(slices.Clone(c.VolumeMounts), func(m corev1.VolumeMount) bool {
 			return !minor.HasMountOptions(&m)
 		})
@@ -121,7 +121,7 @@ func withoutUnread(containers []corev1.Container) []corev1.Container {
 	return containers
 }
 
-// shareWords makes texts use the memory of equal ones of earlier objects.
+// shareWords makes strings use the memory of equal strings of earlier objects.
 func shareWords[T ~string](c *Compactor, words ...*T) {
 	for _, word := range words {
 		if shared, ok := c.words[string(*word)]; ok {
@@ -135,7 +135,7 @@ func shareWords[T ~string](c *Compactor, words ...*T) {
 	}
 }
 
-// share returns an equal part of an earlier object, or else the part. The message has only the part.
+// share returns an equal part of an earlier object, or else the part itself. message has nothing but the part, to encode it.
 func share[T any](c *Compactor, part T, message interface{ Marshal() ([]byte, error) }) T {
 	encoded, err := message.Marshal()
 	if err != nil {

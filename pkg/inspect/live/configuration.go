@@ -27,8 +27,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 )
 
-// ConfigurationOptions say which configuration is looked at. At most one is set; without any, the configuration of the scheduler
-// that runs in the cluster is looked for.
+// ConfigurationOptions choose a configuration: at most one is set. Without any, it is the configuration of the scheduler that runs
+// in the cluster.
 type ConfigurationOptions struct {
 	// File is a file on this machine.
 	File string
@@ -43,31 +43,31 @@ func (o ConfigurationOptions) Flags() []string {
 	return flagsWith([2]string{"--config", o.File}, [2]string{"--from", o.From}, [2]string{"--scheduler", o.Scheduler})
 }
 
-// OptionError is an error in an option, which is named as the flag that sets it.
+// OptionError is an error in an option. Its text names the flag.
 type OptionError struct{ error }
 
 // OptionErrorf returns an OptionError.
 func OptionErrorf(format string, args ...any) error { return &OptionError{fmt.Errorf(format, args...)} }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the error without this type.
 func (e *OptionError) Unwrap() error { return e.error }
 
-// Configuration is a KubeSchedulerConfiguration, and where it comes from.
+// Configuration is a KubeSchedulerConfiguration and its origin.
 type Configuration struct {
 	// Origin is one line for the user, such as "ConfigMap plimsoll-system/plimsoll, of Deployment plimsoll-system/plimsoll".
 	Origin string
-	// Changed is when the file was last written; zero if that is not known.
+	// Changed is when the file was last written; zero if unknown.
 	Changed time.Time
 	// Content is the file as it was written. Decoded has defaults, and is nil if Err is not.
 	Content []byte
 	Decoded *schedulerconfig.KubeSchedulerConfiguration
-	// Err is why the content could not be decoded or is invalid; see configlint.
+	// Err says why the content cannot be decoded or is invalid; see configlint.
 	Err error
-	// Findings are what configlint finds in a configuration that it can decode.
+	// Findings are configlint's findings in a configuration that it can decode.
 	Findings []finding.Finding
-	// Workload runs with the configuration; nil if none is known to.
+	// Workload is the scheduler that runs with the configuration; nil if unknown.
 	Workload *Workload
-	// filesAreHere reports whether the files that it names are on this file system, in a container of the scheduler's pod.
+	// filesAreHere reports whether its files are on this file system, in a container of the scheduler's pod.
 	filesAreHere bool
 }
 
@@ -102,7 +102,7 @@ func (c *Connection) ValidConfiguration(ctx context.Context, o ConfigurationOpti
 	return found, err
 }
 
-// decode returns the configuration with defaults, and what configlint finds in it.
+// decode returns the configuration with defaults, and configlint's findings.
 func (c *Configuration) decode() ([]finding.Finding, *schedulerconfig.KubeSchedulerConfiguration, error) {
 	lint := configlint.Options{
 		Plugins:           slices.Sorted(maps.Keys(inTree.NewInTreeRegistry())),
@@ -133,7 +133,7 @@ func (c *Configuration) decode() ([]finding.Finding, *schedulerconfig.KubeSchedu
 	return findings, decoded, nil
 }
 
-// find returns the configuration without what its content says.
+// find returns the configuration before its content is decoded.
 func (c *Connection) find(ctx context.Context, o ConfigurationOptions) (*Configuration, error) {
 	set := slices.DeleteFunc([]string{o.File, o.From, o.Scheduler}, func(option string) bool { return option == "" })
 	switch {
@@ -166,7 +166,7 @@ func (c *Connection) find(ctx context.Context, o ConfigurationOptions) (*Configu
 	origin := fmt.Sprintf("file %s, of the scheduler of this pod", file)
 	found := &Configuration{Origin: origin, Content: content, Workload: own, filesAreHere: true}
 	if info, err := os.Stat(file); err == nil {
-		found.Changed = info.ModTime() // of the volume's files, which follow their ConfigMap
+		found.Changed = info.ModTime() // the kubelet writes the file when the ConfigMap changes
 	}
 	return found, nil
 }
@@ -224,7 +224,7 @@ func (c *Connection) getConfigMap(ctx context.Context, namespace, name, key stri
 	}, nil
 }
 
-// dataChanged returns when somebody who owns data of the ConfigMap last wrote it.
+// dataChanged returns the last write by a field manager that owns data of the ConfigMap.
 func dataChanged(object *corev1.ConfigMap) (at time.Time) {
 	for _, owner := range object.ManagedFields {
 		fields, err := json.Marshal(owner.FieldsV1)

@@ -25,26 +25,26 @@ import (
 )
 
 const (
-	// What the chart installs has these labels, whatever nameOverride says. Anybody can write them.
+	// The chart labels its objects so, also with nameOverride. Anyone can write these labels.
 	schedulerSelector, chartLabel, chartPrefix = "app.kubernetes.io/component=scheduler", "helm.sh/chart", "plimsoll-"
-	// Helm annotates what it installs. Manifests that it rendered have its labels, and no annotation.
+	// Helm annotates the objects that it installs. Rendered manifests have the labels, and no annotation.
 	releaseAnnotation = "meta.helm.sh/release-name"
-	// The Deployment that OpenShift's Secondary Scheduler Operator makes.
+	// The Deployment of OpenShift's Secondary Scheduler Operator.
 	operatorNamespace, operatorDeployment = "openshift-secondary-scheduler-operator", "secondary-scheduler"
-	// What discovery reads in all namespaces, as kubectl create clusterrole names it.
+	// The permissions that discovery needs in all namespaces, as kubectl create clusterrole names them.
 	discoveryVerbs     = "get,list"
 	discoveryResources = "deployments.apps,clusterroles.rbac.authorization.k8s.io,clusterrolebindings.rbac.authorization.k8s.io"
-	// chooseAnother says what to write where discovery does not find the scheduler.
+	// chooseAnother is the advice if discovery does not find the scheduler.
 	chooseAnother = "write --scheduler NAMESPACE/NAME, --from configmap/NAMESPACE/NAME or --config FILE"
 )
 
-// own returns the scheduler of this program's container, as with kubectl exec. In a container beside it, with the same files, it
-// returns the scheduler of the pod. Elsewhere it returns nil. The rest is read from the pod, if possible.
+// own returns the scheduler of this program's container, as with kubectl exec. If the container has only the scheduler's file, it
+// returns the scheduler of the pod. Elsewhere it returns nil.
 func (c *Connection) own(ctx context.Context) *Workload {
 	if !c.InPod {
 		return nil
 	}
-	commandLine, _ := os.ReadFile(c.commandLineFile) // without it the container is another's
+	commandLine, _ := os.ReadFile(c.commandLineFile) // an empty one is not the scheduler's
 	args := strings.Split(strings.TrimRight(string(commandLine), "\x00"), "\x00")
 	w := c.ownPod(ctx)
 	if path.Base(args[0]) != program {
@@ -65,9 +65,9 @@ func fileExists(name string) bool {
 	return err == nil
 }
 
-// podName returns the name of this program's pod. Pods with their node's network have another host name: they need POD_NAME.
+// podName returns the name of this program's pod. With the node's network, the host name is another, and the pod needs POD_NAME.
 func podName() string {
-	host, _ := os.Hostname() // without it there is no such pod
+	host, _ := os.Hostname() // without a name, no pod is found
 	return cmp.Or(os.Getenv("POD_NAME"), host)
 }
 
@@ -101,10 +101,10 @@ func (c *Connection) ownPod(ctx context.Context) *Workload {
 	return w
 }
 
-// desiredReplicas is the annotation of a ReplicaSet with the number of pods that its Deployment wants.
+// desiredReplicas is the annotation of a ReplicaSet with its Deployment's number of replicas.
 const desiredReplicas = "deployment.kubernetes.io/desired-replicas"
 
-// deploymentOf returns the Deployment of a pod; nil if it has none, or if that cannot be read.
+// deploymentOf returns the Deployment of a pod; nil if it has none, or its ReplicaSet cannot be read.
 func (c *Connection) deploymentOf(ctx context.Context, pod *corev1.Pod) *appsv1.Deployment {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil || owner.Kind != "ReplicaSet" {
@@ -124,7 +124,7 @@ func (c *Connection) deploymentOf(ctx context.Context, pod *corev1.Pod) *appsv1.
 	}
 }
 
-// podsOf returns the names of the Deployment's pods that have not ended, of all ReplicaSets. Without permission there are none.
+// podsOf returns the names of the Deployment's pods that have not ended, of all ReplicaSets. Without permission it returns none.
 func (c *Connection) podsOf(ctx context.Context, d *appsv1.Deployment) (names []string) {
 	selector := d.Spec.Selector.DeepCopy()
 	delete(selector.MatchLabels, appsv1.DefaultDeploymentUniqueLabelKey)
@@ -133,7 +133,7 @@ func (c *Connection) podsOf(ctx context.Context, d *appsv1.Deployment) (names []
 		return nil
 	}
 	for i := range pods.Items {
-		if !podutil.IsPodTerminal(&pods.Items[i]) { // such as one that was evicted
+		if !podutil.IsPodTerminal(&pods.Items[i]) { // an evicted pod stays, and has failed
 			names = append(names, pods.Items[i].Name)
 		}
 	}
@@ -175,8 +175,8 @@ func (c *Connection) configurationOf(ctx context.Context, w *Workload) (*Configu
 	return found, nil
 }
 
-// discover returns the configuration of the scheduler that runs in the cluster. Anybody can write labels in their own namespace:
-// a Deployment counts if a ClusterRoleBinding lets its account bind pods.
+// discover returns the configuration of the scheduler that runs in the cluster. A Deployment counts only if a ClusterRoleBinding
+// lets its account bind pods: anyone can write labels.
 func (c *Connection) discover(ctx context.Context) (*Configuration, error) {
 	labeled, err := c.labeled(ctx)
 	if err != nil {
@@ -215,7 +215,7 @@ func describe(schedulers []*Workload) (names, flags string) {
 	return strings.Join(allNames, ", "), strings.Join(allFlags, " or ")
 }
 
-// labeled returns the schedulers with the chart's labels, and that of OpenShift's operator.
+// labeled returns the schedulers with the chart's labels, and the scheduler of OpenShift's operator.
 func (c *Connection) labeled(ctx context.Context) ([]*Workload, error) {
 	labeled, err := c.Client.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: schedulerSelector})
 	var all []appsv1.Deployment
@@ -240,7 +240,6 @@ func (c *Connection) labeled(ctx context.Context) ([]*Workload, error) {
 	return nil, err
 }
 
-// schedulers returns the Deployments that run a scheduler.
 func schedulers(deployments []appsv1.Deployment) (found []*Workload) {
 	for i := range deployments {
 		d := &deployments[i]
@@ -252,7 +251,7 @@ func schedulers(deployments []appsv1.Deployment) (found []*Workload) {
 	return found
 }
 
-// binders returns the service accounts, by namespace/name, that may bind pods in all namespaces.
+// binders returns the service accounts, by namespace/name, with permission to bind pods in all namespaces.
 func (c *Connection) binders(ctx context.Context) (map[string]bool, error) {
 	bindings, err := c.Client.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -284,37 +283,37 @@ func (c *Connection) binders(ctx context.Context) (map[string]bool, error) {
 type Unread struct {
 	Workload *Workload
 	Err      error
-	// Grant has the commands that grant the permission; empty if another reason is in Err.
+	// Grant has the commands that grant the missing permission; empty if Err has another reason.
 	Grant string
 }
 
-// OtherSchedulers returns the configurations of other schedulers' pods, a few at most, and the schedulers without a readable one.
-// It begins with accounts that may bind pods, because anybody can run pods that look like a scheduler's. If own has no workload,
-// pods with an equal configuration are its own.
+// OtherSchedulers returns the configurations of at most 20 other schedulers, and the schedulers whose configuration cannot be read.
+// It prefers accounts that can bind pods, because anyone can run pods that look like a scheduler's. If own has no workload, a pod
+// with an equal configuration is its own.
 func (c *Connection) OtherSchedulers(
 	ctx context.Context, own *Configuration, pods []*corev1.Pod,
 ) (others []*Configuration, unread []Unread) {
-	const few = 20
+	const maxOthers = 20
 	found, unread := mountedBy(own, pods)
-	if len(found) > few || len(unread) > few {
-		accounts, _ := c.binders(ctx) // where they cannot be read, the order decides
+	if len(found) > maxOthers || len(unread) > maxOthers {
+		accounts, _ := c.binders(ctx) // without permission, no account is preferred
 		rank := func(w *Workload) int {
 			switch {
 			case accounts[w.Namespace+"/"+w.ServiceAccount]:
 				return 0
-			case w.ServiceAccount == "": // a static pod, which its node's administrator runs
+			case w.ServiceAccount == "": // a static pod, which only an administrator can run
 				return 1
 			}
 			return 2
 		}
 		slices.SortStableFunc(found, func(a, b mounted) int { return rank(a.workload) - rank(b.workload) })
 		slices.SortStableFunc(unread, func(a, b Unread) int { return rank(a.Workload) - rank(b.Workload) })
-		found, unread = found[:min(few, len(found))], unread[:min(few, len(unread))]
+		found, unread = found[:min(maxOthers, len(found))], unread[:min(maxOthers, len(unread))]
 	}
 	for _, m := range found {
 		other, err := c.decodeConfigMap(ctx, m.namespace, m.name, m.key)
 		switch {
-		case apierrors.IsNotFound(err): // without it, the pod does not run
+		case apierrors.IsNotFound(err): // the pod cannot run without its ConfigMap
 		case apierrors.IsForbidden(err):
 			unread = append(unread, Unread{m.workload, err, c.grantConfigMap(ctx, m.namespace, m.name)})
 		case err != nil:
@@ -333,8 +332,8 @@ type mounted struct {
 	namespace, name, key string
 }
 
-// mountedBy returns what pods that look like other schedulers mount, and the schedulers whose file no ConfigMap has. Of the static
-// pods of several nodes it returns the first.
+// mountedBy returns the ConfigMaps of pods that look like other schedulers, and the schedulers whose file is in no ConfigMap. Of
+// equal static pods on several nodes it returns the first.
 func mountedBy(own *Configuration, pods []*corev1.Pod) (found []mounted, unread []Unread) {
 	seen := map[string]bool{}
 	for _, pod := range pods {
@@ -364,7 +363,6 @@ func mountedBy(own *Configuration, pods []*corev1.Pod) (found []mounted, unread 
 
 func (c *Configuration) hasWorkload() bool { return c.Workload != nil && c.Workload.Name != "" }
 
-// decodeConfigMap returns a valid configuration.
 func (c *Connection) decodeConfigMap(ctx context.Context, namespace, name, key string) (*Configuration, error) {
 	found, err := c.getConfigMap(ctx, namespace, name, key)
 	if err != nil {

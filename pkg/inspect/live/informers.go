@@ -20,8 +20,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
-// Informers returns informers of the objects that the scheduler and the plugins read. They are not started. They leave out pods
-// that have ended, as the scheduler does. Kinds that an older API server lacks are left out too.
+// Informers returns informers of the objects that the scheduler and the plugins read, without starting them. It leaves out kinds
+// that an older API server lacks and, as the scheduler does, pods that have ended.
 func (c *Connection) Informers() (informers.SharedInformerFactory, error) {
 	served, err := c.servedKinds()
 	if err != nil {
@@ -42,7 +42,7 @@ func (c *Connection) Informers() (informers.SharedInformerFactory, error) {
 	return factory, nil
 }
 
-// Informed returns the permissions that Informers need.
+// Informed returns the permissions that Informers needs.
 func (c *Connection) Informed() (needed []Permission, err error) {
 	served, err := c.servedKinds()
 	if err != nil {
@@ -101,7 +101,7 @@ func IsUnplaced(object runtime.Object) bool {
 	return ok && pod.Spec.NodeName == ""
 }
 
-// OnChange calls change for all present objects, unplaced pods among them, and then for each change.
+// OnChange calls change for all present objects, unplaced pods included, and then for each change.
 func (f *Followed) OnChange(change func(object runtime.Object, gone bool)) error {
 	call := func(object any, gone bool) {
 		if missed, ok := object.(cache.DeletedFinalStateUnknown); ok {
@@ -134,7 +134,7 @@ func (f *Followed) OnChange(change func(object runtime.Object, gone bool)) error
 	return nil
 }
 
-// serves reports whether the API server has the kind. It only asks for kinds that older servers lack.
+// serves reports whether the API server has the kind. It only asks about kinds that older servers lack.
 func (c *Connection) serves(k *kind) (bool, error) {
 	if !k.isNew {
 		return true, nil

@@ -17,10 +17,10 @@ import (
 // Connection is a connection to the API server. Its clients refuse every request that could change the cluster, before it is sent;
 // the error is ErrReadOnly.
 type Connection struct {
-	// KubeConfig makes further clients, which refuse the same.
+	// KubeConfig makes further clients, which refuse the same requests.
 	KubeConfig *rest.Config
 	Client     kubernetes.Interface
-	// Namespace is that of the user: -n, else the context's, else "default".
+	// Namespace is the user's: -n, else the context's, else "default".
 	Namespace string
 	// Chosen says how the user chose the cluster. It is only for commands that are printed.
 	Chosen Chosen
@@ -28,17 +28,17 @@ type Connection struct {
 	InPod bool
 
 	http *http.Client
-	// held returns the objects of a kind that are not to be listed again; nil for other kinds. It may be nil.
+	// held returns the objects of a kind that need not be listed; nil for other kinds. It may be nil.
 	held func(kind string) []runtime.Object
-	// user is what User returns once it is known; userMu guards it.
+	// user caches the result of User; userMu guards it.
 	user   string
 	userMu sync.Mutex
-	// commandLineFile holds the command line of the first process of this program's container, namespaceFile the namespace of its pod.
+	// commandLineFile has the command line of the container's first process, and namespaceFile the namespace of the pod.
 	commandLineFile, namespaceFile string
 }
 
-// Connect returns a connection to the API server that the given kubeconfig names. It sends nothing. inPod is whether the program
-// runs in a pod of the cluster.
+// Connect returns a connection to the API server that the given kubeconfig names, and sends nothing. inPod reports whether the
+// program runs in a pod of the cluster.
 func Connect(kubeConfig *rest.Config, namespace string, inPod bool) (*Connection, error) {
 	c := rest.CopyConfig(kubeConfig)
 	server, _, err := rest.DefaultServerUrlFor(c)

@@ -22,9 +22,9 @@ import (
 
 const maxMetricsBytes = 16 << 20
 
-// Metrics reads the scheduler's metrics, and returns the name of their pod. With inPod, the command runs in the scheduler's pod and
-// reads its port. Otherwise it reads through the API server's proxy. It prefers the leader, which alone places pods.
-// Without pods there are neither metrics nor an error.
+// Metrics reads the metrics of one of the scheduler's pods, and returns its name. With inPod, it reads the port of the command's
+// own pod, and else the API server's proxy. It prefers the leader, because only the leader places pods. Without pods, it returns
+// neither metrics nor an error.
 func (c *Connection) Metrics(
 	ctx context.Context, w *Workload, inPod bool, leader string,
 ) (metrics model.Vector, pod string, err error) {

@@ -26,9 +26,9 @@ import (
 )
 
 const (
-	// pageObjects is how many objects are asked for at a time.
+	// pageObjects is the number of objects in a page of a list.
 	pageObjects = 5000
-	// concurrentLists bounds the kinds that are listed at a time.
+	// concurrentLists is the number of kinds that are listed at a time.
 	concurrentLists = 6
 	// UnfinishedPods is the field selector of the pods that have not ended, as the scheduler lists them.
 	UnfinishedPods = "status.phase!=" + string(corev1.PodSucceeded) + ",status.phase!=" + string(corev1.PodFailed)
@@ -36,7 +36,7 @@ const (
 
 // Objects are the objects that the scheduler and the plugins read.
 type Objects struct {
-	// All are in the order that sim.Options.Objects needs. Pods that have ended are left out, as the scheduler does.
+	// All are in the order that sim.Options.Objects needs, without pods that have ended, which the scheduler leaves out too.
 	All []runtime.Object
 	// Missing are the kinds that could not be read, whose absence may change decisions.
 	Missing []MissingKind
@@ -70,7 +70,7 @@ func (m *MissingKind) Note() string {
 	return note
 }
 
-// Grant returns the commands that give the user of the connection a permission. The resource may have a subresource.
+// Grant returns the commands that grant the connection's user a permission. resource may have a subresource.
 func (c *Connection) Grant(ctx context.Context, verbs, group, resource string) string {
 	first, _, _ := strings.Cut(resource, ",")
 	role := "plimsoll-inspect-" + strings.ReplaceAll(first, "/", "-")
@@ -78,10 +78,10 @@ func (c *Connection) Grant(ctx context.Context, verbs, group, resource string) s
 		And(Granting("create", "clusterrolebinding", role, "--clusterrole="+role, subjectFlag(c.User(ctx)))).For(c.Chosen)
 }
 
-// UnknownUser stands for a user whose name is not known.
+// UnknownUser replaces an unknown user name in commands.
 const UnknownUser = "USER"
 
-// User returns the name of the user that the API server sees; UnknownUser if it does not tell.
+// User returns the user name that the API server sees; UnknownUser if it cannot be read.
 func (c *Connection) User(ctx context.Context) string {
 	c.userMu.Lock()
 	defer c.userMu.Unlock()
@@ -89,7 +89,7 @@ func (c *Connection) User(ctx context.Context) string {
 		return c.user
 	}
 	reviews := c.Client.AuthenticationV1().SelfSubjectReviews()
-	// A failure is not kept: the next call may succeed.
+	// A failure is not cached: the next call may succeed.
 	if review, err := reviews.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}); err == nil {
 		c.user = review.Status.UserInfo.Username
 	}
@@ -100,7 +100,7 @@ func (c *Connection) User(ctx context.Context) string {
 type kind struct {
 	schema.GroupVersionKind
 	schema.GroupResource
-	// isNew is whether API servers that this program supports may lack the kind.
+	// isNew reports whether a supported API server may lack the kind.
 	isNew bool
 }
 
@@ -131,7 +131,7 @@ func (c *Connection) Objects(ctx context.Context) (*Objects, error) {
 	lists, errs := make([][]runtime.Object, len(all)), make([]error, len(all))
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(concurrentLists)
-	for i := len(all) - 1; i >= 0; i-- { // pods, of which there are most, first
+	for i := len(all) - 1; i >= 0; i-- { // pods take longest, so they go first
 		group.Go(func() error {
 			lists[i], errs[i] = c.list(groupCtx, &all[i])
 			if all[i].isNew && apierrors.IsNotFound(errs[i]) {

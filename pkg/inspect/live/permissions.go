@@ -18,19 +18,19 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Permission is what an account needs to do.
+// Permission is a permission that a program needs.
 type Permission struct {
-	// Group, Resource (with a subresource after a slash) and Verbs are as in an RBAC rule. Path replaces the resource.
+	// Group, Resource (with a subresource after a slash) and Verbs are as in an RBAC rule. Path replaces Group and Resource.
 	Group, Resource string
 	Verbs           []string
 	Path            string
 	// Namespace and Name restrict the permission; both may be empty.
 	Namespace, Name string
-	// Purpose completes the sentence "The scheduler …", or that of another program.
+	// Purpose completes the sentence "The scheduler …", or "The rebalancer …".
 	Purpose string
 }
 
-// String returns such as "list, watch nodes.metrics.k8s.io".
+// String names the permission, such as "list, watch nodes.metrics.k8s.io".
 func (p *Permission) String() string {
 	text := strings.Join(p.Verbs, ", ") + " " + ResourceName(p.Group, p.Resource)
 	if p.Name != "" {
@@ -62,7 +62,7 @@ func Subject(user string) rbacv1.Subject {
 	return rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}
 }
 
-// subjectFlag returns the flag by which kubectl binds a role to the user.
+// subjectFlag returns the flag that makes kubectl bind a role to the user.
 func subjectFlag(user string) string {
 	subject := Subject(user)
 	if subject.Kind == rbacv1.ServiceAccountKind {
@@ -78,7 +78,7 @@ func grantObject(role string, p *Permission, user string) Command {
 		And(Granting("-n", p.Namespace, "create", "rolebinding", role, "--role="+role, subjectFlag(user)))
 }
 
-// Lacking returns the permissions that a user lacks, with the denied verbs. An empty user is that of the connection.
+// Lacking returns the permissions that a user lacks, with the denied verbs. An empty user means the connection's.
 func (c *Connection) Lacking(ctx context.Context, user string, needed []Permission) ([]Permission, error) {
 	cfg := rest.CopyConfig(c.KubeConfig)
 	if user != "" {
@@ -88,10 +88,10 @@ func (c *Connection) Lacking(ctx context.Context, user string, needed []Permissi
 	if err != nil {
 		return nil, err
 	}
-	const concurrent = 8
+	const concurrentReviews = 8
 	denied := make([][]string, len(needed))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(concurrent)
+	group.SetLimit(concurrentReviews)
 	for i := range needed {
 		group.Go(func() (err error) {
 			denied[i], err = deniedVerbs(ctx, client, &needed[i])
@@ -129,9 +129,9 @@ func deniedVerbs(ctx context.Context, client kubernetes.Interface, p *Permission
 	return denied, nil
 }
 
-// Grants returns the YAML of roles and bindings that grant the permissions to the subject. Names depend on the content, so that
-// applying one YAML does not undo another.
-func Grants(permissions []Permission, to rbacv1.Subject) string {
+// Grants returns the YAML of roles and bindings that grant the permissions to the subject. Their names depend on the content, so
+// that applying other grants does not overwrite them.
+func Grants(permissions []Permission, subject rbacv1.Subject) string {
 	rules := map[string][]rbacv1.PolicyRule{}
 	for i := range permissions {
 		p := &permissions[i]
@@ -155,16 +155,16 @@ func Grants(permissions []Permission, to rbacv1.Subject) string {
 	}
 	var documents []string
 	for _, namespace := range slices.Sorted(maps.Keys(rules)) {
-		sum := sha256.Sum256([]byte(fmt.Sprint(to, rules[namespace])))
+		sum := sha256.Sum256([]byte(fmt.Sprint(subject, rules[namespace])))
 		metadata := metav1.ObjectMeta{Name: fmt.Sprintf("plimsoll-may-%x", sum[:4]), Namespace: namespace}
-		kind := "ClusterRole" // both kinds have the same fields
+		kind := "ClusterRole" // a Role with this kind has the same fields
 		if namespace != "" {
 			kind = "Role"
 		}
 		documents = append(documents,
 			marshal(rbacv1.Role{TypeMeta: typeMeta(kind), ObjectMeta: metadata, Rules: rules[namespace]}),
 			marshal(rbacv1.RoleBinding{
-				TypeMeta: typeMeta(kind + "Binding"), ObjectMeta: metadata, Subjects: []rbacv1.Subject{to},
+				TypeMeta: typeMeta(kind + "Binding"), ObjectMeta: metadata, Subjects: []rbacv1.Subject{subject},
 				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: metadata.Name},
 			}))
 	}
@@ -176,6 +176,6 @@ func typeMeta(kind string) metav1.TypeMeta {
 }
 
 func marshal(object any) string {
-	text, _ := yaml.Marshal(object) // these objects have a YAML
+	text, _ := yaml.Marshal(object) // it never fails for these types
 	return strings.ReplaceAll(string(text), "  creationTimestamp: null\n", "")
 }

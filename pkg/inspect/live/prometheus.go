@@ -12,8 +12,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
-// Prometheus returns the URL and the settings by which the first Prometheus of a configuration is reached. Without a configuration,
-// it is that of the options.
+// Prometheus returns the URL and the settings for a configuration's first Prometheus. Without a configuration, the options name it.
 func (c *Connection) Prometheus(ctx context.Context, configuration *schedulerconfig.KubeSchedulerConfiguration, o SourceOptions,
 ) (string, httpclient.Config, error) {
 	if err := o.Validate(); err != nil {

@@ -14,16 +14,16 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
-// Server is what the API server says of itself.
+// Server is the API server's version and clock.
 type Server struct {
 	// GitVersion is such as v1.36.3.
 	GitVersion string
-	// Skew is how far its clock is ahead of ours, give or take SkewResolution; 0 if SkewKnown is false.
+	// Skew is how far its clock is ahead of this machine's, within SkewResolution; 0 if SkewKnown is false.
 	Skew      time.Duration
 	SkewKnown bool
 }
 
-// SkewResolution is that of the header Date, and the time that a response may take.
+// SkewResolution is the resolution of the header Date, plus the time that a response may take.
 const SkewResolution = time.Second
 
 // Server asks the API server for its version. The response has the time.
@@ -59,7 +59,7 @@ func (c *Connection) Server(ctx context.Context) (Server, error) {
 	}
 	server := Server{GitVersion: text.Excerpt(info.GitVersion)}
 	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
-		// The header has whole seconds: on average the server's clock is half a second further.
+		// The header has whole seconds: on average, the server's clock is half a second ahead.
 		server.Skew, server.SkewKnown = skewOf(date.Add(time.Second/2), sent, received), true
 	}
 	return server, nil

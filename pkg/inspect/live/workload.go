@@ -28,18 +28,18 @@ const RebalancerProgram = "rebalancer"
 
 // Workload is a scheduler that runs in the cluster.
 type Workload struct {
-	// Kind is Deployment, or Pod for a static pod. It is empty where only the command line is known.
+	// Kind is Deployment, or Pod for a static pod. It is empty if only the command line is known.
 	Kind, Namespace, Name string
 	// Container is the name of the scheduler's container, Image its image, and Args its command line.
 	Container, Image string
 	Args             []string
 	// Env has the environment variables with a literal value.
 	Env map[string]string
-	// Release is the name of the chart's release; empty if Helm did not install it. ChartVersion, such as 0.2.0, may be empty, too.
+	// Release is the name of the chart's release; empty if Helm did not install it. ChartVersion, such as 0.2.0, may be empty too.
 	Release, ChartVersion string
 	// ServiceAccount is the name of its account; empty for a static pod.
 	ServiceAccount string
-	// Pods are the names of its pods that have not ended. Replicas is how many there should be; nil if that is not known.
+	// Pods are the names of its pods that have not ended. Replicas is their configured number; nil if unknown.
 	Pods     []string
 	Replicas *int32
 
@@ -84,10 +84,10 @@ func workloadOf(kind string, object metav1.ObjectMeta, spec corev1.PodSpec) *Wor
 	return w
 }
 
-// String returns such as "Deployment plimsoll-system/plimsoll".
+// String names the workload, such as "Deployment plimsoll-system/plimsoll".
 func (w *Workload) String() string { return fmt.Sprintf("%s %s/%s", w.Kind, w.Namespace, w.Name) }
 
-// OfOperator reports whether OpenShift's Secondary Scheduler Operator made it.
+// OfOperator reports whether OpenShift's Secondary Scheduler Operator manages it.
 func (w *Workload) OfOperator() bool {
 	return w.Kind == "Deployment" && w.Namespace == operatorNamespace && w.Name == operatorDeployment
 }
@@ -100,13 +100,13 @@ func (w *Workload) User() string {
 	return serviceaccount.MakeUsername(w.Namespace, w.ServiceAccount)
 }
 
-// Flags returns the scheduler's flags as its command line sets them. Flags that only the program knows are left out.
+// Flags returns kube-scheduler's flags as the command line sets them.
 func (w *Workload) Flags() *pflag.FlagSet {
 	flags, _ := w.options()
 	return flags
 }
 
-// LeaderElection returns how the scheduler elects a leader. Flags override the configuration.
+// LeaderElection returns the settings of leader election. Flags override the configuration.
 func (w *Workload) LeaderElection(cfg *schedulerconfig.KubeSchedulerConfiguration) componentbaseconfig.LeaderElectionConfiguration {
 	_, all := w.options()
 	cfg = cfg.DeepCopy()
@@ -122,7 +122,7 @@ func (w *Workload) options() (*pflag.FlagSet, *options.Options) {
 		flags.AddFlagSet(set)
 	}
 	if len(w.Args) > 0 {
-		_ = flags.Parse(w.Args[1:]) // the scheduler that runs has parsed them
+		_ = flags.Parse(w.Args[1:]) // the running scheduler has parsed them
 	}
 	return flags, all
 }
