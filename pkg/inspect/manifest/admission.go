@@ -26,24 +26,23 @@ type Admission struct {
 	Missing []live.MissingKind
 }
 
-// ReadAdmission reads what pods of the manifest need.
+// ReadAdmission reads the objects that admission of the manifest's pods needs.
 func ReadAdmission(ctx context.Context, conn *live.Connection, m *Manifest) *Admission {
 	client := conn.Client
 	a := &Admission{}
-	// read reports whether a list was read.
-	read := func(group, resource string, err error) bool {
+	listed := func(group, resource string, err error) bool {
 		if err != nil {
 			a.Missing = append(a.Missing, conn.Missing(ctx, group, resource, err))
 		}
 		return err == nil
 	}
 	priorities, err := client.SchedulingV1().PriorityClasses().List(ctx, metav1.ListOptions{})
-	if read("scheduling.k8s.io", "priorityclasses", err) {
+	if listed("scheduling.k8s.io", "priorityclasses", err) {
 		a.PriorityClasses = priorities.Items
 	}
 	if slices.ContainsFunc(m.Workloads, func(w *Workload) bool { return w.spec.RuntimeClassName != nil }) {
 		classes, err := client.NodeV1().RuntimeClasses().List(ctx, metav1.ListOptions{})
-		if read("node.k8s.io", "runtimeclasses", err) {
+		if listed("node.k8s.io", "runtimeclasses", err) {
 			a.RuntimeClasses = classes.Items
 		}
 	}
@@ -53,7 +52,7 @@ func ReadAdmission(ctx context.Context, conn *live.Connection, m *Manifest) *Adm
 	}
 	for _, namespace := range sets.List(namespaces) {
 		ranges, err := client.CoreV1().LimitRanges(namespace).List(ctx, metav1.ListOptions{})
-		if !read("", "limitranges", err) {
+		if !listed("", "limitranges", err) {
 			break
 		}
 		a.LimitRanges = append(a.LimitRanges, ranges.Items...)
@@ -61,18 +60,18 @@ func ReadAdmission(ctx context.Context, conn *live.Connection, m *Manifest) *Adm
 	return a
 }
 
-// Admit adds to the pod what the API server would. It fails if the pod names a class that does not exist.
+// Admit changes the pod as the API server would. It fails if the pod names a class that does not exist.
 func (a *Admission) Admit(pod *corev1.Pod) error {
-	a.limit(pod)
-	if err := a.prioritize(pod); err != nil {
+	a.applyLimitRanges(pod)
+	if err := a.setPriority(pod); err != nil {
 		return err
 	}
-	tolerate(pod)
-	return a.overhead(pod)
+	addDefaultTolerations(pod)
+	return a.applyRuntimeClass(pod)
 }
 
-// limit sets what the namespace's LimitRanges default for containers.
-func (a *Admission) limit(pod *corev1.Pod) {
+// applyLimitRanges sets the requests and limits that the namespace's LimitRanges default for containers.
+func (a *Admission) applyLimitRanges(pod *corev1.Pod) {
 	for i := range a.LimitRanges {
 		if a.LimitRanges[i].Namespace != pod.Namespace {
 			continue
@@ -84,23 +83,22 @@ func (a *Admission) limit(pod *corev1.Pod) {
 			for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 				for j := range containers {
 					r := &containers[j].Resources
-					r.Limits, r.Requests = complete(r.Limits, item.Default), complete(r.Requests, item.DefaultRequest)
+					r.Limits, r.Requests = withDefaults(r.Limits, item.Default), withDefaults(r.Requests, item.DefaultRequest)
 				}
 			}
 		}
 	}
 }
 
-// complete adds what is missing in the list.
-func complete(list, defaults corev1.ResourceList) corev1.ResourceList {
+func withDefaults(list, defaults corev1.ResourceList) corev1.ResourceList {
 	all := corev1.ResourceList{}
 	maps.Copy(all, defaults)
 	maps.Copy(all, list)
 	return all
 }
 
-// prioritize sets the priority of the pod's PriorityClass, or that of the cluster's default.
-func (a *Admission) prioritize(pod *corev1.Pod) error {
+// setPriority sets the priority of the pod's PriorityClass, or of the cluster's default class.
+func (a *Admission) setPriority(pod *corev1.Pod) error {
 	priority, policy := int32(0), corev1.PreemptLowerPriority
 	if name := pod.Spec.PriorityClassName; name != "" {
 		i := slices.IndexFunc(a.PriorityClasses, func(c schedulingv1.PriorityClass) bool { return c.Name == name })
@@ -127,8 +125,7 @@ func (a *Admission) unread(resource string) bool {
 	return slices.ContainsFunc(a.Missing, func(m live.MissingKind) bool { return m.Resource == resource })
 }
 
-// tolerate adds the tolerations that each pod gets by default.
-func tolerate(pod *corev1.Pod) {
+func addDefaultTolerations(pod *corev1.Pod) {
 	const seconds = 300
 	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
 		if !slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
@@ -141,8 +138,8 @@ func tolerate(pod *corev1.Pod) {
 	}
 }
 
-// overhead adds the overhead, node selector and tolerations of the pod's RuntimeClass.
-func (a *Admission) overhead(pod *corev1.Pod) error {
+// applyRuntimeClass adds the overhead, node selector and tolerations of the pod's RuntimeClass.
+func (a *Admission) applyRuntimeClass(pod *corev1.Pod) error {
 	if pod.Spec.RuntimeClassName == nil {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// checkAliases fails if a document of YAML is beyond maxBytes once its aliases are replaced: conversion to JSON copies each.
+// checkAliases fails if a YAML document is larger than maxBytes with its aliases expanded: conversion to JSON expands them.
 func checkAliases(document []byte) error {
 	if !bytes.ContainsRune(document, '&') {
 		return nil // no anchor
@@ -16,27 +16,27 @@ func checkAliases(document []byte) error {
 	if err := yaml.Unmarshal(document, &root); err != nil {
 		return err
 	}
-	sizes := map[*yaml.Node]int{} // of anchors
-	if size(&root, sizes) > maxBytes {
+	anchorSizes := map[*yaml.Node]int{}
+	if expandedSize(&root, anchorSizes) > maxBytes {
 		return fmt.Errorf("with its aliases replaced, it has more than %d bytes", maxBytes)
 	}
 	return nil
 }
 
-// size returns the number of bytes of a node with all aliases replaced. It stops counting beyond maxBytes.
-func size(node *yaml.Node, sizes map[*yaml.Node]int) int {
+// expandedSize returns the bytes of a node with all aliases expanded. It stops counting beyond maxBytes.
+func expandedSize(node *yaml.Node, anchorSizes map[*yaml.Node]int) int {
 	if node.Kind == yaml.AliasNode {
-		known, ok := sizes[node.Alias]
+		size, ok := anchorSizes[node.Alias]
 		if !ok {
-			sizes[node.Alias] = 0 // an anchor within itself is the decoder's to reject
-			known = size(node.Alias, sizes)
-			sizes[node.Alias] = known
+			anchorSizes[node.Alias] = 0 // the decoder rejects an anchor within itself
+			size = expandedSize(node.Alias, anchorSizes)
+			anchorSizes[node.Alias] = size
 		}
-		return known
+		return size
 	}
 	sum := len(node.Value) + 1
 	for _, child := range node.Content {
-		if sum += size(child, sizes); sum > maxBytes {
+		if sum += expandedSize(child, anchorSizes); sum > maxBytes {
 			break
 		}
 	}

@@ -15,9 +15,9 @@ import (
 
 // Creator builds the pods that controllers would create. It does not call the API server. Use NewCreator.
 type Creator struct {
-	// Added are objects that pods or the scheduler need, and that the cluster does not have.
+	// Added are objects that pods or the scheduler need and the cluster lacks.
 	Added []runtime.Object
-	// Notes say what differs from the real cluster, a line each.
+	// Notes say what differs from the real cluster, one line each.
 	Notes []string
 
 	known   map[string]bool
@@ -28,7 +28,7 @@ type Creator struct {
 func NewCreator(objects []runtime.Object) *Creator {
 	c := &Creator{known: map[string]bool{}}
 	for _, object := range objects {
-		c.isNew(object)
+		c.register(object)
 		if class, ok := object.(*storagev1.StorageClass); ok {
 			c.classes = append(c.classes, class)
 		}
@@ -36,8 +36,8 @@ func NewCreator(objects []runtime.Object) *Creator {
 	return c
 }
 
-// isNew reports whether the object was not known. It is from now on.
-func (c *Creator) isNew(object runtime.Object) bool {
+// register makes the object known, and reports whether it was new.
+func (c *Creator) register(object runtime.Object) bool {
 	meta := object.(metav1.Object)
 	key := fmt.Sprintf("%s %s/%s", reflect.TypeOf(object), meta.GetNamespace(), meta.GetName())
 	isNew := !c.known[key]
@@ -47,7 +47,7 @@ func (c *Creator) isNew(object runtime.Object) bool {
 
 // Add adds the object, unless the cluster has it.
 func (c *Creator) Add(object runtime.Object) {
-	if c.isNew(object) {
+	if c.register(object) {
 		c.Added = append(c.Added, object)
 	}
 }
@@ -70,7 +70,7 @@ func (c *Creator) NoteIgnored(m *Manifest) {
 	}
 }
 
-// Create returns the next pods of the workload, with what admission adds. alike reports whether they all fit the same nodes.
+// Create returns the next pods of the workload, after admission. alike reports whether they all fit the same nodes.
 func (c *Creator) Create(w *Workload, count int, admission *Admission) (pods []*corev1.Pod, alike bool, err error) {
 	// The scheduler looks up the selectors of ReplicaSets and StatefulSets to spread their pods.
 	if w.Owner != nil && !w.isJob() {
@@ -79,7 +79,7 @@ func (c *Creator) Create(w *Workload, count int, admission *Admission) (pods []*
 	alike = true
 	for index := 0; len(pods) < count; index++ {
 		pod, claims := w.Pod(index)
-		if !c.isNew(pod) {
+		if !c.register(pod) {
 			continue
 		}
 		if err := admission.Admit(pod); err != nil {
@@ -98,10 +98,9 @@ func (c *Creator) Create(w *Workload, count int, admission *Admission) (pods []*
 	return pods, alike, nil
 }
 
-// addClaim adds a claim that is made for the pod. A volume that is provisioned before its pod is placed can be anywhere: the pod is
-// placed without it.
+// addClaim adds the pod's claim. A volume that is provisioned before its pod is placed can be in any zone, so the pod loses it.
 func (c *Creator) addClaim(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) {
-	if !c.isNew(claim) {
+	if !c.register(claim) {
 		return
 	}
 	i := slices.IndexFunc(c.classes, func(class *storagev1.StorageClass) bool {

@@ -1,4 +1,4 @@
-// Package manifest turns manifests into the pods that the API server and the controllers of workloads would create of them.
+// Package manifest turns manifests into pods, as the API server and the controllers of workloads would.
 package manifest
 
 import (
@@ -30,15 +30,15 @@ const (
 	maxObjects = 1000
 )
 
-// Manifest is what a manifest holds.
+// Manifest holds the objects of a file.
 type Manifest struct {
 	// Workloads are the pods and the objects that create pods, in the order of the manifest.
 	Workloads []*Workload
 	// DaemonSets have a pod for each node, which their controller places.
 	DaemonSets []*appsv1.DaemonSet
-	// Services are those of the manifest: by default, the scheduler spreads the pods of a Service.
+	// Services matter because the scheduler spreads the pods of a Service by default.
 	Services []*corev1.Service
-	// Ignored are the other objects, such as "ConfigMap shop/settings".
+	// Ignored names the other objects, such as "ConfigMap shop/settings".
 	Ignored []string
 }
 
@@ -113,7 +113,7 @@ type parser struct {
 	objects   int
 }
 
-// document reads one object of YAML or JSON. A document of white space and comments alone has none. An item is of a List.
+// document adds the object of a YAML or JSON document, which may be empty. isItem reports whether it is an item of a List.
 func (p *parser) document(content []byte, isItem bool) error {
 	if err := checkAliases(content); err != nil {
 		return err
@@ -133,11 +133,11 @@ func (p *parser) document(content []byte, isItem bool) error {
 	}
 	object, kind, err := p.decoder.Decode(content, nil, nil)
 	if runtime.IsNotRegisteredError(err) {
-		unknown := &unstructured.Unstructured{Object: fields} // its kind may be of the cluster or of a namespace
+		unknown := &unstructured.Unstructured{Object: fields} // its kind may be cluster-scoped or namespaced
 		p.ignore(unknown, unknown.GetKind())
 		return nil
 	}
-	switch { // the messages have the whole document
+	switch { // the decoder's messages contain the whole document
 	case runtime.IsMissingKind(err):
 		return errors.New("kind is missing")
 	case runtime.IsMissingVersion(err):
@@ -146,7 +146,7 @@ func (p *parser) document(content []byte, isItem bool) error {
 		return err
 	}
 	if list, ok := object.(*corev1.List); ok {
-		if isItem { // each level would be parsed once more
+		if isItem { // each level would be parsed again
 			return errors.New("a List in a List: write its items one by one")
 		}
 		for i := range list.Items {
@@ -179,9 +179,9 @@ func (p *parser) add(object runtime.Object, kind string) error {
 	if err := w.validate(); err != nil {
 		return fmt.Errorf("%s %s/%s: %w", kind, meta.GetNamespace(), meta.GetName(), err)
 	}
-	isTwice := func(other *Workload) bool { return other.String() == w.String() }
-	isTwiceDaemonSet := func(other *appsv1.DaemonSet) bool { return isTwice(Of(other)) }
-	if slices.ContainsFunc(p.Workloads, isTwice) || slices.ContainsFunc(p.DaemonSets, isTwiceDaemonSet) {
+	hasName := func(other *Workload) bool { return other.String() == w.String() }
+	daemonSetHasName := func(other *appsv1.DaemonSet) bool { return hasName(Of(other)) }
+	if slices.ContainsFunc(p.Workloads, hasName) || slices.ContainsFunc(p.DaemonSets, daemonSetHasName) {
 		return fmt.Errorf("%s: it is there twice", w)
 	}
 	if d, ok := object.(*appsv1.DaemonSet); ok {

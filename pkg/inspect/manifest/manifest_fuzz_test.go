@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzReadFile checks that manifests are read or rejected in bounded time, with a bounded error. Pods can be made of what was
-// read. A quantity with a long exponent would hang.
+// FuzzReadFile expects that manifests are read or rejected in bounded time, with a bounded error. Then it creates the pods.
+// A quantity with a long exponent would hang.
 func FuzzReadFile(f *testing.F) {
 	for _, quantity := range []string{
 		"500m", "1e3", "1e-800000000", "'1e-800000000'", `"1e800000000"`, "1E", "9E999", "1e-999", "0.0000000001", "1e1e1", "-1e-99999999",

@@ -100,7 +100,7 @@ func TestReadFile_Kinds(t *testing.T) {
 	if got := strings.Join(m.Ignored, ", "); got != "Widget w, ConfigMap default/c" || len(m.Services) != 1 {
 		t.Errorf("ignored %q and %d services, want the Widget, the ConfigMap, and one Service", got, len(m.Services))
 	}
-	for i, want := range []int{3, 1, 2, 1, 1} { // a Job of 2 completions runs no more than 2 at a time
+	for i, want := range []int{3, 1, 2, 1, 1} { // a Job with 2 completions runs at most 2 pods at a time
 		if m.Workloads[i].Replicas != want {
 			t.Errorf("%s: %d replicas, want %d", m.Workloads[i], m.Workloads[i].Replicas, want)
 		}
@@ -215,7 +215,7 @@ func TestReadFile_Mistakes(t *testing.T) {
 		{"no kind", "apiVersion: v1\nspec: {}\n", "document 1: kind is missing"},
 		{"no apiVersion", "kind: Pod\nspec: {}\n", "document 1: apiVersion is missing"},
 		{"a List in a List", `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"List","items":[]}]}`, "items[0]: a List in a List"},
-		// 100 KiB, 50 times, are 5 MiB.
+		// 50 aliases of 100 KiB are 5 MiB.
 		{"aliases", pod + "\na: &a " + strings.Repeat("x", 100<<10) + "\nb: [" + strings.Repeat("*a,", 50) + "*a]\n", "aliases replaced"},
 		{"an alias of itself", "a: &a [*a, *a]\n", "document 1: "},
 		{"too much", strings.Repeat(" ", maxBytes+1), "more than"},

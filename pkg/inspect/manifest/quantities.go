@@ -18,8 +18,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 )
 
-// checkQuantities fails if a quantity of the object would take long to decode. Run it before the decoder, which reads the
-// same JSON. It accepts other mistakes, which the decoder finds.
+// checkQuantities fails if a quantity of the object would take long to decode. It runs before the decoder, and leaves other
+// mistakes to it.
 func (p *parser) checkQuantities(document []byte) error {
 	content := document
 	if !utilyaml.IsJSONBuffer(document) {
@@ -34,7 +34,7 @@ func (p *parser) checkQuantities(document []byte) error {
 	}
 	object, err := scheme.Scheme.New(*kind)
 	if err != nil {
-		return nil // nobody decodes it
+		return nil // the decoder ignores it
 	}
 	path, err := checkValue(nil, content, reflect.TypeOf(object))
 	if err == nil {
@@ -51,45 +51,45 @@ func (p *parser) nameOf(content []byte) string {
 			Name      string `json:"name"`
 		} `json:"metadata"`
 	}
-	_ = json.Unmarshal(content, &object) // the decoder tells
+	_ = json.Unmarshal(content, &object) // the decoder reports errors
 	if object.Metadata.Namespace == "" {
 		object.Metadata.Namespace = p.namespace
 	}
 	return text.Excerpt(object.Metadata.Namespace + "/" + object.Metadata.Name)
 }
 
-// checkValue checks the quantities in a JSON value that is decoded into the type. It returns the path of the first error.
-func checkValue(path *field.Path, value []byte, of reflect.Type) (*field.Path, error) {
+// checkValue checks the quantities in a JSON value of a Go type. It returns the path of the first error.
+func checkValue(path *field.Path, value []byte, typ reflect.Type) (*field.Path, error) {
 	value = bytes.TrimSpace(value)
-	for of.Kind() == reflect.Pointer {
-		of = of.Elem()
+	for typ.Kind() == reflect.Pointer {
+		typ = typ.Elem()
 	}
-	if of == reflect.TypeFor[resource.Quantity]() {
+	if typ == reflect.TypeFor[resource.Quantity]() {
 		return path, new(quantity.Bounded).UnmarshalJSON(value)
 	}
-	if reflect.PointerTo(of).Implements(reflect.TypeFor[json.Unmarshaler]()) {
-		return nil, nil // such as a time: no quantities
+	if reflect.PointerTo(typ).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+		return nil, nil // has no quantities, such as a time
 	}
 	switch {
-	case of.Kind() == reflect.Slice && bytes.HasPrefix(value, []byte("[")):
-		return checkItems(path, value, of.Elem())
-	case of.Kind() == reflect.Struct && bytes.HasPrefix(value, []byte("{")):
-		fields := configlint.FieldTypes(of)
+	case typ.Kind() == reflect.Slice && bytes.HasPrefix(value, []byte("[")):
+		return checkItems(path, value, typ.Elem())
+	case typ.Kind() == reflect.Struct && bytes.HasPrefix(value, []byte("{")):
+		fields := configlint.FieldTypes(typ)
 		return checkMembers(value, func(name string, member []byte) (*field.Path, error) {
 			if fields[name] == nil {
 				return nil, nil
 			}
 			return checkValue(path.Child(name), member, fields[name])
 		})
-	case of.Kind() == reflect.Map && bytes.HasPrefix(value, []byte("{")):
+	case typ.Kind() == reflect.Map && bytes.HasPrefix(value, []byte("{")):
 		return checkMembers(value, func(name string, member []byte) (*field.Path, error) {
-			return checkValue(path.Key(name), member, of.Elem())
+			return checkValue(path.Key(name), member, typ.Elem())
 		})
 	}
 	return nil, nil
 }
 
-func checkItems(path *field.Path, list []byte, of reflect.Type) (*field.Path, error) {
+func checkItems(path *field.Path, list []byte, itemType reflect.Type) (*field.Path, error) {
 	d := json.NewDecoder(bytes.NewReader(list))
 	if _, err := d.Token(); err != nil {
 		return path, err
@@ -99,14 +99,14 @@ func checkItems(path *field.Path, list []byte, of reflect.Type) (*field.Path, er
 		if err := d.Decode(&item); err != nil {
 			return path, err
 		}
-		if at, err := checkValue(path.Index(i), item, of); err != nil {
+		if at, err := checkValue(path.Index(i), item, itemType); err != nil {
 			return at, err
 		}
 	}
 	return nil, nil
 }
 
-// checkMembers calls check for each member of the object. A name that is there twice counts twice: the decoder reads both.
+// checkMembers calls check for each member of the object, and for duplicate names too: the decoder reads all.
 func checkMembers(object []byte, check func(name string, member []byte) (*field.Path, error)) (*field.Path, error) {
 	d := json.NewDecoder(bytes.NewReader(object))
 	if _, err := d.Token(); err != nil {

@@ -40,7 +40,7 @@ func TestReadFile_LongQuantities(t *testing.T) {
 	}
 }
 
-// A label that looks like a long quantity is none.
+// A label may look like a long quantity.
 func TestReadFile_NoQuantities(t *testing.T) {
 	mustRead(t, strings.Replace(pod, "name: p}", "name: p, labels: {commit: '12e4567'}}", 1))
 }

@@ -35,14 +35,14 @@ type Workload struct {
 	// Owner controls the pods: the object itself, or the ReplicaSet of a Deployment; nil for a pod and a DaemonSet.
 	Owner runtime.Object
 
-	// selector is that of the object; nil if its kind needs none. meta and spec are those of the template.
+	// selector is the object's; nil if its kind needs none. meta and spec are the pod template's.
 	selector *metav1.LabelSelector
 	meta     metav1.ObjectMeta
 	spec     corev1.PodSpec
-	// claims are a StatefulSet's templates. Its pods have ordinals, which count from first on.
-	claims   []corev1.PersistentVolumeClaim
-	ordinals bool
-	first    int
+	// claims are a StatefulSet's claim templates. Its pods have ordinals, from firstOrdinal on.
+	claims       []corev1.PersistentVolumeClaim
+	ordinals     bool
+	firstOrdinal int
 }
 
 // String returns kind, namespace and name.
@@ -113,7 +113,7 @@ func ofReplicaSet(rs *appsv1.ReplicaSet) *Workload {
 
 func ofReplicationController(rc *corev1.ReplicationController) *Workload {
 	if rc.Spec.Template == nil {
-		rc.Spec.Template = &corev1.PodTemplateSpec{} // which the API server refuses, too
+		rc.Spec.Template = &corev1.PodTemplateSpec{} // validate refuses it, as the API server does
 	}
 	coredefaults.SetObjectDefaults_ReplicationController(rc)
 	w := owned("ReplicationController", "v1", rc, &rc.ObjectMeta, rc.Spec.Template, rc.Spec.Replicas)
@@ -126,7 +126,7 @@ func ofStatefulSet(s *appsv1.StatefulSet) *Workload {
 	w := owned("StatefulSet", "apps/v1", s, &s.ObjectMeta, &s.Spec.Template, s.Spec.Replicas)
 	w.selector, w.claims, w.ordinals = s.Spec.Selector, s.Spec.VolumeClaimTemplates, true
 	if s.Spec.Ordinals != nil {
-		w.first = int(s.Spec.Ordinals.Start)
+		w.firstOrdinal = int(s.Spec.Ordinals.Start)
 	}
 	return w
 }
@@ -148,7 +148,7 @@ func ofJob(job *batchv1.Job) *Workload {
 	return w
 }
 
-// ofCronJob returns the workload of a CronJob's next Job. The controller ends its name with the minutes since 1970.
+// ofCronJob returns the workload of a CronJob's next Job, whose name ends with the minutes since 1970.
 func ofCronJob(c *batchv1.CronJob) *Workload {
 	job := &batchv1.Job{ObjectMeta: c.Spec.JobTemplate.ObjectMeta, Spec: c.Spec.JobTemplate.Spec}
 	job.Namespace, job.Name = c.Namespace, c.Name+"-00000000"
@@ -157,7 +157,6 @@ func ofCronJob(c *batchv1.CronJob) *Workload {
 	return w
 }
 
-// owned returns the workload of an object with a template.
 func owned(
 	kind, version string, owner runtime.Object, meta *metav1.ObjectMeta, template *corev1.PodTemplateSpec, replicas *int32,
 ) *Workload {
@@ -208,16 +207,15 @@ func (w *Workload) validateSelector() error {
 	return nil
 }
 
-// Pod returns the pod of an index from 0, with the API server's defaults and a UID, and its claims. It has no node yet.
-// Admission adds fields that depend on the cluster.
+// Pod returns the pod of an index from 0 with its claims. It has the API server's defaults and a UID, and no node.
 //
-// Pods share the map of equal labels. Each decision reads the labels of all pods, and one map stays in the processor's cache.
+// Pods share one map of labels. Each decision reads the labels of all pods, and one map stays in the processor's cache.
 func (w *Workload) Pod(index int) (*corev1.Pod, []*corev1.PersistentVolumeClaim) {
 	pod := &corev1.Pod{ObjectMeta: *w.meta.DeepCopy(), Spec: *w.spec.DeepCopy()}
 	pod.Labels = w.meta.Labels
 	pod.Name = w.Name
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-		pod.Name = owner.Name + "-" + strconv.Itoa(w.first+index)
+		pod.Name = owner.Name + "-" + strconv.Itoa(w.firstOrdinal+index)
 	} else if index > 0 {
 		pod.Name += "-" + strconv.Itoa(index)
 	}
@@ -225,7 +223,8 @@ func (w *Workload) Pod(index int) (*corev1.Pod, []*corev1.PersistentVolumeClaim)
 	pod.Status.Phase = corev1.PodPending
 	var claims []*corev1.PersistentVolumeClaim
 	if w.ordinals {
-		pod.Labels = with(with(pod.Labels, appsv1.StatefulSetPodNameLabel, pod.Name), appsv1.PodIndexLabel, strconv.Itoa(w.first+index))
+		ordinal := strconv.Itoa(w.firstOrdinal + index)
+		pod.Labels = with(with(pod.Labels, appsv1.StatefulSetPodNameLabel, pod.Name), appsv1.PodIndexLabel, ordinal)
 		for i := range w.claims {
 			claims = append(claims, w.claim(pod, &w.claims[i]))
 		}
@@ -234,7 +233,7 @@ func (w *Workload) Pod(index int) (*corev1.Pod, []*corev1.PersistentVolumeClaim)
 	return pod, claims
 }
 
-// claim returns the claim that a StatefulSet's template makes for the pod, which is changed to use it.
+// claim returns a StatefulSet's claim for the pod, and makes the pod use it.
 func (w *Workload) claim(pod *corev1.Pod, template *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	claim := template.DeepCopy()
 	claim.Namespace, claim.Name = w.Namespace, template.Name+"-"+pod.Name
@@ -253,7 +252,7 @@ func (w *Workload) claim(pod *corev1.Pod, template *corev1.PersistentVolumeClaim
 	return claim
 }
 
-// validate returns the first mistake that the API server would find in a pod of the workload.
+// validate returns the first mistake for which the API server would refuse the workload or its pods.
 func (w *Workload) validate() error {
 	if w.Name == "" {
 		return errors.New("metadata.name: required")
@@ -266,7 +265,7 @@ func (w *Workload) validate() error {
 	}
 	pod, _ := w.Pod(0)
 	if pod.Spec.RestartPolicy == corev1.RestartPolicyAlways && w.isJob() {
-		pod.Spec.RestartPolicy = corev1.RestartPolicyNever // the template of a Job has no default, and needs one
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever // Always is the default of pods; Jobs have no default
 	}
 	var internal core.Pod
 	if err := coredefaults.Convert_v1_Pod_To_core_Pod(pod, &internal, nil); err != nil {
@@ -279,7 +278,7 @@ func (w *Workload) validate() error {
 	return nil
 }
 
-// Owns reports whether the workload owns or is the pod, which has the same namespace.
+// Owns reports whether the workload owns or is a pod of its namespace.
 func (w *Workload) Owns(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	switch {
