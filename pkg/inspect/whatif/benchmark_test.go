@@ -19,13 +19,13 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 )
 
-// large is the cluster that the commands are to be fast on.
+// large is the cluster on which the commands must be fast.
 const (
 	largeNodes = 5000
 	largePods  = 50_000
 )
 
-// withLoad is the stock profile with the plugins that read load. The stock plugin PodTopologySpread has the given arguments.
+// withLoad is the stock profile with the plugins that read load, and the given arguments of PodTopologySpread.
 const withLoad = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -87,7 +87,7 @@ func BenchmarkColdExplain(b *testing.B) {
 	b.ReportMetric((processorTime(b)-used).Seconds()/float64(b.N), "cpu-s/op")
 }
 
-// BenchmarkWhatIf is what what-if does once the objects are there and the scheduler is filled.
+// BenchmarkWhatIf is the work of what-if once the objects are read and the scheduler is filled.
 func BenchmarkWhatIf(b *testing.B) {
 	const pods = 300
 	objects, cpu := largeCluster()
@@ -99,7 +99,7 @@ func BenchmarkWhatIf(b *testing.B) {
 				b.StopTimer()
 				s := newScheduler(b, fmt.Sprintf(withLoad, variant.args), cpu, objects)
 				p := plan(b, objects, whatif.Scenario{Manifest: deployment(b, "plimsoll"), Replicas: ptr.To(pods)})
-				runtime.GC() // of what filled the scheduler
+				runtime.GC() // frees the garbage of filling the scheduler
 				began, before := time.Now(), processorTime(b)
 				b.StartTimer()
 				o, err := p.Run(ctx, s, whatif.RunOptions{Profiles: []string{"plimsoll"}})
@@ -115,8 +115,8 @@ func BenchmarkWhatIf(b *testing.B) {
 	}
 }
 
-// BenchmarkManyReplicas places the first pods of the largest number of replicas on 1,000 nodes. As in the command, a limit ends it.
-// MaxPods of them have room, so the rate of later pods is lower only by what reads all pods.
+// BenchmarkManyReplicas places the first of MaxPods replicas on 1,000 nodes, which have room for all. As in the command, a timeout
+// ends it. Later pods would be slower only where a plugin reads all pods.
 func BenchmarkManyReplicas(b *testing.B) {
 	const nodes, firstPods = 1000, 10_000
 	var objects []apiruntime.Object
@@ -152,7 +152,7 @@ func BenchmarkManyReplicas(b *testing.B) {
 	}
 }
 
-// processorTime is what this process has used of all processors.
+// processorTime is the processor time of this process so far.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var r syscall.Rusage

@@ -7,7 +7,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Clock is the real clock until it is stopped. With a stopped clock load does not age while many pods are placed.
+// Clock is the real clock until it is stopped. A stopped clock keeps load from aging while many pods are placed.
 // Timers go on. The zero value is ready.
 type Clock struct {
 	clock.RealClock
@@ -16,7 +16,7 @@ type Clock struct {
 
 var _ clock.WithTicker = &Clock{}
 
-// Stop makes the present moment that of all later calls of Now.
+// Stop makes all later calls of Now return the present time.
 func (c *Clock) Stop() { c.stopped.Store(new(c.RealClock.Now())) }
 
 // Now implements clock.PassiveClock.

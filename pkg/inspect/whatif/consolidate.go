@@ -15,13 +15,13 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
-// Consolidation are nodes whose pods fit elsewhere.
+// Consolidation names the nodes whose pods fit on other nodes.
 type Consolidation struct {
-	// Nodes could be removed together. They are in the order of their draining.
+	// Nodes could be removed together. They are in the order in which they were drained.
 	Nodes []string `json:"nodes"`
 	// Pods is the number of pods on these nodes, without DaemonSet pods and static pods.
 	Pods int `json:"pods"`
-	// Tried is the number of nodes that were drained on trial, of Candidates.
+	// Tried is the number of Candidates that were drained on trial.
 	Tried      int `json:"tried"`
 	Candidates int `json:"candidates"`
 	// Stopped says why not all candidates were tried; empty if they were.
@@ -44,17 +44,17 @@ func (c *Consolidation) partial() string {
 	return fmt.Sprintf(" (%d of %d tried: %s)", c.Tried, c.Candidates, c.Stopped)
 }
 
-// candidate is a node that could be removed.
+// candidate is a node to drain on trial.
 type candidate struct {
-	node      *corev1.Node
-	requested float64
+	node *corev1.Node
+	// requestedFraction is the higher of requested cpu and memory, as a fraction of allocatable.
+	requestedFraction float64
 }
 
-// consolidate drains nodes on trial, nodes with the least requests first. A node stays if a pod finds no other node. It also stays
-// if a node that takes a pod ends above its line or 100 %. The scheduler's cluster changes.
+// consolidate drains nodes on trial, nodes with the least requests first. It undoes a drain if a pod finds no other node. It also
+// does so if the other node ends above its line or 100 %.
 func (r *run) consolidate(ctx context.Context) error {
-	whole := context.WithoutCancel(ctx) // half a trial would count in the nodes' load
-	candidates, err := r.candidates(whole)
+	candidates, err := r.candidates(context.WithoutCancel(ctx)) // a stopped run counts them too
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (r *run) consolidate(ctx context.Context) error {
 	return nil
 }
 
-// candidates returns the candidates: nodes that are neither new nor drained, nor of the control plane.
+// candidates returns the nodes that are not new, drained or of the control plane, sorted by requests.
 func (r *run) candidates(ctx context.Context) (candidates []candidate, err error) {
 	nodes, err := r.scheduler.NodeInfos(ctx)
 	if err != nil {
@@ -98,12 +98,12 @@ func (r *run) candidates(ctx context.Context) (candidates []candidate, err error
 			float64(requested.GetMemory())/max(float64(allocatable.GetMemory()), 1))})
 	}
 	slices.SortFunc(candidates, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.requested, b.requested), cmp.Compare(a.node.Name, b.node.Name))
+		return cmp.Or(cmp.Compare(a.requestedFraction, b.requestedFraction), cmp.Compare(a.node.Name, b.node.Name))
 	})
 	return candidates, nil
 }
 
-// tryDrain moves the node's pods to other nodes, and returns their number. If one of them must stay, all stay, and ok is false.
+// tryDrain moves the node's pods to other nodes, and returns their number. If the drain fails, all stay, and ok is false.
 func (r *run) tryDrain(ctx context.Context, node *corev1.Node) (moved int, ok bool, err error) {
 	pods, ok, err := r.movable(ctx, node.Name)
 	if err != nil || !ok {
@@ -116,7 +116,7 @@ func (r *run) tryDrain(ctx context.Context, node *corev1.Node) (moved int, ok bo
 	return len(pods), true, nil
 }
 
-// movable returns the pods to move from a node, those of higher priority first. It is not ok if one of them has no controller.
+// movable returns the pods to move from a node, by priority. ok is false if one of them has no controller.
 func (r *run) movable(ctx context.Context, name string) (pods []queued, ok bool, err error) {
 	nodes, err := r.scheduler.NodeInfos(ctx)
 	if err != nil {
@@ -137,7 +137,7 @@ func (r *run) movable(ctx context.Context, name string) (pods []queued, ok bool,
 	return pods, true, nil
 }
 
-// drainTrial is a node that is drained, and its pods.
+// drainTrial is a drain that can be undone.
 type drainTrial struct {
 	*run
 	node            *corev1.Node
@@ -154,9 +154,9 @@ func (t *drainTrial) move(ctx context.Context, pods []queued) (ok bool, err erro
 		}
 		t.evicted = append(t.evicted, q.pod)
 	}
-	takers := map[string]bool{}
+	targets := map[string]bool{}
 	for _, q := range pods {
-		d, err := t.scheduler.Decide(ctx, t.ofProfile(recreated(q.pod)))
+		d, err := t.scheduler.Decide(ctx, t.withSchedulerName(recreated(q.pod)))
 		if err != nil || d.Node == "" {
 			return false, ctx.Err()
 		}
@@ -165,13 +165,13 @@ func (t *drainTrial) move(ctx context.Context, pods []queued) (ok bool, err erro
 			return false, err
 		}
 		t.placed = append(t.placed, bound)
-		takers[d.Node] = true
+		targets[d.Node] = true
 	}
-	return t.carry(ctx, takers)
+	return t.below(ctx, targets)
 }
 
-// carry reports whether the nodes are below their lines and 100 %.
-func (t *drainTrial) carry(ctx context.Context, names map[string]bool) (bool, error) {
+// below reports whether the named nodes are below their lines and 100 %.
+func (t *drainTrial) below(ctx context.Context, names map[string]bool) (bool, error) {
 	lines, err := loadLines(ctx, t.scheduler, t.line)
 	if err != nil {
 		return false, err
@@ -185,7 +185,6 @@ func (t *drainTrial) carry(ctx context.Context, names map[string]bool) (bool, er
 	return true, nil
 }
 
-// undo puts the pods back.
 func (t *drainTrial) undo() error {
 	for _, pod := range t.placed {
 		if err := t.scheduler.Remove(pod); err != nil {
@@ -200,8 +199,8 @@ func (t *drainTrial) undo() error {
 	return t.scheduler.Update(t.node)
 }
 
-// ofProfile returns the pod as the profile of the options places it.
-func (r *run) ofProfile(pod *corev1.Pod) *corev1.Pod {
+// withSchedulerName returns the pod with the schedulerName of the options, if they have one.
+func (r *run) withSchedulerName(pod *corev1.Pod) *corev1.Pod {
 	name := r.options.SchedulerName
 	if name == "" || pod.Spec.SchedulerName == name {
 		return pod
@@ -211,7 +210,7 @@ func (r *run) ofProfile(pod *corev1.Pod) *corev1.Pod {
 	return &renamed
 }
 
-// assume places the decision's pod on its node, and returns it as the cluster has it then.
+// assume places the decision's pod, and returns the placed pod. inCluster reports whether it waited in the cluster.
 func (r *run) assume(ctx context.Context, d *sim.Result, inCluster bool) (*corev1.Pod, error) {
 	if err := r.scheduler.Assume(ctx, d); err != nil {
 		return nil, err

@@ -57,7 +57,7 @@ func TestRun_Stopped(t *testing.T) {
 	}
 }
 
-// The pods fit, but it is not known where those of --profile-from go: the exit code must not be 0.
+// All pods fit, but the configuration of --profile-from is not compared: the exit code must not be 0.
 func TestReport_StoppedBeforeComparing(t *testing.T) {
 	complete := whatif.Report{Outcomes: []*whatif.Outcome{{Pods: 1, Placed: 1}}}
 	partial := whatif.Report{Outcomes: complete.Outcomes, Stopped: whatif.TimedOut}

@@ -12,9 +12,9 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
-// loadLines returns how all nodes stand against the load line of r, by name; nil if r is nil.
-func loadLines(ctx context.Context, s *sim.Scheduler, r explain.LoadReader) (map[string]explain.LoadLine, error) {
-	if r == nil {
+// loadLines returns the loads and lines of all nodes, by name, as reader sees them; nil if reader is nil.
+func loadLines(ctx context.Context, s *sim.Scheduler, reader explain.LoadReader) (map[string]explain.LoadLine, error) {
+	if reader == nil {
 		return nil, nil
 	}
 	nodes, err := s.NodeInfos(ctx)
@@ -23,13 +23,13 @@ func loadLines(ctx context.Context, s *sim.Scheduler, r explain.LoadReader) (map
 	}
 	state, lines := framework.NewCycleState(), make(map[string]explain.LoadLine, len(nodes))
 	for _, node := range nodes {
-		lines[node.Node().Name] = r.LoadLine(state, node)
+		lines[node.Node().Name] = reader.LoadLine(state, node)
 	}
 	return lines, nil
 }
 
-// publishChanged publishes the load without the usage of evicted pods, and with new nodes measured as idle. A source that has
-// measured nothing stays so.
+// publishChanged publishes the load without the usage of evicted pods. New nodes have the newest measurement, but idle. It changes
+// nothing for a source without measurements.
 func (p *Plan) publishChanged(publisher *load.Publisher, evicted *unload.Usage) {
 	measured := publisher.Latest()
 	if measured.Index().Len() == 0 || len(p.newNodes) == 0 && !p.Evicts() {
@@ -41,25 +41,24 @@ func (p *Plan) publishChanged(publisher *load.Publisher, evicted *unload.Usage) 
 			added = append(added, node.Name)
 		}
 	}
-	newest := map[load.Quantile]load.NodeLoad{} // the newest measurement of any node
-	publisher.Publish(measured.With(added, func(of load.Quantile, node string, l load.NodeLoad) load.NodeLoad {
+	newest := map[load.Quantile]load.NodeLoad{}
+	publisher.Publish(measured.With(added, func(statistic load.Quantile, node string, l load.NodeLoad) load.NodeLoad {
 		if p.newNodes[node] {
-			return idle(newestOf(newest, measured, of))
+			return idle(newestOf(newest, measured, statistic))
 		}
-		return evicted.Subtract(publisher, of, node, l)
+		return evicted.Subtract(publisher, statistic, node, l)
 	}))
 }
 
-// newestOf returns the newest measurement of each resource, of a quantile or, at a Fraction of 0, of the mean. It keeps
-// it in known.
-func newestOf(known map[load.Quantile]load.NodeLoad, s *load.Snapshot, of load.Quantile) load.NodeLoad {
-	newest, ok := known[of]
+// newestOf returns each resource's newest measurement on any node, of a quantile or, with Fraction 0, of the mean. It caches it.
+func newestOf(cache map[load.Quantile]load.NodeLoad, s *load.Snapshot, statistic load.Quantile) load.NodeLoad {
+	newest, ok := cache[statistic]
 	if ok {
 		return newest
 	}
-	table := s.Over(of.Window)
-	if of.Fraction > 0 {
-		table = s.Quantile(of)
+	table := s.Over(statistic.Window)
+	if statistic.Fraction > 0 {
+		table = s.Quantile(statistic)
 	}
 	for row := range table.Index().Len() {
 		for r, m := range table.Row(row) {
@@ -68,11 +67,11 @@ func newestOf(known map[load.Quantile]load.NodeLoad, s *load.Snapshot, of load.Q
 			}
 		}
 	}
-	known[of] = newest
+	cache[statistic] = newest
 	return newest
 }
 
-// idle returns the measurement of a node that uses nothing, at the time and over the window of l.
+// idle returns l with a usage of 0.
 func idle(l load.NodeLoad) load.NodeLoad {
 	for r := range l {
 		l[r].Mean, l[r].StdDev, l[r].Drift = 0, 0, 0

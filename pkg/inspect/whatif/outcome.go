@@ -13,32 +13,32 @@ import (
 
 // Outcome is where the pods of a Plan go.
 type Outcome struct {
-	// Configuration is where the configuration comes from.
+	// Configuration is the origin of the configuration.
 	Configuration string `json:"configuration"`
-	// Profile is the profile whose plugin LinePlugin says what nodes carry; both are empty if no plugin reads load.
+	// Profile and LinePlugin name the plugin whose loads and lines are shown; both are empty if no plugin reads load.
 	Profile    string `json:"profile,omitempty"`
 	LinePlugin string `json:"linePlugin,omitempty"`
-	// LineQuantile is the fraction of the quantile that is compared with the line; 0 where it is the mean.
+	// LineQuantile is the quantile that is compared with the line, as a fraction; 0 for the mean.
 	LineQuantile float64 `json:"lineQuantile,omitempty"`
 	// Pods is the number of pods to place, preempted pods included.
 	Pods   int `json:"pods"`
 	Placed int `json:"placed"`
 	// Undecided is the number of pods that were not tried before the command was stopped.
 	Undecided int `json:"undecided,omitempty"`
-	// Relaxed is the number of pods that were placed because a limit that left them no node was waived.
+	// Relaxed is the number of pods that found a node only because a limit was waived.
 	Relaxed   int      `json:"relaxed"`
 	Preempted []string `json:"preempted,omitempty"`
 	// Lost are the preempted pods that have no controller: nobody recreates them.
 	Lost []string `json:"lost,omitempty"`
-	// NodesInCluster counts the nodes with those added, NodesAboveBefore and NodesAboveAfter those above their load line.
+	// NodesInCluster counts all nodes, added ones included. NodesAboveBefore and NodesAboveAfter count nodes above their load line.
 	NodesInCluster   int `json:"nodesInCluster"`
 	NodesAboveBefore int `json:"nodesAboveBefore"`
 	NodesAboveAfter  int `json:"nodesAboveAfter"`
 	// Overloaded are the nodes that end above 100 %, the highest first.
 	Overloaded []Overload `json:"overloaded"`
-	// Pools are the node pools, sorted by name; none if no node has a label of a pool.
+	// Pools are the node pools, sorted by name; none if no node has a pool label.
 	Pools []*Pool `json:"pools"`
-	// Consolidation says which nodes could be removed afterwards, if that is asked.
+	// Consolidation says which nodes could be removed afterwards, if the scenario asks.
 	Consolidation *Consolidation `json:"consolidation,omitempty"`
 	// Nodes are the changed nodes. Nodes that cross their line come first, then nodes with the most placed pods.
 	Nodes []ChangedNode `json:"nodes"`
@@ -48,7 +48,7 @@ type Outcome struct {
 	// Notes say what may differ in the real cluster under this configuration, a line each.
 	Notes []string `json:"notes,omitempty"`
 
-	// before and after are how all nodes stand against their load lines.
+	// before and after are the load and the line of all nodes, by name.
 	before, after map[string]explain.LoadLine
 }
 
@@ -62,7 +62,7 @@ func (o *Outcome) Node(name string) ChangedNode {
 	return n
 }
 
-// setLoads sets what the node carries, if a plugin reads load.
+// setLoads sets CPU and Memory, if a plugin reads load.
 func (n *ChangedNode) setLoads(o *Outcome) {
 	if after, ok := o.after[n.Name]; ok {
 		before, existed := o.before[n.Name]
@@ -87,18 +87,18 @@ type ChangedNode struct {
 type Load struct {
 	BeforePercent *float64 `json:"beforePercent,omitempty"`
 	AfterPercent  *float64 `json:"afterPercent,omitempty"`
-	// LinePercent is absent if no line holds.
+	// LinePercent is absent if the node has no line.
 	LinePercent *float64 `json:"linePercent,omitempty"`
-	// ByRequests says that the load is not known: it is the share of allocatable that pods request.
+	// ByRequests reports that the load is unknown, so that the percents are requests divided by allocatable.
 	ByRequests bool `json:"byRequests,omitempty"`
 	// Above reports whether it is above the line in the end.
 	Above bool `json:"above"`
 }
 
-// Overload is a node that ends above 100 %: of its capacity, or by requests of its allocatable.
+// Overload is a node that ends above 100 % of its capacity or, if its load is unknown, of its allocatable.
 type Overload struct {
 	Name string `json:"name"`
-	// Resource is that of the higher utilization, which is AfterPercent.
+	// Resource is the one with the higher utilization, AfterPercent.
 	Resource     string  `json:"resource"`
 	AfterPercent float64 `json:"afterPercent"`
 	// Before reports whether the node was above 100 % before.
@@ -106,33 +106,33 @@ type Overload struct {
 }
 
 // highest returns the resource of the higher utilization, and the utilization as a fraction.
-func highest(l *explain.LoadLine) (of load.Resource, utilization float64) {
+func highest(l *explain.LoadLine) (resource load.Resource, utilization float64) {
 	for r, u := range l.Utilization {
 		if u > utilization {
-			of, utilization = load.Resource(r), u
+			resource, utilization = load.Resource(r), u
 		}
 	}
-	return of, utilization
+	return resource, utilization
 }
 
-// setOverloaded sets Overloaded.
 func (o *Outcome) setOverloaded() {
 	o.Overloaded = []Overload{}
 	for name, after := range o.after {
-		of, utilization := highest(&after)
+		resource, utilization := highest(&after)
 		if utilization <= 1 {
 			continue
 		}
 		before := o.before[name]
 		_, was := highest(&before)
-		o.Overloaded = append(o.Overloaded, Overload{Name: name, Resource: of.String(), AfterPercent: 100 * utilization, Before: was > 1})
+		o.Overloaded = append(o.Overloaded,
+			Overload{Name: name, Resource: resource.String(), AfterPercent: 100 * utilization, Before: was > 1})
 	}
 	slices.SortFunc(o.Overloaded, func(a, b Overload) int {
 		return cmp.Or(cmp.Compare(b.AfterPercent, a.AfterPercent), cmp.Compare(a.Name, b.Name))
 	})
 }
 
-// Group are pods without a node.
+// Group counts pods without a node, by owner and reason.
 type Group struct {
 	Of       string   `json:"of"`
 	Reason   string   `json:"reason"`
@@ -175,7 +175,7 @@ func (o *Outcome) note(format string, args ...any) {
 	o.Notes = append(o.Notes, fmt.Sprintf(format, args...))
 }
 
-// compare sets the nodes that change.
+// compare sets the nodes that change, and counts the nodes above their line.
 func (p *Plan) compare(out *Outcome) {
 	nodes := map[string]*ChangedNode{}
 	node := func(name string) *ChangedNode {

@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
-// Pool are the nodes with one value of a label.
+// Pool is the nodes with one value of a label.
 type Pool struct {
 	// Name is the value of the label; empty for nodes without it.
 	Name  string `json:"name"`
@@ -32,19 +32,20 @@ type PoolLoad struct {
 	BeforePercent *float64 `json:"beforePercent,omitempty"`
 	AfterPercent  *float64 `json:"afterPercent,omitempty"`
 
-	before, after, capacityBefore, capacityAfter float64
+	// usageBefore and usageAfter are in the unit of the capacity: cores or bytes.
+	usageBefore, usageAfter, capacityBefore, capacityAfter float64
 }
 
 func (l *PoolLoad) setPercents() {
 	if l.capacityBefore > 0 {
-		l.BeforePercent = new(100 * l.before / l.capacityBefore)
+		l.BeforePercent = new(100 * l.usageBefore / l.capacityBefore)
 	}
 	if l.capacityAfter > 0 {
-		l.AfterPercent = new(100 * l.after / l.capacityAfter)
+		l.AfterPercent = new(100 * l.usageAfter / l.capacityAfter)
 	}
 }
 
-// setPools sums up the nodes by pool.
+// setPools sums up the nodes of each pool.
 func (o *Outcome) setPools(nodes []fwk.NodeInfo, label string) {
 	o.Pools = []*Pool{}
 	pools := map[string]*Pool{}
@@ -87,12 +88,12 @@ func (p *Pool) add(o *Outcome, node *corev1.Node, changed *ChangedNode) {
 	if anyAbove(after) {
 		p.NodesAboveAfter++
 	}
-	for r, of := range [...]*PoolLoad{load.CPU: &p.CPU, load.Memory: &p.Memory} {
+	for r, l := range [...]*PoolLoad{load.CPU: &p.CPU, load.Memory: &p.Memory} {
 		quantity := node.Status.Capacity[corev1.ResourceName(load.Resource(r).String())]
 		capacity := quantity.AsApproximateFloat64()
-		of.after, of.capacityAfter = of.after+after.Utilization[r]*capacity, of.capacityAfter+capacity
+		l.usageAfter, l.capacityAfter = l.usageAfter+after.Utilization[r]*capacity, l.capacityAfter+capacity
 		if existed {
-			of.before, of.capacityBefore = of.before+before.Utilization[r]*capacity, of.capacityBefore+capacity
+			l.usageBefore, l.capacityBefore = l.usageBefore+before.Utilization[r]*capacity, l.capacityBefore+capacity
 		}
 	}
 }

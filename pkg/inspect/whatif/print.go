@@ -52,7 +52,7 @@ func (r *Report) Print(p *terminal.Printer) {
 	}
 }
 
-// letter names one of two outcomes.
+// letter returns the prefix of one of two outcomes, "A: " or "B: ".
 func (r *Report) letter(i int) string {
 	if len(r.Outcomes) == 1 {
 		return ""
@@ -101,7 +101,7 @@ func (o *Outcome) summary(stopped StopReason) string {
 	return line
 }
 
-// overloads says which nodes end above 100 %; empty if none does.
+// overloads names the nodes that end above 100 %; empty if there are none.
 func overloads(list []Overload) string {
 	if len(list) == 0 {
 		return ""
@@ -133,7 +133,7 @@ func (r *Report) printPools(p *terminal.Printer) {
 			{Header: "NODES", Text: func(pool *Pool) string { return strconv.Itoa(pool.Nodes) }},
 			{Header: "PODS", Text: func(pool *Pool) string { return podsOn(pool.Placed, pool.Evicted) }},
 		}
-		for _, of := range []struct {
+		for _, resource := range []struct {
 			short string
 			load  func(*Pool) *PoolLoad
 		}{
@@ -141,11 +141,10 @@ func (r *Report) printPools(p *terminal.Printer) {
 			{"MEM", func(pool *Pool) *PoolLoad { return &pool.Memory }},
 		} {
 			columns = append(columns,
-				terminal.Column[*Pool]{Header: of.short + "-BEFORE", Short: of.short, HideEmpty: true, Text: func(pool *Pool) string {
-					return percent(of.load(pool).BeforePercent, "%.1f%%")
-				}},
-				terminal.Column[*Pool]{Header: of.short + "-AFTER", HideEmpty: true, Text: func(pool *Pool) string {
-					return percent(of.load(pool).AfterPercent, "%.1f%%")
+				terminal.Column[*Pool]{Header: resource.short + "-BEFORE", Short: resource.short, HideEmpty: true,
+					Text: func(pool *Pool) string { return percent(resource.load(pool).BeforePercent, "%.1f%%") }},
+				terminal.Column[*Pool]{Header: resource.short + "-AFTER", HideEmpty: true, Text: func(pool *Pool) string {
+					return percent(resource.load(pool).AfterPercent, "%.1f%%")
 				}})
 		}
 		columns = append(columns, terminal.Column[*Pool]{Header: "ABOVE-LINE", Text: func(pool *Pool) string {
@@ -242,7 +241,7 @@ func (r *Report) loadColumns(short string, load func(*ChangedNode) *Load) []term
 	}})
 }
 
-// lineColor is red for a node that crosses its line, and yellow for one that was above it before.
+// lineColor is red for a node that crosses its line, and yellow for a node that was above it before.
 func lineColor(n *ChangedNode) terminal.Color {
 	switch {
 	case n.CrossesLine:
@@ -253,7 +252,6 @@ func lineColor(n *ChangedNode) terminal.Color {
 	return 0
 }
 
-// podsOn returns the number of pods placed, and that of those evicted.
 func podsOn(placed, evicted int) string {
 	if evicted > 0 {
 		return fmt.Sprintf("+%d -%d", placed, evicted)
@@ -268,7 +266,6 @@ func percent(p *float64, format string) string {
 	return fmt.Sprintf(format, *p)
 }
 
-// stateOf lists what is special about the node.
 func stateOf(n *ChangedNode) string {
 	var words []string
 	switch {
@@ -295,7 +292,6 @@ func stateOf(n *ChangedNode) string {
 	return strings.Join(words, ", ")
 }
 
-// printUnschedulable prints the pods without a node, by owner and reason.
 func printUnschedulable(p *terminal.Printer, letter string, groups []Group) {
 	if len(groups) == 0 {
 		return

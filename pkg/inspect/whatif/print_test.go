@@ -48,7 +48,7 @@ Note:
 	}
 }
 
-// Lost pods, evicted or preempted, are a finding, as pods without a node are.
+// Lost pods, evicted or preempted, are findings like pods without a node.
 func TestResult_HasFindings(t *testing.T) {
 	placed := Outcome{Pods: 2, Placed: 2}
 	lost := placed

@@ -19,7 +19,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/unload"
 )
 
-// Request says what happens in which cluster.
+// Request is a scenario and the cluster in which it happens.
 type Request struct {
 	Configuration live.ConfigurationOptions
 	Source        live.SourceOptions
@@ -27,19 +27,19 @@ type Request struct {
 	// File holds the pods to place; - is Stdin, and empty is none.
 	File  string
 	Stdin io.Reader
-	// SchedulerName, if not empty, is the profile that places all pods, in place of their own.
+	// SchedulerName, if not empty, is the profile that places all pods, instead of the one in their spec.
 	SchedulerName string
-	// ProfileFrom is the file of another configuration to compare with; empty if none.
+	// ProfileFrom is the file of a second configuration, to compare with; empty if none.
 	ProfileFrom string
-	// PoolLabel is that of RunOptions.
+	// PoolLabel is as in RunOptions.
 	PoolLabel string
 	// Found is called with the configuration. It must not be nil.
 	Found func(*live.Configuration)
-	// Progress is called with the fraction that is done; nil is not called.
+	// Progress is called with the fraction that is done. It may be nil.
 	Progress func(done float64)
 }
 
-// Report is where the pods of a Request go.
+// Report says where the pods of a Request go.
 type Report struct {
 	Changes []string `json:"changes"`
 	// Lost are the evicted pods that nobody recreates.
@@ -53,7 +53,7 @@ type Report struct {
 	Top int `json:"-"`
 }
 
-// HasFindings reports whether pods do not fit or are lost, or whether that is not known.
+// HasFindings reports whether pods do not fit or are lost, or whether the report is incomplete.
 func (r *Report) HasFindings() bool {
 	return len(r.Lost) > 0 || r.Stopped != "" ||
 		slices.ContainsFunc(r.Outcomes, func(o *Outcome) bool { return o.Placed < o.Pods || len(o.Lost) > 0 })
@@ -68,10 +68,10 @@ func (r *Report) Undecided() int {
 	return undecided
 }
 
-// StopReason says why the answer is partial.
+// StopReason says why a report is incomplete.
 type StopReason string
 
-// All reasons. A user interrupts; a timeout is the deadline of the context.
+// The user interrupts; the deadline of the context is a timeout.
 const (
 	Interrupted StopReason = "interrupted"
 	TimedOut    StopReason = "timeout"
@@ -92,7 +92,7 @@ func (r *Report) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// experiment is a Request while it is answered.
+// experiment is a Request while it runs, with its Report.
 type experiment struct {
 	*Request
 	*Report
@@ -107,32 +107,32 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 	if err := e.readFile(ctx); err != nil {
 		return nil, err
 	}
-	own, err := c.ValidConfiguration(ctx, r.Configuration)
+	first, err := c.ValidConfiguration(ctx, r.Configuration)
 	if err != nil {
 		return nil, err
 	}
-	r.Found(own)
-	if err := checkProfile(own.ProfileNames(), r.SchedulerName); err != nil {
+	r.Found(first)
+	if err := checkProfile(first.ProfileNames(), r.SchedulerName); err != nil {
 		return nil, err
 	}
-	var other *live.Configuration
+	var second *live.Configuration
 	if r.ProfileFrom != "" {
-		if other, err = c.ValidConfiguration(ctx, live.ConfigurationOptions{File: r.ProfileFrom}); err != nil {
+		if second, err = c.ValidConfiguration(ctx, live.ConfigurationOptions{File: r.ProfileFrom}); err != nil {
 			return nil, live.OptionErrorf("--profile-from: %w", err)
 		}
 	}
 	if err := e.makePlan(ctx); err != nil {
 		return nil, err
 	}
-	extended, err := e.withStockProfiles(own)
+	extended, err := e.withStockProfiles(first)
 	if err != nil {
 		return nil, err
 	}
 	if err := e.place(ctx, extended, e.SchedulerName); err != nil {
 		return nil, err
 	}
-	if other != nil {
-		if err := e.compare(ctx, other); err != nil {
+	if second != nil {
+		if err := e.compare(ctx, second); err != nil {
 			return nil, err
 		}
 	}
@@ -140,13 +140,13 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 	return e.Report, nil
 }
 
-// compare places the pods by another configuration too. If ctx ends before its first pod, the report lacks it.
-func (e *experiment) compare(ctx context.Context, other *live.Configuration) error {
-	profile, err := otherProfile(other.ProfileNames(), e.schedulerNames())
+// compare places the pods by the second configuration too. If ctx ends before the first pod, the report has no second outcome.
+func (e *experiment) compare(ctx context.Context, second *live.Configuration) error {
+	profile, err := secondProfile(second.ProfileNames(), e.schedulerNames())
 	if err != nil {
 		return live.OptionErrorf("--profile-from: %w", err)
 	}
-	if err = e.place(ctx, other, profile); err == nil {
+	if err = e.place(ctx, second, profile); err == nil {
 		return nil
 	}
 	if e.Stopped = StoppedBy(ctx); e.Stopped != "" {
@@ -156,7 +156,7 @@ func (e *experiment) compare(ctx context.Context, other *live.Configuration) err
 	return err
 }
 
-// readFile reads the file, and what admission adds to its pods.
+// readFile reads the file, and the objects that admission of its pods needs.
 func (e *experiment) readFile(ctx context.Context) error {
 	if e.File == "" {
 		return nil
@@ -176,7 +176,6 @@ func (e *experiment) noteMissing(kinds []live.MissingKind) {
 	}
 }
 
-// makePlan makes the plan for the objects of the cluster.
 func (e *experiment) makePlan(ctx context.Context) error {
 	objects, err := e.conn.Objects(ctx)
 	if err != nil {
@@ -225,7 +224,7 @@ func (e *experiment) place(ctx context.Context, configuration *live.Configuratio
 	return nil
 }
 
-// schedulerNames returns the schedulers that place pods, as Plan.SchedulerNames does.
+// schedulerNames returns the names of the schedulers that place pods.
 func (e *experiment) schedulerNames() []string {
 	if e.SchedulerName != "" {
 		return []string{e.SchedulerName}
@@ -242,7 +241,7 @@ func checkProfile(known []string, name string) error {
 		name, strings.Join(known, ", "), corev1.DefaultSchedulerName)
 }
 
-// stockProfile is the stock scheduler's profile of a name.
+// stockProfile is a configuration with the stock plugins, for a schedulerName.
 const stockProfile = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -269,8 +268,8 @@ func (e *experiment) withStockProfiles(configuration *live.Configuration) (*live
 	return &extended, nil
 }
 
-// otherProfile returns the only profile, or the one that the pods name.
-func otherProfile(profiles, schedulers []string) (string, error) {
+// secondProfile returns the only profile, or else the first that the pods name.
+func secondProfile(profiles, schedulers []string) (string, error) {
 	if len(profiles) == 1 {
 		return profiles[0], nil
 	}

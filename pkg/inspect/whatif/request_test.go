@@ -23,7 +23,7 @@ func TestCheckProfile(t *testing.T) {
 	}
 }
 
-// TestWithStockProfiles expects a profile more for a scheduler without one, and the caller's configuration as it was.
+// TestWithStockProfiles expects one more profile, for a scheduler without one, and an unchanged configuration of the caller.
 func TestWithStockProfiles(t *testing.T) {
 	own := &live.Configuration{Origin: "file f", Decoded: &schedulerconfig.KubeSchedulerConfiguration{
 		Profiles: []schedulerconfig.KubeSchedulerProfile{{SchedulerName: "plimsoll"}},

@@ -25,14 +25,14 @@ type RunOptions struct {
 	Profiles []string
 	// PoolLabel is the label of nodes that names their pool; empty takes the first well-known one.
 	PoolLabel string
-	// Usages are what pods use; nil if that is not known.
+	// Usages are the measured usages of pods; nil if unknown.
 	Usages unload.Measured
 	// Progress is called after each pod with the fraction that is done. It may be nil.
 	Progress func(done float64)
 }
 
-// Run applies the plan to s, which has the objects of NewPlan, and places the pods. If ctx ends after the first pod, the outcome
-// has Undecided pods.
+// Run applies the plan to s, which has the objects of NewPlan, and places the pods. If ctx ends after the first pod, the others
+// are Undecided.
 func (p *Plan) Run(ctx context.Context, s *sim.Scheduler, o RunOptions) (*Outcome, error) {
 	r, err := p.prepare(ctx, s, o)
 	if err != nil {
@@ -47,7 +47,7 @@ func (p *Plan) Run(ctx context.Context, s *sim.Scheduler, o RunOptions) (*Outcom
 	return r.Outcome, r.consolidate(ctx)
 }
 
-// prepare records the load before the changes, and makes them.
+// prepare records the load before the changes, and applies them.
 func (p *Plan) prepare(ctx context.Context, s *sim.Scheduler, o RunOptions) (*run, error) {
 	out := &Outcome{}
 	r := &run{Outcome: out, plan: p, scheduler: s, options: &o, placed: map[types.UID]*Placement{}, failures: map[string]*failure{}}
@@ -70,7 +70,6 @@ func (p *Plan) prepare(ctx context.Context, s *sim.Scheduler, o RunOptions) (*ru
 	return r, p.apply(ctx, s, &o)
 }
 
-// apply makes the changes.
 func (p *Plan) apply(ctx context.Context, s *sim.Scheduler, o *RunOptions) error {
 	usage, err := unload.Of(ctx, s, o.Profiles, p.evicted, o.Usages)
 	if err != nil {
@@ -95,7 +94,7 @@ func (p *Plan) apply(ctx context.Context, s *sim.Scheduler, o *RunOptions) error
 	return nil
 }
 
-// run is the placing of the pods of one plan.
+// run is the state of Plan.Run.
 type run struct {
 	*Outcome
 	plan      *Plan
@@ -105,12 +104,12 @@ type run struct {
 	options *RunOptions
 	placed  map[types.UID]*Placement
 	order   []*Placement
-	// failures are the last failures by owner, at the given number of changes.
+	// failures are the last failures by owner. changes counts placed and preempted pods.
 	failures map[string]*failure
 	changes  int
 }
 
-// failure is why a pod found no node.
+// failure says why a pod found no node, when run.changes was changes.
 type failure struct {
 	reason  string
 	changes int
@@ -150,13 +149,13 @@ func (r *run) placeOne(ctx context.Context, q queued) ([]queued, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	q.pod = r.ofProfile(q.pod)
+	q.pod = r.withSchedulerName(q.pod)
 	if len(q.pod.Spec.SchedulingGates) > 0 {
 		r.fail(q, "it waits for its scheduling gates: "+q.pod.Spec.SchedulingGates[0].Name)
 		return nil, nil
 	}
 	if last := r.failures[q.owner]; q.alike && last != nil && last.changes == r.changes {
-		r.fail(q, last.reason) // nothing has changed since one like it failed
+		r.fail(q, last.reason) // nothing has changed since an equal pod failed
 		return nil, nil
 	}
 	d, victims, err := r.decide(ctx, q)
@@ -167,10 +166,9 @@ func (r *run) placeOne(ctx context.Context, q queued) ([]queued, error) {
 		r.fail(q, reasonOf(d))
 		return victims, nil
 	}
-	return victims, r.bind(context.WithoutCancel(ctx), q, d) // half a binding would count in the nodes' load
+	return victims, r.bind(context.WithoutCancel(ctx), q, d) // a binding that is cut short would leave its pod in the nodes' load
 }
 
-// bind places the pod on its node.
 func (r *run) bind(ctx context.Context, q queued, d *sim.Result) error {
 	r.changes++
 	if _, err := r.assume(ctx, d, q.inCluster); err != nil {
@@ -182,7 +180,7 @@ func (r *run) bind(ctx context.Context, q queued, d *sim.Result) error {
 	return nil
 }
 
-// decide places the pod, and tries again after a waiver or preemption.
+// decide chooses a node, and tries again after a waiver or preemption.
 func (r *run) decide(ctx context.Context, q queued) (d *sim.Result, victims []queued, err error) {
 	pod, relaxed := q.pod, false
 	for range sim.MaxAttempts {
@@ -213,7 +211,7 @@ func (r *run) decide(ctx context.Context, q queued) (d *sim.Result, victims []qu
 	return d, victims, nil
 }
 
-// preempt removes the victims, and returns them as their owners create them again. Those without an owner are lost.
+// preempt removes the victims, and returns the pods that their owners create instead. Victims without an owner are lost.
 func (r *run) preempt(victims []*corev1.Pod) ([]queued, error) {
 	var again []queued
 	for _, victim := range victims {
@@ -250,7 +248,7 @@ func (r *run) fail(q queued, reason string) {
 	}
 }
 
-// reasonOf says why no node was found, without what preemption says, which repeats it.
+// reasonOf says why no node was found. It drops the message of preemption, which repeats the reason.
 func reasonOf(d *sim.Result) string {
 	reason := d.Err.Error()
 	if fit := (*framework.FitError)(nil); errors.As(d.Err, &fit) {

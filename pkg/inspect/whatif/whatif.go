@@ -1,11 +1,11 @@
-// Package whatif places pods in a cluster in memory, after nodes are added or drained, or pods added or evicted.
+// Package whatif places pods in a cluster in memory, after it adds or drains nodes, or adds or evicts pods.
 //
 // The order of changes is fixed:
 //   - nodes are added
 //   - nodes are drained, and namespaces evicted
 //   - pods are placed one after the other, by priority; those of one priority in the order of Plan
 //
-// No time passes: no measurement covers placed pods, and load does not age.
+// No time passes: load does not age, and no measurement covers placed pods.
 package whatif
 
 import (
@@ -34,12 +34,12 @@ const (
 	MaxNodes = 10_000
 )
 
-// Scenario is what is asked for.
+// Scenario lists the changes to try.
 type Scenario struct {
-	// Manifest holds pods to place; nil if there are none. Admission is what the API server adds to them.
+	// Manifest holds pods to place; nil if there are none. Admission changes them as the API server would.
 	Manifest  *manifest.Manifest
 	Admission *manifest.Admission
-	// Replicas replaces what the manifest's only workload says; nil leaves it.
+	// Replicas replaces the replicas of the manifest's only workload; nil keeps them.
 	Replicas *int
 	// Fewer is the number of existing pods of the only workload to remove, pending ones first. Then no pod of the manifest is placed.
 	Fewer int
@@ -56,8 +56,7 @@ type Scenario struct {
 	Consolidate bool
 }
 
-// Plan is what a Scenario changes in a cluster, and the pods that are placed then. It may be run on several clusters of the same
-// objects.
+// Plan has the changes of a Scenario to a cluster, and the pods to place then. It may run on several clusters of the same objects.
 type Plan struct {
 	// added are objects to add, nodes first. cordoned replace nodes of the same name.
 	added    []runtime.Object
@@ -65,10 +64,10 @@ type Plan struct {
 	cordoned []*corev1.Node
 	evicted  []*corev1.Pod
 	queue    []queued
-	// consolidates says that nodes are drained on trial, and movers are the schedulers of pods that may move then.
-	consolidates bool
-	movers       []string
-	// Changes say what is changed, and Notes what may differ in the real cluster, a line each.
+	// consolidates reports whether nodes are drained on trial, and trialSchedulers names the schedulers of pods that may move then.
+	consolidates    bool
+	trialSchedulers []string
+	// Changes describe the changes, and Notes what may differ in the real cluster, one line each.
 	Changes, Notes []string
 	// Lost are the evicted pods that have no controller, as namespace/name: nobody recreates them.
 	Lost []string
@@ -77,11 +76,11 @@ type Plan struct {
 // queued is a pod to place.
 type queued struct {
 	pod *corev1.Pod
-	// owner is what the pod belongs to, such as "Deployment shop/web".
+	// owner names the workload, such as "Deployment shop/web".
 	owner string
-	// inCluster says that the pod waits in the cluster already.
+	// inCluster reports whether the pod waits in the cluster already.
 	inCluster bool
-	// alike says that all pods of the same owner fit the same nodes.
+	// alike reports whether all pods of the same owner fit the same nodes.
 	alike bool
 }
 
@@ -97,7 +96,7 @@ type planner struct {
 	namespaces map[string]bool
 }
 
-// NewPlan returns what the scenario changes in a cluster of the given objects. The error says what the scenario should say.
+// NewPlan returns the scenario's plan for a cluster of the given objects. An error says how to correct the scenario.
 func NewPlan(objects []runtime.Object, s Scenario) (*Plan, error) {
 	p := newPlanner(objects)
 	if err := p.addNodes(s.AddNodes, s.Like); err != nil {
@@ -150,7 +149,7 @@ func (p *Plan) change(format string, args ...any) {
 	p.Changes = append(p.Changes, fmt.Sprintf(format, args...))
 }
 
-// addNodes adds copies of a node, with copies of its pods of DaemonSets and its static pods.
+// addNodes adds copies of a node, with its DaemonSet and static pods.
 func (p *planner) addNodes(count int, like string) error {
 	if count == 0 {
 		return nil
@@ -200,14 +199,14 @@ func (p *planner) addNodes(count int, like string) error {
 	return nil
 }
 
-// staysOnNode reports whether the pod is one that no drain evicts: a DaemonSet's, or a static pod's mirror.
+// staysOnNode reports whether no drain evicts the pod: it is a DaemonSet's, or a static pod's mirror.
 func staysOnNode(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return mirror || owner != nil && owner.Kind == "DaemonSet"
 }
 
-// recreated returns the pod as its owner creates it anew: without a node and a status.
+// recreated returns the pod as its owner creates it again: without a node and a status.
 func recreated(pod *corev1.Pod) *corev1.Pod {
 	again := pod.DeepCopy()
 	again.UID = "what-if/" + pod.UID
@@ -217,7 +216,7 @@ func recreated(pod *corev1.Pod) *corev1.Pod {
 	return again
 }
 
-// cordon cordons the named nodes, and returns their names.
+// cordon cordons the named nodes, and returns the names as a set.
 func (p *planner) cordon(names []string) (drained map[string]bool, err error) {
 	drained = map[string]bool{}
 	for _, name := range names {
@@ -234,15 +233,14 @@ func (p *planner) cordon(names []string) (drained map[string]bool, err error) {
 	return drained, nil
 }
 
-// consolidate notes that nodes are drained on trial.
 func (p *planner) consolidate() {
 	p.consolidates = true
 	for _, pod := range p.pods {
 		if pod.Spec.NodeName != "" && !staysOnNode(pod) && !podusage.HasEnded(pod) {
-			p.movers = append(p.movers, pod.Spec.SchedulerName)
+			p.trialSchedulers = append(p.trialSchedulers, pod.Spec.SchedulerName)
 		}
 	}
-	p.movers = slices.Compact(slices.Sorted(slices.Values(p.movers)))
+	p.trialSchedulers = slices.Compact(slices.Sorted(slices.Values(p.trialSchedulers)))
 	p.creator.Note("Control planes stay, and nodes with a pod without a controller. Consolidation ignores PodDisruptionBudgets.")
 }
 
@@ -280,7 +278,7 @@ func (p *planner) evict(drain, namespaces []string) error {
 	return nil
 }
 
-// noteEvictions says what leaves each node and namespace, and what holds it up.
+// noteEvictions notes the evictions of each node and namespace, lost pods, and PodDisruptionBudgets that delay evictions.
 func (p *planner) noteEvictions(byNode, byNamespace map[string]evictions, namespaces []string) {
 	for _, node := range p.cordoned {
 		p.change("%s drained: %s", node.Name, byNode[node.Name].text("elsewhere"))
@@ -308,7 +306,6 @@ func (e evictions) with(isLost bool) evictions {
 	return e
 }
 
-// text says what becomes of the pods.
 func (e evictions) text(where string) string {
 	line := fmt.Sprintf("%s evicted, %d to place %s", text.Count(e.pods, "pod"), e.pods-e.lost, where)
 	if e.lost > 0 {
@@ -317,7 +314,7 @@ func (e evictions) text(where string) string {
 	return line
 }
 
-// noteBudgets notes the PodDisruptionBudgets that would hold evictions up.
+// noteBudgets notes the PodDisruptionBudgets that would delay evictions.
 func (p *planner) noteBudgets() {
 	for _, budget := range p.budgets {
 		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
@@ -337,7 +334,7 @@ func (p *planner) noteBudgets() {
 	}
 }
 
-// ownerOf names the pod's controller, or the pod itself. Whoever may create a pod may write any text into an ownerReference.
+// ownerOf names the pod's controller, or the pod itself. Anyone who can create pods can write any text into an ownerReference.
 func ownerOf(pod *corev1.Pod) string {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		return fmt.Sprintf("%s %s/%s", text.Excerpt(owner.Kind), pod.Namespace, text.Excerpt(owner.Name))
@@ -416,7 +413,7 @@ func sortByPriority(queue []queued) {
 	})
 }
 
-// SchedulerNames returns the schedulers that the pods name, in the order of the queue. Those of pods that may move follow.
+// SchedulerNames returns the schedulers of the queued pods, in the queue's order, and then trialSchedulers.
 func (p *Plan) SchedulerNames() []string {
 	var names []string
 	for i := range p.queue {
@@ -424,7 +421,7 @@ func (p *Plan) SchedulerNames() []string {
 			names = append(names, name)
 		}
 	}
-	for _, name := range p.movers {
+	for _, name := range p.trialSchedulers {
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
@@ -435,7 +432,6 @@ func (p *Plan) SchedulerNames() []string {
 // Evicts reports whether pods are evicted.
 func (p *Plan) Evicts() bool { return len(p.evicted) > 0 }
 
-// isOrAre returns a number with its noun and its verb.
 func isOrAre(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun + " is"

@@ -38,7 +38,7 @@ const window = 5 * time.Minute
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// profiles are one that packs nodes up to 80 % and never beyond, and one that spreads.
+// profiles has one profile that packs nodes up to 80 % and never beyond, and one that spreads.
 const profiles = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -123,7 +123,7 @@ func running(namespace, name, cpu, node, kind string) *corev1.Pod {
 	return p
 }
 
-// deployment is of pods that request 400m.
+// deployment is a Deployment whose pods request 400m.
 func deployment(t testing.TB, scheduler string) *manifest.Manifest {
 	t.Helper()
 	return read(t, strings.Replace(`
@@ -185,7 +185,7 @@ func nodeNamed(t testing.TB, o *whatif.Outcome, name string) whatif.ChangedNode 
 	return whatif.ChangedNode{}
 }
 
-// percents returns CPU before and after, rounded; -1 where it is not known.
+// percents returns CPU before and after, rounded; -1 if unknown.
 func percents(n whatif.ChangedNode) [2]int {
 	round := func(p *float64) int { return int(math.Round(ptr.Deref(p, -1))) }
 	return [2]int{round(n.CPU.BeforePercent), round(n.CPU.AfterPercent)}
@@ -312,7 +312,7 @@ func TestRun_Consolidate(t *testing.T) {
 		pods    []*corev1.Pod
 		want    whatif.Consolidation
 	}{
-		// The pod of b fills a to 80 %. Then all three pods go from a to c, and nothing is left for those of c.
+		// The pod of b fills a to 80 %. Then all three pods go from a to c, and no node has room for the pods of c.
 		{"a node that took pods goes too", "packing", map[string]float64{"a": 0.75, "b": 0.5, "c": 0.2}, []*corev1.Pod{
 			running("shop", "w1", "400m", "b", "ReplicaSet"), running("shop", "w2", "400m", "a", "ReplicaSet"),
 			running("shop", "w3", "400m", "a", "ReplicaSet"), running("shop", "w4", "480m", "c", "ReplicaSet"),
@@ -408,7 +408,7 @@ func TestNewPlan_EvictAllIn(t *testing.T) {
 	}
 }
 
-// An ownerReference holds whatever text its author likes.
+// An ownerReference may have any text.
 func TestRun_HostileOwner(t *testing.T) {
 	evicted := running("shop", "evicted", "9", "a", "Daemon\x1b[31mSet")
 	evicted.OwnerReferences[0].Name = "x\nn2 drained\x1b[2J"
@@ -419,7 +419,7 @@ func TestRun_HostileOwner(t *testing.T) {
 	}
 }
 
-// quantileProfile holds a line against the 95th percentile.
+// quantileProfile compares the 95th percentile with the line.
 const quantileProfile = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -431,7 +431,7 @@ profiles:
   - {name: LoadThreshold, args: {metricProvider: {type: Prometheus, address: "http://prometheus"}, thresholds: {cpu: 80}, statistic: P95, whenNoneFits: Reject}}
 `
 
-// What a pod uses cannot be subtracted from a quantile of its node: that is said. New nodes are idle.
+// A note says that a pod's usage cannot be subtracted from a quantile of its node. New nodes are idle.
 func TestRun_Quantile(t *testing.T) {
 	objects := []apiruntime.Object{node("a"), running("batch", "one", "1600m", "a", "ReplicaSet")}
 	run := func(s whatif.Scenario) *whatif.Outcome {
@@ -479,7 +479,7 @@ func TestRun_EvictedUsageIsMeasured(t *testing.T) {
 	}
 }
 
-// New nodes are idle but for the pods that each node has.
+// New nodes are idle except for their DaemonSet's pod.
 func TestRun_AddNodes(t *testing.T) {
 	full := node("a")
 	full.Spec.Unschedulable = true
@@ -589,7 +589,7 @@ spec:
 		!strings.Contains(strings.Join(p.Notes, ""), "StorageClass disks") {
 		t.Errorf("%s, notes %q; want it placed, with a note on its volume", count(o), p.Notes)
 	}
-	objects = objects[:1] // without a class, no volume is ever made
+	objects = objects[:1] // without a class, no volume is provisioned
 	p = plan(t, objects, whatif.Scenario{Manifest: m})
 	if o := runOn(t, p, newScheduler(t, profiles, nil, objects), ""); o.Placed != 0 ||
 		!strings.Contains(o.Unschedulable[0].Reason, "unbound immediate PersistentVolumeClaims") {
@@ -607,7 +607,7 @@ func TestRun_SchedulingGates(t *testing.T) {
 	}
 }
 
-// A pod that names its node needs no scheduler. It is placed as if it did.
+// A pod with spec.nodeName needs no scheduler. It is placed as if it needed one.
 func TestNewPlan_NodeName(t *testing.T) {
 	objects, cpu := threeNodes()
 	m := read(
@@ -645,7 +645,7 @@ func TestNewPlan_Mistakes(t *testing.T) {
 	}
 }
 
-// A controller deletes waiting pods first, and then those of the node with most of them. Each used 10 % of its node.
+// A controller deletes waiting pods first, and then pods of the node with most of them. Each used 10 % of its node.
 func TestRun_ScalesDown(t *testing.T) {
 	of := func(pod *corev1.Pod) *corev1.Pod {
 		pod.Labels = map[string]string{"app": "web", "pod-template-hash": "1"}
