@@ -16,19 +16,19 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
 )
 
-// detect probes the dialects in order. It returns the probe to take, or nil, and the dialects that it passed over. Among these are
-// dialects whose query the server refuses, for example for its cost, or with too many series. An error means that the server
-// failed, which allows no conclusion.
+// detect probes the dialects in order. It returns the probe of the dialect to use, or nil, and the dialects that it passed over.
+// It passes over a dialect whose query the server refuses. An error means that the server failed, which allows no conclusion.
 //
-// It takes the first dialect that measures at least half as many nodes as the best. So a few series do not decide for all nodes:
-// anyone may let Prometheus scrape some. It counts the nodes of the first of these tiers, unless the next has over twice as many:
-//   - targets in the network of their nodes, which tenants' pods are not;
+// It takes the first dialect that measures at least half as many nodes as the best. Otherwise a few series could decide for all
+// nodes, and anyone can make Prometheus scrape some. It counts nodes by the first of these tiers, unless the next has over twice as
+// many.
+//   - targets in the network of their nodes, where tenants' pods are not;
 //   - all targets that are shown to be on their nodes;
-//   - series without a target too;
-//   - all series, if there are none of these.
+//   - these, and series without a target;
+//   - all series, if the other tiers are empty.
 //
-// The longest window goes first: it needs the fewest scrapes a minute. Where it has no value, the shortest may have one. Only the
-// reasons for the shortest are returned.
+// It tries the longest window first, which needs the fewest scrapes a minute, and then the shortest. It returns only the reasons
+// for the shortest.
 func detect(ctx context.Context, qr *response.Querier, p *promql.Planner, windows []time.Duration,
 ) (taken *response.Result, tried []diagnosis.Tried, err error) {
 	shortest, longest := windows[0], windows[len(windows)-1]
@@ -49,8 +49,8 @@ func detect(ctx context.Context, qr *response.Querier, p *promql.Planner, window
 	return nil, tried, nil
 }
 
-// probe probes the dialects. It stops at the first that measures half of all nodes by targets in their network. No later one can
-// have more than twice as many.
+// probe probes the dialects. It stops at the first that measures half of all nodes by targets in their network. No later dialect
+// can measure more than twice as many.
 func probe(ctx context.Context, qr *response.Querier, p *promql.Planner, window time.Duration,
 ) (probes []*response.Result, err error) {
 	for _, dialect := range promql.Dialects() {
@@ -66,7 +66,7 @@ func probe(ctx context.Context, qr *response.Querier, p *promql.Planner, window 
 	return probes, nil
 }
 
-// best returns the probe that firstOf chooses, or nil if none has a node.
+// best returns the probe that firstOf chooses, or nil if no probe has a node.
 func best(probes []*response.Result) *response.Result {
 	coverages := make([]response.Coverage, len(probes))
 	for i, r := range probes {
@@ -78,8 +78,8 @@ func best(probes []*response.Result) *response.Result {
 	return nil
 }
 
-// firstOf returns the index of the first coverage with at least half as many nodes as the largest. It counts the tier that detect
-// counts. It is -1 if none has a node.
+// firstOf returns the index of the first coverage with at least half as many nodes as the largest. It is -1 if none has a node.
+// Nodes are counted by the tiers of detect.
 func firstOf(coverages []response.Coverage) int {
 	pick := func(nodesOf func(response.Coverage) int) (largest, index int) {
 		for _, c := range coverages {
@@ -103,10 +103,10 @@ func firstOf(coverages []response.Coverage) int {
 	return index
 }
 
-// holds reports whether a coverage is enough beside another: see firstOf.
-func holds(now, other response.Coverage) bool { return firstOf([]response.Coverage{now, other}) == 0 }
+// suffices reports whether firstOf prefers a coverage to another.
+func suffices(c, other response.Coverage) bool { return firstOf([]response.Coverage{c, other}) == 0 }
 
-// passedOver returns why the dialect of a probe was not taken.
+// passedOver returns why detect passed over the dialect of a probe.
 func passedOver(r *response.Result) error {
 	if refused, ok := errors.AsType[*response.RefusedError](r.Err); ok {
 		return refused
@@ -121,7 +121,7 @@ func passedOver(r *response.Result) error {
 	return r.EmptyReason()
 }
 
-// coverageOf returns the result of the probed resource's mean that has most nodes. It returns nil if one failed.
+// coverageOf returns the result with most nodes, among the means of the probed resource. It returns nil if one of them failed.
 func coverageOf(p *promql.Planner, results []*response.Result) (most *response.Result) {
 	for _, r := range results {
 		if q := r.Query; q.Dialect == "" || q.Kind != promql.Mean || q.Resource != p.Probed() {
@@ -137,30 +137,30 @@ func coverageOf(p *promql.Planner, results []*response.Result) (most *response.R
 	return most
 }
 
-// dialectHold delays the switch to a dialect that measures far fewer nodes than before. It is the default of maxAge: nodes keep
-// their load until then. A few stray series may be there before those of all nodes return.
+// dialectHold delays the switch to a dialect that measures far fewer nodes than before. After an outage, a few stray series may
+// return before the series of all nodes. It is the default of maxAge, for which nodes keep their load.
 const dialectHold = 5 * time.Minute
 
-// covered are the nodes that Auto's dialects measured.
+// covered is the coverage that Auto's dialects had.
 type covered struct {
-	// nodes has the coverage of each node by name.
+	// nodes has each node's coverage, by name.
 	nodes map[string]response.Coverage
-	// confirmed is when the dialect last measured half of them.
+	// confirmed is when a dialect last measured half of nodes.
 	confirmed time.Time
 }
 
-// of returns the coverage of the nodes that still exist.
-func (c *covered) of(nodes []*corev1.Node) (all response.Coverage) {
+// total returns the coverage of the nodes that still exist.
+func (c *covered) total(nodes []*corev1.Node) (all response.Coverage) {
 	for _, node := range nodes {
 		all.Add(c.nodes[node.Name])
 	}
 	return all
 }
 
-// update replaces the coverage by that of a result, unless this has less than half of the nodes before. Nodes without a value keep
-// theirs.
+// update replaces the coverage with the result's, unless the result has less than half of the nodes before. Nodes without a value
+// keep their coverage.
 func (c *covered) update(r *response.Result, nodes []*corev1.Node, at time.Time) {
-	if !holds(r.Coverage, c.of(nodes)) {
+	if !suffices(r.Coverage, c.total(nodes)) {
 		return
 	}
 	all := make(map[string]response.Coverage, len(nodes))
@@ -172,15 +172,16 @@ func (c *covered) update(r *response.Result, nodes []*corev1.Node, at time.Time)
 	c.nodes, c.confirmed = all, at
 }
 
-// fallsShort reports whether a dialect measures less than half of the nodes, or of the nodes measured before.
-func (s *Source) fallsShort(now response.Coverage, nodes []*corev1.Node) bool {
-	return 2*now.Nodes < len(nodes) || !holds(now, s.covered.of(nodes))
+// fallsShort reports whether a coverage has less than half of the nodes, or of the nodes measured before.
+func (s *Source) fallsShort(c response.Coverage, nodes []*corev1.Node) bool {
+	return 2*c.Nodes < len(nodes) || !suffices(c, s.covered.total(nodes))
 }
 
-// detectDialect takes the dialect that detect finds, or none. The dialect in use stays in these cases:
+// detectDialect switches to the dialect that detect finds, or to none. It keeps the dialect in use, with coverage current, if one
+// of these holds.
 //   - The server fails.
-//   - It measures at least half as many nodes as the one found. current is what it measures.
-//   - The one found measures less than half of the nodes measured before, within dialectHold.
+//   - current has at least half as many nodes as the found dialect.
+//   - The found dialect measures less than half of the nodes that were measured within dialectHold.
 func (s *Source) detectDialect(
 	ctx context.Context, qr *response.Querier, windows []time.Duration, current response.Coverage,
 ) error {
@@ -188,9 +189,10 @@ func (s *Source) detectDialect(
 	switch {
 	case err != nil:
 		return err
-	case current.Nodes > 0 && (taken == nil || holds(current, taken.Coverage)):
+	case current.Nodes > 0 && (taken == nil || suffices(current, taken.Coverage)):
 		return nil
-	case taken != nil && !holds(taken.Coverage, s.covered.of(qr.Matcher.Nodes)) && s.clock.Since(s.covered.confirmed) < dialectHold:
+	case taken != nil && !suffices(taken.Coverage, s.covered.total(qr.Matcher.Nodes)) &&
+		s.clock.Since(s.covered.confirmed) < dialectHold:
 		tried = append(tried, diagnosis.Tried{Dialect: taken.Query.Dialect, Err: fmt.Errorf(
 			"it measures %d nodes, less than half of those before, and is not used for %v", taken.Nodes, dialectHold)})
 		taken = nil

@@ -15,8 +15,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
 )
 
-// notableSkew is how far the server's clock may be from ours before it is logged.
-const notableSkew = 10 * time.Second
+// skewTolerance is the difference of clocks above which they count as different.
+const skewTolerance = 10 * time.Second
 
 // Diagnosis is the state of a Prometheus and its series in one Fetch. It must not be changed.
 type Diagnosis struct {
@@ -28,29 +28,28 @@ type Diagnosis struct {
 	Tried []Tried
 	// Undetected is an *UndetectedError or a failed query; nil if Auto found a dialect or did not look for one.
 	Undetected error
-	// Queries are all queries but Auto's.
+	// Queries are all queries except Auto's probes.
 	Queries []QueryDiagnosis
 	// NodeCount is the number of Nodes.
 	NodeCount int
-	// NodesWithoutSeries are the names of the Nodes without load, sorted; empty if no load was asked for.
+	// NodesWithoutSeries are the names of the Nodes without load, sorted; empty if the request has no load.
 	NodesWithoutSeries []string
 	// UnmatchedSeries are the distinct series without a Node, by the labels that may name one, sorted.
 	// There are at most source.MaxUnmatched of them for each query.
 	UnmatchedSeries []string
-	// Contested is the largest number of Nodes that several target sets name in one response. Rivals are two sets of this response;
-	// nil without any.
+	// Contested is the largest number of Nodes that several target sets name in one response. Rivals are two of these sets, or nil.
 	Contested int
 	Rivals    *response.Rivals
 	// ContestedQuery is the query of this response.
 	ContestedQuery promql.Query
-	// TargetSets give Nodes their load.
+	// TargetSets are the target sets that the load of Nodes is read from.
 	TargetSets []source.TargetSet
 	// SampleAges are the ages of the Nodes' newest samples.
 	SampleAges SampleAges
-	// Skew is the greatest difference between the server's time of an evaluation and our time of its response.
-	// It is positive if the server is ahead; a negative one includes the duration of the response.
+	// Skew is the greatest difference between the server's time of an evaluation and this machine's time of the response.
+	// It is positive if the server is ahead. A negative one includes the duration of the response.
 	Skew time.Duration
-	// ClocksDiffer reports whether Skew is too great for a slow response: the clocks differ, or a cache answers.
+	// ClocksDiffer reports whether Skew is more than a slow response explains: the clocks differ, or a cache answers.
 	ClocksDiffer bool
 }
 
@@ -62,20 +61,20 @@ type QueryDiagnosis struct {
 	// Highest is the highest value, and HighestNode the name of its Node; empty if no Node has a number.
 	Highest     float64
 	HighestNode string
-	// Err is why no Node has a value; nil if at least one has.
+	// Err says why no Node has a value; nil if at least one has.
 	Err error
-	// Warnings are those of the server.
+	// Warnings are the server's warnings.
 	Warnings []string
 }
 
-// Tried is a dialect that Auto tried and did not take.
+// Tried is a dialect that Auto tried and passed over.
 type Tried struct {
 	Dialect promql.Dialect
-	// Err is why it was not taken.
+	// Err says why.
 	Err error
 }
 
-// UndetectedError says that Auto found no dialect.
+// UndetectedError is the error if Auto finds no dialect.
 type UndetectedError struct {
 	Endpoint string
 	Tried    []Tried
@@ -97,9 +96,9 @@ type SampleAges struct {
 	Youngest, Oldest time.Duration
 }
 
-// New completes a diagnosis with the results of a Fetch. It has Endpoint, Dialect, Tried and Undetected already.
-// measures reports whether load was asked for; a response takes at most timeout.
-func New(d Diagnosis, m *response.Matcher, results []*response.Result, measures bool, timeout time.Duration) Diagnosis {
+// New completes a diagnosis, which has Endpoint, Dialect, Tried and Undetected, with the results of a Fetch.
+// asksLoad reports whether the request has load. A response takes at most timeout.
+func New(d Diagnosis, m *response.Matcher, results []*response.Result, asksLoad bool, timeout time.Duration) Diagnosis {
 	d.NodeCount, d.SampleAges = len(m.Nodes), sampleAges(response.Find(results, promql.NewestSample))
 	d.TargetSets = m.TargetSets(results)
 	unmatched := map[string]struct{}{}
@@ -118,14 +117,13 @@ func New(d Diagnosis, m *response.Matcher, results []*response.Result, measures 
 		}
 	}
 	for i, node := range m.Nodes {
-		if measures && !measured[i] {
+		if asksLoad && !measured[i] {
 			d.NodesWithoutSeries = append(d.NodesWithoutSeries, node.Name)
 		}
 	}
 	slices.Sort(d.NodesWithoutSeries)
 	d.UnmatchedSeries = slices.Sorted(maps.Keys(unmatched))
-	// A response may take as long as the timeout: only more than that is a difference of clocks.
-	d.ClocksDiffer = d.Skew > notableSkew || d.Skew < -notableSkew-timeout
+	d.ClocksDiffer = d.Skew > skewTolerance || d.Skew < -skewTolerance-timeout
 	return d
 }
 

@@ -15,50 +15,49 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
 )
 
-// strayCount is how many examples of series without a node an Examination has.
-const strayCount = 5
+// maxExamples bounds the examples of series and targets in an Examination.
+const maxExamples = 5
 
-// notableLag is how old samples may be beside the time between two. VictoriaMetrics hides those of the last 30 seconds.
-// Kubelets send some that are 15 seconds old.
-const notableLag = time.Minute
+// lagTolerance is how old the newest sample may be, beyond two intervals. VictoriaMetrics hides samples of the last 30 seconds, and
+// kubelets send samples that are 15 seconds old.
+const lagTolerance = time.Minute
 
 // Examination says why series are missing, and how often nodes are measured. It must not be changed.
 type Examination struct {
 	// Sampling says how often nodes are measured, by name of the Node. A node without series is left out.
 	Sampling map[string]Sampling
-	// Dialects, apart from the current one, have series now, maybe with too few samples.
-	// They are looked for if no node has load.
+	// Dialects are other dialects with series now, maybe with too few samples. Without any load, the examination looks for them.
 	Dialects []promql.Dialect
-	// Labels name nodes without load, but are not among the NodeLabels: the one that names most first.
+	// Labels name nodes without load, and are not among the NodeLabels. The label that names most nodes comes first.
 	Labels []LabelMatch
 	// Unnamed are the nodes without load that no label of any series names, sorted.
 	Unnamed []string
-	// Down are a few targets that cannot be scraped, with all labels, of nodes without load.
+	// Down are a few targets on nodes without load that cannot be scraped, with all labels.
 	Down []string
-	// Frozen are the nodes whose counters of cpu were sampled, and did not change, over the shortest window, sorted.
+	// Frozen are the nodes whose counters of cpu were sampled over the shortest window and did not change, sorted.
 	Frozen []string
-	// Counted reports whether counters of cpu could be read, of any node. Else Frozen is not known.
+	// Counted reports whether counters of cpu could be read of any node. Otherwise Frozen is unknown.
 	Counted bool
-	// Ahead are the nodes with samples of the next minutes, sorted. Lead is how far the latest sample is ahead.
+	// Ahead are the nodes with samples in the future, sorted. Lead is how far the latest sample is ahead.
 	Ahead []string
 	Lead  time.Duration
-	// Behind are the nodes with samples that come often, and are old nevertheless, sorted. Lag is the greatest age.
+	// Behind are the nodes whose samples come often but are old, sorted. Lag is the greatest age.
 	Behind []string
 	Lag    time.Duration
 	// Strays are a few series, with all labels, that name no node.
 	Strays []string
-	// Clusters are those whose series name the same node, by a label; nil if there are none.
+	// Clusters are several clusters whose series name the same node; nil if there are none.
 	Clusters *Clusters
 }
 
 // Clusters are several clusters in one server.
 type Clusters struct {
-	// Label has the names of the clusters, sorted in Names.
+	// Label is the label with the name of the cluster. Names are its values, sorted.
 	Label string
 	Names []string
 	// Nodes are the nodes that several clusters name, sorted.
 	Nodes []string
-	// Likeliest names most nodes, and the fewest machines that are none.
+	// Likeliest is the name of the cluster whose series name most nodes and fewest other machines.
 	Likeliest string
 }
 
@@ -104,7 +103,7 @@ func (e *Examiner) Examine(ctx context.Context, windows []time.Duration) (Examin
 		window := slices.Min(windows)
 		if x.Sampling, err = e.sampling(ctx, dialect, window); err == nil {
 			x.Frozen, x.Counted = e.frozen(ctx, dialect, window, x.Sampling)
-			e.misdate(ctx, dialect, &x)
+			e.findMisdated(ctx, dialect, &x)
 			x.Clusters = e.clusters(ctx, dialect)
 		}
 	}
@@ -120,7 +119,7 @@ func (e *Examiner) sampling(ctx context.Context, d promql.Dialect, window time.D
 	if selector == "" {
 		return nil, nil
 	}
-	// Long enough for four samples, even where a window has none.
+	// The lookback has at least four samples, even if a window has none.
 	lookback := max(4*window, 10*time.Minute)
 	const steps, maxSpans = 40, 7
 	queries := []promql.Query{
@@ -150,7 +149,7 @@ func (e *Examiner) sampling(ctx context.Context, d promql.Dialect, window time.D
 	return all, nil
 }
 
-// down returns a few targets of nodes without load that cannot be scraped; none if they cannot be asked for.
+// down returns a few targets on nodes without load that cannot be scraped; none if the query fails.
 func (e *Examiner) down(ctx context.Context) (down []string) {
 	targets, err := e.series(ctx, promql.Down)
 	if err != nil {
@@ -158,7 +157,7 @@ func (e *Examiner) down(ctx context.Context) (down []string) {
 	}
 	for _, target := range targets {
 		for _, node := range e.named(target) {
-			if len(down) < strayCount && slices.Contains(e.Diagnosis.NodesWithoutSeries, node) {
+			if len(down) < maxExamples && slices.Contains(e.Diagnosis.NodesWithoutSeries, node) {
 				down = append(down, e.Querier.Matcher.DescribeAll(target))
 				break
 			}
@@ -167,7 +166,7 @@ func (e *Examiner) down(ctx context.Context) (down []string) {
 	return down
 }
 
-// frozen returns the nodes with counters of cpu that are sampled, but do not change. counted reports whether there are any.
+// frozen returns the nodes whose counters of cpu are sampled and do not change. counted reports whether there are counters.
 func (e *Examiner) frozen(
 	ctx context.Context, d promql.Dialect, window time.Duration, all map[string]Sampling,
 ) (frozen []string, counted bool) {
@@ -181,8 +180,7 @@ func (e *Examiner) frozen(
 	}
 	for i, node := range e.Querier.Matcher.Nodes {
 		s, n := all[node.Name], changes.Values[i]
-		// Two samples may be of the same moment, as the kubelet's are.
-		const samples = 4
+		const samples = 4 // because two may have the same time, as the kubelet's do
 		counted = counted || n.Known
 		if n.Known && n.Value == 0 && s.Interval > 0 && samples*s.Interval <= window && s.Since >= window {
 			frozen = append(frozen, node.Name)
@@ -192,21 +190,20 @@ func (e *Examiner) frozen(
 	return frozen, counted
 }
 
-// misdate finds the nodes with samples of the future, and those whose samples come often and are old nevertheless. It finds none if
-// they cannot be asked for.
-func (e *Examiner) misdate(ctx context.Context, d promql.Dialect, x *Examination) {
+// findMisdated sets Ahead and Behind. It finds nothing if a query fails.
+func (e *Examiner) findMisdated(ctx context.Context, d promql.Dialect, x *Examination) {
 	selector := e.Planner.Sampled(d)
 	if selector == "" {
 		return
 	}
 	newest := e.Querier.AskAll(ctx, []promql.Query{e.Planner.LatestSample(selector, true), e.Planner.LatestSample(selector, false)})
 	for i, node := range e.Querier.Matcher.Nodes {
-		if at, ok := newest[0].SampleTime(i); ok && newest[0].Err == nil && at.Sub(newest[0].Evaluated) > notableSkew {
+		if at, ok := newest[0].SampleTime(i); ok && newest[0].Err == nil && at.Sub(newest[0].Evaluated) > skewTolerance {
 			x.Ahead, x.Lead = append(x.Ahead, node.Name), max(x.Lead, at.Sub(newest[0].Evaluated))
 		}
 		interval := x.Sampling[node.Name].Interval
 		if at, ok := newest[1].SampleTime(i); ok && newest[1].Err == nil && interval > 0 {
-			if lag := newest[1].Evaluated.Sub(at); lag > notableLag+2*interval {
+			if lag := newest[1].Evaluated.Sub(at); lag > lagTolerance+2*interval {
 				x.Behind, x.Lag = append(x.Behind, node.Name), max(x.Lag, lag)
 			}
 		}
@@ -215,7 +212,7 @@ func (e *Examiner) misdate(ctx context.Context, d promql.Dialect, x *Examination
 	slices.Sort(x.Behind)
 }
 
-// clusters finds nodes that series of several clusters name. The load of these would be mixed. It finds none if it cannot ask.
+// clusters finds nodes that series of several clusters name, whose load would be mixed. It finds none if the query fails.
 func (e *Examiner) clusters(ctx context.Context, d promql.Dialect) *Clusters {
 	query := e.Planner.ByCluster(d)
 	if query == "" {
@@ -233,7 +230,7 @@ func (e *Examiner) clusters(ctx context.Context, d promql.Dialect) *Clusters {
 	return nil
 }
 
-// clustersBy finds nodes that several values of a label name, by targets that are scraped alike. Other targets are rivals.
+// clustersBy finds nodes that several values of a label name, by targets with equal labels otherwise. Other targets are rivals.
 func (e *Examiner) clustersBy(label string, series []labelSet) *Clusters {
 	type named struct{ node, targets string }
 	seen, weights := map[named][]string{}, map[string]int{}
@@ -280,15 +277,15 @@ func measuredSince(oldest []*response.Result, position int, lookback time.Durati
 	return since
 }
 
-// interval returns the mean time between samples, counted over the longest span that the node has been measured for.
+// interval returns the mean time between samples, over the longest of spans that is within since.
 func interval(counts []*response.Result, spans []time.Duration, position int, since time.Duration) time.Duration {
-	const few = 10
+	const fewSamples = 10
 	for i, span := range spans {
 		n := counts[i].Values[position]
 		if !n.Known || n.Value < 2 || span > since {
 			continue
 		}
-		if n.Value < few {
+		if n.Value < fewSamples {
 			return time.Duration(float64(span) / (n.Value - 1)) // an upper bound
 		}
 		return time.Duration(float64(span) / n.Value)
@@ -296,7 +293,7 @@ func interval(counts []*response.Result, spans []time.Duration, position int, si
 	return 0
 }
 
-// readable returns the series that load is read from. If no node has load, it looks for all dialects.
+// readable returns the series that load is read from, of all dialects if no node has load.
 func (e *Examiner) readable(ctx context.Context, x *Examination, windows []time.Duration) (all []labelSet, err error) {
 	read := func(query string) int {
 		series, failed := e.series(ctx, query)
@@ -348,7 +345,7 @@ func (e *Examiner) named(series labelSet) map[string]string {
 	return nodes
 }
 
-// attribute finds the labels that name nodes without load.
+// attribute sets Labels, Unnamed and Strays.
 func (e *Examiner) attribute(x *Examination, series []labelSet) {
 	missing, unnamed := map[string]bool{}, map[string]bool{}
 	for _, node := range e.Diagnosis.NodesWithoutSeries {
@@ -371,7 +368,7 @@ func (e *Examiner) attribute(x *Examination, series []labelSet) {
 			nodes[label][node] = true
 			delete(unnamed, node)
 		}
-		if len(named) == 0 && len(x.Strays) < strayCount {
+		if len(named) == 0 && len(x.Strays) < maxExamples {
 			x.Strays = append(x.Strays, e.Querier.Matcher.DescribeAll(s))
 		}
 	}

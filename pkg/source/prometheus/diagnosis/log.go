@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
-// Log logs what changes from one Diagnosis to the next, at a limited rate: responses can change at each refresh.
+// Log logs the changes between Diagnoses, at a limited rate, because responses can change at each refresh.
 type Log struct {
 	failing, warnings           []string
 	nodesWithoutSeries          []string
@@ -71,8 +71,8 @@ func (l *Log) logQueries(logger klog.Logger, now time.Time, d *Diagnosis) {
 	}
 }
 
-// logMatching logs at a limited rate which nodes have no series, and whether there are unmatched series. It logs other changes of
-// unmatched series at V(2), without a limit.
+// logMatching logs, at a limited rate, which nodes have no series and whether there are unmatched series. At V(2), it logs other
+// changes of unmatched series without a limit.
 func (l *Log) logMatching(logger klog.Logger, now time.Time, d *Diagnosis) {
 	important := (len(d.UnmatchedSeries) > 0) != (len(l.unmatchedSeries) > 0) ||
 		!slices.Equal(d.NodesWithoutSeries, l.nodesWithoutSeries)
@@ -93,7 +93,7 @@ func (l *Log) logMatching(logger klog.Logger, now time.Time, d *Diagnosis) {
 		"unmatchedSeriesCount", len(d.UnmatchedSeries), "unmatchedSeries", text.FirstN(d.UnmatchedSeries))
 }
 
-// failing returns the names of the queries that gave no node a value, and the first reason.
+// failing returns the names of the queries without a value for any node, and the first error.
 func (d *Diagnosis) failing() (queries []string, first error) {
 	if d.Undetected != nil {
 		queries, first = append(queries, "dialect"), d.Undetected
