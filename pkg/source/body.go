@@ -8,7 +8,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
 )
 
-// MaxResponseBytes returns how many unpacked bytes a source accepts of one response about a number of nodes.
+// MaxResponseBytes returns how many decompressed bytes a source accepts of one response about a number of nodes.
 // A series with a node's name has about 300 bytes, an object of metrics.k8s.io about 2 KiB, mostly labels.
 // So there is room for several series of each node, and 3,000 without a node.
 func MaxResponseBytes(nodes int) int64 {
@@ -17,14 +17,14 @@ func MaxResponseBytes(nodes int) int64 {
 }
 
 // MaxElements returns how many series, hosts or objects a source accepts of one response about a number of nodes.
-// It bounds the time: small ones take as long to decode as large ones.
+// It bounds the time of decoding: a small one takes as long as a large one.
 // There is room for eight series of each node, such as one a GPU, and 4,096 without a node.
 func MaxElements(nodes int) int64 {
 	const fixed, perNode = 4096, 8
 	return fixed + perNode*int64(nodes)
 }
 
-// IsTooLarge reports whether a response exceeded MaxResponseBytes or MaxElements.
+// IsTooLarge reports whether the error is a response beyond MaxResponseBytes or MaxElements.
 func IsTooLarge(err error) bool {
 	_, bytes := errors.AsType[*TooLargeError](err)
 	_, elements := errors.AsType[*jsonstream.TooManyError](err)
@@ -39,7 +39,7 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("the response is larger than %d bytes", e.MaxBytes)
 }
 
-// Summary returns the first error with the number of the others, which mostly have the same cause; nil without any.
+// Summary returns the first error and the number of other errors, which mostly have the same cause; nil without errors.
 func Summary(errs []error) error {
 	if len(errs) < 2 {
 		return errors.Join(errs...)
@@ -62,7 +62,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 		return 0, &TooLargeError{MaxBytes: b.maxBytes}
 	}
 	if int64(len(p)) > b.left+1 {
-		p = p[:b.left+1] // one byte more than allowed tells a full response from a larger one
+		p = p[:b.left+1] // one byte more than allowed, to tell a response at the limit from a larger one
 	}
 	n, err := b.content.Read(p)
 	b.left -= int64(n)

@@ -8,14 +8,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-const (
-	// linesAtOnce is how many lines about one kind of change are logged without a wait. Further ones need linesEvery.
-	linesAtOnce = 6
-	linesEvery  = 5 * time.Minute
-)
+// After burstLines, one line is logged each lineInterval.
+const burstLines, lineInterval = 6, 5 * time.Minute
 
-// LogLimit limits the lines about one kind of change: a source may change at each refresh. The zero value is ready.
-// Compare with the last logged state: then a lasting change is logged once a line is allowed. It is not safe for concurrent use.
+// LogLimit limits the log lines about a state that may change at each refresh. Callers compare with the last logged state, so that
+// a lasting change is logged once a line is allowed. The zero value is ready. It is not safe for concurrent use.
 type LogLimit struct {
 	limiter *rate.Limiter
 	omitted int
@@ -24,7 +21,7 @@ type LogLimit struct {
 // Allow reports whether a change may be logged now. The returned logger adds the number of omitted changes.
 func (l *LogLimit) Allow(logger klog.Logger, now time.Time) (klog.Logger, bool) {
 	if l.limiter == nil {
-		l.limiter = rate.NewLimiter(rate.Every(linesEvery), linesAtOnce)
+		l.limiter = rate.NewLimiter(rate.Every(lineInterval), burstLines)
 	}
 	if !l.limiter.AllowN(now, 1) {
 		l.omitted++
@@ -37,7 +34,7 @@ func (l *LogLimit) Allow(logger klog.Logger, now time.Time) (klog.Logger, bool) 
 	return logger, true
 }
 
-// AllowChange is Allow for texts that differ from the last logged ones, which they replace if they are logged.
+// AllowChange is Allow for texts that differ from *last, the last logged texts. If it allows them, it sets *last.
 func (l *LogLimit) AllowChange(logger klog.Logger, now time.Time, last *[]string, texts []string) (klog.Logger, bool) {
 	if slices.Equal(*last, texts) {
 		return logger, false

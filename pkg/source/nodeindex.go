@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// NodeIndex finds Nodes by name, host name, address or ID of the AWS instance. It is made for each refresh and immutable.
+// NodeIndex finds Nodes by name, host name, address or AWS instance ID. It is immutable, and built for each refresh.
 type NodeIndex struct {
 	// byName and byAlias hold positions. Aliases are host names, addresses and IDs in canonical form. An alias of several Nodes is
 	// ambiguous and matches none: unknown load is better than load of the wrong Node.
@@ -17,7 +17,7 @@ type NodeIndex struct {
 
 const ambiguous = -1
 
-// awsProvider begins the provider ID of a Node on AWS. The ID ends with the instance's ID, which agents there report as the host.
+// awsProvider is the prefix of a provider ID on AWS. The provider ID ends with the instance ID, which agents report as the host.
 const awsProvider = "aws://"
 
 // NewNodeIndex indexes nodes by name, kubernetes.io/hostname label, addresses and AWS instance.

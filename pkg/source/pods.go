@@ -11,8 +11,8 @@ import (
 type PodSource interface {
 	// Name is the name in logs and metrics, such as "Prometheus".
 	Name() string
-	// FetchPods passes the usage of pods to visit, with a number of queries that does not grow with the pods.
-	// pods bounds the responses. It returns errors by resource: the usage of a failed resource must not be used.
+	// FetchPods calls visit with the usage of pods, with a number of queries that does not grow with the pods. pods is their number,
+	// which bounds the responses. It returns errors by resource: the usage of a failed resource must not be used.
 	FetchPods(ctx context.Context, pods int, visit func(*PodUsage)) (failed [load.ResourceCount]error)
 }
 
@@ -22,11 +22,11 @@ type PodUsage struct {
 	Resource       load.Resource
 	// Usage is in milliCPU or bytes, as measured: the reader checks it.
 	Usage float64
-	// Window is the divisor of the usage, even if the pod ran for a part of it. It is 0 for a momentary usage.
+	// Window is the time over which usage is averaged, even if the pod ran for a part of it. It is 0 for a momentary usage.
 	Window time.Duration
 }
 
-// WhileRunning returns the pod's usage while it runs. It has run for the given time.
+// WhileRunning returns the mean usage over the part of Window in which the pod ran. It has run for running.
 func (u *PodUsage) WhileRunning(running time.Duration) float64 {
 	if running > 0 && running < u.Window {
 		return u.Usage * float64(u.Window) / float64(running)
@@ -37,15 +37,15 @@ func (u *PodUsage) WhileRunning(running time.Duration) float64 {
 // WorkloadHistory is a PodSource that also knows the usage of deleted pods.
 type WorkloadHistory interface {
 	PodSource
-	// FetchHistory passes the usage of each workload's pods in the period to visit: that of the maxWorkloads largest.
-	// After an error, passed usages must not be used.
+	// FetchHistory calls visit with the usage of each workload's pods in the period, for the maxWorkloads largest workloads.
+	// After an error, these usages must not be used.
 	FetchHistory(ctx context.Context, p Period, maxWorkloads int, visit func(*WorkloadUsage)) error
 }
 
 // BoundedPods is a PodSource that leaves out namespaces with too many series.
 type BoundedPods interface {
 	PodSource
-	// LeftOut names the namespaces that the last FetchPods left out; empty for none.
+	// LeftOut names the namespaces that the last FetchPods left out; empty if it left out none.
 	LeftOut() string
 }
 

@@ -15,28 +15,28 @@ type Source interface {
 	// Name is the name in logs and metrics, such as "Prometheus".
 	Name() string
 	// Fetch measures all nodes in a number of queries that does not grow with the nodes. It returns when ctx is done or its own
-	// timeout has passed. It succeeds if part of the request could be read, and fails if nothing could.
+	// timeout has passed. It fails only if it can read no part of the request.
 	Fetch(ctx context.Context, request Request) (Batch, error)
 }
 
 // PastLoad is a Source that can also measure the past.
 type PastLoad interface {
 	Source
-	// FetchPast measures a resource of all nodes as Fetch would have at that time. The result is a mean over a window or a
-	// quantile, without deviations.
+	// FetchPast measures a resource of all nodes as Fetch would have done at a time in the past. The samples are means over a window,
+	// or quantiles, without deviations.
 	FetchPast(ctx context.Context, r load.Resource, of load.Quantile, at time.Time) ([]load.Sample, error)
 }
 
 // ErrNoNodes is the error of a source that matches series to nodes, and asks nothing without nodes.
 var ErrNoNodes = errors.New("match series to nodes: no Node is known")
 
-// Request is what one refresh asks for.
+// Request lists what a refresh reads.
 type Request struct {
-	// Windows are the spans that load is measured over; none asks for no load.
+	// Windows are the spans over which load is measured; none if the request has no load.
 	Windows []time.Duration
-	// Quantiles are those of load. Sources that know means alone return none.
+	// Quantiles are the quantiles of load. Sources that only have means ignore them.
 	Quantiles []load.Quantile
-	// Metrics are PromQL expressions with one value per node. Sources that do not speak PromQL return none.
+	// Metrics are PromQL expressions with one value per node. Sources without PromQL ignore them.
 	Metrics []string
 }
 
@@ -60,15 +60,16 @@ type Batch struct {
 	UnmatchedCount int
 	// ContestedCount is the number of nodes that several sets of scrape targets name.
 	ContestedCount int
-	// TargetSets give nodes their load, by resource, the largest set first. Sources without targets have none.
+	// TargetSets are the target sets that nodes' load is read from, by resource, the largest set first. Sources without targets have
+	// none.
 	TargetSets []TargetSet
 }
 
-// TargetSet is a set of scrape targets with the same labels, that gives nodes the load of a resource. Its texts are excerpts.
-// Without labels, the series have no target.
+// TargetSet is a set of scrape targets with the same labels, from which the load of a resource is read. Its texts are excerpts.
+// Without labels, it has the series without a target.
 type TargetSet struct {
 	Resource                load.Resource
 	Job, Namespace, Service string
-	// Nodes is the number of nodes whose load is of this set.
+	// Nodes is the number of nodes whose load is read from this set.
 	Nodes int
 }

@@ -11,7 +11,7 @@ import (
 // MaxUnmatched is how many names without a node a source keeps.
 const MaxUnmatched = 4096
 
-// UnmatchedLog logs measured names without a node on change. The zero value has logged nothing yet.
+// UnmatchedLog logs names of series that match no node, when they change. The zero value is ready.
 type UnmatchedLog struct{ last []string }
 
 // Log logs msg with the number of unmatched names, and examples, if they differ from the last ones.

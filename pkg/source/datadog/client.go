@@ -19,8 +19,8 @@ import (
 const (
 	keyHeader            = "DD-API-KEY"
 	applicationKeyHeader = "DD-APPLICATION-KEY"
-	// shownMetrics bounds the names of metrics in an error.
-	shownMetrics = 20
+	// maxMetricNames bounds the names of metrics in an error.
+	maxMetricNames = 20
 )
 
 type client struct{ *hosted.Client }
@@ -48,7 +48,7 @@ type (
 	}
 )
 
-// query evaluates the queries over the range. It returns a response and an error if Datadog had only a part.
+// query evaluates the queries over the range. It returns a response and an error if the response is partial.
 func (c client) query(
 	ctx context.Context, queries [load.ResourceCount]query, rng hosted.Range, now time.Time, nodes int,
 ) (*response, error) {
@@ -86,6 +86,7 @@ func (c client) query(
 	return decoded, err
 }
 
+// metrics returns names of the account's metrics that contain a word.
 func (c client) metrics(ctx context.Context, word string) (names []string, err error) {
 	err = c.Do(ctx, hosted.Request{
 		Method: http.MethodGet, Path: "api/v1/search", Parameters: url.Values{"q": {"metrics:" + word}},
@@ -97,7 +98,7 @@ func (c client) metrics(ctx context.Context, word string) (names []string, err e
 	return names, err
 }
 
-// lookupHint is hint for the lookup of metrics. A query was accepted before, so the keys are right, and 403 is a missing scope.
+// lookupHint is the hint for a lookup of metric names. The keys are valid, because a query was accepted: 403 is a missing scope.
 func lookupHint(status int) string {
 	if status == http.StatusForbidden {
 		return "the application key lacks the scope metrics_read, which finds the account's metrics"

@@ -1,7 +1,7 @@
 // Package datadog measures the load of nodes through Datadog.
 //
 // Each refresh reads cpu and memory in one request, independent of the number of nodes. Windows below two minutes and above an hour
-// need a request each, because their points have other distances. While Auto looks for a dialect, the number doubles.
+// need separate requests, because their points have other intervals. While Auto looks for a dialect, the requests double.
 //
 // A Sample's End is the time of its newest point. Datadog dates a point by its beginning, so End is up to a minute too early.
 package datadog
@@ -24,7 +24,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
 )
 
-// fineStep is the distance of points for windows below two minutes: the agent measures every 15 s.
+// fineStep is the interval of points for windows below two minutes: the agent measures every 15 s.
 const fineStep = 15 * time.Second
 
 // Source measures nodes through Datadog. It is not safe for concurrent use.
@@ -32,9 +32,9 @@ type Source struct {
 	hosted.Source
 	client client
 	filter string
-	// custom are the operator's queries; an empty one leaves the resource to the dialect.
+	// custom are the custom queries; an empty one leaves the resource to the dialect.
 	custom [load.ResourceCount]string
-	// dialects are those to try, the current one first. logged is the last logged one.
+	// dialects are the dialects to try, the current one first. logged is the last logged dialect.
 	dialects   []string
 	logged     string
 	dialectLog source.LogLimit
@@ -42,8 +42,8 @@ type Source struct {
 
 var _ source.Source = &Source{}
 
-// New makes a Source without a request. Custom queries are grouped by a tag with the host. "$filter" is replaced by the filter by
-// host and cluster, "$interval" by the points' distance in seconds. It fails if a CA file cannot be read.
+// New returns a Source, and sends no request. Custom queries must group by a tag with the host. In them, "$filter" becomes the
+// filter by host and cluster, and "$interval" the interval of points in seconds. New fails if a CA file cannot be read.
 func New(cfg hosted.Config, nodes corelisters.NodeLister, c clock.PassiveClock) (*Source, error) {
 	cfg.TokenHeader, cfg.KeyHeader = keyHeader, applicationKeyHeader
 	base, err := hosted.New("Datadog", cfg, nodes, c, hint)
@@ -106,17 +106,17 @@ func (s *Source) measure(ctx context.Context, windows []time.Duration, nodes []*
 	return first
 }
 
-// answers reports whether the dialect has a value for a node, or is not needed.
+// answers reports whether the dialect has a value for a node, or whether custom queries replace it.
 func (s *Source) answers(table *hosted.Table) bool {
-	asked := false
+	needed := false
 	for r := range load.ResourceCount {
 		if s.custom[r] == "" {
-			if asked = true; table.Measured(r) {
+			if needed = true; table.Measured(r) {
 				return true
 			}
 		}
 	}
-	return !asked
+	return !needed
 }
 
 func (s *Source) measureBy(ctx context.Context, dialect string, windows []time.Duration, nodes []*corev1.Node) measurement {
@@ -129,12 +129,12 @@ func (s *Source) measureBy(ctx context.Context, dialect string, windows []time.D
 			m.problems = append(m.problems, s.Limit.Observe(s.Clock.Now(), err))
 		}
 		if response != nil {
-			response.each(queries, rng, now, func(i int, host string, r load.Resource, one hosted.Series) {
+			response.each(queries, rng, now, func(i int, host string, r load.Resource, summary hosted.Series) {
 				if host == "" {
 					m.table.OfferHostless(strconv.Itoa(i), r)
 					return
 				}
-				m.table.Offer(host, r, rng, now, one)
+				m.table.Offer(host, r, rng, now, summary)
 			})
 		}
 		if s.Limited() != nil {

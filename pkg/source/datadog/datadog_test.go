@@ -254,7 +254,7 @@ func TestFetch_MeansAndDeviations(t *testing.T) {
 		cpu("n1", 99, 99, 99, 99, 99, 10, 20, 30, 40, 50), // ten minutes
 		cpu("n2.example.com", 90, 90, 90, 90, 90, 20, nan, nan, nan, 40),
 		memory("n1", 60, 60, 60, 60, 60, 60, 60, 60, 60, nan), // ends a minute earlier than cpu
-		memory("n2.example.com", nan, nan),                    // of nothing but nulls there is no mean
+		memory("n2.example.com", nan, nan),                    // nulls have no mean
 	)
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2.example.com"))
 	got, err := fetch(t, s, 10*time.Minute, 5*time.Minute)
@@ -319,7 +319,7 @@ func TestFetch_Request(t *testing.T) {
 			},
 		}}}
 	}
-	// Each request goes back five minutes and a point further than its longest window, for points arrive late.
+	// Points arrive late, so each request begins five minutes and a point before its longest window.
 	if diff := cmp.Diff(
 		[]requestBody{want(15, 325*time.Second), want(60, 21*time.Minute), want(300, 24*time.Hour+10*time.Minute)}, server.bodies,
 	); diff != "" {
@@ -486,12 +486,12 @@ func TestFetch_SeriesThatAreSkipped(t *testing.T) {
 		{Node: "n1", Window: time.Minute, End: time.Unix(minute, 0), Stats: load.Stats{stat(0.1), stat(0.3)}},
 		{Node: "n2", Window: time.Minute, End: time.Unix(minute, 0), Stats: load.Stats{stat(0.2), stat(0.4)}},
 	})
-	if batch.UnmatchedCount != 2 { // the second series and the sixth
+	if batch.UnmatchedCount != 2 { // the second and the sixth series
 		t.Errorf("%d unmatched, want 2", batch.UnmatchedCount)
 	}
 }
 
-// A part of a response that cannot be read takes nothing from the rest.
+// An unreadable part of a response does not affect the rest.
 func TestFetch_MalformedSeries(t *testing.T) {
 	server := newStub(t)
 	server.respond["/api/v2/query/timeseries"] = status(200, "", "", fmt.Sprintf(`{"errors":[],"data":{"attributes":{
@@ -723,7 +723,7 @@ func TestFetch_UnknownMetric(t *testing.T) {
 	}
 }
 
-// Where the lookup of names is refused, the query before it was not.
+// If the lookup of names is refused, the query before it was accepted, so the keys are valid.
 func TestFetch_LookupRefused(t *testing.T) {
 	server := newStub(t)
 	server.respond["/api/v1/search"] = status(http.StatusForbidden, "", "", "")

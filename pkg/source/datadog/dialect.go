@@ -27,13 +27,13 @@ type query struct {
 
 func (q *query) utilization(value float64) float64 { return value*q.scale + q.offset }
 
-// queries returns the queries by resource, of a dialect or the operator, for points of a distance.
-func (s *Source) queries(d string, step time.Duration) [load.ResourceCount]query {
+// queries returns each resource's custom query, or else the dialect's. step is the interval of points.
+func (s *Source) queries(dialect string, step time.Duration) [load.ResourceCount]query {
 	queries := [load.ResourceCount]query{
 		load.CPU:    {text: "max:cpu.utilization{$filter} by {host}.rollup(max, $interval)", scale: 0.01},
 		load.Memory: {text: "max:memory.utilization{$filter} by {host}.rollup(max, $interval)", scale: 0.01},
 	}
-	if d == Agent {
+	if dialect == Agent {
 		queries = [load.ResourceCount]query{
 			load.CPU:    {text: "avg:system.cpu.idle{$filter} by {host}.rollup(avg, $interval)", scale: -0.01, offset: 1},
 			load.Memory: {text: "avg:system.mem.pct_usable{$filter} by {host}.rollup(avg, $interval)", scale: -1, offset: 1},

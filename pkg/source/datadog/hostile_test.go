@@ -22,7 +22,7 @@ import (
 func endless(head, text string) http.HandlerFunc {
 	piece := []byte(strings.Repeat(text, 1+(64<<10)/len(text)))
 	return func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // only then the end of the connection is seen
+		_, _ = io.Copy(io.Discard, r.Body) // the server notices the end of the connection only after the body
 		_, _ = io.WriteString(w, head)
 		for r.Context().Err() == nil {
 			if _, err := w.Write(piece); err != nil {
@@ -37,7 +37,7 @@ const attributesHead = `{"data":{"attributes":{`
 func TestFetch_HostileServer(t *testing.T) {
 	const (
 		count = 200
-		// budget is what is accepted of the values of cpu and of memory, of ten minutes.
+		// budget is the accepted size of ten minutes of cpu and memory.
 		budget  = 2 * (1<<20 + count*(4<<10+13*40))
 		tooMany = "the bound for 200 nodes"
 		tooLong = "a value is larger than 65536 bytes"
@@ -79,7 +79,7 @@ func TestFetch_HostileServer(t *testing.T) {
 			if len(err.Error()) > 1536 {
 				t.Errorf("the error has %d bytes: %s", len(err.Error()), err)
 			}
-			// What is allocated bounds what is in use. The server's part is small.
+			// All allocations bound the memory in use. The server's share is small.
 			if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 3*budget {
 				t.Errorf("%d MiB allocated, want at most three times the budget of %d MiB", allocated>>20, budget>>20)
 			}

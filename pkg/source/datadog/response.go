@@ -12,14 +12,14 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
 )
 
-// response is a response to queries. Series and rows of values correspond by position.
+// response is a response to queries. The rows of values have the order of series.
 type response struct {
 	series []series
 	times  []time.Time
-	// values are the concatenated rows; ends are the ends of the rows.
+	// values are the concatenated rows. ends are the rows' end indexes in values.
 	values []hosted.Number
 	ends   []int
-	// unreadable are the positions of unreadable rows.
+	// unreadable are the indexes of unreadable rows.
 	unreadable []int
 	errors     string
 }
@@ -44,28 +44,28 @@ func (s *series) host() string {
 	return first
 }
 
-// each passes each series of a query to visit, as utilization over the range. i is the series' position. The host may be empty.
+// each calls visit for each series, with its index, and its summary as utilization over the range. host may be empty.
 func (r *response) each(queries [load.ResourceCount]query, rng hosted.Range, now time.Time,
-	visit func(i int, host string, resource load.Resource, one hosted.Series),
+	visit func(i int, host string, resource load.Resource, summary hosted.Series),
 ) {
 	points := make([]hosted.Point, len(r.times))
 	begin := 0
 	for i, end := range r.ends {
 		row := r.values[begin:end]
 		begin = end
-		index := r.series[i].QueryIndex
-		if index == nil || *index < 0 || *index >= len(queries) {
+		query := r.series[i].QueryIndex
+		if query == nil || *query < 0 || *query >= len(queries) {
 			continue
 		}
 		for j, value := range row {
-			points[j] = hosted.Point{Time: r.times[j], Value: queries[*index].utilization(float64(value))}
+			points[j] = hosted.Point{Time: r.times[j], Value: queries[*query].utilization(float64(value))}
 		}
-		visit(i, r.series[i].host(), load.Resource(*index), rng.Summarize(points[:len(row)], now))
+		visit(i, r.series[i].host(), load.Resource(*query), rng.Summarize(points[:len(row)], now))
 	}
 }
 
 // decodeResponse reads {"data": {"attributes": {"series": […], "times": […], "values": [[…], …]}}, "errors": "…"}.
-// The order is free. Values other than numbers are gaps.
+// Keys may have any order. Values other than numbers are gaps.
 func decodeResponse(dec *jsonstream.Decoder, rng hosted.Range) (*response, error) {
 	r, hasData := &response{}, false
 	err := dec.Object(func(key string) error {
@@ -190,7 +190,7 @@ func decodeMetrics(dec *jsonstream.Decoder) (names []string, err error) {
 				return dec.Skip()
 			}
 			return dec.Array(func() error {
-				if len(names) == shownMetrics {
+				if len(names) == maxMetricNames {
 					return dec.Skip()
 				}
 				var name hosted.Text

@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
 )
 
-// FuzzDecodeResponse: whatever a response says, each series is of one of the queries, and a mean is a number.
+// FuzzDecodeResponse expects that each series is of one of the queries, and that a mean is a number.
 func FuzzDecodeResponse(f *testing.F) {
 	for _, seed := range []string{
 		`{"data":{"id":"0","attributes":{"series":[{"group_tags":["host:n0"],"query_index":0,"unit":null}],"times":[1728623040000,` +
@@ -52,14 +52,14 @@ func FuzzDecodeResponse(f *testing.F) {
 	})
 }
 
-// FuzzDecodeMetrics: no more names are kept than are shown.
+// FuzzDecodeMetrics expects at most maxMetricNames names.
 func FuzzDecodeMetrics(f *testing.F) {
 	for _, seed := range []string{`{"results":{"metrics":["system.cpu.idle"],"hosts":[]}}`, `{"results":null}`,
 		`{"results":{"metrics":[1,null,{}]}}`, `[]`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, body string) {
-		if names, _ := decodeMetrics(jsonstream.NewDecoder(strings.NewReader(body), 1000)); len(names) > shownMetrics {
+		if names, _ := decodeMetrics(jsonstream.NewDecoder(strings.NewReader(body), 1000)); len(names) > maxMetricNames {
 			t.Errorf("%d names", len(names))
 		}
 	})

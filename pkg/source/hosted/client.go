@@ -22,13 +22,13 @@ type Client struct {
 	hint func(status int) string
 }
 
-// Request is one to a path of the API.
+// Request is a request to a path of the API.
 type Request struct {
 	Method, Path string
 	Parameters   url.Values
 	// Body is JSON, or nil.
 	Body []byte
-	// Nodes is the number of nodes in the response, and MaxBytes its bound.
+	// Nodes is the number of nodes in the response, and MaxBytes the largest size of the response.
 	Nodes    int
 	MaxBytes int64
 	// Hint, unless nil, replaces the client's.
@@ -73,7 +73,7 @@ func (c *Client) decode(ctx context.Context, body io.Reader, nodes int, decode f
 	if failed, ok := errors.AsType[*jsonstream.ReadError](err); ok {
 		err = failed.Unwrap()
 		if ctx.Err() != nil {
-			err = ctx.Err() // the connection may have been closed for this
+			err = ctx.Err() // which may have closed the connection
 		}
 	}
 	if _, ok := errors.AsType[*json.SyntaxError](err); ok || errors.Is(err, io.ErrUnexpectedEOF) {

@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
 )
 
-// Decode reads a value as dec.Decode does, without the parts of another type than into has. complete reports whether all were read.
+// Decode reads a value as dec.Decode does, but skips parts of a wrong type. complete reports whether it skipped none.
 func Decode(dec *jsonstream.Decoder, into any) (complete bool, err error) {
 	err = dec.Decode(into)
 	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {

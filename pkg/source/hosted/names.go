@@ -24,8 +24,7 @@ func Word(r load.Resource) string {
 	return [load.ResourceCount]string{load.CPU: "cpu", load.Memory: "mem"}[r]
 }
 
-// NoSeries returns the error of a query without series. lookup returns names of the account's metrics with the word, as the server
-// wrote them.
+// NoSeries returns the error of a query without series. lookup returns unescaped names of the account's metrics with the word.
 func (s *Source) NoSeries(
 	ctx context.Context, r load.Resource, lookup func(ctx context.Context, word string) ([]string, error),
 ) error {

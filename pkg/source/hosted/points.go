@@ -18,16 +18,16 @@ const (
 	pointBytes = 40
 )
 
-// Range is the part of windows with the same distance of points, for one query.
+// Range has the windows whose points have the same interval, for one query.
 type Range struct {
-	// Step is the distance of the points.
+	// Step is the interval of points.
 	Step time.Duration
 	// Windows are in ascending order.
 	Windows []time.Duration
 }
 
-// Ranges returns the ranges that cover the windows, at most three. fine is the Step for windows below two minutes.
-// Others have a minute, and windows above an hour five minutes.
+// Ranges returns the ranges of the windows, at most three. Step is fine for windows below two minutes, five minutes for windows
+// above an hour, and else a minute.
 func Ranges(windows []time.Duration, fine time.Duration) (ranges []Range) {
 	for _, window := range slices.Compact(slices.Sorted(slices.Values(windows))) {
 		step := time.Minute
@@ -51,7 +51,7 @@ func (r Range) From(now time.Time) time.Time {
 	return r.oldest(now).Add(-r.Windows[len(r.Windows)-1])
 }
 
-// oldest returns the oldest time for a newest point at the moment now. A point is complete a Step after its time.
+// oldest returns the oldest time that a series' newest point may have. A point is complete a Step after its time.
 func (r Range) oldest(now time.Time) time.Time { return now.Add(-maxLag - r.Step) }
 
 // MaxPoints returns the maximum of a series' points from From to now.
@@ -78,8 +78,8 @@ type Series struct {
 	stats []load.Stat
 }
 
-// Summarize returns the summary of points, in any order, over the range's windows at the moment now.
-// It drops points of the future, which hosts with a wrong clock send. The points are not kept.
+// Summarize returns the summary of points, in any order, over the range's windows. It drops points in the future, which hosts with
+// a wrong clock send. It does not keep points.
 func (r Range) Summarize(points []Point, now time.Time) Series {
 	points = slices.DeleteFunc(points, func(p Point) bool { return p.Time.After(now.Add(r.Step)) })
 	var s Series
@@ -99,7 +99,7 @@ func (r Range) Summarize(points []Point, now time.Time) Series {
 }
 
 // statOf returns the mean and the population's standard deviation in the window that ends with the newest point.
-// One value has no deviation. If the series is younger than the window, Span is the duration of its points.
+// One point has no deviation. If the series is younger than the window, Span is the duration of its points.
 func statOf(points []Point, newest time.Time, window, step time.Duration) load.Stat {
 	begin, oldest := newest.Add(-window), newest
 	in := func(p Point) bool { return !math.IsNaN(p.Value) && p.Time.After(begin) && !p.Time.After(newest) }

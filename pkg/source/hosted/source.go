@@ -1,5 +1,5 @@
 // Package hosted is the common part of the sources for hosted monitoring services. It sends requests within rate limits, turns
-// points in time into load, and matches hosts to nodes.
+// points into load, and matches hosts to nodes.
 package hosted
 
 import (
@@ -36,7 +36,7 @@ type Config struct {
 	CPUQuery, MemoryQuery string
 }
 
-// Source is a source without its queries. It is not safe for concurrent use.
+// Source is a source except for its queries. It is not safe for concurrent use.
 type Source struct {
 	Client *Client
 	Nodes  corelisters.NodeLister
@@ -58,8 +58,8 @@ type Source struct {
 
 var _ io.Closer = &Source{}
 
-// New returns a source without its queries. hint returns the setting to check for a status other than 200, or "". It fails if a
-// CA file cannot be read.
+// New returns a source except for its queries. hint returns the setting to check for a status other than 200, or "".
+// New fails if a CA file cannot be read.
 func New(
 	service string, cfg Config, nodes corelisters.NodeLister, c clock.PassiveClock, hint func(status int) string,
 ) (Source, error) {
@@ -110,7 +110,7 @@ func (s *Source) FetchBy(
 	return batch, nil
 }
 
-// logProblem logs the problem of a refresh that has load, or that the problem is gone.
+// logProblem logs a new problem, or that the last one is gone.
 func (s *Source) logProblem(logger klog.Logger, problem error) {
 	var texts []string
 	if problem != nil {

@@ -20,10 +20,10 @@ type Table struct {
 	index   *source.NodeIndex
 	suffix  string
 	excerpt func(string) string
-	// stats are by window and position of the node.
+	// stats are by window, and then by index of the node.
 	stats map[time.Duration][][load.ResourceCount]measured
-	// Counters by resource. known counts the pairs of node and window that have a value. series counts all offered series, matched
-	// the series whose host is a node, and hostless the series without a host.
+	// Counters by resource. known counts the pairs of node and window with a value. series counts all offered series, matched the
+	// series whose host is a node, and hostless the series without a host.
 	known, series, matched, hostless [load.ResourceCount]int
 	// unmatched has the hosts that match no node, and the series without a host, of all resources.
 	unmatched map[string]struct{}
@@ -36,8 +36,8 @@ type measured struct {
 	exact bool
 }
 
-// NewTable returns an empty table for load of the nodes. suffix is what a host name may have after the node's
-// name. excerpt makes a server's text safe for messages, see text.Excerpt.
+// NewTable returns an empty table of the nodes. A host name may be the node's name with suffix. excerpt makes a server's text safe
+// for messages: see text.Excerpt.
 func NewTable(nodes []*corev1.Node, suffix string, excerpt func(string) string) *Table {
 	return &Table{
 		nodes: nodes, index: source.NewNodeIndex(nodes), suffix: suffix, excerpt: excerpt,
@@ -46,8 +46,8 @@ func NewTable(nodes []*corev1.Node, suffix string, excerpt func(string) string) 
 }
 
 // Offer adds a host's series, in fractions of capacity, for the windows of the range.
-// Of several series of a node, it prefers one whose host is the node's name, then the greatest mean. It counts an expired series,
-// but keeps no values of it.
+// Of several series of a node, it prefers one whose host is the node's name, then the greatest mean. It counts an expired series
+// and ignores its values.
 func (t *Table) Offer(host string, r load.Resource, rng Range, now time.Time, series Series) {
 	t.series[r]++
 	position, exact, ok := t.match(host)
@@ -74,7 +74,7 @@ func (t *Table) Offer(host string, r load.Resource, rng Range, now time.Time, se
 	}
 }
 
-// OfferHostless counts a series without a host. id is what the service calls the series.
+// OfferHostless counts a series without a host. id is the service's ID of the series.
 func (t *Table) OfferHostless(id string, r load.Resource) {
 	t.series[r]++
 	t.hostless[r]++

@@ -32,8 +32,8 @@ func TestTable_UnmatchedAreBounded(t *testing.T) {
 	}
 }
 
-// TestTable_ForgedHost has a tenant name n1 as the host of its series. The node's own is 0.5. Nothing shows who sent a series.
-// The cases are the bound in docs/security.md.
+// TestTable_ForgedHost lets a tenant name n1 as the host of a series, beside the node's own series of 0.5. The source cannot know who
+// sent a series. The cases are the bound in docs/security.md.
 func TestTable_ForgedHost(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}

@@ -17,17 +17,17 @@ import (
 
 const (
 	tokenHeader = "X-SF-Token"
-	// pageSize is the largest that the service accepts.
+	// pageSize is the largest page that the service accepts.
 	pageSize = 10_000
 	// maxPages bounds the requests for the hosts of one query.
 	maxPages = 16
-	// shownMetrics bounds the names of metrics in an error.
-	shownMetrics = 20
+	// maxMetricNames bounds the names of metrics in an error.
+	maxMetricNames = 20
 )
 
 type client struct{ *hosted.Client }
 
-// values returns the query's series over the range, by ID. It returns series and an error if the service had only a part.
+// values returns the query's series over the range, by ID. It returns series and an error if the response is partial.
 func (c client) values(
 	ctx context.Context, query string, rng hosted.Range, now time.Time, nodes int,
 ) (map[string]hosted.Series, error) {
@@ -59,6 +59,7 @@ func (c client) values(
 	return response.series, err
 }
 
+// hosts returns the hosts of the query's series, by ID.
 func (c client) hosts(ctx context.Context, query string, nodes int) (map[string]string, error) {
 	hosts := map[string]string{}
 	offset := 0
@@ -86,14 +87,15 @@ func (c client) hosts(ctx context.Context, query string, nodes int) (map[string]
 	return hosts, nil
 }
 
+// metrics returns names of the account's metrics that contain a word.
 func (c client) metrics(ctx context.Context, word string) (names []string, err error) {
-	err = c.get(ctx, "v2/metric", url.Values{"query": {"name:*" + word + "*"}, "limit": {strconv.Itoa(shownMetrics)}}, 0,
+	err = c.get(ctx, "v2/metric", url.Values{"query": {"name:*" + word + "*"}, "limit": {strconv.Itoa(maxMetricNames)}}, 0,
 		source.MaxResponseBytes(0), func(dec *jsonstream.Decoder) error {
 			page, err := decodePage(dec)
 			if err != nil {
 				return err
 			}
-			for _, metric := range page.results[:min(len(page.results), shownMetrics)] {
+			for _, metric := range page.results[:min(len(page.results), maxMetricNames)] {
 				names = append(names, string(metric.Name))
 			}
 			return nil

@@ -34,7 +34,7 @@ func endless(head, text string) http.HandlerFunc {
 func TestFetch_HostileServer(t *testing.T) {
 	const (
 		count = 200
-		// budget is what is accepted of the values of cpu and of memory, each of ten minutes.
+		// budget is the accepted size of ten minutes of cpu, and of memory.
 		budget     = 2 * (1<<20 + count*(4<<10+13*40))
 		tooMany    = "the bound for 200 nodes"
 		tooLong    = "a value is larger than 65536 bytes"
@@ -82,7 +82,7 @@ func TestFetch_HostileServer(t *testing.T) {
 			if len(err.Error()) > 1536 {
 				t.Errorf("the error has %d bytes: %s", len(err.Error()), err)
 			}
-			// What is allocated bounds what is in use. The server's part is small.
+			// All allocations bound the memory in use. The server's share is small.
 			if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 3*budget {
 				t.Errorf("%d MiB allocated, want at most three times the budget of %d MiB", allocated>>20, budget>>20)
 			}

@@ -20,8 +20,8 @@ type values struct {
 	unreadable []string
 }
 
-// decodeValues reads {"data": {"<id>": [[<ms>, <percent>], …], …}, "errors": […]} It turns percent into
-// fractions and summarizes each series over the windows of rng. A value that is not a number is a gap.
+// decodeValues reads {"data": {"<id>": [[<ms>, <percent>], …], …}, "errors": […]}, and summarizes each series over the windows of
+// rng, as fractions. A value that is not a number is a gap.
 func decodeValues(dec *jsonstream.Decoder, rng hosted.Range, now time.Time) (*values, error) {
 	v := &values{}
 	var raw [][]hosted.Number
@@ -66,7 +66,7 @@ func decodeValues(dec *jsonstream.Decoder, rng hosted.Range, now time.Time) (*va
 	return v, nil
 }
 
-// appendPoints appends points from pairs of a time and a value. It stops and returns false at another element.
+// appendPoints appends points from pairs of a time and a value. It returns false if an element is not a pair with a time.
 func appendPoints(points []hosted.Point, raw [][]hosted.Number) ([]hosted.Point, bool) {
 	for _, pair := range raw {
 		if len(pair) != 2 {

@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
 )
 
-// FuzzDecodeValues: whatever a response says, a mean is a number, and within the values that the response has.
+// FuzzDecodeValues expects a mean to be a number within the values of the response.
 func FuzzDecodeValues(f *testing.F) {
 	for _, seed := range []string{
 		`{"data":{"A":[[1600213380000,84.6],[1600213440000,null]],"B":[]},"errors":[]}`, `{"errors":[{"code":1}],"data":null}`,
@@ -41,7 +41,7 @@ func FuzzDecodeValues(f *testing.F) {
 	})
 }
 
-// FuzzDecodePage: a page either is refused or has results.
+// FuzzDecodePage expects an error or results.
 func FuzzDecodePage(f *testing.F) {
 	for _, seed := range []string{
 		`{"count":5,"partialCount":false,"results":[{"id":"A","dimensions":{"host":"n1","sf_metric":null}}]}`, `{"results":null}`,

@@ -1,8 +1,8 @@
 // Package signalfx measures the load of nodes through SignalFx, which is now Splunk Observability Cloud.
 //
-// Each refresh reads cpu and memory with one query each. Windows below two minutes and above an hour have separate queries: their
-// points have other distances. Values come by the ID of a time series. The host of an ID never changes: new IDs cause one query for
-// each 10,000 series.
+// Each refresh sends one query for cpu and one for memory. Windows below two minutes and above an hour need separate queries,
+// because their points have other intervals. A response has the IDs of time series, not their hosts. The host of an ID never
+// changes, so only new IDs cause a lookup: one query for each 10,000 series.
 //
 // A Sample's End is the time of its newest point.
 package signalfx
@@ -25,7 +25,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
 )
 
-// fineStep is the distance of points for windows below two minutes. The service keeps points of 1 s, 1 m, 5 m and 1 h.
+// fineStep is the interval of points for windows below two minutes. The service keeps points of 1 s, 1 m, 5 m and 1 h.
 const fineStep = time.Second
 
 // hostlessInterval is the time between two host lookups for series without a host.
@@ -40,15 +40,15 @@ type Source struct {
 	client client
 	// queries select the series of each resource.
 	queries [load.ResourceCount]string
-	// hosts are those of the series, by ID, as of lookedUp; empty for a series without a host.
-	hosts    [load.ResourceCount]map[string]string
-	lookedUp [load.ResourceCount]time.Time
+	// hosts are the series' hosts by ID, as of hostsTime; empty for a series without a host.
+	hosts     [load.ResourceCount]map[string]string
+	hostsTime [load.ResourceCount]time.Time
 }
 
 var _ source.Source = &Source{}
 
-// New makes a Source without a request. Custom queries replace sf_metric:"cpu.utilization" and sf_metric:"memory.utilization". They
-// select series with a dimension host. It fails if a CA file cannot be read.
+// New returns a Source, and sends no request. Custom queries replace sf_metric:"cpu.utilization" or sf_metric:"memory.utilization",
+// and must select series with a dimension host. New fails if a CA file cannot be read.
 func New(cfg hosted.Config, nodes corelisters.NodeLister, c clock.PassiveClock) (*Source, error) {
 	cfg.TokenHeader = tokenHeader
 	base, err := hosted.New("SignalFx", cfg, nodes, c, hint)
@@ -92,7 +92,7 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	})
 }
 
-// measure reads the resource over the windows into the table. The error names failed queries, or why no node has a value.
+// measure reads the resource's load into the table. The error names failed queries, or says why no node has a value.
 func (s *Source) measure(
 	ctx context.Context, r load.Resource, windows []time.Duration, nodes []*corev1.Node, table *hosted.Table,
 ) error {
@@ -105,10 +105,9 @@ func (s *Source) measure(
 		}
 		found = found || len(series) > 0
 		now := s.Clock.Now()
-		for _, id := range slices.Sorted(maps.Keys(series)) { // of equal series of a host, the first counts
-			one := series[id]
+		for _, id := range slices.Sorted(maps.Keys(series)) { // of a host's equal series, always take the same
 			if host := s.hosts[r][id]; host != "" {
-				table.Offer(host, r, rng, now, one)
+				table.Offer(host, r, rng, now, series[id])
 			} else {
 				table.OfferHostless(id, r)
 			}
@@ -131,24 +130,24 @@ func (s *Source) measure(
 	return source.Summary(problems)
 }
 
-// read returns all series over the range, by ID, and looks up unknown hosts. It may return series and an error.
+// read returns all series over the range by ID, and looks up unknown hosts. It may return both series and an error.
 func (s *Source) read(ctx context.Context, r load.Resource, rng hosted.Range, nodes int) (map[string]hosted.Series, error) {
 	now := s.Clock.Now()
 	series, err := s.client.values(ctx, s.queries[r], rng, now, nodes)
 	for id := range series {
-		if host, known := s.hosts[r][id]; host != "" || known && now.Sub(s.lookedUp[r]).Abs() < hostlessInterval {
+		if host, known := s.hosts[r][id]; host != "" || known && now.Sub(s.hostsTime[r]).Abs() < hostlessInterval {
 			continue
 		}
 		hosts, hostsErr := s.client.hosts(ctx, s.queries[r], nodes)
 		if hostsErr != nil {
 			return series, errors.Join(hostsErr, err)
 		}
-		for other := range series {
-			if _, ok := hosts[other]; !ok {
-				hosts[other] = ""
+		for id := range series {
+			if _, ok := hosts[id]; !ok {
+				hosts[id] = ""
 			}
 		}
-		s.hosts[r], s.lookedUp[r] = hosts, now
+		s.hosts[r], s.hostsTime[r] = hosts, now
 		break
 	}
 	return series, err

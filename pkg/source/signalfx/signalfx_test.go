@@ -287,7 +287,7 @@ func TestFetch_MeansAndDeviations(t *testing.T) {
 		// 10m: (5·99+150)/10 = 64.5; (5·34.5² + 54.5²+44.5²+34.5²+24.5²+14.5²)/10 = (5951.25 + 6951.25)/10 = 1290.25
 		{Node: "n1", Window: 10 * time.Minute, End: end, Stats: load.Stats{
 			{Mean: 0.645, StdDev: math.Sqrt(1290.25) / 100, Known: true}, {Mean: 0.6, StdDev: 0, Known: true}}},
-		// 5m: (20+40)/2 = 30 ± 10; nulls are not zeros, and of nothing but nulls there is no mean
+		// 5m: (20+40)/2 = 30 ± 10; nulls are not zeros, and nulls alone have no mean
 		{Node: "n2.example.com", Window: 5 * time.Minute, End: end, Stats: load.Stats{{Mean: 0.3, StdDev: 0.1, Known: true}}},
 		// 10m: (5·90+20+40)/7 = 510/7; (5·(120/7)² + (370/7)² + (230/7)²)/7 = (72000+136900+52900)/343 = 261800/343
 		{Node: "n2.example.com", Window: 10 * time.Minute, End: end, Stats: load.Stats{
@@ -602,10 +602,10 @@ func TestFetch_PartialResponse(t *testing.T) {
 	}
 }
 
-// A part of a response that cannot be read takes nothing from the rest.
+// An unreadable part of a response does not affect the rest.
 func TestFetch_MalformedSeries(t *testing.T) {
 	for name, tt := range map[string]struct {
-		// series is that of n2 in the responses with values, and host in those with hosts.
+		// series is the JSON of n2 in responses with values, and host in responses with hosts.
 		series, host string
 		// want is in the log; without it, nothing is logged.
 		want string
@@ -646,7 +646,7 @@ func TestFetch_MalformedSeries(t *testing.T) {
 	}
 }
 
-// Hosts that are known stay so while those of new series cannot be looked up.
+// Known hosts stay known while hosts of new series cannot be looked up.
 func TestFetch_LookupOfHostsFails(t *testing.T) {
 	server := newStub(t, cpu("A", "n1", 10), memory("B", "n1", 10))
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
@@ -661,7 +661,7 @@ func TestFetch_LookupOfHostsFails(t *testing.T) {
 	}
 }
 
-// A series that has no host does not have the hosts of all series looked up at each refresh.
+// A series without a host must not cause a lookup of all hosts at each refresh.
 func TestFetch_LookupsOfHostlessSeries(t *testing.T) {
 	server := newStub(t, cpu("A", "n1", 10), cpu("X", "", 10), memory("B", "n1", 10))
 	server.respond["/v1/timeserieswindow"] = func(w http.ResponseWriter, _ *http.Request) {
