@@ -1,5 +1,5 @@
-// Package boundedfile reads small files of other writers, such as mounted tokens and certificates.
-// A file that hangs, never ends, is empty or is not regular causes an error and nothing else.
+// Package boundedfile reads small files that others write, such as mounted tokens and certificates.
+// A file that hangs, never ends, is empty or is not regular causes an error and nothing worse.
 package boundedfile
 
 import (
@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Bounds of files. A system's root certificates take about 256 KiB, and a ConfigMap at most 1 MiB.
+// Bounds of files. A system's root certificates have about 256 KiB, and a ConfigMap has at most 1 MiB.
 const (
 	MaxTokenBytes         = 64 << 10
 	MaxCABytes            = 4 << 20
@@ -40,8 +40,8 @@ func New(path string, maxBytes int64) *File {
 //
 // Concurrent calls share one read: callers must not change the content.
 //
-// Read returns when ctx is done, even if the file system hangs. The read then goes on, and further calls wait for it.
-// So a hanging mount costs one goroutine.
+// Read returns when ctx is done, even if the file system hangs. Further calls wait for the same read, so that a hanging mount costs
+// one goroutine.
 func (f *File) Read(ctx context.Context) ([]byte, error) {
 	done := f.reads.DoChan("", func() (any, error) { return f.read(f.path, f.maxBytes) })
 	select {
@@ -64,7 +64,7 @@ func read(path string, maxBytes int64) ([]byte, error) {
 	if err := checkRegular(path, info); err != nil {
 		return nil, err
 	}
-	// The file may have been replaced since. Opening a FIFO without O_NONBLOCK waits for a writer.
+	// A FIFO may have replaced the file. Without O_NONBLOCK, opening it waits for a writer.
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err

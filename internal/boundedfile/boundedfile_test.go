@@ -110,7 +110,7 @@ func TestFile_ReadsWhatIsThereNow(t *testing.T) {
 		f := New(path, maxBytes)
 		write(t, path, "written")
 		expect(t, f, "written")
-		write(t, path, "rewrite") // of the same size, and perhaps in the same tick of the file system's clock
+		write(t, path, "rewrite") // has the same size, and perhaps the same modification time
 		expect(t, f, "rewrite")
 		write(t, other, "renamed")
 		if err := os.Rename(other, path); err != nil {

@@ -1,5 +1,5 @@
-// Package jsonstream reads JSON of unknown size in bounded memory and time. The size of a value that is read at once, and the
-// number of elements, are bounded.
+// Package jsonstream reads JSON of unknown size in bounded memory and time. It bounds the number of elements, and the size of a
+// value that is read at once.
 package jsonstream
 
 import (
@@ -41,20 +41,20 @@ func NewDecoder(r io.Reader, maxElements int64) *Decoder {
 	return &Decoder{json: window.json, maxElements: maxElements}
 }
 
-// window fails if the decoder reads more than MaxValueBytes beyond the beginning of a value: the decoder buffers a value.
+// window fails if the decoder reads more than MaxValueBytes beyond the beginning of a value, which the decoder buffers whole.
 type window struct {
-	r    io.Reader
-	json *json.Decoder
-	read int64
+	r         io.Reader
+	json      *json.Decoder
+	bytesRead int64
 }
 
 func (w *window) Read(p []byte) (int, error) {
-	left := w.json.InputOffset() + MaxValueBytes - w.read
+	left := w.json.InputOffset() + MaxValueBytes - w.bytesRead
 	if left <= 0 {
 		return 0, fmt.Errorf("a value is larger than %d bytes", MaxValueBytes)
 	}
 	n, err := w.r.Read(p[:min(int64(len(p)), left)])
-	w.read += int64(n)
+	w.bytesRead += int64(n)
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = &ReadError{err}
 	}
@@ -75,7 +75,7 @@ func (d *Decoder) Object(member func(key string) error) error {
 		if err != nil {
 			return err
 		}
-		return member(key.(string)) // here the library returns nothing but strings
+		return member(key.(string)) // the library accepts no other key
 	})
 }
 

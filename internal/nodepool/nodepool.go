@@ -1,8 +1,8 @@
-// Package nodepool names the pools of nodes.
+// Package nodepool names the pool of a node.
 package nodepool
 
-// known are the labels by which clouds and autoscalers name the pool of a node.
-var known = []string{
+// wellKnownLabels are the labels by which clouds and autoscalers name the pool of a node.
+var wellKnownLabels = []string{
 	"karpenter.sh/nodepool",
 	"eks.amazonaws.com/nodegroup",
 	"alpha.eksctl.io/nodegroup-name",
@@ -12,12 +12,12 @@ var known = []string{
 	"k8s.scaleway.com/pool-name",
 }
 
-// Of returns the node's pool: the value of the label or, if it is empty, of the first known label. It is empty without one.
+// Of returns the value of the label or, if label is empty, of the first well-known label. It is empty for a node without a pool.
 func Of(labels map[string]string, label string) string {
 	if label != "" {
 		return labels[label]
 	}
-	for _, label := range known {
+	for _, label := range wellKnownLabels {
 		if pool := labels[label]; pool != "" {
 			return pool
 		}

@@ -1,5 +1,5 @@
 // Package quantity reads quantities of Kubernetes in bounded time.
-// resource.ParseQuantity computes 10 to the power of any exponent of 32 bits: 1e-99999999 takes minutes and gigabytes.
+// resource.ParseQuantity accepts any exponent of 32 bits, and takes minutes and gigabytes for 1e-99999999.
 package quantity
 
 import (
@@ -13,13 +13,13 @@ import (
 // MaxLength is the number of characters of the longest quantity.
 const MaxLength = 64
 
-// maxExponent is the number of digits of the longest exponent.
-const maxExponent = 3
+// maxExponentDigits is the number of digits of the longest exponent.
+const maxExponentDigits = 3
 
-// Bounded is a quantity that is read quickly, and can be written and read again.
+// Bounded is a quantity that takes little time to read, also in the canonical form in which it is written.
 type Bounded resource.Quantity
 
-// UnmarshalJSON reads the quantity. It fails beyond MaxLength or three digits of exponent, also in the canonical form.
+// UnmarshalJSON fails if the quantity, or its canonical form, is too long or has too long an exponent.
 func (q *Bounded) UnmarshalJSON(text []byte) error {
 	if err := check(text, text); err != nil {
 		return err
@@ -34,22 +34,22 @@ func (q *Bounded) UnmarshalJSON(text []byte) error {
 	return check(canonical, text)
 }
 
-// check fails if a JSON value is too long or has too large an exponent. The error names the original.
-// All other values are read quickly, whether they are quantities or not.
+// check fails if a JSON value is too long or has too long an exponent. Any other value takes little time, even one that is no
+// quantity.
 func check(text, original []byte) error {
 	text = bytes.TrimSpace(bytes.Trim(text, `"`))
 	exponent := []byte{}
 	if e := bytes.IndexAny(text, "eE"); e >= 0 {
 		exponent = bytes.TrimLeft(text[e+1:], "+-")
 	}
-	if len(text) > MaxLength || len(exponent) > maxExponent {
+	if len(text) > MaxLength || len(exponent) > maxExponentDigits {
 		return fmt.Errorf("%.64q is no quantity: it must have at most %d characters, and an exponent of at most %d digits",
-			bytes.Trim(original, `"`), MaxLength, maxExponent)
+			bytes.Trim(original, `"`), MaxLength, maxExponentDigits)
 	}
 	return nil
 }
 
-// Int returns the integer nearest to an amount. Beyond the range of int64 it is the nearest bound; of NaN it is 0.
+// Int returns the nearest int64 to an amount; 0 for NaN.
 func Int(amount float64) int64 {
 	amount = math.Round(amount)
 	switch {

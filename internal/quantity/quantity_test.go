@@ -20,7 +20,7 @@ func TestBounded(t *testing.T) {
 		{`"1.5e3"`, 1500, ""},
 		{`"2E"`, 2e18, ""},
 		{`"1Ei"`, 1 << 60, ""},
-		{`"1e-999"`, 1e-9, ""}, // the smallest quantity that there is
+		{`"1e-999"`, 1e-9, ""}, // rounded up to the smallest quantity
 		{`" 1e-999 "`, 1e-9, ""},
 		{`"1e9999"`, 0, "an exponent of at most 3 digits"},
 		{`"1e-1000"`, 0, "an exponent of at most 3 digits"},

@@ -26,7 +26,7 @@ type Column[T any] struct {
 	// Elastic columns are cut on a narrow terminal. A table has at most one.
 	Elastic bool
 
-	// drawn text is printed unchanged.
+	// drawn reports whether Text is printed without escaping.
 	drawn     bool
 	textWidth int
 }
@@ -83,24 +83,24 @@ func NewTable[T any](columns []Column[T], rows []T, s Style) *Table[T] {
 	return t
 }
 
-// fit sets the widths, and reports whether the table fits. It cuts the elastic column as little as needed, at most to elastic.
-func (t *Table[T]) fit(elastic int) bool {
+// fit sets the widths, and reports whether the table fits. It cuts the elastic column as little as needed, at most to minElastic.
+func (t *Table[T]) fit(minElastic int) bool {
 	t.widths = make([]int, len(t.columns))
 	cut := -1
 	for i, c := range t.columns {
 		t.widths[i] = max(c.textWidth, ansi.StringWidth(c.Header))
-		if c.Elastic && t.widths[i] > elastic {
+		if c.Elastic && t.widths[i] > minElastic {
 			cut = i
 		}
 	}
 	limit := t.style.Width
 	if excess := t.Width() - limit; limit > 0 && cut >= 0 && excess > 0 {
-		t.widths[cut] = max(t.widths[cut]-excess, elastic)
+		t.widths[cut] = max(t.widths[cut]-excess, minElastic)
 	}
 	return limit == 0 || t.Width() <= limit
 }
 
-// Width returns the width of the table.
+// Width returns the width of the table in columns.
 func (t *Table[T]) Width() int {
 	width := len(gap) * (len(t.widths) - 1)
 	for _, w := range t.widths {
@@ -109,11 +109,10 @@ func (t *Table[T]) Width() int {
 	return width
 }
 
-// AddDrawn adds a last column of at most a width, where at least fewest columns are free.
-// draw returns text of a width, maybe with colors.
-func (t *Table[T]) AddDrawn(header string, fewest, width int, draw func(row T, width int) string) {
-	width = min(t.style.Width-t.Width()-len(gap), width)
-	if !t.style.Color || width < fewest {
+// AddDrawn adds a last column of at most maxWidth, if the terminal has room for minWidth. draw may return text with colors.
+func (t *Table[T]) AddDrawn(header string, minWidth, maxWidth int, draw func(row T, width int) string) {
+	width := min(t.style.Width-t.Width()-len(gap), maxWidth)
+	if !t.style.Color || width < minWidth {
 		return
 	}
 	t.columns = append(t.columns, Column[T]{Header: header, Text: func(row T) string { return draw(row, width) }, drawn: true})
@@ -161,7 +160,7 @@ func (t *Table[T]) Print(p *Printer, headers bool) {
 	}
 }
 
-// TextTable returns a table of texts, however wide. A row may have fewer cells than there are headers.
+// TextTable returns a table of texts, of any width. A row may have fewer cells than there are headers.
 func TextTable(headers []string, rows [][]string) *Table[[]string] {
 	columns := make([]Column[[]string], len(headers))
 	for i, header := range headers {

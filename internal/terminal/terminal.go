@@ -1,4 +1,4 @@
-// Package terminal writes text and tables that fit a terminal, and that cannot control it.
+// Package terminal writes text and tables that fit a terminal and cannot control it.
 package terminal
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
-// Color is a color of text, or Bold. The zero value is none.
+// Color is a color of text, or Bold. The zero value is no color.
 type Color = ansi.Attr
 
 // Colors.
@@ -31,16 +31,16 @@ const (
 type Style struct {
 	// Color allows colors and bars.
 	Color bool
-	// Width is the width of the terminal in columns; 0 if it is none.
+	// Width is the width of the terminal in columns; 0 if the output is no terminal.
 	Width int
-	// ASCII replaces signs such as ✓ by characters of ASCII.
+	// ASCII replaces signs such as ✓ with ASCII characters.
 	ASCII bool
 }
 
 // StyleOf returns the style of an output. NO_COLOR turns colors off. A locale without UTF-8, such as C, turns ASCII on.
 func StyleOf(w io.Writer) Style {
 	locale := strings.ToLower(cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_CTYPE"), os.Getenv("LANG")))
-	// Without a locale, as in containers, the user's terminal is not known.
+	// Containers have no locale, though the user's terminal may show UTF-8.
 	s := Style{ASCII: locale != "" && !strings.Contains(locale, "utf-8") && !strings.Contains(locale, "utf8")}
 	file, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
@@ -53,10 +53,10 @@ func StyleOf(w io.Writer) Style {
 	return s
 }
 
-// asciiForms has forms as wide as the signs, so that columns stay in place.
+// asciiForms replaces signs with characters of the same width, so that columns stay aligned.
 var asciiForms = strings.NewReplacer("✓", "+", "✗", "x", "█", "#", "▒", "=", "·", ".", "×", "*", "…", "~", "–", "-")
 
-// Encode returns the text as the output can show it.
+// Encode returns the text in characters that the output can show.
 func (s Style) Encode(text string) string {
 	if s.ASCII {
 		return asciiForms.Replace(text)

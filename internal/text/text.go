@@ -17,12 +17,12 @@ const (
 )
 
 // Excerpt returns a server's text for logs, errors and events: on one line, control characters escaped, cut at 256 bytes.
-// Every text of a server passes it on entry. An Excerpt of an Excerpt is the same text.
+// Apply it to every text of a server once it is read. An Excerpt of an Excerpt is the same text.
 func Excerpt(text string) string {
 	if isPlain(text) {
 		return text
 	}
-	// Escaping makes no text shorter, but white space does: cut generously first, so that the work is bounded.
+	// Joining white space shortens the text, so cut at eight times the limit first: that bounds the work.
 	return cut(Escape(strings.Join(strings.Fields(cut(text, 8*excerptBytes)), " ")), excerptBytes)
 }
 
@@ -50,7 +50,7 @@ func Escape(text string) string {
 
 func isUnprintable(r rune) bool { return !strconv.IsPrint(r) }
 
-// isPlain recognizes, without allocation, most texts that equal their Excerpt.
+// isPlain reports, without allocation, whether a text surely equals its Excerpt.
 func isPlain(text string) bool {
 	if len(text) > excerptBytes || strings.Contains(text, "  ") || strings.HasPrefix(text, " ") || strings.HasSuffix(text, " ") {
 		return false
@@ -85,10 +85,10 @@ func cut(text string, n int) string {
 	return text[:end] + ellipsis
 }
 
-// ExcerptError returns err with its text as an Excerpt. errors.Is and errors.As see through it.
+// ExcerptError returns err with an Excerpt of its text. errors.Is and errors.As still find err.
 func ExcerptError(err error) error { return WithText(err, Excerpt(err.Error())) }
 
-// WithText returns err with another text. errors.Is and errors.As see through it.
+// WithText returns err with another text. errors.Is and errors.As still find err.
 func WithText(err error, text string) error { return &textError{error: err, text: text} }
 
 type textError struct {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Log logs a warning. format is the log's: JSON has no levels, so an entry there has the key severity.
+// Log logs a warning. format is the format of the log: JSON has no levels, so the entry gets the key severity.
 func Log(format, message string, keysAndValues ...any) {
 	if format == logsapi.JSONLogFormat {
 		klog.Background().WithCallDepth(1).Info(message, append(keysAndValues, "severity", "warning")...)
@@ -18,7 +18,7 @@ func Log(format, message string, keysAndValues ...any) {
 	klog.WarningDepth(1, Text(message, keysAndValues...))
 }
 
-// Text returns the message, the keys and the values as klog's text format has them.
+// Text returns the message, the keys and the values in klog's text format.
 func Text(message string, keysAndValues ...any) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q", message)

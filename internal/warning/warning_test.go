@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/warning"
 )
 
-// TestLog_Text expects a line as klog marks warnings.
+// TestLog_Text expects a line with klog's mark of warnings.
 func TestLog_Text(t *testing.T) {
 	var log strings.Builder
 	flags := flag.NewFlagSet("", flag.ContinueOnError)

@@ -1,5 +1,5 @@
 "use strict";
-// What the scripts of all pages use.
+// Helpers for the scripts of all pages.
 const base = (() => {
   const $ = (id) => document.getElementById(id);
   const root = document.documentElement;
@@ -12,7 +12,7 @@ const base = (() => {
   };
   const clamp = (v, low, high) => Math.min(Math.max(v, low), high);
   const number = (v, digits) => v.toLocaleString("en", { maximumFractionDigits: digits });
-  // showTip shows a text at a place of the window.
+  // showTip shows a text at a position in the window.
   const tip = $("tip");
   function showTip(text, x, y) {
     tip.textContent = text;
@@ -22,7 +22,7 @@ const base = (() => {
     tip.style.top = (y + 18 + height > innerHeight ? Math.max(8, y - height - 12) : y + 18) + "px";
   }
   const hideTip = () => (tip.hidden = true);
-  // axis is what all axes of charts share.
+  // axis has the options of all axes of charts.
   const font = "12px system-ui, sans-serif";
   const axis = { stroke: () => cssColor("soft"), grid: { stroke: () => cssColor("line"), width: 1 }, ticks: { show: false }, font, labelFont: font };
   // plotKeys moves a chart's cursor by arrow keys.

@@ -9,12 +9,12 @@ import (
 	"encoding/base64"
 )
 
-// Theme is the base of a page's style: colors of both schemes, and elements that all pages have.
+// Theme is the base of a page's style: light and dark colors, and elements that all pages have.
 //
 //go:embed theme.css
 var Theme string
 
-// Script is the base of a page's script: it defines the constant base. The page has an element with the id tip.
+// Script is the base of a page's script: it defines the constant base. The page needs an element with the id tip.
 //
 //go:embed base.js
 var Script string
@@ -43,7 +43,7 @@ func ChartScript() string { return "/*\n" + uPlotLicense + "*/\n" + uPlotScript 
 // ChartStyle returns the style of charts.
 func ChartStyle() string { return "/*\n" + uPlotLicense + "*/\n" + uPlotStyle }
 
-// CSPSource returns the source expression of a Content-Security-Policy that allows one inline script or style.
+// CSPSource returns the source expression that allows one inline script or style in a Content-Security-Policy.
 func CSPSource(content string) string {
 	sum := sha256.Sum256([]byte(content))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
