@@ -1,4 +1,4 @@
-// Package measured says whose load is measured, and how long it is trusted. It knows nothing of schedulers.
+// Package measured defines whose load is measured, and how long it is trusted. It must not depend on schedulers.
 package measured
 
 import (
@@ -14,13 +14,13 @@ import (
 type Cluster struct {
 	// Nodes are the nodes that load is attributed to.
 	Nodes corelisters.NodeLister
-	// NodesSynced reports whether Nodes has all nodes yet.
+	// NodesSynced reports whether Nodes is complete.
 	NodesSynced func() bool
-	// Pods are the pods whose usage is learned, and PodsSynced reports whether Pods has all of them yet. Only Request.Peak needs all.
-	// Pods also show which node a Prometheus target is on. They may be nil otherwise.
+	// Pods are the pods whose usage is learned, for Request.Peak. They also show which node a Prometheus target is on. PodsSynced
+	// reports whether Pods is complete. Both may be nil otherwise.
 	Pods       corelisters.PodLister
 	PodsSynced func() bool
-	// KubeConfig is how metrics.k8s.io is read, if that is the source. Clusters with the same KubeConfig, by pointer, are one.
+	// KubeConfig connects to metrics.k8s.io, if that is the source. Clusters with the same pointer are the same cluster.
 	KubeConfig *rest.Config
 }
 
@@ -29,7 +29,7 @@ func (c Cluster) HasSynced() bool { return c.NodesSynced() }
 
 // Names implements refresh.Nodes.
 func (c Cluster) Names() []string {
-	nodes, _ := c.Nodes.List(labels.Everything()) // a lister of a cache returns no error
+	nodes, _ := c.Nodes.List(labels.Everything()) // the lister of a cache returns no error
 	names := make([]string, len(nodes))
 	for i, node := range nodes {
 		names[i] = node.Name
@@ -37,7 +37,7 @@ func (c Cluster) Names() []string {
 	return names
 }
 
-// TrustOf says how long a measurement of the spec's source is trusted.
+// TrustOf returns how long a measurement of the spec's source is trusted.
 func TrustOf(spec *config.LoadSpec) load.Trust {
 	return load.Trust{
 		RefreshInterval: spec.RefreshInterval.Duration, MaxAge: spec.MaxAge.Duration, DriftTolerance: spec.DriftTolerance,

@@ -1,4 +1,3 @@
-// Package minor adapts to the differences between Kubernetes' minor versions. This package has the differences for plugins; the
-// packages below have those for pod usage, simulation and tests. A build for an older minor has the tag kubernetes_1_35 or the
-// like; a build for the newest has none.
+// Package minor hides the differences between Kubernetes' minor versions for plugins. The packages below do so for pod usage and
+// simulation. A build for an older minor version has a tag such as kubernetes_1_35; a build for the newest has none.
 package minor

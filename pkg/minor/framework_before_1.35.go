@@ -55,8 +55,8 @@ type SignPlugin interface {
 	SignPod(ctx context.Context, pod *corev1.Pod) ([]SignFragment, *fwk.Status)
 }
 
-// Sequential returns the Parallelizer that does one piece of work after the other.
+// Sequential returns a Parallelizer that does one piece of work after the other.
 func Sequential() Parallelizer {
-	metrics.Register() // it counts its goroutines there
+	metrics.Register() // the Parallelizer counts its goroutines there
 	return parallelize.NewParallelizer(1)
 }

@@ -9,9 +9,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// These names of the scheduling framework moved in Kubernetes 1.35. They were in k8s.io/kubernetes/pkg/scheduler/framework or
-// below, and are now in k8s.io/kube-scheduler/framework. SignFragment and SignPlugin are new in 1.35. Code that uses the names
-// below takes them from here. Once 1.34 is no longer built, fwk can take their place.
+// Kubernetes 1.35 moved these names from k8s.io/kubernetes/pkg/scheduler/framework and below to k8s.io/kube-scheduler/framework.
+// SignFragment and SignPlugin are new in 1.35. Once 1.34 is no longer built, fwk can replace this list.
 type (
 	EnqueueExtensions   = fwk.EnqueueExtensions
 	FilterPlugin        = fwk.FilterPlugin
@@ -44,7 +43,7 @@ type (
 // ModeOverride makes a NominatingInfo set the pod's nominated node. An empty name clears it.
 const ModeOverride = fwk.ModeOverride
 
-// Sequential returns the Parallelizer that does one piece of work after the other.
+// Sequential returns a Parallelizer that does one piece of work after the other.
 func Sequential() Parallelizer { return sequence{} }
 
 type sequence struct{}

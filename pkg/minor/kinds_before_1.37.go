@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Kinds returns the kinds that stock plugins read in some minors only: none before Kubernetes 1.37.
+// Kinds returns the kinds that stock plugins read in some minor versions only: none before Kubernetes 1.37.
 func Kinds() []runtime.Object { return nil }
 
-// HasMountOptions reports whether the scheduler reads options of the mount: before Kubernetes 1.37, a mount has none.
+// HasMountOptions returns false: before Kubernetes 1.37, a mount has no options that the scheduler reads.
 func HasMountOptions(*corev1.VolumeMount) bool { return false }

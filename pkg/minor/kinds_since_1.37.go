@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Kinds returns the kinds that stock plugins read in some minors only: from Kubernetes 1.37 on, taints of devices.
+// Kinds returns the kinds that stock plugins read in some minor versions only: from Kubernetes 1.37 on, taints of devices.
 func Kinds() []runtime.Object { return []runtime.Object{&resourcev1.DeviceTaintRule{}} }
 
 // HasMountOptions reports whether the scheduler reads options of the mount.

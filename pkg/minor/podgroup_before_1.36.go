@@ -7,8 +7,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// IsPodGroupCycle reports false: before Kubernetes 1.36, each cycle places one pod.
+// IsPodGroupCycle returns false: before Kubernetes 1.36, each cycle places one pod.
 func IsPodGroupCycle(fwk.CycleState) bool { return false }
 
-// InPodGroup reports false: before Kubernetes 1.36, pods have no group.
+// InPodGroup returns false: before Kubernetes 1.36, pods have no group.
 func InPodGroup(*corev1.Pod) bool { return false }

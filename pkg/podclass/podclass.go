@@ -18,7 +18,7 @@ type Selector struct {
 	pods            labels.Selector
 }
 
-// NewSelector returns the selector of a class. Its labels are validated: a selector that is not valid selects nothing.
+// NewSelector returns the selector of a class. Validation refuses an invalid PodSelector, so here it selects nothing.
 func NewSelector(class config.PodClass) Selector {
 	pods, err := metav1.LabelSelectorAsSelector(class.PodSelector) // a nil selector matches nothing
 	if err != nil {
@@ -35,27 +35,27 @@ func (s *Selector) Selects(pod *corev1.Pod) bool {
 // None is the class of pods that no class selects.
 const None = -1
 
-// Classes are classes of pods, the highest first. It is safe for concurrent use. A nil Classes has none.
+// Classes are classes of pods; the first that selects a pod wins. It is safe for concurrent use. A nil Classes has none.
 type Classes struct {
-	of        []config.PodClass
-	selectors []Selector
+	configured []config.PodClass
+	selectors  []Selector
 }
 
 // New returns the classes; nil if there are none.
-func New(of []config.PodClass) *Classes {
-	if len(of) == 0 {
+func New(configured []config.PodClass) *Classes {
+	if len(configured) == 0 {
 		return nil
 	}
-	c := &Classes{of: of}
-	for _, class := range of {
+	c := &Classes{configured: configured}
+	for _, class := range configured {
 		c.selectors = append(c.selectors, NewSelector(class))
 	}
 	return c
 }
 
-// Equal reports whether the classes select the same pods by the same rules.
+// Equal reports whether both have equal configurations.
 func (c *Classes) Equal(other *Classes) bool {
-	return c == other || c != nil && other != nil && equality.Semantic.DeepEqual(c.of, other.of)
+	return c == other || c != nil && other != nil && equality.Semantic.DeepEqual(c.configured, other.configured)
 }
 
 // Len is the number of classes.

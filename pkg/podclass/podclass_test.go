@@ -14,7 +14,7 @@ func selector(key, value string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
 }
 
-// A pod is of the first class that has its priority class, or selects its labels.
+// A pod belongs to the first class that names its priority class or selects its labels.
 func TestClasses_Of(t *testing.T) {
 	classes := New([]config.PodClass{
 		{PriorityClassNames: []string{"high", "higher"}},

@@ -1,5 +1,5 @@
-// Package skew compares the Kubernetes versions of a scheduler, an API server and kubectl-plimsoll. A kube-scheduler must not be
-// newer than the API server, and may be one minor version older: https://kubernetes.io/releases/version-skew-policy.
+// Package skew compares the Kubernetes versions of a scheduler, an API server and kubectl-plimsoll. A scheduler may be one minor
+// version older than the API server, and must not be newer: https://kubernetes.io/releases/version-skew-policy.
 package skew
 
 import (
@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// Skew is the result of a comparison. The zero value means that the versions are supported together.
+// Skew is the result of a comparison. The zero value means that Kubernetes supports the two versions together.
 type Skew struct {
-	// Behind counts the minor versions from the scheduler to the API server; below 0 if the scheduler is newer.
+	// Behind is how many minor versions the scheduler is older than the API server; negative if it is newer.
 	Behind int
 	// Problem says why Kubernetes does not support the two together, and Advice what to do. Both are empty if it does.
 	Problem, Advice string
@@ -36,7 +36,7 @@ func Compare(scheduler, apiServer string) (Skew, error) {
 	case behind < 0:
 		return Skew{
 			Behind: behind,
-			// For example, it waits for a list of objects that the API server does not serve.
+			// For example, the scheduler waits for objects of a kind that the API server does not serve.
 			Problem: "the scheduler is newer than the API server, which Kubernetes does not support: it may place no pod",
 			Advice: fmt.Sprintf("Run the image of Plimsoll for Kubernetes %d.%d, or upgrade the cluster to %d.%d first.", a.Major(),
 				a.Minor(), s.Major(), s.Minor()),
@@ -52,43 +52,42 @@ func Compare(scheduler, apiServer string) (Skew, error) {
 	return Skew{Behind: behind}, nil
 }
 
-// Minor returns the minor version of a program's Kubernetes: 1.37 of v1.37.1. It is empty for an invalid or missing version.
-func Minor(program string) string {
-	v, err := version.ParseGeneric(program)
+// Minor returns the minor version, such as 1.37 of v1.37.1. It is empty for an invalid or missing version.
+func Minor(gitVersion string) string {
+	v, err := version.ParseGeneric(gitVersion)
 	if err != nil || v.Major() == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%d.%d", v.Major(), v.Minor())
 }
 
-// tagOfMinor matches a tag with a minor version at the end of Plimsoll's image, and a digest.
-var tagOfMinor = regexp.MustCompile(`(:[^:/@]*-k8s)(\d+\.\d+)([-._][^:/@]*)?(@[^/@]*)?$`)
+// minorTag matches the end of the name of Plimsoll's image: a tag with a minor version, and maybe a digest.
+var minorTag = regexp.MustCompile(`(:[^:/@]*-k8s)(\d+\.\d+)([-._][^:/@]*)?(@[^/@]*)?$`)
 
-// MinorOfImage returns the minor version of an image's Kubernetes: 1.37 of the tag 0.2.0-k8s1.37.
-// It is empty if the tag does not name it.
+// MinorOfImage returns the Kubernetes minor version in an image's tag, such as 1.37 of 0.2.0-k8s1.37; empty if it has none.
 func MinorOfImage(image string) string {
-	if match := tagOfMinor.FindStringSubmatch(image); match != nil {
+	if match := minorTag.FindStringSubmatch(image); match != nil {
 		return match[2]
 	}
 	return ""
 }
 
-// ImageOfMinor returns the image with another minor version in its tag, and without a digest. It is empty if the tag names none.
+// ImageOfMinor returns the image with another minor version in its tag, without a digest. It is empty if the tag has none.
 func ImageOfMinor(image, minor string) string {
-	if !tagOfMinor.MatchString(image) {
+	if !minorTag.MatchString(image) {
 		return ""
 	}
-	return tagOfMinor.ReplaceAllString(image, "${1}"+minor+"${3}")
+	return minorTag.ReplaceAllString(image, "${1}"+minor+"${3}")
 }
 
-// stockImage matches the image of a stock scheduler, whose tag is the version of Kubernetes.
+// stockImage matches the image of a stock scheduler, whose tag is its Kubernetes version.
 var stockImage = regexp.MustCompile(`(^|/)kube-scheduler(-[a-z0-9]+)?:v\d+\.\d+\.\d+([-._][^:/@]*)?(@[^/@]*)?$`)
 
 // IsStockImage reports whether the image is that of a stock scheduler, by its name and tag.
 func IsStockImage(image string) bool { return stockImage.MatchString(image) }
 
-// OtherCommand warns of a kubectl-plimsoll with the stock plugins of another minor version than the scheduler's.
-// It is empty if the minor versions are equal or one is unknown.
+// OtherCommand returns a warning if kubectl-plimsoll and the scheduler have stock plugins of different minor versions. It is empty
+// if the versions are equal or one is unknown.
 func OtherCommand(command, scheduler string) string {
 	if command == "" || scheduler == "" || command == scheduler {
 		return ""

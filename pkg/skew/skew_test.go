@@ -12,7 +12,7 @@ func TestCompare(t *testing.T) {
 	for _, tt := range []struct {
 		name, scheduler, apiServer string
 		behind                     int
-		// problem is a part of the problem, and advice one of the advice; empty means that there is none.
+		// problem and advice are parts of the Problem and the Advice; empty if there is none.
 		problem, advice string
 	}{
 		{"the same version", "v1.36.4", "v1.36.4", 0, "", ""},

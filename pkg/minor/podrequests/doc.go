@@ -1,2 +1,2 @@
-// Package podrequests sums up what a pod requests.
+// Package podrequests sums up a pod's requests.
 package podrequests

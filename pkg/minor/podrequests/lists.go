@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Lists returns the lists that Of adds up or compares. Their sum is at least what Of returns.
+// Lists returns all lists of requests that Of adds up or compares. Their sum is at least Of.
 func Lists(pod *corev1.Pod) iter.Seq[corev1.ResourceList] {
 	return func(yield func(corev1.ResourceList) bool) {
 		for _, containers := range [...][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {

@@ -7,17 +7,16 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// Of returns what the pod requests. While the pod is being resized, the larger of old and new requests counts. That includes
-// pod-level requests, as the scheduler counts them with the feature gate InPlacePodLevelResourcesVerticalScaling. The gate is on by
-// default from Kubernetes 1.36 on. In 1.35, where it is off, the API server refuses that resize. The gate itself is not asked: this
-// package does without k8s.io/kubernetes.
+// Of returns the pod's requests. During a resize, the larger of old and new requests counts, for pod-level requests too. The
+// scheduler does so with the feature gate InPlacePodLevelResourcesVerticalScaling. Without the gate, the default in 1.35, the API
+// server refuses to resize pod-level requests. So the gate, which is in k8s.io/kubernetes, need not be read.
 func Of(pod *corev1.Pod) corev1.ResourceList {
 	return resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
 		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
 	})
 }
 
-// Running returns the resources that the whole pod runs with. They are from its status, or else from its spec, and can be nil.
+// Running returns the pod-level resources of the running pod. They are from its status, or else its spec, and can be nil.
 func Running(pod *corev1.Pod) *corev1.ResourceRequirements {
 	switch {
 	case pod.Status.Resources != nil:
@@ -28,7 +27,7 @@ func Running(pod *corev1.Pod) *corev1.ResourceRequirements {
 	return pod.Spec.Resources
 }
 
-// OfStatus returns the requests of the whole pod in its status: what is allocated, and what it runs with.
+// OfStatus returns the pod-level requests in the status: the allocated ones, and those of the running pod.
 func OfStatus(pod *corev1.Pod) (lists [2]corev1.ResourceList) {
 	lists[0] = pod.Status.AllocatedResources
 	if pod.Status.Resources != nil {

@@ -26,7 +26,7 @@ func TestOf_ResizeOfWholePod(t *testing.T) {
 		{"shrinks CPU and grows memory", list("500m", "300Mi"), list("2", "200Mi"), list("1", "100Mi"), false, list("2010m", "301Mi")},
 		{"the node has not allocated yet", list("4", "64Mi"), list("1", "64Mi"), list("1", "64Mi"), false, list("4010m", "65Mi")},
 		{"what runs is still larger than what is allocated", list("1", "64Mi"), list("1", "64Mi"), list("3", "128Mi"), false, list("3010m", "129Mi")},
-		// What the node cannot give does not count.
+		// A request that the node cannot grant does not count.
 		{"the node can never give as much", list("64", "1Ti"), list("1", "64Mi"), list("1", "64Mi"), true, list("1010m", "65Mi")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

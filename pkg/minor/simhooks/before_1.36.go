@@ -15,9 +15,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 )
 
-// ReportVictims makes the plugin report its victims before it returns, instead of evicting them in a goroutine. Its
-// choice stays the same, with the random numbers of r. Before Kubernetes 1.36 the evaluator evicts; the executor does
-// not exist yet.
+// ReportVictims makes the plugin report its victims before it returns, instead of evicting them in a goroutine. It chooses as
+// before, with the random numbers of r. Before Kubernetes 1.36 the evaluator evicts, and there is no executor.
 func ReportVictims(pl *defaultpreemption.DefaultPreemption, fw framework.Framework, r *rand.Rand, report Report) {
 	const async = false
 	pl.Evaluator = preemption.NewEvaluator(pl.Name(), fw, seeded{pl, r}, async)

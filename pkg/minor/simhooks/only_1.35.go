@@ -9,7 +9,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// GetNodeHint returns no hint, and no signature, without which nothing is stored.
+// GetNodeHint returns no hint, and no signature, so that nothing is stored.
 func (NoBatching) GetNodeHint(context.Context, *corev1.Pod, fwk.CycleState, int64) (string, fwk.PodSignature) {
 	return "", nil
 }

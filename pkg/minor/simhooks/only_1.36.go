@@ -13,8 +13,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 )
 
-// ReportVictims makes the plugin report its victims before it returns, instead of evicting them in a goroutine. Its
-// choice stays the same, with the random numbers of r.
+// ReportVictims makes the plugin report its victims before it returns, instead of evicting them in a goroutine. It chooses as
+// before, with the random numbers of r.
 func ReportVictims(pl *defaultpreemption.DefaultPreemption, fw framework.Framework, r *rand.Rand, report Report) {
 	pl.Executor = preemption.NewExecutor(fw, feature.Features{EnableAsyncPreemption: false})
 	pl.Executor.PreemptPod = func(

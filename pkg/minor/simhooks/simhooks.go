@@ -1,5 +1,5 @@
-// Package simhooks adapts a simulation's hooks into the stock scheduler. The caller decides among nodes of equal totals, and no
-// scores are reused. DefaultPreemption reports its victims instead of evicting them.
+// Package simhooks has a simulation's hooks into the stock scheduler. They let the caller choose among nodes of equal totals, and
+// turn off the reuse of scores. DefaultPreemption reports its victims instead of evicting them.
 package simhooks
 
 import (
@@ -9,10 +9,10 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 )
 
-// Report receives a victim on a node, and the priority of the pod that it has to make room for.
+// Report receives a victim on a node. priority is the preempting pod's.
 type Report func(node string, priority int32, victim *corev1.Pod)
 
-// NoBatching is the part of a framework that reuses scores for pods that are alike; it reuses none.
+// NoBatching replaces the part of a framework that reuses scores for equal pods. It reuses none.
 type NoBatching struct{}
 
 // seeded is DefaultPreemption with the random numbers of rand.

@@ -13,5 +13,5 @@ import (
 func (NoBatching) StoreScheduleResults(context.Context, fwk.PodSignature, string, string, framework.SortedScoredNodes, int64) {
 }
 
-// PreferNode makes SchedulePod choose the node among those with the highest total: it takes the one with the highest Randomizer.
+// PreferNode makes SchedulePod choose the node among the nodes with the highest total: it chooses the highest Randomizer.
 func PreferNode(node *fwk.NodePluginScores) { node.Randomizer = 1 }

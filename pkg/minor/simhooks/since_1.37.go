@@ -13,11 +13,11 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 )
 
-// ReportVictims makes the plugin report its victims before it returns, instead of evicting them in a goroutine. Its
-// choice stays the same, with the random numbers of r.
+// ReportVictims makes the plugin report its victims before it returns, instead of evicting them in a goroutine. It chooses as
+// before, with the random numbers of r.
 func ReportVictims(pl *defaultpreemption.DefaultPreemption, fw framework.Framework, r *rand.Rand, report Report) {
 	pl.Executor = preemption.NewExecutor(fw, feature.Features{EnableAsyncPreemption: false})
-	// From Kubernetes 1.37 on, it also tells whether the victim was a pod that had not been bound yet.
+	// From Kubernetes 1.37 on, PreemptPod also returns whether the victim was not bound yet.
 	pl.Executor.PreemptPod = func(
 		_ context.Context, c preemption.Candidate, by preemption.ExecutorPreemptor, victim *corev1.Pod, _ string,
 	) (bool, error) {
