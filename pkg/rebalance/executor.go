@@ -196,7 +196,12 @@ func (e *Executor) Step(ctx context.Context, refreshed bool) (*Status, error) {
 
 // cool makes a plan, and begins its first move that is not refused.
 func (e *Executor) cool(ctx context.Context, s *Status) (err error) {
-	for range maxRefusals {
+	for tried := range maxRefusals {
+		if tried > 0 { // an answer may take half a minute
+			if s.Stop, s.Why, err = e.brakes(ctx); err != nil {
+				return err
+			}
+		}
 		if err := e.makePlan(ctx, s.Stop == ""); err != nil {
 			return err
 		}

@@ -35,6 +35,8 @@ type world struct {
 	pods    map[string]*corev1.Pod
 	done    []string
 	down    string
+	// dies is why the scheduler is down after the next dry run.
+	dies string
 	// dryRun and real answer evictions of a pod; without an answer, it is Accepted.
 	dryRun, real map[string]answer
 	// latest are pods of the API server that differ from those of the watch. A nil pod is gone.
@@ -129,6 +131,9 @@ func (w *world) Evict(_ context.Context, pod types.NamespacedName, uid types.UID
 	answers, what := w.real, "evict"
 	if dryRun {
 		answers, what = w.dryRun, "try"
+		if w.dies != "" {
+			w.down = w.dies
+		}
 	}
 	w.note("%s %s", what, pod.Name)
 	a := answers[pod.Name]
@@ -627,6 +632,13 @@ func TestExecutor_NextCandidate(t *testing.T) {
 			}
 		})
 	}
+	t.Run("the scheduler dies meanwhile", func(t *testing.T) {
+		w := newWorld(t, two())
+		w.dryRun["web-1"], w.dies = answer{Refused, nil}, "no leader"
+		if s := w.wants("try web-1", "refused web-1: told so"); s.Stop != SchedulerDown || s.Why != "no leader" {
+			t.Errorf("stopped by %q: %q, want %s", s.Stop, s.Why, SchedulerDown)
+		}
+	})
 	t.Run("asked again after 15 minutes", func(t *testing.T) {
 		w := newWorld(t, newFixture())
 		w.dryRun["web-1"] = answer{Refused, nil}

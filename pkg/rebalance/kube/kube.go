@@ -294,9 +294,9 @@ type Lease struct {
 	Clock           clock.PassiveClock
 	Namespace, Name string
 
-	// renewed is the last renewal, and seen when this process saw it first. Clocks of machines may differ.
-	renewed metav1.MicroTime
-	seen    time.Time
+	// renewed is the last renewal, and seen when this process saw it first. Clocks of machines may differ. polled is the last look.
+	renewed      metav1.MicroTime
+	seen, polled time.Time
 }
 
 // Down says why nothing holds the lease; empty if the scheduler runs. Use it by one goroutine at a time.
@@ -310,14 +310,15 @@ func (l *Lease) Down(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	spec := lease.Spec
+	spec, now, last := lease.Spec, l.Clock.Now(), l.polled
+	l.polled = now
 	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil {
 		return fmt.Sprintf("no scheduler leads: the Lease %s/%s has no holder", l.Namespace, l.Name), nil
 	}
-	now, duration := l.Clock.Now(), time.Duration(*spec.LeaseDurationSeconds)*time.Second
+	duration := time.Duration(*spec.LeaseDurationSeconds) * time.Second
 	if !l.renewed.Equal(spec.RenewTime) {
 		l.seen = now
-		if l.renewed.IsZero() && spec.RenewTime.Time.Before(now) { // nothing is known of the time before
+		if now.Sub(last) > duration && spec.RenewTime.Time.Before(now) { // it may have been renewed long ago, and the scheduler died
 			l.seen = spec.RenewTime.Time
 		}
 		l.renewed = *spec.RenewTime

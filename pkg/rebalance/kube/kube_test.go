@@ -296,6 +296,12 @@ func TestLease_Down(t *testing.T) {
 		{renewed(now.Add(time.Hour)), 20 * time.Second, "", true}, // this clock is late, and nothing renews the lease
 		{renewed(now.Add(time.Hour)), 35 * time.Second, "", false},
 		{renewed(now.Add(time.Hour)), 36 * time.Second, "the scheduler is down", false},
+		{renewed(now.Add(40 * time.Second)), 40 * time.Second, "", false},
+		// For an hour nobody looks, as during a pause. The scheduler renews once more, and dies.
+		{renewed(now.Add(time.Minute)), time.Hour, "the scheduler is down: it last renewed the Lease ns/s at 2026-01-02T03:01:00Z", false},
+		{renewed(now.Add(time.Minute)), time.Hour + time.Second, "the scheduler is down", false},
+		{renewed(now.Add(time.Minute + time.Second)), time.Hour + 2*time.Second, "", false}, // it is back, with a clock that is late
+		{renewed(now.Add(2*time.Hour - 15*time.Second)), 2 * time.Hour, "", false},          // it was up meanwhile
 	} {
 		held = step.lease
 		clock.SetTime(now.Add(step.after))
