@@ -15,10 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
 const (
@@ -423,7 +423,7 @@ func (e *Executor) reserve(cluster Cluster) (reserved []*corev1.Pod, err error) 
 		if i < 0 {
 			continue
 		}
-		again := replacementOf(pods[i], cluster.Now)
+		again := cluster.replacementOf(pods[i])
 		again.Name, again.UID = again.Name+"-"+string(m.UID), again.UID+"-"+m.UID
 		placed := boundTo(again, m.To, cluster.Now)
 		if err := cluster.Scheduler.Add(placed); err != nil {
@@ -490,6 +490,10 @@ func (e *Executor) evictable(ctx context.Context, m *Move) (pods []*corev1.Pod, 
 	}
 	why := changed(m, latest, e.Config, e.Clock.Now())
 	if why == "" {
+		if spares, err := e.spares(ctx, m, pods, latest); err != nil || !spares {
+			e.plan = nil
+			return nil, nil, err
+		}
 		why = e.try(ctx, name, latest)
 	}
 	if why != "" {
@@ -531,6 +535,32 @@ func changed(m *Move, latest *corev1.Pod, c *rebalancer.Configuration, now time.
 		return "the pod must stay now: " + string(reason)
 	}
 	return ""
+}
+
+// spares reports whether the workload of the move can do without the pod now. The plan may be older than the workload's pods.
+func (e *Executor) spares(ctx context.Context, m *Move, pods []*corev1.Pod, pod *corev1.Pod) (bool, error) {
+	workload, own, underWay := replicas{}, 0, 0
+	for _, other := range pods {
+		owner := metav1.GetControllerOfNoCopy(other)
+		if owner == nil || podusage.HasEnded(other) || workloadOf(other, owner) != m.Workload {
+			continue
+		}
+		workload.add(other)
+		if owner.UID == m.OwnerUID {
+			own++
+		}
+	}
+	for _, other := range e.history.underWay {
+		if other.Workload == m.Workload {
+			workload.unavailable++
+		}
+		if other.OwnerUID == m.OwnerUID {
+			underWay++
+		}
+	}
+	wanted, _, err := e.wanted(ctx, m)
+	workload.miss(wanted - own - underWay)
+	return !isSingle(pod, own, e.Config) && workload.unavailable < mostUnavailable(workload.all), err
 }
 
 // newestOf returns when the controller's youngest pod was created, and the UIDs of all pods of that moment. The API server's clock
@@ -670,35 +700,19 @@ func (e *Executor) excuse(ctx context.Context, r *Record, pods []*corev1.Pod) er
 	return nil
 }
 
-// wanted returns the number of pods that the controller of the moved pod wants. It is not known if the controller is gone. The
-// scheduler reads only some kinds.
+// wanted returns the number of pods that the controller of the moved pod wants. It is not known if the controller is gone, or of a
+// kind that is not in controllers.
 func (e *Executor) wanted(ctx context.Context, m *Move) (replicas int, known bool, err error) {
 	cluster, err := e.World.Cluster(ctx)
 	if err != nil {
 		return 0, false, err
 	}
 	kind, name, _ := strings.Cut(m.Owner, " ")
-	var uid types.UID
-	var wants *int32
-	informers := cluster.Scheduler.Informers()
-	switch kind {
-	case "ReplicaSet":
-		if of, err := informers.Apps().V1().ReplicaSets().Lister().ReplicaSets(m.Namespace).Get(name); err == nil {
-			uid, wants = of.UID, of.Spec.Replicas
-		}
-	case "StatefulSet":
-		if of, err := informers.Apps().V1().StatefulSets().Lister().StatefulSets(m.Namespace).Get(name); err == nil {
-			uid, wants = of.UID, of.Spec.Replicas
-		}
-	case "ReplicationController":
-		if of, err := informers.Core().V1().ReplicationControllers().Lister().ReplicationControllers(m.Namespace).Get(name); err == nil {
-			uid, wants = of.UID, of.Spec.Replicas
-		}
-	}
-	if uid != m.OwnerUID {
+	c, known := findController(cluster.Scheduler, kind, m.Namespace, name, m.OwnerUID)
+	if !known {
 		return 0, false, nil
 	}
-	return int(ptr.Deref(wants, 1)), true, nil
+	return c.wants(), true, nil
 }
 
 // outcomeOf returns the outcome of a move with this replacement; empty if it is not ready.

@@ -411,11 +411,6 @@ func TestExecutor_Preview(t *testing.T) {
 
 // TestExecutor_ScaledDown evicts web-1, of which web-2 is left. The controller changes within the five minutes of the replacement.
 func TestExecutor_ScaledDown(t *testing.T) {
-	replicaSet := func(uid types.UID, replicas int32) *appsv1.ReplicaSet {
-		return &appsv1.ReplicaSet{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: uid}, Spec: appsv1.ReplicaSetSpec{Replicas: &replicas},
-		}
-	}
 	meta := metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "web"}
 	for _, tc := range []struct {
 		name          string
@@ -432,7 +427,7 @@ func TestExecutor_ScaledDown(t *testing.T) {
 		{"it is created again", replicaSet("web", 2), replicaSet("other", 2), false, ScaledDown},
 		{"it wants one, and a replacement never starts", replicaSet("web", 2), replicaSet("web", 1), true, NotReady},
 		{"it is not known", nil, nil, false, NotReady},
-		{"another one has its name", replicaSet("other", 1), replicaSet("other", 1), false, NotReady},
+		{"another one has its name", replicaSet("other", 0), replicaSet("other", 0), false, NotReady},
 		{"a StatefulSet", &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: ptr.To[int32](2)}},
 			&appsv1.StatefulSet{ObjectMeta: meta}, false, ScaledDown}, // without replicas, it wants one
 		{"a ReplicationController", &corev1.ReplicationController{ObjectMeta: meta, Spec: corev1.ReplicationControllerSpec{Replicas: ptr.To[int32](2)}},
@@ -700,6 +695,45 @@ func TestExecutor_LateWatch(t *testing.T) {
 			t.Errorf("it did %q with error %v, want no eviction", w.done, err)
 		}
 	})
+	for _, tc := range []struct {
+		name string
+		// replicas are those of the controller, and other is the second pod after the plan; nil if it is gone.
+		replicas int32
+		other    func(*corev1.Pod) *corev1.Pod
+		want     Reason
+	}{
+		{"the other replica is not ready by the watch", 2, func(pod *corev1.Pod) *corev1.Pod {
+			pod.Status.Conditions = nil
+			return pod
+		}, WorkloadLimit},
+		{"the other replica is gone by the watch", 1, func(*corev1.Pod) *corev1.Pod { return nil }, "SingleReplicas"},
+		{"the other replica is missing", 2, func(*corev1.Pod) *corev1.Pod { return nil }, "SingleReplicas"},
+		{"the other replica is missing, and single ones may move", 2, func(*corev1.Pod) *corev1.Pod { return nil }, WorkloadLimit},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFixture()
+			f.objects = append(f.objects, replicaSet("web", tc.replicas))
+			if tc.want == WorkloadLimit {
+				f.c.Unprotected = []rebalancer.Protection{rebalancer.SingleReplicas}
+			}
+			w := newWorld(t, f)
+			w.paused = true
+			w.wants()
+			pod := tc.other(w.pods["web-2"].DeepCopy())
+			if pod == nil {
+				w.end("web-2")
+			} else if err := w.cluster.Scheduler.Update(pod); err != nil {
+				t.Fatal(err)
+			} else {
+				w.pods["web-2"] = pod
+			}
+			w.paused, w.done = false, nil
+			s, err := w.Step(t.Context(), false)
+			if err != nil || len(w.done) > 0 || len(s.Plan.Moves) > 0 || s.Plan.Stay[tc.want] != 1 {
+				t.Errorf("it did %q with error %v, and %v stay; want %s", w.done, err, s.Plan.Stay, tc.want)
+			}
+		})
+	}
 	t.Run("the API server does not answer", func(t *testing.T) {
 		w := newWorld(t, newFixture())
 		w.readErr = errors.New("timeout")

@@ -116,6 +116,19 @@ type planner struct {
 // replicas are the pods of one workload.
 type replicas struct{ all, unavailable int }
 
+func (r *replicas) add(pod *corev1.Pod) {
+	r.all++
+	if pod.DeletionTimestamp != nil || !isReady(pod) {
+		r.unavailable++
+	}
+}
+
+// miss adds pods that are wanted, and do not exist; none if the number is negative.
+func (r *replicas) miss(missing int) {
+	r.all += max(missing, 0)
+	r.unavailable += max(missing, 0)
+}
+
 // budget is a PodDisruptionBudget with what it still allows.
 type budget struct {
 	namespace string
@@ -243,6 +256,7 @@ func (p *planner) count(ctx context.Context) error {
 	for _, pod := range p.Unplaced {
 		p.countPod(pod)
 	}
+	p.countMissing()
 	for _, m := range p.history.underWay {
 		if r := p.workloads[m.Workload]; r != nil {
 			r.unavailable++
@@ -285,14 +299,29 @@ func (p *planner) countPod(pod *corev1.Pod) {
 	}
 	p.pods++
 	p.replicas[owner.UID]++
-	name := workloadOf(pod, owner)
+	p.workload(workloadOf(pod, owner)).add(pod)
+}
+
+func (p *planner) workload(name string) *replicas {
 	if p.workloads[name] == nil {
 		p.workloads[name] = &replicas{}
 	}
-	r := p.workloads[name]
-	r.all++
-	if pod.DeletionTimestamp != nil || !isReady(pod) {
-		r.unavailable++
+	return p.workloads[name]
+}
+
+// countMissing counts the pods that controllers want and could not create, for example beyond a quota. Moves under way have counted.
+func (p *planner) countMissing() {
+	underWay := map[types.UID]int{}
+	for _, m := range p.history.underWay {
+		underWay[m.OwnerUID]++
+	}
+	for _, informer := range controllers {
+		for _, object := range informer(p.Scheduler.Informers()).GetStore().List() {
+			c := newController(object)
+			if missing := c.wants() - p.replicas[c.meta.UID] - underWay[c.meta.UID]; missing > 0 {
+				p.workload(c.workload()).miss(missing)
+			}
+		}
 	}
 }
 
@@ -440,8 +469,7 @@ func (p *planner) stays(c *candidate, minAge time.Duration) Reason {
 	switch {
 	case !slices.Contains(p.SchedulerNames, c.pod.Spec.SchedulerName):
 		return OtherScheduler
-	case p.replicas[owner.UID] == 1 && !slices.Contains(p.c.Unprotected, rebalancer.SingleReplicas) &&
-		!survives(c.pod, rebalancer.SingleReplicas):
+	case isSingle(c.pod, p.replicas[owner.UID], p.c):
 		return Reason(rebalancer.SingleReplicas)
 	case p.Now.Before(p.history.refused[c.pod.UID]):
 		return EvictionRefused
@@ -544,7 +572,7 @@ func (p *planner) land(
 	ctx context.Context, pod *corev1.Pod, from string, resource load.Resource, usage podusage.Amounts,
 	more map[string]podusage.Amounts,
 ) (m Move, reason Reason, err error) {
-	replacement := replacementOf(pod, p.Now)
+	replacement := p.replacementOf(pod)
 	d, err := p.Scheduler.Explain(ctx, replacement)
 	if err != nil {
 		return m, "", err
@@ -642,6 +670,13 @@ func (m *Move) of(c *candidate) {
 }
 
 // replacementOf returns the pod as its controller creates it again.
+func (c *Cluster) replacementOf(pod *corev1.Pod) *corev1.Pod {
+	again := replacementOf(pod, c.Now)
+	raiseRequests(again, c.Scheduler)
+	return again
+}
+
+// replacementOf returns the pod without its node, and with another name.
 func replacementOf(pod *corev1.Pod, now time.Time) *corev1.Pod {
 	again := &corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: *pod.ObjectMeta.DeepCopy(), Spec: *pod.Spec.DeepCopy()}
 	again.Name, again.UID, again.ResourceVersion = pod.Name+"-Moved", pod.UID+"-moved", "" // no pod's name has upper case

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -313,6 +314,23 @@ func TestMake_Stays(t *testing.T) {
 			f.unplaced = []*corev1.Pod{(&fixture{pods: map[string]*corev1.Pod{}}).pod("web", "web-3", "", "2")}
 			f.unplaced[0].Status.Conditions = nil
 		}, want: WorkloadLimit},
+		{name: "the controller wants three", change: func(f *fixture) { f.objects = append(f.objects, replicaSet("web", 3)) }, want: WorkloadLimit},
+		{name: "the controller wants two", change: func(f *fixture) { f.objects = append(f.objects, replicaSet("web", 2)) }},
+		{name: "the next ReplicaSet wants one", change: func(f *fixture) {
+			for _, pod := range f.pods {
+				pod.OwnerReferences[0].Name = "web-6d5f8c7b9d"
+			}
+			next := replicaSet("next", 1)
+			next.Name = "web-7c9f8b6d5f"
+			f.objects = append(f.objects, next)
+		}, want: WorkloadLimit},
+		// Of five, the one under way is unavailable, and two may be.
+		{name: "the missing pod is under way", change: func(f *fixture) {
+			f.pod("web", "web-3", "c", "100m")
+			f.pod("web", "web-4", "c", "100m")
+			f.objects = append(f.objects, replicaSet("web", 5))
+			f.history.Begin(&Move{Namespace: "ns", UID: "x", OwnerUID: "web", Workload: "ReplicaSet ns/web", From: "c"}, now.Add(-2*time.Hour))
+		}},
 		{name: "replica of the next ReplicaSet", change: func(f *fixture) { rollout(f).Status.Conditions = nil }, want: WorkloadLimit},
 		{name: "all replicas of both ReplicaSets are ready", change: func(f *fixture) { rollout(f) }},
 		{name: "single replica of the last ReplicaSet", change: func(f *fixture) {
@@ -374,6 +392,21 @@ func TestMake_Stays(t *testing.T) {
 		// 56 + 20 is below the line of 80, but not by 5.
 		{name: "no room", change: func(f *fixture) { f.cpu["b"] = 0.56 }, want: NoRoom},
 		{name: "just enough room", change: func(f *fixture) { f.cpu["b"] = 0.55 - 1e-9 }},
+		// The next pod requests 9 of 10 cores, and each other node has a pod of 2.
+		{name: "the template requests more", change: func(f *fixture) {
+			f.pod("db", "db-1", "b", "2")
+			f.objects = append(f.objects, f.templateOf("web-1", "9"))
+		}, want: NoOtherNode},
+		{name: "the template requests less", change: func(f *fixture) {
+			f.cpu["b"] = 0.56
+			f.objects = append(f.objects, f.templateOf("web-1", "100m"))
+		}, want: NoRoom},
+		{name: "the template is of another container", change: func(f *fixture) {
+			f.pod("db", "db-1", "b", "2")
+			of := f.templateOf("web-1", "9")
+			of.Spec.Template.Spec.Containers[0].Name = "other"
+			f.objects = append(f.objects, of)
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFixture()
@@ -424,6 +457,21 @@ func TestMake_MeasuredUsage(t *testing.T) {
 			t.Errorf("%v milliCPU: %+v, want %q", millis, p, want)
 		}
 	}
+}
+
+func replicaSet(uid types.UID, replicas int32) *appsv1.ReplicaSet {
+	return &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: uid}, Spec: appsv1.ReplicaSetSpec{Replicas: &replicas},
+	}
+}
+
+// templateOf returns the pod's ReplicaSet web, whose template has the pod's container with another request.
+func (f *fixture) templateOf(pod, cpu string) *appsv1.ReplicaSet {
+	of := replicaSet("web", 2)
+	container := f.pods[pod].Spec.Containers[0].DeepCopy()
+	container.Resources.Requests[corev1.ResourceCPU] = resource.MustParse(cpu)
+	of.Spec.Template.Spec.Containers = []corev1.Container{*container}
+	return of
 }
 
 func budgetOf(namespace string, allowed int32) *policyv1.PodDisruptionBudget {

@@ -135,6 +135,11 @@ func protected(pod *corev1.Pod, owner *metav1.OwnerReference, by rebalancer.Prot
 	return false
 }
 
+// isSingle reports whether the pod must stay, because its controller has so many pods.
+func isSingle(pod *corev1.Pod, replicas int, c *rebalancer.Configuration) bool {
+	return replicas == 1 && !slices.Contains(c.Unprotected, rebalancer.SingleReplicas) && !survives(pod, rebalancer.SingleReplicas)
+}
+
 func hasOptedOut(pod *corev1.Pod) bool {
 	for name, keeps := range optOuts {
 		if value, ok := pod.Annotations[name]; ok && keeps(value) {
