@@ -36,6 +36,8 @@ type Cordon struct {
 	failed time.Time
 	// since is Began, or when this process first read it if that is earlier. Began itself marks the node.
 	since time.Time
+	// dropped is when this process dropped the cordon.
+	dropped time.Time
 }
 
 // value is that of the CordonAnnotation.
@@ -68,7 +70,9 @@ func (e *Executor) sessionCordons(ctx context.Context) (found []SessionCordon, e
 	if err != nil {
 		return nil, err
 	}
-	known := slices.Concat(e.history.cordons, e.history.session)
+	now := e.Clock.Now()
+	known := slices.DeleteFunc(slices.Clone(e.history.dropped), func(c *Cordon) bool { return now.Sub(c.dropped) >= unanswered })
+	known = slices.Concat(known, e.history.cordons, e.history.session) // a watch may be late
 	for _, info := range infos {
 		node := info.Node()
 		since, ok := node.Annotations[CordonAnnotation]
@@ -77,7 +81,7 @@ func (e *Executor) sessionCordons(ctx context.Context) (found []SessionCordon, e
 		}
 		pods := 0
 		for _, of := range info.GetPods() {
-			reason := protection(of.GetPod(), e.Config, 0, e.Clock.Now())
+			reason := protection(of.GetPod(), e.Config, 0, now)
 			if reason != DaemonSet && reason != StaticPod && !podusage.HasEnded(of.GetPod()) {
 				pods++
 			}
@@ -134,6 +138,11 @@ func (h *History) emptying() *Cordon {
 	return nil
 }
 
+// empties reports whether any process empties the node now.
+func (h *History) empties(node string) bool {
+	return slices.ContainsFunc(slices.Concat(h.cordons, h.session), func(c *Cordon) bool { return c.Node == node && c.Emptied.IsZero() })
+}
+
 // lastEmptied returns the node that was emptied last; nil if there is none. For a minute, it skips nodes after a failure.
 func (h *History) lastEmptied(now time.Time) (last *Cordon) {
 	for _, c := range *h.own() {
@@ -157,7 +166,8 @@ func (h *History) EndEmptying(c *Cordon, now time.Time) { c.Emptied, h.freed = n
 // Drop forgets a node that is cordoned no more.
 func (h *History) Drop(c *Cordon, now time.Time) {
 	*h.own() = slices.DeleteFunc(*h.own(), func(other *Cordon) bool { return other == c })
-	h.freed = now
+	h.freed, c.dropped = now, now
+	h.dropped = append(slices.DeleteFunc(h.dropped, func(c *Cordon) bool { return now.Sub(c.dropped) >= unanswered }), c)
 }
 
 // failEmptying ends the emptying of the move's node by any process, because the move has failed.

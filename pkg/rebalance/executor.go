@@ -30,6 +30,8 @@ const (
 	lateEnd = 5 * time.Minute
 	// longestEvacuation bounds a move by another component.
 	longestEvacuation = time.Hour
+	// longestEnding bounds how long a replacement may wait until the evicted pod has ended.
+	longestEnding = 30 * time.Minute
 	// maxRefusals bounds the evictions that one step tries.
 	maxRefusals = 5
 )
@@ -655,8 +657,11 @@ func (e *Executor) settle(ctx context.Context) error {
 func (e *Executor) outcome(m *Moving, pods []*corev1.Pod, now time.Time) *Record {
 	moved, replacement := e.find(m, pods)
 	since, timeout := now.Sub(m.Began), e.Config.ReplacementTimeout.Duration
-	if moved != nil && isEvacuating(moved) {
+	if moved != nil && e.migrates(moved) {
 		m.Evacuates, timeout = true, max(timeout, longestEvacuation) // the answer may be lost
+	}
+	if moved != nil && moved.DeletionTimestamp != nil && replacement == nil {
+		m.Ending = max(0, min(since, moved.DeletionTimestamp.Sub(m.Began), longestEnding))
 	}
 	r := &Record{Moving: *m, Ended: now}
 	if moved != nil && moved.DeletionTimestamp == nil && !m.Evacuates { // it was not evicted
@@ -672,12 +677,17 @@ func (e *Executor) outcome(m *Moving, pods []*corev1.Pod, now time.Time) *Record
 		r.Outcome = outcomeOf(m, replacement)
 	}
 	if r.Outcome == "" {
-		if since < timeout {
+		if since-m.Ending < timeout {
 			return nil
 		}
 		r.Outcome = NotReady
 	}
 	return r
+}
+
+// migrates reports whether another component moves the pod now. A tenant can write the annotations, so they need a permission.
+func (e *Executor) migrates(pod *corev1.Pod) bool {
+	return isEvacuating(pod) && isEvacuated(pod) && slices.Contains(e.Config.Unprotected, rebalancer.Evacuations)
 }
 
 // excuse changes the outcome if there is no replacement, and the controller wants none. It was scaled down, deleted or rolled out.

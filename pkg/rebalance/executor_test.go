@@ -283,6 +283,53 @@ func TestExecutor_Outcomes(t *testing.T) {
 	}
 }
 
+// TestExecutor_SlowEnd has pods whose grace period is ten minutes, or an hour. The replacement has five minutes from their end.
+func TestExecutor_SlowEnd(t *testing.T) {
+	// ending makes web-1 end within a grace period.
+	ending := func(t *testing.T, grace time.Duration) *world {
+		t.Helper()
+		w := newWorld(t, newFixture())
+		w.wants("try web-1", "save", "evict web-1", "began web-1")
+		w.pods["web-1"].DeletionTimestamp.Time = now.Add(grace)
+		return w
+	}
+	t.Run("ends for ten minutes", func(t *testing.T) {
+		w := ending(t, 10*time.Minute)
+		w.clock.SetTime(now.Add(9 * time.Minute))
+		w.wants()
+		again := w.replace("web-1", "b", false) // as a StatefulSet does
+		delete(w.pods, "web-1")
+		w.clock.SetTime(now.Add(14*time.Minute - time.Second))
+		w.wants()
+		again = again.DeepCopy()
+		again.Status.Conditions = w.pods["web-2"].Status.Conditions
+		w.pods[again.Name] = again
+		w.wants("save", "Landed web-1")
+	})
+	for _, tc := range []struct {
+		name        string
+		grace       time.Duration
+		replacement bool
+		want        time.Duration
+	}{
+		{"no replacement after ten minutes", 10 * time.Minute, false, 15 * time.Minute},
+		{"a replacement that does not wait", 10 * time.Minute, true, 5 * time.Minute}, // as that of a ReplicaSet
+		{"an hour", time.Hour, false, 35 * time.Minute},
+		{"a finalizer", 0, false, 5 * time.Minute},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := ending(t, tc.grace)
+			if tc.replacement {
+				w.replace("web-1", "b", false)
+			}
+			w.clock.SetTime(now.Add(tc.want - time.Second))
+			w.wants()
+			w.clock.SetTime(now.Add(tc.want))
+			w.wants("save", "NotReady web-1")
+		})
+	}
+}
+
 func TestExecutor_OtherPodsAreNoReplacement(t *testing.T) {
 	f := newFixture()
 	old := metav1.Time{Time: now.Add(-time.Hour)}
@@ -845,11 +892,14 @@ func TestExecutor_Killed(t *testing.T) {
 
 // TestExecutor_Evacuation is KubeVirt's: the webhook refuses, and the machine migrates.
 func TestExecutor_Evacuation(t *testing.T) {
-	w := newWorld(t, newFixture())
+	f := newFixture()
+	f.c.Unprotected = []rebalancer.Protection{rebalancer.Evacuations}
+	f.pods["web-1"].Annotations = map[string]string{"descheduler.alpha.kubernetes.io/request-evict-only": ""}
+	w := newWorld(t, f)
 	w.dryRun["web-1"], w.real["web-1"] = answer{Evacuating, nil}, answer{Evacuating, nil}
 	w.wants("try web-1", "save", "evict web-1", "save", "began web-1")
 	moved := w.pods["web-1"].DeepCopy()
-	moved.Annotations = map[string]string{"descheduler.alpha.kubernetes.io/eviction-in-progress": "kubevirt"}
+	moved.Annotations["descheduler.alpha.kubernetes.io/eviction-in-progress"] = "kubevirt"
 	w.pods["web-1"] = moved
 	if err := w.cluster.Scheduler.Update(moved); err != nil {
 		t.Fatal(err)
@@ -873,13 +923,16 @@ func TestExecutor_Evacuation(t *testing.T) {
 
 // TestExecutor_EvacuatesUnnoticed is killed before it saves that the machine migrates.
 func TestExecutor_EvacuatesUnnoticed(t *testing.T) {
-	w := newWorld(t, newFixture())
+	f := newFixture()
+	f.c.Unprotected = []rebalancer.Protection{rebalancer.Evacuations}
+	f.pods["web-1"].Annotations = map[string]string{requestEvictOnly: ""}
+	w := newWorld(t, f)
 	w.dryRun["web-1"], w.real["web-1"] = answer{Evacuating, nil}, answer{0, errors.New("killed")}
 	if _, err := w.Step(t.Context(), true); err == nil {
 		t.Fatal("no error")
 	}
 	w.restart(w.Config)
-	w.pods["web-1"].Annotations = map[string]string{evictionInProgress: "kubevirt"}
+	w.pods["web-1"].Annotations[evictionInProgress] = "kubevirt"
 	w.clock.SetTime(now.Add(time.Hour - time.Second))
 	if s := w.wants(); len(s.UnderWay) != 1 {
 		t.Errorf("%d moves are under way, want that of the machine", len(s.UnderWay))
@@ -887,6 +940,30 @@ func TestExecutor_EvacuatesUnnoticed(t *testing.T) {
 	w.replace("web-1", "b", true).Annotations = nil
 	delete(w.pods, "web-1")
 	w.wants("save", "Landed web-1")
+}
+
+// TestExecutor_ForeignEvacuation has a tenant who writes the annotation of a migration on an evicted pod. The move fails in time.
+func TestExecutor_ForeignEvacuation(t *testing.T) {
+	for name, tc := range map[string]struct {
+		unprotected []rebalancer.Protection
+		annotations map[string]string
+	}{
+		"protected":      {nil, map[string]string{requestEvictOnly: "", evictionInProgress: ""}},
+		"no machine":     {[]rebalancer.Protection{rebalancer.Evacuations}, map[string]string{evictionInProgress: ""}},
+		"none under way": {[]rebalancer.Protection{rebalancer.Evacuations}, map[string]string{requestEvictOnly: ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture()
+			f.c.Unprotected = tc.unprotected
+			w := newWorld(t, f)
+			w.wants("try web-1", "save", "evict web-1", "began web-1")
+			w.pods["web-1"].Annotations = tc.annotations
+			w.clock.SetTime(now.Add(5*time.Minute - time.Second))
+			w.wants()
+			w.clock.SetTime(now.Add(5 * time.Minute))
+			w.wants("save", "NotReady web-1")
+		})
+	}
 }
 
 // TestExecutor_NobodyEvacuates has a pod that expects a migration in place of its eviction. No webhook would migrate it.

@@ -40,6 +40,8 @@ type History struct {
 	// cordons are the nodes that were cordoned, oldest first. A session has its own, which are not saved.
 	cordons, session []*Cordon
 	inSession        bool
+	// dropped are cordons that ended a short time ago.
+	dropped []*Cordon
 	// freed is when a node was emptied or uncordoned last.
 	freed time.Time
 }
@@ -55,6 +57,8 @@ type Moving struct {
 	Evacuates bool `json:"evacuates,omitempty"`
 	// Controlled says that the number of replicas was known when the move began.
 	Controlled bool `json:"controlled,omitempty"`
+	// Ending is how long after Began the evicted pod still ended, and had no replacement. A StatefulSet creates none before.
+	Ending time.Duration `json:"ending,omitempty"`
 	// movedBefore is when the node's move before this one began.
 	movedBefore time.Time
 }

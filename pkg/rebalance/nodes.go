@@ -22,8 +22,9 @@ type Node struct {
 	Name string
 	// Known reports whether the load of all resources with a line is fresh.
 	Known bool
-	// Cordoned nodes take no pods.
-	Cordoned    bool
+	// Cordoned nodes take no pods. Freed says that a rebalancer or a session cordoned the node, to empty it.
+	Cordoned, Freed bool
+
 	Utilization [load.ResourceCount]float64
 	// Line is 0 where none holds.
 	Line [load.ResourceCount]float64
@@ -62,6 +63,8 @@ func (l looker) node(info fwk.NodeInfo) Node {
 	_, filters := l.reader.(minor.FilterPlugin)
 	of := l.reader.LoadLine(l.state, info)
 	n := Node{Name: info.Node().Name, Known: true, Cordoned: info.Node().Spec.Unschedulable}
+	_, annotated := info.Node().Annotations[CordonAnnotation]
+	n.Freed = n.Cordoned && annotated
 	for r := range of.Percent {
 		n.Utilization[r] = of.Node[r].Utilization(0)
 		if filters {

@@ -200,16 +200,25 @@ func (p *planner) coolAll(ctx context.Context) error {
 	return nil
 }
 
-// findHot sets Hot. It returns why nothing may move.
+// findHot sets Hot. It returns why nothing may move. Emptied nodes do not count, because they may be powered off.
 func (p *planner) findHot() (stopped string) {
-	unknown := 0
+	all, unknown, hot := 0, 0, 0
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
+		past := p.history.nodes[n.Name]
+		isHot := n.Known && past != nil && past.hot
+		if isHot {
+			p.Hot = append(p.Hot, n.Name)
+		}
+		if n.Freed && !p.history.empties(n.Name) {
+			continue
+		}
+		all++
 		if !n.Known {
 			unknown++
 		}
-		if past := p.history.nodes[n.Name]; n.Known && past != nil && past.hot {
-			p.Hot = append(p.Hot, n.Name)
+		if isHot {
+			hot++
 		}
 	}
 	slices.SortStableFunc(p.Hot, func(a, b string) int {
@@ -223,14 +232,14 @@ func (p *planner) findHot() (stopped string) {
 		what  string
 	}{
 		{unknown, p.c.MaxUnknownNodesPercent, "have unknown load"},
-		{len(p.Hot), p.c.MaxHotNodesPercent, "are hot"},
+		{hot, p.c.MaxHotNodesPercent, "are hot"},
 	} {
-		most := limit.most / 100 * float64(len(p.Nodes))
+		most := limit.most / 100 * float64(all)
 		if limit.most > 0 {
 			most = max(most, 1) // in clusters of few nodes
 		}
 		if float64(limit.count) > most {
-			return fmt.Sprintf("%d of %d nodes %s, more than %v %%", limit.count, len(p.Nodes), limit.what, limit.most)
+			return fmt.Sprintf("%d of %d nodes %s, more than %v %%", limit.count, all, limit.what, limit.most)
 		}
 	}
 	return ""

@@ -494,6 +494,22 @@ func TestMake_Brakes(t *testing.T) {
 			}
 		}
 	}
+	// off cordons c to empty it, and powers it off. The cordon may be of this process.
+	off := func(own bool) func(*fixture) {
+		return func(f *fixture) {
+			f.c.MaxUnknownNodesPercent = 0
+			delete(f.cpu, "c")
+			f.pods["web-2"].Spec.NodeName = "b"
+			f.change = func(n *corev1.Node) {
+				if n.Name == "c" {
+					n.Spec.Unschedulable, n.Annotations = true, map[string]string{CordonAnnotation: "2026-01-02T02:00:00Z"}
+				}
+			}
+			if own {
+				f.history.cordons = []*Cordon{{Node: "c", Began: now.Add(-time.Hour), Emptied: now.Add(-time.Minute)}}
+			}
+		}
+	}
 	// moved adds a pod on the node that was moved ten minutes ago.
 	moved := func(f *fixture, node string) *corev1.Pod {
 		f.history.Begin(&Move{UID: "x-1", OwnerUID: "x", From: node}, now.Add(-10*time.Minute))
@@ -521,6 +537,16 @@ func TestMake_Brakes(t *testing.T) {
 			delete(f.cpu, "b")
 			delete(f.cpu, "c")
 		}, "2 of 3 nodes have unknown load, more than 20 %"},
+		{"emptied nodes are off", off(true), "moves"},
+		{"nodes that an earlier session emptied are off", off(false), "moves"},
+		{"a node that is being emptied is off", func(f *fixture) {
+			off(true)(f)
+			f.history.cordons[0].Emptied = time.Time{}
+		}, "1 of 3 nodes have unknown load, more than 0 %"},
+		{"emptied nodes are no place to go", func(f *fixture) {
+			off(true)(f)
+			f.cpu["b"], f.c.MaxHotNodesPercent = 0.85, 99
+		}, "2 of 2 nodes are hot, more than 99 %"},
 		{"no move an hour", func(f *fixture) { f.c.MaxMovesPerHour = 0 }, "deferred"},
 		{"the moves of the hour are made", func(f *fixture) { f.c.MaxMovesPerHour = 3; inFlight(3, time.Hour-time.Second, true)(f) }, "deferred"},
 		{"they are of the hour before", func(f *fixture) { f.c.MaxMovesPerHour = 3; inFlight(3, time.Hour, true)(f) }, "moves"},
