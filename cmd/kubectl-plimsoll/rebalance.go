@@ -2,8 +2,10 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -75,6 +77,25 @@ Ctrl-C uncordons it. This needs the permission to patch nodes. Once it is empty,
 	return command
 }
 
+// readLine reads a line. It does not wait for one after ctx is done: the program ends then.
+func readLine(ctx context.Context, in io.Reader) (string, error) {
+	type line struct {
+		text string
+		err  error
+	}
+	read := make(chan line, 1)
+	go func() {
+		text, err := bufio.NewReader(in).ReadString('\n')
+		read <- line{text, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case l := <-read:
+		return l.text, l.err
+	}
+}
+
 // runEviction makes the moves of a plan that the user confirms.
 func runEviction(cmd *cobra.Command, cluster *clusterFlags, connection *live.Connection, request moves.Request, yes bool) error {
 	kubeConfig, err := cluster.kube.ToRESTConfig()
@@ -98,7 +119,10 @@ func runEviction(cmd *cobra.Command, cluster *clusterFlags, connection *live.Con
 				question = "Cordon " + node + ", and evict these pods?"
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "\n%s [y/N] ", question)
-			answer, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+			answer, err := readLine(cmd.Context(), cmd.InOrStdin())
+			if errors.Is(err, context.Canceled) {
+				return false, errors.New("stopped; no pod was moved")
+			}
 			if err != nil {
 				return false, fmt.Errorf("no answer: %w; write --yes to evict without a question", err)
 			}

@@ -644,6 +644,21 @@ func TestExecutor_SessionCordons(t *testing.T) {
 	if s := w.wants("try web-1", "save", "evict web-1", "began web-1"); len(s.SessionCordons) > 0 {
 		t.Errorf("a saved cordon is one of a session: %+v", s.SessionCordons)
 	}
+
+	w = emptying(t)
+	w.Config.Paused, w.late = true, true
+	s := w.wants(uncordoned, "save", "NodeUncordoned a: the configuration has paused: true; write false to go on")
+	for _, tc := range []struct {
+		after time.Duration
+		found int
+	}{{0, 0}, {2*time.Minute - time.Second, 0}, {2 * time.Minute, 1}} { // a watch is not late for so long
+		if w.clock.SetTime(now.Add(tc.after)); tc.after > 0 {
+			s = w.wants()
+		}
+		if len(s.SessionCordons) != tc.found {
+			t.Errorf("%v after it was uncordoned, the watch is late: %+v, want %d", tc.after, s.SessionCordons, tc.found)
+		}
+	}
 }
 
 // TestMake_NeedsRoom has two nodes that are hot, of which the configuration allows one.

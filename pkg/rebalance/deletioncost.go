@@ -97,7 +97,8 @@ func costOn(n *Node, current string) string {
 	return strconv.Itoa(cost)
 }
 
-// writeCosts writes deletion costs that must change, up to maxCosts. A pod whose cost is refused does not stop the others.
+// writeCosts writes deletion costs that must change, up to maxCosts. A pod whose cost is refused stays as it is for a while, and does
+// not stop the others.
 func (e *Executor) writeCosts(ctx context.Context, s *Status) error {
 	if s.Stop != "" || e.Config.Mode != rebalancer.DeletionCost {
 		return nil
@@ -107,15 +108,24 @@ func (e *Executor) writeCosts(ctx context.Context, s *Status) error {
 		return err
 	}
 	changes, held, err := costs(ctx, cluster, s.Plan)
+	if err != nil {
+		return err
+	}
+	now := e.Clock.Now()
+	changes = slices.DeleteFunc(changes, func(c Cost) bool { return now.Before(e.history.costRefused[c.Pod.UID]) })
 	s.CostPods = held
 	for _, c := range changes[:min(len(changes), maxCosts)] {
-		written, failed := e.Costs.SetDeletionCost(ctx, c.Pod, c.Value)
-		if err = errors.Join(err, failed); errors.Is(failed, context.DeadlineExceeded) {
+		written, err := e.Costs.SetDeletionCost(ctx, c.Pod, c.Value)
+		if err != nil {
+			s.CostError = errors.Join(s.CostError, err)
+			e.history.refuseCost(c.Pod.UID, now)
+		}
+		if errors.Is(err, context.DeadlineExceeded) {
 			break // the API server hangs
 		}
 		if written {
 			s.Costs = append(s.Costs, c)
 		}
 	}
-	return err
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,16 +14,17 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 )
 
-// costWriter notes deletion costs. It writes none of the pod that has changed, and fails for the refused one.
+// costWriter notes deletion costs. It writes none of the pod that has changed, and fails for the refused ones.
 type costWriter struct {
-	written          []string
-	changed, refused string
-	err              error
-	asked            int
+	written []string
+	changed string
+	refuses func(pod string) bool
+	err     error
+	asked   int
 }
 
 func (c *costWriter) SetDeletionCost(_ context.Context, pod *corev1.Pod, cost string) (bool, error) {
-	if c.asked++; pod.Name == c.refused {
+	if c.asked++; c.refuses != nil && c.refuses(pod.Name) {
 		return false, c.err
 	}
 	if pod.Name == c.changed {
@@ -123,9 +125,33 @@ func TestExecutor_DeletionCostRefused(t *testing.T) {
 		w, c := newWorld(t, f), &costWriter{}
 		w.Config.Mode, w.Costs = rebalancer.DeletionCost, c
 		first := w.wants().Costs[0].Pod.Name
-		c.refused, c.err, c.asked = first, tc.err, 0
-		if _, err := w.Step(t.Context(), false); !errors.Is(err, tc.err) || c.asked != tc.asked {
-			t.Errorf("error %v, want %v; %d pods were tried, want %d", err, tc.err, c.asked, tc.asked)
+		c.refuses, c.err, c.asked = func(pod string) bool { return pod == first }, tc.err, 0
+		if s, err := w.Step(t.Context(), false); err != nil || !errors.Is(s.CostError, tc.err) || c.asked != tc.asked {
+			t.Errorf("error %v, %v in the status, want %v; %d pods were tried, want %d", err, s.CostError, tc.err, c.asked, tc.asked)
 		}
+	}
+}
+
+// TestExecutor_DeletionCostsRefused has 61 pods on a, of which 50 are refused. A step tries 50, and none of the refused ones again within
+// 15 minutes. So the second step writes what is left of the other 11.
+func TestExecutor_DeletionCostsRefused(t *testing.T) {
+	f := newFixture()
+	for i := range 60 {
+		f.pod("many", fmt.Sprintf("many-%02d", i), "a", "10m")
+	}
+	w, c := newWorld(t, f), &costWriter{err: errors.New("refused")}
+	c.refuses = func(pod string) bool { return pod >= "many-00" && pod < "many-50" }
+	w.Config.Mode, w.Costs = rebalancer.DeletionCost, c
+	w.wants()
+	for after, again := range map[time.Duration]bool{5 * time.Second: false, 15*time.Minute - time.Second: false, 15 * time.Minute: true} {
+		w.clock.SetTime(now.Add(after))
+		w.wants()
+		if refused := c.asked - len(c.written); (refused > 50) != again {
+			t.Errorf("after %v, %d were refused, want those 50 once: %t", after, refused, !again)
+		}
+	}
+	slices.Sort(c.written)
+	if written := slices.Compact(c.written); len(written) != 11 {
+		t.Errorf("it wrote %q, want 11 costs", written)
 	}
 }

@@ -122,8 +122,10 @@ type Status struct {
 	// UnderWay are the moves without a ready replacement, oldest first.
 	UnderWay []*Moving
 	// Costs are the deletion costs that the step wrote, or that a preview would write. CostPods is the number of pods that had one.
-	Costs    []Cost
-	CostPods int
+	// CostError joins the errors of those that were refused.
+	Costs     []Cost
+	CostPods  int
+	CostError error
 	// Cordons are the nodes that the rebalancer cordoned, oldest first.
 	Cordons []*Cordon
 	// SessionCordons are the nodes that sessions cordoned, except this one.

@@ -32,6 +32,8 @@ type History struct {
 	underWay map[types.UID]*Moving
 	// refused has the pods whose eviction was refused, and until when they stay.
 	refused map[types.UID]time.Time
+	// costRefused has the pods whose deletion cost was refused, and until when it stays as it is.
+	costRefused map[types.UID]time.Time
 	// tried has the pods whose simulation found no good move, and until when others are tried first.
 	tried map[types.UID]time.Time
 	// records are the moves that ended, oldest first.
@@ -253,6 +255,14 @@ func (h *History) refuse(pod types.UID, now time.Time) {
 	h.refused[pod] = now.Add(firstBar)
 }
 
+// refuseCost keeps the deletion cost of the pod as it is for a while.
+func (h *History) refuseCost(pod types.UID, now time.Time) {
+	if h.costRefused == nil {
+		h.costRefused = map[types.UID]time.Time{}
+	}
+	h.costRefused[pod] = now.Add(firstBar)
+}
+
 // count counts a record for the circuit breaker, after end. Failures of one namespace stop only that, because its tenant can cause
 // them. Once the breaker was open, failures of two namespaces must follow to open it again.
 func (h *History) count(r *Record, c *rebalancer.Configuration) {
@@ -312,7 +322,7 @@ func (h *History) forget(now time.Time) {
 	if h.tried == nil {
 		h.tried = map[types.UID]time.Time{}
 	}
-	for _, pods := range []map[types.UID]time.Time{h.refused, h.tried} {
+	for _, pods := range []map[types.UID]time.Time{h.refused, h.costRefused, h.tried} {
 		maps.DeleteFunc(pods, func(_ types.UID, until time.Time) bool { return !now.Before(until) })
 	}
 	maps.DeleteFunc(h.breaker.Namespaces, func(_ string, until time.Time) bool { return !now.Before(until) })

@@ -3,6 +3,7 @@ package moves
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -83,6 +84,9 @@ func Evict(ctx context.Context, c *live.Connection, r Request, e Eviction) error
 	report.add(status)
 	if confirmed, err := e.Confirm(report); err != nil || !confirmed || len(report.Moves) == 0 && report.EmptiesNode() == "" {
 		return err
+	}
+	if ctx.Err() != nil {
+		return errors.New("stopped; no pod was moved")
 	}
 	confirm(executor, status.Plan)
 	if len(report.Moves) == 0 {
@@ -199,8 +203,10 @@ func run(ctx context.Context, e executor, most int, show func(line string)) erro
 	ticker := time.NewTicker(evictInterval)
 	defer ticker.Stop()
 	r := &runner{executor: e, left: most, begins: true, known: map[types.UID]bool{}}
-	for {
-		underWay, err := r.step(ctx)
+	var underWay []*rebalance.Moving
+	for ctx.Err() == nil { // the ticker may fire together with Ctrl-C
+		var err error
+		underWay, err = r.step(ctx)
 		switch {
 		case err == nil && !r.begins && len(underWay) == 0:
 			return nil
@@ -211,10 +217,10 @@ func run(ctx context.Context, e executor, most int, show func(line string)) erro
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("stopped between moves; %s without a ready replacement yet", text.Count(len(underWay), "pod"))
 		case <-ticker.C:
 		}
 	}
+	return fmt.Errorf("stopped between moves; %s without a ready replacement yet", text.Count(len(underWay), "pod"))
 }
 
 // runner makes the moves of one run.

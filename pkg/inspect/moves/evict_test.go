@@ -21,6 +21,8 @@ import (
 type scripted struct {
 	results []result
 	calls   []string
+	// interrupt is called at each call, if it is set.
+	interrupt func(call int)
 }
 
 // result is a move under way, and whether the step began it.
@@ -34,6 +36,9 @@ type result struct {
 
 func (s *scripted) next(call string) result {
 	s.calls = append(s.calls, call)
+	if s.interrupt != nil {
+		s.interrupt(len(s.calls))
+	}
 	return s.results[min(len(s.calls), len(s.results))-1]
 }
 
@@ -112,6 +117,34 @@ func TestRun(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRun_Stopped has Ctrl-C before the first step, and while the first one is made, at which the next look is due.
+func TestRun_Stopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, tc := range []struct {
+			at   int
+			want string
+		}{
+			{0, "stopped between moves; 0 pods without a ready replacement yet"},
+			{1, "stopped between moves; 1 pod without a ready replacement yet"},
+		} {
+			for range 20 { // a select chooses at random
+				ctx, cancel := context.WithCancel(t.Context())
+				s := &scripted{results: []result{{underWay: "a", began: true}}, interrupt: func(call int) {
+					if call == tc.at {
+						time.Sleep(evictInterval)
+						cancel()
+					}
+				}}
+				s.interrupt(0)
+				if err := run(ctx, s, 2, nil); err == nil || err.Error() != tc.want || len(s.calls) != tc.at {
+					t.Fatalf("error %v after %q, want %s", err, s.calls, tc.want)
+				}
+				cancel()
+			}
+		}
+	})
 }
 
 // TestConfirm lets the executor cool nodes by the moves of the plan, or empty its node, and not both.

@@ -57,7 +57,7 @@ type server struct {
 	// sessionCordons were logged last.
 	sessionCordons []string
 
-	// stepped is when the leader's last step ended, in seconds since 1970; 0 without a leader here.
+	// stepped is when the leader's last step ended, or it began to lead, in seconds since 1970; 0 without a leader here.
 	stepped atomic.Int64
 }
 
@@ -119,6 +119,7 @@ func (s *server) elect(ctx context.Context, lead func(context.Context) error) er
 		defer cancel()
 		select {
 		case ctx := <-leading:
+			s.stepped.Store(s.clock.Now().Unix()) // the first step may never come
 			led <- lead(ctx)
 		case <-ctx.Done():
 			led <- nil
@@ -220,7 +221,7 @@ func (s *server) step(ctx context.Context, world *moves.World, executor *rebalan
 	if status.Stop != "" {
 		logger.V(4).Info("Nothing moves", "reason", status.Stop, "why", status.Why)
 	}
-	return nil
+	return status.CostError
 }
 
 // reload reads the configuration again. It keeps the last valid one.

@@ -3,6 +3,8 @@ package rebalancer
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,6 +16,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
+	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 )
@@ -25,7 +28,7 @@ func TestElect_LostLease(t *testing.T) {
 		client.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return down.Load(), nil, errors.New("connection refused")
 		})
-		s := &server{client: client, namespace: "ns", name: "rebalancer", identity: "a"}
+		s := &server{client: client, namespace: "ns", name: "rebalancer", identity: "a", clock: clock.RealClock{}}
 		time.AfterFunc(30*time.Second, func() { down.Store(true) })
 		var ended time.Time
 		err := s.elect(t.Context(), func(ctx context.Context) error {
@@ -50,7 +53,7 @@ func TestElect_LostLease(t *testing.T) {
 // TestElect_Ends ends by a signal, and by a leader that cannot lead.
 func TestElect_Ends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &server{client: fake.NewClientset(), namespace: "ns", name: "rebalancer", identity: "a"}
+		s := &server{client: fake.NewClientset(), namespace: "ns", name: "rebalancer", identity: "a", clock: clock.RealClock{}}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		led := false
@@ -60,6 +63,38 @@ func TestElect_Ends(t *testing.T) {
 		failed := errors.New("no load")
 		if err := s.elect(t.Context(), func(context.Context) error { return failed }); !errors.Is(err, failed) {
 			t.Errorf("error %v, want %v", err, failed)
+		}
+	})
+}
+
+// TestElect_Hangs leads, and never makes a step, as without permission to list an object. Ten minutes later it is not healthy.
+func TestElect_Hangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{
+			client: fake.NewClientset(), namespace: "ns", name: "rebalancer", identity: "a", clock: clock.RealClock{}, metrics: http.NotFoundHandler(),
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		began, ended := make(chan bool), make(chan error, 1)
+		go func() {
+			ended <- s.elect(ctx, func(ctx context.Context) error {
+				close(began)
+				<-ctx.Done()
+				return nil
+			})
+		}()
+		<-began
+		for _, want := range []int{http.StatusOK, http.StatusInternalServerError} {
+			answer := httptest.NewRecorder()
+			s.handler().ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, "/healthz", nil))
+			if answer.Code != want {
+				t.Errorf("/healthz: %d %s, want %d", answer.Code, answer.Body, want)
+			}
+			time.Sleep(10*time.Minute + time.Second)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
 		}
 	})
 }
