@@ -119,12 +119,16 @@ const (
 	Jobs              Protection = "Jobs"
 	SystemPriority    Protection = "SystemPriority"
 	SystemNamespace   Protection = "SystemNamespace"
+	// OtherControllers protects pods of controllers that may not create them again: all but ReplicaSets, StatefulSets and
+	// ReplicationControllers.
+	OtherControllers Protection = "OtherControllers"
 )
 
 // Protections returns the protections that can be turned off.
 func Protections() []Protection {
 	return []Protection{
 		Evacuations, LocalStorage, PersistentVolumes, ResourceClaims, SingleReplicas, Jobs, SystemPriority, SystemNamespace,
+		OtherControllers,
 	}
 }
 

@@ -216,10 +216,7 @@ func TestMake_Stays(t *testing.T) {
 		return func(f *fixture) { f.pods["web-1"].OwnerReferences[0].Kind = kind }
 	}
 	restarts := func(p corev1.RestartPolicy) func(*fixture) {
-		return func(f *fixture) {
-			ofKind("Workflow")(f)
-			f.pods["web-1"].Spec.RestartPolicy = p
-		}
+		return func(f *fixture) { f.pods["web-1"].Spec.RestartPolicy = p }
 	}
 	condition := func(c corev1.PodConditionType) func(*fixture) {
 		return func(f *fixture) {
@@ -278,10 +275,13 @@ func TestMake_Stays(t *testing.T) {
 		{name: "claims", change: func(f *fixture) {
 			f.pods["web-1"].Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
 		}, want: "ResourceClaims"},
-		{name: "Job", change: ofKind("Job"), want: "Jobs", unprotected: rebalancer.Jobs},
+		{name: "Job", change: ofKind("Job"), want: "Jobs"},
 		{name: "never restarted", change: restarts(corev1.RestartPolicyNever), want: "Jobs", unprotected: rebalancer.Jobs},
 		{name: "restarted on failure", change: restarts(corev1.RestartPolicyOnFailure), want: "Jobs"},
 		{name: "always restarted", change: restarts(corev1.RestartPolicyAlways)},
+		{name: "StatefulSet", change: ofKind("StatefulSet")},
+		{name: "ReplicationController", change: ofKind("ReplicationController")},
+		{name: "another controller", change: ofKind("Workflow"), want: "OtherControllers", unprotected: rebalancer.OtherControllers},
 		{name: "system-critical", change: func(f *fixture) { f.pods["web-1"].Spec.Priority = ptr.To[int32](2_000_000_000) },
 			want: "SystemPriority", unprotected: rebalancer.SystemPriority},
 		{name: "highest priority of users", change: func(f *fixture) { f.pods["web-1"].Spec.Priority = ptr.To[int32](1_000_000_000) }},

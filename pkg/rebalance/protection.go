@@ -131,6 +131,8 @@ func protected(pod *corev1.Pod, owner *metav1.OwnerReference, by rebalancer.Prot
 		return priorityOf(pod) >= systemCriticalPriority
 	case rebalancer.SystemNamespace:
 		return pod.Namespace == metav1.NamespaceSystem
+	case rebalancer.OtherControllers:
+		return controllers[owner.Kind] == nil
 	}
 	return false
 }
@@ -164,7 +166,7 @@ func isEvacuating(pod *corev1.Pod) bool {
 // survives reports whether the protection is pointless for the pod: it runs, with its storage, until its replacement does.
 func survives(pod *corev1.Pod, by rebalancer.Protection) bool {
 	spared := []rebalancer.Protection{
-		rebalancer.LocalStorage, rebalancer.PersistentVolumes, rebalancer.SingleReplicas, rebalancer.Jobs,
+		rebalancer.LocalStorage, rebalancer.PersistentVolumes, rebalancer.SingleReplicas, rebalancer.Jobs, rebalancer.OtherControllers,
 	}
 	return isEvacuated(pod) && slices.Contains(spared, by)
 }

@@ -48,6 +48,7 @@ func reasons() map[rebalance.Reason]string {
 		"Evacuations":              "moved by another component, such as KubeVirt",
 		"Jobs":                     "pod of a Job, or not restarted after it ends",
 		"LocalStorage":             "local storage",
+		"OtherControllers":         "controller that may not create it again",
 		"PersistentVolumes":        "persistent volumes",
 		"ResourceClaims":           "resource claims",
 		"SingleReplicas":           "only replica of its workload",
