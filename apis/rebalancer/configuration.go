@@ -119,8 +119,8 @@ const (
 	Jobs              Protection = "Jobs"
 	SystemPriority    Protection = "SystemPriority"
 	SystemNamespace   Protection = "SystemNamespace"
-	// OtherControllers protects pods of controllers that may not create them again: all but ReplicaSets, StatefulSets and
-	// ReplicationControllers.
+	// OtherControllers protects pods of controllers that may not create them again: all but ReplicaSets, StatefulSets,
+	// ReplicationControllers and Jobs.
 	OtherControllers Protection = "OtherControllers"
 )
 

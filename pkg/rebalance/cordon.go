@@ -140,7 +140,8 @@ func (h *History) emptying() *Cordon {
 
 // empties reports whether any process empties the node now.
 func (h *History) empties(node string) bool {
-	return slices.ContainsFunc(slices.Concat(h.cordons, h.session), func(c *Cordon) bool { return c.Node == node && c.Emptied.IsZero() })
+	is := func(c *Cordon) bool { return c.Node == node && c.Emptied.IsZero() }
+	return slices.ContainsFunc(h.cordons, is) || slices.ContainsFunc(h.session, is)
 }
 
 // lastEmptied returns the node that was emptied last; nil if there is none. For a minute, it skips nodes after a failure.
@@ -241,7 +242,11 @@ func (e *Executor) goOn(ctx context.Context, s *Status, c *Cordon, holds bool) (
 		if err := e.save(ctx); err != nil {
 			return err
 		}
-		e.Observer.Freed(c, NodeEmptied, "All of its pods were moved. It stays cordoned")
+		why := "All of its pods were moved. It stays cordoned"
+		if !e.Session {
+			why += " until the cluster needs room. Before maintenance, remove its annotation " + CordonAnnotation
+		}
+		e.Observer.Freed(c, NodeEmptied, why)
 	case len(f.Moves) > 0:
 		s.Began, err = e.move(ctx, &f.Moves[0])
 	}

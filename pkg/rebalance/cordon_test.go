@@ -22,6 +22,8 @@ const (
 	cordoned   = `set a to "2026-01-02T03:00:00Z"`
 	uncordoned = `set a to ""`
 	begun      = "NodeCordoned a: It is emptied, because the load is low. Pods to move: 1"
+	isEmptied  = "NodeEmptied a: All of its pods were moved. It stays cordoned until the cluster needs room. Before maintenance, remove its " +
+		"annotation rebalancer.plimsoll.io/cordoned"
 )
 
 // newIdleWorld has the load of idle. Node a can be emptied of web-1.
@@ -52,7 +54,7 @@ func emptied(t *testing.T) *world {
 	w.wants("save", "Landed web-1") // the old pod still ends
 	w.end("web-1")
 	w.done = nil
-	want := []string{"save", "NodeEmptied a: All of its pods were moved. It stays cordoned"}
+	want := []string{"save", isEmptied}
 	if _, err := w.Step(t.Context(), false); err != nil || !slices.Equal(w.done, want) { // it does not wait for a refresh
 		t.Errorf("it did %q with error %v, want %q", w.done, err, want)
 	}
@@ -589,7 +591,7 @@ func TestExecutor_KilledWhileEmptying(t *testing.T) {
 		w.end("web-1")
 		w.pods["web-1"] = w.pods["web-2"] // for its labels
 		w.replace("web-1", "b", true)
-		w.wants("save", "Landed web-1", "save", "NodeEmptied a: All of its pods were moved. It stays cordoned")
+		w.wants("save", "Landed web-1", "save", isEmptied)
 	})
 }
 

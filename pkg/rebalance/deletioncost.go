@@ -97,7 +97,7 @@ func costOn(n *Node, current string) string {
 	return strconv.Itoa(cost)
 }
 
-// writeCosts writes deletion costs that must change, up to maxCosts. A pod whose cost is refused stays as it is for a while, and does
+// writeCosts writes deletion costs that must change, up to maxCosts. A pod whose cost is refused is left out for a while, and does
 // not stop the others.
 func (e *Executor) writeCosts(ctx context.Context, s *Status) error {
 	if s.Stop != "" || e.Config.Mode != rebalancer.DeletionCost {

@@ -122,7 +122,7 @@ type Status struct {
 	// UnderWay are the moves without a ready replacement, oldest first.
 	UnderWay []*Moving
 	// Costs are the deletion costs that the step wrote, or that a preview would write. CostPods is the number of pods that had one.
-	// CostError joins the errors of those that were refused.
+	// CostError joins the errors of refused ones.
 	Costs     []Cost
 	CostPods  int
 	CostError error
@@ -662,8 +662,8 @@ func (e *Executor) outcome(m *Moving, pods []*corev1.Pod, now time.Time) *Record
 	if moved != nil && e.migrates(moved) {
 		m.Evacuates, timeout = true, max(timeout, longestEvacuation) // the answer may be lost
 	}
-	if moved != nil && moved.DeletionTimestamp != nil && replacement == nil {
-		m.Ending = max(0, min(since, moved.DeletionTimestamp.Sub(m.Began), longestEnding))
+	if replacement == nil {
+		m.waitFor(moved, now)
 	}
 	r := &Record{Moving: *m, Ended: now}
 	if moved != nil && moved.DeletionTimestamp == nil && !m.Evacuates { // it was not evicted
@@ -685,6 +685,13 @@ func (e *Executor) outcome(m *Moving, pods []*corev1.Pod, now time.Time) *Record
 		r.Outcome = NotReady
 	}
 	return r
+}
+
+// waitFor extends the move while the moved pod ends. The pod may be nil.
+func (m *Moving) waitFor(moved *corev1.Pod, now time.Time) {
+	if moved != nil && moved.DeletionTimestamp != nil {
+		m.Ending = max(0, min(now.Sub(m.Began), moved.DeletionTimestamp.Sub(m.Began), longestEnding))
+	}
 }
 
 // migrates reports whether another component moves the pod now. A tenant can write the annotations, so they need a permission.

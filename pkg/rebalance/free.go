@@ -296,7 +296,7 @@ func isControlPlane(node *corev1.Node) bool {
 
 // addPods adds the node's pods that must move, those of higher priority first. It returns the first pod that must stay, and why.
 func (p *planner) addPods(c *freeCandidate) (pod string, reason Reason) {
-	minAge := max(p.c.MinPodAge.Duration, 2*windowOf(p.Load))
+	minAge := max(p.c.MinPodAge.Duration, 2*WindowOf(p.Load))
 	for _, of := range c.info.GetPods() {
 		moved := candidate{pod: of.GetPod()}
 		if podusage.HasEnded(moved.pod) {

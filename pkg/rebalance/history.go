@@ -32,7 +32,7 @@ type History struct {
 	underWay map[types.UID]*Moving
 	// refused has the pods whose eviction was refused, and until when they stay.
 	refused map[types.UID]time.Time
-	// costRefused has the pods whose deletion cost was refused, and until when it stays as it is.
+	// costRefused has the pods whose deletion cost was refused, and until when none is written.
 	costRefused map[types.UID]time.Time
 	// tried has the pods whose simulation found no good move, and until when others are tried first.
 	tried map[types.UID]time.Time
@@ -255,7 +255,7 @@ func (h *History) refuse(pod types.UID, now time.Time) {
 	h.refused[pod] = now.Add(firstBar)
 }
 
-// refuseCost keeps the deletion cost of the pod as it is for a while.
+// refuseCost writes no deletion cost of the pod for a while.
 func (h *History) refuseCost(pod types.UID, now time.Time) {
 	if h.costRefused == nil {
 		h.costRefused = map[types.UID]time.Time{}

@@ -99,8 +99,8 @@ func Look(ctx context.Context, s *sim.Scheduler, r explain.LoadReader, c *rebala
 	return nodes, nil
 }
 
-// windowOf returns the longest window of load that the plugin reads.
-func windowOf(r explain.LoadReader) time.Duration {
+// WindowOf returns the longest window of load that the plugin reads.
+func WindowOf(r explain.LoadReader) time.Duration {
 	longest := time.Duration(0)
 	for of := range load.ResourceCount {
 		longest = max(longest, r.Reader().Model(of).Config().Window)

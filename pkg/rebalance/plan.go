@@ -288,7 +288,7 @@ func (p *planner) countMoves() map[types.UID]bool {
 	for i := range p.history.records {
 		r := &p.history.records[i]
 		moved[r.UID] = true
-		if r.Node != "" && p.Now.Sub(r.Ended) < windowOf(p.Load) {
+		if r.Node != "" && p.Now.Sub(r.Ended) < WindowOf(p.Load) {
 			p.add(r.Node, r.Beyond)
 		}
 	}
@@ -318,7 +318,7 @@ func (p *planner) workload(name string) *replicas {
 	return p.workloads[name]
 }
 
-// countMissing counts the pods that controllers want and could not create, for example beyond a quota. Moves under way have counted.
+// countMissing counts the pods that controllers want and could not create, such as beyond a quota. Moves under way have counted.
 func (p *planner) countMissing() {
 	underWay := map[types.UID]int{}
 	for _, m := range p.history.underWay {
@@ -376,7 +376,7 @@ func (p *planner) leftThisHour() int {
 // isResting reports whether the load does not show the node's last move yet.
 func (p *planner) isResting(node string) bool {
 	past := p.history.nodes[node]
-	if past != nil && !past.moved.IsZero() && p.byName[node].End.Sub(past.moved) < windowOf(p.Load) {
+	if past != nil && !past.moved.IsZero() && p.byName[node].End.Sub(past.moved) < WindowOf(p.Load) {
 		return true
 	}
 	for _, m := range p.history.underWay {
@@ -427,7 +427,7 @@ func (p *planner) cool(ctx context.Context, source *Node) (moved bool, err error
 // good move in the last minutes go last.
 func (p *planner) candidates(source *Node, info fwk.NodeInfo, resource load.Resource) []candidate {
 	var found []candidate
-	minAge := max(p.c.MinPodAge.Duration, 2*windowOf(p.Load))
+	minAge := max(p.c.MinPodAge.Duration, 2*WindowOf(p.Load))
 	view := p.Load.Reader().Model(resource).View(p.look.state)
 	for _, l := range view.Pods(info) {
 		usage := l.Resources[resource].Usage

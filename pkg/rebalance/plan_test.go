@@ -275,7 +275,7 @@ func TestMake_Stays(t *testing.T) {
 		{name: "claims", change: func(f *fixture) {
 			f.pods["web-1"].Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
 		}, want: "ResourceClaims"},
-		{name: "Job", change: ofKind("Job"), want: "Jobs"},
+		{name: "Job", change: ofKind("Job"), want: "Jobs", unprotected: rebalancer.Jobs},
 		{name: "never restarted", change: restarts(corev1.RestartPolicyNever), want: "Jobs", unprotected: rebalancer.Jobs},
 		{name: "restarted on failure", change: restarts(corev1.RestartPolicyOnFailure), want: "Jobs"},
 		{name: "always restarted", change: restarts(corev1.RestartPolicyAlways)},

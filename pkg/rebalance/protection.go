@@ -132,7 +132,7 @@ func protected(pod *corev1.Pod, owner *metav1.OwnerReference, by rebalancer.Prot
 	case rebalancer.SystemNamespace:
 		return pod.Namespace == metav1.NamespaceSystem
 	case rebalancer.OtherControllers:
-		return controllers[owner.Kind] == nil
+		return controllers[owner.Kind] == nil && owner.Kind != "Job" // which is protected by Jobs
 	}
 	return false
 }

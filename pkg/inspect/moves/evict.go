@@ -82,11 +82,8 @@ func Evict(ctx context.Context, c *live.Connection, r Request, e Eviction) error
 		return fmt.Errorf("no pod moves (%s): %s", status.Stop, status.Why)
 	}
 	report.add(status)
-	if confirmed, err := e.Confirm(report); err != nil || !confirmed || len(report.Moves) == 0 && report.EmptiesNode() == "" {
+	if confirmed, err := e.confirm(ctx, report); err != nil || !confirmed {
 		return err
-	}
-	if ctx.Err() != nil {
-		return errors.New("stopped; no pod was moved")
 	}
 	confirm(executor, status.Plan)
 	if len(report.Moves) == 0 {
@@ -96,7 +93,24 @@ func Evict(ctx context.Context, c *live.Connection, r Request, e Eviction) error
 			stop: func() { configuration.Paused = true }, show: e.Progress,
 		}.run(ctx)
 	}
-	return run(ctx, refreshed{executor, refreshing(world, executor)}, len(report.Moves), e.Progress)
+	err = run(ctx, refreshed{executor, refreshing(world, executor)}, len(report.Moves), e.Progress)
+	if _, remembers := store.(*kube.Store); !remembers {
+		e.Progress(fmt.Sprintf("The load shows these moves in full after %v. Wait so long before the next run: it does not know them",
+			rebalance.WindowOf(world.cluster.Load)))
+	}
+	return err
+}
+
+// confirm reports whether to make the moves of the plan, if it has any.
+func (e *Eviction) confirm(ctx context.Context, r *Report) (bool, error) {
+	confirmed, err := e.Confirm(r)
+	if err != nil || !confirmed || len(r.Moves) == 0 && r.EmptiesNode() == "" {
+		return false, err
+	}
+	if ctx.Err() != nil { // the answer came after Ctrl-C
+		return false, errors.New("stopped; no pod was moved")
+	}
+	return true, nil
 }
 
 // confirm lets the executor make the moves of the plan. Without any, it may empty the plan's node.

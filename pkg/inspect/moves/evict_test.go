@@ -119,7 +119,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestRun_Stopped has Ctrl-C before the first step, and while the first one is made, at which the next look is due.
+// TestRun_Stopped has Ctrl-C before the first step, and during it. The ticker fires at the same time.
 func TestRun_Stopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tc := range []struct {
@@ -145,6 +145,23 @@ func TestRun_Stopped(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestEviction_Confirm is interrupted at the question, and then confirmed.
+func TestEviction_Confirm(t *testing.T) {
+	e := Eviction{Confirm: func(*Report) (bool, error) { return true, nil }}
+	r := &Report{Moves: make([]Move, 1)}
+	if confirmed, err := e.confirm(t.Context(), r); err != nil || !confirmed {
+		t.Errorf("it is confirmed: %t, with error %v", confirmed, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if confirmed, err := e.confirm(ctx, r); confirmed || err == nil || err.Error() != "stopped; no pod was moved" {
+		t.Errorf("after Ctrl-C it is confirmed: %t, with error %v", confirmed, err)
+	}
+	if confirmed, err := e.confirm(t.Context(), &Report{}); err != nil || confirmed {
+		t.Errorf("without a move it is confirmed: %t, with error %v", confirmed, err)
+	}
 }
 
 // TestConfirm lets the executor cool nodes by the moves of the plan, or empty its node, and not both.

@@ -57,7 +57,8 @@ type server struct {
 	// sessionCordons were logged last.
 	sessionCordons []string
 
-	// stepped is when the leader's last step ended, or it began to lead, in seconds since 1970; 0 without a leader here.
+	// stepped is when the leader's last step ended, in seconds since 1970. Before the first, it is when this process began to lead;
+	// 0 if it does not.
 	stepped atomic.Int64
 }
 
