@@ -4,8 +4,10 @@ package podname
 const (
 	// Letters are the characters of hashes and of random suffixes: those of k8s.io/apimachinery/pkg/util/rand.
 	Letters = "bcdfghjklmnpqrstvwxz2456789"
-	// MinHash and MaxHash bound the length of a Deployment's hash in the names of its ReplicaSets.
-	MinHash, MaxHash = 6, 10
+	// MinHash is the minimum length of a Deployment's hash in the names of its ReplicaSets.
+	MinHash = 6
+	// MaxHash is the maximum length.
+	MaxHash = 10
 	// TimeDigits is the length of a CronJob's time in the names of its Jobs: minutes since 1970.
 	TimeDigits = 8
 )
