@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// driftWeight is the weight of each step against all earlier ones in the exponentially weighted mean of a node's drift.
+// driftWeight is the weight of each step against all earlier steps in the exponentially weighted mean of a node's drift.
 const driftWeight = 0.5
 
 // Trail keeps the last five means of one resource of one node over one window, to compute its drift. The zero value is
 // empty.
 type Trail struct {
-	// points end with the latest. There are many trails: a point that ends in 1970 is empty, so that no count is needed.
+	// points end with the latest. A point that ends in 1970 is empty: this saves a count in many trails.
 	points [5]trailPoint
 }
 
@@ -23,7 +23,7 @@ type trailPoint struct {
 	mean float64
 }
 
-// Add stores the mean of a window that ends at end, unless a stored window ends as late.
+// Add stores the mean of a window that ends at end, unless a stored window ends then or later.
 func (t *Trail) Add(end time.Time, mean float64) {
 	last := len(t.points) - 1
 	if at := end.UnixNano(); at > t.points[last].end {
@@ -51,10 +51,10 @@ func (t *Trail) Drift() float64 {
 	return drift
 }
 
-// State says how far the load of a node is known.
+// State says whether the load of a node is known and trusted.
 type State uint8
 
-// The states, and their number. Better known is greater.
+// The states, worst first, and their number.
 const (
 	// Absent means that nothing was measured.
 	Absent State = iota
@@ -80,9 +80,9 @@ type Trust struct {
 	DriftTolerance float64
 }
 
-// Expiry is the maximal age of a trusted measurement: the time of a move by DriftTolerance, at most MaxAge.
+// Expiry is the maximum age of a trusted measurement: the time in which load changes by DriftTolerance, at most MaxAge.
 // drift is in fractions of capacity per minute, and lag is the age when the measurement was read.
-// It is at least lag plus two refresh intervals, for one refresh may fail.
+// It is at least lag plus two refresh intervals, because one refresh may fail.
 func (t Trust) Expiry(drift float64, lag time.Duration) time.Duration {
 	if drift <= 0 {
 		return t.MaxAge
@@ -106,11 +106,11 @@ func (t Trust) Loosest(other Trust) Trust {
 	}
 }
 
-// Requirements are what a reader of load needs to be read, and how often.
+// Requirements lists what a source must read for a reader of load, and how often.
 type Requirements struct {
-	// Windows are the spans that means and deviations are taken over.
+	// Windows are the windows of means and deviations.
 	Windows []time.Duration
-	// Quantiles are those of utilization, which a source may not have.
+	// Quantiles are quantiles of utilization, which a source may not have.
 	Quantiles []Quantile
 	// Metrics are the PromQL expressions of node metrics.
 	Metrics []string

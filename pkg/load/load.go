@@ -26,14 +26,14 @@ func (r Resource) String() string {
 }
 
 // Stat is the mean and standard deviation of a resource's utilization over a window, as fractions of capacity.
-// The zero value is "not known".
+// The zero value is unknown.
 type Stat struct {
 	Mean float64
-	// StdDev is NaN where the mean was measured and the deviation was not.
+	// StdDev is NaN if only the mean was measured.
 	StdDev float64
-	// Span is what was really measured over, where that is not the sample's window; otherwise 0.
+	// Span is the measured time, if it is not the sample's window; otherwise 0.
 	Span time.Duration
-	// Known tells a measured value from an absent one. A deviation without a mean is not a value.
+	// Known reports whether Mean was measured.
 	Known bool
 }
 
@@ -50,20 +50,20 @@ type Quantile struct {
 	Fraction float64
 }
 
-// Sample is what a source measured of one node over one window.
+// Sample is a source's measurement of one node over one window.
 type Sample struct {
 	// Node is the name of the Node object.
 	Node string
-	// Window is the span that was measured; 0 is a sample of the moment.
+	// Window is the measured time; 0 for a momentary sample.
 	Window time.Duration
-	// Fraction is that of the Quantile over Window that each Stat.Mean is; 0 for a mean.
+	// Fraction is the Quantile's, if each Stat.Mean is a quantile over Window; 0 for a mean.
 	Fraction float64
-	// End is the moment the window ends at: the time of the newest value in it, not of the query.
+	// End is the end of the window: the time of the newest value in it, not of the query.
 	End   time.Time
 	Stats Stats
 }
 
-// Rejection is the reason for which a measured value is not believed.
+// Rejection is the reason why a measured value is rejected or changed.
 type Rejection string
 
 const (
@@ -73,11 +73,10 @@ const (
 	RejectedNotANumber Rejection = "NotANumber"
 	// RejectedNegative is a value below zero.
 	RejectedNegative Rejection = "Negative"
-	// ClampedAboveCapacity is a mean above 1. It is read as 1: the node is hot, or its source is miscalibrated.
-	// Neither should get a pod.
+	// ClampedAboveCapacity is a mean above 1, which becomes 1. The node is hot or its source is wrong: neither should get a pod.
 	ClampedAboveCapacity Rejection = "AboveCapacity"
-	// ClampedFromTheFuture is a sample whose window ends later than the moment it was read, by more than clocks may differ. It
-	// is read as of that moment.
+	// ClampedFromTheFuture is a sample that ends after the time it was read, by more than clocks may differ. That time becomes its
+	// End.
 	ClampedFromTheFuture Rejection = "FromTheFuture"
 )
 
@@ -86,8 +85,8 @@ func Rejections() []Rejection {
 	return []Rejection{RejectedNotANumber, RejectedNegative, ClampedAboveCapacity, ClampedFromTheFuture}
 }
 
-// Checked returns the statistic as it may be used, and the reason where it differs from what was given. An impossible mean
-// makes the whole statistic unknown, an impossible deviation makes only the deviation unknown.
+// Checked returns the usable statistic, and the reason if it differs from s. An impossible mean makes the whole statistic unknown.
+// An impossible deviation makes only the deviation unknown.
 func (s Stat) Checked() (Stat, Rejection) {
 	if !s.Known {
 		return Stat{}, Accepted

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// MetricValue is the latest value of one node metric of one node. Node metrics are the operator's own: PromQL expressions
-// with one value per node.
+// MetricValue is the latest value of one node metric of one node. A node metric is a configured PromQL expression with one value
+// per node.
 type MetricValue struct {
 	Value float64
-	// End is the moment the value is of, never later than the moment it was read.
+	// End is the time of the value, never later than the time it was read.
 	End time.Time
 }
 
@@ -21,8 +21,9 @@ type MetricColumn struct {
 	// cells holds the values of all metrics by row, from this metric's first cell on. stride is the number of metrics.
 	cells  []metricCell
 	stride int
+	// newest is the latest end, in nanoseconds since 1970.
 	newest int64
-	// lowest and highest are NaN where there is no value.
+	// lowest and highest are NaN if there is no value.
 	lowest, highest float64
 }
 
@@ -32,8 +33,7 @@ type metricCell struct {
 	end   int64
 }
 
-// newColumns returns a column for each metric. A node's values of all metrics are adjacent in memory, for they are read
-// together.
+// newColumns returns a column for each metric. A node's values are adjacent in memory, because they are read together.
 func newColumns(index *Index, metrics map[string]MetricTable) map[string]*MetricColumn {
 	columns := make(map[string]*MetricColumn, len(metrics))
 	cells := make([]metricCell, index.Len()*len(metrics))
@@ -60,7 +60,7 @@ func newColumns(index *Index, metrics map[string]MetricTable) map[string]*Metric
 	return columns
 }
 
-// Row returns the value in a row and its moment, in nanoseconds since 1970. Without value, end is 0.
+// Row returns the value in a row and its end, in nanoseconds since 1970. Without a value, end is 0.
 func (c *MetricColumn) Row(row int) (value float64, end int64) {
 	if i := row * c.stride; i < len(c.cells) {
 		return c.cells[i].value, c.cells[i].end
@@ -68,10 +68,10 @@ func (c *MetricColumn) Row(row int) (value float64, end int64) {
 	return 0, 0
 }
 
-// Newest is the latest moment that any value is of, in nanoseconds since 1970; 0 where there is no value.
+// Newest is the latest end of any value, in nanoseconds since 1970; 0 if there is no value.
 func (c *MetricColumn) Newest() int64 { return c.newest }
 
-// Range returns the lowest and the highest of all values, and whether there are any.
+// Range returns the lowest and the highest value, and whether there are values.
 func (c *MetricColumn) Range() (lowest, highest float64, ok bool) {
 	return c.lowest, c.highest, c.newest != 0
 }

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// Publisher hands the latest Snapshot from a refresh to all decisions. It is safe for concurrent use; Latest never waits.
+// Publisher passes the latest Snapshot from a refresh to all decisions. It is safe for concurrent use; Latest never waits.
 // Use NewPublisher.
 type Publisher struct {
 	latest atomic.Pointer[Snapshot]
@@ -52,5 +52,5 @@ func (p *Publisher) Published() <-chan struct{} {
 	return p.published
 }
 
-// Latest returns the snapshot published last.
+// Latest returns the last published snapshot.
 func (p *Publisher) Latest() *Snapshot { return p.latest.Load() }

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// Measurement is the latest believed statistic of one resource of one node.
+// Measurement is the latest accepted statistic of one resource of one node.
 type Measurement struct {
 	Stat
-	// Window is the span that was measured; 0 is a measurement of the moment.
+	// Window is the measured time; 0 for a momentary measurement.
 	Window time.Duration
-	// End is the moment the window ends at, never later than the moment it was read.
+	// End is the end of the window, never later than the time it was read.
 	End time.Time
-	// Lag is how long after End the measurement was last read: up to a scrape interval of the source.
+	// Lag is the time from End until the measurement was last read: up to a scrape interval of the source.
 	Lag time.Duration
-	// Drift is how fast the mean moves, in fractions of capacity per minute.
+	// Drift is how fast the mean changes, in fractions of capacity per minute.
 	Drift float64
 }
 
-// FreshUntil is the last moment at which the measurement is trusted.
+// FreshUntil is the time until which the measurement is trusted.
 func (m *Measurement) FreshUntil(t Trust) time.Time { return m.End.Add(t.Expiry(m.Drift, m.Lag)) }
 
-// State is the measurement's state at the given moment.
+// State is the measurement's state at a time.
 func (m *Measurement) State(now time.Time, t Trust) State {
 	switch {
 	case !m.Known:
@@ -32,17 +32,17 @@ func (m *Measurement) State(now time.Time, t Trust) State {
 	return Fresh
 }
 
-// NodeLoad is what was measured of one node over one window, by Resource. Each resource has an age of its own, for a source
-// may answer for one of them alone.
+// NodeLoad has the measurements of one node over one window, by Resource. Their ages may differ, because a source may answer for
+// one resource only.
 type NodeLoad [ResourceCount]Measurement
 
-// Index numbers a set of nodes: each has one row, always the same. It is immutable.
+// Index assigns each of a set of nodes a row. It is immutable.
 type Index struct {
 	names []string
 	rows  map[string]int
 }
 
-// NewIndex returns an index of the nodes, by name of the Node object. It keeps the slice, which must not change any more.
+// NewIndex returns an index of the nodes, by name of the Node object. It keeps the slice, which must not be changed afterwards.
 func NewIndex(names []string) *Index {
 	x := &Index{names: names, rows: make(map[string]int, len(names))}
 	for row, name := range names {
@@ -66,7 +66,7 @@ type Table struct {
 	nodes []NodeLoad
 }
 
-// NewTable returns a table with the load of each node of the index. The zero NodeLoad is not measured.
+// NewTable returns a table with the load of each node of the index. The zero NodeLoad is unmeasured.
 func NewTable(index *Index, loadOf func(node string) NodeLoad) *Table {
 	t := &Table{index: index, nodes: make([]NodeLoad, index.Len())}
 	for row, name := range index.names {
@@ -75,13 +75,13 @@ func NewTable(index *Index, loadOf func(node string) NodeLoad) *Table {
 	return t
 }
 
-// Index numbers the table's nodes.
+// Index has the rows of the table's nodes.
 func (t *Table) Index() *Index { return t.index }
 
-// Row returns the load in a row of the table's Index. It is the table's own: it must not be changed.
+// Row returns the load in a row of the table's Index: the table's entry, not a copy. It must not be changed.
 func (t *Table) Row(row int) *NodeLoad { return &t.nodes[row] }
 
-// Node returns the load of the named node; the zero NodeLoad says that nothing is known.
+// Node returns the load of the named node; the zero NodeLoad if it is unknown.
 func (t *Table) Node(name string) NodeLoad {
 	if row, ok := t.index.Row(name); ok {
 		return t.nodes[row]
@@ -89,7 +89,7 @@ func (t *Table) Node(name string) NodeLoad {
 	return NodeLoad{}
 }
 
-// Snapshot holds the nodes' load at one moment: by window, by quantile, and the node metrics. It is immutable.
+// Snapshot holds the nodes' load after a refresh, by window and by quantile, and their node metrics. It is immutable.
 type Snapshot struct {
 	index     *Index
 	tables    map[time.Duration]*Table
@@ -99,11 +99,10 @@ type Snapshot struct {
 	unmeasured *Table
 }
 
-// NewSnapshot returns a snapshot of one table per window and one table per node metric, by its PromQL expression. All tables
-// have the nodes of index; a metric's values of other nodes are left out. It keeps the map of tables, which must not change
-// any more.
+// NewSnapshot returns a snapshot of tables by window, and of node metrics by PromQL expression. All tables have the nodes of index.
+// Values of other nodes are left out. It keeps the map of tables, which must not be changed afterwards.
 //
-// Snapshots of the same nodes should be made with the same index: what readers keep by row stays valid then.
+// Use the same index for snapshots of the same nodes, because readers keep data by row.
 func NewSnapshot(index *Index, tables map[time.Duration]*Table, metrics map[string]MetricTable) *Snapshot {
 	return &Snapshot{
 		index: index, tables: tables, columns: newColumns(index, metrics),
@@ -111,12 +110,12 @@ func NewSnapshot(index *Index, tables map[time.Duration]*Table, metrics map[stri
 	}
 }
 
-// With maps every table through change and adds nodes. An added node is measured as the zero NodeLoad. The Fraction of a mean is 0.
+// With maps every table through change and adds nodes, which change gets as the zero NodeLoad. The Fraction of a mean is 0.
 // Node metrics do not change.
 func (s *Snapshot) With(added []string, change func(of Quantile, node string, measured NodeLoad) NodeLoad) *Snapshot {
 	index := s.index
 	if len(added) > 0 {
-		index = NewIndex(slices.Concat(index.names, added)) // rows, which columns are read by, stay
+		index = NewIndex(slices.Concat(index.names, added)) // keeps the rows of s, by which columns are read
 	}
 	changed := func(of Quantile, table *Table) *Table {
 		return NewTable(index, func(node string) NodeLoad { return change(of, node, table.Node(node)) })
@@ -133,10 +132,10 @@ func (s *Snapshot) With(added []string, change func(of Quantile, node string, me
 	return with
 }
 
-// Index numbers the nodes of all tables and columns of the snapshot.
+// Index has the rows of the nodes in all tables and columns of the snapshot.
 func (s *Snapshot) Index() *Index { return s.index }
 
-// Over returns the load over the given window. A window that is not read has a table in which nothing is known.
+// Over returns the load over the window. A window that is not read has a table without measurements.
 func (s *Snapshot) Over(window time.Duration) *Table {
 	if t, ok := s.tables[window]; ok {
 		return t
@@ -144,16 +143,16 @@ func (s *Snapshot) Over(window time.Duration) *Table {
 	return s.unmeasured
 }
 
-// WithQuantiles returns the snapshot with one table per quantile, with quantiles as means. All tables have the nodes of Index.
-// It keeps the map, which must not change any more.
+// WithQuantiles returns the snapshot with a table for each quantile, whose means are the quantiles. All tables have the nodes of
+// Index. It keeps the map, which must not be changed afterwards.
 func (s *Snapshot) WithQuantiles(tables map[Quantile]*Table) *Snapshot {
 	with := *s
 	with.quantiles = tables
 	return &with
 }
 
-// Quantile returns the quantile's table, whose means are the quantiles. A quantile that is not read has a table in which nothing is
-// known.
+// Quantile returns the quantile's table, whose means are the quantiles. A quantile that is not read has a table without
+// measurements.
 func (s *Snapshot) Quantile(q Quantile) *Table {
 	if t, ok := s.quantiles[q]; ok {
 		return t
