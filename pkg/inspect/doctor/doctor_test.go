@@ -269,9 +269,11 @@ func TestWaitingChecks(t *testing.T) {
 		}
 	}
 	refused := looked(30*time.Minute, corev1.PodReasonUnschedulable)
-	withClaim := func(p *corev1.Pod) {
-		p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}}}
+	withVolume := func(of corev1.VolumeSource) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{{VolumeSource: of}} }
 	}
+	withClaim := withVolume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}})
+	nominated := func(p *corev1.Pod) { p.Status.NominatedNodeName = "n" }
 	placed := func(ago time.Duration) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { looked(ago, "")(p); p.Spec.NodeName = "n" }
 	}
@@ -320,6 +322,23 @@ func TestWaitingChecks(t *testing.T) {
 		{"our scheduler hangs amid a burst", []*corev1.Pod{pod("a", "plimsoll", time.Hour, nil), pod("b", "plimsoll", time.Hour, refused)},
 			true, Error, []string{"looked at no pod for 30m0s", "it hangs"}},
 		{"a pod whose volume is slow", []*corev1.Pod{pod("a", "plimsoll", time.Hour, withClaim), pod("b", "plimsoll", time.Hour, refused)}, true, OK, nil},
+		{"a pod whose ephemeral volume is slow", []*corev1.Pod{
+			pod("a", "plimsoll", time.Hour, withVolume(corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}})), pod("b", "plimsoll", time.Hour, refused),
+		}, true, OK, nil},
+		{"a pod whose resource claim does not exist", []*corev1.Pod{
+			pod("a", "plimsoll", time.Hour, func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }),
+			pod("b", "plimsoll", time.Hour, refused),
+		}, true, OK, nil},
+		{"our scheduler hangs, and a pod has a volume without a claim", []*corev1.Pod{
+			pod("a", "plimsoll", time.Hour, withVolume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})), pod("b", "plimsoll", time.Hour, refused),
+		}, true, Error, []string{"looked at no pod for 30m0s"}},
+		{"a pod that waits for its volume on a node", []*corev1.Pod{pod("a", "plimsoll", time.Minute, nominated)}, true, OK, []string{"1 pod for other reasons"}},
+		{"one of two pods has a volume, and the other is new", []*corev1.Pod{
+			pod("a", "plimsoll", time.Hour, withClaim), pod("b", "plimsoll", 12*time.Second, nil), pod("c", "plimsoll", time.Hour, refused),
+		}, true, Warning, []string{"2 waiting pods", "Its queue may be long"}},
+		{"the newer of two pods has a volume", []*corev1.Pod{
+			pod("a", "plimsoll", 31*time.Minute, nil), pod("b", "plimsoll", 12*time.Second, withClaim), pod("c", "plimsoll", time.Hour, refused),
+		}, true, Error, []string{"looked at no pod for 30m0s"}},
 		{"our scheduler hangs, and one of two pods has a volume", []*corev1.Pod{
 			pod("a", "plimsoll", time.Hour, withClaim), pod("b", "plimsoll", 31*time.Minute, nil), pod("c", "plimsoll", time.Hour, refused),
 		}, true, Error, []string{"looked at no pod for 30m0s"}},
@@ -328,7 +347,9 @@ func TestWaitingChecks(t *testing.T) {
 		{"the stock scheduler hangs amid a burst", []*corev1.Pod{
 			pod("a", "default-scheduler", time.Hour, nil), pod("b", "default-scheduler", time.Hour, placed(time.Minute)),
 		}, true, Error, []string{"looked at no pod for 1m0s"}},
-		{"an unknown scheduler hangs amid a burst", []*corev1.Pod{pod("a", "zzz", time.Hour, nil), pod("b", "zzz", time.Hour, placed(time.Minute))},
+		{"an unknown scheduler has placed a pod since", []*corev1.Pod{pod("a", "zzz", time.Hour, nil), pod("b", "zzz", time.Hour, placed(59*time.Minute))},
+			true, OK, nil},
+		{"an unknown scheduler has placed no pod since", []*corev1.Pod{pod("a", "zzz", time.Hour, nil), pod("b", "zzz", 2*time.Hour, placed(61*time.Minute))},
 			true, Error, []string{"schedulerName: default-scheduler"}},
 		{"our scheduler places others first", []*corev1.Pod{pod("a", "plimsoll", time.Hour, nil), pod("b", "plimsoll-2", time.Hour, placed(time.Second))}, true, OK, nil},
 	} {

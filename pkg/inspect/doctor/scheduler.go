@@ -475,11 +475,12 @@ const patience, hanging = 10 * time.Second, time.Minute
 
 // queue has the pods with one schedulerName.
 type queue struct {
-	// unseen are pods that have waited longer than patience without a look. The oldest was created at since.
+	// unseen are pods that have waited longer than patience without a look.
 	unseen []string
-	since  time.Time
 	// schedulerOnly reports whether one of them waits for no volume and no claim, only for the scheduler.
 	schedulerOnly bool
+	// since is when the oldest of them was created. If schedulerOnly is true, others do not count.
+	since time.Time
 	// lastAttempt is when a scheduler last looked at any pod of the name; zero if it never did.
 	lastAttempt time.Time
 }
@@ -509,8 +510,8 @@ func (f *facts) checkQueue(name string, queues map[string]*queue) []Check {
 	case own && !f.leading():
 		return causedBy(fail(f.adviseRun(see, "Start the scheduler; the pods need no change. See why it is down:"),
 			"%s; a profile has this name, but its scheduler is down", message), "scheduler")
-	case active.After(q.since) && (waited < hanging || !q.schedulerOnly): // they are next, or wait for something else
-		return nil
+	case active.After(q.since) && (waited < hanging || !q.schedulerOnly || len(profiles) == 0):
+		return nil // they are next, wait for something else, or an unknown scheduler runs, which may take longer
 	case own && waited < hanging:
 		return warn(f.adviseRun(see, "Its queue may be long. Run doctor again in a minute: if the pods still wait, the scheduler hangs."),
 			"%s; a profile has this name", message)
@@ -591,20 +592,27 @@ func (f *facts) queues() (queues map[string]*queue, total int) {
 			continue
 		}
 		total++
-		created := pod.CreationTimestamp.Time
-		if condition == nil && len(pod.Spec.SchedulingGates) == 0 && f.serverTime().Sub(created) > patience {
-			q.unseen = append(q.unseen, pod.Namespace+"/"+pod.Name)
-			q.schedulerOnly = q.schedulerOnly || !mayWaitForOthers(pod)
-			if q.since.IsZero() || created.Before(q.since) {
-				q.since = created
-			}
+		// Since Kubernetes 1.35, the scheduler nominates the node before it waits for a volume, without a condition.
+		seen := condition != nil || pod.Status.NominatedNodeName != ""
+		if !seen && len(pod.Spec.SchedulingGates) == 0 && f.serverTime().Sub(pod.CreationTimestamp.Time) > patience {
+			q.addUnseen(pod)
 		}
 	}
 	return queues, total
 }
 
+func (q *queue) addUnseen(pod *corev1.Pod) {
+	q.unseen = append(q.unseen, pod.Namespace+"/"+pod.Name)
+	created := pod.CreationTimestamp.Time
+	switch schedulerOnly := !mayWaitForOthers(pod); {
+	case schedulerOnly && !q.schedulerOnly,
+		schedulerOnly == q.schedulerOnly && (q.since.IsZero() || created.Before(q.since)):
+		q.schedulerOnly, q.since = schedulerOnly, created
+	}
+}
+
 // mayWaitForOthers reports whether a pod without a condition may wait for a volume or a claim.
 func mayWaitForOthers(pod *corev1.Pod) bool {
-	return pod.Status.NominatedNodeName != "" || len(pod.Spec.ResourceClaims) > 0 ||
+	return len(pod.Spec.ResourceClaims) > 0 ||
 		slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
 }
