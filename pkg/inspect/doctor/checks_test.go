@@ -510,34 +510,52 @@ func TestLinesFacts_Add(t *testing.T) {
 	}
 }
 
-// A node counts for each class of pods. An annotation counts once.
+// A node counts for each class of pods, which have the same line of memory. An annotation counts once, and so does the cause if no node
+// has room for pods of no class.
 func TestCheckLines_OfClasses(t *testing.T) {
-	var nodes []fwk.NodeInfo
-	lines := map[string]explain.LoadLine{}
-	for i, of := range []struct{ latency, batch bool }{{true, false}, {true, true}} {
-		node := framework.NewNodeInfo()
-		node.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}})
-		nodes = append(nodes, node)
-		l := explain.LoadLine{AnnotationProblem: "malformed", Classes: []explain.ClassLine{
-			{Percent: 60, Above: of.latency}, {Percent: 70, Above: of.batch},
-		}}
-		l.Percent[load.CPU], l.Node[load.CPU].State = 80, load.Fresh
-		lines[fmt.Sprint("n", i)] = l
-	}
-	s := healthy()
-	s.lines = linesFacts{profile: "plimsoll", plugin: "LoadThreshold"}.compare(nodes, lines)
-	var got []string
-	for _, c := range append(s.checkLines(), s.checkAnnotations()...) {
-		got = append(got, string(c.Status)+": "+c.Message)
-	}
-	want := []string{
-		"ok: LoadThreshold of profile plimsoll: 2 of 2 nodes not above their load line",
-		"error: LoadThreshold of profile plimsoll for pods of lines[0]: all 2 nodes above their load line (n0, n1); no pod is placed while they are",
-		"ok: LoadThreshold of profile plimsoll for pods of lines[1]: 1 of 2 nodes not above their load line",
-		"warning: LoadThreshold has an annotation that is not used on 2 nodes (n0, n1): malformed",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+	const name = "LoadThreshold of profile plimsoll"
+	for _, tt := range []struct {
+		memory, latency, batch [2]bool // above the line, by node
+		want                   []string
+	}{
+		{latency: [2]bool{true, true}, batch: [2]bool{false, true}, want: []string{
+			"ok: " + name + ": 2 of 2 nodes not above their load line",
+			"error: " + name + " for pods of lines[0]: all 2 nodes above their load line (n0, n1); no pod is placed while they are",
+			"ok: " + name + " for pods of lines[1]: 1 of 2 nodes not above their load line",
+		}},
+		{memory: [2]bool{true, false}, batch: [2]bool{false, true}, want: []string{
+			"ok: " + name + ": 1 of 2 nodes not above their load line",
+			"ok: " + name + " for pods of lines[0]: 1 of 2 nodes not above their load line",
+			"error: " + name + " for pods of lines[1]: all 2 nodes above their load line (n0, n1); no pod is placed while they are",
+		}},
+		{memory: [2]bool{true, true}, batch: [2]bool{true, true}, want: []string{
+			"error: " + name + ": all 2 nodes above their load line (n0, n1); no pod is placed while they are",
+		}},
+	} {
+		var nodes []fwk.NodeInfo
+		lines := map[string]explain.LoadLine{}
+		for i := range 2 {
+			node := framework.NewNodeInfo()
+			node.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}})
+			nodes = append(nodes, node)
+			l := explain.LoadLine{AnnotationProblem: "malformed", Classes: []explain.ClassLine{
+				{Percent: 60, Above: tt.latency[i]}, {Percent: 70, Above: tt.batch[i]},
+			}}
+			for r, above := range map[load.Resource]bool{load.CPU: false, load.Memory: tt.memory[i]} {
+				l.Percent[r], l.Node[r].State, l.Above[r] = 80, load.Fresh, above
+			}
+			lines[fmt.Sprint("n", i)] = l
+		}
+		s := healthy()
+		s.lines = linesFacts{profile: "plimsoll", plugin: "LoadThreshold"}.compare(nodes, lines)
+		var got []string
+		for _, c := range append(s.checkLines(), s.checkAnnotations()...) {
+			got = append(got, string(c.Status)+": "+c.Message)
+		}
+		want := append(tt.want, "warning: LoadThreshold has an annotation that is not used on 2 nodes (n0, n1): malformed")
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
 	}
 }
 

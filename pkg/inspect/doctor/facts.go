@@ -329,7 +329,8 @@ func (g *gatherer) readLines(ctx context.Context, cluster *live.Cluster) error {
 	return nil
 }
 
-// compare compares the nodes with the line of pods without a class, and then with the line of each class.
+// compare compares the nodes with the line of pods without a class, and then with the line of each class. It leaves out the
+// classes if no node is below the first line. A class has the same line of memory, so that one cause would be found for each.
 func (l linesFacts) compare(nodes []fwk.NodeInfo, lines map[string]explain.LoadLine) []linesFacts {
 	all := []linesFacts{l}
 	for _, node := range nodes {
@@ -343,6 +344,9 @@ func (l linesFacts) compare(nodes []fwk.NodeInfo, lines map[string]explain.LoadL
 			}
 			all[class+1].addLine(node.Node(), line.OfClass(class))
 		}
+	}
+	if len(all[0].above) == all[0].nodes {
+		return all[:1]
 	}
 	return all
 }
