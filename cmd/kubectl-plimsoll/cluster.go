@@ -91,7 +91,8 @@ func (f *clusterFlags) connect() (*live.Connection, error) {
 	}
 	conn.Chosen = live.Chosen{
 		Kubeconfig: *f.kube.KubeConfig, Context: *f.kube.Context, Cluster: *f.kube.ClusterName, Server: *f.kube.APIServer,
-		User: *f.kube.AuthInfoName, As: *f.kube.Impersonate,
+		CertificateAuthority: *f.kube.CAFile, InsecureSkipTLSVerify: *f.kube.Insecure,
+		User: *f.kube.AuthInfoName, As: *f.kube.Impersonate, AsGroups: *f.kube.ImpersonateGroup,
 	}
 	return conn, nil
 }

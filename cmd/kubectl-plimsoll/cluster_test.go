@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/pem"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -16,20 +17,46 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
+// kubeconfigOf returns a kubeconfig with the contexts test, which is the current one, and other.
+func kubeconfigOf(server string) []byte {
+	return []byte(`{apiVersion: v1, kind: Config, current-context: test, clusters: [{name: c, cluster: {server: "` + server + `"}}],
+users: [{name: u, user: {token: t}}], contexts: [{name: test, context: {cluster: c, user: u}}, {name: other, context: {cluster: c, user: u}}]}`)
+}
+
 // TestConnect_KubeconfigInAPod sets the environment of a pod, such as a CI runner's, beside a kubeconfig for another cluster.
 func TestConnect_KubeconfigInAPod(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
 	t.Setenv("KUBERNETES_SERVICE_PORT", "443")
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	const kubeconfig = `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "https://other.example.org"}}],
-users: [{name: c, user: {token: t}}], contexts: [{name: c, context: {cluster: c, user: c}}]}`
-	must(t, os.WriteFile(file, []byte(kubeconfig), 0o600))
+	must(t, os.WriteFile(file, kubeconfigOf("https://other.example.org"), 0o600))
 	flags := newClusterFlags()
 	flags.kube.KubeConfig = &file
 	c, err := flags.connect()
 	must(t, err)
 	if c.InPod {
 		t.Error("another cluster is taken for that of the pod")
+	}
+}
+
+// Printed commands have the flags that chose the cluster and the user.
+func TestConnect_Chosen(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	file, ca := filepath.Join(t.TempDir(), "kubeconfig"), filepath.Join(t.TempDir(), "ca.pem")
+	must(t, os.WriteFile(file, kubeconfigOf("https://other.example.org"), 0o600))
+	must(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
+	for _, args := range []string{
+		"--kubeconfig " + file + " --server https://s --certificate-authority " + ca + " --as jane --as-group ops --as-group dev",
+		"--kubeconfig " + file + " --server https://s --insecure-skip-tls-verify=true",
+	} {
+		flags, command := newClusterFlags(), &cobra.Command{}
+		flags.addConnectionTo(command, command.Flags())
+		must(t, command.ParseFlags(strings.Fields(args)))
+		c, err := flags.connect()
+		must(t, err)
+		if got, want := live.Kubectl("get", "nodes").For(c.Chosen), "kubectl "+args+" get nodes"; got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
 	}
 }
 

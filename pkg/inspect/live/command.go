@@ -6,16 +6,40 @@ import (
 )
 
 // Chosen are kubectl's flags that chose the cluster and the user; all may be empty.
-type Chosen struct{ Kubeconfig, Context, Cluster, Server, User, As string }
+type Chosen struct {
+	Kubeconfig, Context, Cluster, Server, CertificateAuthority string
+	InsecureSkipTLSVerify                                      bool
+	User, As                                                   string
+	AsGroups                                                   []string
+}
 
-// flags are a program's flags for the fields of Chosen, in their order; empty if it has none.
-type flags [6]string
+// values returns the values of each flag, in the order of the fields. Empty values are not written.
+func (c *Chosen) values() [9][]string {
+	insecure := ""
+	if c.InsecureSkipTLSVerify {
+		insecure = "true"
+	}
+	return [...][]string{
+		{c.Kubeconfig}, {c.Context}, {c.Cluster}, {c.Server}, {c.CertificateAuthority}, {insecure}, {c.User}, {c.As}, c.AsGroups,
+	}
+}
+
+// flags are a program's flags for the fields of Chosen, in their order; empty if it has none. Boolean values need the equals sign.
+type flags [9]string
 
 var (
-	ofKubectl = flags{"--kubeconfig", "--context", "--cluster", "--server", "--user", "--as"}
-	ofHelm    = flags{"--kubeconfig", "--kube-context", "", "--kube-apiserver", "", "--kube-as-user"}
-	// granting lacks --as: a user who lacks a permission cannot grant it.
-	granting = flags{"--kubeconfig", "--context", "--cluster", "--server", "--user"}
+	ofKubectl = flags{
+		"--kubeconfig", "--context", "--cluster", "--server", "--certificate-authority", "--insecure-skip-tls-verify=",
+		"--user", "--as", "--as-group",
+	}
+	ofHelm = flags{
+		"--kubeconfig", "--kube-context", "", "--kube-apiserver", "--kube-ca-file", "--kube-insecure-skip-tls-verify=",
+		"", "--kube-as-user", "--kube-as-group",
+	}
+	// granting lacks --as and --as-group: a user who lacks a permission cannot grant it.
+	granting = flags{
+		"--kubeconfig", "--context", "--cluster", "--server", "--certificate-authority", "--insecure-skip-tls-verify=", "--user",
+	}
 )
 
 // Command is a shell command that users copy: calls of programs. Nil is no command.
@@ -84,13 +108,15 @@ func (c Command) Into(file string) Command {
 
 // For returns the command as text, with the flags that choose the cluster; empty if there is none.
 func (c Command) For(chosen Chosen) string {
-	values := [...]string{chosen.Kubeconfig, chosen.Context, chosen.Cluster, chosen.Server, chosen.User, chosen.As}
+	values := chosen.values()
 	var b strings.Builder
 	for _, call := range c {
 		b.WriteString(call.operator + call.program)
 		for i, flag := range call.flags {
-			if flag != "" && values[i] != "" {
-				b.WriteString(" " + flag + " " + ShellQuote(values[i]))
+			for _, value := range values[i] {
+				if flag != "" && value != "" {
+					b.WriteString(" " + strings.Replace(flag+" ", "= ", "=", 1) + ShellQuote(value))
+				}
 			}
 		}
 		for _, arg := range call.args {

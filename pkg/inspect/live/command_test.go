@@ -3,6 +3,10 @@ package live
 import "testing"
 
 func TestCommand(t *testing.T) {
+	all := Chosen{
+		Kubeconfig: "k", Context: "a", Cluster: "c", Server: "https://b", CertificateAuthority: "my ca", InsecureSkipTLSVerify: true,
+		User: "u", As: "jane doe", AsGroups: []string{"ops", "on call"},
+	}
 	for _, tt := range []struct {
 		name    string
 		chosen  Chosen
@@ -20,12 +24,12 @@ func TestCommand(t *testing.T) {
 			"kubectl plimsoll top --context a --config f"},
 		{"Helm", Chosen{Kubeconfig: "k", Context: "a"}, Helm("upgrade", "p", "oci://x", "--set", "a=b"),
 			"helm --kubeconfig k --kube-context a upgrade p oci://x --set a=b"},
-		{"all", Chosen{Cluster: "c", Server: "https://b", User: "u", As: "jane doe"}, Kubectl("get", "nodes"),
-			"kubectl --cluster c --server https://b --user u --as 'jane doe' get nodes"},
-		{"all of Helm's", Chosen{Cluster: "c", Server: "https://b", User: "u", As: "jane"}, Helm("list"),
-			"helm --kube-apiserver https://b --kube-as-user jane list"},
-		{"a grant, which the impersonated user cannot make", Chosen{Context: "a", User: "u", As: "jane"}, Granting("apply", "-f", "FILE"),
-			"kubectl --context a --user u apply -f FILE"},
+		{"all", all, Kubectl("get", "nodes"), "kubectl --kubeconfig k --context a --cluster c --server https://b --certificate-authority 'my ca' " +
+			"--insecure-skip-tls-verify=true --user u --as 'jane doe' --as-group ops --as-group 'on call' get nodes"},
+		{"all of Helm's", all, Helm("list"), "helm --kubeconfig k --kube-context a --kube-apiserver https://b --kube-ca-file 'my ca' " +
+			"--kube-insecure-skip-tls-verify=true --kube-as-user 'jane doe' --kube-as-group ops --kube-as-group 'on call' list"},
+		{"a grant, which the impersonated user cannot make", all, Granting("apply", "-f", "FILE"), "kubectl --kubeconfig k --context a " +
+			"--cluster c --server https://b --certificate-authority 'my ca' --insecure-skip-tls-verify=true --user u apply -f FILE"},
 		{"several", Chosen{Context: "a"}, Kubectl("get", "a").Then(Kubectl("get", "b")).And(Kubectl("logs", "c").Pipe(Call("grep", "x y"))),
 			"kubectl --context a get a; kubectl --context a get b && kubectl --context a logs c | grep 'x y'"},
 		{"a file", Chosen{Context: "a"}, Kubectl("create", "token", "n").Into("my token"), "kubectl --context a create token n > 'my token'"},
