@@ -3,12 +3,15 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	componentversion "k8s.io/component-base/version"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/program"
@@ -95,6 +98,24 @@ func (f *clusterFlags) connect() (*live.Connection, error) {
 		User: *f.kube.AuthInfoName, As: *f.kube.Impersonate, AsGroups: *f.kube.ImpersonateGroup,
 	}
 	return conn, nil
+}
+
+// pin sets the flags so that printed commands choose the same in any shell. Its directory and environment may be others, and the
+// current context may change.
+func (f *clusterFlags) pin() {
+	*f.kube.Context = f.contextName()
+	files := filepath.SplitList(os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
+	files = slices.DeleteFunc(files, func(file string) bool { return file == "" })
+	if *f.kube.KubeConfig == "" && *f.kube.Context != "" && len(files) == 1 { // --kubeconfig takes one
+		*f.kube.KubeConfig = files[0]
+	}
+	for _, file := range []*string{
+		f.kube.KubeConfig, f.kube.CAFile, &f.configuration.File, &f.source.TokenFile, &f.source.ApplicationKeyFile, &f.source.CAFile,
+	} {
+		if absolute, err := filepath.Abs(*file); err == nil && *file != "" {
+			*file = absolute
+		}
+	}
 }
 
 // foundBy returns the function that a command calls with the configuration that it found.

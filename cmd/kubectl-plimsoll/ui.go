@@ -152,6 +152,7 @@ func (o *uiOptions) run(cmd *cobra.Command) error {
 
 // openCluster sets the options that need a connection.
 func (o *uiOptions) openCluster(ctx context.Context, options *ui.Options) error {
+	o.cluster.pin() // users copy the page's commands into another terminal
 	connection, err := o.cluster.connect()
 	if err != nil {
 		return usageError{err}

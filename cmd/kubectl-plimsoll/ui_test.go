@@ -2,11 +2,50 @@ package main
 
 import (
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
 )
+
+// The page's commands reach the same cluster from any terminal, whatever chose it.
+func TestUI_Commands(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	server.Close()
+	t.Chdir(t.TempDir())
+	dir, err := os.Getwd()
+	must(t, err)
+	must(t, os.WriteFile("clusters", kubeconfigOf(server.URL), 0o600))
+	for _, tt := range []struct{ env, flags, want string }{
+		{"clusters", "", "--kubeconfig DIR/clusters --context test"},
+		{":clusters", "--context other", "--kubeconfig DIR/clusters --context other"},
+		{"clusters:DIR/more", "", "--context test"},
+		{"more", "--kubeconfig clusters", "--kubeconfig DIR/clusters --context test"},
+		{"clusters", "--config a.yaml --source-token-file b --source-application-key-file c --source-ca-file d", "--kubeconfig DIR/clusters --context test " +
+			"--config DIR/a.yaml --source-token-file DIR/b --source-application-key-file DIR/c --source-ca-file DIR/d"},
+	} {
+		t.Setenv("KUBECONFIG", strings.ReplaceAll(tt.env, "DIR", dir))
+		o := &uiOptions{cluster: newClusterFlags()}
+		command := &cobra.Command{}
+		o.cluster.addTo(command, command.Flags())
+		must(t, command.ParseFlags(strings.Fields(tt.flags)))
+		var options ui.Options
+		if err := o.openCluster(t.Context(), &options); err == nil {
+			t.Error("there is a cluster")
+		}
+		got, want := live.Plugin("top", options.Flags...).For(options.Chosen), "kubectl plimsoll top "+strings.ReplaceAll(tt.want, "DIR", dir)
+		if got != want {
+			t.Errorf("KUBECONFIG=%s ui %s:\ngot  %s\nwant %s", tt.env, tt.flags, got, want)
+		}
+	}
+}
 
 // A saved snapshot becomes a page without a cluster.
 func TestUI_FromFile(t *testing.T) {
