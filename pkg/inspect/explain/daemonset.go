@@ -46,12 +46,13 @@ type DaemonSetNode struct {
 // Fits implements Result.
 func (r *DaemonSetExplanation) Fits() bool { return len(r.RuledOut) == 0 }
 
-// daemonSet explains a DaemonSet on each node.
-func (x *run) daemonSet(ctx context.Context, d *appsv1.DaemonSet) (Result, error) {
+// daemonSet explains a DaemonSet on each node. beside has the other objects of its file.
+func (x *run) daemonSet(ctx context.Context, d *appsv1.DaemonSet, beside manifest.Manifest) (Result, error) {
 	if x.Compare != nil {
 		return nil, errors.New("--node: the nodes of a DaemonSet are not ranked; leave it out")
 	}
-	pod, notes, err := createPod(ctx, x.connection, x.objects, &manifest.Manifest{Workloads: []*manifest.Workload{manifest.Of(d)}})
+	beside.Workloads, beside.DaemonSets = []*manifest.Workload{manifest.Of(d)}, nil
+	pod, notes, err := createPod(ctx, x.connection, x.objects, &beside)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,11 +14,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/unload"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
@@ -113,6 +118,45 @@ func TestExplain_WorkedExample(t *testing.T) {
 	same(t, "decision", want, r.Decision)
 	if r.Nodes != 5 || r.FeasibleNodes != 3 || r.Profile != corev1.DefaultSchedulerName {
 		t.Errorf("%d of %d nodes by %q, want 3 of 5 by the default profile", r.FeasibleNodes, r.Nodes, r.Profile)
+	}
+}
+
+// Notes name the objects of a file that are not placed.
+func TestRun_IgnoredObjects(t *testing.T) {
+	const manifest = `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+---
+apiVersion: apps/v1
+kind: %s
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: main, image: web}]}
+`
+	configuration := filepath.Join(t.TempDir(), "configuration")
+	must(t, os.WriteFile(configuration, []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"), 0o600))
+	held := func(kind string) []runtime.Object {
+		if kind == "Node" {
+			return []runtime.Object{node("a", "8")}
+		}
+		return []runtime.Object{}
+	}
+	cluster := (&live.Connection{Client: fake.NewClientset(), KubeConfig: &rest.Config{}, Namespace: "ns"}).Holding(held)
+	for _, kind := range []string{"DaemonSet", "Deployment"} {
+		r, err := explain.Run(t.Context(), cluster, explain.Request{
+			Configuration: live.ConfigurationOptions{File: configuration}, File: "-", Stdin: strings.NewReader(fmt.Sprintf(manifest, kind)),
+			Found: func(*live.Configuration) {},
+		})
+		must(t, err)
+		content, err := json.Marshal(r)
+		must(t, err)
+		if !strings.Contains(string(content), `"Ignored objects of the file: ConfigMap ns/settings"`) || !r.Fits() {
+			t.Errorf("%s: %s, want a note on the ConfigMap", kind, content)
+		}
 	}
 }
 

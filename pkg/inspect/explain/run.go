@@ -108,7 +108,7 @@ func Run(ctx context.Context, c *live.Connection, r Request) (Result, error) {
 		origin, notes := x.origin(ctx, o)
 		return x.pod(ctx, o, origin, notes)
 	case *appsv1.DaemonSet:
-		return x.daemonSet(ctx, o)
+		return x.daemonSet(ctx, o, manifest.Manifest{})
 	}
 	return x.next(ctx, &manifest.Manifest{Workloads: []*manifest.Workload{workloadOf(object, objects)}})
 }
@@ -205,7 +205,7 @@ func (x *run) held(pod *corev1.Pod) *corev1.Pod {
 // next explains the next pod of the manifest's workload.
 func (x *run) next(ctx context.Context, m *manifest.Manifest) (Result, error) {
 	if len(m.Workloads) == 0 {
-		return x.daemonSet(ctx, m.DaemonSets[0])
+		return x.daemonSet(ctx, m.DaemonSets[0], *m)
 	}
 	pod, notes, err := createPod(ctx, x.connection, x.objects, m)
 	if err != nil {
