@@ -273,6 +273,10 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
     return [
       text("p", title, "verdict"),
       r.wait && text("p", `Moves wait (${r.waitReason}): ${r.wait}.`, "warning"),
+      ...(r.sessionCordons ?? []).flatMap((c) => [
+        text("p", `▲ An earlier command cordoned node ${c.node} at ${c.since} to empty it. ${plural(c.pods, "pod")} left. Unless it still runs, uncordon the node:`, "warning"),
+        command(c.uncordon),
+      ]),
       facts([`by ${r.plugin} of profile ${r.profile}`, plural(r.simulatedDecisions, "decision") + " simulated"]),
       r.nodes.length && text("h3", "Before and after"),
       r.nodes.length && pairLegend(),

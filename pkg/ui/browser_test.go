@@ -369,6 +369,7 @@ func hostileQuestions() Questions {
 	}
 	return q
 }
+		r.SessionCordons = []moves.SessionCordon{{Node: hostile, Since: hostile, Uncordon: hostile}}
 
 // Names, labels, events, messages and errors are text of others, in every view.
 func TestBrowserForeignText(t *testing.T) {
@@ -521,6 +522,8 @@ func TestBrowserAnswers(t *testing.T) {
 	tb.Shows("#moves-answer", "pod of a DaemonSet3")
 	tb.Shows("#moves-answer [aria-label='Deletion costs to write'] tbody", "shop/web-0worker-0000-10shop/web-1worker-0003none")
 	tb.Shows("#moves-answer pre", "kubectl plimsoll rebalance --context production --evict")
+	tb.Shows("#moves-answer .warning", "An earlier command cordoned node worker-0009 at 2026-01-05T20:00:00Z to empty it. 2 pods left.")
+	tb.Shows("#moves-answer pre", "kubectl --context production uncordon worker-0009")
 	tb.Exec(`history.back()`)
 	tb.WaitFor("#title", "What if")
 	tb.Exec(`document.querySelector("#whatif-answer tbody button").click()`)

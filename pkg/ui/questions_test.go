@@ -93,6 +93,9 @@ func questions() Questions {
 				Profile: "plimsoll", Plugin: "LoadThreshold", Simulated: 7,
 				WaitReason: rebalance.BreakerOpen, Wait: "moves failed one after the other; they go on at 2026-01-05T21:00:00Z",
 				Resting: []string{"worker-0010"},
+				SessionCordons: []moves.SessionCordon{
+					{Node: "worker-0009", Since: "2026-01-05T20:00:00Z", Pods: 2, Uncordon: "kubectl --context production uncordon worker-0009"},
+				},
 				Nodes: []moves.Node{
 					{Name: "worker-0000", Hot: true, Resource: "cpu", Line: 80, Before: 85, After: 76},
 					{Name: "worker-0003", Resource: "cpu", Line: 80, Before: 20, After: 29},

@@ -133,6 +133,8 @@ type SessionCordon struct {
 	Since string `json:"since"`
 	// Pods is the number of pods that are left, except those of DaemonSets and static pods.
 	Pods int `json:"pods"`
+	// Uncordon is the command that uncordons the node.
+	Uncordon string `json:"uncordon"`
 }
 
 // DeletionCost is a pod's annotation that changes.
@@ -332,7 +334,8 @@ func (r *Report) add(status *rebalance.Status) {
 	}
 	r.addFree(p.Free, status.Cordons)
 	for _, c := range status.SessionCordons {
-		r.SessionCordons = append(r.SessionCordons, SessionCordon{c.Node, text.Excerpt(c.Since), c.Pods})
+		uncordon := live.Kubectl("uncordon", c.Node).For(r.chosen)
+		r.SessionCordons = append(r.SessionCordons, SessionCordon{c.Node, text.Excerpt(c.Since), c.Pods, uncordon})
 	}
 	words := reasons()
 	for _, reason := range p.Reasons() {

@@ -1,6 +1,8 @@
 package moves
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -8,6 +10,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 )
@@ -90,10 +93,6 @@ a     CPU       90.0 %  90.0 %  80.0 %
 
 The load does not show the last move yet of hot nodes: a
 `},
-		{&Report{SessionCordons: []SessionCordon{{"a", "2026-01-02T03:00:00Z", 2}}}, &rebalance.Plan{}, `No node is hot.
-
-An earlier command cordoned node a at 2026-01-02T03:00:00Z to empty it. 2 pods left. Unless it still runs, kubectl uncordon a
-`},
 	} {
 		r, want := tc.r, head+tc.want
 		r.Profile, r.Plugin = "s", "P"
@@ -101,6 +100,20 @@ An earlier command cordoned node a at 2026-01-02T03:00:00Z to empty it. 2 pods l
 		if diff := cmp.Diff(want, printed(r)); diff != "" {
 			t.Errorf("text (-want +got):\n%s", diff)
 		}
+	}
+}
+
+// The command to uncordon a node names the cluster.
+func TestReport_SessionCordons(t *testing.T) {
+	r := &Report{Profile: "s", Plugin: "P", chosen: live.Chosen{Context: "test"}}
+	r.add(&rebalance.Status{Plan: &rebalance.Plan{}, SessionCordons: []rebalance.SessionCordon{{Node: "a", Since: "2026-01-02T03:00:00Z", Pods: 2}}})
+	const uncordon = "kubectl --context test uncordon a"
+	if want := []SessionCordon{{"a", "2026-01-02T03:00:00Z", 2, uncordon}}; !slices.Equal(r.SessionCordons, want) {
+		t.Errorf("%+v, want %+v", r.SessionCordons, want)
+	}
+	const want = "\nAn earlier command cordoned node a at 2026-01-02T03:00:00Z to empty it. 2 pods left. Unless it still runs, " + uncordon + "\n"
+	if got := printed(r); !strings.HasSuffix(got, want) {
+		t.Errorf("printed %q, want %q at the end", got, want)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 )
 
@@ -104,7 +103,7 @@ func (r *Report) Print(p *terminal.Printer) {
 	r.printFree(p)
 	for _, c := range r.SessionCordons {
 		p.Printf("\nAn earlier command cordoned node %s at %s to empty it. %s left. Unless it still runs, %s\n",
-			c.Node, c.Since, text.Count(c.Pods, "pod"), live.Kubectl("uncordon", c.Node).For(r.chosen))
+			c.Node, c.Since, text.Count(c.Pods, "pod"), c.Uncordon)
 	}
 	for _, note := range r.Notes {
 		p.Printf("\n%s\n", note)
