@@ -25,13 +25,15 @@ const base = (() => {
   // axis has the options of all axes of charts.
   const font = "12px system-ui, sans-serif";
   const axis = { stroke: () => cssColor("soft"), grid: { stroke: () => cssColor("line"), width: 1 }, ticks: { show: false }, font, labelFont: font };
-  // plotKeys moves a chart's cursor by arrow keys.
+  // isShortcut tells whether a key is the browser's, such as Alt and an arrow, which goes back.
+  const isShortcut = (event) => event.altKey || event.ctrlKey || event.metaKey;
+  // plotKeys moves a chart's cursor by keys.
   const plotKeys = (plot, x) => (event) => {
-    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (!step) return;
+    const step = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key];
+    if (!step || isShortcut(event)) return;
     event.preventDefault();
     const at = clamp((plot.cursor.idx ?? (step > 0 ? -1 : x.length)) + step, 0, x.length - 1);
     plot.setCursor({ left: plot.valToPos(x[at], "x"), top: 0 });
   };
-  return { axis, plotKeys, $, root, cssColor, element, clamp, number, showTip, hideTip };
+  return { axis, isShortcut, plotKeys, $, root, cssColor, element, clamp, number, showTip, hideTip };
 })();

@@ -159,6 +159,10 @@ func TestBrowser(t *testing.T) {
 	tb.Exec(`document.querySelector("#grid").focus()`)
 	tb.Key(kb.End)
 	tb.Shows("#tip:not([hidden])", "Absent: requests count")
+	tb.Key(kb.Escape)
+	if !browser.Eval[bool](tb, `document.querySelector("#tip").hidden`) {
+		t.Error("Escape leaves the figures in view")
+	}
 
 	// A change arrives without a reload.
 	c.change(func(rows map[string]top.Row) { rows["worker-new"] = row("worker-new") })
@@ -365,11 +369,11 @@ func hostileQuestions() Questions {
 	q.Moves = func(ctx context.Context) (*moves.Report, error) {
 		r, err := moved(ctx)
 		r.Notes, r.Stay[0].Message, r.Moves[0].Pod, r.Moves[0].Owner, r.Nodes[0].Name = []string{hostile}, hostile, hostile, hostile, hostile
+		r.SessionCordons = []moves.SessionCordon{{Node: hostile, Since: hostile, Uncordon: hostile}}
 		return r, err
 	}
 	return q
 }
-		r.SessionCordons = []moves.SessionCordon{{Node: hostile, Since: hostile, Uncordon: hostile}}
 
 // Names, labels, events, messages and errors are text of others, in every view.
 func TestBrowserForeignText(t *testing.T) {
@@ -518,12 +522,12 @@ func TestBrowserAnswers(t *testing.T) {
 	tb.Exec(`document.querySelector("#plan").click()`)
 	tb.WaitFor("#moves-answer .verdict", "▲ 1 move off 1 hot node.")
 	tb.Shows("#moves-answer .warning", "Moves wait (BreakerOpen): moves failed one after the other; they go on at 2026-01-05T21:00:00Z.")
+	tb.Shows("#moves-answer .warning", "An earlier command cordoned node worker-0009 at 2026-01-05T20:00:00Z to empty it. 2 pods left.")
+	tb.Shows("#moves-answer pre", "kubectl --context production uncordon worker-0009")
 	tb.Shows("#moves-answer", "The load does not show the last move yet of hot nodes: worker-0010")
 	tb.Shows("#moves-answer", "pod of a DaemonSet3")
 	tb.Shows("#moves-answer [aria-label='Deletion costs to write'] tbody", "shop/web-0worker-0000-10shop/web-1worker-0003none")
 	tb.Shows("#moves-answer pre", "kubectl plimsoll rebalance --context production --evict")
-	tb.Shows("#moves-answer .warning", "An earlier command cordoned node worker-0009 at 2026-01-05T20:00:00Z to empty it. 2 pods left.")
-	tb.Shows("#moves-answer pre", "kubectl --context production uncordon worker-0009")
 	tb.Exec(`history.back()`)
 	tb.WaitFor("#title", "What if")
 	tb.Exec(`document.querySelector("#whatif-answer tbody button").click()`)
@@ -743,8 +747,10 @@ func TestBrowserTrend(t *testing.T) {
 		}
 	}
 	tb.Exec(`document.querySelector("#chart").focus()`)
-	tb.Key(kb.ArrowLeft)
-	tb.Shows("#tip:not([hidden])", "80.0 %")
+	for i, key := range []string{kb.ArrowLeft, kb.Home, kb.End} {
+		tb.Key(key)
+		tb.Shows("#tip:not([hidden])", []string{"80.0 %", "68.0 %", "80.0 %"}[i])
+	}
 	// worker-0001 has no measured cpu.
 	tb.Exec(`location.hash = "#node=worker-0001"`)
 	tb.WaitFor("#chart", "Nothing was measured yet.")
@@ -757,6 +763,60 @@ func TestBrowserTrend(t *testing.T) {
 	tb.WaitFor("#count", "10 of 100 nodes: 10 above the line")
 	if hash := browser.Eval[string](tb, `location.hash`); hash != "#state=above&profile=other" {
 		t.Errorf("the URL ends with %s", hash)
+	}
+}
+
+// Escape hides the figures at a picture, and only then closes the node. Keys with a modifier are the browser's.
+func TestBrowserKeys(t *testing.T) {
+	tb := openPage(t, start(t, many(100)))
+	const node = "#node=worker-0000"
+	tb.Exec(`location.hash = %q`, node)
+	tb.WaitFor("#happened-summary", "1 pod placed")
+	tb.WaitFor("#chart-table", "80.0")
+	for _, picture := range []string{"#strip", "#grid", "#chart"} {
+		tb.Exec(`document.querySelector(%q).focus()`, picture)
+		tb.Key(kb.ArrowRight)
+		tb.Shows("#tip:not([hidden])", "%")
+		tb.Key(kb.Escape)
+		if got := browser.Eval[string](tb, `location.hash + " " + document.querySelector("#tip").hidden`); got != node+" true" {
+			t.Errorf("after Escape at %s, the URL ends with, and the tip is hidden: %s", picture, got)
+		}
+	}
+	for picture, key := range map[string]string{"#strip": "ArrowLeft", "#grid": "ArrowLeft", "#chart": "ArrowLeft", "#rows": "Home", "body": "/"} {
+		for _, modifier := range []string{"altKey", "ctrlKey", "metaKey"} {
+			if !tb.Leaves(picture, key, modifier) {
+				t.Errorf("%s takes %s with %s from the browser", picture, key, modifier)
+			}
+		}
+		if tb.Leaves(picture, key, "") {
+			t.Errorf("%s leaves %s to the browser", picture, key)
+		}
+	}
+	tb.Exec(`document.activeElement.blur()`)
+	tb.Key(kb.Escape)
+	tb.Key(kb.Escape)
+	if got := browser.Eval[string](tb, `location.hash`); got != "" {
+		t.Errorf("after Escape, the URL ends with %s", got)
+	}
+}
+
+// A refresh that changes a count does not scroll to the tile with the focus.
+func TestBrowserTileFocus(t *testing.T) {
+	c := many(100)
+	s := start(t, c)
+	tb := openPage(t, s)
+	tb.Exec(`document.querySelector("#tiles button").focus(); scrollTo(0, 800)`)
+	const place = `[document.activeElement.className.split(" ")[0], scrollY].join(" at ")`
+	before := browser.Eval[string](tb, place)
+	c.change(func(rows map[string]top.Row) {
+		r := rows["worker-0002"]
+		r.CPU.UtilizationPercent, r.CPU.AboveLine = 85, true
+		rows[r.Name] = r
+	})
+	s.tick()
+	tb.WaitFor("#count", "11 above the line")
+	if after := browser.Eval[string](tb, place); after != before || strings.HasSuffix(after, " at 0") {
+		t.Errorf("the focus and the scroll position: %s, and before %s", after, before)
 	}
 }
 

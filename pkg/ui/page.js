@@ -1,5 +1,5 @@
 (() => {
-  const { $, element, clamp, number, cssColor, showTip, hideTip } = base;
+  const { $, element, clamp, number, cssColor, showTip, hideTip, isShortcut } = base;
   const percent = (v) => (v == null ? "–" : v.toFixed(1));
   const span = (seconds) =>
     seconds < 90 ? Math.round(seconds) + " s" : seconds < 5400 ? Math.round(seconds / 60) + " min" : Math.round(seconds / 3600) + " h";
@@ -357,6 +357,7 @@
     canvas.onpointerdown = (event) => (pressed = rows[under(event)]?.n.name);
     canvas.onclick = () => pressed && openNode(pressed);
     canvas.onkeydown = (event) => {
+      if (isShortcut(event)) return;
       const across = pictures[id]?.across ?? 1;
       const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -across, ArrowDown: across, Home: -Infinity, End: Infinity }[event.key];
       const at = rows.findIndex(({ n }) => n.name === chosen);
@@ -364,7 +365,6 @@
         event.preventDefault();
         show(clamp(at < 0 && Number.isFinite(step) ? 0 : at + step, 0, rows.length - 1));
       } else if (event.key === "Enter" && at >= 0) openNode(chosen);
-      else if (event.key === "Escape") hideTip();
     };
   }
   function drawLegend() {
@@ -489,6 +489,7 @@
     });
   };
   $("rows").onkeydown = (event) => {
+    if (isShortcut(event)) return;
     const page = Math.max(1, Math.floor($("rows").clientHeight / rowHeight) - 2);
     const step = { ArrowUp: -1, ArrowDown: 1, PageUp: -page, PageDown: page, Home: -Infinity, End: Infinity }[event.key];
     const focused = event.target.closest("#body tr");
@@ -706,7 +707,7 @@
         setView({ node: "", pod: "", ...changes }, true);
       },
     }, element("strong", { textContent: number(count, 0) }), " ", name))));
-    if (focused >= 0) $("tiles").children[focused].firstChild.focus();
+    if (focused >= 0) $("tiles").children[focused].firstChild.focus({ preventScroll: true });
   }
   function draw() {
     if (!snapshot) return;
@@ -755,11 +756,14 @@
     draw();
   });
   addEventListener("keydown", (event) => {
-    if (event.key === "/" && view.view === "" && !event.target.closest("input, select")) {
+    if (isShortcut(event) || event.target.closest("input, select")) return;
+    if (event.key === "/" && view.view === "") {
       event.preventDefault();
       $("q").focus();
-    } else if (event.key === "Escape" && view.pod && !event.target.closest("input, select")) $("pod-close").click();
-    else if (event.key === "Escape" && view.node && view.view === "" && !event.target.closest("input, select")) $("close").click();
+    } else if (event.key !== "Escape") return;
+    else if (!$("tip").hidden) hideTip();
+    else if (view.pod) $("pod-close").click();
+    else if (view.node && view.view === "") $("close").click();
   });
   const restyle = () => {
     readColors();

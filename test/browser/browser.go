@@ -154,6 +154,15 @@ func (tb *Tab) Key(keys string) {
 	tb.Do(chromedp.KeyEvent(keys))
 }
 
+// Leaves reports whether the page leaves a key at an element to the browser. The modifier is empty, or such as altKey.
+func (tb *Tab) Leaves(selector, key, modifier string) bool {
+	tb.Helper()
+	const script = `document.querySelector(%q).dispatchEvent(new KeyboardEvent("keydown", {
+		key: %q, [%q]: true, bubbles: true, cancelable: true,
+	}))`
+	return Eval[bool](tb, script, selector, key, modifier)
+}
+
 // Shows fails the test unless an element of this selector holds text.
 func (tb *Tab) Shows(selector, text string) {
 	tb.Helper()

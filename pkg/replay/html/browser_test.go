@@ -120,6 +120,12 @@ func TestBrowser(t *testing.T) {
 	tb.Key(kb.ArrowRight)
 	tb.Shows("#hot-legend .legend-at", "03:00")
 
+	for _, picture := range []string{"#heatmaps canvas", "#hot-chart"} {
+		if !tb.Leaves(picture, "ArrowLeft", "altKey") || tb.Leaves(picture, "ArrowLeft", "") {
+			t.Errorf("%s must take arrows, but leave Alt and an arrow to the browser, which goes back", picture)
+		}
+	}
+
 	// Another run has other charts.
 	choose := func(id, value string) {
 		t.Helper()

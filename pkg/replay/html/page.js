@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const { $, axis, plotKeys, root, cssColor, element, clamp, number, showTip, hideTip } = base;
+  const { $, axis, isShortcut, plotKeys, root, cssColor, element, clamp, number, showTip, hideTip } = base;
   const share = (v) => (v >= 1 || v === 0 ? number(v, 1) : String(Number(v.toPrecision(2)))) + " %";
   const span = (seconds) => (seconds < 3600 ? number(seconds / 60, 1) + " min" : number(seconds / 3600, 1) + " h");
   const clock = (seconds) => {
@@ -47,6 +47,7 @@
   addEventListener("focusout", unpin);
   addEventListener("scroll", showPinned, true);
   addEventListener("keydown", (event) => {
+    if (isShortcut(event)) return;
     if (event.key === "Escape") return unpin();
     // Arrow keys move between the table's numbers, which are one tab stop.
     const at = document.activeElement.closest?.(".figures-table [data-term]");
@@ -326,7 +327,7 @@
     canvas.onpointerleave = showPinned;
     canvas.onkeydown = (event) => {
       const [x, y] = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] }[event.key] ?? [];
-      if (x === undefined) return;
+      if (x === undefined || isShortcut(event)) return;
       event.preventDefault();
       showCell(map, map.column + x, map.row + y);
       pinned = () => showCell(map, map.column, map.row);
