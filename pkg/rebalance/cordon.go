@@ -129,6 +129,9 @@ func (h *History) own() *[]*Cordon {
 	return &h.cordons
 }
 
+// Cordons returns the nodes that this process cordoned, oldest first.
+func (h *History) Cordons() []*Cordon { return slices.Clone(*h.own()) }
+
 // emptying returns the node that is being emptied; nil if none is.
 func (h *History) emptying() *Cordon {
 	own := *h.own()
@@ -171,6 +174,37 @@ func (h *History) Drop(c *Cordon, now time.Time) {
 	h.dropped = append(slices.DeleteFunc(h.dropped, func(c *Cordon) bool { return now.Sub(c.dropped) >= unanswered }), c)
 }
 
+// FreeStep is what to do now about nodes to empty. At most one of Begin, Move, Emptied and Uncordon is set.
+type FreeStep struct {
+	// Begin is the node to cordon.
+	Begin string
+	// Move is the next one of the node that is being emptied. Emptied is that node once it is empty.
+	Move    *Move
+	Emptied *Cordon
+	// Uncordon is the node to uncordon, for the reason Why.
+	Uncordon *Cordon
+	Why      string
+}
+
+// NextFree returns what to do about nodes to empty. stops says why no pod may move; empty if pods may. While busy, no move begins.
+func (h *History) NextFree(f *Freeing, stops string, busy bool) FreeStep {
+	c, why := h.emptying(), cmp.Or(f.Ends, stops)
+	switch {
+	case c != nil && why != "":
+		return FreeStep{Uncordon: c, Why: why}
+	case c == nil && f.Uncordon != nil:
+		return FreeStep{Uncordon: f.Uncordon, Why: f.Ends}
+	case busy || stops != "":
+	case c == nil:
+		return FreeStep{Begin: f.Node}
+	case f.Emptied:
+		return FreeStep{Emptied: c}
+	case len(f.Moves) > 0:
+		return FreeStep{Move: &f.Moves[0]}
+	}
+	return FreeStep{}
+}
+
 // failEmptying ends the emptying of the move's node by any process, because the move has failed.
 func (h *History) failEmptying(m *Moving, why string) {
 	for _, c := range slices.Concat(h.cordons, h.session) {
@@ -192,70 +226,62 @@ func (e *Executor) free(ctx context.Context, s *Status) error {
 	f, c := s.Plan.Free, e.history.emptying()
 	switch {
 	case !e.Config.Frees():
-		for _, c := range slices.Backward(slices.Clone(*e.history.own())) {
+		for _, c := range slices.Backward(e.history.Cordons()) {
 			err = cmp.Or(err, e.uncordon(ctx, c, "no node is emptied any more: the goal Free is off, or the mode is not Evict"))
 		}
 		return err
 	case f == nil || e.plan == nil: // the plan is older than the goal, or than a cordon that is gone
 		return nil
-	case c != nil:
-		return e.goOn(ctx, s, c, holds[c])
-	case f.Uncordon != nil:
-		return e.uncordon(ctx, f.Uncordon, f.Ends)
-	case s.Stop == "" && s.Began == nil && f.Node != "" && e.unconfirmed(f.Node, f.Moves) == "":
-		return e.beginEmptying(ctx, s)
 	}
-	return nil
+	stops := cmp.Or(s.Why, e.unconfirmed(cmp.Or(f.Emptying, f.Node), f.Moves))
+	step := e.history.NextFree(f, stops, s.Began != nil || c != nil && !holds[c]) // a node without the cordon may still get it
+	switch {
+	case step.Uncordon != nil:
+		return e.uncordon(ctx, step.Uncordon, step.Why)
+	case step.Emptied != nil:
+		return e.endEmptying(ctx, step.Emptied)
+	case step.Move != nil:
+		s.Began, err = e.move(ctx, step.Move)
+	case step.Begin != "":
+		err = e.beginEmptying(ctx, s)
+	}
+	return err
 }
 
-// unconfirmed returns what of the emptying was not confirmed; empty if all was.
+// unconfirmed says what of the emptying was not confirmed; empty if all was.
 func (e *Executor) unconfirmed(node string, moves []Move) string {
 	if e.Confirmed == nil {
 		return ""
 	}
 	if node != e.Confirmed.Node {
-		return "node " + node
+		return "node " + node + " was not confirmed"
 	}
 	for i := range moves {
 		m := &moves[i]
 		if !slices.ContainsFunc(e.Confirmed.Moves, func(confirmed Move) bool { return confirmed.UID == m.UID }) {
-			return "pod " + m.Namespace + "/" + m.Pod
+			return "pod " + m.Namespace + "/" + m.Pod + " was not confirmed"
 		}
 	}
 	return ""
 }
 
-// goOn moves the next pod of the node that is being emptied, or uncordons the node.
-func (e *Executor) goOn(ctx context.Context, s *Status, c *Cordon, holds bool) (err error) {
-	f := s.Plan.Free
-	ends := cmp.Or(f.Ends, s.Why)
-	if what := e.unconfirmed(c.Node, f.Moves); ends == "" && what != "" {
-		ends = what + " was not confirmed"
+// endEmptying records that the node is empty, and saves that.
+func (e *Executor) endEmptying(ctx context.Context, c *Cordon) error {
+	e.history.EndEmptying(c, e.Clock.Now())
+	if err := e.save(ctx); err != nil {
+		return err
 	}
-	switch {
-	case ends != "":
-		return e.uncordon(ctx, c, ends)
-	case !holds || s.Began != nil: // the node may still be cordoned
-		return nil
-	case f.Emptied:
-		e.history.EndEmptying(c, e.Clock.Now())
-		if err := e.save(ctx); err != nil {
-			return err
-		}
-		why := "All of its pods were moved. It stays cordoned"
-		if !e.Session {
-			why += " until the cluster needs room. Before maintenance, remove its annotation " + CordonAnnotation
-		}
-		e.Observer.Freed(c, NodeEmptied, why)
-	case len(f.Moves) > 0:
-		s.Began, err = e.move(ctx, &f.Moves[0])
+	why := "All of its pods were moved. It stays cordoned"
+	if !e.Session {
+		why += " until the cluster needs room. Before maintenance, remove its annotation " + CordonAnnotation
 	}
-	return err
+	e.Observer.Freed(c, NodeEmptied, why)
+	return nil
 }
 
 // checkCordons drops cordons that no longer hold, and returns the others.
 func (e *Executor) checkCordons(ctx context.Context) (map[*Cordon]bool, error) {
-	own := slices.Clone(*e.history.own())
+	own := e.history.Cordons()
 	if len(own) == 0 {
 		return nil, nil
 	}

@@ -191,7 +191,7 @@ func (e *Executor) Step(ctx context.Context, refreshed bool) (*Status, error) {
 			return nil, err
 		}
 	}
-	s.UnderWay, s.Cordons = e.history.moving(), slices.Clone(*e.history.own())
+	s.UnderWay, s.Cordons = e.history.moving(), e.history.Cordons()
 	if s.SessionCordons, err = e.sessionCordons(ctx); err != nil {
 		return nil, err
 	}
@@ -258,7 +258,7 @@ func (e *Executor) Preview(ctx context.Context) (*Status, error) {
 	if err = e.makePlan(ctx, false); err != nil {
 		return nil, err
 	}
-	s.Plan, s.UnderWay, s.Cordons = e.plan, e.history.moving(), slices.Clone(*e.history.own())
+	s.Plan, s.UnderWay, s.Cordons = e.plan, e.history.moving(), e.history.Cordons()
 	if s.SessionCordons, err = e.sessionCordons(ctx); err != nil {
 		return nil, err
 	}
@@ -638,9 +638,6 @@ func (e *Executor) settle(ctx context.Context) error {
 		ended = append(ended, r)
 		e.history.end(r)
 		e.history.count(r, e.Config)
-		if r.Outcome.Failed() {
-			e.history.failEmptying(m, string(r.Outcome))
-		}
 	}
 	if len(ended) == 0 {
 		return nil

@@ -212,7 +212,7 @@ func (h *History) End(pod types.UID, node string, now time.Time) {
 	h.end(&r)
 }
 
-// end records how a move ended. Known is of no use any more.
+// end records how a move ended. A failure ends the emptying of its node. Known is of no use any more.
 func (h *History) end(r *Record) {
 	r.Known = nil
 	h.records = append(h.records, *r)
@@ -231,6 +231,7 @@ func (h *History) end(r *Record) {
 	}
 	w.barredUntil = r.Ended.Add(min(firstBar<<min(w.failures, 10), longestBar))
 	w.failures++
+	h.failEmptying(&r.Moving, string(r.Outcome))
 }
 
 // cancel drops a move that was not made.
