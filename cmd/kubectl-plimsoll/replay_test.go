@@ -198,10 +198,11 @@ func TestReplay_Rebalance(t *testing.T) {
 		}
 	}
 	invalid := write(t, "invalid.yaml", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nmaxMovesPerHour: -1\n")
-	cost := write(t, "cost.yaml", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nmode: DeletionCost\n")
 	free := write(t, "free.yaml", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\ngoals: [Cool, Free]\n")
+	_, err = execute(t.Context(), "replay", "--load", load, "--policies", "stock+rebalance", "--rebalancer-config", free)
+	must(t, err)
+	cost := write(t, "cost.yaml", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nmode: DeletionCost\n")
 	for _, tc := range []struct{ policies, file, want string }{
-		{"stock+rebalance", free, "--rebalancer-config: " + free + ": goals: Free: a replay empties no nodes; write Cool alone"},
 		{"stock+rebalance", cost, "--rebalancer-config: " + cost + ": mode: DeletionCost: no pod of a replay is scaled down; write Plan or Evict"},
 		{"nobody+rebalance", limits, `--policies: unknown policy "nobody"`},
 		{"packing", limits, `--policies: unknown policy "packing"`},

@@ -40,12 +40,12 @@ type Cordon struct {
 	dropped time.Time
 }
 
-// value is that of the CordonAnnotation.
-func (c *Cordon) value() string { return c.Began.UTC().Format(time.RFC3339) }
+// Value is that of the CordonAnnotation.
+func (c *Cordon) Value() string { return c.Began.UTC().Format(time.RFC3339) }
 
 // holds reports whether the node is still cordoned by this cordon. The node may be nil.
 func (c *Cordon) holds(node *corev1.Node) bool {
-	return c.isOf(node) && node.Spec.Unschedulable && node.Annotations[CordonAnnotation] == c.value()
+	return c.isOf(node) && node.Spec.Unschedulable && node.Annotations[CordonAnnotation] == c.Value()
 }
 
 func (c *Cordon) isOf(node *corev1.Node) bool { return node != nil && node.UID == c.UID }
@@ -376,7 +376,7 @@ func (e *Executor) beginEmptying(ctx context.Context, s *Status) error {
 		e.history.Drop(c, time.Time{})
 		return err
 	}
-	done, err := e.Nodes.SetCordon(ctx, node, c.value())
+	done, err := e.Nodes.SetCordon(ctx, node, c.Value())
 	if err != nil { // a later step finds out whether the node is cordoned
 		return fmt.Errorf("cordon node %s: %w", c.Node, err)
 	}

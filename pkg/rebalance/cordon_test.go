@@ -138,7 +138,7 @@ func TestExecutor_MakesRoom(t *testing.T) {
 		}
 		before := &Cordon{Node: "b", UID: b.UID, Began: now.Add(-time.Hour), Emptied: now.Add(-time.Minute)}
 		w.history.cordons = append([]*Cordon{before}, w.history.cordons...)
-		if _, err := w.SetCordon(t.Context(), b, before.value()); err != nil {
+		if _, err := w.SetCordon(t.Context(), b, before.Value()); err != nil {
 			t.Fatal(err)
 		}
 		w.cluster.Unschedulable, w.cordonErr = 1, errors.New("timeout")

@@ -178,10 +178,6 @@ func (s *Selection) ReadPolicies(ctx context.Context) ([]engine.Policy, error) {
 		return nil, optionErrorf("rebalancer-config", "%s: mode: %s: no pod of a replay is scaled down; write Plan or Evict, "+
 			"which a replay takes alike", s.Rebalancer, c.Mode)
 	}
-	if slices.Contains(c.Goals, rebalancer.Free) {
-		return nil, optionErrorf("rebalancer-config", "%s: goals: %s: a replay empties no nodes; write Cool alone", s.Rebalancer,
-			rebalancer.Free)
-	}
 	for _, name := range s.Policies {
 		p, err := s.policyOf(name, configured, c)
 		if err != nil {

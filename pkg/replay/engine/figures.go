@@ -50,6 +50,8 @@ type figures struct {
 	columnTicks  int
 	hot          int
 	waitingTicks int
+	// freedTicks are the node-ticks of emptied nodes.
+	freedTicks int
 	// power has the power model of each node; nil for one without.
 	power []*config.PowerModel
 }
@@ -125,6 +127,18 @@ func (f *figures) stays(p *rebalance.Plan) {
 	}
 }
 
+// freed counts the emptied nodes during the tick.
+func (f *figures) freed(cordons []*rebalance.Cordon) {
+	n := 0
+	for _, c := range cordons {
+		if !c.Emptied.IsZero() {
+			n++
+		}
+	}
+	f.freedTicks += n
+	f.MostFreedNodes = max(f.MostFreedNodes, n)
+}
+
 // tick ends the current tick.
 func (f *figures) tick(tick int) {
 	n := float64(len(f.column))
@@ -163,7 +177,9 @@ func (f *figures) run(e *engine) report.Run {
 	f.P99Utilization = f.percentile(0.99)
 	f.Pending = len(e.waiting)
 	f.PendingMinutes = float64(f.waitingTicks) * input.Tick.Minutes()
+	f.FreedNodeHours = float64(f.freedTicks) * input.Tick.Hours()
 	if f.counted > 0 {
+		f.FreedNodes = float64(f.freedTicks) / float64(f.counted)
 		f.Deviation = f.deviation / float64(f.counted)
 		f.NodesInUse = float64(f.inUse) / float64(f.counted)
 		for i := range f.charts.Distribution {

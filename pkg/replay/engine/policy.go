@@ -99,6 +99,7 @@ profiles:
       enabled:
       - {name: PrioritySort}
       - {name: DefaultBinder}
+      - {name: NodeUnschedulable}
       - {name: NodeResourcesFit, weight: 1}
       - {name: PodTopologySpread, weight: 2}
       - {name: %s}

@@ -21,6 +21,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
 const (
@@ -38,7 +39,7 @@ type MoveCosts struct {
 	Startup time.Duration
 }
 
-// mover moves pods off hot nodes.
+// mover moves pods off hot nodes, and off nodes to empty.
 type mover struct {
 	planner
 	MoveCosts
@@ -129,14 +130,56 @@ type rebalancing struct {
 
 func (r *rebalancing) plan(ctx context.Context) (*rebalance.Plan, error) {
 	e := r.engine
+	for _, c := range r.history.Cordons() {
+		if info, err := e.scheduler.NodeInfo(ctx, c.Node); err != nil || !info.Node().Spec.Unschedulable { // a storm took it
+			r.drop(c)
+		}
+	}
 	nodes, err := rebalance.Look(ctx, e.scheduler, r.load, r.c)
 	if err != nil {
 		return nil, err
 	}
 	r.history.Observe(nodes, r.c)
-	return rebalance.Make(ctx, rebalance.Cluster{
+	p, err := rebalance.Make(ctx, rebalance.Cluster{
 		Scheduler: e.scheduler, SchedulerNames: []string{e.policy.schedulerName()}, Load: r.load, Now: e.clock.Now(), Usage: r.usageOf,
+		Waiting: len(e.waiting), Unschedulable: e.unschedulable,
 	}, &r.history, r.c)
+	if err == nil && p.Free != nil {
+		err = r.free(p)
+	}
+	return p, err
+}
+
+// free makes the next step about nodes to empty, as the rebalancer does. It adds a move to the plan.
+func (r *rebalancing) free(p *rebalance.Plan) (err error) {
+	e := r.engine
+	object := func(name string) *corev1.Node { return nodeObject(&e.Nodes[e.nodeOf[name]]) }
+	step := r.history.NextFree(p.Free, p.Stopped, len(p.Moves) > 0)
+	switch {
+	case step.Uncordon != nil:
+		r.drop(step.Uncordon)
+		err = e.scheduler.Update(object(step.Uncordon.Node))
+	case step.Emptied != nil:
+		r.history.EndEmptying(step.Emptied, e.clock.Now())
+	case step.Move != nil:
+		p.Moves = append(p.Moves, *step.Move)
+	case step.Begin != "":
+		node := sim.Cordoned(object(step.Begin))
+		node.Annotations = map[string]string{rebalance.CordonAnnotation: r.history.BeginEmptying(node, e.clock.Now()).Value()}
+		err = e.scheduler.Update(node)
+	}
+	if e.counts(e.measured.ticks) {
+		e.figures.freed(r.history.Cordons())
+	}
+	return err
+}
+
+// drop forgets a node that is cordoned no more.
+func (r *rebalancing) drop(c *rebalance.Cordon) {
+	r.history.Drop(c, r.engine.clock.Now())
+	if c.Emptied.IsZero() && r.engine.counts(r.engine.measured.ticks) {
+		r.engine.figures.GivenUp++
+	}
 }
 
 func (r *rebalancing) begin(move *rebalance.Move, now time.Time)     { r.history.Begin(move, now) }
@@ -249,6 +292,9 @@ func (e *engine) evict(move *rebalance.Move, tick int) error {
 	if e.counts(tick) {
 		u.mark = e.figures.Moves
 		e.figures.Moves++
+		if move.Frees {
+			e.figures.FreeMoves++
+		}
 		since := time.Duration(tick) * input.Tick
 		e.figures.charts.Moves = append(e.figures.charts.Moves, report.MoveMark{Seconds: since.Seconds(), From: move.From})
 	}

@@ -25,6 +25,8 @@ func Hot(r *Run) float64 { return r.HotMinutes }
 // InUse is the mean number of nodes with a pod.
 func InUse(r *Run) float64 { return r.NodesInUse }
 
+func freed(r *Run) float64 { return r.FreedNodes }
+
 // Figures returns all figures. Hot is the first.
 func (r *Report) Figures() []Figure {
 	above := func(limit float64) string {
@@ -68,6 +70,11 @@ func (r *Report) Figures() []Figure {
 				"what they suffer where batch pods yield.", true, 0, sensitive},
 			Figure{"sensitivePods", "Latency-sensitive on hot nodes", "pod-min", "Pod-minutes of latency-sensitive pods on hot nodes: " +
 				"what they suffer where batch pods do not yield.", true, 0, pods})
+	}
+	if r.has(freed) {
+		figures = append(figures, Figure{
+			"freed", "Freed", "nodes", "Mean number of cordoned nodes without pods. Some had none before.", false, 1, freed,
+		})
 	}
 	energy := func(r *Run) float64 { return r.EnergyHours / 1000 }
 	if r.has(energy) {

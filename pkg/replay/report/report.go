@@ -77,7 +77,14 @@ type Run struct {
 	RestingMinutes  float64 `json:"restingMinutes,omitempty"`
 	DeferredMinutes float64 `json:"deferredMinutes,omitempty"`
 	StoppedMinutes  float64 `json:"stoppedMinutes,omitempty"`
-	Decisions       int     `json:"decisions"`
+	// FreedNodes is the mean number of cordoned nodes without pods, MostFreedNodes the largest. Some had no pods before. FreeMoves are
+	// the part of Moves that emptied nodes. GivenUp are nodes that were uncordoned before they were empty.
+	FreedNodes     float64 `json:"freedNodes,omitempty"`
+	MostFreedNodes int     `json:"mostFreedNodes,omitempty"`
+	FreedNodeHours float64 `json:"freedNodeHours,omitempty"`
+	FreeMoves      int     `json:"freeMoves,omitempty"`
+	GivenUp        int     `json:"emptyingsGivenUp,omitempty"`
+	Decisions      int     `json:"decisions"`
 	// DecisionSeconds is wall-clock time, which is longer on a busy machine.
 	DecisionSeconds float64 `json:"decisionSeconds"`
 	Charts          *Charts `json:"charts,omitempty"`

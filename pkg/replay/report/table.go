@@ -29,6 +29,7 @@ var tableColumns = []tableColumn{
 	{"P99", "p99", "%.0f %%", false},
 	{"DEVIATION", "deviation", "%.1f", false},
 	{"NODES", "inUse", "%.1f", false},
+	{"FREED", "freed", "%.1f", false},
 	{"ENERGY", "energy", "%.1f", false},
 	{"PENDING", "pending", "%.0f", false},
 	{"MOVES", "moves", "%.0f", false},
@@ -80,6 +81,7 @@ func (r *Report) print(p *terminal.Printer) {
 	}
 	for i := range r.Policies {
 		r.Policies[i].printStays(p)
+		r.Policies[i].printFreed(p)
 	}
 	p.Printf("VS STOCK, VS CLAIRVOYANT: hot node-minutes of all days, compared with those of that policy.\n%s\n", Noise)
 }
@@ -110,6 +112,20 @@ func (p *PolicyReport) printStays(to *terminal.Printer) {
 		to.Printf(" %s %.0f", reason, minutes[reason])
 	}
 	to.Printf(". Node-minutes: Resting %.0f, Deferred %.0f. Minutes: NodesUnclear %.0f.\n", resting, deferred, stopped)
+}
+
+// printFreed prints what the goal Free did.
+func (p *PolicyReport) printFreed(to *terminal.Printer) {
+	mean, _, _ := p.Summary(freed)
+	hours, _, _ := p.Summary(func(r *Run) float64 { return r.FreedNodeHours })
+	moves, _, _ := p.Summary(func(r *Run) float64 { return float64(r.FreeMoves) })
+	given, _, _ := p.Summary(func(r *Run) float64 { return float64(r.GivenUp) })
+	_, _, most := p.Summary(func(r *Run) float64 { return float64(r.MostFreedNodes) })
+	if mean+moves+given == 0 {
+		return
+	}
+	to.Printf("%s: freed nodes: %.1f on average, %.0f at most, %.1f node-hours. ", p.Name, mean, most, hours)
+	to.Printf("Moves to empty nodes: %.1f. Emptyings given up: %.1f.\n", moves, given)
 }
 
 func (p *PolicyReport) cell(value func(*Run) float64, format string, ranged bool) string {

@@ -61,6 +61,23 @@ func TestWriteTables_Stays(t *testing.T) {
 	}
 }
 
+// Below the table are the means of two days, such as (42 + 21) / 2 = 31.5.
+func TestWriteTables_Freed(t *testing.T) {
+	var b strings.Builder
+	freed := []Run{
+		{FreedNodes: 2, MostFreedNodes: 3, FreedNodeHours: 42, FreeMoves: 10, GivenUp: 1},
+		{FreedNodes: 1, MostFreedNodes: 2, FreedNodeHours: 21, FreeMoves: 4},
+	}
+	if err := WriteTables(&b, []*Report{{Policies: []PolicyReport{{Name: Stock, Runs: []Run{{}}}, {Name: "s+rebalance", Runs: freed}}}}); err != nil {
+		t.Fatal(err)
+	}
+	const want = "\ns+rebalance: freed nodes: 1.5 on average, 3 at most, 31.5 node-hours. Moves to empty nodes: 7.0. Emptyings given up: 0.5.\n"
+	if table := b.String(); !strings.Contains(table, want) || strings.Contains(table, "stock: freed") ||
+		!strings.Contains(table, "\nFREED: Mean number of cordoned nodes") {
+		t.Errorf("want %q, none for stock, and the column, got\n%s", want, table)
+	}
+}
+
 // The table has a column for hot minutes after storms if there are storms.
 func TestWriteTables_Storms(t *testing.T) {
 	of := func(minutes float64) string {
