@@ -2,7 +2,6 @@ package learned
 
 import (
 	"cmp"
-	"hash/maphash"
 	"maps"
 	"math"
 	"slices"
@@ -96,7 +95,7 @@ func (u *usageSums) add(weight, mean, variance, inner float64) {
 func (s *Statistics) groupBy(t *Tally) {
 	likes := make(map[uint64]likeness, len(t.workloads))
 	for workload, of := range t.workloads {
-		likes[s.hash(workload)] = likenessOf(s.seed, of.pod)
+		likes[s.hash(workload)] = likenessOf(s.key, of.pod)
 	}
 	s.regroup(likes)
 }
@@ -126,7 +125,7 @@ func (s *Statistics) group(likes map[uint64]likeness) groups {
 	for _, m := range s.members(likes) {
 		for by, name := range m.like.names {
 			if name != 0 {
-				g := of(m.like.within(s.seed, name), resemblance(by), oneNamespace)
+				g := of(m.like.within(name), resemblance(by), oneNamespace)
 				g.namespace, g.name = m.like.namespace, name
 				g.addWorkload(&m.entry)
 			}
@@ -253,15 +252,13 @@ func (u *groupUsage) spreadOf(kind float32) float64 {
 }
 
 // find returns the group of a likeness, and the spreads of its kind by load.Resource.
-func (g *groups) find(
-	seed maphash.Seed, l *likeness, by resemblance, scope int,
-) (found group, kind [load.ResourceCount]float32, ok bool) {
+func (g *groups) find(l *likeness, by resemblance, scope int) (found group, kind [load.ResourceCount]float32, ok bool) {
 	hash, namespace := l.names[by], uint64(0)
 	if hash == 0 {
 		return found, kind, false
 	}
 	if scope == oneNamespace {
-		hash, namespace = l.within(seed, hash), l.namespace
+		hash, namespace = l.within(hash), l.namespace
 	}
 	kinds := g.kinds[namespace]
 	if kinds == nil {

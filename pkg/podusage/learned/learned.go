@@ -54,12 +54,12 @@ type Config struct {
 // knows no workload.
 type Statistics struct {
 	at time.Time
-	// workloads are by hash of their names: names would take more memory than all else. seed is secret, so that nobody can choose
-	// names of equal hash.
+	// workloads are by hash of their names: names would take more memory than all else.
 	workloads map[uint64]entry
-	seed      maphash.Seed
-	// pods are those observed lately, by hash of their UIDs.
+	key       key
+	// pods are those observed lately, by hash of their UIDs. They are not saved, so a seed is enough.
 	pods map[uint64]podEntry
+	seed maphash.Seed
 	// startups are the workloads that were observed while they started, by the hash of workloads. The observations are interval apart.
 	startups map[uint64]startupEntry
 	interval time.Duration
@@ -135,7 +135,7 @@ func podTime(seconds float32) time.Duration {
 	return time.Duration(min(float64(seconds)*float64(time.Second), longest))
 }
 
-func (s *Statistics) hash(w Workload) uint64 { return maphash.Comparable(s.seed, w) }
+func (s *Statistics) hash(w Workload) uint64 { return s.key.hash(w.Namespace, w.Name) }
 
 // With returns the statistics with the observations added, each weighted by its age. s is not changed.
 func (s *Statistics) With(observations []Observation, cluster ClusterUsage, c Config) *Statistics {
@@ -149,7 +149,7 @@ func (s *Statistics) With(observations []Observation, cluster ClusterUsage, c Co
 // with is With without regrouping.
 func (s *Statistics) with(observations []Observation, cluster ClusterUsage, c Config) *Statistics {
 	next := &Statistics{
-		at: s.at, seed: s.seed, pods: s.pods, startups: s.startups, interval: s.interval, cluster: cluster,
+		at: s.at, key: s.key, seed: s.seed, pods: s.pods, startups: s.startups, interval: s.interval, cluster: cluster,
 		groups: s.groups, workloads: make(map[uint64]entry, len(s.workloads)),
 	}
 	for i := range observations {
@@ -185,12 +185,12 @@ func (s *Statistics) with(observations []Observation, cluster ClusterUsage, c Co
 	return next
 }
 
-// seeded returns s, or the first Statistics with a seed if s is the zero value.
+// seeded returns s, or the first Statistics with a key and a seed if s is the zero value.
 func (s *Statistics) seeded() *Statistics {
 	if s.workloads != nil {
 		return s
 	}
-	return &Statistics{seed: maphash.MakeSeed(), workloads: map[uint64]entry{}}
+	return &Statistics{key: newKey(), seed: maphash.MakeSeed(), workloads: map[uint64]entry{}}
 }
 
 // rank is a hash of the workload's name.

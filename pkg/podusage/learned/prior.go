@@ -103,7 +103,7 @@ func (p *prior) usage(limit float64) Usage {
 // likeness returns the pod's likeness; empty if no priors count.
 func (p *Prediction) likeness(pod *corev1.Pod) (l likeness) {
 	if p.Priors != NoPriors && len(p.Statistics.groups.byHash) > 0 {
-		l = likenessOf(p.Statistics.seed, pod)
+		l = likenessOf(p.Statistics.key, pod)
 	}
 	return l
 }
@@ -118,7 +118,7 @@ func (p *Prediction) prior(like *likeness, r load.Resource, spec *Usage, observe
 			if scope == allNamespaces && p.Priors != AllPriors {
 				continue
 			}
-			if g, kind, ok := s.groups.find(s.seed, like, by, scope); ok && (!observed || g.workloads > 1) {
+			if g, kind, ok := s.groups.find(like, by, scope); ok && (!observed || g.workloads > 1) {
 				of.update(&g.resources[r], kind[r], strongest{by: by, scope: scope, workloads: int(g.workloads)})
 			}
 		}

@@ -241,7 +241,7 @@ func TestPrior_NeverAboveTheClaim(t *testing.T) {
 
 func TestLikeness(t *testing.T) {
 	p := priorsOf(AllPriors, map[*corev1.Pod]float64{similarPod("a", "x", "x", alone("1", "")): 1})
-	seed := p.Statistics.seed
+	secret := p.Statistics.key
 	base := func() *corev1.Pod {
 		pod := similarPod("ns", "web", "registry:5000/shop/api:1", alone("1", ""))
 		pod.Labels = map[string]string{AppLabel: "api"}
@@ -272,7 +272,7 @@ func TestLikeness(t *testing.T) {
 	} {
 		pod := base()
 		tt.change(pod)
-		a, b := likenessOf(seed, base()), likenessOf(seed, pod)
+		a, b := likenessOf(secret, base()), likenessOf(secret, pod)
 		var same []resemblance
 		for by := range resemblances {
 			if a.names[by] == b.names[by] {
@@ -286,7 +286,7 @@ func TestLikeness(t *testing.T) {
 			t.Errorf("another %s: alike by %v, want %v", tt.name, same, tt.want)
 		}
 	}
-	if n := testing.AllocsPerRun(100, func() { likenessOf(seed, base3) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { likenessOf(secret, base3) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

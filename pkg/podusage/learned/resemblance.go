@@ -2,7 +2,6 @@ package learned
 
 import (
 	"cmp"
-	"hash/maphash"
 	"math"
 	"strconv"
 	"strings"
@@ -43,23 +42,16 @@ type likeness struct {
 	names     [resemblances]uint64
 }
 
-// within is the hash of a name in the likeness's namespace.
-func (l *likeness) within(seed maphash.Seed, name uint64) uint64 {
-	return maphash.Comparable(seed, [2]uint64{l.namespace, name})
-}
+// within is the hash of a name in the likeness's namespace. Both are hashes that nobody can choose.
+func (l *likeness) within(name uint64) uint64 { return l.namespace ^ name }
 
 // likenessOf does not allocate.
-func likenessOf(seed maphash.Seed, pod *corev1.Pod) (l likeness) {
-	l.namespace = maphash.String(seed, pod.Namespace)
+func likenessOf(k key, pod *corev1.Pod) (l likeness) {
+	l.namespace = k.hash(pod.Namespace)
 	for by := range resemblances {
-		var h maphash.Hash
-		h.SetSeed(seed)
-		_ = h.WriteByte(byte(by)) // it never fails
-		if by.each(pod, func(name string) {
-			_, _ = h.WriteString(name)
-			_ = h.WriteByte(0)
-		}) {
-			l.names[by] = max(h.Sum64(), 1)
+		message := append(append(make([]byte, 0, messageRoom), k[:]...), byte(by))
+		if by.each(pod, func(name string) { message = appendName(message, name) }) {
+			l.names[by] = max(sum(message), 1)
 		}
 	}
 	return l
