@@ -113,10 +113,11 @@ func (s *Statistics) WithTally(t *Tally, at time.Time, interval time.Duration, c
 // requesting sums up usage and requests of a namespace's pods with requests, in milliCPU or bytes.
 type requesting struct{ used, requested [load.ResourceCount]float64 }
 
-// add caps usage at 1.5 times the request, so that pods with tiny requests do not dominate the ratio.
+// maxUsageRatio caps a pod's usage over its request, so that pods with tiny requests do not dominate the ratio.
+const maxUsageRatio = 1.5
+
 func (q *requesting) add(r load.Resource, usage, request, share float64) {
-	const maxRatio = 1.5
-	q.used[r] += share * min(usage, maxRatio*request)
+	q.used[r] += share * min(usage, maxUsageRatio*request)
 	q.requested[r] += share * request
 }
 
