@@ -25,14 +25,20 @@ const (
 	historyAttempts = 3
 )
 
+// span is a time. It is saved as JSON.
+type span struct{ Begin, End time.Time }
+
 // backfill is what is missing of the history of workloads. The newest is read first, and counts at once.
 type backfill struct {
-	begin, end time.Time
+	// missing are times without common moments, the newest first.
+	missing []span
+	// givenUp says that the missing history is left out.
+	givenUp bool
 	// length is that of the next period, and longest the most it may be.
 	length, longest time.Duration
 	// notBefore is when the next period may be read, where the source is to have little work at once.
 	notBefore time.Time
-	// total is what was missing at first.
+	// total is the length of the history.
 	total time.Duration
 	// attempts counts failures at the shortest length.
 	attempts int
@@ -40,11 +46,27 @@ type backfill struct {
 
 // newBackfill returns the missing history before end.
 func newBackfill(end time.Time, history time.Duration) backfill {
-	longest := min(max(longestPeriod, history/longestShare), history)
-	return backfill{begin: end.Add(-history), end: end, length: min(firstPeriod, history), longest: longest, total: history}
+	return backfill{
+		missing: []span{{end.Add(-history), end}}, length: min(firstPeriod, history), longest: longestOf(history), total: history,
+	}
 }
 
-func (b *backfill) remains() bool            { return b.end.After(b.begin) }
+// longestOf is the longest period of a history.
+func longestOf(history time.Duration) time.Duration {
+	return min(max(longestPeriod, history/longestShare), history)
+}
+
+// maxMissing bounds the times that are missing. Each restart adds one at most.
+const maxMissing = 32
+
+// add adds a time that is newer than all others, unless it is too short to be worth the queries.
+func (b *backfill) add(s span) {
+	if s.End.Sub(s.Begin) >= WorkloadInterval {
+		b.missing = append([]span{s}, b.missing[:min(len(b.missing), maxMissing-1)]...)
+	}
+}
+
+func (b *backfill) remains() bool            { return len(b.missing) > 0 && !b.givenUp }
 func (b *backfill) isDue(now time.Time) bool { return b.remains() && !now.Before(b.notBefore) }
 
 // read is the share of the history that has been read, in [0, 1].
@@ -52,16 +74,25 @@ func (b *backfill) read() float64 {
 	if b.total <= 0 {
 		return 1
 	}
-	return 1 - float64(b.end.Sub(b.begin))/float64(b.total)
+	var missing time.Duration
+	for _, s := range b.missing {
+		missing += s.End.Sub(s.Begin)
+	}
+	return max(1-float64(missing)/float64(b.total), 0)
 }
 
 func (b *backfill) next() source.Period {
-	return source.Period{End: b.end, Length: min(b.length, b.end.Sub(b.begin))}
+	newest := b.missing[0]
+	return source.Period{End: newest.End, Length: min(b.length, newest.End.Sub(newest.Begin))}
 }
 
 // done takes the period out of what is missing. It took a time until now.
 func (b *backfill) done(p source.Period, took time.Duration, now time.Time) {
-	b.end, b.attempts = p.End.Add(-p.Length), 0
+	b.attempts = 0
+	newest := &b.missing[0]
+	if newest.End = p.End.Add(-p.Length); !newest.End.After(newest.Begin) {
+		b.missing = b.missing[1:]
+	}
 	switch {
 	case took > periodTime:
 		b.length = max(b.length/2, min(shortestPeriod, b.longest))
@@ -116,7 +147,7 @@ func (w *WorkloadWatcher) readPeriod(ctx context.Context, history source.Workloa
 	if w.historyErr = err; err != nil {
 		if w.past.failed(now.Sub(began), now) {
 			logger.Error(err, "The history of workloads cannot be read and is left out", "before", p.End, "read", w.past.read())
-			w.past.begin = w.past.end
+			w.past.givenUp = true
 		} else {
 			logger.Info("The history of workloads cannot be read yet", "err", err, "before", p.End)
 		}

@@ -20,6 +20,7 @@ type Metrics struct {
 	contested  *metrics.GaugeVec
 	measured   *metrics.GaugeVec
 	history    *metrics.GaugeVec
+	saves      *metrics.CounterVec
 	age        *metrics.Desc
 	nodes      *metrics.Desc
 	targetSets *metrics.Desc
@@ -80,6 +81,11 @@ func NewMetrics(registry Registry) *Metrics {
 			Help:           "Share of the past usage of workloads that has been read since the start.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"source"}),
+		saves: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name:           "plimsoll_workload_statistics_saves_total",
+			Help:           "Writes of the statistics of workloads to their file, by result: Success or Error.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"source", "result"}),
 		age: metrics.NewDesc("plimsoll_load_age_seconds",
 			"Age of the newest load of any node.", []string{"source"}, nil, metrics.ALPHA, ""),
 		nodes: metrics.NewDesc("plimsoll_load_nodes",
@@ -93,7 +99,7 @@ func NewMetrics(registry Registry) *Metrics {
 		learnedAt: metrics.NewDesc("plimsoll_workload_statistics_age_seconds",
 			"Age of the newest observation in the statistics of workloads.", []string{"source"}, nil, metrics.ALPHA, ""),
 	}
-	registry.MustRegister(m.refreshes, m.durations, m.rejected, m.unmatched, m.contested, m.measured, m.history)
+	registry.MustRegister(m.refreshes, m.durations, m.rejected, m.unmatched, m.contested, m.measured, m.history, m.saves)
 	registry.CustomMustRegister(m)
 	return m
 }
@@ -110,6 +116,10 @@ func (m *Metrics) registerWorkloads(w *WorkloadWatcher) {
 	defer m.mu.Unlock()
 	m.workloadWatchers = append(m.workloadWatchers, w)
 	m.initialize(w.Label)
+	if w.File != "" {
+		m.saves.WithLabelValues(w.Label, resultSuccess)
+		m.saves.WithLabelValues(w.Label, resultError)
+	}
 }
 
 // initialize makes the source's counters appear with 0.
@@ -127,12 +137,15 @@ const (
 	resultError   = "Error"
 )
 
-func (m *Metrics) refreshed(label string, took time.Duration, err error) {
-	result := resultSuccess
+func resultOf(err error) string {
 	if err != nil {
-		result = resultError
+		return resultError
 	}
-	m.refreshes.WithLabelValues(label, result).Inc()
+	return resultSuccess
+}
+
+func (m *Metrics) refreshed(label string, took time.Duration, err error) {
+	m.refreshes.WithLabelValues(label, resultOf(err)).Inc()
 	m.durations.WithLabelValues(label).Observe(took.Seconds())
 }
 

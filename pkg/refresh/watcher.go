@@ -73,7 +73,7 @@ func NewWatcher(src source.Source, label string, nodes Nodes, c clock.Clock, m *
 	return &Watcher{
 		source: src, label: label, nodes: nodes, clock: c, metrics: m, publisher: load.NewPublisher(),
 		histories: map[string]*nodeHistory{}, nodeMetrics: map[string]load.MetricTable{}, metricEnds: map[string]sourceEnd{},
-		index: load.NewIndex(nil), failures: failureLog{what: "Load"},
+		index: load.NewIndex(nil), failures: failureLog{what: "Load", done: "read"},
 	}
 }
 
@@ -223,10 +223,10 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// failureLog logs when reading a source starts to fail or to succeed, at a limited rate.
+// failureLog logs when what is done repeatedly starts to fail or to succeed, at a limited rate.
 type failureLog struct {
-	// what names the source.
-	what string
+	// what names a source or a file, and done is what is done with it: read or saved.
+	what, done string
 	// failure is the text of the last refresh's error, empty if it succeeded. logged reports whether the log says that it fails.
 	failure string
 	logged  bool
@@ -240,7 +240,7 @@ func (l *failureLog) log(logger klog.Logger, now time.Time, err error, consequen
 	}
 	if failed := err != nil; failed == l.logged {
 		if failed && l.failure != before {
-			logger.V(4).Info(l.what+" still cannot be read", "err", err)
+			logger.V(4).Info(l.what+" still cannot be "+l.done, "err", err)
 		}
 		return
 	}
@@ -249,9 +249,9 @@ func (l *failureLog) log(logger klog.Logger, now time.Time, err error, consequen
 		return
 	}
 	if l.logged = err != nil; l.logged {
-		logger.Error(err, l.what+" cannot be read. "+consequence)
+		logger.Error(err, l.what+" cannot be "+l.done+". "+consequence)
 	} else {
-		logger.Info(l.what + " can be read again")
+		logger.Info(l.what + " can be " + l.done + " again")
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/atomicfile"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
@@ -48,8 +49,11 @@ type WorkloadConfig struct {
 	// History is as in learned.Config, and WorkloadLabel as in learned.WorkloadOf.
 	History       time.Duration
 	WorkloadLabel string
-	Clock         clock.Clock
-	Metrics       *Metrics
+	// File keeps the statistics across restarts; nothing is kept if it is empty. Origin describes Source, History and WorkloadLabel:
+	// statistics of another origin are not used.
+	File, Origin string
+	Clock        clock.Clock
+	Metrics      *Metrics
 }
 
 // WorkloadWatcher keeps statistics of each workload. It reads usage of pods at intervals, outside the scheduling cycle, and
@@ -67,7 +71,10 @@ type WorkloadWatcher struct {
 	// started reports whether there was a refresh, and failed whether the last one failed. nextRefresh is when the next is due.
 	started, failed bool
 	nextRefresh     time.Time
-	past            backfill
+	// observed is the time of the last observation. restored says that an earlier process made it.
+	observed time.Time
+	restored bool
+	past     backfill
 	// historyErr is why a part of the history is missing.
 	historyErr error
 	// unmeasuredErr is why the last refresh, although it succeeded, lacks usages.
@@ -75,22 +82,31 @@ type WorkloadWatcher struct {
 	failures      failureLog
 	// unmeasured logs that most pods have no measured usage.
 	unmeasured failureLog
+	// saved are the statistics in File.
+	saved *learned.Statistics
+	file  *atomicfile.File
+	saves failureLog
 }
 
 // NewWorkloadWatcher returns a watcher. The config must be complete.
 func NewWorkloadWatcher(c WorkloadConfig) *WorkloadWatcher {
-	return &WorkloadWatcher{WorkloadConfig: c, publisher: learned.NewPublisher(), failures: failureLog{what: "The usage of pods"},
-		unmeasured: failureLog{what: "The usage of most pods"}}
+	return &WorkloadWatcher{
+		WorkloadConfig: c, publisher: learned.NewPublisher(), failures: failureLog{what: "The usage of pods", done: "read"},
+		unmeasured: failureLog{what: "The usage of most pods", done: "read"},
+		file:       atomicfile.New(c.File), saves: failureLog{what: "The statistics of workloads", done: "saved"},
+	}
 }
 
 // Publisher is where the watcher's Statistics appear.
 func (w *WorkloadWatcher) Publisher() *learned.Publisher { return w.publisher }
 
 // Run waits until the pods are known, then refreshes, at once and at intervals, until ctx is done. After a failure it tries again
-// sooner, with backoff.
+// sooner, with backoff. It continues with the statistics in File, and saves them there.
 func (w *WorkloadWatcher) Run(ctx context.Context) {
 	w.Metrics.registerWorkloads(w)
 	defer Close(ctx, w.Label, w.Source)
+	w.restore(w.logging(ctx))
+	defer w.save(w.logging(ctx)) // periods of the history that were read since the last observation
 	if !cache.WaitForCacheSync(ctx.Done(), w.HasSynced) {
 		return
 	}
@@ -106,6 +122,7 @@ func (w *WorkloadWatcher) refreshDue(ctx context.Context) error {
 		if w.failed = err != nil; w.failed {
 			return err
 		}
+		w.save(ctx)
 	}
 	if history, ok := w.Source.(source.WorkloadHistory); ok && w.past.isDue(w.Clock.Now()) {
 		w.readPeriod(ctx, history)
@@ -158,10 +175,14 @@ func (w *WorkloadWatcher) observeNow(ctx context.Context, began time.Time) error
 	if err != nil {
 		return err
 	}
-	if !w.started {
-		w.past = newBackfill(began.Add(-WorkloadInterval), w.History)
+	begin := began.Add(-WorkloadInterval)
+	switch {
+	case !w.started:
+		w.past = newBackfill(begin, w.History)
+	case w.restored:
+		w.past.add(span{w.observed, begin})
 	}
-	w.started = true
+	w.started, w.restored, w.observed = true, false, began
 	return nil
 }
 

@@ -623,7 +623,7 @@ func TestWorkloads_HistoryFails(t *testing.T) {
 		c.refresh(t)
 	}
 	if got := podHours(); got < 14 || c.past.remains() || c.HistoryErr() != nil {
-		t.Errorf("%.1f pod hours, %v remain, %v; want more than 14, and the whole", got, c.past.end.Sub(c.past.begin), c.HistoryErr())
+		t.Errorf("%.1f pod hours, %v remain, %v; want more than 14, and the whole", got, c.past.missing, c.HistoryErr())
 	}
 
 	// What always fails is left out in the end: 30 m, 15 m and 10 m, and 10 m twice more.

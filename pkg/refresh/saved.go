@@ -1,0 +1,136 @@
+package refresh
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+)
+
+const (
+	// maxFileBytes bounds the file of statistics. MaxWorkloads take 2.5 MB.
+	maxFileBytes = 4 << 20
+	// fileTimeout bounds one use of the file: a mounted file system may hang.
+	fileTimeout = 10 * time.Second
+)
+
+// fileNote is what the file of statistics holds beside them, as JSON.
+type fileNote struct {
+	// Origin is as in WorkloadConfig.
+	Origin string
+	// Observed is the time of the last observation.
+	Observed time.Time
+	// Missing and Length are as in backfill.
+	Missing []span
+	Length  time.Duration
+}
+
+// restore continues with the statistics in File. If they cannot be used, learning starts from nothing.
+func (w *WorkloadWatcher) restore(ctx context.Context) {
+	if w.File == "" {
+		return
+	}
+	logger := klog.FromContext(ctx).WithValues("file", w.File)
+	ctx, cancel := context.WithTimeout(ctx, fileTimeout)
+	defer cancel()
+	data, err := boundedfile.New(w.File, maxFileBytes).Read(ctx)
+	if errors.Is(err, fs.ErrNotExist) {
+		logger.Info("There is no file of statistics of workloads yet")
+		return
+	}
+	if err == nil {
+		err = w.continueWith(data)
+	}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return
+	}
+	if err != nil {
+		logger.Error(err, "The file of statistics of workloads cannot be used. They are learned anew")
+		return
+	}
+	logger.Info("Continuing with the saved statistics of workloads", "workloads", w.saved.Len(), "observed", w.observed)
+}
+
+// continueWith continues with the content of the file. After an error nothing has changed.
+func (w *WorkloadWatcher) continueWith(data []byte) error {
+	now := w.Clock.Now()
+	s, content, err := learned.Decode(data, now, w.bounds())
+	if err != nil {
+		return err
+	}
+	var note fileNote
+	if err := json.Unmarshal(content, &note); err != nil {
+		return fmt.Errorf("its note is damaged: %w", err)
+	}
+	if note.Origin != w.Origin {
+		return fmt.Errorf("it was learned from %s, and the configuration has %s", text.Excerpt(note.Origin), w.Origin)
+	}
+	if note.Observed.Before(s.At()) || note.Observed.After(now) || !areMissing(note.Missing, note.Observed) {
+		return errors.New("its note has impossible times")
+	}
+	w.publisher.Publish(s)
+	w.saved, w.observed, w.nextRefresh = s, note.Observed, note.Observed.Add(WorkloadInterval)
+	w.started, w.restored = true, true
+	longest := longestOf(w.History)
+	w.past = backfill{
+		missing: since(now.Add(-w.History), note.Missing), length: min(max(note.Length, shortestPeriod), longest),
+		longest: longest, total: w.History,
+	}
+	if _, ok := w.Source.(source.WorkloadHistory); ok {
+		w.Metrics.history.WithLabelValues(w.Label).Set(w.past.read())
+	}
+	return nil
+}
+
+// areMissing reports whether the times can be those of a backfill before end.
+func areMissing(missing []span, end time.Time) bool {
+	for _, s := range missing {
+		if !s.Begin.Before(s.End) || s.End.After(end) {
+			return false
+		}
+		end = s.Begin
+	}
+	return len(missing) <= maxMissing
+}
+
+// since returns the parts of the times that begin then or later.
+func since(begin time.Time, all []span) []span {
+	parts := slices.DeleteFunc(all, func(s span) bool { return !s.End.After(begin) })
+	for i := range parts {
+		if parts[i].Begin.Before(begin) {
+			parts[i].Begin = begin
+		}
+	}
+	return parts
+}
+
+// save writes the statistics to File, unless it has them. A failure changes nothing else. After the end of ctx, the process may end
+// first: then the file keeps what it has.
+func (w *WorkloadWatcher) save(ctx context.Context) {
+	latest := w.publisher.Latest()
+	if w.File == "" || latest == w.saved || latest.Len() == 0 {
+		return
+	}
+	note, err := json.Marshal(fileNote{Origin: w.Origin, Observed: w.observed, Missing: w.past.missing, Length: w.past.length})
+	if err == nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fileTimeout)
+		defer cancel()
+		err = w.file.Write(ctx, latest.Encode(note))
+	}
+	w.Metrics.saves.WithLabelValues(w.Label, resultOf(err)).Inc()
+	logger := klog.FromContext(ctx).WithValues("file", w.File)
+	w.saves.log(logger, w.Clock.Now(), err, "After a restart they are those of the last write")
+	if err == nil {
+		w.saved = latest
+	}
+}

@@ -1,0 +1,381 @@
+package refresh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+)
+
+// startAgain returns a new watcher of the same cluster, as after a restart, with its log.
+func (c *podCluster) startAgain(t *testing.T, change func(*WorkloadConfig)) (*podCluster, func() string) {
+	t.Helper()
+	registry, config := metrics.NewKubeRegistry(), c.WorkloadConfig
+	config.Metrics = NewMetrics(registry)
+	change(&config)
+	again := &podCluster{WorkloadWatcher: NewWorkloadWatcher(config), clock: c.clock, registry: registry, pods: c.pods}
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	again.restore(klog.NewContext(t.Context(), logger))
+	return again, func() string { return logger.GetSink().(ktesting.Underlier).GetBuffer().String() }
+}
+
+func unchanged(*WorkloadConfig) {}
+
+// withFile is a cluster of a pod that used 100 milliCPU in the last interval, of which the statistics are in a file.
+func withFile(t *testing.T, src source.PodSource, cpu func(map[string]float64)) *podCluster {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "statistics")
+	c, _ := newPodCluster(t, src, "").startAgain(t, func(config *WorkloadConfig) { config.File, config.Origin = file, "Prometheus" })
+	c.add(t, ownedPod("shop", "DaemonSet", "a", "aaaaa"))
+	cpu(map[string]float64{"shop/a-aaaaa": 100})
+	c.due(t)
+	return c
+}
+
+// due does what is due.
+func (c *podCluster) due(t *testing.T) {
+	t.Helper()
+	if err := c.refreshDue(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readAll does what is due until the history has been read.
+func (c *podCluster) readAll(t *testing.T) {
+	t.Helper()
+	for c.past.remains() {
+		c.clock.Step(c.untilDue())
+		c.due(t)
+	}
+}
+
+func noUsage(source.Period) ([]source.WorkloadUsage, error) { return nil, nil }
+
+// TestSaved_Restart reads a day of history, stops for ten minutes, and reads the five minutes before the last interval.
+func TestSaved_Restart(t *testing.T) {
+	src := &fakeHistory{history: noUsage}
+	c := withFile(t, src, src.cpu)
+	c.readAll(t)
+	c.save(t.Context())
+	if info, err := os.Stat(c.File); err != nil || info.Mode() != 0o600 {
+		t.Errorf("mode %v, %v; want 0600", info.Mode(), err)
+	}
+	last, before := c.observed, c.cpuOf("shop", "a")
+	c.clock.SetTime(last.Add(10 * time.Minute))
+	src.asked, src.pods = nil, nil
+	again, log := c.startAgain(t, unchanged)
+	if got := again.cpuOf("shop", "a"); got != before || before.Mean != 100 {
+		t.Errorf("after the restart: %+v, want %+v", got, before)
+	}
+	if !strings.Contains(log(), "Continuing with the saved statistics of workloads") {
+		t.Errorf("logged %q", log())
+	}
+	src.cpu(map[string]float64{"shop/a-aaaaa": 300})
+	again.due(t)
+	again.readAll(t)
+	want := []source.Period{{End: last.Add(5 * time.Minute), Length: 5 * time.Minute}}
+	if len(src.pods) != 1 || len(src.asked) != 1 || !src.asked[0].End.Equal(want[0].End) || src.asked[0].Length != want[0].Length {
+		t.Errorf("%d observations and the periods %+v, want one and %+v", len(src.pods), src.asked, want)
+	}
+	// What was known counts e^(-10m/24h) as much as when it was last observed.
+	known := before.PodTime.Seconds() * math.Exp(-10.0/(24*60))
+	wantMoments(t, "one interval more", again.cpuOf("shop", "a"), learned.Moments{
+		PodTime: time.Duration((known + 300) * float64(time.Second)), Mean: (100*known + 300*300) / (known + 300),
+		Variance: 200 * 200 * known * 300 / (known + 300) / (known + 300),
+	})
+	if err := testutil.GatherAndCompare(again.registry, strings.NewReader(`
+# HELP plimsoll_workload_history_read_ratio [ALPHA] Share of the past usage of workloads that has been read since the start.
+# TYPE plimsoll_workload_history_read_ratio gauge
+plimsoll_workload_history_read_ratio{source="fake"} 1
+`), "plimsoll_workload_history_read_ratio"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSaved_RestartWithinAnInterval observes nothing twice.
+func TestSaved_RestartWithinAnInterval(t *testing.T) {
+	src := &fakePods{}
+	c := withFile(t, src, src.cpu)
+	c.clock.Step(2 * time.Minute)
+	again, _ := c.startAgain(t, unchanged)
+	again.due(t)
+	if wait := again.untilDue(); len(src.pods) != 1 || wait != 3*time.Minute {
+		t.Errorf("%d observations, the next in %v; want one, and the next in 3m", len(src.pods), wait)
+	}
+	again.clock.Step(3 * time.Minute)
+	again.due(t)
+	aged := time.Duration(float64(window) * math.Exp(-5.0/(24*60)))
+	wantMoments(t, "two intervals", again.cpuOf("shop", "a"), learned.Moments{PodTime: window + aged, Mean: 100})
+}
+
+// TestSaved_RestartWhileTheHistoryIsRead stops for an hour after two periods of 30 minutes and an hour.
+func TestSaved_RestartWhileTheHistoryIsRead(t *testing.T) {
+	src := &fakeHistory{history: noUsage}
+	c := withFile(t, src, src.cpu) // reads the first
+	c.clock.Step(leastPause)
+	c.due(t)
+	c.save(t.Context())
+	first := c.observed
+	now := first.Add(time.Hour)
+	c.clock.SetTime(now)
+	src.asked = nil
+	again, _ := c.startAgain(t, unchanged)
+	again.due(t)
+	again.readAll(t)
+	// The gap ends where the new observation begins, and its period may be two hours long. The next one doubles.
+	if p := src.asked[0]; !p.End.Equal(now.Add(-5*time.Minute)) || p.Length != 55*time.Minute {
+		t.Errorf("first period %+v, want the gap of 55m", p)
+	}
+	if p := src.asked[1]; !p.End.Equal(first.Add(-5*time.Minute-90*time.Minute)) || p.Length != 4*time.Hour {
+		t.Errorf("second period %+v, want four hours from where the earlier process stopped", p)
+	}
+	// Of a day before the observation, its own interval, the first one and 90 minutes were read.
+	var all time.Duration
+	for _, p := range src.asked {
+		all += p.Length
+	}
+	if want := 24*time.Hour - 5*time.Minute - 5*time.Minute - 90*time.Minute; all != want || again.past.read() != 1 {
+		t.Errorf("read %v in %d periods, want %v", all, len(src.asked), want)
+	}
+}
+
+// TestSaved_GivenUpHistoryIsTriedAgain has a source that refuses all of the history until the restart.
+func TestSaved_GivenUpHistoryIsTriedAgain(t *testing.T) {
+	src := &fakeHistory{history: func(source.Period) ([]source.WorkloadUsage, error) { return nil, errors.New("too many samples") }}
+	c := withFile(t, src, src.cpu)
+	c.readAll(t)
+	c.clock.Step(c.untilDue())
+	c.due(t)
+	src.asked, src.history = nil, noUsage
+	again, _ := c.startAgain(t, unchanged)
+	again.readAll(t)
+	if len(src.asked) == 0 || again.past.read() != 1 {
+		t.Errorf("%d periods are read after the restart, and %v of the history", len(src.asked), again.past.read())
+	}
+}
+
+func TestSaved_RefusedFiles(t *testing.T) {
+	write := func(content []byte) func(*testing.T, *podCluster) {
+		return func(t *testing.T, c *podCluster) {
+			if err := os.WriteFile(c.File, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	note := func(note string) func(*testing.T, *podCluster) {
+		return func(t *testing.T, c *podCluster) { write(c.Publisher().Latest().Encode([]byte(note)))(t, c) }
+	}
+	times := func(observed, begin, end time.Duration) func(*testing.T, *podCluster) {
+		return func(t *testing.T, c *podCluster) {
+			at := func(d time.Duration) string { return c.observed.Add(d).Format(time.RFC3339Nano) }
+			note(fmt.Sprintf(`{"Origin":"Prometheus","Observed":%q,"Missing":[{"Begin":%q,"End":%q}]}`,
+				at(observed), at(begin), at(end)))(t, c)
+		}
+	}
+	untouched := func(*testing.T, *podCluster) {}
+	for name, tt := range map[string]struct {
+		damage func(*testing.T, *podCluster)
+		config func(*WorkloadConfig)
+		// after is the time from the last observation to the restart.
+		after time.Duration
+		// want is logged as an error, unless it is empty: then the file is used.
+		want string
+	}{
+		"an intact file": {untouched, unchanged, time.Minute, ""},
+		"intact times":   {times(0, -2, -1), unchanged, time.Minute, ""},
+		"a huge file":    {write(make([]byte, maxFileBytes+1)), unchanged, time.Minute, "has more than 4194304 bytes"},
+		"another file":   {write([]byte("hello")), unchanged, time.Minute, "it is not a file of statistics"},
+		"an empty file":  {write(nil), unchanged, time.Minute, "is empty"},
+		"a truncated file": {func(t *testing.T, c *podCluster) {
+			if err := os.Truncate(c.File, 200); err != nil {
+				t.Fatal(err)
+			}
+		}, unchanged, time.Minute, "it has 200 bytes instead of"},
+		"a folder": {func(t *testing.T, c *podCluster) {
+			if err := errors.Join(os.Remove(c.File), os.Mkdir(c.File, 0o700)); err != nil {
+				t.Fatal(err)
+			}
+		}, unchanged, time.Minute, "is not a regular file"},
+		"no permission": {func(t *testing.T, c *podCluster) {
+			if os.Getuid() == 0 {
+				t.Skip("root may read every file")
+			}
+			if err := os.Chmod(c.File, 0); err != nil {
+				t.Fatal(err)
+			}
+		}, unchanged, time.Minute, "permission denied"},
+		"another source":        {untouched, func(c *WorkloadConfig) { c.Origin = "metrics-server" }, time.Minute, "it was learned from Prometheus, and the configuration has metrics-server"},
+		"a clock set back":      {untouched, unchanged, -time.Minute, "and the clock shows"},
+		"older than history":    {untouched, unchanged, day + time.Second, "longer ago than the history of 24h0m0s"},
+		"a note that ends":      {note("{"), unchanged, time.Minute, "its note is damaged"},
+		"observed before":       {times(-1, -2, -1), unchanged, time.Minute, "impossible times"},
+		"observed in an hour":   {times(time.Hour, -2, -1), unchanged, time.Minute, "impossible times"},
+		"missing in the future": {times(0, -2, 1), unchanged, time.Minute, "impossible times"},
+		"missing from its end":  {times(0, -1, -2), unchanged, time.Minute, "impossible times"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			src := &fakePods{}
+			c := withFile(t, src, src.cpu)
+			tt.damage(t, c)
+			c.clock.SetTime(c.observed.Add(tt.after))
+			again, log := c.startAgain(t, tt.config)
+			if tt.want == "" {
+				if again.cpuOf("shop", "a").Mean != 100 {
+					t.Errorf("the file is not used: %s", log())
+				}
+				return
+			}
+			if n := again.Publisher().Latest().Len(); n != 0 || !strings.Contains(log(), tt.want) ||
+				!strings.Contains(log(), "cannot be used. They are learned anew") {
+				t.Errorf("%d workloads, logged %q; want none and %q", n, log(), tt.want)
+			}
+			again.due(t)
+			wantMoments(t, "learned anew", again.cpuOf("shop", "a"), learned.Moments{PodTime: window, Mean: 100})
+			if name == "a folder" {
+				return
+			}
+			if third, log := again.startAgain(t, unchanged); third.Publisher().Latest().Len() != 1 {
+				t.Errorf("the file was not replaced: %s", log())
+			}
+		})
+	}
+}
+
+// TestSaved_WriteFails removes the folder of the file for three observations.
+func TestSaved_WriteFails(t *testing.T) {
+	src := &fakePods{}
+	c := withFile(t, src, src.cpu)
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	ctx := klog.NewContext(t.Context(), logger)
+	refresh := func() {
+		t.Helper()
+		c.clock.Step(WorkloadInterval)
+		if err := c.refreshDue(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	folder := filepath.Dir(c.File)
+	if err := os.RemoveAll(folder); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		refresh()
+	}
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	refresh()
+	if got := c.cpuOf("shop", "a").PodTime.Round(time.Minute); got != 5*window {
+		t.Errorf("observed for %v, want 25m", got)
+	}
+	log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+	for _, line := range []string{"The statistics of workloads cannot be saved. After a restart they are those of the last write", "The statistics of workloads can be saved again"} {
+		if strings.Count(log, line) != 1 {
+			t.Errorf("%q is not logged once:\n%s", line, log)
+		}
+	}
+	if err := testutil.GatherAndCompare(c.registry, strings.NewReader(`
+# HELP plimsoll_workload_statistics_saves_total [ALPHA] Writes of the statistics of workloads to their file, by result: Success or Error.
+# TYPE plimsoll_workload_statistics_saves_total counter
+plimsoll_workload_statistics_saves_total{result="Error",source="fake"} 3
+plimsoll_workload_statistics_saves_total{result="Success",source="fake"} 2
+`), "plimsoll_workload_statistics_saves_total"); err != nil {
+		t.Error(err)
+	}
+	if entries, err := os.ReadDir(folder); err != nil || len(entries) != 1 {
+		t.Errorf("files %v, %v; want one", entries, err)
+	}
+}
+
+// TestSaved_TwoReplicas has two processes write one file. Either can continue with it.
+func TestSaved_TwoReplicas(t *testing.T) {
+	src := &fakePods{}
+	leader := withFile(t, src, src.cpu)
+	standby, _ := leader.startAgain(t, unchanged)
+	for range 3 {
+		leader.clock.Step(WorkloadInterval)
+		leader.due(t)
+		standby.due(t)
+		for _, c := range []*podCluster{leader, standby} {
+			again, log := c.startAgain(t, unchanged)
+			if got, want := again.cpuOf("shop", "a"), standby.cpuOf("shop", "a"); got != want {
+				t.Errorf("got %+v, want %+v of the last write: %s", got, want, log())
+			}
+		}
+	}
+}
+
+// TestSaved_ClockGoesBack sets the clock back after the restart.
+func TestSaved_ClockGoesBack(t *testing.T) {
+	src := &fakeHistory{history: noUsage}
+	c := withFile(t, src, src.cpu)
+	again, _ := c.startAgain(t, unchanged)
+	again.clock.SetTime(c.observed.Add(-time.Hour))
+	src.asked = nil
+	again.refresh(t)
+	wantMoments(t, "learned anew", again.cpuOf("shop", "a"), learned.Moments{PodTime: window, Mean: 100})
+	if p := src.asked[0]; !p.End.Equal(c.observed.Add(-time.Hour)) || p.Length != firstPeriod {
+		t.Errorf("first period %+v, want half an hour before the observation", p)
+	}
+}
+
+func TestSaved_OnDemandHasNoFile(t *testing.T) {
+	src := &fakePods{}
+	c := newPodCluster(t, src, "")
+	c.refresh(t)
+	c.save(t.Context())
+	if c.saved != nil {
+		t.Error("statistics were saved without a file")
+	}
+}
+
+// TestSaved_Run ends after an observation and a period of the history, which the last write has.
+func TestSaved_Run(t *testing.T) {
+	src := &fakeHistory{history: func(source.Period) ([]source.WorkloadUsage, error) {
+		return []source.WorkloadUsage{{Namespace: "shop", Workload: "past", Resource: load.CPU, Pods: 1, Sum: 100, SumSquares: 10000}}, nil
+	}}
+	c := withFile(t, src, src.cpu)
+	c.clock.Step(WorkloadInterval)
+	again, _ := c.startAgain(t, unchanged)
+	_, ctx := ktesting.NewTestContext(t)
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { defer close(done); again.Run(ctx) }()
+	waitForTimer(t, c.clock)
+	cancel()
+	<-done
+	last, log := c.startAgain(t, unchanged)
+	if got := last.cpuOf("shop", "past"); got.PodTime < 29*time.Minute || got.PodTime > 30*time.Minute {
+		t.Errorf("the history counts %v, want nearly the 30m of the first period: %s", got.PodTime, log())
+	}
+}
+
+func TestBackfill_Add(t *testing.T) {
+	b := newBackfill(start, day)
+	b.add(span{start.Add(time.Hour), start.Add(time.Hour + WorkloadInterval - 1)})
+	if len(b.missing) != 1 {
+		t.Error("a time of less than an interval is read")
+	}
+	for i := range 40 {
+		begin := start.Add(time.Duration(i) * time.Hour)
+		b.add(span{begin, begin.Add(WorkloadInterval)})
+	}
+	if len(b.missing) != maxMissing || !b.missing[0].Begin.Equal(start.Add(39*time.Hour)) || !areMissing(slices.Clone(b.missing), start.Add(40*time.Hour)) {
+		t.Errorf("%d times from %v, want %d, the newest first", len(b.missing), b.missing[0].Begin, maxMissing)
+	}
+}
