@@ -385,6 +385,8 @@ type StatisticsSpec struct {
 	// WorkloadLabel is the key of the label that names a pod's workload. Without label or key, the controlling owner is the
 	// workload.
 	WorkloadLabel string
+	// StatisticsFile keeps the statistics across restarts of the scheduler. An absolute path; empty keeps nothing.
+	StatisticsFile string
 }
 
 // UnknownUsage says what is expected of a pod whose workload has too little history.

@@ -2,6 +2,10 @@ package provider
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
 	"reflect"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
@@ -25,11 +29,17 @@ type sharedStatistics struct {
 func (p *Provider) workloads(
 	ctx context.Context, cluster measured.Cluster, spec config.LoadSpec, s config.StatisticsSpec,
 ) (*learned.Publisher, error) {
+	if p.onDemand { // only the scheduler uses the file
+		s.StatisticsFile = ""
+	}
 	from := podSourceSpecOf(spec)
 	for _, known := range p.statistics {
 		if known.cluster.KubeConfig == cluster.KubeConfig && known.spec == s && reflect.DeepEqual(known.source, from) {
 			return known.watcher.Publisher(), nil
 		}
+	}
+	if err := p.checkFile(cluster, from, s); err != nil {
+		return nil, err
 	}
 	src, err := sources.OpenPods(ctx, cluster, spec, p.access)
 	if err != nil {
@@ -42,7 +52,7 @@ func (p *Provider) workloads(
 	watcher := refresh.NewWorkloadWatcher(refresh.WorkloadConfig{
 		Source: src, Label: label, Pods: cluster.Pods, Nodes: cluster.Nodes,
 		HasSynced: func() bool { return cluster.NodesSynced() && cluster.PodsSynced() }, History: s.History.Duration,
-		WorkloadLabel: s.WorkloadLabel, Clock: p.clock, Metrics: p.metrics,
+		WorkloadLabel: s.WorkloadLabel, File: s.StatisticsFile, Origin: describe(from, s), Clock: p.clock, Metrics: p.metrics,
 	})
 	p.statistics = append(p.statistics, &sharedStatistics{
 		cluster: cluster, source: from, spec: s,
@@ -54,6 +64,49 @@ func (p *Provider) workloads(
 		p.running.Go(func() { watcher.Run(ctx) })
 	}
 	return watcher.Publisher(), nil
+}
+
+// checkFile checks that new statistics can be kept in their file. mu must be held.
+func (p *Provider) checkFile(cluster measured.Cluster, from sourceSpec, s config.StatisticsSpec) error {
+	file := s.StatisticsFile
+	for _, known := range p.statistics {
+		if file != "" && known.spec.StatisticsFile == file {
+			return fmt.Errorf("statisticsFile: %s already keeps other statistics: those of %s, and not those of %s: write another file for "+
+				"one of them", file, describe(known.source, known.spec), describe(from, s))
+		}
+		likewise := known.spec
+		likewise.StatisticsFile = file
+		if known.cluster.KubeConfig == cluster.KubeConfig && likewise == s && reflect.DeepEqual(known.source, from) {
+			return fmt.Errorf("statisticsFile: %q, and %q in other arguments for the same statistics, of %s: write the same in all "+
+				"arguments", file, known.spec.StatisticsFile, describe(from, s))
+		}
+	}
+	if file == "" {
+		return nil
+	}
+	directory := path.Dir(file)
+	info, err := os.Stat(directory)
+	if err == nil && !info.IsDir() {
+		err = errors.New("it is no directory")
+	}
+	if err != nil {
+		return fmt.Errorf("statisticsFile: %s must be in a directory that exists: %w: mount a volume at %s, or correct the path",
+			file, err, directory)
+	}
+	return nil
+}
+
+// describe says what the statistics are learned from, without credentials.
+func describe(from sourceSpec, s config.StatisticsSpec) string {
+	text := podSourceNameOf(config.LoadSpec(from))
+	if address := from.MetricProvider.Address; address != "" {
+		text += " at " + address
+	}
+	text += fmt.Sprintf(" with history %s", s.History.Duration)
+	if s.WorkloadLabel != "" {
+		text += " and workloadLabel " + s.WorkloadLabel
+	}
+	return text
 }
 
 // podSourceSpecOf identifies a source of pod usage: the spec without what has no effect on it.

@@ -3,6 +3,8 @@ package provider
 import (
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -157,4 +159,65 @@ func TestStatistics_UseAccountWithoutToken(t *testing.T) {
 		!strings.Contains(err.Error(), "/absent/token") {
 		t.Errorf("got error %v, want one that names the account's token", err)
 	}
+}
+
+func TestStatistics_File(t *testing.T) {
+	directory := t.TempDir()
+	file, otherFile := filepath.Join(directory, "a"), filepath.Join(directory, "b")
+	if err := os.WriteFile(otherFile, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	in := func(file string) config.StatisticsSpec {
+		s := statisticsSpec()
+		s.StatisticsFile, s.WorkloadLabel = file, "app"
+		return s
+	}
+	metricsServer, otherHistory := prometheusSpec(), in(file)
+	metricsServer.MetricProvider = config.MetricProviderSpec{Type: config.KubernetesMetricsServer}
+	otherHistory.History.Duration = time.Hour
+	const first = "Prometheus at http://prometheus with history 24h0m0s and workloadLabel app"
+	for name, tt := range map[string]struct {
+		spec config.LoadSpec
+		s    config.StatisticsSpec
+		want []string // none: no error
+	}{
+		"the same arguments":  {prometheusSpec(), in(file), nil},
+		"another source":      {metricsServer, in(file), []string{file, "those of " + first, "those of KubernetesMetricsServer with history 24h0m0s"}},
+		"another history":     {prometheusSpec(), otherHistory, []string{file, "those of " + first, "with history 1h0m0s", "another file"}},
+		"another file":        {prometheusSpec(), in(otherFile), []string{file, otherFile, first, "write the same"}},
+		"no file":             {prometheusSpec(), in(""), []string{file, `""`, first}},
+		"its own file":        {metricsServer, in(otherFile), nil},
+		"a missing directory": {metricsServer, in("/absent/a"), []string{"/absent/a", "no such file", "mount a volume at /absent"}},
+		"a file as directory": {metricsServer, in(otherFile + "/a"), []string{otherFile + "/a", "it is no directory"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, h := New(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{}), newHandle()
+			if _, err := openStatistics(t, p, h, prometheusSpec(), in(file)); err != nil {
+				t.Fatal(err)
+			}
+			if c := p.statistics[0].watcher; c.File != file || c.Origin != first {
+				t.Errorf("%q keeps statistics of %q, want %q and %q", c.File, c.Origin, file, first)
+			}
+			_, err := openStatistics(t, p, h, tt.spec, tt.s)
+			if (err != nil) != (len(tt.want) > 0) {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+			for _, part := range append(tt.want, "statisticsFile: ") {
+				if err != nil && !strings.Contains(err.Error(), part) {
+					t.Errorf("error %v, want one with %q", err, part)
+				}
+			}
+		})
+	}
+	t.Run("on demand", func(t *testing.T) {
+		p, h := NewOnDemand(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{}), newHandle()
+		for _, s := range []config.StatisticsSpec{in("/absent/a"), in(file)} {
+			if _, err := openStatistics(t, p, h, metricsServer, s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(p.statistics) != 1 || p.statistics[0].watcher.File != "" {
+			t.Errorf("%d statistics, the first kept in %q; want one, in no file", len(p.statistics), p.statistics[0].watcher.File)
+		}
+	})
 }

@@ -52,7 +52,7 @@ func fullInternalLoadSpec() config.LoadSpec {
 // fullPeakSpec has a value in every field, none of them the default.
 func fullPeakSpec() v1.PeakSpec {
 	return v1.PeakSpec{
-		StatisticsSpec: v1.StatisticsSpec{History: duration(time.Hour), WorkloadLabel: "app"},
+		StatisticsSpec: v1.StatisticsSpec{History: duration(time.Hour), WorkloadLabel: "app", StatisticsFile: "/s"},
 		MinHistory:     duration(time.Minute),
 		Deviations:     ptr.To(2.0),
 		Unknown: v1.UnknownUsage{
@@ -64,7 +64,7 @@ func fullPeakSpec() v1.PeakSpec {
 
 func fullInternalPeakSpec() config.PeakSpec {
 	return config.PeakSpec{
-		StatisticsSpec: config.StatisticsSpec{History: metav1.Duration{Duration: time.Hour}, WorkloadLabel: "app"},
+		StatisticsSpec: config.StatisticsSpec{History: metav1.Duration{Duration: time.Hour}, WorkloadLabel: "app", StatisticsFile: "/s"},
 		MinHistory:     metav1.Duration{Duration: time.Minute},
 		Deviations:     2,
 		Unknown: config.UnknownUsage{

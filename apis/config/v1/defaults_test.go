@@ -152,14 +152,14 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 			name: "what is given to PredictedPeak stays, zeros included",
 			in: &v1.PredictedPeakArgs{
 				PeakSpec: v1.PeakSpec{
-					StatisticsSpec: v1.StatisticsSpec{History: duration(0), WorkloadLabel: "app"},
+					StatisticsSpec: v1.StatisticsSpec{History: duration(0), WorkloadLabel: "app", StatisticsFile: "/s"},
 					MinHistory:     duration(0), Deviations: ptr.To(0.0), MaxLimitRequestRatio: ptr.To(0.0),
 					Unknown: v1.UnknownUsage{RequestMultiplier: ptr.To(0.0), Default: v1.ResourceList{}, Priors: "All"},
 				},
 				MissingLoad: "Lowest", Strategy: "Pack", Target: ptr.To[int64](0),
 			},
 			want: with(defaultPredictedPeakArgs(), func(args *v1.PredictedPeakArgs) {
-				args.History, args.WorkloadLabel, args.MinHistory = duration(0), "app", duration(0)
+				args.History, args.WorkloadLabel, args.StatisticsFile, args.MinHistory = duration(0), "app", "/s", duration(0)
 				args.Deviations, args.MaxLimitRequestRatio = ptr.To(0.0), ptr.To(0.0)
 				args.Unknown = v1.UnknownUsage{RequestMultiplier: ptr.To(0.0), Default: v1.ResourceList{}, Priors: "All"}
 				args.MissingLoad, args.Strategy, args.Target = "Lowest", "Pack", ptr.To[int64](0)

@@ -319,6 +319,9 @@ type StatisticsSpec struct {
 	// WorkloadLabel is the key of the label whose value names a pod's workload. A pod without the label belongs to the workload of
 	// its controlling owner, and so do all pods by default.
 	WorkloadLabel string `json:"workloadLabel,omitempty"`
+	// StatisticsFile is the absolute path of a file that keeps the statistics across restarts of the scheduler. Its directory must
+	// exist. By default nothing is kept.
+	StatisticsFile string `json:"statisticsFile,omitempty"`
 }
 
 // UnknownUsage says what is expected of a pod whose workload has too little history.

@@ -991,6 +991,7 @@ func autoConvert_v1_StatisticsSpec_To_config_StatisticsSpec(in *StatisticsSpec, 
 		return err
 	}
 	out.WorkloadLabel = in.WorkloadLabel
+	out.StatisticsFile = in.StatisticsFile
 	return nil
 }
 
@@ -1004,6 +1005,7 @@ func autoConvert_config_StatisticsSpec_To_v1_StatisticsSpec(in *config.Statistic
 		return err
 	}
 	out.WorkloadLabel = in.WorkloadLabel
+	out.StatisticsFile = in.StatisticsFile
 	return nil
 }
 

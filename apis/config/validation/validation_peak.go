@@ -2,6 +2,7 @@ package validation
 
 import (
 	"math"
+	"path"
 	"strings"
 	"time"
 
@@ -37,6 +38,11 @@ func (v validator) peakSpec(spec *config.PeakSpec) {
 		problems := utilvalidation.IsQualifiedName(spec.WorkloadLabel)
 		v.child("workloadLabel").check(len(problems) == 0, spec.WorkloadLabel,
 			"must be the key of a label, such as app.kubernetes.io/name: %s", strings.Join(problems, "; "))
+	}
+	if file := spec.StatisticsFile; file != "" {
+		v.child("statisticsFile").check(path.IsAbs(file) && path.Clean(file) == file && file != "/", file,
+			"must be the absolute path of a file: write one in a directory that the scheduler may write, such as "+
+				"/var/lib/plimsoll/statistics")
 	}
 	v.child("deviations").check(isFiniteNotNegative(spec.Deviations), spec.Deviations,
 		"must be finite and at least 0: write 0 to ignore the other pods' deviation, 1 to count it once")

@@ -351,6 +351,23 @@ func TestValidatePeakSpec(t *testing.T) {
 			name: "what cannot be a label is refused", change: func(s *config.PeakSpec) { s.WorkloadLabel = "a b" },
 			want: refused("workloadLabel", `"a b"`, "key of a label, such as app.kubernetes.io/name"),
 		},
+		{name: "an absolute statisticsFile is accepted", change: func(s *config.PeakSpec) { s.StatisticsFile = "/var/lib/plimsoll/statistics" }},
+		{
+			name: "a relative statisticsFile is refused", change: func(s *config.PeakSpec) { s.StatisticsFile = "lib/statistics" },
+			want: refused("statisticsFile", `"lib/statistics"`, "absolute path", "such as /var/lib/plimsoll/statistics"),
+		},
+		{
+			name: "a directory as statisticsFile is refused", change: func(s *config.PeakSpec) { s.StatisticsFile = "/var/lib/" },
+			want: refused("statisticsFile", `"/var/lib/"`),
+		},
+		{
+			name: "a statisticsFile with .. is refused", change: func(s *config.PeakSpec) { s.StatisticsFile = "/var/../statistics" },
+			want: refused("statisticsFile", `"/var/../statistics"`),
+		},
+		{
+			name: "the root as statisticsFile is refused", change: func(s *config.PeakSpec) { s.StatisticsFile = "/" },
+			want: refused("statisticsFile", `"/"`),
+		},
 		{name: "deviations of 0 are accepted", change: func(s *config.PeakSpec) { s.Deviations = 0 }},
 		{
 			name: "negative deviations are refused", change: func(s *config.PeakSpec) { s.Deviations = -1 },

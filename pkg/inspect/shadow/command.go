@@ -20,6 +20,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
@@ -113,6 +114,11 @@ func (o *options) configuration(ctx context.Context, plugins []string) (*schedul
 	var names []string
 	for i := range cfg.Profiles {
 		names = append(names, cfg.Profiles[i].SchedulerName)
+		for _, plugin := range cfg.Profiles[i].PluginConfig {
+			if peaks := config.PeakSpecOf(plugin.Args); peaks != nil {
+				peaks.StatisticsFile = "" // only the scheduler uses it
+			}
+		}
 	}
 	if o.profile == "" {
 		o.profile = names[0]
