@@ -486,6 +486,7 @@ imagePullSecrets: null
 existingConfigMap: null
 servingCertificate: null
 nodePowerModelConfigMap: null
+statistics: null
 extraEnv: null
 extraVolumes: null
 extraVolumeMounts: null
