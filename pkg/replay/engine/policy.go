@@ -86,7 +86,7 @@ func powerModels(policies []Policy) config.PowerModels {
 
 func (p *Policy) schedulerName() string { return p.configuration.Profiles[0].SchedulerName }
 
-// builtinProfile has the stock plugins that can tell replayed pods and nodes apart.
+// builtinProfile has the stock plugins that can tell replayed pods and nodes apart. Those to empty are cordoned.
 const builtinProfile = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
