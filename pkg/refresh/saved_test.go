@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -362,6 +364,44 @@ func TestSaved_Run(t *testing.T) {
 	last, log := c.startAgain(t, unchanged)
 	if got := last.cpuOf("shop", "past"); got.PodTime < 29*time.Minute || got.PodTime > 30*time.Minute {
 		t.Errorf("the history counts %v, want nearly the 30m of the first period: %s", got.PodTime, log())
+	}
+}
+
+// TestSaved_RunOfAStandby knows the pods ten minutes after its start. The leader writes the file meanwhile.
+func TestSaved_RunOfAStandby(t *testing.T) {
+	src := &fakePods{}
+	leader := withFile(t, src, src.cpu)
+	var synced atomic.Bool
+	waits, once := make(chan struct{}), sync.Once{}
+	config := leader.WorkloadConfig
+	config.Metrics = NewMetrics(metrics.NewKubeRegistry())
+	config.HasSynced = func() bool {
+		once.Do(func() { close(waits) })
+		return synced.Load()
+	}
+	standby := NewWorkloadWatcher(config)
+	_, ctx := ktesting.NewTestContext(t)
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { defer close(done); standby.Run(ctx) }()
+	<-waits
+	for range 2 {
+		leader.clock.Step(WorkloadInterval)
+		leader.due(t)
+	}
+	want := leader.cpuOf("shop", "a")
+	leader.clock.Step(time.Minute)
+	synced.Store(true)
+	waitForTimer(t, leader.clock)
+	cancel()
+	<-done
+	for what, s := range map[string]*learned.Publisher{"the standby": standby.Publisher(), "the leader": leader.Publisher()} {
+		if got := s.Latest().Lookup(learned.Workload{Namespace: "shop", Name: "a"})[load.CPU]; got != want {
+			t.Errorf("%s has %+v, want %+v of three observations", what, got, want)
+		}
+	}
+	if again, log := leader.startAgain(t, unchanged); again.cpuOf("shop", "a") != want {
+		t.Errorf("the file has %+v, want %+v: %s", again.cpuOf("shop", "a"), want, log())
 	}
 }
 

@@ -105,11 +105,12 @@ func (w *WorkloadWatcher) Publisher() *learned.Publisher { return w.publisher }
 func (w *WorkloadWatcher) Run(ctx context.Context) {
 	w.Metrics.registerWorkloads(w)
 	defer Close(ctx, w.Label, w.Source)
-	w.restore(w.logging(ctx))
-	defer w.save(w.logging(ctx)) // periods of the history that were read since the last observation
 	if !cache.WaitForCacheSync(ctx.Done(), w.HasSynced) {
 		return
 	}
+	// A standby may wait for days until the pods are known. Its leader's newest file counts.
+	w.restore(w.logging(ctx))
+	defer w.save(w.logging(ctx)) // periods of the history that were read since the last observation
 	repeat(ctx, w.Clock, workloadRetryAfter, w.refreshDue, w.untilDue)
 }
 
