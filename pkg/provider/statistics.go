@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"reflect"
+	"syscall"
+
+	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/measured"
@@ -38,7 +42,7 @@ func (p *Provider) workloads(
 			return known.watcher.Publisher(), nil
 		}
 	}
-	if err := p.checkFile(cluster, from, s); err != nil {
+	if err := p.checkFile(ctx, cluster, from, s); err != nil {
 		return nil, err
 	}
 	src, err := sources.OpenPods(ctx, cluster, spec, p.access)
@@ -67,7 +71,7 @@ func (p *Provider) workloads(
 }
 
 // checkFile checks that new statistics can be kept in their file. mu must be held.
-func (p *Provider) checkFile(cluster measured.Cluster, from sourceSpec, s config.StatisticsSpec) error {
+func (p *Provider) checkFile(ctx context.Context, cluster measured.Cluster, from sourceSpec, s config.StatisticsSpec) error {
 	file := s.StatisticsFile
 	for _, known := range p.statistics {
 		if file != "" && known.spec.StatisticsFile == file {
@@ -84,14 +88,36 @@ func (p *Provider) checkFile(cluster measured.Cluster, from sourceSpec, s config
 	if file == "" {
 		return nil
 	}
+	return checkDirectory(ctx, file, os.Stat)
+}
+
+// checkDirectory fails if the directory of the file is missing. A directory that cannot be read may recover, as a mount does: that is
+// logged alone.
+func checkDirectory(ctx context.Context, file string, stat func(string) (os.FileInfo, error)) error {
 	directory := path.Dir(file)
-	info, err := os.Stat(directory)
-	if err == nil && !info.IsDir() {
-		err = errors.New("it is no directory")
+	ctx, cancel := context.WithTimeout(ctx, refresh.FileTimeout)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		info, err := stat(directory)
+		if err == nil && !info.IsDir() {
+			err = &fs.PathError{Op: "stat", Path: directory, Err: syscall.ENOTDIR}
+		}
+		done <- err
+	}()
+	var err error
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		err = fmt.Errorf("the file system has not responded: %w", context.Cause(ctx))
 	}
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("statisticsFile: %s must be in a directory that exists: %w: mount a volume at %s, or correct the path",
 			file, err, directory)
+	}
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "The directory of statisticsFile cannot be read. It is tried again at each use of the file",
+			"file", file)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,6 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
@@ -188,7 +192,7 @@ func TestStatistics_File(t *testing.T) {
 		"no file":             {prometheusSpec(), in(""), []string{file, `""`, first}},
 		"its own file":        {metricsServer, in(otherFile), nil},
 		"a missing directory": {metricsServer, in("/absent/a"), []string{"/absent/a", "no such file", "mount a volume at /absent"}},
-		"a file as directory": {metricsServer, in(otherFile + "/a"), []string{otherFile + "/a", "it is no directory"}},
+		"a file as directory": {metricsServer, in(otherFile + "/a"), []string{otherFile + "/a", "not a directory"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, h := New(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{}), newHandle()
@@ -220,4 +224,44 @@ func TestStatistics_File(t *testing.T) {
 			t.Errorf("%d statistics, the first kept in %q; want one, in no file", len(p.statistics), p.statistics[0].watcher.File)
 		}
 	})
+}
+
+func TestStatistics_DirectoryThatCannotBeRead(t *testing.T) {
+	release, ended := make(chan struct{}), make(chan struct{})
+	hangs := func(string) (os.FileInfo, error) {
+		defer close(ended)
+		<-release
+		return nil, os.ErrInvalid
+	}
+	failsWith := func(err error) func(string) (os.FileInfo, error) {
+		return func(path string) (os.FileInfo, error) { return nil, &os.PathError{Op: "stat", Path: path, Err: err} }
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, tt := range map[string]struct {
+		ctx  context.Context
+		stat func(string) (os.FileInfo, error)
+		// want is in the error, or in the log if the scheduler starts.
+		want   string
+		starts bool
+	}{
+		"a hanging mount":      {canceled, hangs, "the file system has not responded", true},
+		"an I/O error":         {t.Context(), failsWith(syscall.EIO), "input/output error", true},
+		"a stale handle":       {t.Context(), failsWith(syscall.ESTALE), "stale", true},
+		"no directory":         {t.Context(), failsWith(syscall.ENOENT), "no such file", false},
+		"a file above it":      {t.Context(), failsWith(syscall.ENOTDIR), "not a directory", false},
+		"a directory, in time": {t.Context(), os.Stat, "", true},
+	} {
+		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+		err := checkDirectory(klog.NewContext(tt.ctx, logger), filepath.Join(t.TempDir(), "a"), tt.stat)
+		said := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+		if err != nil {
+			said = err.Error()
+		}
+		if (err == nil) != tt.starts || !strings.Contains(said, tt.want) || (said == "") != (tt.want == "") {
+			t.Errorf("%s: starts: %v, said %q; want %v and %q", name, err == nil, said, tt.starts, tt.want)
+		}
+	}
+	close(release)
+	<-ended
 }

@@ -20,8 +20,8 @@ import (
 const (
 	// maxFileBytes bounds the file of statistics. MaxWorkloads take 2.5 MB.
 	maxFileBytes = 4 << 20
-	// fileTimeout bounds one use of the file: a mounted file system may hang.
-	fileTimeout = 10 * time.Second
+	// FileTimeout bounds one use of the file: a mounted file system may hang.
+	FileTimeout = 10 * time.Second
 )
 
 // fileNote is what the file of statistics holds beside them, as JSON.
@@ -41,7 +41,7 @@ func (w *WorkloadWatcher) restore(ctx context.Context) {
 		return
 	}
 	logger := klog.FromContext(ctx).WithValues("file", w.File)
-	ctx, cancel := context.WithTimeout(ctx, fileTimeout)
+	ctx, cancel := context.WithTimeout(ctx, FileTimeout)
 	defer cancel()
 	data, err := boundedfile.New(w.File, maxFileBytes).Read(ctx)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -123,7 +123,7 @@ func (w *WorkloadWatcher) save(ctx context.Context) {
 	}
 	note, err := json.Marshal(fileNote{Origin: w.Origin, Observed: w.observed, Missing: w.past.missing, Length: w.past.length})
 	if err == nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fileTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), FileTimeout)
 		defer cancel()
 		err = w.file.Write(ctx, latest.Encode(note))
 	}
