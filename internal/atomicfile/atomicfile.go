@@ -13,7 +13,7 @@ import (
 // File is a file that is replaced repeatedly. It is safe for concurrent use. Use New.
 type File struct {
 	path string
-	// writing holds an element while the file is written.
+	// writing holds an element while the file is written or renamed.
 	writing chan struct{}
 	write   func(path string, content []byte) error
 }
@@ -28,6 +28,15 @@ func New(path string) *File {
 // Write returns when ctx is done, even if the file system hangs. The write then goes on, and further calls fail until it ends. So a
 // hanging mount costs one goroutine.
 func (f *File) Write(ctx context.Context, content []byte) error {
+	return f.use(ctx, func() error { return f.write(f.path, content) })
+}
+
+// Rename gives the file another name, and replaces what has that name. It ends as Write does.
+func (f *File) Rename(ctx context.Context, to string) error {
+	return f.use(ctx, func() error { return os.Rename(f.path, to) })
+}
+
+func (f *File) use(ctx context.Context, use func() error) error {
 	select {
 	case f.writing <- struct{}{}:
 	default:
@@ -35,7 +44,7 @@ func (f *File) Write(ctx context.Context, content []byte) error {
 	}
 	done := make(chan error, 1)
 	go func() {
-		done <- f.write(f.path, content)
+		done <- use()
 		<-f.writing
 	}()
 	select {

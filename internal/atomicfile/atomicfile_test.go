@@ -63,6 +63,23 @@ func TestFile_WriteFails(t *testing.T) {
 	}
 }
 
+func TestFile_Rename(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "file")
+	f := New(path)
+	for _, want := range []string{"first", "second"} {
+		if err := errors.Join(f.Write(t.Context(), []byte(want)), f.Rename(t.Context(), path+".old")); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path + ".old"); err != nil || string(got) != want {
+			t.Errorf("content %q, %v; want %q", got, err, want)
+		}
+	}
+	if got := names(t, folder); !slices.Equal(got, []string{"file.old"}) {
+		t.Errorf("files %q, want the renamed one", got)
+	}
+}
+
 func TestFile_RemovesOldTemporaryFiles(t *testing.T) {
 	folder := t.TempDir()
 	old, now := time.Now().Add(-2*time.Hour), time.Now()

@@ -91,8 +91,7 @@ func (p *Provider) checkFile(ctx context.Context, cluster measured.Cluster, from
 	return checkDirectory(ctx, file, os.Stat)
 }
 
-// checkDirectory fails if the directory of the file is missing. A directory that cannot be read may recover, as a mount does: that is
-// logged alone.
+// checkDirectory fails if the directory of the file is missing. One that cannot be read is logged alone: a sick mount may recover.
 func checkDirectory(ctx context.Context, file string, stat func(string) (os.FileInfo, error)) error {
 	directory := path.Dir(file)
 	ctx, cancel := context.WithTimeout(ctx, refresh.FileTimeout)

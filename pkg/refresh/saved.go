@@ -11,7 +11,6 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
@@ -22,6 +21,10 @@ const (
 	maxFileBytes = 4 << 20
 	// FileTimeout bounds one use of the file: a mounted file system may hang.
 	FileTimeout = 10 * time.Second
+	// fileAttempts bounds the observations before which an unreadable file is tried again: those of an hour.
+	fileAttempts = 12
+	// refusedSuffix is that of the name of a file that cannot be used.
+	refusedSuffix = ".refused"
 )
 
 // fileNote is what the file of statistics holds beside them, as JSON.
@@ -35,30 +38,44 @@ type fileNote struct {
 	Length  time.Duration
 }
 
-// restore continues with the statistics in File. If they cannot be used, learning starts from nothing.
+// restore continues with the statistics in File, once it can be read. What was observed before is forgotten: the file has more. If
+// the file cannot be used, it gets another name, and learning goes on.
 func (w *WorkloadWatcher) restore(ctx context.Context) {
-	if w.File == "" {
+	if w.File == "" || w.unread == 0 {
 		return
 	}
 	logger := klog.FromContext(ctx).WithValues("file", w.File)
-	ctx, cancel := context.WithTimeout(ctx, FileTimeout)
+	limited, cancel := context.WithTimeout(ctx, FileTimeout)
 	defer cancel()
-	data, err := boundedfile.New(w.File, maxFileBytes).Read(ctx)
-	if errors.Is(err, fs.ErrNotExist) {
-		logger.Info("There is no file of statistics of workloads yet")
+	data, err := w.reader.Read(limited)
+	if ctx.Err() != nil {
 		return
 	}
+	if unreadable := (*fs.PathError)(nil); errors.As(err, &unreadable) || errors.Is(err, context.DeadlineExceeded) {
+		if errors.Is(err, fs.ErrNotExist) {
+			w.unread = 0
+			logger.Info("There is no file of statistics of workloads yet")
+			return
+		}
+		if w.unread--; w.unread > 0 {
+			logger.Error(err, "The file of statistics of workloads cannot be read yet. It is kept, and tried again at the next observation")
+			return
+		}
+	}
+	w.unread = 0
 	if err == nil {
 		err = w.continueWith(data)
 	}
-	if errors.Is(ctx.Err(), context.Canceled) {
+	if err == nil {
+		logger.Info("Continuing with the saved statistics of workloads", "workloads", w.saved.Len(), "observed", w.observed)
 		return
 	}
-	if err != nil {
-		logger.Error(err, "The file of statistics of workloads cannot be used. They are learned anew")
-		return
+	logger.Error(err, "The file of statistics of workloads cannot be used. They are learned anew", "renamed", w.File+refusedSuffix)
+	limited, cancel = context.WithTimeout(ctx, FileTimeout)
+	defer cancel()
+	if err := w.file.Rename(limited, w.File+refusedSuffix); err != nil {
+		logger.Error(err, "The file of statistics of workloads cannot be renamed")
 	}
-	logger.Info("Continuing with the saved statistics of workloads", "workloads", w.saved.Len(), "observed", w.observed)
 }
 
 // continueWith continues with the content of the file. After an error nothing has changed.
@@ -114,11 +131,11 @@ func since(begin time.Time, all []span) []span {
 	return parts
 }
 
-// save writes the statistics to File, unless it has them. A failure changes nothing else. After the end of ctx, the process may end
-// first: then the file keeps what it has.
+// save writes the statistics to File, unless it has them, or has some that were not read yet. A failure changes nothing else. After
+// the end of ctx, the process may end first: then the file keeps what it has.
 func (w *WorkloadWatcher) save(ctx context.Context) {
 	latest := w.publisher.Latest()
-	if w.File == "" || latest == w.saved || latest.Len() == 0 {
+	if w.File == "" || w.unread > 0 || latest == w.saved || latest.Len() == 0 {
 		return
 	}
 	note, err := json.Marshal(fileNote{Origin: w.Origin, Observed: w.observed, Missing: w.past.missing, Length: w.past.length})

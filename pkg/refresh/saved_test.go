@@ -1,6 +1,7 @@
 package refresh
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -213,14 +214,6 @@ func TestSaved_RefusedFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, unchanged, time.Minute, "is not a regular file"},
-		"no permission": {func(t *testing.T, c *podCluster) {
-			if os.Getuid() == 0 {
-				t.Skip("root may read every file")
-			}
-			if err := os.Chmod(c.File, 0); err != nil {
-				t.Fatal(err)
-			}
-		}, unchanged, time.Minute, "permission denied"},
 		"another source":        {untouched, func(c *WorkloadConfig) { c.Origin = "metrics-server" }, time.Minute, "it was learned from Prometheus, and the configuration has metrics-server"},
 		"a clock set back":      {untouched, unchanged, -time.Minute, "and the clock shows"},
 		"older than history":    {untouched, unchanged, day + time.Second, "longer ago than the history of 24h0m0s"},
@@ -234,6 +227,8 @@ func TestSaved_RefusedFiles(t *testing.T) {
 			src := &fakePods{}
 			c := withFile(t, src, src.cpu)
 			tt.damage(t, c)
+			refused, err := os.ReadFile(c.File)
+			isFile := err == nil
 			c.clock.SetTime(c.observed.Add(tt.after))
 			again, log := c.startAgain(t, tt.config)
 			if tt.want == "" {
@@ -248,13 +243,78 @@ func TestSaved_RefusedFiles(t *testing.T) {
 			}
 			again.due(t)
 			wantMoments(t, "learned anew", again.cpuOf("shop", "a"), learned.Moments{PodTime: window, Mean: 100})
-			if name == "a folder" {
-				return
+			if kept, err := os.ReadFile(c.File + ".refused"); isFile && (err != nil || !bytes.Equal(kept, refused)) {
+				t.Errorf("%d bytes are kept, %v; want the %d of the refused file", len(kept), err, len(refused))
 			}
 			if third, log := again.startAgain(t, unchanged); third.Publisher().Latest().Len() != 1 {
 				t.Errorf("the file was not replaced: %s", log())
 			}
 		})
+	}
+}
+
+// unreadable makes the file a link to itself until it is called again.
+func (c *podCluster) unreadable(t *testing.T) (readable func()) {
+	t.Helper()
+	if err := errors.Join(os.Rename(c.File, c.File+".away"), os.Symlink(c.File, c.File)); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if err := os.Rename(c.File+".away", c.File); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestSaved_FileReadLate reads the file at the third observation, 20 minutes after its last.
+func TestSaved_FileReadLate(t *testing.T) {
+	src := &fakePods{}
+	c := withFile(t, src, src.cpu)
+	last := c.observed
+	readable := c.unreadable(t)
+	c.clock.Step(2 * WorkloadInterval)
+	again, log := c.startAgain(t, unchanged)
+	for range 2 {
+		again.due(t)
+		again.clock.Step(WorkloadInterval)
+	}
+	again.save(t.Context())
+	if !strings.Contains(log(), "cannot be read yet. It is kept") || !again.started {
+		t.Errorf("started: %v, logged %q", again.started, log())
+	}
+	readable()
+	again.due(t)
+	aged := time.Duration(float64(window) * math.Exp(-20.0/(24*60)))
+	wantMoments(t, "the file and one observation", again.cpuOf("shop", "a"), learned.Moments{PodTime: window + aged, Mean: 100})
+	if gap := again.past.missing[0]; !gap.Begin.Equal(last) || !gap.End.Equal(last.Add(15*time.Minute)) {
+		t.Errorf("missing %+v, want the 15m after %v", gap, last)
+	}
+	if third, log := again.startAgain(t, unchanged); third.cpuOf("shop", "a") != again.cpuOf("shop", "a") {
+		t.Errorf("the file was not replaced: %s", log())
+	}
+}
+
+// TestSaved_FileNeverRead keeps the file for an hour, then renames it.
+func TestSaved_FileNeverRead(t *testing.T) {
+	src := &fakePods{}
+	c := withFile(t, src, src.cpu)
+	c.unreadable(t)
+	again, _ := c.startAgain(t, unchanged)
+	for range fileAttempts - 2 {
+		again.clock.Step(WorkloadInterval)
+		again.due(t)
+	}
+	if _, err := os.Readlink(c.File); err != nil {
+		t.Errorf("the file was replaced: %v", err)
+	}
+	again.clock.Step(WorkloadInterval)
+	again.due(t)
+	if _, err := os.Readlink(c.File + ".refused"); err != nil {
+		t.Errorf("the file was not renamed: %v", err)
+	}
+	if third, log := again.startAgain(t, unchanged); third.cpuOf("shop", "a") != again.cpuOf("shop", "a") {
+		t.Errorf("the file was not replaced: %s", log())
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/atomicfile"
+	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
@@ -82,10 +83,12 @@ type WorkloadWatcher struct {
 	failures      failureLog
 	// unmeasured logs that most pods have no measured usage.
 	unmeasured failureLog
-	// saved are the statistics in File.
-	saved *learned.Statistics
-	file  *atomicfile.File
-	saves failureLog
+	// saved are the statistics in File. unread is how often to try yet to read it, 0 once it was read. Until then it is kept.
+	saved  *learned.Statistics
+	unread int
+	reader *boundedfile.File
+	file   *atomicfile.File
+	saves  failureLog
 }
 
 // NewWorkloadWatcher returns a watcher. The config must be complete.
@@ -93,7 +96,8 @@ func NewWorkloadWatcher(c WorkloadConfig) *WorkloadWatcher {
 	return &WorkloadWatcher{
 		WorkloadConfig: c, publisher: learned.NewPublisher(), failures: failureLog{what: "The usage of pods", done: "read"},
 		unmeasured: failureLog{what: "The usage of most pods", done: "read"},
-		file:       atomicfile.New(c.File), saves: failureLog{what: "The statistics of workloads", done: "saved"},
+		unread:     fileAttempts, reader: boundedfile.New(c.File, maxFileBytes), file: atomicfile.New(c.File),
+		saves: failureLog{what: "The statistics of workloads", done: "saved"},
 	}
 }
 
@@ -108,8 +112,6 @@ func (w *WorkloadWatcher) Run(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), w.HasSynced) {
 		return
 	}
-	// A standby may wait for days until the pods are known. Its leader's newest file counts.
-	w.restore(w.logging(ctx))
 	defer w.save(w.logging(ctx)) // periods of the history that were read since the last observation
 	repeat(ctx, w.Clock, workloadRetryAfter, w.refreshDue, w.untilDue)
 }
@@ -117,7 +119,11 @@ func (w *WorkloadWatcher) Run(ctx context.Context) {
 // refreshDue observes all pods if that is due, and reads at most one period of the history. So the source has little work at once.
 func (w *WorkloadWatcher) refreshDue(ctx context.Context) error {
 	ctx = w.logging(ctx)
-	if now := w.Clock.Now(); w.failed || !now.Before(w.nextRefresh) {
+	if w.isDue() { // not earlier: a standby may wait for days until the pods are known, and its leader's last file counts
+		w.restore(ctx)
+	}
+	if w.isDue() {
+		now := w.Clock.Now()
 		w.nextRefresh = now.Add(WorkloadInterval)
 		err := w.observeNow(ctx, now)
 		if w.failed = err != nil; w.failed {
@@ -130,6 +136,9 @@ func (w *WorkloadWatcher) refreshDue(ctx context.Context) error {
 	}
 	return ctx.Err()
 }
+
+// isDue reports whether to observe all pods.
+func (w *WorkloadWatcher) isDue() bool { return w.failed || !w.Clock.Now().Before(w.nextRefresh) }
 
 // untilDue returns the time until there is something to do. After a failure it bounds the time until the next try.
 func (w *WorkloadWatcher) untilDue() time.Duration {
