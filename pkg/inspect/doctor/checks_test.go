@@ -515,8 +515,8 @@ func TestLinesFacts_Add(t *testing.T) {
 func TestCheckLines_OfClasses(t *testing.T) {
 	const name = "LoadThreshold of profile plimsoll"
 	for _, tt := range []struct {
-		memory, latency, batch [2]bool // above the line, by node
-		want                   []string
+		cpu, memory, latency, batch [2]bool // above the line, by node
+		want                        []string
 	}{
 		{latency: [2]bool{true, true}, batch: [2]bool{false, true}, want: []string{
 			"ok: " + name + ": 2 of 2 nodes not above their load line",
@@ -531,6 +531,11 @@ func TestCheckLines_OfClasses(t *testing.T) {
 		{memory: [2]bool{true, true}, batch: [2]bool{true, true}, want: []string{
 			"error: " + name + ": all 2 nodes above their load line (n0, n1); no pod is placed while they are",
 		}},
+		// Batch fills both nodes, and latency does not count it.
+		{cpu: [2]bool{true, true}, latency: [2]bool{false, true}, batch: [2]bool{true, true}, want: []string{
+			"error: " + name + ": all 2 nodes above their load line (n0, n1); no pod without a line of its own is placed while they are",
+			"ok: " + name + " for pods of lines[0]: 1 of 2 nodes not above their load line",
+		}},
 	} {
 		var nodes []fwk.NodeInfo
 		lines := map[string]explain.LoadLine{}
@@ -541,7 +546,7 @@ func TestCheckLines_OfClasses(t *testing.T) {
 			l := explain.LoadLine{AnnotationProblem: "malformed", Classes: []explain.ClassLine{
 				{Percent: 60, Above: tt.latency[i]}, {Percent: 70, Above: tt.batch[i]},
 			}}
-			for r, above := range map[load.Resource]bool{load.CPU: false, load.Memory: tt.memory[i]} {
+			for r, above := range map[load.Resource]bool{load.CPU: tt.cpu[i], load.Memory: tt.memory[i]} {
 				l.Percent[r], l.Node[r].State, l.Above[r] = 80, load.Fresh, above
 			}
 			lines[fmt.Sprint("n", i)] = l

@@ -333,6 +333,7 @@ func TestWaitingChecks(t *testing.T) {
 			pod("a", "plimsoll", time.Hour, withVolume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})), pod("b", "plimsoll", time.Hour, refused),
 		}, true, Error, []string{"looked at no pod for 30m0s"}},
 		{"a pod that waits for its volume on a node", []*corev1.Pod{pod("a", "plimsoll", time.Minute, nominated)}, true, OK, []string{"1 pod for other reasons"}},
+		{"a pod that waits for its node forever", []*corev1.Pod{pod("a", "plimsoll", time.Hour, nominated)}, true, Error, []string{"looked at no pod"}},
 		{"one of two pods has a volume, and the other is new", []*corev1.Pod{
 			pod("a", "plimsoll", time.Hour, withClaim), pod("b", "plimsoll", 12*time.Second, nil), pod("c", "plimsoll", time.Hour, refused),
 		}, true, Warning, []string{"2 waiting pods", "Its queue may be long"}},
@@ -349,6 +350,9 @@ func TestWaitingChecks(t *testing.T) {
 		}, true, Error, []string{"looked at no pod for 1m0s"}},
 		{"an unknown scheduler has placed a pod since", []*corev1.Pod{pod("a", "zzz", time.Hour, nil), pod("b", "zzz", time.Hour, placed(59*time.Minute))},
 			true, OK, nil},
+		{"an unknown scheduler has died since", []*corev1.Pod{
+			pod("a", "zzz", time.Hour, nil), pod("b", "zzz", time.Hour, placed(59*time.Minute)), pod("c", "zzz", 58*time.Minute, nil),
+		}, true, Warning, []string{"2 waiting pods", "since 59m0s ago", "see whether it runs"}},
 		{"an unknown scheduler has placed no pod since", []*corev1.Pod{pod("a", "zzz", time.Hour, nil), pod("b", "zzz", 2*time.Hour, placed(61*time.Minute))},
 			true, Error, []string{"schedulerName: default-scheduler"}},
 		{"our scheduler places others first", []*corev1.Pod{pod("a", "plimsoll", time.Hour, nil), pod("b", "plimsoll-2", time.Hour, placed(time.Second))}, true, OK, nil},

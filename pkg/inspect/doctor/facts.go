@@ -104,6 +104,8 @@ type linesFacts struct {
 	waives bool
 	// limits reports whether a node has a line or rule.
 	limits bool
+	// classesFit reports whether a node has room for a class of pods, although none has for others.
+	classesFit bool
 	// nodes counts the nodes that accept pods without tolerations. above names the nodes above a line, or rejected by a rule.
 	nodes int
 	above []string
@@ -329,8 +331,8 @@ func (g *gatherer) readLines(ctx context.Context, cluster *live.Cluster) error {
 	return nil
 }
 
-// compare compares the nodes with the line of pods without a class, and then with the line of each class. It leaves out the
-// classes if no node is below the first line. A class has the same line of memory, so that one cause would be found for each.
+// compare compares the nodes with the line of pods without a class, and then with the line of each class. If no node is below the
+// first line, it leaves out the classes without one. They have the same line of memory, so that one cause would be found for each.
 func (l linesFacts) compare(nodes []fwk.NodeInfo, lines map[string]explain.LoadLine) []linesFacts {
 	all := []linesFacts{l}
 	for _, node := range nodes {
@@ -345,8 +347,9 @@ func (l linesFacts) compare(nodes []fwk.NodeInfo, lines map[string]explain.LoadL
 			all[class+1].addLine(node.Node(), line.OfClass(class))
 		}
 	}
-	if len(all[0].above) == all[0].nodes {
-		return all[:1]
+	if base := &all[0]; len(base.above) == base.nodes {
+		all = slices.DeleteFunc(all, func(l linesFacts) bool { return l.class != "" && len(l.above) == l.nodes })
+		all[0].classesFit = len(all) > 1
 	}
 	return all
 }

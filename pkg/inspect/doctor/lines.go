@@ -40,8 +40,12 @@ func (f *facts) checkLines() []Check {
 			return warn(see, "%s: all %s %s (%s), which is waived for every pod", name, nodes, fails, text.FirstN(l.above))
 		}
 		advice := f.adviseEdit("whenNoneFits: Relax\n", change+" of "+name+", or let pods in where no node passes:", "")
+		pod := "no pod"
+		if l.classesFit {
+			pod = "no pod without a line of its own"
+		}
 		found := fail(append(advice, see...),
-			"%s: all %s %s (%s); no pod is placed while they are", name, nodes, fails, text.FirstN(l.above))
+			"%s: all %s %s (%s); %s is placed while they are", name, nodes, fails, text.FirstN(l.above), pod)
 		if len(l.unmeasured) == 0 {
 			return found
 		}

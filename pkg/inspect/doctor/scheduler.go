@@ -473,14 +473,17 @@ func (f *facts) checkFallbacks() []Check {
 // A pod that waits for longer than patience is overdue. A scheduler that looks at no pod for longer than hanging hangs.
 const patience, hanging = 10 * time.Second, time.Minute
 
+// longestBinding is longer than a scheduler waits by default until a pod's volumes are bound.
+const longestBinding = 20 * time.Minute
+
 // queue has the pods with one schedulerName.
 type queue struct {
 	// unseen are pods that have waited longer than patience without a look.
 	unseen []string
 	// schedulerOnly reports whether one of them waits for no volume and no claim, only for the scheduler.
 	schedulerOnly bool
-	// since is when the oldest of them was created. If schedulerOnly is true, others do not count.
-	since time.Time
+	// since is when the oldest of them was created, and newest when the newest was. If schedulerOnly is true, others do not count.
+	since, newest time.Time
 	// lastAttempt is when a scheduler last looked at any pod of the name; zero if it never did.
 	lastAttempt time.Time
 }
@@ -510,19 +513,32 @@ func (f *facts) checkQueue(name string, queues map[string]*queue) []Check {
 	case own && !f.leading():
 		return causedBy(fail(f.adviseRun(see, "Start the scheduler; the pods need no change. See why it is down:"),
 			"%s; a profile has this name, but its scheduler is down", message), "scheduler")
-	case active.After(q.since) && (waited < hanging || !q.schedulerOnly || len(profiles) == 0):
-		return nil // they are next, wait for something else, or an unknown scheduler runs, which may take longer
+	case len(profiles) == 0:
+		return f.checkUnknownQueue(name, q, message)
+	case active.After(q.since) && (waited < hanging || !q.schedulerOnly):
+		return nil // they are next, or wait for something else
 	case own && waited < hanging:
 		return warn(f.adviseRun(see, "Its queue may be long. Run doctor again in a minute: if the pods still wait, the scheduler hangs."),
 			"%s; a profile has this name", message)
 	case own:
 		return fail(f.adviseRestart("The pods need no change. Start the scheduler; if it runs, it hangs"),
 			"%s; a profile has this name, but its scheduler has looked at no pod for %s", message, rounded(waited))
-	case len(profiles) > 0 && waited < hanging:
+	case waited < hanging:
 		return nil
-	case len(profiles) > 0:
-		return fail(f.adviseRun(see, "The pods need no change. Start their scheduler; if it runs, it hangs. See its pods:"),
-			"%s; its scheduler has looked at no pod for %s", message, rounded(waited))
+	}
+	return fail(f.adviseRun(see, "The pods need no change. Start their scheduler; if it runs, it hangs. See its pods:"),
+		"%s; its scheduler has looked at no pod for %s", message, rounded(waited))
+}
+
+// checkUnknownQueue checks a queue whose scheduler was not found. The scheduler may run elsewhere, and take longer than others.
+func (f *facts) checkUnknownQueue(name string, q *queue, message string) []Check {
+	now := f.serverTime()
+	if q.lastAttempt.After(q.since) {
+		if q.newest.Before(q.lastAttempt) || now.Sub(q.newest) < hanging {
+			return nil
+		}
+		return warn(advise("Find the scheduler of this name, and see whether it runs. It may also wait for more pods of a group."),
+			"%s since %s ago", message, rounded(now.Sub(q.lastAttempt)))
 	}
 	similar := append(configlint.SimilarNames(name, f.profiles()), corev1.DefaultSchedulerName)
 	if len(similar) > 1 {
@@ -533,7 +549,7 @@ func (f *facts) checkQueue(name string, queues map[string]*queue) []Check {
 	selector := "spec.nodeName=,spec.schedulerName=" + name
 	advice := f.adviseRun(live.Kubectl("get", "pods", "-A", "--field-selector", selector, "-o", columns),
 		"Write schedulerName: %s into the templates of the pods' owners. Create pods and Jobs anew. See the owners:", similar[0])
-	return failIf(waited >= hanging)(advice, "%s", message)
+	return failIf(now.Sub(q.since) >= hanging)(advice, "%s", message)
 }
 
 // lastActivity returns when the scheduler with these profiles last looked at a pod, or q.since if that is later.
@@ -592,9 +608,10 @@ func (f *facts) queues() (queues map[string]*queue, total int) {
 			continue
 		}
 		total++
+		age := f.serverTime().Sub(pod.CreationTimestamp.Time)
 		// Since Kubernetes 1.35, the scheduler nominates the node before it waits for a volume, without a condition.
-		seen := condition != nil || pod.Status.NominatedNodeName != ""
-		if !seen && len(pod.Spec.SchedulingGates) == 0 && f.serverTime().Sub(pod.CreationTimestamp.Time) > patience {
+		seen := condition != nil || pod.Status.NominatedNodeName != "" && age < longestBinding
+		if !seen && len(pod.Spec.SchedulingGates) == 0 && age > patience {
 			q.addUnseen(pod)
 		}
 	}
@@ -605,9 +622,12 @@ func (q *queue) addUnseen(pod *corev1.Pod) {
 	q.unseen = append(q.unseen, pod.Namespace+"/"+pod.Name)
 	created := pod.CreationTimestamp.Time
 	switch schedulerOnly := !mayWaitForOthers(pod); {
-	case schedulerOnly && !q.schedulerOnly,
-		schedulerOnly == q.schedulerOnly && (q.since.IsZero() || created.Before(q.since)):
-		q.schedulerOnly, q.since = schedulerOnly, created
+	case schedulerOnly && !q.schedulerOnly || q.since.IsZero():
+		q.schedulerOnly, q.since, q.newest = schedulerOnly, created, created
+	case schedulerOnly == q.schedulerOnly && created.Before(q.since):
+		q.since = created
+	case schedulerOnly == q.schedulerOnly && created.After(q.newest):
+		q.newest = created
 	}
 }
 
