@@ -72,12 +72,20 @@ func (c *controller) workload() string {
 	return workloadOf(pod, &pod.OwnerReferences[0])
 }
 
+// verticalAutoscaler are the annotations of the VerticalPodAutoscaler on pods whose requests it has written.
+var verticalAutoscaler = [...]string{"vpaUpdates", "vpaInPlaceUpdated"}
+
 // raiseRequests raises requests of the pod to those of its controller's template. An in-place resize may have lowered them, and the
 // next pod is created without it. Higher ones stay: admission may have written them, and would again.
 func raiseRequests(pod *corev1.Pod, s *sim.Scheduler) {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
 		return
+	}
+	for _, annotation := range verticalAutoscaler {
+		if _, set := pod.Annotations[annotation]; set {
+			return // it would write its requests again
+		}
 	}
 	c, ok := findController(s, owner.Kind, pod.Namespace, owner.Name, owner.UID)
 	if !ok {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
@@ -97,6 +98,16 @@ func costOn(n *Node, current string) string {
 	return strconv.Itoa(cost)
 }
 
+// isRefusal reports whether the API server refuses this request, and would again. It may answer others later than it was asked.
+func isRefusal(err error) bool {
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) {
+		return false
+	}
+	code := answer.Status().Code
+	return code >= 400 && code < 500 && !apierrors.IsTooManyRequests(err) && !apierrors.IsConflict(err) && !apierrors.IsTimeout(err)
+}
+
 // writeCosts writes deletion costs that must change, up to maxCosts. A pod whose cost is refused is left out for a while, and does
 // not stop the others.
 func (e *Executor) writeCosts(ctx context.Context, s *Status) error {
@@ -118,6 +129,8 @@ func (e *Executor) writeCosts(ctx context.Context, s *Status) error {
 		written, err := e.Costs.SetDeletionCost(ctx, c.Pod, c.Value)
 		if err != nil {
 			s.CostError = errors.Join(s.CostError, err)
+		}
+		if isRefusal(err) {
 			e.history.refuseCost(c.Pod.UID, now)
 		}
 		if errors.Is(err, context.DeadlineExceeded) {

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 )
@@ -139,7 +141,7 @@ func TestExecutor_DeletionCostsRefused(t *testing.T) {
 	for i := range 60 {
 		f.pod("many", fmt.Sprintf("many-%02d", i), "a", "10m")
 	}
-	w, c := newWorld(t, f), &costWriter{err: errors.New("refused")}
+	w, c := newWorld(t, f), &costWriter{err: apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "many", nil)}
 	c.refuses = func(pod string) bool { return pod >= "many-00" && pod < "many-50" }
 	w.Config.Mode, w.Costs = rebalancer.DeletionCost, c
 	w.wants()
@@ -152,6 +154,16 @@ func TestExecutor_DeletionCostsRefused(t *testing.T) {
 		if refused := c.asked - len(c.written); refused < 50 || (refused > 50) != tc.again {
 			t.Errorf("after %v, %d were refused, want those 50 once: %t", tc.after, refused, !tc.again)
 		}
+	}
+	// An API server that restarts refuses nothing: the next step tries all again.
+	c.err = errors.New("EOF")
+	w.clock.SetTime(now.Add(time.Hour))
+	w.wants()
+	asked := c.asked
+	w.clock.SetTime(now.Add(time.Hour + 5*time.Second))
+	w.wants()
+	if tried := c.asked - asked; tried != 50 {
+		t.Errorf("%d pods were tried again, want 50", tried)
 	}
 	slices.Sort(c.written)
 	if written := slices.Compact(c.written); len(written) != 11 {

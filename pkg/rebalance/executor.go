@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -448,6 +449,8 @@ func (e *Executor) move(ctx context.Context, m *Move) (*Moving, error) {
 	moving := e.history.underWay[m.UID]
 	moving.Or = moving.Or[:min(len(moving.Or), maxOr)]
 	moving.Newest, moving.Known = newestOf(pods, m.OwnerUID)
+	grace := ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, 0)
+	moving.Ending = time.Duration(min(grace, int64(longestEnding/time.Second))) * time.Second // until it is seen to end
 	if _, moving.Controlled, err = e.wanted(ctx, m); err != nil {
 		e.history.cancel(m.UID)
 		return nil, err
@@ -545,8 +548,8 @@ func changed(m *Move, latest *corev1.Pod, c *rebalancer.Configuration, now time.
 func (e *Executor) spares(ctx context.Context, m *Move, pods []*corev1.Pod, pod *corev1.Pod) (bool, error) {
 	workload, own, underWay := replicas{}, 0, 0
 	for _, other := range pods {
-		owner := metav1.GetControllerOfNoCopy(other)
-		if owner == nil || podusage.HasEnded(other) || workloadOf(other, owner) != m.Workload {
+		owner, isGone := metav1.GetControllerOfNoCopy(other), other.DeletionTimestamp != nil && other.Spec.NodeName == ""
+		if owner == nil || isGone || podusage.HasEnded(other) || workloadOf(other, owner) != m.Workload {
 			continue
 		}
 		workload.add(other)

@@ -306,6 +306,18 @@ func TestExecutor_SlowEnd(t *testing.T) {
 		w.pods[again.Name] = again
 		w.wants("save", "Landed web-1")
 	})
+	t.Run("ends for ten minutes, and the rebalancer restarts after it", func(t *testing.T) {
+		f := newFixture()
+		f.pods["web-1"].Spec.TerminationGracePeriodSeconds = ptr.To[int64](600)
+		w := newWorld(t, f)
+		w.wants("try web-1", "save", "evict web-1", "began web-1")
+		delete(w.pods, "web-1")
+		w.clock.SetTime(now.Add(15*time.Minute - time.Second))
+		w.restart(w.Config)
+		w.wants()
+		w.clock.SetTime(now.Add(15 * time.Minute))
+		w.wants("save", "NotReady web-1")
+	})
 	for _, tc := range []struct {
 		name        string
 		grace       time.Duration
@@ -781,6 +793,16 @@ func TestExecutor_LateWatch(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a third replica, without a node, is held by a finalizer", func(t *testing.T) {
+		f := newFixture()
+		f.objects = append(f.objects, replicaSet("web", 2))
+		w := newWorld(t, f)
+		held := w.pods["web-2"].DeepCopy()
+		held.Name, held.UID, held.Spec.NodeName, held.DeletionTimestamp = "web-3", "web-3", "", &metav1.Time{Time: now}
+		held.Status.Conditions = nil
+		w.pods["web-3"] = held
+		w.wants("try web-1", "save", "evict web-1", "began web-1")
+	})
 	t.Run("the API server does not answer", func(t *testing.T) {
 		w := newWorld(t, newFixture())
 		w.readErr = errors.New("timeout")

@@ -401,6 +401,11 @@ func TestMake_Stays(t *testing.T) {
 			f.cpu["b"] = 0.56
 			f.objects = append(f.objects, f.templateOf("web-1", "100m"))
 		}, want: NoRoom},
+		{name: "the VerticalPodAutoscaler wrote less than the template", change: func(f *fixture) {
+			f.pod("db", "db-1", "b", "2")
+			f.objects = append(f.objects, f.templateOf("web-1", "9"))
+			f.pods["web-1"].Annotations = map[string]string{"vpaUpdates": "Pod resources updated by web"}
+		}},
 		{name: "the template is of another container", change: func(f *fixture) {
 			f.pod("db", "db-1", "b", "2")
 			of := f.templateOf("web-1", "9")
