@@ -74,16 +74,27 @@ func (p *prior) update(u *groupUsage, kind float32, from strongest) {
 	}
 }
 
-// mostForeign bounds the share of a group of n namespaces. Groups of at most n namespaces together count no more than n/(n+1).
-// So one foreign namespace alone counts no more than half, by however many resemblances.
+// mostForeign bounds the share of a group of n namespaces. For each m, groups of at most m namespaces together count no more than
+// m/(m+1). So one foreign namespace alone counts no more than half, by however many resemblances.
 func (p *prior) mostForeign(n float64) float64 {
+	most := p.leftFor(n)
+	for _, of := range p.foreign {
+		if of.namespaces > n {
+			most = min(most, p.leftFor(of.namespaces))
+		}
+	}
+	return most
+}
+
+// leftFor returns the largest share that one more group of at most m namespaces can have.
+func (p *prior) leftFor(m float64) float64 {
 	counted := 0.0
 	for _, of := range p.foreign {
-		if of.namespaces <= n {
+		if of.namespaces <= m {
 			counted += of.share
 		}
 	}
-	return max((n/(n+1)-counted)/(1-counted), 0)
+	return max((m/(m+1)-counted)/(1-counted), 0)
 }
 
 // specSpread is the spread of workloads' means around the mean by the spec. In replayed days it was 0.96 to 1.13.
