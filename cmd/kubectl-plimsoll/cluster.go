@@ -106,6 +106,9 @@ func (f *clusterFlags) pin() {
 	*f.kube.Context = f.contextName()
 	files := filepath.SplitList(os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
 	files = slices.DeleteFunc(files, func(file string) bool { return file == "" })
+	if len(files) == 0 {
+		files = []string{clientcmd.RecommendedHomeFile}
+	}
 	if *f.kube.KubeConfig == "" && *f.kube.Context != "" && len(files) == 1 { // --kubeconfig takes one
 		*f.kube.KubeConfig = files[0]
 	}

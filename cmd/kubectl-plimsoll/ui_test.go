@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
@@ -23,10 +24,14 @@ func TestUI_Commands(t *testing.T) {
 	dir, err := os.Getwd()
 	must(t, err)
 	must(t, os.WriteFile("clusters", kubeconfigOf(server.URL), 0o600))
+	home := clientcmd.RecommendedHomeFile
+	clientcmd.RecommendedHomeFile = filepath.Join(dir, "clusters")
+	t.Cleanup(func() { clientcmd.RecommendedHomeFile = home })
 	for _, tt := range []struct{ env, flags, want string }{
 		{"clusters", "", "--kubeconfig DIR/clusters --context test"},
 		{":clusters", "--context other", "--kubeconfig DIR/clusters --context other"},
 		{"clusters:DIR/more", "", "--context test"},
+		{"", "", "--kubeconfig DIR/clusters --context test"},
 		{"more", "--kubeconfig clusters", "--kubeconfig DIR/clusters --context test"},
 		{"clusters", "--config a.yaml --source-token-file b --source-application-key-file c --source-ca-file d", "--kubeconfig DIR/clusters --context test " +
 			"--config DIR/a.yaml --source-token-file DIR/b --source-application-key-file DIR/c --source-ca-file DIR/d"},
