@@ -9,7 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
@@ -79,17 +81,21 @@ func (e *Executor) sessionCordons(ctx context.Context) (found []SessionCordon, e
 		if !ok || !node.Spec.Unschedulable || slices.ContainsFunc(known, func(c *Cordon) bool { return c.holds(node) }) {
 			continue
 		}
-		pods := 0
-		for _, of := range info.GetPods() {
-			reason := protection(of.GetPod(), e.Config, 0, now)
-			if reason != DaemonSet && reason != StaticPod && !podusage.HasEnded(of.GetPod()) {
-				pods++
-			}
-		}
-		found = append(found, SessionCordon{node.Name, since, pods})
+		found = append(found, SessionCordon{node.Name, since, podsOn(info, e.Config)})
 	}
 	slices.SortFunc(found, func(a, b SessionCordon) int { return cmp.Compare(a.Node, b.Node) })
 	return found, nil
+}
+
+// podsOn counts the pods of the node that do not leave with it.
+func podsOn(info fwk.NodeInfo, c *rebalancer.Configuration) (n int) {
+	for _, of := range info.GetPods() {
+		reason := protection(of.GetPod(), c, 0, startOf(of.GetPod()))
+		if reason != DaemonSet && reason != StaticPod && !podusage.HasEnded(of.GetPod()) {
+			n++
+		}
+	}
+	return n
 }
 
 // Cordoner cordons nodes.

@@ -22,7 +22,7 @@ type Node struct {
 	Name string
 	// Known reports whether the load of all resources with a line is fresh.
 	Known bool
-	// Cordoned nodes take no pods. Freed says that a rebalancer or a session cordoned the node, to empty it.
+	// Cordoned nodes take no pods. Freed says that a rebalancer or a session cordoned the node, and that it is empty.
 	Cordoned, Freed bool
 
 	Utilization [load.ResourceCount]float64
@@ -64,7 +64,7 @@ func (l looker) node(info fwk.NodeInfo) Node {
 	of := l.reader.LoadLine(l.state, info)
 	n := Node{Name: info.Node().Name, Known: true, Cordoned: info.Node().Spec.Unschedulable}
 	_, annotated := info.Node().Annotations[CordonAnnotation]
-	n.Freed = n.Cordoned && annotated
+	n.Freed = n.Cordoned && annotated && podsOn(info, l.c) == 0
 	for r := range of.Percent {
 		n.Utilization[r] = of.Node[r].Utilization(0)
 		if filters {

@@ -544,6 +544,10 @@ func TestMake_Brakes(t *testing.T) {
 		}, "2 of 3 nodes have unknown load, more than 20 %"},
 		{"emptied nodes are off", off(true), "moves"},
 		{"nodes that an earlier session emptied are off", off(false), "moves"},
+		{"a node that an earlier session left half emptied is unknown", func(f *fixture) {
+			off(false)(f)
+			f.pods["web-2"].Spec.NodeName = "c"
+		}, "1 of 3 nodes have unknown load, more than 0 %"},
 		{"a node that is being emptied is off", func(f *fixture) {
 			off(true)(f)
 			f.history.cordons[0].Emptied = time.Time{}
