@@ -92,12 +92,12 @@ func (w *WorkloadWatcher) continueWith(data []byte) error {
 	if note.Origin != w.Origin {
 		return fmt.Errorf("it was learned from %s, and the configuration has %s", text.Excerpt(note.Origin), w.Origin)
 	}
-	if note.Observed.Before(s.At()) || note.Observed.After(now) || !areMissing(note.Missing, note.Observed) {
+	if note.Observed.Before(s.At()) || note.Observed.After(now.Add(learned.ClockSkew)) || !areMissing(note.Missing, note.Observed) {
 		return errors.New("its note has impossible times")
 	}
 	w.publisher.Publish(s)
 	w.saved, w.observed, w.nextRefresh = s, note.Observed, note.Observed.Add(WorkloadInterval)
-	w.started, w.restored = true, true
+	w.started, w.restored, w.failed = true, true, false
 	longest := longestOf(w.History)
 	w.past = backfill{
 		missing: since(now.Add(-w.History), note.Missing), length: min(max(note.Length, shortestPeriod), longest),

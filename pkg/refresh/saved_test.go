@@ -120,7 +120,12 @@ func TestSaved_RestartWithinAnInterval(t *testing.T) {
 	if wait := again.untilDue(); len(src.pods) != 1 || wait != 3*time.Minute {
 		t.Errorf("%d observations, the next in %v; want one, and the next in 3m", len(src.pods), wait)
 	}
-	again.clock.Step(3 * time.Minute)
+	now := again.clock.Now()
+	again.clock.SetTime(now.Add(-time.Hour))
+	if wait := again.untilDue(); wait != WorkloadInterval {
+		t.Errorf("after the clock was set back, the next look is in %v, want 5m at most", wait)
+	}
+	again.clock.SetTime(now.Add(3 * time.Minute))
 	again.due(t)
 	aged := time.Duration(float64(window) * math.Exp(-5.0/(24*60)))
 	wantMoments(t, "two intervals", again.cpuOf("shop", "a"), learned.Moments{PodTime: window + aged, Mean: 100})
@@ -215,7 +220,8 @@ func TestSaved_RefusedFiles(t *testing.T) {
 			}
 		}, unchanged, time.Minute, "is not a regular file"},
 		"another source":        {untouched, func(c *WorkloadConfig) { c.Origin = "metrics-server" }, time.Minute, "it was learned from Prometheus, and the configuration has metrics-server"},
-		"a clock set back":      {untouched, unchanged, -time.Minute, "and the clock shows"},
+		"a clock 5 s behind":    {untouched, unchanged, -5 * time.Second, ""},
+		"a clock set back":      {untouched, unchanged, -6 * time.Second, "and the clock shows"},
 		"older than history":    {untouched, unchanged, day + time.Second, "longer ago than the history of 24h0m0s"},
 		"a note that ends":      {note("{"), unchanged, time.Minute, "its note is damaged"},
 		"observed before":       {times(-1, -2, -1), unchanged, time.Minute, "impossible times"},
@@ -387,11 +393,11 @@ func TestSaved_ClockGoesBack(t *testing.T) {
 	src := &fakeHistory{history: noUsage}
 	c := withFile(t, src, src.cpu)
 	again, _ := c.startAgain(t, unchanged)
-	again.clock.SetTime(c.observed.Add(-time.Hour))
+	again.clock.SetTime(c.observed.Add(-30 * time.Minute))
 	src.asked = nil
-	again.refresh(t)
+	again.due(t)
 	wantMoments(t, "learned anew", again.cpuOf("shop", "a"), learned.Moments{PodTime: window, Mean: 100})
-	if p := src.asked[0]; !p.End.Equal(c.observed.Add(-time.Hour)) || p.Length != firstPeriod {
+	if p := src.asked[0]; !p.End.Equal(c.observed.Add(-35*time.Minute)) || p.Length != firstPeriod {
 		t.Errorf("first period %+v, want half an hour before the observation", p)
 	}
 }

@@ -137,8 +137,11 @@ func (w *WorkloadWatcher) refreshDue(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// isDue reports whether to observe all pods.
-func (w *WorkloadWatcher) isDue() bool { return w.failed || !w.Clock.Now().Before(w.nextRefresh) }
+// isDue reports whether to observe all pods. A restored time of the next refresh is far away if the clock was set back since.
+func (w *WorkloadWatcher) isDue() bool {
+	now := w.Clock.Now()
+	return w.failed || !now.Before(w.nextRefresh) || now.Before(w.observed.Add(-learned.ClockSkew))
+}
 
 // untilDue returns the time until there is something to do. After a failure it bounds the time until the next try.
 func (w *WorkloadWatcher) untilDue() time.Duration {
@@ -149,7 +152,7 @@ func (w *WorkloadWatcher) untilDue() time.Duration {
 	if _, ok := w.Source.(source.WorkloadHistory); ok && w.past.remains() && w.past.notBefore.Before(next) {
 		next = w.past.notBefore
 	}
-	return max(next.Sub(w.Clock.Now()), 0)
+	return min(max(next.Sub(w.Clock.Now()), 0), WorkloadInterval)
 }
 
 func (w *WorkloadWatcher) logging(ctx context.Context) context.Context {

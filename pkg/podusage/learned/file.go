@@ -11,8 +11,12 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
-// fileVersion is the version of the format. Change it with every change of the format or of the hashes.
-const fileVersion = 1
+const (
+	// fileVersion is the version of the format. Change it with every change of the format or of the hashes.
+	fileVersion = 1
+	// ClockSkew is how far the clock of another machine may be ahead that wrote the file.
+	ClockSkew = 5 * time.Second
+)
 
 var (
 	fileMagic = [8]byte([]byte("plimsoll"))
@@ -146,7 +150,7 @@ func (h *fileHeader) check(data []byte, now time.Time, c Config) error {
 		return errors.New("its checksum differs: it was changed")
 	}
 	at := timeOf(h.At)
-	if at.After(now) || timeOf(h.ClusterAt).After(now) {
+	if latest := now.Add(ClockSkew); at.After(latest) || timeOf(h.ClusterAt).After(latest) {
 		return fmt.Errorf("it is of %s, and the clock shows %s", at.UTC(), now.UTC())
 	}
 	if at.Before(now.Add(-c.History)) {

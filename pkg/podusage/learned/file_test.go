@@ -112,8 +112,12 @@ func TestDecode_RefusesDamage(t *testing.T) {
 			t.Errorf("%s: %v, %q, error %v; want only one with %q", name, s, note, err, tt.want)
 		}
 	}
-	if _, _, err := decode(data, start.Add(day+span)); err != nil {
-		t.Errorf("a file as old as the history: %v", err)
+	for what, now := range map[string]time.Time{
+		"a file as old as the history": start.Add(day + span), "a clock that is 5 s behind": start.Add(span - 5*time.Second),
+	} {
+		if _, _, err := decode(data, now); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }
 
