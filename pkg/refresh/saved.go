@@ -97,7 +97,7 @@ func (w *WorkloadWatcher) continueWith(data []byte) error {
 	}
 	w.publisher.Publish(s)
 	w.saved, w.observed, w.nextRefresh = s, note.Observed, note.Observed.Add(WorkloadInterval)
-	w.started, w.restored, w.failed = true, true, false
+	w.started, w.failed = true, false
 	longest := longestOf(w.History)
 	w.past = backfill{
 		missing: since(now.Add(-w.History), note.Missing), length: min(max(note.Length, shortestPeriod), longest),

@@ -471,12 +471,44 @@ func TestSaved_RunOfAStandby(t *testing.T) {
 	}
 }
 
+// TestWorkloadWatcher_SourceThatWasAway reads the time from the last observation to the interval before the next.
+func TestWorkloadWatcher_SourceThatWasAway(t *testing.T) {
+	src := &fakeHistory{history: noUsage}
+	c := newPodCluster(t, src, "")
+	c.add(t, ownedPod("shop", "DaemonSet", "a", "aaaaa"))
+	src.cpu(map[string]float64{"shop/a-aaaaa": 100})
+	c.due(t)
+	c.readAll(t)
+	last := c.observed
+	src.asked = nil
+	away := errors.New("connection refused")
+	for _, after := range []time.Duration{5 * time.Minute, 20 * time.Minute} {
+		c.clock.SetTime(last.Add(after))
+		src.failed = [load.ResourceCount]error{away, away}
+		if err := c.refreshDue(t.Context()); !errors.Is(err, away) {
+			t.Fatalf("error %v, want that the source is away", err)
+		}
+	}
+	src.failed = [load.ResourceCount]error{}
+	c.clock.SetTime(last.Add(25 * time.Minute))
+	c.due(t)
+	c.readAll(t)
+	if len(src.asked) != 1 || !src.asked[0].End.Equal(last.Add(20*time.Minute)) || src.asked[0].Length != 20*time.Minute {
+		t.Errorf("periods %+v, want one of 20m, until %v", src.asked, last.Add(20*time.Minute))
+	}
+}
+
 func TestBackfill_Add(t *testing.T) {
 	b := newBackfill(start, day)
 	b.add(span{start.Add(time.Hour), start.Add(time.Hour + WorkloadInterval - 1)})
 	if len(b.missing) != 1 {
 		t.Error("a time of less than an interval is read")
 	}
+	b.add(span{start, start.Add(25 * time.Hour)})
+	if gap := b.missing[0]; !gap.Begin.Equal(start.Add(time.Hour)) {
+		t.Errorf("a time of %v is read, want the history of a day", gap.End.Sub(gap.Begin))
+	}
+	b = newBackfill(start, day)
 	for i := range 40 {
 		begin := start.Add(time.Duration(i) * time.Hour)
 		b.add(span{begin, begin.Add(WorkloadInterval)})

@@ -72,9 +72,8 @@ type WorkloadWatcher struct {
 	// started reports whether there was a refresh, and failed whether the last one failed. nextRefresh is when the next is due.
 	started, failed bool
 	nextRefresh     time.Time
-	// observed is the time of the last observation. restored says that an earlier process made it.
+	// observed is the time of the last observation.
 	observed time.Time
-	restored bool
 	past     backfill
 	// historyErr is why a part of the history is missing.
 	historyErr error
@@ -189,13 +188,12 @@ func (w *WorkloadWatcher) observeNow(ctx context.Context, began time.Time) error
 		return err
 	}
 	begin := began.Add(-WorkloadInterval)
-	switch {
-	case !w.started:
+	if w.started {
+		w.past.add(span{w.observed, begin}) // after a restart, or while the source could not be read
+	} else {
 		w.past = newBackfill(begin, w.History)
-	case w.restored:
-		w.past.add(span{w.observed, begin})
 	}
-	w.started, w.restored, w.observed = true, false, began
+	w.started, w.observed = true, began
 	return nil
 }
 
