@@ -44,8 +44,9 @@ func (f *File) use(ctx context.Context, use func() error) error {
 	}
 	done := make(chan error, 1)
 	go func() {
-		done <- use()
-		<-f.writing
+		err := use()
+		<-f.writing // first, as the caller may use the file again at once
+		done <- err
 	}()
 	select {
 	case err := <-done:
