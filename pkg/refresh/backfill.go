@@ -56,10 +56,11 @@ func longestOf(history time.Duration) time.Duration {
 	return min(max(longestPeriod, history/longestShare), history)
 }
 
-// maxMissing bounds the times that are missing. Each restart adds one at most, and so does each time that the source cannot be read.
+// maxMissing bounds the times that are missing. Each restart adds one at most, and so does each failure of the source.
 const maxMissing = 32
 
-// add adds a time that is newer than all others, as far as the history goes back, unless it is too short to be worth the queries.
+// add adds a time that is newer than all others, unless it is too short to be worth the queries. What is older than the history is left
+// out.
 func (b *backfill) add(s span) {
 	if oldest := s.End.Add(-b.total); s.Begin.Before(oldest) {
 		s.Begin = oldest

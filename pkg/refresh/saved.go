@@ -87,7 +87,7 @@ func (w *WorkloadWatcher) continueWith(data []byte) error {
 	}
 	var note fileNote
 	if err := json.Unmarshal(content, &note); err != nil {
-		return fmt.Errorf("its note is damaged: %w", err)
+		return fmt.Errorf("its note is damaged: %w", text.ExcerptError(err))
 	}
 	if note.Origin != w.Origin {
 		return fmt.Errorf("it was learned from %s, and the configuration has %s", text.Excerpt(note.Origin), w.Origin)

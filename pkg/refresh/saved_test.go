@@ -219,11 +219,13 @@ func TestSaved_RefusedFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, unchanged, time.Minute, "is not a regular file"},
-		"another source":        {untouched, func(c *WorkloadConfig) { c.Origin = "metrics-server" }, time.Minute, "it was learned from Prometheus, and the configuration has metrics-server"},
-		"a clock 5 s behind":    {untouched, unchanged, -5 * time.Second, ""},
-		"a clock set back":      {untouched, unchanged, -6 * time.Second, "and the clock shows"},
-		"older than history":    {untouched, unchanged, day + time.Second, "longer ago than the history of 24h0m0s"},
-		"a note that ends":      {note("{"), unchanged, time.Minute, "its note is damaged"},
+		"another source":     {untouched, func(c *WorkloadConfig) { c.Origin = "metrics-server" }, time.Minute, "it was learned from Prometheus, and the configuration has metrics-server"},
+		"a clock 5 s behind": {untouched, unchanged, -5 * time.Second, ""},
+		"a clock set back":   {untouched, unchanged, -6 * time.Second, "and the clock shows"},
+		"older than history": {untouched, unchanged, day + time.Second, "longer ago than the history of 24h0m0s"},
+		"a note that ends":   {note("{"), unchanged, time.Minute, "its note is damaged"},
+		"a note with a long time": {note(`{"Observed":"` + strings.Repeat("9", 1000) + `"}`), unchanged, time.Minute,
+			"its note is damaged: parsing time"},
 		"observed before":       {times(-1, -2, -1), unchanged, time.Minute, "impossible times"},
 		"observed in an hour":   {times(time.Hour, -2, -1), unchanged, time.Minute, "impossible times"},
 		"missing in the future": {times(0, -2, 1), unchanged, time.Minute, "impossible times"},
@@ -242,6 +244,9 @@ func TestSaved_RefusedFiles(t *testing.T) {
 					t.Errorf("the file is not used: %s", log())
 				}
 				return
+			}
+			if len(log()) > 1000 {
+				t.Errorf("logged %d bytes", len(log()))
 			}
 			if n := again.Publisher().Latest().Len(); n != 0 || !strings.Contains(log(), tt.want) ||
 				!strings.Contains(log(), "cannot be used. They are learned anew") {

@@ -16,6 +16,8 @@ const (
 	fileVersion = 1
 	// ClockSkew is how far the clock of another machine may be ahead that wrote the file.
 	ClockSkew = 5 * time.Second
+	// maxNoteBytes bounds the note. It is text, which is more work to read than the records.
+	maxNoteBytes = 16 << 10
 )
 
 var (
@@ -138,6 +140,9 @@ func Decode(data []byte, now time.Time, c Config) (*Statistics, []byte, error) {
 func (h *fileHeader) check(data []byte, now time.Time, c Config) error {
 	if h.Version != fileVersion {
 		return fmt.Errorf("it has version %d of the format, and this program has version %d", h.Version, fileVersion)
+	}
+	if h.Note > maxNoteBytes {
+		return fmt.Errorf("it has a note of %d bytes, of %d that are allowed", h.Note, maxNoteBytes)
 	}
 	if int(h.Workloads) > c.MaxWorkloads {
 		return fmt.Errorf("it has %d workloads, of %d that are allowed", h.Workloads, c.MaxWorkloads)

@@ -102,6 +102,7 @@ func TestDecode_RefusesDamage(t *testing.T) {
 		"a changed bit":   {func(d []byte) []byte { d[len(d)/2] ^= 1; return d }, now, "checksum differs"},
 		"another version": {func(d []byte) []byte { d[8] = 2; return resealed(d) }, now, "version 2"},
 		// Behind the version, the length of the note and the number of workloads.
+		"a long note":      {func(d []byte) []byte { d[14] = 1; return resealed(d) }, now, "a note of 65542 bytes, of 16384"},
 		"many workloads":   {func(d []byte) []byte { d[19] = 0xff; return resealed(d) }, now, "workloads, of 100"},
 		"many startups":    {func(d []byte) []byte { d[20] = 14; return resealed(d) }, now, "bytes instead of"},
 		"a clock set back": {func(d []byte) []byte { return d }, start, "2026-01-02 03:05:00 +0000 UTC, and the clock shows 2026-01-02 03:00:00"},
