@@ -59,8 +59,8 @@ func longestOf(history time.Duration) time.Duration {
 // maxMissing bounds the times that are missing. Each restart adds one at most, and so does each failure of the source.
 const maxMissing = 32
 
-// add adds a time that is newer than all others, unless it is too short to be worth the queries. It leaves out what is older than the
-// history.
+// add adds a time that is newer than all others, unless it is too short to be worth the queries. It cuts off what is older than
+// the history.
 func (b *backfill) add(s span) {
 	if oldest := s.End.Add(-b.total); s.Begin.Before(oldest) {
 		s.Begin = oldest
