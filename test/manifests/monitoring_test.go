@@ -123,7 +123,7 @@ func TestAlerts_Promtool(t *testing.T) {
 	for _, r := range rules {
 		want.Insert(r.Alert)
 	}
-	if !want.Equal(fires) || !want.Equal(quiet) || want.Len() != 17 {
+	if !want.Equal(fires) || !want.Equal(quiet) || want.Len() != 18 {
 		t.Errorf("the alerts are %v; tested to fire %v, not to %v", sets.List(want), sets.List(fires), sets.List(quiet))
 	}
 }
@@ -177,7 +177,8 @@ func TestAlerts_NoLeader(t *testing.T) {
 			got = append(got, r.Alert)
 		}
 		check.Equal(t, "alerts with "+values, []string{"PlimsollSourceDown", "PlimsollLoadOld", "PlimsollFallback", "PlimsollPodsUnmeasured",
-			"PlimsollNodesContested", "PlimsollNodesUnmeasured", "PlimsollStatisticsOld", "PlimsollPodsWaitForLine"}, got)
+			"PlimsollNodesContested", "PlimsollNodesUnmeasured", "PlimsollStatisticsOld", "PlimsollStatisticsUnsaved",
+			"PlimsollPodsWaitForLine"}, got)
 	}
 }
 
@@ -253,8 +254,8 @@ func TestQueriesAskForMetricsThatAreThere(t *testing.T) {
 			return nil
 		})
 	}
-	// Metrics of load, lines, measured pods, contested nodes, statistics, the shadow and doctor (17), and the rebalancer (10).
-	if asked.Len() < 27 {
+	// Metrics of load, lines, measured pods, contested nodes, statistics, the shadow and doctor (18), and the rebalancer (10).
+	if asked.Len() < 28 {
 		t.Errorf("dashboard and alerts ask for %v", sets.List(asked))
 	}
 }
