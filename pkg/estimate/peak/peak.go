@@ -67,7 +67,7 @@ func (r *Resource) podsExcess() float64 {
 	if r.Node.State == load.Fresh {
 		return r.Pods.Excess
 	}
-	return r.Pods.Excess + r.Pods.ExcessOfStartups
+	return r.Pods.Excess + float64(r.Pods.ExcessOfStartups)
 }
 
 // Deviation is the standard deviation of the summed usage of all pods except the largest. Pods are assumed to be independent.

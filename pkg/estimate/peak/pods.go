@@ -22,13 +22,13 @@ type PodSums struct {
 	// position on the node, or NoPod on a node without pods.
 	Excess, LargestVariance float64
 	Largest                 int32
+	// ExcessOfStartups is by how much Excess would be larger if it did not exclude Startup.
+	ExcessOfStartups float32
 	// RestVariance is the sum of the variances of all other pods.
 	RestVariance float64
 	// Startup is the usage beyond Mean of the pods that start, as far as no measurement covers it. It comes at the same time. Excess
 	// excludes it.
 	Startup float64
-	// ExcessOfStartups is by how much Excess would be larger if it did not exclude Startup.
-	ExcessOfStartups float64
 	// Explained is the predicted peak of all pods, if the other sums exclude lower classes; otherwise 0. It is 0 for memory, which
 	// a pod does not return to others.
 	Explained float64
@@ -315,7 +315,7 @@ func (s *podSums) sumOf(
 		}
 		sums.add(&usage, int32(i))
 	}
-	sums.ExcessOfStartups = largest - sums.Excess
+	sums.ExcessOfStartups = float32(largest - sums.Excess)
 	return sums
 }
 
