@@ -491,7 +491,7 @@ func TestWorkloadWatcher_SourceThatWasAway(t *testing.T) {
 		c.clock.SetTime(last.Add(after))
 		src.failed = [load.ResourceCount]error{away, away}
 		if err := c.refreshDue(t.Context()); !errors.Is(err, away) {
-			t.Fatalf("error %v, want that the source is away", err)
+			t.Fatalf("error %v, want that the source is down", err)
 		}
 	}
 	src.failed = [load.ResourceCount]error{}
