@@ -664,6 +664,8 @@ func (e *Executor) outcome(m *Moving, pods []*corev1.Pod, now time.Time) *Record
 	}
 	if replacement == nil {
 		m.waitFor(moved, now)
+	} else { // it may be created before the moved pod has ended
+		m.Ending = max(0, min(m.Ending, replacement.CreationTimestamp.Sub(m.Began)))
 	}
 	r := &Record{Moving: *m, Ended: now}
 	if moved != nil && moved.DeletionTimestamp == nil && !m.Evacuates { // it was not evicted

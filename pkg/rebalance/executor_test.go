@@ -288,7 +288,9 @@ func TestExecutor_SlowEnd(t *testing.T) {
 	// ending makes web-1 end within a grace period.
 	ending := func(t *testing.T, grace time.Duration) *world {
 		t.Helper()
-		w := newWorld(t, newFixture())
+		f := newFixture()
+		f.pods["web-1"].Spec.TerminationGracePeriodSeconds = ptr.To(int64(grace / time.Second))
+		w := newWorld(t, f)
 		w.wants("try web-1", "save", "evict web-1", "began web-1")
 		w.pods["web-1"].DeletionTimestamp.Time = now.Add(grace)
 		return w
@@ -298,6 +300,7 @@ func TestExecutor_SlowEnd(t *testing.T) {
 		w.clock.SetTime(now.Add(9 * time.Minute))
 		w.wants()
 		again := w.replace("web-1", "b", false) // as a StatefulSet does
+		again.CreationTimestamp.Time = now.Add(9 * time.Minute)
 		delete(w.pods, "web-1")
 		w.clock.SetTime(now.Add(14*time.Minute - time.Second))
 		w.wants()
