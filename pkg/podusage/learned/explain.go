@@ -57,7 +57,7 @@ func (p *Prediction) explainUnknown(
 func (p *prior) explain(x *podusage.Explanation, pod *corev1.Pod, others, u *Usage, own float64, observed time.Duration) {
 	x.Parts = nil
 	part := func(amount, share float64, basis string) {
-		if share > 0 {
+		if share > 1e-9 { // less is the rounding of a sum
 			x.Parts = append(x.Parts, podusage.Part{Amount: amount, Basis: fmt.Sprintf("%.0f %% %s", 100*share, basis)})
 		}
 	}
@@ -72,17 +72,9 @@ func (p *prior) explain(x *podusage.Explanation, pod *corev1.Pod, others, u *Usa
 		basis += " in its namespace"
 	}
 	part(left*capped*of.weight*of.mean, left*of.weight, basis)
-	part(left*capped*(p.mean-spec-of.weight*of.mean), left*rounded(p.weight-of.weight), "as workloads that it resembles less")
+	part(left*capped*(p.mean-spec-of.weight*of.mean), left*(p.weight-of.weight), "as workloads that it resembles less")
 	part(left*capped*spec, left*(1-p.weight), "by its spec")
 	x.Peak = []podusage.Part{
 		{Amount: u.Mean, Basis: "mean"}, {Amount: u.Excess(), Basis: "uncertainty of the mean, and deviations over time"},
 	}
-}
-
-// rounded returns 0 for what is left of a sum by its rounding.
-func rounded(share float64) float64 {
-	if share < 1e-9 {
-		return 0
-	}
-	return share
 }

@@ -71,7 +71,6 @@ type groupSums struct {
 	workloads  uint32
 	podSeconds float64
 	by         resemblance
-	scope      int
 	// hash is the group's. For a group of one namespace, name is the hash of the group of all. Then neither namespace nor name is 0.
 	hash, namespace, name uint64
 }
@@ -113,10 +112,10 @@ func (s *Statistics) regroup(newer map[uint64]likeness) {
 func (s *Statistics) group(likes map[uint64]likeness) groups {
 	var order []*groupSums
 	index := map[uint64]*groupSums{}
-	of := func(hash uint64, by resemblance, scope int) *groupSums {
+	of := func(hash uint64, by resemblance) *groupSums {
 		g := index[hash]
 		if g == nil {
-			g = &groupSums{by: by, scope: scope, hash: hash}
+			g = &groupSums{by: by, hash: hash}
 			index[hash] = g
 			order = append(order, g)
 		}
@@ -125,14 +124,14 @@ func (s *Statistics) group(likes map[uint64]likeness) groups {
 	for _, m := range s.members(likes) {
 		for by, name := range m.like.names {
 			if name != 0 {
-				g := of(m.like.within(name), resemblance(by), oneNamespace)
+				g := of(m.like.within(name), resemblance(by))
 				g.namespace, g.name = m.like.namespace, name
 				g.addWorkload(&m.entry)
 			}
 		}
 	}
 	for _, g := range order { // grows, but range sees the groups of one namespace alone
-		of(g.name, g.by, allNamespaces).addNamespace(g)
+		of(g.name, g.by).addNamespace(g)
 	}
 	all := newGroups(order)
 	all.likes = likes
