@@ -148,20 +148,38 @@ func (c *Cluster) WaitBound(ctx context.Context, podLabels map[string]string, n 
 
 // WaitRefused waits until the scheduler has refused a pod, and returns the message of its PodScheduled condition.
 func (c *Cluster) WaitRefused(ctx context.Context, pod string) (message string, err error) {
-	err = c.poll(ctx, pod+" to be refused", func(ctx context.Context) (string, error) {
+	err = c.pollPod(ctx, pod, "refused", func(p *corev1.Pod) string {
+		if p.Spec.NodeName != "" {
+			return "it is on " + p.Spec.NodeName
+		}
+		if message = unschedulable(*p); message == "" {
+			return "it has no PodScheduled condition"
+		}
+		return ""
+	})
+	return message, err
+}
+
+// WaitDecided waits until the scheduler has bound or refused a pod. It returns why the scheduler refused it; empty if it is bound.
+func (c *Cluster) WaitDecided(ctx context.Context, pod string) (refusal string, err error) {
+	err = c.pollPod(ctx, pod, "bound or refused", func(p *corev1.Pod) string {
+		if refusal = unschedulable(*p); p.Spec.NodeName == "" && refusal == "" {
+			return "it has no PodScheduled condition"
+		}
+		return ""
+	})
+	return refusal, err
+}
+
+// pollPod waits until look, which gets a pod of the default namespace, says that nothing is missing.
+func (c *Cluster) pollPod(ctx context.Context, pod, state string, look func(p *corev1.Pod) (missing string)) error {
+	return c.poll(ctx, pod+" to be "+state, func(ctx context.Context) (string, error) {
 		p, err := c.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, pod, metav1.GetOptions{})
 		if err != nil {
 			return "", err
 		}
-		if p.Spec.NodeName != "" {
-			return "it is on " + p.Spec.NodeName, nil
-		}
-		if message = unschedulable(*p); message == "" {
-			return "it has no PodScheduled condition", nil
-		}
-		return "", nil
+		return look(p), nil
 	})
-	return message, err
 }
 
 // unschedulable returns the scheduler's message about a pod that it refused; empty if it did not refuse the pod.

@@ -71,13 +71,20 @@ const workloadsMetric = "plimsoll_workloads"
 
 // WaitStatistics waits until the scheduler knows statistics of n workloads.
 func (c *Cluster) WaitStatistics(ctx context.Context, n int) error {
-	return c.poll(ctx, "the scheduler to know statistics of workloads", func(ctx context.Context) (string, error) {
+	return c.WaitSchedulerMetrics(ctx, fmt.Sprintf("statistics of %d workloads", n), func(m Metrics) bool {
+		return int(m.Sum(workloadsMetric)) >= n
+	})
+}
+
+// WaitSchedulerMetrics waits until the scheduler's metrics show that it knows what is named.
+func (c *Cluster) WaitSchedulerMetrics(ctx context.Context, what string, shown func(Metrics) bool) error {
+	return c.poll(ctx, "the scheduler to know "+what, func(ctx context.Context) (string, error) {
 		now, err := c.SchedulerMetrics(ctx)
 		if err != nil {
 			return "", err
 		}
-		if known := int(now.Sum(workloadsMetric)); known < n {
-			return fmt.Sprintf("%d workloads are known, must be %d", known, n), nil
+		if !shown(now) {
+			return fmt.Sprintf("it shows %v and %v", now.Select("plimsoll_load_nodes"), now.Select(workloadsMetric)), nil
 		}
 		return "", nil
 	})
