@@ -202,7 +202,9 @@ func TestReplay_Rebalance(t *testing.T) {
 	_, err = execute(t.Context(), "replay", "--load", load, "--policies", "stock+rebalance", "--rebalancer-config", free)
 	must(t, err)
 	cost := write(t, "cost.yaml", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nmode: DeletionCost\n")
+	paused := write(t, "paused.yaml", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\npaused: true\n")
 	for _, tc := range []struct{ policies, file, want string }{
+		{"stock+rebalance", paused, "--rebalancer-config: " + paused + ": paused: true: nothing would move; write false"},
 		{"stock+rebalance", cost, "--rebalancer-config: " + cost + ": mode: DeletionCost: no pod of a replay is scaled down; write Plan or Evict"},
 		{"nobody+rebalance", limits, `--policies: unknown policy "nobody"`},
 		{"packing", limits, `--policies: unknown policy "packing"`},

@@ -174,7 +174,10 @@ func (s *Selection) ReadPolicies(ctx context.Context) ([]engine.Policy, error) {
 	if err != nil {
 		return nil, &OptionError{"rebalancer-config", err}
 	}
-	if c.Mode == rebalancer.DeletionCost {
+	switch {
+	case c.Paused:
+		return nil, optionErrorf("rebalancer-config", "%s: paused: true: nothing would move; write false", s.Rebalancer)
+	case c.Mode == rebalancer.DeletionCost:
 		return nil, optionErrorf("rebalancer-config", "%s: mode: %s: no pod of a replay is scaled down; write Plan or Evict, "+
 			"which a replay takes alike", s.Rebalancer, c.Mode)
 	}

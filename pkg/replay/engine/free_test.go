@@ -49,10 +49,15 @@ func TestFree(t *testing.T) {
 		in    *input.Input
 		costs MoveCosts
 		// minutes are those in which a is free.
-		minutes         float64
+		minutes float64
+		// window is how long pods may move; always if 0.
+		window          time.Duration
 		most, moves, up int
 	}{
 		{name: "a node is emptied", in: idle(), costs: halfMinutes, minutes: 48, most: 1, moves: 1},
+		{name: "a window closes afterwards", in: idle(), costs: halfMinutes, window: 13 * time.Minute, minutes: 48, most: 1, moves: 1},
+		// At 11:00, a is uncordoned, before its pod moves.
+		{name: "a window closes meanwhile", in: idle(), costs: halfMinutes, window: 11 * time.Minute, up: 1},
 		// The pod is decided at 30:15. At 30:30, a is uncordoned.
 		{name: "a pod finds no node", in: idle(huge(30 * time.Minute)), costs: halfMinutes, minutes: 18.5, most: 1, moves: 1},
 		// The pod is decided at 10:45. At 11:00, a is uncordoned, before its pod moves.
@@ -66,7 +71,11 @@ func TestFree(t *testing.T) {
 		}(), costs: halfMinutes, minutes: 18, most: 1, moves: 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			policy := predictedPeak(t).WithRebalancer(freeing(), tc.costs)
+			c := freeing()
+			if tc.window > 0 {
+				c.Windows = []rebalancer.Window{{Schedule: "0 3 * * *", Duration: metav1.Duration{Duration: tc.window}}}
+			}
+			policy := predictedPeak(t).WithRebalancer(c, tc.costs)
 			got := replayOne(t, tc.in, policy)
 			if math.Abs(got.FreedNodeHours-tc.minutes/60) > 1e-9 || math.Abs(got.FreedNodes-tc.minutes/60) > 1e-9 ||
 				got.MostFreedNodes != tc.most || got.FreeMoves != tc.moves || got.Moves != tc.moves || got.GivenUp != tc.up || got.HotMinutes != 0 {

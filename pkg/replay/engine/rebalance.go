@@ -144,10 +144,22 @@ func (r *rebalancing) plan(ctx context.Context) (*rebalance.Plan, error) {
 		Scheduler: e.scheduler, SchedulerNames: []string{e.policy.schedulerName()}, Load: r.load, Now: e.clock.Now(), Usage: r.usageOf,
 		Waiting: len(e.waiting), Unschedulable: e.unschedulable,
 	}, &r.history, r.c)
-	if err == nil && p.Free != nil {
-		err = r.free(p)
+	if err != nil {
+		return nil, err
 	}
-	return p, err
+	closed := !r.c.Open(e.clock.Now())
+	if closed {
+		p.Stopped = "no window is open"
+	}
+	if p.Free != nil {
+		if err := r.free(p); err != nil {
+			return nil, err
+		}
+	}
+	if closed { // there is no plan to count
+		return &rebalance.Plan{}, nil
+	}
+	return p, nil
 }
 
 // free makes the next step about nodes to empty, as the rebalancer does. It adds a move to the plan.

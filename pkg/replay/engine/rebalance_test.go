@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
@@ -78,6 +79,34 @@ func TestRebalance_Stays(t *testing.T) {
 	none.MaxHotNodesPercent = 0
 	if run = replayOne(t, growing(), predictedPeak(t).WithRebalancer(none, halfMinutes)); run.StoppedMinutes != 25 {
 		t.Errorf("stopped for %v minutes, want 25", run.StoppedMinutes)
+	}
+}
+
+// The replay begins at 03:00. If a window opens at 03:30, the third pod uses its node until 30:30. With a window until 03:26, it never moves.
+// No figure covers the time between windows.
+func TestRebalance_Windows(t *testing.T) {
+	for _, tc := range []struct {
+		schedule string
+		duration time.Duration
+		hot      float64
+		moves    int
+		stay     map[string]float64
+		resting  float64
+	}{
+		// After the move, the mean of 5 minutes is 2 points lower with each tick from 31:00 on: it is 74 % at 34:30.
+		{"30 3 * * *", time.Hour, 10.5, 1, map[string]float64{"NoRoom": 0.5}, 4},
+		{"0 3 * * *", 26 * time.Minute, 27.5, 0, nil, 0},
+	} {
+		c := small()
+		c.Windows = []rebalancer.Window{{Schedule: tc.schedule, Duration: metav1.Duration{Duration: tc.duration}}}
+		run := replayOne(t, growing(), predictedPeak(t).WithRebalancer(c, halfMinutes))
+		if run.HotMinutes != tc.hot || run.Moves != tc.moves || run.RestingMinutes != tc.resting || run.StoppedMinutes != 0 {
+			t.Errorf("%s: %v hot minutes, %d moves, resting %v, stopped %v; want %v, %d, %v and 0", tc.schedule, run.HotMinutes, run.Moves,
+				run.RestingMinutes, run.StoppedMinutes, tc.hot, tc.moves, tc.resting)
+		}
+		if diff := cmp.Diff(tc.stay, run.StayMinutes); diff != "" {
+			t.Errorf("%s: pod-minutes (-want +got):\n%s", tc.schedule, diff)
+		}
 	}
 }
 
