@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
@@ -70,11 +71,17 @@ Ctrl-C uncordons it. This needs the permission to patch nodes. Once it is empty,
 	flags := command.Flags()
 	cluster.addTo(command, flags)
 	output.addTo(command, flags)
-	flags.StringVar(&request.Rebalancer, "rebalancer-config", "", "file with a RebalancerConfiguration (default: its default values)")
+	addRebalancerTo(command, flags, &request.Rebalancer)
 	flags.BoolVar(&evict, "evict", false, "evict the pods of the plan, one at a time, and wait for their replacements")
 	flags.BoolVar(&yes, "yes", false, "with --evict, do not ask for confirmation")
-	completeFiles(command, "rebalancer-config")
 	return command
+}
+
+// addRebalancerTo adds the flag of the rebalancer's configuration.
+func addRebalancerTo(command *cobra.Command, flags *pflag.FlagSet, file *string) {
+	const name = "rebalancer-config"
+	flags.StringVar(file, name, "", "file with a RebalancerConfiguration (default: its default values)")
+	completeFiles(command, name)
 }
 
 // readLine reads a line. It does not wait for one after ctx is done: the program ends then.

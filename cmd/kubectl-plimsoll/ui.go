@@ -33,6 +33,8 @@ type uiOptions struct {
 	address, tokenFile string
 	port               uint16
 	noOpen             bool
+	// rebalancer is the file of a RebalancerConfiguration.
+	rebalancer string
 
 	// fromFile is shown in place of a cluster. save and html are written in place of a server.
 	fromFile, save, html string
@@ -70,6 +72,7 @@ Only who has the URL with its token can read the page. Interrupt the command to 
 	flags.Uint16Var(&o.port, "port", 0, "TCP port of the page (default any free one)")
 	flags.StringVar(&o.tokenFile, "token-file", "",
 		"file with the token of the page's URL, at least 32 characters, unreadable for others (default a random one)")
+	addRebalancerTo(command, flags, &o.rebalancer)
 	flags.BoolVar(&o.noOpen, "no-open", false, "print the URL, but open no browser")
 	flags.StringVar(&o.fromFile, "from-file", "", "show a snapshot of --save, without a cluster")
 	flags.StringVar(&o.save, "save", "", "write a snapshot of nodes and checks as JSON to a file, and end")
@@ -177,6 +180,7 @@ func (o *uiOptions) openCluster(ctx context.Context, options *ui.Options) error 
 func (o *uiOptions) questions(connection *live.Connection) ui.Questions {
 	found := func(*live.Configuration) {}
 	return ui.Questions{
+		Rebalancer: o.rebalancer,
 		Explain: func(ctx context.Context, namespace string, r explain.Request) (explain.Result, error) {
 			r.Configuration, r.Source, r.Found, r.Progress = o.cluster.configuration, o.cluster.source, found, func(float64) {}
 			return explain.Run(ctx, connection.In(namespace), r)
@@ -194,7 +198,7 @@ func (o *uiOptions) questions(connection *live.Connection) ui.Questions {
 		},
 		Moves: func(ctx context.Context) (*moves.Report, error) {
 			return moves.Run(ctx, connection, moves.Request{
-				Configuration: o.cluster.configuration, Source: o.cluster.source, Found: found,
+				Configuration: o.cluster.configuration, Source: o.cluster.source, Rebalancer: o.rebalancer, Found: found,
 			})
 		},
 	}

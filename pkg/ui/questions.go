@@ -25,6 +25,8 @@ type Questions struct {
 	Explain func(ctx context.Context, namespace string, r explain.Request) (explain.Result, error)
 	WhatIf  func(ctx context.Context, w WhatIf) (*whatif.Report, error)
 	Moves   func(ctx context.Context) (*moves.Report, error)
+	// Rebalancer is the file of the RebalancerConfiguration of Moves; empty for the defaults.
+	Rebalancer string
 }
 
 // WhatIf is a scenario. If Workload has a name, Replicas more of its pods are placed, or Fewer are removed.
@@ -170,8 +172,11 @@ func (q *Questions) moves(ctx context.Context, _ url.Values) (reply, error) {
 	defer debug.FreeOSMemory() // it has simulated the scheduler once more
 	report, err := q.Moves(ctx)
 	var args []string
-	if err == nil && len(report.Moves) > 0 {
+	if err == nil && (len(report.Moves) > 0 || report.EmptiesNode() != "") {
 		args = []string{"--evict"}
+	}
+	if q.Rebalancer != "" {
+		args = append(args, "--rebalancer-config", q.Rebalancer)
 	}
 	return reply{report, live.Plugin("rebalance", args...)}, err
 }

@@ -103,6 +103,11 @@ func questions() Questions {
 				Moves:         []moves.Move{{Namespace: "shop", Pod: "web-0", Owner: "ReplicaSet web", From: "worker-0000", To: "worker-0003", Relief: 9}},
 				DeletionCosts: []moves.DeletionCost{{Namespace: "shop", Pod: "web-0", Node: "worker-0000", Cost: "-10"}, {Namespace: "shop", Pod: "web-1", Node: "worker-0003"}},
 				Stay:          []moves.Stay{{Reason: "DaemonSet", Message: "pod of a DaemonSet", Pods: 3}},
+				Free: &moves.Free{
+					Node: "worker-0005", Empty: []string{"worker-0006"}, Ends: "1 node hot",
+					Moves: []moves.Landing{{Namespace: "shop", Pod: "web-2", Owner: "ReplicaSet web", To: "worker-0003", Or: []string{"worker-0007"}}},
+					Kept:  []moves.Kept{{Reason: rebalance.FewNodes, Message: "too few nodes", Nodes: 9, Example: "worker-0001"}},
+				},
 			}, nil
 		},
 	}
@@ -195,6 +200,20 @@ func TestServer_Commands(t *testing.T) {
 		if err != nil || got != want {
 			t.Errorf("%s: %v\ngot  %s\nwant %s", path, err, got, want)
 		}
+	}
+}
+
+// The command empties a node if no pod moves off hot nodes.
+func TestServer_CommandToEmpty(t *testing.T) {
+	q := questions()
+	q.Rebalancer = "free.yaml"
+	q.Moves = func(context.Context) (*moves.Report, error) {
+		return &moves.Report{Free: &moves.Free{Node: "worker-1"}}, nil
+	}
+	s := startWith(t, Options{Source: newCluster("worker-1"), Check: checks, Encode: json.Marshal, Questions: q})
+	got, err := url.PathUnescape(s.do(t, request{path: "moves.json"}).Header.Get("Plimsoll-Command"))
+	if want := "kubectl plimsoll rebalance --evict --rebalancer-config free.yaml"; err != nil || got != want {
+		t.Errorf("%q, %v; want %q", got, err, want)
 	}
 }
 
