@@ -105,7 +105,7 @@ func BenchmarkFilterRefuses(b *testing.B) {
 	})
 }
 
-// BenchmarkFilterAnnotated is the cost of one call for one node that states thresholds of its own and passes. The annotations of
+// BenchmarkFilterAnnotated is the cost of one call for one node that has thresholds of its own and passes. The annotations of
 // 20 nodes may be malformed.
 func BenchmarkFilterAnnotated(b *testing.B) {
 	for _, malformed := range []int{0, 200, 250 << 10} {

@@ -131,8 +131,8 @@ func failPull(pod *corev1.Pod) {
 	}
 }
 
-// noise is by how much the count on one node differs by itself. Ties are broken at random, also which of the equal nodes with a
-// tenant's pods is packed first.
+// noise is the random difference of the count on a node. Ties are broken at random. So is the choice of the node to pack first
+// among equal ones with a tenant's pods.
 const noise = 4
 
 // No claim of a tenant's pods moves 40 pods of others. They are placed as beside pods that claim 1m and 1Mi alone.
@@ -171,7 +171,7 @@ func TestClaims_SteerNobody(t *testing.T) {
 	}
 }
 
-// Sixty new pods of a tenant on each node but the last do not keep pods of others off by NodeMetrics' pending pods.
+// Sixty new pods of a tenant on each node but the last do not repel pods of others by NodeMetrics.
 func TestClaims_RecentPods(t *testing.T) {
 	const args = `
 metricProvider: {type: Prometheus, address: "http://prometheus"}
@@ -322,7 +322,7 @@ func checkRepelNobody(t *testing.T, got, asleep [freeNode + 2]int) {
 	}
 }
 
-// A pod that uses 8 cores, all the time or every other interval, repels nobody from where its idle siblings are.
+// A pod that uses 8 cores, always or every other interval, repels nobody from its idle siblings' nodes.
 func TestClaims_BurningSibling(t *testing.T) {
 	for by, usage := range map[string]func(int) float64{
 		"all the time":         func(int) float64 { return 8000 },
@@ -341,8 +341,8 @@ func TestClaims_BurningSibling(t *testing.T) {
 	}
 }
 
-// Ten pods a node use three quarters of their limits of 80m. A sibling that uses 8 cores every other interval of an hour lets them
-// repel pods of others as pods that use all of their limits, not more.
+// Ten pods a node use three quarters of their limits of 80m. A sibling uses 8 cores every other interval of an hour. They repel
+// no more pods of others than pods that use all of their limits.
 func TestClaims_BurningSiblingBesideLimits(t *testing.T) {
 	const hour = 12
 	placed := func(busy, quiet float64) [freeNode + 2]int {

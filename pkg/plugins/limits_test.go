@@ -70,7 +70,6 @@ func newLive(t *testing.T, loads, metric map[string]float64, objects ...runtime.
 	return l
 }
 
-// publish publishes load and metric.
 func (l *live) publish() {
 	nodes, values := map[string]load.NodeLoad{}, load.MetricTable{}
 	for name, utilization := range l.load {

@@ -39,7 +39,7 @@ func All() []descriptor.Descriptor {
 	}
 }
 
-// Find returns the descriptor of the named plugin; the zero Descriptor if it is none of these.
+// Find returns the descriptor of the named plugin, or the zero Descriptor.
 func Find(name string) descriptor.Descriptor {
 	for _, d := range All() {
 		if d.Name == name {
@@ -49,7 +49,7 @@ func Find(name string) descriptor.Descriptor {
 	return descriptor.Descriptor{}
 }
 
-// Lint returns what configlint knows of the plugins.
+// Lint describes the plugins to configlint.
 func Lint() []configlint.Plugin {
 	var all []configlint.Plugin
 	for _, d := range All() {

@@ -67,7 +67,7 @@ func scorers() map[string]string {
 	}
 }
 
-// least are the arguments without which a kind is refused.
+// least returns the required arguments of a kind.
 func least(kind string) string {
 	switch kind {
 	case "PeaksArgs":

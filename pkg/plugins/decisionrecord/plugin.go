@@ -144,7 +144,6 @@ func (pl *DecisionRecord) terms(
 	return nil
 }
 
-// event returns the Event of the pod.
 func (pl *DecisionRecord) event(pod *corev1.Pod, note, record string) *eventsv1.Event {
 	now := pl.clock.Now()
 	return &eventsv1.Event{

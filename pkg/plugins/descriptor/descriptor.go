@@ -31,13 +31,13 @@ type Descriptor struct {
 	LineRank int
 	// ScoresByLoad reports whether scores by requests must not outweigh those of the plugin.
 	ScoresByLoad bool
-	// BesideRequests is configlint.Plugin's.
+	// BesideRequests is as in configlint.Plugin.
 	BesideRequests func(args runtime.Object) bool
 	// FilterSkipped and ScoreSkipped say why the plugin skipped.
 	FilterSkipped, ScoreSkipped Skipped
 }
 
-// Skipped has the reasons for which a plugin skips. Empty reasons need no words.
+// Skipped holds why a plugin skips. An empty reason is not shown.
 type Skipped struct {
 	// Unknown is the reason if no node's load is known, and Known if some node's is.
 	Unknown, Known string
@@ -46,7 +46,7 @@ type Skipped struct {
 // NoLoad is the reason if no node's load is known.
 const NoLoad = "no node has fresh load"
 
-// Reason returns the reason.
+// Reason returns Known or Unknown.
 func (s Skipped) Reason(loadKnown bool) string {
 	if loadKnown {
 		return s.Known
@@ -56,7 +56,7 @@ func (s Skipped) Reason(loadKnown bool) string {
 
 // LoadProvider opens readers of load.
 type LoadProvider interface {
-	// Open returns a reader of what the request asks for. The source is read until ctx is done.
+	// Open returns a reader for the request. The source is read until ctx is done.
 	Open(ctx context.Context, request reading.Request) (*reading.Reader, error)
 }
 

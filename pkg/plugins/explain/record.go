@@ -92,8 +92,8 @@ func NewRecord(profile, node string, scores []minor.NodePluginScores, termsOf fu
 // Winners returns the indices of the nodes with the highest total, in order.
 func Winners(scores []minor.NodePluginScores) []int { return winners(scores, -1) }
 
-// Without returns the indices of the nodes with the highest total without the score of the plugin at the index. Others are those of
-// them that do not win with it. If best has only others, another node would win, else it would draw level.
+// Without returns the Winners without the score of the plugin at the index. Others are the ones that do not win with it. If
+// best has only others, another node would win, else it would draw level.
 func Without(scores []minor.NodePluginScores, plugin int) (best, others []int) {
 	with := Winners(scores)
 	best = winners(scores, plugin)

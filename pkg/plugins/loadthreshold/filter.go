@@ -24,7 +24,7 @@ type filterState struct {
 	// peaks and podUsages are the predictions; nil unless the statistic is PredictedPeak.
 	peaks     [load.ResourceCount]*peak.View
 	podUsages *learned.Usages
-	// class is that of the pod, and podclass.None for a pod with the line of all others.
+	// class is the pod's class, or podclass.None.
 	class  int
 	exempt bool
 	// limited are the resources with a known load on some node; none for an exempt pod. Only their thresholds hold.
@@ -68,7 +68,7 @@ func (pl *LoadThreshold) newFilterState(state fwk.CycleState, pod *corev1.Pod, c
 	return s
 }
 
-// PreFilter skips filtering for exempt pods, for pods that the thresholds are waived for, and when no load is known.
+// PreFilter skips filtering for exempt pods, for pods with waived thresholds, and when no load is known.
 func (pl *LoadThreshold) PreFilter(
 	_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
 ) (*minor.PreFilterResult, *fwk.Status) {
@@ -161,8 +161,8 @@ func (pl *LoadThreshold) resourceReason(s *filterState, t *Terms, r load.Resourc
 	return ""
 }
 
-// reasons are the reasons of one resource by the threshold in percent; 0 is for missing load. They are made beforehand, because
-// a cycle may rule out many nodes.
+// reasons holds the reasons of one resource by threshold in percent; 0 is for missing load. They are precomputed, because a
+// cycle may rule out many nodes.
 type reasons [101]string
 
 func reasonsOf(r load.Resource) reasons {
@@ -181,8 +181,8 @@ func (pl *LoadThreshold) PostFilter(
 	return pl.gate.PostFilter(ctx, state, pod, statuses)
 }
 
-// hasRoom returns whether a node is measured below its load line with the pod on it. Where its load is not known, only trying can
-// tell. A peak is predicted from the pods that were on the node when a cycle looked last.
+// hasRoom returns whether a node is measured below its load line with the pod on it. A node of unknown load has room unless
+// missingLoad is Reject: only an attempt can tell. A peak is predicted from the node's pods in the last cycle.
 func (pl *LoadThreshold) hasRoom(pod *corev1.Pod) func(node *corev1.Node) bool {
 	podUsage, class := pl.reader.PodUsage(pod), pl.classes.Of(pod)
 	var podUsages learned.Usages
@@ -199,7 +199,7 @@ func (pl *LoadThreshold) hasRoom(pod *corev1.Pod) func(node *corev1.Node) bool {
 			if peaks := pl.peaks[r]; peaks != nil && t.Node[r].State == load.Fresh {
 				pods, seen := peaks.LatestPods(node.Name, pod.Namespace, class)
 				if !seen && r == load.CPU {
-					continue // only trying can tell how much of the load is of lower classes
+					continue // only an attempt can tell how much of the load is of lower classes
 				}
 				resource := peak.With(&t.Node[r], &pods[r], &podUsages[r], pl.deviations)
 				resource.HasStatistics = hasStatistics

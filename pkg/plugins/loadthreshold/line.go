@@ -92,7 +92,7 @@ func quote(s string) string {
 	return kept + "..."
 }
 
-// maxParsed is how many distinct annotations are kept parsed. Few nodes differ.
+// maxParsed bounds the cache of parsed annotations. Few nodes differ.
 const maxParsed = 4096
 
 // annotations caches the lines of nodes' annotations. It is safe for concurrent use.

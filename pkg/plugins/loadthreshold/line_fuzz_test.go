@@ -46,7 +46,7 @@ func FuzzAnnotation(f *testing.F) {
 	})
 }
 
-// spellings returns annotations that state the line.
+// spellings returns annotations that set the line.
 func spellings(l line) []string {
 	cpu, memory := fmt.Sprintf("cpu=%d", l[load.CPU]), fmt.Sprintf("memory=%d", l[load.Memory])
 	switch {

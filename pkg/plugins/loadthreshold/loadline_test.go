@@ -78,7 +78,7 @@ func TestLoadLine(t *testing.T) {
 	}
 }
 
-// Starting pods that state nothing claim 2 cores each. To others they count 100m and 200Mi a namespace, as for the filter.
+// Starting pods without requests claim 2 cores each. To others they count 100m and 200Mi a namespace, as for the filter.
 func TestLoadLine_BoundsDefaults(t *testing.T) {
 	object, pods := node("n"), []*corev1.Pod(nil)
 	for i := range 5 {

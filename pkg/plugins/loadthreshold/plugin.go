@@ -1,5 +1,4 @@
-// Package loadthreshold rules out nodes whose present load, pods just placed and the pod itself included, would pass a
-// threshold.
+// Package loadthreshold rules out nodes whose load would exceed a threshold. Recently placed pods and the pod to place count.
 package loadthreshold
 
 import (

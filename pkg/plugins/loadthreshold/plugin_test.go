@@ -189,8 +189,7 @@ func flow(args string) string {
 	return args
 }
 
-// Each threshold has a window of its own.
-// volatileOn are loads and statistics of a node that carries a pod of the workload v, which it returns.
+// volatileOn sets load and statistics of a node with a pod of the workload v, and returns the pod.
 func volatileOn(b *fixture, cpu float64) *corev1.Pod {
 	b.loads.Measure(loads{"n": both(cpu, 0)}, nil)
 	b.loads.Learn(map[learned.Workload][load.ResourceCount]learned.Moments{
@@ -520,7 +519,7 @@ func TestFilter_Quantiles(t *testing.T) {
 			table := func(cpu, memory float64) *load.Table {
 				n := both(cpu, memory)
 				for r := range n {
-					n[r].Window = 77 * time.Minute // what a source states of a day's 95th percentile
+					n[r].Window = 77 * time.Minute // as sources report it for a day's 95th percentile
 				}
 				return load.NewTable(index, func(string) load.NodeLoad { return n })
 			}
@@ -652,7 +651,7 @@ func TestAnnotation_OneEvent(t *testing.T) {
 	}
 }
 
-// Whatever a node writes, it is parsed once: a further decision costs what it costs with a valid annotation.
+// An annotation is parsed once, also if it is invalid.
 func TestAnnotation_ParsedOnce(t *testing.T) {
 	for name, annotation := range map[string]string{
 		"valid": "cpu=70,memory=85", "of another spelling": " memory = 85 , cpu = 70 ", "invalid": strings.Repeat("x", 200), "too long": strings.Repeat("x", 250<<10),
@@ -684,7 +683,7 @@ func TestAnnotations_Bounded(t *testing.T) {
 	}
 }
 
-// An Event is no longer than the API takes.
+// An Event is not longer than the API accepts.
 func TestAnnotation_EventLength(t *testing.T) {
 	const most = 1024 // of core/v1's validation of Events
 	const wrong, tooLong = "is not a threshold such as cpu=70, in percent from 1 to 100", "bytes, of at most 256: write thresholds such as cpu=70,memory=85"

@@ -340,7 +340,7 @@ func TestScore_Capacity(t *testing.T) {
 	}
 }
 
-// A plugin skips pods that state nothing where PreScore is enabled.
+// PreScore skips pods without requests and limits.
 func TestPreScore_BestEffort(t *testing.T) {
 	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, ""), map[string]load.NodeLoad{"n": uniform()}).(minor.PreScorePlugin)
 	for _, tc := range []struct {
@@ -369,7 +369,7 @@ func TestSignPod(t *testing.T) {
 	}
 	same := sign(podOf("a", "1", "2"))
 	if diff := cmp.Diff(same, sign(podOf("b", "1", "2"))); diff != "" {
-		t.Errorf("pods that state the same are signed differently:\n%s", diff)
+		t.Errorf("pods with the same spec are signed differently:\n%s", diff)
 	}
 	for _, other := range []*corev1.Pod{podOf("c", "1", "3"), podOf("d", "2", "2"), podOf("e", "1", "")} {
 		if cmp.Equal(same, sign(other)) {

@@ -105,11 +105,11 @@ func loadRisk(request, limit, mean, stdDev, smoothingWindowSize float64) float64
 	return 1 - within
 }
 
-// maxVarianceShare is the highest variance over mean·(1 − mean), which is that of a load that is always 0 or 1.
+// maxVarianceShare bounds the variance over mean·(1 − mean). At 1, the load would always be 0 or 1.
 const maxVarianceShare = 0.99
 
-// maxConcentration is the highest sum of the parameters of a beta distribution whose distribution function is reliable. Above it,
-// which is at deviations below a thousandth, the normal distribution takes its place.
+// maxConcentration is the highest alpha + beta with a reliable distribution function. Above it, at deviations below a
+// thousandth, the normal distribution is used.
 const maxConcentration = 1e6
 
 // probability returns the probability of a load of at most x, in a beta distribution of this mean and deviation.

@@ -1,4 +1,4 @@
-// Package nodemetrics scores nodes, and rules nodes out, by any metrics that Prometheus has one value per node for.
+// Package nodemetrics scores nodes, and rules nodes out, by metrics with one value per node in Prometheus.
 package nodemetrics
 
 import (
@@ -184,7 +184,7 @@ func (pl *NodeMetrics) rejectsAny(s *cycleState) bool {
 // PreFilterExtensions returns nil: a pod that comes or goes changes no metric.
 func (pl *NodeMetrics) PreFilterExtensions() minor.PreFilterExtensions { return nil }
 
-// Filter rules the node out if a value is known that its metric's rule rejects.
+// Filter rules the node out if a rule rejects one of its known values.
 func (pl *NodeMetrics) Filter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	s := pl.cycleState(ctx, state, pod)
 	m, unknown := pl.rejecting(&s.metricsAt, s.view.Row(node))
@@ -297,7 +297,7 @@ func (pl *NodeMetrics) NormalizeScore(
 }
 
 // scalesOver returns the scales of the metrics that have a weight, over the candidates in the given rows. A candidate without
-// a value has the candidates' mean of that metric. A metric that no candidate has a value of drops out.
+// a value has the candidates' mean of that metric. A metric without any value drops out.
 func (pl *NodeMetrics) scalesOver(s *cycleState, rows []int) []scale {
 	spans, scales := make([]span, len(pl.metrics)), make([]scale, 0, len(pl.metrics))
 	for _, row := range rows { // a row's values of all metrics are adjacent in memory
@@ -328,8 +328,7 @@ func (pl *NodeMetrics) scalesOver(s *cycleState, rows []int) []scale {
 	return scales
 }
 
-// Explain returns the node's Terms among the candidates, which are known once PreScore or NormalizeScore was called. There are
-// none before.
+// Explain returns the node's Terms. There are none before PreScore or NormalizeScore, because the candidates are not known yet.
 func (pl *NodeMetrics) Explain(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) explain.Terms {
 	s := pl.cycleState(ctx, state, pod)
 	terms := Terms{scales: s.scales, row: s.view.Row(node)}

@@ -146,7 +146,7 @@ func (pl *Peaks) normalized(score int64, lowest, highest float64) int64 {
 	return int64(math.Round(float64(nodescore.Max) * (highest - cost) / (highest - lowest)))
 }
 
-// sameCost is the difference between costs, as a fraction of the larger, that is mere rounding.
+// sameCost is the relative difference up to which costs differ by rounding only.
 const sameCost = 1e-9
 
 const (

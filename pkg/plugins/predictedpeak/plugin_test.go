@@ -234,7 +234,7 @@ func TestScore_Memory(t *testing.T) {
 	}
 }
 
-// Tenants cannot move others' pods by what their pods state.
+// Tenants cannot move others' pods by requests and limits of their own.
 func TestScore_Tenants(t *testing.T) {
 	bound := func(p *corev1.Pod, ago time.Duration) *corev1.Pod {
 		p.Status.Conditions = []corev1.PodCondition{{
@@ -263,7 +263,7 @@ func TestScore_Tenants(t *testing.T) {
 		{"pods of request 1m and limit 1000 cores count ten times their request", func(name string) *corev1.Pod {
 			return bound(pod(name, "", "1m", "1k"), time.Minute)
 		}, 62},
-		{"pods that state nothing count nothing once they have been there for minHistory", func(name string) *corev1.Pod {
+		{"pods without requests count nothing once they have been there for minHistory", func(name string) *corev1.Pod {
 			return bound(pod(name, "", "", ""), 30*time.Minute)
 		}, 63},
 		{"pods that fail to start count nothing", func(name string) *corev1.Pod {

@@ -62,7 +62,6 @@ func newCluster(t *testing.T, ruledOut map[string][]string) *cluster {
 	return c
 }
 
-// gate adds the gate of a plugin.
 func (c *cluster) gate(t *testing.T, plugin string, whenNoneFits config.WhenNoneFits) *softlimit.Gate {
 	t.Helper()
 	g := softlimit.NewGate(t.Context(), c.limit(plugin, whenNoneFits), c, c.loads.Snapshots, c.clock)
