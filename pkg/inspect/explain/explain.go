@@ -247,7 +247,6 @@ func quantilePlugins(s *sim.Scheduler, schedulerName string) (names []string) {
 // sampledFrom is the number of feasible nodes up to which the scheduler never samples.
 const sampledFrom = 100
 
-// sample sets SampledNodes.
 func (r *Explanation) sample(ctx context.Context, s *sim.Scheduler, pod *corev1.Pod, d *sim.Result) error {
 	if d.Feasible <= sampledFrom || r.Relaxed != nil { // a waiver holds for one attempt
 		return nil
@@ -307,7 +306,7 @@ func knowsLoad(ctx context.Context, s *sim.Scheduler, reader explain.LoadReader)
 	}), nil
 }
 
-// notePod adds what is special about the pod and the decision.
+// notePod adds notes on the pod and the decision.
 func (r *Explanation) notePod(pod *corev1.Pod) {
 	for _, gate := range pod.Spec.SchedulingGates {
 		r.note("The pod has the scheduling gate %s: it is not scheduled until the gate is removed.", text.Excerpt(gate.Name))
@@ -334,7 +333,7 @@ func (r *Explanation) notePod(pod *corev1.Pod) {
 	}
 }
 
-// fill makes lists that are empty print as such.
+// fill replaces nil by empty lists, for JSON.
 func (r *Explanation) fill() {
 	r.setUsages()
 	r.RuledOut, r.Candidates = list(r.RuledOut), list(r.Candidates)

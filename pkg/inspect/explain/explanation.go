@@ -69,7 +69,6 @@ type UsagePart struct {
 	Basis string `json:"basis"`
 }
 
-// setUsages sets Usages.
 func (r *Explanation) setUsages() {
 	r.Usages = []Usage{}
 	for _, u := range r.ExpectedUsage {
@@ -109,7 +108,7 @@ type RuledOutNode struct {
 	Limits []explain.Limit `json:"limits,omitempty"`
 }
 
-// value is the figure that is limited; 0 where none is.
+// value is the first limited figure; 0 without limits.
 func (n *RuledOutNode) value() float64 {
 	if len(n.Limits) == 0 {
 		return 0
@@ -182,7 +181,7 @@ type Placement struct {
 	QuantilePlugins []string `json:"quantilePlugins,omitempty"`
 }
 
-// Comparison is of two nodes. Differences are in the order of the profile; there are none if a node was ruled out.
+// Comparison compares two nodes. Differences are in the order of the profile; there are none if a node was ruled out.
 type Comparison struct {
 	Nodes       []sim.NodeResult `json:"nodes"`
 	Differences []Difference     `json:"differences,omitempty"`

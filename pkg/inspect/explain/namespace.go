@@ -40,7 +40,6 @@ func (r *NamespaceExplanation) Fits() bool {
 	return !slices.ContainsFunc(r.Pods, func(d PodDecision) bool { return len(d.Decision.Nodes) == 0 })
 }
 
-// namespace explains the pods of a namespace.
 func (x *run) namespace(ctx context.Context) (Result, error) {
 	name := x.Target.Name
 	if x.Compare != nil {

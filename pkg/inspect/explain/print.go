@@ -98,7 +98,7 @@ func (x *printer) table(headers []string, rows [][]string) {
 	terminal.TextTable(headers, rows).Print(x.Printer, true)
 }
 
-// parts returns what an amount is the sum of.
+// parts returns the summands of an amount.
 func parts(unit string, list []podusage.Part) string {
 	if len(list) == 1 {
 		return list[0].Basis
@@ -362,7 +362,6 @@ func (x *printer) decision() {
 	}
 }
 
-// deciding says which plugins decided.
 func (x *printer) deciding() {
 	if x.Decision.RunnerUp == "" {
 		return

@@ -162,7 +162,6 @@ func (r *Request) kept(
 	return result, lent, err
 }
 
-// pod explains a pod of the cluster.
 func (x *run) pod(ctx context.Context, pod *corev1.Pod, origin *rebalance.Origin, notes []string) (Result, error) {
 	o := Options{Pod: pod, Top: x.Top, Compare: x.Compare}
 	if held := x.held(pod); held != nil {

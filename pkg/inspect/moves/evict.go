@@ -19,10 +19,10 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
 )
 
-// evictInterval is how often replacements are looked at.
+// evictInterval is the time between two checks of replacements.
 const evictInterval = 2 * time.Second
 
-// mostFailures is the number of failed steps after which a command ends: those of a minute.
+// mostFailures in a row end the command: a minute of failed steps.
 const mostFailures = 30
 
 // Eviction says how moves are made.
@@ -141,7 +141,7 @@ type refreshed struct {
 // Step implements executor.
 func (r refreshed) Step(ctx context.Context, _ bool) (*rebalance.Status, error) { return r.step(ctx) }
 
-// refreshing returns steps of the executor that read the load anew: the first one, and when it is due.
+// refreshing returns a step that first reads the load, if that is due.
 func refreshing(world *World, e executor) func(context.Context) (*rebalance.Status, error) {
 	refreshed := time.Time{}
 	return func(ctx context.Context) (*rebalance.Status, error) {
@@ -240,7 +240,7 @@ func run(ctx context.Context, e executor, most int, show func(line string)) erro
 // runner makes the moves of one run.
 type runner struct {
 	executor
-	// left is how many moves may still begin, and begins whether one might.
+	// left is the number of moves that may still begin. begins is false once no further one can.
 	left   int
 	begins bool
 	// failures counts the last steps that failed. known are the moves seen under way.
@@ -248,7 +248,7 @@ type runner struct {
 	known    map[types.UID]bool
 }
 
-// step begins a move, or only looks at those under way: once none may begin, or after a failure.
+// step begins a move. Once none can begin, or after a failure, it only checks the moves under way.
 func (r *runner) step(ctx context.Context) ([]*rebalance.Moving, error) {
 	looks := !r.begins || r.failures > 0
 	var underWay []*rebalance.Moving
@@ -282,7 +282,7 @@ func (r *runner) step(ctx context.Context) ([]*rebalance.Moving, error) {
 	return underWay, nil
 }
 
-// progress shows what happens as lines.
+// progress shows each event as a line.
 type progress struct{ show func(string) }
 
 var _ rebalance.Observer = progress{}

@@ -154,8 +154,8 @@ type Stay struct {
 	Pods    int    `json:"pods"`
 }
 
-// Run plans moves in the cluster. One look makes a node hot: there is no earlier one. The state of an installed rebalancer and the
-// scheduler's lease tell why moves wait.
+// Run plans moves in the cluster. It reads the load once, so one refresh makes a node hot. The state of an installed rebalancer
+// and the scheduler's lease tell why moves wait.
 func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 	configuration, err := rebalance.ReadConfiguration(ctx, r.Rebalancer)
 	if err != nil {
@@ -292,7 +292,6 @@ func (r *Report) usage(ctx context.Context, c *live.Cluster, now time.Time) func
 	}
 }
 
-// add adds the plan.
 func (r *Report) add(status *rebalance.Status) {
 	p := status.Plan
 	r.Stopped, r.Deferred, r.Resting, r.Simulated = p.Stopped, p.Deferred, p.Resting, p.Simulated

@@ -42,7 +42,7 @@ type World struct {
 
 var _ rebalance.World = &World{}
 
-// change is a new state of an object, or that it is gone.
+// change is a new version of an object, or its deletion.
 type change struct {
 	object runtime.Object
 	gone   bool
@@ -90,7 +90,7 @@ func namesOf(c *schedulerconfig.KubeSchedulerConfiguration) (names []string) {
 // Close waits until the informers have ended. The context of Follow must be done.
 func (w *World) Close() { w.followed.Shutdown() }
 
-// note notes a change for apply.
+// note queues a change for apply.
 func (w *World) note(object runtime.Object, gone bool) {
 	if gone || !live.IsUnplaced(object) {
 		w.mu.Lock()

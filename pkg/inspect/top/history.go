@@ -81,7 +81,7 @@ func (o *Objects) depart(object any) {
 	o.departures = append(slices.Delete(o.departures, 0, old), left)
 }
 
-// placedAt is when the scheduler chose a node for the pod; zero if it does not tell.
+// placedAt is when the scheduler chose a node for the pod; zero if unknown.
 func placedAt(pod *corev1.Pod) time.Time {
 	if _, c := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionTrue {
 		return c.LastTransitionTime.Time

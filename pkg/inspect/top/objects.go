@@ -108,7 +108,7 @@ func Watch(ctx context.Context, conn *live.Connection, c clock.PassiveClock) (*O
 // as its normal end.
 type listWatch struct{ *cache.ListWatch }
 
-// IsWatchListSemanticsUnSupported is what the reflector asks.
+// IsWatchListSemanticsUnSupported makes the reflector list first.
 func (listWatch) IsWatchListSemanticsUnSupported() bool { return true }
 
 // newListWatch lists and watches what a field selector selects of a resource. It calls failed with each result, because the
@@ -177,8 +177,8 @@ func (o *Objects) All() []runtime.Object {
 	return all
 }
 
-// applied returns what All and Apply gave a scheduler, for another one: nodes first, sorted by name. restore must be called once
-// Apply is to be called for the other one.
+// applied returns the objects of a scheduler after All and Apply, for a second one: nodes first, sorted by name. Call restore
+// before Apply of the second one.
 func (o *Objects) applied() (all []runtime.Object, restore func()) {
 	has := maps.Clone(o.has)
 	for _, k := range sorted(has) {

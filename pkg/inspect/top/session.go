@@ -201,7 +201,7 @@ func (s *Session) reopen(of *live.Configuration) {
 	})
 }
 
-// ask asks the API server now and then for an answer. A watch on a server that hangs fails only after minutes.
+// ask probes the API server now and then. A watch on a server that hangs fails only after minutes.
 func (s *Session) ask(ctx context.Context) {
 	const interval, timeout = 10 * time.Second, 3 * time.Second
 	if s.clock.Since(s.asked) < interval {

@@ -134,7 +134,7 @@ type Resource struct {
 	UtilizationPercent float64 `json:"utilizationPercent"`
 	// LinePercent is the load line; nil where there is none.
 	LinePercent *float64 `json:"linePercent,omitempty"`
-	// LineAnnotated reports whether the node's own annotation states the line.
+	// LineAnnotated reports whether the node's own annotation sets the line.
 	LineAnnotated bool `json:"lineAnnotated,omitempty"`
 	// AboveLine reports whether the plugin takes the node to be above the line.
 	AboveLine bool `json:"aboveLine"`

@@ -50,8 +50,8 @@ func (p *trendPoint) set(node string, r load.Resource, mean float64) {
 }
 
 // UpdateTrend adds the present load when it is due, and reports whether the trend changed. While the last hour is not known,
-// readPast asks the source for one more point. It must not run during Update, but else does not use the session. add adds the
-// point, and reports whether there is one.
+// readPast asks the source for one more point. It must not run during Update, and is otherwise independent of the session. add adds
+// the point, and reports whether there is one.
 func (s *Session) UpdateTrend(ctx context.Context) (changed bool, readPast func(context.Context) (add func() bool), err error) {
 	now := s.clock.Now()
 	s.trend = slices.DeleteFunc(s.trend, func(p trendPoint) bool { return now.Sub(p.at) > trendSpan })

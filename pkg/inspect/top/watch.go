@@ -379,10 +379,10 @@ const watchHelp = `Keys
   up, down, pgup, pgdown, home, end
   q              quit`
 
-// hangs is the time after which a read without an answer is told.
+// hangs is the time after which a read without an answer is reported.
 const hangs = 5 * time.Second
 
-// trouble says what keeps the view from being new; empty if nothing does.
+// trouble says why the view may be old; empty if it is not.
 func (m *nodeWatch) trouble() string {
 	var lines []string
 	if waiting := m.now().Sub(m.reading); !m.reading.IsZero() && waiting > hangs {
