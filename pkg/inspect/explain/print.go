@@ -19,7 +19,6 @@ import (
 // nearest is how many nodes of a group that a limit ruled out are printed: those with the lowest figures.
 const nearest = 3
 
-// printer prints an Explanation.
 type printer struct {
 	*Explanation
 	*terminal.Printer

@@ -131,7 +131,6 @@ func (pl *DecisionRecord) Reserve(ctx context.Context, state fwk.CycleState, pod
 // Unreserve does nothing: without PostBind, nothing is written.
 func (pl *DecisionRecord) Unreserve(context.Context, fwk.CycleState, *corev1.Pod, string) {}
 
-// terms returns the plugin's terms for the node.
 func (pl *DecisionRecord) terms(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo, node, plugin string,
 ) []explain.Term {
