@@ -25,7 +25,7 @@ import (
 // sizes are the numbers of nodes that everything is measured at.
 var sizes = []int{500, 5000, 15000}
 
-// bench runs fn for each plugin on clusters of each size, in which each node has so many recent pods.
+// bench runs fn for each plugin on clusters of each size, in which each node has that many recent pods.
 func bench(
 	b *testing.B, names []string, podsPerNode int, suffix string,
 	fn func(b *testing.B, name string, p *plugintest.Loads, nodes []fwk.NodeInfo),

@@ -103,7 +103,7 @@ func TestLive_DecisionRecord(t *testing.T) {
 	}
 }
 
-// Decisions beyond the rate are counted, and the pods are placed all the same. So are those whose Event is refused.
+// Decisions beyond the rate are counted, and the pods are placed anyway. So are those whose Event is refused.
 func TestLive_DecisionRecord_Rate(t *testing.T) {
 	for result, refuse := range map[string]bool{"Written": false, "Failed": true} {
 		t.Run(result, func(t *testing.T) {

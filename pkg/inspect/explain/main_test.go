@@ -60,7 +60,7 @@ func resources(cpu, memory string) map[corev1.ResourceName]string {
 
 func node(name, cpu string) *corev1.Node { return nodeWithRoomFor(name, cpu, "110") }
 
-// nodeWithRoomFor returns a node that takes so many pods.
+// nodeWithRoomFor returns a node with room for the number of pods.
 func nodeWithRoomFor(name, cpu, pods string) *corev1.Node {
 	capacity := resources(cpu, "16Gi")
 	capacity[corev1.ResourcePods] = pods

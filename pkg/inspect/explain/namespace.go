@@ -16,7 +16,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 )
 
-// NamespaceExplanation says where the scheduler would place each pod of a namespace now, each by itself.
+// NamespaceExplanation says where the scheduler would place each pod of a namespace now, each alone.
 type NamespaceExplanation struct {
 	Configuration string `json:"configuration"`
 	Namespace     string `json:"namespace"`

@@ -281,7 +281,7 @@ type ClassLine struct {
 	AboveLine   bool     `json:"aboveLine"`
 }
 
-// maxProfiles bounds the schedulerNames of a node that are told.
+// maxProfiles bounds the schedulerNames that are shown of a node.
 const maxProfiles = 20
 
 // profilesOn returns the schedulerNames of the node's pods, sorted, up to maxProfiles.

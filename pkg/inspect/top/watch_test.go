@@ -201,7 +201,7 @@ func TestWatch_FiltersByLabelAndState(t *testing.T) {
 	}
 }
 
-// A read that takes long, and the context, are told.
+// A read that takes long, and the context, are shown.
 func TestWatch_Trouble(t *testing.T) {
 	w := newWatching(t, numbered(1), terminal.Style{})
 	w.context, w.style.Width = "prod", 0
