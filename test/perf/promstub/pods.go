@@ -12,8 +12,12 @@ import (
 // Pod is a pod that uses 0 to 0.1 cores and bytes. Its workload has the same usage on average.
 type Pod struct{ Namespace, Name, Workload string }
 
-// Pods answers like a Prometheus with the usage of pods. The responses are prepared and packed.
-type Pods struct{ count, pods, workloads []byte }
+// Pods answers like a Prometheus with the usage of pods. The responses that do not depend on the query are prepared and packed.
+type Pods struct {
+	count, pods []byte
+	// workloads are the elements of a response.
+	workloads []string
+}
 
 // NewPods returns the answers for these pods. The usage is the same in each run.
 func NewPods(pods []Pod) *Pods {
@@ -38,7 +42,7 @@ func NewPods(pods []Pod) *Pods {
 	for namespace, count := range inNamespace {
 		perNamespace = append(perNamespace, element(float64(count), `"namespace":%q`, namespace))
 	}
-	return &Pods{count: packedVector(perNamespace), pods: packedVector(perPod), workloads: packedVector(perWorkload)}
+	return &Pods{count: packedVector(perNamespace), pods: packedVector(perPod), workloads: perWorkload}
 }
 
 func packedVector(elements []string) []byte {
@@ -60,7 +64,13 @@ func (s *Pods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasPrefix(query, "count("):
 		response = s.count
 	case strings.HasPrefix(query, "topk("):
-		response = s.workloads
+		response = packedVector(s.workloads[:min(most(query), len(s.workloads))])
 	}
 	_, _ = w.Write(response) // the client may have closed the connection
+}
+
+// most is the number of series that a query for the topk of them returns at most. Clients rely on it to bound the response.
+func most(query string) (k int) {
+	_, _ = fmt.Sscanf(query, "topk(%d,", &k)
+	return k
 }

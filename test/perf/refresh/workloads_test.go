@@ -70,7 +70,7 @@ func newPods(b *testing.B, count int) (nodes, pods cache.Indexer) {
 // processor time of this process. What is allocated bounds what a refresh holds.
 func BenchmarkWorkloads(b *testing.B) {
 	for _, first := range []bool{false, true} {
-		for _, count := range []int{15000, 150000} {
+		for _, count := range []int{15000, 150000, 300000} { // the last has more workloads than are kept
 			b.Run(fmt.Sprintf("first=%v/pods=%d", first, count), func(b *testing.B) { benchmarkWorkloads(b, first, count) })
 		}
 	}
@@ -90,9 +90,10 @@ func benchmarkWorkloads(b *testing.B, first bool, count int) {
 	}
 	refreshOnce := func(w *refresh.WorkloadWatcher) {
 		check.OK(b, w.Refresh(ctx))
-		if got, want := w.Publisher().Latest().Len(), int(float64(count)/podsPerWorkload); got != want {
+		if got, want := w.Publisher().Latest().Len(), min(int(float64(count)/podsPerWorkload), refresh.MaxWorkloads); got != want {
 			b.Fatalf("%d workloads, want %d", got, want)
 		}
+		check.OK(b, w.HistoryErr())
 	}
 	watcher := newWatcher()
 	refreshOnce(watcher)
