@@ -31,6 +31,20 @@ profiles:
       disabled: [{name: NodeResourcesFit}, {name: NodeResourcesBalancedAllocation}]
 `
 
+// recommended is the recommended profile.
+const recommended = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins:
+    multiPoint:
+      enabled: [{name: LoadThreshold}, {name: PredictedPeak}]
+    score:
+      disabled: [{name: NodeResourcesFit}, {name: NodeResourcesBalancedAllocation}]
+  pluginConfig:
+  - {name: LoadThreshold, args: {statistic: PredictedPeak}}
+`
+
 // BenchmarkDecide is one decision that is assumed and forgotten. It is on a sample of the nodes, as in a scheduler by default. Each
 // node runs ten pods.
 func BenchmarkDecide(b *testing.B) { benchmark(b, (*sim.Scheduler).Decide) }
@@ -39,8 +53,8 @@ func BenchmarkDecide(b *testing.B) { benchmark(b, (*sim.Scheduler).Decide) }
 func BenchmarkExplain(b *testing.B) { benchmark(b, (*sim.Scheduler).Explain) }
 
 func benchmark(b *testing.B, decide func(*sim.Scheduler, context.Context, *corev1.Pod) (*sim.Result, error)) {
-	for _, profile := range []struct{ name, yaml string }{{"stock", stock}, {"withLoad", withLoad}} {
-		for _, nodes := range []int{100, 5000} {
+	for _, profile := range []struct{ name, yaml string }{{"stock", stock}, {"withLoad", withLoad}, {"recommended", recommended}} {
+		for _, nodes := range []int{100, 500, 5000} {
 			b.Run(fmt.Sprintf("profile=%s/nodes=%d", profile.name, nodes), func(b *testing.B) {
 				s, incoming := populated(b, profile.yaml, nodes), pod("incoming", "100m", "128Mi").Obj()
 				ctx := klog.NewContext(b.Context(), logr.Discard())
