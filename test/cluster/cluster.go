@@ -109,18 +109,22 @@ type ports struct {
 	etcd, etcdPeer, apiServer, kwok, prometheus, metricsServer, scheduler int
 }
 
+// tries is how often a process or a cluster is started whose port is taken.
+const tries = 3
+
+func inUse(err error) bool { return strings.Contains(err.Error(), "address already in use") }
+
 // Start starts a cluster and waits until all its parts can be used. The cluster runs until ctx ends or Stop is called. Only Stop
 // waits until all parts have ended.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	// Another process may take a port between its choice and its use.
-	const tries = 3
 	for try := 1; ; try++ {
 		c, err := start(ctx, o)
 		if err == nil {
 			context.AfterFunc(ctx, func() { _ = c.Stop() })
 			return c, nil
 		}
-		if try == tries || ctx.Err() != nil || !strings.Contains(err.Error(), "address already in use") {
+		if try == tries || ctx.Err() != nil || !inUse(err) {
 			return nil, err
 		}
 	}

@@ -124,6 +124,26 @@ func (c *Cluster) WaitCPUUtilization(ctx context.Context, e Expectation) (map[st
 	return got, err
 }
 
+// LateScrapes says which node lacks samples since a moment, or got one late; empty if none does. A rate over them may be off.
+func (c *Cluster) LateScrapes(ctx context.Context, since time.Time) (string, error) {
+	const late = 0.3
+	seconds := int(time.Since(since).Seconds())
+	samples, err := c.Query(ctx, fmt.Sprintf("count_over_time(node_cpu_usage_seconds_total[%ds])", seconds))
+	if err != nil {
+		return "", err
+	}
+	durations, err := c.Query(ctx, fmt.Sprintf(`max_over_time(scrape_duration_seconds{node!=""}[%ds])`, seconds))
+	if err != nil {
+		return "", err
+	}
+	for _, node := range slices.Sorted(maps.Keys(samples)) {
+		if n, took := int(samples[node]), durations[node]; n < seconds-1 || took > late {
+			return fmt.Sprintf("%s has %d samples in %d s, and a scrape took %.1f s", node, n, seconds, took), nil
+		}
+	}
+	return "", nil
+}
+
 // LatencyQuery is the PromQL of the nodes' HTTP latencies, in seconds.
 const LatencyQuery = "node_http_latency_seconds"
 

@@ -148,15 +148,29 @@ func (c *Cluster) RunPrometheus(
 			return PrometheusReplica{}, err
 		}
 	}
-	port, err := FreePort()
-	if err != nil {
-		return PrometheusReplica{}, err
+	p, port, err := c.runOnPort(ctx, build.Prometheus(), func(port int) *Process {
+		return c.process(name, respondsOK("http://"+address(port)+"/-/ready"),
+			"--config.file="+c.path(name+".yaml"), "--storage.tsdb.path=data", "--web.listen-address="+address(port), "--log.level=warn")
+	})
+	return PrometheusReplica{p, "http://" + address(port)}, err
+}
+
+// runOnPort runs a process that listens at a free port. Another process may take the port between its choice and its use.
+func (c *Cluster) runOnPort(
+	ctx context.Context, part build.Part, listening func(port int) *Process,
+) (p *Process, port int, err error) {
+	for range tries {
+		if port, err = FreePort(); err != nil {
+			return nil, 0, err
+		}
+		p = listening(port)
+		p.path = filepath.Join(c.options.BinDir, part.Name)
+		if err = c.run(ctx, p); err == nil || !inUse(err) {
+			break
+		}
+		_ = p.Kill() // it has ended, which Failed must not report
 	}
-	url := "http://" + address(port)
-	p := c.process(name, respondsOK(url+"/-/ready"),
-		"--config.file="+c.path(name+".yaml"), "--storage.tsdb.path=data", "--web.listen-address="+address(port), "--log.level=warn")
-	p.path = filepath.Join(c.options.BinDir, build.Prometheus().Name)
-	return PrometheusReplica{p, url}, c.run(ctx, p)
+	return p, port, err
 }
 
 // Rebalancer is one of several rebalancers of a cluster.
@@ -169,14 +183,10 @@ type Rebalancer struct {
 // RunRebalancer runs a rebalancer with these arguments, and waits until it serves. It ends with the cluster. The name is also
 // that of its log.
 func (c *Cluster) RunRebalancer(ctx context.Context, name string, args ...string) (Rebalancer, error) {
-	port, err := FreePort()
-	if err != nil {
-		return Rebalancer{}, err
-	}
-	url := "http://" + address(port)
-	p := c.process(name, respondsOK(url+"/readyz"), append(args, "--listen-address="+address(port))...)
-	p.path = filepath.Join(c.options.BinDir, build.Rebalancer().Name)
-	return Rebalancer{p, url}, c.run(ctx, p)
+	p, port, err := c.runOnPort(ctx, build.Rebalancer(), func(port int) *Process {
+		return c.process(name, respondsOK("http://"+address(port)+"/readyz"), append(args, "--listen-address="+address(port))...)
+	})
+	return Rebalancer{p, "http://" + address(port)}, err
 }
 
 func (c *Cluster) scheduler() *Process {
@@ -206,15 +216,12 @@ func (c *Cluster) RunScheduler(ctx context.Context, name string, part build.Part
 	if err := c.render(config, configuration, c.Endpoints); err != nil {
 		return Replica{}, err
 	}
-	port, err := FreePort()
-	if err != nil {
-		return Replica{}, err
-	}
-	// Metrics and ProfileHeap ask without a certificate, so that they need no API server.
-	args := append(c.schedulerArgs(config, port), "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics,"+heapProfile)
-	p := c.process(name, respondsOK(schedulerURL(port, "/readyz")), args...)
-	p.path = filepath.Join(c.options.BinDir, part.Name)
-	return Replica{p, port}, c.run(ctx, p)
+	p, port, err := c.runOnPort(ctx, part, func(port int) *Process {
+		// Metrics and ProfileHeap ask without a certificate, so that they need no API server.
+		return c.process(name, respondsOK(schedulerURL(port, "/readyz")),
+			append(c.schedulerArgs(config, port), "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics,"+heapProfile)...)
+	})
+	return Replica{p, port}, err
 }
 
 // URL is the address that the replica listens at. /metrics takes no certificate.

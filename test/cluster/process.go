@@ -133,6 +133,17 @@ func (p *Process) Supervise(ctx context.Context) {
 	}, pollInterval)
 }
 
+// Crash returns what a panic wrote to the log of the process; empty if there was none. Failed tells of no supervised process.
+func (p *Process) Crash() (string, error) {
+	log, err := p.Log()
+	for _, begins := range []string{"\npanic: ", "\nfatal error: "} {
+		if i := strings.Index(log, begins); i >= 0 {
+			return log[i:min(i+5000, len(log))], err
+		}
+	}
+	return "", err
+}
+
 func (p *Process) close() { _ = p.end(syscall.SIGTERM, true) }
 
 // Failed returns an error if the process has ended by itself.

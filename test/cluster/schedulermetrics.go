@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Metrics is what a program serves at /metrics, one sample per series. A histogram has the series _bucket, _sum and _count.
@@ -74,6 +76,35 @@ func (c *Cluster) WaitStatistics(ctx context.Context, n int) error {
 	return c.WaitSchedulerMetrics(ctx, fmt.Sprintf("statistics of %d workloads", n), func(m Metrics) bool {
 		return int(m.Sum(workloadsMetric)) >= n
 	})
+}
+
+// Seen says what the scheduler and Prometheus know of the nodes, and which pods wait. A test that fails logs it.
+func (c *Cluster) Seen(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	var b strings.Builder
+	if c.Scheduler != nil {
+		metrics, err := c.SchedulerMetrics(ctx)
+		fmt.Fprintf(&b, "the scheduler's metrics (error: %v):\n", err)
+		for _, sample := range metrics {
+			switch name := string(sample.Metric[model.MetricNameLabel]); name {
+			case "plimsoll_load_nodes", "plimsoll_load_age_seconds", "plimsoll_refresh_total", "plimsoll_fallback_total", workloadsMetric:
+				fmt.Fprintf(&b, "  %v %v\n", sample.Metric, sample.Value)
+			}
+		}
+	}
+	for _, promQL := range []string{
+		"sum by (node) (rate(node_cpu_usage_seconds_total[1m]))", "count_over_time(node_cpu_usage_seconds_total[1m])",
+		"max_over_time(scrape_duration_seconds[1m])",
+	} {
+		values, err := c.Query(ctx, promQL)
+		fmt.Fprintf(&b, "%s: %v (error: %v)\n", promQL, values, err)
+	}
+	pods, err := c.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName="})
+	for i := 0; err == nil && i < min(len(pods.Items), 20); i++ {
+		fmt.Fprintf(&b, "pod %s waits: %s\n", pods.Items[i].Name, unschedulable(pods.Items[i]))
+	}
+	return b.String()
 }
 
 // WaitSchedulerMetrics waits until the scheduler's metrics show that it knows what is named.
