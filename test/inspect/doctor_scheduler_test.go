@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -112,6 +114,12 @@ func leased(configuration string) string {
 		"leaderElection: {leaderElect: true, resourceName: plimsoll, resourceNamespace: "+installed+"}\n", 1)
 }
 
+// quickLease returns the configuration with a Lease that soon ends.
+func quickLease(configuration string) string {
+	return strings.Replace(configuration, "leaderElect: true,",
+		"leaderElect: true, leaseDuration: 8s, renewDeadline: 6s, retryPeriod: 1s,", 1)
+}
+
 func yamlOf(t *testing.T, c examined) string {
 	t.Helper()
 	text, err := os.ReadFile(c.file(t))
@@ -123,6 +131,11 @@ func yamlOf(t *testing.T, c examined) string {
 func TestDoctor_Rights(t *testing.T) {
 	shared.loadedNodes(t, "worker-1")
 	shared.install(t, yamlOf(t, configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)), "plimsoll-1")
+	for _, right := range []authorizationv1.ResourceAttributes{ // one of each stock role
+		{Verb: "patch", Resource: "pods", Subresource: "status"}, {Verb: "patch", Resource: "persistentvolumes"},
+	} {
+		shared.waitRight(t, "system:serviceaccount:"+installed+":plimsoll", right)
+	}
 	// The stock role allows no Lease but that of kube-system, and extension-apiserver-authentication takes a binding there.
 	discovered := []string{"--scheduler=" + installed + "/plimsoll"}
 	report := shared.byDiscovery(t)
@@ -266,19 +279,14 @@ func TestDoctor_Scheduler(t *testing.T) {
 		t.Errorf("the advice is %+v", advice)
 	}
 
-	// A real scheduler takes the lead, with a Lease of two seconds' renewals.
-	quick := strings.Replace(text, "leaderElect: true,", "leaderElect: true, leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 1s,",
-		1)
-	quick += "clientConnection: {kubeconfig: " + shared.AdminKubeconfig + "}\n"
-	replica, err := shared.RunScheduler(t.Context(), "doctors-scheduler", build.KubeScheduler(), quick)
-	must(t, err)
-	t.Cleanup(func() { _ = replica.Kill() })
+	// A real scheduler takes the lead.
+	replica := shared.runs(t, "doctors-scheduler", build.KubeScheduler(), quickLease(text))
 	t.Cleanup(func() {
 		_ = shared.Client.CoordinationV1().
 			Leases(installed).
 			Delete(context.WithoutCancel(t.Context()), "plimsoll", metav1.DeleteOptions{})
 	})
-	waitUntil(t, func() bool { // a Lease of 3 s ends on a busy machine
+	waitUntil(t, func() bool {
 		report = shared.byDiscovery(t)
 		c := find(report, "scheduler.leader")
 		return c != nil && strings.Contains(c.Message, host+" leads")
@@ -428,7 +436,7 @@ func TestDoctor_MetricsServer(t *testing.T) {
 	shared.loadedNodes(t, "worker-1")
 	c := configurationOf("TargetLoadPacking", "", nil)
 	delete(c.args(), "metricProvider")
-	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "source.answers", doctor.Error, "metrics.k8s.io")
+	advice := shared.finds(t, []string{"--config=" + c.file(t)}, "source.answers", doctor.Error, "metrics.k8s.io")
 	if !strings.Contains(advice[0].Command, "metrics-server") {
 		t.Errorf("the advice is %+v", advice)
 	}
@@ -486,14 +494,14 @@ func TestDoctor_Service(t *testing.T) {
 			Delete(context.WithoutCancel(t.Context()), "prometheus-operated", metav1.DeleteOptions{})
 	})
 	c := configurationOf("TargetLoadPacking", "http://prometheus.default.svc:9090", nil)
-	advice := wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "source.resolves", doctor.Error)
+	advice := shared.finds(t, []string{"--config=" + c.file(t)}, "source.resolves", doctor.Error)
 	follow(t, c.args(), advice[0])
 	if got, want := c.args()["metricProvider"].(args)["address"], "http://prometheus-operated.default.svc:9090"; got != want {
 		t.Errorf("the address is %v, want %s", got, want)
 	}
 	// A port that the Service does not have.
 	c = configurationOf("TargetLoadPacking", "http://prometheus-operated.default.svc:80", nil)
-	advice = wantsFound(t, shared.doctor(t, "--config="+c.file(t)), "source.connects", doctor.Error)
+	advice = shared.finds(t, []string{"--config=" + c.file(t)}, "source.connects", doctor.Error)
 	follow(t, c.args(), advice[0])
 	if got, want := c.args()["metricProvider"].(args)["address"], "http://prometheus-operated.default.svc:9090"; got != want {
 		t.Errorf("the address is %v, want %s", got, want)
@@ -503,11 +511,34 @@ func TestDoctor_Service(t *testing.T) {
 // waitUntil waits until the condition holds.
 func waitUntil(t *testing.T, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); !holds(); time.Sleep(time.Second) {
+	waitFor(t, func() string {
+		if !holds() {
+			return "what was waited for did not happen"
+		}
+		return ""
+	})
+}
+
+// waitFor waits until nothing is missing. It ends the test with what is missing after five minutes.
+func waitFor(t *testing.T, missing func() string) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(time.Second) {
+		what := missing()
+		if what == "" {
+			return
+		}
 		if time.Now().After(deadline) {
-			t.Fatal("what was waited for did not happen")
+			t.Fatal(what)
 		}
 	}
+}
+
+// jsonOf returns a value as a failure shows it.
+func jsonOf(t *testing.T, value any) string {
+	t.Helper()
+	text, err := json.Marshal(value)
+	must(t, err)
+	return string(text)
 }
 
 func mustRead(t *testing.T, file string) []byte {

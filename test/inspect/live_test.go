@@ -3,6 +3,7 @@ package inspect
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -21,7 +22,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -117,18 +117,20 @@ func TestLive_ServiceThroughTheProxy(t *testing.T) {
 			Verbs: []string{"get"},
 		},
 	)
-	opened := open()
-	source = opened.Sources()[0]
-	must(t, source.Err)
-	if source.Route != live.ServiceProxy {
-		t.Errorf("route %s", source.Route)
-	}
 	node, err := shared.Client.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{})
 	must(t, err)
-	measured := source.Readers[0].Model(load.CPU).Measured(node)[load.CPU]
-	if utilization := measured.Utilization(0); measured.State != load.Fresh || utilization < 0.2 || utilization > 0.3 {
-		t.Errorf("measured %+v, want 0.25 of 4 cores", measured)
-	}
+	waitFor(t, func() string { // a node can lack scrapes for a moment
+		source = open().Sources()[0]
+		must(t, source.Err)
+		if source.Route != live.ServiceProxy {
+			t.Errorf("route %s", source.Route)
+		}
+		measured := source.Readers[0].Model(load.CPU).Measured(node)[load.CPU]
+		if utilization := measured.Utilization(0); measured.State != load.Fresh || utilization < 0.2 || utilization > 0.3 {
+			return fmt.Sprintf("measured %+v, want 0.25 of 4 cores", measured)
+		}
+		return ""
+	})
 }
 
 // TestLive_AsTheScheduler has the permissions that the chart gives the scheduler's account, as kubectl exec in the
@@ -164,11 +166,15 @@ func TestLive_AsTheScheduler(t *testing.T) {
 	must(t, err)
 	waitAllowed(t, cfg, "/apis/storage.k8s.io/v1/volumeattachments")
 
-	objects, err := c.Objects(ctx)
-	must(t, err)
-	for _, m := range objects.Missing {
-		t.Errorf("%s.%s cannot be read: %v", m.Resource, m.Group, m.Err)
-	}
+	var objects *live.Objects
+	waitFor(t, func() string { // the account has several roles, and the authorizer learns of each by a watch
+		objects, err = c.Objects(ctx)
+		must(t, err)
+		if len(objects.Missing) > 0 {
+			return fmt.Sprintf("cannot be read: %+v", objects.Missing)
+		}
+		return ""
+	})
 	configuration, err := c.Configuration(ctx, live.ConfigurationOptions{File: shared.configuration})
 	must(t, err)
 	opened, err := c.Open(ctx, live.Options{Configuration: configuration.Decoded, Objects: objects.All})
@@ -184,12 +190,15 @@ func TestLive_AsTheScheduler(t *testing.T) {
 		"its ReplicaSets": {ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Group: "apps", Resource: "replicasets", Verb: "get"}},
 		"its Lease":       {ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Group: "coordination.k8s.io", Resource: "leases", Name: account, Verb: "get"}},
 	} {
-		review, err := c.Client.AuthorizationV1().
-			SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: attributes}, metav1.CreateOptions{})
-		must(t, err)
-		if !review.Status.Allowed {
-			t.Errorf("the account may not get %s", what)
-		}
+		waitFor(t, func() string {
+			review, err := c.Client.AuthorizationV1().
+				SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: attributes}, metav1.CreateOptions{})
+			must(t, err)
+			if !review.Status.Allowed {
+				return "the account may not get " + what
+			}
+			return ""
+		})
 	}
 }
 
@@ -211,16 +220,25 @@ func waitAllowed(t *testing.T, cfg *rest.Config, path string) {
 	t.Helper()
 	client, err := rest.HTTPClientFor(cfg)
 	must(t, err)
-	for range 200 {
+	waitUntil(t, func() bool {
 		resp, err := client.Get(cfg.Host + path)
 		must(t, err)
 		must(t, resp.Body.Close())
-		if resp.StatusCode != http.StatusForbidden {
-			return
-		}
-		time.Sleep(50 * time.Millisecond)
+		return resp.StatusCode != http.StatusForbidden
+	})
+}
+
+// waitRight waits until the authorizer lets the user do something.
+func (e *environment) waitRight(t *testing.T, user string, right authorizationv1.ResourceAttributes) {
+	t.Helper()
+	review := &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &right},
 	}
-	t.Fatalf("%s is still forbidden", path)
+	waitUntil(t, func() bool {
+		answer, err := e.Client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+		must(t, err)
+		return answer.Status.Allowed
+	})
 }
 
 // TestLive_WritesNothing sends what a client of the program could send to a real API server, and expects that nothing arrives.
@@ -310,10 +328,10 @@ func createService(t *testing.T, namespace, name string, port int32, endpoint *n
 		Ports: []discoveryv1.EndpointPort{{Name: new("web"), Port: new(int32(endpoint.Port))}},
 	})
 	// The API server's proxy learns of the slice a moment later.
-	must(t, wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		_, err := shared.Client.CoreV1().Services(namespace).ProxyGet("http", name, "web", "/", nil).DoRaw(ctx)
-		return err == nil || !strings.Contains(err.Error(), "no endpoints available"), nil
-	}))
+	waitUntil(t, func() bool {
+		_, err := shared.Client.CoreV1().Services(namespace).ProxyGet("http", name, "web", "/", nil).DoRaw(t.Context())
+		return err == nil || !strings.Contains(err.Error(), "no endpoints available")
+	})
 }
 
 // installScheduler creates what the chart installs of a scheduler, without pods.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"text/template"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
@@ -79,6 +80,8 @@ type environment struct {
 	*cluster.Cluster
 	// binDir is the folder of the programs, configuration the file of the scheduler's configuration.
 	binDir, configuration string
+	// report is the last one of doctor.
+	report *doctor.Report
 }
 
 // shared is the cluster that TestMain starts. Tests that use it run one after the other.
@@ -154,7 +157,14 @@ func (e *environment) clear(t *testing.T) {
 	t.Helper()
 	must(t, e.Clear(t.Context()))
 	t.Cleanup(func() {
-		if err := e.Clear(context.WithoutCancel(t.Context())); err != nil {
+		ctx := context.WithoutCancel(t.Context())
+		if t.Failed() {
+			t.Log(e.Seen(ctx))
+			if e.report != nil {
+				t.Logf("doctor found last:\n%s", shown(e.report))
+			}
+		}
+		if err := e.Clear(ctx); err != nil {
 			t.Error(err)
 		}
 	})
