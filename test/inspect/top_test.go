@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -52,17 +53,23 @@ func topCluster(t *testing.T, requests corev1.ResourceList) {
 		Window: topWindow, CPU: map[string]float64{"worker-1": 0.30, "worker-2": 0.85}, Tolerance: 0.0125, For: topWindow / 10,
 	})
 	must(t, err)
-	// Where an earlier test had nodes of these names, their samples count above. Prometheus looks for targets every five seconds. So it
-	// may scrape the earlier nodes for a while, and then none.
-	waitSeries(t, shared.Endpoints.Prometheus, fmt.Sprintf(
-		`count_over_time(node_cpu_usage_seconds_total{node=~"worker-1|worker-2"}[10s]) >= 6 and on() vector(time()) > %d`,
-		created.Add(12*time.Second).Unix()), 2)
+	waitScraped(t, created, "worker-1", "worker-2")
 	must(t, shared.WaitRefresh(ctx))
 	// On a busy machine a refresh can find no recent sample of a node.
 	must(t, shared.WaitSchedulerMetrics(ctx, "the loads of two nodes", func(m cluster.Metrics) bool {
 		fresh := func(r string) float64 { return m.Sum("plimsoll_load_nodes", "resource", r, "state", "Fresh") }
 		return fresh("cpu") == 2 && fresh("memory") == 2
 	}))
+}
+
+// waitScraped waits until Prometheus scrapes nodes that were created then. Where an earlier test had nodes of these names, their
+// samples count for the whole window. Prometheus looks for targets every five seconds: it may scrape the earlier nodes for a while,
+// and then none.
+func waitScraped(t *testing.T, created time.Time, nodes ...string) {
+	t.Helper()
+	waitSeries(t, shared.Endpoints.Prometheus, fmt.Sprintf(
+		`count_over_time(node_cpu_usage_seconds_total{node=~"%s"}[10s]) >= 6 and on() vector(time()) > %d`,
+		strings.Join(nodes, "|"), created.Add(12*time.Second).Unix()), len(nodes))
 }
 
 // topNodes returns what top nodes prints as JSON, by name.
@@ -95,23 +102,19 @@ func TestTop_Nodes(t *testing.T) {
 		return n != nil && n.CPU.State == "Fresh" && n.Memory.State == "Fresh" && near(*n.CPU.MeasuredPercent, percent) &&
 			near(*n.Memory.MeasuredPercent, 25)
 	}
-	waitUntil(t, func() bool { // a node can lack scrapes for a moment
+	waitFor(t, func() string { // a node can lack scrapes for a moment, and a sample can be stored after the look
 		view, nodes = topNodes(t)
-		return measured("worker-1", 30) && measured("worker-2", 85)
+		if !measured("worker-1", 30) || !measured("worker-2", 85) {
+			return "worker-1 must be at 30 %, and worker-2 at 85 %: " + jsonOf(t, nodes)
+		}
+		return otherThanPrometheus(t, view, nodes["worker-1"], nodes["worker-2"])
 	})
 	if view.SchedulerName != "plimsoll" || view.Plugin != "LoadThreshold" || len(nodes) != 3 {
 		t.Fatalf("%d nodes as %+v, want 3 as LoadThreshold of the first profile that has it", len(nodes), view)
 	}
 
-	// As Prometheus measures them, over the same window.
 	for _, name := range []string{"worker-1", "worker-2"} {
 		n := nodes[name]
-		end := view.Time.Add(-time.Duration(*n.CPU.AgeSeconds * float64(time.Second)))
-		byPrometheus, err := shared.CPUUtilizationAt(ctx, end, topWindow)
-		must(t, err)
-		if got := *n.CPU.MeasuredPercent; math.Abs(got-100*byPrometheus[name]) > 0.5 {
-			t.Errorf("%s: %.2f %% cpu, %v ago, where Prometheus measures %.2f %%", name, got, *n.CPU.AgeSeconds, 100*byPrometheus[name])
-		}
 		// 1 of 8 cores.
 		if n.CPU.RequestedPercent != 12.5 || n.CPU.Requested.String() != "1" ||
 			*n.CPU.LinePercent != 80 || n.Memory.LinePercent != nil {
@@ -125,17 +128,17 @@ func TestTop_Nodes(t *testing.T) {
 	}
 
 	// As the scheduler sees them: by the states of its own metrics, and by what it does.
-	metrics, err := shared.SchedulerMetrics(ctx)
-	must(t, err)
 	states := map[string]float64{}
 	for _, n := range nodes {
 		states[n.CPU.State]++
 	}
-	for state, n := range states {
-		if got := metrics.Sum("plimsoll_load_nodes", "resource", "cpu", "state", state); got != n {
-			t.Errorf("the scheduler counts %v nodes whose cpu load is %s, and top %v", got, state, n)
+	must(t, shared.WaitSchedulerMetrics(ctx, fmt.Sprintf("cpu load as top does: %v", states), func(m cluster.Metrics) bool {
+		counted := map[string]float64{}
+		for state := range states {
+			counted[state] = m.Sum("plimsoll_load_nodes", "resource", "cpu", "state", state)
 		}
-	}
+		return maps.Equal(counted, states)
+	}))
 	for name, n := range nodes {
 		// A rate that lacks samples can be below the line for a moment.
 		var message string
@@ -179,6 +182,20 @@ func TestTop_Nodes(t *testing.T) {
 	}
 }
 
+// otherThanPrometheus tells of a node whose CPU load is not what Prometheus measures over the same window; empty if none is.
+func otherThanPrometheus(t *testing.T, view top.View, nodes ...*top.Row) string {
+	t.Helper()
+	for _, n := range nodes {
+		end := view.Time.Add(-time.Duration(*n.CPU.AgeSeconds * float64(time.Second)))
+		byPrometheus, err := shared.CPUUtilizationAt(t.Context(), end, topWindow)
+		must(t, err)
+		if got, want := *n.CPU.MeasuredPercent, 100*byPrometheus[n.Name]; math.Abs(got-want) > 0.5 {
+			return fmt.Sprintf("%s: %.2f %% cpu, %v s ago, where Prometheus measures %.2f %%", n.Name, got, *n.CPU.AgeSeconds, want)
+		}
+	}
+	return ""
+}
+
 // tryOn creates a pod for a node and deletes it once the scheduler has decided. It returns why the scheduler refused it; empty if it
 // did not.
 func tryOn(t *testing.T, node string) (refusal string) {
@@ -213,7 +230,7 @@ func TestTop_Pods(t *testing.T) {
 		t.Logf("kubectl plimsoll %s\n%s%s", strings.Join(args, " "), r.stderr, r.stdout)
 	}
 	judged, complete, seenPending, previous := 0, 0, false, math.Inf(1)
-	for began := time.Now(); time.Since(began) < topWindow+15*time.Second; time.Sleep(5 * time.Second) {
+	for began := time.Now(); previous != 0 && time.Since(began) < 5*time.Minute; time.Sleep(5 * time.Second) {
 		// rate() is too low on all nodes, or has no value, while samples are missing at the window's end. worker-2 tells.
 		_, nodes := topNodes(t)
 		steady := nodes["worker-2"].CPU.MeasuredPercent
