@@ -70,13 +70,15 @@ type whatIfResult struct {
 	Outcomes             []whatif.Outcome
 }
 
-// whatIf runs what-if, with a manifest at standard input, when the CPU load of all nodes is known. On a busy machine scrapes come
-// late now and then.
-func (e *environment) whatIf(t *testing.T, exitCode int, manifest string, args ...string) whatIfResult {
+// whatIf runs what-if, with a manifest at standard input, until the CPU load of all nodes is known and the result is as wanted. On
+// a busy machine scrapes come late now and then.
+func (e *environment) whatIf(
+	t *testing.T, exitCode int, wanted func(whatIfResult) bool, manifest string, args ...string,
+) (result whatIfResult) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(time.Second) {
 		r := e.plimsollReading(t, manifest, append([]string{"what-if", "-o", "json"}, args...)...)
-		var result whatIfResult
+		result = whatIfResult{}
 		if err := json.Unmarshal([]byte(r.stdout), &result); err != nil {
 			t.Fatalf("%v in %s\nstderr: %s", err, r.stdout, r.stderr)
 		}
@@ -84,7 +86,7 @@ func (e *environment) whatIf(t *testing.T, exitCode int, manifest string, args .
 		for i := range result.Outcomes {
 			unknown = unknown || slices.ContainsFunc(result.Outcomes[i].Nodes, func(n whatif.ChangedNode) bool { return n.CPU.ByRequests })
 		}
-		if !unknown || time.Now().After(deadline) {
+		if !unknown && r.exitCode == exitCode && wanted(result) || time.Now().After(deadline) {
 			r.wants(t, exitCode)
 			return result
 		}
@@ -104,7 +106,7 @@ func placedByNode(o whatif.Outcome) map[string]int {
 func startWhatIfNodes(t *testing.T) {
 	t.Helper()
 	shared.clear(t)
-	loads := map[string]float64{}
+	created, loads := time.Now(), map[string]float64{}
 	for name, usage := range map[string]string{"w-1": "5800m", "w-2": "5", "w-3": "4200m"} {
 		must(t, shared.CreateNodes(t.Context(), cluster.Node{Name: name, CPU: "8", Memory: "32Gi"}))
 		must(t, shared.SetLoad(t.Context(), name, cluster.Load{Usage: cluster.Usage{CPU: usage}}))
@@ -114,15 +116,17 @@ func startWhatIfNodes(t *testing.T) {
 	_, err := shared.WaitCPUUtilization(t.Context(),
 		cluster.Expectation{Window: window, CPU: loads, Tolerance: 0.0125, For: 3 * time.Second})
 	must(t, err)
+	waitScraped(t, created, "w-1", "w-2", "w-3")
 }
 
 func TestWhatIf_AgreesWithScheduler(t *testing.T) {
 	startWhatIfNodes(t)
 	configured := shared.writeConfiguration(t, whatIfConfiguration)
 	// Nothing fits at 72.5 %, one pod at 62.5 % and two at 52.5 %.
-	result := shared.whatIf(t, 1, whatIfManifest, "--config", configured, "-f", "-", "--replicas", "5")
-	o := result.Outcomes[0]
 	want := map[string]int{"w-2": 1, "w-3": 2}
+	result := shared.whatIf(t, 1, func(r whatIfResult) bool { return maps.Equal(placedByNode(r.Outcomes[0]), want) }, whatIfManifest,
+		"--config", configured, "-f", "-", "--replicas", "5")
+	o := result.Outcomes[0]
 	if got := placedByNode(o); !maps.Equal(got, want) || o.Placed != 3 || o.Pods != 5 {
 		t.Fatalf("%d of %d pods placed: %v, want %v", o.Placed, o.Pods, got, want)
 	}
@@ -141,32 +145,46 @@ func TestWhatIf_AgreesWithScheduler(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	must(t, shared.WaitRefresh(t.Context()))
 	var pods []cluster.Pod
 	for i := range 3 {
 		pods = append(pods, cluster.Pod{Name: fmt.Sprint("web-", i), Labels: map[string]string{"app": "web"}, Scheduler: "packing",
 			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("800m")}}})
 	}
-	must(t, shared.CreatePods(t.Context(), pods...))
-	bound, err := shared.WaitBound(t.Context(), map[string]string{"app": "web"}, 3)
-	must(t, err)
-	got := map[string]int{}
-	for _, node := range bound {
-		got[node]++
-	}
-	if !maps.Equal(got, want) {
-		t.Errorf("the scheduler placed %v, what-if said %v", got, want)
-	}
+	waitFor(t, func() string {
+		must(t, shared.WaitRefresh(t.Context()))
+		looked := time.Now()
+		must(t, shared.CreatePods(t.Context(), pods...))
+		bound, err := shared.WaitBound(t.Context(), map[string]string{"app": "web"}, len(pods))
+		must(t, err)
+		got := map[string]int{}
+		for _, node := range bound {
+			got[node]++
+		}
+		if maps.Equal(got, want) {
+			return ""
+		}
+		late, err := shared.LateScrapes(t.Context(), looked.Add(-window))
+		must(t, err)
+		if late == "" {
+			t.Fatalf("the scheduler placed %v, what-if said %v", got, want)
+		}
+		must(t, shared.DeletePods(t.Context(), metav1.NamespaceDefault, metav1.ListOptions{LabelSelector: "app=web"}))
+		return fmt.Sprintf("the scheduler placed %v, what-if said %v; %s", got, want, late)
+	})
 }
 
 func TestWhatIf_NodesAndProfiles(t *testing.T) {
 	startWhatIfNodes(t)
 	configured := shared.writeConfiguration(t, whatIfConfiguration)
 	// A drained node's pod without a controller is lost; a new node has room for eight pods of 10 %.
-	result := shared.whatIf(t, 1, whatIfManifest, "--config", configured, "-f", "-", "--replicas", "9", "--drain", "w-3",
+	added := func(r whatIfResult) bool {
+		got := placedByNode(r.Outcomes[0])
+		return got["w-3-new-1"] == 8 && got["w-2"] == 1
+	}
+	result := shared.whatIf(t, 1, added, whatIfManifest, "--config", configured, "-f", "-", "--replicas", "9", "--drain", "w-3",
 		"--add-nodes", "1", "--like", "w-3")
-	if got := placedByNode(result.Outcomes[0]); got["w-3-new-1"] != 8 || got["w-2"] != 1 {
-		t.Errorf("placed %v, want 8 on the new node and 1 on w-2", got)
+	if !added(result) {
+		t.Errorf("placed %v, want 8 on the new node and 1 on w-2", placedByNode(result.Outcomes[0]))
 	}
 	if want := []string{"kube-system/load-of-w-3"}; !slices.Equal(result.Lost, want) {
 		t.Errorf("lost pods %q, want %q", result.Lost, want)
@@ -177,8 +195,11 @@ func TestWhatIf_NodesAndProfiles(t *testing.T) {
 	}
 	// Side by side with a configuration that allows up to 95 %.
 	higher := shared.writeConfiguration(t, strings.ReplaceAll(whatIfConfiguration, "80", "95"))
-	result = shared.whatIf(t, 1, whatIfManifest, "--config", configured, "-f", "-", "--replicas", "5", "--profile-from", higher)
-	if len(result.Outcomes) != 2 || result.Outcomes[0].Placed != 3 || result.Outcomes[1].Placed != 5 {
+	both := func(r whatIfResult) bool {
+		return len(r.Outcomes) == 2 && r.Outcomes[0].Placed == 3 && r.Outcomes[1].Placed == 5
+	}
+	result = shared.whatIf(t, 1, both, whatIfManifest, "--config", configured, "-f", "-", "--replicas", "5", "--profile-from", higher)
+	if !both(result) {
 		t.Errorf("outcomes %+v, want 3 pods placed by the one configuration, and 5 by the other", result.Outcomes)
 	}
 	table := shared.plimsollReading(t, whatIfManifest, "what-if", "--config", configured, "-f", "-", "--profile-from", higher).
@@ -220,11 +241,14 @@ func TestWhatIf_BeforeTheSwitch(t *testing.T) {
 		corev1.DefaultSchedulerName: {"w-1", 1, "Choose a profile with --scheduler-name (packing)"},
 		"packing":                   {"w-2", 0, ""},
 	} {
-		r := shared.whatIf(t, 0, "", "--config", configured, "--evict-all-in", "default", "--scheduler-name", profile)
-		o := r.Outcomes[0]
-		if got := placedByNode(o); !maps.Equal(got, map[string]int{want.node: 1}) || o.NodesAboveBefore != 0 || o.NodesAboveAfter != want.above {
-			t.Errorf("%s: placed %v, nodes above the line: %d, then %d; want web on %s, and none, then %d", profile, got, o.NodesAboveBefore,
-				o.NodesAboveAfter, want.node, want.above)
+		moved := func(r whatIfResult) bool {
+			o := r.Outcomes[0]
+			return maps.Equal(placedByNode(o), map[string]int{want.node: 1}) && o.NodesAboveBefore == 0 && o.NodesAboveAfter == want.above
+		}
+		r := shared.whatIf(t, 0, moved, "", "--config", configured, "--evict-all-in", "default", "--scheduler-name", profile)
+		if o := r.Outcomes[0]; !moved(r) {
+			t.Errorf("%s: placed %v, nodes above the line: %d, then %d; want web on %s, and none, then %d", profile, placedByNode(o),
+				o.NodesAboveBefore, o.NodesAboveAfter, want.node, want.above)
 		}
 		if notes := strings.Join(r.Notes, "\n"); !strings.Contains(notes, want.note) {
 			t.Errorf("%s: notes %q, want %q", profile, r.Notes, want.note)
