@@ -41,7 +41,7 @@ func TestRebalance(t *testing.T) {
 	}
 	// The usage of the pod is whole once it has run for a window.
 	whole := func() bool { return len(plan.Moves) == 1 && math.Abs(plan.Moves[0].Relief-20) <= points }
-	for deadline := time.Now().Add(3 * time.Minute); !whole(); time.Sleep(time.Second) {
+	for deadline := time.Now().Add(5 * time.Minute); !whole(); time.Sleep(time.Second) {
 		plan.Moves, plan.Stay = nil, nil
 		r := shared.plimsoll(t, append(args, "-o", "json")...).wants(t, 0)
 		must(t, json.Unmarshal([]byte(r.stdout), &plan))
@@ -59,9 +59,7 @@ func TestRebalance(t *testing.T) {
 	if len(plan.Stay) != 1 || plan.Stay[0].Reason != "NoController" || plan.Stay[0].Pods != 1 {
 		t.Errorf("%+v stay, want the pod that makes the load: it has no controller", plan.Stay)
 	}
-	if text := shared.plimsoll(t, args...).wants(t, 0).stdout; !strings.Contains(text, "Nothing is moved.") || !strings.Contains(text, "web-1") {
-		t.Errorf("the text is %q", text)
-	}
+	planning(t, "", args, "Nothing is moved.", "web-1").wants(t, 0)
 	after, err := shared.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, "web-1", metav1.GetOptions{})
 	must(t, err)
 	if after.UID != before.UID || after.DeletionTimestamp != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
 const freeGoal = "goals: [Cool, Free]\nfreeMinNodes: 1\nfreeMaxNodes: 1\nfreeRest: 1m\n"
@@ -22,9 +21,7 @@ func idle(t *testing.T) (replicated func()) {
 	t.Helper()
 	shared.clear(t)
 	ctx := t.Context()
-	scheduler, err := shared.RunScheduler(ctx, "moving", build.KubeScheduler(), movingConfiguration)
-	must(t, err)
-	t.Cleanup(func() { _ = scheduler.Stop() })
+	runMoving(t, "moving", movingConfiguration)
 	web := func(name, node string) cluster.Pod {
 		return cluster.Pod{
 			Name: name, Node: node, Scheduler: "moving", ReplicaSet: "web", Labels: map[string]string{"app": "web"},
@@ -102,7 +99,7 @@ func TestRebalancer_Free(t *testing.T) {
 	replicated()
 	must(t, r.Start(ctx))
 	r.until("w-1 is empty", func() bool { return r.metric("empty_nodes") == 1 && r.metric("emptying_nodes") == 0 })
-	records := stateOf(t).Records
+	records := endedMoves(t)
 	if len(records) != 1 || records[0].Pod != "web-w-1" || records[0].Outcome.Failed() || !records[0].Frees {
 		t.Errorf("the moves are %+v, want that of web-w-1", records)
 	}

@@ -45,7 +45,7 @@ func TestDoctor_RebalancerPermissions(t *testing.T) {
 	})
 	config := "--config=" + shared.writeConfiguration(t, movingConfiguration)
 	const id, account = "rebalancer.permissions", "system:serviceaccount:default:rebalancer"
-	advice := wantsFound(t, shared.doctor(t, config), id, doctor.Error,
+	advice := shared.finds(t, []string{config}, id, doctor.Error,
 		account+" lacks permission to create pods/eviction: the rebalancer evicts pods")
 	shared.shellReading(t, advice[0].YAML, "kubectl apply -f -")
 	var report *doctor.Report

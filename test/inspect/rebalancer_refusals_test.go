@@ -20,7 +20,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
-	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
 // webhooks refuse evictions of pods of the workload refused. Those of hanging get no answer, and those of late none after the dry run.
@@ -108,9 +107,7 @@ func exhaust(t *testing.T) (lift func()) {
 func TestRebalancer_Refusals(t *testing.T) {
 	shared.clear(t)
 	ctx := t.Context()
-	scheduler, err := shared.RunScheduler(ctx, "refusals", build.KubeScheduler(), movingConfiguration)
-	must(t, err)
-	t.Cleanup(func() { _ = scheduler.Stop() })
+	runMoving(t, "refusals", movingConfiguration)
 	webhooks(t)
 	forbidEvictions(t, "budget")
 	lift := exhaust(t)

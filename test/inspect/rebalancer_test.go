@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -44,6 +45,16 @@ type rebalancerRun struct {
 	cluster.Rebalancer
 }
 
+// runMoving runs a scheduler with a profile moving for the length of the test.
+func runMoving(t *testing.T, name, configuration string) cluster.Replica {
+	t.Helper()
+	scheduler, err := shared.RunScheduler(t.Context(), name, build.KubeScheduler(), configuration)
+	must(t, err)
+	t.Cleanup(func() { _ = scheduler.Stop() })
+	supervise(t, scheduler.Process)
+	return scheduler
+}
+
 // runRebalancer runs a rebalancer with these limits, on the state of createState. It ends with the test.
 func runRebalancer(t *testing.T, name, limits, configuration, kubeconfig string) *rebalancerRun {
 	t.Helper()
@@ -51,6 +62,7 @@ func runRebalancer(t *testing.T, name, limits, configuration, kubeconfig string)
 		"--state=default/rebalancer", "--v=2", "--kubeconfig="+kubeconfig)
 	must(t, err)
 	t.Cleanup(func() { _ = r.Stop() })
+	supervise(t, r.Process)
 	return &rebalancerRun{t, r}
 }
 
@@ -152,6 +164,13 @@ func rebalancerAccount(t *testing.T, rules ...rbacv1.PolicyRule) string {
 		_ = shared.Client.RbacV1().ClusterRoles().Delete(ctx, name.Name, metav1.DeleteOptions{})
 		_ = shared.Client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Delete(ctx, name.Name, metav1.DeleteOptions{})
 	})
+	last := rules[len(rules)-1]
+	right := authorizationv1.ResourceAttributes{Namespace: metav1.NamespaceDefault, Verb: last.Verbs[0], Group: last.APIGroups[0]}
+	right.Resource, right.Subresource, _ = strings.Cut(last.Resources[0], "/")
+	if len(last.ResourceNames) > 0 {
+		right.Name = last.ResourceNames[0]
+	}
+	shared.waitRight(t, "system:serviceaccount:default:"+name.Name, right)
 	token, err := shared.Token(ctx, metav1.NamespaceDefault, name.Name)
 	must(t, err)
 	config, err := clientcmd.LoadFromFile(shared.AdminKubeconfig)
@@ -190,20 +209,13 @@ func heat(t *testing.T) (scheduler cluster.Replica, replicated func()) {
 	t.Helper()
 	shared.clear(t)
 	ctx := t.Context()
-	scheduler, err := shared.RunScheduler(ctx, "moving", build.KubeScheduler(), movingConfiguration)
-	must(t, err)
-	t.Cleanup(func() { _ = scheduler.Stop() })
+	scheduler = runMoving(t, "moving", movingConfiguration)
 	for name, usage := range map[string]string{"w-1": "5", "w-2": "2"} {
 		must(t, shared.CreateNodes(ctx, cluster.Node{Name: name, CPU: "8", Memory: "32Gi"}))
 		must(t, shared.SetLoad(ctx, name, cluster.Load{Usage: cluster.Usage{CPU: usage}}))
 	}
-	web := func(name, node, cpu string) cluster.Pod {
-		return cluster.Pod{
-			Name: name, Node: node, Scheduler: "moving", ReplicaSet: "web", Labels: map[string]string{"app": "web"}, Usage: cluster.Usage{CPU: cpu},
-		}
-	}
-	must(t, shared.CreatePods(ctx, web("web-1", "w-1", "1600m"), web("web-2", "w-2", "100m")))
-	return scheduler, func() { replicate(t, 2, web("", "", "1600m")) }
+	must(t, shared.CreatePods(ctx, member("web", "web-1", "w-1", "1600m"), member("web", "web-2", "w-2", "100m")))
+	return scheduler, func() { replicate(t, 2, member("web", "", "", "1600m")) }
 }
 
 // limits writes a RebalancerConfiguration of mode Evict for small clusters, with more fields.
@@ -252,6 +264,12 @@ func stateOf(t *testing.T) *rebalance.State {
 	s, err := rebalance.DecodeState(kube.StateOf(held))
 	must(t, err)
 	return s
+}
+
+// endedMoves returns the moves that ended, without those that a kill came before.
+func endedMoves(t *testing.T) []rebalance.Record {
+	t.Helper()
+	return slices.DeleteFunc(stateOf(t).Records, func(r rebalance.Record) bool { return r.Outcome == rebalance.Withdrawn })
 }
 
 // pretend creates ConfigMaps in two namespaces of tenants, with the label of the rebalancer's state. They are paused.
@@ -352,7 +370,7 @@ func TestRebalancer(t *testing.T) {
 	must(t, r.Start(ctx))
 	var landed []rebalance.Record
 	r.until("the replacement is ready", func() bool {
-		landed = slices.DeleteFunc(stateOf(t).Records, func(r rebalance.Record) bool { return r.Outcome == rebalance.Withdrawn })
+		landed = endedMoves(t)
 		return len(landed) > 0
 	})
 	if landed[0].Outcome != rebalance.Landed || landed[0].Node != "w-2" || landed[0].Pod != "web-1" {
