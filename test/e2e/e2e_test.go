@@ -53,6 +53,9 @@ profiles:
 `, profile, disabled, plugin, weight, refreshInterval, strings.Join(args, "\n      "))
 }
 
+// trusted keeps load from expiring between slow refreshes.
+const trusted = "driftTolerance: 1000"
+
 const prometheus = "metricProvider: {type: Prometheus, address: '{{ .Prometheus }}'}"
 
 // environment is the cluster of one test.
@@ -97,6 +100,7 @@ func start(t *testing.T, o cluster.Options) environment {
 			if c.Scheduler != nil {
 				log, err := c.Scheduler.Log()
 				t.Logf("the scheduler's log (%v):\n%s", err, lastLines(log, 40))
+				t.Log(c.Seen(context.WithoutCancel(t.Context())))
 			}
 		}
 		if err := c.Failed(); err != nil {

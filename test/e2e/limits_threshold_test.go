@@ -147,7 +147,7 @@ func (e environment) wantMemoryLine() {
 
 // wantWindows has a node whose memory usage falls from 62.5 % to nothing. Ten seconds later its mean over 10 s is below a line at 2
 // %. Its mean over an hour stays above the line thirty times as long as the node was full. Of the hour, Prometheus has only the
-// time since the start. CPU is read over 10 s in both profiles: its mean over an hour takes an hour of samples.
+// time since the start. CPU is read over a minute: its mean over an hour takes an hour of samples.
 func (e environment) wantWindows() {
 	e.refused(cluster.Pod{Name: "short-window", Scheduler: "memory-line", NodeSelector: host("windows-was-full")},
 		reason(1, "above their memory load line (2 percent)"))

@@ -94,7 +94,7 @@ func (e environment) waitPlacements(what string, a *cluster.Arrivals, right func
 
 // wantPrompt checks that no pod has waited longer than a restart of the scheduler takes on a busy machine.
 func (e environment) wantPrompt() {
-	const longest = time.Minute
+	const longest = 2 * time.Minute
 	pods := check.Value(e.Client.CoreV1().Pods(metav1.NamespaceDefault).List(e.ctx,
 		metav1.ListOptions{LabelSelector: "batch=arrivals"}))(e.t)
 	for _, p := range pods.Items {

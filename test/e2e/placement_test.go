@@ -22,9 +22,9 @@ func exampleLoad() map[string]float64 {
 }
 
 func TestTargetLoadPacking_WorkedExampleWithPrometheus(t *testing.T) {
-	const window = 10 * time.Second
+	const window = 30 * time.Second
 	e := start(t, cluster.Options{
-		Scheduler: configuration("TargetLoadPacking", 1, byLoad, "targetUtilization: 40", "window: 10s", prometheus),
+		Scheduler: configuration("TargetLoadPacking", 1, byLoad, "targetUtilization: 40", "window: 30s", trusted, prometheus),
 	})
 	e.workers(exampleWorkers()...)
 	e.waitLoad(window, exampleLoad(), tolerance)
@@ -39,7 +39,7 @@ func TestTargetLoadPacking_WorkedExampleWithMetricsServer(t *testing.T) {
 	e := start(t, cluster.Options{
 		MetricsServer: true,
 		// metrics-server is the default source.
-		Scheduler: configuration("TargetLoadPacking", 1, byLoad, "targetUtilization: 40", "window: 10s"),
+		Scheduler: configuration("TargetLoadPacking", 1, byLoad, "targetUtilization: 40", "window: 10s", trusted),
 	})
 	e.workers(exampleWorkers()...)
 	e.must(e.WaitMetricsServer(e.ctx, cluster.Expectation{CPU: exampleLoad(), Tolerance: tolerance}))
@@ -54,7 +54,9 @@ func TestTargetLoadPacking_WorkedExampleWithMetricsServer(t *testing.T) {
 // TestLoadVariationRiskBalancing places pods on nodes with equal means, of which one is steady.
 func TestLoadVariationRiskBalancing(t *testing.T) {
 	const window = 20 * time.Second
-	e := start(t, cluster.Options{Scheduler: configuration("LoadVariationRiskBalancing", 1, byLoad, "window: 20s", prometheus)})
+	e := start(t, cluster.Options{
+		Scheduler: configuration("LoadVariationRiskBalancing", 1, byLoad, "window: 20s", trusted, prometheus),
+	})
 	e.workers(worker{name: "a-swinging", usage: cluster.Usage{CPU: "4", Memory: "4Gi", CPUSwing: "2", SwingPeriod: window}},
 		worker{name: "b-steady", usage: cluster.Usage{CPU: "4", Memory: "4Gi"}},
 		worker{name: "c-swinging", usage: cluster.Usage{CPU: "4", Memory: "4Gi", CPUSwing: "2", SwingPeriod: window}})

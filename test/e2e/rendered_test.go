@@ -289,11 +289,16 @@ func redirect(c *cluster.Container, address string, port int) error {
 	return nil
 }
 
-// run runs a container until the test ends. If the test fails, it shows the end of the log.
+// run runs a container until the test ends. It is started again when it ends, as by a kubelet: on a busy machine a scheduler loses
+// its lease. If the test fails, run shows the end of the log.
 func (e environment) run(c cluster.Container) *cluster.Process {
 	e.t.Helper()
 	p := check.Value(e.RunContainer(e.ctx, c))(e.t)
+	p.Supervise(e.ctx)
 	e.t.Cleanup(func() {
+		if crash, err := p.Crash(); err != nil || crash != "" {
+			e.t.Errorf("%s: %v%s", c.Name, err, crash)
+		}
 		if e.t.Failed() {
 			log, err := p.Log()
 			e.t.Logf("the log of %s (%v):\n%s", c.Name, err, lastLines(log, 20))
