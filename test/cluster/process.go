@@ -137,7 +137,7 @@ func (p *Process) Supervise(ctx context.Context) {
 func (p *Process) Crash() (string, error) {
 	log, err := p.Log()
 	for _, begins := range []string{"\npanic: ", "\nfatal error: "} {
-		if i := strings.Index(log, begins); i >= 0 {
+		if i := strings.Index("\n"+log, begins); i >= 0 {
 			return log[i:min(i+5000, len(log))], err
 		}
 	}
