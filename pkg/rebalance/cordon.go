@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
@@ -81,17 +80,16 @@ func (e *Executor) sessionCordons(ctx context.Context) (found []SessionCordon, e
 		if !ok || !node.Spec.Unschedulable || slices.ContainsFunc(known, func(c *Cordon) bool { return c.holds(node) }) {
 			continue
 		}
-		found = append(found, SessionCordon{node.Name, since, podsOn(info, e.Config)})
+		found = append(found, SessionCordon{node.Name, since, podsOn(info)})
 	}
 	slices.SortFunc(found, func(a, b SessionCordon) int { return cmp.Compare(a.Node, b.Node) })
 	return found, nil
 }
 
 // podsOn counts the pods of the node that do not leave with it.
-func podsOn(info fwk.NodeInfo, c *rebalancer.Configuration) (n int) {
+func podsOn(info fwk.NodeInfo) (n int) {
 	for _, of := range info.GetPods() {
-		reason := protection(of.GetPod(), c, 0, startOf(of.GetPod()))
-		if reason != DaemonSet && reason != StaticPod && !podusage.HasEnded(of.GetPod()) {
+		if pod := of.GetPod(); leavesWithNode(pod) == "" && !podusage.HasEnded(pod) {
 			n++
 		}
 	}

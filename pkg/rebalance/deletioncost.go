@@ -98,14 +98,12 @@ func costOn(n *Node, current string) string {
 	return strconv.Itoa(cost)
 }
 
-// isRefusal reports whether the API server refuses this request, and would again. It may answer others later than it was asked.
+// isRefusal reports whether this request would fail again, also by a webhook that fails or hangs. An API server that restarts or is
+// busy refuses nothing.
 func isRefusal(err error) bool {
 	var answer apierrors.APIStatus
-	if !errors.As(err, &answer) {
-		return false
-	}
-	code := answer.Status().Code
-	return code >= 400 && code < 500 && !apierrors.IsTooManyRequests(err) && !apierrors.IsConflict(err) && !apierrors.IsTimeout(err)
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &answer) &&
+		!apierrors.IsTooManyRequests(err) && !apierrors.IsServiceUnavailable(err) && !apierrors.IsTimeout(err)
 }
 
 // writeCosts writes deletion costs that must change, up to maxCosts. A pod whose cost is refused is left out for a while, and does

@@ -115,12 +115,13 @@ func TestExecutor_DeletionCostNotWritten(t *testing.T) {
 	}
 }
 
-// A webhook that refuses one pod's cost does not stop the others. A server that hangs does.
+// A webhook that refuses one pod's cost does not stop the others. A server that hangs does, until the next step. That step leaves
+// the pod out.
 func TestExecutor_DeletionCostRefused(t *testing.T) {
 	for _, tc := range []struct {
-		err   error
-		asked int
-	}{{errors.New("refused"), 3}, {fmt.Errorf("write: %w", context.DeadlineExceeded), 1}} {
+		err         error
+		asked, next int
+	}{{errors.New("EOF"), 3, 3}, {fmt.Errorf("write: %w", context.DeadlineExceeded), 1, 2}} {
 		f := newFixture()
 		f.pod("many", "many-0", "a", "10m")
 		f.pod("many", "many-1", "a", "10m")
@@ -131,42 +132,53 @@ func TestExecutor_DeletionCostRefused(t *testing.T) {
 		if s, err := w.Step(t.Context(), false); err != nil || !errors.Is(s.CostError, tc.err) || c.asked != tc.asked {
 			t.Errorf("error %v, %v in the status, want %v; %d pods were tried, want %d", err, s.CostError, tc.err, c.asked, tc.asked)
 		}
+		c.asked = 0
+		if _, err := w.Step(t.Context(), false); err != nil || c.asked != tc.next {
+			t.Errorf("after %v, the next step tries %d pods, want %d: %v", tc.err, c.asked, tc.next, err)
+		}
 	}
 }
 
 // TestExecutor_DeletionCostsRefused has 61 pods on a, of which 50 are refused. A step tries 50, and none of the refused ones again within
 // 15 minutes. So the second step writes what is left of the other 11.
 func TestExecutor_DeletionCostsRefused(t *testing.T) {
-	f := newFixture()
-	for i := range 60 {
-		f.pod("many", fmt.Sprintf("many-%02d", i), "a", "10m")
-	}
-	w, c := newWorld(t, f), &costWriter{err: apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "many", nil)}
-	c.refuses = func(pod string) bool { return pod >= "many-00" && pod < "many-50" }
-	w.Config.Mode, w.Costs = rebalancer.DeletionCost, c
-	w.wants()
-	for _, tc := range []struct {
-		after time.Duration
-		again bool
-	}{{5 * time.Second, false}, {15*time.Minute - time.Second, false}, {15 * time.Minute, true}} {
-		w.clock.SetTime(now.Add(tc.after))
-		w.wants()
-		if refused := c.asked - len(c.written); refused < 50 || (refused > 50) != tc.again {
-			t.Errorf("after %v, %d were refused, want those 50 once: %t", tc.after, refused, !tc.again)
+	for _, refusal := range []error{
+		apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "many", nil),
+		apierrors.NewInternalError(errors.New("failed calling webhook")),
+	} {
+		f := newFixture()
+		for i := range 60 {
+			f.pod("many", fmt.Sprintf("many-%02d", i), "a", "10m")
 		}
-	}
-	// An API server that restarts refuses nothing: the next step tries all again.
-	c.err = errors.New("EOF")
-	w.clock.SetTime(now.Add(time.Hour))
-	w.wants()
-	asked := c.asked
-	w.clock.SetTime(now.Add(time.Hour + 5*time.Second))
-	w.wants()
-	if tried := c.asked - asked; tried != 50 {
-		t.Errorf("%d pods were tried again, want 50", tried)
-	}
-	slices.Sort(c.written)
-	if written := slices.Compact(c.written); len(written) != 11 {
-		t.Errorf("it wrote %q, want 11 costs", written)
+		w, c := newWorld(t, f), &costWriter{err: refusal}
+		c.refuses = func(pod string) bool { return pod >= "many-00" && pod < "many-50" }
+		w.Config.Mode, w.Costs = rebalancer.DeletionCost, c
+		w.wants()
+		for _, tc := range []struct {
+			after time.Duration
+			again bool
+		}{{5 * time.Second, false}, {15*time.Minute - time.Second, false}, {15 * time.Minute, true}} {
+			w.clock.SetTime(now.Add(tc.after))
+			w.wants()
+			if refused := c.asked - len(c.written); refused < 50 || (refused > 50) != tc.again {
+				t.Errorf("%v: after %v, %d were refused, want those 50 once: %t", refusal, tc.after, refused, !tc.again)
+			}
+		}
+		for i, restarts := range []error{
+			errors.New("EOF"), apierrors.NewServiceUnavailable("etcd"), apierrors.NewTooManyRequests("later", 1), apierrors.NewTimeoutError("busy", 1),
+		} {
+			c.err = restarts
+			w.clock.SetTime(now.Add(time.Duration(1+i) * time.Hour))
+			w.wants()
+			asked := c.asked
+			w.wants()
+			if tried := c.asked - asked; tried != 50 {
+				t.Errorf("%v: %d pods were tried again, want 50", restarts, tried)
+			}
+		}
+		slices.Sort(c.written)
+		if written := slices.Compact(c.written); len(written) != 11 {
+			t.Errorf("it wrote %q, want 11 costs", written)
+		}
 	}
 }

@@ -450,7 +450,8 @@ func (e *Executor) move(ctx context.Context, m *Move) (*Moving, error) {
 	moving.Or = moving.Or[:min(len(moving.Or), maxOr)]
 	moving.Newest, moving.Known = newestOf(pods, m.OwnerUID)
 	grace := ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, 0)
-	moving.Ending = time.Duration(min(grace, int64(longestEnding/time.Second))) * time.Second // until it is seen to end
+	// Until it is seen to end. A pod may have a negative period, which counts as a second.
+	moving.Ending = time.Duration(max(0, min(grace, int64(longestEnding/time.Second)))) * time.Second
 	if _, moving.Controlled, err = e.wanted(ctx, m); err != nil {
 		e.history.cancel(m.UID)
 		return nil, err

@@ -321,6 +321,15 @@ func TestExecutor_SlowEnd(t *testing.T) {
 		w.clock.SetTime(now.Add(15 * time.Minute))
 		w.wants("save", "NotReady web-1")
 	})
+	t.Run("has a negative grace period, and ends unseen", func(t *testing.T) {
+		f := newFixture()
+		f.pods["web-1"].Spec.TerminationGracePeriodSeconds = ptr.To(int64(math.MinInt64 / time.Second))
+		w := newWorld(t, f)
+		w.wants("try web-1", "save", "evict web-1", "began web-1")
+		delete(w.pods, "web-1")
+		w.clock.SetTime(now.Add(5 * time.Minute))
+		w.wants("save", "NotReady web-1")
+	})
 	for _, tc := range []struct {
 		name        string
 		grace       time.Duration

@@ -64,7 +64,7 @@ func (l looker) node(info fwk.NodeInfo) Node {
 	of := l.reader.LoadLine(l.state, info)
 	n := Node{Name: info.Node().Name, Known: true, Cordoned: info.Node().Spec.Unschedulable}
 	_, annotated := info.Node().Annotations[CordonAnnotation]
-	n.Freed = n.Cordoned && annotated && podsOn(info, l.c) == 0
+	n.Freed = n.Cordoned && annotated && podsOn(info) == 0
 	for r := range of.Percent {
 		n.Utilization[r] = of.Node[r].Utilization(0)
 		if filters {

@@ -548,6 +548,12 @@ func TestMake_Brakes(t *testing.T) {
 			off(false)(f)
 			f.pods["web-2"].Spec.NodeName = "c"
 		}, "1 of 3 nodes have unknown load, more than 0 %"},
+		{"a DaemonSet's pod ends on a node that is off", func(f *fixture) {
+			off(false)(f)
+			pod := f.pod("agent", "agent-1", "c", "100m")
+			pod.OwnerReferences[0].Kind, pod.DeletionTimestamp = "DaemonSet", &metav1.Time{Time: now}
+			pod.Finalizers = []string{"f"}
+		}, "moves"},
 		{"a node that is being emptied is off", func(f *fixture) {
 			off(true)(f)
 			f.history.cordons[0].Emptied = time.Time{}

@@ -72,18 +72,13 @@ func Movable(pod *corev1.Pod, c *rebalancer.Configuration) bool {
 // protection returns why the pod must stay, independent of its node; empty if it may move.
 func protection(pod *corev1.Pod, c *rebalancer.Configuration, minAge time.Duration, now time.Time) Reason {
 	owner := metav1.GetControllerOfNoCopy(pod)
-	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	switch {
+	switch leaves := leavesWithNode(pod); {
+	case leaves != "":
+		return leaves
 	case pod.DeletionTimestamp != nil || isEvacuating(pod):
 		return Ending
-	case mirror:
-		return StaticPod
 	case !hasController(owner):
 		return NoController
-	case owner.Kind == "DaemonSet":
-		return DaemonSet
-	case owner.Kind == "Node":
-		return StaticPod
 	case minor.InPodGroup(pod):
 		return PodGroup
 	case hasOptedOut(pod):
@@ -102,6 +97,23 @@ func protection(pod *corev1.Pod, c *rebalancer.Configuration, minAge time.Durati
 	}
 	if now.Sub(startOf(pod)) < minAge {
 		return TooYoung
+	}
+	return ""
+}
+
+// leavesWithNode returns why the pod is gone once its node is; empty if another node would get it.
+func leavesWithNode(pod *corev1.Pod) Reason {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	switch {
+	case mirror:
+		return StaticPod
+	case !hasController(owner):
+		return ""
+	case owner.Kind == "DaemonSet":
+		return DaemonSet
+	case owner.Kind == "Node":
+		return StaticPod
 	}
 	return ""
 }
