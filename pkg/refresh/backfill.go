@@ -32,7 +32,7 @@ type span struct{ Begin, End time.Time }
 type backfill struct {
 	// missing are times without common moments, the newest first.
 	missing []span
-	// givenUp says that the missing history is left out.
+	// givenUp says that the missing history is left out, until more is missing.
 	givenUp bool
 	// length is that of the next period, and longest the most it may be.
 	length, longest time.Duration
@@ -67,6 +67,7 @@ func (b *backfill) add(s span) {
 	}
 	if s.End.Sub(s.Begin) >= WorkloadInterval {
 		b.missing = append([]span{s}, b.missing[:min(len(b.missing), maxMissing-1)]...)
+		b.givenUp, b.attempts = false, 0
 	}
 }
 

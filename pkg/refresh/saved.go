@@ -21,8 +21,8 @@ const (
 	maxFileBytes = 4 << 20
 	// FileTimeout bounds one use of the file: a mounted file system may hang.
 	FileTimeout = 10 * time.Second
-	// fileAttempts bounds the observations before which an unreadable file is tried again: those of an hour.
-	fileAttempts = 12
+	// fileWait is how long an unreadable file is kept and tried again.
+	fileWait = time.Hour
 	// refusedSuffix is that of the name of a file that cannot be used.
 	refusedSuffix = ".refused"
 )
@@ -41,7 +41,7 @@ type fileNote struct {
 // restore continues with the statistics in File, once it can be read. What was observed before is forgotten: the file has more. If
 // the file cannot be used, it gets another name, and learning goes on.
 func (w *WorkloadWatcher) restore(ctx context.Context) {
-	if w.File == "" || w.unread == 0 {
+	if !w.unread {
 		return
 	}
 	logger := klog.FromContext(ctx).WithValues("file", w.File)
@@ -53,16 +53,20 @@ func (w *WorkloadWatcher) restore(ctx context.Context) {
 	}
 	if unreadable := (*fs.PathError)(nil); errors.As(err, &unreadable) || errors.Is(err, context.DeadlineExceeded) {
 		if errors.Is(err, fs.ErrNotExist) {
-			w.unread = 0
+			w.unread = false
 			logger.Info("There is no file of statistics of workloads yet")
 			return
 		}
-		if w.unread--; w.unread > 0 {
+		now := w.Clock.Now()
+		if w.unreadable.IsZero() {
+			w.unreadable = now
+		}
+		if now.Sub(w.unreadable) < fileWait {
 			logger.Error(err, "The file of statistics of workloads cannot be read yet. It is kept, and tried again at the next observation")
 			return
 		}
 	}
-	w.unread = 0
+	w.unread = false
 	if err == nil {
 		err = w.continueWith(data)
 	}
@@ -135,7 +139,7 @@ func since(begin time.Time, all []span) []span {
 // the end of ctx, the process may end first: then the file keeps what it has.
 func (w *WorkloadWatcher) save(ctx context.Context) {
 	latest := w.publisher.Latest()
-	if w.File == "" || w.unread > 0 || latest == w.saved || latest.Len() == 0 {
+	if w.File == "" || w.unread || latest == w.saved || latest.Len() == 0 {
 		return
 	}
 	note, err := json.Marshal(fileNote{Origin: w.Origin, Observed: w.observed, Missing: w.past.missing, Length: w.past.length})

@@ -306,20 +306,26 @@ func TestSaved_FileReadLate(t *testing.T) {
 	}
 }
 
-// TestSaved_FileNeverRead keeps the file for an hour, then renames it.
+// TestSaved_FileNeverRead keeps the file for an hour, then renames it. The source is down meanwhile, and so both are tried often.
 func TestSaved_FileNeverRead(t *testing.T) {
 	src := &fakePods{}
 	c := withFile(t, src, src.cpu)
 	c.unreadable(t)
+	first := c.clock.Now()
 	again, _ := c.startAgain(t, unchanged)
-	for range fileAttempts - 2 {
-		again.clock.Step(WorkloadInterval)
-		again.due(t)
+	down := errors.New("connection refused")
+	src.failed = [load.ResourceCount]error{down, down}
+	for i := range 20 {
+		again.clock.SetTime(first.Add(time.Hour - time.Duration(20-i)*time.Second))
+		if err := again.refreshDue(t.Context()); !errors.Is(err, down) {
+			t.Fatalf("error %v, want that the source is down", err)
+		}
 	}
 	if _, err := os.Readlink(c.File); err != nil {
 		t.Errorf("the file was replaced: %v", err)
 	}
-	again.clock.Step(WorkloadInterval)
+	src.failed = [load.ResourceCount]error{}
+	again.clock.SetTime(first.Add(time.Hour))
 	again.due(t)
 	if _, err := os.Readlink(c.File + ".refused"); err != nil {
 		t.Errorf("the file was not renamed: %v", err)
@@ -500,6 +506,21 @@ func TestWorkloadWatcher_SourceThatWasAway(t *testing.T) {
 	c.readAll(t)
 	if len(src.asked) != 1 || !src.asked[0].End.Equal(last.Add(20*time.Minute)) || src.asked[0].Length != 20*time.Minute {
 		t.Errorf("periods %+v, want one of 20m, until %v", src.asked, last.Add(20*time.Minute))
+	}
+}
+
+// TestWorkloadWatcher_WallClock starts with a monotonic clock, which goes on if the clock is set. The source and the file do not know it.
+func TestWorkloadWatcher_WallClock(t *testing.T) {
+	src := &fakeHistory{history: noUsage}
+	c := newPodCluster(t, src, "")
+	c.clock.SetTime(time.Now())
+	c.due(t)
+	c.clock.Step(20 * time.Minute)
+	c.due(t)
+	for _, at := range []time.Time{c.observed, src.asked[0].End, src.asked[1].End} {
+		if strings.Contains(at.String(), "m=") {
+			t.Errorf("%v has a monotonic reading", at)
+		}
 	}
 }
 

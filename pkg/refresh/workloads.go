@@ -72,7 +72,7 @@ type WorkloadWatcher struct {
 	// started reports whether there was a refresh, and failed whether the last one failed. nextRefresh is when the next is due.
 	started, failed bool
 	nextRefresh     time.Time
-	// observed is the time of the last observation.
+	// observed is the time of the last observation, by the wall clock. The file and the source know no other.
 	observed time.Time
 	past     backfill
 	// historyErr is why a part of the history is missing.
@@ -82,12 +82,13 @@ type WorkloadWatcher struct {
 	failures      failureLog
 	// unmeasured logs that most pods have no measured usage.
 	unmeasured failureLog
-	// saved are the statistics in File. unread is how often to try yet to read it, 0 once it was read. Until then it is kept.
-	saved  *learned.Statistics
-	unread int
-	reader *boundedfile.File
-	file   *atomicfile.File
-	saves  failureLog
+	// saved are the statistics in File. unread says that it is still to be read, and kept. unreadable is when that failed first.
+	saved      *learned.Statistics
+	unread     bool
+	unreadable time.Time
+	reader     *boundedfile.File
+	file       *atomicfile.File
+	saves      failureLog
 }
 
 // NewWorkloadWatcher returns a watcher. The config must be complete.
@@ -95,7 +96,7 @@ func NewWorkloadWatcher(c WorkloadConfig) *WorkloadWatcher {
 	return &WorkloadWatcher{
 		WorkloadConfig: c, publisher: learned.NewPublisher(), failures: failureLog{what: "The usage of pods", done: "read"},
 		unmeasured: failureLog{what: "The usage of most pods", done: "read"},
-		unread:     fileAttempts, reader: boundedfile.New(c.File, maxFileBytes), file: atomicfile.New(c.File),
+		unread:     c.File != "", reader: boundedfile.New(c.File, maxFileBytes), file: atomicfile.New(c.File),
 		saves: failureLog{what: "The statistics of workloads", done: "saved"},
 	}
 }
@@ -187,6 +188,7 @@ func (w *WorkloadWatcher) observeNow(ctx context.Context, began time.Time) error
 	if err != nil {
 		return err
 	}
+	began = began.Round(0)
 	begin := began.Add(-WorkloadInterval)
 	if w.started {
 		w.past.add(span{w.observed, begin}) // after a restart, or while the source could not be read

@@ -635,6 +635,13 @@ func TestWorkloads_HistoryFails(t *testing.T) {
 	if len(src.asked) != 5 || c.past.remains() {
 		t.Errorf("asked %d times, want five", len(src.asked))
 	}
+	// After ten more minutes without observations, both are tried again, the newer first.
+	src.asked, longest = nil, time.Hour
+	c.clock.Step(10 * time.Minute)
+	c.refresh(t)
+	if len(src.asked) < 2 || src.asked[0].Length != 10*time.Minute || !src.asked[0].End.Equal(c.observed.Add(-WorkloadInterval)) {
+		t.Errorf("asked for %+v, want the ten minutes until %v first", src.asked, c.observed.Add(-WorkloadInterval))
+	}
 }
 
 // TestWorkloads_HistoryLeavesTheSourceRest reads a day from a source that takes 4 s for an hour of it, so 96 s. At a twentieth of
