@@ -448,6 +448,14 @@ func TestMetrics_NothingCounted(t *testing.T) {
 			"skipped not checked, because the scheduler has not refreshed the load of  yet"},
 		{"no workload", "", model.Vector{sample("plimsoll_workloads", "source", "S", 0)}, (*facts).checkKnownWorkloads,
 			"skipped not checked, because the scheduler has read the usage of no workload from S yet"},
+		{"no write", "", model.Vector{sample("plimsoll_workload_statistics_saves_total", "source", "S", 0)}, (*facts).checkSaves,
+			"skipped not checked, because the scheduler has not written the statistics of S yet"},
+		{"two of eighteen writes failed", "", model.Vector{
+			sample("plimsoll_workload_statistics_saves_total", "result", "Success", 16), sample("plimsoll_workload_statistics_saves_total", "result", "Error", 2),
+		}, (*facts).checkSaves, "warning : 2 of 18 writes of statisticsFile failed since the scheduler started"},
+		{"two of twenty writes failed", "", model.Vector{
+			sample("plimsoll_workload_statistics_saves_total", "result", "Success", 18), sample("plimsoll_workload_statistics_saves_total", "result", "Error", 2),
+		}, (*facts).checkSaves, "ok : 2 of 20 writes of statisticsFile failed since the scheduler started"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := healthy().facts
@@ -535,6 +543,7 @@ func TestCheckLines_OfClasses(t *testing.T) {
 		{cpu: [2]bool{true, true}, latency: [2]bool{false, true}, batch: [2]bool{true, true}, want: []string{
 			"error: " + name + ": all 2 nodes above their load line (n0, n1); no pod without a line of its own is placed while they are",
 			"ok: " + name + " for pods of lines[0]: 1 of 2 nodes not above their load line",
+			"error: " + name + " for pods of lines[1]: all 2 nodes above their load line (n0, n1); no pod is placed while they are",
 		}},
 	} {
 		var nodes []fwk.NodeInfo

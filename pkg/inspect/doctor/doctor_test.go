@@ -353,6 +353,9 @@ func TestWaitingChecks(t *testing.T) {
 		{"an unknown scheduler has died since", []*corev1.Pod{
 			pod("a", "zzz", time.Hour, nil), pod("b", "zzz", time.Hour, placed(59*time.Minute)), pod("c", "zzz", 58*time.Minute, nil),
 		}, true, Warning, []string{"2 waiting pods", "since 59m0s ago", "see whether it runs"}},
+		{"an unknown scheduler runs, and two volumes are slow", []*corev1.Pod{
+			pod("a", "zzz", time.Hour, withClaim), pod("b", "zzz", time.Hour, placed(59*time.Minute)), pod("c", "zzz", 58*time.Minute, withClaim),
+		}, true, OK, nil},
 		{"an unknown scheduler has placed no pod since", []*corev1.Pod{pod("a", "zzz", time.Hour, nil), pod("b", "zzz", 2*time.Hour, placed(61*time.Minute))},
 			true, Error, []string{"schedulerName: default-scheduler"}},
 		{"our scheduler places others first", []*corev1.Pod{pod("a", "plimsoll", time.Hour, nil), pod("b", "plimsoll-2", time.Hour, placed(time.Second))}, true, OK, nil},

@@ -331,8 +331,8 @@ func (g *gatherer) readLines(ctx context.Context, cluster *live.Cluster) error {
 	return nil
 }
 
-// compare compares the nodes with the line of pods without a class, and then with the line of each class. If no node is below the
-// first line, it leaves out the classes without one. They have the same line of memory, so that one cause would be found for each.
+// compare compares the nodes with the line of pods without a class, and then with the line of each class. It leaves out the classes
+// if no line leaves a node. All have the same line of memory, so that one cause would be found for each.
 func (l linesFacts) compare(nodes []fwk.NodeInfo, lines map[string]explain.LoadLine) []linesFacts {
 	all := []linesFacts{l}
 	for _, node := range nodes {
@@ -347,10 +347,11 @@ func (l linesFacts) compare(nodes []fwk.NodeInfo, lines map[string]explain.LoadL
 			all[class+1].addLine(node.Node(), line.OfClass(class))
 		}
 	}
-	if base := &all[0]; len(base.above) == base.nodes {
-		all = slices.DeleteFunc(all, func(l linesFacts) bool { return l.class != "" && len(l.above) == l.nodes })
-		all[0].classesFit = len(all) > 1
+	fits := func(l linesFacts) bool { return len(l.above) < l.nodes }
+	if !slices.ContainsFunc(all, fits) {
+		return all[:1]
 	}
+	all[0].classesFit = !fits(all[0])
 	return all
 }
 

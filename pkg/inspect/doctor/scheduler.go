@@ -401,16 +401,27 @@ func (f *facts) checkLoadStates() []Check {
 const failureThreshold = 0.1
 
 func (f *facts) checkRefreshes() []Check {
-	results := f.countsOf("plimsoll_refresh_total", sum, "result", "source")
+	return causedBy(f.checkResults("plimsoll_refresh_total", "refreshed the load of %s", "refreshes",
+		"The source answers now. The scheduler's log says why refreshes failed"), "source")
+}
+
+// checkSaves checks that the running scheduler can write its files of statistics.
+func (f *facts) checkSaves() []Check {
+	return f.checkResults("plimsoll_workload_statistics_saves_total", "written the statistics of %s", "writes of statisticsFile",
+		"After a restart, the scheduler has the statistics of the last write. Its log says why others failed")
+}
+
+// checkResults checks that most of what a metric counts by result succeeded, for each source.
+func (f *facts) checkResults(metric, done, what, advice string) []Check {
+	results := f.countsOf(metric, sum, "result", "source")
 	return each(sortedKeys(results), func(name string) []Check {
 		failed, all := results[name]["Error"], results[name]["Error"]+results[name]["Success"]
 		if all == 0 {
-			return skip("not checked, because the scheduler has not refreshed the load of %s yet", name)
+			return skip("not checked, because the scheduler has not "+done+" yet", name)
 		}
-		message := fmt.Sprintf("%s: %.0f of %.0f refreshes failed since the scheduler started", name, failed, all)
+		message := fmt.Sprintf("%s: %.0f of %.0f %s failed since the scheduler started", name, failed, all, what)
 		if failed > 1 && failed > failureThreshold*all {
-			advice := f.adviseLog("The source answers now. The scheduler's log says why refreshes failed")
-			return causedBy(warn(advice, "%s", message), "source")
+			return warn(f.adviseLog(advice), "%s", message)
 		}
 		return ok("%s", message)
 	})
@@ -534,8 +545,8 @@ func (f *facts) checkQueue(name string, queues map[string]*queue) []Check {
 func (f *facts) checkUnknownQueue(name string, q *queue, message string) []Check {
 	now := f.serverTime()
 	if q.lastAttempt.After(q.since) {
-		if q.newest.Before(q.lastAttempt) || now.Sub(q.newest) < hanging {
-			return nil
+		if q.newest.Before(q.lastAttempt) || now.Sub(q.newest) < hanging || !q.schedulerOnly {
+			return nil // they are next, or wait for something else
 		}
 		return warn(advise("Find the scheduler of this name, and see whether it runs. It may also wait for more pods of a group."),
 			"%s since %s ago", message, rounded(now.Sub(q.lastAttempt)))

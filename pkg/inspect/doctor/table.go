@@ -62,6 +62,7 @@ func clusterChecks() []check[*facts] {
 		{"scheduler.load", withMetrics, (*facts).checkLoadStates},
 		{"scheduler.refreshes", withMetrics, (*facts).checkRefreshes},
 		{"scheduler.statistics", withMetrics, (*facts).checkKnownWorkloads},
+		{"scheduler.statistics", withMetrics, (*facts).checkSaves},
 		{"scheduler.fallbacks", withMetrics, (*facts).checkFallbacks},
 		{"scheduler.version", file, (*facts).checkVersion},
 		{"scheduler.command", file, (*facts).checkCommand},
