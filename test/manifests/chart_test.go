@@ -463,7 +463,6 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 		"config.leaderElection.leaderElect")
 }
 
-// TestChart_AcceptsOtherPlugins expects that no plugin of others is taken for a misspelled one.
 // TestChart_AcceptsMountedStatistics has the file in the chart's own volume, and in another.
 func TestChart_AcceptsMountedStatistics(t *testing.T) {
 	template(t, `
@@ -479,6 +478,7 @@ config:
 `)
 }
 
+// TestChart_AcceptsOtherPlugins expects that no plugin of others is taken for a misspelled one.
 func TestChart_AcceptsOtherPlugins(t *testing.T) {
 	var known struct {
 		OtherPlugins []string `json:"otherPlugins"`
