@@ -17,6 +17,7 @@ import (
 	componentversion "k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	inTree "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
@@ -91,7 +92,12 @@ func newCommand(c clock.WithTicker, registry refresh.Registry, serviceAccount so
 		if err != nil {
 			return err
 		}
-		lint := configlint.Options{Plugins: names, LoadPlugins: plugins.Lint(), Flags: flags, Getenv: os.Getenv}
+		lint := configlint.Options{
+			Plugins: names, LoadPlugins: plugins.Lint(), Flags: flags, Getenv: os.Getenv,
+			Conflict: func(cfg *kubeschedulerconfig.KubeSchedulerConfiguration) error {
+				return provider.CheckStatistics(plugins.Requests(cfg))
+			},
+		}
 		if *validateOnly {
 			err := configlint.Validate(cmd.OutOrStdout(), cmd.ErrOrStderr(), file, lint)
 			if err != nil {

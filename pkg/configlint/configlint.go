@@ -24,6 +24,8 @@ type Options struct {
 	Plugins []string
 	// LoadPlugins are the plugins whose weights and limits are checked.
 	LoadPlugins []Plugin
+	// Conflict returns why the scheduler cannot build all plugins of a valid configuration. nil stands for no conflict.
+	Conflict func(cfg *kubeschedulerconfig.KubeSchedulerConfiguration) error
 	// Flags are the scheduler's parsed flags, which may override fields. nil stands for no flags.
 	Flags *pflag.FlagSet
 	// FilesAreElsewhere says that the configuration's files are in the scheduler's pod, and cannot be read here. The pod's
@@ -54,6 +56,11 @@ func Check(content []byte, options Options) ([]finding.Finding, error) {
 	}
 	if err := validation.ValidatePluginConfigs(cfg, files); err != nil {
 		return nil, err
+	}
+	if options.Conflict != nil {
+		if err := options.Conflict(cfg); err != nil {
+			return nil, err
+		}
 	}
 	return slices.Concat(unknownPlugins(root, options.Plugins), overriddenFields(root, cfg, options.Flags),
 		unparsableQueries(root, cfg), repeatedProfiles(root, cfg), weights(root, cfg, options.LoadPlugins)), nil

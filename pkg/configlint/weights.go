@@ -108,6 +108,12 @@ func Filters(p *kubeschedulerconfig.KubeSchedulerProfile, plugin string) bool {
 	return ok
 }
 
+// Builds reports whether the framework builds the plugin for the profile: it is enabled at one extension point at least.
+func Builds(p *kubeschedulerconfig.KubeSchedulerProfile, plugin string) bool {
+	named := func(enabled kubeschedulerconfig.Plugin) bool { return enabled.Name == plugin }
+	return p.Plugins != nil && (slices.Contains(p.Plugins.Names(), plugin) || slices.ContainsFunc(p.Plugins.MultiPoint.Enabled, named))
+}
+
 type profile struct {
 	path    string
 	plugins *kubeschedulerconfig.Plugins

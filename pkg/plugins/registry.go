@@ -6,10 +6,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-base/metrics"
+	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/decisionrecord"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
@@ -58,6 +60,18 @@ func Lint() []configlint.Plugin {
 		})
 	}
 	return all
+}
+
+// Requests returns what the plugins of the configuration read.
+func Requests(cfg *kubeschedulerconfig.KubeSchedulerConfiguration) (requests []reading.Request) {
+	for i := range cfg.Profiles {
+		for _, plugin := range cfg.Profiles[i].PluginConfig {
+			if d := Find(plugin.Name); d.Reads != nil && configlint.Builds(&cfg.Profiles[i], plugin.Name) {
+				requests = append(requests, d.Reads(plugin.Args))
+			}
+		}
+	}
+	return requests
 }
 
 // NewRegistry returns the factories of all plugins of one scheduler, by name. Their telemetry is registered by register.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/measured"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
@@ -36,14 +37,19 @@ func (p *Provider) workloads(
 	if p.onDemand { // only the scheduler uses the file
 		s.StatisticsFile = ""
 	}
-	from := podSourceSpecOf(spec)
+	of := &sharedStatistics{cluster: cluster, source: podSourceSpecOf(spec), spec: s}
 	for _, known := range p.statistics {
-		if known.cluster.KubeConfig == cluster.KubeConfig && known.spec == s && reflect.DeepEqual(known.source, from) {
+		if known.isLike(of) && known.spec == s {
 			return known.watcher.Publisher(), nil
 		}
 	}
-	if err := p.checkFile(ctx, cluster, from, s); err != nil {
+	if err := of.checkBeside(p.statistics); err != nil {
 		return nil, err
+	}
+	if s.StatisticsFile != "" {
+		if err := checkDirectory(ctx, s.StatisticsFile, os.Stat); err != nil {
+			return nil, err
+		}
 	}
 	src, err := sources.OpenPods(ctx, cluster, spec, p.access)
 	if err != nil {
@@ -53,42 +59,59 @@ func (p *Provider) workloads(
 		src = unopened{podSourceNameOf(spec), err}
 	}
 	label := p.label(src.Name() + " pods")
-	watcher := refresh.NewWorkloadWatcher(refresh.WorkloadConfig{
+	of.watcher = refresh.NewWorkloadWatcher(refresh.WorkloadConfig{
 		Source: src, Label: label, Pods: cluster.Pods, Nodes: cluster.Nodes,
 		HasSynced: func() bool { return cluster.NodesSynced() && cluster.PodsSynced() }, History: s.History.Duration,
-		WorkloadLabel: s.WorkloadLabel, File: s.StatisticsFile, Origin: describe(from, s), Clock: p.clock, Metrics: p.metrics,
+		WorkloadLabel: s.WorkloadLabel, File: s.StatisticsFile, Origin: describe(of.source, s), Clock: p.clock, Metrics: p.metrics,
 	})
-	p.statistics = append(p.statistics, &sharedStatistics{
-		cluster: cluster, source: from, spec: s,
-		status: StatisticsStatus{Label: label, Spec: spec, Statistics: s, Publisher: watcher.Publisher()}, watcher: watcher,
-	})
+	of.status = StatisticsStatus{Label: label, Spec: spec, Statistics: s, Publisher: of.watcher.Publisher()}
+	p.statistics = append(p.statistics, of)
 	if p.onDemand {
 		context.AfterFunc(ctx, func() { refresh.Close(ctx, label, src) })
 	} else {
-		p.running.Go(func() { watcher.Run(ctx) })
+		p.running.Go(func() { of.watcher.Run(ctx) })
 	}
-	return watcher.Publisher(), nil
+	return of.watcher.Publisher(), nil
 }
 
-// checkFile checks that new statistics can be kept in their file. mu must be held.
-func (p *Provider) checkFile(ctx context.Context, cluster measured.Cluster, from sourceSpec, s config.StatisticsSpec) error {
-	file := s.StatisticsFile
-	for _, known := range p.statistics {
-		if file != "" && known.spec.StatisticsFile == file {
-			return fmt.Errorf("statisticsFile: %s already keeps other statistics: those of %s, and not those of %s: write another file for "+
-				"one of them", file, describe(known.source, known.spec), describe(from, s))
+// CheckStatistics checks that one scheduler can keep the statistics of all requests. It reads no file.
+func CheckStatistics(requests []reading.Request) error {
+	var all []*sharedStatistics
+	for _, request := range requests {
+		if request.Peak == nil {
+			continue
 		}
-		likewise := known.spec
-		likewise.StatisticsFile = file
-		if known.cluster.KubeConfig == cluster.KubeConfig && likewise == s && reflect.DeepEqual(known.source, from) {
+		of := &sharedStatistics{source: podSourceSpecOf(request.Spec), spec: request.Peak.StatisticsSpec}
+		if err := of.checkBeside(all); err != nil {
+			return err
+		}
+		all = append(all, of)
+	}
+	return nil
+}
+
+// isLike reports whether both are the same statistics, except for their files.
+func (s *sharedStatistics) isLike(other *sharedStatistics) bool {
+	likewise := other.spec
+	likewise.StatisticsFile = s.spec.StatisticsFile
+	return s.cluster.KubeConfig == other.cluster.KubeConfig && s.spec == likewise && reflect.DeepEqual(s.source, other.source)
+}
+
+// checkBeside checks that the statistics can be kept in their file, beside the known ones.
+func (s *sharedStatistics) checkBeside(all []*sharedStatistics) error {
+	file := s.spec.StatisticsFile
+	for _, known := range all {
+		other := known.spec.StatisticsFile
+		switch like := known.isLike(s); {
+		case like && file != other:
 			return fmt.Errorf("statisticsFile: %q, and %q in other arguments for the same statistics, of %s: write the same in all "+
-				"arguments", file, known.spec.StatisticsFile, describe(from, s))
+				"arguments", file, other, describe(s.source, s.spec))
+		case !like && file != "" && file == other:
+			return fmt.Errorf("statisticsFile: %s already keeps other statistics: those of %s, and not those of %s: write another file for "+
+				"one of them", file, describe(known.source, known.spec), describe(s.source, s.spec))
 		}
 	}
-	if file == "" {
-		return nil
-	}
-	return checkDirectory(ctx, file, os.Stat)
+	return nil
 }
 
 // checkDirectory fails if the directory of the file is missing. One that cannot be read is logged alone: a sick mount may recover.

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
@@ -203,6 +205,13 @@ func TestStatistics_File(t *testing.T) {
 				t.Errorf("%q keeps statistics of %q, want %q and %q", c.File, c.Origin, file, first)
 			}
 			_, err := openStatistics(t, p, h, tt.spec, tt.s)
+			checked := CheckStatistics([]reading.Request{
+				{Spec: prometheusSpec(), Peak: &config.PeakSpec{StatisticsSpec: in(file)}}, {Spec: tt.spec},
+				{Spec: tt.spec, Peak: &config.PeakSpec{StatisticsSpec: tt.s}},
+			})
+			if isRead := strings.Contains(name, "directory"); !isRead && fmt.Sprint(checked) != fmt.Sprint(err) || isRead && checked != nil {
+				t.Errorf("without a cluster: error %v, want %v", checked, err)
+			}
 			if (err != nil) != (len(tt.want) > 0) {
 				t.Errorf("error %v, want %q", err, tt.want)
 			}

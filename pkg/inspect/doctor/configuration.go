@@ -262,10 +262,8 @@ func (f *facts) powerPlugins(cfg *schedulerconfig.KubeSchedulerConfiguration) (a
 	w := f.configuration.Workload
 	for _, profile := range cfg.Profiles {
 		for _, plugin := range profile.PluginConfig {
-			isPlugin := func(enabled schedulerconfig.Plugin) bool { return enabled.Name == plugin.Name }
 			args, ok := plugin.Args.(powerArgs)
-			if !ok || profile.Plugins == nil || !slices.Contains(profile.Plugins.Names(), plugin.Name) &&
-				!slices.ContainsFunc(profile.Plugins.MultiPoint.Enabled, isPlugin) {
+			if !ok || !configlint.Builds(&profile, plugin.Name) {
 				continue
 			}
 			p := powerPlugin{name: fmt.Sprintf("profile %s: %s", text.Excerpt(profile.SchedulerName), plugin.Name), args: args}
