@@ -23,6 +23,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
 )
 
@@ -127,7 +128,7 @@ func TestUI_ExplainWaitsAlone(t *testing.T) {
 	var canceled []<-chan string
 	for range atATime {
 		canceled = append(canceled, explained(browser, "runs"))
-		<-p.prometheus.asked
+		check.Receive(t, "a query about pods", p.prometheus.asked)
 	}
 	p.cluster.add(waitingPod("late", "1").Obj())
 	for deadline := time.Now().Add(5 * time.Minute); !strings.Contains(p.get(t.Context(), t, http.MethodGet, "snapshot.json", ""), "ns/late"); {
@@ -139,16 +140,16 @@ func TestUI_ExplainWaitsAlone(t *testing.T) {
 	}
 	leave()
 	for _, answer := range canceled {
-		<-p.prometheus.left
-		<-answer
+		check.Receive(t, "the end of a query", p.prometheus.left)
+		check.Receive(t, "the end of a canceled question", answer)
 	}
 	placed := explained(t.Context(), "runs")
-	<-p.prometheus.asked
-	if got := <-explained(t.Context(), "waits"); !strings.Contains(got, `"feasibleNodes":2`) {
+	check.Receive(t, "a query about pods", p.prometheus.asked)
+	if got := check.Receive(t, "a waiting pod", explained(t.Context(), "waits")); !strings.Contains(got, `"feasibleNodes":2`) {
 		t.Errorf("a waiting pod: %s", got)
 	}
 	close(p.prometheus.released)
-	if got := <-placed; !strings.Contains(got, `"placement":{"node":"a"`) || strings.Contains(got, "usageEstimated") ||
+	if got := check.Receive(t, "a placed pod", placed); !strings.Contains(got, `"placement":{"node":"a"`) || strings.Contains(got, "usageEstimated") ||
 		strings.Contains(got, "Cannot read") {
 		t.Errorf("a placed pod: %s", got)
 	}

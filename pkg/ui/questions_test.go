@@ -20,6 +20,7 @@ import (
 	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	testcheck "github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // candidate is a node of rank 1 for load 90, which scores 2 × 90 + 50.
@@ -270,7 +271,7 @@ func testQuestionEnds(t *testing.T, path string) {
 		}()
 	}
 	for range maxAsked {
-		<-began
+		testcheck.Receive(t, "a question", began)
 	}
 	select {
 	case <-began:
@@ -279,7 +280,7 @@ func testQuestionEnds(t *testing.T, path string) {
 	}
 	cancel()
 	for range maxAsked {
-		if err := <-ended; !errors.Is(err, context.Canceled) {
+		if err := testcheck.Receive(t, "the end of a question", ended); !errors.Is(err, context.Canceled) {
 			t.Errorf("error %v, want that of the browser", err)
 		}
 	}

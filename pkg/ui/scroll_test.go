@@ -58,18 +58,22 @@ const trendDrawn = `new Promise((done) => {
 const scroll = `(async () => {
 	const box = document.querySelector("#rows");
 	const body = document.querySelector("#body");
+	// step scrolls, and waits for the frame in which the page works. A busy browser may tell the page a frame later.
+	const step = async (by) => {
+		const { frames } = seen;
+		const end = Date.now() + 300000;
+		scrolled(box, by);
+		while (seen.frames === frames && Date.now() < end) await nextFrame();
+		await nextFrame();
+	};
 	scrolled(box, -1e6);
-	const began = scrolled(box, 40 * 34);
-	for (let i = 0; i < 3; i++) await nextFrame();
+	await step(40 * 34);
+	const began = scrolled(box);
 	Object.assign(seen, { frames: 0, drawn: 0, reads: [], written: false });
 	let moved = 0;
 	const observer = new MutationObserver((changes) => changes.forEach((c) => { moved += c.target === body ? c.addedNodes.length + c.removedNodes.length : 0; }));
 	observer.observe(body, { childList: true });
-	for (let i = 0; i < 10; i++) {
-		scrolled(box, 34);
-		await nextFrame();
-		await nextFrame();
-	}
+	for (let i = 0; i < 10; i++) await step(34);
 	await nextFrame();
 	observer.disconnect();
 	const by = scrolled(box) - began;

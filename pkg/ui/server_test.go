@@ -29,6 +29,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
+	testcheck "github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/leak"
 )
 
@@ -205,7 +206,7 @@ func startWith(t *testing.T, o Options) *running {
 	}()
 	end := func() error {
 		cancel()
-		<-ended
+		testcheck.Receive(t, "the end of the server", ended)
 		return served
 	}
 	t.Cleanup(func() { _ = end() })
@@ -611,7 +612,7 @@ func TestServer_SourceFails(t *testing.T) {
 	failure := errors.New("no node")
 	c.change(func(map[string]top.Row) { c.err = failure })
 	s.tick()
-	<-s.ended
+	testcheck.Receive(t, "the end of the server", s.ended)
 	if err := s.end(); !errors.Is(err, failure) {
 		t.Errorf("error %v, want %v", err, failure)
 	}
@@ -632,13 +633,13 @@ func TestServer_PastBlocksNothing(t *testing.T) {
 	s := start(t, c)
 	c.past = make(chan struct{}) // after the first read
 	s.tick()
-	<-c.past
+	testcheck.Receive(t, "a read of the past", c.past)
 	if resp := s.do(t, request{path: "pods.json?node=worker-1"}); resp.StatusCode != http.StatusOK {
 		t.Errorf("HTTP status %d while the past is read", resp.StatusCode)
 	}
 	next := events(t, s.do(t, request{path: "events"}))
 	next()
-	<-c.past
+	testcheck.Receive(t, "the end of the read", c.past)
 	s.tick()
 	if name, data := next(); name != "delta" || data["trendTime"] == nil {
 		t.Errorf("%s: %v, want a changed time of the trend", name, data)

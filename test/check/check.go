@@ -4,6 +4,7 @@ package check
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -49,5 +50,17 @@ func Contains(tb testing.TB, text string, parts ...string) {
 		if !strings.Contains(text, part) {
 			tb.Errorf("no %q in\n%s", part, text)
 		}
+	}
+}
+
+// Receive returns the next value of a channel. It ends the test if none comes within five minutes.
+func Receive[T any](tb testing.TB, what string, from <-chan T) T {
+	tb.Helper()
+	select {
+	case value := <-from:
+		return value
+	case <-time.After(5 * time.Minute): // the machine may be busy
+		tb.Fatalf("%s: nothing within five minutes", what)
+		panic("unreachable")
 	}
 }
