@@ -94,8 +94,9 @@ func (f *clusterFlags) connect() (*live.Connection, error) {
 	}
 	conn.Chosen = live.Chosen{
 		Kubeconfig: *f.kube.KubeConfig, Context: *f.kube.Context, Cluster: *f.kube.ClusterName, Server: *f.kube.APIServer,
-		CertificateAuthority: *f.kube.CAFile, InsecureSkipTLSVerify: *f.kube.Insecure,
-		User: *f.kube.AuthInfoName, As: *f.kube.Impersonate, AsGroups: *f.kube.ImpersonateGroup,
+		TLSServerName: *f.kube.TLSServerName, CertificateAuthority: *f.kube.CAFile, InsecureSkipTLSVerify: *f.kube.Insecure,
+		User: *f.kube.AuthInfoName, ClientCertificate: *f.kube.CertFile, ClientKey: *f.kube.KeyFile,
+		As: *f.kube.Impersonate, AsUID: *f.kube.ImpersonateUID, AsGroups: *f.kube.ImpersonateGroup,
 	}
 	return conn, nil
 }
@@ -113,7 +114,8 @@ func (f *clusterFlags) pin() {
 		*f.kube.KubeConfig = files[0]
 	}
 	for _, file := range []*string{
-		f.kube.KubeConfig, f.kube.CAFile, &f.configuration.File, &f.source.TokenFile, &f.source.ApplicationKeyFile, &f.source.CAFile,
+		f.kube.KubeConfig, f.kube.CAFile, f.kube.CertFile, f.kube.KeyFile,
+		&f.configuration.File, &f.source.TokenFile, &f.source.ApplicationKeyFile, &f.source.CAFile,
 	} {
 		if absolute, err := filepath.Abs(*file); err == nil && *file != "" {
 			*file = absolute

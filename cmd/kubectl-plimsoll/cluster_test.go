@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 
@@ -42,11 +44,16 @@ func TestConnect_KubeconfigInAPod(t *testing.T) {
 func TestConnect_Chosen(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(server.Close)
-	file, ca := filepath.Join(t.TempDir(), "kubeconfig"), filepath.Join(t.TempDir(), "ca.pem")
+	file, ca, key := filepath.Join(t.TempDir(), "kubeconfig"), filepath.Join(t.TempDir(), "ca.pem"), filepath.Join(t.TempDir(), "key.pem")
 	must(t, os.WriteFile(file, kubeconfigOf("https://other.example.org"), 0o600))
 	must(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
+	private, err := x509.MarshalPKCS8PrivateKey(server.TLS.Certificates[0].PrivateKey)
+	must(t, err)
+	must(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
 	for _, args := range []string{
-		"--kubeconfig " + file + " --server https://s --certificate-authority " + ca + " --as jane --as-group ops --as-group dev",
+		"--kubeconfig " + file + " --server https://s --certificate-authority " + ca + " --as jane --as-uid 7 --as-group ops --as-group dev",
+		"--kubeconfig " + file + " --server https://s --tls-server-name t --certificate-authority " + ca +
+			" --client-certificate " + ca + " --client-key " + key,
 		"--kubeconfig " + file + " --server https://s --insecure-skip-tls-verify=true",
 	} {
 		flags, command := newClusterFlags(), &cobra.Command{}
@@ -57,6 +64,21 @@ func TestConnect_Chosen(t *testing.T) {
 		if got, want := live.Kubectl("get", "nodes").For(c.Chosen), "kubectl "+args+" get nodes"; got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
+	}
+}
+
+// Commands are copied into a terminal with another working directory.
+func TestPin_Files(t *testing.T) {
+	t.Chdir(t.TempDir())
+	dir, err := os.Getwd()
+	must(t, err)
+	flags, command := newClusterFlags(), &cobra.Command{}
+	flags.addConnectionTo(command, command.Flags())
+	must(t, command.ParseFlags(strings.Fields("--kubeconfig k --certificate-authority ca --client-certificate crt --client-key key")))
+	flags.pin()
+	got := []string{*flags.kube.KubeConfig, *flags.kube.CAFile, *flags.kube.CertFile, *flags.kube.KeyFile}
+	if diff := cmp.Diff([]string{dir + "/k", dir + "/ca", dir + "/crt", dir + "/key"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

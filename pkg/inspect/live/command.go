@@ -7,38 +7,40 @@ import (
 
 // Chosen are kubectl's flags that chose the cluster and the user; all may be empty.
 type Chosen struct {
-	Kubeconfig, Context, Cluster, Server, CertificateAuthority string
-	InsecureSkipTLSVerify                                      bool
-	User, As                                                   string
-	AsGroups                                                   []string
+	Kubeconfig, Context, Cluster, Server, TLSServerName, CertificateAuthority string
+	InsecureSkipTLSVerify                                                     bool
+	User, ClientCertificate, ClientKey, As, AsUID                             string
+	AsGroups                                                                  []string
 }
 
 // values returns the values of each flag, in the order of the fields. Empty values are not written.
-func (c *Chosen) values() [9][]string {
+func (c *Chosen) values() [13][]string {
 	insecure := ""
 	if c.InsecureSkipTLSVerify {
 		insecure = "true"
 	}
 	return [...][]string{
-		{c.Kubeconfig}, {c.Context}, {c.Cluster}, {c.Server}, {c.CertificateAuthority}, {insecure}, {c.User}, {c.As}, c.AsGroups,
+		{c.Kubeconfig}, {c.Context}, {c.Cluster}, {c.Server}, {c.TLSServerName}, {c.CertificateAuthority}, {insecure},
+		{c.User}, {c.ClientCertificate}, {c.ClientKey}, {c.As}, {c.AsUID}, c.AsGroups,
 	}
 }
 
 // flags are a program's flags for the fields of Chosen, in their order; empty if it has none. Boolean values need the equals sign.
-type flags [9]string
+type flags [13]string
 
 var (
 	ofKubectl = flags{
-		"--kubeconfig", "--context", "--cluster", "--server", "--certificate-authority", "--insecure-skip-tls-verify=",
-		"--user", "--as", "--as-group",
+		"--kubeconfig", "--context", "--cluster", "--server", "--tls-server-name", "--certificate-authority",
+		"--insecure-skip-tls-verify=", "--user", "--client-certificate", "--client-key", "--as", "--as-uid", "--as-group",
 	}
 	ofHelm = flags{
-		"--kubeconfig", "--kube-context", "", "--kube-apiserver", "--kube-ca-file", "--kube-insecure-skip-tls-verify=",
-		"", "--kube-as-user", "--kube-as-group",
+		"--kubeconfig", "--kube-context", "", "--kube-apiserver", "--kube-tls-server-name", "--kube-ca-file",
+		"--kube-insecure-skip-tls-verify=", "", "", "", "--kube-as-user", "", "--kube-as-group",
 	}
-	// granting lacks --as and --as-group: a user who lacks a permission cannot grant it.
+	// granting lacks the flags of impersonation: a user who lacks a permission cannot grant it.
 	granting = flags{
-		"--kubeconfig", "--context", "--cluster", "--server", "--certificate-authority", "--insecure-skip-tls-verify=", "--user",
+		"--kubeconfig", "--context", "--cluster", "--server", "--tls-server-name", "--certificate-authority",
+		"--insecure-skip-tls-verify=", "--user", "--client-certificate", "--client-key",
 	}
 )
 

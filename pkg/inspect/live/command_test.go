@@ -4,8 +4,8 @@ import "testing"
 
 func TestCommand(t *testing.T) {
 	all := Chosen{
-		Kubeconfig: "k", Context: "a", Cluster: "c", Server: "https://b", CertificateAuthority: "my ca", InsecureSkipTLSVerify: true,
-		User: "u", As: "jane doe", AsGroups: []string{"ops", "on call"},
+		Kubeconfig: "k", Context: "a", Cluster: "c", Server: "https://b", TLSServerName: "s", CertificateAuthority: "my ca",
+		InsecureSkipTLSVerify: true, User: "u", ClientCertificate: "crt", ClientKey: "my key", As: "jane doe", AsUID: "7", AsGroups: []string{"ops", "on call"},
 	}
 	for _, tt := range []struct {
 		name    string
@@ -24,12 +24,14 @@ func TestCommand(t *testing.T) {
 			"kubectl plimsoll top --context a --config f"},
 		{"Helm", Chosen{Kubeconfig: "k", Context: "a"}, Helm("upgrade", "p", "oci://x", "--set", "a=b"),
 			"helm --kubeconfig k --kube-context a upgrade p oci://x --set a=b"},
-		{"all", all, Kubectl("get", "nodes"), "kubectl --kubeconfig k --context a --cluster c --server https://b --certificate-authority 'my ca' " +
-			"--insecure-skip-tls-verify=true --user u --as 'jane doe' --as-group ops --as-group 'on call' get nodes"},
-		{"all of Helm's", all, Helm("list"), "helm --kubeconfig k --kube-context a --kube-apiserver https://b --kube-ca-file 'my ca' " +
-			"--kube-insecure-skip-tls-verify=true --kube-as-user 'jane doe' --kube-as-group ops --kube-as-group 'on call' list"},
+		{"all", all, Kubectl("get", "nodes"), "kubectl --kubeconfig k --context a --cluster c --server https://b --tls-server-name s " +
+			"--certificate-authority 'my ca' --insecure-skip-tls-verify=true --user u --client-certificate crt --client-key 'my key' " +
+			"--as 'jane doe' --as-uid 7 --as-group ops --as-group 'on call' get nodes"},
+		{"all of Helm's", all, Helm("list"), "helm --kubeconfig k --kube-context a --kube-apiserver https://b --kube-tls-server-name s " +
+			"--kube-ca-file 'my ca' --kube-insecure-skip-tls-verify=true --kube-as-user 'jane doe' --kube-as-group ops --kube-as-group 'on call' list"},
 		{"a grant, which the impersonated user cannot make", all, Granting("apply", "-f", "FILE"), "kubectl --kubeconfig k --context a " +
-			"--cluster c --server https://b --certificate-authority 'my ca' --insecure-skip-tls-verify=true --user u apply -f FILE"},
+			"--cluster c --server https://b --tls-server-name s --certificate-authority 'my ca' --insecure-skip-tls-verify=true --user u " +
+			"--client-certificate crt --client-key 'my key' apply -f FILE"},
 		{"several", Chosen{Context: "a"}, Kubectl("get", "a").Then(Kubectl("get", "b")).And(Kubectl("logs", "c").Pipe(Call("grep", "x y"))),
 			"kubectl --context a get a; kubectl --context a get b && kubectl --context a logs c | grep 'x y'"},
 		{"a file", Chosen{Context: "a"}, Kubectl("create", "token", "n").Into("my token"), "kubectl --context a create token n > 'my token'"},
