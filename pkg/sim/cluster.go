@@ -124,10 +124,12 @@ func newCluster(client kubernetes.Interface) *cluster {
 		synced: make(chan struct{}),
 	}
 	for _, kind := range Kinds() {
+		indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+		if _, ok := kind.(*corev1.Pod); ok {
+			indexers = cache.Indexers{} // see informer.GetIndexer
+		}
 		i := &informer{
-			SharedIndexInformer: cache.NewSharedIndexInformer(&cache.ListWatch{}, kind, 0,
-				cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
-			synced: synced(c.synced),
+			SharedIndexInformer: cache.NewSharedIndexInformer(&cache.ListWatch{}, kind, 0, indexers), synced: synced(c.synced),
 		}
 		c.byKind[reflect.TypeOf(kind)] = i
 		c.InformerFor(kind, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return i })
@@ -247,6 +249,24 @@ type informer struct {
 	cache.SharedIndexInformer
 	synced
 	handlers []*handler
+}
+
+// GetIndexer implements cache.SharedIndexInformer.
+func (i *informer) GetIndexer() cache.Indexer { return namespaced{i.SharedIndexInformer.GetIndexer()} }
+
+// namespaced finds the objects of a namespace without an index. An index takes 160 bytes per pod, and is seldom asked.
+type namespaced struct{ cache.Indexer }
+
+// Index implements cache.Indexer.
+func (n namespaced) Index(name string, like any) ([]any, error) {
+	if _, ok := n.GetIndexers()[name]; ok || name != cache.NamespaceIndex {
+		return n.Indexer.Index(name, like)
+	}
+	of, err := cache.MetaNamespaceIndexFunc(like)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(n.List(), func(object any) bool { return object.(metav1.Object).GetNamespace() != of[0] }), nil
 }
 
 // handler is a registered handler. It is its own registration.

@@ -16,6 +16,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
@@ -820,4 +821,29 @@ func TestDecide_LeavesNothingBehind(t *testing.T) {
 		}
 	}
 	runtime.KeepAlive(s)
+}
+
+// Pods are found by namespace, without an index.
+func TestInformers_PodsOfNamespace(t *testing.T) {
+	s := newScheduler(t, stock, sim.Options{Objects: []apiruntime.Object{
+		st.MakePod().Namespace("a").Name("one").UID("1").Label("app", "web").Obj(), st.MakePod().Namespace("b").Name("one").UID("2").Obj(),
+		st.MakePod().Namespace("a").Name("two").UID("3").Obj(),
+	}})
+	lister := s.Informers().Core().V1().Pods().Lister()
+	for _, tt := range []struct {
+		namespace string
+		selector  labels.Selector
+		want      int
+	}{
+		{"a", labels.Everything(), 2}, {"b", labels.Everything(), 1}, {"c", labels.Everything(), 0}, {"", labels.Everything(), 3},
+		{"a", labels.SelectorFromSet(labels.Set{"app": "web"}), 1},
+	} {
+		pods, err := lister.Pods(tt.namespace).List(tt.selector)
+		if err != nil || len(pods) != tt.want {
+			t.Errorf("namespace %q, %s: %d pods, %v; want %d", tt.namespace, tt.selector, len(pods), err, tt.want)
+		}
+	}
+	if _, err := s.Informers().Core().V1().Pods().Informer().GetIndexer().Index("none", &corev1.Pod{}); err == nil {
+		t.Error("an index that does not exist has no error")
+	}
 }
