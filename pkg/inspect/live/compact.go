@@ -2,6 +2,7 @@ package live
 
 import (
 	"crypto/sha256"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -16,10 +17,16 @@ import (
 // objects share memory, such as the containers of a workload's pods, so these must not be changed.
 type Compactor struct {
 	mu sync.Mutex
-	// shared are parts of objects, by the hash of their protobuf encoding.
-	shared map[[sha256.Size]byte]any
+	// shared are parts of objects.
+	shared map[partKey]any
 	// words are strings that many objects have.
 	words map[string]string
+}
+
+// partKey identifies a part by its type and the hash of its protobuf encoding. All empty parts have one encoding.
+type partKey struct {
+	of   reflect.Type
+	hash [sha256.Size]byte
 }
 
 // maxShared bounds the parts and the words. Beyond it, the map is emptied.
@@ -32,6 +39,8 @@ func (c *Compactor) Compact(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.Node:
 		c.compactMeta(&o.ObjectMeta)
+		o.Status.Capacity = share(c, o.Status.Capacity, &corev1.NodeStatus{Capacity: o.Status.Capacity})
+		o.Status.Allocatable = share(c, o.Status.Allocatable, &corev1.NodeStatus{Capacity: o.Status.Allocatable})
 		for i := range o.Status.Images {
 			names := &o.Status.Images[i].Names
 			*names = share(c, *names, &corev1.ContainerImage{Names: *names})
@@ -53,23 +62,15 @@ func (c *Compactor) compactMeta(m *metav1.ObjectMeta) {
 
 func (c *Compactor) compactPod(pod *corev1.Pod) {
 	c.compactMeta(&pod.ObjectMeta)
-	spec, status := &pod.Spec, &pod.Status
-	shareWords(c, &pod.Namespace, &pod.GenerateName, &spec.NodeName, &spec.SchedulerName, &spec.ServiceAccountName,
-		&spec.DeprecatedServiceAccount, &spec.PriorityClassName, &status.HostIP)
-	shareWords(c, &spec.RestartPolicy)
-	shareWords(c, &spec.DNSPolicy)
+	shareWords(c, &pod.Namespace, &pod.GenerateName)
+	if workloadOf("Pod", pod.ObjectMeta, pod.Spec) == nil { // commands read flags and files of schedulers
+		dropUnread(&pod.Spec)
+	}
+	c.shareSpec(&pod.Spec)
+	status := &pod.Status
+	status.HostIP, status.HostIPs, status.PodIP = "", nil, "" // sources' targets are found by PodIPs
 	shareWords(c, &status.Phase)
 	shareWords(c, &status.QOSClass)
-	if workloadOf("Pod", pod.ObjectMeta, *spec) == nil { // commands read flags and files of schedulers
-		dropUnread(spec)
-	}
-	spec.Containers = share(c, spec.Containers, &corev1.PodSpec{Containers: spec.Containers})
-	spec.InitContainers = share(c, spec.InitContainers, &corev1.PodSpec{InitContainers: spec.InitContainers})
-	spec.Volumes = share(c, spec.Volumes, &corev1.PodSpec{Volumes: spec.Volumes})
-	spec.Tolerations = share(c, spec.Tolerations, &corev1.PodSpec{Tolerations: spec.Tolerations})
-	spec.NodeSelector = share(c, spec.NodeSelector, &corev1.PodSpec{NodeSelector: spec.NodeSelector})
-	spec.TopologySpreadConstraints = share(c, spec.TopologySpreadConstraints,
-		&corev1.PodSpec{TopologySpreadConstraints: spec.TopologySpreadConstraints})
 	c.compactStatuses(status.ContainerStatuses)
 	c.compactStatuses(status.InitContainerStatuses)
 	status.Conditions = slices.DeleteFunc(status.Conditions, func(condition corev1.PodCondition) bool {
@@ -83,11 +84,23 @@ func (c *Compactor) compactPod(pod *corev1.Pod) {
 	}
 }
 
+// shareSpec shares the spec of a workload's pods, and apart from it the fields in which they may differ.
+func (c *Compactor) shareSpec(spec *corev1.PodSpec) {
+	shareWords(c, &spec.NodeName)
+	nodeName, hostname := spec.NodeName, spec.Hostname
+	affinity := share(c, spec.Affinity, &corev1.PodSpec{Affinity: spec.Affinity}) // of a DaemonSet's pods, it names the node
+	volumes := share(c, spec.Volumes, &corev1.PodSpec{Volumes: spec.Volumes})     // of a StatefulSet's pods, they have own claims
+	common := *spec
+	common.NodeName, common.Hostname, common.Affinity, common.Volumes = "", "", nil, nil
+	*spec = *share(c, &common, &common)
+	spec.NodeName, spec.Hostname, spec.Affinity, spec.Volumes = nodeName, hostname, affinity, volumes
+}
+
 func (c *Compactor) compactStatuses(statuses []corev1.ContainerStatus) {
 	for i := range statuses {
 		s := &statuses[i]
 		shareWords(c, &s.Name)
-		s.Image, s.ImageID, s.ContainerID, s.VolumeMounts = "", "", "", nil
+		s.Image, s.ImageID, s.ContainerID, s.VolumeMounts, s.Started = "", "", "", nil, nil
 		s.LastTerminationState, s.AllocatedResourcesStatus, s.User = corev1.ContainerState{}, nil, nil
 		s.AllocatedResources = share(c, s.AllocatedResources, &corev1.ContainerStatus{AllocatedResources: s.AllocatedResources})
 		s.Resources = share(c, s.Resources, &corev1.ContainerStatus{Resources: s.Resources})
@@ -141,12 +154,12 @@ func share[T any](c *Compactor, part T, message interface{ Marshal() ([]byte, er
 	if err != nil {
 		return part
 	}
-	key := sha256.Sum256(encoded)
+	key := partKey{reflect.TypeFor[T](), sha256.Sum256(encoded)}
 	if shared, ok := c.shared[key].(T); ok {
 		return shared
 	}
 	if c.shared == nil || len(c.shared) >= maxShared {
-		c.shared = map[[sha256.Size]byte]any{}
+		c.shared = map[partKey]any{}
 	}
 	c.shared[key] = part
 	return part

@@ -1,10 +1,13 @@
 package live
 
 import (
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
@@ -80,6 +83,145 @@ func TestCompactor_DropsWhatNobodyReads(t *testing.T) {
 	}
 }
 
+// readFields are fields of pods, and who reads them. Beside the scheduler, whose own reads are many, these are all of the status.
+var readFields = map[string]string{
+	"metadata.name":                               "all commands",
+	"metadata.generateName":                       "statistics of workloads",
+	"metadata.uid":                                "the scheduler",
+	"metadata.resourceVersion":                    "evictions",
+	"metadata.creationTimestamp":                  "the wait of pods",
+	"metadata.deletionTimestamp":                  "the scheduler",
+	"metadata.labels":                             "the scheduler",
+	"metadata.annotations":                        "classes of pods",
+	"metadata.ownerReferences":                    "statistics of workloads",
+	"spec.affinity":                               "the scheduler",
+	"spec.containers.command":                     "doctor",
+	"spec.containers.image":                       "the score by images",
+	"spec.containers.ports.hostPort":              "the scheduler",
+	"spec.containers.resources":                   "the scheduler",
+	"spec.containers.restartPolicy":               "the scheduler",
+	"spec.hostNetwork":                            "targets of Prometheus",
+	"spec.nodeName":                               "all commands",
+	"spec.overhead":                               "the scheduler",
+	"spec.priority":                               "preemption",
+	"spec.preemptionPolicy":                       "preemption",
+	"spec.resourceClaims":                         "the scheduler",
+	"spec.resources":                              "the scheduler",
+	"spec.schedulerName":                          "all commands",
+	"spec.terminationGracePeriodSeconds":          "rebalance",
+	"spec.tolerations":                            "the scheduler",
+	"spec.topologySpreadConstraints":              "the scheduler",
+	"status.conditions.type":                      "doctor",
+	"status.conditions.reason":                    "the reason of waiting pods",
+	"status.conditions.message":                   "the reason of waiting pods",
+	"status.conditions.lastTransitionTime":        "pending usage",
+	"status.containerStatuses.name":               "resized pods",
+	"status.containerStatuses.ready":              "doctor",
+	"status.containerStatuses.restartCount":       "pending usage",
+	"status.containerStatuses.state":              "pending usage",
+	"status.containerStatuses.allocatedResources": "resized pods",
+	"status.containerStatuses.resources":          "resized pods",
+	"status.nominatedNodeName":                    "the scheduler",
+	"status.phase":                                "all commands",
+	"status.podIPs":                               "targets of Prometheus",
+	"status.resourceClaimStatuses":                "the scheduler",
+	"status.startTime":                            "pending usage",
+}
+
+// droppedFields are all fields that are dropped of a pod with all fields.
+var droppedFields = []string{
+	"metadata.managedFields",
+	"spec.containers.args", "spec.containers.env", "spec.containers.envFrom", "spec.containers.imagePullPolicy",
+	"spec.containers.lifecycle", "spec.containers.livenessProbe", "spec.containers.readinessProbe", "spec.containers.startupProbe",
+	"spec.containers.terminationMessagePath", "spec.containers.terminationMessagePolicy", "spec.containers.workingDir",
+	"spec.volumes", // the only one is a secret
+	"status.containerStatuses.allocatedResourcesStatus", "status.containerStatuses.containerID", "status.containerStatuses.image",
+	"status.containerStatuses.imageID", "status.containerStatuses.lastState", "status.containerStatuses.started",
+	"status.containerStatuses.user", "status.containerStatuses.volumeMounts",
+	"status.hostIP", "status.hostIPs", "status.podIP",
+}
+
+func TestCompactor_DropsNoOtherField(t *testing.T) {
+	full := func() *corev1.Pod {
+		pod := &corev1.Pod{}
+		fill(reflect.ValueOf(pod).Elem())
+		pod.Spec.Containers[0].VolumeMounts, pod.Spec.InitContainers = nil, nil // see DropsWhatNobodyReads
+		pod.Status.InitContainerStatuses = nil
+		return pod
+	}
+	before, after := full(), full()
+	var c Compactor
+	if _, err := c.Compact(after); err != nil {
+		t.Fatal(err)
+	}
+	lost := map[string]bool{}
+	addLost(lost, "", reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem())
+	if diff := cmp.Diff(droppedFields, slices.Sorted(maps.Keys(lost))); diff != "" {
+		t.Errorf("fields that are dropped (-want +got):\n%s", diff)
+	}
+	for field, reader := range readFields {
+		for dropped := range lost {
+			if field == dropped || strings.HasPrefix(field, dropped+".") {
+				t.Errorf("%s is dropped; it is read by %s", field, reader)
+			}
+		}
+	}
+}
+
+// fill sets a value, and all that it has, to what is not zero.
+func fill(v reflect.Value) {
+	switch of := v.Addr().Interface().(type) {
+	case *metav1.Time:
+		of.Time = time.Unix(1, 0)
+		return
+	case *resource.Quantity:
+		*of = resource.MustParse("1")
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	case reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key)
+		fill(value)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i))
+		}
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Bool:
+		v.SetBool(true)
+	default:
+		v.Set(reflect.ValueOf(1).Convert(v.Type()))
+	}
+}
+
+// addLost adds the JSON paths of values that before has and after lacks.
+func addLost(lost map[string]bool, at string, before, after reflect.Value) {
+	switch {
+	case before.IsZero():
+	case after.IsZero() || after.Kind() == reflect.Slice && after.Len() < before.Len():
+		lost[at] = true
+	case before.Kind() == reflect.Pointer:
+		addLost(lost, at, before.Elem(), after.Elem())
+	case before.Kind() == reflect.Slice:
+		addLost(lost, at, before.Index(0), after.Index(0))
+	case before.Kind() == reflect.Struct && before.Type() != reflect.TypeFor[metav1.Time]():
+		for i := range before.NumField() {
+			name, _, _ := strings.Cut(before.Type().Field(i).Tag.Get("json"), ",")
+			addLost(lost, strings.TrimPrefix(strings.TrimSuffix(at+"."+name, "."), "."), before.Field(i), after.Field(i))
+		}
+	}
+}
+
 // doctor reads the flags, variables and files of schedulers, which it recognizes by the command, or by the flags.
 func TestCompactor_KeepsSchedulers(t *testing.T) {
 	for _, command := range []string{"/usr/bin/kube-scheduler", "script"} {
@@ -124,6 +266,59 @@ func TestCompactor_Shares(t *testing.T) {
 	n1, n2, n3 := images("i"), images("i"), images("j")
 	if &n1.Status.Images[0].Names[0] != &n2.Status.Images[0].Names[0] || n3.Status.Images[0].Names[0] != "j" {
 		t.Error("nodes with an image share its names, want those with another one to have theirs")
+	}
+}
+
+// What is alike in the specs of a workload's pods is shared, even where each is bound to its own node, name and claim.
+func TestCompactor_SharesSpecs(t *testing.T) {
+	var c Compactor
+	pod := func(name string) *corev1.Pod {
+		p := compactedPod(name, "app")
+		p.Spec.Hostname, p.Spec.Priority, p.Spec.Containers[0].Args = name, new(int32(5)), nil
+		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
+				Weight: 1, Preference: corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Values: []string{name}}}},
+			}},
+		}}
+		p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
+		}}}
+		return p
+	}
+	a, b, again := pod("a"), pod("b"), pod("a")
+	for _, p := range []*corev1.Pod{a, b, again} {
+		if _, err := c.Compact(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a.Spec.Priority != b.Spec.Priority || &a.Spec.Containers[0] != &b.Spec.Containers[0] {
+		t.Error("pods of a workload do not share their priority and containers")
+	}
+	if again.Spec.Affinity != a.Spec.Affinity || &again.Spec.Volumes[0] != &a.Spec.Volumes[0] {
+		t.Error("equal affinities and volumes are not shared")
+	}
+	for p, name := range map[*corev1.Pod]string{a: "a", b: "b", again: "a"} {
+		want := pod(name).Spec
+		if p.Spec.NodeName != want.NodeName || p.Spec.Hostname != name || !equality.Semantic.DeepEqual(p.Spec.Affinity, want.Affinity) ||
+			!equality.Semantic.DeepEqual(p.Spec.Volumes, want.Volumes) {
+			t.Errorf("pod %s has what is another's: %+v", name, p.Spec)
+		}
+	}
+}
+
+// Pods without volumes of their own hold no room for the ones that were dropped, whatever else is empty.
+func TestCompactor_SharesWhatIsEmpty(t *testing.T) {
+	var c Compactor
+	pod := func() *corev1.Pod {
+		p := compactedPod("a", "app")
+		p.Spec.Volumes, p.Spec.Containers[0].Args = p.Spec.Volumes[:1], nil
+		if _, err := c.Compact(p); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	if a, b := pod().Spec.Volumes, pod().Spec.Volumes; len(a) > 0 || unsafe.SliceData(a) != unsafe.SliceData(b) {
+		t.Errorf("%d volumes, or two arrays without any", len(a))
 	}
 }
 
