@@ -265,7 +265,7 @@ func listOf[T runtime.Object](objects []runtime.Object) (all []T) {
 // readSources reads the sources of load. It fails if the options do not fit the configuration.
 func (g *gatherer) readSources(ctx context.Context, objects []runtime.Object) error {
 	cluster, err := g.conn.Open(ctx, live.Options{
-		Configuration: g.withPowerModels(), Objects: objects, Source: g.options.Source, IgnoreExtenders: true,
+		Configuration: g.withPowerModels(), Objects: withoutImages(objects), Source: g.options.Source, IgnoreExtenders: true,
 	})
 	if is[*live.OptionError](err) {
 		return err
@@ -290,6 +290,19 @@ func (g *gatherer) readSources(ctx context.Context, objects []runtime.Object) er
 		g.sources = append(g.sources, s)
 	}
 	return nil
+}
+
+// withoutImages leaves out the images of nodes. The checks score no node, and the scheduler would copy the names of all images.
+func withoutImages(objects []runtime.Object) []runtime.Object {
+	objects = slices.Clone(objects)
+	for i, object := range objects {
+		if node, ok := object.(*corev1.Node); ok {
+			copied := *node // others hold the node
+			copied.Status.Images = nil
+			objects[i] = &copied
+		}
+	}
+	return objects
 }
 
 // readLines compares the nodes with the load lines and the rules of each plugin.
