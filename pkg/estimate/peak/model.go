@@ -141,10 +141,11 @@ func (v *View) Pod(pod *corev1.Pod) *learned.Usages { return new(v.prediction.In
 // Node returns the terms of the node's peaks, by load.Resource, with a pod of the given usages on it.
 func (v *View) Node(node fwk.NodeInfo, pod *learned.Usages, deviations float64) (resources [load.ResourceCount]Resource) {
 	e, derived := v.model.nodes.Of(v.View, node, v)
-	sums := derived.seenBy(v.Namespace(), v.class)
+	sums, hasStatistics := derived.seenBy(v.Namespace(), v.class), v.HasStatistics()
 	for r := range resources {
-		resources[r] = With(e[r], &sums[r], &pod[r], deviations)
-		resources[r].HasStatistics = v.HasStatistics()
+		of := &resources[r]
+		of.set(e[r], &sums[r], &pod[r], deviations)
+		of.HasStatistics = hasStatistics
 	}
 	return resources
 }

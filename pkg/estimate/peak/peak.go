@@ -25,12 +25,18 @@ type Resource struct {
 }
 
 // With returns the terms of a node's peak with a pod of the given usage on it.
-func With(node *estimate.ResourceEstimate, pods *PodSums, pod *learned.Usage, deviations float64) Resource {
-	u := pod.Within(node.Allocatable)
-	if u.Startup > 0 && node.State == load.Fresh {
+func With(node *estimate.ResourceEstimate, pods *PodSums, pod *learned.Usage, deviations float64) (r Resource) {
+	r.set(node, pods, pod, deviations)
+	return r
+}
+
+// set is With in place: Filter and Score do it for each node, and a copy takes as long.
+func (r *Resource) set(node *estimate.ResourceEstimate, pods *PodSums, pod *learned.Usage, deviations float64) {
+	r.Node, r.Pods, r.Deviations = node, pods, deviations
+	r.Pod = pod.Within(node.Allocatable)
+	if u := &r.Pod; u.Startup > 0 && node.State == load.Fresh {
 		u.P95 = max(u.P95-u.Startup, u.Mean)
 	}
-	return Resource{Node: node, Pods: pods, Pod: u, Deviations: deviations}
 }
 
 // Mean is the expected mean with the pod: the larger of load and learned usage, plus the pod's mean. Without fresh load it is the

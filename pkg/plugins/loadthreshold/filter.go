@@ -95,10 +95,9 @@ func (pl *LoadThreshold) refuses(_ context.Context, state fwk.CycleState, pod *c
 	return pl.reason(pl.filterState(state, pod), node) != ""
 }
 
-func (pl *LoadThreshold) terms(s *filterState, node fwk.NodeInfo) Terms {
-	t := Terms{
-		Fraction: pl.reader.Request().Fraction, Pod: s.podUsage, Deviations: pl.deviations, LinePercent: pl.lineOf(node.Node(), s.class),
-	}
+func (pl *LoadThreshold) terms(s *filterState, node fwk.NodeInfo) (t Terms) {
+	t.Fraction, t.Pod, t.Deviations = pl.reader.Request().Fraction, s.podUsage, pl.deviations
+	t.LinePercent = pl.lineOf(node.Node(), s.class)
 	if s.podUsages != nil {
 		t.Predicted = true
 		peaks := pl.nodePeaks(s, node)
@@ -119,8 +118,8 @@ func (pl *LoadThreshold) terms(s *filterState, node fwk.NodeInfo) Terms {
 	return t
 }
 
-func (pl *LoadThreshold) nodePeaks(s *filterState, node fwk.NodeInfo) [load.ResourceCount]peak.Resource {
-	peaks := s.peaks[load.CPU].Node(node, s.podUsages, pl.deviations)
+func (pl *LoadThreshold) nodePeaks(s *filterState, node fwk.NodeInfo) (peaks [load.ResourceCount]peak.Resource) {
+	peaks = s.peaks[load.CPU].Node(node, s.podUsages, pl.deviations)
 	if pl.models[load.Memory] != pl.models[load.CPU] {
 		peaks[load.Memory] = s.peaks[load.Memory].Node(node, s.podUsages, pl.deviations)[load.Memory]
 	}

@@ -98,9 +98,10 @@ func (pl *PredictedPeak) Score(_ context.Context, state fwk.CycleState, pod *cor
 	return pl.NodeScore(s, terms.Score(), terms.Resources[load.CPU].Node.State, terms.Resources[load.Memory].Node.State), nil
 }
 
-func (pl *PredictedPeak) terms(s *loadscore.PreScoreState[podState], node fwk.NodeInfo) Terms {
-	resources := s.Pod.view.Node(node, s.Pod.usages, pl.deviations)
-	return Terms{Resources: resources, Strategy: pl.strategy, TargetPercent: s.Pod.targetPercent}
+func (pl *PredictedPeak) terms(s *loadscore.PreScoreState[podState], node fwk.NodeInfo) (t Terms) {
+	t.Resources = s.Pod.view.Node(node, s.Pod.usages, pl.deviations)
+	t.Strategy, t.TargetPercent = pl.strategy, s.Pod.targetPercent
+	return t
 }
 
 // Explain returns the node's Terms.

@@ -36,6 +36,9 @@ func (u *Usage) Excess() float64 { return u.P95 - u.Mean }
 // Within returns the usage with mean and peak capped at allocatable. The variance is capped at the largest possible for values
 // in [0, allocatable] (T. Popoviciu, 1935).
 func (u *Usage) Within(allocatable float64) Usage {
+	if u.P95 <= allocatable && u.Variance <= allocatable*allocatable/4 && u.Startup == 0 {
+		return *u // of most pods, on each node of a decision
+	}
 	within := Usage{
 		Mean: min(u.Mean, allocatable), P95: min(u.P95, allocatable), Variance: min(u.Variance, allocatable*allocatable/4),
 		Learned: min(u.Learned, allocatable),

@@ -161,6 +161,15 @@ func TestUsage_Within(t *testing.T) {
 	if got, want := u.Within(0), (Usage{}); got != want {
 		t.Errorf("within nothing: %v, want %v", got, want)
 	}
+	for _, tc := range []struct{ usage, want Usage }{
+		{Usage{Mean: 600, P95: 900, Variance: 1e4, Learned: 500}, Usage{Mean: 600, P95: 900, Variance: 1e4, Learned: 500}},
+		{Usage{Mean: 600, P95: 900, Variance: 1e6, Learned: 500}, Usage{Mean: 600, P95: 900, Variance: 250000, Learned: 500}},
+		{Usage{Mean: 600, P95: 2000, Variance: 1e4, Learned: 500}, Usage{Mean: 600, P95: 1000, Variance: 1e4, Learned: 500}},
+	} {
+		if got := tc.usage.Within(1000); got != tc.want {
+			t.Errorf("%v within 1,000: %v, want %v", tc.usage, got, tc.want)
+		}
+	}
 }
 
 func TestPrediction_KnownWorkloadDoesNotAllocate(t *testing.T) {
