@@ -54,7 +54,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION) \
 	-X $(kube_version).gitMinor=$(word 2,$(subst ., ,$(kube_patch:v%=%)))
 
 .DEFAULT_GOAL := help
-.PHONY: help build check test test-all fuzz verify lint format vale generate image release push manifests playground bench bench-quick quality pictures recording outdated clean download
+.PHONY: help build check test test-all fuzz verify lint format vale generate image release push manifests playground bench bench-quick quality scale pictures recording outdated clean download
 
 help: ## show this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -121,6 +121,9 @@ quality: ## compare the plugins, and moves, with the stock scheduler and with on
 	bin/kubectl-plimsoll replay --config pkg/replay/testdata/known.yaml --policies stock,clairvoyant,PredictedPeak+rebalance $(if $(TRACES),--traces "$(TRACES)" --seeds 2,--seeds 3)
 	bin/kubectl-plimsoll replay --config pkg/replay/testdata/packing.yaml --scenario low --policies stock $(if $(TRACES),--traces "$(TRACES)" --seeds 2,--seeds 3)
 	go test -tags quality -count 1 -run RanksPolicies ./pkg/replay
+
+scale: ## move pods off hot nodes, of 1,000 nodes with 10,000 pods on a real control plane while pods arrive (ten minutes)
+	go test -v -tags scale -count 1 -timeout 20m -run TestRebalancer_Scale ./test/inspect
 
 lint: ## run the linters
 	cd hack/tools/golangci-lint && go build -o ../../../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint

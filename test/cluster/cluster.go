@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"text/template"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
@@ -42,6 +44,8 @@ type Options struct {
 	AuditLog bool
 	// Race runs the scheduler built with the race detector.
 	Race bool
+	// ScrapeInterval is that of Prometheus; 0 stands for a second.
+	ScrapeInterval time.Duration
 	// StoreOnly leaves out KWOK and Prometheus: nothing plays the kubelets, and nothing is measured.
 	StoreOnly bool
 }
@@ -273,7 +277,9 @@ func (c *Cluster) prepare() error {
 	if err != nil {
 		return err
 	}
-	if err := c.render("prometheus.yaml", string(prometheus), map[string]string{"KWOK": address(c.ports.kwok)}); err != nil {
+	if err := c.render("prometheus.yaml", string(prometheus), map[string]any{
+		"KWOK": address(c.ports.kwok), "Interval": cmp.Or(c.options.ScrapeInterval, time.Second),
+	}); err != nil {
 		return err
 	}
 	c.Etcd, c.APIServer, c.Prometheus = c.etcd(), c.apiServer(), c.prometheus()

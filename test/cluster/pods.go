@@ -6,9 +6,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 )
 
@@ -195,7 +197,11 @@ func unschedulable(p corev1.Pod) string {
 // DeletePods deletes the pods of a namespace that a selector matches, and waits until they are gone.
 func (c *Cluster) DeletePods(ctx context.Context, namespace string, selector metav1.ListOptions) error {
 	pods := c.Client.CoreV1().Pods(namespace)
-	if err := pods.DeleteCollection(ctx, metav1.DeleteOptions{}, selector); err != nil {
+	// The API server may not delete thousands within its time limit.
+	err := retry.OnError(retry.DefaultBackoff, apierrors.IsTimeout, func() error {
+		return pods.DeleteCollection(ctx, metav1.DeleteOptions{}, selector)
+	})
+	if err != nil {
 		return fmt.Errorf("deleting pods: %w", err)
 	}
 	return c.poll(ctx, "deleted pods to be gone", func(ctx context.Context) (string, error) {

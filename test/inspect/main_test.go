@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 	"text/template"
+	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
@@ -84,6 +85,9 @@ type environment struct {
 	report *doctor.Report
 }
 
+// scrapeInterval is that of the shared cluster; 0 stands for a second. A build tag may set another one.
+var scrapeInterval time.Duration
+
 // shared is the cluster that TestMain starts. Tests that use it run one after the other.
 var shared *environment
 
@@ -104,7 +108,7 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	options := cluster.Options{BinDir: builder.BinDir(), Scheduler: configuration, AuditLog: true}
+	options := cluster.Options{BinDir: builder.BinDir(), Scheduler: configuration, AuditLog: true, ScrapeInterval: scrapeInterval}
 	parts := append(cluster.Options{MetricsServer: true, Scheduler: "any"}.Parts(), build.Kubectl(), build.KubectlPlimsoll(), build.LoadWatcher(),
 		build.Rebalancer(), build.StockKubeScheduler())
 	if err := builder.Build(ctx, parts...); err != nil {
