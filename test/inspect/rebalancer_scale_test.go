@@ -62,7 +62,8 @@ func TestRebalancer_Scale(t *testing.T) {
 	c := takeCensus(t)
 	runMoving(t, "moving", scaleConfiguration)
 	createState(t, metav1.NamespaceDefault)
-	r := runRebalancer(t, "rebalancer", limits(t, faultyLimits), scaleConfiguration, rebalancerAccount(t, rebalancerRules(t, "Evict")...))
+	account := rebalancerAccount(t, rebalancerRules(t, "Evict")...)
+	r := runRebalancer(t, "rebalancer", limits(t, faultyLimits), scaleConfiguration, account)
 	r.until("all hot nodes are known", func() bool { return r.metric("hot_nodes") == nodes/each })
 
 	replicateLarge(t, c)

@@ -211,8 +211,8 @@ type executor interface {
 	Settle(ctx context.Context) ([]*rebalance.Moving, error)
 }
 
-// run makes at most that many moves, and waits for their replacements. It shows a failed step and goes on, as the rebalancer does. It
-// returns an error once mostFailures steps in a row have failed.
+// run makes at most that many moves, and waits for their replacements. It shows a failed step and goes on, as the rebalancer does.
+// It returns an error once mostFailures steps in a row have failed.
 func run(ctx context.Context, e executor, most int, show func(line string)) error {
 	ticker := time.NewTicker(evictInterval)
 	defer ticker.Stop()
