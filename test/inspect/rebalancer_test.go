@@ -266,7 +266,7 @@ func stateOf(t *testing.T) *rebalance.State {
 	return s
 }
 
-// endedMoves returns the moves that ended, without those that a kill came before.
+// endedMoves returns the moves that ended, without any that a kill came before.
 func endedMoves(t *testing.T) []rebalance.Record {
 	t.Helper()
 	return slices.DeleteFunc(stateOf(t).Records, func(r rebalance.Record) bool { return r.Outcome == rebalance.Withdrawn })
