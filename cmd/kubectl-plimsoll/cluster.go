@@ -92,13 +92,18 @@ func (f *clusterFlags) connect() (*live.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn.Chosen = live.Chosen{
+	conn.Chosen = f.chosen()
+	return conn, nil
+}
+
+// chosen returns the flags that chose the cluster and the user.
+func (f *clusterFlags) chosen() live.Chosen {
+	return live.Chosen{
 		Kubeconfig: *f.kube.KubeConfig, Context: *f.kube.Context, Cluster: *f.kube.ClusterName, Server: *f.kube.APIServer,
 		TLSServerName: *f.kube.TLSServerName, CertificateAuthority: *f.kube.CAFile, InsecureSkipTLSVerify: *f.kube.Insecure,
 		User: *f.kube.AuthInfoName, ClientCertificate: *f.kube.CertFile, ClientKey: *f.kube.KeyFile,
 		As: *f.kube.Impersonate, AsUID: *f.kube.ImpersonateUID, AsGroups: *f.kube.ImpersonateGroup,
 	}
-	return conn, nil
 }
 
 // pin sets the flags so that printed commands choose the same in any shell. Its directory and environment may be others, and the

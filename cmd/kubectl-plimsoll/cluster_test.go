@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -38,30 +36,22 @@ func TestConnect_KubeconfigInAPod(t *testing.T) {
 	if c.InPod {
 		t.Error("another cluster is taken for that of the pod")
 	}
+	if c.Chosen.Kubeconfig != file {
+		t.Errorf("printed commands choose %+v, want the kubeconfig", c.Chosen)
+	}
 }
 
 // Printed commands have the flags that chose the cluster and the user.
-func TestConnect_Chosen(t *testing.T) {
-	server := httptest.NewTLSServer(http.NotFoundHandler())
-	t.Cleanup(server.Close)
-	file, ca, key := filepath.Join(t.TempDir(), "kubeconfig"), filepath.Join(t.TempDir(), "ca.pem"), filepath.Join(t.TempDir(), "key.pem")
-	must(t, os.WriteFile(file, kubeconfigOf("https://other.example.org"), 0o600))
-	must(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
-	private, err := x509.MarshalPKCS8PrivateKey(server.TLS.Certificates[0].PrivateKey)
-	must(t, err)
-	must(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
+func TestChosen(t *testing.T) {
 	for _, args := range []string{
-		"--kubeconfig " + file + " --server https://s --certificate-authority " + ca + " --as jane --as-uid 7 --as-group ops --as-group dev",
-		"--kubeconfig " + file + " --server https://s --tls-server-name t --certificate-authority " + ca +
-			" --client-certificate " + ca + " --client-key " + key,
-		"--kubeconfig " + file + " --server https://s --insecure-skip-tls-verify=true",
+		"--kubeconfig k --server https://s --certificate-authority ca --as jane --as-uid 7 --as-group ops --as-group dev",
+		"--kubeconfig k --server https://s --tls-server-name t --certificate-authority ca --client-certificate crt --client-key key",
+		"--kubeconfig k --context c --cluster other --insecure-skip-tls-verify=true --user u",
 	} {
 		flags, command := newClusterFlags(), &cobra.Command{}
 		flags.addConnectionTo(command, command.Flags())
 		must(t, command.ParseFlags(strings.Fields(args)))
-		c, err := flags.connect()
-		must(t, err)
-		if got, want := live.Kubectl("get", "nodes").For(c.Chosen), "kubectl "+args+" get nodes"; got != want {
+		if got, want := live.Kubectl("get", "nodes").For(flags.chosen()), "kubectl "+args+" get nodes"; got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
