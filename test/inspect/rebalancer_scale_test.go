@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -83,12 +84,14 @@ func TestRebalancer_Scale(t *testing.T) {
 		ready[fmt.Sprintf("arrival-%d", number)] = 1
 	}
 	c.wants(t, large, ready)
-	t.Logf("%d moves in %v, %.0f steps, while %d pods arrived", len(large), time.Since(began).Round(time.Second), r.steps(), arrived)
-	for _, record := range stateOf(t).Records {
+	outcomes := map[rebalance.Outcome]int{}
+	for _, record := range endedMoves(t) {
+		outcomes[record.Outcome]++
 		if record.Outcome.Failed() {
 			t.Errorf("the move of %s failed: %+v", record.Pod, record)
 		}
 	}
+	t.Logf("moves %v in %v, %.0f steps, while %d pods arrived", outcomes, time.Since(began).Round(time.Second), r.steps(), arrived)
 }
 
 // replicateLarge gives each evicted pod a replacement.
