@@ -70,7 +70,7 @@ type run struct {
 
 // Start starts the process and waits until it can be used.
 func (p *Process) Start(ctx context.Context) error {
-	r, err := p.launch()
+	r, err := p.launch(nil)
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", p.name, err)
 	}
@@ -115,22 +115,27 @@ func (p *Process) signal(s syscall.Signal) {
 	}
 }
 
-// Supervise starts the process again whenever it ends by itself, as a kubelet does, until ctx ends. Failed then returns no error.
+// Supervise starts the process again whenever it ends by itself, as a kubelet does, until ctx ends. After Stop or Kill, it waits for
+// another Start. Failed then returns no error.
 func (p *Process) Supervise(ctx context.Context) {
 	p.mu.Lock()
 	p.supervised = true
 	p.mu.Unlock()
 	go wait.UntilWithContext(ctx, func(context.Context) {
-		p.mu.Lock()
-		ended := p.run != nil && p.exited(p.run) != nil
-		if ended {
-			p.run = nil
-		}
-		p.mu.Unlock()
-		if ended {
-			_, _ = p.launch() // it fails once the cluster is stopped
+		if r := p.ended(); r != nil {
+			_, _ = p.launch(r) // it fails once the process or the cluster is stopped
 		}
 	}, pollInterval)
+}
+
+// ended returns the run that has ended by itself; nil if there is none.
+func (p *Process) ended() *run {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run == nil || p.exited(p.run) == nil {
+		return nil
+	}
+	return p.run
 }
 
 // Crash returns what a panic wrote to the log of the process; empty if there was none. Failed tells of no supervised process.
@@ -163,16 +168,20 @@ func (p *Process) Log() (string, error) {
 	return string(data), err
 }
 
-func (p *Process) launch() (*run, error) {
+// launch starts the process in place of a run that has ended, or of none. It fails if the last run is another: Start or Stop came
+// first.
+func (p *Process) launch(ended *run) (*run, error) {
 	p.changing.Lock()
 	defer p.changing.Unlock()
 	p.mu.Lock()
-	closed, running := p.closed, p.run != nil
+	closed, last := p.closed, p.run
 	p.mu.Unlock()
 	switch {
 	case closed:
 		return nil, errors.New("the cluster is stopped")
-	case running:
+	case last == nil && ended != nil:
+		return nil, errors.New("it is stopped")
+	case last != ended:
 		return nil, errors.New("it is running already")
 	}
 	if p.root == "" {

@@ -45,6 +45,35 @@ func TestProcess_Failed(t *testing.T) {
 	}
 }
 
+// TestProcess_StopBeforeRestart stops a supervised process after it was seen to end, and before it starts again.
+func TestProcess_StopBeforeRestart(t *testing.T) {
+	dir := t.TempDir()
+	p := &Process{
+		name: "short", path: "/bin/sh", args: []string{"-c", "exit 1"}, dir: dir, log: filepath.Join(dir, "log"),
+		ready: func(context.Context) error { return nil },
+	}
+	for _, stop := range []func() error{p.Stop, p.Kill} {
+		r := check.Value(p.launch(nil))(t)
+		<-r.done
+		if p.ended() != r {
+			t.Fatal("nobody sees that the process has ended")
+		}
+		check.OK(t, stop())
+		if again, err := p.launch(r); err == nil {
+			t.Errorf("process %d runs after the end of the test", again.pid)
+			check.OK(t, p.Kill())
+		}
+	}
+	r := check.Value(p.launch(nil))(t) // which is supervised again
+	<-r.done
+	again := check.Value(p.launch(p.ended()))(t)
+	if _, err := p.launch(r); err == nil {
+		t.Error("two processes were started in place of one")
+	}
+	<-again.done
+	check.OK(t, p.Kill())
+}
+
 // TestRunOnPort has another process take the port twice, or always.
 func TestRunOnPort(t *testing.T) {
 	for taken, runs := range map[int]bool{2: true, tries: false} {
