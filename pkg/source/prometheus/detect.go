@@ -137,15 +137,16 @@ func coverageOf(p *promql.Planner, results []*response.Result) (most *response.R
 	return most
 }
 
-// dialectHold delays the switch to a dialect that measures far fewer nodes than before. After an outage, a few stray series may
-// return before the series of all nodes. It is the default of maxAge, for which nodes keep their load.
+// dialectHold delays the switch to another dialect that measures far fewer nodes than before. After an outage, a few stray series
+// may return before the series of all nodes. It is the default of maxAge, for which nodes keep their load.
 const dialectHold = 5 * time.Minute
 
 // covered is the coverage that Auto's dialects had.
 type covered struct {
 	// nodes has each node's coverage, by name.
 	nodes map[string]response.Coverage
-	// confirmed is when a dialect last measured half of nodes.
+	// dialect last measured half of nodes, at confirmed.
+	dialect   promql.Dialect
 	confirmed time.Time
 }
 
@@ -169,7 +170,7 @@ func (c *covered) update(r *response.Result, nodes []*corev1.Node, at time.Time)
 			all[node.Name] = c.nodes[node.Name]
 		}
 	}
-	c.nodes, c.confirmed = all, at
+	c.nodes, c.dialect, c.confirmed = all, r.Query.Dialect, at
 }
 
 // fallsShort reports whether a coverage has less than half of the nodes, or of the nodes measured before.
@@ -181,7 +182,7 @@ func (s *Source) fallsShort(c response.Coverage, nodes []*corev1.Node) bool {
 // of these holds.
 //   - The server fails.
 //   - current has at least half as many nodes as the found dialect.
-//   - The found dialect measures less than half of the nodes that were measured within dialectHold.
+//   - The found dialect measures less than half of the nodes that another one measured within dialectHold.
 func (s *Source) detectDialect(
 	ctx context.Context, qr *response.Querier, windows []time.Duration, current response.Coverage,
 ) error {
@@ -191,7 +192,7 @@ func (s *Source) detectDialect(
 		return err
 	case current.Nodes > 0 && (taken == nil || suffices(current, taken.Coverage)):
 		return nil
-	case taken != nil && !suffices(taken.Coverage, s.covered.total(qr.Matcher.Nodes)) &&
+	case taken != nil && taken.Query.Dialect != s.covered.dialect && !suffices(taken.Coverage, s.covered.total(qr.Matcher.Nodes)) &&
 		s.clock.Since(s.covered.confirmed) < dialectHold:
 		tried = append(tried, diagnosis.Tried{Dialect: taken.Query.Dialect, Err: fmt.Errorf(
 			"it measures %d nodes, less than half of those before, and is not used for %v", taken.Nodes, dialectHold)})

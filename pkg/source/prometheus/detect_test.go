@@ -251,6 +251,18 @@ func TestAuto_StraySeries(t *testing.T) {
 			{[]rule{exporter(claimed...), kubelets}, time.Minute, 5, 5, promql.Kubelet},
 		},
 		// These are honest changes.
+		"of the same kubelets on one node, after a refresh without any": {
+			start, {nil, time.Minute, 5, 0, ""},
+			{[]rule{{"node_cpu_usage_seconds_total", vector(named(1, "2")...)}}, time.Minute, 5, 1, promql.Kubelet},
+		},
+		// All nodes are scraped at one address: it shows the target of one node, and of several none.
+		"of the same kubelets behind one address, after a refresh without any": {
+			{[]rule{{"node_cpu_usage_seconds_total", vector(element{`"node":"n0","instance":"n0:10250"`, "2"})}}, 0, 1, 1, promql.Kubelet},
+			{nil, time.Minute, 2, 0, ""},
+			{[]rule{{"node_cpu_usage_seconds_total", vector(
+				element{`"node":"n0","instance":"10.8.0.1:10250"`, "2"}, element{`"node":"n1","instance":"10.8.0.1:10250"`, "2"})}},
+				time.Minute, 2, 2, promql.Kubelet},
+		},
 		"of an exporter on most nodes": {start, {[]rule{exporter(named(3, "0.5")...)}, time.Minute, 5, 3, promql.NodeExporter}},
 		"of an exporter on one of the two nodes that remain": {
 			start, {[]rule{exporter(named(1, "0.5")...)}, time.Minute, 2, 1, promql.NodeExporter},
