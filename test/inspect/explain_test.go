@@ -88,6 +88,9 @@ func startNodes(t *testing.T) {
 		cluster.Expectation{Window: window, CPU: loads, Tolerance: 0.0125, For: 3 * time.Second})
 	must(t, err)
 	must(t, shared.WaitLatency(t.Context(), latencies))
+	must(t, shared.WaitSchedulerMetrics(t.Context(), "the load of all nodes", func(m cluster.Metrics) bool {
+		return int(m.Sum("plimsoll_load_nodes", "resource", "cpu", "state", "Fresh")) == len(explainNodes)
+	}))
 	must(t, shared.WaitRefresh(t.Context()))
 }
 

@@ -827,6 +827,9 @@ func supervise(t *testing.T, p *cluster.Process) {
 		if crash, err := p.Crash(); err != nil || crash != "" {
 			t.Errorf("%v%s", err, crash)
 		}
+		if log, _ := p.Log(); t.Failed() {
+			t.Logf("the end of its log:\n%s", log[max(len(log)-4000, 0):])
+		}
 	})
 }
 
