@@ -290,7 +290,7 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
     return [
       text("p", title, "verdict"),
       r.wait && text("p", `Moves wait (${r.waitReason}): ${r.wait}.`, "warning"),
-      ...(r.sessionCordons ?? []).filter((c) => c.pods > 0).flatMap((c) => [
+      ...(r.sessionCordons ?? []).flatMap((c) => [
         text("p", `▲ An earlier command cordoned node ${c.node} at ${c.since} to empty it. ${plural(c.pods, "pod")} left. Unless it still runs, uncordon the node:`, "warning"),
         command(c.uncordon),
       ]),

@@ -524,6 +524,7 @@ func TestBrowserAnswers(t *testing.T) {
 	tb.Shows("#moves-answer .warning", "Moves wait (BreakerOpen): moves failed one after the other; they go on at 2026-01-05T21:00:00Z.")
 	tb.Shows("#moves-answer .warning", "An earlier command cordoned node worker-0009 at 2026-01-05T20:00:00Z to empty it. 2 pods left.")
 	tb.Shows("#moves-answer pre", "kubectl --context production uncordon worker-0009")
+	tb.Shows("#moves-answer .warning", "cordoned node worker-0008 at 2026-01-05T19:00:00Z to empty it. 0 pods left.")
 	tb.Shows("#moves-answer", "The load does not show the last move yet of hot nodes: worker-0010")
 	tb.Shows("#moves-answer", "pod of a DaemonSet3")
 	tb.Shows("#moves-answer [aria-label='Deletion costs to write'] tbody", "shop/web-0worker-0000-10shop/web-1worker-0003none")

@@ -96,6 +96,7 @@ func questions() Questions {
 				Resting: []string{"worker-0010"},
 				SessionCordons: []moves.SessionCordon{
 					{Node: "worker-0009", Since: "2026-01-05T20:00:00Z", Pods: 2, Uncordon: "kubectl --context production uncordon worker-0009"},
+					{Node: "worker-0008", Since: "2026-01-05T19:00:00Z", Uncordon: "kubectl --context production uncordon worker-0008"},
 				},
 				Nodes: []moves.Node{
 					{Name: "worker-0000", Hot: true, Resource: "cpu", Line: 80, Before: 85, After: 76},
