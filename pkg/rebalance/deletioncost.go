@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,6 +23,8 @@ const (
 	maxCosts = 50
 	// costChange is how far the load must change, in percent of capacity, until a cost is written anew.
 	costChange = 10
+	// costTime is how long a step may write deletion costs. Each can take half a minute if a webhook hangs.
+	costTime = 5 * time.Second
 )
 
 // Cost is a deletion cost of a pod that changes.
@@ -106,8 +109,8 @@ func isRefusal(err error) bool {
 		!apierrors.IsTooManyRequests(err) && !apierrors.IsServiceUnavailable(err) && !apierrors.IsTimeout(err)
 }
 
-// writeCosts writes deletion costs that must change, up to maxCosts. A pod whose cost is refused is left out for a while, and does
-// not stop the others.
+// writeCosts writes deletion costs that must change, up to maxCosts and for costTime. A pod whose cost is refused is left out for a
+// while, and does not stop the others.
 func (e *Executor) writeCosts(ctx context.Context, s *Status) error {
 	if s.Stop != "" || e.Config.Mode != rebalancer.DeletionCost {
 		return nil
@@ -131,11 +134,11 @@ func (e *Executor) writeCosts(ctx context.Context, s *Status) error {
 		if isRefusal(err) {
 			e.history.refuseCost(c.Pod.UID, now)
 		}
-		if errors.Is(err, context.DeadlineExceeded) {
-			break // the API server hangs
-		}
 		if written {
 			s.Costs = append(s.Costs, c)
+		}
+		if errors.Is(err, context.DeadlineExceeded) || e.Clock.Since(now) >= costTime {
+			break // the API server or a webhook hangs, and a pause must hold soon
 		}
 	}
 	return nil

@@ -23,9 +23,14 @@ type costWriter struct {
 	refuses func(pod string) bool
 	err     error
 	asked   int
+	// takes is called with each request.
+	takes func()
 }
 
 func (c *costWriter) SetDeletionCost(_ context.Context, pod *corev1.Pod, cost string) (bool, error) {
+	if c.takes != nil {
+		c.takes()
+	}
 	if c.asked++; c.refuses != nil && c.refuses(pod.Name) {
 		return false, c.err
 	}
@@ -135,6 +140,27 @@ func TestExecutor_DeletionCostRefused(t *testing.T) {
 		c.asked = 0
 		if _, err := w.Step(t.Context(), false); err != nil || c.asked != tc.next {
 			t.Errorf("after %v, the next step tries %d pods, want %d: %v", tc.err, c.asked, tc.next, err)
+		}
+	}
+}
+
+// TestExecutor_DeletionCostsSlow has 61 pods on a, and 5 s for each step. At 2.5 s a request, a step writes two. A webhook that refuses
+// after 30 s takes one.
+func TestExecutor_DeletionCostsSlow(t *testing.T) {
+	for _, tc := range []struct {
+		takes time.Duration
+		err   error
+		asked int
+	}{{2500 * time.Millisecond, nil, 2}, {30 * time.Second, apierrors.NewInternalError(errors.New("failed calling webhook")), 1}} {
+		f := newFixture()
+		for i := range 60 {
+			f.pod("many", fmt.Sprintf("many-%02d", i), "a", "10m")
+		}
+		w, c := newWorld(t, f), &costWriter{err: tc.err, refuses: func(string) bool { return tc.err != nil }}
+		c.takes = func() { w.clock.SetTime(w.clock.Now().Add(tc.takes)) }
+		w.Config.Mode, w.Costs = rebalancer.DeletionCost, c
+		if w.wants(); c.asked != tc.asked {
+			t.Errorf("at %v a request, a step asked for %d costs, want %d", tc.takes, c.asked, tc.asked)
 		}
 	}
 }
