@@ -155,6 +155,9 @@ func (o *uiOptions) run(cmd *cobra.Command) error {
 
 // openCluster sets the options that need a connection.
 func (o *uiOptions) openCluster(ctx context.Context, options *ui.Options) error {
+	if _, err := moves.ReadConfiguration(ctx, o.rebalancer); err != nil { // each plan reads it anew
+		return err
+	}
 	o.cluster.pin() // users copy the page's commands into another terminal
 	connection, err := o.cluster.connect()
 	if err != nil {

@@ -38,9 +38,9 @@ type Eviction struct {
 // Evict plans moves, and makes them once they are confirmed. It returns when each replacement is ready or has failed. Once ctx is
 // done, it begins no more moves, and returns.
 func Evict(ctx context.Context, c *live.Connection, r Request, e Eviction) error {
-	configuration, err := rebalance.ReadConfiguration(ctx, r.Rebalancer)
+	configuration, err := ReadConfiguration(ctx, r.Rebalancer)
 	if err != nil {
-		return live.OptionErrorf("--rebalancer-config: %w", err)
+		return err
 	}
 	own, err := c.ValidConfiguration(ctx, r.Configuration)
 	if err != nil {

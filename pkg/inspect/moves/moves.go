@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -154,12 +155,21 @@ type Stay struct {
 	Pods    int    `json:"pods"`
 }
 
+// ReadConfiguration is rebalance.ReadConfiguration for the flag of a command.
+func ReadConfiguration(ctx context.Context, file string) (*rebalancer.Configuration, error) {
+	c, err := rebalance.ReadConfiguration(ctx, file)
+	if err != nil {
+		return nil, live.OptionErrorf("--rebalancer-config: %w", err)
+	}
+	return c, nil
+}
+
 // Run plans moves in the cluster. It reads the load once, so one refresh makes a node hot. The state of an installed rebalancer
 // and the scheduler's lease tell why moves wait.
 func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
-	configuration, err := rebalance.ReadConfiguration(ctx, r.Rebalancer)
+	configuration, err := ReadConfiguration(ctx, r.Rebalancer)
 	if err != nil {
-		return nil, live.OptionErrorf("--rebalancer-config: %w", err)
+		return nil, err
 	}
 	configuration.Refreshes = 1
 	own, err := c.ValidConfiguration(ctx, r.Configuration)
