@@ -115,8 +115,8 @@ func (p *Process) signal(s syscall.Signal) {
 	}
 }
 
-// Supervise starts the process again whenever it ends by itself, as a kubelet does, until ctx ends. After Stop or Kill, it waits for
-// another Start. Failed then returns no error.
+// Supervise starts the process again whenever it ends by itself, as a kubelet does, until ctx ends. Failed then returns no error.
+// After Stop or Kill, it waits for another Start.
 func (p *Process) Supervise(ctx context.Context) {
 	p.mu.Lock()
 	p.supervised = true
