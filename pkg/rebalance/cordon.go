@@ -12,6 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
 // CordonAnnotation is on each node that the rebalancer cordoned, with the time. It uncordons no node without it.
@@ -89,7 +90,7 @@ func (e *Executor) sessionCordons(ctx context.Context) (found []SessionCordon, e
 // podsOn counts the pods of the node that do not leave with it.
 func podsOn(info fwk.NodeInfo) (n int) {
 	for _, of := range info.GetPods() {
-		if pod := of.GetPod(); leavesWithNode(pod) == "" && !podusage.HasEnded(pod) {
+		if pod := of.GetPod(); sim.LeavesWithNode(pod) == "" && !podusage.HasEnded(pod) {
 			n++
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
 // systemCriticalPriority is the lowest priority of system-critical pods.
@@ -25,8 +26,8 @@ type Reason string
 // Reasons that no configuration turns off.
 const (
 	Ending           Reason = "Ending"
-	StaticPod        Reason = "StaticPod"
-	DaemonSet        Reason = "DaemonSet"
+	StaticPod        Reason = sim.StaticPod
+	DaemonSet        Reason = sim.DaemonSet
 	NoController     Reason = "NoController"
 	PodGroup         Reason = "PodGroup"
 	OptedOut         Reason = "OptedOut"
@@ -72,9 +73,9 @@ func Movable(pod *corev1.Pod, c *rebalancer.Configuration) bool {
 // protection returns why the pod must stay, independent of its node; empty if it may move.
 func protection(pod *corev1.Pod, c *rebalancer.Configuration, minAge time.Duration, now time.Time) Reason {
 	owner := metav1.GetControllerOfNoCopy(pod)
-	switch leaves := leavesWithNode(pod); {
+	switch leaves := sim.LeavesWithNode(pod); {
 	case leaves != "":
-		return leaves
+		return Reason(leaves)
 	case pod.DeletionTimestamp != nil || isEvacuating(pod):
 		return Ending
 	case !hasController(owner):
@@ -97,23 +98,6 @@ func protection(pod *corev1.Pod, c *rebalancer.Configuration, minAge time.Durati
 	}
 	if now.Sub(startOf(pod)) < minAge {
 		return TooYoung
-	}
-	return ""
-}
-
-// leavesWithNode returns why the pod is gone once its node is; empty if another node would get it.
-func leavesWithNode(pod *corev1.Pod) Reason {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	switch {
-	case mirror:
-		return StaticPod
-	case !hasController(owner):
-		return ""
-	case owner.Kind == "DaemonSet":
-		return DaemonSet
-	case owner.Kind == "Node":
-		return StaticPod
 	}
 	return ""
 }

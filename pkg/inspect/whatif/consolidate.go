@@ -125,7 +125,7 @@ func (r *run) movable(ctx context.Context, name string) (pods []queued, ok bool,
 	i := slices.IndexFunc(nodes, func(n fwk.NodeInfo) bool { return n.Node().Name == name })
 	for _, info := range nodes[i].GetPods() {
 		pod := info.GetPod()
-		if staysOnNode(pod) || podusage.HasEnded(pod) || pod.DeletionTimestamp != nil {
+		if sim.LeavesWithNode(pod) != "" || podusage.HasEnded(pod) || pod.DeletionTimestamp != nil {
 			continue
 		}
 		if metav1.GetControllerOfNoCopy(pod) == nil {

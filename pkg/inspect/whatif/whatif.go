@@ -181,7 +181,7 @@ func (p *planner) addNodes(count int, like string) error {
 			p.added = append(p.added, copied)
 		}
 		for _, pod := range p.pods {
-			if pod.Spec.NodeName == like && staysOnNode(pod) && !podusage.HasEnded(pod) {
+			if pod.Spec.NodeName == like && sim.LeavesWithNode(pod) != "" && !podusage.HasEnded(pod) {
 				copied := recreated(pod)
 				copied.Name, copied.UID, copied.Spec.NodeName = pod.Name+"-"+name, types.UID("what-if/"+pod.Name+"/"+name), name
 				pods = append(pods, copied)
@@ -197,13 +197,6 @@ func (p *planner) addNodes(count int, like string) error {
 	p.creator.Note("New nodes count as idle, plus the expected usage of their DaemonSet and static pods. " +
 		"The scheduler uses their requests until they are measured.")
 	return nil
-}
-
-// staysOnNode reports whether no drain evicts the pod: it is a DaemonSet's, or a static pod's mirror.
-func staysOnNode(pod *corev1.Pod) bool {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	return mirror || owner != nil && owner.Kind == "DaemonSet"
 }
 
 // recreated returns the pod as its owner creates it again: without a node and a status.
@@ -236,7 +229,7 @@ func (p *planner) cordon(names []string) (drained map[string]bool, err error) {
 func (p *planner) consolidate() {
 	p.consolidates = true
 	for _, pod := range p.pods {
-		if pod.Spec.NodeName != "" && !staysOnNode(pod) && !podusage.HasEnded(pod) {
+		if pod.Spec.NodeName != "" && sim.LeavesWithNode(pod) == "" && !podusage.HasEnded(pod) {
 			p.trialSchedulers = append(p.trialSchedulers, pod.Spec.SchedulerName)
 		}
 	}
@@ -258,7 +251,7 @@ func (p *planner) evict(drain, namespaces []string) error {
 	byNode, byNamespace := map[string]evictions{}, map[string]evictions{}
 	for _, pod := range p.pods {
 		inNamespace := slices.Contains(namespaces, pod.Namespace)
-		if pod.Spec.NodeName == "" || staysOnNode(pod) || !drained[pod.Spec.NodeName] && !inNamespace {
+		if pod.Spec.NodeName == "" || sim.LeavesWithNode(pod) != "" || !drained[pod.Spec.NodeName] && !inNamespace {
 			continue
 		}
 		p.evicted = append(p.evicted, pod)

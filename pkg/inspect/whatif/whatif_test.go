@@ -272,6 +272,7 @@ func TestRun_Drain(t *testing.T) {
 	objects = append(objects,
 		running("shop", "web", "400m", "a", "ReplicaSet"), running("shop", "agent", "400m", "a", "DaemonSet"),
 		running("shop", "bare", "400m", "a", ""), running("shop", "other", "400m", "b", "ReplicaSet"), ended,
+		running("kube-system", "proxy", "400m", "a", "Node"),
 		&policyv1.PodDisruptionBudget{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
 			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
@@ -281,7 +282,7 @@ func TestRun_Drain(t *testing.T) {
 	if o.Pods != 1 || placed(o) != "b 1" { // b is nearer to 80 % than c
 		t.Errorf("%s: %s; want the one pod of a ReplicaSet on b", count(o), placed(o))
 	}
-	// The two evicted pods were 10 % of a's 75 %. The DaemonSet's pod stays, and the ended one uses nothing.
+	// The two evicted pods were 10 % of a's 75 %. The DaemonSet's and the static pod stay. The ended one uses nothing.
 	if a := nodeNamed(t, o, "a"); !a.Drained || percents(a) != [2]int{75, 65} {
 		t.Errorf("a: %+v with %v %%; want drained, from 75 to 65 %%", a, percents(a))
 	}
