@@ -17,20 +17,20 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
-// errFound ends a command that has found something, and has printed it.
-var errFound = errors.New("found something")
+// errProblems ends a command that has found something, and has printed it.
+var errProblems = errors.New("found something")
 
 // usageError is an error in the command line.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// exitCode is 0 for nil, 1 for errFound, and 2 for other errors.
+// exitCode is 0 for nil, 1 for errProblems, and 2 for other errors.
 func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return 0
-	case errors.Is(err, errFound):
+	case errors.Is(err, errProblems):
 		return 1
 	}
 	return 2
@@ -38,7 +38,7 @@ func exitCode(err error) int {
 
 // report prints the error, unless the command has printed what it found.
 func report(w io.Writer, command *cobra.Command, err error) {
-	if err == nil || errors.Is(err, errFound) {
+	if err == nil || errors.Is(err, errProblems) {
 		return
 	}
 	printLines(w, strings.Split("Error: "+err.Error(), "\n")...)

@@ -28,8 +28,8 @@ func TestExitCode(t *testing.T) {
 		print string
 	}{
 		{nil, 0, ""},
-		{errFound, 1, ""},
-		{fmt.Errorf("wrapped: %w", errFound), 1, ""},
+		{errProblems, 1, ""},
+		{fmt.Errorf("wrapped: %w", errProblems), 1, ""},
 		{errors.New("no cluster"), 2, "Error: no cluster\n"},
 		{usageError{errors.New("--top: -1")}, 2, "Error: --top: -1\nSee 'kubectl plimsoll --help' for usage.\n"},
 	} {

@@ -149,7 +149,7 @@ func (o *doctorOptions) run(cmd *cobra.Command) error {
 	if err != nil || !found {
 		return err
 	}
-	return errFound
+	return errProblems
 }
 
 // Formats of --output that only doctor has, for pipelines.

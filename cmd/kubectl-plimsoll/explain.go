@@ -135,7 +135,7 @@ func (o *explainOptions) run(cmd *cobra.Command, args []string) error {
 	if err := o.output.print(cmd, result, "", nil, result.Print); err != nil || result.Fits() {
 		return err
 	}
-	return errFound
+	return errProblems
 }
 
 func (o *explainOptions) explain(cmd *cobra.Command, connection *live.Connection, target explain.Target) (explain.Result, error) {

@@ -166,5 +166,5 @@ func (o *whatIfOptions) run(cmd *cobra.Command) error {
 		return fmt.Errorf("timeout after %v: %s; write fewer --replicas, a longer --timeout, or 0 for no limit",
 			o.timeout, undecided)
 	}
-	return errFound
+	return errProblems
 }

@@ -167,7 +167,7 @@ func TestExplain_Kept(t *testing.T) {
 			Found: func(*live.Configuration) {}, Progress: func(float64) {},
 		}
 		if lend {
-			r.Kept = func(_ context.Context, of *live.Configuration, use func(*live.Cluster) error) (bool, error) {
+			r.Lend = func(_ context.Context, of *live.Configuration, use func(*live.Cluster) error) (bool, error) {
 				lent, err = session.Lend(of, use)
 				return lent, err
 			}

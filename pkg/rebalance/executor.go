@@ -568,7 +568,7 @@ func (e *Executor) spares(ctx context.Context, m *Move, pods []*corev1.Pod, pod 
 	}
 	wanted, _, err := e.wanted(ctx, m)
 	workload.miss(wanted - own - underWay)
-	return !isSingle(pod, own, e.Config) && workload.unavailable < mostUnavailable(workload.all), err
+	return !isSingle(pod, own, e.Config) && workload.unavailable < maxUnavailable(workload.all), err
 }
 
 // newestOf returns when the controller's youngest pod was created, and the UIDs of all pods of that moment. The API server's clock

@@ -486,7 +486,7 @@ func (p *planner) stays(c *candidate, minAge time.Duration) Reason {
 		return WorkloadBarred
 	case p.Now.Before(p.history.breaker.Namespaces[c.pod.Namespace]):
 		return NamespaceRests
-	case r.unavailable >= mostUnavailable(r.all):
+	case r.unavailable >= maxUnavailable(r.all):
 		return WorkloadLimit
 	case p.perNamespace[c.pod.Namespace] >= p.c.MaxPerNamespaceInFlight:
 		return NamespaceLimit
@@ -496,8 +496,8 @@ func (p *planner) stays(c *candidate, minAge time.Duration) Reason {
 	return ""
 }
 
-// mostUnavailable returns how many pods of a workload may be unavailable at once.
-func mostUnavailable(all int) int {
+// maxUnavailable returns how many pods of a workload may be unavailable at once.
+func maxUnavailable(all int) int {
 	switch {
 	case all <= 3:
 		return 1

@@ -807,7 +807,7 @@ func TestMake_LargestReliefFirst(t *testing.T) {
 
 func TestMostUnavailable(t *testing.T) {
 	for all, want := range map[int]int{1: 1, 3: 1, 4: 2, 10: 2, 11: 2, 20: 2, 21: 3, 100: 10} {
-		if got := mostUnavailable(all); got != want {
+		if got := maxUnavailable(all); got != want {
 			t.Errorf("%d of %d pods, want %d", got, all, want)
 		}
 	}

@@ -65,7 +65,7 @@ func (s *Server) explain(ctx context.Context, query url.Values) (reply, error) {
 	}
 	lent := false
 	r := explain.Request{Target: explain.Target{Kind: explain.Kinds()[0], Name: pod}, Top: shownCandidates, Compare: nodes}
-	r.Kept = func(ctx context.Context, of *live.Configuration, use func(*live.Cluster) error) (bool, error) {
+	r.Lend = func(ctx context.Context, of *live.Configuration, use func(*live.Cluster) error) (bool, error) {
 		err := s.withSource(ctx, func(source Source) (err error) {
 			lent, err = source.Lend(of, use)
 			return err

@@ -238,7 +238,7 @@ func TestReportOn_Faults(t *testing.T) {
 			}}}
 		},
 		"nodes.clusters": func(s *sourceFacts) {
-			s.examination.Clusters = &diagnosis.Clusters{Label: "cluster", Names: []string{"a", "b"}, Nodes: []string{"n1"}, Likeliest: "b"}
+			s.examination.Clusters = &diagnosis.Clusters{Label: "cluster", Names: []string{"a", "b"}, Nodes: []string{"n1"}, BestMatch: "b"}
 		},
 		"nodes.contested": func(s *sourceFacts) { s.diagnosis.Contested, s.diagnosis.Rivals = 1, &response.Rivals{Nodes: 1} },
 		"time.clock":      func(s *sourceFacts) { s.diagnosis.Skew = time.Minute },
@@ -257,7 +257,7 @@ func TestReportOn_Faults(t *testing.T) {
 		"values.deviation": func(s *sourceFacts) { s.diagnosis.Queries[1].Nodes = 1 },
 		"permissions.list": func(s *sourceFacts) { s.missing = []live.MissingKind{{Resource: "services", Err: forbidden}} },
 		"permissions.scheduler": func(s *sourceFacts) {
-			s.permissions.lacking = []live.Permission{{Resource: "nodes", Verbs: []string{"list"}}}
+			s.permissions.missing = []live.Permission{{Resource: "nodes", Verbs: []string{"list"}}}
 		},
 		"scheduler.image": func(s *sourceFacts) {
 			s.metrics, s.configuration.Workload.Image = nil, "registry.k8s.io/kube-scheduler:v1.36.3"
@@ -284,7 +284,7 @@ func TestReportOn_Faults(t *testing.T) {
 		"rebalancer.budgets": func(*sourceFacts) {},
 		"rebalancer.load":    func(s *sourceFacts) { s.sources = nil },
 		"rebalancer.permissions": func(s *sourceFacts) {
-			s.rebalancer.permissions = permissionFacts{user: "r", lacking: []live.Permission{{Resource: "pods", Verbs: []string{"get"}}}}
+			s.rebalancer.permissions = permissionFacts{user: "r", missing: []live.Permission{{Resource: "pods", Verbs: []string{"get"}}}}
 		},
 	} {
 		faults[id] = func(s *sourceFacts) {
@@ -818,14 +818,14 @@ func TestReportOn_Messages(t *testing.T) {
 			same := response.TargetSet{Job: "node-exporter"}
 			s.diagnosis.Contested, s.diagnosis.Rivals = 2, &response.Rivals{Used: same, Ignored: same}
 			s.examination.Clusters = &diagnosis.Clusters{
-				Label: "cluster", Names: []string{"a", "b"}, Nodes: []string{"n1", "n2"}, Likeliest: "b",
+				Label: "cluster", Names: []string{"a", "b"}, Nodes: []string{"n1", "n2"}, BestMatch: "b",
 			}
 		}, "nodes.clusters", Error, []string{
 			"2 nodes named by series of several clusters (cluster a, b): n1, n2", "selector: '{cluster=\"b\"}'",
 		}},
 		{"several clusters beside a selector", func(s *sourceFacts) {
 			s.Spec.MetricProvider.Selector = `{job="kubelet", }`
-			s.examination.Clusters = &diagnosis.Clusters{Label: "cluster", Names: []string{"a", "b"}, Nodes: []string{"n1"}, Likeliest: "b"}
+			s.examination.Clusters = &diagnosis.Clusters{Label: "cluster", Names: []string{"a", "b"}, Nodes: []string{"n1"}, BestMatch: "b"}
 		}, "nodes.clusters", Error, []string{"selector: '{job=\"kubelet\", cluster=\"b\"}'"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -848,7 +848,7 @@ func TestReportOn_Messages(t *testing.T) {
 func TestReportOn_Chosen(t *testing.T) {
 	s := healthy()
 	s.pods[0].Status.Conditions, s.metrics, s.metricsErr, s.nodes = nil, nil, errors.New("refused"), nil
-	s.permissions.lacking = []live.Permission{{Resource: "nodes", Verbs: []string{"list"}}}
+	s.permissions.missing = []live.Permission{{Resource: "nodes", Verbs: []string{"list"}}}
 	if commands := expectChosen(t, s.facts, func() []Check { return allOf(reportOn(s.facts)) }); commands < 6 {
 		t.Errorf("%d commands, want 6 or more", commands)
 	}

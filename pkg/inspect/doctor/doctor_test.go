@@ -607,7 +607,7 @@ func TestGrants(t *testing.T) {
 		}
 	}
 
-	checks := (&facts{}).lackingChecks(fail, user, "scheduler", permissions)
+	checks := (&facts{}).missingChecks(fail, user, "scheduler", permissions)
 	for _, c := range checks {
 		if len(checks) != len(permissions) || len(c.Advice) != 1 || c.Advice[0] != checks[0].Advice[0] {
 			t.Errorf("the advice is not one for all: %+v", checks)

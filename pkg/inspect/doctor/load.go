@@ -479,7 +479,7 @@ func (s *sourceFacts) checkClusters() []Check {
 	for _, name := range c.Names {
 		names = append(names, text.Excerpt(name))
 	}
-	selector := s.selectorWith(fmt.Sprintf("{%s=%q}", c.Label, text.Excerpt(c.Likeliest)))
+	selector := s.selectorWith(fmt.Sprintf("{%s=%q}", c.Label, text.Excerpt(c.BestMatch)))
 	return fail(s.adviseEdit(providerYAML("selector", selector), "select the series of this cluster, such as by:",
 		"The server has several clusters, and their load is mixed."),
 		"%s named by series of several clusters (%s %s): %s", text.Count(len(c.Nodes), "node"), c.Label, text.FirstN(names),

@@ -16,7 +16,7 @@ import (
 type permissionFacts struct {
 	user    string
 	needed  int
-	lacking []live.Permission
+	missing []live.Permission
 	err     error
 }
 
@@ -102,7 +102,7 @@ func (g *gatherer) readPermissions(ctx context.Context) {
 		p.user = g.conn.User(ctx)
 	}
 	p.needed = countVerbs(needed)
-	p.lacking, p.err = g.conn.Lacking(ctx, impersonated, needed)
+	p.missing, p.err = g.conn.MissingPermissions(ctx, impersonated, needed)
 }
 
 func countVerbs(permissions []live.Permission) (verbs int) {
@@ -118,8 +118,8 @@ func (f *facts) checkPermissions() []Check {
 		const advice = "Perhaps you lack permission to impersonate it. Check in the scheduler's pod, with its own permissions:"
 		return warn(f.adviseInPod(advice),
 			"the permissions of %s could not be checked: %s", nameOf(p.user), oneLine(p.err))
-	case len(p.lacking) > 0:
-		return f.lackingChecks(fail, p.user, "scheduler", p.lacking)
+	case len(p.missing) > 0:
+		return f.missingChecks(fail, p.user, "scheduler", p.missing)
 	default:
 		return ok("%s has all %d required permissions", nameOf(p.user), p.needed)
 	}
@@ -130,17 +130,17 @@ func (f *facts) checkLists() []Check {
 	if f.objectsErr != nil {
 		return fail(advise("Run this as a user with permission to list nodes and pods, or grant it."), "%s", oneLine(f.objectsErr))
 	}
-	var lacking []live.Permission
+	var missing []live.Permission
 	checks := each(f.missing, func(kind live.MissingKind) []Check {
 		if !apierrors.IsForbidden(kind.Err) {
 			return warn(advise("Ignore it if the cluster does not have the kind; otherwise do what the message says."),
 				"%s could not be listed: %s", live.ResourceName(kind.Group, kind.Resource), oneLine(kind.Err))
 		}
 		const purpose = "reads these objects; the checks ignore them"
-		lacking = append(lacking, live.Permission{Group: kind.Group, Resource: kind.Resource, Verbs: []string{"list"}, Purpose: purpose})
+		missing = append(missing, live.Permission{Group: kind.Group, Resource: kind.Resource, Verbs: []string{"list"}, Purpose: purpose})
 		return nil
 	})
-	return append(checks, f.lackingChecks(warn, f.user, "scheduler", lacking)...)
+	return append(checks, f.missingChecks(warn, f.user, "scheduler", missing)...)
 }
 
 func nameOf(user string) string {
@@ -150,10 +150,10 @@ func nameOf(user string) string {
 	return user
 }
 
-// lackingChecks returns a result for each permission that the program lacks. One advice grants them all.
-func (f *facts) lackingChecks(result reporter, user, program string, lacking []live.Permission) []Check {
-	advice := f.adviseGrant("Grant all of them", lacking, user)
-	return each(lacking, func(p live.Permission) []Check {
+// missingChecks returns a result for each permission that the program lacks. One advice grants them all.
+func (f *facts) missingChecks(result reporter, user, program string, missing []live.Permission) []Check {
+	advice := f.adviseGrant("Grant all of them", missing, user)
+	return each(missing, func(p live.Permission) []Check {
 		return result(advice, "%s lacks permission to %s: the %s %s", nameOf(user), &p, program, p.Purpose)
 	})
 }

@@ -100,7 +100,7 @@ func TestReportOn_Rebalancer(t *testing.T) {
 			s.rebalancer.permissions = permissionFacts{user: "system:serviceaccount:ns:r", needed: 42}
 		}, "rebalancer.permissions", OK, []string{"system:serviceaccount:ns:r has all 42 required permissions of mode Evict"}},
 		{"missing permissions", func(s *sourceFacts) {
-			s.rebalancer.permissions = permissionFacts{user: "system:serviceaccount:ns:r", lacking: []live.Permission{
+			s.rebalancer.permissions = permissionFacts{user: "system:serviceaccount:ns:r", missing: []live.Permission{
 				{Resource: "pods/eviction", Verbs: []string{"create"}, Purpose: "evicts pods"},
 			}}
 		}, "rebalancer.permissions", Error, []string{

@@ -42,7 +42,7 @@ func (g *gatherer) addRebalancerPermissions(ctx context.Context) error {
 	}
 	needed = append(needed, g.loadPermissions()...)
 	p.needed = countVerbs(needed)
-	if p.lacking, err = g.conn.Lacking(ctx, p.user, needed); err != nil {
+	if p.missing, err = g.conn.MissingPermissions(ctx, p.user, needed); err != nil {
 		return err
 	}
 	var excess []live.Permission
@@ -55,7 +55,7 @@ func (g *gatherer) addRebalancerPermissions(ctx context.Context) error {
 			return readsOnly(&p) || slices.ContainsFunc(needed, sameAs(&p))
 		})...)
 	}
-	denied, err := g.conn.Lacking(ctx, p.user, excess)
+	denied, err := g.conn.MissingPermissions(ctx, p.user, excess)
 	r.excess = slices.DeleteFunc(excess, func(p live.Permission) bool { return slices.ContainsFunc(denied, sameAs(&p)) })
 	return err
 }
@@ -93,8 +93,8 @@ func (f *facts) checkRebalancerPermissions() []Check {
 		return nil // the configuration checks say why
 	case p.err != nil:
 		return skip("not checked, because the permissions of %s could not be read: %s", p.user, oneLine(p.err))
-	case len(p.lacking) > 0:
-		return f.lackingChecks(fail, p.user, "rebalancer", p.lacking)
+	case len(p.missing) > 0:
+		return f.missingChecks(fail, p.user, "rebalancer", p.missing)
 	case len(r.excess) > 0:
 		bindings := live.Kubectl("get", "clusterrolebindings,rolebindings", "-A", "-o", "wide")
 		return each(r.excess, func(excess live.Permission) []Check {

@@ -40,9 +40,9 @@ type Request struct {
 	Compare []string
 	// Found is called with the configuration. It must not be nil.
 	Found func(*live.Configuration)
-	// Kept lends a simulation of the cluster's nodes and pods, if it has the configuration. Otherwise, or if Kept is nil, a new one
+	// Lend lends a simulation of the cluster's nodes and pods, if it has the configuration. Otherwise, or if Lend is nil, a new one
 	// is made.
-	Kept func(ctx context.Context, of *live.Configuration, use func(*live.Cluster) error) (lent bool, err error)
+	Lend func(ctx context.Context, of *live.Configuration, use func(*live.Cluster) error) (lent bool, err error)
 	// Progress is called with the share of a namespace's pods that is done, in [0, 1]. It must not be nil.
 	Progress func(done float64)
 }
@@ -83,8 +83,8 @@ func Run(ctx context.Context, c *live.Connection, r Request) (Result, error) {
 		return nil, err
 	}
 	r.Found(configuration)
-	if r.Kept != nil && r.Target.Kind.Kind == "Pod" {
-		if result, lent, err := r.kept(ctx, c, configuration); lent || err != nil {
+	if r.Lend != nil && r.Target.Kind.Kind == "Pod" {
+		if result, lent, err := r.explainLent(ctx, c, configuration); lent || err != nil {
 			return result, err
 		}
 	}
@@ -113,8 +113,8 @@ func Run(ctx context.Context, c *live.Connection, r Request) (Result, error) {
 	return x.next(ctx, &manifest.Manifest{Workloads: []*manifest.Workload{workloadOf(object, objects)}})
 }
 
-// kept explains a pod by Kept.
-func (r *Request) kept(
+// explainLent explains a pod by Lend.
+func (r *Request) explainLent(
 	ctx context.Context, c *live.Connection, configuration *live.Configuration,
 ) (result Result, lent bool, err error) {
 	object, err := r.Target.get(ctx, c, r.Target.Name)
@@ -141,7 +141,7 @@ func (r *Request) kept(
 			return err
 		})
 	}
-	lent, err = r.Kept(ctx, configuration, func(cluster *live.Cluster) error {
+	lent, err = r.Lend(ctx, configuration, func(cluster *live.Cluster) error {
 		x.cluster = cluster
 		if held := x.held(pod); held != nil {
 			read = x.usageReader(cluster, held)
@@ -155,7 +155,7 @@ func (r *Request) kept(
 		return result, lent, err
 	}
 	x.usages = read(ctx) // while others use the simulation
-	lent, err = r.Kept(ctx, configuration, func(cluster *live.Cluster) error {
+	lent, err = r.Lend(ctx, configuration, func(cluster *live.Cluster) error {
 		x.cluster = cluster
 		return explain(cluster)
 	})

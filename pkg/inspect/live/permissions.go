@@ -78,8 +78,8 @@ func grantObject(role string, p *Permission, user string) Command {
 		And(Granting("-n", p.Namespace, "create", "rolebinding", role, "--role="+role, subjectFlag(user)))
 }
 
-// Lacking returns the permissions that a user lacks, with the denied verbs. An empty user means the connection's.
-func (c *Connection) Lacking(ctx context.Context, user string, needed []Permission) ([]Permission, error) {
+// MissingPermissions returns the permissions that a user lacks, with the denied verbs. An empty user means the connection's.
+func (c *Connection) MissingPermissions(ctx context.Context, user string, needed []Permission) ([]Permission, error) {
 	cfg := rest.CopyConfig(c.KubeConfig)
 	if user != "" {
 		cfg.Impersonate.UserName = user
@@ -101,13 +101,13 @@ func (c *Connection) Lacking(ctx context.Context, user string, needed []Permissi
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	var lacking []Permission
+	var missing []Permission
 	for i, p := range needed {
 		if p.Verbs = denied[i]; len(p.Verbs) > 0 {
-			lacking = append(lacking, p)
+			missing = append(missing, p)
 		}
 	}
-	return lacking, nil
+	return missing, nil
 }
 
 func deniedVerbs(ctx context.Context, client kubernetes.Interface, p *Permission) ([]string, error) {

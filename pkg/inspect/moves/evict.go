@@ -22,8 +22,8 @@ import (
 // evictInterval is the time between two checks of replacements.
 const evictInterval = 2 * time.Second
 
-// mostFailures in a row end the command: a minute of failed steps.
-const mostFailures = 30
+// maxFailures in a row end the command: a minute of failed steps.
+const maxFailures = 30
 
 // Eviction says how moves are made.
 type Eviction struct {
@@ -180,7 +180,7 @@ func (e emptying) run(ctx context.Context) error {
 		}
 		status, err := e.step(context.WithoutCancel(ctx))
 		switch {
-		case err != nil && failures == mostFailures:
+		case err != nil && failures == maxFailures:
 			return fmt.Errorf("%w; look whether node %s is cordoned, and uncordon it: %s", err, e.node, e.uncordon)
 		case err != nil:
 			failures++
@@ -212,7 +212,7 @@ type executor interface {
 }
 
 // run makes at most that many moves, and waits for their replacements. It shows a failed step and goes on, as the rebalancer does.
-// It returns an error once mostFailures steps in a row have failed.
+// It returns an error once maxFailures steps in a row have failed.
 func run(ctx context.Context, e executor, most int, show func(line string)) error {
 	ticker := time.NewTicker(evictInterval)
 	defer ticker.Stop()
@@ -224,7 +224,7 @@ func run(ctx context.Context, e executor, most int, show func(line string)) erro
 		switch {
 		case err == nil && !r.begins && len(underWay) == 0:
 			return nil
-		case err != nil && ctx.Err() == nil && r.failures == mostFailures:
+		case err != nil && ctx.Err() == nil && r.failures == maxFailures:
 			return err
 		case err != nil && ctx.Err() == nil:
 			show("Trying again: " + text.Excerpt(err.Error()))

@@ -60,18 +60,18 @@ func Describe() descriptor.Descriptor {
 	return descriptor.WithArgs(descriptor.Descriptor{Name: Name}, build)
 }
 
-func build(ctx context.Context, args *config.DecisionRecordArgs, given descriptor.Given) (minor.Plugin, error) {
+func build(ctx context.Context, args *config.DecisionRecordArgs, in descriptor.Inputs) (minor.Plugin, error) {
 	instance, err := os.Hostname()
 	if err != nil {
 		instance = explain.RecordReporter
 	}
 	pl := &DecisionRecord{
-		handle: given.Handle, clock: given.Clock, explainers: given.Explainers, records: given.Records,
+		handle: in.Handle, clock: in.Clock, explainers: in.Explainers, records: in.Records,
 		instance: instance[:min(len(instance), maxInstanceBytes)],
-		limiter:  flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(float32(args.EventsPerSecond), int(args.Burst), given.Clock),
+		limiter:  flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(float32(args.EventsPerSecond), int(args.Burst), in.Clock),
 		events:   make(chan *eventsv1.Event, args.Burst),
 	}
-	go pl.write(ctx, given.Handle.ClientSet())
+	go pl.write(ctx, in.Handle.ClientSet())
 	return pl, nil
 }
 

@@ -22,7 +22,7 @@ type Descriptor struct {
 	// Name is the name of the plugin in configurations.
 	Name string
 	// New makes the plugin. It fails if the arguments are not valid.
-	New func(ctx context.Context, args runtime.Object, handle minor.Handle, given Deps) (minor.Plugin, error)
+	New func(ctx context.Context, args runtime.Object, handle minor.Handle, deps Deps) (minor.Plugin, error)
 	// Reads returns what a plugin with valid arguments reads; it is nil for a plugin that reads no load.
 	Reads func(args runtime.Object) reading.Request
 	// Limits says how a plugin with valid arguments filters; nil arguments are the defaults.
@@ -72,8 +72,8 @@ type Deps struct {
 	Explainers func() []explain.Explainer
 }
 
-// Given are the inputs of a plugin, beside its arguments.
-type Given struct {
+// Inputs are those of a plugin, beside its arguments.
+type Inputs struct {
 	Deps
 	Handle minor.Handle
 	// Reader reads what Parts.Reads returned; it is nil for a plugin that reads no load.
@@ -88,32 +88,32 @@ type Parts[Args runtime.Object] struct {
 	// Limits is nil for a plugin that does not filter.
 	Limits func(args Args) configlint.Limits
 	// Build makes the plugin of valid arguments.
-	Build func(ctx context.Context, args Args, given Given) (minor.Plugin, error)
+	Build func(ctx context.Context, args Args, in Inputs) (minor.Plugin, error)
 }
 
 // WithoutLoad returns the descriptor of a plugin that reads no load and takes no arguments.
-func WithoutLoad(d Descriptor, build func(given Given) (minor.Plugin, error)) Descriptor {
+func WithoutLoad(d Descriptor, build func(in Inputs) (minor.Plugin, error)) Descriptor {
 	d.Limits = func(runtime.Object) configlint.Limits { return configlint.Limits{} }
-	d.New = func(_ context.Context, args runtime.Object, handle minor.Handle, given Deps) (minor.Plugin, error) {
+	d.New = func(_ context.Context, args runtime.Object, handle minor.Handle, deps Deps) (minor.Plugin, error) {
 		if args != nil {
 			return nil, errors.New("the plugin takes no arguments: remove its entry in pluginConfig")
 		}
-		return build(Given{Deps: given, Handle: handle})
+		return build(Inputs{Deps: deps, Handle: handle})
 	}
 	return d
 }
 
 // WithArgs returns the descriptor of a plugin that reads no load, and takes arguments.
 func WithArgs[Args runtime.Object](
-	d Descriptor, build func(ctx context.Context, args Args, given Given) (minor.Plugin, error),
+	d Descriptor, build func(ctx context.Context, args Args, in Inputs) (minor.Plugin, error),
 ) Descriptor {
 	d.Limits = func(runtime.Object) configlint.Limits { return configlint.Limits{} }
-	d.New = func(ctx context.Context, object runtime.Object, handle minor.Handle, given Deps) (minor.Plugin, error) {
+	d.New = func(ctx context.Context, object runtime.Object, handle minor.Handle, deps Deps) (minor.Plugin, error) {
 		args, err := argsOf[Args](object)
 		if err != nil {
 			return nil, err
 		}
-		return build(ctx, args, Given{Deps: given, Handle: handle})
+		return build(ctx, args, Inputs{Deps: deps, Handle: handle})
 	}
 	return d
 }
@@ -141,16 +141,16 @@ func Of[Args runtime.Object](d Descriptor, p Parts[Args]) Descriptor {
 		}
 		return p.Limits(args.(Args))
 	}
-	d.New = func(ctx context.Context, object runtime.Object, handle minor.Handle, given Deps) (minor.Plugin, error) {
+	d.New = func(ctx context.Context, object runtime.Object, handle minor.Handle, deps Deps) (minor.Plugin, error) {
 		args, err := argsOf[Args](object)
 		if err != nil {
 			return nil, err
 		}
-		reader, err := given.Load.Open(ctx, p.Reads(args).In(reading.ClusterOf(handle)))
+		reader, err := deps.Load.Open(ctx, p.Reads(args).In(reading.ClusterOf(handle)))
 		if err != nil {
 			return nil, err
 		}
-		return p.Build(ctx, args, Given{Deps: given, Handle: handle, Reader: reader})
+		return p.Build(ctx, args, Inputs{Deps: deps, Handle: handle, Reader: reader})
 	}
 	return d
 }

@@ -76,14 +76,14 @@ func Describe() descriptor.Descriptor {
 	}, descriptor.Parts[*config.LoadThresholdArgs]{Reads: reads, Limits: limits, Build: a.build})
 }
 
-func (a *annotations) build(ctx context.Context, args *config.LoadThresholdArgs, given descriptor.Given) (minor.Plugin, error) {
-	exemptions, err := newExemptions(args, given.Handle)
+func (a *annotations) build(ctx context.Context, args *config.LoadThresholdArgs, in descriptor.Inputs) (minor.Plugin, error) {
+	exemptions, err := newExemptions(args, in.Handle)
 	if err != nil {
 		return nil, err
 	}
 	pl := &LoadThreshold{
-		reader: given.Reader, line: lineOf(args.Thresholds), missingLoad: args.MissingLoad, exemptions: exemptions,
-		states: cyclestate.New[filterState](Name), counters: given.Counters, events: given.Handle.EventRecorder(), annotations: a,
+		reader: in.Reader, line: lineOf(args.Thresholds), missingLoad: args.MissingLoad, exemptions: exemptions,
+		states: cyclestate.New[filterState](Name), counters: in.Counters, events: in.Handle.EventRecorder(), annotations: a,
 	}
 	switch args.Statistic {
 	case config.StatisticMeanPlusStdDev:
@@ -94,7 +94,7 @@ func (a *annotations) build(ctx context.Context, args *config.LoadThresholdArgs,
 	for r := range load.ResourceCount {
 		pl.reasons[r], pl.models[r], pl.peaks[r] = reasonsOf(r), pl.reader.Model(r), pl.reader.Peak(r)
 	}
-	if err := pl.observe(given.Handle.SharedInformerFactory().Core().V1().Nodes().Informer(), pl.line, &pl.counters); err != nil {
+	if err := pl.observe(in.Handle.SharedInformerFactory().Core().V1().Nodes().Informer(), pl.line, &pl.counters); err != nil {
 		return nil, err
 	}
 	if peaks := pl.peaks[load.CPU]; peaks != nil {
@@ -104,7 +104,7 @@ func (a *annotations) build(ctx context.Context, args *config.LoadThresholdArgs,
 		pl.lines = append(pl.lines, l.CPU)
 	}
 	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, Refuses: pl.refuses, HasRoom: pl.hasRoom}
-	pl.gate = softlimit.NewGate(ctx, limit, given.Handle, pl.reader.Snapshots(), given.Clock)
+	pl.gate = softlimit.NewGate(ctx, limit, in.Handle, pl.reader.Snapshots(), in.Clock)
 	return pl, nil
 }
 

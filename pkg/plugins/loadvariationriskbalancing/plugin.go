@@ -41,9 +41,9 @@ func Describe() descriptor.Descriptor {
 	}, descriptor.Parts[*config.LoadVariationRiskBalancingArgs]{Reads: reads, Build: build})
 }
 
-func build(_ context.Context, args *config.LoadVariationRiskBalancingArgs, given descriptor.Given) (minor.Plugin, error) {
+func build(_ context.Context, args *config.LoadVariationRiskBalancingArgs, in descriptor.Inputs) (minor.Plugin, error) {
 	return &LoadVariationRiskBalancing{
-		Extensions: loadscore.New[loadscore.NoPodState](Name, given, args.MissingLoad),
+		Extensions: loadscore.New[loadscore.NoPodState](Name, in, args.MissingLoad),
 		margin:     args.SafeVarianceMargin, sensitivity: args.SafeVarianceSensitivity,
 	}, nil
 }

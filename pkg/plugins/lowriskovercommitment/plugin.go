@@ -49,12 +49,12 @@ func besideRequests(args *config.LowRiskOverCommitmentArgs) bool {
 	return args.UnlimitedPods == config.UnlimitedPodsAsRequest
 }
 
-func build(_ context.Context, args *config.LowRiskOverCommitmentArgs, given descriptor.Given) (minor.Plugin, error) {
+func build(_ context.Context, args *config.LowRiskOverCommitmentArgs, in descriptor.Inputs) (minor.Plugin, error) {
 	e := estimatorOf(args)
 	pl := &LowRiskOverCommitment{
-		Extensions: loadscore.New[PodResources](Name, given, args.MissingLoad),
+		Extensions: loadscore.New[PodResources](Name, in, args.MissingLoad),
 		estimator:  e,
-		nodes:      estimate.NewPerNode[nodeTerms](given.Reader.Model(load.CPU)),
+		nodes:      estimate.NewPerNode[nodeTerms](in.Reader.Model(load.CPU)),
 		limitWeights: podusage.Amounts{
 			load.CPU:    args.RiskLimitWeights[corev1.ResourceCPU],
 			load.Memory: args.RiskLimitWeights[corev1.ResourceMemory],

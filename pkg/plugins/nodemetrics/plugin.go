@@ -68,8 +68,8 @@ func Describe() descriptor.Descriptor {
 	}, descriptor.Parts[*config.NodeMetricsArgs]{Reads: reads, Limits: limits, Build: build})
 }
 
-func build(ctx context.Context, args *config.NodeMetricsArgs, given descriptor.Given) (minor.Plugin, error) {
-	pl := &NodeMetrics{states: cyclestate.New[cycleState](Name), counters: given.Counters}
+func build(ctx context.Context, args *config.NodeMetricsArgs, in descriptor.Inputs) (minor.Plugin, error) {
+	pl := &NodeMetrics{states: cyclestate.New[cycleState](Name), counters: in.Counters}
 	for _, m := range args.Metrics {
 		rule, err := config.ParseRejectRule(m.Reject)
 		if err != nil {
@@ -77,12 +77,12 @@ func build(ctx context.Context, args *config.NodeMetricsArgs, given descriptor.G
 		}
 		pl.metrics = append(pl.metrics, &metric{NodeMetric: m, reject: rule, reason: fmt.Sprintf("node(s) with %s %s", m.Name, rule)})
 	}
-	pl.source = given.Reader.NodeMetrics()
+	pl.source = in.Reader.NodeMetrics()
 	if longest := longestPending(args.Metrics); longest > 0 {
 		pl.recent = pl.source.RecentPods(longest)
 	}
 	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, Refuses: pl.refuses, HasRoom: pl.hasRoom}
-	pl.gate = softlimit.NewGate(ctx, limit, given.Handle, pl.source.Snapshots(), given.Clock)
+	pl.gate = softlimit.NewGate(ctx, limit, in.Handle, pl.source.Snapshots(), in.Clock)
 	return pl, nil
 }
 

@@ -47,21 +47,21 @@ func publish(loads *plugintest.Loads, metrics map[string]values) {
 	loads.Measure(nil, tables)
 }
 
-type testee struct {
+type fixture struct {
 	*NodeMetrics
 	handle *plugintest.Handle
 	loads  *plugintest.Loads
 }
 
 // build makes the plugin with metrics in YAML, one a line. The query of metric x is of_x.
-func pluginOn(t testing.TB, metrics string, nodes ...string) *testee {
+func pluginOn(t testing.TB, metrics string, nodes ...string) *fixture {
 	t.Helper()
 	ctx := t.Context()
 	var objects []*corev1.Node
 	for _, name := range nodes {
 		objects = append(objects, st.MakeNode().Name(name).Obj())
 	}
-	b := &testee{handle: plugintest.NewHandle(objects...), loads: plugintest.NewLoads()}
+	b := &fixture{handle: plugintest.NewHandle(objects...), loads: plugintest.NewLoads()}
 	plugin, err := Describe().New(ctx, plugintest.Args(t, "NodeMetricsArgs", prometheus+metrics), b.handle, b.loads.Deps())
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +210,7 @@ func TestScores_PendingPods(t *testing.T) {
 }
 
 // scoresAfterPreScore are the nodes' scores, which NormalizeScore must not change; 0 where PreScore skips scoring.
-func scoresAfterPreScore(t *testing.T, b *testee, nodes []fwk.NodeInfo) map[string]int64 {
+func scoresAfterPreScore(t *testing.T, b *fixture, nodes []fwk.NodeInfo) map[string]int64 {
 	t.Helper()
 	state, scores := framework.NewCycleState(), minor.NodeScoreList{}
 	skipped := b.PreScore(t.Context(), state, pod(), nodes).IsSkip()
@@ -239,21 +239,21 @@ func TestMetric_LogsMissingOnce(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		metric string
-		decide func(ctx context.Context, b *testee)
+		decide func(ctx context.Context, b *fixture)
 	}{
-		{"scored by", "{name: w, query: of_w, prefer: Lower}", func(ctx context.Context, b *testee) {
+		{"scored by", "{name: w, query: of_w, prefer: Lower}", func(ctx context.Context, b *fixture) {
 			state, scores := framework.NewCycleState(), minor.NodeScoreList{{Name: "a"}, {Name: "b"}}
 			for i, node := range nodesNamed("a", "b") {
 				scores[i].Score, _ = b.Score(ctx, state, pod(), node)
 			}
 			b.NormalizeScore(ctx, state, pod(), scores)
 		}},
-		{"that only rejects", "{name: w, query: of_w, prefer: Lower, weight: 0, reject: '> 5'}", func(ctx context.Context, b *testee) {
+		{"that only rejects", "{name: w, query: of_w, prefer: Lower, weight: 0, reject: '> 5'}", func(ctx context.Context, b *fixture) {
 			state := framework.NewCycleState()
 			b.PreFilter(ctx, state, pod(), nil)
 			b.Filter(ctx, state, pod(), nodesNamed("a")[0])
 		}},
-		{"of which every node is ruled out before it is scored", "{name: w, query: of_w, prefer: Lower, reject: '> 5'}", func(ctx context.Context, b *testee) {
+		{"of which every node is ruled out before it is scored", "{name: w, query: of_w, prefer: Lower, reject: '> 5'}", func(ctx context.Context, b *fixture) {
 			state := framework.NewCycleState()
 			for _, node := range nodesNamed("a", "b") {
 				b.Filter(ctx, state, pod(), node) // as where PreFilter is not enabled

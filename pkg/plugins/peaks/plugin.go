@@ -48,14 +48,14 @@ func Describe() descriptor.Descriptor {
 	}, descriptor.Parts[*config.PeaksArgs]{Reads: reads, Build: build})
 }
 
-func build(ctx context.Context, args *config.PeaksArgs, given descriptor.Given) (minor.Plugin, error) {
+func build(ctx context.Context, args *config.PeaksArgs, in descriptor.Inputs) (minor.Plugin, error) {
 	args, err := withModels(ctx, args)
 	if err != nil {
 		return nil, err
 	}
 	pl := &Peaks{
-		Extensions:  loadscore.New[loadscore.NoPodState](Name, given, args.MissingLoad),
-		models:      models{args: args, nodes: estimate.NewPerNode[*config.PowerModel](given.Reader.Model(load.CPU))},
+		Extensions:  loadscore.New[loadscore.NoPodState](Name, in, args.MissingLoad),
+		models:      models{args: args, nodes: estimate.NewPerNode[*config.PowerModel](in.Reader.Model(load.CPU))},
 		missingLoad: args.MissingLoad, unmodelled: map[string]struct{}{},
 	}
 	return pl, nil

@@ -47,9 +47,9 @@ func Describe() descriptor.Descriptor {
 	}, descriptor.Parts[*config.PredictedPeakArgs]{Reads: reads, Build: build})
 }
 
-func build(_ context.Context, args *config.PredictedPeakArgs, given descriptor.Given) (minor.Plugin, error) {
+func build(_ context.Context, args *config.PredictedPeakArgs, in descriptor.Inputs) (minor.Plugin, error) {
 	pl := &PredictedPeak{
-		Extensions: loadscore.New[podState](Name, given, args.MissingLoad), peaks: given.Reader.Peak(load.CPU),
+		Extensions: loadscore.New[podState](Name, in, args.MissingLoad), peaks: in.Reader.Peak(load.CPU),
 		deviations: args.Deviations, strategy: args.Strategy, targetPercent: float64(args.Target), lines: args.Lines,
 	}
 	classes := pl.peaks.Config().Classes

@@ -31,7 +31,7 @@ var (
 
 // Describe returns the descriptor of the plugin for one scheduler.
 func Describe() descriptor.Descriptor {
-	return descriptor.WithoutLoad(descriptor.Descriptor{Name: Name}, func(descriptor.Given) (minor.Plugin, error) {
+	return descriptor.WithoutLoad(descriptor.Descriptor{Name: Name}, func(descriptor.Inputs) (minor.Plugin, error) {
 		return &RequestBounds{}, nil
 	})
 }

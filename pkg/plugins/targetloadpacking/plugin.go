@@ -44,9 +44,9 @@ func Describe() descriptor.Descriptor {
 	}, descriptor.Parts[*config.TargetLoadPackingArgs]{Reads: reads, Build: build})
 }
 
-func build(_ context.Context, args *config.TargetLoadPackingArgs, given descriptor.Given) (minor.Plugin, error) {
+func build(_ context.Context, args *config.TargetLoadPackingArgs, in descriptor.Inputs) (minor.Plugin, error) {
 	return &TargetLoadPacking{
-		Extensions: loadscore.New[loadscore.NoPodState](Name, given, args.MissingLoad), targetPercent: float64(args.TargetUtilization),
+		Extensions: loadscore.New[loadscore.NoPodState](Name, in, args.MissingLoad), targetPercent: float64(args.TargetUtilization),
 	}, nil
 }
 

@@ -55,7 +55,7 @@ func (p *prior) update(u *groupUsage, kind float32, from strongest) {
 	}
 	share := n * between / (n*between + spread)
 	if from.scope == allNamespaces {
-		share = min(share, p.mostForeign(n))
+		share = min(share, p.maxForeign(n))
 	}
 	for by := range p.foreign {
 		p.foreign[by].share *= 1 - share
@@ -74,9 +74,9 @@ func (p *prior) update(u *groupUsage, kind float32, from strongest) {
 	}
 }
 
-// mostForeign bounds the share of a group of n namespaces. For each m, groups of at most m namespaces together count no more than
+// maxForeign bounds the share of a group of n namespaces. For each m, groups of at most m namespaces together count no more than
 // m/(m+1). So one foreign namespace alone counts no more than half, by however many resemblances.
-func (p *prior) mostForeign(n float64) float64 {
+func (p *prior) maxForeign(n float64) float64 {
 	most := p.leftFor(n)
 	for _, of := range p.foreign {
 		if of.namespaces > n {

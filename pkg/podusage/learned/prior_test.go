@@ -224,12 +224,12 @@ func TestPrior_NamespacesCountOnce(t *testing.T) {
 // A group of three namespaces counts at most 3/4, and so do both with that of one of them.
 func TestPrior_MostForeign(t *testing.T) {
 	p := prior{foreign: [resemblances]foreignShare{byContainer: {3, 0.75}}}
-	if got := p.mostForeign(1); got != 0 {
+	if got := p.maxForeign(1); got != 0 {
 		t.Errorf("a share of %v for a group of one of three namespaces that have theirs, want 0", got)
 	}
 	p.foreign[byContainer].share = 0.6
 	// 0.6 + 0.4 · share ≤ 0.75
-	if got := p.mostForeign(1); math.Abs(got-0.375) > 1e-9 {
+	if got := p.maxForeign(1); math.Abs(got-0.375) > 1e-9 {
 		t.Errorf("a share of %v, want 0.375", got)
 	}
 }

@@ -27,7 +27,7 @@ type Descheduler struct {
 	rounds int
 	// byUsage moves large pods of a QoS class first.
 	byUsage bool
-	// workloads bounds the moves of a workload under way, as mostMoving says.
+	// workloads bounds the moves of a workload under way, as maxMoving says.
 	workloads bool
 }
 
@@ -104,7 +104,7 @@ func (d *descheduling) plan(context.Context) (*rebalance.Plan, error) {
 			if excess <= 0 || room <= 0 {
 				break
 			}
-			if d.workloads && moving[w] >= d.mostMoving(w) {
+			if d.workloads && moving[w] >= d.maxMoving(w) {
 				continue
 			}
 			usage, _ := e.usageOver(i, d.window)
@@ -143,8 +143,8 @@ func (d *descheduling) movingByWorkload() map[int]int {
 	return moving
 }
 
-// mostMoving bounds the moves under way of a workload. It is 1 of up to 3 replicas, 2 of up to 10, else 10 %.
-func (d *descheduling) mostMoving(workload int) int {
+// maxMoving bounds the moves under way of a workload. It is 1 of up to 3 replicas, 2 of up to 10, else 10 %.
+func (d *descheduling) maxMoving(workload int) int {
 	replicas := 0
 	for i := range d.engine.nodes {
 		for _, pod := range d.engine.nodes[i].running {

@@ -16,10 +16,10 @@ const (
 	longestWait = 2 * time.Hour
 	// peakSigma is the deviation of workloads' peaks from the hour of their rhythm.
 	peakSigma = 1.5
-	// A wave rises and falls by at least leastAmplitude, and at most mostAmplitude, of the mean.
-	leastAmplitude, mostAmplitude = 0.3, 0.95
-	// A nightly batch does from leastNight to mostNight of its work in shortestNight to longestNight hours.
-	leastNight, mostNight       = 0.3, 0.8
+	// A wave rises and falls by at least minAmplitude, and at most maxAmplitude, of the mean.
+	minAmplitude, maxAmplitude = 0.3, 0.95
+	// A nightly batch does from minNight to maxNight of its work in shortestNight to longestNight hours.
+	minNight, maxNight          = 0.3, 0.8
 	shortestNight, longestNight = 2, 5
 )
 
@@ -50,10 +50,10 @@ func (g *generator) rhythm() (r rhythm) {
 		}
 		r.peak = of.peak + peakSigma*g.rand.NormFloat64()
 		if of.night {
-			r.share = leastNight + (mostNight-leastNight)*g.rand.Float64()
+			r.share = minNight + (maxNight-minNight)*g.rand.Float64()
 			r.hours = shortestNight + (longestNight-shortestNight)*g.rand.Float64()
 		} else {
-			r.amplitude = leastAmplitude + (mostAmplitude-leastAmplitude)*g.rand.Float64()
+			r.amplitude = minAmplitude + (maxAmplitude-minAmplitude)*g.rand.Float64()
 		}
 		break
 	}

@@ -58,7 +58,7 @@ func (g *generator) relative(k kind, earlier *kind) kind {
 
 // resemble moves the usage toward that of the earlier kind, by a drawn similarity.
 func (g *generator) resemble(k, earlier *kind) {
-	s := g.scenario.LeastSimilar + (g.scenario.MostSimilar-g.scenario.LeastSimilar)*g.rand.Float64()
+	s := g.scenario.MinSimilarity + (g.scenario.MaxSimilarity-g.scenario.MinSimilarity)*g.rand.Float64()
 	if g.rand.Float64() < s {
 		k.alike, k.cores, k.lifetime = earlier.alike, earlier.cores, earlier.lifetime
 	}

@@ -22,8 +22,8 @@ type Scenario struct {
 	// Copies is the share of new workloads with all names of an earlier one, and the usage of its replicas.
 	Copies float64
 	// Relatives is the share of the others that share some names with an earlier one. The similarity of their usage is drawn from
-	// LeastSimilar to MostSimilar: 1 is that of replicas, 0 is none.
-	Relatives, LeastSimilar, MostSimilar float64
+	// MinSimilarity to MaxSimilarity: 1 is that of replicas, 0 is none.
+	Relatives, MinSimilarity, MaxSimilarity float64
 	// Popular is the number of images that all unrelated workloads share; 0 gives each its own.
 	Popular int
 	// Storms makes many pods start at once, and use more while they start: see storms.
@@ -44,10 +44,10 @@ func Scenarios() []Scenario {
 		{Name: "low", Demand: 0.24, Recurring: 0.65, Copies: 0.25},
 		{Name: "new", Demand: baseDemand, Copies: 0.25},
 		{Name: "unrelated", Demand: baseDemand, Recurring: 0.3},
-		{Name: "siblings", Demand: baseDemand, Recurring: 0.3, Relatives: 0.8, LeastSimilar: 0.5, MostSimilar: 1},
-		{Name: "weak-siblings", Demand: baseDemand, Recurring: 0.3, Relatives: 0.8, MostSimilar: 0.5},
+		{Name: "siblings", Demand: baseDemand, Recurring: 0.3, Relatives: 0.8, MinSimilarity: 0.5, MaxSimilarity: 1},
+		{Name: "weak-siblings", Demand: baseDemand, Recurring: 0.3, Relatives: 0.8, MaxSimilarity: 0.5},
 		{Name: "misleading", Demand: baseDemand, Recurring: 0.3, Relatives: 0.8, Popular: 10},
-		{Name: "uneven", Demand: baseDemand, Recurring: 0.65, Relatives: 0.4, MostSimilar: 1, Uneven: true},
+		{Name: "uneven", Demand: baseDemand, Recurring: 0.65, Relatives: 0.4, MaxSimilarity: 1, Uneven: true},
 		{Name: "daily", Demand: baseDemand, Recurring: 0.65, Copies: 0.25, Daily: true},
 		{Name: "storm", Demand: 0.35, Recurring: 0.65, Copies: 0.25, Storms: true},
 		{Name: "batch", Demand: 0.6, Recurring: 0.65, Copies: 0.25, Batch: 0.5},
@@ -85,9 +85,9 @@ const (
 	// similar is the maximum distance of similar traces in the order of means, as a share of all traces.
 	similar = 0.02
 
-	// maxOverask bounds requests of more than twice the mean, maxRequest all requests, in milliCPU.
-	maxOverask = 750
-	maxRequest = 4000
+	// maxExcessRequest bounds requests of more than twice the mean, maxRequest all requests, in milliCPU.
+	maxExcessRequest = 750
+	maxRequest       = 4000
 )
 
 // coresOfPod are the cores that traces are scaled to, with the share of workloads.
@@ -357,7 +357,7 @@ func (g *generator) request(w int) {
 		workload.Requests.CPUMillis = math.Ceil(usage)
 		return
 	case share < 0.63:
-		request = max(2*usage, min(usage*2*math.Pow(5, g.rand.Float64()), maxOverask))
+		request = max(2*usage, min(usage*2*math.Pow(5, g.rand.Float64()), maxExcessRequest))
 	case share < 0.85:
 		request = usage * (0.3 + 0.6*g.rand.Float64())
 	default:

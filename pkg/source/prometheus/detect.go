@@ -55,7 +55,7 @@ func probe(ctx context.Context, qr *response.Querier, p *promql.Planner, window 
 ) (probes []*response.Result, err error) {
 	for _, dialect := range promql.Dialects() {
 		q := p.Probe(dialect, window)
-		r := qr.Ask(ctx, &q)
+		r := qr.Run(ctx, &q)
 		if _, refused := errors.AsType[*response.RefusedError](r.Err); r.Err != nil && !refused && !source.IsTooLarge(r.Err) {
 			return nil, r.Err
 		}
@@ -90,8 +90,8 @@ func firstOf(coverages []response.Coverage) int {
 	}
 	nodes, index := pick(func(c response.Coverage) int { return c.OnHost })
 	for _, tier := range []func(response.Coverage) int{
-		func(c response.Coverage) int { return c.Shown },
-		func(c response.Coverage) int { return c.Shown + c.Untargeted },
+		func(c response.Coverage) int { return c.Proven },
+		func(c response.Coverage) int { return c.Proven + c.Untargeted },
 	} {
 		if more, at := pick(tier); 2*nodes < more {
 			nodes, index = more, at
@@ -116,7 +116,7 @@ func passedOver(r *response.Result) error {
 	}
 	if r.Nodes > 0 {
 		return fmt.Errorf("another dialect is better: this one measures %d nodes, %d by targets on the node, %d in its network",
-			r.Nodes, r.Shown, r.OnHost)
+			r.Nodes, r.Proven, r.OnHost)
 	}
 	return r.EmptyReason()
 }

@@ -239,10 +239,10 @@ func TestExamine_Clusters(t *testing.T) {
 	}{
 		{"one", honest, nil},
 		{"two", append([]element{of("a", "exporter", "w1"), of("a", "exporter", "w2"), of("a", "exporter", "w9")}, honest...),
-			&diagnosis.Clusters{Label: "cluster", Names: []string{"a", "b"}, Nodes: []string{"w1", "w2"}, Likeliest: "b"}},
+			&diagnosis.Clusters{Label: "cluster", Names: []string{"a", "b"}, Nodes: []string{"w1", "w2"}, BestMatch: "b"}},
 		{"a rival's", append([]element{of("a", "rival", "w1"), of("a", "rival", "w2")}, honest...), nil},
 		{"two, and a rival's", append([]element{of("c", "rival", "w1"), of("c", "rival", "w2"), of("a", "exporter", "w2")}, honest...),
-			&diagnosis.Clusters{Label: "cluster", Names: []string{"a", "b"}, Nodes: []string{"w2"}, Likeliest: "b"}},
+			&diagnosis.Clusters{Label: "cluster", Names: []string{"a", "b"}, Nodes: []string{"w2"}, BestMatch: "b"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(t, rule{"group by", vector(tt.series...)}, rule{"", vector(at("w1", "0.5"), at("w2", "0.5"))})

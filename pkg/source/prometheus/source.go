@@ -152,7 +152,7 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	var undetected error
 	// Concurrently, so that a hanging query for one takes no time from the other.
 	var wait sync.WaitGroup
-	wait.Go(func() { metrics = qr.AskAll(ctx, promql.NodeMetrics(request.Metrics)) })
+	wait.Go(func() { metrics = qr.RunAll(ctx, promql.NodeMetrics(request.Metrics)) })
 	if measures {
 		loads, undetected = s.measure(ctx, qr, windows, quantiles)
 	}
@@ -191,7 +191,7 @@ func (s *Source) FetchPast(ctx context.Context, r load.Resource, of load.Quantil
 	means := slices.DeleteFunc(s.planner.Load(s.dialect, windows, quantiles), func(q promql.Query) bool {
 		return q.Kind != promql.Mean || q.Resource != r
 	})
-	results := qr.AskAll(ctx, means)
+	results := qr.RunAll(ctx, means)
 	if err := failureOf(results, s.client.Endpoint(), nil); err != nil {
 		return nil, err
 	}
@@ -249,7 +249,7 @@ func (s *Source) measure(ctx context.Context, qr *response.Querier, windows []ti
 // takes the load of all nodes by them.
 func (s *Source) ask(ctx context.Context, qr *response.Querier, windows []time.Duration, quantiles []load.Quantile,
 ) []*response.Result {
-	results := qr.AskAll(ctx, s.planner.Load(s.dialect, windows, quantiles))
+	results := qr.RunAll(ctx, s.planner.Load(s.dialect, windows, quantiles))
 	for i, r := range results {
 		if r.Query.Dialect == "" || !response.IsTooMuch(r.Err) {
 			continue
@@ -261,7 +261,7 @@ func (s *Source) ask(ctx context.Context, qr *response.Querier, windows []time.D
 			queries = append(queries, &planner.Load(s.dialect, windows, quantiles)[i])
 		}
 		if len(queries) > 0 {
-			results[i] = qr.AskSets(ctx, queries)
+			results[i] = qr.RunSets(ctx, queries)
 		}
 	}
 	return results

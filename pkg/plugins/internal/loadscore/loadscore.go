@@ -49,10 +49,10 @@ var (
 type NoPodState = struct{}
 
 // New returns the extensions of the named plugin, which scores by the load that it reads. All resources have the same window.
-func New[Pod any](plugin string, given descriptor.Given, missingLoad config.MissingLoad) *Extensions[Pod] {
+func New[Pod any](plugin string, in descriptor.Inputs, missingLoad config.MissingLoad) *Extensions[Pod] {
 	return &Extensions[Pod]{
-		plugin: plugin, reader: given.Reader, model: given.Reader.Model(load.CPU), resources: given.Reader.Request().Resources(),
-		missingLoad: missingLoad, counters: given.Counters, states: cyclestate.New[PreScoreState[Pod]](plugin),
+		plugin: plugin, reader: in.Reader, model: in.Reader.Model(load.CPU), resources: in.Reader.Request().Resources(),
+		missingLoad: missingLoad, counters: in.Counters, states: cyclestate.New[PreScoreState[Pod]](plugin),
 	}
 }
 

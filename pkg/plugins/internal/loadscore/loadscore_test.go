@@ -81,8 +81,8 @@ func newPercent(loads *plugintest.Loads, missingLoad config.MissingLoad) *percen
 func newCounted(
 	loads *plugintest.Loads, missingLoad config.MissingLoad, estimator podusage.Estimator, c descriptor.Counters,
 ) *percent {
-	given := descriptor.Given{Reader: loads.ReaderOver(estimator), Deps: descriptor.Deps{Counters: c}}
-	return &percent{Extensions: loadscore.New[string]("Percent", given, missingLoad)}
+	in := descriptor.Inputs{Reader: loads.ReaderOver(estimator), Deps: descriptor.Deps{Counters: c}}
+	return &percent{Extensions: loadscore.New[string]("Percent", in, missingLoad)}
 }
 
 func TestExtensions_MissingLoad(t *testing.T) {

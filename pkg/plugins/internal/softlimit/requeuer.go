@@ -74,7 +74,7 @@ func (q *requeuer) wait(ctx context.Context, state fwk.CycleState, pod *corev1.P
 		status := statuses.Get(node.Node().Name)
 		limited, known := isLimit[status.Plugin()]
 		if !known {
-			limited = begun(state, status.Plugin())
+			limited = hasAttempt(state, status.Plugin())
 			isLimit[status.Plugin()] = limited
 		}
 		limited = limited || status.Code() == fwk.Unschedulable && canEvict(pod, node)

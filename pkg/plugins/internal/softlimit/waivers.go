@@ -41,8 +41,8 @@ func (s waiverState) Clone() fwk.StateData { return s }
 
 func waiverKey(plugin string) fwk.StateKey { return fwk.StateKey(plugin + "/waived") }
 
-// begun reports whether the named plugin has a limit, and an attempt of it was begun in the cycle.
-func begun(state fwk.CycleState, plugin string) bool {
+// hasAttempt reports whether the named plugin has a limit, and an attempt of it was begun in the cycle.
+func hasAttempt(state fwk.CycleState, plugin string) bool {
 	_, err := state.Read(waiverKey(plugin))
 	return err == nil
 }
@@ -109,7 +109,7 @@ func (w *waivers) sufficient(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo, statuses minor.NodeToStatusReader,
 ) []*waivers {
 	// Where PreFilter is not enabled no attempt would find a waiver: the pod would be refused and waived forever.
-	if !begun(state, w.plugin) {
+	if !hasAttempt(state, w.plugin) {
 		return nil
 	}
 	var others []*waivers

@@ -57,8 +57,8 @@ type Clusters struct {
 	Names []string
 	// Nodes are the nodes that several clusters name, sorted.
 	Nodes []string
-	// Likeliest is the name of the cluster whose series name most nodes and fewest other machines.
-	Likeliest string
+	// BestMatch is the name of the cluster whose series name most nodes and fewest other machines.
+	BestMatch string
 }
 
 // Sampling says how often a node is measured.
@@ -132,7 +132,7 @@ func (e *Examiner) sampling(ctx context.Context, d promql.Dialect, window time.D
 		spans = append(spans, span)
 		queries = append(queries, e.Planner.SampleCount(selector, span))
 	}
-	results := e.Querier.AskAll(ctx, queries)
+	results := e.Querier.RunAll(ctx, queries)
 	for _, r := range results {
 		if r.Err != nil {
 			return nil, r.Err
@@ -174,7 +174,7 @@ func (e *Examiner) frozen(
 	if selector == "" {
 		return nil, false
 	}
-	changes := e.Querier.AskAll(ctx, []promql.Query{e.Planner.ChangeCount(selector, window)})[0]
+	changes := e.Querier.RunAll(ctx, []promql.Query{e.Planner.ChangeCount(selector, window)})[0]
 	if changes.Err != nil {
 		return nil, false
 	}
@@ -196,7 +196,7 @@ func (e *Examiner) findMisdated(ctx context.Context, d promql.Dialect, x *Examin
 	if selector == "" {
 		return
 	}
-	newest := e.Querier.AskAll(ctx, []promql.Query{e.Planner.LatestSample(selector, true), e.Planner.LatestSample(selector, false)})
+	newest := e.Querier.RunAll(ctx, []promql.Query{e.Planner.LatestSample(selector, true), e.Planner.LatestSample(selector, false)})
 	for i, node := range e.Querier.Matcher.Nodes {
 		if at, ok := newest[0].SampleTime(i); ok && newest[0].Err == nil && at.Sub(newest[0].Evaluated) > skewTolerance {
 			x.Ahead, x.Lead = append(x.Ahead, node.Name), max(x.Lead, at.Sub(newest[0].Evaluated))
@@ -263,7 +263,7 @@ func (e *Examiner) clustersBy(label string, series []labelSet) *Clusters {
 	slices.Sort(c.Nodes)
 	slices.Sort(c.Names)
 	c.Nodes, c.Names = slices.Compact(c.Nodes), slices.Compact(c.Names)
-	c.Likeliest = slices.MinFunc(c.Names, func(a, b string) int { return weights[b] - weights[a] })
+	c.BestMatch = slices.MinFunc(c.Names, func(a, b string) int { return weights[b] - weights[a] })
 	return c
 }
 

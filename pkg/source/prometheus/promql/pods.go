@@ -19,8 +19,8 @@ const (
 	RuleInterval = 5 * time.Minute
 	// PodOwners selects the series of kube-state-metrics that say who controls a pod.
 	PodOwners = `kube_pod_owner{owner_is_controller="true",owner_kind!="Node"}`
-	// historyLooks is how often a past period is sampled. Each look costs Prometheus about as much as a query for the present.
-	historyLooks = 12
+	// historySamples is how often a past period is sampled. Each sample costs Prometheus about as much as a query for the present.
+	historySamples = 12
 )
 
 // These match names that controllers generate. The group of podNamePattern is the workload.
@@ -213,7 +213,7 @@ func sumByWorkload(pods string) string {
 
 // HistoryStep returns the time between two looks at a period.
 func HistoryStep(period time.Duration) time.Duration {
-	return max((period / historyLooks).Truncate(time.Second), PodWindow)
+	return max((period / historySamples).Truncate(time.Second), PodWindow)
 }
 
 // History returns the query for a sum over each workload's pods in the period before the evaluation.

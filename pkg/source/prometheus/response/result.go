@@ -60,14 +60,14 @@ func (v *Value) offer(of claim) {
 // Coverage counts nodes with a value.
 type Coverage struct {
 	Nodes int
-	// Shown are the nodes with a value of a target that is shown to be on the node. OnHost are those of them whose target is in the
+	// Proven are the nodes with a value of a target that is shown to be on the node. OnHost are those of them whose target is in the
 	// node's network, at no node port. Untargeted are the nodes with a value of a series without a target.
-	Shown, OnHost, Untargeted int
+	Proven, OnHost, Untargeted int
 }
 
 // Add adds the nodes of another coverage.
 func (c *Coverage) Add(of Coverage) {
-	c.Nodes, c.Shown, c.OnHost, c.Untargeted = c.Nodes+of.Nodes, c.Shown+of.Shown, c.OnHost+of.OnHost, c.Untargeted+of.Untargeted
+	c.Nodes, c.Proven, c.OnHost, c.Untargeted = c.Nodes+of.Nodes, c.Proven+of.Proven, c.OnHost+of.OnHost, c.Untargeted+of.Untargeted
 }
 
 // Coverage is that of the value's node.
@@ -75,10 +75,10 @@ func (v *Value) Coverage() Coverage {
 	switch {
 	case !v.Known:
 		return Coverage{}
-	case v.Set.Evidence == Shown && v.tier < elsewhere:
-		return Coverage{Nodes: 1, Shown: 1, OnHost: 1}
-	case v.Set.Evidence == Shown:
-		return Coverage{Nodes: 1, Shown: 1}
+	case v.Set.Evidence == Proven && v.tier < elsewhere:
+		return Coverage{Nodes: 1, Proven: 1, OnHost: 1}
+	case v.Set.Evidence == Proven:
+		return Coverage{Nodes: 1, Proven: 1}
 	case v.Set.Evidence == Untargeted:
 		return Coverage{Nodes: 1, Untargeted: 1}
 	}
@@ -131,7 +131,7 @@ func (r *Result) add(m *Matcher, c *claims, s *Series[map[string]string]) {
 		value /= capacity
 	}
 	set, at := m.targetSetOf(s.Metric, position)
-	c.add(set, claim{position: position, value: value, rank: rank, tier: at, gone: set.Evidence == Unshown && m.gone(s.Metric)})
+	c.add(set, claim{position: position, value: value, rank: rank, tier: at, gone: set.Evidence == Unproven && m.gone(s.Metric)})
 }
 
 func (r *Result) addUnmatched(series string) {
@@ -194,15 +194,15 @@ type Querier struct {
 	At time.Time
 }
 
-// AskAll sends the queries, a few at a time, and returns the results in the same order.
-func (qr *Querier) AskAll(ctx context.Context, queries []promql.Query) []*Result {
+// RunAll sends the queries, a few at a time, and returns the results in the same order.
+func (qr *Querier) RunAll(ctx context.Context, queries []promql.Query) []*Result {
 	results := make([]*Result, len(queries))
 	next := make(chan int)
 	var workers sync.WaitGroup
 	for range min(concurrentQueries, len(queries)) {
 		workers.Go(func() {
 			for i := range next {
-				results[i] = qr.Ask(ctx, &queries[i])
+				results[i] = qr.Run(ctx, &queries[i])
 			}
 		})
 	}
@@ -214,8 +214,8 @@ func (qr *Querier) AskAll(ctx context.Context, queries []promql.Query) []*Result
 	return results
 }
 
-// Ask sends one query. It may be called concurrently. Each response has its own size limit.
-func (qr *Querier) Ask(ctx context.Context, q *promql.Query) *Result {
+// Run sends one query. It may be called concurrently. Each response has its own size limit.
+func (qr *Querier) Run(ctx context.Context, q *promql.Query) *Result {
 	r, c, err := qr.read(ctx, q)
 	if err != nil {
 		return &Result{Query: q, Err: err}
@@ -224,9 +224,9 @@ func (qr *Querier) Ask(ctx context.Context, q *promql.Query) *Result {
 	return r
 }
 
-// AskSets is Ask for queries of one target set each, where a response with all sets is too large. The nodes count as contested.
+// RunSets is Run for queries of one target set each, where a response with all sets is too large. The nodes count as contested.
 // It fails only if each query does: one of the sets may be too large by itself.
-func (qr *Querier) AskSets(ctx context.Context, queries []*promql.Query) (all *Result) {
+func (qr *Querier) RunSets(ctx context.Context, queries []*promql.Query) (all *Result) {
 	var of *claims
 	var failed error
 	for _, q := range queries {

@@ -39,12 +39,12 @@ func TargetLabels(labels []string) []string {
 type Evidence int
 
 const (
-	// Shown is a target on the node. Its instance is the node's address or name, or it is a pod there.
-	Shown Evidence = iota
+	// Proven is a target on the node. Its instance is the node's address or name, or it is a pod there.
+	Proven Evidence = iota
 	// Untargeted is a series without a target: of a recording rule, of remote write or of an agent.
 	Untargeted
-	// Unshown is a target that is not known to be on the node.
-	Unshown
+	// Unproven is a target that is not known to be on the node.
+	Unproven
 	// Crowded is any target beside the sets in use, where a response with all of them is too large.
 	Crowded
 )
@@ -186,22 +186,22 @@ func (m *Matcher) evidence(series map[string]string, position int) (Evidence, ti
 	// An ended pod may have had a node's name, and an instance of its own name with any port.
 	switch isName := name != "" && source.HostOf(instance) == name; {
 	case !onNode || isName:
-		return Unshown, elsewhere
+		return Unproven, elsewhere
 	case isNodePort(instance):
-		return Shown, elsewhere
+		return Proven, elsewhere
 	}
-	return Shown, nodeAddress
+	return Proven, nodeAddress
 }
 
 // evidenceOf is evidence for the target of a known pod. onNode reports whether the instance is the node.
 func evidenceOf(pod *corev1.Pod, node, instance string, onNode bool) (Evidence, tier) {
 	switch {
 	case pod.Spec.NodeName != node || !onNode && !isOf(instance, pod):
-		return Unshown, elsewhere // a pod may have the name of another node
+		return Unproven, elsewhere // a pod may have the name of another node
 	case pod.Spec.HostNetwork:
-		return Shown, hostPod
+		return Proven, hostPod
 	}
-	return Shown, elsewhere
+	return Proven, elsewhere
 }
 
 func isNodePort(instance string) bool {
@@ -304,7 +304,7 @@ func (c *claims) merge(o *claims) {
 //   - Then the sets in use.
 //   - Then the number of nodes.
 func (c *claims) order(nodes int, inUse []TargetSet) {
-	var largest [Unshown + 1]int // a Crowded set claims nothing
+	var largest [Unproven + 1]int // a Crowded set claims nothing
 	seen := make([][elsewhere + 1]*claimant, nodes)
 	for _, of := range c.claimants {
 		for _, claim := range of.claims {
@@ -415,7 +415,7 @@ func (r *Result) rivalsOf(ignored *claimant) *Rivals {
 	rivals := &Rivals{Used: *r.Used, Ignored: ignored.set, Nodes: ignored.contested}
 	for _, claim := range ignored.claims {
 		if v := &r.Values[claim.position]; r.contests(ignored, claim) {
-			rivals.Used, rivals.OnHost = *v.Set, v.Set.Evidence == Shown && v.tier == hostPod
+			rivals.Used, rivals.OnHost = *v.Set, v.Set.Evidence == Proven && v.tier == hostPod
 			break
 		}
 	}
