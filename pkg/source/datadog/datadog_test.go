@@ -21,8 +21,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -30,6 +28,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
+	"github.com/plimsoll-scheduler/plimsoll/test/sourcetest"
 )
 
 const (
@@ -49,17 +49,6 @@ func nodes(count int) []*corev1.Node {
 		all[i] = node(fmt.Sprintf("n%d", i))
 	}
 	return all
-}
-
-func lister(t *testing.T, nodes ...*corev1.Node) corelisters.NodeLister {
-	t.Helper()
-	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	for _, n := range nodes {
-		if err := indexer.Add(n); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return corelisters.NewNodeLister(indexer)
 }
 
 // metric is a metric of a host. The last value is of the minute that began 20 s ago; NaN is a null.
@@ -197,7 +186,7 @@ func newSource(t *testing.T, cfg hosted.Config, c *clocktesting.FakePassiveClock
 	if cfg.Dialect == "" {
 		cfg.Dialect = Utilization
 	}
-	s, err := New(cfg, lister(t, nodes...), c)
+	s, err := New(cfg, sourcetest.Lister(t, nodes...), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,34 +198,11 @@ func newSource(t *testing.T, cfg hosted.Config, c *clocktesting.FakePassiveClock
 	return s
 }
 
-func fetch(t *testing.T, s *Source, windows ...time.Duration) ([]load.Sample, error) {
-	t.Helper()
-	batch, err := s.Fetch(t.Context(), source.Request{Windows: windows})
-	return batch.Samples, err
-}
-
-func wantSamples(t *testing.T, got, want []load.Sample) {
-	t.Helper()
-	byNode := cmpopts.SortSlices(func(a, b load.Sample) bool {
-		return fmt.Sprint(a.Node, a.Window, a.End) < fmt.Sprint(b.Node, b.Window, b.End)
-	})
-	if diff := cmp.Diff(want, got, byNode, cmpopts.EquateNaNs(), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
-		t.Errorf("samples (-want +got):\n%s", diff)
-	}
-}
-
 func wantError(t *testing.T, err error, parts ...string) {
 	t.Helper()
-	if err == nil {
-		t.Fatal("no error")
-	}
-	for _, part := range parts {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("error %q lacks %q", err, part)
-		}
-	}
+	check.Error(t, err, parts...)
 	if strings.Contains(err.Error(), apiKey) || strings.Contains(err.Error(), applicationKey) {
-		t.Errorf("error shows a key: %s", err)
+		t.Errorf("error shows a secret: %s", err)
 	}
 }
 
@@ -257,12 +223,12 @@ func TestFetch_MeansAndDeviations(t *testing.T) {
 		memory("n2.example.com", nan, nan),                    // nulls have no mean
 	)
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2.example.com"))
-	got, err := fetch(t, s, 10*time.Minute, 5*time.Minute)
+	got, err := sourcetest.Fetch(t, s, 10*time.Minute, 5*time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	end := time.Unix(minute, 0)
-	wantSamples(t, got, []load.Sample{
+	sourcetest.WantSamples(t, got, []load.Sample{
 		// 5m: (10+20+30+40+50)/5 = 30, √((400+100+0+100+400)/5) = √200
 		{
 			Node: "n1", Window: 5 * time.Minute, End: end,
@@ -300,7 +266,7 @@ func TestFetch_Request(t *testing.T) {
 	server.metrics[0].cluster, server.metrics[1].cluster = "prod", "prod"
 	s := newSource(t, hosted.Config{Address: server.URL, ClusterName: "prod", HostNameSuffix: ".example.com"},
 		clocktesting.NewFakePassiveClock(now), node("n1"))
-	got, err := fetch(t, s, 24*time.Hour, 10*time.Second, 5*time.Minute, 15*time.Minute)
+	got, err := sourcetest.Fetch(t, s, 24*time.Hour, 10*time.Second, 5*time.Minute, 15*time.Minute)
 	if err != nil || len(got) == 0 {
 		t.Fatalf("samples %v, error %v", got, err)
 	}
@@ -345,7 +311,7 @@ func TestFetch_BodyOfRequest(t *testing.T) {
 	s := newSource(
 		t, hosted.Config{Address: server.URL, CPUQuery: "q", MemoryQuery: "r"}, clocktesting.NewFakePassiveClock(now), node("n1"),
 	)
-	if _, err := fetch(t, s, 5*time.Minute); err != nil {
+	if _, err := sourcetest.Fetch(t, s, 5*time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	var want map[string]any
@@ -363,12 +329,12 @@ func TestFetch_AgentDialect(t *testing.T) {
 	server := newStub(t, metric{name: "system.cpu.idle", host: "n1", values: []float64{80, 60}},
 		metric{name: "system.mem.pct_usable", host: "n1", values: []float64{0.25, 0.75}})
 	s := newSource(t, hosted.Config{Address: server.URL, Dialect: Agent}, clocktesting.NewFakePassiveClock(now), node("n1"))
-	got, err := fetch(t, s, 2*time.Minute)
+	got, err := sourcetest.Fetch(t, s, 2*time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// (20+40)/2 = 30 % ± 10 busy; (0.75+0.25)/2 = 0.5 ± 0.25 not usable
-	wantSamples(t, got, []load.Sample{{Node: "n1", Window: 2 * time.Minute, End: time.Unix(minute, 0), Stats: load.Stats{
+	sourcetest.WantSamples(t, got, []load.Sample{{Node: "n1", Window: 2 * time.Minute, End: time.Unix(minute, 0), Stats: load.Stats{
 		{Mean: 0.3, StdDev: 0.1, Known: true}, {Mean: 0.5, StdDev: 0.25, Known: true}}}})
 }
 
@@ -405,7 +371,7 @@ func TestFetch_AutoDialect(t *testing.T) {
 	}
 
 	server.metrics = nil
-	_, err := fetch(t, s, 5*time.Minute)
+	_, err := sourcetest.Fetch(t, s, 5*time.Minute)
 	wantError(t, err, "cpu: query max:cpu.utilization", "no dialect of [Utilization DatadogAgent] has a value",
 		"system.cpu.idle, docker.cpu.usage")
 }
@@ -437,11 +403,11 @@ func TestFetch_OwnQueries(t *testing.T) {
 		},
 		clocktesting.NewFakePassiveClock(now), node("n1"),
 	)
-	got, err := fetch(t, s, 5*time.Minute)
+	got, err := sourcetest.Fetch(t, s, 5*time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantSamples(t, got, []load.Sample{{Node: "n1", Window: 5 * time.Minute, End: time.Unix(minute, 0), Stats: load.Stats{
+	sourcetest.WantSamples(t, got, []load.Sample{{Node: "n1", Window: 5 * time.Minute, End: time.Unix(minute, 0), Stats: load.Stats{
 		load.CPU: {Mean: 0.1, StdDev: math.NaN(), Span: time.Minute, Known: true}}}})
 	queries := server.bodies[0].Data.Attributes.Queries
 	if queries[0].Query != "avg:my.cpu{host:*,cluster_name:prod} by {kube_node}.rollup(avg, 60)" ||
@@ -482,7 +448,7 @@ func TestFetch_SeriesThatAreSkipped(t *testing.T) {
 	stat := func(mean float64) load.Stat {
 		return load.Stat{Mean: mean, StdDev: math.NaN(), Span: 15 * time.Second, Known: true}
 	}
-	wantSamples(t, batch.Samples, []load.Sample{
+	sourcetest.WantSamples(t, batch.Samples, []load.Sample{
 		{Node: "n1", Window: time.Minute, End: time.Unix(minute, 0), Stats: load.Stats{stat(0.1), stat(0.3)}},
 		{Node: "n2", Window: time.Minute, End: time.Unix(minute, 0), Stats: load.Stats{stat(0.2), stat(0.4)}},
 	})
@@ -494,7 +460,7 @@ func TestFetch_SeriesThatAreSkipped(t *testing.T) {
 // An unreadable part of a response does not affect the rest.
 func TestFetch_MalformedSeries(t *testing.T) {
 	server := newStub(t)
-	server.respond["/api/v2/query/timeseries"] = status(200, "", "", fmt.Sprintf(`{"errors":[],"data":{"attributes":{
+	server.respond["/api/v2/query/timeseries"] = sourcetest.Respond(200, "", "", fmt.Sprintf(`{"errors":[],"data":{"attributes":{
 		"series":[{"group_tags":["host:n1"],"query_index":0},{"group_tags":["host:n2"],"query_index":0},
 			{"group_tags":5,"query_index":0},{"group_tags":["host:n4"],"query_index":0},5],
 		"times":[%d000,%d000],"values":[["NaN",10],7,[20,20],[{},40],[50]]}}}`, minute-60, minute))
@@ -522,15 +488,15 @@ func TestFetch_MalformedSeries(t *testing.T) {
 // Points of a host whose clock is ahead neither hide those of the present nor stay fresh.
 func TestFetch_PointsOfTheFuture(t *testing.T) {
 	server := newStub(t)
-	server.respond["/api/v2/query/timeseries"] = status(200, "", "", fmt.Sprintf(`{"data":{"attributes":{
+	server.respond["/api/v2/query/timeseries"] = sourcetest.Respond(200, "", "", fmt.Sprintf(`{"data":{"attributes":{
 		"series":[{"group_tags":["host:n1"],"query_index":0},{"group_tags":["host:n2"],"query_index":0}],
 		"times":[%d000,%d000],"values":[[10,50],[null,50]]}}}`, minute, minute+3600))
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(3)...)
-	got, err := fetch(t, s, 5*time.Minute)
+	got, err := sourcetest.Fetch(t, s, 5*time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantSamples(t, got, []load.Sample{{Node: "n1", Window: 5 * time.Minute, End: time.Unix(minute, 0), Stats: load.Stats{
+	sourcetest.WantSamples(t, got, []load.Sample{{Node: "n1", Window: 5 * time.Minute, End: time.Unix(minute, 0), Stats: load.Stats{
 		load.CPU: {Mean: 0.1, StdDev: math.NaN(), Span: time.Minute, Known: true}}}})
 }
 
@@ -538,11 +504,11 @@ func TestFetch_PointsOfTheFuture(t *testing.T) {
 func TestFetch_LongWindow(t *testing.T) {
 	server := newStub(t, cpu("n1", 10, 20, math.NaN()), cpu("n2", 10, math.NaN(), math.NaN(), math.NaN()))
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
-	got, err := fetch(t, s, 2*time.Hour)
+	got, err := sourcetest.Fetch(t, s, 2*time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantSamples(t, got, []load.Sample{{Node: "n1", Window: 2 * time.Hour, End: time.Unix(minute-300, 0), Stats: load.Stats{
+	sourcetest.WantSamples(t, got, []load.Sample{{Node: "n1", Window: 2 * time.Hour, End: time.Unix(minute-300, 0), Stats: load.Stats{
 		load.CPU: {Mean: 0.15, StdDev: 0.05, Span: 10 * time.Minute, Known: true}}}})
 }
 
@@ -558,7 +524,7 @@ func TestFetch_LargeCluster(t *testing.T) {
 	}
 	server := newStub(t, all...)
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(count)...)
-	got, err := fetch(t, s, 5*time.Minute, time.Hour)
+	got, err := sourcetest.Fetch(t, s, 5*time.Minute, time.Hour)
 	if err != nil || len(got) != 2*count {
 		t.Errorf("%d samples, want %d; error %v", len(got), 2*count, err)
 	}
@@ -611,25 +577,15 @@ func TestFetch_Hosts(t *testing.T) {
 func TestFetch_NoHostIsANode(t *testing.T) {
 	server := newStub(t, cpu("n1-prod", 10), memory("n1-prod", 10))
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
-	_, err := fetch(t, s, 5*time.Minute)
+	_, err := sourcetest.Fetch(t, s, 5*time.Minute)
 	wantError(t, err, "cpu: query max:cpu.utilization{host:*} by {host}.rollup(max, 60) at "+server.URL,
 		"none of 1 series belongs to a Node: n1-prod: set hostNameSuffix")
 	if got := server.sent(); len(got) != 1 {
 		t.Errorf("requests %v: the metric is there, and need not be looked up", got)
 	}
 	server.metrics = []metric{cpu("n1", 10, math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN())}
-	_, err = fetch(t, s, 5*time.Minute)
+	_, err = sourcetest.Fetch(t, s, 5*time.Minute)
 	wantError(t, err, "none of the 1 series of Nodes has a recent point: check the Nodes' agent and clocks")
-}
-
-func status(code int, header, value, body string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		if header != "" {
-			w.Header().Set(header, value)
-		}
-		w.WriteHeader(code)
-		_, _ = io.WriteString(w, body)
-	}
 }
 
 func TestFetch_Errors(t *testing.T) {
@@ -638,36 +594,36 @@ func TestFetch_Errors(t *testing.T) {
 		respond http.HandlerFunc
 		want    []string
 	}{
-		"401": {status(401, "", "", `{"errors":["Unauthorized"]}`), []string{"status 401", "Unauthorized",
+		"401": {sourcetest.Respond(401, "", "", `{"errors":["Unauthorized"]}`), []string{"status 401", "Unauthorized",
 			"the API key (token, tokenFile) is missing, wrong, revoked", "https://api.<site>"}},
-		"403": {status(403, "", "", `{"errors":["Forbidden"]}`), []string{"status 403", "Forbidden",
+		"403": {sourcetest.Respond(403, "", "", `{"errors":["Forbidden"]}`), []string{"status 403", "Forbidden",
 			"application key (applicationKey, applicationKeyFile)", "lacks the scope timeseries_query"}},
-		"404": {status(404, "", "", ""), []string{"status 404", "set address to https://api.<site>"}},
-		"400": {status(400, "", "", `{"errors":["Query parse error"]}`), []string{"status 400",
+		"404": {sourcetest.Respond(404, "", "", ""), []string{"status 404", "set address to https://api.<site>"}},
+		"400": {sourcetest.Respond(400, "", "", `{"errors":["Query parse error"]}`), []string{"status 400",
 			"Query parse error", "if queries, clusterName or hostNameSuffix are set, check them"}},
-		"500": {status(500, "", "", ""), []string{"status 500"}},
-		"no JSON": {status(200, "", "", "<html>"), []string{"the response is not complete JSON", "invalid character",
+		"500": {sourcetest.Respond(500, "", "", ""), []string{"status 500"}},
+		"no JSON": {sourcetest.Respond(200, "", "", "<html>"), []string{"the response is not complete JSON", "invalid character",
 			"check that address is the API's"}},
-		"no data": {status(200, "", "", "{}"), []string{"not a response of the Datadog API: no \"data\" field"}},
-		"an error in the response": {status(200, "", "", `{"errors":"query timed out"}`),
+		"no data": {sourcetest.Respond(200, "", "", "{}"), []string{"not a response of the Datadog API: no \"data\" field"}},
+		"an error in the response": {sourcetest.Respond(200, "", "", `{"errors":"query timed out"}`),
 			[]string{"the response is partial: query timed out"}},
-		"errors in a list": {status(200, "", "", `{"errors":["query timed out"]}`),
+		"errors in a list": {sourcetest.Respond(200, "", "", `{"errors":["query timed out"]}`),
 			[]string{`the response is partial: ["query timed out"]`}},
-		"fewer values than series": {status(200, "", "", attributes(`"series":[{},{}],"times":[1],"values":[[1]]`)),
+		"fewer values than series": {sourcetest.Respond(200, "", "", attributes(`"series":[{},{}],"times":[1],"values":[[1]]`)),
 			[]string{"2 series and values of 1"}},
-		"fewer times than values": {status(200, "", "", attributes(`"series":[{}],"times":[1],"values":[[1,2]]`)),
+		"fewer times than values": {sourcetest.Respond(200, "", "", attributes(`"series":[{}],"times":[1],"values":[[1,2]]`)),
 			[]string{"1 times and a series of 2 values"}},
-		"more values than asked for": {status(200, "", "", attributes(`"values":[[1,2,3,4,5,6,7,8,9,10,11,12,13,14]]`)),
+		"more values than asked for": {sourcetest.Respond(200, "", "", attributes(`"values":[[1,2,3,4,5,6,7,8,9,10,11,12,13,14]]`)),
 			[]string{"14 points, more than the requested 13", "$interval"}},
-		"a time that is none": {status(200, "", "", attributes(`"times":[null]`)), []string{"NaN is no time"}},
-		"a row that is no list": {status(200, "", "", attributes(`"series":[{"group_tags":["host:n1"]}],"values":[5]`)),
+		"a time that is none": {sourcetest.Respond(200, "", "", attributes(`"times":[null]`)), []string{"NaN is no time"}},
+		"a row that is no list": {sourcetest.Respond(200, "", "", attributes(`"series":[{"group_tags":["host:n1"]}],"values":[5]`)),
 			[]string{"1 series have unreadable values: n1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newStub(t)
 			server.respond["/api/v2/query/timeseries"] = tt.respond
 			s := newSource(t, hosted.Config{Address: server.URL, Dialect: Auto}, clocktesting.NewFakePassiveClock(now), node("n1"))
-			_, err := fetch(t, s, 5*time.Minute)
+			_, err := sourcetest.Fetch(t, s, 5*time.Minute)
 			wantError(t, err, append(tt.want, "POST "+server.URL+"/api/v2/query/timeseries: ")...)
 			if got := server.sent(); len(got) != 1 {
 				t.Errorf("requests %v after an error, want one", got)
@@ -726,9 +682,9 @@ func TestFetch_UnknownMetric(t *testing.T) {
 // If the lookup of names is refused, the query before it was accepted, so the keys are valid.
 func TestFetch_LookupRefused(t *testing.T) {
 	server := newStub(t)
-	server.respond["/api/v1/search"] = status(http.StatusForbidden, "", "", "")
+	server.respond["/api/v1/search"] = sourcetest.Respond(http.StatusForbidden, "", "", "")
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
-	_, err := fetch(t, s, 5*time.Minute)
+	_, err := sourcetest.Fetch(t, s, 5*time.Minute)
 	wantError(t, err, "status 403", "the application key lacks the scope metrics_read")
 	if strings.Contains(err.Error(), "timeseries_query") {
 		t.Errorf("error %q", err)
@@ -748,11 +704,11 @@ func TestFetch_RateLimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newStub(t)
-			server.respond[tt.path] = status(http.StatusTooManyRequests, tt.header, tt.value, `{"errors":["Too many requests"]}`)
+			server.respond[tt.path] = sourcetest.Respond(http.StatusTooManyRequests, tt.header, tt.value, `{"errors":["Too many requests"]}`)
 			c := clocktesting.NewFakePassiveClock(now)
 			s := newSource(t, hosted.Config{Address: server.URL, Dialect: Auto}, c, node("n1"))
 			reset := now.Add(tt.wait).UTC().Format("15:04:05 UTC")
-			_, err := fetch(t, s, 5*time.Minute, 24*time.Hour)
+			_, err := sourcetest.Fetch(t, s, 5*time.Minute, 24*time.Hour)
 			wantError(t, err, "status 429", "Too many requests", "no query is sent before "+reset)
 			if got := server.sent(); tt.path != "/api/v1/search" && len(got) != 1 {
 				t.Errorf("requests %v, want none after the refusal", got)
@@ -761,14 +717,14 @@ func TestFetch_RateLimit(t *testing.T) {
 			server.metrics = []metric{cpu("n1", 10, 10, 10), memory("n1", 10, 10, 10)}
 
 			c.SetTime(now.Add(tt.wait - time.Millisecond))
-			_, err = fetch(t, s, 5*time.Minute)
+			_, err = sourcetest.Fetch(t, s, 5*time.Minute)
 			wantError(t, err, "no query is sent before "+reset)
 			if got := server.sent(); len(got) != 0 {
 				t.Errorf("requests %v before the reset", got)
 			}
 
 			c.SetTime(now.Add(tt.wait))
-			if got, err := fetch(t, s, 5*time.Minute); err != nil || len(got) != 1 {
+			if got, err := sourcetest.Fetch(t, s, 5*time.Minute); err != nil || len(got) != 1 {
 				t.Errorf("after the reset: samples %v, error %v", got, err)
 			}
 		})
@@ -789,11 +745,11 @@ func TestFetch_KeyFilesRotate(t *testing.T) {
 		clocktesting.NewFakePassiveClock(now), node("n1"))
 	for _, keys := range [][]string{{apiKey, "old"}, {"old", applicationKey}} {
 		writeKeys(keys...)
-		_, err := fetch(t, s, 5*time.Minute)
+		_, err := sourcetest.Fetch(t, s, 5*time.Minute)
 		wantError(t, err, "status 403")
 	}
 	writeKeys(apiKey, applicationKey)
-	if _, err := fetch(t, s, 5*time.Minute); err != nil {
+	if _, err := sourcetest.Fetch(t, s, 5*time.Minute); err != nil {
 		t.Error(err)
 	}
 }
@@ -801,11 +757,11 @@ func TestFetch_KeyFilesRotate(t *testing.T) {
 func TestFetch_Refused(t *testing.T) {
 	server := newStub(t)
 	c := clocktesting.NewFakePassiveClock(now)
-	_, err := fetch(t, newSource(t, hosted.Config{Address: server.URL}, c), 5*time.Minute)
+	_, err := sourcetest.Fetch(t, newSource(t, hosted.Config{Address: server.URL}, c), 5*time.Minute)
 	wantError(t, err, "no Node is known")
-	_, err = fetch(t, newSource(t, hosted.Config{Address: server.URL}, c, node("n1")))
+	_, err = sourcetest.Fetch(t, newSource(t, hosted.Config{Address: server.URL}, c, node("n1")))
 	wantError(t, err, "need at least one")
-	_, err = fetch(t, newSource(t, hosted.Config{Address: server.URL}, c, node("n1")), 0)
+	_, err = sourcetest.Fetch(t, newSource(t, hosted.Config{Address: server.URL}, c, node("n1")), 0)
 	wantError(t, err, "positive windows")
 	if got := server.sent(); len(got) != 0 {
 		t.Errorf("requests %v", got)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 const (
@@ -84,14 +85,7 @@ func get(t *testing.T, client *Client, url string) (string, error) {
 
 func wantError(t *testing.T, err error, parts ...string) {
 	t.Helper()
-	if err == nil {
-		t.Fatal("no error")
-	}
-	for _, part := range parts {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("error %q does not contain %q", err, part)
-		}
-	}
+	check.Error(t, err, parts...)
 	if strings.Contains(err.Error(), secret) {
 		t.Errorf("error %q shows the token", err)
 	}

@@ -19,8 +19,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -28,6 +26,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/hosted"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
+	"github.com/plimsoll-scheduler/plimsoll/test/sourcetest"
 )
 
 const (
@@ -46,17 +46,6 @@ func nodes(count int) []*corev1.Node {
 		all[i] = node(fmt.Sprintf("n%d", i))
 	}
 	return all
-}
-
-func lister(t *testing.T, nodes ...*corev1.Node) corelisters.NodeLister {
-	t.Helper()
-	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	for _, n := range nodes {
-		if err := indexer.Add(n); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return corelisters.NewNodeLister(indexer)
 }
 
 // series is a metric time series of the stub. Its values are in percent, the last one of the minute that began 20 s ago; NaN is a
@@ -215,7 +204,7 @@ func newSource(t *testing.T, cfg hosted.Config, c *clocktesting.FakePassiveClock
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 5 * time.Minute // as long as a busy machine may need
 	}
-	s, err := New(cfg, lister(t, nodes...), c)
+	s, err := New(cfg, sourcetest.Lister(t, nodes...), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,34 +216,11 @@ func newSource(t *testing.T, cfg hosted.Config, c *clocktesting.FakePassiveClock
 	return s
 }
 
-func fetch(t *testing.T, s *Source, windows ...time.Duration) ([]load.Sample, error) {
-	t.Helper()
-	batch, err := s.Fetch(t.Context(), source.Request{Windows: windows})
-	return batch.Samples, err
-}
-
-func wantSamples(t *testing.T, got, want []load.Sample) {
-	t.Helper()
-	byNode := cmpopts.SortSlices(func(a, b load.Sample) bool {
-		return fmt.Sprint(a.Node, a.Window, a.End) < fmt.Sprint(b.Node, b.Window, b.End)
-	})
-	if diff := cmp.Diff(want, got, byNode, cmpopts.EquateNaNs(), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
-		t.Errorf("samples (-want +got):\n%s", diff)
-	}
-}
-
 func wantError(t *testing.T, err error, parts ...string) {
 	t.Helper()
-	if err == nil {
-		t.Fatal("no error")
-	}
-	for _, part := range parts {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("error %q lacks %q", err, part)
-		}
-	}
+	check.Error(t, err, parts...)
 	if strings.Contains(err.Error(), token) {
-		t.Errorf("error shows the token: %s", err)
+		t.Errorf("error shows a secret: %s", err)
 	}
 }
 
@@ -275,12 +241,12 @@ func TestFetch_MeansAndDeviations(t *testing.T) {
 		memory("D", "n2.example.com", nan, nan),
 	)
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2.example.com"))
-	got, err := fetch(t, s, 10*time.Minute, 5*time.Minute)
+	got, err := sourcetest.Fetch(t, s, 10*time.Minute, 5*time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	end := time.Unix(minute, 0)
-	wantSamples(t, got, []load.Sample{
+	sourcetest.WantSamples(t, got, []load.Sample{
 		// 5m: (10+20+30+40+50)/5 = 30, deviations -20..20: √((400+100+0+100+400)/5) = √200
 		{Node: "n1", Window: 5 * time.Minute, End: end, Stats: load.Stats{
 			{Mean: 0.3, StdDev: math.Sqrt(200) / 100, Known: true}, {Mean: 0.6, StdDev: 0, Known: true}}},
@@ -303,11 +269,11 @@ func TestFetch_EndIsTheNewestPoint(t *testing.T) {
 		cpu("C", "n2", 10, nan, nan, nan, nan, nan, nan), // ended six minutes ago
 	)
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
-	got, err := fetch(t, s, 5*time.Minute)
+	got, err := sourcetest.Fetch(t, s, 5*time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantSamples(t, got, []load.Sample{
+	sourcetest.WantSamples(t, got, []load.Sample{
 		{Node: "n1", Window: 5 * time.Minute, End: time.Unix(minute-60, 0), Stats: load.Stats{
 			load.CPU: {Mean: 0.15, StdDev: 0.05, Span: 2 * time.Minute, Known: true}}},
 		{Node: "n1", Window: 5 * time.Minute, End: time.Unix(minute, 0), Stats: load.Stats{
@@ -351,7 +317,7 @@ func TestFetch_Queries(t *testing.T) {
 			}
 			tt.cfg.Address = server.URL
 			s := newSource(t, tt.cfg, clocktesting.NewFakePassiveClock(now), node("n1"))
-			if _, err := fetch(t, s, tt.windows...); err == nil {
+			if _, err := sourcetest.Fetch(t, s, tt.windows...); err == nil {
 				t.Error("no series, and no error")
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
@@ -369,7 +335,7 @@ func TestFetch_NumberOfQueries(t *testing.T) {
 	server := newStub(t, all...)
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(100)...)
 	for refresh, want := range []int{4, 2, 2} { // two for values, and at first two for hosts
-		if _, err := fetch(t, s, 5*time.Minute, 15*time.Minute); err != nil {
+		if _, err := sourcetest.Fetch(t, s, 5*time.Minute, 15*time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		if got := server.paths(); len(got) != want {
@@ -377,7 +343,7 @@ func TestFetch_NumberOfQueries(t *testing.T) {
 		}
 	}
 	server.series = append(server.series, cpu("new", "n100", 30))
-	if _, err := fetch(t, s, 5*time.Minute); err != nil {
+	if _, err := sourcetest.Fetch(t, s, 5*time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if got := server.paths(); len(got) != 3 {
@@ -393,7 +359,7 @@ func TestFetch_Pages(t *testing.T) {
 	server := newStub(t, all...)
 	server.cap = 10
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(25)...)
-	got, err := fetch(t, s, 5*time.Minute)
+	got, err := sourcetest.Fetch(t, s, 5*time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -405,7 +371,7 @@ func TestFetch_Pages(t *testing.T) {
 	}
 	server.paths()
 	s = newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(25)...)
-	_, err = fetch(t, s, 5*time.Minute)
+	_, err = sourcetest.Fetch(t, s, 5*time.Minute)
 	wantError(t, err, "none of 25 series has a host: hosts are named by the dimension host")
 	if got := len(server.paths()); got > maxPages+5 {
 		t.Errorf("%d requests for pages without end", got)
@@ -443,7 +409,7 @@ func TestFetch_LargeCluster(t *testing.T) {
 	}
 	server := newStub(t, all...)
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), nodes(count)...)
-	got, err := fetch(t, s, 5*time.Minute, time.Hour)
+	got, err := sourcetest.Fetch(t, s, 5*time.Minute, time.Hour)
 	if err != nil || len(got) != 2*count {
 		t.Errorf("%d samples, want %d; error %v", len(got), 2*count, err)
 	}
@@ -517,46 +483,36 @@ func TestFetch_UnmatchedHostsAreLoggedOnChange(t *testing.T) {
 	}
 }
 
-func status(code int, header, value, body string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		if header != "" {
-			w.Header().Set(header, value)
-		}
-		w.WriteHeader(code)
-		_, _ = fmt.Fprint(w, body)
-	}
-}
-
 func TestFetch_Errors(t *testing.T) {
 	for name, tt := range map[string]struct {
 		respond http.HandlerFunc
 		want    []string
 	}{
-		"401": {status(401, "", "", `{"message":"Unauthorized"}`), []string{"status 401",
+		"401": {sourcetest.Respond(401, "", "", `{"message":"Unauthorized"}`), []string{"status 401",
 			`{"message":"Unauthorized"}`[2:9], "token or tokenFile is missing, wrong, expired", "realm"}},
-		"403": {status(403, "", "", ""), []string{"status 403", "lacks the authorization scope API"}},
-		"404": {status(404, "", "", ""), []string{"status 404",
+		"403": {sourcetest.Respond(403, "", "", ""), []string{"status 403", "lacks the authorization scope API"}},
+		"404": {sourcetest.Respond(404, "", "", ""), []string{"status 404",
 			"set address to https://api.<realm>.signalfx.com"}},
-		"400": {status(400, "", "", `{"message":"bad query"}`), []string{"status 400", "bad query",
+		"400": {sourcetest.Respond(400, "", "", `{"message":"bad query"}`), []string{"status 400", "bad query",
 			"check them"}},
-		"500": {status(500, "", "", ""), []string{"status 500"}},
-		"no JSON": {status(200, "", "", "<html>"), []string{"the response is not complete JSON", "invalid character",
+		"500": {sourcetest.Respond(500, "", "", ""), []string{"status 500"}},
+		"no JSON": {sourcetest.Respond(200, "", "", "<html>"), []string{"the response is not complete JSON", "invalid character",
 			"check that address is the API's"}},
-		"nothing": {status(200, "", "", ""), []string{"the response is not complete JSON", "unexpected EOF"}},
-		"no data": {status(200, "", "", "{}"), []string{"not a response of the SignalFx API: no \"data\" field"}},
-		"a point of one number": {status(200, "", "", `{"data":{"A":[[1600000000000]]}}`),
+		"nothing": {sourcetest.Respond(200, "", "", ""), []string{"the response is not complete JSON", "unexpected EOF"}},
+		"no data": {sourcetest.Respond(200, "", "", "{}"), []string{"not a response of the SignalFx API: no \"data\" field"}},
+		"a point of one number": {sourcetest.Respond(200, "", "", `{"data":{"A":[[1600000000000]]}}`),
 			[]string{"1 series have points other than pairs of a time and a value: A"}},
-		"a point without a time": {status(200, "", "", `{"data":{"A":[[null,1]]}}`),
+		"a point without a time": {sourcetest.Respond(200, "", "", `{"data":{"A":[[null,1]]}}`),
 			[]string{"1 series have points other than pairs of a time and a value: A"}},
-		"points that are no list": {status(200, "", "", `{"data":{"A":{"B":1}}}`), []string{"1 series have points"}},
-		"only errors in the response": {status(200, "", "", `{"data":{},"errors":[{"code":1,"message":"shard is down"}]}`),
+		"points that are no list": {sourcetest.Respond(200, "", "", `{"data":{"A":{"B":1}}}`), []string{"1 series have points"}},
+		"only errors in the response": {sourcetest.Respond(200, "", "", `{"data":{},"errors":[{"code":1,"message":"shard is down"}]}`),
 			[]string{"the response is partial", "shard is down"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newStub(t)
 			server.respond["/v1/timeserieswindow"] = tt.respond
 			s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"))
-			_, err := fetch(t, s, 5*time.Minute)
+			_, err := sourcetest.Fetch(t, s, 5*time.Minute)
 			wantError(t, err, append(tt.want, "cpu: GET "+server.URL+"/v1/timeserieswindow: ", "and 1 more: memory: ")...)
 		})
 	}
@@ -625,7 +581,7 @@ func TestFetch_MalformedSeries(t *testing.T) {
 				series := strings.ReplaceAll(tt.series, "%[1]d", strconv.Itoa(minute))
 				_, _ = fmt.Fprintf(w, `{"data":{"B":%s,"A":[[%d000,10]]}}`, series, minute)
 			}
-			server.respond["/v2/metrictimeseries"] = status(200, "", "",
+			server.respond["/v2/metrictimeseries"] = sourcetest.Respond(200, "", "",
 				`{"count":"2","results":[`+tt.host+`,{"id":"A","dimensions":{"host":"n1"}}]}`)
 			s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
 			var lines []string
@@ -650,12 +606,12 @@ func TestFetch_MalformedSeries(t *testing.T) {
 func TestFetch_LookupOfHostsFails(t *testing.T) {
 	server := newStub(t, cpu("A", "n1", 10), memory("B", "n1", 10))
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
-	if _, err := fetch(t, s, 5*time.Minute); err != nil {
+	if _, err := sourcetest.Fetch(t, s, 5*time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	server.series = append(server.series, cpu("C", "n2", 20))
-	server.respond["/v2/metrictimeseries"] = status(500, "", "", "")
-	got, err := fetch(t, s, 5*time.Minute)
+	server.respond["/v2/metrictimeseries"] = sourcetest.Respond(500, "", "", "")
+	got, err := sourcetest.Fetch(t, s, 5*time.Minute)
 	if err != nil || len(got) != 1 || got[0].Node != "n1" || !got[0].Stats[load.CPU].Known {
 		t.Errorf("samples %v, error %v", got, err)
 	}
@@ -676,7 +632,7 @@ func TestFetch_LookupsOfHostlessSeries(t *testing.T) {
 	}{{0, []string{values, hosts, values, hosts}}, {time.Second, []string{values, values}}, {hostlessInterval, []string{values, hosts,
 		values, hosts}}} {
 		c.SetTime(now.Add(step.after))
-		_, err := fetch(t, s, 5*time.Minute)
+		_, err := sourcetest.Fetch(t, s, 5*time.Minute)
 		if diff := cmp.Diff(step.want, server.paths()); diff != "" {
 			t.Errorf("requests after %v (-want +got), error %v:\n%s", step.after, err, diff)
 		}
@@ -689,28 +645,28 @@ func TestFetch_PointsOfTheFuture(t *testing.T) {
 	server.respond["/v1/timeserieswindow"] = func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintf(w, `{"data":{"A":[[%d000,50],[%d000,10]],"B":[[%d000,50]]}}`, minute+3600, minute, minute+10*24*3600)
 	}
-	server.respond["/v2/metrictimeseries"] = status(200, "", "",
+	server.respond["/v2/metrictimeseries"] = sourcetest.Respond(200, "", "",
 		`{"results":[{"id":"A","dimensions":{"host":"n1"}},{"id":"B","dimensions":{"host":"n2"}}]}`)
 	s := newSource(t, hosted.Config{Address: server.URL}, clocktesting.NewFakePassiveClock(now), node("n1"), node("n2"))
-	got, err := fetch(t, s, 5*time.Minute)
+	got, err := sourcetest.Fetch(t, s, 5*time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	one := load.Stat{Mean: 0.1, StdDev: math.NaN(), Span: time.Minute, Known: true}
-	wantSamples(t, got, []load.Sample{{Node: "n1", Window: 5 * time.Minute, End: time.Unix(minute, 0), Stats: load.Stats{one, one}}})
+	sourcetest.WantSamples(t, got, []load.Sample{{Node: "n1", Window: 5 * time.Minute, End: time.Unix(minute, 0), Stats: load.Stats{one, one}}})
 }
 
 func TestFetch_UnknownMetric(t *testing.T) {
 	server := newStub(t)
 	c := clocktesting.NewFakePassiveClock(now)
 	s := newSource(t, hosted.Config{Address: server.URL, ClusterName: "prod"}, c, node("n1"))
-	_, err := fetch(t, s, 5*time.Minute)
+	_, err := sourcetest.Fetch(t, s, 5*time.Minute)
 	wantError(t, err, `cpu: query sf_metric:"cpu.utilization" AND host:* AND cluster:prod at `+server.URL,
 		`no series; with "cpu" in its name the account has cpu.idle, cpu.user: set queries.cpu`, "check clusterName and hostNameSuffix")
 	server.paths()
 	again := func(want ...string) {
 		t.Helper()
-		if _, err := fetch(t, s, 5*time.Minute); err == nil {
+		if _, err := sourcetest.Fetch(t, s, 5*time.Minute); err == nil {
 			t.Error("no error")
 		}
 		if diff := cmp.Diff(want, server.paths()); diff != "" {
@@ -745,11 +701,11 @@ func TestFetch_RateLimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newStub(t, cpu("A", "n1", 10), memory("B", "n1", 10))
-			server.respond["/v1/timeserieswindow"] = status(http.StatusTooManyRequests, tt.header, tt.value, "slow down")
+			server.respond["/v1/timeserieswindow"] = sourcetest.Respond(http.StatusTooManyRequests, tt.header, tt.value, "slow down")
 			c := clocktesting.NewFakePassiveClock(now)
 			s := newSource(t, hosted.Config{Address: server.URL}, c, node("n1"))
 			reset := now.Add(tt.wait).UTC().Format("15:04:05 UTC")
-			_, err := fetch(t, s, 5*time.Minute)
+			_, err := sourcetest.Fetch(t, s, 5*time.Minute)
 			wantError(t, err, "status 429", "slow down", "no query is sent before "+reset)
 			if got := server.paths(); len(got) != 1 {
 				t.Errorf("requests %v, want none after the refusal", got)
@@ -757,14 +713,14 @@ func TestFetch_RateLimit(t *testing.T) {
 			server.respond["/v1/timeserieswindow"] = nil
 
 			c.SetTime(now.Add(tt.wait - time.Millisecond))
-			_, err = fetch(t, s, 5*time.Minute)
+			_, err = sourcetest.Fetch(t, s, 5*time.Minute)
 			wantError(t, err, "no query is sent before "+reset)
 			if got := server.paths(); len(got) != 0 {
 				t.Errorf("requests %v before the reset", got)
 			}
 
 			c.SetTime(now.Add(tt.wait))
-			if got, err := fetch(t, s, 5*time.Minute); err != nil && tt.wait <= 5*time.Minute {
+			if got, err := sourcetest.Fetch(t, s, 5*time.Minute); err != nil && tt.wait <= 5*time.Minute {
 				t.Errorf("after the reset: samples %v, error %v", got, err)
 			}
 			if got := server.paths(); len(got) == 0 {
@@ -776,15 +732,15 @@ func TestFetch_RateLimit(t *testing.T) {
 
 func TestFetch_RateLimitEndsWhenTheClockGoesBack(t *testing.T) {
 	server := newStub(t, cpu("A", "n1", 10), memory("B", "n1", 10))
-	server.respond["/v1/timeserieswindow"] = status(http.StatusTooManyRequests, "Retry-After", "60", "")
+	server.respond["/v1/timeserieswindow"] = sourcetest.Respond(http.StatusTooManyRequests, "Retry-After", "60", "")
 	c := clocktesting.NewFakePassiveClock(now.Add(24 * time.Hour))
 	s := newSource(t, hosted.Config{Address: server.URL}, c, node("n1"))
-	if _, err := fetch(t, s, 5*time.Minute); err == nil {
+	if _, err := sourcetest.Fetch(t, s, 5*time.Minute); err == nil {
 		t.Error("no error")
 	}
 	server.respond["/v1/timeserieswindow"] = nil
 	c.SetTime(now)
-	if _, err := fetch(t, s, 5*time.Minute); err != nil {
+	if _, err := sourcetest.Fetch(t, s, 5*time.Minute); err != nil {
 		t.Error(err)
 	}
 }
@@ -800,11 +756,11 @@ func TestFetch_TokenFileRotates(t *testing.T) {
 	writeToken("old")
 	s := newSource(t, hosted.Config{Address: server.URL, Config: httpclient.Config{BearerTokenFile: file}},
 		clocktesting.NewFakePassiveClock(now), node("n1"))
-	if _, err := fetch(t, s, 5*time.Minute); err == nil {
+	if _, err := sourcetest.Fetch(t, s, 5*time.Minute); err == nil {
 		t.Error("the old token was accepted")
 	}
 	writeToken(token)
-	if _, err := fetch(t, s, 5*time.Minute); err != nil {
+	if _, err := sourcetest.Fetch(t, s, 5*time.Minute); err != nil {
 		t.Error(err)
 	}
 	for _, r := range server.requests {
@@ -817,11 +773,11 @@ func TestFetch_TokenFileRotates(t *testing.T) {
 func TestFetch_Refused(t *testing.T) {
 	server := newStub(t)
 	c := clocktesting.NewFakePassiveClock(now)
-	_, err := fetch(t, newSource(t, hosted.Config{Address: server.URL}, c), 5*time.Minute)
+	_, err := sourcetest.Fetch(t, newSource(t, hosted.Config{Address: server.URL}, c), 5*time.Minute)
 	wantError(t, err, "no Node is known")
-	_, err = fetch(t, newSource(t, hosted.Config{Address: server.URL}, c, node("n1")))
+	_, err = sourcetest.Fetch(t, newSource(t, hosted.Config{Address: server.URL}, c, node("n1")))
 	wantError(t, err, "need at least one")
-	_, err = fetch(t, newSource(t, hosted.Config{Address: server.URL}, c, node("n1")), 0)
+	_, err = sourcetest.Fetch(t, newSource(t, hosted.Config{Address: server.URL}, c, node("n1")), 0)
 	wantError(t, err, "positive windows")
 	if got := server.paths(); len(got) != 0 {
 		t.Errorf("requests %v", got)
