@@ -23,14 +23,14 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/loadwatcherclient/wire"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
+	"github.com/plimsoll-scheduler/plimsoll/test/sourcetest"
 )
 
 const token = "s3cr3t-t0ken"
@@ -43,17 +43,6 @@ func node(name string, addresses ...string) *corev1.Node {
 		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
 	}
 	return n
-}
-
-func lister(t *testing.T, nodes ...*corev1.Node) corelisters.NodeLister {
-	t.Helper()
-	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	for _, n := range nodes {
-		if err := indexer.Add(n); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return corelisters.NewNodeLister(indexer)
 }
 
 // document returns a document of hosts with the given mean CPU in percent.
@@ -87,7 +76,7 @@ func newSource(t *testing.T, cfg Config, nodes ...*corev1.Node) *Source {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = time.Minute
 	}
-	s, err := New(cfg, lister(t, nodes...))
+	s, err := New(cfg, sourcetest.Lister(t, nodes...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,14 +97,7 @@ func sample(name string, mean float64) load.Sample {
 
 func wantError(t *testing.T, err error, parts ...string) {
 	t.Helper()
-	if err == nil {
-		t.Fatal("no error")
-	}
-	for _, part := range parts {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("error %q does not contain %q", err, part)
-		}
-	}
+	check.Error(t, err, parts...)
 	if strings.Contains(err.Error(), token) {
 		t.Errorf("error %q shows the token", err)
 	}
@@ -380,6 +362,6 @@ func TestClose(t *testing.T) {
 }
 
 func TestNew_UnreadableCAFile(t *testing.T) {
-	_, err := New(Config{Address: "https://lw", Config: httpclient.Config{CAFile: "/absent/ca.crt", Timeout: time.Second}}, lister(t))
+	_, err := New(Config{Address: "https://lw", Config: httpclient.Config{CAFile: "/absent/ca.crt", Timeout: time.Second}}, sourcetest.Lister(t))
 	wantError(t, err, "load-watcher: ", "caFile: ")
 }

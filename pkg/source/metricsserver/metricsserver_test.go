@@ -17,14 +17,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
+	"github.com/plimsoll-scheduler/plimsoll/test/sourcetest"
 )
 
 var (
@@ -59,17 +58,6 @@ func metrics(name string, usage corev1.ResourceList) metricsv1beta1.NodeMetrics 
 	}
 }
 
-func lister(t *testing.T, nodes []*corev1.Node) corelisters.NodeLister {
-	t.Helper()
-	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	for _, n := range nodes {
-		if err := indexer.Add(n); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return corelisters.NewNodeLister(indexer)
-}
-
 // configOf returns the configuration of a client of a server with the given handler.
 func configOf(t *testing.T, handler http.HandlerFunc) *rest.Config {
 	t.Helper()
@@ -82,7 +70,7 @@ func configOf(t *testing.T, handler http.HandlerFunc) *rest.Config {
 
 func newSource(t *testing.T, cfg *rest.Config, timeout time.Duration, nodes ...*corev1.Node) *Source {
 	t.Helper()
-	s, err := New(cfg, lister(t, nodes), timeout)
+	s, err := New(cfg, sourcetest.Lister(t, nodes...), timeout)
 	if err != nil {
 		t.Fatal(err)
 	}

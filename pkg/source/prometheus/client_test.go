@@ -23,6 +23,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func TestFetch_BadResponses(t *testing.T) {
@@ -68,7 +69,7 @@ func TestFetch_BadResponses(t *testing.T) {
 				Config{Address: srv.URL, Dialect: promql.NodeExporter, Config: httpclient.Config{BearerToken: "s3cret"}},
 				twoNodes()...)
 			_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
-			wantError(t, err, append(tt.want, srv.URL+"/api/v1/query", "mean of cpu over 5m")...)
+			check.Error(t, err, append(tt.want, srv.URL+"/api/v1/query", "mean of cpu over 5m")...)
 			if strings.Contains(err.Error(), "s3cret") {
 				t.Errorf("error tells a secret: %s", err)
 			}
@@ -118,7 +119,7 @@ func TestFetch_ServerDown(t *testing.T) {
 	s := newTestSource(t, Config{Address: srv.URL, Config: httpclient.Config{BearerToken: "s3cret"}}, twoNodes()...)
 	srv.Close()
 	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
-	wantError(t, err, srv.URL, "connection refused", "mean of cpu")
+	check.Error(t, err, srv.URL, "connection refused", "mean of cpu")
 	if strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("error tells a secret: %s", err)
 	}
@@ -148,7 +149,7 @@ func TestFetch_ErrorsHideToken(t *testing.T) {
 				Config{Address: srv.URL, Dialect: promql.NodeExporter, Config: httpclient.Config{BearerToken: "s3cret"}},
 				twoNodes()...)
 			_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
-			wantError(t, err, tt.want...)
+			check.Error(t, err, tt.want...)
 			if strings.Contains(err.Error(), "s3cret") {
 				t.Errorf("error tells a secret: %s", err)
 			}
@@ -230,7 +231,7 @@ func TestFetch_ResponseTooLarge(t *testing.T) {
 			}
 			srv.setRules(rule{"", respond(larger)})
 			_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
-			wantError(t, err, "the response is larger than 1056768 bytes, the bound for 2 nodes", "series of these nodes alone")
+			check.Error(t, err, "the response is larger than 1056768 bytes, the bound for 2 nodes", "series of these nodes alone")
 		})
 	}
 }
@@ -268,7 +269,7 @@ func TestTLS(t *testing.T) {
 				t.Errorf("Fetch: %v", err)
 			}
 			if !tt.fine {
-				wantError(t, err, "caFile", "insecureSkipVerify", srv.URL)
+				check.Error(t, err, "caFile", "insecureSkipVerify", srv.URL)
 			}
 		})
 	}
@@ -281,7 +282,7 @@ func TestTLS(t *testing.T) {
 			},
 			twoNodes()...)
 		_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
-		wantError(t, err, "localhost", "caFile", "insecureSkipVerify")
+		check.Error(t, err, "localhost", "caFile", "insecureSkipVerify")
 	})
 	t.Run("an authority that goes away", func(t *testing.T) {
 		s := newTestSource(
@@ -292,7 +293,7 @@ func TestTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
-		wantError(t, err, "CA cert", ca)
+		check.Error(t, err, "CA cert", ca)
 	})
 }
 
@@ -345,7 +346,7 @@ func TestTokens(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	s := newTestSource(t, Config{Address: srv.URL, Config: httpclient.Config{BearerTokenFile: file}}, twoNodes()...)
 	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
-	wantError(t, err, file)
+	check.Error(t, err, file)
 	for _, token := range []string{"first", "second"} {
 		if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
 			t.Fatal(err)
@@ -383,7 +384,7 @@ func TestRedirects(t *testing.T) {
 	mu.Unlock()
 	cfg.BearerToken = "s3cret"
 	_, err := newTestSource(t, cfg, twoNodes()...).Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
-	wantError(t, err, "redirected to "+target.URL, "address")
+	check.Error(t, err, "redirected to "+target.URL, "address")
 	mu.Lock()
 	defer mu.Unlock()
 	if len(tokens) > 0 {
@@ -394,7 +395,7 @@ func TestRedirects(t *testing.T) {
 	t.Cleanup(loop.Close)
 	cfg.Address = loop.URL
 	_, err = newTestSource(t, cfg, twoNodes()...).Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
-	wantError(t, err, "10 redirects")
+	check.Error(t, err, "10 redirects")
 }
 
 func TestFetch_AddressPath(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func TestAuto_FirstDialectWithValue(t *testing.T) {
@@ -105,7 +106,7 @@ func TestAuto_DetectsAgain(t *testing.T) {
 
 	srv.setRules()
 	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
-	wantError(t, err, "no series", "NodeExporter", "KubePrometheus", "Kubelet", "cAdvisor", "set dialect, queries or nodeLabels",
+	check.Error(t, err, "no series", "NodeExporter", "KubePrometheus", "Kubelet", "cAdvisor", "set dialect, queries or nodeLabels",
 		srv.URL)
 
 	srv.setRules(nodeExporter(vector(at("w1", "0.25")), vector(), vector(), vector())...)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -16,25 +15,14 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
+	"github.com/plimsoll-scheduler/plimsoll/test/sourcetest"
 )
 
 const (
 	vectorHead = `{"status":"success","data":{"resultType":"vector","result":[`
 	oneSeries  = `{"metric":{"instance":"x"},"value":[1700000000,"1"]},`
 )
-
-// endless responds with head and then text until the client has gone.
-func endless(head, text string) func(http.ResponseWriter, *http.Request) {
-	piece := []byte(strings.Repeat(text, 1+(64<<10)/len(text)))
-	return func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.WriteString(w, head)
-		for r.Context().Err() == nil {
-			if _, err := w.Write(piece); err != nil {
-				return
-			}
-		}
-	}
-}
 
 type hostileResponse struct {
 	respond func(http.ResponseWriter, *http.Request)
@@ -50,25 +38,25 @@ func hostileResponses(t *testing.T) map[string]hostileResponse {
 		return `{"metric":{"instance":"` + name + `","pad":"` + strings.Repeat("x", 1000) + `"},"value":[1700000000,"1"]},`
 	}
 	return map[string]hostileResponse{
-		"series":            {endless(vectorHead, oneSeries), tooMany},
-		"long series":       {endless(vectorHead, series("x")), tooMany},
+		"series":            {sourcetest.Endless(vectorHead, oneSeries), tooMany},
+		"long series":       {sourcetest.Endless(vectorHead, series("x")), tooMany},
 		"packed series":     {packed(t, vectorHead+strings.Repeat(series("x"), 16<<10)), tooMany},
-		"series, type last": {endless(`{"status":"success","data":{"result":[`, oneSeries), tooMany},
-		"a label":           {endless(vectorHead+`{"metric":{"instance":"`, "x"), "a value is larger than 65536 bytes"},
-		"labels":            {endless(vectorHead+`{"metric":{`, `"a":"",`), "a value is larger than 65536 bytes"},
-		"deep nesting":      {endless(vectorHead+`{"metric":`, `[`), "exceeded max depth"},
-		"a status":          {endless(`{"status":"`, "x"), "a value is larger than 65536 bytes"},
-		"an unknown value":  {endless(`{"stats":[`, "1,"), "a value is larger than 65536 bytes"},
-		"unknown keys":      {endless(`{`, `"a":1,`), tooMany},
-		"warnings":          {endless(`{"warnings":[`, `"w",`), tooMany},
-		"white space":       {endless(`{`, " "), "a value is larger than 65536 bytes"},
-		"what is not JSON":  {endless("<html>", "x"), "not a response of the Prometheus API"},
+		"series, type last": {sourcetest.Endless(`{"status":"success","data":{"result":[`, oneSeries), tooMany},
+		"a label":           {sourcetest.Endless(vectorHead+`{"metric":{"instance":"`, "x"), "a value is larger than 65536 bytes"},
+		"labels":            {sourcetest.Endless(vectorHead+`{"metric":{`, `"a":"",`), "a value is larger than 65536 bytes"},
+		"deep nesting":      {sourcetest.Endless(vectorHead+`{"metric":`, `[`), "exceeded max depth"},
+		"a status":          {sourcetest.Endless(`{"status":"`, "x"), "a value is larger than 65536 bytes"},
+		"an unknown value":  {sourcetest.Endless(`{"stats":[`, "1,"), "a value is larger than 65536 bytes"},
+		"unknown keys":      {sourcetest.Endless(`{`, `"a":1,`), tooMany},
+		"warnings":          {sourcetest.Endless(`{"warnings":[`, `"w",`), tooMany},
+		"white space":       {sourcetest.Endless(`{`, " "), "a value is larger than 65536 bytes"},
+		"what is not JSON":  {sourcetest.Endless("<html>", "x"), "not a response of the Prometheus API"},
 		"an error": {
-			func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500); endless("no ", "x")(w, r) }, "status 500",
+			func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500); sourcetest.Endless("no ", "x")(w, r) }, "status 500",
 		},
 		"an error of the API": {func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(422)
-			endless(`{"status":"error","errorType":"execution","error":"`, "x")(w, r)
+			sourcetest.Endless(`{"status":"error","errorType":"execution","error":"`, "x")(w, r)
 		}, "query refused (execution)"},
 	}
 }
@@ -90,25 +78,7 @@ func TestFetch_HostileServer(t *testing.T) {
 			srv := newServer(t, rule{"", tt.respond})
 			srv.newest = tt.respond
 			s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, manyNodes(nodes)...)
-			var before, after runtime.MemStats
-			runtime.GC()
-			runtime.ReadMemStats(&before)
-			_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
-			runtime.ReadMemStats(&after)
-			wantError(t, err, tt.want)
-			if len(err.Error()) > 1536 {
-				t.Errorf("the error has %d bytes: %s", len(err.Error()), err)
-			}
-			// What is allocated bounds what is in use. The server's part is small.
-			if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 2*budget {
-				t.Errorf("%d MiB allocated, want at most twice the budget of %d MiB", allocated>>20, budget>>20)
-			}
-			runtime.GC()
-			runtime.ReadMemStats(&after)
-			if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kept > 8<<20 {
-				t.Errorf("%d MiB kept", kept>>20)
-			}
-			runtime.KeepAlive(s)
+			check.Error(t, sourcetest.FetchHostile(t, s, window, 2*budget), tt.want)
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // targets are the labels of a target in queries, beside nodeLabels.
@@ -136,7 +137,7 @@ func TestFetch_FailedNewestSampleIsLoggedOnce(t *testing.T) {
 	// It is not what a failed refresh is explained by.
 	srv.setRules(rule{"", status(http.StatusInternalServerError, "out of memory")})
 	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
-	wantError(t, err, "mean of cpu over 5m", "and 3 more")
+	check.Error(t, err, "mean of cpu over 5m", "and 3 more")
 }
 
 func TestFetch_NewestSampleOfOwnQueries(t *testing.T) {

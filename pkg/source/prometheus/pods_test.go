@@ -17,6 +17,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func newTestPodSource(t *testing.T, url string) *PodSource {
@@ -72,7 +73,7 @@ func TestFetchPods(t *testing.T) {
 	srv.setRules()
 	fetchPods(t, s)
 	_, failed = fetchPods(t, s)
-	wantError(t, failed[load.CPU], "no series with the usage of pods", srv.URL, "scrape cAdvisor")
+	check.Error(t, failed[load.CPU], "no series with the usage of pods", srv.URL, "scrape cAdvisor")
 }
 
 // TestFetchPods_FewSeriesDecideNothing has few series of the families that come first: somebody's pods expose them.
@@ -147,7 +148,7 @@ func TestFetchPods_OneResourceFails(t *testing.T) {
 	if failed[load.CPU] != nil || len(usages) != 1 {
 		t.Errorf("got %v and %v, want the cpu", usages, failed[load.CPU])
 	}
-	wantError(t, failed[load.Memory], "query timed out")
+	check.Error(t, failed[load.Memory], "query timed out")
 }
 
 func TestFetchPods_HostileServer(t *testing.T) {
@@ -156,7 +157,7 @@ func TestFetchPods_HostileServer(t *testing.T) {
 			srv := newServer(t, rule{"count(", vector(element{"", "2"})}, rule{"", tt.respond})
 			_, failed := fetchPods(t, newTestPodSource(t, srv.URL))
 			for _, err := range failed {
-				wantError(t, err, strings.Replace(tt.want, "200 nodes", "2 pods", 1))
+				check.Error(t, err, strings.Replace(tt.want, "200 nodes", "2 pods", 1))
 				if len(err.Error()) > 1536 {
 					t.Errorf("the error has %d bytes: %s", len(err.Error()), err)
 				}
@@ -168,7 +169,7 @@ func TestFetchPods_HostileServer(t *testing.T) {
 func TestFetchPods_ErrorsHideToken(t *testing.T) {
 	srv := newServer(t, rule{"", status(http.StatusBadGateway, "no backend for Bearer hunter2")})
 	_, failed := fetchPods(t, newTestPodSource(t, srv.URL))
-	wantError(t, failed[load.CPU], "502")
+	check.Error(t, failed[load.CPU], "502")
 	if strings.Contains(failed[load.CPU].Error(), "hunter2") {
 		t.Errorf("the token is in %q", failed[load.CPU])
 	}
@@ -277,7 +278,7 @@ func TestFetchHistory_Refused(t *testing.T) {
 		},
 	)
 	_, err := fetchHistory(t, newTestPodSource(t, srv.URL), sixHours)
-	wantError(t, err, "history of cpu", "too many samples")
+	check.Error(t, err, "history of cpu", "too many samples")
 }
 
 // podLister returns a lister of that many running pods of each namespace, and one that waits.
@@ -339,7 +340,7 @@ func TestFetchPods_ManyNamespaces(t *testing.T) {
 	s := newTestPodSource(t, newServer(t, rule{"count(", vector(elements...)}).URL)
 	s.lister = podLister(t, map[string]int{"shop": 1})
 	_, failed := fetchPods(t, s)
-	wantError(t, failed[load.CPU], "count the pods of each namespace", "10001", "find the target that writes series of so many namespaces")
+	check.Error(t, failed[load.CPU], "count the pods of each namespace", "10001", "find the target that writes series of so many namespaces")
 }
 
 // TestFetchPods_KeepsTheFamily has another family measure more pods, or the one in use fewer than half of them.
@@ -411,7 +412,7 @@ func TestFetchPods_GivesUp(t *testing.T) {
 	s := newTestPodSource(t, srv.URL)
 	s.lister = podLister(t, namespaces)
 	_, failed := fetchPods(t, s)
-	wantError(t, failed[load.CPU], "too many samples")
+	check.Error(t, failed[load.CPU], "too many samples")
 	got := 0
 	for _, query := range srv.asked() {
 		if strings.HasPrefix(query, "min by (namespace, pod) (rate(") {

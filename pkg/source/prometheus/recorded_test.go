@@ -28,6 +28,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+	"github.com/plimsoll-scheduler/plimsoll/test/sourcetest"
 )
 
 // record replaces a file of testdata/recorded: see the README there.
@@ -210,7 +211,7 @@ func newReplay(t *testing.T, name string) (*Source, *replayed) {
 	}
 	setup := recorded()[name]
 	cfg := complete(Config{Address: server.URL, Dialect: setup.dialect, Pods: recordedPods(t, setup.hostNetwork)})
-	s, err := New(cfg, lister(t, nodes...), testingclock.NewFakePassiveClock(r.At.Add(time.Second)))
+	s, err := New(cfg, sourcetest.Lister(t, nodes...), testingclock.NewFakePassiveClock(r.At.Add(time.Second)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,8 +21,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	testingclock "k8s.io/utils/clock/testing"
 
@@ -30,7 +28,9 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/leak"
+	"github.com/plimsoll-scheduler/plimsoll/test/sourcetest"
 )
 
 func TestMain(m *testing.M) {
@@ -171,17 +171,6 @@ func twoNodes() []*corev1.Node {
 	return []*corev1.Node{newNode("w1", "10.0.0.1"), newNode("w2", "fd00::2")}
 }
 
-func lister(t *testing.T, nodes ...*corev1.Node) corelisters.NodeLister {
-	t.Helper()
-	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
-	for _, node := range nodes {
-		if err := indexer.Add(node); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return corelisters.NewNodeLister(indexer)
-}
-
 // complete returns the configuration with the fields that most tests do not care for.
 func complete(cfg Config) Config {
 	if cfg.Timeout == 0 {
@@ -198,7 +187,7 @@ func complete(cfg Config) Config {
 
 func newTestSource(t *testing.T, cfg Config, nodes ...*corev1.Node) *Source {
 	t.Helper()
-	s, err := New(complete(cfg), lister(t, nodes...), testingclock.NewFakePassiveClock(evaluationTime().Add(time.Second)))
+	s, err := New(complete(cfg), sourcetest.Lister(t, nodes...), testingclock.NewFakePassiveClock(evaluationTime().Add(time.Second)))
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
@@ -356,27 +345,15 @@ func countContaining(lines []string, text string) int {
 	return n
 }
 
-func wantError(t *testing.T, err error, texts ...string) {
-	t.Helper()
-	if err == nil {
-		t.Fatalf("no error, want one with %q", texts)
-	}
-	for _, text := range texts {
-		if !strings.Contains(err.Error(), text) {
-			t.Errorf("error %q does not contain %q", err, text)
-		}
-	}
-}
-
 func TestFetch_EmptyResponse(t *testing.T) {
 	srv := newServer(t)
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter}, twoNodes()...)
 	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
-	wantError(t, err, "no series", "dialect NodeExporter", "set dialect, queries or nodeLabels", srv.URL)
+	check.Error(t, err, "no series", "dialect NodeExporter", "set dialect, queries or nodeLabels", srv.URL)
 
 	srv.setRules(nodeExporter(vector(at("elsewhere:9100", "0.25")), vector(), vector(), vector())...)
 	_, err = s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
-	wantError(t, err, "none of 1 series matches a Node", `instance="elsewhere:9100"`, "nodeLabels")
+	check.Error(t, err, "none of 1 series matches a Node", `instance="elsewhere:9100"`, "nodeLabels")
 }
 
 func TestFetch_PartialFailure(t *testing.T) {
@@ -477,7 +454,7 @@ func TestFetch_HungQuery(t *testing.T) {
 	}})
 	before := len(srv.asked())
 	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window, 2 * window, 3 * window}})
-	wantError(t, err, "no complete response within the timeout of 20s", srv.URL)
+	check.Error(t, err, "no complete response within the timeout of 20s", srv.URL)
 	// Four queries run at once. All but the one for the newest samples hang.
 	if got := len(srv.asked()) - before; got > 1+4 {
 		t.Errorf("%d queries, want none after the timeout", got)
@@ -663,7 +640,7 @@ func TestFetch_NoNodes(t *testing.T) {
 	srv := newServer(t, rule{"", vector(at("w1", "0.5"))})
 	s := newTestSource(t, Config{Address: srv.URL, Dialect: promql.NodeExporter})
 	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
-	wantError(t, err, "no Node is known")
+	check.Error(t, err, "no Node is known")
 }
 
 func TestNew_UnreadableCAFile(t *testing.T) {
@@ -674,8 +651,8 @@ func TestNew_UnreadableCAFile(t *testing.T) {
 	for name, file := range map[string]string{"missing": "/nowhere/ca.crt", "without certificates": notPEM} {
 		t.Run(name, func(t *testing.T) {
 			cfg := complete(Config{Address: "http://127.0.0.1:9090", Config: httpclient.Config{CAFile: file}})
-			_, err := New(cfg, lister(t), testingclock.NewFakePassiveClock(evaluationTime()))
-			wantError(t, err, "caFile", file)
+			_, err := New(cfg, sourcetest.Lister(t), testingclock.NewFakePassiveClock(evaluationTime()))
+			check.Error(t, err, "caFile", file)
 		})
 	}
 }
