@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -729,8 +728,7 @@ func (e *Executor) wanted(ctx context.Context, m *Move) (replicas int, known boo
 	if err != nil {
 		return 0, false, err
 	}
-	kind, name, _ := strings.Cut(m.Owner, " ")
-	c, known := findController(cluster.Scheduler, kind, m.Namespace, name, m.OwnerUID)
+	c, known := findController(cluster.Scheduler, m.Owner.Kind, m.Namespace, m.Owner.Name, m.OwnerUID)
 	if !known {
 		return 0, false, nil
 	}

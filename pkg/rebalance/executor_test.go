@@ -1097,7 +1097,7 @@ func TestState_Bounded(t *testing.T) {
 	}
 	for i := range 10_000 {
 		uid := types.UID(fmt.Sprintf("%036d", i))
-		m := &Move{Namespace: long, Pod: long + long, UID: uid, OwnerUID: uid, Owner: owner, Workload: fmt.Sprint(owner, i), From: long + fmt.Sprint(i), To: long}
+		m := &Move{Namespace: long, Pod: long + long, UID: uid, OwnerUID: uid, Owner: Owner{Name: owner}, Workload: fmt.Sprint(owner, i), From: long + fmt.Sprint(i), To: long}
 		w.history.Begin(m, now)
 		moving := w.history.underWay[uid]
 		moving.Known = known

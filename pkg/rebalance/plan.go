@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,8 +72,8 @@ type Move struct {
 	Pod       string    `json:"pod"`
 	UID       types.UID `json:"uid"`
 	OwnerUID  types.UID `json:"ownerUID"`
-	// Owner names the pod's controller, such as "ReplicaSet web-1". Workload has its namespace, and names a ReplicaSet's Deployment.
-	Owner    string `json:"owner"`
+	// Owner is the pod's controller. Workload has its namespace, and names a ReplicaSet's Deployment.
+	Owner    Owner  `json:"owner"`
 	Workload string `json:"workload"`
 	From     string `json:"from"`
 	To       string `json:"to"`
@@ -91,6 +92,20 @@ type Move struct {
 	Beyond podusage.Amounts `json:"beyond"`
 	// Frees says that the move helps to empty From.
 	Frees bool `json:"frees,omitempty"`
+}
+
+// Owner is the controller of a pod. Its text is "ReplicaSet web-1".
+type Owner struct{ Kind, Name string }
+
+func (o Owner) String() string { return o.Kind + " " + o.Name }
+
+// MarshalText implements encoding.TextMarshaler.
+func (o Owner) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (o *Owner) UnmarshalText(text []byte) error {
+	o.Kind, o.Name, _ = strings.Cut(string(text), " ")
+	return nil
 }
 
 // planner makes one Plan.
@@ -675,7 +690,7 @@ func (p *planner) accept(c *candidate, m Move) {
 func (m *Move) of(c *candidate) {
 	owner := metav1.GetControllerOfNoCopy(c.pod)
 	m.Namespace, m.Pod, m.UID, m.Disruption = c.pod.Namespace, c.pod.Name, c.pod.UID, c.disruption
-	m.Owner, m.OwnerUID, m.Workload = owner.Kind+" "+owner.Name, owner.UID, workloadOf(c.pod, owner)
+	m.Owner, m.OwnerUID, m.Workload = Owner{owner.Kind, owner.Name}, owner.UID, workloadOf(c.pod, owner)
 }
 
 // replacementOf returns the pod as its controller creates it again.

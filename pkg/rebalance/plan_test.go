@@ -174,7 +174,7 @@ func TestMake(t *testing.T) {
 		f.look(t, cluster)
 	}
 	want := []Move{{
-		Namespace: "ns", Pod: "web-1", UID: "web-1", OwnerUID: "web", Owner: "ReplicaSet web", Workload: "ReplicaSet ns/web", From: "a", To: "b", Line: 0.8,
+		Namespace: "ns", Pod: "web-1", UID: "web-1", OwnerUID: "web", Owner: Owner{"ReplicaSet", "web"}, Workload: "ReplicaSet ns/web", From: "a", To: "b", Line: 0.8,
 		FromBefore: 0.9, FromAfter: 0.7, ToBefore: 0.5, ToAfter: 0.7, Disruption: 1,
 	}}
 	for range 2 { // the first plan leaves the cluster as it was

@@ -143,7 +143,7 @@ func TestRebalancer_Refusals(t *testing.T) {
 	pause(t, false)
 	late := func(app string) bool {
 		return slices.ContainsFunc(stateOf(t).Records, func(r rebalance.Record) bool {
-			return r.Owner == "ReplicaSet "+app && r.Outcome == rebalance.NotReady
+			return r.Owner.Name == app && r.Outcome == rebalance.NotReady
 		})
 	}
 	// asked has the number of dry runs and of evictions, by the names of pods.

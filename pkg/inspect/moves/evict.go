@@ -303,7 +303,7 @@ func (p progress) Ended(r *rebalance.Record) {
 	case r.Outcome == rebalance.Withdrawn:
 		p.show(fmt.Sprintf("Pod %s/%s was not evicted", r.Namespace, r.Pod))
 	case r.Outcome == rebalance.ScaledDown:
-		p.show(fmt.Sprintf("Pod %s/%s gets no replacement: %s was scaled down", r.Namespace, r.Pod, text.Excerpt(r.Owner)))
+		p.show(fmt.Sprintf("Pod %s/%s gets no replacement: %s was scaled down", r.Namespace, r.Pod, text.Excerpt(r.Owner.String())))
 	case r.Outcome.Failed():
 		p.show(fmt.Sprintf("The replacement of pod %s/%s is not ready elsewhere (%s)", r.Namespace, r.Pod, r.Outcome))
 	default:

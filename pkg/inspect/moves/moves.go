@@ -329,7 +329,7 @@ func (r *Report) add(status *rebalance.Status) {
 	for i := range p.Moves {
 		m := &p.Moves[i]
 		r.Moves = append(r.Moves, Move{
-			Namespace: m.Namespace, Pod: m.Pod, Owner: text.Excerpt(m.Owner), From: m.From, To: m.To, Or: m.Or,
+			Namespace: m.Namespace, Pod: m.Pod, Owner: text.Excerpt(m.Owner.String()), From: m.From, To: m.To, Or: m.Or,
 			Relief: percent(m.FromBefore - m.FromAfter), Disruption: m.Disruption,
 		})
 		node(m.From, m.Resource, true).After = percent(m.FromAfter)
@@ -368,7 +368,7 @@ func (r *Report) addFree(f *rebalance.Freeing, cordons []*rebalance.Cordon) {
 	}
 	for i := range f.Moves {
 		m := &f.Moves[i]
-		r.Free.Moves = append(r.Free.Moves, Landing{m.Namespace, m.Pod, text.Excerpt(m.Owner), m.To, m.Or})
+		r.Free.Moves = append(r.Free.Moves, Landing{m.Namespace, m.Pod, text.Excerpt(m.Owner.String()), m.To, m.Or})
 	}
 	words := reasons()
 	for _, kept := range f.Kept {

@@ -24,7 +24,7 @@ func plan() *rebalance.Plan {
 	return &rebalance.Plan{
 		Nodes: []rebalance.Node{node("a", 0.9), node("b", 0.5), node("c", 0.85), node("d", 0.5)}, Hot: []string{"a", "c"},
 		Moves: []rebalance.Move{{
-			Namespace: "ns", Pod: "web-1", Owner: "ReplicaSet web", From: "a", To: "b", Or: []string{"d"}, Resource: load.CPU, Line: 0.8,
+			Namespace: "ns", Pod: "web-1", Owner: rebalance.Owner{Kind: "ReplicaSet", Name: "web"}, From: "a", To: "b", Or: []string{"d"}, Resource: load.CPU, Line: 0.8,
 			FromBefore: 0.9, FromAfter: 0.7, ToBefore: 0.5, ToAfter: 0.7, Disruption: 1,
 		}},
 		Stay: map[rebalance.Reason]int{rebalance.LittleRelief: 2, rebalance.NoController: 1}, Simulated: 1,
@@ -138,7 +138,7 @@ Other nodes stay:
   2 nodes: local storage (LocalStorage), such as c with pod ns/db-1
   1 node: cordoned (Cordoned), such as b
 `: {
-			Node: "a", Moves: []rebalance.Move{{Namespace: "ns", Pod: "web-1", Owner: "ReplicaSet web", To: "b", Or: []string{"d"}}},
+			Node: "a", Moves: []rebalance.Move{{Namespace: "ns", Pod: "web-1", Owner: rebalance.Owner{Kind: "ReplicaSet", Name: "web"}, To: "b", Or: []string{"d"}}},
 			Kept: []rebalance.KeptNode{
 				{Node: "b", Reason: rebalance.Cordoned}, {Node: "c", Reason: "LocalStorage", Pod: "ns/db-1"},
 				{Node: "d", Reason: "LocalStorage", Pod: "ns/db-2"},
@@ -168,7 +168,7 @@ NAMESPACE  POD    OWNER           TO
 ns         web-1  ReplicaSet web  b
 
 Emptied, and cordoned until the cluster needs room: x
-`: {Emptying: "a", Node: "a", Moves: []rebalance.Move{{Namespace: "ns", Pod: "web-1", Owner: "ReplicaSet web", To: "b"}}},
+`: {Emptying: "a", Node: "a", Moves: []rebalance.Move{{Namespace: "ns", Pod: "web-1", Owner: rebalance.Owner{Kind: "ReplicaSet", Name: "web"}, To: "b"}}},
 		`
 Node a is being emptied. It is to be uncordoned: 1 node hot.
 
