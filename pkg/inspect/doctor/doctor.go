@@ -60,8 +60,8 @@ type Report struct {
 	// Restart is the command that restarts the scheduler with a changed configuration; empty if unknown.
 	Restart string `json:"restart,omitempty"`
 
-	// file is the local file of --config; empty if the configuration is in the cluster.
-	file string
+	// path is that of --config, or of the configuration; empty if there is none.
+	path string
 	// unchecked has a result for each check that did not run. Checks has at most one of them for each group.
 	unchecked []Check
 }
@@ -170,8 +170,9 @@ func Run(ctx context.Context, conn *live.Connection, o Options) (*Report, error)
 
 // reportOn runs all checks.
 func reportOn(f *facts) *Report {
-	r := &Report{file: f.options.Configuration.File}
+	r := &Report{path: f.options.Configuration.File}
 	if f.configuration != nil {
+		r.path = f.configuration.Path
 		r.Configuration, r.Restart = f.configuration.Origin, f.configuration.Workload.RestartCommand().For(f.chosen)
 	}
 	runAll(r, clusterChecks(), f, "")

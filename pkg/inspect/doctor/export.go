@@ -149,11 +149,7 @@ const documentationURL = "https://github.com/plimsoll-scheduler/plimsoll/blob/ma
 // artifact returns the URI of the file of --config, or else a path made of the configuration's origin.
 // GitHub's code scanning refuses a result without a path, which need not exist.
 func (r *Report) artifact() string {
-	path := filepath.ToSlash(r.file)
-	if path == "" {
-		object, _, _ := strings.Cut(strings.ToLower(cmp.Or(r.Configuration, "scheduler")), ", ")
-		path = strings.Join(strings.FieldsFunc("cluster/"+object, func(c rune) bool { return c == ' ' || c == '/' }), "/")
-	}
+	path := filepath.ToSlash(cmp.Or(r.path, "cluster/scheduler"))
 	u := url.URL{Path: path}
 	if strings.HasPrefix(path, "/") {
 		u.Scheme = "file"

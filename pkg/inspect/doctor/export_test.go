@@ -15,6 +15,7 @@ import (
 func sampleReport() *Report {
 	return &Report{
 		Configuration: "ConfigMap plimsoll-system/plimsoll",
+		path:          "cluster/configmap/plimsoll-system/plimsoll",
 		Checks: []Check{
 			{Group: "source", ID: "source.tls", Status: OK, Message: "the certificate is <valid>"},
 			{Group: "source", ID: "source.answers", Status: Error, Message: "connection refused", Advice: []Advice{
@@ -124,17 +125,16 @@ func TestWriteSARIF(t *testing.T) {
 
 // Code scanning takes a path relative to the repository, or a file URL, without spaces.
 func TestReport_Artifact(t *testing.T) {
-	for _, tt := range []struct{ file, configuration, want string }{
-		{"deploy/scheduler.yaml", "file deploy/scheduler.yaml", "deploy/scheduler.yaml"},
-		{"my profiles.yaml", "", "my%20profiles.yaml"},
-		{"a:b.yaml", "", "./a:b.yaml"},
-		{"/etc/a.yaml", "", "file:///etc/a.yaml"},
-		{"", "ConfigMap ns/name, of Deployment ns/scheduler", "cluster/configmap/ns/name"},
-		{"", "file /etc/plimsoll/config.yaml", "cluster/file/etc/plimsoll/config.yaml"},
-		{"", "", "cluster/scheduler"},
+	for _, tt := range []struct{ path, want string }{
+		{"deploy/scheduler.yaml", "deploy/scheduler.yaml"},
+		{"my profiles.yaml", "my%20profiles.yaml"},
+		{"a:b.yaml", "./a:b.yaml"},
+		{"/etc/a.yaml", "file:///etc/a.yaml"},
+		{"cluster/configmap/ns/name", "cluster/configmap/ns/name"},
+		{"", "cluster/scheduler"},
 	} {
-		if got := (&Report{file: tt.file, Configuration: tt.configuration}).artifact(); got != tt.want {
-			t.Errorf("file %q, configuration %q: %s, want %s", tt.file, tt.configuration, got, tt.want)
+		if got := (&Report{path: tt.path}).artifact(); got != tt.want {
+			t.Errorf("%q: %s, want %s", tt.path, got, tt.want)
 		}
 	}
 }

@@ -56,6 +56,8 @@ func (e *OptionError) Unwrap() error { return e.error }
 type Configuration struct {
 	// Origin is one line for the user, such as "ConfigMap plimsoll-system/plimsoll, of Deployment plimsoll-system/plimsoll".
 	Origin string
+	// Path is the file of --config, or else a path below "cluster" that names the file or the ConfigMap in the cluster.
+	Path string
 	// Changed is when the file was last written; zero if unknown.
 	Changed time.Time
 	// Content is the file as it was written. Decoded has defaults, and is nil if Err is not.
@@ -146,7 +148,7 @@ func (c *Connection) find(ctx context.Context, o ConfigurationOptions) (*Configu
 		if err != nil {
 			return nil, OptionErrorf("--config: %w", err)
 		}
-		return &Configuration{Origin: "file " + o.File, Content: content}, nil
+		return &Configuration{Origin: "file " + o.File, Path: o.File, Content: content}, nil
 	case o.From != "":
 		return c.fromConfigMap(ctx, o.From)
 	}
@@ -163,8 +165,10 @@ func (c *Connection) find(ctx context.Context, o ConfigurationOptions) (*Configu
 	if err != nil {
 		return nil, fmt.Errorf("configuration of the scheduler of this pod: %w", err)
 	}
-	origin := fmt.Sprintf("file %s, of the scheduler of this pod", file)
-	found := &Configuration{Origin: origin, Content: content, Workload: own, filesAreHere: true}
+	found := &Configuration{
+		Origin: fmt.Sprintf("file %s, of the scheduler of this pod", file), Path: path.Join("cluster/file", file),
+		Content: content, Workload: own, filesAreHere: true,
+	}
 	if info, err := os.Stat(file); err == nil {
 		found.Changed = info.ModTime() // the kubelet writes the file when the ConfigMap changes
 	}
@@ -220,7 +224,8 @@ func (c *Connection) getConfigMap(ctx context.Context, namespace, name, key stri
 		return nil, fmt.Errorf("ConfigMap %s/%s has no key %q; its keys are %q", namespace, name, key, keys)
 	}
 	return &Configuration{
-		Origin: fmt.Sprintf("ConfigMap %s/%s", namespace, name), Content: []byte(content), Changed: dataChanged(object),
+		Origin: fmt.Sprintf("ConfigMap %s/%s", namespace, name), Path: path.Join("cluster/configmap", namespace, name),
+		Content: []byte(content), Changed: dataChanged(object),
 	}, nil
 }
 

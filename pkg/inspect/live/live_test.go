@@ -500,6 +500,9 @@ func TestConfiguration_OfTheChart(t *testing.T) {
 	if found.Err != nil {
 		t.Fatal(found.Err)
 	}
+	if want := "cluster/configmap/plimsoll-system/plimsoll"; found.Path != want {
+		t.Errorf("path %q, want %q", found.Path, want)
+	}
 	if want := "ConfigMap plimsoll-system/plimsoll, of Deployment plimsoll-system/plimsoll"; found.Origin != want {
 		t.Errorf("origin %q, want %q", found.Origin, want)
 	}
@@ -642,8 +645,8 @@ func TestConfiguration_OfTheOwnContainer(t *testing.T) {
 	write(t, c.commandLineFile, "/bin/kube-scheduler\x00--config="+file+"\x00--v=2\x00")
 	found, err := c.Configuration(t.Context(), ConfigurationOptions{})
 	must(t, err)
-	if found.Err != nil || found.Origin != "file "+file+", of the scheduler of this pod" {
-		t.Errorf("origin %q, error %v", found.Origin, found.Err)
+	if found.Err != nil || found.Origin != "file "+file+", of the scheduler of this pod" || found.Path != "cluster/file"+file {
+		t.Errorf("origin %q, path %q, error %v", found.Origin, found.Path, found.Err)
 	}
 	must(t, os.Remove(token))
 	if found, err = c.Configuration(t.Context(), ConfigurationOptions{}); err != nil {
@@ -725,8 +728,8 @@ func TestConfiguration_OfAFile(t *testing.T) {
 		configurationOf("metricProvider: {type: Prometheus, address: 'http://p', tokenFile: /absent/token, caFile: /absent/ca}"))
 	found, err := c.Configuration(t.Context(), ConfigurationOptions{File: file})
 	must(t, err)
-	if found.Err != nil || found.Origin != "file "+file {
-		t.Errorf("origin %q, error %v", found.Origin, found.Err)
+	if found.Err != nil || found.Origin != "file "+file || found.Path != file {
+		t.Errorf("origin %q, path %q, error %v", found.Origin, found.Path, found.Err)
 	}
 	write(t, file, configurationOf("targetUtilization: 150"))
 	if found, err = c.Configuration(t.Context(), ConfigurationOptions{File: file}); err != nil {
