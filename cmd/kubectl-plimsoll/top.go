@@ -74,7 +74,7 @@ func (o *topOptions) nodesCommand() *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar((*string)(&o.selected.Order), "sort", string(top.ByLine), "one of "+orderNames())
+	flags.StringVar((*string)(&o.selected.Order), "sort", string(top.ByLine), "one of "+strings.Join(orderNames(), ", "))
 	flags.BoolVar(&o.selected.Reverse, "reverse", false, "sort in the opposite order")
 	flags.StringVarP(&o.selector, "selector", "l", "", "label selector of the nodes, such as key1=value1,key2=value2")
 	flags.BoolVarP(&o.watch, "watch", "w", false, "show nodes until interrupted")
@@ -84,16 +84,15 @@ func (o *topOptions) nodesCommand() *cobra.Command {
 		}
 		return pflag.NormalizedName(name)
 	})
-	completeFlag(command, "sort", cobra.FixedCompletions(strings.Split(orderNames(), ", "), cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(command, "sort", cobra.FixedCompletions(orderNames(), cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
 
-func orderNames() string {
-	var names []string
+func orderNames() (names []string) {
 	for _, order := range top.Orders() {
 		names = append(names, string(order))
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 func (o *topOptions) validate(names []string) (err error) {
