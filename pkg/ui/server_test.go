@@ -788,23 +788,27 @@ func TestState_DeltaIsSmall(t *testing.T) {
 	}
 }
 
-// BenchmarkState_5000Nodes measures what a refresh costs when all loads have changed.
+// BenchmarkState_5000Nodes measures what a refresh costs when no load, or all loads, have changed.
 func BenchmarkState_5000Nodes(b *testing.B) {
-	first, err := (*state)(nil).next(loads(0), json.Marshal)
-	if err != nil {
-		b.Fatal(err)
+	for name, round := range map[string]int{"no load changed": 0, "all loads changed": 1} {
+		b.Run(name, func(b *testing.B) {
+			first, err := (*state)(nil).next(loads(0), json.Marshal)
+			if err != nil {
+				b.Fatal(err)
+			}
+			second := loads(round)
+			b.ReportAllocs()
+			var next *state
+			for b.Loop() {
+				if next, err = first.next(second, json.Marshal); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(zipped(next.full()), "KiB/snapshot")
+			b.ReportMetric(zipped(next.delta), "KiB/delta")
+			b.ReportMetric(float64(len(next.full()))/(1<<10), "KiB/plain")
+		})
 	}
-	second := loads(1)
-	b.ReportAllocs()
-	var next *state
-	for b.Loop() {
-		if next, err = first.next(second, json.Marshal); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(zipped(next.full()), "KiB/snapshot")
-	b.ReportMetric(zipped(next.delta), "KiB/delta")
-	b.ReportMetric(float64(len(next.full()))/(1<<10), "KiB/plain")
 }
 
 type counter struct{ n int }

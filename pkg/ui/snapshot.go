@@ -3,12 +3,11 @@ package ui
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 	"time"
-
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/nodepool"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
@@ -72,8 +71,11 @@ func newSnapshot(nodes *top.Nodes, waiting []top.WaitingPod, context string, hea
 				r.MeasuredPercent, &r.PendingPercent, &r.RequestedPercent, &r.UtilizationPercent, &r.AllocatablePercent,
 			} {
 				if percent != nil {
-					*percent = math.Round(10**percent) / 10
+					*percent = rounded(*percent)
 				}
+			}
+			for i := range r.Classes {
+				r.Classes[i].UtilizationPercent = rounded(r.Classes[i].UtilizationPercent)
 			}
 		}
 		s.Nodes[row.Name] = &Node{Row: row, Pool: nodepool.Of(row.Labels, ""), Labels: row.Labels}
@@ -81,67 +83,107 @@ func newSnapshot(nodes *top.Nodes, waiting []top.WaitingPod, context string, hea
 	return s
 }
 
+// rounded returns a percentage with one decimal.
+func rounded(percent float64) float64 { return math.Round(10*percent) / 10 }
+
+// same reports whether both nodes have the same JSON. It may take equal nodes for different ones, but not the reverse.
+func (n *Node) same(other *Node) bool {
+	a, b := n.Row, other.Row
+	return a.Name == b.Name && a.AnnotationProblem == b.AnnotationProblem && a.Pods == b.Pods &&
+		slices.Equal(a.Profiles, b.Profiles) && n.Pool == other.Pool && maps.Equal(n.Labels, other.Labels) &&
+		sameLoad(&a.CPU, &b.CPU) && sameLoad(&a.Memory, &b.Memory) && sameLine(&a.CPU, &b.CPU) && sameLine(&a.Memory, &b.Memory)
+}
+
+func sameLoad(a, b *top.Resource) bool {
+	return a.State == b.State && same(a.AgeSeconds, b.AgeSeconds) && same(a.MeasuredAt, b.MeasuredAt) &&
+		a.Window == b.Window && a.Quantile == b.Quantile && same(a.MeasuredPercent, b.MeasuredPercent) &&
+		a.PendingPercent == b.PendingPercent && a.RequestedPercent == b.RequestedPercent && a.Requested == b.Requested
+}
+
+func sameLine(a, b *top.Resource) bool {
+	return a.UtilizationPercent == b.UtilizationPercent && same(a.LinePercent, b.LinePercent) &&
+		a.LineAnnotated == b.LineAnnotated && a.AboveLine == b.AboveLine && slices.EqualFunc(a.Classes, b.Classes, sameClass) &&
+		a.AllocatablePercent == b.AllocatablePercent && a.Allocatable == b.Allocatable && a.Capacity == b.Capacity
+}
+
+func sameClass(a, b top.ClassLine) bool {
+	return a.UtilizationPercent == b.UtilizationPercent && same(a.LinePercent, b.LinePercent) && a.AboveLine == b.AboveLine
+}
+
+// same reports whether both are nil, or have the same value.
+func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
+
 // state is a snapshot as JSON, and what changed since the state before. It is immutable.
 type state struct {
 	sequence int
 	head     []byte
-	nodes    map[string][]byte
+	nodes    map[string]*encodedNode
 	// delta is a JSON merge patch (RFC 7386) of the state before; nil if there is none.
 	delta []byte
 }
 
-// next returns the state after s, which may be nil. encode returns the JSON of a *Snapshot.
+// encodedNode is a node and its JSON.
+type encodedNode struct {
+	*Node
+	json []byte
+}
+
+// next returns the state after s, which may be nil. encode returns the JSON of a *Snapshot. Only nodes that changed are encoded.
 func (s *state) next(snapshot *Snapshot, encode func(any) ([]byte, error)) (*state, error) {
+	first := s == nil
+	if first {
+		s = &state{sequence: -1}
+	}
 	head := *snapshot
 	head.Nodes = nil
-	n := &state{nodes: make(map[string][]byte, len(snapshot.Nodes))}
+	n := &state{sequence: s.sequence + 1, nodes: make(map[string]*encodedNode, len(snapshot.Nodes))}
 	var err error
 	if n.head, err = encode(&head); err != nil {
 		return nil, err
 	}
+	changed := map[string][]byte{}
+	var buffer bytes.Buffer
+	var patch []byte
+	encoder := json.NewEncoder(&buffer)
 	for name, node := range snapshot.Nodes {
-		if n.nodes[name], err = json.Marshal(node); err != nil {
+		before := s.nodes[name]
+		if before != nil && before.same(node) {
+			n.nodes[name] = before
+			continue
+		}
+		buffer.Reset()
+		if err := encoder.Encode(node); err != nil {
 			return nil, err
 		}
-	}
-	if s == nil {
-		return n, nil
-	}
-	n.sequence = s.sequence + 1
-	n.delta, err = s.patchTo(n)
-	return n, err
-}
-
-// patchTo returns a merge patch.
-func (s *state) patchTo(n *state) ([]byte, error) {
-	head, err := jsonpatch.CreateMergePatch(s.head, n.head)
-	if err != nil {
-		return nil, err
-	}
-	nodes := map[string][]byte{}
-	for name, now := range n.nodes {
-		before, had := s.nodes[name]
-		switch {
-		case !had:
-			nodes[name] = now
-		case bytes.Equal(before, now):
-			n.nodes[name] = before // one copy
-		default:
-			if nodes[name], err = jsonpatch.CreateMergePatch(before, now); err != nil {
-				return nil, err
-			}
+		now := &encodedNode{node, bytes.Clone(bytes.TrimSuffix(buffer.Bytes(), []byte("\n")))}
+		switch n.nodes[name] = now; {
+		case before == nil:
+			changed[name] = now.json
+		case !bytes.Equal(before.json, now.json):
+			patch = appendPatch(patch[:0], before.json, now.json)
+			changed[name] = bytes.Clone(patch)
 		}
+	}
+	if first {
+		return n, nil
 	}
 	for name := range s.nodes {
 		if n.nodes[name] == nil {
-			nodes[name] = []byte("null")
+			changed[name] = []byte("null")
 		}
 	}
-	return withNodes(head, nodes), nil
+	n.delta = withNodes(appendPatch(nil, s.head, n.head), changed)
+	return n, nil
 }
 
 // full is the JSON of the whole snapshot.
-func (s *state) full() []byte { return withNodes(s.head, s.nodes) }
+func (s *state) full() []byte {
+	nodes := make(map[string][]byte, len(s.nodes))
+	for name, node := range s.nodes {
+		nodes[name] = node.json
+	}
+	return withNodes(s.head, nodes)
+}
 
 // withNodes adds nodes to a JSON object.
 func withNodes(head []byte, nodes map[string][]byte) []byte {
