@@ -37,6 +37,8 @@ type Objects struct {
 	mu sync.Mutex
 	// changed are the objects that changed since they were applied.
 	changed map[key]struct{}
+	// waits are the pods that wait for a node, by namespace/name.
+	waits map[string]*corev1.Pod
 	// departures are pods that left their nodes since the objects were watched, in the order of time.
 	departures []departure
 	// failed is when a list or a watch failed last, and err why.
@@ -55,7 +57,9 @@ type key struct {
 
 // Watch lists the objects, and watches them until ctx is done. It fails if they cannot be listed.
 func Watch(ctx context.Context, conn *live.Connection, c clock.PassiveClock) (*Objects, error) {
-	o := &Objects{clock: c, began: c.Now(), has: map[key]runtime.Object{}, changed: map[key]struct{}{}}
+	o := &Objects{
+		clock: c, began: c.Now(), has: map[key]runtime.Object{}, changed: map[key]struct{}{}, waits: map[string]*corev1.Pod{},
+	}
 	listing, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	core := conn.Client.CoreV1()
@@ -73,6 +77,7 @@ func Watch(ctx context.Context, conn *live.Connection, c clock.PassiveClock) (*O
 	}
 	var small live.Compactor
 	var informers []cache.SharedIndexInformer
+	var synced []cache.InformerSynced
 	for kind, listWatcher := range []listWatch{
 		{newListWatch("nodes", "", &small, failed, core.Nodes().List, core.Nodes().Watch)},
 		{newListWatch("pods", live.UnfinishedPods, &small, failed, core.Pods("").List, core.Pods("").Watch)},
@@ -80,11 +85,11 @@ func Watch(ctx context.Context, conn *live.Connection, c clock.PassiveClock) (*O
 		object := [...]runtime.Object{&corev1.Node{}, &corev1.Pod{}}[kind]
 		informer := cache.NewSharedIndexInformer(listWatcher, object, 0, cache.Indexers{})
 		o.stores, informers = append(o.stores, informer.GetStore()), append(informers, informer)
-		change := func(object any) { o.change(kind, object) }
-		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		change := func(object any) { o.change(kind, object, false) }
+		handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: change, UpdateFunc: func(_, object any) { change(object) },
 			DeleteFunc: func(object any) {
-				change(object)
+				o.change(kind, object, true)
 				o.depart(object)
 			},
 		})
@@ -92,14 +97,13 @@ func Watch(ctx context.Context, conn *live.Connection, c clock.PassiveClock) (*O
 			informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})); err != nil {
 			return nil, err
 		}
+		synced = append(synced, informer.HasSynced, handler.HasSynced)
 	}
 	for _, informer := range informers {
 		go informer.RunWithContext(ctx)
 	}
-	for _, informer := range informers {
-		if !cache.WaitForCacheSync(listing.Done(), informer.HasSynced) {
-			return nil, context.Cause(listing)
-		}
+	if !cache.WaitForCacheSync(listing.Done(), synced...) {
+		return nil, context.Cause(listing)
 	}
 	return o, nil
 }
@@ -150,7 +154,7 @@ func (o *Objects) fail(err error) {
 	o.failed, o.err = o.clock.Now(), err
 }
 
-func (o *Objects) change(kind int, object any) {
+func (o *Objects) change(kind int, object any, gone bool) {
 	name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object)
 	if err != nil {
 		return
@@ -158,6 +162,11 @@ func (o *Objects) change(kind int, object any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.changed[key{kind, name}] = struct{}{}
+	if pod, ok := object.(*corev1.Pod); ok && !gone && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil {
+		o.waits[name] = pod
+	} else {
+		delete(o.waits, name)
+	}
 }
 
 // All returns all objects for sim.Options: nodes first, sorted by name. Afterwards call Apply.

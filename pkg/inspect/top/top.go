@@ -286,8 +286,13 @@ const maxProfiles = 20
 
 // profilesOn returns the schedulerNames of the node's pods, sorted, up to maxProfiles.
 func profilesOn(node fwk.NodeInfo) (names []string) {
-	for _, pod := range node.GetPods() {
-		name := text.Excerpt(pod.GetPod().Spec.SchedulerName) // the API server does not check it
+	last := ""
+	for i, pod := range node.GetPods() {
+		name := pod.GetPod().Spec.SchedulerName
+		if i > 0 && name == last {
+			continue // most pods have the same one
+		}
+		last, name = name, text.Excerpt(name) // the API server does not check it
 		if len(names) < maxProfiles && !slices.Contains(names, name) {
 			names = append(names, name)
 		}

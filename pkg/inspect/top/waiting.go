@@ -2,6 +2,7 @@ package top
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -29,25 +30,19 @@ type WaitingPod struct {
 func (s *Session) Waiting() []WaitingPod { return s.objects.waiting() }
 
 func (o *Objects) waiting() []WaitingPod {
+	o.mu.Lock()
+	pods := slices.Collect(maps.Values(o.waits))
+	o.mu.Unlock()
 	var all []WaitingPod
-	for _, store := range o.stores {
-		for _, object := range store.List() {
-			pod, ok := object.(*corev1.Pod)
-			if !ok {
-				break // a store has one kind
-			}
-			if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
-				continue
-			}
-			w := WaitingPod{
-				Namespace: pod.Namespace, Name: pod.Name, SchedulerName: text.Excerpt(pod.Spec.SchedulerName),
-				Since: pod.CreationTimestamp.UTC(),
-			}
-			if _, c := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled); c != nil {
-				w.Reason, w.Message = text.Excerpt(c.Reason), text.Excerpt(c.Message)
-			}
-			all = append(all, w)
+	for _, pod := range pods {
+		w := WaitingPod{
+			Namespace: pod.Namespace, Name: pod.Name, SchedulerName: text.Excerpt(pod.Spec.SchedulerName),
+			Since: pod.CreationTimestamp.UTC(),
 		}
+		if _, c := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled); c != nil {
+			w.Reason, w.Message = text.Excerpt(c.Reason), text.Excerpt(c.Message)
+		}
+		all = append(all, w)
 	}
 	slices.SortFunc(all, func(a, b WaitingPod) int {
 		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
