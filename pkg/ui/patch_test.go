@@ -3,8 +3,11 @@ package ui
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -173,5 +176,53 @@ func TestState_KeepsNodes(t *testing.T) {
 	merged, err := jsonpatch.MergePatch(first.full(), second.delta)
 	if err != nil || changed != 1 || len(second.delta) > 200 || !jsonpatch.Equal(merged, second.full()) {
 		t.Errorf("%d nodes are encoded again, and the delta is %s, error %v", changed, second.delta, err)
+	}
+}
+
+// Changes of a recorded snapshot, merged one by one, lead to the same JSON as encoding all of it.
+func TestState_Recorded(t *testing.T) {
+	read := func() *Snapshot {
+		s, err := ReadFile(t.Context(), filepath.Join("testdata", "three-nodes.json"), "inspect.plimsoll.io/v1")
+		must(t, err)
+		return s
+	}
+	before, err := (*state)(nil).next(read(), json.Marshal)
+	must(t, err)
+	shown := before.full()
+	first := slices.Sorted(maps.Keys(read().Nodes))[0]
+	for name, change := range map[string]func(*Snapshot){
+		"nothing":        func(*Snapshot) {},
+		"load":           func(s *Snapshot) { s.Nodes[first].CPU.UtilizationPercent += 0.1 },
+		"load unknown":   func(s *Snapshot) { s.Nodes[first].Memory.MeasuredPercent = nil },
+		"label":          func(s *Snapshot) { s.Nodes[first].Labels = map[string]string{"new": "label"} },
+		"no profiles":    func(s *Snapshot) { s.Nodes[first].Profiles = nil },
+		"node gone":      func(s *Snapshot) { delete(s.Nodes, first) },
+		"all nodes gone": func(s *Snapshot) { clear(s.Nodes) },
+		"none waits":     func(s *Snapshot) { clear(s.Waiting) },
+		"problem":        func(s *Snapshot) { s.Problems = []string{"}\\\"{"} },
+		"no health":      func(s *Snapshot) { s.Health = nil },
+	} {
+		snapshot := read()
+		change(snapshot)
+		next, err := before.next(snapshot, json.Marshal)
+		must(t, err)
+		shown, err = jsonpatch.MergePatch(shown, next.delta)
+		must(t, err)
+		want, err := json.Marshal(snapshot)
+		must(t, err)
+		if !jsonpatch.Equal(next.full(), want) {
+			t.Errorf("%s: the snapshot is\n%s\nwant\n%s", name, next.full(), want)
+		}
+		var got map[string]any
+		must(t, json.Unmarshal(shown, &got))
+		if got["nodes"] == nil || len(got["nodes"].(map[string]any)) == 0 {
+			delete(got, "nodes") // merging leaves an empty object, which the page takes as none
+		}
+		content, err := json.Marshal(got)
+		must(t, err)
+		if !jsonpatch.Equal(content, want) {
+			t.Errorf("%s: merged\n%s\nwant\n%s", name, content, want)
+		}
+		before = next
 	}
 }
