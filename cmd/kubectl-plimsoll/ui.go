@@ -82,18 +82,8 @@ Only who has the URL with its token can read the page. Interrupt the command to 
 	return command
 }
 
-// Garbage is collected early: the page stays open, and holds all nodes and pods. Lists make much of it, and refreshes little.
-const (
-	listGCPercent = 50
-	holdGCPercent = 20
-)
-
-// setGC sets how much garbage there may be, in percent of what is held, unless the user has.
-func setGC(percent int) {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(percent)
-	}
-}
+// uiGCPercent collects garbage early: the page stays open, and holds all nodes and pods. Garbage of lists would leave gaps.
+const uiGCPercent = 20
 
 // minTokenBytes makes tokens hard to guess.
 const minTokenBytes = 32
@@ -138,7 +128,9 @@ func (o *uiOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	setGC(listGCPercent)
+	if os.Getenv("GOGC") == "" { // else the user has chosen
+		debug.SetGCPercent(uiGCPercent)
+	}
 	options := ui.Options{Encode: withKind, Token: token}
 	if o.fromFile != "" {
 		if options.Saved, err = ui.ReadFile(cmd.Context(), o.fromFile, apiVersion); err != nil {
@@ -233,7 +225,6 @@ func (o *uiOptions) serve(cmd *cobra.Command, options ui.Options) error {
 		_ = listener.Close() // nobody has connected
 		return err
 	}
-	setGC(holdGCPercent)
 	debug.FreeOSMemory() // lists and their pages
 	if options.Token == "" {
 		printLines(cmd.OutOrStdout(), server.URL())
