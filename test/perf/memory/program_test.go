@@ -61,7 +61,7 @@ func TestProgram(t *testing.T) {
 	prometheus.Pods = promstub.NewPods(pods)
 	source, apiServer := httptest.NewServer(prometheus), httptest.NewServer(http.HandlerFunc(serveAPI))
 	defer source.Close()
-	defer apiServer.CloseClientConnections()
+	defer apiServer.Close()
 
 	dir := t.TempDir()
 	kubeconfig, config := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "scheduler.yaml")
