@@ -106,9 +106,9 @@ func (f *clusterFlags) chosen() live.Chosen {
 	}
 }
 
-// pin sets the flags so that printed commands choose the same in any shell. Its directory and environment may be others, and the
-// current context may change.
-func (f *clusterFlags) pin() {
+// pin sets the flags, and more files, so that printed commands choose the same in any shell. Its directory and environment may be
+// others, and the current context may change.
+func (f *clusterFlags) pin(more ...*string) {
 	*f.kube.Context = f.contextName()
 	files := filepath.SplitList(os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
 	files = slices.DeleteFunc(files, func(file string) bool { return file == "" })
@@ -118,10 +118,10 @@ func (f *clusterFlags) pin() {
 	if *f.kube.KubeConfig == "" && *f.kube.Context != "" && len(files) == 1 { // --kubeconfig takes one
 		*f.kube.KubeConfig = files[0]
 	}
-	for _, file := range []*string{
+	for _, file := range append(more,
 		f.kube.KubeConfig, f.kube.CAFile, f.kube.CertFile, f.kube.KeyFile,
 		&f.configuration.File, &f.source.TokenFile, &f.source.ApplicationKeyFile, &f.source.CAFile,
-	} {
+	) {
 		if absolute, err := filepath.Abs(*file); err == nil && *file != "" {
 			*file = absolute
 		}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
 )
 
 // kubeconfigOf returns a kubeconfig with the contexts test, which is the current one, and other.
@@ -62,12 +63,16 @@ func TestPin_Files(t *testing.T) {
 	t.Chdir(t.TempDir())
 	dir, err := os.Getwd()
 	must(t, err)
-	flags, command := newClusterFlags(), &cobra.Command{}
+	must(t, os.WriteFile("free.yaml", []byte("apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\n"), 0o600))
+	o, command := &uiOptions{cluster: newClusterFlags(), rebalancer: "free.yaml"}, &cobra.Command{}
+	flags := o.cluster
 	flags.addConnectionTo(command, command.Flags())
 	must(t, command.ParseFlags(strings.Fields("--kubeconfig k --certificate-authority ca --client-certificate crt --client-key key")))
-	flags.pin()
-	got := []string{*flags.kube.KubeConfig, *flags.kube.CAFile, *flags.kube.CertFile, *flags.kube.KeyFile}
-	if diff := cmp.Diff([]string{dir + "/k", dir + "/ca", dir + "/crt", dir + "/key"}, got); diff != "" {
+	if err := o.openCluster(t.Context(), &ui.Options{}); err == nil {
+		t.Error("no error, though there is no file k")
+	}
+	got := []string{o.rebalancer, *flags.kube.KubeConfig, *flags.kube.CAFile, *flags.kube.CertFile, *flags.kube.KeyFile}
+	if diff := cmp.Diff([]string{dir + "/free.yaml", dir + "/k", dir + "/ca", dir + "/crt", dir + "/key"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -150,7 +150,7 @@ func (o *uiOptions) openCluster(ctx context.Context, options *ui.Options) error 
 	if _, err := moves.ReadConfiguration(ctx, o.rebalancer); err != nil { // each plan reads it anew
 		return err
 	}
-	o.cluster.pin() // users copy the page's commands into another terminal
+	o.cluster.pin(&o.rebalancer) // users copy the page's commands into another terminal
 	connection, err := o.cluster.connect()
 	if err != nil {
 		return usageError{err}
