@@ -203,7 +203,10 @@ func TestReplay_Rebalance(t *testing.T) {
 	must(t, err)
 	cost := write(t, "cost.yaml", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nmode: DeletionCost\n")
 	paused := write(t, "paused.yaml", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\npaused: true\n")
+	closed := write(t, "closed.yaml", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\n"+
+		"windows: [{schedule: 0 0 29 2 *, duration: 1h}]\n")
 	for _, tc := range []struct{ policies, file, want string }{
+		{"stock+rebalance", closed, "--rebalancer-config: windows: none is open during the replay, from 2026-"},
 		{"stock+rebalance", paused, "--rebalancer-config: " + paused + ": paused: true: nothing would move; write false"},
 		{"stock+rebalance", cost, "--rebalancer-config: " + cost + ": mode: DeletionCost: no pod of a replay is scaled down; write Plan or Evict"},
 		{"nobody+rebalance", limits, `--policies: unknown policy "nobody"`},

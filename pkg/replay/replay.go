@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -122,6 +123,9 @@ func (p *progress) set(run int, done float64) {
 
 // All calls Replay for each of replays, until one is interrupted. It sets their Policies and Progress; progress must not be nil.
 func All(ctx context.Context, replays []Options, policies []engine.Policy, progress func(done float64)) ([]*report.Report, error) {
+	if err := checkWindows(replays, policies); err != nil {
+		return nil, err
+	}
 	var reports []*report.Report
 	for i, o := range replays {
 		o.Policies = policies
@@ -135,4 +139,19 @@ func All(ctx context.Context, replays []Options, policies []engine.Policy, progr
 		}
 	}
 	return reports, nil
+}
+
+// checkWindows fails if the windows of a rebalancer are closed during all inputs.
+func checkWindows(replays []Options, policies []engine.Policy) error {
+	for i := range policies {
+		moves := func(in *input.Input) bool { return policies[i].MovesIn(in) }
+		if slices.ContainsFunc(replays, func(o Options) bool { return slices.ContainsFunc(o.Inputs, moves) }) {
+			continue
+		}
+		in := replays[0].Inputs[0]
+		begin, end := in.Start.UTC().Format(time.RFC3339), in.Start.Add(in.Length).UTC().Format(time.RFC3339)
+		return optionErrorf("rebalancer-config",
+			"windows: none is open during the replay, from %s to %s: nothing would move; change a schedule", begin, end)
+	}
+	return nil
 }

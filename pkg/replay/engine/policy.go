@@ -11,6 +11,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
 
@@ -37,6 +38,15 @@ func (p Policy) WithRebalancer(c *rebalancer.Configuration, costs MoveCosts) Pol
 	p = p.with(Rebalance, costs)
 	p.rebalancer = c
 	return p
+}
+
+// MovesIn reports whether a window of the rebalancer is open at any time of the input. Without one, the policy has no windows.
+func (p *Policy) MovesIn(in *input.Input) bool {
+	if p.rebalancer == nil || p.rebalancer.Open(in.Start) {
+		return true
+	}
+	next := p.rebalancer.NextOpening(in.Start)
+	return !next.IsZero() && next.Before(in.Start.Add(in.Length))
 }
 
 // WithMovesPerHour returns a policy with a rebalancer that makes at most so many moves an hour.

@@ -110,6 +110,27 @@ func TestRebalance_Windows(t *testing.T) {
 	}
 }
 
+// A replay of a day from Thursday, 1 January, 03:00 on.
+func TestPolicy_MovesIn(t *testing.T) {
+	in := &input.Input{Start: time.Date(2026, 1, 1, 3, 0, 0, 0, time.UTC), Length: 24 * time.Hour}
+	for schedule, want := range map[string]bool{
+		"": true, "0 2 * * 4": false, "1 2 * * 4": true, "0 3 * * 4": true, "59 2 * * 5": true, "0 3 * * 5": false, "0 3 * * 6": false,
+	} {
+		c := rebalancer.Default()
+		if schedule != "" {
+			c.Windows = []rebalancer.Window{{Schedule: schedule, Duration: metav1.Duration{Duration: time.Hour}}}
+		}
+		p := predictedPeak(t).WithRebalancer(c, halfMinutes)
+		if got := p.MovesIn(in); got != want {
+			t.Errorf("windows at %q: %t, want %t", schedule, got, want)
+		}
+	}
+	stock := predictedPeak(t)
+	if !stock.MovesIn(in) {
+		t.Error("a policy without a rebalancer has closed windows")
+	}
+}
+
 // The pod starts at 7:30, tick 15, with 80 ticks to run. It is evicted at tick 53 with 42 left, and starts again at tick 55.
 func TestRebalance_RestOfLifetime(t *testing.T) {
 	e, err := newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), predictedPeak(t).WithRebalancer(small(), halfMinutes))
