@@ -25,6 +25,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 )
 
 // ConfigurationOptions choose a configuration: at most one is set. Without any, it is the configuration of the scheduler that runs
@@ -110,6 +111,9 @@ func (c *Configuration) decode() ([]finding.Finding, *schedulerconfig.KubeSchedu
 		Plugins:           slices.Sorted(maps.Keys(inTree.NewInTreeRegistry())),
 		LoadPlugins:       plugins.Lint(),
 		FilesAreElsewhere: !c.filesAreHere,
+		Conflict: func(cfg *schedulerconfig.KubeSchedulerConfiguration) error {
+			return provider.CheckStatistics(plugins.Requests(cfg))
+		},
 	}
 	lint.Plugins = append(lint.Plugins, config.PluginNames()...)
 	slices.Sort(lint.Plugins)
