@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +40,8 @@ type Container struct {
 	Namespace, ServiceAccount string
 	// Files holds the content of files by their absolute path in the container.
 	Files map[string]string
+	// Mounted is when Files were written; zero is now.
+	Mounted time.Time
 	// Hosts are host names that resolve to this machine.
 	Hosts []string
 	// Ready is a URL that responds with 200 once the container can be used.
@@ -78,7 +81,8 @@ func (c *Cluster) fillRoot(ctx context.Context, root string, container Container
 	}
 	for name, content := range files {
 		name = filepath.Join(root, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(content), 0o444)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(content), 0o444),
+			os.Chtimes(name, time.Time{}, container.Mounted)); err != nil {
 			return err
 		}
 	}

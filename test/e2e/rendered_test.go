@@ -211,6 +211,7 @@ func (e environment) containerOf(d *appsv1.Deployment, spec *corev1.Container) c
 	c := cluster.Container{
 		Name: d.Name, Command: append(append([]string{}, spec.Command...), spec.Args...),
 		Namespace: d.Namespace, ServiceAccount: pod.ServiceAccountName, Files: map[string]string{},
+		Mounted: d.CreationTimestamp.Time, // a kubelet mounts files first: they are older than the pod's containers
 	}
 	for _, variable := range spec.Env {
 		value := variable.Value
