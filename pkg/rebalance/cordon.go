@@ -211,10 +211,10 @@ func (h *History) NextFree(f *Freeing, stops string, busy bool) FreeStep {
 }
 
 // failEmptying ends the emptying of the move's node by any process, because the move has failed.
-func (h *History) failEmptying(m *Moving, why string) {
+func (h *History) failEmptying(r *Record) {
 	for _, c := range slices.Concat(h.cordons, h.session) {
-		if c.Emptied.IsZero() && c.Node == m.From {
-			c.Ends = cmp.Or(c.Ends, fmt.Sprintf("the replacement of pod %s/%s is not ready elsewhere (%s)", m.Namespace, m.Pod, why))
+		if c.Emptied.IsZero() && c.Node == r.From {
+			c.Ends = cmp.Or(c.Ends, fmt.Sprintf("pod %s/%s was moved, but %s", r.Namespace, r.Pod, r.Failure()))
 		}
 	}
 }

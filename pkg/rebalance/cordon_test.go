@@ -232,7 +232,7 @@ func TestExecutor_StopsEmptying(t *testing.T) {
 		w := evicted(t)
 		w.clock.SetTime(now.Add(5 * time.Minute))
 		w.cordonErr = errors.New("timeout")
-		const why = "the replacement of pod ns/web-1 is not ready elsewhere (NotReady)"
+		const why = "pod ns/web-1 was moved, but its replacement is not ready elsewhere (NotReady)"
 		w.wants("save", "NotReady web-1", "UncordonFailed a: timeout")
 		w.wants() // it is told once a minute
 		w.clock.SetTime(now.Add(6*time.Minute - time.Second))
@@ -250,11 +250,11 @@ func TestExecutor_StopsEmptying(t *testing.T) {
 		w.clock.SetTime(now.Add(5 * time.Minute))
 		w.wants("save", "NotReady web-1")
 		w.restart(w.Config)
-		w.wants(uncordoned, "save", "NodeUncordoned a: the replacement of pod ns/web-1 is not ready elsewhere (NotReady)")
+		w.wants(uncordoned, "save", "NodeUncordoned a: pod ns/web-1 was moved, but its replacement is not ready elsewhere (NotReady)")
 	})
 	t.Run("a replacement on another node fails", func(t *testing.T) {
 		w := emptying(t)
-		w.history.failEmptying(&Moving{Move: Move{From: "b"}}, "NotReady")
+		w.history.failEmptying(&Record{Moving: Moving{Move: Move{From: "b"}}, Outcome: NotReady})
 		w.wants("try web-1", "save", "evict web-1", "began web-1")
 	})
 	t.Run("a node becomes hot", func(t *testing.T) {

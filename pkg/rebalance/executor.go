@@ -334,7 +334,7 @@ func (e *Executor) countHotMinutes(nodes []Node, minutes float64, now time.Time)
 	}
 	for i := range e.history.records {
 		r := &e.history.records[i]
-		if r.Node == "" || r.Outcome.Failed() || now.Sub(r.Ended) > time.Hour {
+		if r.Outcome != LandedHot && !r.Outcome.succeeded() || now.Sub(r.Ended) > time.Hour {
 			continue
 		}
 		if crosses(r.From, r.Resource, r.FromBefore-r.FromAfter) {
@@ -354,17 +354,11 @@ func (e *Executor) countHotMinutes(nodes []Node, minutes float64, now time.Time)
 
 // brakes returns the reason that stops all moves, if any.
 func (e *Executor) brakes(ctx context.Context) (stop Stop, why string, err error) {
-	now := e.Clock.Now()
-	switch {
-	case e.Config.Paused:
-		return Paused, "the configuration has paused: true; write false to go on", nil
-	case e.paused:
+	if e.paused {
 		return Paused, "the state's ConfigMap has the annotation " + PausedAnnotation + ": \"true\"; remove it to go on", nil
-	case !e.Config.Open(now):
-		return OutsideWindow, "no window is open; the next one opens at " + e.Config.NextOpening(now).UTC().Format(time.RFC3339), nil
-	case now.Before(e.history.breaker.OpenUntil):
-		return BreakerOpen, "moves failed one after the other; they go on at " +
-			e.history.breaker.OpenUntil.UTC().Format(time.RFC3339), nil
+	}
+	if stop, why = e.history.StoppedBy(e.Clock.Now(), e.Config); stop != "" {
+		return stop, why, nil
 	}
 	if why, err = e.World.SchedulerDown(ctx); err != nil {
 		return "", "", fmt.Errorf("look for the scheduler: %w", err)
@@ -631,7 +625,10 @@ func (e *Executor) settle(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r := e.outcome(m, pods, now)
+		r, err := e.outcome(ctx, m, pods, now)
+		if err != nil {
+			return err
+		}
 		if r == nil {
 			continue
 		}
@@ -639,8 +636,7 @@ func (e *Executor) settle(ctx context.Context) error {
 			return err
 		}
 		ended = append(ended, r)
-		e.history.end(r)
-		e.history.count(r, e.Config)
+		e.history.end(r, e.Config)
 	}
 	if len(ended) == 0 {
 		return nil
@@ -656,7 +652,7 @@ func (e *Executor) settle(ctx context.Context) error {
 }
 
 // outcome returns how the move ended; nil if it is under way.
-func (e *Executor) outcome(m *Moving, pods []*corev1.Pod, now time.Time) *Record {
+func (e *Executor) outcome(ctx context.Context, m *Moving, pods []*corev1.Pod, now time.Time) (*Record, error) {
 	moved, replacement := e.find(m, pods)
 	since, timeout := now.Sub(m.Began), e.Config.ReplacementTimeout.Duration
 	if moved != nil && e.migrates(moved) {
@@ -670,23 +666,33 @@ func (e *Executor) outcome(m *Moving, pods []*corev1.Pod, now time.Time) *Record
 	r := &Record{Moving: *m, Ended: now}
 	if moved != nil && moved.DeletionTimestamp == nil && !m.Evacuates { // it was not evicted
 		if since < unanswered {
-			return nil
+			return nil, nil
 		}
 		r.Outcome = Withdrawn
-		return r
+		return r, nil
 	}
 	stays := m.Evacuates && moved != nil && moved.DeletionTimestamp == nil // a replacement is ready before the machine is there
 	if replacement != nil && !stays {
 		r.Replacement, r.ReplacementUID, r.Node = replacement.Name, replacement.UID, replacement.Spec.NodeName
-		r.Outcome = outcomeOf(m, replacement)
-	}
-	if r.Outcome == "" {
-		if since-m.Ending < timeout {
-			return nil
+		if r.Node == m.From || isReady(replacement) {
+			return r, e.land(ctx, r, replacement)
 		}
-		r.Outcome = NotReady
 	}
-	return r
+	if since-m.Ending < timeout {
+		return nil, nil
+	}
+	r.Outcome = NotReady
+	return r, nil
+}
+
+// land ends a move whose replacement is ready, or back on its source.
+func (e *Executor) land(ctx context.Context, r *Record, replacement *corev1.Pod) error {
+	cluster, err := e.World.Cluster(ctx)
+	if err == nil {
+		cluster.Now = r.Ended
+		e.history.land(ctx, cluster, e.Config, r, replacement)
+	}
+	return err
 }
 
 // waitFor extends the move while the moved pod ends. The pod may be nil.
@@ -733,18 +739,4 @@ func (e *Executor) wanted(ctx context.Context, m *Move) (replicas int, known boo
 		return 0, false, nil
 	}
 	return c.wants(), true, nil
-}
-
-// outcomeOf returns the outcome of a move with this replacement; empty if it is not ready.
-func outcomeOf(m *Moving, replacement *corev1.Pod) Outcome {
-	node := replacement.Spec.NodeName
-	switch {
-	case node == m.From:
-		return Returned
-	case !isReady(replacement):
-		return ""
-	case node == m.To || slices.Contains(m.Or, node):
-		return Landed
-	}
-	return LandedElsewhere
 }

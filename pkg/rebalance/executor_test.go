@@ -15,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -262,16 +263,28 @@ func TestExecutor_Outcomes(t *testing.T) {
 		{"no replacement in time", 5 * time.Minute, "", false, NotReady},
 		{"not ready in time", 5 * time.Minute, "b", false, NotReady},
 		{"back on its source", 0, "a", false, Returned},
-		{"ready on another node", 0, "c", true, LandedElsewhere},
+		{"ready on another node", 0, "c", true, Landed},
+		{"ready on a hot node", 0, "hot c", true, LandedHot},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, newFixture())
 			w.step()
-			if tc.replacement != "" {
-				w.replace("web-1", tc.replacement, tc.ready)
+			node, isHot := strings.CutPrefix(tc.replacement, "hot ")
+			if isHot { // the node has 70 %, and 11 points that are not measured yet
+				other := replacementOf(newFixture().pod("other", "other", "c", "1100m"), now)
+				if err := w.cluster.Scheduler.Add(boundTo(other, node, now)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if node != "" {
+				w.replace("web-1", node, tc.ready)
 			}
 			w.clock.SetTime(now.Add(tc.after))
-			w.wants("save", string(tc.want)+" web-1")
+			want := []string{"save", string(tc.want) + " web-1"}
+			if isHot { // by the next look, in the same step
+				want = append(want, "regretted web-1")
+			}
+			w.wants(want...)
 			barred := w.history.workloads["ReplicaSet ns/web"].barredUntil
 			if want := w.clock.Now().Add(15 * time.Minute); tc.want.Failed() && !barred.Equal(want) {
 				t.Errorf("the workload is barred until %v, want %v", barred, want)
@@ -281,6 +294,69 @@ func TestExecutor_Outcomes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHistory_End has b at 50 % and c at 70 %. The line is 80 %. The replacement takes 20 points, which are not measured yet.
+func TestHistory_End(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		node   string
+		change func(*fixture, *Move)
+		want   Outcome
+	}{
+		{"70 % on the expected node", "b", nil, Landed},
+		{"79 % on another node", "c", func(f *fixture, _ *Move) { f.cpu["c"] = 0.59 }, Landed},
+		{"81 % on another node", "c", func(f *fixture, _ *Move) { f.cpu["c"] = 0.61 }, LandedHot},
+		{"81 % with what it uses beyond its expected usage", "b", func(_ *fixture, m *Move) { m.Beyond[load.CPU] = 0.11 }, LandedHot},
+		{"81 % with what an earlier pod uses beyond that", "b", func(f *fixture, _ *Move) { f.earlier(5*time.Minute - time.Second) }, LandedHot},
+		{"what the load covers by now", "b", func(f *fixture, _ *Move) { f.earlier(5 * time.Minute) }, Landed},
+		{"81 % of a node of half the size", "c", func(f *fixture, m *Move) { // 30 + 2/5 + 5.5 points of 10 cores
+			m.Beyond[load.CPU], f.cpu["c"] = 0.055, 0.3
+			f.change = func(n *corev1.Node) {
+				if n.Name == "c" {
+					n.Status.Capacity[corev1.ResourceCPU], n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("5"), resource.MustParse("5")
+				}
+			}
+		}, LandedHot},
+		{"unknown load", "c", func(f *fixture, _ *Move) { delete(f.cpu, "c") }, LandedUnknown},
+		{"a node that is gone", "d", nil, LandedUnknown},
+		{"its source", "a", nil, Returned},
+		{"nowhere", "", nil, NotReady},
+	} {
+		for _, late := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, late watch %t", tc.name, late), func(t *testing.T) {
+				f := newFixture()
+				m := &Move{Namespace: "ns", UID: "x", From: "a", To: "b"}
+				if tc.change != nil {
+					tc.change(f, m)
+				}
+				cluster := f.cluster(t)
+				f.history.Begin(m, now)
+				var replacement *corev1.Pod
+				if tc.node != "" {
+					replacement = boundTo(replacementOf(f.pods["web-1"], now), tc.node, now)
+					if !late && tc.node != "d" {
+						if err := cluster.Scheduler.Add(replacement); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				if got := f.history.End(t.Context(), cluster, f.c, "x", replacement); got != tc.want {
+					t.Errorf("the outcome is %s, want %s", got, tc.want)
+				}
+				if again := f.history.End(t.Context(), cluster, f.c, "x", replacement); again != "" || len(f.history.underWay) != 0 {
+					t.Errorf("it ended again as %s", again)
+				}
+			})
+		}
+	}
+}
+
+// earlier adds a move to b that ended so long ago, of a pod that uses 11 points more than expected.
+func (f *fixture) earlier(ago time.Duration) {
+	r := Record{Node: "b", Outcome: Landed, Ended: now.Add(-ago)}
+	r.Beyond[load.CPU] = 0.11
+	f.history.records = append(f.history.records, r)
 }
 
 // TestExecutor_SlowEnd has pods whose grace period is ten minutes, or an hour. The replacement has five minutes from their end.
@@ -363,7 +439,7 @@ func TestExecutor_OtherPodsAreNoReplacement(t *testing.T) {
 	w.wants() // web-2 is as old as web-1, and ready
 	w.pods["web-3"] = w.pods["web-2"].DeepCopy()
 	w.pods["web-3"].UID = "web-3" // created in the same second, but unknown when the move began
-	w.wants("save", "LandedElsewhere web-1")
+	w.wants("save", "Landed web-1")
 
 	f = newFixture()
 	f.pods["web-1"].CreationTimestamp, f.pods["web-2"].CreationTimestamp = old, metav1.Time{Time: now.Add(-2 * time.Hour)}
@@ -561,7 +637,8 @@ func TestHistory_Count(t *testing.T) {
 		{"a common cause, one tenant first", []ended{{"a", NotReady}, {"a", NotReady}, {"a", NotReady}, {"b", NotReady}}, 63, map[string]int{"a": 62}},
 		{"a success of another tenant", // it ends the row of all, and not that of a
 			[]ended{{"a", NotReady}, {"a", NotReady}, {"b", Landed}, {"a", NotReady}, {"b", NotReady}}, 0, map[string]int{"a": 63}},
-		{"an own success", []ended{{"a", NotReady}, {"a", NotReady}, {"a", LandedElsewhere}, {"a", NotReady}}, 0, nil},
+		{"an own success", []ended{{"a", NotReady}, {"a", NotReady}, {"a", LandedUnknown}, {"a", NotReady}}, 0, nil},
+		{"hot destinations", []ended{{"a", LandedHot}, {"b", LandedHot}, {"c", LandedHot}}, 62, nil},
 		{"no replacement wanted", []ended{{"a", ScaledDown}, {"a", ScaledDown}, {"b", ScaledDown}, {"b", ScaledDown}}, 0, nil},
 		{"not evicted", []ended{{"a", Withdrawn}, {"b", Withdrawn}, {"a", Withdrawn}}, 0, nil},
 		{"neither is a success", []ended{{"a", NotReady}, {"a", ScaledDown}, {"b", NotReady}, {"b", Withdrawn}, {"a", NotReady}}, 64, nil},
@@ -594,8 +671,7 @@ func (h *History) ends(namespace string, o Outcome, at time.Time, c *rebalancer.
 	m := &Move{Namespace: namespace, UID: types.UID(at.String())}
 	h.Begin(m, at)
 	r := &Record{Moving: *h.underWay[m.UID], Outcome: o, Ended: at}
-	h.end(r)
-	h.count(r, c)
+	h.end(r, c)
 }
 
 // TestExecutor_Breaker opens for an hour, until 04:02. A restart changes nothing.
@@ -1057,11 +1133,18 @@ func TestExecutor_ReservesRoomOnce(t *testing.T) {
 
 // TestExecutor_HotMinutes moved 20 points from a, at 65 % now, to b, at 85 %. The line is 80 %. A minute passed.
 func TestExecutor_HotMinutes(t *testing.T) {
+	for _, outcome := range []Outcome{Landed, LandedHot, LandedUnknown} {
+		t.Run(string(outcome), func(t *testing.T) { testHotMinutes(t, outcome) })
+	}
+}
+
+func testHotMinutes(t *testing.T, outcome Outcome) {
+	t.Helper()
 	counted := [2]float64{}
 	w := newWorld(t, newFixture())
 	w.history.records = []Record{{
 		Moving: Moving{Move: Move{Pod: "p", From: "a", To: "b", FromBefore: 0.9, FromAfter: 0.7, ToBefore: 0.5, ToAfter: 0.7}},
-		Node:   "b", Outcome: Landed, Ended: now,
+		Node:   "b", Outcome: outcome, Ended: now,
 	}}
 	w.Observer = &minutes{world: w, counted: &counted}
 	nodes := []Node{{Name: "a", Known: true}, {Name: "b", Known: true}}
@@ -1104,7 +1187,7 @@ func TestState_Bounded(t *testing.T) {
 		if i >= 10_000-maxUnderWay {
 			continue
 		}
-		w.history.end(&Record{Moving: *moving, Outcome: NotReady, Ended: now, Replacement: long + long, ReplacementUID: uid})
+		w.history.end(&Record{Moving: *moving, Outcome: NotReady, Ended: now, Replacement: long + long, ReplacementUID: uid}, w.Config)
 	}
 	for i := range 1000 {
 		w.history.breaker.rest(fmt.Sprintf("%063d", i), now.Add(time.Duration(i)*time.Second))

@@ -1,11 +1,15 @@
 package rebalance
 
 import (
+	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -68,12 +72,14 @@ type Moving struct {
 // Outcome says how a move ended.
 type Outcome string
 
-// The outcomes of moves. Returned and NotReady are failures.
+// The outcomes of moves. LandedHot, Returned and NotReady are failures.
 const (
-	// Landed is a replacement that is ready where it was expected.
+	// Landed is a replacement that is ready on another node, which is not above its line with it. Every plan promises that.
 	Landed Outcome = "Landed"
-	// LandedElsewhere is a replacement that is ready on another node.
-	LandedElsewhere Outcome = "LandedElsewhere"
+	// LandedHot is a replacement that is ready on another node, which is above its line.
+	LandedHot Outcome = "LandedHot"
+	// LandedUnknown is a replacement that is ready on another node, whose load is unknown.
+	LandedUnknown Outcome = "LandedUnknown"
 	// Returned is a replacement on the source.
 	Returned Outcome = "Returned"
 	// NotReady is a replacement that was missing, or not ready in time.
@@ -86,14 +92,14 @@ const (
 
 // Outcomes returns all outcomes.
 func Outcomes() []Outcome {
-	return []Outcome{Landed, LandedElsewhere, Returned, NotReady, ScaledDown, Withdrawn}
+	return []Outcome{Landed, LandedHot, LandedUnknown, Returned, NotReady, ScaledDown, Withdrawn}
 }
 
 // Failed reports whether the outcome bars the workload.
-func (o Outcome) Failed() bool { return o == Returned || o == NotReady }
+func (o Outcome) Failed() bool { return o == LandedHot || o == Returned || o == NotReady }
 
 // succeeded reports whether the outcome ends a series of failures.
-func (o Outcome) succeeded() bool { return o == Landed || o == LandedElsewhere }
+func (o Outcome) succeeded() bool { return o == Landed || o == LandedUnknown }
 
 // Record is a move that ended.
 type Record struct {
@@ -106,6 +112,19 @@ type Record struct {
 	Node           string    `json:"node,omitempty"`
 	// Regretted says that the destination was above its line afterwards, and would not have been without the pod.
 	Regretted bool `json:"regretted,omitempty"`
+}
+
+// Failure says in words how the move has failed.
+func (r *Record) Failure() string {
+	if r.Outcome == LandedHot {
+		return fmt.Sprintf("its replacement is on node %s, which is above its line (%s)", r.Node, r.Outcome)
+	}
+	return fmt.Sprintf("its replacement is not ready elsewhere (%s)", r.Outcome)
+}
+
+// usesBeyond reports whether the node's measured load does not cover yet what the pod uses beyond its expected usage.
+func (r *Record) usesBeyond(now time.Time, window time.Duration) bool {
+	return r.Node != "" && now.Sub(r.Ended) < window
 }
 
 // breaker ends a series of failures.
@@ -193,28 +212,81 @@ func (h *History) Begin(m *Move, now time.Time) {
 	h.workloadOf(m.Workload).moved = now
 }
 
-// End records the node of the ready replacement; empty if there is none. A missing replacement, or one back on its source, bars the
-// workload.
-func (h *History) End(pod types.UID, node string, now time.Time) {
+// End records how the move of the pod ended: with a ready replacement, or with none in time.
+func (h *History) End(
+	ctx context.Context, cluster Cluster, c *rebalancer.Configuration, pod types.UID, replacement *corev1.Pod,
+) Outcome {
 	m, ok := h.underWay[pod]
 	if !ok {
-		return
+		return ""
 	}
-	r := Record{Moving: *m, Ended: now, Node: node, Outcome: LandedElsewhere}
-	switch node {
-	case "":
-		r.Outcome = NotReady
-	case m.From:
-		r.Outcome = Returned
-	case m.To:
-		r.Outcome = Landed
+	r := &Record{Moving: *m, Ended: cluster.Now, Outcome: NotReady}
+	if replacement != nil {
+		h.land(ctx, cluster, c, r, replacement)
 	}
-	h.end(&r)
+	h.end(r, c)
+	return r.Outcome
 }
 
-// end records how a move ended. A failure ends the emptying of its node. Known is of no use any more.
-func (h *History) end(r *Record) {
-	r.Known = nil
+// land sets the node and the outcome of a move whose replacement is ready.
+func (h *History) land(ctx context.Context, cluster Cluster, c *rebalancer.Configuration, r *Record, replacement *corev1.Pod) {
+	r.Node = replacement.Spec.NodeName
+	if r.Outcome = Returned; r.Node == r.From {
+		return
+	}
+	n, known := h.lookWith(ctx, cluster, c, r, replacement)
+	switch _, excess := n.Excess(); {
+	case !known || !n.Known:
+		r.Outcome = LandedUnknown
+	case excess > 0:
+		r.Outcome = LandedHot
+	default:
+		r.Outcome = Landed
+	}
+}
+
+// lookWith compares the record's node with its line as plans do. Pending usage counts, and what moved pods use beyond their
+// expected usage. It sets Beyond to a fraction of this node's capacity.
+func (h *History) lookWith(
+	ctx context.Context, cluster Cluster, c *rebalancer.Configuration, r *Record, replacement *corev1.Pod,
+) (n Node, known bool) {
+	info, err := cluster.Scheduler.NodeInfo(ctx, r.Node)
+	if err != nil {
+		return n, false
+	}
+	isThere := func(of fwk.PodInfo) bool { return of.GetPod().UID == replacement.UID }
+	if !slices.ContainsFunc(info.GetPods(), isThere) { // a watch may be late
+		late := *replacement
+		late.Name += "-Late" // the moved pod of a StatefulSet has the same name
+		if cluster.Scheduler.Add(&late) != nil {
+			return n, false
+		}
+		defer func() { _ = cluster.Scheduler.Remove(&late) }() // it was added
+		if info, err = cluster.Scheduler.NodeInfo(ctx, r.Node); err != nil {
+			return n, false
+		}
+	}
+	l := newLooker(cluster.Load, c)
+	n = l.node(info)
+	if to, err := cluster.Scheduler.NodeInfo(ctx, r.To); err == nil {
+		for of, base := range l.node(to).Base {
+			if n.Base[of] > 0 {
+				r.Beyond[of] *= base / n.Base[of]
+			}
+		}
+	}
+	n.add(r.Beyond)
+	for i := range h.records {
+		if other := &h.records[i]; other.Node == r.Node && other.usesBeyond(cluster.Now, WindowOf(cluster.Load)) {
+			n.add(other.Beyond)
+		}
+	}
+	return n, true
+}
+
+// end records how a move ended. A failure bars the workload, counts for the circuit breaker, and ends the emptying of its node.
+func (h *History) end(r *Record, c *rebalancer.Configuration) {
+	r.Known = nil // it is of no use any more
 	h.records = append(h.records, *r)
 	h.records = h.records[max(0, len(h.records)-maxRecords):]
 	if r.Outcome == Withdrawn {
@@ -231,7 +303,8 @@ func (h *History) end(r *Record) {
 	}
 	w.barredUntil = r.Ended.Add(min(firstBar<<min(w.failures, 10), longestBar))
 	w.failures++
-	h.failEmptying(&r.Moving, string(r.Outcome))
+	h.failEmptying(r)
+	h.count(r, c)
 }
 
 // cancel drops a move that was not made.
@@ -264,12 +337,9 @@ func (h *History) refuseCost(pod types.UID, now time.Time) {
 	h.costRefused[pod] = now.Add(firstBar)
 }
 
-// count counts a record for the circuit breaker, after end. Failures of one namespace stop only that, because its tenant can cause
-// them. Once the breaker was open, failures of two namespaces must follow to open it again.
+// count counts a failure for the circuit breaker. Failures of one namespace stop only that, because its tenant can cause them. Once
+// the breaker was open, failures of two namespaces must follow to open it again.
 func (h *History) count(r *Record, c *rebalancer.Configuration) {
-	if !r.Outcome.Failed() {
-		return
-	}
 	until := r.Ended.Add(c.BreakerDuration.Duration)
 	if len(h.failures(r.Namespace)) >= c.BreakerFailures {
 		h.breaker.rest(r.Namespace, until)
@@ -280,6 +350,19 @@ func (h *History) count(r *Record, c *rebalancer.Configuration) {
 	}) {
 		h.breaker.OpenUntil = until
 	}
+}
+
+// StoppedBy returns the reason that stops all moves now, if the configuration or the circuit breaker does.
+func (h *History) StoppedBy(now time.Time, c *rebalancer.Configuration) (stop Stop, why string) {
+	switch {
+	case c.Paused:
+		return Paused, "the configuration has paused: true; write false to go on"
+	case !c.Open(now):
+		return OutsideWindow, "no window is open; the next one opens at " + c.NextOpening(now).UTC().Format(time.RFC3339)
+	case now.Before(h.breaker.OpenUntil):
+		return BreakerOpen, "moves failed one after the other; they go on at " + h.breaker.OpenUntil.UTC().Format(time.RFC3339)
+	}
+	return "", ""
 }
 
 // failures returns the failures since the last success: of a namespace, or of all if it is empty.

@@ -14,6 +14,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -44,6 +45,13 @@ func (n *Node) Excess() (of load.Resource, excess float64) {
 		}
 	}
 	return of, excess
+}
+
+// add adds usage, in fractions of capacity.
+func (n *Node) add(usage podusage.Amounts) {
+	for r := range n.Utilization {
+		n.Utilization[r] += usage[r]
+	}
 }
 
 // looker reads how nodes compare with their lines. All reads of one looker see one snapshot of the load.

@@ -88,7 +88,7 @@ type Move struct {
 	ToBefore   float64 `json:"toBefore"`
 	ToAfter    float64 `json:"toAfter"`
 	Disruption float64 `json:"disruption"`
-	// Beyond is what the pod uses beyond its expected usage, as a fraction of the destination's capacity.
+	// Beyond is what the pod uses beyond its expected usage, as a fraction of the destination's capacity: To, or Record.Node.
 	Beyond podusage.Amounts `json:"beyond"`
 	// Frees says that the move helps to empty From.
 	Frees bool `json:"frees,omitempty"`
@@ -303,7 +303,7 @@ func (p *planner) countMoves() map[types.UID]bool {
 	for i := range p.history.records {
 		r := &p.history.records[i]
 		moved[r.UID] = true
-		if r.Node != "" && p.Now.Sub(r.Ended) < WindowOf(p.Load) {
+		if r.usesBeyond(p.Now, WindowOf(p.Load)) {
 			p.add(r.Node, r.Beyond)
 		}
 	}

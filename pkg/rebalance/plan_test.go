@@ -238,7 +238,7 @@ func TestMake_Stays(t *testing.T) {
 	left := func(workload string, ago time.Duration) func(*fixture) {
 		return func(f *fixture) {
 			f.history.Begin(&Move{UID: "x", OwnerUID: "last", Workload: workload, From: "b", To: "a"}, now.Add(-ago))
-			f.history.End("x", "a", now.Add(-ago))
+			f.history.endOn("x", "a", now.Add(-ago))
 		}
 	}
 	age := func(age time.Duration) func(*fixture) {
@@ -357,11 +357,11 @@ func TestMake_Stays(t *testing.T) {
 		{name: "budget of another namespace", change: func(f *fixture) { f.objects = append(f.objects, budgetOf("other", 0)) }},
 		{name: "barred", change: func(f *fixture) {
 			f.history.Begin(&Move{UID: "x", OwnerUID: "web", Workload: "ReplicaSet ns/web", From: "c"}, now.Add(-15*time.Minute+time.Second))
-			f.history.End("x", "", now.Add(-15*time.Minute+time.Second))
+			f.history.endOn("x", "", now.Add(-15*time.Minute+time.Second))
 		}, want: WorkloadBarred},
 		{name: "barred before a rollout", change: func(f *fixture) {
 			f.history.Begin(&Move{UID: "x", OwnerUID: "last", Workload: "ReplicaSet ns/web", From: "c"}, now)
-			f.history.End("x", "", now)
+			f.history.endOn("x", "", now)
 		}, want: WorkloadBarred},
 		{name: "moved off the destination", change: left("ReplicaSet ns/web", time.Hour-time.Second), want: WouldReturn},
 		{name: "moved off the destination an hour ago", change: left("ReplicaSet ns/web", time.Hour)},
@@ -371,18 +371,18 @@ func TestMake_Stays(t *testing.T) {
 		}, want: NoController},
 		{name: "no longer barred", change: func(f *fixture) {
 			f.history.Begin(&Move{UID: "x", OwnerUID: "web", Workload: "ReplicaSet ns/web", From: "c"}, now.Add(-15*time.Minute))
-			f.history.End("x", "", now.Add(-15*time.Minute))
+			f.history.endOn("x", "", now.Add(-15*time.Minute))
 		}},
 		// 20 points, and 1.75 times the disruption: the workload moved 15 minutes ago
 		{name: "little relief per disruption", change: func(f *fixture) {
 			f.c.MinReliefPercent = 11.5
 			f.history.Begin(&Move{UID: "x", OwnerUID: "web", Workload: "ReplicaSet ns/web", From: "c"}, now.Add(-15*time.Minute))
-			f.history.End("x", "b", now)
+			f.history.endOn("x", "b", now)
 		}, want: LittleRelief},
 		{name: "enough relief per disruption", change: func(f *fixture) {
 			f.c.MinReliefPercent = 11.4
 			f.history.Begin(&Move{UID: "x", OwnerUID: "web", Workload: "ReplicaSet ns/web", From: "c"}, now.Add(-15*time.Minute))
-			f.history.End("x", "b", now)
+			f.history.endOn("x", "b", now)
 		}},
 		{name: "fits nowhere else", change: func(f *fixture) { f.pods["web-1"].Spec.NodeSelector = map[string]string{"name": "c"} }, want: NoOtherNode},
 		{name: "unknown load of the only other node", change: func(f *fixture) {
@@ -479,6 +479,18 @@ func (f *fixture) templateOf(pod, cpu string) *appsv1.ReplicaSet {
 	return of
 }
 
+// endOn ends a move on the node, which is not hot; empty if the replacement is not ready.
+func (h *History) endOn(pod types.UID, node string, at time.Time) {
+	r := &Record{Moving: *h.underWay[pod], Ended: at, Node: node, Outcome: Landed}
+	switch node {
+	case "":
+		r.Outcome = NotReady
+	case r.From:
+		r.Outcome = Returned
+	}
+	h.end(r, rebalancer.Default())
+}
+
 func budgetOf(namespace string, allowed int32) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "b"},
@@ -494,7 +506,7 @@ func TestMake_Brakes(t *testing.T) {
 				uid := types.UID(fmt.Sprint(i))
 				f.history.Begin(&Move{Namespace: fmt.Sprint(i), UID: uid, OwnerUID: uid, From: "b"}, now.Add(-ago))
 				if ended {
-					f.history.End(uid, "c", now)
+					f.history.endOn(uid, "c", now)
 				}
 			}
 		}
@@ -518,7 +530,7 @@ func TestMake_Brakes(t *testing.T) {
 	// moved adds a pod on the node that was moved ten minutes ago.
 	moved := func(f *fixture, node string) *corev1.Pod {
 		f.history.Begin(&Move{UID: "x-1", OwnerUID: "x", From: node}, now.Add(-10*time.Minute))
-		f.history.End("x-1", "c", now.Add(-9*time.Minute))
+		f.history.endOn("x-1", "c", now.Add(-9*time.Minute))
 		pod := f.pod("x", "x-1", node, "100m")
 		pod.Finalizers = []string{"f"}
 		return pod
@@ -574,11 +586,11 @@ func TestMake_Brakes(t *testing.T) {
 		{"many nodes allow more under way", func(f *fixture) { f.c.MaxNodesPercentInFlight = 100; inFlight(2, time.Hour, false)(f) }, "moves"},
 		{"the node's last move is not measured", func(f *fixture) {
 			f.history.Begin(&Move{UID: "x", OwnerUID: "x", From: "a"}, now.Add(-5*time.Minute+time.Second))
-			f.history.End("x", "b", now)
+			f.history.endOn("x", "b", now)
 		}, "resting"},
 		{"the node's last move is measured", func(f *fixture) {
 			f.history.Begin(&Move{UID: "x", OwnerUID: "x", From: "a"}, now.Add(-5*time.Minute))
-			f.history.End("x", "b", now)
+			f.history.endOn("x", "b", now)
 		}, "moves"},
 		{"the moved pod still ends", func(f *fixture) {
 			moved(f, "a").DeletionTimestamp = &metav1.Time{Time: now.Add(-5*time.Minute + time.Second)}
@@ -593,7 +605,7 @@ func TestMake_Brakes(t *testing.T) {
 		{"the window began before the node's last move", func(f *fixture) {
 			f.ahead = -time.Second
 			f.history.Begin(&Move{UID: "x", OwnerUID: "x", From: "a"}, now.Add(-5*time.Minute))
-			f.history.End("x", "b", now)
+			f.history.endOn("x", "b", now)
 		}, "resting"},
 		{"the node's last move is under way", func(f *fixture) {
 			f.history.Begin(&Move{UID: "x", OwnerUID: "x", From: "a"}, now.Add(-time.Hour))
@@ -652,11 +664,11 @@ func TestMake_CountsMeasuredUsage(t *testing.T) {
 		{"a move is under way", func(f *fixture) { f.history.Begin(move, now.Add(-time.Hour)) }, 0},
 		{"a move ended just now", func(f *fixture) {
 			f.history.Begin(move, now.Add(-time.Hour))
-			f.history.End("x", "b", now.Add(-5*time.Minute+time.Second))
+			f.history.endOn("x", "b", now.Add(-5*time.Minute+time.Second))
 		}, 0},
 		{"the load shows the last move", func(f *fixture) {
 			f.history.Begin(move, now.Add(-time.Hour))
-			f.history.End("x", "b", now.Add(-5*time.Minute))
+			f.history.endOn("x", "b", now.Add(-5*time.Minute))
 		}, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -878,7 +890,7 @@ func TestHistory_Bars(t *testing.T) {
 	h := &History{}
 	bar := func(node string) time.Duration {
 		h.Begin(&Move{UID: "p", Workload: "w", From: "a"}, now)
-		h.End("p", node, now)
+		h.endOn("p", node, now)
 		return h.workloads["w"].barredUntil.Sub(now)
 	}
 	for i, want := range []time.Duration{15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, 6 * time.Hour, 6 * time.Hour} {

@@ -305,7 +305,7 @@ func (p progress) Ended(r *rebalance.Record) {
 	case r.Outcome == rebalance.ScaledDown:
 		p.show(fmt.Sprintf("Pod %s/%s gets no replacement: %s was scaled down", r.Namespace, r.Pod, text.Excerpt(r.Owner.String())))
 	case r.Outcome.Failed():
-		p.show(fmt.Sprintf("The replacement of pod %s/%s is not ready elsewhere (%s)", r.Namespace, r.Pod, r.Outcome))
+		p.show(fmt.Sprintf("Pod %s/%s was moved, but %s", r.Namespace, r.Pod, r.Failure()))
 	default:
 		p.show(fmt.Sprintf("Pod %s/%s is ready on %s, in place of %s", r.Namespace, r.Replacement, r.Node, r.Pod))
 	}

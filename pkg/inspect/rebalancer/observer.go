@@ -60,7 +60,8 @@ func newObserver(register func(...metrics.Registerable)) *observer {
 		stopped: newVec("stopped", "1 if this reason stops all moves, else 0.", "reason"),
 		staying: newVec("staying_pods", "Pods of hot nodes that stay, by the reason.", "reason"),
 		moves: metrics.NewCounterVec(counter("moves_total",
-			"Moves that ended. Landed is where expected; Returned and NotReady are failures."), []string{"outcome"}),
+			"Moves that ended. Landed is on another node that is not above its line; LandedHot, Returned and NotReady are failures."),
+			[]string{"outcome"}),
 		minutes: metrics.NewCounterVec(counter("hot_minutes_total",
 			"Minutes above the line that moves of the last hour removed from their sources, or added to destinations."), []string{"effect"}),
 		refused: metrics.NewCounter(counter("refused_evictions_total", "Evictions that a budget, a webhook or a quota refused.")),
@@ -179,8 +180,7 @@ func (o *observer) Ended(r *rebalance.Record) {
 	}
 	if r.Outcome.Failed() {
 		o.events.Eventf(node(r.From), nil, corev1.EventTypeWarning, "MoveFailed", eventAction,
-			"Pod %s/%s was moved, but its replacement is not ready elsewhere (%s). %s stays for a while", r.Namespace, r.Pod, r.Outcome,
-			r.Owner)
+			"Pod %s/%s was moved, but %s. %s stays for a while", r.Namespace, r.Pod, r.Failure(), r.Owner)
 	}
 	if r.Replacement != "" {
 		replacement := &corev1.Pod{}

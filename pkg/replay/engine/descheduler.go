@@ -68,8 +68,8 @@ func newDescheduling(e *engine, d Descheduler) *descheduling {
 	return &descheduling{d, e, make([]int, len(e.nodes))}
 }
 
-func (*descheduling) begin(*rebalance.Move, time.Time) {}
-func (*descheduling) end(types.UID, string, time.Time) {}
+func (*descheduling) begin(*rebalance.Move, time.Time)                              {}
+func (*descheduling) end(context.Context, types.UID, *corev1.Pod) rebalance.Outcome { return "" }
 
 func (d *descheduling) plan(context.Context) (*rebalance.Plan, error) {
 	e := d.engine

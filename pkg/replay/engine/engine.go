@@ -158,7 +158,7 @@ func (e *engine) tick(ctx context.Context, tick int) error {
 	if err := e.end(tick); err != nil {
 		return err
 	}
-	if err := e.startContainers(tick, now); err != nil {
+	if err := e.startContainers(ctx, tick, now); err != nil {
 		return err
 	}
 	if tick > 0 {
@@ -201,7 +201,7 @@ func (e *engine) end(tick int) error {
 }
 
 // startContainers starts the containers of bound pods whose start is due.
-func (e *engine) startContainers(tick int, now time.Time) error {
+func (e *engine) startContainers(ctx context.Context, tick int, now time.Time) error {
 	later := e.starting[:0]
 	for _, i := range e.starting {
 		p := &e.pods[i]
@@ -215,7 +215,7 @@ func (e *engine) startContainers(tick int, now time.Time) error {
 		}
 		p.demand = e.demandOf(i, p.start)
 		e.nodes[p.node].running = append(e.nodes[p.node].running, i)
-		e.mover.started(i, p.object.Spec.NodeName, now)
+		e.mover.started(ctx, i, p.object, e.figures)
 	}
 	e.starting = later
 	return nil

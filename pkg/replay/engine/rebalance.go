@@ -24,12 +24,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
-const (
-	// readyWithin is the time from the eviction until a replacement that is not ready counts as failed.
-	readyWithin = 5 * time.Minute
-	// returnedWithin is the time in which a pod on a node that it was moved off has returned.
-	returnedWithin = time.Hour
-)
+// returnedWithin is the time in which a pod on a node that it was moved off has returned.
+const returnedWithin = time.Hour
 
 // MoveCosts are the costs of a move. Times are rounded up to ticks.
 type MoveCosts struct {
@@ -43,6 +39,8 @@ type MoveCosts struct {
 type mover struct {
 	planner
 	MoveCosts
+	// readyWithin is the time from the eviction until a replacement that is not ready counts as failed.
+	readyWithin time.Duration
 	// underWay are the moves by the pod's index.
 	underWay map[int]underWay
 	// departures are the nodes that a pod was moved off, by its index.
@@ -56,9 +54,10 @@ type mover struct {
 type planner interface {
 	// plan returns the moves of a tick, and which pods of hot nodes stay.
 	plan(ctx context.Context) (*rebalance.Plan, error)
-	// begin notes a move before the eviction. end notes the replacement's node, empty if it did not start in time.
+	// begin notes a move before the eviction. end notes its replacement once it runs, nil if it did not start in time. It returns the
+	// outcome; empty if nothing was promised.
 	begin(move *rebalance.Move, now time.Time)
-	end(pod types.UID, node string, now time.Time)
+	end(ctx context.Context, pod types.UID, replacement *corev1.Pod) rebalance.Outcome
 }
 
 type underWay struct {
@@ -81,7 +80,10 @@ type terminating struct {
 
 // newMover returns nil for a policy without moves.
 func (e *engine) newMover(ctx context.Context) (*mover, error) {
-	m := &mover{MoveCosts: e.policy.costs, underWay: map[int]underWay{}, departures: map[int][]departure{}}
+	m := &mover{
+		MoveCosts: e.policy.costs, readyWithin: rebalancer.Default().ReplacementTimeout.Duration, underWay: map[int]underWay{},
+		departures: map[int][]departure{},
+	}
 	switch {
 	case e.policy.descheduler != nil:
 		m.planner = newDescheduling(e, *e.policy.descheduler)
@@ -90,7 +92,7 @@ func (e *engine) newMover(ctx context.Context) (*mover, error) {
 		return nil, nil
 	}
 	r := &rebalancing{engine: e, c: e.policy.rebalancer}
-	m.planner = r
+	m.planner, m.readyWithin = r, r.c.ReplacementTimeout.Duration
 	if readers := e.scheduler.LoadReaders(e.policy.schedulerName()); len(readers) > 0 {
 		r.load = readers[0]
 		return m, nil
@@ -140,26 +142,35 @@ func (r *rebalancing) plan(ctx context.Context) (*rebalance.Plan, error) {
 		return nil, err
 	}
 	r.history.Observe(nodes, r.c)
-	p, err := rebalance.Make(ctx, rebalance.Cluster{
-		Scheduler: e.scheduler, SchedulerNames: []string{e.policy.schedulerName()}, Load: r.load, Now: e.clock.Now(), Usage: r.usageOf,
-		Waiting: len(e.waiting), Unschedulable: e.unschedulable,
-	}, &r.history, r.c)
+	p, err := rebalance.Make(ctx, r.cluster(), &r.history, r.c)
 	if err != nil {
 		return nil, err
 	}
-	closed := !r.c.Open(e.clock.Now())
-	if closed {
-		p.Stopped = "no window is open"
+	stop, why := r.history.StoppedBy(e.clock.Now(), r.c)
+	if stop != "" {
+		p.Stopped = why
 	}
 	if p.Free != nil {
 		if err := r.free(p); err != nil {
 			return nil, err
 		}
 	}
-	if closed { // there is no plan to count
+	if stop == rebalance.BreakerOpen && e.counts(e.measured.ticks) {
+		e.figures.BreakerMinutes += input.Tick.Minutes()
+	}
+	if stop != "" { // there is no plan to count
 		return &rebalance.Plan{}, nil
 	}
 	return p, nil
+}
+
+// cluster returns what is known now.
+func (r *rebalancing) cluster() rebalance.Cluster {
+	e := r.engine
+	return rebalance.Cluster{
+		Scheduler: e.scheduler, SchedulerNames: []string{e.policy.schedulerName()}, Load: r.load, Now: e.clock.Now(), Usage: r.usageOf,
+		Waiting: len(e.waiting), Unschedulable: e.unschedulable,
+	}
 }
 
 // free makes the next step about nodes to empty, as the rebalancer does. It adds a move to the plan.
@@ -194,8 +205,11 @@ func (r *rebalancing) drop(c *rebalance.Cordon) {
 	}
 }
 
-func (r *rebalancing) begin(move *rebalance.Move, now time.Time)     { r.history.Begin(move, now) }
-func (r *rebalancing) end(pod types.UID, node string, now time.Time) { r.history.End(pod, node, now) }
+func (r *rebalancing) begin(move *rebalance.Move, now time.Time) { r.history.Begin(move, now) }
+
+func (r *rebalancing) end(ctx context.Context, pod types.UID, replacement *corev1.Pod) rebalance.Outcome {
+	return r.history.End(ctx, r.cluster(), r.c, pod, replacement)
+}
 
 // usageOf returns the mean usage of a running pod over the window that nodes are compared by.
 func (r *rebalancing) usageOf(pod *corev1.Pod) (podusage.Amounts, bool) {
@@ -229,7 +243,7 @@ func (e *engine) move(ctx context.Context, tick int) error {
 	}
 	for i, u := range m.underWay {
 		if now.After(u.until) {
-			m.end(u.UID, "", now)
+			m.end(ctx, u.UID, nil)
 			delete(m.underWay, i)
 		}
 	}
@@ -300,7 +314,7 @@ func (e *engine) evict(move *rebalance.Move, tick int) error {
 	m.terminating = append(m.terminating, terminating{ending, i, node, gone})
 	m.begin(move, now)
 	m.departures[i] = append(m.departures[i], departure{move.From, now})
-	u := underWay{Move: *move, until: now.Add(readyWithin), mark: -1}
+	u := underWay{Move: *move, until: now.Add(m.readyWithin), mark: -1}
 	if e.counts(tick) {
 		u.mark = e.figures.Moves
 		e.figures.Moves++
@@ -336,21 +350,20 @@ func (m *mover) bound(i int, node string, now time.Time, f *figures) {
 		return
 	}
 	f.charts.Moves[u.mark].To = node
-	if node == u.To || slices.Contains(u.Or, node) {
-		f.Landed++
-	}
 	if slices.ContainsFunc(m.departures[i], func(d departure) bool { return d.node == node && now.Sub(d.at) <= returnedWithin }) {
 		f.Returned++
 	}
 }
 
 // started ends the move of a pod that runs again.
-func (m *mover) started(i int, node string, now time.Time) {
+func (m *mover) started(ctx context.Context, i int, replacement *corev1.Pod, f *figures) {
 	if m == nil {
 		return
 	}
 	if u, ok := m.underWay[i]; ok {
-		m.end(u.UID, node, now)
+		if m.end(ctx, u.UID, replacement) == rebalance.Landed && u.mark >= 0 {
+			f.Landed++
+		}
 		delete(m.underWay, i)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
@@ -131,6 +132,38 @@ func TestPolicy_MovesIn(t *testing.T) {
 	}
 }
 
+// Three moves of two namespaces have failed at the start, so the circuit breaker is open for 25 minutes, from the first tick on. Then the
+// third pod moves at 26:30, as without failures. Within an hour, nothing moves.
+func TestRebalance_Breaker(t *testing.T) {
+	for _, tc := range []struct {
+		duration  time.Duration
+		hot, open float64
+		moves     int
+	}{{25 * time.Minute, 7, 24.5, 1}, {time.Hour, 27.5, 59.5, 0}} {
+		c := small()
+		c.BreakerDuration.Duration, c.MaxPodsPercentPerHour = tc.duration, 200 // six moves: the failed ones count
+		e, err := newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), predictedPeak(t).WithRebalancer(c, halfMinutes))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for uid, namespace := range map[types.UID]string{"1": "x", "2": "y", "3": "y"} {
+			e.mover.begin(&rebalance.Move{Namespace: namespace, UID: uid}, e.clock.Now())
+			if outcome := e.mover.end(t.Context(), uid, nil); outcome != rebalance.NotReady {
+				t.Errorf("the outcome is %s, want %s", outcome, rebalance.NotReady)
+			}
+		}
+		for tick := range input.Ticks(e.Length) {
+			if err := e.tick(t.Context(), tick); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if run := e.figures.run(e); run.HotMinutes != tc.hot || run.Moves != tc.moves || run.BreakerMinutes != tc.open || run.StoppedMinutes != 0 {
+			t.Errorf("%v hot minutes, %d moves, stopped by the breaker for %v minutes, else %v; want %v, %d, %v and 0", run.HotMinutes, run.Moves,
+				run.BreakerMinutes, run.StoppedMinutes, tc.hot, tc.moves, tc.open)
+		}
+	}
+}
+
 // The pod starts at 7:30, tick 15, with 80 ticks to run. It is evicted at tick 53 with 42 left, and starts again at tick 55.
 func TestRebalance_RestOfLifetime(t *testing.T) {
 	e, err := newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), predictedPeak(t).WithRebalancer(small(), halfMinutes))
@@ -219,8 +252,8 @@ func TestRebalance_Returns(t *testing.T) {
 				departures: map[int][]departure{7: {{"a", at.Add(-tc.ago)}, {"b", at}}},
 			}
 			m.bound(7, "a", at, f)
-			if f.Returned != tc.want || f.Landed != 0 {
-				t.Errorf("%d returned, %d landed, want %d and none", f.Returned, f.Landed, tc.want)
+			if f.Returned != tc.want {
+				t.Errorf("%d returned, want %d", f.Returned, tc.want)
 			}
 		})
 	}
