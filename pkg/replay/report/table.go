@@ -101,7 +101,8 @@ func (p *PolicyReport) printStays(to *terminal.Printer) {
 	resting := mean(func(r *Run) float64 { return r.RestingMinutes })
 	deferred := mean(func(r *Run) float64 { return r.DeferredMinutes })
 	stopped := mean(func(r *Run) float64 { return r.StoppedMinutes })
-	if len(minutes) == 0 && resting+deferred+stopped == 0 {
+	breaker := mean(func(r *Run) float64 { return r.BreakerMinutes })
+	if len(minutes) == 0 && resting+deferred+stopped+breaker == 0 {
 		return
 	}
 	reasons := slices.SortedFunc(maps.Keys(minutes), func(a, b string) int {
@@ -111,7 +112,8 @@ func (p *PolicyReport) printStays(to *terminal.Printer) {
 	for _, reason := range reasons {
 		to.Printf(" %s %.0f", reason, minutes[reason])
 	}
-	to.Printf(". Node-minutes: Resting %.0f, Deferred %.0f. Minutes: NodesUnclear %.0f.\n", resting, deferred, stopped)
+	to.Printf(". Node-minutes: Resting %.0f, Deferred %.0f. Minutes: NodesUnclear %.0f, BreakerOpen %.0f.\n",
+		resting, deferred, stopped, breaker)
 }
 
 // printFreed prints what the goal Free did.
