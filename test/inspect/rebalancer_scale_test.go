@@ -84,14 +84,23 @@ func TestRebalancer_Scale(t *testing.T) {
 		ready[fmt.Sprintf("arrival-%d", number)] = 1
 	}
 	c.wants(t, large, ready)
-	outcomes := map[rebalance.Outcome]int{}
-	for _, record := range endedMoves(t) {
+	outcomes, named := map[rebalance.Outcome]int{}, 0
+	ended := endedMoves(t)
+	for _, record := range ended {
 		outcomes[record.Outcome]++
+		if record.Node == record.To || slices.Contains(record.Or, record.Node) {
+			named++
+		}
 		if record.Outcome.Failed() {
 			t.Errorf("the move of %s failed: %+v", record.Pod, record)
 		}
 	}
-	t.Logf("moves %v in %v, %.0f steps, while %d pods arrived", outcomes, time.Since(began).Round(time.Second), r.steps(), arrived)
+	landed := outcomes[rebalance.Landed]
+	if 100*landed < 95*len(ended) {
+		t.Errorf("%d of %d moves landed as promised, on another node that is not above its line; want 95 %%", landed, len(ended))
+	}
+	t.Logf("moves %v in %v, %.0f steps, while %d pods arrived; %.0f %% landed as promised, %d of %d on a node of the plan", outcomes,
+		time.Since(began).Round(time.Second), r.steps(), arrived, 100*float64(landed)/float64(len(ended)), named, len(ended))
 }
 
 // replicateLarge gives each evicted pod a replacement.
