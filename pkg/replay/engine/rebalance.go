@@ -98,7 +98,10 @@ func (e *engine) newMover(ctx context.Context) (*mover, error) {
 		return m, nil
 	}
 	minutes := func(n time.Duration) metav1.Duration { return metav1.Duration{Duration: n * time.Minute} }
-	spec := config.LoadSpec{Window: minutes(5), MaxAge: minutes(5)}
+	spec := config.LoadSpec{
+		Window: minutes(5), MaxAge: minutes(5),
+		RefreshInterval: metav1.Duration{Duration: input.Tick}, // moves end before the next refresh
+	}
 	reader, err := e.provider.Open(ctx, reading.ForLoad(spec, podusage.ByRequests{}))
 	r.load = &measuredLoad{reader}
 	return m, err
