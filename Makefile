@@ -125,11 +125,11 @@ quality: ## compare the plugins, and moves, with the stock scheduler and with on
 scale: ## move pods off hot nodes, of 1,000 nodes with 10,000 pods on a real control plane while pods arrive (ten minutes)
 	go test -v -tags scale -count 1 -timeout 20m -run TestRebalancer_Scale ./test/inspect
 
-lint: ## run the linters
+lint: ## run the linters (PACKAGES="./pkg/load ./pkg/sim" for some packages)
 	cd hack/tools/golangci-lint && go build -o ../../../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-	bin/golangci-lint run ./...
-	cd test/perf/report && ../../../bin/golangci-lint run ./...
-	cd hack/release && ../../bin/golangci-lint run ./...
+	bin/golangci-lint run $(or $(PACKAGES),./...)
+	$(if $(PACKAGES),,cd test/perf/report && ../../../bin/golangci-lint run ./...)
+	$(if $(PACKAGES),,cd hack/release && ../../bin/golangci-lint run ./...)
 
 format: ## format Go files
 	cd hack/tools/golangci-lint && go build -o ../../../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint

@@ -26,9 +26,12 @@ type Tab struct {
 	Ctx context.Context
 }
 
-// Open opens the address. The page may ask for addresses that begin with it, and for data.
+// Open opens the address. The page may ask for addresses that begin with it, and for data. With -short, it skips the test.
 func Open(t *testing.T, address string) *Tab {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: the page is not tested in a browser.")
+	}
 	path := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if found, err := exec.LookPath(name); err == nil {

@@ -36,8 +36,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// helm skips the test with -short.
 func helm(t *testing.T) manifests.Helm {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: the chart is not rendered.")
+	}
 	// go test caches a result until a file that the test has opened changes. So the test opens all files of the chart.
 	filesBelow(t, "manifests", "")
 	filesBelow(t, "hack", "")

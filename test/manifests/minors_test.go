@@ -56,7 +56,8 @@ func TestChart_ImageOfMinor(t *testing.T) {
 	for _, minor := range all {
 		want[minor+".0"] = minor
 	}
-	at := func(version, values string) ([]byte, error) {
+	at := func(t *testing.T, version, values string) ([]byte, error) {
+		t.Helper()
 		return helm(t).Template(t.Context(), "plimsoll", "plimsoll-system", values, "--kube-version", version)
 	}
 	wantImage := func(t *testing.T, stream []byte, want string) {
@@ -66,14 +67,14 @@ func TestChart_ImageOfMinor(t *testing.T) {
 		}
 	}
 	for version, minor := range want {
-		t.Run(version, func(t *testing.T) { wantImage(t, check.Value(at(version, ""))(t), repository+minor) })
+		t.Run(version, func(t *testing.T) { wantImage(t, check.Value(at(t, version, ""))(t), repository+minor) })
 	}
 	t.Run("a tag of one's own", func(t *testing.T) { wantImage(t, template(t, "image: {tag: mine}"), ":mine") })
 	t.Run("a tag of an older minor", func(t *testing.T) {
-		wantImage(t, check.Value(at(all[1]+".0", "image: {tag: 0.2.0-k8s"+all[0]+"}"))(t), repository+all[0])
+		wantImage(t, check.Value(at(t, all[1]+".0", "image: {tag: 0.2.0-k8s"+all[0]+"}"))(t), repository+all[0])
 	})
 	t.Run("a tag of a newer minor is refused", func(t *testing.T) {
-		_, err := at(all[0]+".9", "image: {tag: 0.2.0-k8s"+all[1]+"}")
+		_, err := at(t, all[0]+".9", "image: {tag: 0.2.0-k8s"+all[1]+"}")
 		check.Error(t, err, "image.tag is 0.2.0-k8s"+all[1]+", but the cluster's version is v"+all[0]+".9")
 	})
 	for _, target := range []string{"Deployment", "OpenShift", "StaticPod"} {
@@ -85,7 +86,7 @@ func TestChart_ImageOfMinor(t *testing.T) {
 			var major, minor int
 			check.Value(fmt.Sscanf(all[0], "%d.%d", &major, &minor))(t)
 			old := fmt.Sprintf("%d.%d.9", major, minor-1)
-			_, err := at(old, values)
+			_, err := at(t, old, values)
 			check.Error(t, err, "v"+old, "oldest image is for Kubernetes "+all[0], "must not be newer than the API server")
 		})
 	}
