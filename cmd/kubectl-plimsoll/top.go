@@ -100,7 +100,7 @@ func (o *topOptions) validate(names []string) (err error) {
 		return err
 	}
 	if !slices.Contains(top.Orders(), o.selected.Order) {
-		return usageError{fmt.Errorf("--sort: %q; write one of %s", o.selected.Order, orderNames())}
+		return usageError{fmt.Errorf("--sort: %q; write one of %s", o.selected.Order, strings.Join(orderNames(), ", "))}
 	}
 	if o.selected.Selector, err = labels.Parse(o.selector); err != nil {
 		return usageError{fmt.Errorf("--selector: %w", err)}
