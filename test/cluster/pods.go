@@ -197,8 +197,11 @@ func unschedulable(p corev1.Pod) string {
 // DeletePods deletes the pods of a namespace that a selector matches, and waits until they are gone.
 func (c *Cluster) DeletePods(ctx context.Context, namespace string, selector metav1.ListOptions) error {
 	pods := c.Client.CoreV1().Pods(namespace)
-	// The API server may not delete thousands within its time limit.
-	err := retry.OnError(retry.DefaultBackoff, apierrors.IsTimeout, func() error {
+	// The API server may not delete thousands within its time limit. Then it answers so, or breaks off without a status.
+	late := func(err error) bool {
+		return apierrors.IsTimeout(err) || apierrors.ReasonForError(err) == metav1.StatusReasonUnknown
+	}
+	err := retry.OnError(retry.DefaultBackoff, late, func() error {
 		return pods.DeleteCollection(ctx, metav1.DeleteOptions{}, selector)
 	})
 	if err != nil {
