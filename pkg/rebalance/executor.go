@@ -334,7 +334,7 @@ func (e *Executor) countHotMinutes(nodes []Node, minutes float64, now time.Time)
 	}
 	for i := range e.history.records {
 		r := &e.history.records[i]
-		if r.Outcome != LandedHot && !r.Outcome.succeeded() || now.Sub(r.Ended) > time.Hour {
+		if !r.Outcome.succeeded() || now.Sub(r.Ended) > time.Hour {
 			continue
 		}
 		if crosses(r.From, r.Resource, r.FromBefore-r.FromAfter) {

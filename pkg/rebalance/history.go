@@ -95,11 +95,15 @@ func Outcomes() []Outcome {
 	return []Outcome{Landed, LandedHot, LandedUnknown, Returned, NotReady, ScaledDown, Withdrawn}
 }
 
-// Failed reports whether the outcome bars the workload.
+// Failed reports whether the move did not do what its plan promised.
 func (o Outcome) Failed() bool { return o == LandedHot || o == Returned || o == NotReady }
 
+// bars reports whether the outcome bars the workload, and counts for the circuit breaker. LandedHot does not: pods of others may
+// have made the node hot. No tenant may stop the moves of others.
+func (o Outcome) bars() bool { return o == Returned || o == NotReady }
+
 // succeeded reports whether the outcome ends a series of failures.
-func (o Outcome) succeeded() bool { return o == Landed || o == LandedUnknown }
+func (o Outcome) succeeded() bool { return o == Landed || o == LandedHot || o == LandedUnknown }
 
 // Record is a move that ended.
 type Record struct {
@@ -284,7 +288,7 @@ func (h *History) lookWith(
 	return n, true
 }
 
-// end records how a move ended. A failure bars the workload, counts for the circuit breaker, and ends the emptying of its node.
+// end records how a move ended. If that bars the workload, it counts for the circuit breaker, and ends the emptying of its node.
 func (h *History) end(r *Record, c *rebalancer.Configuration) {
 	r.Known = nil // it is of no use any more
 	h.records = append(h.records, *r)
@@ -298,7 +302,7 @@ func (h *History) end(r *Record, c *rebalancer.Configuration) {
 	if r.Outcome.succeeded() {
 		w.failures = 0
 	}
-	if !r.Outcome.Failed() {
+	if !r.Outcome.bars() {
 		return
 	}
 	w.barredUntil = r.Ended.Add(min(firstBar<<min(w.failures, 10), longestBar))
@@ -373,7 +377,7 @@ func (h *History) failures(namespace string) (failures []*Record) {
 		case namespace != "" && r.Namespace != namespace:
 		case r.Outcome.succeeded():
 			return failures
-		case r.Outcome.Failed():
+		case r.Outcome.bars():
 			failures = append(failures, r)
 		}
 	}
