@@ -7,8 +7,8 @@
 #   soak     an hour of simulated time, or SOAK_HOURS, and replay's ranking of policies
 #   release  the release, the image and small benchmarks
 #
-# KUBERNETES names the minors of Kubernetes; the newest is the default. End-to-end tests mostly wait. They run in the background, beside
-# all other suites at the lowest priority.
+# KUBERNETES names the minors of Kubernetes; the newest is the default. End-to-end tests mostly wait. They run in the background, two
+# clusters at once, beside all other suites at the lowest priority.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,6 +27,7 @@ replay="replay: policies rank on generated traces as on real ones"
 release="release, and the image from the built programs"
 benchmarks="benchmarks: small runs of scheduling and refresh"
 endToEnd="end to end on etcd, kube-apiserver, KWOK and Prometheus"
+inspection="end to end: kubectl-plimsoll, the shadow and the rebalancer"
 core="end to end, the core"
 
 # The end-to-end tests of older minors.
@@ -104,16 +105,22 @@ test_core() {
 	go test -json "${flags[@]}" -count=1 -timeout 30m -run "$pattern" ./test/e2e
 }
 
-# end_to_end runs the newest minor first: more clusters at once would slow each other. The tests build what is not built yet.
+# end_to_end runs one minor after the other: more clusters at once would slow each other. The tests build what is not built yet.
 end_to_end() {
 	local minor
 	for minor in "${minors[@]}"; do
 		if [[ $minor == "$newest" ]]; then
-			suite "$minor" "$endToEnd" go test -json -count=1 -timeout 90m ./test/e2e/... ./test/inspect/...
+			suite "$minor" "$endToEnd" go test -json -count=1 -timeout 90m ./test/e2e/...
 		else
 			suite "$minor" "$core" test_core
 		fi
 	done
+	exit "$status"
+}
+
+# inspect takes as long as end_to_end, which runs beside it.
+inspect() {
+	suite "$newest" "$inspection" go test -json -count=1 -timeout 90m ./test/inspect/...
 	exit "$status"
 }
 
@@ -141,7 +148,7 @@ table() {
 	printf '\n%-60s' "suite"
 	printf '%12s' "${minors[@]}"
 	printf '\n'
-	for name in "$parts" "$compiles" "$units" "$fuzz" "$soak" "$replay" "$release" "$benchmarks" "$endToEnd" "$core"; do
+	for name in "$parts" "$compiles" "$units" "$fuzz" "$soak" "$replay" "$release" "$benchmarks" "$endToEnd" "$inspection" "$core"; do
 		printf '%-60s' "$name"
 		for minor in "${minors[@]}"; do
 			printf '%12s' "$(awk -F '\t' -v name="$name" '$1 == name {cell = $2 " " $3 " s"} END {print cell ? cell : "-"}' "$results/$minor")"
@@ -170,24 +177,26 @@ if [[ ${1:-} == --stream ]]; then
 	# Writes one stream of test events for gotestsum. gotestsum takes standard error for a failure, but go's downloads write to it.
 	exec 2>&1
 	suites=${*:2}
-	hasNewest= older=() background=
-	trap 'kill -INT -- "-$background" 2>/dev/null || true; exit 130' INT TERM
+	hasNewest= older=() background=()
+	trap 'kill -INT -- "${background[@]/#/-}" 2>/dev/null || true; exit 130' INT TERM
 	for minor in "${minors[@]}"; do
 		: >"$results/$minor"
 		if [[ $minor == "$newest" ]]; then hasNewest=yes; else older+=("$minor"); fi
 	done
 	if [[ -n $hasNewest ]]; then suite "$newest" "$parts" build_parts; fi
 	if selected e2e; then
-		set -m # a process group, which the trap can end
+		set -m # process groups, which the trap can end
 		end_to_end >"$results/end-to-end.log" 2>&1 &
-		background=$!
+		background+=($!)
+		if [[ -n $hasNewest ]]; then
+			inspect >"$results/inspection.log" 2>&1 &
+			background+=($!)
+		fi
 		set +m
 	fi
 	yielding || status=1
-	if [[ -n $background ]]; then
-		wait "$background" || status=1
-		cat "$results/end-to-end.log"
-	fi
+	for process in "${background[@]}"; do wait "$process" || status=1; done
+	if selected e2e; then cat "$results/end-to-end.log" ${hasNewest:+"$results/inspection.log"}; fi
 	table
 	exit "$status"
 fi
