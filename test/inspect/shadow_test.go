@@ -30,7 +30,7 @@ func (e *environment) startShadow(t *testing.T) string {
 	port, err := cluster.FreePort()
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	cmd := exec.CommandContext(ctx, filepath.Join(e.binDir, build.KubeScheduler().Name), "shadow", "--config="+e.configuration,
+	cmd := exec.CommandContext(ctx, filepath.Join(e.binDir, build.KubeScheduler().Name), "shadow", "--config="+e.writeConfiguration(t, quickly(configuration)),
 		"--profile=plimsoll", "--scheduler-name=default-scheduler", "--kubeconfig="+e.AdminKubeconfig, fmt.Sprintf("--listen-address=127.0.0.1:%d", port))
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	var log bytes.Buffer
@@ -76,7 +76,7 @@ func TestShadow(t *testing.T) {
 	}
 	must(t, shared.CreatePods(t.Context(), cluster.Pod{Name: "reserved", Node: "cold", Resources: requests("5")}))
 	_, err := shared.WaitCPUUtilization(t.Context(), cluster.Expectation{
-		Window: time.Minute, CPU: map[string]float64{"hot": 0.9, "cold": 0.1}, Tolerance: 0.05})
+		Window: quick, CPU: map[string]float64{"hot": 0.9, "cold": 0.1}, Tolerance: 0.05})
 	must(t, err)
 	url := shared.startShadow(t)
 	until := func(what string, holds func() (bool, error)) {

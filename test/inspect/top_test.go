@@ -34,7 +34,7 @@ const (
 )
 
 // topCluster has three nodes of 8 cores, of which one is not measured. What is requested is the same on all. It returns once the
-// scheduler knows the loads of the others.
+// scheduler knows the loads of the others. That takes a minute, but for a test that follows another one with these nodes.
 func topCluster(t *testing.T, requests corev1.ResourceList) {
 	t.Helper()
 	ctx := t.Context()
@@ -215,63 +215,6 @@ func requesting(cpu string) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}
 }
 
-// A pod uses what it requests. From its start on, measured and pending load together are the node's final load.
-func TestTop_Pods(t *testing.T) {
-	ctx := t.Context()
-	topCluster(t, nil)
-	must(t, shared.CreatePods(ctx, cluster.Pod{
-		Name: "young", Scheduler: "plimsoll", Labels: map[string]string{"pod": "young"},
-		NodeSelector: map[string]string{corev1.LabelHostname: "worker-1"}, Resources: requesting("1"), Usage: cluster.Usage{CPU: "1"},
-	}))
-	_, err := shared.WaitBound(ctx, map[string]string{"pod": "young"}, 1)
-	must(t, err)
-	for _, args := range [][]string{{"top"}, {"top", "pods", "worker-1"}} {
-		r := shared.plimsoll(t, args...).wants(t, 0)
-		t.Logf("kubectl plimsoll %s\n%s%s", strings.Join(args, " "), r.stderr, r.stdout)
-	}
-	judged, complete, seenPending, previous := 0, 0, false, math.Inf(1)
-	for began := time.Now(); previous != 0 && time.Since(began) < 5*time.Minute; time.Sleep(5 * time.Second) {
-		// rate() is too low on all nodes, or has no value, while samples are missing at the window's end. worker-2 tells.
-		_, nodes := topNodes(t)
-		steady := nodes["worker-2"].CPU.MeasuredPercent
-		if cpu := &nodes["worker-1"].CPU; steady != nil && cpu.MeasuredPercent != nil && near(*steady, 85) {
-			// 30 % and one of 8 cores.
-			if got := *cpu.MeasuredPercent + cpu.PendingPercent; !near(got, 42.5) {
-				t.Errorf("measured %.1f %% and pending %.1f %%, want 42.5 %% together", *cpu.MeasuredPercent, cpu.PendingPercent)
-			}
-			if cpu.PendingPercent > 2 {
-				judged++
-			}
-		}
-		var pods top.Pods
-		must(t, json.Unmarshal([]byte(shared.plimsoll(t, "top", "pods", "worker-1", "-o", "json").wants(t, 0).stdout), &pods))
-		cpu := &pods.Node.CPU
-		if math.Abs(pods.Total.CPU.PendingPercent-cpu.PendingPercent) > 1e-9 {
-			t.Errorf("%v %% are pending of the pods, and %v %% on the node", pods.Total.CPU.PendingPercent, cpu.PendingPercent)
-		}
-		// Samples are missing from this reading, too: the node's load is absent, or too low.
-		if cpu.MeasuredPercent == nil || !near(*cpu.MeasuredPercent+cpu.PendingPercent, 42.5) {
-			continue
-		}
-		complete++
-		if cpu.PendingPercent > previous+points {
-			t.Errorf("pending rises from %v %% to %v %%", previous, cpu.PendingPercent)
-		}
-		if previous = cpu.PendingPercent; previous > 2 {
-			seenPending = true
-			if pods.Pods[0].Name != "young" || pods.Pods[0].CPU.Usage.String() != "1" {
-				t.Errorf("the first pod is %+v, want the young one, that uses a core", pods.Pods[0])
-			}
-		}
-	}
-	if judged == 0 || complete == 0 {
-		t.Errorf("%d readings of nodes while pending was above 2 %%, and %d of pods, were complete", judged, complete)
-	}
-	if !seenPending || previous != 0 {
-		t.Errorf("pending was above 2 %%: %v, and is %v %% a window later, want 0", seenPending, previous)
-	}
-}
-
 func TestTop_Errors(t *testing.T) {
 	shared.clear(t)
 	for _, tc := range []struct {
@@ -360,7 +303,7 @@ func TestTop_Watch(t *testing.T) {
 // Without a terminal the table is printed after each refresh of the load, until a signal.
 func TestTop_WatchWithoutTerminal(t *testing.T) {
 	shared.clear(t)
-	must(t, shared.CreateNodes(t.Context(), cluster.Node{Name: "worker-1", CPU: "8", Memory: "32Gi"}))
+	must(t, shared.CreateNodes(t.Context(), cluster.Node{Name: "watched", CPU: "8", Memory: "32Gi"}))
 	cmd := exec.CommandContext(t.Context(), filepath.Join(shared.binDir, build.KubectlPlimsoll().Name), "top", "-w",
 		"--kubeconfig", shared.AdminKubeconfig, "--config", shared.configuration)
 	cmd.Env = append(os.Environ(), "KUBERNETES_SERVICE_HOST=", "HOME="+t.TempDir())

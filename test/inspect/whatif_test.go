@@ -229,10 +229,10 @@ func TestWhatIf_BeforeTheSwitch(t *testing.T) {
 		Resources: corev1.ResourceRequirements{Requests: requests("2400m")}, Usage: cluster.Usage{CPU: "2400m", Memory: "1Gi"},
 	}))
 	_, err := shared.WaitCPUUtilization(ctx, cluster.Expectation{
-		Window: window, CPU: map[string]float64{"w-1": 0.7, "w-2": 0.4}, Tolerance: 0.0125, For: 3 * time.Second,
+		Window: quick, CPU: map[string]float64{"w-1": 0.7, "w-2": 0.4}, Tolerance: 0.05, For: quick / 10,
 	})
 	must(t, err)
-	configured := shared.writeConfiguration(t, whatIfConfiguration)
+	configured := shared.writeConfiguration(t, quickly(whatIfConfiguration))
 	for profile, want := range map[string]struct {
 		node  string
 		above int
