@@ -182,13 +182,20 @@ func newAttackedSource(t *testing.T, server *sourceUnderAttack) *prometheus.Sour
 	return s
 }
 
-// placedBy returns how many pods the plugin places on each node, by what the source measures.
-func placedBy(t *testing.T, s *prometheus.Source, name, args string) (count [attackedNodes]int, contested int) {
+// refresh returns what the source measures.
+func refresh(t *testing.T, s *prometheus.Source) source.Batch {
 	t.Helper()
 	batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{plugintest.Window}, Metrics: []string{"m0", "m1", "m2"}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return batch
+}
+
+// placedBy returns how many pods the plugin places on each node, by what the source measures.
+func placedBy(t *testing.T, s *prometheus.Source, name, args string) (count [attackedNodes]int, contested int) {
+	t.Helper()
+	batch := refresh(t, s)
 	c := measuredCluster{nodes: map[string]load.NodeLoad{}, metrics: map[string]load.MetricTable{}}
 	for i := range count {
 		c.node(fmt.Sprint("node-", i), 0)
@@ -235,7 +242,7 @@ func TestAttacks_SteerNobody(t *testing.T) {
 						server := &sourceUnderAttack{exporter: exporter}
 						s := newAttackedSource(t, server)
 						for range refreshes {
-							placedBy(t, s, name, row.args)
+							refresh(t, s)
 						}
 						server.forged = forged
 						got, contested := placedBy(t, s, name, row.args)
