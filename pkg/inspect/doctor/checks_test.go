@@ -240,7 +240,7 @@ func TestReportOn_Faults(t *testing.T) {
 		"nodes.clusters": func(s *sourceFacts) {
 			s.examination.Clusters = &diagnosis.Clusters{Label: "cluster", Names: []string{"a", "b"}, Nodes: []string{"n1"}, BestMatch: "b"}
 		},
-		"nodes.contested": func(s *sourceFacts) { s.diagnosis.Contested, s.diagnosis.Rivals = 1, &response.Rivals{Nodes: 1} },
+		"nodes.contested": func(s *sourceFacts) { s.diagnosis.Contested, s.diagnosis.Conflict = 1, &response.Conflict{Nodes: 1} },
 		"time.clock":      func(s *sourceFacts) { s.diagnosis.Skew = time.Minute },
 		"time.scrape": func(s *sourceFacts) {
 			s.examination.Sampling["n1"] = diagnosis.Sampling{Interval: 2 * time.Minute, Since: time.Hour}
@@ -756,7 +756,7 @@ func TestReportOn_Messages(t *testing.T) {
 			[]string{"pods of p: 1 of 5 pods", "kubectl top pods --all-namespaces"}},
 		{"a node of two target sets", func(s *sourceFacts) {
 			s.diagnosis.ContestedQuery.Dialect = "Kubelet"
-			s.diagnosis.Contested, s.diagnosis.Rivals = 2, &response.Rivals{
+			s.diagnosis.Contested, s.diagnosis.Conflict = 2, &response.Conflict{
 				Used: response.TargetSet{Job: "node-exporter", Namespace: "monitoring"}, Ignored: response.TargetSet{Job: "a", Namespace: "tenant"},
 			}
 		}, "nodes.contested", Warning, []string{
@@ -769,7 +769,7 @@ func TestReportOn_Messages(t *testing.T) {
 			s.diagnosis.ContestedQuery.Dialect = "Kubelet"
 			s.diagnosis.TargetSets = []source.TargetSet{{Job: "kubelet", Nodes: 2}}
 			s.metrics = append(s.metrics, targetSet("kubelet", "", 2))
-			s.diagnosis.Contested, s.diagnosis.Rivals = 2, &response.Rivals{
+			s.diagnosis.Contested, s.diagnosis.Conflict = 2, &response.Conflict{
 				Used: response.TargetSet{Job: "kubelet"}, Ignored: response.TargetSet{Job: "a", Namespace: "tenant"},
 			}
 		}, "nodes.contested", Warning, []string{`several target sets: {job="kubelet", namespace="", service=""} is used, {job="a"`}},
@@ -784,7 +784,7 @@ func TestReportOn_Messages(t *testing.T) {
 			s.diagnosis.ContestedQuery.Dialect = "Kubelet"
 			s.diagnosis.TargetSets = []source.TargetSet{{Job: "kubelet", Nodes: 2}}
 			s.metrics = append(s.metrics, targetSet("a", "tenant", 2))
-			s.diagnosis.Contested, s.diagnosis.Rivals = 2, &response.Rivals{
+			s.diagnosis.Contested, s.diagnosis.Conflict = 2, &response.Conflict{
 				Used: response.TargetSet{Job: "kubelet"}, Ignored: response.TargetSet{Job: "a", Namespace: "tenant"},
 			}
 		}, "nodes.contested", Warning, []string{`for a scheduler that starts now, {job="kubelet", namespace="", service=""} is used`}},
@@ -797,14 +797,14 @@ func TestReportOn_Messages(t *testing.T) {
 		{"a node of two target sets beside a selector", func(s *sourceFacts) {
 			s.Spec.MetricProvider.Selector = `{cluster="a"}`
 			s.diagnosis.ContestedQuery.Dialect = "Kubelet"
-			s.diagnosis.Contested, s.diagnosis.Rivals = 2, &response.Rivals{
+			s.diagnosis.Contested, s.diagnosis.Conflict = 2, &response.Conflict{
 				Used: response.TargetSet{Job: "a", Namespace: "b", Service: "c"}, Ignored: response.TargetSet{Job: "a", Namespace: "tenant"},
 				OnHost: true,
 			}
 		}, "nodes.contested", Warning, []string{"Find out who scrapes the other targets", "selector: '{cluster=\"a\", job=\"a\", namespace=\"b\", service=\"c\"}'"}},
 		{"a node of two target sets in a custom query", func(s *sourceFacts) {
 			s.diagnosis.ContestedQuery = promql.Query{PromQL: "mine"}
-			s.diagnosis.Contested, s.diagnosis.Rivals = 2, &response.Rivals{
+			s.diagnosis.Contested, s.diagnosis.Conflict = 2, &response.Conflict{
 				Used: response.TargetSet{Job: "node-exporter", Namespace: "monitoring"}, Ignored: response.TargetSet{Job: "a", Namespace: "tenant"},
 			}
 		}, "nodes.contested", Warning, []string{
@@ -812,11 +812,11 @@ func TestReportOn_Messages(t *testing.T) {
 		}},
 		{"a node of two target sets of the same labels", func(s *sourceFacts) {
 			same := response.TargetSet{Job: "node-exporter"}
-			s.diagnosis.Contested, s.diagnosis.Rivals = 2, &response.Rivals{Used: same, Ignored: same}
+			s.diagnosis.Contested, s.diagnosis.Conflict = 2, &response.Conflict{Used: same, Ignored: same}
 		}, "nodes.contested", Warning, []string{"let Prometheus add a label such as cluster, and select it"}},
 		{"several clusters", func(s *sourceFacts) { // their targets have the same labels
 			same := response.TargetSet{Job: "node-exporter"}
-			s.diagnosis.Contested, s.diagnosis.Rivals = 2, &response.Rivals{Used: same, Ignored: same}
+			s.diagnosis.Contested, s.diagnosis.Conflict = 2, &response.Conflict{Used: same, Ignored: same}
 			s.examination.Clusters = &diagnosis.Clusters{
 				Label: "cluster", Names: []string{"a", "b"}, Nodes: []string{"n1", "n2"}, BestMatch: "b",
 			}

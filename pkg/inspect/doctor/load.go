@@ -353,10 +353,10 @@ func (s *sourceFacts) checkUnmatched() []Check {
 // checkContested checks that one target set names each node, the same for doctor and for the running scheduler.
 func (s *sourceFacts) checkContested() []Check {
 	kept := each(s.keptSets(), s.checkKept)
-	if s.diagnosis.Rivals == nil && len(kept) > 0 {
+	if s.diagnosis.Conflict == nil && len(kept) > 0 {
 		return kept
 	}
-	return append(s.checkRivals(len(kept) > 0), kept...)
+	return append(s.checkConflict(len(kept) > 0), kept...)
 }
 
 // keptSets returns the target sets that the running scheduler uses, and a scheduler that starts now would not. A scheduler keeps
@@ -416,13 +416,13 @@ func (s *sourceFacts) checkKept(set source.TargetSet) []Check {
 		text.Count(set.Nodes, "node"), response.SetOf(set), strings.Join(now, ", "))
 }
 
-// checkRivals finds nodes that several target sets name. keepsOthers reports whether the running scheduler has other sets.
-func (s *sourceFacts) checkRivals(keepsOthers bool) []Check {
-	rivals := s.diagnosis.Rivals
+// checkConflict finds nodes that several target sets name. keepsOthers reports whether the running scheduler has other sets.
+func (s *sourceFacts) checkConflict(keepsOthers bool) []Check {
+	conflict := s.diagnosis.Conflict
 	switch {
-	case rivals == nil:
+	case conflict == nil:
 		return ok("no node is named by several target sets")
-	case s.examination.Clusters != nil && rivals.Used.Selector() == rivals.Ignored.Selector():
+	case s.examination.Clusters != nil && conflict.Used.Selector() == conflict.Ignored.Selector():
 		return nil // checkClusters reports it
 	}
 	message := "%s named by several target sets: %s is used, %s is ignored"
@@ -436,26 +436,27 @@ func (s *sourceFacts) checkRivals(keepsOthers bool) []Check {
 			advice = append(advice, s.adviseLog("A running scheduler keeps the sets that it has used. "+
 				"While plimsoll_contested_nodes is above 0, its log names the set used")...)
 		}
-		return warn(advice, message, nodes, rivals.Used, rivals.Ignored)
+		return warn(advice, message, nodes, conflict.Used, conflict.Ignored)
 	}
 	why := "Find out who scrapes the other targets."
-	if rivals.Used.Evidence == response.Untargeted {
+	if conflict.Used.Evidence == response.Untargeted {
 		return found(advise("%s Remove them, or let the series used keep the labels of their targets.", why))
 	}
-	if rivals.Used.Selector() == rivals.Ignored.Selector() {
+	if conflict.Used.Selector() == conflict.Ignored.Selector() {
 		return found(advise("%s The sets have the same labels, so let Prometheus add a label such as cluster, and select it.", why))
 	}
-	if rivals.Ambiguous() {
+	if conflict.Ambiguous() {
 		why = "Find out who scrapes each set: either may be a tenant's."
 	}
 	if q := s.diagnosis.ContestedQuery; q.Dialect == "" { // the selector is for dialects
 		return found(s.adviseRun(s.queryCommand(q.PromQL),
-			"%s If the target set used is your exporter's, write %s into the query. See what it returns:", why, rivals.Used.Selector()))
+			"%s If the target set used is your exporter's, write %s into the query. See what it returns:", why, conflict.Used.Selector()))
 	}
 	selected := func(set response.TargetSet) string { return providerYAML("selector", s.selectorWith(set.Selector())) }
-	advice := s.adviseEdit(selected(rivals.Used), "if the target set used is your exporter's, select it:", "%s", why)
-	if rivals.Ambiguous() {
-		advice = append(advice, adviseYAML(selected(rivals.Ignored), "If the target set ignored is your exporter's, select that one:")...)
+	advice := s.adviseEdit(selected(conflict.Used), "if the target set used is your exporter's, select it:", "%s", why)
+	if conflict.Ambiguous() {
+		advice = append(advice,
+			adviseYAML(selected(conflict.Ignored), "If the target set ignored is your exporter's, select that one:")...)
 	}
 	return found(advice)
 }

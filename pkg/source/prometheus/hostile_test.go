@@ -121,7 +121,7 @@ func TestFetch_TextOfServer(t *testing.T) {
 		"warnings": vectorHead + good + `]},"status":"success","warnings":["1` + evil + `","2` + evil + `","3` + evil + `","4` + evil +
 			`","5` + evil + `","6` + evil + `"]}`,
 		"good series": vectorHead + good + `,` + ofNode(`"node":"`+evil+`"`) + `]}}`,
-		"rivals": vectorHead + good + `,` + ofNode(`"node":"n1","instance":"n1","job":"`+evil+`"`) + `,` +
+		"conflict": vectorHead + good + `,` + ofNode(`"node":"n1","instance":"n1","job":"`+evil+`"`) + `,` +
 			ofNode(`"node":"n1","instance":"n1","namespace":"`+evil+`"`) + `]}}`,
 		"a page": "<html>" + evil,
 	}

@@ -1,6 +1,6 @@
 // Package prometheus measures the load of nodes, and the usage of pods, with instant queries to Prometheus' HTTP API.
 //
-// A promql.Dialect, or custom queries, select the series. Each value has a separate query: a failing one takes nothing with it.
+// A promql.Dialect, or custom queries, select the series. Each value has a separate query: one that fails costs no other value.
 // A refresh sends four queries per window, two per quantile, and one for the times of the newest samples. Their number does not
 // depend on that of the nodes. While Auto looks for a dialect there are up to eight more. It looks again
 // while the dialect measures less than half of the nodes, or of the nodes measured before.
@@ -18,7 +18,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -70,7 +69,7 @@ type Source struct {
 	clock      clock.PassiveClock
 
 	auto bool
-	// dialect is the current one; empty while Auto has found none. Auto passed over tried.
+	// dialect is the current one; empty while Auto has found none. tried are the dialects that Auto rejected.
 	dialect promql.Dialect
 	tried   []diagnosis.Tried
 	covered covered
@@ -103,7 +102,7 @@ func New(cfg Config, nodes corelisters.NodeLister, clock clock.PassiveClock) (*S
 		planner: promql.Planner{
 			Custom:   [load.ResourceCount]string{load.CPU: cfg.CPUQuery, load.Memory: cfg.MemoryQuery},
 			Selector: promql.ParseSelector(cfg.Selector),
-			By:       strings.Join(response.TargetLabels(cfg.NodeLabels), ", "),
+			By:       response.TargetLabels(cfg.NodeLabels),
 		},
 		nodeLabels: slices.Clone(cfg.NodeLabels),
 		clock:      clock,
@@ -128,13 +127,13 @@ func (s *Source) Close() error {
 
 // Fetch implements source.Source. Of several series of a node, those of the preferred target set count, see response.TargetSet.
 // Of these, the one named by the earliest label counts, then the greatest.
-// They are never added. NaN is passed on. An error names the URL, the query and, without series, the tried dialects.
+// Values are never added. NaN is passed on. An error names the URL, the query and, without series, the tried dialects.
 func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batch, error) {
 	logger := klog.FromContext(ctx)
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	requirements := load.Requirements{}.Add(load.Requirements{Windows: request.Windows, Quantiles: request.Quantiles})
-	windows, quantiles := requirements.Windows, requirements.Quantiles
+	sorted := load.Requirements{}.Add(load.Requirements{Windows: request.Windows, Quantiles: request.Quantiles})
+	windows, quantiles := sorted.Windows, sorted.Quantiles
 	measures := len(windows)+len(quantiles) > 0
 	if !measures && len(request.Metrics) == 0 || measures && promql.Shortest(windows, quantiles) <= 0 {
 		return source.Batch{}, fmt.Errorf("measure over windows %v, quantiles %v and metrics %q: need at least one, and positive windows",
@@ -245,8 +244,8 @@ func (s *Source) measure(ctx context.Context, qr *response.Querier, windows []ti
 	return results, undetected
 }
 
-// ask queries the load. Where there are too many series or samples, it asks for each target set in use alone. So no other target
-// takes the load of all nodes by them.
+// ask queries the load. Where there are too many series or samples, it asks for each target set in use alone. So another target
+// with too many of them costs no node its load.
 func (s *Source) ask(ctx context.Context, qr *response.Querier, windows []time.Duration, quantiles []load.Quantile,
 ) []*response.Result {
 	results := qr.RunAll(ctx, s.planner.Load(s.dialect, windows, quantiles))

@@ -36,8 +36,8 @@ func TestFetch_ContestedNode(t *testing.T) {
 	}
 	srv.setRules(rule{"", vector(honest)})
 	fetch(t, s)
-	if s.Diagnosis().Rivals != nil {
-		t.Errorf("rivals %v, want none", s.Diagnosis().Rivals)
+	if s.Diagnosis().Conflict != nil {
+		t.Errorf("conflict %v, want none", s.Diagnosis().Conflict)
 	}
 }
 

@@ -37,9 +37,9 @@ type Diagnosis struct {
 	// UnmatchedSeries are the distinct series without a Node, by the labels that may name one, sorted.
 	// There are at most source.MaxUnmatched of them for each query.
 	UnmatchedSeries []string
-	// Contested is the largest number of Nodes that several target sets name in one response. Rivals are two of these sets, or nil.
+	// Contested is the largest number of Nodes that several target sets name in one response. Conflict has two of the sets, or is nil.
 	Contested int
-	Rivals    *response.Rivals
+	Conflict  *response.Conflict
 	// ContestedQuery is the query of this response.
 	ContestedQuery promql.Query
 	// TargetSets are the target sets that the load of Nodes is read from.
@@ -106,7 +106,7 @@ func New(d Diagnosis, m *response.Matcher, results []*response.Result, asksLoad 
 	for _, r := range results {
 		d.Queries = append(d.Queries, diagnose(r, m))
 		if r.Contested > d.Contested {
-			d.Contested, d.Rivals, d.ContestedQuery = r.Contested, r.Rivals, *r.Query
+			d.Contested, d.Conflict, d.ContestedQuery = r.Contested, r.Conflict, *r.Query
 		}
 		maps.Copy(unmatched, r.Unmatched)
 		for i, v := range r.Values {

@@ -115,7 +115,7 @@ func (e *Examiner) Examine(ctx context.Context, windows []time.Duration) (Examin
 
 // sampling asks how often nodes are measured, by the series of a dialect, over a few windows.
 func (e *Examiner) sampling(ctx context.Context, d promql.Dialect, window time.Duration) (map[string]Sampling, error) {
-	selector := e.Planner.Sampled(d)
+	selector := e.Planner.SampleSelector(d)
 	if selector == "" {
 		return nil, nil
 	}
@@ -170,7 +170,7 @@ func (e *Examiner) down(ctx context.Context) (down []string) {
 func (e *Examiner) frozen(
 	ctx context.Context, d promql.Dialect, window time.Duration, all map[string]Sampling,
 ) (frozen []string, counted bool) {
-	selector := e.Planner.Counted(d)
+	selector := e.Planner.CPUCounters(d)
 	if selector == "" {
 		return nil, false
 	}
@@ -192,7 +192,7 @@ func (e *Examiner) frozen(
 
 // findMisdated sets Ahead and Behind. It finds nothing if a query fails.
 func (e *Examiner) findMisdated(ctx context.Context, d promql.Dialect, x *Examination) {
-	selector := e.Planner.Sampled(d)
+	selector := e.Planner.SampleSelector(d)
 	if selector == "" {
 		return
 	}
@@ -230,7 +230,7 @@ func (e *Examiner) clusters(ctx context.Context, d promql.Dialect) *Clusters {
 	return nil
 }
 
-// clustersBy finds nodes that several values of a label name, by targets with equal labels otherwise. Other targets are rivals.
+// clustersBy finds nodes that several values of a label name, by targets with equal labels otherwise. Other targets are a Conflict.
 func (e *Examiner) clustersBy(label string, series []labelSet) *Clusters {
 	type named struct{ node, targets string }
 	seen, weights := map[named][]string{}, map[string]int{}

@@ -17,17 +17,17 @@ type Log struct {
 	nodesWithoutSeries          []string
 	unmatchedSeries             []string
 	clocksDiffer                bool
-	rivals                      []string
+	conflict                    []string
 	failingLimit, warningsLimit source.LogLimit
 	matchingLimit, skewLimit    source.LogLimit
-	rivalsLimit                 source.LogLimit
+	conflictLimit               source.LogLimit
 }
 
 // Changes logs how a Diagnosis differs from the last logged one.
 func (l *Log) Changes(logger klog.Logger, now time.Time, d *Diagnosis) {
 	l.logQueries(logger, now, d)
 	l.logMatching(logger, now, d)
-	l.logRivals(logger, now, d)
+	l.logConflict(logger, now, d)
 	if d.ClocksDiffer == l.clocksDiffer {
 		return
 	}
@@ -41,19 +41,19 @@ func (l *Log) Changes(logger klog.Logger, now time.Time, d *Diagnosis) {
 	}
 }
 
-func (l *Log) logRivals(logger klog.Logger, now time.Time, d *Diagnosis) {
-	var rivals []string
-	if d.Rivals != nil {
-		rivals = []string{d.Rivals.Used.String(), d.Rivals.Ignored.String()}
+func (l *Log) logConflict(logger klog.Logger, now time.Time, d *Diagnosis) {
+	var conflict []string
+	if d.Conflict != nil {
+		conflict = []string{d.Conflict.Used.String(), d.Conflict.Ignored.String()}
 	}
-	logger, ok := l.rivalsLimit.AllowChange(logger, now, &l.rivals, rivals)
+	logger, ok := l.conflictLimit.AllowChange(logger, now, &l.conflict, conflict)
 	switch {
 	case !ok:
-	case len(rivals) == 0:
+	case len(conflict) == 0:
 		logger.Info("No node is named by several target sets anymore")
 	default:
 		logger.Info("Several target sets name the same nodes: set metricProvider.selector to the labels of your exporter",
-			"nodeCount", d.Contested, "used", rivals[0], "ignored", rivals[1])
+			"nodeCount", d.Contested, "used", conflict[0], "ignored", conflict[1])
 	}
 }
 

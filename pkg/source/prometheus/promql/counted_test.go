@@ -17,7 +17,7 @@ func TestPlanner_Counted(t *testing.T) {
 	} {
 		p := &Planner{}
 		p.Custom[0] = tt.custom // of cpu
-		if got := p.Counted(tt.dialect); got != tt.want {
+		if got := p.CPUCounters(tt.dialect); got != tt.want {
 			t.Errorf("%s with custom query %q: %q, want %q", tt.dialect, tt.custom, got, tt.want)
 		}
 	}

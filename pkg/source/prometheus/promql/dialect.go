@@ -102,8 +102,8 @@ func (e *expression) query(kind Kind, q Query) Query {
 
 // newestSample returns the query for the time of each node's newest sample, in seconds since 1970.
 // Only for a plain selector timestamp() returns the time of a sample.
-func (d Dialect) newestSample(r load.Resource, by string) string {
-	return FirstOf(d.Series(r), "max by ("+by+") (timestamp(%s))")
+func (d Dialect) newestSample(r load.Resource, by Labels) string {
+	return FirstOf(d.Series(r), "max by ("+by.String()+") (timestamp(%s))")
 }
 
 // FirstOf formats each selector and returns the PromQL for the first of them that a node has.
@@ -137,7 +137,7 @@ func (d Dialect) Series(r load.Resource) []string {
 
 // expression returns the dialect's queries. Each reduces to the labels in by, which keeps responses small.
 // A mean has a value only for existing series: a node that is no longer measured gets no more samples.
-func (d Dialect) expression(r load.Resource, by string, s sampling) expression {
+func (d Dialect) expression(r load.Resource, by Labels, s sampling) expression {
 	series := d.Series(r)
 	switch {
 	case d == NodeExporter && r == load.CPU:
@@ -145,14 +145,14 @@ func (d Dialect) expression(r load.Resource, by string, s sampling) expression {
 	case d == NodeExporter:
 		return nodeExporterMemory(series[0], by, s)
 	case d == KubePrometheus:
-		return ruleExpression(r, FirstOf(series, "max by ("+by+") (%s)"), s)
+		return ruleExpression(r, FirstOf(series, "max by ("+by.String()+") (%s)"), s)
 	case r == load.CPU:
 		return usageSecondsExpression(series[0], by, s)
 	}
 	return bytesExpression(series[0], by, s)
 }
 
-func nodeExporterMemory(available, by string, s sampling) expression {
+func nodeExporterMemory(available string, by Labels, s sampling) expression {
 	return expression{
 		mean:   fmt.Sprintf("max by (%s) (1 - avg_over_time(%s[%s]) / %s)", by, available, s.window, nodeExporterMemoryTotal),
 		stdDev: fmt.Sprintf("max by (%s) (stddev_over_time(%s[%s]) / %s)", by, available, s.window, nodeExporterMemoryTotal),
@@ -163,8 +163,8 @@ const nodeExporterMemoryTotal = "node_memory_MemTotal_bytes"
 
 // nodeExporterCPU divides used by all cpu seconds: all modes of a cpu together grow by one second a second.
 // So the quotient holds when two jobs scrape one exporter, an exporter was replaced, or counters begin within the window.
-func nodeExporterCPU(idle, by string, s sampling) expression {
-	deviation := func(by string) string {
+func nodeExporterCPU(idle string, by Labels, s sampling) expression {
+	deviation := func(by Labels) string {
 		return fmt.Sprintf("stddev_over_time((%s)[%s:%s])", nodeExporterUsed(by, s.rate), s.window, s.step)
 	}
 	e := expression{
@@ -177,22 +177,26 @@ func nodeExporterCPU(idle, by string, s sampling) expression {
 	return e
 }
 
+// Labels are names of labels.
+type Labels []string
+
+// String returns the list as PromQL writes it.
+func (l Labels) String() string { return strings.Join(l, ", ") }
+
 // PodLabel is the label of a target's pod.
 const PodLabel = "pod"
 
 // acrossPods returns a statistic over a subquery for the pods that have series now. It covers earlier pods of the same target.
 // So a rollout of the exporter does not cut it short. It returns none if pod is not in by.
-func acrossPods(statistic func(by string) string, by, series string) (query string, ok bool) {
-	labels := strings.Split(by, ", ")
-	others := slices.DeleteFunc(slices.Clone(labels), func(label string) bool { return label == PodLabel })
-	if len(others) == len(labels) || len(others) == 0 {
+func acrossPods(statistic func(by Labels) string, by Labels, series string) (query string, ok bool) {
+	others := slices.DeleteFunc(slices.Clone(by), func(label string) bool { return label == PodLabel })
+	if len(others) == len(by) || len(others) == 0 {
 		return "", false
 	}
-	on := strings.Join(others, ", ")
-	return fmt.Sprintf("%s * on (%s) group_right () group by (%s) (%s)", statistic(on), on, by, series), true
+	return fmt.Sprintf("%s * on (%s) group_right () group by (%s) (%s)", statistic(others), others, by, series), true
 }
 
-func nodeExporterUsed(by string, over model.Duration) string {
+func nodeExporterUsed(by Labels, over model.Duration) string {
 	return fmt.Sprintf(
 		`sum by (%s) (rate(node_cpu_seconds_total{mode!~"idle|iowait|steal"}[%s])) / sum by (%s) (rate(node_cpu_seconds_total[%s]))`, by,
 		over, by, over,
@@ -225,7 +229,7 @@ func ruleExpression(r load.Resource, rule string, s sampling) expression {
 //
 // Only counters with a recent sample count. Samples carry the kubelet's time: Prometheus does not notice ended series.
 // Counters of single cpus are added up. Then the greatest of a target's duplicates counts.
-func usageSecondsExpression(counter, by string, s sampling) expression {
+func usageSecondsExpression(counter string, by Labels, s sampling) expression {
 	longest := make([]string, 0, 1+len(s.shorter))
 	longest = append(longest, rateWithin(counter, s.window, 4))
 	for _, shorter := range s.shorter {
@@ -248,7 +252,7 @@ func rateWithin(counter string, over model.Duration, shares int) string {
 }
 
 // bytesExpression is for a gauge of used bytes. Only gauges with a recent sample count, as with counters.
-func bytesExpression(gauge, by string, s sampling) expression {
+func bytesExpression(gauge string, by Labels, s sampling) expression {
 	over := func(function string) string {
 		return fmt.Sprintf("max by (%s) (%s(%s[%s]) and timestamp(%s) > time() - %d)", by, function, gauge, s.window, gauge,
 			s.recentSeconds)

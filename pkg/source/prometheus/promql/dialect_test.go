@@ -15,10 +15,10 @@ import (
 const window = 5 * time.Minute
 
 func TestKubePrometheus_FiveMinuteMeanIsRule(t *testing.T) {
-	if got := KubePrometheus.expression(load.CPU, "node", samplingOf(5*time.Minute)).mean; strings.Contains(got, "avg_over_time") {
+	if got := KubePrometheus.expression(load.CPU, Labels{"node"}, samplingOf(5*time.Minute)).mean; strings.Contains(got, "avg_over_time") {
 		t.Errorf("an average of the average: %s", got)
 	}
-	if got := KubePrometheus.expression(load.CPU, "node", samplingOf(15*time.Minute)).mean; !strings.Contains(got, "[15m:1m]") {
+	if got := KubePrometheus.expression(load.CPU, Labels{"node"}, samplingOf(15*time.Minute)).mean; !strings.Contains(got, "[15m:1m]") {
 		t.Errorf("not over fifteen minutes: %s", got)
 	}
 }
@@ -26,7 +26,7 @@ func TestKubePrometheus_FiveMinuteMeanIsRule(t *testing.T) {
 func TestKubePrometheus_Span(t *testing.T) {
 	for window, want := range map[time.Duration]time.Duration{10 * time.Second: 310 * time.Second, 5 * time.Minute: 0,
 		15 * time.Minute: 20 * time.Minute} {
-		if got := KubePrometheus.expression(load.CPU, "node", samplingOf(window)).span; got != want {
+		if got := KubePrometheus.expression(load.CPU, Labels{"node"}, samplingOf(window)).span; got != want {
 			t.Errorf("over %v: span %v, want %v", window, got, want)
 		}
 	}
@@ -62,9 +62,9 @@ func TestSamplingOf(t *testing.T) {
 func TestDialectQueries_Parse(t *testing.T) {
 	for _, dialect := range Dialects() {
 		for r := range load.ResourceCount {
-			queries := []string{dialect.newestSample(r, "node, instance")}
+			queries := []string{dialect.newestSample(r, Labels{"node", "instance"})}
 			for _, window := range []time.Duration{10 * time.Second, window, time.Hour} {
-				e := dialect.expression(r, "node, instance", samplingOf(window))
+				e := dialect.expression(r, Labels{"node", "instance"}, samplingOf(window))
 				queries = append(queries, e.mean, e.stdDev)
 			}
 			for _, promql := range queries {

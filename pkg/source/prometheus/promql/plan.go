@@ -12,7 +12,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
-// Kind is what a query returns of each node.
+// Kind is what a query returns for each node.
 type Kind int
 
 const (
@@ -37,7 +37,7 @@ type Query struct {
 	Fraction float64
 	// Dialect is empty for a custom query and for a NodeMetric.
 	Dialect Dialect
-	// OverCapacity tells an amount (cores, bytes), which is divided by the Node's capacity, from a fraction.
+	// OverCapacity reports that the result is an amount (cores, bytes), to be divided by the node's capacity, and no fraction.
 	OverCapacity bool
 	// Reads are the moments that a custom query reads.
 	Reads Reads
@@ -80,8 +80,8 @@ func (q Query) origin() string {
 type Planner struct {
 	// Custom are the operator's queries by resource; an empty one leaves the resource to the dialect.
 	Custom [load.ResourceCount]string
-	// By lists the labels that may name a node, as PromQL does.
-	By string
+	// By are the labels that may name a node.
+	By Labels
 	// Selector are matchers of all series of a dialect.
 	Selector Selector
 }
@@ -169,8 +169,8 @@ func (p *Planner) newestSample(d Dialect, window time.Duration) []Query {
 	return nil
 }
 
-// Sampled returns a selector with one series a node. Its samples date the load. It is empty if there is none.
-func (p *Planner) Sampled(d Dialect) string {
+// SampleSelector returns a selector with one series a node, whose samples date the load; empty if there is none.
+func (p *Planner) SampleSelector(d Dialect) string {
 	if p.Custom[load.Memory] == "" && d != "" {
 		if selectors := d.Series(load.Memory); len(selectors) == 1 {
 			return p.Selector.add(selectors[0])
@@ -195,7 +195,7 @@ func (p *Planner) CustomNow(r load.Resource, window time.Duration) string {
 	return withWindow(p.Custom[r], model.Duration(window))
 }
 
-// OldestSample returns the query for the time of each node's oldest sample over a span, looked at each step.
+// OldestSample returns the query for the time of each node's oldest sample over a span, evaluated at each step.
 func (p *Planner) OldestSample(selector string, over, step time.Duration) Query {
 	return Query{Kind: NodeMetric, PromQL: fmt.Sprintf("min by (%s) (min_over_time(timestamp(%s)[%s:%s]))",
 		p.By, selector, model.Duration(over), model.Duration(max(step, time.Second)))}
@@ -206,8 +206,8 @@ func (p *Planner) SampleCount(selector string, over time.Duration) Query {
 	return Query{Kind: NodeMetric, PromQL: fmt.Sprintf("max by (%s) (count_over_time(%s[%s]))", p.By, selector, model.Duration(over))}
 }
 
-// Counted returns a selector of the counters of cpu that the dialect's load follows from. It is empty if they are not known.
-func (p *Planner) Counted(d Dialect) string {
+// CPUCounters returns a selector of the counters of cpu seconds behind the dialect's load; empty if none are known.
+func (p *Planner) CPUCounters(d Dialect) string {
 	switch {
 	case p.Custom[load.CPU] != "" || d == "":
 		return ""
@@ -223,7 +223,7 @@ func (p *Planner) ChangeCount(selector string, over time.Duration) Query {
 }
 
 // LatestSample returns the query for the time of each node's newest sample.
-// With ahead it is that of the next five minutes: a server looks back as far.
+// With ahead, it finds samples that are dated up to five minutes ahead: a server looks back five minutes.
 func (p *Planner) LatestSample(selector string, ahead bool) Query {
 	if ahead {
 		selector += " offset -5m"

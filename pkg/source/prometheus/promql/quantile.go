@@ -14,12 +14,12 @@ import (
 //
 // The span is the length of the rates. A load has lasted for the share above the quantile.
 // Then the quantile rises for the span.
-func (d Dialect) quantile(r load.Resource, by string, s sampling, fraction float64) expression {
+func (d Dialect) quantile(r load.Resource, by Labels, s sampling, fraction float64) expression {
 	series, q := d.Series(r), format(fraction)
 	e := expression{span: time.Duration(s.rate)}
 	switch {
 	case d == NodeExporter && r == load.CPU:
-		statistic := func(by string) string {
+		statistic := func(by Labels) string {
 			return fmt.Sprintf("quantile_over_time(%s, (%s)[%s:%s])", q, nodeExporterUsed(by, s.rate), s.window, s.step)
 		}
 		var ok bool
@@ -32,8 +32,8 @@ func (d Dialect) quantile(r load.Resource, by string, s sampling, fraction float
 			nodeExporterMemoryTotal)
 	case d == KubePrometheus:
 		e.mean = fmt.Sprintf("(%s) and (%s)",
-			FirstOf(series, "max by ("+by+") (quantile_over_time("+q+", %s["+s.window.String()+"]))"),
-			FirstOf(series, "max by ("+by+") (%s)"))
+			FirstOf(series, "max by ("+by.String()+") (quantile_over_time("+q+", %s["+s.window.String()+"]))"),
+			FirstOf(series, "max by ("+by.String()+") (%s)"))
 		if r == load.CPU {
 			e.span = ruled
 		}

@@ -21,44 +21,44 @@ func TestQuantile_Queries(t *testing.T) {
 		wantSubquery bool
 	}{
 		{
-			"counters of modes", NodeExporter.quantile(load.CPU, "node", s, 0.95).mean,
+			"counters of modes", NodeExporter.quantile(load.CPU, Labels{"node"}, s, 0.95).mean,
 			`quantile_over_time(0.95, (sum by (node) (rate(node_cpu_seconds_total{mode!~"idle|iowait|steal"}[5m])) / sum by (node) ` +
 				`(rate(node_cpu_seconds_total[5m])))[1d:5m])` +
 				` and count by (node) (node_cpu_seconds_total{mode="idle"})`, true,
 		},
 		{
-			"counters of modes of earlier pods", NodeExporter.quantile(load.CPU, "node, job, pod", s, 0.95).mean,
+			"counters of modes of earlier pods", NodeExporter.quantile(load.CPU, Labels{"node", "job", "pod"}, s, 0.95).mean,
 			`quantile_over_time(0.95, (sum by (node, job) (rate(node_cpu_seconds_total{mode!~"idle|iowait|steal"}[5m])) / sum by (node, job) ` +
 				`(rate(node_cpu_seconds_total[5m])))[1d:5m])` +
 				` * on (node, job) group_right () group by (node, job, pod) (node_cpu_seconds_total{mode="idle"})`, true,
 		},
 		{
-			"what is available", NodeExporter.quantile(load.Memory, "node", s, 0.95).mean,
+			"what is available", NodeExporter.quantile(load.Memory, Labels{"node"}, s, 0.95).mean,
 			"max by (node) (1 - quantile_over_time(0.05, node_memory_MemAvailable_bytes[1d]) / node_memory_MemTotal_bytes)", false,
 		},
 		{
-			"the maximum of what is used is the minimum of what is available", NodeExporter.quantile(load.Memory, "node", s, 1).mean,
+			"the maximum of what is used is the minimum of what is available", NodeExporter.quantile(load.Memory, Labels{"node"}, s, 1).mean,
 			"max by (node) (1 - quantile_over_time(0, node_memory_MemAvailable_bytes[1d]) / node_memory_MemTotal_bytes)", false,
 		},
 		{
-			"a recorded rule", KubePrometheus.quantile(load.Memory, "node", s, 0.95).mean,
+			"a recorded rule", KubePrometheus.quantile(load.Memory, Labels{"node"}, s, 0.95).mean,
 			"(max by (node) (quantile_over_time(0.95, instance:node_memory_utilisation:ratio[1d]))) and (max by (node) " +
 				"(instance:node_memory_utilisation:ratio))", false,
 		},
 		{
-			"a rule of either name", KubePrometheus.quantile(load.CPU, "node", s, 1).mean,
+			"a rule of either name", KubePrometheus.quantile(load.CPU, Labels{"node"}, s, 1).mean,
 			"(max by (node) (quantile_over_time(1, instance:node_cpu_utilisation:rate5m[1d])) or max by (node) (quantile_over_time(1, " +
 				"instance:node_cpu:ratio[1d])))" +
 				" and (max by (node) (instance:node_cpu_utilisation:rate5m) or max by (node) (instance:node_cpu:ratio))", false,
 		},
 		{
-			"a counter of cpu seconds", Kubelet.quantile(load.CPU, "node", s, 0.95).mean,
+			"a counter of cpu seconds", Kubelet.quantile(load.CPU, Labels{"node"}, s, 0.95).mean,
 			"quantile_over_time(0.95, (max by (node) (sum without (cpu) ((rate(node_cpu_usage_seconds_total[5m]) and " +
 				"count_over_time(node_cpu_usage_seconds_total[150s] offset 150s)))))[1d:5m])" +
 				" and count by (node) (node_cpu_usage_seconds_total and timestamp(node_cpu_usage_seconds_total) > time() - 300)", true,
 		},
 		{
-			"a gauge of bytes", CAdvisor.quantile(load.Memory, "node", s, 0.95).mean,
+			"a gauge of bytes", CAdvisor.quantile(load.Memory, Labels{"node"}, s, 0.95).mean,
 			`max by (node) (quantile_over_time(0.95, container_memory_working_set_bytes{id="/"}[1d]) and ` +
 				`timestamp(container_memory_working_set_bytes{id="/"}) > time() - 300)`, false,
 		},
@@ -107,10 +107,10 @@ func TestQuantile_Span(t *testing.T) {
 		got  time.Duration
 		want time.Duration
 	}{
-		{"the 95th percentile of a day", Kubelet.quantile(load.CPU, "node", samplingOf(day), 0.95).span, 5 * time.Minute},
-		{"the maximum of a day", Kubelet.quantile(load.CPU, "node", samplingOf(day), 1).span, 5 * time.Minute},
-		{"the 95th percentile of five minutes", Kubelet.quantile(load.Memory, "node", samplingOf(window), 0.95).span, 2 * time.Minute},
-		{"a rule that is a mean over five minutes", KubePrometheus.quantile(load.CPU, "node", samplingOf(time.Hour), 0.95).span,
+		{"the 95th percentile of a day", Kubelet.quantile(load.CPU, Labels{"node"}, samplingOf(day), 0.95).span, 5 * time.Minute},
+		{"the maximum of a day", Kubelet.quantile(load.CPU, Labels{"node"}, samplingOf(day), 1).span, 5 * time.Minute},
+		{"the 95th percentile of five minutes", Kubelet.quantile(load.Memory, Labels{"node"}, samplingOf(window), 0.95).span, 2 * time.Minute},
+		{"a rule that is a mean over five minutes", KubePrometheus.quantile(load.CPU, Labels{"node"}, samplingOf(time.Hour), 0.95).span,
 			5 * time.Minute},
 	} {
 		if tc.got != tc.want {

@@ -13,11 +13,11 @@ import (
 // TestPlanner_SelectorInEveryQuery looks for the matchers in each selector of all queries of all dialects.
 func TestPlanner_SelectorInEveryQuery(t *testing.T) {
 	const selector = `{namespace="monitoring",job=~"node-.*"}`
-	p := Planner{By: "node, instance", Selector: ParseSelector(selector)}
+	p := Planner{By: Labels{"node", "instance"}, Selector: ParseSelector(selector)}
 	day := []load.Quantile{{Window: 24 * time.Hour, Fraction: 0.95}}
 	for _, dialect := range Dialects() {
 		queries := append(p.Load(dialect, []time.Duration{window}, day), p.Probe(dialect, window))
-		texts := []string{p.Sampled(dialect), p.Series(dialect, load.CPU)}
+		texts := []string{p.SampleSelector(dialect), p.Series(dialect, load.CPU)}
 		for i := range queries {
 			texts = append(texts, queries[i].PromQL)
 		}
@@ -41,7 +41,7 @@ func TestPlanner_SelectorInEveryQuery(t *testing.T) {
 }
 
 func TestPlanner_NoSelectorChangesNothing(t *testing.T) {
-	p := Planner{By: "node", Selector: ParseSelector("")}
+	p := Planner{By: Labels{"node"}, Selector: ParseSelector("")}
 	if got, want := p.Series(Kubelet, load.CPU), "node_cpu_usage_seconds_total"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

@@ -96,10 +96,10 @@ type Result struct {
 	Values []Value
 	Coverage
 	// Used is the target set with the most values, nil without any. Contested is the number of nodes that several sets name.
-	// Rivals are two of these sets, nil without any.
+	// Conflict has two of these sets, nil without any.
 	Used      *TargetSet
 	Contested int
-	Rivals    *Rivals
+	Conflict  *Conflict
 	// sets are the target sets with a value, the one to believe first.
 	sets []TargetSet
 	// Series is the number of series.
@@ -246,8 +246,8 @@ func (qr *Querier) RunSets(ctx context.Context, queries []*promql.Query) (all *R
 	}
 	qr.settle(all, of)
 	if all.Used != nil {
-		all.Contested, all.Rivals = all.Nodes, &Rivals{Used: *all.Used, Ignored: TargetSet{Evidence: Crowded}, Nodes: all.Nodes}
-		all.Rivals.clean(qr.Matcher.excerpt)
+		all.Contested, all.Conflict = all.Nodes, &Conflict{Used: *all.Used, Ignored: TargetSet{Evidence: Crowded}, Nodes: all.Nodes}
+		all.Conflict.clean(qr.Matcher.excerpt)
 	}
 	return all
 }
@@ -266,8 +266,8 @@ func (qr *Querier) read(ctx context.Context, q *promql.Query) (*Result, *claims,
 
 func (qr *Querier) settle(r *Result, c *claims) {
 	r.settle(c, qr.InUse)
-	if r.Rivals != nil {
-		r.Rivals.clean(qr.Matcher.excerpt)
+	if r.Conflict != nil {
+		r.Conflict.clean(qr.Matcher.excerpt)
 	}
 }
 

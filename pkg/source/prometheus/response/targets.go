@@ -330,8 +330,8 @@ func (c *claims) order(nodes int, inUse []TargetSet) {
 	})
 }
 
-// Rivals are two target sets that name the same nodes.
-type Rivals struct {
+// Conflict has two target sets that name the same nodes.
+type Conflict struct {
 	// Used is the set that counts, and Ignored the one that does not.
 	Used, Ignored TargetSet
 	// OnHost reports whether the targets of the set used are pods in the network of nodes, as tenants' are not.
@@ -341,8 +341,8 @@ type Rivals struct {
 }
 
 // clean cleans the texts of the sets.
-func (r *Rivals) clean(excerpt func(string) string) {
-	for _, set := range []*TargetSet{&r.Used, &r.Ignored} {
+func (c *Conflict) clean(excerpt func(string) string) {
+	for _, set := range []*TargetSet{&c.Used, &c.Ignored} {
 		set.Job, set.Namespace, set.Service = excerpt(set.Job), excerpt(set.Namespace), excerpt(set.Service)
 	}
 }
@@ -406,20 +406,20 @@ func (r *Result) contest(c *claims) {
 	}
 	rival := slices.MaxFunc(c.claimants, func(a, b *claimant) int { return cmp.Compare(a.contested, b.contested) })
 	if rival.contested > 0 {
-		r.Rivals = r.rivalsOf(rival)
+		r.Conflict = r.conflictOf(rival)
 	}
 }
 
-// rivalsOf returns a claimant and the set that counts at a node where it does not.
-func (r *Result) rivalsOf(ignored *claimant) *Rivals {
-	rivals := &Rivals{Used: *r.Used, Ignored: ignored.set, Nodes: ignored.contested}
+// conflictOf returns a claimant and the set that counts at a node where it does not.
+func (r *Result) conflictOf(ignored *claimant) *Conflict {
+	conflict := &Conflict{Used: *r.Used, Ignored: ignored.set, Nodes: ignored.contested}
 	for _, claim := range ignored.claims {
 		if v := &r.Values[claim.position]; r.contests(ignored, claim) {
-			rivals.Used, rivals.OnHost = *v.Set, v.Set.Evidence == Proven && v.tier == hostPod
+			conflict.Used, conflict.OnHost = *v.Set, v.Set.Evidence == Proven && v.tier == hostPod
 			break
 		}
 	}
-	return rivals
+	return conflict
 }
 
 // TargetSets counts the nodes of each target set, the largest first, in the first result of each resource's mean load. It
@@ -463,4 +463,4 @@ func SetOf(s source.TargetSet) TargetSet {
 }
 
 // Ambiguous reports whether a tenant could have either set: by pods, or by an EndpointSlice with the nodes' addresses.
-func (r *Rivals) Ambiguous() bool { return !r.OnHost && r.Used.Evidence == r.Ignored.Evidence }
+func (c *Conflict) Ambiguous() bool { return !c.OnHost && c.Used.Evidence == c.Ignored.Evidence }

@@ -168,8 +168,8 @@ func TestSettle_HonestSetupsLoseNothing(t *testing.T) {
 					t.Errorf("n%d has %+v, want %v", i, v, honest)
 				}
 			}
-			if r.Nodes != nodeCount || r.Contested != 0 || r.Rivals != nil {
-				t.Errorf("%d nodes, %d contested, %v; want 4 and none", r.Nodes, r.Contested, r.Rivals)
+			if r.Nodes != nodeCount || r.Contested != 0 || r.Conflict != nil {
+				t.Errorf("%d nodes, %d contested, %v; want 4 and none", r.Nodes, r.Contested, r.Conflict)
 			}
 		})
 	}
@@ -255,8 +255,8 @@ func TestSettle_Rollout(t *testing.T) {
 					t.Errorf("n%d has %v, want that of its present pod", i, v.Value)
 				}
 			}
-			if r.Contested != tt.contested || (r.Rivals != nil) != (tt.contested > 0) {
-				t.Errorf("%d contested, rivals %v; want %d", r.Contested, r.Rivals, tt.contested)
+			if r.Contested != tt.contested || (r.Conflict != nil) != (tt.contested > 0) {
+				t.Errorf("%d contested, conflict %v; want %d", r.Contested, r.Conflict, tt.contested)
 			}
 		})
 	}
@@ -370,10 +370,10 @@ func TestSettle_Attackers(t *testing.T) {
 				if !slices.Equal(stolen, tt.stolen) {
 					t.Errorf("nodes %v have the forged value, want %v", stolen, tt.stolen)
 				}
-				if r.Contested != tt.contested || r.Rivals == nil {
-					t.Errorf("%d contested, rivals %v, want %d", r.Contested, r.Rivals, tt.contested)
-				} else if tenants := []string{"a", "tenant", "zoo"}; slices.Contains(tenants, r.Rivals.Used.Namespace) && !r.Rivals.Ambiguous() {
-					t.Errorf("rivals %v: nothing says that the set used may be a tenant's", r.Rivals)
+				if r.Contested != tt.contested || r.Conflict == nil {
+					t.Errorf("%d contested, conflict %v, want %d", r.Contested, r.Conflict, tt.contested)
+				} else if tenants := []string{"a", "tenant", "zoo"}; slices.Contains(tenants, r.Conflict.Used.Namespace) && !r.Conflict.Ambiguous() {
+					t.Errorf("conflict %v: nothing says that the set used may be a tenant's", r.Conflict)
 				}
 			})
 		}
@@ -570,10 +570,10 @@ func TestSettle_SetsInUse(t *testing.T) {
 func TestRivals_NamesBothSets(t *testing.T) {
 	r := answer(testMatcher(t), nil, slices.Concat(of(onPods("monitoring", "node-exporter"), honest, everyNode...),
 		of(oneTarget("tenant", "a"), forged, 0, 1)))
-	if r.Rivals == nil || r.Rivals.Used.Namespace != "monitoring" || r.Rivals.Ignored.Namespace != "tenant" || r.Rivals.Nodes != 2 {
-		t.Errorf("rivals %+v, want monitoring and tenant at 2 nodes", r.Rivals)
+	if r.Conflict == nil || r.Conflict.Used.Namespace != "monitoring" || r.Conflict.Ignored.Namespace != "tenant" || r.Conflict.Nodes != 2 {
+		t.Errorf("conflict %+v, want monitoring and tenant at 2 nodes", r.Conflict)
 	}
-	if got, want := r.Rivals.Used.Selector(), `{job="node-exporter", namespace="monitoring", service="node-exporter"}`; got != want {
+	if got, want := r.Conflict.Used.Selector(), `{job="node-exporter", namespace="monitoring", service="node-exporter"}`; got != want {
 		t.Errorf("selector %s, want %s", got, want)
 	}
 }
