@@ -16,10 +16,10 @@ import (
 )
 
 func main() {
-	account, err := sources.AccountOfEnvironment()
+	serviceAccount, err := sources.ServiceAccountFromEnvironment()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "Error: %v\n", err)
 		os.Exit(1)
 	}
-	os.Exit(cli.Run(newCommand(clock.RealClock{}, program.Registry{}, account)))
+	os.Exit(cli.Run(newCommand(clock.RealClock{}, program.Registry{}, serviceAccount)))
 }

@@ -102,11 +102,11 @@ func (o *doctorOptions) validate() error {
 
 // checkConflicts fails for flags without effect beside others.
 func (o *doctorOptions) checkConflicts(changed func(flag string) bool) error {
-	without, reason := []string{"interval"}, "--metrics-address is not set"
+	idle, reason := []string{"interval"}, "--metrics-address is not set"
 	if o.metricsAddress != "" {
-		without, reason = []string{"check", "fail-on", "only-problems", "output"}, "--metrics-address serves the results of all checks"
+		idle, reason = []string{"check", "fail-on", "only-problems", "output"}, "--metrics-address serves the results of all checks"
 	}
-	for _, flag := range without {
+	for _, flag := range idle {
 		if changed(flag) {
 			return live.OptionErrorf("--%s: no effect: %s", flag, reason)
 		}
@@ -137,7 +137,7 @@ func (o *doctorOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	report.Select(o.selected)
-	found := report.Failed() || o.failOn == string(doctor.Warning) && report.Found()
+	failed := report.Failed() || o.failOn == string(doctor.Warning) && report.NeedsFix()
 	switch o.output.format {
 	case junit:
 		err = report.WriteJUnit(cmd.OutOrStdout(), doctor.Status(o.failOn))
@@ -146,7 +146,7 @@ func (o *doctorOptions) run(cmd *cobra.Command) error {
 	default:
 		err = o.output.print(cmd, report, "", nil, report.Print)
 	}
-	if err != nil || !found {
+	if err != nil || !failed {
 		return err
 	}
 	return errProblems

@@ -85,7 +85,7 @@ func checkKind(content []byte) error {
 	root := parse(content)
 	if root == nil && yaml.Unmarshal(content, &yaml.Node{}) == nil {
 		return fmt.Errorf("the configuration is empty: write apiVersion: %s, kind: KubeSchedulerConfiguration and profiles; "+
-			"if a command wrote it, read its errors",
+			"if a command wrote it, read the errors of that command",
 			kubeschedulerconfigv1.SchemeGroupVersion)
 	}
 	for _, field := range []struct{ name, value string }{

@@ -80,7 +80,7 @@ func documentedCluster(t *testing.T, yaml string, cpu []float64, pods ...runtime
 	return c
 }
 
-// documentedPod is unassigned if the node is empty. If it has run for less than 0, it has just been bound.
+// documentedPod is unassigned if the node is empty. A negative running time leaves its status empty, as just after the binding.
 func documentedPod(name, cpu, node string, running time.Duration) *corev1.Pod {
 	p := st.MakePod().Namespace("default").Name(name).UID(name).SchedulerName("plimsoll").Node(node).
 		Req(map[corev1.ResourceName]string{"cpu": cpu}).Obj()

@@ -249,7 +249,7 @@ func TestExplain_Kept(t *testing.T) {
 		t.Errorf("lent: %v, error %v", lent, err)
 	}
 	follow(func(n *top.Nodes) bool {
-		return *n.Nodes[0].CPU.LinePercent == 70 && strings.Contains(strings.Join(n.Problems, ""), "present configuration")
+		return *n.Nodes[0].CPU.LinePercent == 70 && strings.Contains(strings.Join(n.Problems, ""), "new configuration")
 	})
 }
 

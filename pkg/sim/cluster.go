@@ -78,8 +78,8 @@ func (s *Scheduler) Update(object runtime.Object) error { return s.cluster.updat
 // Remove removes the object of the same kind, namespace and name. The pods of a node stay until they are removed too.
 func (s *Scheduler) Remove(object runtime.Object) error { return s.cluster.remove(object) }
 
-// Try adds the objects, calls use, and removes them again. It undoes what use leaves behind: preempted pods come back.
-// The pod need not be in the cluster.
+// Try adds the objects, calls use, and removes them again. Then it undoes the decisions on the pod that use made: preempted pods
+// come back. So does the pod, if it was in the cluster.
 func (s *Scheduler) Try(objects []runtime.Object, pod *corev1.Pod, use func() error) (err error) {
 	_, held, err := s.cluster.find(pod)
 	if err != nil {
@@ -219,7 +219,7 @@ func (c *cluster) remove(object runtime.Object) error {
 	return nil
 }
 
-// renew removes the pod, if it is in the cluster, and adds it. So it is nominated to the node in its status again.
+// renew removes the pod, if it is in the cluster, and adds it. Adding it nominates it to the node in its status again.
 func (c *cluster) renew(pod *corev1.Pod) error {
 	_, held, err := c.find(pod)
 	if err == nil && held != nil {

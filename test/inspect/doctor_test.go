@@ -104,7 +104,7 @@ func (e *environment) doctor(t *testing.T, args ...string) *doctor.Report {
 		t.Fatalf("%v\nstdout:\n%s\nstderr:\n%s", err, r.stdout, r.stderr)
 	}
 	want := 0
-	if report.Found() {
+	if report.NeedsFix() {
 		want = 1
 	}
 	r.wants(t, want)
@@ -240,9 +240,9 @@ func TestDoctor_Fine(t *testing.T) {
 	shared.loadedNodes(t, "worker-1", "worker-2")
 	file := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil).file(t)
 	report := shared.until(t, &scene{flags: []string{"--config=" + file}}, func(r *doctor.Report) bool {
-		return !r.Found() && statusOf(r, "nodes.measured") == doctor.OK
+		return !r.NeedsFix() && statusOf(r, "nodes.measured") == doctor.OK
 	})
-	if report.Found() {
+	if report.NeedsFix() {
 		t.Fatalf("found:\n%s", shown(report))
 	}
 	waitFor(t, func() string { // a node can lack a scrape for a moment

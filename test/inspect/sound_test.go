@@ -138,7 +138,7 @@ func TestDoctor_Sound(t *testing.T) {
 func (e *environment) wantsSound(t *testing.T, s *scene) {
 	t.Helper()
 	isSound := func(report *doctor.Report) bool {
-		return !report.Found() && statusOf(report, "nodes.measured") == doctor.OK
+		return !report.NeedsFix() && statusOf(report, "nodes.measured") == doctor.OK
 	}
 	if report := e.until(t, s, isSound); !isSound(report) { // new nodes are young at first
 		t.Fatalf("found:\n%s", shown(report))

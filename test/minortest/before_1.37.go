@@ -14,7 +14,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
 
-// NewQueue returns a queue in the order of time.
+// NewQueue returns a queue that pops the oldest pod first.
 func NewQueue(ctx context.Context, options ...queue.Option) *queue.PriorityQueue {
 	first := func(a, b fwk.QueuedPodInfo) bool { return a.GetTimestamp().Before(b.GetTimestamp()) }
 	return queue.NewTestQueue(ctx, first, options...)
@@ -28,7 +28,7 @@ func putBack(logger klog.Logger, q *queue.PriorityQueue, info *framework.QueuedP
 	return q.AddUnschedulableIfNotPresent(logger, info, q.SchedulingCycle())
 }
 
-// sortedNodes are the nodes that are left to a batch, the best first.
+// sortedNodes are the remaining nodes of a batch, the best first.
 type sortedNodes []string
 
 // Len implements framework.SortedScoredNodes.

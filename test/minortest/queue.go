@@ -1,4 +1,4 @@
-// Package minortest has what tests need of the Kubernetes minor versions that Plimsoll is built with.
+// Package minortest hides the differences between minor versions of Kubernetes from tests.
 package minortest
 
 import (

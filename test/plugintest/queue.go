@@ -13,8 +13,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 )
 
-// RefusedIn is the scheduler's own queue in which the pod waits that the plugin refused.
-func RefusedIn(t *testing.T, plugin minor.EnqueueExtensions, pod *corev1.Pod) *queue.PriorityQueue {
+// QueueWithRefused returns a queue of the scheduler's own, with a pod that the plugin refused.
+func QueueWithRefused(t *testing.T, plugin minor.EnqueueExtensions, pod *corev1.Pod) *queue.PriorityQueue {
 	t.Helper()
 	metrics.Register()
 	events, err := plugin.EventsToRegister(t.Context())

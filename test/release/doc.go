@@ -1,3 +1,3 @@
-// Package release tests the container image, and what make release writes. The image takes buildah, and root to run the programs in
-// it. It downloads nothing.
+// Package release tests the container image, and what make release writes. To build the image takes buildah, and to run its
+// programs takes root. Nothing is downloaded.
 package release

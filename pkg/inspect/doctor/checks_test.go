@@ -402,8 +402,8 @@ func TestSelect_NotChecked(t *testing.T) {
 					t.Errorf("%+v, want %s with advice", c, tt.status)
 				}
 			}
-			if diff := cmp.Diff(tt.ids, ids); diff != "" || r.Failed() != (tt.status == Error) || !r.Found() {
-				t.Errorf("found %v, failed %v (-want +got):\n%s", r.Found(), r.Failed(), diff)
+			if diff := cmp.Diff(tt.ids, ids); diff != "" || r.Failed() != (tt.status == Error) || !r.NeedsFix() {
+				t.Errorf("found %v, failed %v (-want +got):\n%s", r.NeedsFix(), r.Failed(), diff)
 			}
 		})
 	}

@@ -136,8 +136,8 @@ func (r *Report) sort() {
 	slices.SortStableFunc(r.Checks, func(a, b Check) int { return slices.Index(order, a.Group) - slices.Index(order, b.Group) })
 }
 
-// Found reports whether a check found something to fix.
-func (r *Report) Found() bool {
+// NeedsFix reports whether a check found something to fix.
+func (r *Report) NeedsFix() bool {
 	return slices.ContainsFunc(r.Checks, Check.needsFix)
 }
 

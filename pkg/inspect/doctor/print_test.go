@@ -87,8 +87,8 @@ func TestReport_Select(t *testing.T) {
 			for _, c := range r.Checks {
 				ids = append(ids, c.ID)
 			}
-			if got := strings.Join(ids, " "); got != tt.ids || r.Found() != tt.found || r.Failed() != tt.failed {
-				t.Errorf("%q, found %v, failed %v, want %q, %v, %v", got, r.Found(), r.Failed(), tt.ids, tt.found, tt.failed)
+			if got := strings.Join(ids, " "); got != tt.ids || r.NeedsFix() != tt.found || r.Failed() != tt.failed {
+				t.Errorf("%q, found %v, failed %v, want %q, %v, %v", got, r.NeedsFix(), r.Failed(), tt.ids, tt.found, tt.failed)
 			}
 		})
 	}

@@ -91,7 +91,7 @@ func (c *Connection) access(ctx context.Context, o Options) (*access, error) {
 	}
 	var err error
 	if a.filesAreHere {
-		if a.account, err = sources.AccountOfEnvironment(); err != nil {
+		if a.account, err = sources.ServiceAccountFromEnvironment(); err != nil {
 			return nil, err
 		}
 	}

@@ -54,7 +54,7 @@ type server struct {
 	observer                  *observer
 	metrics                   http.Handler
 
-	// sessionCordons were logged last.
+	// sessionCordons are the nodes cordoned by kubectl plimsoll rebalance, as of the last step.
 	sessionCordons []string
 
 	// stepped is when the leader's last step ended, in seconds since 1970. Before the first, it is when this process began to lead;
@@ -96,8 +96,8 @@ func (s *server) handler() http.Handler {
 
 // elect calls lead while this process holds the lease. It returns an error once the lease is lost: the process must end.
 func (s *server) elect(ctx context.Context, lead func(context.Context) error) error {
-	given := ctx
-	ctx, cancel := context.WithCancel(given)
+	parent := ctx
+	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
 	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, s.namespace, s.name, s.client.CoreV1(), s.client.CoordinationV1(),
 		resourcelock.ResourceLockConfig{Identity: s.identity})
@@ -128,7 +128,7 @@ func (s *server) elect(ctx context.Context, lead func(context.Context) error) er
 	}()
 	elector.Run(ctx)
 	cancel()
-	if err = <-led; err == nil && given.Err() == nil { // the end of lead has canceled ctx
+	if err = <-led; err == nil && parent.Err() == nil { // the end of lead has canceled ctx
 		err = errors.New("the lease is lost")
 	}
 	return err

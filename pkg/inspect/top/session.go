@@ -51,9 +51,9 @@ type Session struct {
 	trend []trendPoint
 	// pastFailed is when a look at the past failed last.
 	pastFailed time.Time
-	// asked is when the API server was last probed, and answered when it last responded. silent is the error of the last probe.
-	asked, answered time.Time
-	silent          error
+	// probed is when the API server was last probed, and responded when it last responded. probeErr is the error of the last probe.
+	probed, responded time.Time
+	probeErr          error
 }
 
 // simulation is a configuration, and the cluster that is scheduled by it.
@@ -95,7 +95,7 @@ func Open(
 		return nil, err
 	}
 	now := s.clock.Now()
-	s.refreshed, s.learned, s.asked, s.answered, s.configurationRead = now, now, now, now, now
+	s.refreshed, s.learned, s.probed, s.responded, s.configurationRead = now, now, now, now, now
 	return s, nil
 }
 
@@ -123,7 +123,7 @@ func (s *Session) Update(ctx context.Context) (refreshed bool, err error) {
 	if err := s.objects.Apply(s.cluster.Scheduler); err != nil {
 		return false, err
 	}
-	s.ask(ctx)
+	s.probe(ctx)
 	now := s.clock.Now()
 	switch {
 	case now.Sub(s.learned) >= live.StatisticsInterval:
@@ -138,7 +138,7 @@ func (s *Session) Update(ctx context.Context) (refreshed bool, err error) {
 	return true, nil
 }
 
-// Lend applies changes of objects, and calls use with the simulated cluster. use must leave that as it was. Unless the session
+// Lend applies changes of objects, and calls use with the simulated cluster. use must leave it unchanged. Unless the session
 // simulates exactly the given configuration, Lend returns false and does not call use.
 func (s *Session) Lend(of *live.Configuration, use func(*live.Cluster) error) (lent bool, err error) {
 	if len(of.Decoded.Extenders) > 0 || !apiequality.Semantic.DeepEqual(of.Decoded, s.configuration.Decoded) {
@@ -201,10 +201,10 @@ func (s *Session) reopen(of *live.Configuration) {
 	})
 }
 
-// ask probes the API server now and then. A watch on a server that hangs fails only after minutes.
-func (s *Session) ask(ctx context.Context) {
+// probe probes the API server now and then. A watch on a server that hangs fails only after minutes.
+func (s *Session) probe(ctx context.Context) {
 	const interval, timeout = 10 * time.Second, 3 * time.Second
-	if s.clock.Since(s.asked) < interval {
+	if s.clock.Since(s.probed) < interval {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -213,16 +213,16 @@ func (s *Session) ask(ctx context.Context) {
 	if apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
 		err = nil // a refusal is an answer
 	}
-	s.asked, s.silent = s.clock.Now(), err
+	s.probed, s.probeErr = s.clock.Now(), err
 	if err == nil {
-		s.answered = s.asked
+		s.responded = s.probed
 	}
 }
 
 // problems say why the view may be stale or incomplete.
 func (s *Session) problems() (lines []string) {
 	if s.opening {
-		lines = append(lines, "The scheduler's configuration has changed. These figures are still by the earlier one, and change soon.")
+		lines = append(lines, "The scheduler's configuration has changed. These figures are of the earlier one, and change soon.")
 	}
 	for _, source := range s.cluster.Sources() {
 		if source.Err != nil {
@@ -234,12 +234,12 @@ func (s *Session) problems() (lines []string) {
 			lines = append(lines, "Cannot read "+statistics.Label+": "+err.Error())
 		}
 	}
-	if err := cmp.Or(s.silent, s.objects.Err()); err != nil {
+	if err := cmp.Or(s.probeErr, s.objects.Err()); err != nil {
 		lines = append(lines, fmt.Sprintf("Cannot read the API server, which last answered %s ago: %v",
-			duration.HumanDuration(s.clock.Since(s.answered)), err))
+			duration.HumanDuration(s.clock.Since(s.responded)), err))
 	} else if s.configurationErr != nil {
 		lines = append(lines,
-			"Cannot use the scheduler's present configuration. These figures are of the earlier one: "+s.configurationErr.Error())
+			"Cannot use the scheduler's new configuration. These figures are of the earlier one: "+s.configurationErr.Error())
 	}
 	return lines
 }

@@ -195,7 +195,7 @@ func (o *options) readEnvironment(fs *pflag.FlagSet) (err error) {
 	if !fs.Changed(flagTokenFile) {
 		o.load.MetricProvider.Token = config.Secret(os.Getenv(config.TokenVariable))
 	}
-	o.account, err = sources.AccountOfEnvironment()
+	o.account, err = sources.ServiceAccountFromEnvironment()
 	return err
 }
 

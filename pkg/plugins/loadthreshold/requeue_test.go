@@ -75,7 +75,7 @@ func TestEventsToRegister(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			const args = "exempt: {podSelector: {matchLabels: {tier: front}}}\nstatistic: PredictedPeak\n" +
 				"lines: [{podSelector: {matchLabels: {tier: batch}}}]"
-			q := plugintest.RefusedIn(t, build(t, args, nil), pod)
+			q := plugintest.QueueWithRefused(t, build(t, args, nil), pod)
 			tc.happens(t, q)
 			if got := len(q.UnschedulablePods()) == 0; got != tc.want {
 				t.Errorf("retried: %v, want %v", got, tc.want)

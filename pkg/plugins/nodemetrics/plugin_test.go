@@ -508,7 +508,7 @@ func TestEventsToRegister(t *testing.T) {
 		{"a pod ends", framework.EventAssignedPodDelete, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			q := plugintest.RefusedIn(t, pluginOn(t, "metrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]"), pod())
+			q := plugintest.QueueWithRefused(t, pluginOn(t, "metrics: [{name: x, query: of_x, prefer: Lower, reject: '> 5'}]"), pod())
 			q.MoveAllToActiveOrBackoffQueue(klog.FromContext(t.Context()), tc.event, nil, nodesNamed("a")[0].Node(), nil)
 			if got := len(q.UnschedulablePods()) == 0; got != tc.want {
 				t.Errorf("retried: %v, want %v", got, tc.want)

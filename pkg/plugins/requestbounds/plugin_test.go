@@ -234,7 +234,7 @@ func TestRequeue(t *testing.T) {
 
 // The scheduler's own queue tries a rejected pod again when a larger node comes.
 func TestRequeue_Queue(t *testing.T) {
-	q := plugintest.RefusedIn(t, build(t), with("memory=33000Gi"))
+	q := plugintest.QueueWithRefused(t, build(t), with("memory=33000Gi"))
 	for _, tt := range []struct {
 		memory string
 		want   int // pods that wait on

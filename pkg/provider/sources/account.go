@@ -32,9 +32,9 @@ type Account struct {
 	Dir string
 }
 
-// AccountOfEnvironment returns the pod's own account if ENABLE_OPENSHIFT_AUTH is true, and none if it is false or not set.
+// ServiceAccountFromEnvironment returns the pod's own account if ENABLE_OPENSHIFT_AUTH is true, and none if it is false or not set.
 // It fails if it is neither.
-func AccountOfEnvironment() (Account, error) {
+func ServiceAccountFromEnvironment() (Account, error) {
 	value := os.Getenv(AccountVariable)
 	if value == "" {
 		return Account{}, nil

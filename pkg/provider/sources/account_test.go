@@ -260,16 +260,16 @@ func TestOpen_MetricsServerNeedsNoAccount(t *testing.T) {
 	}
 }
 
-func TestAccountOfEnvironment(t *testing.T) {
+func TestServiceAccountFromEnvironment(t *testing.T) {
 	const inPod = "/var/run/secrets/kubernetes.io/serviceaccount"
 	for value, want := range map[string]string{"": "", "false": "", "0": "", "true": inPod, "True": inPod, "1": inPod} {
 		t.Setenv("ENABLE_OPENSHIFT_AUTH", value)
-		if got, err := AccountOfEnvironment(); err != nil || got.Dir != want {
+		if got, err := ServiceAccountFromEnvironment(); err != nil || got.Dir != want {
 			t.Errorf("%q: %q, %v, want %q", value, got.Dir, err, want)
 		}
 	}
 	t.Setenv("ENABLE_OPENSHIFT_AUTH", "yes")
-	if _, err := AccountOfEnvironment(); err == nil || err.Error() != `env ENABLE_OPENSHIFT_AUTH: "yes" is neither true nor false` {
+	if _, err := ServiceAccountFromEnvironment(); err == nil || err.Error() != `env ENABLE_OPENSHIFT_AUTH: "yes" is neither true nor false` {
 		t.Error(err)
 	}
 }

@@ -121,13 +121,13 @@ func (p *PolicyReport) printFreed(to *terminal.Printer) {
 	mean, _, _ := p.Summary(freed)
 	hours, _, _ := p.Summary(func(r *Run) float64 { return r.FreedNodeHours })
 	moves, _, _ := p.Summary(func(r *Run) float64 { return float64(r.FreeMoves) })
-	given, _, _ := p.Summary(func(r *Run) float64 { return float64(r.GivenUp) })
+	abandoned, _, _ := p.Summary(func(r *Run) float64 { return float64(r.GivenUp) })
 	_, _, most := p.Summary(func(r *Run) float64 { return float64(r.MostFreedNodes) })
-	if mean+moves+given == 0 {
+	if mean+moves+abandoned == 0 {
 		return
 	}
 	to.Printf("%s: freed nodes: %.1f on average, %.0f at most, %.1f node-hours. ", p.Name, mean, most, hours)
-	to.Printf("Moves to empty nodes: %.1f. Emptyings given up: %.1f.\n", moves, given)
+	to.Printf("Moves to empty nodes: %.1f. Emptyings given up: %.1f.\n", moves, abandoned)
 }
 
 func (p *PolicyReport) cell(value func(*Run) float64, format string, ranged bool) string {
