@@ -80,7 +80,8 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 	flags.StringSliceVar(&s.Policies, "policies", []string{replayreport.Stock, replayreport.Clairvoyant},
 		"policies to compare with: "+strings.Join(engine.BuiltinPolicies(), ", ")+"; with +rebalance, pods move off hot nodes")
 	flags.StringVar(&s.Rebalancer, "rebalancer-config", "", "RebalancerConfiguration of policies that end in +rebalance")
-	flags.IntSliceVar(&s.MovesPerHour, "moves-per-hour", nil, "replay policies with +rebalance by each of these maxMovesPerHour")
+	flags.IntSliceVar(&s.MovesPerHour, "moves-per-hour", nil,
+		"replay policies with +rebalance once for each of these values of maxMovesPerHour")
 	flags.DurationVar(&s.Costs.Termination, "termination", 30*time.Second, "time that an evicted pod still uses its node")
 	flags.DurationVar(&s.Costs.Startup, "startup", 30*time.Second, "time from the end of an evicted pod until its replacement runs")
 	flags.StringVar(&s.Scenario, "scenario", "base",

@@ -211,7 +211,7 @@ func TestReplay_Rebalance(t *testing.T) {
 		{"stock+rebalance", cost, "--rebalancer-config: " + cost + ": mode: DeletionCost: no pod of a replay is scaled down; write Plan or Evict"},
 		{"nobody+rebalance", limits, `--policies: unknown policy "nobody"`},
 		{"packing", limits, `--policies: unknown policy "packing"`},
-		{"stock+magic", limits, `--policies: "stock+magic": nothing moves pods by the name of "magic"; write one of [rebalance LowNode`},
+		{"stock+magic", limits, `--policies: "stock+magic": nothing moves pods by the name of "magic"; write one of rebalance, LowNode`},
 		{"stock+rebalance=1/2", limits, `--policies: "stock+rebalance=1/2": nothing moves pods`},
 		{"stock+LowNodeLoad=80/40", limits, `--policies: LowNodeLoad: thresholds "80/40"; write two percentages`},
 		{"stock+rebalance", invalid, "--rebalancer-config: " + invalid + ": maxMovesPerHour: Invalid value: -1: must be in [0, 10000]"},

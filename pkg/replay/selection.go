@@ -94,9 +94,11 @@ func (s *Selection) Validate(changed func(flag string) bool) error {
 }
 
 func (s *Selection) validateMoves() error {
+	invalid := func(most int) bool { return most < 0 || most > maxMovesPerHour }
+	if i := slices.IndexFunc(s.MovesPerHour, invalid); i >= 0 {
+		return optionErrorf("moves-per-hour", "%d; write numbers from 0 to %d", s.MovesPerHour[i], maxMovesPerHour)
+	}
 	switch {
-	case slices.ContainsFunc(s.MovesPerHour, func(most int) bool { return most < 0 || most > maxMovesPerHour }):
-		return optionErrorf("moves-per-hour", "%v; write numbers from 0 to %d", s.MovesPerHour, maxMovesPerHour)
 	case s.Costs.Termination < input.Tick || s.Costs.Termination > maxMoveCost:
 		return optionErrorf("termination", "%v; write from %v to %v", s.Costs.Termination, input.Tick, maxMoveCost)
 	case s.Costs.Startup < 0 || s.Costs.Startup > maxMoveCost:
@@ -239,7 +241,7 @@ func (s *Selection) policyOf(name string, configured []engine.Policy, c *rebalan
 		}
 		return p.WithDescheduler(d, s.Costs), nil
 	}
-	return p, fmt.Errorf("%q: nothing moves pods by the name of %q; write one of %v", name, name[at+1:], known)
+	return p, fmt.Errorf("%q: nothing moves pods by the name of %q; write one of %s", name, name[at+1:], strings.Join(known, ", "))
 }
 
 // ReadInputs returns a replay without policies for each scenario, file or history. It passes what a history lacks to missing.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -148,7 +149,7 @@ func (c *cluster) find(object runtime.Object) (i *informer, held any, err error)
 			known = append(known, kind.Elem().Name())
 		}
 		slices.Sort(known)
-		return nil, nil, fmt.Errorf("%T: no plugin reads this kind; the kinds are %v", object, known)
+		return nil, nil, fmt.Errorf("%T: no plugin reads this kind; the kinds are %s", object, strings.Join(known, ", "))
 	}
 	held, _, err = i.GetIndexer().Get(object)
 	return i, held, err

@@ -202,7 +202,7 @@ func (w *Workload) validateSelector() error {
 		return errors.New("spec.selector: empty; write the labels of spec.template")
 	}
 	if !s.Matches(labels.Set(w.meta.Labels)) {
-		return fmt.Errorf("spec.template.metadata.labels: %v; write labels that spec.selector %q matches", w.meta.Labels, s)
+		return fmt.Errorf("spec.template.metadata.labels: %q; write labels that spec.selector %q matches", labels.Set(w.meta.Labels), s)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
@@ -143,7 +144,7 @@ func BuiltinPolicy(name string) (Policy, error) {
 	case report.Clairvoyant:
 		return builtin(name, 100, clairvoyantName, requestScores, "")
 	}
-	return Policy{}, fmt.Errorf("unknown policy %q; write one of %v", name, BuiltinPolicies())
+	return Policy{}, fmt.Errorf("unknown policy %q; write one of %s", name, strings.Join(BuiltinPolicies(), ", "))
 }
 
 func builtin(name string, percentage int, plugin, disabledScores, args string) (Policy, error) {

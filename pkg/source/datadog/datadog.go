@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -160,7 +161,7 @@ func (s *Source) problemsOf(ctx context.Context, m measurement) []error {
 			problem = s.NoSeries(ctx, resource, s.client.metrics)
 		}
 		if len(s.dialects) > 1 && s.custom[r] == "" {
-			problem = fmt.Errorf("no dialect of %v has a value: %w", s.dialects, problem)
+			problem = fmt.Errorf("none of the dialects %s has a value: %w", strings.Join(s.dialects, ", "), problem)
 		}
 		problems = append(problems, fmt.Errorf("%s: query %s at %s: %w", resource, text.Excerpt(q.text), s.client.Endpoint(), problem))
 		if s.Limited() != nil {

@@ -372,7 +372,7 @@ func TestFetch_AutoDialect(t *testing.T) {
 
 	server.metrics = nil
 	_, err := sourcetest.Fetch(t, s, 5*time.Minute)
-	wantError(t, err, "cpu: query max:cpu.utilization", "no dialect of [Utilization DatadogAgent] has a value",
+	wantError(t, err, "cpu: query max:cpu.utilization", "none of the dialects Utilization, DatadogAgent has a value",
 		"system.cpu.idle, docker.cpu.usage")
 }
 
