@@ -21,6 +21,11 @@ func completeFlag(command *cobra.Command, name string, complete cobra.Completion
 	}
 }
 
+// completeValues completes the values of a flag that has no others.
+func completeValues(command *cobra.Command, name string, values ...string) {
+	completeFlag(command, name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
 // freeText are flags whose values nothing lists: numbers, durations, addresses and texts.
 var freeText = strings.Fields(`add-nodes address as as-group cpu-percentile fewer from history interval memory-margin
 	metrics-address min-cpu min-history min-memory moves-per-hour nodes pool-label port prometheus replicas request-timeout seeds

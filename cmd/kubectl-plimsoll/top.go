@@ -14,8 +14,10 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 )
 
 // topOptions are the flags of top.
@@ -50,11 +52,7 @@ func addViewTo(command *cobra.Command, flags *pflag.FlagSet, cluster *clusterFla
 	flags.StringVar(&view.Plugin, "plugin", "",
 		"plugin whose load to show; by default one that has a load line, or else one that reads load")
 	completeFlag(command, "scheduler-name", cluster.complete(cluster.profiles))
-	var names []cobra.Completion
-	for _, d := range plugins.All() {
-		names = append(names, d.Name)
-	}
-	completeFlag(command, "plugin", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
+	completeValues(command, "plugin", text.Each(plugins.All(), func(d descriptor.Descriptor) string { return d.Name })...)
 }
 
 func (o *topOptions) nodesCommand() *cobra.Command {
@@ -84,7 +82,7 @@ func (o *topOptions) nodesCommand() *cobra.Command {
 		}
 		return pflag.NormalizedName(name)
 	})
-	completeFlag(command, "sort", cobra.FixedCompletions(orderNames(), cobra.ShellCompDirectiveNoFileComp))
+	completeValues(command, "sort", orderNames()...)
 	return command
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
@@ -110,7 +111,7 @@ func (o *uiOptions) token() (string, error) {
 	const others = 0o007
 	if info.Mode().Perm()&others != 0 && runtime.GOOS != "windows" { // which has no such bits
 		return "", usageError{fmt.Errorf("--token-file: all users of this machine can read or write %s; run: chmod o= %s",
-			o.tokenFile, live.ShellQuote(o.tokenFile))}
+			o.tokenFile, text.ShellQuote(o.tokenFile))}
 	}
 	token := strings.TrimSpace(string(content))
 	if len(token) < minTokenBytes {

@@ -71,6 +71,15 @@ func FirstN(list []string) string {
 	return cut(strings.Join(list, ", "), listBytes)
 }
 
+// Each returns the text of each element of a list.
+func Each[T any](list []T, of func(T) string) []string {
+	texts := make([]string, len(list))
+	for i, element := range list {
+		texts[i] = of(element)
+	}
+	return texts
+}
+
 const ellipsis = "…"
 
 // cut returns at most n bytes of a text. An ellipsis ends a cut text.
@@ -106,4 +115,13 @@ func Count(n int, noun string) string {
 		return "1 " + noun
 	}
 	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// ShellQuote returns the text as one word of a shell, in quotes if it has special characters.
+func ShellQuote(text string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./_-"
+	if text != "" && strings.Trim(text, plain) == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

@@ -3,6 +3,8 @@ package text
 import (
 	"errors"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -69,5 +71,11 @@ func TestExcerptError(t *testing.T) {
 	err := ExcerptError(errors.Join(io.ErrUnexpectedEOF, errors.New("\x00")))
 	if got := err.Error(); got != `unexpected EOF \x00` || !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("got %q, want the text escaped and the error found", got)
+	}
+}
+
+func TestEach(t *testing.T) {
+	if got := Each([]int{3, 12}, strconv.Itoa); !slices.Equal(got, []string{"3", "12"}) {
+		t.Errorf("%v, want 3, 12", got)
 	}
 }

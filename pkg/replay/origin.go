@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
@@ -76,19 +76,9 @@ func commandLine(flags *pflag.FlagSet) string {
 		if list, ok := f.Value.(pflag.SliceValue); ok {
 			value = strings.Join(list.GetSlice(), ",")
 		}
-		words = append(words, "--"+f.Name+"="+quote(withoutPassword(value)))
+		words = append(words, "--"+f.Name+"="+text.ShellQuote(withoutPassword(value)))
 	})
 	return strings.Join(words, " ")
-}
-
-var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
-
-// quote quotes a word for a shell, if needed.
-func quote(word string) string {
-	if plainWord.MatchString(word) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // withoutPassword hides the password of a URL, or all of a URL that cannot be parsed. Other values stay.

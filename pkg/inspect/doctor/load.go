@@ -56,10 +56,7 @@ func (s *sourceFacts) figuresOf(matches func(*figure) bool) (found []*figure) {
 
 // namesOf returns the distinct results of name, sorted.
 func namesOf(figures []*figure, name func(*figure) string) []string {
-	var names []string
-	for _, f := range figures {
-		names = append(names, name(f))
-	}
+	names := text.Each(figures, name)
 	slices.Sort(names)
 	return slices.Compact(names)
 }
@@ -476,15 +473,11 @@ func (s *sourceFacts) checkClusters() []Check {
 	if c == nil {
 		return nil
 	}
-	var names []string
-	for _, name := range c.Names {
-		names = append(names, text.Excerpt(name))
-	}
 	selector := s.selectorWith(fmt.Sprintf("{%s=%q}", c.Label, text.Excerpt(c.BestMatch)))
 	return fail(s.adviseEdit(providerYAML("selector", selector), "select the series of this cluster, such as by:",
 		"The server has several clusters, and their load is mixed."),
-		"%s named by series of several clusters (%s %s): %s", text.Count(len(c.Nodes), "node"), c.Label, text.FirstN(names),
-		text.FirstN(c.Nodes))
+		"%s named by series of several clusters (%s %s): %s", text.Count(len(c.Nodes), "node"), c.Label,
+		text.FirstN(text.Each(c.Names, text.Excerpt)), text.FirstN(c.Nodes))
 }
 
 func (s *sourceFacts) adviseScrape() []Advice {

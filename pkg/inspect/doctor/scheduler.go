@@ -309,11 +309,8 @@ func (g *gatherer) readMetrics(ctx context.Context) {
 	promql := `{__name__=~"plimsoll_(build_info|load_(nodes|age_seconds)|target_set_nodes|(refresh|decisions|fallback)_total|` +
 		`workload.*)"}`
 	if w := g.workload(); w != nil {
-		var pods []string
-		for _, name := range w.Pods {
-			pods = append(pods, regexp.QuoteMeta(name))
-		}
-		promql += fmt.Sprintf(" or %s{namespace=%q,pod=~%q}", buildInfo, w.Namespace, strings.Join(pods, "|"))
+		pods := strings.Join(text.Each(w.Pods, regexp.QuoteMeta), "|")
+		promql += fmt.Sprintf(" or %s{namespace=%q,pod=~%q}", buildInfo, w.Namespace, pods)
 		g.metrics, g.metricsPod, g.metricsErr = g.conn.Metrics(ctx, w, g.inPod, g.holder())
 		g.metricsFrom = "pod " + g.metricsPod
 	}
@@ -339,11 +336,8 @@ func (f *facts) countsOf(metric string, add func(a, b float64) float64, by model
 		if string(sample.Metric[model.MetricNameLabel]) != metric {
 			continue
 		}
-		var names []string
-		for _, label := range labels {
-			names = append(names, text.Excerpt(string(sample.Metric[label])))
-		}
-		key, value := strings.Join(names, ": "), text.Excerpt(string(sample.Metric[by]))
+		valueOf := func(label model.LabelName) string { return text.Excerpt(string(sample.Metric[label])) }
+		key, value := strings.Join(text.Each(labels, valueOf), ": "), valueOf(by)
 		if all[key] == nil {
 			all[key] = map[string]float64{}
 		}

@@ -102,11 +102,9 @@ func parts(unit string, list []podusage.Part) string {
 	if len(list) == 1 {
 		return list[0].Basis
 	}
-	var texts []string
-	for _, p := range list {
-		texts = append(texts, fmt.Sprintf("%s (%s)", Quantity(unit, p.Amount), p.Basis))
-	}
-	return strings.Join(texts, " + ")
+	return strings.Join(text.Each(list, func(p podusage.Part) string {
+		return fmt.Sprintf("%s (%s)", Quantity(unit, p.Amount), p.Basis)
+	}), " + ")
 }
 
 func (x *printer) ruledOut(groups []RuledOut) {

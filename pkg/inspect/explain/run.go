@@ -290,12 +290,8 @@ func (r *Request) readFile(ctx context.Context, c *live.Connection) (*manifest.M
 		}
 	}
 	if len(workloads) > 1 {
-		var names []string
-		for _, w := range workloads {
-			names = append(names, w.String())
-		}
 		return nil, live.OptionErrorf("--filename: %s holds %s: explain takes one of them; use what-if for all", r.File,
-			text.FirstN(names))
+			text.FirstN(text.Each(workloads, (*manifest.Workload).String)))
 	}
 	if w := workloads[0]; r.Namespace != "" && r.Namespace != w.Namespace {
 		return nil, live.OptionErrorf("--namespace: %s, but %s holds %s; leave out one", r.Namespace, r.File, w)

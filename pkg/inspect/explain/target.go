@@ -61,10 +61,7 @@ func KindOf(name string) (Kind, error) {
 	if i >= 0 {
 		return all[i], nil
 	}
-	var types []string
-	for i := range all {
-		types = append(types, all[i].Type())
-	}
+	types := text.Each(all, func(k Kind) string { return k.Type() })
 	return Kind{}, fmt.Errorf("type %q: write one of %s", name, strings.Join(types, ", "))
 }
 

@@ -3,6 +3,8 @@ package live
 import (
 	"slices"
 	"strings"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
 // Chosen are kubectl's flags that chose the cluster and the user; all may be empty.
@@ -117,7 +119,7 @@ func (c Command) For(chosen Chosen) string {
 		for i, flag := range call.flags {
 			for _, value := range values[i] {
 				if flag != "" && value != "" {
-					b.WriteString(" " + strings.Replace(flag+" ", "= ", "=", 1) + ShellQuote(value))
+					b.WriteString(" " + strings.Replace(flag+" ", "= ", "=", 1) + text.ShellQuote(value))
 				}
 			}
 		}
@@ -125,7 +127,7 @@ func (c Command) For(chosen Chosen) string {
 			b.WriteString(" " + quoteArg(arg))
 		}
 		if call.into != "" {
-			b.WriteString(" > " + ShellQuote(call.into))
+			b.WriteString(" > " + text.ShellQuote(call.into))
 		}
 	}
 	return b.String()
@@ -135,18 +137,9 @@ func (c Command) For(chosen Chosen) string {
 func quoteArg(arg string) string {
 	name, value, found := strings.Cut(arg, "=")
 	if found && (strings.HasPrefix(name, "--") || name == "jsonpath") {
-		return ShellQuote(name) + "=" + ShellQuote(value)
+		return text.ShellQuote(name) + "=" + text.ShellQuote(value)
 	}
-	return ShellQuote(arg)
-}
-
-// ShellQuote returns the text as one word of a shell, in quotes if it has special characters.
-func ShellQuote(text string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./_-"
-	if text != "" && strings.Trim(text, plain) == "" {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+	return text.ShellQuote(arg)
 }
 
 // flagsWith returns the flags that have a value, as arguments.

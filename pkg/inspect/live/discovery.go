@@ -210,7 +210,7 @@ func (c *Connection) discover(ctx context.Context) (*Configuration, error) {
 func describe(schedulers []*Workload) (names, flags string) {
 	var allNames, allFlags []string
 	for _, w := range schedulers {
-		allNames, allFlags = append(allNames, w.String()), append(allFlags, "--scheduler "+ShellQuote(w.Namespace+"/"+w.Name))
+		allNames, allFlags = append(allNames, w.String()), append(allFlags, "--scheduler "+text.ShellQuote(w.Namespace+"/"+w.Name))
 	}
 	return strings.Join(allNames, ", "), strings.Join(allFlags, " or ")
 }

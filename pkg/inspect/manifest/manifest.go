@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
 // Bounds of manifests.
@@ -90,20 +91,13 @@ func parse(content []byte, namespace string) (*Manifest, error) {
 	if len(p.Workloads)+len(p.DaemonSets) == 0 {
 		found := "it is empty"
 		if len(p.Ignored)+len(p.Services) > 0 {
-			found = "there is " + strings.Join(append(p.Ignored, namesOf(p.Services)...), ", ")
+			services := text.Each(p.Services, func(s *corev1.Service) string { return "Service " + s.Namespace + "/" + s.Name })
+			found = "there is " + strings.Join(append(p.Ignored, services...), ", ")
 		}
 		return nil, fmt.Errorf("nothing in it creates pods: write a Pod, Deployment, ReplicaSet, ReplicationController, "+
 			"StatefulSet, DaemonSet, Job or CronJob (%s)", found)
 	}
 	return &p.Manifest, nil
-}
-
-func namesOf(services []*corev1.Service) []string {
-	var names []string
-	for _, s := range services {
-		names = append(names, fmt.Sprintf("Service %s/%s", s.Namespace, s.Name))
-	}
-	return names
 }
 
 type parser struct {

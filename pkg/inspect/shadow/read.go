@@ -79,10 +79,7 @@ func (r *Request) find(ctx context.Context, c *live.Connection) (namespace, name
 		}
 		return "", "", err
 	}
-	var names []string
-	for i := range services.Items {
-		names = append(names, services.Items[i].Namespace+"/"+services.Items[i].Name)
-	}
+	names := text.Each(services.Items, func(s corev1.Service) string { return s.Namespace + "/" + s.Name })
 	switch len(names) {
 	case 0:
 		return "", "", fmt.Errorf("no shadow was found: no Service has the label %s; install it with the chart's value shadow.enabled, "+

@@ -76,10 +76,7 @@ func (c client) query(
 		err = fmt.Errorf("POST %s: the response is partial: %s", c.Endpoint(path), c.Excerpt(decoded.errors))
 	}
 	if n := len(decoded.unreadable); n > 0 {
-		var hosts []string
-		for _, i := range decoded.unreadable {
-			hosts = append(hosts, c.Excerpt(decoded.series[i].host()))
-		}
+		hosts := text.Each(decoded.unreadable, func(i int) string { return c.Excerpt(decoded.series[i].host()) })
 		err = errors.Join(err,
 			fmt.Errorf("POST %s: %d series have unreadable values: %s", c.Endpoint(path), n, text.FirstN(hosts)))
 	}
