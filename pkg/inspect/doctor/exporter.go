@@ -2,15 +2,16 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/http"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/webserver"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
@@ -54,20 +55,10 @@ func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (e *Exporter) Serve(ctx context.Context, listener net.Listener, interval time.Duration) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", e)
-	server := &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
-	ctx, cancel := context.WithCancelCause(ctx)
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		cancel(server.Serve(listener))
-	}()
-	err := e.Run(ctx, interval)
-	_ = server.Close() // scrapes are repeated
-	<-stopped
-	if cause := context.Cause(ctx); err == nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, http.ErrServerClosed) {
-		return cause
-	}
-	return err
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return webserver.Serve(ctx, listener, mux) })
+	group.Go(func() error { return e.Run(ctx, interval) })
+	return group.Wait()
 }
 
 // Run runs the checks now and after each interval, until ctx is done. A run takes at most the interval.

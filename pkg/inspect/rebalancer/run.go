@@ -25,6 +25,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/internal/webserver"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
@@ -65,20 +66,9 @@ type server struct {
 // run serves, and leads if it is elected, until ctx is done or the lease is lost.
 func (s *server) run(ctx context.Context, listener net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
-	web := &http.Server{
-		Handler: s.handler(), ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 16 << 10,
-	}
-	group.Go(func() error { return web.Serve(listener) })
-	group.Go(func() error {
-		<-ctx.Done()
-		return web.Close()
-	})
+	group.Go(func() error { return webserver.Serve(ctx, listener, s.handler()) })
 	group.Go(func() error { return s.elect(ctx, s.lead) })
-	if err := group.Wait(); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return group.Wait()
 }
 
 // handler serves /metrics, /healthz and /readyz.

@@ -3,13 +3,11 @@ package shadow
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"strconv"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,6 +16,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/webserver"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
@@ -45,20 +44,9 @@ type Server struct {
 // Run serves at the listener until ctx is done.
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
-	server := &http.Server{
-		Handler: s.Handler(), ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 16 << 10,
-	}
-	group.Go(func() error { return server.Serve(listener) })
-	group.Go(func() error {
-		<-ctx.Done()
-		return server.Close()
-	})
+	group.Go(func() error { return webserver.Serve(ctx, listener, s.Handler()) })
 	group.Go(func() error { return s.watch(ctx) })
-	if err := group.Wait(); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return group.Wait()
 }
 
 // Handler serves Path, /metrics, /healthz and /readyz.

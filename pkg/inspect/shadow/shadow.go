@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,6 +30,8 @@ const (
 	followedFor = time.Hour
 	// maxFollowed bounds the pods that are followed. The oldest go first.
 	maxFollowed = 10_000
+	// burst is how long the budget saves up what was not spent.
+	burst = time.Minute
 )
 
 // Options configure a Shadow.
@@ -49,7 +52,8 @@ type Options struct {
 type Shadow struct {
 	Options
 	reader *reading.Reader
-	budget budget
+	// budget bounds the time spent, in nanoseconds, to a share of one core.
+	budget *rate.Limiter
 	// waiting are the pods to evaluate that have no node yet.
 	waiting  sets.Set[types.UID]
 	followed []*followed
@@ -70,7 +74,10 @@ type followed struct {
 
 // New returns a Shadow. It fails if no plugin of the profile reads CPU load.
 func New(o Options) (*Shadow, error) {
-	s := &Shadow{Options: o, budget: newBudget(o.Clock, o.CPUShare), waiting: sets.New[types.UID](), byUID: map[types.UID]*followed{}}
+	s := &Shadow{
+		Options: o, budget: rate.NewLimiter(rate.Limit(o.CPUShare*float64(time.Second)), int(o.CPUShare*float64(burst))),
+		waiting: sets.New[types.UID](), byUID: map[types.UID]*followed{},
+	}
 	for _, r := range o.Scheduler.LoadReaders(o.Profile) {
 		// A quantile is not what hot nodes are told by.
 		if m := r.Reader().Model(load.CPU); s.reader == nil && m != nil && m.Config().Fraction == 0 {
@@ -127,12 +134,20 @@ func (s *Shadow) Drop(object runtime.Object) error {
 	return s.Scheduler.Remove(object)
 }
 
-func (s *Shadow) spend(began time.Time) { s.Tally.worked(s.budget.spend(began)) }
+// spend deducts the time since began, which is no less than the processor time of a goroutine.
+func (s *Shadow) spend(began time.Time) {
+	now := s.Clock.Now()
+	spent := now.Sub(began)
+	for left := int(spent); left > 0; left -= s.budget.Burst() {
+		s.budget.ReserveN(now, min(left, s.budget.Burst()))
+	}
+	s.Tally.worked(spent)
+}
 
 // evaluate decides for a pod that another scheduler has placed. The pod is not in the simulation yet.
 func (s *Shadow) evaluate(ctx context.Context, pod *corev1.Pod) {
 	of := s.Tally.workloadOf(pod)
-	if s.budget.exhausted() || !s.reader.Model(load.CPU).View(framework.NewCycleState()).Knows(load.CPU) {
+	if s.budget.TokensAt(s.Clock.Now()) <= 0 || !s.reader.Model(load.CPU).View(framework.NewCycleState()).Knows(load.CPU) {
 		s.Tally.decided(of, Skipped)
 		return
 	}
