@@ -91,59 +91,6 @@ func (r *Report) WriteJUnit(w io.Writer, failOn Status) error {
 	return err
 }
 
-// The part of SARIF 2.1.0 that a report needs: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html.
-type (
-	sarifLog struct {
-		Schema  string     `json:"$schema"`
-		Version string     `json:"version"`
-		Runs    []sarifRun `json:"runs"`
-	}
-	sarifRun struct {
-		Tool    sarifTool     `json:"tool"`
-		Results []sarifResult `json:"results"`
-	}
-	sarifTool struct {
-		Driver sarifDriver `json:"driver"`
-	}
-	sarifDriver struct {
-		Name           string      `json:"name"`
-		Version        string      `json:"version,omitempty"`
-		InformationURI string      `json:"informationUri"`
-		Rules          []sarifRule `json:"rules"`
-	}
-	sarifRule struct {
-		ID      string `json:"id"`
-		HelpURI string `json:"helpUri"`
-	}
-	sarifResult struct {
-		RuleID    string          `json:"ruleId"`
-		Kind      string          `json:"kind"`
-		Level     string          `json:"level"`
-		Message   sarifMessage    `json:"message"`
-		Locations []sarifLocation `json:"locations,omitempty"`
-	}
-	sarifMessage struct {
-		Text string `json:"text"`
-	}
-	sarifLocation struct {
-		Physical sarifPhysicalLocation  `json:"physicalLocation"`
-		Logical  []sarifLogicalLocation `json:"logicalLocations,omitempty"`
-	}
-	sarifPhysicalLocation struct {
-		Artifact sarifArtifact `json:"artifactLocation"`
-		Region   sarifRegion   `json:"region"`
-	}
-	sarifArtifact struct {
-		URI string `json:"uri"`
-	}
-	sarifRegion struct {
-		StartLine int `json:"startLine"`
-	}
-	sarifLogicalLocation struct {
-		Name string `json:"fullyQualifiedName"`
-	}
-)
-
 const documentationURL = "https://github.com/plimsoll-scheduler/plimsoll/blob/main/docs/see-why.md#doctor"
 
 // artifact returns the URI of the file of --config, or else a path made of the configuration's origin.
@@ -157,28 +104,36 @@ func (r *Report) artifact() string {
 	return u.String()
 }
 
-// WriteSARIF writes the report as SARIF 2.1.0, with all checks as rules. version is the program's.
+// object is an object of JSON.
+type object = map[string]any
+
+// WriteSARIF writes the report as SARIF 2.1.0, with all checks as rules. version is the program's. See
+// https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html.
 func (r *Report) WriteSARIF(w io.Writer, version string) error {
-	run := sarifRun{
-		Tool:    sarifTool{sarifDriver{Name: "kubectl-plimsoll doctor", Version: version, InformationURI: documentationURL}},
-		Results: []sarifResult{},
-	}
+	var rules []object
 	for _, id := range IDs() {
-		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, sarifRule{ID: id, HelpURI: documentationURL})
+		rules = append(rules, object{"id": id, "helpUri": documentationURL})
 	}
-	where := []sarifLocation{{Physical: sarifPhysicalLocation{sarifArtifact{r.artifact()}, sarifRegion{1}}}}
+	where := object{"physicalLocation": object{"artifactLocation": object{"uri": r.artifact()}, "region": object{"startLine": 1}}}
 	if r.Configuration != "" {
-		where[0].Logical = []sarifLogicalLocation{{Name: r.Configuration}}
+		where["logicalLocations"] = []object{{"fullyQualifiedName": r.Configuration}}
 	}
 	kinds := map[Status][2]string{
 		OK: {"pass", "none"}, Skipped: {"notApplicable", "none"}, Warning: {"fail", "warning"}, Error: {"fail", "error"},
 	}
+	results := []object{}
 	for _, c := range r.Checks {
-		kind := kinds[c.Status]
 		text := strings.TrimSuffix(c.Message+"\n"+c.advice(), "\n")
-		run.Results = append(run.Results, sarifResult{c.ID, kind[0], kind[1], sarifMessage{text}, where})
+		results = append(results, object{
+			"ruleId": c.ID, "kind": kinds[c.Status][0], "level": kinds[c.Status][1], "message": object{"text": text},
+			"locations": []object{where},
+		})
 	}
+	driver := object{"name": "kubectl-plimsoll doctor", "version": version, "informationUri": documentationURL, "rules": rules}
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	return e.Encode(sarifLog{Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0", Runs: []sarifRun{run}})
+	return e.Encode(object{
+		"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0",
+		"runs": []object{{"tool": object{"driver": driver}, "results": results}},
+	})
 }

@@ -82,6 +82,59 @@ func TestWriteJUnit_SeveralResults(t *testing.T) {
 	}
 }
 
+// The part of SARIF 2.1.0 that a report has.
+type (
+	sarifLog struct {
+		Schema  string     `json:"$schema"`
+		Version string     `json:"version"`
+		Runs    []sarifRun `json:"runs"`
+	}
+	sarifRun struct {
+		Tool    sarifTool     `json:"tool"`
+		Results []sarifResult `json:"results"`
+	}
+	sarifTool struct {
+		Driver sarifDriver `json:"driver"`
+	}
+	sarifDriver struct {
+		Name           string      `json:"name"`
+		Version        string      `json:"version,omitempty"`
+		InformationURI string      `json:"informationUri"`
+		Rules          []sarifRule `json:"rules"`
+	}
+	sarifRule struct {
+		ID      string `json:"id"`
+		HelpURI string `json:"helpUri"`
+	}
+	sarifResult struct {
+		RuleID    string          `json:"ruleId"`
+		Kind      string          `json:"kind"`
+		Level     string          `json:"level"`
+		Message   sarifMessage    `json:"message"`
+		Locations []sarifLocation `json:"locations,omitempty"`
+	}
+	sarifMessage struct {
+		Text string `json:"text"`
+	}
+	sarifLocation struct {
+		Physical sarifPhysicalLocation  `json:"physicalLocation"`
+		Logical  []sarifLogicalLocation `json:"logicalLocations,omitempty"`
+	}
+	sarifPhysicalLocation struct {
+		Artifact sarifArtifact `json:"artifactLocation"`
+		Region   sarifRegion   `json:"region"`
+	}
+	sarifArtifact struct {
+		URI string `json:"uri"`
+	}
+	sarifRegion struct {
+		StartLine int `json:"startLine"`
+	}
+	sarifLogicalLocation struct {
+		Name string `json:"fullyQualifiedName"`
+	}
+)
+
 // TestWriteSARIF expects what the standard requires: version, runs, tool.driver.name, message, and each ruleId among the rules.
 func TestWriteSARIF(t *testing.T) {
 	var b bytes.Buffer

@@ -93,7 +93,7 @@ func (x *run) daemonSet(ctx context.Context, d *appsv1.DaemonSet, beside manifes
 	if usage.Estimated {
 		notes = append(notes, "The usage of some of its pods is not measured: what their nodes count of it is estimated.")
 	}
-	r.Notes = list(append(notes, x.notesOn(cluster, nil)...))
+	r.Notes = append(notes, x.notesOn(cluster, nil)...)
 	return r, nil
 }
 
@@ -101,9 +101,7 @@ func (x *run) daemonSet(ctx context.Context, d *appsv1.DaemonSet, beside manifes
 func explainDaemonSet(
 	ctx context.Context, s *sim.Scheduler, pod *corev1.Pod, nodes []*corev1.Node, running map[string]*corev1.Pod,
 ) (*DaemonSetExplanation, error) {
-	r := &DaemonSetExplanation{
-		Profile: pod.Spec.SchedulerName, Nodes: len(nodes), Admitting: []DaemonSetNode{}, NotSelected: []string{},
-	}
+	r := &DaemonSetExplanation{Profile: pod.Spec.SchedulerName, Nodes: len(nodes)}
 	selected := nodeaffinity.GetRequiredNodeAffinity(pod)
 	out := &sim.Result{}
 	for _, node := range nodes {
@@ -139,7 +137,7 @@ func explainDaemonSet(
 			r.Admitting = append(r.Admitting, DaemonSetNode{Name: node.Name})
 		}
 	}
-	r.RuledOut = list(ruledOut(out))
+	r.RuledOut = ruledOut(out)
 	return r, nil
 }
 

@@ -96,7 +96,7 @@ func Explain(ctx context.Context, s *sim.Scheduler, o Options) (*Explanation, er
 		return nil, err
 	}
 	result.notePod(o.Pod)
-	result.fill()
+	result.setUsages()
 	return result, nil
 }
 
@@ -331,21 +331,6 @@ func (r *Explanation) notePod(pod *corev1.Pod) {
 				p.Node, strings.Join(p.QuantilePlugins, ", "), r.expected())
 		}
 	}
-}
-
-// fill replaces nil by empty lists, for JSON.
-func (r *Explanation) fill() {
-	r.setUsages()
-	r.RuledOut, r.Candidates = list(r.RuledOut), list(r.Candidates)
-	r.SkippedFilters, r.SkippedScores, r.Notes = list(r.SkippedFilters), list(r.SkippedScores), list(r.Notes)
-	r.Decision.Nodes = list(r.Decision.Nodes)
-}
-
-func list[T any](l []T) []T {
-	if l == nil {
-		return []T{}
-	}
-	return l
 }
 
 // expected returns the range of the expected usage of all plugins, by resource.

@@ -70,7 +70,6 @@ type UsagePart struct {
 }
 
 func (r *Explanation) setUsages() {
-	r.Usages = []Usage{}
 	for _, u := range r.ExpectedUsage {
 		parts := func(of []podusage.Part) (parts []UsagePart) {
 			for _, p := range of {

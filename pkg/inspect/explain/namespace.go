@@ -61,7 +61,7 @@ func (x *run) namespace(ctx context.Context) (Result, error) {
 	if x.Top > 0 && len(pods) > x.Top {
 		pods, left = pods[:x.Top], len(pods)-x.Top
 	}
-	r := &NamespaceExplanation{Configuration: x.configuration.Origin, Namespace: name, Total: len(all), Pods: []PodDecision{}}
+	r := &NamespaceExplanation{Configuration: x.configuration.Origin, Namespace: name, Total: len(all)}
 	var usages []explain.ExpectedUsage
 	x.measure(ctx, cluster, pods...)
 	for i, pod := range pods {
@@ -88,7 +88,7 @@ func (x *run) namespace(ctx context.Context) (Result, error) {
 		r.Notes = append(r.Notes, note+".")
 	}
 	r.notePlacements()
-	r.Notes = list(append(r.Notes, x.notesOn(cluster, usages)...))
+	r.Notes = append(r.Notes, x.notesOn(cluster, usages)...)
 	return r, nil
 }
 

@@ -58,7 +58,7 @@ func (r *run) consolidate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c := &Consolidation{Nodes: []string{}, Candidates: len(candidates)}
+	c := &Consolidation{Candidates: len(candidates)}
 	r.Consolidation = c
 	for _, candidate := range candidates {
 		moved, ok, err := r.tryDrain(ctx, candidate.node)

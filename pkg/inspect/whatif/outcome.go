@@ -116,7 +116,6 @@ func highest(l *explain.LoadLine) (resource load.Resource, utilization float64) 
 }
 
 func (o *Outcome) setOverloaded() {
-	o.Overloaded = []Overload{}
 	for name, after := range o.after {
 		resource, utilization := highest(&after)
 		if utilization <= 1 {
@@ -216,7 +215,6 @@ func (p *Plan) compare(out *Outcome) {
 		}
 		return 0
 	}
-	out.Nodes = []ChangedNode{}
 	for _, n := range nodes {
 		n.setLoads(out)
 		out.Nodes = append(out.Nodes, *n)

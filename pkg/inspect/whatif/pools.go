@@ -47,7 +47,6 @@ func (l *PoolLoad) setPercents() {
 
 // setPools sums up the nodes of each pool.
 func (o *Outcome) setPools(nodes []fwk.NodeInfo, label string) {
-	o.Pools = []*Pool{}
 	pools := map[string]*Pool{}
 	changed := make(map[string]*ChangedNode, len(o.Nodes))
 	for i := range o.Nodes {

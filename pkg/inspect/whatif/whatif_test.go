@@ -327,7 +327,7 @@ func TestRun_Consolidate(t *testing.T) {
 		// No line: b would end at 102 %.
 		{"above 100 %", "spreading", map[string]float64{"a": 0.9, "b": 0.97}, []*corev1.Pod{
 			running("shop", "w1", "400m", "a", "ReplicaSet"), running("shop", "bare", "800m", "b", ""),
-		}, whatif.Consolidation{Nodes: []string{}, Tried: 2, Candidates: 2}},
+		}, whatif.Consolidation{Tried: 2, Candidates: 2}},
 		{"at most 100 %", "spreading", map[string]float64{"a": 0.9, "b": 0.9}, []*corev1.Pod{
 			running("shop", "w1", "400m", "a", "ReplicaSet"), running("shop", "bare", "800m", "b", ""),
 		}, whatif.Consolidation{Nodes: []string{"a"}, Pods: 1, Tried: 2, Candidates: 2}},
