@@ -35,39 +35,40 @@ type Options struct {
 	Getenv func(variable string) string
 }
 
-// Check returns the findings of a configuration file. It fails if the file has an old version, or invalid arguments for a plugin of
-// this project. The error names the fields. The stock scheduler's own validation is left to it, except for old versions.
-func Check(content []byte, options Options) ([]finding.Finding, error) {
+// Check returns the configuration in a file, completed by defaults and the environment, and its findings. It fails if the file
+// has an old version, or invalid arguments for a plugin of this project. The error names the fields. The stock scheduler's own
+// validation is left to it, except for old versions.
+func Check(content []byte, options Options) (*kubeschedulerconfig.KubeSchedulerConfiguration, []finding.Finding, error) {
 	if err := checkKind(content); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	root := parse(content)
 	if err := checkVersion(root, options.Plugins); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	cfg, err := Decode(content)
 	if err != nil {
-		return nil, withFields(err, root)
+		return nil, nil, withFields(err, root)
 	}
-	CompleteFromEnvironment(cfg, options.Getenv)
+	completeFromEnvironment(cfg, options.Getenv)
 	var files validation.Files
 	if !options.FilesAreElsewhere {
 		files = validation.Files{Token: boundedfile.ReadToken, CA: boundedfile.ReadCA}
 	}
 	if err := validation.ValidatePluginConfigs(cfg, files); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if options.Conflict != nil {
 		if err := options.Conflict(cfg); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return slices.Concat(unknownPlugins(root, options.Plugins), overriddenFields(root, cfg, options.Flags),
+	return cfg, slices.Concat(unknownPlugins(root, options.Plugins), overriddenFields(root, cfg, options.Flags),
 		unparsableQueries(root, cfg), repeatedProfiles(root, cfg), weights(root, cfg, options.LoadPlugins)), nil
 }
 
-// CompleteFromEnvironment sets unset fields of plugins' arguments from the scheduler's environment. A nil getenv has none.
-func CompleteFromEnvironment(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, getenv func(variable string) string) {
+// completeFromEnvironment sets unset fields of plugins' arguments from the scheduler's environment. A nil getenv has none.
+func completeFromEnvironment(cfg *kubeschedulerconfig.KubeSchedulerConfiguration, getenv func(variable string) string) {
 	if getenv == nil {
 		return
 	}

@@ -45,7 +45,7 @@ func check(t *testing.T, config string, args ...string) []finding.Finding {
 		t.Fatal(err)
 	}
 	content := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" + config
-	findings, err := configlint.Check([]byte(content),
+	_, findings, err := configlint.Check([]byte(content),
 		configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint(), Flags: flags})
 	if err != nil {
 		t.Fatal(err)
@@ -279,7 +279,7 @@ func TestCheck_Queries(t *testing.T) {
 }
 
 func TestCheck_InvalidArguments(t *testing.T) {
-	_, err := configlint.Check([]byte(`apiVersion: kubescheduler.config.k8s.io/v1
+	_, _, err := configlint.Check([]byte(`apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles: [{pluginConfig: [{name: TargetLoadPacking, args: {targetUtilization: 150}}]}]
 `), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint()})
@@ -299,7 +299,7 @@ func TestCheck_DoesNotShowTheFile(t *testing.T) {
 		{"a list", "- " + rest, "Required value"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := configlint.Check([]byte(tt.content), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint()})
+			_, _, err := configlint.Check([]byte(tt.content), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint()})
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hush") {
 				t.Errorf("got error %v, want one with %q and without the token", err, tt.want)
 			}
@@ -308,7 +308,7 @@ func TestCheck_DoesNotShowTheFile(t *testing.T) {
 }
 
 func TestCheck_WithoutFlags(t *testing.T) {
-	findings, err := configlint.Check([]byte(`apiVersion: kubescheduler.config.k8s.io/v1
+	_, findings, err := configlint.Check([]byte(`apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection: {leaderElect: false}
 `), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint()})

@@ -24,7 +24,7 @@ func CheckFile(file string, o Options) ([]finding.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	findings, err := Check(content, o)
+	_, findings, err := Check(content, o)
 	return findings, errors.Join(err, fatal(findings))
 }
 
@@ -42,15 +42,10 @@ func ReadFile(ctx context.Context, file string, o Options) (*kubeschedulerconfig
 }
 
 func read(content []byte, o Options) (*kubeschedulerconfig.KubeSchedulerConfiguration, error) {
-	findings, err := Check(content, o)
+	cfg, findings, err := Check(content, o)
 	if err := errors.Join(err, fatal(findings)); err != nil {
 		return nil, err
 	}
-	cfg, err := Decode(content)
-	if err != nil {
-		return nil, err
-	}
-	CompleteFromEnvironment(cfg, o.Getenv)
 	return cfg, validation.ValidateKubeSchedulerConfiguration(cfg)
 }
 
@@ -85,7 +80,7 @@ func validate(errOut io.Writer, file string, o Options) error {
 		return fmt.Errorf("--config: %w", err)
 	}
 	o.FilesAreElsewhere = true
-	findings, err := Check(content, o)
+	cfg, findings, err := Check(content, o)
 	for _, f := range findings {
 		if !f.Fatal {
 			_, _ = fmt.Fprintf(errOut, "Warning: %v\n", &f)
@@ -95,7 +90,7 @@ func validate(errOut io.Writer, file string, o Options) error {
 		err = fatal(findings)
 	}
 	if err == nil {
-		err = validateDecoded(content)
+		err = validation.ValidateKubeSchedulerConfiguration(cfg)
 	}
 	if err == nil {
 		return nil
@@ -108,12 +103,4 @@ func validate(errOut io.Writer, file string, o Options) error {
 		_, _ = fmt.Fprintf(errOut, "Error: %v\n", problem)
 	}
 	return fmt.Errorf("configuration %s is invalid", file)
-}
-
-func validateDecoded(content []byte) error {
-	cfg, err := Decode(content)
-	if err != nil {
-		return err
-	}
-	return validation.ValidateKubeSchedulerConfiguration(cfg)
 }

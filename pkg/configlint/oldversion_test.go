@@ -16,7 +16,7 @@ import (
 // changes returns the changes that the error lists, one line each; nil if the configuration is of no old version.
 func changes(t *testing.T, config string) []string {
 	t.Helper()
-	_, err := configlint.Check([]byte(config), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint()})
+	_, _, err := configlint.Check([]byte(config), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint()})
 	if err == nil {
 		return nil
 	}
@@ -197,7 +197,7 @@ func TestCheck_OtherVersionsAreLeftToTheDecoder(t *testing.T) {
 		"another kind":      "apiVersion: kubescheduler.config.k8s.io/v1\nkind: NodeAffinityArgs\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := configlint.Check([]byte(config), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint()})
+			_, _, err := configlint.Check([]byte(config), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint()})
 			if err == nil || strings.Contains(err.Error(), "no longer supported") {
 				t.Errorf("got %v, want the decoder's error", err)
 			}
@@ -207,7 +207,7 @@ func TestCheck_OtherVersionsAreLeftToTheDecoder(t *testing.T) {
 
 func TestCheck_OldVersionNamesNewDefaultWeights(t *testing.T) {
 	for version, want := range map[string]bool{"v1beta1": true, "v1beta2": true, "v1beta3": false, "v1": false} {
-		_, err := configlint.Check([]byte("apiVersion: kubescheduler.config.k8s.io/"+version+`
+		_, _, err := configlint.Check([]byte("apiVersion: kubescheduler.config.k8s.io/"+version+`
 kind: KubeSchedulerConfiguration
 profiles: [{pluginConfig: [{name: TargetLoadPacking, args: {apiVersion: kubescheduler.config.k8s.io/v1beta2}}]}]
 `), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint()})

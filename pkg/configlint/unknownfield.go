@@ -26,11 +26,7 @@ func withFields(err error, root *yaml.Node) error {
 	fields := checkFields(root)
 	switch {
 	case len(fields.invalid) > 0:
-		var errs []error
-		for _, c := range slices.Concat(fields.invalid, fields.unknown) {
-			errs = append(errs, errors.New(c.String()))
-		}
-		return utilerrors.NewAggregate(errs)
+		return fields.err()
 	case len(fields.unknown) > 0:
 		for _, c := range fields.unknown {
 			err = fmt.Errorf("%w; %s", err, c)
@@ -44,15 +40,19 @@ func withFields(err error, root *yaml.Node) error {
 func CheckFields(content []byte, of reflect.Type) error {
 	var fields fieldCheck
 	fields.check(parse(content), of, "")
-	var errs []error
-	for _, c := range slices.Concat(fields.invalid, fields.unknown) {
-		errs = append(errs, errors.New(c.String()))
-	}
-	return utilerrors.NewAggregate(errs)
+	return fields.err()
 }
 
 // fieldCheck has each field that is unknown, or whose value is invalid.
 type fieldCheck struct{ unknown, invalid []change }
+
+func (u *fieldCheck) err() error {
+	var errs []error
+	for _, c := range slices.Concat(u.invalid, u.unknown) {
+		errs = append(errs, errors.New(c.String()))
+	}
+	return utilerrors.NewAggregate(errs)
+}
 
 // checkFields checks the fields of a configuration, and of the arguments of its plugins.
 func checkFields(root *yaml.Node) (u fieldCheck) {

@@ -124,15 +124,10 @@ func (c *Configuration) decode() ([]finding.Finding, *schedulerconfig.KubeSchedu
 	if c.filesAreHere {
 		lint.Getenv = os.Getenv
 	}
-	findings, err := configlint.Check(c.Content, lint)
+	decoded, findings, err := configlint.Check(c.Content, lint)
 	if err != nil {
 		return nil, nil, err
 	}
-	decoded, err := configlint.Decode(c.Content)
-	if err != nil {
-		return nil, nil, err
-	}
-	configlint.CompleteFromEnvironment(decoded, lint.Getenv)
 	if err := schedulervalidation.ValidateKubeSchedulerConfiguration(decoded); err != nil {
 		return findings, nil, err
 	}

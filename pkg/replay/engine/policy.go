@@ -158,10 +158,7 @@ func ReadPolicies(ctx context.Context, file string) ([]Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := configlint.Check(content, configlint.Options{}); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	configuration, err := configlint.Decode(content)
+	configuration, _, err := configlint.Check(content, configlint.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
