@@ -76,13 +76,8 @@ Exit codes: 0 all selected checks passed, 1 a check failed, 2 the API server can
 	command.Flags().StringVar(&o.metricsAddress, "metrics-address", "",
 		"run until interrupted, and serve the results as metrics at this address, such as :10260")
 	command.Flags().DurationVar(&o.interval, "interval", 5*time.Minute, "time between two runs with --metrics-address")
-	for flag, values := range map[string][]string{
-		"check":   slices.Concat(doctor.Groups(), doctor.IDs()),
-		"fail-on": {string(doctor.Warning), string(doctor.Error)},
-	} {
-		// It fails for a flag that does not exist.
-		_ = command.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-	}
+	completeValues(command, "check", slices.Concat(doctor.Groups(), doctor.IDs())...)
+	completeValues(command, "fail-on", string(doctor.Warning), string(doctor.Error))
 	return command
 }
 

@@ -51,8 +51,7 @@ const (
 func (f *outputFlags) addTo(command *cobra.Command, flags *pflag.FlagSet, more ...string) {
 	f.formats = append([]string{tableFormat, wideFormat, "json", "yaml"}, more...)
 	flags.StringVarP(&f.format, "output", "o", tableFormat, f.allowed())
-	completions := slices.Concat(f.formats, []string{"jsonpath=", "go-template="})
-	completeFlag(command, "output", cobra.FixedCompletions(completions, cobra.ShellCompDirectiveNoFileComp))
+	completeValues(command, "output", append(slices.Clone(f.formats), "jsonpath=", "go-template=")...)
 }
 
 func (f *outputFlags) allowed() string {

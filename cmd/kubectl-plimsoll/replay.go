@@ -103,8 +103,8 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 	flags.StringVar(&s.HTML, "html", "", "file to write a page with charts to")
 	completeFiles(command, "config", "rebalancer-config", "load", "save", "prometheus-token-file", "prometheus-ca-file", "html")
 	completeFlag(command, "traces", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs))
-	completeFlag(command, "policies", cobra.FixedCompletions(engine.BuiltinPolicies(), cobra.ShellCompDirectiveNoFileComp))
-	completeFlag(command, "scenario", cobra.FixedCompletions(replay.ScenarioNames(), cobra.ShellCompDirectiveNoFileComp))
+	completeValues(command, "policies", engine.BuiltinPolicies()...)
+	completeValues(command, "scenario", replay.ScenarioNames()...)
 	return command
 }
 

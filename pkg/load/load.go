@@ -91,11 +91,11 @@ func (s Stat) Checked() (Stat, Rejection) {
 	if !s.Known {
 		return Stat{}, Accepted
 	}
-	if r := rejectionOf(s.Mean); r != Accepted {
+	if r := RejectionOf(s.Mean); r != Accepted {
 		return Stat{}, r
 	}
 	reason := Accepted
-	if r := rejectionOf(s.StdDev); r != Accepted && !math.IsNaN(s.StdDev) {
+	if r := RejectionOf(s.StdDev); r != Accepted && !math.IsNaN(s.StdDev) {
 		s.StdDev, reason = math.NaN(), r
 	}
 	if s.Mean > 1 {
@@ -104,7 +104,8 @@ func (s Stat) Checked() (Stat, Rejection) {
 	return s, reason
 }
 
-func rejectionOf(v float64) Rejection {
+// RejectionOf returns why a value cannot have been measured; Accepted if it can.
+func RejectionOf(v float64) Rejection {
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):
 		return RejectedNotANumber

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -373,8 +372,8 @@ func (t *tally) add(u *source.PodUsage) {
 		return
 	}
 	t.known++
-	usage, ok := t.checked(u)
-	if !ok {
+	if reason := load.RejectionOf(u.Usage); reason != load.Accepted {
+		t.Metrics.rejected.WithLabelValues(t.Label, string(reason)).Inc()
 		return
 	}
 	ran := t.ran(pod)
@@ -384,6 +383,7 @@ func (t *tally) add(u *source.PodUsage) {
 	if u.Resource == load.CPU && u.Window < shortestRun { // startups are learned of CPU alone
 		t.usages.Momentary()
 	}
+	usage := u.Usage
 	if ran < u.Window {
 		if !hasUniqueName(pod) {
 			return // the pod before it had the same name, and is in the window too
@@ -400,21 +400,6 @@ func (t *tally) add(u *source.PodUsage) {
 	// No pod uses more than its node has. On an unknown node, requests count nothing.
 	request := min(podusage.Request(pod, u.Resource), t.allocatable[pod.Spec.NodeName][u.Resource])
 	t.usages.Add(pod, u.Resource, usage, request, share)
-}
-
-// checked returns a plausible usage, and counts implausible ones.
-func (t *tally) checked(u *source.PodUsage) (usage float64, ok bool) {
-	var reason load.Rejection
-	switch {
-	case math.IsNaN(u.Usage) || math.IsInf(u.Usage, 0):
-		reason = load.RejectedNotANumber
-	case u.Usage < 0:
-		reason = load.RejectedNegative
-	default:
-		return u.Usage, true
-	}
-	t.Metrics.rejected.WithLabelValues(t.Label, string(reason)).Inc()
-	return 0, false
 }
 
 // bounded caps the usage at the capacity of the pod's node.

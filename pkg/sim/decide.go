@@ -18,6 +18,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor/simhooks"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 )
 
 // Decide finds a node for the pod as the scheduler does, on a sample of the nodes. Call Assume to place the pod there.
@@ -33,7 +34,7 @@ func (s *Scheduler) Explain(ctx context.Context, pod *corev1.Pod) (*Result, erro
 	return s.decide(ctx, pod, true)
 }
 
-func (s *Scheduler) decide(ctx context.Context, pod *corev1.Pod, explain bool) (*Result, error) {
+func (s *Scheduler) decide(ctx context.Context, pod *corev1.Pod, explains bool) (*Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p, err := s.profileFor(pod)
@@ -50,7 +51,7 @@ func (s *Scheduler) decide(ctx context.Context, pod *corev1.Pod, explain bool) (
 	if err := s.scheduler.Cache.UpdateSnapshot(klog.FromContext(ctx), p.snapshot); err != nil {
 		return nil, err
 	}
-	c := &cycle{profile: p, scheduler: s, explains: explain}
+	c := &cycle{profile: p, scheduler: s, explains: explains}
 	state := framework.NewCycleState()
 	d := &Result{Pod: pod, state: state}
 	result, err := simhooks.SchedulePod(ctx, s.scheduler, c, state, podInfo)
@@ -69,7 +70,7 @@ func (s *Scheduler) decide(ctx context.Context, pod *corev1.Pod, explain bool) (
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", nameOf(pod), err)
 	}
-	if explain {
+	if explains {
 		c.explain(ctx, d)
 	}
 	return d, nil
@@ -212,17 +213,7 @@ func (c *cycle) RunScorePlugins(
 			c.scores[node.Name] = node
 		}
 	}
-	var best []int
-	for i := range scores {
-		if len(best) > 0 && scores[i].TotalScore < scores[best[0]].TotalScore {
-			continue
-		}
-		if len(best) > 0 && scores[i].TotalScore > scores[best[0]].TotalScore {
-			best = best[:0]
-		}
-		best = append(best, i)
-	}
-	if len(best) > 1 {
+	if best := explain.Winners(scores); len(best) > 1 {
 		slices.SortFunc(best, func(a, b int) int { return strings.Compare(scores[a].Name, scores[b].Name) })
 		simhooks.PreferNode(&scores[best[c.scheduler.rand.IntN(len(best))]])
 	}

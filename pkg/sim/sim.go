@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -175,11 +176,7 @@ func (s *Scheduler) profileFor(pod *corev1.Pod) (*profile, error) {
 	if p, ok := s.profiles[pod.Spec.SchedulerName]; ok {
 		return p, nil
 	}
-	var names []string
-	for name := range s.profiles {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(s.profiles))
 	return nil, fmt.Errorf("pod %s: spec.schedulerName: no profile is called %q; the profiles are %s",
 		klog.KObj(pod), pod.Spec.SchedulerName, strings.Join(names, ", "))
 }

@@ -35,7 +35,7 @@ func (v validator) loadThreshold(args *config.LoadThresholdArgs) {
 	oneOf(v.child("statistic"), args.Statistic,
 		config.StatisticMean, config.StatisticMeanPlusStdDev, config.StatisticP95, config.StatisticMax, config.StatisticPredictedPeak)
 	isQuantile := args.Statistic == config.StatisticP95 || args.Statistic == config.StatisticMax
-	v.child("statistic").check(!isQuantile || readsPrometheus(&args.LoadSpec), args.Statistic,
+	v.child("statistic").check(!isQuantile || args.ReadsPrometheus(), args.Statistic,
 		"needs metricProvider.type Prometheus and no watcherAddress, for %s knows no percentile and no maximum: "+
 			"set them, or write Mean or MeanPlusStdDev", sourceOf(&args.LoadSpec))
 	v.child("predictedPeak").peakSpec(&args.PredictedPeak)
@@ -55,7 +55,7 @@ func (v validator) loadThreshold(args *config.LoadThresholdArgs) {
 func (v validator) thresholdWindow(window time.Duration, args *config.LoadThresholdArgs) {
 	why := ""
 	switch {
-	case !readsPrometheus(&args.LoadSpec) && !args.IsHosted():
+	case !args.ReadsPrometheus() && !args.IsHosted():
 		why = sourceOf(&args.LoadSpec) + " knows no longer past: read metricProvider.type Prometheus, SignalFx or Datadog " +
 			"without watcherAddress, or write a shorter window"
 	case args.Statistic == config.StatisticPredictedPeak:
@@ -69,10 +69,6 @@ func (v validator) thresholdWindow(window time.Duration, args *config.LoadThresh
 		return
 	}
 	v.window(window, maxWindow)
-}
-
-func readsPrometheus(spec *config.LoadSpec) bool {
-	return spec.WatcherAddress == "" && spec.MetricProvider.Type == config.Prometheus
 }
 
 // sourceOf names the source of load in errors.

@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/version"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
@@ -84,9 +83,7 @@ func (f *facts) loadPermissions() (list []live.Permission) {
 	if slices.ContainsFunc(f.sources, func(s *sourceFacts) bool { return s.Route == live.Aggregation }) {
 		add("nodes", "reads the load of nodes")
 	}
-	if slices.ContainsFunc(f.statistics, func(s live.Statistics) bool {
-		return s.Spec.WatcherAddress != "" || s.Spec.MetricProvider.Type != config.Prometheus
-	}) {
+	if slices.ContainsFunc(f.statistics, func(s live.Statistics) bool { return !s.FromPrometheus() }) {
 		add("pods", "learns what workloads use")
 	}
 	return list

@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
@@ -192,7 +191,7 @@ func (s *sourceFacts) advisePath(code int) []Advice {
 	case code >= http.StatusInternalServerError:
 		return s.adviseRun(live.Call("curl", "-sSi", s.probeURL()),
 			"%s answers, and fails. See its log, and what it answers:", s.url().Host)
-	case !s.isPrometheus():
+	case !s.Spec.ReadsPrometheus():
 		return s.adviseAddress()
 	}
 	return s.adviseRun(live.Call("curl", "-sSi", s.probeURL()),
@@ -234,12 +233,9 @@ func (s *sourceFacts) adviseCertificate() []Advice {
 	case host.Certificate == nil || len(host.Certificate.DNSNames) == 0:
 		return advise("Ask the server's administrator for a certificate for %s.", u.Hostname())
 	}
-	var names []string
-	for _, name := range host.Certificate.DNSNames {
-		names = append(names, text.Excerpt(name))
-	}
-	return s.adviseEdit(s.addressYAML(u.Scheme, net.JoinHostPort(names[0], portOf(u))), "use that name:", "The certificate is for %s.",
-		text.FirstN(names))
+	names := text.Each(host.Certificate.DNSNames, text.Excerpt)
+	return s.adviseEdit(s.addressYAML(u.Scheme, net.JoinHostPort(names[0], live.PortOf(u))), "use that name:",
+		"The certificate is for %s.", text.FirstN(names))
 }
 
 // adviseAuthority says how to trust the authority that signed a certificate.
@@ -331,19 +327,15 @@ func (s *sourceFacts) adviseAddress() []Advice {
 		return s.adviseRun(live.Kubectl("get", "services", "-A"),
 			"There is no Service %s/%s, nor one with a similar name. Look for it:", namespace, name)
 	}
-	host := net.JoinHostPort(similar.Name+"."+similar.Namespace+".svc", portLike(similar, portOf(u)))
+	host := net.JoinHostPort(similar.Name+"."+similar.Namespace+".svc", portLike(similar, live.PortOf(u)))
 	return s.adviseEdit(s.addressYAML(u.Scheme, host), "name the similar one, if it is meant:", "There is no Service %s/%s.",
 		namespace, name)
-}
-
-func (s *sourceFacts) isPrometheus() bool {
-	return s.Spec.WatcherAddress == "" && s.Spec.MetricProvider.Type == config.Prometheus
 }
 
 // probeURL returns a URL that a server of the source's kind answers.
 func (s *sourceFacts) probeURL() string {
 	u := s.url()
-	if !s.isPrometheus() {
+	if !s.Spec.ReadsPrometheus() {
 		return httpclient.WithoutSecrets(u)
 	}
 	return httpclient.WithoutSecrets(u.JoinPath("api/v1/query")) + "?query=1"
@@ -352,7 +344,7 @@ func (s *sourceFacts) probeURL() string {
 // adviseService says what could be wrong with a Service that exists.
 func (s *sourceFacts) adviseService(v *corev1.Service) []Advice {
 	u := s.url()
-	port := portOf(u)
+	port := live.PortOf(u)
 	if other := portLike(v, port); other != "" && other != port {
 		return s.adviseEdit(s.addressYAML(u.Scheme, net.JoinHostPort(u.Hostname(), other)), "write:", "Service %s/%s has no port %s.",
 			v.Namespace, v.Name, port)
@@ -395,9 +387,4 @@ func portLike(v *corev1.Service, port string) string {
 		}
 	}
 	return best
-}
-
-// portOf returns the port of a URL, or its scheme's default.
-func portOf(u *url.URL) string {
-	return cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
 }

@@ -386,7 +386,7 @@ func (a *access) explain(spec config.LoadSpec, err error) error {
 	}
 	return fmt.Errorf("%w; the server asks for a token, which cannot pass the API server's proxy: "+
 		"run %s, and write --source-address %s://localhost:9090 --source-token-file FILE",
-		err, Kubectl("-n", service[0], "port-forward", "svc/"+service[1], "9090:"+portOf(u)).For(a.Chosen), u.Scheme)
+		err, Kubectl("-n", service[0], "port-forward", "svc/"+service[1], "9090:"+PortOf(u)).For(a.Chosen), u.Scheme)
 }
 
 // serviceProxy sends the requests for a server through the API server's proxy to its Service.
@@ -458,10 +458,11 @@ func closeBody(r *http.Request) {
 
 // proxyName returns the service's name in a path of the proxy: with scheme and port.
 func proxyName(server *url.URL, service string) string {
-	return server.Scheme + ":" + service + ":" + portOf(server)
+	return server.Scheme + ":" + service + ":" + PortOf(server)
 }
 
-func portOf(u *url.URL) string {
+// PortOf returns the port of a URL, or its scheme's default.
+func PortOf(u *url.URL) string {
 	switch {
 	case u.Port() != "":
 		return u.Port()

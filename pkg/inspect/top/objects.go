@@ -173,17 +173,24 @@ func (o *Objects) change(kind int, object any, gone bool) {
 func (o *Objects) All() []runtime.Object {
 	o.takeChanged()
 	var all []runtime.Object
-	for kind, store := range o.stores {
-		names := store.ListKeys()
-		slices.Sort(names)
-		for _, name := range names {
-			if object, ok := o.get(key{kind, name}); ok {
-				o.has[key{kind, name}] = object
-				all = append(all, object)
-			}
-		}
+	for kind := range o.stores {
+		all = append(all, o.ofKind(kind, func(k key, object runtime.Object) { o.has[k] = object })...)
 	}
 	return all
+}
+
+// ofKind returns the present objects of a kind, sorted by name, and calls visit with each.
+func (o *Objects) ofKind(kind int, visit func(key, runtime.Object)) []runtime.Object {
+	names := o.stores[kind].ListKeys()
+	slices.Sort(names)
+	objects := make([]runtime.Object, 0, len(names))
+	for _, name := range names {
+		if object, ok := o.get(key{kind, name}); ok {
+			visit(key{kind, name}, object)
+			objects = append(objects, object)
+		}
+	}
+	return objects
 }
 
 // applied returns the objects of a scheduler after All and Apply, for a second one: nodes first, sorted by name. Call restore

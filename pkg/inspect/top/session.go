@@ -106,15 +106,7 @@ func (s *Session) Held(kind string) []runtime.Object {
 	if i < 0 {
 		return nil
 	}
-	names := s.objects.stores[i].ListKeys()
-	slices.Sort(names)
-	objects := make([]runtime.Object, 0, len(names))
-	for _, name := range names {
-		if object, ok := s.objects.get(key{i, name}); ok {
-			objects = append(objects, object)
-		}
-	}
-	return objects
+	return s.objects.ofKind(i, func(key, runtime.Object) {})
 }
 
 // Update applies changes of objects, and reads load that is due. It reports whether it read load.

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
@@ -118,12 +117,11 @@ func (r *run) tryDrain(ctx context.Context, node *corev1.Node) (moved int, ok bo
 
 // movable returns the pods to move from a node, by priority. ok is false if one of them has no controller.
 func (r *run) movable(ctx context.Context, name string) (pods []queued, ok bool, err error) {
-	nodes, err := r.scheduler.NodeInfos(ctx)
+	node, err := r.scheduler.NodeInfo(ctx, name)
 	if err != nil {
 		return nil, false, err
 	}
-	i := slices.IndexFunc(nodes, func(n fwk.NodeInfo) bool { return n.Node().Name == name })
-	for _, info := range nodes[i].GetPods() {
+	for _, info := range node.GetPods() {
 		pod := info.GetPod()
 		if sim.LeavesWithNode(pod) != "" || podusage.HasEnded(pod) || pod.DeletionTimestamp != nil {
 			continue
