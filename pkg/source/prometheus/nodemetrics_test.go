@@ -1,6 +1,7 @@
 package prometheus
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"testing"
@@ -103,16 +104,13 @@ func TestFetch_HungLoadQuery(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	srv := newServer(t, rule{"latency", vector(element{`"node":"w1"`, "1"})}, rule{"", hang})
 	for _, dialect := range []promql.Dialect{promql.NodeExporter, promql.Auto} {
-		s := newTestSource(
-			t,
-			Config{Address: srv.URL, Dialect: dialect, Config: httpclient.Config{Timeout: 20 * time.Second}},
-			twoNodes()...)
-		batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}, Metrics: []string{"latency"}})
-		if err != nil {
-			t.Fatalf("%s: %v", dialect, err)
-		}
-		if diff := cmp.Diff(map[string]map[string]float64{"latency": {"w1": 1}}, byMetric(t, batch)); diff != "" {
-			t.Errorf("%s: values (-want +got):\n%s", dialect, diff)
-		}
+		withTimeouts(t, func(timeout time.Duration) string {
+			s := newTestSource(t, Config{Address: srv.URL, Dialect: dialect, Config: httpclient.Config{Timeout: timeout}}, twoNodes()...)
+			batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}, Metrics: []string{"latency"}})
+			if diff := cmp.Diff(map[string]map[string]float64{"latency": {"w1": 1}}, byMetric(t, batch)); err != nil || diff != "" {
+				return fmt.Sprintf("%s: error %v; values (-want +got):\n%s", dialect, err, diff)
+			}
+			return ""
+		})
 	}
 }
