@@ -233,6 +233,99 @@ func TestBrowserSilence(t *testing.T) {
 	}
 }
 
+// The page merges what the command sends, and what RFC 7386 has as examples.
+func TestBrowserMerges(t *testing.T) {
+	type change struct{ from, patch, want json.RawMessage }
+	var changes []change
+	for _, c := range [][3]string{
+		{`{"a":"b"}`, `{"a":"c"}`, `{"a":"c"}`},
+		{`{"a":"b"}`, `{"b":"c"}`, `{"a":"b","b":"c"}`},
+		{`{"a":"b","b":"c"}`, `{"a":null}`, `{"b":"c"}`},
+		{`{"a":["b"]}`, `{"a":"c"}`, `{"a":"c"}`},
+		{`{"a":"c"}`, `{"a":["b"]}`, `{"a":["b"]}`},
+		{`{"a":{"b":"c"}}`, `{"a":{"b":"d","c":null}}`, `{"a":{"b":"d"}}`},
+		{`{"a":[{"b":"c"}]}`, `{"a":[1]}`, `{"a":[1]}`},
+		{`{"e":null}`, `{"a":1}`, `{"a":1,"e":null}`},
+		{`{}`, `{"a":{"bb":{"ccc":null}}}`, `{"a":{"bb":{}}}`},
+		{`{"a":"foo","b":[1],"c":null}`, `{"a":{"b":1},"b":{"d":1},"c":{"e":1}}`, `{"a":{"b":1},"b":{"d":1},"c":{"e":1}}`},
+		{`{}`, `{"constructor":{"a":1},"toString":{"b":1}}`, `{"constructor":{"a":1},"toString":{"b":1}}`},
+	} {
+		changes = append(changes, change{json.RawMessage(c[0]), json.RawMessage(c[1]), json.RawMessage(c[2])})
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 500 {
+		from, err := json.Marshal(randomObject(random, 3))
+		must(t, err)
+		to, err := json.Marshal(randomObject(random, 3))
+		must(t, err)
+		changes = append(changes, change{from, appendPatch(nil, from, to), to})
+	}
+	var calls strings.Builder
+	for _, c := range changes {
+		fmt.Fprintf(&calls, "[%s,%s],", c.from, c.patch)
+	}
+	tb := openPage(t, start(t, many(3)))
+	const script = `[%s].map(([target, patch]) => { mergePatch(target, patch); return JSON.stringify(target); })`
+	merged := browser.Eval[[]string](tb, script, calls.String())
+	for i, c := range changes {
+		var got, want any
+		must(t, json.Unmarshal([]byte(merged[i]), &got))
+		must(t, json.Unmarshal(c.want, &want))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("%s with %s (-want +got):\n%s", c.from, c.patch, diff)
+		}
+	}
+}
+
+// Pods are asked for once at a time, however late they come, and are those of the last load. Another node does not wait for them. A
+// node that leaves the cluster has none.
+func TestBrowserLatePods(t *testing.T) {
+	c := newCluster("a", "b")
+	s := start(t, c)
+	tb := openPage(t, s)
+	tb.Exec(`window.asked = []; const ask = window.fetch;
+		window.fetch = (path, o) => (path.startsWith("pods.json") ? new Promise((answer) => asked.push(() => answer(ask(path, o)))) : ask(path, o))`)
+	asked := func(want int) {
+		t.Helper()
+		tb.Settle()
+		if got := browser.Eval[int](tb, `asked.length`); got != want {
+			t.Errorf("asked %d times for pods, want %d", got, want)
+		}
+	}
+	use := func(percent float64) {
+		c.change(func(rows map[string]top.Row) {
+			r := rows["a"]
+			r.CPU.UtilizationPercent = percent
+			rows["a"] = r
+		})
+		s.tick()
+		tb.WaitFor("#node-loads", fmt.Sprintf("%.1f", percent))
+	}
+	tb.Exec(`location.hash = "#node=a"`)
+	tb.WaitFor("#node-note", "Reading the pods")
+	for _, percent := range []float64{41, 42, 43} {
+		use(percent)
+	}
+	asked(1)
+	tb.Exec(`asked[0]()`)
+	tb.WaitFor("#pods", "43.0")
+	asked(2) // because the load had changed
+	tb.Exec(`location.hash = "#node=b"`)
+	tb.WaitFor("#h-node", "b")
+	asked(3)
+	tb.Exec(`asked[2]()`)
+	tb.WaitFor("#pods", "35.2") // the 35.24 % of each node at first
+	tb.Exec(`asked[1]()`)
+	tb.Settle()
+	tb.Shows("#pods", "35.2")
+	c.change(func(rows map[string]top.Row) { delete(rows, "b") })
+	s.tick()
+	tb.WaitFor("#node-facts", "no node has this name")
+	if pods := browser.Eval[string](tb, `document.querySelector("#pods").textContent + document.querySelector("#node-note").textContent`); pods != "" {
+		t.Errorf("a node that is gone has %q", pods)
+	}
+}
+
 // Tabs out of sight have no stream, because browsers open few connections to a server.
 func TestBrowserHidden(t *testing.T) {
 	c := many(100)

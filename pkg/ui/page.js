@@ -1,3 +1,16 @@
+// mergePatch applies a JSON merge patch (RFC 7386) to an object.
+function mergePatch(target, patch) {
+  const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+  for (const [key, value] of Object.entries(patch)) {
+    if (key === "__proto__") continue;
+    if (value === null) delete target[key];
+    else if (!isObject(value)) target[key] = value;
+    else {
+      if (!Object.hasOwn(target, key) || !isObject(target[key])) target[key] = {};
+      mergePatch(target[key], value);
+    }
+  }
+}
 (() => {
   const { $, element, clamp, number, cssColor, showTip, hideTip, isShortcut } = base;
   const percent = (v) => (v == null ? "–" : v.toFixed(1));
@@ -10,16 +23,6 @@
   let isSaved = false;
 
   const nodeOf = (name) => (Object.hasOwn(snapshot?.nodes ?? {}, name) ? snapshot.nodes[name] : undefined);
-
-  // merge applies a JSON merge patch (RFC 7386).
-  function merge(target, patch) {
-    for (const [key, value] of Object.entries(patch)) {
-      if (key === "__proto__") continue;
-      if (value === null) delete target[key];
-      else if (typeof value !== "object" || Array.isArray(value)) target[key] = value;
-      else merge(Object.hasOwn(target, key) ? target[key] : (target[key] = {}), value);
-    }
-  }
 
   // ---- The view, which the URL's fragment holds.
   const view = { q: "", resource: "cpu", state: "", pool: "", runs: "", group: "", sort: "line", node: "", view: "", profile: "", pod: "", a: "", b: "", drain: "", add: "", like: "", more: "", of: "" };
@@ -94,11 +97,11 @@
     [...box.querySelectorAll("button")].find((b) => b.textContent === focused)?.focus({ preventScroll: true });
   }
   const answers = newAnswers({ view, setView, openNode, copyButton, percent, plural, span, nodeOf, refill, data: () => snapshot, isSaved: () => isSaved });
-  // get asks the command.
+  // get asks the command, which answers within 20 seconds. A connection that broke without a sign would never answer.
   async function get(path) {
     if (isSaved) return { problem: "a saved snapshot has none" };
     try {
-      const response = await fetch(path);
+      const response = await fetch(path, { signal: AbortSignal.timeout(30000) });
       return response.ok ? { result: await response.json() } : { problem: (await response.text()).trim().slice(0, 300) };
     } catch {
       return { problem: "the command does not answer" };
@@ -522,14 +525,25 @@
     setView({ node: "" }, true);
     if (opener?.isConnected) opener.focus();
   };
+  // readPods reads the pods of the open node. While an answer is awaited, it asks once more afterwards: answers may overtake others.
+  let asking = {};
   async function readPods() {
     const node = view.node;
     if (!nodeOf(node)) return;
+    if (asking.node === node) {
+      asking.again = true;
+      return;
+    }
+    const asked = (asking = { node });
     const of = "?node=" + encodeURIComponent(node);
     const [pods, history] = await Promise.all([get("pods.json" + of), get("history.json" + of)]);
-    if (node !== view.node) return;
-    shown = { node, pods: pods.result ?? null, problem: pods.problem ?? "", history: history.result ?? null };
-    drawNode();
+    if (asked !== asking) return; // another node was opened
+    asking = {};
+    if (node === view.node) {
+      shown = { node, pods: pods.result ?? null, problem: pods.problem ?? "", history: history.result ?? null };
+      drawNode();
+    }
+    if (asked.again) readPods();
   }
   const podColumns = [
     { head: "Pod", text: (p) => p.namespace + "/" + p.name },
@@ -567,8 +581,8 @@
     drawLoads(n);
     $("labels").replaceChildren(...Object.entries(n?.labels ?? {}).map(([key, value]) => element("li", { textContent: key + "=" + value })));
     trend.draw(view.node, view.resource, n?.[view.resource].linePercent, shown.node === view.node ? shown.history : null);
-    const pods = shown.node === view.node ? shown.pods : null;
-    $("node-note").textContent = shown.node === view.node && shown.problem ? "Cannot read the pods: " + shown.problem
+    const pods = n && shown.node === view.node ? shown.pods : null;
+    $("node-note").textContent = n && shown.node === view.node && shown.problem ? "Cannot read the pods: " + shown.problem
       : pods ? "Bars are the expected " + (view.resource === "cpu" ? "CPU" : "memory") + " usage, beside that of the largest pod. Hatched is pending: not measured yet." : n ? "Reading the pods …" : "";
     drawPods(pods?.pods ?? []);
   }
@@ -821,7 +835,7 @@
     events.addEventListener("saved", (event) => show(JSON.parse(event.data)));
     let loadOf = "";
     events.addEventListener("delta", (event) => {
-      merge(snapshot, JSON.parse(event.data));
+      mergePatch(snapshot, JSON.parse(event.data));
       received();
       const node = nodeOf(view.node);
       const load = JSON.stringify([view.node, node?.pods, node?.cpu, node?.memory]);

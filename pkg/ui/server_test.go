@@ -530,6 +530,60 @@ func TestServer_Events(t *testing.T) {
 	}
 }
 
+// blockedWriter is a browser that reads an event when the test does.
+type blockedWriter struct {
+	http.ResponseWriter
+	events chan string
+}
+
+func (w blockedWriter) Header() http.Header { return http.Header{} }
+func (w blockedWriter) FlushError() error   { return nil }
+
+func (w blockedWriter) Write(b []byte) (int, error) {
+	w.events <- "" // it has an event
+	w.events <- string(b)
+	return len(b), nil
+}
+
+// A browser that is too slow for a change gets the snapshot again, and then changes of that.
+func TestServer_MissedDelta(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer func() { must(t, listener.Close()) }()
+	s, err := NewServer(t.Context(), listener, Options{Source: newCluster("worker-1"), Encode: json.Marshal})
+	must(t, err)
+	publish := func(pods int) {
+		t.Helper()
+		r := row("worker-1")
+		r.Pods = pods
+		must(t, s.publish(newSnapshot(&top.Nodes{Nodes: []*top.Row{&r}}, nil, "", nil)))
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	w, left := blockedWriter{events: make(chan string)}, make(chan struct{})
+	go func() {
+		defer close(left)
+		s.serveEvents(w, (&http.Request{RemoteAddr: "127.0.0.1:1"}).WithContext(ctx))
+	}()
+	comes := func() { testcheck.Receive(t, "an event", w.events) }
+	reads := func(event, part string) {
+		t.Helper()
+		if got := testcheck.Receive(t, "its data", w.events); !strings.HasPrefix(got, "event: "+event+"\n") || !strings.Contains(got, part) {
+			t.Errorf("%s, want a %s with %s", got, event, part)
+		}
+	}
+	comes()
+	publish(4)
+	publish(5)
+	reads("snapshot", `"pods":3,`)
+	comes()
+	reads("snapshot", `"pods":5,`)
+	publish(6)
+	comes()
+	reads("delta", `"nodes":{"worker-1":{"pods":6}}`)
+	leave()
+	testcheck.Receive(t, "the end of the stream", left)
+}
+
 // A stream does not outlive its browser or the server.
 func TestServer_Ends(t *testing.T) {
 	s := start(t, newCluster("worker-1"))
