@@ -30,7 +30,7 @@ func TestRebalance_Configuration(t *testing.T) {
 		invalid:  "--rebalancer-config: " + invalid + ": linePercent: Invalid value: 120: must be in [1, 100]",
 		"nofile": "--rebalancer-config: stat nofile: no such file or directory",
 	} {
-		for _, command := range []string{"rebalance", "rebalance --evict --yes", "ui --no-open", "ui --save nodes.json"} {
+		for _, command := range []string{"rebalance", "rebalance --evict --yes", "ui --no-open"} {
 			args := append(strings.Fields(command), "--server", "http://localhost:1", "--rebalancer-config", file)
 			_, err := execute(t.Context(), args...)
 			if err == nil || exitCode(err) != 2 || !strings.HasPrefix(err.Error(), want) {

@@ -121,9 +121,21 @@ func (o *uiOptions) token() (string, error) {
 	return token, nil
 }
 
-func (o *uiOptions) run(cmd *cobra.Command) error {
-	if o.hashNames && o.save == "" && o.html == "" {
+// check finds flags that have no effect beside others.
+func (o *uiOptions) check() error {
+	writes := o.save != "" || o.html != ""
+	switch {
+	case o.hashNames && !writes:
 		return usageError{errors.New("--hash-names: only with --save or --html")}
+	case o.rebalancer != "" && (writes || o.fromFile != ""):
+		return usageError{errors.New("--rebalancer-config: not with --save, --html or --from-file, as a saved page plans no moves")}
+	}
+	return nil
+}
+
+func (o *uiOptions) run(cmd *cobra.Command) error {
+	if err := o.check(); err != nil {
+		return err
 	}
 	token, err := o.token()
 	if err != nil {

@@ -95,6 +95,16 @@ func TestUI_HashNames(t *testing.T) {
 	}
 }
 
+// A saved page plans no moves, so that the rebalancer's configuration would have no effect.
+func TestUI_RebalancerUnused(t *testing.T) {
+	for _, flag := range []string{"--save", "--html", "--from-file"} {
+		_, err := execute(t.Context(), "ui", flag, filepath.Join(t.TempDir(), "file"), "--rebalancer-config", "rebalancer.yaml")
+		if _, usage := errors.AsType[usageError](err); !usage || !strings.HasPrefix(err.Error(), "--rebalancer-config: not with ") {
+			t.Errorf("%s: error %v", flag, err)
+		}
+	}
+}
+
 // An address that others reach needs a token that nobody guesses.
 func TestUI_Token(t *testing.T) {
 	dir := t.TempDir()
