@@ -188,7 +188,7 @@ func repeat(
 }
 
 // Refresh reads the source once and publishes the result. After an error all load stays as it was, unless the clock went
-// back.
+// back. Node metrics that were read beside it are published.
 func (w *Watcher) Refresh(ctx context.Context) error {
 	logger := klog.FromContext(ctx).WithValues("source", w.label)
 	requirements, trust := w.registered()
@@ -205,22 +205,35 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 	w.metrics.refreshed(w.label, now.Sub(began), err)
 	w.forgetIfClockWentBack(logger, now)
 	w.failures.log(logger, now, err, "Nodes keep their last measurement until it expires, then their requests are used")
-	if err != nil {
+	if err != nil && len(batch.Metrics) == 0 {
 		return err
 	}
-	w.metrics.unmatched.WithLabelValues(w.label).Set(float64(batch.UnmatchedCount))
-	w.metrics.contested.WithLabelValues(w.label).Set(float64(batch.ContestedCount))
-	w.keepTargetSets(batch.TargetSets)
-	for i := range batch.Samples {
-		w.store(&batch.Samples[i], requirements, trust.MaxAge, now)
+	oldest := now.Add(-trust.MaxAge)
+	if err == nil {
+		w.storeLoad(&batch, requirements, oldest, now)
 	}
 	for i := range batch.Metrics {
 		w.storeMetric(&batch.Metrics[i], now)
 	}
-	w.forgetOlder(now.Add(-trust.MaxAge), now, batch.Metrics)
+	w.forgetMetrics(oldest, batch.Metrics)
 	w.publish(requirements)
-	logger.V(4).Info("Load read", "windows", requirements.Windows, "samples", len(batch.Samples), "nodes", len(w.histories))
-	return nil
+	if err == nil {
+		logger.V(4).Info("Load read", "windows", requirements.Windows, "samples", len(batch.Samples), "nodes", len(w.histories))
+	}
+	return err
+}
+
+// storeLoad stores the load of a batch. It forgets load that ended before oldest, unless this refresh returned it: that is expired.
+func (w *Watcher) storeLoad(batch *source.Batch, requirements load.Requirements, oldest, now time.Time) {
+	w.metrics.unmatched.WithLabelValues(w.label).Set(float64(batch.UnmatchedCount))
+	w.metrics.contested.WithLabelValues(w.label).Set(float64(batch.ContestedCount))
+	w.keepTargetSets(batch.TargetSets)
+	for i := range batch.Samples {
+		w.store(&batch.Samples[i], requirements, now.Sub(oldest), now)
+	}
+	maps.DeleteFunc(w.histories, func(_ string, h *nodeHistory) bool {
+		return h.newest().Before(oldest) && h.lastRead().Before(now)
+	})
 }
 
 // failureLog logs when what is done repeatedly starts to fail or to succeed, at a limited rate.
@@ -269,12 +282,8 @@ func (w *Watcher) forgetIfClockWentBack(logger klog.Logger, now time.Time) {
 	w.lastRefresh = wall
 }
 
-// forgetOlder forgets measurements that ended before oldest. It keeps measurements that the refresh of now returned: they are
-// expired, not absent.
-func (w *Watcher) forgetOlder(oldest, now time.Time, returned []source.MetricValues) {
-	maps.DeleteFunc(w.histories, func(_ string, h *nodeHistory) bool {
-		return h.newest().Before(oldest) && h.lastRead().Before(now)
-	})
+// forgetMetrics forgets node metrics that ended before oldest, except those returned again.
+func (w *Watcher) forgetMetrics(oldest time.Time, returned []source.MetricValues) {
 	values := make(map[string]map[string]float64, len(returned))
 	for _, m := range returned {
 		values[m.Metric] = m.Values

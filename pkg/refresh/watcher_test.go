@@ -810,6 +810,48 @@ func TestRefresh_ForgetsNodeMetricsBeyondMaxAge(t *testing.T) {
 	}
 }
 
+// While load cannot be read, a refresh fails and says so, and load grows old. Node metrics that can be read go on.
+func TestRefresh_LoadFailsBesideNodeMetrics(t *testing.T) {
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(4), ktesting.BufferLogs(true)))
+	ctx := klog.NewContext(t.Context(), logger)
+	registry, src, clock := metrics.NewKubeRegistry(), &fakeSource{}, clocktesting.NewFakeClock(start)
+	w := NewWatcher(src, "fake", cluster{names: []string{"a"}}, clock, NewMetrics(registry))
+	register(w, trust, window)
+	src.respond(load.Sample{Node: "a", Window: window, End: start, Stats: load.Stats{load.CPU: known(0.25)}})
+	if err := w.Refresh(ctx); err != nil {
+		t.Fatal(err)
+	}
+	failure := errors.New("too many samples")
+	for minute := range 6 { // beyond maxAge
+		clock.Step(time.Minute)
+		src.fetch = func(context.Context, source.Request) (source.Batch, error) {
+			return source.Batch{Metrics: []source.MetricValues{{Metric: "x", End: clock.Now(), Values: map[string]float64{"a": float64(minute)}}}}, failure
+		}
+		if err := w.Refresh(ctx); !errors.Is(err, failure) {
+			t.Fatalf("error %v, want %v", err, failure)
+		}
+	}
+	if got, want := w.Publisher().Latest().Over(window).Node("a")[load.CPU], measurement(0.25, start); got != want {
+		t.Errorf("load %+v, want %+v", got, want)
+	}
+	want := load.MetricTable{"a": {Value: 5, End: start.Add(6 * time.Minute)}}
+	if diff := cmp.Diff(want, metricOf(w.Publisher().Latest(), "x", "a")); diff != "" {
+		t.Errorf("node metric (-want +got):\n%s", diff)
+	}
+	logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+	for line, want := range map[string]int{"Load cannot be read": 1, "Load can be read again": 0, "Load read": 1} {
+		if got := strings.Count(logged, line); got != want {
+			t.Errorf("%q is logged %d times, want %d:\n%s", line, got, want, logged)
+		}
+	}
+	const counted = "# HELP plimsoll_refresh_total [ALPHA] Refreshes of the load source, by result: Success or Error.\n" +
+		"# TYPE plimsoll_refresh_total counter\nplimsoll_refresh_total{result=\"Error\",source=\"fake\"} 6\n" +
+		"plimsoll_refresh_total{result=\"Success\",source=\"fake\"} 1\n"
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(counted), "plimsoll_refresh_total"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRefresh_NodeMetricsAlone(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	registry, src, clock := metrics.NewKubeRegistry(), &fakeSource{}, clocktesting.NewFakeClock(start)

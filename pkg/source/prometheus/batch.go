@@ -124,8 +124,8 @@ func metricsOf(results []*response.Result, m *response.Matcher) []source.MetricV
 	return metrics
 }
 
-// failureOf returns the error of a refresh without a mean or node metric, or nil. undetected is why Auto found no dialect.
-func failureOf(results []*response.Result, endpoint string, undetected error) error {
+// failureOf returns the error if no query of the kind has a value, or nil. undetected is why Auto found no dialect.
+func failureOf(results []*response.Result, kind promql.Kind, endpoint string, undetected error) error {
 	var failed, empty []error
 	if undetected != nil {
 		failed = append(failed, undetected)
@@ -136,9 +136,9 @@ func failureOf(results []*response.Result, endpoint string, undetected error) er
 		case r.Err != nil:
 			failed = append(failed, r.Err)
 		case r.Query.Kind == promql.StdDev:
-		case r.Nodes > 0:
+		case r.Nodes > 0 && r.Query.Kind == kind:
 			return nil
-		default:
+		case r.Nodes == 0:
 			empty = append(empty, fmt.Errorf("%s at %s: %w: check that it scrapes the nodes, or set dialect, queries or nodeLabels",
 				r.Query, endpoint, r.EmptyReason()))
 		}

@@ -48,10 +48,10 @@ func TestFetch_NodeMetricsAndLoad(t *testing.T) {
 			map[string]map[string]float64{"latency": both["latency"]}, false},
 		{"all metrics fail", append([]rule{{"latency", refused}, {"errors", refused}}, load...), 1, map[string]map[string]float64{},
 			false},
-		{"load fails", []rule{{"latency", latency}, {"errors", errors}, {"", refused}}, 0, both, false},
-		{"load is empty", []rule{{"latency", latency}, {"errors", errors}}, 0, both, false},
-		{"all fail", []rule{{"", refused}}, 0, nil, true},
-		{"all are empty", nil, 0, nil, true},
+		{"load fails", []rule{{"latency", latency}, {"errors", errors}, {"", refused}}, 0, both, true},
+		{"load is empty", []rule{{"latency", latency}, {"errors", errors}}, 0, both, true},
+		{"all fail", []rule{{"", refused}}, 0, map[string]map[string]float64{}, true},
+		{"all are empty", nil, 0, map[string]map[string]float64{}, true},
 	} {
 		for _, dialect := range []promql.Dialect{promql.NodeExporter, promql.Auto} {
 			t.Run(tt.name+", dialect "+string(dialect), func(t *testing.T) {
@@ -60,9 +60,6 @@ func TestFetch_NodeMetricsAndLoad(t *testing.T) {
 				batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}, Metrics: []string{"latency", "errors"}})
 				if (err != nil) != tt.failure {
 					t.Fatalf("Fetch: %v, want a failure: %v", err, tt.failure)
-				}
-				if tt.failure {
-					return
 				}
 				if len(batch.Samples) != tt.wantSamples {
 					t.Errorf("%d samples, want %d", len(batch.Samples), tt.wantSamples)
@@ -107,8 +104,8 @@ func TestFetch_HungLoadQuery(t *testing.T) {
 		withTimeouts(t, func(timeout time.Duration) string {
 			s := newTestSource(t, Config{Address: srv.URL, Dialect: dialect, Config: httpclient.Config{Timeout: timeout}}, twoNodes()...)
 			batch, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}, Metrics: []string{"latency"}})
-			if diff := cmp.Diff(map[string]map[string]float64{"latency": {"w1": 1}}, byMetric(t, batch)); err != nil || diff != "" {
-				return fmt.Sprintf("%s: error %v; values (-want +got):\n%s", dialect, err, diff)
+			if diff := cmp.Diff(map[string]map[string]float64{"latency": {"w1": 1}}, byMetric(t, batch)); err == nil || diff != "" {
+				return fmt.Sprintf("%s: error %v, want one; values (-want +got):\n%s", dialect, err, diff)
 			}
 			return ""
 		})

@@ -161,17 +161,19 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	s.inUse = s.inUse.Next(results)
 	d := diagnosis.Diagnosis{Endpoint: s.client.Endpoint(), Dialect: s.dialect, Tried: s.tried, Undetected: undetected}
 	s.diagnosis = diagnosis.New(d, qr.Matcher, results, measures, s.timeout)
-	if err := failureOf(results, d.Endpoint, undetected); err != nil {
-		return source.Batch{}, err
+	wanted := promql.Mean
+	if !measures {
+		wanted = promql.NodeMetric
+	}
+	batch := source.Batch{Metrics: metricsOf(metrics, qr.Matcher)}
+	if err := failureOf(results, wanted, d.Endpoint, undetected); err != nil {
+		return batch, err
 	}
 	s.logged.Changes(logger, s.clock.Now(), &s.diagnosis)
-	return source.Batch{
-		Samples:        samplesOf(loads, qr.Matcher, windows, quantiles),
-		Metrics:        metricsOf(metrics, qr.Matcher),
-		UnmatchedCount: min(len(s.diagnosis.UnmatchedSeries), source.MaxUnmatched),
-		ContestedCount: s.diagnosis.Contested,
-		TargetSets:     s.diagnosis.TargetSets,
-	}, nil
+	batch.Samples = samplesOf(loads, qr.Matcher, windows, quantiles)
+	batch.UnmatchedCount = min(len(s.diagnosis.UnmatchedSeries), source.MaxUnmatched)
+	batch.ContestedCount, batch.TargetSets = s.diagnosis.Contested, s.diagnosis.TargetSets
+	return batch, nil
 }
 
 // FetchPast implements source.PastLoad, by the series of the last Fetch. It sends one query.
@@ -191,7 +193,7 @@ func (s *Source) FetchPast(ctx context.Context, r load.Resource, of load.Quantil
 		return q.Kind != promql.Mean || q.Resource != r
 	})
 	results := qr.RunAll(ctx, means)
-	if err := failureOf(results, s.client.Endpoint(), nil); err != nil {
+	if err := failureOf(results, promql.Mean, s.client.Endpoint(), nil); err != nil {
 		return nil, err
 	}
 	return samplesOf(results, qr.Matcher, windows, quantiles), nil
