@@ -28,6 +28,16 @@ type PodResourceLoad struct {
 	Pending float64
 }
 
+// Uncovered is the share of the pod's usage that the load of its node does not cover yet: 1 − PodResourceLoad.Coverage.
+func (v *View) Uncovered(node fwk.NodeInfo, pod *corev1.Pod, r load.Resource) float64 {
+	n := v.node(node)
+	if n == nil || stateAt(v.now, n.freshUntil[r]) != load.Fresh {
+		return 0
+	}
+	measured := v.cache.key.table.Node(node.Node().Name)
+	return Uncovered(&measured[r], v.cache.config.visibleAfter(runningSince(pod)))
+}
+
 // Pods returns the loads of the node's pods, in their order, without ended ones. Their Pending adds up to that of the node's
 // Estimate. Where its State is not Fresh, their Usage adds up to its Mean. Pods allocates: do not call it in a scheduling cycle.
 func (v *View) Pods(node fwk.NodeInfo) []PodLoad {

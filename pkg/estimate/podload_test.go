@@ -77,7 +77,13 @@ func TestPods(t *testing.T) {
 			}
 			model, _ := newModel(podusage.ByRequests{}, loads)
 			var got []row
-			for _, p := range model.View(framework.NewCycleState()).Pods(info) {
+			view := model.View(framework.NewCycleState())
+			for _, p := range view.Pods(info) {
+				for r := range load.ResourceCount {
+					if of, uncovered := p.Resources[r], view.Uncovered(info, p.Pod, r); uncovered != 1-of.Coverage {
+						t.Errorf("%v of %s of pod %s is uncovered, want what is left of %v", uncovered, r, p.Pod.Name, of.Coverage)
+					}
+				}
 				got = append(got, row{p.Pod.Name, p.Since, p.Resources[load.CPU], p.Resources[load.Memory]})
 			}
 			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(row{})); diff != "" {
