@@ -110,7 +110,7 @@ func isRefusal(err error) bool {
 }
 
 // writeCosts writes deletion costs that must change, up to maxCosts and for costTime. A pod whose cost is refused is left out for a
-// while, and does not stop the others.
+// while. After any failure, others come first: a slow one may have taken all of the time.
 func (e *Executor) writeCosts(ctx context.Context, s *Status) error {
 	if s.Stop != "" || e.Config.Mode != rebalancer.DeletionCost {
 		return nil
@@ -125,17 +125,22 @@ func (e *Executor) writeCosts(ctx context.Context, s *Status) error {
 	}
 	now := e.Clock.Now()
 	changes = slices.DeleteFunc(changes, func(c Cost) bool { return now.Before(e.history.costRefused[c.Pod.UID]) })
+	slices.SortStableFunc(changes, func(a, b Cost) int {
+		return e.history.costFailed[a.Pod.UID].Compare(e.history.costFailed[b.Pod.UID])
+	})
 	s.CostPods = held
 	for _, c := range changes[:min(len(changes), maxCosts)] {
 		written, err := e.Costs.SetDeletionCost(ctx, c.Pod, c.Value)
 		if err != nil {
 			s.CostError = errors.Join(s.CostError, err)
 		}
-		if isRefusal(err) {
-			e.history.refuseCost(c.Pod.UID, now)
-		}
 		if written {
 			s.Costs = append(s.Costs, c)
+		} else {
+			note(&e.history.costFailed, c.Pod.UID, now)
+		}
+		if isRefusal(err) {
+			note(&e.history.costRefused, c.Pod.UID, now)
 		}
 		if errors.Is(err, context.DeadlineExceeded) || e.Clock.Since(now) >= costTime {
 			break // the API server or a webhook hangs, and a pause must hold soon

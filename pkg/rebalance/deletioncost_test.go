@@ -165,6 +165,40 @@ func TestExecutor_DeletionCostsSlow(t *testing.T) {
 	}
 }
 
+// TestExecutor_DeletionCostsStarve has four pods on a. The cost of one is never written, after 5 s each time, which are all of a step. The
+// next steps write those of the others first.
+func TestExecutor_DeletionCostsStarve(t *testing.T) {
+	for name, err := range map[string]error{
+		"busy": apierrors.NewTooManyRequests("later", 1), "restarts": apierrors.NewServiceUnavailable("etcd"),
+		"slow": apierrors.NewTimeoutError("busy", 1), "changed": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture()
+			for i := range 3 {
+				f.pod("many", fmt.Sprint("many-", i), "a", "10m")
+			}
+			w, c := newWorld(t, f), &costWriter{err: err}
+			first, asked := "", []string(nil)
+			c.refuses = func(pod string) bool {
+				if first == "" {
+					first = pod
+				}
+				if asked = append(asked, pod); pod == first {
+					w.clock.SetTime(w.clock.Now().Add(5 * time.Second))
+				}
+				return pod == first
+			}
+			w.Config.Mode, w.Costs = rebalancer.DeletionCost, c
+			for i, want := range []int{1, 4} {
+				asked = nil
+				if w.wants(); len(asked) != want || asked[len(asked)-1] != first {
+					t.Errorf("step %d asked for the costs of %q, want %d pods, and %s last", i+1, asked, want, first)
+				}
+			}
+		})
+	}
+}
+
 // TestExecutor_DeletionCostsRefused has 61 pods on a, of which 50 are refused. A step tries 50, and none of the refused ones again within
 // 15 minutes. So the second step writes what is left of the other 11.
 func TestExecutor_DeletionCostsRefused(t *testing.T) {

@@ -36,8 +36,9 @@ type History struct {
 	underWay map[types.UID]*Moving
 	// refused has the pods whose eviction was refused, and until when they stay.
 	refused map[types.UID]time.Time
-	// costRefused has the pods whose deletion cost was refused, and until when none is written.
-	costRefused map[types.UID]time.Time
+	// costRefused has the pods whose deletion cost was refused, and until when none is written. costFailed has all pods whose cost
+	// could not be written, and until when others come first.
+	costRefused, costFailed map[types.UID]time.Time
 	// tried has the pods whose simulation found no good move, and until when others are tried first.
 	tried map[types.UID]time.Time
 	// records are the moves that ended, oldest first.
@@ -326,19 +327,14 @@ func (h *History) cancel(pod types.UID) {
 }
 
 // refuse keeps the pod where it is for a while.
-func (h *History) refuse(pod types.UID, now time.Time) {
-	if h.refused == nil {
-		h.refused = map[types.UID]time.Time{}
-	}
-	h.refused[pod] = now.Add(firstBar)
-}
+func (h *History) refuse(pod types.UID, now time.Time) { note(&h.refused, pod, now) }
 
-// refuseCost writes no deletion cost of the pod for a while.
-func (h *History) refuseCost(pod types.UID, now time.Time) {
-	if h.costRefused == nil {
-		h.costRefused = map[types.UID]time.Time{}
+// note notes the pod for a while.
+func note(pods *map[types.UID]time.Time, pod types.UID, now time.Time) {
+	if *pods == nil {
+		*pods = map[types.UID]time.Time{}
 	}
-	h.costRefused[pod] = now.Add(firstBar)
+	(*pods)[pod] = now.Add(firstBar)
 }
 
 // count counts a failure for the circuit breaker. Failures of one namespace stop only that, because its tenant can cause them. Once
@@ -407,10 +403,7 @@ func (h *History) workloadOf(name string) *workloadHistory {
 // forget drops expired entries.
 func (h *History) forget(now time.Time) {
 	h.moves = slices.DeleteFunc(h.moves, func(at time.Time) bool { return now.Sub(at) >= time.Hour })
-	if h.tried == nil {
-		h.tried = map[types.UID]time.Time{}
-	}
-	for _, pods := range []map[types.UID]time.Time{h.refused, h.costRefused, h.tried} {
+	for _, pods := range []map[types.UID]time.Time{h.refused, h.costRefused, h.costFailed, h.tried} {
 		maps.DeleteFunc(pods, func(_ types.UID, until time.Time) bool { return !now.Before(until) })
 	}
 	maps.DeleteFunc(h.breaker.Namespaces, func(_ string, until time.Time) bool { return !now.Before(until) })

@@ -433,7 +433,7 @@ func (p *planner) cool(ctx context.Context, source *Node) (moved bool, err error
 			return true, nil
 		}
 		p.Stay[reason]++
-		p.history.tried[c.pod.UID] = p.Now.Add(firstBar)
+		note(&p.history.tried, c.pod.UID, p.Now)
 	}
 	return false, nil
 }
