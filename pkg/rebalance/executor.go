@@ -242,15 +242,10 @@ func (e *Executor) Preview(ctx context.Context) (*Status, error) {
 	if err := e.load(ctx); err != nil {
 		return nil, err
 	}
-	cluster, err := e.World.Cluster(ctx)
+	cluster, _, err := e.observe(ctx)
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := Look(ctx, cluster.Scheduler, cluster.Load, e.Config)
-	if err != nil {
-		return nil, err
-	}
-	e.history.Observe(nodes, e.Config)
 	s := &Status{}
 	if s.Stop, s.Why, err = e.brakes(ctx); err != nil {
 		return nil, err
@@ -301,17 +296,23 @@ func (e *Executor) save(ctx context.Context) error {
 	return nil
 }
 
+// observe compares the nodes with their lines.
+func (e *Executor) observe(ctx context.Context) (cluster Cluster, nodes []Node, err error) {
+	if cluster, err = e.World.Cluster(ctx); err != nil {
+		return cluster, nil, err
+	}
+	if nodes, err = Look(ctx, cluster.Scheduler, cluster.Load, e.Config); err == nil {
+		e.history.Observe(nodes, e.Config)
+	}
+	return cluster, nodes, err
+}
+
 // look compares the nodes with their lines, and counts the hot minutes since the last look.
 func (e *Executor) look(ctx context.Context) error {
-	cluster, err := e.World.Cluster(ctx)
+	_, nodes, err := e.observe(ctx)
 	if err != nil {
 		return err
 	}
-	nodes, err := Look(ctx, cluster.Scheduler, cluster.Load, e.Config)
-	if err != nil {
-		return err
-	}
-	e.history.Observe(nodes, e.Config)
 	now := e.Clock.Now()
 	if since := now.Sub(e.looked); since < 5*time.Minute { // otherwise nobody looked
 		e.countHotMinutes(nodes, since.Minutes(), now)
@@ -327,20 +328,20 @@ func (e *Executor) countHotMinutes(nodes []Node, minutes float64, now time.Time)
 		byName[nodes[i].Name] = &nodes[i]
 	}
 	removed, added := 0.0, 0.0
-	// crosses reports whether only the pod takes the node above its line.
-	crosses := func(name string, of load.Resource, without float64) bool {
-		n := byName[name]
-		return n != nil && n.Known && n.Line[of] > 0 && (n.Utilization[of] > n.Line[of]) != (n.Utilization[of]+without > n.Line[of])
+	// crosses reports whether a change of the node's utilization takes it across its line.
+	crosses := func(n *Node, of load.Resource, change float64) bool {
+		return n.Known && n.Line[of] > 0 && (n.Utilization[of] > n.Line[of]) != (n.Utilization[of]+change > n.Line[of])
 	}
 	for i := range e.history.records {
 		r := &e.history.records[i]
-		if !r.Outcome.succeeded() || now.Sub(r.Ended) > time.Hour {
+		if !r.Outcome.landed() || now.Sub(r.Ended) > time.Hour {
 			continue
 		}
-		if crosses(r.From, r.Resource, r.FromBefore-r.FromAfter) {
+		if from := byName[r.From]; from != nil && crosses(from, r.Resource, r.FromBefore-r.FromAfter) {
 			removed += minutes
 		}
-		if !crosses(r.Node, r.Resource, r.ToBefore-r.ToAfter) {
+		to := byName[r.Node]
+		if to == nil || !crosses(to, r.Resource, -to.share(r.Resource, r.Usage)) {
 			continue
 		}
 		added += minutes
@@ -413,8 +414,7 @@ func (e *Executor) reserve(cluster Cluster) (reserved []*corev1.Pod, err error) 
 		if err != nil {
 			return reserved, err
 		}
-		_, replacement := e.find(m, pods)
-		if replacement != nil && replacement.Spec.NodeName != "" {
+		if e.find(m, pods); m.replacement != nil && m.replacement.Spec.NodeName != "" {
 			continue
 		}
 		i := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return isOf(pod, m.OwnerUID) })
@@ -588,8 +588,9 @@ func isOf(pod *corev1.Pod, owner types.UID) bool {
 	return of != nil && of.UID == owner
 }
 
-// find returns the moved pod, and its replacement; either may be nil.
-func (e *Executor) find(m *Moving, pods []*corev1.Pod) (moved, replacement *corev1.Pod) {
+// find returns the moved pod; nil if it is gone. It notes the replacement.
+func (e *Executor) find(m *Moving, pods []*corev1.Pod) (moved *corev1.Pod) {
+	m.replacement = nil
 	for _, pod := range pods {
 		at := pod.CreationTimestamp.Time
 		switch {
@@ -598,11 +599,11 @@ func (e *Executor) find(m *Moving, pods []*corev1.Pod) (moved, replacement *core
 		case !isOf(pod, m.OwnerUID) || pod.DeletionTimestamp != nil || at.Before(m.Newest):
 		case at.Equal(m.Newest) && slices.Contains(m.Known, pod.UID):
 		case slices.ContainsFunc(e.history.records, func(r Record) bool { return r.ReplacementUID == pod.UID }):
-		case replacement == nil || cmp.Compare(stage(pod), stage(replacement)) > 0:
-			replacement = pod
+		case m.replacement == nil || cmp.Compare(stage(pod), stage(m.replacement)) > 0:
+			m.replacement = pod
 		}
 	}
-	return moved, replacement
+	return moved
 }
 
 // stage is 2 for a ready pod, 1 for a placed one.
@@ -616,81 +617,76 @@ func stage(pod *corev1.Pod) int {
 	return 0
 }
 
-// settle ends moves whose replacement is ready or late.
-func (e *Executor) settle(ctx context.Context) error {
-	now := e.Clock.Now()
+// settle ends moves whose replacement is ready or late. After an error about one, it goes on with the others.
+func (e *Executor) settle(ctx context.Context) (err error) {
 	var ended []*Record
-	for _, m := range e.history.moving() {
-		pods, err := e.podsIn(m.Namespace)
-		if err != nil {
+	pods := map[types.UID][]*corev1.Pod{}
+	moving := e.history.moving()
+	for _, m := range moving { // each landing looks at all replacements
+		if pods[m.UID], err = e.podsIn(m.Namespace); err != nil {
 			return err
 		}
-		r, err := e.outcome(ctx, m, pods, now)
-		if err != nil {
-			return err
-		}
-		if r == nil {
+		e.find(m, pods[m.UID])
+	}
+	for _, m := range moving {
+		r, failed := e.outcome(ctx, m, pods[m.UID])
+		if err = errors.Join(err, failed); failed != nil || r == nil {
 			continue
-		}
-		if err := e.excuse(ctx, r, pods); err != nil {
-			return err
 		}
 		ended = append(ended, r)
 		e.history.end(r, e.Config)
 	}
 	if len(ended) == 0 {
-		return nil
+		return err
 	}
 	e.plan = nil
-	if err := e.save(ctx); err != nil {
-		return err
+	if failed := e.save(ctx); failed != nil {
+		return errors.Join(err, failed)
 	}
 	for _, r := range ended {
 		e.Observer.Ended(r)
 	}
-	return nil
+	return err
 }
 
 // outcome returns how the move ended; nil if it is under way.
-func (e *Executor) outcome(ctx context.Context, m *Moving, pods []*corev1.Pod, now time.Time) (*Record, error) {
-	moved, replacement := e.find(m, pods)
+func (e *Executor) outcome(ctx context.Context, m *Moving, pods []*corev1.Pod) (*Record, error) {
+	moved, now := e.find(m, pods), e.Clock.Now() // another move may have taken its replacement
 	since, timeout := now.Sub(m.Began), e.Config.ReplacementTimeout.Duration
 	if moved != nil && e.migrates(moved) {
 		m.Evacuates, timeout = true, max(timeout, longestEvacuation) // the answer may be lost
 	}
-	if replacement == nil {
+	if m.replacement == nil {
 		m.waitFor(moved, now)
 	} else { // it may be created before the moved pod has ended
-		m.Ending = max(0, min(m.Ending, replacement.CreationTimestamp.Sub(m.Began)))
+		m.Ending = max(0, min(m.Ending, m.replacement.CreationTimestamp.Sub(m.Began)))
 	}
 	r := &Record{Moving: *m, Ended: now}
-	if moved != nil && moved.DeletionTimestamp == nil && !m.Evacuates { // it was not evicted
+	stays := moved != nil && moved.DeletionTimestamp == nil
+	if !stays { // else a replacement is ready before the machine is there
+		r.replacedBy(m.replacement)
+	}
+	switch {
+	case stays && !m.Evacuates: // it was not evicted
 		if since < unanswered {
 			return nil, nil
 		}
 		r.Outcome = Withdrawn
 		return r, nil
-	}
-	stays := m.Evacuates && moved != nil && moved.DeletionTimestamp == nil // a replacement is ready before the machine is there
-	if replacement != nil && !stays {
-		r.Replacement, r.ReplacementUID, r.Node = replacement.Name, replacement.UID, replacement.Spec.NodeName
-		if r.Node == m.From || isReady(replacement) {
-			return r, e.land(ctx, r, replacement)
-		}
-	}
-	if since-m.Ending < timeout {
+	case r.Replacement != "" && (r.Node == m.From || isReady(m.replacement)):
+		return r, e.land(ctx, r)
+	case since-m.Ending < timeout:
 		return nil, nil
 	}
 	r.Outcome = NotReady
-	return r, nil
+	return r, e.excuse(ctx, r, pods)
 }
 
 // land ends a move whose replacement is ready, or back on its source.
-func (e *Executor) land(ctx context.Context, r *Record, replacement *corev1.Pod) error {
+func (e *Executor) land(ctx context.Context, r *Record) error {
 	cluster, err := e.World.Cluster(ctx)
 	if err == nil {
-		cluster.Now = r.Ended
-		e.history.land(ctx, cluster, e.Config, r, replacement)
+		e.history.land(ctx, cluster, e.Config, r)
 	}
 	return err
 }
@@ -709,7 +705,7 @@ func (e *Executor) migrates(pod *corev1.Pod) bool {
 
 // excuse changes the outcome if there is no replacement, and the controller wants none. It was scaled down, deleted or rolled out.
 func (e *Executor) excuse(ctx context.Context, r *Record, pods []*corev1.Pod) error {
-	if r.Outcome != NotReady || r.Replacement != "" || !r.Controlled {
+	if r.Replacement != "" || !r.Controlled {
 		return nil
 	}
 	wanted, _, err := e.wanted(ctx, &r.Move)

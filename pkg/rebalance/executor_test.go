@@ -55,6 +55,11 @@ type world struct {
 	cordonErr error
 	// kubelet writes a's status during each plan.
 	kubelet bool
+	// clusterErrs are the errors of the next reads of the cluster.
+	clusterErrs []error
+	// takes is called during each eviction. pausedAtLoad is what Load has returned: a pause changes the ConfigMap.
+	takes        func()
+	pausedAtLoad bool
 }
 
 type answer struct {
@@ -93,7 +98,11 @@ func (w *world) Cluster(context.Context) (Cluster, error) {
 		w.node = w.node.DeepCopy()
 		w.node.ResourceVersion += "1"
 	}
-	return w.cluster, nil
+	var err error
+	if len(w.clusterErrs) > 0 {
+		err, w.clusterErrs = w.clusterErrs[0], w.clusterErrs[1:]
+	}
+	return w.cluster, err
 }
 
 func (w *world) Pods(string) ([]*corev1.Pod, error) {
@@ -106,9 +115,15 @@ func (w *world) Pods(string) ([]*corev1.Pod, error) {
 
 func (w *world) SchedulerDown(context.Context) (string, error) { return w.down, nil }
 
-func (w *world) Load(context.Context) ([]byte, bool, error) { return w.state, w.paused, nil }
+func (w *world) Load(context.Context) ([]byte, bool, error) {
+	w.pausedAtLoad = w.paused
+	return w.state, w.paused, nil
+}
 
 func (w *world) Save(_ context.Context, state []byte) error {
+	if w.paused != w.pausedAtLoad {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "s", nil)
+	}
 	if w.saveErr == nil {
 		w.note("save")
 		w.state = state
@@ -137,6 +152,9 @@ func (w *world) Evict(_ context.Context, pod types.NamespacedName, uid types.UID
 		}
 	}
 	w.note("%s %s", what, pod.Name)
+	if w.takes != nil {
+		w.takes()
+	}
 	a := answers[pod.Name]
 	if !dryRun && a.Answer == Accepted && a.err == nil {
 		ending := w.pods[string(uid)].DeepCopy()
@@ -286,10 +304,10 @@ func TestExecutor_Outcomes(t *testing.T) {
 			}
 			w.wants(want...)
 			barred := w.history.workloads["ReplicaSet ns/web"].barredUntil
-			if want := w.clock.Now().Add(15 * time.Minute); tc.want.bars() && !barred.Equal(want) {
+			if want := w.clock.Now().Add(15 * time.Minute); tc.want.Bars() && !barred.Equal(want) {
 				t.Errorf("the workload is barred until %v, want %v", barred, want)
 			}
-			if !tc.want.bars() && !barred.IsZero() {
+			if !tc.want.Bars() && !barred.IsZero() {
 				t.Errorf("the workload is barred until %v", barred)
 			}
 		})
@@ -298,6 +316,21 @@ func TestExecutor_Outcomes(t *testing.T) {
 
 // TestHistory_End has b at 50 % and c at 70 %. The line is 80 %. The replacement takes 20 points, which are not measured yet.
 func TestHistory_End(t *testing.T) {
+	// half makes c a node of half the size, at 30 %. The replacement takes 40 points of it, and 11 beyond its expected usage.
+	half := func(f *fixture, m *Move) {
+		m.Beyond[load.CPU], f.cpu["c"] = 550, 0.3
+		f.change = func(n *corev1.Node) {
+			if n.Name == "c" {
+				n.Status.Capacity[corev1.ResourceCPU], n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("5"), resource.MustParse("5")
+			}
+		}
+	}
+	// halfway has a replacement that has run for half of the window. It takes 10 points and 5.5, beside those that are measured.
+	halfway := func(measured float64) func(*fixture, *Move) {
+		return func(f *fixture, m *Move) {
+			m.Beyond[load.CPU], f.cpu["b"], f.ran = 1100, measured, 2*time.Minute+30*time.Second
+		}
+	}
 	for _, tc := range []struct {
 		name   string
 		node   string
@@ -307,17 +340,24 @@ func TestHistory_End(t *testing.T) {
 		{"70 % on the expected node", "b", nil, Landed},
 		{"79 % on another node", "c", func(f *fixture, _ *Move) { f.cpu["c"] = 0.59 }, Landed},
 		{"81 % on another node", "c", func(f *fixture, _ *Move) { f.cpu["c"] = 0.61 }, LandedHot},
-		{"81 % with what it uses beyond its expected usage", "b", func(_ *fixture, m *Move) { m.Beyond[load.CPU] = 0.11 }, LandedHot},
-		{"81 % with what an earlier pod uses beyond that", "b", func(f *fixture, _ *Move) { f.earlier(5*time.Minute - time.Second) }, LandedHot},
-		{"what the load covers by now", "b", func(f *fixture, _ *Move) { f.earlier(5 * time.Minute) }, Landed},
-		{"81 % of a node of half the size", "c", func(f *fixture, m *Move) { // 30 + 2/5 + 5.5 points of 10 cores
-			m.Beyond[load.CPU], f.cpu["c"] = 0.055, 0.3
-			f.change = func(n *corev1.Node) {
-				if n.Name == "c" {
-					n.Status.Capacity[corev1.ResourceCPU], n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("5"), resource.MustParse("5")
-				}
-			}
-		}, LandedHot},
+		{"81 % with what it uses beyond its expected usage", "b", func(_ *fixture, m *Move) { m.Beyond[load.CPU] = 1100 }, LandedHot},
+		{"79.5 %, half of it measured", "b", halfway(0.64), Landed},
+		{"80.5 %, half of it measured", "b", halfway(0.65), LandedHot},
+		// Ready 4:50 after its start, it takes 20/30 and 11/30 points beside those that are measured.
+		{"79 %, almost all of it measured", "b", func(f *fixture, m *Move) {
+			m.Beyond[load.CPU], f.cpu["b"], f.ran = 1100, 0.78, 4*time.Minute+50*time.Second
+		}, Landed},
+		{"81 % with what an earlier pod uses beyond that", "b", func(f *fixture, _ *Move) { f.earlier(Landed, 0) }, LandedHot},
+		{"80.5 % with 95 % of that", "b", func(f *fixture, _ *Move) { f.earlier(LandedHot, 15*time.Second) }, LandedHot},
+		{"79.9 % with 90 % of that", "b", func(f *fixture, _ *Move) { f.earlier(LandedUnknown, 30*time.Second) }, Landed},
+		{"what the load covers by now", "b", func(f *fixture, _ *Move) { f.earlier(Landed, 5*time.Minute) }, Landed},
+		{"an earlier pod that was not ready", "b", func(f *fixture, _ *Move) { f.earlier(NotReady, 0) }, Landed},
+		{"an earlier pod that came back", "b", func(f *fixture, _ *Move) { f.earlier(Returned, 0) }, Landed},
+		{"an earlier pod that is gone", "b", func(f *fixture, _ *Move) { f.earlier(Landed, 0); f.objects = f.objects[:len(f.objects)-1] }, Landed},
+		{"81 % with a pod that is under way there", "b", func(f *fixture, _ *Move) { f.coming(f.earlier(NotReady, 0)) }, LandedHot},
+		{"a pod under way that has no node yet", "b", func(f *fixture, _ *Move) { f.coming(nil) }, Landed},
+		{"81 % of a node of half the size", "c", half, LandedHot},
+		{"81 % of it, and the planned node is gone", "c", func(f *fixture, m *Move) { half(f, m); m.To = "d" }, LandedHot},
 		{"unknown load", "c", func(f *fixture, _ *Move) { delete(f.cpu, "c") }, LandedUnknown},
 		{"a node that is gone", "d", nil, LandedUnknown},
 		{"its source", "a", nil, Returned},
@@ -335,6 +375,10 @@ func TestHistory_End(t *testing.T) {
 				var replacement *corev1.Pod
 				if tc.node != "" {
 					replacement = boundTo(replacementOf(f.pods["web-1"], now), tc.node, now)
+					if f.ran > 0 {
+						replacement.Status = *f.pods["web-1"].Status.DeepCopy()
+						replacement.Status.ContainerStatuses[0].State.Running.StartedAt.Time = now.Add(-f.ran)
+					}
 					if !late && tc.node != "d" {
 						if err := cluster.Scheduler.Add(replacement); err != nil {
 							t.Fatal(err)
@@ -344,7 +388,7 @@ func TestHistory_End(t *testing.T) {
 				if got := f.history.End(t.Context(), cluster, f.c, "x", replacement); got != tc.want {
 					t.Errorf("the outcome is %s, want %s", got, tc.want)
 				}
-				if again := f.history.End(t.Context(), cluster, f.c, "x", replacement); again != "" || len(f.history.underWay) != 0 {
+				if again := f.history.End(t.Context(), cluster, f.c, "x", replacement); again != "" || f.history.underWay["x"] != nil {
 					t.Errorf("it ended again as %s", again)
 				}
 			})
@@ -352,11 +396,22 @@ func TestHistory_End(t *testing.T) {
 	}
 }
 
-// earlier adds a move to b that ended so long ago, of a pod that uses 11 points more than expected.
-func (f *fixture) earlier(ago time.Duration) {
-	r := Record{Node: "b", Outcome: Landed, Ended: now.Add(-ago)}
-	r.Beyond[load.CPU] = 0.11
+// earlier adds a move to b, and its replacement, which started so long ago. That uses 11 points, and 0.01 is expected.
+func (f *fixture) earlier(o Outcome, ago time.Duration) *corev1.Pod {
+	pod := f.pod("other", "other-1", "b", "1m")
+	pod.Status.ContainerStatuses[0].State.Running.StartedAt.Time = now.Add(-ago)
+	r := Record{Node: "b", ReplacementUID: pod.UID, Outcome: o, Ended: now}
+	r.Beyond[load.CPU] = 1099
 	f.history.records = append(f.history.records, r)
+	return pod
+}
+
+// coming adds a move to b that is under way, and has that replacement.
+func (f *fixture) coming(replacement *corev1.Pod) {
+	m := &Move{UID: "other-0", From: "a", To: "b"}
+	m.Beyond[load.CPU] = 1099
+	f.history.Begin(m, now)
+	f.history.underWay[m.UID].replacement = replacement
 }
 
 // TestExecutor_SlowEnd has pods whose grace period is ten minutes, or an hour. The replacement has five minutes from their end.
@@ -1131,7 +1186,7 @@ func TestExecutor_ReservesRoomOnce(t *testing.T) {
 	w.wants("try db-1", "save", "evict db-1", "began db-1")
 }
 
-// TestExecutor_HotMinutes moved 20 points from a, at 65 % now, to b, at 85 %. The line is 80 %. A minute passed.
+// TestExecutor_HotMinutes moved 2 cores, 20 points, from a, at 65 % now, to b, at 85 %. The line is 80 %. A minute passed.
 func TestExecutor_HotMinutes(t *testing.T) {
 	for _, outcome := range []Outcome{Landed, LandedHot, LandedUnknown} {
 		t.Run(string(outcome), func(t *testing.T) { testHotMinutes(t, outcome) })
@@ -1143,13 +1198,13 @@ func testHotMinutes(t *testing.T, outcome Outcome) {
 	counted := [2]float64{}
 	w := newWorld(t, newFixture())
 	w.history.records = []Record{{
-		Moving: Moving{Move: Move{Pod: "p", From: "a", To: "b", FromBefore: 0.9, FromAfter: 0.7, ToBefore: 0.5, ToAfter: 0.7}},
+		Moving: Moving{Move: Move{Pod: "p", From: "a", To: "c", FromBefore: 0.9, FromAfter: 0.7, Usage: 2000}},
 		Node:   "b", Outcome: outcome, Ended: now,
 	}}
 	w.Observer = &minutes{world: w, counted: &counted}
 	nodes := []Node{{Name: "a", Known: true}, {Name: "b", Known: true}}
 	for i, u := range []float64{0.65, 0.85} {
-		nodes[i].Utilization[load.CPU], nodes[i].Line[load.CPU] = u, 0.8
+		nodes[i].Utilization[load.CPU], nodes[i].Line[load.CPU], nodes[i].Base[load.CPU] = u, 0.8, 10_000
 	}
 	for range 2 {
 		w.countHotMinutes(nodes, 1, now.Add(time.Hour))
@@ -1157,6 +1212,11 @@ func testHotMinutes(t *testing.T, outcome Outcome) {
 	w.countHotMinutes(nodes, 1, now.Add(time.Hour+time.Second)) // too long ago
 	if math.Abs(counted[0]-2) > 1e-9 || math.Abs(counted[1]-2) > 1e-9 || !slices.Equal(w.done, []string{"regretted p"}) {
 		t.Errorf("removed and added %v, want 2 and 2; noted %q, want one regret", counted, w.done)
+	}
+	nodes[1].Base[load.CPU] = 50_000 // there, the pod takes 4 points: 81 % without it
+	counted = [2]float64{}
+	if w.countHotMinutes(nodes, 1, now.Add(time.Hour)); counted != [2]float64{1, 0} {
+		t.Errorf("with a large destination, removed and added %v, want 1 and 0", counted)
 	}
 }
 

@@ -51,7 +51,7 @@ func TestMake_Free(t *testing.T) {
 		}
 		moves := p.Free.Moves
 		if len(moves) != 1 || moves[0].Pod != "web-1" || moves[0].Owner.String() != "ReplicaSet web" || moves[0].From != "a" || len(moves[0].Or) != 1 ||
-			math.Abs(moves[0].ToAfter-moves[0].ToBefore-0.2) > 1e-9 {
+			math.Abs(moves[0].Usage-2000) > 1e-9 {
 			t.Errorf("moves %+v, want web-1 from a to b or c", moves)
 		}
 		want.Moves = moves

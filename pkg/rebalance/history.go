@@ -13,6 +13,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
 // Bars of a workload whose move failed. The first lasts firstBar; each further failure doubles it.
@@ -68,6 +69,8 @@ type Moving struct {
 	Ending time.Duration `json:"ending,omitempty"`
 	// movedBefore is when the node's move before this one began.
 	movedBefore time.Time
+	// replacement is the pod in place of the moved one, as it was found last; nil if there was none.
+	replacement *corev1.Pod
 }
 
 // Outcome says how a move ended.
@@ -99,12 +102,13 @@ func Outcomes() []Outcome {
 // Failed reports whether the move did not do what its plan promised.
 func (o Outcome) Failed() bool { return o == LandedHot || o == Returned || o == NotReady }
 
-// bars reports whether the outcome bars the workload, and counts for the circuit breaker. LandedHot does not: pods of others may
+// Bars reports whether the outcome bars the workload, and counts for the circuit breaker. LandedHot does not: pods of others may
 // have made the node hot. No tenant may stop the moves of others.
-func (o Outcome) bars() bool { return o == Returned || o == NotReady }
+func (o Outcome) Bars() bool { return o == Returned || o == NotReady }
 
-// succeeded reports whether the outcome ends a series of failures.
-func (o Outcome) succeeded() bool { return o == Landed || o == LandedHot || o == LandedUnknown }
+// landed reports whether a replacement is ready on another node. That ends a row of outcomes that bar, also if the node's load is
+// unknown: what they have in common is a replacement that is not.
+func (o Outcome) landed() bool { return o == Landed || o == LandedHot || o == LandedUnknown }
 
 // Record is a move that ended.
 type Record struct {
@@ -119,17 +123,19 @@ type Record struct {
 	Regretted bool `json:"regretted,omitempty"`
 }
 
-// Failure says in words how the move has failed.
-func (r *Record) Failure() string {
-	if r.Outcome == LandedHot {
-		return fmt.Sprintf("its replacement is on node %s, which is above its line (%s)", r.Node, r.Outcome)
+// replacedBy notes the replacement of the moved pod. It may be nil, and may have no node yet.
+func (r *Record) replacedBy(replacement *corev1.Pod) {
+	if replacement != nil {
+		r.Replacement, r.ReplacementUID, r.Node = replacement.Name, replacement.UID, replacement.Spec.NodeName
 	}
-	return fmt.Sprintf("its replacement is not ready elsewhere (%s)", r.Outcome)
 }
 
-// usesBeyond reports whether the node's measured load does not cover yet what the pod uses beyond its expected usage.
-func (r *Record) usesBeyond(now time.Time, window time.Duration) bool {
-	return r.Node != "" && now.Sub(r.Ended) < window
+// Failure says in words how the move has failed.
+func (r *Record) Failure() string {
+	if r.Outcome.Bars() {
+		return fmt.Sprintf("its replacement is not ready elsewhere (%s)", r.Outcome)
+	}
+	return fmt.Sprintf("its replacement is on node %s, which is above its line (%s)", r.Node, r.Outcome)
 }
 
 // breaker ends a series of failures.
@@ -225,23 +231,23 @@ func (h *History) End(
 	if !ok {
 		return ""
 	}
+	m.replacement = replacement
 	r := &Record{Moving: *m, Ended: cluster.Now, Outcome: NotReady}
-	if replacement != nil {
-		h.land(ctx, cluster, c, r, replacement)
+	if r.replacedBy(replacement); replacement != nil {
+		h.land(ctx, cluster, c, r)
 	}
 	h.end(r, c)
 	return r.Outcome
 }
 
-// land sets the node and the outcome of a move whose replacement is ready.
-func (h *History) land(ctx context.Context, cluster Cluster, c *rebalancer.Configuration, r *Record, replacement *corev1.Pod) {
-	r.Node = replacement.Spec.NodeName
+// land sets the outcome of a move whose replacement is ready, or back on its source.
+func (h *History) land(ctx context.Context, cluster Cluster, c *rebalancer.Configuration, r *Record) {
 	if r.Outcome = Returned; r.Node == r.From {
 		return
 	}
-	n, known := h.lookWith(ctx, cluster, c, r, replacement)
+	n, err := h.lookWith(ctx, cluster, c, r)
 	switch _, excess := n.Excess(); {
-	case !known || !n.Known:
+	case err != nil || !n.Known:
 		r.Outcome = LandedUnknown
 	case excess > 0:
 		r.Outcome = LandedHot
@@ -250,48 +256,52 @@ func (h *History) land(ctx context.Context, cluster Cluster, c *rebalancer.Confi
 	}
 }
 
-// lookWith compares the record's node with its line as plans do. Pending usage counts, and what moved pods use beyond their
-// expected usage. It sets Beyond to a fraction of this node's capacity.
-func (h *History) lookWith(
-	ctx context.Context, cluster Cluster, c *rebalancer.Configuration, r *Record, replacement *corev1.Pod,
-) (n Node, known bool) {
+// lookWith compares the record's node with its line, by the pods that are bound to it: a pod without a node may still go elsewhere.
+// As in plans, pending usage counts, and what replacements use beyond their expected usage.
+func (h *History) lookWith(ctx context.Context, cluster Cluster, c *rebalancer.Configuration, r *Record) (n Node, err error) {
 	info, err := cluster.Scheduler.NodeInfo(ctx, r.Node)
 	if err != nil {
-		return n, false
+		return n, err
 	}
-	isThere := func(of fwk.PodInfo) bool { return of.GetPod().UID == replacement.UID }
+	isThere := func(of fwk.PodInfo) bool { return of.GetPod().UID == r.ReplacementUID }
 	if !slices.ContainsFunc(info.GetPods(), isThere) { // a watch may be late
-		late := *replacement
+		late := *r.replacement
 		late.Name += "-Late" // the moved pod of a StatefulSet has the same name
-		if cluster.Scheduler.Add(&late) != nil {
-			return n, false
+		if err := cluster.Scheduler.Add(&late); err != nil {
+			return n, err
 		}
 		defer func() { _ = cluster.Scheduler.Remove(&late) }() // it was added
 		if info, err = cluster.Scheduler.NodeInfo(ctx, r.Node); err != nil {
-			return n, false
+			return n, err
 		}
 	}
+	beyond := h.beyond()
+	beyond[r.ReplacementUID] = r.Beyond // another move may have found this pod too
 	l := newLooker(cluster.Load, c)
 	n = l.node(info)
-	if to, err := cluster.Scheduler.NodeInfo(ctx, r.To); err == nil {
-		for of, base := range l.node(to).Base {
-			if n.Base[of] > 0 {
-				r.Beyond[of] *= base / n.Base[of]
-			}
+	n.add(l.unmeasured(info, beyond))
+	return n, nil
+}
+
+// beyond returns what replacements use beyond their expected usage, by their UID. They are of moves that landed or are under way.
+func (h *History) beyond() map[types.UID]podusage.Amounts {
+	beyond := map[types.UID]podusage.Amounts{}
+	for _, m := range h.underWay {
+		if m.replacement != nil {
+			beyond[m.replacement.UID] = m.Beyond
 		}
 	}
-	n.add(r.Beyond)
 	for i := range h.records {
-		if other := &h.records[i]; other.Node == r.Node && other.usesBeyond(cluster.Now, WindowOf(cluster.Load)) {
-			n.add(other.Beyond)
+		if r := &h.records[i]; r.Outcome.landed() {
+			beyond[r.ReplacementUID] = r.Beyond
 		}
 	}
-	return n, true
+	return beyond
 }
 
 // end records how a move ended. If that bars the workload, it counts for the circuit breaker, and ends the emptying of its node.
 func (h *History) end(r *Record, c *rebalancer.Configuration) {
-	r.Known = nil // it is of no use any more
+	r.Known, r.replacement = nil, nil // they are of no use any more
 	h.records = append(h.records, *r)
 	h.records = h.records[max(0, len(h.records)-maxRecords):]
 	if r.Outcome == Withdrawn {
@@ -300,10 +310,10 @@ func (h *History) end(r *Record, c *rebalancer.Configuration) {
 	}
 	delete(h.underWay, r.UID)
 	w := h.workloadOf(r.Workload)
-	if r.Outcome.succeeded() {
+	if r.Outcome.landed() {
 		w.failures = 0
 	}
-	if !r.Outcome.bars() {
+	if !r.Outcome.Bars() {
 		return
 	}
 	w.barredUntil = r.Ended.Add(min(firstBar<<min(w.failures, 10), longestBar))
@@ -365,15 +375,15 @@ func (h *History) StoppedBy(now time.Time, c *rebalancer.Configuration) (stop St
 	return "", ""
 }
 
-// failures returns the failures since the last success: of a namespace, or of all if it is empty.
+// failures returns the outcomes that bar since a move landed last: of a namespace, or of all if it is empty.
 func (h *History) failures(namespace string) (failures []*Record) {
 	for i := range slices.Backward(h.records) {
 		r := &h.records[i]
 		switch {
 		case namespace != "" && r.Namespace != namespace:
-		case r.Outcome.succeeded():
+		case r.Outcome.landed():
 			return failures
-		case r.Outcome.bars():
+		case r.Outcome.Bars():
 			failures = append(failures, r)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	fwk "k8s.io/kube-scheduler/framework"
@@ -47,10 +48,18 @@ func (n *Node) Excess() (of load.Resource, excess float64) {
 	return of, excess
 }
 
-// add adds usage, in fractions of capacity.
+// share returns an amount in milliCPU or bytes as a fraction of the node's capacity.
+func (n *Node) share(r load.Resource, amount float64) float64 {
+	if n.Base[r] <= 0 {
+		return 0
+	}
+	return amount / n.Base[r]
+}
+
+// add adds usage.
 func (n *Node) add(usage podusage.Amounts) {
 	for r := range n.Utilization {
-		n.Utilization[r] += usage[r]
+		n.Utilization[r] += n.share(load.Resource(r), usage[r])
 	}
 }
 
@@ -85,6 +94,20 @@ func (l looker) node(info fwk.NodeInfo) Node {
 		n.Known = n.Known && (line == 0 || of.Node[r].State == load.Fresh)
 	}
 	return n
+}
+
+// unmeasured sums up what replacements use beyond their expected usage, by their UID, as far as their node's measured load does not
+// cover them.
+func (l looker) unmeasured(info fwk.NodeInfo, beyond map[types.UID]podusage.Amounts) (sum podusage.Amounts) {
+	for _, of := range info.GetPods() {
+		for r, usage := range beyond[of.GetPod().UID] {
+			if usage > 0 {
+				resource := load.Resource(r)
+				sum[r] += usage * l.reader.Reader().Model(resource).View(l.state).Uncovered(info, of.GetPod(), resource)
+			}
+		}
+	}
+	return sum
 }
 
 // Look compares all nodes with their lines, sorted by name.

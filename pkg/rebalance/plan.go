@@ -81,15 +81,16 @@ type Move struct {
 	Or []string `json:"or,omitempty"`
 	// Resource is the resource of which the source is above its line.
 	Resource load.Resource `json:"resource"`
-	// Line is the source's. Utilizations are fractions of capacity, before the plan and after this move.
+	// Line is the source's. Utilizations are fractions of capacity, before the plan and after this move. The replacement may land on
+	// another node than To, so ToAfter is not saved.
 	Line       float64 `json:"line"`
 	FromBefore float64 `json:"fromBefore"`
 	FromAfter  float64 `json:"fromAfter"`
-	ToBefore   float64 `json:"toBefore"`
-	ToAfter    float64 `json:"toAfter"`
+	ToAfter    float64 `json:"-"`
 	Disruption float64 `json:"disruption"`
-	// Beyond is what the pod uses beyond its expected usage, as a fraction of the destination's capacity: To, or Record.Node.
-	Beyond podusage.Amounts `json:"beyond"`
+	// Usage is what the pod uses of Resource, and Beyond what it uses beyond its expected usage, in milliCPU or bytes.
+	Usage  float64          `json:"usage"`
+	Beyond podusage.Amounts `json:"beyondExpected"`
 	// Frees says that the move helps to empty From.
 	Frees bool `json:"frees,omitempty"`
 }
@@ -120,7 +121,7 @@ type planner struct {
 	// replicas counts the pods of each controller that have not ended. workloads are by Move.Workload.
 	replicas  map[types.UID]int
 	workloads map[string]*replicas
-	// more has what earlier moves use beyond their expected usage and the measured load, in fractions of capacity by node.
+	// more has what earlier moves use beyond their expected usage and the measured load, by node.
 	more    map[string]podusage.Amounts
 	budgets []*budget
 	// perNamespace counts moves under way, with those of the plan.
@@ -266,8 +267,9 @@ func (p *planner) count(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	moved := p.countMoves()
+	moved, beyond := p.countMoves(), p.history.beyond()
 	for _, info := range infos {
+		addTo(p.more, info.Node().Name, p.look.unmeasured(info, beyond))
 		for _, podInfo := range info.GetPods() {
 			pod := podInfo.GetPod()
 			p.countPod(pod)
@@ -297,20 +299,18 @@ func (p *planner) count(ctx context.Context) error {
 	return nil
 }
 
-// countMoves counts the last moves, and those under way. It returns the moved pods.
+// countMoves counts the moves under way. A replacement without a node counts on that of its plan. It returns the moved pods.
 func (p *planner) countMoves() map[types.UID]bool {
 	moved := map[types.UID]bool{}
 	for i := range p.history.records {
-		r := &p.history.records[i]
-		moved[r.UID] = true
-		if r.usesBeyond(p.Now, WindowOf(p.Load)) {
-			p.add(r.Node, r.Beyond)
-		}
+		moved[p.history.records[i].UID] = true
 	}
 	for _, m := range p.history.underWay {
 		moved[m.UID] = true
 		p.perNamespace[m.Namespace]++
-		p.add(m.To, m.Beyond)
+		if m.replacement == nil || m.replacement.Spec.NodeName == "" {
+			addTo(p.more, m.To, m.Beyond)
+		}
 	}
 	return moved
 }
@@ -355,13 +355,12 @@ func workloadOf(pod *corev1.Pod, owner *metav1.OwnerReference) string {
 	return owner.Kind + " " + pod.Namespace + "/" + w.Name
 }
 
-// add counts what a move uses beyond its expected usage.
-func (p *planner) add(node string, beyond podusage.Amounts) {
-	sum := p.more[node]
-	for r := range sum {
-		sum[r] += beyond[r]
+// addTo adds amounts to those of a node.
+func addTo(more map[string]podusage.Amounts, node string, amounts podusage.Amounts) {
+	for r, amount := range more[node] {
+		amounts[r] += amount
 	}
-	p.more[node] = sum
+	more[node] = amounts
 }
 
 // lookAt compares a node of the simulation with its line.
@@ -591,7 +590,7 @@ func (p *planner) simulate(ctx context.Context, source *Node, resource load.Reso
 }
 
 // land places the replacement of a removed pod, or returns why it finds no good node. All best nodes must have room. more has what
-// earlier pods use beyond their expected usage, in fractions of capacity by node. Figures of the move are of the resource.
+// earlier pods use beyond their expected usage, by node. Figures of the move are of the resource.
 func (p *planner) land(
 	ctx context.Context, pod *corev1.Pod, from string, resource load.Resource, usage podusage.Amounts,
 	more map[string]podusage.Amounts,
@@ -609,36 +608,33 @@ func (p *planner) land(
 	if slices.Contains(best, from) || p.left(pod, best) {
 		return m, WouldReturn, nil
 	}
-	var before, to Node
-	var beyond podusage.Amounts
-	held := more[d.Node][resource]
+	last := len(best) - 1
+	m = Move{From: from, To: d.Node, Or: best[:last:last], Resource: resource}
 	for i, name := range best {
 		if i > 0 { // only the last one stays placed
 			if err := p.back(len(p.undo) - 1); err != nil {
 				return m, "", err
 			}
 		}
-		if before, to, err = p.place(ctx, replacement, name); err != nil {
+		before, to, err := p.place(ctx, replacement, name)
+		if err != nil {
 			return m, "", err
 		}
-		for r := range to.Utilization { // the pod may use more than is expected
-			beyond[r] = max(0, before.Utilization[r]+usage[r]/to.Base[r]-to.Utilization[r])
-			to.Utilization[r] += beyond[r] + more[name][r]
+		for r := range usage { // the pod may use more than is expected
+			expected := (to.Utilization[r] - before.Utilization[r]) * to.Base[r]
+			if m.Beyond[r] = max(0, usage[r]-expected); load.Resource(r) == resource {
+				m.Usage = expected + m.Beyond[r]
+			}
 		}
+		to.add(m.Beyond)
+		to.add(more[name])
+		m.ToAfter = to.Utilization[resource]
 		if _, excess := to.Excess(); !to.Known || excess > -p.c.RoomPercent/100 {
 			return m, NoRoom, nil
 		}
 	}
-	sum := more[d.Node]
-	for r := range sum {
-		sum[r] += beyond[r]
-	}
-	more[d.Node] = sum
-	last := len(best) - 1
-	return Move{
-		From: from, To: d.Node, Or: best[:last:last], Resource: resource,
-		ToBefore: before.Utilization[resource] + held, ToAfter: to.Utilization[resource], Beyond: beyond,
-	}, "", nil
+	addTo(more, d.Node, m.Beyond)
+	return m, "", nil
 }
 
 // left reports whether a pod of the workload was moved off one of the nodes a short time ago.

@@ -73,6 +73,8 @@ type fixture struct {
 	change  func(*corev1.Node)
 	waiting int
 	usage   func(*corev1.Pod) (podusage.Amounts, bool)
+	// ran is how long a replacement has run; 0 if it has not started.
+	ran time.Duration
 }
 
 // newFixture has node a at 90 %, b at 50 % and c at 70 %. Of the Deployment web, pod web-1 is on a and web-2 on c; each uses 20 % of
@@ -175,7 +177,7 @@ func TestMake(t *testing.T) {
 	}
 	want := []Move{{
 		Namespace: "ns", Pod: "web-1", UID: "web-1", OwnerUID: "web", Owner: Owner{"ReplicaSet", "web"}, Workload: "ReplicaSet ns/web", From: "a", To: "b", Line: 0.8,
-		FromBefore: 0.9, FromAfter: 0.7, ToBefore: 0.5, ToAfter: 0.7, Disruption: 1,
+		FromBefore: 0.9, FromAfter: 0.7, ToAfter: 0.7, Disruption: 1, Usage: 2000,
 	}}
 	for range 2 { // the first plan leaves the cluster as it was
 		p, err := Make(t.Context(), cluster, f.history, f.c)
@@ -479,9 +481,9 @@ func (f *fixture) templateOf(pod, cpu string) *appsv1.ReplicaSet {
 	return of
 }
 
-// endOn ends a move on the node, which is not hot; empty if the replacement is not ready.
+// endOn ends a move of a pod on the node, which is not hot; empty if the replacement is not ready. The replacement of web-1 is web-1-new.
 func (h *History) endOn(pod types.UID, node string, at time.Time) {
-	r := &Record{Moving: *h.underWay[pod], Ended: at, Node: node, Outcome: Landed}
+	r := &Record{Moving: *h.underWay[pod], Ended: at, Node: node, ReplacementUID: pod + "-new", Outcome: Landed}
 	switch node {
 	case "":
 		r.Outcome = NotReady
@@ -643,33 +645,60 @@ func TestMake_CountsItsOwnMoves(t *testing.T) {
 		t.Errorf("%+v, want web-2 alone", p)
 	}
 	f.cpu["b"] = 0.34
-	if p := f.plan(t); len(p.Moves) != 2 || math.Abs(p.Moves[1].ToAfter-0.74) > 1e-9 || math.Abs(p.Moves[1].ToBefore-0.54) > 1e-9 {
+	if p := f.plan(t); len(p.Moves) != 2 || math.Abs(p.Moves[1].ToAfter-0.74) > 1e-9 {
 		t.Errorf("%+v, want both: the second finds 54 %%, and leaves 74", p)
 	}
 }
 
 // TestMake_CountsMeasuredUsage has pods that request 1 % of a node, and use 40 %. b at 25 % has room for one of them.
 func TestMake_CountsMeasuredUsage(t *testing.T) {
-	move := &Move{Namespace: "x", UID: "x", OwnerUID: "x", Workload: "x", From: "c", To: "b", Beyond: podusage.Amounts{load.CPU: 0.39}}
+	move := &Move{Namespace: "x", UID: "x", OwnerUID: "x", Workload: "x", From: "c", To: "b", Beyond: podusage.Amounts{load.CPU: 3900}}
+	begin := func(f *fixture) *Moving {
+		f.history.Begin(move, now.Add(-time.Hour))
+		return f.history.underWay["x"]
+	}
+	// bound binds the replacement of that move to a node. The pod has run for so long.
+	bound := func(f *fixture, node string, ran time.Duration) *corev1.Pod {
+		replacement := f.pod("x", "x-new", node, "100m")
+		replacement.Status.ContainerStatuses[0].State.Running.StartedAt.Time = now.Add(-ran)
+		return replacement
+	}
+	// ended is a move that ended on b, as of now for all of its replacement.
+	ended := func(ran time.Duration) func(*fixture) {
+		return func(f *fixture) {
+			begin(f)
+			bound(f, "b", ran)
+			f.history.endOn("x", "b", now)
+		}
+	}
 	for _, tc := range []struct {
 		name   string
 		change func(*fixture)
 		moves  int
+		// held is what earlier moves take of b.
+		held float64
 	}{
-		{"one node is hot", func(f *fixture) { f.cpu["c"] = 0.8 }, 1},
-		{"two nodes are hot", func(*fixture) {}, 1},
+		{"one node is hot", func(f *fixture) { f.cpu["c"] = 0.8 }, 1, 0},
+		{"two nodes are hot", func(*fixture) {}, 1, 0},
 		{"two nodes are hot, and the pods use less", func(f *fixture) { // 25 + 24 + 24 is 2 below 75
 			f.usage = func(*corev1.Pod) (podusage.Amounts, bool) { return podusage.Amounts{load.CPU: 2400}, true }
-		}, 2},
-		{"a move is under way", func(f *fixture) { f.history.Begin(move, now.Add(-time.Hour)) }, 0},
-		{"a move ended just now", func(f *fixture) {
-			f.history.Begin(move, now.Add(-time.Hour))
-			f.history.endOn("x", "b", now.Add(-5*time.Minute+time.Second))
-		}, 0},
-		{"the load shows the last move", func(f *fixture) {
-			f.history.Begin(move, now.Add(-time.Hour))
-			f.history.endOn("x", "b", now.Add(-5*time.Minute))
-		}, 1},
+		}, 2, 0},
+		{"a move is under way", func(f *fixture) { begin(f) }, 0, 0},
+		{"its replacement has no node yet", func(f *fixture) { begin(f).replacement = &corev1.Pod{} }, 0, 0},
+		{"its replacement is on b", func(f *fixture) { begin(f).replacement = bound(f, "b", 0) }, 0, 0},
+		{"its replacement is on another node", func(f *fixture) { begin(f).replacement = bound(f, "c", 0) }, 1, 0},
+		{"a move ended just now", ended(0), 0, 0},
+		// Of 5 minutes, the load lacks 76 s or 74 s. 25 + 40 · 76/300 + 40 is above 75, and 74/300 leaves room.
+		{"the load lacks a quarter of the last move", ended(3*time.Minute + 44*time.Second), 0, 0},
+		{"the load lacks less of it", ended(3*time.Minute + 46*time.Second), 1, 0.4 * 74 / 300},
+		{"the load shows the last move", ended(5 * time.Minute), 1, 0},
+		{"the replacement is gone", func(f *fixture) { begin(f); f.history.endOn("x", "b", now) }, 1, 0},
+		{"it was not ready", func(f *fixture) {
+			begin(f)
+			bound(f, "b", 5*time.Minute-time.Second)
+			f.history.endOn("x", "", now)
+			f.history.records[0].Node = "b"
+		}, 1, 0.01 / 300}, // its request of 1 % is pending for a second
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := &fixture{
@@ -681,8 +710,8 @@ func TestMake_CountsMeasuredUsage(t *testing.T) {
 			f.pod("db", "db-1", "c", "100m")
 			f.usage = func(*corev1.Pod) (podusage.Amounts, bool) { return podusage.Amounts{load.CPU: 4000}, true }
 			tc.change(f)
-			if p := f.plan(t); len(p.Moves) != tc.moves || tc.moves == 1 && math.Abs(p.Moves[0].ToAfter-f.cpu["b"]-0.4) > 1e-9 {
-				t.Errorf("%+v, want %d moves", p, tc.moves)
+			if p := f.plan(t); len(p.Moves) != tc.moves || tc.moves == 1 && math.Abs(p.Moves[0].ToAfter-f.cpu["b"]-tc.held-0.4) > 1e-9 {
+				t.Errorf("%+v, want %d moves, and %v on b before", p, tc.moves, f.cpu["b"]+tc.held)
 			}
 		})
 	}

@@ -25,7 +25,7 @@ func plan() *rebalance.Plan {
 		Nodes: []rebalance.Node{node("a", 0.9), node("b", 0.5), node("c", 0.85), node("d", 0.5)}, Hot: []string{"a", "c"},
 		Moves: []rebalance.Move{{
 			Namespace: "ns", Pod: "web-1", Owner: rebalance.Owner{Kind: "ReplicaSet", Name: "web"}, From: "a", To: "b", Or: []string{"d"}, Resource: load.CPU, Line: 0.8,
-			FromBefore: 0.9, FromAfter: 0.7, ToBefore: 0.5, ToAfter: 0.7, Disruption: 1,
+			FromBefore: 0.9, FromAfter: 0.7, ToAfter: 0.7, Disruption: 1,
 		}},
 		Stay: map[rebalance.Reason]int{rebalance.LittleRelief: 2, rebalance.NoController: 1}, Simulated: 1,
 	}
