@@ -1345,6 +1345,20 @@ func TestState_Foreign(t *testing.T) {
 	}
 }
 
+// TestState_OldOutcome restores records of the version before, which had another outcome and other fields. That one is dropped.
+func TestState_OldOutcome(t *testing.T) {
+	w := newWorld(t, newFixture())
+	w.state = []byte(`{"records": [
+		{"namespace": "ns", "pod": "p-1", "uid": "p-1", "workload": "w", "from": "c", "to": "b", "ended": "2026-01-02T02:59:00Z", "node": "a",
+			"outcome": "LandedElsewhere", "replacementUID": "web-2", "toBefore": 0.5, "toAfter": 0.9, "beyond": [0.4, 0]},
+		{"namespace": "ns", "pod": "p-2", "uid": "p-2", "workload": "w", "from": "c", "to": "b", "ended": "2026-01-02T02:59:00Z", "node": "b",
+			"outcome": "Landed", "toBefore": 0.5, "toAfter": 0.9, "beyond": [0.4, 0]}], "breaker": {}}`)
+	w.wants("try web-1", "save", "evict web-1", "began web-1")
+	if r := w.history.records; len(r) != 1 || r[0].Pod != "p-2" || r[0].Outcome != Landed {
+		t.Errorf("records %+v, want that of p-2", r)
+	}
+}
+
 // TestExecutor_Only moves the pod that was confirmed, and no other one once that is refused.
 func TestExecutor_Only(t *testing.T) {
 	f := newFixture()

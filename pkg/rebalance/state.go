@@ -137,6 +137,8 @@ func (h *History) restore(s *State, now time.Time, c *rebalancer.Configuration) 
 			h.underWay[m.UID] = m
 		}
 	}
+	isForeign := func(r Record) bool { return !slices.Contains(Outcomes(), r.Outcome) } // of another version
+	s.Records = slices.DeleteFunc(s.Records, isForeign)
 	for i := range s.Records {
 		s.Records[i].Ended = until(s.Records[i].Ended, 0)
 	}
