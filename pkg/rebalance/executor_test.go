@@ -517,6 +517,27 @@ func TestExecutor_OneReplacementEach(t *testing.T) {
 	}
 }
 
+// TestExecutor_LandsInPart has two replacements that are ready. The cluster cannot be read for the second one, until the next step.
+func TestExecutor_LandsInPart(t *testing.T) {
+	w := newWorld(t, newFixture())
+	w.step()
+	second := *w.history.underWay["web-1"]
+	second.UID, second.Pod = "web-2", "web-2"
+	w.history.Begin(&second.Move, now)
+	w.history.underWay["web-2"].Newest, w.history.underWay["web-2"].Known = second.Newest, second.Known
+	w.replace("web-1", "b", true)
+	w.replace("web-2", "b", true)
+	delete(w.pods, "web-2")
+	failed := errors.New("no cluster")
+	w.clusterErrs, w.done = []error{nil, failed}, nil
+	if _, err := w.Step(t.Context(), false); !errors.Is(err, failed) || !slices.Equal(w.done, []string{"save", "Landed web-1"}) {
+		t.Errorf("it did %q with error %v, want the end of one move, and %v", w.done, err, failed)
+	}
+	if s := w.wants("save", "Landed web-2"); len(s.UnderWay) != 0 || len(w.history.records) != 2 {
+		t.Errorf("%d moves are under way, and %d have ended, want none and 2", len(s.UnderWay), len(w.history.records))
+	}
+}
+
 // TestExecutor_NotSaved cannot save how the move ended. The next step does.
 func TestExecutor_NotSaved(t *testing.T) {
 	w := newWorld(t, newFixture())
@@ -577,6 +598,48 @@ func TestExecutor_Brakes(t *testing.T) {
 			w.paused, w.down, *w.Config = false, "", before
 			w.wants("try web-1", "save", "evict web-1", "began web-1")
 		})
+	}
+}
+
+// TestExecutor_Pause begins while a step evicts, which takes 5 s. That evicts nothing any more, and neither do the next ones.
+func TestExecutor_Pause(t *testing.T) {
+	w := newWorld(t, newFixture())
+	w.takes = func() {
+		w.clock.SetTime(w.clock.Now().Add(5 * time.Second))
+		w.paused = true
+	}
+	if _, err := w.Step(t.Context(), true); !apierrors.IsConflict(err) || !slices.Equal(w.done, []string{"try web-1"}) {
+		t.Errorf("it did %q with error %v, want a conflict before the eviction", w.done, err)
+	}
+	if s := w.wants(); s.Stop != Paused {
+		t.Errorf("stopped by %q, want %s", s.Stop, Paused)
+	}
+	w.paused, w.takes = false, nil
+	w.wants("try web-1", "save", "evict web-1", "began web-1")
+}
+
+// TestExecutor_PauseWrites has steps of five deletion costs, at a second each. They follow one another, as in the program. A pause
+// begins during each second of two steps. No cost is written 5 s later.
+func TestExecutor_PauseWrites(t *testing.T) {
+	for after := range 10 * time.Second / time.Second {
+		f := newFixture()
+		for i := range 60 {
+			f.pod("many", fmt.Sprintf("many-%02d", i), "a", "10m")
+		}
+		w, c := newWorld(t, f), &costWriter{}
+		w.Config.Mode, w.Costs = rebalancer.DeletionCost, c
+		begins, last := now.Add(after*time.Second), time.Time{}
+		c.takes = func() {
+			last = w.clock.Now()
+			w.clock.SetTime(last.Add(time.Second))
+			w.paused = !w.clock.Now().Before(begins)
+		}
+		for range 4 {
+			w.wants()
+		}
+		if since := last.Sub(begins); since >= 5*time.Second || w.clock.Now().Before(begins) {
+			t.Errorf("with a pause after %d s, the last cost is written %v later, want less than 5 s", after, since)
+		}
 	}
 }
 
@@ -693,6 +756,9 @@ func TestHistory_Count(t *testing.T) {
 		{"a success of another tenant", // it ends the row of all, and not that of a
 			[]ended{{"a", NotReady}, {"a", NotReady}, {"b", Landed}, {"a", NotReady}, {"b", NotReady}}, 0, map[string]int{"a": 63}},
 		{"an own success", []ended{{"a", NotReady}, {"a", NotReady}, {"a", LandedUnknown}, {"a", NotReady}}, 0, nil},
+		{"a landing on a hot node ends the row", []ended{{"a", NotReady}, {"b", NotReady}, {"c", LandedHot}, {"a", NotReady}}, 0, nil},
+		{"a landing on a node of unknown load ends the row",
+			[]ended{{"a", NotReady}, {"b", NotReady}, {"c", LandedUnknown}, {"a", NotReady}}, 0, nil},
 		{"hot destinations", []ended{{"a", LandedHot}, {"b", LandedHot}, {"c", LandedHot}}, 0, nil},
 		{"no replacement wanted", []ended{{"a", ScaledDown}, {"a", ScaledDown}, {"b", ScaledDown}, {"b", ScaledDown}}, 0, nil},
 		{"not evicted", []ended{{"a", Withdrawn}, {"b", Withdrawn}, {"a", Withdrawn}}, 0, nil},

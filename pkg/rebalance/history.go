@@ -170,10 +170,7 @@ type workloadHistory struct {
 
 // Observe counts the nodes' looks above their lines. Call it once per refresh. A measurement counts once.
 func (h *History) Observe(nodes []Node, c *rebalancer.Configuration) {
-	if h.nodes == nil {
-		h.nodes = map[string]*nodeHistory{}
-	}
-	if i := slices.IndexFunc(nodes, func(n Node) bool { return n.End.After(h.seen) }); i >= 0 {
+	if slices.ContainsFunc(nodes, func(n Node) bool { return n.End.After(h.seen) }) {
 		h.low++
 	}
 	if _, mean := totalOf(nodes).mean([load.ResourceCount]float64{}); 100*mean >= c.FreeBelowPercent {
@@ -186,13 +183,8 @@ func (h *History) Observe(nodes []Node, c *rebalancer.Configuration) {
 		if n.End.After(h.seen) {
 			h.seen = n.End
 		}
-		of := h.nodes[n.Name]
-		if of == nil {
-			of = &nodeHistory{}
-			h.nodes[n.Name] = of
-		}
-		_, excess := n.Excess()
-		switch {
+		of := h.nodeOf(n.Name)
+		switch _, excess := n.Excess(); {
 		case !n.Known || excess < -c.CooledPercent/100:
 			of.above, of.hot = 0, false
 		case excess > 0:
@@ -205,11 +197,7 @@ func (h *History) Observe(nodes []Node, c *rebalancer.Configuration) {
 		}
 		of.seen = n.End
 	}
-	for name := range h.nodes {
-		if !present[name] {
-			delete(h.nodes, name)
-		}
-	}
+	maps.DeleteFunc(h.nodes, func(name string, _ *nodeHistory) bool { return !present[name] })
 }
 
 // Begin records a move, before it is made.
@@ -417,9 +405,5 @@ func (h *History) forget(now time.Time) {
 		maps.DeleteFunc(pods, func(_ types.UID, until time.Time) bool { return !now.Before(until) })
 	}
 	maps.DeleteFunc(h.breaker.Namespaces, func(_ string, until time.Time) bool { return !now.Before(until) })
-	for name, w := range h.workloads {
-		if now.Sub(w.moved) >= max(remembered, 2*longestBar) {
-			delete(h.workloads, name)
-		}
-	}
+	maps.DeleteFunc(h.workloads, func(_ string, w *workloadHistory) bool { return now.Sub(w.moved) >= max(remembered, 2*longestBar) })
 }
