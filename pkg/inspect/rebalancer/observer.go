@@ -1,6 +1,8 @@
 package rebalancer
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
@@ -179,8 +181,12 @@ func (o *observer) Ended(r *rebalance.Record) {
 		o.regrets.Inc()
 	}
 	if r.Outcome.Failed() {
+		failure := r.Failure()
+		if r.Outcome.Bars() {
+			failure += fmt.Sprintf(". %s stays for a while", r.Owner)
+		}
 		o.events.Eventf(node(r.From), nil, corev1.EventTypeWarning, "MoveFailed", eventAction,
-			"Pod %s/%s was moved, but %s. %s stays for a while", r.Namespace, r.Pod, r.Failure(), r.Owner)
+			"Pod %s/%s was moved, but %s", r.Namespace, r.Pod, failure)
 	}
 	if r.Replacement != "" {
 		replacement := &corev1.Pod{}

@@ -148,16 +148,22 @@ func (s *server) lead(ctx context.Context) error {
 		World: world, Evictor: writer, Costs: writer, Nodes: writer, Observer: s.observer, Clock: s.clock, Config: s.configuration,
 		Store: &kube.Store{Client: s.client, Namespace: s.namespace, Name: s.name},
 	}
+	s.repeat(ctx, world.Interval, func(due bool) error { return s.step(ctx, world, executor, due) })
+	return nil
+}
+
+// repeat makes steps until ctx is done, one in each stepInterval. A late one begins at once. The load is due after its interval.
+func (s *server) repeat(ctx context.Context, interval func() time.Duration, step func(due bool) error) {
 	ticker := s.clock.NewTicker(stepInterval)
 	defer ticker.Stop()
 	refreshed := time.Time{}
-	for {
+	for ctx.Err() == nil { // the ticker may fire together with a signal
 		now := s.clock.Now()
-		due := now.Sub(refreshed) >= world.Interval()
+		due := now.Sub(refreshed) >= interval()
 		result := succeeded
-		if err := s.step(ctx, world, executor, due); err != nil && ctx.Err() == nil {
+		if err := step(due); err != nil && ctx.Err() == nil {
 			result = failed
-			logger.Error(err, "A step failed; no pod is moved until one succeeds")
+			klog.FromContext(ctx).Error(err, "A step failed; no pod is moved until one succeeds")
 		}
 		s.observer.steps.WithLabelValues(result).Inc()
 		if due {
@@ -166,7 +172,6 @@ func (s *server) lead(ctx context.Context) error {
 		s.stepped.Store(s.clock.Now().Unix())
 		select {
 		case <-ctx.Done():
-			return nil
 		case <-ticker.C():
 		}
 	}

@@ -99,6 +99,56 @@ func TestElect_Hangs(t *testing.T) {
 	})
 }
 
+// TestServer_Repeat has steps of 5 s. Each reads the pause at its begin, and may make moves until its end. A pause begins in each half
+// second of two of them. No move is made 10 s later, as the operator is told.
+func TestServer_Repeat(t *testing.T) {
+	for after := range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			s := &server{clock: clock.RealClock{}, observer: newObserver(func(...metrics.Registerable) {})}
+			began := time.Now()
+			pause := began.Add(time.Duration(after)*time.Second/2 + time.Millisecond)
+			ctx, cancel := context.WithDeadline(t.Context(), began.Add(59*time.Second))
+			defer cancel()
+			var last time.Time
+			steps, refreshes := 0, 0
+			s.repeat(ctx, func() time.Duration { return 15 * time.Second }, func(due bool) error {
+				if steps++; due {
+					refreshes++
+				}
+				paused := !time.Now().Before(pause)
+				time.Sleep(5 * time.Second)
+				if !paused {
+					last = time.Now()
+				}
+				return nil
+			})
+			if since := last.Sub(pause); since >= 5*time.Second || steps != 12 || refreshes != 4 {
+				t.Errorf("with a pause after %v, moves are made until %v later. Want less than 5 s, in 12 steps, and 4 refreshes; not %d and %d",
+					pause.Sub(began), since, steps, refreshes)
+			}
+		})
+	}
+}
+
+// TestObserver_Ended records what happened. Only a workload whose replacement is not ready elsewhere stays.
+func TestObserver_Ended(t *testing.T) {
+	for outcome, want := range map[rebalance.Outcome]string{
+		rebalance.LandedHot: "Warning MoveFailed Pod ns/web-1 was moved, but its replacement is on node c, which is above its line (LandedHot)",
+		rebalance.NotReady: "Warning MoveFailed Pod ns/web-1 was moved, but its replacement is not ready elsewhere (NotReady). " +
+			"ReplicaSet web stays for a while",
+	} {
+		recorder := events.NewFakeRecorder(1)
+		o := newObserver(func(...metrics.Registerable) {})
+		o.events = recorder
+		o.Ended(&rebalance.Record{Outcome: outcome, Node: "c", Moving: rebalance.Moving{Move: rebalance.Move{
+			Namespace: "ns", Pod: "web-1", From: "a", To: "b", Owner: rebalance.Owner{Kind: "ReplicaSet", Name: "web"},
+		}}})
+		if event := <-recorder.Events; event != want {
+			t.Errorf("the event is %q, want %q", event, want)
+		}
+	}
+}
+
 // TestObserver_Free records one event on a node to empty, and another one if it is found anew.
 func TestObserver_Free(t *testing.T) {
 	recorder := events.NewFakeRecorder(10)
