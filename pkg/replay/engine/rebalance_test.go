@@ -65,6 +65,18 @@ func TestRebalance(t *testing.T) {
 	}
 }
 
+// The stock profile reads no load, so the mean of 5 minutes is compared with 80 %. The first and the third pod share a node, because the
+// second one requests more. That one ends at 22:00. From 20:00 on, the node has 90 %. At 26:30 the third pod goes to the empty node. Its
+// replacement runs between two refreshes, when the load is still trusted.
+func TestRebalance_WithoutLoadPlugin(t *testing.T) {
+	in := growing()
+	in.Workloads[1].Requests.CPUMillis, in.Workloads[2].Requests.CPUMillis, in.Pods[1].Lifetime = 700, 200, 20*time.Minute
+	run := replayOne(t, in, policy(t, report.Stock).WithRebalancer(small(), halfMinutes))
+	if run.Moves != 1 || run.Landed != 1 || run.Returned != 0 {
+		t.Errorf("%d moves, %d landed, %d returned; want one, which landed, and none", run.Moves, run.Landed, run.Returned)
+	}
+}
+
 // At 26:30 the first pod finds no room, and the third goes. The mean of 5 minutes is then 90 %, from 27:30 on 2 points less with each
 // tick, and 74 % at 31:00. So the node rests for 8 ticks from 27:00 on.
 func TestRebalance_Stays(t *testing.T) {
