@@ -325,7 +325,7 @@ func TestHistory_End(t *testing.T) {
 			}
 		}
 	}
-	// halfway has a replacement that has run for half of the window. It takes 10 points and 5.5, beside those that are measured.
+	// halfway has a replacement that has run for half of the window. It takes 10 points and 5.5, beside the measured ones.
 	halfway := func(measured float64) func(*fixture, *Move) {
 		return func(f *fixture, m *Move) {
 			m.Beyond[load.CPU], f.cpu["b"], f.ran = 1100, measured, 2*time.Minute+30*time.Second
@@ -343,7 +343,7 @@ func TestHistory_End(t *testing.T) {
 		{"81 % with what it uses beyond its expected usage", "b", func(_ *fixture, m *Move) { m.Beyond[load.CPU] = 1100 }, LandedHot},
 		{"79.5 %, half of it measured", "b", halfway(0.64), Landed},
 		{"80.5 %, half of it measured", "b", halfway(0.65), LandedHot},
-		// Ready 4:50 after its start, it takes 20/30 and 11/30 points beside those that are measured.
+		// Ready 4:50 after its start, it takes 20/30 and 11/30 points beside the measured ones.
 		{"79 %, almost all of it measured", "b", func(f *fixture, m *Move) {
 			m.Beyond[load.CPU], f.cpu["b"], f.ran = 1100, 0.78, 4*time.Minute+50*time.Second
 		}, Landed},

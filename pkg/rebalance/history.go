@@ -106,8 +106,8 @@ func (o Outcome) Failed() bool { return o == LandedHot || o == Returned || o == 
 // have made the node hot. No tenant may stop the moves of others.
 func (o Outcome) Bars() bool { return o == Returned || o == NotReady }
 
-// landed reports whether a replacement is ready on another node. That ends a row of outcomes that bar, also if the node's load is
-// unknown: what they have in common is a replacement that is not.
+// landed reports whether a replacement is ready on another node. That ends a row of outcomes that bar, because they have none. It
+// does so on a node of unknown load, too.
 func (o Outcome) landed() bool { return o == Landed || o == LandedHot || o == LandedUnknown }
 
 // Record is a move that ended.
@@ -244,8 +244,8 @@ func (h *History) land(ctx context.Context, cluster Cluster, c *rebalancer.Confi
 	}
 }
 
-// lookWith compares the record's node with its line, by the pods that are bound to it: a pod without a node may still go elsewhere.
-// As in plans, pending usage counts, and what replacements use beyond their expected usage.
+// lookWith compares the record's node with its line. Pods that are bound to it count: one without a node may still go elsewhere.
+// Pending usage counts as in plans, and so does what replacements use beyond their expected usage.
 func (h *History) lookWith(ctx context.Context, cluster Cluster, c *rebalancer.Configuration, r *Record) (n Node, err error) {
 	info, err := cluster.Scheduler.NodeInfo(ctx, r.Node)
 	if err != nil {
@@ -363,7 +363,7 @@ func (h *History) StoppedBy(now time.Time, c *rebalancer.Configuration) (stop St
 	return "", ""
 }
 
-// failures returns the outcomes that bar since a move landed last: of a namespace, or of all if it is empty.
+// failures returns the moves that bar, since one landed: of a namespace, or of all if it is empty.
 func (h *History) failures(namespace string) (failures []*Record) {
 	for i := range slices.Backward(h.records) {
 		r := &h.records[i]

@@ -96,8 +96,8 @@ func (l looker) node(info fwk.NodeInfo) Node {
 	return n
 }
 
-// unmeasured sums up what replacements use beyond their expected usage, by their UID, as far as their node's measured load does not
-// cover them.
+// unmeasured sums up what replacements use beyond their expected usage, and what the node's load does not cover yet. beyond is by
+// their UID.
 func (l looker) unmeasured(info fwk.NodeInfo, beyond map[types.UID]podusage.Amounts) (sum podusage.Amounts) {
 	for _, of := range info.GetPods() {
 		for r, usage := range beyond[of.GetPod().UID] {

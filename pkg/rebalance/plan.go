@@ -88,7 +88,7 @@ type Move struct {
 	FromAfter  float64 `json:"fromAfter"`
 	ToAfter    float64 `json:"-"`
 	Disruption float64 `json:"disruption"`
-	// Usage is what the pod uses of Resource, and Beyond what it uses beyond its expected usage, in milliCPU or bytes.
+	// Usage is what the pod uses of Resource. Beyond is what it uses beyond its expected usage. Both are in milliCPU or bytes.
 	Usage  float64          `json:"usage"`
 	Beyond podusage.Amounts `json:"beyondExpected"`
 	// Frees says that the move helps to empty From.
