@@ -26,6 +26,7 @@ type Metrics struct {
 	targetSets *metrics.Desc
 	workloads  *metrics.Desc
 	learnedAt  *metrics.Desc
+	unsaved    *metrics.Desc
 
 	mu               sync.Mutex
 	watchers         []*Watcher
@@ -98,6 +99,8 @@ func NewMetrics(registry Registry) *Metrics {
 			"Workloads of which statistics are known.", []string{"source"}, nil, metrics.ALPHA, ""),
 		learnedAt: metrics.NewDesc("plimsoll_workload_statistics_age_seconds",
 			"Age of the newest observation in the statistics of workloads.", []string{"source"}, nil, metrics.ALPHA, ""),
+		unsaved: metrics.NewDesc("plimsoll_workload_statistics_unsaved_seconds",
+			"How much newer the statistics of workloads are than those in their file.", []string{"source"}, nil, metrics.ALPHA, ""),
 	}
 	registry.MustRegister(m.refreshes, m.durations, m.rejected, m.unmatched, m.contested, m.measured, m.history, m.saves)
 	registry.CustomMustRegister(m)
@@ -156,6 +159,7 @@ func (m *Metrics) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- m.targetSets
 	ch <- m.workloads
 	ch <- m.learnedAt
+	ch <- m.unsaved
 }
 
 // CollectWithStability implements metrics.StableCollector.
@@ -183,6 +187,9 @@ func (m *Metrics) CollectWithStability(ch chan<- metrics.Metric) {
 		ch <- metrics.NewLazyConstMetric(m.workloads, metrics.GaugeValue, float64(latest.Len()), w.Label)
 		if !latest.At().IsZero() {
 			ch <- metrics.NewLazyConstMetric(m.learnedAt, metrics.GaugeValue, w.Clock.Since(latest.At()).Seconds(), w.Label)
+		}
+		if w.File != "" {
+			ch <- metrics.NewLazyConstMetric(m.unsaved, metrics.GaugeValue, w.unsaved().Seconds(), w.Label)
 		}
 	}
 }

@@ -413,12 +413,61 @@ func TestSaved_ClockGoesBack(t *testing.T) {
 	}
 }
 
+// The metric says how much newer the statistics are than their file, whatever failed before.
+func TestSaved_Unsaved(t *testing.T) {
+	src := &fakePods{}
+	c := withFile(t, src, src.cpu)
+	c.Metrics.registerWorkloads(c.WorkloadWatcher)
+	folder := filepath.Dir(c.File)
+	unsaved := func(seconds int) {
+		t.Helper()
+		want := fmt.Sprintf(`
+# HELP plimsoll_workload_statistics_unsaved_seconds [ALPHA] How much newer the statistics of workloads are than those in their file.
+# TYPE plimsoll_workload_statistics_unsaved_seconds gauge
+plimsoll_workload_statistics_unsaved_seconds{source="fake"} %d
+`, seconds)
+		if err := testutil.GatherAndCompare(c.registry, strings.NewReader(want), "plimsoll_workload_statistics_unsaved_seconds"); err != nil {
+			t.Error(err)
+		}
+	}
+	observe := func(times int) {
+		for range times {
+			c.clock.Step(WorkloadInterval)
+			c.due(t)
+		}
+	}
+	rename := func(from, to string) {
+		t.Helper()
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unsaved(0)
+	rename(folder, folder+"-gone")
+	observe(3)
+	unsaved(900)
+	c.clock.Step(time.Hour) // nothing is observed meanwhile
+	unsaved(900)
+	rename(folder+"-gone", folder)
+	c.due(t)
+	unsaved(0)
+	// After a restart, what the file has counts. Where it has nothing, what was observed since the start counts.
+	rename(folder, folder+"-gone")
+	observe(2)
+	unsaved(600)
+	c, _ = c.startAgain(t, unchanged)
+	c.Metrics.registerWorkloads(c.WorkloadWatcher)
+	unsaved(0)
+	observe(2)
+	unsaved(600)
+}
+
 func TestSaved_OnDemandHasNoFile(t *testing.T) {
 	src := &fakePods{}
 	c := newPodCluster(t, src, "")
 	c.refresh(t)
 	c.save(t.Context())
-	if c.saved != nil {
+	if c.saved.Load() != nil {
 		t.Error("statistics were saved without a file")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,6 +67,9 @@ type WorkloadConfig struct {
 type WorkloadWatcher struct {
 	WorkloadConfig
 	publisher *learned.Publisher
+	// saved are the statistics in File; nil before it has some. created is when the watcher was.
+	saved   atomic.Pointer[learned.Statistics]
+	created time.Time
 
 	// The fields below are used by Run's goroutine alone.
 	// started reports whether there was a refresh, and failed whether the last one failed. nextRefresh is when the next is due.
@@ -81,8 +85,7 @@ type WorkloadWatcher struct {
 	failures      failureLog
 	// unmeasured logs that most pods have no measured usage.
 	unmeasured failureLog
-	// saved are the statistics in File. unread says that it is still to be read, and kept. unreadable is when that failed first.
-	saved      *learned.Statistics
+	// unread says that File is still to be read, and kept. unreadable is when that failed first.
 	unread     bool
 	unreadable time.Time
 	reader     *boundedfile.File
@@ -93,7 +96,8 @@ type WorkloadWatcher struct {
 // NewWorkloadWatcher returns a watcher. The config must be complete.
 func NewWorkloadWatcher(c WorkloadConfig) *WorkloadWatcher {
 	return &WorkloadWatcher{
-		WorkloadConfig: c, publisher: learned.NewPublisher(), failures: failureLog{what: "The usage of pods", done: "read"},
+		WorkloadConfig: c, publisher: learned.NewPublisher(), created: c.Clock.Now(),
+		failures:   failureLog{what: "The usage of pods", done: "read"},
 		unmeasured: failureLog{what: "The usage of most pods", done: "read"},
 		unread:     c.File != "", reader: boundedfile.New(c.File, maxFileBytes), file: atomicfile.New(c.File),
 		saves: failureLog{what: "The statistics of workloads", done: "saved"},

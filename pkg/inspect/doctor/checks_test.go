@@ -428,6 +428,15 @@ func TestMetrics_NothingCounted(t *testing.T) {
 			Metric: model.Metric{"__name__": model.LabelValue(name), model.LabelName(label): model.LabelValue(value)}, Value: count,
 		}
 	}
+	writes := func(failed, succeeded, unsavedSeconds model.SampleValue) model.Vector {
+		const name = "plimsoll_workload_statistics_saves_total"
+		all := model.Vector{sample(name, "result", "Error", failed), sample(name, "result", "Success", succeeded)}
+		all = append(all, sample("plimsoll_workload_statistics_unsaved_seconds", "source", "S", unsavedSeconds))
+		for _, s := range all {
+			s.Metric["source"] = "S"
+		}
+		return all
+	}
 	decided := func(count model.SampleValue) model.Vector {
 		return model.Vector{sample("plimsoll_decisions_total", "plugin", "P", count)}
 	}
@@ -450,12 +459,14 @@ func TestMetrics_NothingCounted(t *testing.T) {
 			"skipped not checked, because the scheduler has read the usage of no workload from S yet"},
 		{"no write", "", model.Vector{sample("plimsoll_workload_statistics_saves_total", "source", "S", 0)}, (*facts).checkSaves,
 			"skipped not checked, because the scheduler has not written the statistics of S yet"},
-		{"two of eighteen writes failed", "", model.Vector{
-			sample("plimsoll_workload_statistics_saves_total", "result", "Success", 16), sample("plimsoll_workload_statistics_saves_total", "result", "Error", 2),
-		}, (*facts).checkSaves, "warning : 2 of 18 writes of statisticsFile failed since the scheduler started"},
-		{"two of twenty writes failed", "", model.Vector{
-			sample("plimsoll_workload_statistics_saves_total", "result", "Success", 18), sample("plimsoll_workload_statistics_saves_total", "result", "Error", 2),
-		}, (*facts).checkSaves, "ok : 2 of 20 writes of statisticsFile failed since the scheduler started"},
+		{"early writes failed", "", writes(2, 1, 0), (*facts).checkSaves,
+			"ok S: statisticsFile is up to date; 2 of 3 writes failed since the scheduler started"},
+		{"the last write failed", "", writes(1, 99, 300), (*facts).checkSaves,
+			"ok S: statisticsFile lacks the last 5m0s; 1 of 100 writes failed since the scheduler started"},
+		{"the last six of a thousand writes failed", "", writes(6, 994, 1800), (*facts).checkSaves,
+			"warning S: statisticsFile lacks the last 30m0s; 6 of 1000 writes failed since the scheduler started"},
+		{"a file that cannot be read", "", writes(0, 0, 2400), (*facts).checkSaves,
+			"warning S: statisticsFile lacks the last 40m0s; 0 of 0 writes failed since the scheduler started"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := healthy().facts

@@ -394,30 +394,46 @@ func (f *facts) checkLoadStates() []Check {
 // failureThreshold is the fraction of failures above which a check warns.
 const failureThreshold = 0.1
 
+// checkRefreshes checks that most refreshes of each source succeeded.
 func (f *facts) checkRefreshes() []Check {
-	return causedBy(f.checkResults("plimsoll_refresh_total", "refreshed the load of %s", "refreshes",
-		"The source answers now. The scheduler's log says why refreshes failed"), "source")
-}
-
-// checkSaves checks that the running scheduler can write its files of statistics.
-func (f *facts) checkSaves() []Check {
-	return f.checkResults("plimsoll_workload_statistics_saves_total", "written the statistics of %s", "writes of statisticsFile",
-		"After a restart, the scheduler has the statistics of the last write. Its log says why others failed")
-}
-
-// checkResults checks that most of what a metric counts by result succeeded, for each source.
-func (f *facts) checkResults(metric, done, what, advice string) []Check {
-	results := f.countsOf(metric, sum, "result", "source")
-	return each(sortedKeys(results), func(name string) []Check {
-		failed, all := results[name]["Error"], results[name]["Error"]+results[name]["Success"]
+	return causedBy(f.eachResult("plimsoll_refresh_total", func(name string, failed, all float64) []Check {
 		if all == 0 {
-			return skip("not checked, because the scheduler has not "+done+" yet", name)
+			return skip("not checked, because the scheduler has not refreshed the load of %s yet", name)
 		}
-		message := fmt.Sprintf("%s: %.0f of %.0f %s failed since the scheduler started", name, failed, all, what)
+		message := fmt.Sprintf("%s: %.0f of %.0f refreshes failed since the scheduler started", name, failed, all)
 		if failed > 1 && failed > failureThreshold*all {
-			return warn(f.adviseLog(advice), "%s", message)
+			return warn(f.adviseLog("The source answers now. The scheduler's log says why refreshes failed"), "%s", message)
 		}
 		return ok("%s", message)
+	}), "source")
+}
+
+// checkSaves checks that the running scheduler's files of statistics are up to date. What failed before does not matter.
+func (f *facts) checkSaves() []Check {
+	unsaved := f.countsOf("plimsoll_workload_statistics_unsaved_seconds", math.Max, "", "source")
+	return f.eachResult("plimsoll_workload_statistics_saves_total", func(name string, failed, all float64) []Check {
+		missing, state := time.Duration(unsaved[name][""]*float64(time.Second)), "is up to date"
+		if missing > 0 {
+			state = "lacks the last " + rounded(missing)
+		}
+		message := fmt.Sprintf("%s: statisticsFile %s; %.0f of %.0f writes failed since the scheduler started", name, state, failed, all)
+		switch {
+		case missing >= staleStatistics:
+			const advice = "After a restart, the scheduler has the statistics of the file. Its log says why it cannot be written"
+			return warn(f.adviseLog(advice), "%s", message)
+		case all == 0:
+			return skip("not checked, because the scheduler has not written the statistics of %s yet", name)
+		}
+		return ok("%s", message)
+	})
+}
+
+// eachResult returns the checks of each source, by what a metric counts by result.
+func (f *facts) eachResult(metric string, check func(name string, failed, all float64) []Check) []Check {
+	results := f.countsOf(metric, sum, "result", "source")
+	return each(sortedKeys(results), func(name string) []Check {
+		failed := results[name]["Error"]
+		return check(name, failed, failed+results[name]["Success"])
 	})
 }
 
