@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Checks a change: linters, prose, generated files, and unit tests, of the files that differ from BASE. By default that is where the
-# branch left origin/main, or main. Settings of the linters and of Vale check everything. Only a changed page is tested in a
-# browser, and only a changed chart is rendered.
+# Checks a change: that everything compiles, linters, prose, generated files, and unit tests, of the files that differ from BASE. By
+# default that is where the branch left origin/main, or main. Settings of the linters and of Vale check everything. Pages are tested in
+# a browser, and charts rendered, only if they or what they are made of changed. Older minors of Kubernetes are not compiled.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-base=HEAD
-for branch in ${BASE:-origin/main main}; do
-	if found=$(git merge-base HEAD "$branch" 2>/dev/null); then
-		base=$found
-		break
-	fi
-done
-changed=$(git diff --name-only "$base" && git ls-files --others --exclude-standard)
+base=$(for branch in ${BASE:-origin/main main HEAD}; do git merge-base HEAD "$branch" 2>/dev/null && break; done) || {
+	echo "hack/check.sh: BASE is \"$BASE\", from which no commit leads to this one: write a branch or commit, such as main" >&2
+	exit 1
+}
+git() { command git -c core.quotePath=off "$@"; }
+changed=$(git diff --no-renames --name-only "$base" && git ls-files --others --exclude-standard) # also deleted files
+module=$(go list -m)
+tags=quality,pictures,scale # those of .golangci.yml
 
 # touches PATTERN: reports whether a changed file matches.
 touches() { grep -qE "$1" <<<"$changed"; }
@@ -29,10 +29,27 @@ existing() {
 	grep -E "$1" <<<"$changed" | while IFS= read -r file; do if [[ -e $file ]]; then echo "$file"; fi; done
 }
 
+# imports PACKAGE...: prints each package, and beside it what it and its tests import.
+imports() {
+	go list -e -tags "$tags" -f '{{.ImportPath}}{{range .Imports}} {{.}}{{end}}{{range .TestImports}} {{.}}{{end}}{{range .XTestImports}} {{.}}{{end}}' "$@"
+}
+
+# touches_imports PACKAGE...: reports whether a file of the packages changed, or of what they import.
+touches_imports() { touches "^($(imports "$@" | tr ' ' '\n' | sed -n "s|^$module/||p" | sort -u | paste -sd '|'))/"; }
+
+# affected: prints the packages with a changed file, also a deleted one, and their importers.
+affected() {
+	imports ./... | awk -v module="$module" 'NR == FNR {changed[module "/" $0]; next}
+		{for (i = 1; i <= NF; i++) if ($i in changed) {sub(module, ".", $1); print $1; next}}' \
+		<(grep -E '\.go$' <<<"$changed" | xargs -r -d '\n' dirname | sort -u) -
+}
+
+compile() { go list -export -test -tags "$tags" -f '{{with .Error}}{{.}}{{end}}' ./... | { ! grep .; }; }
+
 lint() {
 	local packages=
 	if ! touches '^(\.golangci\.yml|go\.mod|hack/(release|tools)/|test/perf/report/)'; then
-		packages=$(existing '\.go$' | xargs -r -n 1 dirname | sort -u | sed 's|^|./|' | tr '\n' ' ')
+		packages=$(affected | tr '\n' ' ')
 		if [[ -z $packages ]]; then return; fi
 	fi
 	make --no-print-directory lint PACKAGES="$packages"
@@ -47,16 +64,25 @@ prose() {
 	hack/vale.sh "${files[@]}"
 }
 
-if touches '^(apis|hack|manifests)/|zz_generated|^go\.(mod|sum)$'; then
-	step "generated files and manifests" hack/verify.sh generated
+verified=(formatting sizes)
+if touches '^(hack|manifests)/|zz_generated|^go\.(mod|sum)$' || touches_imports ./apis/... ./hack/argsschema; then verified+=(generated); fi
+if touches '(^|/)go\.(mod|sum)$|^hack/kubernetes'; then verified+=(modules); fi
+if touches '^(\.github|hack/tools/actionlint)/'; then verified+=(workflows); fi
+step "verify ${verified[*]}" hack/verify.sh "${verified[@]}"
+if touches '\.go$|^go\.(mod|sum)$'; then
+	step "go mod tidy" go mod tidy -diff
+	step "compile everything" compile
 fi
 step "linters" lint
 step "prose" prose
-step "unit tests" go test -short -vet=off ./apis/... ./cmd/... ./internal/... ./pkg/... ./test/manifests/... ./test/minors/...
-if touches '^(internal/webpage|pkg/replay/html|pkg/ui|test/browser)/'; then
+step "unit tests" go test -short -vet=off ./apis/... ./cmd/... ./hack/argsschema ./internal/... ./pkg/... ./test/manifests/... ./test/minors/...
+for folder in hack/release test/perf/report; do
+	if touches "^$folder/"; then step "tests of $folder" env -C "$folder" go test -vet=off ./...; fi
+done
+if touches '^internal/webpage/' || touches_imports ./pkg/replay/html ./pkg/ui; then
 	step "pages in a browser" go test -vet=off ./pkg/replay/html ./pkg/ui
 fi
-if touches '^(apis|manifests|test/manifests)/'; then
+if touches '^(hack|manifests)/|^go\.mod$' || touches_imports ./test/manifests; then
 	step "rendered charts" go test -vet=off ./test/manifests/...
 fi
 echo "== done after $((SECONDS - start)) s"
