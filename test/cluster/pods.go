@@ -30,6 +30,8 @@ type Pod struct {
 	PriorityClass string
 	// Node is the node that the pod is bound to from the start; empty means that a scheduler binds it.
 	Node string
+	// Gate is a scheduling gate; empty means none.
+	Gate string
 	// ReplicaSet is the name of the ReplicaSet that owns the pod; empty means none.
 	ReplicaSet string
 	// DaemonSet is the name of the DaemonSet that owns the pod, and DaemonSetNode the pod's node. Empty means none.
@@ -39,13 +41,17 @@ type Pod struct {
 // CreatePods creates pods.
 func (c *Cluster) CreatePods(ctx context.Context, pods ...Pod) error {
 	for _, p := range pods {
+		var gates []corev1.PodSchedulingGate
+		if p.Gate != "" {
+			gates = append(gates, corev1.PodSchedulingGate{Name: p.Gate})
+		}
 		_, err := c.Client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: p.Name, GenerateName: p.generateName(), Labels: p.Labels, Annotations: p.Usage.Annotations(), OwnerReferences: p.owners(),
 			},
 			Spec: corev1.PodSpec{
 				NodeName: p.Node, SchedulerName: p.Scheduler, PriorityClassName: p.PriorityClass, Affinity: p.affinity(),
-				NodeSelector: p.NodeSelector, TerminationGracePeriodSeconds: new(int64),
+				NodeSelector: p.NodeSelector, SchedulingGates: gates, TerminationGracePeriodSeconds: new(int64),
 				Containers: []corev1.Container{{Name: "app", Image: podImage, Resources: p.Resources}},
 			},
 		}, metav1.CreateOptions{})

@@ -387,50 +387,6 @@ func TestDoctor_SchedulerMetrics(t *testing.T) {
 	shared.eventually(t, []string{"--config=" + c.file(t)}, "scheduler.load", "scheduler.refreshes")
 }
 
-// TestDoctor_WaitingPods expects pods whose scheduler is not running, and the command that lists their owners.
-func TestDoctor_WaitingPods(t *testing.T) {
-	shared.loadedNodes(t, "worker-1")
-	c := configurationOf("TargetLoadPacking", shared.Endpoints.Prometheus, nil)
-	lone := cluster.Pod{Name: "lone", Scheduler: "plimsol"}
-	must(t, shared.CreatePods(t.Context(), lone))
-	t.Cleanup(func() {
-		_ = shared.Client.AppsV1().
-			ReplicaSets("default").
-			Delete(context.WithoutCancel(t.Context()), "web-6d5f8c7b9d", metav1.DeleteOptions{})
-	})
-	_, err := shared.Client.AppsV1().ReplicaSets("default").Create(t.Context(), &appsv1.ReplicaSet{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:      "web-6d5f8c7b9d",
-			Namespace: "default",
-		},
-		Spec: appsv1.ReplicaSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}},
-			},
-		},
-	}, metav1.CreateOptions{})
-	must(t, err)
-	must(t, shared.CreatePods(t.Context(), cluster.Pod{ReplicaSet: "web-6d5f8c7b9d", Scheduler: "plimsol"}))
-
-	// A scheduler may take its time before doctor speaks.
-	var report *doctor.Report
-	waitUntil(t, func() bool {
-		report = shared.doctor(t, "--config="+c.file(t))
-		waiting := find(report, "pods.waiting")
-		return waiting != nil && waiting.Status == doctor.Error && strings.HasPrefix(waiting.Message, "2 ")
-	})
-	advice := wantsFound(t, report, "pods.waiting", doctor.Error, `2 waiting pods for scheduler "plimsol"`, `did you mean "plimsoll"?`)
-	output := shared.shell(t, advice[0])
-	if !strings.Contains(output, "ReplicaSet   web-6d5f8c7b9d") || !strings.Contains(output, "lone") ||
-		!strings.Contains(advice[0].Text, "schedulerName: plimsoll ") {
-		t.Errorf("%q lists:\n%s", advice[0].Text, output)
-	}
-	must(t, shared.DeletePods(t.Context(), "default", metav1.ListOptions{FieldSelector: "spec.schedulerName=plimsol"}))
-	shared.eventually(t, []string{"--config=" + c.file(t)}, "pods.waiting")
-}
-
 // TestDoctor_MetricsServer expects that metrics-server is not installed.
 func TestDoctor_MetricsServer(t *testing.T) {
 	shared.loadedNodes(t, "worker-1")

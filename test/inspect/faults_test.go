@@ -796,8 +796,36 @@ func atInstalled(t *testing.T, s *scene) {
 	s.examined, s.flags = nil, []string{"--scheduler=" + installed + "/plimsoll"}
 }
 
-// lateFaults change what the nodes or pods are, and come last.
-func lateFaults() []fault {
+// lateFaults change what the nodes or pods are, and come last. doctor says nothing of pods that have waited for less than a minute. So
+// these are created now, and have a gate until it is their turn.
+func lateFaults(t *testing.T) []fault {
+	t.Helper()
+	const replicaSet, scheduler, gate = "web-6d5f8c7b9d", "plimsol", "plimsoll.test/turn"
+	ofScheduler := metav1.ListOptions{FieldSelector: "spec.schedulerName=" + scheduler}
+	meta, labels := metav1.ObjectMeta{Name: replicaSet, Namespace: metav1.NamespaceDefault}, map[string]string{"app": "web"}
+	create(t, shared.Client.AppsV1().ReplicaSets(meta.Namespace), &appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}},
+		},
+	}})
+	must(t, shared.CreatePods(t.Context(), cluster.Pod{Name: "lone", Scheduler: scheduler, Gate: gate},
+		cluster.Pod{ReplicaSet: replicaSet, Scheduler: scheduler, Gate: gate}))
+	pods := shared.Client.CoreV1().Pods(meta.Namespace)
+	ungate := func(t *testing.T) {
+		t.Helper()
+		waiting, err := pods.List(t.Context(), ofScheduler)
+		must(t, err)
+		for i := range waiting.Items {
+			pod := &waiting.Items[i]
+			pod.Spec.SchedulingGates = nil
+			pod, err = pods.Update(t.Context(), pod, metav1.UpdateOptions{})
+			must(t, err)
+			pod.Status.Conditions = nil // the API server's, that there is a gate
+			_, err = pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
+			must(t, err)
+		}
+	}
 	return []fault{
 		{"a node at exactly 0", "values.zero", doctor.Warning, "worker-3 cpu", "restart the exporter",
 			func(t *testing.T, _ *scene) {
@@ -809,11 +837,14 @@ func lateFaults() []fault {
 			}).except("/proxy/")}, // KWOK's nodes have no kubelet there
 		{"pods of a scheduler that does not run", "pods.waiting", doctor.Error, `did you mean "plimsoll"?`, "schedulerName: plimsoll ",
 			func(t *testing.T, s *scene) {
-				must(t, shared.CreatePods(t.Context(), cluster.Pod{Name: "lone", Scheduler: "plimsol"}))
-				waitUntil(t, func() bool { return statusOf(shared.doctor(t, s.arguments(t)...), "pods.waiting") == doctor.Error })
+				ungate(t)
+				advice := shared.finds(t, s.arguments(t), "pods.waiting", doctor.Error, `2 waiting pods for scheduler "plimsol"`)
+				if owners := shared.shell(t, advice[0]); !strings.Contains(owners, "ReplicaSet   "+replicaSet) || !strings.Contains(owners, "lone") {
+					t.Errorf("%s lists:\n%s", advice[0].Command, owners)
+				}
 			},
 			prose(func(t *testing.T, _ *scene) {
-				must(t, shared.DeletePods(t.Context(), "default", metav1.ListOptions{FieldSelector: "spec.schedulerName=plimsol"}))
+				must(t, shared.DeletePods(t.Context(), meta.Namespace, ofScheduler))
 				must(t, shared.CreatePods(t.Context(), cluster.Pod{Name: "lone", Scheduler: "plimsoll"}))
 			})},
 	}
@@ -960,10 +991,10 @@ func worse(report, sound *doctor.Report) (ids []string) {
 // TestDoctor_Faults makes each fault on real parts. It expects the check, the cause and the fix, and nothing more after the fix.
 func TestDoctor_Faults(t *testing.T) {
 	shared.loadedNodes(t, "worker-1", "worker-2")
-	series := seriesFaults(t)
+	series, late := seriesFaults(t), lateFaults(t)
 	waitSeries(t, shared.Endpoints.Prometheus, `rate(node_cpu_usage_seconds_total{node=~"worker-[12]"}[10s]) > 0`, 2)
 	var faults []fault
-	for _, group := range [][]fault{configurationFaults(), sourceFaults(), series, installedFaults(), schedulerFaults(), lateFaults()} {
+	for _, group := range [][]fault{configurationFaults(), sourceFaults(), series, installedFaults(), schedulerFaults(), late} {
 		faults = append(faults, group...)
 	}
 	if len(faults) < 56 {
