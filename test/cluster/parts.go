@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -217,9 +218,9 @@ func (c *Cluster) RunScheduler(ctx context.Context, name string, part build.Part
 		return Replica{}, err
 	}
 	p, port, err := c.runOnPort(ctx, part, func(port int) *Process {
-		// Metrics and ProfileHeap ask without a certificate, so that they need no API server.
+		// Metrics and profiles are asked for without a certificate, so that they need no API server.
 		return c.process(name, respondsOK(schedulerURL(port, "/readyz")),
-			append(c.schedulerArgs(config, port), "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics,"+heapProfile)...)
+			append(c.schedulerArgs(config, port), "--authorization-always-allow-paths="+allowedPaths)...)
 	})
 	return Replica{p, port}, err
 }
@@ -247,6 +248,18 @@ func (r Replica) ProfileHeap(ctx context.Context, collect bool) error {
 	}
 	_, err := getUnverified(ctx, schedulerURL(r.port, path))
 	return err
+}
+
+// allowedPaths need no certificate.
+const allowedPaths = "/healthz,/readyz,/livez,/metrics," + heapProfile + "," + cpuProfile
+
+// cpuProfile is the path of a profile of processor time.
+const cpuProfile = "/debug/pprof/profile"
+
+// ProfileCPU returns a profile of the replica's processor time over the given time, which it takes, in pprof's format.
+func (r Replica) ProfileCPU(ctx context.Context, over time.Duration) ([]byte, error) {
+	profile, err := getUnverified(ctx, schedulerURL(r.port, fmt.Sprintf("%s?seconds=%.0f", cpuProfile, over.Seconds())))
+	return []byte(profile), err
 }
 
 // AskScheduler gets a path from the scheduler as the administrator, and returns the body of the response. It retries: a

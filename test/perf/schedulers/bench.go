@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http/httptest"
+	"os"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -194,6 +195,37 @@ func (b *bench) block(ctx context.Context, ours, base side, pairs int, all *bloc
 	all.starts = append(all.starts, compare.Block{{Ours: starts[0], Base: starts[1]}})
 	all.memory = append(all.memory, compare.Block{{Ours: peaks[0], Base: peaks[1]}})
 	return b.cluster.Failed()
+}
+
+// profile writes a profile of the processor time of a scheduler that binds batches, after a round to warm up.
+func (b *bench) profile(ctx context.Context, s side, file string) (err error) {
+	const over = time.Minute
+	r, err := b.run(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Stop()) }()
+	if _, err := b.round(ctx, r, s); err != nil {
+		return err
+	}
+	binding, stop := context.WithCancel(ctx)
+	bound := make(chan error, 1)
+	go func() {
+		var err error
+		for err == nil {
+			_, err = b.round(binding, r, s)
+		}
+		bound <- err
+	}()
+	profile, err := r.ProfileCPU(ctx, over)
+	stop()
+	if last := <-bound; !errors.Is(last, context.Canceled) {
+		return errors.Join(err, last)
+	}
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, profile, 0o666)
 }
 
 // rounds measures pairs of rounds.

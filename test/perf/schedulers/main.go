@@ -35,6 +35,8 @@ type comparison struct {
 	rule       compare.Rule
 	pairs      int
 	verbose    bool
+	// cpuProfile is the file for a profile of the processor time; empty for none.
+	cpuProfile string
 }
 
 func parse(args []string) (c comparison, err error) {
@@ -54,6 +56,8 @@ func parse(args []string) (c comparison, err error) {
 	flags.DurationVar(&c.rule.Limit, "limit", 10*time.Minute, "the time after which it ends anyway")
 	flags.IntVar(&c.rule.MinBlocks, "min-blocks", 6, "the least number of lives of the processes")
 	flags.IntVar(&c.pairs, "pairs", 8, "the pairs of rounds in each life")
+	flags.StringVar(&c.cpuProfile, "cpu-profile", "",
+		"compare nothing, but write a profile of the measured scheduler's processor time to this file")
 	flags.BoolVar(&c.verbose, "v", false, "print every pair")
 	if err := flags.Parse(args); err != nil {
 		return c, err
@@ -101,6 +105,9 @@ func run(ctx context.Context, out io.Writer, args []string) (err error) {
 			err = closeErr
 		}
 	}()
+	if c.cpuProfile != "" {
+		return b.profile(ctx, c.ours, c.cpuProfile)
+	}
 	return c.compare(ctx, b, out)
 }
 
@@ -113,6 +120,9 @@ func (c comparison) compare(ctx context.Context, b *bench, out io.Writer) error 
 		}
 		e, elapsed := compare.Of(all.costs), time.Since(began)
 		if c.verbose {
+			for i, p := range all.costs[len(all.costs)-1] {
+				_, _ = fmt.Fprintf(out, "pair %d: %.0f over %.0f µs\n", i, 1e6*p.Ours, 1e6*p.Base)
+			}
 			_, _ = fmt.Fprintf(out, "block %d, %.0f s: %.3f (%.3f to %.3f)\n", len(all.costs), elapsed.Seconds(), e.Ratio, e.Low, e.High)
 		}
 		if verdict := c.rule.Decide(e, len(all.costs), elapsed); verdict != compare.GoesOn {
