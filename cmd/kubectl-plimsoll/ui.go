@@ -176,9 +176,11 @@ func (o *uiOptions) openCluster(ctx context.Context, options *ui.Options) error 
 	}
 	options.Source = session
 	connection = connection.Holding(session.Held)
-	options.Check = func(ctx context.Context) (*doctor.Report, error) {
-		defer debug.FreeOSMemory() // the checks have simulated the scheduler once more
-		return doctor.Run(ctx, connection, doctor.Options{Configuration: o.cluster.configuration, Source: o.cluster.source})
+	options.Check = func(ctx context.Context, lend live.Lender) (*doctor.Report, error) {
+		defer debug.FreeOSMemory() // lists, and perhaps another simulation
+		return doctor.Run(ctx, connection, doctor.Options{
+			Configuration: o.cluster.configuration, Source: o.cluster.source, Lend: lend,
+		})
 	}
 	options.Questions = o.questions(connection)
 	return nil

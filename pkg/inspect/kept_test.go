@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -28,6 +29,7 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
@@ -145,6 +147,56 @@ profiles:
   - name: LoadVariationRiskBalancing
     args: {maxAge: 1h, metricProvider: {type: Prometheus, address: %[1]q, dialect: NodeExporter, timeout: 1m}}
 `
+
+// A kept simulation has the results of a new one. Load is read while the checks go on after the loan.
+func TestDoctor_Kept(t *testing.T) {
+	stub := &promstub.Server{}
+	stub.SetUtilization([]string{"a:9100", "b:9100", "c:9100", "d:9100"}, 0.1, 0.7)
+	prometheus := httptest.NewServer(stub)
+	t.Cleanup(prometheus.Close)
+	conn, err := live.Connect(&rest.Config{Host: newObjectServer(t, keptObjects()...).URL}, "ns", false)
+	must(t, err)
+	from := live.ConfigurationOptions{File: write(t, fmt.Sprintf(keptConfiguration, prometheus.URL, 80))}
+	session, err := top.Open(t.Context(), conn, from, live.SourceOptions{}, top.Options{})
+	must(t, err)
+	ctx, end := context.WithCancel(t.Context())
+	var reading sync.WaitGroup
+	checked := func(lend live.Lender) string {
+		t.Helper()
+		report, err := doctor.Run(t.Context(), conn, doctor.Options{Configuration: from, Lend: lend})
+		must(t, err)
+		content, err := json.MarshalIndent(report, "", "  ")
+		must(t, err)
+		return regexp.MustCompile(`[0-9.]+(µs|ms|s)\b`).ReplaceAllString(string(content), "TIME")
+	}
+	lent := false
+	kept := checked(func(_ context.Context, of *live.Configuration, use func(*live.Cluster) error) (bool, error) {
+		lent, err = session.Lend(of, func(cluster *live.Cluster) error {
+			defer reading.Go(func() {
+				for ctx.Err() == nil {
+					cluster.RefreshLoad(ctx)
+				}
+			})
+			return use(cluster)
+		})
+		return lent, err
+	})
+	end()
+	reading.Wait()
+	if diff := cmp.Diff(checked(nil), kept); diff != "" || !lent || !strings.Contains(kept, `"id": "nodes.measured"`) {
+		t.Errorf("lent: %v, kept:\n%s\n-new +kept:\n%s", lent, kept, diff)
+	}
+	other := live.ConfigurationOptions{File: write(t, fmt.Sprintf(keptConfiguration, prometheus.URL, 70))}
+	_, err = doctor.Run(t.Context(), conn, doctor.Options{Configuration: other, Lend: func(
+		_ context.Context, of *live.Configuration, use func(*live.Cluster) error,
+	) (bool, error) {
+		lent, err = session.Lend(of, use)
+		return lent, err
+	}})
+	if err != nil || lent {
+		t.Errorf("lent for another configuration: %v, error %v", lent, err)
+	}
+}
 
 // A kept simulation answers as a new one, whatever was asked before.
 func TestExplain_Kept(t *testing.T) {

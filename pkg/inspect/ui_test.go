@@ -80,7 +80,7 @@ func openPage(t *testing.T) *page {
 	conn = conn.Holding(session.Held)
 	p.Server, err = ui.NewServer(t.Context(), listener, ui.Options{
 		Source: session, Encode: json.Marshal, Clock: p.clock,
-		Check: func(context.Context) (*doctor.Report, error) { return &doctor.Report{}, nil },
+		Check: func(context.Context, live.Lender) (*doctor.Report, error) { return &doctor.Report{}, nil },
 		Questions: ui.Questions{Explain: func(ctx context.Context, namespace string, r explain.Request) (explain.Result, error) {
 			r.Configuration, r.Found, r.Progress = from, func(*live.Configuration) {}, func(float64) {}
 			return explain.Run(ctx, conn.In(namespace), r)

@@ -476,7 +476,7 @@ func TestBrowserForeignText(t *testing.T) {
 		r.Labels, r.AnnotationProblem = map[string]string{"__proto__": hostile, "karpenter.sh/nodepool": hostile}, hostile
 		rows[hostile] = r
 	})
-	check := func(context.Context) (*doctor.Report, error) {
+	check := func(context.Context, live.Lender) (*doctor.Report, error) {
 		return &doctor.Report{Checks: []doctor.Check{{
 			Group: "source", Status: doctor.Error, Message: hostile, Advice: []doctor.Advice{{Text: hostile, Command: hostile, YAML: hostile}},
 		}}}, nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
 // The checks list all pods and ask the source of load. So they rest for at least checkInterval, and for restFactor times as long
@@ -22,7 +23,7 @@ const (
 func (s *Server) checkHealth(ctx context.Context) {
 	for {
 		began := s.options.Clock.Now()
-		health := check(ctx, s.options.Check, s.options.Clock)
+		health := check(ctx, s.options.Check, s.lend, s.options.Clock)
 		s.mu.Lock()
 		s.health = health
 		s.mu.Unlock()
@@ -37,10 +38,12 @@ func (s *Server) checkHealth(ctx context.Context) {
 }
 
 // check runs the checks once.
-func check(ctx context.Context, run func(context.Context) (*doctor.Report, error), c clock.PassiveClock) *Health {
+func check(
+	ctx context.Context, run func(context.Context, live.Lender) (*doctor.Report, error), lend live.Lender, c clock.PassiveClock,
+) *Health {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	report, err := run(ctx)
+	report, err := run(ctx, lend)
 	if err != nil {
 		return &Health{Time: c.Now().UTC(), Problem: text.Excerpt(err.Error())}
 	}

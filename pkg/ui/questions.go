@@ -65,11 +65,8 @@ func (s *Server) explain(ctx context.Context, query url.Values) (reply, error) {
 	}
 	lent := false
 	r := explain.Request{Target: explain.Target{Kind: explain.Kinds()[0], Name: pod}, Top: shownCandidates, Compare: nodes}
-	r.Lend = func(ctx context.Context, of *live.Configuration, use func(*live.Cluster) error) (bool, error) {
-		err := s.withSource(ctx, func(source Source) (err error) {
-			lent, err = source.Lend(of, use)
-			return err
-		})
+	r.Lend = func(ctx context.Context, of *live.Configuration, use func(*live.Cluster) error) (_ bool, err error) {
+		lent, err = s.lend(ctx, of, use)
 		return lent, err
 	}
 	result, err := s.options.Questions.Explain(ctx, namespace, r)

@@ -13,6 +13,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/internal/namehash"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 )
 
@@ -31,7 +32,10 @@ func Take(ctx context.Context, o Options) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSnapshot(nodes, o.Source.Waiting(), o.Context, check(ctx, o.Check, clock.RealClock{})), nil
+	lend := func(_ context.Context, of *live.Configuration, use func(*live.Cluster) error) (bool, error) {
+		return o.Source.Lend(of, use)
+	}
+	return newSnapshot(nodes, o.Source.Waiting(), o.Context, check(ctx, o.Check, lend, clock.RealClock{})), nil
 }
 
 // knownReasons are those of kube-scheduler for pods without a node.

@@ -52,8 +52,8 @@ type Options struct {
 	Chosen live.Chosen
 	// Flags say how the user chose the configuration, and how sources are reached.
 	Flags []string
-	// Check runs doctor's checks.
-	Check func(ctx context.Context) (*doctor.Report, error)
+	// Check runs doctor's checks, which may borrow the simulation of Source.
+	Check func(ctx context.Context, lend live.Lender) (*doctor.Report, error)
 	// Questions are answered anew each time.
 	Questions Questions
 	// Encode returns the JSON of a result, with apiVersion and kind.
@@ -234,6 +234,15 @@ func (s *Server) withSource(ctx context.Context, use func(Source) error) error {
 	}
 	defer func() { <-s.turn }()
 	return use(s.options.Source)
+}
+
+// lend lends the source's simulation in its turn. It is a live.Lender.
+func (s *Server) lend(ctx context.Context, of *live.Configuration, use func(*live.Cluster) error) (lent bool, err error) {
+	err = s.withSource(ctx, func(source Source) (err error) {
+		lent, err = source.Lend(of, use)
+		return err
+	})
+	return lent, err
 }
 
 func (s *Server) publish(snapshot *Snapshot) error {

@@ -214,7 +214,7 @@ func startWith(t *testing.T, o Options) *running {
 }
 
 // checks are those of a cluster with one error.
-func checks(context.Context) (*doctor.Report, error) {
+func checks(context.Context, live.Lender) (*doctor.Report, error) {
 	return &doctor.Report{Checks: []doctor.Check{
 		{Group: "nodes", ID: "nodes.measured", Status: doctor.OK, Message: "all nodes have load"},
 		{

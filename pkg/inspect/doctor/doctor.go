@@ -156,6 +156,8 @@ func (r *Report) groupNeedsFix(group string) bool {
 type Options struct {
 	Configuration live.ConfigurationOptions
 	Source        live.SourceOptions
+	// Lend may be nil. Where it does not lend a simulation, a new one is made, and load is read anew.
+	Lend live.Lender
 }
 
 // Run checks the cluster. It fails if the API server does not answer, and with a *live.OptionError if the options are wrong.

@@ -87,8 +87,9 @@ type sourceFacts struct {
 	windows       []time.Duration
 	usesDeviation bool
 	figures       []figure
-	// diagnosis and examination are nil unless the source is a Prometheus.
+	// diagnosis, examiner and examination are nil unless the source is a Prometheus.
 	diagnosis      *diagnosis.Diagnosis
+	examiner       func(ctx context.Context, windows []time.Duration) (diagnosis.Examination, error)
 	examination    *diagnosis.Examination
 	examinationErr error
 }
@@ -264,15 +265,32 @@ func listOf[T runtime.Object](objects []runtime.Object) (all []T) {
 
 // readSources reads the sources of load. It fails if the options do not fit the configuration.
 func (g *gatherer) readSources(ctx context.Context, objects []runtime.Object) error {
-	cluster, err := g.conn.Open(ctx, live.Options{
-		Configuration: g.withPowerModels(), Objects: withoutImages(objects), Source: g.options.Source, IgnoreExtenders: true,
-	})
-	if is[*live.OptionError](err) {
-		return err
+	simulated, lent := g.withPowerModels(), false
+	read := func(cluster *live.Cluster) error { return g.readCluster(ctx, cluster) }
+	var err error
+	if g.options.Lend != nil {
+		lent, err = g.options.Lend(ctx, &live.Configuration{Decoded: simulated}, read)
 	}
-	if g.clusterErr = err; err != nil {
-		return nil
+	if !lent && err == nil {
+		var cluster *live.Cluster
+		cluster, g.clusterErr = g.conn.Open(ctx, live.Options{
+			Configuration: simulated, Objects: withoutImages(objects), Source: g.options.Source, IgnoreExtenders: true,
+		})
+		if is[*live.OptionError](g.clusterErr) {
+			return g.clusterErr
+		}
+		if g.clusterErr == nil {
+			err = read(cluster)
+		}
 	}
+	for _, s := range g.sources { // after the loan
+		s.examine(ctx)
+	}
+	return err
+}
+
+// readCluster reads what the plugins of a simulation read.
+func (g *gatherer) readCluster(ctx context.Context, cluster *live.Cluster) error {
 	g.statistics = cluster.Statistics()
 	if err := g.readLines(ctx, cluster); err != nil {
 		return err
@@ -285,7 +303,8 @@ func (g *gatherer) readSources(ctx context.Context, objects []runtime.Object) er
 		}
 		s.addReaders()
 		if p, ok := source.Source.(*prometheus.Source); ok {
-			s.examine(ctx, p)
+			d := p.Diagnosis()
+			s.diagnosis, s.examiner = &d, p.Examiner()
 		}
 		g.sources = append(g.sources, s)
 	}
@@ -410,12 +429,11 @@ func (l *linesFacts) add(node *corev1.Node, limited, above, unmeasured bool) {
 }
 
 // examine sends a Prometheus the queries that a refresh does not need.
-func (s *sourceFacts) examine(ctx context.Context, p *prometheus.Source) {
-	d := p.Diagnosis()
-	if s.diagnosis = &d; s.needAnswer() != nil {
+func (s *sourceFacts) examine(ctx context.Context) {
+	if s.examiner == nil || s.needAnswer() != nil {
 		return
 	}
-	examination, err := p.Examine(ctx, s.windows)
+	examination, err := s.examiner(ctx, s.windows)
 	if s.examination = &examination; !errors.Is(err, context.Canceled) {
 		s.examinationErr = err
 	}

@@ -40,9 +40,8 @@ type Request struct {
 	Compare []string
 	// Found is called with the configuration. It must not be nil.
 	Found func(*live.Configuration)
-	// Lend lends a simulation of the cluster's nodes and pods, if it has the configuration. Otherwise, or if Lend is nil, a new one
-	// is made.
-	Lend func(ctx context.Context, of *live.Configuration, use func(*live.Cluster) error) (lent bool, err error)
+	// Lend may be nil. Where it does not lend a simulation, a new one is made.
+	Lend live.Lender
 	// Progress is called with the share of a namespace's pods that is done, in [0, 1]. It must not be nil.
 	Progress func(done float64)
 }

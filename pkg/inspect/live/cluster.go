@@ -55,6 +55,10 @@ type Cluster struct {
 	objects  measured.Cluster
 }
 
+// Lender lends a simulation of a cluster's nodes and pods to use, if it has the configuration. use must leave the nodes and pods as
+// they were.
+type Lender func(ctx context.Context, of *Configuration, use func(*Cluster) error) (lent bool, err error)
+
 // Open puts the objects into a simulation of the scheduler, and reads each source of load once. It fails if the configuration
 // cannot be run. A source that cannot be read is no error: see Sources. Goroutines end with ctx.
 func (c *Connection) Open(ctx context.Context, o Options) (*Cluster, error) {

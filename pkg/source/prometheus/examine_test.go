@@ -22,7 +22,7 @@ func examine(t *testing.T, s *Source) diagnosis.Examination {
 	t.Helper()
 	request := source.Request{Windows: []time.Duration{window}}
 	_, _ = s.Fetch(t.Context(), request) // it may fail: that is what is examined
-	e, err := s.Examine(t.Context(), request.Windows)
+	e, err := s.Examiner()(t.Context(), request.Windows)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func BenchmarkExamine(b *testing.B) {
 	_, _ = s.Fetch(b.Context(), source.Request{Windows: windows}) // it fails: no node has load
 	b.ReportAllocs()
 	for b.Loop() {
-		if e, err := s.Examine(b.Context(), windows); err != nil || len(e.Labels) != 1 || e.Labels[0].Nodes != count {
+		if e, err := s.Examiner()(b.Context(), windows); err != nil || len(e.Labels) != 1 || e.Labels[0].Nodes != count {
 			b.Fatalf("%+v, %v", e.Labels, err)
 		}
 	}

@@ -271,27 +271,30 @@ func (s *Source) ask(ctx context.Context, qr *response.Querier, windows []time.D
 // Diagnosis returns the diagnosis of the last Fetch, whether it failed or not. It is zero before the first response.
 func (s *Source) Diagnosis() diagnosis.Diagnosis { return s.diagnosis }
 
-// Examine sends a few more queries about the last Fetch over the windows.
-func (s *Source) Examine(ctx context.Context, windows []time.Duration) (diagnosis.Examination, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
+// Examiner returns a function that sends a few more queries about the last Fetch over the windows. It may run while a Fetch does.
+func (s *Source) Examiner() func(ctx context.Context, windows []time.Duration) (diagnosis.Examination, error) {
 	qr, err := s.querier()
-	if err != nil {
-		return diagnosis.Examination{}, err
+	d := s.diagnosis
+	return func(ctx context.Context, windows []time.Duration) (diagnosis.Examination, error) {
+		if err != nil {
+			return diagnosis.Examination{}, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, s.timeout)
+		defer cancel()
+		examiner := &diagnosis.Examiner{Querier: qr, Planner: &s.planner, Diagnosis: &d}
+		return examiner.Examine(ctx, windows)
 	}
-	examiner := &diagnosis.Examiner{Querier: qr, Planner: &s.planner, Diagnosis: &s.diagnosis}
-	return examiner.Examine(ctx, windows)
 }
 
-// Series returns the result of any instant query that returns about one series a node at most.
+// Series returns the result of any instant query that returns about one series a node at most. It may run while a Fetch does.
 func (s *Source) Series(ctx context.Context, query string) (all model.Vector, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	qr, err := s.querier()
+	nodes, err := s.nodes.List(labels.Everything())
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("list nodes: %w", err)
 	}
-	_, err = s.client.Query(ctx, query, time.Time{}, len(qr.Matcher.Nodes), func(v *response.Series[map[string]string]) {
+	_, err = s.client.Query(ctx, query, time.Time{}, len(nodes), func(v *response.Series[map[string]string]) {
 		sample := &model.Sample{Metric: model.Metric{}, Value: model.SampleValue(v.Value.Value)}
 		for name, value := range v.Metric {
 			sample.Metric[model.LabelName(name)] = model.LabelValue(value)
