@@ -31,8 +31,6 @@ type Objects struct {
 	stores []cache.Store
 	// began is when the objects were first watched.
 	began time.Time
-	// has are the objects that the scheduler has. One goroutine uses them at a time.
-	has map[key]runtime.Object
 
 	mu sync.Mutex
 	// changed are the objects that changed since they were applied.
@@ -57,9 +55,7 @@ type key struct {
 
 // Watch lists the objects, and watches them until ctx is done. It fails if they cannot be listed.
 func Watch(ctx context.Context, conn *live.Connection, c clock.PassiveClock) (*Objects, error) {
-	o := &Objects{
-		clock: c, began: c.Now(), has: map[key]runtime.Object{}, changed: map[key]struct{}{}, waits: map[string]*corev1.Pod{},
-	}
+	o := &Objects{clock: c, began: c.Now(), changed: map[key]struct{}{}, waits: map[string]*corev1.Pod{}}
 	listing, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	core := conn.Client.CoreV1()
@@ -172,57 +168,56 @@ func (o *Objects) change(kind int, object any, gone bool) {
 // All returns all objects for sim.Options: nodes first, sorted by name. Afterwards call Apply.
 func (o *Objects) All() []runtime.Object {
 	o.takeChanged()
-	var all []runtime.Object
+	return o.list()
+}
+
+// list is All for one more scheduler. Call renew before Apply of that one.
+func (o *Objects) list() (all []runtime.Object) {
 	for kind := range o.stores {
-		all = append(all, o.ofKind(kind, func(k key, object runtime.Object) { o.has[k] = object })...)
+		all = append(all, o.ofKind(kind)...)
 	}
 	return all
 }
 
-// ofKind returns the present objects of a kind, sorted by name, and calls visit with each.
-func (o *Objects) ofKind(kind int, visit func(key, runtime.Object)) []runtime.Object {
+// ofKind returns the present objects of a kind, sorted by name.
+func (o *Objects) ofKind(kind int) []runtime.Object {
 	names := o.stores[kind].ListKeys()
 	slices.Sort(names)
 	objects := make([]runtime.Object, 0, len(names))
 	for _, name := range names {
-		if object, ok := o.get(key{kind, name}); ok {
-			visit(key{kind, name}, object)
+		if object := get(o.stores[kind], name); object != nil {
 			objects = append(objects, object)
 		}
 	}
 	return objects
 }
 
-// applied returns the objects of a scheduler after All and Apply, for a second one: nodes first, sorted by name. Call restore
-// before Apply of the second one.
-func (o *Objects) applied() (all []runtime.Object, restore func()) {
-	has := maps.Clone(o.has)
-	for _, k := range sorted(has) {
-		all = append(all, has[k])
-	}
-	return all, func() {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		for k, object := range o.has {
-			if has[k] != object {
-				o.changed[k] = struct{}{}
+// renew lets the next Apply apply all that a scheduler lacks.
+func (o *Objects) renew(s *sim.Scheduler) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for kind, held := range storesOf(s) {
+		for _, name := range slices.Concat(held.ListKeys(), o.stores[kind].ListKeys()) {
+			if get(held, name) != get(o.stores[kind], name) {
+				o.changed[key{kind, name}] = struct{}{}
 			}
 		}
-		for k := range has {
-			if o.has[k] == nil {
-				o.changed[k] = struct{}{}
-			}
-		}
-		o.has = has
 	}
 }
 
-func (o *Objects) get(k key) (runtime.Object, bool) {
-	object, exists, err := o.stores[k.kind].GetByKey(k.name)
+// storesOf returns the scheduler's objects of watchedKinds.
+func storesOf(s *sim.Scheduler) []cache.Store {
+	core := s.Informers().Core().V1()
+	return []cache.Store{core.Nodes().Informer().GetStore(), core.Pods().Informer().GetStore()}
+}
+
+// get returns the object; nil if there is none.
+func get(from cache.Store, name string) runtime.Object {
+	object, exists, err := from.GetByKey(name)
 	if err != nil || !exists {
-		return nil, false
+		return nil
 	}
-	return object.(runtime.Object), true
+	return object.(runtime.Object)
 }
 
 // takeChanged returns what has changed since the last call, nodes first.
@@ -231,42 +226,32 @@ func (o *Objects) takeChanged() []key {
 	changed := o.changed
 	o.changed = map[key]struct{}{}
 	o.mu.Unlock()
-	return sorted(changed)
-}
-
-// sorted returns the keys of a map, nodes first.
-func sorted[V any](of map[key]V) []key {
-	return slices.SortedFunc(maps.Keys(of), func(a, b key) int { return cmp.Or(a.kind-b.kind, strings.Compare(a.name, b.name)) })
+	return slices.SortedFunc(maps.Keys(changed), func(a, b key) int { return cmp.Or(a.kind-b.kind, strings.Compare(a.name, b.name)) })
 }
 
 // Apply brings the scheduler's objects up to date: it applies what changed since All or the last Apply.
 func (o *Objects) Apply(s *sim.Scheduler) error {
+	held := storesOf(s)
 	var errs []error
 	for _, k := range o.takeChanged() {
-		errs = append(errs, o.apply(s, k))
+		errs = append(errs, apply(s, get(held[k.kind], k.name), get(o.stores[k.kind], k.name)))
 	}
 	return errors.Join(errs...)
 }
 
-func (o *Objects) apply(s *sim.Scheduler, k key) error {
-	before, had := o.has[k]
-	now, has := o.get(k)
+// apply replaces an object of the scheduler. Either may be nil.
+func apply(s *sim.Scheduler, before, now runtime.Object) error {
 	switch {
-	case had && has && isSame(before, now):
-		if before == now {
-			return nil
-		}
-		o.has[k] = now
-		return s.Update(now)
-	case had:
-		delete(o.has, k)
-		if err := s.Remove(before); err != nil || !has {
-			return err
-		}
-	case !has:
+	case before == now:
 		return nil
+	case before == nil:
+		return s.Add(now)
+	case now != nil && isSame(before, now):
+		return s.Update(now)
 	}
-	o.has[k] = now
+	if err := s.Remove(before); err != nil || now == nil {
+		return err
+	}
 	return s.Add(now)
 }
 

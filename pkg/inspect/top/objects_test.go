@@ -109,7 +109,7 @@ func TestWatch_AppliesChanges(t *testing.T) {
 }
 
 // A second scheduler begins with the objects of the first, and gets what changed meanwhile.
-func TestObjects_Applied(t *testing.T) {
+func TestObjects_Renew(t *testing.T) {
 	ctx := t.Context()
 	client := fake.NewClientset(node("a"), pod("p", "a", "1", "1Gi", -1), pod("q", "a", "1", "1Gi", -1))
 	objects, err := Watch(ctx, connection(client), clock.RealClock{})
@@ -135,7 +135,7 @@ func TestObjects_Applied(t *testing.T) {
 		return strings.Join(names, ", ")
 	}
 	first := simulate(objects.All())
-	all, restore := objects.applied()
+	all := objects.list()
 	must(t, client.CoreV1().Pods("ns").Delete(ctx, "p", metav1.DeleteOptions{}))
 	_, err = client.CoreV1().Pods("ns").Create(ctx, pod("r", "a", "1", "1Gi", -1), metav1.CreateOptions{})
 	must(t, err)
@@ -149,7 +149,7 @@ func TestObjects_Applied(t *testing.T) {
 	if got := podsOf(second); got != "p, q" {
 		t.Errorf("pods of the second: %s at first, want p, q", got)
 	}
-	restore()
+	objects.renew(second)
 	must(t, objects.Apply(second))
 	if got := podsOf(second); got != "q, r" {
 		t.Errorf("pods of the second: %s, want q, r", got)

@@ -106,7 +106,7 @@ func (s *Session) Held(kind string) []runtime.Object {
 	if i < 0 {
 		return nil
 	}
-	return s.objects.ofKind(i, func(key, runtime.Object) {})
+	return s.objects.ofKind(i)
 }
 
 // Update applies changes of objects, and reads load that is due. It reports whether it read load.
@@ -178,14 +178,14 @@ func (s *Session) inBackground(work func() (finish func())) {
 // reopen replaces the simulation by one of the configuration.
 func (s *Session) reopen(of *live.Configuration) {
 	s.opening = true
-	objects, restore := s.objects.applied()
+	objects := s.objects.list()
 	s.inBackground(func() (finish func()) {
 		opened, err := s.simulate(of, objects)
 		return func() {
 			if s.opening, s.configurationErr = false, err; err != nil {
 				return
 			}
-			restore()
+			s.objects.renew(opened.cluster.Scheduler)
 			s.end()
 			s.simulation = opened
 			s.refreshed, s.learned = s.clock.Now(), s.clock.Now()
