@@ -481,7 +481,7 @@ func (f *fixture) templateOf(pod, cpu string) *appsv1.ReplicaSet {
 	return of
 }
 
-// endOn ends a move on the node, which is not hot; empty if the replacement is not ready. The one of web-1 is web-1-new.
+// endOn ends a move on the node, which is not hot; empty if the replacement is not ready. That of web-1 is web-1-new.
 func (h *History) endOn(pod types.UID, node string, at time.Time) {
 	r := &Record{Moving: *h.underWay[pod], Ended: at, Node: node, ReplacementUID: pod + "-new", Outcome: Landed}
 	switch node {

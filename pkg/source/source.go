@@ -15,7 +15,7 @@ type Source interface {
 	// Name is the name in logs and metrics, such as "Prometheus".
 	Name() string
 	// Fetch measures all nodes in a number of queries that does not grow with the nodes. It returns when ctx is done or its own
-	// timeout has passed. It fails only if it can read no part of the requested load. Without such a request, Metrics count. A batch
+	// timeout has passed. It fails only if it can read no part of the requested load. If no load is requested, Metrics count. A batch
 	// with an error may have Metrics.
 	Fetch(ctx context.Context, request Request) (Batch, error)
 }
