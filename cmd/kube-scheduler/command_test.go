@@ -353,7 +353,8 @@ func TestCommand_ShadowChecksItsFlags(t *testing.T) {
 		want string
 	}{
 		{nil, "--config: required"},
-		{[]string{"--config=" + file, "--cpu-share=0"}, "--cpu-share: 0; write a share of one core, above 0 up to 1"},
+		{[]string{"--config=" + file, "--cpu-share=0"}, "--cpu-share: 0; write a share of one core, from 0.001 to 1"},
+		{[]string{"--config=" + file, "--cpu-share=0.0009"}, "--cpu-share: 0.0009"},
 		{[]string{"--config=" + file, "--cpu-share=NaN"}, "--cpu-share: NaN"},
 		{[]string{"--config=" + file, "--scheduler-name="}, "--scheduler-name: empty"},
 		{[]string{"--config=" + file, "--profile=other"}, `--profile: "other", but ` + file + " has the profiles "},

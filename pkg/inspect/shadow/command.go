@@ -86,7 +86,7 @@ It serves /metrics, /healthz, /readyz and the report of kubectl plimsoll shadow.
 	flags.StringSliceVar(&o.schedulerNames, "scheduler-name", []string{corev1.DefaultSchedulerName},
 		"schedulerName of the pods to evaluate; may be repeated")
 	flags.Float64Var(&o.cpuShare, "cpu-share", 0.1,
-		"share of one core to spend, above 0 up to 1; pods beyond it are skipped and counted")
+		"share of one core to spend, from 0.001 to 1; pods beyond it are skipped and counted")
 	flags.StringVar(&o.listenAddress, "listen-address", ":"+port, "host:port to serve on; without a host, all addresses")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; by default the pod's cluster")
 	logsapi.AddFlags(logging, flags)
@@ -97,8 +97,8 @@ func (o *options) validate() error {
 	switch {
 	case o.config == "":
 		return errors.New("--config: required; name the file with the KubeSchedulerConfiguration")
-	case !(o.cpuShare > 0 && o.cpuShare <= 1): // NaN too
-		return fmt.Errorf("--cpu-share: %v; write a share of one core, above 0 up to 1", o.cpuShare)
+	case !(o.cpuShare >= 0.001 && o.cpuShare <= 1): // NaN too
+		return fmt.Errorf("--cpu-share: %v; write a share of one core, from 0.001 to 1", o.cpuShare)
 	case len(o.schedulerNames) == 0:
 		return errors.New("--scheduler-name: empty; write the schedulerName of the pods to evaluate")
 	}
