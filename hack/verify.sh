@@ -1,11 +1,18 @@
 #!/usr/bin/env bash
 # Regenerates generated files, rendered manifests, go.mod and go.sum, and fails if one of them changes. It compares with the files
 # before, so you can run it with uncommitted changes. It also checks Go's formatting, workflows, file sizes, and that builds are
-# reproducible. Arguments select some of: generated modules formatting sizes workflows builds.
+# reproducible. Arguments select some of the parts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-parts=" ${*:-generated modules formatting sizes workflows builds} "
+all="generated modules formatting sizes workflows builds"
+parts=" ${*:-$all} "
+for part in $parts; do
+	if [[ " $all " != *" $part "* ]]; then
+		echo "hack/verify.sh: $part is none of the parts: $all" >&2
+		exit 2
+	fi
+done
 selected() { [[ $parts == *" $1 "* ]]; }
 
 # files PATHSPEC...: prints the files that exist, in git or to be added to it, each followed by a zero byte.
