@@ -284,7 +284,7 @@ func TestBrowserLatePods(t *testing.T) {
 	s := start(t, c)
 	tb := openPage(t, s)
 	tb.Exec(`window.asked = []; const ask = window.fetch;
-		window.fetch = (path, o) => (path.startsWith("pods.json") ? new Promise((answer) => asked.push(() => answer(ask(path, o)))) : ask(path, o))`)
+		window.fetch = (path, o) => (path.startsWith("pods.json") ? new Promise((answer) => asked.push(() => answer(ask(path)))) : ask(path, o))`)
 	asked := func(want int) {
 		t.Helper()
 		tb.Settle()
