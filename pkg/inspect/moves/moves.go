@@ -45,7 +45,7 @@ type Report struct {
 	// WaitReason and Wait say why a rebalancer would not make these moves now; empty if it would.
 	WaitReason rebalance.Stop `json:"waitReason,omitempty"`
 	Wait       string         `json:"wait,omitempty"`
-	// Nodes are the hot nodes, hottest first, then the destinations.
+	// Nodes are the hot nodes, hottest first, then the destinations. A node has a row for each resource of its moves.
 	Nodes []Node `json:"nodes"`
 	Moves []Move `json:"moves"`
 	// Stay counts the other pods of hot nodes, most frequent reason first.
@@ -66,7 +66,7 @@ type Report struct {
 	Notes         []string       `json:"notes,omitempty"`
 }
 
-// Node is a node before and after the moves.
+// Node is a resource of a node, before and after the moves that are made because of that resource.
 type Node struct {
 	Name     string `json:"name"`
 	Hot      bool   `json:"hot"`
@@ -308,39 +308,7 @@ func (r *Report) add(status *rebalance.Status) {
 	if p.Problem != "" {
 		r.Notes = append(r.Notes, "A simulated decision failed: "+text.Excerpt(p.Problem))
 	}
-	byName := map[string]*Node{}
-	percent := func(fraction float64) float64 { return math.Round(1000*fraction) / 10 }
-	node := func(name string, of load.Resource, hot bool) *Node {
-		if byName[name] == nil {
-			i := slices.IndexFunc(p.Nodes, func(n rebalance.Node) bool { return n.Name == name })
-			before := percent(p.Nodes[i].Utilization[of])
-			byName[name] = &Node{
-				Name: name, Hot: hot, Resource: of.String(), Line: percent(p.Nodes[i].Line[of]), Before: before, After: before,
-			}
-		}
-		return byName[name]
-	}
-	order := slices.Clone(p.Hot)
-	for _, name := range p.Hot {
-		i := slices.IndexFunc(p.Nodes, func(n rebalance.Node) bool { return n.Name == name })
-		of, _ := p.Nodes[i].Excess()
-		node(name, of, true)
-	}
-	for i := range p.Moves {
-		m := &p.Moves[i]
-		r.Moves = append(r.Moves, Move{
-			Namespace: m.Namespace, Pod: m.Pod, Owner: text.Excerpt(m.Owner.String()), From: m.From, To: m.To, Or: m.Or,
-			Relief: percent(m.FromBefore - m.FromAfter), Disruption: m.Disruption,
-		})
-		node(m.From, m.Resource, true).After = percent(m.FromAfter)
-		if byName[m.To] == nil {
-			order = append(order, m.To)
-		}
-		node(m.To, m.Resource, false).After = percent(m.ToAfter)
-	}
-	for _, name := range order {
-		r.Nodes = append(r.Nodes, *byName[name])
-	}
+	r.addMoves(p)
 	r.addFree(p.Free, status.Cordons)
 	for _, c := range status.SessionCordons {
 		uncordon := live.Kubectl("uncordon", c.Node).For(r.chosen)
@@ -349,6 +317,43 @@ func (r *Report) add(status *rebalance.Status) {
 	words := reasons()
 	for _, reason := range p.Reasons() {
 		r.Stay = append(r.Stay, Stay{reason, words[reason], p.Stay[reason]})
+	}
+}
+
+// addMoves adds the nodes and moves of the plan.
+func (r *Report) addMoves(p *rebalance.Plan) {
+	type row struct {
+		node string
+		of   load.Resource
+	}
+	rows := map[row]int{}
+	percent := func(fraction float64) float64 { return math.Round(1000*fraction) / 10 }
+	// add adds the row if it is new, and returns it.
+	add := func(n *rebalance.Node, of load.Resource, hot bool, before float64) *Node {
+		if _, ok := rows[row{n.Name, of}]; !ok {
+			rows[row{n.Name, of}] = len(r.Nodes)
+			r.Nodes = append(r.Nodes, Node{n.Name, hot, of.String(), percent(n.Line[of]), percent(before), percent(before)})
+		}
+		return &r.Nodes[rows[row{n.Name, of}]]
+	}
+	byName := make(map[string]*rebalance.Node, len(p.Nodes))
+	for i := range p.Nodes {
+		byName[p.Nodes[i].Name] = &p.Nodes[i]
+	}
+	for _, name := range p.Hot {
+		of, _ := byName[name].Excess()
+		add(byName[name], of, true, byName[name].Utilization[of])
+	}
+	for i := range p.Moves {
+		m := &p.Moves[i]
+		r.Moves = append(r.Moves, Move{
+			Namespace: m.Namespace, Pod: m.Pod, Owner: text.Excerpt(m.Owner.String()), From: m.From, To: m.To, Or: m.Or,
+			Relief: percent(m.FromBefore - m.FromAfter), Disruption: m.Disruption,
+		})
+		add(byName[m.From], m.Resource, true, m.FromBefore).After = percent(m.FromAfter)
+		to := byName[m.To]
+		// Not the node's utilization: ToAfter also has what pods of earlier moves use beyond their expected usage.
+		add(to, m.Resource, false, m.ToAfter-m.Usage/max(to.Base[m.Resource], 1)).After = percent(m.ToAfter)
 	}
 }
 

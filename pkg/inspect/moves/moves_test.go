@@ -19,13 +19,14 @@ func plan() *rebalance.Plan {
 	node := func(name string, cpu float64) rebalance.Node {
 		return rebalance.Node{
 			Name: name, Known: true, Utilization: [load.ResourceCount]float64{load.CPU: cpu}, Line: [load.ResourceCount]float64{load.CPU: 0.8},
+			Base: [load.ResourceCount]float64{load.CPU: 4000, load.Memory: 8e9},
 		}
 	}
 	return &rebalance.Plan{
 		Nodes: []rebalance.Node{node("a", 0.9), node("b", 0.5), node("c", 0.85), node("d", 0.5)}, Hot: []string{"a", "c"},
 		Moves: []rebalance.Move{{
 			Namespace: "ns", Pod: "web-1", Owner: rebalance.Owner{Kind: "ReplicaSet", Name: "web"}, From: "a", To: "b", Or: []string{"d"}, Resource: load.CPU, Line: 0.8,
-			FromBefore: 0.9, FromAfter: 0.7, ToAfter: 0.7, Disruption: 1,
+			FromBefore: 0.9, FromAfter: 0.7, ToAfter: 0.7, Usage: 800, Disruption: 1,
 		}},
 		Stay: map[rebalance.Reason]int{rebalance.LittleRelief: 2, rebalance.NoController: 1}, Simulated: 1,
 	}
@@ -64,6 +65,31 @@ Other pods of hot nodes stay:
 `
 	if diff := cmp.Diff(text, printed(r)); diff != "" {
 		t.Errorf("text (-want +got):\n%s", diff)
+	}
+}
+
+// TestReport_Destination moves a pod to b because of a's CPU, then one because of c's memory. b has a capacity of 4 CPUs and 8 GB.
+func TestReport_Destination(t *testing.T) {
+	p := plan()
+	p.Nodes[2].Utilization, p.Nodes[2].Line = [load.ResourceCount]float64{0.5, 0.95}, [load.ResourceCount]float64{0.8, 0.9}
+	p.Nodes[1].Utilization, p.Nodes[1].Line = [load.ResourceCount]float64{0.5, 0.3}, [load.ResourceCount]float64{0.8, 0.9}
+	// Pods of earlier moves use 200 milliCPU beyond what was expected, which b's load does not show yet: 50 % + 5 % + 20 % = 75 %.
+	p.Moves[0].ToAfter = 0.75
+	// The second pod uses 1.6 GB: 30 % + 20 % = 50 %.
+	p.Moves = append(p.Moves, rebalance.Move{
+		Namespace: "ns", Pod: "db-1", From: "c", To: "b", Resource: load.Memory, Line: 0.9, FromBefore: 0.95, FromAfter: 0.75,
+		ToAfter: 0.5, Usage: 1.6e9, Disruption: 1,
+	})
+	r := &Report{}
+	r.add(&rebalance.Status{Plan: p})
+	want := []Node{
+		{Name: "a", Hot: true, Resource: "cpu", Line: 80, Before: 90, After: 70},
+		{Name: "c", Hot: true, Resource: "memory", Line: 90, Before: 95, After: 75},
+		{Name: "b", Resource: "cpu", Line: 80, Before: 55, After: 75},
+		{Name: "b", Resource: "memory", Line: 90, Before: 30, After: 50},
+	}
+	if diff := cmp.Diff(want, r.Nodes); diff != "" {
+		t.Errorf("nodes (-want +got):\n%s", diff)
 	}
 }
 
