@@ -409,19 +409,17 @@ func (e *Executor) podsIn(namespace string) ([]*corev1.Pod, error) {
 
 // reserve places the missing replacements of moves under way, so that no other pod is planned into their room.
 func (e *Executor) reserve(cluster Cluster) (reserved []*corev1.Pod, err error) {
+	pods, err := e.assign()
+	if err != nil {
+		return nil, err
+	}
 	for _, m := range e.history.moving() {
-		pods, err := e.podsIn(m.Namespace)
-		if err != nil {
-			return reserved, err
-		}
-		if e.find(m, pods); m.replacement != nil && m.replacement.Spec.NodeName != "" {
+		of := pods[m.Namespace]
+		i := slices.IndexFunc(of, func(pod *corev1.Pod) bool { return isOf(pod, m.OwnerUID) })
+		if i < 0 || m.isPlaced() {
 			continue
 		}
-		i := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return isOf(pod, m.OwnerUID) })
-		if i < 0 {
-			continue
-		}
-		again := cluster.replacementOf(pods[i])
+		again := cluster.replacementOf(of[i])
 		again.Name, again.UID = again.Name+"-"+string(m.UID), again.UID+"-"+m.UID
 		placed := boundTo(again, m.To, cluster.Now)
 		if err := cluster.Scheduler.Add(placed); err != nil {
@@ -479,8 +477,8 @@ func (e *Executor) evictable(ctx context.Context, m *Move) (pods []*corev1.Pod, 
 	if pods, err = e.podsIn(m.Namespace); err != nil {
 		return nil, nil, err
 	}
-	i := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.UID == m.UID && pod.DeletionTimestamp == nil })
-	if i < 0 {
+	of := podOf(pods, m.UID)
+	if of == nil || of.DeletionTimestamp != nil {
 		e.history.refuse(m.UID, e.Clock.Now())
 		return nil, nil, nil
 	}
@@ -498,10 +496,10 @@ func (e *Executor) evictable(ctx context.Context, m *Move) (pods []*corev1.Pod, 
 		why = e.try(ctx, name, latest)
 	}
 	if why != "" {
-		e.refuse(m, pods[i], why)
+		e.refuse(m, of, why)
 		return nil, nil, ctx.Err()
 	}
-	return pods, pods[i], nil
+	return pods, of, nil
 }
 
 // refuse keeps the pod where it is for a while.
@@ -588,22 +586,50 @@ func isOf(pod *corev1.Pod, owner types.UID) bool {
 	return of != nil && of.UID == owner
 }
 
-// find returns the moved pod; nil if it is gone. It notes the replacement.
-func (e *Executor) find(m *Moving, pods []*corev1.Pod) (moved *corev1.Pod) {
-	m.replacement = nil
+// podOf returns the pod with the UID; nil if there is none.
+func podOf(pods []*corev1.Pod, uid types.UID) *corev1.Pod {
+	if i := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.UID == uid }); i >= 0 {
+		return pods[i]
+	}
+	return nil
+}
+
+// assign notes the replacement of each move under way, and returns the pods of their namespaces. No pod replaces two. The newest
+// move chooses first: a pod that is young enough for it may also replace earlier ones.
+func (e *Executor) assign() (pods map[string][]*corev1.Pod, err error) {
+	pods = map[string][]*corev1.Pod{}
+	taken := map[types.UID]bool{}
+	for i := range e.history.records {
+		taken[e.history.records[i].ReplacementUID] = true
+	}
+	for _, m := range slices.Backward(e.history.moving()) {
+		if pods[m.Namespace] == nil {
+			if pods[m.Namespace], err = e.podsIn(m.Namespace); err != nil {
+				return nil, err
+			}
+		}
+		if m.replacement = m.find(pods[m.Namespace], taken); m.replacement != nil {
+			taken[m.replacement.UID] = true
+		}
+	}
+	return pods, nil
+}
+
+// find returns the pod in place of the moved one; nil if there is none. Taken pods replace others.
+func (m *Moving) find(pods []*corev1.Pod, taken map[types.UID]bool) (replacement *corev1.Pod) {
+	if moved := podOf(pods, m.UID); moved != nil && moved.DeletionTimestamp == nil && !m.Evacuates {
+		return nil // it was not evicted
+	}
 	for _, pod := range pods {
 		at := pod.CreationTimestamp.Time
 		switch {
-		case pod.UID == m.UID:
-			moved = pod
-		case !isOf(pod, m.OwnerUID) || pod.DeletionTimestamp != nil || at.Before(m.Newest):
+		case !isOf(pod, m.OwnerUID) || pod.DeletionTimestamp != nil || at.Before(m.Newest) || taken[pod.UID] || pod.UID == m.UID:
 		case at.Equal(m.Newest) && slices.Contains(m.Known, pod.UID):
-		case slices.ContainsFunc(e.history.records, func(r Record) bool { return r.ReplacementUID == pod.UID }):
-		case m.replacement == nil || cmp.Compare(stage(pod), stage(m.replacement)) > 0:
-			m.replacement = pod
+		case replacement == nil || stage(pod) > stage(replacement):
+			replacement = pod
 		}
 	}
-	return moved
+	return replacement
 }
 
 // stage is 2 for a ready pod, 1 for a placed one.
@@ -618,18 +644,14 @@ func stage(pod *corev1.Pod) int {
 }
 
 // settle ends moves whose replacement is ready or late. After an error about one, it goes on with the others.
-func (e *Executor) settle(ctx context.Context) (err error) {
+func (e *Executor) settle(ctx context.Context) error {
 	var ended []*Record
-	pods := map[types.UID][]*corev1.Pod{}
-	moving := e.history.moving()
-	for _, m := range moving { // each landing looks at all replacements
-		if pods[m.UID], err = e.podsIn(m.Namespace); err != nil {
-			return err
-		}
-		e.find(m, pods[m.UID])
+	pods, err := e.assign()
+	if err != nil {
+		return err
 	}
-	for _, m := range moving {
-		r, failed := e.outcome(ctx, m, pods[m.UID])
+	for _, m := range e.history.moving() {
+		r, failed := e.outcome(ctx, m, pods[m.Namespace])
 		if err = errors.Join(err, failed); failed != nil || r == nil {
 			continue
 		}
@@ -651,7 +673,7 @@ func (e *Executor) settle(ctx context.Context) (err error) {
 
 // outcome returns how the move ended; nil if it is under way.
 func (e *Executor) outcome(ctx context.Context, m *Moving, pods []*corev1.Pod) (*Record, error) {
-	moved, now := e.find(m, pods), e.Clock.Now() // another move may have taken its replacement
+	moved, now := podOf(pods, m.UID), e.Clock.Now()
 	since, timeout := now.Sub(m.Began), e.Config.ReplacementTimeout.Duration
 	if moved != nil && e.migrates(moved) {
 		m.Evacuates, timeout = true, max(timeout, longestEvacuation) // the answer may be lost

@@ -503,28 +503,102 @@ func TestExecutor_OtherPodsAreNoReplacement(t *testing.T) {
 	w.wants() // web-2 is older than web-1
 }
 
+// also begins a move of another pod of the ReplicaSet web to b, at the time of web-1's.
+func (w *world) also(pod string) *Moving {
+	w.t.Helper()
+	first := w.history.underWay["web-1"]
+	second := first.Move
+	second.UID, second.Pod, second.From = types.UID(pod), pod, "c"
+	w.history.Begin(&second, now)
+	m := w.history.underWay[second.UID]
+	m.Newest, m.Known = first.Newest, first.Known
+	return m
+}
+
+// starts creates the replacement of a pod, which the load does not cover.
+func (w *world) starts(old, node string, ready bool) *corev1.Pod {
+	w.t.Helper()
+	pod := w.replace(old, node, ready)
+	pod.Status.ContainerStatuses[0].State.Running.StartedAt.Time = now
+	if err := w.cluster.Scheduler.Add(pod); err != nil {
+		w.t.Fatal(err)
+	}
+	return pod
+}
+
 // TestExecutor_OneReplacementEach has two moves of a workload under way, and one new pod.
 func TestExecutor_OneReplacementEach(t *testing.T) {
 	w := newWorld(t, newFixture())
 	w.step()
-	second := w.history.underWay["web-1"].Move
-	second.UID, second.Pod = "web-0", "web-0"
-	w.history.Begin(&second, now)
-	w.history.underWay["web-0"].Newest, w.history.underWay["web-0"].Known = w.history.underWay["web-1"].Newest, w.history.underWay["web-1"].Known
+	w.also("web-0")
 	w.replace("web-1", "b", true)
-	if s := w.wants("save", "Landed web-0"); len(s.UnderWay) != 1 {
+	if s := w.wants("save", "Landed web-1"); len(s.UnderWay) != 1 {
 		t.Errorf("%d moves are under way, want one", len(s.UnderWay))
 	}
+}
+
+// TestExecutor_TwoReplacements has two moves to b, at 20 %, whose pods use 20 points, and 11 beyond their expected usage. Both on b,
+// that is 82 %, and the line is 80 %.
+func TestExecutor_TwoReplacements(t *testing.T) {
+	for _, owner := range []types.UID{"web", "db"} {
+		f := newFixture()
+		f.cpu["b"] = 0.2
+		f.pod("web", "web-0", "c", "2").OwnerReferences[0].UID = owner
+		w := newWorld(t, f)
+		w.step()
+		w.history.underWay["web-1"].Beyond[load.CPU] = 1100
+		w.also("web-0").OwnerUID = owner
+		w.starts("web-1", "b", true)
+		if reserved, err := w.reserve(w.cluster); err != nil || len(reserved) != 1 || reserved[0].Spec.NodeName != "b" {
+			t.Errorf("owner %s: %d pods reserved with error %v, want the missing replacement", owner, len(reserved), err)
+		} else if err := w.cluster.Scheduler.Remove(reserved[0]); err != nil {
+			t.Fatal(err)
+		}
+		w.starts("web-0", "b", false)
+		delete(w.pods, "web-0")
+		w.wants("save", "LandedHot web-1")
+		if left := w.history.underWay["web-0"]; left == nil || left.replacement.Name != "web-0-new" {
+			t.Errorf("owner %s: it has %+v under way, want web-0 with its own replacement", owner, left)
+		}
+		ready := w.pods["web-0-new"].DeepCopy()
+		ready.Status.Conditions = w.pods["web-2"].Status.Conditions
+		w.pods["web-0-new"] = ready
+		w.wants("save", "LandedHot web-0")
+	}
+}
+
+// TestExecutor_LaterReplacementFirst has a second move, which began after the first replacement was created. Its own is ready first.
+func TestExecutor_LaterReplacementFirst(t *testing.T) {
+	w := newWorld(t, newFixture())
+	w.step()
+	w.replace("web-1", "b", false)
+	m := w.also("web-2")
+	m.Began = now.Add(time.Second)
+	m.Newest, m.Known = newestOf([]*corev1.Pod{w.pods["web-1-new"]}, "web")
+	w.replace("web-2", "b", true)
+	delete(w.pods, "web-2")
+	w.wants("save", "Landed web-2")
+	w.replace("web-1", "b", true)
+	w.wants("save", "Landed web-1")
+}
+
+// TestExecutor_StaysWithoutReplacement has a move whose eviction was not answered. The only new pod replaces the other one.
+func TestExecutor_StaysWithoutReplacement(t *testing.T) {
+	w := newWorld(t, newFixture())
+	w.real["web-1"] = answer{0, errors.New("timeout")}
+	if _, err := w.Step(t.Context(), true); err == nil {
+		t.Fatal("no error")
+	}
+	w.also("web-0")
+	w.replace("web-1", "b", true)
+	w.wants("save", "Landed web-0")
 }
 
 // TestExecutor_LandsInPart has two replacements that are ready. The cluster cannot be read for the second one, until the next step.
 func TestExecutor_LandsInPart(t *testing.T) {
 	w := newWorld(t, newFixture())
 	w.step()
-	second := *w.history.underWay["web-1"]
-	second.UID, second.Pod = "web-2", "web-2"
-	w.history.Begin(&second.Move, now)
-	w.history.underWay["web-2"].Newest, w.history.underWay["web-2"].Known = second.Newest, second.Known
+	w.also("web-2")
 	w.replace("web-1", "b", true)
 	w.replace("web-2", "b", true)
 	delete(w.pods, "web-2")

@@ -73,6 +73,9 @@ type Moving struct {
 	replacement *corev1.Pod
 }
 
+// isPlaced reports whether the replacement has a node.
+func (m *Moving) isPlaced() bool { return m.replacement != nil && m.replacement.Spec.NodeName != "" }
+
 // Outcome says how a move ended.
 type Outcome string
 
@@ -263,11 +266,9 @@ func (h *History) lookWith(ctx context.Context, cluster Cluster, c *rebalancer.C
 			return n, err
 		}
 	}
-	beyond := h.beyond()
-	beyond[r.ReplacementUID] = r.Beyond // another move may have found this pod too
 	l := newLooker(cluster.Load, c)
 	n = l.node(info)
-	n.add(l.unmeasured(info, beyond))
+	n.add(l.unmeasured(info, h.beyond()))
 	return n, nil
 }
 

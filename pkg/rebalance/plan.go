@@ -308,7 +308,7 @@ func (p *planner) countMoves() map[types.UID]bool {
 	for _, m := range p.history.underWay {
 		moved[m.UID] = true
 		p.perNamespace[m.Namespace]++
-		if m.replacement == nil || m.replacement.Spec.NodeName == "" {
+		if !m.isPlaced() {
 			addTo(p.more, m.To, m.Beyond)
 		}
 	}
