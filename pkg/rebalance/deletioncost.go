@@ -23,7 +23,7 @@ const (
 	maxCosts = 50
 	// costChange is how far the load must change, in percent of capacity, until a cost is written anew.
 	costChange = 10
-	// costTime is how long a step may write deletion costs. Each can take half a minute if a webhook hangs.
+	// costTime is how long a step may write deletion costs, also if a webhook hangs. So a pause holds soon.
 	costTime = 5 * time.Second
 )
 
@@ -130,7 +130,11 @@ func (e *Executor) writeCosts(ctx context.Context, s *Status) error {
 	})
 	s.CostPods = held
 	for _, c := range changes[:min(len(changes), maxCosts)] {
-		written, err := e.Costs.SetDeletionCost(ctx, c.Pod, c.Value)
+		left := costTime - e.Clock.Since(now)
+		if left <= 0 {
+			break
+		}
+		written, err := e.setCost(ctx, c, left)
 		if err != nil {
 			s.CostError = errors.Join(s.CostError, err)
 		}
@@ -139,12 +143,20 @@ func (e *Executor) writeCosts(ctx context.Context, s *Status) error {
 		} else {
 			note(&e.history.costFailed, c.Pod.UID, now)
 		}
-		if isRefusal(err) {
+		late := errors.Is(err, context.DeadlineExceeded)
+		if isRefusal(err) && (!late || left >= costTime/2) { // with less time, a sound request may be late
 			note(&e.history.costRefused, c.Pod.UID, now)
 		}
-		if errors.Is(err, context.DeadlineExceeded) || e.Clock.Since(now) >= costTime {
-			break // the API server or a webhook hangs, and a pause must hold soon
+		if late {
+			break
 		}
 	}
 	return nil
+}
+
+// setCost writes the deletion cost within the time that is left.
+func (e *Executor) setCost(ctx context.Context, c Cost, left time.Duration) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, left)
+	defer cancel()
+	return e.Costs.SetDeletionCost(ctx, c.Pod, c.Value)
 }

@@ -23,16 +23,22 @@ type costWriter struct {
 	refuses func(pod string) bool
 	err     error
 	asked   int
-	// takes is called with each request.
+	// takes is called with each request. waits returns the answer of one that is not refused.
 	takes func()
+	waits func(context.Context) error
 }
 
-func (c *costWriter) SetDeletionCost(_ context.Context, pod *corev1.Pod, cost string) (bool, error) {
+func (c *costWriter) SetDeletionCost(ctx context.Context, pod *corev1.Pod, cost string) (bool, error) {
 	if c.takes != nil {
 		c.takes()
 	}
 	if c.asked++; c.refuses != nil && c.refuses(pod.Name) {
 		return false, c.err
+	}
+	if c.waits != nil {
+		if err := c.waits(ctx); err != nil {
+			return false, err
+		}
 	}
 	if pod.Name == c.changed {
 		return false, nil
@@ -162,6 +168,37 @@ func TestExecutor_DeletionCostsSlow(t *testing.T) {
 		if w.wants(); c.asked != tc.asked {
 			t.Errorf("at %v a request, a step asked for %d costs, want %d", tc.takes, c.asked, tc.asked)
 		}
+	}
+}
+
+// TestExecutor_DeletionCostHangs has two pods on a. The first request takes almost all of the 5 s, then a webhook hangs until the
+// deadline. That pod had little time, so it is tried again in the next step.
+func TestExecutor_DeletionCostHangs(t *testing.T) {
+	f := newFixture()
+	f.pod("many", "many-0", "a", "10m")
+	w, c := newWorld(t, f), &costWriter{}
+	left := time.Duration(0)
+	c.waits = func(ctx context.Context) error {
+		deadline, ok := ctx.Deadline()
+		if !ok {
+			return errors.New("no deadline")
+		}
+		if left = time.Until(deadline); c.asked == 1 {
+			w.clock.SetTime(w.clock.Now().Add(5*time.Second - time.Millisecond))
+			return nil
+		}
+		<-ctx.Done()
+		return fmt.Errorf("write: %w", ctx.Err())
+	}
+	w.Config.Mode, w.Costs = rebalancer.DeletionCost, c
+	s := w.wants()
+	if len(s.Costs) != 1 || c.asked != 2 || left > time.Millisecond || !errors.Is(s.CostError, context.DeadlineExceeded) {
+		t.Errorf("%d costs of %d pods, error %v, %v left for the second; want 1 of 2, a deadline exceeded, and 1 ms at most",
+			len(s.Costs), c.asked, s.CostError, left)
+	}
+	c.waits = nil
+	if s := w.wants(); len(c.written) != 3 || s.CostError != nil {
+		t.Errorf("%q are written, want one, then both; error %v", c.written, s.CostError)
 	}
 }
 

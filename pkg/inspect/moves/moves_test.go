@@ -68,12 +68,12 @@ Other pods of hot nodes stay:
 	}
 }
 
-// TestReport_Destination moves a pod to b because of a's CPU, then one because of c's memory. b has a capacity of 4 CPUs and 8 GB.
+// TestReport_Destination moves a pod to b because of CPU of a, then one because of memory of c. b has 4 CPUs and 8 GB.
 func TestReport_Destination(t *testing.T) {
 	p := plan()
 	p.Nodes[2].Utilization, p.Nodes[2].Line = [load.ResourceCount]float64{0.5, 0.95}, [load.ResourceCount]float64{0.8, 0.9}
 	p.Nodes[1].Utilization, p.Nodes[1].Line = [load.ResourceCount]float64{0.5, 0.3}, [load.ResourceCount]float64{0.8, 0.9}
-	// Pods of earlier moves use 200 milliCPU beyond what was expected, which b's load does not show yet: 50 % + 5 % + 20 % = 75 %.
+	// Pods of earlier moves use 200 milliCPU that b's load does not show yet: 50 % + 5 % + 20 % = 75 %.
 	p.Moves[0].ToAfter = 0.75
 	// The second pod uses 1.6 GB: 30 % + 20 % = 50 %.
 	p.Moves = append(p.Moves, rebalance.Move{
