@@ -62,7 +62,8 @@ func newObserver(register func(...metrics.Registerable)) *observer {
 		stopped: newVec("stopped", "1 if this reason stops all moves, else 0.", "reason"),
 		staying: newVec("staying_pods", "Pods of hot nodes that stay, by the reason.", "reason"),
 		moves: metrics.NewCounterVec(counter("moves_total",
-			"Moves that ended. Landed is on another node that is not above its line; LandedHot, Returned and NotReady are failures."),
+			"Moves that ended. Landed is on another node that is not above its line, LandedHot on one above it. "+
+				"Returned and NotReady are failures."),
 			[]string{"outcome"}),
 		minutes: metrics.NewCounterVec(counter("hot_minutes_total",
 			"Minutes above the line that moves of the last hour removed from their sources, or added to destinations."), []string{"effect"}),
