@@ -96,10 +96,13 @@ func BenchmarkMake(b *testing.B) {
 		b.Run(fmt.Sprint(nodes, " nodes"), func(b *testing.B) {
 			cluster, c := largeCluster(b, nodes, 30), rebalancer.Default()
 			history := &History{}
-			for range c.Refreshes {
+			for refresh := range c.Refreshes {
 				looked, err := Look(b.Context(), cluster.Scheduler, cluster.Load, c)
 				if err != nil {
 					b.Fatal(err)
+				}
+				for j := range looked {
+					looked[j].End = now.Add(time.Duration(refresh) * time.Minute) // the same measurement counts once
 				}
 				history.Observe(looked, c)
 			}
