@@ -100,7 +100,7 @@ func NewMetrics(registry Registry) *Metrics {
 		learnedAt: metrics.NewDesc("plimsoll_workload_statistics_age_seconds",
 			"Age of the newest observation in the statistics of workloads.", []string{"source"}, nil, metrics.ALPHA, ""),
 		unsaved: metrics.NewDesc("plimsoll_workload_statistics_unsaved_seconds",
-			"How much newer the statistics of workloads are than those in their file.", []string{"source"}, nil, metrics.ALPHA, ""),
+			"Time of the observations of workloads that their file does not have.", []string{"source"}, nil, metrics.ALPHA, ""),
 	}
 	registry.MustRegister(m.refreshes, m.durations, m.rejected, m.unmatched, m.contested, m.measured, m.history, m.saves)
 	registry.CustomMustRegister(m)

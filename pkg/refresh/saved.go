@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
@@ -71,7 +72,7 @@ func (w *WorkloadWatcher) restore(ctx context.Context) {
 		err = w.continueWith(data)
 	}
 	if err == nil {
-		logger.Info("Continuing with the saved statistics of workloads", "workloads", w.saved.Load().Len(), "observed", w.observed)
+		logger.Info("Continuing with the saved statistics of workloads", "workloads", w.saved.Len(), "observed", w.observed)
 		return
 	}
 	logger.Error(err, "The file of statistics of workloads cannot be used. They are learned anew", "renamed", w.File+refusedSuffix)
@@ -100,7 +101,8 @@ func (w *WorkloadWatcher) continueWith(data []byte) error {
 		return errors.New("its note has impossible times")
 	}
 	w.publisher.Publish(s)
-	w.saved.Store(s)
+	w.saved = s
+	w.firstUnsaved.Store(nil)
 	w.observed, w.nextRefresh = note.Observed, note.Observed.Add(WorkloadInterval)
 	w.started, w.failed = true, false
 	longest := longestOf(w.History)
@@ -140,7 +142,7 @@ func since(begin time.Time, all []span) []span {
 // the end of ctx, the process may end first: then the file keeps what it has.
 func (w *WorkloadWatcher) save(ctx context.Context) {
 	latest := w.publisher.Latest()
-	if w.File == "" || w.unread || latest == w.saved.Load() || latest.Len() == 0 {
+	if w.File == "" || w.unread || latest == w.saved || latest.Len() == 0 {
 		return
 	}
 	note, err := json.Marshal(fileNote{Origin: w.Origin, Observed: w.observed, Missing: w.past.missing, Length: w.past.length})
@@ -153,16 +155,23 @@ func (w *WorkloadWatcher) save(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithValues("file", w.File)
 	w.saves.log(logger, w.Clock.Now(), err, "After a restart they are those of the last write")
 	if err == nil {
-		w.saved.Store(latest)
+		w.saved = latest
+		w.firstUnsaved.Store(nil)
 	}
 }
 
-// unsaved is how much newer the statistics are than those in File. Without any there, it is their time since the start. It is safe
-// for concurrent use.
-func (w *WorkloadWatcher) unsaved() time.Duration {
-	from := w.created
-	if saved := w.saved.Load(); saved != nil {
-		from = saved.At()
+// noteUnsaved notes the newest observation as one that File does not have. Without workloads nothing is saved.
+func (w *WorkloadWatcher) noteUnsaved() {
+	if latest := w.publisher.Latest(); latest.Len() > 0 && w.firstUnsaved.Load() == nil {
+		w.firstUnsaved.Store(ptr.To(latest.At()))
 	}
-	return max(w.publisher.Latest().At().Sub(from), 0)
+}
+
+// unsaved is the time of the observations that File does not have. Each stands for an interval. It is safe for concurrent use.
+func (w *WorkloadWatcher) unsaved() time.Duration {
+	first := w.firstUnsaved.Load()
+	if first == nil {
+		return 0
+	}
+	return max(w.publisher.Latest().At().Sub(*first), 0) + WorkloadInterval
 }

@@ -413,7 +413,7 @@ func TestSaved_ClockGoesBack(t *testing.T) {
 	}
 }
 
-// The metric says how much newer the statistics are than their file, whatever failed before.
+// The metric tells the time of the observations that the file does not have, whatever failed before.
 func TestSaved_Unsaved(t *testing.T) {
 	src := &fakePods{}
 	c := withFile(t, src, src.cpu)
@@ -422,7 +422,7 @@ func TestSaved_Unsaved(t *testing.T) {
 	unsaved := func(seconds int) {
 		t.Helper()
 		want := fmt.Sprintf(`
-# HELP plimsoll_workload_statistics_unsaved_seconds [ALPHA] How much newer the statistics of workloads are than those in their file.
+# HELP plimsoll_workload_statistics_unsaved_seconds [ALPHA] Time of the observations of workloads that their file does not have.
 # TYPE plimsoll_workload_statistics_unsaved_seconds gauge
 plimsoll_workload_statistics_unsaved_seconds{source="fake"} %d
 `, seconds)
@@ -451,15 +451,32 @@ plimsoll_workload_statistics_unsaved_seconds{source="fake"} %d
 	rename(folder+"-gone", folder)
 	c.due(t)
 	unsaved(0)
-	// After a restart, what the file has counts. Where it has nothing, what was observed since the start counts.
+	// After a restart, only failures since then count.
 	rename(folder, folder+"-gone")
 	observe(2)
 	unsaved(600)
 	c, _ = c.startAgain(t, unchanged)
 	c.Metrics.registerWorkloads(c.WorkloadWatcher)
 	unsaved(0)
+	c.clock.Step(72 * time.Hour) // a standby
+	unsaved(0)
 	observe(2)
 	unsaved(600)
+	rename(folder+"-gone", folder)
+	observe(1)
+	unsaved(0)
+	// The source is down for two hours, then a write fails.
+	c.clock.Step(2 * time.Hour)
+	rename(folder, folder+"-gone")
+	observe(1)
+	unsaved(300)
+	// The clock goes back a day, before what the file has.
+	c.clock.SetTime(c.observed.Add(-24 * time.Hour))
+	c.nextRefresh = c.clock.Now()
+	c.due(t)
+	unsaved(300)
+	observe(6)
+	unsaved(2100)
 }
 
 func TestSaved_OnDemandHasNoFile(t *testing.T) {
@@ -467,7 +484,7 @@ func TestSaved_OnDemandHasNoFile(t *testing.T) {
 	c := newPodCluster(t, src, "")
 	c.refresh(t)
 	c.save(t.Context())
-	if c.saved.Load() != nil {
+	if c.saved != nil {
 		t.Error("statistics were saved without a file")
 	}
 }

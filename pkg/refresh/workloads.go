@@ -67,9 +67,8 @@ type WorkloadConfig struct {
 type WorkloadWatcher struct {
 	WorkloadConfig
 	publisher *learned.Publisher
-	// saved are the statistics in File; nil before it has some. created is when the watcher was.
-	saved   atomic.Pointer[learned.Statistics]
-	created time.Time
+	// firstUnsaved is the time of the first observation that File does not have; nil if it has all.
+	firstUnsaved atomic.Pointer[time.Time]
 
 	// The fields below are used by Run's goroutine alone.
 	// started reports whether there was a refresh, and failed whether the last one failed. nextRefresh is when the next is due.
@@ -90,13 +89,15 @@ type WorkloadWatcher struct {
 	unreadable time.Time
 	reader     *boundedfile.File
 	file       *atomicfile.File
-	saves      failureLog
+	// saved are the statistics in File; nil before it has some.
+	saved *learned.Statistics
+	saves failureLog
 }
 
 // NewWorkloadWatcher returns a watcher. The config must be complete.
 func NewWorkloadWatcher(c WorkloadConfig) *WorkloadWatcher {
 	return &WorkloadWatcher{
-		WorkloadConfig: c, publisher: learned.NewPublisher(), created: c.Clock.Now(),
+		WorkloadConfig: c, publisher: learned.NewPublisher(),
 		failures:   failureLog{what: "The usage of pods", done: "read"},
 		unmeasured: failureLog{what: "The usage of most pods", done: "read"},
 		unread:     c.File != "", reader: boundedfile.New(c.File, maxFileBytes), file: atomicfile.New(c.File),
@@ -199,6 +200,7 @@ func (w *WorkloadWatcher) observeNow(ctx context.Context, began time.Time) error
 		w.past = newBackfill(begin, w.History)
 	}
 	w.started, w.observed = true, began
+	w.noteUnsaved()
 	return nil
 }
 
@@ -207,6 +209,7 @@ func (w *WorkloadWatcher) forgetIfClockWentBack(logger klog.Logger, now time.Tim
 	if last := w.publisher.Latest().At(); now.Round(0).Before(last.Add(-clockStep)) {
 		logger.Info("The clock went back: the statistics of workloads are forgotten and read again", "from", last, "to", now)
 		w.publisher.Publish(&learned.Statistics{})
+		w.firstUnsaved.Store(nil)
 		w.started = false
 	}
 }

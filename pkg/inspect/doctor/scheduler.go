@@ -419,7 +419,7 @@ func (f *facts) checkSaves() []Check {
 		message := fmt.Sprintf("%s: statisticsFile %s; %.0f of %.0f writes failed since the scheduler started", name, state, failed, all)
 		switch {
 		case missing >= staleStatistics:
-			const advice = "After a restart, the scheduler has the statistics of the file. Its log says why it cannot be written"
+			const advice = "After a restart, the scheduler has the statistics of the file. Its log says why it cannot be read or written"
 			return warn(f.adviseLog(advice), "%s", message)
 		case all == 0:
 			return skip("not checked, because the scheduler has not written the statistics of %s yet", name)
