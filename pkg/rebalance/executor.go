@@ -17,8 +17,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
 const (
@@ -309,48 +309,72 @@ func (e *Executor) observe(ctx context.Context) (cluster Cluster, nodes []Node, 
 
 // look compares the nodes with their lines, and counts the hot minutes since the last look.
 func (e *Executor) look(ctx context.Context) error {
-	_, nodes, err := e.observe(ctx)
+	cluster, nodes, err := e.observe(ctx)
 	if err != nil {
 		return err
 	}
 	now := e.Clock.Now()
 	if since := now.Sub(e.looked); since < 5*time.Minute { // otherwise nobody looked
-		e.countHotMinutes(nodes, since.Minutes(), now)
+		e.countHotMinutes(ctx, cluster.Scheduler, nodes, since.Minutes(), now)
 	}
 	e.looked, e.plan = now, nil
 	return nil
 }
 
 // countHotMinutes compares nodes with what they would be without the moves of the last hour.
-func (e *Executor) countHotMinutes(nodes []Node, minutes float64, now time.Time) {
-	byName := make(map[string]*Node, len(nodes))
+func (e *Executor) countHotMinutes(ctx context.Context, s *sim.Scheduler, nodes []Node, minutes float64, now time.Time) {
+	without, removed, added := e.withoutMoves(ctx, s, nodes, now), 0.0, 0.0
 	for i := range nodes {
-		byName[nodes[i].Name] = &nodes[i]
+		switch is, would := nodes[i].isAbove(), without[nodes[i].Name].isAbove(); {
+		case would && !is:
+			removed += minutes
+		case is && !would:
+			added += minutes
+		}
 	}
-	removed, added := 0.0, 0.0
-	// crosses reports whether a change of the node's utilization takes it across its line.
-	crosses := func(n *Node, of load.Resource, change float64) bool {
-		return n.Known && n.Line[of] > 0 && (n.Utilization[of] > n.Line[of]) != (n.Utilization[of]+change > n.Line[of])
+	e.Observer.HotMinutes(removed, added)
+}
+
+// withoutMoves returns the nodes as they would be without the moves of the last hour, and reports regrets. A move counts while its
+// replacement is there, or was moved on by a move that counts.
+func (e *Executor) withoutMoves(ctx context.Context, s *sim.Scheduler, nodes []Node, now time.Time) map[string]*Node {
+	byName, without, counts := make(map[string]*Node, len(nodes)), make(map[string]*Node, len(nodes)), map[types.UID]bool{}
+	for i, n := range nodes {
+		byName[n.Name], without[n.Name] = &nodes[i], &n
 	}
-	for i := range e.history.records {
+	for i := range slices.Backward(e.history.records) {
 		r := &e.history.records[i]
 		if !r.Outcome.landed() || now.Sub(r.Ended) > time.Hour {
 			continue
 		}
-		if from := byName[r.From]; from != nil && crosses(from, r.Resource, r.FromBefore-r.FromAfter) {
-			removed += minutes
-		}
-		to := byName[r.Node]
-		if to == nil || !crosses(to, r.Resource, -to.share(r.Resource, r.Usage)) {
+		info, err := s.NodeInfo(ctx, r.Node)
+		isThere := err == nil && hasPod(info, r.ReplacementUID)
+		if counts[r.UID] = isThere || counts[r.ReplacementUID]; !counts[r.UID] {
 			continue
 		}
-		added += minutes
-		if !r.Regretted {
-			r.Regretted = true
-			e.Observer.Regretted(r)
+		if from := without[r.From]; from != nil {
+			from.Utilization[r.Resource] += r.FromBefore - r.FromAfter
+		}
+		to := byName[r.Node]
+		if to == nil {
+			continue
+		}
+		share := to.share(r.Resource, r.Usage)
+		without[r.Node].Utilization[r.Resource] -= share
+		if isThere {
+			e.regret(r, *to, share)
 		}
 	}
-	e.Observer.HotMinutes(removed, added)
+	return without
+}
+
+// regret reports a move once if its node is above the line, and would not be without the pod.
+func (e *Executor) regret(r *Record, n Node, share float64) {
+	isAbove := n.isAbove()
+	if n.Utilization[r.Resource] -= share; isAbove && !n.isAbove() && !r.Regretted {
+		r.Regretted = true
+		e.Observer.Regretted(r)
+	}
 }
 
 // brakes returns the reason that stops all moves, if any.

@@ -288,13 +288,10 @@ func TestExecutor_Outcomes(t *testing.T) {
 			w := newWorld(t, newFixture())
 			w.step()
 			node, isHot := strings.CutPrefix(tc.replacement, "hot ")
-			if isHot { // the node has 70 %, and 11 points that are not measured yet
-				other := replacementOf(newFixture().pod("other", "other", "c", "1100m"), now)
-				if err := w.cluster.Scheduler.Add(boundTo(other, node, now)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if node != "" {
+			switch {
+			case isHot: // the node has 70 %, and the 20 points of the replacement are not measured yet
+				w.starts("web-1", node, tc.ready)
+			case node != "":
 				w.replace("web-1", node, tc.ready)
 			}
 			w.clock.SetTime(now.Add(tc.after))
@@ -1326,37 +1323,70 @@ func TestExecutor_ReservesRoomOnce(t *testing.T) {
 	w.wants("try db-1", "save", "evict db-1", "began db-1")
 }
 
-// TestExecutor_HotMinutes moved 2 cores, 20 points, from a, at 65 % now, to b, at 85 %. The line is 80 %. A minute passed.
+// TestExecutor_HotMinutes has a and b, with a line of 80 %. A minute passed. web-2 of c is the replacement of a moved pod.
 func TestExecutor_HotMinutes(t *testing.T) {
-	for _, outcome := range []Outcome{Landed, LandedHot, LandedUnknown} {
-		t.Run(string(outcome), func(t *testing.T) { testHotMinutes(t, outcome) })
+	// moved has points of a node of 10 cores.
+	moved := func(from, to, pod, replacement string, points float64, o Outcome) Record {
+		return Record{
+			Moving: Moving{Move: Move{Pod: pod, UID: types.UID(pod), From: from, To: "c", FromBefore: 0.5 + points/100, FromAfter: 0.5, Usage: 100 * points}},
+			Node:   to, ReplacementUID: types.UID(replacement), Outcome: o, Ended: now,
+		}
 	}
-}
-
-func testHotMinutes(t *testing.T, outcome Outcome) {
-	t.Helper()
-	counted := [2]float64{}
-	w := newWorld(t, newFixture())
-	w.history.records = []Record{{
-		Moving: Moving{Move: Move{Pod: "p", From: "a", To: "c", FromBefore: 0.9, FromAfter: 0.7, Usage: 2000}},
-		Node:   "b", Outcome: outcome, Ended: now,
-	}}
-	w.Observer = &minutes{world: w, counted: &counted}
-	nodes := []Node{{Name: "a", Known: true}, {Name: "b", Known: true}}
-	for i, u := range []float64{0.65, 0.85} {
-		nodes[i].Utilization[load.CPU], nodes[i].Line[load.CPU], nodes[i].Base[load.CPU] = u, 0.8, 10_000
+	// b has p-new, q-new and r-new.
+	both := func(points float64, pods ...string) (records []Record) {
+		for _, pod := range pods {
+			records = append(records, moved("a", "b", pod, pod+"-new", points, Landed))
+		}
+		return records
 	}
-	for range 2 {
-		w.countHotMinutes(nodes, 1, now.Add(time.Hour))
-	}
-	w.countHotMinutes(nodes, 1, now.Add(time.Hour+time.Second)) // too long ago
-	if math.Abs(counted[0]-2) > 1e-9 || math.Abs(counted[1]-2) > 1e-9 || !slices.Equal(w.done, []string{"regretted p"}) {
-		t.Errorf("removed and added %v, want 2 and 2; noted %q, want one regret", counted, w.done)
-	}
-	nodes[1].Base[load.CPU] = 50_000 // there, the pod takes 4 points: 81 % without it
-	counted = [2]float64{}
-	if w.countHotMinutes(nodes, 1, now.Add(time.Hour)); counted != [2]float64{1, 0} {
-		t.Errorf("with a large destination, removed and added %v, want 1 and 0", counted)
+	for _, tc := range []struct {
+		name    string
+		records []Record
+		a, b    float64
+		after   time.Duration
+		// cores are those of b; 0 for 10.
+		cores          float64
+		removed, added float64
+		regretted      []string
+	}{
+		{"85 % and 65 % without the move", both(20, "p"), 0.65, 0.85, 0, 0, 1, 1, []string{"regretted p"}},
+		{"onto a hot node", []Record{moved("a", "b", "p", "p-new", 20, LandedHot)}, 0.65, 0.85, 0, 0, 1, 1, []string{"regretted p"}},
+		{"onto a node of unknown load", []Record{moved("a", "b", "p", "p-new", 20, LandedUnknown)}, 0.65, 0.85, 0, 0, 1, 1, []string{"regretted p"}},
+		{"back to its source", []Record{moved("a", "b", "p", "p-new", 20, Returned)}, 0.65, 0.85, 0, 0, 0, 0, nil},
+		{"an hour ago", both(20, "p"), 0.65, 0.85, time.Hour, 0, 1, 1, []string{"regretted p"}},
+		{"longer ago", both(20, "p"), 0.65, 0.85, time.Hour + time.Second, 0, 0, 0, nil},
+		{"4 points of a large node: 81 % without it", both(20, "p"), 0.65, 0.85, 0, 50, 1, 0, nil},
+		{"three of 10 points each", both(10, "p", "q", "r"), 0.75, 0.85, 0, 0, 1, 1, []string{"regretted r", "regretted q", "regretted p"}},
+		{"three of 3 points, which cross only together: 86 % and 78 %", both(3, "p", "q", "r"), 0.77, 0.87, 0, 0, 1, 1, nil},
+		{"the replacement is gone", []Record{moved("a", "b", "p", "s-new", 20, Landed)}, 0.65, 0.85, 0, 0, 0, 0, nil},
+		{"the replacement was moved on to c", []Record{
+			moved("a", "b", "p", "s", 20, Landed), moved("b", "c", "s", "web-2", 20, Landed),
+		}, 0.65, 0.85, 0, 0, 1, 0, nil},
+		{"a pod came, and a larger one went: 90 % without both", []Record{
+			moved("a", "b", "p", "p-new", 10, Landed), moved("b", "c", "s", "web-2", 15, Landed),
+		}, 0.5, 0.85, 0, 0, 0, 0, []string{"regretted p"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f, counted := newFixture(), [2]float64{}
+			for _, name := range []string{"p-new", "q-new", "r-new"} {
+				f.pod("web", name, "b", "100m")
+			}
+			w := newWorld(t, f)
+			w.Observer, w.history.records = &minutes{world: w, counted: &counted}, tc.records
+			nodes := []Node{{Name: "a", Known: true}, {Name: "b", Known: true}}
+			for i, u := range []float64{tc.a, tc.b} {
+				nodes[i].Utilization[load.CPU], nodes[i].Line[load.CPU], nodes[i].Base[load.CPU] = u, 0.8, 10_000
+			}
+			if tc.cores > 0 {
+				nodes[1].Base[load.CPU] = 1000 * tc.cores
+			}
+			for range 2 {
+				w.countHotMinutes(t.Context(), w.cluster.Scheduler, nodes, 1, now.Add(tc.after))
+			}
+			if want := [2]float64{2 * tc.removed, 2 * tc.added}; counted != want || !slices.Equal(w.done, tc.regretted) {
+				t.Errorf("removed and added %v, want %v; noted %q, want %q", counted, want, w.done, tc.regretted)
+			}
+		})
 	}
 }
 

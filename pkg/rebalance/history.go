@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -254,8 +253,7 @@ func (h *History) lookWith(ctx context.Context, cluster Cluster, c *rebalancer.C
 	if err != nil {
 		return n, err
 	}
-	isThere := func(of fwk.PodInfo) bool { return of.GetPod().UID == r.ReplacementUID }
-	if !slices.ContainsFunc(info.GetPods(), isThere) { // a watch may be late
+	if !hasPod(info, r.ReplacementUID) { // a watch may be late
 		late := *r.replacement
 		late.Name += "-Late" // the moved pod of a StatefulSet has the same name
 		if err := cluster.Scheduler.Add(&late); err != nil {

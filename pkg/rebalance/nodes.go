@@ -48,6 +48,12 @@ func (n *Node) Excess() (of load.Resource, excess float64) {
 	return of, excess
 }
 
+// isAbove reports whether the node is known to be above a line.
+func (n *Node) isAbove() bool {
+	_, excess := n.Excess()
+	return n.Known && excess > 0
+}
+
 // share returns an amount in milliCPU or bytes as a fraction of the node's capacity.
 func (n *Node) share(r load.Resource, amount float64) float64 {
 	if n.Base[r] <= 0 {
@@ -128,6 +134,11 @@ func Look(ctx context.Context, s *sim.Scheduler, r explain.LoadReader, c *rebala
 	}
 	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	return nodes, nil
+}
+
+// hasPod reports whether the node has the pod.
+func hasPod(info fwk.NodeInfo, pod types.UID) bool {
+	return slices.ContainsFunc(info.GetPods(), func(of fwk.PodInfo) bool { return of.GetPod().UID == pod })
 }
 
 // WindowOf returns the longest window of load that the plugin reads.
