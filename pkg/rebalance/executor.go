@@ -562,10 +562,10 @@ func changed(m *Move, latest *corev1.Pod, c *rebalancer.Configuration, now time.
 
 // spares reports whether the workload of the move can do without the pod now. The plan may be older than the workload's pods.
 func (e *Executor) spares(ctx context.Context, m *Move, pods []*corev1.Pod, pod *corev1.Pod) (bool, error) {
-	workload, own, underWay := replicas{}, 0, 0
+	workload, own, underWay := replicas{}, 0, e.history.podsUnderWay()
 	for _, other := range pods {
 		owner, isGone := metav1.GetControllerOfNoCopy(other), other.DeletionTimestamp != nil && other.Spec.NodeName == ""
-		if owner == nil || isGone || podusage.HasEnded(other) || workloadOf(other, owner) != m.Workload {
+		if owner == nil || isGone || underWay[other.UID] || podusage.HasEnded(other) || workloadOf(other, owner) != m.Workload {
 			continue
 		}
 		workload.add(other)
@@ -575,14 +575,14 @@ func (e *Executor) spares(ctx context.Context, m *Move, pods []*corev1.Pod, pod 
 	}
 	for _, other := range e.history.underWay {
 		if other.Workload == m.Workload {
-			workload.unavailable++
+			workload.miss(1)
 		}
 		if other.OwnerUID == m.OwnerUID {
-			underWay++
+			own++
 		}
 	}
 	wanted, _, err := e.wanted(ctx, m)
-	workload.miss(wanted - own - underWay)
+	workload.miss(wanted - own)
 	return !isSingle(pod, own, e.Config) && workload.unavailable < maxUnavailable(workload.all), err
 }
 

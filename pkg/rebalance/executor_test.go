@@ -591,6 +591,24 @@ func TestExecutor_StaysWithoutReplacement(t *testing.T) {
 	w.wants("save", "Landed web-0")
 }
 
+// TestExecutor_SparesOneOfFive has a replacement that is not ready, beside the moved pod, which ends. They are one of five pods.
+func TestExecutor_SparesOneOfFive(t *testing.T) {
+	f := newFixture()
+	for _, name := range []string{"web-3", "web-4", "x"} {
+		f.pod("web", name, "b", "100m")
+	}
+	f.pods["x"].DeletionTimestamp, f.pods["x"].Finalizers = &metav1.Time{Time: now}, []string{"f"}
+	again := f.pod("web", "x-new", "c", "100m")
+	again.CreationTimestamp, again.Status.Conditions = metav1.Time{Time: now}, nil
+	w := newWorld(t, f)
+	w.paused = true
+	w.wants()
+	w.history.Begin(&Move{Namespace: "ns", Pod: "x", UID: "x", OwnerUID: "web", Workload: "ReplicaSet ns/web", From: "b", To: "c"}, now)
+	w.history.underWay["x"].Newest = now
+	w.paused = false
+	w.wants("try web-1", "save", "evict web-1", "began web-1")
+}
+
 // TestExecutor_LandsInPart has two replacements that are ready. The cluster cannot be read for the second one, until the next step.
 func TestExecutor_LandsInPart(t *testing.T) {
 	w := newWorld(t, newFixture())

@@ -286,6 +286,17 @@ func (h *History) beyond() map[types.UID]podusage.Amounts {
 	return beyond
 }
 
+// podsUnderWay returns the pods of moves under way, and their replacements. Of each two, only one counts.
+func (h *History) podsUnderWay() map[types.UID]bool {
+	pods := map[types.UID]bool{}
+	for _, m := range h.underWay {
+		if pods[m.UID] = true; m.replacement != nil {
+			pods[m.replacement.UID] = true
+		}
+	}
+	return pods
+}
+
 // end records how a move ended. If that bars the workload, it counts for the circuit breaker, and ends the emptying of its node.
 func (h *History) end(r *Record, c *rebalancer.Configuration) {
 	r.Known, r.replacement = nil, nil // they are of no use any more

@@ -267,12 +267,14 @@ func (p *planner) count(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	moved, beyond := p.countMoves(), p.history.beyond()
+	moved, beyond, underWay := p.countMoves(), p.history.beyond(), p.history.podsUnderWay()
 	for _, info := range infos {
 		addTo(p.more, info.Node().Name, p.look.unmeasured(info, beyond))
 		for _, podInfo := range info.GetPods() {
 			pod := podInfo.GetPod()
-			p.countPod(pod)
+			if !underWay[pod.UID] {
+				p.countPod(pod)
+			}
 			ends := moved[pod.UID] && pod.DeletionTimestamp != nil && !podusage.HasEnded(pod)
 			if ends && p.Now.Sub(pod.DeletionTimestamp.Time) < lateEnd { // its load goes on
 				p.history.nodeOf(info.Node().Name).moved = p.Now
@@ -280,14 +282,11 @@ func (p *planner) count(ctx context.Context) error {
 		}
 	}
 	for _, pod := range p.Unplaced {
-		p.countPod(pod)
-	}
-	p.countMissing()
-	for _, m := range p.history.underWay {
-		if r := p.workloads[m.Workload]; r != nil {
-			r.unavailable++
+		if !underWay[pod.UID] {
+			p.countPod(pod)
 		}
 	}
+	p.countMissing()
 	for _, object := range p.Scheduler.Informers().Policy().V1().PodDisruptionBudgets().Informer().GetStore().List() {
 		b := object.(*policyv1.PodDisruptionBudget)
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
@@ -299,7 +298,8 @@ func (p *planner) count(ctx context.Context) error {
 	return nil
 }
 
-// countMoves counts the moves under way. A replacement without a node counts on that of its plan. It returns the moved pods.
+// countMoves counts the moves under way, each as one unavailable pod. A replacement without a node counts on that of its plan. It
+// returns the moved pods.
 func (p *planner) countMoves() map[types.UID]bool {
 	moved := map[types.UID]bool{}
 	for i := range p.history.records {
@@ -307,6 +307,9 @@ func (p *planner) countMoves() map[types.UID]bool {
 	}
 	for _, m := range p.history.underWay {
 		moved[m.UID] = true
+		p.pods++
+		p.replicas[m.OwnerUID]++
+		p.workload(m.Workload).miss(1)
 		p.perNamespace[m.Namespace]++
 		if !m.isPlaced() {
 			addTo(p.more, m.To, m.Beyond)
@@ -335,14 +338,10 @@ func (p *planner) workload(name string) *replicas {
 
 // countMissing counts the pods that controllers want and could not create, such as beyond a quota. Moves under way have counted.
 func (p *planner) countMissing() {
-	underWay := map[types.UID]int{}
-	for _, m := range p.history.underWay {
-		underWay[m.OwnerUID]++
-	}
 	for _, informer := range controllers {
 		for _, object := range informer(p.Scheduler.Informers()).GetStore().List() {
 			c := newController(object)
-			if missing := c.wants() - p.replicas[c.meta.UID] - underWay[c.meta.UID]; missing > 0 {
+			if missing := c.wants() - p.replicas[c.meta.UID]; missing > 0 {
 				p.workload(c.workload()).miss(missing)
 			}
 		}

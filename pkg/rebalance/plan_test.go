@@ -333,6 +333,30 @@ func TestMake_Stays(t *testing.T) {
 			f.objects = append(f.objects, replicaSet("web", 5))
 			f.history.Begin(&Move{Namespace: "ns", UID: "x", OwnerUID: "web", Workload: "ReplicaSet ns/web", From: "c"}, now.Add(-2*time.Hour))
 		}},
+		// The moved pod ends, and its replacement is not ready: together, they are one of five.
+		{name: "the replacement is not ready", change: func(f *fixture) {
+			f.pod("web", "web-3", "c", "100m")
+			f.pod("web", "web-4", "c", "100m")
+			f.history.Begin(&Move{Namespace: "ns", UID: "x", OwnerUID: "web", Workload: "ReplicaSet ns/web", From: "c", To: "c"}, now.Add(-2*time.Hour))
+			ends, again := f.pod("web", "x", "c", "100m"), f.pod("web", "x-new", "c", "100m")
+			ends.DeletionTimestamp, ends.Finalizers = &metav1.Time{Time: now}, []string{"f"}
+			again.Status.Conditions, f.history.underWay["x"].replacement = nil, again
+			f.objects = append(f.objects, replicaSet("web", 5))
+		}},
+		{name: "the replacement and another one are not ready", change: func(f *fixture) {
+			f.pod("web", "web-3", "c", "100m")
+			f.pod("web", "web-4", "c", "100m").Status.Conditions = nil
+			f.history.Begin(&Move{Namespace: "ns", UID: "x", OwnerUID: "web", Workload: "ReplicaSet ns/web", From: "c", To: "c"}, now.Add(-2*time.Hour))
+			again := f.pod("web", "x-new", "c", "100m")
+			again.Status.Conditions, f.history.underWay["x"].replacement = nil, again
+		}, want: WorkloadLimit},
+		{name: "another one is missing while the moved pod ends", change: func(f *fixture) {
+			f.pod("web", "web-3", "c", "100m")
+			f.history.Begin(&Move{Namespace: "ns", UID: "x", OwnerUID: "web", Workload: "ReplicaSet ns/web", From: "c", To: "c"}, now.Add(-2*time.Hour))
+			ends := f.pod("web", "x", "c", "100m")
+			ends.DeletionTimestamp, ends.Finalizers = &metav1.Time{Time: now}, []string{"f"}
+			f.objects = append(f.objects, replicaSet("web", 5))
+		}, want: WorkloadLimit},
 		{name: "replica of the next ReplicaSet", change: func(f *fixture) { rollout(f).Status.Conditions = nil }, want: WorkloadLimit},
 		{name: "all replicas of both ReplicaSets are ready", change: func(f *fixture) { rollout(f) }},
 		{name: "single replica of the last ReplicaSet", change: func(f *fixture) {
