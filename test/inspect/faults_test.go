@@ -819,10 +819,7 @@ func lateFaults(t *testing.T) []fault {
 		for i := range waiting.Items {
 			pod := &waiting.Items[i]
 			pod.Spec.SchedulingGates = nil
-			pod, err = pods.Update(t.Context(), pod, metav1.UpdateOptions{})
-			must(t, err)
-			pod.Status.Conditions = nil // the API server's, that there is a gate
-			_, err = pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
+			_, err = pods.Update(t.Context(), pod, metav1.UpdateOptions{})
 			must(t, err)
 		}
 	}

@@ -269,6 +269,7 @@ func TestWaitingChecks(t *testing.T) {
 		}
 	}
 	refused := looked(30*time.Minute, corev1.PodReasonUnschedulable)
+	gated := looked(time.Hour, corev1.PodReasonSchedulingGated)
 	withVolume := func(of corev1.VolumeSource) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{{VolumeSource: of}} }
 	}
@@ -288,6 +289,11 @@ func TestWaitingChecks(t *testing.T) {
 		{"a pod that has just been created", []*corev1.Pod{pod("a", "other", time.Second, nil)}, true, OK, nil},
 		{"a pod on a node", []*corev1.Pod{pod("a", "other", time.Hour, func(p *corev1.Pod) { p.Spec.NodeName = "n" })}, true, OK, nil},
 		{"a pod with a gate", []*corev1.Pod{pod("a", "other", time.Hour, func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}} })}, true, OK, nil},
+		{"a gate that was removed, and a misspelled name", []*corev1.Pod{pod("a", "plimsol", time.Hour, gated)}, true, Error,
+			[]string{`did you mean "plimsoll"?`}},
+		{"a gate that was removed, and our scheduler runs", []*corev1.Pod{
+			pod("a", "plimsoll", time.Hour, gated), pod("b", "plimsoll", time.Hour, placed(30*time.Minute)),
+		}, true, OK, nil},
 		{"a misspelled name", []*corev1.Pod{pod("a", "plimsol", time.Hour, nil), pod("b", "plimsol", time.Hour, nil)}, true, Error,
 			[]string{"2 waiting pods", `did you mean "plimsoll"?`, "schedulerName: plimsoll", "spec.schedulerName=plimsol "}},
 		{"a misspelled name of a new pod", []*corev1.Pod{pod("a", "plimsol", time.Minute-time.Second, nil)}, true, Warning, []string{`did you mean "plimsoll"?`}},
@@ -314,7 +320,10 @@ func TestWaitingChecks(t *testing.T) {
 		{"our scheduler hangs since it placed a pod", []*corev1.Pod{pod("a", "plimsoll", 2*time.Minute, nil), pod("b", "plimsoll", time.Hour, placed(3*time.Minute))},
 			true, Error, []string{"looked at no pod for 2m0s"}},
 		{"our scheduler hangs, and a new pod has a gate", []*corev1.Pod{
-			pod("a", "plimsoll", 2*time.Minute, nil), pod("b", "plimsoll", time.Minute, looked(time.Minute, corev1.PodReasonSchedulingGated)),
+			pod("a", "plimsoll", 2*time.Minute, nil), pod("b", "plimsoll", time.Minute, func(p *corev1.Pod) {
+				looked(time.Minute, corev1.PodReasonSchedulingGated)(p)
+				p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}}
+			}),
 		}, true, Error, []string{"1 waiting pod ", "looked at no pod for 2m0s"}},
 		{"our scheduler refuses others first", []*corev1.Pod{
 			pod("a", "plimsoll", time.Hour, nil), pod("b", "plimsoll", time.Hour, looked(time.Minute-time.Second, corev1.PodReasonUnschedulable)),

@@ -501,7 +501,7 @@ const longestBinding = 20 * time.Minute
 type queue struct {
 	// unseen are pods that have waited longer than patience without a look.
 	unseen []string
-	// schedulerOnly reports whether one of them waits for no volume and no claim, only for the scheduler.
+	// schedulerOnly reports whether one of them waits for the scheduler only. It has no volume and no claim, and had no gate.
 	schedulerOnly bool
 	// since is when the oldest of them was created, and newest when the newest was. If schedulerOnly is true, others do not count.
 	since, newest time.Time
@@ -631,18 +631,18 @@ func (f *facts) queues() (queues map[string]*queue, total int) {
 		total++
 		age := f.serverTime().Sub(pod.CreationTimestamp.Time)
 		// Since Kubernetes 1.35, the scheduler nominates the node before it waits for a volume, without a condition.
-		seen := condition != nil || pod.Status.NominatedNodeName != "" && age < longestBinding
+		seen := condition != nil && !gated || pod.Status.NominatedNodeName != "" && age < longestBinding
 		if !seen && len(pod.Spec.SchedulingGates) == 0 && age > patience {
-			q.addUnseen(pod)
+			q.addUnseen(pod, !gated && !mayWaitForOthers(pod)) // when a gate was removed is not known
 		}
 	}
 	return queues, total
 }
 
-func (q *queue) addUnseen(pod *corev1.Pod) {
+func (q *queue) addUnseen(pod *corev1.Pod, schedulerOnly bool) {
 	q.unseen = append(q.unseen, pod.Namespace+"/"+pod.Name)
 	created := pod.CreationTimestamp.Time
-	switch schedulerOnly := !mayWaitForOthers(pod); {
+	switch {
 	case schedulerOnly && !q.schedulerOnly || q.since.IsZero():
 		q.schedulerOnly, q.since, q.newest = schedulerOnly, created, created
 	case schedulerOnly == q.schedulerOnly && created.Before(q.since):
