@@ -618,42 +618,79 @@ func podOf(pods []*corev1.Pod, uid types.UID) *corev1.Pod {
 	return nil
 }
 
-// assign notes the replacement of each move under way, and returns the pods of their namespaces. No pod replaces two. The newest
-// move chooses first: a pod that is young enough for it may also replace earlier ones.
+// assign notes the replacement of each move under way, and returns the pods of their namespaces. No pod replaces two.
 func (e *Executor) assign() (pods map[string][]*corev1.Pod, err error) {
 	pods = map[string][]*corev1.Pod{}
 	taken := map[types.UID]bool{}
 	for i := range e.history.records {
 		taken[e.history.records[i].ReplacementUID] = true
 	}
-	for _, m := range slices.Backward(e.history.moving()) {
+	moves := map[types.UID][]*Moving{} // by controller, oldest first
+	for _, m := range e.history.moving() {
 		if pods[m.Namespace] == nil {
 			if pods[m.Namespace], err = e.podsIn(m.Namespace); err != nil {
 				return nil, err
 			}
 		}
-		if m.replacement = m.find(pods[m.Namespace], taken); m.replacement != nil {
-			taken[m.replacement.UID] = true
-		}
+		moves[m.OwnerUID] = append(moves[m.OwnerUID], m)
+	}
+	for _, of := range moves {
+		match(of, slices.DeleteFunc(slices.Clone(pods[of[0].Namespace]), func(pod *corev1.Pod) bool { return taken[pod.UID] }))
 	}
 	return pods, nil
 }
 
-// find returns the pod in place of the moved one; nil if there is none. Taken pods replace others.
-func (m *Moving) find(pods []*corev1.Pod, taken map[types.UID]bool) (replacement *corev1.Pod) {
-	if moved := podOf(pods, m.UID); moved != nil && moved.DeletionTimestamp == nil && !m.Evacuates {
-		return nil // it was not evicted
+// match notes the replacements of one controller's moves, the oldest of which comes first. As many moves as can be have one.
+// Of more pods than moves, those count that are ready, then those on a node, then the oldest.
+func match(moves []*Moving, pods []*corev1.Pod) {
+	waiting := slices.DeleteFunc(slices.Clone(moves), func(m *Moving) bool {
+		moved := podOf(pods, m.UID)
+		m.replacement = nil
+		return moved != nil && moved.DeletionTimestamp == nil && !m.Evacuates // it was not evicted
+	})
+	pods = slices.DeleteFunc(pods, func(pod *corev1.Pod) bool {
+		return !slices.ContainsFunc(waiting, func(m *Moving) bool { return m.mayHave(pod) })
+	})
+	byAge := func(a, b *corev1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	}
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return cmp.Or(stage(b)-stage(a), byAge(a, b)) })
+	var chosen []*corev1.Pod
 	for _, pod := range pods {
-		at := pod.CreationTimestamp.Time
-		switch {
-		case !isOf(pod, m.OwnerUID) || pod.DeletionTimestamp != nil || at.Before(m.Newest) || taken[pod.UID] || pod.UID == m.UID:
-		case at.Equal(m.Newest) && slices.Contains(m.Known, pod.UID):
-		case replacement == nil || stage(pod) > stage(replacement):
-			replacement = pod
+		with := slices.SortedFunc(slices.Values(append(chosen[:len(chosen):len(chosen)], pod)), byAge)
+		if replaceAll(waiting, with) {
+			chosen = with
 		}
 	}
-	return replacement
+	replaceAll(waiting, chosen)
+}
+
+// replaceAll gives each pod, of which the oldest comes first, to the oldest move that may have it. Each move may have all younger
+// pods than its own, too. So a pod remains only if the moves cannot have all of them.
+func replaceAll(moves []*Moving, pods []*corev1.Pod) bool {
+	for _, m := range moves {
+		m.replacement = nil
+	}
+	for _, pod := range pods {
+		i := slices.IndexFunc(moves, func(m *Moving) bool { return m.replacement == nil && m.mayHave(pod) })
+		if i < 0 {
+			return false
+		}
+		moves[i].replacement = pod
+	}
+	return true
+}
+
+// mayHave reports whether the pod may be in place of the moved one. It is younger. That of a StatefulSet has the same name.
+func (m *Moving) mayHave(pod *corev1.Pod) bool {
+	at := pod.CreationTimestamp.Time
+	switch {
+	case !isOf(pod, m.OwnerUID) || pod.DeletionTimestamp != nil || pod.UID == m.UID:
+		return false
+	case m.Owner.Kind == "StatefulSet" && pod.Name != m.Pod:
+		return false
+	}
+	return at.After(m.Newest) || at.Equal(m.Newest) && !slices.Contains(m.Known, pod.UID)
 }
 
 // stage is 2 for a ready pod, 1 for a placed one.

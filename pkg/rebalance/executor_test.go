@@ -529,7 +529,7 @@ func TestExecutor_OneReplacementEach(t *testing.T) {
 	w.step()
 	w.also("web-0")
 	w.replace("web-1", "b", true)
-	if s := w.wants("save", "Landed web-1"); len(s.UnderWay) != 1 {
+	if s := w.wants("save", "Landed web-0"); len(s.UnderWay) != 1 {
 		t.Errorf("%d moves are under way, want one", len(s.UnderWay))
 	}
 }
@@ -577,6 +577,83 @@ func TestExecutor_LaterReplacementFirst(t *testing.T) {
 	w.wants("save", "Landed web-2")
 	w.replace("web-1", "b", true)
 	w.wants("save", "Landed web-1")
+}
+
+// TestExecutor_SlowEnds has two pods that end slowly, and have no replacement before. The first replacement is that of the first move.
+func TestExecutor_SlowEnds(t *testing.T) {
+	w := newWorld(t, newFixture())
+	w.step()
+	w.also("web-2")
+	w.pods["web-2"] = w.pods["web-2"].DeepCopy()
+	w.pods["web-2"].DeletionTimestamp, w.pods["web-2"].Finalizers = &metav1.Time{Time: now}, []string{"f"}
+	w.replace("web-1", "b", true)
+	w.wants("save", "Landed web-1")
+	w.replace("web-2", "b", true)
+	delete(w.pods, "web-2")
+	w.wants("save", "Landed web-2")
+}
+
+// TestMatch has two moves, a and b, of pods of one controller. Times are in seconds.
+func TestMatch(t *testing.T) {
+	at := func(seconds int) metav1.Time { return metav1.Time{Time: now.Add(time.Duration(seconds) * time.Second)} }
+	pod := func(name string, created, stage int) *corev1.Pod {
+		controls := true
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: types.UID("uid of " + name), CreationTimestamp: at(created),
+			OwnerReferences: []metav1.OwnerReference{{UID: "web", Controller: &controls}},
+		}}
+		if stage > 0 {
+			p.Spec.NodeName = "n"
+		}
+		if stage == 2 {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		}
+		return p
+	}
+	const unplaced, placed, ready = 0, 1, 2
+	for _, tt := range []struct {
+		name             string
+		newestA, newestB int
+		kind             string
+		pods             []*corev1.Pod
+		a, b             string
+	}{
+		{"none", 0, 10, "ReplicaSet", nil, "", ""},
+		{"one each", 0, 10, "ReplicaSet", []*corev1.Pod{pod("x", 5, ready), pod("y", 15, ready)}, "x", "y"},
+		{"only b's is ready", 0, 10, "ReplicaSet", []*corev1.Pod{pod("x", 5, placed), pod("y", 15, ready)}, "x", "y"},
+		{"a's is older than b", 0, 10, "ReplicaSet", []*corev1.Pod{pod("x", 5, ready)}, "x", ""},
+		{"both ended slowly", 0, 0, "ReplicaSet", []*corev1.Pod{pod("x", 600, ready)}, "x", ""},
+		{"both are younger", 0, 10, "ReplicaSet", []*corev1.Pod{pod("x", 15, placed), pod("y", 20, ready)}, "x", "y"},
+		{"a scale-up came first", 0, 10, "ReplicaSet", []*corev1.Pod{pod("u", 2, unplaced), pod("x", 5, placed), pod("y", 15, unplaced)}, "x", "y"},
+		// z is ready. Of the others, u is the oldest.
+		{"three of two", 0, 10, "ReplicaSet", []*corev1.Pod{pod("y", 20, unplaced), pod("u", 5, unplaced), pod("z", 30, ready)}, "u", "z"},
+		{"older than both", 0, 10, "ReplicaSet", []*corev1.Pod{pod("x", -1, ready)}, "", ""},
+		{"a was not evicted", 0, 10, "ReplicaSet", []*corev1.Pod{pod("a", -5, ready), pod("x", 15, ready)}, "", "x"},
+		{"of a StatefulSet", 0, 0, "StatefulSet", []*corev1.Pod{pod("b", 5, ready), pod("other", 5, ready)}, "", "b"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			move := func(name string, newest int) *Moving {
+				return &Moving{
+					Move:   Move{Pod: name, UID: types.UID("uid of " + name), OwnerUID: "web", Owner: Owner{Kind: tt.kind}},
+					Newest: at(newest).Time,
+				}
+			}
+			a, b := move("a", tt.newestA), move("b", tt.newestB)
+			if tt.kind == "StatefulSet" { // the names are those of the moved pods, which are gone
+				a.UID, b.UID = "old a", "old b"
+			}
+			match([]*Moving{a, b}, tt.pods)
+			name := func(m *Moving) string {
+				if m.replacement == nil {
+					return ""
+				}
+				return m.replacement.Name
+			}
+			if name(a) != tt.a || name(b) != tt.b {
+				t.Errorf("a has %q and b %q, want %q and %q", name(a), name(b), tt.a, tt.b)
+			}
+		})
+	}
 }
 
 // TestExecutor_StaysWithoutReplacement has a move whose eviction was not answered. The only new pod replaces the other one.
