@@ -483,7 +483,7 @@ func (p *planner) stays(c *candidate, minAge time.Duration) Reason {
 	}
 	owner := metav1.GetControllerOfNoCopy(c.pod)
 	name := workloadOf(c.pod, owner)
-	r, w := p.workloads[name], p.history.workloads[name]
+	r, w := p.workload(name), p.history.workloads[name]
 	if w == nil {
 		w = &workloadHistory{}
 	}

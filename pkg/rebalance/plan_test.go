@@ -960,3 +960,13 @@ func TestHistory_Bars(t *testing.T) {
 		t.Errorf("%d moves and %d workloads after 12 hours, want none", len(h.moves), len(h.workloads))
 	}
 }
+
+// TestMake_ReplacementOfAnotherWorkload has a replacement whose workload no other pod has: somebody has changed its owner's name.
+func TestMake_ReplacementOfAnotherWorkload(t *testing.T) {
+	f := newFixture()
+	f.history.Begin(&Move{Namespace: "ns", UID: "x", OwnerUID: "web", Workload: "ReplicaSet ns/other", From: "c", To: "a"}, now.Add(-time.Hour))
+	f.history.underWay["x"].replacement = f.pods["web-1"]
+	f.pods["web-2"].OwnerReferences[0].Name = "third"
+	f.c.Unprotected = append(f.c.Unprotected, rebalancer.SingleReplicas)
+	f.plan(t)
+}
