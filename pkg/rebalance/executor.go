@@ -359,7 +359,7 @@ func (e *Executor) withoutMoves(ctx context.Context, s *sim.Scheduler, nodes []N
 		if to == nil {
 			continue
 		}
-		share := to.share(r.Resource, r.Usage)
+		share := to.Share(r.Resource, r.Usage)
 		without[r.Node].Utilization[r.Resource] -= share
 		if isThere {
 			e.regret(r, *to, share)
@@ -502,7 +502,7 @@ func (e *Executor) evictable(ctx context.Context, m *Move) (pods []*corev1.Pod, 
 		return nil, nil, err
 	}
 	of := podOf(pods, m.UID)
-	if of == nil || of.DeletionTimestamp != nil {
+	if !stays(of) {
 		e.history.refuse(m.UID, e.Clock.Now())
 		return nil, nil, nil
 	}
@@ -618,6 +618,9 @@ func podOf(pods []*corev1.Pod, uid types.UID) *corev1.Pod {
 	return nil
 }
 
+// stays reports whether the moved pod is there, and does not end.
+func stays(moved *corev1.Pod) bool { return moved != nil && moved.DeletionTimestamp == nil }
+
 // assign notes the replacement of each move under way, and returns the pods of their namespaces. No pod replaces two.
 func (e *Executor) assign() (pods map[string][]*corev1.Pod, err error) {
 	pods = map[string][]*corev1.Pod{}
@@ -644,9 +647,8 @@ func (e *Executor) assign() (pods map[string][]*corev1.Pod, err error) {
 // Of more pods than moves, those count that are ready, then those on a node, then the oldest.
 func match(moves []*Moving, pods []*corev1.Pod) {
 	waiting := slices.DeleteFunc(slices.Clone(moves), func(m *Moving) bool {
-		moved := podOf(pods, m.UID)
 		m.replacement = nil
-		return moved != nil && moved.DeletionTimestamp == nil && !m.Evacuates // it was not evicted
+		return stays(podOf(pods, m.UID)) && !m.Evacuates // it was not evicted
 	})
 	pods = slices.DeleteFunc(pods, func(pod *corev1.Pod) bool {
 		return !slices.ContainsFunc(waiting, func(m *Moving) bool { return m.mayHave(pod) })
@@ -745,12 +747,11 @@ func (e *Executor) outcome(ctx context.Context, m *Moving, pods []*corev1.Pod) (
 		m.Ending = max(0, min(m.Ending, m.replacement.CreationTimestamp.Sub(m.Began)))
 	}
 	r := &Record{Moving: *m, Ended: now}
-	stays := moved != nil && moved.DeletionTimestamp == nil
-	if !stays { // else a replacement is ready before the machine is there
+	if !stays(moved) { // else a replacement is ready before the machine is there
 		r.replacedBy(m.replacement)
 	}
 	switch {
-	case stays && !m.Evacuates: // it was not evicted
+	case stays(moved) && !m.Evacuates: // it was not evicted
 		if since < unanswered {
 			return nil, nil
 		}

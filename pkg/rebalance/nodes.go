@@ -54,8 +54,8 @@ func (n *Node) isAbove() bool {
 	return n.Known && excess > 0
 }
 
-// share returns an amount in milliCPU or bytes as a fraction of the node's capacity.
-func (n *Node) share(r load.Resource, amount float64) float64 {
+// Share returns an amount in milliCPU or bytes as a fraction of the node's capacity, or 0 without capacity.
+func (n *Node) Share(r load.Resource, amount float64) float64 {
 	if n.Base[r] <= 0 {
 		return 0
 	}
@@ -65,7 +65,7 @@ func (n *Node) share(r load.Resource, amount float64) float64 {
 // add adds usage.
 func (n *Node) add(usage podusage.Amounts) {
 	for r := range n.Utilization {
-		n.Utilization[r] += n.share(load.Resource(r), usage[r])
+		n.Utilization[r] += n.Share(load.Resource(r), usage[r])
 	}
 }
 

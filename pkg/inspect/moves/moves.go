@@ -353,7 +353,7 @@ func (r *Report) addMoves(p *rebalance.Plan) {
 		add(byName[m.From], m.Resource, true, m.FromBefore).After = percent(m.FromAfter)
 		to := byName[m.To]
 		// Not the node's utilization: ToAfter also has what pods of earlier moves use beyond their expected usage.
-		add(to, m.Resource, false, m.ToAfter-m.Usage/max(to.Base[m.Resource], 1)).After = percent(m.ToAfter)
+		add(to, m.Resource, false, m.ToAfter-to.Share(m.Resource, m.Usage)).After = percent(m.ToAfter)
 	}
 }
 
