@@ -81,7 +81,7 @@ func TestPods(t *testing.T) {
 			for _, p := range view.Pods(info) {
 				for r := range load.ResourceCount {
 					if of, uncovered := p.Resources[r], view.Uncovered(info, p.Pod, r); uncovered != 1-of.Coverage {
-						t.Errorf("%v of %s of pod %s is uncovered, want what is left of %v", uncovered, r, p.Pod.Name, of.Coverage)
+						t.Errorf("the uncovered share of %s of pod %s is %v, want 1 - %v", r, p.Pod.Name, uncovered, of.Coverage)
 					}
 				}
 				got = append(got, row{p.Pod.Name, p.Since, p.Resources[load.CPU], p.Resources[load.Memory]})
