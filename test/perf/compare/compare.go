@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Pair is the cost of a pod on both sides, in two rounds that follow each other. So other work on the machine affects both.
+// Pair is the cost of a pod on both sides in one round, in which both run. So other work on the machine affects both.
 type Pair struct{ Ours, Base float64 }
 
 // Block is the pairs of one life of both processes. Where a process puts its heap makes all of its rounds dearer or cheaper. So
@@ -111,6 +111,3 @@ func (r Rule) Finding(e Estimate, blocks int) string {
 	}
 	return "no difference found"
 }
-
-// OursFirst reports whether our round comes first in a pair. Pairs alternate, so that what drifts cancels.
-func OursFirst(pair int) bool { return pair%2 == 0 }

@@ -123,9 +123,3 @@ func TestFinding(t *testing.T) {
 		}
 	}
 }
-
-func TestOursFirst(t *testing.T) {
-	if first := [4]bool{OursFirst(0), OursFirst(1), OursFirst(2), OursFirst(3)}; first != [4]bool{true, false, true, false} {
-		t.Errorf("%v", first)
-	}
-}

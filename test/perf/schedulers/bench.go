@@ -1,13 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"time"
 
+	pprof "github.com/google/pprof/profile"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -33,7 +37,7 @@ type workload struct {
 	batch, replicas int
 	// owned pods have a ReplicaSet, and so are spread by default.
 	owned bool
-	// rate is the number of pods that arrive in a second. 0 means all at once.
+	// rate is the number of pods that arrive for each scheduler in a second. 0 means all at once.
 	rate int
 }
 
@@ -74,8 +78,9 @@ type collection struct {
 type blocks struct {
 	// costs are the processor time per pod, and speeds the pods/s, of each round.
 	costs, speeds []compare.Block
-	// starts are the processor time up to the end of the warm-up, and memory the peak of resident memory.
-	starts, memory []compare.Block
+	// starts are the processor time up to the end of the warm-up, slowest the 99th percentile of the time that an attempt takes, and
+	// memory the peak of resident memory.
+	starts, slowest, memory []compare.Block
 }
 
 // bench compares two schedulers of one cluster.
@@ -154,58 +159,96 @@ func (b *bench) fill(ctx context.Context) error {
 	return nil
 }
 
-// block adds a life of both schedulers. After their start, which ends with a round to warm up, it measures pairs of rounds.
-func (b *bench) block(ctx context.Context, ours, base side, pairs int, all *blocks) (err error) {
-	var running [2]cluster.Replica
+// process is a running scheduler.
+type process struct {
+	cluster.Replica
+	// name is the name of the scheduler.
+	name string
+}
+
+// block adds a life of both schedulers. After their start, which ends with a round to warm up, it measures rounds.
+func (b *bench) block(ctx context.Context, ours, base side, rounds int, all *blocks) (err error) {
+	var both [2]process
 	defer func() {
-		for _, r := range running {
-			if r.Process != nil {
-				err = errors.Join(err, r.Stop())
+		for _, p := range both {
+			if p.Process != nil {
+				err = errors.Join(err, p.Stop())
 			}
 		}
 	}()
+	// They start at the same time: what starts first uses more memory, and then 3 % more processor time.
+	starting, startContext := errgroup.WithContext(ctx)
 	for i, s := range [2]side{ours, base} {
-		if running[i], err = b.run(ctx, s); err != nil {
+		starting.Go(func() (err error) {
+			both[i], err = b.run(startContext, s)
 			return err
-		}
+		})
 	}
-	var starts, peaks [2]float64
-	for i, s := range [2]side{ours, base} { // only now: both are quiet
-		if _, err := b.round(ctx, running[i], s); err != nil {
-			return err
-		}
-		used, err := running[i].ProcessorTime()
-		if err != nil {
-			return err
-		}
-		starts[i] = used.Seconds()
+	if err := starting.Wait(); err != nil {
+		return err
 	}
-	took, err := b.rounds(ctx, running, [2]side{ours, base}, pairs)
+	if _, err := b.round(ctx, both[:]); err != nil { // only now: both are quiet
+		return err
+	}
+	starts, err := each(both[:], func(_ int, p process) (time.Duration, error) { return p.ProcessorTime() })
 	if err != nil {
 		return err
 	}
-	for i, r := range running {
-		bytes, err := r.PeakResidentBytes()
+	warm, err := each(both[:], func(_ int, p process) (cluster.Metrics, error) { return p.Metrics(ctx) })
+	if err != nil {
+		return err
+	}
+	took, err := b.rounds(ctx, both, rounds)
+	if err != nil {
+		return err
+	}
+	slowest, err := each(both[:], func(i int, p process) (float64, error) {
+		metrics, err := p.Metrics(ctx)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		peaks[i] = float64(bytes)
+		return p99(warm[i], metrics)
+	})
+	if err != nil {
+		return err
+	}
+	peaks, err := each(both[:], func(_ int, p process) (int64, error) { return p.PeakResidentBytes() })
+	if err != nil {
+		return err
 	}
 	all.add(took)
-	all.starts = append(all.starts, compare.Block{{Ours: starts[0], Base: starts[1]}})
-	all.memory = append(all.memory, compare.Block{{Ours: peaks[0], Base: peaks[1]}})
+	all.starts = append(all.starts, compare.Block{{Ours: starts[0].Seconds(), Base: starts[1].Seconds()}})
+	all.slowest = append(all.slowest, compare.Block{{Ours: slowest[0], Base: slowest[1]}})
+	all.memory = append(all.memory, compare.Block{{Ours: float64(peaks[0]), Base: float64(peaks[1])}})
 	return b.cluster.Failed()
 }
 
-// profile writes a profile of the processor time of a scheduler that binds batches, after a round to warm up.
+// each returns what do returns for each process. It calls do for all at once: other work on the machine then costs them the same.
+func each[T any](processes []process, do func(int, process) (T, error)) ([]T, error) {
+	all := make([]T, len(processes))
+	var group errgroup.Group
+	for i, p := range processes {
+		group.Go(func() (err error) {
+			if all[i], err = do(i, p); err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+			return nil
+		})
+	}
+	return all, group.Wait()
+}
+
+// profile writes a profile of the processor time of a scheduler that binds batches, after a round to warm up. It does not name the
+// program's folder, so that it can be published.
 func (b *bench) profile(ctx context.Context, s side, file string) (err error) {
 	const over = time.Minute
-	r, err := b.run(ctx, s)
+	p, err := b.run(ctx, s)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.Stop()) }()
-	if _, err := b.round(ctx, r, s); err != nil {
+	defer func() { err = errors.Join(err, p.Stop()) }()
+	alone := []process{p}
+	if _, err := b.round(ctx, alone); err != nil {
 		return err
 	}
 	binding, stop := context.WithCancel(ctx)
@@ -213,11 +256,11 @@ func (b *bench) profile(ctx context.Context, s side, file string) (err error) {
 	go func() {
 		var err error
 		for err == nil {
-			_, err = b.round(binding, r, s)
+			_, err = b.round(binding, alone)
 		}
 		bound <- err
 	}()
-	profile, err := r.ProfileCPU(ctx, over)
+	taken, err := p.ProfileCPU(ctx, over)
 	stop()
 	if last := <-bound; !errors.Is(last, context.Canceled) {
 		return errors.Join(err, last)
@@ -225,27 +268,40 @@ func (b *bench) profile(ctx context.Context, s side, file string) (err error) {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, profile, 0o666)
+	return writeProfile(file, taken)
 }
 
-// rounds measures pairs of rounds.
-func (b *bench) rounds(ctx context.Context, running [2]cluster.Replica, sides [2]side, pairs int) (took [][2]round, err error) {
-	took = make([][2]round, pairs)
-	for pair := range took {
-		order := [2]int{0, 1}
-		if !compare.OursFirst(pair) {
-			order = [2]int{1, 0}
+func writeProfile(file string, taken []byte) error {
+	p, err := pprof.ParseData(taken)
+	if err != nil {
+		return fmt.Errorf("reading the scheduler's profile: %w", err)
+	}
+	for _, m := range p.Mapping {
+		m.File = filepath.Base(m.File)
+	}
+	var b bytes.Buffer
+	if err := p.Write(&b); err != nil {
+		return fmt.Errorf("writing the scheduler's profile: %w", err)
+	}
+	return os.WriteFile(file, b.Bytes(), 0o666)
+}
+
+// rounds measures rounds of both.
+func (b *bench) rounds(ctx context.Context, both [2]process, n int) ([][2]round, error) {
+	took := make([][2]round, n)
+	for i := range took {
+		before, err := each(both[:], func(_ int, p process) (collection, error) { return b.collect(ctx, p) })
+		if err != nil {
+			return nil, err
 		}
-		for _, i := range order {
-			before, err := b.collect(ctx, running[i])
-			if err != nil {
-				return nil, err
-			}
-			if took[pair][i], err = b.round(ctx, running[i], sides[i]); err != nil {
-				return nil, err
-			}
-			took[pair][i].before = before
+		rounds, err := b.round(ctx, both[:])
+		if err != nil {
+			return nil, err
 		}
+		for side := range rounds {
+			rounds[side].before = before[side]
+		}
+		took[i] = [2]round(rounds)
 	}
 	return took, nil
 }
@@ -268,22 +324,22 @@ func (all *blocks) add(took [][2]round) {
 }
 
 // collect has the scheduler collect its garbage. What the response costs is measured apart, by another one.
-func (b *bench) collect(ctx context.Context, r cluster.Replica) (c collection, err error) {
-	if err := b.quiet(ctx, r); err != nil {
+func (b *bench) collect(ctx context.Context, p process) (c collection, err error) {
+	if err := b.quiet(ctx, p); err != nil {
 		return c, err
 	}
 	var used [3]time.Duration
 	for i := range used {
 		if i > 0 {
-			if err := r.ProfileHeap(ctx, i == 1); err != nil {
+			if err := p.ProfileHeap(ctx, i == 1); err != nil {
 				return c, err
 			}
 		}
-		if used[i], err = r.ProcessorTime(); err != nil {
+		if used[i], err = p.ProcessorTime(); err != nil {
 			return c, err
 		}
 	}
-	metrics, err := r.Metrics(ctx)
+	metrics, err := p.Metrics(ctx)
 	if err != nil {
 		return c, err
 	}
@@ -298,8 +354,8 @@ func (b *bench) collect(ctx context.Context, r cluster.Replica) (c collection, e
 }
 
 // heapOf returns what the scheduler did to its heap since its start.
-func heapOf(ctx context.Context, r cluster.Replica) (heap, error) {
-	metrics, err := r.Metrics(ctx)
+func heapOf(ctx context.Context, p process) (heap, error) {
+	metrics, err := p.Metrics(ctx)
 	return heap{metrics.Sum("go_gc_heap_allocs_bytes_total"), metrics.Sum("go_gc_cycles_total_gc_cycles_total")}, err
 }
 
@@ -309,101 +365,127 @@ func (h heap) since(earlier heap) heap {
 
 // run starts a scheduler, and waits until it knows the load of all nodes. Where it reads the usage of pods, it must have read
 // their past. Until then, the statistics change with each period.
-func (b *bench) run(ctx context.Context, s side) (cluster.Replica, error) {
+func (b *bench) run(ctx context.Context, s side) (process, error) {
 	configuration, err := s.profile.configure(s.name, b.prometheus.URL)
 	if err != nil {
-		return cluster.Replica{}, err
+		return process{}, err
 	}
 	r, err := b.cluster.RunScheduler(ctx, s.name, build.Part{Name: s.program}, configuration)
+	p := process{r, s.name}
 	if err != nil || !s.profile.readsLoad() {
-		return r, err
+		return p, err
 	}
 	const patience, pause = 2 * time.Minute, 200 * time.Millisecond
-	for end := time.Now().Add(patience); ; {
-		metrics, err := r.Metrics(ctx)
+	known := -1.0
+	for end := time.Now(); ; {
+		metrics, err := p.Metrics(ctx)
 		fresh := metrics.Sum("plimsoll_load_nodes", "resource", "cpu", "state", "Fresh")
 		past := metrics.Sum("plimsoll_workload_history_read_ratio")
 		knowsPods := !s.profile.readsPods() || past >= 1
 		if err == nil && int(fresh) >= b.workload.nodes && knowsPods {
-			return r, nil
+			return p, nil
+		}
+		if fresh+past > known { // the past of large clusters takes minutes
+			known, end = fresh+past, time.Now().Add(patience)
 		}
 		if time.Now().After(end) {
-			return r, errors.Join(err, fmt.Errorf("%s knows the load of %v nodes and %.0f %% of the past of pods after %s, must be %d",
-				s.name, fresh, 100*past, patience, b.workload.nodes))
+			return p, errors.Join(err, fmt.Errorf(
+				"%s has learned nothing for %s; it knows the load of %v of %d nodes, and %.0f %% of the past of pods",
+				s.name, patience, fresh, b.workload.nodes, 100*past))
 		}
 		if err := sleep(ctx, pause); err != nil {
-			return r, err
+			return p, err
 		}
 	}
 }
 
-// round has the scheduler bind a batch of pods. What it does afterwards is counted too, until it has nothing more to do.
-func (b *bench) round(ctx context.Context, r cluster.Replica, s side) (_ round, err error) {
+// round has each scheduler bind a batch of pods, all at the same time. What they do afterwards is counted too, until they have
+// nothing more to do.
+func (b *bench) round(ctx context.Context, processes []process) ([]round, error) {
 	const patience = 5 * time.Minute
-	late := fmt.Errorf("%s has not bound %d pods in %s", s.name, b.workload.batch, patience)
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, late)
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("%d pods are not bound in %s", b.workload.batch, patience))
 	defer cancel()
-	pods := make([]keyed, b.workload.batch)
-	for i := range pods {
-		pod := newPod(measuredNamespace, s.name, b.pods, b.workload.replicas, b.workload.owned)
-		pods[i] = keyed{podKey(pod), pod}
-		b.pods++
-	}
-	if err := b.quiet(ctx, r); err != nil {
-		return round{}, err
-	}
-	// A response with metrics takes memory, too.
-	first, err := heapOf(ctx, r)
+	pods := b.newPods(processes)
+	before, err := each(processes, func(_ int, p process) (h heap, err error) {
+		if err := b.quiet(ctx, p); err != nil {
+			return h, err
+		}
+		// A response with metrics takes memory, too.
+		first, err := heapOf(ctx, p)
+		if err != nil {
+			return h, err
+		}
+		second, err := heapOf(ctx, p)
+		second.allocated += second.since(first).allocated
+		return second, err
+	})
 	if err != nil {
-		return round{}, err
+		return nil, err
 	}
-	heapBefore, err := heapOf(ctx, r)
-	if err != nil {
-		return round{}, err
+	bound := make([]<-chan time.Time, len(processes))
+	for i, p := range processes {
+		bound[i] = b.store.bound(ctx, p.name, b.workload.batch)
 	}
-	bound := b.store.bound(ctx, len(pods))
-	before, err := r.ProcessorTime()
+	used, err := each(processes, func(_ int, p process) (time.Duration, error) { return p.ProcessorTime() })
 	if err != nil {
-		return round{}, err
+		return nil, err
 	}
 	began := time.Now()
-	if err := b.arrive(ctx, pods); err != nil {
-		return round{}, err
+	if err := b.arrive(ctx, pods, b.workload.rate*len(processes)); err != nil {
+		return nil, err
 	}
-	var last time.Time
-	select {
-	case last = <-bound:
-	case <-ctx.Done():
-		return round{}, context.Cause(ctx)
-	}
-	if err := b.quiet(ctx, r); err != nil {
-		return round{}, err
-	}
-	after, err := r.ProcessorTime()
+	last, err := each(processes, func(i int, _ process) (time.Time, error) {
+		select {
+		case last := <-bound[i]:
+			return last, nil
+		case <-ctx.Done():
+			return time.Time{}, context.Cause(ctx)
+		}
+	})
 	if err != nil {
-		return round{}, err
+		return nil, err
 	}
-	heapAfter, err := heapOf(ctx, r)
-	if err != nil {
-		return round{}, err
-	}
-	n := len(pods)
-	took := round{
-		pods: n, used: after - before, heap: heapAfter.since(heapBefore), perSecond: float64(n) / last.Sub(began).Seconds(),
-	}
-	took.heap.allocated -= heapBefore.since(first).allocated
-	return took, errors.Join(b.store.remove(ctx, pods), b.store.removeEvents(ctx))
+	took, err := each(processes, func(i int, p process) (r round, err error) {
+		if err := b.quiet(ctx, p); err != nil {
+			return r, err
+		}
+		after, err := p.ProcessorTime()
+		if err != nil {
+			return r, err
+		}
+		end, err := heapOf(ctx, p)
+		n := b.workload.batch
+		return round{
+			pods: n, used: after - used[i], heap: end.since(before[i]), perSecond: float64(n) / last[i].Sub(began).Seconds(),
+		}, err
+	})
+	return took, errors.Join(err, b.store.remove(ctx, pods), b.store.removeEvents(ctx))
 }
 
-// arrive creates the pods at the workload's rate.
-func (b *bench) arrive(ctx context.Context, pods []keyed) error {
-	if b.workload.rate == 0 {
+// newPods returns a batch for each scheduler, in turns.
+func (b *bench) newPods(processes []process) []keyed {
+	pods := make([]keyed, 0, b.workload.batch*len(processes))
+	for i := range b.workload.batch {
+		for j := range processes {
+			turn := (i + j) % len(processes)
+			number := b.pods + turn*b.workload.batch + i
+			pod := newPod(measuredNamespace, processes[turn].name, number, b.workload.replicas, b.workload.owned)
+			pods = append(pods, keyed{podKey(pod), pod})
+		}
+	}
+	b.pods += len(pods)
+	return pods
+}
+
+// arrive creates the pods, so many in a second; 0 means all at once.
+func (b *bench) arrive(ctx context.Context, pods []keyed, rate int) error {
+	if rate == 0 {
 		return b.store.put(ctx, pods)
 	}
 	const tick = 20 * time.Millisecond
 	began, sent := time.Now(), 0
 	for sent < len(pods) {
-		due := min(len(pods), 1+int(time.Since(began).Seconds()*float64(b.workload.rate)))
+		due := min(len(pods), 1+int(time.Since(began).Seconds()*float64(rate)))
 		if err := b.store.put(ctx, pods[sent:due]); err != nil {
 			return err
 		}
@@ -416,9 +498,9 @@ func (b *bench) arrive(ctx context.Context, pods []keyed) error {
 }
 
 // quiet waits until the scheduler has used little processor time for a while. A scheduler without pods still polls a little.
-func (b *bench) quiet(ctx context.Context, r cluster.Replica) error {
+func (b *bench) quiet(ctx context.Context, p process) error {
 	const pause, little, often = 100 * time.Millisecond, 4 * time.Millisecond, 3
-	before, err := r.ProcessorTime()
+	before, err := p.ProcessorTime()
 	if err != nil {
 		return err
 	}
@@ -426,7 +508,7 @@ func (b *bench) quiet(ctx context.Context, r cluster.Replica) error {
 		if err := sleep(ctx, pause); err != nil {
 			return err
 		}
-		now, err := r.ProcessorTime()
+		now, err := p.ProcessorTime()
 		if err != nil {
 			return err
 		}

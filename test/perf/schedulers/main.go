@@ -1,5 +1,5 @@
 // schedulers compares the processor time that two schedulers take for a pod. Each runs as a process of its own beside etcd and the
-// API server. They bind batches of pods in turns, until the ratio is known well enough or the time is up.
+// API server. They bind batches of pods at the same time, until the ratio is known well enough or the time is up.
 package main
 
 import (
@@ -33,7 +33,7 @@ type comparison struct {
 	ours, base side
 	workload   workload
 	rule       compare.Rule
-	pairs      int
+	rounds     int
 	verbose    bool
 	// cpuProfile is the file for a profile of the processor time; empty for none.
 	cpuProfile string
@@ -48,17 +48,17 @@ func parse(args []string) (c comparison, err error) {
 	burden := flags.Duration("burden", 0, "how much more processor time an attempt takes with the profile burdened")
 	flags.IntVar(&c.workload.nodes, "nodes", 5000, "the number of nodes")
 	flags.IntVar(&c.workload.podsPerNode, "pods-per-node", 20, "the number of pods that run on each node")
-	flags.IntVar(&c.workload.batch, "batch", 200, "the number of pods of a round")
+	flags.IntVar(&c.workload.batch, "batch", 200, "the number of pods that each scheduler binds in a round")
 	flags.IntVar(&c.workload.replicas, "replicas", 10, "the number of pods of one workload")
 	flags.BoolVar(&c.workload.owned, "replica-sets", false, "pods have ReplicaSets; otherwise they are bare")
-	flags.IntVar(&c.workload.rate, "rate", 0, "pods that arrive in a second; 0 means all of a round at once")
+	flags.IntVar(&c.workload.rate, "rate", 0, "pods that arrive for each scheduler in a second; 0 means all of a round at once")
 	flags.Float64Var(&c.rule.Within, "within", 0.02, "the half width of the 95 % interval at which the comparison ends")
 	flags.DurationVar(&c.rule.Limit, "limit", 10*time.Minute, "the time after which it ends anyway")
 	flags.IntVar(&c.rule.MinBlocks, "min-blocks", 6, "the least number of lives of the processes")
-	flags.IntVar(&c.pairs, "pairs", 8, "the pairs of rounds in each life")
+	flags.IntVar(&c.rounds, "rounds", 8, "the rounds in each life")
 	flags.StringVar(&c.cpuProfile, "cpu-profile", "",
 		"compare nothing, but write a profile of the measured scheduler's processor time to this file")
-	flags.BoolVar(&c.verbose, "v", false, "print every pair")
+	flags.BoolVar(&c.verbose, "v", false, "print every round")
 	if err := flags.Parse(args); err != nil {
 		return c, err
 	}
@@ -115,13 +115,13 @@ func run(ctx context.Context, out io.Writer, args []string) (err error) {
 func (c comparison) compare(ctx context.Context, b *bench, out io.Writer) error {
 	var all blocks
 	for began := time.Now(); ; {
-		if err := b.block(ctx, c.ours, c.base, c.pairs, &all); err != nil {
+		if err := b.block(ctx, c.ours, c.base, c.rounds, &all); err != nil {
 			return err
 		}
 		e, elapsed := compare.Of(all.costs), time.Since(began)
 		if c.verbose {
 			for i, p := range all.costs[len(all.costs)-1] {
-				_, _ = fmt.Fprintf(out, "pair %d: %.0f over %.0f µs\n", i, 1e6*p.Ours, 1e6*p.Base)
+				_, _ = fmt.Fprintf(out, "round %d: %.0f over %.0f µs\n", i, 1e6*p.Ours, 1e6*p.Base)
 			}
 			_, _ = fmt.Fprintf(out, "block %d, %.0f s: %.3f (%.3f to %.3f)\n", len(all.costs), elapsed.Seconds(), e.Ratio, e.Low, e.High)
 		}
@@ -138,8 +138,9 @@ func (c comparison) print(
 	lives, seconds := len(all.costs), compare.Of(all.speeds)
 	ratio := func(e compare.Estimate) string { return fmt.Sprintf("%.2f (%.2f to %.2f)", e.Ratio, e.Low, e.High) }
 	speed := compare.Estimate{Ratio: 1 / seconds.Ratio, Low: 1 / seconds.High, High: 1 / seconds.Low}
-	_, err := fmt.Fprintf(out, "| %s | %.3f (%.3f to %.3f), ± %.1f %%: %s | %s | %s | %s | %d in %.0f s: %s |\n", c.what,
+	_, err := fmt.Fprintf(out, "| %s | %.3f (%.3f to %.3f), ± %.1f %%: %s | %s | %s | %s | %s | %d in %.0f s: %s |\n", c.what,
 		cost.Ratio, cost.Low, cost.High, 100*cost.HalfWidth(), c.rule.Finding(cost, lives),
-		ratio(speed), ratio(compare.Of(all.starts)), ratio(compare.Of(all.memory)), lives*c.pairs, elapsed.Seconds(), verdict)
+		ratio(speed), ratio(compare.Of(all.slowest)), ratio(compare.Of(all.starts)), ratio(compare.Of(all.memory)),
+		lives*c.rounds, elapsed.Seconds(), verdict)
 	return err
 }

@@ -177,8 +177,8 @@ func runningPod(i, nodes int) keyed {
 	return keyed{podKey(pod), pod}
 }
 
-// bound watches the measured pods and returns a channel that gets the time when n of them were bound. It ends with ctx.
-func (s *store) bound(ctx context.Context, n int) <-chan time.Time {
+// bound returns a channel that gets the time when the scheduler has bound n of the measured pods. It ends with ctx.
+func (s *store) bound(ctx context.Context, scheduler string, n int) <-chan time.Time {
 	done := make(chan time.Time, 1)
 	watched := s.etcd.Watch(ctx, podsPrefix+measuredNamespace+"/", clientv3.WithPrefix())
 	go func() {
@@ -189,7 +189,7 @@ func (s *store) bound(ctx context.Context, n int) <-chan time.Time {
 					continue
 				}
 				object, err := runtime.Decode(s.codec, event.Kv.Value)
-				if pod, ok := object.(*corev1.Pod); err == nil && ok && pod.Spec.NodeName != "" {
+				if pod, ok := object.(*corev1.Pod); err == nil && ok && pod.Spec.SchedulerName == scheduler && pod.Spec.NodeName != "" {
 					seen[string(event.Kv.Key)] = true
 				}
 			}
