@@ -24,7 +24,7 @@ ARG TARGETARCH
 ARG VERSION
 # The folder that the programs are built into, and that BINARIES=prebuilt takes them from.
 ARG PROGRAMS=bin
-RUN GOOS=${TARGETOS} GOARCH=${TARGETARCH} make build VERSION="${VERSION}" KUBERNETES="${KUBERNETES}"
+RUN GOOS=${TARGETOS} GOARCH=${TARGETARCH} make build VERSION="${VERSION}" KUBERNETES="${KUBERNETES}" PGO=1
 # The certificates of public authorities, because scratch has none.
 RUN mkdir -p /out/certs && cp ${PROGRAMS}/kube-scheduler ${PROGRAMS}/load-watcher ${PROGRAMS}/rebalancer ${PROGRAMS}/kubectl-plimsoll /out/ && cp /etc/ssl/certs/ca-certificates.crt /out/certs/
 

@@ -51,6 +51,7 @@ type release struct {
 	notes      string
 	commit     string
 	time       time.Time // of the commit, and so of all files in archives
+	pgo        string    // make build's PGO
 
 	out  string // folder of the release
 	work string // folder of what is removed at the end
@@ -95,7 +96,7 @@ func newRelease(ctx context.Context, repository, version string, minors, platfor
 	if err != nil {
 		return nil, err
 	}
-	r := &release{repository: repository, version: version, notes: notes, commit: commit, time: committed.UTC()}
+	r := &release{repository: repository, version: version, notes: notes, commit: commit, time: committed.UTC(), pgo: "1"}
 	if err := r.setMinors(minors); err != nil {
 		return nil, err
 	}
@@ -410,7 +411,7 @@ func (r *release) build(ctx context.Context, minor string, p platform, names []s
 		"GOOS=" + p.os, "GOARCH=" + p.arch, "GOAMD64=v1", "GOARM64=v8.0", "GOPPC64=power8", "GOEXPERIMENT=", "GOFIPS140=off",
 		"GOFLAGS=", "GOWORK=off", "MAKEFLAGS=", "MAKEOVERRIDES=", "MFLAGS=",
 	}
-	if err := r.command(ctx, env, "make", "-s", "build", "VERSION="+r.version, "KUBERNETES="+minor,
+	if err := r.command(ctx, env, "make", "-s", "build", "VERSION="+r.version, "KUBERNETES="+minor, "PGO="+r.pgo,
 		"PROGRAMS="+strings.Join(packages, " "), "BIN="+dir+"/"); err != nil {
 		return nil, err
 	}

@@ -118,7 +118,7 @@ func TestMake(t *testing.T) {
 	ok(t, r.make(t.Context(), dist))
 	// built is the line at the end of a program.
 	built := func(name, platform, minor string) string {
-		return strings.Join([]string{name, version, platform, "k8s" + minor, "v1", "v8.0", "power8", "flags="}, " ") + "\n"
+		return strings.Join([]string{name, version, platform, "k8s" + minor, "v1", "v8.0", "power8", "flags=", "PGO=1"}, " ") + "\n"
 	}
 	checkPrograms := func(t *testing.T, archive, platform, minor string, programs ...string) {
 		t.Helper()
