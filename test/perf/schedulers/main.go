@@ -46,6 +46,7 @@ func parse(args []string) (c comparison, err error) {
 	program := flags.String("program", "", "the program in bin/ to measure, if not the one that knows the profile")
 	baseProgram := flags.String("base-program", "", "the program in bin/ to compare it with")
 	burden := flags.Duration("burden", 0, "how much more processor time an attempt takes with the profile burdened")
+	baseBurden := flags.Duration("base-burden", 0, "the same for the base")
 	flags.IntVar(&c.workload.nodes, "nodes", 5000, "the number of nodes")
 	flags.IntVar(&c.workload.podsPerNode, "pods-per-node", 20, "the number of pods that run on each node")
 	flags.IntVar(&c.workload.batch, "batch", 200, "the number of pods that each scheduler binds in a round")
@@ -66,12 +67,13 @@ func parse(args []string) (c comparison, err error) {
 		side          *side
 		name, profile string
 		program       string
-	}{{&c.ours, "ours", *ours, *program}, {&c.base, "base", *base, *baseProgram}} {
+		burden        time.Duration
+	}{{&c.ours, "ours", *ours, *program, *burden}, {&c.base, "base", *base, *baseProgram, *baseBurden}} {
 		p, ok := profiles()[s.profile]
 		if !ok {
 			return c, fmt.Errorf("profile: %q is none; the profiles are %s", s.profile, profileNames())
 		}
-		p.burden = *burden
+		p.burden = s.burden
 		*s.side = side{name: s.name, program: s.program, profile: p}
 		if s.program == "" {
 			s.side.program = p.program()
