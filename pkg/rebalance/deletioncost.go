@@ -23,7 +23,7 @@ const (
 	maxCosts = 50
 	// costChange is how far the load must change, in percent of capacity, until a cost is written anew.
 	costChange = 10
-	// costTime is how long a step may write deletion costs, also if a webhook hangs. So a pause holds soon.
+	// costTime bounds the writes of one step, even if a webhook hangs. So a pause takes effect soon.
 	costTime = 5 * time.Second
 )
 
@@ -40,8 +40,8 @@ type CostWriter interface {
 	SetDeletionCost(ctx context.Context, pod *corev1.Pod, cost string) (bool, error)
 }
 
-// hasOwnCost reports whether the pod's cost is the rebalancer's.
-func hasOwnCost(pod *corev1.Pod) bool {
+// costIsOurs reports whether the pod's cost is the rebalancer's.
+func costIsOurs(pod *corev1.Pod) bool {
 	written, ok := pod.Annotations[DeletionCostAnnotation]
 	return ok && written == pod.Annotations[corev1.PodDeletionCost]
 }
@@ -71,11 +71,11 @@ func costs(ctx context.Context, cluster Cluster, p *Plan) (changes []Cost, held 
 		for _, of := range info.GetPods() {
 			pod := of.GetPod()
 			cost, exists := pod.Annotations[corev1.PodDeletionCost]
-			own := exists && hasOwnCost(pod)
-			if own {
+			ours := exists && costIsOurs(pod)
+			if ours {
 				held++
 			}
-			if exists && !own || !readsCost(pod) || !slices.Contains(cluster.SchedulerNames, pod.Spec.SchedulerName) {
+			if exists && !ours || !readsCost(pod) || !slices.Contains(cluster.SchedulerNames, pod.Spec.SchedulerName) {
 				continue
 			}
 			value := ""
@@ -101,8 +101,8 @@ func costOn(n *Node, current string) string {
 	return strconv.Itoa(cost)
 }
 
-// isRefusal reports whether this request would fail again, also by a webhook that fails or hangs. An API server that restarts or is
-// busy refuses nothing.
+// isRefusal reports whether the same request would fail again. A failing or hanging webhook counts. A busy or restarting API server
+// does not.
 func isRefusal(err error) bool {
 	var answer apierrors.APIStatus
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &answer) &&
@@ -141,11 +141,11 @@ func (e *Executor) writeCosts(ctx context.Context, s *Status) error {
 		if written {
 			s.Costs = append(s.Costs, c)
 		} else {
-			note(&e.history.costFailed, c.Pod.UID, now)
+			noteUntil(&e.history.costFailed, c.Pod.UID, now.Add(firstBar))
 		}
 		late := errors.Is(err, context.DeadlineExceeded)
 		if isRefusal(err) && (!late || left >= costTime/2) { // with less time, a sound request may be late
-			note(&e.history.costRefused, c.Pod.UID, now)
+			noteUntil(&e.history.costRefused, c.Pod.UID, now.Add(firstBar))
 		}
 		if late {
 			break

@@ -335,14 +335,14 @@ func (h *History) cancel(pod types.UID) {
 }
 
 // refuse keeps the pod where it is for a while.
-func (h *History) refuse(pod types.UID, now time.Time) { note(&h.refused, pod, now) }
+func (h *History) refuse(pod types.UID, now time.Time) { noteUntil(&h.refused, pod, now.Add(firstBar)) }
 
-// note notes the pod for a while.
-func note(pods *map[types.UID]time.Time, pod types.UID, now time.Time) {
+// noteUntil notes the pod until a moment.
+func noteUntil(pods *map[types.UID]time.Time, pod types.UID, until time.Time) {
 	if *pods == nil {
 		*pods = map[types.UID]time.Time{}
 	}
-	(*pods)[pod] = now.Add(firstBar)
+	(*pods)[pod] = until
 }
 
 // count counts a failure for the circuit breaker. Failures of one namespace stop only that, because its tenant can cause them. Once

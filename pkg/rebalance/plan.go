@@ -431,7 +431,7 @@ func (p *planner) cool(ctx context.Context, source *Node) (moved bool, err error
 			return true, nil
 		}
 		p.Stay[reason]++
-		note(&p.history.tried, c.pod.UID, p.Now)
+		noteUntil(&p.history.tried, c.pod.UID, p.Now.Add(firstBar))
 	}
 	return false, nil
 }
