@@ -26,7 +26,7 @@ func TestSynthetic_RanksPoliciesAsRealTracesDo(t *testing.T) {
 		}
 	}
 	for seed := range uint64(seeds) {
-		in, err := generate.Day(generate.Synthetic(seed+1), generate.Scenarios()[0], nodes, seed+1)
+		in, err := generate.Input(generate.Synthetic(seed+1), generate.Scenarios()[0], nodes, seed+1)
 		if err != nil {
 			t.Fatal(err)
 		}

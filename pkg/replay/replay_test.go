@@ -29,7 +29,7 @@ func policy(t testing.TB, name string) engine.Policy {
 
 func generated(t *testing.T, nodes int) *input.Input {
 	t.Helper()
-	in, err := generate.Day(generate.Synthetic(1), generate.Scenarios()[0], nodes, 1)
+	in, err := generate.Input(generate.Synthetic(1), generate.Scenarios()[0], nodes, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

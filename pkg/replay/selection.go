@@ -299,7 +299,7 @@ func (s *Selection) generate() ([]Options, error) {
 				days = []*generate.Traces{generate.Synthetic(seed)}
 			}
 			for _, traces := range days {
-				in, err := generate.Day(traces, scenario, s.Nodes, seed)
+				in, err := generate.Input(traces, scenario, s.Nodes, seed)
 				if err != nil {
 					return nil, &OptionError{"traces", err}
 				}

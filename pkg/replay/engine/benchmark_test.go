@@ -61,7 +61,7 @@ func benchmark(b *testing.B, in *input.Input, p Policy) {
 
 func generated(b *testing.B, nodes int, seed uint64) *input.Input {
 	b.Helper()
-	in, err := generate.Day(generate.Synthetic(seed), generate.Scenarios()[0], nodes, seed)
+	in, err := generate.Input(generate.Synthetic(seed), generate.Scenarios()[0], nodes, seed)
 	if err != nil {
 		b.Fatal(err)
 	}

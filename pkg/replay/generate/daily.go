@@ -103,19 +103,19 @@ func (g *generator) rhythmic(k *kind, from, until int) []float32 {
 // longLivedCatalog is the number of long-lived workloads in the catalog, which come first.
 func (g *generator) longLivedCatalog() int { return int(math.Round(longLived * float64(g.catalog))) }
 
-// recurringDaily returns a workload of the catalog. A share of g.longLived is long-lived.
+// recurringDaily returns a workload of the catalog. A share of g.longLivedBursts is long-lived.
 func (g *generator) recurringDaily() int {
 	long := g.longLivedCatalog()
-	if g.rand.Float64() < g.longLived {
+	if g.rand.Float64() < g.longLivedBursts {
 		return g.rand.IntN(long)
 	}
 	return long + g.rand.IntN(g.catalog-long)
 }
 
-// setLifetime makes a share of g.longLived of the new workloads long-lived.
+// setLifetime makes a share of g.longLivedBursts of the new workloads long-lived.
 func (g *generator) setLifetime(k *kind, w int) {
 	k.lifetime, k.trace = medianLifetime, nil
-	if w < g.longLivedCatalog() || w >= g.catalog && g.rand.Float64() < g.longLived {
+	if w < g.longLivedCatalog() || w >= g.catalog && g.rand.Float64() < g.longLivedBursts {
 		k.lifetime = longLifetime
 	}
 }

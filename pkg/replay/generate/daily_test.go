@@ -28,7 +28,7 @@ func TestRhythm(t *testing.T) {
 
 // A week is counted after three days. Usage is at 44 % of capacity on average, and more during office hours. About as many
 // pods run on the last day as on the first one. Most of their time is that of pods that live for at least half a day.
-func TestDay_Daily(t *testing.T) {
+func TestInput_Daily(t *testing.T) {
 	const nodes = 100
 	in := generated(t, scenario(t, "daily"), nodes, 1)
 	if in.Length != 10*input.Day || in.Counted != 7*input.Day {

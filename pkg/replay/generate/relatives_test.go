@@ -42,7 +42,7 @@ func scenario(t *testing.T, name string) Scenario {
 }
 
 // Replicas' requests of memory are equal, those of unrelated workloads differ by a factor of e^(0.8·2/√π) = e^0.90 on average.
-func TestDay_Relatives(t *testing.T) {
+func TestInput_Relatives(t *testing.T) {
 	for _, tt := range []struct {
 		scenario              string
 		leastShared           int
@@ -71,8 +71,8 @@ func TestDay_Relatives(t *testing.T) {
 }
 
 // At the busiest hour, the requests of an uneven day are from 100 to 150 % of the capacity.
-func TestDay_Uneven(t *testing.T) {
-	in, err := Day(Synthetic(1), scenario(t, "uneven"), 100, 1)
+func TestInput_Uneven(t *testing.T) {
+	in, err := Input(Synthetic(1), scenario(t, "uneven"), 100, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -113,8 +113,8 @@ func cluster(nodes int) []input.Node {
 	return all
 }
 
-// Day returns a day of pods whose usage follows the traces. Equal arguments yield equal pods.
-func Day(t *Traces, s Scenario, nodes int, seed uint64) (*input.Input, error) {
+// Input returns nodes, and pods whose usage follows the traces: of one day, or with Daily of ten. Equal arguments yield equal pods.
+func Input(t *Traces, s Scenario, nodes int, seed uint64) (*input.Input, error) {
 	machines := t.sorted()
 	if len(machines) == 0 {
 		return nil, fmt.Errorf("traces %s: all values are zero", t.Name)
@@ -150,8 +150,8 @@ type generator struct {
 	kinds []kind
 	// catalog is the number of recurring workloads, which come first.
 	catalog int
-	// longLived is the share of bursts of long-lived workloads: see recurringDaily.
-	longLived float64
+	// longLivedBursts is the share of bursts of long-lived workloads: see recurringDaily.
+	longLivedBursts float64
 }
 
 // kind is the usage of a workload's pods.
@@ -187,12 +187,13 @@ func (g *generator) generate() {
 	running := bursts * meanLifetime.Hours() / 24
 	if g.scenario.Daily {
 		// As many pods run as on other days. Of running pods, more are long-lived than of arriving ones.
-		median := longLived*longLifetime.Hours() + (1-longLived)*medianLifetime.Hours()
-		g.longLived = longLived * longLifetime.Hours() / median
-		bursts *= medianLifetime.Hours() / median
+		// Mean lifetimes are proportional to medians.
+		meanOfMedians := longLived*longLifetime.Hours() + (1-longLived)*medianLifetime.Hours()
+		g.longLivedBursts = longLived * longLifetime.Hours() / meanOfMedians // among running pods
+		bursts *= medianLifetime.Hours() / meanOfMedians
 	}
 	g.arrivals(running, fillTime, g.residualLifetime)
-	g.longLived = longLived // of the arrivals
+	g.longLivedBursts = longLived // among arriving pods
 	g.arrivals(bursts*(g.Length.Hours()/24), g.Length, g.lifetime)
 	if g.scenario.Storms {
 		g.storms()
@@ -209,7 +210,7 @@ func (g *generator) generate() {
 	}
 }
 
-// arrivals adds Poisson bursts: the expected number within the time from the start.
+// arrivals adds Poisson bursts from the start until over. bursts is their expected number.
 func (g *generator) arrivals(bursts float64, over time.Duration, lifetime func(median time.Duration) time.Duration) {
 	for at := 0.0; ; {
 		at += g.rand.ExpFloat64() / (bursts * g.rate(at))
@@ -324,10 +325,10 @@ func (g *generator) scale() {
 	for i := range g.Nodes {
 		capacity += g.Nodes[i].Capacity.CPUMillis
 	}
-	counted := g.Length - g.Counted
+	start := g.Length - g.Counted
 	for i := range g.Pods {
 		p := &g.Pods[i]
-		from, to := max(p.Arrival, counted), min(p.Arrival+p.Lifetime, g.Length)
+		from, to := max(p.Arrival, start), min(p.Arrival+p.Lifetime, g.Length)
 		for at := from; at < to; at += input.TraceStep {
 			sum += float64(p.Value(int(at/input.TraceStep))*p.CPUMillis) * min(to-at, input.TraceStep).Hours()
 		}
@@ -344,7 +345,8 @@ func (g *generator) scale() {
 	}
 }
 
-// request sets the workload's requests and limits.
+// request sets the workload's requests and limits. Of workloads that are neither services nor batch, 85 % request CPU, and 30 %
+// also have a limit.
 func (g *generator) request(w int) {
 	k, workload := &g.kinds[w], &g.Workloads[w]
 	usage := 1000 * k.cores * mean(g.machines[k.machine])

@@ -59,14 +59,14 @@ func aggregatesOf(in *input.Input) aggregates {
 	return a
 }
 
-func TestDay_Aggregates(t *testing.T) {
+func TestInput_Aggregates(t *testing.T) {
 	traces := Synthetic(1)
 	for i, want := range []struct{ demand, requests, pods float64 }{
 		{0.44, 0.73, 13900}, {0.54, 0.88, 17000}, {0.24, 0.40, 7600}, {0.44, 0.73, 13900},
 	} {
 		s := Scenarios()[i]
 		t.Run(s.Name, func(t *testing.T) {
-			in, err := Day(traces, s, 100, 1)
+			in, err := Input(traces, s, 100, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -112,7 +112,7 @@ func flat() *Traces {
 
 func generated(t testing.TB, s Scenario, nodes int, seed uint64) *input.Input {
 	t.Helper()
-	in, err := Day(flat(), s, nodes, seed)
+	in, err := Input(flat(), s, nodes, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func generated(t testing.TB, s Scenario, nodes int, seed uint64) *input.Input {
 }
 
 // In the scenario batch, half of the demand is of batch pods, which request no CPU.
-func TestDay_Batch(t *testing.T) {
+func TestInput_Batch(t *testing.T) {
 	for _, s := range Scenarios() {
 		in := generated(t, s, 40, 1)
 		batch, all := 0.0, 0.0
@@ -145,7 +145,7 @@ func TestDay_Batch(t *testing.T) {
 	}
 }
 
-func TestDay_SameSeedSamePods(t *testing.T) {
+func TestInput_SameSeedSamePods(t *testing.T) {
 	base := Scenarios()[0]
 	first := generated(t, base, 10, 1)
 	if !reflect.DeepEqual(first, generated(t, base, 10, 1)) {

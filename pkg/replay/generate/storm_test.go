@@ -8,7 +8,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 )
 
-func TestDay_Storms(t *testing.T) {
+func TestInput_Storms(t *testing.T) {
 	var storm Scenario
 	for _, s := range Scenarios() {
 		if s.Storms {
