@@ -657,7 +657,9 @@ func TestReportOn_Messages(t *testing.T) {
 		}},
 		{"another scheduler with the profile of a file", func(s *sourceFacts) {
 			s.otherSchedulers, s.configuration.Workload = []*live.Configuration{otherScheduler(s, "other", "plimsoll")}, nil
-		}, "configuration.profiles", Warning, []string{"two schedulers place the same pods, unless this file is its next one"}},
+		}, "configuration.profiles", Warning, []string{
+			"two schedulers place the same pods, unless this file is to replace its configuration",
+		}},
 		{"nodes without load in the scheduler alone", func(s *sourceFacts) {
 			s.metrics = model.Vector{{Metric: model.Metric{"__name__": "plimsoll_load_nodes", "state": "Absent"}, Value: 2}}
 		}, "scheduler.load", Error, []string{"absent on 2 nodes", "Here the source has the load of all nodes."}},

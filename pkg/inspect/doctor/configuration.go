@@ -151,7 +151,7 @@ func (f *facts) checkSharedProfile() []Check {
 			return nil
 		}
 		name := f.profiles()[i]
-		unless := map[bool]string{true: ", unless this file is its next one"}[f.workload() == nil]
+		unless := map[bool]string{true: ", unless this file is to replace its configuration"}[f.workload() == nil]
 		return warn(f.adviseEdit("schedulerName: "+name+"-2\n", "rename the profile:", "Uninstall the other scheduler. Or,"),
 			"profiles[%d].schedulerName: %s is also a profile of %s, with %s: two schedulers place the same pods%s", i, text.Excerpt(name),
 			other.Workload, other.Origin, unless)
@@ -299,7 +299,7 @@ func (f *facts) checkModelled(p powerPlugin) []Check {
 	case p.podFile != "":
 		return warn(f.adviseInPod("Check in the scheduler's pod, which has the file:"),
 			"%s reads power models of %s, a file of the scheduler's pod, which was not checked", p.name, text.Excerpt(p.podFile))
-	case !has || len(f.nodes) == 0 || !byName && f.powerModelFile != "": // a file replaces models by name
+	case !has || len(f.nodes) == 0 || !byName && f.powerModelFile != "": // the file has models by name
 		return nil
 	}
 	var without []string
