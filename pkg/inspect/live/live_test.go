@@ -1052,6 +1052,23 @@ func TestOpen_OneAddressForSeveralServers(t *testing.T) {
 	wantError(t, err, "--source-address", `"localhost:9090"`, "http://localhost:9090")
 }
 
+// --source-address names the Prometheus where the configuration reads none.
+func TestPrometheus_OfTheOptions(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	write(t, token, "t")
+	options := SourceOptions{Address: "http://localhost:9090", TokenFile: token}
+	c, other := newAPIServer(t).connect(t, false), decodedOf(t, configurationOf("metricProvider: {type: KubernetesMetricsServer}"))
+	for _, configuration := range []*schedulerconfig.KubeSchedulerConfiguration{nil, other} {
+		address, client, err := c.Prometheus(t.Context(), configuration, options)
+		must(t, err)
+		if address != options.Address || client.BearerTokenFile != token {
+			t.Errorf("Prometheus at %s with the token of %s, want those of the options", address, client.BearerTokenFile)
+		}
+	}
+	_, _, err := c.Prometheus(t.Context(), other, SourceOptions{})
+	wantError(t, err, "the configuration reads no Prometheus; write --source-address")
+}
+
 func TestOpen_Extenders(t *testing.T) {
 	decoded := decodedOf(t, configurationOf("metricProvider: {type: Prometheus, address: 'http://127.0.0.1:1'}")+
 		"extenders: [{urlPrefix: 'http://e', filterVerb: filter}]\n")

@@ -12,31 +12,41 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
-// Prometheus returns the URL and the settings for a configuration's first Prometheus. Without a configuration, the options name it.
+// Prometheus returns the URL and the settings for a configuration's first Prometheus. If nil or without one, the options name it.
 func (c *Connection) Prometheus(ctx context.Context, configuration *schedulerconfig.KubeSchedulerConfiguration, o SourceOptions,
 ) (string, httpclient.Config, error) {
 	if err := o.Validate(); err != nil {
 		return "", httpclient.Config{}, err
 	}
-	if configuration == nil {
+	spec := firstPrometheus(configuration)
+	switch {
+	case spec == nil && o.Address == "":
+		return "", httpclient.Config{}, errors.New("the configuration reads no Prometheus; write --source-address with the URL of one")
+	case spec == nil:
 		return o.Address, httpclient.Config{BearerTokenFile: o.TokenFile, CAFile: o.CAFile}, nil
+	}
+	access, err := c.access(ctx, Options{Configuration: configuration, Source: o})
+	if err != nil {
+		return "", httpclient.Config{}, err
+	}
+	address, client, err := sources.ReachPrometheus(ctx, *spec, access)
+	if err != nil {
+		return "", httpclient.Config{}, fmt.Errorf("reach Prometheus at %s: %w", spec.MetricProvider.Address, err)
+	}
+	return address, client, nil
+}
+
+// firstPrometheus returns the first source of the configuration that is a Prometheus, or nil.
+func firstPrometheus(configuration *schedulerconfig.KubeSchedulerConfiguration) *config.LoadSpec {
+	if configuration == nil {
+		return nil
 	}
 	for i := range configuration.Profiles {
 		for _, plugin := range configuration.Profiles[i].PluginConfig {
-			spec := config.LoadSpecOf(plugin.Args)
-			if spec == nil || !spec.ReadsPrometheus() {
-				continue
+			if spec := config.LoadSpecOf(plugin.Args); spec != nil && spec.ReadsPrometheus() {
+				return spec
 			}
-			access, err := c.access(ctx, Options{Configuration: configuration, Source: o})
-			if err != nil {
-				return "", httpclient.Config{}, err
-			}
-			address, client, err := sources.ReachPrometheus(ctx, *spec, access)
-			if err != nil {
-				return "", httpclient.Config{}, fmt.Errorf("reach Prometheus at %s: %w", spec.MetricProvider.Address, err)
-			}
-			return address, client, nil
 		}
 	}
-	return "", httpclient.Config{}, errors.New("the configuration reads no Prometheus; write --source-address with the URL of one")
+	return nil
 }
