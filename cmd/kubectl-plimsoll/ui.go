@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
@@ -83,21 +85,28 @@ Only who has the URL with its token can read the page. Interrupt the command to 
 	return command
 }
 
-// uiGCPercent collects garbage early: the page stays open, and holds all nodes and pods. Garbage of lists would leave gaps.
+// uiGCPercent collects garbage early, because the page stays open, and holds all nodes and pods. Otherwise garbage from listing
+// objects would fragment the heap.
 const uiGCPercent = 20
 
 // minTokenBytes makes tokens hard to guess.
 const minTokenBytes = 32
 
-// token returns the token of the file; empty for a random one.
-func (o *uiOptions) token() (string, error) {
+// checkAddress fails if the address is wrong, or needs a token.
+func (o *uiOptions) checkAddress() error {
 	ip := net.ParseIP(o.address)
 	switch {
 	case ip == nil || ip.IsUnspecified():
-		return "", usageError{fmt.Errorf("--address: %q; write the IP address at which browsers reach this machine", o.address)}
+		return usageError{fmt.Errorf("--address: %q; write the IP address at which browsers reach this machine", o.address)}
 	case o.tokenFile == "" && !ip.IsLoopback():
-		return "", usageError{fmt.Errorf("--address: %s is no loopback address; write --token-file too", o.address)}
-	case o.tokenFile == "":
+		return usageError{fmt.Errorf("--address: %s is no loopback address; write --token-file too", o.address)}
+	}
+	return nil
+}
+
+// token returns the token of --token-file. It is empty for a random one.
+func (o *uiOptions) token() (string, error) {
+	if o.tokenFile == "" {
 		return "", nil
 	}
 	content, err := boundedfile.ReadToken(o.tokenFile)
@@ -121,20 +130,33 @@ func (o *uiOptions) token() (string, error) {
 	return token, nil
 }
 
-// check finds flags that have no effect beside others.
-func (o *uiOptions) check() error {
-	writes := o.save != "" || o.html != ""
-	switch {
-	case o.hashNames && !writes:
+// checkConflicts fails for flags without effect beside others.
+func (o *uiOptions) checkConflicts(flags *pflag.FlagSet) (err error) {
+	if o.hashNames && o.save == "" && o.html == "" {
 		return usageError{errors.New("--hash-names: only with --save or --html")}
-	case o.rebalancer != "" && (writes || o.fromFile != ""):
-		return usageError{errors.New("--rebalancer-config: not with --save, --html or --from-file, as a saved page plans no moves")}
 	}
-	return nil
+	const save, html, fromFile = "save", "html", "from-file"
+	why := map[string]string{save: "which serves no page", html: "which serves no page", fromFile: "which reads no cluster"}
+	idleWith := map[string][]string{
+		"address": {save, html}, "port": {save, html}, "token-file": {save, html}, "no-open": {save, html},
+		"rebalancer-config": {save, html, fromFile}, "scheduler-name": {fromFile}, "plugin": {fromFile},
+	}
+	flags.Visit(func(f *pflag.Flag) {
+		others := idleWith[f.Name]
+		if isGlobal(f) { // it is about the cluster
+			others = []string{fromFile}
+		}
+		for _, other := range others {
+			if err == nil && flags.Lookup(other).Value.String() != "" {
+				err = usageError{fmt.Errorf("--%s: no effect with --%s, %s; leave out one of them", f.Name, other, why[other])}
+			}
+		}
+	})
+	return err
 }
 
 func (o *uiOptions) run(cmd *cobra.Command) error {
-	if err := o.check(); err != nil {
+	if err := cmp.Or(o.checkConflicts(cmd.Flags()), o.checkAddress()); err != nil {
 		return err
 	}
 	token, err := o.token()
@@ -186,7 +208,7 @@ func (o *uiOptions) openCluster(ctx context.Context, options *ui.Options) error 
 	return nil
 }
 
-// questions returns the commands of the same names.
+// questions answers the page's questions as the commands explain, what-if and rebalance do.
 func (o *uiOptions) questions(connection *live.Connection) ui.Questions {
 	found := func(*live.Configuration) {}
 	return ui.Questions{

@@ -95,12 +95,38 @@ func TestUI_HashNames(t *testing.T) {
 	}
 }
 
-// A saved page plans no moves, so that the rebalancer's configuration would have no effect.
-func TestUI_RebalancerUnused(t *testing.T) {
-	for _, flag := range []string{"--save", "--html", "--from-file"} {
-		_, err := execute(t.Context(), "ui", flag, filepath.Join(t.TempDir(), "file"), "--rebalancer-config", "rebalancer.yaml")
-		if _, usage := errors.AsType[usageError](err); !usage || !strings.HasPrefix(err.Error(), "--rebalancer-config: not with ") {
-			t.Errorf("%s: error %v", flag, err)
+// TestUI_FlagsWithoutEffect expects no flag to be ignored.
+func TestUI_FlagsWithoutEffect(t *testing.T) {
+	reasons := map[string]string{
+		"save": "which serves no page", "html": "which serves no page", "from-file": "which reads no cluster",
+	}
+	const written, saved = "save html", "from-file"
+	for flag, others := range map[string]string{
+		"--address=127.0.0.1":             written,
+		"--port=8080":                     written,
+		"--token-file=token":              written,
+		"--no-open":                       written,
+		"--rebalancer-config=free.yaml":   written + " " + saved,
+		"--scheduler-name=plimsoll":       saved,
+		"--plugin=LoadThreshold":          saved,
+		"--config=a.yaml":                 saved,
+		"--from=configmap/a/b":            saved,
+		"--scheduler=a/b":                 saved,
+		"--source-address=http://a":       saved,
+		"--source-token-file=a":           saved,
+		"--source-application-key-file=a": saved,
+		"--source-ca-file=a":              saved,
+		"--kubeconfig=a":                  saved,
+		"--context=a":                     saved,
+		"--namespace=a":                   saved,
+	} {
+		name, _, _ := strings.Cut(flag, "=")
+		for _, other := range strings.Fields(others) {
+			_, err := execute(t.Context(), "ui", "--"+other, filepath.Join(t.TempDir(), "file"), flag)
+			want := name + ": no effect with --" + other + ", " + reasons[other] + "; leave out one of them"
+			if _, usage := errors.AsType[usageError](err); !usage || err.Error() != want {
+				t.Errorf("--%s %s: error %v, want %s", other, flag, err, want)
+			}
 		}
 	}
 }
@@ -132,7 +158,11 @@ func TestUI_Token(t *testing.T) {
 		{address: "10.0.0.1", file: dir, err: "is not a regular file"},
 		{address: "10.0.0.1", file: good + "-not", err: "--token-file: "},
 	} {
-		got, err := (&uiOptions{address: tt.address, tokenFile: tt.file}).token()
+		o := &uiOptions{address: tt.address, tokenFile: tt.file}
+		got, err := "", o.checkAddress()
+		if err == nil {
+			got, err = o.token()
+		}
 		_, usage := errors.AsType[usageError](err)
 		if got != tt.token || (tt.err != "") != usage || usage && !strings.Contains(err.Error(), tt.err) {
 			t.Errorf("%+v: token %q, error %v", tt, got, err)
