@@ -134,7 +134,7 @@ func TestFetch_FailedNewestSampleIsLoggedOnce(t *testing.T) {
 	if len(lines) != 1 || !strings.Contains(lines[0], "time of the newest sample of cpu (dialect NodeExporter)") {
 		t.Errorf("want one line in two refreshes that names the query, got %q", lines)
 	}
-	// It is not what a failed refresh is explained by.
+	// The error of a failed refresh names the failed means, not this query.
 	srv.setRules(rule{"", status(http.StatusInternalServerError, "out of memory")})
 	_, err := s.Fetch(t.Context(), source.Request{Windows: []time.Duration{window}})
 	check.Error(t, err, "mean of cpu over 5m", "and 3 more")
@@ -156,7 +156,7 @@ func TestFetch_NewestSampleOfOwnQueries(t *testing.T) {
 		{"the dialect beside an expression", "", expression, promql.Kubelet,
 			"max by (node, " + targets + ") (timestamp(node_cpu_usage_seconds_total))"},
 		{"expressions only", expression, "1 - my_memory", promql.NodeExporter, ""},
-		{"another dialect of PromQL", "rate(my_cpu)", "my_memory if my_cpu", promql.NodeExporter, ""},
+		{"syntax that is not PromQL", "rate(my_cpu)", "my_memory if my_cpu", promql.NodeExporter, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(t, rule{"", vector(element{`"node":"w1"`, "0.5"})})
@@ -180,7 +180,7 @@ func TestFetch_NewestSampleOfOwnQueries(t *testing.T) {
 	}
 }
 
-// The newest sample of w1 is 20 s older than the evaluation, by the dialect's series.
+// The dialect measures only the resource without a custom query. Its newest sample is 20 s older than the evaluation.
 func TestFetch_EndOfOwnQueries(t *testing.T) {
 	const newest = -20 * time.Second
 	for _, tt := range []struct {
@@ -207,14 +207,15 @@ func TestFetch_EndOfOwnQueries(t *testing.T) {
 		{"a fixed moment in the future", "max(my:cpu @ 1800000000)", "", 0, newest},
 		{"a moment that no sample can be of", "my:cpu @ -5", "", time.Unix(0, 0).Sub(evaluationTime()), newest},
 		{"the end with an offset", "my:cpu @ end() offset 3m", "", -3 * time.Minute, newest},
-		{"another dialect of PromQL", "my:cpu offset 10m if my:up", "", newest, newest},
+		{"syntax that is not PromQL", "my:cpu offset 10m if my:up", "", newest, newest},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(t, rule{"", vector(at("w1", "0.5"))})
-			srv.newest = onlyFor(`max by (`+targets+`) (timestamp(node_cpu_seconds_total{mode="idle"}))`, vector(at("w1", "1699999980")))
+			series := `node_cpu_seconds_total{mode="idle"}`
 			if tt.cpu != "" {
-				srv.newest = onlyFor(`max by (`+targets+`) (timestamp(node_memory_MemAvailable_bytes))`, vector(at("w1", "1699999980")))
+				series = "node_memory_MemAvailable_bytes"
 			}
+			srv.newest = onlyFor("max by ("+targets+") (timestamp("+series+"))", vector(at("w1", "1699999980")))
 			s := newTestSource(
 				t,
 				Config{

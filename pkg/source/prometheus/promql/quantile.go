@@ -12,8 +12,8 @@ import (
 // quantile returns the query for a quantile of utilization, without a deviation. As with a mean, only existing series count.
 // Counters need a subquery: they have no value before a rate is taken. Quantiles of a gauge are taken of its samples.
 //
-// The span is the length of the rates. A load has lasted for the share above the quantile.
-// Then the quantile rises for the span.
+// A new load first shows once it has lasted (1 − fraction) of the window. The quantile then rises over the span, the length of the
+// rates. The quantile of a gauge rises at once. It has the same span, because 0 means the window.
 func (d Dialect) quantile(r load.Resource, by Labels, s sampling, fraction float64) expression {
 	series, q := d.Series(r), format(fraction)
 	e := expression{span: time.Duration(s.rate)}
