@@ -174,7 +174,7 @@ func TestBuild_OlderMinor(t *testing.T) {
 		t.Errorf("stampOf() = %q, %v, the same as with another go.mod", got, err)
 	}
 
-	// While an older minor is built, the newest one's tests ask for their programs.
+	// Each minor version has its own lock, so a build for the newest does not wait for an older one.
 	unlock := check.Value(b.lock(t.Context()))(t)
 	defer unlock()
 	b.minor = ""
@@ -187,7 +187,7 @@ func TestBuild_OlderMinor(t *testing.T) {
 	unlockNewest()
 }
 
-func TestBuild_FailureKeepsProgramWithoutStamp(t *testing.T) {
+func TestBuild_FailureRemovesOnlyTheStamp(t *testing.T) {
 	b, _ := newBuilder(t)
 	part := Part{Name: "p", Package: "./none", Module: "example.com/m"}
 	b.versions[[2]string{"", "example.com/m"}] = "v1.2.4"
