@@ -32,7 +32,7 @@ type Input struct {
 	Storms []Storm
 }
 
-// StormLength is the time after a storm whose hot minutes are counted apart.
+// StormLength is the time after a storm whose hot minutes are also counted by themselves.
 const StormLength = 15 * time.Minute
 
 // Storm is a moment at which many pods start.

@@ -127,7 +127,7 @@ func (p *PolicyReport) printFreed(to *terminal.Printer) {
 		return
 	}
 	to.Printf("%s: freed nodes: %.1f on average, %.0f at most, %.1f node-hours. ", p.Name, mean, most, hours)
-	to.Printf("Moves to empty nodes: %.1f. Emptyings given up: %.1f.\n", moves, abandoned)
+	to.Printf("Moves that empty nodes: %.1f. Emptyings given up: %.1f.\n", moves, abandoned)
 }
 
 func (p *PolicyReport) cell(value func(*Run) float64, format string, ranged bool) string {

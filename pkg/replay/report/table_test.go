@@ -71,7 +71,7 @@ func TestWriteTables_Freed(t *testing.T) {
 	if err := WriteTables(&b, []*Report{{Policies: []PolicyReport{{Name: Stock, Runs: []Run{{}}}, {Name: "s+rebalance", Runs: freed}}}}); err != nil {
 		t.Fatal(err)
 	}
-	const want = "\ns+rebalance: freed nodes: 1.5 on average, 3 at most, 31.5 node-hours. Moves to empty nodes: 7.0. Emptyings given up: 0.5.\n"
+	const want = "\ns+rebalance: freed nodes: 1.5 on average, 3 at most, 31.5 node-hours. Moves that empty nodes: 7.0. Emptyings given up: 0.5.\n"
 	if table := b.String(); !strings.Contains(table, want) || strings.Contains(table, "stock: freed") ||
 		!strings.Contains(table, "\nFREED: Mean number of cordoned nodes") {
 		t.Errorf("want %q, none for stock, and the column, got\n%s", want, table)
