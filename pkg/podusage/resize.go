@@ -16,7 +16,7 @@ func WithoutInfeasibleResize(pod *corev1.Pod) *corev1.Pod {
 		return pod
 	}
 	actual := *pod
-	actual.Spec.Resources = podrequests.Running(pod)
+	actual.Spec.Resources = podrequests.RunningPodLevel(pod)
 	actual.Spec.Containers = withResourcesOf(pod.Status.ContainerStatuses, pod.Spec.Containers)
 	actual.Spec.InitContainers = withResourcesOf(pod.Status.InitContainerStatuses, pod.Spec.InitContainers)
 	return &actual

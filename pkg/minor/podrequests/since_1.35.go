@@ -7,17 +7,18 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// Of returns the pod's requests. During a resize, the larger of old and new requests counts, for pod-level requests too. The
-// scheduler does so with the feature gate InPlacePodLevelResourcesVerticalScaling. Without the gate, the default in 1.35, the API
-// server refuses to resize pod-level requests. So the gate, which is in k8s.io/kubernetes, need not be read.
+// Of returns the pod's requests. During a resize, the larger of old and new requests counts, for pod-level requests too. An
+// infeasible resize does not count. The scheduler does so with the feature gate InPlacePodLevelResourcesVerticalScaling. Without
+// the gate, the default in 1.35, the API server refuses to resize pod-level requests. So the gate, which is in k8s.io/kubernetes,
+// need not be read.
 func Of(pod *corev1.Pod) corev1.ResourceList {
 	return resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
 		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
 	})
 }
 
-// Running returns the pod-level resources of the running pod. They are from its status, or else its spec, and can be nil.
-func Running(pod *corev1.Pod) *corev1.ResourceRequirements {
+// RunningPodLevel returns the pod-level resources of a running pod. They are from its status, or else its spec, and can be nil.
+func RunningPodLevel(pod *corev1.Pod) *corev1.ResourceRequirements {
 	switch {
 	case pod.Status.Resources != nil:
 		return pod.Status.Resources

@@ -53,7 +53,7 @@ func TestOf_ResizeOfWholePod(t *testing.T) {
 	}
 }
 
-func TestRunning(t *testing.T) {
+func TestRunningPodLevel(t *testing.T) {
 	cpu := func(quantity string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(quantity)}
 	}
@@ -66,12 +66,12 @@ func TestRunning(t *testing.T) {
 		"allocated":                     {corev1.PodStatus{AllocatedResources: cpu("5")}, "5"},
 		"of the spec, without a status": {corev1.PodStatus{}, "900"},
 	} {
-		got := podrequests.Running(&corev1.Pod{Spec: corev1.PodSpec{Resources: spec}, Status: tt.status})
+		got := podrequests.RunningPodLevel(&corev1.Pod{Spec: corev1.PodSpec{Resources: spec}, Status: tt.status})
 		if got.Requests.Cpu().String() != tt.want {
 			t.Errorf("%s: %v, want %s", name, got.Requests, tt.want)
 		}
 	}
-	if got := podrequests.Running(&corev1.Pod{}); got != nil {
+	if got := podrequests.RunningPodLevel(&corev1.Pod{}); got != nil {
 		t.Errorf("without any: %v, want nil", got)
 	}
 }
