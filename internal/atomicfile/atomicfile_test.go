@@ -55,7 +55,7 @@ func TestFile_WriteFails(t *testing.T) {
 	}
 	for what, path := range map[string]string{"a folder in its place": path, "no folder": filepath.Join(folder, "absent", "file")} {
 		if err := New(path).Write(t.Context(), []byte("content")); err == nil || !strings.Contains(err.Error(), filepath.Dir(path)) {
-			t.Errorf("%s: error %v, want one with the path", what, err)
+			t.Errorf("%s: error %v, want one with the folder", what, err)
 		}
 	}
 	if got := names(t, folder); !slices.Equal(got, []string{"file"}) {

@@ -152,6 +152,7 @@ func TestRead(t *testing.T) {
 			},
 		},
 		Pods: []input.Pod{
+			// It still runs at the end, so its lifetime is twice the history's length.
 			{Workload: 0, Lifetime: 4 * time.Hour, Trace: repeated(24, 250), CPUMillis: 1, Noise: -1, MemoryBytes: 5e8},
 			// It was created at 31:40. Its usage is that of the steps that end from 35 minutes to an hour. It ran 200 s of the first.
 			{
@@ -203,7 +204,7 @@ func TestRead_Fails(t *testing.T) {
 	for _, tc := range []struct{ name, body, want string }{
 		{"no JSON", "<html>", "invalid"},
 		{"an error", `{"status":"error","error":"x"}`, "query refused"},
-		{"a value that is none", `{"status":"success","data":{"result":[{"metric":{"node":"a"},"values":[[1,"x"]]}]}}`, "has no value"},
+		{"a value that is not a number", `{"status":"success","data":{"result":[{"metric":{"node":"a"},"values":[[1,"x"]]}]}}`, "has no value"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(tc.body)) }))

@@ -56,7 +56,7 @@ func packedVector(elements []string) []byte {
 // ofPods is a part of each query about pods, and of no other.
 const ofPods = `namespace!="",pod!=""`
 
-// ServeHTTP implements http.Handler.
+// ServeHTTP implements http.Handler. It always sends gzip.
 func (s *Pods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Encoding", "gzip")
 	response := s.pods

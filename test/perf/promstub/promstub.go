@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// Metric is what the queries of an operator's own metrics begin with.
+// Metric is the prefix of queries that stand for a cluster operator's own node metrics.
 const Metric = "perf_metric"
 
-// placeholder is replaced with the evaluation time in prepared responses. It has as many digits.
-const placeholder = "0000000000.000"
+// nowPlaceholder is replaced with the evaluation time in prepared responses. It has as many digits.
+const nowPlaceholder = "0000000000.000"
 
-// placeholderOfValue is replaced with the time of the newest samples.
-const placeholderOfValue = "1111111111.111"
+// newestPlaceholder is replaced with the time of the newest samples.
+const newestPlaceholder = "1111111111.111"
 
 // Server is an http.Handler of the path /api/v1/query. Its zero value knows no nodes and returns empty vectors.
 type Server struct {
@@ -72,8 +72,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		now = s.Now
 	}
 	at := func(t time.Time) []byte { return fmt.Appendf(nil, "%.3f", float64(t.UnixMilli())/1000) }
-	body := bytes.ReplaceAll(s.response(r.FormValue("query")), []byte(placeholderOfValue), at(now().Add(-s.Age)))
-	body = bytes.ReplaceAll(body, []byte(placeholder), at(now()))
+	body := bytes.ReplaceAll(s.response(r.FormValue("query")), []byte(newestPlaceholder), at(now().Add(-s.Age)))
+	body = bytes.ReplaceAll(body, []byte(nowPlaceholder), at(now()))
 	w.Header().Set("Content-Type", "application/json")
 	if !s.Gzip || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		_, _ = w.Write(body) // the client may have closed the connection
@@ -110,7 +110,7 @@ func (s *Server) response(query string) []byte {
 
 // newest is a response with one series per instance. Its value is the time of the newest sample.
 func newest(instances []string) []byte {
-	return encode(instances, slices.Repeat([]string{placeholderOfValue}, len(instances)))
+	return encode(instances, slices.Repeat([]string{newestPlaceholder}, len(instances)))
 }
 
 // vector is a response with one series per instance. The values spread evenly from low to high, in another order for each seed.
@@ -132,7 +132,7 @@ func encode(instances, values []string) []byte {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, `{"metric":{"instance":%q},"value":[%s,"%s"]}`, instance, placeholder, values[i])
+		fmt.Fprintf(&b, `{"metric":{"instance":%q},"value":[%s,"%s"]}`, instance, nowPlaceholder, values[i])
 	}
 	b.WriteString(`]}}`)
 	return b.Bytes()
