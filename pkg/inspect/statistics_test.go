@@ -316,7 +316,7 @@ func TestDoctor_OldSamples(t *testing.T) {
 		server := httptest.NewServer(stub)
 		t.Cleanup(server.Close)
 		checks := diagnose(t, configuration("TargetLoadPacking", "window: 1m", server.URL)).Checks
-		i := slices.IndexFunc(checks, func(c doctor.Check) bool { return c.ID == "time.age" })
+		i := slices.IndexFunc(checks, func(c doctor.Result) bool { return c.ID == "time.age" })
 		if i < 0 || checks[i].Status != want || want == doctor.Error && !strings.Contains(checks[i].Message, "too old to be used") {
 			t.Errorf("samples are %s old: %+v, want %s", age, checks, want)
 		}

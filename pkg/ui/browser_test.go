@@ -477,7 +477,7 @@ func TestBrowserForeignText(t *testing.T) {
 		rows[hostile] = r
 	})
 	check := func(context.Context, live.Lender) (*doctor.Report, error) {
-		return &doctor.Report{Checks: []doctor.Check{{
+		return &doctor.Report{Checks: []doctor.Result{{
 			Group: "source", Status: doctor.Error, Message: hostile, Advice: []doctor.Advice{{Text: hostile, Command: hostile, YAML: hostile}},
 		}}}, nil
 	}

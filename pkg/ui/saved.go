@@ -51,7 +51,7 @@ func (s *Snapshot) HashNames() *Snapshot {
 	if s.Health != nil && s.Health.Report != nil {
 		hashed.Health = &Health{Time: s.Health.Time, Report: &doctor.Report{}}
 		for _, c := range s.Health.Checks {
-			hashed.Health.Checks = append(hashed.Health.Checks, doctor.Check{Group: c.Group, ID: c.ID, Status: c.Status, Message: c.ID})
+			hashed.Health.Checks = append(hashed.Health.Checks, doctor.Result{Group: c.Group, ID: c.ID, Status: c.Status, Message: c.ID})
 		}
 	}
 	for _, p := range s.Waiting {

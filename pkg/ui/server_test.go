@@ -215,7 +215,7 @@ func startWith(t *testing.T, o Options) *running {
 
 // checks are those of a cluster with one error.
 func checks(context.Context, live.Lender) (*doctor.Report, error) {
-	return &doctor.Report{Checks: []doctor.Check{
+	return &doctor.Report{Checks: []doctor.Result{
 		{Group: "nodes", ID: "nodes.measured", Status: doctor.OK, Message: "all nodes have load"},
 		{
 			Group: "source", ID: "source.tls", Status: doctor.Error, Message: "the certificate has expired",
@@ -785,7 +785,7 @@ func TestSnapshot_HashNames(t *testing.T) {
 	n.Profiles, n.AnnotationProblem, n.Labels = []string{secret}, secret, map[string]string{"topology.kubernetes.io/zone": secret, "team": secret, secret: "x"}
 	waiting := []top.WaitingPod{{Namespace: secret, Name: secret, SchedulerName: secret, Since: now, Reason: "Unschedulable", Message: secret},
 		{Namespace: secret, Name: "of another scheduler", Since: now, Reason: "No node for " + secret}}
-	report := &doctor.Report{Configuration: secret, Restart: secret, Checks: []doctor.Check{{
+	report := &doctor.Report{Configuration: secret, Restart: secret, Checks: []doctor.Result{{
 		Group: "source", ID: "source.tls", Status: doctor.Error, Message: secret, Advice: []doctor.Advice{{Text: secret, Command: secret, YAML: secret}},
 	}}}
 	nodes := &top.Nodes{Nodes: []*top.Row{&n}, View: top.View{

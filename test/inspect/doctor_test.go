@@ -113,8 +113,8 @@ func (e *environment) doctor(t *testing.T, args ...string) *doctor.Report {
 }
 
 // find returns the first check of the ID that is not OK, else one that is. It is nil if there is none.
-func find(report *doctor.Report, id string) *doctor.Check {
-	var found *doctor.Check
+func find(report *doctor.Report, id string) *doctor.Result {
+	var found *doctor.Result
 	for i := range report.Checks {
 		if c := &report.Checks[i]; c.ID == id && (found == nil || found.Status == doctor.OK) {
 			found = c
@@ -514,7 +514,7 @@ func TestDoctor_SlowSource(t *testing.T) {
 		"refreshInterval is 1s")
 	for range 10 {
 		follow(t, c.args(), advice[0])
-		var check *doctor.Check
+		var check *doctor.Result
 		waitUntil(t, func() bool { // on a busy machine the source can miss its timeout
 			check = find(shared.doctor(t, "--config="+c.file(t)), "source.duration")
 			return check != nil

@@ -966,7 +966,7 @@ func schedulerFaults() []fault {
 
 // findsMore reports whether anything is found. Late scrapes are not: a busy machine makes them.
 func findsMore(report *doctor.Report) bool {
-	return slices.ContainsFunc(report.Checks, func(c doctor.Check) bool {
+	return slices.ContainsFunc(report.Checks, func(c doctor.Result) bool {
 		return c.ID != "time.scrape" && (c.Status == doctor.Warning || c.Status == doctor.Error)
 	})
 }

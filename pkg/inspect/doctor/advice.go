@@ -18,22 +18,22 @@ import (
 )
 
 // reporter is the type of warn and fail.
-type reporter = func(advice []Advice, format string, args ...any) []Check
+type reporter = func(advice []Advice, format string, args ...any) []Result
 
-func ok(format string, args ...any) []Check {
-	return []Check{{Status: OK, Message: fmt.Sprintf(format, args...)}}
+func ok(format string, args ...any) []Result {
+	return []Result{{Status: OK, Message: fmt.Sprintf(format, args...)}}
 }
 
-func warn(advice []Advice, format string, args ...any) []Check {
-	return []Check{{Status: Warning, Message: fmt.Sprintf(format, args...), Advice: advice}}
+func warn(advice []Advice, format string, args ...any) []Result {
+	return []Result{{Status: Warning, Message: fmt.Sprintf(format, args...), Advice: advice}}
 }
 
-func fail(advice []Advice, format string, args ...any) []Check {
-	return []Check{{Status: Error, Message: fmt.Sprintf(format, args...), Advice: advice}}
+func fail(advice []Advice, format string, args ...any) []Result {
+	return []Result{{Status: Error, Message: fmt.Sprintf(format, args...), Advice: advice}}
 }
 
-func skip(format string, args ...any) []Check {
-	return []Check{{Status: Skipped, Message: fmt.Sprintf(format, args...)}}
+func skip(format string, args ...any) []Result {
+	return []Result{{Status: Skipped, Message: fmt.Sprintf(format, args...)}}
 }
 
 // failIf returns fail or warn.
@@ -65,11 +65,11 @@ func (f *facts) adviseGrant(todo string, permissions []live.Permission, user str
 func adviseFirst(group string) []Advice { return advise("Fix the %s checks first.", group) }
 
 // causedBy sets the groups that may have found the cause.
-func causedBy(checks []Check, groups ...string) []Check {
-	for i := range checks {
-		checks[i].causes = groups
+func causedBy(results []Result, groups ...string) []Result {
+	for i := range results {
+		results[i].causes = groups
 	}
-	return checks
+	return results
 }
 
 // adviseEdit advises to change the configuration. why is a sentence, or empty.
@@ -128,11 +128,11 @@ func rounded(d time.Duration) string {
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // each runs a check of each element.
-func each[T any](list []T, run func(T) []Check) (checks []Check) {
+func each[T any](list []T, run func(T) []Result) (results []Result) {
 	for _, element := range list {
-		checks = append(checks, run(element)...)
+		results = append(results, run(element)...)
 	}
-	return checks
+	return results
 }
 
 // is reports whether the error is, or wraps, an E.

@@ -114,7 +114,7 @@ var (
 )
 
 // expectChosen expects all commands of the checks to reach the cluster that was checked.
-func expectChosen(t *testing.T, f *facts, run func() []Check) (commands int) {
+func expectChosen(t *testing.T, f *facts, run func() []Result) (commands int) {
 	t.Helper()
 	before := f.chosen
 	f.chosen = live.Chosen{Context: "here", As: "jane"}
@@ -134,14 +134,14 @@ func expectChosen(t *testing.T, f *facts, run func() []Check) (commands int) {
 }
 
 // allOf returns the checks of a report, and one more with the command that restarts the scheduler.
-func allOf(r *Report) []Check {
-	return append(slices.Concat(r.Checks, r.unchecked), Check{Advice: []Advice{{Command: r.Restart}}})
+func allOf(r *Report) []Result {
+	return append(slices.Concat(r.Checks, r.unchecked), Result{Advice: []Advice{{Command: r.Restart}}})
 }
 
 // reportChecked runs all checks. It expects no advice to point to checks without a finding, or to another cluster.
 func reportChecked(t *testing.T, f *facts) *Report {
 	t.Helper()
-	expectChosen(t, f, func() []Check { return allOf(reportOn(f)) })
+	expectChosen(t, f, func() []Result { return allOf(reportOn(f)) })
 	r := reportOn(f)
 	for _, c := range r.Checks {
 		for _, group := range Groups() {
@@ -443,7 +443,7 @@ func TestMetrics_NothingCounted(t *testing.T) {
 	for _, tt := range []struct {
 		name, pod string
 		metrics   model.Vector
-		check     func(*facts) []Check
+		check     func(*facts) []Result
 		want      string
 	}{
 		{"the leader has decided", "plimsoll-1", decided(4), (*facts).checkFallbacks, "ok P decided 0 of 4 placements without load"},
@@ -862,7 +862,7 @@ func TestReportOn_Chosen(t *testing.T) {
 	s := healthy()
 	s.pods[0].Status.Conditions, s.metrics, s.metricsErr, s.nodes = nil, nil, errors.New("refused"), nil
 	s.permissions.missing = []live.Permission{{Resource: "nodes", Verbs: []string{"list"}}}
-	if commands := expectChosen(t, s.facts, func() []Check { return allOf(reportOn(s.facts)) }); commands < 6 {
+	if commands := expectChosen(t, s.facts, func() []Result { return allOf(reportOn(s.facts)) }); commands < 6 {
 		t.Errorf("%d commands, want 6 or more", commands)
 	}
 }
@@ -920,11 +920,11 @@ func TestCheckSharedProfile_Unread(t *testing.T) {
 	other := &live.Workload{Kind: "Pod", Namespace: "b", Name: "other"}
 	s.unreadSchedulers = []live.Unread{{Workload: other, Err: errors.New("forbidden"), Grant: "grant"}, {Workload: other, Err: errors.New("invalid")}}
 	const message = "not checked whether Pod b/other has a profile of the same name, because its configuration could not be read: "
-	want := []Check{
+	want := []Result{
 		{Status: Skipped, Message: message + "forbidden", Advice: []Advice{{Text: "Grant the permission:", Command: "grant"}}},
 		{Status: Skipped, Message: message + "invalid"},
 	}
-	if diff := cmp.Diff(want, s.checkSharedProfile(), cmpopts.IgnoreUnexported(Check{})); diff != "" {
+	if diff := cmp.Diff(want, s.checkSharedProfile(), cmpopts.IgnoreUnexported(Result{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

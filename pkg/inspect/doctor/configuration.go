@@ -21,7 +21,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 )
 
-func (f *facts) checkFound() []Check {
+func (f *facts) checkFound() []Result {
 	if f.configurationErr == nil {
 		return nil
 	}
@@ -35,7 +35,7 @@ func (f *facts) checkFound() []Check {
 	return fail(advise(advice), "%s", oneLine(f.configurationErr))
 }
 
-func (f *facts) checkDecodes() []Check {
+func (f *facts) checkDecodes() []Result {
 	switch c := f.configuration; {
 	case c.Err == nil:
 		return ok("the configuration is valid; its profiles are %s", strings.Join(f.profiles(), ", "))
@@ -68,7 +68,7 @@ func (f *facts) profiles() []string {
 }
 
 // findingsOf returns the check with an ID, which shows findings.
-func findingsOf(id string) func(*facts) []Check {
+func findingsOf(id string) func(*facts) []Result {
 	ids := map[finding.Code]string{
 		finding.ProfileRepeated: "configuration.profiles",
 		finding.LoadOutweighed:  "configuration.weights",
@@ -76,29 +76,29 @@ func findingsOf(id string) func(*facts) []Check {
 
 		finding.RequestScoresMissing: "configuration.weights",
 	}
-	return func(f *facts) (checks []Check) {
+	return func(f *facts) (results []Result) {
 		c := f.configuration
 		if id == "configuration.effect" && c.Err == nil && len(c.Findings) == 0 {
 			return ok("no ineffective settings; plugin weights are sufficient")
 		}
 		for i := range c.Findings {
 			if finding := &c.Findings[i]; cmp.Or(ids[finding.Code], "configuration.effect") == id {
-				checks = append(checks, failIf(finding.Fatal)(f.adviseOn(finding), "%s", describe(finding))...)
+				results = append(results, failIf(finding.Fatal)(f.adviseOn(finding), "%s", describe(finding))...)
 			}
 		}
-		return checks
+		return results
 	}
 }
 
 // checkWeights shows the findings on weights or, if there are none, how far scores can move a node.
-func (f *facts) checkWeights() []Check {
+func (f *facts) checkWeights() []Result {
 	if f.configuration.Decoded == nil {
 		return nil
 	}
-	if checks := findingsOf("configuration.weights")(f); len(checks) > 0 {
-		return checks
+	if results := findingsOf("configuration.weights")(f); len(results) > 0 {
+		return results
 	}
-	return each(configlint.Balances(f.configuration.Decoded, plugins.Lint()), func(b configlint.Balance) []Check {
+	return each(configlint.Balances(f.configuration.Decoded, plugins.Lint()), func(b configlint.Balance) []Result {
 		others := ""
 		for _, other := range b.Others {
 			others += ", " + text.Excerpt(other.String())
@@ -129,8 +129,8 @@ func (f *facts) adviseOn(finding *finding.Finding) []Advice {
 }
 
 // checkSharedProfile finds profiles that another scheduler has too, so that both place the same pods.
-func (f *facts) checkSharedProfile() []Check {
-	checks := append(f.checkStockProfile(), each(f.unreadSchedulers, func(other live.Unread) []Check {
+func (f *facts) checkSharedProfile() []Result {
+	results := append(f.checkStockProfile(), each(f.unreadSchedulers, func(other live.Unread) []Result {
 		caveat := map[bool]string{true: ". It may be the scheduler that reads this file"}[f.workload() == nil]
 		skipped := skip("not checked whether %s has a profile of the same name, because its configuration could not be read: %s%s",
 			other.Workload, oneLine(other.Err), caveat)
@@ -139,7 +139,7 @@ func (f *facts) checkSharedProfile() []Check {
 		}
 		return skipped
 	})...)
-	return append(checks, each(f.otherSchedulers, func(other *live.Configuration) []Check {
+	return append(results, each(f.otherSchedulers, func(other *live.Configuration) []Result {
 		ours, theirs := f.election(), other.Workload.LeaderElection(other.Decoded)
 		if ours.LeaderElect && theirs.LeaderElect && ours.ResourceNamespace == theirs.ResourceNamespace &&
 			ours.ResourceName == theirs.ResourceName { // one of them leads
@@ -159,7 +159,7 @@ func (f *facts) checkSharedProfile() []Check {
 }
 
 // checkStockProfile finds the stock scheduler's profile, unless the scheduler replaces it.
-func (f *facts) checkStockProfile() []Check {
+func (f *facts) checkStockProfile() []Result {
 	i := slices.Index(f.profiles(), "default-scheduler")
 	election := f.election()
 	replaced := election.ResourceName == "kube-scheduler" && election.ResourceNamespace == "kube-system"
@@ -179,7 +179,7 @@ func (f *facts) election() componentbaseconfig.LeaderElectionConfiguration {
 }
 
 // checkRuns says why the scheduler would not start. Validation does not know which plugins exist.
-func (f *facts) checkRuns() []Check {
+func (f *facts) checkRuns() []Result {
 	if f.clusterErr == nil {
 		return nil
 	}
@@ -190,7 +190,7 @@ func (f *facts) checkRuns() []Check {
 	return fail(advice, "%s", oneLine(f.clusterErr))
 }
 
-func (f *facts) checkConfigured() []Check {
+func (f *facts) checkConfigured() []Result {
 	if len(f.sources) > 0 {
 		return nil
 	}
@@ -205,8 +205,8 @@ func (f *facts) adviseLoadPlugin() []Advice {
 }
 
 // checkStatistics checks the sources of the usage of workloads.
-func (f *facts) checkStatistics() []Check {
-	return each(f.statistics, func(s live.Statistics) []Check {
+func (f *facts) checkStatistics() []Result {
+	return each(f.statistics, func(s live.Statistics) []Result {
 		workloads := s.Publisher.Latest().Len()
 		message := fmt.Sprintf("%s: statistics of %s, %s", s.Label, text.Count(workloads, "workload"), s.Route)
 		advice := advise("Let the source have cAdvisor's series, or the kubelet's. Until then peaks are predicted by requests.")
@@ -226,8 +226,8 @@ func (f *facts) checkStatistics() []Check {
 }
 
 // checkPods checks that the sources measure the usage of most pods.
-func (f *facts) checkPods() []Check {
-	return each(f.statistics, func(s live.Statistics) []Check {
+func (f *facts) checkPods() []Result {
+	return each(f.statistics, func(s live.Statistics) []Result {
 		advice := f.adviseRun(live.Kubectl("top", "pods", "--all-namespaces"),
 			"Requests predict the peak of the other pods. See which pods metrics-server measures:")
 		if s.FromPrometheus() {
@@ -289,11 +289,11 @@ func (g *gatherer) withPowerModels() *schedulerconfig.KubeSchedulerConfiguration
 	return simulated
 }
 
-func (f *facts) checkPowerModels() []Check {
+func (f *facts) checkPowerModels() []Result {
 	return each(f.powerPlugins(f.configuration.Decoded), f.checkModelled)
 }
 
-func (f *facts) checkModelled(p powerPlugin) []Check {
+func (f *facts) checkModelled(p powerPlugin) []Result {
 	has, byName := p.args.HasPowerModels()
 	switch {
 	case p.podFile != "":

@@ -25,8 +25,8 @@ const (
 	Error Status = "error"
 )
 
-// Check is the result of one check.
-type Check struct {
+// Result is the outcome of a check. A check can have several.
+type Result struct {
 	// Group is a part of the cluster, such as "source", and ID the name of the check, such as "source.tls".
 	Group string `json:"group"`
 	ID    string `json:"id"`
@@ -55,15 +55,15 @@ type Advice struct {
 // Report is the result of all checks.
 type Report struct {
 	// Configuration is the origin of the configuration; empty if there is none.
-	Configuration string  `json:"configuration,omitempty"`
-	Checks        []Check `json:"checks"`
+	Configuration string   `json:"configuration,omitempty"`
+	Checks        []Result `json:"checks"`
 	// Restart is the command that restarts the scheduler with a changed configuration; empty if unknown.
 	Restart string `json:"restart,omitempty"`
 
 	// path is that of --config, or of the configuration; empty if there is none.
 	path string
 	// unchecked has a result for each check that did not run. Checks has at most one of them for each group.
-	unchecked []Check
+	unchecked []Result
 }
 
 // Groups returns the groups of checks, in the order of a report.
@@ -108,48 +108,48 @@ func (s *Selection) Validate() error {
 // A selected check or group without a result is Skipped.
 func (r *Report) Select(s Selection) {
 	if len(s.Checks) > 0 {
-		r.Checks = slices.DeleteFunc(r.Checks, func(c Check) bool { return c.unchecked })
-		r.Checks = append(r.Checks, slices.DeleteFunc(r.unchecked, func(c Check) bool {
-			// The check that found the cause is in the same group, and is selected too.
+		r.Checks = slices.DeleteFunc(r.Checks, func(c Result) bool { return c.unchecked })
+		r.Checks = append(r.Checks, slices.DeleteFunc(r.unchecked, func(c Result) bool {
+			// If only its group is selected, the report has the cause, which is in the same group. So this result is left out.
 			return c.causes[0] == c.Group && !slices.Contains(s.Checks, c.ID)
 		})...)
 	}
-	hasName := func(c Check, name string) bool { return c.Group == name || c.ID == name }
-	r.Checks = slices.DeleteFunc(r.Checks, func(c Check) bool {
+	hasName := func(c Result, name string) bool { return c.Group == name || c.ID == name }
+	r.Checks = slices.DeleteFunc(r.Checks, func(c Result) bool {
 		return len(s.Checks) > 0 && !slices.ContainsFunc(s.Checks, func(name string) bool { return hasName(c, name) })
 	})
 	for _, name := range s.Checks {
-		if !slices.ContainsFunc(r.Checks, func(c Check) bool { return hasName(c, name) }) {
+		if !slices.ContainsFunc(r.Checks, func(c Result) bool { return hasName(c, name) }) {
 			group, _, _ := strings.Cut(name, ".")
-			r.Checks = append(r.Checks, Check{Group: group, ID: name, Status: Skipped, Message: name + " has nothing to check here"})
+			r.Checks = append(r.Checks, Result{Group: group, ID: name, Status: Skipped, Message: name + " has nothing to check here"})
 		}
 	}
 	r.sort()
 	if s.OnlyProblems {
-		r.Checks = slices.DeleteFunc(r.Checks, func(c Check) bool { return !c.needsFix() })
+		r.Checks = slices.DeleteFunc(r.Checks, func(c Result) bool { return !c.needsFix() })
 	}
 }
 
 // sort sorts the checks by their groups.
 func (r *Report) sort() {
 	order := Groups()
-	slices.SortStableFunc(r.Checks, func(a, b Check) int { return slices.Index(order, a.Group) - slices.Index(order, b.Group) })
+	slices.SortStableFunc(r.Checks, func(a, b Result) int { return slices.Index(order, a.Group) - slices.Index(order, b.Group) })
 }
 
 // NeedsFix reports whether a check found something to fix.
 func (r *Report) NeedsFix() bool {
-	return slices.ContainsFunc(r.Checks, Check.needsFix)
+	return slices.ContainsFunc(r.Checks, Result.needsFix)
 }
 
 // Failed reports whether a check found that something does not work.
 func (r *Report) Failed() bool {
-	return slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Status == Error })
+	return slices.ContainsFunc(r.Checks, func(c Result) bool { return c.Status == Error })
 }
 
-func (c Check) needsFix() bool { return c.Status == Warning || c.Status == Error }
+func (c Result) needsFix() bool { return c.Status == Warning || c.Status == Error }
 
 func (r *Report) groupNeedsFix(group string) bool {
-	return slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Group == group && c.needsFix() })
+	return slices.ContainsFunc(r.Checks, func(c Result) bool { return c.Group == group && c.needsFix() })
 }
 
 // Options say what is checked.
@@ -194,7 +194,7 @@ func reportOn(f *facts) *Report {
 	}
 	for i := range r.unchecked {
 		cause := r.unchecked[i].causes[0]
-		if slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Group == cause && c.Status == Error }) {
+		if slices.ContainsFunc(r.Checks, func(c Result) bool { return c.Group == cause && c.Status == Error }) {
 			r.unchecked[i].Status = Error
 		}
 	}
@@ -206,7 +206,7 @@ func reportOn(f *facts) *Report {
 func runAll[F any](r *Report, checks []check[F], facts F, prefix string) {
 	for _, c := range checks {
 		group, _, _ := strings.Cut(c.id, ".")
-		results, missing := []Check(nil), c.missing(facts)
+		results, missing := []Result(nil), c.missing(facts)
 		switch {
 		case missing == nil:
 			results = c.run(facts)
@@ -229,9 +229,9 @@ func runAll[F any](r *Report, checks []check[F], facts F, prefix string) {
 // escape escapes characters that could control a terminal, for every output format.
 func (r *Report) escape() {
 	r.Configuration, r.Restart = text.Escape(r.Configuration), text.Escape(r.Restart)
-	for _, checks := range [][]Check{r.Checks, r.unchecked} {
-		for i := range checks {
-			c := &checks[i]
+	for _, results := range [][]Result{r.Checks, r.unchecked} {
+		for i := range results {
+			c := &results[i]
 			c.Message = text.Escape(c.Message)
 			for j := range c.Advice {
 				a := &c.Advice[j]

@@ -72,15 +72,15 @@ func sourceAt(address string, pods ...*corev1.Pod) *sourceFacts {
 }
 
 // checksOf returns the results of a group of source checks.
-func checksOf(s *sourceFacts, group string) []Check {
+func checksOf(s *sourceFacts, group string) []Result {
 	r := &Report{}
 	runAll(r, sourceChecks(), s, "")
-	return slices.DeleteFunc(r.Checks, func(c Check) bool { return c.Group != group })
+	return slices.DeleteFunc(r.Checks, func(c Result) bool { return c.Group != group })
 }
 
 // find returns the first check of the ID that is not OK, else one that is. It is nil if there is none.
-func find(checks []Check, id string) *Check {
-	var found *Check
+func find(checks []Result, id string) *Result {
+	var found *Result
 	for i := range checks {
 		if c := &checks[i]; c.ID == id && (found == nil || found.Status == OK) {
 			found = c
@@ -177,7 +177,7 @@ func TestFault(t *testing.T) {
 			s.Route = tt.route
 			s.Err = tt.err
 			s.diagnosis = nil
-			expectChosen(t, s.facts, func() []Check { return checksOf(s, "source") })
+			expectChosen(t, s.facts, func() []Result { return checksOf(s, "source") })
 			checks := checksOf(s, "source")
 			last := checks[len(checks)-1]
 			if last.ID != tt.stage || last.Status == OK {
@@ -414,7 +414,7 @@ func TestReportOn_HostileText(t *testing.T) {
 	if waiting == nil || !strings.Contains(waiting.Advice[0].Command, `spec.schedulerName=x\x1b[2Jy\u202ez`) {
 		t.Errorf("%+v, want a command with the escaped name", waiting)
 	}
-	r = &Report{Checks: []Check{{Advice: []Advice{{Text: "\x1b", Command: "a \x1b\nb", YAML: "a: \x1b\nb: 1\n"}}}}}
+	r = &Report{Checks: []Result{{Advice: []Advice{{Text: "\x1b", Command: "a \x1b\nb", YAML: "a: \x1b\nb: 1\n"}}}}}
 	r.escape()
 	if want := (Advice{Text: `\x1b`, Command: "a \\x1b\nb", YAML: "a: \\x1b\nb: 1\n"}); r.Checks[0].Advice[0] != want {
 		t.Errorf("%+v, want the lines of %+v", r.Checks[0].Advice[0], want)
@@ -682,7 +682,7 @@ func TestFault_HostedSource(t *testing.T) {
 		} {
 			s := sourceAt("")
 			s.Spec.MetricProvider.Type, s.Label, s.diagnosis, s.Err = kind, string(kind), nil, tt.err
-			expectChosen(t, s.facts, func() []Check { return checksOf(s, "source") })
+			expectChosen(t, s.facts, func() []Result { return checksOf(s, "source") })
 			checks := checksOf(s, "source")
 			last := checks[len(checks)-1]
 			if last.ID != tt.stage || last.Status != Error || !strings.Contains(last.Message, tt.want) ||

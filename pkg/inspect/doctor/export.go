@@ -12,7 +12,7 @@ import (
 )
 
 // advice returns all advice as text.
-func (c Check) advice() string {
+func (c Result) advice() string {
 	var b strings.Builder
 	for _, a := range c.Advice {
 		for _, part := range []string{a.Text, a.Command, a.YAML} {
@@ -39,21 +39,22 @@ type junitSuite struct {
 }
 
 type junitCase struct {
-	Group   string        `xml:"classname,attr"`
-	Name    string        `xml:"name,attr"`
-	Failure *junitFailure `xml:"failure,omitempty"`
-	Skipped *junitFailure `xml:"skipped,omitempty"`
-	Output  string        `xml:"system-out,omitempty"`
+	Group   string       `xml:"classname,attr"`
+	Name    string       `xml:"name,attr"`
+	Failure *junitReason `xml:"failure,omitempty"`
+	Skipped *junitReason `xml:"skipped,omitempty"`
+	Output  string       `xml:"system-out,omitempty"`
 }
 
-type junitFailure struct {
+// junitReason says why a check failed or was skipped.
+type junitReason struct {
 	Message string `xml:"message,attr"`
 	Type    string `xml:"type,attr,omitempty"`
 	Advice  string `xml:",chardata"`
 }
 
-// WriteJUnit writes the report as JUnit XML, with a suite for each group. Checks fail from the status failOn on.
-// Several results of a check are numbered, because readers keep one result for each name.
+// WriteJUnit writes the report as JUnit XML, with a suite for each group. A check fails if its status is failOn or worse.
+// Skipped checks never fail. Several results of a check are numbered, because readers keep one result for each name.
 func (r *Report) WriteJUnit(w io.Writer, failOn Status) error {
 	var all junitSuites
 	results := map[string]int{}
@@ -68,10 +69,10 @@ func (r *Report) WriteJUnit(w io.Writer, failOn Status) error {
 		}
 		switch {
 		case c.needsFix() && (failOn == Warning || c.Status == Error):
-			row.Failure = &junitFailure{Message: c.Message, Type: string(c.Status), Advice: c.advice()}
+			row.Failure = &junitReason{Message: c.Message, Type: string(c.Status), Advice: c.advice()}
 			suite.Failures++
 		case c.Status == Skipped:
-			row.Skipped = &junitFailure{Message: c.Message}
+			row.Skipped = &junitReason{Message: c.Message}
 			suite.Skipped++
 		default:
 			row.Output = strings.TrimSuffix(c.Message+"\n"+c.advice(), "\n")

@@ -16,7 +16,7 @@ func sampleReport() *Report {
 	return &Report{
 		Configuration: "ConfigMap plimsoll-system/plimsoll",
 		path:          "cluster/configmap/plimsoll-system/plimsoll",
-		Checks: []Check{
+		Checks: []Result{
 			{Group: "source", ID: "source.tls", Status: OK, Message: "the certificate is <valid>"},
 			{Group: "source", ID: "source.answers", Status: Error, Message: "connection refused", Advice: []Advice{
 				{Text: "Start it.", Command: "kubectl get pods"},
@@ -69,8 +69,8 @@ func TestWriteJUnit(t *testing.T) {
 
 // TestWriteJUnit_SeveralResults has two profiles.
 func TestWriteJUnit_SeveralResults(t *testing.T) {
-	weights := Check{Group: "configuration", ID: "configuration.weights", Status: OK}
-	r := &Report{Checks: []Check{weights, {Group: "source", ID: "source.tls", Status: OK}, weights, weights}}
+	weights := Result{Group: "configuration", ID: "configuration.weights", Status: OK}
+	r := &Report{Checks: []Result{weights, {Group: "source", ID: "source.tls", Status: OK}, weights, weights}}
 	var b bytes.Buffer
 	if err := r.WriteJUnit(&b, Error); err != nil {
 		t.Fatal(err)

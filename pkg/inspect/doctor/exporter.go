@@ -89,17 +89,17 @@ func (e *Exporter) store(ctx context.Context, report *Report, err error) {
 		e.runs.WithLabelValues("Error").Inc()
 		return
 	}
-	type result struct {
+	type key struct {
 		id     string
 		status Status
 	}
-	counts := map[result]float64{}
+	counts := map[key]float64{}
 	for _, c := range report.Checks {
-		counts[result{c.ID, c.Status}]++
+		counts[key{c.ID, c.Status}]++
 	}
 	for _, id := range IDs() {
 		for _, status := range []Status{OK, Warning, Skipped, Error} {
-			e.checks.WithLabelValues(id, string(status)).Set(counts[result{id, status}])
+			e.checks.WithLabelValues(id, string(status)).Set(counts[key{id, status}])
 		}
 	}
 	e.lastRun.Set(float64(e.clock.Now().Unix()))

@@ -9,8 +9,8 @@ import (
 )
 
 // checkLines checks that each line or rule leaves a node. If none is left, pods wait, or the limit is waived.
-func (f *facts) checkLines() []Check {
-	return each(f.lines, func(l linesFacts) []Check {
+func (f *facts) checkLines() []Result {
+	return each(f.lines, func(l linesFacts) []Result {
 		name, nodes := l.plugin+" of profile "+text.Excerpt(l.profile), text.Count(l.nodes, "node")
 		if l.class != "" {
 			name += " for pods of " + l.class
@@ -54,8 +54,8 @@ func (f *facts) checkLines() []Check {
 }
 
 // checkAnnotations checks the annotations that set a node's load line.
-func (f *facts) checkAnnotations() []Check {
-	return each(f.lines, func(l linesFacts) []Check {
+func (f *facts) checkAnnotations() []Result {
+	return each(f.lines, func(l linesFacts) []Result {
 		if len(l.invalid) == 0 {
 			return nil
 		}

@@ -67,7 +67,7 @@ func nodeOf(f *figure) string { return f.node }
 func firstOf(figures []*figure) string { return text.FirstN(namesOf(figures, (*figure).String)) }
 
 // checkAhead finds samples with times in the future. A query for now returns older samples instead.
-func (s *sourceFacts) checkAhead() []Check {
+func (s *sourceFacts) checkAhead() []Result {
 	if len(s.examination.Ahead) == 0 {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (s *sourceFacts) checkAhead() []Check {
 }
 
 // checkBehind finds samples that are dated too early. Queries of a short window miss them, and they expire too early.
-func (s *sourceFacts) checkBehind() []Check {
+func (s *sourceFacts) checkBehind() []Result {
 	if len(s.examination.Behind) == 0 {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (s *sourceFacts) checkBehind() []Check {
 		text.FirstN(s.examination.Behind))
 }
 
-func (s *sourceFacts) checkAge() []Check {
+func (s *sourceFacts) checkAge() []Result {
 	known := s.figuresOf((*figure).known)
 	if len(known) == 0 {
 		return nil
@@ -108,7 +108,7 @@ func (s *sourceFacts) checkAge() []Check {
 }
 
 // checkZero checks for load at exactly 0, which no running node has.
-func (s *sourceFacts) checkZero() []Check {
+func (s *sourceFacts) checkZero() []Result {
 	zero := s.figuresOf(func(f *figure) bool { return f.isLoad() && f.Value == 0 })
 	switch {
 	case len(s.figuresOf((*figure).isLoad)) == 0:
@@ -123,7 +123,7 @@ func (s *sourceFacts) checkZero() []Check {
 }
 
 // checkFrozen finds counters of cpu that do not grow. On a running node they grow.
-func (s *sourceFacts) checkFrozen() []Check {
+func (s *sourceFacts) checkFrozen() []Result {
 	frozen := s.examination.Frozen
 	if !s.examination.Counted {
 		return skip("not checked whether load is frozen, because no counters of cpu are known")
@@ -138,7 +138,7 @@ func (s *sourceFacts) checkFrozen() []Check {
 }
 
 // checkDeviation checks that standard deviations are known, where a plugin uses them.
-func (s *sourceFacts) checkDeviation() []Check {
+func (s *sourceFacts) checkDeviation() []Result {
 	without, applies := s.withoutDeviation()
 	switch {
 	case !applies:
@@ -181,7 +181,7 @@ func (s *sourceFacts) withoutDeviation() (without []string, applies bool) {
 	return without, applies
 }
 
-func (s *sourceFacts) checkDuration() []Check {
+func (s *sourceFacts) checkDuration() []Result {
 	interval, timeout := s.Spec.RefreshInterval.Duration, s.Spec.MetricProvider.Timeout.Duration
 	message := fmt.Sprintf("a refresh took %s; refreshInterval is %s, timeout %s", rounded(s.Took), interval, timeout)
 	if s.Took > interval {
@@ -193,7 +193,7 @@ func (s *sourceFacts) checkDuration() []Check {
 }
 
 // checkClock compares the source's clock with the API server's.
-func (s *sourceFacts) checkClock() []Check {
+func (s *sourceFacts) checkClock() []Result {
 	d := s.diagnosis
 	if d.SampleAges.Nodes == 0 && d.Skew == 0 {
 		return nil
@@ -223,14 +223,14 @@ func (s *sourceFacts) queryCommand(query string) live.Command {
 	return live.Call("curl", "-sS", "--get", s.diagnosis.Endpoint, "--data-urlencode", "query="+query)
 }
 
-func (s *sourceFacts) checkExamined() []Check {
+func (s *sourceFacts) checkExamined() []Result {
 	if s.examinationErr == nil {
 		return nil
 	}
 	return warn(s.adviseMessage(), "the series of the source could not be examined: %s", oneLine(s.examinationErr))
 }
 
-func (s *sourceFacts) checkDialect() []Check {
+func (s *sourceFacts) checkDialect() []Result {
 	d, name, before := s.diagnosis, "the custom queries", "; tried before: "
 	if d.Dialect != "" || d.Undetected != nil {
 		name = "dialect " + string(cmp.Or(d.Dialect, promql.Auto))
@@ -247,9 +247,9 @@ func (s *sourceFacts) checkDialect() []Check {
 }
 
 // checkQueries finds means and quantiles without a value, while others have one.
-func (s *sourceFacts) checkQueries() []Check {
+func (s *sourceFacts) checkQueries() []Result {
 	d := s.diagnosis
-	return each(d.Queries, func(q diagnosis.QueryDiagnosis) []Check {
+	return each(d.Queries, func(q diagnosis.QueryDiagnosis) []Result {
 		if q.Err == nil || q.Kind != promql.Mean || d.Undetected != nil || len(d.NodesWithoutSeries) == d.NodeCount {
 			return nil
 		}
@@ -258,8 +258,8 @@ func (s *sourceFacts) checkQueries() []Check {
 	})
 }
 
-func (s *sourceFacts) checkNodeMetrics() []Check {
-	return each(s.diagnosis.Queries, func(q diagnosis.QueryDiagnosis) []Check {
+func (s *sourceFacts) checkNodeMetrics() []Result {
+	return each(s.diagnosis.Queries, func(q diagnosis.QueryDiagnosis) []Result {
 		if q.Kind != promql.NodeMetric {
 			return nil
 		}
@@ -276,7 +276,7 @@ func (s *sourceFacts) checkNodeMetrics() []Check {
 	})
 }
 
-func (f *facts) checkNodes() []Check {
+func (f *facts) checkNodes() []Result {
 	if len(f.nodes) > 0 {
 		return nil
 	}
@@ -284,7 +284,7 @@ func (f *facts) checkNodes() []Check {
 	return warn(advice, "the cluster has no nodes")
 }
 
-func (s *sourceFacts) checkMeasured() []Check {
+func (s *sourceFacts) checkMeasured() []Result {
 	nodes, missing := len(s.nodes), namesOf(s.figuresOf(func(f *figure) bool { return !f.metric && !f.known() }), nodeOf)
 	advice := s.adviseRun(live.Kubectl("get", "nodes", "-L", "kubernetes.io/hostname", "-o", "wide"),
 		"Let the source name these nodes as the cluster does, by name, hostname label or address. See the names:")
@@ -303,7 +303,7 @@ func (s *sourceFacts) checkMeasured() []Check {
 	if len(known) == 0 {
 		return failIf(len(missing) == nodes)(advice, "nodes without load: %d of %d (%s)", len(missing), nodes, text.FirstN(missing))
 	}
-	return each(s.statisticNames(), func(name string) []Check {
+	return each(s.statisticNames(), func(name string) []Result {
 		without := namesOf(s.figuresOf(func(f *figure) bool { return !f.metric && !f.known() && f.statistic() == name }), nodeOf)
 		if len(without) == 0 {
 			return nil
@@ -319,7 +319,7 @@ func (s *sourceFacts) statisticNames() []string {
 }
 
 // checkUnnamed finds nodes without load that no label names. It shows them with the series that name no node.
-func (s *sourceFacts) checkUnnamed() []Check {
+func (s *sourceFacts) checkUnnamed() []Result {
 	unnamed, strays := text.FirstN(s.examination.Unnamed), s.examination.Strays
 	switch {
 	case unnamed == "":
@@ -339,7 +339,7 @@ func adviseNaming() []Advice {
 			"If another label contains it, use metric_relabel_configs. For exporters in pods, write in their ServiceMonitor or PodMonitor:")
 }
 
-func (s *sourceFacts) checkUnmatched() []Check {
+func (s *sourceFacts) checkUnmatched() []Result {
 	if len(s.diagnosis.NodesWithoutSeries) == 0 || len(s.diagnosis.UnmatchedSeries) == 0 {
 		return nil
 	}
@@ -348,7 +348,7 @@ func (s *sourceFacts) checkUnmatched() []Check {
 }
 
 // checkContested checks that one target set names each node, the same for doctor and for the running scheduler.
-func (s *sourceFacts) checkContested() []Check {
+func (s *sourceFacts) checkContested() []Result {
 	kept := each(s.keptSets(), s.checkKept)
 	if s.diagnosis.Conflict == nil && len(kept) > 0 {
 		return kept
@@ -395,7 +395,7 @@ func (s *sourceFacts) setsOf(resource string) (sets []source.TargetSet) {
 }
 
 // checkKept warns of a target set that the running scheduler keeps.
-func (s *sourceFacts) checkKept(set source.TargetSet) []Check {
+func (s *sourceFacts) checkKept(set source.TargetSet) []Result {
 	var now []string
 	sets := s.setsOf(set.Resource.String())
 	for _, n := range sets {
@@ -414,7 +414,7 @@ func (s *sourceFacts) checkKept(set source.TargetSet) []Check {
 }
 
 // checkConflict finds nodes that several target sets name. keepsOthers reports whether the running scheduler has other sets.
-func (s *sourceFacts) checkConflict(keepsOthers bool) []Check {
+func (s *sourceFacts) checkConflict(keepsOthers bool) []Result {
 	conflict := s.diagnosis.Conflict
 	switch {
 	case conflict == nil:
@@ -428,7 +428,7 @@ func (s *sourceFacts) checkConflict(keepsOthers bool) []Check {
 		message = "%s named by several target sets: for a scheduler that starts now, %s is used, %s is ignored"
 	}
 	nodes := text.Count(s.diagnosis.Contested, "node")
-	found := func(advice []Advice) []Check {
+	found := func(advice []Advice) []Result {
 		if !known {
 			advice = append(advice, s.adviseLog("A running scheduler keeps the sets that it has used. "+
 				"While plimsoll_contested_nodes is above 0, its log names the set used")...)
@@ -468,7 +468,7 @@ func (s *sourceFacts) selectorWith(other string) string {
 }
 
 // checkClusters checks that the series of other clusters name no node of this one.
-func (s *sourceFacts) checkClusters() []Check {
+func (s *sourceFacts) checkClusters() []Result {
 	c := s.examination.Clusters
 	if c == nil {
 		return nil
@@ -528,7 +528,7 @@ func (s *sourceFacts) adviseMissing() []Advice {
 }
 
 // checkCapacity checks that no node is above its capacity. Only the diagnosis of a Prometheus has values above 100 %.
-func (s *sourceFacts) checkCapacity() []Check {
+func (s *sourceFacts) checkCapacity() []Result {
 	if s.diagnosis == nil {
 		above := s.figuresOf(func(f *figure) bool { return f.isLoad() && f.Value >= 1 })
 		if len(above) == 0 {
@@ -588,7 +588,7 @@ func windowOf(interval time.Duration) time.Duration {
 	return min((samplesPerWindow*interval + step - 1).Truncate(step), time.Hour)
 }
 
-func (s *sourceFacts) checkScrape() []Check {
+func (s *sourceFacts) checkScrape() []Result {
 	node, interval := s.slowest()
 	window := s.windows[0]
 	if interval == 0 {
@@ -603,7 +603,7 @@ func (s *sourceFacts) checkScrape() []Check {
 		"%s: not often enough for a mean and a deviation", message)
 }
 
-func (s *sourceFacts) checkCoverage() []Check {
+func (s *sourceFacts) checkCoverage() []Result {
 	window, all := s.windows[0], s.examination.Sampling
 	young := slices.DeleteFunc(sortedKeys(all), func(node string) bool { return all[node].Since+all[node].Interval >= window })
 	switch {

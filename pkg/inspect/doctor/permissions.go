@@ -109,7 +109,7 @@ func countVerbs(permissions []live.Permission) (verbs int) {
 	return verbs
 }
 
-func (f *facts) checkPermissions() []Check {
+func (f *facts) checkPermissions() []Result {
 	switch p := &f.permissions; {
 	case p.err != nil:
 		const advice = "Perhaps you lack permission to impersonate it. Check in the scheduler's pod, with its own permissions:"
@@ -123,12 +123,12 @@ func (f *facts) checkPermissions() []Check {
 }
 
 // checkLists checks that the program's user can list what the scheduler reads.
-func (f *facts) checkLists() []Check {
+func (f *facts) checkLists() []Result {
 	if f.objectsErr != nil {
 		return fail(advise("Run this as a user with permission to list nodes and pods, or grant it."), "%s", oneLine(f.objectsErr))
 	}
 	var missing []live.Permission
-	checks := each(f.missing, func(kind live.MissingKind) []Check {
+	results := each(f.missing, func(kind live.MissingKind) []Result {
 		if !apierrors.IsForbidden(kind.Err) {
 			return warn(advise("Ignore it if the cluster does not have the kind; otherwise do what the message says."),
 				"%s could not be listed: %s", live.ResourceName(kind.Group, kind.Resource), oneLine(kind.Err))
@@ -137,7 +137,7 @@ func (f *facts) checkLists() []Check {
 		missing = append(missing, live.Permission{Group: kind.Group, Resource: kind.Resource, Verbs: []string{"list"}, Purpose: purpose})
 		return nil
 	})
-	return append(checks, f.missingChecks(warn, f.user, "scheduler", missing)...)
+	return append(results, f.missingChecks(warn, f.user, "scheduler", missing)...)
 }
 
 func nameOf(user string) string {
@@ -148,9 +148,9 @@ func nameOf(user string) string {
 }
 
 // missingChecks returns a result for each permission that the program lacks. One advice grants them all.
-func (f *facts) missingChecks(result reporter, user, program string, missing []live.Permission) []Check {
+func (f *facts) missingChecks(result reporter, user, program string, missing []live.Permission) []Result {
 	advice := f.adviseGrant("Grant all of them", missing, user)
-	return each(missing, func(p live.Permission) []Check {
+	return each(missing, func(p live.Permission) []Result {
 		return result(advice, "%s lacks permission to %s: the %s %s", nameOf(user), &p, program, p.Purpose)
 	})
 }

@@ -14,7 +14,7 @@ func TestReport_Print(t *testing.T) {
 	advice := Advice{Text: "In file f, write:", YAML: "a:\n  b: 1\n"}
 	report := &Report{
 		Configuration: "file f", Restart: "kubectl restart",
-		Checks: []Check{
+		Checks: []Result{
 			{Group: "source", ID: "source.answers", Status: OK, Message: "it answers"},
 			{Group: "nodes", ID: "nodes.measured", Status: Error, Message: "no load", Advice: []Advice{advice}},
 			{Group: "nodes", ID: "nodes.same", Status: Warning, Message: "one", Advice: []Advice{{Text: "For both:"}}},
@@ -62,7 +62,7 @@ The scheduler reads a changed configuration when it restarts:
 }
 
 func TestReport_Select(t *testing.T) {
-	all := []Check{
+	all := []Result{
 		{Group: "source", ID: "source.tls", Status: OK}, {Group: "source", ID: "source.dialect", Status: Warning},
 		{Group: "values", ID: "values.zero", Status: OK}, {Group: "scheduler", ID: "scheduler.ready", Status: Skipped},
 		{Group: "pods", ID: "pods.waiting", Status: Error},

@@ -176,7 +176,7 @@ func (f *facts) needMoves() *gap {
 }
 
 // skipUnread skips a check if the rebalancer's configuration could not be read.
-func (f *facts) skipUnread() []Check {
+func (f *facts) skipUnread() []Result {
 	if f.rebalancer.configurationErr == nil {
 		return nil
 	}
@@ -185,11 +185,11 @@ func (f *facts) skipUnread() []Check {
 }
 
 // checkAlone finds other programs that move pods by load.
-func (f *facts) checkAlone() []Check {
+func (f *facts) checkAlone() []Result {
 	if unread := f.skipUnread(); unread != nil {
 		return unread
 	}
-	checks := each(f.rebalancer.deschedulers, func(d descheduler) []Check {
+	results := each(f.rebalancer.deschedulers, func(d descheduler) []Result {
 		switch {
 		case len(d.rules) > 0:
 			return warn(f.adviseRun(live.Kubectl("-n", d.namespace, "edit", "configmap", d.configMap),
@@ -202,16 +202,16 @@ func (f *facts) checkAlone() []Check {
 	})
 	switch {
 	case f.rebalancer.cronJobsErr != nil:
-		return append(checks, skip("not checked whether CronJobs move pods by load, because they could not be listed: %s",
+		return append(results, skip("not checked whether CronJobs move pods by load, because they could not be listed: %s",
 			oneLine(f.rebalancer.cronJobsErr))...)
-	case len(checks) == 0:
+	case len(results) == 0:
 		return ok("no other program moves pods by load")
 	}
-	return checks
+	return results
 }
 
 // checkReadsLoad finds a scheduler that would place evicted pods without reading load.
-func (f *facts) checkReadsLoad() []Check {
+func (f *facts) checkReadsLoad() []Result {
 	if len(f.sources) > 0 {
 		return ok("the scheduler that places moved pods reads load")
 	}
@@ -220,7 +220,7 @@ func (f *facts) checkReadsLoad() []Check {
 }
 
 // checkBudgets finds workloads that may be moved and have no PodDisruptionBudget.
-func (f *facts) checkBudgets() []Check {
+func (f *facts) checkBudgets() []Result {
 	if unread := f.skipUnread(); unread != nil {
 		return unread
 	}

@@ -84,7 +84,7 @@ func sameAs(p *live.Permission) func(live.Permission) bool {
 }
 
 // checkRebalancerPermissions checks that the account has the permissions that mode and goals need, and no other write permission.
-func (f *facts) checkRebalancerPermissions() []Check {
+func (f *facts) checkRebalancerPermissions() []Result {
 	if unread := f.skipUnread(); unread != nil {
 		return unread
 	}
@@ -97,7 +97,7 @@ func (f *facts) checkRebalancerPermissions() []Check {
 		return f.missingChecks(fail, p.user, "rebalancer", p.missing)
 	case len(r.excess) > 0:
 		bindings := live.Kubectl("get", "clusterrolebindings,rolebindings", "-A", "-o", "wide")
-		return each(r.excess, func(excess live.Permission) []Check {
+		return each(r.excess, func(excess live.Permission) []Result {
 			return warn(f.adviseRun(bindings.Pipe(live.Call("grep", r.spec.ServiceAccountName)),
 				"Remove it from the account's roles. The chart's roles have what mode and goals need. Find them:"),
 				"%s has permission to %s, which mode %s with goals %v does not need",

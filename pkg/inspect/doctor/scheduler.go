@@ -40,7 +40,7 @@ func (f *facts) readyPods(w *live.Workload) (ready int, unready *corev1.Pod) {
 	return ready, unready
 }
 
-func (f *facts) checkReady() []Check {
+func (f *facts) checkReady() []Result {
 	w := f.workload()
 	if w == nil {
 		return skip("not checked, because %s names no running scheduler: name one with --scheduler NAMESPACE/NAME",
@@ -73,7 +73,7 @@ func (f *facts) adviseNoPods(w *live.Workload) []Advice {
 }
 
 // checkRestarted finds pods that started before the configuration was written: a scheduler reads it only when it starts.
-func (f *facts) checkRestarted() []Check {
+func (f *facts) checkRestarted() []Result {
 	w := f.workload()
 	if w == nil || f.configuration.Changed.IsZero() {
 		return nil
@@ -97,7 +97,7 @@ func (f *facts) checkRestarted() []Check {
 }
 
 // checkImage finds a stock scheduler in place of Plimsoll, by its metrics or, without metrics, by its image.
-func (f *facts) checkImage() []Check {
+func (f *facts) checkImage() []Result {
 	w := f.workload()
 	if w == nil || f.hasPlimsollMetrics() {
 		return nil
@@ -151,13 +151,13 @@ func (f *facts) adviseLog(reason string) []Advice {
 
 // leading reports whether the scheduler has ready pods and a leader, as far as known.
 func (f *facts) leading() bool {
-	failed := func(c Check) bool { return c.Status == Error }
+	failed := func(c Result) bool { return c.Status == Error }
 	return !slices.ContainsFunc(f.checkReady(), failed) &&
 		(f.needConfiguration() != nil || !slices.ContainsFunc(f.checkLeader(), failed))
 }
 
 // checkSingleReplica checks that a scheduler without leader election has one replica. A rollout has more for a while.
-func (f *facts) checkSingleReplica(w *live.Workload) []Check {
+func (f *facts) checkSingleReplica(w *live.Workload) []Result {
 	ready, _ := f.readyPods(w)
 	if ready < 2 || w.Replicas != nil && *w.Replicas < 2 {
 		return ok("leader election is disabled")
@@ -174,7 +174,7 @@ func leaseYAML(w *live.Workload) string {
 	return fmt.Sprintf("  resourceName: %s\n  resourceNamespace: %s\n", w.Name, w.Namespace)
 }
 
-func (f *facts) checkLeader() []Check {
+func (f *facts) checkLeader() []Result {
 	w, election := f.workload(), f.election()
 	switch {
 	case w == nil:
@@ -253,7 +253,7 @@ func (f *facts) schedulerVersion() string {
 }
 
 // checkVersion compares the scheduler's version with the API server's.
-func (f *facts) checkVersion() []Check {
+func (f *facts) checkVersion() []Result {
 	w, scheduler, server := f.workload(), f.schedulerVersion(), f.server.GitVersion
 	switch {
 	case scheduler == "" && w == nil:
@@ -280,7 +280,7 @@ func (f *facts) checkVersion() []Check {
 }
 
 // checkCommand compares the scheduler's version with that of this program, which simulates it.
-func (f *facts) checkCommand() []Check {
+func (f *facts) checkCommand() []Result {
 	if other := skew.OtherCommand(skew.Minor(f.commandVersion), skew.Minor(f.schedulerVersion())); other != "" {
 		return warn(f.adviseInPod("Use the one in the scheduler's pod:"), "%s", other)
 	}
@@ -349,7 +349,7 @@ func (f *facts) countsOf(metric string, add func(a, b float64) float64, by model
 func sum(a, b float64) float64 { return a + b }
 
 // checkMetrics checks that the scheduler's metrics can be read, and have load.
-func (f *facts) checkMetrics() []Check {
+func (f *facts) checkMetrics() []Result {
 	ofLoad := []model.LabelValue{"plimsoll_load_nodes", "plimsoll_decisions_total", "plimsoll_refresh_total"}
 	isOfLoad := func(sample *model.Sample) bool { return slices.Contains(ofLoad, sample.Metric[model.MetricNameLabel]) }
 	switch {
@@ -374,9 +374,9 @@ func (f *facts) adviseMetrics(w *live.Workload) []Advice {
 }
 
 // checkLoadStates checks how old the load is that the running scheduler has.
-func (f *facts) checkLoadStates() []Check {
+func (f *facts) checkLoadStates() []Result {
 	nodes := f.countsOf("plimsoll_load_nodes", math.Max, "state", "source", "resource") // replicas have equal values
-	return each(sortedKeys(nodes), func(name string) []Check {
+	return each(sortedKeys(nodes), func(name string) []Result {
 		n := nodes[name]
 		message := fmt.Sprintf("%s fresh on %.0f, expired on %.0f, absent on %.0f nodes", name, n["Fresh"], n["Expired"], n["Absent"])
 		if n["Fresh"]+n["Expired"]+n["Absent"] == 0 {
@@ -395,8 +395,8 @@ func (f *facts) checkLoadStates() []Check {
 const failureThreshold = 0.1
 
 // checkRefreshes checks that most refreshes of each source succeeded.
-func (f *facts) checkRefreshes() []Check {
-	return causedBy(f.eachResult("plimsoll_refresh_total", func(name string, failed, all float64) []Check {
+func (f *facts) checkRefreshes() []Result {
+	return causedBy(f.eachResult("plimsoll_refresh_total", func(name string, failed, all float64) []Result {
 		if all == 0 {
 			return skip("not checked, because the scheduler has not refreshed the load of %s yet", name)
 		}
@@ -409,9 +409,9 @@ func (f *facts) checkRefreshes() []Check {
 }
 
 // checkSaves checks that the running scheduler's files of statistics are up to date. What failed before does not matter.
-func (f *facts) checkSaves() []Check {
+func (f *facts) checkSaves() []Result {
 	unsaved := f.countsOf("plimsoll_workload_statistics_unsaved_seconds", math.Max, "", "source")
-	return f.eachResult("plimsoll_workload_statistics_saves_total", func(name string, failed, all float64) []Check {
+	return f.eachResult("plimsoll_workload_statistics_saves_total", func(name string, failed, all float64) []Result {
 		missing, state := time.Duration(unsaved[name][""]*float64(time.Second)), "is up to date"
 		if missing > 0 {
 			state = "lacks the last " + rounded(missing)
@@ -429,9 +429,9 @@ func (f *facts) checkSaves() []Check {
 }
 
 // eachResult returns the checks of each source, by what a metric counts by result.
-func (f *facts) eachResult(metric string, check func(name string, failed, all float64) []Check) []Check {
+func (f *facts) eachResult(metric string, check func(name string, failed, all float64) []Result) []Result {
 	results := f.countsOf(metric, sum, "result", "source")
-	return each(sortedKeys(results), func(name string) []Check {
+	return each(sortedKeys(results), func(name string) []Result {
 		failed := results[name]["Error"]
 		return check(name, failed, failed+results[name]["Success"])
 	})
@@ -441,11 +441,11 @@ func (f *facts) eachResult(metric string, check func(name string, failed, all fl
 const staleStatistics = 6 * refresh.WorkloadInterval
 
 // checkKnownWorkloads checks that the running scheduler updates the statistics of workloads.
-func (f *facts) checkKnownWorkloads() []Check {
+func (f *facts) checkKnownWorkloads() []Result {
 	known := f.countsOf("plimsoll_workloads", math.Max, "", "source") // replicas have equal values
 	ages := f.countsOf("plimsoll_workload_statistics_age_seconds", math.Max, "", "source")
 	past := f.countsOf("plimsoll_workload_history_read_ratio", math.Max, "", "source")
-	return each(sortedKeys(known), func(name string) []Check {
+	return each(sortedKeys(known), func(name string) []Result {
 		message := fmt.Sprintf("%s: statistics of %s", name, text.Count(int(known[name][""]), "workload"))
 		if read, ok := past[name][""]; ok {
 			message += fmt.Sprintf(", with %.0f %% of the past", 100*read)
@@ -463,7 +463,7 @@ func (f *facts) checkKnownWorkloads() []Check {
 }
 
 // checkFallbacks checks how many placements a plugin decided without load. It leaves out plugins that decided none.
-func (f *facts) checkFallbacks() []Check {
+func (f *facts) checkFallbacks() []Result {
 	decisions := f.countsOf("plimsoll_decisions_total", sum, "", "plugin")
 	if len(decisions) > 0 && f.fromStandby() {
 		return skip("not checked, because %s, which the metrics are from, does not place pods: %s leads", f.metricsFrom, f.holder())
@@ -474,7 +474,7 @@ func (f *facts) checkFallbacks() []Check {
 		return skip("not checked, because no plugin has decided a placement yet")
 	}
 	fallbacks := f.countsOf("plimsoll_fallback_total", sum, "reason", "plugin")
-	return each(sortedKeys(decisions), func(plugin string) []Check {
+	return each(sortedKeys(decisions), func(plugin string) []Result {
 		total, reasons := 0.0, []string(nil)
 		for _, reason := range sortedKeys(fallbacks[plugin]) {
 			total += fallbacks[plugin][reason]
@@ -510,16 +510,16 @@ type queue struct {
 }
 
 // checkWaiting checks for pods that no scheduler looks at.
-func (f *facts) checkWaiting() []Check {
+func (f *facts) checkWaiting() []Result {
 	queues, total := f.queues()
-	checks := each(sortedKeys(queues), func(name string) []Check { return f.checkQueue(name, queues) })
-	if len(checks) == 0 {
+	results := each(sortedKeys(queues), func(name string) []Result { return f.checkQueue(name, queues) })
+	if len(results) == 0 {
 		return ok("no pod waits for a scheduler that is not running (%s for other reasons)", text.Count(total, "pod"))
 	}
-	return checks
+	return results
 }
 
-func (f *facts) checkQueue(name string, queues map[string]*queue) []Check {
+func (f *facts) checkQueue(name string, queues map[string]*queue) []Result {
 	q := queues[name]
 	if len(q.unseen) == 0 {
 		return nil
@@ -552,7 +552,7 @@ func (f *facts) checkQueue(name string, queues map[string]*queue) []Check {
 }
 
 // checkUnknownQueue checks a queue whose scheduler was not found. The scheduler may run elsewhere, and take longer than others.
-func (f *facts) checkUnknownQueue(name string, q *queue, message string) []Check {
+func (f *facts) checkUnknownQueue(name string, q *queue, message string) []Result {
 	now := f.serverTime()
 	if q.lastAttempt.After(q.since) {
 		if q.newest.Before(q.lastAttempt) || now.Sub(q.newest) < hanging || !q.schedulerOnly {

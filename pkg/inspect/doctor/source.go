@@ -38,9 +38,9 @@ const (
 )
 
 // checkStage returns the check of a stage. A stage after the failed one has no result.
-func checkStage(stage string) func(*sourceFacts) []Check {
+func checkStage(stage string) func(*sourceFacts) []Result {
 	stages := []string{stageResolves, stageConnects, stageTLS, stageAuthorized, stageAnswers}
-	return func(s *sourceFacts) []Check {
+	return func(s *sourceFacts) []Result {
 		if s.needAnswer() == nil {
 			return s.passed(stage)
 		}
@@ -55,7 +55,7 @@ func checkStage(stage string) func(*sourceFacts) []Check {
 	}
 }
 
-func (s *sourceFacts) passed(stage string) []Check {
+func (s *sourceFacts) passed(stage string) []Result {
 	u := s.url()
 	switch {
 	case stage == stageAuthorized:

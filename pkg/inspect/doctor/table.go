@@ -6,7 +6,7 @@ import "slices"
 type check[F any] struct {
 	id    string
 	needs []need[F]
-	run   func(F) []Check
+	run   func(F) []Result
 }
 
 // need returns nil if the facts have what a check needs.

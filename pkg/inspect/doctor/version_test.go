@@ -24,7 +24,7 @@ func deployment(image string) *live.Workload {
 	}
 }
 
-func versions(scheduler, server, command string, w *live.Workload) []Check {
+func versions(scheduler, server, command string, w *live.Workload) []Result {
 	f := &facts{configuration: &live.Configuration{Workload: w}, server: live.Server{GitVersion: server}, commandVersion: command}
 	f.metrics = model.Vector{{Metric: model.Metric{"__name__": "plimsoll_build_info", "kubernetes": model.LabelValue(scheduler)}}}
 	return append(f.checkVersion(), f.checkCommand()...)
