@@ -317,7 +317,7 @@ func TestReportOn_Faults(t *testing.T) {
 	}
 }
 
-// TestReportOn_NotChecked expects each group without a fact to say so once, with the reason.
+// TestReportOn_NotChecked expects each group without a fact to say so once, with the reason, unless it has something to fix.
 func TestReportOn_NotChecked(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -331,6 +331,10 @@ func TestReportOn_NotChecked(t *testing.T) {
 			"the configuration is invalid", []string{"source", "nodes", "time", "values", "lines", "permissions", "scheduler"}},
 		{"no permission to list", func(s *sourceFacts) { s.nodes, s.pods, s.objectsErr = nil, nil, errors.New("forbidden") },
 			"nodes and pods cannot be listed", []string{"configuration", "source", "nodes", "time", "values", "lines", "scheduler", "pods"}},
+		{"no permission to list, and an image to fix", func(s *sourceFacts) {
+			s.nodes, s.pods, s.objectsErr = nil, nil, errors.New("forbidden")
+			s.metrics, s.configuration.Workload.Image = nil, "registry.k8s.io/kube-scheduler:v1.36.3"
+		}, "nodes and pods cannot be listed", []string{"configuration", "source", "nodes", "time", "values", "lines", "pods"}},
 		{"no nodes", func(s *sourceFacts) { s.nodes = nil }, "the cluster has no nodes", []string{"source", "time", "values"}},
 		{"no nodes, and a source that does not ask", func(s *sourceFacts) {
 			s.nodes, s.Err, s.diagnosis = nil, source.ErrNoNodes, nil

@@ -185,6 +185,7 @@ func reportOn(f *facts) *Report {
 		}
 		runAll(r, sourceChecks(), s, prefix)
 	}
+	r.addUnchecked()
 	r.sort()
 	for i := range r.Checks {
 		causes := r.Checks[i].causes
@@ -202,7 +203,7 @@ func reportOn(f *facts) *Report {
 	return r
 }
 
-// runAll adds the results of the checks. A group shows one unchecked result, and none beside something to fix.
+// runAll adds the results of the checks.
 func runAll[F any](r *Report, checks []check[F], facts F, prefix string) {
 	for _, c := range checks {
 		group, _, _ := strings.Cut(c.id, ".")
@@ -218,10 +219,19 @@ func runAll[F any](r *Report, checks []check[F], facts F, prefix string) {
 			result.Group, result.ID, result.Message = group, c.id, prefix+result.Message
 			if result.unchecked {
 				r.unchecked = append(r.unchecked, result)
-			}
-			if !result.unchecked || missing.group != group && !r.groupNeedsFix(group) {
+			} else {
 				r.Checks = append(r.Checks, result)
 			}
+		}
+	}
+}
+
+// addUnchecked shows at most one unchecked result of a group. It shows none beside something to fix, and none whose cause is in
+// the group.
+func (r *Report) addUnchecked() {
+	for i := range r.unchecked {
+		if c := r.unchecked[i]; c.causes[0] != c.Group && !r.groupNeedsFix(c.Group) {
+			r.Checks = append(r.Checks, c)
 		}
 	}
 }
