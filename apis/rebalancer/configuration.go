@@ -32,32 +32,37 @@ type Configuration struct {
 
 	// LinePercent is the CPU utilization above which a node is hot. A filter's load line replaces it.
 	LinePercent float64 `json:"linePercent"`
-	// Refreshes is the number of consecutive refreshes above the line until a node is hot.
+	// Refreshes is the number of consecutive refreshes above the line until a node is hot. A node is emptied only after as many
+	// below FreeBelowPercent.
 	Refreshes int `json:"refreshes"`
-	// CooledPercent is the distance below the line at which a hot node has cooled.
+	// CooledPercent is the distance below the line, beyond which a hot node has cooled. That far above FreeBelowPercent, nodes are
+	// uncordoned.
 	CooledPercent float64 `json:"cooledPercent"`
-	// MaxHotNodesPercent and MaxUnknownNodesPercent are of all nodes. Nothing moves while more are hot, or of unknown load.
+	// Nothing moves while more than MaxHotNodesPercent of the nodes are hot, or MaxUnknownNodesPercent of unknown load. Above 0,
+	// each allows at least one node. Emptied nodes do not count.
 	MaxHotNodesPercent     float64 `json:"maxHotNodesPercent"`
 	MaxUnknownNodesPercent float64 `json:"maxUnknownNodesPercent"`
 
 	// RoomPercent is how far below its line the destination stays with the pod.
 	RoomPercent float64 `json:"roomPercent"`
-	// MinReliefPercent is what a move at least takes off the source, times the pod's disruption.
+	// MinReliefPercent is what a move at least takes off the source, times the pod's disruption. That is a cost from 1 to 4.
 	MinReliefPercent float64 `json:"minReliefPercent"`
 	// SimulationsPerNode bounds the pods of a hot node that the scheduler is asked about in each plan.
 	SimulationsPerNode int `json:"simulationsPerNode"`
 
-	// MaxMovesPerHour and MaxPodsPercentPerHour, of all pods, bound the moves of an hour.
+	// MaxMovesPerHour and MaxPodsPercentPerHour bound the moves of an hour. The percentage is of pods with a controller that have not
+	// ended. Above 0, it allows at least one move.
 	MaxMovesPerHour       int     `json:"maxMovesPerHour"`
 	MaxPodsPercentPerHour float64 `json:"maxPodsPercentPerHour"`
-	// MaxNodesPercentInFlight, of all nodes but at least 2, and MaxPerNamespaceInFlight bound the moves under way.
+	// MaxNodesPercentInFlight and MaxPerNamespaceInFlight bound the moves under way. The percentage is of the number of nodes, and
+	// allows from 2 to 100 moves.
 	MaxNodesPercentInFlight float64 `json:"maxNodesPercentInFlight"`
 	MaxPerNamespaceInFlight int     `json:"maxPerNamespaceInFlight"`
 
 	// ReplacementTimeout is the time until the replacement must be ready. Otherwise the move has failed.
 	ReplacementTimeout metav1.Duration `json:"replacementTimeout"`
-	// BreakerFailures is the number of consecutive failures after which pods stay for BreakerDuration. Those of one namespace stop
-	// only that.
+	// After BreakerFailures failures in a row, a namespace's pods stay for BreakerDuration. If as many in a row are of several
+	// namespaces, all pods stay.
 	BreakerFailures int             `json:"breakerFailures"`
 	BreakerDuration metav1.Duration `json:"breakerDuration"`
 
@@ -67,7 +72,7 @@ type Configuration struct {
 	// that remain in each pool and zone.
 	FreeBelowPercent float64 `json:"freeBelowPercent"`
 	FreeMinNodes     int     `json:"freeMinNodes"`
-	// FreeMaxNodes is the number of nodes that are kept empty. FreeRest is the time between two nodes.
+	// FreeMaxNodes bounds the nodes that are kept empty or being emptied. FreeRest is the pause after one was emptied or uncordoned.
 	FreeMaxNodes int             `json:"freeMaxNodes"`
 	FreeRest     metav1.Duration `json:"freeRest"`
 
@@ -132,7 +137,7 @@ func Protections() []Protection {
 	}
 }
 
-// Default returns the configuration of an empty file.
+// Default returns the configuration of a file that sets only apiVersion and kind.
 func Default() *Configuration {
 	return &Configuration{
 		TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}, Mode: Plan, Goals: []Goal{Cool},
