@@ -29,7 +29,8 @@ func (s *Scheduler) Decide(ctx context.Context, pod *corev1.Pod) (*Result, error
 	return s.decide(ctx, pod, false)
 }
 
-// Explain is Decide on all nodes, and reports the reasons, scores and terms of each.
+// Explain is Decide without sampling. It reports the terms of all nodes, and the reasons and scores of evaluated ones. A feasible
+// nominated node is evaluated alone, as in Decide.
 func (s *Scheduler) Explain(ctx context.Context, pod *corev1.Pod) (*Result, error) {
 	return s.decide(ctx, pod, true)
 }
@@ -76,7 +77,7 @@ func (s *Scheduler) decide(ctx context.Context, pod *corev1.Pod, explains bool) 
 	return d, nil
 }
 
-// stockNames returns the names of the plugins in a scheduler, sorted.
+// stockNames returns the sorted names, with the stock name of the simulated PodTopologySpread.
 func stockNames(plugins sets.Set[string]) []string {
 	names := make([]string, 0, len(plugins))
 	for plugin := range plugins {
@@ -86,7 +87,7 @@ func stockNames(plugins sets.Set[string]) []string {
 	return names
 }
 
-// postFilter calls the PostFilter plugins, and nominates the pod to the node that they return.
+// postFilter calls the PostFilter plugins. If the pod is in the cluster, it is nominated to the node that they return.
 func (s *Scheduler) postFilter(
 	ctx context.Context, d *Result, p *profile, pod *framework.PodInfo, diagnosis *framework.Diagnosis,
 ) error {
@@ -94,11 +95,11 @@ func (s *Scheduler) postFilter(
 		return nil
 	}
 	pods := s.cluster.pods()
-	_, added, err := pods.Get(d.Pod)
+	_, inCluster, err := pods.Get(d.Pod)
 	if err != nil {
 		return err
 	}
-	if !added { // DefaultPreemption gets the pod from its lister
+	if !inCluster { // DefaultPreemption gets the pod from its lister
 		if err := pods.Add(d.Pod); err != nil {
 			return err
 		}
@@ -114,7 +115,7 @@ func (s *Scheduler) postFilter(
 	if nominating.Mode() == minor.ModeOverride {
 		d.PostFilter.NominatedNode = nominating.NominatedNodeName
 	}
-	if added {
+	if inCluster {
 		s.scheduler.SchedulingQueue.AddNominatedPod(klog.FromContext(ctx), pod, nominating)
 	}
 	return nil
@@ -130,7 +131,7 @@ type cycle struct {
 
 	// preFiltered is the reason why PreFilter plugins ruled out all nodes that are not in candidates.
 	preFiltered *fwk.Status
-	// candidates are the nodes that PreFilter plugins selected; nil if they selected none.
+	// candidates are the only nodes that PreFilter plugins allow; nil if they allow all or reject the pod.
 	candidates sets.Set[string]
 
 	mu sync.Mutex

@@ -52,8 +52,8 @@ type PostFilter struct {
 	// Status is Success if a plugin helped the pod; otherwise it says why none did. Its Code is Error if a plugin failed: the
 	// scheduler reports that, and goes on.
 	Status *fwk.Status
-	// NominatedNode is the node whose pods are preempted for the pod; empty if none are. If the pod was added, its place there is
-	// reserved until it is removed or assumed.
+	// NominatedNode is the node whose pods are preempted for the pod; empty if none are. If the pod is in the cluster, its place there
+	// is reserved until it is removed or assumed.
 	NominatedNode string
 	// Victims are the pods to preempt, by namespace and name. They stay in the cluster until they are removed.
 	Victims []*corev1.Pod

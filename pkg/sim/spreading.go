@@ -25,7 +25,7 @@ import (
 // spreadingName is the name of spreading in the framework. It refuses the name of a stock plugin.
 const spreadingName = "Simulated" + names.PodTopologySpread
 
-// stockName returns the name of the plugin in a scheduler.
+// stockName returns the plugin's name, or the stock name of the simulated PodTopologySpread.
 func stockName(plugin string) string {
 	if plugin == spreadingName {
 		return names.PodTopologySpread
