@@ -93,9 +93,9 @@ func newCommand(c clock.WithTicker, registry refresh.Registry, serviceAccount so
 			return err
 		}
 		lint := configlint.Options{
-			Plugins: names, LoadPlugins: plugins.Lint(), Flags: flags, Getenv: os.Getenv,
+			Plugins: names, LoadPlugins: plugins.LintPlugins(), Flags: flags, Getenv: os.Getenv,
 			Conflict: func(cfg *kubeschedulerconfig.KubeSchedulerConfiguration) error {
-				return provider.CheckStatistics(plugins.Requests(cfg))
+				return provider.CheckStatistics(plugins.LoadRequests(cfg))
 			},
 		}
 		if *validateOnly {

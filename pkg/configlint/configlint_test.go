@@ -46,7 +46,7 @@ func check(t *testing.T, config string, args ...string) []finding.Finding {
 	}
 	content := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" + config
 	_, findings, err := configlint.Check([]byte(content),
-		configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint(), Flags: flags})
+		configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.LintPlugins(), Flags: flags})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +282,7 @@ func TestCheck_InvalidArguments(t *testing.T) {
 	_, _, err := configlint.Check([]byte(`apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles: [{pluginConfig: [{name: TargetLoadPacking, args: {targetUtilization: 150}}]}]
-`), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint()})
+`), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.LintPlugins()})
 	if err == nil || !strings.Contains(err.Error(), "profiles[0].pluginConfig[0].args.targetUtilization: Invalid value: 150") {
 		t.Errorf("got %v, want the field and its value", err)
 	}
@@ -299,7 +299,7 @@ func TestCheck_DoesNotShowTheFile(t *testing.T) {
 		{"a list", "- " + rest, "Required value"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, _, err := configlint.Check([]byte(tt.content), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint()})
+			_, _, err := configlint.Check([]byte(tt.content), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.LintPlugins()})
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hush") {
 				t.Errorf("got error %v, want one with %q and without the token", err, tt.want)
 			}
@@ -311,7 +311,7 @@ func TestCheck_WithoutFlags(t *testing.T) {
 	_, findings, err := configlint.Check([]byte(`apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection: {leaderElect: false}
-`), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint()})
+`), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.LintPlugins()})
 	if err != nil || len(findings) > 0 {
 		t.Errorf("got %v, %v, want neither findings nor an error", findings, err)
 	}

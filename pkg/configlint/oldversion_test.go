@@ -16,7 +16,7 @@ import (
 // changes returns the changes that the error lists, one line each; nil if the configuration is of no old version.
 func changes(t *testing.T, config string) []string {
 	t.Helper()
-	_, _, err := configlint.Check([]byte(config), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint()})
+	_, _, err := configlint.Check([]byte(config), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.LintPlugins()})
 	if err == nil {
 		return nil
 	}
@@ -197,7 +197,7 @@ func TestCheck_OtherVersionsAreLeftToTheDecoder(t *testing.T) {
 		"another kind":      "apiVersion: kubescheduler.config.k8s.io/v1\nkind: NodeAffinityArgs\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := configlint.Check([]byte(config), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint()})
+			_, _, err := configlint.Check([]byte(config), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.LintPlugins()})
 			if err == nil || strings.Contains(err.Error(), "no longer supported") {
 				t.Errorf("got %v, want the decoder's error", err)
 			}
@@ -210,7 +210,7 @@ func TestCheck_OldVersionNamesNewDefaultWeights(t *testing.T) {
 		_, _, err := configlint.Check([]byte("apiVersion: kubescheduler.config.k8s.io/"+version+`
 kind: KubeSchedulerConfiguration
 profiles: [{pluginConfig: [{name: TargetLoadPacking, args: {apiVersion: kubescheduler.config.k8s.io/v1beta2}}]}]
-`), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.Lint()})
+`), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.LintPlugins()})
 		if err == nil || strings.Contains(err.Error(), "TaintToleration 3 (1)") != want {
 			t.Errorf("%s: %v", version, err)
 		}

@@ -17,7 +17,8 @@ const (
 	ResourceCount
 )
 
-// Hot is the utilization above which a node is called hot.
+// Hot is the utilization above which replays, shadow and bars call a node hot. The rebalancer compares with a filter's line or with
+// its LinePercent.
 const Hot = 0.80
 
 // String returns the resource's name as Kubernetes writes it.
@@ -31,7 +32,7 @@ type Stat struct {
 	Mean float64
 	// StdDev is NaN if only the mean was measured.
 	StdDev float64
-	// Span is the measured time, if it is not the sample's window; otherwise 0.
+	// Span is what was really measured, if it differs from Sample.Window; otherwise 0.
 	Span time.Duration
 	// Known reports whether Mean was measured.
 	Known bool
@@ -54,9 +55,9 @@ type Quantile struct {
 type Sample struct {
 	// Node is the name of the Node object.
 	Node string
-	// Window is the measured time; 0 for a momentary sample.
+	// Window is the span that the source was asked for, or states; 0 for a momentary sample. See Stat.Span.
 	Window time.Duration
-	// Fraction is the Quantile's, if each Stat.Mean is a quantile over Window; 0 for a mean.
+	// Fraction is 0 for means. Above 0, it says which quantile over Window each Stat.Mean holds, in place of a mean.
 	Fraction float64
 	// End is the end of the window: the time of the newest value in it, not of the query.
 	End   time.Time

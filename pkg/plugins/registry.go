@@ -51,8 +51,8 @@ func Find(name string) descriptor.Descriptor {
 	return descriptor.Descriptor{}
 }
 
-// Lint describes the plugins to configlint.
-func Lint() []configlint.Plugin {
+// LintPlugins returns the plugins as configlint needs them.
+func LintPlugins() []configlint.Plugin {
 	var all []configlint.Plugin
 	for _, d := range All() {
 		all = append(all, configlint.Plugin{
@@ -62,8 +62,8 @@ func Lint() []configlint.Plugin {
 	return all
 }
 
-// Requests returns what the plugins of the configuration read.
-func Requests(cfg *kubeschedulerconfig.KubeSchedulerConfiguration) (requests []reading.Request) {
+// LoadRequests returns what the configuration's plugins ask of sources of load.
+func LoadRequests(cfg *kubeschedulerconfig.KubeSchedulerConfiguration) (requests []reading.Request) {
 	for i := range cfg.Profiles {
 		for _, plugin := range cfg.Profiles[i].PluginConfig {
 			if d := Find(plugin.Name); d.Reads != nil && configlint.Builds(&cfg.Profiles[i], plugin.Name) {

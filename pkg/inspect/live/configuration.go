@@ -109,10 +109,10 @@ func (c *Connection) ValidConfiguration(ctx context.Context, o ConfigurationOpti
 func (c *Configuration) decode() ([]finding.Finding, *schedulerconfig.KubeSchedulerConfiguration, error) {
 	lint := configlint.Options{
 		Plugins:           slices.Sorted(maps.Keys(inTree.NewInTreeRegistry())),
-		LoadPlugins:       plugins.Lint(),
+		LoadPlugins:       plugins.LintPlugins(),
 		FilesAreElsewhere: !c.filesAreHere,
 		Conflict: func(cfg *schedulerconfig.KubeSchedulerConfiguration) error {
-			return provider.CheckStatistics(plugins.Requests(cfg))
+			return provider.CheckStatistics(plugins.LoadRequests(cfg))
 		},
 	}
 	lint.Plugins = append(lint.Plugins, config.PluginNames()...)

@@ -124,7 +124,9 @@ func (o *options) read(ctx context.Context) (*server, error) {
 func (o *options) readScheduler(ctx context.Context) (*schedulerconfig.KubeSchedulerConfiguration, error) {
 	names := append(slices.Collect(maps.Keys(inTree.NewInTreeRegistry())), config.PluginNames()...)
 	slices.Sort(names)
-	lint := configlint.Options{Plugins: names, LoadPlugins: plugins.Lint(), Getenv: os.Getenv, FilesAreElsewhere: o.validateOnly}
+	lint := configlint.Options{
+		Plugins: names, LoadPlugins: plugins.LintPlugins(), Getenv: os.Getenv, FilesAreElsewhere: o.validateOnly,
+	}
 	return configlint.ReadFile(ctx, o.schedulerConfig, lint)
 }
 

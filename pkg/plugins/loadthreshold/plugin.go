@@ -34,9 +34,11 @@ type LoadThreshold struct {
 	models  [load.ResourceCount]*estimate.Model
 	reasons [load.ResourceCount]reasons
 	line    line
-	// classes have lines of their own for CPU, in percent; without lines they are nil.
-	classes     *podclass.Classes
-	lines       []int64
+	// classes are the classes with a CPU line of their own; nil if there are none.
+	classes *podclass.Classes
+	// lines are the CPU lines by class, in percent.
+	lines []int64
+	// deviations is the factor of standard deviations; 0 if the statistic has none.
 	deviations  float64
 	missingLoad config.MissingLoad
 	exemptions  exemptions
@@ -66,24 +68,29 @@ var (
 
 // Describe returns the descriptor of the plugin for one scheduler.
 func Describe() descriptor.Descriptor {
-	a := &annotations{} // of all profiles
+	shared := &annotations{} // by all profiles
+	build := func(ctx context.Context, args *config.LoadThresholdArgs, in descriptor.Inputs) (minor.Plugin, error) {
+		return newPlugin(ctx, args, in, shared)
+	}
 	return descriptor.Of(descriptor.Descriptor{
 		Name:     Name,
 		LineRank: 1,
 		FilterSkipped: descriptor.Skipped{
 			Unknown: descriptor.NoLoad, Known: "the pod is exempt (ignoreDaemonSets or exempt in the plugin's arguments)",
 		},
-	}, descriptor.Parts[*config.LoadThresholdArgs]{Reads: reads, Limits: limits, Build: a.build})
+	}, descriptor.Parts[*config.LoadThresholdArgs]{Reads: reads, Limits: limits, Build: build})
 }
 
-func (a *annotations) build(ctx context.Context, args *config.LoadThresholdArgs, in descriptor.Inputs) (minor.Plugin, error) {
+func newPlugin(
+	ctx context.Context, args *config.LoadThresholdArgs, in descriptor.Inputs, shared *annotations,
+) (minor.Plugin, error) {
 	exemptions, err := newExemptions(args, in.Handle)
 	if err != nil {
 		return nil, err
 	}
 	pl := &LoadThreshold{
 		reader: in.Reader, line: lineOf(args.Thresholds), missingLoad: args.MissingLoad, exemptions: exemptions,
-		states: cyclestate.New[filterState](Name), counters: in.Counters, events: in.Handle.EventRecorder(), annotations: a,
+		states: cyclestate.New[filterState](Name), counters: in.Counters, events: in.Handle.EventRecorder(), annotations: shared,
 	}
 	switch args.Statistic {
 	case config.StatisticMeanPlusStdDev:
@@ -138,7 +145,8 @@ func reads(args *config.LoadThresholdArgs) reading.Request {
 // Name returns the name of the plugin.
 func (pl *LoadThreshold) Name() string { return Name }
 
-// SignPod signs what the pod requests, its namespace, its class, and whether it is exempt. See estimate.View.For.
+// SignPod signs the pod's usage by requests or, with predicted peaks, the predictor's key. It adds namespace, class and exemption.
+// See estimate.View.For.
 func (pl *LoadThreshold) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.SignFragment, *fwk.Status) {
 	var value any = pl.reader.PodUsage(pod)
 	if peaks := pl.peaks[load.CPU]; peaks != nil {
