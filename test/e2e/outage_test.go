@@ -24,12 +24,12 @@ func TestOutage(t *testing.T) {
 		Scheduler: configuration("TargetLoadPacking", 10, "", "targetUtilization: 40", "window: 10s", "maxAge: 3s", prometheus),
 	})
 	e.workers(
-		// 60·20/40 + 40 = 70.
+		// Score by load at 20 % CPU, below the target of 40: 60·20/40 + 40 = 70.
 		worker{
 			name: "cool", usage: cluster.Usage{CPU: "1600m", Memory: "4Gi"},
 			requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("6")},
 		},
-		// 40·30/60 = 20.
+		// Score by load at 70 % CPU, above the target: 40·(100−70)/60 = 20.
 		worker{name: "warm-1", usage: cluster.Usage{CPU: "5600m", Memory: "4Gi"}},
 		worker{name: "warm-2", usage: cluster.Usage{CPU: "5600m", Memory: "4Gi"}},
 	)
@@ -61,7 +61,7 @@ func arrivalLabels() map[string]string { return map[string]string{"batch": "arri
 
 func arrivalName(number int) string { return fmt.Sprintf("arrival-%04d", number) }
 
-// waitPlacements waits until the last five pods to arrive since the call are all on a node that is right.
+// waitPlacements waits until the last five bound pods, of those created since the call, are all on a right node.
 func (e environment) waitPlacements(what string, a *cluster.Arrivals, right func(node string) bool) {
 	e.t.Helper()
 	const inARow = 5

@@ -71,8 +71,8 @@ func Endless(head, text string) http.HandlerFunc {
 	}
 }
 
-// FetchHostile returns the error of one refresh from a hostile server. It fails the test if the error is long, if the refresh
-// allocates more than limit bytes, or if it keeps memory. All allocations bound the memory in use; the server's share is small.
+// FetchHostile returns the error of one refresh from a hostile server. It fails the test for a long error, kept memory, or
+// more than limit bytes of allocations. Their sum is an upper bound of the memory in use. It includes the test server's few.
 func FetchHostile(tb testing.TB, s source.Source, window time.Duration, limit uint64) error {
 	tb.Helper()
 	var before, after runtime.MemStats

@@ -23,7 +23,7 @@ func testOutcome(configuration string) *Outcome {
 	}
 }
 
-func TestResult_Print(t *testing.T) {
+func TestReport_Print(t *testing.T) {
 	r := &Report{Changes: []string{"b drained"}, Outcomes: []*Outcome{testOutcome("file x")}, Notes: []string{"take care"}}
 	p := &terminal.Printer{}
 	r.Print(p)
@@ -49,7 +49,7 @@ Note:
 }
 
 // Lost pods, evicted or preempted, are findings like pods without a node.
-func TestResult_HasFindings(t *testing.T) {
+func TestReport_HasFindings(t *testing.T) {
 	placed := Outcome{Pods: 2, Placed: 2}
 	lost := placed
 	lost.Preempted, lost.Lost = []string{"shop/a", "shop/b"}, []string{"shop/b"}
@@ -74,7 +74,7 @@ func TestResult_HasFindings(t *testing.T) {
 	}
 }
 
-func TestResult_Print_TopAndOverloads(t *testing.T) {
+func TestReport_Print_TopAndOverloads(t *testing.T) {
 	o := testOutcome("file x")
 	o.Overloaded = []Overload{{Name: "a", Resource: "cpu", AfterPercent: 112.4}, {Name: "c", Resource: "memory", AfterPercent: 101, Before: true}}
 	p := &terminal.Printer{}
@@ -88,7 +88,7 @@ func TestResult_Print_TopAndOverloads(t *testing.T) {
 	}
 }
 
-func TestResult_Print_Quantile(t *testing.T) {
+func TestReport_Print_Quantile(t *testing.T) {
 	o := testOutcome("file x")
 	o.LineQuantile, o.Notes = 0.95, []string{"not corrected"}
 	p := &terminal.Printer{}
@@ -100,7 +100,7 @@ func TestResult_Print_Quantile(t *testing.T) {
 	}
 }
 
-func TestResult_Print_SideBySide(t *testing.T) {
+func TestReport_Print_SideBySide(t *testing.T) {
 	other := testOutcome("file y")
 	other.Nodes, other.Unschedulable = other.Nodes[:1], nil
 	other.Nodes[0].Placed = 5
@@ -118,7 +118,7 @@ func TestResult_Print_SideBySide(t *testing.T) {
 	}
 }
 
-func TestResult_Print_OnATerminal(t *testing.T) {
+func TestReport_Print_OnATerminal(t *testing.T) {
 	r := &Report{Outcomes: []*Outcome{testOutcome("file x")}}
 	p := &terminal.Printer{Style: terminal.Style{Color: true, Width: 54}}
 	r.Print(p)
