@@ -93,7 +93,7 @@ release: export VERSION := $(VERSION)
 release: export KUBERNETES_MINORS := $(KUBERNETES_MINORS)
 release: export PLATFORMS := $(PLATFORMS)
 release push: export DIST := $(DIST)
-release: PGO := 1
+release: PGO := $(if $(filter environment,$(origin PGO)),$(PGO),1)
 release: ## make all files of a release in dist/ (VERSION=v1.2.3; KUBERNETES_MINORS=1.37 PLATFORMS=linux/amd64 PGO=0 for a try)
 	@bin/release make -version "$$VERSION" -minors "$$KUBERNETES_MINORS" -platforms "$$PLATFORMS" -pgo $(PGO) -out "$$DIST"
 

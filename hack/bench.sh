@@ -20,16 +20,17 @@ go build -o "$out/schedulers" ./test/perf/schedulers
 
 # Build as a release does, which takes some ten minutes once; PGO=0 does without.
 export PGO=${PGO:-1}
-make -s build PROGRAMS=./cmd/kube-scheduler BIN="$PWD/bin/measured-kube-scheduler"
-base=()
+programs=(-program measured-kube-scheduler -base-program measured-kube-scheduler)
 if [[ -n ${BASE:-} ]]; then
-	echo "== building $BASE"
 	tree=$(mktemp -d)
 	trap 'git worktree remove --force "$tree"' EXIT
 	git worktree add --quiet --detach "$tree" "$BASE"
-	make -s -C "$tree" build PROGRAMS=./cmd/kube-scheduler BIN="$PWD/bin/base-kube-scheduler"
-	base=(-base-program base-kube-scheduler)
+	if ! grep -q '^PGO ' "$tree/Makefile"; then PGO=0; fi # both sides alike
+	echo "== building $BASE, PGO=$PGO"
+	env -u KUBERNETES make -s -C "$tree" build PROGRAMS=./cmd/kube-scheduler BIN="$PWD/bin/base-kube-scheduler"
+	programs=(-program measured-kube-scheduler -base-program base-kube-scheduler)
 fi
+make -s build PROGRAMS=./cmd/kube-scheduler BIN="$PWD/bin/measured-kube-scheduler"
 
 echo "== schedulers"
 {
@@ -37,11 +38,9 @@ echo "== schedulers"
 	echo "|---|---|---|---|---|---|---|"
 	for profile in $profiles; do
 		against=(-base-profile "${BASE_PROFILE:-stock}")
-		if [[ -n ${BASE:-} ]]; then against=(-base-profile "$profile" "${base[@]}"); fi
-		ours=(-program measured-kube-scheduler)
-		if [[ $profile == idle* || $profile == burdened ]]; then ours=(); fi # those are of another program
+		if [[ -n ${BASE:-} ]]; then against=(-base-profile "$profile"); fi
 		# shellcheck disable=SC2086 # ARGS are several flags
-		"$out/schedulers" -profile "$profile" "${ours[@]}" "${against[@]}" -nodes "$nodes" -pods-per-node "$pods" "${exactness[@]}" ${ARGS:-}
+		"$out/schedulers" -profile "$profile" "${programs[@]}" "${against[@]}" -nodes "$nodes" -pods-per-node "$pods" "${exactness[@]}" ${ARGS:-}
 	done
 } | tee "$out/schedulers.md"
 if [[ $quick == quick ]]; then exit; fi

@@ -66,7 +66,7 @@ if [[ $BINARIES == prebuilt ]]; then
 	for program in "$programs/kube-scheduler" "$programs/load-watcher" "$programs/rebalancer" "$programs/kubectl-plimsoll"; do
 		built=$(go version -m "$program" 2>/dev/null || true)
 		if [[ $built != *GOARCH=$arch$'\n'*GOOS=linux* ]]; then
-			echo "make image: BINARIES=prebuilt needs $program, built for $PLATFORM: run GOOS=linux GOARCH=$arch make build KUBERNETES=$KUBERNETES" >&2
+			echo "make image: BINARIES=prebuilt needs $program, built for $PLATFORM: run GOOS=linux GOARCH=$arch make build KUBERNETES=$KUBERNETES PGO=1" >&2
 			exit 1
 		fi
 	done

@@ -375,7 +375,7 @@ func (b *bench) run(ctx context.Context, s side) (process, error) {
 	if err != nil || !s.profile.readsLoad() {
 		return p, err
 	}
-	const patience, pause = 2 * time.Minute, 200 * time.Millisecond
+	const patience, pause = 2 * time.Minute, 2 * time.Second // a response costs the scheduler, too
 	known := -1.0
 	for end := time.Now(); ; {
 		metrics, err := p.Metrics(ctx)
@@ -462,7 +462,7 @@ func (b *bench) round(ctx context.Context, processes []process) ([]round, error)
 	return took, errors.Join(err, b.store.remove(ctx, pods), b.store.removeEvents(ctx))
 }
 
-// newPods returns a batch for each scheduler, in turns.
+// newPods returns a batch for each scheduler, one pod after the other.
 func (b *bench) newPods(processes []process) []keyed {
 	pods := make([]keyed, 0, b.workload.batch*len(processes))
 	for i := range b.workload.batch {

@@ -43,14 +43,14 @@ func parse(args []string) (c comparison, err error) {
 	flags := flag.NewFlagSet("schedulers", flag.ContinueOnError)
 	ours := flags.String("profile", "recommended", "the profile to measure: "+profileNames())
 	base := flags.String("base-profile", "stock", "the profile to compare it with")
-	program := flags.String("program", "", "the program in bin/ to measure, if not the one that knows the profile")
-	baseProgram := flags.String("base-program", "", "the program in bin/ to compare it with")
+	program := flags.String("program", "", "the program in bin/ to measure, if its profile reads load; kube-scheduler by default")
+	baseProgram := flags.String("base-program", "", "the same for the base")
 	burden := flags.Duration("burden", 0, "how much more processor time an attempt takes with the profile burdened")
 	baseBurden := flags.Duration("base-burden", 0, "the same for the base")
 	flags.IntVar(&c.workload.nodes, "nodes", 5000, "the number of nodes")
 	flags.IntVar(&c.workload.podsPerNode, "pods-per-node", 20, "the number of pods that run on each node")
 	flags.IntVar(&c.workload.batch, "batch", 200, "the number of pods that each scheduler binds in a round")
-	flags.IntVar(&c.workload.replicas, "replicas", 10, "the number of pods of one workload")
+	flags.IntVar(&c.workload.replicas, "replicas", 10, "the number of pods of one workload, a part of a batch")
 	flags.BoolVar(&c.workload.owned, "replica-sets", false, "pods have ReplicaSets; otherwise they are bare")
 	flags.IntVar(&c.workload.rate, "rate", 0, "pods that arrive for each scheduler in a second; 0 means all of a round at once")
 	flags.Float64Var(&c.rule.Within, "within", 0.02, "the half width of the 95 % interval at which the comparison ends")
@@ -62,6 +62,9 @@ func parse(args []string) (c comparison, err error) {
 	flags.BoolVar(&c.verbose, "v", false, "print every round")
 	if err := flags.Parse(args); err != nil {
 		return c, err
+	}
+	if c.workload.batch%c.workload.replicas != 0 {
+		return c, fmt.Errorf("batch: %d must be a multiple of replicas, %d", c.workload.batch, c.workload.replicas)
 	}
 	for _, s := range []struct {
 		side          *side
@@ -75,7 +78,7 @@ func parse(args []string) (c comparison, err error) {
 		}
 		p.burden = s.burden
 		*s.side = side{name: s.name, program: s.program, profile: p}
-		if s.program == "" {
+		if s.program == "" || !p.readsLoad() {
 			s.side.program = p.program()
 		}
 	}

@@ -75,6 +75,13 @@ func TestParse(t *testing.T) {
 	if c.ours.program != "kube-scheduler" || c.base.program != "base-kube-scheduler" {
 		t.Errorf("%s is compared with %s", c.ours.program, c.base.program)
 	}
+	// The stock scheduler is no build of this project.
+	c = check.Value(parse([]string{"-program", "measured", "-base-program", "base"}))(t)
+	if c.ours.program != "measured" || c.base.program != "stock-kube-scheduler" {
+		t.Errorf("%s is compared with %s", c.ours.program, c.base.program)
+	}
+	_, err = parse([]string{"-batch", "25"})
+	check.Error(t, err, "batch: 25", "multiple of replicas, 10")
 }
 
 func TestStoredPodsKeepWhatTheSchedulerReads(t *testing.T) {
