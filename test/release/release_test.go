@@ -146,7 +146,7 @@ func TestRelease(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		// Tests run the programs as they are compiled for other tests.
+		// Without the profile, what other tests compiled serves here too.
 		cmd := exec.CommandContext(t.Context(), "make", "release", "VERSION="+version, "DIST="+dist, "KUBERNETES_MINORS="+minor,
 			"PLATFORMS=linux/"+runtime.GOARCH, "PGO=0")
 		cmd.Dir = repo
