@@ -38,7 +38,7 @@ func run(ctx context.Context, args []string) error {
 		minors := flags.String("minors", "", "minor versions of Kubernetes")
 		platforms := flags.String("platforms", "", "platforms, such as linux/amd64")
 		out := flags.String("out", "", "the folder to write")
-		pgo := flags.String("pgo", "1", "0 builds without the profile of processor time, which takes less time")
+		pgo := flags.String("pgo", "", "1 builds with the profile of processor time; 0 without, which takes less time")
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
 		}

@@ -96,7 +96,7 @@ func newRelease(ctx context.Context, repository, version string, minors, platfor
 	if err != nil {
 		return nil, err
 	}
-	r := &release{repository: repository, version: version, notes: notes, commit: commit, time: committed.UTC(), pgo: "1"}
+	r := &release{repository: repository, version: version, notes: notes, commit: commit, time: committed.UTC()}
 	if err := r.setMinors(minors); err != nil {
 		return nil, err
 	}

@@ -112,7 +112,9 @@ func TestMake(t *testing.T) {
 	dist := filepath.Join(t.TempDir(), "dist")
 	begin := func() *release {
 		t.Helper()
-		return value(newRelease(t.Context(), repository, version, minors, platforms))(t)
+		r := value(newRelease(t.Context(), repository, version, minors, platforms))(t)
+		r.pgo = "1"
+		return r
 	}
 	r := begin()
 	ok(t, r.make(t.Context(), dist))
