@@ -34,8 +34,8 @@ make -s build PROGRAMS=./cmd/kube-scheduler BIN="$PWD/bin/measured-kube-schedule
 
 echo "== schedulers"
 {
-	echo "| what | processor time per pod (95 % interval) | pods/s | p99 of an attempt | processor time of the start | peak memory | rounds |"
-	echo "|---|---|---|---|---|---|---|"
+	echo "| what | processor time per pod (95 % interval) | pods/s | p99 of an attempt | processor time of the start | first binding | peak memory | rounds |"
+	echo "|---|---|---|---|---|---|---|---|"
 	for profile in $profiles; do
 		against=(-base-profile "${BASE_PROFILE:-stock}")
 		if [[ -n ${BASE:-} ]]; then against=(-base-profile "$profile"); fi

@@ -78,9 +78,9 @@ type collection struct {
 type blocks struct {
 	// costs are the processor time per pod, and speeds the pods/s, of each round.
 	costs, speeds []compare.Block
-	// starts are the processor time up to the end of the warm-up, slowest the 99th percentile of the time that an attempt takes, and
-	// memory the peak of resident memory.
-	starts, slowest, memory []compare.Block
+	// starts are the processor time up to the end of the warm-up, and firsts the time from the start of the process to its first
+	// binding. slowest is the 99th percentile of the time that an attempt takes, and memory the peak of resident memory.
+	starts, firsts, slowest, memory []compare.Block
 }
 
 // bench compares two schedulers of one cluster.
@@ -176,15 +176,8 @@ func (b *bench) block(ctx context.Context, ours, base side, rounds int, all *blo
 			}
 		}
 	}()
-	// They start at the same time: what starts first uses more memory, and then 3 % more processor time.
-	starting, startContext := errgroup.WithContext(ctx)
-	for i, s := range [2]side{ours, base} {
-		starting.Go(func() (err error) {
-			both[i], err = b.run(startContext, s)
-			return err
-		})
-	}
-	if err := starting.Wait(); err != nil {
+	firsts, err := b.start(ctx, [2]side{ours, base}, &both)
+	if err != nil {
 		return err
 	}
 	if _, err := b.round(ctx, both[:]); err != nil { // only now: both are quiet
@@ -218,9 +211,41 @@ func (b *bench) block(ctx context.Context, ours, base side, rounds int, all *blo
 	}
 	all.add(took)
 	all.starts = append(all.starts, compare.Block{{Ours: starts[0].Seconds(), Base: starts[1].Seconds()}})
+	all.firsts = append(all.firsts, compare.Block{{Ours: firsts[0].Seconds(), Base: firsts[1].Seconds()}})
 	all.slowest = append(all.slowest, compare.Block{{Ours: slowest[0], Base: slowest[1]}})
 	all.memory = append(all.memory, compare.Block{{Ours: float64(peaks[0]), Base: float64(peaks[1])}})
 	return b.cluster.Failed()
+}
+
+// start starts both schedulers at the same time, each with a pod that waits: what starts first uses more memory, and then 3 % more
+// processor time. It returns how long each took to bind its pod.
+func (b *bench) start(ctx context.Context, sides [2]side, both *[2]process) (firsts [2]time.Duration, err error) {
+	waiting := b.newPods([]string{sides[0].name, sides[1].name}, 1)
+	if err := b.store.put(ctx, waiting); err != nil {
+		return firsts, err
+	}
+	group, startContext := errgroup.WithContext(ctx)
+	for i, s := range sides {
+		bound, began := b.store.bound(startContext, s.name, 1), time.Now()
+		group.Go(func() (err error) {
+			if both[i], err = b.run(startContext, s); err != nil {
+				return err
+			}
+			firsts[i], err = until(startContext, bound, began)
+			return err
+		})
+	}
+	return firsts, errors.Join(group.Wait(), b.store.remove(ctx, waiting))
+}
+
+// until returns the time from began to the moment that bound gets.
+func until(ctx context.Context, bound <-chan time.Time, began time.Time) (time.Duration, error) {
+	select {
+	case last := <-bound:
+		return last.Sub(began), nil
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
 }
 
 // each returns what do returns for each process. It calls do for all at once: other work on the machine then costs them the same.
@@ -405,7 +430,14 @@ func (b *bench) round(ctx context.Context, processes []process) ([]round, error)
 	const patience = 5 * time.Minute
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("%d pods are not bound in %s", b.workload.batch, patience))
 	defer cancel()
-	pods := b.newPods(processes)
+	names := make([]string, len(processes))
+	for i, p := range processes {
+		names[i] = p.name
+	}
+	sets, pods := b.newReplicaSets(len(names)), b.newPods(names, b.workload.batch)
+	if err := b.store.put(ctx, sets); err != nil {
+		return nil, err
+	}
 	before, err := each(processes, func(_ int, p process) (h heap, err error) {
 		if err := b.quiet(ctx, p); err != nil {
 			return h, err
@@ -434,14 +466,7 @@ func (b *bench) round(ctx context.Context, processes []process) ([]round, error)
 	if err := b.arrive(ctx, pods, b.workload.rate*len(processes)); err != nil {
 		return nil, err
 	}
-	last, err := each(processes, func(i int, _ process) (time.Time, error) {
-		select {
-		case last := <-bound[i]:
-			return last, nil
-		case <-ctx.Done():
-			return time.Time{}, context.Cause(ctx)
-		}
-	})
+	last, err := each(processes, func(i int, _ process) (time.Duration, error) { return until(ctx, bound[i], began) })
 	if err != nil {
 		return nil, err
 	}
@@ -456,24 +481,36 @@ func (b *bench) round(ctx context.Context, processes []process) ([]round, error)
 		end, err := heapOf(ctx, p)
 		n := b.workload.batch
 		return round{
-			pods: n, used: after - used[i], heap: end.since(before[i]), perSecond: float64(n) / last[i].Sub(began).Seconds(),
+			pods: n, used: after - used[i], heap: end.since(before[i]), perSecond: float64(n) / last[i].Seconds(),
 		}, err
 	})
-	return took, errors.Join(err, b.store.remove(ctx, pods), b.store.removeEvents(ctx))
+	return took, errors.Join(err, b.store.remove(ctx, pods), b.store.remove(ctx, sets), b.store.removeEvents(ctx))
 }
 
-// newPods returns a batch for each scheduler, one pod after the other.
-func (b *bench) newPods(processes []process) []keyed {
-	pods := make([]keyed, 0, b.workload.batch*len(processes))
-	for i := range b.workload.batch {
-		for j := range processes {
-			turn := (i + j) % len(processes)
-			number := b.pods + turn*b.workload.batch + i
-			pod := newPod(measuredNamespace, processes[turn].name, number, b.workload.replicas, b.workload.owned)
+// newReplicaSets returns the ReplicaSets of the pods of the next batches; none for bare pods.
+func (b *bench) newReplicaSets(schedulers int) (sets []keyed) {
+	if !b.workload.owned {
+		return nil
+	}
+	for number := b.pods; number < b.pods+schedulers*b.workload.batch; number += b.workload.replicas {
+		sets = append(sets, newReplicaSet(number, b.workload.replicas))
+	}
+	return sets
+}
+
+// newPods returns a batch of so many pods for each scheduler, one pod after the other.
+func (b *bench) newPods(schedulers []string, batch int) []keyed {
+	pods := make([]keyed, 0, batch*len(schedulers))
+	for i := range batch {
+		for j := range schedulers {
+			turn := (i + j) % len(schedulers)
+			number := b.pods + turn*batch + i
+			pod := newPod(measuredNamespace, schedulers[turn], number, b.workload.replicas, b.workload.owned)
 			pods = append(pods, keyed{podKey(pod), pod})
 		}
 	}
-	b.pods += len(pods)
+	workloads := (len(pods) + b.workload.replicas - 1) / b.workload.replicas
+	b.pods += workloads * b.workload.replicas
 	return pods
 }
 

@@ -76,11 +76,17 @@ func parse(args []string) (c comparison, err error) {
 		if !ok {
 			return c, fmt.Errorf("profile: %q is none; the profiles are %s", s.profile, profileNames())
 		}
+		if s.burden != 0 && !p.burdens() {
+			return c, fmt.Errorf("burden: %s has no effect on the profile %q; only burdened has it", s.burden, s.profile)
+		}
 		p.burden = s.burden
 		*s.side = side{name: s.name, program: s.program, profile: p}
 		if s.program == "" || !p.readsLoad() {
 			s.side.program = p.program()
 		}
+	}
+	if *program != *baseProgram && *baseProgram != "" && *ours == *base && !c.ours.profile.readsLoad() {
+		return c, fmt.Errorf("profile: %q does not read load, so %s would be compared with itself", *ours, c.ours.program)
 	}
 	c.what = fmt.Sprintf("%s over %s, %d nodes with %d pods", *ours, *base, c.workload.nodes, c.workload.podsPerNode)
 	return c, nil
@@ -143,9 +149,9 @@ func (c comparison) print(
 	lives, seconds := len(all.costs), compare.Of(all.speeds)
 	ratio := func(e compare.Estimate) string { return fmt.Sprintf("%.2f (%.2f to %.2f)", e.Ratio, e.Low, e.High) }
 	speed := compare.Estimate{Ratio: 1 / seconds.Ratio, Low: 1 / seconds.High, High: 1 / seconds.Low}
-	_, err := fmt.Fprintf(out, "| %s | %.3f (%.3f to %.3f), ± %.1f %%: %s | %s | %s | %s | %s | %d in %.0f s: %s |\n", c.what,
+	_, err := fmt.Fprintf(out, "| %s | %.3f (%.3f to %.3f), ± %.1f %%: %s | %s | %s | %s | %s | %s | %d in %.0f s: %s |\n", c.what,
 		cost.Ratio, cost.Low, cost.High, 100*cost.HalfWidth(), c.rule.Finding(cost, lives),
-		ratio(speed), ratio(compare.Of(all.slowest)), ratio(compare.Of(all.starts)), ratio(compare.Of(all.memory)),
-		lives*c.rounds, elapsed.Seconds(), verdict)
+		ratio(speed), ratio(compare.Of(all.slowest)), ratio(compare.Of(all.starts)), ratio(compare.Of(all.firsts)),
+		ratio(compare.Of(all.memory)), lives*c.rounds, elapsed.Seconds(), verdict)
 	return err
 }

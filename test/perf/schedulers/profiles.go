@@ -65,6 +65,9 @@ func (p profile) readsLoad() bool {
 // readsPods reports whether a plugin of the profile reads the usage of pods.
 func (p profile) readsPods() bool { return slices.Contains(p.plugins, "PredictedPeak") }
 
+// burdens reports whether a plugin of the profile takes the burden.
+func (p profile) burdens() bool { return slices.Contains(p.plugins, "Burden") }
+
 // configuration has a short history, which soon is read.
 var configuration = template.Must(template.New("configuration").Parse(`apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration

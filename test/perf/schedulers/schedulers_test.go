@@ -8,11 +8,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	appsv1listers "k8s.io/client-go/listers/apps/v1"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
 
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // decodes the arguments of the plugins
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
@@ -82,6 +87,11 @@ func TestParse(t *testing.T) {
 	}
 	_, err = parse([]string{"-batch", "25"})
 	check.Error(t, err, "batch: 25", "multiple of replicas, 10")
+	_, err = parse([]string{"-profile", "packing", "-burden", "150us"})
+	check.Error(t, err, "burden: 150µs", `"packing"`)
+	_, err = parse([]string{"-profile", "idle7", "-base-profile", "idle7", "-program", "measured", "-base-program", "base"})
+	check.Error(t, err, `"idle7" does not read load`, "idle-kube-scheduler")
+	check.Value(parse([]string{"-profile", "stock"}))(t) // over itself, to see that nothing is found
 }
 
 func TestStoredPodsKeepWhatTheSchedulerReads(t *testing.T) {
@@ -98,6 +108,28 @@ func TestStoredPodsKeepWhatTheSchedulerReads(t *testing.T) {
 	}
 	if got.Spec.RestartPolicy != corev1.RestartPolicyAlways {
 		t.Error("no defaults")
+	}
+}
+
+// The stock scheduler spreads a pod by default if its ReplicaSet selects it. The pods 10 to 19 are of the second workload.
+func TestReplicaSets_SelectTheirPods(t *testing.T) {
+	b := bench{workload: workload{batch: 20, replicas: 10, owned: true}}
+	b.newPods([]string{"ours", "base"}, 1) // those that wait at the start: they take a workload
+	sets := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	made := b.newReplicaSets(2)
+	if len(made) != 4 {
+		t.Errorf("%d ReplicaSets for 40 pods, want 4", len(made))
+	}
+	for _, set := range made {
+		check.OK(t, sets.Add(set.object))
+	}
+	none := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	for _, pod := range b.newPods([]string{"ours", "base"}, 20) {
+		selector := helper.DefaultSelector(pod.object.(*corev1.Pod), corev1listers.NewServiceLister(none),
+			corev1listers.NewReplicationControllerLister(none), appsv1listers.NewReplicaSetLister(sets), appsv1listers.NewStatefulSetLister(none))
+		if selector.Empty() || !selector.Matches(labels.Set(pod.object.(*corev1.Pod).Labels)) {
+			t.Errorf("%s is selected by %q", pod.key, selector)
+		}
 	}
 }
 

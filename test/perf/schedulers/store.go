@@ -30,9 +30,10 @@ type store struct {
 
 // The prefixes of keys. Pods of a workload that the schedulers find are in another namespace than the measured ones.
 const (
-	nodesPrefix  = "/registry/minions/"
-	podsPrefix   = "/registry/pods/"
-	eventsPrefix = "/registry/events/"
+	nodesPrefix       = "/registry/minions/"
+	podsPrefix        = "/registry/pods/"
+	replicaSetsPrefix = "/registry/replicasets/"
+	eventsPrefix      = "/registry/events/"
 
 	foundNamespace    = "found"
 	measuredNamespace = "measured"
@@ -127,8 +128,33 @@ const templateHash = "6d5f8c7b9d"
 
 func workloadName(number, replicas int) string { return fmt.Sprintf("workload-%05d", number/replicas) }
 
+func replicaSetName(number, replicas int) string {
+	return workloadName(number, replicas) + "-" + templateHash
+}
+
 func podName(number, replicas int) string {
-	return fmt.Sprintf("%s-%s-%05d", workloadName(number, replicas), templateHash, number)
+	return fmt.Sprintf("%s-%05d", replicaSetName(number, replicas), number)
+}
+
+// labelsOf are the labels of a workload's pods, and what its ReplicaSet selects them by.
+func labelsOf(number, replicas int) map[string]string {
+	return map[string]string{"app": replicaSetName(number, replicas), appsv1.DefaultDeploymentUniqueLabelKey: templateHash}
+}
+
+// newReplicaSet is the ReplicaSet of a measured pod. Without it the stock scheduler does not spread the pod.
+func newReplicaSet(number, replicas int) keyed {
+	name, labels := replicaSetName(number, replicas), labelsOf(number, replicas)
+	set := &appsv1.ReplicaSet{
+		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "ReplicaSet"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: measuredNamespace, Name: name, UID: types.UID(name), CreationTimestamp: metav1.Now(), Labels: labels,
+		},
+		Spec: appsv1.ReplicaSetSpec{
+			Replicas: ptr.To(int32(replicas)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}},
+		},
+	}
+	return keyed{replicaSetsPrefix + measuredNamespace + "/" + name, set}
 }
 
 // replicas are the running pods of a workload.
@@ -136,12 +162,12 @@ const replicas = 10
 
 // newPod is a pod of a workload of so many replicas. Without a ReplicaSet it is bare.
 func newPod(namespace, scheduler string, number, replicas int, owned bool) *corev1.Pod {
-	workload := workloadName(number, replicas) + "-" + templateHash
+	workload := replicaSetName(number, replicas)
 	pod := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: podName(number, replicas), UID: uuid.NewUUID(), CreationTimestamp: metav1.Now(),
-			Labels: map[string]string{"app": workload, appsv1.DefaultDeploymentUniqueLabelKey: templateHash},
+			Labels: labelsOf(number, replicas),
 		},
 		Spec: corev1.PodSpec{
 			SchedulerName: scheduler,
