@@ -1,16 +1,30 @@
 #!/usr/bin/env bash
 # Compares the processor time of the scheduler per pod with that of the stock scheduler, or of another commit: BASE=COMMIT. It then
 # runs the benchmarks of single calls. With the argument "quick" it compares one profile, less exactly, within five minutes.
-# PROFILES, NODES and PODS_PER_NODE select the rows, ARGS are further flags of test/perf/schedulers.
+# PROFILES, NODES and PODS_PER_NODE select the rows; without any, they are those of docs/performance.md. ARGS are further flags of
+# test/perf/schedulers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-quick=${1:-}
-profiles=${PROFILES:-recommended packing all} nodes=${NODES:-5000} pods=${PODS_PER_NODE:-20}
+quick=${1:-} rows=()
 exactness=(-within 0.02 -limit 10m)
 if [[ $quick == quick ]]; then
-	profiles=${PROFILES:-recommended} nodes=${NODES:-1000}
+	PROFILES=${PROFILES:-recommended} NODES=${NODES:-1000}
 	exactness=(-within 0.05 -limit 4m -rounds 4)
+elif [[ -n ${BASE:-} ]]; then
+	PROFILES=${PROFILES:-recommended packing all}
+fi
+if [[ -n ${PROFILES:-}${NODES:-}${PODS_PER_NODE:-} ]]; then
+	for profile in ${PROFILES:-recommended packing all}; do
+		rows+=("-profile $profile -nodes ${NODES:-5000} -pods-per-node ${PODS_PER_NODE:-20}")
+	done
+else
+	for profile in packing peak recommended operations all recommended+stock all+stock idle1 idle7; do
+		rows+=("-profile $profile")
+	done
+	for profile in packing recommended all; do rows+=("-profile $profile -nodes 15000"); done
+	for way in "-replica-sets" "-pods-per-node 60" "-rate 40"; do rows+=("-profile recommended $way"); done
+	rows+=("-profile recommended -base-profile recommended -base-program kube-scheduler") # what the profile of processor time gains
 fi
 
 out=bin/bench
@@ -36,11 +50,14 @@ echo "== schedulers"
 {
 	echo "| what | processor time per pod (95 % interval) | pods/s | p99 of an attempt | processor time of the start | first binding | peak memory | rounds |"
 	echo "|---|---|---|---|---|---|---|---|"
-	for profile in $profiles; do
+	for row in "${rows[@]}"; do
 		against=(-base-profile "${BASE_PROFILE:-stock}")
-		if [[ -n ${BASE:-} ]]; then against=(-base-profile "$profile"); fi
-		# shellcheck disable=SC2086 # ARGS are several flags
-		"$out/schedulers" -profile "$profile" "${programs[@]}" "${against[@]}" -nodes "$nodes" -pods-per-node "$pods" "${exactness[@]}" ${ARGS:-}
+		if [[ -n ${BASE:-} ]]; then
+			profile=${row#-profile }
+			against=(-base-profile "${profile%% *}")
+		fi
+		# shellcheck disable=SC2086 # a row and ARGS are several flags each
+		"$out/schedulers" "${programs[@]}" "${against[@]}" $row "${exactness[@]}" ${ARGS:-}
 	done
 } | tee "$out/schedulers.md"
 if [[ $quick == quick ]]; then exit; fi
