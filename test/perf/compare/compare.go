@@ -57,8 +57,8 @@ func Of(blocks []Block) Estimate {
 	}
 }
 
-// widened returns by how much the interval of a bootstrap over n blocks is too narrow. It resamples with the deviation over n in
-// place of n-1, and has the tails of a normal distribution in place of Student's.
+// widened returns by how much the interval of a bootstrap over n blocks is too narrow. It divides by n in place of n-1. Its tails
+// are those of a normal distribution in place of Student's.
 func widened(n int) float64 {
 	if n < 2 {
 		return 1

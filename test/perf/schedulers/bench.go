@@ -78,8 +78,8 @@ type collection struct {
 type blocks struct {
 	// costs are the processor time per pod, and speeds the pods/s, of each round.
 	costs, speeds []compare.Block
-	// starts are the processor time up to the end of the warm-up, and firsts the time from the start of the process to its first
-	// binding. slowest is the 99th percentile of the time that an attempt takes, and memory the peak of resident memory.
+	// starts are the processor time up to the end of the warm-up. firsts are the time from the start of the process to its first
+	// binding. slowest is the 99th percentile of the time that an attempt takes. memory is the peak of resident memory.
 	starts, firsts, slowest, memory []compare.Block
 }
 
@@ -217,8 +217,8 @@ func (b *bench) block(ctx context.Context, ours, base side, rounds int, all *blo
 	return b.cluster.Failed()
 }
 
-// start starts both schedulers at the same time, each with a pod that waits: what starts first uses more memory, and then 3 % more
-// processor time. It returns how long each took to bind its pod.
+// start starts both schedulers at the same time. What starts first uses more memory, and then 3 % more processor time. A pod
+// waits for each: start returns how long it took to be bound.
 func (b *bench) start(ctx context.Context, sides [2]side, both *[2]process) (firsts [2]time.Duration, err error) {
 	waiting := b.newPods([]string{sides[0].name, sides[1].name}, 1)
 	if err := b.store.put(ctx, waiting); err != nil {
