@@ -72,6 +72,20 @@ func (f *outputFlags) validate() error {
 	return nil
 }
 
+// refuseNames refuses the names of a list whose objects are in several namespaces. kubectl would look for all of them in one.
+func (f *outputFlags) refuseNames(list, object string) error {
+	if f.format != nameFormat {
+		return nil
+	}
+	return usageError{fmt.Errorf("--output: names lack the namespaces of the %s; write -o '%s' | xargs -L1 kubectl get",
+		list, namesWithNamespace(list, object))}
+}
+
+// namesWithNamespace is the format that prints kubectl's arguments for each object of a list, one a line.
+func namesWithNamespace(list, object string) string {
+	return fmt.Sprintf(`jsonpath={range .%s[*]}-n {.namespace} %s{"\n"}{end}`, list, object)
+}
+
 func (f *outputFlags) isTable() bool { return f.format == tableFormat || f.format == wideFormat }
 
 // print prints the result, a pointer to a value with JSON tags. A table is printed with its title and notes on standard error.
@@ -210,7 +224,7 @@ func fillFields(v reflect.Value) {
 	}
 }
 
-// printNames prints the objects that a result lists, as kubectl get -o name.
+// printNames prints the objects that a result lists, as kubectl get -o name. They are in one namespace at most.
 func printNames(w io.Writer, result any) error {
 	printer := &printers.NamePrinter{}
 	for _, o := range objectsOf(result) {
@@ -233,10 +247,6 @@ func objectsOf(result any) (objects []objectName) {
 	case *top.Nodes:
 		for _, n := range r.Nodes {
 			objects = append(objects, objectName{"v1", "Node", n.Name})
-		}
-	case *top.Pods:
-		for i := range r.Pods {
-			objects = append(objects, objectName{"v1", "Pod", r.Pods[i].Name})
 		}
 	case *whatif.Report:
 		for i := range r.Outcomes[0].Nodes {

@@ -108,7 +108,6 @@ func TestPrint_Formats(t *testing.T) {
 func TestPrint_Names(t *testing.T) {
 	for want, result := range map[string]any{
 		"node/worker-1\n":       &top.Nodes{Nodes: []*top.Row{{Name: "worker-1"}}},
-		"pod/web-0\n":           &top.Pods{Pods: []top.Pod{{Namespace: "shop", Name: "web-0"}}},
 		"node/worker-2\n":       &whatif.Report{Outcomes: []*whatif.Outcome{{Nodes: []whatif.ChangedNode{{Name: "worker-2"}}}}},
 		"deployment.apps/web\n": &requests.Report{Workloads: []*requests.Workload{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}}},
 	} {
@@ -116,6 +115,39 @@ func TestPrint_Names(t *testing.T) {
 		must(t, (&outputFlags{format: nameFormat}).encode(&b, result))
 		if b.String() != want {
 			t.Errorf("%T: %q, want %q", result, b.String(), want)
+		}
+	}
+}
+
+// Pods and workloads of several namespaces have no names alone. The format that the error names adds their namespaces.
+func TestPrint_NamesOfSeveralNamespaces(t *testing.T) {
+	kubeconfig := "--kubeconfig=" + kubeconfigFor(t, "http://127.0.0.1:1")
+	for _, tt := range []struct {
+		args         []string
+		list, object string
+		result       any
+		want         string
+	}{
+		{
+			[]string{"top", "pods", "worker-1"}, "pods", "pod/{.name}",
+			&top.Pods{Pods: []top.Pod{{Namespace: "shop", Name: "web-0"}, {Namespace: "batch", Name: "job-1"}}},
+			"-n shop pod/web-0\n-n batch pod/job-1\n",
+		},
+		{
+			[]string{"requests", "--all-namespaces"}, "workloads", "{.kind}/{.name}",
+			&requests.Report{Workloads: []*requests.Workload{{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}}},
+			"-n shop Deployment/web\n",
+		},
+	} {
+		format := namesWithNamespace(tt.list, tt.object)
+		_, err := execute(t.Context(), append(tt.args, "-o", "name", kubeconfig)...)
+		if _, ok := errors.AsType[usageError](err); !ok || !strings.Contains(err.Error(), "-o '"+format+"' | xargs -L1 kubectl get") {
+			t.Errorf("%q: %v, which does not name the format %s", tt.args, err, format)
+		}
+		var b bytes.Buffer
+		must(t, (&outputFlags{format: format}).encode(&b, tt.result))
+		if b.String() != tt.want {
+			t.Errorf("%s prints %q, want %q", format, b.String(), tt.want)
 		}
 	}
 }

@@ -50,7 +50,7 @@ an existing one stays, or is raised to the request. The memory request and limit
 	flags := command.Flags()
 	o.cluster.addTo(command, flags)
 	o.output.addTo(command, flags, nameFormat, csvFormat, commandsFormat)
-	flags.Lookup("output").Usage += "; yaml is strategic merge patches, and commands apply these"
+	flags.Lookup("output").Usage += "; name is for one namespace, yaml is strategic merge patches, and commands apply these"
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "all namespaces")
 	flags.StringVarP(&o.request.Selector, "selector", "l", "", "label selector of the workloads, such as app=web")
 	flags.DurationVar(&o.request.History, "history", 24*time.Hour,
@@ -79,6 +79,9 @@ func (o *requestsOptions) complete(args []string, connection *live.Connection) e
 		o.request.Namespace = connection.Namespace
 	}
 	err := o.output.validate()
+	if err == nil && o.allNamespaces {
+		err = o.output.refuseNames("workloads", "{.kind}/{.name}")
+	}
 	if err != nil {
 		return err
 	}

@@ -40,6 +40,7 @@ func newTopCommand() *cobra.Command {
 	flags := command.PersistentFlags()
 	o.cluster.addTo(command, flags)
 	o.output.addTo(command, flags, nameFormat)
+	flags.Lookup("output").Usage += "; name is for nodes alone"
 	addViewTo(command, flags, o.cluster, &o.view)
 	flags.BoolVar(&o.noHeaders, "no-headers", false, "print no headers")
 	return command

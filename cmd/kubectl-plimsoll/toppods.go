@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -37,7 +38,7 @@ func (o *topOptions) open(cmd *cobra.Command) (*top.Session, error) {
 }
 
 func (o *topOptions) runPods(cmd *cobra.Command, node string) error {
-	if err := o.output.validate(); err != nil {
+	if err := cmp.Or(o.output.validate(), o.output.refuseNames("pods", "pod/{.name}")); err != nil {
 		return err
 	}
 	s, err := o.open(cmd)
