@@ -34,8 +34,8 @@ func newRequestsCommand() *cobra.Command {
 The Prometheus is that of the scheduler's configuration, or of --source-address. It needs the kubelet's cAdvisor
 series container_cpu_usage_seconds_total and container_memory_working_set_bytes.
 
-The rule: 95 % of the pods stay at or below the cpu request for at least 95 % of the time. No cpu limit is added;
-an existing one stays, or is raised to the request. The memory request and limit are the highest usage plus 15 %.`,
+The rule: 95 % of the pods stay at or below the cpu request for at least 95 % of the time. No cpu limit is added.
+An existing limit stays, or is raised to the request. The memory request and limit are the highest usage plus 15 %.`,
 		Example: `  # What do the workloads of a namespace request, use and need?
   kubectl plimsoll requests shop
 

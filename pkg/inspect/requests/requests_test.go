@@ -234,7 +234,7 @@ func TestPrint(t *testing.T) {
 shop       CronJob/report  app        0     -            5m        5m       5m       -                -            -         -        -        -                seen for 0.0 h
 shop       Deployment/web  app        2     1            120m      300m     300m     300m             512Mi        150Mi     200Mi    200Mi    230Mi            cpu at its limit
 
-cpu request: 95 % of the pods stay at or below it for at least 95 % of the time. It is at least 10m. No cpu limit. Memory request and limit: the highest usage and 15 %, at least 32Mi.
+cpu request: 95 % of the pods stay at or below it for at least 95 % of the time. It is at least 10m. No cpu limit is added, and one below the request is raised to it. Memory request and limit: the highest usage and 15 %, at least 32Mi.
 cpu: pods request 2, and 600m is recommended: this frees 1400m, 35.0 % of the allocatable.
 memory: pods request 1Gi, and 460Mi is recommended: this frees 564Mi, 6.9 % of the allocatable.
 Not seen for 10m0s, so nothing is recommended: cpu of shop/report (app), memory of shop/report (app)

@@ -17,8 +17,8 @@ import (
 
 // Rule is how a recommendation is made of usages, each of five minutes:
 //
-//   - cpu request: the percentile of each pod's usages, and of these the same percentile over the pods; no limit. Up to 19 pods
-//     that is the highest of the pods, at 95 %.
+//   - cpu request: the percentile of each pod's usages, and of these the same percentile over the pods. Up to 19 pods that is
+//     the highest of the pods, at 95 %. A limit below the request is raised to it.
 //   - memory request and limit: the highest usage of any pod, and a margin
 type Rule struct {
 	// CPUPercentile is both percentiles of cpu, in (0, 100].
@@ -58,7 +58,8 @@ func (r *Rule) Validate() error {
 // String states the rule.
 func (r *Rule) String() string {
 	return fmt.Sprintf("cpu request: %g %% of the pods stay at or below it for at least %[1]g %% of the time. It is at least %s. "+
-		"No cpu limit. Memory request and limit: the highest usage and %g %%, at least %s.",
+		"No cpu limit is added, and one below the request is raised to it. "+
+		"Memory request and limit: the highest usage and %g %%, at least %s.",
 		r.CPUPercentile, r.MinCPU.String(), r.MemoryMarginPercent, r.MinMemory.String())
 }
 
