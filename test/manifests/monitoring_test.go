@@ -149,7 +149,8 @@ tests:
         runbook_url: `+ofRepository+`docs/troubleshoot.md#plimsolldoctorstopped
         summary: doctor of plimsoll has no new results
         description: >-
-          The checks last ended 2h 14m 0s ago. What plimsoll_doctor_check says is as old. The log of the container doctor has the error.
+          The checks last ended with results 2h 14m 0s ago. What plimsoll_doctor_check says is as old. The log of the
+          container doctor has the error.
 `))
 }
 
