@@ -47,10 +47,10 @@ Ctrl-C uncordons it. This needs the permission to patch nodes. Once it is empty,
 				return err
 			}
 			if evict && cmd.Flags().Changed("output") {
-				return errors.New("--output: not supported with --evict; run the plan with -o json first")
+				return usageError{errors.New("--output: not supported with --evict; run the plan with -o json first")}
 			}
 			if yes && !evict {
-				return errors.New("--yes: has no effect without --evict; add --evict to make the moves")
+				return usageError{errors.New("--yes: has no effect without --evict; add --evict to make the moves")}
 			}
 			connection, err := cluster.connect()
 			if err != nil {

@@ -16,8 +16,8 @@ func TestRebalance_Flags(t *testing.T) {
 		"--evict -o json": "--output: not supported with --evict; run the plan with -o json first",
 	} {
 		_, err := execute(t.Context(), append([]string{"rebalance", "--server", "http://localhost:1"}, strings.Fields(args)...)...)
-		if err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", args, err, want)
+		if _, ok := errors.AsType[usageError](err); !ok || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v, want the usage error %s", args, err, want)
 		}
 	}
 }
