@@ -32,11 +32,11 @@ func newDoctorCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "doctor",
 		Short: "Find what keeps the scheduler from placing pods by load",
-		Long: `Checks the configuration, the source of load, the nodes' load, clocks, values, permissions, the running
-scheduler, and pods that no scheduler watches. Each failed check includes a fix. Nothing is changed.
+		Long: `Checks the configuration, the source of load, and the nodes' load, clocks and values. It also checks permissions,
+the running scheduler, and pods that no scheduler watches. Each failed check includes a fix. Nothing is changed.
 
 In the scheduler's pod, it checks with the scheduler's own permissions, network, token and CA files. Elsewhere
-it reaches Services through the API server's proxy, which passes on no token, and checks the permissions of
+it reaches Services through the API server's proxy, which passes on no token. There it checks the permissions of
 the scheduler's account by impersonation; --as chooses another account.
 
 Exit codes: 0 all selected checks passed, 1 a check failed, 2 the API server cannot be read.`,

@@ -30,11 +30,11 @@ func newExplainCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "explain (POD | TYPE/NAME | TYPE NAME | -f FILE)",
 		Short: "Show where the scheduler would place a pod now, and why",
-		Long: `Shows where the scheduler would place a pod now, and why: its expected usage, the nodes that filters ruled
-out, the scores of the others, and the plugin that decided. The scheduler's own code decides, with its
-configuration and the cluster's present objects and load. Nothing is written to the cluster.
+		Long: `Shows where the scheduler would place a pod now, and why. It shows the expected usage, the nodes that filters
+ruled out, and the scores of the others. It names the plugin that decided. The scheduler's own code decides, with
+its configuration and the cluster's present objects and load. Nothing is written to the cluster.
 
-A placed pod is explained as if it had no node yet: its node counts neither its requests nor its usage. The usage
+A placed pod is explained as if it had no node yet. Its node counts neither its requests nor its usage. The usage
 is measured by Prometheus or metrics-server, else estimated. Quantiles (statistic P95 or Max) still include it.
 
 TYPE is pod, deployment, replicaset, replicationcontroller, statefulset, job, cronjob, daemonset or namespace, or
@@ -48,8 +48,8 @@ admit it first:
 
 Load, pods and nodes change, and the scheduler takes one of the nodes with the highest total at random.
 
-Exit codes: 0 some node takes each pod, 1 none does without preemption, or a filter rules out a node of a
-DaemonSet, 2 unknown.`,
+Exit codes: 0 some node takes each pod, 1 none does without preemption, 2 unknown. For a DaemonSet, 1 means that
+a filter rules out a node.`,
 		Example: `  # Why is this pod pending, or on its node?
   kubectl plimsoll explain web-5d8c7f9b4-x2x7q -n shop
 

@@ -23,16 +23,16 @@ func newRebalanceCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "rebalance",
 		Short: "Plan which pods to move off hot nodes, and move them with --evict",
-		Long: `Plans which pods to move off hot nodes, where the scheduler's own code would place them, and why other pods stay.
+		Long: `Plans which pods to move off hot nodes, and where the scheduler's own code would place them. It says why other pods stay.
 
 Without --evict it only plans. A plan has one move per hot node at most. A node counts as hot at the first look, so the
 field refreshes of the RebalancerConfiguration has no effect.
 
-With --evict it asks, evicts the pods of the plan one at a time, and waits until each replacement is ready. Ctrl-C stops
-between moves. It needs the permission to create pods/eviction, and a scheduler with leader election.
+With --evict it asks, and then evicts the pods of the plan one at a time. It waits until each replacement is ready. Ctrl-C
+stops between moves. It needs the permission to create pods/eviction, and a scheduler with leader election.
 
-With the goal Free in the RebalancerConfiguration, and no hot node, --evict cordons the node of the plan and empties it.
-Ctrl-C uncordons it. This needs the permission to patch nodes. Once it is empty, it stays cordoned.`,
+With the goal Free in the RebalancerConfiguration, --evict can empty a node. If no node is hot, it cordons the node of the
+plan and empties it. Ctrl-C uncordons it. This needs the permission to patch nodes. Once it is empty, it stays cordoned.`,
 		Example: `  # The plan now
   kubectl plimsoll rebalance
 

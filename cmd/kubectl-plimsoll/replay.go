@@ -38,9 +38,9 @@ Policies beside your own:
   random         any feasible node
   clairvoyant    knows the future usage of placed pods: a bound for real policies
 
-Append +rebalance to a policy, or to the schedulerName of a profile of --config, to move pods off hot nodes, too.
-An evicted pod still uses its node for --termination. Its replacement runs --startup after that. With --moves-per-hour the
-page of --html has a curve of hot node-minutes by moves.
+To move pods off hot nodes too, append +rebalance to a policy, or to a schedulerName of --config. An evicted pod still
+uses its node for --termination. Its replacement runs --startup after that. With --moves-per-hour the page of --html
+has a curve of hot node-minutes by moves.
 
 To compare with other projects by their published rules, append +LowNodeUtilization (descheduler, by actual usage) or
 +LowNodeLoad (Koordinator). Both have thresholds in percent of CPU, such as +LowNodeLoad=40/80.

@@ -22,8 +22,8 @@ func newShadowCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "shadow",
 		Short: "Show what Plimsoll would have decided for another scheduler's pods",
-		Long: `Shows what the shadow in the cluster has counted: how many pods of another scheduler Plimsoll would have placed
-elsewhere, and the hot minutes of both choices. The chart's value shadow.enabled installs the shadow.
+		Long: `Shows how many pods of another scheduler Plimsoll would have placed elsewhere, and the hot minutes of both
+choices. The shadow in the cluster counts them; the chart's value shadow.enabled installs it.
 
 A hot minute is a minute in a pod's first hour in which its node is above 80 % of CPU. For Plimsoll's choice it is
 predicted: the node's measured load and the pod's expected usage.`,

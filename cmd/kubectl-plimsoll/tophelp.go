@@ -1,7 +1,7 @@
 package main
 
-const topNodesHelp = `Shows each node as the scheduler sees it now: measured load, pending usage of pods that the measurement does
-not cover yet, requests, and the load line.
+const topNodesHelp = `Shows each node as the scheduler sees it now: measured load, pending usage, requests, and the load line. Usage
+is pending until the measurement covers it.
 
 The line is the threshold or target of the plugin, or the threshold of the node's own annotation. --plugin
 chooses another plugin.
@@ -44,9 +44,9 @@ const topNodesExamples = `  # All nodes, closest to their load line first
   # Pods of a node, with their expected usage
   kubectl plimsoll top pods worker-1`
 
-const topPodsHelp = `Shows the pods of a node: the expected usage, the share of it that the measurement covers, and the rest, which
-is pending. A mean over five minutes covers a fifth of a pod that has run for one. TOTAL is what "top nodes"
-shows as pending.
+const topPodsHelp = `Shows the expected usage of a node's pods, and the share of it that the measurement covers. The rest is
+pending. A mean over five minutes covers a fifth of a pod that has run for one. TOTAL is what "top nodes" shows as
+pending.
 
 If the load of a resource is not fresh, requests are shown instead of expected usage.`
 

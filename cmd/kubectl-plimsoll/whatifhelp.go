@@ -1,25 +1,25 @@
 package main
 
 const whatIfHelp = `Places pods in a copy of the cluster in memory, by the scheduler's own code and configuration. Shows where
-they go, the load of each node, the nodes that cross their load line, and the pods that do not fit and why.
+they go, the load of each node, and the nodes that cross their load line. Says why other pods do not fit.
 Nothing is written to the cluster.
 
 You can combine changes. They are made in this order:
   1. --add-nodes adds copies of a node, with its labels, taints, DaemonSet pods and static pods.
   2. --drain cordons nodes and evicts their pods. --evict-all-in evicts all pods of namespaces. DaemonSet pods
      and static pods stay. PodDisruptionBudgets are reported, and delay no eviction.
-  3. Pods are placed one after the other, higher priority first: evicted ones as their owners recreate them,
-     then waiting ones (--pending), then those of -f. -f takes Pods, Deployments, ReplicaSets,
+  3. Pods are placed one after the other, higher priority first. Of one priority, evicted ones come first, as
+     their owners recreate them, then waiting ones (--pending), then those of -f. -f takes Pods, Deployments, ReplicaSets,
      ReplicationControllers, StatefulSets, Jobs, CronJobs, Lists of them, and several documents. Its pods are placed
      beside running pods. Preempted pods are placed again. --fewer removes running pods of the workload,
      in the order of its controller.
   4. --consolidate drains nodes on trial, nodes with the least requests first. A node could be removed if all its
-     pods find another node, and no node that takes them ends above its line or 100 %.
+     pods find another node. No node that takes them may end above its line or 100 %.
 
 The result is what the scheduler would do if all of this happened now, at once:
   - No time passes. The expected usage of a placed pod is pending on its node.
-  - The usage of evicted pods is subtracted from the measured load of their nodes, as after a whole window:
-    measured by Prometheus or metrics-server, else estimated. The scheduler itself counts it until the window
+  - The usage of evicted pods is subtracted from the measured load of their nodes, as after a whole window. It
+    is measured by Prometheus or metrics-server, else estimated. The scheduler itself counts it until the window
     has passed. Quantiles (statistic P95 or Max) stay.
   - New nodes count as measured and idle, plus the expected usage of DaemonSet pods and static pods. The
     scheduler itself uses their requests until they are measured.
@@ -32,8 +32,8 @@ undecided. A second ctrl-C ends it at once.
 
 CPU-LINE and MEM-LINE are the load line or target of the profile that places the pods.
 
-Exit codes: 0 all pods fit, 1 some do not or are lost because they have no controller, 2 unknown, interrupted
-or timeout.`
+Exit codes: 0 all pods fit, 1 some do not or are lost, 2 unknown, interrupted or timeout. Evicted pods without a
+controller are lost.`
 
 const whatIfExamples = `  # Do 40 replicas fit, and where?
   kubectl plimsoll what-if -f deployment.yaml --replicas 40

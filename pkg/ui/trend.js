@@ -1,4 +1,4 @@
-// newTrend draws the load of the last hour: a small line for each node, and a chart with what happened on one node.
+// newTrend draws the last hour: a small line for each node, and a chart of load and events for one.
 const newTrend = ({ get, percent, plural, drawAll }) => {
   const { $, axis, plotKeys, cssColor, element, clamp, showTip, hideTip } = base;
   let trend = null;

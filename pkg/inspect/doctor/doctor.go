@@ -98,7 +98,7 @@ func (s *Selection) Validate() error {
 		if slices.Contains(groups, name) || slices.Contains(IDs(), name) {
 			continue
 		}
-		return live.OptionErrorf("--check: no check or group is called %q; write one of the groups %s, or an id, listed by -o json", name,
+		return live.OptionErrorf("--check: no check or group is called %q; write a group (%s), or an id of -o json", name,
 			strings.Join(groups, ", "))
 	}
 	return nil

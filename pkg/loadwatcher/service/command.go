@@ -20,11 +20,11 @@ func NewCommand(version string, t Telemetry) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "load-watcher",
 		Short: "Serves the load of nodes to several schedulers",
-		Long: `Reads the load of the cluster's nodes from Prometheus, metrics-server, SignalFx or Datadog, and serves it to any number of
-schedulers by load-watcher's HTTP API: GET /watcher[?host=NAME][&window=5m], GET /watcher/health, /metrics and /healthz.
+		Long: `Reads the load of the cluster's nodes from Prometheus, metrics-server, SignalFx or Datadog. It serves the load to any
+number of schedulers by load-watcher's HTTP API: GET /watcher[?host=NAME][&window=5m], GET /watcher/health, /metrics and /healthz.
 
 Flags override the environment variables that they name. Pass a token for the metrics provider in a file or in
-METRICS_PROVIDER_TOKEN, and Datadog's application key in a file or in METRICS_PROVIDER_APP_KEY. Without a token,
+METRICS_PROVIDER_TOKEN. Pass Datadog's application key in a file or in METRICS_PROVIDER_APP_KEY. Without a token,
 ENABLE_OPENSHIFT_AUTH=true sends the token of the pod's service account to an https Prometheus with a verified certificate.`,
 		Args:         cobra.NoArgs,
 		Version:      version,
