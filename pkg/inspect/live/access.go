@@ -22,6 +22,7 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
@@ -110,7 +111,7 @@ func (c *Connection) access(ctx context.Context, o Options) (*access, error) {
 		}
 	}
 	if o.Source.Address != "" {
-		if servers := serversOf(o.Configuration.Profiles); len(servers) > 1 {
+		if servers := serversOf(o.Configuration); len(servers) > 1 {
 			return nil, OptionErrorf(
 				"--source-address: the configuration reads several servers, %s; write --config with a configuration that reads one",
 				strings.Join(servers, ", "),
@@ -289,15 +290,11 @@ func (a *access) serviceOf(host string) *[2]string {
 	return nil
 }
 
-// serversOf returns the distinct addresses of the profiles' sources.
-func serversOf(profiles []schedulerconfig.KubeSchedulerProfile) []string {
+// serversOf returns the distinct addresses of the sources that the configuration's plugins read.
+func serversOf(configuration *schedulerconfig.KubeSchedulerConfiguration) []string {
 	var servers []string
-	for i := range profiles {
-		for _, plugin := range profiles[i].PluginConfig {
-			if spec := config.LoadSpecOf(plugin.Args); spec != nil {
-				servers = append(servers, addressOf(*spec))
-			}
-		}
+	for _, request := range plugins.LoadRequests(configuration) {
+		servers = append(servers, addressOf(request.Spec))
 	}
 	slices.Sort(servers)
 	return slices.DeleteFunc(slices.Compact(servers), func(address string) bool { return address == "" })

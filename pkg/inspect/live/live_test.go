@@ -1042,14 +1042,36 @@ func TestOpen_PortForwardHasTheServersCertificate(t *testing.T) {
 	wantError(t, open(t, c, spec("other.monitoring.svc"), options).Sources()[0].Err, "x509: ")
 }
 
+// twoServers returns a configuration whose first plugin has the server b in its arguments, and is in a list of the filters: enabled
+// or disabled. The second plugin reads the server a.
+func twoServers(t *testing.T, list string) *schedulerconfig.KubeSchedulerConfiguration {
+	t.Helper()
+	return decodedOf(t, strings.Replace(configurationOf("metricProvider: {type: Prometheus, address: 'http://a'}"), "  pluginConfig:\n",
+		"    filter: {"+list+`: [{name: LoadThreshold}]}
+  pluginConfig:
+  - {name: LoadThreshold, args: {metricProvider: {type: Prometheus, address: 'http://b'}, thresholds: {cpu: 80}}}
+`, 1))
+}
+
 func TestOpen_OneAddressForSeveralServers(t *testing.T) {
-	decoded := decodedOf(t, strings.Replace(configurationOf("metricProvider: {type: Prometheus, address: 'http://a'}"), "  pluginConfig:\n",
-		"  pluginConfig:\n  - {name: LoadThreshold, args: {metricProvider: {type: Prometheus, address: 'http://b'}, thresholds: {cpu: 80}}}\n", 1))
+	decoded := twoServers(t, "enabled")
 	c := newAPIServer(t).connect(t, false)
 	_, err := c.Open(t.Context(), Options{Configuration: decoded, Source: SourceOptions{Address: "http://localhost:9090"}})
 	wantError(t, err, "--source-address", "http://a", "http://b")
 	_, err = c.Open(t.Context(), Options{Configuration: decoded, Source: SourceOptions{Address: "localhost:9090"}})
 	wantError(t, err, "--source-address", `"localhost:9090"`, "http://localhost:9090")
+}
+
+// A plugin that is not enabled reads no server.
+func TestOpen_ServerOfDisabledPlugin(t *testing.T) {
+	c, decoded := newAPIServer(t).connect(t, false), twoServers(t, "disabled")
+	_, err := c.Open(t.Context(), Options{Configuration: decoded, Source: SourceOptions{Address: "http://127.0.0.1:1"}})
+	must(t, err)
+	address, _, err := c.Prometheus(t.Context(), decoded, SourceOptions{})
+	must(t, err)
+	if address != "http://a" {
+		t.Errorf("Prometheus at %s, want http://a, which the enabled plugin reads", address)
+	}
 }
 
 // --source-address names the Prometheus where the configuration reads none.

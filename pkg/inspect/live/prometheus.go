@@ -8,6 +8,7 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
@@ -36,16 +37,14 @@ func (c *Connection) Prometheus(ctx context.Context, configuration *schedulercon
 	return address, client, nil
 }
 
-// firstPrometheus returns the first source of the configuration that is a Prometheus, or nil.
+// firstPrometheus returns the first Prometheus that the configuration's plugins read, or nil.
 func firstPrometheus(configuration *schedulerconfig.KubeSchedulerConfiguration) *config.LoadSpec {
 	if configuration == nil {
 		return nil
 	}
-	for i := range configuration.Profiles {
-		for _, plugin := range configuration.Profiles[i].PluginConfig {
-			if spec := config.LoadSpecOf(plugin.Args); spec != nil && spec.ReadsPrometheus() {
-				return spec
-			}
+	for _, request := range plugins.LoadRequests(configuration) {
+		if request.Spec.ReadsPrometheus() {
+			return &request.Spec
 		}
 	}
 	return nil
