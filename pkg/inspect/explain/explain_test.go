@@ -22,7 +22,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/unload"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
@@ -272,14 +271,14 @@ func TestExplain_PlacedPod(t *testing.T) {
 // The node of a placed pod counts no usage of it. Node a is at 45 %, and b at 70 %. The pod requests 30 % of a node.
 func TestExplain_PlacedPodIsMeasured(t *testing.T) {
 	placed := running(pod("placed", "2400m", "1600Mi"), "b")
-	of := func(name string, milliCPU float64) unload.Measured {
-		return unload.Measured{
+	of := func(name string, milliCPU float64) live.PodUsage {
+		return live.PodUsage{
 			{Namespace: "ns", Pod: name, Resource: load.CPU}: {Usage: milliCPU}, {Namespace: "ns", Pod: name, Resource: load.Memory}: {},
 		}
 	}
 	for _, tt := range []struct {
 		name     string
-		measured unload.Measured
+		measured live.PodUsage
 		// utilization is b's with the pod.
 		utilization float64
 		estimated   bool

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -15,7 +16,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/unload"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
@@ -63,7 +63,7 @@ type run struct {
 	// cluster is a kept one; nil to open a new one.
 	cluster *live.Cluster
 	// usages is the measured usage of pods; nil if it is not read yet, or cannot be.
-	usages unload.Measured
+	usages live.PodUsage
 	// unread says why the usage of pods is not known; empty if it is.
 	unread string
 }
@@ -133,7 +133,7 @@ func (r *Request) explainLent(
 	x := &run{Request: *r, connection: c, configuration: configuration, objects: others}
 	pod := object.(*corev1.Pod)
 	origin, notes := x.origin(ctx, pod)
-	var read func(context.Context) unload.Measured
+	var read func(context.Context) live.PodUsage
 	explain := func(cluster *live.Cluster) error {
 		return cluster.Try(others.All, pod, func() error {
 			result, err = x.pod(ctx, pod, origin, notes)
@@ -260,15 +260,19 @@ func (x *run) measure(ctx context.Context, c *live.Cluster, of ...*corev1.Pod) {
 
 // usageReader returns a function that reads the usage of the pods' namespace, while the cluster is used by others. It is nil
 // unless one of the pods has a node, and a profile that reads load.
-func (x *run) usageReader(c *live.Cluster, of ...*corev1.Pod) (read func(context.Context) unload.Measured) {
-	sources, matters := c.Sources(), slices.ContainsFunc(of, func(pod *corev1.Pod) bool {
-		return pod.Spec.NodeName != "" && len(c.LoadReaders(x.withScheduler(pod).Spec.SchedulerName)) > 0
-	})
-	if !matters || len(sources) == 0 || sources[0].Err != nil { // without a source there is nothing to subtract from
+func (x *run) usageReader(c *live.Cluster, of ...*corev1.Pod) (read func(context.Context) live.PodUsage) {
+	var names []string
+	for _, pod := range of {
+		if name := cmp.Or(x.SchedulerName, pod.Spec.SchedulerName); pod.Spec.NodeName != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	readUsage := c.PodUsageReader(names)
+	if readUsage == nil {
 		return nil
 	}
-	return func(ctx context.Context) unload.Measured {
-		usages, err := c.PodUsage(ctx, sources[0].Spec, of[0].Namespace)
+	return func(ctx context.Context) live.PodUsage {
+		usages, err := readUsage(ctx, of[0].Namespace)
 		if err != nil {
 			x.unread = fmt.Sprintf("Cannot read the usage of pods, so it is estimated: %v.", text.ExcerptError(err))
 		}

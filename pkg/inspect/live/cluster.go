@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path"
 	"runtime"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -161,10 +162,39 @@ type PodResource struct {
 	Resource       load.Resource
 }
 
-// PodUsage returns the measured usage of a namespace's pods, or of all pods for metav1.NamespaceAll. Metrics-server replaces a
-// source that measures only nodes. It fails if it reads nothing within the source's timeout. It may run while another goroutine
-// uses the cluster.
-func (c *Cluster) PodUsage(ctx context.Context, spec config.LoadSpec, namespace string) (map[PodResource]source.PodUsage, error) {
+// PodUsage is the measured usage of pods. It lacks pods that are not measured.
+type PodUsage = map[PodResource]source.PodUsage
+
+// PodUsageReader returns a function that reads the usage of a namespace's pods, or of all pods for metav1.NamespaceAll. It may run
+// while another goroutine uses the cluster. It is nil if no profile reads load.
+//
+// The source is that of the first profile whose source had load at the last refresh. If none had, the function fails.
+func (c *Cluster) PodUsageReader(schedulerNames []string) func(ctx context.Context, namespace string) (PodUsage, error) {
+	var failed error
+	all := c.Sources()
+	for _, name := range schedulerNames {
+		_, first := c.FirstLoadReader([]string{name})
+		for _, s := range all {
+			switch {
+			case first == nil || !slices.Contains(s.Readers, first.Reader()):
+			case s.Err == nil:
+				return func(ctx context.Context, namespace string) (PodUsage, error) {
+					return c.podUsage(ctx, s.Spec, namespace)
+				}
+			case failed == nil:
+				failed = fmt.Errorf("%s has no load of nodes", s.Label) // its error has been shown
+			}
+		}
+	}
+	if failed == nil {
+		return nil
+	}
+	return func(context.Context, string) (PodUsage, error) { return nil, failed }
+}
+
+// podUsage reads the usage of pods from the spec's source. Metrics-server replaces a source that measures only nodes.
+// It fails if it reads nothing within the source's timeout.
+func (c *Cluster) podUsage(ctx context.Context, spec config.LoadSpec, namespace string) (PodUsage, error) {
 	objects := c.objects
 	if namespace != metav1.NamespaceAll {
 		objects.Pods = namespacedPods{objects.Pods, namespace} // large Prometheus queries are split by the namespaces of Pods
@@ -184,7 +214,7 @@ func (c *Cluster) PodUsage(ctx context.Context, spec config.LoadSpec, namespace 
 	}
 	ctx, cancel := context.WithTimeout(ctx, spec.MetricProvider.Timeout.Duration)
 	defer cancel()
-	usages := map[PodResource]source.PodUsage{}
+	usages := PodUsage{}
 	failed := reader.FetchPods(ctx, len(pods), func(u *source.PodUsage) {
 		if u.Usage >= 0 && !math.IsInf(u.Usage, 1) && (namespace == metav1.NamespaceAll || u.Namespace == namespace) {
 			usages[PodResource{u.Namespace, u.Pod, u.Resource}] = *u

@@ -45,7 +45,7 @@ func TestCluster_PodUsage(t *testing.T) {
 	}
 	cluster := open(t, newAPIServer(t).connect(t, false),
 		"metricProvider: {type: Prometheus, address: '"+server.URL+"', "+ownQueries+"}", SourceOptions{}, pod("web"), pod("wrong"))
-	usages, err := cluster.PodUsage(t.Context(), cluster.Sources()[0].Spec, metav1.NamespaceAll)
+	usages, err := cluster.podUsage(t.Context(), cluster.Sources()[0].Spec, metav1.NamespaceAll)
 	must(t, err)
 	of := func(pod string, r load.Resource) PodResource { return PodResource{"shop", pod, r} }
 	if u := usages[of("web", load.CPU)]; u.Usage != 250 || u.Window != 5*time.Minute {
@@ -63,11 +63,11 @@ func TestCluster_PodUsage(t *testing.T) {
 	t.Cleanup(hanging.Close)
 	spec := cluster.Sources()[0].Spec
 	spec.MetricProvider.Address, spec.MetricProvider.Timeout.Duration = hanging.URL, time.Millisecond
-	if _, err := cluster.PodUsage(t.Context(), spec, metav1.NamespaceAll); err == nil {
+	if _, err := cluster.podUsage(t.Context(), spec, metav1.NamespaceAll); err == nil {
 		t.Error("no error of a server that hangs")
 	}
 	server.Close()
-	if _, err := cluster.PodUsage(t.Context(), cluster.Sources()[0].Spec, metav1.NamespaceAll); err == nil {
+	if _, err := cluster.podUsage(t.Context(), cluster.Sources()[0].Spec, metav1.NamespaceAll); err == nil {
 		t.Error("no error of a server that is gone")
 	}
 }
@@ -99,7 +99,7 @@ func TestCluster_PodUsage_OfNamespace(t *testing.T) {
 	cluster := open(t, newAPIServer(t).connect(t, false),
 		"metricProvider: {type: Prometheus, timeout: 1m, address: '"+server.URL+"', "+ownQueries+"}", SourceOptions{},
 		runningPods("shop", "other")...)
-	usages, err := cluster.PodUsage(t.Context(), cluster.Sources()[0].Spec, "shop")
+	usages, err := cluster.podUsage(t.Context(), cluster.Sources()[0].Spec, "shop")
 	must(t, err)
 	u := usages[PodResource{"shop", "web", load.CPU}]
 	if len(usages) != int(load.ResourceCount) || u.Usage != 250 {
@@ -124,10 +124,56 @@ func TestCluster_PodUsage_OfMetricsServer(t *testing.T) {
 	must(t, err)
 	t.Cleanup(conn.http.CloseIdleConnections)
 	cluster := open(t, conn, "metricProvider: {type: KubernetesMetricsServer}", SourceOptions{}, runningPods("shop", "other")...)
-	usages, err := cluster.PodUsage(t.Context(), cluster.Sources()[0].Spec, "shop")
+	usages, err := cluster.podUsage(t.Context(), cluster.Sources()[0].Spec, "shop")
 	must(t, err)
 	if u := usages[PodResource{"shop", "web", load.CPU}]; len(usages) != int(load.ResourceCount) || u.Usage != 250 {
 		t.Errorf("usages %v, want those of shop/web alone, 250m of CPU", usages)
+	}
+}
+
+// Profile a reads a server that is down, b one that measures shop/web.
+func TestCluster_PodUsageReader(t *testing.T) {
+	nodes := &prometheusOf{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		query, result := r.FormValue("query"), `{"metric":{"namespace":"shop","pod":"web"},"value":[1700000000,"0.25"]}`
+		switch {
+		case !strings.Contains(query, "container_"):
+			nodes.ServeHTTP(w, r)
+			return
+		case strings.HasPrefix(query, "count("):
+			result = `{"metric":{"namespace":"shop"},"value":[1700000000,"1"]}`
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[`+result+`]}}`)
+	}))
+	t.Cleanup(server.Close)
+	profile := func(name, address string) string {
+		return `- schedulerName: ` + name + `
+  plugins: {score: {enabled: [{name: TargetLoadPacking, weight: 5}]}}
+  pluginConfig:
+  - name: TargetLoadPacking
+    args: {metricProvider: {type: Prometheus, address: '` + address + `', ` + ownQueries + `}}
+`
+	}
+	decoded := decodedOf(t, "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"+
+		profile("a", "http://127.0.0.1:1")+profile("b", server.URL)+"- schedulerName: stock\n")
+	cluster, err := newAPIServer(t).connect(t, false).Open(t.Context(),
+		Options{Configuration: decoded, Objects: append(runningPods("shop"), node("n1"))})
+	must(t, err)
+	for _, names := range [][]string{{"b"}, {"stock", "b", "a"}, {"a", "b"}} {
+		usages, err := cluster.PodUsageReader(names)(t.Context(), "shop")
+		must(t, err)
+		if u := usages[PodResource{"shop", "web", load.CPU}]; u.Usage != 250 {
+			t.Errorf("profiles %v: shop/web uses %+v, want 250m of CPU", names, u)
+		}
+	}
+	if _, err := cluster.PodUsageReader([]string{"stock", "a"})(t.Context(), "shop"); err == nil {
+		t.Error("no error where the only source is down")
+	}
+	for _, names := range [][]string{nil, {"stock"}, {"unknown"}} {
+		if cluster.PodUsageReader(names) != nil {
+			t.Errorf("profiles %v read usage, and no load", names)
+		}
 	}
 }
 

@@ -281,11 +281,11 @@ func (r *Report) usage(ctx context.Context, c *live.Cluster, now time.Time) func
 			r.Notes = append(r.Notes, fmt.Sprintf("Cannot read %s: %v", s.Label, text.ExcerptError(s.Err)))
 		}
 	}
-	sources := c.Sources()
-	if len(sources) == 0 {
+	read := c.PodUsageReader([]string{r.Profile})
+	if read == nil {
 		return nil
 	}
-	usages, err := c.PodUsage(ctx, sources[0].Spec, metav1.NamespaceAll)
+	usages, err := read(ctx, metav1.NamespaceAll)
 	if err != nil {
 		r.Notes = append(r.Notes, fmt.Sprintf("Cannot read the usage of pods, so it is estimated: %v", text.ExcerptError(err)))
 		return nil

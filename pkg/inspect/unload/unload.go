@@ -19,11 +19,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
-
-// Measured is the measured usage of pods. It lacks pods that are not measured.
-type Measured = map[live.PodResource]source.PodUsage
 
 // Usage is what pods contribute to the measured load of their nodes.
 type Usage struct {
@@ -35,7 +31,9 @@ type Usage struct {
 
 // Of returns the usage of the pods. Unmeasured usage is estimated by the models of the profiles' plugins.
 // Call it before the pods are removed.
-func Of(ctx context.Context, s *sim.Scheduler, schedulerNames []string, pods []*corev1.Pod, measured Measured) (*Usage, error) {
+func Of(
+	ctx context.Context, s *sim.Scheduler, schedulerNames []string, pods []*corev1.Pod, measured live.PodUsage,
+) (*Usage, error) {
 	nodes, err := s.NodeInfos(ctx)
 	if err != nil {
 		return nil, err
@@ -60,7 +58,7 @@ func Of(ctx context.Context, s *sim.Scheduler, schedulerNames []string, pods []*
 
 // covered returns the pods' share of each node's load, as far as the model's window covers them.
 func (u *Usage) covered(
-	m *estimate.Model, table *load.Table, nodes []fwk.NodeInfo, leaving map[types.UID]bool, measured Measured,
+	m *estimate.Model, table *load.Table, nodes []fwk.NodeInfo, leaving map[types.UID]bool, measured live.PodUsage,
 ) map[string]podusage.Amounts {
 	view, shares := m.View(framework.NewCycleState()), map[string]podusage.Amounts{}
 	now := m.Config().Clock.Now()

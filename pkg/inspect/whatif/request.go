@@ -16,7 +16,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/unload"
 )
 
 // Request is a scenario and the cluster in which it happens.
@@ -198,12 +197,7 @@ func (e *experiment) place(ctx context.Context, configuration *live.Configuratio
 	if err != nil {
 		return fmt.Errorf("%s: %w", configuration.Origin, err)
 	}
-	var usages unload.Measured
-	if sources := cluster.Sources(); e.plan.Evicts() && len(sources) > 0 {
-		if usages, err = cluster.PodUsage(ctx, sources[0].Spec, metav1.NamespaceAll); err != nil {
-			e.note("Cannot read the usage of evicted pods, so it is estimated: %v", text.ExcerptError(err))
-		}
-	}
+	usages := e.usages(ctx, cluster, slices.Concat([]string{profile}, e.schedulerNames(), configuration.ProfileNames()))
 	clock.Stop()
 	for _, s := range cluster.Sources() {
 		if s.Err != nil {
@@ -222,6 +216,19 @@ func (e *experiment) place(ctx context.Context, configuration *live.Configuratio
 	out.Configuration = configuration.Origin
 	e.Outcomes = append(e.Outcomes, out)
 	return nil
+}
+
+// usages returns the measured usage of pods; nil if none are evicted, or if it is not measured.
+func (e *experiment) usages(ctx context.Context, cluster *live.Cluster, schedulerNames []string) live.PodUsage {
+	read := cluster.PodUsageReader(schedulerNames)
+	if read == nil || !e.plan.Evicts() {
+		return nil
+	}
+	usages, err := read(ctx, metav1.NamespaceAll)
+	if err != nil {
+		e.note("Cannot read the usage of evicted pods, so it is estimated: %v", text.ExcerptError(err))
+	}
+	return usages
 }
 
 // schedulerNames returns the names of the schedulers that place pods.
