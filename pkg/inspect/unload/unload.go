@@ -118,8 +118,8 @@ func (u *Usage) Publish() (restore func()) {
 	}
 }
 
-// modelsOf returns the models that plugins of the profiles read, by publisher. Models that predict by history come first, for they
-// know best what a pod uses.
+// modelsOf returns the models of means that plugins of the profiles read, by publisher. A publisher of quantiles alone has none.
+// Models that predict by history come first, for they know best what a pod uses.
 func modelsOf(s *sim.Scheduler, schedulerNames []string) map[*load.Publisher][]*estimate.Model {
 	models := map[*load.Publisher][]*estimate.Model{}
 	for _, predicts := range []bool{true, false} {
@@ -132,13 +132,16 @@ func modelsOf(s *sim.Scheduler, schedulerNames []string) map[*load.Publisher][]*
 	return models
 }
 
-// addModels adds the reader's models that predict by history, or the others.
+// addModels adds the reader's models that predict by history, or the others. It leaves out those of quantiles, which cover a pod
+// later than means do.
 func addModels(models map[*load.Publisher][]*estimate.Model, r *reading.Reader, predicts bool) {
 	for resource := range load.ResourceCount {
 		m := r.Model(resource)
 		publisher := m.Snapshots().Publisher()
-		if (r.Peak(resource) != nil) == predicts && !slices.Contains(models[publisher], m) {
-			models[publisher] = append(models[publisher], m)
+		of := models[publisher]
+		if m.Config().Fraction == 0 && (r.Peak(resource) != nil) == predicts && !slices.Contains(of, m) {
+			of = append(of, m)
 		}
+		models[publisher] = of
 	}
 }
