@@ -15,7 +15,7 @@ func newFilter(text string) (f filter) {
 		state, isState := strings.CutPrefix(word, "@")
 		switch {
 		case isState:
-			f = append(f, func(n *Row) bool { return n.isIn(state) })
+			f = append(f, func(n *Row) bool { return n.isIn(strings.ToLower(state)) })
 		case strings.Contains(word, "="):
 			selector, err := labels.Parse(word)
 			f = append(f, func(n *Row) bool { return err == nil && selector.Matches(labels.Set(n.Labels)) })
@@ -35,10 +35,10 @@ func (f filter) matches(n *Row) bool {
 	return true
 }
 
-// isIn reports whether a resource of the node is in a state: above, fresh, expired or absent. A first part is enough.
+// isIn reports whether a resource of the node is in a state: above, fresh, expired or absent. A first part in lower case is enough.
 func (n *Row) isIn(state string) bool {
 	for _, r := range n.Resources() {
-		if strings.HasPrefix(strings.ToLower(r.State), strings.ToLower(state)) || r.AboveLine && strings.HasPrefix("above", state) {
+		if strings.HasPrefix(strings.ToLower(r.State), state) || r.AboveLine && strings.HasPrefix("above", state) {
 			return true
 		}
 	}

@@ -194,7 +194,8 @@ func TestWatch_FiltersByLabelAndState(t *testing.T) {
 	nodes.Nodes[3].CPU.State = "Expired"
 	w := newWatching(t, nodes, terminal.Style{})
 	for text, want := range map[string]string{
-		"zone=b": "n-03 n-02", "zone!=b": "n-01 n-00", "@above": "n-01", "@exp": "n-03", "zone=a @above": "n-01", "zone=b 2": "n-02", "a=b=c": "",
+		"zone=b": "n-03 n-02", "zone!=b": "n-01 n-00", "@above": "n-01", "@Above": "n-01", "@exp": "n-03", "@Exp": "n-03",
+		"zone=a @above": "n-01", "zone=b 2": "n-02", "a=b=c": "",
 	} {
 		w.setFilter(text)
 		w.expect(text, strings.Fields(want)...)
