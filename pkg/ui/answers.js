@@ -121,7 +121,7 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
     setView({ pod: "", a: "", b: "" }, true);
     if (opener?.isConnected) opener.focus();
   };
-  const termsOf = (n) => (n.terms ?? []).map((t) => t.plugin + ": " + t.terms.map((x) => `${x.name} ${number(x.value, 2)}${x.unit ?? ""}`).join(", "));
+  const termsOf = (n, plugin) => (n.terms ?? []).filter((t) => t.plugin === plugin).map((t) => t.plugin + ": " + t.terms.map((x) => `${x.name} ${number(x.value, 2)}${x.unit ?? ""}`).join(", "));
   function verdict(e) {
     const to = e.decision.nodes;
     const p = e.placement;
@@ -180,7 +180,7 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
     const scores = e.candidates.map((c) => [
       nodeButton(c.name),
       element("div", { className: "picture", ariaHidden: "true" }, ...(c.scores ?? []).map((s) => tipped(part((100 * s.weighted) / most, color(s.plugin)),
-        [`${c.name}: ${s.plugin} ${s.normalized} × weight ${s.weight} = ${s.weighted}`, ...termsOf(c).filter((t) => t.startsWith(s.plugin + ":"))].join("\n")))),
+        [`${c.name}: ${s.plugin} ${s.normalized} × weight ${s.weight} = ${s.weighted}`, ...termsOf(c, s.plugin)].join("\n")))),
       number(c.rank, 0), number(c.total, 0), ...plugins.map((p) => number(c.scores?.find((s) => s.plugin === p)?.weighted ?? 0, 0)),
     ]);
     return [
