@@ -406,7 +406,7 @@ func (s *sourceFacts) checkKept(set source.TargetSet) []Result {
 		"A scheduler keeps the sets that it has used until it restarts."
 	advice := advise(why)
 	if len(sets) == 1 && first.Evidence != response.Untargeted && s.diagnosis.Dialect != "" { // the selector is for dialects
-		advice = s.adviseEdit(providerYAML("selector", s.selectorWith(first.Selector())),
+		advice = s.adviseEdit(providerYAML("selector", s.selectorWith(first.Matchers())),
 			"if the other target set is your exporter's, select it:", why)
 	}
 	return warn(advice, "the running scheduler has the %s load of %s from %s; one that starts now would use %s", set.Resource,
@@ -449,7 +449,7 @@ func (s *sourceFacts) checkConflict(keepsOthers bool) []Result {
 		return found(s.adviseRun(s.queryCommand(q.PromQL),
 			"%s If the target set used is your exporter's, write %s into the query. See what it returns:", why, conflict.Used.Selector()))
 	}
-	selected := func(set response.TargetSet) string { return providerYAML("selector", s.selectorWith(set.Selector())) }
+	selected := func(set response.TargetSet) string { return providerYAML("selector", s.selectorWith(set.Matchers())) }
 	advice := s.adviseEdit(selected(conflict.Used), "if the target set used is your exporter's, select it:", "%s", why)
 	if conflict.Ambiguous() {
 		advice = append(advice,
@@ -458,13 +458,13 @@ func (s *sourceFacts) checkConflict(keepsOthers bool) []Result {
 	return found(advice)
 }
 
-// selectorWith adds the matchers of another selector to the configured one. PromQL accepts several matchers of a label.
-func (s *sourceFacts) selectorWith(other string) string {
+// selectorWith adds matchers to the configured selector. PromQL accepts several matchers of a label.
+func (s *sourceFacts) selectorWith(matchers string) string {
 	configured := strings.TrimRight(strings.TrimSuffix(strings.TrimSpace(s.Spec.MetricProvider.Selector), "}"), ", ")
 	if configured == "" || configured == "{" {
-		return other
+		return "{" + matchers + "}"
 	}
-	return configured + ", " + strings.TrimPrefix(other, "{")
+	return configured + ", " + matchers + "}"
 }
 
 // checkClusters checks that the series of other clusters name no node of this one.
@@ -473,7 +473,7 @@ func (s *sourceFacts) checkClusters() []Result {
 	if c == nil {
 		return nil
 	}
-	selector := s.selectorWith(fmt.Sprintf("{%s=%q}", c.Label, text.Excerpt(c.BestMatch)))
+	selector := s.selectorWith(fmt.Sprintf("%s=%q", c.Label, text.Excerpt(c.BestMatch)))
 	return fail(s.adviseEdit(providerYAML("selector", selector), "select the series of this cluster, such as by:",
 		"The server has several clusters, and their load is mixed."),
 		"%s named by series of several clusters (%s %s): %s", text.Count(len(c.Nodes), "node"), c.Label,

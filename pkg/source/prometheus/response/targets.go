@@ -66,9 +66,12 @@ func (s TargetSet) String() string {
 	return s.Selector()
 }
 
-// Selector returns label matchers that select the set's series, for metricProvider.selector.
-func (s TargetSet) Selector() string {
-	return fmt.Sprintf("{job=%q, namespace=%q, service=%q}", s.Job, s.Namespace, s.Service)
+// Selector selects the set's series, for metricProvider.selector.
+func (s TargetSet) Selector() string { return "{" + s.Matchers() + "}" }
+
+// Matchers are the label matchers of Selector, without braces.
+func (s TargetSet) Matchers() string {
+	return fmt.Sprintf("job=%q, namespace=%q, service=%q", s.Job, s.Namespace, s.Service)
 }
 
 // matchers select the set's series.
