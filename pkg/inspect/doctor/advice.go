@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
@@ -99,20 +97,11 @@ func providerYAML(field string, value any) string {
 // oneLine returns the error on one line. Of an API server's Status it shows the message.
 func oneLine(err error) string {
 	if failed, ok := errors.AsType[*httpclient.StatusError](err); ok {
-		if status := statusOf(failed); status != nil {
+		if status := live.StatusOf(failed); status != nil {
 			err = fmt.Errorf("the API server responded with HTTP status %d: %s", failed.Code, text.Excerpt(status.Message))
 		}
 	}
 	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
-}
-
-// statusOf returns the Status that an API server responded with; nil for another server's response.
-func statusOf(err *httpclient.StatusError) *metav1.Status {
-	var status metav1.Status
-	if json.Unmarshal(err.Body, &status) != nil || status.Kind != "Status" {
-		return nil
-	}
-	return &status
 }
 
 // rounded rounds a duration as messages show it.

@@ -166,7 +166,7 @@ func (s *sourceFacts) addressYAML(scheme, host string) string {
 
 func (s *sourceFacts) adviseStatus(err *httpclient.StatusError) (stage string, advice []Advice) {
 	refused := err.Code == http.StatusUnauthorized || err.Code == http.StatusForbidden
-	byAPIServer := s.Route == live.ServiceProxy && statusOf(err) != nil
+	byAPIServer := s.Route == live.ServiceProxy && live.StatusOf(err) != nil
 	switch {
 	case s.Spec.IsHosted():
 		return map[bool]string{true: stageAuthorized, false: stageAnswers}[refused], s.adviseMessage()

@@ -372,9 +372,7 @@ func (a *access) explain(spec config.LoadSpec, err error) error {
 	if refused.Code != http.StatusUnauthorized && refused.Code != http.StatusForbidden {
 		return err
 	}
-	var status metav1.Status
-	if json.Unmarshal(refused.Body, &status) == nil && status.Kind == "Status" && status.Details != nil &&
-		status.Details.Kind == "services" {
+	if status := StatusOf(refused); status != nil && status.Details != nil && status.Details.Kind == "services" {
 		grant := grantObject("plimsoll-source", &Permission{
 			Resource: "services/proxy", Verbs: []string{"get"}, Namespace: service[0], Name: proxyName(u, service[1]),
 		}, UnknownUser).For(a.Chosen)
@@ -384,6 +382,15 @@ func (a *access) explain(spec config.LoadSpec, err error) error {
 	return fmt.Errorf("%w; the server asks for a token, which cannot pass the API server's proxy: "+
 		"run %s, and write --source-address %s://localhost:9090 --source-token-file FILE",
 		err, Kubectl("-n", service[0], "port-forward", "svc/"+service[1], "9090:"+PortOf(u)).For(a.Chosen), u.Scheme)
+}
+
+// StatusOf returns the Status that an API server responded with; nil for another server's response.
+func StatusOf(err *httpclient.StatusError) *metav1.Status {
+	var status metav1.Status
+	if json.Unmarshal(err.Body, &status) != nil || status.Kind != "Status" {
+		return nil
+	}
+	return &status
 }
 
 // serviceProxy sends the requests for a server through the API server's proxy to its Service.
