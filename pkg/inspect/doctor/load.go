@@ -206,8 +206,7 @@ func (s *sourceFacts) checkClock() []Result {
 	if skew < 0 {
 		direction, slack = "forward", slack+s.Took // a slow response looks like a slow clock
 	}
-	const tolerance = 10 * time.Second
-	if skew.Abs() < tolerance+slack {
+	if skew.Abs() < diagnosis.SkewTolerance+slack {
 		return ok("the source's clock agrees with %s", reference)
 	}
 	return fail(s.adviseRun(live.Call("timedatectl", "status"), "Correct the clock of Prometheus' machine: move it %s by %s. "+

@@ -15,8 +15,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
 )
 
-// skewTolerance is the difference of clocks above which they count as different.
-const skewTolerance = 10 * time.Second
+// SkewTolerance is the difference of clocks above which they count as different.
+const SkewTolerance = 10 * time.Second
 
 // Diagnosis is the state of a Prometheus and its series in one Fetch. It must not be changed.
 type Diagnosis struct {
@@ -123,7 +123,7 @@ func New(d Diagnosis, m *response.Matcher, results []*response.Result, asksLoad 
 	}
 	slices.Sort(d.NodesWithoutSeries)
 	d.UnmatchedSeries = slices.Sorted(maps.Keys(unmatched))
-	d.ClocksDiffer = d.Skew > skewTolerance || d.Skew < -skewTolerance-timeout
+	d.ClocksDiffer = d.Skew > SkewTolerance || d.Skew < -SkewTolerance-timeout
 	return d
 }
 

@@ -198,7 +198,7 @@ func (e *Examiner) findMisdated(ctx context.Context, d promql.Dialect, x *Examin
 	}
 	newest := e.Querier.RunAll(ctx, []promql.Query{e.Planner.LatestSample(selector, true), e.Planner.LatestSample(selector, false)})
 	for i, node := range e.Querier.Matcher.Nodes {
-		if at, ok := newest[0].SampleTime(i); ok && newest[0].Err == nil && at.Sub(newest[0].Evaluated) > skewTolerance {
+		if at, ok := newest[0].SampleTime(i); ok && newest[0].Err == nil && at.Sub(newest[0].Evaluated) > SkewTolerance {
 			x.Ahead, x.Lead = append(x.Ahead, node.Name), max(x.Lead, at.Sub(newest[0].Evaluated))
 		}
 		interval := x.Sampling[node.Name].Interval
