@@ -166,13 +166,20 @@ func Resource(r load.Resource, e *estimate.ResourceEstimate, podUsage, base floa
 			Name: r.String() + " " + name, Value: 100 * amount / base, Unit: "%", Addend: name == "deviation" || name == "pending",
 		}
 	}
-	carried := "measured"
-	if e.State != load.Fresh {
-		carried = "requested"
-	}
-	terms := []Term{percent(carried, e.Mean)}
+	terms := []Term{percent(KnownBy(e.State, 0), e.Mean)}
 	if e.State == load.Fresh && e.StdDev >= 0 { // a deviation that is not known is NaN
 		terms = append(terms, percent("deviation", e.StdDev))
 	}
 	return append(terms, percent("pending", e.Pending), percent("of the pod", podUsage))
+}
+
+// KnownBy says what tells the usage of a node: requests, or the measured mean or, with a fraction above 0, quantile.
+func KnownBy(s load.State, fraction float64) string {
+	switch {
+	case s != load.Fresh:
+		return "requested"
+	case fraction > 0:
+		return fmt.Sprintf("measured, quantile %g", fraction)
+	}
+	return "measured"
 }

@@ -122,15 +122,8 @@ func (t *Terms) summands(r load.Resource) []explain.Term {
 		return explain.PeakSummands(&t.PeakTerms[r], t.Largest[r])
 	}
 	percent := func(amount float64) float64 { return 100 * amount / e.Base }
-	carried := "measured"
-	switch {
-	case e.State != load.Fresh:
-		carried = "requested"
-	case t.Fraction > 0:
-		carried = fmt.Sprintf("measured, quantile %g", t.Fraction)
-	}
 	terms := []explain.Term{
-		{Name: carried, Value: percent(e.Mean), Unit: "%"},
+		{Name: explain.KnownBy(e.State, t.Fraction), Value: percent(e.Mean), Unit: "%"},
 		{Name: "pending", Value: percent(e.Pending), Unit: "%"},
 		{Name: "this pod", Value: percent(t.Pod[r]), Unit: "%"},
 	}
@@ -143,8 +136,8 @@ func (t *Terms) summands(r load.Resource) []explain.Term {
 
 func (t Terms) measured(r load.Resource) []explain.Term {
 	terms := explain.Resource(r, &t.Node[r], t.Pod[r], t.Node[r].Base)
-	if t.Fraction > 0 && t.Node[r].State == load.Fresh && len(terms) > 0 {
-		terms[0].Name = fmt.Sprintf("%s measured, quantile %g", r, t.Fraction)
+	if len(terms) > 0 {
+		terms[0].Name = r.String() + " " + explain.KnownBy(t.Node[r].State, t.Fraction)
 	}
 	return terms
 }
