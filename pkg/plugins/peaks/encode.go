@@ -4,8 +4,10 @@ import "math"
 
 const signBit = 1 << 63
 
-// encode returns the cost as a number of at least 0, in the order of the costs. The last bit of the cost is lost. The number means
-// the same in every cycle. Kubernetes 1.37 normalizes it again for the next pod.
+// encode returns the cost as a number of at least 0, in the order of the costs. The last bit of the cost is lost.
+//
+// A score holds its cost, not a reference to a cost in the cycle state. Kubernetes 1.37 normalizes scores again for the next pod,
+// whose cycle has another state. The state would also need a lock in Score, or memory for all nodes.
 func encode(cost float64) int64 {
 	bits := math.Float64bits(cost)
 	if cost < 0 {
