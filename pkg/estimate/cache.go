@@ -89,7 +89,7 @@ func (c *tableCache) isFor(key cacheKey) bool { return c != nil && *c.key == key
 
 // dropUnused drops the cache if no cycle has used it since the previous snapshot: estimates keep pods alive.
 func (m *Model) dropUnused(previous *load.Snapshot) {
-	if c := m.cache.Load(); c != nil && c.key.table != m.TableOf(previous) {
+	if c := m.cache.Load(); c != nil && c.key.table != m.tableOf(previous) {
 		m.cache.CompareAndSwap(c, nil)
 	}
 }

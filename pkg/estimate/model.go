@@ -67,23 +67,20 @@ func (m *Model) View(state fwk.CycleState) *View {
 func (m *Model) ViewBy(state fwk.CycleState, e podusage.Estimator) *View {
 	snapshot := m.snapshots.forCycle(state)
 	return &View{
-		cache: m.cacheFor(m.TableOf(snapshot.Snapshot), e), rows: snapshot.rows, now: m.config.Clock.Now().UnixNano(),
+		cache: m.cacheFor(m.tableOf(snapshot.Snapshot), e), rows: snapshot.rows, now: m.config.Clock.Now().UnixNano(),
 		ignoreGeneration: minor.IsPodGroupCycle(state),
 	}
 }
 
-// TableOf returns what the model reads of a snapshot.
-func (m *Model) TableOf(s *load.Snapshot) *load.Table {
-	if m.config.Fraction > 0 {
-		return s.Quantile(load.Quantile{Window: m.config.Window, Fraction: m.config.Fraction})
-	}
-	return s.Over(m.config.Window)
+// tableOf returns what the model reads of a snapshot.
+func (m *Model) tableOf(s *load.Snapshot) *load.Table {
+	return s.Table(load.Quantile{Window: m.config.Window, Fraction: m.config.Fraction})
 }
 
 // Measured returns the latest measurement of the node, outside of any scheduling cycle. Pending is 0. All amounts are 0 where
 // State is not Fresh.
 func (m *Model) Measured(node *corev1.Node) (e Estimate) {
-	measured, now := m.TableOf(m.snapshots.publisher.Latest()).Node(node.Name), m.config.Clock.Now()
+	measured, now := m.tableOf(m.snapshots.publisher.Latest()).Node(node.Name), m.config.Clock.Now()
 	capacity, allocatable := podusage.AmountsOf(node.Status.Capacity), podusage.AmountsOf(node.Status.Allocatable)
 	for r := range load.ResourceCount {
 		if state := measured[r].State(now, m.config.Trust); state != load.Fresh {

@@ -86,9 +86,15 @@ func (v MetricValues) Range() (lowest, highest float64, ok bool) { return v.colu
 
 // At returns the value in a row of the same view, and whether it is trusted.
 func (v MetricValues) At(row int) (value float64, known bool) {
+	value, _, state := v.Measured(row)
+	return value, state == load.Fresh
+}
+
+// Measured returns the value in a row of the same view with its end, in nanoseconds since 1970, and its state.
+func (v MetricValues) Measured(row int) (value float64, end int64, state load.State) {
 	if row == NoRow {
-		return 0, false
+		return 0, 0, load.Absent
 	}
-	value, end := v.column.Row(row)
-	return value, end != 0 && end >= v.oldest
+	value, end = v.column.Row(row)
+	return value, end, stateAt(v.oldest, end)
 }

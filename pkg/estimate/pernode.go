@@ -172,7 +172,7 @@ func (p *PerNode[T]) cacheFor(of *tableCache) *perNodeCache[T] {
 
 // dropUnused drops all values if no cycle has asked for one since the previous snapshot was published.
 func (p *PerNode[T]) dropUnused(previous *load.Snapshot) {
-	if c := p.cache.Load(); c != nil && c.of.key.table != p.model.TableOf(previous) {
+	if c := p.cache.Load(); c != nil && c.of.key.table != p.model.tableOf(previous) {
 		p.cache.CompareAndSwap(c, nil)
 	}
 }

@@ -160,6 +160,14 @@ func (s *Snapshot) Quantile(q Quantile) *Table {
 	return s.unmeasured
 }
 
+// Table returns the table of a quantile, or of the mean if Fraction is 0.
+func (s *Snapshot) Table(of Quantile) *Table {
+	if of.Fraction > 0 {
+		return s.Quantile(of)
+	}
+	return s.Over(of.Window)
+}
+
 // Metric returns the values of the node metric with the given PromQL expression. An expression that is not read has a column
 // without values.
 func (s *Snapshot) Metric(expression string) *MetricColumn {

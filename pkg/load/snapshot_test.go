@@ -134,6 +134,11 @@ func TestSnapshot_With(t *testing.T) {
 			t.Errorf("%s: %+v, want a 95th percentile of %v", node, got, want)
 		}
 	}
+	for of, want := range map[load.Quantile]*load.Table{{Window: window}: after.Over(window), p95: after.Quantile(p95)} {
+		if got := after.Table(of); got != want {
+			t.Errorf("%+v has the table %p, want %p", of, got, want)
+		}
+	}
 	if got := before.Over(window).Node("a")[load.CPU].Mean; got != 0.5 {
 		t.Errorf("the snapshot itself has a mean of %v now, want 0.5", got)
 	}

@@ -158,6 +158,9 @@ type Figure struct {
 	// Window is what Value is taken over: a mean, or the quantile of Fraction. A metric has neither.
 	Window   time.Duration
 	Fraction float64
+	// StdDev is the standard deviation of a mean. Momentary reports whether the source measured it at a moment, not over Window.
+	StdDev    float64
+	Momentary bool
 	// End is the end of the window, or the time of the metric's value.
 	End   time.Time
 	State load.State
@@ -165,36 +168,32 @@ type Figure struct {
 
 // Figures returns the node's last measurements in the cycle's snapshot, by load.Resource or in the order of Request.Metrics.
 func (r *Reader) Figures(state fwk.CycleState, node string) []Figure {
-	snapshot, now := r.snapshots.ForCycle(state), r.clock.Now()
 	if r.metrics != nil {
-		return r.metricFigures(snapshot, node, now)
+		return r.metricFigures(state, node)
 	}
-	figures := make([]Figure, load.ResourceCount)
-	for of, model := range r.models {
-		m := model.TableOf(snapshot).Node(node)[of]
+	figures, snapshot, now := make([]Figure, load.ResourceCount), r.snapshots.ForCycle(state), r.clock.Now()
+	for of := range load.ResourceCount {
+		statistic := r.request.Statistic(of)
+		m := snapshot.Table(statistic).Node(node)[of]
 		figures[of] = Figure{
-			Name: load.Resource(of).String(), Value: m.Mean, Window: r.request.Windows[of], Fraction: r.request.Fraction,
+			Name: of.String(), Value: m.Mean, Window: statistic.Window, Fraction: statistic.Fraction,
 			End: m.End, State: m.State(now, r.request.Trust()),
+		}
+		if statistic.Fraction == 0 {
+			figures[of].StdDev, figures[of].Momentary = m.StdDev, m.Window == 0
 		}
 	}
 	return figures
 }
 
-func (r *Reader) metricFigures(snapshot *load.Snapshot, node string, now time.Time) []Figure {
-	figures := make([]Figure, len(r.request.Metrics))
-	row, measured := snapshot.Index().Row(node)
+func (r *Reader) metricFigures(state fwk.CycleState, node string) []Figure {
+	figures, view := make([]Figure, len(r.request.Metrics)), r.metrics.View(state)
+	row := view.RowOf(node)
 	for i, expression := range r.request.Metrics {
 		f := &figures[i]
-		if f.Name = expression; !measured {
-			continue
-		}
-		value, end := snapshot.Metric(expression).Row(row)
-		if end == 0 {
-			continue
-		}
-		f.Value, f.End, f.State = value, time.Unix(0, end), load.Fresh
-		if now.Sub(f.End) > r.request.Spec.MaxAge.Duration {
-			f.State = load.Expired
+		value, end, state := view.Values(expression).Measured(row)
+		if f.Name, f.State = expression, state; state != load.Absent {
+			f.Value, f.End = value, time.Unix(0, end)
 		}
 	}
 	return figures

@@ -52,6 +52,11 @@ func (r *Request) Resources() (used []load.Resource) {
 	return used
 }
 
+// Statistic is what the reader reads of a resource's load: a quantile, or the mean if its Fraction is 0.
+func (r *Request) Statistic(of load.Resource) load.Quantile {
+	return load.Quantile{Window: r.Windows[of], Fraction: r.Fraction}
+}
+
 // In returns the request for the nodes of a cluster.
 func (r Request) In(c measured.Cluster) Request {
 	r.Cluster = c
@@ -67,11 +72,11 @@ func (r *Request) Requirements() load.Requirements {
 	if len(r.Metrics) > 0 {
 		return required
 	}
-	for _, window := range r.Windows {
-		if r.Fraction > 0 {
-			required.Quantiles = append(required.Quantiles, load.Quantile{Window: window, Fraction: r.Fraction})
+	for of := range load.ResourceCount {
+		if s := r.Statistic(of); s.Fraction > 0 {
+			required.Quantiles = append(required.Quantiles, s)
 		} else {
-			required.Windows = append(required.Windows, window)
+			required.Windows = append(required.Windows, s.Window)
 		}
 	}
 	return required

@@ -86,7 +86,7 @@ func healthy() *sourceFacts {
 			return figure{Figure: read, node: node, maxAge: 5 * time.Minute}
 		}
 		mean, metric := fresh("cpu", 0.5, 0), fresh("pressure", 0, 0)
-		mean.deviation, mean.windowed, metric.metric = 0.1, true, true
+		mean.StdDev, metric.metric = 0.1, true
 		s.figures = append(s.figures, mean, fresh("cpu", 0.7, 0.95), metric)
 	}
 	return s
@@ -978,7 +978,7 @@ func TestAddReaders(t *testing.T) {
 				t.Fatalf("deviation %v, figures %+v", s.usesDeviation, s.figures)
 			}
 			for _, f := range s.figures {
-				if f.Value != tt.want || f.State != load.Fresh || !f.End.Equal(now) || f.node != "n1" || f.deviation != tt.deviation ||
+				if f.Value != tt.want || f.State != load.Fresh || !f.End.Equal(now) || f.node != "n1" || f.StdDev != tt.deviation ||
 					f.Fraction != tt.request.Fraction {
 					t.Errorf("figure %+v, want %v", f, tt.want)
 				}

@@ -124,9 +124,6 @@ type figure struct {
 	maxAge time.Duration
 	// metric is true for a node metric, and false for load.
 	metric bool
-	// deviation is the standard deviation of a mean; windowed reports whether it was measured over a window.
-	deviation float64
-	windowed  bool
 }
 
 func (f *facts) needFile() *gap {
@@ -450,7 +447,7 @@ func (s *sourceFacts) addReaders() {
 			s.windows = append(s.windows, request.Windows[:]...)
 		}
 		maxAge := request.Trust().MaxAge
-		key := fmt.Sprint(request.Windows, request.Ignores, request.Fraction, request.Metrics, maxAge)
+		key := fmt.Sprint(request.Statistic(load.CPU), request.Statistic(load.Memory), request.Ignores, request.Metrics, maxAge)
 		if seen[key] {
 			continue
 		}
@@ -461,12 +458,7 @@ func (s *sourceFacts) addReaders() {
 				if len(request.Metrics) == 0 && request.Ignores[i] && !annotated[i] {
 					continue
 				}
-				f := figure{Figure: read, node: node.Name, maxAge: maxAge, metric: len(request.Metrics) > 0}
-				if !f.metric && f.Fraction == 0 {
-					m := reader.Snapshots().ForCycle(cycle).Over(f.Window).Node(node.Name)[i]
-					f.deviation, f.windowed = m.StdDev, m.Window > 0
-				}
-				s.figures = append(s.figures, f)
+				s.figures = append(s.figures, figure{Figure: read, node: node.Name, maxAge: maxAge, metric: len(request.Metrics) > 0})
 			}
 		}
 	}

@@ -159,8 +159,8 @@ func (s *sourceFacts) checkDeviation() []Result {
 // Only a Prometheus counts the nodes with a deviation. From another source, 0 on every node means unknown.
 func (s *sourceFacts) withoutDeviation() (without []string, applies bool) {
 	if s.diagnosis == nil {
-		means := s.figuresOf(func(f *figure) bool { return f.windowed && f.known() })
-		if slices.ContainsFunc(means, func(f *figure) bool { return f.deviation != 0 }) {
+		means := s.figuresOf(func(f *figure) bool { return f.isLoad() && f.Fraction == 0 && !f.Momentary })
+		if slices.ContainsFunc(means, func(f *figure) bool { return f.StdDev != 0 }) {
 			return nil, true
 		}
 		return namesOf(means, (*figure).String), len(means) > 0

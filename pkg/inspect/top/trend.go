@@ -130,9 +130,8 @@ func (s *Session) pastQueries() (queries []pastQuery) {
 	reader := s.reader.plugin.Reader()
 	for _, status := range s.cluster.Sources() {
 		if known, ok := status.Source.(source.PastLoad); ok && slices.Contains(status.Readers, reader) {
-			for of, window := range reader.Request().Windows {
-				quantile := load.Quantile{Window: window, Fraction: reader.Request().Fraction}
-				queries = append(queries, pastQuery{known, load.Resource(of), quantile})
+			for of := range load.ResourceCount {
+				queries = append(queries, pastQuery{known, of, reader.Request().Statistic(of)})
 			}
 		}
 	}

@@ -56,10 +56,7 @@ func newestOf(cache map[load.Quantile]load.NodeLoad, s *load.Snapshot, statistic
 	if ok {
 		return newest
 	}
-	table := s.Over(statistic.Window)
-	if statistic.Fraction > 0 {
-		table = s.Quantile(statistic)
-	}
+	table := s.Table(statistic)
 	for row := range table.Index().Len() {
 		for r, m := range table.Row(row) {
 			if m.Known && (!newest[r].Known || m.End.After(newest[r].End)) {
