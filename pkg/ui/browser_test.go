@@ -450,7 +450,7 @@ func hostileQuestions() Questions {
 		result, err := explained(ctx, namespace, r)
 		e := result.(*explain.Explanation)
 		e.Profile, e.Notes, e.RuledOut[0].Reason, e.Candidates[0].Name = hostile, []string{hostile}, hostile, hostile
-		e.Usages[0].Parts[0].Basis, e.Placement.Node, e.Decision.Nodes = hostile, hostile, []string{hostile}
+		e.ExpectedUsage[0].Parts[0].Basis, e.Placement.Node, e.Decision.Nodes = hostile, hostile, []string{hostile}
 		return e, err
 	}
 	q.WhatIf = func(ctx context.Context, w WhatIf) (*whatif.Report, error) {

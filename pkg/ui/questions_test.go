@@ -47,7 +47,7 @@ func questions() Questions {
 			}
 			e := &explain.Explanation{
 				Pod: explain.Pod{Namespace: namespace, Name: r.Target.Name, Node: "worker-0002"}, Profile: "plimsoll", Nodes: 5, FeasibleNodes: 3,
-				Usages: []explain.Usage{{Plugin: "LoadThreshold", Resource: "cpu", Amount: resource.MustParse("250m"), Parts: []explain.UsagePart{
+				ExpectedUsage: []explain.Usage{{Plugin: "LoadThreshold", Resource: "cpu", Amount: resource.MustParse("250m"), Parts: []explain.UsagePart{
 					{Amount: resource.MustParse("200m"), Basis: "mean of Deployment shop/web"}, {Amount: resource.MustParse("50m"), Basis: "spread"},
 				}, PeakParts: []explain.UsagePart{{Amount: resource.MustParse("400m"), Basis: "peak"}}}},
 				RuledOut: []explain.RuledOut{{

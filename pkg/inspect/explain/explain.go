@@ -5,11 +5,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -68,7 +68,7 @@ func Explain(ctx context.Context, s *sim.Scheduler, o Options) (*Explanation, er
 	ranked := candidates(d)
 	result.Nodes, result.FeasibleNodes = len(d.Nodes), len(ranked)
 	result.SkippedFilters, result.SkippedScores = d.SkippedFilters, d.SkippedScores
-	result.ExpectedUsage = d.PodUsages
+	result.ExpectedUsage = usagesOf(d.PodUsages)
 	result.RuledOut = ruledOut(d)
 	result.Decision = decide(ranked)
 	result.Decision.nominate(nominated, ranked)
@@ -97,7 +97,6 @@ func Explain(ctx context.Context, s *sim.Scheduler, o Options) (*Explanation, er
 		return nil, err
 	}
 	result.notePod(o.Pod)
-	result.setUsages()
 	return result, nil
 }
 
@@ -298,8 +297,8 @@ func knowsLoad(ctx context.Context, s *sim.Scheduler, reader explain.LoadReader)
 	state := framework.NewCycleState()
 	return slices.ContainsFunc(nodes, func(node fwk.NodeInfo) bool {
 		line := reader.LoadLine(state, node)
-		for resource := range line.Node {
-			if line.Node[resource].State == load.Fresh || line.Percent[resource] > 0 {
+		for r := range line.Node {
+			if line.Node[r].State == load.Fresh || line.Percent[r] > 0 {
 				return true
 			}
 		}
@@ -338,18 +337,20 @@ func (r *Explanation) notePod(pod *corev1.Pod) {
 func (r *Explanation) expected() string {
 	var texts []string
 	for _, of := range []load.Resource{load.CPU, load.Memory} {
-		lowest, highest, unit := math.Inf(1), math.Inf(-1), ""
-		for _, u := range r.ExpectedUsage {
-			if u.Resource == of.String() {
-				lowest, highest, unit = min(lowest, u.Amount), max(highest, u.Amount), u.Unit
+		var amounts []resource.Quantity
+		for i := range r.ExpectedUsage {
+			if u := &r.ExpectedUsage[i]; u.Resource == of.String() {
+				amounts = append(amounts, u.Amount)
 			}
 		}
-		if unit == "" {
+		if amounts == nil {
 			continue
 		}
-		text := of.String() + " " + Quantity(unit, lowest)
-		if lowest < highest {
-			text += " to " + Quantity(unit, highest)
+		compare := func(a, b resource.Quantity) int { return a.Cmp(b) }
+		lowest, highest := slices.MinFunc(amounts, compare), slices.MaxFunc(amounts, compare)
+		text := of.String() + " " + quantityText(lowest)
+		if lowest.Cmp(highest) < 0 {
+			text += " to " + quantityText(highest)
 		}
 		texts = append(texts, text)
 	}

@@ -63,7 +63,7 @@ func TestExplain_WorkedExample(t *testing.T) {
 	// The load line counts what the pod requests, 200m of 8 cores; the score counts twice as much.
 	var usages []string
 	for _, u := range r.ExpectedUsage {
-		usages = append(usages, fmt.Sprintf("%s %s %s: %s", u.Plugin, u.Resource, explain.Quantity(u.Unit, u.Amount), u.Parts[0].Basis))
+		usages = append(usages, fmt.Sprintf("%s %s %s: %s", u.Plugin, u.Resource, &u.Amount, u.Parts[0].Basis))
 	}
 	wantUsages := []string{
 		"LoadThreshold cpu 200m: request of the pod", "LoadThreshold memory 1Gi: request of the pod",
@@ -500,7 +500,7 @@ func TestExplain_PeaksAndLowRiskOverCommitment(t *testing.T) {
 		t.Errorf("LowRiskOverCommitment has the terms %+v, want both risks, and no limit", terms)
 	}
 	for _, u := range r.ExpectedUsage {
-		if u.Peak != nil || len(u.Parts) != 1 || u.Parts[0].Basis != "request of the pod" {
+		if u.PeakParts != nil || len(u.Parts) != 1 || u.Parts[0].Basis != "request of the pod" {
 			t.Errorf("%s expects %+v, want the request of the pod, and no peak", u.Plugin, u)
 		}
 	}

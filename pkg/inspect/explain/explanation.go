@@ -20,9 +20,7 @@ type Explanation struct {
 	// Profile is the schedulerName of the profile that decides.
 	Profile string `json:"profile"`
 	// ExpectedUsage is what plugins expect the pod to use.
-	ExpectedUsage []explain.ExpectedUsage `json:"-"`
-	// Usages are ExpectedUsage as JSON has it.
-	Usages []Usage `json:"expectedUsage"`
+	ExpectedUsage []Usage `json:"expectedUsage"`
 	// Nodes is the number of nodes of the cluster, FeasibleNodes the number that passed all filters.
 	Nodes         int `json:"nodes"`
 	FeasibleNodes int `json:"feasibleNodes"`
@@ -69,16 +67,17 @@ type UsagePart struct {
 	Basis string `json:"basis"`
 }
 
-func (r *Explanation) setUsages() {
-	for _, u := range r.ExpectedUsage {
+func usagesOf(expected []explain.ExpectedUsage) (usages []Usage) {
+	for _, u := range expected {
 		parts := func(of []podusage.Part) (parts []UsagePart) {
 			for _, p := range of {
 				parts = append(parts, UsagePart{amountOf(u.Unit, p.Amount), p.Basis})
 			}
 			return parts
 		}
-		r.Usages = append(r.Usages, Usage{u.Plugin, u.Resource, amountOf(u.Unit, u.Amount), parts(u.Parts), parts(u.Peak)})
+		usages = append(usages, Usage{u.Plugin, u.Resource, amountOf(u.Unit, u.Amount), parts(u.Parts), parts(u.Peak)})
 	}
+	return usages
 }
 
 // Pod is the pod that is explained.
@@ -200,12 +199,11 @@ func amountOf(unit string, amount float64) resource.Quantity {
 	return *resource.NewQuantity(quantity.Int(amount), resource.BinarySI)
 }
 
-// Quantity formats milliCPU or bytes as a Kubernetes quantity, such as 750m. Long ones are in Mi, with one decimal.
-func Quantity(unit string, amount float64) string {
-	quantity := amountOf(unit, amount)
-	text := quantity.String()
-	if unit != "milliCPU" && len(text) > 6 {
-		text = fmt.Sprintf("%.1fMi", amount/(1<<20))
+// quantityText formats milliCPU or bytes, such as 750m. Long ones are in Mi, with one decimal.
+func quantityText(q resource.Quantity) string {
+	text := q.String()
+	if q.Format == resource.BinarySI && len(text) > 6 {
+		text = fmt.Sprintf("%.1fMi", q.AsApproximateFloat64()/(1<<20))
 	}
 	return text
 }

@@ -8,11 +8,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -81,13 +81,13 @@ func (x *printer) usages() {
 	x.Printf("\nExpected usage of the pod:\n")
 	var rows [][]string
 	for _, u := range x.ExpectedUsage {
-		rows = append(rows, []string{u.Plugin, u.Resource, Quantity(u.Unit, u.Amount), parts(u.Unit, u.Parts)})
-		if u.Peak != nil {
-			peak := 0.0
-			for _, p := range u.Peak {
-				peak += p.Amount
+		rows = append(rows, []string{u.Plugin, u.Resource, quantityText(u.Amount), parts(u.Parts)})
+		if u.PeakParts != nil {
+			var peak resource.Quantity
+			for _, p := range u.PeakParts {
+				peak.Add(p.Amount)
 			}
-			rows = append(rows, []string{"", u.Resource + " peak", Quantity(u.Unit, peak), parts(u.Unit, u.Peak)})
+			rows = append(rows, []string{"", u.Resource + " peak", quantityText(peak), parts(u.PeakParts)})
 		}
 	}
 	x.table([]string{"PLUGIN", "RESOURCE", "AMOUNT", "FROM"}, rows)
@@ -98,12 +98,12 @@ func (x *printer) table(headers []string, rows [][]string) {
 }
 
 // parts returns the summands of an amount.
-func parts(unit string, list []podusage.Part) string {
+func parts(list []UsagePart) string {
 	if len(list) == 1 {
 		return list[0].Basis
 	}
-	return strings.Join(text.Each(list, func(p podusage.Part) string {
-		return fmt.Sprintf("%s (%s)", Quantity(unit, p.Amount), p.Basis)
+	return strings.Join(text.Each(list, func(p UsagePart) string {
+		return fmt.Sprintf("%s (%s)", quantityText(p.Amount), p.Basis)
 	}), " + ")
 }
 

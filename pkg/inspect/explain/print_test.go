@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
@@ -32,18 +32,17 @@ func explainedResult() *explain.Explanation {
 	return &explain.Explanation{
 		Configuration: "scheduler.yaml", Profile: "plimsoll",
 		Pod: explain.Pod{Namespace: "shop", Name: "web", PriorityClass: "high", Priority: 10},
-		ExpectedUsage: []pluginexplain.ExpectedUsage{
+		ExpectedUsage: []explain.Usage{
 			{
-				Plugin: "TargetLoadPacking", Resource: "cpu", Amount: 800, Unit: "milliCPU",
-				Explanation: podusage.Explanation{Parts: []podusage.Part{
-					{Amount: 500, Basis: "limit of container a"}, {Amount: 300, Basis: "1.5 × request of container b"},
-				}},
+				Plugin: "TargetLoadPacking", Resource: "cpu", Amount: resource.MustParse("800m"), Parts: []explain.UsagePart{
+					{Amount: resource.MustParse("500m"), Basis: "limit of container a"},
+					{Amount: resource.MustParse("300m"), Basis: "1.5 × request of container b"},
+				},
 			},
 			{
-				Plugin: "PredictedPeak", Resource: "memory", Amount: 1 << 30, Unit: "bytes", Explanation: podusage.Explanation{
-					Parts: []podusage.Part{{Amount: 1 << 30, Basis: "request of the pod"}},
-					Peak:  []podusage.Part{{Amount: 1536 << 20, Basis: "1.5 × request of container b"}},
-				},
+				Plugin: "PredictedPeak", Resource: "memory", Amount: resource.MustParse("1Gi"),
+				Parts:     []explain.UsagePart{{Amount: resource.MustParse("1Gi"), Basis: "request of the pod"}},
+				PeakParts: []explain.UsagePart{{Amount: resource.MustParse("1536Mi"), Basis: "1.5 × request of container b"}},
 			},
 		},
 		Nodes: 10, FeasibleNodes: 2,

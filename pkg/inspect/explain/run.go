@@ -16,7 +16,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
 )
@@ -339,8 +338,8 @@ func checkProfile(c *live.Configuration, pod *corev1.Pod, replaced bool) error {
 }
 
 // notesOn lists what could not be read, so that the scheduler may decide otherwise.
-func (x *run) notesOn(c *live.Cluster, usages []explain.ExpectedUsage) (notes []string) {
-	usesStatistics := slices.ContainsFunc(usages, func(u explain.ExpectedUsage) bool { return u.Peak != nil })
+func (x *run) notesOn(c *live.Cluster, usages []Usage) (notes []string) {
+	usesStatistics := slices.ContainsFunc(usages, func(u Usage) bool { return u.PeakParts != nil })
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	for _, s := range c.Sources() {
 		if s.Err != nil {
