@@ -35,6 +35,10 @@ func candidate(name string, rank int, load int64) sim.NodeResult {
 	}
 }
 
+func movedPod(pod string) moves.MovedPod {
+	return moves.MovedPod{Namespace: "shop", Pod: pod, Owner: "ReplicaSet web"}
+}
+
 // moved is the pod before a move of the rebalancer.
 var moved = &rebalance.Origin{Pod: "web-9", From: "worker-0001", At: now.Add(-20 * time.Minute), Why: "cpu of worker-0001 goes down"}
 
@@ -102,12 +106,12 @@ func questions() Questions {
 					{Name: "worker-0000", Hot: true, Resource: "cpu", Line: 80, Before: 85, After: 76},
 					{Name: "worker-0003", Resource: "cpu", Line: 80, Before: 20, After: 29},
 				},
-				Moves:         []moves.Move{{Namespace: "shop", Pod: "web-0", Owner: "ReplicaSet web", From: "worker-0000", To: "worker-0003", Relief: 9}},
+				Moves:         []moves.Move{{MovedPod: movedPod("web-0"), From: "worker-0000", To: "worker-0003", Relief: 9}},
 				DeletionCosts: []moves.DeletionCost{{Namespace: "shop", Pod: "web-0", Node: "worker-0000", Cost: "-10"}, {Namespace: "shop", Pod: "web-1", Node: "worker-0003"}},
 				Stay:          []moves.Stay{{Reason: "DaemonSet", Message: "pod of a DaemonSet", Pods: 3}},
 				Free: &moves.Free{
 					Node: "worker-0005", Empty: []string{"worker-0006"}, Ends: "1 node hot",
-					Moves: []moves.Landing{{Namespace: "shop", Pod: "web-2", Owner: "ReplicaSet web", To: "worker-0003", Or: []string{"worker-0007"}}},
+					Moves: []moves.Landing{{MovedPod: movedPod("web-2"), To: "worker-0003", Or: []string{"worker-0007"}}},
 					Kept:  []moves.Kept{{Reason: rebalance.FewNodes, Message: "too few nodes", Nodes: 9, Example: "worker-0001"}},
 				},
 			}, nil

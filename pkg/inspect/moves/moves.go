@@ -77,13 +77,22 @@ type Node struct {
 	After  float64 `json:"afterPercent"`
 }
 
-// Move is a pod to move.
-type Move struct {
+// MovedPod is a pod to move, and its controller.
+type MovedPod struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
 	Owner     string `json:"owner"`
-	From      string `json:"from"`
-	To        string `json:"to"`
+}
+
+func movedPod(m *rebalance.Move) MovedPod {
+	return MovedPod{m.Namespace, m.Pod, text.Excerpt(m.Owner.String())}
+}
+
+// Move is a move off a hot node.
+type Move struct {
+	MovedPod
+	From string `json:"from"`
+	To   string `json:"to"`
 	// Or are nodes that score as To does.
 	Or []string `json:"or,omitempty"`
 	// Relief is what the source loses, in percent of its capacity.
@@ -109,10 +118,8 @@ type Free struct {
 
 // Landing is where a pod of an emptied node would go.
 type Landing struct {
-	Namespace string `json:"namespace"`
-	Pod       string `json:"pod"`
-	Owner     string `json:"owner"`
-	To        string `json:"to"`
+	MovedPod
+	To string `json:"to"`
 	// Or are nodes that score as To does.
 	Or []string `json:"or,omitempty"`
 }
@@ -347,8 +354,7 @@ func (r *Report) addMoves(p *rebalance.Plan) {
 	for i := range p.Moves {
 		m := &p.Moves[i]
 		r.Moves = append(r.Moves, Move{
-			Namespace: m.Namespace, Pod: m.Pod, Owner: text.Excerpt(m.Owner.String()), From: m.From, To: m.To, Or: m.Or,
-			Relief: percent(m.FromBefore - m.FromAfter), Disruption: m.Disruption,
+			MovedPod: movedPod(m), From: m.From, To: m.To, Or: m.Or, Relief: percent(m.FromBefore - m.FromAfter), Disruption: m.Disruption,
 		})
 		add(byName[m.From], m.Resource, true, m.FromBefore).After = percent(m.FromAfter)
 		to := byName[m.To]
@@ -373,7 +379,7 @@ func (r *Report) addFree(f *rebalance.Freeing, cordons []*rebalance.Cordon) {
 	}
 	for i := range f.Moves {
 		m := &f.Moves[i]
-		r.Free.Moves = append(r.Free.Moves, Landing{m.Namespace, m.Pod, text.Excerpt(m.Owner.String()), m.To, m.Or})
+		r.Free.Moves = append(r.Free.Moves, Landing{movedPod(m), m.To, m.Or})
 	}
 	words := reasons()
 	for _, kept := range f.Kept {
