@@ -64,21 +64,36 @@ func switchObjects() []runtime.Object {
 	return append(objects, web, idle)
 }
 
+// besideDown adds a first profile whose source is down.
+func besideDown(configuration string) string {
+	return strings.Replace(configuration, "profiles:\n", `profiles:
+- schedulerName: down
+  plugins: {multiPoint: {enabled: [{name: LoadVariationRiskBalancing}]}}
+  pluginConfig:
+  - {name: LoadVariationRiskBalancing, args: {metricProvider: {type: Prometheus, address: "http://127.0.0.1:1"}}}
+`, 1)
+}
+
 // Without web, b is at 70 − 30 = 40 %. With it, b is at 70 % again, and a would be at 100 %, above the line of 80 %. So web stays.
 func TestExplain_BeforeTheSwitch(t *testing.T) {
 	for _, tt := range []struct {
-		name string
-		pods bool
-		note string
+		name       string
+		pods, down bool
+		note       string
 	}{
-		{"pods are measured", true, ""},
-		{"pods are not measured", false, "The usage of 1 pod is not measured: what their nodes count of it is estimated."},
+		{"pods are measured", true, false, ""},
+		{"pods are measured, by the source of the second profile", true, true, ""},
+		{"pods are not measured", false, false, "The usage of 1 pod is not measured: what their nodes count of it is estimated."},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			server := newObjectServer(t, switchObjects()...)
 			conn, err := live.Connect(&rest.Config{Host: server.URL}, "ns", false)
 			must(t, err)
-			file := write(t, fmt.Sprintf(keptConfiguration, podPrometheus(t, tt.pods).URL, 80))
+			configuration := fmt.Sprintf(keptConfiguration, podPrometheus(t, tt.pods).URL, 80)
+			if tt.down {
+				configuration = besideDown(configuration)
+			}
+			file := write(t, configuration)
 			explained := func(kind, name string) explain.Result {
 				of, err := explain.KindOf(kind)
 				must(t, err)
@@ -112,17 +127,19 @@ func TestWhatIf_BeforeTheSwitch(t *testing.T) {
 	server := newObjectServer(t, switchObjects()...)
 	conn, err := live.Connect(&rest.Config{Host: server.URL}, "ns", false)
 	must(t, err)
-	file := write(t, fmt.Sprintf(keptConfiguration, podPrometheus(t, true).URL, 80))
+	configuration := fmt.Sprintf(keptConfiguration, podPrometheus(t, true).URL, 80)
+	file, downFile := write(t, configuration), write(t, besideDown(configuration))
 	for _, tt := range []struct {
-		schedulerName, node string
-		percent             float64
-		above               int
+		file, schedulerName, node string
+		percent                   float64
+		above                     int
 	}{
-		{"", "a", 100, 1},
-		{"byload", "b", 70, 0}, // 70 − 30 + 30
+		{file, "", "a", 100, 1},
+		{file, "byload", "b", 70, 0}, // 70 − 30 + 30
+		{downFile, "byload", "b", 70, 0},
 	} {
 		report, err := whatif.Run(t.Context(), conn, whatif.Request{
-			Configuration: live.ConfigurationOptions{File: file}, Scenario: whatif.Scenario{EvictAllIn: []string{"ns"}},
+			Configuration: live.ConfigurationOptions{File: tt.file}, Scenario: whatif.Scenario{EvictAllIn: []string{"ns"}},
 			SchedulerName: tt.schedulerName, Found: func(*live.Configuration) {},
 		})
 		must(t, err)
@@ -139,6 +156,9 @@ func TestWhatIf_BeforeTheSwitch(t *testing.T) {
 		notes := strings.Join(report.Notes, "\n")
 		if offered := strings.Contains(notes, "Choose a profile with --scheduler-name (byload)"); offered != (tt.schedulerName == "") {
 			t.Errorf("by %q: notes %q", tt.schedulerName, notes)
+		}
+		if strings.Contains(notes, "Cannot read the usage") {
+			t.Errorf("by %q: notes %q, and the usage of pods can be read", tt.schedulerName, notes)
 		}
 	}
 }
