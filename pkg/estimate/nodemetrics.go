@@ -90,7 +90,7 @@ func (v MetricValues) At(row int) (value float64, known bool) {
 	return value, state == load.Fresh
 }
 
-// Measured returns the value in a row of the same view with its end, in nanoseconds since 1970, and its state.
+// Measured returns the value in a row of the same view, and its state. Its end is in nanoseconds since 1970.
 func (v MetricValues) Measured(row int) (value float64, end int64, state load.State) {
 	if row == NoRow {
 		return 0, 0, load.Absent

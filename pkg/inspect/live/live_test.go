@@ -1042,8 +1042,8 @@ func TestOpen_PortForwardHasTheServersCertificate(t *testing.T) {
 	wantError(t, open(t, c, spec("other.monitoring.svc"), options).Sources()[0].Err, "x509: ")
 }
 
-// twoServers returns a configuration whose first plugin has the server b in its arguments, and is in a list of the filters: enabled
-// or disabled. The second plugin reads the server a.
+// twoServers returns a configuration whose second plugin reads the server a. The first has the server b in its arguments, and is in a
+// list of filters: enabled or disabled.
 func twoServers(t *testing.T, list string) *schedulerconfig.KubeSchedulerConfiguration {
 	t.Helper()
 	return decodedOf(t, strings.Replace(configurationOf("metricProvider: {type: Prometheus, address: 'http://a'}"), "  pluginConfig:\n",

@@ -25,7 +25,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
 
-// configuration has a profile that reads a quantile and a mean over the same window, and one that reads a quantile alone.
+// configuration has a profile with a quantile and a mean over one window, and one with a quantile alone.
 const configuration = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -41,8 +41,8 @@ profiles:
   - {name: LoadThreshold, args: {metricProvider: {type: Prometheus, address: "http://p"}, window: 10m, thresholds: {cpu: 80}, statistic: P95}}
 `
 
-// The mean over ten minutes covers half of a pod that started five minutes ago: 5 % of a node of 8 CPUs. The P95 would cover 4.5 %,
-// because it rises half a minute later.
+// The mean over ten minutes covers half of a pod that started five minutes ago. That is 5 % of a node of 8 CPUs. The P95 would cover
+// 4.5 %, because it rises half a minute later.
 func TestOf_MeanBesideQuantile(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	measured := func(mean float64) load.NodeLoad {

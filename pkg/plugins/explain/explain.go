@@ -173,7 +173,7 @@ func Resource(r load.Resource, e *estimate.ResourceEstimate, podUsage, base floa
 	return append(terms, percent("pending", e.Pending), percent("of the pod", podUsage))
 }
 
-// KnownBy says what tells the usage of a node: requests, or the measured mean or, with a fraction above 0, quantile.
+// KnownBy says what tells the usage of a node: requests or a measurement. A fraction above 0 is that of a measured quantile.
 func KnownBy(s load.State, fraction float64) string {
 	switch {
 	case s != load.Fresh:
