@@ -11,12 +11,16 @@ import (
 )
 
 const (
-	// A period of the history takes six queries, one after the other. Its length changes until it takes at most periodTime. So
-	// each query takes the source less than two seconds.
-	shortestPeriod, firstPeriod, longestPeriod = 10 * time.Minute, 30 * time.Minute, 6 * time.Hour
-	periodTime                                 = 4 * time.Second
-	// A history beyond a day is read in longer periods, as their queries look less often.
+	// A period of the history takes eight queries, one after the other. Its length changes until it takes at most periodTime.
+	// The three of cpu cost the most, and the same. So each query takes the source less than two seconds.
+	shortestPeriod, longestPeriod = 10 * time.Minute, 6 * time.Hour
+	periodTime                    = 6 * time.Second
+	// A history beyond a day is read in longer periods, because looks are rarer.
 	longestShare = 4
+	// The newest time, and a short gap, have a look each WorkloadInterval. So the variance of one pod is known soon.
+	// The rest has about 48 looks, however short its periods are: the source pays for each.
+	newestTime = 30 * time.Minute
+	looks      = 48
 	// pause is the time between two periods, over the time that the last took. So the source works for a twentieth of the time.
 	pause = 19
 	// leastPause is the least time between two periods.
@@ -46,9 +50,21 @@ type backfill struct {
 
 // newBackfill returns the missing history before end.
 func newBackfill(end time.Time, history time.Duration) backfill {
-	return backfill{
-		missing: []span{{end.Add(-history), end}}, length: min(firstPeriod, history), longest: longestOf(history), total: history,
+	missing := []span{{end.Add(-min(newestTime, history)), end}}
+	if history > newestTime {
+		missing = append(missing, span{end.Add(-history), missing[0].Begin})
 	}
+	return backfill{missing: missing, length: min(shortestPeriod, history), longest: longestOf(history), total: history}
+}
+
+// stepOf returns the time between two looks at a history, in whole intervals between observations. Their number has no factor in
+// common with the intervals of an hour or a day. Looks at each half hour would never see what runs for minutes at each full hour.
+func stepOf(history time.Duration) time.Duration {
+	intervals := max(history/looks/WorkloadInterval, 1)
+	for intervals%2 == 0 || intervals%3 == 0 {
+		intervals++
+	}
+	return intervals * WorkloadInterval
 }
 
 // longestOf is the longest period of a history.
@@ -86,9 +102,14 @@ func (b *backfill) read() float64 {
 	return max(1-float64(missing)/float64(b.total), 0)
 }
 
+// next is the next period. It has at least one look, unless less is missing.
 func (b *backfill) next() source.Period {
-	newest := b.missing[0]
-	return source.Period{End: newest.End, Length: min(b.length, newest.End.Sub(newest.Begin))}
+	newest, step := b.missing[0], stepOf(b.total)
+	remaining := newest.End.Sub(newest.Begin)
+	if remaining <= newestTime {
+		step = WorkloadInterval
+	}
+	return source.Period{End: newest.End, Length: min(max(b.length, step), remaining), Step: step}
 }
 
 // done takes the period out of what is missing. It took a time until now.
@@ -98,30 +119,32 @@ func (b *backfill) done(p source.Period, took time.Duration, now time.Time) {
 	if newest.End = p.End.Add(-p.Length); !newest.End.After(newest.Begin) {
 		b.missing = b.missing[1:]
 	}
+	length := max(b.length, p.Step)
 	switch {
 	case took > periodTime:
-		b.length = max(b.length/2, min(shortestPeriod, b.longest))
-	case took < periodTime/4:
-		b.length = min(2*b.length, b.longest)
+		length /= 2
+	case took < periodTime/2:
+		length *= 2
 	}
-	b.rest(took, now)
+	b.length = min(max(length, shortestPeriod), b.longest)
+	b.rest(took, leastPause, now)
 }
 
 // failed makes the next period shorter: it may have been too expensive for the source. It reports whether to give up, after several
 // attempts at the shortest.
 func (b *backfill) failed(took time.Duration, now time.Time) (givesUp bool) {
-	b.rest(took, now)
-	if b.length > shortestPeriod {
+	if b.length > max(shortestPeriod, b.next().Step) {
 		b.length = max(b.length/2, shortestPeriod)
+		b.rest(took, leastPause, now)
 		return false
 	}
 	b.attempts++
-	b.notBefore = now.Add(WorkloadInterval) // the source may be down
+	b.rest(took, WorkloadInterval, now) // the source may be down
 	return b.attempts >= historyAttempts
 }
 
-func (b *backfill) rest(took time.Duration, now time.Time) {
-	b.notBefore = now.Add(max(pause*took, leastPause))
+func (b *backfill) rest(took, least time.Duration, now time.Time) {
+	b.notBefore = now.Add(max(pause*took, least))
 }
 
 // readPeriod adds the next missing period of the history. It reports whether it could be read.
@@ -149,6 +172,7 @@ func (w *WorkloadWatcher) readPeriod(ctx context.Context, history source.Workloa
 		return false
 	}
 	now := w.Clock.Now()
+	defer w.reportPast()
 	if w.historyErr = err; err != nil {
 		if w.past.failed(now.Sub(began), now) {
 			logger.Error(err, "The history of workloads cannot be read and is left out", "before", p.End, "read", w.past.read())
@@ -162,7 +186,6 @@ func (w *WorkloadWatcher) readPeriod(ctx context.Context, history source.Workloa
 	w.publisher.Publish(latest.With(observations, latest.Cluster(), w.bounds()))
 	first := w.past.read() == 0
 	w.past.done(p, now.Sub(began), now)
-	w.Metrics.history.WithLabelValues(w.Label).Set(w.past.read())
 	switch {
 	case !w.past.remains():
 		logger.Info("The history of workloads has been read", "history", w.History, "workloads", w.publisher.Latest().Len())
@@ -170,4 +193,17 @@ func (w *WorkloadWatcher) readPeriod(ctx context.Context, history source.Workloa
 		logger.Info("Reading the history of workloads, the newest first", "history", w.History, "read", p.Length)
 	}
 	return true
+}
+
+// reportPast updates the metrics of the history, if the source has one.
+func (w *WorkloadWatcher) reportPast() {
+	if _, ok := w.Source.(source.WorkloadHistory); !ok {
+		return
+	}
+	w.Metrics.history.WithLabelValues(w.Label).Set(w.past.read())
+	givenUp := 0.0
+	if w.past.givenUp {
+		givenUp = 1
+	}
+	w.Metrics.givenUp.WithLabelValues(w.Label).Set(givenUp)
 }

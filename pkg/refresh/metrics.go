@@ -20,6 +20,7 @@ type Metrics struct {
 	contested  *metrics.GaugeVec
 	measured   *metrics.GaugeVec
 	history    *metrics.GaugeVec
+	givenUp    *metrics.GaugeVec
 	saves      *metrics.CounterVec
 	age        *metrics.Desc
 	nodes      *metrics.Desc
@@ -82,6 +83,11 @@ func NewMetrics(registry Registry) *Metrics {
 			Help:           "Share of the past usage of workloads that has been read since the start.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"source"}),
+		givenUp: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name:           "plimsoll_workload_history_given_up",
+			Help:           "1 if the rest of the past usage of workloads is left out, after several failures to read it.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"source"}),
 		saves: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name:           "plimsoll_workload_statistics_saves_total",
 			Help:           "Writes of the statistics of workloads to their file, by result: Success or Error.",
@@ -102,7 +108,7 @@ func NewMetrics(registry Registry) *Metrics {
 		unsaved: metrics.NewDesc("plimsoll_workload_statistics_unsaved_seconds",
 			"Time of the observations of workloads that their file does not have.", []string{"source"}, nil, metrics.ALPHA, ""),
 	}
-	registry.MustRegister(m.refreshes, m.durations, m.rejected, m.unmatched, m.contested, m.measured, m.history, m.saves)
+	registry.MustRegister(m.refreshes, m.durations, m.rejected, m.unmatched, m.contested, m.measured, m.history, m.givenUp, m.saves)
 	registry.CustomMustRegister(m)
 	return m
 }

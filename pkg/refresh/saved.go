@@ -14,7 +14,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 const (
@@ -22,6 +21,8 @@ const (
 	maxFileBytes = 4 << 20
 	// FileTimeout bounds one use of the file: a mounted file system may hang.
 	FileTimeout = 10 * time.Second
+	// savePause is the least time between writes of periods of the history, except the last. A write has megabytes.
+	savePause = time.Minute
 	// fileWait is how long an unreadable file is kept and tried again.
 	fileWait = time.Hour
 	// refusedSuffix is that of the name of a file that cannot be used.
@@ -110,9 +111,7 @@ func (w *WorkloadWatcher) continueWith(data []byte) error {
 		missing: since(now.Add(-w.History), note.Missing), length: min(max(note.Length, shortestPeriod), longest),
 		longest: longest, total: w.History,
 	}
-	if _, ok := w.Source.(source.WorkloadHistory); ok {
-		w.Metrics.history.WithLabelValues(w.Label).Set(w.past.read())
-	}
+	w.reportPast()
 	return nil
 }
 
@@ -145,6 +144,7 @@ func (w *WorkloadWatcher) save(ctx context.Context) {
 	if w.File == "" || w.unread || latest == w.saved || latest.Len() == 0 {
 		return
 	}
+	w.savedAt = w.Clock.Now()
 	note, err := json.Marshal(fileNote{Origin: w.Origin, Observed: w.observed, Missing: w.past.missing, Length: w.past.length})
 	if err == nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), FileTimeout)
@@ -157,6 +157,13 @@ func (w *WorkloadWatcher) save(ctx context.Context) {
 	if err == nil {
 		w.saved = latest
 		w.firstUnsaved.Store(nil)
+	}
+}
+
+// savePast is save after a period of the history.
+func (w *WorkloadWatcher) savePast(ctx context.Context) {
+	if !w.past.remains() || w.Clock.Since(w.savedAt) >= savePause {
+		w.save(ctx)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/klog/v2"
@@ -131,7 +132,7 @@ func TestSaved_RestartWithinAnInterval(t *testing.T) {
 	wantMoments(t, "two intervals", again.cpuOf("shop", "a"), learned.Moments{PodTime: window + aged, Mean: 100})
 }
 
-// TestSaved_RestartWhileTheHistoryIsRead stops for an hour after two periods of 30 minutes and an hour.
+// TestSaved_RestartWhileTheHistoryIsRead stops for an hour after two periods of 10 and 20 minutes.
 func TestSaved_RestartWhileTheHistoryIsRead(t *testing.T) {
 	src := &fakeHistory{history: noUsage}
 	c := withFile(t, src, src.cpu) // reads the first
@@ -145,19 +146,22 @@ func TestSaved_RestartWhileTheHistoryIsRead(t *testing.T) {
 	again, _ := c.startAgain(t, unchanged)
 	again.due(t)
 	again.readAll(t)
-	// The gap ends where the new observation begins, and its period may be two hours long. The next one doubles.
-	if p := src.asked[0]; !p.End.Equal(now.Add(-5*time.Minute)) || p.Length != 55*time.Minute {
-		t.Errorf("first period %+v, want the gap of 55m", p)
+	// The gap of 55 minutes ends where the new observation begins, and its period may be 40 minutes long. The next ones double.
+	want := []source.Period{
+		{End: now.Add(-5 * time.Minute), Length: 40 * time.Minute, Step: 35 * time.Minute},
+		{End: now.Add(-45 * time.Minute), Length: 15 * time.Minute, Step: 5 * time.Minute},
+		// From where the earlier process stopped.
+		{End: first.Add(-35 * time.Minute), Length: 160 * time.Minute, Step: 35 * time.Minute},
 	}
-	if p := src.asked[1]; !p.End.Equal(first.Add(-5*time.Minute-90*time.Minute)) || p.Length != 4*time.Hour {
-		t.Errorf("second period %+v, want four hours from where the earlier process stopped", p)
+	if diff := cmp.Diff(want, src.asked[:3]); diff != "" {
+		t.Errorf("periods (-want +got):\n%s", diff)
 	}
-	// Of a day before the observation, its own interval, the first one and 90 minutes were read.
+	// Of a day before the observation, its own interval, the first one and 30 minutes were read.
 	var all time.Duration
 	for _, p := range src.asked {
 		all += p.Length
 	}
-	if want := 24*time.Hour - 5*time.Minute - 5*time.Minute - 90*time.Minute; all != want || again.past.read() != 1 {
+	if want := 24*time.Hour - 5*time.Minute - 5*time.Minute - 30*time.Minute; all != want || again.past.read() != 1 {
 		t.Errorf("read %v in %d periods, want %v", all, len(src.asked), want)
 	}
 }
@@ -408,8 +412,8 @@ func TestSaved_ClockGoesBack(t *testing.T) {
 	src.asked = nil
 	again.due(t)
 	wantMoments(t, "learned anew", again.cpuOf("shop", "a"), learned.Moments{PodTime: window, Mean: 100})
-	if p := src.asked[0]; !p.End.Equal(c.observed.Add(-35*time.Minute)) || p.Length != firstPeriod {
-		t.Errorf("first period %+v, want half an hour before the observation", p)
+	if p := src.asked[0]; !p.End.Equal(c.observed.Add(-35*time.Minute)) || p.Length != shortestPeriod {
+		t.Errorf("first period %+v, want ten minutes before the observation", p)
 	}
 }
 
@@ -505,8 +509,39 @@ func TestSaved_Run(t *testing.T) {
 	cancel()
 	<-done
 	last, log := c.startAgain(t, unchanged)
-	if got := last.cpuOf("shop", "past"); got.PodTime < 29*time.Minute || got.PodTime > 30*time.Minute {
-		t.Errorf("the history counts %v, want nearly the 30m of the first period: %s", got.PodTime, log())
+	if got := last.cpuOf("shop", "past"); got.PodTime < 585*time.Second || got.PodTime > 10*time.Minute {
+		t.Errorf("the history counts %v, want nearly the 10m of the first period: %s", got.PodTime, log())
+	}
+}
+
+// TestSaved_Past ends without a last write: after a minute, and after the last period, the file has the periods so far.
+func TestSaved_Past(t *testing.T) {
+	src := &fakeHistory{history: noUsage}
+	c := withFile(t, src, src.cpu)
+	read := func(want time.Duration) {
+		t.Helper()
+		again, log := c.startAgain(t, unchanged)
+		if got := time.Duration(math.Round(again.past.read()*day.Minutes())) * time.Minute; got != want {
+			t.Errorf("after a restart, %v of a day are read, want %v: %s", got, want, log())
+		}
+	}
+	// The day ended five minutes ago. So the restart needs the last five minutes of it no more.
+	const end = WorkloadInterval
+	read(end) // of 10 minutes
+	c.clock.Step(time.Minute)
+	c.due(t)
+	read(end + 31*time.Minute)
+	for c.past.remains() {
+		c.clock.Step(leastPause)
+		c.due(t)
+	}
+	read(day)
+	if err := testutil.GatherAndCompare(c.registry, strings.NewReader(`
+# HELP plimsoll_workload_statistics_saves_total [ALPHA] Writes of the statistics of workloads to their file, by result: Success or Error.
+# TYPE plimsoll_workload_statistics_saves_total counter
+plimsoll_workload_statistics_saves_total{result="Success",source="fake"} 3
+`), "plimsoll_workload_statistics_saves_total"); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -593,7 +628,7 @@ func TestWorkloadWatcher_WallClock(t *testing.T) {
 func TestBackfill_Add(t *testing.T) {
 	b := newBackfill(start, day)
 	b.add(span{start.Add(time.Hour), start.Add(time.Hour + WorkloadInterval - 1)})
-	if len(b.missing) != 1 {
+	if len(b.missing) != 2 { // the newest 30 minutes, and the rest
 		t.Error("a time of less than an interval is read")
 	}
 	b.add(span{start, start.Add(25 * time.Hour)})

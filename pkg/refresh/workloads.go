@@ -89,9 +89,10 @@ type WorkloadWatcher struct {
 	unreadable time.Time
 	reader     *boundedfile.File
 	file       *atomicfile.File
-	// saved are the statistics in File; nil before it has some.
-	saved *learned.Statistics
-	saves failureLog
+	// saved are the statistics in File; nil before it has some. savedAt is the time of the last write, also of one that failed.
+	saved   *learned.Statistics
+	savedAt time.Time
+	saves   failureLog
 }
 
 // NewWorkloadWatcher returns a watcher. The config must be complete.
@@ -136,7 +137,9 @@ func (w *WorkloadWatcher) refreshDue(ctx context.Context) error {
 		w.save(ctx)
 	}
 	if history, ok := w.Source.(source.WorkloadHistory); ok && w.past.isDue(w.Clock.Now()) {
-		w.readPeriod(ctx, history)
+		if w.readPeriod(ctx, history) {
+			w.savePast(ctx)
+		}
 	}
 	return ctx.Err()
 }
@@ -163,21 +166,33 @@ func (w *WorkloadWatcher) logging(ctx context.Context) context.Context {
 	return klog.NewContext(ctx, klog.FromContext(ctx).WithValues("source", w.Label))
 }
 
-// Refresh observes all pods once, then reads all that is missing of the history, and publishes the results of both. It fails if no
-// resource of the pods could be read.
+// refreshTime is how long Refresh reads the history, without pauses. The last period may end later.
+const refreshTime = 10 * time.Second
+
+// Refresh observes all pods once, then reads what is missing of the history, within refreshTime. It publishes the results of both.
+// It fails if no resource of the pods could be read.
 func (w *WorkloadWatcher) Refresh(ctx context.Context) error {
 	ctx = w.logging(ctx)
 	if err := w.observeNow(ctx, w.Clock.Now()); err != nil {
 		return err
 	}
 	if history, ok := w.Source.(source.WorkloadHistory); ok {
-		for w.past.remains() {
-			if !w.readPeriod(ctx, history) {
-				break
-			}
-		}
+		w.readFor(ctx, history, refreshTime)
 	}
 	return ctx.Err()
+}
+
+// readFor reads periods of the history one after the other, until a time has passed or one fails.
+func (w *WorkloadWatcher) readFor(ctx context.Context, history source.WorkloadHistory, most time.Duration) {
+	for began := w.Clock.Now(); w.past.remains(); {
+		if w.Clock.Since(began) >= most {
+			w.historyErr = fmt.Errorf("only %.0f %% of the past was read, as a refresh takes at most %s for it", 100*w.past.read(), most)
+			return
+		}
+		if !w.readPeriod(ctx, history) {
+			return
+		}
+	}
 }
 
 // observeNow observes all pods. What is missing of the history begins before the first observation.
@@ -200,6 +215,7 @@ func (w *WorkloadWatcher) observeNow(ctx context.Context, began time.Time) error
 		w.past = newBackfill(begin, w.History)
 	}
 	w.started, w.observed = true, began
+	w.reportPast()
 	w.noteUnsaved()
 	return nil
 }

@@ -527,8 +527,8 @@ func TestWorkloads_ClockWentBack(t *testing.T) {
 	c.clock.SetTime(start.Add(-5 * day))
 	c.refresh(t)
 	wantMoments(t, "a", c.cpuOf("shop", "a"), learned.Moments{PodTime: window, Mean: 100})
-	if got := len(src.asked); got != 14 {
-		t.Errorf("the history was asked for %d times, want for seven periods before and seven after", got)
+	if got := len(src.asked); got != 18 {
+		t.Errorf("the history was asked for %d times, want for nine periods before and nine after", got)
 	}
 }
 
@@ -546,13 +546,16 @@ func TestWorkloads_History(t *testing.T) {
 	}
 	c.refresh(t)
 	now := start.Add(WorkloadInterval)
-	// In hours: see TestBackfill. Each period has the weight of its middle.
+	// In minutes: see TestBackfill. Each period has the weight of its middle.
 	var periods []source.Period
 	end, weight := now.Add(-window), 0.0
-	for _, hours := range []float64{0.5, 1, 2, 4, 6, 6, 4.5} {
-		length := time.Duration(hours * float64(time.Hour))
-		periods = append(periods, source.Period{End: end, Length: length})
-		weight += hours * math.Exp(-float64(now.Sub(end)+length/2)/float64(day))
+	for i, minutes := range []time.Duration{10, 20, 40, 80, 160, 320, 360, 360, 90} {
+		length, step := minutes*time.Minute, 35*time.Minute
+		if i < 2 {
+			step = window
+		}
+		periods = append(periods, source.Period{End: end, Length: length, Step: step})
+		weight += length.Hours() * math.Exp(-float64(now.Sub(end)+length/2)/float64(day))
 		end = end.Add(-length)
 	}
 	if diff := cmp.Diff(periods, src.asked); diff != "" {
@@ -597,11 +600,11 @@ func TestWorkloads_HistoryByLabel(t *testing.T) {
 	}
 }
 
-// TestWorkloads_HistoryFails has a source that refuses a period of more than an hour, and later all.
+// TestWorkloads_HistoryFails has a source that refuses a period of more than 80 minutes, and later all.
 func TestWorkloads_HistoryFails(t *testing.T) {
 	src := &fakeHistory{}
 	c := newPodCluster(t, src, "")
-	longest := time.Hour
+	longest := 80 * time.Minute
 	src.history = func(p source.Period) ([]source.WorkloadUsage, error) {
 		usages := []source.WorkloadUsage{{Namespace: "shop", Workload: "web", Resource: load.CPU, Pods: 1, Sum: 100, SumSquares: 10000}}
 		if p.Length > longest {
@@ -610,31 +613,44 @@ func TestWorkloads_HistoryFails(t *testing.T) {
 		return usages, nil
 	}
 	podHours := func() float64 { return c.cpuOf("shop", "web").PodTime.Hours() }
-	// 30 m and 1 h are read, 2 h are refused.
+	givenUp := func(want int) {
+		t.Helper()
+		text := fmt.Sprintf(`
+# HELP plimsoll_workload_history_given_up [ALPHA] 1 if the rest of the past usage of workloads is left out, after several failures to read it.
+# TYPE plimsoll_workload_history_given_up gauge
+plimsoll_workload_history_given_up{source="fake"} %d
+`, want)
+		if err := testutil.GatherAndCompare(c.registry, strings.NewReader(text), "plimsoll_workload_history_given_up"); err != nil {
+			t.Error(err)
+		}
+	}
+	// 10, 20, 40 and 80 m are read, 160 m are refused.
 	c.refresh(t)
-	if got := podHours(); got > 1.5 || got < 1.4 {
-		t.Errorf("two periods make %.2f pod hours, want what 1.5 count after 45 minutes", got)
+	if got := podHours(); got > 2.5 || got < 2.3 {
+		t.Errorf("four periods make %.2f pod hours, want what 2.5 count after 80 minutes", got)
 	}
 	if err := c.HistoryErr(); err == nil || !strings.Contains(err.Error(), "too many samples") {
 		t.Errorf("error %v, want the source's", err)
 	}
-	// Each refresh reads another hour. The next of two hours is refused again.
+	// Each refresh reads another 80 m. The next 160 m are refused again.
 	for range 30 {
 		c.refresh(t)
 	}
 	if got := podHours(); got < 14 || c.past.remains() || c.HistoryErr() != nil {
 		t.Errorf("%.1f pod hours, %v remain, %v; want more than 14, and the whole", got, c.past.missing, c.HistoryErr())
 	}
+	givenUp(0)
 
-	// What always fails is left out in the end: 30 m, 15 m and 10 m, and 10 m twice more.
+	// What always fails is left out in the end: the first 10 m, after three attempts.
 	src.asked, longest = nil, 0
 	c.started = false
 	for range 10 {
 		c.refresh(t)
 	}
-	if len(src.asked) != 5 || c.past.remains() {
-		t.Errorf("asked %d times, want five", len(src.asked))
+	if len(src.asked) != 3 || c.past.remains() {
+		t.Errorf("asked %d times, want three", len(src.asked))
 	}
+	givenUp(1)
 	// After ten more minutes without observations, both are tried again, the newer first.
 	src.asked, longest = nil, time.Hour
 	c.clock.Step(10 * time.Minute)
@@ -642,16 +658,43 @@ func TestWorkloads_HistoryFails(t *testing.T) {
 	if len(src.asked) < 2 || src.asked[0].Length != 10*time.Minute || !src.asked[0].End.Equal(c.observed.Add(-WorkloadInterval)) {
 		t.Errorf("asked for %+v, want the ten minutes until %v first", src.asked, c.observed.Add(-WorkloadInterval))
 	}
+	givenUp(0)
 }
 
-// TestWorkloads_HistoryLeavesTheSourceRest reads a day from a source that takes 4 s for an hour of it, so 96 s. At a twentieth of
-// the time that takes 32 minutes.
+// TestWorkloads_RefreshReadsForAWhile has a source that takes 4 s for each period, however short.
+func TestWorkloads_RefreshReadsForAWhile(t *testing.T) {
+	src := &fakeHistory{}
+	c := newPodCluster(t, src, "")
+	took := 4 * time.Second
+	src.history = func(source.Period) ([]source.WorkloadUsage, error) {
+		c.clock.Step(took)
+		return nil, nil
+	}
+	// A third period begins after 8 s. The first three have 10 minutes each, the next 35: of a day, 30 and 135 minutes.
+	for i, want := range []string{"only 2 % of the past was read", "only 9 % of the past was read, as a refresh takes at most 10s for it"} {
+		c.refresh(t)
+		if err := c.HistoryErr(); err == nil || !strings.Contains(err.Error(), want) || len(src.asked) != 3*(i+1) {
+			t.Errorf("refresh %d: %v after %d periods, want %q after three more", i, err, len(src.asked), want)
+		}
+	}
+	took = 0
+	c.refresh(t)
+	if err := c.HistoryErr(); err != nil || c.past.remains() {
+		t.Errorf("%v, %v remain; want the whole", err, c.past.missing)
+	}
+}
+
+// TestWorkloads_HistoryLeavesTheSourceRest reads a day from a source that takes 3 s for each look, as Prometheus does for some
+// 40,000 pods. 30 minutes have 6 looks. Then 40 periods of 35 minutes have one each, and the last 10 minutes have 2. That takes
+// 144 s, and 20 times as long with the rest, without the 114 s after the last.
 func TestWorkloads_HistoryLeavesTheSourceRest(t *testing.T) {
 	src := &fakeHistory{}
 	c := newPodCluster(t, src, "")
 	var busy, longest time.Duration
 	src.history = func(p source.Period) ([]source.WorkloadUsage, error) {
-		took := p.Length / (time.Hour / (4 * time.Second))
+		step := int64(p.Step.Seconds())
+		looks := p.End.Unix()/step - p.End.Add(-p.Length).Unix()/step
+		took := time.Duration(looks) * 3 * time.Second
 		busy, longest = busy+took, max(longest, took)
 		c.clock.Step(took)
 		return nil, nil
@@ -669,11 +712,11 @@ func TestWorkloads_HistoryLeavesTheSourceRest(t *testing.T) {
 			t.Fatalf("after %v, the source was busy for %v", ran, busy)
 		}
 	}
-	if took := c.clock.Since(start); took < 25*time.Minute || took > 40*time.Minute || busy.Round(time.Second) != 96*time.Second || longest > 8*time.Second {
-		t.Errorf("read in %v; the source was busy for %v, and %v at once", took, busy, longest)
+	if took := c.clock.Since(start); took != 2766*time.Second || busy != 144*time.Second || longest != 6*time.Second {
+		t.Errorf("read in %v; the source was busy for %v, and %v at once; want 46m6s, 2m24s and 6s", took, busy, longest)
 	}
 	// Pods were observed every five minutes all the while.
-	if got := len(src.pods); got < 5 || got > 9 {
+	if got := len(src.pods); got < 9 || got > 10 {
 		t.Errorf("%d observations, want one every five minutes", got)
 	}
 	const want = `
@@ -708,14 +751,16 @@ func TestWorkloads_FailedRefreshWaits(t *testing.T) {
 func TestBackfill(t *testing.T) {
 	for _, tt := range []struct {
 		history time.Duration
-		// lengths are the expected ones where each takes no time, and slow where each takes a minute.
+		// lengths are the expected ones, in minutes, where each takes no time, and slow where each takes a minute.
 		lengths, slow []time.Duration
 	}{
-		{10 * time.Minute, []time.Duration{10 * time.Minute}, []time.Duration{10 * time.Minute}},
-		{time.Hour, []time.Duration{30 * time.Minute, 30 * time.Minute}, []time.Duration{30 * time.Minute, 15 * time.Minute, 10 * time.Minute, 5 * time.Minute}},
-		{day, []time.Duration{30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, 6 * time.Hour, 6 * time.Hour, 270 * time.Minute}, nil},
-		// Beyond a day, up to a quarter.
-		{4 * day, []time.Duration{30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour, 16 * time.Hour, day, day, 990 * time.Minute}, nil},
+		{10 * time.Minute, []time.Duration{10}, []time.Duration{10}},
+		{time.Hour, []time.Duration{10, 20, 30}, slices.Repeat([]time.Duration{10}, 6)},
+		// A look each 35 minutes is in the shortest periods.
+		{day, []time.Duration{10, 20, 40, 80, 160, 320, 360, 360, 90}, slices.Concat([]time.Duration{10, 10, 10},
+			slices.Repeat([]time.Duration{35}, 40), []time.Duration{10})},
+		// Beyond a day, up to a quarter. A look is each 125 minutes.
+		{4 * day, []time.Duration{10, 20, 125, 250, 500, 1000, 1440, 1440, 975}, nil},
 	} {
 		for took, want := range map[time.Duration][]time.Duration{0: tt.lengths, time.Minute: tt.slow} {
 			if want == nil {
@@ -728,12 +773,37 @@ func TestBackfill(t *testing.T) {
 				if !p.End.Equal(end) {
 					t.Fatalf("%v: a period ends at %v, want %v", tt.history, p.End, end)
 				}
-				got, end = append(got, p.Length), end.Add(-p.Length)
+				got, end = append(got, p.Length/time.Minute), end.Add(-p.Length)
 				b.done(p, took, start)
 			}
 			if !slices.Equal(got, want) || b.read() != 1 {
 				t.Errorf("%v at %v a period: lengths %v, want %v; read %v", tt.history, took, got, want, b.read())
 			}
+		}
+	}
+}
+
+func TestStepOf(t *testing.T) {
+	for history, want := range map[time.Duration]time.Duration{
+		10 * time.Minute: 5 * time.Minute,
+		6 * time.Hour:    5 * time.Minute,  // 7.5 minutes
+		12 * time.Hour:   25 * time.Minute, // 15 minutes are three intervals, of the twelve of an hour
+		day:              35 * time.Minute,
+		2 * day:          65 * time.Minute,
+		7 * day:          215 * time.Minute,
+	} {
+		if got := stepOf(history); got != want {
+			t.Errorf("a history of %v is looked at every %v, want %v", history, got, want)
+		}
+	}
+}
+
+// TestBackfill_FailedRests has a failure pause for five minutes, or for 19 times as long as it took.
+func TestBackfill_FailedRests(t *testing.T) {
+	for took, want := range map[time.Duration]time.Duration{15 * time.Second: 5 * time.Minute, 20 * time.Second: 380 * time.Second} {
+		b := newBackfill(start, day)
+		if b.failed(took, start); !b.notBefore.Equal(start.Add(want)) {
+			t.Errorf("after a failure of %v the next attempt is in %v, want %v", took, b.notBefore.Sub(start), want)
 		}
 	}
 }

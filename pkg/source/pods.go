@@ -37,7 +37,8 @@ func (u *PodUsage) WhileRunning(running time.Duration) float64 {
 // WorkloadHistory is a PodSource that also knows the usage of deleted pods.
 type WorkloadHistory interface {
 	PodSource
-	// FetchHistory calls visit with the usage of each workload's pods in the period, for the maxWorkloads largest workloads.
+	// FetchHistory calls visit with the usage of each workload's pods in the period. If there are more than maxWorkloads, it does so
+	// for those with the most usage of the resource.
 	// After an error, these usages must not be used.
 	FetchHistory(ctx context.Context, p Period, maxWorkloads int, visit func(*WorkloadUsage)) error
 }
@@ -49,10 +50,11 @@ type BoundedPods interface {
 	LeftOut() string
 }
 
-// Period is the Length of time before End.
+// Period is the Length of time before End. A source that looks at moments does so at multiples of Step since 1970. So periods that
+// follow each other miss no look and share none.
 type Period struct {
-	End    time.Time
-	Length time.Duration
+	End          time.Time
+	Length, Step time.Duration
 }
 
 // WorkloadUsage is the usage of one resource by a workload's pods, on average over a Period.

@@ -432,9 +432,14 @@ plimsoll_refresh_total{source="Prometheus",result="Success"} 80
 plimsoll_refresh_total{source="Prometheus",result="Error"} 20
 # TYPE plimsoll_workloads gauge
 plimsoll_workloads{source="Prometheus"} 412
+plimsoll_workloads{source="Thanos"} 7
 plimsoll_workloads{source="rules"} 1
 # TYPE plimsoll_workload_history_read_ratio gauge
 plimsoll_workload_history_read_ratio{source="Prometheus"} 0.375
+plimsoll_workload_history_read_ratio{source="Thanos"} 0.125
+# TYPE plimsoll_workload_history_given_up gauge
+plimsoll_workload_history_given_up{source="Prometheus"} 0
+plimsoll_workload_history_given_up{source="Thanos"} 1
 # TYPE plimsoll_workload_statistics_age_seconds gauge
 plimsoll_workload_statistics_age_seconds{source="Prometheus"} 1800
 plimsoll_workload_statistics_age_seconds{source="rules"} 2400
@@ -463,6 +468,7 @@ plimsoll_fallback_total{plugin="LoadThreshold",reason="Absent"} 10
 		"error scheduler.load: the scheduler's metrics, from a test, say Prometheus: memory fresh on 0, expired on 3, absent on 0 nodes",
 		"warning scheduler.refreshes: Prometheus: 20 of 100 refreshes failed since the scheduler started",
 		"ok scheduler.statistics: Prometheus: statistics of 412 workloads, with 38 % of the past",
+		"warning scheduler.statistics: Thanos: statistics of 7 workloads, with 12 % of the past; the rest is left out after several failures",
 		"warning scheduler.statistics: rules: statistics of 1 workload; the newest observation is 40m0s old",
 		"ok scheduler.fallbacks: LoadThreshold decided 10 of 100 placements without load",
 		"warning scheduler.fallbacks: TargetLoadPacking decided 11 of 100 placements without load since the scheduler started: StepAside 11",

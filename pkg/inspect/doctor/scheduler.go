@@ -445,6 +445,7 @@ func (f *facts) checkKnownWorkloads() []Result {
 	known := f.countsOf("plimsoll_workloads", math.Max, "", "source") // replicas have equal values
 	ages := f.countsOf("plimsoll_workload_statistics_age_seconds", math.Max, "", "source")
 	past := f.countsOf("plimsoll_workload_history_read_ratio", math.Max, "", "source")
+	givenUp := f.countsOf("plimsoll_workload_history_given_up", math.Max, "", "source")
 	return each(sortedKeys(known), func(name string) []Result {
 		message := fmt.Sprintf("%s: statistics of %s", name, text.Count(int(known[name][""]), "workload"))
 		if read, ok := past[name][""]; ok {
@@ -454,6 +455,9 @@ func (f *facts) checkKnownWorkloads() []Result {
 		switch {
 		case age <= staleStatistics && known[name][""] == 0:
 			return skip("not checked, because the scheduler has read the usage of no workload from %s yet", name)
+		case age <= staleStatistics && givenUp[name][""] > 0:
+			return warn(f.adviseLog("The scheduler's log says why the past cannot be read. It is tried again after a restart"),
+				"%s; the rest is left out after several failures", message)
 		case age <= staleStatistics:
 			return ok("%s", message)
 		}
