@@ -17,7 +17,7 @@ import (
 )
 
 // BenchmarkCost measures the cost of reading for Prometheus: processor time of its process, and time of the queries. It reads the
-// present usage of pods, and that of six hours, by names and by recorded rules. Scrapes are 30 s apart.
+// present usage of pods, and that of six hours and of one look, by names and by recorded rules. Scrapes are 30 s apart.
 func BenchmarkCost(b *testing.B) {
 	now := time.Now()
 	pods := func(count int, length time.Duration) (all []series) {
@@ -41,13 +41,20 @@ func BenchmarkCost(b *testing.B) {
 			return read, err
 		}, 2*refreshed)
 	})
-	history := func(src *prometheus.PodSource) (read int, err error) {
-		err = src.FetchHistory(klog.NewContext(b.Context(), logr.Discard()), source.Period{End: now, Length: 6 * time.Hour}, 20000,
-			func(*source.WorkloadUsage) { read++ })
-		return read, err
+	const step = 35 * time.Minute // as of a history of a day
+	historyOf := func(length time.Duration) func(*prometheus.PodSource) (int, error) {
+		return func(src *prometheus.PodSource) (read int, err error) {
+			err = src.FetchHistory(klog.NewContext(b.Context(), logr.Discard()), source.Period{End: now, Length: length, Step: step}, 20000,
+				func(*source.WorkloadUsage) { read++ })
+			return read, err
+		}
 	}
+	history := historyOf(6 * time.Hour)
 	b.Run(fmt.Sprintf("history/pods=%d", past), func(b *testing.B) {
 		benchmarkCost(b, past, pods(past, 6*time.Hour+10*time.Minute), history, 2*past*2/15)
+	})
+	b.Run(fmt.Sprintf("look/pods=%d", past), func(b *testing.B) {
+		benchmarkCost(b, past, pods(past, 6*time.Hour+10*time.Minute), historyOf(step), 2*past*2/15)
 	})
 	var records []series
 	for _, rule := range promql.RecordingRules() {

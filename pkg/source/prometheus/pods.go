@@ -3,8 +3,10 @@ package prometheus
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -163,7 +165,7 @@ func (s *PodSource) read(ctx context.Context, query string, bounds response.Boun
 	err := s.query(ctx, query, time.Time{}, bounds, func(series *podSeries) {
 		all = append(all, podUsage{series.Metric, series.Value.Value})
 	})
-	if err != nil {
+	if err = allowPartial(err); err != nil {
 		return err
 	}
 	for i := range all {
@@ -245,12 +247,30 @@ func seriesBounds(count int) response.Bounds {
 	return response.Bounds{Bytes: series * seriesBytes, Series: series}
 }
 
+// errPartial is the error of an answer that lacks data. All of its series were visited.
+var errPartial = errors.New("a part of the data is missing")
+
+// allowPartial drops an errPartial. Of the present, some values are better than none: the next ones come soon.
+func allowPartial(err error) error {
+	if errors.Is(err, errPartial) {
+		return nil
+	}
+	return err
+}
+
+// isAboutPromQL reports whether a warning is about an expression, as Prometheus' annotations are. Other warnings are about data
+// that cannot be read, such as of a store of Thanos.
+func isAboutPromQL(warning string) bool { return strings.HasPrefix(warning, "PromQL ") }
+
 // query evaluates a query and passes each series to visit. A zero time is the server's present one.
 func (s *PodSource) query(ctx context.Context, query string, at time.Time, bounds response.Bounds, visit func(*podSeries)) error {
 	reset := func(labels *podLabels) { *labels = podLabels{} }
 	warnings, err := s.client.Send(ctx, response.InstantParameters(query, at), bounds, response.Vector(reset, visit))
 	if len(warnings) > 0 {
 		klog.FromContext(ctx).V(4).Info("Prometheus returns warnings", "warnings", text.FirstN(warnings))
+	}
+	if partial := slices.DeleteFunc(warnings, isAboutPromQL); err == nil && len(partial) > 0 {
+		return fmt.Errorf("%w: %s", errPartial, text.FirstN(partial))
 	}
 	return err
 }
@@ -271,13 +291,14 @@ func (s *PodSource) count(ctx context.Context, selector string, running map[stri
 // countFamily counts the pods of a family, by groups of namespaces if Prometheus refuses to count all at once.
 func (s *PodSource) countFamily(ctx context.Context, f *promql.PodFamily, running map[string]int) (pods float64, err error) {
 	pods, err = s.count(ctx, f.Selector(load.CPU), running)
+	err = allowPartial(err)
 	if !response.IsTooMuch(err) || source.IsTooLarge(err) || len(running) == 0 {
 		return pods, err
 	}
 	pods = 0
 	_, err = apart(running, func(shard []string, _ int) error {
 		count, err := s.count(ctx, f.In(shard).Selector(load.CPU), running)
-		if err == nil {
+		if err = allowPartial(err); err == nil {
 			pods += count
 		}
 		return err
@@ -345,7 +366,8 @@ func compareWorkloads(a, b workload) int {
 type sums = [promql.SumCount]float64
 
 // FetchHistory implements source.WorkloadHistory: from the recording rules if they cover the period, otherwise from measured
-// series. It sends three queries for each resource, one after the other.
+// series. It sends four queries for each resource, one after the other. An answer that lacks data is an error, as what is read of
+// the past counts for good.
 func (s *PodSource) FetchHistory(ctx context.Context, p source.Period, maxWorkloads int, visit func(*source.WorkloadUsage)) error {
 	in := s.running()
 	if err := s.detect(ctx, in); err != nil {
@@ -355,21 +377,12 @@ func (s *PodSource) FetchHistory(ctx context.Context, p source.Period, maxWorklo
 		return err
 	}
 	for r := range load.ResourceCount {
-		step := promql.RuleInterval
 		h := history{period: p, max: maxWorkloads, running: in}
-		all, err := s.history(ctx, &h, func(i promql.Sum) string { return promql.RecordedHistory(r, i, p.Length, h.except) })
-		if err == nil && len(all) == 0 {
-			step = promql.HistoryStep(p.Length)
-			h.except = append(h.except, s.left...)
-			all, err = s.history(ctx, &h, func(i promql.Sum) string {
-				return s.family.Except(h.except).History(r, i, p.Length, *s.owners)
-			})
-		}
+		all, looks, err := s.past(ctx, &h, r)
 		if err != nil {
 			return fmt.Errorf("history of %s: %w", r, err)
 		}
-		unit := unitOf(r)
-		share := float64(step) / float64(p.Length) // of one look in the mean over the period
+		unit, share := unitOf(r), 1/looks // share is that of one look in the mean over the period
 		// Several may be of one owner. The order of sums decides their last digits.
 		for _, w := range slices.SortedFunc(maps.Keys(all), compareWorkloads) {
 			sum := all[w]
@@ -386,6 +399,29 @@ func (s *PodSource) FetchHistory(ctx context.Context, p source.Period, maxWorklo
 	return nil
 }
 
+// past returns the sums of the workloads over all looks at the period, and the number of looks.
+func (s *PodSource) past(ctx context.Context, h *history, r load.Resource) (all map[workload]*sums, looks float64, err error) {
+	p := h.period
+	recorded := 0.0
+	err = s.query(ctx, promql.RecordedLooks(r, p.Length), p.End, seriesBounds(1), func(series *podSeries) {
+		recorded = max(recorded, series.Value.Value)
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	// A few may be missing, such as after a restart of Prometheus. Rules that are new cover a part of the period alone.
+	const leastRecorded = 0.9
+	if recorded > 0 && recorded >= math.Floor(leastRecorded*float64(p.Length/promql.RuleInterval)) {
+		all, err = s.history(ctx, h, func(i promql.Sum) string { return promql.RecordedHistory(r, i, p.Length, h.except) })
+		return all, recorded, err
+	}
+	h.except = append(h.except, s.left...)
+	all, err = s.history(ctx, h, func(i promql.Sum) string {
+		return s.family.Except(h.except).History(r, i, p.Length, p.Step, *s.owners)
+	})
+	return all, float64(p.Length) / float64(p.Step), err
+}
+
 // history selects workloads of a period.
 type history struct {
 	period source.Period
@@ -394,12 +430,14 @@ type history struct {
 	running map[string]int
 	// except are the namespaces that are left out.
 	except []string
+	// full reports whether there are as many workloads as are read, so that some are left out.
+	full bool
 }
 
-// crowded returns the namespaces with many more workloads than running pods, if there are as many workloads as are read.
+// crowded returns the namespaces with many more workloads than running pods, if some workloads are left out.
 func (h *history) crowded(all map[workload]*sums) (namespaces []string) {
 	const fixed, perPod, longest = 20, 2, 32 // bounds the query
-	if h.running == nil || len(all) < h.max {
+	if h.running == nil || !h.full {
 		return nil
 	}
 	counts := map[string]int{}
@@ -415,27 +453,46 @@ func (h *history) crowded(all map[workload]*sums) (namespaces []string) {
 	return namespaces[:min(len(namespaces), longest)]
 }
 
-// history returns the three sums of each workload that has all of them. Workloads of pods that never ran displace no others.
+// history returns the three sums of the workloads with the most usage. Workloads of pods that never ran displace no others.
 func (s *PodSource) history(ctx context.Context, h *history, query func(promql.Sum) string) (map[workload]*sums, error) {
 	const maxRounds = 5
 	for range maxRounds {
-		all, err := s.addSum(ctx, h, promql.CountSum, nil, query)
+		largest := h.largest(query(promql.UsageSum))
+		all, err := s.addSum(ctx, h, promql.UsageSum, nil, largest)
 		if err != nil {
 			return nil, err
 		}
 		crowded := h.crowded(all)
-		for i := promql.UsageSum; i < promql.SumCount && len(crowded) == 0 && len(all) > 0; i++ {
-			if all, err = s.addSum(ctx, h, i, all, query); err != nil {
-				return nil, err
-			}
-		}
 		if len(crowded) == 0 {
-			return all, nil
+			return s.addOthers(ctx, h, all, largest, query)
 		}
 		klog.FromContext(ctx).Info("Left out the history of namespaces with too many workloads", "namespaces", excerpts(crowded))
 		h.except = append(h.except, crowded...)
 	}
 	return nil, fmt.Errorf("too many workloads of pods that do not run, such as in %s", excerpts(h.except))
+}
+
+// largest returns the query for the workloads with the largest values of a sum. It bounds the answer.
+func (h *history) largest(sum string) string { return fmt.Sprintf("topk(%d, %s)", h.max, sum) }
+
+// addOthers returns the workloads with all sums. largest is the query for those with the most usage.
+func (s *PodSource) addOthers(
+	ctx context.Context, h *history, all map[workload]*sums, largest string, query func(promql.Sum) string,
+) (map[workload]*sums, error) {
+	var err error
+	for _, i := range []promql.Sum{promql.CountSum, promql.SquaresSum} {
+		if len(all) == 0 {
+			break
+		}
+		sum := query(i)
+		if h.full { // those with the largest of this sum are others; it costs Prometheus twice as much
+			sum += " and " + largest
+		}
+		if all, err = s.addSum(ctx, h, i, all, h.largest(sum)); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // excerpts names a few namespaces of series.
@@ -447,21 +504,25 @@ func excerpts(namespaces []string) string {
 	return text.FirstN(all)
 }
 
-// addSum returns the workloads of all with one more sum. The first sum has no others.
-func (s *PodSource) addSum(ctx context.Context, h *history, i promql.Sum, all map[workload]*sums, query func(promql.Sum) string,
+// addSum returns the workloads of all with one more sum. The first sum, UsageSum, has no others.
+func (s *PodSource) addSum(ctx context.Context, h *history, i promql.Sum, all map[workload]*sums, query string,
 ) (map[workload]*sums, error) {
-	next := make(map[workload]*sums, len(all))
-	err := s.query(ctx, fmt.Sprintf("topk(%d, %s)", h.max, query(i)), h.period.End, seriesBounds(h.max), func(series *podSeries) {
-		w := workload{series.Metric.Namespace, series.Metric.Workload}
+	next, series := make(map[workload]*sums, len(all)), 0
+	err := s.query(ctx, query, h.period.End, seriesBounds(h.max), func(element *podSeries) {
+		series++
+		w := workload{element.Metric.Namespace, element.Metric.Workload}
 		sum := all[w]
-		if i == promql.CountSum {
+		if i == promql.UsageSum {
 			sum = &sums{}
 		}
 		if sum != nil && w.name != "" {
-			sum[i] = series.Value.Value
+			sum[i] = element.Value.Value
 			next[w] = sum
 		}
 	})
+	if i == promql.UsageSum {
+		h.full = series >= h.max
+	}
 	return next, err
 }
 

@@ -187,7 +187,7 @@ func fetchHistory(t *testing.T, s *PodSource, p source.Period) ([]source.Workloa
 }
 
 // sixHours is looked at twelve times.
-var sixHours = source.Period{End: time.Unix(1700000000, 0), Length: 6 * time.Hour}
+var sixHours = source.Period{End: time.Unix(1700000000, 0), Length: 6 * time.Hour, Step: 30 * time.Minute}
 
 func TestFetchHistory(t *testing.T) {
 	srv := newServer(
@@ -218,6 +218,62 @@ func TestFetchHistory(t *testing.T) {
 	for i, r := range srv.requests {
 		if promql := r.FormValue("query"); strings.HasPrefix(promql, "topk(1000, ") && r.FormValue("time") != "1700000000" {
 			t.Errorf("request %d asks for %s at %q", i, promql, r.FormValue("time"))
+		}
+		if strings.Contains(r.FormValue("query"), " and topk(") {
+			t.Errorf("request %d joins the largest, and none is left out: %s", i, r.FormValue("query"))
+		}
+	}
+}
+
+// TestFetchHistory_LargestByUsage reads two workloads. Others have more pods, and more squared usage.
+func TestFetchHistory_LargestByUsage(t *testing.T) {
+	sums := func(a, b string) func(http.ResponseWriter, *http.Request) {
+		return vector(workloadElement("shop", a, "12"), workloadElement("shop", b, "12"))
+	}
+	srv := newServer(t,
+		rule{"count(", vector(element{"", "2"})}, rule{"plimsoll:", vector()},
+		rule{" and topk(2, sum by (namespace, workload) (", sums("large", "larger")},
+		rule{") ^ 0)", sums("many", "more")}, rule{") ^ 2)", sums("large", "bursty")}, rule{"topk(2, ", sums("large", "larger")},
+	)
+	var got []string
+	err := newTestPodSource(t, srv.URL).FetchHistory(t.Context(), sixHours, 2, func(u *source.WorkloadUsage) {
+		got = append(got, fmt.Sprint(u.Resource, " ", u.Workload, " ", u.Pods, " ", u.SumSquares))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 12 looks have a sum of 12. Squares are of milliCPU, or of bytes.
+	want := []string{"cpu large 1 1e+06", "cpu larger 1 1e+06", "memory large 1 1", "memory larger 1 1"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("workloads (-want +got):\n%s", diff)
+	}
+}
+
+// TestFetchHistory_PartialAnswer has warnings that data is missing, and others. What is read of the past counts for good.
+func TestFetchHistory_PartialAnswer(t *testing.T) {
+	for beside, want := range map[string]string{
+		`"warnings":["No StoreAPIs matched for this query"]`: "a part of the data is missing: No StoreAPIs matched",
+		`"isPartial":true`:  "a part of the data is missing: the response is partial",
+		`"isPartial":false`: "",
+		`"warnings":["PromQL warning: encountered a mix of histograms"]`:   "",
+		`"infos":["PromQL info: metric might not be a counter"]`:           "",
+		`"infos":["PromQL info: x"],"warnings":["fetch series for {}"]`:    "a part of the data is missing: fetch series for {}",
+		`"warnings":["PromQL warning: x","PromQL info: x","receive: EOF"]`: "a part of the data is missing: receive: EOF",
+	} {
+		for _, query := range []string{"kube_pod_owner", "plimsoll:", "topk(1000, "} {
+			with := func(elements ...element) func(http.ResponseWriter, *http.Request) {
+				return body(strings.Replace(vectorText(elements...), `"status":"success"`, `"status":"success",`+beside, 1))
+			}
+			srv := newServer(t, rule{query, with()}, rule{"count(", vector(element{"", "2"})})
+			_, err := fetchHistory(t, newTestPodSource(t, srv.URL), sixHours)
+			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("%s of %s: %v, want %q", beside, query, err, want)
+			}
+			// Of the present, what is known counts.
+			srv.setRules(rule{"count(", with(element{"", "2"})}, rule{"rate(", with(podElement("shop", "web-1", "0.25"))})
+			if usages, failed := fetchPods(t, newTestPodSource(t, srv.URL)); len(usages) != 1 || failed != [load.ResourceCount]error{} {
+				t.Errorf("%s: %v, %v; want the usage of web-1", beside, usages, failed)
+			}
 		}
 	}
 }
@@ -264,6 +320,39 @@ func TestFetchHistory_PrefersRecordingRules(t *testing.T) {
 	for _, promql := range srv.asked() {
 		if strings.Contains(promql, "memory_working_set") {
 			t.Errorf("asked for %s in spite of the rule", promql)
+		}
+	}
+}
+
+// TestFetchHistory_RulesOfAPart has rules that recorded some of the twelve moments of an hour. Ten are enough.
+func TestFetchHistory_RulesOfAPart(t *testing.T) {
+	for looks, want := range map[string]source.WorkloadUsage{
+		// The measured series have one pod of 2 cores; the rules two pods, of 0.5 and of 1.5 cores, at each of ten looks.
+		"0":  {Pods: 1, Sum: 2000, SumSquares: 4e6},
+		"5":  {Pods: 1, Sum: 2000, SumSquares: 4e6},
+		"9":  {Pods: 1, Sum: 2000, SumSquares: 4e6},
+		"10": {Pods: 2, Sum: 2000, SumSquares: 2.5e6},
+	} {
+		web := func(sum string) func(http.ResponseWriter, *http.Request) {
+			return vector(workloadElement("shop", "web", sum))
+		}
+		srv := newServer(t,
+			rule{"count(count", vector(element{"", "2"})},
+			rule{"topk(1, count_over_time(plimsoll:workload_cpu_usage_cores:count{", web(looks)},
+			rule{"plimsoll:workload_cpu_usage_cores:count{", web("20")},
+			rule{"plimsoll:workload_cpu_usage_cores:sum{", web("20")},
+			rule{"plimsoll:workload_cpu_usage_cores:sum_of_squares{", web("25")},
+			rule{"plimsoll:", vector()}, rule{"memory", vector()},
+			rule{") ^ 0)[1h:5m]", web("12")}, rule{") ^ 2)[1h:5m]", web("48")}, rule{")[1h:5m]", web("24")},
+		)
+		usages, err := fetchHistory(t, newTestPodSource(t, srv.URL),
+			source.Period{End: sixHours.End, Length: time.Hour, Step: 5 * time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want.Namespace, want.Workload = "shop", "web"
+		if diff := cmp.Diff([]source.WorkloadUsage{want}, usages, equateValues()); diff != "" {
+			t.Errorf("of %s looks, usages (-want +got):\n%s", looks, diff)
 		}
 	}
 }

@@ -19,8 +19,6 @@ const (
 	RuleInterval = 5 * time.Minute
 	// PodOwners selects the series of kube-state-metrics that say who controls a pod.
 	PodOwners = `kube_pod_owner{owner_is_controller="true",owner_kind!="Node"}`
-	// historySamples is how often a past period is sampled. Each sample costs Prometheus about as much as a query for the present.
-	historySamples = 12
 )
 
 // These match names that controllers generate. The group of podNamePattern is the workload.
@@ -211,15 +209,10 @@ func sumByWorkload(pods string) string {
 	return fmt.Sprintf("sum by (namespace, workload) (%s)", pods)
 }
 
-// HistoryStep returns the time between two looks at a period.
-func HistoryStep(period time.Duration) time.Duration {
-	return max((period / historySamples).Truncate(time.Second), PodWindow)
-}
-
 // History returns the query for a sum over each workload's pods in the period before the evaluation.
-// The sum covers all looks. owners reports whether kube-state-metrics has the owners.
-func (f *PodFamily) History(r load.Resource, s Sum, period time.Duration, owners bool) string {
-	step := HistoryStep(period)
+// The sum covers all looks, one each step. Each costs Prometheus about as much as a query for the present.
+// owners reports whether kube-state-metrics has the owners.
+func (f *PodFamily) History(r load.Resource, s Sum, period, step time.Duration, owners bool) string {
 	pods := fmt.Sprintf("sum_over_time((%s)[%s:%s])", s.of(f.pastUsage(r)), model.Duration(period), model.Duration(step))
 	if owners {
 		return sumByWorkload(byPodOwner(pods, period))
@@ -227,10 +220,19 @@ func (f *PodFamily) History(r load.Resource, s Sum, period time.Duration, owners
 	return sumByWorkload(byPodName(pods))
 }
 
-// RecordedHistory is History from the recording rules, which look at each RuleInterval.
-// Recorded series have no job and no instance, unlike scraped ones: no target can pass for a rule.
-// It leaves out some namespaces.
+// RecordedHistory is History from the recording rules, which look at each RuleInterval. It leaves out some namespaces.
 func RecordedHistory(r load.Resource, s Sum, period time.Duration, namespaces []string) string {
-	return fmt.Sprintf("max by (namespace, workload) (sum_over_time(%s{job=\"\",instance=\"\"%s}[%s]))", ruleName(r, s),
-		except(namespaces), model.Duration(period))
+	return fmt.Sprintf("max by (namespace, workload) (sum_over_time(%s[%s]))", recorded(r, s, namespaces), model.Duration(period))
+}
+
+// RecordedLooks returns the query for the number of looks that the recording rules have in the period before the evaluation. It is
+// that of the workload with the most.
+func RecordedLooks(r load.Resource, period time.Duration) string {
+	return fmt.Sprintf("topk(1, count_over_time(%s[%s]))", recorded(r, CountSum, nil), model.Duration(period))
+}
+
+// recorded selects the series of a recording rule. They have no job and no instance, unlike scraped ones: no target can pass for a
+// rule.
+func recorded(r load.Resource, s Sum, left []string) string {
+	return fmt.Sprintf(`%s{job="",instance=""%s}`, ruleName(r, s), except(left))
 }

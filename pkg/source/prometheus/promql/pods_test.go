@@ -27,8 +27,9 @@ func TestPodQueries_Parse(t *testing.T) {
 			for i := range SumCount {
 				for _, period := range []time.Duration{10 * time.Minute, 6 * time.Hour, 7*time.Hour + 11*time.Second, 180 * time.Hour} {
 					for _, owners := range []bool{false, true} {
-						check(q.History(r, i, period, owners))
+						check(q.History(r, i, period, 35*time.Minute, owners))
 					}
+					check(RecordedLooks(r, period))
 					check(RecordedHistory(r, i, period, nil))
 					check(RecordedHistory(r, i, period, []string{"a", "\"}|.*\n"}))
 				}
@@ -37,18 +38,5 @@ func TestPodQueries_Parse(t *testing.T) {
 	}
 	for _, rule := range RecordingRules() {
 		check(rule.Expr)
-	}
-}
-
-func TestHistoryStep(t *testing.T) {
-	for period, want := range map[time.Duration]time.Duration{
-		10 * time.Minute: 5 * time.Minute, // a look covers as much
-		6 * time.Hour:    30 * time.Minute,
-		7 * time.Hour:    35 * time.Minute,
-		180 * time.Hour:  15 * time.Hour,
-	} {
-		if got := HistoryStep(period); got != want {
-			t.Errorf("a period of %v is looked at every %v, want %v", period, got, want)
-		}
 	}
 }

@@ -186,6 +186,13 @@ func (e *envelope) decode(dec *jsonstream.Decoder) error {
 				e.warnings = append(e.warnings, text)
 				return err
 			})
+		case "isPartial": // VictoriaMetrics says so instead of a warning
+			var partial bool
+			err := dec.Decode(&partial)
+			if partial && len(e.warnings) < maxWarnings {
+				e.warnings = append(e.warnings, "the response is partial")
+			}
+			return err
 		case "data":
 			return e.decodeData(dec)
 		default:
