@@ -33,6 +33,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/skew"
 )
 
 // version is set by the linker.
@@ -52,7 +53,7 @@ func newCommand(c clock.WithTicker, registry refresh.Registry, serviceAccount so
 		build := withEnvironment(factory)
 		newPlugin := func(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
 			skewed.Do(func() { // in the background: the API server may be down
-				go warnOfSkew(ctx, componentversion.Get().GitVersion, handle.ClientSet().Discovery(), skewRetry, format)
+				go skew.Warn(ctx, componentversion.Get().GitVersion, handle.ClientSet().Discovery(), skew.Retry, format)
 			})
 			return build(ctx, args, handle)
 		}

@@ -1,4 +1,4 @@
-package main
+package skew_test
 
 import (
 	"errors"
@@ -10,6 +10,8 @@ import (
 	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/skew"
 )
 
 // versionServer fails until it has been asked as often as failures says.
@@ -25,12 +27,12 @@ func (s *versionServer) ServerVersion() (*apiversion.Info, error) {
 	return &apiversion.Info{GitVersion: "v1.35.4"}, nil
 }
 
-func TestWarnOfSkew_OnceAfterAPIServerResponds(t *testing.T) {
+func TestWarn_OnceAfterAPIServerResponds(t *testing.T) {
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	defer klog.CaptureState().Restore()
 	klog.SetLogger(logger)
 	server := &versionServer{failures: 2}
-	warnOfSkew(t.Context(), "v1.36.4", server, time.Millisecond, "json")
+	skew.Warn(t.Context(), "v1.36.4", server, time.Millisecond, "json")
 	if asked := server.asked.Load(); asked != 3 {
 		t.Errorf("asked %d times, want 3", asked)
 	}
@@ -41,11 +43,11 @@ func TestWarnOfSkew_OnceAfterAPIServerResponds(t *testing.T) {
 	}
 }
 
-func TestWarnOfSkew_NotOfVersionsThatCannotBeCompared(t *testing.T) {
+func TestWarn_NotOfVersionsThatCannotBeCompared(t *testing.T) {
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	defer klog.CaptureState().Restore()
 	klog.SetLogger(logger)
-	warnOfSkew(klog.NewContext(t.Context(), logger), "v0.0.0-master+$Format:%H$", &versionServer{}, time.Millisecond, "json")
+	skew.Warn(klog.NewContext(t.Context(), logger), "v0.0.0-master+$Format:%H$", &versionServer{}, time.Millisecond, "json")
 	if log := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); strings.Contains(log, "severity") {
 		t.Errorf("the log is %q, want no warning", log)
 	}

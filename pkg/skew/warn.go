@@ -1,4 +1,4 @@
-package main
+package skew
 
 import (
 	"context"
@@ -9,14 +9,13 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/warning"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/skew"
 )
 
-// skewRetry is how long to wait before asking an API server again that did not respond.
-const skewRetry = 10 * time.Second
+// Retry is how long to wait before asking an API server again that did not respond.
+const Retry = 10 * time.Second
 
-// warnOfSkew polls the API server for its version, and logs a warning if it is not supported.
-func warnOfSkew(ctx context.Context, own string, server discovery.ServerVersionInterface, retry time.Duration, format string) {
+// Warn polls the API server for its version, and logs a warning if it is not supported. format is the format of the log.
+func Warn(ctx context.Context, own string, server discovery.ServerVersionInterface, retry time.Duration, format string) {
 	logger := klog.FromContext(ctx).V(4)
 	_ = wait.PollUntilContextCancel(ctx, retry, true, func(context.Context) (bool, error) {
 		info, err := server.ServerVersion()
@@ -24,7 +23,7 @@ func warnOfSkew(ctx context.Context, own string, server discovery.ServerVersionI
 			logger.Info("Cannot read the version of the API server to compare it with the scheduler's", "err", err)
 			return false, nil
 		}
-		compared, err := skew.Compare(own, info.GitVersion)
+		compared, err := Compare(own, info.GitVersion)
 		if err != nil {
 			logger.Info("Cannot compare the versions of the scheduler and the API server", "err", err)
 		} else if compared.Problem != "" {
