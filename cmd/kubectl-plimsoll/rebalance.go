@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -84,25 +81,6 @@ func addRebalancerTo(command *cobra.Command, flags *pflag.FlagSet, file *string)
 	completeFiles(command, name)
 }
 
-// readLine reads a line. It does not wait for one after ctx is done: the program ends then.
-func readLine(ctx context.Context, in io.Reader) (string, error) {
-	type line struct {
-		text string
-		err  error
-	}
-	read := make(chan line, 1)
-	go func() {
-		text, err := bufio.NewReader(in).ReadString('\n')
-		read <- line{text, err}
-	}()
-	select {
-	case <-ctx.Done():
-		return "", ctx.Err()
-	case l := <-read:
-		return l.text, l.err
-	}
-}
-
 // runEviction makes the moves of a plan that the user confirms.
 func runEviction(cmd *cobra.Command, cluster *clusterFlags, connection *live.Connection, request moves.Request, yes bool) error {
 	kubeConfig, err := cluster.kube.ToRESTConfig()
@@ -125,16 +103,14 @@ func runEviction(cmd *cobra.Command, cluster *clusterFlags, connection *live.Con
 			if node := r.EmptiesNode(); node != "" {
 				question = "Cordon " + node + ", and evict these pods?"
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "\n%s [y/N] ", question)
-			answer, err := readLine(cmd.Context(), cmd.InOrStdin())
+			confirmed, err := terminal.Confirm(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), question)
 			if errors.Is(err, context.Canceled) {
 				return false, errors.New("stopped; no pod was moved")
 			}
 			if err != nil {
 				return false, fmt.Errorf("no answer: %w; write --yes to evict without a question", err)
 			}
-			answer = strings.ToLower(strings.TrimSpace(answer))
-			return answer == "y" || answer == "yes", nil
+			return confirmed, nil
 		},
 		Progress: func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) },
 	})

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,24 +35,5 @@ func TestRebalance_Configuration(t *testing.T) {
 				t.Errorf("%s: %v, want %s", command, err, want)
 			}
 		}
-	}
-}
-
-// TestReadLine has an answer, and Ctrl-C in place of one.
-func TestReadLine(t *testing.T) {
-	if line, err := readLine(t.Context(), strings.NewReader("y\nn\n")); line != "y\n" || err != nil {
-		t.Errorf("%q with error %v, want y", line, err)
-	}
-	if _, err := readLine(t.Context(), strings.NewReader("")); !errors.Is(err, io.EOF) {
-		t.Errorf("error %v, want %v", err, io.EOF)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	in, out := io.Pipe()
-	if _, err := readLine(ctx, in); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want %v", err, context.Canceled)
-	}
-	if err := out.Close(); err != nil { // the read ends
-		t.Error(err)
 	}
 }
