@@ -43,7 +43,7 @@ func (f *clusterFlags) addConnectionTo(command *cobra.Command, flags *pflag.Flag
 	flags.AddFlagSet(kube)
 	completeFlag(command, "context", f.completeContexts)
 	completeFlag(command, "namespace", f.completeNames("namespaces"))
-	completeFiles(command, "kubeconfig")
+	completeFiles(command, "kubeconfig", "certificate-authority", "client-certificate", "client-key")
 }
 
 func (f *clusterFlags) addTo(command *cobra.Command, all *pflag.FlagSet) {

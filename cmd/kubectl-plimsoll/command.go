@@ -75,7 +75,7 @@ Exit codes: 0 fine, 1 something was found, 2 it could not be done.`,
 		newRebalanceCommand())
 	addGroup(command, &cobra.Group{ID: "replay", Title: "Compare policies:"}, newReplayCommand())
 	addGroup(command, &cobra.Group{ID: "other", Title: "About the command:"}, newVersionCommand(), newOptionsCommand())
-	completeFreeText(command)
+	completeNoFiles(command)
 	return command
 }
 

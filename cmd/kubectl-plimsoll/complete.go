@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -26,20 +25,15 @@ func completeValues(command *cobra.Command, name string, values ...string) {
 	completeFlag(command, name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// freeText are flags whose values nothing lists: numbers, durations, addresses and texts.
-var freeText = strings.Fields(`add-nodes address as as-group cpu-percentile fewer from history interval memory-margin
-	metrics-address min-cpu min-history min-memory moves-per-hour nodes pool-label port prometheus replicas request-timeout seeds
-	selector server service since source-address startup termination timeout top v`)
-
-// completeFreeText keeps shells from offering files for flags of free text.
-func completeFreeText(command *cobra.Command) {
+// completeNoFiles keeps shells from offering files for flags without a completion: their values are numbers, durations and texts.
+func completeNoFiles(command *cobra.Command) {
 	command.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if _, ok := command.GetFlagCompletionFunc(f.Name); !ok && slices.Contains(freeText, f.Name) {
+		if _, ok := command.GetFlagCompletionFunc(f.Name); !ok {
 			completeFlag(command, f.Name, cobra.NoFileCompletions)
 		}
 	})
 	for _, sub := range command.Commands() {
-		completeFreeText(sub)
+		completeNoFiles(sub)
 	}
 }
 
