@@ -8,17 +8,13 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
-	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
@@ -89,51 +85,10 @@ Only who has the URL with its token can read the page. Interrupt the command to 
 // objects would fragment the heap.
 const uiGCPercent = 20
 
-// minTokenBytes makes tokens hard to guess.
-const minTokenBytes = 32
-
-// checkAddress fails if the address is wrong, or needs a token.
-func (o *uiOptions) checkAddress() error {
-	ip := net.ParseIP(o.address)
-	switch {
-	case ip == nil || ip.IsUnspecified():
-		return usageError{fmt.Errorf("--address: %q; write the IP address at which browsers reach this machine", o.address)}
-	case o.tokenFile == "" && !ip.IsLoopback():
-		return usageError{fmt.Errorf("--address: %s is no loopback address; write --token-file too", o.address)}
-	}
-	return nil
-}
-
-// token returns the token of --token-file. It is empty for a random one.
-func (o *uiOptions) token() (string, error) {
-	if o.tokenFile == "" {
-		return "", nil
-	}
-	content, err := boundedfile.ReadToken(o.tokenFile)
-	if err != nil {
-		return "", usageError{fmt.Errorf("--token-file: %w", err)}
-	}
-	info, err := os.Stat(o.tokenFile)
-	if err != nil {
-		return "", usageError{fmt.Errorf("--token-file: %w", err)}
-	}
-	const others = 0o007
-	if info.Mode().Perm()&others != 0 && runtime.GOOS != "windows" { // which has no such bits
-		return "", usageError{fmt.Errorf("--token-file: all users of this machine can read or write %s; run: chmod o= %s",
-			o.tokenFile, text.ShellQuote(o.tokenFile))}
-	}
-	token := strings.TrimSpace(string(content))
-	if len(token) < minTokenBytes {
-		return "", usageError{fmt.Errorf("--token-file: %s has %d characters; write at least %d, such as those of: openssl rand -hex 32",
-			o.tokenFile, len(token), minTokenBytes)}
-	}
-	return token, nil
-}
-
 // checkConflicts fails for flags without effect beside others.
 func (o *uiOptions) checkConflicts(flags *pflag.FlagSet) (err error) {
 	if o.hashNames && o.save == "" && o.html == "" {
-		return usageError{errors.New("--hash-names: only with --save or --html")}
+		return errors.New("--hash-names: only with --save or --html")
 	}
 	const save, html, fromFile = "save", "html", "from-file"
 	why := map[string]string{save: "which serves no page", html: "which serves no page", fromFile: "which reads no cluster"}
@@ -148,7 +103,7 @@ func (o *uiOptions) checkConflicts(flags *pflag.FlagSet) (err error) {
 		}
 		for _, other := range others {
 			if err == nil && flags.Lookup(other).Value.String() != "" {
-				err = usageError{fmt.Errorf("--%s: no effect with --%s, %s; leave out one of them", f.Name, other, why[other])}
+				err = fmt.Errorf("--%s: no effect with --%s, %s; leave out one of them", f.Name, other, why[other])
 			}
 		}
 	})
@@ -156,12 +111,12 @@ func (o *uiOptions) checkConflicts(flags *pflag.FlagSet) (err error) {
 }
 
 func (o *uiOptions) run(cmd *cobra.Command) error {
-	if err := cmp.Or(o.checkConflicts(cmd.Flags()), o.checkAddress()); err != nil {
-		return err
+	if err := cmp.Or(o.checkConflicts(cmd.Flags()), ui.CheckAddress(o.address, o.tokenFile)); err != nil {
+		return usageError{err}
 	}
-	token, err := o.token()
+	token, err := ui.ReadToken(o.tokenFile)
 	if err != nil {
-		return err
+		return usageError{err}
 	}
 	if os.Getenv("GOGC") == "" { // else the user has chosen
 		debug.SetGCPercent(uiGCPercent)
