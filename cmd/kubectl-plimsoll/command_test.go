@@ -17,8 +17,6 @@ import (
 	componentversion "k8s.io/component-base/version"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/program"
-	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
 func TestExitCode(t *testing.T) {
@@ -155,30 +153,10 @@ func TestCommand_Options(t *testing.T) {
 	}
 }
 
-// The scheduler is that of the only Deployment with the label.
 func TestVersion(t *testing.T) {
 	out, err := execute(t.Context(), "version", "--client", "-o", "jsonpath={.kind} {.client.kubernetes}")
 	if want := "Version " + componentversion.Get().GitVersion; err != nil || out != want {
 		t.Errorf("%q, error %v; want %q", out, err, want)
-	}
-	v := &versions{Client: clientVersion{"v1.2.3", "v1.37.2"}}
-	v.setScheduler(&live.Configuration{Workload: &live.Workload{
-		Kind: "Deployment", Namespace: "plimsoll-system", Name: "plimsoll", Image: "plimsoll:v1.2.3-k1.37", ChartVersion: "1.2.3",
-	}}, nil)
-	p := &terminal.Printer{}
-	v.print(p)
-	const want = `Client: Plimsoll v1.2.3, Kubernetes v1.37.2
-Scheduler: Deployment plimsoll-system/plimsoll, image plimsoll:v1.2.3-k1.37
-Chart: 1.2.3
-`
-	if p.String() != want {
-		t.Errorf("%s, want %s", p, want)
-	}
-	v.Scheduler = nil
-	v.setScheduler(nil, errors.New("no Deployment"))
-	p = &terminal.Printer{}
-	if v.print(p); !strings.HasSuffix(p.String(), "\nScheduler: not found: no Deployment\n") {
-		t.Errorf("%s does not say that none was found", p)
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/requests"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/shadow"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/versions"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
 )
@@ -164,7 +165,7 @@ func kinds() map[reflect.Type]string {
 		reflect.TypeFor[top.Trend]():                    "LoadTrend",
 		reflect.TypeFor[top.History]():                  "NodeHistory",
 		reflect.TypeFor[moves.Report]():                 "RebalancePlan",
-		reflect.TypeFor[versions]():                     "Version",
+		reflect.TypeFor[versions.Report]():              "Version",
 	}
 }
 
