@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -108,12 +107,6 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 	return command
 }
 
-// replayResult is the JSON of replay.
-type replayResult struct {
-	// Reports are by scenario.
-	Reports []*replayreport.Report `json:"reports"`
-}
-
 func runReplay(cmd *cobra.Command, s *replay.Selection, output *outputFlags) error {
 	if err := errors.Join(output.validate(), s.Validate(cmd.Flags().Changed)); err != nil {
 		return err
@@ -143,7 +136,7 @@ func runReplay(cmd *cobra.Command, s *replay.Selection, output *outputFlags) err
 	if err != nil {
 		return err
 	}
-	if err := writeReplay(cmd.OutOrStdout(), output, reports); err != nil {
+	if err := writeReplay(cmd, output, reports); err != nil {
 		return err
 	}
 	if err := s.WriteHTML(reports[0]); err != nil || !reports[len(reports)-1].Partial {
@@ -152,9 +145,9 @@ func runReplay(cmd *cobra.Command, s *replay.Selection, output *outputFlags) err
 	return errInterrupted
 }
 
-func writeReplay(w io.Writer, output *outputFlags, reports []*replayreport.Report) error {
+func writeReplay(cmd *cobra.Command, output *outputFlags, reports []*replayreport.Report) error {
 	if output.isTable() {
-		return replayreport.WriteTables(w, reports)
+		return replayreport.WriteTables(cmd.OutOrStdout(), reports)
 	}
-	return output.encode(w, &replayResult{reports})
+	return output.print(cmd, &replayreport.Result{Reports: reports}, "", nil, nil)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
+	replayreport "github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
 
 // execute runs the command with the arguments, and returns what it writes.
@@ -92,7 +93,7 @@ func TestReplay_Table(t *testing.T) {
 func TestReplay_JSON(t *testing.T) {
 	out, err := execute(t.Context(), "replay", "--load", write(t, "pods.jsonl", twoPods), "-o", "json", "--policies", "random")
 	must(t, err)
-	var result replayResult
+	var result replayreport.Result
 	must(t, json.Unmarshal([]byte(out), &result))
 	if reports := result.Reports; len(reports) != 1 || reports[0].Policies[0].Name != engine.Random || reports[0].Policies[0].Runs[0].HotMinutes != 30 {
 		t.Errorf("%+v; want a report with 30 hot minutes of %s", result, engine.Random)

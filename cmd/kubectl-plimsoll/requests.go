@@ -10,6 +10,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/requests"
 )
 
@@ -49,7 +50,7 @@ An existing limit stays, or is raised to the request. The memory request and lim
 	}
 	flags := command.Flags()
 	o.cluster.addTo(command, flags)
-	o.output.addTo(command, flags, nameFormat, csvFormat, commandsFormat)
+	o.output.addTo(command, flags, output.Names, csvFormat, commandsFormat)
 	flags.Lookup("output").Usage += "; name is for one namespace, yaml is strategic merge patches, and commands apply these"
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "all namespaces")
 	flags.StringVarP(&o.request.Selector, "selector", "l", "", "label selector of the workloads, such as app=web")
@@ -113,7 +114,7 @@ func (o *requestsOptions) run(cmd *cobra.Command, args []string) error {
 	switch o.output.format {
 	case csvFormat:
 		return report.WriteCSV(cmd.OutOrStdout())
-	case "yaml":
+	case output.YAML:
 		return report.WritePatches(cmd.OutOrStdout())
 	case commandsFormat:
 		return report.WriteCommands(cmd.OutOrStdout(), connection.Chosen)

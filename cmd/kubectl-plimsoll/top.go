@@ -15,6 +15,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
@@ -39,7 +40,7 @@ func newTopCommand() *cobra.Command {
 	command.AddCommand(o.nodesCommand(), o.podsCommand())
 	flags := command.PersistentFlags()
 	o.cluster.addTo(command, flags)
-	o.output.addTo(command, flags, nameFormat)
+	o.output.addTo(command, flags, output.Names)
 	flags.Lookup("output").Usage += "; name is for nodes alone"
 	addViewTo(command, flags, o.cluster, &o.view)
 	flags.BoolVar(&o.noHeaders, "no-headers", false, "print no headers")

@@ -121,9 +121,9 @@ func (o *uiOptions) run(cmd *cobra.Command) error {
 	if os.Getenv("GOGC") == "" { // else the user has chosen
 		debug.SetGCPercent(uiGCPercent)
 	}
-	options := ui.Options{Encode: withKind, Token: token}
+	options := ui.Options{Token: token}
 	if o.fromFile != "" {
-		if options.Saved, err = ui.ReadFile(cmd.Context(), o.fromFile, apiVersion); err != nil {
+		if options.Saved, err = ui.ReadFile(cmd.Context(), o.fromFile); err != nil {
 			return usageError{fmt.Errorf("--from-file: %w", err)}
 		}
 	} else if err := o.openCluster(cmd.Context(), &options); err != nil {
@@ -198,10 +198,10 @@ func (o *uiOptions) write(ctx context.Context, options ui.Options) error {
 		snapshot = snapshot.HashNames()
 	}
 	if err == nil && o.save != "" {
-		err = snapshot.WriteFile(o.save, withKind)
+		err = snapshot.WriteFile(o.save)
 	}
 	if err == nil && o.html != "" {
-		err = snapshot.WriteHTMLFile(o.html, withKind)
+		err = snapshot.WriteHTMLFile(o.html)
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 )
 
@@ -42,7 +43,7 @@ func newWhatIfCommand() *cobra.Command {
 	}
 	flags := command.Flags()
 	o.cluster.addTo(command, flags)
-	o.output.addTo(command, flags, nameFormat)
+	o.output.addTo(command, flags, output.Names)
 	flags.StringVarP(&o.file, "filename", "f", "", "file with workloads whose pods to place; - is standard input")
 	flags.IntVar(&o.replicas, "replicas", 0, "number of pods of the workload; replaces the file's")
 	flags.IntVar(&o.scenario.Fewer, "fewer", 0, "number of running pods of the workload to remove, in place of placing its pods")

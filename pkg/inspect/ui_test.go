@@ -2,7 +2,6 @@ package inspect_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -79,7 +78,7 @@ func openPage(t *testing.T) *page {
 	p.clock = clocktesting.NewFakeClock(time.Now())
 	conn = conn.Holding(session.Held)
 	p.Server, err = ui.NewServer(t.Context(), listener, ui.Options{
-		Source: session, Encode: json.Marshal, Clock: p.clock,
+		Source: session, Clock: p.clock,
 		Check: func(context.Context, live.Lender) (*doctor.Report, error) { return &doctor.Report{}, nil },
 		Questions: ui.Questions{Explain: func(ctx context.Context, namespace string, r explain.Request) (explain.Result, error) {
 			r.Configuration, r.Found, r.Progress = from, func(*live.Configuration) {}, func(float64) {}

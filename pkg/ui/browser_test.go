@@ -364,7 +364,7 @@ func TestBrowserHidden(t *testing.T) {
 // A token of a file may have any character. Its URL may be opened in a tab that shows the page already.
 func TestBrowserToken(t *testing.T) {
 	const token = "aB+/=?%zz&# 0123456789abcdef0123456789"
-	s := startWith(t, Options{Source: many(3), Check: checks, Encode: json.Marshal, Token: token})
+	s := startWith(t, Options{Source: many(3), Check: checks, Token: token})
 	tb := openPage(t, s)
 	tb.Exec(`window.posted = []; const ask = window.fetch; window.fetch = (path, o) => { if (path === "session") posted.push(o.body); return ask(path, o); }`)
 	tb.Exec(`location.hash = "#sort=name&token=" + encodeURIComponent(%q)`, token)
@@ -384,19 +384,15 @@ func TestBrowserToken(t *testing.T) {
 
 // A saved page shows the same without a server, and so does a server of the saved snapshot.
 func TestBrowserSaved(t *testing.T) {
-	encode := func(s any) ([]byte, error) {
-		fields, err := json.Marshal(s)
-		return slices.Concat([]byte(`{"apiVersion":"v1","kind":"ClusterLoads",`), fields[1:]), err
-	}
-	o := Options{Source: many(30), Context: "production", Check: checks, Encode: encode}
+	o := Options{Source: many(30), Context: "production", Check: checks}
 	taken, err := Take(t.Context(), o)
 	must(t, err)
 	file, page := filepath.Join(t.TempDir(), "nodes.json"), filepath.Join(t.TempDir(), "nodes.html")
-	must(t, taken.WriteFile(file, encode))
-	saved, err := ReadFile(t.Context(), file, "v1")
+	must(t, taken.WriteFile(file))
+	saved, err := ReadFile(t.Context(), file)
 	must(t, err)
 	again := filepath.Join(t.TempDir(), "again.json")
-	must(t, saved.WriteFile(again, encode))
+	must(t, saved.WriteFile(again))
 	before, err := os.ReadFile(file)
 	must(t, err)
 	after, err := os.ReadFile(again)
@@ -404,10 +400,10 @@ func TestBrowserSaved(t *testing.T) {
 	if diff := cmp.Diff(string(before), string(after)); diff != "" {
 		t.Errorf("(-saved +saved again):\n%s", diff)
 	}
-	must(t, saved.WriteHTMLFile(page, encode))
+	must(t, saved.WriteHTMLFile(page))
 	for _, open := range []func() *browser.Tab{
 		func() *browser.Tab { return browser.Open(t, "file://"+page) },
-		func() *browser.Tab { return openPage(t, startWith(t, Options{Saved: saved, Encode: encode})) },
+		func() *browser.Tab { return openPage(t, startWith(t, Options{Saved: saved})) },
 	} {
 		tb := open()
 		tb.WaitFor("#connection", "Saved at ")
@@ -481,7 +477,7 @@ func TestBrowserForeignText(t *testing.T) {
 			Group: "source", Status: doctor.Error, Message: hostile, Advice: []doctor.Advice{{Text: hostile, Command: hostile, YAML: hostile}},
 		}}}, nil
 	}
-	s := startWith(t, Options{Source: hostileCluster{c}, Context: hostile, Check: check, Encode: json.Marshal, Questions: hostileQuestions()})
+	s := startWith(t, Options{Source: hostileCluster{c}, Context: hostile, Check: check, Questions: hostileQuestions()})
 	tb := openPage(t, s)
 	harmless := func(view string) {
 		t.Helper()
@@ -541,7 +537,7 @@ func TestBrowserGroups(t *testing.T) {
 // Each view is a click away, has its figures as tables, and is held by the URL.
 func TestBrowserAnswers(t *testing.T) {
 	tb := openPage(t, startWith(t, Options{
-		Source: many(100), Context: "production", Chosen: live.Chosen{Context: "production"}, Check: checks, Encode: json.Marshal, Questions: questions(),
+		Source: many(100), Context: "production", Chosen: live.Chosen{Context: "production"}, Check: checks, Questions: questions(),
 	}))
 	tab := func(name string) {
 		tb.Exec(`[...document.querySelectorAll("#views button")].find((b) => b.textContent.startsWith(%q)).click()`, name)
@@ -798,9 +794,9 @@ func TestBrowserAccessible(t *testing.T) {
 
 // make recording took the snapshot of a real control plane. One node has 30 % of CPU, one 85 %, and one is not measured.
 func TestBrowserRecorded(t *testing.T) {
-	saved, err := ReadFile(t.Context(), filepath.Join("testdata", "three-nodes.json"), "inspect.plimsoll.io/v1")
+	saved, err := ReadFile(t.Context(), filepath.Join("testdata", "three-nodes.json"))
 	must(t, err)
-	tb := openPage(t, startWith(t, Options{Saved: saved, Encode: json.Marshal}))
+	tb := openPage(t, startWith(t, Options{Saved: saved}))
 	tb.Shows("#count", "3 nodes: 1 above the line")
 	for _, tile := range []string{"3 nodes", "1 above the CPU line", "1 without fresh CPU load", "1 waiting pod"} {
 		tb.Shows("#tiles", tile)

@@ -15,6 +15,7 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 )
 
@@ -159,14 +160,14 @@ func parts(of reflect.Type, part func(name string, part func(reflect.Value) refl
 
 // A node that did not change is not encoded again.
 func TestState_KeepsNodes(t *testing.T) {
-	first, err := (*state)(nil).next(loads(0), json.Marshal)
+	first, err := (*state)(nil).next(loads(0))
 	must(t, err)
 	same, changed := loads(0), 0
 	for _, n := range same.Nodes {
 		n.Pods++
 		break
 	}
-	second, err := first.next(same, json.Marshal)
+	second, err := first.next(same)
 	must(t, err)
 	for name, n := range second.nodes {
 		if n != first.nodes[name] {
@@ -182,11 +183,11 @@ func TestState_KeepsNodes(t *testing.T) {
 // Changes of a recorded snapshot, merged one by one, lead to the same JSON as encoding all of it.
 func TestState_Recorded(t *testing.T) {
 	read := func() *Snapshot {
-		s, err := ReadFile(t.Context(), filepath.Join("testdata", "three-nodes.json"), "inspect.plimsoll.io/v1")
+		s, err := ReadFile(t.Context(), filepath.Join("testdata", "three-nodes.json"))
 		must(t, err)
 		return s
 	}
-	before, err := (*state)(nil).next(read(), json.Marshal)
+	before, err := (*state)(nil).next(read())
 	must(t, err)
 	shown := before.full()
 	first := slices.Sorted(maps.Keys(read().Nodes))[0]
@@ -204,11 +205,11 @@ func TestState_Recorded(t *testing.T) {
 	} {
 		snapshot := read()
 		change(snapshot)
-		next, err := before.next(snapshot, json.Marshal)
+		next, err := before.next(snapshot)
 		must(t, err)
 		shown, err = jsonpatch.MergePatch(shown, next.delta)
 		must(t, err)
-		want, err := json.Marshal(snapshot)
+		want, err := output.MarshalKind(Kind, snapshot)
 		must(t, err)
 		if !jsonpatch.Equal(next.full(), want) {
 			t.Errorf("%s: the snapshot is\n%s\nwant\n%s", name, next.full(), want)

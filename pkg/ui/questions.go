@@ -16,6 +16,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 )
 
@@ -219,6 +220,6 @@ func (s *Server) ask(ctx context.Context, question func() (reply, error)) (conte
 	if err != nil {
 		return nil, "", err
 	}
-	content, err = s.options.Encode(answer.result)
+	content, err = output.Marshal(answer.result)
 	return content, answer.command.With(s.options.Flags...).For(s.options.Chosen), err
 }

@@ -139,7 +139,7 @@ func TestServer_Questions(t *testing.T) {
 		asked = append(asked, strings.Join(slices.Concat([]string{r.Target.Type(), namespace, r.Target.Name}, r.Compare), " "))
 		return explained(ctx, namespace, r)
 	}
-	s := startWith(t, Options{Source: newCluster("worker-1"), Check: checks, Encode: json.Marshal, Questions: q})
+	s := startWith(t, Options{Source: newCluster("worker-1"), Check: checks, Questions: q})
 	for _, tt := range []struct {
 		path   string
 		status int
@@ -185,7 +185,7 @@ func TestServer_Questions(t *testing.T) {
 // The command of an answer acts on the cluster of the page, whatever the names are.
 func TestServer_Commands(t *testing.T) {
 	s := startWith(t, Options{
-		Source: newCluster("worker-1"), Check: checks, Encode: json.Marshal, Questions: questions(),
+		Source: newCluster("worker-1"), Check: checks, Questions: questions(),
 		Chosen: live.Chosen{Kubeconfig: "/home/me/test cluster", Context: "test", As: "jane"}, Flags: []string{"--config", "a b.yaml"},
 	})
 	const file = " --config 'a b.yaml'"
@@ -216,7 +216,7 @@ func TestServer_CommandToEmpty(t *testing.T) {
 	q.Moves = func(context.Context) (*moves.Report, error) {
 		return &moves.Report{Free: &moves.Free{Node: "worker-1"}}, nil
 	}
-	s := startWith(t, Options{Source: newCluster("worker-1"), Check: checks, Encode: json.Marshal, Questions: q})
+	s := startWith(t, Options{Source: newCluster("worker-1"), Check: checks, Questions: q})
 	got, err := url.PathUnescape(s.do(t, request{path: "moves.json"}).Header.Get("Plimsoll-Command"))
 	if want := "kubectl plimsoll rebalance --evict --rebalancer-config free.yaml"; err != nil || got != want {
 		t.Errorf("%q, %v; want %q", got, err, want)
@@ -225,7 +225,7 @@ func TestServer_CommandToEmpty(t *testing.T) {
 
 // A question is not asked without a session, nor of a saved snapshot.
 func TestServer_QuestionsRefused(t *testing.T) {
-	saved := startWith(t, Options{Saved: &Snapshot{}, Encode: json.Marshal})
+	saved := startWith(t, Options{Saved: &Snapshot{}})
 	s := start(t, newCluster("worker-1"))
 	for _, path := range []string{"explain.json?namespace=shop&pod=web-0", "what-if.json?drain=worker-1", "moves.json"} {
 		if resp := s.do(t, request{path: path, anonymous: true}); resp.StatusCode != http.StatusUnauthorized {
@@ -256,7 +256,7 @@ func testQuestionEnds(t *testing.T, path string) {
 		}
 		return ctx.Err()
 	}
-	s := startWith(t, Options{Source: newCluster("worker-1"), Check: checks, Encode: json.Marshal, Questions: Questions{
+	s := startWith(t, Options{Source: newCluster("worker-1"), Check: checks, Questions: Questions{
 		Explain: func(ctx context.Context, _ string, _ explain.Request) (explain.Result, error) { return nil, wait(ctx) },
 		WhatIf:  func(ctx context.Context, _ WhatIf) (*whatif.Report, error) { return nil, wait(ctx) },
 		Moves:   func(ctx context.Context) (*moves.Report, error) { return nil, wait(ctx) },

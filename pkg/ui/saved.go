@@ -14,6 +14,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/namehash"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 )
 
@@ -77,9 +78,9 @@ func (s *Snapshot) HashNames() *Snapshot {
 	return hashed
 }
 
-// WriteFile saves a snapshot. Only the user can read the file. encode returns the JSON of a *Snapshot.
-func (s *Snapshot) WriteFile(name string, encode func(any) ([]byte, error)) error {
-	first, err := (*state)(nil).next(s, encode)
+// WriteFile saves a snapshot. Only the user can read the file.
+func (s *Snapshot) WriteFile(name string) error {
+	first, err := (*state)(nil).next(s)
 	if err != nil {
 		return err
 	}
@@ -87,8 +88,8 @@ func (s *Snapshot) WriteFile(name string, encode func(any) ([]byte, error)) erro
 }
 
 // WriteHTMLFile writes a page of the snapshot that needs no server and asks for nothing. Only the user can read the file.
-func (s *Snapshot) WriteHTMLFile(name string, encode func(any) ([]byte, error)) error {
-	first, err := (*state)(nil).next(s, encode)
+func (s *Snapshot) WriteHTMLFile(name string) error {
+	first, err := (*state)(nil).next(s)
 	if err != nil {
 		return err
 	}
@@ -99,20 +100,20 @@ func (s *Snapshot) WriteHTMLFile(name string, encode func(any) ([]byte, error)) 
 	return os.WriteFile(name, page.content, 0o600)
 }
 
-// ReadFile reads a saved snapshot of a version.
-func ReadFile(ctx context.Context, name, apiVersion string) (*Snapshot, error) {
+// ReadFile reads a saved snapshot.
+func ReadFile(ctx context.Context, name string) (*Snapshot, error) {
 	content, err := boundedfile.New(name, maxSavedBytes).Read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s, err := decode(content, apiVersion)
+	s, err := decode(content)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; write a file of --save", name, err)
 	}
 	return s, nil
 }
 
-func decode(content []byte, apiVersion string) (*Snapshot, error) {
+func decode(content []byte) (*Snapshot, error) {
 	s := &struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
@@ -124,8 +125,8 @@ func decode(content []byte, apiVersion string) (*Snapshot, error) {
 	if s.Kind != Kind {
 		return nil, fmt.Errorf("kind: %q, want %s", s.Kind, Kind)
 	}
-	if s.APIVersion != apiVersion {
-		return nil, fmt.Errorf("apiVersion: %q, want %s", s.APIVersion, apiVersion)
+	if s.APIVersion != output.APIVersion {
+		return nil, fmt.Errorf("apiVersion: %q, want %s", s.APIVersion, output.APIVersion)
 	}
 	for name, node := range s.Nodes {
 		if node == nil || node.Row == nil || node.Name != name {

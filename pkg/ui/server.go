@@ -21,6 +21,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 )
 
@@ -56,8 +57,6 @@ type Options struct {
 	Check func(ctx context.Context, lend live.Lender) (*doctor.Report, error)
 	// Questions are answered anew each time.
 	Questions Questions
-	// Encode returns the JSON of a result, with apiVersion and kind.
-	Encode func(any) ([]byte, error)
 	// Token admits browsers; empty for a random one.
 	Token string
 	// Clock is the real one if nil.
@@ -247,7 +246,7 @@ func (s *Server) lend(ctx context.Context, of *live.Configuration, use func(*liv
 
 func (s *Server) publish(snapshot *Snapshot) error {
 	before, changed := s.current()
-	next, err := before.next(snapshot, s.options.Encode)
+	next, err := before.next(snapshot)
 	if err != nil {
 		return err
 	}
@@ -315,7 +314,7 @@ func (s *Server) serveSource(read func(context.Context, Source, url.Values) (any
 		err := s.withSource(ctx, func(source Source) error {
 			result, err := read(ctx, source, r.URL.Query())
 			if err == nil {
-				content, err = s.options.Encode(result)
+				content, err = output.Marshal(result)
 			}
 			return err
 		})

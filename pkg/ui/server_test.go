@@ -183,7 +183,7 @@ type running struct {
 func start(t *testing.T, source Source) *running {
 	t.Helper()
 	return startWith(t, Options{
-		Source: source, Context: "production", Check: checks, Encode: json.Marshal, Questions: questions(),
+		Source: source, Context: "production", Check: checks, Questions: questions(),
 	})
 }
 
@@ -550,7 +550,7 @@ func TestServer_MissedDelta(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer func() { must(t, listener.Close()) }()
-	s, err := NewServer(t.Context(), listener, Options{Source: newCluster("worker-1"), Encode: json.Marshal})
+	s, err := NewServer(t.Context(), listener, Options{Source: newCluster("worker-1")})
 	must(t, err)
 	publish := func(pods int) {
 		t.Helper()
@@ -712,7 +712,7 @@ func TestServer_TrendAndHistory(t *testing.T) {
 	if history.Node != "worker-1" || len(history.Events) != 2 || history.Events[1].Reason != "EvictionByEvictionAPI" {
 		t.Errorf("%+v", history)
 	}
-	saved := startWith(t, Options{Saved: &Snapshot{}, Encode: json.Marshal})
+	saved := startWith(t, Options{Saved: &Snapshot{}})
 	for _, path := range []string{"trend.json", "history.json?node=worker-1", "pods.json?node=worker-1"} {
 		if resp := s.do(t, request{path: path, anonymous: true}); resp.StatusCode != http.StatusUnauthorized {
 			t.Errorf("%s: HTTP status %d without a session", path, resp.StatusCode)
@@ -726,19 +726,19 @@ func TestServer_TrendAndHistory(t *testing.T) {
 func TestReadFile_Errors(t *testing.T) {
 	deep := strings.Repeat("[", 20_000)
 	for content, want := range map[string]string{
-		`{"kind":"ClusterLoads","nodes":` + deep:                                                   "exceeded max depth",
-		`{"apiVersion":"v2","kind":"ClusterLoads"}`:                                                `apiVersion: "v2", want v1`,
-		`{"apiVersion":"v1","kind":"ClusterLoads","waiting":{"a/b":{"namespace":"a","name":"c"}}}`: `waiting["a/b"].name`,
+		`{"kind":"ClusterLoads","nodes":` + deep:    "exceeded max depth",
+		`{"apiVersion":"v2","kind":"ClusterLoads"}`: `apiVersion: "v2", want inspect.plimsoll.io/v1`,
+		`{"apiVersion":"inspect.plimsoll.io/v1","kind":"ClusterLoads","waiting":{"a/b":{"namespace":"a","name":"c"}}}`: `waiting["a/b"].name`,
 		`{`:                               "unexpected end of JSON input",
 		`[]`:                              "cannot unmarshal array",
 		`{"kind":"NodeLoads","nodes":[]}`: "cannot unmarshal array",
 		`{"kind":"NodeLoads"}`:            `kind: "NodeLoads", want ClusterLoads`,
-		`{"apiVersion":"v1","kind":"ClusterLoads","nodes":{"a":null}}`:         `nodes["a"].name`,
-		`{"apiVersion":"v1","kind":"ClusterLoads","nodes":{"a":{"name":"b"}}}`: `nodes["a"].name`,
+		`{"apiVersion":"inspect.plimsoll.io/v1","kind":"ClusterLoads","nodes":{"a":null}}`:         `nodes["a"].name`,
+		`{"apiVersion":"inspect.plimsoll.io/v1","kind":"ClusterLoads","nodes":{"a":{"name":"b"}}}`: `nodes["a"].name`,
 	} {
 		file := filepath.Join(t.TempDir(), "nodes.json")
 		must(t, os.WriteFile(file, []byte(content), 0o600))
-		if _, err := ReadFile(t.Context(), file, "v1"); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "; write a file of --save") {
+		if _, err := ReadFile(t.Context(), file); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "; write a file of --save") {
 			t.Errorf("%s: error %v, want %s", content, err, want)
 		}
 	}
@@ -749,7 +749,7 @@ func TestReadFile_Large(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "nodes.json")
 	must(t, os.WriteFile(file, []byte("{}"), 0o600))
 	must(t, os.Truncate(file, maxSavedBytes+1))
-	if _, err := ReadFile(t.Context(), file, "v1"); err == nil || !strings.Contains(err.Error(), "has more than 67108864 bytes") {
+	if _, err := ReadFile(t.Context(), file); err == nil || !strings.Contains(err.Error(), "has more than 67108864 bytes") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -762,7 +762,7 @@ func TestSnapshot_WriteHTMLFile(t *testing.T) {
 		n.Labels = map[string]string{text: text}
 		s := newSnapshot(&top.Nodes{Nodes: []*top.Row{&n}, View: top.View{Problems: []string{text}}}, []top.WaitingPod{{Name: text, Message: text}}, text, nil)
 		file := filepath.Join(t.TempDir(), "page.html")
-		must(t, s.WriteHTMLFile(file, json.Marshal))
+		must(t, s.WriteHTMLFile(file))
 		content, err := os.ReadFile(file)
 		must(t, err)
 		return string(content)
@@ -833,9 +833,9 @@ func zipped(content []byte) float64 {
 
 // A refresh in which all loads of 5,000 nodes change sends at most 100 KiB.
 func TestState_DeltaIsSmall(t *testing.T) {
-	first, err := (*state)(nil).next(loads(0), json.Marshal)
+	first, err := (*state)(nil).next(loads(0))
 	must(t, err)
-	second, err := first.next(loads(1), json.Marshal)
+	second, err := first.next(loads(1))
 	must(t, err)
 	if size := zipped(second.delta); size > 100 || size < 10 {
 		t.Errorf("a change of all loads has %.0f KiB, want at most 100", size)
@@ -846,7 +846,7 @@ func TestState_DeltaIsSmall(t *testing.T) {
 func BenchmarkState_5000Nodes(b *testing.B) {
 	for name, round := range map[string]int{"no load changed": 0, "all loads changed": 1} {
 		b.Run(name, func(b *testing.B) {
-			first, err := (*state)(nil).next(loads(0), json.Marshal)
+			first, err := (*state)(nil).next(loads(0))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -854,7 +854,7 @@ func BenchmarkState_5000Nodes(b *testing.B) {
 			b.ReportAllocs()
 			var next *state
 			for b.Loop() {
-				if next, err = first.next(second, json.Marshal); err != nil {
+				if next, err = first.next(second); err != nil {
 					b.Fatal(err)
 				}
 			}

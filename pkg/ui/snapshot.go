@@ -11,6 +11,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/nodepool"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 )
 
@@ -128,8 +129,8 @@ type encodedNode struct {
 	json []byte
 }
 
-// next returns the state after s, which may be nil. encode returns the JSON of a *Snapshot. Only nodes that changed are encoded.
-func (s *state) next(snapshot *Snapshot, encode func(any) ([]byte, error)) (*state, error) {
+// next returns the state after s, which may be nil. Only nodes that changed are encoded.
+func (s *state) next(snapshot *Snapshot) (*state, error) {
 	first := s == nil
 	if first {
 		s = &state{sequence: -1}
@@ -138,7 +139,7 @@ func (s *state) next(snapshot *Snapshot, encode func(any) ([]byte, error)) (*sta
 	head.Nodes = nil
 	n := &state{sequence: s.sequence + 1, nodes: make(map[string]*encodedNode, len(snapshot.Nodes))}
 	var err error
-	if n.head, err = encode(&head); err != nil {
+	if n.head, err = output.MarshalKind(Kind, &head); err != nil {
 		return nil, err
 	}
 	changed := map[string][]byte{}

@@ -10,6 +10,12 @@ const (
 	Clairvoyant = "clairvoyant"
 )
 
+// Result is the JSON of a replay.
+type Result struct {
+	// Reports are by scenario.
+	Reports []*Report `json:"reports"`
+}
+
 // Report holds the figures of several policies on the same pods.
 type Report struct {
 	// Title names the pods, such as "base" or "cluster, 24h0m0s until 2026-01-02 12:00:00".

@@ -1,4 +1,4 @@
-package main
+package output_test
 
 import (
 	"encoding"
@@ -13,6 +13,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // fieldsOf adds the paths of a type's JSON fields, with their types.
@@ -50,11 +54,11 @@ var update = flag.Bool("update", false, "write the fields into docs/json.md")
 
 // docs/json.md lists all fields of all kinds. For a new field, run it with -update. The diff must not remove or rename any.
 func TestJSON_FieldsAreDocumented(t *testing.T) {
-	document, err := os.ReadFile("../../docs/json.md")
-	must(t, err)
-	types := map[string]reflect.Type{}
-	for of, kind := range kinds() {
-		types[kind] = of
+	document, err := os.ReadFile("../../../docs/json.md")
+	check.OK(t, err)
+	types := map[string]reflect.Type{ui.Kind: reflect.TypeFor[ui.Snapshot]()}
+	for result, kind := range output.Kinds() {
+		types[kind] = result
 	}
 	var want strings.Builder
 	for _, kind := range slices.Sorted(maps.Keys(types)) {
@@ -65,29 +69,27 @@ func TestJSON_FieldsAreDocumented(t *testing.T) {
 	head, got, _ := strings.Cut(string(document), "<!-- fields -->\n\n")
 	if *update {
 		text := head + "<!-- fields -->\n\n" + strings.TrimSpace(want.String()) + "\n"
-		must(t, os.WriteFile("../../docs/json.md", []byte(text), 0o644))
+		check.OK(t, os.WriteFile("../../../docs/json.md", []byte(text), 0o644))
 		return
 	}
 	if diff := cmp.Diff(strings.TrimSpace(want.String()), strings.TrimSpace(got)); diff != "" {
 		t.Errorf("docs/json.md (-types +documented):\n%s", diff)
 	}
-	if !strings.Contains(string(document), apiVersion) {
-		t.Errorf("docs/json.md does not name %s", apiVersion)
+	if !strings.Contains(string(document), output.APIVersion) {
+		t.Errorf("docs/json.md does not name %s", output.APIVersion)
 	}
 }
 
 // All results have apiVersion and kind first, whichever format.
 func TestJSON_Kinds(t *testing.T) {
-	for of, kind := range kinds() {
-		var b strings.Builder
-		must(t, (&outputFlags{format: "json"}).encode(&b, reflect.New(of).Interface()))
-		if want := fmt.Sprintf("{\n  \"apiVersion\": %q,\n  \"kind\": %q,\n", apiVersion, kind); !strings.HasPrefix(b.String(), want) {
-			t.Errorf("%.80s does not begin with %s", b.String(), want)
+	for result, kind := range output.Kinds() {
+		want := fmt.Sprintf("{\n  \"apiVersion\": %q,\n  \"kind\": %q,\n", output.APIVersion, kind)
+		if got := written(t, output.JSON, reflect.New(result).Interface()); !strings.HasPrefix(got, want) {
+			t.Errorf("%.80s does not begin with %s", got, want)
 		}
-		b.Reset()
-		must(t, (&outputFlags{format: "jsonpath={.apiVersion} {.kind}"}).encode(&b, reflect.New(of).Interface()))
-		if want := apiVersion + " " + kind; b.String() != want {
-			t.Errorf("jsonpath: %s, want %s", b.String(), want)
+		want = output.APIVersion + " " + kind
+		if got := written(t, "jsonpath={.apiVersion} {.kind}", reflect.New(result).Interface()); got != want {
+			t.Errorf("jsonpath: %s, want %s", got, want)
 		}
 	}
 }
