@@ -28,6 +28,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
+	"github.com/plimsoll-scheduler/plimsoll/test/manifests/documented"
 )
 
 // configuration returns a scheduler configuration that gives a plugin arguments, one YAML field a line.
@@ -341,6 +342,10 @@ func TestCommand_HelpShowsOwnFlags(t *testing.T) {
 	if !strings.Contains(out.String(), "--cpu-share ") || strings.Contains(out.String(), "--leader-elect ") {
 		t.Errorf("the help of shadow has not its own flags:\n%s", out.String())
 	}
+}
+
+func TestDocs_Flags(t *testing.T) {
+	documented.CheckFlags(t, "../..", newCommand(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{}), "kube-scheduler")
 }
 
 func TestCommand_ShadowChecksItsFlags(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	componentversion "k8s.io/component-base/version"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/program"
+	"github.com/plimsoll-scheduler/plimsoll/test/manifests/documented"
 )
 
 func TestExitCode(t *testing.T) {
@@ -85,6 +86,10 @@ func checkHelp(t *testing.T, c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		checkHelp(t, sub)
 	}
+}
+
+func TestDocs_Flags(t *testing.T) {
+	documented.CheckFlags(t, "../..", newCommand(), "kubectl plimsoll", "kubectl-plimsoll")
 }
 
 func TestCommand_UnknownFlag(t *testing.T) {

@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/test/manifests/documented"
 )
 
 // TestDoctor_Usage expects mistakes in flags to be told from faults of the cluster.
@@ -31,6 +34,20 @@ func TestDoctor_Usage(t *testing.T) {
 		name, _, _ := strings.Cut(flag, "=")
 		if _, ok := errors.AsType[*live.OptionError](err); !ok || exitCode(err) != 2 || !strings.HasPrefix(err.Error(), name+": ") {
 			t.Errorf("%s: %v, want an error of usage that names the flag", flag, err)
+		}
+	}
+}
+
+// TestDocs_Checks expects the docs to name groups and checks that exist.
+func TestDocs_Checks(t *testing.T) {
+	exist := slices.Concat(doctor.Groups(), doctor.IDs())
+	for _, command := range documented.Commands(t, "../..") {
+		if _, selected, ok := strings.Cut(command.Text, "doctor --check "); ok {
+			for name := range strings.SplitSeq(selected, ",") {
+				if !slices.Contains(exist, name) {
+					t.Errorf("%s: %s: no group or check has the name %q", command.Page, command.Text, name)
+				}
+			}
 		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
+	"github.com/plimsoll-scheduler/plimsoll/test/manifests/documented"
 )
 
 // setEnvironment sets the variables that the program reads, and no others of them.
@@ -360,6 +361,10 @@ func TestVersionAndHelp(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestDocs_Flags(t *testing.T) {
+	documented.CheckFlags(t, "../../..", NewCommand("v1.2.3", Telemetry{}), "load-watcher")
 }
 
 // The README's table is written by hand.
