@@ -17,23 +17,14 @@ read -ra minors <<<"${KUBERNETES:-$newest}"
 results=bin/test
 status=0
 
-# The names of the suites, in the order of the table.
+# The names of suites that more than one minor has.
 parts="build what end-to-end tests run"
-compiles="compile everything"
 units="unit tests"
-fuzz="fuzz the parsers"
-soak="soak: churn and failing sources in simulated time"
-replay="replay: policies rank on generated traces as on real ones"
-release="release, and the image from the built programs"
-benchmarks="benchmarks: small runs of scheduling and refresh"
-endToEnd="end to end on etcd, kube-apiserver, KWOK and Prometheus"
-inspection="end to end: kubectl-plimsoll, the shadow and the rebalancer"
-core="end to end, the core"
 
 # The end-to-end tests of older minors.
 coreTests=('TestCommand_.*' 'TestTargetLoadPacking_.*' TestLimits TestManifests TestOpenShiftOperator)
 
-# suite MINOR NAME COMMAND...: runs a suite, and writes its result and its seconds to $results/MINOR. The summary names the packages of
+# suite MINOR NAME COMMAND...: runs a suite, and writes its line of the table to $results/MINOR. The summary names the packages of
 # an older minor by the minor and the package.
 suite() {
 	local minor=$1 name=$2 start=$SECONDS result=pass prefix=
@@ -41,7 +32,7 @@ suite() {
 	if [[ $minor != "$newest" ]]; then prefix="$minor "; fi
 	echo "== $minor: $name"
 	KUBERNETES=$minor "$@" | sed -u "s|\"Package\":\"|&$prefix|" || result=FAIL
-	printf '%s\t%s\t%s\n' "$name" "$result" $((SECONDS - start)) >>"$results/$minor"
+	printf '%-6s%-65s%-5s%5d s\n' "$minor" "$name" "$result" $((SECONDS - start)) >>"$results/$minor"
 	[[ $result == pass ]] || status=1
 }
 
@@ -111,9 +102,9 @@ end_to_end() {
 	local minor
 	for minor in "${minors[@]}"; do
 		if [[ $minor == "$newest" ]]; then
-			suite "$minor" "$endToEnd" go test -json -count=1 -timeout 90m ./test/e2e/...
+			suite "$minor" "end to end on etcd, kube-apiserver, KWOK and Prometheus" go test -json -count=1 -timeout 90m ./test/e2e/...
 		else
-			suite "$minor" "$core" test_core
+			suite "$minor" "end to end, the core" test_core
 		fi
 	done
 	exit "$status"
@@ -121,42 +112,29 @@ end_to_end() {
 
 # inspect takes as long as end_to_end, which runs beside it.
 inspect() {
-	suite "$newest" "$inspection" go test -json -count=1 -timeout 90m ./test/inspect/...
+	suite "$newest" "end to end: kubectl-plimsoll, the shadow and the rebalancer" \
+		go test -json -count=1 -timeout 90m ./test/inspect/...
 	exit "$status"
 }
 
 test_newest() {
 	if selected unit; then suite "$newest" "$units" test_units; fi
-	if selected fuzz; then FUZZTIME=${FUZZTIME:-2000x} suite "$newest" "$fuzz" hack/fuzz.sh -json; fi
+	if selected fuzz; then FUZZTIME=${FUZZTIME:-2000x} suite "$newest" "fuzz the parsers" hack/fuzz.sh -json; fi
 	if selected soak; then
-		suite "$newest" "$soak" go test -json -count=1 -timeout 30m ./test/soak/... ./test/perf/memory
-		suite "$newest" "$replay" go test -json -count=1 -timeout 30m -tags quality -run RanksPolicies ./pkg/replay
+		suite "$newest" "soak: churn and failing sources in simulated time" \
+			go test -json -count=1 -timeout 30m ./test/soak/... ./test/perf/memory
+		suite "$newest" "replay: policies rank on generated traces as on real ones" \
+			go test -json -count=1 -timeout 30m -tags quality -run RanksPolicies ./pkg/replay
 	fi
 	if selected release; then
-		suite "$newest" "$release" test_release
-		suite "$newest" "$benchmarks" test_benchmarks
+		suite "$newest" "release, and the image from the built programs" test_release
+		suite "$newest" "benchmarks: small runs of scheduling and refresh" test_benchmarks
 	fi
 }
 
 test_older() {
-	suite "$1" "$compiles" compile_older
+	suite "$1" "compile everything" compile_older
 	suite "$1" "$units" test_units_older
-}
-
-# table: prints the result and the seconds of each suite, in a column for each minor.
-table() {
-	local minor name
-	printf '\n%-60s' "suite"
-	printf '%12s' "${minors[@]}"
-	printf '\n'
-	for name in "$parts" "$compiles" "$units" "$fuzz" "$soak" "$replay" "$release" "$benchmarks" "$endToEnd" "$inspection" "$core"; do
-		printf '%-60s' "$name"
-		for minor in "${minors[@]}"; do
-			printf '%12s' "$(awk -F '\t' -v name="$name" '$1 == name {cell = $2 " " $3 " s"} END {print cell ? cell : "-"}' "$results/$minor")"
-		done
-		printf '\n'
-	done
-	echo "- was not run: older minors run what can differ."
 }
 
 # yielding: runs all suites that take a processor, at the lowest priority.
@@ -198,7 +176,8 @@ if [[ ${1:-} == --stream ]]; then
 	yielding || status=1
 	for process in "${background[@]}"; do wait "$process" || status=1; done
 	if selected e2e; then cat "$results/end-to-end.log" ${hasNewest:+"$results/inspection.log"}; fi
-	table
+	echo
+	(cd "$results" && cat "${minors[@]}") # the table
 	exit "$status"
 fi
 
