@@ -14,7 +14,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
-	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
@@ -81,11 +81,12 @@ func benchmarkWorkloads(b *testing.B, first bool, count int) {
 	src := check.Value(prometheus.NewPodSource(prometheus.Config{Address: startServer(b, servePods, count),
 		Config: httpclient.Config{}}, nil))(b)
 	ctx := klog.NewContext(b.Context(), logr.Discard())
+	now := clocktesting.NewFakeClock(time.Now()) // a refresh reads the whole history, whatever time that takes
 	newWatcher := func() *refresh.WorkloadWatcher {
 		return refresh.NewWorkloadWatcher(refresh.WorkloadConfig{
 			Source: src, Label: src.Name(), Pods: corelisters.NewPodLister(pods), Nodes: corelisters.NewNodeLister(nodes),
 			HasSynced: func() bool { return true }, History: 24 * time.Hour,
-			Clock: clock.RealClock{}, Metrics: refresh.NewMetrics(metrics.NewKubeRegistry()),
+			Clock: now, Metrics: refresh.NewMetrics(metrics.NewKubeRegistry()),
 		})
 	}
 	refreshOnce := func(w *refresh.WorkloadWatcher) {
