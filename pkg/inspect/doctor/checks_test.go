@@ -567,7 +567,7 @@ func TestCheckLines_OfClasses(t *testing.T) {
 			node := framework.NewNodeInfo()
 			node.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}})
 			nodes = append(nodes, node)
-			l := explain.LoadLine{AnnotationProblem: "malformed", Classes: []explain.ClassLine{
+			l := explain.LoadLine{Annotation: "a.io/line", AnnotationProblem: "malformed", Classes: []explain.ClassLine{
 				{Percent: 60, Above: tt.latency[i]}, {Percent: 70, Above: tt.batch[i]},
 			}}
 			for r, above := range map[load.Resource]bool{load.CPU: tt.cpu[i], load.Memory: tt.memory[i]} {
@@ -580,6 +580,9 @@ func TestCheckLines_OfClasses(t *testing.T) {
 		var got []string
 		for _, c := range append(s.checkLines(), s.checkAnnotations()...) {
 			got = append(got, string(c.Status)+": "+c.Message)
+			if strings.Contains(c.Message, "annotation") && !strings.Contains(c.Advice[0].Command, "n0 a.io/line=cpu=70") {
+				t.Errorf("command %s, want the annotation of the plugin", c.Advice[0].Command)
+			}
 		}
 		want := append(tt.want, "warning: LoadThreshold has an annotation that is not used on 2 nodes (n0, n1): malformed")
 		if diff := cmp.Diff(want, got); diff != "" {

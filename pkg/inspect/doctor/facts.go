@@ -113,8 +113,8 @@ type linesFacts struct {
 	// unmeasured names the nodes of above that are rejected for lack of load.
 	unmeasured []string
 	// invalid names the nodes whose annotation is invalid. problem says what is wrong with the first.
-	invalid []string
-	problem string
+	invalid             []string
+	annotation, problem string
 }
 
 // figure is one value that a plugin reads of a node.
@@ -386,7 +386,7 @@ func (l linesFacts) compare(nodes []fwk.NodeInfo, lines map[string]explain.LoadL
 
 func (l *linesFacts) addAnnotation(node *corev1.Node, line explain.LoadLine) {
 	if line.AnnotationProblem != "" {
-		l.problem = cmp.Or(l.problem, line.AnnotationProblem)
+		l.annotation, l.problem = line.Annotation, cmp.Or(l.problem, line.AnnotationProblem)
 		l.invalid = append(l.invalid, node.Name)
 	}
 }

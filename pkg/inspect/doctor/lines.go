@@ -5,7 +5,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 )
 
 // checkLines checks that each line or rule leaves a node. If none is left, pods wait, or the limit is waived.
@@ -59,7 +58,7 @@ func (f *facts) checkAnnotations() []Result {
 		if len(l.invalid) == 0 {
 			return nil
 		}
-		command := live.Kubectl("annotate", "--overwrite", "node", l.invalid[0], loadthreshold.Annotation+"=cpu=70")
+		command := live.Kubectl("annotate", "--overwrite", "node", l.invalid[0], l.annotation+"=cpu=70")
 		return warn(
 			f.adviseRun(command, "The thresholds of the profile count instead. Correct the annotation, such as for 70 %% of cpu by:"),
 			"%s has an annotation that is not used on %s (%s): %s", l.plugin, text.Count(len(l.invalid), "node"), text.FirstN(l.invalid),

@@ -125,6 +125,8 @@ type LoadLine struct {
 	Percent [load.ResourceCount]float64
 	// Annotated reports whether the node's annotation sets the line. It has no effect while no load is known.
 	Annotated [load.ResourceCount]bool
+	// Annotation is the name of the annotation by which a node sets its line.
+	Annotation string
 	// AnnotationProblem says what is wrong with the node's annotation, which is not used; empty if nothing is.
 	AnnotationProblem string
 	// Above reports whether the plugin counts the node as above the line.

@@ -36,7 +36,7 @@ func (pl *LoadThreshold) Reader() *reading.Reader { return pl.reader }
 func (pl *LoadThreshold) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
 	s := pl.strangerState(state, podclass.None)
 	t := pl.terms(s, node)
-	l := explain.LoadLine{Node: t.Node}
+	l := explain.LoadLine{Node: t.Node, Annotation: Annotation}
 	var own line
 	if annotation, ok := node.Node().Annotations[Annotation]; ok {
 		var err error

@@ -62,8 +62,8 @@ func TestLoadLine(t *testing.T) {
 			object := node("n", tc.annotation...)
 			b := build(t, flow(tc.args), tc.known, object)
 			l := b.LoadLine(framework.NewCycleState(), infoOf(object))
-			if l.AnnotationProblem != tc.problem {
-				t.Errorf("problem %q, want %q", l.AnnotationProblem, tc.problem)
+			if l.AnnotationProblem != tc.problem || l.Annotation != "plimsoll.io/thresholds" {
+				t.Errorf("problem %q of annotation %s, want %q of plimsoll.io/thresholds", l.AnnotationProblem, l.Annotation, tc.problem)
 			}
 			for r, want := range [load.ResourceCount]resource{load.CPU: tc.cpu, load.Memory: tc.memory} {
 				got := resource{l.Utilization[r], l.Percent[r], l.Annotated[r], l.Above[r]}
