@@ -21,8 +21,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
 	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
@@ -74,7 +72,7 @@ func (a activations) Activate(_ klog.Logger, pods map[string]*corev1.Pod) { a <-
 
 // A node that was batched for a pod with a waiver is refused to a pod without one.
 func TestBatch_Waiver(t *testing.T) {
-	for _, name := range []string{loadthreshold.Name, nodemetrics.Name} {
+	for name := range limiters() {
 		t.Run(name, func(t *testing.T) {
 			loads := plugintest.NewLoads()
 			beyond := load.MetricValue{Value: 6, End: plugintest.Now()}

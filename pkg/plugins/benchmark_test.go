@@ -2,6 +2,8 @@ package plugins_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,12 +15,9 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadvariationriskbalancing"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/lowriskovercommitment"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/peaks"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/predictedpeak"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/targetloadpacking"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
@@ -52,14 +51,8 @@ func perNode(b *testing.B, count int) {
 }
 
 var (
-	limits = []string{loadthreshold.Name, nodemetrics.Name}
-	byLoad = []string{
-		loadvariationriskbalancing.Name,
-		lowriskovercommitment.Name,
-		peaks.Name,
-		predictedpeak.Name,
-		targetloadpacking.Name,
-	}
+	limits = slices.Sorted(maps.Keys(limiters()))
+	byLoad = slices.Sorted(maps.Keys(scorers()))
 )
 
 // BenchmarkPreFilter is the cost of one cycle's call.

@@ -3,7 +3,6 @@ package plugins_test
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -19,14 +18,11 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/decisionrecord"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadvariationriskbalancing"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/lowriskovercommitment"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/peaks"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/predictedpeak"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/requestbounds"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/targetloadpacking"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
@@ -34,25 +30,18 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
-// claimants are all plugins, with the arguments that count claims the most.
-func claimants() map[string]claimant {
-	return map[string]claimant{
-		decisionrecord.Name:             {noNodes: true},
-		loadthreshold.Name:              {args: defaultRequests},
-		loadvariationriskbalancing.Name: {args: defaultRequests},
-		lowriskovercommitment.Name:      {args: "unlimitedPods: Unlimited"},
-		nodemetrics.Name:                {args: least("NodeMetricsArgs")},
-		peaks.Name:                      {args: least("PeaksArgs")},
-		predictedpeak.Name:              {args: "unknown: {priors: All}"},
-		requestbounds.Name:              {noNodes: true},
-		targetloadpacking.Name:          {},
+// claimants are the arguments that count claims the most, by each plugin that reads load.
+func claimants() map[string]string {
+	all := map[string]string{
+		loadthreshold.Name:              defaultRequests,
+		loadvariationriskbalancing.Name: defaultRequests,
+		lowriskovercommitment.Name:      "unlimitedPods: Unlimited",
+		predictedpeak.Name:              "unknown: {priors: All}",
 	}
-}
-
-type claimant struct {
-	args string
-	// noNodes says that the plugin neither scores nor filters nodes, so that it steers nobody.
-	noNodes bool
+	for name, kind := range kinds() {
+		all[name] = cmp.Or(all[name], least(kind))
+	}
+	return all
 }
 
 const defaultRequests = "defaultRequests: {cpu: 2, memory: 2Gi}"
@@ -137,31 +126,27 @@ const noise = 4
 
 // No claim of a tenant's pods moves 40 pods of others. They are placed as beside pods that claim 1m and 1Mi alone.
 func TestClaims_SteerNobody(t *testing.T) {
-	rows, registry := claimants(), registryOn(plugintest.NewLoads(), unregistered)
-	if got, want := slices.Sorted(maps.Keys(rows)), slices.Sorted(maps.Keys(registry)); !slices.Equal(got, want) {
-		t.Fatalf("plugins %v, but the registry has %v: add a row for each", got, want)
-	}
-	for name, row := range rows {
-		if row.noNodes {
-			pl := buildWithoutLoad(t, registry, name)
-			_, scores := pl.(minor.ScorePlugin)
-			_, filters := pl.(minor.FilterPlugin)
-			if scores || filters {
-				t.Errorf("%s scores nodes: %v, filters nodes: %v, want neither", name, scores, filters)
-			}
-			if pre, ok := pl.(minor.PreFilterPlugin); ok {
-				result, _ := pre.PreFilter(t.Context(), framework.NewCycleState(), &corev1.Pod{}, nil)
-				if result != nil {
-					t.Errorf("%s restricts a pod to nodes: %+v", name, result)
-				}
-			}
-			continue
+	registry := registryOn(plugintest.NewLoads(), unregistered)
+	for name := range withoutLoad() {
+		pl := buildWithoutLoad(t, registry, name)
+		_, scores := pl.(minor.ScorePlugin)
+		_, filters := pl.(minor.FilterPlugin)
+		if scores || filters {
+			t.Errorf("%s scores nodes: %v, filters nodes: %v, want neither", name, scores, filters)
 		}
+		if pre, ok := pl.(minor.PreFilterPlugin); ok {
+			result, _ := pre.PreFilter(t.Context(), framework.NewCycleState(), &corev1.Pod{}, nil)
+			if result != nil {
+				t.Errorf("%s restricts a pod to nodes: %+v", name, result)
+			}
+		}
+	}
+	for name, args := range claimants() {
 		for stage, live := range stages() {
-			honest := placed(t, name, row.args, live, func(*corev1.Pod) {})
+			honest := placed(t, name, args, live, func(*corev1.Pod) {})
 			for what, claim := range claims() {
 				t.Run(name+"/"+stage+"/"+what, func(t *testing.T) {
-					got := placed(t, name, row.args, live, claim)
+					got := placed(t, name, args, live, claim)
 					if moved := max(got[freeNode]-honest[freeNode], honest[freeNode]-got[freeNode]); moved > noise {
 						t.Errorf("pods a node %v, without the claim %v: the last differs by %d, want at most %d", got, honest, moved, noise)
 					}
@@ -211,13 +196,10 @@ func TestClaims_OverheadIsARequest(t *testing.T) {
 		pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: all, Limits: all}
 	}
 	overhead := func(pod *corev1.Pod) { pod.Spec.Overhead = list("300m", "300Mi") }
-	for name, row := range claimants() {
-		if row.noNodes {
-			continue
-		}
+	for name, args := range claimants() {
 		for stage, live := range stages() {
 			t.Run(name+"/"+stage, func(t *testing.T) {
-				got, want := placed(t, name, row.args, live, overhead), placed(t, name, row.args, live, requested)
+				got, want := placed(t, name, args, live, overhead), placed(t, name, args, live, requested)
 				if moved := max(got[freeNode]-want[freeNode], want[freeNode]-got[freeNode]); moved > noise {
 					t.Errorf("pods a node %v, with a request as large %v: the last differs by %d, want at most %d", got, want, moved, noise)
 				}

@@ -2,12 +2,15 @@ package plugins_test
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,22 +18,20 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
+	schedulerscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/decisionrecord"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadthreshold"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/loadvariationriskbalancing"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/lowriskovercommitment"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/nodemetrics"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/peaks"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/predictedpeak"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/requestbounds"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/targetloadpacking"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
@@ -45,26 +46,37 @@ func unregistered(...metrics.Registerable) {}
 
 // kinds are the kinds of the arguments of all plugins that read load.
 func kinds() map[string]string {
-	all := scorers()
-	all[loadthreshold.Name] = "LoadThresholdArgs"
-	all[nodemetrics.Name] = "NodeMetricsArgs"
-	return all
+	return kindsOf(func(d descriptor.Descriptor) bool { return d.Reads != nil })
 }
 
-// withoutLoad are the kinds of the arguments of the plugins that read no load; empty for a plugin without arguments.
+// withoutLoad are the kinds of the arguments of the plugins that read no load.
 func withoutLoad() map[string]string {
-	return map[string]string{decisionrecord.Name: "DecisionRecordArgs", requestbounds.Name: ""}
+	return kindsOf(func(d descriptor.Descriptor) bool { return d.Reads == nil })
+}
+
+// limiters are those of the plugins that filter.
+func limiters() map[string]string {
+	return kindsOf(func(d descriptor.Descriptor) bool { return d.Limits(nil).Filters })
 }
 
 // scorers are those of the plugins that score every pod by load, and need nothing else to be enabled.
 func scorers() map[string]string {
-	return map[string]string{
-		loadvariationriskbalancing.Name: "LoadVariationRiskBalancingArgs",
-		lowriskovercommitment.Name:      "LowRiskOverCommitmentArgs",
-		peaks.Name:                      "PeaksArgs",
-		predictedpeak.Name:              "PredictedPeakArgs",
-		targetloadpacking.Name:          "TargetLoadPackingArgs",
+	return kindsOf(func(d descriptor.Descriptor) bool { return d.Reads != nil && !d.Limits(nil).Filters })
+}
+
+// kindsOf returns the kinds of the arguments of the plugins that match, by name; empty for a plugin without arguments.
+func kindsOf(matches func(descriptor.Descriptor) bool) map[string]string {
+	all := map[string]string{}
+	for _, d := range plugins.All() {
+		kind := d.Name + "Args"
+		if !schedulerscheme.Scheme.Recognizes(config.SchemeGroupVersion.WithKind(kind)) {
+			kind = ""
+		}
+		if matches(d) {
+			all[d.Name] = kind
+		}
 	}
+	return all
 }
 
 // least returns the required arguments of a kind.
@@ -114,8 +126,8 @@ func buildWithoutLoad(t *testing.T, registry frameworkruntime.Registry, name str
 // Every plugin is in the registry under its name.
 func TestNewRegistry(t *testing.T) {
 	registry := registryOn(plugintest.NewLoads(), unregistered)
-	if len(registry) != len(kinds())+len(withoutLoad()) {
-		t.Errorf("%d plugins in the registry, %d known here", len(registry), len(kinds())+len(withoutLoad()))
+	if diff := cmp.Diff(slices.Sorted(slices.Values(config.PluginNames())), slices.Sorted(maps.Keys(registry))); diff != "" {
+		t.Errorf("plugins (-names +registry):\n%s", diff)
 	}
 	for name := range withoutLoad() {
 		if got := buildWithoutLoad(t, registry, name).Name(); got != name {
