@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
 	"sync"
 
 	"github.com/go-logr/logr"
@@ -17,8 +15,6 @@ import (
 	componentversion "k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
-	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	inTree "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
 
@@ -27,6 +23,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/shadow"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
@@ -44,7 +41,6 @@ var version string
 // authenticated as the service account.
 func newCommand(c clock.WithTicker, registry refresh.Registry, serviceAccount sources.Account) *cobra.Command {
 	var options []app.Option
-	names := slices.Collect(maps.Keys(inTree.NewInTreeRegistry()))
 	registerBuildInfo(registry)
 	var skewed sync.Once
 	var format string // of the log
@@ -58,9 +54,7 @@ func newCommand(c clock.WithTicker, registry refresh.Registry, serviceAccount so
 			return build(ctx, args, handle)
 		}
 		options = append(options, app.WithPlugin(name, newPlugin))
-		names = append(names, name)
 	}
-	slices.Sort(names)
 	var findings []finding.Finding
 	options = append(options, func(frameworkruntime.Registry) error {
 		// The stock command applies options after it has set the log's format and verbosity.
@@ -68,7 +62,7 @@ func newCommand(c clock.WithTicker, registry refresh.Registry, serviceAccount so
 		return nil
 	})
 	command := app.NewSchedulerCommand(options...)
-	shadowing := shadow.NewCommand(factories, names, c, registry.MustRegister)
+	shadowing := shadow.NewCommand(factories, c, registry.MustRegister)
 	command.AddCommand(shadowing)
 	own := pflag.NewFlagSet("Plimsoll", pflag.ContinueOnError)
 	validateOnly := own.Bool("validate-only", false,
@@ -93,12 +87,8 @@ func newCommand(c clock.WithTicker, registry refresh.Registry, serviceAccount so
 		if err != nil {
 			return err
 		}
-		lint := configlint.Options{
-			Plugins: names, LoadPlugins: plugins.LintPlugins(), Flags: flags, Getenv: os.Getenv,
-			Conflict: func(cfg *kubeschedulerconfig.KubeSchedulerConfiguration) error {
-				return provider.CheckStatistics(plugins.LoadRequests(cfg))
-			},
-		}
+		lint := live.LintOptions()
+		lint.Flags, lint.Getenv = flags, os.Getenv
 		if *validateOnly {
 			err := configlint.Validate(cmd.OutOrStdout(), cmd.ErrOrStderr(), file, lint)
 			if err != nil {

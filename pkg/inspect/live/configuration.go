@@ -105,18 +105,22 @@ func (c *Connection) ValidConfiguration(ctx context.Context, o ConfigurationOpti
 	return found, err
 }
 
-// decode returns the configuration with defaults, and configlint's findings.
-func (c *Configuration) decode() ([]finding.Finding, *schedulerconfig.KubeSchedulerConfiguration, error) {
-	lint := configlint.Options{
-		Plugins:           slices.Sorted(maps.Keys(inTree.NewInTreeRegistry())),
-		LoadPlugins:       plugins.LintPlugins(),
-		FilesAreElsewhere: !c.filesAreHere,
+// LintOptions describe this version's scheduler to configlint, without flags and environment.
+func LintOptions() configlint.Options {
+	names := slices.Concat(slices.Collect(maps.Keys(inTree.NewInTreeRegistry())), config.PluginNames())
+	slices.Sort(names)
+	return configlint.Options{
+		Plugins: names, LoadPlugins: plugins.LintPlugins(),
 		Conflict: func(cfg *schedulerconfig.KubeSchedulerConfiguration) error {
 			return provider.CheckStatistics(plugins.LoadRequests(cfg))
 		},
 	}
-	lint.Plugins = append(lint.Plugins, config.PluginNames()...)
-	slices.Sort(lint.Plugins)
+}
+
+// decode returns the configuration with defaults, and configlint's findings.
+func (c *Configuration) decode() ([]finding.Finding, *schedulerconfig.KubeSchedulerConfiguration, error) {
+	lint := LintOptions()
+	lint.FilesAreElsewhere = !c.filesAreHere
 	if c.Workload != nil {
 		lint.Flags = c.Workload.Flags()
 		lint.Getenv = func(variable string) string { return c.Workload.Env[variable] }

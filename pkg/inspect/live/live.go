@@ -3,7 +3,6 @@
 package live
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -11,7 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/kubeconfig"
 )
 
 // Connection is a connection to the API server. Its clients refuse every request that could change the cluster, before it is sent;
@@ -51,7 +51,7 @@ func Connect(kubeConfig *rest.Config, namespace string, inPod bool) (*Connection
 	if err != nil {
 		return nil, err
 	}
-	typed, err := kubernetes.NewForConfigAndClient(withProtobuf(c), client)
+	typed, err := kubernetes.NewForConfigAndClient(kubeconfig.WithProtobuf(c), client)
 	if err != nil {
 		return nil, err
 	}
@@ -74,28 +74,4 @@ func (c *Connection) Holding(held func(kind string) []runtime.Object) *Connectio
 	holding := c.In(c.Namespace)
 	holding.held = held
 	return holding
-}
-
-// ReadKubeConfig reads the file of --kubeconfig; an empty name is the pod's own cluster.
-func ReadKubeConfig(file, userAgent string) (*rest.Config, error) {
-	read := rest.InClusterConfig
-	if file != "" {
-		read = func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", file) }
-	}
-	kubeConfig, err := read()
-	if errors.Is(err, rest.ErrNotInCluster) {
-		err = errors.New("required outside a pod; name the kubeconfig of the cluster")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig: %w", err)
-	}
-	return rest.AddUserAgent(kubeConfig, userAgent), nil
-}
-
-// withProtobuf returns the configuration for typed clients.
-func withProtobuf(c *rest.Config) *rest.Config {
-	c = rest.CopyConfig(c)
-	c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	c.ContentType = runtime.ContentTypeProtobuf
-	return c
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/kubeconfig"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
@@ -198,7 +199,7 @@ func (c *Connection) list(ctx context.Context, k *kind) ([]runtime.Object, error
 
 // restClient returns a client of the API group's version.
 func (c *Connection) restClient(version schema.GroupVersion) (*rest.RESTClient, error) {
-	cfg := withProtobuf(c.KubeConfig)
+	cfg := kubeconfig.WithProtobuf(c.KubeConfig)
 	cfg.GroupVersion, cfg.APIPath = &version, "/apis"
 	if version.Group == "" {
 		cfg.APIPath = "/api"

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -20,14 +18,12 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/metrics"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	inTree "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 	"k8s.io/utils/clock"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/internal/kubeconfig"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
 )
@@ -122,17 +118,14 @@ func (o *options) read(ctx context.Context) (*server, error) {
 }
 
 func (o *options) readScheduler(ctx context.Context) (*schedulerconfig.KubeSchedulerConfiguration, error) {
-	names := append(slices.Collect(maps.Keys(inTree.NewInTreeRegistry())), config.PluginNames()...)
-	slices.Sort(names)
-	lint := configlint.Options{
-		Plugins: names, LoadPlugins: plugins.LintPlugins(), Getenv: os.Getenv, FilesAreElsewhere: o.validateOnly,
-	}
+	lint := live.LintOptions()
+	lint.Getenv, lint.FilesAreElsewhere = os.Getenv, o.validateOnly
 	return configlint.ReadFile(ctx, o.schedulerConfig, lint)
 }
 
 // connect connects the server, and checks that its state can be read.
 func (o *options) connect(ctx context.Context, s *server) error {
-	kubeConfig, err := live.ReadKubeConfig(o.kubeconfig, component)
+	kubeConfig, err := kubeconfig.Read("--kubeconfig", o.kubeconfig, component)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/internal/kubeconfig"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
@@ -33,9 +34,8 @@ type options struct {
 }
 
 // NewCommand returns the command that runs a Server. The factories are those of the scheduler's plugins beside the stock ones.
-// The names are those of all its plugins.
 func NewCommand(
-	factories frameworkruntime.Registry, names []string, c clock.WithTicker, register func(...metrics.Registerable),
+	factories frameworkruntime.Registry, c clock.WithTicker, register func(...metrics.Registerable),
 ) *cobra.Command {
 	o := &options{}
 	logging := logsapi.NewLoggingConfiguration()
@@ -52,7 +52,7 @@ It serves /metrics, /healthz, /readyz and the report of kubectl plimsoll shadow.
 			if err := o.validate(); err != nil {
 				return err
 			}
-			cfg, err := o.configuration(cmd.Context(), names)
+			cfg, err := o.configuration(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -106,8 +106,10 @@ func (o *options) validate() error {
 }
 
 // configuration returns the configuration with defaults, and completes profile.
-func (o *options) configuration(ctx context.Context, plugins []string) (*schedulerconfig.KubeSchedulerConfiguration, error) {
-	cfg, err := configlint.ReadFile(ctx, o.config, configlint.Options{Plugins: plugins, Getenv: os.Getenv})
+func (o *options) configuration(ctx context.Context) (*schedulerconfig.KubeSchedulerConfiguration, error) {
+	lint := live.LintOptions()
+	lint.Getenv = os.Getenv
+	cfg, err := configlint.ReadFile(ctx, o.config, lint)
 	if err != nil {
 		return nil, fmt.Errorf("--config: %w", err)
 	}
@@ -132,7 +134,7 @@ func (o *options) configuration(ctx context.Context, plugins []string) (*schedul
 
 // connect returns a connection that cannot change the cluster.
 func (o *options) connect() (*live.Connection, error) {
-	kubeConfig, err := live.ReadKubeConfig(o.kubeconfig, "plimsoll-shadow")
+	kubeConfig, err := kubeconfig.Read("--kubeconfig", o.kubeconfig, "plimsoll-shadow")
 	if err != nil {
 		return nil, err
 	}

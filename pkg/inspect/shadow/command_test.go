@@ -27,7 +27,7 @@ profiles:
 		t.Fatal(err)
 	}
 	o := options{config: file}
-	cfg, err := o.configuration(t.Context(), config.PluginNames())
+	cfg, err := o.configuration(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

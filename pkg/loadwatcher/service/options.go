@@ -1,7 +1,6 @@
 package service
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -9,13 +8,12 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
+	"github.com/plimsoll-scheduler/plimsoll/internal/kubeconfig"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 )
 
@@ -214,20 +212,10 @@ func verbosityOf(level string) (string, error) {
 	return "", fmt.Errorf("%q is none of panic, fatal, error, warn, info, debug, trace", level)
 }
 
-func (o *options) cluster() (cluster *rest.Config, err error) {
-	if o.kubeconfig != "" {
-		cluster, err = clientcmd.BuildConfigFromFlags("", o.kubeconfig)
-	} else {
-		cluster, err = rest.InClusterConfig()
-	}
-	if errors.Is(err, rest.ErrNotInCluster) {
-		err = errors.New("unset outside a pod: name the kubeconfig of the measured cluster")
-	}
+func (o *options) cluster() (*rest.Config, error) {
+	cluster, err := kubeconfig.Read("--"+flagKubeconfig+" (env KUBE_CONFIG)", o.kubeconfig, "load-watcher")
 	if err != nil {
-		return nil, fmt.Errorf("--%s (env KUBE_CONFIG): %w", flagKubeconfig, err)
+		return nil, err
 	}
-	// Protobuf is faster; JSON is for servers without it.
-	cluster.ContentType = runtime.ContentTypeProtobuf
-	cluster.AcceptContentTypes = strings.Join([]string{runtime.ContentTypeProtobuf, runtime.ContentTypeJSON}, ",")
-	return rest.AddUserAgent(cluster, "load-watcher"), nil
+	return kubeconfig.WithProtobuf(cluster), nil
 }
