@@ -128,6 +128,14 @@ var (
 	_ source.PodSource = unopened{}
 )
 
+// unopened returns a source that fails with err whenever it is read. It fails with err now if sources are not read on demand.
+func (p *Provider) unopened(name string, err error) (unopened, error) {
+	if !p.onDemand {
+		return unopened{}, err
+	}
+	return unopened{name, err}, nil
+}
+
 // Name implements source.Source and source.PodSource.
 func (u unopened) Name() string { return u.name }
 

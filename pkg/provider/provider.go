@@ -84,10 +84,9 @@ func (p *Provider) source(ctx context.Context, request *reading.Request) (*share
 	}
 	src, err := sources.Open(ctx, cluster, spec, p.access, p.clock)
 	if err != nil {
-		if !p.onDemand {
+		if src, err = p.unopened(nameOf(spec), err); err != nil {
 			return nil, err
 		}
-		src = unopened{nameOf(spec), err}
 	}
 	label := p.label(src.Name())
 	watcher := refresh.NewWatcher(src, label, cluster, p.clock, p.metrics)
@@ -97,12 +96,17 @@ func (p *Provider) source(ctx context.Context, request *reading.Request) (*share
 		watcher: watcher, load: reading.NewSource(watcher.Publisher(), p.clock),
 	}
 	p.sources = append(p.sources, s)
+	p.run(ctx, label, src, watcher.Run)
+	return s, nil
+}
+
+// run runs the watcher of a source until ctx is done. A source that is read on demand is only closed then.
+func (p *Provider) run(ctx context.Context, label string, src any, watch func(context.Context)) {
 	if p.onDemand {
 		context.AfterFunc(ctx, func() { refresh.Close(ctx, label, src) })
 	} else {
-		p.running.Go(func() { watcher.Run(ctx) })
+		p.running.Go(func() { watch(ctx) })
 	}
-	return s, nil
 }
 
 // find returns the cluster's source with the given spec, or nil.

@@ -53,10 +53,9 @@ func (p *Provider) workloads(
 	}
 	src, err := sources.OpenPods(ctx, cluster, spec, p.access)
 	if err != nil {
-		if !p.onDemand {
+		if src, err = p.unopened(podSourceNameOf(spec), err); err != nil {
 			return nil, err
 		}
-		src = unopened{podSourceNameOf(spec), err}
 	}
 	label := p.label(src.Name() + " pods")
 	of.watcher = refresh.NewWorkloadWatcher(refresh.WorkloadConfig{
@@ -66,11 +65,7 @@ func (p *Provider) workloads(
 	})
 	of.status = StatisticsStatus{Label: label, Spec: spec, Statistics: s, Publisher: of.watcher.Publisher()}
 	p.statistics = append(p.statistics, of)
-	if p.onDemand {
-		context.AfterFunc(ctx, func() { refresh.Close(ctx, label, src) })
-	} else {
-		p.running.Go(func() { of.watcher.Run(ctx) })
-	}
+	p.run(ctx, label, src, of.watcher.Run)
 	return of.watcher.Publisher(), nil
 }
 
