@@ -13,6 +13,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -57,7 +58,7 @@ func (r *Explanation) Print(p *terminal.Printer) {
 func (x *printer) head() {
 	state := "pending"
 	switch {
-	case x.Pod.Phase == string(corev1.PodSucceeded) || x.Pod.Phase == string(corev1.PodFailed):
+	case podusage.IsEnd(corev1.PodPhase(x.Pod.Phase)):
 		state = "ended on " + x.Pod.Node
 	case x.Pod.Node != "":
 		state = "runs on " + x.Pod.Node

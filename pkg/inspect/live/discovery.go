@@ -16,12 +16,13 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	rbac "k8s.io/kubernetes/pkg/apis/rbac/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/internal/objectname"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
 const (
@@ -133,7 +134,7 @@ func (c *Connection) podsOf(ctx context.Context, d *appsv1.Deployment) (names []
 		return nil
 	}
 	for i := range pods.Items {
-		if !podutil.IsPodTerminal(&pods.Items[i]) { // an evicted pod stays, and has failed
+		if !podusage.HasEnded(&pods.Items[i]) { // an evicted pod stays, and has failed
 			names = append(names, pods.Items[i].Name)
 		}
 	}
@@ -142,11 +143,11 @@ func (c *Connection) podsOf(ctx context.Context, d *appsv1.Deployment) (names []
 
 // named returns the configuration of the Deployment "NAMESPACE/NAME".
 func (c *Connection) named(ctx context.Context, name string) (*Configuration, error) {
-	namespace, object, _ := strings.Cut(name, "/")
-	if namespace == "" || object == "" || strings.Contains(object, "/") {
-		return nil, OptionErrorf("--scheduler: %q; write NAMESPACE/NAME of the scheduler's Deployment", name)
+	object, err := objectname.Parse(name, "the scheduler's Deployment")
+	if err != nil {
+		return nil, OptionErrorf("--scheduler: %w", err)
 	}
-	d, err := c.Client.AppsV1().Deployments(namespace).Get(ctx, object, metav1.GetOptions{})
+	d, err := c.Client.AppsV1().Deployments(object.Namespace).Get(ctx, object.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, OptionErrorf("--scheduler: %w", err)
@@ -339,7 +340,7 @@ func mountedBy(own *Configuration, pods []*corev1.Pod) (found []mounted, unread 
 	for _, pod := range pods {
 		workload := workloadOf("Pod", pod.ObjectMeta, pod.Spec)
 		isOwn := own.hasWorkload() && pod.Namespace == own.Workload.Namespace && slices.Contains(own.Workload.Pods, pod.Name)
-		if isOwn || workload == nil || podutil.IsPodTerminal(pod) {
+		if isOwn || workload == nil || podusage.HasEnded(pod) {
 			continue
 		}
 		name, key, err := configMapOf(pod.Spec, workload)

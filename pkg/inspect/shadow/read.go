@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/objectname"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
@@ -65,11 +65,11 @@ func Read(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 // find returns the namespace and the name of the shadow's Service.
 func (r *Request) find(ctx context.Context, c *live.Connection) (namespace, name string, err error) {
 	if r.Service != "" {
-		namespace, name, _ = strings.Cut(r.Service, "/")
-		if namespace == "" || name == "" || strings.Contains(name, "/") {
-			return "", "", live.OptionErrorf("--service: %q; write NAMESPACE/NAME of the shadow's Service", r.Service)
+		service, err := objectname.Parse(r.Service, "the shadow's Service")
+		if err != nil {
+			return "", "", live.OptionErrorf("--service: %w", err)
 		}
-		return namespace, name, nil
+		return service.Namespace, service.Name, nil
 	}
 	services, err := c.Client.CoreV1().Services(corev1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {

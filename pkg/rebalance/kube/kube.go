@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/objectname"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 )
 
@@ -161,11 +162,11 @@ const (
 
 // ParseState returns the name of the state's ConfigMap, which is that of the rebalancer's Lease too.
 func ParseState(value string) (types.NamespacedName, error) {
-	namespace, name, ok := strings.Cut(value, "/")
-	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return types.NamespacedName{}, fmt.Errorf("--%s: %q; write NAMESPACE/NAME of a ConfigMap", StateFlag, value)
+	state, err := objectname.Parse(value, "a ConfigMap")
+	if err != nil {
+		return state, fmt.Errorf("--%s: %w", StateFlag, err)
 	}
-	return types.NamespacedName{Namespace: namespace, Name: name}, nil
+	return state, nil
 }
 
 // stateKey is the key of the state in the ConfigMap.
