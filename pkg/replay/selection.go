@@ -3,13 +3,13 @@ package replay
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
+	"github.com/plimsoll-scheduler/plimsoll/internal/httpurl"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/generate"
@@ -114,7 +114,7 @@ func (s *Selection) validateHistory() error {
 	if s.Since < history.MinSince || s.Since > history.MaxSince {
 		return optionErrorf("since", "%v; write from %v to %v", s.Since, history.MinSince, history.MaxSince)
 	}
-	if u, err := url.Parse(s.Prometheus); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+	if httpurl.Parse(s.Prometheus) == nil {
 		return optionErrorf("prometheus", "address %q: want an http or https URL, such as http://localhost:9090", s.Prometheus)
 	}
 	return nil

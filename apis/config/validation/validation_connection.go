@@ -4,13 +4,13 @@ import (
 	"crypto/x509"
 	"errors"
 	"io/fs"
-	"net/url"
 	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/internal/httpurl"
 )
 
 // tokenRule describes the tokens that tokenIsValid accepts.
@@ -19,11 +19,10 @@ const tokenRule = "must consist of printable ASCII characters without blanks and
 
 // address accepts an absolute http(s) URL with a host and, optionally, a path prefix.
 func (v validator) address(address, example string) {
-	parsed, err := url.Parse(address)
+	parsed := httpurl.Parse(address)
 	valid, rule := true, ""
-	// The parser's error repeats the address, which may hold a password.
 	switch {
-	case err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Hostname() == "":
+	case parsed == nil:
 		valid, rule = false, "must be an http:// or https:// URL with a host: write one such as "+strconv.Quote(example)
 	case parsed.User != nil:
 		valid, rule = false, "must not hold a user name or password, which would show in logs: "+

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/httpurl"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
@@ -234,7 +235,7 @@ func (s *sourceFacts) adviseCertificate() []Advice {
 		return advise("Ask the server's administrator for a certificate for %s.", u.Hostname())
 	}
 	names := text.Each(host.Certificate.DNSNames, text.Excerpt)
-	return s.adviseEdit(s.addressYAML(u.Scheme, net.JoinHostPort(names[0], live.PortOf(u))), "use that name:",
+	return s.adviseEdit(s.addressYAML(u.Scheme, net.JoinHostPort(names[0], httpurl.Port(u))), "use that name:",
 		"The certificate is for %s.", text.FirstN(names))
 }
 
@@ -327,7 +328,7 @@ func (s *sourceFacts) adviseAddress() []Advice {
 		return s.adviseRun(live.Kubectl("get", "services", "-A"),
 			"There is no Service %s/%s, nor one with a similar name. Look for it:", namespace, name)
 	}
-	host := net.JoinHostPort(similar.Name+"."+similar.Namespace+".svc", portLike(similar, live.PortOf(u)))
+	host := net.JoinHostPort(similar.Name+"."+similar.Namespace+".svc", portLike(similar, httpurl.Port(u)))
 	return s.adviseEdit(s.addressYAML(u.Scheme, host), "name the similar one, if it is meant:", "There is no Service %s/%s.",
 		namespace, name)
 }
@@ -344,7 +345,7 @@ func (s *sourceFacts) probeURL() string {
 // adviseService says what could be wrong with a Service that exists.
 func (s *sourceFacts) adviseService(v *corev1.Service) []Advice {
 	u := s.url()
-	port := live.PortOf(u)
+	port := httpurl.Port(u)
 	if other := portLike(v, port); other != "" && other != port {
 		return s.adviseEdit(s.addressYAML(u.Scheme, net.JoinHostPort(u.Hostname(), other)), "write:", "Service %s/%s has no port %s.",
 			v.Namespace, v.Name, port)

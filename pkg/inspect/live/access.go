@@ -22,6 +22,7 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/internal/httpurl"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
@@ -135,10 +136,8 @@ func (a *access) addService(object runtime.Object) {
 
 // Validate returns an *OptionError if the address is no URL or a file cannot be read.
 func (o SourceOptions) Validate() error {
-	if o.Address != "" {
-		if u, err := url.Parse(o.Address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return OptionErrorf("--source-address: %q; write an http(s) URL, such as http://localhost:9090", o.Address)
-		}
+	if o.Address != "" && httpurl.Parse(o.Address) == nil {
+		return OptionErrorf("--source-address: %q; write an http(s) URL, such as http://localhost:9090", o.Address)
 	}
 	for _, file := range o.files(httpclient.Config{}) {
 		if file.local == "" {
@@ -381,7 +380,7 @@ func (a *access) explain(spec config.LoadSpec, err error) error {
 	}
 	return fmt.Errorf("%w; the server asks for a token, which cannot pass the API server's proxy: "+
 		"run %s, and write --source-address %s://localhost:9090 --source-token-file FILE",
-		err, Kubectl("-n", service[0], "port-forward", "svc/"+service[1], "9090:"+PortOf(u)).For(a.Chosen), u.Scheme)
+		err, Kubectl("-n", service[0], "port-forward", "svc/"+service[1], "9090:"+httpurl.Port(u)).For(a.Chosen), u.Scheme)
 }
 
 // StatusOf returns the Status that an API server responded with; nil for another server's response.
@@ -462,16 +461,5 @@ func closeBody(r *http.Request) {
 
 // proxyName returns the service's name in a path of the proxy: with scheme and port.
 func proxyName(server *url.URL, service string) string {
-	return server.Scheme + ":" + service + ":" + PortOf(server)
-}
-
-// PortOf returns the port of a URL, or its scheme's default.
-func PortOf(u *url.URL) string {
-	switch {
-	case u.Port() != "":
-		return u.Port()
-	case u.Scheme == "https":
-		return "443"
-	}
-	return "80"
+	return server.Scheme + ":" + service + ":" + httpurl.Port(server)
 }

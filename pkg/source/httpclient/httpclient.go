@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/httpurl"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
@@ -194,11 +195,7 @@ func CheckRedirectCount(via []*http.Request) error {
 func SameOrigin(a, b *url.URL) bool { return origin(a) == origin(b) }
 
 func origin(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	}
-	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), httpurl.Port(u))
 }
 
 // WithoutSecrets returns the URL without user, password, query and fragment.
