@@ -71,6 +71,12 @@ func Groups() []string {
 	return []string{"configuration", "source", "nodes", "time", "values", "lines", "permissions", "scheduler", "pods", "rebalancer"}
 }
 
+// groupOf returns the group of a check.
+func groupOf(id string) string {
+	group, _, _ := strings.Cut(id, ".")
+	return group
+}
+
 // IDs returns the names of all checks, sorted.
 func IDs() (ids []string) {
 	for _, c := range clusterChecks() {
@@ -120,8 +126,8 @@ func (r *Report) Select(s Selection) {
 	})
 	for _, name := range s.Checks {
 		if !slices.ContainsFunc(r.Checks, func(c Result) bool { return hasName(c, name) }) {
-			group, _, _ := strings.Cut(name, ".")
-			r.Checks = append(r.Checks, Result{Group: group, ID: name, Status: Skipped, Message: name + " has nothing to check here"})
+			message := name + " has nothing to check here"
+			r.Checks = append(r.Checks, Result{Group: groupOf(name), ID: name, Status: Skipped, Message: message})
 		}
 	}
 	r.sort()
@@ -206,7 +212,6 @@ func reportOn(f *facts) *Report {
 // runAll adds the results of the checks.
 func runAll[F any](r *Report, checks []check[F], facts F, prefix string) {
 	for _, c := range checks {
-		group, _, _ := strings.Cut(c.id, ".")
 		results, missing := []Result(nil), c.missing(facts)
 		switch {
 		case missing == nil:
@@ -216,7 +221,7 @@ func runAll[F any](r *Report, checks []check[F], facts F, prefix string) {
 			results[0].unchecked = true
 		}
 		for _, result := range results {
-			result.Group, result.ID, result.Message = group, c.id, prefix+result.Message
+			result.Group, result.ID, result.Message = groupOf(c.id), c.id, prefix+result.Message
 			if result.unchecked {
 				r.unchecked = append(r.unchecked, result)
 			} else {

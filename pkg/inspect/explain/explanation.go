@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/quantity"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
@@ -71,11 +72,11 @@ func usagesOf(expected []explain.ExpectedUsage) (usages []Usage) {
 	for _, u := range expected {
 		parts := func(of []podusage.Part) (parts []UsagePart) {
 			for _, p := range of {
-				parts = append(parts, UsagePart{amountOf(u.Unit, p.Amount), p.Basis})
+				parts = append(parts, UsagePart{amountOf(u.Resource, p.Amount), p.Basis})
 			}
 			return parts
 		}
-		usages = append(usages, Usage{u.Plugin, u.Resource, amountOf(u.Unit, u.Amount), parts(u.Parts), parts(u.Peak)})
+		usages = append(usages, Usage{u.Plugin, u.Resource.String(), amountOf(u.Resource, u.Amount), parts(u.Parts), parts(u.Peak)})
 	}
 	return usages
 }
@@ -192,8 +193,8 @@ type Difference struct {
 }
 
 // amountOf returns milliCPU or bytes as a quantity.
-func amountOf(unit string, amount float64) resource.Quantity {
-	if unit == "milliCPU" {
+func amountOf(r load.Resource, amount float64) resource.Quantity {
+	if r == load.CPU {
 		return *resource.NewMilliQuantity(quantity.Int(amount), resource.DecimalSI)
 	}
 	return *resource.NewQuantity(quantity.Int(amount), resource.BinarySI)

@@ -68,26 +68,21 @@ type Limiter interface {
 // ExpectedUsage is the usage of one resource that a plugin expects of the incoming pod.
 type ExpectedUsage struct {
 	// Plugin is set by the caller of ExplainPodUsage.
-	Plugin   string `json:"plugin"`
-	Resource string `json:"resource"`
-	// Amount and the amounts of parts are in Unit: milliCPU or bytes.
-	Amount float64 `json:"amount"`
-	Unit   string  `json:"unit"`
+	Plugin   string
+	Resource load.Resource
+	// Amount and the amounts of parts are in milliCPU or bytes.
+	Amount float64
 	podusage.Explanation
 }
 
 // NewExpectedUsage returns the expected usage of a resource.
 func NewExpectedUsage(r load.Resource, amount float64, x podusage.Explanation) ExpectedUsage {
-	unit := "bytes"
-	if r == load.CPU {
-		unit = "milliCPU"
-	}
 	for _, parts := range [][]podusage.Part{x.Parts, x.Peak} {
 		for i := range parts {
 			parts[i].Basis = text.Excerpt(parts[i].Basis) // it may name an owner, whose name is any text
 		}
 	}
-	return ExpectedUsage{Resource: r.String(), Amount: amount, Unit: unit, Explanation: x}
+	return ExpectedUsage{Resource: r, Amount: amount, Explanation: x}
 }
 
 // UsageExplainer is a plugin that predicts the usage of the incoming pod.
@@ -164,15 +159,18 @@ func Resource(r load.Resource, e *estimate.ResourceEstimate, podUsage, base floa
 		return nil
 	}
 	percent := func(name string, amount float64) Term {
-		return Term{
-			Name: r.String() + " " + name, Value: 100 * amount / base, Unit: "%", Addend: name == "deviation" || name == "pending",
-		}
+		return Term{Name: r.String() + " " + name, Value: 100 * amount / base, Unit: "%"}
+	}
+	addend := func(name string, amount float64) Term {
+		term := percent(name, amount)
+		term.Addend = true
+		return term
 	}
 	terms := []Term{percent(KnownBy(e.State, 0), e.Mean)}
 	if e.State == load.Fresh && e.StdDev >= 0 { // a deviation that is not known is NaN
-		terms = append(terms, percent("deviation", e.StdDev))
+		terms = append(terms, addend("deviation", e.StdDev))
 	}
-	return append(terms, percent("pending", e.Pending), percent("of the pod", podUsage))
+	return append(terms, addend("pending", e.Pending), percent("of the pod", podUsage))
 }
 
 // KnownBy says what tells the usage of a node: requests or a measurement. A fraction above 0 is that of a measured quantile.
