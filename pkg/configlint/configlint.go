@@ -14,7 +14,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // decodes the plugins' arguments
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
-	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/internal/credentialfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 )
 
@@ -53,7 +53,7 @@ func Check(content []byte, options Options) (*kubeschedulerconfig.KubeSchedulerC
 	completeFromEnvironment(cfg, options.Getenv)
 	var files validation.Files
 	if !options.FilesAreElsewhere {
-		files = validation.Files{Token: boundedfile.ReadToken, CA: boundedfile.ReadCA}
+		files = credentialfile.Readers()
 	}
 	if err := validation.ValidatePluginConfigs(cfg, files); err != nil {
 		return nil, nil, err

@@ -16,7 +16,7 @@ import (
 	kubeschedulervalidation "k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
-	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/internal/credentialfile"
 )
 
 // change is an edit that the operator must make in a line of a configuration. The line counts from 1; 0 if it concerns no single
@@ -121,7 +121,7 @@ func invalid(root *yaml.Node, listed sets.Set[string]) (changes []change) {
 		}
 		return []change{{0, "after these changes there is still: " + err.Error()}}
 	}
-	files := validation.Files{Token: boundedfile.ReadToken, CA: boundedfile.ReadCA}
+	files := credentialfile.Readers()
 	for _, err := range []error{
 		kubeschedulervalidation.ValidateKubeSchedulerConfiguration(cfg), validation.ValidatePluginConfigs(cfg, files),
 	} {

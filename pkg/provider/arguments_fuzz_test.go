@@ -20,6 +20,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/scheme"
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/internal/credentialfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/measured"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 )
@@ -107,7 +108,7 @@ func FuzzArguments(f *testing.F) {
 		}
 		spec := config.LoadSpecOf(args)
 		if spec != nil { // DecisionRecord reads no load
-			if validation.ValidateCredentials(nil, spec, sources.CredentialFiles()) != nil {
+			if validation.ValidateCredentials(nil, spec, credentialfile.Readers()) != nil {
 				return
 			}
 			if _, err := sources.Open(t.Context(), cluster, *spec, sources.Account{}, clock.RealClock{}); err != nil {

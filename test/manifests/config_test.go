@@ -17,7 +17,7 @@ import (
 
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // decodes the plugins' args
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
-	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/internal/credentialfile"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
@@ -31,7 +31,7 @@ func load(t *testing.T, text string) *schedulerconfig.KubeSchedulerConfiguration
 	if err := schedulervalidation.ValidateKubeSchedulerConfiguration(c); err != nil {
 		t.Error(err)
 	}
-	if err := validation.ValidatePluginConfigs(c, validation.Files{Token: boundedfile.ReadToken, CA: boundedfile.ReadCA}); err != nil {
+	if err := validation.ValidatePluginConfigs(c, credentialfile.Readers()); err != nil {
 		t.Error(err)
 	}
 	return c

@@ -27,7 +27,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/scheme"
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
-	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/internal/credentialfile"
 )
 
 // secret is part of every value in these tests that errors must not show.
@@ -955,7 +955,7 @@ func TestValidateLoadSpec_Credentials(t *testing.T) {
 	})
 }
 
-var files = validation.Files{Token: boundedfile.ReadToken, CA: boundedfile.ReadCA}
+var files = credentialfile.Readers()
 
 func newCertificate(t *testing.T) string {
 	t.Helper()

@@ -16,8 +16,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/internal/credentialfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 )
 
 // complete adds the environment and the defaults to the flags, validates all settings, and returns the load to read.
@@ -76,7 +76,7 @@ func (o *options) validLoad(fs *pflag.FlagSet) (config.LoadSpec, error) {
 		return os.Getenv(variable)
 	})
 	mistakes := append(mistakesIn(validation.ValidateLoadSpec(nil, &spec)),
-		mistakesIn(validation.ValidateCredentials(nil, &spec, sources.CredentialFiles()))...)
+		mistakesIn(validation.ValidateCredentials(nil, &spec, credentialfile.Readers()))...)
 	for _, window := range o.windows {
 		other := spec
 		other.Window.Duration = window

@@ -15,6 +15,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/internal/credentialfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
@@ -57,17 +58,12 @@ type Access interface {
 
 var _ Access = Account{}
 
-// CredentialFiles reads the files of a spec in this pod.
-func CredentialFiles() validation.Files {
-	return validation.Files{Token: boundedfile.ReadToken, CA: boundedfile.ReadCA}
-}
-
 // Reach implements Access: it reaches the server directly, with the account's credentials if the spec has no token. A hosted
 // service never gets the account's credentials. Reach fails if it cannot read a file of the spec, or the account's token.
 func (a Account) Reach(
 	ctx context.Context, spec config.LoadSpec, address string, cfg httpclient.Config,
 ) (string, httpclient.Config, error) {
-	if err := validation.ValidateCredentials(nil, &spec, CredentialFiles()); err != nil {
+	if err := validation.ValidateCredentials(nil, &spec, credentialfile.Readers()); err != nil {
 		return "", cfg, err
 	}
 	if spec.IsHosted() {
