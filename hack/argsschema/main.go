@@ -145,12 +145,8 @@ func schemaOfStruct(t reflect.Type, definitions object) (object, error) {
 	}
 	properties := object{}
 	definitions[t.Name()] = merge(orNull("object"), object{"properties": properties})
-	for _, field := range reflect.VisibleFields(t) {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if name == "" { // embedded: its fields are visible too
-			continue
-		}
-		property, err := schemaOf(field.Type, definitions)
+	for name, of := range configlint.FieldTypes(t) {
+		property, err := schemaOf(of, definitions)
 		if err != nil {
 			return nil, fmt.Errorf(".%s%w", name, err)
 		}
