@@ -75,7 +75,7 @@ var wideLine = regexp.MustCompile(`^ *([|#<]|[-*]? *\S+$)|^    `)
 // TestDocs_Width finds lines of prose that are wider than those of code, for readers of the source.
 func TestDocs_Width(t *testing.T) {
 	const columns = 132
-	pages := regexp.MustCompile(`^(README|SECURITY|docs/.+|manifests/.+)\.md$`)
+	pages := regexp.MustCompile(`^(README|CONTRIBUTING|SECURITY|docs/.+|manifests/.+)\.md$`)
 	for page, text := range filesBelow(t, ".", ".md") {
 		if !pages.MatchString(page) {
 			continue
