@@ -37,7 +37,7 @@ func (f flat) PendingUsage(pod *corev1.Pod) (usage, byDefault podusage.Amounts) 
 	return f.Estimate(pod), podusage.Amounts{}
 }
 
-func (f flat) Explain(*corev1.Pod) (x [load.ResourceCount]podusage.Explanation) { return x }
+func (f flat) Explain(*corev1.Pod) (x [load.ResourceCount]podusage.Breakdown) { return x }
 
 // newNode has 8 cores and 16 GiB, of which 6 cores and 12 GiB are allocatable. Its two pods request 1 core and 1 GiB each.
 func newNode(t *testing.T, name string) fwk.NodeInfo {

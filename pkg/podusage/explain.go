@@ -20,8 +20,8 @@ type Part struct {
 	unset bool
 }
 
-// Explanation shows how the estimate of one resource is made up.
-type Explanation struct {
+// Breakdown shows how the estimate of one resource is made up.
+type Breakdown struct {
 	// Parts add up to the estimate.
 	Parts []Part `json:"parts,omitempty"`
 	// Peak adds up to the predicted 95th percentile of the pod's usage; nil where the Estimator predicts no peaks.
@@ -29,7 +29,7 @@ type Explanation struct {
 }
 
 // Explain implements Estimator.
-func (e BySpec) Explain(pod *corev1.Pod) (x [load.ResourceCount]Explanation) {
+func (e BySpec) Explain(pod *corev1.Pod) (x [load.ResourceCount]Breakdown) {
 	x[load.CPU].Parts = e.Parts(pod, load.CPU, e.DefaultCPUMillis)
 	return x
 }
@@ -59,7 +59,7 @@ func (e BySpec) basis(by basis, of string) string {
 }
 
 // Explain implements Estimator.
-func (e ByRequests) Explain(pod *corev1.Pod) (x [load.ResourceCount]Explanation) {
+func (e ByRequests) Explain(pod *corev1.Pod) (x [load.ResourceCount]Breakdown) {
 	requests := ByRequests{}.Estimate(pod)
 	for r, amount := range e.Estimate(pod) {
 		basis := "request of the pod"

@@ -25,7 +25,7 @@ type Estimator interface {
 	// for missing requests and limits: see MaxForeignDefault.
 	PendingUsage(pod *corev1.Pod) (usage, byDefault Amounts)
 	// Explain returns the summands of Estimate, by load.Resource.
-	Explain(pod *corev1.Pod) [load.ResourceCount]Explanation
+	Explain(pod *corev1.Pod) [load.ResourceCount]Breakdown
 }
 
 var (

@@ -58,7 +58,7 @@ func costs(ctx context.Context, cluster Cluster, p *Plan) (changes []Cost, held 
 	if err != nil {
 		return nil, 0, err
 	}
-	nodes := make(map[string]*Node, len(p.Nodes))
+	nodes := make(map[string]*LoadedNode, len(p.Nodes))
 	for i := range p.Nodes {
 		nodes[p.Nodes[i].Name] = &p.Nodes[i]
 	}
@@ -92,7 +92,7 @@ func costs(ctx context.Context, cluster Cluster, p *Plan) (changes []Cost, held 
 
 // costOn returns the deletion cost of pods on a hot node. It is minus the load above the line, in percent of capacity. The current
 // cost stays if it is close.
-func costOn(n *Node, current string) string {
+func costOn(n *LoadedNode, current string) string {
 	_, excess := n.Excess()
 	cost := -max(1, int(math.Round(100*excess)))
 	if held, err := strconv.Atoi(current); err == nil && max(held-cost, cost-held) < costChange {

@@ -297,7 +297,7 @@ func (e *Executor) save(ctx context.Context) error {
 }
 
 // observe compares the nodes with their lines.
-func (e *Executor) observe(ctx context.Context) (cluster Cluster, nodes []Node, err error) {
+func (e *Executor) observe(ctx context.Context) (cluster Cluster, nodes []LoadedNode, err error) {
 	if cluster, err = e.World.Cluster(ctx); err != nil {
 		return cluster, nil, err
 	}
@@ -322,7 +322,7 @@ func (e *Executor) look(ctx context.Context) error {
 }
 
 // countHotMinutes compares nodes with what they would be without the moves of the last hour.
-func (e *Executor) countHotMinutes(ctx context.Context, s *sim.Scheduler, nodes []Node, minutes float64, now time.Time) {
+func (e *Executor) countHotMinutes(ctx context.Context, s *sim.Scheduler, nodes []LoadedNode, minutes float64, now time.Time) {
 	without, removed, added := e.withoutMoves(ctx, s, nodes, now), 0.0, 0.0
 	for i := range nodes {
 		switch is, would := nodes[i].isAbove(), without[nodes[i].Name].isAbove(); {
@@ -337,8 +337,8 @@ func (e *Executor) countHotMinutes(ctx context.Context, s *sim.Scheduler, nodes 
 
 // withoutMoves returns the nodes as they would be without the moves of the last hour, and reports regrets. A move counts while its
 // replacement is there, or was moved on by a move that counts.
-func (e *Executor) withoutMoves(ctx context.Context, s *sim.Scheduler, nodes []Node, now time.Time) map[string]*Node {
-	byName, without, counts := make(map[string]*Node, len(nodes)), make(map[string]*Node, len(nodes)), map[types.UID]bool{}
+func (e *Executor) withoutMoves(ctx context.Context, s *sim.Scheduler, nodes []LoadedNode, now time.Time) map[string]*LoadedNode {
+	byName, without, counts := make(map[string]*LoadedNode, len(nodes)), make(map[string]*LoadedNode, len(nodes)), map[types.UID]bool{}
 	for i, n := range nodes {
 		byName[n.Name], without[n.Name] = &nodes[i], &n
 	}
@@ -369,7 +369,7 @@ func (e *Executor) withoutMoves(ctx context.Context, s *sim.Scheduler, nodes []N
 }
 
 // regret reports a move once if its node is above the line, and would not be without the pod.
-func (e *Executor) regret(r *Record, n Node, share float64) {
+func (e *Executor) regret(r *Record, n LoadedNode, share float64) {
 	isAbove := n.isAbove()
 	if n.Utilization[r.Resource] -= share; isAbove && !n.isAbove() && !r.Regretted {
 		r.Regretted = true

@@ -1468,7 +1468,7 @@ func TestExecutor_HotMinutes(t *testing.T) {
 			}
 			w := newWorld(t, f)
 			w.Observer, w.history.records = &minutes{world: w, counted: &counted}, tc.records
-			nodes := []Node{{Name: "a", Known: true}, {Name: "b", Known: true}}
+			nodes := []LoadedNode{{Name: "a", Known: true}, {Name: "b", Known: true}}
 			for i, u := range []float64{tc.a, tc.b} {
 				nodes[i].Utilization[load.CPU], nodes[i].Line[load.CPU], nodes[i].Base[load.CPU] = u, 0.8, 10_000
 			}

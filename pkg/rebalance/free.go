@@ -117,7 +117,7 @@ func (p *planner) free(ctx context.Context) error {
 // needsRoom returns why the pods need more nodes; empty if they do not.
 func (p *planner) needsRoom() string {
 	// A pod that was moved counts twice: in the measured load of its source, and as pending load.
-	others := slices.DeleteFunc(slices.Clone(p.Nodes), func(n Node) bool { return n.Cordoned })
+	others := slices.DeleteFunc(slices.Clone(p.Nodes), func(n LoadedNode) bool { return n.Cordoned })
 	resource, utilization := totalOf(others).mean([load.ResourceCount]float64{})
 	switch {
 	case len(p.Hot) > 0:
@@ -215,7 +215,7 @@ type total struct {
 	limited [load.ResourceCount]bool
 }
 
-func totalOf(nodes []Node) *total {
+func totalOf(nodes []LoadedNode) *total {
 	t := &total{}
 	for i := range nodes {
 		n := &nodes[i]

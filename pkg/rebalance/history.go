@@ -171,8 +171,8 @@ type workloadHistory struct {
 }
 
 // Observe counts the nodes' looks above their lines. Call it once per refresh. A measurement counts once.
-func (h *History) Observe(nodes []Node, c *rebalancer.Configuration) {
-	if slices.ContainsFunc(nodes, func(n Node) bool { return n.End.After(h.seen) }) {
+func (h *History) Observe(nodes []LoadedNode, c *rebalancer.Configuration) {
+	if slices.ContainsFunc(nodes, func(n LoadedNode) bool { return n.End.After(h.seen) }) {
 		h.low++
 	}
 	if _, mean := totalOf(nodes).mean([load.ResourceCount]float64{}); 100*mean >= c.FreeBelowPercent {
@@ -248,7 +248,7 @@ func (h *History) land(ctx context.Context, cluster Cluster, c *rebalancer.Confi
 
 // lookWith compares the record's node with its line. Pods that are bound to it count: one without a node may still go elsewhere.
 // Pending usage counts as in plans, and so does what replacements use beyond their expected usage.
-func (h *History) lookWith(ctx context.Context, cluster Cluster, c *rebalancer.Configuration, r *Record) (n Node, err error) {
+func (h *History) lookWith(ctx context.Context, cluster Cluster, c *rebalancer.Configuration, r *Record) (n LoadedNode, err error) {
 	info, err := cluster.Scheduler.NodeInfo(ctx, r.Node)
 	if err != nil {
 		return n, err

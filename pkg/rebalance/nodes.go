@@ -19,8 +19,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
-// Node is a node's utilization beside its line. Arrays are by load.Resource, and hold fractions of capacity.
-type Node struct {
+// LoadedNode is a node's utilization beside its line. Arrays are by load.Resource, and hold fractions of capacity.
+type LoadedNode struct {
 	Name string
 	// Known reports whether the load of all resources with a line is fresh.
 	Known bool
@@ -38,7 +38,7 @@ type Node struct {
 
 // Excess returns the resource that is farthest above its line, and by how much; a negative excess is below. Without a line, it
 // returns -1.
-func (n *Node) Excess() (of load.Resource, excess float64) {
+func (n *LoadedNode) Excess() (of load.Resource, excess float64) {
 	excess = -1
 	for r, line := range n.Line {
 		if line > 0 && n.Utilization[r]-line > excess {
@@ -49,13 +49,13 @@ func (n *Node) Excess() (of load.Resource, excess float64) {
 }
 
 // isAbove reports whether the node is known to be above a line.
-func (n *Node) isAbove() bool {
+func (n *LoadedNode) isAbove() bool {
 	_, excess := n.Excess()
 	return n.Known && excess > 0
 }
 
 // Share returns an amount in milliCPU or bytes as a fraction of the node's capacity, or 0 without capacity.
-func (n *Node) Share(r load.Resource, amount float64) float64 {
+func (n *LoadedNode) Share(r load.Resource, amount float64) float64 {
 	if n.Base[r] <= 0 {
 		return 0
 	}
@@ -63,7 +63,7 @@ func (n *Node) Share(r load.Resource, amount float64) float64 {
 }
 
 // add adds usage.
-func (n *Node) add(usage podusage.Amounts) {
+func (n *LoadedNode) add(usage podusage.Amounts) {
 	for r := range n.Utilization {
 		n.Utilization[r] += n.Share(load.Resource(r), usage[r])
 	}
@@ -82,10 +82,10 @@ func newLooker(r explain.LoadReader, c *rebalancer.Configuration) looker {
 
 // node compares one node with its line. Only a filter's line is a limit. A score's line is a target: there, measured and pending
 // usage is compared with LinePercent. In replays, predicted peaks took twice the moves for the same hot minutes.
-func (l looker) node(info fwk.NodeInfo) Node {
+func (l looker) node(info fwk.NodeInfo) LoadedNode {
 	_, filters := l.reader.(minor.FilterPlugin)
 	of := l.reader.LoadLine(l.state, info)
-	n := Node{Name: info.Node().Name, Known: true, Cordoned: info.Node().Spec.Unschedulable}
+	n := LoadedNode{Name: info.Node().Name, Known: true, Cordoned: info.Node().Spec.Unschedulable}
 	_, annotated := info.Node().Annotations[CordonAnnotation]
 	n.Freed = n.Cordoned && annotated && podsOn(info) == 0
 	for r := range of.Percent {
@@ -117,12 +117,12 @@ func (l looker) unmeasured(info fwk.NodeInfo, beyond map[types.UID]podusage.Amou
 }
 
 // Look compares all nodes with their lines, sorted by name.
-func Look(ctx context.Context, s *sim.Scheduler, r explain.LoadReader, c *rebalancer.Configuration) ([]Node, error) {
+func Look(ctx context.Context, s *sim.Scheduler, r explain.LoadReader, c *rebalancer.Configuration) ([]LoadedNode, error) {
 	infos, err := s.NodeInfos(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l, nodes := newLooker(r, c), make([]Node, 0, len(infos))
+	l, nodes := newLooker(r, c), make([]LoadedNode, 0, len(infos))
 	for _, info := range infos {
 		n := l.node(info)
 		for of, f := range r.Reader().Figures(l.state, n.Name) {
@@ -132,7 +132,7 @@ func Look(ctx context.Context, s *sim.Scheduler, r explain.LoadReader, c *rebala
 		}
 		nodes = append(nodes, n)
 	}
-	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(nodes, func(a, b LoadedNode) int { return cmp.Compare(a.Name, b.Name) })
 	return nodes, nil
 }
 

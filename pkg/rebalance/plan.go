@@ -51,7 +51,7 @@ type Cluster struct {
 type Plan struct {
 	// Stopped says why nothing moves; empty if something might.
 	Stopped string
-	Nodes   []Node
+	Nodes   []LoadedNode
 	// Hot are the names of hot nodes, hottest first.
 	Hot   []string
 	Moves []Move
@@ -116,7 +116,7 @@ type planner struct {
 	c       *rebalancer.Configuration
 	history *History
 	look    looker
-	byName  map[string]*Node
+	byName  map[string]*LoadedNode
 	pods    int
 	// replicas counts the pods of each controller that have not ended. workloads are by Move.Workload.
 	replicas  map[types.UID]int
@@ -158,8 +158,9 @@ type budget struct {
 func Make(ctx context.Context, cluster Cluster, h *History, c *rebalancer.Configuration) (_ *Plan, err error) {
 	p := &planner{
 		Cluster: cluster, Plan: &Plan{Stay: map[Reason]int{}}, c: c, history: h, look: newLooker(cluster.Load, c),
-		byName: map[string]*Node{}, replicas: map[types.UID]int{}, workloads: map[string]*replicas{}, perNamespace: map[string]int{},
-		more: map[string]podusage.Amounts{},
+		byName: map[string]*LoadedNode{}, replicas: map[types.UID]int{}, workloads: map[string]*replicas{},
+		perNamespace: map[string]int{},
+		more:         map[string]podusage.Amounts{},
 	}
 	h.forget(p.Now)
 	if p.Nodes, err = Look(ctx, p.Scheduler, p.Load, c); err != nil {
@@ -363,10 +364,10 @@ func addTo(more map[string]podusage.Amounts, node string, amounts podusage.Amoun
 }
 
 // lookAt compares a node of the simulation with its line.
-func (p *planner) lookAt(ctx context.Context, name string) (Node, error) {
+func (p *planner) lookAt(ctx context.Context, name string) (LoadedNode, error) {
 	info, err := p.Scheduler.NodeInfo(ctx, name)
 	if err != nil {
-		return Node{}, err
+		return LoadedNode{}, err
 	}
 	return p.look.node(info), nil
 }
@@ -408,7 +409,7 @@ type candidate struct {
 }
 
 // cool plans the move of one pod of a hot node.
-func (p *planner) cool(ctx context.Context, source *Node) (moved bool, err error) {
+func (p *planner) cool(ctx context.Context, source *LoadedNode) (moved bool, err error) {
 	resource, _ := source.Excess()
 	info, err := p.Scheduler.NodeInfo(ctx, source.Name)
 	if err != nil {
@@ -438,7 +439,7 @@ func (p *planner) cool(ctx context.Context, source *Node) (moved bool, err error
 
 // candidates returns the pods that may move, largest relief per disruption first. If not all can be simulated, the ones without a
 // good move in the last minutes go last.
-func (p *planner) candidates(source *Node, info fwk.NodeInfo, resource load.Resource) []candidate {
+func (p *planner) candidates(source *LoadedNode, info fwk.NodeInfo, resource load.Resource) []candidate {
 	var found []candidate
 	minAge := max(p.c.MinPodAge.Duration, 2*WindowOf(p.Load))
 	view := p.Load.Reader().Model(resource).View(p.look.state)
@@ -551,7 +552,7 @@ func (p *planner) fail(ctx context.Context, pod *corev1.Pod, err error) (Reason,
 }
 
 // try simulates the move. A good move stays in the simulation until the plan is made. Otherwise try undoes it, and returns why.
-func (p *planner) try(ctx context.Context, source *Node, resource load.Resource, c *candidate) (Reason, error) {
+func (p *planner) try(ctx context.Context, source *LoadedNode, resource load.Resource, c *candidate) (Reason, error) {
 	kept := len(p.undo)
 	reason, err := p.simulate(ctx, source, resource, c)
 	if err != nil {
@@ -564,7 +565,7 @@ func (p *planner) try(ctx context.Context, source *Node, resource load.Resource,
 }
 
 // simulate simulates the move, and accepts it. It returns why the move is not good.
-func (p *planner) simulate(ctx context.Context, source *Node, resource load.Resource, c *candidate) (Reason, error) {
+func (p *planner) simulate(ctx context.Context, source *LoadedNode, resource load.Resource, c *candidate) (Reason, error) {
 	if err := p.Scheduler.Remove(c.pod); err != nil {
 		return "", err
 	}
@@ -655,7 +656,7 @@ func bestOf(d *sim.Result) (names []string) {
 }
 
 // place places the pod on the node, and returns the node before and after that.
-func (p *planner) place(ctx context.Context, pod *corev1.Pod, name string) (before, after Node, err error) {
+func (p *planner) place(ctx context.Context, pod *corev1.Pod, name string) (before, after LoadedNode, err error) {
 	if before, err = p.lookAt(ctx, name); err != nil {
 		return before, after, err
 	}

@@ -896,7 +896,7 @@ func TestHistory_Observe(t *testing.T) {
 	// look looks at a new measurement.
 	look := func(known bool, cpu float64) {
 		end = end.Add(time.Second)
-		h.Observe([]Node{{
+		h.Observe([]LoadedNode{{
 			Name: "a", Known: known, Utilization: [load.ResourceCount]float64{cpu}, Line: [load.ResourceCount]float64{0.8}, End: end,
 		}}, c)
 	}

@@ -434,8 +434,8 @@ func (hostileCluster) Pods(context.Context, string) (*top.Pods, error) {
 	return &top.Pods{Pods: []top.Pod{{Namespace: hostile, Name: hostile, Workload: &top.Workload{Name: hostile}, Replaces: &rebalance.Origin{Pod: hostile, From: hostile, Why: hostile}}}}, nil
 }
 
-func (hostileCluster) History(node string) *top.History {
-	return &top.History{Node: node, Events: []top.PodEvent{{Time: now, Event: hostile, Namespace: hostile, Name: hostile, Reason: hostile}}}
+func (hostileCluster) History(node string) *top.NodeEvents {
+	return &top.NodeEvents{Node: node, Events: []top.PodEvent{{Time: now, Event: hostile, Namespace: hostile, Name: hostile, Reason: hostile}}}
 }
 
 // hostileQuestions answers with hostile texts.

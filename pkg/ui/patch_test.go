@@ -86,20 +86,20 @@ func randomValue(random *rand.Rand, depth int) any {
 
 // A change of any field is seen. A field that is added to the JSON must be compared too.
 func TestNode_Same(t *testing.T) {
-	newNode := func() *Node {
+	newNode := func() *NodeRow {
 		n := row("worker-1")
 		n.AnnotationProblem, n.Profiles = "no number", []string{"plimsoll"}
 		for _, r := range n.Resources() {
 			r.Classes = []top.ClassLine{{UtilizationPercent: 1, LinePercent: new(2.0)}}
 			r.AgeSeconds, r.MeasuredAt, r.MeasuredPercent, r.LinePercent = new(1.0), new(now), new(2.0), new(3.0)
 		}
-		return &Node{Row: &n, Pool: "pool", Labels: map[string]string{"a": "b"}}
+		return &NodeRow{Row: &n, Pool: "pool", Labels: map[string]string{"a": "b"}}
 	}
 	if !newNode().same(newNode()) {
 		t.Error("equal nodes differ")
 	}
-	var change func(path string, of func(*Node) reflect.Value)
-	change = func(path string, of func(*Node) reflect.Value) {
+	var change func(path string, of func(*NodeRow) reflect.Value)
+	change = func(path string, of func(*NodeRow) reflect.Value) {
 		changed := newNode()
 		switch v := of(changed); v.Interface().(type) {
 		case time.Time:
@@ -118,7 +118,7 @@ func TestNode_Same(t *testing.T) {
 			v.SetBool(!v.Bool())
 		default:
 			parts(v.Type(), func(name string, part func(reflect.Value) reflect.Value) {
-				change(path+name, func(n *Node) reflect.Value { return part(of(n)) })
+				change(path+name, func(n *NodeRow) reflect.Value { return part(of(n)) })
 			})
 			return
 		}
@@ -130,10 +130,10 @@ func TestNode_Same(t *testing.T) {
 			t.Errorf("a change of%s is not seen", path)
 		}
 	}
-	change("", func(n *Node) reflect.Value { return reflect.ValueOf(n).Elem() })
-	for _, missing := range []func(*Node){
-		func(n *Node) { n.CPU.LinePercent = nil }, func(n *Node) { n.Profiles = nil }, func(n *Node) { n.Memory.Classes = nil },
-		func(n *Node) { n.Labels = nil },
+	change("", func(n *NodeRow) reflect.Value { return reflect.ValueOf(n).Elem() })
+	for _, missing := range []func(*NodeRow){
+		func(n *NodeRow) { n.CPU.LinePercent = nil }, func(n *NodeRow) { n.Profiles = nil }, func(n *NodeRow) { n.Memory.Classes = nil },
+		func(n *NodeRow) { n.Labels = nil },
 	} {
 		changed := newNode()
 		if missing(changed); newNode().same(changed) || changed.same(newNode()) {
@@ -182,7 +182,7 @@ func TestState_KeepsNodes(t *testing.T) {
 
 // Changes of a recorded snapshot, merged one by one, lead to the same JSON as encoding all of it.
 func TestState_Recorded(t *testing.T) {
-	read := func() *Snapshot {
+	read := func() *State {
 		s, err := ReadFile(t.Context(), filepath.Join("testdata", "three-nodes.json"))
 		must(t, err)
 		return s
@@ -191,17 +191,17 @@ func TestState_Recorded(t *testing.T) {
 	must(t, err)
 	shown := before.full()
 	first := slices.Sorted(maps.Keys(read().Nodes))[0]
-	for name, change := range map[string]func(*Snapshot){
-		"nothing":        func(*Snapshot) {},
-		"load":           func(s *Snapshot) { s.Nodes[first].CPU.UtilizationPercent += 0.1 },
-		"load unknown":   func(s *Snapshot) { s.Nodes[first].Memory.MeasuredPercent = nil },
-		"label":          func(s *Snapshot) { s.Nodes[first].Labels = map[string]string{"new": "label"} },
-		"no profiles":    func(s *Snapshot) { s.Nodes[first].Profiles = nil },
-		"node gone":      func(s *Snapshot) { delete(s.Nodes, first) },
-		"all nodes gone": func(s *Snapshot) { clear(s.Nodes) },
-		"none waits":     func(s *Snapshot) { clear(s.Waiting) },
-		"problem":        func(s *Snapshot) { s.Problems = []string{"}\\\"{"} },
-		"no health":      func(s *Snapshot) { s.Health = nil },
+	for name, change := range map[string]func(*State){
+		"nothing":        func(*State) {},
+		"load":           func(s *State) { s.Nodes[first].CPU.UtilizationPercent += 0.1 },
+		"load unknown":   func(s *State) { s.Nodes[first].Memory.MeasuredPercent = nil },
+		"label":          func(s *State) { s.Nodes[first].Labels = map[string]string{"new": "label"} },
+		"no profiles":    func(s *State) { s.Nodes[first].Profiles = nil },
+		"node gone":      func(s *State) { delete(s.Nodes, first) },
+		"all nodes gone": func(s *State) { clear(s.Nodes) },
+		"none waits":     func(s *State) { clear(s.Waiting) },
+		"problem":        func(s *State) { s.Problems = []string{"}\\\"{"} },
+		"no health":      func(s *State) { s.Health = nil },
 	} {
 		snapshot := read()
 		change(snapshot)

@@ -87,8 +87,8 @@ func (c pictured) Pods(context.Context, string) (*top.Pods, error) {
 	return p, nil
 }
 
-func (c pictured) History(node string) *top.History {
-	h := &top.History{Node: node, Since: now.Add(-time.Hour)}
+func (c pictured) History(node string) *top.NodeEvents {
+	h := &top.NodeEvents{Node: node, Since: now.Add(-time.Hour)}
 	for i, minutes := range []int{52, 40, 31, 12, 4} {
 		h.Events = append(h.Events, top.PodEvent{Time: now.Add(-time.Duration(minutes) * time.Minute), Event: []top.Event{top.Placed, top.Placed, top.Evicted, top.Left, top.Placed}[i], Namespace: "shop", Name: fmt.Sprint("cart-", i)})
 	}

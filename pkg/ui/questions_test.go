@@ -102,7 +102,7 @@ func questions() Questions {
 					{Node: "worker-0009", Since: "2026-01-05T20:00:00Z", Pods: 2, Uncordon: "kubectl --context production uncordon worker-0009"},
 					{Node: "worker-0008", Since: "2026-01-05T19:00:00Z", Uncordon: "kubectl --context production uncordon worker-0008"},
 				},
-				Nodes: []moves.Node{
+				Nodes: []moves.NodeChange{
 					{Name: "worker-0000", Hot: true, Resource: "cpu", Line: 80, Before: 85, After: 76},
 					{Name: "worker-0003", Resource: "cpu", Line: 80, Before: 20, After: 29},
 				},
@@ -225,7 +225,7 @@ func TestServer_CommandToEmpty(t *testing.T) {
 
 // A question is not asked without a session, nor of a saved snapshot.
 func TestServer_QuestionsRefused(t *testing.T) {
-	saved := startWith(t, Options{Saved: &Snapshot{}})
+	saved := startWith(t, Options{Saved: &State{}})
 	s := start(t, newCluster("worker-1"))
 	for _, path := range []string{"explain.json?namespace=shop&pod=web-0", "what-if.json?drain=worker-1", "moves.json"} {
 		if resp := s.do(t, request{path: path, anonymous: true}); resp.StatusCode != http.StatusUnauthorized {

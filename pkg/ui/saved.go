@@ -25,7 +25,7 @@ const Kind = "ClusterLoads"
 const maxSavedBytes = 64 << 20
 
 // Take returns a snapshot of the source, and of the checks' results.
-func Take(ctx context.Context, o Options) (*Snapshot, error) {
+func Take(ctx context.Context, o Options) (*State, error) {
 	if o.Saved != nil {
 		return o.Saved, nil
 	}
@@ -36,18 +36,18 @@ func Take(ctx context.Context, o Options) (*Snapshot, error) {
 	lend := func(_ context.Context, of *live.Configuration, use func(*live.Cluster) error) (bool, error) {
 		return o.Source.Lend(of, use)
 	}
-	return newSnapshot(nodes, o.Source.Waiting(), o.Context, check(ctx, o.Check, lend, clock.RealClock{})), nil
+	return newState(nodes, o.Source.Waiting(), o.Context, check(ctx, o.Check, lend, clock.RealClock{})), nil
 }
 
 // knownReasons are those of kube-scheduler for pods without a node.
 var knownReasons = []string{corev1.PodReasonUnschedulable, corev1.PodReasonSchedulingGated, corev1.PodReasonSchedulerError}
 
 // HashNames returns a copy with hashes in place of names. It has no text or label that could hold a name.
-func (s *Snapshot) HashNames() *Snapshot {
+func (s *State) HashNames() *State {
 	hash := namehash.New()
-	hashed := &Snapshot{
+	hashed := &State{
 		View:        top.View{SchedulerName: hash("profile", s.SchedulerName), Plugin: s.Plugin, Time: s.Time, Unknown: s.Unknown},
-		WaitingPods: s.WaitingPods, Waiting: map[string]*top.WaitingPod{}, Nodes: map[string]*Node{},
+		WaitingPods: s.WaitingPods, Waiting: map[string]*top.WaitingPod{}, Nodes: map[string]*NodeRow{},
 	}
 	if s.Health != nil && s.Health.Report != nil {
 		hashed.Health = &Health{Time: s.Health.Time, Report: &doctor.Report{}}
@@ -70,7 +70,7 @@ func (s *Snapshot) HashNames() *Snapshot {
 		for _, profile := range n.Profiles {
 			row.Profiles = append(row.Profiles, hash("profile", profile))
 		}
-		hashed.Nodes[row.Name] = &Node{Row: row, Pool: hash("pool", n.Pool), Labels: map[string]string{}}
+		hashed.Nodes[row.Name] = &NodeRow{Row: row, Pool: hash("pool", n.Pool), Labels: map[string]string{}}
 		if zone := n.Labels[corev1.LabelTopologyZone]; zone != "" {
 			hashed.Nodes[row.Name].Labels[corev1.LabelTopologyZone] = hash("zone", zone)
 		}
@@ -79,7 +79,7 @@ func (s *Snapshot) HashNames() *Snapshot {
 }
 
 // WriteFile saves a snapshot. Only the user can read the file.
-func (s *Snapshot) WriteFile(name string) error {
+func (s *State) WriteFile(name string) error {
 	first, err := (*state)(nil).next(s)
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (s *Snapshot) WriteFile(name string) error {
 }
 
 // WriteHTMLFile writes a page of the snapshot that needs no server and asks for nothing. Only the user can read the file.
-func (s *Snapshot) WriteHTMLFile(name string) error {
+func (s *State) WriteHTMLFile(name string) error {
 	first, err := (*state)(nil).next(s)
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func (s *Snapshot) WriteHTMLFile(name string) error {
 }
 
 // ReadFile reads a saved snapshot.
-func ReadFile(ctx context.Context, name string) (*Snapshot, error) {
+func ReadFile(ctx context.Context, name string) (*State, error) {
 	content, err := boundedfile.New(name, maxSavedBytes).Read(ctx)
 	if err != nil {
 		return nil, err
@@ -113,12 +113,12 @@ func ReadFile(ctx context.Context, name string) (*Snapshot, error) {
 	return s, nil
 }
 
-func decode(content []byte) (*Snapshot, error) {
+func decode(content []byte) (*State, error) {
 	s := &struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
-		*Snapshot
-	}{Snapshot: &Snapshot{}}
+		*State
+	}{State: &State{}}
 	if err := json.Unmarshal(content, s); err != nil {
 		return nil, err
 	}
@@ -138,5 +138,5 @@ func decode(content []byte) (*Snapshot, error) {
 			return nil, fmt.Errorf("waiting[%q].name: it differs, or is missing", name)
 		}
 	}
-	return s.Snapshot, nil
+	return s.State, nil
 }

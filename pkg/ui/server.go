@@ -37,7 +37,7 @@ type Source interface {
 	// readPast asks for it. It may run while others use the source, but not during Update. add reports whether there is a point.
 	UpdateTrend(ctx context.Context) (changed bool, readPast func(context.Context) (add func() bool), err error)
 	Trend() *top.Trend
-	History(node string) *top.History
+	History(node string) *top.NodeEvents
 	// Lend lends the simulation of the cluster to use, if it has the configuration.
 	Lend(of *live.Configuration, use func(*live.Cluster) error) (lent bool, err error)
 }
@@ -45,7 +45,7 @@ type Source interface {
 // Options configure a Server.
 type Options struct {
 	// Saved is shown in place of Source and Check, which are then not used; nil for none.
-	Saved  *Snapshot
+	Saved  *State
 	Source Source
 	// Context is the context of the kubeconfig, which the page shows.
 	Context string
@@ -212,7 +212,7 @@ func (s *Server) read(ctx context.Context) (readPast func(context.Context) (add 
 	s.mu.Lock()
 	health := s.health
 	s.mu.Unlock()
-	snapshot := newSnapshot(nodes, waiting, s.options.Context, health)
+	snapshot := newState(nodes, waiting, s.options.Context, health)
 	snapshot.TrendTime, snapshot.IntervalSeconds = s.trendTime, top.ShowInterval.Seconds()
 	return readPast, s.publish(snapshot)
 }
@@ -244,7 +244,7 @@ func (s *Server) lend(ctx context.Context, of *live.Configuration, use func(*liv
 	return lent, err
 }
 
-func (s *Server) publish(snapshot *Snapshot) error {
+func (s *Server) publish(snapshot *State) error {
 	before, changed := s.current()
 	next, err := before.next(snapshot)
 	if err != nil {

@@ -153,8 +153,8 @@ func (c *cluster) Trend() *top.Trend {
 }
 
 // History has a pod that came, and one that was evicted.
-func (c *cluster) History(node string) *top.History {
-	return &top.History{Node: node, Since: now.Add(-30 * time.Minute), Events: []top.PodEvent{
+func (c *cluster) History(node string) *top.NodeEvents {
+	return &top.NodeEvents{Node: node, Since: now.Add(-30 * time.Minute), Events: []top.PodEvent{
 		{Time: now.Add(-20 * time.Minute), Event: top.Placed, Namespace: "shop", Name: "web-0"},
 		{Time: now.Add(-10 * time.Minute), Event: top.Evicted, Namespace: "shop", Name: "web-9", Reason: "EvictionByEvictionAPI"},
 	}}
@@ -556,7 +556,7 @@ func TestServer_MissedDelta(t *testing.T) {
 		t.Helper()
 		r := row("worker-1")
 		r.Pods = pods
-		must(t, s.publish(newSnapshot(&top.Nodes{Nodes: []*top.Row{&r}}, nil, "", nil)))
+		must(t, s.publish(newState(&top.Nodes{Nodes: []*top.Row{&r}}, nil, "", nil)))
 	}
 	ctx, leave := context.WithCancel(t.Context())
 	w, left := blockedWriter{events: make(chan string)}, make(chan struct{})
@@ -707,12 +707,12 @@ func TestServer_TrendAndHistory(t *testing.T) {
 	if n := trend.Nodes["worker-1"]; len(trend.Times) != 13 || n == nil || *n.CPU[12] != 30.24 || *n.CPU[0] != 18.24 {
 		t.Errorf("%+v", trend)
 	}
-	var history top.History
+	var history top.NodeEvents
 	must(t, json.Unmarshal([]byte(bodyOf(t, s.do(t, request{path: "history.json?node=worker-1"}))), &history))
 	if history.Node != "worker-1" || len(history.Events) != 2 || history.Events[1].Reason != "EvictionByEvictionAPI" {
 		t.Errorf("%+v", history)
 	}
-	saved := startWith(t, Options{Saved: &Snapshot{}})
+	saved := startWith(t, Options{Saved: &State{}})
 	for _, path := range []string{"trend.json", "history.json?node=worker-1", "pods.json?node=worker-1"} {
 		if resp := s.do(t, request{path: path, anonymous: true}); resp.StatusCode != http.StatusUnauthorized {
 			t.Errorf("%s: HTTP status %d without a session", path, resp.StatusCode)
@@ -760,7 +760,7 @@ func TestSnapshot_WriteHTMLFile(t *testing.T) {
 		t.Helper()
 		n := row("worker-1")
 		n.Labels = map[string]string{text: text}
-		s := newSnapshot(&top.Nodes{Nodes: []*top.Row{&n}, View: top.View{Problems: []string{text}}}, []top.WaitingPod{{Name: text, Message: text}}, text, nil)
+		s := newState(&top.Nodes{Nodes: []*top.Row{&n}, View: top.View{Problems: []string{text}}}, []top.WaitingPod{{Name: text, Message: text}}, text, nil)
 		file := filepath.Join(t.TempDir(), "page.html")
 		must(t, s.WriteHTMLFile(file))
 		content, err := os.ReadFile(file)
@@ -791,7 +791,7 @@ func TestSnapshot_HashNames(t *testing.T) {
 	nodes := &top.Nodes{Nodes: []*top.Row{&n}, View: top.View{
 		SchedulerName: secret, Plugin: "LoadThreshold", Time: now, Configuration: secret, Problems: []string{secret},
 	}}
-	s := newSnapshot(nodes, waiting, secret, &Health{Time: now, Problem: secret, Report: report})
+	s := newState(nodes, waiting, secret, &Health{Time: now, Problem: secret, Report: report})
 	s.Nodes[secret].Pool = secret
 	content, err := json.Marshal(s.HashNames())
 	must(t, err)
@@ -806,7 +806,7 @@ func TestSnapshot_HashNames(t *testing.T) {
 }
 
 // loads are 5,000 nodes. In each round, all loads have moved by up to a point.
-func loads(round int) *Snapshot {
+func loads(round int) *State {
 	const nodes = 5000
 	random, moved := rand.New(rand.NewPCG(1, 2)), rand.New(rand.NewPCG(3, uint64(round)))
 	list := &top.Nodes{}
@@ -819,7 +819,7 @@ func loads(round int) *Snapshot {
 		}
 		list.Nodes = append(list.Nodes, &r)
 	}
-	return newSnapshot(list, nil, "production", nil)
+	return newState(list, nil, "production", nil)
 }
 
 // zipped is the size in KiB as streams send it.

@@ -15,8 +15,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 )
 
-// Snapshot is the data of the page.
-type Snapshot struct {
+// State is the data of the page.
+type State struct {
 	top.View
 	// Context is the context of the kubeconfig; empty if it is not known.
 	Context string `json:"context,omitempty"`
@@ -30,7 +30,7 @@ type Snapshot struct {
 	WaitingPods int                        `json:"waitingPods,omitempty"`
 	Waiting     map[string]*top.WaitingPod `json:"waiting,omitempty"`
 	// Nodes are the nodes by name.
-	Nodes map[string]*Node `json:"nodes,omitempty"`
+	Nodes map[string]*NodeRow `json:"nodes,omitempty"`
 }
 
 // Health is the result of doctor's checks.
@@ -42,8 +42,8 @@ type Health struct {
 	*doctor.Report
 }
 
-// Node is the load of one node. Percentages are rounded to a tenth. AgeSeconds is left out, because it changes all the time.
-type Node struct {
+// NodeRow is the load of one node. Percentages are rounded to a tenth. AgeSeconds is left out, because it changes all the time.
+type NodeRow struct {
 	*top.Row
 	// Pool is empty if no label names it.
 	Pool   string            `json:"pool,omitempty"`
@@ -53,11 +53,11 @@ type Node struct {
 // maxWaiting bounds the waiting pods of a snapshot.
 const maxWaiting = 500
 
-// newSnapshot takes over the rows and pods.
-func newSnapshot(nodes *top.Nodes, waiting []top.WaitingPod, context string, health *Health) *Snapshot {
-	s := &Snapshot{
+// newState takes over the rows and pods.
+func newState(nodes *top.Nodes, waiting []top.WaitingPod, context string, health *Health) *State {
+	s := &State{
 		View: nodes.View, Context: context, Health: health, WaitingPods: len(waiting), Waiting: map[string]*top.WaitingPod{},
-		Nodes: make(map[string]*Node, len(nodes.Nodes)),
+		Nodes: make(map[string]*NodeRow, len(nodes.Nodes)),
 	}
 	for i := range waiting[:min(maxWaiting, len(waiting))] {
 		s.Waiting[waiting[i].Namespace+"/"+waiting[i].Name] = &waiting[i]
@@ -79,7 +79,7 @@ func newSnapshot(nodes *top.Nodes, waiting []top.WaitingPod, context string, hea
 				r.Classes[i].UtilizationPercent = rounded(r.Classes[i].UtilizationPercent)
 			}
 		}
-		s.Nodes[row.Name] = &Node{Row: row, Pool: nodepool.Of(row.Labels, ""), Labels: row.Labels}
+		s.Nodes[row.Name] = &NodeRow{Row: row, Pool: nodepool.Of(row.Labels, ""), Labels: row.Labels}
 	}
 	return s
 }
@@ -88,7 +88,7 @@ func newSnapshot(nodes *top.Nodes, waiting []top.WaitingPod, context string, hea
 func rounded(percent float64) float64 { return math.Round(10*percent) / 10 }
 
 // same reports whether both nodes have the same JSON. It may take equal nodes for different ones, but not the reverse.
-func (n *Node) same(other *Node) bool {
+func (n *NodeRow) same(other *NodeRow) bool {
 	a, b := n.Row, other.Row
 	return a.Name == b.Name && a.AnnotationProblem == b.AnnotationProblem && a.Pods == b.Pods &&
 		slices.Equal(a.Profiles, b.Profiles) && n.Pool == other.Pool && maps.Equal(n.Labels, other.Labels) &&
@@ -125,12 +125,12 @@ type state struct {
 
 // encodedNode is a node and its JSON.
 type encodedNode struct {
-	*Node
+	*NodeRow
 	json []byte
 }
 
 // next returns the state after s, which may be nil. Only nodes that changed are encoded.
-func (s *state) next(snapshot *Snapshot) (*state, error) {
+func (s *state) next(snapshot *State) (*state, error) {
 	first := s == nil
 	if first {
 		s = &state{sequence: -1}

@@ -79,7 +79,7 @@ func TestUI(t *testing.T) {
 	var snapshot struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
-		ui.Snapshot
+		ui.State
 	}
 	var content []byte
 	var view top.View
@@ -87,7 +87,7 @@ func TestUI(t *testing.T) {
 	waitFor(t, func() string { // the load of two looks differs
 		content, err = io.ReadAll(request(http.MethodGet, "snapshot.json", "").Body)
 		must(t, err)
-		snapshot.Snapshot = ui.Snapshot{}
+		snapshot.State = ui.State{}
 		must(t, json.Unmarshal(content, &snapshot))
 		view, nodes = topNodes(t)
 		return otherThanTop(snapshot.Nodes, nodes)
@@ -149,7 +149,7 @@ func TestUI(t *testing.T) {
 var record = flag.String("record", "", "file to which the snapshot of TestUI_Saved is written, with hashes of names; empty for none")
 
 // otherThanTop tells of a node that the snapshot has in another way than top; empty if there is none.
-func otherThanTop(snapshot map[string]*ui.Node, nodes map[string]*top.Row) string {
+func otherThanTop(snapshot map[string]*ui.NodeRow, nodes map[string]*top.Row) string {
 	for name, want := range nodes {
 		got := snapshot[name]
 		if got == nil || got.Labels["kind"] != strings.Split(name, "-")[0] {

@@ -186,7 +186,7 @@ func shop(start time.Time) *exposition {
 	return e
 }
 
-func readHistory(t *testing.T, start time.Time, all []series) (*history.History, error) {
+func readHistory(t *testing.T, start time.Time, all []series) (*history.Result, error) {
 	t.Helper()
 	url, _ := startPrometheus(t, all)
 	return history.Read(t.Context(),

@@ -31,7 +31,7 @@ type Options struct {
 	// InCluster reports whether the scheduler has the pod among its objects.
 	InCluster bool
 	// Measured is the measured usage of pods. Without the pod's, its usage is estimated.
-	Measured live.PodUsage
+	Measured live.MeasuredUsage
 	// Top is the number of candidates to return at most; 0 returns all.
 	Top int
 	// Compare names two nodes to compare; or none.

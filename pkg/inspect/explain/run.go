@@ -62,7 +62,7 @@ type run struct {
 	// cluster is a kept one; nil to open a new one.
 	cluster *live.Cluster
 	// usages is the measured usage of pods; nil if it is not read yet, or cannot be.
-	usages live.PodUsage
+	usages live.MeasuredUsage
 	// unread says why the usage of pods is not known; empty if it is.
 	unread string
 }
@@ -132,7 +132,7 @@ func (r *Request) explainLent(
 	x := &run{Request: *r, connection: c, configuration: configuration, objects: others}
 	pod := object.(*corev1.Pod)
 	origin, notes := x.origin(ctx, pod)
-	var read func(context.Context) live.PodUsage
+	var read func(context.Context) live.MeasuredUsage
 	explain := func(cluster *live.Cluster) error {
 		return cluster.Try(others.All, pod, func() error {
 			result, err = x.pod(ctx, pod, origin, notes)
@@ -259,7 +259,7 @@ func (x *run) measure(ctx context.Context, c *live.Cluster, of ...*corev1.Pod) {
 
 // usageReader returns a function that reads the usage of the pods' namespace, while the cluster is used by others. It is nil
 // unless one of the pods has a node, and a profile that reads load.
-func (x *run) usageReader(c *live.Cluster, of ...*corev1.Pod) (read func(context.Context) live.PodUsage) {
+func (x *run) usageReader(c *live.Cluster, of ...*corev1.Pod) (read func(context.Context) live.MeasuredUsage) {
 	var names []string
 	for _, pod := range of {
 		if name := cmp.Or(x.SchedulerName, pod.Spec.SchedulerName); pod.Spec.NodeName != "" && !slices.Contains(names, name) {
@@ -270,7 +270,7 @@ func (x *run) usageReader(c *live.Cluster, of ...*corev1.Pod) (read func(context
 	if readUsage == nil {
 		return nil
 	}
-	return func(ctx context.Context) live.PodUsage {
+	return func(ctx context.Context) live.MeasuredUsage {
 		usages, err := readUsage(ctx, of[0].Namespace)
 		if err != nil {
 			x.unread = fmt.Sprintf("Cannot read the usage of pods, so it is estimated: %v.", text.ExcerptError(err))

@@ -59,7 +59,7 @@ func Evict(ctx context.Context, c *live.Connection, r Request, e Eviction) error
 	defer world.Close()
 	defer cancel()
 	report := &Report{
-		Configuration: own.Origin, Profile: world.Profile, Plugin: world.Plugin, Nodes: []Node{}, Moves: []Move{}, Stay: []Stay{},
+		Configuration: own.Origin, Profile: world.Profile, Plugin: world.Plugin, Nodes: []NodeChange{}, Moves: []Move{}, Stay: []Stay{},
 		chosen: c.Chosen,
 	}
 	if report.Notes, err = world.Refresh(ctx); err != nil {

@@ -46,8 +46,8 @@ type Report struct {
 	WaitReason rebalance.Stop `json:"waitReason,omitempty"`
 	Wait       string         `json:"wait,omitempty"`
 	// Nodes are the hot nodes, hottest first, then the destinations. A node has a row for each resource of its moves.
-	Nodes []Node `json:"nodes"`
-	Moves []Move `json:"moves"`
+	Nodes []NodeChange `json:"nodes"`
+	Moves []Move       `json:"moves"`
 	// Stay counts the other pods of hot nodes, most frequent reason first.
 	Stay []Stay `json:"stay"`
 	// Deferred are hot nodes beyond the limits of moves.
@@ -66,8 +66,8 @@ type Report struct {
 	Notes         []string       `json:"notes,omitempty"`
 }
 
-// Node is a resource of a node, before and after the moves that are made because of that resource.
-type Node struct {
+// NodeChange is a resource of a node, before and after the moves that are made because of that resource.
+type NodeChange struct {
 	Name     string `json:"name"`
 	Hot      bool   `json:"hot"`
 	Resource string `json:"resource"`
@@ -192,7 +192,7 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", own.Origin, err)
 	}
-	report := &Report{Configuration: own.Origin, Nodes: []Node{}, Moves: []Move{}, Stay: []Stay{}, chosen: c.Chosen}
+	report := &Report{Configuration: own.Origin, Nodes: []NodeChange{}, Moves: []Move{}, Stay: []Stay{}, chosen: c.Chosen}
 	for i := range objects.Missing {
 		report.Notes = append(report.Notes, objects.Missing[i].Note())
 	}
@@ -336,14 +336,14 @@ func (r *Report) addMoves(p *rebalance.Plan) {
 	rows := map[row]int{}
 	percent := func(fraction float64) float64 { return math.Round(1000*fraction) / 10 }
 	// add adds the row if it is new, and returns it.
-	add := func(n *rebalance.Node, of load.Resource, hot bool, before float64) *Node {
+	add := func(n *rebalance.LoadedNode, of load.Resource, hot bool, before float64) *NodeChange {
 		if _, ok := rows[row{n.Name, of}]; !ok {
 			rows[row{n.Name, of}] = len(r.Nodes)
-			r.Nodes = append(r.Nodes, Node{n.Name, hot, of.String(), percent(n.Line[of]), percent(before), percent(before)})
+			r.Nodes = append(r.Nodes, NodeChange{n.Name, hot, of.String(), percent(n.Line[of]), percent(before), percent(before)})
 		}
 		return &r.Nodes[rows[row{n.Name, of}]]
 	}
-	byName := make(map[string]*rebalance.Node, len(p.Nodes))
+	byName := make(map[string]*rebalance.LoadedNode, len(p.Nodes))
 	for i := range p.Nodes {
 		byName[p.Nodes[i].Name] = &p.Nodes[i]
 	}

@@ -16,14 +16,14 @@ import (
 )
 
 func plan() *rebalance.Plan {
-	node := func(name string, cpu float64) rebalance.Node {
-		return rebalance.Node{
+	node := func(name string, cpu float64) rebalance.LoadedNode {
+		return rebalance.LoadedNode{
 			Name: name, Known: true, Utilization: [load.ResourceCount]float64{load.CPU: cpu}, Line: [load.ResourceCount]float64{load.CPU: 0.8},
 			Base: [load.ResourceCount]float64{load.CPU: 4000, load.Memory: 8e9},
 		}
 	}
 	return &rebalance.Plan{
-		Nodes: []rebalance.Node{node("a", 0.9), node("b", 0.5), node("c", 0.85), node("d", 0.5)}, Hot: []string{"a", "c"},
+		Nodes: []rebalance.LoadedNode{node("a", 0.9), node("b", 0.5), node("c", 0.85), node("d", 0.5)}, Hot: []string{"a", "c"},
 		Moves: []rebalance.Move{{
 			Namespace: "ns", Pod: "web-1", Owner: rebalance.Owner{Kind: "ReplicaSet", Name: "web"}, From: "a", To: "b", Or: []string{"d"}, Resource: load.CPU, Line: 0.8,
 			FromBefore: 0.9, FromAfter: 0.7, ToAfter: 0.7, Usage: 800, Disruption: 1,
@@ -41,7 +41,7 @@ func printed(r *Report) string {
 func TestReport(t *testing.T) {
 	r := &Report{Profile: "s", Plugin: "P"}
 	r.add(&rebalance.Status{Plan: plan()})
-	want := []Node{
+	want := []NodeChange{
 		{Name: "a", Hot: true, Resource: "cpu", Line: 80, Before: 90, After: 70},
 		{Name: "c", Hot: true, Resource: "cpu", Line: 80, Before: 85, After: 85},
 		{Name: "b", Resource: "cpu", Line: 80, Before: 50, After: 70},
@@ -82,7 +82,7 @@ func TestReport_Destination(t *testing.T) {
 	})
 	r := &Report{}
 	r.add(&rebalance.Status{Plan: p})
-	want := []Node{
+	want := []NodeChange{
 		{Name: "a", Hot: true, Resource: "cpu", Line: 80, Before: 90, After: 70},
 		{Name: "c", Hot: true, Resource: "memory", Line: 90, Before: 95, After: 75},
 		{Name: "b", Resource: "cpu", Line: 80, Before: 55, After: 75},

@@ -56,7 +56,7 @@ var update = flag.Bool("update", false, "write the fields into docs/json.md")
 func TestJSON_FieldsAreDocumented(t *testing.T) {
 	document, err := os.ReadFile("../../../docs/json.md")
 	check.OK(t, err)
-	types := map[string]reflect.Type{ui.Kind: reflect.TypeFor[ui.Snapshot]()}
+	types := map[string]reflect.Type{ui.Kind: reflect.TypeFor[ui.State]()}
 	for result, kind := range output.Kinds() {
 		types[kind] = result
 	}

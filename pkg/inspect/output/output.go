@@ -88,7 +88,7 @@ func Kinds() map[reflect.Type]string {
 		reflect.TypeFor[replayreport.Result]():          "Replay",
 		reflect.TypeFor[shadow.Report]():                "Shadow",
 		reflect.TypeFor[top.Trend]():                    "LoadTrend",
-		reflect.TypeFor[top.History]():                  "NodeHistory",
+		reflect.TypeFor[top.NodeEvents]():               "NodeHistory",
 		reflect.TypeFor[moves.Report]():                 "RebalancePlan",
 		reflect.TypeFor[versions.Report]():              "Version",
 	}

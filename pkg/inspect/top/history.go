@@ -26,8 +26,8 @@ const (
 	Left Event = "Left"
 )
 
-// History is what happened to the pods of a node in the last hour.
-type History struct {
+// NodeEvents are what happened to the pods of a node in the last hour.
+type NodeEvents struct {
 	Node string `json:"node"`
 	// Events are the latest, in the order of time. Pods that left before Since are not known.
 	Events []PodEvent `json:"events"`
@@ -90,11 +90,11 @@ func placedAt(pod *corev1.Pod) time.Time {
 }
 
 // History returns what happened on a node since an hour ago. Pods that left before the session began are not known.
-func (s *Session) History(node string) *History { return s.objects.history(node) }
+func (s *Session) History(node string) *NodeEvents { return s.objects.history(node) }
 
-func (o *Objects) history(node string) *History {
+func (o *Objects) history(node string) *NodeEvents {
 	now := o.clock.Now()
-	h := &History{Node: node, Events: []PodEvent{}, Since: o.began.UTC().Truncate(time.Second)}
+	h := &NodeEvents{Node: node, Events: []PodEvent{}, Since: o.began.UTC().Truncate(time.Second)}
 	add := func(at time.Time, e PodEvent) {
 		if e.Time = at.UTC().Truncate(time.Second); now.Sub(at) <= historySpan {
 			h.Events = append(h.Events, e)

@@ -32,7 +32,7 @@ type Usage struct {
 // Of returns the usage of the pods. Unmeasured usage is estimated by the models of the profiles' plugins.
 // Call it before the pods are removed.
 func Of(
-	ctx context.Context, s *sim.Scheduler, schedulerNames []string, pods []*corev1.Pod, measured live.PodUsage,
+	ctx context.Context, s *sim.Scheduler, schedulerNames []string, pods []*corev1.Pod, measured live.MeasuredUsage,
 ) (*Usage, error) {
 	nodes, err := s.NodeInfos(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func Of(
 
 // covered returns the pods' share of each node's load, as far as the model's window covers them.
 func (u *Usage) covered(
-	m *estimate.Model, table *load.Table, nodes []fwk.NodeInfo, leaving map[types.UID]bool, measured live.PodUsage,
+	m *estimate.Model, table *load.Table, nodes []fwk.NodeInfo, leaving map[types.UID]bool, measured live.MeasuredUsage,
 ) map[string]podusage.Amounts {
 	view, shares := m.View(framework.NewCycleState()), map[string]podusage.Amounts{}
 	now := m.Config().Clock.Now()

@@ -62,7 +62,7 @@ func TestOf_MeanBesideQuantile(t *testing.T) {
 		Objects:       []runtime.Object{st.MakeNode().Name("n").Capacity(capacity).Obj(), pod},
 	})
 	must(t, err)
-	usages := live.PodUsage{{Namespace: "ns", Pod: "p", Resource: load.CPU}: {Usage: 800}, {Namespace: "ns", Pod: "p", Resource: load.Memory}: {}}
+	usages := live.MeasuredUsage{{Namespace: "ns", Pod: "p", Resource: load.CPU}: {Usage: 800}, {Namespace: "ns", Pod: "p", Resource: load.Memory}: {}}
 	for _, tt := range []struct {
 		profile string
 		// mean and quantile are the CPU load without the pod.

@@ -219,7 +219,7 @@ func (e *experiment) place(ctx context.Context, configuration *live.Configuratio
 }
 
 // usages returns the measured usage of pods; nil if none are evicted, or if it is not measured.
-func (e *experiment) usages(ctx context.Context, cluster *live.Cluster, schedulerNames []string) live.PodUsage {
+func (e *experiment) usages(ctx context.Context, cluster *live.Cluster, schedulerNames []string) live.MeasuredUsage {
 	read := cluster.PodUsageReader(schedulerNames)
 	if read == nil || !e.plan.Evicts() {
 		return nil

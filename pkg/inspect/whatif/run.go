@@ -27,7 +27,7 @@ type RunOptions struct {
 	// PoolLabel is the label of nodes that names their pool; empty takes the first well-known one.
 	PoolLabel string
 	// Usages are the measured usages of pods; nil if unknown.
-	Usages live.PodUsage
+	Usages live.MeasuredUsage
 	// Progress is called after each pod with the fraction that is done. It may be nil.
 	Progress func(done float64)
 }

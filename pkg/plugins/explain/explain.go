@@ -72,17 +72,17 @@ type ExpectedUsage struct {
 	Resource load.Resource
 	// Amount and the amounts of parts are in milliCPU or bytes.
 	Amount float64
-	podusage.Explanation
+	podusage.Breakdown
 }
 
 // NewExpectedUsage returns the expected usage of a resource.
-func NewExpectedUsage(r load.Resource, amount float64, x podusage.Explanation) ExpectedUsage {
+func NewExpectedUsage(r load.Resource, amount float64, x podusage.Breakdown) ExpectedUsage {
 	for _, parts := range [][]podusage.Part{x.Parts, x.Peak} {
 		for i := range parts {
 			parts[i].Basis = text.Excerpt(parts[i].Basis) // it may name an owner, whose name is any text
 		}
 	}
-	return ExpectedUsage{Resource: r, Amount: amount, Explanation: x}
+	return ExpectedUsage{Resource: r, Amount: amount, Breakdown: x}
 }
 
 // UsageExplainer is a plugin that predicts the usage of the incoming pod.

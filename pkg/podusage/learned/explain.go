@@ -12,12 +12,12 @@ import (
 )
 
 // explainKnown explains a usage by the statistics of the workload.
-func explainKnown(w Workload, m *Moments, u *Usage) podusage.Explanation {
+func explainKnown(w Workload, m *Moments, u *Usage) podusage.Breakdown {
 	excess := podusage.Part{Amount: u.Excess(), Basis: fmt.Sprintf("%g deviations of the workload's pods", deviationsToP95)}
 	if excess.Amount < deviationsToP95*m.StdDev() {
 		excess.Basis += ", up to the limit of the pod"
 	}
-	return podusage.Explanation{
+	return podusage.Breakdown{
 		Parts: []podusage.Part{
 			{
 				Amount: u.Mean,
@@ -32,7 +32,7 @@ func explainKnown(w Workload, m *Moments, u *Usage) podusage.Explanation {
 // explainUnknown explains the usage of a pod without history. assumed and usagePerRequest are those of unknown.
 func (p *Prediction) explainUnknown(
 	pod *corev1.Pod, r load.Resource, request, assumed, usagePerRequest float64, u *Usage,
-) (x podusage.Explanation) {
+) (x podusage.Breakdown) {
 	x.Peak = podusage.BySpec{Multiplier: p.Multiplier}.Parts(pod, r, p.Default[r])
 	factor, times := 1.0, ""
 	if usagePerRequest > 0 {
@@ -54,7 +54,7 @@ func (p *Prediction) explainUnknown(
 
 // explain replaces the summands of a pod with little history. others is its usage by other workloads and by its spec, u its usage.
 // own is the share of its own workload, which was observed for some time.
-func (p *prior) explain(x *podusage.Explanation, pod *corev1.Pod, others, u *Usage, own float64, observed time.Duration) {
+func (p *prior) explain(x *podusage.Breakdown, pod *corev1.Pod, others, u *Usage, own float64, observed time.Duration) {
 	x.Parts = nil
 	part := func(amount, share float64, basis string) {
 		if share > 1e-9 { // less is the rounding of a sum

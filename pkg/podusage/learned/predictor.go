@@ -125,7 +125,7 @@ func (p *Prediction) Incoming(pod *corev1.Pod) Usages {
 }
 
 // Explain implements podusage.Estimator.
-func (p *Prediction) Explain(pod *corev1.Pod) (x [load.ResourceCount]podusage.Explanation) {
+func (p *Prediction) Explain(pod *corev1.Pod) (x [load.ResourceCount]podusage.Breakdown) {
 	p.predict(pod, pod, p.history(pod), podusage.Amounts{}, math.Inf(1), &x)
 	return x
 }
@@ -174,15 +174,15 @@ func (p *Prediction) OfWorkload(pod *corev1.Pod) (w Workload, moments [load.Reso
 	return h.workload, h.moments, usages
 }
 
-// history is the observed usage of a pod's workload.
-type history struct {
+// observedUsage is the observed usage of a pod's workload.
+type observedUsage struct {
 	workload Workload
 	moments  [load.ResourceCount]Moments
 	// startup is none without MinHistory.
 	startup Startup
 }
 
-func (p *Prediction) history(pod *corev1.Pod) (h history) {
+func (p *Prediction) history(pod *corev1.Pod) (h observedUsage) {
 	var ok bool
 	if h.workload, ok = WorkloadOf(pod, p.WorkloadLabel); ok {
 		h.moments, h.startup = p.Statistics.lookup(h.workload)
@@ -195,7 +195,7 @@ func (p *Prediction) history(pod *corev1.Pod) (h history) {
 
 // predict implements OnNode. It also explains the usages in x, unless that is nil.
 func (p *Prediction) predict(
-	pod, starting *corev1.Pod, h history, own podusage.Amounts, maxRatio float64, x *[load.ResourceCount]podusage.Explanation,
+	pod, starting *corev1.Pod, h observedUsage, own podusage.Amounts, maxRatio float64, x *[load.ResourceCount]podusage.Breakdown,
 ) (u OnNode) {
 	var requests *podusage.Amounts // determined for a pod without history alone: it takes longer than all else
 	var like likeness

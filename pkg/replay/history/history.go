@@ -46,8 +46,8 @@ const (
 	maxSeries        = 500_000
 )
 
-// History is a cluster's history.
-type History struct {
+// Result is a cluster's history.
+type Result struct {
 	Input *input.Input
 	// Missing names the missing data and the skipped pods.
 	Missing []string
@@ -107,7 +107,7 @@ type reader struct {
 }
 
 // Read reads the history. It fails without nodes or usage of pods; History.Missing names other missing data.
-func Read(ctx context.Context, c Config) (*History, error) {
+func Read(ctx context.Context, c Config) (*Result, error) {
 	client, err := response.NewClient(c.Address, response.RangeQuery, c.HTTP)
 	if err != nil {
 		return nil, err
@@ -278,7 +278,7 @@ func (r *reader) storeCPU(labels map[string]string, at time.Duration, cores floa
 	p.usage = append(p.usage, float32(1000*cores))
 }
 
-func (r *reader) history() (*History, error) {
+func (r *reader) history() (*Result, error) {
 	in := &input.Input{
 		Name: fmt.Sprintf("cluster, %v until %s", r.length, r.start.Add(r.length).UTC().Format(time.DateTime)), Start: r.start,
 		Length: r.length, Counted: r.length - r.length/8, // the rest fills the cluster
@@ -296,7 +296,7 @@ func (r *reader) history() (*History, error) {
 			"or its labels namespace, pod and container")
 	}
 	bound, idle := r.addPods(in)
-	return &History{Input: in, Missing: r.missing(bound, idle)}, nil
+	return &Result{Input: in, Missing: r.missing(bound, idle)}, nil
 }
 
 // addPods adds the pods with usage. It returns the numbers of skipped pods: of DaemonSets and static ones, and pods without usage.

@@ -78,7 +78,7 @@ func serve(t *testing.T, series map[string][]constant) string {
 	return server.URL + "/prefix"
 }
 
-func read(t *testing.T, series map[string][]constant) (*History, error) {
+func read(t *testing.T, series map[string][]constant) (*Result, error) {
 	return Read(t.Context(),
 		Config{Address: serve(t, series), End: end, Since: 2 * time.Hour, HTTP: httpclient.Config{Timeout: 10 * time.Minute}})
 }

@@ -377,7 +377,7 @@ func (s *PodSource) FetchHistory(ctx context.Context, p source.Period, maxWorklo
 		return err
 	}
 	for r := range load.ResourceCount {
-		h := history{period: p, max: maxWorkloads, running: in}
+		h := pastQuery{period: p, max: maxWorkloads, running: in}
 		all, looks, err := s.past(ctx, &h, r)
 		if err != nil {
 			return fmt.Errorf("history of %s: %w", r, err)
@@ -400,7 +400,7 @@ func (s *PodSource) FetchHistory(ctx context.Context, p source.Period, maxWorklo
 }
 
 // past returns the sums of the workloads over all looks at the period, and the number of looks.
-func (s *PodSource) past(ctx context.Context, h *history, r load.Resource) (all map[workload]*sums, looks float64, err error) {
+func (s *PodSource) past(ctx context.Context, h *pastQuery, r load.Resource) (all map[workload]*sums, looks float64, err error) {
 	p := h.period
 	recorded := 0.0
 	err = s.query(ctx, promql.RecordedLooks(r, p.Length), p.End, seriesBounds(1), func(series *podSeries) {
@@ -422,8 +422,8 @@ func (s *PodSource) past(ctx context.Context, h *history, r load.Resource) (all 
 	return all, float64(p.Length) / float64(p.Step), err
 }
 
-// history selects workloads of a period.
-type history struct {
+// pastQuery selects workloads of a period.
+type pastQuery struct {
 	period source.Period
 	max    int
 	// running counts the running pods of each namespace; nil if unknown.
@@ -435,7 +435,7 @@ type history struct {
 }
 
 // crowded returns the namespaces with many more workloads than running pods, if some workloads are left out.
-func (h *history) crowded(all map[workload]*sums) (namespaces []string) {
+func (h *pastQuery) crowded(all map[workload]*sums) (namespaces []string) {
 	const fixed, perPod, longest = 20, 2, 32 // bounds the query
 	if h.running == nil || !h.full {
 		return nil
@@ -454,7 +454,7 @@ func (h *history) crowded(all map[workload]*sums) (namespaces []string) {
 }
 
 // history returns the three sums of the workloads with the most usage. Workloads of pods that never ran displace no others.
-func (s *PodSource) history(ctx context.Context, h *history, query func(promql.Sum) string) (map[workload]*sums, error) {
+func (s *PodSource) history(ctx context.Context, h *pastQuery, query func(promql.Sum) string) (map[workload]*sums, error) {
 	const maxRounds = 5
 	for range maxRounds {
 		largest := h.largest(query(promql.UsageSum))
@@ -473,11 +473,11 @@ func (s *PodSource) history(ctx context.Context, h *history, query func(promql.S
 }
 
 // largest returns the query for the workloads with the largest values of a sum. It bounds the answer.
-func (h *history) largest(sum string) string { return fmt.Sprintf("topk(%d, %s)", h.max, sum) }
+func (h *pastQuery) largest(sum string) string { return fmt.Sprintf("topk(%d, %s)", h.max, sum) }
 
 // addOthers returns the workloads with all sums. largest is the query for those with the most usage.
 func (s *PodSource) addOthers(
-	ctx context.Context, h *history, all map[workload]*sums, largest string, query func(promql.Sum) string,
+	ctx context.Context, h *pastQuery, all map[workload]*sums, largest string, query func(promql.Sum) string,
 ) (map[workload]*sums, error) {
 	var err error
 	for _, i := range []promql.Sum{promql.CountSum, promql.SquaresSum} {
@@ -505,7 +505,7 @@ func excerpts(namespaces []string) string {
 }
 
 // addSum returns the workloads of all with one more sum. The first sum, UsageSum, has no others.
-func (s *PodSource) addSum(ctx context.Context, h *history, i promql.Sum, all map[workload]*sums, query string,
+func (s *PodSource) addSum(ctx context.Context, h *pastQuery, i promql.Sum, all map[workload]*sums, query string,
 ) (map[workload]*sums, error) {
 	next, series := make(map[workload]*sums, len(all)), 0
 	err := s.query(ctx, query, h.period.End, seriesBounds(h.max), func(element *podSeries) {

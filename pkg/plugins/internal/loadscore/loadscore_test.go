@@ -72,7 +72,7 @@ func (c *counting) Estimate(*corev1.Pod) podusage.Amounts { c.asked++; return po
 func (c *counting) PendingUsage(*corev1.Pod) (usage, byDefault podusage.Amounts) {
 	return usage, byDefault
 }
-func (c *counting) Explain(*corev1.Pod) (x [load.ResourceCount]podusage.Explanation) { return x }
+func (c *counting) Explain(*corev1.Pod) (x [load.ResourceCount]podusage.Breakdown) { return x }
 
 func newPercent(loads *plugintest.Loads, missingLoad config.MissingLoad) *percent {
 	return newCounted(loads, missingLoad, &counting{}, plugintest.Counters())
