@@ -114,7 +114,7 @@ func TestStoredPodsKeepWhatTheSchedulerReads(t *testing.T) {
 // The stock scheduler spreads a pod by default if its ReplicaSet selects it. The pods 10 to 19 are of the second workload.
 func TestReplicaSets_SelectTheirPods(t *testing.T) {
 	b := bench{workload: workload{batch: 20, replicas: 10, owned: true}}
-	b.newPods([]string{"ours", "base"}, 1) // those that wait at the start: they take a workload
+	b.newPods([]string{"ours", "base"}, 1) // the waiting pods of the start take a workload
 	sets := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	made := b.newReplicaSets(2)
 	if len(made) != 4 {
