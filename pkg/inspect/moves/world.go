@@ -16,7 +16,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
 )
@@ -154,8 +153,9 @@ func (w *World) Refresh(ctx context.Context) (notes []string, err error) {
 	} else {
 		w.opened.RefreshLoad(ctx)
 	}
-	w.cluster.Usage, notes = usage(ctx, w.opened, now)
-	return notes, nil
+	r := &Report{Profile: w.Profile}
+	w.cluster.Usage = r.usage(ctx, w.opened, now)
+	return r.Notes, nil
 }
 
 // Interval is the time between two refreshes, as the scheduler has it.
@@ -208,10 +208,3 @@ func (w *World) Pods(namespace string) ([]*corev1.Pod, error) {
 
 // SchedulerDown implements rebalance.World.
 func (w *World) SchedulerDown(ctx context.Context) (string, error) { return w.lease.Down(ctx) }
-
-// usage returns the measured usage of pods, nil if it cannot be read, and what could not be read.
-func usage(ctx context.Context, c *live.Cluster, now time.Time) (of func(*corev1.Pod) (podusage.Amounts, bool), notes []string) {
-	r := &Report{}
-	of = r.usage(ctx, c, now)
-	return of, r.Notes
-}
