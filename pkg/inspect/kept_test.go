@@ -68,6 +68,11 @@ func (s *objectServer) add(pod *corev1.Pod) {
 func (s *objectServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	if r.URL.Query().Get("sendInitialEvents") != "" { // then the client lists
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		_ = json.NewEncoder(w).Encode(apierrors.NewInvalid(schema.GroupKind{}, "", nil).Status()) // the client has gone
+		return
+	}
 	if r.URL.Query().Get("watch") != "" {
 		s.serveWatch(w, r, parts[len(parts)-1])
 		return

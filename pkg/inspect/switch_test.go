@@ -1,6 +1,7 @@
 package inspect_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"math"
@@ -14,10 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
 )
 
@@ -160,5 +165,31 @@ func TestWhatIf_BeforeTheSwitch(t *testing.T) {
 		if strings.Contains(notes, "Cannot read the usage") {
 			t.Errorf("by %q: notes %q, and the usage of pods can be read", tt.schedulerName, notes)
 		}
+	}
+}
+
+// The rebalancer measures pods by the source of its profile. Where they are not measured, it estimates.
+func TestRebalancer_MeasuresPods(t *testing.T) {
+	for _, measured := range []bool{true, false} {
+		conn, err := live.Connect(&rest.Config{Host: newObjectServer(t, switchObjects()...).URL}, "ns", false)
+		must(t, err)
+		decoded, err := configlint.Decode(fmt.Appendf(nil, keptConfiguration, podPrometheus(t, measured).URL, 80))
+		must(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		world, err := moves.Follow(ctx, conn, live.Options{Configuration: decoded, Clock: clock.RealClock{}})
+		must(t, err)
+		notes, err := world.Refresh(ctx)
+		must(t, err)
+		cluster, err := world.Cluster(ctx)
+		must(t, err)
+		known, web := false, podusage.Amounts{}
+		if cluster.Usage != nil {
+			web, known = cluster.Usage(running("web", "b", "1"))
+		}
+		if known != measured || known && web != (podusage.Amounts{2400, 160 << 20}) {
+			t.Errorf("pods are measured: %v; web uses %v, known: %v, and notes %q", measured, web, known, notes)
+		}
+		cancel()
+		world.Close()
 	}
 }

@@ -202,7 +202,9 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 	}
 	report.Plugin = cluster.Load.Name()
 	setUnplaced(&cluster, objects.All)
-	cluster.Usage = report.usage(ctx, opened, cluster.Now)
+	var notes []string
+	cluster.Usage, notes = usage(ctx, opened, report.Profile, cluster.Now)
+	report.Notes = append(report.Notes, notes...)
 	w := &snapshot{cluster: cluster, report: report, lease: leaseOf(c.Client, own)}
 	executor := &rebalance.Executor{World: w, Clock: clock.RealClock{}, Config: configuration}
 	known := true
@@ -281,21 +283,23 @@ func (s *snapshot) SchedulerDown(ctx context.Context) (string, error) {
 	return why, nil
 }
 
-// usage returns the measured usage of pods; nil if it cannot be read.
-func (r *Report) usage(ctx context.Context, c *live.Cluster, now time.Time) func(*corev1.Pod) (podusage.Amounts, bool) {
+// usage returns the measured usage of pods, from the source of the profile, and what could not be read. Without a source that
+// works, it is nil.
+func usage(
+	ctx context.Context, c *live.Cluster, profile string, now time.Time,
+) (of func(*corev1.Pod) (podusage.Amounts, bool), notes []string) {
 	for _, s := range c.Sources() {
 		if s.Err != nil {
-			r.Notes = append(r.Notes, fmt.Sprintf("Cannot read %s: %v", s.Label, text.ExcerptError(s.Err)))
+			notes = append(notes, fmt.Sprintf("Cannot read %s: %v", s.Label, text.ExcerptError(s.Err)))
 		}
 	}
-	read := c.PodUsageReader([]string{r.Profile})
+	read := c.PodUsageReader([]string{profile})
 	if read == nil {
-		return nil
+		return nil, notes
 	}
 	usages, err := read(ctx, metav1.NamespaceAll)
 	if err != nil {
-		r.Notes = append(r.Notes, fmt.Sprintf("Cannot read the usage of pods, so it is estimated: %v", text.ExcerptError(err)))
-		return nil
+		return nil, append(notes, fmt.Sprintf("Cannot read the usage of pods, so it is estimated: %v", text.ExcerptError(err)))
 	}
 	return func(pod *corev1.Pod) (a podusage.Amounts, ok bool) {
 		for of := range load.ResourceCount {
@@ -306,7 +310,7 @@ func (r *Report) usage(ctx context.Context, c *live.Cluster, now time.Time) func
 			a[of] = u.WhileRunning(now.Sub(pod.Status.StartTime.Time))
 		}
 		return a, true
-	}
+	}, notes
 }
 
 func (r *Report) add(status *rebalance.Status) {

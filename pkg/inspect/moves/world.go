@@ -153,9 +153,8 @@ func (w *World) Refresh(ctx context.Context) (notes []string, err error) {
 	} else {
 		w.opened.RefreshLoad(ctx)
 	}
-	r := &Report{Profile: w.Profile}
-	w.cluster.Usage = r.usage(ctx, w.opened, now)
-	return r.Notes, nil
+	w.cluster.Usage, notes = usage(ctx, w.opened, w.Profile, now)
+	return notes, nil
 }
 
 // Interval is the time between two refreshes, as the scheduler has it.
