@@ -121,6 +121,14 @@ func (p *progress) set(run int, done float64) {
 	p.report(p.sum / float64(len(p.done)))
 }
 
+// Runs returns the largest number of runs that All has at once.
+func Runs(replays []Options, policies []engine.Policy) (n int) {
+	for i := range replays {
+		n = max(n, len(replays[i].Inputs)*len(policies))
+	}
+	return n
+}
+
 // All calls Replay for each of replays, until one is interrupted. It sets their Policies and Progress; progress must not be nil.
 func All(ctx context.Context, replays []Options, policies []engine.Policy, progress func(done float64)) ([]*report.Report, error) {
 	if err := checkWindows(replays, policies); err != nil {

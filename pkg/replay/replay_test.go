@@ -99,3 +99,10 @@ func TestReplay_InterruptedReportsPoliciesThatHaveFinished(t *testing.T) {
 		t.Errorf("report %+v, error %v; want a partial report with the run of random alone", r, err)
 	}
 }
+
+func TestRuns(t *testing.T) {
+	replays := []Options{{Inputs: make([]*input.Input, 1)}, {Inputs: make([]*input.Input, 3)}}
+	if got := Runs(replays, make([]engine.Policy, 2)); got != 6 { // of the second replay: 3 inputs · 2 policies
+		t.Errorf("%d runs, want 6", got)
+	}
+}

@@ -55,7 +55,7 @@ func nameStockPlugins(statuses *framework.NodeToStatus) {
 
 // newSpreading is the factory of spreading.
 func newSpreading(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
-	brief := &briefNodes{nodes: map[string]*briefNode{}, pods: map[string]map[string]*briefPod{}}
+	brief := newBriefNodes()
 	stock, err := inTree.NewInTreeRegistry()[names.PodTopologySpread](ctx, args, briefHandle{handle, brief})
 	if err != nil {
 		return nil, err
@@ -160,6 +160,9 @@ type briefHandle struct {
 	brief *briefNodes
 }
 
+// Parallelizer implements minor.Handle. Brief nodes take less time than a goroutine.
+func (briefHandle) Parallelizer() minor.Parallelizer { return minor.Sequential() }
+
 // SnapshotSharedLister implements minor.Handle.
 func (h briefHandle) SnapshotSharedLister() minor.SharedLister {
 	return briefLister{h.Handle.SnapshotSharedLister(), h.brief}
@@ -197,14 +200,21 @@ func (l briefInfos) List() ([]fwk.NodeInfo, error) {
 // which several goroutines call, only reads them.
 type briefNodes struct {
 	nodes map[string]*briefNode
-	// pods are the brief pods that are on a node, by namespace and key.
-	pods map[string]map[string]*briefPod
+	// pods are the brief pods that are on a node. labeled has them by each of their labels, and by the empty one.
+	pods    map[podKey]*briefPod
+	labeled map[label]map[*briefPod]struct{}
 	// namespace and selectors are those of the pod to be placed.
 	namespace string
 	selectors []labels.Selector
 	// listed are all nodes, and showing the nodes with pods to show. shows counts the calls of show.
 	listed, showing []fwk.NodeInfo
 	shows           int
+}
+
+func newBriefNodes() *briefNodes {
+	return &briefNodes{
+		nodes: map[string]*briefNode{}, pods: map[podKey]*briefPod{}, labeled: map[label]map[*briefPod]struct{}{},
+	}
 }
 
 // of returns all nodes. It is valid until the next call. A node that did not change, and is listed where it was before, takes no
@@ -229,21 +239,42 @@ func (b *briefNodes) of(nodes []fwk.NodeInfo) []fwk.NodeInfo {
 func (b *briefNodes) show(namespace string, selectors []labels.Selector) []fwk.NodeInfo {
 	b.shows++
 	b.showing = b.showing[:0]
-	for _, p := range b.pods[namespace] {
-		if !slices.ContainsFunc(selectors, func(s labels.Selector) bool { return s.Matches(labels.Set(p.pod.Labels)) }) {
-			continue
-		}
-		for node, count := range p.on {
-			if node.shows != b.shows {
-				node.shows, node.shown = b.shows, node.shown[:0]
-				b.showing = append(b.showing, node)
-			}
-			for range count {
-				node.shown = append(node.shown, p)
+	for _, selector := range selectors {
+		for p := range b.candidates(namespace, selector) {
+			if p.shows != b.shows && selector.Matches(labels.Set(p.pod.Labels)) {
+				p.shows = b.shows
+				b.showPod(p)
 			}
 		}
 	}
 	return b.showing
+}
+
+// candidates returns pods of the namespace, with all that the selector matches: the fewest that have a label it requires.
+func (b *briefNodes) candidates(namespace string, selector labels.Selector) map[*briefPod]struct{} {
+	fewest := b.labeled[label{namespace: namespace}]
+	requirements, _ := selector.Requirements()
+	for i := range requirements {
+		name := requirements[i].Key()
+		if value, ok := selector.RequiresExactMatch(name); ok {
+			if with := b.labeled[label{namespace, name, value}]; len(with) < len(fewest) {
+				fewest = with
+			}
+		}
+	}
+	return fewest
+}
+
+func (b *briefNodes) showPod(p *briefPod) {
+	for node, count := range p.on {
+		if node.shows != b.shows {
+			node.shows, node.shown = b.shows, node.shown[:0]
+			b.showing = append(b.showing, node)
+		}
+		for range count {
+			node.shown = append(node.shown, p)
+		}
+	}
 }
 
 // at returns the brief node of a node at an index of the list.
@@ -260,35 +291,46 @@ func (b *briefNodes) at(before []fwk.NodeInfo, i int, node fwk.NodeInfo) *briefN
 	return brief
 }
 
-// update rebuilds the brief node. It examines only pods that are new on it.
+// update rebuilds the brief node. It counts only pods at positions that other pods had before.
 func (b *briefNodes) update(brief *briefNode, node fwk.NodeInfo) {
-	before := brief.brief
 	brief.NodeInfo, brief.generation = node, node.GetGeneration()
-	brief.brief = make(map[*corev1.Pod]*briefPod, len(node.GetPods()))
-	for _, info := range node.GetPods() {
+	pods := node.GetPods()
+	for i, info := range pods {
 		pod := info.GetPod()
-		p, ok := before[pod]
-		if !ok {
-			p = b.briefPod(pod)
+		if i == len(brief.standIns) {
+			brief.standIns = append(brief.standIns, standIn{})
 		}
-		p.on[brief]++
-		brief.brief[pod] = p
+		if at := &brief.standIns[i]; at.of != pod {
+			before := at.brief
+			at.of, at.brief = pod, b.briefPod(pod)
+			at.brief.on[brief]++
+			b.release(brief, before)
+		}
 	}
-	b.release(brief, before)
+	for i := len(pods); i < len(brief.standIns); i++ {
+		b.release(brief, brief.standIns[i].brief)
+	}
+	clear(brief.standIns[len(pods):])
+	brief.standIns = brief.standIns[:len(pods)]
 }
 
-// release removes pods that were on a node.
-func (b *briefNodes) release(brief *briefNode, pods map[*corev1.Pod]*briefPod) {
-	for _, p := range pods {
-		if p.on[brief]--; p.on[brief] > 0 {
-			continue
-		}
-		delete(p.on, brief)
-		if of := b.pods[p.pod.Namespace]; len(p.on) == 0 {
-			delete(of, p.key)
-			if len(of) == 0 {
-				delete(b.pods, p.pod.Namespace)
-			}
+// release removes a pod that was on a node; nil is none.
+func (b *briefNodes) release(brief *briefNode, p *briefPod) {
+	if p == nil {
+		return
+	}
+	if p.on[brief]--; p.on[brief] > 0 {
+		return
+	}
+	delete(p.on, brief)
+	if len(p.on) > 0 {
+		return
+	}
+	delete(b.pods, p.key)
+	for l := range p.labels {
+		delete(b.labeled[l], p)
+		if len(b.labeled[l]) == 0 {
+			delete(b.labeled, l)
 		}
 	}
 }
@@ -301,7 +343,9 @@ func (b *briefNodes) forget(kept []fwk.NodeInfo) {
 	}
 	for name, brief := range b.nodes {
 		if _, ok := left[name]; !ok {
-			b.release(brief, brief.brief)
+			for i := range brief.standIns {
+				b.release(brief, brief.standIns[i].brief)
+			}
 		}
 	}
 	b.nodes = left
@@ -314,17 +358,19 @@ func (b *briefNodes) briefPod(pod *corev1.Pod) *briefPod {
 	for _, name := range slices.Sorted(maps.Keys(pod.Labels)) {
 		fmt.Fprintf(&key, " %q=%q", name, pod.Labels[name])
 	}
-	of := b.pods[pod.Namespace]
-	if of == nil {
-		of = map[string]*briefPod{}
-		b.pods[pod.Namespace] = of
+	of := podKey{pod.Namespace, key.String()}
+	if p, ok := b.pods[of]; ok {
+		return p
 	}
-	p, ok := of[key.String()]
-	if !ok {
-		p = &briefPod{key: key.String(), on: map[*briefNode]int{}, pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Namespace: pod.Namespace, Labels: pod.Labels, DeletionTimestamp: pod.DeletionTimestamp,
-		}}}
-		of[p.key] = p
+	p := &briefPod{key: of, on: map[*briefNode]int{}, pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: pod.Namespace, Labels: pod.Labels, DeletionTimestamp: pod.DeletionTimestamp,
+	}}}
+	b.pods[of] = p
+	for l := range p.labels {
+		if b.labeled[l] == nil {
+			b.labeled[l] = map[*briefPod]struct{}{}
+		}
+		b.labeled[l][p] = struct{}{}
 	}
 	return p
 }
@@ -334,11 +380,17 @@ type briefNode struct {
 	fwk.NodeInfo
 	all        *briefNodes
 	generation int64
-	// brief are the brief pods by the pods of the node.
-	brief map[*corev1.Pod]*briefPod
+	// standIns are by position of the pod on the node.
+	standIns []standIn
 	// shown are the pods since the call of show number shows.
 	shown []fwk.PodInfo
 	shows int
+}
+
+// standIn is the brief pod that stands for a pod.
+type standIn struct {
+	of    *corev1.Pod
+	brief *briefPod
 }
 
 // GetPods implements fwk.NodeInfo.
@@ -353,10 +405,30 @@ func (n *briefNode) GetPods() []fwk.PodInfo {
 // GetPod panic.
 type briefPod struct {
 	fwk.PodInfo
-	key string
+	key podKey
 	pod *corev1.Pod
 	// on is the number of pods that it stands for, by node.
 	on map[*briefNode]int
+	// shows is the number of the last call of show that showed it.
+	shows int
+}
+
+// podKey is of all pods of a namespace with the same labels.
+type podKey struct{ namespace, labels string }
+
+// label is a label of a pod. The empty one is of all pods of the namespace.
+type label struct{ namespace, name, value string }
+
+// labels yields the pod's labels, and the empty one.
+func (p *briefPod) labels(yield func(label) bool) {
+	if !yield(label{namespace: p.pod.Namespace}) {
+		return
+	}
+	for name, value := range p.pod.Labels {
+		if !yield(label{p.pod.Namespace, name, value}) {
+			return
+		}
+	}
 }
 
 // GetPod implements fwk.PodInfo.

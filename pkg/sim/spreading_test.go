@@ -253,7 +253,7 @@ func (w *randomCluster) change(t *testing.T) {
 
 // TestSpreading_ForgetsWhatIsGone fails if brief pods or nodes outlive what they stand for.
 func TestSpreading_ForgetsWhatIsGone(t *testing.T) {
-	brief := &briefNodes{nodes: map[string]*briefNode{}, pods: map[string]map[string]*briefPod{}}
+	brief := newBriefNodes()
 	info := func(name string, pods ...*corev1.Pod) fwk.NodeInfo {
 		i := framework.NewNodeInfo(pods...)
 		i.SetNode(st.MakeNode().Name(name).Obj())
@@ -268,22 +268,37 @@ func TestSpreading_ForgetsWhatIsGone(t *testing.T) {
 	if len(showing) != 2 || len(all[0].GetPods()) != 1 || len(all[1].GetPods()) != 1 || all[0].GetPods()[0] != all[1].GetPods()[0] {
 		t.Errorf("pods of one namespace with the same labels are not one brief pod: %v and %v", all[0].GetPods(), all[1].GetPods())
 	}
-	left := func(pods, nodes int) {
+	left := func(pods, labels, nodes int) {
 		t.Helper()
-		known := 0
-		for _, of := range brief.pods {
-			known += len(of)
-		}
-		if known != pods || len(brief.nodes) != nodes {
-			t.Errorf("%d brief pods on %d nodes, want %d on %d", known, len(brief.nodes), pods, nodes)
+		if len(brief.pods) != pods || len(brief.labeled) != labels || len(brief.nodes) != nodes {
+			t.Errorf("%d brief pods with %d labels on %d nodes, want %d with %d on %d",
+				len(brief.pods), len(brief.labeled), len(brief.nodes), pods, labels, nodes)
 		}
 	}
-	left(3, 3)
+	left(3, 4, 3)                             // app=web, app=db, and the namespaces a and b
 	brief.of([]fwk.NodeInfo{info("n1", web)}) // of three nodes one is left: the others are forgotten
-	left(1, 1)
+	left(1, 2, 1)
 	brief.of([]fwk.NodeInfo{info("n1")})
-	left(0, 1)
-	if len(brief.pods) != 0 {
-		t.Errorf("%d namespaces without pods", len(brief.pods))
+	left(0, 0, 1)
+}
+
+// TestSpreading_Candidates fails if each decision looks at the pods of all workloads of the namespace.
+func TestSpreading_Candidates(t *testing.T) {
+	brief := newBriefNodes()
+	pods := make([]*corev1.Pod, 6)
+	for i := range pods {
+		pods[i] = st.MakePod().Namespace("a").Name(fmt.Sprint(i)).UID(fmt.Sprint(i)).
+			Label("tier", "front").Label("app", fmt.Sprint("app-", i/2)).Label("track", fmt.Sprint(i)).Obj()
+	}
+	node := framework.NewNodeInfo(pods...)
+	node.SetNode(st.MakeNode().Name("n").Obj())
+	brief.of([]fwk.NodeInfo{node})
+	for selector, want := range map[string]int{
+		"": 6, "tier=front": 6, "tier=front,app=app-1": 2, "app in (app-1)": 2, "app in (app-1,app-2)": 6, "app!=app-1,track=3": 1,
+		"app=app-9": 0,
+	} {
+		if got := len(brief.candidates("a", check.Value(labels.Parse(selector))(t))); got != want {
+			t.Errorf("%q: looks at %d of 6 pods, want %d", selector, got, want)
+		}
 	}
 }
