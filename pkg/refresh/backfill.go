@@ -18,9 +18,11 @@ const (
 	// A history beyond a day is read in longer periods, because looks are rarer.
 	longestShare = 4
 	// The newest time, and a short gap, have a look each WorkloadInterval. So the variance of one pod is known soon.
-	// The rest has about 48 looks, however short its periods are: the source pays for each.
-	newestTime = 30 * time.Minute
-	looks      = 48
+	// The rest has about 48 looks, however short its periods are: the source pays for each. It has fewer where they would take more
+	// than readWithin, pauses included.
+	newestTime            = 30 * time.Minute
+	mostLooks, leastLooks = 48, 6
+	readWithin            = time.Hour
 	// pause is the time between two periods, over the time that the last took. So the source works for a twentieth of the time.
 	pause = 19
 	// leastPause is the least time between two periods.
@@ -46,6 +48,9 @@ type backfill struct {
 	total time.Duration
 	// attempts counts failures at the shortest length.
 	attempts int
+	// busy is how long the source worked since more was missing, and looked how many looks that took.
+	busy   time.Duration
+	looked float64
 }
 
 // newBackfill returns the missing history before end.
@@ -57,10 +62,25 @@ func newBackfill(end time.Time, history time.Duration) backfill {
 	return backfill{missing: missing, length: min(shortestPeriod, history), longest: longestOf(history), total: history}
 }
 
-// stepOf returns the time between two looks at a history, in whole intervals between observations. Their number has no factor in
-// common with the intervals of an hour or a day. Looks at each half hour would never see what runs for minutes at each full hour.
-func stepOf(history time.Duration) time.Duration {
-	intervals := max(history/looks/WorkloadInterval, 1)
+// step is the time between two looks at the newest that is missing.
+func (b *backfill) step() time.Duration {
+	if newest := b.missing[0]; newest.End.Sub(newest.Begin) <= newestTime {
+		return WorkloadInterval
+	}
+	least := b.total / mostLooks
+	if b.looked > 0 {
+		left := readWithin/(1+pause) - b.busy
+		affordable := max(float64(left)*b.looked/float64(max(b.busy, 1)), 1)
+		missing := float64(b.total) * (1 - b.read())
+		least = min(max(least, time.Duration(missing/affordable)), b.total/leastLooks)
+	}
+	return stepOf(least)
+}
+
+// stepOf rounds a time between two looks to whole intervals between observations. Their number has no factor in common with the
+// intervals of an hour or a day. Looks at each half hour would never see what runs for minutes at each full hour.
+func stepOf(least time.Duration) time.Duration {
+	intervals := max(least/WorkloadInterval, 1)
 	for intervals%2 == 0 || intervals%3 == 0 {
 		intervals++
 	}
@@ -83,7 +103,7 @@ func (b *backfill) add(s span) {
 	}
 	if s.End.Sub(s.Begin) >= WorkloadInterval {
 		b.missing = append([]span{s}, b.missing[:min(len(b.missing), maxMissing-1)]...)
-		b.givenUp, b.attempts = false, 0
+		b.givenUp, b.attempts, b.busy, b.looked = false, 0, 0, 0
 	}
 }
 
@@ -104,17 +124,16 @@ func (b *backfill) read() float64 {
 
 // next is the next period. It has at least one look, unless less is missing.
 func (b *backfill) next() source.Period {
-	newest, step := b.missing[0], stepOf(b.total)
+	newest, step := b.missing[0], b.step()
 	remaining := newest.End.Sub(newest.Begin)
-	if remaining <= newestTime {
-		step = WorkloadInterval
-	}
 	return source.Period{End: newest.End, Length: min(max(b.length, step), remaining), Step: step}
 }
 
 // done takes the period out of what is missing. It took a time until now.
 func (b *backfill) done(p source.Period, took time.Duration, now time.Time) {
 	b.attempts = 0
+	b.busy += took
+	b.looked += max(float64(p.Length)/float64(p.Step), 1)
 	newest := &b.missing[0]
 	if newest.End = p.End.Add(-p.Length); !newest.End.After(newest.Begin) {
 		b.missing = b.missing[1:]
@@ -133,7 +152,7 @@ func (b *backfill) done(p source.Period, took time.Duration, now time.Time) {
 // failed makes the next period shorter: it may have been too expensive for the source. It reports whether to give up, after several
 // attempts at the shortest.
 func (b *backfill) failed(took time.Duration, now time.Time) (givesUp bool) {
-	if b.length > max(shortestPeriod, b.next().Step) {
+	if b.length > max(shortestPeriod, b.step()) {
 		b.length = max(b.length/2, shortestPeriod)
 		b.rest(took, leastPause, now)
 		return false

@@ -756,9 +756,9 @@ func TestBackfill(t *testing.T) {
 	}{
 		{10 * time.Minute, []time.Duration{10}, []time.Duration{10}},
 		{time.Hour, []time.Duration{10, 20, 30}, slices.Repeat([]time.Duration{10}, 6)},
-		// A look each 35 minutes is in the shortest periods.
-		{day, []time.Duration{10, 20, 40, 80, 160, 320, 360, 360, 90}, slices.Concat([]time.Duration{10, 10, 10},
-			slices.Repeat([]time.Duration{35}, 40), []time.Duration{10})},
+		// The first 30 minutes take the three minutes that an hour has for the source. So the rest has a look in four hours: 48 intervals
+		// have the factor 6, and 49 have 245 minutes.
+		{day, []time.Duration{10, 20, 40, 80, 160, 320, 360, 360, 90}, []time.Duration{10, 10, 10, 245, 245, 245, 245, 245, 185}},
 		// Beyond a day, up to a quarter. A look is each 125 minutes.
 		{4 * day, []time.Duration{10, 20, 125, 250, 500, 1000, 1440, 1440, 975}, nil},
 	} {
@@ -783,6 +783,33 @@ func TestBackfill(t *testing.T) {
 	}
 }
 
+// TestBackfill_FewerLooks reads a day from a source that takes 15 s for a period and 3.75 s for a look, as Prometheus does for
+// 150,000 pods.
+func TestBackfill_FewerLooks(t *testing.T) {
+	b := newBackfill(start, day)
+	// 30 minutes have six looks, in three periods: 3 · (15 + 2 · 3.75) = 67.5 s. Of the three minutes that an hour has for the source,
+	// 112.5 s are left, for ten looks. 1,410 minutes / 10 are 28 intervals, which have the factor 2: 29 are 145 minutes.
+	// The next look took 18.75 s. So seven took 86.25 s, and 93.75 s are left for 7.6: 1,265 minutes / 7.6 are 33 intervals, and 35 have
+	// no factor in common.
+	want := []time.Duration{10, 10, 10, 145, 175}
+	var got []time.Duration
+	var busy time.Duration
+	for b.remains() {
+		p := b.next()
+		took := 15*time.Second + time.Duration(max(float64(p.Length)/float64(p.Step), 1)*3.75*float64(time.Second))
+		got, busy = append(got, p.Length/time.Minute), busy+took
+		b.done(p, took, start)
+	}
+	if len(got) < len(want) || !slices.Equal(got[:len(want)], want) || busy > 200*time.Second {
+		t.Errorf("periods %v in %v of the source's time, want %v first, and 200 s at most", got, busy, want)
+	}
+	// What is missing later has an hour of its own.
+	b.add(span{start.Add(time.Minute), start.Add(day)})
+	if got := b.next().Step; got != 35*time.Minute {
+		t.Errorf("a look each %v after a day without the source, want 35m", got)
+	}
+}
+
 func TestStepOf(t *testing.T) {
 	for history, want := range map[time.Duration]time.Duration{
 		10 * time.Minute: 5 * time.Minute,
@@ -792,7 +819,7 @@ func TestStepOf(t *testing.T) {
 		2 * day:          65 * time.Minute,
 		7 * day:          215 * time.Minute,
 	} {
-		if got := stepOf(history); got != want {
+		if got := stepOf(history / mostLooks); got != want {
 			t.Errorf("a history of %v is looked at every %v, want %v", history, got, want)
 		}
 	}
