@@ -12,7 +12,7 @@ import (
 // version is set by the linker.
 var version string
 
-// gcPercent is high because a replay holds little memory but allocates much.
+// gcPercent is high because a replay allocates much.
 const gcPercent = 400
 
 func main() {

@@ -132,7 +132,7 @@ func runReplay(cmd *cobra.Command, s *replay.Selection, output *outputFlags) err
 		}
 	}
 	// A run uses one processor. Others would only wake up, for a fifth more processor time.
-	runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), replay.Runs(replays, policies)))
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), replay.Runs(replays, policies))))
 	bar := terminal.NewProgress(cmd.ErrOrStderr())
 	reports, err := replay.All(cmd.Context(), replays, policies, bar.Set)
 	bar.Clear()

@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// A period of the history takes eight queries, one after the other. Its length changes until it takes at most periodTime.
+	// A period of the history takes eight queries, one after the other. Its length changes until it takes at most periodTime, or has
+	// one look.
 	// The three of cpu cost the most, and the same. So each query takes the source less than two seconds.
 	shortestPeriod, longestPeriod = 10 * time.Minute, 6 * time.Hour
 	periodTime                    = 6 * time.Second
@@ -51,6 +52,8 @@ type backfill struct {
 	// busy is how long the source worked since more was missing, and looked how many looks that took.
 	busy   time.Duration
 	looked float64
+	// refused says that the source failed since. It may refuse the long period of a rare look.
+	refused bool
 }
 
 // newBackfill returns the missing history before end.
@@ -68,7 +71,7 @@ func (b *backfill) step() time.Duration {
 		return WorkloadInterval
 	}
 	least := b.total / mostLooks
-	if b.looked > 0 {
+	if b.looked > 0 && !b.refused {
 		left := readWithin/(1+pause) - b.busy
 		affordable := max(float64(left)*b.looked/float64(max(b.busy, 1)), 1)
 		missing := float64(b.total) * (1 - b.read())
@@ -103,7 +106,7 @@ func (b *backfill) add(s span) {
 	}
 	if s.End.Sub(s.Begin) >= WorkloadInterval {
 		b.missing = append([]span{s}, b.missing[:min(len(b.missing), maxMissing-1)]...)
-		b.givenUp, b.attempts, b.busy, b.looked = false, 0, 0, 0
+		b.givenUp, b.attempts, b.busy, b.looked, b.refused = false, 0, 0, 0, false
 	}
 }
 
@@ -126,7 +129,7 @@ func (b *backfill) read() float64 {
 func (b *backfill) next() source.Period {
 	newest, step := b.missing[0], b.step()
 	remaining := newest.End.Sub(newest.Begin)
-	return source.Period{End: newest.End, Length: min(max(b.length, step), remaining), Step: step}
+	return source.Period{End: newest.End, Length: min(max(b.length, step), remaining), Step: min(step, remaining)}
 }
 
 // done takes the period out of what is missing. It took a time until now.
@@ -152,6 +155,7 @@ func (b *backfill) done(p source.Period, took time.Duration, now time.Time) {
 // failed makes the next period shorter: it may have been too expensive for the source. It reports whether to give up, after several
 // attempts at the shortest.
 func (b *backfill) failed(took time.Duration, now time.Time) (givesUp bool) {
+	b.refused = true
 	if b.length > max(shortestPeriod, b.step()) {
 		b.length = max(b.length/2, shortestPeriod)
 		b.rest(took, leastPause, now)

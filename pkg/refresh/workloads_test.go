@@ -793,9 +793,10 @@ func TestBackfill_FewerLooks(t *testing.T) {
 	// no factor in common.
 	want := []time.Duration{10, 10, 10, 145, 175}
 	var got []time.Duration
-	var busy time.Duration
+	var busy, step time.Duration
 	for b.remains() {
 		p := b.next()
+		step = p.Step
 		took := 15*time.Second + time.Duration(max(float64(p.Length)/float64(p.Step), 1)*3.75*float64(time.Second))
 		got, busy = append(got, p.Length/time.Minute), busy+took
 		b.done(p, took, start)
@@ -803,10 +804,29 @@ func TestBackfill_FewerLooks(t *testing.T) {
 	if len(got) < len(want) || !slices.Equal(got[:len(want)], want) || busy > 200*time.Second {
 		t.Errorf("periods %v in %v of the source's time, want %v first, and 200 s at most", got, busy, want)
 	}
+	// The last period has a look of its own: 1,410 minutes less 145, 175, 205, 215, 245 and 245 are 180.
+	if last := got[len(got)-1]; last != 180 || step != 180*time.Minute {
+		t.Errorf("the last period has %d minutes, and a look each %v; want 180 and 3h", last, step)
+	}
 	// What is missing later has an hour of its own.
 	b.add(span{start.Add(time.Minute), start.Add(day)})
 	if got := b.next().Step; got != 35*time.Minute {
 		t.Errorf("a look each %v after a day without the source, want 35m", got)
+	}
+}
+
+// TestBackfill_ShorterAfterAFailure has a source that refuses the long period of a rare look.
+func TestBackfill_ShorterAfterAFailure(t *testing.T) {
+	b := newBackfill(start, day)
+	for range 3 {
+		b.done(b.next(), time.Minute, start)
+	}
+	if got := b.next().Length; got != 245*time.Minute { // as in TestBackfill
+		t.Fatalf("the next period has %v, want 245m", got)
+	}
+	b.failed(time.Minute, start)
+	if got := b.next().Length; got != 35*time.Minute {
+		t.Errorf("after a failure the next period has %v, want 35m", got)
 	}
 }
 

@@ -160,7 +160,7 @@ type briefHandle struct {
 	brief *briefNodes
 }
 
-// Parallelizer implements minor.Handle. Brief nodes take less time than a goroutine.
+// Parallelizer implements minor.Handle. Brief nodes take less processor time than goroutines.
 func (briefHandle) Parallelizer() minor.Parallelizer { return minor.Sequential() }
 
 // SnapshotSharedLister implements minor.Handle.
@@ -327,7 +327,7 @@ func (b *briefNodes) release(brief *briefNode, p *briefPod) {
 		return
 	}
 	delete(b.pods, p.key)
-	for l := range p.labels {
+	for l := range p.eachLabel {
 		delete(b.labeled[l], p)
 		if len(b.labeled[l]) == 0 {
 			delete(b.labeled, l)
@@ -366,7 +366,7 @@ func (b *briefNodes) briefPod(pod *corev1.Pod) *briefPod {
 		Namespace: pod.Namespace, Labels: pod.Labels, DeletionTimestamp: pod.DeletionTimestamp,
 	}}}
 	b.pods[of] = p
-	for l := range p.labels {
+	for l := range p.eachLabel {
 		if b.labeled[l] == nil {
 			b.labeled[l] = map[*briefPod]struct{}{}
 		}
@@ -413,14 +413,14 @@ type briefPod struct {
 	shows int
 }
 
-// podKey is of all pods of a namespace with the same labels.
-type podKey struct{ namespace, labels string }
+// podKey is of all pods of a namespace with the same labels. Its text has the labels.
+type podKey struct{ namespace, text string }
 
 // label is a label of a pod. The empty one is of all pods of the namespace.
 type label struct{ namespace, name, value string }
 
-// labels yields the pod's labels, and the empty one.
-func (p *briefPod) labels(yield func(label) bool) {
+// eachLabel yields the pod's labels, and the empty one.
+func (p *briefPod) eachLabel(yield func(label) bool) {
 	if !yield(label{namespace: p.pod.Namespace}) {
 		return
 	}

@@ -173,7 +173,11 @@ func (w *randomCluster) pod(name, node string) *corev1.Pod {
 	selector := []*metav1.LabelSelector{
 		{MatchLabels: map[string]string{"app": pod.Obj().Labels["app"]}}, {MatchLabels: map[string]string{"app": "app-1"}},
 		{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpExists}}}, {}, nil,
-	}[max(w.IntN(8)-3, 0)]
+		{MatchLabels: map[string]string{"app": "app-1", "version": "v1"}},
+		{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: "app", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"app-0"}},
+		}},
+	}[max(w.IntN(10)-3, 0)]
 	for range w.IntN(3) {
 		key, when := corev1.LabelTopologyZone, corev1.DoNotSchedule
 		if w.IntN(2) == 0 {
@@ -268,11 +272,11 @@ func TestSpreading_ForgetsWhatIsGone(t *testing.T) {
 	if len(showing) != 2 || len(all[0].GetPods()) != 1 || len(all[1].GetPods()) != 1 || all[0].GetPods()[0] != all[1].GetPods()[0] {
 		t.Errorf("pods of one namespace with the same labels are not one brief pod: %v and %v", all[0].GetPods(), all[1].GetPods())
 	}
-	left := func(pods, labels, nodes int) {
+	left := func(pods, kinds, nodes int) {
 		t.Helper()
-		if len(brief.pods) != pods || len(brief.labeled) != labels || len(brief.nodes) != nodes {
+		if len(brief.pods) != pods || len(brief.labeled) != kinds || len(brief.nodes) != nodes {
 			t.Errorf("%d brief pods with %d labels on %d nodes, want %d with %d on %d",
-				len(brief.pods), len(brief.labeled), len(brief.nodes), pods, labels, nodes)
+				len(brief.pods), len(brief.labeled), len(brief.nodes), pods, kinds, nodes)
 		}
 	}
 	left(3, 4, 3)                             // app=web, app=db, and the namespaces a and b
@@ -295,7 +299,7 @@ func TestSpreading_Candidates(t *testing.T) {
 	brief.of([]fwk.NodeInfo{node})
 	for selector, want := range map[string]int{
 		"": 6, "tier=front": 6, "tier=front,app=app-1": 2, "app in (app-1)": 2, "app in (app-1,app-2)": 6, "app!=app-1,track=3": 1,
-		"app=app-9": 0,
+		"app=app-9": 0, "app!=app-1": 6,
 	} {
 		if got := len(brief.candidates("a", check.Value(labels.Parse(selector))(t))); got != want {
 			t.Errorf("%q: looks at %d of 6 pods, want %d", selector, got, want)
