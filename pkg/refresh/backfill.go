@@ -12,8 +12,8 @@ import (
 
 const (
 	// A period of the history takes eight queries, one after the other. Its length changes until it takes at most periodTime, or has
-	// one look.
-	// The three of cpu cost the most, and the same. So each query takes the source less than two seconds.
+	// one look. The three of cpu cost the most, and the same. So each query takes the source less than two seconds, unless one look
+	// takes more.
 	shortestPeriod, longestPeriod = 10 * time.Minute, 6 * time.Hour
 	periodTime                    = 6 * time.Second
 	// A history beyond a day is read in longer periods, because looks are rarer.
@@ -155,8 +155,9 @@ func (b *backfill) done(p source.Period, took time.Duration, now time.Time) {
 // failed makes the next period shorter: it may have been too expensive for the source. It reports whether to give up, after several
 // attempts at the shortest.
 func (b *backfill) failed(took time.Duration, now time.Time) (givesUp bool) {
+	asked := b.next().Length
 	b.refused = true
-	if b.length > max(shortestPeriod, b.step()) {
+	if asked > max(shortestPeriod, b.step()) {
 		b.length = max(b.length/2, shortestPeriod)
 		b.rest(took, leastPause, now)
 		return false

@@ -828,6 +828,10 @@ func TestBackfill_ShorterAfterAFailure(t *testing.T) {
 	if got := b.next().Length; got != 35*time.Minute {
 		t.Errorf("after a failure the next period has %v, want 35m", got)
 	}
+	// Only failures at the shortest length count.
+	if b.attempts != 0 || b.failed(time.Minute, start) || b.attempts != 1 {
+		t.Errorf("%d attempts after a failure at the shortest length, want 1", b.attempts)
+	}
 }
 
 func TestStepOf(t *testing.T) {
