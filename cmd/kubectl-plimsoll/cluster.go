@@ -15,15 +15,15 @@ import (
 	componentversion "k8s.io/component-base/version"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/program"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/skew"
 )
 
 // clusterFlags are the flags of all commands that look at a cluster.
 type clusterFlags struct {
 	kube          *genericclioptions.ConfigFlags
-	configuration live.ConfigurationOptions
-	source        live.SourceOptions
+	configuration cluster.ConfigurationOptions
+	source        cluster.SourceOptions
 }
 
 func newClusterFlags() *clusterFlags {
@@ -76,7 +76,7 @@ func (f *clusterFlags) contextName() string {
 }
 
 // connect returns a connection that cannot change the cluster.
-func (f *clusterFlags) connect() (*live.Connection, error) {
+func (f *clusterFlags) connect() (*cluster.Connection, error) {
 	kubeConfig, err := f.kube.ToRESTConfig()
 	if err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (f *clusterFlags) connect() (*live.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := live.Connect(kubeConfig, namespace, inCluster(kubeConfig, rest.InClusterConfig))
+	conn, err := cluster.Connect(kubeConfig, namespace, inCluster(kubeConfig, rest.InClusterConfig))
 	if err != nil {
 		return nil, err
 	}
@@ -97,8 +97,8 @@ func (f *clusterFlags) connect() (*live.Connection, error) {
 }
 
 // chosen returns the flags that chose the cluster and the user.
-func (f *clusterFlags) chosen() live.Chosen {
-	return live.Chosen{
+func (f *clusterFlags) chosen() cluster.Chosen {
+	return cluster.Chosen{
 		Kubeconfig: *f.kube.KubeConfig, Context: *f.kube.Context, Cluster: *f.kube.ClusterName, Server: *f.kube.APIServer,
 		TLSServerName: *f.kube.TLSServerName, CertificateAuthority: *f.kube.CAFile, InsecureSkipTLSVerify: *f.kube.Insecure,
 		User: *f.kube.AuthInfoName, ClientCertificate: *f.kube.CertFile, ClientKey: *f.kube.KeyFile,
@@ -129,15 +129,15 @@ func (f *clusterFlags) pin(more ...*string) {
 }
 
 // foundBy returns the function that a command calls with the configuration that it found.
-func foundBy(cmd *cobra.Command, c *live.Connection) func(*live.Configuration) {
-	return func(found *live.Configuration) {
+func foundBy(cmd *cobra.Command, c *cluster.Connection) func(*cluster.Configuration) {
+	return func(found *cluster.Configuration) {
 		warnOfOtherMinor(cmd, c.Chosen, componentversion.Get().GitVersion, found.Workload)
 	}
 }
 
 // warnOfOtherMinor prints a warning if the scheduler's image names another minor version of Kubernetes. Its stock
 // plugins may differ.
-func warnOfOtherMinor(cmd *cobra.Command, chosen live.Chosen, kubernetes string, w *live.Workload) {
+func warnOfOtherMinor(cmd *cobra.Command, chosen cluster.Chosen, kubernetes string, w *cluster.Workload) {
 	if w == nil {
 		return
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
 )
 
@@ -52,7 +52,7 @@ func TestChosen(t *testing.T) {
 		flags, command := newClusterFlags(), &cobra.Command{}
 		flags.addConnectionTo(command, command.Flags())
 		must(t, command.ParseFlags(strings.Fields(args)))
-		if got, want := live.Kubectl("get", "nodes").For(flags.chosen()), "kubectl "+args+" get nodes"; got != want {
+		if got, want := cluster.Kubectl("get", "nodes").For(flags.chosen()), "kubectl "+args+" get nodes"; got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
@@ -100,21 +100,21 @@ func TestInCluster(t *testing.T) {
 }
 
 func TestWarnOfOtherMinor(t *testing.T) {
-	workload := func(image string) *live.Workload {
-		return &live.Workload{Kind: "Deployment", Namespace: "team", Name: "lines", Container: "kube-scheduler", Image: image}
+	workload := func(image string) *cluster.Workload {
+		return &cluster.Workload{Kind: "Deployment", Namespace: "team", Name: "lines", Container: "kube-scheduler", Image: image}
 	}
 	for _, tt := range []struct {
 		name       string
-		chosen     live.Chosen
+		chosen     cluster.Chosen
 		kubernetes string
-		workload   *live.Workload
+		workload   *cluster.Workload
 		want       string
 	}{
-		{"another minor", live.Chosen{Context: "a"}, "v1.36.4", workload("plimsoll:0.1.0-k8s1.37"), "Warning: this kubectl-plimsoll is of Kubernetes 1.36, the scheduler of 1.37: stock plugins and weights may differ; " +
+		{"another minor", cluster.Chosen{Context: "a"}, "v1.36.4", workload("plimsoll:0.1.0-k8s1.37"), "Warning: this kubectl-plimsoll is of Kubernetes 1.36, the scheduler of 1.37: stock plugins and weights may differ; " +
 			"use the one in the scheduler's pod: kubectl --context a -n team exec deploy/lines -c kube-scheduler -- kubectl-plimsoll explain ...\n"},
-		{"the same minor", live.Chosen{}, "v1.37.0", workload("plimsoll:0.1.0-k8s1.37"), ""},
-		{"a tag without a minor", live.Chosen{}, "v1.37.0", workload("plimsoll:mine"), ""},
-		{"no scheduler is known", live.Chosen{}, "v1.37.0", nil, ""},
+		{"the same minor", cluster.Chosen{}, "v1.37.0", workload("plimsoll:0.1.0-k8s1.37"), ""},
+		{"a tag without a minor", cluster.Chosen{}, "v1.37.0", workload("plimsoll:mine"), ""},
+		{"no scheduler is known", cluster.Chosen{}, "v1.37.0", nil, ""},
 	} {
 		var stderr bytes.Buffer
 		cmd := &cobra.Command{Use: "explain POD"}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/program"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 )
 
 // errProblems ends a command that has found something, and has printed it.
@@ -43,7 +43,7 @@ func report(w io.Writer, command *cobra.Command, err error) {
 	}
 	printLines(w, strings.Split("Error: "+err.Error(), "\n")...)
 	_, usage := errors.AsType[usageError](err)
-	if _, option := errors.AsType[*live.OptionError](err); usage || option {
+	if _, option := errors.AsType[*cluster.OptionError](err); usage || option {
 		fmt.Fprintf(w, "See '%s --help' for usage.\n", command.CommandPath())
 	}
 }

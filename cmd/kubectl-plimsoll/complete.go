@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 )
 
 func completeFlag(command *cobra.Command, name string, complete cobra.CompletionFunc) {
@@ -47,7 +47,7 @@ func (f *clusterFlags) completeContexts(*cobra.Command, []string, string) ([]cob
 
 // complete completes names that are read of the cluster.
 func (f *clusterFlags) complete(
-	names func(ctx context.Context, connection *live.Connection, args []string) ([]string, error),
+	names func(ctx context.Context, connection *cluster.Connection, args []string) ([]string, error),
 ) cobra.CompletionFunc {
 	return func(command *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		connection, err := f.connect()
@@ -63,7 +63,7 @@ func (f *clusterFlags) complete(
 }
 
 // deployments lists NAMESPACE/NAME of Deployments.
-func deployments(ctx context.Context, connection *live.Connection, _ []string) (names []string, err error) {
+func deployments(ctx context.Context, connection *cluster.Connection, _ []string) (names []string, err error) {
 	list, err := connection.Client.AppsV1().Deployments("").List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func deployments(ctx context.Context, connection *live.Connection, _ []string) (
 }
 
 // profiles lists the configuration's profiles.
-func (f *clusterFlags) profiles(ctx context.Context, connection *live.Connection, _ []string) ([]string, error) {
+func (f *clusterFlags) profiles(ctx context.Context, connection *cluster.Connection, _ []string) ([]string, error) {
 	found, err := connection.ValidConfiguration(ctx, f.configuration)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func completeFiles(command *cobra.Command, names ...string) {
 
 // completeNames completes the names of the cluster's objects of a core resource.
 func (f *clusterFlags) completeNames(resource string) cobra.CompletionFunc {
-	return f.complete(func(ctx context.Context, connection *live.Connection, args []string) (names []string, err error) {
+	return f.complete(func(ctx context.Context, connection *cluster.Connection, args []string) (names []string, err error) {
 		// From the API server's cache.
 		list, err := connection.Client.CoreV1().RESTClient().Get().Resource(resource).Param("resourceVersion", "0").Do(ctx).Get()
 		if err != nil {

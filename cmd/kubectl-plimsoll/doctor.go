@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
 // doctorOptions are the flags of doctor.
@@ -87,10 +87,10 @@ func (o *doctorOptions) validate() error {
 		return err
 	}
 	if o.failOn != string(doctor.Warning) && o.failOn != string(doctor.Error) {
-		return live.OptionErrorf("--fail-on: %q; write warning or error", o.failOn)
+		return cluster.OptionErrorf("--fail-on: %q; write warning or error", o.failOn)
 	}
 	if o.interval < time.Second {
-		return live.OptionErrorf("--interval: %v; write at least 1s", o.interval)
+		return cluster.OptionErrorf("--interval: %v; write at least 1s", o.interval)
 	}
 	return o.selected.Validate()
 }
@@ -103,7 +103,7 @@ func (o *doctorOptions) checkConflicts(changed func(flag string) bool) error {
 	}
 	for _, flag := range idle {
 		if changed(flag) {
-			return live.OptionErrorf("--%s: no effect: %s", flag, reason)
+			return cluster.OptionErrorf("--%s: no effect: %s", flag, reason)
 		}
 	}
 	return nil
@@ -123,7 +123,7 @@ func (o *doctorOptions) run(cmd *cobra.Command) error {
 	if o.metricsAddress != "" {
 		listener, err := net.Listen("tcp", o.metricsAddress)
 		if err != nil {
-			return live.OptionErrorf("--metrics-address: %w", err)
+			return cluster.OptionErrorf("--metrics-address: %w", err)
 		}
 		return doctor.NewExporter(run, clock.RealClock{}).Serve(cmd.Context(), listener, o.interval)
 	}

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/test/manifests/documented"
 )
 
@@ -32,7 +32,7 @@ func TestDoctor_Usage(t *testing.T) {
 	} {
 		_, err := execute(t.Context(), "doctor", "--kubeconfig=/dev/null", "--server="+server.URL, flag)
 		name, _, _ := strings.Cut(flag, "=")
-		if _, ok := errors.AsType[*live.OptionError](err); !ok || exitCode(err) != 2 || !strings.HasPrefix(err.Error(), name+": ") {
+		if _, ok := errors.AsType[*cluster.OptionError](err); !ok || exitCode(err) != 2 || !strings.HasPrefix(err.Error(), name+": ") {
 			t.Errorf("%s: %v, want an error of usage that names the flag", flag, err)
 		}
 	}

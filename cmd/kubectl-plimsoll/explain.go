@@ -9,8 +9,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
 type explainOptions struct {
@@ -138,7 +138,7 @@ func (o *explainOptions) run(cmd *cobra.Command, args []string) error {
 	return errProblems
 }
 
-func (o *explainOptions) explain(cmd *cobra.Command, connection *live.Connection, target explain.Target) (explain.Result, error) {
+func (o *explainOptions) explain(cmd *cobra.Command, connection *cluster.Connection, target explain.Target) (explain.Result, error) {
 	if o.last {
 		return explain.Last(cmd.Context(), connection, target, clock.RealClock{})
 	}

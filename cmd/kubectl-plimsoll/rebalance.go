@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 )
 
@@ -82,7 +82,7 @@ func addRebalancerTo(command *cobra.Command, flags *pflag.FlagSet, file *string)
 }
 
 // runEviction makes the moves of a plan that the user confirms.
-func runEviction(cmd *cobra.Command, cluster *clusterFlags, connection *live.Connection, request moves.Request, yes bool) error {
+func runEviction(cmd *cobra.Command, cluster *clusterFlags, connection *cluster.Connection, request moves.Request, yes bool) error {
 	kubeConfig, err := cluster.kube.ToRESTConfig()
 	if err != nil {
 		return err

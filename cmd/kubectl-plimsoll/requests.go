@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/requests"
 )
@@ -68,7 +68,7 @@ An existing limit stays, or is raised to the request. The memory request and lim
 }
 
 // complete fills in the request from arguments and flags, and validates it.
-func (o *requestsOptions) complete(args []string, connection *live.Connection) error {
+func (o *requestsOptions) complete(args []string, connection *cluster.Connection) error {
 	switch {
 	case len(args) > 1:
 		return fmt.Errorf("%d namespaces: write one, or --all-namespaces", len(args))

@@ -15,9 +15,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
@@ -153,7 +153,7 @@ func (o *uiOptions) openCluster(ctx context.Context, options *ui.Options) error 
 	}
 	options.Source = session
 	connection = connection.Holding(session.Held)
-	options.Check = func(ctx context.Context, lend live.Lender) (*doctor.Report, error) {
+	options.Check = func(ctx context.Context, lend cluster.Lender) (*doctor.Report, error) {
 		defer debug.FreeOSMemory() // lists, and perhaps another simulation
 		return doctor.Run(ctx, connection, doctor.Options{
 			Configuration: o.cluster.configuration, Source: o.cluster.source, Lend: lend,
@@ -164,8 +164,8 @@ func (o *uiOptions) openCluster(ctx context.Context, options *ui.Options) error 
 }
 
 // questions answers the page's questions as the commands explain, what-if and rebalance do.
-func (o *uiOptions) questions(connection *live.Connection) ui.Questions {
-	found := func(*live.Configuration) {}
+func (o *uiOptions) questions(connection *cluster.Connection) ui.Questions {
+	found := func(*cluster.Configuration) {}
 	return ui.Questions{
 		Rebalancer: o.rebalancer,
 		Explain: func(ctx context.Context, namespace string, r explain.Request) (explain.Result, error) {

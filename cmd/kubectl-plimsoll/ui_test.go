@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
 )
 
@@ -45,7 +45,7 @@ func TestUI_Commands(t *testing.T) {
 		if err := o.openCluster(t.Context(), &options); err == nil {
 			t.Error("there is a cluster")
 		}
-		got, want := live.Plugin("top", options.Flags...).For(options.Chosen), "kubectl plimsoll top "+strings.ReplaceAll(tt.want, "DIR", dir)
+		got, want := cluster.Plugin("top", options.Flags...).For(options.Chosen), "kubectl plimsoll top "+strings.ReplaceAll(tt.want, "DIR", dir)
 		if got != want {
 			t.Errorf("KUBECONFIG=%s ui %s:\ngot  %s\nwant %s", tt.env, tt.flags, got, want)
 		}

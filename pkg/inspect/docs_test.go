@@ -52,12 +52,12 @@ profiles:
 var documentedTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // documentedCluster simulates nodes of 8 cores and 16 GiB: worker-1, worker-2 and so on. Their CPU load is in percent, 0 if unknown.
-func documentedCluster(t *testing.T, yaml string, cpu []float64, pods ...runtime.Object) *cluster {
+func documentedCluster(t *testing.T, yaml string, cpu []float64, pods ...runtime.Object) *fakeCluster {
 	t.Helper()
 	object, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(yaml), nil, nil)
 	must(t, err)
 	configuration := object.(*schedulerconfig.KubeSchedulerConfiguration)
-	c := &cluster{profiles: configuration.Profiles, objects: pods}
+	c := &fakeCluster{profiles: configuration.Profiles, objects: pods}
 	nodes := map[string]load.NodeLoad{}
 	for i, percent := range cpu {
 		name := fmt.Sprint("worker-", i+1)

@@ -29,9 +29,9 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
@@ -159,14 +159,14 @@ func TestDoctor_Kept(t *testing.T) {
 	stub.SetUtilization([]string{"a:9100", "b:9100", "c:9100", "d:9100"}, 0.1, 0.7)
 	prometheus := httptest.NewServer(stub)
 	t.Cleanup(prometheus.Close)
-	conn, err := live.Connect(&rest.Config{Host: newObjectServer(t, keptObjects()...).URL}, "ns", false)
+	conn, err := cluster.Connect(&rest.Config{Host: newObjectServer(t, keptObjects()...).URL}, "ns", false)
 	must(t, err)
-	from := live.ConfigurationOptions{File: write(t, fmt.Sprintf(keptConfiguration, prometheus.URL, 80))}
-	session, err := top.Open(t.Context(), conn, from, live.SourceOptions{}, top.Options{})
+	from := cluster.ConfigurationOptions{File: write(t, fmt.Sprintf(keptConfiguration, prometheus.URL, 80))}
+	session, err := top.Open(t.Context(), conn, from, cluster.SourceOptions{}, top.Options{})
 	must(t, err)
 	ctx, end := context.WithCancel(t.Context())
 	var reading sync.WaitGroup
-	checked := func(lend live.Lender) string {
+	checked := func(lend cluster.Lender) string {
 		t.Helper()
 		report, err := doctor.Run(t.Context(), conn, doctor.Options{Configuration: from, Lend: lend})
 		must(t, err)
@@ -175,8 +175,8 @@ func TestDoctor_Kept(t *testing.T) {
 		return regexp.MustCompile(`[0-9.]+(µs|ms|s)\b`).ReplaceAllString(string(content), "TIME")
 	}
 	lent := false
-	kept := checked(func(_ context.Context, of *live.Configuration, use func(*live.Cluster) error) (bool, error) {
-		lent, err = session.Lend(of, func(cluster *live.Cluster) error {
+	kept := checked(func(_ context.Context, of *cluster.Configuration, use func(*cluster.Cluster) error) (bool, error) {
+		lent, err = session.Lend(of, func(cluster *cluster.Cluster) error {
 			defer reading.Go(func() {
 				for ctx.Err() == nil {
 					cluster.RefreshLoad(ctx)
@@ -191,9 +191,9 @@ func TestDoctor_Kept(t *testing.T) {
 	if diff := cmp.Diff(checked(nil), kept); diff != "" || !lent || !strings.Contains(kept, `"id": "nodes.measured"`) {
 		t.Errorf("lent: %v, kept:\n%s\n-new +kept:\n%s", lent, kept, diff)
 	}
-	other := live.ConfigurationOptions{File: write(t, fmt.Sprintf(keptConfiguration, prometheus.URL, 70))}
+	other := cluster.ConfigurationOptions{File: write(t, fmt.Sprintf(keptConfiguration, prometheus.URL, 70))}
 	_, err = doctor.Run(t.Context(), conn, doctor.Options{Configuration: other, Lend: func(
-		_ context.Context, of *live.Configuration, use func(*live.Cluster) error,
+		_ context.Context, of *cluster.Configuration, use func(*cluster.Cluster) error,
 	) (bool, error) {
 		lent, err = session.Lend(of, use)
 		return lent, err
@@ -210,21 +210,21 @@ func TestExplain_Kept(t *testing.T) {
 	prometheus := httptest.NewServer(stub)
 	t.Cleanup(prometheus.Close)
 	server := newObjectServer(t, keptObjects()...)
-	conn, err := live.Connect(&rest.Config{Host: server.URL}, "ns", false)
+	conn, err := cluster.Connect(&rest.Config{Host: server.URL}, "ns", false)
 	must(t, err)
 	file := write(t, fmt.Sprintf(keptConfiguration, prometheus.URL, 80))
-	from := live.ConfigurationOptions{File: file}
-	session, err := top.Open(t.Context(), conn, from, live.SourceOptions{}, top.Options{})
+	from := cluster.ConfigurationOptions{File: file}
+	session, err := top.Open(t.Context(), conn, from, cluster.SourceOptions{}, top.Options{})
 	must(t, err)
 
 	run := func(pod string, compare []string, lend bool) (answer string, lent bool) {
 		t.Helper()
 		r := explain.Request{
 			Configuration: from, Target: explain.Target{Kind: explain.Kinds()[0], Name: pod}, Compare: compare,
-			Found: func(*live.Configuration) {}, Progress: func(float64) {},
+			Found: func(*cluster.Configuration) {}, Progress: func(float64) {},
 		}
 		if lend {
-			r.Lend = func(_ context.Context, of *live.Configuration, use func(*live.Cluster) error) (bool, error) {
+			r.Lend = func(_ context.Context, of *cluster.Configuration, use func(*cluster.Cluster) error) (bool, error) {
 				lent, err = session.Lend(of, use)
 				return lent, err
 			}
@@ -302,7 +302,7 @@ func TestExplain_Kept(t *testing.T) {
 
 	// An invalid configuration is told, and the last valid one stays.
 	must(t, os.WriteFile(file, []byte("kind: None"), 0o600))
-	if lent, err := session.Lend(&live.Configuration{Decoded: &schedulerconfig.KubeSchedulerConfiguration{}}, nil); lent || err != nil {
+	if lent, err := session.Lend(&cluster.Configuration{Decoded: &schedulerconfig.KubeSchedulerConfiguration{}}, nil); lent || err != nil {
 		t.Errorf("lent: %v, error %v", lent, err)
 	}
 	follow(func(n *top.Nodes) bool {

@@ -26,10 +26,10 @@ import (
 	"k8s.io/utils/clock"
 
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // the scheduler's scheme knows the plugins' arguments
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -77,8 +77,8 @@ func prometheus(t *testing.T, unit float64) *httptest.Server {
 	return server
 }
 
-// cluster is a simulated cluster whose load one Prometheus has.
-type cluster struct {
+// fakeCluster is a simulated cluster whose load one Prometheus has.
+type fakeCluster struct {
 	*sim.Scheduler
 	profiles []schedulerconfig.KubeSchedulerProfile
 	objects  []runtime.Object
@@ -109,12 +109,12 @@ func write(t *testing.T, configuration string) (file string) {
 	return file
 }
 
-func newCluster(t *testing.T, plugin, args string) *cluster {
+func newCluster(t *testing.T, plugin, args string) *fakeCluster {
 	t.Helper()
 	content := configuration(plugin, args, prometheus(t, 0.1).URL)
 	object, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(content), nil, nil)
 	must(t, err)
-	c := &cluster{profiles: object.(*schedulerconfig.KubeSchedulerConfiguration).Profiles}
+	c := &fakeCluster{profiles: object.(*schedulerconfig.KubeSchedulerConfiguration).Profiles}
 	for _, name := range []string{"a", "b"} {
 		c.objects = append(c.objects, st.MakeNode().Name(name).
 			Capacity(map[corev1.ResourceName]string{"cpu": "8", "memory": "16Gi", "pods": "110"}).Obj())
@@ -179,7 +179,7 @@ func TestEveryStatistic(t *testing.T) {
 	}
 }
 
-func checkTop(t *testing.T, c *cluster, figures []reading.Figure) {
+func checkTop(t *testing.T, c *fakeCluster, figures []reading.Figure) {
 	t.Helper()
 	r, err := top.New(c.Scheduler, c.profiles, top.Options{})
 	if c.reader.NodeMetrics() != nil {
@@ -205,7 +205,7 @@ func checkTop(t *testing.T, c *cluster, figures []reading.Figure) {
 }
 
 // checkExplain looks for the figures among the terms.
-func checkExplain(t *testing.T, c *cluster, plugin string, figures []reading.Figure) {
+func checkExplain(t *testing.T, c *fakeCluster, plugin string, figures []reading.Figure) {
 	t.Helper()
 	result, err := explain.Explain(t.Context(), c.Scheduler, explain.Options{Pod: waiting()})
 	must(t, err)
@@ -237,7 +237,7 @@ func checkExplain(t *testing.T, c *cluster, plugin string, figures []reading.Fig
 
 // checkWhatIf expects the figures before a pod is placed. Nothing is pending: they are the measured ones, and one deviation where
 // LoadThreshold adds it.
-func checkWhatIf(t *testing.T, c *cluster, plugin string, figures []reading.Figure) {
+func checkWhatIf(t *testing.T, c *fakeCluster, plugin string, figures []reading.Figure) {
 	t.Helper()
 	plan, err := whatif.NewPlan(c.objects, whatif.Scenario{Pending: true})
 	must(t, err)
@@ -294,10 +294,10 @@ func checkDoctor(t *testing.T, plugin, args string, figures []reading.Figure) {
 
 func diagnose(t *testing.T, configuration string) *doctor.Report {
 	t.Helper()
-	conn, err := live.Connect(&rest.Config{Host: apiServer(t).URL}, "default", false)
+	conn, err := cluster.Connect(&rest.Config{Host: apiServer(t).URL}, "default", false)
 	must(t, err)
 	report, err := doctor.Run(t.Context(), conn,
-		doctor.Options{Configuration: live.ConfigurationOptions{File: write(t, configuration)}})
+		doctor.Options{Configuration: cluster.ConfigurationOptions{File: write(t, configuration)}})
 	must(t, err)
 	return report
 }

@@ -17,9 +17,9 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
@@ -92,7 +92,7 @@ func TestExplain_BeforeTheSwitch(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			server := newObjectServer(t, switchObjects()...)
-			conn, err := live.Connect(&rest.Config{Host: server.URL}, "ns", false)
+			conn, err := cluster.Connect(&rest.Config{Host: server.URL}, "ns", false)
 			must(t, err)
 			configuration := fmt.Sprintf(keptConfiguration, podPrometheus(t, tt.pods).URL, 80)
 			if tt.down {
@@ -103,8 +103,8 @@ func TestExplain_BeforeTheSwitch(t *testing.T) {
 				of, err := explain.KindOf(kind)
 				must(t, err)
 				result, err := explain.Run(t.Context(), conn, explain.Request{
-					Configuration: live.ConfigurationOptions{File: file}, Target: explain.Target{Kind: of, Name: name}, SchedulerName: "byload",
-					Found: func(*live.Configuration) {}, Progress: func(float64) {},
+					Configuration: cluster.ConfigurationOptions{File: file}, Target: explain.Target{Kind: of, Name: name}, SchedulerName: "byload",
+					Found: func(*cluster.Configuration) {}, Progress: func(float64) {},
 				})
 				must(t, err)
 				return result
@@ -130,7 +130,7 @@ func TestExplain_BeforeTheSwitch(t *testing.T) {
 // The stock scheduler would place web by requests, of which b has 4 cores: a would be at 100 %. Plimsoll keeps it at b.
 func TestWhatIf_BeforeTheSwitch(t *testing.T) {
 	server := newObjectServer(t, switchObjects()...)
-	conn, err := live.Connect(&rest.Config{Host: server.URL}, "ns", false)
+	conn, err := cluster.Connect(&rest.Config{Host: server.URL}, "ns", false)
 	must(t, err)
 	configuration := fmt.Sprintf(keptConfiguration, podPrometheus(t, true).URL, 80)
 	file, downFile := write(t, configuration), write(t, besideDown(configuration))
@@ -144,8 +144,8 @@ func TestWhatIf_BeforeTheSwitch(t *testing.T) {
 		{downFile, "byload", "b", 70, 0},
 	} {
 		report, err := whatif.Run(t.Context(), conn, whatif.Request{
-			Configuration: live.ConfigurationOptions{File: tt.file}, Scenario: whatif.Scenario{EvictAllIn: []string{"ns"}},
-			SchedulerName: tt.schedulerName, Found: func(*live.Configuration) {},
+			Configuration: cluster.ConfigurationOptions{File: tt.file}, Scenario: whatif.Scenario{EvictAllIn: []string{"ns"}},
+			SchedulerName: tt.schedulerName, Found: func(*cluster.Configuration) {},
 		})
 		must(t, err)
 		o := report.Outcomes[0]
@@ -171,12 +171,12 @@ func TestWhatIf_BeforeTheSwitch(t *testing.T) {
 // The rebalancer measures pods by the source of its profile. Where they are not measured, it estimates.
 func TestRebalancer_MeasuresPods(t *testing.T) {
 	for _, measured := range []bool{true, false} {
-		conn, err := live.Connect(&rest.Config{Host: newObjectServer(t, switchObjects()...).URL}, "ns", false)
+		conn, err := cluster.Connect(&rest.Config{Host: newObjectServer(t, switchObjects()...).URL}, "ns", false)
 		must(t, err)
 		decoded, err := configlint.Decode(fmt.Appendf(nil, keptConfiguration, podPrometheus(t, measured).URL, 80))
 		must(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
-		world, err := moves.Follow(ctx, conn, live.Options{Configuration: decoded, Clock: clock.RealClock{}})
+		world, err := moves.Follow(ctx, conn, cluster.Options{Configuration: decoded, Clock: clock.RealClock{}})
 		must(t, err)
 		notes, err := world.Refresh(ctx)
 		must(t, err)

@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
@@ -68,10 +68,10 @@ func openPage(t *testing.T) *page {
 	prometheus := httptest.NewServer(p.prometheus)
 	t.Cleanup(prometheus.Close)
 	p.cluster = newObjectServer(t, keptObjects()...)
-	conn, err := live.Connect(&rest.Config{Host: p.cluster.URL}, "ns", false)
+	conn, err := cluster.Connect(&rest.Config{Host: p.cluster.URL}, "ns", false)
 	must(t, err)
-	from := live.ConfigurationOptions{File: write(t, fmt.Sprintf(keptConfiguration, prometheus.URL, 80))}
-	session, err := top.Open(t.Context(), conn, from, live.SourceOptions{}, top.Options{})
+	from := cluster.ConfigurationOptions{File: write(t, fmt.Sprintf(keptConfiguration, prometheus.URL, 80))}
+	session, err := top.Open(t.Context(), conn, from, cluster.SourceOptions{}, top.Options{})
 	must(t, err)
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must(t, err)
@@ -79,9 +79,9 @@ func openPage(t *testing.T) *page {
 	conn = conn.Holding(session.Held)
 	p.Server, err = ui.NewServer(t.Context(), listener, ui.Options{
 		Source: session, Clock: p.clock,
-		Check: func(context.Context, live.Lender) (*doctor.Report, error) { return &doctor.Report{}, nil },
+		Check: func(context.Context, cluster.Lender) (*doctor.Report, error) { return &doctor.Report{}, nil },
 		Questions: ui.Questions{Explain: func(ctx context.Context, namespace string, r explain.Request) (explain.Result, error) {
-			r.Configuration, r.Found, r.Progress = from, func(*live.Configuration) {}, func(float64) {}
+			r.Configuration, r.Found, r.Progress = from, func(*cluster.Configuration) {}, func(float64) {}
 			return explain.Run(ctx, conn.In(namespace), r)
 		}},
 	})

@@ -20,9 +20,9 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
@@ -32,7 +32,7 @@ import (
 
 // many is a cluster of nodes in three zones and two pools. A tenth is above the line, and worker-0001 has neither fresh load nor a line.
 // A recording of as many nodes would be as artificial, because they are simulated there too. testdata has one of three.
-func many(nodes int) *cluster {
+func many(nodes int) *fakeCluster {
 	c := newCluster()
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range nodes {
@@ -424,7 +424,7 @@ func TestBrowserSaved(t *testing.T) {
 const hostile = `</script><img src=x onerror='document.title="taken"'><script>document.title="taken"</script>`
 
 // hostileCluster has hostile texts wherever the API server lets others write them.
-type hostileCluster struct{ *cluster }
+type hostileCluster struct{ *fakeCluster }
 
 func (hostileCluster) Waiting() []top.WaitingPod {
 	return []top.WaitingPod{{Namespace: "shop", Name: "huge-0", SchedulerName: hostile, Since: now, Reason: hostile, Message: hostile}}
@@ -472,7 +472,7 @@ func TestBrowserForeignText(t *testing.T) {
 		r.Labels, r.AnnotationProblem = map[string]string{"__proto__": hostile, "karpenter.sh/nodepool": hostile}, hostile
 		rows[hostile] = r
 	})
-	check := func(context.Context, live.Lender) (*doctor.Report, error) {
+	check := func(context.Context, cluster.Lender) (*doctor.Report, error) {
 		return &doctor.Report{Checks: []doctor.Result{{
 			Group: "source", Status: doctor.Error, Message: hostile, Advice: []doctor.Advice{{Text: hostile, Command: hostile, YAML: hostile}},
 		}}}, nil
@@ -537,7 +537,7 @@ func TestBrowserGroups(t *testing.T) {
 // Each view is a click away, has its figures as tables, and is held by the URL.
 func TestBrowserAnswers(t *testing.T) {
 	tb := openPage(t, startWith(t, Options{
-		Source: many(100), Context: "production", Chosen: live.Chosen{Context: "production"}, Check: checks, Questions: questions(),
+		Source: many(100), Context: "production", Chosen: cluster.Chosen{Context: "production"}, Check: checks, Questions: questions(),
 	}))
 	tab := func(name string) {
 		tb.Exec(`[...document.querySelectorAll("#views button")].find((b) => b.textContent.startsWith(%q)).click()`, name)
@@ -647,7 +647,7 @@ func TestBrowserAnswers(t *testing.T) {
 
 // waitingCluster has other waiting pods.
 type waitingCluster struct {
-	*cluster
+	*fakeCluster
 	pods []top.WaitingPod
 }
 

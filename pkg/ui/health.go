@@ -7,8 +7,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
 // The checks list all pods and ask the source of load. So they rest for at least checkInterval, and for restFactor times as long
@@ -39,7 +39,7 @@ func (s *Server) checkHealth(ctx context.Context) {
 
 // check runs the checks once.
 func check(
-	ctx context.Context, run func(context.Context, live.Lender) (*doctor.Report, error), lend live.Lender, c clock.PassiveClock,
+	ctx context.Context, run func(context.Context, cluster.Lender) (*doctor.Report, error), lend cluster.Lender, c clock.PassiveClock,
 ) *Health {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()

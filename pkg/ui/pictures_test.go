@@ -30,7 +30,7 @@ var (
 )
 
 // pictured is a cluster to look at: nodes of three pools and zones, a few of them hot, with pods.
-type pictured struct{ *cluster }
+type pictured struct{ *fakeCluster }
 
 func newPictured(nodes int) pictured {
 	c := newCluster()
@@ -56,7 +56,7 @@ func newPictured(nodes int) pictured {
 
 // Trend has lines that wander to what is measured now.
 func (c pictured) Trend() *top.Trend {
-	t := c.cluster.Trend()
+	t := c.fakeCluster.Trend()
 	random := rand.New(rand.NewPCG(3, 3))
 	for _, name := range slices.Sorted(maps.Keys(t.Nodes)) {
 		for _, values := range [][]*float64{t.Nodes[name].CPU, t.Nodes[name].Memory} {

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
@@ -52,7 +52,7 @@ type badQuery struct{ error }
 // reply is the result of a question, and the command that answers it in a terminal.
 type reply struct {
 	result  any
-	command live.Command
+	command cluster.Command
 }
 
 // explain explains the pod of the query. Two nodes are compared.
@@ -66,7 +66,7 @@ func (s *Server) explain(ctx context.Context, query url.Values) (reply, error) {
 	}
 	lent := false
 	r := explain.Request{Target: explain.Target{Kind: explain.Kinds()[0], Name: pod}, Top: shownCandidates, Compare: nodes}
-	r.Lend = func(ctx context.Context, of *live.Configuration, use func(*live.Cluster) error) (_ bool, err error) {
+	r.Lend = func(ctx context.Context, of *cluster.Configuration, use func(*cluster.Cluster) error) (_ bool, err error) {
 		lent, err = s.lend(ctx, of, use)
 		return lent, err
 	}
@@ -78,7 +78,7 @@ func (s *Server) explain(ctx context.Context, query url.Values) (reply, error) {
 	for _, node := range nodes {
 		args = append(args, "--node", node)
 	}
-	return reply{result, live.Plugin("explain", args...)}, err
+	return reply{result, cluster.Plugin("explain", args...)}, err
 }
 
 // whatIf runs the scenario of the query. Waiting pods are placed too.
@@ -103,7 +103,7 @@ func (q *Questions) whatIf(ctx context.Context, query url.Values) (reply, error)
 }
 
 // command returns the command of the scenario, which reads a workload from a file.
-func (w *WhatIf) command() live.Command {
+func (w *WhatIf) command() cluster.Command {
 	var args []string
 	switch {
 	case w.Replicas != nil:
@@ -117,11 +117,11 @@ func (w *WhatIf) command() live.Command {
 	if w.AddNodes > 0 {
 		args = append(args, "--add-nodes", strconv.Itoa(w.AddNodes), "--like", w.Like)
 	}
-	command := live.Plugin("what-if", append(args, "--pending")...)
+	command := cluster.Plugin("what-if", append(args, "--pending")...)
 	if w.Workload.Name == "" {
 		return command
 	}
-	return live.Kubectl("get", w.Workload.Type(), w.Workload.Name, "-n", w.Namespace, "-o", "yaml").Pipe(command)
+	return cluster.Kubectl("get", w.Workload.Type(), w.Workload.Name, "-n", w.Namespace, "-o", "yaml").Pipe(command)
 }
 
 // addWorkload reads the number of pods, and the workload as TYPE/NAMESPACE/NAME.
@@ -176,7 +176,7 @@ func (q *Questions) moves(ctx context.Context, _ url.Values) (reply, error) {
 	if q.Rebalancer != "" {
 		args = append(args, "--rebalancer-config", q.Rebalancer)
 	}
-	return reply{report, live.Plugin("rebalance", args...)}, err
+	return reply{report, cluster.Plugin("rebalance", args...)}, err
 }
 
 // commandHeader has the command of an answer, escaped as in the path of a URL.

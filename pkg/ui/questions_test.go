@@ -13,8 +13,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
@@ -186,7 +186,7 @@ func TestServer_Questions(t *testing.T) {
 func TestServer_Commands(t *testing.T) {
 	s := startWith(t, Options{
 		Source: newCluster("worker-1"), Check: checks, Questions: questions(),
-		Chosen: live.Chosen{Kubeconfig: "/home/me/test cluster", Context: "test", As: "jane"}, Flags: []string{"--config", "a b.yaml"},
+		Chosen: cluster.Chosen{Kubeconfig: "/home/me/test cluster", Context: "test", As: "jane"}, Flags: []string{"--config", "a b.yaml"},
 	})
 	const file = " --config 'a b.yaml'"
 	const flags = " --kubeconfig '/home/me/test cluster' --context test --as jane"

@@ -12,8 +12,8 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/internal/namehash"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 )
@@ -33,7 +33,7 @@ func Take(ctx context.Context, o Options) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
-	lend := func(_ context.Context, of *live.Configuration, use func(*live.Cluster) error) (bool, error) {
+	lend := func(_ context.Context, of *cluster.Configuration, use func(*cluster.Cluster) error) (bool, error) {
 		return o.Source.Lend(of, use)
 	}
 	return newState(nodes, o.Source.Waiting(), o.Context, check(ctx, o.Check, lend, clock.RealClock{})), nil

@@ -19,8 +19,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 )
@@ -39,7 +39,7 @@ type Source interface {
 	Trend() *top.Trend
 	History(node string) *top.NodeEvents
 	// Lend lends the simulation of the cluster to use, if it has the configuration.
-	Lend(of *live.Configuration, use func(*live.Cluster) error) (lent bool, err error)
+	Lend(of *cluster.Configuration, use func(*cluster.Cluster) error) (lent bool, err error)
 }
 
 // Options configure a Server.
@@ -50,11 +50,11 @@ type Options struct {
 	// Context is the context of the kubeconfig, which the page shows.
 	Context string
 	// Chosen says how the user chose the cluster, for commands that the page shows.
-	Chosen live.Chosen
+	Chosen cluster.Chosen
 	// Flags say how the user chose the configuration, and how sources are reached.
 	Flags []string
 	// Check runs doctor's checks, which may borrow the simulation of Source.
-	Check func(ctx context.Context, lend live.Lender) (*doctor.Report, error)
+	Check func(ctx context.Context, lend cluster.Lender) (*doctor.Report, error)
 	// Questions are answered anew each time.
 	Questions Questions
 	// Token admits browsers; empty for a random one.
@@ -236,7 +236,7 @@ func (s *Server) withSource(ctx context.Context, use func(Source) error) error {
 }
 
 // lend lends the source's simulation in its turn. It is a live.Lender.
-func (s *Server) lend(ctx context.Context, of *live.Configuration, use func(*live.Cluster) error) (lent bool, err error) {
+func (s *Server) lend(ctx context.Context, of *cluster.Configuration, use func(*cluster.Cluster) error) (lent bool, err error) {
 	err = s.withSource(ctx, func(source Source) (err error) {
 		lent, err = source.Lend(of, use)
 		return err

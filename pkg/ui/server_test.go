@@ -26,8 +26,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	testcheck "github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/leak"
@@ -39,8 +39,8 @@ func TestMain(m *testing.M) {
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// cluster is a source whose nodes a test changes.
-type cluster struct {
+// fakeCluster is a source whose nodes a test changes.
+type fakeCluster struct {
 	mu      sync.Mutex
 	rows    map[string]top.Row
 	err     error
@@ -60,28 +60,28 @@ func row(name string) top.Row {
 	return top.Row{Name: name, Pods: 3, CPU: r, Memory: r, Labels: map[string]string{"zone": "a"}}
 }
 
-func newCluster(names ...string) *cluster {
-	c := &cluster{rows: map[string]top.Row{}}
+func newCluster(names ...string) *fakeCluster {
+	c := &fakeCluster{rows: map[string]top.Row{}}
 	for _, name := range names {
 		c.rows[name] = row(name)
 	}
 	return c
 }
 
-func (c *cluster) change(change func(map[string]top.Row)) {
+func (c *fakeCluster) change(change func(map[string]top.Row)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	change(c.rows)
 }
 
-func (c *cluster) Update(context.Context) (bool, error) {
+func (c *fakeCluster) Update(context.Context) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.updates++
 	return true, c.err
 }
 
-func (c *cluster) Nodes(context.Context, top.Selection) (*top.Nodes, error) {
+func (c *fakeCluster) Nodes(context.Context, top.Selection) (*top.Nodes, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at := now.Add(time.Duration(max(c.updates-1, 0)) * top.ShowInterval)
@@ -98,7 +98,7 @@ func (c *cluster) Nodes(context.Context, top.Selection) (*top.Nodes, error) {
 	return n, nil
 }
 
-func (c *cluster) Pods(_ context.Context, node string) (*top.Pods, error) {
+func (c *fakeCluster) Pods(_ context.Context, node string) (*top.Pods, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.rows[node]; !ok {
@@ -111,12 +111,12 @@ func (c *cluster) Pods(_ context.Context, node string) (*top.Pods, error) {
 }
 
 // Lend has no simulation.
-func (c *cluster) Lend(*live.Configuration, func(*live.Cluster) error) (bool, error) {
+func (c *fakeCluster) Lend(*cluster.Configuration, func(*cluster.Cluster) error) (bool, error) {
 	return false, nil
 }
 
 // UpdateTrend finds something new once. The trend of a node rises by a point every five minutes.
-func (c *cluster) UpdateTrend(context.Context) (changed bool, readPast func(context.Context) func() bool, err error) {
+func (c *fakeCluster) UpdateTrend(context.Context) (changed bool, readPast func(context.Context) func() bool, err error) {
 	if c.past != nil {
 		readPast = func(ctx context.Context) func() bool {
 			for range 2 {
@@ -131,7 +131,7 @@ func (c *cluster) UpdateTrend(context.Context) (changed bool, readPast func(cont
 	return c.trended.CompareAndSwap(false, true), readPast, nil
 }
 
-func (c *cluster) Trend() *top.Trend {
+func (c *fakeCluster) Trend() *top.Trend {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := &top.Trend{Nodes: map[string]*top.NodeTrend{}}
@@ -153,7 +153,7 @@ func (c *cluster) Trend() *top.Trend {
 }
 
 // History has a pod that came, and one that was evicted.
-func (c *cluster) History(node string) *top.NodeEvents {
+func (c *fakeCluster) History(node string) *top.NodeEvents {
 	return &top.NodeEvents{Node: node, Since: now.Add(-30 * time.Minute), Events: []top.PodEvent{
 		{Time: now.Add(-20 * time.Minute), Event: top.Placed, Namespace: "shop", Name: "web-0"},
 		{Time: now.Add(-10 * time.Minute), Event: top.Evicted, Namespace: "shop", Name: "web-9", Reason: "EvictionByEvictionAPI"},
@@ -161,7 +161,7 @@ func (c *cluster) History(node string) *top.NodeEvents {
 }
 
 // Waiting returns two pods, one of which no scheduler has looked at.
-func (c *cluster) Waiting() []top.WaitingPod {
+func (c *fakeCluster) Waiting() []top.WaitingPod {
 	return []top.WaitingPod{
 		{
 			Namespace: "shop", Name: "huge-0", SchedulerName: "plimsoll", Since: now.Add(-10 * time.Minute), Reason: "Unschedulable",
@@ -214,7 +214,7 @@ func startWith(t *testing.T, o Options) *running {
 }
 
 // checks are those of a cluster with one error.
-func checks(context.Context, live.Lender) (*doctor.Report, error) {
+func checks(context.Context, cluster.Lender) (*doctor.Report, error) {
 	return &doctor.Report{Checks: []doctor.Result{
 		{Group: "nodes", ID: "nodes.measured", Status: doctor.OK, Message: "all nodes have load"},
 		{

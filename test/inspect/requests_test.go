@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/requests"
 )
 
@@ -54,7 +54,7 @@ func TestRequests_CommandsApply(t *testing.T) {
 			}}}
 			for range 2 {
 				var commands strings.Builder
-				must(t, report.WriteCommands(&commands, live.Chosen{}))
+				must(t, report.WriteCommands(&commands, cluster.Chosen{}))
 				shared.shellReading(t, commands.String(), "sh -e")
 				web, err := deployments.Get(t.Context(), "web", metav1.GetOptions{})
 				must(t, err)

@@ -18,7 +18,7 @@ import (
 	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
@@ -307,7 +307,7 @@ func TestRBAC_Rebalancer(t *testing.T) {
 		{Mode: rebalancer.Plan, Goals: cool}, {Mode: rebalancer.Evict, Goals: cool}, {Mode: rebalancer.DeletionCost, Goals: cool},
 		{Mode: rebalancer.Plan, Goals: both}, {Mode: rebalancer.Evict, Goals: both},
 	} {
-		needed, err := moves.Permissions(&live.Connection{Client: client}, &of,
+		needed, err := moves.Permissions(&cluster.Connection{Client: client}, &of,
 			types.NamespacedName{Namespace: "plimsoll-system", Name: name}, types.NamespacedName{Namespace: "plimsoll-system", Name: "plimsoll"})
 		if err != nil {
 			t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/requests"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
@@ -32,8 +32,8 @@ func TestRequests(t *testing.T) {
 		check.OK(t, client.Tracker().Add(pod))
 	}
 	done := 0.0
-	report := check.Value(requests.Run(t.Context(), &live.Connection{Client: client}, requests.Request{
-		Source: live.SourceOptions{Address: url}, Namespace: "shop", History: 12 * time.Hour, Rule: requests.DefaultRule(),
+	report := check.Value(requests.Run(t.Context(), &cluster.Connection{Client: client}, requests.Request{
+		Source: cluster.SourceOptions{Address: url}, Namespace: "shop", History: 12 * time.Hour, Rule: requests.DefaultRule(),
 		Progress: func(share float64) { done = share }, Clock: clock.RealClock{},
 	}))(t)
 	check.Equal(t, "the share that is read", 1.0, done)

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
@@ -49,14 +49,14 @@ func adviseYAML(yaml, format string, args ...any) []Advice {
 }
 
 // adviseRun advises to run a command against the cluster that was checked.
-func (f *facts) adviseRun(command live.Command, format string, args ...any) []Advice {
+func (f *facts) adviseRun(command cluster.Command, format string, args ...any) []Advice {
 	return []Advice{{Text: fmt.Sprintf(format, args...), Command: command.For(f.chosen)}}
 }
 
 // adviseGrant advises to grant the user permissions. todo has no period.
-func (f *facts) adviseGrant(todo string, permissions []live.Permission, user string) []Advice {
-	return adviseYAML(live.Grants(permissions, live.Subject(user)), "%s; write this to a file, and %s:", todo,
-		live.Granting("apply", "-f", "FILE").For(f.chosen))
+func (f *facts) adviseGrant(todo string, permissions []cluster.Permission, user string) []Advice {
+	return adviseYAML(cluster.Grants(permissions, cluster.Subject(user)), "%s; write this to a file, and %s:", todo,
+		cluster.Granting("apply", "-f", "FILE").For(f.chosen))
 }
 
 // adviseFirst advises to fix the cause, which the checks of a group found.
@@ -97,7 +97,7 @@ func providerYAML(field string, value any) string {
 // oneLine returns the error on one line. Of an API server's Status it shows the message.
 func oneLine(err error) string {
 	if failed, ok := errors.AsType[*httpclient.StatusError](err); ok {
-		if status := live.StatusOf(failed); status != nil {
+		if status := cluster.StatusOf(failed); status != nil {
 			err = fmt.Errorf("the API server responded with HTTP status %d: %s", failed.Code, text.Excerpt(status.Message))
 		}
 	}

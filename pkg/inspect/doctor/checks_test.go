@@ -29,9 +29,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
@@ -58,7 +58,7 @@ func healthy() *sourceFacts {
 	s.configuration.Decoded.LeaderElection.LeaderElect = true
 	s.configuration.Workload.Args = []string{"/bin/kube-scheduler"}
 	s.configuration.Workload.Image = "plimsoll:0.1.0-k8s1.36"
-	s.server, s.commandVersion = live.Server{GitVersion: "v1.36.3", SkewKnown: true}, "v1.36.3"
+	s.server, s.commandVersion = cluster.Server{GitVersion: "v1.36.3", SkewKnown: true}, "v1.36.3"
 	s.nodes = []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, {ObjectMeta: metav1.ObjectMeta{Name: "n2"}}}
 	s.permissions = permissionFacts{user: "jane", needed: 79}
 	s.lease = &coordinationv1.Lease{
@@ -117,7 +117,7 @@ var (
 func expectChosen(t *testing.T, f *facts, run func() []Result) (commands int) {
 	t.Helper()
 	before := f.chosen
-	f.chosen = live.Chosen{Context: "here", As: "jane"}
+	f.chosen = cluster.Chosen{Context: "here", As: "jane"}
 	checks := run()
 	f.chosen = before
 	for _, c := range checks {
@@ -194,19 +194,19 @@ func TestReportOn_Faults(t *testing.T) {
 		"configuration.runs":     func(s *sourceFacts) { s.clusterErr = errors.New("no plugin") },
 		"source.configured":      func(s *sourceFacts) { s.sources = nil },
 		"source.statistics": func(s *sourceFacts) {
-			s.statistics = []live.Statistics{{StatisticsStatus: provider.StatisticsStatus{
+			s.statistics = []cluster.Statistics{{StatisticsStatus: provider.StatisticsStatus{
 				Label: "pods", Publisher: learned.NewPublisher(), Err: errors.New("down"),
 			}}}
 		},
 		"source.pods": func(s *sourceFacts) {
-			s.statistics = []live.Statistics{{StatisticsStatus: provider.StatisticsStatus{
+			s.statistics = []cluster.Statistics{{StatisticsStatus: provider.StatisticsStatus{
 				Label: "pods", Publisher: learned.NewPublisher(), UnmeasuredErr: errors.New("1 of 5 pods"),
 			}}}
 		},
 		"source.resolves":      fails(&net.DNSError{Err: "no such host"}),
 		"source.connects":      fails(syscall.ECONNREFUSED),
 		"source.tls":           fails(x509.UnknownAuthorityError{}),
-		"source.authorization": fails(fmt.Errorf("tokenFile t %w", live.ErrFileInPod)),
+		"source.authorization": fails(fmt.Errorf("tokenFile t %w", cluster.ErrFileInPod)),
 		"source.answers":       fails(errors.New("quota")),
 		"source.duration":      func(s *sourceFacts) { s.Took = time.Minute },
 		"source.examined":      func(s *sourceFacts) { s.examinationErr = errors.New("refused") },
@@ -255,9 +255,9 @@ func TestReportOn_Faults(t *testing.T) {
 		"values.frozen":    func(s *sourceFacts) { s.examination.Frozen = []string{"n1"} },
 		"values.capacity":  func(s *sourceFacts) { s.diagnosis.Queries[0].Highest = 1.2 },
 		"values.deviation": func(s *sourceFacts) { s.diagnosis.Queries[1].Nodes = 1 },
-		"permissions.list": func(s *sourceFacts) { s.missing = []live.MissingKind{{Resource: "services", Err: forbidden}} },
+		"permissions.list": func(s *sourceFacts) { s.missing = []cluster.MissingKind{{Resource: "services", Err: forbidden}} },
 		"permissions.scheduler": func(s *sourceFacts) {
-			s.permissions.missing = []live.Permission{{Resource: "nodes", Verbs: []string{"list"}}}
+			s.permissions.missing = []cluster.Permission{{Resource: "nodes", Verbs: []string{"list"}}}
 		},
 		"scheduler.image": func(s *sourceFacts) {
 			s.metrics, s.configuration.Workload.Image = nil, "registry.k8s.io/kube-scheduler:v1.36.3"
@@ -284,7 +284,7 @@ func TestReportOn_Faults(t *testing.T) {
 		"rebalancer.budgets": func(*sourceFacts) {},
 		"rebalancer.load":    func(s *sourceFacts) { s.sources = nil },
 		"rebalancer.permissions": func(s *sourceFacts) {
-			s.rebalancer.permissions = permissionFacts{user: "r", missing: []live.Permission{{Resource: "pods", Verbs: []string{"get"}}}}
+			s.rebalancer.permissions = permissionFacts{user: "r", missing: []cluster.Permission{{Resource: "pods", Verbs: []string{"get"}}}}
 		},
 	} {
 		faults[id] = func(s *sourceFacts) {
@@ -594,7 +594,7 @@ func TestCheckLines_OfClasses(t *testing.T) {
 // TestReportOn_Messages expects the message and the advice of each fault.
 func TestReportOn_Messages(t *testing.T) {
 	lone := func(s *sourceFacts) { // pods without an owner are not of a workload
-		s.statistics = []live.Statistics{{StatisticsStatus: provider.StatisticsStatus{Label: "pods", Publisher: learned.NewPublisher()}}}
+		s.statistics = []cluster.Statistics{{StatisticsStatus: provider.StatisticsStatus{Label: "pods", Publisher: learned.NewPublisher()}}}
 	}
 	expired := func(f figure) func(*sourceFacts) {
 		return func(s *sourceFacts) {
@@ -614,7 +614,7 @@ func TestReportOn_Messages(t *testing.T) {
 	}
 	unmeasured := func(from config.MetricProviderType) func(*sourceFacts) {
 		return func(s *sourceFacts) {
-			s.statistics = []live.Statistics{{StatisticsStatus: provider.StatisticsStatus{
+			s.statistics = []cluster.Statistics{{StatisticsStatus: provider.StatisticsStatus{
 				Label: "pods of p", Publisher: learned.NewPublisher(), UnmeasuredErr: errors.New("1 of 5 pods"),
 				Spec: config.LoadSpec{MetricProvider: config.MetricProviderSpec{Type: from}},
 			}}}
@@ -657,13 +657,13 @@ func TestReportOn_Messages(t *testing.T) {
 			s.examination.Ahead, s.examination.Lead = []string{"n1"}, 4*time.Minute
 		}, "time.ahead", Error, []string{"samples are dated ahead of the source's clock, by up to 4m0s: n1", "Correct the clock"}},
 		{"another scheduler with the profile", func(s *sourceFacts) {
-			s.otherSchedulers = []*live.Configuration{otherScheduler(s, "other", "plimsoll")}
+			s.otherSchedulers = []*cluster.Configuration{otherScheduler(s, "other", "plimsoll")}
 		}, "configuration.profiles", Warning, []string{
 			"profiles[0].schedulerName: plimsoll is also a profile of Pod b/other, with ConfigMap b/other: two schedulers",
 			"schedulerName: plimsoll-2",
 		}},
 		{"another scheduler with the profile of a file", func(s *sourceFacts) {
-			s.otherSchedulers, s.configuration.Workload = []*live.Configuration{otherScheduler(s, "other", "plimsoll")}, nil
+			s.otherSchedulers, s.configuration.Workload = []*cluster.Configuration{otherScheduler(s, "other", "plimsoll")}, nil
 		}, "configuration.profiles", Warning, []string{
 			"two schedulers place the same pods, unless this file is to replace its configuration",
 		}},
@@ -700,12 +700,12 @@ func TestReportOn_Messages(t *testing.T) {
 			Warning, []string{"which is waived for every pod", "kubectl plimsoll top --scheduler-name plimsoll"}},
 		{"no node below a line of a file's profile", func(s *sourceFacts) {
 			s.lines[0].above, s.options.Configuration.File = []string{"n1", "n2"}, "my profiles.yaml"
-			s.options.Source = live.SourceOptions{Address: "http://localhost:9090", TokenFile: "t"}
+			s.options.Source = cluster.SourceOptions{Address: "http://localhost:9090", TokenFile: "t"}
 		}, "lines.room", Error, []string{
 			"kubectl plimsoll top --scheduler-name plimsoll --config 'my profiles.yaml' --source-address http://localhost:9090 --source-token-file t",
 		}},
 		{"a cluster of another context", func(s *sourceFacts) {
-			s.lines[0].above, s.chosen = []string{"n1", "n2"}, live.Chosen{Kubeconfig: "k", Context: "a"}
+			s.lines[0].above, s.chosen = []string{"n1", "n2"}, cluster.Chosen{Kubeconfig: "k", Context: "a"}
 		}, "lines.room", Error, []string{"kubectl plimsoll top --kubeconfig k --context a --scheduler-name plimsoll"}},
 		{"no node that passes a rule", func(s *sourceFacts) { s.lines[0].above, s.lines[0].rules = []string{"n1", "n2"}, true }, "lines.room",
 			Error, []string{"all 2 nodes rejected by its rules (n1, n2); no pod is placed", "change the rules of", "whenNoneFits: Relax"}},
@@ -761,7 +761,7 @@ func TestReportOn_Messages(t *testing.T) {
 		{"a refusal of the API server", func(s *sourceFacts) {
 			s.Err, s.diagnosis, s.Route = &httpclient.StatusError{
 				Code: 403, Body: []byte(`{"kind":"Status","message":"services/proxy is forbidden"}`), Excerpt: `{"kind":"Status"...`,
-			}, nil, live.ServiceProxy
+			}, nil, cluster.ServiceProxy
 		}, "source.authorization", Error, []string{"the API server responded with HTTP status 403: services/proxy is forbidden"}},
 		{"nodes that no series names", unnamed(), "nodes.nearest", Warning, []string{"no series has a label that names a node without load: w0, w1, w2, w3, w4, …"}},
 		{"series that name no node", unnamed(`up{instance="a"}`), "nodes.nearest", Warning,
@@ -868,7 +868,7 @@ func TestReportOn_Messages(t *testing.T) {
 func TestReportOn_Chosen(t *testing.T) {
 	s := healthy()
 	s.pods[0].Status.Conditions, s.metrics, s.metricsErr, s.nodes = nil, nil, errors.New("refused"), nil
-	s.permissions.missing = []live.Permission{{Resource: "nodes", Verbs: []string{"list"}}}
+	s.permissions.missing = []cluster.Permission{{Resource: "nodes", Verbs: []string{"list"}}}
 	if commands := expectChosen(t, s.facts, func() []Result { return allOf(reportOn(s.facts)) }); commands < 6 {
 		t.Errorf("%d commands, want 6 or more", commands)
 	}
@@ -912,20 +912,20 @@ func TestOfScheduler(t *testing.T) {
 }
 
 // otherScheduler returns another scheduler's configuration, with a Lease and a profile.
-func otherScheduler(s *sourceFacts, lease, profile string) *live.Configuration {
+func otherScheduler(s *sourceFacts, lease, profile string) *cluster.Configuration {
 	decoded := s.configuration.Decoded.DeepCopy()
 	decoded.LeaderElection.ResourceName, decoded.Profiles[0].SchedulerName = lease, profile
-	return &live.Configuration{
+	return &cluster.Configuration{
 		Origin: "ConfigMap b/other", Decoded: decoded,
-		Workload: &live.Workload{Kind: "Pod", Namespace: "b", Name: "other"},
+		Workload: &cluster.Workload{Kind: "Pod", Namespace: "b", Name: "other"},
 	}
 }
 
 // TestCheckSharedProfile_Unread expects a result for each scheduler that may have the same profile, with how to find out.
 func TestCheckSharedProfile_Unread(t *testing.T) {
 	s := healthy()
-	other := &live.Workload{Kind: "Pod", Namespace: "b", Name: "other"}
-	s.unreadSchedulers = []live.Unread{{Workload: other, Err: errors.New("forbidden"), Grant: "grant"}, {Workload: other, Err: errors.New("invalid")}}
+	other := &cluster.Workload{Kind: "Pod", Namespace: "b", Name: "other"}
+	s.unreadSchedulers = []cluster.Unread{{Workload: other, Err: errors.New("forbidden"), Grant: "grant"}, {Workload: other, Err: errors.New("invalid")}}
 	const message = "not checked whether Pod b/other has a profile of the same name, because its configuration could not be read: "
 	want := []Result{
 		{Status: Skipped, Message: message + "forbidden", Advice: []Advice{{Text: "Grant the permission:", Command: "grant"}}},
@@ -939,7 +939,7 @@ func TestCheckSharedProfile_Unread(t *testing.T) {
 // TestCheckSharedProfile_Fine expects no result for a scheduler with another profile, nor for one that shares the Lease.
 func TestCheckSharedProfile_Fine(t *testing.T) {
 	s := healthy()
-	s.otherSchedulers = []*live.Configuration{otherScheduler(s, "other", "another"), otherScheduler(s, s.election().ResourceName, "plimsoll")}
+	s.otherSchedulers = []*cluster.Configuration{otherScheduler(s, "other", "another"), otherScheduler(s, s.election().ResourceName, "plimsoll")}
 	if got := s.checkSharedProfile(); len(got) > 0 {
 		t.Errorf("got %+v, want nothing", got)
 	}

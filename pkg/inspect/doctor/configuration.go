@@ -14,9 +14,9 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 )
@@ -27,7 +27,7 @@ func (f *facts) checkFound() []Result {
 	}
 	if failed, isStatus := errors.AsType[*apierrors.StatusError](f.configurationErr); isStatus && apierrors.IsNotFound(failed) {
 		if details := failed.Status().Details; details != nil && details.Kind == "configmaps" {
-			return fail(f.adviseRun(live.Kubectl("get", "configmaps", "-A", "--field-selector", "metadata.name="+details.Name),
+			return fail(f.adviseRun(cluster.Kubectl("get", "configmaps", "-A", "--field-selector", "metadata.name="+details.Name),
 				"Create it there, or correct its name. See whether another namespace has it:"), "%s", oneLine(f.configurationErr))
 		}
 	}
@@ -130,7 +130,7 @@ func (f *facts) adviseOn(finding *finding.Finding) []Advice {
 
 // checkSharedProfile finds profiles that another scheduler has too, so that both place the same pods.
 func (f *facts) checkSharedProfile() []Result {
-	results := append(f.checkStockProfile(), each(f.unreadSchedulers, func(other live.Unread) []Result {
+	results := append(f.checkStockProfile(), each(f.unreadSchedulers, func(other cluster.Unread) []Result {
 		caveat := map[bool]string{true: ". It may be the scheduler that reads this file"}[f.workload() == nil]
 		skipped := skip("not checked whether %s has a profile of the same name, because its configuration could not be read: %s%s",
 			other.Workload, oneLine(other.Err), caveat)
@@ -139,7 +139,7 @@ func (f *facts) checkSharedProfile() []Result {
 		}
 		return skipped
 	})...)
-	return append(results, each(f.otherSchedulers, func(other *live.Configuration) []Result {
+	return append(results, each(f.otherSchedulers, func(other *cluster.Configuration) []Result {
 		ours, theirs := f.election(), other.Workload.LeaderElection(other.Decoded)
 		if ours.LeaderElect && theirs.LeaderElect && ours.ResourceNamespace == theirs.ResourceNamespace &&
 			ours.ResourceName == theirs.ResourceName { // one of them leads
@@ -206,7 +206,7 @@ func (f *facts) adviseLoadPlugin() []Advice {
 
 // checkStatistics checks the sources of the usage of workloads.
 func (f *facts) checkStatistics() []Result {
-	return each(f.statistics, func(s live.Statistics) []Result {
+	return each(f.statistics, func(s cluster.Statistics) []Result {
 		workloads := s.Publisher.Latest().Len()
 		message := fmt.Sprintf("%s: statistics of %s, %s", s.Label, text.Count(workloads, "workload"), s.Route)
 		advice := advise("Let the source have cAdvisor's series, or the kubelet's. Until then peaks are predicted by requests.")
@@ -227,8 +227,8 @@ func (f *facts) checkStatistics() []Result {
 
 // checkPods checks that the sources measure the usage of most pods.
 func (f *facts) checkPods() []Result {
-	return each(f.statistics, func(s live.Statistics) []Result {
-		advice := f.adviseRun(live.Kubectl("top", "pods", "--all-namespaces"),
+	return each(f.statistics, func(s cluster.Statistics) []Result {
+		advice := f.adviseRun(cluster.Kubectl("top", "pods", "--all-namespaces"),
 			"Requests predict the peak of the other pods. See which pods metrics-server measures:")
 		if s.FromPrometheus() {
 			advice = advise("Requests predict the peak of the other pods. " +

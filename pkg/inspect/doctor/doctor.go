@@ -8,7 +8,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 )
 
 // Status is how a check ended.
@@ -104,7 +104,7 @@ func (s *Selection) Validate() error {
 		if slices.Contains(groups, name) || slices.Contains(IDs(), name) {
 			continue
 		}
-		return live.OptionErrorf("--check: no check or group is called %q; write a group (%s), or an id of -o json", name,
+		return cluster.OptionErrorf("--check: no check or group is called %q; write a group (%s), or an id of -o json", name,
 			strings.Join(groups, ", "))
 	}
 	return nil
@@ -160,15 +160,15 @@ func (r *Report) groupNeedsFix(group string) bool {
 
 // Options say what is checked.
 type Options struct {
-	Configuration live.ConfigurationOptions
-	Source        live.SourceOptions
+	Configuration cluster.ConfigurationOptions
+	Source        cluster.SourceOptions
 	// Lend may be nil. Where it does not lend a simulation, a new one is made, and load is read anew.
-	Lend live.Lender
+	Lend cluster.Lender
 }
 
 // Run checks the cluster. It fails if the API server does not answer, and with a *live.OptionError if the options are wrong.
 // Any other failure is a check that is not OK.
-func Run(ctx context.Context, conn *live.Connection, o Options) (*Report, error) {
+func Run(ctx context.Context, conn *cluster.Connection, o Options) (*Report, error) {
 	f, err := gather(ctx, conn, o)
 	if err != nil {
 		return nil, err

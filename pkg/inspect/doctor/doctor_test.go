@@ -28,8 +28,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
@@ -48,10 +48,10 @@ func sourceAt(address string, pods ...*corev1.Pod) *sourceFacts {
 	return &sourceFacts{
 		facts: &facts{
 			now: time.Unix(1_700_000_000, 0),
-			configuration: &live.Configuration{
+			configuration: &cluster.Configuration{
 				Origin:  "ConfigMap plimsoll-system/plimsoll",
 				Decoded: &schedulerconfig.KubeSchedulerConfiguration{},
-				Workload: &live.Workload{
+				Workload: &cluster.Workload{
 					Kind:      "Deployment",
 					Namespace: "plimsoll-system",
 					Name:      "plimsoll",
@@ -64,7 +64,7 @@ func sourceAt(address string, pods ...*corev1.Pod) *sourceFacts {
 				service("monitoring", "prometheus-operated", 9090), service("monitoring", "thanos-query", 10902), service("shop", "web", 80),
 			},
 		},
-		Source:      live.Source{SourceStatus: provider.SourceStatus{Label: "Prometheus", Spec: spec}, Address: address},
+		Source:      cluster.Source{SourceStatus: provider.SourceStatus{Label: "Prometheus", Spec: spec}, Address: address},
 		windows:     []time.Duration{5 * time.Minute},
 		diagnosis:   &diagnosis.Diagnosis{},
 		examination: &diagnosis.Examination{},
@@ -130,47 +130,47 @@ func TestFault(t *testing.T) {
 	status := func(code int, body string) error { return &httpclient.StatusError{Code: code, Body: []byte(body)} }
 	for _, tt := range []struct {
 		name, address string
-		route         live.Route
+		route         cluster.Route
 		err           error
 		pods          []*corev1.Pod
 		stage         string
 		// wants are in the first advice with its YAML and command.
 		wants []string
 	}{
-		{"a Service of another name", "http://prometheus.monitoring.svc:9090/x", live.Direct, &net.DNSError{Err: "no such host", Name: "prometheus.monitoring.svc"}, nil,
+		{"a Service of another name", "http://prometheus.monitoring.svc:9090/x", cluster.Direct, &net.DNSError{Err: "no such host", Name: "prometheus.monitoring.svc"}, nil,
 			stageResolves, []string{"There is no Service monitoring/prometheus.", "address: http://prometheus-operated.monitoring.svc:9090/x"}},
-		{"a Service that does not exist, by the proxy", "http://prometheus.monitoring.svc:9090", live.ServiceProxy, status(404, `{"kind":"Status"}`), nil,
+		{"a Service that does not exist, by the proxy", "http://prometheus.monitoring.svc:9090", cluster.ServiceProxy, status(404, `{"kind":"Status"}`), nil,
 			stageResolves, []string{"address: http://prometheus-operated.monitoring.svc:9090"}},
-		{"no Service is similar", "http://graphite.nowhere.svc:80", live.Direct, &net.DNSError{Err: "no such host"}, nil, stageResolves, []string{"kubectl get services -A"}},
-		{"another port", "http://prometheus-operated.monitoring.svc:80", live.Direct, syscall.ECONNREFUSED, nil,
+		{"no Service is similar", "http://graphite.nowhere.svc:80", cluster.Direct, &net.DNSError{Err: "no such host"}, nil, stageResolves, []string{"kubectl get services -A"}},
+		{"another port", "http://prometheus-operated.monitoring.svc:80", cluster.Direct, syscall.ECONNREFUSED, nil,
 			stageConnects, []string{"has no port 80", "address: http://prometheus-operated.monitoring.svc:9090"}},
-		{"no pod behind the Service", "http://prometheus-operated.monitoring.svc:9090", live.Direct, syscall.ECONNREFUSED, nil,
+		{"no pod behind the Service", "http://prometheus-operated.monitoring.svc:9090", cluster.Direct, syscall.ECONNREFUSED, nil,
 			stageConnects, []string{"No ready pod", "kubectl -n monitoring describe pods -l app=prometheus-operated"}},
-		{"a server that is no Service", "http://10.0.0.9:9090/p", live.Direct, syscall.ECONNREFUSED, nil, stageConnects, []string{"Start the server at 10.0.0.9:9090", "curl -sS 'http://10.0.0.9:9090/p/api/v1/query?query=1'"}},
-		{"an unknown authority, with a ConfigMap", there, live.Direct, fmt.Errorf("x: %w", unknown), []*corev1.Pod{schedulerPod()},
+		{"a server that is no Service", "http://10.0.0.9:9090/p", cluster.Direct, syscall.ECONNREFUSED, nil, stageConnects, []string{"Start the server at 10.0.0.9:9090", "curl -sS 'http://10.0.0.9:9090/p/api/v1/query?query=1'"}},
+		{"an unknown authority, with a ConfigMap", there, cluster.Direct, fmt.Errorf("x: %w", unknown), []*corev1.Pod{schedulerPod()},
 			stageTLS, []string{"house-ca signed the certificate", "/etc/plimsoll/ca/ca.crt"}},
-		{"OpenShift's authority", there, live.Direct, x509.UnknownAuthorityError{Cert: &x509.Certificate{Issuer: pkix.Name{CommonName: "openshift-service-serving-signer@1"}}}, nil,
+		{"OpenShift's authority", there, cluster.Direct, x509.UnknownAuthorityError{Cert: &x509.Certificate{Issuer: pkix.Name{CommonName: "openshift-service-serving-signer@1"}}}, nil,
 			stageTLS, []string{"caFile: /var/run/secrets/kubernetes.io/serviceaccount/service-ca.crt"}},
-		{"another name in the certificate", there, live.Direct, x509.HostnameError{Host: "x", Certificate: &x509.Certificate{DNSNames: []string{"prom.example.org"}}}, nil,
+		{"another name in the certificate", there, cluster.Direct, x509.HostnameError{Host: "x", Certificate: &x509.Certificate{DNSNames: []string{"prom.example.org"}}}, nil,
 			stageTLS, []string{"address: https://prom.example.org:9090/prefix"}},
-		{"an expired certificate", there, live.Direct, x509.CertificateInvalidError{Reason: x509.Expired, Cert: &x509.Certificate{}}, nil, stageTLS, []string{"renew the certificate"}},
-		{"plain HTTP where HTTPS is spoken", "http://prometheus-operated.monitoring.svc:9090", live.Direct, status(400, "Client sent an HTTP request to an HTTPS server."), nil,
+		{"an expired certificate", there, cluster.Direct, x509.CertificateInvalidError{Reason: x509.Expired, Cert: &x509.Certificate{}}, nil, stageTLS, []string{"renew the certificate"}},
+		{"plain HTTP where HTTPS is spoken", "http://prometheus-operated.monitoring.svc:9090", cluster.Direct, status(400, "Client sent an HTTP request to an HTTPS server."), nil,
 			stageTLS, []string{"address: https://prometheus-operated.monitoring.svc:9090"}},
-		{"a token by the proxy", there, live.ServiceProxy, status(401, "no"), nil, stageAuthorized, []string{"kubectl -n plimsoll-system exec deploy/plimsoll -c kube-scheduler -- kubectl-plimsoll doctor"}},
-		{"the proxy is forbidden", there, live.ServiceProxy, status(403, `{"kind":"Status"}`), nil, stageAuthorized, []string{"You lack permission for the API server's proxy"}},
-		{"no token, and an address that looks like a proxy", "http://sql-proxy.example:9090", live.Replaced, status(401, "no"), nil, stageAuthorized, []string{"No token is sent"}},
-		{"no token", there, live.Direct, status(401, "no"), nil, stageAuthorized, []string{"tokenFile: /etc/plimsoll/token/token"}},
-		{"a file of the pod", there, live.Direct, os.ErrNotExist, nil, stageAuthorized, []string{"exec deploy/plimsoll"}},
-		{"a redirect to a server that is down", "http://10.0.0.9:9090", live.Direct, redirected("http://10.0.0.8:9/x", syscall.ECONNREFUSED), nil,
+		{"a token by the proxy", there, cluster.ServiceProxy, status(401, "no"), nil, stageAuthorized, []string{"kubectl -n plimsoll-system exec deploy/plimsoll -c kube-scheduler -- kubectl-plimsoll doctor"}},
+		{"the proxy is forbidden", there, cluster.ServiceProxy, status(403, `{"kind":"Status"}`), nil, stageAuthorized, []string{"You lack permission for the API server's proxy"}},
+		{"no token, and an address that looks like a proxy", "http://sql-proxy.example:9090", cluster.Replaced, status(401, "no"), nil, stageAuthorized, []string{"No token is sent"}},
+		{"no token", there, cluster.Direct, status(401, "no"), nil, stageAuthorized, []string{"tokenFile: /etc/plimsoll/token/token"}},
+		{"a file of the pod", there, cluster.Direct, os.ErrNotExist, nil, stageAuthorized, []string{"exec deploy/plimsoll"}},
+		{"a redirect to a server that is down", "http://10.0.0.9:9090", cluster.Direct, redirected("http://10.0.0.8:9/x", syscall.ECONNREFUSED), nil,
 			stageAnswers, []string{"10.0.0.9:9090 redirects to http://10.0.0.8:9/x", "curl -sSI 'http://10.0.0.9:9090/api"}},
-		{"a redirect to a sign-in page", "http://10.0.0.9:9090", live.Direct, redirected("http://10.0.0.9:9090/login", &json.SyntaxError{}), nil,
+		{"a redirect to a sign-in page", "http://10.0.0.9:9090", cluster.Direct, redirected("http://10.0.0.9:9090/login", &json.SyntaxError{}), nil,
 			stageAnswers, []string{"redirects to http://10.0.0.9:9090/login", "If that is a sign-in page"}},
-		{"a redirect to a port with TLS", strings.Replace(there, "https", "http", 1), live.Direct, redirected(there, unknown), []*corev1.Pod{schedulerPod()},
+		{"a redirect to a port with TLS", strings.Replace(there, "https", "http", 1), cluster.Direct, redirected(there, unknown), []*corev1.Pod{schedulerPod()},
 			stageTLS, []string{"house-ca signed the certificate"}},
-		{"a redirect to where a token is needed", strings.Replace(there, "https", "http", 1), live.Direct, redirected(there, status(401, "no")), nil,
+		{"a redirect to where a token is needed", strings.Replace(there, "https", "http", 1), cluster.Direct, redirected(there, status(401, "no")), nil,
 			stageAuthorized, []string{"tokenFile: /etc/plimsoll/token/token"}},
-		{"another status", "http://10.0.0.9:9090", live.Direct, status(http.StatusBadGateway, ""), nil, stageAnswers, []string{"10.0.0.9:9090"}},
-		{"an error of another kind, such as of a source that is new", there, live.Direct, fmt.Errorf("quota of the account is used up"), nil, stageAnswers, []string{"Do what the message says"}},
+		{"another status", "http://10.0.0.9:9090", cluster.Direct, status(http.StatusBadGateway, ""), nil, stageAnswers, []string{"10.0.0.9:9090"}},
+		{"an error of another kind, such as of a source that is new", there, cluster.Direct, fmt.Errorf("quota of the account is used up"), nil, stageAnswers, []string{"Do what the message says"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := sourceAt(tt.address, tt.pods...)
@@ -372,11 +372,11 @@ func TestWaitingChecks(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := sourceAt("").facts
 			f.pods, f.configuration.Decoded.Profiles = tt.pods, []schedulerconfig.KubeSchedulerProfile{{SchedulerName: "plimsoll"}, {SchedulerName: "plimsoll-2"}}
-			f.otherSchedulers = []*live.Configuration{{
+			f.otherSchedulers = []*cluster.Configuration{{
 				Decoded: &schedulerconfig.KubeSchedulerConfiguration{
 					Profiles: []schedulerconfig.KubeSchedulerProfile{{SchedulerName: "found"}, {SchedulerName: "found-2"}},
 				},
-				Workload: &live.Workload{Kind: "Pod", Namespace: "b", Name: "other"},
+				Workload: &cluster.Workload{Kind: "Pod", Namespace: "b", Name: "other"},
 			}}
 			if tt.leading {
 				f.configuration.Workload.Name = "" // only its command line is known
@@ -422,7 +422,7 @@ func TestReportOn_HostileText(t *testing.T) {
 }
 
 func TestMetricChecks(t *testing.T) {
-	metrics, err := live.ParseMetrics(strings.NewReader(`# TYPE plimsoll_load_nodes gauge
+	metrics, err := cluster.ParseMetrics(strings.NewReader(`# TYPE plimsoll_load_nodes gauge
 plimsoll_load_nodes{source="Prometheus",resource="cpu",state="Fresh"} 3
 plimsoll_load_nodes{source="Prometheus",resource="cpu",state="Absent"} 0
 plimsoll_load_nodes{source="Prometheus",resource="memory",state="Fresh"} 0
@@ -511,7 +511,7 @@ func TestNeededPermissions(t *testing.T) {
 			for _, group := range rule.APIGroups {
 				for _, resource := range rule.Resources {
 					for _, verb := range rule.Verbs {
-						granted[verb+" "+live.ResourceName(group, resource)] = true
+						granted[verb+" "+cluster.ResourceName(group, resource)] = true
 					}
 				}
 			}
@@ -528,14 +528,14 @@ func TestNeededPermissions(t *testing.T) {
 		ResourceNamespace: "plimsoll-system",
 	}
 	cfg.LeaderElection = election
-	f := &facts{configuration: &live.Configuration{Decoded: cfg}, server: live.Server{GitVersion: "v1.37.1"}}
-	f.sources = []*sourceFacts{{Source: live.Source{Route: live.Aggregation}}}
+	f := &facts{configuration: &cluster.Configuration{Decoded: cfg}, server: cluster.Server{GitVersion: "v1.37.1"}}
+	f.sources = []*sourceFacts{{Source: cluster.Source{Route: cluster.Aggregation}}}
 	for _, r := range f.neededPermissions() {
 		if r.Purpose == "" {
 			t.Errorf("%+v has no purpose", r)
 		}
 		for _, verb := range r.Verbs {
-			permission := verb + " " + live.ResourceName(r.Group, r.Resource)
+			permission := verb + " " + cluster.ResourceName(r.Group, r.Resource)
 			needed[permission] = true
 			// A Role in kube-system grants this one.
 			if !granted[permission] && r.Resource != "configmaps" {
@@ -571,14 +571,14 @@ func TestNeededPermissions(t *testing.T) {
 // TestGrants expects one role for the cluster and one for each namespace, whatever the number of permissions.
 func TestGrants(t *testing.T) {
 	const user = "system:serviceaccount:ns:account"
-	to := live.Subject(user)
-	permissions := []live.Permission{
+	to := cluster.Subject(user)
+	permissions := []cluster.Permission{
 		{Resource: "nodes", Verbs: []string{"get", "list"}},
 		{Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"get"}, Namespace: "ns", Name: "lease"},
 		{Resource: "services", Verbs: []string{"get", "list"}},
 		{Resource: "pods/status", Verbs: []string{"patch"}},
 	}
-	got := live.Grants(permissions, to)
+	got := cluster.Grants(permissions, to)
 	names := map[string]bool{}
 	var kinds []string
 	rules := map[string][]rbacv1.PolicyRule{}
@@ -614,10 +614,10 @@ func TestGrants(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for name := range names {
-		if other := live.Grants(permissions[2:], to); strings.Contains(other, name) {
+		if other := cluster.Grants(permissions[2:], to); strings.Contains(other, name) {
 			t.Errorf("other permissions have a role of the same name, and would replace it:\n%s", other)
 		}
-		if other := live.Grants(permissions, live.Subject("jane")); strings.Contains(other, name) {
+		if other := cluster.Grants(permissions, cluster.Subject("jane")); strings.Contains(other, name) {
 			t.Errorf("another user has a binding of the same name, and would replace it:\n%s", other)
 		}
 	}
@@ -637,7 +637,7 @@ func TestQueryCommand_ThroughTheProxy(t *testing.T) {
 	s.Proxy = "/api/v1/namespaces/monitoring/services/http:prometheus-operated:9090/proxy"
 	const want = "kubectl get --raw '/api/v1/namespaces/monitoring/services/http:prometheus-operated:9090/proxy" +
 		"/prefix/api/v1/query?query=a+b%7B%7D'"
-	if got := s.queryCommand("a b{}").For(live.Chosen{}); got != want {
+	if got := s.queryCommand("a b{}").For(cluster.Chosen{}); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -652,8 +652,8 @@ func TestCommands_Quoted(t *testing.T) {
 	s.services[0].Spec.Selector = map[string]string{"app": evil}
 	advice := s.adviseAuthority(&x509.Certificate{})
 	advice = append(advice, s.adviseAddress()...)
-	for _, command := range []live.Command{w.DoctorCommand(), s.queryCommand(evil), logsOf(w, "Pod", evil)} {
-		advice = append(advice, Advice{Command: command.For(live.Chosen{})})
+	for _, command := range []cluster.Command{w.DoctorCommand(), s.queryCommand(evil), logsOf(w, "Pod", evil)} {
+		advice = append(advice, Advice{Command: command.For(cluster.Chosen{})})
 	}
 	quoted := 0
 	for _, a := range advice {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/webserver"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 )
 
 // Exporter repeats the checks and serves their results as metrics. Use NewExporter.
@@ -70,7 +70,7 @@ func (e *Exporter) Run(ctx context.Context, interval time.Duration) error {
 		limited, cancel := context.WithTimeout(ctx, interval)
 		report, err := e.run(limited)
 		cancel()
-		if first && is[*live.OptionError](err) {
+		if first && is[*cluster.OptionError](err) {
 			return err
 		}
 		e.store(ctx, report, err)

@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 )
 
 // TestExporter has three runs: with an error among the results, without one, and without results. The clock starts at 946684800 s.
@@ -67,7 +67,7 @@ func TestExporter(t *testing.T) {
 
 // TestExporter_WrongOption expects a wrong option to end the first run only. Later, it may be a Deployment that was deleted.
 func TestExporter_WrongOption(t *testing.T) {
-	wrong := live.OptionErrorf("--config: no such file")
+	wrong := cluster.OptionErrorf("--config: no such file")
 	for name, tt := range map[string]struct {
 		runs []error
 		want error

@@ -19,10 +19,10 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
@@ -34,29 +34,29 @@ import (
 // facts are all that the checks read. A fact that may be missing has an error beside it.
 type facts struct {
 	options Options
-	chosen  live.Chosen
+	chosen  cluster.Chosen
 	now     time.Time
-	server  live.Server
+	server  cluster.Server
 	// commandVersion is the Kubernetes version of this program.
 	commandVersion string
 	// inPod reports whether the program runs in a pod of the scheduler.
 	inPod bool
 
-	configuration    *live.Configuration
+	configuration    *cluster.Configuration
 	configurationErr error
 	nodes            []*corev1.Node
 	pods             []*corev1.Pod
 	services         []*corev1.Service
 	objectsErr       error
 	// missing are the kinds that the user cannot list.
-	missing []live.MissingKind
+	missing []cluster.MissingKind
 	user    string
 	// powerModelFile is the local file that NODE_POWER_MODEL names.
 	powerModelFile string
 
 	// sources are the sources of load. If needCluster fails, there is one empty source, so that its checks say why.
 	sources    []*sourceFacts
-	statistics []live.Statistics
+	statistics []cluster.Statistics
 	lines      []linesFacts
 	// linesOf has the load lines of each reader, by node name.
 	linesOf    map[*reading.Reader]map[string]explain.LoadLine
@@ -64,8 +64,8 @@ type facts struct {
 
 	permissions permissionFacts
 	// otherSchedulers are the configurations of other schedulers. Those of unreadSchedulers could not be read.
-	otherSchedulers  []*live.Configuration
-	unreadSchedulers []live.Unread
+	otherSchedulers  []*cluster.Configuration
+	unreadSchedulers []cluster.Unread
 	lease            *coordinationv1.Lease
 	leaseErr         error
 	// metrics are the scheduler's. If no scheduler is known, metrics and metricsErr are nil.
@@ -80,7 +80,7 @@ type facts struct {
 // sourceFacts are the facts of one source of load.
 type sourceFacts struct {
 	*facts
-	live.Source
+	cluster.Source
 	// token is the content of the token file; empty if there is none.
 	token string
 	// windows are the windows of the load that plugins read, sorted. usesDeviation reports whether a plugin uses standard deviations.
@@ -189,7 +189,7 @@ func (s *sourceFacts) needPrometheus() *gap { return gapIf(s.diagnosis == nil, "
 func (s *sourceFacts) needLoadPlugin() *gap { return gapIf(len(s.windows) == 0, "", "") }
 
 // workload returns the scheduler that runs with the configuration; nil if only its command line is known, or nothing.
-func (f *facts) workload() *live.Workload {
+func (f *facts) workload() *cluster.Workload {
 	if f.configuration == nil || f.configuration.Workload == nil || f.configuration.Workload.Name == "" {
 		return nil
 	}
@@ -199,10 +199,10 @@ func (f *facts) workload() *live.Workload {
 // gatherer reads facts. It does all I/O of the package.
 type gatherer struct {
 	*facts
-	conn *live.Connection
+	conn *cluster.Connection
 }
 
-func gather(ctx context.Context, conn *live.Connection, o Options) (*facts, error) {
+func gather(ctx context.Context, conn *cluster.Connection, o Options) (*facts, error) {
 	if err := o.Source.Validate(); err != nil {
 		return nil, err
 	}
@@ -213,7 +213,7 @@ func gather(ctx context.Context, conn *live.Connection, o Options) (*facts, erro
 		return nil, err
 	}
 	f.configuration, f.configurationErr = conn.Configuration(ctx, o.Configuration)
-	if is[*live.OptionError](f.configurationErr) {
+	if is[*cluster.OptionError](f.configurationErr) {
 		return nil, f.configurationErr
 	}
 	f.inPod = conn.IsIn(f.workload())
@@ -263,21 +263,21 @@ func listOf[T runtime.Object](objects []runtime.Object) (all []T) {
 // readSources reads the sources of load. It fails if the options do not fit the configuration.
 func (g *gatherer) readSources(ctx context.Context, objects []runtime.Object) error {
 	simulated, lent := g.withPowerModels(), false
-	read := func(cluster *live.Cluster) error { return g.readCluster(ctx, cluster) }
+	read := func(c *cluster.Cluster) error { return g.readCluster(ctx, c) }
 	var err error
 	if g.options.Lend != nil {
-		lent, err = g.options.Lend(ctx, &live.Configuration{Decoded: simulated}, read)
+		lent, err = g.options.Lend(ctx, &cluster.Configuration{Decoded: simulated}, read)
 	}
 	if !lent && err == nil {
-		var cluster *live.Cluster
-		cluster, g.clusterErr = g.conn.Open(ctx, live.Options{
+		var c *cluster.Cluster
+		c, g.clusterErr = g.conn.Open(ctx, cluster.Options{
 			Configuration: simulated, Objects: withoutImages(objects), Source: g.options.Source, IgnoreExtenders: true,
 		})
-		if is[*live.OptionError](g.clusterErr) {
+		if is[*cluster.OptionError](g.clusterErr) {
 			return g.clusterErr
 		}
 		if g.clusterErr == nil {
-			err = read(cluster)
+			err = read(c)
 		}
 	}
 	for _, s := range g.sources { // after the loan
@@ -287,12 +287,12 @@ func (g *gatherer) readSources(ctx context.Context, objects []runtime.Object) er
 }
 
 // readCluster reads what the plugins of a simulation read.
-func (g *gatherer) readCluster(ctx context.Context, cluster *live.Cluster) error {
-	g.statistics = cluster.Statistics()
-	if err := g.readLines(ctx, cluster); err != nil {
+func (g *gatherer) readCluster(ctx context.Context, c *cluster.Cluster) error {
+	g.statistics = c.Statistics()
+	if err := g.readLines(ctx, c); err != nil {
 		return err
 	}
-	for _, source := range cluster.Sources() {
+	for _, source := range c.Sources() {
 		s := &sourceFacts{facts: g.facts, Source: source, token: string(source.Spec.MetricProvider.Token)}
 		if file := cmp.Or(g.options.Source.TokenFile, source.Spec.MetricProvider.TokenFile); file != "" {
 			content, _ := os.ReadFile(file) // the source's own error reports it
@@ -322,8 +322,8 @@ func withoutImages(objects []runtime.Object) []runtime.Object {
 }
 
 // readLines compares the nodes with the load lines and the rules of each plugin.
-func (g *gatherer) readLines(ctx context.Context, cluster *live.Cluster) error {
-	nodes, err := cluster.NodeInfos(ctx)
+func (g *gatherer) readLines(ctx context.Context, c *cluster.Cluster) error {
+	nodes, err := c.NodeInfos(ctx)
 	if err != nil {
 		return err
 	}
@@ -331,7 +331,7 @@ func (g *gatherer) readLines(ctx context.Context, cluster *live.Cluster) error {
 	cycle := framework.NewCycleState()
 	for i := range g.configuration.Decoded.Profiles {
 		profile := &g.configuration.Decoded.Profiles[i]
-		for _, plugin := range cluster.Explainers(profile.SchedulerName) {
+		for _, plugin := range c.Explainers(profile.SchedulerName) {
 			limits := plugins.Find(plugin.Name()).Limits(configlint.ArgsOf(profile, plugin.Name()))
 			if !limits.Filters {
 				continue // the line is a target to fill nodes up to

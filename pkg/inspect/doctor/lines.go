@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 )
 
 // checkLines checks that each line or rule leaves a node. If none is left, pods wait, or the limit is waived.
@@ -23,7 +23,7 @@ func (f *facts) checkLines() []Result {
 			fails = "above their load line or without load"
 		}
 		flags := slices.Concat(f.options.Configuration.Flags(), f.options.Source.Flags())
-		see := f.adviseRun(live.Plugin("top", append([]string{"--scheduler-name", l.profile}, flags...)...),
+		see := f.adviseRun(cluster.Plugin("top", append([]string{"--scheduler-name", l.profile}, flags...)...),
 			"See the load of the nodes beside their lines:")
 		if l.rules {
 			passes, fails, change = "not rejected by its rules", "rejected by its rules", "change the rules"
@@ -58,7 +58,7 @@ func (f *facts) checkAnnotations() []Result {
 		if len(l.invalid) == 0 {
 			return nil
 		}
-		command := live.Kubectl("annotate", "--overwrite", "node", l.invalid[0], l.annotation+"=cpu=70")
+		command := cluster.Kubectl("annotate", "--overwrite", "node", l.invalid[0], l.annotation+"=cpu=70")
 		return warn(
 			f.adviseRun(command, "The thresholds of the profile count instead. Correct the annotation, such as for 70 %% of cpu by:"),
 			"%s has an annotation that is not used on %s (%s): %s", l.plugin, text.Count(len(l.invalid), "node"), text.FirstN(l.invalid),

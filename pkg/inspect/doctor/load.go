@@ -14,7 +14,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
@@ -116,8 +116,8 @@ func (s *sourceFacts) checkZero() []Result {
 	case len(zero) == 0:
 		return ok("no node is at exactly 0")
 	}
-	metrics := live.Kubectl("get", "--raw", "/api/v1/nodes/"+zero[0].node+"/proxy/metrics/resource")
-	return warn(s.adviseRun(metrics.Pipe(live.Call("grep", "^node_")),
+	metrics := cluster.Kubectl("get", "--raw", "/api/v1/nodes/"+zero[0].node+"/proxy/metrics/resource")
+	return warn(s.adviseRun(metrics.Pipe(cluster.Call("grep", "^node_")),
 		"The exporter does not see the load of these nodes. Compare with the kubelet, and restart the exporter:"),
 		"%s at exactly 0, which no running node is: %s", text.Count(len(zero), "value"), firstOf(zero))
 }
@@ -198,7 +198,7 @@ func (s *sourceFacts) checkClock() []Result {
 	if d.SampleAges.Nodes == 0 && d.Skew == 0 {
 		return nil
 	}
-	skew, reference, slack := d.Skew, "this machine's", live.SkewResolution
+	skew, reference, slack := d.Skew, "this machine's", cluster.SkewResolution
 	if s.server.SkewKnown {
 		skew, reference = d.Skew-s.server.Skew, "the API server's"
 	}
@@ -209,17 +209,17 @@ func (s *sourceFacts) checkClock() []Result {
 	if skew.Abs() < diagnosis.SkewTolerance+slack {
 		return ok("the source's clock agrees with %s", reference)
 	}
-	return fail(s.adviseRun(live.Call("timedatectl", "status"), "Correct the clock of Prometheus' machine: move it %s by %s. "+
+	return fail(s.adviseRun(cluster.Call("timedatectl", "status"), "Correct the clock of Prometheus' machine: move it %s by %s. "+
 		"If a caching proxy answers, set address to Prometheus itself. See the clock, on that machine:", direction, rounded(skew.Abs())),
 		"the source's clock differs from %s by %s", reference, rounded(skew))
 }
 
 // queryCommand returns the command that sends a query to the source as this program does, without its token.
-func (s *sourceFacts) queryCommand(query string) live.Command {
+func (s *sourceFacts) queryCommand(query string) cluster.Command {
 	if endpoint, err := url.Parse(s.diagnosis.Endpoint); err == nil && s.Proxy != "" {
-		return live.Kubectl("get", "--raw", s.Proxy+endpoint.EscapedPath()+"?query="+url.QueryEscape(query))
+		return cluster.Kubectl("get", "--raw", s.Proxy+endpoint.EscapedPath()+"?query="+url.QueryEscape(query))
 	}
-	return live.Call("curl", "-sS", "--get", s.diagnosis.Endpoint, "--data-urlencode", "query="+query)
+	return cluster.Call("curl", "-sS", "--get", s.diagnosis.Endpoint, "--data-urlencode", "query="+query)
 }
 
 func (s *sourceFacts) checkExamined() []Result {
@@ -279,16 +279,16 @@ func (f *facts) checkNodes() []Result {
 	if len(f.nodes) > 0 {
 		return nil
 	}
-	advice := f.adviseRun(live.Kubectl("get", "nodes"), "Add a node, and run this again. See the nodes:")
+	advice := f.adviseRun(cluster.Kubectl("get", "nodes"), "Add a node, and run this again. See the nodes:")
 	return warn(advice, "the cluster has no nodes")
 }
 
 func (s *sourceFacts) checkMeasured() []Result {
 	nodes, missing := len(s.nodes), namesOf(s.figuresOf(func(f *figure) bool { return !f.metric && !f.known() }), nodeOf)
-	advice := s.adviseRun(live.Kubectl("get", "nodes", "-L", "kubernetes.io/hostname", "-o", "wide"),
+	advice := s.adviseRun(cluster.Kubectl("get", "nodes", "-L", "kubernetes.io/hostname", "-o", "wide"),
 		"Let the source name these nodes as the cluster does, by name, hostname label or address. See the names:")
 	switch {
-	case s.Route == live.Aggregation:
+	case s.Route == cluster.Aggregation:
 		advice = s.adviseRun(metricsServerLog,
 			"metrics-server does not reach the kubelets of these nodes. See its log:")
 	case s.diagnosis != nil:
@@ -564,7 +564,7 @@ func (s *sourceFacts) checkCapacity() []Result {
 }
 
 func (f *facts) adviseCapacity(node string) []Advice {
-	return f.adviseRun(live.Kubectl("get", "node", node, "-o", "jsonpath={.status.capacity}"),
+	return f.adviseRun(cluster.Kubectl("get", "node", node, "-o", "jsonpath={.status.capacity}"),
 		"The node is overloaded, or its capacity differs from the measured one. Compare with the capacity that the kubelet reports:")
 }
 

@@ -8,14 +8,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/version"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 )
 
 // permissionFacts are the permissions of an account. needed counts verbs.
 type permissionFacts struct {
 	user    string
 	needed  int
-	missing []live.Permission
+	missing []cluster.Permission
 	err     error
 }
 
@@ -23,7 +23,7 @@ type permissionFacts struct {
 const aggregated = "metrics.k8s.io"
 
 // neededPermissions returns the permissions that the scheduler needs with its configuration.
-func (f *facts) neededPermissions() (list []live.Permission) {
+func (f *facts) neededPermissions() (list []cluster.Permission) {
 	const (
 		informer, write         = "get list watch", "create patch update"
 		devices, leases, system = "resource.k8s.io", "coordination.k8s.io", "kube-system"
@@ -65,7 +65,7 @@ func (f *facts) neededPermissions() (list []live.Permission) {
 	} {
 		for resource := range strings.FieldsSeq(row.resources) {
 			if row.needed {
-				list = append(list, live.Permission{
+				list = append(list, cluster.Permission{
 					Group: row.group, Resource: resource, Verbs: strings.Fields(row.verbs),
 					Namespace: row.namespace, Name: row.name, Purpose: row.purpose,
 				})
@@ -76,14 +76,14 @@ func (f *facts) neededPermissions() (list []live.Permission) {
 }
 
 // loadPermissions returns the permissions to read load.
-func (f *facts) loadPermissions() (list []live.Permission) {
+func (f *facts) loadPermissions() (list []cluster.Permission) {
 	add := func(resource, purpose string) {
-		list = append(list, live.Permission{Group: aggregated, Resource: resource, Verbs: []string{"list"}, Purpose: purpose})
+		list = append(list, cluster.Permission{Group: aggregated, Resource: resource, Verbs: []string{"list"}, Purpose: purpose})
 	}
-	if slices.ContainsFunc(f.sources, func(s *sourceFacts) bool { return s.Route == live.Aggregation }) {
+	if slices.ContainsFunc(f.sources, func(s *sourceFacts) bool { return s.Route == cluster.Aggregation }) {
 		add("nodes", "reads the load of nodes")
 	}
-	if slices.ContainsFunc(f.statistics, func(s live.Statistics) bool { return !s.FromPrometheus() }) {
+	if slices.ContainsFunc(f.statistics, func(s cluster.Statistics) bool { return !s.FromPrometheus() }) {
 		add("pods", "learns what workloads use")
 	}
 	return list
@@ -102,7 +102,7 @@ func (g *gatherer) readPermissions(ctx context.Context) {
 	p.missing, p.err = g.conn.MissingPermissions(ctx, impersonated, needed)
 }
 
-func countVerbs(permissions []live.Permission) (verbs int) {
+func countVerbs(permissions []cluster.Permission) (verbs int) {
 	for i := range permissions {
 		verbs += len(permissions[i].Verbs)
 	}
@@ -127,30 +127,30 @@ func (f *facts) checkLists() []Result {
 	if f.objectsErr != nil {
 		return fail(advise("Run this as a user with permission to list nodes and pods, or grant it."), "%s", oneLine(f.objectsErr))
 	}
-	var missing []live.Permission
-	results := each(f.missing, func(kind live.MissingKind) []Result {
+	var missing []cluster.Permission
+	results := each(f.missing, func(kind cluster.MissingKind) []Result {
 		if !apierrors.IsForbidden(kind.Err) {
 			return warn(advise("Ignore it if the cluster does not have the kind; otherwise do what the message says."),
-				"%s could not be listed: %s", live.ResourceName(kind.Group, kind.Resource), oneLine(kind.Err))
+				"%s could not be listed: %s", cluster.ResourceName(kind.Group, kind.Resource), oneLine(kind.Err))
 		}
 		const purpose = "reads these objects; the checks ignore them"
-		missing = append(missing, live.Permission{Group: kind.Group, Resource: kind.Resource, Verbs: []string{"list"}, Purpose: purpose})
+		missing = append(missing, cluster.Permission{Group: kind.Group, Resource: kind.Resource, Verbs: []string{"list"}, Purpose: purpose})
 		return nil
 	})
 	return append(results, f.missingChecks(warn, f.user, "scheduler", missing)...)
 }
 
 func nameOf(user string) string {
-	if user == live.UnknownUser {
+	if user == cluster.UnknownUser {
 		return "your user"
 	}
 	return user
 }
 
 // missingChecks returns a result for each permission that the program lacks. One advice grants them all.
-func (f *facts) missingChecks(result reporter, user, program string, missing []live.Permission) []Result {
+func (f *facts) missingChecks(result reporter, user, program string, missing []cluster.Permission) []Result {
 	advice := f.adviseGrant("Grant all of them", missing, user)
-	return each(missing, func(p live.Permission) []Result {
+	return each(missing, func(p cluster.Permission) []Result {
 		return result(advice, "%s lacks permission to %s: the %s %s", nameOf(user), &p, program, p.Purpose)
 	})
 }

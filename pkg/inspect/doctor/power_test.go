@@ -9,12 +9,12 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 )
 
 func TestCheckPowerModels(t *testing.T) {
 	model := config.PowerModel{K1: 1, K2: 0.01}
-	inPod := &live.Workload{
+	inPod := &cluster.Workload{
 		Kind:      "Deployment",
 		Namespace: "plimsoll-system",
 		Name:      "plimsoll",
@@ -22,7 +22,7 @@ func TestCheckPowerModels(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		args     config.PeaksArgs
-		workload *live.Workload
+		workload *cluster.Workload
 		disabled bool
 		want     Status
 		texts    []string
@@ -56,7 +56,7 @@ func TestCheckPowerModels(t *testing.T) {
 				plugins.Score.Enabled = []schedulerconfig.Plugin{{Name: config.Peaks}}
 			}
 			f := &facts{
-				configuration: &live.Configuration{Origin: "FILE", Workload: tt.workload, Decoded: &schedulerconfig.KubeSchedulerConfiguration{
+				configuration: &cluster.Configuration{Origin: "FILE", Workload: tt.workload, Decoded: &schedulerconfig.KubeSchedulerConfiguration{
 					Profiles: []schedulerconfig.KubeSchedulerProfile{
 						{
 							SchedulerName: "plimsoll",

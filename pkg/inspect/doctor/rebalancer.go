@@ -17,7 +17,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 )
 
@@ -33,7 +33,7 @@ type rebalancerFacts struct {
 	namespace string
 	// permissions are those of the pod's account. excess are granted permissions that only other modes need.
 	permissions permissionFacts
-	excess      []live.Permission
+	excess      []cluster.Permission
 	// configurationErr says why the configuration could not be read.
 	configurationErr error
 	// cronJobsErr says why CronJobs could not be listed.
@@ -103,7 +103,7 @@ const maxDeschedulers = 20
 func (g *gatherer) readRebalancers(ctx context.Context) {
 	w := g.workload()
 	i := slices.IndexFunc(g.pods, func(pod *corev1.Pod) bool {
-		return (w == nil || pod.Namespace == w.Namespace) && runsProgram(&pod.Spec, live.RebalancerProgram)
+		return (w == nil || pod.Namespace == w.Namespace) && runsProgram(&pod.Spec, cluster.RebalancerProgram)
 	})
 	if i < 0 {
 		return
@@ -192,7 +192,7 @@ func (f *facts) checkAlone() []Result {
 	results := each(f.rebalancer.deschedulers, func(d descheduler) []Result {
 		switch {
 		case len(d.rules) > 0:
-			return warn(f.adviseRun(live.Kubectl("-n", d.namespace, "edit", "configmap", d.configMap),
+			return warn(f.adviseRun(cluster.Kubectl("-n", d.namespace, "edit", "configmap", d.configMap),
 				"Let one program move pods by load. Disable the rule there, or set mode: Plan of the rebalancer. See the policy:"),
 				"%s moves pods by %s, and the rebalancer %s moves them too", d.name, strings.Join(d.rules, ", "), f.rebalancer.name)
 		case d.err != nil:
@@ -240,7 +240,7 @@ func (f *facts) checkBudgets() []Result {
 	names := sortedKeys(owners)
 	pod := owners[names[0]][0]
 	selector := labels.SelectorFromSet(stableLabels(pod)).String()
-	command := live.Kubectl("-n", pod.Namespace, "create", "poddisruptionbudget", metav1.GetControllerOfNoCopy(pod).Name,
+	command := cluster.Kubectl("-n", pod.Namespace, "create", "poddisruptionbudget", metav1.GetControllerOfNoCopy(pod).Name,
 		"--max-unavailable=1", "--selector="+selector)
 	return warn(f.adviseRun(command, "Without a PodDisruptionBudget, only the rebalancer's own limits hold. Create them, such as by:"),
 		"%s may be moved and have no PodDisruptionBudget: %s", text.Count(len(names), "workload"), text.FirstN(names))

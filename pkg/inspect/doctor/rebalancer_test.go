@@ -16,7 +16,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 )
 
 // rebalanced adds a rebalancer that moves pods, and two pods of a workload that may be moved.
@@ -100,7 +100,7 @@ func TestReportOn_Rebalancer(t *testing.T) {
 			s.rebalancer.permissions = permissionFacts{user: "system:serviceaccount:ns:r", needed: 42}
 		}, "rebalancer.permissions", OK, []string{"system:serviceaccount:ns:r has all 42 required permissions of mode Evict"}},
 		{"missing permissions", func(s *sourceFacts) {
-			s.rebalancer.permissions = permissionFacts{user: "system:serviceaccount:ns:r", missing: []live.Permission{
+			s.rebalancer.permissions = permissionFacts{user: "system:serviceaccount:ns:r", missing: []cluster.Permission{
 				{Resource: "pods/eviction", Verbs: []string{"create"}, Purpose: "evicts pods"},
 			}}
 		}, "rebalancer.permissions", Error, []string{
@@ -110,7 +110,7 @@ func TestReportOn_Rebalancer(t *testing.T) {
 		{"permissions of another mode", func(s *sourceFacts) {
 			s.rebalancer.spec = &corev1.PodSpec{ServiceAccountName: "r"}
 			s.rebalancer.permissions = permissionFacts{user: "system:serviceaccount:ns:r"}
-			s.rebalancer.excess = []live.Permission{{Resource: "pods", Verbs: []string{"patch"}}}
+			s.rebalancer.excess = []cluster.Permission{{Resource: "pods", Verbs: []string{"patch"}}}
 		}, "rebalancer.permissions", Warning, []string{
 			"system:serviceaccount:ns:r has permission to patch pods, which mode Evict with goals [Cool] does not need",
 			"kubectl get clusterrolebindings,rolebindings -A -o wide | grep r",
@@ -207,7 +207,7 @@ func TestReadRebalancers(t *testing.T) {
 		configMap("rebalancer", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nmode: Evict\n"),
 	}
 	client := fake.NewClientset(objects...)
-	g := &gatherer{facts: &facts{pods: pods}, conn: &live.Connection{Client: client}}
+	g := &gatherer{facts: &facts{pods: pods}, conn: &cluster.Connection{Client: client}}
 	g.readRebalancers(t.Context())
 	found, failed := map[string][]string{}, ""
 	for _, d := range g.rebalancer.deschedulers {
@@ -228,7 +228,7 @@ func TestReadRebalancers(t *testing.T) {
 	if g.rebalancer.configurationErr != nil {
 		t.Error(g.rebalancer.configurationErr)
 	}
-	g = &gatherer{facts: &facts{pods: []*corev1.Pod{pod("gone", "/bin/rebalancer")}}, conn: &live.Connection{Client: client}}
+	g = &gatherer{facts: &facts{pods: []*corev1.Pod{pod("gone", "/bin/rebalancer")}}, conn: &cluster.Connection{Client: client}}
 	if g.readRebalancers(t.Context()); g.rebalancer.configurationErr == nil || g.needMoves() != nil {
 		t.Error("its configuration does not exist, and checks pass over it")
 	}
@@ -237,11 +237,11 @@ func TestReadRebalancers(t *testing.T) {
 	for range maxDeschedulers {
 		pods = append(pods, pod("gone", "descheduler"))
 	}
-	g = &gatherer{facts: &facts{pods: pods}, conn: &live.Connection{Client: client}}
+	g = &gatherer{facts: &facts{pods: pods}, conn: &cluster.Connection{Client: client}}
 	if g.readRebalancers(t.Context()); len(g.rebalancer.deschedulers) != maxDeschedulers {
 		t.Errorf("%d policies are read, want %d", len(g.rebalancer.deschedulers), maxDeschedulers)
 	}
-	g.rebalancer.name, g.configuration = "", &live.Configuration{Workload: &live.Workload{Namespace: "plimsoll-system", Name: "plimsoll"}}
+	g.rebalancer.name, g.configuration = "", &cluster.Configuration{Workload: &cluster.Workload{Namespace: "plimsoll-system", Name: "plimsoll"}}
 	if g.readRebalancers(t.Context()); g.rebalancer.name != "" {
 		t.Errorf("%s is taken for the rebalancer", g.rebalancer.name)
 	}
@@ -251,7 +251,7 @@ func TestReadRebalancers(t *testing.T) {
 		t.Errorf("%s %s", action.GetVerb(), action.GetResource().Resource)
 		return false, nil, nil
 	})
-	g = &gatherer{facts: &facts{pods: pods[:1]}, conn: &live.Connection{Client: client}}
+	g = &gatherer{facts: &facts{pods: pods[:1]}, conn: &cluster.Connection{Client: client}}
 	if g.readRebalancers(t.Context()); g.needRebalancer() == nil {
 		t.Error("there is no rebalancer, and the checks apply")
 	}

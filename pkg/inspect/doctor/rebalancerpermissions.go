@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
 )
@@ -45,28 +45,28 @@ func (g *gatherer) addRebalancerPermissions(ctx context.Context) error {
 	if p.missing, err = g.conn.MissingPermissions(ctx, p.user, needed); err != nil {
 		return err
 	}
-	var excess []live.Permission
+	var excess []cluster.Permission
 	for _, mode := range rebalancer.Modes() {
 		ofMode, err := moves.Permissions(g.conn, &rebalancer.Configuration{Mode: mode, Goals: rebalancer.Goals()}, state, lease)
 		if err != nil {
 			return err
 		}
-		excess = append(excess, slices.DeleteFunc(ofMode, func(p live.Permission) bool {
+		excess = append(excess, slices.DeleteFunc(ofMode, func(p cluster.Permission) bool {
 			return readsOnly(&p) || slices.ContainsFunc(needed, sameAs(&p))
 		})...)
 	}
 	denied, err := g.conn.MissingPermissions(ctx, p.user, excess)
-	r.excess = slices.DeleteFunc(excess, func(p live.Permission) bool { return slices.ContainsFunc(denied, sameAs(&p)) })
+	r.excess = slices.DeleteFunc(excess, func(p cluster.Permission) bool { return slices.ContainsFunc(denied, sameAs(&p)) })
 	return err
 }
 
 // stateOf returns the name of the object that holds the state of a pod's rebalancer.
 func stateOf(spec *corev1.PodSpec) (types.NamespacedName, error) {
-	flags := pflag.NewFlagSet(live.RebalancerProgram, pflag.ContinueOnError)
+	flags := pflag.NewFlagSet(cluster.RebalancerProgram, pflag.ContinueOnError)
 	flags.ParseErrorsAllowlist.UnknownFlags = true
 	state := flags.String(kube.StateFlag, kube.DefaultState, "")
 	for i := range spec.Containers {
-		if c := &spec.Containers[i]; len(c.Command) > 0 && path.Base(c.Command[0]) == live.RebalancerProgram {
+		if c := &spec.Containers[i]; len(c.Command) > 0 && path.Base(c.Command[0]) == cluster.RebalancerProgram {
 			if err := flags.Parse(slices.Concat(c.Command[1:], c.Args)); err != nil {
 				return types.NamespacedName{}, err
 			}
@@ -75,12 +75,12 @@ func stateOf(spec *corev1.PodSpec) (types.NamespacedName, error) {
 	return kube.ParseState(*state)
 }
 
-func readsOnly(p *live.Permission) bool {
+func readsOnly(p *cluster.Permission) bool {
 	return !slices.ContainsFunc(p.Verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) })
 }
 
-func sameAs(p *live.Permission) func(live.Permission) bool {
-	return func(other live.Permission) bool { return other.String() == p.String() }
+func sameAs(p *cluster.Permission) func(cluster.Permission) bool {
+	return func(other cluster.Permission) bool { return other.String() == p.String() }
 }
 
 // checkRebalancerPermissions checks that the account has the permissions that mode and goals need, and no other write permission.
@@ -96,9 +96,9 @@ func (f *facts) checkRebalancerPermissions() []Result {
 	case len(p.missing) > 0:
 		return f.missingChecks(fail, p.user, "rebalancer", p.missing)
 	case len(r.excess) > 0:
-		bindings := live.Kubectl("get", "clusterrolebindings,rolebindings", "-A", "-o", "wide")
-		return each(r.excess, func(excess live.Permission) []Result {
-			return warn(f.adviseRun(bindings.Pipe(live.Call("grep", r.spec.ServiceAccountName)),
+		bindings := cluster.Kubectl("get", "clusterrolebindings,rolebindings", "-A", "-o", "wide")
+		return each(r.excess, func(excess cluster.Permission) []Result {
+			return warn(f.adviseRun(bindings.Pipe(cluster.Call("grep", r.spec.ServiceAccountName)),
 				"Remove it from the account's roles. The chart's roles have what mode and goals need. Find them:"),
 				"%s has permission to %s, which mode %s with goals %v does not need",
 				p.user, &excess, r.configuration.Mode, r.configuration.Goals)

@@ -19,15 +19,15 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/skew"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 )
 
 // readyPods returns how many pods of the scheduler are ready, and the first pod that is not, if any.
-func (f *facts) readyPods(w *live.Workload) (ready int, unready *corev1.Pod) {
+func (f *facts) readyPods(w *cluster.Workload) (ready int, unready *corev1.Pod) {
 	for _, pod := range f.pods {
 		switch {
 		case pod.Namespace != w.Namespace || !slices.Contains(w.Pods, pod.Name):
@@ -54,7 +54,7 @@ func (f *facts) checkReady() []Result {
 	}
 	advice := f.adviseNoPods(w)
 	if unready != nil {
-		advice = append(f.adviseRun(live.DescribeCommand(w.Namespace, "Pod", unready.Name), "See its events:"),
+		advice = append(f.adviseRun(cluster.DescribeCommand(w.Namespace, "Pod", unready.Name), "See its events:"),
 			f.adviseRun(logsOf(w, "Pod", unready.Name), "See its log:")...)
 		for _, c := range unready.Status.ContainerStatuses {
 			if c.State.Waiting != nil {
@@ -65,11 +65,11 @@ func (f *facts) checkReady() []Result {
 	return failIf(ready == 0)(advice, "%s", message)
 }
 
-func (f *facts) adviseNoPods(w *live.Workload) []Advice {
+func (f *facts) adviseNoPods(w *cluster.Workload) []Advice {
 	if w.Replicas != nil && *w.Replicas == 0 {
-		return f.adviseRun(live.Kubectl("-n", w.Namespace, "scale", "deployment", w.Name, "--replicas=2"), "It has 0 replicas. Start it:")
+		return f.adviseRun(cluster.Kubectl("-n", w.Namespace, "scale", "deployment", w.Name, "--replicas=2"), "It has 0 replicas. Start it:")
 	}
-	return f.adviseRun(live.DescribeCommand(w.Namespace, w.Kind, w.Name), "See why pods are missing:")
+	return f.adviseRun(cluster.DescribeCommand(w.Namespace, w.Kind, w.Name), "See why pods are missing:")
 }
 
 // checkRestarted finds pods that started before the configuration was written: a scheduler reads it only when it starts.
@@ -136,8 +136,8 @@ func (f *facts) ofScheduler(metrics model.Vector) model.Vector {
 const buildInfo = "kubernetes_build_info"
 
 // logsOf returns the command that shows the scheduler's log in a pod or workload.
-func logsOf(w *live.Workload, kind, name string) live.Command {
-	return live.Kubectl("-n", w.Namespace, "logs", strings.ToLower(kind)+"/"+name, "--tail=20", "-c",
+func logsOf(w *cluster.Workload, kind, name string) cluster.Command {
+	return cluster.Kubectl("-n", w.Namespace, "logs", strings.ToLower(kind)+"/"+name, "--tail=20", "-c",
 		cmp.Or(w.Container, "kube-scheduler"))
 }
 
@@ -157,7 +157,7 @@ func (f *facts) leading() bool {
 }
 
 // checkSingleReplica checks that a scheduler without leader election has one replica. A rollout has more for a while.
-func (f *facts) checkSingleReplica(w *live.Workload) []Result {
+func (f *facts) checkSingleReplica(w *cluster.Workload) []Result {
 	ready, _ := f.readyPods(w)
 	if ready < 2 || w.Replicas != nil && *w.Replicas < 2 {
 		return ok("leader election is disabled")
@@ -170,7 +170,7 @@ func (f *facts) checkSingleReplica(w *live.Workload) []Result {
 }
 
 // leaseYAML names a Lease that only this scheduler has.
-func leaseYAML(w *live.Workload) string {
+func leaseYAML(w *cluster.Workload) string {
 	return fmt.Sprintf("  resourceName: %s\n  resourceNamespace: %s\n", w.Name, w.Namespace)
 }
 
@@ -211,7 +211,7 @@ func (f *facts) checkLeader() []Result {
 	case !slices.Contains(w.Pods, holder) && w.Kind == "Deployment":
 		return warn(f.adviseEdit("leaderElection:\n"+leaseYAML(w), "choose another Lease:",
 			"Remove the other scheduler with the same Lease. Or,"), "Lease %s is held by %s, which is not a pod of %s", name, holder, w)
-	case age > duration+live.SkewResolution:
+	case age > duration+cluster.SkewResolution:
 		return warn(append(advise("A replica takes over soon, or the leader hangs: run doctor again."), advice...),
 			"Lease %s of %s was renewed %s ago, for %s, and has run out", name, holder, rounded(age), duration)
 	}
@@ -288,7 +288,7 @@ func (f *facts) checkCommand() []Result {
 }
 
 // adviseImage advises how to set the image for a minor version of Kubernetes.
-func (f *facts) adviseImage(text, minor string, w *live.Workload) []Advice {
+func (f *facts) adviseImage(text, minor string, w *cluster.Workload) []Advice {
 	if w == nil {
 		return advise("%s", text)
 	}
@@ -301,7 +301,7 @@ func (f *facts) adviseImage(text, minor string, w *live.Workload) []Advice {
 	case w.Release != "":
 		return f.adviseRun(w.HelmCommand(), "%s The chart chooses it by the cluster's version, unless its value image.tag is set:", text)
 	}
-	return f.adviseRun(live.Kubectl("-n", w.Namespace, "set", "image", "deployment/"+w.Name, w.Container+"="+image), "%s", text)
+	return f.adviseRun(cluster.Kubectl("-n", w.Namespace, "set", "image", "deployment/"+w.Name, w.Container+"="+image), "%s", text)
 }
 
 // readMetrics reads the scheduler's metrics from its own port, through the API server's proxy, or from a Prometheus.
@@ -363,10 +363,10 @@ func (f *facts) checkMetrics() []Result {
 }
 
 // adviseMetrics advises how to read the scheduler's metrics.
-func (f *facts) adviseMetrics(w *live.Workload) []Advice {
+func (f *facts) adviseMetrics(w *cluster.Workload) []Advice {
 	if f.inPod {
 		return f.adviseGrant("Grant the permission to the scheduler's account",
-			[]live.Permission{{Path: "/metrics", Verbs: []string{"get"}}}, w.User())
+			[]cluster.Permission{{Path: "/metrics", Verbs: []string{"get"}}}, w.User())
 	}
 	return append(f.adviseRun(w.DoctorCommand(), "Check in the scheduler's pod, which can read them:"),
 		f.adviseValues("Or let Prometheus scrape the scheduler, with a Secret for the certificate of its port",
@@ -572,7 +572,7 @@ func (f *facts) checkUnknownQueue(name string, q *queue, message string) []Resul
 	const columns = "custom-columns=NAMESPACE:.metadata.namespace,POD:.metadata.name," +
 		"OWNER:.metadata.ownerReferences[*].kind,NAME:.metadata.ownerReferences[*].name"
 	selector := "spec.nodeName=,spec.schedulerName=" + name
-	advice := f.adviseRun(live.Kubectl("get", "pods", "-A", "--field-selector", selector, "-o", columns),
+	advice := f.adviseRun(cluster.Kubectl("get", "pods", "-A", "--field-selector", selector, "-o", columns),
 		"Write schedulerName: %s into the templates of the pods' owners. Create pods and Jobs anew. See the owners:", similar[0])
 	return failIf(now.Sub(q.since) >= hanging)(advice, "%s", message)
 }
@@ -590,20 +590,20 @@ func (q *queue) lastActivity(profiles []string, queues map[string]*queue) time.T
 
 // schedulerOf returns all profiles of the scheduler that has the named one, and the command that shows the scheduler.
 // An unknown scheduler has no profiles.
-func (f *facts) schedulerOf(name string) (profiles []string, see live.Command) {
+func (f *facts) schedulerOf(name string) (profiles []string, see cluster.Command) {
 	if slices.Contains(f.profiles(), name) {
 		if w := f.workload(); w != nil {
-			see = live.DescribeCommand(w.Namespace, w.Kind, w.Name)
+			see = cluster.DescribeCommand(w.Namespace, w.Kind, w.Name)
 		}
 		return f.profiles(), see
 	}
 	for _, other := range f.otherSchedulers {
 		if profiles := other.ProfileNames(); slices.Contains(profiles, name) {
-			return profiles, live.DescribeCommand(other.Workload.Namespace, other.Workload.Kind, other.Workload.Name)
+			return profiles, cluster.DescribeCommand(other.Workload.Namespace, other.Workload.Kind, other.Workload.Name)
 		}
 	}
 	if name == corev1.DefaultSchedulerName {
-		return []string{name}, live.Kubectl("-n", "kube-system", "get", "pods", "-l", "component=kube-scheduler")
+		return []string{name}, cluster.Kubectl("-n", "kube-system", "get", "pods", "-l", "component=kube-scheduler")
 	}
 	return nil, nil
 }

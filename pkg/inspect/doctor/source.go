@@ -24,8 +24,8 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/httpurl"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
@@ -48,7 +48,7 @@ func checkStage(stage string) func(*sourceFacts) []Result {
 		failed, advice := s.fault()
 		switch {
 		case stage == failed:
-			return failIf(!errors.Is(s.Err, live.ErrFileInPod))(advice, "%s", oneLine(s.Err))
+			return failIf(!errors.Is(s.Err, cluster.ErrFileInPod))(advice, "%s", oneLine(s.Err))
 		case slices.Index(stages, stage) > slices.Index(stages, failed):
 			return nil
 		}
@@ -63,7 +63,7 @@ func (s *sourceFacts) passed(stage string) []Result {
 		return ok("the request is authorized")
 	case stage == stageAnswers:
 		return ok("%s answers; it is reached %s", s.Label, s.Reached())
-	case u.Host == "" || s.Route == live.ServiceProxy, stage == stageTLS && u.Scheme != "https",
+	case u.Host == "" || s.Route == cluster.ServiceProxy, stage == stageTLS && u.Scheme != "https",
 		stage == stageResolves && net.ParseIP(u.Hostname()) != nil:
 		return nil
 	case stage == stageResolves:
@@ -111,7 +111,7 @@ func (s *sourceFacts) fault() (stage string, advice []Advice) {
 	}
 	timeout, isNet := errors.AsType[net.Error](err)
 	switch {
-	case errors.Is(err, live.ErrFileInPod), errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission):
+	case errors.Is(err, cluster.ErrFileInPod), errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission):
 		return stageAuthorized, s.adviseInPod("The file cannot be read here. Check in the scheduler's pod, which may have it:")
 	case is[*net.DNSError](err):
 		return stageResolves, s.adviseAddress()
@@ -129,7 +129,7 @@ func (s *sourceFacts) fault() (stage string, advice []Advice) {
 
 // adviseRedirect is for a redirect to a server that does not answer as a source does.
 func (s *sourceFacts) adviseRedirect(to *url.URL) []Advice {
-	return s.adviseRun(live.Call("curl", "-sSI", s.probeURL()),
+	return s.adviseRun(cluster.Call("curl", "-sSI", s.probeURL()),
 		"%s redirects to %s, which does not answer as it must. If that is a sign-in page, write the address of the server behind it. "+
 			"See the redirect:", s.url().Host, text.Excerpt(httpclient.WithoutSecrets(to)))
 }
@@ -167,7 +167,7 @@ func (s *sourceFacts) addressYAML(scheme, host string) string {
 
 func (s *sourceFacts) adviseStatus(err *httpclient.StatusError) (stage string, advice []Advice) {
 	refused := err.Code == http.StatusUnauthorized || err.Code == http.StatusForbidden
-	byAPIServer := s.Route == live.ServiceProxy && live.StatusOf(err) != nil
+	byAPIServer := s.Route == cluster.ServiceProxy && cluster.StatusOf(err) != nil
 	switch {
 	case s.Spec.IsHosted():
 		return map[bool]string{true: stageAuthorized, false: stageAnswers}[refused], s.adviseMessage()
@@ -190,32 +190,32 @@ func (s *sourceFacts) adviseStatus(err *httpclient.StatusError) (stage string, a
 func (s *sourceFacts) advisePath(code int) []Advice {
 	switch {
 	case code >= http.StatusInternalServerError:
-		return s.adviseRun(live.Call("curl", "-sSi", s.probeURL()),
+		return s.adviseRun(cluster.Call("curl", "-sSi", s.probeURL()),
 			"%s answers, and fails. See its log, and what it answers:", s.url().Host)
 	case !s.Spec.ReadsPrometheus():
 		return s.adviseAddress()
 	}
-	return s.adviseRun(live.Call("curl", "-sSi", s.probeURL()),
+	return s.adviseRun(cluster.Call("curl", "-sSi", s.probeURL()),
 		"%s has no API of Prometheus at this path. It is another server, or the path is wrong. "+
 			"A Prometheus may be below a prefix, such as /prometheus. See what answers:", s.url().Host)
 }
 
 // metricsServerLog shows the end of metrics-server's log.
-var metricsServerLog = live.Kubectl("-n", "kube-system", "logs", "-l", "k8s-app=metrics-server", "--tail=20")
+var metricsServerLog = cluster.Kubectl("-n", "kube-system", "logs", "-l", "k8s-app=metrics-server", "--tail=20")
 
 // adviseMetricsServer is for an error of the API server about metrics.k8s.io.
 func (s *sourceFacts) adviseMetricsServer() (stage string, advice []Advice) {
 	switch {
 	case apierrors.IsNotFound(s.Err):
 		return stageAnswers, s.adviseRun(
-			live.Kubectl("apply", "-f", "https://github.com/kubernetes-sigs/metrics-server/releases/latest/download/components.yaml"),
+			cluster.Kubectl("apply", "-f", "https://github.com/kubernetes-sigs/metrics-server/releases/latest/download/components.yaml"),
 			"metrics-server is not installed. Install it:")
 	case apierrors.IsForbidden(s.Err):
-		list := live.Permission{Group: aggregated, Resource: "nodes", Verbs: []string{"list"}}
-		return stageAuthorized, s.adviseGrant("Grant "+nameOf(s.user)+" the permission", []live.Permission{list}, s.user)
+		list := cluster.Permission{Group: aggregated, Resource: "nodes", Verbs: []string{"list"}}
+		return stageAuthorized, s.adviseGrant("Grant "+nameOf(s.user)+" the permission", []cluster.Permission{list}, s.user)
 	}
 	return stageAnswers, s.adviseRun(
-		live.Kubectl("get", "apiservice", "v1beta1.metrics.k8s.io", "-o", "jsonpath={.status.conditions}").And(metricsServerLog),
+		cluster.Kubectl("get", "apiservice", "v1beta1.metrics.k8s.io", "-o", "jsonpath={.status.conditions}").And(metricsServerLog),
 		"metrics-server is down, or reaches no kubelet. See its state and its log:")
 }
 
@@ -277,7 +277,7 @@ func claimsOf(token string) (c claims) {
 
 // adviseToken says what to do about a token that a source refuses.
 func (s *sourceFacts) adviseToken(code int) []Advice {
-	if s.Route == live.ServiceProxy {
+	if s.Route == cluster.ServiceProxy {
 		return s.adviseInPod("Through the API server's proxy no token is sent. Check in the scheduler's pod, with its token:")
 	}
 	if s.token == "" {
@@ -298,12 +298,12 @@ func (s *sourceFacts) adviseToken(code int) []Advice {
 	case !isAccount:
 		return advise("%s Get a new one from the server's administrator, and write it to tokenFile.", problem)
 	case code == http.StatusForbidden && !expired:
-		return s.adviseRun(live.Granting("create", "clusterrolebinding", "plimsoll-monitoring-view",
+		return s.adviseRun(cluster.Granting("create", "clusterrolebinding", "plimsoll-monitoring-view",
 			"--clusterrole=cluster-monitoring-view", "--serviceaccount="+account),
 			"The token is that of %s. If the server authorizes by the API server, as OpenShift's monitoring does, grant the permission:",
 			c.Subject)
 	}
-	return s.adviseRun(live.Kubectl("-n", namespace, "create", "token", name, "--duration=8760h").
+	return s.adviseRun(cluster.Kubectl("-n", namespace, "create", "token", name, "--duration=8760h").
 		Into(cmp.Or(s.options.Source.TokenFile, "token")),
 		"%s It is that of %s. Write a new one to tokenFile, or to the Secret that is mounted there:", problem, c.Subject)
 }
@@ -311,12 +311,12 @@ func (s *sourceFacts) adviseToken(code int) []Advice {
 // adviseAddress says what could be wrong with the address of a source that is not reached.
 func (s *sourceFacts) adviseAddress() []Advice {
 	u := s.url()
-	namespace, name, isService := live.ServiceOf(u.Hostname())
+	namespace, name, isService := cluster.ServiceOf(u.Hostname())
 	switch {
 	case u.Host == "":
 		return s.adviseMessage()
 	case !isService:
-		return s.adviseRun(live.Call("curl", "-sS", s.probeURL()),
+		return s.adviseRun(cluster.Call("curl", "-sS", s.probeURL()),
 			"Start the server at %s, or correct the address. See whether it answers:", u.Host)
 	}
 	i := slices.IndexFunc(s.services, func(v *corev1.Service) bool { return v.Namespace == namespace && v.Name == name })
@@ -325,7 +325,7 @@ func (s *sourceFacts) adviseAddress() []Advice {
 	}
 	similar := s.similarService(namespace, name)
 	if similar == nil {
-		return s.adviseRun(live.Kubectl("get", "services", "-A"),
+		return s.adviseRun(cluster.Kubectl("get", "services", "-A"),
 			"There is no Service %s/%s, nor one with a similar name. Look for it:", namespace, name)
 	}
 	host := net.JoinHostPort(similar.Name+"."+similar.Namespace+".svc", portLike(similar, httpurl.Port(u)))
@@ -355,11 +355,11 @@ func (s *sourceFacts) adviseService(v *corev1.Service) []Advice {
 		return pod.Namespace == v.Namespace && selector.Matches(labels.Set(pod.Labels)) && podutil.IsPodReady(pod)
 	})
 	if len(v.Spec.Selector) > 0 && !ready {
-		return s.adviseRun(live.Kubectl("-n", v.Namespace, "describe", "pods", "-l", selector.String()),
+		return s.adviseRun(cluster.Kubectl("-n", v.Namespace, "describe", "pods", "-l", selector.String()),
 			"No ready pod is behind Service %s/%s. See why:", v.Namespace, v.Name)
 	}
-	return s.adviseRun(live.Kubectl("-n", v.Namespace, "get", "endpointslices", "-l", "kubernetes.io/service-name="+v.Name).
-		Then(live.Kubectl("get", "networkpolicies", "-A")),
+	return s.adviseRun(cluster.Kubectl("-n", v.Namespace, "get", "endpointslices", "-l", "kubernetes.io/service-name="+v.Name).
+		Then(cluster.Kubectl("get", "networkpolicies", "-A")),
 		"Service %s/%s has ready pods. Look for a NetworkPolicy that denies the scheduler access:", v.Namespace, v.Name)
 }
 

@@ -7,12 +7,12 @@ import (
 
 	"github.com/prometheus/common/model"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 )
 
 // deployment returns a scheduler of the chart.
-func deployment(image string) *live.Workload {
-	return &live.Workload{
+func deployment(image string) *cluster.Workload {
+	return &cluster.Workload{
 		Kind:         "Deployment",
 		Namespace:    "team",
 		Name:         "lines-plimsoll",
@@ -24,8 +24,8 @@ func deployment(image string) *live.Workload {
 	}
 }
 
-func versions(scheduler, server, command string, w *live.Workload) []Result {
-	f := &facts{configuration: &live.Configuration{Workload: w}, server: live.Server{GitVersion: server}, commandVersion: command}
+func versions(scheduler, server, command string, w *cluster.Workload) []Result {
+	f := &facts{configuration: &cluster.Configuration{Workload: w}, server: cluster.Server{GitVersion: server}, commandVersion: command}
 	f.metrics = model.Vector{{Metric: model.Metric{"__name__": "plimsoll_build_info", "kubernetes": model.LabelValue(scheduler)}}}
 	return append(f.checkVersion(), f.checkCommand()...)
 }
@@ -68,7 +68,7 @@ func TestVersionChecks_Advice(t *testing.T) {
 	static.Kind, static.Namespace, static.Name = "Pod", "kube-system", "kube-scheduler-a"
 	for _, tt := range []struct {
 		name     string
-		workload *live.Workload
+		workload *cluster.Workload
 		want     []string
 	}{
 		{"nothing is known of the workload", nil, []string{"Run the image of Plimsoll for Kubernetes 1.36"}},
@@ -106,7 +106,7 @@ func TestSchedulerVersion(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		metrics  model.Vector
-		workload *live.Workload
+		workload *cluster.Workload
 		want     string
 	}{
 		{"the metric of Kubernetes", model.Vector{stock}, w, "v1.36.3"},
@@ -119,7 +119,7 @@ func TestSchedulerVersion(t *testing.T) {
 		{"no workload", nil, nil, ""},
 		{"no workload, and metrics", model.Vector{plimsoll("v1.36.4", "lines-1")}, nil, "v1.36.4"},
 	} {
-		f := &facts{configuration: &live.Configuration{Workload: tt.workload}, metrics: tt.metrics}
+		f := &facts{configuration: &cluster.Configuration{Workload: tt.workload}, metrics: tt.metrics}
 		if tt.name != "the metric of Kubernetes" { // read at the scheduler's port, it has no pod label
 			f.metrics = f.ofScheduler(f.metrics)
 		}
@@ -145,8 +145,8 @@ func TestCheckVersion(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := &facts{
-				server:        live.Server{GitVersion: "v1.36.4"},
-				configuration: &live.Configuration{Workload: deployment(tt.image)},
+				server:        cluster.Server{GitVersion: "v1.36.4"},
+				configuration: &cluster.Configuration{Workload: deployment(tt.image)},
 				metrics:       tt.metrics,
 			}
 			c := f.checkVersion()[0]
@@ -161,14 +161,14 @@ func TestHelmCommand(t *testing.T) {
 	rendered := deployment("")
 	rendered.Release = ""
 	for _, tt := range []struct {
-		workload *live.Workload
+		workload *cluster.Workload
 		want     string
 	}{
 		{deployment(""), "helm upgrade lines oci://ghcr.io/plimsoll-scheduler/charts/plimsoll --version 0.1.0 --namespace team --reset-then-reuse-values --set a=b"},
 		{rendered, ""},
 		{nil, ""},
 	} {
-		if got := tt.workload.HelmCommand("a=b").For(live.Chosen{}); got != tt.want {
+		if got := tt.workload.HelmCommand("a=b").For(cluster.Chosen{}); got != tt.want {
 			t.Errorf("got %s, want %s", got, tt.want)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/unload"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
@@ -31,7 +31,7 @@ type Options struct {
 	// InCluster reports whether the scheduler has the pod among its objects.
 	InCluster bool
 	// Measured is the measured usage of pods. Without the pod's, its usage is estimated.
-	Measured live.MeasuredUsage
+	Measured cluster.MeasuredUsage
 	// Top is the number of candidates to return at most; 0 returns all.
 	Top int
 	// Compare names two nodes to compare; or none.

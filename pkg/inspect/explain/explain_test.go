@@ -20,8 +20,8 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
@@ -144,11 +144,11 @@ spec:
 		}
 		return []runtime.Object{}
 	}
-	cluster := (&live.Connection{Client: fake.NewClientset(), KubeConfig: &rest.Config{}, Namespace: "ns"}).Holding(held)
+	connection := (&cluster.Connection{Client: fake.NewClientset(), KubeConfig: &rest.Config{}, Namespace: "ns"}).Holding(held)
 	for _, kind := range []string{"DaemonSet", "Deployment"} {
-		r, err := explain.Run(t.Context(), cluster, explain.Request{
-			Configuration: live.ConfigurationOptions{File: configuration}, File: "-", Stdin: strings.NewReader(fmt.Sprintf(manifest, kind)),
-			Found: func(*live.Configuration) {},
+		r, err := explain.Run(t.Context(), connection, explain.Request{
+			Configuration: cluster.ConfigurationOptions{File: configuration}, File: "-", Stdin: strings.NewReader(fmt.Sprintf(manifest, kind)),
+			Found: func(*cluster.Configuration) {},
 		})
 		must(t, err)
 		content, err := json.Marshal(r)
@@ -271,14 +271,14 @@ func TestExplain_PlacedPod(t *testing.T) {
 // The node of a placed pod counts no usage of it. Node a is at 45 %, and b at 70 %. The pod requests 30 % of a node.
 func TestExplain_PlacedPodIsMeasured(t *testing.T) {
 	placed := running(pod("placed", "2400m", "1600Mi"), "b")
-	of := func(name string, milliCPU float64) live.MeasuredUsage {
-		return live.MeasuredUsage{
+	of := func(name string, milliCPU float64) cluster.MeasuredUsage {
+		return cluster.MeasuredUsage{
 			{Namespace: "ns", Pod: name, Resource: load.CPU}: {Usage: milliCPU}, {Namespace: "ns", Pod: name, Resource: load.Memory}: {},
 		}
 	}
 	for _, tt := range []struct {
 		name     string
-		measured live.MeasuredUsage
+		measured cluster.MeasuredUsage
 		// utilization is b's with the pod.
 		utilization float64
 		estimated   bool

@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 )
 
@@ -35,10 +35,10 @@ type LastDecision struct {
 }
 
 // Last returns the newest recorded decision on a pod, which may be deleted.
-func Last(ctx context.Context, c *live.Connection, target Target, now clock.PassiveClock) (Result, error) {
+func Last(ctx context.Context, c *cluster.Connection, target Target, now clock.PassiveClock) (Result, error) {
 	name := target.Name
 	if target.Kind.Kind != "Pod" {
-		return nil, live.OptionErrorf("--last: %s %s is no pod; write the name of a pod", target.Type(), name)
+		return nil, cluster.OptionErrorf("--last: %s %s is no pod; write the name of a pod", target.Type(), name)
 	}
 	pod, err := c.Client.CoreV1().Pods(c.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
@@ -22,8 +22,8 @@ import (
 
 // Request says what of which cluster is explained.
 type Request struct {
-	Configuration live.ConfigurationOptions
-	Source        live.SourceOptions
+	Configuration cluster.ConfigurationOptions
+	Source        cluster.SourceOptions
 	// Target is an object of the cluster; the zero value if File is set.
 	Target Target
 	// File holds the pod, or a workload that creates it; - is Stdin.
@@ -38,9 +38,9 @@ type Request struct {
 	// Compare names two nodes to compare; or none.
 	Compare []string
 	// Found is called with the configuration. It must not be nil.
-	Found func(*live.Configuration)
+	Found func(*cluster.Configuration)
 	// Lend may be nil. Where it does not lend a simulation, a new one is made.
-	Lend live.Lender
+	Lend cluster.Lender
 	// Progress is called with the share of a namespace's pods that is done, in [0, 1]. It must not be nil.
 	Progress func(done float64)
 }
@@ -56,19 +56,19 @@ type Result interface {
 // run is what Run has read.
 type run struct {
 	Request
-	connection    *live.Connection
-	configuration *live.Configuration
-	objects       *live.Objects
+	connection    *cluster.Connection
+	configuration *cluster.Configuration
+	objects       *cluster.Objects
 	// cluster is a kept one; nil to open a new one.
-	cluster *live.Cluster
+	cluster *cluster.Cluster
 	// usages is the measured usage of pods; nil if it is not read yet, or cannot be.
-	usages live.MeasuredUsage
+	usages cluster.MeasuredUsage
 	// unread says why the usage of pods is not known; empty if it is.
 	unread string
 }
 
 // Run explains where the scheduler of the cluster would place a pod, or the pods of a workload or namespace.
-func Run(ctx context.Context, c *live.Connection, r Request) (Result, error) {
+func Run(ctx context.Context, c *cluster.Connection, r Request) (Result, error) {
 	var m *manifest.Manifest
 	if r.File != "" { // before anything is read of the cluster
 		var err error
@@ -113,7 +113,7 @@ func Run(ctx context.Context, c *live.Connection, r Request) (Result, error) {
 
 // explainLent explains a pod by Lend.
 func (r *Request) explainLent(
-	ctx context.Context, c *live.Connection, configuration *live.Configuration,
+	ctx context.Context, c *cluster.Connection, configuration *cluster.Configuration,
 ) (result Result, lent bool, err error) {
 	object, err := r.Target.get(ctx, c, r.Target.Name)
 	if err != nil {
@@ -132,14 +132,14 @@ func (r *Request) explainLent(
 	x := &run{Request: *r, connection: c, configuration: configuration, objects: others}
 	pod := object.(*corev1.Pod)
 	origin, notes := x.origin(ctx, pod)
-	var read func(context.Context) live.MeasuredUsage
-	explain := func(cluster *live.Cluster) error {
+	var read func(context.Context) cluster.MeasuredUsage
+	explain := func(cluster *cluster.Cluster) error {
 		return cluster.Try(others.All, pod, func() error {
 			result, err = x.pod(ctx, pod, origin, notes)
 			return err
 		})
 	}
-	lent, err = r.Lend(ctx, configuration, func(cluster *live.Cluster) error {
+	lent, err = r.Lend(ctx, configuration, func(cluster *cluster.Cluster) error {
 		x.cluster = cluster
 		if held := x.held(pod); held != nil {
 			read = x.usageReader(cluster, held)
@@ -153,7 +153,7 @@ func (r *Request) explainLent(
 		return result, lent, err
 	}
 	x.usages = read(ctx) // while others use the simulation
-	lent, err = r.Lend(ctx, configuration, func(cluster *live.Cluster) error {
+	lent, err = r.Lend(ctx, configuration, func(cluster *cluster.Cluster) error {
 		x.cluster = cluster
 		return explain(cluster)
 	})
@@ -243,15 +243,15 @@ func (x *run) withScheduler(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-func (x *run) open(ctx context.Context) (*live.Cluster, error) {
+func (x *run) open(ctx context.Context) (*cluster.Cluster, error) {
 	if x.cluster != nil {
 		return x.cluster, nil
 	}
-	return x.connection.Open(ctx, live.Options{Configuration: x.configuration.Decoded, Objects: x.objects.All, Source: x.Source})
+	return x.connection.Open(ctx, cluster.Options{Configuration: x.configuration.Decoded, Objects: x.objects.All, Source: x.Source})
 }
 
 // measure reads the usage of pods that are all in one namespace.
-func (x *run) measure(ctx context.Context, c *live.Cluster, of ...*corev1.Pod) {
+func (x *run) measure(ctx context.Context, c *cluster.Cluster, of ...*corev1.Pod) {
 	if read := x.usageReader(c, of...); read != nil {
 		x.usages = read(ctx)
 	}
@@ -259,7 +259,7 @@ func (x *run) measure(ctx context.Context, c *live.Cluster, of ...*corev1.Pod) {
 
 // usageReader returns a function that reads the usage of the pods' namespace, while the cluster is used by others. It is nil
 // unless one of the pods has a node, and a profile that reads load.
-func (x *run) usageReader(c *live.Cluster, of ...*corev1.Pod) (read func(context.Context) live.MeasuredUsage) {
+func (x *run) usageReader(c *cluster.Cluster, of ...*corev1.Pod) (read func(context.Context) cluster.MeasuredUsage) {
 	var names []string
 	for _, pod := range of {
 		if name := cmp.Or(x.SchedulerName, pod.Spec.SchedulerName); pod.Spec.NodeName != "" && !slices.Contains(names, name) {
@@ -270,7 +270,7 @@ func (x *run) usageReader(c *live.Cluster, of ...*corev1.Pod) (read func(context
 	if readUsage == nil {
 		return nil
 	}
-	return func(ctx context.Context) live.MeasuredUsage {
+	return func(ctx context.Context) cluster.MeasuredUsage {
 		usages, err := readUsage(ctx, of[0].Namespace)
 		if err != nil {
 			x.unread = fmt.Sprintf("Cannot read the usage of pods, so it is estimated: %v.", text.ExcerptError(err))
@@ -280,10 +280,10 @@ func (x *run) usageReader(c *live.Cluster, of ...*corev1.Pod) (read func(context
 }
 
 // readFile reads the file, which holds one workload.
-func (r *Request) readFile(ctx context.Context, c *live.Connection) (*manifest.Manifest, error) {
+func (r *Request) readFile(ctx context.Context, c *cluster.Connection) (*manifest.Manifest, error) {
 	m, err := manifest.ReadFile(ctx, r.File, r.Stdin, c.Namespace)
 	if err != nil {
-		return nil, live.OptionErrorf("--filename: %w", err)
+		return nil, cluster.OptionErrorf("--filename: %w", err)
 	}
 	workloads := m.Workloads
 	if len(workloads) == 0 {
@@ -292,18 +292,18 @@ func (r *Request) readFile(ctx context.Context, c *live.Connection) (*manifest.M
 		}
 	}
 	if len(workloads) > 1 {
-		return nil, live.OptionErrorf("--filename: %s holds %s: explain takes one of them; use what-if for all", r.File,
+		return nil, cluster.OptionErrorf("--filename: %s holds %s: explain takes one of them; use what-if for all", r.File,
 			text.FirstN(text.Each(workloads, (*manifest.Workload).String)))
 	}
 	if w := workloads[0]; r.Namespace != "" && r.Namespace != w.Namespace {
-		return nil, live.OptionErrorf("--namespace: %s, but %s holds %s; leave out one", r.Namespace, r.File, w)
+		return nil, cluster.OptionErrorf("--namespace: %s, but %s holds %s; leave out one", r.Namespace, r.File, w)
 	}
 	return m, nil
 }
 
 // createPod creates the next pod of the manifest's workload, and adds the objects that it needs.
 func createPod(
-	ctx context.Context, c *live.Connection, objects *live.Objects, m *manifest.Manifest,
+	ctx context.Context, c *cluster.Connection, objects *cluster.Objects, m *manifest.Manifest,
 ) (pod *corev1.Pod, notes []string, err error) {
 	admission, creator := manifest.ReadAdmission(ctx, c, m), manifest.NewCreator(objects.All)
 	for _, service := range m.Services {
@@ -323,13 +323,13 @@ func createPod(
 }
 
 // checkProfile fails if the configuration has no profile for the pod. replaced reports whether --scheduler-name names it.
-func checkProfile(c *live.Configuration, pod *corev1.Pod, replaced bool) error {
+func checkProfile(c *cluster.Configuration, pod *corev1.Pod, replaced bool) error {
 	names := c.ProfileNames()
 	switch {
 	case slices.Contains(names, pod.Spec.SchedulerName):
 		return nil
 	case replaced:
-		return live.OptionErrorf("--scheduler-name: %q, but %s has the profiles %s; write one of them", pod.Spec.SchedulerName, c.Origin,
+		return cluster.OptionErrorf("--scheduler-name: %q, but %s has the profiles %s; write one of them", pod.Spec.SchedulerName, c.Origin,
 			strings.Join(names, ", "))
 	}
 	return fmt.Errorf("pod %s/%s: spec.schedulerName is %q, but %s has the profiles %s. Another scheduler places the pod; "+
@@ -338,7 +338,7 @@ func checkProfile(c *live.Configuration, pod *corev1.Pod, replaced bool) error {
 }
 
 // notesOn lists what could not be read, so that the scheduler may decide otherwise.
-func (x *run) notesOn(c *live.Cluster, usages []Usage) (notes []string) {
+func (x *run) notesOn(c *cluster.Cluster, usages []Usage) (notes []string) {
 	usesStatistics := slices.ContainsFunc(usages, func(u Usage) bool { return u.PeakParts != nil })
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	for _, s := range c.Sources() {

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
 )
 
@@ -92,7 +92,7 @@ func (k *Kind) Names(ctx context.Context, c kubernetes.Interface, namespace stri
 }
 
 // get returns the object. If it does not exist, the error names those of similar names.
-func (k *Kind) get(ctx context.Context, c *live.Connection, name string) (runtime.Object, error) {
+func (k *Kind) get(ctx context.Context, c *cluster.Connection, name string) (runtime.Object, error) {
 	namespace := c.Namespace
 	if k.Kind == "Namespace" {
 		namespace = ""
@@ -139,7 +139,7 @@ type Target struct {
 }
 
 // JSON returns the object of the namespace as kubectl get prints it.
-func (t *Target) JSON(ctx context.Context, c *live.Connection, namespace string) ([]byte, error) {
+func (t *Target) JSON(ctx context.Context, c *cluster.Connection, namespace string) ([]byte, error) {
 	content, err := t.client(c.Client).Get().Namespace(namespace).Resource(t.Resource).Name(t.Name).
 		SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx).Raw()
 	if err != nil {
@@ -167,7 +167,7 @@ func ParseTarget(args []string) (Target, error) {
 }
 
 // workloadOf returns the workload of the object. That of a Deployment is its newest ReplicaSet, if it has one.
-func workloadOf(object runtime.Object, objects *live.Objects) *manifest.Workload {
+func workloadOf(object runtime.Object, objects *cluster.Objects) *manifest.Workload {
 	if deployment, ok := object.(*appsv1.Deployment); ok {
 		if newest := newReplicaSet(deployment, objects); newest != nil {
 			object = newest.DeepCopy() // Of changes it
@@ -178,7 +178,7 @@ func workloadOf(object runtime.Object, objects *live.Objects) *manifest.Workload
 
 // newReplicaSet returns the oldest ReplicaSet with the Deployment's template, as the Deployment's controller does; nil if there
 // is none. The controller may be of another minor version, and hash the template in another way.
-func newReplicaSet(d *appsv1.Deployment, objects *live.Objects) (found *appsv1.ReplicaSet) {
+func newReplicaSet(d *appsv1.Deployment, objects *cluster.Objects) (found *appsv1.ReplicaSet) {
 	for _, object := range objects.All {
 		rs, ok := object.(*appsv1.ReplicaSet)
 		if !ok || !metav1.IsControlledBy(rs, d) || found != nil && !rs.CreationTimestamp.Before(&found.CreationTimestamp) {
@@ -194,7 +194,7 @@ func newReplicaSet(d *appsv1.Deployment, objects *live.Objects) (found *appsv1.R
 }
 
 // podsOf returns the namespace's pods, those without a node first, then by name.
-func podsOf(objects *live.Objects, namespace string) (pods []*corev1.Pod) {
+func podsOf(objects *cluster.Objects, namespace string) (pods []*corev1.Pod) {
 	for _, object := range objects.All {
 		if pod, ok := object.(*corev1.Pod); ok && pod.Namespace == namespace {
 			pods = append(pods, pod)

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 )
 
 // Admission adds priorities, LimitRange defaults and the fields of RuntimeClasses to pods, as the API server does. It
@@ -23,11 +23,11 @@ type Admission struct {
 	RuntimeClasses  []nodev1.RuntimeClass
 	LimitRanges     []corev1.LimitRange
 	// Missing are the kinds that could not be read.
-	Missing []live.MissingKind
+	Missing []cluster.MissingKind
 }
 
 // ReadAdmission reads the objects that admission of the manifest's pods needs.
-func ReadAdmission(ctx context.Context, conn *live.Connection, m *Manifest) *Admission {
+func ReadAdmission(ctx context.Context, conn *cluster.Connection, m *Manifest) *Admission {
 	client := conn.Client
 	a := &Admission{}
 	listed := func(group, resource string, err error) bool {
@@ -122,7 +122,7 @@ func (a *Admission) setPriority(pod *corev1.Pod) error {
 }
 
 func (a *Admission) unread(resource string) bool {
-	return slices.ContainsFunc(a.Missing, func(m live.MissingKind) bool { return m.Resource == resource })
+	return slices.ContainsFunc(a.Missing, func(m cluster.MissingKind) bool { return m.Resource == resource })
 }
 
 func addDefaultTolerations(pod *corev1.Pod) {

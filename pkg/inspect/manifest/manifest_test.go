@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
@@ -248,7 +248,7 @@ func TestAdmission(t *testing.T) {
 	admit := func(content string) (*corev1.Pod, error) {
 		m := mustRead(t, content)
 		p, _ := m.Workloads[0].Pod(0)
-		return p, ReadAdmission(t.Context(), &live.Connection{Client: client}, m).Admit(p)
+		return p, ReadAdmission(t.Context(), &cluster.Connection{Client: client}, m).Admit(p)
 	}
 	p, err := admit(pod)
 	if err != nil || *p.Spec.Priority != 10 || p.Spec.PriorityClassName != "usual" {

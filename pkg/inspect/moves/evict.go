@@ -14,7 +14,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
 )
@@ -37,7 +37,7 @@ type Eviction struct {
 
 // Evict plans moves, and makes them once they are confirmed. It returns when each replacement is ready or has failed. Once ctx is
 // done, it begins no more moves, and returns.
-func Evict(ctx context.Context, c *live.Connection, r Request, e Eviction) error {
+func Evict(ctx context.Context, c *cluster.Connection, r Request, e Eviction) error {
 	configuration, err := ReadConfiguration(ctx, r.Rebalancer)
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func Evict(ctx context.Context, c *live.Connection, r Request, e Eviction) error
 		own.Decoded.LeaderElection = own.Workload.LeaderElection(own.Decoded)
 	}
 	following, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	world, err := Follow(following, c, live.Options{Configuration: own.Decoded, Source: r.Source, Clock: clock.RealClock{}})
+	world, err := Follow(following, c, cluster.Options{Configuration: own.Decoded, Source: r.Source, Clock: clock.RealClock{}})
 	if err != nil {
 		cancel()
 		return fmt.Errorf("%s: %w", own.Origin, err)
@@ -89,7 +89,7 @@ func Evict(ctx context.Context, c *live.Connection, r Request, e Eviction) error
 	if len(report.Moves) == 0 {
 		node := report.Free.Node
 		return emptying{
-			node: node, uncordon: live.Kubectl("uncordon", node).For(c.Chosen), step: refreshing(world, executor),
+			node: node, uncordon: cluster.Kubectl("uncordon", node).For(c.Chosen), step: refreshing(world, executor),
 			stop: func() { configuration.Paused = true }, show: e.Progress,
 		}.run(ctx)
 	}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
@@ -26,12 +26,12 @@ import (
 
 // Request says what is planned in which cluster.
 type Request struct {
-	Configuration live.ConfigurationOptions
-	Source        live.SourceOptions
+	Configuration cluster.ConfigurationOptions
+	Source        cluster.SourceOptions
 	// Rebalancer is the file of a RebalancerConfiguration; empty for the defaults.
 	Rebalancer string
 	// Found is called with the configuration. It must not be nil.
-	Found func(*live.Configuration)
+	Found func(*cluster.Configuration)
 }
 
 // Report is a plan of moves.
@@ -59,7 +59,7 @@ type Report struct {
 	// SessionCordons are nodes that an earlier command cordoned.
 	SessionCordons []SessionCordon `json:"sessionCordons,omitempty"`
 	// chosen says how the user chose the cluster.
-	chosen live.Chosen
+	chosen cluster.Chosen
 	// DeletionCosts are those to write or to remove, in mode DeletionCost.
 	DeletionCosts []DeletionCost `json:"deletionCosts,omitempty"`
 	Simulated     int            `json:"simulatedDecisions"`
@@ -166,14 +166,14 @@ type Stay struct {
 func ReadConfiguration(ctx context.Context, file string) (*rebalancer.Configuration, error) {
 	c, err := rebalance.ReadConfiguration(ctx, file)
 	if err != nil {
-		return nil, live.OptionErrorf("--rebalancer-config: %w", err)
+		return nil, cluster.OptionErrorf("--rebalancer-config: %w", err)
 	}
 	return c, nil
 }
 
 // Run plans moves in the cluster. It reads the load once, so one refresh makes a node hot. The state of an installed rebalancer
 // and the scheduler's lease tell why moves wait.
-func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
+func Run(ctx context.Context, c *cluster.Connection, r Request) (*Report, error) {
 	configuration, err := ReadConfiguration(ctx, r.Rebalancer)
 	if err != nil {
 		return nil, err
@@ -188,7 +188,7 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	opened, err := c.Open(ctx, live.Options{Configuration: own.Decoded, Objects: objects.All, Source: r.Source})
+	opened, err := c.Open(ctx, cluster.Options{Configuration: own.Decoded, Objects: objects.All, Source: r.Source})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", own.Origin, err)
 	}
@@ -230,7 +230,7 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 }
 
 // leaseOf returns the lease of the scheduler; nil without leader election.
-func leaseOf(client kubernetes.Interface, own *live.Configuration) *kube.Lease {
+func leaseOf(client kubernetes.Interface, own *cluster.Configuration) *kube.Lease {
 	election := own.Decoded.LeaderElection
 	if own.Workload != nil {
 		election = own.Workload.LeaderElection(own.Decoded)
@@ -286,7 +286,7 @@ func (s *snapshot) SchedulerDown(ctx context.Context) (string, error) {
 // usage returns the measured usage of pods, from the source of the profile, and what could not be read. Without a source that
 // works, it is nil.
 func usage(
-	ctx context.Context, c *live.Cluster, profile string, now time.Time,
+	ctx context.Context, c *cluster.Cluster, profile string, now time.Time,
 ) (of func(*corev1.Pod) (podusage.Amounts, bool), notes []string) {
 	for _, s := range c.Sources() {
 		if s.Err != nil {
@@ -303,7 +303,7 @@ func usage(
 	}
 	return func(pod *corev1.Pod) (a podusage.Amounts, ok bool) {
 		for of := range load.ResourceCount {
-			u, known := usages[live.PodResource{Namespace: pod.Namespace, Pod: pod.Name, Resource: of}]
+			u, known := usages[cluster.PodResource{Namespace: pod.Namespace, Pod: pod.Name, Resource: of}]
 			if !known || pod.Status.StartTime == nil {
 				return a, false
 			}
@@ -322,7 +322,7 @@ func (r *Report) add(status *rebalance.Status) {
 	r.addMoves(p)
 	r.addFree(p.Free, status.Cordons)
 	for _, c := range status.SessionCordons {
-		uncordon := live.Kubectl("uncordon", c.Node).For(r.chosen)
+		uncordon := cluster.Kubectl("uncordon", c.Node).For(r.chosen)
 		r.SessionCordons = append(r.SessionCordons, SessionCordon{c.Node, text.Excerpt(c.Since), c.Pods, uncordon})
 	}
 	words := reasons()

@@ -10,7 +10,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 )
@@ -131,7 +131,7 @@ The load does not show the last move yet of hot nodes: a
 
 // The command to uncordon a node names the cluster.
 func TestReport_SessionCordons(t *testing.T) {
-	r := &Report{Profile: "s", Plugin: "P", chosen: live.Chosen{Context: "test"}}
+	r := &Report{Profile: "s", Plugin: "P", chosen: cluster.Chosen{Context: "test"}}
 	r.add(&rebalance.Status{Plan: &rebalance.Plan{}, SessionCordons: []rebalance.SessionCordon{{Node: "a", Since: "2026-01-02T03:00:00Z", Pods: 2}}})
 	const uncordon = "kubectl --context test uncordon a"
 	if want := []SessionCordon{{"a", "2026-01-02T03:00:00Z", 2, uncordon}}; !slices.Equal(r.SessionCordons, want) {

@@ -6,14 +6,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 )
 
 // Permissions returns what the rebalancer needs for its mode and goals, except to read load. Its state and its Lease have one name.
 // The other Lease is the scheduler's.
 func Permissions(
-	c *live.Connection, of *rebalancer.Configuration, state, lease types.NamespacedName,
-) ([]live.Permission, error) {
+	c *cluster.Connection, of *rebalancer.Configuration, state, lease types.NamespacedName,
+) ([]cluster.Permission, error) {
 	all, err := c.Informed()
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func Permissions(
 		{true, coordination, "leases", "get update", elects, state},
 	} {
 		if row.needed {
-			all = append(all, live.Permission{
+			all = append(all, cluster.Permission{
 				Group: row.group, Resource: row.resource, Verbs: strings.Fields(row.verbs),
 				Namespace: row.in.Namespace, Name: row.in.Name, Purpose: row.purpose,
 			})

@@ -15,7 +15,7 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/utils/clock"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
 )
@@ -26,9 +26,9 @@ type World struct {
 	// Profile and Plugin name the plugin whose load tells which nodes are hot.
 	Profile, Plugin string
 
-	opened   *live.Cluster
+	opened   *cluster.Cluster
 	cluster  rebalance.Cluster
-	followed *live.Followed
+	followed *cluster.Followed
 	lease    *kube.Lease
 	clock    clock.PassiveClock
 	// statistics is when statistics of workloads were read.
@@ -49,7 +49,7 @@ type change struct {
 
 // Follow returns the cluster of a connection. Informers end with ctx; call Close then. The scheduler must elect a leader, because
 // its lease tells whether it runs.
-func Follow(ctx context.Context, c *live.Connection, o live.Options) (*World, error) {
+func Follow(ctx context.Context, c *cluster.Connection, o cluster.Options) (*World, error) {
 	election := o.Configuration.LeaderElection
 	if !election.LeaderElect {
 		return nil, fmt.Errorf("leaderElection.leaderElect: false in the scheduler's configuration, so nothing shows whether it runs; " +
@@ -91,7 +91,7 @@ func (w *World) Close() { w.followed.Shutdown() }
 
 // note queues a change for apply.
 func (w *World) note(object runtime.Object, gone bool) {
-	if gone || !live.IsUnplaced(object) {
+	if gone || !cluster.IsUnplaced(object) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.changes = append(w.changes, change{object, gone})
@@ -147,7 +147,7 @@ func (w *World) Refresh(ctx context.Context) (notes []string, err error) {
 		return nil, err
 	}
 	now := w.clock.Now()
-	if now.Sub(w.statistics) >= live.StatisticsInterval {
+	if now.Sub(w.statistics) >= cluster.StatisticsInterval {
 		w.opened.Refresh(ctx)
 		w.statistics = now
 	} else {
@@ -179,7 +179,7 @@ func setUnplaced[T any](c *rebalance.Cluster, objects []T) {
 	c.Unplaced, c.Waiting, c.Unschedulable = nil, 0, 0
 	for _, object := range objects {
 		pod, ok := any(object).(*corev1.Pod)
-		if !ok || !live.IsUnplaced(pod) || pod.DeletionTimestamp != nil {
+		if !ok || !cluster.IsUnplaced(pod) || pod.DeletionTimestamp != nil {
 			continue
 		}
 		c.Unplaced = append(c.Unplaced, pod)

@@ -22,8 +22,8 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/internal/kubeconfig"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
 )
@@ -39,7 +39,7 @@ func NewCommand(version string, c clock.WithTicker, register func(...metrics.Reg
 	o := &options{}
 	logging := logsapi.NewLoggingConfiguration()
 	command := &cobra.Command{
-		Use:   live.RebalancerProgram,
+		Use:   cluster.RebalancerProgram,
 		Short: "Moves pods off hot nodes",
 		Long: `Plans which pods to move off hot nodes, by the scheduler's own code. In mode Evict it evicts them, one at a time, and waits
 for each replacement. In mode Plan, the default, it shows plans and evicts nothing.
@@ -118,7 +118,7 @@ func (o *options) read(ctx context.Context) (*server, error) {
 }
 
 func (o *options) readScheduler(ctx context.Context) (*schedulerconfig.KubeSchedulerConfiguration, error) {
-	lint := live.LintOptions()
+	lint := cluster.LintOptions()
 	lint.Getenv, lint.FilesAreElsewhere = os.Getenv, o.validateOnly
 	return configlint.ReadFile(ctx, o.schedulerConfig, lint)
 }
@@ -129,7 +129,7 @@ func (o *options) connect(ctx context.Context, s *server) error {
 	if err != nil {
 		return err
 	}
-	if s.connection, err = live.Connect(kubeConfig, corev1.NamespaceAll, o.kubeconfig == ""); err != nil {
+	if s.connection, err = cluster.Connect(kubeConfig, corev1.NamespaceAll, o.kubeconfig == ""); err != nil {
 		return err
 	}
 	if s.client, err = kubernetes.NewForConfig(kubeConfig); err != nil {

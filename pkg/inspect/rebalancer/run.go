@@ -26,7 +26,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/internal/webserver"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
@@ -42,7 +42,7 @@ const (
 
 // server is one process of the rebalancer.
 type server struct {
-	connection *live.Connection
+	connection *cluster.Connection
 	// client evicts pods, and writes the state, the lease and events. connection only reads.
 	client        kubernetes.Interface
 	scheduler     *schedulerconfig.KubeSchedulerConfiguration
@@ -134,7 +134,7 @@ func (s *server) lead(ctx context.Context) error {
 		return err
 	}
 	s.observer.events = broadcaster.NewRecorder(scheme.Scheme, component)
-	world, err := moves.Follow(ctx, s.connection, live.Options{Configuration: s.scheduler, Clock: s.clock, FilesAreHere: true})
+	world, err := moves.Follow(ctx, s.connection, cluster.Options{Configuration: s.scheduler, Clock: s.clock, FilesAreHere: true})
 	if err != nil {
 		cancel()
 		return err

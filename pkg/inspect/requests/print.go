@@ -14,7 +14,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
@@ -142,12 +142,12 @@ func (r *Report) WritePatches(w io.Writer) error {
 }
 
 // WriteCommands writes a shell command for each workload with a recommendation, which patches it in the cluster.
-func (r *Report) WriteCommands(w io.Writer, cluster live.Chosen) error {
+func (r *Report) WriteCommands(w io.Writer, chosen cluster.Chosen) error {
 	return r.eachPatch(func(workload *Workload, spec object) error {
 		content, err := json.Marshal(object{"spec": spec})
 		if err == nil {
-			_, err = fmt.Fprintln(w, live.Kubectl("-n", workload.Namespace, "patch", strings.ToLower(workload.Kind), workload.Name,
-				"--patch", string(content)).For(cluster))
+			_, err = fmt.Fprintln(w, cluster.Kubectl("-n", workload.Namespace, "patch", strings.ToLower(workload.Kind), workload.Name,
+				"--patch", string(content)).For(chosen))
 		}
 		return err
 	})

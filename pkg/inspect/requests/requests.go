@@ -15,7 +15,7 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/utils/clock"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
@@ -29,8 +29,8 @@ const (
 
 // Request selects workloads and their history.
 type Request struct {
-	Configuration live.ConfigurationOptions
-	Source        live.SourceOptions
+	Configuration cluster.ConfigurationOptions
+	Source        cluster.SourceOptions
 	// Namespace is that of the workloads; empty is all.
 	Namespace string
 	// Selector selects workloads by labels; empty is all.
@@ -46,17 +46,17 @@ type Request struct {
 // Validate returns an error that names the flag.
 func (r *Request) Validate() error {
 	if r.History < MinHistory || r.History > MaxHistory {
-		return live.OptionErrorf("--history: %v; write from %v to %v", r.History, MinHistory, MaxHistory)
+		return cluster.OptionErrorf("--history: %v; write from %v to %v", r.History, MinHistory, MaxHistory)
 	}
 	if r.Rule.MinHistory.Duration > r.History {
-		return live.OptionErrorf("--history: %v is less than --min-history, %v; increase --history, or write --min-history %[1]v",
+		return cluster.OptionErrorf("--history: %v is less than --min-history, %v; increase --history, or write --min-history %[1]v",
 			r.History, r.Rule.MinHistory.Duration)
 	}
 	if _, err := labels.Parse(r.Selector); err != nil {
-		return live.OptionErrorf("--selector: %w", err)
+		return cluster.OptionErrorf("--selector: %w", err)
 	}
 	if err := r.Rule.Validate(); err != nil {
-		return live.OptionErrorf("%w", err)
+		return cluster.OptionErrorf("%w", err)
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (c *Container) resources() [load.ResourceCount]*Resource {
 }
 
 // Run reads the workloads and what they used, and recommends.
-func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
+func Run(ctx context.Context, c *cluster.Connection, r Request) (*Report, error) {
 	if err := r.Validate(); err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 		history.Namespaces = []string{r.Namespace}
 	}
 	var configuration *schedulerconfig.KubeSchedulerConfiguration
-	if r.Source.Address == "" || r.Configuration != (live.ConfigurationOptions{}) {
+	if r.Source.Address == "" || r.Configuration != (cluster.ConfigurationOptions{}) {
 		found, err := c.ValidConfiguration(ctx, r.Configuration)
 		if err != nil {
 			return nil, err

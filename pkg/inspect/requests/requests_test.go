@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
 )
@@ -68,7 +68,7 @@ func foundIn(t *testing.T, more ...runtime.Object) *found {
 		pod("web-6d5f8c7b9d-b4c5d", "ReplicaSet", "web-6d5f8c7b9d", "n1"),
 		pod("web-6d5f8c7b9d-z9z8z", "ReplicaSet", "web-6d5f8c7b9d", ""),
 	}
-	f, err := find(t.Context(), &live.Connection{Client: fake.NewClientset(append(objects, more...)...)}, "shop", "")
+	f, err := find(t.Context(), &cluster.Connection{Client: fake.NewClientset(append(objects, more...)...)}, "shop", "")
 	must(t, err)
 	f.start = start
 	return f
@@ -283,7 +283,7 @@ spec:
 		t.Error(diff)
 	}
 	out.Reset()
-	must(t, r.WriteCommands(&out, live.Chosen{Context: "b"}))
+	must(t, r.WriteCommands(&out, cluster.Chosen{Context: "b"}))
 	want = `kubectl --context b -n shop patch cronjob report --patch '{"spec":{"jobTemplate":{"spec":{"template":{"spec":` +
 		`{"containers":[{"name":"app","resources":{"requests":{"cpu":"15m"}}}]}}}}}}'` + "\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
@@ -33,7 +33,7 @@ type found struct {
 }
 
 // find lists the workloads and the running pods of a namespace; an empty one is all.
-func find(ctx context.Context, c *live.Connection, namespace, selector string) (*found, error) {
+func find(ctx context.Context, c *cluster.Connection, namespace, selector string) (*found, error) {
 	f := &found{byName: map[learned.Workload]*Workload{}, ofPod: map[[2]string]*Workload{}}
 	if err := f.listWorkloads(ctx, c, namespace, metav1.ListOptions{LabelSelector: selector}); err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func find(ctx context.Context, c *live.Connection, namespace, selector string) (
 	slices.SortFunc(f.workloads, func(a, b *Workload) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
 	})
-	unfinished := metav1.ListOptions{ResourceVersion: "0", FieldSelector: live.UnfinishedPods}
+	unfinished := metav1.ListOptions{ResourceVersion: "0", FieldSelector: cluster.UnfinishedPods}
 	pods, err := c.Client.CoreV1().Pods(namespace).List(ctx, unfinished)
 	if err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
@@ -84,7 +84,7 @@ func kindOfOwner(pod *corev1.Pod) string {
 	}
 }
 
-func (f *found) listWorkloads(ctx context.Context, c *live.Connection, namespace string, o metav1.ListOptions) error {
+func (f *found) listWorkloads(ctx context.Context, c *cluster.Connection, namespace string, o metav1.ListOptions) error {
 	apps, batch := c.Client.AppsV1(), c.Client.BatchV1()
 	deployments, err := apps.Deployments(namespace).List(ctx, o)
 	if err != nil {

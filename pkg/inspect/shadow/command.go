@@ -22,8 +22,8 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/kubeconfig"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 )
 
 // options are the flags of the command.
@@ -40,7 +40,7 @@ func NewCommand(
 	o := &options{}
 	logging := logsapi.NewLoggingConfiguration()
 	command := &cobra.Command{
-		Use:   live.ShadowCommand,
+		Use:   cluster.ShadowCommand,
 		Short: "Count what Plimsoll would decide for the pods of another scheduler",
 		Long: `Decides for each pod that another scheduler places, with a profile of the configuration, and places none. It counts the
 pods that would have gone elsewhere, and the minutes that pods are on hot nodes. Nothing is written to the cluster.
@@ -107,7 +107,7 @@ func (o *options) validate() error {
 
 // configuration returns the configuration with defaults, and completes profile.
 func (o *options) configuration(ctx context.Context) (*schedulerconfig.KubeSchedulerConfiguration, error) {
-	lint := live.LintOptions()
+	lint := cluster.LintOptions()
 	lint.Getenv = os.Getenv
 	cfg, err := configlint.ReadFile(ctx, o.config, lint)
 	if err != nil {
@@ -133,10 +133,10 @@ func (o *options) configuration(ctx context.Context) (*schedulerconfig.KubeSched
 }
 
 // connect returns a connection that cannot change the cluster.
-func (o *options) connect() (*live.Connection, error) {
+func (o *options) connect() (*cluster.Connection, error) {
 	kubeConfig, err := kubeconfig.Read("--kubeconfig", o.kubeconfig, "plimsoll-shadow")
 	if err != nil {
 		return nil, err
 	}
-	return live.Connect(kubeConfig, corev1.NamespaceAll, o.kubeconfig == "")
+	return cluster.Connect(kubeConfig, corev1.NamespaceAll, o.kubeconfig == "")
 }

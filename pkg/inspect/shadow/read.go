@@ -13,7 +13,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/objectname"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
@@ -35,7 +35,7 @@ type Request struct {
 }
 
 // Read returns the report of the shadow that runs in the cluster. It reads it through the API server.
-func Read(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
+func Read(ctx context.Context, c *cluster.Connection, r Request) (*Report, error) {
 	namespace, name, err := r.find(ctx, c)
 	if err != nil {
 		return nil, err
@@ -63,11 +63,11 @@ func Read(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 }
 
 // find returns the namespace and the name of the shadow's Service.
-func (r *Request) find(ctx context.Context, c *live.Connection) (namespace, name string, err error) {
+func (r *Request) find(ctx context.Context, c *cluster.Connection) (namespace, name string, err error) {
 	if r.Service != "" {
 		service, err := objectname.Parse(r.Service, "the shadow's Service")
 		if err != nil {
-			return "", "", live.OptionErrorf("--service: %w", err)
+			return "", "", cluster.OptionErrorf("--service: %w", err)
 		}
 		return service.Namespace, service.Name, nil
 	}

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 )
 
 // apiServer has Services with the label of the chart. The proxy to each returns report.
@@ -43,7 +43,7 @@ func read(t *testing.T, s *apiServer, r Request) (*Report, error) {
 	t.Helper()
 	server := httptest.NewServer(s)
 	defer server.Close()
-	c, err := live.Connect(&rest.Config{Host: server.URL}, "default", false)
+	c, err := cluster.Connect(&rest.Config{Host: server.URL}, "default", false)
 	if err != nil {
 		t.Fatal(err)
 	}

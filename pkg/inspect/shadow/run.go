@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/webserver"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -26,7 +26,7 @@ const Path = "/shadow"
 
 // Server evaluates the decisions in one cluster, and serves the counts.
 type Server struct {
-	Connection    *live.Connection
+	Connection    *cluster.Connection
 	Configuration *schedulerconfig.KubeSchedulerConfiguration
 	// Plugins are the factories of plugins beside the stock ones.
 	Plugins        frameworkruntime.Registry

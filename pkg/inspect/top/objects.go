@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -54,7 +54,7 @@ type key struct {
 }
 
 // Watch lists the objects, and watches them until ctx is done. It fails if they cannot be listed.
-func Watch(ctx context.Context, conn *live.Connection, c clock.PassiveClock) (*Objects, error) {
+func Watch(ctx context.Context, conn *cluster.Connection, c clock.PassiveClock) (*Objects, error) {
 	o := &Objects{clock: c, began: c.Now(), changed: map[key]struct{}{}, waits: map[string]*corev1.Pod{}}
 	listing, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -71,12 +71,12 @@ func Watch(ctx context.Context, conn *live.Connection, c clock.PassiveClock) (*O
 		o.fail(err)
 		stop(err)
 	}
-	var small live.Compactor
+	var small cluster.Compactor
 	var informers []cache.SharedIndexInformer
 	var synced []cache.InformerSynced
 	for kind, listWatcher := range []listWatch{
 		{newListWatch("nodes", "", &small, failed, core.Nodes().List, core.Nodes().Watch)},
-		{newListWatch("pods", live.UnfinishedPods, &small, failed, core.Pods("").List, core.Pods("").Watch)},
+		{newListWatch("pods", cluster.UnfinishedPods, &small, failed, core.Pods("").List, core.Pods("").Watch)},
 	} {
 		object := [...]runtime.Object{&corev1.Node{}, &corev1.Pod{}}[kind]
 		informer := cache.NewSharedIndexInformer(listWatcher, object, 0, cache.Indexers{})
@@ -114,7 +114,7 @@ func (listWatch) IsWatchListSemanticsUnSupported() bool { return true }
 // newListWatch lists and watches what a field selector selects of a resource. It calls failed with each result, because the
 // reflector retries some failures without calling its handler.
 func newListWatch[L runtime.Object](
-	resource, selector string, small *live.Compactor, failed func(verb, resource string, err error),
+	resource, selector string, small *cluster.Compactor, failed func(verb, resource string, err error),
 	list func(context.Context, metav1.ListOptions) (L, error),
 	follow func(context.Context, metav1.ListOptions) (watch.Interface, error),
 ) *cache.ListWatch {

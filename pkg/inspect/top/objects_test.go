@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
@@ -28,8 +28,8 @@ import (
 // patience is the deadline for what a test waits for.
 const patience = 5 * time.Minute
 
-func connection(client kubernetes.Interface) *live.Connection {
-	return &live.Connection{Client: client, KubeConfig: &rest.Config{}}
+func connection(client kubernetes.Interface) *cluster.Connection {
+	return &cluster.Connection{Client: client, KubeConfig: &rest.Config{}}
 }
 
 func TestWatch_AppliesChanges(t *testing.T) {
@@ -161,7 +161,7 @@ func TestListWatch_Pages(t *testing.T) {
 	var asked metav1.ListOptions
 	listed := &corev1.PodList{Items: []corev1.Pod{*pod("p", "a", "1", "1Gi", -1)}}
 	listed.Items[0].ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
-	listWatcher := newListWatch("pods", "selector", &live.Compactor{}, func(string, string, error) {},
+	listWatcher := newListWatch("pods", "selector", &cluster.Compactor{}, func(string, string, error) {},
 		func(_ context.Context, o metav1.ListOptions) (*corev1.PodList, error) {
 			asked = o
 			return listed, nil

@@ -20,7 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
 )
@@ -31,8 +31,8 @@ type Session struct {
 	objects *Objects
 	clock   clock.PassiveClock
 	// find reads the configuration, and simulate opens a simulation of it with the objects.
-	find     func() (*live.Configuration, error)
-	simulate func(of *live.Configuration, objects []runtime.Object) (*simulation, error)
+	find     func() (*cluster.Configuration, error)
+	simulate func(of *cluster.Configuration, objects []runtime.Object) (*simulation, error)
 	// configurationRead is when the last read of the configuration began; zero asks for one. configurationErr is why it, or its
 	// simulation, failed.
 	configurationRead time.Time
@@ -58,8 +58,8 @@ type Session struct {
 
 // simulation is a configuration, and the cluster that is scheduled by it.
 type simulation struct {
-	configuration *live.Configuration
-	cluster       *live.Cluster
+	configuration *cluster.Configuration
+	cluster       *cluster.Cluster
 	reader        *Reader
 	// end ends the cluster's goroutines.
 	end context.CancelFunc
@@ -67,13 +67,13 @@ type simulation struct {
 
 // Open reads the load of a cluster for the first time. What it starts ends with ctx.
 func Open(
-	ctx context.Context, c *live.Connection, configuration live.ConfigurationOptions, source live.SourceOptions, o Options,
+	ctx context.Context, c *cluster.Connection, configuration cluster.ConfigurationOptions, source cluster.SourceOptions, o Options,
 ) (*Session, error) {
 	s := &Session{clock: clock.RealClock{}, client: c.Client}
-	s.find = func() (*live.Configuration, error) { return c.ValidConfiguration(ctx, configuration) }
-	s.simulate = func(of *live.Configuration, objects []runtime.Object) (*simulation, error) {
+	s.find = func() (*cluster.Configuration, error) { return c.ValidConfiguration(ctx, configuration) }
+	s.simulate = func(of *cluster.Configuration, objects []runtime.Object) (*simulation, error) {
 		ctx, end := context.WithCancel(ctx)
-		cluster, err := c.Open(ctx, live.Options{Configuration: of.Decoded, Objects: objects, Source: source, IgnoreExtenders: true})
+		cluster, err := c.Open(ctx, cluster.Options{Configuration: of.Decoded, Objects: objects, Source: source, IgnoreExtenders: true})
 		var reader *Reader
 		if err == nil {
 			reader, err = New(cluster.Scheduler, of.Decoded.Profiles, o)
@@ -118,7 +118,7 @@ func (s *Session) Update(ctx context.Context) (refreshed bool, err error) {
 	s.probe(ctx)
 	now := s.clock.Now()
 	switch {
-	case now.Sub(s.learned) >= live.StatisticsInterval:
+	case now.Sub(s.learned) >= cluster.StatisticsInterval:
 		s.cluster.Refresh(ctx)
 		s.learned = now
 	case now.Sub(s.refreshed) >= s.reader.RefreshInterval():
@@ -132,7 +132,7 @@ func (s *Session) Update(ctx context.Context) (refreshed bool, err error) {
 
 // Lend applies changes of objects, and calls use with the simulated cluster. use must leave it unchanged. Unless the session
 // simulates exactly the given configuration, Lend returns false and does not call use.
-func (s *Session) Lend(of *live.Configuration, use func(*live.Cluster) error) (lent bool, err error) {
+func (s *Session) Lend(of *cluster.Configuration, use func(*cluster.Cluster) error) (lent bool, err error) {
 	if len(of.Decoded.Extenders) > 0 || !apiequality.Semantic.DeepEqual(of.Decoded, s.configuration.Decoded) {
 		s.configurationRead = time.Time{} // Update reads it
 		return false, nil
@@ -176,7 +176,7 @@ func (s *Session) inBackground(work func() (finish func())) {
 }
 
 // reopen replaces the simulation by one of the configuration.
-func (s *Session) reopen(of *live.Configuration) {
+func (s *Session) reopen(of *cluster.Configuration) {
 	s.opening = true
 	objects := s.objects.list()
 	s.inBackground(func() (finish func()) {

@@ -13,9 +13,9 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
@@ -32,7 +32,7 @@ type Usage struct {
 // Of returns the usage of the pods. Unmeasured usage is estimated by the models of the profiles' plugins.
 // Call it before the pods are removed.
 func Of(
-	ctx context.Context, s *sim.Scheduler, schedulerNames []string, pods []*corev1.Pod, measured live.MeasuredUsage,
+	ctx context.Context, s *sim.Scheduler, schedulerNames []string, pods []*corev1.Pod, measured cluster.MeasuredUsage,
 ) (*Usage, error) {
 	nodes, err := s.NodeInfos(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func Of(
 
 // covered returns the pods' share of each node's load, as far as the model's window covers them.
 func (u *Usage) covered(
-	m *estimate.Model, table *load.Table, nodes []fwk.NodeInfo, leaving map[types.UID]bool, measured live.MeasuredUsage,
+	m *estimate.Model, table *load.Table, nodes []fwk.NodeInfo, leaving map[types.UID]bool, measured cluster.MeasuredUsage,
 ) map[string]podusage.Amounts {
 	view, shares := m.View(framework.NewCycleState()), map[string]podusage.Amounts{}
 	now := m.Config().Clock.Now()
@@ -73,7 +73,7 @@ func (u *Usage) covered(
 				if !known[r].Known || capacity[r] == 0 {
 					continue
 				}
-				present, ok := measured[live.PodResource{Namespace: pod.Pod.Namespace, Pod: pod.Pod.Name, Resource: load.Resource(r)}]
+				present, ok := measured[cluster.PodResource{Namespace: pod.Pod.Namespace, Pod: pod.Pod.Name, Resource: load.Resource(r)}]
 				if ok {
 					of.Usage = present.WhileRunning(now.Sub(pod.Since))
 				}

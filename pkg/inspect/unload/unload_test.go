@@ -17,7 +17,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // the scheduler's scheme knows the plugins' arguments
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/unload"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
@@ -62,7 +62,7 @@ func TestOf_MeanBesideQuantile(t *testing.T) {
 		Objects:       []runtime.Object{st.MakeNode().Name("n").Capacity(capacity).Obj(), pod},
 	})
 	must(t, err)
-	usages := live.MeasuredUsage{{Namespace: "ns", Pod: "p", Resource: load.CPU}: {Usage: 800}, {Namespace: "ns", Pod: "p", Resource: load.Memory}: {}}
+	usages := cluster.MeasuredUsage{{Namespace: "ns", Pod: "p", Resource: load.CPU}: {Usage: 800}, {Namespace: "ns", Pod: "p", Resource: load.Memory}: {}}
 	for _, tt := range []struct {
 		profile string
 		// mean and quantile are the CPU load without the pod.

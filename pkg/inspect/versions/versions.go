@@ -6,7 +6,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 )
 
 // Report holds the versions of the command, and of the scheduler in the cluster.
@@ -34,7 +34,7 @@ type Scheduler struct {
 }
 
 // SetScheduler sets the scheduler, or why there is none.
-func (r *Report) SetScheduler(found *live.Configuration, err error) {
+func (r *Report) SetScheduler(found *cluster.Configuration, err error) {
 	switch {
 	case err != nil:
 		r.Problem = text.ExcerptError(err).Error()

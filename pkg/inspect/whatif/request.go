@@ -13,15 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
 )
 
 // Request is a scenario and the cluster in which it happens.
 type Request struct {
-	Configuration live.ConfigurationOptions
-	Source        live.SourceOptions
+	Configuration cluster.ConfigurationOptions
+	Source        cluster.SourceOptions
 	Scenario      Scenario
 	// File holds the pods to place; - is Stdin, and empty is none.
 	File  string
@@ -33,7 +33,7 @@ type Request struct {
 	// PoolLabel is as in RunOptions.
 	PoolLabel string
 	// Found is called with the configuration. It must not be nil.
-	Found func(*live.Configuration)
+	Found func(*cluster.Configuration)
 	// Progress is called with the fraction that is done. It may be nil.
 	Progress func(done float64)
 }
@@ -95,13 +95,13 @@ func (r *Report) note(format string, args ...any) {
 type experiment struct {
 	*Request
 	*Report
-	conn    *live.Connection
+	conn    *cluster.Connection
 	objects []runtime.Object
 	plan    *Plan
 }
 
 // Run places the pods of the scenario. If ctx ends meanwhile, the report has the pods that were placed until then.
-func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
+func Run(ctx context.Context, c *cluster.Connection, r Request) (*Report, error) {
 	e := &experiment{Request: &r, Report: &Report{}, conn: c}
 	if err := e.readFile(ctx); err != nil {
 		return nil, err
@@ -114,10 +114,10 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 	if err := checkProfile(first.ProfileNames(), r.SchedulerName); err != nil {
 		return nil, err
 	}
-	var second *live.Configuration
+	var second *cluster.Configuration
 	if r.ProfileFrom != "" {
-		if second, err = c.ValidConfiguration(ctx, live.ConfigurationOptions{File: r.ProfileFrom}); err != nil {
-			return nil, live.OptionErrorf("--profile-from: %w", err)
+		if second, err = c.ValidConfiguration(ctx, cluster.ConfigurationOptions{File: r.ProfileFrom}); err != nil {
+			return nil, cluster.OptionErrorf("--profile-from: %w", err)
 		}
 	}
 	if err := e.makePlan(ctx); err != nil {
@@ -140,10 +140,10 @@ func Run(ctx context.Context, c *live.Connection, r Request) (*Report, error) {
 }
 
 // compare places the pods by the second configuration too. If ctx ends before the first pod, the report has no second outcome.
-func (e *experiment) compare(ctx context.Context, second *live.Configuration) error {
+func (e *experiment) compare(ctx context.Context, second *cluster.Configuration) error {
 	profile, err := secondProfile(second.ProfileNames(), e.schedulerNames())
 	if err != nil {
-		return live.OptionErrorf("--profile-from: %w", err)
+		return cluster.OptionErrorf("--profile-from: %w", err)
 	}
 	if err = e.place(ctx, second, profile); err == nil {
 		return nil
@@ -162,14 +162,14 @@ func (e *experiment) readFile(ctx context.Context) error {
 	}
 	m, err := manifest.ReadFile(ctx, e.File, e.Stdin, e.conn.Namespace)
 	if err != nil {
-		return live.OptionErrorf("--filename: %w", err)
+		return cluster.OptionErrorf("--filename: %w", err)
 	}
 	e.Scenario.Manifest, e.Scenario.Admission = m, manifest.ReadAdmission(ctx, e.conn, m)
 	e.noteMissing(e.Scenario.Admission.Missing)
 	return nil
 }
 
-func (e *experiment) noteMissing(kinds []live.MissingKind) {
+func (e *experiment) noteMissing(kinds []cluster.MissingKind) {
 	for i := range kinds {
 		e.Notes = append(e.Notes, kinds[i].Note())
 	}
@@ -183,17 +183,17 @@ func (e *experiment) makePlan(ctx context.Context) error {
 	e.objects = objects.All
 	e.noteMissing(objects.Missing)
 	if e.plan, err = NewPlan(objects.All, e.Scenario); err != nil {
-		return live.OptionErrorf("%w", err)
+		return cluster.OptionErrorf("%w", err)
 	}
 	e.Changes, e.Lost = e.plan.Changes, e.plan.Lost
 	return nil
 }
 
 // place runs the plan, and adds the outcome to the report. A profile that is not empty places all pods.
-func (e *experiment) place(ctx context.Context, configuration *live.Configuration, profile string) error {
+func (e *experiment) place(ctx context.Context, configuration *cluster.Configuration, profile string) error {
 	clock := &Clock{}
 	cluster, err := e.conn.Open(ctx,
-		live.Options{Configuration: configuration.Decoded, Objects: e.objects, Source: e.Source, Clock: clock})
+		cluster.Options{Configuration: configuration.Decoded, Objects: e.objects, Source: e.Source, Clock: clock})
 	if err != nil {
 		return fmt.Errorf("%s: %w", configuration.Origin, err)
 	}
@@ -219,7 +219,7 @@ func (e *experiment) place(ctx context.Context, configuration *live.Configuratio
 }
 
 // usages returns the measured usage of pods; nil if none are evicted, or if it is not measured.
-func (e *experiment) usages(ctx context.Context, cluster *live.Cluster, schedulerNames []string) live.MeasuredUsage {
+func (e *experiment) usages(ctx context.Context, cluster *cluster.Cluster, schedulerNames []string) cluster.MeasuredUsage {
 	read := cluster.PodUsageReader(schedulerNames)
 	if read == nil || !e.plan.Evicts() {
 		return nil
@@ -244,7 +244,7 @@ func checkProfile(known []string, name string) error {
 	if name == "" || name == corev1.DefaultSchedulerName || slices.Contains(known, name) {
 		return nil
 	}
-	return live.OptionErrorf("--scheduler-name: %q is no profile of the configuration; write %s, or %s for the stock scheduler",
+	return cluster.OptionErrorf("--scheduler-name: %q is no profile of the configuration; write %s, or %s for the stock scheduler",
 		name, strings.Join(known, ", "), corev1.DefaultSchedulerName)
 }
 
@@ -256,7 +256,7 @@ profiles: [{schedulerName: %q}]
 `
 
 // withStockProfiles returns a copy of the configuration, with a stock profile for each scheduler without a profile.
-func (e *experiment) withStockProfiles(configuration *live.Configuration) (*live.Configuration, error) {
+func (e *experiment) withStockProfiles(configuration *cluster.Configuration) (*cluster.Configuration, error) {
 	known := configuration.ProfileNames()
 	extended := *configuration
 	extended.Decoded = configuration.Decoded.DeepCopy()

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 )
 
 func TestCheckProfile(t *testing.T) {
@@ -25,7 +25,7 @@ func TestCheckProfile(t *testing.T) {
 
 // TestWithStockProfiles expects one more profile, for a scheduler without one, and an unchanged configuration of the caller.
 func TestWithStockProfiles(t *testing.T) {
-	own := &live.Configuration{Origin: "file f", Decoded: &schedulerconfig.KubeSchedulerConfiguration{
+	own := &cluster.Configuration{Origin: "file f", Decoded: &schedulerconfig.KubeSchedulerConfiguration{
 		Profiles: []schedulerconfig.KubeSchedulerProfile{{SchedulerName: "plimsoll"}},
 	}}
 	of := func(scheduler string) queued {

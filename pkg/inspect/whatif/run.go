@@ -12,7 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/unload"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
@@ -27,7 +27,7 @@ type RunOptions struct {
 	// PoolLabel is the label of nodes that names their pool; empty takes the first well-known one.
 	PoolLabel string
 	// Usages are the measured usages of pods; nil if unknown.
-	Usages live.MeasuredUsage
+	Usages cluster.MeasuredUsage
 	// Progress is called after each pod with the fraction that is done. It may be nil.
 	Progress func(done float64)
 }

@@ -24,7 +24,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -470,7 +470,7 @@ func TestRun_EvictedUsageIsMeasured(t *testing.T) {
 	} {
 		o, err := p.Run(t.Context(), newScheduler(t, profiles, map[string]float64{"a": 0.5}, objects), whatif.RunOptions{
 			Profiles: []string{"packing"},
-			Usages:   map[live.PodResource]source.PodUsage{{Namespace: "batch", Pod: "one", Resource: load.CPU}: tc.usage},
+			Usages:   map[cluster.PodResource]source.PodUsage{{Namespace: "batch", Pod: "one", Resource: load.CPU}: tc.usage},
 		})
 		must(t, err)
 		// 50 − 5 + 20 = 65

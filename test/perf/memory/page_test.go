@@ -14,7 +14,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/live"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/heap"
@@ -71,7 +71,7 @@ func pagePod(i int) *corev1.Pod {
 // scheduler and its informers hold of it. doctor's checks hold the latter once more.
 func TestPage(t *testing.T) {
 	before := heap.Live()
-	var small live.Compactor
+	var small cluster.Compactor
 	var objects []apiruntime.Object
 	for i := range pagePods / podsPerNode {
 		objects = append(objects, st.MakeNode().Name(fmt.Sprint("node-", i)).

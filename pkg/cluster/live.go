@@ -1,6 +1,6 @@
-// Package live reads a running cluster: the configuration of its scheduler, the objects that decisions depend on, and load.
+// Package cluster reads a running cluster: the configuration of its scheduler, the objects that decisions depend on, and load.
 // A simulation of them decides as the scheduler would now. Nothing is ever written to the cluster.
-package live
+package cluster
 
 import (
 	"fmt"
