@@ -71,7 +71,7 @@ Exit codes: 0 fine, 1 something was found, 2 it could not be done.`,
 	addVerbosity(command.PersistentFlags())
 	command.SetUsageFunc(withoutGlobalFlags((&cobra.Command{}).UsageFunc()))
 	addGroup(command, &cobra.Group{ID: "cluster", Title: "Look at a running cluster:"}, newDoctorCommand(), newTopCommand(),
-		newUICommand(), newExplainCommand(), newWhatIfCommand(), newRequestsCommand(), newShadowCommand(),
+		newUICommand(), newExplainCommand(), newWhatIfCommand(), newShadowCommand(),
 		newRebalanceCommand())
 	addGroup(command, &cobra.Group{ID: "replay", Title: "Compare policies:"}, newReplayCommand())
 	addGroup(command, &cobra.Group{ID: "other", Title: "About the command:"}, newVersionCommand(), newOptionsCommand())

@@ -26,9 +26,6 @@ type outputFlags struct {
 const (
 	tableFormat = "table"
 	wideFormat  = "wide"
-	csvFormat   = "csv"
-	// commandsFormat is shell commands.
-	commandsFormat = "commands"
 )
 
 // addTo adds the flag. more are formats that only this command has.

@@ -14,7 +14,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/requests"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 )
@@ -100,36 +99,17 @@ func TestPrint_Formats(t *testing.T) {
 	}
 }
 
-// Pods and workloads of several namespaces have no names alone. The format that the error names adds their namespaces.
+// Pods of several namespaces have no names alone. The format that the error names adds their namespaces.
 func TestPrint_NamesOfSeveralNamespaces(t *testing.T) {
-	kubeconfig := "--kubeconfig=" + kubeconfigFor(t, "http://127.0.0.1:1")
-	for _, tt := range []struct {
-		args         []string
-		list, object string
-		result       any
-		want         string
-	}{
-		{
-			[]string{"top", "pods", "worker-1"}, "pods", "pod/{.name}",
-			&top.Pods{Pods: []top.Pod{{Namespace: "shop", Name: "web-0"}, {Namespace: "batch", Name: "job-1"}}},
-			"-n shop pod/web-0\n-n batch pod/job-1\n",
-		},
-		{
-			[]string{"requests", "--all-namespaces"}, "workloads", "{.kind}/{.name}",
-			&requests.Report{Workloads: []*requests.Workload{{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}}},
-			"-n shop Deployment/web\n",
-		},
-	} {
-		format := namesWithNamespace(tt.list, tt.object)
-		_, err := execute(t.Context(), append(tt.args, "-o", "name", kubeconfig)...)
-		if _, ok := errors.AsType[usageError](err); !ok || !strings.Contains(err.Error(), "-o '"+format+"' | xargs -L1 kubectl get") {
-			t.Errorf("%q: %v, which does not name the format %s", tt.args, err, format)
-		}
-		var b bytes.Buffer
-		must(t, output.Write(&b, format, tt.result))
-		if b.String() != tt.want {
-			t.Errorf("%s prints %q, want %q", format, b.String(), tt.want)
-		}
+	format := namesWithNamespace("pods", "pod/{.name}")
+	_, err := execute(t.Context(), "top", "pods", "worker-1", "-o", "name", "--kubeconfig="+kubeconfigFor(t, "http://127.0.0.1:1"))
+	if _, ok := errors.AsType[usageError](err); !ok || !strings.Contains(err.Error(), "-o '"+format+"' | xargs -L1 kubectl get") {
+		t.Errorf("%v, which does not name the format %s", err, format)
+	}
+	var b bytes.Buffer
+	must(t, output.Write(&b, format, &top.Pods{Pods: []top.Pod{{Namespace: "shop", Name: "web-0"}, {Namespace: "batch", Name: "job-1"}}}))
+	if want := "-n shop pod/web-0\n-n batch pod/job-1\n"; b.String() != want {
+		t.Errorf("%s prints %q, want %q", format, b.String(), want)
 	}
 }
 

@@ -19,7 +19,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/requests"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/shadow"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/versions"
@@ -84,7 +83,6 @@ func Kinds() map[reflect.Type]string {
 		reflect.TypeFor[explain.LastDecision]():         "LastDecision",
 		reflect.TypeFor[whatif.Report]():                "WhatIf",
 		reflect.TypeFor[doctor.Report]():                "Diagnosis",
-		reflect.TypeFor[requests.Report]():              "RequestRecommendations",
 		reflect.TypeFor[replayreport.Result]():          "Replay",
 		reflect.TypeFor[shadow.Report]():                "Shadow",
 		reflect.TypeFor[top.Trend]():                    "LoadTrend",
@@ -182,10 +180,6 @@ func objectsOf(result any) (objects []objectName) {
 	case *whatif.Report:
 		for i := range r.Outcomes[0].Nodes {
 			objects = append(objects, objectName{"v1", "Node", r.Outcomes[0].Nodes[i].Name})
-		}
-	case *requests.Report:
-		for _, workload := range r.Workloads {
-			objects = append(objects, objectName{workload.APIVersion, workload.Kind, workload.Name})
 		}
 	}
 	return objects

@@ -7,7 +7,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/requests"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
@@ -39,9 +38,8 @@ func TestWrite_Formats(t *testing.T) {
 
 func TestWrite_Names(t *testing.T) {
 	for want, result := range map[string]any{
-		"node/worker-1\n":       &top.Nodes{Nodes: []*top.Row{{Name: "worker-1"}}},
-		"node/worker-2\n":       &whatif.Report{Outcomes: []*whatif.Outcome{{Nodes: []whatif.ChangedNode{{Name: "worker-2"}}}}},
-		"deployment.apps/web\n": &requests.Report{Workloads: []*requests.Workload{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}}},
+		"node/worker-1\n": &top.Nodes{Nodes: []*top.Row{{Name: "worker-1"}}},
+		"node/worker-2\n": &whatif.Report{Outcomes: []*whatif.Outcome{{Nodes: []whatif.ChangedNode{{Name: "worker-2"}}}}},
 	} {
 		if got := written(t, output.Names, result); got != want {
 			t.Errorf("%T: %q, want %q", result, got, want)
