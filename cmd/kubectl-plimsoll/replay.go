@@ -42,9 +42,6 @@ To move pods off hot nodes too, append +rebalance to a policy, or to a scheduler
 uses its node for --termination. Its replacement runs --startup after that. With --moves-per-hour the page of --html
 has a curve of hot node-minutes by moves.
 
-To compare with other projects by their published rules, append +LowNodeUtilization (descheduler, by actual usage) or
-+LowNodeLoad (Koordinator). Both have thresholds in percent of CPU, such as +LowNodeLoad=40/80.
-
 To replay a cluster's history, use --prometheus. To replay a file of --save, use --load.
 
 A node is hot while its pods demand more than 80 % of its CPU, and severely hot above 95 %.`,

@@ -51,7 +51,7 @@ func TestReplay_RepeatsToTheBit(t *testing.T) {
 		o.Policies = append(o.Policies, policy(t, name))
 	}
 	// The second file has every statistic of a load line, and node metrics.
-	for _, file := range []string{"testdata/known.yaml", "testdata/options.yaml", "testdata/priors.yaml"} {
+	for _, file := range []string{"testdata/known.yaml", "testdata/options.yaml"} {
 		policies, err := engine.ReadPolicies(t.Context(), file)
 		if err != nil {
 			t.Fatal(err)

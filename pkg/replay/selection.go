@@ -224,24 +224,10 @@ func (s *Selection) policyOf(name string, configured []engine.Policy, c *rebalan
 			return p, err
 		}
 	}
-	mover, thresholds, custom := strings.Cut(name[at+1:], "=")
-	if mover == engine.Rebalance && !custom {
-		return p.WithRebalancer(c, s.Costs), nil
+	if mover := name[at+1:]; mover != engine.Rebalance {
+		return p, fmt.Errorf("%q: nothing moves pods by the name of %q; write %s", name, mover, engine.Rebalance)
 	}
-	known := []string{engine.Rebalance}
-	for _, d := range engine.Deschedulers() {
-		if known = append(known, d.Name); d.Name != mover {
-			continue
-		}
-		if custom {
-			var err error
-			if d, err = d.WithThresholds(thresholds); err != nil {
-				return p, err
-			}
-		}
-		return p.WithDescheduler(d, s.Costs), nil
-	}
-	return p, fmt.Errorf("%q: nothing moves pods by the name of %q; write one of %s", name, name[at+1:], strings.Join(known, ", "))
+	return p.WithRebalancer(c, s.Costs), nil
 }
 
 // ReadInputs returns a replay without policies for each scenario, file or history. It passes what a history lacks to missing.

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 )
 
@@ -59,9 +57,6 @@ type podTemplate struct {
 func newPodTemplate(w *input.Workload, index int, schedulerName string) podTemplate {
 	hash := strconv.FormatInt(int64(index)+1<<20, 36)
 	labels := map[string]string{"app": w.Name, appsv1.DefaultDeploymentUniqueLabelKey: hash}
-	if w.App != "" {
-		labels[learned.AppLabel] = w.App
-	}
 	replicaSet := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: w.Namespace, Name: w.Name + "-" + hash, UID: types.UID("replicaset-" + strconv.Itoa(index)),
@@ -76,9 +71,9 @@ func newPodTemplate(w *input.Workload, index int, schedulerName string) podTempl
 			}},
 		},
 		spec: corev1.PodSpec{
-			SchedulerName: schedulerName, PriorityClassName: w.PriorityClass,
+			SchedulerName: schedulerName,
 			Containers: []corev1.Container{{
-				Name: cmp.Or(w.Container, "main"), Image: w.Image,
+				Name:      "main",
 				Resources: corev1.ResourceRequirements{Requests: listOf(w.Requests), Limits: listOf(w.Limits)},
 			}},
 		},

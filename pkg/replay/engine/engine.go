@@ -56,7 +56,6 @@ type engine struct {
 	waiting, starting []int
 	// unschedulable is the number of pods that the last decisions left without a node.
 	unschedulable int
-	storms        storms
 	// ends are the pods by the tick of their end.
 	ends    map[int][]int
 	arrived int
@@ -83,8 +82,8 @@ type podState struct {
 	usage float32
 	sum   float64
 	ticks int
-	// restarts counts the moves and the losses of the pod's node. After one, left is the rest of the lifetime, in ticks. The pod runs
-	// from tick ready on at the earliest.
+	// restarts counts the moves. After one, left is the rest of the lifetime, in ticks, and the pod runs from tick ready on at the
+	// earliest.
 	restarts, left, ready int
 }
 
@@ -145,9 +144,6 @@ func newEngine(ctx context.Context, in *input.Input, policy Policy) (*engine, er
 	if err != nil {
 		return nil, err
 	}
-	if len(in.Storms) > 0 {
-		e.measured.keep(lostWindow)
-	}
 	e.mover, err = e.newMover(ctx)
 	return e, err
 }
@@ -168,9 +164,6 @@ func (e *engine) tick(ctx context.Context, tick int) error {
 	}
 	if tick%ticksPerStatistics == 0 {
 		e.observe()
-	}
-	if err := e.storm(tick); err != nil {
-		return err
 	}
 	if err := e.move(ctx, tick); err != nil {
 		return err
@@ -223,7 +216,7 @@ func (e *engine) startContainers(ctx context.Context, tick int, now time.Time) e
 
 // demandOf returns the demand of a pod whose container starts at the tick.
 func (e *engine) demandOf(i, start int) input.Demand {
-	d := e.DemandOf(&e.Pods[i], e.noise, start)
+	d := e.DemandOf(&e.Pods[i], e.noise)
 	if e.pods[i].restarts > 0 {
 		d = d.Restarted(start)
 	}
@@ -318,17 +311,12 @@ func (e *engine) use(tick int) {
 	for i := range e.nodes {
 		n := &e.nodes[i]
 		cpu, memory := 0.0, 0.0
-		var sensitive latencySensitive
 		for _, j := range n.running {
 			p := &e.pods[j]
 			p.usage = p.demand.At(tick)
 			p.sum += float64(p.usage)
 			p.ticks++
 			cpu += float64(p.usage)
-			if e.Workloads[e.Pods[j].Workload].PriorityClass != input.Batch {
-				sensitive.cpu += float64(p.usage)
-				sensitive.pods++
-			}
 			memory += e.Pods[j].MemoryBytes
 		}
 		for _, j := range n.terminating {
@@ -337,8 +325,7 @@ func (e *engine) use(tick int) {
 		}
 		e.measured.add(i, podusage.Amounts{load.CPU: cpu / n.capacity.CPUMillis, load.Memory: memory / n.capacity.MemoryBytes})
 		if counted {
-			e.figures.node(i, n, cpu, tick < e.storms.until)
-			e.figures.latencySensitive(n, cpu, sensitive)
+			e.figures.node(i, n, cpu)
 		}
 	}
 	e.measured.next()

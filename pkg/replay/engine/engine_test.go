@@ -45,28 +45,6 @@ func policy(t testing.TB, name string) Policy {
 	return p
 }
 
-// Batch pods are told from the others, which are latency-sensitive.
-func TestReplay_LatencySensitive(t *testing.T) {
-	workloads := []input.Workload{
-		{Namespace: "n", Name: "web", Requests: input.Amounts{CPUMillis: 600}},
-		{Namespace: "n", Name: "jobs", PriorityClass: input.Batch, Requests: input.Amounts{CPUMillis: 400}},
-	}
-	// Each node has one pod of web, from 30 s on: one at 85 % for 20 minutes, one at 50 % for 30. From 10:30 on, a job on each node
-	// uses 40 % for 10 minutes.
-	in := tiny(workloads, steady(0, 0, 20*time.Minute, 850), steady(0, 0, 30*time.Minute, 500),
-		steady(1, 10*time.Minute, 10*time.Minute, 400), steady(1, 10*time.Minute, 10*time.Minute, 400))
-	got := replayOne(t, in, policy(t, report.Stock))
-	// web alone is hot for 20 minutes. Its other pod is on a hot node for the 10 minutes beside a job.
-	if got.HotMinutes != 30 || got.SensitiveHotMinutes != 20 || got.SensitivePodMinutes != 30 {
-		t.Errorf("hot %v, latency-sensitive alone %v, their pods %v; want 30, 20 and 30", got.HotMinutes, got.SensitiveHotMinutes,
-			got.SensitivePodMinutes)
-	}
-	in.Workloads[1].PriorityClass = ""
-	if got := replayOne(t, in, policy(t, report.Stock)); got.SensitiveHotMinutes != 0 || got.SensitivePodMinutes != 0 {
-		t.Errorf("without batch pods %v and %v, want 0", got.SensitiveHotMinutes, got.SensitivePodMinutes)
-	}
-}
-
 func TestReplay_Figures(t *testing.T) {
 	workloads := []input.Workload{
 		{Namespace: "n", Name: "asks", Requests: input.Amounts{CPUMillis: 900}},

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
@@ -19,12 +18,6 @@ const (
 	chartStep = 5 * time.Minute
 )
 
-// latencySensitive are the pods of a node that are not batch: their number and their CPU demand, in milliCPU.
-type latencySensitive struct {
-	cpu  float64
-	pods int
-}
-
 // figures adds up a report.Run, tick by tick.
 type figures struct {
 	report.Run
@@ -34,13 +27,7 @@ type figures struct {
 	histogram      [bins + 1]int
 	// hotTicks and severeTicks are node-ticks; unserved is in milliCPU·ticks.
 	hotTicks, severeTicks int
-	// stormTicks are the hot node-ticks after storms.
-	stormTicks int
-	// batch reports whether some pods are batch. sensitiveTicks are node-ticks in which the others alone are hot, and sensitivePods
-	// are pod-ticks of these on hot nodes.
-	batch                         bool
-	sensitiveTicks, sensitivePods int
-	unserved                      float64
+	unserved              float64
 	// sum and squares are over the nodes of the current tick; deviation is the sum of the ticks' deviations.
 	sum, squares float64
 	deviation    float64
@@ -50,8 +37,6 @@ type figures struct {
 	columnTicks  int
 	hot          int
 	waitingTicks int
-	// freedTicks are the node-ticks of emptied nodes.
-	freedTicks int
 	// power has the power model of each node; nil for one without.
 	power []*config.PowerModel
 }
@@ -59,7 +44,6 @@ type figures struct {
 func newFigures(in *input.Input) *figures {
 	f := &figures{column: make([]float64, len(in.Nodes)), power: make([]*config.PowerModel, len(in.Nodes))}
 	f.Name, f.Seed = in.Name, in.Seed
-	f.batch = slices.ContainsFunc(in.Workloads, func(w input.Workload) bool { return w.PriorityClass == input.Batch })
 	f.charts = &report.Charts{
 		StepSeconds: chartStep.Seconds(), StartSeconds: (in.Length - in.Counted).Seconds(),
 		Utilization: make([][]byte, len(in.Nodes)), Distribution: make([]float64, 101),
@@ -71,7 +55,7 @@ func newFigures(in *input.Input) *figures {
 }
 
 // node counts a node's CPU demand during the tick, in milliCPU.
-func (f *figures) node(i int, n *nodeState, cpu float64, storm bool) {
+func (f *figures) node(i int, n *nodeState, cpu float64) {
 	capacity := n.capacity.CPUMillis
 	u := cpu / capacity
 	f.nodes++
@@ -93,22 +77,6 @@ func (f *figures) node(i int, n *nodeState, cpu float64, storm bool) {
 	if u > load.Hot {
 		f.hotTicks++
 		f.hot++
-		if storm {
-			f.stormTicks++
-		}
-	}
-}
-
-// latencySensitive counts the pods of a node that are not batch during the tick. cpu is that of all pods, in milliCPU.
-func (f *figures) latencySensitive(n *nodeState, cpu float64, s latencySensitive) {
-	if !f.batch {
-		return
-	}
-	if s.cpu > load.Hot*n.capacity.CPUMillis {
-		f.sensitiveTicks++
-	}
-	if cpu > load.Hot*n.capacity.CPUMillis {
-		f.sensitivePods += s.pods
 	}
 }
 
@@ -125,18 +93,6 @@ func (f *figures) stays(p *rebalance.Plan) {
 	if p.Stopped != "" {
 		f.StoppedMinutes += input.Tick.Minutes()
 	}
-}
-
-// freed counts the emptied nodes during the tick.
-func (f *figures) freed(cordons []*rebalance.Cordon) {
-	n := 0
-	for _, c := range cordons {
-		if !c.Emptied.IsZero() {
-			n++
-		}
-	}
-	f.freedTicks += n
-	f.MostFreedNodes = max(f.MostFreedNodes, n)
 }
 
 // tick ends the current tick.
@@ -169,17 +125,12 @@ func (f *figures) endColumn() {
 func (f *figures) run(e *engine) report.Run {
 	f.endColumn()
 	f.HotMinutes = float64(f.hotTicks) * input.Tick.Minutes()
-	f.StormMinutes = float64(f.stormTicks) * input.Tick.Minutes()
-	f.SensitiveHotMinutes = float64(f.sensitiveTicks) * input.Tick.Minutes()
-	f.SensitivePodMinutes = float64(f.sensitivePods) * input.Tick.Minutes()
 	f.SevereMinutes = float64(f.severeTicks) * input.Tick.Minutes()
 	f.UnservedCoreHours = f.unserved / 1000 * input.Tick.Hours()
 	f.P99Utilization = f.percentile(0.99)
 	f.Pending = len(e.waiting)
 	f.PendingMinutes = float64(f.waitingTicks) * input.Tick.Minutes()
-	f.FreedNodeHours = float64(f.freedTicks) * input.Tick.Hours()
 	if f.counted > 0 {
-		f.FreedNodes = float64(f.freedTicks) / float64(f.counted)
 		f.Deviation = f.deviation / float64(f.counted)
 		f.NodesInUse = float64(f.inUse) / float64(f.counted)
 		for i := range f.charts.Distribution {

@@ -23,10 +23,9 @@ type Policy struct {
 	configuration *schedulerconfig.KubeSchedulerConfiguration
 	// Base is the name without the mover, and Mover names the mover; both are empty if no pods move.
 	Base, Mover string
-	// At most one of rebalancer and descheduler is set.
-	rebalancer  *rebalancer.Configuration
-	descheduler *Descheduler
-	costs       MoveCosts
+	// rebalancer may be nil.
+	rebalancer *rebalancer.Configuration
+	costs      MoveCosts
 	// power may be nil.
 	power config.PowerModels
 }
@@ -36,8 +35,8 @@ const Rebalance = "rebalance"
 
 // WithRebalancer returns the policy with a rebalancer.
 func (p Policy) WithRebalancer(c *rebalancer.Configuration, costs MoveCosts) Policy {
-	p = p.with(Rebalance, costs)
-	p.rebalancer = c
+	p.Base, p.Mover, p.costs, p.rebalancer = p.Name, Rebalance, costs, c
+	p.Name += "+" + Rebalance
 	return p
 }
 
@@ -56,19 +55,6 @@ func (p Policy) WithMovesPerHour(most int) Policy {
 	c.MaxMovesPerHour = most
 	p.rebalancer = &c
 	p.Name += fmt.Sprintf(" %d/h", most)
-	return p
-}
-
-// WithDescheduler returns the policy with a descheduler.
-func (p Policy) WithDescheduler(d Descheduler, costs MoveCosts) Policy {
-	p = p.with(d.Name, costs)
-	p.descheduler = &d
-	return p
-}
-
-func (p Policy) with(mover string, costs MoveCosts) Policy {
-	p.Base, p.Mover, p.costs = p.Name, mover, costs
-	p.Name += "+" + mover
 	return p
 }
 
@@ -97,7 +83,7 @@ func powerModels(policies []Policy) config.PowerModels {
 
 func (p *Policy) schedulerName() string { return p.configuration.Profiles[0].SchedulerName }
 
-// builtinProfile has the stock plugins that can tell replayed pods and nodes apart. Those to empty are cordoned.
+// builtinProfile has the stock plugins that can tell replayed pods and nodes apart.
 const builtinProfile = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration

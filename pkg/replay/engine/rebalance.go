@@ -21,7 +21,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
 // returnedWithin is the time in which a pod on a node that it was moved off has returned.
@@ -35,12 +34,10 @@ type MoveCosts struct {
 	Startup time.Duration
 }
 
-// mover moves pods off hot nodes, and off nodes to empty.
+// mover moves pods off hot nodes.
 type mover struct {
-	planner
+	*rebalancing
 	MoveCosts
-	// readyWithin is the time from the eviction until a replacement that is not ready counts as failed.
-	readyWithin time.Duration
 	// underWay are the moves by the pod's index.
 	underWay map[int]underWay
 	// departures are the nodes that a pod was moved off, by its index.
@@ -48,16 +45,6 @@ type mover struct {
 	// replacements are the pods to decide again, by eviction.
 	replacements []int
 	terminating  []terminating
-}
-
-// planner chooses the moves.
-type planner interface {
-	// plan returns the moves of a tick, and which pods of hot nodes stay.
-	plan(ctx context.Context) (*rebalance.Plan, error)
-	// begin notes a move before the eviction. end notes its replacement once it runs, nil if it did not start in time. It returns the
-	// outcome; empty if nothing was promised.
-	begin(move *rebalance.Move, now time.Time)
-	end(ctx context.Context, pod types.UID, replacement *corev1.Pod) rebalance.Outcome
 }
 
 type underWay struct {
@@ -80,19 +67,11 @@ type terminating struct {
 
 // newMover returns nil for a policy without moves.
 func (e *engine) newMover(ctx context.Context) (*mover, error) {
-	m := &mover{
-		MoveCosts: e.policy.costs, readyWithin: rebalancer.Default().ReplacementTimeout.Duration, underWay: map[int]underWay{},
-		departures: map[int][]departure{},
-	}
-	switch {
-	case e.policy.descheduler != nil:
-		m.planner = newDescheduling(e, *e.policy.descheduler)
-		return m, nil
-	case e.policy.rebalancer == nil:
+	if e.policy.rebalancer == nil {
 		return nil, nil
 	}
 	r := &rebalancing{engine: e, c: e.policy.rebalancer}
-	m.planner, m.readyWithin = r, r.c.ReplacementTimeout.Duration
+	m := &mover{rebalancing: r, MoveCosts: e.policy.costs, underWay: map[int]underWay{}, departures: map[int][]departure{}}
 	if readers := e.scheduler.LoadReaders(e.policy.schedulerName()); len(readers) > 0 {
 		r.load = readers[0]
 		return m, nil
@@ -125,7 +104,7 @@ func (l *measuredLoad) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain
 	return line
 }
 
-// rebalancing is Plimsoll's own rebalancer.
+// rebalancing plans as Plimsoll's rebalancer does.
 type rebalancing struct {
 	engine  *engine
 	c       *rebalancer.Configuration
@@ -135,11 +114,6 @@ type rebalancing struct {
 
 func (r *rebalancing) plan(ctx context.Context) (*rebalance.Plan, error) {
 	e := r.engine
-	for _, c := range r.history.Cordons() {
-		if info, err := e.scheduler.NodeInfo(ctx, c.Node); err != nil || !info.Node().Spec.Unschedulable { // a storm took it
-			r.drop(c)
-		}
-	}
 	nodes, err := rebalance.Look(ctx, e.scheduler, r.load, r.c)
 	if err != nil {
 		return nil, err
@@ -152,11 +126,6 @@ func (r *rebalancing) plan(ctx context.Context) (*rebalance.Plan, error) {
 	stop, why := r.history.StoppedBy(e.clock.Now(), r.c)
 	if stop != "" {
 		p.Stopped = why
-	}
-	if p.Free != nil {
-		if err := r.free(p); err != nil {
-			return nil, err
-		}
 	}
 	if stop == rebalance.BreakerOpen && e.counts(e.measured.ticks) {
 		e.figures.BreakerMinutes += input.Tick.Minutes()
@@ -173,38 +142,6 @@ func (r *rebalancing) cluster() rebalance.Cluster {
 	return rebalance.Cluster{
 		Scheduler: e.scheduler, SchedulerNames: []string{e.policy.schedulerName()}, Load: r.load, Now: e.clock.Now(), Usage: r.usageOf,
 		Waiting: len(e.waiting), Unschedulable: e.unschedulable,
-	}
-}
-
-// free makes the next step about nodes to empty, as the rebalancer does. It adds a move to the plan.
-func (r *rebalancing) free(p *rebalance.Plan) (err error) {
-	e := r.engine
-	object := func(name string) *corev1.Node { return nodeObject(&e.Nodes[e.nodeOf[name]]) }
-	step := r.history.NextFree(p.Free, p.Stopped, len(p.Moves) > 0)
-	switch {
-	case step.Uncordon != nil:
-		r.drop(step.Uncordon)
-		err = e.scheduler.Update(object(step.Uncordon.Node))
-	case step.Emptied != nil:
-		r.history.EndEmptying(step.Emptied, e.clock.Now())
-	case step.Move != nil:
-		p.Moves = append(p.Moves, *step.Move)
-	case step.Begin != "":
-		node := sim.Cordoned(object(step.Begin))
-		node.Annotations = map[string]string{rebalance.CordonAnnotation: r.history.BeginEmptying(node, e.clock.Now()).Value()}
-		err = e.scheduler.Update(node)
-	}
-	if e.counts(e.measured.ticks) {
-		e.figures.freed(r.history.Cordons())
-	}
-	return err
-}
-
-// drop forgets a node that is cordoned no more.
-func (r *rebalancing) drop(c *rebalance.Cordon) {
-	r.history.Drop(c, r.engine.clock.Now())
-	if c.Emptied.IsZero() && r.engine.counts(r.engine.measured.ticks) {
-		r.engine.figures.GivenUp++
 	}
 }
 
@@ -317,13 +254,10 @@ func (e *engine) evict(move *rebalance.Move, tick int) error {
 	m.terminating = append(m.terminating, terminating{ending, i, node, gone})
 	m.begin(move, now)
 	m.departures[i] = append(m.departures[i], departure{move.From, now})
-	u := underWay{Move: *move, until: now.Add(m.readyWithin), mark: -1}
+	u := underWay{Move: *move, until: now.Add(m.c.ReplacementTimeout.Duration), mark: -1}
 	if e.counts(tick) {
 		u.mark = e.figures.Moves
 		e.figures.Moves++
-		if move.Frees {
-			e.figures.FreeMoves++
-		}
 		since := time.Duration(tick) * input.Tick
 		e.figures.charts.Moves = append(e.figures.charts.Moves, report.MoveMark{Seconds: since.Seconds(), From: move.From})
 	}

@@ -276,7 +276,7 @@ func TestDemand_Restarted(t *testing.T) {
 	in := &input.Input{Workloads: make([]input.Workload, 1), Pods: []input.Pod{
 		{Arrival: 2 * time.Minute, Trace: []float32{1, 0.2, 0.4, 1.25}, CPUMillis: 100, Noise: -1},
 	}}
-	d := in.DemandOf(&in.Pods[0], nil, 0)
+	d := in.DemandOf(&in.Pods[0], nil)
 	d = d.Restarted(20)
 	for tick, want := range map[int]float32{20: 100, 29: 100, 30: 125} {
 		if got := d.At(tick); got != want {

@@ -19,38 +19,15 @@ type Scenario struct {
 	Demand float64
 	// Recurring is the share of bursts from a catalog of recurring workloads.
 	Recurring float64
-	// Copies is the share of new workloads with all names of an earlier one, and the usage of its replicas.
-	Copies float64
-	// Relatives is the share of the others that share some names with an earlier one. The similarity of their usage is drawn from
-	// MinSimilarity to MaxSimilarity: 1 is that of replicas, 0 is none.
-	Relatives, MinSimilarity, MaxSimilarity float64
-	// Popular is the number of images that all unrelated workloads share; 0 gives each its own.
-	Popular int
-	// Storms makes many pods start at once, and use more while they start: see storms.
-	Storms bool
-	// Uneven makes workloads and hours differ more: see uneven.
-	Uneven bool
-	// Batch is the share of batch workloads, which request no CPU. The others have the priority class latency-sensitive.
-	Batch float64
-	// Daily gives workloads a rhythm by the hour of the day, over days: see rhythm.
-	Daily bool
 }
 
 // Scenarios returns the scenarios, base first.
 func Scenarios() []Scenario {
 	return []Scenario{
-		{Name: "base", Demand: baseDemand, Recurring: 0.65, Copies: 0.25},
-		{Name: "high", Demand: 0.54, Recurring: 0.65, Copies: 0.25},
-		{Name: "low", Demand: 0.24, Recurring: 0.65, Copies: 0.25},
-		{Name: "new", Demand: baseDemand, Copies: 0.25},
-		{Name: "unrelated", Demand: baseDemand, Recurring: 0.3},
-		{Name: "siblings", Demand: baseDemand, Recurring: 0.3, Relatives: 0.8, MinSimilarity: 0.5, MaxSimilarity: 1},
-		{Name: "weak-siblings", Demand: baseDemand, Recurring: 0.3, Relatives: 0.8, MaxSimilarity: 0.5},
-		{Name: "misleading", Demand: baseDemand, Recurring: 0.3, Relatives: 0.8, Popular: 10},
-		{Name: "uneven", Demand: baseDemand, Recurring: 0.65, Relatives: 0.4, MaxSimilarity: 1, Uneven: true},
-		{Name: "daily", Demand: baseDemand, Recurring: 0.65, Copies: 0.25, Daily: true},
-		{Name: "storm", Demand: 0.35, Recurring: 0.65, Copies: 0.25, Storms: true},
-		{Name: "batch", Demand: 0.6, Recurring: 0.65, Copies: 0.25, Batch: 0.5},
+		{"base", baseDemand, 0.65},
+		{"high", 0.54, 0.65},
+		{"low", 0.24, 0.65},
+		{"new", baseDemand, 0},
 	}
 }
 
@@ -62,9 +39,6 @@ func ScenarioNames() (names []string) {
 	return names
 }
 
-// LatencySensitive is the priority class of workloads that are not batch, in a scenario with Batch.
-const LatencySensitive = "latency-sensitive"
-
 const (
 	baseDemand = 0.44
 	// baseNodes is the cluster size of burstsPerDay and catalog, which grow with the nodes.
@@ -74,6 +48,8 @@ const (
 	catalog      = 400
 	namespaces   = 40
 	maxReplicas  = 50
+	// copies is the share of new workloads with the namespace and usage of an earlier one.
+	copies = 0.25
 
 	medianLifetime = 100 * time.Minute
 	lifetimeSigma  = 1.1
@@ -113,7 +89,7 @@ func cluster(nodes int) []input.Node {
 	return all
 }
 
-// Input returns nodes, and pods whose usage follows the traces: of one day, or with Daily of ten. Equal arguments yield equal pods.
+// Input returns nodes, and pods whose usage follows the traces: of one day. Equal arguments yield equal pods.
 func Input(t *Traces, s Scenario, nodes int, seed uint64) (*input.Input, error) {
 	machines := t.sorted()
 	if len(machines) == 0 {
@@ -127,9 +103,6 @@ func Input(t *Traces, s Scenario, nodes int, seed uint64) (*input.Input, error) 
 	}
 	ofDay := fnv.New64a()
 	_, _ = ofDay.Write([]byte(t.Name)) // it never fails
-	if s.Daily {
-		in.Length, in.Counted = (dailyLearned+dailyCounted)*input.Day, dailyCounted*input.Day
-	}
 	g := &generator{
 		Input: in, machines: machines, scenario: s, rand: rand.New(rand.NewPCG(seed, ofDay.Sum64())), size: float64(nodes) / baseNodes,
 	}
@@ -150,12 +123,11 @@ type generator struct {
 	kinds []kind
 	// catalog is the number of recurring workloads, which come first.
 	catalog int
-	// longLivedBursts is the share of bursts of long-lived workloads: see recurringDaily.
-	longLivedBursts float64
 }
 
 // kind is the usage of a workload's pods.
 type kind struct {
+	namespace string
 	// machine is the index of the trace.
 	machine int
 	// alike makes all replicas follow one trace; otherwise each follows a similar one.
@@ -163,15 +135,6 @@ type kind struct {
 	// cores scales the trace.
 	cores       float64
 	memoryBytes float64
-	names
-	// lifetime is the median of the pods' lifetimes.
-	lifetime time.Duration
-	// startup makes the pods use more while they start. service makes them request what they use, without a limit.
-	startup, service bool
-	priorityClass    string
-	rhythm           rhythm
-	// trace is that of all replicas, or nil.
-	trace []float32
 }
 
 func (g *generator) generate() {
@@ -184,36 +147,19 @@ func (g *generator) generate() {
 	bursts := burstsPerDay * g.size * g.scenario.Demand / baseDemand
 	// The cluster fills with as many pods as in a steady state, with residual lifetimes.
 	meanLifetime := time.Duration(float64(medianLifetime) * math.Exp(lifetimeSigma*lifetimeSigma/2))
-	running := bursts * meanLifetime.Hours() / 24
-	if g.scenario.Daily {
-		// As many pods run as on other days. Of running pods, more are long-lived than of arriving ones.
-		// Mean lifetimes are proportional to medians.
-		meanOfMedians := longLived*longLifetime.Hours() + (1-longLived)*medianLifetime.Hours()
-		g.longLivedBursts = longLived * longLifetime.Hours() / meanOfMedians // among running pods
-		bursts *= medianLifetime.Hours() / meanOfMedians
-	}
-	g.arrivals(running, fillTime, g.residualLifetime)
-	g.longLivedBursts = longLived // among arriving pods
-	g.arrivals(bursts*(g.Length.Hours()/24), g.Length, g.lifetime)
-	if g.scenario.Storms {
-		g.storms()
-	}
+	g.arrivals(bursts*meanLifetime.Hours()/24, fillTime, g.residualLifetime)
+	g.arrivals(bursts, g.Length, g.lifetime)
 	slices.SortStableFunc(g.Pods, func(a, b input.Pod) int { return int(a.Arrival - b.Arrival) })
 	g.scale()
 	for i := range g.Workloads {
 		g.request(i)
-		if g.kinds[i].startup {
-			g.Workloads[i].Startup = input.Startup{
-				CPUMillis: startupPeak * 1000 * g.kinds[i].cores * mean(g.machines[g.kinds[i].machine]), Seconds: startupTime.Seconds(),
-			}
-		}
 	}
 }
 
 // arrivals adds Poisson bursts from the start until over. bursts is their expected number.
-func (g *generator) arrivals(bursts float64, over time.Duration, lifetime func(median time.Duration) time.Duration) {
+func (g *generator) arrivals(bursts float64, over time.Duration, lifetime func() time.Duration) {
 	for at := 0.0; ; {
-		at += g.rand.ExpFloat64() / (bursts * g.rate(at))
+		at += g.rand.ExpFloat64() / bursts
 		if at >= 1 {
 			return
 		}
@@ -222,38 +168,25 @@ func (g *generator) arrivals(bursts float64, over time.Duration, lifetime func(m
 }
 
 // burst adds replicas of one workload.
-func (g *generator) burst(arrival time.Duration, lifetime func(median time.Duration) time.Duration) {
+func (g *generator) burst(arrival time.Duration, lifetime func() time.Duration) {
 	w := 0
-	switch recurring := g.rand.Float64() < g.scenario.Recurring; {
-	case recurring && g.scenario.Daily:
-		w = g.recurringDaily()
-	case recurring:
+	if g.rand.Float64() < g.scenario.Recurring {
 		w = g.rand.IntN(g.catalog)
-	default:
+	} else {
 		w = g.addWorkload()
 	}
-	replicas := min(max(int(math.Exp(0.9+1.05*g.rand.NormFloat64())), 1), maxReplicas)
-	g.replicas(w, replicas, arrival, func() time.Duration { return lifetime(g.kinds[w].lifetime) })
-}
-
-// replicas adds pods of the workload that arrive at once.
-func (g *generator) replicas(w, replicas int, arrival time.Duration, lifetime func() time.Duration) {
 	k := &g.kinds[w]
-	for range replicas {
+	for range min(max(int(math.Exp(0.9+1.05*g.rand.NormFloat64())), 1), maxReplicas) {
 		machine := k.machine
 		if !k.alike {
 			machine = g.similar(machine)
 		}
 		scale := math.Exp(replicaSigma * g.rand.NormFloat64())
-		p := input.Pod{
+		g.Pods = append(g.Pods, input.Pod{
 			Workload: w, Arrival: arrival, Lifetime: lifetime(),
 			Trace: g.machines[machine], CPUMillis: float32(1000 * k.cores * scale),
 			Noise: g.rand.IntN(input.NoiseLength), MemoryBytes: k.memoryBytes * scale,
-		}
-		if g.scenario.Daily {
-			g.daily(k, &p)
-		}
-		g.Pods = append(g.Pods, p)
+		})
 	}
 }
 
@@ -264,8 +197,7 @@ func (g *generator) addWorkload() int {
 		machine:     g.rand.IntN(len(g.machines)),
 		alike:       g.rand.Float64() < 0.5,
 		memoryBytes: math.Exp(0.8*g.rand.NormFloat64()) * (256 << 20),
-		lifetime:    medianLifetime,
-		names:       g.ownNames(w),
+		namespace:   fmt.Sprintf("team-%02d", g.rand.IntN(namespaces)),
 	}
 	share := g.rand.Float64()
 	for _, c := range coresOfPod {
@@ -274,31 +206,12 @@ func (g *generator) addWorkload() int {
 		}
 		share -= c.share
 	}
-	if g.scenario.Uneven {
-		g.uneven(&k)
-	}
-	if g.scenario.Daily {
-		k.rhythm = g.rhythm()
-	}
-	if g.scenario.Storms {
-		k.startup = g.rand.Float64() < startupShare
-	}
-	if w >= g.catalog && w > 0 {
-		k = g.related(k)
-	}
-	if g.scenario.Batch > 0 {
-		if k.priorityClass = LatencySensitive; g.rand.Float64() < g.scenario.Batch {
-			k.priorityClass = input.Batch
-		}
-	}
-	if g.scenario.Daily {
-		g.setLifetime(&k, w)
+	if w >= g.catalog && w > 0 && g.rand.Float64() < copies {
+		k = g.kinds[g.rand.IntN(w)]
+		k.machine = g.similar(k.machine)
 	}
 	g.kinds = append(g.kinds, k)
-	g.Workloads = append(g.Workloads, input.Workload{
-		Namespace: k.namespace, Name: fmt.Sprintf("app-%d", w), Image: k.image, App: k.app, Container: k.container,
-		PriorityClass: k.priorityClass,
-	})
+	g.Workloads = append(g.Workloads, input.Workload{Namespace: k.namespace, Name: fmt.Sprintf("app-%d", w)})
 	return w
 }
 
@@ -308,14 +221,14 @@ func (g *generator) similar(machine int) int {
 	return min(max(machine+g.rand.IntN(2*reach+1)-reach, 0), len(g.machines)-1)
 }
 
-func (g *generator) lifetime(median time.Duration) time.Duration {
-	lifetime := float64(median) * math.Exp(lifetimeSigma*g.rand.NormFloat64())
+func (g *generator) lifetime() time.Duration {
+	lifetime := float64(medianLifetime) * math.Exp(lifetimeSigma*g.rand.NormFloat64())
 	return max(time.Duration(min(lifetime, float64(g.Length))), input.Tick)
 }
 
 // residualLifetime is the remaining lifetime of a running pod at a random time. Its whole lifetime is weighted by length.
-func (g *generator) residualLifetime(median time.Duration) time.Duration {
-	whole := float64(median) * math.Exp(lifetimeSigma*lifetimeSigma+lifetimeSigma*g.rand.NormFloat64())
+func (g *generator) residualLifetime() time.Duration {
+	whole := float64(medianLifetime) * math.Exp(lifetimeSigma*lifetimeSigma+lifetimeSigma*g.rand.NormFloat64())
 	return max(time.Duration(min(whole, float64(g.Length))*g.rand.Float64()), input.Tick)
 }
 
@@ -345,19 +258,13 @@ func (g *generator) scale() {
 	}
 }
 
-// request sets the workload's requests and limits. Of workloads that are neither services nor batch, 85 % request CPU, and 30 %
-// also have a limit.
+// request sets the workload's requests and limits. 85 % request CPU, and 30 % also have a limit.
 func (g *generator) request(w int) {
 	k, workload := &g.kinds[w], &g.Workloads[w]
 	usage := 1000 * k.cores * mean(g.machines[k.machine])
 	workload.Requests.MemoryBytes = math.Ceil(k.memoryBytes*1.3/(1<<20)) * (1 << 20)
 	request := 0.0
 	switch share := g.rand.Float64(); {
-	case k.priorityClass == input.Batch:
-		return
-	case k.service:
-		workload.Requests.CPUMillis = math.Ceil(usage)
-		return
 	case share < 0.63:
 		request = max(2*usage, min(usage*2*math.Pow(5, g.rand.Float64()), maxExcessRequest))
 	case share < 0.85:

@@ -2,7 +2,6 @@ package generate
 
 import (
 	"fmt"
-	"math"
 	"reflect"
 	"testing"
 
@@ -38,7 +37,7 @@ func aggregatesOf(in *input.Input) aggregates {
 		requests := &in.Workloads[p.Workload].Requests
 		a.requests += requests.CPUMillis * (to - from).Hours() / capacity
 		a.memoryRequests += requests.MemoryBytes * (to - from).Hours() / memory
-		d := in.DemandOf(p, n, input.Ticks(p.Arrival))
+		d := in.DemandOf(p, n)
 		for tick := input.Ticks(from); tick < input.Ticks(to); tick++ {
 			a.demand += float64(d.At(tick)) * input.Tick.Hours() / capacity
 		}
@@ -117,32 +116,6 @@ func generated(t testing.TB, s Scenario, nodes int, seed uint64) *input.Input {
 		t.Fatal(err)
 	}
 	return in
-}
-
-// In the scenario batch, half of the demand is of batch pods, which request no CPU.
-func TestInput_Batch(t *testing.T) {
-	for _, s := range Scenarios() {
-		in := generated(t, s, 40, 1)
-		batch, all := 0.0, 0.0
-		for i := range in.Pods {
-			p, w := &in.Pods[i], &in.Workloads[in.Pods[i].Workload]
-			usage := float64(p.CPUMillis) * mean(p.Trace) * p.Lifetime.Hours()
-			all += usage
-			if w.PriorityClass == input.Batch {
-				batch += usage
-				if w.Requests.CPUMillis != 0 {
-					t.Fatalf("%s: a batch pod requests %v milliCPU", s.Name, w.Requests.CPUMillis)
-				}
-			}
-		}
-		want := 0.0
-		if s.Name == "batch" {
-			want = 0.5
-		}
-		if share := batch / all; math.Abs(share-want) > 0.07 {
-			t.Errorf("%s: %.2f of the demand is batch, want %.2f", s.Name, share, want)
-		}
-	}
 }
 
 func TestInput_SameSeedSamePods(t *testing.T) {

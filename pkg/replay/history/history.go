@@ -63,7 +63,6 @@ const (
 	capacityQuery = `max by (node, resource) (last_over_time(kube_node_status_capacity{resource=~"cpu|memory"}[1h]))`
 	zoneQuery     = `last_over_time(kube_node_labels{label_topology_kubernetes_io_zone!=""}[1h])`
 	ownerQuery    = `last_over_time(kube_pod_owner{owner_is_controller="true"}[1h])`
-	classQuery    = `last_over_time(kube_pod_info{priority_class!=""}[1h])`
 	createdQuery  = `last_over_time(kube_pod_created[1h])`
 	byContainer   = `max by (namespace, pod, container, resource) `
 	requests      = byContainer + `(last_over_time(kube_pod_container_resource_requests{resource=~"cpu|memory"}[1h]))`
@@ -83,7 +82,6 @@ const (
 type pod struct {
 	namespace, name      string
 	ownerKind, ownerName string
-	priorityClass        string
 	// created are times since the start of the history, negative for older pods. There is one for each pod of the name, as in a
 	// StatefulSet.
 	created          []time.Duration
@@ -143,10 +141,6 @@ func queries() []query {
 		{promql: ownerQuery, missing: "kube_pod_owner" + ksm + ": each pod is a workload of its own",
 			store: forPod(func(_ *reader, p *pod, labels map[string]string, _ float64) {
 				p.ownerKind, p.ownerName = labels["owner_kind"], labels["owner_name"]
-			})},
-		{promql: classQuery, missing: "kube_pod_info" + ksm + " with the label priority_class: pods have no priority class",
-			store: forPod(func(_ *reader, p *pod, labels map[string]string, _ float64) {
-				p.priorityClass = labels["priority_class"]
 			})},
 		{promql: createdQuery, missing: "kube_pod_created" + ksm + ": pods arrive at their first usage",
 			store: forPod(func(r *reader, p *pod, _ map[string]string, unix float64) {
@@ -319,7 +313,7 @@ func (r *reader) addPods(in *input.Input) (bound, idle int) {
 			continue
 		}
 		w := input.Workload{
-			Namespace: p.namespace, Name: p.workload(), PriorityClass: p.priorityClass, Requests: p.requests, Limits: p.limits,
+			Namespace: p.namespace, Name: p.workload(), Requests: p.requests, Limits: p.limits,
 		}
 		index, ok := workloads[w]
 		if !ok {

@@ -110,7 +110,6 @@ func cluster() map[string][]constant {
 			always(1, "namespace", "n", "pod", "short", "owner_kind", "ReplicaSet", "owner_name", "web-6d5f8c7b9d"),
 			always(1, "namespace", "n", "pod", "agent", "owner_kind", "DaemonSet", "owner_name", "agent"),
 		},
-		classQuery: {always(1, "namespace", "n", "pod", "short", "priority_class", "batch")},
 		createdQuery: {
 			always(float64(start.Unix()-1000), "namespace", "n", "pod", "old"),
 			always(float64(start.Add(30*time.Minute+100*time.Second).Unix()), "namespace", "n", "pod", "short"),
@@ -148,7 +147,7 @@ func TestRead(t *testing.T) {
 			{Namespace: "n", Name: "db"},
 			{
 				Namespace: "n", Name: "web", Requests: input.Amounts{CPUMillis: 500, MemoryBytes: 1e9},
-				Limits: input.Amounts{CPUMillis: 2000}, PriorityClass: "batch",
+				Limits: input.Amounts{CPUMillis: 2000},
 			},
 		},
 		Pods: []input.Pod{
@@ -171,7 +170,7 @@ func TestRead(t *testing.T) {
 
 func TestRead_NamesWhatIsMissing(t *testing.T) {
 	for query, want := range map[string]string{
-		zoneQuery: "kube_node_labels", ownerQuery: "kube_pod_owner", createdQuery: "kube_pod_created", classQuery: "kube_pod_info",
+		zoneQuery: "kube_node_labels", ownerQuery: "kube_pod_owner", createdQuery: "kube_pod_created",
 		requestQuery: "kube_pod_container_resource_requests", limitQuery: "kube_pod_container_resource_limits",
 		memoryQuery: "container_memory_working_set_bytes",
 	} {
@@ -219,7 +218,7 @@ func TestRead_Fails(t *testing.T) {
 }
 
 func TestQueriesParse(t *testing.T) {
-	for _, q := range []string{capacityQuery, zoneQuery, ownerQuery, classQuery, createdQuery, requestQuery, limitQuery, cpuQuery, memoryQuery} {
+	for _, q := range []string{capacityQuery, zoneQuery, ownerQuery, createdQuery, requestQuery, limitQuery, cpuQuery, memoryQuery} {
 		if _, err := parser.NewParser(parser.Options{}).ParseExpr(q); err != nil {
 			t.Errorf("%s: %v", q, err)
 		}

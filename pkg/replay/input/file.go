@@ -62,16 +62,11 @@ type (
 		// Noise is Pod.Noise, if the pod has noise.
 		Noise *int `json:"noise,omitempty"`
 	}
-	fileStorm struct {
-		AtSeconds       float64 `json:"atSeconds"`
-		LostUtilization float64 `json:"lostUtilizationRatio,omitempty"`
-	}
 	// fileLine is a line after the header. It has one field.
 	fileLine struct {
-		Node     *Node      `json:"node,omitempty"`
-		Workload *Workload  `json:"workload,omitempty"`
-		Pod      *filePod   `json:"pod,omitempty"`
-		Storm    *fileStorm `json:"storm,omitempty"`
+		Node     *Node     `json:"node,omitempty"`
+		Workload *Workload `json:"workload,omitempty"`
+		Pod      *filePod  `json:"pod,omitempty"`
 	}
 )
 
@@ -104,9 +99,6 @@ func Write(w io.Writer, in *Input) error {
 	}
 	for i := range in.Workloads {
 		err = errors.Join(err, lines.Encode(fileLine{Workload: &in.Workloads[i]}))
-	}
-	for _, s := range in.Storms {
-		err = errors.Join(err, lines.Encode(fileLine{Storm: &fileStorm{s.At.Seconds(), s.LostUtilization}}))
 	}
 	for i := range in.Pods {
 		if err != nil {
@@ -180,7 +172,6 @@ func parseInput(content io.Reader) (*Input, error) {
 		return nil, errors.New("no node")
 	}
 	slices.SortStableFunc(in.Pods, func(a, b Pod) int { return cmp.Compare(a.Arrival, b.Arrival) })
-	slices.SortStableFunc(in.Storms, func(a, b Storm) int { return cmp.Compare(a.At, b.At) })
 	return in, nil
 }
 
@@ -225,10 +216,8 @@ func (in *fileReader) add(line *fileLine) error {
 		return in.addWorkload(line.Workload)
 	case line.Pod != nil:
 		return in.addPod(line.Pod)
-	case line.Storm != nil:
-		return in.addStorm(line.Storm)
 	}
-	return errors.New("want one of node, workload, pod and storm")
+	return errors.New("want one of node, workload and pod")
 }
 
 // addText counts the names of a line.
@@ -259,13 +248,11 @@ func (in *fileReader) addWorkload(w *Workload) error {
 	switch {
 	case w.Namespace == "" || w.Name == "" || !w.Requests.valid() || !w.Limits.valid():
 		return fmt.Errorf("workload %q: want namespace and name, and requests and limits of at least 0", w.Namespace+"/"+w.Name)
-	case !within(w.Startup.CPUMillis, 0, maxNumber) || !within(w.Startup.Seconds, 0, maxNumber):
-		return fmt.Errorf("workload %q: want a startup of cpuMillis and seconds from 0 to below 1e9", w.Namespace+"/"+w.Name)
 	case len(in.Workloads) == maxFilePods:
 		return fmt.Errorf("more than %d workloads", maxFilePods)
 	}
 	in.Workloads = append(in.Workloads, *w)
-	return in.addText(w.Namespace, w.Name, w.Image, w.App, w.Container)
+	return in.addText(w.Namespace, w.Name)
 }
 
 func (in *fileReader) addPod(p *filePod) error {
@@ -303,24 +290,10 @@ func (in *fileReader) addPod(p *filePod) error {
 	return nil
 }
 
-func (in *fileReader) addStorm(s *fileStorm) error {
-	switch at := seconds(s.AtSeconds); {
-	case !within(s.AtSeconds, 0, in.Length.Seconds()):
-		return fmt.Errorf("storm: atSeconds is %v; want from 0 to below lengthSeconds", s.AtSeconds)
-	case !within(s.LostUtilization, 0, 1):
-		return fmt.Errorf("storm: lostUtilizationRatio is %v; want from 0 to below 1", s.LostUtilization)
-	case len(in.Storms) == maxFileNodes:
-		return fmt.Errorf("more than %d storms", maxFileNodes)
-	default:
-		in.Storms = append(in.Storms, Storm{At: at, LostUtilization: s.LostUtilization})
-		return nil
-	}
-}
-
 // within reports whether v is in [from, below); false for NaN.
 func within(v, from, below float64) bool { return v >= from && v < below }
 
-// HashNames replaces names with hashes by a random key. Equal names stay equal. Priority classes keep theirs: policies select them.
+// HashNames replaces names with hashes by a random key. Equal names stay equal.
 func (in *Input) HashNames() {
 	hash := namehash.New()
 	in.Name = "hashed"
@@ -329,7 +302,6 @@ func (in *Input) HashNames() {
 	}
 	for i := range in.Workloads {
 		w := &in.Workloads[i]
-		w.Namespace, w.Name, w.Image = hash("namespace", w.Namespace), hash("workload", w.Name), hash("image", w.Image)
-		w.App, w.Container = hash("app", w.App), hash("container", w.Container)
+		w.Namespace, w.Name = hash("namespace", w.Namespace), hash("workload", w.Name)
 	}
 }

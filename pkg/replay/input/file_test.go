@@ -26,12 +26,9 @@ func generated(t *testing.T) *Input {
 	for i := range workloads {
 		name := fmt.Sprint("app-", i)
 		w := Workload{
-			Namespace: fmt.Sprint("team-", i%5), Name: name, Image: "registry.example/" + name, Requests: Amounts{100, 1 << 20},
+			Namespace: fmt.Sprint("team-", i%5), Name: name, Requests: Amounts{100, 1 << 20},
 		}
 		w.Limits.CPUMillis = float64(i % 2 * 500)
-		if i%3 == 0 {
-			w.Startup = Startup{CPUMillis: 300, Seconds: 90}
-		}
 		in.Workloads = append(in.Workloads, w)
 	}
 	traces := make([][]float32, machines)
@@ -48,7 +45,6 @@ func generated(t *testing.T) *Input {
 		})
 	}
 	in.Pods[0].Noise = -1 // as in a real cluster
-	in.Storms = []Storm{{At: 4 * time.Hour}, {At: 5 * time.Hour, LostUtilization: 0.6}}
 	return in
 }
 
@@ -66,7 +62,7 @@ func TestFile(t *testing.T) {
 		for i := range in.Pods {
 			p := &in.Pods[i]
 			start := Ticks(p.Arrival)
-			want, got := in.DemandOf(p, nil, start), loaded.DemandOf(&loaded.Pods[i], nil, start)
+			want, got := in.DemandOf(p, nil), loaded.DemandOf(&loaded.Pods[i], nil)
 			for tick := start; tick < Ticks(min(p.Arrival+p.Lifetime, in.Length)); tick++ {
 				if difference := want.At(tick) - got.At(tick); difference > 0.01 || difference < -0.01 {
 					t.Fatalf("pod %d uses %v in tick %d, want %v", i, got.At(tick), tick, want.At(tick))
@@ -122,11 +118,6 @@ func TestParseInput_Invalid(t *testing.T) {
 		{"a node without capacity", header + `{"node":{"name":"a"}}`, "line 2: node \"a\""},
 		{"a node twice", header + node + node, "line 3: node \"a\""},
 		{"a workload without a namespace", header + `{"workload":{"name":"w"}}`, "line 2: workload"},
-		{"a workload with a startup below 0",
-			header + `{"workload":{"namespace":"n","name":"w","startup":{"cpuMillis":-1,"seconds":1}}}`, "line 2: workload \"n/w\": want a startup"},
-		{"a storm after the end", header + `{"storm":{"atSeconds":3600}}`, "line 2: storm: atSeconds is 3600"},
-		{"a storm before the start", header + `{"storm":{"atSeconds":-1}}`, "line 2: storm: atSeconds is -1"},
-		{"a loss of a full node", header + `{"storm":{"atSeconds":0,"lostUtilizationRatio":1}}`, "line 2: storm: lostUtilizationRatio is 1"},
 		{"a pod of no workload", header + node + `{"pod":{"workload":0,"lifetimeSeconds":1,"cpuMillis":[1]}}`, "line 3: pod: workload is 0"},
 		{"a pod from before", header + workload + `{"pod":{"workload":0,"arrivalSeconds":-1,"lifetimeSeconds":1,"cpuMillis":[1]}}`, "arrivalSeconds"},
 		{"a pod without lifetime", header + workload + `{"pod":{"workload":0,"cpuMillis":[1]}}`, "lifetimeSeconds"},
@@ -163,7 +154,7 @@ func TestInput_Text(t *testing.T) {
 	if err := in.addNode(&Node{Name: "n1", Zone: "z", Capacity: Amounts{CPUMillis: 1, MemoryBytes: 1}}); err != nil {
 		t.Error(err)
 	}
-	w := &Workload{Namespace: "ns", Name: "web", Image: "i", App: "a", Container: "cc"} // 9 bytes, as many as are left
+	w := &Workload{Namespace: "shop", Name: "front"} // 9 bytes, as many as are left
 	if err := in.addWorkload(w); err != nil {
 		t.Error(err)
 	}

@@ -28,20 +28,6 @@ type Input struct {
 	Workloads       []Workload
 	// Pods are sorted by Arrival.
 	Pods []Pod
-	// Storms are moments at which many pods start. They are sorted by At.
-	Storms []Storm
-}
-
-// StormLength is the time after a storm whose hot minutes are also counted by themselves.
-const StormLength = 15 * time.Minute
-
-// Storm is a moment at which many pods start.
-type Storm struct {
-	// At is counted from Input.Start.
-	At time.Duration
-	// LostUtilization, if above 0, makes the node fail whose CPU utilization over the last five minutes is closest to it. Its pods
-	// are created again. The node is back after StormLength.
-	LostUtilization float64
 }
 
 // Amounts are of the resources of a node or a pod; 0 is unset.
@@ -58,31 +44,12 @@ type Node struct {
 	Capacity Amounts `json:"capacity"`
 }
 
-// Batch is the priority class of workloads that are not latency-sensitive.
-const Batch = "batch"
-
 // Workload has the common properties of the pods of a controlling owner.
 type Workload struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	// Image is the image of the pods' container.
-	Image string `json:"image,omitempty"`
-	// App is the value of the pods' label app.kubernetes.io/name.
-	App string `json:"app,omitempty"`
-	// Container is the name of the container; "main" if empty.
-	Container string `json:"container,omitempty"`
-	// PriorityClass is the name of the pods' priority class. If it is Batch, the pods are not latency-sensitive.
-	PriorityClass string  `json:"priorityClass,omitempty"`
-	Requests      Amounts `json:"requests,omitzero"`
-	Limits        Amounts `json:"limits,omitzero"`
-	Startup       Startup `json:"startup,omitzero"`
-}
-
-// Startup is the usage of a pod from its start on.
-type Startup struct {
-	// CPUMillis is the least usage, for the Seconds after the start.
-	CPUMillis float64 `json:"cpuMillis"`
-	Seconds   float64 `json:"seconds"`
+	Namespace string  `json:"namespace"`
+	Name      string  `json:"name"`
+	Requests  Amounts `json:"requests,omitzero"`
+	Limits    Amounts `json:"limits,omitzero"`
 }
 
 // Pod is a pod with its usage.
@@ -134,20 +101,13 @@ type Demand struct {
 	// Before the tick restartedUntil, the usage is at least atStart, without noise.
 	restartedUntil int
 	atStart        float32
-	// Before the tick startupUntil, the usage is at least startup, without noise.
-	startupUntil int
-	startup      float32
 }
 
 const ticksPerSample = int(TraceStep / Tick)
 
-// DemandOf returns the demand of a pod of the input that starts at a tick.
-func (in *Input) DemandOf(p *Pod, n Noise, start int) Demand {
-	w := &in.Workloads[p.Workload]
-	d := Demand{
-		pod: p, noise: n, limitMillis: float32(w.Limits.CPUMillis),
-		startupUntil: start + Ticks(seconds(w.Startup.Seconds)), startup: float32(w.Startup.CPUMillis),
-	}
+// DemandOf returns the demand of a pod of the input.
+func (in *Input) DemandOf(p *Pod, n Noise) Demand {
+	d := Demand{pod: p, noise: n, limitMillis: float32(in.Workloads[p.Workload].Limits.CPUMillis)}
 	if p.Noise < 0 {
 		d.noise = nil
 	}
@@ -166,9 +126,6 @@ func (d *Demand) At(tick int) float32 {
 	usage := d.pod.Value(tick/ticksPerSample) * d.pod.CPUMillis
 	if tick < d.restartedUntil {
 		usage = max(usage, d.atStart)
-	}
-	if tick < d.startupUntil {
-		usage = max(usage, d.startup)
 	}
 	if d.noise != nil {
 		usage *= d.noise[(d.pod.Noise+tick)&(NoiseLength-1)]

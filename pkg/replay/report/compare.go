@@ -25,8 +25,6 @@ func Hot(r *Run) float64 { return r.HotMinutes }
 // InUse is the mean number of nodes with a pod.
 func InUse(r *Run) float64 { return r.NodesInUse }
 
-func freed(r *Run) float64 { return r.FreedNodes }
-
 // Figures returns all figures. Hot is the first.
 func (r *Report) Figures() []Figure {
 	above := func(limit float64) string {
@@ -55,26 +53,6 @@ func (r *Report) Figures() []Figure {
 			}
 			return float64(r.Decisions) / r.DecisionSeconds
 		}},
-	}
-	storm := func(r *Run) float64 { return r.StormMinutes }
-	if r.has(storm) {
-		figures = append(figures, Figure{
-			"storm", "After storms", "node-min", "Hot node-minutes in the quarter of an hour after a storm, per run.", true, 0, storm,
-		})
-	}
-	sensitive := func(r *Run) float64 { return r.SensitiveHotMinutes }
-	pods := func(r *Run) float64 { return r.SensitivePodMinutes }
-	if r.has(sensitive) || r.has(pods) {
-		figures = append(figures,
-			Figure{"sensitive", "Latency-sensitive alone", "node-min", "As Hot, with the CPU demand of latency-sensitive pods alone: " +
-				"what they suffer where batch pods yield.", true, 0, sensitive},
-			Figure{"sensitivePods", "Latency-sensitive on hot nodes", "pod-min", "Pod-minutes of latency-sensitive pods on hot nodes: " +
-				"what they suffer where batch pods do not yield.", true, 0, pods})
-	}
-	if r.has(freed) {
-		figures = append(figures, Figure{
-			"freed", "Freed", "nodes", "Mean number of cordoned nodes without pods. Some had none before.", false, 1, freed,
-		})
 	}
 	energy := func(r *Run) float64 { return r.EnergyHours / 1000 }
 	if r.has(energy) {

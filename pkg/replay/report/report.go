@@ -53,12 +53,6 @@ type Run struct {
 	// HotMinutes and SevereMinutes are node-minutes above load.Hot and SevereAbove.
 	HotMinutes    float64 `json:"hotMinutes"`
 	SevereMinutes float64 `json:"severeMinutes"`
-	// StormMinutes is the part of HotMinutes in the quarter of an hour after a storm: many pods start at once.
-	StormMinutes float64 `json:"stormMinutes,omitempty"`
-	// SensitiveHotMinutes are node-minutes in which the latency-sensitive pods alone are above load.Hot. SensitivePodMinutes are
-	// pod-minutes of these pods on nodes of HotMinutes. Both are 0 unless some pods are batch.
-	SensitiveHotMinutes float64 `json:"latencySensitiveHotMinutes,omitempty"`
-	SensitivePodMinutes float64 `json:"latencySensitivePodHotMinutes,omitempty"`
 	// UnservedCoreHours is demand beyond capacity.
 	UnservedCoreHours float64 `json:"unservedCoreHours"`
 	// P99Utilization is the 99th percentile over all node-minutes; Deviation the standard deviation between nodes, averaged over time.
@@ -84,14 +78,7 @@ type Run struct {
 	DeferredMinutes float64 `json:"deferredMinutes,omitempty"`
 	StoppedMinutes  float64 `json:"stoppedMinutes,omitempty"`
 	BreakerMinutes  float64 `json:"breakerMinutes,omitempty"`
-	// FreedNodes is the mean number of cordoned nodes without pods, MostFreedNodes the largest. Some had no pods before. FreeMoves are
-	// the part of Moves that emptied nodes. GivenUp are nodes that were uncordoned before they were empty.
-	FreedNodes     float64 `json:"freedNodes,omitempty"`
-	MostFreedNodes int     `json:"mostFreedNodes,omitempty"`
-	FreedNodeHours float64 `json:"freedNodeHours,omitempty"`
-	FreeMoves      int     `json:"freeMoves,omitempty"`
-	GivenUp        int     `json:"emptyingsGivenUp,omitempty"`
-	Decisions      int     `json:"decisions"`
+	Decisions       int     `json:"decisions"`
 	// DecisionSeconds is wall-clock time, which is longer on a busy machine.
 	DecisionSeconds float64 `json:"decisionSeconds"`
 	Charts          *Charts `json:"charts,omitempty"`

@@ -21,15 +21,11 @@ type tableColumn struct {
 // tableColumns are the figures of the table, by Figure.Key.
 var tableColumns = []tableColumn{
 	{"HOT-MIN", "hot", "%.0f", true},
-	{"STORM-MIN", "storm", "%.0f", true},
-	{"SENSITIVE-MIN", "sensitive", "%.0f", true},
-	{"SENSITIVE-POD-MIN", "sensitivePods", "%.0f", true},
 	{"SEVERE-MIN", "severe", "%.0f", true},
 	{"UNSERVED-CORE-H", "unserved", "%.1f", true},
 	{"P99", "p99", "%.0f %%", false},
 	{"DEVIATION", "deviation", "%.1f", false},
 	{"NODES", "inUse", "%.1f", false},
-	{"FREED", "freed", "%.1f", false},
 	{"ENERGY", "energy", "%.1f", false},
 	{"PENDING", "pending", "%.0f", false},
 	{"MOVES", "moves", "%.0f", false},
@@ -81,7 +77,6 @@ func (r *Report) print(p *terminal.Printer) {
 	}
 	for i := range r.Policies {
 		r.Policies[i].printStays(p)
-		r.Policies[i].printFreed(p)
 	}
 	p.Printf("VS STOCK, VS CLAIRVOYANT: hot node-minutes of all days, compared with those of that policy.\n%s\n", Noise)
 }
@@ -114,20 +109,6 @@ func (p *PolicyReport) printStays(to *terminal.Printer) {
 	}
 	to.Printf(". Node-minutes: Resting %.0f, Deferred %.0f. Minutes: NodesUnclear %.0f, BreakerOpen %.0f.\n",
 		resting, deferred, stopped, breaker)
-}
-
-// printFreed prints what the goal Free did.
-func (p *PolicyReport) printFreed(to *terminal.Printer) {
-	mean, _, _ := p.Summary(freed)
-	hours, _, _ := p.Summary(func(r *Run) float64 { return r.FreedNodeHours })
-	moves, _, _ := p.Summary(func(r *Run) float64 { return float64(r.FreeMoves) })
-	abandoned, _, _ := p.Summary(func(r *Run) float64 { return float64(r.GivenUp) })
-	_, _, most := p.Summary(func(r *Run) float64 { return float64(r.MostFreedNodes) })
-	if mean+moves+abandoned == 0 {
-		return
-	}
-	to.Printf("%s: freed nodes: %.1f on average, %.0f at most, %.1f node-hours. ", p.Name, mean, most, hours)
-	to.Printf("Moves that empty nodes: %.1f. Emptyings given up: %.1f.\n", moves, abandoned)
 }
 
 func (p *PolicyReport) cell(value func(*Run) float64, format string, ranged bool) string {
