@@ -21,7 +21,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // registers the types of the plugins' arguments
 	"github.com/plimsoll-scheduler/plimsoll/internal/program"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/shadow"
@@ -87,7 +86,7 @@ func newCommand(c clock.WithTicker, registry refresh.Registry, serviceAccount so
 		if err != nil {
 			return err
 		}
-		lint := cluster.LintOptions()
+		lint := plugins.LintOptions()
 		lint.Flags, lint.Getenv = flags, os.Getenv
 		if *validateOnly {
 			err := configlint.Validate(cmd.OutOrStdout(), cmd.ErrOrStderr(), file, lint)

@@ -267,26 +267,7 @@ func TestCommand_ValidateOnly(t *testing.T) {
 		stdout == "" {
 		t.Errorf("a warning: code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
-	// kept has PredictedPeak keep its statistics, and a second profile whose LoadThreshold reads the same.
-	kept := func(file, enabled, statistic string) string {
-		return configuration("PredictedPeak", source+"\nstatisticsFile: /a/b") + `- schedulerName: second
-  plugins: {filter: {enabled: ` + enabled + `}}
-  pluginConfig:
-  - name: LoadThreshold
-    args: {statistic: ` + statistic + `, predictedPeak: {statisticsFile: "` + file + `"}, ` + source + `}
-`
-	}
-	const enabled = "[{name: LoadThreshold}]"
-	for name, config := range map[string]string{
-		"the same file": kept("/a/b", enabled, "PredictedPeak"), "a plugin that is not enabled": kept("/c", "[]", "PredictedPeak"),
-		"a plugin that reads no statistics": kept("/c", enabled, "Mean"),
-	} {
-		if _, stderr, code := validateOnly(t, config); code != 0 {
-			t.Errorf("%s: code %d, stderr %q", name, code, stderr)
-		}
-	}
 	for _, tt := range []struct{ name, config, want string }{
-		{"two files of statistics", kept("/c", enabled, "PredictedPeak"), `statisticsFile: "/c", and "/a/b" in other arguments`},
 		{"a misspelled argument", configuration("TargetLoadPacking", "targetUtilisation: 40"), "did you mean targetUtilization?"},
 		{"a value out of range", configuration("TargetLoadPacking", "targetUtilization: 140"), "targetUtilization: Invalid value: 140"},
 		{"a plugin of another project", configuration("Coscheduling", "permitWaitingTimeSeconds: 1"), "one of sigs.k8s.io/scheduler-plugins"},

@@ -18,14 +18,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	schedulervalidation "k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
-	inTree "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
 )
 
 // ConfigurationOptions choose a configuration: at most one is set. Without any, it is the configuration of the scheduler that runs
@@ -105,21 +102,9 @@ func (c *Connection) ValidConfiguration(ctx context.Context, o ConfigurationOpti
 	return found, err
 }
 
-// LintOptions describe this version's scheduler to configlint, without flags and environment.
-func LintOptions() configlint.Options {
-	names := slices.Concat(slices.Collect(maps.Keys(inTree.NewInTreeRegistry())), config.PluginNames())
-	slices.Sort(names)
-	return configlint.Options{
-		Plugins: names, LoadPlugins: plugins.LintPlugins(),
-		Conflict: func(cfg *schedulerconfig.KubeSchedulerConfiguration) error {
-			return provider.CheckStatistics(plugins.LoadRequests(cfg))
-		},
-	}
-}
-
 // decode returns the configuration with defaults, and configlint's findings.
 func (c *Configuration) decode() ([]finding.Finding, *schedulerconfig.KubeSchedulerConfiguration, error) {
-	lint := LintOptions()
+	lint := plugins.LintOptions()
 	lint.FilesAreElsewhere = !c.filesAreHere
 	if c.Workload != nil {
 		lint.Flags = c.Workload.Flags()

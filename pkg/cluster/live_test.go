@@ -743,23 +743,6 @@ func TestConfiguration_OfAFile(t *testing.T) {
 	wantError(t, err, "--config", "not a regular file")
 }
 
-// The scheduler would not start with this file.
-func TestConfiguration_TwoFilesOfStatistics(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "config.yaml")
-	write(t, file, `apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-- plugins: {multiPoint: {enabled: [{name: PredictedPeak}, {name: LoadThreshold}]}}
-  pluginConfig:
-  - {name: PredictedPeak, args: {statisticsFile: /a/b, metricProvider: {type: Prometheus, address: "http://p"}}}
-  - name: LoadThreshold
-    args: {statistic: PredictedPeak, predictedPeak: {statisticsFile: /c}, metricProvider: {type: Prometheus, address: "http://p"}}
-`)
-	found, err := newAPIServer(t).connect(t, false).Configuration(t.Context(), ConfigurationOptions{File: file})
-	must(t, err)
-	wantError(t, found.Err, "statisticsFile", "write the same in all arguments")
-}
-
 func must(tb testing.TB, err error) {
 	tb.Helper()
 	if err != nil {

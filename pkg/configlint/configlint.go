@@ -20,12 +20,8 @@ import (
 
 // Options describe the scheduler that a configuration is for.
 type Options struct {
-	// Plugins are the names of all plugins of the scheduler. Similar names are reported in this order.
-	Plugins []string
 	// LoadPlugins are the plugins whose weights and limits are checked.
 	LoadPlugins []Plugin
-	// Conflict returns why the scheduler cannot build all plugins of a valid configuration. nil stands for no conflict.
-	Conflict func(cfg *kubeschedulerconfig.KubeSchedulerConfiguration) error
 	// Flags are the scheduler's parsed flags, which may override fields. nil stands for no flags.
 	Flags *pflag.FlagSet
 	// FilesAreElsewhere says that the configuration's files are in the scheduler's pod, and cannot be read here. The pod's
@@ -43,7 +39,7 @@ func Check(content []byte, options Options) (*kubeschedulerconfig.KubeSchedulerC
 		return nil, nil, err
 	}
 	root := parse(content)
-	if err := checkVersion(root, options.Plugins); err != nil {
+	if err := checkVersion(root); err != nil {
 		return nil, nil, err
 	}
 	cfg, err := Decode(content)
@@ -58,12 +54,7 @@ func Check(content []byte, options Options) (*kubeschedulerconfig.KubeSchedulerC
 	if err := validation.ValidatePluginConfigs(cfg, files); err != nil {
 		return nil, nil, err
 	}
-	if options.Conflict != nil {
-		if err := options.Conflict(cfg); err != nil {
-			return nil, nil, err
-		}
-	}
-	return cfg, slices.Concat(unknownPlugins(root, options.Plugins), overriddenFields(root, cfg, options.Flags),
+	return cfg, slices.Concat(unknownPlugins(root), overriddenFields(root, cfg, options.Flags),
 		unparsableQueries(root, cfg), repeatedProfiles(root, cfg), weights(root, cfg, options.LoadPlugins)), nil
 }
 

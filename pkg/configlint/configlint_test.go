@@ -13,23 +13,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 )
 
-// pluginNames are the names of the plugins that exist in these tests.
-func pluginNames() []string {
-	return []string{
-		"LoadThreshold",
-		"LoadVariationRiskBalancing",
-		"LowRiskOverCommitment",
-		"NodeMetrics",
-		"NodeResourcesBalancedAllocation",
-		"NodeResourcesFit",
-		"ImageLocality",
-		"NodeAffinity",
-		"Peaks",
-		"PodTopologySpread",
-		"TargetLoadPacking",
-	}
-}
-
 // check returns the findings about a configuration, whose first two lines it adds, beside flags of leader election.
 func check(t *testing.T, config string, args ...string) []finding.Finding {
 	t.Helper()
@@ -45,8 +28,9 @@ func check(t *testing.T, config string, args ...string) []finding.Finding {
 		t.Fatal(err)
 	}
 	content := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" + config
-	_, findings, err := configlint.Check([]byte(content),
-		configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.LintPlugins(), Flags: flags})
+	options := plugins.LintOptions()
+	options.Flags = flags
+	_, findings, err := configlint.Check([]byte(content), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +86,7 @@ func TestCheck_UnknownPlugins(t *testing.T) {
 `, []finding.Finding{
 			expect(finding.PluginEnabled, "profiles[0].plugins.multiPoint.enabled[0]", 5, "Coscheduling", other),
 			expect(finding.PluginEnabled, "profiles[0].plugins.score.enabled[0]", 8, "TargetLoadPaking", "", "TargetLoadPacking"),
-			expect(finding.PluginEnabled, "profiles[0].plugins.score.enabled[1]", 9, "NodeResourcesMostAllocated", "write NodeResourcesFit, and for it below pluginConfig, args: {scoringStrategy: {type: MostAllocated}}"),
+			expect(finding.PluginEnabled, "profiles[0].plugins.score.enabled[1]", 9, "NodeResourcesMostAllocated", "write NodeResourcesFit, and for it args: {scoringStrategy: {type: MostAllocated}}"),
 		}},
 		{"one list for two profiles", `profiles:
 - schedulerName: one
@@ -118,9 +102,9 @@ func TestCheck_UnknownPlugins(t *testing.T) {
     score: {disabled: [{name: NodeResourcesLeastAllocated}, {name: SelectorSpread}]}
   pluginConfig: [{name: NodeResourcesMostAllocated}]
 `, []finding.Finding{
-			expect(finding.PluginDisabled, "profiles[0].plugins.score.disabled[0]", 5, "NodeResourcesLeastAllocated", "write NodeResourcesFit, which now scores by requests; if only score disables it, it still filters"),
-			expect(finding.PluginDisabled, "profiles[0].plugins.score.disabled[1]", 5, "SelectorSpread", "remove this entry"),
-			expect(finding.PluginArguments, "profiles[0].pluginConfig[0]", 6, "NodeResourcesMostAllocated", "write name: NodeResourcesFit, and args: {scoringStrategy: {type: MostAllocated, resources: […]}} and fill in the values of the present args"),
+			expect(finding.PluginDisabled, "profiles[0].plugins.score.disabled[0]", 5, "NodeResourcesLeastAllocated", "write NodeResourcesFit, whose default scoringStrategy is LeastAllocated"),
+			expect(finding.PluginDisabled, "profiles[0].plugins.score.disabled[1]", 5, "SelectorSpread", "remove this entry; PodTopologySpread, enabled by default, spreads the pods of a service"),
+			expect(finding.PluginArguments, "profiles[0].pluginConfig[0]", 6, "NodeResourcesMostAllocated", "write NodeResourcesFit, and for it args: {scoringStrategy: {type: MostAllocated}}"),
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -282,7 +266,7 @@ func TestCheck_InvalidArguments(t *testing.T) {
 	_, _, err := configlint.Check([]byte(`apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles: [{pluginConfig: [{name: TargetLoadPacking, args: {targetUtilization: 150}}]}]
-`), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.LintPlugins()})
+`), plugins.LintOptions())
 	if err == nil || !strings.Contains(err.Error(), "profiles[0].pluginConfig[0].args.targetUtilization: Invalid value: 150") {
 		t.Errorf("got %v, want the field and its value", err)
 	}
@@ -299,7 +283,7 @@ func TestCheck_DoesNotShowTheFile(t *testing.T) {
 		{"a list", "- " + rest, "Required value"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, _, err := configlint.Check([]byte(tt.content), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.LintPlugins()})
+			_, _, err := configlint.Check([]byte(tt.content), plugins.LintOptions())
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hush") {
 				t.Errorf("got error %v, want one with %q and without the token", err, tt.want)
 			}
@@ -311,7 +295,7 @@ func TestCheck_WithoutFlags(t *testing.T) {
 	_, findings, err := configlint.Check([]byte(`apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection: {leaderElect: false}
-`), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.LintPlugins()})
+`), plugins.LintOptions())
 	if err != nil || len(findings) > 0 {
 		t.Errorf("got %v, %v, want neither findings nor an error", findings, err)
 	}

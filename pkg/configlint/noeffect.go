@@ -1,8 +1,8 @@
 package configlint
 
 import (
-	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -10,61 +10,43 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	stock "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 )
 
-// unknownPlugin is an entry for a plugin that does not exist.
-type unknownPlugin struct {
-	code finding.Code
-	path string
-	name *yaml.Node
-	// advice and similar are those of a Finding.
-	advice  string
-	similar []string
-}
-
-// findUnknownPlugins returns the entries for plugins that do not exist, in all lists of plugins and in pluginConfig.
-func findUnknownPlugins(root *yaml.Node, plugins []string) (unknown []unknownPlugin) {
-	if len(plugins) == 0 {
-		return nil
-	}
-	check := func(code finding.Code, entries *yaml.Node, path string, advice func(replacement) string) {
+// unknownPlugins reports plugins that do not exist, in all lists of plugins and in pluginConfig. The stock scheduler refuses them
+// only where they are enabled.
+func unknownPlugins(root *yaml.Node) (findings []finding.Finding) {
+	plugins := slices.Sorted(maps.Keys(stock.NewInTreeRegistry()))
+	plugins = append(plugins, config.PluginNames()...)
+	check := func(code finding.Code, entries *yaml.Node, path string) {
 		for i, plugin := range items(entries) {
 			name := entry(plugin, "name")
 			if text(name) == "" || text(name) == "*" || slices.Contains(plugins, name.Value) {
 				continue
 			}
-			p := unknownPlugin{code: code, path: fmt.Sprintf("%s[%d]", path, i), name: name}
-			if removed, ok := removedPlugins()[name.Value]; ok {
-				p.advice = cmp.Or(advice(removed), removeEntry)
-			} else if slices.Contains(OtherPlugins(), name.Value) {
-				p.advice = adviceOnOther
-			} else {
-				p.similar = SimilarNames(name.Value, plugins)
+			f := finding.Finding{
+				Code: code, Field: fmt.Sprintf("%s[%d]", path, i), Line: name.Line, Details: []any{"name", name.Value},
+				Advice: removedPlugins[name.Value], Fatal: code == finding.PluginEnabled,
 			}
-			unknown = append(unknown, p)
+			if slices.Contains(OtherPlugins(), name.Value) {
+				f.Advice = adviceOnOther
+			} else if f.Advice == "" {
+				f.Similar = SimilarNames(name.Value, plugins)
+			}
+			findings = append(findings, f)
 		}
 	}
 	for i, profile := range items(entry(root, "profiles")) {
 		path := fmt.Sprintf("profiles[%d].", i)
 		for point, set := range pairs(entry(profile, "plugins")) {
 			at := path + "plugins." + point.Value
-			check(finding.PluginEnabled, entry(set, "enabled"), at+".enabled", func(r replacement) string { return r.enabled })
-			check(finding.PluginDisabled, entry(set, "disabled"), at+".disabled", func(r replacement) string { return r.disabled })
+			check(finding.PluginEnabled, entry(set, "enabled"), at+".enabled")
+			check(finding.PluginDisabled, entry(set, "disabled"), at+".disabled")
 		}
-		check(finding.PluginArguments, entry(profile, "pluginConfig"), path+"pluginConfig", func(r replacement) string { return r.args })
-	}
-	return unknown
-}
-
-// unknownPlugins reports plugins that do not exist. The stock scheduler refuses them only where they are enabled.
-func unknownPlugins(root *yaml.Node, plugins []string) (findings []finding.Finding) {
-	for _, p := range findUnknownPlugins(root, plugins) {
-		findings = append(findings, finding.Finding{
-			Code: p.code, Field: p.path, Line: p.name.Line, Details: []any{"name", p.name.Value},
-			Advice: p.advice, Similar: p.similar, Fatal: p.code == finding.PluginEnabled,
-		})
+		check(finding.PluginArguments, entry(profile, "pluginConfig"), path+"pluginConfig")
 	}
 	return findings
 }

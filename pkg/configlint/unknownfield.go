@@ -20,6 +20,15 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/quantity"
 )
 
+// change is an edit that the operator must make. Its line counts from 1.
+type change struct {
+	line int
+	text string
+}
+
+// String returns such as "line 4: profiles[0].plugins: must be a mapping".
+func (c change) String() string { return fmt.Sprintf("line %d: %s", c.line, c.text) }
+
 // withFields adds a sentence for each unknown field to the decoder's error: its line, its path, and similar names.
 // Invalid values replace the error, which names neither line nor path.
 func withFields(err error, root *yaml.Node) error {

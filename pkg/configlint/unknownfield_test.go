@@ -59,7 +59,7 @@ func TestCheck_UnknownFields(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, _, err := configlint.Check([]byte(tt.config), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.LintPlugins()})
+			_, _, err := configlint.Check([]byte(tt.config), plugins.LintOptions())
 			if err == nil || !strings.HasSuffix(err.Error(), tt.want) {
 				t.Errorf("Check() = %v\nwant an error that ends with %s", err, tt.want)
 			}
@@ -130,7 +130,7 @@ func TestCheck_ValuesOfAnotherType(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, _, err := configlint.Check([]byte(tt.config), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.LintPlugins()})
+			_, _, err := configlint.Check([]byte(tt.config), plugins.LintOptions())
 			if err == nil || err.Error() != tt.want {
 				t.Errorf("Check() = %v\nwant %s", err, tt.want)
 			}
@@ -140,7 +140,7 @@ func TestCheck_ValuesOfAnotherType(t *testing.T) {
 
 func TestCheck_Empty(t *testing.T) {
 	for _, content := range []string{"", "\n", "# nothing but this\n"} {
-		_, _, err := configlint.Check([]byte(content), configlint.Options{Plugins: pluginNames(), LoadPlugins: plugins.LintPlugins()})
+		_, _, err := configlint.Check([]byte(content), plugins.LintOptions())
 		if err == nil ||
 			!strings.HasPrefix(err.Error(),
 				"the configuration is empty: write apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration") {

@@ -51,15 +51,15 @@ func Find(name string) descriptor.Descriptor {
 	return descriptor.Descriptor{}
 }
 
-// LintPlugins returns the plugins as configlint needs them.
-func LintPlugins() []configlint.Plugin {
-	var all []configlint.Plugin
+// LintOptions describe this version's scheduler to configlint, without flags and environment.
+func LintOptions() configlint.Options {
+	var o configlint.Options
 	for _, d := range All() {
-		all = append(all, configlint.Plugin{
+		o.LoadPlugins = append(o.LoadPlugins, configlint.Plugin{
 			Name: d.Name, ScoresByLoad: d.ScoresByLoad, BesideRequests: d.BesideRequests, Limits: d.Limits,
 		})
 	}
-	return all
+	return o
 }
 
 // LoadRequests returns what the configuration's plugins ask of sources of load.

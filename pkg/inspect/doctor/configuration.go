@@ -98,7 +98,7 @@ func (f *facts) checkWeights() []Result {
 	if results := findingsOf("configuration.weights")(f); len(results) > 0 {
 		return results
 	}
-	return each(configlint.Balances(f.configuration.Decoded, plugins.LintPlugins()), func(b configlint.Balance) []Result {
+	return each(configlint.Balances(f.configuration.Decoded, plugins.LintOptions().LoadPlugins), func(b configlint.Balance) []Result {
 		others := ""
 		for _, other := range b.Others {
 			others += ", " + text.Excerpt(other.String())

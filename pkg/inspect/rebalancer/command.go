@@ -24,6 +24,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/kubeconfig"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
 )
@@ -118,7 +119,7 @@ func (o *options) read(ctx context.Context) (*server, error) {
 }
 
 func (o *options) readScheduler(ctx context.Context) (*schedulerconfig.KubeSchedulerConfiguration, error) {
-	lint := cluster.LintOptions()
+	lint := plugins.LintOptions()
 	lint.Getenv, lint.FilesAreElsewhere = os.Getenv, o.validateOnly
 	return configlint.ReadFile(ctx, o.schedulerConfig, lint)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/kubeconfig"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 )
 
 // options are the flags of the command.
@@ -107,7 +108,7 @@ func (o *options) validate() error {
 
 // configuration returns the configuration with defaults, and completes profile.
 func (o *options) configuration(ctx context.Context) (*schedulerconfig.KubeSchedulerConfiguration, error) {
-	lint := cluster.LintOptions()
+	lint := plugins.LintOptions()
 	lint.Getenv = os.Getenv
 	cfg, err := configlint.ReadFile(ctx, o.config, lint)
 	if err != nil {
