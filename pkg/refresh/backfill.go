@@ -192,6 +192,7 @@ func (w *WorkloadWatcher) readPeriod(ctx context.Context, history source.Workloa
 			Within:     max(u.SumSquares-u.Sum*u.Sum/u.Pods, 0), // the history does not tell pods apart
 		})
 	})
+	w.countRejected()
 	if ctx.Err() != nil {
 		return false
 	}

@@ -1,12 +1,15 @@
 package refresh
 
 import (
+	"context"
 	"sync"
 	"time"
 
 	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 // Metrics are the telemetry of all watchers of a process. Ages and states are computed when they are scraped, so that they
@@ -16,6 +19,7 @@ type Metrics struct {
 	refreshes  *metrics.CounterVec
 	durations  *metrics.HistogramVec
 	rejected   *metrics.CounterVec
+	panics     *metrics.CounterVec
 	unmatched  *metrics.GaugeVec
 	contested  *metrics.GaugeVec
 	measured   *metrics.GaugeVec
@@ -45,6 +49,9 @@ type Registry interface {
 // TargetSetNodes is the name of the metric of target sets, which doctor reads.
 const TargetSetNodes = "plimsoll_target_set_nodes"
 
+// PanicsTotal is the name of the metric of recovered panics, which doctor reads.
+const PanicsTotal = "plimsoll_refresh_panics_total"
+
 // NewMetrics returns the metrics, registered.
 func NewMetrics(registry Registry) *Metrics {
 	m := &Metrics{
@@ -64,6 +71,10 @@ func NewMetrics(registry Registry) *Metrics {
 				"as full (AboveCapacity), or dated more than a refresh interval ahead and read as of now (FromTheFuture).",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"source", "reason"}),
+		panics: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name: PanicsTotal, Help: "Refreshes that ended in a panic, which is in the log. What was read before stays in use.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"source"}),
 		unmatched: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "plimsoll_unmatched_series", Help: "Series of the last refresh that belong to no node of the cluster.",
 			StabilityLevel: metrics.ALPHA,
@@ -108,7 +119,7 @@ func NewMetrics(registry Registry) *Metrics {
 		unsaved: metrics.NewDesc("plimsoll_workload_statistics_unsaved_seconds",
 			"Time of the observations of workloads that their file does not have.", []string{"source"}, nil, metrics.ALPHA, ""),
 	}
-	registry.MustRegister(m.refreshes, m.durations, m.rejected, m.unmatched, m.contested, m.measured, m.history, m.givenUp, m.saves)
+	registry.MustRegister(m.refreshes, m.durations, m.rejected, m.panics, m.unmatched, m.contested, m.measured, m.history, m.givenUp, m.saves)
 	registry.CustomMustRegister(m)
 	return m
 }
@@ -139,6 +150,7 @@ func (m *Metrics) initialize(label string) {
 	for _, reason := range load.Rejections() {
 		m.rejected.WithLabelValues(label, string(reason))
 	}
+	m.panics.WithLabelValues(label)
 }
 
 const (
@@ -156,6 +168,28 @@ func resultOf(err error) string {
 func (m *Metrics) refreshed(label string, took time.Duration, err error) {
 	m.refreshes.WithLabelValues(label, resultOf(err)).Inc()
 	m.durations.WithLabelValues(label).Observe(took.Seconds())
+}
+
+func (m *Metrics) countRejected(label string, rejected source.Rejected) {
+	for reason, n := range rejected {
+		m.rejected.WithLabelValues(label, string(reason)).Add(float64(n))
+	}
+}
+
+// recovering returns a refresh whose panics are errors. They are counted, and logged with their stack.
+func (m *Metrics) recovering(label string, refresh func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) (err error) {
+		defer func() {
+			if recovered := recover(); recovered != nil {
+				failed := source.NewPanicError(recovered)
+				m.panics.WithLabelValues(label).Inc()
+				klog.FromContext(ctx).Error(failed, "A refresh panicked. What was read before stays in use: please report this",
+					"source", label, "stack", string(failed.Stack))
+				err = failed
+			}
+		}()
+		return refresh(ctx)
+	}
 }
 
 // DescribeWithStability implements metrics.StableCollector.

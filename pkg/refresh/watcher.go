@@ -143,7 +143,7 @@ func (w *Watcher) Run(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), w.nodes.HasSynced) {
 		return
 	}
-	repeat(ctx, w.clock, retryAfter, w.Refresh, func() time.Duration {
+	repeat(ctx, w.clock, retryAfter, w.metrics.recovering(w.label, w.Refresh), func() time.Duration {
 		requirements, _ := w.registered()
 		return requirements.RefreshInterval
 	})
@@ -203,6 +203,7 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 	}
 	now := w.clock.Now()
 	w.metrics.refreshed(w.label, now.Sub(began), err)
+	w.metrics.countRejected(w.label, batch.Rejected)
 	w.forgetIfClockWentBack(logger, now)
 	w.failures.log(logger, now, err, "Nodes keep their last measurement until it expires, then their requests are used")
 	if err != nil && len(batch.Metrics) == 0 {

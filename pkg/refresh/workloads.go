@@ -118,7 +118,7 @@ func (w *WorkloadWatcher) Run(ctx context.Context) {
 		return
 	}
 	defer w.save(w.logging(ctx)) // periods of the history that were read since the last observation
-	repeat(ctx, w.Clock, workloadRetryAfter, w.refreshDue, w.untilDue)
+	repeat(ctx, w.Clock, workloadRetryAfter, w.Metrics.recovering(w.Label, w.refreshDue), w.untilDue)
 }
 
 // refreshDue observes all pods if that is due, and reads at most one period of the history. So the source has little work at once.
@@ -239,6 +239,7 @@ func (w *WorkloadWatcher) observe(ctx context.Context, now time.Time) error {
 	w.unmeasuredErr = nil
 	t := newTally(&w.WorkloadConfig, now)
 	failed := w.Source.FetchPods(ctx, len(pods), t.add)
+	w.countRejected()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -268,6 +269,13 @@ func (w *WorkloadWatcher) observe(ctx context.Context, now time.Time) error {
 	klog.FromContext(ctx).V(4).
 		Info("Usage of pods read", "pods", len(pods), "known", t.known, "measured", t.measured, "workloads", w.publisher.Latest().Len())
 	return nil
+}
+
+// countRejected counts the numbers that the source left out.
+func (w *WorkloadWatcher) countRejected() {
+	if checked, ok := w.Source.(source.CheckedPods); ok {
+		w.Metrics.countRejected(w.Label, checked.TakeRejected())
+	}
 }
 
 // leftOut returns an error that names the namespaces that the source left out.

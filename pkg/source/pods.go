@@ -20,7 +20,7 @@ type PodSource interface {
 type PodUsage struct {
 	Namespace, Pod string
 	Resource       load.Resource
-	// Usage is in milliCPU or bytes, as measured: the reader checks it.
+	// Usage is in milliCPU or bytes. The reader checks it.
 	Usage float64
 	// Window is the time over which usage is averaged, even if the pod ran for a part of it. It is 0 for a momentary usage.
 	Window time.Duration
@@ -48,6 +48,13 @@ type BoundedPods interface {
 	PodSource
 	// LeftOut names the namespaces that the last FetchPods left out; empty if it left out none.
 	LeftOut() string
+}
+
+// CheckedPods is a PodSource that leaves out impossible numbers itself.
+type CheckedPods interface {
+	PodSource
+	// TakeRejected counts the numbers that were left out since the last call.
+	TakeRejected() Rejected
 }
 
 // Period is the Length of time before End. A source that looks at moments does so at multiples of Step since 1970. So periods that

@@ -4,6 +4,10 @@ package source
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -51,8 +55,29 @@ type MetricValues struct {
 	Values map[string]float64
 }
 
+// Rejected counts the numbers of responses that cannot have been measured, by reason.
+type Rejected map[load.Rejection]int
+
+// Add adds counts.
+func (r Rejected) Add(o Rejected) {
+	for reason, n := range o {
+		r[reason] += n
+	}
+}
+
+// String lists the counts, such as "2 NotANumber".
+func (r Rejected) String() string {
+	var parts []string
+	for _, reason := range slices.Sorted(maps.Keys(r)) {
+		parts = append(parts, fmt.Sprintf("%d %s", r[reason], reason))
+	}
+	return strings.Join(parts, ", ")
+}
+
 // Batch is the result of one refresh.
 type Batch struct {
+	// Rejected counts the numbers that the source left out, also where Fetch failed.
+	Rejected Rejected
 	// Samples holds each resource of a node at most once per window and quantile. Values are as measured: the reader checks them.
 	Samples []load.Sample
 	// Metrics holds at most one element per metric; a metric that could not be read has none.

@@ -106,7 +106,7 @@ func TestIsTooMuch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = client.Query(t.Context(), "up", time.Time{}, 1, func(*response.Series[map[string]string]) {})
+			_, err = client.Query(t.Context(), "up", time.Time{}, response.NodeBounds(1), func(*response.Series[map[string]string]) {})
 			if err == nil || response.IsTooMuch(err) != tt.want {
 				t.Errorf("%s, status %d: too much is %t of %v, want %t", tt.server, code, !tt.want, err, tt.want)
 			}

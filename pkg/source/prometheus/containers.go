@@ -75,8 +75,9 @@ func (h *ContainerHistory) readChunk(
 			if p.At.Before(from) || p.At.After(to) {
 				continue // was not asked for
 			}
-			usage.At, usage.Value = p.At, p.Value*unitOf(r)
-			visit(&usage)
+			if usage.At, usage.Value = p.At, p.Value*unitOf(r); load.RejectionOf(usage.Value) == load.Accepted {
+				visit(&usage)
+			}
 		}
 	})
 	_, err := client.Send(ctx, parameters, response.Bounds{Bytes: maxContainerBytes, Series: maxContainers}, elements)

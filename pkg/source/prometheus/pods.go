@@ -59,11 +59,14 @@ type PodSource struct {
 	fetches int
 	// owners reports whether kube-state-metrics says who controls a pod; nil while unknown.
 	owners *bool
+	// rejected counts the numbers that were left out since TakeRejected.
+	rejected source.Rejected
 }
 
 var (
 	_ source.WorkloadHistory = &PodSource{}
 	_ source.BoundedPods     = &PodSource{}
+	_ source.CheckedPods     = &PodSource{}
 )
 
 // NewPodSource makes a PodSource of the lister's pods without a request. It uses the config's address and access alone, with
@@ -75,7 +78,7 @@ func NewPodSource(cfg Config, pods corelisters.PodLister) (*PodSource, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &PodSource{client: client, lister: pods}, nil
+	return &PodSource{client: client, lister: pods, rejected: source.Rejected{}}, nil
 }
 
 // Name implements source.PodSource.
@@ -104,7 +107,9 @@ func (s *PodSource) FetchPods(ctx context.Context, pods int, visit func(*source.
 		use := func(series *podUsage) {
 			found = true
 			usage.Namespace, usage.Pod, usage.Usage = series.Namespace, series.Pod, series.value*unitOf(r)
-			visit(&usage)
+			if s.accept(usage.Usage) {
+				visit(&usage)
+			}
 		}
 		without, err := s.readUsage(ctx, r, pods, in, use)
 		left = append(left, without...)
@@ -226,6 +231,24 @@ func (s *PodSource) logLeftOut(ctx context.Context) {
 // LeftOut implements source.BoundedPods.
 func (s *PodSource) LeftOut() string { return s.leftOut }
 
+// TakeRejected implements source.CheckedPods.
+func (s *PodSource) TakeRejected() source.Rejected {
+	taken := s.rejected
+	s.rejected = source.Rejected{}
+	return taken
+}
+
+// accept reports whether values are possible in our units too. It counts the first other one.
+func (s *PodSource) accept(values ...float64) bool {
+	for _, v := range values {
+		if reason := load.RejectionOf(v); reason != load.Accepted {
+			s.rejected.Add(source.Rejected{reason: 1})
+			return false
+		}
+	}
+	return true
+}
+
 // unitOf converts Prometheus' units to ours, such as cores to milliCPU.
 func unitOf(r load.Resource) float64 {
 	if r == load.CPU {
@@ -265,7 +288,9 @@ func isAboutPromQL(warning string) bool { return strings.HasPrefix(warning, "Pro
 // query evaluates a query and passes each series to visit. A zero time is the server's present one.
 func (s *PodSource) query(ctx context.Context, query string, at time.Time, bounds response.Bounds, visit func(*podSeries)) error {
 	reset := func(labels *podLabels) { *labels = podLabels{} }
-	warnings, err := s.client.Send(ctx, response.InstantParameters(query, at), bounds, response.Vector(reset, visit))
+	answer, err := s.client.Send(ctx, response.InstantParameters(query, at), bounds, response.Vector(reset, visit))
+	s.rejected.Add(answer.Rejected)
+	warnings := answer.Warnings
 	if len(warnings) > 0 {
 		klog.FromContext(ctx).V(4).Info("Prometheus returns warnings", "warnings", text.FirstN(warnings))
 	}
@@ -340,14 +365,14 @@ func (s *PodSource) detect(ctx context.Context, running map[string]int) error {
 		}
 	}
 	largest := slices.Max(counts)
+	i := slices.IndexFunc(counts, func(count float64) bool { return 2*count >= largest })
 	switch {
 	case largest <= 0 && tooLarge != nil:
 		return fmt.Errorf("count the pods of each namespace: %w: find the target that writes series of so many namespaces", tooLarge)
-	case largest <= 0:
+	case largest <= 0 || i < 0:
 		return fmt.Errorf("no series with the usage of pods at %s: scrape cAdvisor of the nodes, or /metrics/resource: tried %s",
 			s.client.Endpoint(), strings.Join(tried, ", "))
 	}
-	i := slices.IndexFunc(counts, func(count float64) bool { return 2*count >= largest })
 	s.family, s.pods, s.fetches, s.shards = &families[i], counts[i], 0, false
 	if s.name != families[i].Name {
 		s.name = families[i].Name
@@ -386,14 +411,17 @@ func (s *PodSource) FetchHistory(ctx context.Context, p source.Period, maxWorklo
 		// Several may be of one owner. The order of sums decides their last digits.
 		for _, w := range slices.SortedFunc(maps.Keys(all), compareWorkloads) {
 			sum := all[w]
-			visit(&source.WorkloadUsage{
+			usage := &source.WorkloadUsage{
 				Namespace:  w.namespace,
 				Workload:   w.name,
 				Resource:   r,
 				Pods:       sum[promql.CountSum] * share,
 				Sum:        sum[promql.UsageSum] * share * unit,
 				SumSquares: sum[promql.SquaresSum] * share * unit * unit,
-			})
+			}
+			if s.accept(usage.Pods, usage.Sum, usage.SumSquares) {
+				visit(usage)
+			}
 		}
 	}
 	return nil
@@ -404,7 +432,8 @@ func (s *PodSource) past(ctx context.Context, h *pastQuery, r load.Resource) (al
 	p := h.period
 	recorded := 0.0
 	err = s.query(ctx, promql.RecordedLooks(r, p.Length), p.End, seriesBounds(1), func(series *podSeries) {
-		recorded = max(recorded, series.Value.Value)
+		// More than a look each second of the period cannot be: the looks divide all sums.
+		recorded = max(recorded, min(series.Value.Value, p.Length.Seconds()))
 	})
 	if err != nil {
 		return nil, 0, err

@@ -2,7 +2,6 @@ package prometheus
 
 import (
 	"fmt"
-	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -58,11 +57,13 @@ func TestFetchPods(t *testing.T) {
 	}
 	want := []source.PodUsage{
 		{Namespace: "shop", Pod: "web-1", Resource: load.CPU, Usage: 250, Window: 5 * time.Minute},
-		{Namespace: "shop", Pod: "web-2", Resource: load.CPU, Usage: math.NaN(), Window: 5 * time.Minute},
 		{Namespace: "shop", Pod: "web-1", Resource: load.Memory, Usage: 1 << 20},
 	}
 	if diff := cmp.Diff(want, usages, equateValues()); diff != "" {
 		t.Errorf("usages (-want +got):\n%s", diff)
+	}
+	if rejected := s.TakeRejected(); rejected.String() != "1 NotANumber" {
+		t.Errorf("rejected %s, want 1 NotANumber", rejected)
 	}
 	// What was found is not looked for again, until it is gone.
 	srv.setRules(srv.rules...)
@@ -371,7 +372,7 @@ func TestFetchHistory_Refused(t *testing.T) {
 }
 
 // podLister returns a lister of that many running pods of each namespace, and one that waits.
-func podLister(t *testing.T, counts map[string]int) corelisters.PodLister {
+func podLister(t testing.TB, counts map[string]int) corelisters.PodLister {
 	t.Helper()
 	pods := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	for namespace, count := range counts {

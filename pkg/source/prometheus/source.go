@@ -18,7 +18,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -150,7 +149,7 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	var loads, metrics []*response.Result
 	var undetected error
 	// Concurrently, so that a hanging query for one takes no time from the other.
-	var wait sync.WaitGroup
+	var wait source.Group
 	wait.Go(func() { metrics = qr.RunAll(ctx, promql.NodeMetrics(request.Metrics)) })
 	if measures {
 		loads, undetected = s.measure(ctx, qr, windows, quantiles)
@@ -165,7 +164,10 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	if !measures {
 		wanted = promql.NodeMetric
 	}
-	batch := source.Batch{Metrics: metricsOf(metrics, qr.Matcher)}
+	batch := source.Batch{Metrics: metricsOf(metrics, qr.Matcher), Rejected: source.Rejected{}}
+	for _, r := range results {
+		batch.Rejected.Add(r.Rejected)
+	}
 	if err := failureOf(results, wanted, d.Endpoint, undetected); err != nil {
 		return batch, err
 	}
@@ -294,7 +296,7 @@ func (s *Source) Series(ctx context.Context, query string) (all model.Vector, er
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
-	_, err = s.client.Query(ctx, query, time.Time{}, len(nodes), func(v *response.Series[map[string]string]) {
+	_, err = s.client.Query(ctx, query, time.Time{}, response.NodeBounds(len(nodes)), func(v *response.Series[map[string]string]) {
 		sample := &model.Sample{Metric: model.Metric{}, Value: model.SampleValue(v.Value.Value)}
 		for name, value := range v.Metric {
 			sample.Metric[model.LabelName(name)] = model.LabelValue(value)

@@ -62,23 +62,18 @@ func (c *Client) Excerpt(text string) string { return c.http.Excerpt(text) }
 // Close ends the idle connections. The Client may be used again afterwards.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Query evaluates an instant query and passes each series to visit. A zero time is the server's present one. The number of nodes
-// bounds the response. After an error, passed series must not be used. The error names the URL, and wraps a *RefusedError where the
-// server refused the query.
+// Query evaluates an instant query about nodes and passes each series with an accepted value to visit. A zero time is the server's
+// present one. After an error, passed series must not be used. The error names the URL, and wraps a *RefusedError where the server
+// refused the query.
 func (c *Client) Query(
-	ctx context.Context,
-	promql string,
-	at time.Time,
-	nodes int,
-	visit func(*Series[map[string]string]),
-) (warnings []string, err error) {
-	bounds := Bounds{Bytes: source.MaxResponseBytes(nodes), Series: source.MaxElements(nodes)}
-	warnings, err = c.Send(ctx, InstantParameters(promql, at), bounds, Vector(ClearMap, visit))
+	ctx context.Context, promql string, at time.Time, bounds Bounds, visit func(*Series[map[string]string]),
+) (Answer, error) {
+	answer, err := c.Send(ctx, InstantParameters(promql, at), bounds, Vector(ClearMap, visit))
 	if source.IsTooLarge(err) {
 		err = fmt.Errorf("%w, the bound for %d nodes: set metricProvider.selector, or use a custom query, "+
-			"for the series of these nodes alone", err, nodes)
+			"for the series of these nodes alone", err, bounds.nodes)
 	}
-	return warnings, err
+	return answer, err
 }
 
 // InstantParameters are those of an instant query. A zero time is the server's present one.
@@ -91,19 +86,29 @@ func InstantParameters(promql string, at time.Time) url.Values {
 }
 
 // Bounds are those of one response.
-type Bounds struct{ Bytes, Series int64 }
+type Bounds struct {
+	Bytes, Series int64
+	// Signed reports whether values may be negative.
+	Signed bool
+	nodes  int
+}
+
+// NodeBounds are the bounds of a response with about one series a node.
+func NodeBounds(nodes int) Bounds {
+	return Bounds{Bytes: source.MaxResponseBytes(nodes), Series: source.MaxElements(nodes), nodes: nodes}
+}
 
 // Send evaluates the query with these parameters of the API and decodes the elements of the result. Errors are as with Query.
-func (c *Client) Send(ctx context.Context, parameters url.Values, bounds Bounds, elements Elements) (warnings []string, err error) {
+func (c *Client) Send(ctx context.Context, parameters url.Values, bounds Bounds, elements Elements) (answer Answer, err error) {
 	req, err := c.request(ctx, parameters)
 	if err != nil {
-		return nil, c.http.Explain(err)
+		return Answer{}, c.http.Explain(err)
 	}
 	err = c.http.Exchange(req, bounds.Bytes, func(resp *http.Response) (err error) {
-		warnings, err = c.read(resp, bounds.Series, elements)
+		answer, err = c.read(resp, bounds, elements)
 		return err
 	})
-	return warnings, err
+	return answer, err
 }
 
 // request prefers GET: proxies that grant views only, such as the one before OpenShift's monitoring, refuse POST.
@@ -122,30 +127,30 @@ func (c *Client) request(ctx context.Context, parameters url.Values) (*http.Requ
 	return req, nil
 }
 
-func (c *Client) read(resp *http.Response, maxSeries int64, elements Elements) (warnings []string, err error) {
+func (c *Client) read(resp *http.Response, bounds Bounds, elements Elements) (answer Answer, err error) {
 	if resp.StatusCode/100 != 2 {
-		return nil, c.refusal(resp)
+		return Answer{}, c.refusal(resp)
 	}
 	c.decoding.Lock()
 	defer c.decoding.Unlock()
 	body := &pieces{body: resp.Body, decoding: &c.decoding}
-	warnings, err = Decode(bufio.NewReaderSize(body, pieceBytes), maxSeries, elements)
+	answer, err = Decode(bufio.NewReaderSize(body, pieceBytes), bounds, elements)
 	if refused, ok := errors.AsType[*RefusedError](err); ok {
-		return nil, c.clean(refused)
+		return Answer{}, c.clean(refused)
 	}
 	if failed, ok := errors.AsType[*jsonstream.ReadError](err); ok {
-		return nil, c.http.Explain(failed.Unwrap())
+		return Answer{}, c.http.Explain(failed.Unwrap())
 	}
 	if source.IsTooLarge(err) {
-		return nil, err
+		return Answer{}, err
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w (it begins with %q)", c.http.Explain(err), c.http.Excerpt(string(body.head)))
+		return Answer{}, fmt.Errorf("%w (it begins with %q)", c.http.Explain(err), c.http.Excerpt(string(body.head)))
 	}
-	for i := range warnings {
-		warnings[i] = c.http.Excerpt(warnings[i])
+	for i := range answer.Warnings {
+		answer.Warnings[i] = c.http.Excerpt(answer.Warnings[i])
 	}
-	return warnings, nil
+	return answer, nil
 }
 
 // clean returns the error without secrets, and cut.

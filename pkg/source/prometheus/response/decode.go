@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/jsonstream"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
@@ -86,34 +88,63 @@ func IsTooMuch(err error) bool {
 	return source.IsTooLarge(err) || ok && refused.tooMuch
 }
 
+// Answer is what a response has beside its elements.
+type Answer struct {
+	Warnings []string
+	// Rejected counts the numbers that no visit got.
+	Rejected source.Rejected
+}
+
+// numbers checks all numbers of a response: this is the only place where numbers of a Prometheus enter.
+type numbers struct {
+	signed   bool
+	rejected source.Rejected
+}
+
+// accept reports whether a value is finite, and not negative unless the query's values may be. It counts other values.
+func (n *numbers) accept(v float64) bool {
+	reason := load.RejectionOf(v)
+	if reason == load.Accepted || n.signed && reason == load.RejectedNegative {
+		return true
+	}
+	n.rejected.Add(source.Rejected{reason: 1})
+	return false
+}
+
 // Elements decodes the elements of a result.
 type Elements struct {
 	resultType, name string
-	decode           func(*jsonstream.Decoder) error
+	decode           func(*jsonstream.Decoder, *numbers) error
 }
 
-// Vector passes each element of an instant vector to visit, valid only during the call. reset empties the last element's labels.
+// Vector passes each element of an instant vector with an accepted value to visit, valid only during the call. reset empties the
+// last element's labels.
 func Vector[Labels any](reset func(*Labels), visit func(*Series[Labels])) Elements {
-	return Elements{resultType: "vector", name: "an instant vector", decode: each(reset, func(s *Series[Labels]) error {
+	return Elements{resultType: "vector", name: "an instant vector", decode: each(reset, func(s *Series[Labels], n *numbers) error {
 		if s.Value.At.IsZero() {
 			return errors.New("the result holds a series without a value")
 		}
-		visit(s)
+		if n.accept(s.Value.Value) {
+			visit(s)
+		}
 		return nil
 	})}
 }
 
 // Matrix is Vector for a range query.
 func Matrix[Labels any](reset func(*Labels), visit func(*Series[Labels])) Elements {
-	return Elements{resultType: "matrix", name: "a matrix", decode: each(reset, func(s *Series[Labels]) error {
+	return Elements{resultType: "matrix", name: "a matrix", decode: each(reset, func(s *Series[Labels], n *numbers) error {
+		s.Values = slices.DeleteFunc(s.Values, func(p Point) bool { return !n.accept(p.Value) })
 		visit(s)
 		return nil
 	})}
 }
 
-func each[Labels any](reset func(*Labels), visit func(*Series[Labels]) error) func(*jsonstream.Decoder) error {
+func each[Labels any](
+	reset func(*Labels), visit func(*Series[Labels], *numbers) error,
+) func(*jsonstream.Decoder, *numbers) error {
 	var s Series[Labels]
-	return func(dec *jsonstream.Decoder) error {
+	return func(dec *jsonstream.Decoder, n *numbers) error {
 		reset(&s.Metric)
 		s.Value, s.Values, s.Histogram, s.Histograms = Point{}, s.Values[:0], nil, nil
 		if err := dec.Decode(&s); err != nil {
@@ -124,7 +155,7 @@ func each[Labels any](reset func(*Labels), visit func(*Series[Labels]) error) fu
 				return errors.New("the result holds native histograms, where floats are needed")
 			}
 		}
-		return visit(&s)
+		return visit(&s, n)
 	}
 }
 
@@ -136,30 +167,32 @@ func ClearMap(labels *map[string]string) {
 	clear(*labels)
 }
 
-// Decode reads a response of the Prometheus API, in memory for one series at a time. More than about maxSeries are an error.
-// After an error, decoded series must not be used.
-func Decode(from io.Reader, maxSeries int64, elements Elements) (warnings []string, err error) {
-	dec := jsonstream.NewDecoder(from, maxSeries)
-	e := envelope{elements: elements}
+// Decode reads a response of the Prometheus API, in memory for one series at a time. More than about as many series as the bounds
+// allow are an error. After an error, decoded series must not be used.
+func Decode(from io.Reader, bounds Bounds, elements Elements) (Answer, error) {
+	dec := jsonstream.NewDecoder(from, bounds.Series)
+	e := envelope{elements: elements, numbers: numbers{signed: bounds.Signed, rejected: source.Rejected{}}}
+	var err error
 	if err = e.decode(dec); err == nil {
 		err = dec.End()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("not a response of the Prometheus API: %w", err)
+		return Answer{}, fmt.Errorf("not a response of the Prometheus API: %w", err)
 	}
 	switch {
 	case e.status == "error":
-		return nil, &e.err
+		return Answer{}, &e.err
 	case e.status != "success":
-		return nil, fmt.Errorf("not a response of the Prometheus API: its status is %q", e.status)
+		return Answer{}, fmt.Errorf("not a response of the Prometheus API: its status is %q", e.status)
 	case !e.hasResult:
-		return nil, errors.New("not a response of the Prometheus API: it has no result")
+		return Answer{}, errors.New("not a response of the Prometheus API: it has no result")
 	}
-	return e.warnings, nil
+	return Answer{Warnings: e.warnings, Rejected: e.numbers.rejected}, nil
 }
 
 type envelope struct {
 	elements Elements
+	numbers  numbers
 	status   string
 	err      RefusedError
 	warnings []string
@@ -216,7 +249,7 @@ func (e *envelope) decodeData(dec *jsonstream.Decoder) error {
 		case "result":
 			// Servers write the type first. Otherwise the needed type is assumed.
 			e.hasResult = true
-			if err := dec.Array(func() error { return e.elements.decode(dec) }); err != nil {
+			if err := dec.Array(func() error { return e.elements.decode(dec, &e.numbers) }); err != nil {
 				return fmt.Errorf("%s is needed: %w", e.elements.name, err)
 			}
 			return nil

@@ -18,10 +18,10 @@ type decoded struct {
 }
 
 func decodeAll(text string) (all []decoded, warnings []string, err error) {
-	warnings, err = Decode(strings.NewReader(text), 1<<20, Vector(ClearMap, func(s *Series[map[string]string]) {
+	answer, err := Decode(strings.NewReader(text), Bounds{Series: 1 << 20, Signed: true}, Vector(ClearMap, func(s *Series[map[string]string]) {
 		all = append(all, decoded{maps.Clone(s.Metric), s.Value.Value, s.Value.At})
 	}))
-	return all, warnings, err
+	return all, answer.Warnings, err
 }
 
 func TestDecode(t *testing.T) {
@@ -79,7 +79,7 @@ func TestDecode_Matrix(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []point
-			_, err := Decode(strings.NewReader(tt.text), 10, Matrix(ClearMap, func(s *Series[map[string]string]) {
+			_, err := Decode(strings.NewReader(tt.text), Bounds{Series: 10}, Matrix(ClearMap, func(s *Series[map[string]string]) {
 				for _, p := range s.Values {
 					got = append(got, point{s.Metric["node"], p.At.Unix(), p.Value})
 				}
@@ -116,7 +116,7 @@ func BenchmarkDecode(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Decode(strings.NewReader(text), 1<<20, Vector(ClearMap, func(*Series[map[string]string]) {})); err != nil {
+		if _, err := Decode(strings.NewReader(text), Bounds{Series: 1 << 20}, Vector(ClearMap, func(*Series[map[string]string]) {})); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -8,12 +8,12 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
 )
@@ -21,7 +21,7 @@ import (
 // concurrentQueries lets other queries of a refresh finish while one hangs, without overloading Prometheus.
 const concurrentQueries = 4
 
-// Errors of a response without a value for any Node. A third is *UnmatchedError.
+// Errors of a response without a value for any Node. Others are *UnmatchedError and *RejectedError.
 var (
 	ErrNoSeries   = errors.New("no series")
 	ErrNoCapacity = errors.New("the Nodes with series report no status.capacity for this resource")
@@ -37,6 +37,13 @@ func (e *UnmatchedError) Error() string {
 	return fmt.Sprintf("none of %d series matches a Node by its nodeLabels; for example %s", e.Series, text.FirstN(e.Examples))
 }
 
+// RejectedError says that no number of a response is possible.
+type RejectedError struct{ Rejected source.Rejected }
+
+func (e *RejectedError) Error() string {
+	return "no value can have been measured: " + e.Rejected.String()
+}
+
 // Value is what a query returned for one Node.
 type Value struct {
 	Value float64
@@ -49,10 +56,10 @@ type Value struct {
 }
 
 // offer keeps the value of the target with the better tier. For the same tier it keeps the value whose label is earlier in
-// nodeLabels. For the same label it keeps the greater value; NaN is the least.
+// nodeLabels. For the same label it keeps the greater value.
 func (v *Value) offer(of claim) {
 	better := cmp.Or(cmp.Compare(of.tier, v.tier), cmp.Compare(of.rank, v.rank))
-	if better < 0 || better == 0 && (of.value > v.Value || math.IsNaN(v.Value)) {
+	if better < 0 || better == 0 && of.value > v.Value {
 		v.Value, v.rank, v.tier = of.value, of.rank, of.tier
 	}
 }
@@ -107,6 +114,8 @@ type Result struct {
 	// Unmatched are the different nodeLabels of series without a Node, up to source.MaxUnmatched.
 	Unmatched map[string]struct{}
 	Warnings  []string
+	// Rejected counts the numbers that were not used.
+	Rejected source.Rejected
 }
 
 // add collects the value of a series. settle decides between the values of a node.
@@ -128,7 +137,10 @@ func (r *Result) add(m *Matcher, c *claims, s *Series[map[string]string]) {
 		if capacity <= 0 {
 			return
 		}
-		value /= capacity
+		if value /= capacity; math.IsInf(value, 0) {
+			r.Rejected.Add(source.Rejected{load.RejectedNotANumber: 1})
+			return
+		}
 	}
 	set, at := m.targetSetOf(s.Metric, position)
 	c.add(set, claim{position: position, value: value, rank: rank, tier: at, gone: set.Evidence == Unproven && m.gone(s.Metric)})
@@ -161,6 +173,8 @@ func (r *Result) EmptyReason() error {
 		return &UnmatchedError{Series: r.Series, Examples: slices.Sorted(maps.Keys(r.Unmatched))}
 	case r.Series > 0:
 		return ErrNoCapacity
+	case len(r.Rejected) > 0:
+		return &RejectedError{r.Rejected}
 	}
 	return ErrNoSeries
 }
@@ -197,8 +211,12 @@ type Querier struct {
 // RunAll sends the queries, a few at a time, and returns the results in the same order.
 func (qr *Querier) RunAll(ctx context.Context, queries []promql.Query) []*Result {
 	results := make([]*Result, len(queries))
-	next := make(chan int)
-	var workers sync.WaitGroup
+	next := make(chan int, len(queries))
+	for i := range queries {
+		next <- i
+	}
+	close(next)
+	var workers source.Group
 	for range min(concurrentQueries, len(queries)) {
 		workers.Go(func() {
 			for i := range next {
@@ -206,10 +224,6 @@ func (qr *Querier) RunAll(ctx context.Context, queries []promql.Query) []*Result
 			}
 		})
 	}
-	for i := range queries {
-		next <- i
-	}
-	close(next)
 	workers.Wait()
 	return results
 }
@@ -255,12 +269,15 @@ func (qr *Querier) RunSets(ctx context.Context, queries []*promql.Query) (all *R
 // read sends a query and collects the claims of its series.
 func (qr *Querier) read(ctx context.Context, q *promql.Query) (*Result, *claims, error) {
 	nodes := len(qr.Matcher.Nodes)
-	r, c := &Result{Query: q, Values: make([]Value, nodes)}, &claims{}
-	warnings, err := qr.Client.Query(ctx, q.PromQL, qr.At, nodes, func(s *Series[map[string]string]) { r.add(qr.Matcher, c, s) })
+	r, c := &Result{Query: q, Values: make([]Value, nodes), Rejected: source.Rejected{}}, &claims{}
+	bounds := NodeBounds(nodes)
+	bounds.Signed = q.Kind == promql.NodeMetric
+	answer, err := qr.Client.Query(ctx, q.PromQL, qr.At, bounds, func(s *Series[map[string]string]) { r.add(qr.Matcher, c, s) })
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", q, err)
 	}
-	r.Warnings, r.Received = warnings, qr.Clock.Now()
+	r.Warnings, r.Received = answer.Warnings, qr.Clock.Now()
+	r.Rejected.Add(answer.Rejected)
 	return r, c, nil
 }
 
