@@ -105,9 +105,9 @@ func addVerbosity(flags *pflag.FlagSet) {
 	flags.AddGoFlag(verbosity)
 }
 
-// silenceLog keeps what plugins and sources log out of tables, unless -v is given. A command that serves metrics prints no table.
+// silenceLog keeps what plugins and sources log out of tables, unless -v is given.
 func silenceLog(command *cobra.Command, _ []string) error {
-	if !command.Flags().Changed("v") && !command.Flags().Changed("metrics-address") {
+	if !command.Flags().Changed("v") {
 		klog.SetLogger(logr.Discard())
 	}
 	return nil

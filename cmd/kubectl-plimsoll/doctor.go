@@ -1,15 +1,10 @@
 package main
 
 import (
-	"cmp"
-	"context"
-	"net"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
@@ -22,9 +17,6 @@ type doctorOptions struct {
 	selected doctor.Selection
 	// failOn is the status from which on the exit code is 1.
 	failOn string
-	// metricsAddress is where metrics are served, if it is not empty, and interval the time between two runs.
-	metricsAddress string
-	interval       time.Duration
 }
 
 func newDoctorCommand() *cobra.Command {
@@ -56,26 +48,17 @@ Exit codes: 0 all selected checks passed, 1 a check failed, 2 the API server can
   kubectl plimsoll doctor --check source,values --fail-on error
 
   # List failed checks, for a script
-  kubectl plimsoll doctor --only-problems -o json
-
-  # Serve the results as metrics, for alerts
-  kubectl plimsoll doctor --metrics-address localhost:10260 --interval 10m
-
-  # Report to a pipeline
-  kubectl plimsoll doctor --fail-on error -o junit > doctor.xml`,
+  kubectl plimsoll doctor --only-problems -o json`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.cluster.addTo(command, command.Flags())
-	o.output.addTo(command, command.Flags(), junit, sarif)
+	o.output.addTo(command, command.Flags())
 	command.Flags().StringSliceVar(&o.selected.Checks, "check", nil,
 		"groups or ids of checks to show: "+strings.Join(doctor.Groups(), ", ")+" (default all)")
 	command.Flags().BoolVar(&o.selected.OnlyProblems, "only-problems", false, "show only checks with something to fix")
 	command.Flags().StringVar(&o.failOn, "fail-on", string(doctor.Warning), "lowest status with exit code 1: warning or error")
-	command.Flags().StringVar(&o.metricsAddress, "metrics-address", "",
-		"run until interrupted, and serve the results as metrics at this address, such as :10260")
-	command.Flags().DurationVar(&o.interval, "interval", 5*time.Minute, "time between two runs with --metrics-address")
 	completeValues(command, "check", slices.Concat(doctor.Groups(), doctor.IDs())...)
 	completeValues(command, "fail-on", string(doctor.Warning), string(doctor.Error))
 	return command
@@ -89,66 +72,27 @@ func (o *doctorOptions) validate() error {
 	if o.failOn != string(doctor.Warning) && o.failOn != string(doctor.Error) {
 		return cluster.OptionErrorf("--fail-on: %q; write warning or error", o.failOn)
 	}
-	if o.interval < time.Second {
-		return cluster.OptionErrorf("--interval: %v; write at least 1s", o.interval)
-	}
 	return o.selected.Validate()
 }
 
-// checkConflicts fails for flags without effect beside others.
-func (o *doctorOptions) checkConflicts(changed func(flag string) bool) error {
-	idle, reason := []string{"interval"}, "--metrics-address is not set"
-	if o.metricsAddress != "" {
-		idle, reason = []string{"check", "fail-on", "only-problems", "output"}, "--metrics-address serves the results of all checks"
-	}
-	for _, flag := range idle {
-		if changed(flag) {
-			return cluster.OptionErrorf("--%s: no effect: %s", flag, reason)
-		}
-	}
-	return nil
-}
-
 func (o *doctorOptions) run(cmd *cobra.Command) error {
-	if err := cmp.Or(o.validate(), o.checkConflicts(cmd.Flags().Changed)); err != nil {
+	if err := o.validate(); err != nil {
 		return err
 	}
 	conn, err := o.cluster.connect()
 	if err != nil {
 		return usageError{err}
 	}
-	run := func(ctx context.Context) (*doctor.Report, error) {
-		return doctor.Run(ctx, conn, doctor.Options{Configuration: o.cluster.configuration, Source: o.cluster.source})
-	}
-	if o.metricsAddress != "" {
-		listener, err := net.Listen("tcp", o.metricsAddress)
-		if err != nil {
-			return cluster.OptionErrorf("--metrics-address: %w", err)
-		}
-		return doctor.NewExporter(run, clock.RealClock{}).Serve(cmd.Context(), listener, o.interval)
-	}
-	report, err := run(cmd.Context())
+	report, err := doctor.Run(cmd.Context(), conn, doctor.Options{Configuration: o.cluster.configuration, Source: o.cluster.source})
 	if err != nil {
 		return err
 	}
 	report.Select(o.selected)
-	failed := report.Failed() || o.failOn == string(doctor.Warning) && report.NeedsFix()
-	switch o.output.format {
-	case junit:
-		err = report.WriteJUnit(cmd.OutOrStdout(), doctor.Status(o.failOn))
-	case sarif:
-		err = report.WriteSARIF(cmd.OutOrStdout(), cmd.Root().Version)
-	default:
-		err = o.output.print(cmd, report, "", nil, report.Print)
-	}
-	if err != nil || !failed {
+	if err := o.output.print(cmd, report, "", nil, report.Print); err != nil {
 		return err
 	}
-	return errProblems
+	if report.Failed() || o.failOn == string(doctor.Warning) && report.NeedsFix() {
+		return errProblems
+	}
+	return nil
 }
-
-// Formats of --output that only doctor has, for pipelines.
-const (
-	junit = "junit"
-	sarif = "sarif"
-)

@@ -51,24 +51,3 @@ func TestDocs_Checks(t *testing.T) {
 		}
 	}
 }
-
-// TestDoctor_FlagsWithoutEffect expects no flag to be ignored.
-func TestDoctor_FlagsWithoutEffect(t *testing.T) {
-	for flag, reason := range map[string]string{
-		"--interval=1m":     "--metrics-address is not set",
-		"--output=junit":    "--metrics-address serves the results of all checks",
-		"--check=source":    "--metrics-address serves the results of all checks",
-		"--only-problems":   "--metrics-address serves the results of all checks",
-		"--fail-on=warning": "--metrics-address serves the results of all checks",
-	} {
-		args := []string{"doctor", "--kubeconfig=/dev/null", flag}
-		if flag != "--interval=1m" {
-			args = append(args, "--metrics-address=nowhere")
-		}
-		_, err := execute(t.Context(), args...)
-		name, _, _ := strings.Cut(flag, "=")
-		if want := name + ": no effect: " + reason; err == nil || err.Error() != want || exitCode(err) != 2 {
-			t.Errorf("%s: %v, want %s", flag, err, want)
-		}
-	}
-}

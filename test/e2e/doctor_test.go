@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -19,7 +17,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
-// doctorValues install a scheduler with doctor beside it. The port is that of the scheduler.
+// doctorValues install a scheduler with a port.
 const doctorValues = `
 config:
   profiles:
@@ -32,11 +30,10 @@ config:
     - name: TargetLoadPacking
       args: {window: 10s, refreshInterval: 1s, metricProvider: {type: Prometheus, address: '%s'}}
 extraArgs: [--bind-address=127.0.0.1, --secure-port=%d]
-doctor: {enabled: true, interval: 1s}
 `
 
-// TestDoctor_OfChart runs the chart's doctor as a container of the scheduler's pod, with its account, files and network. It finds
-// nothing until the account lacks a permission, and nothing once that is back.
+// TestDoctor_OfChart runs doctor as kubectl exec does in the scheduler's pod, with its account, files and network. It finds nothing
+// until the account lacks a permission, and nothing once that is back.
 func TestDoctor_OfChart(t *testing.T) {
 	e := start(t, cluster.Options{AuditLog: true, Scheduler: header})
 	e.workers(exampleWorkers()...)
@@ -47,57 +44,45 @@ func TestDoctor_OfChart(t *testing.T) {
 	e.apply(render(t, system, fmt.Sprintf(doctorValues, e.Endpoints.Prometheus, port)))
 	d := check.Value(e.Client.AppsV1().Deployments(system).Get(e.ctx, "plimsoll", metav1.GetOptions{}))(t)
 	name := e.replicaOf(d)
-
-	containers := d.Spec.Template.Spec.Containers
-	c := e.containerOf(d, &containers[0])
+	c := e.containerOf(d, &d.Spec.Template.Spec.Containers[0])
 	c.Ready = fmt.Sprintf("https://127.0.0.1:%d/readyz", port)
 	scheduler := e.run(c)
-	c = e.containerOf(d, &containers[1])
-	served := check.Value(cluster.FreePort())(t)
-	address := fmt.Sprintf("127.0.0.1:%d", served)
-	c.Name, c.Ready = "doctor", "http://"+address+"/metrics"
-	i := slices.Index(c.Command, "--metrics-address=:10260")
-	c.Command[i] = "--metrics-address=" + address
-	c.Env = append(c.Env, "POD_NAME="+name)
-	process := e.run(c)
 
-	// read returns the metrics' lines of a status that are above 0.
-	read := func(status string) (found []string) {
-		resp := check.Value(http.Get(c.Ready))(t)
-		defer func() { _ = resp.Body.Close() }() // it has been read
-		for line := range strings.Lines(string(check.Value(io.ReadAll(resp.Body))(t))) {
-			is := strings.HasPrefix(line, "plimsoll_doctor_check{") && strings.Contains(line, `status="`+status+`"`)
-			if is && !strings.HasSuffix(line, " 0\n") {
-				found = append(found, line)
+	c.Command, c.Ready = []string{"/bin/kubectl-plimsoll", "doctor", "--only-problems"}, ""
+	c.Env = append(c.Env, "POD_NAME="+name)
+	var found string
+	runs := 0
+	finds := func(texts ...string) func() bool {
+		return func() bool {
+			runs++
+			c.Name = fmt.Sprintf("doctor-%d", runs)
+			process, err := e.RunContainer(e.ctx, c)
+			if err == nil {
+				t.Fatal("doctor does not end")
 			}
+			found = check.Value(process.Log())(t)
+			return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(found, text) })
 		}
-		return found
-	}
-	sound := func() bool {
-		skipped := slices.DeleteFunc(read("skipped"), func(line string) bool {
-			return strings.Contains(line, `id="scheduler.fallbacks"`) // no pod is placed here
-		})
-		return len(read("ok")) > 20 && len(read("error"))+len(read("warning"))+len(skipped) == 0
 	}
 	defer func() {
 		if t.Failed() {
-			t.Logf("doctor finds %v", slices.Concat(read("error"), read("warning"), read("skipped")))
+			t.Logf("doctor finds %s", found)
 		}
 	}()
-	e.eventually("doctor to find nothing", sound)
+	e.eventually("doctor to find nothing", finds("Nothing to fix."))
 
 	roles := e.Client.RbacV1().ClusterRoles()
 	role := check.Value(roles.Get(e.ctx, "plimsoll."+system, metav1.GetOptions{}))(t)
 	rules := role.Rules
 	role.Rules = slices.DeleteFunc(slices.Clone(rules), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "pods/binding") })
 	role = check.Value(roles.Update(e.ctx, role, metav1.UpdateOptions{}))(t)
-	e.eventually("doctor to find the permission that is lacking", func() bool {
-		found := read("error")
-		return len(found) == 1 && strings.Contains(found[0], `id="permissions.scheduler"`)
-	})
+	e.eventually("doctor to find the permission that is lacking", finds(account(system, "plimsoll"), "lacks permission to create pods/binding"))
+	if strings.Count(found, "✗ ")+strings.Count(found, "! ") != 1 {
+		t.Errorf("doctor finds more:\n%s", found)
+	}
 	role.Rules = rules
 	check.Value(roles.Update(e.ctx, role, metav1.UpdateOptions{}))(t)
-	e.eventually("doctor to find nothing again", sound)
+	e.eventually("doctor to find nothing again", finds("Nothing to fix."))
 
 	requests := 0
 	for _, event := range check.Value(e.AuditEvents())(t) {
@@ -113,7 +98,7 @@ func TestDoctor_OfChart(t *testing.T) {
 	if requests == 0 {
 		t.Error("doctor sent no request")
 	}
-	e.wantNothingForbidden(account(system, "plimsoll"), scheduler, process)
+	e.wantNothingForbidden(account(system, "plimsoll"), scheduler)
 }
 
 // replicaOf makes a pod of the Deployment, with the name of this machine, which names the leader.

@@ -1,15 +1,11 @@
 package inspect
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/xml"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -25,12 +21,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
 // examined is a KubeSchedulerConfiguration that tests change: one profile, one plugin.
@@ -256,109 +250,6 @@ func TestDoctor_Fine(t *testing.T) {
 		t.Log("\n" + r.stdout)
 		return ""
 	})
-}
-
-// TestDoctor_Pipelines expects the checks of -o json in the formats of pipelines, with the same exit code.
-func TestDoctor_Pipelines(t *testing.T) {
-	shared.loadedNodes(t, "worker-1")
-	file := configurationOf("TargetLoadPacking", "http://127.0.0.1:1", nil).file(t)
-	report := shared.doctor(t, "--config="+file)
-	wantsFound(t, report, "source.connects", doctor.Error)
-	var want, got []string
-	failed := 0
-	for _, c := range report.Checks {
-		want = append(want, c.ID)
-		if c.Status == doctor.Error {
-			failed++
-		}
-	}
-	var log struct {
-		Runs []struct {
-			Results []struct{ RuleID, Level string }
-		}
-	}
-	text := shared.plimsoll(t, "doctor", "--config="+file, "-o=sarif").wants(t, 1).stdout
-	must(t, json.Unmarshal([]byte(text), &log))
-	errorsFound := 0
-	for _, r := range log.Runs[0].Results {
-		got = append(got, r.RuleID)
-		if r.Level == "error" {
-			errorsFound++
-		}
-	}
-	if !slices.Equal(got, want) || errorsFound != failed {
-		t.Errorf("SARIF has %d errors of %v, want %d of %v:\n%s", errorsFound, got, failed, want, text)
-	}
-	t.Log("SARIF:" + text)
-
-	var suites struct {
-		Suites []struct {
-			Failures int `xml:"failures,attr"`
-		} `xml:"testsuite"`
-	}
-	text = shared.plimsoll(t, "doctor", "--config="+file, "--fail-on=error", "-o=junit").wants(t, 1).stdout
-	must(t, xml.Unmarshal([]byte(text), &suites))
-	for _, suite := range suites.Suites {
-		failed -= suite.Failures
-	}
-	if failed != 0 {
-		t.Errorf("JUnit lacks %d failures:\n%s", failed, text)
-	}
-}
-
-// TestDoctor_Metrics scrapes doctor while it runs.
-func TestDoctor_Metrics(t *testing.T) {
-	shared.loadedNodes(t, "worker-1")
-	file := configurationOf("TargetLoadPacking", "http://127.0.0.1:1", nil).file(t)
-	port, err := cluster.FreePort()
-	must(t, err)
-	address := fmt.Sprintf("127.0.0.1:%d", port)
-	cmd := exec.CommandContext(t.Context(), filepath.Join(shared.binDir, build.KubectlPlimsoll().Name), "doctor",
-		"--kubeconfig="+shared.AdminKubeconfig, "--config="+file, "--metrics-address="+address, "--interval=1s")
-	cmd.Env = append(os.Environ(), "KUBECONFIG=", "KUBERNETES_SERVICE_HOST=", "HOME="+t.TempDir())
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	must(t, cmd.Start())
-	want := []string{
-		`plimsoll_doctor_check{id="source.connects",status="error"} 1`, `plimsoll_doctor_check{id="configuration.decodes",status="ok"} 1`,
-	}
-	var body string
-	asked := func(ctx context.Context) (bool, error) {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
-		if err != nil {
-			return false, err
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return false, nil // it has not started yet
-		}
-		defer func() { _ = response.Body.Close() }()
-		text, err := io.ReadAll(response.Body)
-		body = string(text)
-		return !slices.ContainsFunc(want, func(line string) bool { return !strings.Contains(body, line+"\n") }), err
-	}
-	err = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 5*time.Minute, true, asked)
-	must(t, cmd.Process.Signal(os.Interrupt))
-	ended := cmd.Wait()
-	if err != nil {
-		t.Fatalf("%v, ended with %v\n%s\n%s", err, ended, stderr.String(), body)
-	}
-	t.Log(ended, stderr.String())
-
-	// A wrong option ends the program with the usage's exit code. Failed runs are logged: nobody answers at port 1.
-	shared.plimsoll(t, "doctor", "--config=/nonexistent", "--metrics-address="+address).wants(t, 2)
-	cmd = exec.CommandContext(t.Context(), filepath.Join(shared.binDir, build.KubectlPlimsoll().Name), "doctor",
-		"--server=http://127.0.0.1:1", "--config="+file, "--metrics-address="+address, "--interval=1m")
-	cmd.Env = append(os.Environ(), "KUBECONFIG=", "KUBERNETES_SERVICE_HOST=", "HOME="+t.TempDir())
-	log, err := cmd.StderrPipe()
-	must(t, err)
-	must(t, cmd.Start())
-	line, err := bufio.NewReader(log).ReadString('\n')
-	if err != nil || !strings.Contains(line, "The checks could not be run") || !strings.Contains(line, "connection refused") {
-		t.Errorf("the log begins with %q, error %v", line, err)
-	}
-	must(t, cmd.Process.Signal(os.Interrupt))
-	_ = cmd.Wait() // by the signal
 }
 
 // TestDoctor_Relabeling expects the series whose labels name no node. Relabeling, as the advice says, fixes it.

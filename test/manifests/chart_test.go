@@ -114,9 +114,6 @@ rebalancer:
   paused: true
   config: {mode: Evict}
   clients: [{podSelector: {matchLabels: {app: prometheus}}}]
-doctor:
-  enabled: true
-  interval: 10m
 `
 
 func TestChart_RendersValidManifests(t *testing.T) {
@@ -415,9 +412,6 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 		"not supported with target OpenShift")
 	refuses("a rebalancer that cannot see whether the scheduler runs",
 		"{rebalancer: {enabled: true}, config: {leaderElection: {leaderElect: false}}}", "config.leaderElection.leaderElect is false")
-	refuses("a doctor for OpenShift", "{target: OpenShift, doctor: {enabled: true}}", "doctor.enabled",
-		"not supported with target OpenShift")
-	refuses("an interval without a unit", "doctor: {enabled: true, interval: '10'}", "/doctor/interval")
 	refuses("a profile of the shadow that config lacks", "shadow: {enabled: true, profile: other}", "shadow.profile is other",
 		"config.profiles")
 	refuses("a share of no core", "shadow: {enabled: true, cpuShare: 0}", "/shadow/cpuShare")
@@ -530,7 +524,6 @@ openshift: {logLevel: null, topology: null}
 		"loadWatcher: {enabled: true}":                                                  "loadWatcher: {enabled: true, applicationKeySecret: null, clients: null, selector: null}",
 		"shadow: {enabled: true, resources: null}":                                      "shadow: {enabled: true, schedulerName: null, profile: null, cpuShare: null, clients: null, resources: null}",
 		"rebalancer: {enabled: true, resources: null, config: null}":                    "rebalancer: {enabled: true, paused: null, config: null, clients: null, resources: null}",
-		"doctor: {enabled: true, resources: null}":                                      "doctor: {enabled: true, interval: null, resources: null}",
 		"target: OpenShift":                                                             "target: OpenShift",
 		"{target: StaticPod, config: {profiles: [{schedulerName: default-scheduler}]}}": "target: StaticPod\nconfig: {profiles: [{schedulerName: default-scheduler}]}",
 	} {

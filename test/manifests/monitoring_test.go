@@ -24,7 +24,7 @@ import (
 )
 
 const monitored = "{serviceMonitor: {enabled: true}, servingCertificate: {secretName: certificate}, prometheusRule: {enabled: true}, dashboard: {enabled: true}, " +
-	"doctor: {enabled: true}, rebalancer: {enabled: true}}"
+	"rebalancer: {enabled: true}}"
 
 type rule struct {
 	Alert       string            `json:"alert"`
@@ -123,35 +123,9 @@ func TestAlerts_Promtool(t *testing.T) {
 	for _, r := range rules {
 		want.Insert(r.Alert)
 	}
-	if !want.Equal(fires) || !want.Equal(quiet) || want.Len() != 18 {
+	if !want.Equal(fires) || !want.Equal(quiet) || want.Len() != 16 {
 		t.Errorf("the alerts are %v; tested to fire %v, not to %v", sets.List(want), sets.List(fires), sets.List(quiet))
 	}
-}
-
-// TestAlerts_DoctorInterval has runs each two hours. The last change is that from 3h59m to 4h. From 5h59m on two hours have none,
-// and 15 minutes later the alert fires.
-func TestAlerts_DoctorInterval(t *testing.T) {
-	_, file := alerts(t, strings.Replace(monitored, "doctor: {enabled: true}", "doctor: {enabled: true, interval: 2h}", 1))
-	promtool(t, file, []byte(`rule_files: [rules.yaml]
-tests:
-- interval: 1m
-  input_series:
-  - series: plimsoll_doctor_last_run_timestamp_seconds{job="plimsoll",instance="a"}
-    values: 0x119 7200x119 14400x200
-  alert_rule_test:
-  - {alertname: PlimsollDoctorStopped, eval_time: 239m, exp_alerts: []}
-  - {alertname: PlimsollDoctorStopped, eval_time: 373m, exp_alerts: []}
-  - alertname: PlimsollDoctorStopped
-    eval_time: 374m
-    exp_alerts:
-    - exp_labels: {severity: warning, job: plimsoll}
-      exp_annotations:
-        runbook_url: `+ofRepository+`docs/troubleshoot.md#plimsolldoctorstopped
-        summary: doctor of plimsoll has no new results
-        description: >-
-          The checks last ended with results 2h 14m 0s ago. What plimsoll_doctor_check says is as old. The log of the
-          container doctor has the error.
-`))
 }
 
 // TestAlerts_Runbook expects a section of docs/troubleshoot.md for each alert.
@@ -255,8 +229,8 @@ func TestQueriesAskForMetricsThatAreThere(t *testing.T) {
 			return nil
 		})
 	}
-	// Metrics of load, lines, measured pods, contested nodes, statistics, the shadow and doctor (18), and the rebalancer (10).
-	if asked.Len() < 28 {
+	// Metrics of load, lines, measured pods, contested nodes, statistics, and the shadow (16), and the rebalancer (10).
+	if asked.Len() < 26 {
 		t.Errorf("dashboard and alerts ask for %v", sets.List(asked))
 	}
 }

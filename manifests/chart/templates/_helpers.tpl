@@ -285,7 +285,7 @@ annotations:
 {{- if (.Values.statistics | default dict).volume -}}
 {{- fail (printf "statistics.volume: not supported with target %s, which mounts no volume. Leave it out" .Values.target) -}}
 {{- end -}}
-{{- range $value := ternary (list "serviceMonitor" "loadWatcher" "shadow" "rebalancer" "doctor") (list "serviceMonitor" "prometheusRule" "recordingRules" "dashboard" "loadWatcher" "shadow" "rebalancer" "doctor") (eq .Values.target "OpenShift") -}}
+{{- range $value := ternary (list "serviceMonitor" "loadWatcher" "shadow" "rebalancer") (list "serviceMonitor" "prometheusRule" "recordingRules" "dashboard" "loadWatcher" "shadow" "rebalancer") (eq .Values.target "OpenShift") -}}
 {{- if (get $.Values $value | default dict).enabled -}}
 {{- fail (printf "%s.enabled: not supported with target %s. Leave it out, or install it with a release of target Deployment" $value $.Values.target) -}}
 {{- end -}}
@@ -538,9 +538,6 @@ metricProvider. See "Selector" in docs/configure.md.
   readOnly: true
 {{- end -}}
 {{- end -}}
-
-{{- /* The port of doctor's metrics. */ -}}
-{{- define "plimsoll.doctorPort" -}}10260{{- end -}}
 
 {{- /* The egress rules of a NetworkPolicy, from a dict with policy (.Values.networkPolicy) and sources (the load sources). */ -}}
 {{- define "plimsoll.egress" -}}

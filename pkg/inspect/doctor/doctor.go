@@ -60,8 +60,6 @@ type Report struct {
 	// Restart is the command that restarts the scheduler with a changed configuration; empty if unknown.
 	Restart string `json:"restart,omitempty"`
 
-	// path is that of --config, or of the configuration; empty if there is none.
-	path string
 	// unchecked has a result for each check that did not run. Checks has at most one of them for each group.
 	unchecked []Result
 }
@@ -178,9 +176,8 @@ func Run(ctx context.Context, conn *cluster.Connection, o Options) (*Report, err
 
 // reportOn runs all checks.
 func reportOn(f *facts) *Report {
-	r := &Report{path: f.options.Configuration.File}
+	r := &Report{}
 	if f.configuration != nil {
-		r.path = f.configuration.Path
 		r.Configuration, r.Restart = f.configuration.Origin, f.configuration.Workload.RestartCommand().For(f.chosen)
 	}
 	runAll(r, clusterChecks(), f, "")
