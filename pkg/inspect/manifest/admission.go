@@ -11,6 +11,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
@@ -73,18 +74,13 @@ func (a *Admission) Admit(pod *corev1.Pod) error {
 // applyLimitRanges sets the requests and limits that the namespace's LimitRanges default for containers.
 func (a *Admission) applyLimitRanges(pod *corev1.Pod) {
 	for i := range a.LimitRanges {
-		if a.LimitRanges[i].Namespace != pod.Namespace {
-			continue
-		}
 		for _, item := range a.LimitRanges[i].Spec.Limits {
-			if item.Type != corev1.LimitTypeContainer {
+			if a.LimitRanges[i].Namespace != pod.Namespace || item.Type != corev1.LimitTypeContainer {
 				continue
 			}
-			for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-				for j := range containers {
-					r := &containers[j].Resources
-					r.Limits, r.Requests = withDefaults(r.Limits, item.Default), withDefaults(r.Requests, item.DefaultRequest)
-				}
+			for c := range podutil.ContainerIter(&pod.Spec, podutil.InitContainers|podutil.Containers) {
+				r := &c.Resources
+				r.Limits, r.Requests = withDefaults(r.Limits, item.Default), withDefaults(r.Requests, item.DefaultRequest)
 			}
 		}
 	}
@@ -99,23 +95,18 @@ func withDefaults(list, defaults corev1.ResourceList) corev1.ResourceList {
 
 // setPriority sets the priority of the pod's PriorityClass, or of the cluster's default class.
 func (a *Admission) setPriority(pod *corev1.Pod) error {
-	priority, policy := int32(0), corev1.PreemptLowerPriority
-	if name := pod.Spec.PriorityClassName; name != "" {
-		i := slices.IndexFunc(a.PriorityClasses, func(c schedulingv1.PriorityClass) bool { return c.Name == name })
-		switch {
-		case i >= 0:
-			priority, policy = a.PriorityClasses[i].Value, ptr.Deref(a.PriorityClasses[i].PreemptionPolicy, policy)
-		case a.unread("priorityclasses"):
-			priority = ptr.Deref(pod.Spec.Priority, 0)
-		default:
-			return fmt.Errorf("spec.priorityClassName: there is no PriorityClass %q", name)
-		}
-	} else {
-		for _, class := range a.PriorityClasses {
-			if class.GlobalDefault {
-				pod.Spec.PriorityClassName, priority, policy = class.Name, class.Value, ptr.Deref(class.PreemptionPolicy, policy)
-			}
-		}
+	priority, policy, name := int32(0), corev1.PreemptLowerPriority, pod.Spec.PriorityClassName
+	i := slices.IndexFunc(a.PriorityClasses, func(c schedulingv1.PriorityClass) bool {
+		return c.Name == name || name == "" && c.GlobalDefault
+	})
+	switch {
+	case i >= 0:
+		class := &a.PriorityClasses[i]
+		pod.Spec.PriorityClassName, priority, policy = class.Name, class.Value, ptr.Deref(class.PreemptionPolicy, policy)
+	case name != "" && a.unread("priorityclasses"):
+		priority = ptr.Deref(pod.Spec.Priority, 0)
+	case name != "":
+		return fmt.Errorf("spec.priorityClassName: there is no PriorityClass %q", name)
 	}
 	pod.Spec.Priority, pod.Spec.PreemptionPolicy = &priority, &policy
 	return nil
@@ -126,14 +117,14 @@ func (a *Admission) unread(resource string) bool {
 }
 
 func addDefaultTolerations(pod *corev1.Pod) {
-	const seconds = 300
 	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
+		toleration := corev1.Toleration{
+			Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](300),
+		}
 		if !slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
-			return (t.Key == key || t.Key == "") && (t.Effect == corev1.TaintEffectNoExecute || t.Effect == "")
+			return (t.Key == key || t.Key == "") && (t.Effect == toleration.Effect || t.Effect == "")
 		}) {
-			pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
-				Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](seconds),
-			})
+			pod.Spec.Tolerations = append(pod.Spec.Tolerations, toleration)
 		}
 	}
 }
@@ -144,10 +135,10 @@ func (a *Admission) applyRuntimeClass(pod *corev1.Pod) error {
 		return nil
 	}
 	i := slices.IndexFunc(a.RuntimeClasses, func(c nodev1.RuntimeClass) bool { return c.Name == *pod.Spec.RuntimeClassName })
-	if i < 0 {
-		if a.unread("runtimeclasses") {
-			return nil
-		}
+	switch {
+	case i < 0 && a.unread("runtimeclasses"):
+		return nil
+	case i < 0:
 		return fmt.Errorf("spec.runtimeClassName: there is no RuntimeClass %q", *pod.Spec.RuntimeClassName)
 	}
 	class := &a.RuntimeClasses[i]

@@ -9,6 +9,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	storageutil "k8s.io/kubernetes/pkg/apis/storage/util"
+	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
@@ -103,23 +105,20 @@ func (c *Creator) addClaim(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim)
 	if !c.register(claim) {
 		return
 	}
+	name := claim.Spec.StorageClassName
 	i := slices.IndexFunc(c.classes, func(class *storagev1.StorageClass) bool {
-		if claim.Spec.StorageClassName != nil {
-			return class.Name == *claim.Spec.StorageClassName
-		}
-		return class.Annotations["storageclass.kubernetes.io/is-default-class"] == "true"
+		return name != nil && class.Name == *name || name == nil && class.Annotations[storageutil.IsDefaultStorageClassAnnotation] == "true"
 	})
 	if i >= 0 {
-		class := c.classes[i]
-		claim.Spec.StorageClassName = &class.Name
-		if class.VolumeBindingMode == nil || *class.VolumeBindingMode == storagev1.VolumeBindingImmediate {
-			pod.Spec.Volumes = slices.DeleteFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-				return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim.Name
-			})
-			c.Note("The StorageClass %s binds volumes before pods are placed, so their zone is unknown: these volumes are ignored",
-				class.Name)
-			return
-		}
+		claim.Spec.StorageClassName = &c.classes[i].Name
 	}
-	c.Added = append(c.Added, claim)
+	if i < 0 || ptr.Deref(c.classes[i].VolumeBindingMode, storagev1.VolumeBindingImmediate) != storagev1.VolumeBindingImmediate {
+		c.Added = append(c.Added, claim)
+		return
+	}
+	pod.Spec.Volumes = slices.DeleteFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim.Name
+	})
+	c.Note("The StorageClass %s binds volumes before pods are placed, so their zone is unknown: these volumes are ignored",
+		c.classes[i].Name)
 }

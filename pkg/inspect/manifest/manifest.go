@@ -46,56 +46,23 @@ type Manifest struct {
 // ReadFile reads the named file, or stdin if the name is "-". Objects without a namespace get namespace. It rejects
 // files above 4 MiB, with unknown fields, with quantities that take long to read, or without pods.
 func ReadFile(ctx context.Context, name string, stdin io.Reader, namespace string) (*Manifest, error) {
-	content, err := read(ctx, name, stdin)
-	if err != nil {
+	var content []byte
+	var err error
+	if name == "-" {
+		if content, err = io.ReadAll(io.LimitReader(stdin, maxBytes+1)); len(content) > maxBytes {
+			err = fmt.Errorf("it has more than %d bytes", maxBytes)
+		}
+	} else if content, err = boundedfile.New(name, maxBytes).Read(ctx); err != nil {
 		return nil, err
 	}
-	m, err := parse(content, namespace)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return m, nil
-}
-
-func read(ctx context.Context, name string, stdin io.Reader) ([]byte, error) {
-	if name != "-" {
-		return boundedfile.New(name, maxBytes).Read(ctx)
-	}
-	content, err := io.ReadAll(io.LimitReader(stdin, maxBytes+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("standard input: %w", err)
-	case len(content) > maxBytes:
-		return nil, fmt.Errorf("standard input has more than %d bytes", maxBytes)
-	}
-	return content, nil
-}
-
-func parse(content []byte, namespace string) (*Manifest, error) {
 	p := parser{
 		decoder: serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer(), namespace: namespace,
 	}
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
-	for n := 1; ; n++ {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err == nil {
-			err = p.document(document, false)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("document %d: %w", n, err)
-		}
+	if err == nil {
+		err = p.parse(content)
 	}
-	if len(p.Workloads)+len(p.DaemonSets) == 0 {
-		found := "it is empty"
-		if len(p.Ignored)+len(p.Services) > 0 {
-			services := text.Each(p.Services, func(s *corev1.Service) string { return "Service " + s.Namespace + "/" + s.Name })
-			found = "there is " + strings.Join(append(p.Ignored, services...), ", ")
-		}
-		return nil, fmt.Errorf("nothing in it creates pods: write a Pod, Deployment, ReplicaSet, ReplicationController, "+
-			"StatefulSet, DaemonSet, Job or CronJob (%s)", found)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return &p.Manifest, nil
 }
@@ -107,31 +74,59 @@ type parser struct {
 	objects   int
 }
 
+func (p *parser) parse(content []byte) error {
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	for n := 1; ; n++ {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			err = p.document(document, false)
+		}
+		if err != nil {
+			return fmt.Errorf("document %d: %w", n, err)
+		}
+	}
+	if len(p.Workloads)+len(p.DaemonSets) > 0 {
+		return nil
+	}
+	found := text.Each(p.Services, func(s *corev1.Service) string { return qualified("Service", s) })
+	if found = append(p.Ignored, found...); len(found) == 0 {
+		found = []string{"nothing at all"}
+	}
+	return fmt.Errorf("nothing in it creates pods: write a Pod, Deployment, ReplicaSet, ReplicationController, "+
+		"StatefulSet, DaemonSet, Job or CronJob (there is %s)", strings.Join(found, ", "))
+}
+
 // document adds the object of a YAML or JSON document, which may be empty. isItem reports whether it is an item of a List.
 func (p *parser) document(content []byte, isItem bool) error {
 	if err := checkAliases(content); err != nil {
 		return err
 	}
-	var fields map[string]any
-	if err := yaml.Unmarshal(content, &fields); err != nil {
+	content, err := yaml.YAMLToJSONStrict(content)
+	if err != nil {
 		return err
 	}
-	if len(fields) == 0 {
+	unknown := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(content, &unknown.Object); err != nil {
+		return err
+	}
+	if len(unknown.Object) == 0 {
 		return nil
 	}
 	if p.objects++; p.objects > maxObjects {
 		return fmt.Errorf("there are more than %d objects", maxObjects)
 	}
-	if err := p.checkQuantities(content); err != nil {
-		return err
+	if err := checkQuantities(unknown); err != nil {
+		p.setNamespace(unknown)
+		return fmt.Errorf("%s: %w", text.Excerpt(qualified(unknown.GetKind(), unknown)), err)
 	}
 	object, kind, err := p.decoder.Decode(content, nil, nil)
-	if runtime.IsNotRegisteredError(err) {
-		unknown := &unstructured.Unstructured{Object: fields} // its kind may be cluster-scoped or namespaced
-		p.ignore(unknown, unknown.GetKind())
-		return nil
-	}
 	switch { // the decoder's messages contain the whole document
+	case runtime.IsNotRegisteredError(err):
+		p.Ignored = append(p.Ignored, qualified(unknown.GetKind(), unknown)) // it may be cluster-scoped or namespaced
+		return nil
 	case runtime.IsMissingKind(err):
 		return errors.New("kind is missing")
 	case runtime.IsMissingVersion(err):
@@ -153,43 +148,46 @@ func (p *parser) document(content []byte, isItem bool) error {
 	return p.add(object, kind.Kind)
 }
 
+func (p *parser) setNamespace(object metav1.Object) {
+	if object.GetNamespace() == "" {
+		object.SetNamespace(p.namespace)
+	}
+}
+
 func (p *parser) add(object runtime.Object, kind string) error {
 	meta, ok := object.(metav1.Object)
 	if !ok {
 		return fmt.Errorf("kind: %s is not an object; write its items one by one, or as a List", kind)
 	}
-	if meta.GetNamespace() == "" {
-		meta.SetNamespace(p.namespace)
-	}
+	p.setNamespace(meta)
 	if service, ok := object.(*corev1.Service); ok {
 		p.Services = append(p.Services, service)
 		return nil
 	}
 	w := Of(object)
 	if w == nil {
-		p.ignore(meta, kind)
+		p.Ignored = append(p.Ignored, qualified(kind, meta))
 		return nil
 	}
 	if err := w.validate(); err != nil {
-		return fmt.Errorf("%s %s/%s: %w", kind, meta.GetNamespace(), meta.GetName(), err)
+		return fmt.Errorf("%s: %w", qualified(kind, meta), err)
 	}
-	hasName := func(other *Workload) bool { return other.String() == w.String() }
-	daemonSetHasName := func(other *appsv1.DaemonSet) bool { return hasName(Of(other)) }
-	if slices.ContainsFunc(p.Workloads, hasName) || slices.ContainsFunc(p.DaemonSets, daemonSetHasName) {
+	daemonSets := text.Each(p.DaemonSets, func(d *appsv1.DaemonSet) string { return qualified("DaemonSet", d) })
+	if slices.Contains(append(text.Each(p.Workloads, (*Workload).String), daemonSets...), w.String()) {
 		return fmt.Errorf("%s: it is there twice", w)
 	}
 	if d, ok := object.(*appsv1.DaemonSet); ok {
 		p.DaemonSets = append(p.DaemonSets, d)
-		return nil
+	} else {
+		p.Workloads = append(p.Workloads, w)
 	}
-	p.Workloads = append(p.Workloads, w)
 	return nil
 }
 
-func (p *parser) ignore(object metav1.Object, kind string) {
-	name := object.GetName()
-	if object.GetNamespace() != "" {
-		name = object.GetNamespace() + "/" + name
+// qualified returns kind, namespace and name.
+func qualified(kind string, object metav1.Object) string {
+	if object.GetNamespace() == "" {
+		return kind + " " + object.GetName()
 	}
-	p.Ignored = append(p.Ignored, kind+" "+name)
+	return kind + " " + object.GetNamespace() + "/" + object.GetName()
 }

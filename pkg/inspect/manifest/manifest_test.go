@@ -1,7 +1,9 @@
 package manifest
 
 import (
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,63 +18,60 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
-const deployment = `
+// Manifests of one object each. withRequest is in JSON, with the given members of a container's requests.
+const (
+	deployment = `
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web, namespace: shop}
 spec:
   replicas: 3
   selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec:
-      containers:
-      - {name: main, image: web, resources: {limits: {cpu: 500m}}}
+  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: main, image: web, resources: {limits: {cpu: 500m}}}]}}
 `
-
-const statefulSet = `
+	statefulSet = `
 apiVersion: apps/v1
 kind: StatefulSet
 metadata: {name: db}
 spec:
   ordinals: {start: 4}
   selector: {matchLabels: {app: db}}
-  template:
-    metadata: {labels: {app: db}}
-    spec: {containers: [{name: main, image: db}]}
-  volumeClaimTemplates:
-  - metadata: {name: data}
-    spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+  template: {metadata: {labels: {app: db}}, spec: {containers: [{name: main, image: db}]}}
+  volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]
 `
-
-const job = `
+	job = `
 apiVersion: batch/v1
 kind: Job
 metadata: {name: sum, namespace: batch}
-spec:
-  parallelism: 5
-  completions: 2
-  template:
-    spec: {restartPolicy: Never, schedulerName: plimsoll, containers: [{name: main, image: sum}]}
+spec: {parallelism: 5, completions: 2, template: {spec: {restartPolicy: Never, containers: [{name: main, image: sum}]}}}
 `
-
-const daemonSet = `
+	cronJob = `
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: report, namespace: batch}
+spec: {jobTemplate: {spec: {parallelism: 2, template: {spec: {restartPolicy: Never, containers: [{name: main, image: report}]}}}}}
+`
+	daemonSet = `
 apiVersion: apps/v1
 kind: DaemonSet
 metadata: {name: agent}
-spec:
-  selector: {matchLabels: {app: agent}}
-  template:
-    metadata: {labels: {app: agent}}
-    spec: {containers: [{name: c, image: i}]}
+spec: {selector: {matchLabels: {app: agent}}, template: {metadata: {labels: {app: agent}}, spec: {containers: [{name: c, image: i}]}}}
 `
-
-const pod = `
+	controller = `
+apiVersion: v1
+kind: ReplicationController
+metadata: {name: old, namespace: shop}
+spec: {replicas: 3, template: {metadata: {labels: {app: old}}, spec: {containers: [{name: main, image: old}]}}}
+`
+	pod = `
 apiVersion: v1
 kind: Pod
 metadata: {name: p}
 spec: {containers: [{name: main, image: p}]}
 `
+	withRequest = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "i"},
+	{"name": "b", "image": "i", "resources": {"requests": {%s}}}]}}`
+)
 
 func mustRead(t *testing.T, content string) *Manifest {
 	t.Helper()
@@ -83,79 +82,52 @@ func mustRead(t *testing.T, content string) *Manifest {
 	return m
 }
 
+// TestReadFile_Kinds has labels that look like a long quantity. A Job with 2 completions runs at most 2 pods at a time.
 func TestReadFile_Kinds(t *testing.T) {
+	labelled := strings.Replace(pod, "name: p}", "name: p, labels: {commit: '12e4567'}}", 1)
 	service := "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\nspec: {selector: {app: web}}\n"
 	foreign := "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\n"
 	list := "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: c}}\n- {apiVersion: v1, kind: Pod, metadata: {name: q}, spec: {containers: [{name: main, image: q}]}}\n"
-	m := mustRead(t, strings.Join([]string{deployment, "# nothing", statefulSet, job, pod, service, foreign, list}, "\n---\n"))
+	m := mustRead(t, strings.Join(
+		[]string{deployment, "# nothing", statefulSet, job, cronJob, controller, labelled, service, daemonSet, foreign, list}, "\n---\n"))
 	var got []string
 	for _, w := range m.Workloads {
-		got = append(got, w.String())
+		got = append(got, fmt.Sprint(w, " ", w.Replicas))
 	}
-	if want := "Deployment shop/web, StatefulSet default/db, Job batch/sum, Pod default/p, Pod default/q"; strings.Join(
-		got, ", ",
-	) != want {
-		t.Errorf("workloads %v, want %s", got, want)
+	want := []string{
+		"Deployment shop/web 3", "StatefulSet default/db 1", "Job batch/sum 2", "CronJob batch/report 2", "ReplicationController shop/old 3",
+		"Pod default/p 1", "Pod default/q 1",
 	}
-	if got := strings.Join(m.Ignored, ", "); got != "Widget w, ConfigMap default/c" || len(m.Services) != 1 {
-		t.Errorf("ignored %q and %d services, want the Widget, the ConfigMap, and one Service", got, len(m.Services))
+	if !slices.Equal(got, want) {
+		t.Errorf("workloads %q, want %q", got, want)
 	}
-	for i, want := range []int{3, 1, 2, 1, 1} { // a Job with 2 completions runs at most 2 pods at a time
-		if m.Workloads[i].Replicas != want {
-			t.Errorf("%s: %d replicas, want %d", m.Workloads[i], m.Workloads[i].Replicas, want)
-		}
+	if got := strings.Join(m.Ignored, ", "); got != "Widget w, ConfigMap default/c" || len(m.Services) != 1 || len(m.DaemonSets) != 1 {
+		t.Errorf("ignored %q, %d services and %d DaemonSets; want the Widget, the ConfigMap, and one each", got, len(m.Services), len(m.DaemonSets))
 	}
 }
 
 // A CronJob's pods have the labels of its Job, whose name ends in eight digits. They count as the CronJob's.
 func TestPod_OfCronJob(t *testing.T) {
-	w := mustRead(t, `
-apiVersion: batch/v1
-kind: CronJob
-metadata: {name: report, namespace: batch}
-spec:
-  schedule: "0 1 * * *"
-  jobTemplate:
-    spec:
-      parallelism: 2
-      template:
-        spec: {restartPolicy: Never, containers: [{name: main, image: report}]}
-`).Workloads[0]
+	w := mustRead(t, cronJob).Workloads[0]
 	p, _ := w.Pod(0)
-	if w.String() != "CronJob batch/report" || w.Replicas != 2 || p.Labels["job-name"] != "report-00000000" {
-		t.Errorf("%s with %d replicas and labels %v, want CronJob batch/report, 2, and the Job report-00000000", w, w.Replicas, p.Labels)
+	owner, _ := learned.OwnerOf(p)
+	if p.Labels["job-name"] != "report-00000000" || owner != (learned.Workload{Namespace: "batch", Name: "report"}) {
+		t.Errorf("labels %v and owner %v, want the Job report-00000000 and batch/report", p.Labels, owner)
 	}
-	if owner, ok := learned.OwnerOf(p); !ok || owner != (learned.Workload{Namespace: "batch", Name: "report"}) {
-		t.Errorf("owner %v, want batch/report", owner)
-	}
-	p.OwnerReferences[0].Name = "report-29123456"
-	if other := p.DeepCopy(); !w.Owns(p) {
-		t.Error("a pod of an earlier Job is not of the CronJob")
-	} else if other.OwnerReferences[0].Name = "other-29123456"; w.Owns(other) {
-		t.Error("a pod of another CronJob's Job is of the CronJob")
+	for name, want := range map[string]bool{"report-29123456": true, "other-29123456": false} {
+		p.OwnerReferences[0].Name = name
+		if w.Owns(p) != want {
+			t.Errorf("a pod of Job %s is of the CronJob: %t, want %t", name, !want, want)
+		}
 	}
 }
 
 // A ReplicationController without a selector selects the labels of its template, and is added for the scheduler to spread its pods.
 func TestPod_OfReplicationController(t *testing.T) {
-	w := mustRead(t, `
-apiVersion: v1
-kind: ReplicationController
-metadata: {name: old, namespace: shop}
-spec:
-  replicas: 3
-  template:
-    metadata: {labels: {app: old}}
-    spec: {containers: [{name: main, image: old}]}
-`).Workloads[0]
+	w := mustRead(t, controller).Workloads[0]
 	p, _ := w.Pod(0)
-	rc, ok := w.Owner.(*corev1.ReplicationController)
-	if !ok || rc.Spec.Selector["app"] != "old" || w.String() != "ReplicationController shop/old" || w.Replicas != 3 || !w.Owns(p) {
-		t.Errorf("%s with %d replicas and owner %+v", w, w.Replicas, w.Owner)
-	}
-	_, err := ReadFile(t.Context(), "-", strings.NewReader("apiVersion: v1\nkind: ReplicationController\nmetadata: {name: e}"), "shop")
-	if err == nil || !strings.Contains(err.Error(), "spec.selector") {
-		t.Errorf("without a template: %v, want an error of its selector", err)
+	if rc, ok := w.Owner.(*corev1.ReplicationController); !ok || rc.Spec.Selector["app"] != "old" || !w.Owns(p) {
+		t.Errorf("owner %+v of pod %+v", w.Owner, p)
 	}
 }
 
@@ -205,6 +177,7 @@ func TestReadFile_Mistakes(t *testing.T) {
 		{"no workload", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n", "there is ConfigMap default/c"},
 		{"an unknown field", strings.Replace(pod, "containers", "continers", 1), `unknown field "spec.continers"`},
 		{"a field twice", deployment + "spec: {}\n", `key "spec" already set`},
+		{"a controller without a template", "apiVersion: v1\nkind: ReplicationController\nmetadata: {name: e}", "spec.selector"},
 		{"a wrong quantity", strings.Replace(deployment, "500m", "1 core", 1), "quantities must match"},
 		{"a pod without containers", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: []}\n", "Pod default/p: its pods: spec.containers: Required value"},
 		{"a selector of others", strings.Replace(deployment, "matchLabels: {app: web}", "matchLabels: {app: db}", 1), "spec.template.metadata.labels"},
@@ -223,6 +196,28 @@ func TestReadFile_Mistakes(t *testing.T) {
 		_, err := ReadFile(t.Context(), "-", strings.NewReader(tc.content), "default")
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
+		}
+	}
+}
+
+// TestReadFile_LongQuantities has quantities that would take minutes to read. A number of JSON is 0 by then, or infinite.
+func TestReadFile_LongQuantities(t *testing.T) {
+	const request, long = "spec.containers[1].resources.requests[cpu]: ", `"cpu": "1e-800000000"`
+	mustRead(t, fmt.Sprintf(withRequest, `"cpu": 1e-800000000`))
+	for content, want := range map[string]string{
+		fmt.Sprintf(withRequest, long):                                                                                   "document 1: Pod default/p: " + request + `"1e-800000000"`,
+		fmt.Sprintf(withRequest, `"cpu": "1e800000000"`):                                                                 request + `"1e800000000" is no quantity: it must have at most`,
+		fmt.Sprintf(withRequest, long+`, "cpu": "1"`):                                                                    `key "cpu" already set`,
+		strings.Replace(fmt.Sprintf(withRequest, long), "requests", `requ\u0065sts`, 1):                                  request,
+		"\n  " + strings.ReplaceAll(fmt.Sprintf(withRequest, long), "\t", " "):                                           request,
+		strings.Replace(deployment, "500m", `"1e-800000000"`, 1):                                                         "Deployment shop/web: spec.template.spec.containers[0].resources.limits[cpu]: ",
+		strings.Replace(statefulSet, "1Gi", `"1e-800000000"`, 1):                                                         "StatefulSet default/db: spec.volumeClaimTemplates[0].spec.resources.requests[storage]: ",
+		"apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: q}\nspec: {hard: {cpu: '1e-800000000'}}":                  "ResourceQuota default/q: spec.hard[cpu]: ",
+		`{"apiVersion": "v1", "kind": "List", "items": [` + fmt.Sprintf(withRequest, long) + `]}`:                        "items[0]: Pod default/p: " + request,
+		strings.Replace(pod, "containers", "volumes: [{name: v, emptyDir: {sizeLimit: '1e-800000000'}}], containers", 1): "spec.volumes[0].emptyDir.sizeLimit: ",
+	} {
+		if _, err := ReadFile(t.Context(), "-", strings.NewReader(content), "default"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
 		}
 	}
 }

@@ -1,10 +1,12 @@
 package manifest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"slices"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -52,44 +54,58 @@ func (w *Workload) String() string { return w.Kind + " " + w.Namespace + "/" + w
 func Of(object runtime.Object) *Workload {
 	switch o := object.(type) {
 	case *corev1.Pod:
-		return ofPod(o)
+		o.Name = cmp.Or(o.Name, o.GenerateName+"0")
+		return &Workload{Kind: "Pod", Namespace: o.Namespace, Name: o.Name, Replicas: 1, spec: o.Spec, meta: metav1.ObjectMeta{
+			Namespace: o.Namespace, Labels: o.Labels, Annotations: o.Annotations, OwnerReferences: o.OwnerReferences,
+		}}
 	case *appsv1.Deployment:
 		return ofDeployment(o)
 	case *appsv1.ReplicaSet:
-		return ofReplicaSet(o)
+		appsdefaults.SetObjectDefaults_ReplicaSet(o)
+		return owned("ReplicaSet", "apps/v1", o, &o.ObjectMeta, &o.Spec.Template, o.Spec.Replicas, o.Spec.Selector)
 	case *corev1.ReplicationController:
-		return ofReplicationController(o)
+		if o.Spec.Template == nil {
+			o.Spec.Template = &corev1.PodTemplateSpec{} // validate refuses it, as the API server does
+		}
+		coredefaults.SetObjectDefaults_ReplicationController(o)
+		selector := &metav1.LabelSelector{MatchLabels: o.Spec.Selector}
+		return owned("ReplicationController", "v1", o, &o.ObjectMeta, o.Spec.Template, o.Spec.Replicas, selector)
 	case *appsv1.StatefulSet:
-		return ofStatefulSet(o)
-	case *appsv1.DaemonSet:
-		return ofDaemonSet(o)
+		appsdefaults.SetObjectDefaults_StatefulSet(o)
+		w := owned("StatefulSet", "apps/v1", o, &o.ObjectMeta, &o.Spec.Template, o.Spec.Replicas, o.Spec.Selector)
+		w.claims, w.ordinals = o.Spec.VolumeClaimTemplates, true
+		w.firstOrdinal = int(ptr.Deref(o.Spec.Ordinals, appsv1.StatefulSetOrdinals{}).Start)
+		return w
+	case *appsv1.DaemonSet: // its pods have no node yet: the controller writes the node's name into their affinity
+		appsdefaults.SetObjectDefaults_DaemonSet(o)
+		daemonutil.AddOrUpdateDaemonPodTolerations(&o.Spec.Template.Spec)
+		w := owned("DaemonSet", "apps/v1", o, &o.ObjectMeta, &o.Spec.Template, nil, o.Spec.Selector)
+		w.Owner = nil // the scheduler does not read DaemonSets
+		return w
 	case *batchv1.Job:
 		return ofJob(o)
-	case *batchv1.CronJob:
-		return ofCronJob(o)
+	case *batchv1.CronJob: // its next Job, whose name ends with the minutes since 1970
+		job := &batchv1.Job{ObjectMeta: o.Spec.JobTemplate.ObjectMeta, Spec: o.Spec.JobTemplate.Spec}
+		job.Namespace, job.Name = o.Namespace, o.Name+"-00000000"
+		w := ofJob(job)
+		w.Kind, w.Name = "CronJob", o.Name
+		return w
 	}
 	return nil
 }
 
-func ofPod(pod *corev1.Pod) *Workload {
-	if pod.Name == "" {
-		pod.Name = pod.GenerateName + "0"
-	}
-	w := &Workload{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, Replicas: 1, spec: pod.Spec}
-	w.meta.Namespace, w.meta.Labels, w.meta.Annotations = pod.Namespace, pod.Labels, pod.Annotations
-	w.meta.OwnerReferences = pod.OwnerReferences
-	return w
-}
-
+// ofDeployment derives the ReplicaSet's name and labels as the controller of Deployments does.
 func ofDeployment(d *appsv1.Deployment) *Workload {
 	appsdefaults.SetObjectDefaults_Deployment(d)
-	hash := templateHash(&d.Spec.Template)
+	h := fnv.New32a()
+	hashutil.DeepHashObject(h, d.Spec.Template)
+	hash := rand.SafeEncodeString(strconv.FormatUint(uint64(h.Sum32()), 10))
 	template, selector := d.Spec.Template.DeepCopy(), d.Spec.Selector.DeepCopy()
 	template.Labels = with(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey, hash)
 	if selector != nil {
 		selector.MatchLabels = with(selector.MatchLabels, appsv1.DefaultDeploymentUniqueLabelKey, hash)
 	}
-	w := ofReplicaSet(&appsv1.ReplicaSet{
+	w := Of(&appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name + "-" + hash},
 		Spec:       appsv1.ReplicaSetSpec{Selector: selector, Template: *template, Replicas: d.Spec.Replicas},
 	})
@@ -97,114 +113,38 @@ func ofDeployment(d *appsv1.Deployment) *Workload {
 	return w
 }
 
-// templateHash returns the label pod-template-hash that the controller of Deployments derives from the template.
-func templateHash(template *corev1.PodTemplateSpec) string {
-	h := fnv.New32a()
-	hashutil.DeepHashObject(h, *template)
-	return rand.SafeEncodeString(strconv.FormatUint(uint64(h.Sum32()), 10))
-}
-
-func ofReplicaSet(rs *appsv1.ReplicaSet) *Workload {
-	appsdefaults.SetObjectDefaults_ReplicaSet(rs)
-	w := owned("ReplicaSet", "apps/v1", rs, &rs.ObjectMeta, &rs.Spec.Template, rs.Spec.Replicas)
-	w.selector = rs.Spec.Selector
-	return w
-}
-
-func ofReplicationController(rc *corev1.ReplicationController) *Workload {
-	if rc.Spec.Template == nil {
-		rc.Spec.Template = &corev1.PodTemplateSpec{} // validate refuses it, as the API server does
-	}
-	coredefaults.SetObjectDefaults_ReplicationController(rc)
-	w := owned("ReplicationController", "v1", rc, &rc.ObjectMeta, rc.Spec.Template, rc.Spec.Replicas)
-	w.selector = &metav1.LabelSelector{MatchLabels: rc.Spec.Selector}
-	return w
-}
-
-func ofStatefulSet(s *appsv1.StatefulSet) *Workload {
-	appsdefaults.SetObjectDefaults_StatefulSet(s)
-	w := owned("StatefulSet", "apps/v1", s, &s.ObjectMeta, &s.Spec.Template, s.Spec.Replicas)
-	w.selector, w.claims, w.ordinals = s.Spec.Selector, s.Spec.VolumeClaimTemplates, true
-	if s.Spec.Ordinals != nil {
-		w.firstOrdinal = int(s.Spec.Ordinals.Start)
-	}
-	return w
-}
-
-// ofDaemonSet returns a workload whose pods have no node yet: the controller writes its name into their affinity.
-func ofDaemonSet(d *appsv1.DaemonSet) *Workload {
-	appsdefaults.SetObjectDefaults_DaemonSet(d)
-	daemonutil.AddOrUpdateDaemonPodTolerations(&d.Spec.Template.Spec)
-	w := owned("DaemonSet", "apps/v1", nil, &d.ObjectMeta, &d.Spec.Template, nil) // the scheduler does not read DaemonSets
-	w.selector = d.Spec.Selector
-	return w
-}
-
 func ofJob(job *batchv1.Job) *Workload {
 	parallelism := ptr.Deref(job.Spec.Parallelism, 1)
 	atATime := min(parallelism, ptr.Deref(job.Spec.Completions, parallelism))
-	w := owned("Job", "batch/v1", job, &job.ObjectMeta, &job.Spec.Template, &atATime)
+	w := owned("Job", "batch/v1", job, &job.ObjectMeta, &job.Spec.Template, &atATime, nil)
 	w.meta.Labels = with(with(w.meta.Labels, batchv1.JobNameLabel, job.Name), "job-name", job.Name)
-	return w
-}
-
-// ofCronJob returns the workload of a CronJob's next Job, whose name ends with the minutes since 1970.
-func ofCronJob(c *batchv1.CronJob) *Workload {
-	job := &batchv1.Job{ObjectMeta: c.Spec.JobTemplate.ObjectMeta, Spec: c.Spec.JobTemplate.Spec}
-	job.Namespace, job.Name = c.Namespace, c.Name+"-00000000"
-	w := ofJob(job)
-	w.Kind, w.Name = "CronJob", c.Name
 	return w
 }
 
 func owned(
 	kind, version string, owner runtime.Object, meta *metav1.ObjectMeta, template *corev1.PodTemplateSpec, replicas *int32,
+	selector *metav1.LabelSelector,
 ) *Workload {
 	if meta.UID == "" {
 		meta.UID = types.UID(fmt.Sprintf("manifest/%s/%s/%s", kind, meta.Namespace, meta.Name))
 	}
+	controller := metav1.OwnerReference{
+		APIVersion: version, Kind: kind, Name: meta.Name, UID: meta.UID, Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+	}
 	return &Workload{
 		Kind: kind, Namespace: meta.Namespace, Name: meta.Name, Replicas: int(ptr.Deref(replicas, 1)), Owner: owner,
-		meta: metav1.ObjectMeta{
-			Namespace:   meta.Namespace,
-			Labels:      template.Labels,
-			Annotations: template.Annotations,
-			OwnerReferences: []metav1.OwnerReference{
-				{APIVersion: version, Kind: kind, Name: meta.Name, UID: meta.UID, Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)},
-			},
+		selector: selector, spec: template.Spec, meta: metav1.ObjectMeta{
+			Namespace: meta.Namespace, Labels: template.Labels, Annotations: template.Annotations,
+			OwnerReferences: []metav1.OwnerReference{controller},
 		},
-		spec: template.Spec,
 	}
 }
 
 func with(m map[string]string, key, value string) map[string]string {
-	m = maps.Clone(m)
-	if m == nil {
-		m = map[string]string{}
-	}
-	m[key] = value
-	return m
-}
-
-// validateSelector fails unless the selector matches the template, where the kind needs one.
-func (w *Workload) validateSelector() error {
-	if w.Kind == "Pod" || w.isJob() {
-		return nil
-	}
-	if w.selector == nil {
-		return errors.New("spec.selector: required")
-	}
-	s, err := metav1.LabelSelectorAsSelector(w.selector)
-	if err != nil {
-		return fmt.Errorf("spec.selector: %w", err)
-	}
-	if s.Empty() {
-		return errors.New("spec.selector: empty; write the labels of spec.template")
-	}
-	if !s.Matches(labels.Set(w.meta.Labels)) {
-		return fmt.Errorf("spec.template.metadata.labels: %q; write labels that spec.selector %q matches", labels.Set(w.meta.Labels), s)
-	}
-	return nil
+	copied := map[string]string{}
+	maps.Copy(copied, m)
+	copied[key] = value
+	return copied
 }
 
 // Pod returns the pod of an index from 0 with its claims. It has the API server's defaults and a UID, and no node.
@@ -212,22 +152,21 @@ func (w *Workload) validateSelector() error {
 // Pods share one map of labels. Each decision reads the labels of all pods, and one map stays in the processor's cache.
 func (w *Workload) Pod(index int) (*corev1.Pod, []*corev1.PersistentVolumeClaim) {
 	pod := &corev1.Pod{ObjectMeta: *w.meta.DeepCopy(), Spec: *w.spec.DeepCopy()}
-	pod.Labels = w.meta.Labels
-	pod.Name = w.Name
+	pod.Labels, pod.Name = w.meta.Labels, w.Name
+	ordinal := strconv.Itoa(w.firstOrdinal + index)
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-		pod.Name = owner.Name + "-" + strconv.Itoa(w.firstOrdinal+index)
+		pod.Name = owner.Name + "-" + ordinal
 	} else if index > 0 {
-		pod.Name += "-" + strconv.Itoa(index)
+		pod.Name += "-" + ordinal
 	}
 	pod.UID = types.UID(fmt.Sprintf("manifest/%s/%s/%s/%d", w.Kind, w.Namespace, w.Name, index))
 	pod.Status.Phase = corev1.PodPending
-	var claims []*corev1.PersistentVolumeClaim
 	if w.ordinals {
-		ordinal := strconv.Itoa(w.firstOrdinal + index)
 		pod.Labels = with(with(pod.Labels, appsv1.StatefulSetPodNameLabel, pod.Name), appsv1.PodIndexLabel, ordinal)
-		for i := range w.claims {
-			claims = append(claims, w.claim(pod, &w.claims[i]))
-		}
+	}
+	var claims []*corev1.PersistentVolumeClaim
+	for i := range w.claims {
+		claims = append(claims, w.claim(pod, &w.claims[i]))
 	}
 	coredefaults.SetObjectDefaults_Pod(pod)
 	return pod, claims
@@ -239,16 +178,10 @@ func (w *Workload) claim(pod *corev1.Pod, template *corev1.PersistentVolumeClaim
 	claim.Namespace, claim.Name = w.Namespace, template.Name+"-"+pod.Name
 	claim.UID = types.UID("manifest/" + claim.Namespace + "/" + claim.Name)
 	coredefaults.SetObjectDefaults_PersistentVolumeClaim(claim)
-	volume := corev1.Volume{Name: template.Name, VolumeSource: corev1.VolumeSource{
+	pod.Spec.Volumes = slices.DeleteFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == template.Name })
+	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: template.Name, VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name},
-	}}
-	for i := range pod.Spec.Volumes {
-		if pod.Spec.Volumes[i].Name == volume.Name {
-			pod.Spec.Volumes[i] = volume
-			return claim
-		}
-	}
-	pod.Spec.Volumes = append(pod.Spec.Volumes, volume)
+	}})
 	return claim
 }
 
@@ -278,6 +211,25 @@ func (w *Workload) validate() error {
 	return nil
 }
 
+// validateSelector fails unless the selector matches the template, where the kind needs one.
+func (w *Workload) validateSelector() error {
+	if w.Kind == "Pod" || w.isJob() {
+		return nil
+	}
+	if w.selector == nil {
+		return errors.New("spec.selector: required")
+	}
+	switch s, err := metav1.LabelSelectorAsSelector(w.selector); {
+	case err != nil:
+		return fmt.Errorf("spec.selector: %w", err)
+	case s.Empty():
+		return errors.New("spec.selector: empty; write the labels of spec.template")
+	case !s.Matches(labels.Set(w.meta.Labels)):
+		return fmt.Errorf("spec.template.metadata.labels: %q; write labels that spec.selector %q matches", labels.Set(w.meta.Labels), s)
+	}
+	return nil
+}
+
 // Owns reports whether the workload owns or is a pod of its namespace.
 func (w *Workload) Owns(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
@@ -288,8 +240,7 @@ func (w *Workload) Owns(pod *corev1.Pod) bool {
 		return false
 	case w.Kind == "Deployment":
 		return owner.Kind == "ReplicaSet" && owner.Name == w.Name+"-"+pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
-	}
-	if w.Kind == "CronJob" {
+	case w.Kind == "CronJob":
 		of, _ := learned.OwnerOf(pod)
 		return owner.Kind == "Job" && of.Name == w.Name
 	}
