@@ -103,26 +103,7 @@ func IsUnplaced(object runtime.Object) bool {
 
 // OnChange calls change for all present objects, unplaced pods included, and then for each change.
 func (f *Followed) OnChange(change func(object runtime.Object, gone bool)) error {
-	call := func(object any, gone bool) {
-		if missed, ok := object.(cache.DeletedFinalStateUnknown); ok {
-			object = missed.Obj
-		}
-		if o, ok := object.(runtime.Object); ok {
-			change(o, gone)
-		}
-	}
-	handler := cache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) { call(object, false) },
-		UpdateFunc: func(old, object any) {
-			before, wasObject := old.(metav1.Object)
-			now, isObject := object.(metav1.Object)
-			if wasObject && isObject && before.GetUID() != now.GetUID() { // the deletion was missed
-				call(old, true)
-			}
-			call(object, false)
-		},
-		DeleteFunc: func(object any) { call(object, true) },
-	}
+	handler := sim.Handler(change)
 	for _, kind := range sim.Kinds() {
 		if !f.synced[reflect.TypeOf(kind)] {
 			continue

@@ -146,11 +146,11 @@ func tryOn(ctx context.Context, s *sim.Scheduler, pod *corev1.Pod, node string) 
 	pod = pod.DeepCopy()
 	pod.Name, pod.UID = pod.Name+"-"+node, pod.UID+types.UID("/"+node) // a limit is waived for one pod
 	pod.Spec.Affinity = daemonutil.ReplaceDaemonSetPodNodeNameNodeAffinity(pod.Spec.Affinity, node)
-	d, err := s.Decide(ctx, pod)
-	for n := 1; err == nil && n < sim.MaxAttempts && d.Waived(); n++ {
-		d, err = s.Decide(ctx, pod)
+	attempts, err := sim.Attempt(ctx, pod, s.Decide, nil)
+	if err != nil {
+		return nil, err
 	}
-	return d, err
+	return attempts[len(attempts)-1], nil
 }
 
 // Print implements Result.

@@ -57,14 +57,16 @@ func Explain(ctx context.Context, s *sim.Scheduler, o Options) (*Explanation, er
 			defer restore()
 			usageEstimated = usage.Estimated
 		}
-		pod.Spec.NodeName, pod.Status = "", corev1.PodStatus{Phase: corev1.PodPending}
+		pod = sim.Recreate(pod)
 	}
 	nominated := pod.Status.NominatedNodeName
 	pod.Status.NominatedNodeName = "" // the scheduler would look at that node alone
-	d, err := result.attempt(ctx, s, pod)
+	attempts, err := sim.Attempt(ctx, pod, s.Explain, nil)
 	if err != nil {
 		return nil, err
 	}
+	d := attempts[len(attempts)-1]
+	result.setRelaxed(attempts)
 	ranked := candidates(d)
 	result.Nodes, result.FeasibleNodes = len(d.Nodes), len(ranked)
 	result.SkippedFilters, result.SkippedScores = d.SkippedFilters, d.SkippedScores
@@ -100,15 +102,10 @@ func Explain(ctx context.Context, s *sim.Scheduler, o Options) (*Explanation, er
 	return result, nil
 }
 
-// attempt tries the pod, and again where limits are waived for it, as the scheduler would at once.
-func (r *Explanation) attempt(ctx context.Context, s *sim.Scheduler, pod *corev1.Pod) (*sim.Result, error) {
-	d, err := s.Explain(ctx, pod)
-	for n := 1; err == nil && n < sim.MaxAttempts && d.Waived(); n++ {
-		before := d
-		if d, err = s.Explain(ctx, pod); err != nil {
-			break
-		}
-		waived := Relaxed{RuledOut: ruledOut(before)}
+// setRelaxed sets the limits that were waived for the last of the attempts that skipped some.
+func (r *Explanation) setRelaxed(attempts []*sim.Result) {
+	for i, d := range attempts[1:] {
+		waived := Relaxed{RuledOut: ruledOut(attempts[i])}
 		for _, out := range waived.RuledOut {
 			if slices.Contains(d.SkippedFilters, out.Plugin) && !slices.Contains(waived.Plugins, out.Plugin) {
 				waived.Plugins = append(waived.Plugins, out.Plugin)
@@ -118,7 +115,6 @@ func (r *Explanation) attempt(ctx context.Context, s *sim.Scheduler, pod *corev1
 			r.Relaxed = &waived
 		}
 	}
-	return d, err
 }
 
 func describe(pod *corev1.Pod) Pod {

@@ -106,16 +106,7 @@ func (s *Shadow) Put(ctx context.Context, object runtime.Object) error {
 			s.evaluate(ctx, pod)
 		}
 	}
-	held, ok, err := s.Scheduler.Informers().InformerFor(object, nil).GetStore().Get(object)
-	switch {
-	case err != nil:
-		return err
-	case !ok:
-		return s.Scheduler.Add(object)
-	case held == any(object):
-		return nil
-	}
-	return s.Scheduler.Update(object)
+	return s.Scheduler.Follow(object, false)
 }
 
 // Drop removes an object. A pod that was never placed is unknown, which is no error.
@@ -128,10 +119,7 @@ func (s *Shadow) Drop(object runtime.Object) error {
 			delete(s.byUID, pod.UID)
 		}
 	}
-	if _, ok, err := s.Scheduler.Informers().InformerFor(object, nil).GetStore().Get(object); err != nil || !ok {
-		return err
-	}
-	return s.Scheduler.Remove(object)
+	return s.Scheduler.Follow(object, true)
 }
 
 // spend deducts the time since began, which is no less than the processor time of a goroutine.
@@ -173,19 +161,13 @@ func (s *Shadow) evaluate(ctx context.Context, pod *corev1.Pod) {
 
 // decide returns the node that the profile would have chosen; empty if the pod would have waited.
 func (s *Shadow) decide(ctx context.Context, placed *corev1.Pod) (string, error) {
-	pod := placed.DeepCopy()
-	pod.Spec.NodeName, pod.Spec.SchedulerName = "", s.Profile
-	pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
-	for range sim.MaxAttempts {
-		d, err := s.Scheduler.Decide(ctx, pod)
-		if err != nil {
-			return "", err
-		}
-		if !d.Waived() { // with preemption it would have waited
-			return d.Node, nil
-		}
+	pod := sim.Recreate(placed)
+	pod.Spec.SchedulerName = s.Profile
+	attempts, err := sim.Attempt(ctx, pod, s.Scheduler.Decide, nil) // with preemption it would have waited
+	if err != nil {
+		return "", err
 	}
-	return "", nil
+	return attempts[len(attempts)-1].Node, nil
 }
 
 func (s *Shadow) follow(f *followed) {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/cache"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
@@ -58,13 +57,9 @@ type departure struct {
 	PodEvent
 }
 
-// depart records a pod that is no longer watched: it ended, or was deleted.
-func (o *Objects) depart(object any) {
-	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = unknown.Obj
-	}
-	pod, ok := object.(*corev1.Pod)
-	if !ok || pod.Spec.NodeName == "" {
+// depart records a pod that is no longer watched: it ended, or was deleted. mu must be locked.
+func (o *Objects) depart(pod *corev1.Pod) {
+	if pod.Spec.NodeName == "" {
 		return
 	}
 	now := o.clock.Now()
@@ -72,8 +67,6 @@ func (o *Objects) depart(object any) {
 	if _, c := podutil.GetPodCondition(&pod.Status, corev1.DisruptionTarget); c != nil && c.Status == corev1.ConditionTrue {
 		left.Event, left.Reason = Evicted, text.Excerpt(c.Reason)
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	old := 0
 	for old < len(o.departures) && (now.Sub(o.departures[old].Time) > historySpan || len(o.departures)-old >= maxDepartures) {
 		old++

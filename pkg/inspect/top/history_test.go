@@ -38,7 +38,7 @@ func TestObjects_History(t *testing.T) {
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI",
 	})
 	o.depart(evicted)
-	o.depart(cache.DeletedFinalStateUnknown{Obj: scheduled("short", "a", 10*time.Minute)})
+	o.depart(scheduled("short", "a", 10*time.Minute))
 	o.depart(pod("never-placed", "", "1", "1Gi", -1))
 	clock.SetTime(now)
 	if len(o.departures) != 2 {

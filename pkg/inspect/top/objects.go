@@ -1,13 +1,10 @@
 package top
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -33,8 +30,8 @@ type Objects struct {
 	began time.Time
 
 	mu sync.Mutex
-	// changed are the objects that changed since they were applied.
-	changed map[key]struct{}
+	// followers get each change. The first one follows for the simulation, and a second one for the simulation that is being opened.
+	followers []*sim.Follower
 	// waits are the pods that wait for a node, by namespace/name.
 	waits map[string]*corev1.Pod
 	// departures are pods that left their nodes since the objects were watched, in the order of time.
@@ -47,15 +44,9 @@ type Objects struct {
 // watchedKinds are the kinds of the stores.
 var watchedKinds = []string{"Node", "Pod"}
 
-// key identifies an object: by its kind, which is its position among the stores, and its key there.
-type key struct {
-	kind int
-	name string
-}
-
 // Watch lists the objects, and watches them until ctx is done. It fails if they cannot be listed.
 func Watch(ctx context.Context, conn *cluster.Connection, c clock.PassiveClock) (*Objects, error) {
-	o := &Objects{clock: c, began: c.Now(), changed: map[key]struct{}{}, waits: map[string]*corev1.Pod{}}
+	o := &Objects{clock: c, began: c.Now(), waits: map[string]*corev1.Pod{}}
 	listing, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	core := conn.Client.CoreV1()
@@ -74,21 +65,14 @@ func Watch(ctx context.Context, conn *cluster.Connection, c clock.PassiveClock) 
 	var small cluster.Compactor
 	var informers []cache.SharedIndexInformer
 	var synced []cache.InformerSynced
-	for kind, listWatcher := range []listWatch{
+	for i, listWatcher := range []listWatch{
 		{newListWatch("nodes", "", &small, failed, core.Nodes().List, core.Nodes().Watch)},
 		{newListWatch("pods", cluster.UnfinishedPods, &small, failed, core.Pods("").List, core.Pods("").Watch)},
 	} {
-		object := [...]runtime.Object{&corev1.Node{}, &corev1.Pod{}}[kind]
+		object := [...]runtime.Object{&corev1.Node{}, &corev1.Pod{}}[i]
 		informer := cache.NewSharedIndexInformer(listWatcher, object, 0, cache.Indexers{})
 		o.stores, informers = append(o.stores, informer.GetStore()), append(informers, informer)
-		change := func(object any) { o.change(kind, object, false) }
-		handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: change, UpdateFunc: func(_, object any) { change(object) },
-			DeleteFunc: func(object any) {
-				o.change(kind, object, true)
-				o.depart(object)
-			},
-		})
+		handler, err := informer.AddEventHandler(sim.Handler(o.change))
 		if err := errors.Join(err, informer.SetTransform(small.Compact),
 			informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})); err != nil {
 			return nil, err
@@ -150,33 +134,46 @@ func (o *Objects) fail(err error) {
 	o.failed, o.err = o.clock.Now(), err
 }
 
-func (o *Objects) change(kind int, object any, gone bool) {
-	name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object)
-	if err != nil {
-		return
-	}
+// change notes the present state of an object, or that it is gone.
+func (o *Objects) change(object runtime.Object, gone bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.changed[key{kind, name}] = struct{}{}
-	if pod, ok := object.(*corev1.Pod); ok && !gone && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil {
+	for _, f := range o.followers {
+		f.Note(object, gone)
+	}
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	name := pod.Namespace + "/" + pod.Name
+	if !gone && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil {
 		o.waits[name] = pod
-	} else {
-		delete(o.waits, name)
+		return
+	}
+	delete(o.waits, name)
+	if gone {
+		o.depart(pod)
 	}
 }
 
-// All returns all objects for sim.Options: nodes first, sorted by name. Afterwards call Apply.
-func (o *Objects) All() []runtime.Object {
-	o.takeChanged()
-	return o.list()
-}
-
-// list is All for one more scheduler. Call renew before Apply of that one.
-func (o *Objects) list() (all []runtime.Object) {
+// follow returns all objects for sim.Options, and a follower of later changes for a simulation of these objects.
+func (o *Objects) follow() ([]runtime.Object, *sim.Follower) {
+	f := &sim.Follower{}
+	o.mu.Lock()
+	o.followers = append(o.followers, f)
+	o.mu.Unlock()
+	var all []runtime.Object
 	for kind := range o.stores {
 		all = append(all, o.ofKind(kind)...)
 	}
-	return all
+	return all, f
+}
+
+// leave ends a follower.
+func (o *Objects) leave(f *sim.Follower) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.followers = slices.DeleteFunc(o.followers, func(other *sim.Follower) bool { return other == f })
 }
 
 // ofKind returns the present objects of a kind, sorted by name.
@@ -185,81 +182,11 @@ func (o *Objects) ofKind(kind int) []runtime.Object {
 	slices.Sort(names)
 	objects := make([]runtime.Object, 0, len(names))
 	for _, name := range names {
-		if object := get(o.stores[kind], name); object != nil {
-			objects = append(objects, object)
+		if object, exists, err := o.stores[kind].GetByKey(name); exists && err == nil {
+			objects = append(objects, object.(runtime.Object))
 		}
 	}
 	return objects
-}
-
-// renew lets the next Apply apply all that a scheduler lacks.
-func (o *Objects) renew(s *sim.Scheduler) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for kind, held := range storesOf(s) {
-		for _, name := range slices.Concat(held.ListKeys(), o.stores[kind].ListKeys()) {
-			if get(held, name) != get(o.stores[kind], name) {
-				o.changed[key{kind, name}] = struct{}{}
-			}
-		}
-	}
-}
-
-// storesOf returns the scheduler's objects of watchedKinds.
-func storesOf(s *sim.Scheduler) []cache.Store {
-	core := s.Informers().Core().V1()
-	return []cache.Store{core.Nodes().Informer().GetStore(), core.Pods().Informer().GetStore()}
-}
-
-// get returns the object; nil if there is none.
-func get(from cache.Store, name string) runtime.Object {
-	object, exists, err := from.GetByKey(name)
-	if err != nil || !exists {
-		return nil
-	}
-	return object.(runtime.Object)
-}
-
-// takeChanged returns what has changed since the last call, nodes first.
-func (o *Objects) takeChanged() []key {
-	o.mu.Lock()
-	changed := o.changed
-	o.changed = map[key]struct{}{}
-	o.mu.Unlock()
-	return slices.SortedFunc(maps.Keys(changed), func(a, b key) int { return cmp.Or(a.kind-b.kind, strings.Compare(a.name, b.name)) })
-}
-
-// Apply brings the scheduler's objects up to date: it applies what changed since All or the last Apply.
-func (o *Objects) Apply(s *sim.Scheduler) error {
-	held := storesOf(s)
-	var errs []error
-	for _, k := range o.takeChanged() {
-		errs = append(errs, apply(s, get(held[k.kind], k.name), get(o.stores[k.kind], k.name)))
-	}
-	return errors.Join(errs...)
-}
-
-// apply replaces an object of the scheduler. Either may be nil.
-func apply(s *sim.Scheduler, before, now runtime.Object) error {
-	switch {
-	case before == now:
-		return nil
-	case before == nil:
-		return s.Add(now)
-	case now != nil && isSame(before, now):
-		return s.Update(now)
-	}
-	if err := s.Remove(before); err != nil || now == nil {
-		return err
-	}
-	return s.Add(now)
-}
-
-// isSame reports whether two objects of one name are the same. A recreated object is another one.
-func isSame(before, now runtime.Object) bool {
-	a, errA := meta.Accessor(before)
-	b, errB := meta.Accessor(now)
-	return errA == nil && errB == nil && a.GetUID() == b.GetUID()
 }
 
 // retryInterval is a little more than the longest time between two tries of a list or watch that fails.

@@ -38,8 +38,9 @@ func TestWatch_AppliesChanges(t *testing.T) {
 	objects, err := Watch(ctx, connection(client), clock.RealClock{})
 	must(t, err)
 	c := profiles(t, byThreshold)
+	all, follower := objects.follow()
 	s, err := sim.New(ctx, sim.Options{
-		Configuration: c, Objects: objects.All(),
+		Configuration: c, Objects: all,
 		Plugins: plugins.NewRegistry(loads{"a": {load.CPU: measurement(0.25, 0)}}.provider(), clocktesting.NewFakeClock(now),
 			func(...metrics.Registerable) {}),
 	})
@@ -59,7 +60,7 @@ func TestWatch_AppliesChanges(t *testing.T) {
 		return strings.Join(names, ", ")
 	}
 	// Both were listed; what the handlers say of the list is nothing new.
-	must(t, objects.Apply(s))
+	must(t, follower.Apply(s))
 	if got, want := pods("a"), "p 1, q 1"; got != want {
 		t.Fatalf("pods of a: %s, want %s", got, want)
 	}
@@ -90,7 +91,7 @@ func TestWatch_AppliesChanges(t *testing.T) {
 		step.change()
 		deadline := time.Now().Add(patience)
 		for {
-			if err := objects.Apply(s); err != nil {
+			if err := follower.Apply(s); err != nil {
 				t.Fatalf("%s: %v", step.name, err)
 			}
 			got := pods(step.node)
@@ -109,7 +110,7 @@ func TestWatch_AppliesChanges(t *testing.T) {
 }
 
 // A second scheduler begins with the objects of the first, and gets what changed meanwhile.
-func TestObjects_Renew(t *testing.T) {
+func TestObjects_Follow(t *testing.T) {
 	ctx := t.Context()
 	client := fake.NewClientset(node("a"), pod("p", "a", "1", "1Gi", -1), pod("q", "a", "1", "1Gi", -1))
 	objects, err := Watch(ctx, connection(client), clock.RealClock{})
@@ -134,13 +135,14 @@ func TestObjects_Renew(t *testing.T) {
 		slices.Sort(names)
 		return strings.Join(names, ", ")
 	}
-	first := simulate(objects.All())
-	all := objects.list()
+	all, firstFollower := objects.follow()
+	first := simulate(all)
+	all, secondFollower := objects.follow()
 	must(t, client.CoreV1().Pods("ns").Delete(ctx, "p", metav1.DeleteOptions{}))
 	_, err = client.CoreV1().Pods("ns").Create(ctx, pod("r", "a", "1", "1Gi", -1), metav1.CreateOptions{})
 	must(t, err)
 	for deadline := time.Now().Add(patience); podsOf(first) != "q, r"; time.Sleep(time.Millisecond) {
-		must(t, objects.Apply(first))
+		must(t, firstFollower.Apply(first))
 		if time.Now().After(deadline) {
 			t.Fatalf("pods of the first: %s, want q, r", podsOf(first))
 		}
@@ -149,10 +151,13 @@ func TestObjects_Renew(t *testing.T) {
 	if got := podsOf(second); got != "p, q" {
 		t.Errorf("pods of the second: %s at first, want p, q", got)
 	}
-	objects.renew(second)
-	must(t, objects.Apply(second))
+	must(t, secondFollower.Apply(second))
 	if got := podsOf(second); got != "q, r" {
 		t.Errorf("pods of the second: %s, want q, r", got)
+	}
+	objects.leave(firstFollower)
+	if n := len(objects.followers); n != 1 {
+		t.Errorf("%d followers, want the second", n)
 	}
 }
 

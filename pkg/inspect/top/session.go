@@ -23,13 +23,16 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
 // Session reads the load of a cluster repeatedly. It is used by one goroutine at a time.
 type Session struct {
 	*simulation
 	objects *Objects
-	clock   clock.PassiveClock
+	// follower has the changes of objects that are not simulated yet.
+	follower *sim.Follower
+	clock    clock.PassiveClock
 	// find reads the configuration, and simulate opens a simulation of it with the objects.
 	find     func() (*cluster.Configuration, error)
 	simulate func(of *cluster.Configuration, objects []runtime.Object) (*simulation, error)
@@ -91,7 +94,9 @@ func Open(
 	if s.objects, err = Watch(ctx, c, s.clock); err != nil {
 		return nil, err
 	}
-	if s.simulation, err = s.simulate(found, s.objects.All()); err != nil {
+	objects, follower := s.objects.follow()
+	s.follower = follower
+	if s.simulation, err = s.simulate(found, objects); err != nil {
 		return nil, err
 	}
 	now := s.clock.Now()
@@ -112,7 +117,7 @@ func (s *Session) Held(kind string) []runtime.Object {
 // Update applies changes of objects, and reads load that is due. It reports whether it read load.
 func (s *Session) Update(ctx context.Context) (refreshed bool, err error) {
 	s.reconfigure()
-	if err := s.objects.Apply(s.cluster.Scheduler); err != nil {
+	if err := s.follower.Apply(s.cluster.Scheduler); err != nil {
 		return false, err
 	}
 	s.probe(ctx)
@@ -137,7 +142,7 @@ func (s *Session) Lend(of *cluster.Configuration, use func(*cluster.Cluster) err
 		s.configurationRead = time.Time{} // Update reads it
 		return false, nil
 	}
-	if err := s.objects.Apply(s.cluster.Scheduler); err != nil {
+	if err := s.follower.Apply(s.cluster.Scheduler); err != nil {
 		return false, err
 	}
 	return true, use(s.cluster)
@@ -178,16 +183,17 @@ func (s *Session) inBackground(work func() (finish func())) {
 // reopen replaces the simulation by one of the configuration.
 func (s *Session) reopen(of *cluster.Configuration) {
 	s.opening = true
-	objects := s.objects.list()
+	objects, follower := s.objects.follow()
 	s.inBackground(func() (finish func()) {
 		opened, err := s.simulate(of, objects)
 		return func() {
 			if s.opening, s.configurationErr = false, err; err != nil {
+				s.objects.leave(follower)
 				return
 			}
-			s.objects.renew(opened.cluster.Scheduler)
+			s.objects.leave(s.follower)
 			s.end()
-			s.simulation = opened
+			s.simulation, s.follower = opened, follower
 			s.refreshed, s.learned = s.clock.Now(), s.clock.Now()
 		}
 	})

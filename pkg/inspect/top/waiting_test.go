@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/clock"
 
@@ -51,18 +50,14 @@ func TestObjects_Waiting(t *testing.T) {
 
 // A pod waits until it has a node, is being deleted, or is gone.
 func TestObjects_WaitsNoLonger(t *testing.T) {
-	const pods = 1
 	waiting, placed, deleted := pod("p", "", "1", "1Gi", -1), pod("p", "a", "1", "1Gi", -1), pod("p", "", "1", "1Gi", -1)
 	deleted.DeletionTimestamp = new(metav1.NewTime(now))
-	o := &Objects{changed: map[key]struct{}{}, waits: map[string]*corev1.Pod{}}
+	o := &Objects{clock: clock.RealClock{}, waits: map[string]*corev1.Pod{}}
 	for name, end := range map[string]func(){
-		"placed": func() { o.change(pods, placed, false) }, "being deleted": func() { o.change(pods, deleted, false) },
-		"gone": func() { o.change(pods, waiting, true) },
-		"gone, as a later list shows": func() {
-			o.change(pods, cache.DeletedFinalStateUnknown{Key: waiting.Namespace + "/p", Obj: waiting}, true)
-		},
+		"placed": func() { o.change(placed, false) }, "being deleted": func() { o.change(deleted, false) },
+		"gone": func() { o.change(waiting, true) },
 	} {
-		o.change(pods, waiting, false)
+		o.change(waiting, false)
 		if n := len(o.waiting()); n != 1 {
 			t.Fatalf("%d pods wait, want 1", n)
 		}

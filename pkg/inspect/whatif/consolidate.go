@@ -154,7 +154,7 @@ func (t *drainTrial) move(ctx context.Context, pods []queued) (ok bool, err erro
 	}
 	targets := map[string]bool{}
 	for _, q := range pods {
-		d, err := t.scheduler.Decide(ctx, t.withSchedulerName(recreated(q.pod)))
+		d, err := t.scheduler.Decide(ctx, t.withSchedulerName(recreate(q.pod)))
 		if err != nil || d.Node == "" {
 			return false, ctx.Err()
 		}

@@ -181,35 +181,24 @@ func (r *run) bind(ctx context.Context, q queued, d *sim.Result) error {
 	return nil
 }
 
-// decide chooses a node, and tries again after a waiver or preemption.
+// decide chooses a node, after waivers and preemption. An error of a plugin is a reason why there is none.
 func (r *run) decide(ctx context.Context, q queued) (d *sim.Result, victims []queued, err error) {
-	pod, relaxed := q.pod, false
-	for range sim.MaxAttempts {
-		if d, err = r.scheduler.Decide(ctx, pod); err != nil {
-			if ctx.Err() != nil {
-				return nil, nil, ctx.Err()
-			}
-			return &sim.Result{Pod: pod, Err: err}, victims, nil
+	attempts, err := sim.Attempt(ctx, q.pod, r.scheduler.Decide, func(pods []*corev1.Pod) error {
+		preempted, err := r.preempt(pods)
+		victims = append(victims, preempted...)
+		return err
+	})
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
 		}
-		if d.Node != "" || d.PostFilter == nil || !d.PostFilter.Status.IsSuccess() {
-			break
-		}
-		relaxed = d.Waived()
-		if node := d.PostFilter.NominatedNode; node != "" {
-			preempted, err := r.preempt(d.PostFilter.Victims)
-			if err != nil {
-				return nil, nil, err
-			}
-			victims = append(victims, preempted...)
-			nominated := *q.pod
-			nominated.Status.NominatedNodeName = node
-			pod = &nominated
-		}
+		return &sim.Result{Pod: q.pod, Err: err}, victims, nil
 	}
-	if d.Node != "" && relaxed {
+	n := len(attempts)
+	if n > 1 && attempts[n-1].Node != "" && attempts[n-2].Waived() {
 		r.Relaxed++
 	}
-	return d, victims, nil
+	return attempts[n-1], victims, nil
 }
 
 // preempt removes the victims, and returns the pods that their owners create instead. Victims without an owner are lost.
@@ -229,7 +218,7 @@ func (r *run) preempt(victims []*corev1.Pod) ([]queued, error) {
 			r.Lost = append(r.Lost, name)
 			continue
 		}
-		again = append(again, queued{pod: recreated(victim), owner: ownerOf(victim)})
+		again = append(again, queued{pod: recreate(victim), owner: ownerOf(victim)})
 	}
 	return again, nil
 }

@@ -28,7 +28,7 @@ func (p *planner) scaleDown(w *manifest.Workload, fewer int) error {
 	removed, removedUIDs := map[*corev1.Pod]bool{}, map[types.UID]bool{}
 	for _, pod := range pods[:fewer] {
 		removed[pod] = true
-		removedUIDs[pod.UID], removedUIDs[recreated(pod).UID] = true, true // it may wait, or be evicted by a drain
+		removedUIDs[pod.UID], removedUIDs[recreate(pod).UID] = true, true // it may wait, or be evicted by a drain
 	}
 	p.queue = slices.DeleteFunc(p.queue, func(q queued) bool { return removedUIDs[q.pod.UID] })
 	p.evicted = slices.DeleteFunc(p.evicted, func(pod *corev1.Pod) bool { return removed[pod] })

@@ -182,7 +182,7 @@ func (p *planner) addNodes(count int, like string) error {
 		}
 		for _, pod := range p.pods {
 			if pod.Spec.NodeName == like && sim.LeavesWithNode(pod) != "" && !podusage.HasEnded(pod) {
-				copied := recreated(pod)
+				copied := recreate(pod)
 				copied.Name, copied.UID, copied.Spec.NodeName = pod.Name+"-"+name, types.UID("what-if/"+pod.Name+"/"+name), name
 				pods = append(pods, copied)
 			}
@@ -199,13 +199,10 @@ func (p *planner) addNodes(count int, like string) error {
 	return nil
 }
 
-// recreated returns the pod as its owner creates it again: without a node and a status.
-func recreated(pod *corev1.Pod) *corev1.Pod {
-	again := pod.DeepCopy()
+// recreate returns the pod as its owner creates it again.
+func recreate(pod *corev1.Pod) *corev1.Pod {
+	again := sim.Recreate(pod)
 	again.UID = "what-if/" + pod.UID
-	again.ResourceVersion, again.DeletionTimestamp, again.CreationTimestamp = "", nil, metav1.Time{}
-	again.Spec.NodeName, again.Spec.EphemeralContainers = "", nil
-	again.Status = corev1.PodStatus{Phase: corev1.PodPending}
 	return again
 }
 
@@ -262,7 +259,7 @@ func (p *planner) evict(drain, namespaces []string) error {
 		if isLost {
 			p.Lost = append(p.Lost, pod.Namespace+"/"+pod.Name)
 		} else {
-			p.queue = append(p.queue, queued{pod: recreated(pod), owner: ownerOf(pod)})
+			p.queue = append(p.queue, queued{pod: recreate(pod), owner: ownerOf(pod)})
 		}
 		byNode[pod.Spec.NodeName] = byNode[pod.Spec.NodeName].with(isLost)
 		byNamespace[pod.Namespace] = byNamespace[pod.Namespace].with(isLost)

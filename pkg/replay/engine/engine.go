@@ -24,12 +24,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
-const (
-	// decideAfter is the age of a measurement at the decisions.
-	decideAfter = 15 * time.Second
-	// maxAttempts bounds the attempts per pod and tick: a PostFilter plugin may request another one.
-	maxAttempts = 3
-)
+// decideAfter is the age of a measurement at the decisions.
+const decideAfter = 15 * time.Second
 
 // engine replays an Input with one policy.
 //
@@ -257,28 +253,26 @@ func (e *engine) arrive(until time.Duration) {
 }
 
 func (e *engine) place(ctx context.Context, i, tick int) (placed bool, err error) {
-	p := &e.pods[i]
-	for range maxAttempts {
-		began := time.Now()
-		d, err := e.scheduler.Decide(ctx, p.object)
-		if err != nil {
-			return false, err
-		}
-		if d.Node != "" {
-			if err := e.scheduler.Assume(ctx, d); err != nil {
-				return false, err
-			}
-		}
+	seconds := &e.figures.DecisionSeconds
+	attempts, err := sim.Attempt(ctx, e.pods[i].object, func(ctx context.Context, pod *corev1.Pod) (*sim.Result, error) {
+		defer func(began time.Time) { *seconds += time.Since(began).Seconds() }(time.Now())
 		e.figures.Decisions++
-		e.figures.DecisionSeconds += time.Since(began).Seconds()
-		if d.Node != "" {
-			return true, e.bind(i, tick, d.Node)
-		}
-		if d.PostFilter == nil || !d.PostFilter.Status.IsSuccess() {
-			return false, nil
-		}
+		return e.scheduler.Decide(ctx, pod)
+	}, nil)
+	if err != nil {
+		return false, err
 	}
-	return false, nil
+	d := attempts[len(attempts)-1]
+	if d.Node == "" {
+		return false, nil
+	}
+	began := time.Now()
+	err = e.scheduler.Assume(ctx, d)
+	*seconds += time.Since(began).Seconds()
+	if err != nil {
+		return false, err
+	}
+	return true, e.bind(i, tick, d.Node)
 }
 
 func (e *engine) bind(i, tick int, node string) error {
