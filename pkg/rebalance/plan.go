@@ -698,11 +698,9 @@ func (c *Cluster) replacementOf(pod *corev1.Pod) *corev1.Pod {
 
 // replacementOf returns the pod without its node, and with another name.
 func replacementOf(pod *corev1.Pod, now time.Time) *corev1.Pod {
-	again := &corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: *pod.ObjectMeta.DeepCopy(), Spec: *pod.Spec.DeepCopy()}
-	again.Name, again.UID, again.ResourceVersion = pod.Name+"-Moved", pod.UID+"-moved", "" // no pod's name has upper case
+	again := sim.Recreate(pod)
+	again.Name, again.UID = pod.Name+"-Moved", pod.UID+"-moved" // no pod's name has upper case
 	again.CreationTimestamp = metav1.Time{Time: now}
-	again.Spec.NodeName, again.Spec.EphemeralContainers = "", nil
-	again.Status = corev1.PodStatus{Phase: corev1.PodPending}
 	return again
 }
 

@@ -5,11 +5,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -18,6 +16,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
 // World follows a cluster, and simulates it as it is now. Informers add changes from any goroutine. All methods must be called by
@@ -33,19 +32,10 @@ type World struct {
 	clock    clock.PassiveClock
 	// statistics is when statistics of workloads were read.
 	statistics time.Time
-
-	mu sync.Mutex
-	// changes are not in the simulation yet; mu guards them.
-	changes []change
+	follower   sim.Follower
 }
 
 var _ rebalance.World = &World{}
-
-// change is a new version of an object, or its deletion.
-type change struct {
-	object runtime.Object
-	gone   bool
-}
 
 // Follow returns the cluster of a connection. Informers end with ctx; call Close then. The scheduler must elect a leader, because
 // its lease tells whether it runs.
@@ -89,61 +79,16 @@ func namesOf(c *schedulerconfig.KubeSchedulerConfiguration) (names []string) {
 // Close waits until the informers have ended. The context of Follow must be done.
 func (w *World) Close() { w.followed.Shutdown() }
 
-// note queues a change for apply.
+// note queues a change for the next refresh or plan.
 func (w *World) note(object runtime.Object, gone bool) {
 	if gone || !cluster.IsUnplaced(object) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.changes = append(w.changes, change{object, gone})
+		w.follower.Note(object, gone)
 	}
-}
-
-// apply brings the simulation up to date. After an error it tries again: a change that is left out would hold for good.
-func (w *World) apply() error {
-	w.mu.Lock()
-	changes := w.changes
-	w.changes = nil
-	w.mu.Unlock()
-	for i, c := range changes {
-		if err := w.change(c); err != nil {
-			w.mu.Lock()
-			w.changes = append(changes[i:], w.changes...)
-			w.mu.Unlock()
-			return fmt.Errorf("apply a change to the simulation: %w", err)
-		}
-	}
-	return nil
-}
-
-// change applies one change. The simulation may be newer: a later change follows.
-func (w *World) change(c change) error {
-	held, ok, err := w.cluster.Scheduler.Informers().InformerFor(c.object, nil).GetStore().Get(c.object)
-	if err != nil {
-		return err
-	}
-	if ok && held.(metav1.Object).GetUID() != c.object.(metav1.Object).GetUID() {
-		if c.gone {
-			return nil // another object has its name
-		}
-		if err := w.cluster.Scheduler.Remove(held.(runtime.Object)); err != nil {
-			return err
-		}
-		ok = false
-	}
-	switch {
-	case c.gone && ok:
-		return w.cluster.Scheduler.Remove(c.object)
-	case c.gone || ok && held == any(c.object):
-		return nil
-	case ok:
-		return w.cluster.Scheduler.Update(c.object)
-	}
-	return w.cluster.Scheduler.Add(c.object)
 }
 
 // Refresh reads the load of nodes and pods. It returns what could not be read.
 func (w *World) Refresh(ctx context.Context) (notes []string, err error) {
-	if err := w.apply(); err != nil {
+	if err := w.follower.Apply(w.cluster.Scheduler); err != nil {
 		return nil, err
 	}
 	now := w.clock.Now()
@@ -168,7 +113,7 @@ func (w *World) Interval() time.Duration {
 
 // Cluster implements rebalance.World.
 func (w *World) Cluster(context.Context) (rebalance.Cluster, error) {
-	err := w.apply()
+	err := w.follower.Apply(w.cluster.Scheduler)
 	w.cluster.Now = w.clock.Now()
 	setUnplaced(&w.cluster, w.followed.InformerFor(&corev1.Pod{}, nil).GetStore().List())
 	return w.cluster, err
