@@ -10,13 +10,13 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/restclient" // client metrics on /metrics
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/program"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher/service"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher"
 )
 
 // version is set by the linker.
 var version string
 
 func main() {
-	telemetry := service.Telemetry{Registry: program.Registry{}, Handler: legacyregistry.Handler()}
-	os.Exit(cli.Run(service.NewCommand(program.Version(version), telemetry)))
+	telemetry := loadwatcher.Telemetry{Registry: program.Registry{}, Handler: legacyregistry.Handler()}
+	os.Exit(cli.Run(loadwatcher.NewCommand(program.Version(version), telemetry)))
 }

@@ -1,4 +1,4 @@
-package server
+package loadwatcher
 
 import (
 	"compress/gzip"
@@ -7,23 +7,16 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
-	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/ktesting"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/loadwatcherclient/wire"
 	"github.com/plimsoll-scheduler/plimsoll/test/leak"
@@ -56,36 +49,30 @@ func measurement(mean, deviation float64, window time.Duration, end time.Time, d
 }
 
 type fixture struct {
-	config  Config
+	*server
 	nodes   *nodes
 	clock   *clocktesting.FakeClock
-	server  *Server
 	metrics metrics.KubeRegistry
 }
 
 // newFixture serves a window of 5 minutes and, on request, of 15. It trusts steady nodes for 5 minutes.
 // Nodes that move by 10 points in t are trusted for t, but at least one minute.
-func newFixture(t *testing.T, tokenFile string, names ...string) *fixture {
-	t.Helper()
+func newFixture(names ...string) *fixture {
 	f := &fixture{nodes: &nodes{names: names}, clock: clocktesting.NewFakeClock(end), metrics: metrics.NewKubeRegistry()}
-	f.config = Config{
-		Source: "Prometheus", Publisher: load.NewPublisher(), Nodes: f.nodes, Window: 5 * time.Minute,
-		Windows: []time.Duration{15 * time.Minute, 5 * time.Minute},
-		Trust:   load.Trust{RefreshInterval: 30 * time.Second, MaxAge: 5 * time.Minute, DriftTolerance: 10}, TokenFile: tokenFile,
-		MaxConnections: 8, MaxRequests: 4,
-		Metrics:  http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "the metrics") }),
-		Registry: f.metrics, Clock: f.clock,
-	}
-	server, err := New(t.Context(), f.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.server = server
+	telemetry := Telemetry{Registry: f.metrics, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "the metrics")
+	})}
+	f.server = newServer(serverConfig{
+		source: "Prometheus", publisher: load.NewPublisher(), nodes: f.nodes, window: 5 * time.Minute,
+		windows: []time.Duration{15 * time.Minute, 5 * time.Minute},
+		trust:   load.Trust{RefreshInterval: 30 * time.Second, MaxAge: 5 * time.Minute, DriftTolerance: 10}, telemetry: telemetry,
+		clock: f.clock,
+	})
 	return f
 }
 
 func (f *fixture) publish(loads map[time.Duration]map[string]load.NodeLoad) {
-	f.config.Publisher.Publish(loadtest.Snapshot(loads, nil))
+	f.publisher.Publish(loadtest.Snapshot(loads, nil))
 }
 
 // publishTwo publishes n1, at a quarter of its cpu and half of its memory, and n2 with unknown memory.
@@ -109,7 +96,7 @@ func (f *fixture) get(t *testing.T, method, target string, headers ...string) *h
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	w := httptest.NewRecorder()
-	f.server.ServeHTTP(w, r)
+	f.handler.ServeHTTP(w, r)
 	return w.Result()
 }
 
@@ -143,7 +130,7 @@ const (
 )
 
 func TestResponses(t *testing.T) {
-	f := newFixture(t, "", "n1", "n2")
+	f := newFixture("n1", "n2")
 	f.publishTwo()
 	const json, plain = "application/json", "text/plain; charset=utf-8"
 	for _, tc := range []struct {
@@ -205,7 +192,7 @@ func TestServesFreshLoadOnly(t *testing.T) {
 		{"memory alone is known", &load.NodeLoad{load.Memory: measurement(0.25, 0, five, end, 0)}, 0, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := newFixture(t, "", "n1")
+			f := newFixture("n1")
 			if tc.node != nil {
 				f.publish(map[time.Duration]map[string]load.NodeLoad{five: {"n1": *tc.node}})
 				if got := f.get(t, "GET", "/watcher/health").StatusCode; got != 200 {
@@ -235,7 +222,7 @@ func TestServesFreshLoadOnly(t *testing.T) {
 
 func TestOldMeasurementDoesNotAgeTheOthers(t *testing.T) {
 	five := 5 * time.Minute
-	f := newFixture(t, "", "n1", "n2", "n3", "n4")
+	f := newFixture("n1", "n2", "n3", "n4")
 	f.publish(map[time.Duration]map[string]load.NodeLoad{five: {
 		"n1": {load.CPU: measurement(0.25, 0, five, end, 0)},
 		"n2": {load.CPU: measurement(0.25, 0, five, end.Add(-time.Minute), 0)}, // two refreshes: within the spread
@@ -270,7 +257,7 @@ func TestOldMeasurementDoesNotAgeTheOthers(t *testing.T) {
 
 func TestWindowsOfSamples(t *testing.T) {
 	five := 5 * time.Minute
-	f := newFixture(t, "", "n1", "n2")
+	f := newFixture("n1", "n2")
 	f.publish(map[time.Duration]map[string]load.NodeLoad{five: {
 		"n1": {load.CPU: measurement(0.25, 0, 0, end, 0)}, "n2": {load.CPU: measurement(0.5, 0.125, 30*time.Second, end, 0)},
 	}})
@@ -286,10 +273,10 @@ func TestWindowsOfSamples(t *testing.T) {
 }
 
 func TestResponseIsEncodedOncePerSnapshot(t *testing.T) {
-	f := newFixture(t, "", "n1", "n2")
+	f := newFixture("n1", "n2")
 	f.publishTwo()
 	var wg sync.WaitGroup
-	for range f.config.MaxRequests {
+	for range 4 {
 		wg.Go(func() {
 			for _, target := range []string{"/watcher", "/watcher/health", "/watcher?window=5m"} {
 				f.get(t, "GET", target)
@@ -322,7 +309,7 @@ func TestResponseIsEncodedOncePerSnapshot(t *testing.T) {
 
 func TestExpiringNodesEncodeOneResponseASecond(t *testing.T) {
 	five := 5 * time.Minute
-	f := newFixture(t, "", "n1", "n2", "n3")
+	f := newFixture("n1", "n2", "n3")
 	nodes := map[string]load.NodeLoad{}
 	for i, name := range f.nodes.names {
 		nodes[name] = load.NodeLoad{load.CPU: measurement(0.25, 0, five, end.Add(time.Duration(i)*time.Millisecond), 0)}
@@ -340,7 +327,7 @@ func TestExpiringNodesEncodeOneResponseASecond(t *testing.T) {
 }
 
 func TestGzip(t *testing.T) {
-	f := newFixture(t, "", "n1", "n2")
+	f := newFixture("n1", "n2")
 	f.publishTwo()
 	for accepted, packed := range map[string]bool{
 		"gzip": true, "deflate, GZIP": true, "br;q=1.0, gzip;q=0.8": true,
@@ -365,127 +352,17 @@ func TestGzip(t *testing.T) {
 	}
 }
 
-func TestTokenFile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		file := filepath.Join(t.TempDir(), "token")
-		write := func(content string) {
-			t.Helper()
-			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		write("first\n")
-		f := newFixture(t, file, "n1", "n2")
-		f.publishTwo()
-		logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
-		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
-		defer stop()
-		go f.server.Run(ctx)
-		synctest.Wait()
-		expect := func(target, authorization string, code int) {
-			t.Helper()
-			resp := f.get(t, "GET", target, "Authorization", authorization)
-			if resp.StatusCode != code {
-				t.Errorf("%s with %q: %d, want %d", target, authorization, resp.StatusCode, code)
-			}
-			if body := bodyOf(t, resp); resp.StatusCode >= 400 && strings.Contains(body, "first") {
-				t.Errorf("the refusal shows the token: %s", body)
-			}
-			if challenge := resp.Header.Get("WWW-Authenticate"); (code == 401) != (challenge == "Bearer") {
-				t.Errorf("%d with challenge %q", code, challenge)
-			}
-		}
-		readAgain := func() {
-			f.clock.Step(tokenInterval)
-			synctest.Wait()
-		}
-
-		for _, target := range []string{"/watcher", "/watcher?host=n1", "/watcher/health", "/metrics"} {
-			expect(target, "Bearer first", 200)
-			expect(target, "bearer first", 200)
-			for _, wrong := range []string{"", "first", "Bearer", "Bearer ", "Bearer f", "Bearer firs", "Bearer first2", "Bearer second",
-				"Basic first"} {
-				expect(target, wrong, 401)
-			}
-		}
-		expect("/absent", "", 401)
-		expect("/absent", "Bearer first", 404)
-		expect("/healthz", "", 200)
-		expect("/healthz/../watcher", "", 401)
-
-		write("second")
-		expect("/watcher", "Bearer first", 200) // requests do not read the file
-		readAgain()
-		expect("/watcher", "Bearer first", 401)
-		expect("/watcher", "Bearer second", 200)
-
-		unreadable := func(why string) {
-			t.Helper()
-			readAgain()
-			readAgain()
-			for _, authorization := range []string{"", "Bearer ", "Bearer second"} {
-				expect("/watcher", authorization, 503)
-			}
-			expect("/healthz", "", 200)
-			if log := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); strings.Count(log, why) != 1 {
-				t.Errorf("%q is logged %d times, want once:\n%s", why, strings.Count(log, why), log)
-			}
-			write("second")
-			readAgain()
-			expect("/watcher", "Bearer second", 200)
-		}
-		remove := func() {
-			t.Helper()
-			if err := os.Remove(file); err != nil {
-				t.Fatal(err)
-			}
-		}
-		write(" \n")
-		unreadable("is empty")
-		write(strings.Repeat("x", boundedfile.MaxTokenBytes+1))
-		unreadable("has more than 65536 bytes")
-		remove()
-		unreadable("no such file")
-		remove()
-		if err := syscall.Mkfifo(file, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		readAgain()
-		expect("/watcher", "Bearer second", 503)
-	})
-}
-
-func TestTokenFile_MustBeReadableAtStart(t *testing.T) {
-	empty := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range []string{empty, filepath.Join(t.TempDir(), "absent")} {
-		config := newFixture(t, "").config
-		config.TokenFile, config.Registry = file, metrics.NewKubeRegistry()
-		if _, err := New(t.Context(), config); err == nil || !strings.Contains(err.Error(), file) {
-			t.Errorf("error %v, want one that names %s", err, file)
-		}
-	}
-}
-
 func TestRequestsTotal(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte("t"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f := newFixture(t, file, "n1", "n2")
+	f := newFixture("n1", "n2")
 	f.publishTwo()
 	for _, target := range []string{"/watcher", "/watcher?host=n1", "/watcher?host=X", "/watcher/health", "/a", "/b"} {
-		f.get(t, "GET", target, "Authorization", "Bearer t")
+		f.get(t, "GET", target)
 	}
-	f.get(t, "GET", "/watcher")
 	const want = `
-# HELP plimsoll_watcher_requests_total [ALPHA] Requests by path (other: unknown or refused) and status code.
+# HELP plimsoll_watcher_requests_total [ALPHA] Requests by path (other: unknown) and status code.
 # TYPE plimsoll_watcher_requests_total counter
 plimsoll_watcher_requests_total{code="200",path="/watcher"} 2
 plimsoll_watcher_requests_total{code="200",path="/watcher/health"} 1
-plimsoll_watcher_requests_total{code="401",path="other"} 1
 plimsoll_watcher_requests_total{code="404",path="/watcher"} 1
 plimsoll_watcher_requests_total{code="404",path="other"} 2
 `
@@ -495,12 +372,12 @@ plimsoll_watcher_requests_total{code="404",path="other"} 2
 }
 
 func TestClientGone(t *testing.T) {
-	f := newFixture(t, "", "n1", "n2")
+	f := newFixture("n1", "n2")
 	f.publishTwo()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	r := httptest.NewRequestWithContext(ctx, "GET", "/watcher", nil)
-	f.server.ServeHTTP(brokenPipe{httptest.NewRecorder()}, r)
+	f.handler.ServeHTTP(brokenPipe{httptest.NewRecorder()}, r)
 }
 
 type brokenPipe struct{ http.ResponseWriter }
@@ -520,17 +397,14 @@ func BenchmarkResponse15000Nodes(b *testing.B) {
 	}
 	publisher := load.NewPublisher()
 	publisher.Publish(loadtest.Snapshot(map[time.Duration]map[string]load.NodeLoad{five: nodesOf}, nil))
-	handler, err := New(b.Context(), Config{
-		Source: "Prometheus", Publisher: publisher, Nodes: &nodes{names: names}, MaxConnections: 8, MaxRequests: 4,
-		Window: five, Trust: load.Trust{RefreshInterval: 30 * time.Second, MaxAge: five, DriftTolerance: 10},
-		Metrics: http.NotFoundHandler(), Registry: metrics.NewKubeRegistry(), Clock: clocktesting.NewFakeClock(end),
+	s := newServer(serverConfig{
+		source: "Prometheus", publisher: publisher, nodes: &nodes{names: names}, window: five,
+		trust:     load.Trust{RefreshInterval: 30 * time.Second, MaxAge: five, DriftTolerance: 10},
+		telemetry: Telemetry{Registry: metrics.NewKubeRegistry(), Handler: http.NotFoundHandler()}, clock: clocktesting.NewFakeClock(end),
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
 	request := func(b *testing.B) {
 		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, httptest.NewRequestWithContext(b.Context(), "GET", "/watcher", nil))
+		s.handler.ServeHTTP(w, httptest.NewRequestWithContext(b.Context(), "GET", "/watcher", nil))
 		b.SetBytes(int64(w.Body.Len()))
 	}
 	b.Run("cached response", func(b *testing.B) {

@@ -1,4 +1,4 @@
-package server
+package loadwatcher
 
 import (
 	"bytes"
@@ -71,14 +71,14 @@ func acceptsGzip(header http.Header) bool {
 }
 
 // responseOver returns the load of all nodes over a served window. Concurrent calls wait for one to encode it.
-func (s *Server) responseOver(logger klog.Logger, window time.Duration) *response {
-	c, snapshot, now := s.responses[window], s.config.Publisher.Latest(), s.config.Clock.Now()
+func (s *server) responseOver(logger klog.Logger, window time.Duration) *response {
+	c, snapshot, now := s.responses[window], s.publisher.Latest(), s.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.response != nil && c.snapshot == snapshot && (!c.response.known() || !now.After(c.validUntil)) {
 		return c.response // one without load stays true until there is another snapshot
 	}
-	fresh := s.freshLoad(snapshot.Over(window), s.config.Nodes.Names(), now)
+	fresh := s.freshLoad(snapshot.Over(window), s.nodes.Names(), now)
 	c.snapshot, c.response = snapshot, s.encode(logger, window, now, fresh.within(s.spread()))
 	c.validUntil = fresh.until
 	if earliest := now.Add(minValidity); earliest.After(c.validUntil) {
@@ -87,13 +87,13 @@ func (s *Server) responseOver(logger klog.Logger, window time.Duration) *respons
 	return c.response
 }
 
-func (s *Server) responseFor(logger klog.Logger, node string, window time.Duration) *response {
-	now := s.config.Clock.Now()
-	fresh := s.freshLoad(s.config.Publisher.Latest().Over(window), []string{node}, now)
+func (s *server) responseFor(logger klog.Logger, node string, window time.Duration) *response {
+	now := s.clock.Now()
+	fresh := s.freshLoad(s.publisher.Latest().Over(window), []string{node}, now)
 	return s.encode(logger, window, now, fresh.samples)
 }
 
-func (s *Server) spread() time.Duration { return max(2*s.config.Trust.RefreshInterval, minSpread) }
+func (s *server) spread() time.Duration { return max(2*s.trust.RefreshInterval, minSpread) }
 
 type freshLoad struct {
 	samples []load.Sample
@@ -102,17 +102,17 @@ type freshLoad struct {
 	until time.Time
 }
 
-func (s *Server) freshLoad(table *load.Table, names []string, now time.Time) freshLoad {
+func (s *server) freshLoad(table *load.Table, names []string, now time.Time) freshLoad {
 	fresh := freshLoad{samples: make([]load.Sample, 0, int(load.ResourceCount)*len(names))}
 	for _, name := range names {
 		for r, m := range table.Node(name) {
-			if m.State(now, s.config.Trust) != load.Fresh {
+			if m.State(now, s.trust) != load.Fresh {
 				continue
 			}
 			sample := load.Sample{Node: name, Window: m.Window, End: m.End}
 			sample.Stats[r] = m.Stat
 			fresh.samples = append(fresh.samples, sample)
-			if until := m.FreshUntil(s.config.Trust); fresh.until.IsZero() || until.Before(fresh.until) {
+			if until := m.FreshUntil(s.trust); fresh.until.IsZero() || until.Before(fresh.until) {
 				fresh.until = until
 			}
 			if m.End.After(fresh.newest) {
@@ -140,7 +140,7 @@ func (f freshLoad) within(spread time.Duration) []load.Sample {
 // encode returns the samples as a response over window. Momentary samples keep their window of 0.
 // All others get window, even if the source has been read for less time.
 // The format has one window for all nodes. Too long a window makes pods count as uncovered, which is safer than as covered.
-func (s *Server) encode(logger klog.Logger, window time.Duration, now time.Time, samples []load.Sample) *response {
+func (s *server) encode(logger klog.Logger, window time.Duration, now time.Time, samples []load.Sample) *response {
 	if len(samples) == 0 {
 		return &response{}
 	}
@@ -149,7 +149,7 @@ func (s *Server) encode(logger klog.Logger, window time.Duration, now time.Time,
 			samples[i].Window = window
 		}
 	}
-	plain, err := json.Marshal(wire.FromSamples(s.config.Source, now, window, samples))
+	plain, err := json.Marshal(wire.FromSamples(s.source, now, window, samples))
 	if err != nil {
 		logger.Error(err, "Load cannot be encoded") // no load that passed load.Stat.Checked does this
 		return &response{}

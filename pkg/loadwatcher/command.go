@@ -1,5 +1,6 @@
-// Package service is the load-watcher program: it reads the load of nodes and serves it.
-package service
+// Package loadwatcher is the load-watcher program: it reads the load of nodes and serves it by load-watcher's HTTP API, which
+// plugins of other schedulers read too.
+package loadwatcher
 
 import (
 	"context"

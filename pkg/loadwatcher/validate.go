@@ -1,4 +1,4 @@
-package service
+package loadwatcher
 
 import (
 	"crypto/tls"
@@ -38,9 +38,6 @@ func (o *options) complete(fs *pflag.FlagSet) (config.LoadSpec, error) {
 func (o *options) validateListening() error {
 	if _, _, err := net.SplitHostPort(o.listenAddress); err != nil {
 		return fmt.Errorf("--listen-address: %w: write host:port, or :port for all addresses", err)
-	}
-	if o.maxConnections < connectionsPerRequest {
-		return fmt.Errorf("--max-connections: %d: set at least %d", o.maxConnections, connectionsPerRequest)
 	}
 	if (o.tlsCertFile == "") != (o.tlsPrivateKeyFile == "") {
 		return errors.New("--tls-cert-file, --tls-private-key-file: one of them is set: set both, or none to serve plain HTTP")

@@ -1,4 +1,4 @@
-package service
+package loadwatcher
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/internal/webserver"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher/server"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/measured"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
@@ -28,10 +28,16 @@ type Telemetry struct {
 	Handler http.Handler
 }
 
+const (
+	// maxConnections bounds connections, most of which wait for the next refresh of a scheduler.
+	maxConnections = 256
+	// shutdownGrace is the time in which requests must finish; a pod has 30 s by default.
+	shutdownGrace = 20 * time.Second
+)
+
 // service is the program, which reads load from its start on.
 type service struct {
-	options *options
-	server  *server.Server
+	server *server
 	// tls is nil for plain HTTP.
 	tls     *tls.Config
 	stop    context.CancelFunc
@@ -45,7 +51,7 @@ func start(ctx context.Context, o *options, spec config.LoadSpec, cluster *rest.
 		return nil, fmt.Errorf("client of the cluster: %w", err)
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s := &service{options: o, stop: stop}
+	s := &service{stop: stop}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -65,14 +71,10 @@ func start(ctx context.Context, o *options, spec config.LoadSpec, cluster *rest.
 		RefreshInterval: trust.RefreshInterval, Windows: append([]time.Duration{spec.Window.Duration}, o.windows...),
 	}, trust)
 	s.running.Go(func() { watcher.Run(ctx) })
-	s.server, err = server.New(ctx, server.Config{
-		Source: src.Name(), Publisher: watcher.Publisher(), Nodes: nodes, Window: spec.Window.Duration, Windows: o.windows,
-		Trust: trust, TokenFile: o.bearerTokenFile, MaxConnections: o.maxConnections,
-		MaxRequests: o.maxConnections / connectionsPerRequest, Metrics: t.Handler, Registry: t, Clock: clock.RealClock{},
+	s.server = newServer(serverConfig{
+		source: src.Name(), publisher: watcher.Publisher(), nodes: nodes, window: spec.Window.Duration, windows: o.windows,
+		trust: trust, telemetry: t, clock: clock.RealClock{},
 	})
-	if err != nil {
-		return nil, fmt.Errorf("--bearer-token-file: %w", err)
-	}
 	if o.tlsCertFile != "" {
 		certificate, err := newCertificate(ctx, o.tlsCertFile, o.tlsPrivateKeyFile)
 		if err != nil {
@@ -80,7 +82,6 @@ func start(ctx context.Context, o *options, spec config.LoadSpec, cluster *rest.
 		}
 		s.tls = certificate.tlsConfig()
 	}
-	s.running.Go(func() { s.server.Run(ctx) })
 	s.running.Go(func() { informer.RunWithContext(ctx) })
 	return s, nil
 }
@@ -95,13 +96,10 @@ func (s *service) close() {
 // service.
 func (s *service) run(ctx context.Context, listener net.Listener) error {
 	defer s.close()
-	logger, hasToken := klog.FromContext(ctx), s.options.bearerTokenFile != ""
-	if s.tls == nil && hasToken {
-		logger.Info("Requests carry the bearer token over plain HTTP: set --tls-cert-file and --tls-private-key-file")
+	logger := klog.FromContext(ctx)
+	if address, ok := listener.Addr().(*net.TCPAddr); ok && !address.IP.IsLoopback() {
+		logger.Info("Every client of the port can read the load of the nodes: restrict access to the port by a NetworkPolicy")
 	}
-	if address, ok := listener.Addr().(*net.TCPAddr); ok && !address.IP.IsLoopback() && !hasToken {
-		logger.Info("Every client of the port can read the load of the nodes: set --bearer-token-file, or restrict access to the port")
-	}
-	logger.Info("Serving load", "address", listener.Addr().String(), "tls", s.tls != nil, "token", hasToken)
-	return serve(ctx, s.server.Limit(listener), s.server, s.tls)
+	logger.Info("Serving load", "address", listener.Addr().String(), "tls", s.tls != nil)
+	return webserver.Server{MaxConnections: maxConnections, TLS: s.tls, Grace: shutdownGrace}.Serve(ctx, listener, s.server.handler)
 }

@@ -1,4 +1,4 @@
-package service
+package loadwatcher
 
 import (
 	"fmt"
@@ -236,9 +236,9 @@ func execute(t *testing.T, environment map[string]string, args ...string) error 
 func TestOptions_MistakesAreRefusedBeforeListening(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "") // not in a pod
 	kubeconfig := "--kubeconfig=" + writeFile(t, "kubeconfig", noCluster)
-	absent, empty := filepath.Join(t.TempDir(), "absent"), writeFile(t, "empty", "")
+	absent := filepath.Join(t.TempDir(), "absent")
 	token := writeFile(t, "token", "of-file")
-	certFile, keyFile := writeKeyPair(t)
+	certFile, _ := writeKeyPair(t)
 	_, otherKey := writeKeyPair(t)
 	prometheus := func(args ...string) []string {
 		return append([]string{kubeconfig, "--metrics-provider-name=Prometheus", "--metrics-provider-address=http://p"}, args...)
@@ -303,8 +303,6 @@ func TestOptions_MistakesAreRefusedBeforeListening(t *testing.T) {
 			[]string{"--tls-private-key-file", "match"}},
 		{"a key that is not there", nil, prometheus("--tls-cert-file="+certFile, "--tls-private-key-file="+absent),
 			[]string{"--tls-private-key-file", absent}},
-		{"a bearer token that is empty", nil, prometheus("--tls-cert-file="+certFile, "--tls-private-key-file="+keyFile,
-			"--bearer-token-file="+empty), []string{"--bearer-token-file", empty, "empty"}},
 		{"an unknown flag", nil, prometheus("--windw=5m"), []string{"--windw"}},
 		{"an argument", nil, prometheus("serve"), []string{"serve"}},
 	} {
@@ -364,12 +362,12 @@ func TestVersionAndHelp(t *testing.T) {
 }
 
 func TestDocs_Flags(t *testing.T) {
-	documented.CheckFlags(t, "../../..", NewCommand("v1.2.3", Telemetry{}), "load-watcher")
+	documented.CheckFlags(t, "../..", NewCommand("v1.2.3", Telemetry{}), "load-watcher")
 }
 
 // The README's table is written by hand.
 func TestDocs_NamesAllFlagsAndVariables(t *testing.T) {
-	content, err := os.ReadFile("../../../docs/load-watcher.md")
+	content, err := os.ReadFile("../../docs/load-watcher.md")
 	if err != nil {
 		t.Fatal(err)
 	}

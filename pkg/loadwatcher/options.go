@@ -1,4 +1,4 @@
-package service
+package loadwatcher
 
 import (
 	"fmt"
@@ -25,14 +25,9 @@ const (
 	flagVerbosity  = "v"
 )
 
-// connectionsPerRequest is the number of connections for each request in flight. Most connections wait for the next refresh.
-const connectionsPerRequest = 8
-
 type options struct {
 	listenAddress                  string
 	tlsCertFile, tlsPrivateKeyFile string
-	bearerTokenFile                string
-	maxConnections                 int
 	kubeconfig                     string
 	account                        sources.Account
 	windows                        []time.Duration
@@ -44,7 +39,7 @@ type options struct {
 
 func newOptions() *options {
 	o := &options{
-		listenAddress: ":2020", maxConnections: 256, windows: []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minute},
+		listenAddress: ":2020", windows: []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minute},
 		logging: logsapi.NewLoggingConfiguration(),
 	}
 	v1.SetDefaults_LoadSpec(&o.load)
@@ -90,10 +85,6 @@ func (o *options) settings() []setting {
 		{flag: "tls-cert-file", value: &o.tlsCertFile,
 			usage: "file with the PEM certificate and its chain, to serve TLS; read again when it changes"},
 		{flag: "tls-private-key-file", value: &o.tlsPrivateKeyFile, usage: "file with the PEM key of --tls-cert-file"},
-		{flag: "bearer-token-file", value: &o.bearerTokenFile,
-			usage: "file with the bearer token for all requests except /healthz; read again every second"},
-		{flag: "max-connections", value: &o.maxConnections,
-			usage: "maximum number of connections, at least 8; an eighth of it limits the requests in flight"},
 		{flag: flagKubeconfig, value: &o.kubeconfig, variable: "KUBE_CONFIG",
 			usage: "kubeconfig of the cluster to read nodes and, with KubernetesMetricsServer, load from; by default the pod's cluster"},
 		{flag: "metrics-provider-name", value: (*string)(&p.Type), field: "metricProvider.type", variable: "METRICS_PROVIDER_NAME",
@@ -151,8 +142,6 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 			flags.Lookup(s.flag).Usage += s.variables()
 		case *string:
 			flags.StringVar(value, s.flag, *value, usage)
-		case *int:
-			flags.IntVar(value, s.flag, *value, usage)
 		case *bool:
 			flags.BoolVar(value, s.flag, *value, usage)
 		case *float64:

@@ -1,4 +1,4 @@
-package service
+package loadwatcher
 
 import (
 	"context"
@@ -7,15 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -32,7 +29,6 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/loadwatcher/server"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/loadwatcherclient"
@@ -227,15 +223,14 @@ func sampleOf(name string, cpu, memory load.Stat) load.Sample {
 func TestService_PrometheusToScheduler(t *testing.T) {
 	began := time.Now().Truncate(time.Second) // as Prometheus' timestamps here
 	certFile, keyFile := writeKeyPair(t)
-	token := writeFile(t, "token", "secret\n")
 	service := startService(t, fakeCluster(t),
 		"--metrics-provider-name=Prometheus", "--metrics-provider-address="+fakePrometheus(t),
 		"--cpu-query=cpu[$window]", "--memory-query=mem[$window]",
-		"--tls-cert-file="+certFile, "--tls-private-key-file="+keyFile, "--bearer-token-file="+token)
+		"--tls-cert-file="+certFile, "--tls-private-key-file="+keyFile)
 
-	// As any scheduler does, with the certificate's own authority and the token.
+	// As any scheduler does, with the certificate's own authority.
 	client, err := loadwatcherclient.New(loadwatcherclient.Config{
-		Address: service.url, Config: httpclient.Config{CAFile: certFile, BearerTokenFile: token, Timeout: 10 * time.Minute},
+		Address: service.url, Config: httpclient.Config{CAFile: certFile, Timeout: 10 * time.Minute},
 	}, listerOf(t, "n1", "n2"))
 	if err != nil {
 		t.Fatal(err)
@@ -261,30 +256,12 @@ func TestService_PrometheusToScheduler(t *testing.T) {
 		t.Errorf("samples (-want +got):\n%s", diff)
 	}
 
-	// Without the token and with another authority, as others do.
-	insecure := &http.Client{
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true},
-	}
-	t.Cleanup(insecure.CloseIdleConnections)
-	for path, want := range map[string]int{"/watcher": 401, "/metrics": 401, "/healthz": 200} {
-		if code, _, err := get(t, insecure, service.url+path); code != want {
-			t.Errorf("%s without a token: %d, %v, want %d", path, code, err, want)
-		}
-	}
 	stranger := &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(stranger.CloseIdleConnections)
 	if _, _, err := get(t, stranger, service.url+"/healthz"); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("error %v, want one about the certificate", err)
 	}
 
-	// A rotated token and a rotated certificate.
-	if err := os.WriteFile(token, []byte("other"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, func() error { // both sides read the token again
-		_, err := client.Fetch(t.Context(), source.Request{})
-		return err
-	})
 	newCert, newKey := writeKeyPair(t)
 	for from, to := range map[string]string{newCert: certFile, newKey: keyFile} {
 		content, err := os.ReadFile(from)
@@ -347,108 +324,12 @@ func TestService_PlainHTTPWithoutToken(t *testing.T) {
 		}
 	}
 
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, service.url+"/watcher", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Padding", strings.Repeat("x", 2*maxHeaderBytes))
-	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = resp.Body.Close()
-	if resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("a header of %d bytes: %d, want 431", 2*maxHeaderBytes, resp.StatusCode)
-	}
-
 	service.stop()
 	if err := <-service.done; err != nil {
 		t.Errorf("stopping: %v", err)
 	}
 	if _, _, err := get(t, client, service.url+"/healthz"); err == nil {
 		t.Error("it still answers")
-	}
-}
-
-func TestService_ServesDuringFlood(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("needs a second address of this machine")
-	}
-	service := startService(t, fakeCluster(t), "--max-connections=16",
-		"--metrics-provider-name=Prometheus", "--metrics-provider-address="+fakePrometheus(t),
-		"--cpu-query=cpu[$window]", "--memory-query=mem[$window]")
-	client := &http.Client{
-		Transport: &http.Transport{
-			DisableKeepAlives: true, DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext,
-		},
-		Timeout: 10 * time.Minute,
-	}
-	untilHealthy(t, client, service.url)
-
-	// 127.0.0.1 opens connections of 50 pipelined requests each, and half of these connections never read.
-	flood, stop := context.WithCancel(t.Context())
-	var flooding sync.WaitGroup
-	defer flooding.Wait()
-	defer stop()
-	for i := range 60 {
-		flooding.Go(func() {
-			for flood.Err() == nil {
-				conn, err := (&net.Dialer{}).DialContext(flood, "tcp", strings.TrimPrefix(service.url, "http://"))
-				if err != nil {
-					continue
-				}
-				closed := context.AfterFunc(flood, func() { _ = conn.Close() })
-				_, _ = io.WriteString(conn, strings.Repeat("GET /watcher HTTP/1.1\r\nHost: a\r\n\r\n", 50))
-				if i%2 == 0 {
-					_, _ = io.Copy(io.Discard, conn)
-				} else {
-					time.Sleep(10 * time.Millisecond)
-				}
-				closed()
-				_ = conn.Close()
-			}
-		})
-	}
-	atLimit := func() error {
-		code, body, err := get(t, client, service.url+"/metrics")
-		if err != nil {
-			return err
-		}
-		if code != http.StatusOK || !strings.Contains(body, "plimsoll_watcher_replaced_connections_total") {
-			return fmt.Errorf("/metrics during the flood: %d", code)
-		}
-		if strings.Contains(body, "plimsoll_watcher_replaced_connections_total 0\n") {
-			return errors.New("the flood has not reached the limit")
-		}
-		return nil
-	}
-	eventually(t, atLimit)
-	for range 5 {
-		for _, path := range []string{"/watcher", "/watcher?host=n1", "/watcher/health", "/healthz"} {
-			eventually(t, func() error { // a busy client may miss the server's timeouts
-				code, _, err := get(t, client, service.url+path)
-				if err == nil && code != http.StatusOK {
-					err = fmt.Errorf("%s during the flood: %d", path, code)
-				}
-				return err
-			})
-		}
-	}
-}
-
-func TestErrorLog(t *testing.T) {
-	for _, tc := range []struct{ name, line, want string }{
-		{"handshakes that fail are not logged by default", "http: TLS handshake error from 192.0.2.1:40000: EOF\n", ""},
-		{"panics are", "http: panic serving 192.0.2.1:40000: oops\ngoroutine 1\n", "oops"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(2)))
-			log.New(errorLog{logger}, "", 0).Print(tc.line)
-			got := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
-			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
-				t.Errorf("logged %q, want %q", got, tc.want)
-			}
-		})
 	}
 }
 
@@ -460,75 +341,6 @@ func TestService_RespondsWithoutCluster(t *testing.T) {
 		if code, _, err := get(t, client, service.url+path); code != want {
 			t.Errorf("%s: %d, %v, want %d", path, code, err, want)
 		}
-	}
-}
-
-func TestService_FinishesRequestsWhenStopped(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	entered, release := make(chan struct{}), make(chan struct{})
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		close(entered)
-		<-release
-		if r.Context().Err() != nil {
-			http.Error(w, "the request was canceled", http.StatusInternalServerError)
-			return
-		}
-		_, _ = io.WriteString(w, "whole")
-	})
-	_, ctx := ktesting.NewTestContext(t)
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	served := make(chan error, 1)
-	go func() { served <- serve(ctx, listener, handler, nil) }()
-
-	client := &http.Client{Transport: &http.Transport{}}
-	t.Cleanup(client.CloseIdleConnections)
-	type result struct {
-		code int
-		body string
-		err  error
-	}
-	answered := make(chan result, 1)
-	go func() {
-		code, body, err := get(t, client, "http://"+listener.Addr().String())
-		answered <- result{code, body, err}
-	}()
-	<-entered
-	stop()
-	eventually(t, func() error { // it takes no more requests
-		conn, err := net.Dial("tcp", listener.Addr().String())
-		if err == nil {
-			_ = conn.Close()
-			return errors.New("it still listens")
-		}
-		return nil
-	})
-	select {
-	case err := <-served:
-		t.Fatalf("it has returned (%v) with a request in flight", err)
-	case <-time.After(50 * time.Millisecond):
-	}
-	close(release)
-	if got := <-answered; got.code != 200 || got.body != "whole" || got.err != nil {
-		t.Errorf("the request in flight got %+v", got)
-	}
-	if err := <-served; err != nil {
-		t.Errorf("stopping: %v", err)
-	}
-}
-
-func TestService_ListenerFails(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = listener.Close()
-	_, ctx := ktesting.NewTestContext(t)
-	if err := serve(ctx, listener, http.NotFoundHandler(), nil); err == nil {
-		t.Error("no error")
 	}
 }
 
@@ -555,14 +367,11 @@ func TestSamplesRoundTrip(t *testing.T) {
 		"moment": {load.CPU: measurement(0.375, 0, 0), load.Memory: measurement(0.625, 0, 0)},
 	}}, nil))
 	names := []string{"both", "cpu", "full", "memory", "moment"}
-	handler, err := server.New(t.Context(), server.Config{
-		Source: "Prometheus", Publisher: publisher, Nodes: clusterOf(names), Window: five,
-		Trust: load.Trust{RefreshInterval: 30 * time.Second, MaxAge: five, DriftTolerance: 10}, Metrics: http.NotFoundHandler(),
-		Registry: metrics.NewKubeRegistry(), Clock: clocktesting.NewFakeClock(now), MaxConnections: 8, MaxRequests: 4,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	handler := newServer(serverConfig{
+		source: "Prometheus", publisher: publisher, nodes: clusterOf(names), window: five,
+		trust:     load.Trust{RefreshInterval: 30 * time.Second, MaxAge: five, DriftTolerance: 10},
+		telemetry: Telemetry{Registry: metrics.NewKubeRegistry(), Handler: http.NotFoundHandler()}, clock: clocktesting.NewFakeClock(now),
+	}).handler
 	srv := httptest.NewServer(handler)
 	defer srv.Close()
 	client, err := loadwatcherclient.New(

@@ -1,4 +1,4 @@
-package service
+package loadwatcher
 
 import (
 	"bytes"
@@ -38,8 +38,7 @@ func newCertificate(ctx context.Context, certFile, keyFile string) (*certificate
 
 // tlsConfig returns the settings of a server that follows the files.
 func (c *certificate) tlsConfig() *tls.Config {
-	// Without HTTP/2 a connection has one request at a time.
-	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, GetCertificate: c.latest}
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.latest}
 }
 
 // latest returns the certificate in the files. While they have none, such as during a rotation, it returns the last one.
