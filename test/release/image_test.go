@@ -59,27 +59,42 @@ func decode(t *testing.T, file string, into any) {
 	}
 }
 
-func buildFromPrebuilt(t *testing.T) layout {
+// imageBuilder builds images with buildah in a storage of its own.
+type imageBuilder struct {
+	buildah, root, dir string
+	storage            []string
+}
+
+func newImageBuilder(t *testing.T) imageBuilder {
 	t.Helper()
 	buildah, err := exec.LookPath("buildah")
 	if err != nil {
 		t.Skip("buildah is not installed, so no image is built: apt-get install buildah")
 	}
-	builder := check.Value(build.New(t.Context(), os.Stderr))(t)
-	check.OK(t, builder.Build(t.Context(), build.KubeScheduler(), build.LoadWatcher(), build.KubectlPlimsoll()))
 	dir := t.TempDir()
-	storage := []string{"--storage-driver=vfs", "--root=" + filepath.Join(dir, "root"), "--runroot=" + filepath.Join(dir, "run")}
-	run := func(name string, args ...string) {
-		cmd := exec.CommandContext(t.Context(), name, args...)
-		cmd.Dir = builder.Root()
-		if output, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", cmd, err, output)
-		}
+	return imageBuilder{buildah: buildah, root: check.Value(filepath.Abs("../.."))(t), dir: dir, storage: []string{
+		"--storage-driver=vfs", "--root=" + filepath.Join(dir, "root"), "--runroot=" + filepath.Join(dir, "run"),
+	}}
+}
+
+func (b imageBuilder) run(t *testing.T, name string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = b.root
+	if output, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, output)
 	}
-	run("make", "image", "IMAGE=plimsoll:test", "VERSION=v1.2.3", "BASE=scratch", "BINARIES=prebuilt",
-		"BUILDER="+strings.Join(append([]string{buildah}, storage...), " "), "BUILD_FLAGS=--isolation=chroot --pull-never")
-	target := filepath.Join(dir, "image")
-	run(buildah, append(storage, "push", "plimsoll:test", "oci:"+target)...)
+}
+
+// image runs make image with more arguments, and returns the image.
+func (b imageBuilder) image(t *testing.T, flags string, args ...string) layout {
+	t.Helper()
+	b.run(t, "make", append([]string{
+		"image", "IMAGE=plimsoll:test", "VERSION=v1.2.3", "BASE=scratch",
+		"BUILDER=" + strings.Join(append([]string{b.buildah}, b.storage...), " "), "BUILD_FLAGS=--isolation=chroot --pull-never " + flags,
+	}, args...)...)
+	target := filepath.Join(b.dir, "image")
+	b.run(t, b.buildah, append(b.storage, "push", "plimsoll:test", "oci:"+target)...)
 	return layout(target)
 }
 
@@ -165,9 +180,70 @@ func writeFile(path string, mode fs.FileMode, content io.Reader) (err error) {
 }
 
 func TestImage(t *testing.T) {
-	image := buildFromPrebuilt(t)
+	b := newImageBuilder(t)
+	builder := check.Value(build.New(t.Context(), os.Stderr))(t)
+	check.OK(t, builder.Build(t.Context(), build.KubeScheduler(), build.LoadWatcher(), build.KubectlPlimsoll()))
+	image := b.image(t, "", "BINARIES=prebuilt")
 	m, c := image.open(t)
 	checkImage(t, c, image.unpack(t, m))
+}
+
+// The compiler's image holds links alone: Go, make and all compiled packages are those of this machine. Therefore the test needs no
+// network and compiles little.
+func TestImage_FromSource(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can mount folders into a build")
+	}
+	b := newImageBuilder(t)
+	goEnv := func(name string) string {
+		return strings.TrimSpace(string(check.Value(exec.CommandContext(t.Context(), "go", "env", name).Output())(t)))
+	}
+	context := filepath.Join(b.dir, "compiler")
+	check.OK(t, os.MkdirAll(filepath.Join(context, "tmp"), 0o755))
+	mounts := []string{"/usr:/usr:ro", "/etc/alternatives:/etc/alternatives:ro"}
+	for _, name := range []string{"bin", "sbin", "lib", "lib64"} {
+		target, err := os.Readlink("/" + name)
+		switch {
+		case err == nil:
+			check.OK(t, os.Symlink(target, filepath.Join(context, name)))
+		case !errors.Is(err, fs.ErrNotExist):
+			mounts = append(mounts, fmt.Sprintf("/%s:/%s:ro", name, name))
+		}
+	}
+	for _, folder := range []string{"/etc/ssl", goEnv("GOROOT"), goEnv("GOMODCACHE"), goEnv("GOCACHE")} {
+		mounts = append(mounts, folder+":"+folder)
+	}
+	check.OK(t, os.WriteFile(filepath.Join(context, "Dockerfile"), []byte(fmt.Sprintf(
+		"FROM scratch\nCOPY . /\nENV PATH=%s/bin:/usr/bin:/bin GOMODCACHE=%s GOCACHE=%s GOTOOLCHAIN=local\n",
+		goEnv("GOROOT"), goEnv("GOMODCACHE"), goEnv("GOCACHE"))), 0o600))
+	b.run(t, b.buildah, append(b.storage, "build", "--tag", "compiler:test", context)...)
+	flags := "--build-arg=PGO=0 --volume=" + strings.Join(mounts, " --volume=")
+	m, c := b.image(t, flags, "GO_IMAGE=localhost/compiler:test").open(t)
+	root := layout(filepath.Join(b.dir, "image")).unpack(t, m)
+	checkImage(t, c, root, "etc/ssl/certs/ca-certificates.crt")
+}
+
+// The image compiles what the Dockerfile copies, and the Dockerfile can copy what .dockerignore lets through.
+func TestImage_CopiesWhatIsCompiled(t *testing.T) {
+	copies, ignored := string(check.Value(os.ReadFile("../../Dockerfile"))(t)), string(check.Value(os.ReadFile("../../.dockerignore"))(t))
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{$.Dir}}{{end}}{{end}}", "./cmd/...")
+	cmd.Dir = "../.."
+	root, needed := check.Value(filepath.Abs("../.."))(t), map[string]bool{}
+	for _, dir := range strings.Fields(string(check.Value(cmd.Output())(t))) {
+		folder, _, _ := strings.Cut(check.Value(filepath.Rel(root, dir))(t), string(filepath.Separator))
+		needed[folder] = true
+	}
+	if len(needed) == 0 {
+		t.Fatal("go list names no folder of this module")
+	}
+	for folder := range needed {
+		if line := fmt.Sprintf("\nCOPY %s/ %[1]s/\n", folder); !strings.Contains(copies, line) {
+			t.Errorf("the Dockerfile lacks %q: the programs import packages of %s", strings.TrimSpace(line), folder)
+		}
+		if line := fmt.Sprintf("\n!%s/**\n", folder); !strings.Contains(ignored, line) {
+			t.Errorf(".dockerignore lacks %q: the programs import packages of %s", strings.TrimSpace(line), folder)
+		}
+	}
 }
 
 // checkImage checks an image of version v1.2.3, whose layers are unpacked in root. Its files are the programs, the
