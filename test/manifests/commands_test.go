@@ -12,7 +12,7 @@ import (
 // documentedCommands are the commands of the docs, by a regular expression. The value is the test that runs the command or a part
 // of it. With a space, it is the reason why no test does.
 var documentedCommands = map[string]string{
-	`^make playground`:                                                         "takes nine minutes; test/playground tests its scenarios",
+	`^make playground`:                                                         "takes minutes; test/playground tests its scenarios",
 	`^make build( KUBERNETES=1.35)?$`:                                          "TestMakefile_BuildOfMinor",
 	`^make (build PGO=1|release|profile)`:                                      "takes minutes; TestRelease makes the files of a release",
 	`^make build && bin/kube-scheduler`:                                        "TestTargetLoadPacking_WorkedExampleWithMetricsServer",

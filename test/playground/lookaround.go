@@ -61,7 +61,7 @@ func runLookAround(ctx context.Context, p *playground) result {
 	shop := map[string]string{"app": "shop"}
 	for range shopPods {
 		must(p.CreatePods(ctx, cluster.Pod{
-			ReplicaSet: "shop" + templateHash, Scheduler: plimsollProfile, Labels: shop, Resources: resources("100m", "300m"),
+			ReplicaSet: "shop-6d5f8c7b9d", Scheduler: plimsollProfile, Labels: shop, Resources: resources("100m", "300m"),
 			Usage: cluster.Usage{CPU: "200m", Memory: "256Mi"},
 		}))
 	}

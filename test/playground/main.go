@@ -31,14 +31,8 @@ const (
 	plimsollProfile = "plimsoll"
 	stockProfile    = "default-scheduler"
 	burstProfile    = "plimsoll-1m"
-	latencyProfile  = "latency"
-	meanProfile     = "by-mean"
-	peakProfile     = "by-peak"
-	relaxProfile    = "relax"
-	rejectProfile   = "reject"
 	target          = 0.40
 	window          = 10 * time.Second
-	maxAge          = 10 * time.Second
 	burstWindow     = time.Minute
 )
 
@@ -95,8 +89,6 @@ type playground struct {
 	// kubectlPlimsoll and rebalancer are the paths of the programs of that name.
 	kubectlPlimsoll string
 	rebalancer      string
-	// prepared is when all scenarios were prepared.
-	prepared time.Time
 }
 
 func run(ctx context.Context, out *os.File, keep bool) (err error) {

@@ -7,13 +7,13 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
 // scenario is one demonstration of the playground. It starts on a cluster without nodes and pods, and may leave some.
 type scenario struct {
 	name string
-	// prepare, if it is not nil, is called before the first scenario runs. What it creates must have the label cluster.Kept.
-	prepare func(ctx context.Context, p *playground)
 	// run ends by must where it cannot go on.
 	run func(ctx context.Context, p *playground) result
 }
@@ -36,10 +36,6 @@ func scenarios() []scenario {
 		{name: "the worked example", run: runWorkedExample},
 		{name: "requests lie", run: runRequestsLie},
 		{name: "burst", run: runBurst},
-		{name: "outage", run: runOutage},
-		{name: "latency", run: runLatency},
-		{name: "peaks", prepare: preparePeaks, run: runPeaks},
-		{name: "overload", run: runOverload},
 		{name: "moving", run: runMoving},
 		{name: "look around", run: runLookAround},
 	}
@@ -51,15 +47,6 @@ type finding struct {
 }
 
 func runScenarios(ctx context.Context, p *playground, scenarios []scenario) ([]finding, error) {
-	for _, s := range scenarios {
-		if s.prepare == nil {
-			continue
-		}
-		if err := attempt(func() { s.prepare(ctx, p) }); err != nil {
-			return nil, fmt.Errorf("preparing %s: %w", s.name, err)
-		}
-	}
-	p.prepared = time.Now()
 	var findings []finding
 	for i, s := range scenarios {
 		if i > 0 {
@@ -134,4 +121,27 @@ type page struct {
 
 func (p page) line(format string, args ...any) {
 	_, _ = fmt.Fprintln(p.out, strings.TrimRight(fmt.Sprintf(format, args...), " "))
+}
+
+// createNode creates a node of 8 cores and 32Gi with a load.
+func (p *playground) createNode(ctx context.Context, name string, load cluster.Load, labels map[string]string) {
+	must(p.CreateNodes(ctx, cluster.Node{Name: name, CPU: "8", Memory: "32Gi", Labels: labels}))
+	must(p.SetLoad(ctx, name, load))
+}
+
+// cpuUsage returns the usage of an 8-core node at a utilization.
+func cpuUsage(utilization float64) cluster.Usage {
+	return cluster.Usage{CPU: fmt.Sprintf("%.0fm", 8000*utilization), Memory: "4Gi"}
+}
+
+// sleep returns after d. It ends the scenario if ctx ends, or if a part of the cluster has failed.
+func (p *playground) sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		must(context.Cause(ctx))
+	case <-timer.C:
+		must(p.Failed())
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
@@ -171,160 +170,6 @@ with room 1 node                                       6 nodes
 		"9 of 10 nodes are measured")
 }
 
-func outageResult() outage {
-	return outage{created: 150, bound: 150, recovered: true, phases: []outagePhase{
-		{phaseBefore, 3 * time.Second, decisions{total: 15}},
-		{phaseStopped, 14 * time.Second, decisions{total: 70, requests: 40, skipped: 21}},
-		{phaseBack, 10 * time.Second, decisions{total: 50, requests: 6, skipped: 40}},
-		{phaseAfter, 3 * time.Second, decisions{total: 15}},
-	}}
-}
-
-func TestOutage(t *testing.T) {
-	want := `A pod is created every 200ms. Prometheus is stopped until all load has expired (after 10 s).
-The load of one of the six nodes moves quickly and so expires earlier.
-What the decisions were based on, by the scheduler's own metrics:
-                    seconds  decisions  fresh load    requests*     no load**
-Prometheus runs         3.0         15          15            0             0
-it is stopped          14.0         70           9           40            21
-it is back             10.0         50           4            6            40
-load decides again      3.0         15          15            0             0
-in all                 30.0        150          43           46            61
-*  at least one node was scored by the requests of its pods, because its load had expired
-** TargetLoadPacking skipped the pod, and the other plugins of the profile decided
-150 of 150 pods are bound.
-`
-	wrong := testResult(t, outageResult, want)
-	wrong("a pod that is not bound is wrong", func(r *outage) { r.bound-- }, "149 of 150 pods are bound")
-	wrong("no decision by fresh load after the outage is wrong", func(r *outage) { r.recovered, r.phases = false, r.phases[:3] },
-		"no decision was based on fresh load within 2m0s of the return of Prometheus")
-	wrong("load that does not expire is wrong", func(r *outage) { r.phases[1].decisions.skipped = 0 },
-		"no decision was made without load, although all load had expired")
-	wrong("decisions without load after the outage are wrong", func(r *outage) { r.phases[3].decisions.skipped = 5 },
-		"load decides again: 10 of 15 decisions were based on fresh load, must be at least 1; 5 on no load, must be 0")
-}
-
-func latencyResult() latencies {
-	steps := latencySteps()
-	steps[0].landed = map[string]string{"a": "web-2", "b": "web-2", "c": "web-2"}
-	steps[1].landed = map[string]string{"d": "web-1", "e": "web-1"}
-	steps[2].landed = map[string]string{}
-	for i := range 20 {
-		steps[2].landed[fmt.Sprint("many-", i)] = []string{"web-1", "web-1", "web-2", "web-3"}[i%4]
-	}
-	return steps
-}
-
-func TestLatency(t *testing.T) {
-	want := `Three nodes that differ only in their HTTP latency. After three replicas, two nodes swap latencies.
-Then 20 come at once. Each counts 0.05 s until its node's latency shows it, so they spread.
-+n is the number of replicas that a node got.
-         first 3 replicas     then 2 replicas      then 20 replicas
-web-1      2.00 s               0.05 s  +2           0.05 s  +10
-web-2      0.05 s  +3           2.00 s               0.40 s  +5
-web-3      0.40 s               0.40 s               0.40 s  +5
-`
-	wrong := testResult(t, latencyResult, want)
-	wrong("a replica on the node that was best before is wrong", func(r *latencies) { (*r)[1].landed["e"] = "web-2" },
-		"1 of 2 replicas are on web-1, must be all because it has the best latency")
-	wrong("a replica on no node is wrong", func(r *latencies) { delete((*r)[0].landed, "b") },
-		"2 of 3 replicas are on web-2, must be all because it has the best latency")
-	wrong("all replicas at once on the best node are wrong", func(r *latencies) {
-		for name := range (*r)[2].landed {
-			(*r)[2].landed[name] = "web-1"
-		}
-	}, "20 of 20 replicas are on web-1, must be 6 to 16\n0 of 20 replicas are on web-2, must be 2 to 6\n0 of 20 replicas are on web-3, must be 2 to 6")
-}
-
-func peaksResult() peaks {
-	r := peaks{
-		byMean: placement{profile: "by-mean", pods: map[string]int{"node-1": 2, "node-2": 2}, measured: map[string]float64{}},
-		byPeak: placement{
-			profile: "by-peak", pods: map[string]int{"node-1": 1, "node-2": 1, "node-3": 1, "node-4": 1}, measured: map[string]float64{},
-		},
-	}
-	for _, pl := range []placement{r.byMean, r.byPeak} {
-		for _, n := range peakNodes() {
-			volatile := float64(pl.pods[n.name])
-			pl.measured[n.name] = n.load + peakHighShare*volatile + peakMeanShare*(2-volatile)
-		}
-	}
-	return r
-}
-
-func TestPeaks(t *testing.T) {
-	want := `Eight workloads, whose pods request 800m and use that on average. Four are steady; the pods of the
-other four are volatile: they use 2 cores a quarter of the time, else 400m. by-mean scores by
-TargetLoadPacking, by-peak by PredictedPeak, which knows this from pods that ran before. Each places
-one pod of every workload on four nodes of 8 cores. Then the volatile pods grow to 2 cores: a bar is
-a node's CPU after that, | the 80 % above which it is hot, +n its volatile pods.
-          by-mean                                      by-peak
-node-1    ████████████████████████|█····  85.0 %  +2   █████████████████████···|·····  70.0 %  +1
-node-2    ████████████████████████|█····  85.0 %  +2   █████████████████████···|·····  70.0 %  +1
-node-3    ██████████████████······|·····  59.0 %       ██████████████████████··|·····  74.0 %  +1
-node-4    ██████████████████······|·····  59.0 %       ██████████████████████··|·····  74.0 %  +1
-hottest   node-1 at 85.0 %                             node-3 at 74.0 %
-> 80 %    2 nodes                                      0 nodes
-together  volatile pods on 2 nodes                     volatile pods on 0 nodes
-`
-	wrong := testResult(t, peaksResult, want)
-	wrong("a load that is off by the measuring error is allowed", func(r *peaks) { r.byPeak.measured["node-3"] += measuringError },
-		"<nil>")
-	wrong("volatile pods together are wrong where peaks are known",
-		func(r *peaks) { r.byPeak.pods = map[string]int{"node-1": 2, "node-2": 1, "node-3": 1} },
-		"by-peak put volatile pods together on node-1, must keep them apart")
-	wrong("a pod that is missing is wrong", func(r *peaks) { delete(r.byPeak.pods, "node-4") },
-		"by-peak placed 3 of 4 volatile pods on its nodes")
-	wrong("volatile pods apart are wrong where means alone are known", func(r *peaks) { r.byMean.pods = r.byPeak.pods },
-		"by-mean kept the volatile pods apart, must put some together because it sees means alone")
-	wrong("a hot node is wrong where peaks are known", func(r *peaks) { r.byPeak.measured["node-2"] = 0.83 },
-		"by-peak made node-2 hot, must be none")
-	wrong("a hottest node that is no cooler is wrong", func(r *peaks) { r.byMean.measured = r.byPeak.measured },
-		"the hottest node is at 74.0 % under by-peak, must be below the 74.0 % under by-mean")
-}
-
-func overloadResult() overload {
-	return overload{
-		measured: overloaded(), relaxed: "full-3", rejected: "full-1",
-		why:          "0/3 nodes are available: 3 node(s) above their cpu load line. preemption: 0/3 nodes are available.",
-		afterRefusal: 13 * time.Millisecond, afterFall: 2300 * time.Millisecond,
-	}
-}
-
-func TestOverload(t *testing.T) {
-	// The mark of a line at 80 % is the cell after the 24th of 30. 95 % is 28.5 cells, rounded up, 90 % 27 and 85 % 25.5.
-	want := `All nodes are above their load line | at 80 %. With whenNoneFits: Relax a pod is placed on the least
-loaded node; with whenNoneFits: Reject it waits until the load of a node has fallen.
-full-1    95.0 %  ████████████████████████|████·
-full-2    90.0 %  ████████████████████████|██···
-full-3    85.0 %  ████████████████████████|█····  <- Relax
-Relax:  placed on full-3 0.013 s after it was refused
-Reject: refused: 0/3 nodes are available: 3 node(s) above their cpu load line
-        placed on full-1 2.3 s after the load of full-1 fell from 95 to 20 %
-`
-	wrong := testResult(t, overloadResult, want)
-	wrong("a relaxed pod on another node is wrong", func(r *overload) { r.relaxed = "full-1" },
-		"the pod with Relax is on full-1, must be on full-3, the least loaded node")
-	wrong("a rejected pod on a node that is still full is wrong", func(r *overload) { r.rejected = "full-3" },
-		"the pod with Reject is on full-3, must be on full-1, whose load fell")
-	wrong("a rejected pod that did not wait is wrong", func(r *overload) { r.afterFall = -time.Second },
-		"the pod with Reject was placed before the load fell")
-	wrong("a pod that waited for the scheduler's flush is wrong", func(r *overload) { r.afterRefusal = 5 * time.Minute },
-		"the pod with Relax was placed 5m0s after it was refused, must be less than 5m0s, after which the scheduler retries anyway")
-}
-
-func TestFirstSentence(t *testing.T) {
-	for _, tt := range []struct{ name, message, want string }{
-		{"it ends at the full stop", "0/1 nodes are available: why. More.", "0/1 nodes are available: why"},
-		{"it ends at 80 characters", strings.Repeat("x", 200), strings.Repeat("x", 80)},
-		{"a message without a full stop is kept", "no stop", "no stop"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			check.Equal(t, "firstSentence", tt.want, firstSentence(tt.message))
-		})
-	}
-}
-
 func lookAroundResult() lookAround {
 	return lookAround{top: "NAME\nworker-1\n", whatIf: "2 of 2 pods placed\n", waiting: 2, placed: 2}
 }
@@ -387,7 +232,6 @@ Then nothing moved for 1m0s.
 func TestShow_FitsOnScreen(t *testing.T) {
 	all := []finding{
 		{"the worked example", exampleResult()}, {"requests lie", requestsLieResult()}, {"burst", burstResult()},
-		{"outage", outageResult()}, {"latency", latencyResult()}, {"peaks", peaksResult()}, {"overload", overloadResult()},
 		{"moving", movingResult()}, {"look around", lookAroundResult()},
 	}
 	for _, f := range all {
