@@ -147,7 +147,6 @@ scale: ## move pods off hot nodes, of 1,000 nodes with 10,000 pods on a real con
 lint: ## run the linters (PACKAGES="./pkg/load ./pkg/sim" for some packages)
 	cd hack/tools/golangci-lint && go build -o ../../../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	bin/golangci-lint run $(or $(PACKAGES),./...)
-	$(if $(PACKAGES),,cd test/perf/report && ../../../bin/golangci-lint run ./...)
 	$(if $(PACKAGES),,cd hack/release && ../../bin/golangci-lint run ./...)
 
 format: ## format Go files

@@ -69,5 +69,5 @@ echo "== refreshes"
 go test -run '^$' -bench '^BenchmarkRefresh$' -benchtime 10x -count 6 ./test/perf/refresh >"$out/refresh.txt"
 go test -run '^$' -bench '^BenchmarkWorkloads$/^first=false$/^pods=150000$' -benchtime 3x ./test/perf/refresh >>"$out/refresh.txt"
 
-echo
-(cd test/perf/report && go run . "$OLDPWD/$out"/*.txt) | tee "$out/table.md"
+cat "$out"/*.txt
+

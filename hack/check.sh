@@ -48,7 +48,7 @@ compile() { go list -export -test -tags "$tags" -f '{{with .Error}}{{.}}{{end}}'
 
 lint() {
 	local packages=
-	if ! touches '^(\.golangci\.yml|go\.mod|hack/(release|tools)/|test/perf/report/)'; then
+	if ! touches '^(\.golangci\.yml|go\.mod|hack/(release|tools)/)'; then
 		packages=$(affected | tr '\n' ' ')
 		if [[ -z $packages ]]; then return; fi
 	fi
@@ -76,9 +76,7 @@ fi
 step "linters" lint
 step "prose" prose
 step "unit tests" go test -short -vet=off ./apis/... ./cmd/... ./hack/argsschema ./internal/... ./pkg/... ./test/manifests/... ./test/minors/...
-for folder in hack/release test/perf/report; do
-	if touches "^$folder/"; then step "tests of $folder" env -C "$folder" go test -vet=off ./...; fi
-done
+if touches '^hack/release/'; then step "tests of hack/release" env -C hack/release go test -vet=off ./...; fi
 if touches '^internal/webpage/' || touches_imports ./pkg/replay/html ./pkg/ui; then
 	step "pages in a browser" go test -vet=off ./pkg/replay/html ./pkg/ui
 fi

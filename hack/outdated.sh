@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-for module in . test/cluster/parts/* test/perf/report hack/release hack/tools/*; do
+for module in . test/cluster/parts/* hack/release hack/tools/*; do
 	(
 		cd "$module"
 		# Skip replaced modules: the version of Kubernetes sets those of its staging modules.

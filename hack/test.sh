@@ -46,8 +46,7 @@ build_parts() { go run ./test/cluster/build/build-parts "$@"; }
 # test_units begins with what takes long, and waits for other programs: at the end nothing would run beside it.
 test_units() {
 	CGO_ENABLED=1 go test -json -race -timeout 30m ./test/manifests/... ./pkg/ui ./test/cluster/... ./test/podusage/... ./apis/... ./cmd/... \
-		./hack/argsschema ./internal/... ./pkg/... ./test/minors/... ./test/playground/... &&
-		env -C test/perf/report CGO_ENABLED=1 go test -json -race ./...
+		./hack/argsschema ./internal/... ./pkg/... ./test/minors/... ./test/playground/...
 }
 
 test_release() {

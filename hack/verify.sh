@@ -33,7 +33,7 @@ if selected generated; then
 fi
 if selected modules; then
 	echo "== go mod tidy"
-	for module in . test/cluster/parts/* test/perf/report hack/release hack/tools/*; do
+	for module in . test/cluster/parts/* hack/release hack/tools/*; do
 		(cd "$module" && go mod tidy)
 	done
 	hack/kubernetes.sh

@@ -1,6 +1,6 @@
-// Argsschema writes the JSON schema of the plugins' arguments, from the Go types in apis/config/v1. Helm reads it in the chart's
-// values.schema.json. The chart's templates cannot read that file, so files/args.schema.json repeats it. The latter has also the
-// names of plugins that the scheduler does not have. It runs in the repository's root.
+// Argsschema writes the JSON schema of the plugins' arguments, from the Go types in apis/config/v1, into the chart's values.schema.json,
+// which Helm reads. The chart's templates read files/plugins.json: the names of each plugin's arguments, and the names of plugins that
+// the scheduler does not have. Argsschema runs in the repository's root.
 package main
 
 import (
@@ -25,13 +25,13 @@ import (
 )
 
 func main() {
-	if err := write("manifests/chart/values.schema.json", "manifests/chart/files/args.schema.json"); err != nil {
+	if err := write("manifests/chart/values.schema.json", "manifests/chart/files/plugins.json"); err != nil {
 		fmt.Fprintln(os.Stderr, "argsschema:", err)
 		os.Exit(1)
 	}
 }
 
-func write(values, args string) error {
+func write(values, plugins string) error {
 	definitions, err := definitions()
 	if err != nil {
 		return err
@@ -51,11 +51,17 @@ func write(values, args string) error {
 	if err := os.WriteFile(values, fmt.Appendf(nil, "%s\n  \"definitions\": %s\n}\n", before, content), 0o644); err != nil {
 		return err
 	}
-	others, err := json.Marshal(configlint.OtherPlugins())
+	arguments := object{}
+	for name, schema := range definitions {
+		if plugin, found := strings.CutSuffix(name, "Args"); found {
+			arguments[plugin] = slices.Sorted(maps.Keys(schema.(object)["properties"].(object)))
+		}
+	}
+	content, err = json.MarshalIndent(object{"otherPlugins": configlint.OtherPlugins(), "arguments": arguments}, "", "  ")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(args, fmt.Appendf(nil, "{\n  \"otherPlugins\": %s,\n  \"definitions\": %s\n}\n", others, content), 0o644)
+	return os.WriteFile(plugins, append(content, '\n'), 0o644)
 }
 
 type object = map[string]any
@@ -90,8 +96,8 @@ const (
 	quantityPattern = `^[-+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]{1,3})?$`
 )
 
-// schemaOf returns the schema of a type, and adds the structs in it to definitions. Unknown fields are left to the templates, which
-// can name the similar one. null is allowed everywhere, since it decodes as a missing field does.
+// schemaOf returns the schema of a type, and adds the structs in it to definitions. null is allowed everywhere, since null decodes as a
+// missing field does.
 func schemaOf(t reflect.Type, definitions object) (object, error) {
 	switch t {
 	case reflect.TypeFor[metav1.Duration]():
@@ -132,7 +138,7 @@ func schemaOfItems(t reflect.Type, definitions object) (object, error) {
 	}
 	if t.Key() == reflect.TypeFor[corev1.ResourceName]() {
 		properties := object{string(corev1.ResourceCPU): items, string(corev1.ResourceMemory): items} // no plugin reads others
-		return merge(orNull("object"), object{"properties": properties}), nil
+		return merge(orNull("object"), object{"properties": properties, "additionalProperties": false}), nil
 	}
 	return merge(orNull("object"), object{"additionalProperties": items}), nil
 }
@@ -144,7 +150,7 @@ func schemaOfStruct(t reflect.Type, definitions object) (object, error) {
 		return reference, nil
 	}
 	properties := object{}
-	definitions[t.Name()] = merge(orNull("object"), object{"properties": properties})
+	definitions[t.Name()] = merge(orNull("object"), object{"properties": properties, "additionalProperties": false})
 	for name, of := range configlint.FieldTypes(t) {
 		property, err := schemaOf(of, definitions)
 		if err != nil {

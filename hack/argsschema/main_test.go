@@ -21,15 +21,15 @@ import (
 
 func TestWrite_ChartIsUpToDate(t *testing.T) {
 	chart, dir := "../../manifests/chart", t.TempDir()
-	written := map[string]string{"values.schema.json": "", "files/args.schema.json": ""}
+	written := map[string]string{"values.schema.json": "", "files/plugins.json": ""}
 	for name := range written {
 		content := check.Value(os.ReadFile(filepath.Join(chart, name)))(t)
 		written[name] = string(content)
 	}
-	values, args := filepath.Join(dir, "values"), filepath.Join(dir, "args")
+	values, plugins := filepath.Join(dir, "values"), filepath.Join(dir, "plugins")
 	check.OK(t, os.WriteFile(values, []byte(written["values.schema.json"]), 0o600))
-	check.OK(t, write(values, args))
-	for file, name := range map[string]string{values: "values.schema.json", args: "files/args.schema.json"} {
+	check.OK(t, write(values, plugins))
+	for file, name := range map[string]string{values: "values.schema.json", plugins: "files/plugins.json"} {
 		want := check.Value(os.ReadFile(file))(t)
 		check.Equal(t, "run make generate: manifests/chart/"+name, string(want), written[name])
 	}

@@ -78,18 +78,6 @@ kube-scheduler may be older than the API server, but never newer. */ -}}
 {{- printf "%d.%d" $version.Major $version.Minor -}}
 {{- end -}}
 
-{{- /* The apiVersion of MutatingAdmissionPolicy. Fails if the cluster has none. */ -}}
-{{- define "plimsoll.admissionVersion" -}}
-{{- $group := "admissionregistration.k8s.io" -}}
-{{- if semverCompare ">= 1.36.0-0" .Capabilities.KubeVersion.Version -}}
-{{ $group }}/v1
-{{- else if .Capabilities.APIVersions.Has (printf "%s/v1beta1/MutatingAdmissionPolicy" $group) -}}
-{{ $group }}/v1beta1
-{{- else -}}
-{{- fail (printf "admissionPolicy.enabled: the cluster's version is %s, and it does not serve MutatingAdmissionPolicy, which is on by default from Kubernetes 1.36 on. Upgrade the cluster; or start its API server with --feature-gates=MutatingAdmissionPolicy=true and --runtime-config=%s/v1beta1=true; or leave admissionPolicy out and write schedulerName into the pods. With helm template, name what the cluster serves: --api-versions %s/v1beta1/MutatingAdmissionPolicy" .Capabilities.KubeVersion.Version $group $group) -}}
-{{- end -}}
-{{- end -}}
-
 {{- define "plimsoll.selectorLabels" -}}
 {{- include "plimsoll.componentLabels" (dict "root" . "component" "scheduler") }}
 {{- end -}}
@@ -171,39 +159,29 @@ annotations:
 {{- define "plimsoll.checkConfig" -}}
 {{- $_ := include "plimsoll.kubernetes" . -}}
 {{- $config := .Values.config -}}
-{{- $known := .Files.Get "files/args.schema.json" | fromJson -}}
-{{- $definitions := $known.definitions -}}
+{{- $others := (.Files.Get "files/plugins.json" | fromJson).otherPlugins -}}
 {{- $default := false -}}
 {{- range $i, $profile := $config.profiles -}}
 {{- if eq ($profile.schedulerName | default "default-scheduler") "default-scheduler" -}}{{- $default = true -}}{{- end -}}
 {{- range $point, $set := ($profile.plugins | default dict) -}}
 {{- range $j, $plugin := ($set | default dict).enabled -}}
-{{- if has .name $known.otherPlugins -}}
+{{- if has .name $others -}}
 {{- fail (printf "config.profiles[%d].plugins.%s.enabled[%d]: remove %s: it is one of sigs.k8s.io/scheduler-plugins that this scheduler does not have. For pods that need it, run that project's scheduler beside this one, with a schedulerName of its own" $i $point $j .name) -}}
 {{- end -}}
-{{- include "plimsoll.checkPlugin" (dict "definitions" $definitions "name" .name "path" (printf "config.profiles[%d].plugins.%s.enabled[%d]" $i $point $j)) -}}
 {{- end -}}
 {{- end -}}
 {{- range $j, $plugin := $profile.pluginConfig -}}
-{{- include "plimsoll.checkPlugin" (dict "definitions" $definitions "name" .name "path" (printf "config.profiles[%d].pluginConfig[%d]" $i $j)) -}}
-{{- $definition := printf "%sArgs" .name -}}
-{{- if hasKey $definitions $definition -}}
-{{- include "plimsoll.checkFields" (dict "definitions" $definitions "schema" (get $definitions $definition) "value" .args "path" (printf "config.profiles[%d].pluginConfig[%d].args" $i $j)) -}}
-{{- end -}}
 {{- $provider := ((.args | default dict).metricProvider | default dict) -}}
 {{- $where := printf "config.profiles[%d], arguments of %s: metricProvider" $i .name -}}
-{{- if hasKey $provider "token" -}}
-{{- fail (printf "%s.token would be readable in a ConfigMap. Put the token into a Secret, name the Secret in tokenSecret, and set %s.tokenFile: /etc/plimsoll/token/token" $where "metricProvider") -}}
+{{- range $field, $secret := dict "token" "token" "applicationKey" "application-key" -}}
+{{- if hasKey $provider $field -}}
+{{- fail (printf "%s.%s would be readable in a ConfigMap. Put it into a Secret, name the Secret in %sSecret, and set metricProvider.%sFile: /etc/plimsoll/%s/%s" $where $field $field $field $secret $secret) -}}
 {{- end -}}
-{{- if hasKey $provider "applicationKey" -}}
-{{- fail (printf "%s.applicationKey would be readable in a ConfigMap. Put the key into a Secret, name the Secret in applicationKeySecret, and set metricProvider.applicationKeyFile: /etc/plimsoll/application-key/application-key" $where) -}}
 {{- end -}}
-{{- $userinfo := "^[a-zA-Z]+://[^/?#]*@" -}}
-{{- if regexMatch $userinfo ($provider.address | default "") -}}
-{{- fail (printf "%s.address holds a user or a password, which would be readable in a ConfigMap. Remove the part before the @. If the source needs a credential, give it a token with tokenSecret and metricProvider.tokenFile" $where) -}}
+{{- range $field, $address := dict "metricProvider.address" $provider.address "watcherAddress" (.args | default dict).watcherAddress -}}
+{{- if regexMatch "^[a-zA-Z]+://[^/?#]*@" ($address | default "") -}}
+{{- fail (printf "config.profiles[%d], arguments of %s: %s holds a user or a password, which would be readable in a ConfigMap. Remove the part before the @. If the source needs a credential, give it a token with tokenSecret and metricProvider.tokenFile" $i $plugin.name $field) -}}
 {{- end -}}
-{{- if regexMatch $userinfo ((.args | default dict).watcherAddress | default "") -}}
-{{- fail (printf "config.profiles[%d], arguments of %s: watcherAddress holds a user or a password, which would be readable in a ConfigMap. Remove the part before the @" $i .name) -}}
 {{- end -}}
 {{- $deployment := eq $.Values.target "Deployment" -}}
 {{- range $field, $file := dict "statisticsFile" (.args | default dict).statisticsFile "predictedPeak.statisticsFile" ((.args | default dict).predictedPeak | default dict).statisticsFile -}}
@@ -248,35 +226,15 @@ annotations:
 {{- fail (printf "extraArgs[%d] is %s, which would override config.leaderElection, but the chart renders permissions, rollout and alerts from config.leaderElection. Set it there, for example config.leaderElection.leaderElect: false together with replicas: 1" $i $flag) -}}
 {{- end -}}
 {{- end -}}
-{{- range $value, $labels := dict "podLabels" .Values.podLabels "commonLabels" .Values.commonLabels "serviceMonitor.labels" .Values.serviceMonitor.labels "prometheusRule.labels" .Values.prometheusRule.labels "recordingRules.labels" (.Values.recordingRules).labels "dashboard.labels" .Values.dashboard.labels -}}
-{{- range $label := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" "app.kubernetes.io/version" "helm.sh/chart" "plimsoll.io/scheduler" -}}
-{{- if hasKey ($labels | default dict) $label -}}
-{{- fail (printf "%s: %s is set by the chart, for its selectors or its admission policy. Remove it" $value $label) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- range $value := list "podAnnotations" "commonAnnotations" -}}
-{{- if hasKey (get $.Values $value | default dict) "checksum/config" -}}
-{{- fail (printf "%s: checksum/config is set by the chart, to restart the pods when config changes. Remove it" $value) -}}
+{{- range $value, $labels := dict "podLabels" .Values.podLabels "commonLabels" .Values.commonLabels -}}
+{{- if hasKey ($labels | default dict) "plimsoll.io/scheduler" -}}
+{{- fail (printf "%s: plimsoll.io/scheduler is set by the chart, for its admission policy. Remove it" $value) -}}
 {{- end -}}
 {{- end -}}
 {{- with .Values.podDisruptionBudget -}}
-{{- if and (eq $.Values.target "Deployment") .enabled (not (kindIs "invalid" .minAvailable)) -}}
-{{- $replicas := int $.Values.replicas -}}
-{{- $available := int .minAvailable -}}
-{{- $text := print .minAvailable -}}
-{{- if kindIs "string" .minAvailable -}}
-{{- /* Kubernetes rounds a share up. */ -}}
-{{- $available = div (add (mul (trimSuffix "%" .minAvailable) $replicas) 99) 100 | int -}}
-{{- $text = printf "%s, rounded up to %d," .minAvailable $available -}}
+{{- if and (eq $.Values.target "Deployment") .enabled (ge (int .minAvailable) (int $.Values.replicas)) -}}
+{{- fail (printf "podDisruptionBudget.minAvailable is %d with replicas: %d: no pod could ever be evicted, so no node could be drained. Lower it, or raise replicas" (int .minAvailable) (int $.Values.replicas)) -}}
 {{- end -}}
-{{- if ge $available $replicas -}}
-{{- fail (printf "podDisruptionBudget.minAvailable is %s with replicas: %d: no pod could ever be evicted, so no node could be drained. Lower it, or raise replicas" $text $replicas) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- with .Values.image.pullSecrets -}}
-{{- fail "image.pullSecrets: its name is now imagePullSecrets. Move the list there, and set image.pullSecrets: null" -}}
 {{- end -}}
 {{- if and .Values.existingConfigMap (eq .Values.target "StaticPod") -}}
 {{- fail "existingConfigMap: not supported with target StaticPod, whose configuration is a file. Leave it out" -}}
@@ -300,108 +258,32 @@ annotations:
 {{- end -}}
 {{- end -}}
 
-{{- /* Fails on a name that is similar to that of one of Plimsoll's plugins, from a dict with definitions (of args.schema.json), name, and
-path (of the plugin). */ -}}
-{{- define "plimsoll.checkPlugin" -}}
-{{- if not (hasKey .definitions (printf "%sArgs" .name)) -}}
-{{- range $definition := keys .definitions | sortAlpha -}}
-{{- $plugin := trimSuffix "Args" $definition -}}
-{{- /* Of a short name, three letters are too much to be a mistake. */ -}}
-{{- if and (ne $plugin $definition) (le (include "plimsoll.distance" (list $.name $plugin) | int) (min 3 (div (len $plugin) 2) | int)) -}}
-{{- fail (printf "%s: there is no plugin %s: did you mean %s?" $.path $.name $plugin) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-
-{{- /* Fails on a field that the schema does not have, and names the similar one. From a dict with definitions and schema (of
-args.schema.json), value, and path (of the value). Values of another type are left to values.schema.json. */ -}}
-{{- define "plimsoll.checkFields" -}}
-{{- $schema := .schema -}}
-{{- if hasKey $schema "$ref" -}}
-{{- $schema = get .definitions (trimPrefix "#/definitions/" (get $schema "$ref")) -}}
-{{- end -}}
-{{- if kindIs "map" .value -}}
-{{- range $name, $value := .value -}}
-{{- $next := $schema.additionalProperties -}}
-{{- if hasKey $schema "properties" -}}
-{{- if not (hasKey $schema.properties $name) -}}
-{{- $names := keys $schema.properties | sortAlpha -}}
-{{- $advice := printf "the fields are %s" (join ", " $names) -}}
-{{- with include "plimsoll.similar" (list $name $names) -}}{{- $advice = printf "did you mean %s?" . -}}{{- end -}}
-{{- fail (printf "%s.%s: there is no such field: %s" $.path $name $advice) -}}
-{{- end -}}
-{{- $next = get $schema.properties $name -}}
-{{- end -}}
-{{- include "plimsoll.checkFields" (dict "definitions" $.definitions "schema" ($next | default dict) "value" $value "path" (printf "%s.%s" $.path $name)) -}}
-{{- end -}}
-{{- else if kindIs "slice" .value -}}
-{{- range $i, $value := .value -}}
-{{- include "plimsoll.checkFields" (dict "definitions" $.definitions "schema" ($schema.items | default dict) "value" $value "path" (printf "%s[%d]" $.path $i)) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-
-{{- /* The name of a list that is most similar to another name, from a list of the name and the list; empty if none begins with the
-name or differs from it by at most three letters. */ -}}
-{{- define "plimsoll.similar" -}}
-{{- $name := first . -}}
-{{- $best := "" -}}
-{{- $least := 4 -}}
-{{- range $candidate := last . -}}
-{{- $distance := int (include "plimsoll.distance" (list $name $candidate)) -}}
-{{- if and (lt $distance $least) (lt $distance (len $candidate)) -}}
-{{- $best = $candidate -}}
-{{- $least = $distance -}}
-{{- else if and (not $best) (hasPrefix (lower $name) (lower $candidate)) -}}
-{{- $best = $candidate -}}
-{{- end -}}
-{{- end -}}
-{{- $best -}}
-{{- end -}}
-
-{{- /* The number of letters to insert, delete or replace to get from one name to another (Levenshtein), whatever their case. */ -}}
-{{- define "plimsoll.distance" -}}
-{{- $a := lower (first .) -}}
-{{- $b := lower (last .) -}}
-{{- $row := until (add1 (len $b) | int) -}}
-{{- range $i := until (len $a) -}}
-{{- $next := list (add1 $i) -}}
-{{- range $j := until (len $b) -}}
-{{- $differ := ternary 0 1 (eq (substr $i (add1 $i | int) $a) (substr $j (add1 $j | int) $b)) -}}
-{{- $next = append $next (min (add (index $row $j) $differ) (add1 (index $row (add1 $j | int))) (add1 (index $next $j))) -}}
-{{- end -}}
-{{- $row = $next -}}
-{{- end -}}
-{{- last $row -}}
-{{- end -}}
-
 {{- /* The load sources that the enabled plugins read, as a JSON list of {type, address}. A plugin without arguments, or whose
 arguments name no source, reads KubernetesMetricsServer. Prometheus is unselected if a dialect's series are read without a selector. */ -}}
 {{- define "plimsoll.sources" -}}
-{{- $definitions := (.Files.Get "files/args.schema.json" | fromJson).definitions -}}
+{{- $arguments := (.Files.Get "files/plugins.json" | fromJson).arguments -}}
 {{- $sources := list -}}
 {{- range .Values.config.profiles -}}
-{{- $arguments := dict -}}
-{{- range .pluginConfig -}}{{- $_ := set $arguments .name (.args | default dict) -}}{{- end -}}
+{{- $given := dict -}}
+{{- range .pluginConfig -}}{{- $_ := set $given .name (.args | default dict) -}}{{- end -}}
 {{- $enabled := list -}}
 {{- range $point, $set := (.plugins | default dict) -}}
 {{- range ($set | default dict).enabled -}}{{- $enabled = append $enabled .name -}}{{- end -}}
 {{- end -}}
 {{- range $plugin := ($enabled | uniq | sortAlpha) -}}
-{{- with get $definitions (printf "%sArgs" $plugin) -}}
-{{- $args := get $arguments $plugin | default dict -}}
+{{- with get $arguments $plugin -}}
+{{- $args := get $given $plugin | default dict -}}
 {{- $provider := $args.metricProvider | default dict -}}
 {{- $source := dict "type" ($provider.type | default "KubernetesMetricsServer") "address" ($provider.address | default "") -}}
 {{- $queries := $provider.queries | default dict -}}
-{{- if and (eq $source.type "Prometheus") (not (hasKey .properties "metrics")) (not $provider.selector) (not (and $queries.cpu $queries.memory)) -}}
+{{- if and (eq $source.type "Prometheus") (not (has "metrics" .)) (not $provider.selector) (not (and $queries.cpu $queries.memory)) -}}
 {{- $_ := set $source "unselected" true -}}
 {{- end -}}
 {{- if $args.watcherAddress -}}
 {{- $source = dict "type" "LoadWatcher" "address" $args.watcherAddress -}}
 {{- end -}}
 {{- /* Statistics of workloads have a history. They are read from metrics.k8s.io unless the source is a Prometheus. */ -}}
-{{- $learns := or (hasKey .properties "history") (eq ($args.statistic | default "") "PredictedPeak") -}}
+{{- $learns := or (has "history" .) (eq ($args.statistic | default "") "PredictedPeak") -}}
 {{- $sources = append $sources (set $source "podMetrics" (and $learns (ne $source.type "Prometheus"))) -}}
 {{- end -}}
 {{- end -}}
@@ -414,26 +296,6 @@ arguments name no source, reads KubernetesMetricsServer. Prometheus is unselecte
 {{- range (fromJsonArray (include "plimsoll.sources" .root)) -}}{{- if eq .type $.type -}}true{{- end -}}{{- end -}}
 {{- end -}}
 
-{{- /* The advice to set a selector, empty if all of Prometheus' load is read with one. */ -}}
-{{- define "plimsoll.selectorNote" -}}
-{{- $unselected := false -}}
-{{- range (fromJsonArray (include "plimsoll.sources" .)) -}}{{- if .unselected -}}{{- $unselected = true -}}{{- end -}}{{- end -}}
-{{- if $unselected }}
-
-It reads load from Prometheus without a selector, so a tenant's scrape target can speak for a node. Copy the line of your stack into
-metricProvider. See "Selector" in docs/configure.md.
-
-{{- if ne .Values.target "OpenShift" }}
-
-    # kube-prometheus, kube-prometheus-stack and victoria-metrics-k8s-stack, with the namespace they are installed in
-    selector: '{namespace="monitoring", job="node-exporter"}'
-{{- end }}
-
-    # OpenShift
-    selector: '{namespace="openshift-monitoring", job="node-exporter"}'
-{{- end -}}
-{{- end -}}
-
 {{- /* The resources of metrics.k8s.io that a plugin reads, as a JSON list. */ -}}
 {{- define "plimsoll.metricsResources" -}}
 {{- $resources := list -}}
@@ -444,20 +306,6 @@ metricProvider. See "Selector" in docs/configure.md.
 {{- toJson (uniq $resources | sortAlpha) -}}
 {{- end -}}
 
-{{- /* The ports of the sources' addresses, as a JSON list. SignalFx and Datadog have a default address, with port 443. */ -}}
-{{- define "plimsoll.sourcePorts" -}}
-{{- $ports := list -}}
-{{- range . -}}
-{{- if and (not .address) (has .type (list "SignalFx" "Datadog")) -}}{{- $ports = append $ports 443 -}}{{- end -}}
-{{- if .address -}}
-{{- $url := urlParse .address -}}
-{{- $port := regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) | default (ternary "443" "80" (eq $url.scheme "https")) -}}
-{{- $ports = append $ports (int $port) -}}
-{{- end -}}
-{{- end -}}
-{{- toJson (uniq $ports) -}}
-{{- end -}}
-
 {{- /* The leader election of the configuration, as given or filled in, as JSON. */ -}}
 {{- define "plimsoll.lease" -}}
 {{- (fromYaml (include "plimsoll.config" .)).leaderElection | toJson -}}
@@ -465,20 +313,15 @@ metricProvider. See "Selector" in docs/configure.md.
 
 {{- /* The volumes for credentials and a CA bundle, from values with tokenSecret, applicationKeySecret and caConfigMap. */ -}}
 {{- define "plimsoll.volumes" -}}
-{{- if .tokenSecret.name -}}
-- name: token
+{{- range $name, $secret := dict "token" .tokenSecret "application-key" (.applicationKeySecret | default dict) -}}
+{{- if $secret.name -}}
+- name: {{ $name }}
   secret:
-    secretName: {{ .tokenSecret.name | quote }}
+    secretName: {{ $secret.name | quote }}
     items:
-    - {key: {{ .tokenSecret.key | quote }}, path: token}
+    - {key: {{ $secret.key | quote }}, path: {{ $name }}}
 {{ end -}}
-{{- if (.applicationKeySecret).name -}}
-- name: application-key
-  secret:
-    secretName: {{ .applicationKeySecret.name | quote }}
-    items:
-    - {key: {{ .applicationKeySecret.key | quote }}, path: application-key}
-{{ end -}}
+{{- end -}}
 {{- if .caConfigMap.name -}}
 - name: ca
   configMap:
@@ -494,20 +337,12 @@ metricProvider. See "Selector" in docs/configure.md.
 {{- end -}}
 
 {{- define "plimsoll.volumeMounts" -}}
-{{- if .tokenSecret.name -}}
-- name: token
-  mountPath: /etc/plimsoll/token
+{{- range $name, $object := dict "token" .tokenSecret "application-key" (.applicationKeySecret | default dict) "ca" .caConfigMap -}}
+{{- if $object.name -}}
+- name: {{ $name }}
+  mountPath: /etc/plimsoll/{{ $name }}
   readOnly: true
 {{ end -}}
-{{- if (.applicationKeySecret).name -}}
-- name: application-key
-  mountPath: /etc/plimsoll/application-key
-  readOnly: true
-{{ end -}}
-{{- if .caConfigMap.name -}}
-- name: ca
-  mountPath: /etc/plimsoll/ca
-  readOnly: true
 {{- end -}}
 {{- end -}}
 
@@ -537,44 +372,4 @@ metricProvider. See "Selector" in docs/configure.md.
   mountPath: /etc/plimsoll/power-models
   readOnly: true
 {{- end -}}
-{{- end -}}
-
-{{- /* The egress rules of a NetworkPolicy, from a dict with policy (.Values.networkPolicy) and sources (the load sources). */ -}}
-{{- define "plimsoll.egress" -}}
-# DNS. The port of the pod counts, and OpenShift's DNS pods listen on 5353.
-- ports:
-  - {protocol: UDP, port: 53}
-  - {protocol: TCP, port: 53}
-  - {protocol: UDP, port: 5353}
-  - {protocol: TCP, port: 5353}
-{{- if or .policy.apiServer.cidrs .policy.apiServer.ports }}
-# The API server.
--
-  {{- with .policy.apiServer.ports }}
-  ports:
-  {{- range . }}
-  - {protocol: TCP, port: {{ . }}}
-  {{- end }}
-  {{- end }}
-  {{- with .policy.apiServer.cidrs }}
-  to:
-  {{- range . }}
-  - ipBlock: {cidr: {{ . | quote }}}
-  {{- end }}
-  {{- end }}
-{{- with fromJsonArray (include "plimsoll.sourcePorts" .sources) }}
-# The metrics sources, at any address.
-- ports:
-  {{- range . }}
-  - {protocol: TCP, port: {{ . }}}
-  {{- end }}
-{{- end }}
-{{- else }}
-# The API server, whose address the chart does not know, and the metrics sources.
-- ports:
-  - {protocol: TCP}
-{{- end }}
-{{- with .policy.extraEgress }}
-{{ toYaml . }}
-{{- end }}
 {{- end -}}
