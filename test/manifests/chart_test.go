@@ -895,14 +895,14 @@ func TestChart_MountsCredentialsAsFiles(t *testing.T) {
 			}
 		}
 		want := []string{
-			"certificate.tls.crt at /etc/plimsoll/tls/tls.crt", "token.token at /etc/plimsoll/token/token",
-			"token.app at /etc/plimsoll/application-key/application-key", "ca.service-ca.crt at /etc/plimsoll/ca/ca.crt",
+			"certificate.tls.crt at /etc/plimsoll/tls/tls.crt", "token.app at /etc/plimsoll/application-key/application-key",
+			"token.token at /etc/plimsoll/token/token", "ca.service-ca.crt at /etc/plimsoll/ca/ca.crt",
 		}
 		if d.Name != "plimsoll" {
 			want = want[1:]
 		}
 		if d.Name == "plimsoll-load-watcher" {
-			want[1] = "application-key.application-key at /etc/plimsoll/application-key/application-key"
+			want[0] = "application-key.application-key at /etc/plimsoll/application-key/application-key"
 			want[2] = "ca.ca.crt at /etc/plimsoll/ca/ca.crt"
 			for _, flag := range []string{
 				"--token-file=/etc/plimsoll/token/token", "--application-key-file=/etc/plimsoll/application-key/application-key", "--ca-file=/etc/plimsoll/ca/ca.crt",
