@@ -203,8 +203,8 @@ func TestCompletion(t *testing.T) {
 		{[]string{"top", "pods", kubeconfig, "-n", ""}, "shop\n"},
 		{[]string{"top", "nodes", "-o", ""}, "table\nwide\njson\nyaml\n"},
 		{[]string{"top", "--sort", ""}, "line\nname\ncpu\n"},
-		{[]string{"replay", "--scenario", ""}, "base\nhigh\nlow\nnew\nunrelated\n"},
-		{[]string{"doctor", "--interval", ""}, ":4\n"}, // no files
+		{[]string{"replay", "--scenario", ""}, "base\nhigh\nlow\nnew\nall\n"},
+		{[]string{"doctor", "--source-address", ""}, ":4\n"}, // no files
 		{[]string{"top", "nodes", "-v", ""}, ":4\n"},
 	} {
 		out, err := execute(t.Context(), append([]string{"__complete"}, tt.args...)...)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/checks"
 )
 
 // doctorOptions are the flags of doctor.
@@ -18,6 +19,9 @@ type doctorOptions struct {
 	// failOn is the status from which on the exit code is 1.
 	failOn string
 }
+
+// checksOfDoctor are the checks of doctor that other packages have.
+func checksOfDoctor() []doctor.Supplier { return []doctor.Supplier{checks.Supplier()} }
 
 func newDoctorCommand() *cobra.Command {
 	o := &doctorOptions{cluster: newClusterFlags()}
@@ -56,10 +60,10 @@ Exit codes: 0 all selected checks passed, 1 a check failed, 2 the API server can
 	o.cluster.addTo(command, command.Flags())
 	o.output.addTo(command, command.Flags())
 	command.Flags().StringSliceVar(&o.selected.Checks, "check", nil,
-		"groups or ids of checks to show: "+strings.Join(doctor.Groups(), ", ")+" (default all)")
+		"groups or ids of checks to show: "+strings.Join(doctor.Groups(checksOfDoctor()...), ", ")+" (default all)")
 	command.Flags().BoolVar(&o.selected.OnlyProblems, "only-problems", false, "show only checks with something to fix")
 	command.Flags().StringVar(&o.failOn, "fail-on", string(doctor.Warning), "lowest status with exit code 1: warning or error")
-	completeValues(command, "check", slices.Concat(doctor.Groups(), doctor.IDs())...)
+	completeValues(command, "check", slices.Concat(doctor.Groups(checksOfDoctor()...), doctor.IDs(checksOfDoctor()...))...)
 	completeValues(command, "fail-on", string(doctor.Warning), string(doctor.Error))
 	return command
 }
@@ -72,7 +76,7 @@ func (o *doctorOptions) validate() error {
 	if o.failOn != string(doctor.Warning) && o.failOn != string(doctor.Error) {
 		return cluster.OptionErrorf("--fail-on: %q; write warning or error", o.failOn)
 	}
-	return o.selected.Validate()
+	return o.selected.Validate(checksOfDoctor()...)
 }
 
 func (o *doctorOptions) run(cmd *cobra.Command) error {
@@ -83,7 +87,9 @@ func (o *doctorOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return usageError{err}
 	}
-	report, err := doctor.Run(cmd.Context(), conn, doctor.Options{Configuration: o.cluster.configuration, Source: o.cluster.source})
+	report, err := doctor.Run(cmd.Context(), conn, doctor.Options{
+		Configuration: o.cluster.configuration, Source: o.cluster.source, Suppliers: checksOfDoctor(),
+	})
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -40,7 +41,7 @@ func TestDoctor_Usage(t *testing.T) {
 
 // TestDocs_Checks expects the docs to name groups and checks that exist.
 func TestDocs_Checks(t *testing.T) {
-	exist := slices.Concat(doctor.Groups(), doctor.IDs())
+	exist := slices.Concat(doctor.Groups(checksOfDoctor()...), doctor.IDs(checksOfDoctor()...))
 	for _, command := range documented.Commands(t, "../..") {
 		if _, selected, ok := strings.Cut(command.Text, "doctor --check "); ok {
 			for name := range strings.SplitSeq(selected, ",") {
@@ -48,6 +49,22 @@ func TestDocs_Checks(t *testing.T) {
 					t.Errorf("%s: %s: no group or check has the name %q", command.Page, command.Text, name)
 				}
 			}
+		}
+	}
+}
+
+// TestDocs_DoctorIDs expects a row of docs/see-why.md for each group, with the ids of its checks.
+func TestDocs_DoctorIDs(t *testing.T) {
+	content, err := os.ReadFile("../../docs/see-why.md")
+	must(t, err)
+	ids := map[string][]string{}
+	for _, id := range doctor.IDs(checksOfDoctor()...) {
+		group, name, _ := strings.Cut(id, ".")
+		ids[group] = append(ids[group], "`"+name+"`")
+	}
+	for _, group := range doctor.Groups(checksOfDoctor()...) {
+		if row := "| `" + group + "` | " + strings.Join(ids[group], ", ") + " |"; !strings.Contains(string(content), row) {
+			t.Errorf("docs/see-why.md has no row %s", row)
 		}
 	}
 }

@@ -156,7 +156,7 @@ func (o *uiOptions) openCluster(ctx context.Context, options *ui.Options) error 
 	options.Check = func(ctx context.Context, lend cluster.Lender) (*doctor.Report, error) {
 		defer debug.FreeOSMemory() // lists, and perhaps another simulation
 		return doctor.Run(ctx, connection, doctor.Options{
-			Configuration: o.cluster.configuration, Source: o.cluster.source, Lend: lend,
+			Configuration: o.cluster.configuration, Source: o.cluster.source, Lend: lend, Suppliers: checksOfDoctor(),
 		})
 	}
 	options.Questions = o.questions(connection)

@@ -18,49 +18,54 @@ import (
 // reporter is the type of warn and fail.
 type reporter = func(advice []Advice, format string, args ...any) []Result
 
-func ok(format string, args ...any) []Result {
+// Fine is the result of a check with nothing to fix.
+func Fine(format string, args ...any) []Result {
 	return []Result{{Status: OK, Message: fmt.Sprintf(format, args...)}}
 }
 
-func warn(advice []Advice, format string, args ...any) []Result {
+// Warn is the result of a check that found a Warning.
+func Warn(advice []Advice, format string, args ...any) []Result {
 	return []Result{{Status: Warning, Message: fmt.Sprintf(format, args...), Advice: advice}}
 }
 
-func fail(advice []Advice, format string, args ...any) []Result {
+// Fail is the result of a check that found an Error.
+func Fail(advice []Advice, format string, args ...any) []Result {
 	return []Result{{Status: Error, Message: fmt.Sprintf(format, args...), Advice: advice}}
 }
 
-func skip(format string, args ...any) []Result {
+// Skip is the result of a check that does not apply, or not yet.
+func Skip(format string, args ...any) []Result {
 	return []Result{{Status: Skipped, Message: fmt.Sprintf(format, args...)}}
 }
 
 // failIf returns fail or warn.
 func failIf(severe bool) reporter {
 	if severe {
-		return fail
+		return Fail
 	}
-	return warn
+	return Warn
 }
 
-func advise(format string, args ...any) []Advice { return adviseYAML("", format, args...) }
+// Advise advises without a command.
+func Advise(format string, args ...any) []Advice { return adviseYAML("", format, args...) }
 
 func adviseYAML(yaml, format string, args ...any) []Advice {
 	return []Advice{{Text: fmt.Sprintf(format, args...), YAML: yaml}}
 }
 
-// adviseRun advises to run a command against the cluster that was checked.
-func (f *facts) adviseRun(command cluster.Command, format string, args ...any) []Advice {
+// AdviseRun advises to run a command against the cluster that was checked.
+func (f *Facts) AdviseRun(command cluster.Command, format string, args ...any) []Advice {
 	return []Advice{{Text: fmt.Sprintf(format, args...), Command: command.For(f.chosen)}}
 }
 
 // adviseGrant advises to grant the user permissions. todo has no period.
-func (f *facts) adviseGrant(todo string, permissions []cluster.Permission, user string) []Advice {
+func (f *Facts) adviseGrant(todo string, permissions []cluster.Permission, user string) []Advice {
 	return adviseYAML(cluster.Grants(permissions, cluster.Subject(user)), "%s; write this to a file, and %s:", todo,
 		cluster.Granting("apply", "-f", "FILE").For(f.chosen))
 }
 
 // adviseFirst advises to fix the cause, which the checks of a group found.
-func adviseFirst(group string) []Advice { return advise("Fix the %s checks first.", group) }
+func adviseFirst(group string) []Advice { return Advise("Fix the %s checks first.", group) }
 
 // causedBy sets the groups that may have found the cause.
 func causedBy(results []Result, groups ...string) []Result {
@@ -71,21 +76,21 @@ func causedBy(results []Result, groups ...string) []Result {
 }
 
 // adviseEdit advises to change the configuration. why is a sentence, or empty.
-func (f *facts) adviseEdit(yaml, todo, why string, args ...any) []Advice {
-	return adviseYAML(yaml, "%s", strings.TrimSpace(fmt.Sprintf(why, args...)+" In "+f.configuration.Origin+", "+todo))
+func (f *Facts) adviseEdit(yaml, todo, why string, args ...any) []Advice {
+	return adviseYAML(yaml, "%s", strings.TrimSpace(fmt.Sprintf(why, args...)+" In "+f.Configuration.Origin+", "+todo))
 }
 
 // adviseInPod advises to run doctor in the scheduler's pod.
-func (f *facts) adviseInPod(format string, args ...any) []Advice {
-	return f.adviseRun(f.configuration.Workload.DoctorCommand(), format, args...)
+func (f *Facts) adviseInPod(format string, args ...any) []Advice {
+	return f.AdviseRun(f.Configuration.Workload.DoctorCommand(), format, args...)
 }
 
 // adviseValues advises to set values of the chart. todo has no period.
-func (f *facts) adviseValues(todo string, values ...string) []Advice {
-	if command := f.configuration.Workload.HelmCommand(values...); command != nil {
-		return f.adviseRun(command, "%s, by the chart's values:", todo)
+func (f *Facts) adviseValues(todo string, values ...string) []Advice {
+	if command := f.Configuration.Workload.HelmCommand(values...); command != nil {
+		return f.AdviseRun(command, "%s, by the chart's values:", todo)
 	}
-	return advise("%s, by the chart's values %s.", todo, strings.Join(values, " and "))
+	return Advise("%s, by the chart's values %s.", todo, strings.Join(values, " and "))
 }
 
 // providerYAML returns one field of metricProvider.
@@ -94,8 +99,8 @@ func providerYAML(field string, value any) string {
 	return string(text)
 }
 
-// oneLine returns the error on one line. Of an API server's Status it shows the message.
-func oneLine(err error) string {
+// OneLine returns the error on one line. Of an API server's Status it shows the message.
+func OneLine(err error) string {
 	if failed, ok := errors.AsType[*httpclient.StatusError](err); ok {
 		if status := cluster.StatusOf(failed); status != nil {
 			err = fmt.Errorf("the API server responded with HTTP status %d: %s", failed.Code, text.Excerpt(status.Message))

@@ -52,12 +52,12 @@ func healthy() *sourceFacts {
 	s := sourceAt("https://prometheus-operated.monitoring.svc:9090", pod)
 	s.Took = time.Second
 	s.sources = []*sourceFacts{s}
-	s.configuration.Decoded = &schedulerconfig.KubeSchedulerConfiguration{
+	s.Configuration.Decoded = &schedulerconfig.KubeSchedulerConfiguration{
 		Profiles: []schedulerconfig.KubeSchedulerProfile{{SchedulerName: "plimsoll"}},
 	}
-	s.configuration.Decoded.LeaderElection.LeaderElect = true
-	s.configuration.Workload.Args = []string{"/bin/kube-scheduler"}
-	s.configuration.Workload.Image = "plimsoll:0.1.0-k8s1.36"
+	s.Configuration.Decoded.LeaderElection.LeaderElect = true
+	s.Configuration.Workload.Args = []string{"/bin/kube-scheduler"}
+	s.Configuration.Workload.Image = "plimsoll:0.1.0-k8s1.36"
 	s.server, s.commandVersion = cluster.Server{GitVersion: "v1.36.3", SkewKnown: true}, "v1.36.3"
 	s.nodes = []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, {ObjectMeta: metav1.ObjectMeta{Name: "n2"}}}
 	s.permissions = permissionFacts{user: "jane", needed: 79}
@@ -94,9 +94,9 @@ func healthy() *sourceFacts {
 
 // addReady adds a ready pod of the scheduler.
 func addReady(s *sourceFacts, name string) {
-	pod := s.pods[0].DeepCopy()
+	pod := s.Pods[0].DeepCopy()
 	pod.Name = name
-	s.pods, s.configuration.Workload.Pods = append(s.pods, pod), append(s.configuration.Workload.Pods, name)
+	s.Pods, s.Configuration.Workload.Pods = append(s.Pods, pod), append(s.Configuration.Workload.Pods, name)
 }
 
 // withoutLoad returns the figures of cpu of nodes without load.
@@ -114,7 +114,7 @@ var (
 )
 
 // expectChosen expects all commands of the checks to reach the cluster that was checked.
-func expectChosen(t *testing.T, f *facts, run func() []Result) (commands int) {
+func expectChosen(t *testing.T, f *Facts, run func() []Result) (commands int) {
 	t.Helper()
 	before := f.chosen
 	f.chosen = cluster.Chosen{Context: "here", As: "jane"}
@@ -139,7 +139,7 @@ func allOf(r *Report) []Result {
 }
 
 // reportChecked runs all checks. It expects no advice to point to checks without a finding, or to another cluster.
-func reportChecked(t *testing.T, f *facts) *Report {
+func reportChecked(t *testing.T, f *Facts) *Report {
 	t.Helper()
 	expectChosen(t, f, func() []Result { return allOf(reportOn(f)) })
 	r := reportOn(f)
@@ -154,7 +154,7 @@ func reportChecked(t *testing.T, f *facts) *Report {
 }
 
 func TestReportOn_Healthy(t *testing.T) {
-	r := reportChecked(t, healthy().facts)
+	r := reportChecked(t, healthy().Facts)
 	for _, c := range r.Checks {
 		if c.Status != OK || len(c.Advice) > 0 {
 			t.Errorf("%+v, want nothing to do", c)
@@ -169,7 +169,7 @@ func TestReportOn_Healthy(t *testing.T) {
 func TestReportOn_Faults(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "x"}, "x", errors.New("no"))
 	found := func(code finding.Code) func(*sourceFacts) {
-		return func(s *sourceFacts) { s.configuration.Findings = []finding.Finding{{Code: code, Field: "f"}} }
+		return func(s *sourceFacts) { s.Configuration.Findings = []finding.Finding{{Code: code, Field: "f"}} }
 	}
 	fails := func(err error) func(*sourceFacts) {
 		return func(s *sourceFacts) { s.Err, s.diagnosis = err, nil }
@@ -186,8 +186,8 @@ func TestReportOn_Faults(t *testing.T) {
 		}
 	}
 	faults := map[string]func(*sourceFacts){
-		"configuration.found":    func(s *sourceFacts) { s.configuration, s.configurationErr = nil, errors.New("none") },
-		"configuration.decodes":  func(s *sourceFacts) { s.configuration.Decoded, s.configuration.Err = nil, errors.New("invalid") },
+		"configuration.found":    func(s *sourceFacts) { s.Configuration, s.configurationErr = nil, errors.New("none") },
+		"configuration.decodes":  func(s *sourceFacts) { s.Configuration.Decoded, s.Configuration.Err = nil, errors.New("invalid") },
 		"configuration.effect":   found(finding.MetricUnused),
 		"configuration.weights":  found(finding.LoadOutweighed),
 		"configuration.profiles": found(finding.ProfileRepeated),
@@ -215,10 +215,10 @@ func TestReportOn_Faults(t *testing.T) {
 		"source.metrics":       func(s *sourceFacts) { s.figures[2].State = load.Absent },
 		"nodes.found":          func(s *sourceFacts) { s.nodes = nil },
 		"nodes.modelled": func(s *sourceFacts) {
-			s.configuration.Decoded.Profiles[0].Plugins = &schedulerconfig.Plugins{
+			s.Configuration.Decoded.Profiles[0].Plugins = &schedulerconfig.Plugins{
 				Score: schedulerconfig.PluginSet{Enabled: []schedulerconfig.Plugin{{Name: "P"}}},
 			}
-			s.configuration.Decoded.Profiles[0].PluginConfig = []schedulerconfig.PluginConfig{
+			s.Configuration.Decoded.Profiles[0].PluginConfig = []schedulerconfig.PluginConfig{
 				{Name: "P", Args: &config.PeaksArgs{NodePowerModel: map[string]config.PowerModel{"n1": {}}}},
 			}
 		},
@@ -232,8 +232,8 @@ func TestReportOn_Faults(t *testing.T) {
 			s.lines[0].invalid, s.lines[0].problem = []string{"n1"}, "Annotation x is not used"
 		},
 		"scheduler.restarted": func(s *sourceFacts) {
-			s.configuration.Changed = s.now
-			s.pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "kube-scheduler", State: corev1.ContainerState{
+			s.Configuration.Changed = s.now
+			s.Pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "kube-scheduler", State: corev1.ContainerState{
 				Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(s.now.Add(-time.Minute))},
 			}}}
 		},
@@ -260,9 +260,9 @@ func TestReportOn_Faults(t *testing.T) {
 			s.permissions.missing = []cluster.Permission{{Resource: "nodes", Verbs: []string{"list"}}}
 		},
 		"scheduler.image": func(s *sourceFacts) {
-			s.metrics, s.configuration.Workload.Image = nil, "registry.k8s.io/kube-scheduler:v1.36.3"
+			s.metrics, s.Configuration.Workload.Image = nil, "registry.k8s.io/kube-scheduler:v1.36.3"
 		},
-		"scheduler.ready":     func(s *sourceFacts) { s.pods[0].Status.Conditions = nil },
+		"scheduler.ready":     func(s *sourceFacts) { s.Pods[0].Status.Conditions = nil },
 		"scheduler.leader":    func(s *sourceFacts) { s.lease, s.leaseErr = nil, apierrors.NewNotFound(schema.GroupResource{}, "x") },
 		"scheduler.metrics":   func(s *sourceFacts) { s.metrics, s.metricsErr = nil, errors.New("refused") },
 		"scheduler.load":      func(s *sourceFacts) { s.metrics = append(s.metrics, metric("plimsoll_load_nodes", "", 1)) },
@@ -276,28 +276,15 @@ func TestReportOn_Faults(t *testing.T) {
 		"scheduler.version": func(s *sourceFacts) { s.server.GitVersion = "v1.35.0" },
 		"scheduler.command": func(s *sourceFacts) { s.commandVersion = "v1.37.1" },
 		"pods.waiting": func(s *sourceFacts) {
-			s.pods = append(s.pods, &corev1.Pod{Spec: corev1.PodSpec{SchedulerName: "nobody"}})
+			s.Pods = append(s.Pods, &corev1.Pod{Spec: corev1.PodSpec{SchedulerName: "nobody"}})
 		},
-	}
-	for id, fault := range map[string]func(*sourceFacts){
-		"rebalancer.alone":   func(s *sourceFacts) { s.rebalancer.deschedulers = []descheduler{{rules: []string{"LowNodeLoad"}}} },
-		"rebalancer.budgets": func(*sourceFacts) {},
-		"rebalancer.load":    func(s *sourceFacts) { s.sources = nil },
-		"rebalancer.permissions": func(s *sourceFacts) {
-			s.rebalancer.permissions = permissionFacts{user: "r", missing: []cluster.Permission{{Resource: "pods", Verbs: []string{"get"}}}}
-		},
-	} {
-		faults[id] = func(s *sourceFacts) {
-			rebalanced(s)
-			fault(s)
-		}
 	}
 	ids := map[string]bool{}
 	for _, c := range clusterChecks() {
-		ids[c.id] = true
+		ids[c.ID] = true
 	}
 	for _, c := range sourceChecks() {
-		ids[c.id] = true
+		ids[c.ID] = true
 	}
 	if len(faults) != len(ids) {
 		t.Errorf("%d faults for %d checks", len(faults), len(ids))
@@ -309,11 +296,31 @@ func TestReportOn_Faults(t *testing.T) {
 			}
 			s := healthy()
 			faults[id](s)
-			c := find(reportChecked(t, s.facts).Checks, id)
+			c := find(reportChecked(t, s.Facts).Checks, id)
 			if c == nil || c.Status == OK || len(c.Advice) == 0 || strings.Contains(c.Message, "not checked") {
 				t.Errorf("got %+v, want a fault with advice", c)
 			}
 		})
+	}
+}
+
+// TestReportOn_Supplier expects the check of another package after all others, and among those that can be selected.
+func TestReportOn_Supplier(t *testing.T) {
+	s := healthy()
+	s.supplied = []Check[*Facts]{{ID: "guest.load", Run: func(f *Facts) []Result {
+		return Warn(f.AdviseLoadPlugin(), "the guest finds that a profile reads load: %t", f.ReadsLoad())
+	}}}
+	r := reportChecked(t, s.Facts)
+	last := r.Checks[len(r.Checks)-1]
+	if last.Group != "guest" || last.ID != "guest.load" || last.Message != "the guest finds that a profile reads load: true" {
+		t.Errorf("the last check is %+v", last)
+	}
+	guest := Supplier{Group: "guest", IDs: []string{"guest.load"}}
+	for _, name := range []string{"guest", "guest.load"} {
+		selected := Selection{Checks: []string{name}}
+		if err := selected.Validate(guest); err != nil || selected.Validate() == nil {
+			t.Errorf("--check %s: %v with the supplier, %v without", name, err, selected.Validate())
+		}
 	}
 }
 
@@ -325,15 +332,15 @@ func TestReportOn_NotChecked(t *testing.T) {
 		reason string
 		groups []string
 	}{
-		{"no configuration", func(s *sourceFacts) { s.configuration, s.configurationErr = nil, errors.New("none") },
+		{"no configuration", func(s *sourceFacts) { s.Configuration, s.configurationErr = nil, errors.New("none") },
 			"no configuration was found", []string{"source", "nodes", "time", "values", "lines", "permissions", "scheduler"}},
-		{"an invalid configuration", func(s *sourceFacts) { s.configuration.Decoded, s.configuration.Err = nil, errors.New("invalid") },
+		{"an invalid configuration", func(s *sourceFacts) { s.Configuration.Decoded, s.Configuration.Err = nil, errors.New("invalid") },
 			"the configuration is invalid", []string{"source", "nodes", "time", "values", "lines", "permissions", "scheduler"}},
-		{"no permission to list", func(s *sourceFacts) { s.nodes, s.pods, s.objectsErr = nil, nil, errors.New("forbidden") },
+		{"no permission to list", func(s *sourceFacts) { s.nodes, s.Pods, s.objectsErr = nil, nil, errors.New("forbidden") },
 			"nodes and pods cannot be listed", []string{"configuration", "source", "nodes", "time", "values", "lines", "scheduler", "pods"}},
 		{"no permission to list, and an image to fix", func(s *sourceFacts) {
-			s.nodes, s.pods, s.objectsErr = nil, nil, errors.New("forbidden")
-			s.metrics, s.configuration.Workload.Image = nil, "registry.k8s.io/kube-scheduler:v1.36.3"
+			s.nodes, s.Pods, s.objectsErr = nil, nil, errors.New("forbidden")
+			s.metrics, s.Configuration.Workload.Image = nil, "registry.k8s.io/kube-scheduler:v1.36.3"
 		}, "nodes and pods cannot be listed", []string{"configuration", "source", "nodes", "time", "values", "lines", "pods"}},
 		{"no nodes", func(s *sourceFacts) { s.nodes = nil }, "the cluster has no nodes", []string{"source", "time", "values"}},
 		{"no nodes, and a source that does not ask", func(s *sourceFacts) {
@@ -350,7 +357,7 @@ func TestReportOn_NotChecked(t *testing.T) {
 			s := healthy()
 			tt.fault(s)
 			var groups []string
-			for _, c := range reportChecked(t, s.facts).Checks {
+			for _, c := range reportChecked(t, s.Facts).Checks {
 				if strings.HasPrefix(c.Message, "not checked, because ") {
 					groups = append(groups, c.Group)
 					if c.Message != "not checked, because "+tt.reason || c.Status != Warning || len(c.Advice) != 1 {
@@ -388,13 +395,13 @@ func TestSelect_NotChecked(t *testing.T) {
 		{"values", down, Error, noSource, []string{"values.zero", "values.frozen", "values.capacity", "values.deviation"}},
 		{"values.frozen", unexamined, Warning, "the series of Prometheus could not be examined", []string{"values.frozen"}},
 		{"scheduler.load", unread, Warning, "the scheduler's metrics could not be read", []string{"scheduler.load"}},
-		{"lines", func(s *sourceFacts) { s.configuration, s.configurationErr = nil, errors.New("none") }, Error, noConfiguration,
+		{"lines", func(s *sourceFacts) { s.Configuration, s.configurationErr = nil, errors.New("none") }, Error, noConfiguration,
 			[]string{"lines.room", "lines.annotations"}},
 	} {
 		t.Run(tt.selected+", "+tt.reason, func(t *testing.T) {
 			s := healthy()
 			tt.fault(s)
-			r := reportOn(s.facts)
+			r := reportOn(s.Facts)
 			r.Select(Selection{Checks: []string{tt.selected}})
 			var ids []string
 			for _, c := range r.Checks {
@@ -413,7 +420,7 @@ func TestSelect_NotChecked(t *testing.T) {
 	}
 	s := healthy()
 	down(s)
-	r := reportOn(s.facts)
+	r := reportOn(s.Facts)
 	r.Select(Selection{Checks: []string{"source"}})
 	for _, c := range r.Checks {
 		if c.unchecked {
@@ -447,34 +454,34 @@ func TestMetrics_NothingCounted(t *testing.T) {
 	for _, tt := range []struct {
 		name, pod string
 		metrics   model.Vector
-		check     func(*facts) []Result
+		check     func(*Facts) []Result
 		want      string
 	}{
-		{"the leader has decided", "plimsoll-1", decided(4), (*facts).checkFallbacks, "ok P decided 0 of 4 placements without load"},
-		{"all pods have decided", "", decided(4), (*facts).checkFallbacks, "ok P decided 0 of 4 placements without load"},
-		{"nothing decided", "plimsoll-1", decided(0), (*facts).checkFallbacks, "skipped not checked, because no plugin has decided a placement yet"},
-		{"of a standby", "plimsoll-2", decided(0), (*facts).checkFallbacks,
+		{"the leader has decided", "plimsoll-1", decided(4), (*Facts).checkFallbacks, "ok P decided 0 of 4 placements without load"},
+		{"all pods have decided", "", decided(4), (*Facts).checkFallbacks, "ok P decided 0 of 4 placements without load"},
+		{"nothing decided", "plimsoll-1", decided(0), (*Facts).checkFallbacks, "skipped not checked, because no plugin has decided a placement yet"},
+		{"of a standby", "plimsoll-2", decided(0), (*Facts).checkFallbacks,
 			"skipped not checked, because pod plimsoll-2, which the metrics are from, does not place pods: plimsoll-1 leads"},
-		{"no node", "", model.Vector{sample("plimsoll_load_nodes", "state", "Fresh", 0)}, (*facts).checkLoadStates,
+		{"no node", "", model.Vector{sample("plimsoll_load_nodes", "state", "Fresh", 0)}, (*Facts).checkLoadStates,
 			"skipped not checked, because the scheduler has looked at no node yet: : "},
-		{"no refresh", "", model.Vector{sample("plimsoll_refresh_total", "result", "Error", 0)}, (*facts).checkRefreshes,
+		{"no refresh", "", model.Vector{sample("plimsoll_refresh_total", "result", "Error", 0)}, (*Facts).checkRefreshes,
 			"skipped not checked, because the scheduler has not refreshed the load of  yet"},
-		{"no workload", "", model.Vector{sample("plimsoll_workloads", "source", "S", 0)}, (*facts).checkKnownWorkloads,
+		{"no workload", "", model.Vector{sample("plimsoll_workloads", "source", "S", 0)}, (*Facts).checkKnownWorkloads,
 			"skipped not checked, because the scheduler has read the usage of no workload from S yet"},
-		{"no write", "", model.Vector{sample("plimsoll_workload_statistics_saves_total", "source", "S", 0)}, (*facts).checkSaves,
+		{"no write", "", model.Vector{sample("plimsoll_workload_statistics_saves_total", "source", "S", 0)}, (*Facts).checkSaves,
 			"skipped not checked, because the scheduler has not written the statistics of S yet"},
-		{"early writes failed", "", writes(2, 1, 0), (*facts).checkSaves,
+		{"early writes failed", "", writes(2, 1, 0), (*Facts).checkSaves,
 			"ok S: statisticsFile is up to date; 2 of 3 writes failed since the scheduler started"},
-		{"the last write failed", "", writes(1, 99, 300), (*facts).checkSaves,
+		{"the last write failed", "", writes(1, 99, 300), (*Facts).checkSaves,
 			"ok S: statisticsFile lacks the last 5m0s; 1 of 100 writes failed since the scheduler started"},
-		{"the last six of a thousand writes failed", "", writes(6, 994, 1800), (*facts).checkSaves,
+		{"the last six of a thousand writes failed", "", writes(6, 994, 1800), (*Facts).checkSaves,
 			"warning S: statisticsFile lacks the last 30m0s; 6 of 1000 writes failed since the scheduler started"},
-		{"a file that cannot be read", "", writes(0, 0, 2400), (*facts).checkSaves,
+		{"a file that cannot be read", "", writes(0, 0, 2400), (*Facts).checkSaves,
 			"warning S: statisticsFile lacks the last 40m0s; 0 of 0 writes failed since the scheduler started"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := healthy().facts
-			f.configuration.Workload.Pods = []string{"plimsoll-2", "plimsoll-1"}
+			f := healthy().Facts
+			f.Configuration.Workload.Pods = []string{"plimsoll-2", "plimsoll-1"}
 			f.metrics, f.metricsPod, f.metricsFrom = tt.metrics, tt.pod, "pod "+tt.pod
 			got := tt.check(f)
 			if len(got) != 1 || string(got[0].Status)+" "+got[0].Message != tt.want {
@@ -663,7 +670,7 @@ func TestReportOn_Messages(t *testing.T) {
 			"schedulerName: plimsoll-2",
 		}},
 		{"another scheduler with the profile of a file", func(s *sourceFacts) {
-			s.otherSchedulers, s.configuration.Workload = []*cluster.Configuration{otherScheduler(s, "other", "plimsoll")}, nil
+			s.otherSchedulers, s.Configuration.Workload = []*cluster.Configuration{otherScheduler(s, "other", "plimsoll")}, nil
 		}, "configuration.profiles", Warning, []string{
 			"two schedulers place the same pods, unless this file is to replace its configuration",
 		}},
@@ -710,49 +717,49 @@ func TestReportOn_Messages(t *testing.T) {
 		{"no node that passes a rule", func(s *sourceFacts) { s.lines[0].above, s.lines[0].rules = []string{"n1", "n2"}, true }, "lines.room",
 			Error, []string{"all 2 nodes rejected by its rules (n1, n2); no pod is placed", "change the rules of", "whenNoneFits: Relax"}},
 		{"metrics that cannot be read of a release", func(s *sourceFacts) {
-			s.metrics, s.metricsErr, s.configuration.Workload.Release = nil, errors.New("refused"), "plimsoll"
+			s.metrics, s.metricsErr, s.Configuration.Workload.Release = nil, errors.New("refused"), "plimsoll"
 		}, "scheduler.metrics", Warning, []string{"helm upgrade plimsoll oci://", "--set serviceMonitor.enabled=true --set servingCertificate.secretName=SECRET"}},
 		{"metrics that cannot be read of rendered manifests", func(s *sourceFacts) { s.metrics, s.metricsErr = nil, errors.New("refused") },
 			"scheduler.metrics", Warning, []string{"by the chart's values serviceMonitor.enabled=true and servingCertificate.secretName=SECRET."}},
-		{"a replica that is missing", func(s *sourceFacts) { s.configuration.Workload.Replicas = ptr.To[int32](3) }, "scheduler.ready", Warning,
+		{"a replica that is missing", func(s *sourceFacts) { s.Configuration.Workload.Replicas = ptr.To[int32](3) }, "scheduler.ready", Warning,
 			[]string{"1 of 3 pods of Deployment plimsoll-system/plimsoll ready", "kubectl -n plimsoll-system describe deployment plimsoll"}},
 		{"a scheduler scaled to 0", func(s *sourceFacts) {
-			s.configuration.Workload.Replicas, s.configuration.Workload.Pods = new(int32), nil
+			s.Configuration.Workload.Replicas, s.Configuration.Workload.Pods = new(int32), nil
 		}, "scheduler.ready", Error, []string{"0 of 0 pods", "scale deployment plimsoll --replicas=2"}},
 		{"two schedulers without leader election", func(s *sourceFacts) {
-			s.configuration.Decoded.LeaderElection.LeaderElect = false
+			s.Configuration.Decoded.LeaderElection.LeaderElect = false
 			addReady(s, "plimsoll-2")
-			s.configuration.Workload.Replicas = ptr.To[int32](2)
+			s.Configuration.Workload.Replicas = ptr.To[int32](2)
 		}, "scheduler.leader", Error, []string{
 			"leader election is disabled, and 2 pods of Deployment plimsoll-system/plimsoll place the same pods",
 			"leaderElection:\n  leaderElect: true\n  resourceName: plimsoll\n  resourceNamespace: plimsoll-system\n",
 		}},
 		{"two schedulers without leader election, by a flag", func(s *sourceFacts) {
 			addReady(s, "plimsoll-2")
-			s.configuration.Workload.Args = append(s.configuration.Workload.Args, "--leader-elect=false")
+			s.Configuration.Workload.Args = append(s.Configuration.Workload.Args, "--leader-elect=false")
 		}, "scheduler.leader", Error, []string{"Remove --leader-elect=false from the scheduler's command line"}},
 		{"a rollout without leader election", func(s *sourceFacts) {
-			s.configuration.Decoded.LeaderElection.LeaderElect = false
+			s.Configuration.Decoded.LeaderElection.LeaderElect = false
 			addReady(s, "plimsoll-2")
-			s.configuration.Workload.Replicas = ptr.To[int32](1)
+			s.Configuration.Workload.Replicas = ptr.To[int32](1)
 		}, "scheduler.leader", OK, []string{"leader election is disabled"}},
 		{"a Lease that is about to run out", func(s *sourceFacts) { s.lease.Spec.RenewTime.Time = s.now.Add(-15 * time.Second) },
 			"scheduler.leader", OK, []string{"plimsoll-1 leads"}},
 		{"a Lease that has run out", func(s *sourceFacts) { s.lease.Spec.RenewTime.Time = s.now.Add(-17 * time.Second) },
 			"scheduler.leader", Warning, []string{"of plimsoll-1 was renewed 17s ago, for 15s, and has run out", "run doctor again"}},
 		{"an image with the name of the stock one, without metrics", func(s *sourceFacts) {
-			s.metrics, s.configuration.Workload.Image = nil, "corp/kube-scheduler:v1.36.3-mine"
+			s.metrics, s.Configuration.Workload.Image = nil, "corp/kube-scheduler:v1.36.3-mine"
 		}, "scheduler.image", Warning, []string{"seems to run the stock scheduler"}},
 		{"a stock image beside the metrics of another scheduler", func(s *sourceFacts) {
 			s.metrics[0].Metric["pod"] = "other-1"
 			s.metrics = s.ofScheduler(s.metrics)
-			s.configuration.Workload.Image = "registry.k8s.io/kube-scheduler:v1.36.3"
+			s.Configuration.Workload.Image = "registry.k8s.io/kube-scheduler:v1.36.3"
 		}, "scheduler.image", Warning, []string{"image registry.k8s.io/kube-scheduler:v1.36.3"}},
 		{"a stock image by what its metrics show", func(s *sourceFacts) {
 			s.metrics = model.Vector{{Metric: model.Metric{"__name__": "kubernetes_build_info", "git_version": "v1.36.3"}}}
 		}, "scheduler.image", Error, []string{"runs the stock scheduler", "image plimsoll:0.1.0-k8s1.36"}},
 		{"pods of no workload", lone, "source.statistics", Skipped, []string{"no pod of a workload is measured yet"}},
-		{"a configuration of a file", func(s *sourceFacts) { s.configuration.Workload = nil }, "scheduler.ready", Skipped,
+		{"a configuration of a file", func(s *sourceFacts) { s.Configuration.Workload = nil }, "scheduler.ready", Skipped,
 			[]string{"not checked, because ConfigMap plimsoll-system/plimsoll names no running scheduler: name one"}},
 		{"a path without the API", func(s *sourceFacts) {
 			s.Err, s.diagnosis = &httpclient.StatusError{Code: 404, Body: []byte("404 page not found")}, nil
@@ -851,7 +858,7 @@ func TestReportOn_Messages(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := healthy()
 			tt.fault(s)
-			c := find(reportChecked(t, s.facts).Checks, tt.id)
+			c := find(reportChecked(t, s.Facts).Checks, tt.id)
 			if c == nil || c.Status != tt.want {
 				t.Fatalf("got %+v, want %s", c, tt.want)
 			}
@@ -867,9 +874,9 @@ func TestReportOn_Messages(t *testing.T) {
 // TestReportOn_Chosen expects the commands of nodes.found, scheduler.ready (2), scheduler.metrics, a grant and the restart.
 func TestReportOn_Chosen(t *testing.T) {
 	s := healthy()
-	s.pods[0].Status.Conditions, s.metrics, s.metricsErr, s.nodes = nil, nil, errors.New("refused"), nil
+	s.Pods[0].Status.Conditions, s.metrics, s.metricsErr, s.nodes = nil, nil, errors.New("refused"), nil
 	s.permissions.missing = []cluster.Permission{{Resource: "nodes", Verbs: []string{"list"}}}
-	if commands := expectChosen(t, s.facts, func() []Result { return allOf(reportOn(s.facts)) }); commands < 6 {
+	if commands := expectChosen(t, s.Facts, func() []Result { return allOf(reportOn(s.Facts)) }); commands < 6 {
 		t.Errorf("%d commands, want 6 or more", commands)
 	}
 }
@@ -902,7 +909,7 @@ func TestOfScheduler(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := healthy()
 			if !tt.workload {
-				s.configuration.Workload = nil
+				s.Configuration.Workload = nil
 			}
 			if got := s.ofScheduler(model.Vector{tt.sample}); len(got) != tt.want {
 				t.Errorf("%v, want %d of them", got, tt.want)
@@ -913,7 +920,7 @@ func TestOfScheduler(t *testing.T) {
 
 // otherScheduler returns another scheduler's configuration, with a Lease and a profile.
 func otherScheduler(s *sourceFacts, lease, profile string) *cluster.Configuration {
-	decoded := s.configuration.Decoded.DeepCopy()
+	decoded := s.Configuration.Decoded.DeepCopy()
 	decoded.LeaderElection.ResourceName, decoded.Profiles[0].SchedulerName = lease, profile
 	return &cluster.Configuration{
 		Origin: "ConfigMap b/other", Decoded: decoded,
@@ -939,7 +946,7 @@ func TestCheckSharedProfile_Unread(t *testing.T) {
 // TestCheckSharedProfile_Fine expects no result for a scheduler with another profile, nor for one that shares the Lease.
 func TestCheckSharedProfile_Fine(t *testing.T) {
 	s := healthy()
-	s.otherSchedulers = []*cluster.Configuration{otherScheduler(s, "other", "another"), otherScheduler(s, s.election().ResourceName, "plimsoll")}
+	s.otherSchedulers = []*cluster.Configuration{otherScheduler(s, "other", "another"), otherScheduler(s, s.Election().ResourceName, "plimsoll")}
 	if got := s.checkSharedProfile(); len(got) > 0 {
 		t.Errorf("got %+v, want nothing", got)
 	}

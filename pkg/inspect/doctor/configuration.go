@@ -21,54 +21,54 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 )
 
-func (f *facts) checkFound() []Result {
+func (f *Facts) checkFound() []Result {
 	if f.configurationErr == nil {
 		return nil
 	}
 	if failed, isStatus := errors.AsType[*apierrors.StatusError](f.configurationErr); isStatus && apierrors.IsNotFound(failed) {
 		if details := failed.Status().Details; details != nil && details.Kind == "configmaps" {
-			return fail(f.adviseRun(cluster.Kubectl("get", "configmaps", "-A", "--field-selector", "metadata.name="+details.Name),
-				"Create it there, or correct its name. See whether another namespace has it:"), "%s", oneLine(f.configurationErr))
+			return Fail(f.AdviseRun(cluster.Kubectl("get", "configmaps", "-A", "--field-selector", "metadata.name="+details.Name),
+				"Create it there, or correct its name. See whether another namespace has it:"), "%s", OneLine(f.configurationErr))
 		}
 	}
 	const advice = "Name the scheduler with --scheduler NAMESPACE/NAME, or write --config FILE or --from configmap/NAMESPACE/NAME."
-	return fail(advise(advice), "%s", oneLine(f.configurationErr))
+	return Fail(Advise(advice), "%s", OneLine(f.configurationErr))
 }
 
-func (f *facts) checkDecodes() []Result {
-	switch c := f.configuration; {
+func (f *Facts) checkDecodes() []Result {
+	switch c := f.Configuration; {
 	case c.Err == nil:
-		return ok("the configuration is valid; its profiles are %s", strings.Join(f.profiles(), ", "))
+		return Fine("the configuration is valid; its profiles are %s", strings.Join(f.Profiles(), ", "))
 	case f.fatalFinding() != nil:
 		return nil // the check of this finding reports it
 	default:
-		return fail(f.correctFields(), "%s", oneLine(c.Err))
+		return Fail(f.correctFields(), "%s", OneLine(c.Err))
 	}
 }
 
-func (f *facts) correctFields() []Advice {
-	return advise("Correct the fields that the message names in %s.", f.configuration.Origin)
+func (f *Facts) correctFields() []Advice {
+	return Advise("Correct the fields that the message names in %s.", f.Configuration.Origin)
 }
 
 // fatalFinding returns the first finding that prevents the scheduler's start, or nil.
-func (f *facts) fatalFinding() *finding.Finding {
-	findings := f.configuration.Findings
+func (f *Facts) fatalFinding() *finding.Finding {
+	findings := f.Configuration.Findings
 	if i := slices.IndexFunc(findings, func(each finding.Finding) bool { return each.Fatal }); i >= 0 {
 		return &findings[i]
 	}
 	return nil
 }
 
-// profiles returns the names of the profiles; none without a valid configuration.
-func (f *facts) profiles() []string {
-	if f.needConfiguration() != nil {
+// Profiles returns the names of the profiles; none without a valid configuration.
+func (f *Facts) Profiles() []string {
+	if f.NeedConfiguration() != nil {
 		return nil
 	}
-	return f.configuration.ProfileNames()
+	return f.Configuration.ProfileNames()
 }
 
 // findingsOf returns the check with an ID, which shows findings.
-func findingsOf(id string) func(*facts) []Result {
+func findingsOf(id string) func(*Facts) []Result {
 	ids := map[finding.Code]string{
 		finding.ProfileRepeated: "configuration.profiles",
 		finding.LoadOutweighed:  "configuration.weights",
@@ -76,10 +76,10 @@ func findingsOf(id string) func(*facts) []Result {
 
 		finding.RequestScoresMissing: "configuration.weights",
 	}
-	return func(f *facts) (results []Result) {
-		c := f.configuration
+	return func(f *Facts) (results []Result) {
+		c := f.Configuration
 		if id == "configuration.effect" && c.Err == nil && len(c.Findings) == 0 {
-			return ok("no ineffective settings; plugin weights are sufficient")
+			return Fine("no ineffective settings; plugin weights are sufficient")
 		}
 		for i := range c.Findings {
 			if finding := &c.Findings[i]; cmp.Or(ids[finding.Code], "configuration.effect") == id {
@@ -91,19 +91,19 @@ func findingsOf(id string) func(*facts) []Result {
 }
 
 // checkWeights shows the findings on weights or, if there are none, how far scores can move a node.
-func (f *facts) checkWeights() []Result {
-	if f.configuration.Decoded == nil {
+func (f *Facts) checkWeights() []Result {
+	if f.Configuration.Decoded == nil {
 		return nil
 	}
 	if results := findingsOf("configuration.weights")(f); len(results) > 0 {
 		return results
 	}
-	return each(configlint.Balances(f.configuration.Decoded, plugins.LintOptions().LoadPlugins), func(b configlint.Balance) []Result {
+	return each(configlint.Balances(f.Configuration.Decoded, plugins.LintOptions().LoadPlugins), func(b configlint.Balance) []Result {
 		others := ""
 		for _, other := range b.Others {
 			others += ", " + text.Excerpt(other.String())
 		}
-		return ok("profile %s: load can move a node's score by %s; requests by %s%s", text.Excerpt(b.Profile), &b.ByLoad, &b.ByRequests,
+		return Fine("profile %s: load can move a node's score by %s; requests by %s%s", text.Excerpt(b.Profile), &b.ByLoad, &b.ByRequests,
 			others)
 	})
 }
@@ -117,7 +117,7 @@ func describe(f *finding.Finding) string {
 	return strings.ReplaceAll(b.String(), "\n", `\n`)
 }
 
-func (f *facts) adviseOn(finding *finding.Finding) []Advice {
+func (f *Facts) adviseOn(finding *finding.Finding) []Advice {
 	where, todo, yaml := finding.Field, cmp.Or(finding.Advice, "correct or remove it"), finding.YAML
 	if finding.Line > 0 {
 		where += fmt.Sprintf(" (line %d)", finding.Line)
@@ -125,61 +125,61 @@ func (f *facts) adviseOn(finding *finding.Finding) []Advice {
 	if len(finding.Similar) > 0 {
 		todo, yaml = "write the name of a plugin that exists", "name: "+finding.Similar[0]+"\n"
 	}
-	return adviseYAML(yaml, "In %s, at %s: %s.", f.configuration.Origin, where, todo)
+	return adviseYAML(yaml, "In %s, at %s: %s.", f.Configuration.Origin, where, todo)
 }
 
 // checkSharedProfile finds profiles that another scheduler has too, so that both place the same pods.
-func (f *facts) checkSharedProfile() []Result {
+func (f *Facts) checkSharedProfile() []Result {
 	results := append(f.checkStockProfile(), each(f.unreadSchedulers, func(other cluster.Unread) []Result {
-		caveat := map[bool]string{true: ". It may be the scheduler that reads this file"}[f.workload() == nil]
-		skipped := skip("not checked whether %s has a profile of the same name, because its configuration could not be read: %s%s",
-			other.Workload, oneLine(other.Err), caveat)
+		caveat := map[bool]string{true: ". It may be the scheduler that reads this file"}[f.Workload() == nil]
+		skipped := Skip("not checked whether %s has a profile of the same name, because its configuration could not be read: %s%s",
+			other.Workload, OneLine(other.Err), caveat)
 		if other.Grant != "" {
 			skipped[0].Advice = []Advice{{Text: "Grant the permission:", Command: other.Grant}}
 		}
 		return skipped
 	})...)
 	return append(results, each(f.otherSchedulers, func(other *cluster.Configuration) []Result {
-		ours, theirs := f.election(), other.Workload.LeaderElection(other.Decoded)
+		ours, theirs := f.Election(), other.Workload.LeaderElection(other.Decoded)
 		if ours.LeaderElect && theirs.LeaderElect && ours.ResourceNamespace == theirs.ResourceNamespace &&
 			ours.ResourceName == theirs.ResourceName { // one of them leads
 			return nil
 		}
 		names := other.ProfileNames()
-		i := slices.IndexFunc(f.profiles(), func(name string) bool { return slices.Contains(names, name) })
+		i := slices.IndexFunc(f.Profiles(), func(name string) bool { return slices.Contains(names, name) })
 		if i < 0 {
 			return nil
 		}
-		name := f.profiles()[i]
-		unless := map[bool]string{true: ", unless this file is to replace its configuration"}[f.workload() == nil]
-		return warn(f.adviseEdit("schedulerName: "+name+"-2\n", "rename the profile:", "Uninstall the other scheduler. Or,"),
+		name := f.Profiles()[i]
+		unless := map[bool]string{true: ", unless this file is to replace its configuration"}[f.Workload() == nil]
+		return Warn(f.adviseEdit("schedulerName: "+name+"-2\n", "rename the profile:", "Uninstall the other scheduler. Or,"),
 			"profiles[%d].schedulerName: %s is also a profile of %s, with %s: two schedulers place the same pods%s", i, text.Excerpt(name),
 			other.Workload, other.Origin, unless)
 	})...)
 }
 
 // checkStockProfile finds the stock scheduler's profile, unless the scheduler replaces it.
-func (f *facts) checkStockProfile() []Result {
-	i := slices.Index(f.profiles(), "default-scheduler")
-	election := f.election()
+func (f *Facts) checkStockProfile() []Result {
+	i := slices.Index(f.Profiles(), "default-scheduler")
+	election := f.Election()
 	replaced := election.ResourceName == "kube-scheduler" && election.ResourceNamespace == "kube-system"
-	if i < 0 || f.configuration.Workload == nil || replaced {
+	if i < 0 || f.Configuration.Workload == nil || replaced {
 		return nil
 	}
-	return warn(f.adviseEdit("schedulerName: plimsoll\n", "remove the profile, or rename it:", ""),
+	return Warn(f.adviseEdit("schedulerName: plimsoll\n", "remove the profile, or rename it:", ""),
 		"profiles[%d].schedulerName: default-scheduler is also a profile of the stock scheduler: two schedulers place the same pods", i)
 }
 
-// election returns the settings of leader election. Flags override the file.
-func (f *facts) election() componentbaseconfig.LeaderElectionConfiguration {
-	if f.configuration.Workload == nil {
-		return f.configuration.Decoded.LeaderElection
+// Election returns the settings of leader election. Flags override the file.
+func (f *Facts) Election() componentbaseconfig.LeaderElectionConfiguration {
+	if f.Configuration.Workload == nil {
+		return f.Configuration.Decoded.LeaderElection
 	}
-	return f.configuration.Workload.LeaderElection(f.configuration.Decoded)
+	return f.Configuration.Workload.LeaderElection(f.Configuration.Decoded)
 }
 
 // checkRuns says why the scheduler would not start. Validation does not know which plugins exist.
-func (f *facts) checkRuns() []Result {
+func (f *Facts) checkRuns() []Result {
 	if f.clusterErr == nil {
 		return nil
 	}
@@ -187,60 +187,60 @@ func (f *facts) checkRuns() []Result {
 	if finding := f.fatalFinding(); finding != nil {
 		advice = f.adviseOn(finding)
 	}
-	return fail(advice, "%s", oneLine(f.clusterErr))
+	return Fail(advice, "%s", OneLine(f.clusterErr))
 }
 
-func (f *facts) checkConfigured() []Result {
+func (f *Facts) checkConfigured() []Result {
 	if len(f.sources) > 0 {
 		return nil
 	}
-	return warn(f.adviseLoadPlugin(), "no profile enables a plugin that reads load")
+	return Warn(f.AdviseLoadPlugin(), "no profile enables a plugin that reads load")
 }
 
-// adviseLoadPlugin advises to enable a plugin that reads load.
-func (f *facts) adviseLoadPlugin() []Advice {
+// AdviseLoadPlugin advises to enable a plugin that reads load.
+func (f *Facts) AdviseLoadPlugin() []Advice {
 	ranked := slices.DeleteFunc(plugins.All(), func(d descriptor.Descriptor) bool { return !d.ScoresByLoad || d.LineRank == 0 })
 	name := slices.MinFunc(ranked, func(a, b descriptor.Descriptor) int { return a.LineRank - b.LineRank }).Name
 	return f.adviseEdit("plugins:\n  score:\n    enabled:\n    - name: "+name+"\n      weight: 5\n", "enable one, such as:", "")
 }
 
 // checkStatistics checks the sources of the usage of workloads.
-func (f *facts) checkStatistics() []Result {
+func (f *Facts) checkStatistics() []Result {
 	return each(f.statistics, func(s cluster.Statistics) []Result {
 		workloads := s.Publisher.Latest().Len()
 		message := fmt.Sprintf("%s: statistics of %s, %s", s.Label, text.Count(workloads, "workload"), s.Route)
-		advice := advise("Let the source have cAdvisor's series, or the kubelet's. Until then peaks are predicted by requests.")
+		advice := Advise("Let the source have cAdvisor's series, or the kubelet's. Until then peaks are predicted by requests.")
 		switch {
 		case s.Err != nil:
-			return fail(advice, "%s: %s", s.Label, oneLine(s.Err))
+			return Fail(advice, "%s: %s", s.Label, OneLine(s.Err))
 		case s.HistoryErr != nil:
-			return warn(f.adviseValues("Statistics grow from now on. Let Prometheus record the past", "recordingRules.enabled=true"),
-				"%s; a part of the past is missing: %s", message, oneLine(s.HistoryErr))
+			return Warn(f.adviseValues("Statistics grow from now on. Let Prometheus record the past", "recordingRules.enabled=true"),
+				"%s; a part of the past is missing: %s", message, OneLine(s.HistoryErr))
 		case workloads == 0 && s.UnmeasuredErr == nil:
-			return skip("not checked, because no pod of a workload is measured yet")
+			return Skip("not checked, because no pod of a workload is measured yet")
 		case workloads == 0:
-			return warn(advice, "%s", message)
+			return Warn(advice, "%s", message)
 		}
-		return ok("%s", message)
+		return Fine("%s", message)
 	})
 }
 
 // checkPods checks that the sources measure the usage of most pods.
-func (f *facts) checkPods() []Result {
+func (f *Facts) checkPods() []Result {
 	return each(f.statistics, func(s cluster.Statistics) []Result {
-		advice := f.adviseRun(cluster.Kubectl("top", "pods", "--all-namespaces"),
+		advice := f.AdviseRun(cluster.Kubectl("top", "pods", "--all-namespaces"),
 			"Requests predict the peak of the other pods. See which pods metrics-server measures:")
 		if s.FromPrometheus() {
-			advice = advise("Requests predict the peak of the other pods. " +
+			advice = Advise("Requests predict the peak of the other pods. " +
 				"Let Prometheus scrape /metrics/cadvisor or /metrics/resource of each kubelet, with honorLabels: true.")
 		}
 		switch {
 		case s.Err != nil: // checkStatistics reports it
 			return nil
 		case s.UnmeasuredErr != nil:
-			return warn(advice, "%s: %s", s.Label, oneLine(s.UnmeasuredErr))
+			return Warn(advice, "%s: %s", s.Label, OneLine(s.UnmeasuredErr))
 		}
-		return ok("%s: at least half of the pods are measured", s.Label)
+		return Fine("%s: at least half of the pods are measured", s.Label)
 	})
 }
 
@@ -258,8 +258,8 @@ type powerPlugin struct {
 	podFile string
 }
 
-func (f *facts) powerPlugins(cfg *schedulerconfig.KubeSchedulerConfiguration) (all []powerPlugin) {
-	w := f.configuration.Workload
+func (f *Facts) powerPlugins(cfg *schedulerconfig.KubeSchedulerConfiguration) (all []powerPlugin) {
+	w := f.Configuration.Workload
 	for _, profile := range cfg.Profiles {
 		for _, plugin := range profile.PluginConfig {
 			args, ok := plugin.Args.(powerArgs)
@@ -280,7 +280,7 @@ func (f *facts) powerPlugins(cfg *schedulerconfig.KubeSchedulerConfiguration) (a
 // file that only the pod has.
 func (g *gatherer) withPowerModels() *schedulerconfig.KubeSchedulerConfiguration {
 	g.powerModelFile = os.Getenv(config.NodePowerModelVariable)
-	simulated := g.configuration.Decoded.DeepCopy()
+	simulated := g.Configuration.Decoded.DeepCopy()
 	for _, p := range g.powerPlugins(simulated) {
 		if p.podFile != "" {
 			p.args.AddDefaultPowerModel(config.PowerModel{K1: 1, K2: 0.01})
@@ -289,15 +289,15 @@ func (g *gatherer) withPowerModels() *schedulerconfig.KubeSchedulerConfiguration
 	return simulated
 }
 
-func (f *facts) checkPowerModels() []Result {
-	return each(f.powerPlugins(f.configuration.Decoded), f.checkModelled)
+func (f *Facts) checkPowerModels() []Result {
+	return each(f.powerPlugins(f.Configuration.Decoded), f.checkModelled)
 }
 
-func (f *facts) checkModelled(p powerPlugin) []Result {
+func (f *Facts) checkModelled(p powerPlugin) []Result {
 	has, byName := p.args.HasPowerModels()
 	switch {
 	case p.podFile != "":
-		return warn(f.adviseInPod("Check in the scheduler's pod, which has the file:"),
+		return Warn(f.adviseInPod("Check in the scheduler's pod, which has the file:"),
 			"%s reads power models of %s, a file of the scheduler's pod, which was not checked", p.name, text.Excerpt(p.podFile))
 	case !has || len(f.nodes) == 0 || !byName && f.powerModelFile != "": // the file has models by name
 		return nil
@@ -309,7 +309,7 @@ func (f *facts) checkModelled(p powerPlugin) []Result {
 		}
 	}
 	if len(without) == 0 {
-		return ok("%s has a power model of every node", p.name)
+		return Fine("%s has a power model of every node", p.name)
 	}
 	const example = "nodePowerModels:\n- {nodeSelector: {node.kubernetes.io/instance-type: m5.large}, k0: 471, k1: -91, k2: -0.07}\n"
 	return failIf(len(without) == len(f.nodes))(

@@ -2,6 +2,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -65,8 +66,12 @@ type Report struct {
 }
 
 // Groups returns the groups of checks, in the order of a report.
-func Groups() []string {
-	return []string{"configuration", "source", "nodes", "time", "values", "lines", "permissions", "scheduler", "pods", "rebalancer"}
+func Groups(suppliers ...Supplier) []string {
+	groups := []string{"configuration", "source", "nodes", "time", "values", "lines", "permissions", "scheduler", "pods"}
+	for _, s := range suppliers {
+		groups = append(groups, s.Group)
+	}
+	return groups
 }
 
 // groupOf returns the group of a check.
@@ -76,12 +81,15 @@ func groupOf(id string) string {
 }
 
 // IDs returns the names of all checks, sorted.
-func IDs() (ids []string) {
+func IDs(suppliers ...Supplier) (ids []string) {
 	for _, c := range clusterChecks() {
-		ids = append(ids, c.id)
+		ids = append(ids, c.ID)
 	}
 	for _, c := range sourceChecks() {
-		ids = append(ids, c.id)
+		ids = append(ids, c.ID)
+	}
+	for _, s := range suppliers {
+		ids = append(ids, s.IDs...)
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids)
@@ -96,14 +104,13 @@ type Selection struct {
 }
 
 // Validate fails if a name is no check and no group.
-func (s *Selection) Validate() error {
-	groups := Groups()
+func (s *Selection) Validate(suppliers ...Supplier) error {
+	groups := Groups(suppliers...)
 	for _, name := range s.Checks {
-		if slices.Contains(groups, name) || slices.Contains(IDs(), name) {
-			continue
+		if !slices.Contains(groups, name) && !slices.Contains(IDs(suppliers...), name) {
+			return cluster.OptionErrorf("--check: no check or group is called %q; write a group (%s), or an id of -o json", name,
+				strings.Join(groups, ", "))
 		}
-		return cluster.OptionErrorf("--check: no check or group is called %q; write a group (%s), or an id of -o json", name,
-			strings.Join(groups, ", "))
 	}
 	return nil
 }
@@ -134,10 +141,18 @@ func (r *Report) Select(s Selection) {
 	}
 }
 
-// sort sorts the checks by their groups.
+// sort sorts the checks by their groups. Those of suppliers are the last.
 func (r *Report) sort() {
 	order := Groups()
-	slices.SortStableFunc(r.Checks, func(a, b Result) int { return slices.Index(order, a.Group) - slices.Index(order, b.Group) })
+	position := func(c Result) int {
+		if i := slices.Index(order, c.Group); i >= 0 {
+			return i
+		}
+		return len(order)
+	}
+	slices.SortStableFunc(r.Checks, func(a, b Result) int {
+		return cmp.Or(position(a)-position(b), strings.Compare(a.Group, b.Group))
+	})
 }
 
 // NeedsFix reports whether a check found something to fix.
@@ -162,6 +177,8 @@ type Options struct {
 	Source        cluster.SourceOptions
 	// Lend may be nil. Where it does not lend a simulation, a new one is made, and load is read anew.
 	Lend cluster.Lender
+	// Suppliers supply the checks of other packages.
+	Suppliers []Supplier
 }
 
 // Run checks the cluster. It fails if the API server does not answer, and with a *live.OptionError if the options are wrong.
@@ -175,12 +192,12 @@ func Run(ctx context.Context, conn *cluster.Connection, o Options) (*Report, err
 }
 
 // reportOn runs all checks.
-func reportOn(f *facts) *Report {
+func reportOn(f *Facts) *Report {
 	r := &Report{}
-	if f.configuration != nil {
-		r.Configuration, r.Restart = f.configuration.Origin, f.configuration.Workload.RestartCommand().For(f.chosen)
+	if f.Configuration != nil {
+		r.Configuration, r.Restart = f.Configuration.Origin, f.Configuration.Workload.RestartCommand().For(f.chosen)
 	}
-	runAll(r, clusterChecks(), f, "")
+	runAll(r, append(clusterChecks(), f.supplied...), f, "")
 	for _, s := range f.sources {
 		prefix := ""
 		if len(f.sources) > 1 {
@@ -207,18 +224,18 @@ func reportOn(f *facts) *Report {
 }
 
 // runAll adds the results of the checks.
-func runAll[F any](r *Report, checks []check[F], facts F, prefix string) {
+func runAll[F any](r *Report, checks []Check[F], facts F, prefix string) {
 	for _, c := range checks {
 		results, missing := []Result(nil), c.missing(facts)
 		switch {
 		case missing == nil:
-			results = c.run(facts)
+			results = c.Run(facts)
 		case missing.reason != "":
-			results = causedBy(warn(adviseFirst(missing.group), "not checked, because %s", missing.reason), missing.group)
+			results = causedBy(Warn(adviseFirst(missing.group), "not checked, because %s", missing.reason), missing.group)
 			results[0].unchecked = true
 		}
 		for _, result := range results {
-			result.Group, result.ID, result.Message = groupOf(c.id), c.id, prefix+result.Message
+			result.Group, result.ID, result.Message = groupOf(c.ID), c.ID, prefix+result.Message
 			if result.unchecked {
 				r.unchecked = append(r.unchecked, result)
 			} else {

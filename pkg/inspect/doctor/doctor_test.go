@@ -46,9 +46,9 @@ func sourceAt(address string, pods ...*corev1.Pod) *sourceFacts {
 	}}
 	spec.Window.Duration, spec.RefreshInterval.Duration, spec.MaxAge.Duration, spec.DriftTolerance = 5*time.Minute, 30*time.Second, 5*time.Minute, 10
 	return &sourceFacts{
-		facts: &facts{
+		Facts: &Facts{
 			now: time.Unix(1_700_000_000, 0),
-			configuration: &cluster.Configuration{
+			Configuration: &cluster.Configuration{
 				Origin:  "ConfigMap plimsoll-system/plimsoll",
 				Decoded: &schedulerconfig.KubeSchedulerConfiguration{},
 				Workload: &cluster.Workload{
@@ -59,7 +59,7 @@ func sourceAt(address string, pods ...*corev1.Pod) *sourceFacts {
 					Pods:      []string{"plimsoll-1"},
 				},
 			},
-			pods: pods,
+			Pods: pods,
 			services: []*corev1.Service{
 				service("monitoring", "prometheus-operated", 9090), service("monitoring", "thanos-query", 10902), service("shop", "web", 80),
 			},
@@ -177,7 +177,7 @@ func TestFault(t *testing.T) {
 			s.Route = tt.route
 			s.Err = tt.err
 			s.diagnosis = nil
-			expectChosen(t, s.facts, func() []Result { return checksOf(s, "source") })
+			expectChosen(t, s.Facts, func() []Result { return checksOf(s, "source") })
 			checks := checksOf(s, "source")
 			last := checks[len(checks)-1]
 			if last.ID != tt.stage || last.Status == OK {
@@ -370,8 +370,8 @@ func TestWaitingChecks(t *testing.T) {
 		{"our scheduler places others first", []*corev1.Pod{pod("a", "plimsoll", time.Hour, nil), pod("b", "plimsoll-2", time.Hour, placed(time.Second))}, true, OK, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := sourceAt("").facts
-			f.pods, f.configuration.Decoded.Profiles = tt.pods, []schedulerconfig.KubeSchedulerProfile{{SchedulerName: "plimsoll"}, {SchedulerName: "plimsoll-2"}}
+			f := sourceAt("").Facts
+			f.Pods, f.Configuration.Decoded.Profiles = tt.pods, []schedulerconfig.KubeSchedulerProfile{{SchedulerName: "plimsoll"}, {SchedulerName: "plimsoll-2"}}
 			f.otherSchedulers = []*cluster.Configuration{{
 				Decoded: &schedulerconfig.KubeSchedulerConfiguration{
 					Profiles: []schedulerconfig.KubeSchedulerProfile{{SchedulerName: "found"}, {SchedulerName: "found-2"}},
@@ -379,7 +379,7 @@ func TestWaitingChecks(t *testing.T) {
 				Workload: &cluster.Workload{Kind: "Pod", Namespace: "b", Name: "other"},
 			}}
 			if tt.leading {
-				f.configuration.Workload.Name = "" // only its command line is known
+				f.Configuration.Workload.Name = "" // only its command line is known
 			}
 			checks := f.checkWaiting()
 			if len(checks) != 1 || checks[0].Status != tt.want {
@@ -402,11 +402,11 @@ func TestWaitingChecks(t *testing.T) {
 func TestReportOn_HostileText(t *testing.T) {
 	const evil = "x\x1b[2Jy\u202ez"
 	s := healthy()
-	s.configuration.Origin = evil
-	s.pods = append(s.pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: evil}, Spec: corev1.PodSpec{SchedulerName: evil}})
+	s.Configuration.Origin = evil
+	s.Pods = append(s.Pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: evil}, Spec: corev1.PodSpec{SchedulerName: evil}})
 	s.nodes = append(s.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: evil}})
 	s.Err = errors.New(evil)
-	r := reportOn(s.facts)
+	r := reportOn(s.Facts)
 	if text := fmt.Sprint(*r); strings.ContainsAny(text, "\x1b\u202e") {
 		t.Errorf("%q steers a terminal", text)
 	}
@@ -454,8 +454,8 @@ plimsoll_fallback_total{plugin="LoadThreshold",reason="Absent"} 10
 		t.Fatal(err)
 	}
 	var got []string
-	f := sourceAt("").facts
-	f.configuration.Workload, f.metrics, f.metricsFrom = nil, metrics, "a test"
+	f := sourceAt("").Facts
+	f.Configuration.Workload, f.metrics, f.metricsFrom = nil, metrics, "a test"
 	for _, c := range reportOn(f).Checks {
 		if c.Group == "scheduler" {
 			got = append(got, fmt.Sprintf("%s %s: %s", c.Status, c.ID, c.Message))
@@ -528,7 +528,7 @@ func TestNeededPermissions(t *testing.T) {
 		ResourceNamespace: "plimsoll-system",
 	}
 	cfg.LeaderElection = election
-	f := &facts{configuration: &cluster.Configuration{Decoded: cfg}, server: cluster.Server{GitVersion: "v1.37.1"}}
+	f := &Facts{Configuration: &cluster.Configuration{Decoded: cfg}, server: cluster.Server{GitVersion: "v1.37.1"}}
 	f.sources = []*sourceFacts{{Source: cluster.Source{Route: cluster.Aggregation}}}
 	for _, r := range f.neededPermissions() {
 		if r.Purpose == "" {
@@ -622,7 +622,7 @@ func TestGrants(t *testing.T) {
 		}
 	}
 
-	checks := (&facts{}).missingChecks(fail, user, "scheduler", permissions)
+	checks := (&Facts{}).MissingChecks(Fail, user, "scheduler", permissions)
 	for _, c := range checks {
 		if len(checks) != len(permissions) || len(c.Advice) != 1 || c.Advice[0] != checks[0].Advice[0] {
 			t.Errorf("the advice is not one for all: %+v", checks)
@@ -646,9 +646,9 @@ func TestQueryCommand_ThroughTheProxy(t *testing.T) {
 func TestCommands_Quoted(t *testing.T) {
 	const evil = "x; touch evil"
 	s := sourceAt("http://prometheus-operated.monitoring.svc:9090", schedulerPod())
-	w := s.configuration.Workload
+	w := s.Configuration.Workload
 	w.Container = evil
-	s.pods[0].Spec.Volumes[0].Secret.SecretName, s.pods[0].Spec.Volumes[1].ConfigMap.Name = evil, evil
+	s.Pods[0].Spec.Volumes[0].Secret.SecretName, s.Pods[0].Spec.Volumes[1].ConfigMap.Name = evil, evil
 	s.services[0].Spec.Selector = map[string]string{"app": evil}
 	advice := s.adviseAuthority(&x509.Certificate{})
 	advice = append(advice, s.adviseAddress()...)
@@ -688,7 +688,7 @@ func TestFault_HostedSource(t *testing.T) {
 		} {
 			s := sourceAt("")
 			s.Spec.MetricProvider.Type, s.Label, s.diagnosis, s.Err = kind, string(kind), nil, tt.err
-			expectChosen(t, s.facts, func() []Result { return checksOf(s, "source") })
+			expectChosen(t, s.Facts, func() []Result { return checksOf(s, "source") })
 			checks := checksOf(s, "source")
 			last := checks[len(checks)-1]
 			if last.ID != tt.stage || last.Status != Error || !strings.Contains(last.Message, tt.want) ||

@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/common/model"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	componentversion "k8s.io/component-base/version"
@@ -31,8 +30,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
 )
 
-// facts are all that the checks read. A fact that may be missing has an error beside it.
-type facts struct {
+// Facts are all that the checks read. A fact that may be missing has an error beside it.
+type Facts struct {
 	options Options
 	chosen  cluster.Chosen
 	now     time.Time
@@ -42,19 +41,22 @@ type facts struct {
 	// inPod reports whether the program runs in a pod of the scheduler.
 	inPod bool
 
-	configuration    *cluster.Configuration
+	// Configuration is that of the scheduler; nil if none was found.
+	Configuration    *cluster.Configuration
 	configurationErr error
-	nodes            []*corev1.Node
-	pods             []*corev1.Pod
-	services         []*corev1.Service
-	objectsErr       error
+	// Objects are those of the cluster that the scheduler reads.
+	Objects    []runtime.Object
+	nodes      []*corev1.Node
+	Pods       []*corev1.Pod
+	services   []*corev1.Service
+	objectsErr error
 	// missing are the kinds that the user cannot list.
 	missing []cluster.MissingKind
 	user    string
 	// powerModelFile is the local file that NODE_POWER_MODEL names.
 	powerModelFile string
 
-	// sources are the sources of load. If needCluster fails, there is one empty source, so that its checks say why.
+	// sources are the sources of load. If NeedCluster fails, there is one empty source, so that its checks say why.
 	sources    []*sourceFacts
 	statistics []cluster.Statistics
 	lines      []linesFacts
@@ -74,12 +76,13 @@ type facts struct {
 	metricsPod, metricsFrom string
 	metricsErr              error
 
-	rebalancer rebalancerFacts
+	// supplied are the checks of other packages.
+	supplied []Check[*Facts]
 }
 
 // sourceFacts are the facts of one source of load.
 type sourceFacts struct {
-	*facts
+	*Facts
 	cluster.Source
 	// token is the content of the token file; empty if there is none.
 	token string
@@ -126,31 +129,31 @@ type figure struct {
 	metric bool
 }
 
-func (f *facts) needFile() *gap {
-	return gapIf(f.configuration == nil, "no configuration was found", "configuration")
+func (f *Facts) needFile() *gap {
+	return gapIf(f.Configuration == nil, "no configuration was found", "configuration")
 }
 
-func (f *facts) needConfiguration() *gap {
-	invalid := f.configuration != nil && f.configuration.Decoded == nil
+func (f *Facts) NeedConfiguration() *gap {
+	invalid := f.Configuration != nil && f.Configuration.Decoded == nil
 	return cmp.Or(f.needFile(), gapIf(invalid, "the configuration is invalid", "configuration"))
 }
 
-func (f *facts) needObjects() *gap {
+func (f *Facts) needObjects() *gap {
 	return gapIf(f.objectsErr != nil, "nodes and pods cannot be listed", "permissions")
 }
 
-// needCluster needs a simulation of the cluster, which reads the sources.
-func (f *facts) needCluster() *gap {
-	return cmp.Or(f.needConfiguration(), f.needObjects(),
+// NeedCluster needs a simulation of the cluster, which reads the sources.
+func (f *Facts) NeedCluster() *gap {
+	return cmp.Or(f.NeedConfiguration(), f.needObjects(),
 		gapIf(f.clusterErr != nil, "the scheduler does not start with the configuration", "configuration"))
 }
 
-func (f *facts) needLines() *gap { return gapIf(len(f.lines) == 0, "", "") }
+func (f *Facts) needLines() *gap { return gapIf(len(f.lines) == 0, "", "") }
 
 // needAnswers needs an answer of all sources that were asked. Without load, nodes cannot be compared with their lines.
-func (f *facts) needAnswers() *gap {
+func (f *Facts) needAnswers() *gap {
 	for _, s := range f.sources {
-		if missing := s.needAnswer(); missing != nil && s.needCluster() == nil {
+		if missing := s.needAnswer(); missing != nil && s.NeedCluster() == nil {
 			return missing
 		}
 	}
@@ -158,14 +161,14 @@ func (f *facts) needAnswers() *gap {
 }
 
 // needMetrics accepts missing metrics where no scheduler is known.
-func (f *facts) needMetrics() *gap {
+func (f *Facts) needMetrics() *gap {
 	return gapIf(f.metricsErr != nil, "the scheduler's metrics could not be read", "scheduler")
 }
 
-// needCluster also needs nodes: without nodes, most sources are not asked. A failure shows that this one was.
-func (s *sourceFacts) needCluster() *gap {
+// NeedCluster also needs nodes: without nodes, most sources are not asked. A failure shows that this one was.
+func (s *sourceFacts) NeedCluster() *gap {
 	unasked := len(s.nodes) == 0 && (s.Err == nil || errors.Is(s.Err, source.ErrNoNodes))
-	return cmp.Or(s.facts.needCluster(), gapIf(unasked, "the cluster has no nodes", "nodes"))
+	return cmp.Or(s.Facts.NeedCluster(), gapIf(unasked, "the cluster has no nodes", "nodes"))
 }
 
 // needAnswer needs an answer, even one without load of any node.
@@ -188,70 +191,72 @@ func (s *sourceFacts) needPrometheus() *gap { return gapIf(s.diagnosis == nil, "
 // needLoadPlugin needs a plugin that reads load, beside node metrics.
 func (s *sourceFacts) needLoadPlugin() *gap { return gapIf(len(s.windows) == 0, "", "") }
 
-// workload returns the scheduler that runs with the configuration; nil if only its command line is known, or nothing.
-func (f *facts) workload() *cluster.Workload {
-	if f.configuration == nil || f.configuration.Workload == nil || f.configuration.Workload.Name == "" {
+// ReadsLoad reports whether a profile has a plugin that reads load. Use it where NeedCluster holds.
+func (f *Facts) ReadsLoad() bool { return len(f.sources) > 0 }
+
+// Workload returns the scheduler that runs with the configuration; nil if only its command line is known, or nothing.
+func (f *Facts) Workload() *cluster.Workload {
+	if f.Configuration == nil || f.Configuration.Workload == nil || f.Configuration.Workload.Name == "" {
 		return nil
 	}
-	return f.configuration.Workload
+	return f.Configuration.Workload
 }
 
 // gatherer reads facts. It does all I/O of the package.
 type gatherer struct {
-	*facts
+	*Facts
 	conn *cluster.Connection
 }
 
-func gather(ctx context.Context, conn *cluster.Connection, o Options) (*facts, error) {
+func gather(ctx context.Context, conn *cluster.Connection, o Options) (*Facts, error) {
 	if err := o.Source.Validate(); err != nil {
 		return nil, err
 	}
-	f := &facts{options: o, chosen: conn.Chosen, now: time.Now(), commandVersion: componentversion.Get().GitVersion}
-	g := &gatherer{facts: f, conn: conn}
+	f := &Facts{options: o, chosen: conn.Chosen, now: time.Now(), commandVersion: componentversion.Get().GitVersion}
+	g := &gatherer{Facts: f, conn: conn}
 	var err error
 	if f.server, err = conn.Server(ctx); err != nil {
 		return nil, err
 	}
-	f.configuration, f.configurationErr = conn.Configuration(ctx, o.Configuration)
+	f.Configuration, f.configurationErr = conn.Configuration(ctx, o.Configuration)
 	if is[*cluster.OptionError](f.configurationErr) {
 		return nil, f.configurationErr
 	}
-	f.inPod = conn.IsIn(f.workload())
-	var objects []runtime.Object
+	f.inPod = conn.IsIn(f.Workload())
 	if all, err := conn.Objects(ctx); err != nil {
 		f.objectsErr = err
 	} else {
-		objects, f.missing = all.All, all.Missing
-		f.rebalancer.budgets = listOf[*policyv1.PodDisruptionBudget](objects)
-		f.nodes, f.pods, f.services = listOf[*corev1.Node](objects), listOf[*corev1.Pod](objects), listOf[*corev1.Service](objects)
+		f.Objects, f.missing = all.All, all.Missing
+		f.nodes, f.Pods, f.services = ListOf[*corev1.Node](f.Objects), ListOf[*corev1.Pod](f.Objects), ListOf[*corev1.Service](f.Objects)
 	}
 	if len(f.missing) > 0 {
 		f.user = conn.User(ctx)
 	}
-	if f.needCluster() == nil {
-		if err := g.readSources(ctx, objects); err != nil {
+	if f.NeedCluster() == nil {
+		if err := g.readSources(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if f.needConfiguration() == nil {
+	if f.NeedConfiguration() == nil {
 		g.readPermissions(ctx)
-		f.otherSchedulers, f.unreadSchedulers = conn.OtherSchedulers(ctx, f.configuration, f.pods)
-		if election := f.election(); f.workload() != nil && election.LeaderElect {
+		f.otherSchedulers, f.unreadSchedulers = conn.OtherSchedulers(ctx, f.Configuration, f.Pods)
+		if election := f.Election(); f.Workload() != nil && election.LeaderElect {
 			leases := conn.Client.CoordinationV1().Leases(election.ResourceNamespace)
 			f.lease, f.leaseErr = leases.Get(ctx, election.ResourceName, metav1.GetOptions{})
 		}
 	}
-	if f.needCluster() != nil {
-		f.sources = []*sourceFacts{{facts: f}}
+	if f.NeedCluster() != nil {
+		f.sources = []*sourceFacts{{Facts: f}}
 	}
 	g.readMetrics(ctx)
-	g.readRebalancers(ctx)
-	g.readRebalancerPermissions(ctx)
+	for _, s := range o.Suppliers {
+		f.supplied = append(f.supplied, s.Read(ctx, conn, f)...)
+	}
 	return f, ctx.Err()
 }
 
-// listOf returns the objects of one type.
-func listOf[T runtime.Object](objects []runtime.Object) (all []T) {
+// ListOf returns the objects of one type.
+func ListOf[T runtime.Object](objects []runtime.Object) (all []T) {
 	for _, object := range objects {
 		if object, ok := object.(T); ok {
 			all = append(all, object)
@@ -261,7 +266,7 @@ func listOf[T runtime.Object](objects []runtime.Object) (all []T) {
 }
 
 // readSources reads the sources of load. It fails if the options do not fit the configuration.
-func (g *gatherer) readSources(ctx context.Context, objects []runtime.Object) error {
+func (g *gatherer) readSources(ctx context.Context) error {
 	simulated, lent := g.withPowerModels(), false
 	read := func(c *cluster.Cluster) error { return g.readCluster(ctx, c) }
 	var err error
@@ -271,7 +276,7 @@ func (g *gatherer) readSources(ctx context.Context, objects []runtime.Object) er
 	if !lent && err == nil {
 		var c *cluster.Cluster
 		c, g.clusterErr = g.conn.Open(ctx, cluster.Options{
-			Configuration: simulated, Objects: withoutImages(objects), Source: g.options.Source, IgnoreExtenders: true,
+			Configuration: simulated, Objects: withoutImages(g.Objects), Source: g.options.Source, IgnoreExtenders: true,
 		})
 		if is[*cluster.OptionError](g.clusterErr) {
 			return g.clusterErr
@@ -293,7 +298,7 @@ func (g *gatherer) readCluster(ctx context.Context, c *cluster.Cluster) error {
 		return err
 	}
 	for _, source := range c.Sources() {
-		s := &sourceFacts{facts: g.facts, Source: source, token: string(source.Spec.MetricProvider.Token)}
+		s := &sourceFacts{Facts: g.Facts, Source: source, token: string(source.Spec.MetricProvider.Token)}
 		if file := cmp.Or(g.options.Source.TokenFile, source.Spec.MetricProvider.TokenFile); file != "" {
 			content, _ := os.ReadFile(file) // the source's own error reports it
 			s.token = string(content)
@@ -329,8 +334,8 @@ func (g *gatherer) readLines(ctx context.Context, c *cluster.Cluster) error {
 	}
 	g.linesOf = map[*reading.Reader]map[string]explain.LoadLine{}
 	cycle := framework.NewCycleState()
-	for i := range g.configuration.Decoded.Profiles {
-		profile := &g.configuration.Decoded.Profiles[i]
+	for i := range g.Configuration.Decoded.Profiles {
+		profile := &g.Configuration.Decoded.Profiles[i]
 		for _, plugin := range c.Explainers(profile.SchedulerName) {
 			limits := plugins.Find(plugin.Name()).Limits(configlint.ArgsOf(profile, plugin.Name()))
 			if !limits.Filters {

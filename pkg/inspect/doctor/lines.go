@@ -8,7 +8,7 @@ import (
 )
 
 // checkLines checks that each line or rule leaves a node. If none is left, pods wait, or the limit is waived.
-func (f *facts) checkLines() []Result {
+func (f *Facts) checkLines() []Result {
 	return each(f.lines, func(l linesFacts) []Result {
 		name, nodes := l.plugin+" of profile "+text.Excerpt(l.profile), text.Count(l.nodes, "node")
 		if l.class != "" {
@@ -23,27 +23,27 @@ func (f *facts) checkLines() []Result {
 			fails = "above their load line or without load"
 		}
 		flags := slices.Concat(f.options.Configuration.Flags(), f.options.Source.Flags())
-		see := f.adviseRun(cluster.Plugin("top", append([]string{"--scheduler-name", l.profile}, flags...)...),
+		see := f.AdviseRun(cluster.Plugin("top", append([]string{"--scheduler-name", l.profile}, flags...)...),
 			"See the load of the nodes beside their lines:")
 		if l.rules {
 			passes, fails, change = "not rejected by its rules", "rejected by its rules", "change the rules"
-			see = advise("In %s, change the rules of %s, or find out why the metrics of all nodes are like this.",
-				f.configuration.Origin, name)
+			see = Advise("In %s, change the rules of %s, or find out why the metrics of all nodes are like this.",
+				f.Configuration.Origin, name)
 		}
 		switch {
 		case !l.limits:
 			return nil
 		case len(l.above) < l.nodes:
-			return ok("%s: %d of %s %s", name, l.nodes-len(l.above), nodes, passes)
+			return Fine("%s: %d of %s %s", name, l.nodes-len(l.above), nodes, passes)
 		case l.waives:
-			return warn(see, "%s: all %s %s (%s), which is waived for every pod", name, nodes, fails, text.FirstN(l.above))
+			return Warn(see, "%s: all %s %s (%s), which is waived for every pod", name, nodes, fails, text.FirstN(l.above))
 		}
 		advice := f.adviseEdit("whenNoneFits: Relax\n", change+" of "+name+", or let pods in where no node passes:", "")
 		pod := "no pod"
 		if l.classesFit {
 			pod = "no pod without a line of its own"
 		}
-		found := fail(append(advice, see...),
+		found := Fail(append(advice, see...),
 			"%s: all %s %s (%s); %s is placed while they are", name, nodes, fails, text.FirstN(l.above), pod)
 		if len(l.unmeasured) == 0 {
 			return found
@@ -53,14 +53,14 @@ func (f *facts) checkLines() []Result {
 }
 
 // checkAnnotations checks the annotations that set a node's load line.
-func (f *facts) checkAnnotations() []Result {
+func (f *Facts) checkAnnotations() []Result {
 	return each(f.lines, func(l linesFacts) []Result {
 		if len(l.invalid) == 0 {
 			return nil
 		}
 		command := cluster.Kubectl("annotate", "--overwrite", "node", l.invalid[0], l.annotation+"=cpu=70")
-		return warn(
-			f.adviseRun(command, "The thresholds of the profile count instead. Correct the annotation, such as for 70 %% of cpu by:"),
+		return Warn(
+			f.AdviseRun(command, "The thresholds of the profile count instead. Correct the annotation, such as for 70 %% of cpu by:"),
 			"%s has an annotation that is not used on %s (%s): %s", l.plugin, text.Count(len(l.invalid), "node"), text.FirstN(l.invalid),
 			l.problem)
 	})

@@ -71,7 +71,7 @@ func (s *sourceFacts) checkAhead() []Result {
 	if len(s.examination.Ahead) == 0 {
 		return nil
 	}
-	return fail(advise("Correct the clock of these machines, or set honor_timestamps: false in their scrape job."),
+	return Fail(Advise("Correct the clock of these machines, or set honor_timestamps: false in their scrape job."),
 		"samples are dated ahead of the source's clock, by up to %s: %s", rounded(s.examination.Lead), text.FirstN(s.examination.Ahead))
 }
 
@@ -81,7 +81,7 @@ func (s *sourceFacts) checkBehind() []Result {
 		return nil
 	}
 	// A target that sets its own timestamps looks the same some minutes after it is gone.
-	return fail(advise("See whether the targets of these machines are up, and scrape them again. "+
+	return Fail(Advise("See whether the targets of these machines are up, and scrape them again. "+
 		"If they are, correct the clock of the machines, or set honor_timestamps: false in the scrape job. "+
 		"If they come by remote write or federation, find out what delays them there."),
 		"samples stopped, or are dated back: they came often, and the newest is up to %s old: %s", rounded(s.examination.Lag),
@@ -96,15 +96,15 @@ func (s *sourceFacts) checkAge() []Result {
 	byEnd := func(a, b *figure) int { return a.End.Compare(b.End) }
 	oldest, newest := slices.MinFunc(known, byEnd), slices.MaxFunc(known, byEnd)
 	if expired := s.figuresOf(func(f *figure) bool { return f.State == load.Expired }); len(expired) > 0 {
-		return fail(s.adviseScrape(), "too old to be used, up to %s (%s): %s", rounded(s.age(oldest)), oldest.node, firstOf(expired))
+		return Fail(s.adviseScrape(), "too old to be used, up to %s (%s): %s", rounded(s.age(oldest)), oldest.node, firstOf(expired))
 	}
 	ages := fmt.Sprintf("the newest samples of the nodes are %s to %s old; maxAge is %s", rounded(s.age(newest)),
 		rounded(s.age(oldest)), oldest.maxAge)
 	if i := slices.IndexFunc(known, func(f *figure) bool { return s.age(f) > f.maxAge/2 }); i >= 0 {
-		return warn(s.adviseEdit(fmt.Sprintf("maxAge: %s\n", (4*s.age(oldest)).Round(time.Second)), "trust load for longer:",
+		return Warn(s.adviseEdit(fmt.Sprintf("maxAge: %s\n", (4*s.age(oldest)).Round(time.Second)), "trust load for longer:",
 			"Let the source measure more often. Or,"), "%s: %s expires soon", ages, known[i].node)
 	}
-	return ok("%s", ages)
+	return Fine("%s", ages)
 }
 
 // checkZero checks for load at exactly 0, which no running node has.
@@ -114,10 +114,10 @@ func (s *sourceFacts) checkZero() []Result {
 	case len(s.figuresOf((*figure).isLoad)) == 0:
 		return nil
 	case len(zero) == 0:
-		return ok("no node is at exactly 0")
+		return Fine("no node is at exactly 0")
 	}
 	metrics := cluster.Kubectl("get", "--raw", "/api/v1/nodes/"+zero[0].node+"/proxy/metrics/resource")
-	return warn(s.adviseRun(metrics.Pipe(cluster.Call("grep", "^node_")),
+	return Warn(s.AdviseRun(metrics.Pipe(cluster.Call("grep", "^node_")),
 		"The exporter does not see the load of these nodes. Compare with the kubelet, and restart the exporter:"),
 		"%s at exactly 0, which no running node is: %s", text.Count(len(zero), "value"), firstOf(zero))
 }
@@ -126,14 +126,14 @@ func (s *sourceFacts) checkZero() []Result {
 func (s *sourceFacts) checkFrozen() []Result {
 	frozen := s.examination.Frozen
 	if !s.examination.Counted {
-		return skip("not checked whether load is frozen, because no counters of cpu are known")
+		return Skip("not checked whether load is frozen, because no counters of cpu are known")
 	}
 	if len(frozen) == 0 {
 		return nil
 	}
 	const advice = "Restart the exporters of these nodes. " +
 		"If a caching proxy answers, set address to Prometheus itself. See the targets:"
-	return fail(s.adviseRun(s.queryCommand("up"), advice),
+	return Fail(s.AdviseRun(s.queryCommand("up"), advice),
 		"counters of cpu do not change, so the load is not current: %s", text.FirstN(frozen))
 }
 
@@ -144,15 +144,15 @@ func (s *sourceFacts) checkDeviation() []Result {
 	case !applies:
 		return nil
 	case len(without) == 0:
-		return ok("the standard deviation is known wherever the mean is")
+		return Fine("the standard deviation is known wherever the mean is")
 	case !s.usesDeviation:
-		return ok("the standard deviation is not known, and counts as 0: %s; no enabled plugin uses it", text.FirstN(without))
+		return Fine("the standard deviation is not known, and counts as 0: %s; no enabled plugin uses it", text.FirstN(without))
 	}
 	_, interval := s.slowest()
 	window := min(max(windowOf(interval), 2*s.windows[0]), time.Hour)
 	advice := s.adviseEdit(fmt.Sprintf("window: %s\n", window), "use a longer window:",
 		"A standard deviation takes five samples in a window. If these nodes are new, wait for them. Or,")
-	return warn(advice, "the standard deviation is not known, and counts as 0: %s", text.FirstN(without))
+	return Warn(advice, "the standard deviation is not known, and counts as 0: %s", text.FirstN(without))
 }
 
 // withoutDeviation returns the statistics with a mean and no deviation. applies reports whether there are means at all.
@@ -186,10 +186,10 @@ func (s *sourceFacts) checkDuration() []Result {
 	message := fmt.Sprintf("a refresh took %s; refreshInterval is %s, timeout %s", rounded(s.Took), interval, timeout)
 	if s.Took > interval {
 		enough := min(max(3*s.Took, time.Second).Round(time.Second), s.Spec.MaxAge.Duration)
-		return warn(s.adviseEdit(fmt.Sprintf("refreshInterval: %s\n", enough), "set a longer interval:",
+		return Warn(s.adviseEdit(fmt.Sprintf("refreshInterval: %s\n", enough), "set a longer interval:",
 			"A refresh takes longer than refreshInterval."), "%s", message)
 	}
-	return ok("%s", message)
+	return Fine("%s", message)
 }
 
 // checkClock compares the source's clock with the API server's.
@@ -207,9 +207,9 @@ func (s *sourceFacts) checkClock() []Result {
 		direction, slack = "forward", slack+s.Took // a slow response looks like a slow clock
 	}
 	if skew.Abs() < diagnosis.SkewTolerance+slack {
-		return ok("the source's clock agrees with %s", reference)
+		return Fine("the source's clock agrees with %s", reference)
 	}
-	return fail(s.adviseRun(cluster.Call("timedatectl", "status"), "Correct the clock of Prometheus' machine: move it %s by %s. "+
+	return Fail(s.AdviseRun(cluster.Call("timedatectl", "status"), "Correct the clock of Prometheus' machine: move it %s by %s. "+
 		"If a caching proxy answers, set address to Prometheus itself. See the clock, on that machine:", direction, rounded(skew.Abs())),
 		"the source's clock differs from %s by %s", reference, rounded(skew))
 }
@@ -226,7 +226,7 @@ func (s *sourceFacts) checkExamined() []Result {
 	if s.examinationErr == nil {
 		return nil
 	}
-	return warn(s.adviseMessage(), "the series of the source could not be examined: %s", oneLine(s.examinationErr))
+	return Warn(s.adviseMessage(), "the series of the source could not be examined: %s", OneLine(s.examinationErr))
 }
 
 func (s *sourceFacts) checkDialect() []Result {
@@ -240,9 +240,9 @@ func (s *sourceFacts) checkDialect() []Result {
 		before = ", "
 	}
 	if d.Undetected != nil || len(d.NodesWithoutSeries) == d.NodeCount {
-		return fail(s.adviseMissing(), "%s: no node has load%s", name, tried)
+		return Fail(s.adviseMissing(), "%s: no node has load%s", name, tried)
 	}
-	return ok("load is read by %s%s", name, tried)
+	return Fine("load is read by %s%s", name, tried)
 }
 
 // checkQueries finds means and quantiles without a value, while others have one.
@@ -252,8 +252,8 @@ func (s *sourceFacts) checkQueries() []Result {
 		if q.Err == nil || q.Kind != promql.Mean || d.Undetected != nil || len(d.NodesWithoutSeries) == d.NodeCount {
 			return nil
 		}
-		advice := s.adviseRun(s.queryCommand(q.PromQL), "Pods' requests count instead. See what the query returns:")
-		return warn(advice, "%s", oneLine(q.Err))
+		advice := s.AdviseRun(s.queryCommand(q.PromQL), "Pods' requests count instead. See what the query returns:")
+		return Warn(advice, "%s", OneLine(q.Err))
 	})
 }
 
@@ -262,40 +262,40 @@ func (s *sourceFacts) checkNodeMetrics() []Result {
 		if q.Kind != promql.NodeMetric {
 			return nil
 		}
-		advice := s.adviseRun(s.queryCommand(q.PromQL), "See what the query returns, and whether a label of nodeLabels names the nodes:")
+		advice := s.AdviseRun(s.queryCommand(q.PromQL), "See what the query returns, and whether a label of nodeLabels names the nodes:")
 		without := s.figuresOf(func(f *figure) bool { return f.metric && f.Name == q.PromQL && !f.known() })
 		switch {
 		case q.Err != nil:
-			return fail(advice, "node metrics: %s", oneLine(q.Err))
+			return Fail(advice, "node metrics: %s", OneLine(q.Err))
 		case len(without) > 0:
-			return warn(advice, "%s has no value for %d of %d nodes (%s)", q, len(without), s.diagnosis.NodeCount,
+			return Warn(advice, "%s has no value for %d of %d nodes (%s)", q, len(without), s.diagnosis.NodeCount,
 				text.FirstN(namesOf(without, nodeOf)))
 		}
-		return ok("%s has a value for %s", q, text.Count(q.Nodes, "node"))
+		return Fine("%s has a value for %s", q, text.Count(q.Nodes, "node"))
 	})
 }
 
-func (f *facts) checkNodes() []Result {
+func (f *Facts) checkNodes() []Result {
 	if len(f.nodes) > 0 {
 		return nil
 	}
-	advice := f.adviseRun(cluster.Kubectl("get", "nodes"), "Add a node, and run this again. See the nodes:")
-	return warn(advice, "the cluster has no nodes")
+	advice := f.AdviseRun(cluster.Kubectl("get", "nodes"), "Add a node, and run this again. See the nodes:")
+	return Warn(advice, "the cluster has no nodes")
 }
 
 func (s *sourceFacts) checkMeasured() []Result {
 	nodes, missing := len(s.nodes), namesOf(s.figuresOf(func(f *figure) bool { return !f.metric && !f.known() }), nodeOf)
-	advice := s.adviseRun(cluster.Kubectl("get", "nodes", "-L", "kubernetes.io/hostname", "-o", "wide"),
+	advice := s.AdviseRun(cluster.Kubectl("get", "nodes", "-L", "kubernetes.io/hostname", "-o", "wide"),
 		"Let the source name these nodes as the cluster does, by name, hostname label or address. See the names:")
 	switch {
 	case s.Route == cluster.Aggregation:
-		advice = s.adviseRun(metricsServerLog,
+		advice = s.AdviseRun(metricsServerLog,
 			"metrics-server does not reach the kubelets of these nodes. See its log:")
 	case s.diagnosis != nil:
 		nodes, advice = s.diagnosis.NodeCount, s.adviseMissing()
 	}
 	if len(missing) == 0 {
-		return ok("the load of all %s is known: %s", text.Count(nodes, "node"), strings.Join(s.statisticNames(), ", "))
+		return Fine("the load of all %s is known: %s", text.Count(nodes, "node"), strings.Join(s.statisticNames(), ", "))
 	}
 	// If a node lacks only a part of its load, the results name that part.
 	known := namesOf(s.figuresOf(func(f *figure) bool { return f.isLoad() && slices.Contains(missing, f.node) }), nodeOf)
@@ -324,9 +324,9 @@ func (s *sourceFacts) checkUnnamed() []Result {
 	case unnamed == "":
 		return nil
 	case len(strays) == 0:
-		return warn(s.adviseScrape(), "no series has a label that names a node without load: %s", unnamed)
+		return Warn(s.adviseScrape(), "no series has a label that names a node without load: %s", unnamed)
 	}
-	return warn(adviseNaming(), "no label names these nodes without load: %s; these series name no node: %s", unnamed,
+	return Warn(adviseNaming(), "no label names these nodes without load: %s; these series name no node: %s", unnamed,
 		strings.Join(strays, ", "))
 }
 
@@ -342,7 +342,7 @@ func (s *sourceFacts) checkUnmatched() []Result {
 	if len(s.diagnosis.NodesWithoutSeries) == 0 || len(s.diagnosis.UnmatchedSeries) == 0 {
 		return nil
 	}
-	return warn(advise("Ignore series of machines outside the cluster. If they belong to nodes named above, fix those first."),
+	return Warn(Advise("Ignore series of machines outside the cluster. If they belong to nodes named above, fix those first."),
 		"series that belong to no node: %s", text.FirstN(s.diagnosis.UnmatchedSeries))
 }
 
@@ -403,12 +403,12 @@ func (s *sourceFacts) checkKept(set source.TargetSet) []Result {
 	first := response.SetOf(sets[0])
 	const why = "Find out who scrapes the target set that the scheduler uses, unless you have just replaced the exporter. " +
 		"A scheduler keeps the sets that it has used until it restarts."
-	advice := advise(why)
+	advice := Advise(why)
 	if len(sets) == 1 && first.Evidence != response.Untargeted && s.diagnosis.Dialect != "" { // the selector is for dialects
 		advice = s.adviseEdit(providerYAML("selector", s.selectorWith(first.Matchers())),
 			"if the other target set is your exporter's, select it:", why)
 	}
-	return warn(advice, "the running scheduler has the %s load of %s from %s; one that starts now would use %s", set.Resource,
+	return Warn(advice, "the running scheduler has the %s load of %s from %s; one that starts now would use %s", set.Resource,
 		text.Count(set.Nodes, "node"), response.SetOf(set), strings.Join(now, ", "))
 }
 
@@ -417,7 +417,7 @@ func (s *sourceFacts) checkConflict(keepsOthers bool) []Result {
 	conflict := s.diagnosis.Conflict
 	switch {
 	case conflict == nil:
-		return ok("no node is named by several target sets")
+		return Fine("no node is named by several target sets")
 	case s.examination.Clusters != nil && conflict.Used.Selector() == conflict.Ignored.Selector():
 		return nil // checkClusters reports it
 	}
@@ -432,20 +432,20 @@ func (s *sourceFacts) checkConflict(keepsOthers bool) []Result {
 			advice = append(advice, s.adviseLog("A running scheduler keeps the sets that it has used. "+
 				"While plimsoll_contested_nodes is above 0, its log names the set used")...)
 		}
-		return warn(advice, message, nodes, conflict.Used, conflict.Ignored)
+		return Warn(advice, message, nodes, conflict.Used, conflict.Ignored)
 	}
 	why := "Find out who scrapes the other targets."
 	if conflict.Used.Evidence == response.Untargeted {
-		return found(advise("%s Remove them, or let the series used keep the labels of their targets.", why))
+		return found(Advise("%s Remove them, or let the series used keep the labels of their targets.", why))
 	}
 	if conflict.Used.Selector() == conflict.Ignored.Selector() {
-		return found(advise("%s The sets have the same labels, so let Prometheus add a label such as cluster, and select it.", why))
+		return found(Advise("%s The sets have the same labels, so let Prometheus add a label such as cluster, and select it.", why))
 	}
 	if conflict.Ambiguous() {
 		why = "Find out who scrapes each set: either may be a tenant's."
 	}
 	if q := s.diagnosis.ContestedQuery; q.Dialect == "" { // the selector is for dialects
-		return found(s.adviseRun(s.queryCommand(q.PromQL),
+		return found(s.AdviseRun(s.queryCommand(q.PromQL),
 			"%s If the target set used is your exporter's, write %s into the query. See what it returns:", why, conflict.Used.Selector()))
 	}
 	selected := func(set response.TargetSet) string { return providerYAML("selector", s.selectorWith(set.Matchers())) }
@@ -473,7 +473,7 @@ func (s *sourceFacts) checkClusters() []Result {
 		return nil
 	}
 	selector := s.selectorWith(fmt.Sprintf("%s=%q", c.Label, text.Excerpt(c.BestMatch)))
-	return fail(s.adviseEdit(providerYAML("selector", selector), "select the series of this cluster, such as by:",
+	return Fail(s.adviseEdit(providerYAML("selector", selector), "select the series of this cluster, such as by:",
 		"The server has several clusters, and their load is mixed."),
 		"%s named by series of several clusters (%s %s): %s", text.Count(len(c.Nodes), "node"), c.Label,
 		text.FirstN(text.Each(c.Names, text.Excerpt)), text.FirstN(c.Nodes))
@@ -481,14 +481,14 @@ func (s *sourceFacts) checkClusters() []Result {
 
 func (s *sourceFacts) adviseScrape() []Advice {
 	if s.diagnosis == nil {
-		return advise("Find out why the source does not measure these nodes.")
+		return Advise("Find out why the source does not measure these nodes.")
 	}
 	if selector := s.Spec.MetricProvider.Selector; selector != "" && len(s.diagnosis.NodesWithoutSeries) == len(s.nodes) {
-		return s.adviseRun(s.queryCommand("group by (job, namespace, service) (up)"),
+		return s.AdviseRun(s.queryCommand("group by (job, namespace, service) (up)"),
 			"In %s, correct the selector %s, unless your exporter has these labels. See the labels of all targets:",
-			s.configuration.Origin, text.Excerpt(selector))
+			s.Configuration.Origin, text.Excerpt(selector))
 	}
-	return s.adviseRun(s.queryCommand(promql.Down),
+	return s.AdviseRun(s.queryCommand(promql.Down),
 		"Let Prometheus scrape node_exporter or the kubelets of these nodes. See the targets that it cannot scrape:")
 }
 
@@ -496,13 +496,13 @@ func (s *sourceFacts) adviseScrape() []Advice {
 func (s *sourceFacts) adviseMissing() []Advice {
 	provider, x := s.Spec.MetricProvider, s.examination
 	if len(x.Down) > 0 {
-		return s.adviseRun(s.queryCommand(promql.Down),
+		return s.AdviseRun(s.queryCommand(promql.Down),
 			"Prometheus cannot scrape %s. Start the exporter there, or let Prometheus reach it. See all of these targets:",
 			strings.Join(x.Down, ", "))
 	}
 	isEmpty := func(q diagnosis.QueryDiagnosis) bool { return q.Kind == promql.Mean && q.Custom() && q.Err != nil }
 	if i := slices.IndexFunc(s.diagnosis.Queries, isEmpty); i >= 0 {
-		return s.adviseRun(s.queryCommand(s.diagnosis.Queries[i].PromQL),
+		return s.AdviseRun(s.queryCommand(s.diagnosis.Queries[i].PromQL),
 			"Correct the custom query, which has no value of any node. See what it returns:")
 	}
 	measured := func(node string) bool { return x.Sampling[node] != diagnosis.Sampling{} }
@@ -518,7 +518,7 @@ func (s *sourceFacts) adviseMissing() []Advice {
 		return s.adviseEdit(providerYAML("dialect", config.DialectAuto), "let the scheduler find it:",
 			"There are series of dialect %s.", x.Dialects[0])
 	case slices.ContainsFunc(s.diagnosis.NodesWithoutSeries, measured):
-		return s.adviseRun(s.queryCommand(fmt.Sprintf("count_over_time(up[%ds])", int(s.windows[0].Seconds()))),
+		return s.AdviseRun(s.queryCommand(fmt.Sprintf("count_over_time(up[%ds])", int(s.windows[0].Seconds()))),
 			"There are too few samples for the window. See the samples in a window:")
 	case len(x.Unnamed) > 0 && len(x.Strays) > 0:
 		return adviseNaming()
@@ -533,7 +533,7 @@ func (s *sourceFacts) checkCapacity() []Result {
 		if len(above) == 0 {
 			return nil
 		}
-		return warn(s.adviseCapacity(above[0].node), "at 100 %% of capacity or more: %s", firstOf(above))
+		return Warn(s.adviseCapacity(above[0].node), "at 100 %% of capacity or more: %s", firstOf(above))
 	}
 	var highest *diagnosis.QueryDiagnosis
 	for i := range s.diagnosis.Queries {
@@ -546,25 +546,25 @@ func (s *sourceFacts) checkCapacity() []Result {
 	case highest == nil:
 		return nil
 	case highest.Highest <= 1:
-		return ok("no node is above its capacity")
+		return Fine("no node is above its capacity")
 	case math.IsInf(highest.Highest, 1):
-		return fail(s.adviseRun(s.queryCommand(highest.PromQL), "The query divides by zero. See what it returns:"),
+		return Fail(s.AdviseRun(s.queryCommand(highest.PromQL), "The query divides by zero. See what it returns:"),
 			"%s is infinite on %s, which counts as 100 %%", highest, highest.HighestNode)
 	}
-	result, advice := warn, s.adviseCapacity(highest.HighestNode)
+	result, advice := Warn, s.adviseCapacity(highest.HighestNode)
 	if highest.Custom() && highest.Highest > plausible {
 		queries := cmp.Or(s.Spec.MetricProvider.Queries, &config.LoadQueries{})
 		custom := [...]string{load.CPU: queries.CPU, load.Memory: queries.Memory}[highest.Resource]
 		fraction := map[string]string{highest.Resource.String(): "(" + custom + "\n) / 100"}
-		result, advice = fail, s.adviseEdit(providerYAML("queries", fraction), "divide it by 100:",
+		result, advice = Fail, s.adviseEdit(providerYAML("queries", fraction), "divide it by 100:",
 			"The query seems to return percent, and must return a fraction of capacity.")
 	}
 	return result(advice, "%s is above capacity on %s: %.1f %%, which counts as 100 %%", highest, highest.HighestNode,
 		100*highest.Highest)
 }
 
-func (f *facts) adviseCapacity(node string) []Advice {
-	return f.adviseRun(cluster.Kubectl("get", "node", node, "-o", "jsonpath={.status.capacity}"),
+func (f *Facts) adviseCapacity(node string) []Advice {
+	return f.AdviseRun(cluster.Kubectl("get", "node", node, "-o", "jsonpath={.status.capacity}"),
 		"The node is overloaded, or its capacity differs from the measured one. Compare with the capacity that the kubelet reports:")
 }
 
@@ -595,10 +595,10 @@ func (s *sourceFacts) checkScrape() []Result {
 	}
 	message := fmt.Sprintf("nodes are measured every %s (%s), over a window of %s", rounded(interval), node, window)
 	if interval <= window/samplesPerWindow+time.Second/2 {
-		return ok("%s", message)
+		return Fine("%s", message)
 	}
 	yaml := fmt.Sprintf("window: %s\n", max(windowOf(interval), 10*time.Second))
-	return warn(s.adviseEdit(yaml, "use a longer window:", "Let Prometheus scrape more often. Or,"),
+	return Warn(s.adviseEdit(yaml, "use a longer window:", "Let Prometheus scrape more often. Or,"),
 		"%s: not often enough for a mean and a deviation", message)
 }
 
@@ -609,12 +609,12 @@ func (s *sourceFacts) checkCoverage() []Result {
 	case len(all) == 0, len(s.examination.Behind) > 0: // samples that are dated too early do not reach the window's end
 		return nil
 	case len(young) == 0:
-		return ok("samples cover the whole window of %s", window)
+		return Fine("samples cover the whole window of %s", window)
 	}
 	youngest := slices.MinFunc(young, func(a, b string) int { return cmp.Compare(all[a].Since, all[b].Since) })
 	since := all[youngest].Since
-	advice := s.adviseRun(s.queryCommand(fmt.Sprintf("avg_over_time(up[%ds]) < 1", int(window.Seconds()))),
+	advice := s.AdviseRun(s.queryCommand(fmt.Sprintf("avg_over_time(up[%ds]) < 1", int(window.Seconds()))),
 		"Wait for %s: then they cover the window, unless Prometheus misses scrapes. See whether it does:", rounded(window-since))
-	return warn(advice, "samples of %s cover less than the window of %s; of %s they cover %.0f %%",
+	return Warn(advice, "samples of %s cover less than the window of %s; of %s they cover %.0f %%",
 		text.Count(len(young), "node"), window, youngest, 100*since.Seconds()/window.Seconds())
 }

@@ -23,7 +23,7 @@ type permissionFacts struct {
 const aggregated = "metrics.k8s.io"
 
 // neededPermissions returns the permissions that the scheduler needs with its configuration.
-func (f *facts) neededPermissions() (list []cluster.Permission) {
+func (f *Facts) neededPermissions() (list []cluster.Permission) {
 	const (
 		informer, write         = "get list watch", "create patch update"
 		devices, leases, system = "resource.k8s.io", "coordination.k8s.io", "kube-system"
@@ -33,7 +33,7 @@ func (f *facts) neededPermissions() (list []cluster.Permission) {
 	)
 	v, err := version.ParseGeneric(f.server.GitVersion)
 	since := func(minor uint) bool { return err == nil && v.AtLeast(version.MajorMinor(1, minor)) }
-	lease := f.election()
+	lease := f.Election()
 	for _, row := range []struct {
 		needed                                            bool
 		group, resources, verbs, purpose, namespace, name string
@@ -72,11 +72,11 @@ func (f *facts) neededPermissions() (list []cluster.Permission) {
 			}
 		}
 	}
-	return append(list, f.loadPermissions()...)
+	return append(list, f.LoadPermissions()...)
 }
 
-// loadPermissions returns the permissions to read load.
-func (f *facts) loadPermissions() (list []cluster.Permission) {
+// LoadPermissions returns the permissions to read load.
+func (f *Facts) LoadPermissions() (list []cluster.Permission) {
 	add := func(resource, purpose string) {
 		list = append(list, cluster.Permission{Group: aggregated, Resource: resource, Verbs: []string{"list"}, Purpose: purpose})
 	}
@@ -92,7 +92,7 @@ func (f *facts) loadPermissions() (list []cluster.Permission) {
 // readPermissions asks which permissions the scheduler's account lacks, or the program's user if the account is unknown.
 func (g *gatherer) readPermissions(ctx context.Context) {
 	p, needed, impersonated := &g.permissions, g.neededPermissions(), ""
-	if w := g.workload(); w != nil && !g.inPod && g.conn.KubeConfig.Impersonate.UserName == "" {
+	if w := g.Workload(); w != nil && !g.inPod && g.conn.KubeConfig.Impersonate.UserName == "" {
 		impersonated = w.User()
 	}
 	if p.user = impersonated; impersonated == "" {
@@ -109,35 +109,35 @@ func countVerbs(permissions []cluster.Permission) (verbs int) {
 	return verbs
 }
 
-func (f *facts) checkPermissions() []Result {
+func (f *Facts) checkPermissions() []Result {
 	switch p := &f.permissions; {
 	case p.err != nil:
 		const advice = "Perhaps you lack permission to impersonate it. Check in the scheduler's pod, with its own permissions:"
-		return warn(f.adviseInPod(advice),
-			"the permissions of %s could not be checked: %s", nameOf(p.user), oneLine(p.err))
+		return Warn(f.adviseInPod(advice),
+			"the permissions of %s could not be checked: %s", nameOf(p.user), OneLine(p.err))
 	case len(p.missing) > 0:
-		return f.missingChecks(fail, p.user, "scheduler", p.missing)
+		return f.MissingChecks(Fail, p.user, "scheduler", p.missing)
 	default:
-		return ok("%s has all %d required permissions", nameOf(p.user), p.needed)
+		return Fine("%s has all %d required permissions", nameOf(p.user), p.needed)
 	}
 }
 
 // checkLists checks that the program's user can list what the scheduler reads.
-func (f *facts) checkLists() []Result {
+func (f *Facts) checkLists() []Result {
 	if f.objectsErr != nil {
-		return fail(advise("Run this as a user with permission to list nodes and pods, or grant it."), "%s", oneLine(f.objectsErr))
+		return Fail(Advise("Run this as a user with permission to list nodes and pods, or grant it."), "%s", OneLine(f.objectsErr))
 	}
 	var missing []cluster.Permission
 	results := each(f.missing, func(kind cluster.MissingKind) []Result {
 		if !apierrors.IsForbidden(kind.Err) {
-			return warn(advise("Ignore it if the cluster does not have the kind; otherwise do what the message says."),
-				"%s could not be listed: %s", cluster.ResourceName(kind.Group, kind.Resource), oneLine(kind.Err))
+			return Warn(Advise("Ignore it if the cluster does not have the kind; otherwise do what the message says."),
+				"%s could not be listed: %s", cluster.ResourceName(kind.Group, kind.Resource), OneLine(kind.Err))
 		}
 		const purpose = "reads these objects; the checks ignore them"
 		missing = append(missing, cluster.Permission{Group: kind.Group, Resource: kind.Resource, Verbs: []string{"list"}, Purpose: purpose})
 		return nil
 	})
-	return append(results, f.missingChecks(warn, f.user, "scheduler", missing)...)
+	return append(results, f.MissingChecks(Warn, f.user, "scheduler", missing)...)
 }
 
 func nameOf(user string) string {
@@ -147,8 +147,8 @@ func nameOf(user string) string {
 	return user
 }
 
-// missingChecks returns a result for each permission that the program lacks. One advice grants them all.
-func (f *facts) missingChecks(result reporter, user, program string, missing []cluster.Permission) []Result {
+// MissingChecks returns a result for each permission that the program lacks. One advice grants them all.
+func (f *Facts) MissingChecks(result reporter, user, program string, missing []cluster.Permission) []Result {
 	advice := f.adviseGrant("Grant all of them", missing, user)
 	return each(missing, func(p cluster.Permission) []Result {
 		return result(advice, "%s lacks permission to %s: the %s %s", nameOf(user), &p, program, p.Purpose)

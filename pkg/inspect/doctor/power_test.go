@@ -55,8 +55,8 @@ func TestCheckPowerModels(t *testing.T) {
 			if !tt.disabled {
 				plugins.Score.Enabled = []schedulerconfig.Plugin{{Name: config.Peaks}}
 			}
-			f := &facts{
-				configuration: &cluster.Configuration{Origin: "FILE", Workload: tt.workload, Decoded: &schedulerconfig.KubeSchedulerConfiguration{
+			f := &Facts{
+				Configuration: &cluster.Configuration{Origin: "FILE", Workload: tt.workload, Decoded: &schedulerconfig.KubeSchedulerConfiguration{
 					Profiles: []schedulerconfig.KubeSchedulerProfile{
 						{
 							SchedulerName: "plimsoll",
@@ -70,7 +70,7 @@ func TestCheckPowerModels(t *testing.T) {
 					{ObjectMeta: metav1.ObjectMeta{Name: "b", Labels: map[string]string{"type": "big"}}},
 				},
 			}
-			simulated := (&gatherer{facts: f}).withPowerModels().Profiles[0].PluginConfig[0].Args.(*config.PeaksArgs)
+			simulated := (&gatherer{Facts: f}).withPowerModels().Profiles[0].PluginConfig[0].Args.(*config.PeaksArgs)
 			checks := f.checkPowerModels()
 			if tt.want == "" {
 				if len(checks) > 0 {

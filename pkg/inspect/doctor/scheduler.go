@@ -27,8 +27,8 @@ import (
 )
 
 // readyPods returns how many pods of the scheduler are ready, and the first pod that is not, if any.
-func (f *facts) readyPods(w *cluster.Workload) (ready int, unready *corev1.Pod) {
-	for _, pod := range f.pods {
+func (f *Facts) readyPods(w *cluster.Workload) (ready int, unready *corev1.Pod) {
+	for _, pod := range f.Pods {
 		switch {
 		case pod.Namespace != w.Namespace || !slices.Contains(w.Pods, pod.Name):
 		case podutil.IsPodReady(pod):
@@ -40,22 +40,22 @@ func (f *facts) readyPods(w *cluster.Workload) (ready int, unready *corev1.Pod) 
 	return ready, unready
 }
 
-func (f *facts) checkReady() []Result {
-	w := f.workload()
+func (f *Facts) checkReady() []Result {
+	w := f.Workload()
 	if w == nil {
-		return skip("not checked, because %s names no running scheduler: name one with --scheduler NAMESPACE/NAME",
-			f.configuration.Origin)
+		return Skip("not checked, because %s names no running scheduler: name one with --scheduler NAMESPACE/NAME",
+			f.Configuration.Origin)
 	}
 	ready, unready := f.readyPods(w)
 	wanted := max(len(w.Pods), int(ptr.Deref(w.Replicas, 0)))
 	message := fmt.Sprintf("%d of %s of %s ready", ready, text.Count(wanted, "pod"), w)
 	if ready > 0 && ready == wanted {
-		return ok("%s", message)
+		return Fine("%s", message)
 	}
 	advice := f.adviseNoPods(w)
 	if unready != nil {
-		advice = append(f.adviseRun(cluster.DescribeCommand(w.Namespace, "Pod", unready.Name), "See its events:"),
-			f.adviseRun(logsOf(w, "Pod", unready.Name), "See its log:")...)
+		advice = append(f.AdviseRun(cluster.DescribeCommand(w.Namespace, "Pod", unready.Name), "See its events:"),
+			f.AdviseRun(logsOf(w, "Pod", unready.Name), "See its log:")...)
 		for _, c := range unready.Status.ContainerStatuses {
 			if c.State.Waiting != nil {
 				message += "; " + unready.Name + " waits: " + text.Excerpt(c.State.Waiting.Reason+" "+c.State.Waiting.Message)
@@ -65,40 +65,40 @@ func (f *facts) checkReady() []Result {
 	return failIf(ready == 0)(advice, "%s", message)
 }
 
-func (f *facts) adviseNoPods(w *cluster.Workload) []Advice {
+func (f *Facts) adviseNoPods(w *cluster.Workload) []Advice {
 	if w.Replicas != nil && *w.Replicas == 0 {
-		return f.adviseRun(cluster.Kubectl("-n", w.Namespace, "scale", "deployment", w.Name, "--replicas=2"), "It has 0 replicas. Start it:")
+		return f.AdviseRun(cluster.Kubectl("-n", w.Namespace, "scale", "deployment", w.Name, "--replicas=2"), "It has 0 replicas. Start it:")
 	}
-	return f.adviseRun(cluster.DescribeCommand(w.Namespace, w.Kind, w.Name), "See why pods are missing:")
+	return f.AdviseRun(cluster.DescribeCommand(w.Namespace, w.Kind, w.Name), "See why pods are missing:")
 }
 
 // checkRestarted finds pods that started before the configuration was written: a scheduler reads it only when it starts.
-func (f *facts) checkRestarted() []Result {
-	w := f.workload()
-	if w == nil || f.configuration.Changed.IsZero() {
+func (f *Facts) checkRestarted() []Result {
+	w := f.Workload()
+	if w == nil || f.Configuration.Changed.IsZero() {
 		return nil
 	}
 	const slack = 2 * time.Second // clocks differ, and times are in seconds
 	var stale []string
-	for _, pod := range f.pods {
+	for _, pod := range f.Pods {
 		for _, c := range pod.Status.ContainerStatuses {
 			if pod.Namespace == w.Namespace && slices.Contains(w.Pods, pod.Name) && c.Name == w.Container && c.State.Running != nil &&
-				c.State.Running.StartedAt.Add(slack).Before(f.configuration.Changed) {
+				c.State.Running.StartedAt.Add(slack).Before(f.Configuration.Changed) {
 				stale = append(stale, pod.Name)
 			}
 		}
 	}
 	if len(stale) == 0 {
-		return ok("the configuration has not changed since the scheduler started")
+		return Fine("the configuration has not changed since the scheduler started")
 	}
-	return warn(f.adviseRun(w.RestartCommand(), "Restart the scheduler, so that it reads the configuration that is checked here:"),
+	return Warn(f.AdviseRun(w.RestartCommand(), "Restart the scheduler, so that it reads the configuration that is checked here:"),
 		"the configuration was written %s ago, after these pods started, which still run with the one before: %s",
-		rounded(f.serverTime().Sub(f.configuration.Changed)), text.FirstN(stale))
+		rounded(f.serverTime().Sub(f.Configuration.Changed)), text.FirstN(stale))
 }
 
 // checkImage finds a stock scheduler in place of Plimsoll, by its metrics or, without metrics, by its image.
-func (f *facts) checkImage() []Result {
-	w := f.workload()
+func (f *Facts) checkImage() []Result {
+	w := f.Workload()
 	if w == nil || f.hasPlimsollMetrics() {
 		return nil
 	}
@@ -109,20 +109,20 @@ func (f *facts) checkImage() []Result {
 		return nil
 	}
 	verb := map[bool]string{true: "runs", false: "seems to run"}[hasMetrics]
-	return failIf(hasMetrics)(advise("Set the image of Plimsoll for Kubernetes %s: in the chart by image.repository and image.tag, "+
+	return failIf(hasMetrics)(Advise("Set the image of Plimsoll for Kubernetes %s: in the chart by image.repository and image.tag, "+
 		"for OpenShift's operator by spec.schedulerImage.", skew.Minor(f.server.GitVersion)),
 		"%s %s the stock scheduler, which has no plugin that reads load: image %s", w, verb, text.Excerpt(w.Image))
 }
 
-func (f *facts) hasPlimsollMetrics() bool {
+func (f *Facts) hasPlimsollMetrics() bool {
 	return slices.ContainsFunc(f.metrics, func(sample *model.Sample) bool {
 		return strings.HasPrefix(string(sample.Metric[model.MetricNameLabel]), "plimsoll_")
 	})
 }
 
 // ofScheduler drops a Prometheus' samples of other schedulers and other components, as far as labels tell them apart.
-func (f *facts) ofScheduler(metrics model.Vector) model.Vector {
-	w := f.workload()
+func (f *Facts) ofScheduler(metrics model.Vector) model.Vector {
+	w := f.Workload()
 	return slices.DeleteFunc(metrics, func(sample *model.Sample) bool {
 		pod, namespace := string(sample.Metric["pod"]), string(sample.Metric["namespace"])
 		if w == nil || pod == "" {
@@ -142,31 +142,31 @@ func logsOf(w *cluster.Workload, kind, name string) cluster.Command {
 }
 
 // adviseLog advises to read the scheduler's log. reason has no period.
-func (f *facts) adviseLog(reason string) []Advice {
-	if w := f.workload(); w != nil {
-		return f.adviseRun(logsOf(w, w.Kind, w.Name), "%s:", reason)
+func (f *Facts) adviseLog(reason string) []Advice {
+	if w := f.Workload(); w != nil {
+		return f.AdviseRun(logsOf(w, w.Kind, w.Name), "%s:", reason)
 	}
-	return advise("%s.", reason)
+	return Advise("%s.", reason)
 }
 
 // leading reports whether the scheduler has ready pods and a leader, as far as known.
-func (f *facts) leading() bool {
+func (f *Facts) leading() bool {
 	failed := func(c Result) bool { return c.Status == Error }
 	return !slices.ContainsFunc(f.checkReady(), failed) &&
-		(f.needConfiguration() != nil || !slices.ContainsFunc(f.checkLeader(), failed))
+		(f.NeedConfiguration() != nil || !slices.ContainsFunc(f.checkLeader(), failed))
 }
 
 // checkSingleReplica checks that a scheduler without leader election has one replica. A rollout has more for a while.
-func (f *facts) checkSingleReplica(w *cluster.Workload) []Result {
+func (f *Facts) checkSingleReplica(w *cluster.Workload) []Result {
 	ready, _ := f.readyPods(w)
 	if ready < 2 || w.Replicas != nil && *w.Replicas < 2 {
-		return ok("leader election is disabled")
+		return Fine("leader election is disabled")
 	}
-	advice := advise("Remove --leader-elect=false from the scheduler's command line.")
-	if !f.configuration.Decoded.LeaderElection.LeaderElect {
+	advice := Advise("Remove --leader-elect=false from the scheduler's command line.")
+	if !f.Configuration.Decoded.LeaderElection.LeaderElect {
 		advice = f.adviseEdit("leaderElection:\n  leaderElect: true\n"+leaseYAML(w), "let one of them lead:", "")
 	}
-	return fail(advice, "leader election is disabled, and %d pods of %s place the same pods", ready, w)
+	return Fail(advice, "leader election is disabled, and %d pods of %s place the same pods", ready, w)
 }
 
 // leaseYAML names a Lease that only this scheduler has.
@@ -174,8 +174,8 @@ func leaseYAML(w *cluster.Workload) string {
 	return fmt.Sprintf("  resourceName: %s\n  resourceNamespace: %s\n", w.Name, w.Namespace)
 }
 
-func (f *facts) checkLeader() []Result {
-	w, election := f.workload(), f.election()
+func (f *Facts) checkLeader() []Result {
+	w, election := f.Workload(), f.Election()
 	switch {
 	case w == nil:
 		return nil
@@ -183,16 +183,16 @@ func (f *facts) checkLeader() []Result {
 		return f.checkSingleReplica(w)
 	}
 	name := election.ResourceNamespace + "/" + election.ResourceName
-	advice := f.adviseRun(logsOf(w, w.Kind, w.Name), "See in its log what it waits for:")
+	advice := f.AdviseRun(logsOf(w, w.Kind, w.Name), "See in its log what it waits for:")
 	if len(w.Pods) == 0 {
 		advice = f.adviseNoPods(w)
 	}
 	switch {
 	case apierrors.IsNotFound(f.leaseErr):
-		return fail(advice, "no leader yet: there is no Lease %s", name)
+		return Fail(advice, "no leader yet: there is no Lease %s", name)
 	case f.leaseErr != nil:
-		return warn(advise("Run this as a user with permission to get leases."), "the Lease %s could not be read: %s", name,
-			oneLine(f.leaseErr))
+		return Warn(Advise("Run this as a user with permission to get leases."), "the Lease %s could not be read: %s", name,
+			OneLine(f.leaseErr))
 	}
 	spec, holder := f.lease.Spec, f.holder()
 	duration := election.LeaseDuration.Duration
@@ -202,24 +202,24 @@ func (f *facts) checkLeader() []Result {
 	age := max(f.serverTime().Sub(ptr.Deref(spec.RenewTime, metav1.MicroTime{}).Time), 0)
 	switch {
 	case holder == "":
-		return fail(advice, "no leader: Lease %s has been released", name)
+		return Fail(advice, "no leader: Lease %s has been released", name)
 	case age > 2*duration:
 		if len(w.Pods) > 0 {
 			advice = append(advice, f.adviseRestart("If it hangs")...)
 		}
-		return fail(advice, "no leader: Lease %s was renewed %s ago, for %s", name, rounded(age), duration)
+		return Fail(advice, "no leader: Lease %s was renewed %s ago, for %s", name, rounded(age), duration)
 	case !slices.Contains(w.Pods, holder) && w.Kind == "Deployment":
-		return warn(f.adviseEdit("leaderElection:\n"+leaseYAML(w), "choose another Lease:",
+		return Warn(f.adviseEdit("leaderElection:\n"+leaseYAML(w), "choose another Lease:",
 			"Remove the other scheduler with the same Lease. Or,"), "Lease %s is held by %s, which is not a pod of %s", name, holder, w)
 	case age > duration+cluster.SkewResolution:
-		return warn(append(advise("A replica takes over soon, or the leader hangs: run doctor again."), advice...),
+		return Warn(append(Advise("A replica takes over soon, or the leader hangs: run doctor again."), advice...),
 			"Lease %s of %s was renewed %s ago, for %s, and has run out", name, holder, rounded(age), duration)
 	}
-	return ok("%s leads; it renewed Lease %s %s ago", holder, name, rounded(age))
+	return Fine("%s leads; it renewed Lease %s %s ago", holder, name, rounded(age))
 }
 
 // holder returns the host name of the leader; empty if unknown. That is the pod's name, unless the pod has its node's network.
-func (f *facts) holder() string {
+func (f *Facts) holder() string {
 	if f.lease == nil {
 		return ""
 	}
@@ -228,14 +228,14 @@ func (f *facts) holder() string {
 }
 
 // fromStandby reports whether the metrics are from a replica that does not lead, and so places no pods.
-func (f *facts) fromStandby() bool {
-	w, holder := f.workload(), f.holder()
+func (f *Facts) fromStandby() bool {
+	w, holder := f.Workload(), f.holder()
 	return f.metricsPod != "" && w != nil && holder != f.metricsPod && slices.Contains(w.Pods, holder)
 }
 
 // schedulerVersion returns the Kubernetes version in the scheduler's metrics or, without metrics, the minor one in its image tag.
-func (f *facts) schedulerVersion() string {
-	w := f.workload()
+func (f *Facts) schedulerVersion() string {
+	w := f.Workload()
 	labels := map[model.LabelValue]model.LabelName{buildInfo: "git_version", "plimsoll_build_info": "kubernetes"}
 	versions := map[string]bool{}
 	for _, sample := range f.metrics {
@@ -253,13 +253,13 @@ func (f *facts) schedulerVersion() string {
 }
 
 // checkVersion compares the scheduler's version with the API server's.
-func (f *facts) checkVersion() []Result {
-	w, scheduler, server := f.workload(), f.schedulerVersion(), f.server.GitVersion
+func (f *Facts) checkVersion() []Result {
+	w, scheduler, server := f.Workload(), f.schedulerVersion(), f.server.GitVersion
 	switch {
 	case scheduler == "" && w == nil:
 		return nil
 	case scheduler == "":
-		return warn(f.adviseRun(w.ExecCommand(w.Args[0], "--version"),
+		return Warn(f.AdviseRun(w.ExecCommand(w.Args[0], "--version"),
 			"See its version; it must not be newer than the API server:"),
 			"the API server is %s; neither the scheduler's metrics nor the tag of its image %s name its version", server,
 			text.Excerpt(w.Image))
@@ -271,44 +271,44 @@ func (f *facts) checkVersion() []Result {
 	compared, err := skew.Compare(scheduler, server)
 	switch {
 	case err != nil:
-		return warn(advise("Compare the versions yourself: the scheduler must not be newer, and may be one minor version older."),
-			"%s: %s", message, oneLine(err))
+		return Warn(Advise("Compare the versions yourself: the scheduler must not be newer, and may be one minor version older."),
+			"%s: %s", message, OneLine(err))
 	case compared.Problem == "":
-		return ok("%s", message)
+		return Fine("%s", message)
 	}
 	return failIf(compared.Behind < 0)(f.adviseImage(compared.Advice, skew.Minor(server), w), "%s: %s", message, compared.Problem)
 }
 
 // checkCommand compares the scheduler's version with that of this program, which simulates it.
-func (f *facts) checkCommand() []Result {
+func (f *Facts) checkCommand() []Result {
 	if other := skew.OtherCommand(skew.Minor(f.commandVersion), skew.Minor(f.schedulerVersion())); other != "" {
-		return warn(f.adviseInPod("Use the one in the scheduler's pod:"), "%s", other)
+		return Warn(f.adviseInPod("Use the one in the scheduler's pod:"), "%s", other)
 	}
 	return nil
 }
 
 // adviseImage advises how to set the image for a minor version of Kubernetes.
-func (f *facts) adviseImage(text, minor string, w *cluster.Workload) []Advice {
+func (f *Facts) adviseImage(text, minor string, w *cluster.Workload) []Advice {
 	if w == nil {
-		return advise("%s", text)
+		return Advise("%s", text)
 	}
 	image := cmp.Or(skew.ImageOfMinor(w.Image, minor), "IMAGE")
 	switch {
 	case w.OfOperator():
-		return advise("%s In the SecondaryScheduler, set spec.schedulerImage to %s.", text, image)
+		return Advise("%s In the SecondaryScheduler, set spec.schedulerImage to %s.", text, image)
 	case w.Kind != "Deployment":
-		return advise("%s Write %s into the patch of the static pod, and apply it as manifests/default-scheduler says.", text, image)
+		return Advise("%s Write %s into the patch of the static pod, and apply it as manifests/default-scheduler says.", text, image)
 	case w.Release != "":
-		return f.adviseRun(w.HelmCommand(), "%s The chart chooses it by the cluster's version, unless its value image.tag is set:", text)
+		return f.AdviseRun(w.HelmCommand(), "%s The chart chooses it by the cluster's version, unless its value image.tag is set:", text)
 	}
-	return f.adviseRun(cluster.Kubectl("-n", w.Namespace, "set", "image", "deployment/"+w.Name, w.Container+"="+image), "%s", text)
+	return f.AdviseRun(cluster.Kubectl("-n", w.Namespace, "set", "image", "deployment/"+w.Name, w.Container+"="+image), "%s", text)
 }
 
 // readMetrics reads the scheduler's metrics from its own port, through the API server's proxy, or from a Prometheus.
 func (g *gatherer) readMetrics(ctx context.Context) {
 	promql := `{__name__=~"plimsoll_(build_info|load_(nodes|age_seconds)|target_set_nodes|(refresh|decisions|fallback)_total|` +
 		`workload.*)"}`
-	if w := g.workload(); w != nil {
+	if w := g.Workload(); w != nil {
 		pods := strings.Join(text.Each(w.Pods, regexp.QuoteMeta), "|")
 		promql += fmt.Sprintf(" or %s{namespace=%q,pod=~%q}", buildInfo, w.Namespace, pods)
 		g.metrics, g.metricsPod, g.metricsErr = g.conn.Metrics(ctx, w, g.inPod, g.holder())
@@ -330,7 +330,7 @@ func (g *gatherer) readMetrics(ctx context.Context) {
 type counts map[string]map[string]float64
 
 // countsOf combines the metric's samples with add. The name joins the values of labels, and by is the other label.
-func (f *facts) countsOf(metric string, add func(a, b float64) float64, by model.LabelName, labels ...model.LabelName) counts {
+func (f *Facts) countsOf(metric string, add func(a, b float64) float64, by model.LabelName, labels ...model.LabelName) counts {
 	all := counts{}
 	for _, sample := range f.metrics {
 		if string(sample.Metric[model.MetricNameLabel]) != metric {
@@ -349,41 +349,41 @@ func (f *facts) countsOf(metric string, add func(a, b float64) float64, by model
 func sum(a, b float64) float64 { return a + b }
 
 // checkMetrics checks that the scheduler's metrics can be read, and have load.
-func (f *facts) checkMetrics() []Result {
+func (f *Facts) checkMetrics() []Result {
 	ofLoad := []model.LabelValue{"plimsoll_load_nodes", "plimsoll_decisions_total", "plimsoll_refresh_total"}
 	isOfLoad := func(sample *model.Sample) bool { return slices.Contains(ofLoad, sample.Metric[model.MetricNameLabel]) }
 	switch {
 	case f.metricsErr != nil:
-		return warn(f.adviseMetrics(f.workload()), "the scheduler's metrics could not be read: %s", oneLine(f.metricsErr))
+		return Warn(f.adviseMetrics(f.Workload()), "the scheduler's metrics could not be read: %s", OneLine(f.metricsErr))
 	case f.metrics == nil || !f.hasPlimsollMetrics() || slices.ContainsFunc(f.metrics, isOfLoad):
 		return nil // checkImage finds another scheduler
 	}
-	return warn(advise("Enable a plugin that reads load. If a profile does, restart the scheduler: its configuration is older."),
+	return Warn(Advise("Enable a plugin that reads load. If a profile does, restart the scheduler: its configuration is older."),
 		"the scheduler's metrics, from %s, have no load", f.metricsFrom)
 }
 
 // adviseMetrics advises how to read the scheduler's metrics.
-func (f *facts) adviseMetrics(w *cluster.Workload) []Advice {
+func (f *Facts) adviseMetrics(w *cluster.Workload) []Advice {
 	if f.inPod {
 		return f.adviseGrant("Grant the permission to the scheduler's account",
 			[]cluster.Permission{{Path: "/metrics", Verbs: []string{"get"}}}, w.User())
 	}
-	return append(f.adviseRun(w.DoctorCommand(), "Check in the scheduler's pod, which can read them:"),
+	return append(f.AdviseRun(w.DoctorCommand(), "Check in the scheduler's pod, which can read them:"),
 		f.adviseValues("Or let Prometheus scrape the scheduler, with a Secret for the certificate of its port",
 			"serviceMonitor.enabled=true", "servingCertificate.secretName=SECRET")...)
 }
 
 // checkLoadStates checks how old the load is that the running scheduler has.
-func (f *facts) checkLoadStates() []Result {
+func (f *Facts) checkLoadStates() []Result {
 	nodes := f.countsOf("plimsoll_load_nodes", math.Max, "state", "source", "resource") // replicas have equal values
 	return each(sortedKeys(nodes), func(name string) []Result {
 		n := nodes[name]
 		message := fmt.Sprintf("%s fresh on %.0f, expired on %.0f, absent on %.0f nodes", name, n["Fresh"], n["Expired"], n["Absent"])
 		if n["Fresh"]+n["Expired"]+n["Absent"] == 0 {
-			return skip("not checked, because the scheduler has looked at no node yet: %s", name)
+			return Skip("not checked, because the scheduler has looked at no node yet: %s", name)
 		}
 		if n["Expired"]+n["Absent"] == 0 {
-			return ok("%s", message)
+			return Fine("%s", message)
 		}
 		return causedBy(failIf(n["Fresh"] == 0)(
 			f.adviseInPod("Here the source has the load of all nodes. Check in the scheduler's pod what it reaches:"),
@@ -395,21 +395,21 @@ func (f *facts) checkLoadStates() []Result {
 const failureThreshold = 0.1
 
 // checkRefreshes checks that most refreshes of each source succeeded.
-func (f *facts) checkRefreshes() []Result {
+func (f *Facts) checkRefreshes() []Result {
 	return causedBy(f.eachResult("plimsoll_refresh_total", func(name string, failed, all float64) []Result {
 		if all == 0 {
-			return skip("not checked, because the scheduler has not refreshed the load of %s yet", name)
+			return Skip("not checked, because the scheduler has not refreshed the load of %s yet", name)
 		}
 		message := fmt.Sprintf("%s: %.0f of %.0f refreshes failed since the scheduler started", name, failed, all)
 		if failed > 1 && failed > failureThreshold*all {
-			return warn(f.adviseLog("The source answers now. The scheduler's log says why refreshes failed"), "%s", message)
+			return Warn(f.adviseLog("The source answers now. The scheduler's log says why refreshes failed"), "%s", message)
 		}
-		return ok("%s", message)
+		return Fine("%s", message)
 	}), "source")
 }
 
 // checkSaves checks that the running scheduler's files of statistics are up to date. What failed before does not matter.
-func (f *facts) checkSaves() []Result {
+func (f *Facts) checkSaves() []Result {
 	unsaved := f.countsOf("plimsoll_workload_statistics_unsaved_seconds", math.Max, "", "source")
 	return f.eachResult("plimsoll_workload_statistics_saves_total", func(name string, failed, all float64) []Result {
 		missing, state := time.Duration(unsaved[name][""]*float64(time.Second)), "is up to date"
@@ -420,16 +420,16 @@ func (f *facts) checkSaves() []Result {
 		switch {
 		case missing >= staleStatistics:
 			const advice = "After a restart, the scheduler has the statistics of the file. Its log says why it cannot be read or written"
-			return warn(f.adviseLog(advice), "%s", message)
+			return Warn(f.adviseLog(advice), "%s", message)
 		case all == 0:
-			return skip("not checked, because the scheduler has not written the statistics of %s yet", name)
+			return Skip("not checked, because the scheduler has not written the statistics of %s yet", name)
 		}
-		return ok("%s", message)
+		return Fine("%s", message)
 	})
 }
 
 // eachResult returns the checks of each source, by what a metric counts by result.
-func (f *facts) eachResult(metric string, check func(name string, failed, all float64) []Result) []Result {
+func (f *Facts) eachResult(metric string, check func(name string, failed, all float64) []Result) []Result {
 	results := f.countsOf(metric, sum, "result", "source")
 	return each(sortedKeys(results), func(name string) []Result {
 		failed := results[name]["Error"]
@@ -441,7 +441,7 @@ func (f *facts) eachResult(metric string, check func(name string, failed, all fl
 const staleStatistics = 6 * refresh.WorkloadInterval
 
 // checkKnownWorkloads checks that the running scheduler updates the statistics of workloads.
-func (f *facts) checkKnownWorkloads() []Result {
+func (f *Facts) checkKnownWorkloads() []Result {
 	known := f.countsOf("plimsoll_workloads", math.Max, "", "source") // replicas have equal values
 	ages := f.countsOf("plimsoll_workload_statistics_age_seconds", math.Max, "", "source")
 	past := f.countsOf("plimsoll_workload_history_read_ratio", math.Max, "", "source")
@@ -454,28 +454,28 @@ func (f *facts) checkKnownWorkloads() []Result {
 		age := time.Duration(ages[name][""] * float64(time.Second))
 		switch {
 		case age <= staleStatistics && known[name][""] == 0:
-			return skip("not checked, because the scheduler has read the usage of no workload from %s yet", name)
+			return Skip("not checked, because the scheduler has read the usage of no workload from %s yet", name)
 		case age <= staleStatistics && givenUp[name][""] > 0:
-			return warn(f.adviseLog("The scheduler's log says why the past cannot be read. It is tried again after a restart"),
+			return Warn(f.adviseLog("The scheduler's log says why the past cannot be read. It is tried again after a restart"),
 				"%s; the rest is left out after several failures", message)
 		case age <= staleStatistics:
-			return ok("%s", message)
+			return Fine("%s", message)
 		}
-		return causedBy(warn(f.adviseLog("The scheduler's log says why the usage of pods cannot be read"),
+		return causedBy(Warn(f.adviseLog("The scheduler's log says why the usage of pods cannot be read"),
 			"%s; the newest observation is %s old", message, age.Round(time.Second)), "source")
 	})
 }
 
 // checkFallbacks checks how many placements a plugin decided without load. It leaves out plugins that decided none.
-func (f *facts) checkFallbacks() []Result {
+func (f *Facts) checkFallbacks() []Result {
 	decisions := f.countsOf("plimsoll_decisions_total", sum, "", "plugin")
 	if len(decisions) > 0 && f.fromStandby() {
-		return skip("not checked, because %s, which the metrics are from, does not place pods: %s leads", f.metricsFrom, f.holder())
+		return Skip("not checked, because %s, which the metrics are from, does not place pods: %s leads", f.metricsFrom, f.holder())
 	}
 	known := len(decisions) > 0
 	maps.DeleteFunc(decisions, func(_ string, of map[string]float64) bool { return of[""] == 0 })
 	if known && len(decisions) == 0 {
-		return skip("not checked, because no plugin has decided a placement yet")
+		return Skip("not checked, because no plugin has decided a placement yet")
 	}
 	fallbacks := f.countsOf("plimsoll_fallback_total", sum, "reason", "plugin")
 	return each(sortedKeys(decisions), func(plugin string) []Result {
@@ -486,11 +486,11 @@ func (f *facts) checkFallbacks() []Result {
 		}
 		message := fmt.Sprintf("%s decided %.0f of %.0f placements without load", plugin, total, decisions[plugin][""])
 		if total <= failureThreshold*decisions[plugin][""] {
-			return ok("%s", message)
+			return Fine("%s", message)
 		}
 		const advice = "The source has the load of all nodes now. Run doctor again in ten minutes. " +
 			"If the count has grown, see the scheduler's log"
-		found := warn(f.adviseLog(advice), "%s since the scheduler started: %s", message, strings.Join(reasons, ", "))
+		found := Warn(f.adviseLog(advice), "%s since the scheduler started: %s", message, strings.Join(reasons, ", "))
 		return causedBy(found, "source", "nodes", "time")
 	})
 }
@@ -514,65 +514,65 @@ type queue struct {
 }
 
 // checkWaiting checks for pods that no scheduler looks at.
-func (f *facts) checkWaiting() []Result {
+func (f *Facts) checkWaiting() []Result {
 	queues, total := f.queues()
 	results := each(sortedKeys(queues), func(name string) []Result { return f.checkQueue(name, queues) })
 	if len(results) == 0 {
-		return ok("no pod waits for a scheduler that is not running (%s for other reasons)", text.Count(total, "pod"))
+		return Fine("no pod waits for a scheduler that is not running (%s for other reasons)", text.Count(total, "pod"))
 	}
 	return results
 }
 
-func (f *facts) checkQueue(name string, queues map[string]*queue) []Result {
+func (f *Facts) checkQueue(name string, queues map[string]*queue) []Result {
 	q := queues[name]
 	if len(q.unseen) == 0 {
 		return nil
 	}
 	message := fmt.Sprintf("%s for scheduler %q, and no scheduler has looked: %s", text.Count(len(q.unseen), "waiting pod"), name,
 		text.FirstN(q.unseen))
-	own := slices.Contains(f.profiles(), name)
+	own := slices.Contains(f.Profiles(), name)
 	profiles, see := f.schedulerOf(name)
 	active := q.lastActivity(profiles, queues)
 	waited := f.serverTime().Sub(active)
 	switch {
 	case own && !f.leading():
-		return causedBy(fail(f.adviseRun(see, "Start the scheduler; the pods need no change. See why it is down:"),
+		return causedBy(Fail(f.AdviseRun(see, "Start the scheduler; the pods need no change. See why it is down:"),
 			"%s; a profile has this name, but its scheduler is down", message), "scheduler")
 	case len(profiles) == 0:
 		return f.checkUnknownQueue(name, q, message)
 	case active.After(q.since) && (waited < hanging || !q.schedulerOnly):
 		return nil // they are next, or wait for something else
 	case own && waited < hanging:
-		return warn(f.adviseRun(see, "Its queue may be long. Run doctor again in a minute: if the pods still wait, the scheduler hangs."),
+		return Warn(f.AdviseRun(see, "Its queue may be long. Run doctor again in a minute: if the pods still wait, the scheduler hangs."),
 			"%s; a profile has this name", message)
 	case own:
-		return fail(f.adviseRestart("The pods need no change. Start the scheduler; if it runs, it hangs"),
+		return Fail(f.adviseRestart("The pods need no change. Start the scheduler; if it runs, it hangs"),
 			"%s; a profile has this name, but its scheduler has looked at no pod for %s", message, rounded(waited))
 	case waited < hanging:
 		return nil
 	}
-	return fail(f.adviseRun(see, "The pods need no change. Start their scheduler; if it runs, it hangs. See its pods:"),
+	return Fail(f.AdviseRun(see, "The pods need no change. Start their scheduler; if it runs, it hangs. See its pods:"),
 		"%s; its scheduler has looked at no pod for %s", message, rounded(waited))
 }
 
 // checkUnknownQueue checks a queue whose scheduler was not found. The scheduler may run elsewhere, and take longer than others.
-func (f *facts) checkUnknownQueue(name string, q *queue, message string) []Result {
+func (f *Facts) checkUnknownQueue(name string, q *queue, message string) []Result {
 	now := f.serverTime()
 	if q.lastAttempt.After(q.since) {
 		if q.newest.Before(q.lastAttempt) || now.Sub(q.newest) < hanging || !q.schedulerOnly {
 			return nil // they are next, or wait for something else
 		}
-		return warn(advise("Find the scheduler of this name, and see whether it runs. It may also wait for more pods of a group."),
+		return Warn(Advise("Find the scheduler of this name, and see whether it runs. It may also wait for more pods of a group."),
 			"%s since %s ago", message, rounded(now.Sub(q.lastAttempt)))
 	}
-	similar := append(configlint.SimilarNames(name, f.profiles()), corev1.DefaultSchedulerName)
+	similar := append(configlint.SimilarNames(name, f.Profiles()), corev1.DefaultSchedulerName)
 	if len(similar) > 1 {
 		message += fmt.Sprintf("; did you mean %q?", similar[0])
 	}
 	const columns = "custom-columns=NAMESPACE:.metadata.namespace,POD:.metadata.name," +
 		"OWNER:.metadata.ownerReferences[*].kind,NAME:.metadata.ownerReferences[*].name"
 	selector := "spec.nodeName=,spec.schedulerName=" + name
-	advice := f.adviseRun(cluster.Kubectl("get", "pods", "-A", "--field-selector", selector, "-o", columns),
+	advice := f.AdviseRun(cluster.Kubectl("get", "pods", "-A", "--field-selector", selector, "-o", columns),
 		"Write schedulerName: %s into the templates of the pods' owners. Create pods and Jobs anew. See the owners:", similar[0])
 	return failIf(now.Sub(q.since) >= hanging)(advice, "%s", message)
 }
@@ -590,12 +590,12 @@ func (q *queue) lastActivity(profiles []string, queues map[string]*queue) time.T
 
 // schedulerOf returns all profiles of the scheduler that has the named one, and the command that shows the scheduler.
 // An unknown scheduler has no profiles.
-func (f *facts) schedulerOf(name string) (profiles []string, see cluster.Command) {
-	if slices.Contains(f.profiles(), name) {
-		if w := f.workload(); w != nil {
+func (f *Facts) schedulerOf(name string) (profiles []string, see cluster.Command) {
+	if slices.Contains(f.Profiles(), name) {
+		if w := f.Workload(); w != nil {
 			see = cluster.DescribeCommand(w.Namespace, w.Kind, w.Name)
 		}
-		return f.profiles(), see
+		return f.Profiles(), see
 	}
 	for _, other := range f.otherSchedulers {
 		if profiles := other.ProfileNames(); slices.Contains(profiles, name) {
@@ -608,20 +608,20 @@ func (f *facts) schedulerOf(name string) (profiles []string, see cluster.Command
 	return nil, nil
 }
 
-func (f *facts) adviseRestart(why string) []Advice {
-	if command := f.configuration.Workload.RestartCommand(); command != nil {
-		return f.adviseRun(command, "%s: save its log, and restart it:", why)
+func (f *Facts) adviseRestart(why string) []Advice {
+	if command := f.Configuration.Workload.RestartCommand(); command != nil {
+		return f.AdviseRun(command, "%s: save its log, and restart it:", why)
 	}
-	return advise("%s: save its log, and restart it.", why)
+	return Advise("%s: save its log, and restart it.", why)
 }
 
 // serverTime returns the API server's time.
-func (f *facts) serverTime() time.Time { return f.now.Add(f.server.Skew) }
+func (f *Facts) serverTime() time.Time { return f.now.Add(f.server.Skew) }
 
 // queues returns the queues by schedulerName, and how many pods wait.
-func (f *facts) queues() (queues map[string]*queue, total int) {
+func (f *Facts) queues() (queues map[string]*queue, total int) {
 	queues = map[string]*queue{}
-	for _, pod := range f.pods {
+	for _, pod := range f.Pods {
 		q := cmp.Or(queues[pod.Spec.SchedulerName], &queue{})
 		queues[pod.Spec.SchedulerName] = q
 		_, condition := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)

@@ -48,7 +48,7 @@ func checkStage(stage string) func(*sourceFacts) []Result {
 		failed, advice := s.fault()
 		switch {
 		case stage == failed:
-			return failIf(!errors.Is(s.Err, cluster.ErrFileInPod))(advice, "%s", oneLine(s.Err))
+			return failIf(!errors.Is(s.Err, cluster.ErrFileInPod))(advice, "%s", OneLine(s.Err))
 		case slices.Index(stages, stage) > slices.Index(stages, failed):
 			return nil
 		}
@@ -60,22 +60,22 @@ func (s *sourceFacts) passed(stage string) []Result {
 	u := s.url()
 	switch {
 	case stage == stageAuthorized:
-		return ok("the request is authorized")
+		return Fine("the request is authorized")
 	case stage == stageAnswers:
-		return ok("%s answers; it is reached %s", s.Label, s.Reached())
+		return Fine("%s answers; it is reached %s", s.Label, s.Reached())
 	case u.Host == "" || s.Route == cluster.ServiceProxy, stage == stageTLS && u.Scheme != "https",
 		stage == stageResolves && net.ParseIP(u.Hostname()) != nil:
 		return nil
 	case stage == stageResolves:
-		return ok("%s resolves", u.Hostname())
+		return Fine("%s resolves", u.Hostname())
 	case stage == stageConnects:
-		return ok("%s accepts connections", u.Host)
+		return Fine("%s accepts connections", u.Host)
 	case s.Spec.MetricProvider.InsecureSkipVerify:
-		return warn(adviseYAML(providerYAML("insecureSkipVerify", false),
+		return Warn(adviseYAML(providerYAML("insecureSkipVerify", false),
 			"Anyone in between can read the token. Set caFile to the PEM bundle of the authority that signed the certificate, and:"),
 			"the certificate is not verified")
 	}
-	return ok("the certificate is valid")
+	return Fine("the certificate is valid")
 }
 
 // url returns the URL of the source, which validation has parsed; the zero URL if it has none.
@@ -129,7 +129,7 @@ func (s *sourceFacts) fault() (stage string, advice []Advice) {
 
 // adviseRedirect is for a redirect to a server that does not answer as a source does.
 func (s *sourceFacts) adviseRedirect(to *url.URL) []Advice {
-	return s.adviseRun(cluster.Call("curl", "-sSI", s.probeURL()),
+	return s.AdviseRun(cluster.Call("curl", "-sSI", s.probeURL()),
 		"%s redirects to %s, which does not answer as it must. If that is a sign-in page, write the address of the server behind it. "+
 			"See the redirect:", s.url().Host, text.Excerpt(httpclient.WithoutSecrets(to)))
 }
@@ -190,12 +190,12 @@ func (s *sourceFacts) adviseStatus(err *httpclient.StatusError) (stage string, a
 func (s *sourceFacts) advisePath(code int) []Advice {
 	switch {
 	case code >= http.StatusInternalServerError:
-		return s.adviseRun(cluster.Call("curl", "-sSi", s.probeURL()),
+		return s.AdviseRun(cluster.Call("curl", "-sSi", s.probeURL()),
 			"%s answers, and fails. See its log, and what it answers:", s.url().Host)
 	case !s.Spec.ReadsPrometheus():
 		return s.adviseAddress()
 	}
-	return s.adviseRun(cluster.Call("curl", "-sSi", s.probeURL()),
+	return s.AdviseRun(cluster.Call("curl", "-sSi", s.probeURL()),
 		"%s has no API of Prometheus at this path. It is another server, or the path is wrong. "+
 			"A Prometheus may be below a prefix, such as /prometheus. See what answers:", s.url().Host)
 }
@@ -207,14 +207,14 @@ var metricsServerLog = cluster.Kubectl("-n", "kube-system", "logs", "-l", "k8s-a
 func (s *sourceFacts) adviseMetricsServer() (stage string, advice []Advice) {
 	switch {
 	case apierrors.IsNotFound(s.Err):
-		return stageAnswers, s.adviseRun(
+		return stageAnswers, s.AdviseRun(
 			cluster.Kubectl("apply", "-f", "https://github.com/kubernetes-sigs/metrics-server/releases/latest/download/components.yaml"),
 			"metrics-server is not installed. Install it:")
 	case apierrors.IsForbidden(s.Err):
 		list := cluster.Permission{Group: aggregated, Resource: "nodes", Verbs: []string{"list"}}
 		return stageAuthorized, s.adviseGrant("Grant "+nameOf(s.user)+" the permission", []cluster.Permission{list}, s.user)
 	}
-	return stageAnswers, s.adviseRun(
+	return stageAnswers, s.AdviseRun(
 		cluster.Kubectl("get", "apiservice", "v1beta1.metrics.k8s.io", "-o", "jsonpath={.status.conditions}").And(metricsServerLog),
 		"metrics-server is down, or reaches no kubelet. See its state and its log:")
 }
@@ -228,11 +228,11 @@ func (s *sourceFacts) adviseCertificate() []Advice {
 	case isUnknown:
 		return s.adviseAuthority(unknown.Cert)
 	case is[x509.CertificateInvalidError](s.Err):
-		return advise("Ask the server's administrator to renew the certificate.")
+		return Advise("Ask the server's administrator to renew the certificate.")
 	case !isHost || u.Host == "":
 		return nil
 	case host.Certificate == nil || len(host.Certificate.DNSNames) == 0:
-		return advise("Ask the server's administrator for a certificate for %s.", u.Hostname())
+		return Advise("Ask the server's administrator for a certificate for %s.", u.Hostname())
 	}
 	names := text.Each(host.Certificate.DNSNames, text.Excerpt)
 	return s.adviseEdit(s.addressYAML(u.Scheme, net.JoinHostPort(names[0], httpurl.Port(u))), "use that name:",
@@ -250,7 +250,7 @@ func (s *sourceFacts) adviseAuthority(signed *x509.Certificate) []Advice {
 			"OpenShift's service CA signed the certificate.")
 	}
 	if file := cmp.Or(s.options.Source.CAFile, s.Spec.MetricProvider.CAFile); file != "" {
-		return advise("%s signed the certificate. Write its PEM bundle to caFile %s, or what is mounted there.", issuer, file)
+		return Advise("%s signed the certificate. Write its PEM bundle to caFile %s, or what is mounted there.", issuer, file)
 	}
 	return s.adviseEdit(providerYAML("caFile", "/etc/plimsoll/ca/ca.crt"), "name it:",
 		"%s signed the certificate. Mount its PEM bundle by the chart's value caConfigMap.", issuer)
@@ -294,16 +294,16 @@ func (s *sourceFacts) adviseToken(code int) []Advice {
 	namespace, name, _ := strings.Cut(account, ":")
 	switch {
 	case code == http.StatusForbidden && !expired && !isAccount:
-		return advise("The server knows the token, and denies it permission to query. Grant it, or write another token to tokenFile.")
+		return Advise("The server knows the token, and denies it permission to query. Grant it, or write another token to tokenFile.")
 	case !isAccount:
-		return advise("%s Get a new one from the server's administrator, and write it to tokenFile.", problem)
+		return Advise("%s Get a new one from the server's administrator, and write it to tokenFile.", problem)
 	case code == http.StatusForbidden && !expired:
-		return s.adviseRun(cluster.Granting("create", "clusterrolebinding", "plimsoll-monitoring-view",
+		return s.AdviseRun(cluster.Granting("create", "clusterrolebinding", "plimsoll-monitoring-view",
 			"--clusterrole=cluster-monitoring-view", "--serviceaccount="+account),
 			"The token is that of %s. If the server authorizes by the API server, as OpenShift's monitoring does, grant the permission:",
 			c.Subject)
 	}
-	return s.adviseRun(cluster.Kubectl("-n", namespace, "create", "token", name, "--duration=8760h").
+	return s.AdviseRun(cluster.Kubectl("-n", namespace, "create", "token", name, "--duration=8760h").
 		Into(cmp.Or(s.options.Source.TokenFile, "token")),
 		"%s It is that of %s. Write a new one to tokenFile, or to the Secret that is mounted there:", problem, c.Subject)
 }
@@ -316,7 +316,7 @@ func (s *sourceFacts) adviseAddress() []Advice {
 	case u.Host == "":
 		return s.adviseMessage()
 	case !isService:
-		return s.adviseRun(cluster.Call("curl", "-sS", s.probeURL()),
+		return s.AdviseRun(cluster.Call("curl", "-sS", s.probeURL()),
 			"Start the server at %s, or correct the address. See whether it answers:", u.Host)
 	}
 	i := slices.IndexFunc(s.services, func(v *corev1.Service) bool { return v.Namespace == namespace && v.Name == name })
@@ -325,7 +325,7 @@ func (s *sourceFacts) adviseAddress() []Advice {
 	}
 	similar := s.similarService(namespace, name)
 	if similar == nil {
-		return s.adviseRun(cluster.Kubectl("get", "services", "-A"),
+		return s.AdviseRun(cluster.Kubectl("get", "services", "-A"),
 			"There is no Service %s/%s, nor one with a similar name. Look for it:", namespace, name)
 	}
 	host := net.JoinHostPort(similar.Name+"."+similar.Namespace+".svc", portLike(similar, httpurl.Port(u)))
@@ -351,14 +351,14 @@ func (s *sourceFacts) adviseService(v *corev1.Service) []Advice {
 			v.Namespace, v.Name, port)
 	}
 	selector := labels.SelectorFromSet(v.Spec.Selector)
-	ready := slices.ContainsFunc(s.pods, func(pod *corev1.Pod) bool {
+	ready := slices.ContainsFunc(s.Pods, func(pod *corev1.Pod) bool {
 		return pod.Namespace == v.Namespace && selector.Matches(labels.Set(pod.Labels)) && podutil.IsPodReady(pod)
 	})
 	if len(v.Spec.Selector) > 0 && !ready {
-		return s.adviseRun(cluster.Kubectl("-n", v.Namespace, "describe", "pods", "-l", selector.String()),
+		return s.AdviseRun(cluster.Kubectl("-n", v.Namespace, "describe", "pods", "-l", selector.String()),
 			"No ready pod is behind Service %s/%s. See why:", v.Namespace, v.Name)
 	}
-	return s.adviseRun(cluster.Kubectl("-n", v.Namespace, "get", "endpointslices", "-l", "kubernetes.io/service-name="+v.Name).
+	return s.AdviseRun(cluster.Kubectl("-n", v.Namespace, "get", "endpointslices", "-l", "kubernetes.io/service-name="+v.Name).
 		Then(cluster.Kubectl("get", "networkpolicies", "-A")),
 		"Service %s/%s has ready pods. Look for a NetworkPolicy that denies the scheduler access:", v.Namespace, v.Name)
 }

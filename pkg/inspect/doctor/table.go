@@ -1,16 +1,30 @@
 package doctor
 
-import "slices"
+import (
+	"context"
+	"slices"
 
-// check is a row of the tables of checks: run is a pure function of the facts F.
-type check[F any] struct {
-	id    string
-	needs []need[F]
-	run   func(F) []Result
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
+)
+
+// Check is one check: Run is a pure function of the facts F. It runs if the facts have what it needs.
+type Check[F any] struct {
+	ID    string
+	Needs []Need[F]
+	Run   func(F) []Result
 }
 
-// need returns nil if the facts have what a check needs.
-type need[F any] func(F) *gap
+// Supplier supplies the checks of a group that another package has.
+type Supplier struct {
+	Group string
+	// IDs are the names of all its checks, such as "rebalancer.alone".
+	IDs []string
+	// Read reads what the checks need, and returns those that apply.
+	Read func(context.Context, *cluster.Connection, *Facts) []Check[*Facts]
+}
+
+// Need returns nil if the facts have what a check needs.
+type Need[F any] func(F) *gap
 
 // gap says why a fact is missing, and which group of checks says more. Without a reason the check does not apply.
 type gap struct{ reason, group string }
@@ -22,8 +36,8 @@ func gapIf(missing bool, reason, group string) *gap {
 	return &gap{reason, group}
 }
 
-func (c *check[F]) missing(facts F) *gap {
-	for _, need := range c.needs {
+func (c *Check[F]) missing(facts F) *gap {
+	for _, need := range c.Needs {
 		if missing := need(facts); missing != nil {
 			return missing
 		}
@@ -32,59 +46,55 @@ func (c *check[F]) missing(facts F) *gap {
 }
 
 // clusterChecks are the checks that run once.
-func clusterChecks() []check[*facts] {
-	type needs = []need[*facts]
-	file, configured := needs{(*facts).needFile}, needs{(*facts).needConfiguration}
-	listed, opened := needs{(*facts).needObjects}, needs{(*facts).needCluster}
-	listedToo, withMetrics := needs{(*facts).needConfiguration, (*facts).needObjects}, needs{(*facts).needFile, (*facts).needMetrics}
-	return []check[*facts]{
-		{"configuration.found", nil, (*facts).checkFound},
-		{"configuration.decodes", file, (*facts).checkDecodes},
+func clusterChecks() []Check[*Facts] {
+	type needs = []Need[*Facts]
+	file, configured := needs{(*Facts).needFile}, needs{(*Facts).NeedConfiguration}
+	listed, opened := needs{(*Facts).needObjects}, needs{(*Facts).NeedCluster}
+	listedToo, withMetrics := needs{(*Facts).NeedConfiguration, (*Facts).needObjects}, needs{(*Facts).needFile, (*Facts).needMetrics}
+	return []Check[*Facts]{
+		{"configuration.found", nil, (*Facts).checkFound},
+		{"configuration.decodes", file, (*Facts).checkDecodes},
 		{"configuration.effect", file, findingsOf("configuration.effect")},
-		{"configuration.weights", file, (*facts).checkWeights},
+		{"configuration.weights", file, (*Facts).checkWeights},
 		{"configuration.profiles", file, findingsOf("configuration.profiles")},
-		{"configuration.profiles", configured, (*facts).checkSharedProfile},
-		{"configuration.runs", listedToo, (*facts).checkRuns},
-		{"source.configured", opened, (*facts).checkConfigured},
-		{"source.statistics", opened, (*facts).checkStatistics},
-		{"source.pods", opened, (*facts).checkPods},
-		{"nodes.found", listed, (*facts).checkNodes},
-		{"nodes.modelled", listedToo, (*facts).checkPowerModels},
-		{"permissions.list", nil, (*facts).checkLists},
-		{"permissions.scheduler", configured, (*facts).checkPermissions},
-		{"lines.room", needs{(*facts).needCluster, (*facts).needLines, (*facts).needAnswers}, (*facts).checkLines},
-		{"lines.annotations", opened, (*facts).checkAnnotations},
-		{"scheduler.ready", needs{(*facts).needFile, (*facts).needObjects}, (*facts).checkReady},
-		{"scheduler.restarted", needs{(*facts).needFile, (*facts).needObjects}, (*facts).checkRestarted},
-		{"scheduler.image", file, (*facts).checkImage},
-		{"scheduler.leader", configured, (*facts).checkLeader},
-		{"scheduler.metrics", file, (*facts).checkMetrics},
-		{"scheduler.load", withMetrics, (*facts).checkLoadStates},
-		{"scheduler.refreshes", withMetrics, (*facts).checkRefreshes},
-		{"scheduler.statistics", withMetrics, (*facts).checkKnownWorkloads},
-		{"scheduler.statistics", withMetrics, (*facts).checkSaves},
-		{"scheduler.fallbacks", withMetrics, (*facts).checkFallbacks},
-		{"scheduler.version", file, (*facts).checkVersion},
-		{"scheduler.command", file, (*facts).checkCommand},
-		{"pods.waiting", listed, (*facts).checkWaiting},
-		{"rebalancer.alone", needs{(*facts).needMoves}, (*facts).checkAlone},
-		{"rebalancer.budgets", needs{(*facts).needMoves}, (*facts).checkBudgets},
-		{"rebalancer.permissions", needs{(*facts).needRebalancer}, (*facts).checkRebalancerPermissions},
-		{"rebalancer.load", needs{(*facts).needRebalancer, (*facts).needCluster}, (*facts).checkReadsLoad},
+		{"configuration.profiles", configured, (*Facts).checkSharedProfile},
+		{"configuration.runs", listedToo, (*Facts).checkRuns},
+		{"source.configured", opened, (*Facts).checkConfigured},
+		{"source.statistics", opened, (*Facts).checkStatistics},
+		{"source.pods", opened, (*Facts).checkPods},
+		{"nodes.found", listed, (*Facts).checkNodes},
+		{"nodes.modelled", listedToo, (*Facts).checkPowerModels},
+		{"permissions.list", nil, (*Facts).checkLists},
+		{"permissions.scheduler", configured, (*Facts).checkPermissions},
+		{"lines.room", needs{(*Facts).NeedCluster, (*Facts).needLines, (*Facts).needAnswers}, (*Facts).checkLines},
+		{"lines.annotations", opened, (*Facts).checkAnnotations},
+		{"scheduler.ready", needs{(*Facts).needFile, (*Facts).needObjects}, (*Facts).checkReady},
+		{"scheduler.restarted", needs{(*Facts).needFile, (*Facts).needObjects}, (*Facts).checkRestarted},
+		{"scheduler.image", file, (*Facts).checkImage},
+		{"scheduler.leader", configured, (*Facts).checkLeader},
+		{"scheduler.metrics", file, (*Facts).checkMetrics},
+		{"scheduler.load", withMetrics, (*Facts).checkLoadStates},
+		{"scheduler.refreshes", withMetrics, (*Facts).checkRefreshes},
+		{"scheduler.statistics", withMetrics, (*Facts).checkKnownWorkloads},
+		{"scheduler.statistics", withMetrics, (*Facts).checkSaves},
+		{"scheduler.fallbacks", withMetrics, (*Facts).checkFallbacks},
+		{"scheduler.version", file, (*Facts).checkVersion},
+		{"scheduler.command", file, (*Facts).checkCommand},
+		{"pods.waiting", listed, (*Facts).checkWaiting},
 	}
 }
 
 // sourceChecks are the checks that run for each source of load.
-func sourceChecks() []check[*sourceFacts] {
-	type needs = []need[*sourceFacts]
-	opened := needs{(*sourceFacts).needCluster}
+func sourceChecks() []Check[*sourceFacts] {
+	type needs = []Need[*sourceFacts]
+	opened := needs{(*sourceFacts).NeedCluster}
 	answered := slices.Concat(opened, needs{(*sourceFacts).needAnswer})
 	measured := slices.Concat(answered, needs{(*sourceFacts).needLoad})
 	ofLoad := slices.Concat(answered, needs{(*sourceFacts).needLoadPlugin})
 	prometheus := slices.Concat(answered, needs{(*sourceFacts).needPrometheus})
 	prometheusLoad := slices.Concat(prometheus, ofLoad)
 	sampled := slices.Concat(prometheusLoad, needs{(*sourceFacts).needExamination})
-	return []check[*sourceFacts]{
+	return []Check[*sourceFacts]{
 		{stageResolves, opened, checkStage(stageResolves)},
 		{stageConnects, opened, checkStage(stageConnects)},
 		{stageTLS, opened, checkStage(stageTLS)},

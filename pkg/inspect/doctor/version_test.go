@@ -25,7 +25,7 @@ func deployment(image string) *cluster.Workload {
 }
 
 func versions(scheduler, server, command string, w *cluster.Workload) []Result {
-	f := &facts{configuration: &cluster.Configuration{Workload: w}, server: cluster.Server{GitVersion: server}, commandVersion: command}
+	f := &Facts{Configuration: &cluster.Configuration{Workload: w}, server: cluster.Server{GitVersion: server}, commandVersion: command}
 	f.metrics = model.Vector{{Metric: model.Metric{"__name__": "plimsoll_build_info", "kubernetes": model.LabelValue(scheduler)}}}
 	return append(f.checkVersion(), f.checkCommand()...)
 }
@@ -119,7 +119,7 @@ func TestSchedulerVersion(t *testing.T) {
 		{"no workload", nil, nil, ""},
 		{"no workload, and metrics", model.Vector{plimsoll("v1.36.4", "lines-1")}, nil, "v1.36.4"},
 	} {
-		f := &facts{configuration: &cluster.Configuration{Workload: tt.workload}, metrics: tt.metrics}
+		f := &Facts{Configuration: &cluster.Configuration{Workload: tt.workload}, metrics: tt.metrics}
 		if tt.name != "the metric of Kubernetes" { // read at the scheduler's port, it has no pod label
 			f.metrics = f.ofScheduler(f.metrics)
 		}
@@ -144,9 +144,9 @@ func TestCheckVersion(t *testing.T) {
 			Error, "the scheduler is built from Kubernetes v1.37.1; the API server runs v1.36.4", "helm upgrade lines"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := &facts{
+			f := &Facts{
 				server:        cluster.Server{GitVersion: "v1.36.4"},
-				configuration: &cluster.Configuration{Workload: deployment(tt.image)},
+				Configuration: &cluster.Configuration{Workload: deployment(tt.image)},
 				metrics:       tt.metrics,
 			}
 			c := f.checkVersion()[0]

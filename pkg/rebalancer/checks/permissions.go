@@ -1,0 +1,118 @@
+package checks
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"path"
+	"slices"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+
+	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
+)
+
+// permissions are those of the rebalancer's account. needed counts verbs. excess are granted permissions that other modes need.
+type permissions struct {
+	user            string
+	needed          int
+	missing, excess []cluster.Permission
+	err             error
+}
+
+// readPermissions asks which permissions the rebalancer's account lacks, and which write permissions it does not need.
+func (f *facts) readPermissions(ctx context.Context) {
+	if f.configurationErr == nil && f.NeedConfiguration() == nil {
+		f.permissions.user = serviceaccount.MakeUsername(f.namespace, cmp.Or(f.spec.ServiceAccountName, "default"))
+		f.permissions.err = f.askPermissions(ctx)
+	}
+}
+
+func (f *facts) askPermissions(ctx context.Context) error {
+	if f.conn.KubeConfig.Impersonate.UserName != "" {
+		return errors.New("you act as another user (--as)")
+	}
+	p, election := &f.permissions, f.Election()
+	state, err := stateOf(f.spec)
+	if err != nil {
+		return err
+	}
+	lease := types.NamespacedName{Namespace: election.ResourceNamespace, Name: election.ResourceName}
+	needed, err := moves.Permissions(f.conn, f.configuration, state, lease)
+	if err != nil {
+		return err
+	}
+	needed = append(needed, f.LoadPermissions()...)
+	for i := range needed {
+		p.needed += len(needed[i].Verbs)
+	}
+	if p.missing, err = f.conn.MissingPermissions(ctx, p.user, needed); err != nil {
+		return err
+	}
+	var excess []cluster.Permission
+	for _, mode := range rebalancer.Modes() {
+		ofMode, err := moves.Permissions(f.conn, &rebalancer.Configuration{Mode: mode, Goals: rebalancer.Goals()}, state, lease)
+		if err != nil {
+			return err
+		}
+		excess = append(excess, slices.DeleteFunc(ofMode, func(p cluster.Permission) bool {
+			return readsOnly(&p) || slices.ContainsFunc(needed, sameAs(&p))
+		})...)
+	}
+	denied, err := f.conn.MissingPermissions(ctx, p.user, excess)
+	p.excess = slices.DeleteFunc(excess, func(p cluster.Permission) bool { return slices.ContainsFunc(denied, sameAs(&p)) })
+	return err
+}
+
+// stateOf returns the name of the object that holds the state of a pod's rebalancer.
+func stateOf(spec *corev1.PodSpec) (types.NamespacedName, error) {
+	flags := pflag.NewFlagSet(cluster.RebalancerProgram, pflag.ContinueOnError)
+	flags.ParseErrorsAllowlist.UnknownFlags = true
+	state := flags.String(kube.StateFlag, kube.DefaultState, "")
+	for i := range spec.Containers {
+		if c := &spec.Containers[i]; len(c.Command) > 0 && path.Base(c.Command[0]) == cluster.RebalancerProgram {
+			if err := flags.Parse(slices.Concat(c.Command[1:], c.Args)); err != nil {
+				return types.NamespacedName{}, err
+			}
+		}
+	}
+	return kube.ParseState(*state)
+}
+
+func readsOnly(p *cluster.Permission) bool {
+	return !slices.ContainsFunc(p.Verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) })
+}
+
+func sameAs(p *cluster.Permission) func(cluster.Permission) bool {
+	return func(other cluster.Permission) bool { return other.String() == p.String() }
+}
+
+// checkPermissions checks that the account has the permissions that mode and goals need, and no other write permission.
+func (f *facts) checkPermissions() (results []doctor.Result) {
+	p := &f.permissions
+	switch {
+	case p.user == "":
+		return nil // the configuration checks say why
+	case p.err != nil:
+		return doctor.Skip("not checked, because the permissions of %s could not be read: %s", p.user, doctor.OneLine(p.err))
+	case len(p.missing) > 0:
+		return f.MissingChecks(doctor.Fail, p.user, "rebalancer", p.missing)
+	case len(p.excess) == 0:
+		return doctor.Fine("%s has all %d required permissions of mode %s", p.user, p.needed, f.configuration.Mode)
+	}
+	bindings := cluster.Kubectl("get", "clusterrolebindings,rolebindings", "-A", "-o", "wide")
+	advice := f.AdviseRun(bindings.Pipe(cluster.Call("grep", f.spec.ServiceAccountName)),
+		"Remove it from the account's roles. The chart's roles have what mode and goals need. Find them:")
+	for i := range p.excess {
+		results = append(results, doctor.Warn(advice, "%s has permission to %s, which mode %s with goals %v does not need",
+			p.user, &p.excess[i], f.configuration.Mode, f.configuration.Goals)...)
+	}
+	return results
+}
