@@ -15,22 +15,25 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/shadow"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/versions"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
+	rebalancerchecks "github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/checks"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
 )
 
-// errProblems ends a command that has found something, and has printed it.
-var errProblems = errors.New("found something")
-
-// usageError is an error in the command line.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
-// exitCode is 0 for nil, 1 for errProblems, and 2 for other errors.
+// exitCode is 0 for nil, 1 for output.ErrProblems, and 2 for other errors.
 func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return 0
-	case errors.Is(err, errProblems):
+	case errors.Is(err, output.ErrProblems):
 		return 1
 	}
 	return 2
@@ -38,12 +41,11 @@ func exitCode(err error) int {
 
 // report prints the error, unless the command has printed what it found.
 func report(w io.Writer, command *cobra.Command, err error) {
-	if err == nil || errors.Is(err, errProblems) {
+	if err == nil || errors.Is(err, output.ErrProblems) {
 		return
 	}
-	printLines(w, strings.Split("Error: "+err.Error(), "\n")...)
-	_, usage := errors.AsType[usageError](err)
-	if _, option := errors.AsType[*cluster.OptionError](err); usage || option {
+	output.Lines(w, strings.Split("Error: "+err.Error(), "\n")...)
+	if _, ok := errors.AsType[*cluster.OptionError](err); ok {
 		fmt.Fprintf(w, "See '%s --help' for usage.\n", command.CommandPath())
 	}
 }
@@ -67,24 +69,31 @@ Exit codes: 0 fine, 1 something was found, 2 it could not be done.`,
 	command.SetVersionTemplate(
 		"Plimsoll {{.Version}}\nKubernetes " + componentversion.Get().GitVersion + "\n",
 	) // as kube-scheduler --version
-	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cluster.OptionErrorf("%w", err) })
 	addVerbosity(command.PersistentFlags())
 	command.SetUsageFunc(withoutGlobalFlags((&cobra.Command{}).UsageFunc()))
-	addGroup(command, &cobra.Group{ID: "cluster", Title: "Look at a running cluster:"}, newDoctorCommand(), newTopCommand(),
-		newUICommand(), newExplainCommand(), newWhatIfCommand(), newShadowCommand(),
-		newRebalanceCommand())
-	addGroup(command, &cobra.Group{ID: "replay", Title: "Compare policies:"}, newReplayCommand())
-	addGroup(command, &cobra.Group{ID: "other", Title: "About the command:"}, newVersionCommand(), newOptionsCommand())
+	addGroup(command, &cobra.Group{ID: "cluster", Title: "Look at a running cluster:"},
+		doctor.Command(checks()...),
+		top.Command(),
+		ui.Command(checks()...),
+		explain.Command(),
+		whatif.Command(),
+		shadow.Command(),
+		moves.Command(),
+	)
+	addGroup(command, &cobra.Group{ID: "replay", Title: "Compare policies:"},
+		replay.Command(),
+	)
+	addGroup(command, &cobra.Group{ID: "other", Title: "About the command:"}, versions.Command(), newOptionsCommand())
 	completeNoFiles(command)
 	return command
 }
 
-// noArgs is cobra.NoArgs, with a usageError.
-func noArgs(command *cobra.Command, args []string) error {
-	if err := cobra.NoArgs(command, args); err != nil {
-		return usageError{err}
+// checks returns the checks that capabilities add to doctor, and to the page.
+func checks() []doctor.Supplier {
+	return []doctor.Supplier{
+		rebalancerchecks.Supplier(),
 	}
-	return nil
 }
 
 // addGroup adds commands that the help shows together.

@@ -2,12 +2,11 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -17,8 +16,16 @@ import (
 	componentversion "k8s.io/component-base/version"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/program"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/manifests/documented"
 )
+
+// execute runs the command with the arguments, and returns what it writes.
+func execute(ctx context.Context, args ...string) (written string, err error) {
+	return check.Execute(ctx, newCommand(), args...)
+}
 
 func TestExitCode(t *testing.T) {
 	for _, tt := range []struct {
@@ -27,10 +34,10 @@ func TestExitCode(t *testing.T) {
 		print string
 	}{
 		{nil, 0, ""},
-		{errProblems, 1, ""},
-		{fmt.Errorf("wrapped: %w", errProblems), 1, ""},
+		{output.ErrProblems, 1, ""},
+		{fmt.Errorf("wrapped: %w", output.ErrProblems), 1, ""},
 		{errors.New("no cluster"), 2, "Error: no cluster\n"},
-		{usageError{errors.New("--top: -1")}, 2, "Error: --top: -1\nSee 'kubectl plimsoll --help' for usage.\n"},
+		{cluster.OptionErrorf("--top: -1"), 2, "Error: --top: -1\nSee 'kubectl plimsoll --help' for usage.\n"},
 	} {
 		if code := exitCode(tt.err); code != tt.code {
 			t.Errorf("%v: exit code %d, want %d", tt.err, code, tt.code)
@@ -53,7 +60,7 @@ func TestCommand_Version(t *testing.T) {
 
 func TestCommand_Help(t *testing.T) {
 	out, err := execute(t.Context())
-	must(t, err)
+	check.OK(t, err)
 	for _, part := range []string{
 		"kubectl plimsoll [command]", "Look at a running cluster:\n  ", "Compare policies:\n  replay", "0 fine, 1 something was found, 2 it could not be done", "-v, --v",
 		`Only "rebalance --evict" changes the cluster.`,
@@ -94,7 +101,7 @@ func TestDocs_Flags(t *testing.T) {
 
 func TestCommand_UnknownFlag(t *testing.T) {
 	_, err := execute(t.Context(), "explain", "p", "--color")
-	if _, ok := errors.AsType[usageError](err); !ok || exitCode(err) != 2 {
+	if _, ok := errors.AsType[*cluster.OptionError](err); !ok || exitCode(err) != 2 {
 		t.Errorf("error %v with exit code %d", err, exitCode(err))
 	}
 }
@@ -102,11 +109,7 @@ func TestCommand_UnknownFlag(t *testing.T) {
 // kubeconfigFor returns a kubeconfig file for a server, with two contexts.
 func kubeconfigFor(t *testing.T, server string) string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf(`{"clusters": [{"name": "c", "cluster": {"server": %q}}], "current-context": "one",
-"contexts": [{"name": "two", "context": {"cluster": "c"}}, {"name": "one", "context": {"cluster": "c", "namespace": "shop"}}]}`, server)
-	must(t, os.WriteFile(file, []byte(text), 0o600))
-	return file
+	return check.File(t, "kubeconfig", check.Kubeconfig(server))
 }
 
 // namesFile matches the name and the usage of a flag whose value is a file or a folder.
@@ -144,13 +147,13 @@ func TestCompletion_EachFlag(t *testing.T) {
 // The help of a command leaves out the flags of the cluster, which options lists.
 func TestCommand_Options(t *testing.T) {
 	help, err := execute(t.Context(), "top", "nodes", "--help")
-	must(t, err)
+	check.OK(t, err)
 	if strings.Contains(help, "--kubeconfig") || strings.Contains(help, "--source-address") || !strings.Contains(help, "--sort") ||
 		!strings.Contains(help, "kubectl plimsoll options") {
 		t.Errorf("the help is\n%s", help)
 	}
 	options, err := execute(t.Context(), "options")
-	must(t, err)
+	check.OK(t, err)
 	for _, flag := range []string{"--kubeconfig", "--source-address", "--scheduler", "-v, --v"} {
 		if !strings.Contains(options, flag) {
 			t.Errorf("no %s in\n%s", flag, options)
@@ -190,7 +193,7 @@ func TestCompletion(t *testing.T) {
 		want string
 	}{
 		{[]string{"explain", "--output", ""}, "table\nwide\njson\nyaml\n"},
-		{[]string{"explain", kubeconfig, "--context", ""}, "one\ntwo\n"},
+		{[]string{"explain", kubeconfig, "--context", ""}, "other\ntest\n"},
 		{[]string{"explain", kubeconfig, "-n", ""}, "shop\n"},
 		{[]string{"explain", kubeconfig, "--node", ""}, "worker-1\n"},
 		{[]string{"explain", kubeconfig, ""}, "web-1\npod\ndeployment\n"},
@@ -214,5 +217,15 @@ func TestCompletion(t *testing.T) {
 	}
 	if !strings.HasPrefix(agent, "kubectl-plimsoll/") {
 		t.Errorf("User-Agent %q", agent)
+	}
+}
+
+// TestCluster_NoAdviceWithoutAPIServer expects no flags that choose a scheduler to be advised where the API server is down.
+func TestCluster_NoAdviceWithoutAPIServer(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	server.Close()
+	_, err := execute(t.Context(), "top", "--kubeconfig=/dev/null", "--server="+server.URL)
+	if err == nil || !strings.Contains(err.Error(), "connection refused") || strings.Contains(err.Error(), "--scheduler") {
+		t.Errorf("%v, want that the connection was refused, without advice", err)
 	}
 }

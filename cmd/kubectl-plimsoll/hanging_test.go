@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // asProgram is an environment variable that makes the test binary the program.
@@ -47,7 +49,7 @@ func interruptProgram(t *testing.T, ready func(), args ...string) (exitCode int)
 	command.Env = append(os.Environ(), asProgram+"=yes")
 	output := &strings.Builder{}
 	command.Stdout, command.Stderr = output, output
-	must(t, command.Start())
+	check.OK(t, command.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
 	ready()
@@ -72,11 +74,11 @@ func interruptProgram(t *testing.T, ready func(), args ...string) (exitCode int)
 // No context ends the reading of a kubeconfig: the second signal has to.
 func TestProgram_SecondInterrupt(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, syscall.Mkfifo(kubeconfig, 0o600))
+	check.OK(t, syscall.Mkfifo(kubeconfig, 0o600))
 	writer := make(chan *os.File, 1)
 	code := interruptProgram(t, func() {
 		f, err := os.OpenFile(kubeconfig, os.O_WRONLY, 0) // returns once the program reads
-		must(t, err)
+		check.OK(t, err)
 		writer <- f
 	}, "what-if", "--pending", "--kubeconfig", kubeconfig)
 	_ = (<-writer).Close()

@@ -5,26 +5,16 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster/kubectl"
 )
-
-// globalAnnotation marks flags that the options command shows, in place of the help of each command.
-const globalAnnotation = "global"
-
-func markGlobal(flags *pflag.FlagSet) {
-	flags.VisitAll(func(f *pflag.Flag) { f.Annotations = map[string][]string{globalAnnotation: {}} })
-}
-
-func isGlobal(f *pflag.Flag) bool {
-	_, ok := f.Annotations[globalAnnotation]
-	return ok
-}
 
 // withoutGlobalFlags returns a usage function that leaves global flags out.
 func withoutGlobalFlags(usage func(*cobra.Command) error) func(*cobra.Command) error {
 	return func(command *cobra.Command) error {
 		var hidden []*pflag.Flag
 		hide := func(f *pflag.Flag) {
-			if isGlobal(f) && !f.Hidden {
+			if kubectl.IsGlobal(f) && !f.Hidden {
 				f.Hidden, hidden = true, append(hidden, f)
 			}
 		}
@@ -49,15 +39,27 @@ func withoutGlobalFlags(usage func(*cobra.Command) error) func(*cobra.Command) e
 func newOptionsCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "options", Short: "List the flags of all commands that look at a cluster",
-		Example: "  # List them\n  kubectl plimsoll options", Args: noArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		Example: "  # List them\n  kubectl plimsoll options", Args: kubectl.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		every := &cobra.Command{}
-		newClusterFlags().addTo(every, every.Flags())
+		kubectl.NewFlags().AddTo(every, every.Flags())
 		addVerbosity(every.Flags())
 		_, err := fmt.Fprintf(cmd.OutOrStdout(), "These flags can be passed to any command that looks at a cluster:\n\n%s",
 			every.Flags().FlagUsages())
 		return err
 	}
 	return command
+}
+
+// completeNoFiles keeps shells from offering files for flags without a completion: their values are numbers, durations and texts.
+func completeNoFiles(command *cobra.Command) {
+	command.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if _, ok := command.GetFlagCompletionFunc(f.Name); !ok {
+			kubectl.CompleteFlag(command, f.Name, cobra.NoFileCompletions)
+		}
+	})
+	for _, sub := range command.Commands() {
+		completeNoFiles(sub)
+	}
 }

@@ -1,6 +1,8 @@
 package cluster
 
-import "testing"
+import (
+	"testing"
+)
 
 func TestCommand(t *testing.T) {
 	all := Chosen{

@@ -51,7 +51,7 @@ type badQuery struct{ error }
 
 // reply is the result of a question, and the command that answers it in a terminal.
 type reply struct {
-	result  any
+	result  output.Result
 	command cluster.Command
 }
 

@@ -270,15 +270,15 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("POST /session", s.access.logIn)
 	mux.HandleFunc("GET /snapshot.json", s.access.loggedIn(s.serveSnapshot))
 	mux.HandleFunc("GET /events", s.access.loggedIn(s.serveEvents))
-	pods := func(ctx context.Context, source Source, query url.Values) (any, error) {
+	pods := func(ctx context.Context, source Source, query url.Values) (output.Result, error) {
 		return source.Pods(ctx, query.Get("node"))
 	}
 	mux.HandleFunc("GET /pods.json", s.access.loggedIn(s.serveSource(pods)))
-	history := func(_ context.Context, source Source, query url.Values) (any, error) {
+	history := func(_ context.Context, source Source, query url.Values) (output.Result, error) {
 		return source.History(query.Get("node")), nil
 	}
 	mux.HandleFunc("GET /history.json", s.access.loggedIn(s.serveSource(history)))
-	trend := func(_ context.Context, source Source, _ url.Values) (any, error) {
+	trend := func(_ context.Context, source Source, _ url.Values) (output.Result, error) {
 		return source.Trend(), nil
 	}
 	mux.HandleFunc("GET /trend.json", s.access.loggedIn(s.serveSource(trend)))
@@ -302,7 +302,7 @@ func writeJSON(w http.ResponseWriter, content []byte) {
 const sourceTimeout = 20 * time.Second
 
 // serveSource serves an answer of the source to the query.
-func (s *Server) serveSource(read func(context.Context, Source, url.Values) (any, error)) http.HandlerFunc {
+func (s *Server) serveSource(read func(context.Context, Source, url.Values) (output.Result, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if s.options.Saved != nil {
 			http.Error(w, "a saved snapshot has none", http.StatusNotFound)

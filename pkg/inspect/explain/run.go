@@ -16,6 +16,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
 )
@@ -47,6 +48,7 @@ type Request struct {
 
 // Result is an *Explanation, a *DaemonSetExplanation or a *NamespaceExplanation.
 type Result interface {
+	output.Result
 	// Print prints the result for people.
 	Print(p *terminal.Printer)
 	// Fits reports whether some node takes each pod.

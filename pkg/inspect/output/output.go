@@ -1,40 +1,41 @@
-// Package output writes results as JSON, YAML or names, or by a template.
+// Package output prints results as tables, JSON, YAML or names, or by a template.
 package output
 
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"reflect"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/yaml"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/shadow"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/versions"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
-	replayreport "github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
+
+// ErrProblems ends a command that has found something, and has printed it.
+var ErrProblems = errors.New("found something")
 
 // Formats of results beside templates.
 const (
+	Table = "table"
+	Wide  = "wide"
 	JSON  = "json"
 	YAML  = "yaml"
 	Names = "name"
 )
 
-// Write writes a result, a pointer, in the format: JSON, YAML, Names or a template of kubectl.
-func Write(w io.Writer, format string, result any) error {
+// Result is a pointer to a value with JSON tags. docs/json.md lists the fields of each kind.
+type Result interface {
+	JSONKind() string
+}
+
+// Write writes a result in the format: JSON, YAML, Names or a template of kubectl.
+func Write(w io.Writer, format string, result Result) error {
 	if format == Names {
 		return writeNames(w, result)
 	}
@@ -72,36 +73,10 @@ func Write(w io.Writer, format string, result any) error {
 // APIVersion is the version of all JSON. Within a version, fields are added, and never renamed or removed.
 const APIVersion = "inspect.plimsoll.io/v1"
 
-// Kinds returns the kind of each result. docs/json.md lists their fields.
-func Kinds() map[reflect.Type]string {
-	return map[reflect.Type]string{
-		reflect.TypeFor[top.Nodes]():                    "NodeLoads",
-		reflect.TypeFor[top.Pods]():                     "PodLoads",
-		reflect.TypeFor[explain.Explanation]():          "Explanation",
-		reflect.TypeFor[explain.DaemonSetExplanation](): "DaemonSetExplanation",
-		reflect.TypeFor[explain.NamespaceExplanation](): "NamespaceExplanation",
-		reflect.TypeFor[explain.LastDecision]():         "LastDecision",
-		reflect.TypeFor[whatif.Report]():                "WhatIf",
-		reflect.TypeFor[doctor.Report]():                "Diagnosis",
-		reflect.TypeFor[replayreport.Result]():          "Replay",
-		reflect.TypeFor[shadow.Report]():                "Shadow",
-		reflect.TypeFor[top.Trend]():                    "LoadTrend",
-		reflect.TypeFor[top.NodeEvents]():               "NodeHistory",
-		reflect.TypeFor[moves.Report]():                 "RebalancePlan",
-		reflect.TypeFor[versions.Report]():              "Version",
-	}
-}
+// Marshal returns the JSON of a result with apiVersion and kind first. It makes missing lists of the result empty.
+func Marshal(result Result) ([]byte, error) { return MarshalKind(result.JSONKind(), result) }
 
-// Marshal returns the JSON of a result, a pointer, with apiVersion and kind first. It makes missing lists of the result empty.
-func Marshal(result any) ([]byte, error) {
-	kind, ok := Kinds()[reflect.TypeOf(result).Elem()]
-	if !ok {
-		return nil, fmt.Errorf("%T has no kind", result)
-	}
-	return MarshalKind(kind, result)
-}
-
-// MarshalKind is Marshal for a result of a package above.
+// MarshalKind is Marshal for a part of a result.
 func MarshalKind(kind string, result any) ([]byte, error) {
 	fillLists(reflect.ValueOf(result))
 	head, err := json.Marshal(struct {
@@ -153,34 +128,16 @@ func fillFields(v reflect.Value) {
 	}
 }
 
-// writeNames writes the objects that a result lists, as kubectl get -o name. They are in one namespace at most.
-func writeNames(w io.Writer, result any) error {
-	printer := &printers.NamePrinter{}
-	for _, o := range objectsOf(result) {
-		object := &metav1.PartialObjectMetadata{
-			TypeMeta: metav1.TypeMeta{APIVersion: o.apiVersion, Kind: o.kind}, ObjectMeta: metav1.ObjectMeta{Name: text.Escape(o.name)},
-		}
-		if err := printer.PrintObj(object, w); err != nil {
+// writeNames writes the nodes that a result lists, as kubectl get -o name.
+func writeNames(w io.Writer, result Result) error {
+	nodes, ok := result.(interface{ NodeNames() []string })
+	if !ok {
+		return fmt.Errorf("%s lists no nodes", result.JSONKind())
+	}
+	for _, name := range nodes.NodeNames() {
+		if _, err := fmt.Fprintf(w, "node/%s\n", text.Escape(name)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// objectName names an object of the API.
-type objectName struct{ apiVersion, kind, name string }
-
-// objectsOf returns the objects that a result is about, in the order of its table.
-func objectsOf(result any) (objects []objectName) {
-	switch r := result.(type) {
-	case *top.Nodes:
-		for _, n := range r.Nodes {
-			objects = append(objects, objectName{"v1", "Node", n.Name})
-		}
-	case *whatif.Report:
-		for i := range r.Outcomes[0].Nodes {
-			objects = append(objects, objectName{"v1", "Node", r.Outcomes[0].Nodes[i].Name})
-		}
-	}
-	return objects
 }

@@ -1,64 +1,75 @@
 package output_test
 
 import (
-	"reflect"
+	"bytes"
+	"errors"
 	"strings"
 	"testing"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
+	"github.com/spf13/cobra"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
-	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
-func written(t *testing.T, format string, result any) string {
+type result struct {
+	Names  []string   `json:"names"`
+	Others [][]string `json:"others"`
+	Nested []*result  `json:"nested"`
+}
+
+func (*result) JSONKind() string { return "Result" }
+
+func (r *result) NodeNames() []string { return r.Names }
+
+func (r *result) print(p *terminal.Printer) { p.Printf("%s\n", r.Names[0]) }
+
+func written(t *testing.T, format string, result output.Result) string {
 	t.Helper()
 	var b strings.Builder
 	check.OK(t, output.Write(&b, format, result))
 	return b.String()
 }
 
+// apiVersion and kind come first. Missing lists are empty, also in lists.
 func TestWrite_Formats(t *testing.T) {
 	for format, want := range map[string]string{
-		output.JSON:                        "{\n  \"apiVersion\": \"inspect.plimsoll.io/v1\",\n  \"kind\": \"WhatIf\",\n  \"changes\": [\n    \"worker-1 drained\"\n  ],\n  \"outcomes\": []\n}\n",
-		output.YAML:                        "apiVersion: inspect.plimsoll.io/v1\nchanges:\n- worker-1 drained\nkind: WhatIf\noutcomes: []\n",
-		"jsonpath={.changes[0]}":           "worker-1 drained",
-		"go-template={{index .changes 0}}": "worker-1 drained",
+		output.JSON: "{\n  \"apiVersion\": \"inspect.plimsoll.io/v1\",\n  \"kind\": \"Result\",\n  \"names\": [\n    \"a\"\n  ],\n" +
+			"  \"others\": [\n    []\n  ],\n  \"nested\": []\n}\n",
+		output.YAML:                      "apiVersion: inspect.plimsoll.io/v1\nkind: Result\nnames:\n- a\nnested: []\nothers:\n- []\n",
+		output.Names:                     "node/a\n",
+		"jsonpath={.kind} {.names[0]}":   "Result a",
+		"go-template={{index .names 0}}": "a",
 	} {
-		if got := written(t, format, &whatif.Report{Changes: []string{"worker-1 drained"}}); got != want {
+		if got := written(t, format, &result{Names: []string{"a"}, Others: [][]string{nil}}); got != want {
 			t.Errorf("%s: got %q, want %q", format, got, want)
 		}
 	}
-	if err := output.Write(&strings.Builder{}, output.JSON, new(struct{})); err == nil {
-		t.Error("a result without a kind is written")
+	if got := written(t, "jsonpath={.nested[0].names}", &result{Nested: []*result{{}}}); got != "[]" {
+		t.Errorf("a list in a list is %q", got)
 	}
 }
 
-func TestWrite_Names(t *testing.T) {
-	for want, result := range map[string]any{
-		"node/worker-1\n": &top.Nodes{Nodes: []*top.Row{{Name: "worker-1"}}},
-		"node/worker-2\n": &whatif.Report{Outcomes: []*whatif.Outcome{{Nodes: []whatif.ChangedNode{{Name: "worker-2"}}}}},
-	} {
-		if got := written(t, output.Names, result); got != want {
-			t.Errorf("%T: %q, want %q", result, got, want)
+// Print writes the format alone. Validate refuses formats of other commands.
+func TestFlags(t *testing.T) {
+	for args, want := range map[string]string{"": "a\n", "-o jsonpath={.names[0]}": "a"} {
+		var f output.Flags
+		command := &cobra.Command{}
+		f.AddTo(command, command.Flags())
+		check.OK(t, command.ParseFlags(strings.Fields(args)))
+		check.OK(t, f.Validate())
+		var b bytes.Buffer
+		command.SetOut(&b)
+		r := &result{Names: []string{"a"}}
+		if err := f.Print(command, r, r.print); err != nil || b.String() != want {
+			t.Errorf("%s: error %v, got %q, want %q", args, err, b.String(), want)
 		}
-	}
-}
-
-// A list without elements is empty, in files and in the page's answers: jq '.nodes[]' fails for null.
-func TestMarshal_NoNull(t *testing.T) {
-	results := map[string]any{"a list in a list": &whatif.Report{Outcomes: []*whatif.Outcome{{}}}}
-	for result, kind := range output.Kinds() {
-		results[kind] = reflect.New(result).Interface()
-	}
-	results["PodLoads"], results["LastDecision"] = &top.Pods{Node: &top.Row{}}, &explain.LastDecision{Record: &pluginexplain.Record{}}
-	for name, result := range results {
-		content, err := output.Marshal(result)
-		check.OK(t, err)
-		if strings.Contains(string(content), "null") {
-			t.Errorf("%s: %s", name, content)
+		for _, f.Format = range []string{"name", "jsonpath={", ""} {
+			if _, ok := errors.AsType[*cluster.OptionError](f.Validate()); !ok {
+				t.Errorf("%q is accepted", f.Format)
+			}
 		}
 	}
 }

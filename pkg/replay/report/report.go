@@ -16,6 +16,9 @@ type Result struct {
 	Reports []*Report `json:"reports"`
 }
 
+// JSONKind implements output.Result.
+func (*Result) JSONKind() string { return "Replay" }
+
 // Report holds the figures of several policies on the same pods.
 type Report struct {
 	// Title names the pods, such as "base" or "cluster, 24h0m0s until 2026-01-02 12:00:00".

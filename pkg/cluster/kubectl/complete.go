@@ -1,4 +1,4 @@
-package main
+package kubectl
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -14,43 +13,32 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 )
 
-func completeFlag(command *cobra.Command, name string, complete cobra.CompletionFunc) {
+// CompleteFlag sets the completion of a flag's values.
+func CompleteFlag(command *cobra.Command, name string, complete cobra.CompletionFunc) {
 	if err := command.RegisterFlagCompletionFunc(name, complete); err != nil {
 		panic(err) // the flag does not exist
 	}
 }
 
-// completeValues completes the values of a flag that has no others.
-func completeValues(command *cobra.Command, name string, values ...string) {
-	completeFlag(command, name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+// CompleteValues completes the values of a flag that has no others.
+func CompleteValues(command *cobra.Command, name string, values ...string) {
+	CompleteFlag(command, name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// completeNoFiles keeps shells from offering files for flags without a completion: their values are numbers, durations and texts.
-func completeNoFiles(command *cobra.Command) {
-	command.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if _, ok := command.GetFlagCompletionFunc(f.Name); !ok {
-			completeFlag(command, f.Name, cobra.NoFileCompletions)
-		}
-	})
-	for _, sub := range command.Commands() {
-		completeNoFiles(sub)
-	}
-}
-
-func (f *clusterFlags) completeContexts(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	config, err := f.kube.ToRawKubeConfigLoader().RawConfig()
+func (f *Flags) completeContexts(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	config, err := f.Kube.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
 	return slices.Sorted(maps.Keys(config.Contexts)), cobra.ShellCompDirectiveNoFileComp
 }
 
-// complete completes names that are read of the cluster.
-func (f *clusterFlags) complete(
+// Complete completes names that are read from the cluster.
+func (f *Flags) Complete(
 	names func(ctx context.Context, connection *cluster.Connection, args []string) ([]string, error),
 ) cobra.CompletionFunc {
 	return func(command *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		connection, err := f.connect()
+		connection, err := f.Connect(command)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
@@ -74,24 +62,25 @@ func deployments(ctx context.Context, connection *cluster.Connection, _ []string
 	return names, nil
 }
 
-// profiles lists the configuration's profiles.
-func (f *clusterFlags) profiles(ctx context.Context, connection *cluster.Connection, _ []string) ([]string, error) {
-	found, err := connection.ValidConfiguration(ctx, f.configuration)
+// Profiles lists the configuration's profiles.
+func (f *Flags) Profiles(ctx context.Context, connection *cluster.Connection, _ []string) ([]string, error) {
+	found, err := connection.ValidConfiguration(ctx, f.Configuration)
 	if err != nil {
 		return nil, err
 	}
 	return found.ProfileNames(), nil
 }
 
-func completeFiles(command *cobra.Command, names ...string) {
+// CompleteFiles completes the values of flags with names of files.
+func CompleteFiles(command *cobra.Command, names ...string) {
 	for _, name := range names {
-		completeFlag(command, name, cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
+		CompleteFlag(command, name, cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
 	}
 }
 
-// completeNames completes the names of the cluster's objects of a core resource.
-func (f *clusterFlags) completeNames(resource string) cobra.CompletionFunc {
-	return f.complete(func(ctx context.Context, connection *cluster.Connection, args []string) (names []string, err error) {
+// CompleteNames completes the names of the cluster's objects of a core resource.
+func (f *Flags) CompleteNames(resource string) cobra.CompletionFunc {
+	return f.Complete(func(ctx context.Context, connection *cluster.Connection, args []string) (names []string, err error) {
 		// From the API server's cache.
 		list, err := connection.Client.CoreV1().RESTClient().Get().Resource(resource).Param("resourceVersion", "0").Do(ctx).Get()
 		if err != nil {

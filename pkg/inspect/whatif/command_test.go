@@ -1,12 +1,14 @@
-package main
+package whatif
 
 import (
 	"strings"
 	"testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func TestWhatIf_UsageErrors(t *testing.T) {
-	file := write(t, "pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {continers: []}\n")
+	file := check.File(t, "pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {continers: []}\n")
 	for _, tc := range []struct {
 		name string
 		args []string
@@ -30,9 +32,9 @@ func TestWhatIf_UsageErrors(t *testing.T) {
 		{"no such manifest", []string{"-f", "/nowhere", "--server", "http://localhost:1"}, []string{"--filename", "/nowhere"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := execute(t.Context(), append([]string{"what-if"}, tc.args...)...)
-			if err == nil || exitCode(err) != 2 {
-				t.Fatalf("error %v with exit code %d, want 2", err, exitCode(err))
+			_, err := check.Execute(t.Context(), Command(), tc.args...)
+			if err == nil {
+				t.Fatalf("error %v; want one", err)
 			}
 			for _, part := range tc.want {
 				if !strings.Contains(err.Error(), part) {

@@ -1,4 +1,4 @@
-package main
+package explain
 
 import (
 	"errors"
@@ -10,12 +10,13 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster/kubectl"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 )
 
 type explainOptions struct {
-	cluster *clusterFlags
-	output  outputFlags
+	cluster *kubectl.Flags
+	output  output.Flags
 	file    string
 	top     int
 	nodes   []string
@@ -25,8 +26,9 @@ type explainOptions struct {
 	schedulerName string
 }
 
-func newExplainCommand() *cobra.Command {
-	o := &explainOptions{cluster: newClusterFlags()}
+// Command returns the command explain.
+func Command() *cobra.Command {
+	o := &explainOptions{cluster: kubectl.NewFlags()}
 	command := &cobra.Command{
 		Use:   "explain (POD | TYPE/NAME | TYPE NAME | -f FILE)",
 		Short: "Show where the scheduler would place a pod now, and why",
@@ -77,17 +79,17 @@ a filter rules out a node.`,
 		RunE:              o.run,
 	}
 	flags := command.Flags()
-	o.cluster.addTo(command, flags)
-	o.output.addTo(command, flags)
+	o.cluster.AddTo(command, flags)
+	o.output.AddTo(command, flags)
 	flags.StringVarP(&o.file, "filename", "f", "", "file with a pod, or a workload that creates it; - is standard input")
 	flags.StringVar(&o.schedulerName, "scheduler-name", "", "profile to explain with; replaces the pod's spec.schedulerName")
 	flags.BoolVar(&o.last, "last", false,
 		"show what the scheduler saw when it placed the pod, if the plugin that records decisions was enabled")
 	flags.IntVar(&o.top, "top", 5, "number of candidates to show, best first; 0 shows all")
 	flags.StringSliceVar(&o.nodes, "node", nil, "node to compare; write it twice, for two nodes")
-	completeFiles(command, "filename")
-	completeFlag(command, "scheduler-name", o.cluster.complete(o.cluster.profiles))
-	completeFlag(command, "node", o.cluster.completeNames("nodes"))
+	kubectl.CompleteFiles(command, "filename")
+	kubectl.CompleteFlag(command, "scheduler-name", o.cluster.Complete(o.cluster.Profiles))
+	kubectl.CompleteFlag(command, "node", o.cluster.CompleteNames("nodes"))
 	return command
 }
 
@@ -104,7 +106,7 @@ func (o *explainOptions) validate(cmd *cobra.Command, args []string) error {
 	case cmd.Flags().Changed("node") && (len(o.nodes) != 2 || o.nodes[0] == o.nodes[1]):
 		return fmt.Errorf("--node: %s; name two different nodes", strings.Join(o.nodes, ", "))
 	}
-	return o.output.validate()
+	return o.output.Validate()
 }
 
 // namespacePods is how many pods of a namespace are explained by default.
@@ -112,19 +114,19 @@ const namespacePods = 100
 
 func (o *explainOptions) run(cmd *cobra.Command, args []string) error {
 	if err := o.validate(cmd, args); err != nil {
-		return usageError{err}
+		return cluster.OptionErrorf("%w", err)
 	}
-	var target explain.Target
+	var target Target
 	if len(args) > 0 {
 		var err error
-		if target, err = explain.ParseTarget(args); err != nil {
-			return usageError{err}
+		if target, err = ParseTarget(args); err != nil {
+			return cluster.OptionErrorf("%w", err)
 		}
 	}
 	if target.Kind.Kind == "Namespace" && !cmd.Flags().Changed("top") {
 		o.top = namespacePods
 	}
-	connection, err := o.cluster.connect()
+	connection, err := o.cluster.Connect(cmd)
 	if err != nil {
 		return err
 	}
@@ -132,22 +134,22 @@ func (o *explainOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := o.output.print(cmd, result, "", nil, result.Print); err != nil || result.Fits() {
+	if err := o.output.Print(cmd, result, result.Print); err != nil || result.Fits() {
 		return err
 	}
-	return errProblems
+	return output.ErrProblems
 }
 
-func (o *explainOptions) explain(cmd *cobra.Command, connection *cluster.Connection, target explain.Target) (explain.Result, error) {
+func (o *explainOptions) explain(cmd *cobra.Command, connection *cluster.Connection, target Target) (Result, error) {
 	if o.last {
-		return explain.Last(cmd.Context(), connection, target, clock.RealClock{})
+		return Last(cmd.Context(), connection, target, clock.RealClock{})
 	}
 	bar := terminal.NewProgress(cmd.ErrOrStderr())
 	defer bar.Clear()
-	return explain.Run(cmd.Context(), connection, explain.Request{
-		Configuration: o.cluster.configuration, Source: o.cluster.source, Target: target, File: o.file, Stdin: cmd.InOrStdin(),
-		Namespace: *o.cluster.kube.Namespace, Top: o.top, Compare: o.nodes, SchedulerName: o.schedulerName, Progress: bar.Set,
-		Found: foundBy(cmd, connection),
+	return Run(cmd.Context(), connection, Request{
+		Configuration: o.cluster.Configuration, Source: o.cluster.Source, Target: target, File: o.file, Stdin: cmd.InOrStdin(),
+		Namespace: *o.cluster.Kube.Namespace, Top: o.top, Compare: o.nodes, SchedulerName: o.schedulerName, Progress: bar.Set,
+		Found: kubectl.FoundBy(cmd, connection),
 	})
 }
 
@@ -155,7 +157,7 @@ func (o *explainOptions) explain(cmd *cobra.Command, connection *cluster.Connect
 func (o *explainOptions) completeTargets(
 	command *cobra.Command, args []string, toComplete string,
 ) ([]cobra.Completion, cobra.ShellCompDirective) {
-	kind, prefix, types := explain.Kinds()[0], "", []string(nil) // pods
+	kind, prefix, types := Kinds()[0], "", []string(nil) // pods
 	typed, _, found := strings.Cut(toComplete, "/")
 	switch {
 	case len(args) > 1:
@@ -166,15 +168,15 @@ func (o *explainOptions) completeTargets(
 		prefix = typed + "/"
 	default:
 		typed = kind.Type()
-		for _, k := range explain.Kinds() {
+		for _, k := range Kinds() {
 			types = append(types, k.Type())
 		}
 	}
-	kind, err := explain.KindOf(typed)
+	kind, err := KindOf(typed)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	connection, err := o.cluster.connect()
+	connection, err := o.cluster.Connect(command)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
@@ -187,3 +189,15 @@ func (o *explainOptions) completeTargets(
 	}
 	return append(names, types...), cobra.ShellCompDirectiveNoFileComp
 }
+
+// JSONKind implements output.Result.
+func (*Explanation) JSONKind() string { return "Explanation" }
+
+// JSONKind implements output.Result.
+func (*DaemonSetExplanation) JSONKind() string { return "DaemonSetExplanation" }
+
+// JSONKind implements output.Result.
+func (*NamespaceExplanation) JSONKind() string { return "NamespaceExplanation" }
+
+// JSONKind implements output.Result.
+func (*LastDecision) JSONKind() string { return "LastDecision" }

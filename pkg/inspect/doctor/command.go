@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"slices"
@@ -7,24 +7,23 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/checks"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster/kubectl"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 )
 
-// doctorOptions are the flags of doctor.
+// doctorOptions are the flags of
 type doctorOptions struct {
-	cluster  *clusterFlags
-	output   outputFlags
-	selected doctor.Selection
+	cluster  *kubectl.Flags
+	output   output.Flags
+	selected Selection
 	// failOn is the status from which on the exit code is 1.
-	failOn string
+	failOn    string
+	suppliers []Supplier
 }
 
-// checksOfDoctor are the checks of doctor that other packages have.
-func checksOfDoctor() []doctor.Supplier { return []doctor.Supplier{checks.Supplier()} }
-
-func newDoctorCommand() *cobra.Command {
-	o := &doctorOptions{cluster: newClusterFlags()}
+// Command returns the command
+func Command(suppliers ...Supplier) *cobra.Command {
+	o := &doctorOptions{cluster: kubectl.NewFlags(), suppliers: suppliers}
 	command := &cobra.Command{
 		Use:   "doctor",
 		Short: "Find what keeps the scheduler from placing pods by load",
@@ -53,52 +52,55 @@ Exit codes: 0 all selected checks passed, 1 a check failed, 2 the API server can
 
   # List failed checks, for a script
   kubectl plimsoll doctor --only-problems -o json`,
-		Args:              noArgs,
+		Args:              kubectl.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
-	o.cluster.addTo(command, command.Flags())
-	o.output.addTo(command, command.Flags())
+	o.cluster.AddTo(command, command.Flags())
+	o.output.AddTo(command, command.Flags())
 	command.Flags().StringSliceVar(&o.selected.Checks, "check", nil,
-		"groups or ids of checks to show: "+strings.Join(doctor.Groups(checksOfDoctor()...), ", ")+" (default all)")
+		"groups or ids of checks to show: "+strings.Join(Groups(suppliers...), ", ")+" (default all)")
 	command.Flags().BoolVar(&o.selected.OnlyProblems, "only-problems", false, "show only checks with something to fix")
-	command.Flags().StringVar(&o.failOn, "fail-on", string(doctor.Warning), "lowest status with exit code 1: warning or error")
-	completeValues(command, "check", slices.Concat(doctor.Groups(checksOfDoctor()...), doctor.IDs(checksOfDoctor()...))...)
-	completeValues(command, "fail-on", string(doctor.Warning), string(doctor.Error))
+	command.Flags().StringVar(&o.failOn, "fail-on", string(Warning), "lowest status with exit code 1: warning or error")
+	kubectl.CompleteValues(command, "check", slices.Concat(Groups(suppliers...), IDs(suppliers...))...)
+	kubectl.CompleteValues(command, "fail-on", string(Warning), string(Error))
 	return command
 }
 
 // validate fails if a flag is wrong.
 func (o *doctorOptions) validate() error {
-	if err := o.output.validate(); err != nil {
+	if err := o.output.Validate(); err != nil {
 		return err
 	}
-	if o.failOn != string(doctor.Warning) && o.failOn != string(doctor.Error) {
+	if o.failOn != string(Warning) && o.failOn != string(Error) {
 		return cluster.OptionErrorf("--fail-on: %q; write warning or error", o.failOn)
 	}
-	return o.selected.Validate(checksOfDoctor()...)
+	return o.selected.Validate(o.suppliers...)
 }
 
 func (o *doctorOptions) run(cmd *cobra.Command) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	conn, err := o.cluster.connect()
+	conn, err := o.cluster.Connect(cmd)
 	if err != nil {
-		return usageError{err}
+		return cluster.OptionErrorf("%w", err)
 	}
-	report, err := doctor.Run(cmd.Context(), conn, doctor.Options{
-		Configuration: o.cluster.configuration, Source: o.cluster.source, Suppliers: checksOfDoctor(),
+	report, err := Run(cmd.Context(), conn, Options{
+		Configuration: o.cluster.Configuration, Source: o.cluster.Source, Suppliers: o.suppliers,
 	})
 	if err != nil {
 		return err
 	}
 	report.Select(o.selected)
-	if err := o.output.print(cmd, report, "", nil, report.Print); err != nil {
+	if err := o.output.Print(cmd, report, report.Print); err != nil {
 		return err
 	}
-	if report.Failed() || o.failOn == string(doctor.Warning) && report.NeedsFix() {
-		return errProblems
+	if report.Failed() || o.failOn == string(Warning) && report.NeedsFix() {
+		return output.ErrProblems
 	}
 	return nil
 }
+
+// JSONKind implements output.Result.
+func (*Report) JSONKind() string { return "Diagnosis" }

@@ -1,4 +1,4 @@
-package main
+package moves
 
 import (
 	"errors"
@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func TestRebalance_Flags(t *testing.T) {
@@ -13,25 +16,25 @@ func TestRebalance_Flags(t *testing.T) {
 		"--yes":           "--yes: has no effect without --evict; add --evict to make the moves",
 		"--evict -o json": "--output: not supported with --evict; run the plan with -o json first",
 	} {
-		_, err := execute(t.Context(), append([]string{"rebalance", "--server", "http://localhost:1"}, strings.Fields(args)...)...)
-		if _, ok := errors.AsType[usageError](err); !ok || !strings.HasPrefix(err.Error(), want) {
+		_, err := check.Execute(t.Context(), Command(), append([]string{"--server", "http://localhost:1"}, strings.Fields(args)...)...)
+		if _, ok := errors.AsType[*cluster.OptionError](err); !ok || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v, want the usage error %s", args, err, want)
 		}
 	}
 }
 
-// TestRebalance_Configuration has a configuration that every command with the flag refuses before it asks the cluster.
+// TestRebalance_Configuration has a configuration that the command refuses before it asks the cluster.
 func TestRebalance_Configuration(t *testing.T) {
 	invalid := filepath.Join(t.TempDir(), "rebalancer.yaml")
-	must(t, os.WriteFile(invalid, []byte("apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nlinePercent: 120\n"), 0o600))
+	check.OK(t, os.WriteFile(invalid, []byte("apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nlinePercent: 120\n"), 0o600))
 	for file, want := range map[string]string{
 		invalid:  "--rebalancer-config: " + invalid + ": linePercent: Invalid value: 120: must be in [1, 100]",
 		"nofile": "--rebalancer-config: stat nofile: no such file or directory",
 	} {
-		for _, command := range []string{"rebalance", "rebalance --evict --yes", "ui --no-open"} {
+		for _, command := range []string{"", "--evict --yes"} {
 			args := append(strings.Fields(command), "--server", "http://localhost:1", "--rebalancer-config", file)
-			_, err := execute(t.Context(), args...)
-			if err == nil || exitCode(err) != 2 || !strings.HasPrefix(err.Error(), want) {
+			_, err := check.Execute(t.Context(), Command(), args...)
+			if err == nil || !strings.HasPrefix(err.Error(), want) {
 				t.Errorf("%s: %v, want %s", command, err, want)
 			}
 		}

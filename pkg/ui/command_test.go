@@ -1,4 +1,4 @@
-package main
+package ui
 
 import (
 	"errors"
@@ -13,7 +13,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster/kubectl"
+	checking "github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // The page's commands reach the same cluster from any terminal, whatever chose it.
@@ -22,8 +23,8 @@ func TestUI_Commands(t *testing.T) {
 	server.Close()
 	t.Chdir(t.TempDir())
 	dir, err := os.Getwd()
-	must(t, err)
-	must(t, os.WriteFile("clusters", kubeconfigOf(server.URL), 0o600))
+	checking.OK(t, err)
+	checking.OK(t, os.WriteFile("clusters", []byte(checking.Kubeconfig(server.URL)), 0o600))
 	home := clientcmd.RecommendedHomeFile
 	clientcmd.RecommendedHomeFile = filepath.Join(dir, "clusters")
 	t.Cleanup(func() { clientcmd.RecommendedHomeFile = home })
@@ -37,12 +38,13 @@ func TestUI_Commands(t *testing.T) {
 			"--config DIR/a.yaml --source-token-file DIR/b --source-application-key-file DIR/c --source-ca-file DIR/d"},
 	} {
 		t.Setenv("KUBECONFIG", strings.ReplaceAll(tt.env, "DIR", dir))
-		o := &uiOptions{cluster: newClusterFlags()}
+		o := &uiOptions{cluster: kubectl.NewFlags()}
 		command := &cobra.Command{}
-		o.cluster.addTo(command, command.Flags())
-		must(t, command.ParseFlags(strings.Fields(tt.flags)))
-		var options ui.Options
-		if err := o.openCluster(t.Context(), &options); err == nil {
+		o.cluster.AddTo(command, command.Flags())
+		checking.OK(t, command.ParseFlags(strings.Fields(tt.flags)))
+		command.SetContext(t.Context())
+		var options Options
+		if err := o.openCluster(command, &options); err == nil {
 			t.Error("there is a cluster")
 		}
 		got, want := cluster.Plugin("top", options.Flags...).For(options.Chosen), "kubectl plimsoll top "+strings.ReplaceAll(tt.want, "DIR", dir)
@@ -57,21 +59,21 @@ func TestUI_FromFile(t *testing.T) {
 	saved, page, again := filepath.Join(t.TempDir(), "saved"), filepath.Join(t.TempDir(), "page"), filepath.Join(t.TempDir(), "again")
 	const content = `{"apiVersion":"inspect.plimsoll.io/v1","kind":"ClusterLoads","profile":"plimsoll","plugin":"LoadThreshold",` +
 		`"time":"2026-01-02T03:04:05Z","context":"</script>"}`
-	must(t, os.WriteFile(saved, []byte(content), 0o600))
-	_, err := execute(t.Context(), "ui", "--from-file", saved, "--html", page, "--save", again)
-	must(t, err)
+	checking.OK(t, os.WriteFile(saved, []byte(content), 0o600))
+	_, err := checking.Execute(t.Context(), Command(), "--from-file", saved, "--html", page, "--save", again)
+	checking.OK(t, err)
 	html, err := os.ReadFile(page)
-	must(t, err)
+	checking.OK(t, err)
 	if !strings.Contains(string(html), `"context":"\u003c/script\u003e"`) {
 		t.Errorf("the page has no escaped context:\n%s", html)
 	}
 	copied, err := os.ReadFile(again)
-	must(t, err)
+	checking.OK(t, err)
 	if strings.ReplaceAll(strings.TrimSpace(string(copied)), `\u003c/script\u003e`, "</script>") != content {
 		t.Errorf("saved again: %s, want %s", copied, content)
 	}
-	_, err = execute(t.Context(), "ui", "--from-file", page)
-	if _, usage := errors.AsType[usageError](err); !usage || !strings.Contains(err.Error(), "--from-file: ") {
+	_, err = checking.Execute(t.Context(), Command(), "--from-file", page)
+	if _, usage := errors.AsType[*cluster.OptionError](err); !usage || !strings.Contains(err.Error(), "--from-file: ") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -81,16 +83,16 @@ func TestUI_HashNames(t *testing.T) {
 	saved, page := filepath.Join(t.TempDir(), "saved"), filepath.Join(t.TempDir(), "page")
 	const content = `{"apiVersion":"inspect.plimsoll.io/v1","kind":"ClusterLoads","profile":"secret","plugin":"LoadThreshold",` +
 		`"time":"2026-01-02T03:04:05Z","context":"secret","nodes":{"secret":{"name":"secret","pods":7}}}`
-	must(t, os.WriteFile(saved, []byte(content), 0o600))
-	_, err := execute(t.Context(), "ui", "--from-file", saved, "--html", page, "--hash-names")
-	must(t, err)
+	checking.OK(t, os.WriteFile(saved, []byte(content), 0o600))
+	_, err := checking.Execute(t.Context(), Command(), "--from-file", saved, "--html", page, "--hash-names")
+	checking.OK(t, err)
 	html, err := os.ReadFile(page)
-	must(t, err)
+	checking.OK(t, err)
 	if strings.Contains(string(html), "secret") || !strings.Contains(string(html), `"pods":7`) {
 		t.Errorf("the page has a name, or no node:\n%s", html)
 	}
-	_, err = execute(t.Context(), "ui", "--from-file", saved, "--hash-names")
-	if _, usage := errors.AsType[usageError](err); !usage || !strings.Contains(err.Error(), "--hash-names: only with --save or --html") {
+	_, err = checking.Execute(t.Context(), Command(), "--from-file", saved, "--hash-names")
+	if _, usage := errors.AsType[*cluster.OptionError](err); !usage || !strings.Contains(err.Error(), "--hash-names: only with --save or --html") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -122,9 +124,9 @@ func TestUI_FlagsWithoutEffect(t *testing.T) {
 	} {
 		name, _, _ := strings.Cut(flag, "=")
 		for _, other := range strings.Fields(others) {
-			_, err := execute(t.Context(), "ui", "--"+other, filepath.Join(t.TempDir(), "file"), flag)
+			_, err := checking.Execute(t.Context(), Command(), "--"+other, filepath.Join(t.TempDir(), "file"), flag)
 			want := name + ": no effect with --" + other + ", " + reasons[other] + "; leave out one of them"
-			if _, usage := errors.AsType[usageError](err); !usage || err.Error() != want {
+			if _, usage := errors.AsType[*cluster.OptionError](err); !usage || err.Error() != want {
 				t.Errorf("--%s %s: error %v, want %s", other, flag, err, want)
 			}
 		}

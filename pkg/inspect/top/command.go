@@ -1,8 +1,6 @@
-package main
+package top
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -15,46 +13,48 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster/kubectl"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 )
 
 // topOptions are the flags of top.
 type topOptions struct {
-	cluster   *clusterFlags
-	output    outputFlags
-	view      top.Options
+	cluster   *kubectl.Flags
+	output    output.Flags
+	view      Options
 	noHeaders bool
 
-	selected top.Selection
+	selected Selection
 	selector string
 	watch    bool
 }
 
-func newTopCommand() *cobra.Command {
-	o := &topOptions{cluster: newClusterFlags()}
+// Command returns the command top.
+func Command() *cobra.Command {
+	o := &topOptions{cluster: kubectl.NewFlags()}
 	command := o.nodesCommand()
 	command.Use, command.Aliases, command.ValidArgsFunction = "top", nil, nil // only subcommands are completed
 	command.AddCommand(o.nodesCommand(), o.podsCommand())
 	flags := command.PersistentFlags()
-	o.cluster.addTo(command, flags)
-	o.output.addTo(command, flags, output.Names)
+	o.cluster.AddTo(command, flags)
+	o.output.AddTo(command, flags, output.Names)
 	flags.Lookup("output").Usage += "; name is for nodes alone"
-	addViewTo(command, flags, o.cluster, &o.view)
+	AddViewTo(command, flags, o.cluster, &o.view)
 	flags.BoolVar(&o.noHeaders, "no-headers", false, "print no headers")
 	return command
 }
 
-// addViewTo adds the flags that choose a profile and a plugin.
-func addViewTo(command *cobra.Command, flags *pflag.FlagSet, cluster *clusterFlags, view *top.Options) {
+// AddViewTo adds the flags that choose a profile and a plugin.
+func AddViewTo(command *cobra.Command, flags *pflag.FlagSet, cluster *kubectl.Flags, view *Options) {
 	flags.StringVar(&view.SchedulerName, "scheduler-name", "",
 		"schedulerName of the profile; by default the first with a plugin that reads load")
 	flags.StringVar(&view.Plugin, "plugin", "",
 		"plugin whose load to show; by default one that has a load line, or else one that reads load")
-	completeFlag(command, "scheduler-name", cluster.complete(cluster.profiles))
-	completeValues(command, "plugin", text.Each(plugins.All(), func(d descriptor.Descriptor) string { return d.Name })...)
+	kubectl.CompleteFlag(command, "scheduler-name", cluster.Complete(cluster.Profiles))
+	kubectl.CompleteValues(command, "plugin", text.Each(plugins.All(), func(d descriptor.Descriptor) string { return d.Name })...)
 }
 
 func (o *topOptions) nodesCommand() *cobra.Command {
@@ -65,16 +65,16 @@ func (o *topOptions) nodesCommand() *cobra.Command {
 		Long:    topNodesHelp,
 		Example: topNodesExamples,
 
-		ValidArgsFunction: o.cluster.completeNames("nodes"),
+		ValidArgsFunction: o.cluster.CompleteNames("nodes"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.HasSubCommands() && len(args) > 0 {
-				return usageError{fmt.Errorf("%q: write nodes or pods, as in %s nodes %s", args[0], cmd.CommandPath(), args[0])}
+				return cluster.OptionErrorf("%q: write nodes or pods, as in %s nodes %s", args[0], cmd.CommandPath(), args[0])
 			}
 			return o.runNodes(cmd, args)
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar((*string)(&o.selected.Order), "sort", string(top.ByLine), "one of "+strings.Join(orderNames(), ", "))
+	flags.StringVar((*string)(&o.selected.Order), "sort", string(ByLine), "one of "+strings.Join(orderNames(), ", "))
 	flags.BoolVar(&o.selected.Reverse, "reverse", false, "sort in the opposite order")
 	flags.StringVarP(&o.selector, "selector", "l", "", "label selector of the nodes, such as key1=value1,key2=value2")
 	flags.BoolVarP(&o.watch, "watch", "w", false, "show nodes until interrupted")
@@ -84,29 +84,29 @@ func (o *topOptions) nodesCommand() *cobra.Command {
 		}
 		return pflag.NormalizedName(name)
 	})
-	completeValues(command, "sort", orderNames()...)
+	kubectl.CompleteValues(command, "sort", orderNames()...)
 	return command
 }
 
 func orderNames() (names []string) {
-	for _, order := range top.Orders() {
+	for _, order := range Orders() {
 		names = append(names, string(order))
 	}
 	return names
 }
 
 func (o *topOptions) validate(names []string) (err error) {
-	if err := o.output.validate(); err != nil {
+	if err := o.output.Validate(); err != nil {
 		return err
 	}
-	if !slices.Contains(top.Orders(), o.selected.Order) {
-		return usageError{fmt.Errorf("--sort: %q; write one of %s", o.selected.Order, strings.Join(orderNames(), ", "))}
+	if !slices.Contains(Orders(), o.selected.Order) {
+		return cluster.OptionErrorf("--sort: %q; write one of %s", o.selected.Order, strings.Join(orderNames(), ", "))
 	}
 	if o.selected.Selector, err = labels.Parse(o.selector); err != nil {
-		return usageError{fmt.Errorf("--selector: %w", err)}
+		return cluster.OptionErrorf("--selector: %w", err)
 	}
 	if o.selector != "" && len(names) > 0 {
-		return usageError{errors.New("--selector has no effect together with names of nodes; leave out the selector or the names")}
+		return cluster.OptionErrorf("--selector has no effect together with names of nodes; leave out the selector or the names")
 	}
 	o.selected.Names = names
 	return nil
@@ -117,7 +117,7 @@ func (o *topOptions) runNodes(cmd *cobra.Command, names []string) error {
 		return err
 	}
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	interactive := o.watch && o.output.format == tableFormat && terminal.StyleOf(out).Width > 0 && os.Getenv("TERM") != "dumb"
+	interactive := o.watch && o.output.Format == output.Table && terminal.StyleOf(out).Width > 0 && os.Getenv("TERM") != "dumb"
 	if interactive {
 		klog.SetLogger(logr.Discard()) // log lines would cross the view, whose title tells of errors
 	}
@@ -127,10 +127,10 @@ func (o *topOptions) runNodes(cmd *cobra.Command, names []string) error {
 	}
 	switch {
 	case interactive:
-		o.selected.Context = o.cluster.contextName()
+		o.selected.Context = o.cluster.Context()
 		return s.Interact(ctx, cmd.InOrStdin(), out, o.selected)
 	case o.watch:
-		return s.Follow(ctx, o.selected, func(nodes *top.Nodes) error { return o.printNodes(cmd, nodes) })
+		return s.Follow(ctx, o.selected, func(nodes *Nodes) error { return o.printNodes(cmd, nodes) })
 	}
 	nodes, err := s.Nodes(ctx, o.selected)
 	if err != nil {
@@ -139,11 +139,43 @@ func (o *topOptions) runNodes(cmd *cobra.Command, names []string) error {
 	return o.printNodes(cmd, nodes)
 }
 
-func (o *topOptions) printNodes(cmd *cobra.Command, nodes *top.Nodes) error {
-	return o.output.print(cmd, nodes, nodes.Title(), nodes.Notes(), func(p *terminal.Printer) {
+func (o *topOptions) printNodes(cmd *cobra.Command, nodes *Nodes) error {
+	return o.print(cmd, nodes, nodes.Title(), nodes.Notes(), func(p *terminal.Printer) {
 		nodes.Print(p, o.selected.Order, !o.noHeaders)
 		if o.watch {
 			p.Printf("\n")
 		}
 	})
+}
+
+// print prints a table with its title and notes on standard error.
+func (o *topOptions) print(
+	cmd *cobra.Command, result output.Result, title string, notes []string, table func(*terminal.Printer),
+) error {
+	if !o.output.IsTable() {
+		return o.output.Print(cmd, result, nil)
+	}
+	output.Lines(cmd.ErrOrStderr(), title)
+	if err := o.output.Print(cmd, result, table); err != nil {
+		return err
+	}
+	output.Lines(cmd.ErrOrStderr(), notes...)
+	return nil
+}
+
+// JSONKind implements output.Result.
+func (*Nodes) JSONKind() string { return "NodeLoads" }
+
+// JSONKind implements output.Result.
+func (*Pods) JSONKind() string { return "PodLoads" }
+
+// JSONKind implements output.Result.
+func (*Trend) JSONKind() string { return "LoadTrend" }
+
+// JSONKind implements output.Result.
+func (*NodeEvents) JSONKind() string { return "NodeHistory" }
+
+// NodeNames returns the names for the output format name.
+func (n *Nodes) NodeNames() []string {
+	return text.Each(n.Nodes, func(r *Row) string { return r.Name })
 }

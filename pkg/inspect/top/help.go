@@ -1,4 +1,4 @@
-package main
+package top
 
 const topNodesHelp = `Shows each node as the scheduler sees it now: measured load, pending usage, requests, and the load line. Usage
 is pending until the measurement covers it.

@@ -1,4 +1,4 @@
-package main
+package whatif
 
 import (
 	"context"
@@ -11,14 +11,15 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster/kubectl"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 )
 
 // whatIfOptions are the flags of what-if.
 type whatIfOptions struct {
-	cluster     *clusterFlags
-	output      outputFlags
+	cluster     *kubectl.Flags
+	output      output.Flags
 	file        string
 	replicas    int
 	profileFrom string
@@ -27,23 +28,24 @@ type whatIfOptions struct {
 	timeout       time.Duration
 	top           int
 	poolLabel     string
-	scenario      whatif.Scenario
+	scenario      Scenario
 }
 
-func newWhatIfCommand() *cobra.Command {
-	o := &whatIfOptions{cluster: newClusterFlags()}
+// Command returns the command what-if.
+func Command() *cobra.Command {
+	o := &whatIfOptions{cluster: kubectl.NewFlags()}
 	command := &cobra.Command{
 		Use: "what-if [-f FILE [--replicas N | --fewer N]] [--drain NODE] [--evict-all-in NAMESPACE] [--add-nodes N --like NODE] " +
 			"[--pending] [--consolidate]",
 		Short:   "Show where pods would go, and what the nodes' load would become",
 		Long:    whatIfHelp,
 		Example: whatIfExamples,
-		Args:    noArgs,
+		Args:    kubectl.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	flags := command.Flags()
-	o.cluster.addTo(command, flags)
-	o.output.addTo(command, flags, output.Names)
+	o.cluster.AddTo(command, flags)
+	o.output.AddTo(command, flags, output.Names)
 	flags.StringVarP(&o.file, "filename", "f", "", "file with workloads whose pods to place; - is standard input")
 	flags.IntVar(&o.replicas, "replicas", 0, "number of pods of the workload; replaces the file's")
 	flags.IntVar(&o.scenario.Fewer, "fewer", 0, "number of running pods of the workload to remove, in place of placing its pods")
@@ -61,10 +63,10 @@ func newWhatIfCommand() *cobra.Command {
 		"label of nodes that names their pool; by default those of Karpenter and of the clouds")
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute,
 		"time after which the pods that are placed by then are shown; zero means no limit")
-	completeFiles(command, "filename", "profile-from")
-	completeFlag(command, "scheduler-name", o.cluster.complete(o.cluster.profiles))
+	kubectl.CompleteFiles(command, "filename", "profile-from")
+	kubectl.CompleteFlag(command, "scheduler-name", o.cluster.Complete(o.cluster.Profiles))
 	for flag, resource := range map[string]string{"drain": "nodes", "like": "nodes", "evict-all-in": "namespaces"} {
-		completeFlag(command, flag, o.cluster.completeNames(resource))
+		kubectl.CompleteFlag(command, flag, o.cluster.CompleteNames(resource))
 	}
 	return command
 }
@@ -90,7 +92,7 @@ func (o *whatIfOptions) validate(flags *pflag.FlagSet) error {
 	if flags.Changed("replicas") {
 		s.Replicas = &o.replicas
 	}
-	return o.output.validate()
+	return o.output.Validate()
 }
 
 // validateCombination checks the flags that need others, and their ranges.
@@ -99,10 +101,10 @@ func (o *whatIfOptions) validateCombination(flags *pflag.FlagSet) error {
 	switch {
 	case o.file == "" && flags.Changed("replicas"):
 		return errors.New("--replicas: only with --filename")
-	case o.replicas < 0 || o.replicas > whatif.MaxPods:
-		return fmt.Errorf("--replicas: %d; write from 0 to %d", o.replicas, whatif.MaxPods)
-	case flags.Changed("add-nodes") && (s.AddNodes < 1 || s.AddNodes > whatif.MaxNodes):
-		return fmt.Errorf("--add-nodes: %d; write from 1 to %d", s.AddNodes, whatif.MaxNodes)
+	case o.replicas < 0 || o.replicas > MaxPods:
+		return fmt.Errorf("--replicas: %d; write from 0 to %d", o.replicas, MaxPods)
+	case flags.Changed("add-nodes") && (s.AddNodes < 1 || s.AddNodes > MaxNodes):
+		return fmt.Errorf("--add-nodes: %d; write from 1 to %d", s.AddNodes, MaxNodes)
 	case o.top < 0:
 		return fmt.Errorf("--top: %d; write 0 for all nodes, or more", o.top)
 	case o.timeout < 0:
@@ -119,17 +121,17 @@ func (o *whatIfOptions) validateFewer(flags *pflag.FlagSet) error {
 		return nil
 	case o.file == "" || flags.Changed("replicas"):
 		return errors.New("--fewer: only with --filename, and without --replicas")
-	case fewer < 1 || fewer > whatif.MaxPods:
-		return fmt.Errorf("--fewer: %d; write from 1 to %d", fewer, whatif.MaxPods)
+	case fewer < 1 || fewer > MaxPods:
+		return fmt.Errorf("--fewer: %d; write from 1 to %d", fewer, MaxPods)
 	}
 	return nil
 }
 
 func (o *whatIfOptions) run(cmd *cobra.Command) error {
 	if err := o.validate(cmd.Flags()); err != nil {
-		return usageError{err}
+		return cluster.OptionErrorf("%w", err)
 	}
-	connection, err := o.cluster.connect()
+	connection, err := o.cluster.Connect(cmd)
 	if err != nil {
 		return err
 	}
@@ -140,20 +142,20 @@ func (o *whatIfOptions) run(cmd *cobra.Command) error {
 		defer cancel()
 	}
 	bar := terminal.NewProgress(cmd.ErrOrStderr())
-	result, err := whatif.Run(ctx, connection, whatif.Request{
-		Configuration: o.cluster.configuration, Source: o.cluster.source, Scenario: o.scenario, File: o.file, Stdin: cmd.InOrStdin(),
+	result, err := Run(ctx, connection, Request{
+		Configuration: o.cluster.Configuration, Source: o.cluster.Source, Scenario: o.scenario, File: o.file, Stdin: cmd.InOrStdin(),
 		SchedulerName: o.schedulerName, ProfileFrom: o.profileFrom, PoolLabel: o.poolLabel,
-		Found: foundBy(cmd, connection), Progress: bar.Set,
+		Found: kubectl.FoundBy(cmd, connection), Progress: bar.Set,
 	})
 	bar.Clear()
 	if err != nil {
-		if whatif.StoppedBy(ctx) == whatif.TimedOut {
+		if StoppedBy(ctx) == TimedOut {
 			return fmt.Errorf("no pod was placed within --timeout %v; write a longer one, or 0 for no limit: %w", o.timeout, err)
 		}
 		return err
 	}
 	result.Top = o.top
-	if err := o.output.print(cmd, result, "", nil, result.Print); err != nil || !result.HasFindings() {
+	if err := o.output.Print(cmd, result, result.Print); err != nil || !result.HasFindings() {
 		return err
 	}
 	undecided := text.Count(result.Undecided(), "pod") + " undecided"
@@ -161,11 +163,19 @@ func (o *whatIfOptions) run(cmd *cobra.Command) error {
 		undecided = "more nodes may be removable"
 	}
 	switch result.Stopped {
-	case whatif.Interrupted:
+	case Interrupted:
 		return fmt.Errorf("interrupted: %s; write fewer --replicas, or wait", undecided)
-	case whatif.TimedOut:
+	case TimedOut:
 		return fmt.Errorf("timeout after %v: %s; write fewer --replicas, a longer --timeout, or 0 for no limit",
 			o.timeout, undecided)
 	}
-	return errProblems
+	return output.ErrProblems
+}
+
+// JSONKind implements output.Result.
+func (*Report) JSONKind() string { return "WhatIf" }
+
+// NodeNames returns the names for the output format name.
+func (r *Report) NodeNames() []string {
+	return text.Each(r.Outcomes[0].Nodes, func(n ChangedNode) string { return n.Name })
 }

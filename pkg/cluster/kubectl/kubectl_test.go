@@ -1,39 +1,28 @@
-package main
+package kubectl
 
 import (
 	"bytes"
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
-
-// kubeconfigOf returns a kubeconfig with the contexts test, which is the current one, and other.
-func kubeconfigOf(server string) []byte {
-	return []byte(`{apiVersion: v1, kind: Config, current-context: test, clusters: [{name: c, cluster: {server: "` + server + `"}}],
-users: [{name: u, user: {token: t}}], contexts: [{name: test, context: {cluster: c, user: u}}, {name: other, context: {cluster: c, user: u}}]}`)
-}
 
 // TestConnect_KubeconfigInAPod sets the environment of a pod, such as a CI runner's, beside a kubeconfig for another cluster.
 func TestConnect_KubeconfigInAPod(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
 	t.Setenv("KUBERNETES_SERVICE_PORT", "443")
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, os.WriteFile(file, kubeconfigOf("https://other.example.org"), 0o600))
-	flags := newClusterFlags()
-	flags.kube.KubeConfig = &file
-	c, err := flags.connect()
-	must(t, err)
+	file := check.File(t, "kubeconfig", check.Kubeconfig("https://other.example.org"))
+	flags := NewFlags()
+	flags.Kube.KubeConfig = &file
+	c, err := flags.Connect(&cobra.Command{})
+	check.OK(t, err)
 	if c.InPod {
 		t.Error("another cluster is taken for that of the pod")
 	}
@@ -49,9 +38,9 @@ func TestChosen(t *testing.T) {
 		"--kubeconfig k --server https://s --tls-server-name t --certificate-authority ca --client-certificate crt --client-key key",
 		"--kubeconfig k --context c --cluster other --insecure-skip-tls-verify=true --user u",
 	} {
-		flags, command := newClusterFlags(), &cobra.Command{}
-		flags.addConnectionTo(command, command.Flags())
-		must(t, command.ParseFlags(strings.Fields(args)))
+		flags, command := NewFlags(), &cobra.Command{}
+		flags.AddConnectionTo(command, command.Flags())
+		check.OK(t, command.ParseFlags(strings.Fields(args)))
 		if got, want := cluster.Kubectl("get", "nodes").For(flags.chosen()), "kubectl "+args+" get nodes"; got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
@@ -61,20 +50,13 @@ func TestChosen(t *testing.T) {
 // Commands are copied into a terminal with another working directory.
 func TestPin_Files(t *testing.T) {
 	t.Chdir(t.TempDir())
-	dir, err := os.Getwd()
-	must(t, err)
-	must(t, os.WriteFile("free.yaml", []byte("apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\n"), 0o600))
-	o, command := &uiOptions{cluster: newClusterFlags(), rebalancer: "free.yaml"}, &cobra.Command{}
-	flags := o.cluster
-	flags.addConnectionTo(command, command.Flags())
-	must(t, command.ParseFlags(strings.Fields("--kubeconfig k --certificate-authority ca --client-certificate crt --client-key key")))
-	if err := o.openCluster(t.Context(), &ui.Options{}); err == nil {
-		t.Error("no error, though there is no file k")
-	}
-	got := []string{o.rebalancer, *flags.kube.KubeConfig, *flags.kube.CAFile, *flags.kube.CertFile, *flags.kube.KeyFile}
-	if diff := cmp.Diff([]string{dir + "/free.yaml", dir + "/k", dir + "/ca", dir + "/crt", dir + "/key"}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	dir := check.Value(os.Getwd())(t)
+	more, flags, command := "free.yaml", NewFlags(), &cobra.Command{}
+	flags.AddConnectionTo(command, command.Flags())
+	check.OK(t, command.ParseFlags(strings.Fields("--kubeconfig k --certificate-authority ca --client-certificate crt --client-key key")))
+	flags.Pin(&more)
+	got := []string{more, *flags.Kube.KubeConfig, *flags.Kube.CAFile, *flags.Kube.CertFile, *flags.Kube.KeyFile}
+	check.Equal(t, "files", []string{dir + "/free.yaml", dir + "/k", dir + "/ca", dir + "/crt", dir + "/key"}, got)
 }
 
 func TestInCluster(t *testing.T) {
@@ -122,15 +104,5 @@ func TestWarnOfOtherMinor(t *testing.T) {
 		if warnOfOtherMinor(cmd, tt.chosen, tt.kubernetes, tt.workload); stderr.String() != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.name, &stderr, tt.want)
 		}
-	}
-}
-
-// TestCluster_NoAdviceWithoutAPIServer expects no flags that choose a scheduler to be advised where the API server is down.
-func TestCluster_NoAdviceWithoutAPIServer(t *testing.T) {
-	server := httptest.NewServer(http.NotFoundHandler())
-	server.Close()
-	_, err := execute(t.Context(), "top", "--kubeconfig=/dev/null", "--server="+server.URL)
-	if err == nil || !strings.Contains(err.Error(), "connection refused") || strings.Contains(err.Error(), "--scheduler") {
-		t.Errorf("%v, want that the connection was refused, without advice", err)
 	}
 }

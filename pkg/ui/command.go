@@ -1,4 +1,4 @@
-package main
+package ui
 
 import (
 	"bytes"
@@ -16,18 +16,20 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster/kubectl"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
 )
 
 // uiOptions are the flags of ui.
 type uiOptions struct {
-	cluster *clusterFlags
+	cluster *kubectl.Flags
 	view    top.Options
+	checks  []doctor.Supplier
 
 	address, tokenFile string
 	port               uint16
@@ -40,8 +42,9 @@ type uiOptions struct {
 	hashNames            bool
 }
 
-func newUICommand() *cobra.Command {
-	o := &uiOptions{cluster: newClusterFlags()}
+// Command returns the command ui. The page shows these checks beside those of doctor.
+func Command(checks ...doctor.Supplier) *cobra.Command {
+	o := &uiOptions{cluster: kubectl.NewFlags(), checks: checks}
 	command := &cobra.Command{
 		Use:   "ui",
 		Short: "Show nodes against their load lines in the browser",
@@ -59,25 +62,25 @@ Only who has the URL with its token can read the page. Interrupt the command to 
   kubectl plimsoll ui --html nodes.html --save nodes.json
   kubectl plimsoll ui --html nodes.html --hash-names
   kubectl plimsoll ui --from-file nodes.json`,
-		Args:              noArgs,
+		Args:              kubectl.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	flags := command.Flags()
-	o.cluster.addTo(command, flags)
-	addViewTo(command, flags, o.cluster, &o.view)
+	o.cluster.AddTo(command, flags)
+	top.AddViewTo(command, flags, o.cluster, &o.view)
 	flags.StringVar(&o.address, "address", "127.0.0.1",
 		"IP address of this machine at which browsers reach the page; one that is not a loopback address needs --token-file")
 	flags.Uint16Var(&o.port, "port", 0, "TCP port of the page (default any free one)")
 	flags.StringVar(&o.tokenFile, "token-file", "",
 		"file with the token of the page's URL, at least 32 characters, unreadable for others (default a random one)")
-	addRebalancerTo(command, flags, &o.rebalancer)
+	moves.AddFileTo(command, flags, &o.rebalancer)
 	flags.BoolVar(&o.noOpen, "no-open", false, "print the URL, but open no browser")
 	flags.StringVar(&o.fromFile, "from-file", "", "show a snapshot of --save, without a cluster")
 	flags.StringVar(&o.save, "save", "", "write a snapshot of nodes and checks as JSON to a file, and end")
 	flags.StringVar(&o.html, "html", "", "write the page of a snapshot, which needs no server, to a file, and end")
 	flags.BoolVar(&o.hashNames, "hash-names", false, "write hashes instead of names, with --save or --html")
-	completeFiles(command, "token-file", "from-file", "save", "html")
+	kubectl.CompleteFiles(command, "token-file", "from-file", "save", "html")
 	return command
 }
 
@@ -98,7 +101,7 @@ func (o *uiOptions) checkConflicts(flags *pflag.FlagSet) (err error) {
 	}
 	flags.Visit(func(f *pflag.Flag) {
 		others := idleWith[f.Name]
-		if isGlobal(f) { // it is about the cluster
+		if kubectl.IsGlobal(f) { // it is about the cluster
 			others = []string{fromFile}
 		}
 		for _, other := range others {
@@ -111,22 +114,22 @@ func (o *uiOptions) checkConflicts(flags *pflag.FlagSet) (err error) {
 }
 
 func (o *uiOptions) run(cmd *cobra.Command) error {
-	if err := cmp.Or(o.checkConflicts(cmd.Flags()), ui.CheckAddress(o.address, o.tokenFile)); err != nil {
-		return usageError{err}
+	if err := cmp.Or(o.checkConflicts(cmd.Flags()), CheckAddress(o.address, o.tokenFile)); err != nil {
+		return cluster.OptionErrorf("%w", err)
 	}
-	token, err := ui.ReadToken(o.tokenFile)
+	token, err := ReadToken(o.tokenFile)
 	if err != nil {
-		return usageError{err}
+		return cluster.OptionErrorf("%w", err)
 	}
 	if os.Getenv("GOGC") == "" { // else the user has chosen
 		debug.SetGCPercent(uiGCPercent)
 	}
-	options := ui.Options{Token: token}
+	options := Options{Token: token}
 	if o.fromFile != "" {
-		if options.Saved, err = ui.ReadFile(cmd.Context(), o.fromFile); err != nil {
-			return usageError{fmt.Errorf("--from-file: %w", err)}
+		if options.Saved, err = ReadFile(cmd.Context(), o.fromFile); err != nil {
+			return cluster.OptionErrorf("--from-file: %w", err)
 		}
-	} else if err := o.openCluster(cmd.Context(), &options); err != nil {
+	} else if err := o.openCluster(cmd, &options); err != nil {
 		return err
 	}
 	if o.save != "" || o.html != "" {
@@ -136,18 +139,19 @@ func (o *uiOptions) run(cmd *cobra.Command) error {
 }
 
 // openCluster sets the options that need a connection.
-func (o *uiOptions) openCluster(ctx context.Context, options *ui.Options) error {
+func (o *uiOptions) openCluster(cmd *cobra.Command, options *Options) error {
+	ctx := cmd.Context()
 	if _, err := moves.ReadConfiguration(ctx, o.rebalancer); err != nil { // each plan reads it anew
 		return err
 	}
-	o.cluster.pin(&o.rebalancer) // users copy the page's commands into another terminal
-	connection, err := o.cluster.connect()
+	o.cluster.Pin(&o.rebalancer) // users copy the page's commands into another terminal
+	connection, err := o.cluster.Connect(cmd)
 	if err != nil {
-		return usageError{err}
+		return cluster.OptionErrorf("%w", err)
 	}
-	options.Context, options.Chosen = o.cluster.contextName(), connection.Chosen
-	options.Flags = slices.Concat(o.cluster.configuration.Flags(), o.cluster.source.Flags())
-	session, err := top.Open(ctx, connection, o.cluster.configuration, o.cluster.source, o.view)
+	options.Context, options.Chosen = o.cluster.Context(), connection.Chosen
+	options.Flags = slices.Concat(o.cluster.Configuration.Flags(), o.cluster.Source.Flags())
+	session, err := top.Open(ctx, connection, o.cluster.Configuration, o.cluster.Source, o.view)
 	if err != nil {
 		return err
 	}
@@ -156,7 +160,7 @@ func (o *uiOptions) openCluster(ctx context.Context, options *ui.Options) error 
 	options.Check = func(ctx context.Context, lend cluster.Lender) (*doctor.Report, error) {
 		defer debug.FreeOSMemory() // lists, and perhaps another simulation
 		return doctor.Run(ctx, connection, doctor.Options{
-			Configuration: o.cluster.configuration, Source: o.cluster.source, Lend: lend, Suppliers: checksOfDoctor(),
+			Configuration: o.cluster.Configuration, Source: o.cluster.Source, Lend: lend, Suppliers: o.checks,
 		})
 	}
 	options.Questions = o.questions(connection)
@@ -164,16 +168,16 @@ func (o *uiOptions) openCluster(ctx context.Context, options *ui.Options) error 
 }
 
 // questions answers the page's questions as the commands explain, what-if and rebalance do.
-func (o *uiOptions) questions(connection *cluster.Connection) ui.Questions {
+func (o *uiOptions) questions(connection *cluster.Connection) Questions {
 	found := func(*cluster.Configuration) {}
-	return ui.Questions{
+	return Questions{
 		Rebalancer: o.rebalancer,
 		Explain: func(ctx context.Context, namespace string, r explain.Request) (explain.Result, error) {
-			r.Configuration, r.Source, r.Found, r.Progress = o.cluster.configuration, o.cluster.source, found, func(float64) {}
+			r.Configuration, r.Source, r.Found, r.Progress = o.cluster.Configuration, o.cluster.Source, found, func(float64) {}
 			return explain.Run(ctx, connection.In(namespace), r)
 		},
-		WhatIf: func(ctx context.Context, w ui.WhatIf) (*whatif.Report, error) {
-			r := whatif.Request{Configuration: o.cluster.configuration, Source: o.cluster.source, Scenario: w.Scenario, Found: found}
+		WhatIf: func(ctx context.Context, w WhatIf) (*whatif.Report, error) {
+			r := whatif.Request{Configuration: o.cluster.Configuration, Source: o.cluster.Source, Scenario: w.Scenario, Found: found}
 			if w.Workload.Name != "" {
 				workload, err := w.Workload.JSON(ctx, connection, w.Namespace)
 				if err != nil {
@@ -185,15 +189,15 @@ func (o *uiOptions) questions(connection *cluster.Connection) ui.Questions {
 		},
 		Moves: func(ctx context.Context) (*moves.Report, error) {
 			return moves.Run(ctx, connection, moves.Request{
-				Configuration: o.cluster.configuration, Source: o.cluster.source, Rebalancer: o.rebalancer, Found: found,
+				Configuration: o.cluster.Configuration, Source: o.cluster.Source, Rebalancer: o.rebalancer, Found: found,
 			})
 		},
 	}
 }
 
 // write writes the files that the flags name.
-func (o *uiOptions) write(ctx context.Context, options ui.Options) error {
-	snapshot, err := ui.Take(ctx, options)
+func (o *uiOptions) write(ctx context.Context, options Options) error {
+	snapshot, err := Take(ctx, options)
 	if err == nil && o.hashNames {
 		snapshot = snapshot.HashNames()
 	}
@@ -207,30 +211,30 @@ func (o *uiOptions) write(ctx context.Context, options ui.Options) error {
 }
 
 // serve serves the page until the command is interrupted.
-func (o *uiOptions) serve(cmd *cobra.Command, options ui.Options) error {
+func (o *uiOptions) serve(cmd *cobra.Command, options Options) error {
 	listener, err := net.Listen("tcp", net.JoinHostPort(o.address, strconv.Itoa(int(o.port))))
 	if err != nil {
-		return usageError{fmt.Errorf("--address, --port: %w", err)}
+		return cluster.OptionErrorf("--address, --port: %w", err)
 	}
-	server, err := ui.NewServer(cmd.Context(), listener, options)
+	server, err := NewServer(cmd.Context(), listener, options)
 	if err != nil {
 		_ = listener.Close() // nobody has connected
 		return err
 	}
 	debug.FreeOSMemory() // lists and their pages
 	if options.Token == "" {
-		printLines(cmd.OutOrStdout(), server.URL())
+		output.Lines(cmd.OutOrStdout(), server.URL())
 	} else {
-		printLines(cmd.OutOrStdout(), server.Address()+"#token=TOKEN")
-		printLines(cmd.ErrOrStderr(), "In place of TOKEN, write the token of "+o.tokenFile+".")
+		output.Lines(cmd.OutOrStdout(), server.Address()+"#token=TOKEN")
+		output.Lines(cmd.ErrOrStderr(), "In place of TOKEN, write the token of "+o.tokenFile+".")
 	}
 	if !net.ParseIP(o.address).IsLoopback() {
-		printLines(cmd.ErrOrStderr(), "Warning: HTTP is not encrypted; use a network that you trust.")
+		output.Lines(cmd.ErrOrStderr(), "Warning: HTTP is not encrypted; use a network that you trust.")
 	}
 	if !o.noOpen {
 		end := openBrowser(cmd.Context(), server.URL())
 		defer end()
 	}
-	printLines(cmd.ErrOrStderr(), "Press Ctrl-C to end.")
+	output.Lines(cmd.ErrOrStderr(), "Press Ctrl-C to end.")
 	return server.Serve(cmd.Context())
 }

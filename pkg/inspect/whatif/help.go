@@ -1,4 +1,4 @@
-package main
+package whatif
 
 const whatIfHelp = `Places pods in a copy of the cluster in memory, by the scheduler's own code and configuration. Shows where
 they go, the load of each node, and the nodes that cross their load line. Says why other pods do not fit.

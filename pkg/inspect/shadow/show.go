@@ -1,4 +1,4 @@
-package main
+package shadow
 
 import (
 	"fmt"
@@ -6,19 +6,22 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/shadow"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster/kubectl"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 )
 
 // shadowOptions are the flags of shadow.
 type shadowOptions struct {
-	cluster *clusterFlags
-	output  outputFlags
-	request shadow.Request
+	cluster *kubectl.Flags
+	output  output.Flags
+	request Request
 	since   time.Duration
 }
 
-func newShadowCommand() *cobra.Command {
-	o := &shadowOptions{cluster: newClusterFlags()}
+// Command returns the command shadow.
+func Command() *cobra.Command {
+	o := &shadowOptions{cluster: kubectl.NewFlags()}
 	command := &cobra.Command{
 		Use:   "shadow",
 		Short: "Show what Plimsoll would have decided for another scheduler's pods",
@@ -32,26 +35,26 @@ predicted: the node's measured load and the pod's expected usage.`,
 
   # One namespace, for a script
   kubectl plimsoll shadow -n shop -o json`,
-		Args: noArgs,
+		Args: kubectl.NoArgs,
 		RunE: o.run,
 	}
 	flags := command.Flags()
-	o.cluster.addConnectionTo(command, flags)
-	o.output.addTo(command, flags)
-	flags.DurationVar(&o.since, "since", shadow.MaxHours*time.Hour, fmt.Sprintf(
-		"whole hours to show, the present one included, from 1h to %dh", shadow.MaxHours))
+	o.cluster.AddConnectionTo(command, flags)
+	o.output.AddTo(command, flags)
+	flags.DurationVar(&o.since, "since", MaxHours*time.Hour, fmt.Sprintf(
+		"whole hours to show, the present one included, from 1h to %dh", MaxHours))
 	flags.StringVar(&o.request.Service, "service", "", "NAMESPACE/NAME of the shadow's Service, if it is not found by its label")
 	return command
 }
 
 func (o *shadowOptions) run(cmd *cobra.Command, _ []string) error {
-	if err := o.output.validate(); err != nil {
+	if err := o.output.Validate(); err != nil {
 		return err
 	}
-	if o.since < time.Hour || o.since > shadow.MaxHours*time.Hour || o.since%time.Hour != 0 {
-		return usageError{fmt.Errorf("--since: %v; write whole hours from 1h to %dh", o.since, shadow.MaxHours)}
+	if o.since < time.Hour || o.since > MaxHours*time.Hour || o.since%time.Hour != 0 {
+		return cluster.OptionErrorf("--since: %v; write whole hours from 1h to %dh", o.since, MaxHours)
 	}
-	connection, err := o.cluster.connect()
+	connection, err := o.cluster.Connect(cmd)
 	if err != nil {
 		return err
 	}
@@ -59,9 +62,12 @@ func (o *shadowOptions) run(cmd *cobra.Command, _ []string) error {
 	if cmd.Flags().Changed("namespace") {
 		o.request.Namespace = connection.Namespace
 	}
-	report, err := shadow.Read(cmd.Context(), connection, o.request)
+	report, err := Read(cmd.Context(), connection, o.request)
 	if err != nil {
 		return err
 	}
-	return o.output.print(cmd, report, "", nil, report.Print)
+	return o.output.Print(cmd, report, report.Print)
 }
+
+// JSONKind implements output.Result.
+func (*Report) JSONKind() string { return "Shadow" }

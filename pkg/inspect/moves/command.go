@@ -1,4 +1,4 @@
-package main
+package moves
 
 import (
 	"context"
@@ -11,11 +11,13 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster/kubectl"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 )
 
-func newRebalanceCommand() *cobra.Command {
-	cluster, output, request := newClusterFlags(), &outputFlags{}, moves.Request{}
+// Command returns the command rebalance.
+func Command() *cobra.Command {
+	access, format, request := kubectl.NewFlags(), &output.Flags{}, Request{}
 	var evict, yes bool
 	command := &cobra.Command{
 		Use:   "rebalance",
@@ -38,52 +40,52 @@ plan and empties it. Ctrl-C uncordons it. This needs the permission to patch nod
 
   # With your own limits, for a script
   kubectl plimsoll rebalance --rebalancer-config rebalancer.yaml -o json`,
-		Args: noArgs,
+		Args: kubectl.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := output.validate(); err != nil {
+			if err := format.Validate(); err != nil {
 				return err
 			}
 			if evict && cmd.Flags().Changed("output") {
-				return usageError{errors.New("--output: not supported with --evict; run the plan with -o json first")}
+				return cluster.OptionErrorf("--output: not supported with --evict; run the plan with -o json first")
 			}
 			if yes && !evict {
-				return usageError{errors.New("--yes: has no effect without --evict; add --evict to make the moves")}
+				return cluster.OptionErrorf("--yes: has no effect without --evict; add --evict to make the moves")
 			}
-			connection, err := cluster.connect()
+			connection, err := access.Connect(cmd)
 			if err != nil {
 				return err
 			}
-			request.Configuration, request.Source = cluster.configuration, cluster.source
-			request.Found = foundBy(cmd, connection)
+			request.Configuration, request.Source = access.Configuration, access.Source
+			request.Found = kubectl.FoundBy(cmd, connection)
 			if evict {
-				return runEviction(cmd, cluster, connection, request, yes)
+				return runEviction(cmd, access, connection, request, yes)
 			}
-			report, err := moves.Run(cmd.Context(), connection, request)
+			report, err := Run(cmd.Context(), connection, request)
 			if err != nil {
 				return err
 			}
-			return output.print(cmd, report, "", nil, report.Print)
+			return format.Print(cmd, report, report.Print)
 		},
 	}
 	flags := command.Flags()
-	cluster.addTo(command, flags)
-	output.addTo(command, flags)
-	addRebalancerTo(command, flags, &request.Rebalancer)
+	access.AddTo(command, flags)
+	format.AddTo(command, flags)
+	AddFileTo(command, flags, &request.Rebalancer)
 	flags.BoolVar(&evict, "evict", false, "evict the pods of the plan, one at a time, and wait for their replacements")
 	flags.BoolVar(&yes, "yes", false, "with --evict, do not ask for confirmation")
 	return command
 }
 
-// addRebalancerTo adds the flag of the rebalancer's configuration.
-func addRebalancerTo(command *cobra.Command, flags *pflag.FlagSet, file *string) {
+// AddFileTo adds the flag of the rebalancer's configuration.
+func AddFileTo(command *cobra.Command, flags *pflag.FlagSet, file *string) {
 	const name = "rebalancer-config"
 	flags.StringVar(file, name, "", "file with a RebalancerConfiguration (default: its default values)")
-	completeFiles(command, name)
+	kubectl.CompleteFiles(command, name)
 }
 
 // runEviction makes the moves of a plan that the user confirms.
-func runEviction(cmd *cobra.Command, cluster *clusterFlags, connection *cluster.Connection, request moves.Request, yes bool) error {
-	kubeConfig, err := cluster.kube.ToRESTConfig()
+func runEviction(cmd *cobra.Command, access *kubectl.Flags, connection *cluster.Connection, request Request, yes bool) error {
+	kubeConfig, err := access.Kube.ToRESTConfig()
 	if err != nil {
 		return err
 	}
@@ -91,9 +93,9 @@ func runEviction(cmd *cobra.Command, cluster *clusterFlags, connection *cluster.
 	if err != nil {
 		return err
 	}
-	return moves.Evict(cmd.Context(), connection, request, moves.Eviction{
+	return Evict(cmd.Context(), connection, request, Eviction{
 		Client: client,
-		Confirm: func(r *moves.Report) (bool, error) {
+		Confirm: func(r *Report) (bool, error) {
 			p := &terminal.Printer{}
 			r.Print(p)
 			if _, err := fmt.Fprint(cmd.OutOrStdout(), p.String()); err != nil || yes || len(r.Moves) == 0 && r.EmptiesNode() == "" {
@@ -115,3 +117,6 @@ func runEviction(cmd *cobra.Command, cluster *clusterFlags, connection *cluster.
 		Progress: func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) },
 	})
 }
+
+// JSONKind implements output.Result.
+func (*Report) JSONKind() string { return "RebalancePlan" }

@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"errors"
@@ -9,9 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster/kubectl"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/history"
 	replayreport "github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
@@ -21,8 +22,9 @@ import (
 var errInterrupted = errors.New("interrupted: the report holds the days that all policies completed, " +
 	"or, if there is none, the first day of the policies that completed it")
 
-func newReplayCommand() *cobra.Command {
-	s, output := &replay.Selection{}, &outputFlags{}
+// Command returns the command replay.
+func Command() *cobra.Command {
+	s, format := &Selection{}, &output.Flags{}
 	command := &cobra.Command{
 		Use:   "replay",
 		Short: "Compare scheduling policies on the same pods",
@@ -62,11 +64,11 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 
   # All scenarios, as JSON
   kubectl plimsoll replay --config scheduler.yaml --scenario all -o json`,
-		Args: noArgs,
+		Args: kubectl.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := runReplay(cmd, s, output)
-			if _, ok := errors.AsType[*replay.OptionError](err); ok {
-				return usageError{err}
+			err := runReplay(cmd, s, format)
+			if _, ok := errors.AsType[*OptionError](err); ok {
+				return cluster.OptionErrorf("%w", err)
 			}
 			return err
 		},
@@ -82,7 +84,7 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 	flags.DurationVar(&s.Costs.Termination, "termination", 30*time.Second, "time that an evicted pod still uses its node")
 	flags.DurationVar(&s.Costs.Startup, "startup", 30*time.Second, "time from the end of an evicted pod until its replacement runs")
 	flags.StringVar(&s.Scenario, "scenario", "base",
-		"generated pods: "+strings.Join(replay.ScenarioNames(), ", ")+"; base has a CPU demand of 44 % of capacity")
+		"generated pods: "+strings.Join(ScenarioNames(), ", ")+"; base has a CPU demand of 44 % of capacity")
 	flags.StringVar(&s.Traces, "traces", "",
 		"folder of CPU traces, *.csv or *.csv.gz: a file per day, a row per machine, 288 utilizations in percent")
 	flags.IntVar(&s.Seeds, "seeds", 1, "number of seeds, for each day of traces")
@@ -96,17 +98,17 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 		fmt.Sprintf("age of the start of the cluster's history, from %v to %v", history.MinSince, history.MaxSince))
 	flags.StringVar(&s.TokenFile, "prometheus-token-file", "", "file with a bearer token for Prometheus")
 	flags.StringVar(&s.CAFile, "prometheus-ca-file", "", "PEM file of CAs for Prometheus (default: the system's)")
-	output.addTo(command, flags)
+	format.AddTo(command, flags)
 	flags.StringVar(&s.HTML, "html", "", "file to write a page with charts to")
-	completeFiles(command, "config", "rebalancer-config", "load", "save", "prometheus-token-file", "prometheus-ca-file", "html")
-	completeFlag(command, "traces", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs))
-	completeValues(command, "policies", engine.BuiltinPolicies()...)
-	completeValues(command, "scenario", replay.ScenarioNames()...)
+	kubectl.CompleteFiles(command, "config", "rebalancer-config", "load", "save", "prometheus-token-file", "prometheus-ca-file", "html")
+	kubectl.CompleteFlag(command, "traces", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs))
+	kubectl.CompleteValues(command, "policies", engine.BuiltinPolicies()...)
+	kubectl.CompleteValues(command, "scenario", ScenarioNames()...)
 	return command
 }
 
-func runReplay(cmd *cobra.Command, s *replay.Selection, output *outputFlags) error {
-	if err := errors.Join(output.validate(), s.Validate(cmd.Flags().Changed)); err != nil {
+func runReplay(cmd *cobra.Command, s *Selection, format *output.Flags) error {
+	if err := errors.Join(format.Validate(), s.Validate(cmd.Flags().Changed)); err != nil {
 		return err
 	}
 	policies, err := s.ReadPolicies(cmd.Context())
@@ -124,19 +126,19 @@ func runReplay(cmd *cobra.Command, s *replay.Selection, output *outputFlags) err
 		return s.SaveInput(replays)
 	}
 	for i := range replays {
-		if replays[i].Origin, err = s.Origin(cmd.Context(), replays[i], program.Version(version), time.Now(), cmd.Flags()); err != nil {
+		if replays[i].Origin, err = s.Origin(cmd.Context(), replays[i], cmd.Root().Version, time.Now(), cmd.Flags()); err != nil {
 			return err
 		}
 	}
 	// A run uses one processor. Others would only wake up, for a fifth more processor time.
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), replay.Runs(replays, policies))))
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), Runs(replays, policies))))
 	bar := terminal.NewProgress(cmd.ErrOrStderr())
-	reports, err := replay.All(cmd.Context(), replays, policies, bar.Set)
+	reports, err := All(cmd.Context(), replays, policies, bar.Set)
 	bar.Clear()
 	if err != nil {
 		return err
 	}
-	if err := writeReplay(cmd, output, reports); err != nil {
+	if err := writeReplay(cmd, format, reports); err != nil {
 		return err
 	}
 	if err := s.WriteHTML(reports[0]); err != nil || !reports[len(reports)-1].Partial {
@@ -145,9 +147,9 @@ func runReplay(cmd *cobra.Command, s *replay.Selection, output *outputFlags) err
 	return errInterrupted
 }
 
-func writeReplay(cmd *cobra.Command, output *outputFlags, reports []*replayreport.Report) error {
-	if output.isTable() {
+func writeReplay(cmd *cobra.Command, format *output.Flags, reports []*replayreport.Report) error {
+	if format.IsTable() {
 		return replayreport.WriteTables(cmd.OutOrStdout(), reports)
 	}
-	return output.print(cmd, &replayreport.Result{Reports: reports}, "", nil, nil)
+	return format.Print(cmd, &replayreport.Result{Reports: reports}, nil)
 }
