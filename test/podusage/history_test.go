@@ -242,7 +242,7 @@ func checkInput(t *testing.T, in *input.Input) int {
 			Limits: input.Amounts{CPUMillis: 2000, MemoryBytes: 4 * gibibyte},
 		},
 		{Namespace: "shop", Name: "debug"},
-		{Namespace: "shop", Name: "report", Requests: input.Amounts{CPUMillis: 1000}, PriorityClass: "batch"},
+		{Namespace: "shop", Name: "report", Requests: input.Amounts{CPUMillis: 1000}},
 		{Namespace: "shop", Name: "web", Requests: input.Amounts{CPUMillis: 600, MemoryBytes: gibibyte}},
 	}
 	if diff := cmp.Diff(wantWorkloads, in.Workloads, cmpopts.EquateApprox(1e-9, 0)); diff != "" {
