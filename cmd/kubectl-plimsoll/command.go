@@ -17,13 +17,13 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/shadow"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/versions"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	rebalancerchecks "github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/checks"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/command"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
 )
@@ -79,7 +79,7 @@ Exit codes: 0 fine, 1 something was found, 2 it could not be done.`,
 		explain.Command(),
 		whatif.Command(),
 		shadow.Command(),
-		moves.Command(),
+		command.Command(),
 	)
 	addGroup(command, &cobra.Group{ID: "replay", Title: "Compare policies:"},
 		replay.Command(),

@@ -16,13 +16,13 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/shadow"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/versions"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/command"
 	replayreport "github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
@@ -69,7 +69,7 @@ func results() []output.Result {
 		&explain.Explanation{}, &explain.DaemonSetExplanation{}, &explain.NamespaceExplanation{}, &explain.LastDecision{Record: &pluginexplain.Record{}},
 		&whatif.Report{},
 		&shadow.Report{},
-		&moves.Report{},
+		&command.Report{},
 		&replayreport.Result{},
 		&versions.Report{},
 	}

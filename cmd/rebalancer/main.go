@@ -12,7 +12,7 @@ import (
 
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // registers the types of the plugins' arguments
 	"github.com/plimsoll-scheduler/plimsoll/internal/program"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/rebalancer"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/run"
 )
 
 // version is set by the linker.
@@ -20,6 +20,6 @@ var version string
 
 func main() {
 	registry := program.Registry{}
-	command := rebalancer.NewCommand(program.Version(version), clock.RealClock{}, registry.MustRegister, legacyregistry.Handler())
+	command := run.NewCommand(program.Version(version), clock.RealClock{}, registry.MustRegister, legacyregistry.Handler())
 	os.Exit(cli.Run(command))
 }

@@ -20,9 +20,9 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/command"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
 )
 
@@ -176,7 +176,7 @@ func TestRebalancer_MeasuresPods(t *testing.T) {
 		decoded, err := configlint.Decode(fmt.Appendf(nil, keptConfiguration, podPrometheus(t, measured).URL, 80))
 		must(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
-		world, err := moves.Follow(ctx, conn, cluster.Options{Configuration: decoded, Clock: clock.RealClock{}})
+		world, err := command.Follow(ctx, conn, cluster.Options{Configuration: decoded, Clock: clock.RealClock{}})
 		must(t, err)
 		notes, err := world.Refresh(ctx)
 		must(t, err)

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/internal/httpurl"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/generate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/history"
@@ -172,14 +172,14 @@ func (s *Selection) ReadPolicies(ctx context.Context) ([]engine.Policy, error) {
 		}
 		configured = append(configured, read...)
 	}
-	c, err := rebalance.ReadConfiguration(ctx, s.Rebalancer)
+	c, err := plan.ReadConfiguration(ctx, s.Rebalancer)
 	if err != nil {
 		return nil, &OptionError{"rebalancer-config", err}
 	}
 	switch {
 	case c.Paused:
 		return nil, optionErrorf("rebalancer-config", "%s: paused: true: nothing would move; write false", s.Rebalancer)
-	case c.Mode == rebalancer.DeletionCost:
+	case c.Mode == api.DeletionCost:
 		return nil, optionErrorf("rebalancer-config", "%s: mode: %s: no pod of a replay is scaled down; write Plan or Evict, "+
 			"which a replay takes alike", s.Rebalancer, c.Mode)
 	}
@@ -210,7 +210,7 @@ func (s *Selection) ReadPolicies(ctx context.Context) ([]engine.Policy, error) {
 }
 
 // policyOf returns a builtin policy. With "+" and a mover, it is a builtin or configured one whose pods move.
-func (s *Selection) policyOf(name string, configured []engine.Policy, c *rebalancer.Configuration) (engine.Policy, error) {
+func (s *Selection) policyOf(name string, configured []engine.Policy, c *api.Configuration) (engine.Policy, error) {
 	at := strings.LastIndex(name, "+")
 	if at < 0 {
 		return engine.BuiltinPolicy(name)

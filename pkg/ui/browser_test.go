@@ -23,10 +23,10 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/command"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/test/browser"
 )
 
@@ -431,7 +431,7 @@ func (hostileCluster) Waiting() []top.WaitingPod {
 }
 
 func (hostileCluster) Pods(context.Context, string) (*top.Pods, error) {
-	return &top.Pods{Pods: []top.Pod{{Namespace: hostile, Name: hostile, Workload: &top.Workload{Name: hostile}, Replaces: &rebalance.Origin{Pod: hostile, From: hostile, Why: hostile}}}}, nil
+	return &top.Pods{Pods: []top.Pod{{Namespace: hostile, Name: hostile, Workload: &top.Workload{Name: hostile}, Replaces: &plan.Origin{Pod: hostile, From: hostile, Why: hostile}}}}, nil
 }
 
 func (hostileCluster) History(node string) *top.NodeEvents {
@@ -455,10 +455,10 @@ func hostileQuestions() Questions {
 		r.Outcomes[0].Unschedulable[0].Of, r.Outcomes[0].Unschedulable[0].Reason, r.Outcomes[0].Nodes[0].Name = hostile, hostile, hostile
 		return r, err
 	}
-	q.Moves = func(ctx context.Context) (*moves.Report, error) {
+	q.Moves = func(ctx context.Context) (*command.Report, error) {
 		r, err := moved(ctx)
 		r.Notes, r.Stay[0].Message, r.Moves[0].Pod, r.Moves[0].Owner, r.Nodes[0].Name = []string{hostile}, hostile, hostile, hostile, hostile
-		r.SessionCordons = []moves.SessionCordon{{Node: hostile, Since: hostile, Uncordon: hostile}}
+		r.SessionCordons = []command.SessionCordon{{Node: hostile, Since: hostile, Uncordon: hostile}}
 		return r, err
 	}
 	return q

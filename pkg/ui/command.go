@@ -19,10 +19,10 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster/kubectl"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/command"
 )
 
 // uiOptions are the flags of ui.
@@ -74,7 +74,7 @@ Only who has the URL with its token can read the page. Interrupt the command to 
 	flags.Uint16Var(&o.port, "port", 0, "TCP port of the page (default any free one)")
 	flags.StringVar(&o.tokenFile, "token-file", "",
 		"file with the token of the page's URL, at least 32 characters, unreadable for others (default a random one)")
-	moves.AddFileTo(command, flags, &o.rebalancer)
+	command.AddFileTo(command, flags, &o.rebalancer)
 	flags.BoolVar(&o.noOpen, "no-open", false, "print the URL, but open no browser")
 	flags.StringVar(&o.fromFile, "from-file", "", "show a snapshot of --save, without a cluster")
 	flags.StringVar(&o.save, "save", "", "write a snapshot of nodes and checks as JSON to a file, and end")
@@ -141,7 +141,7 @@ func (o *uiOptions) run(cmd *cobra.Command) error {
 // openCluster sets the options that need a connection.
 func (o *uiOptions) openCluster(cmd *cobra.Command, options *Options) error {
 	ctx := cmd.Context()
-	if _, err := moves.ReadConfiguration(ctx, o.rebalancer); err != nil { // each plan reads it anew
+	if _, err := command.ReadConfiguration(ctx, o.rebalancer); err != nil { // each plan reads it anew
 		return err
 	}
 	o.cluster.Pin(&o.rebalancer) // users copy the page's commands into another terminal
@@ -187,8 +187,8 @@ func (o *uiOptions) questions(connection *cluster.Connection) Questions {
 			}
 			return whatif.Run(ctx, connection, r)
 		},
-		Moves: func(ctx context.Context) (*moves.Report, error) {
-			return moves.Run(ctx, connection, moves.Request{
+		Moves: func(ctx context.Context) (*command.Report, error) {
+			return command.Run(ctx, connection, command.Request{
 				Configuration: o.cluster.Configuration, Source: o.cluster.Source, Rebalancer: o.rebalancer, Found: found,
 			})
 		},

@@ -15,9 +15,9 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/command"
 )
 
 // Questions are answered from the present state of the cluster. Their functions may be called concurrently.
@@ -25,7 +25,7 @@ type Questions struct {
 	// Explain explains a pod of the namespace.
 	Explain func(ctx context.Context, namespace string, r explain.Request) (explain.Result, error)
 	WhatIf  func(ctx context.Context, w WhatIf) (*whatif.Report, error)
-	Moves   func(ctx context.Context) (*moves.Report, error)
+	Moves   func(ctx context.Context) (*command.Report, error)
 	// Rebalancer is the file of the RebalancerConfiguration of Moves; empty for the defaults.
 	Rebalancer string
 }

@@ -15,10 +15,10 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/command"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	testcheck "github.com/plimsoll-scheduler/plimsoll/test/check"
 )
@@ -35,12 +35,12 @@ func candidate(name string, rank int, load int64) sim.NodeResult {
 	}
 }
 
-func movedPod(pod string) moves.MovedPod {
-	return moves.MovedPod{Namespace: "shop", Pod: pod, Owner: "ReplicaSet web"}
+func movedPod(pod string) command.MovedPod {
+	return command.MovedPod{Namespace: "shop", Pod: pod, Owner: "ReplicaSet web"}
 }
 
 // moved is the pod before a move of the rebalancer.
-var moved = &rebalance.Origin{Pod: "web-9", From: "worker-0001", At: now.Add(-20 * time.Minute), Why: "cpu of worker-0001 goes down"}
+var moved = &plan.Origin{Pod: "web-9", From: "worker-0001", At: now.Add(-20 * time.Minute), Why: "cpu of worker-0001 goes down"}
 
 // questions answers with one moving pod, one drained node and one move. A pod named web-404 does not exist.
 func questions() Questions {
@@ -93,26 +93,26 @@ func questions() Questions {
 				Unschedulable: []whatif.Group{{Of: "Deployment shop/web", Reason: "0/100 nodes are available: 100 Insufficient cpu.", Pods: 1}},
 			}}}, nil
 		},
-		Moves: func(context.Context) (*moves.Report, error) {
-			return &moves.Report{
+		Moves: func(context.Context) (*command.Report, error) {
+			return &command.Report{
 				Profile: "plimsoll", Plugin: "LoadThreshold", Simulated: 7,
-				WaitReason: rebalance.BreakerOpen, Wait: "moves failed one after the other; they go on at 2026-01-05T21:00:00Z",
+				WaitReason: plan.BreakerOpen, Wait: "moves failed one after the other; they go on at 2026-01-05T21:00:00Z",
 				Resting: []string{"worker-0010"},
-				SessionCordons: []moves.SessionCordon{
+				SessionCordons: []command.SessionCordon{
 					{Node: "worker-0009", Since: "2026-01-05T20:00:00Z", Pods: 2, Uncordon: "kubectl --context production uncordon worker-0009"},
 					{Node: "worker-0008", Since: "2026-01-05T19:00:00Z", Uncordon: "kubectl --context production uncordon worker-0008"},
 				},
-				Nodes: []moves.NodeChange{
+				Nodes: []command.NodeChange{
 					{Name: "worker-0000", Hot: true, Resource: "cpu", Line: 80, Before: 85, After: 76},
 					{Name: "worker-0003", Resource: "cpu", Line: 80, Before: 20, After: 29},
 				},
-				Moves:         []moves.Move{{MovedPod: movedPod("web-0"), From: "worker-0000", To: "worker-0003", Relief: 9}},
-				DeletionCosts: []moves.DeletionCost{{Namespace: "shop", Pod: "web-0", Node: "worker-0000", Cost: "-10"}, {Namespace: "shop", Pod: "web-1", Node: "worker-0003"}},
-				Stay:          []moves.Stay{{Reason: "DaemonSet", Message: "pod of a DaemonSet", Pods: 3}},
-				Free: &moves.Free{
+				Moves:         []command.Move{{MovedPod: movedPod("web-0"), From: "worker-0000", To: "worker-0003", Relief: 9}},
+				DeletionCosts: []command.DeletionCost{{Namespace: "shop", Pod: "web-0", Node: "worker-0000", Cost: "-10"}, {Namespace: "shop", Pod: "web-1", Node: "worker-0003"}},
+				Stay:          []command.Stay{{Reason: "DaemonSet", Message: "pod of a DaemonSet", Pods: 3}},
+				Free: &command.Free{
 					Node: "worker-0005", Empty: []string{"worker-0006"}, Ends: "1 node hot",
-					Moves: []moves.Landing{{MovedPod: movedPod("web-2"), To: "worker-0003", Or: []string{"worker-0007"}}},
-					Kept:  []moves.Kept{{Reason: rebalance.FewNodes, Message: "too few nodes", Nodes: 9, Example: "worker-0001"}},
+					Moves: []command.Landing{{MovedPod: movedPod("web-2"), To: "worker-0003", Or: []string{"worker-0007"}}},
+					Kept:  []command.Kept{{Reason: plan.FewNodes, Message: "too few nodes", Nodes: 9, Example: "worker-0001"}},
 				},
 			}, nil
 		},
@@ -213,8 +213,8 @@ func TestServer_Commands(t *testing.T) {
 func TestServer_CommandToEmpty(t *testing.T) {
 	q := questions()
 	q.Rebalancer = "free.yaml"
-	q.Moves = func(context.Context) (*moves.Report, error) {
-		return &moves.Report{Free: &moves.Free{Node: "worker-1"}}, nil
+	q.Moves = func(context.Context) (*command.Report, error) {
+		return &command.Report{Free: &command.Free{Node: "worker-1"}}, nil
 	}
 	s := startWith(t, Options{Source: newCluster("worker-1"), Check: checks, Questions: q})
 	got, err := url.PathUnescape(s.do(t, request{path: "moves.json"}).Header.Get("Plimsoll-Command"))
@@ -259,7 +259,7 @@ func testQuestionEnds(t *testing.T, path string) {
 	s := startWith(t, Options{Source: newCluster("worker-1"), Check: checks, Questions: Questions{
 		Explain: func(ctx context.Context, _ string, _ explain.Request) (explain.Result, error) { return nil, wait(ctx) },
 		WhatIf:  func(ctx context.Context, _ WhatIf) (*whatif.Report, error) { return nil, wait(ctx) },
-		Moves:   func(ctx context.Context) (*moves.Report, error) { return nil, wait(ctx) },
+		Moves:   func(ctx context.Context) (*command.Report, error) { return nil, wait(ctx) },
 	}})
 	ctx, cancel := context.WithCancel(t.Context())
 	for range maxAsked + 1 {

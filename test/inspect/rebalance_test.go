@@ -11,7 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/command"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -37,7 +37,7 @@ func TestRebalance(t *testing.T) {
 	args := []string{"rebalance", "--config", scheduler, "--rebalancer-config", limits}
 	var plan struct {
 		APIVersion, Kind string
-		moves.Report
+		command.Report
 	}
 	// The usage of the pod is whole once it has run for a window.
 	whole := func() bool { return len(plan.Moves) == 1 && math.Abs(plan.Moves[0].Relief-20) <= points }

@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 )
 
 // TestRebalancer_DeletionCost has w-1 at 62.5 + 20 = 82.5 %, and later at 25 + 20 %. The cost of web-3 is the user's.
@@ -27,7 +27,7 @@ func TestRebalancer_DeletionCost(t *testing.T) {
 		[]byte(`{"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "7"}}}`), metav1.PatchOptions{})
 	must(t, err)
 	createState(t, metav1.NamespaceDefault)
-	r := runRebalancer(t, "costs", limitsIn(t, rebalancer.DeletionCost, ""), movingConfiguration, rebalancerAccount(t, rebalancerRules(t, rebalancer.DeletionCost)...))
+	r := runRebalancer(t, "costs", limitsIn(t, api.DeletionCost, ""), movingConfiguration, rebalancerAccount(t, rebalancerRules(t, api.DeletionCost)...))
 	r.stays("a pause", func() bool { return r.metric(`stopped{reason="Paused"}`) == 1 && r.metric("hot_nodes") == 1 })
 	read := func() map[string]*corev1.Pod {
 		t.Helper()
@@ -43,7 +43,7 @@ func TestRebalancer_DeletionCost(t *testing.T) {
 	pause(t, false)
 	r.until("a cost is written", func() bool { return r.metric("deletion_costs") == 1 })
 	after := read()
-	cost, own := after["web-1"].Annotations[corev1.PodDeletionCost], after["web-1"].Annotations[rebalance.DeletionCostAnnotation]
+	cost, own := after["web-1"].Annotations[corev1.PodDeletionCost], after["web-1"].Annotations[plan.DeletionCostAnnotation]
 	if n, err := strconv.Atoi(cost); err != nil || n > -1 || n < -20 || own != cost {
 		t.Errorf("web-1 has the cost %q, and %q of the rebalancer, want that of 82.5 %%", cost, own)
 	}
@@ -51,7 +51,7 @@ func TestRebalancer_DeletionCost(t *testing.T) {
 	for name, pod := range after {
 		if name == "web-1" {
 			delete(pod.Annotations, corev1.PodDeletionCost)
-			delete(pod.Annotations, rebalance.DeletionCostAnnotation)
+			delete(pod.Annotations, plan.DeletionCostAnnotation)
 		}
 		for _, p := range []*corev1.Pod{before[name], pod} {
 			p.ManagedFields, p.ResourceVersion, p.Generation = nil, "", 0
@@ -74,7 +74,7 @@ func TestRebalancer_DeletionCost(t *testing.T) {
 	if got, want := after["web-3"].Annotations, before["web-3"].Annotations; got[corev1.PodDeletionCost] != "7" || !maps.Equal(got, want) {
 		t.Errorf("web-3 has the annotations %q, want those of the user: %q", got, want)
 	}
-	for _, name := range []string{corev1.PodDeletionCost, rebalance.DeletionCostAnnotation} {
+	for _, name := range []string{corev1.PodDeletionCost, plan.DeletionCostAnnotation} {
 		if value, ok := after["web-1"].Annotations[name]; ok {
 			t.Errorf("web-1 still has %s: %q", name, value)
 		}

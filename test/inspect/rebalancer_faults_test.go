@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -251,7 +251,7 @@ type faulty struct {
 func startFaulty(t *testing.T, replicas int) *faulty {
 	t.Helper()
 	createState(t, metav1.NamespaceDefault)
-	kubeconfig, f := rebalancerAccount(t, rebalancerRules(t, rebalancer.Evict)...), &faulty{T: t, links: map[*rebalancerRun]*link{}}
+	kubeconfig, f := rebalancerAccount(t, rebalancerRules(t, api.Evict)...), &faulty{T: t, links: map[*rebalancerRun]*link{}}
 	for i := range replicas {
 		l, through := newLink(t, kubeconfig)
 		r := runRebalancer(t, fmt.Sprintf("rebalancer-%d", i), limits(t, faultyLimits), faultyConfiguration, through)

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -43,7 +43,7 @@ func cordon(t *testing.T, name string) (bool, string) {
 	t.Helper()
 	node, err := shared.Client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 	must(t, err)
-	return node.Spec.Unschedulable, node.Annotations[rebalance.CordonAnnotation]
+	return node.Spec.Unschedulable, node.Annotations[plan.CordonAnnotation]
 }
 
 // TestRebalance_EvictFree asks first, and then empties the node that the rebalancer would empty.
@@ -82,7 +82,7 @@ func TestRebalancer_Free(t *testing.T) {
 	createState(t, metav1.NamespaceDefault)
 	goals := limits(t, freeGoal)
 	r := runRebalancer(t, "rebalancer", goals, movingConfiguration,
-		rebalancerAccount(t, rebalancerRules(t, rebalancer.Evict, rebalancer.Goals()...)...))
+		rebalancerAccount(t, rebalancerRules(t, api.Evict, api.Goals()...)...))
 	r.stays("a pause", func() bool { return r.metric(`stopped{reason="Paused"}`) == 1 })
 	if is, _ := cordon(t, "w-1"); is {
 		t.Error("w-1 is cordoned during a pause")
@@ -130,7 +130,7 @@ func TestRebalancer_Free(t *testing.T) {
 
 	must(t, r.Stop())
 	_, err = nodes.Patch(ctx, "w-2", types.MergePatchType,
-		[]byte(strings.Replace(`{"spec": {"unschedulable": true}, "metadata": {"annotations": {"KEY": "x"}}}`, "KEY", rebalance.CordonAnnotation, 1)),
+		[]byte(strings.Replace(`{"spec": {"unschedulable": true}, "metadata": {"annotations": {"KEY": "x"}}}`, "KEY", plan.CordonAnnotation, 1)),
 		metav1.PatchOptions{})
 	must(t, err)
 	runDocumented(t, "kubectl get nodes -o jsonpath=")

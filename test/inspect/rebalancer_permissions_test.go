@@ -9,8 +9,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
 )
 
 // TestDoctor_RebalancerPermissions has a rebalancer of mode Evict whose account cannot evict, and can patch pods. Following each
@@ -18,7 +18,7 @@ import (
 func TestDoctor_RebalancerPermissions(t *testing.T) {
 	shared.loadedNodes(t, "worker-1")
 	ctx := t.Context()
-	rules := slices.DeleteFunc(rebalancerRules(t, rebalancer.Evict), func(r rbacv1.PolicyRule) bool {
+	rules := slices.DeleteFunc(rebalancerRules(t, api.Evict), func(r rbacv1.PolicyRule) bool {
 		return r.Resources[0] == "pods/eviction"
 	})
 	patch := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"patch"}}

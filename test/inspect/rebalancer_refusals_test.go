@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 )
 
 // webhooks refuse evictions of pods of the workload refused. Those of hanging get no answer, and those of late none after the dry run.
@@ -134,7 +134,7 @@ func TestRebalancer_Refusals(t *testing.T) {
 	replicate(t, 2, member("next", "", "", "800m"))
 	createState(t, metav1.NamespaceDefault)
 	r := runRebalancer(t, "refusals-rebalancer", limits(t, faultyLimits+"replacementTimeout: 10s\nbreakerFailures: 100\n"),
-		movingConfiguration, rebalancerAccount(t, rebalancerRules(t, rebalancer.Evict)...))
+		movingConfiguration, rebalancerAccount(t, rebalancerRules(t, api.Evict)...))
 
 	r.until("five moves are planned", func() bool { // of quota and never one each
 		return r.metric("planned_moves") == 5 && r.metric(`staying_pods{reason="WorkloadLimit"}`) == 2 &&
@@ -142,8 +142,8 @@ func TestRebalancer_Refusals(t *testing.T) {
 	})
 	pause(t, false)
 	late := func(app string) bool {
-		return slices.ContainsFunc(stateOf(t).Records, func(r rebalance.Record) bool {
-			return r.Owner.Name == app && r.Outcome == rebalance.NotReady
+		return slices.ContainsFunc(stateOf(t).Records, func(r plan.Record) bool {
+			return r.Owner.Name == app && r.Outcome == plan.NotReady
 		})
 	}
 	// asked has the number of dry runs and of evictions, by the names of pods.

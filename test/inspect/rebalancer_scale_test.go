@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -84,7 +84,7 @@ func TestRebalancer_Scale(t *testing.T) {
 		ready[fmt.Sprintf("arrival-%d", number)] = 1
 	}
 	c.wants(t, large, ready)
-	outcomes, named := map[rebalance.Outcome]int{}, 0
+	outcomes, named := map[plan.Outcome]int{}, 0
 	ended := endedMoves(t)
 	for _, record := range ended {
 		outcomes[record.Outcome]++
@@ -95,7 +95,7 @@ func TestRebalancer_Scale(t *testing.T) {
 			t.Errorf("the move of %s failed: %+v", record.Pod, record)
 		}
 	}
-	landed := outcomes[rebalance.Landed]
+	landed := outcomes[plan.Landed]
 	if 100*landed < 95*len(ended) {
 		t.Errorf("%d of %d moves landed as promised, on another node that is not above its line; want 95 %%", landed, len(ended))
 	}

@@ -25,11 +25,11 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	live "github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/command"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/kube"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
@@ -127,9 +127,9 @@ func rebalancerRequests(t *testing.T) []auditv1.Event {
 }
 
 // rebalancerRules are the permissions of the rebalancer in a mode, with these goals.
-func rebalancerRules(t *testing.T, mode rebalancer.Mode, goals ...rebalancer.Goal) (rules []rbacv1.PolicyRule) {
+func rebalancerRules(t *testing.T, mode api.Mode, goals ...api.Goal) (rules []rbacv1.PolicyRule) {
 	t.Helper()
-	needed, err := moves.Permissions(&live.Connection{Client: shared.Client}, &rebalancer.Configuration{Mode: mode, Goals: goals},
+	needed, err := command.Permissions(&live.Connection{Client: shared.Client}, &api.Configuration{Mode: mode, Goals: goals},
 		types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "rebalancer"},
 		types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: "kube-scheduler"})
 	must(t, err)
@@ -221,10 +221,10 @@ func heat(t *testing.T) (scheduler cluster.Replica, replicated func()) {
 // limits writes a RebalancerConfiguration of mode Evict for small clusters, with more fields.
 func limits(t *testing.T, more string) string {
 	t.Helper()
-	return limitsIn(t, rebalancer.Evict, more)
+	return limitsIn(t, api.Evict, more)
 }
 
-func limitsIn(t *testing.T, mode rebalancer.Mode, more string) string {
+func limitsIn(t *testing.T, mode api.Mode, more string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "rebalancer.yaml")
 	must(t, os.WriteFile(file, []byte("apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nrefreshes: 1\n"+
@@ -238,7 +238,7 @@ func createState(t *testing.T, namespace string) {
 	component, value, _ := strings.Cut(kube.StateLabel, "=")
 	ctx, configs := t.Context(), shared.Client.CoreV1().ConfigMaps(namespace)
 	_, err := configs.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Name: "rebalancer", Labels: map[string]string{component: value}, Annotations: map[string]string{rebalance.PausedAnnotation: "true"},
+		Name: "rebalancer", Labels: map[string]string{component: value}, Annotations: map[string]string{plan.PausedAnnotation: "true"},
 	}}, metav1.CreateOptions{})
 	must(t, err)
 	t.Cleanup(func() {
@@ -252,24 +252,24 @@ func createState(t *testing.T, namespace string) {
 func pause(t *testing.T, paused bool) {
 	t.Helper()
 	_, err := shared.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Patch(t.Context(), "rebalancer", types.MergePatchType,
-		fmt.Appendf(nil, `{"metadata": {"annotations": {%q: "%t"}}}`, rebalance.PausedAnnotation, paused), metav1.PatchOptions{})
+		fmt.Appendf(nil, `{"metadata": {"annotations": {%q: "%t"}}}`, plan.PausedAnnotation, paused), metav1.PatchOptions{})
 	must(t, err)
 }
 
 // stateOf returns the saved state.
-func stateOf(t *testing.T) *rebalance.State {
+func stateOf(t *testing.T) *plan.State {
 	t.Helper()
 	held, err := shared.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(t.Context(), "rebalancer", metav1.GetOptions{})
 	must(t, err)
-	s, err := rebalance.DecodeState(kube.StateOf(held))
+	s, err := plan.DecodeState(kube.StateOf(held))
 	must(t, err)
 	return s
 }
 
 // endedMoves returns the moves that ended, without any that a kill came before.
-func endedMoves(t *testing.T) []rebalance.Record {
+func endedMoves(t *testing.T) []plan.Record {
 	t.Helper()
-	return slices.DeleteFunc(stateOf(t).Records, func(r rebalance.Record) bool { return r.Outcome == rebalance.Withdrawn })
+	return slices.DeleteFunc(stateOf(t).Records, func(r plan.Record) bool { return r.Outcome == plan.Withdrawn })
 }
 
 // pretend creates ConfigMaps in two namespaces of tenants, with the label of the rebalancer's state. They are paused.
@@ -323,7 +323,7 @@ func TestRebalancer(t *testing.T) {
 	pretend(t)
 	ctx := t.Context()
 	createState(t, metav1.NamespaceDefault)
-	r := runRebalancer(t, "rebalancer", limits(t, ""), movingConfiguration, rebalancerAccount(t, rebalancerRules(t, rebalancer.Evict)...))
+	r := runRebalancer(t, "rebalancer", limits(t, ""), movingConfiguration, rebalancerAccount(t, rebalancerRules(t, api.Evict)...))
 	stopped := func(reason string) func() bool {
 		return func() bool { return r.metric(`stopped{reason="`+reason+`"}`) == 1 && r.metric("planned_moves") == 1 }
 	}
@@ -368,12 +368,12 @@ func TestRebalancer(t *testing.T) {
 	}
 	replicated()
 	must(t, r.Start(ctx))
-	var landed []rebalance.Record
+	var landed []plan.Record
 	r.until("the replacement is ready", func() bool {
 		landed = endedMoves(t)
 		return len(landed) > 0
 	})
-	if landed[0].Outcome != rebalance.Landed || landed[0].Node != "w-2" || landed[0].Pod != "web-1" {
+	if landed[0].Outcome != plan.Landed || landed[0].Node != "w-2" || landed[0].Pod != "web-1" {
 		t.Errorf("the move ended as %+v, want web-1 on w-2", landed[0])
 	}
 	r.until("w-1 has cooled", func() bool { return r.metric("hot_nodes") == 0 && r.steps() > 0 })

@@ -17,10 +17,10 @@ import (
 	kubeschedulerv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/command"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
@@ -302,12 +302,12 @@ func TestRBAC_Rebalancer(t *testing.T) {
 		t.Fatalf("there is no %s %s", kind, name)
 		return nil
 	}
-	cool, both := []rebalancer.Goal{rebalancer.Cool}, rebalancer.Goals()
-	for _, of := range []rebalancer.Configuration{
-		{Mode: rebalancer.Plan, Goals: cool}, {Mode: rebalancer.Evict, Goals: cool}, {Mode: rebalancer.DeletionCost, Goals: cool},
-		{Mode: rebalancer.Plan, Goals: both}, {Mode: rebalancer.Evict, Goals: both},
+	cool, both := []api.Goal{api.Cool}, api.Goals()
+	for _, of := range []api.Configuration{
+		{Mode: api.Plan, Goals: cool}, {Mode: api.Evict, Goals: cool}, {Mode: api.DeletionCost, Goals: cool},
+		{Mode: api.Plan, Goals: both}, {Mode: api.Evict, Goals: both},
 	} {
-		needed, err := moves.Permissions(&cluster.Connection{Client: client}, &of,
+		needed, err := command.Permissions(&cluster.Connection{Client: client}, &of,
 			types.NamespacedName{Namespace: "plimsoll-system", Name: name}, types.NamespacedName{Namespace: "plimsoll-system", Name: "plimsoll"})
 		if err != nil {
 			t.Fatal(err)

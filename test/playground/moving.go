@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/kube"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
@@ -60,7 +60,7 @@ type moving struct {
 	// before, hot and after are the CPU utilizations before the pod grew, then, and after the move.
 	before, hot, after map[string]float64
 	// moves are all moves until the end of the rest.
-	moves []rebalance.Record
+	moves []plan.Record
 	// nodes are those of the pods in the end, by name.
 	nodes map[string]string
 }
@@ -90,7 +90,7 @@ func runMoving(ctx context.Context, p *playground) (result result) {
 	p.progress.say("%s is at %.1f %%, above its line at %.0f %%; now the pause of moves ends", crowded, 100*r.hot[crowded],
 		100*movingLine)
 	got(p.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Patch(ctx, state, types.MergePatchType,
-		fmt.Appendf(nil, `{"metadata": {"annotations": {%q: null}}}`, rebalance.PausedAnnotation), metav1.PatchOptions{}))
+		fmt.Appendf(nil, `{"metadata": {"annotations": {%q: null}}}`, plan.PausedAnnotation), metav1.PatchOptions{}))
 	must(wait.PollUntilContextTimeout(ctx, time.Second, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
 		r.moves = p.moves(ctx, state)
 		return len(r.moves) > 0, p.Failed()
@@ -125,7 +125,7 @@ func (p *playground) createBudgets(ctx context.Context) (remove func()) {
 func (p *playground) startRebalancer(ctx context.Context) (state string, ended <-chan struct{}) {
 	const name = "rebalancer"
 	got(p.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{rebalance.PausedAnnotation: "true"}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{plan.PausedAnnotation: "true"}},
 	}, metav1.CreateOptions{}))
 	dir := filepath.Dir(p.SchedulerConfiguration())
 	config := filepath.Join(dir, "rebalancer.yaml")
@@ -147,9 +147,9 @@ func (p *playground) startRebalancer(ctx context.Context) (state string, ended <
 }
 
 // moves returns the moves that ended.
-func (p *playground) moves(ctx context.Context, state string) []rebalance.Record {
+func (p *playground) moves(ctx context.Context, state string) []plan.Record {
 	held := got(p.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, state, metav1.GetOptions{}))
-	return got(rebalance.DecodeState(kube.StateOf(held))).Records
+	return got(plan.DecodeState(kube.StateOf(held))).Records
 }
 
 // replicate creates a replacement for each pod of cart that ends, as a ReplicaSet's controller does.
@@ -200,9 +200,9 @@ func (r moving) check() error {
 		errs = append(errs, fmt.Errorf("%d pods moved, must be 1, and none at rest", len(r.moves)))
 	}
 	for i := range r.moves {
-		if m := &r.moves[i]; m.Pod != "cart-1" || m.Node != quiet || m.Outcome != rebalance.Landed {
+		if m := &r.moves[i]; m.Pod != "cart-1" || m.Node != quiet || m.Outcome != plan.Landed {
 			errs = append(errs, fmt.Errorf("%s moved to %s (%s), must be cart-1 to %s (%s)", m.Pod, m.Node, m.Outcome, quiet,
-				rebalance.Landed))
+				plan.Landed))
 		}
 	}
 	for _, pod := range []string{"report-1", "orders-1"} {

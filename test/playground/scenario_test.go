@@ -9,7 +9,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
@@ -198,8 +198,8 @@ func movingResult() moving {
 	return moving{
 		before: map[string]float64{crowded: 0.6, quiet: 0.125}, hot: map[string]float64{crowded: 0.875},
 		after: map[string]float64{crowded: 0.675, quiet: 0.325},
-		moves: []rebalance.Record{{
-			Moving: rebalance.Moving{Move: rebalance.Move{Pod: "cart-1", From: crowded, To: quiet}}, Node: quiet, Outcome: rebalance.Landed,
+		moves: []plan.Record{{
+			Moving: plan.Moving{Move: plan.Move{Pod: "cart-1", From: crowded, To: quiet}}, Node: quiet, Outcome: plan.Landed,
 		}},
 		nodes: map[string]string{"report-1": crowded, "orders-1": crowded, "cart-x": quiet},
 	}
@@ -223,7 +223,7 @@ Then nothing moved for 1m0s.
 	wrong("a second move is wrong", func(r *moving) { r.moves = append(r.moves, r.moves[0]) }, "2 pods moved, must be 1, and none at rest")
 	wrong("another pod is wrong", func(r *moving) { r.moves[0].Pod = "orders-1" },
 		"orders-1 moved to quiet (Landed), must be cart-1 to quiet (Landed)")
-	wrong("a pod that comes back is wrong", func(r *moving) { r.moves[0].Node, r.moves[0].Outcome = crowded, rebalance.Returned },
+	wrong("a pod that comes back is wrong", func(r *moving) { r.moves[0].Node, r.moves[0].Outcome = crowded, plan.Returned },
 		"cart-1 moved to crowded (Returned), must be cart-1 to quiet (Landed)")
 	wrong("a pod that left is wrong", func(r *moving) { delete(r.nodes, "report-1") },
 		`report-1 is on "", must be on crowded: it may not be evicted`)

@@ -9,7 +9,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -37,7 +37,7 @@ type Explanation struct {
 	// Placement is set for a pod that has a node.
 	Placement *Placement `json:"placement,omitempty"`
 	// Replaces is set for the replacement of a pod that the rebalancer moved.
-	Replaces *rebalance.Origin `json:"replaces,omitempty"`
+	Replaces *plan.Origin `json:"replaces,omitempty"`
 	// Comparison is set where two nodes are compared.
 	Comparison *Comparison `json:"comparison,omitempty"`
 	// SampledNodes is the number of feasible nodes at which the scheduler stops; 0 if it evaluates all.

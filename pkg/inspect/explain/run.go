@@ -17,8 +17,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/kube"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 )
 
 // Request says what of which cluster is explained.
@@ -162,7 +162,7 @@ func (r *Request) explainLent(
 	return result, lent, err
 }
 
-func (x *run) pod(ctx context.Context, pod *corev1.Pod, origin *rebalance.Origin, notes []string) (Result, error) {
+func (x *run) pod(ctx context.Context, pod *corev1.Pod, origin *plan.Origin, notes []string) (Result, error) {
 	o := Options{Pod: pod, Top: x.Top, Compare: x.Compare}
 	if held := x.held(pod); held != nil {
 		o.Pod, o.InCluster = held, true
@@ -176,7 +176,7 @@ func (x *run) pod(ctx context.Context, pod *corev1.Pod, origin *rebalance.Origin
 }
 
 // origin returns where a pod was moved from; nil if it was not moved. The notes say why that is unknown.
-func (x *run) origin(ctx context.Context, pod *corev1.Pod) (origin *rebalance.Origin, notes []string) {
+func (x *run) origin(ctx context.Context, pod *corev1.Pod) (origin *plan.Origin, notes []string) {
 	origins, err := kube.Origins(ctx, x.connection.Client)
 	if err != nil {
 		notes = append(notes, fmt.Sprintf("It is unknown whether the pod was moved: %v.", text.ExcerptError(err)))

@@ -21,8 +21,8 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/kube"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -48,7 +48,7 @@ type Session struct {
 	refreshed, learned time.Time
 	client             kubernetes.Interface
 	// origins are those of moved pods, read at originsRead.
-	origins     map[types.UID]*rebalance.Origin
+	origins     map[types.UID]*plan.Origin
 	originsRead time.Time
 	// trend has the load of the last hour, in the order of time.
 	trend []trendPoint

@@ -16,11 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 )
 
 const (
@@ -46,7 +46,7 @@ type facts struct {
 	conn *cluster.Connection
 	// name is the rebalancer's pod; empty if none is installed. configuration is the default if it could not be read.
 	name          string
-	configuration *rebalancer.Configuration
+	configuration *api.Configuration
 	deschedulers  []descheduler
 	// spec and namespace are the pod's.
 	spec        *corev1.PodSpec
@@ -64,7 +64,7 @@ func (f *facts) checks() (checks []doctor.Check[*doctor.Facts]) {
 	if f.name == "" {
 		return nil
 	}
-	if f.configurationErr != nil || f.configuration.Mode == rebalancer.Evict {
+	if f.configurationErr != nil || f.configuration.Mode == api.Evict {
 		add(alone, f.unlessUnread(f.checkAlone))
 		add(budgets, f.unlessUnread(f.checkBudgets))
 	}
@@ -154,10 +154,10 @@ func read(ctx context.Context, conn *cluster.Connection, d *doctor.Facts) *facts
 		return f
 	}
 	pod := f.Pods[i]
-	f.name, f.namespace, f.spec, f.configuration = pod.Namespace+"/"+pod.Name, pod.Namespace, &pod.Spec, rebalancer.Default()
+	f.name, f.namespace, f.spec, f.configuration = pod.Namespace+"/"+pod.Name, pod.Namespace, &pod.Spec, api.Default()
 	found := false
 	err := f.eachConfigMap(ctx, pod.Namespace, &pod.Spec, func(_, content string) {
-		if c, err := rebalancer.Decode([]byte(content)); err == nil {
+		if c, err := api.Decode([]byte(content)); err == nil {
 			f.configuration, found = c, true
 		}
 	})
@@ -252,12 +252,12 @@ func (f *facts) checkBudgets() []doctor.Result {
 	owners := map[string][]*corev1.Pod{}
 	for _, pod := range f.Pods {
 		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && slices.Contains(f.Profiles(), pod.Spec.SchedulerName) &&
-			rebalance.Movable(pod, f.configuration) {
+			plan.Movable(pod, f.configuration) {
 			key := pod.Namespace + "/" + owner.Name
 			owners[key] = append(owners[key], pod)
 		}
 	}
-	single := slices.Contains(f.configuration.Unprotected, rebalancer.SingleReplicas)
+	single := slices.Contains(f.configuration.Unprotected, api.SingleReplicas)
 	maps.DeleteFunc(owners, func(_ string, pods []*corev1.Pod) bool { return len(pods) == 1 && !single || f.hasBudget(pods[0]) })
 	if len(owners) == 0 {
 		return doctor.Fine("each workload that may be moved has a PodDisruptionBudget")

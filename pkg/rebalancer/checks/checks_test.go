@@ -15,9 +15,9 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
 )
 
 // evicting returns a rebalancer that moves pods, and two pods of a workload that may be moved.
@@ -25,8 +25,8 @@ func evicting() *facts {
 	f := &facts{Facts: &doctor.Facts{Configuration: &cluster.Configuration{Decoded: &schedulerconfig.KubeSchedulerConfiguration{
 		Profiles: []schedulerconfig.KubeSchedulerProfile{{SchedulerName: "plimsoll"}},
 	}}}}
-	f.name, f.configuration = "plimsoll-system/plimsoll-rebalancer-1", rebalancer.Default()
-	f.configuration.Mode = rebalancer.Evict
+	f.name, f.configuration = "plimsoll-system/plimsoll-rebalancer-1", api.Default()
+	f.configuration.Mode = api.Evict
 	for _, name := range []string{"web-1", "web-2"} {
 		f.Pods = append(f.Pods, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
@@ -56,7 +56,7 @@ func TestChecks(t *testing.T) {
 		texts []string
 	}{
 		{"no rebalancer", func(f *facts) { f.name = "" }, "rebalancer.budgets", "", nil},
-		{"one that only plans", func(f *facts) { f.configuration.Mode = rebalancer.Plan }, "rebalancer.budgets", "", nil},
+		{"one that only plans", func(f *facts) { f.configuration.Mode = api.Plan }, "rebalancer.budgets", "", nil},
 		{"alone", func(*facts) {}, "rebalancer.alone", doctor.OK, []string{"no other program moves pods by load"}},
 		{"a descheduler beside it", func(f *facts) {
 			f.deschedulers = []descheduler{{
@@ -73,7 +73,7 @@ func TestChecks(t *testing.T) {
 		{"CronJobs that cannot be listed", func(f *facts) { f.cronJobsErr = forbidden }, "rebalancer.alone", doctor.Skipped,
 			[]string{"CronJobs", "forbidden"}},
 		{"a configuration that cannot be read, in place of which the default only plans", func(f *facts) {
-			f.configuration, f.configurationErr = rebalancer.Default(), forbidden
+			f.configuration, f.configurationErr = api.Default(), forbidden
 		}, "rebalancer.alone", doctor.Skipped, []string{"the configuration of the rebalancer plimsoll-system/plimsoll-rebalancer-1 could not be read: forbidden"}},
 		{"budgets of a rebalancer whose configuration cannot be read", func(f *facts) { f.configurationErr = forbidden },
 			"rebalancer.budgets", doctor.Skipped, []string{"could not be read: forbidden"}},
@@ -91,7 +91,7 @@ func TestChecks(t *testing.T) {
 		}, "rebalancer.budgets", doctor.Warning, nil},
 		{"a single replica, which stays", func(f *facts) { f.Pods = f.Pods[:len(f.Pods)-1] }, "rebalancer.budgets", doctor.OK, nil},
 		{"a single replica that may move", func(f *facts) {
-			f.Pods, f.configuration.Unprotected = f.Pods[:len(f.Pods)-1], []rebalancer.Protection{rebalancer.SingleReplicas}
+			f.Pods, f.configuration.Unprotected = f.Pods[:len(f.Pods)-1], []api.Protection{api.SingleReplicas}
 		}, "rebalancer.budgets", doctor.Warning, nil},
 		{"pods of another scheduler", func(f *facts) {
 			for _, pod := range f.Pods {
@@ -230,7 +230,7 @@ func TestRead(t *testing.T) {
 	if diff := cmp.Diff(want, found); diff != "" || failed != "Pod ns/gone" {
 		t.Errorf("could not read %q, want Pod ns/gone (-want +got):\n%s", failed, diff)
 	}
-	if g.name != "ns/rebalancer" || g.configuration.Mode != rebalancer.Evict {
+	if g.name != "ns/rebalancer" || g.configuration.Mode != api.Evict {
 		t.Errorf("%s in mode %s, want ns/rebalancer in mode Evict", g.name, g.configuration.Mode)
 	}
 	if g.configurationErr != nil {

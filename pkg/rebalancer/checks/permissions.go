@@ -12,11 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/moves"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance/kube"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/command"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/kube"
 )
 
 // permissions are those of the rebalancer's account. needed counts verbs. excess are granted permissions that other modes need.
@@ -45,7 +45,7 @@ func (f *facts) askPermissions(ctx context.Context) error {
 		return err
 	}
 	lease := types.NamespacedName{Namespace: election.ResourceNamespace, Name: election.ResourceName}
-	needed, err := moves.Permissions(f.conn, f.configuration, state, lease)
+	needed, err := command.Permissions(f.conn, f.configuration, state, lease)
 	if err != nil {
 		return err
 	}
@@ -57,8 +57,8 @@ func (f *facts) askPermissions(ctx context.Context) error {
 		return err
 	}
 	var excess []cluster.Permission
-	for _, mode := range rebalancer.Modes() {
-		ofMode, err := moves.Permissions(f.conn, &rebalancer.Configuration{Mode: mode, Goals: rebalancer.Goals()}, state, lease)
+	for _, mode := range api.Modes() {
+		ofMode, err := command.Permissions(f.conn, &api.Configuration{Mode: mode, Goals: api.Goals()}, state, lease)
 		if err != nil {
 			return err
 		}

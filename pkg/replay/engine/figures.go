@@ -6,7 +6,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
@@ -81,7 +81,7 @@ func (f *figures) node(i int, n *nodeState, cpu float64) {
 }
 
 // stays counts the pods and hot nodes without a move by the plan, for a tick.
-func (f *figures) stays(p *rebalance.Plan) {
+func (f *figures) stays(p *plan.Plan) {
 	if len(p.Stay) > 0 && f.StayMinutes == nil {
 		f.StayMinutes = map[string]float64{}
 	}

@@ -9,9 +9,9 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
@@ -24,7 +24,7 @@ type Policy struct {
 	// Base is the name without the mover, and Mover names the mover; both are empty if no pods move.
 	Base, Mover string
 	// rebalancer may be nil.
-	rebalancer *rebalancer.Configuration
+	rebalancer *api.Configuration
 	costs      MoveCosts
 	// power may be nil.
 	power config.PowerModels
@@ -34,7 +34,7 @@ type Policy struct {
 const Rebalance = "rebalance"
 
 // WithRebalancer returns the policy with a rebalancer.
-func (p Policy) WithRebalancer(c *rebalancer.Configuration, costs MoveCosts) Policy {
+func (p Policy) WithRebalancer(c *api.Configuration, costs MoveCosts) Policy {
 	p.Base, p.Mover, p.costs, p.rebalancer = p.Name, Rebalance, costs, c
 	p.Name += "+" + Rebalance
 	return p

@@ -12,13 +12,13 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
@@ -48,7 +48,7 @@ type mover struct {
 }
 
 type underWay struct {
-	rebalance.Move
+	plan.Move
 	until time.Time
 	// mark is the move's index in the charts; negative if figures do not cover the eviction.
 	mark int
@@ -107,19 +107,19 @@ func (l *measuredLoad) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain
 // rebalancing plans as Plimsoll's rebalancer does.
 type rebalancing struct {
 	engine  *engine
-	c       *rebalancer.Configuration
+	c       *api.Configuration
 	load    explain.LoadReader
-	history rebalance.History
+	history plan.History
 }
 
-func (r *rebalancing) plan(ctx context.Context) (*rebalance.Plan, error) {
+func (r *rebalancing) plan(ctx context.Context) (*plan.Plan, error) {
 	e := r.engine
-	nodes, err := rebalance.Look(ctx, e.scheduler, r.load, r.c)
+	nodes, err := plan.Look(ctx, e.scheduler, r.load, r.c)
 	if err != nil {
 		return nil, err
 	}
 	r.history.Observe(nodes, r.c)
-	p, err := rebalance.Make(ctx, r.cluster(), &r.history, r.c)
+	p, err := plan.Make(ctx, r.cluster(), &r.history, r.c)
 	if err != nil {
 		return nil, err
 	}
@@ -127,27 +127,27 @@ func (r *rebalancing) plan(ctx context.Context) (*rebalance.Plan, error) {
 	if stop != "" {
 		p.Stopped = why
 	}
-	if stop == rebalance.BreakerOpen && e.counts(e.measured.ticks) {
+	if stop == plan.BreakerOpen && e.counts(e.measured.ticks) {
 		e.figures.BreakerMinutes += input.Tick.Minutes()
 	}
 	if stop != "" { // there is no plan to count
-		return &rebalance.Plan{}, nil
+		return &plan.Plan{}, nil
 	}
 	return p, nil
 }
 
 // cluster returns what is known now.
-func (r *rebalancing) cluster() rebalance.Cluster {
+func (r *rebalancing) cluster() plan.Cluster {
 	e := r.engine
-	return rebalance.Cluster{
+	return plan.Cluster{
 		Scheduler: e.scheduler, SchedulerNames: []string{e.policy.schedulerName()}, Load: r.load, Now: e.clock.Now(), Usage: r.usageOf,
 		Waiting: len(e.waiting), Unschedulable: e.unschedulable,
 	}
 }
 
-func (r *rebalancing) begin(move *rebalance.Move, now time.Time) { r.history.Begin(move, now) }
+func (r *rebalancing) begin(move *plan.Move, now time.Time) { r.history.Begin(move, now) }
 
-func (r *rebalancing) end(ctx context.Context, pod types.UID, replacement *corev1.Pod) rebalance.Outcome {
+func (r *rebalancing) end(ctx context.Context, pod types.UID, replacement *corev1.Pod) plan.Outcome {
 	return r.history.End(ctx, r.cluster(), r.c, pod, replacement)
 }
 
@@ -231,7 +231,7 @@ func (e *engine) runningPod(node string, uid types.UID) int {
 }
 
 // evict evicts the pod, and creates its replacement with the rest of its lifetime.
-func (e *engine) evict(move *rebalance.Move, tick int) error {
+func (e *engine) evict(move *plan.Move, tick int) error {
 	m, now := e.mover, e.clock.Now()
 	node := e.nodeOf[move.From]
 	n := &e.nodes[node]
@@ -298,7 +298,7 @@ func (m *mover) started(ctx context.Context, i int, replacement *corev1.Pod, f *
 		return
 	}
 	if u, ok := m.underWay[i]; ok {
-		if m.end(ctx, u.UID, replacement) == rebalance.Landed && u.mark >= 0 {
+		if m.end(ctx, u.UID, replacement) == plan.Landed && u.mark >= 0 {
 			f.Landed++
 		}
 		delete(m.underWay, i)

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/rebalancer"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalance"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
@@ -32,10 +32,10 @@ func growing() *input.Input {
 var halfMinutes = MoveCosts{30 * time.Second, 30 * time.Second}
 
 // small allows moves in a cluster of two nodes and three pods.
-func small() *rebalancer.Configuration {
-	c := rebalancer.Default()
+func small() *api.Configuration {
+	c := api.Default()
 	c.MaxHotNodesPercent, c.MaxPodsPercentPerHour = 50, 100
-	c.Unprotected = []rebalancer.Protection{rebalancer.SingleReplicas}
+	c.Unprotected = []api.Protection{api.SingleReplicas}
 	return c
 }
 
@@ -111,7 +111,7 @@ func TestRebalance_Windows(t *testing.T) {
 		{"0 3 * * *", 26 * time.Minute, 27.5, 0, nil, 0},
 	} {
 		c := small()
-		c.Windows = []rebalancer.Window{{Schedule: tc.schedule, Duration: metav1.Duration{Duration: tc.duration}}}
+		c.Windows = []api.Window{{Schedule: tc.schedule, Duration: metav1.Duration{Duration: tc.duration}}}
 		run := replayOne(t, growing(), predictedPeak(t).WithRebalancer(c, halfMinutes))
 		if run.HotMinutes != tc.hot || run.Moves != tc.moves || run.RestingMinutes != tc.resting || run.StoppedMinutes != 0 {
 			t.Errorf("%s: %v hot minutes, %d moves, resting %v, stopped %v; want %v, %d, %v and 0", tc.schedule, run.HotMinutes, run.Moves,
@@ -129,9 +129,9 @@ func TestPolicy_MovesIn(t *testing.T) {
 	for schedule, want := range map[string]bool{
 		"": true, "0 2 * * 4": false, "1 2 * * 4": true, "0 3 * * 4": true, "59 2 * * 5": true, "0 3 * * 5": false, "0 3 * * 6": false,
 	} {
-		c := rebalancer.Default()
+		c := api.Default()
 		if schedule != "" {
-			c.Windows = []rebalancer.Window{{Schedule: schedule, Duration: metav1.Duration{Duration: time.Hour}}}
+			c.Windows = []api.Window{{Schedule: schedule, Duration: metav1.Duration{Duration: time.Hour}}}
 		}
 		p := predictedPeak(t).WithRebalancer(c, halfMinutes)
 		if got := p.MovesIn(in); got != want {
@@ -159,9 +159,9 @@ func TestRebalance_Breaker(t *testing.T) {
 			t.Fatal(err)
 		}
 		for uid, namespace := range map[types.UID]string{"1": "x", "2": "y", "3": "y"} {
-			e.mover.begin(&rebalance.Move{Namespace: namespace, UID: uid}, e.clock.Now())
-			if outcome := e.mover.end(t.Context(), uid, nil); outcome != rebalance.NotReady {
-				t.Errorf("the outcome is %s, want %s", outcome, rebalance.NotReady)
+			e.mover.begin(&plan.Move{Namespace: namespace, UID: uid}, e.clock.Now())
+			if outcome := e.mover.end(t.Context(), uid, nil); outcome != plan.NotReady {
+				t.Errorf("the outcome is %s, want %s", outcome, plan.NotReady)
 			}
 		}
 		for tick := range input.Ticks(e.Length) {
@@ -208,7 +208,7 @@ func TestRebalance_Clairvoyant(t *testing.T) {
 			t.Fatal(err)
 		}
 		if p := &e.pods[2]; tick == 25 {
-			move := rebalance.Move{From: e.Nodes[p.node].Name, UID: p.object.UID}
+			move := plan.Move{From: e.Nodes[p.node].Name, UID: p.object.UID}
 			if err := e.evict(&move, tick+1); err != nil {
 				t.Fatal(err)
 			}
@@ -260,7 +260,7 @@ func TestRebalance_Returns(t *testing.T) {
 			f := newFigures(tiny(nil))
 			f.charts.Moves = []report.MoveMark{{From: "b"}}
 			m := &mover{
-				underWay:   map[int]underWay{7: {Move: rebalance.Move{From: "b", To: "c"}, mark: tc.mark}},
+				underWay:   map[int]underWay{7: {Move: plan.Move{From: "b", To: "c"}, mark: tc.mark}},
 				departures: map[int][]departure{7: {{"a", at.Add(-tc.ago)}, {"b", at}}},
 			}
 			m.bound(7, "a", at, f)

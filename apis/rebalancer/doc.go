@@ -1,2 +1,0 @@
-// Package rebalancer holds the RebalancerConfiguration. It reads no file.
-package rebalancer

@@ -1,0 +1,2 @@
+// Package api holds the RebalancerConfiguration. It reads no file.
+package api

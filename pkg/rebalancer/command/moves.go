@@ -1,0 +1,402 @@
+// Package command shows which pods a rebalancer would move off hot nodes of a cluster now. It moves none.
+package command
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/kube"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
+)
+
+// Request says what is planned in which cluster.
+type Request struct {
+	Configuration cluster.ConfigurationOptions
+	Source        cluster.SourceOptions
+	// Rebalancer is the file of a RebalancerConfiguration; empty for the defaults.
+	Rebalancer string
+	// Found is called with the configuration. It must not be nil.
+	Found func(*cluster.Configuration)
+}
+
+// Report is a plan of moves.
+type Report struct {
+	Configuration string `json:"configuration"`
+	// Plugin is the plugin whose load tells which nodes are hot, of Profile.
+	Profile string `json:"profile"`
+	Plugin  string `json:"plugin"`
+	// Stopped says why nothing may move; empty if moves are possible.
+	Stopped string `json:"stopped,omitempty"`
+	// WaitReason and Wait say why a rebalancer would not make these moves now; empty if it would.
+	WaitReason plan.Stop `json:"waitReason,omitempty"`
+	Wait       string    `json:"wait,omitempty"`
+	// Nodes are the hot nodes, hottest first, then the destinations. A node has a row for each resource of its moves.
+	Nodes []NodeChange `json:"nodes"`
+	Moves []Move       `json:"moves"`
+	// Stay counts the other pods of hot nodes, most frequent reason first.
+	Stay []Stay `json:"stay"`
+	// Deferred are hot nodes beyond the limits of moves.
+	Deferred []string `json:"deferred,omitempty"`
+	// Resting are hot nodes whose last move the load does not show yet.
+	Resting []string `json:"resting,omitempty"`
+	// Free says which node could be emptied, with the goal Free.
+	Free *Free `json:"free,omitempty"`
+	// SessionCordons are nodes that an earlier command cordoned.
+	SessionCordons []SessionCordon `json:"sessionCordons,omitempty"`
+	// chosen says how the user chose the cluster.
+	chosen cluster.Chosen
+	// DeletionCosts are those to write or to remove, in mode DeletionCost.
+	DeletionCosts []DeletionCost `json:"deletionCosts,omitempty"`
+	Simulated     int            `json:"simulatedDecisions"`
+	Notes         []string       `json:"notes,omitempty"`
+}
+
+// NodeChange is a resource of a node, before and after the moves that are made because of that resource.
+type NodeChange struct {
+	Name     string `json:"name"`
+	Hot      bool   `json:"hot"`
+	Resource string `json:"resource"`
+	// Line, Before and After are in percent of capacity.
+	Line   float64 `json:"linePercent"`
+	Before float64 `json:"beforePercent"`
+	After  float64 `json:"afterPercent"`
+}
+
+// MovedPod is a pod to move, and its controller.
+type MovedPod struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	Owner     string `json:"owner"`
+}
+
+func movedPod(m *plan.Move) MovedPod {
+	return MovedPod{m.Namespace, m.Pod, text.Excerpt(m.Owner.String())}
+}
+
+// Move is a move off a hot node.
+type Move struct {
+	MovedPod
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Or are nodes that score as To does.
+	Or []string `json:"or,omitempty"`
+	// Relief is what the source loses, in percent of its capacity.
+	Relief     float64 `json:"reliefPercent"`
+	Disruption float64 `json:"disruption"`
+}
+
+// Free is the result of the goal Free.
+type Free struct {
+	// Stopped says why no node may be emptied; empty if one might.
+	Stopped string `json:"stopped,omitempty"`
+	// Node could be emptied; empty if there is none. Moves are those of its pods.
+	Node  string    `json:"node,omitempty"`
+	Moves []Landing `json:"moves"`
+	// Emptying is the node that is being emptied, with the moves that are left. Empty are emptied nodes, which are cordoned.
+	Emptying string   `json:"emptying,omitempty"`
+	Empty    []string `json:"empty,omitempty"`
+	// Ends says why Emptying, or the last one of Empty, is to be uncordoned.
+	Ends string `json:"uncordonReason,omitempty"`
+	// Kept are the other nodes, most frequent reason first.
+	Kept []Kept `json:"kept"`
+}
+
+// Landing is where a pod of an emptied node would go.
+type Landing struct {
+	MovedPod
+	To string `json:"to"`
+	// Or are nodes that score as To does.
+	Or []string `json:"or,omitempty"`
+}
+
+// Kept counts the nodes that stay for a reason.
+type Kept struct {
+	Reason plan.Reason `json:"reason"`
+	// Message is the reason in words.
+	Message string `json:"message"`
+	Nodes   int    `json:"nodes"`
+	// Example is the first of the nodes, with the pod of that reason if it is one's.
+	Example string `json:"example"`
+}
+
+// SessionCordon is a node that an earlier command cordoned to empty it.
+type SessionCordon struct {
+	Node string `json:"node"`
+	// Since is the annotation of the node.
+	Since string `json:"since"`
+	// Pods is the number of pods that are left, except those of DaemonSets and static pods.
+	Pods int `json:"pods"`
+	// Uncordon is the command that uncordons the node.
+	Uncordon string `json:"uncordon"`
+}
+
+// DeletionCost is a pod's annotation that changes.
+type DeletionCost struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	Node      string `json:"node"`
+	// Cost is absent if it is removed.
+	Cost string `json:"cost,omitempty"`
+}
+
+// Stay is the number of pods that stay for a reason.
+type Stay struct {
+	Reason plan.Reason `json:"reason"`
+	// Message is the reason in words.
+	Message string `json:"message"`
+	Pods    int    `json:"pods"`
+}
+
+// ReadConfiguration is plan.ReadConfiguration for the flag of a command.
+func ReadConfiguration(ctx context.Context, file string) (*api.Configuration, error) {
+	c, err := plan.ReadConfiguration(ctx, file)
+	if err != nil {
+		return nil, cluster.OptionErrorf("--rebalancer-config: %w", err)
+	}
+	return c, nil
+}
+
+// Run plans moves in the cluster. It reads the load once, so one refresh makes a node hot. The state of an installed rebalancer
+// and the scheduler's lease tell why moves wait.
+func Run(ctx context.Context, c *cluster.Connection, r Request) (*Report, error) {
+	configuration, err := ReadConfiguration(ctx, r.Rebalancer)
+	if err != nil {
+		return nil, err
+	}
+	configuration.Refreshes = 1
+	own, err := c.ValidConfiguration(ctx, r.Configuration)
+	if err != nil {
+		return nil, err
+	}
+	r.Found(own)
+	objects, err := c.Objects(ctx)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := c.Open(ctx, cluster.Options{Configuration: own.Decoded, Objects: objects.All, Source: r.Source})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", own.Origin, err)
+	}
+	report := &Report{Configuration: own.Origin, Nodes: []NodeChange{}, Moves: []Move{}, Stay: []Stay{}, chosen: c.Chosen}
+	for i := range objects.Missing {
+		report.Notes = append(report.Notes, objects.Missing[i].Note())
+	}
+	cluster := plan.Cluster{Scheduler: opened.Scheduler, SchedulerNames: own.ProfileNames(), Now: time.Now()}
+	if report.Profile, cluster.Load = opened.FirstLoadReader(own.ProfileNames()); cluster.Load == nil {
+		return nil, fmt.Errorf("%s: no profile has a plugin that reads load; add one as in docs/configure.md", own.Origin)
+	}
+	report.Plugin = cluster.Load.Name()
+	setUnplaced(&cluster, objects.All)
+	var notes []string
+	cluster.Usage, notes = usage(ctx, opened, report.Profile, cluster.Now)
+	report.Notes = append(report.Notes, notes...)
+	w := &snapshot{cluster: cluster, report: report, lease: leaseOf(c.Client, own)}
+	executor := &plan.Executor{World: w, Clock: clock.RealClock{}, Config: configuration}
+	known := true
+	if executor.Store, err = storeOf(ctx, c.Client); err != nil {
+		known = false
+		report.Notes = append(report.Notes,
+			fmt.Sprintf("Cannot look for an installed rebalancer, so its state does not count: %v", text.ExcerptError(err)))
+		executor.Store = &kube.MemoryStore{}
+	}
+	status, err := executor.Preview(ctx)
+	if err != nil {
+		return nil, err
+	}
+	report.WaitReason, report.Wait = status.Stop, status.Why
+	for _, c := range status.Costs {
+		report.DeletionCosts = append(report.DeletionCosts, DeletionCost{c.Pod.Namespace, c.Pod.Name, c.Pod.Spec.NodeName, c.Value})
+	}
+	report.add(status)
+	if !known {
+		report.SessionCordons = nil // some may be the installed rebalancer's
+	}
+	return report, nil
+}
+
+// leaseOf returns the lease of the scheduler; nil without leader election.
+func leaseOf(client kubernetes.Interface, own *cluster.Configuration) *kube.Lease {
+	election := own.Decoded.LeaderElection
+	if own.Workload != nil {
+		election = own.Workload.LeaderElection(own.Decoded)
+	}
+	if !election.LeaderElect {
+		return nil
+	}
+	return &kube.Lease{Client: client, Clock: clock.RealClock{}, Namespace: election.ResourceNamespace, Name: election.ResourceName}
+}
+
+// storeOf returns the state of the rebalancer that is installed; without one, an empty state.
+func storeOf(ctx context.Context, client kubernetes.Interface) (plan.Store, error) {
+	held, err := kube.FindState(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	if held == nil {
+		return &kube.MemoryStore{}, nil
+	}
+	return &kube.Store{Client: client, Namespace: held.Namespace, Name: held.Name}, nil
+}
+
+// snapshot is a cluster at one moment.
+type snapshot struct {
+	cluster plan.Cluster
+	// lease may be nil. The report notes if it cannot be read.
+	lease  *kube.Lease
+	report *Report
+}
+
+var _ plan.World = &snapshot{}
+
+// Cluster implements plan.World.
+func (s *snapshot) Cluster(context.Context) (plan.Cluster, error) { return s.cluster, nil }
+
+// Pods implements plan.World.
+func (s *snapshot) Pods(namespace string) ([]*corev1.Pod, error) {
+	return s.cluster.Scheduler.Informers().Core().V1().Pods().Lister().Pods(namespace).List(labels.Everything())
+}
+
+// SchedulerDown implements plan.World.
+func (s *snapshot) SchedulerDown(ctx context.Context) (string, error) {
+	if s.lease == nil {
+		return "", nil
+	}
+	why, err := s.lease.Down(ctx)
+	if err != nil {
+		s.report.Notes = append(s.report.Notes, fmt.Sprintf("Cannot tell whether the scheduler runs: %v", text.ExcerptError(err)))
+	}
+	return why, nil
+}
+
+// usage returns the measured usage of pods, from the source of the profile, and what could not be read. Without a source that
+// works, it is nil.
+func usage(
+	ctx context.Context, c *cluster.Cluster, profile string, now time.Time,
+) (of func(*corev1.Pod) (podusage.Amounts, bool), notes []string) {
+	for _, s := range c.Sources() {
+		if s.Err != nil {
+			notes = append(notes, fmt.Sprintf("Cannot read %s: %v", s.Label, text.ExcerptError(s.Err)))
+		}
+	}
+	read := c.PodUsageReader([]string{profile})
+	if read == nil {
+		return nil, notes
+	}
+	usages, err := read(ctx, metav1.NamespaceAll)
+	if err != nil {
+		return nil, append(notes, fmt.Sprintf("Cannot read the usage of pods, so it is estimated: %v", text.ExcerptError(err)))
+	}
+	return func(pod *corev1.Pod) (a podusage.Amounts, ok bool) {
+		for of := range load.ResourceCount {
+			u, known := usages[cluster.PodResource{Namespace: pod.Namespace, Pod: pod.Name, Resource: of}]
+			if !known || pod.Status.StartTime == nil {
+				return a, false
+			}
+			a[of] = u.WhileRunning(now.Sub(pod.Status.StartTime.Time))
+		}
+		return a, true
+	}, notes
+}
+
+func (r *Report) add(status *plan.Status) {
+	p := status.Plan
+	r.Stopped, r.Deferred, r.Resting, r.Simulated = p.Stopped, p.Deferred, p.Resting, p.Simulated
+	if p.Problem != "" {
+		r.Notes = append(r.Notes, "A simulated decision failed: "+text.Excerpt(p.Problem))
+	}
+	r.addMoves(p)
+	r.addFree(p.Free, status.Cordons)
+	for _, c := range status.SessionCordons {
+		uncordon := cluster.Kubectl("uncordon", c.Node).For(r.chosen)
+		r.SessionCordons = append(r.SessionCordons, SessionCordon{c.Node, text.Excerpt(c.Since), c.Pods, uncordon})
+	}
+	words := reasons()
+	for _, reason := range p.Reasons() {
+		r.Stay = append(r.Stay, Stay{reason, words[reason], p.Stay[reason]})
+	}
+}
+
+// addMoves adds the nodes and moves of the plan.
+func (r *Report) addMoves(p *plan.Plan) {
+	type row struct {
+		node string
+		of   load.Resource
+	}
+	rows := map[row]int{}
+	percent := func(fraction float64) float64 { return math.Round(1000*fraction) / 10 }
+	// add adds the row if it is new, and returns it.
+	add := func(n *plan.LoadedNode, of load.Resource, hot bool, before float64) *NodeChange {
+		if _, ok := rows[row{n.Name, of}]; !ok {
+			rows[row{n.Name, of}] = len(r.Nodes)
+			r.Nodes = append(r.Nodes, NodeChange{n.Name, hot, of.String(), percent(n.Line[of]), percent(before), percent(before)})
+		}
+		return &r.Nodes[rows[row{n.Name, of}]]
+	}
+	byName := make(map[string]*plan.LoadedNode, len(p.Nodes))
+	for i := range p.Nodes {
+		byName[p.Nodes[i].Name] = &p.Nodes[i]
+	}
+	for _, name := range p.Hot {
+		of, _ := byName[name].Excess()
+		add(byName[name], of, true, byName[name].Utilization[of])
+	}
+	for i := range p.Moves {
+		m := &p.Moves[i]
+		r.Moves = append(r.Moves, Move{
+			MovedPod: movedPod(m), From: m.From, To: m.To, Or: m.Or, Relief: percent(m.FromBefore - m.FromAfter), Disruption: m.Disruption,
+		})
+		add(byName[m.From], m.Resource, true, m.FromBefore).After = percent(m.FromAfter)
+		to := byName[m.To]
+		// Not the node's utilization: ToAfter also has what pods of earlier moves use beyond their expected usage.
+		add(to, m.Resource, false, m.ToAfter-to.Share(m.Resource, m.Usage)).After = percent(m.ToAfter)
+	}
+}
+
+// addFree adds the result of the goal Free; nil without it.
+func (r *Report) addFree(f *plan.Freeing, cordons []*plan.Cordon) {
+	if f == nil {
+		return
+	}
+	r.Free = &Free{Stopped: f.Stopped, Moves: []Landing{}, Emptying: f.Emptying, Ends: f.Ends, Kept: []Kept{}}
+	if f.Emptying == "" {
+		r.Free.Node = f.Node
+	}
+	for _, c := range cordons {
+		if !c.Emptied.IsZero() {
+			r.Free.Empty = append(r.Free.Empty, c.Node)
+		}
+	}
+	for i := range f.Moves {
+		m := &f.Moves[i]
+		r.Free.Moves = append(r.Free.Moves, Landing{movedPod(m), m.To, m.Or})
+	}
+	words := reasons()
+	for _, kept := range f.Kept {
+		i := slices.IndexFunc(r.Free.Kept, func(k Kept) bool { return k.Reason == kept.Reason })
+		if i < 0 {
+			i = len(r.Free.Kept)
+			example := kept.Node
+			if kept.Pod != "" {
+				example += " with pod " + kept.Pod
+			}
+			r.Free.Kept = append(r.Free.Kept, Kept{Reason: kept.Reason, Message: words[kept.Reason], Example: example})
+		}
+		r.Free.Kept[i].Nodes++
+	}
+	slices.SortStableFunc(r.Free.Kept, func(a, b Kept) int { return cmp.Compare(b.Nodes, a.Nodes) })
+}

@@ -1,0 +1,219 @@
+package command
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
+)
+
+func planOf() *plan.Plan {
+	node := func(name string, cpu float64) plan.LoadedNode {
+		return plan.LoadedNode{
+			Name: name, Known: true, Utilization: [load.ResourceCount]float64{load.CPU: cpu}, Line: [load.ResourceCount]float64{load.CPU: 0.8},
+			Base: [load.ResourceCount]float64{load.CPU: 4000, load.Memory: 8e9},
+		}
+	}
+	return &plan.Plan{
+		Nodes: []plan.LoadedNode{node("a", 0.9), node("b", 0.5), node("c", 0.85), node("d", 0.5)}, Hot: []string{"a", "c"},
+		Moves: []plan.Move{{
+			Namespace: "ns", Pod: "web-1", Owner: plan.Owner{Kind: "ReplicaSet", Name: "web"}, From: "a", To: "b", Or: []string{"d"}, Resource: load.CPU, Line: 0.8,
+			FromBefore: 0.9, FromAfter: 0.7, ToAfter: 0.7, Usage: 800, Disruption: 1,
+		}},
+		Stay: map[plan.Reason]int{plan.LittleRelief: 2, plan.NoController: 1}, Simulated: 1,
+	}
+}
+
+func printed(r *Report) string {
+	p := &terminal.Printer{}
+	r.Print(p)
+	return p.String()
+}
+
+func TestReport(t *testing.T) {
+	r := &Report{Profile: "s", Plugin: "P"}
+	r.add(&plan.Status{Plan: planOf()})
+	want := []NodeChange{
+		{Name: "a", Hot: true, Resource: "cpu", Line: 80, Before: 90, After: 70},
+		{Name: "c", Hot: true, Resource: "cpu", Line: 80, Before: 85, After: 85},
+		{Name: "b", Resource: "cpu", Line: 80, Before: 50, After: 70},
+	}
+	if diff := cmp.Diff(want, r.Nodes); diff != "" {
+		t.Errorf("nodes (-want +got):\n%s", diff)
+	}
+	const text = `Plan by P of profile s. Nothing is moved.
+
+NODE  RESOURCE  BEFORE  AFTER   LINE
+a     CPU       90.0 %  70.0 %  80.0 %
+c     CPU       85.0 %  85.0 %  80.0 %
+b     CPU       50.0 %  70.0 %  80.0 %
+
+NAMESPACE  POD    OWNER           FROM  TO      RELIEF
+ns         web-1  ReplicaSet web  a     b or d  20.0 %
+
+Other pods of hot nodes stay:
+  2 pods: too little relief for the node (LittleRelief)
+  1 pod: no controller to recreate it (NoController)
+`
+	if diff := cmp.Diff(text, printed(r)); diff != "" {
+		t.Errorf("text (-want +got):\n%s", diff)
+	}
+}
+
+// TestReport_Destination moves a pod to b because of CPU of a, then one because of memory of c. b has 4 CPUs and 8 GB.
+func TestReport_Destination(t *testing.T) {
+	p := planOf()
+	p.Nodes[2].Utilization, p.Nodes[2].Line = [load.ResourceCount]float64{0.5, 0.95}, [load.ResourceCount]float64{0.8, 0.9}
+	p.Nodes[1].Utilization, p.Nodes[1].Line = [load.ResourceCount]float64{0.5, 0.3}, [load.ResourceCount]float64{0.8, 0.9}
+	// Pods of earlier moves use 200 milliCPU that b's load does not show yet: 50 % + 5 % + 20 % = 75 %.
+	p.Moves[0].ToAfter = 0.75
+	// The second pod uses 1.6 GB: 30 % + 20 % = 50 %.
+	p.Moves = append(p.Moves, plan.Move{
+		Namespace: "ns", Pod: "db-1", From: "c", To: "b", Resource: load.Memory, Line: 0.9, FromBefore: 0.95, FromAfter: 0.75,
+		ToAfter: 0.5, Usage: 1.6e9, Disruption: 1,
+	})
+	r := &Report{}
+	r.add(&plan.Status{Plan: p})
+	want := []NodeChange{
+		{Name: "a", Hot: true, Resource: "cpu", Line: 80, Before: 90, After: 70},
+		{Name: "c", Hot: true, Resource: "memory", Line: 90, Before: 95, After: 75},
+		{Name: "b", Resource: "cpu", Line: 80, Before: 55, After: 75},
+		{Name: "b", Resource: "memory", Line: 90, Before: 30, After: 50},
+	}
+	if diff := cmp.Diff(want, r.Nodes); diff != "" {
+		t.Errorf("nodes (-want +got):\n%s", diff)
+	}
+}
+
+func TestReport_NoMoves(t *testing.T) {
+	const head = "Plan by P of profile s. Nothing is moved.\n"
+	paused := &Report{WaitReason: plan.Paused, Wait: "an annotation pauses moves"}
+	for _, tc := range []struct {
+		r    *Report
+		p    *plan.Plan
+		want string
+	}{
+		{&Report{}, &plan.Plan{}, "No node is hot.\n"},
+		{&Report{}, &plan.Plan{Stopped: "3 of 4 nodes are hot"}, "No moves: 3 of 4 nodes are hot.\n"},
+		{&Report{DeletionCosts: []DeletionCost{{"ns", "web-1", "a", "-10"}, {"ns", "web-2", "c", ""}}}, &plan.Plan{}, `No node is hot.
+
+Deletion costs to write:
+
+NAMESPACE  POD    NODE  COST
+ns         web-1  a     -10
+ns         web-2  c     none
+`},
+		{paused, &plan.Plan{}, "Moves wait (Paused): an annotation pauses moves.\nNo node is hot.\n"},
+		{&Report{}, &plan.Plan{Nodes: planOf().Nodes, Hot: []string{"a"}, Resting: []string{"a"}}, `No pod can move.
+
+NODE  RESOURCE  BEFORE  AFTER   LINE
+a     CPU       90.0 %  90.0 %  80.0 %
+
+The load does not show the last move yet of hot nodes: a
+`},
+	} {
+		r, want := tc.r, head+tc.want
+		r.Profile, r.Plugin = "s", "P"
+		r.add(&plan.Status{Plan: tc.p})
+		if diff := cmp.Diff(want, printed(r)); diff != "" {
+			t.Errorf("text (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// The command to uncordon a node names the cluster.
+func TestReport_SessionCordons(t *testing.T) {
+	r := &Report{Profile: "s", Plugin: "P", chosen: cluster.Chosen{Context: "test"}}
+	r.add(&plan.Status{Plan: &plan.Plan{}, SessionCordons: []plan.SessionCordon{{Node: "a", Since: "2026-01-02T03:00:00Z", Pods: 2}}})
+	const uncordon = "kubectl --context test uncordon a"
+	if want := []SessionCordon{{"a", "2026-01-02T03:00:00Z", 2, uncordon}}; !slices.Equal(r.SessionCordons, want) {
+		t.Errorf("%+v, want %+v", r.SessionCordons, want)
+	}
+	const want = "\nAn earlier command cordoned node a at 2026-01-02T03:00:00Z to empty it. 2 pods left. Unless it still runs, " + uncordon + "\n"
+	if got := printed(r); !strings.HasSuffix(got, want) {
+		t.Errorf("printed %q, want %q at the end", got, want)
+	}
+}
+
+func TestReasons_AllProtections(t *testing.T) {
+	for _, p := range api.Protections() {
+		if reasons()[plan.Reason(p)] == "" {
+			t.Errorf("no text for %s", p)
+		}
+	}
+}
+
+// TestReport_Free prints the node to empty, or why there is none.
+func TestReport_Free(t *testing.T) {
+	for text, free := range map[string]*plan.Freeing{
+		`
+Node a could be emptied, with 1 pod to place elsewhere.
+
+NAMESPACE  POD    OWNER           TO
+ns         web-1  ReplicaSet web  b or d
+
+Other nodes stay:
+  2 nodes: local storage (LocalStorage), such as c with pod ns/db-1
+  1 node: cordoned (Cordoned), such as b
+`: {
+			Node: "a", Moves: []plan.Move{{Namespace: "ns", Pod: "web-1", Owner: plan.Owner{Kind: "ReplicaSet", Name: "web"}, To: "b", Or: []string{"d"}}},
+			Kept: []plan.KeptNode{
+				{Node: "b", Reason: plan.Cordoned}, {Node: "c", Reason: "LocalStorage", Pod: "ns/db-1"},
+				{Node: "d", Reason: "LocalStorage", Pod: "ns/db-2"},
+			},
+		},
+		"\nNo node can be emptied now: 1 move under way.\n": {Stopped: "1 move under way"},
+		"\nNo node can be emptied.\n\nOther nodes stay:\n  1 node: control plane (ControlPlane), such as a\n": {
+			Kept: []plan.KeptNode{{Node: "a", Reason: plan.ControlPlane}},
+		},
+	} {
+		r := &Report{Profile: "s", Plugin: "P"}
+		r.add(&plan.Status{Plan: &plan.Plan{Free: free}})
+		if diff := cmp.Diff("Plan by P of profile s. Nothing is moved.\nNo node is hot.\n"+text, printed(r)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
+// TestReport_Emptying prints the nodes that a rebalancer has cordoned.
+func TestReport_Emptying(t *testing.T) {
+	emptied := []*plan.Cordon{{Node: "x", Emptied: time.Unix(1, 0)}, {Node: "a"}}
+	for text, free := range map[string]*plan.Freeing{
+		`
+Node a is being emptied, with 1 pod to place elsewhere.
+
+NAMESPACE  POD    OWNER           TO
+ns         web-1  ReplicaSet web  b
+
+Emptied, and cordoned until the cluster needs room: x
+`: {Emptying: "a", Node: "a", Moves: []plan.Move{{Namespace: "ns", Pod: "web-1", Owner: plan.Owner{Kind: "ReplicaSet", Name: "web"}, To: "b"}}},
+		`
+Node a is being emptied. It is to be uncordoned: 1 node hot.
+
+Emptied, and cordoned until the cluster needs room: x
+`: {Emptying: "a", Ends: "1 node hot"},
+		`
+No node can be emptied now: 1 node hot.
+
+Emptied, and cordoned until the cluster needs room: x
+One is to be uncordoned: 1 pod found no node.
+`: {Stopped: "1 node hot", Ends: "1 pod found no node"},
+	} {
+		r := &Report{Profile: "s", Plugin: "P"}
+		r.add(&plan.Status{Plan: &plan.Plan{Free: free}, Cordons: emptied})
+		if diff := cmp.Diff("Plan by P of profile s. Nothing is moved.\nNo node is hot.\n"+text, printed(r)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if free.Emptying != "" && r.EmptiesNode() != "" {
+			t.Errorf("it would empty %s", r.EmptiesNode())
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package plan
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
+)
+
+// TestReadConfiguration has a mistake in the line after the header.
+func TestReadConfiguration(t *testing.T) {
+	const header = "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\n"
+	for content, want := range map[string]string{
+		header:                       "",
+		header + "minPodAge: 10x":    `line 3: minPodAge: Invalid value: "10x": must be a duration: write numbers with units`,
+		header + "minPodAge: 600":    `line 3: minPodAge: Invalid value: "600": must be a duration`,
+		header + "refreshes: 2.5":    `line 3: refreshes: Invalid value: "2.5": must be a whole number`,
+		header + "linePercent: half": `line 3: linePercent: Invalid value: "half": must be a number`,
+		header + "paused: 'yes'":     `line 3: paused: Invalid value: "yes": must be true or false`,
+		header + "unprotected: Jobs": `line 3: unprotected: Invalid value: "Jobs": must be a list`,
+		header + "windows: [{schedule: 0 22 * * *, duration: 6}]": `line 3: windows[0].duration: Invalid value: "6": must be a duration`,
+		header + "windows: [{timezone: UTC}]":                     "line 3: windows[0].timezone: there is no such field: did you mean timeZone?",
+		header + "refreshes: many\nwindow: []":                    "line 4: window: there is no such field: did you mean windows?",
+		header + "linePercent: 0":                                 "linePercent: Invalid value: 0: must be in [1, 100]",
+		"apiVersion: v1\nkind: Scheduler\nprofiles: []\n":         `kind: Unsupported value: "Scheduler": supported values: "RebalancerConfiguration"`,
+		"linePercent: 80":                                         `apiVersion: Unsupported value: "": supported values: "rebalancer.plimsoll.io/v1"`,
+		header + "windows: [":                                     "line 3: did not find expected node content",
+	} {
+		file := filepath.Join(t.TempDir(), "rebalancer.yaml")
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := ReadConfiguration(t.Context(), file)
+		if want == "" {
+			if diff := cmp.Diff(api.Default(), c); err != nil || diff != "" {
+				t.Errorf("%q: error %v, (-default +got):\n%s", content, err, diff)
+			}
+			continue
+		}
+		if err == nil || !strings.HasPrefix(err.Error(), file+": ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", content, err, want)
+		}
+	}
+}

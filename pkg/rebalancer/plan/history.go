@@ -1,0 +1,419 @@
+package plan
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
+)
+
+// Bars of a workload whose move failed. The first lasts firstBar; each further failure doubles it.
+const (
+	firstBar   = 15 * time.Minute
+	longestBar = 6 * time.Hour
+	// remembered is how long a workload's last move counts as disruption.
+	remembered = time.Hour
+)
+
+// History records earlier looks and moves. The zero History is ready, and must be used by one goroutine at a time.
+type History struct {
+	nodes     map[string]*nodeHistory
+	workloads map[string]*workloadHistory // by Move.Workload
+	// low counts the consecutive looks at which a node might be emptied, by the mean load. seen is the end of the newest measurement.
+	low  int
+	seen time.Time
+	// moves are the times of the moves of the last hour.
+	moves []time.Time
+	// underWay are moves without a ready replacement, by the evicted pod's UID.
+	underWay map[types.UID]*Moving
+	// refused has the pods whose eviction was refused, and until when they stay.
+	refused map[types.UID]time.Time
+	// costRefused has the pods whose deletion cost was refused, and until when none is written. costFailed has all pods whose cost
+	// could not be written, and until when others come first.
+	costRefused, costFailed map[types.UID]time.Time
+	// tried has the pods whose simulation found no good move, and until when others are tried first.
+	tried map[types.UID]time.Time
+	// records are the moves that ended, oldest first.
+	records []Record
+	breaker breaker
+	// cordons are the nodes that were cordoned, oldest first. A session has its own, which are not saved.
+	cordons, session []*Cordon
+	inSession        bool
+	// dropped are cordons that ended a short time ago.
+	dropped []*Cordon
+	// freed is when a node was emptied or uncordoned last.
+	freed time.Time
+}
+
+// Moving is a move under way.
+type Moving struct {
+	Move
+	Began time.Time `json:"began"`
+	// Newest is when the youngest pod of the controller was created. Known are the UIDs of all pods of that moment.
+	Newest time.Time   `json:"newest"`
+	Known  []types.UID `json:"known,omitempty"`
+	// Evacuates says that the pod stays until its replacement runs, as KubeVirt's do.
+	Evacuates bool `json:"evacuates,omitempty"`
+	// Controlled says that the number of replicas was known when the move began.
+	Controlled bool `json:"controlled,omitempty"`
+	// Ending is how long after Began the evicted pod still ended, and had no replacement. A StatefulSet creates none before.
+	Ending time.Duration `json:"ending,omitempty"`
+	// movedBefore is when the node's move before this one began.
+	movedBefore time.Time
+	// replacement is the pod in place of the moved one, as it was found last; nil if there was none.
+	replacement *corev1.Pod
+}
+
+// isPlaced reports whether the replacement has a node.
+func (m *Moving) isPlaced() bool { return m.replacement != nil && m.replacement.Spec.NodeName != "" }
+
+// Outcome says how a move ended.
+type Outcome string
+
+// The outcomes of moves. LandedHot, Returned and NotReady are failures.
+const (
+	// Landed is a replacement that is ready on another node, which is not above its line with it. Every plan promises that.
+	Landed Outcome = "Landed"
+	// LandedHot is a replacement that is ready on another node, which is above its line.
+	LandedHot Outcome = "LandedHot"
+	// LandedUnknown is a replacement that is ready on another node, whose load is unknown.
+	LandedUnknown Outcome = "LandedUnknown"
+	// Returned is a replacement on the source.
+	Returned Outcome = "Returned"
+	// NotReady is a replacement that was missing, or not ready in time.
+	NotReady Outcome = "NotReady"
+	// ScaledDown is a move whose controller wants no replacement any more.
+	ScaledDown Outcome = "ScaledDown"
+	// Withdrawn is a move whose pod was never evicted.
+	Withdrawn Outcome = "Withdrawn"
+)
+
+// Outcomes returns all outcomes.
+func Outcomes() []Outcome {
+	return []Outcome{Landed, LandedHot, LandedUnknown, Returned, NotReady, ScaledDown, Withdrawn}
+}
+
+// Failed reports whether the move did not do what its plan promised.
+func (o Outcome) Failed() bool { return o == LandedHot || o == Returned || o == NotReady }
+
+// Bars reports whether the outcome bars the workload, and counts for the circuit breaker. LandedHot does not: pods of others may
+// have made the node hot. No tenant may stop the moves of others.
+func (o Outcome) Bars() bool { return o == Returned || o == NotReady }
+
+// landed reports whether a replacement is ready on another node. That ends a row of outcomes that bar, because they have none. It
+// does so on a node of unknown load, too.
+func (o Outcome) landed() bool { return o == Landed || o == LandedHot || o == LandedUnknown }
+
+// Record is a move that ended.
+type Record struct {
+	Moving
+	Ended   time.Time `json:"ended"`
+	Outcome Outcome   `json:"outcome"`
+	// Replacement is the pod in place of the moved one, on Node; empty if there is none.
+	Replacement    string    `json:"replacement,omitempty"`
+	ReplacementUID types.UID `json:"replacementUID,omitempty"`
+	Node           string    `json:"node,omitempty"`
+	// Regretted says that the destination was above its line afterwards, and would not have been without the pod.
+	Regretted bool `json:"regretted,omitempty"`
+}
+
+// replacedBy notes the replacement of the moved pod. It may be nil, and may have no node yet.
+func (r *Record) replacedBy(replacement *corev1.Pod) {
+	if replacement != nil {
+		r.Replacement, r.ReplacementUID, r.Node = replacement.Name, replacement.UID, replacement.Spec.NodeName
+	}
+}
+
+// Failure says in words how the move has failed.
+func (r *Record) Failure() string {
+	if r.Outcome.Bars() {
+		return fmt.Sprintf("its replacement is not ready elsewhere (%s)", r.Outcome)
+	}
+	return fmt.Sprintf("its replacement is on node %s, which is above its line (%s)", r.Node, r.Outcome)
+}
+
+// breaker ends a series of failures.
+type breaker struct {
+	// OpenUntil is when pods may move again.
+	OpenUntil time.Time `json:"openUntil"`
+	// Namespaces are those whose own moves failed, and until when their pods stay.
+	Namespaces map[string]time.Time `json:"namespaces,omitempty"`
+}
+
+// rest keeps the pods of a namespace where they are.
+func (b *breaker) rest(namespace string, until time.Time) {
+	if b.Namespaces == nil {
+		b.Namespaces = map[string]time.Time{}
+	}
+	b.Namespaces[namespace] = until
+}
+
+type nodeHistory struct {
+	// above counts the consecutive looks above the line, of measurements up to seen.
+	above int
+	hot   bool
+	seen  time.Time
+	// moved is when the last moved pod was on the node.
+	moved time.Time
+}
+
+type workloadHistory struct {
+	moved, barredUntil time.Time
+	failures           int
+}
+
+// Observe counts the nodes' looks above their lines. Call it once per refresh. A measurement counts once.
+func (h *History) Observe(nodes []LoadedNode, c *api.Configuration) {
+	if slices.ContainsFunc(nodes, func(n LoadedNode) bool { return n.End.After(h.seen) }) {
+		h.low++
+	}
+	if _, mean := totalOf(nodes).mean([load.ResourceCount]float64{}); 100*mean >= c.FreeBelowPercent {
+		h.low = 0
+	}
+	present := make(map[string]bool, len(nodes))
+	for i := range nodes {
+		n := &nodes[i]
+		present[n.Name] = true
+		if n.End.After(h.seen) {
+			h.seen = n.End
+		}
+		of := h.nodeOf(n.Name)
+		switch _, excess := n.Excess(); {
+		case !n.Known || excess < -c.CooledPercent/100:
+			of.above, of.hot = 0, false
+		case excess > 0:
+			if n.End.After(of.seen) {
+				of.above++
+			}
+			of.hot = of.hot || of.above >= c.Refreshes
+		default: // above what cools a node, but not above the line
+			of.above = 0
+		}
+		of.seen = n.End
+	}
+	maps.DeleteFunc(h.nodes, func(name string, _ *nodeHistory) bool { return !present[name] })
+}
+
+// Begin records a move, before it is made.
+func (h *History) Begin(m *Move, now time.Time) {
+	if h.underWay == nil {
+		h.underWay = map[types.UID]*Moving{}
+	}
+	h.underWay[m.UID] = &Moving{Move: *m, Began: now, movedBefore: h.nodeOf(m.From).moved}
+	h.moves = append(h.moves, now)
+	h.nodeOf(m.From).moved = now
+	h.workloadOf(m.Workload).moved = now
+}
+
+// End records how the move of the pod ended: with a ready replacement, or with none in time.
+func (h *History) End(
+	ctx context.Context, cluster Cluster, c *api.Configuration, pod types.UID, replacement *corev1.Pod,
+) Outcome {
+	m, ok := h.underWay[pod]
+	if !ok {
+		return ""
+	}
+	m.replacement = replacement
+	r := &Record{Moving: *m, Ended: cluster.Now, Outcome: NotReady}
+	if r.replacedBy(replacement); replacement != nil {
+		h.land(ctx, cluster, c, r)
+	}
+	h.end(r, c)
+	return r.Outcome
+}
+
+// land sets the outcome of a move whose replacement is ready, or back on its source.
+func (h *History) land(ctx context.Context, cluster Cluster, c *api.Configuration, r *Record) {
+	if r.Outcome = Returned; r.Node == r.From {
+		return
+	}
+	n, err := h.lookWith(ctx, cluster, c, r)
+	switch _, excess := n.Excess(); {
+	case err != nil || !n.Known:
+		r.Outcome = LandedUnknown
+	case excess > 0:
+		r.Outcome = LandedHot
+	default:
+		r.Outcome = Landed
+	}
+}
+
+// lookWith compares the record's node with its line. Pods that are bound to it count: one without a node may still go elsewhere.
+// Pending usage counts as in plans, and so does what replacements use beyond their expected usage.
+func (h *History) lookWith(ctx context.Context, cluster Cluster, c *api.Configuration, r *Record) (n LoadedNode, err error) {
+	info, err := cluster.Scheduler.NodeInfo(ctx, r.Node)
+	if err != nil {
+		return n, err
+	}
+	if !hasPod(info, r.ReplacementUID) { // a watch may be late
+		late := *r.replacement
+		late.Name += "-Late" // the moved pod of a StatefulSet has the same name
+		if err := cluster.Scheduler.Add(&late); err != nil {
+			return n, err
+		}
+		defer func() { _ = cluster.Scheduler.Remove(&late) }() // it was added
+		if info, err = cluster.Scheduler.NodeInfo(ctx, r.Node); err != nil {
+			return n, err
+		}
+	}
+	l := newLooker(cluster.Load, c)
+	n = l.node(info)
+	n.add(l.unmeasured(info, h.beyond()))
+	return n, nil
+}
+
+// beyond returns what replacements use beyond their expected usage, by their UID. They are of moves that landed or are under way.
+func (h *History) beyond() map[types.UID]podusage.Amounts {
+	beyond := map[types.UID]podusage.Amounts{}
+	for _, m := range h.underWay {
+		if m.replacement != nil {
+			beyond[m.replacement.UID] = m.Beyond
+		}
+	}
+	for i := range h.records {
+		if r := &h.records[i]; r.Outcome.landed() {
+			beyond[r.ReplacementUID] = r.Beyond
+		}
+	}
+	return beyond
+}
+
+// podsUnderWay returns the pods of moves under way, and their replacements. Of each two, only one counts.
+func (h *History) podsUnderWay() map[types.UID]bool {
+	pods := map[types.UID]bool{}
+	for _, m := range h.underWay {
+		if pods[m.UID] = true; m.replacement != nil {
+			pods[m.replacement.UID] = true
+		}
+	}
+	return pods
+}
+
+// end records how a move ended. If that bars the workload, it counts for the circuit breaker, and ends the emptying of its node.
+func (h *History) end(r *Record, c *api.Configuration) {
+	r.Known, r.replacement = nil, nil // they are of no use any more
+	h.records = append(h.records, *r)
+	h.records = h.records[max(0, len(h.records)-maxRecords):]
+	if r.Outcome == Withdrawn {
+		h.cancel(r.UID) // nothing was evicted: it may be tried again
+		return
+	}
+	delete(h.underWay, r.UID)
+	w := h.workloadOf(r.Workload)
+	if r.Outcome.landed() {
+		w.failures = 0
+	}
+	if !r.Outcome.Bars() {
+		return
+	}
+	w.barredUntil = r.Ended.Add(min(firstBar<<min(w.failures, 10), longestBar))
+	w.failures++
+	h.failEmptying(r)
+	h.count(r, c)
+}
+
+// cancel drops a move that was not made.
+func (h *History) cancel(pod types.UID) {
+	m, ok := h.underWay[pod]
+	if !ok {
+		return
+	}
+	delete(h.underWay, pod)
+	h.nodeOf(m.From).moved = m.movedBefore
+	// The saved state has whole seconds.
+	if i := slices.IndexFunc(h.moves, func(at time.Time) bool { return at.Unix() == m.Began.Unix() }); i >= 0 {
+		h.moves = slices.Delete(h.moves, i, i+1)
+	}
+}
+
+// refuse keeps the pod where it is for a while.
+func (h *History) refuse(pod types.UID, now time.Time) { noteUntil(&h.refused, pod, now.Add(firstBar)) }
+
+// noteUntil notes the pod until a moment.
+func noteUntil(pods *map[types.UID]time.Time, pod types.UID, until time.Time) {
+	if *pods == nil {
+		*pods = map[types.UID]time.Time{}
+	}
+	(*pods)[pod] = until
+}
+
+// count counts a failure for the circuit breaker. Failures of one namespace stop only that, because its tenant can cause them. Once
+// the breaker was open, failures of two namespaces must follow to open it again.
+func (h *History) count(r *Record, c *api.Configuration) {
+	until := r.Ended.Add(c.BreakerDuration.Duration)
+	if len(h.failures(r.Namespace)) >= c.BreakerFailures {
+		h.breaker.rest(r.Namespace, until)
+	}
+	all := h.failures("")
+	if len(all) >= c.BreakerFailures && slices.ContainsFunc(all, func(other *Record) bool {
+		return other.Namespace != r.Namespace && other.Ended.After(h.breaker.OpenUntil)
+	}) {
+		h.breaker.OpenUntil = until
+	}
+}
+
+// StoppedBy returns the reason that stops all moves now, if the configuration or the circuit breaker does.
+func (h *History) StoppedBy(now time.Time, c *api.Configuration) (stop Stop, why string) {
+	switch {
+	case c.Paused:
+		return Paused, "the configuration has paused: true; write false to go on"
+	case !c.Open(now):
+		return OutsideWindow, "no window is open; the next one opens at " + c.NextOpening(now).UTC().Format(time.RFC3339)
+	case now.Before(h.breaker.OpenUntil):
+		return BreakerOpen, "moves failed one after the other; they go on at " + h.breaker.OpenUntil.UTC().Format(time.RFC3339)
+	}
+	return "", ""
+}
+
+// failures returns the moves that bar, since one landed: of a namespace, or of all if it is empty.
+func (h *History) failures(namespace string) (failures []*Record) {
+	for i := range slices.Backward(h.records) {
+		r := &h.records[i]
+		switch {
+		case namespace != "" && r.Namespace != namespace:
+		case r.Outcome.landed():
+			return failures
+		case r.Outcome.Bars():
+			failures = append(failures, r)
+		}
+	}
+	return failures
+}
+
+func (h *History) nodeOf(name string) *nodeHistory {
+	if h.nodes == nil {
+		h.nodes = map[string]*nodeHistory{}
+	}
+	if h.nodes[name] == nil {
+		h.nodes[name] = &nodeHistory{}
+	}
+	return h.nodes[name]
+}
+
+func (h *History) workloadOf(name string) *workloadHistory {
+	if h.workloads == nil {
+		h.workloads = map[string]*workloadHistory{}
+	}
+	if h.workloads[name] == nil {
+		h.workloads[name] = &workloadHistory{}
+	}
+	return h.workloads[name]
+}
+
+// forget drops expired entries.
+func (h *History) forget(now time.Time) {
+	h.moves = slices.DeleteFunc(h.moves, func(at time.Time) bool { return now.Sub(at) >= time.Hour })
+	for _, pods := range []map[types.UID]time.Time{h.refused, h.costRefused, h.costFailed, h.tried} {
+		maps.DeleteFunc(pods, func(_ types.UID, until time.Time) bool { return !now.Before(until) })
+	}
+	maps.DeleteFunc(h.breaker.Namespaces, func(_ string, until time.Time) bool { return !now.Before(until) })
+	maps.DeleteFunc(h.workloads, func(_ string, w *workloadHistory) bool { return now.Sub(w.moved) >= max(remembered, 2*longestBar) })
+}

@@ -1,0 +1,151 @@
+package plan
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+)
+
+// LoadedNode is a node's utilization beside its line. Arrays are by load.Resource, and hold fractions of capacity.
+type LoadedNode struct {
+	Name string
+	// Known reports whether the load of all resources with a line is fresh.
+	Known bool
+	// Cordoned nodes take no pods. Freed says that a rebalancer or a session cordoned the node, and that it is empty.
+	Cordoned, Freed bool
+
+	Utilization [load.ResourceCount]float64
+	// Line is 0 where none holds.
+	Line [load.ResourceCount]float64
+	// Base is in milliCPU and bytes.
+	Base [load.ResourceCount]float64
+	// End is when the oldest measurement of a resource with a line ended. Only Look sets it.
+	End time.Time
+}
+
+// Excess returns the resource that is farthest above its line, and by how much; a negative excess is below. Without a line, it
+// returns -1.
+func (n *LoadedNode) Excess() (of load.Resource, excess float64) {
+	excess = -1
+	for r, line := range n.Line {
+		if line > 0 && n.Utilization[r]-line > excess {
+			of, excess = load.Resource(r), n.Utilization[r]-line
+		}
+	}
+	return of, excess
+}
+
+// isAbove reports whether the node is known to be above a line.
+func (n *LoadedNode) isAbove() bool {
+	_, excess := n.Excess()
+	return n.Known && excess > 0
+}
+
+// Share returns an amount in milliCPU or bytes as a fraction of the node's capacity, or 0 without capacity.
+func (n *LoadedNode) Share(r load.Resource, amount float64) float64 {
+	if n.Base[r] <= 0 {
+		return 0
+	}
+	return amount / n.Base[r]
+}
+
+// add adds usage.
+func (n *LoadedNode) add(usage podusage.Amounts) {
+	for r := range n.Utilization {
+		n.Utilization[r] += n.Share(load.Resource(r), usage[r])
+	}
+}
+
+// looker reads how nodes compare with their lines. All reads of one looker see one snapshot of the load.
+type looker struct {
+	reader explain.LoadReader
+	state  fwk.CycleState
+	c      *api.Configuration
+}
+
+func newLooker(r explain.LoadReader, c *api.Configuration) looker {
+	return looker{r, framework.NewCycleState(), c}
+}
+
+// node compares one node with its line. Only a filter's line is a limit. A score's line is a target: there, measured and pending
+// usage is compared with LinePercent. In replays, predicted peaks took twice the moves for the same hot minutes.
+func (l looker) node(info fwk.NodeInfo) LoadedNode {
+	_, filters := l.reader.(minor.FilterPlugin)
+	of := l.reader.LoadLine(l.state, info)
+	n := LoadedNode{Name: info.Node().Name, Known: true, Cordoned: info.Node().Spec.Unschedulable}
+	_, annotated := info.Node().Annotations[CordonAnnotation]
+	n.Freed = n.Cordoned && annotated && podsOn(info) == 0
+	for r := range of.Percent {
+		n.Utilization[r] = of.Node[r].Utilization(0)
+		if filters {
+			n.Utilization[r], n.Line[r] = of.Utilization[r], of.Percent[r]/100
+		}
+		n.Base[r] = of.Node[r].Base
+	}
+	n.Line[load.CPU] = cmp.Or(n.Line[load.CPU], l.c.LinePercent/100)
+	for r, line := range n.Line {
+		n.Known = n.Known && (line == 0 || of.Node[r].State == load.Fresh)
+	}
+	return n
+}
+
+// unmeasured sums up what replacements use beyond their expected usage, and what the node's load does not cover yet. beyond is by
+// their UID.
+func (l looker) unmeasured(info fwk.NodeInfo, beyond map[types.UID]podusage.Amounts) (sum podusage.Amounts) {
+	for _, of := range info.GetPods() {
+		for r, usage := range beyond[of.GetPod().UID] {
+			if usage > 0 {
+				resource := load.Resource(r)
+				sum[r] += usage * l.reader.Reader().Model(resource).View(l.state).Uncovered(info, of.GetPod(), resource)
+			}
+		}
+	}
+	return sum
+}
+
+// Look compares all nodes with their lines, sorted by name.
+func Look(ctx context.Context, s *sim.Scheduler, r explain.LoadReader, c *api.Configuration) ([]LoadedNode, error) {
+	infos, err := s.NodeInfos(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l, nodes := newLooker(r, c), make([]LoadedNode, 0, len(infos))
+	for _, info := range infos {
+		n := l.node(info)
+		for of, f := range r.Reader().Figures(l.state, n.Name) {
+			if n.Line[of] > 0 && (n.End.IsZero() || f.End.Before(n.End)) {
+				n.End = f.End
+			}
+		}
+		nodes = append(nodes, n)
+	}
+	slices.SortFunc(nodes, func(a, b LoadedNode) int { return cmp.Compare(a.Name, b.Name) })
+	return nodes, nil
+}
+
+// hasPod reports whether the node has the pod.
+func hasPod(info fwk.NodeInfo, pod types.UID) bool {
+	return slices.ContainsFunc(info.GetPods(), func(of fwk.PodInfo) bool { return of.GetPod().UID == pod })
+}
+
+// WindowOf returns the longest window of load that the plugin reads.
+func WindowOf(r explain.LoadReader) time.Duration {
+	longest := time.Duration(0)
+	for of := range load.ResourceCount {
+		longest = max(longest, r.Reader().Model(of).Config().Window)
+	}
+	return longest
+}

@@ -1,0 +1,972 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-base/metrics"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
+	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
+)
+
+// The line is 80 % of the CPU. A pod uses what it requests.
+const profile = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: s
+  plugins:
+    multiPoint:
+      disabled: [{name: "*"}]
+      enabled:
+      - {name: PrioritySort}
+      - {name: DefaultBinder}
+      - {name: NodeAffinity}
+      - {name: NodeUnschedulable}
+      - {name: NodeResourcesFit}
+      - {name: LoadThreshold}
+    score:
+      disabled: [{name: NodeResourcesFit}, {name: NodeAffinity}]
+  pluginConfig:
+  - {name: LoadThreshold, args: {thresholds: {cpu: 80}}}
+`
+
+var now = time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+
+// fixture is a cluster of nodes of 10 cores.
+type fixture struct {
+	cpu     map[string]float64
+	objects []runtime.Object
+	pods    map[string]*corev1.Pod
+	c       *api.Configuration
+	history *History
+	looks   int
+	looked  int
+	// ahead is how much later than now measurements end.
+	ahead    time.Duration
+	unplaced []*corev1.Pod
+	profile  string
+	// change changes each node, and waiting and usage are those of the cluster; all may be unset.
+	change  func(*corev1.Node)
+	waiting int
+	usage   func(*corev1.Pod) (podusage.Amounts, bool)
+	// ran is how long a replacement has run; 0 if it has not started.
+	ran time.Duration
+}
+
+// newFixture has node a at 90 %, b at 50 % and c at 70 %. Of the Deployment web, pod web-1 is on a and web-2 on c; each uses 20 % of
+// a node.
+func newFixture() *fixture {
+	f := &fixture{
+		cpu: map[string]float64{"a": 0.9, "b": 0.5, "c": 0.7}, pods: map[string]*corev1.Pod{}, c: api.Default(),
+		history: &History{}, looks: 5, profile: profile,
+	}
+	f.c.MaxHotNodesPercent, f.c.MaxPodsPercentPerHour = 50, 100
+	f.pod("web", "web-1", "a", "2")
+	f.pod("web", "web-2", "c", "2")
+	return f
+}
+
+// pod adds a pod that has been running for an hour.
+func (f *fixture) pod(workload, name, node, cpu string) *corev1.Pod {
+	pod := st.MakePod().Namespace("ns").Name(name).UID(name).SchedulerName("s").Node(node).Label("app", workload).
+		Req(map[corev1.ResourceName]string{corev1.ResourceCPU: cpu}).Obj()
+	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: workload, UID: types.UID(workload), Controller: ptr.To(true)}}
+	start := metav1.Time{Time: now.Add(-time.Hour)}
+	pod.Status = corev1.PodStatus{
+		Phase: corev1.PodRunning, StartTime: &start,
+		Conditions: []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: start},
+			{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: start},
+		},
+		ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: start}}}},
+	}
+	f.pods[name] = pod
+	f.objects = append(f.objects, pod)
+	return pod
+}
+
+func (f *fixture) cluster(t *testing.T) Cluster {
+	t.Helper()
+	measured, objects := map[string]load.NodeLoad{}, []runtime.Object{}
+	for _, name := range []string{"a", "b", "c"} {
+		node := st.MakeNode().Name(name).Label("name", name).
+			Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "10", corev1.ResourceMemory: "10Gi", corev1.ResourcePods: "110"}).Obj()
+		if f.change != nil {
+			f.change(node)
+		}
+		objects = append(objects, node)
+		if cpu, ok := f.cpu[name]; ok {
+			known := load.Measurement{Stat: load.Stat{Mean: cpu, Known: true}, End: now.Add(f.ahead)}
+			measured[name] = load.NodeLoad{load.CPU: known, load.Memory: known}
+		}
+	}
+	loads := readingtest.New(clocktesting.NewFakePassiveClock(now))
+	loads.MeasureAll(measured, nil)
+	cfg, err := configlint.Decode([]byte(f.profile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := sim.New(t.Context(), sim.Options{
+		Configuration: cfg, Plugins: plugins.NewRegistry(loads, clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
+		Objects: append(objects, f.objects...),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Cluster{Scheduler: s, SchedulerNames: []string{"s"}, Load: s.LoadReaders("s")[0], Now: now, Waiting: f.waiting,
+		Unplaced: f.unplaced, Usage: f.usage}
+}
+
+// plan looks at the nodes as often as the fixture says, and plans.
+func (f *fixture) plan(t *testing.T) *Plan {
+	t.Helper()
+	cluster := f.cluster(t)
+	for range f.looks {
+		f.look(t, cluster)
+	}
+	p, err := Make(t.Context(), cluster, f.history, f.c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (f *fixture) look(t *testing.T, cluster Cluster) {
+	t.Helper()
+	nodes, err := Look(t.Context(), cluster.Scheduler, cluster.Load, f.c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.looked++
+	for i := range nodes {
+		nodes[i].End = nodes[i].End.Add(time.Duration(f.looked) * time.Second) // a new measurement
+	}
+	f.history.Observe(nodes, f.c)
+}
+
+// web-1 takes 20 points from a to b, which then has 70: 10 below its line. With it, c would have 90.
+func TestMake(t *testing.T) {
+	f := newFixture()
+	cluster := f.cluster(t)
+	for range 5 {
+		f.look(t, cluster)
+	}
+	want := []Move{{
+		Namespace: "ns", Pod: "web-1", UID: "web-1", OwnerUID: "web", Owner: Owner{"ReplicaSet", "web"}, Workload: "ReplicaSet ns/web", From: "a", To: "b", Line: 0.8,
+		FromBefore: 0.9, FromAfter: 0.7, ToAfter: 0.7, Disruption: 1, Usage: 2000,
+	}}
+	for range 2 { // the first plan leaves the cluster as it was
+		p, err := Make(t.Context(), cluster, f.history, f.c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, p.Moves, cmpopts.EquateApprox(0, 1e-9), cmpopts.EquateEmpty()); diff != "" || p.Simulated != 1 || p.Stopped != "" {
+			t.Errorf("%+v: moves (-want +got):\n%s", p, diff)
+		}
+	}
+	infos, err := cluster.Scheduler.NodeInfos(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, info := range infos {
+		if want := map[string]int{"a": 1, "b": 0, "c": 1}[info.Node().Name]; len(info.GetPods()) != want {
+			t.Errorf("node %s has %d pods after the plan, want %d", info.Node().Name, len(info.GetPods()), want)
+		}
+	}
+}
+
+func TestMake_Stays(t *testing.T) {
+	annotate := func(name, value string) func(*fixture) {
+		return func(f *fixture) { f.pods["web-1"].Annotations = map[string]string{name: value} }
+	}
+	volume := func(source corev1.VolumeSource) func(*fixture) {
+		return func(f *fixture) { f.pods["web-1"].Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: source}} }
+	}
+	// machine is the only pod of its owner. It has local storage, and a budget that allows no eviction.
+	machine := func(f *fixture) {
+		annotate("descheduler.alpha.kubernetes.io/request-evict-only", "")(f)
+		volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})(f)
+		f.pods["web-1"].Spec.RestartPolicy = corev1.RestartPolicyNever
+		f.pods["web-1"].OwnerReferences[0].Kind, f.pods["web-1"].OwnerReferences[0].UID = "VirtualMachineInstance", "vm"
+		f.objects = append(f.objects, budgetOf("ns", 0))
+	}
+	ofKind := func(kind string) func(*fixture) {
+		return func(f *fixture) { f.pods["web-1"].OwnerReferences[0].Kind = kind }
+	}
+	restarts := func(p corev1.RestartPolicy) func(*fixture) {
+		return func(f *fixture) { f.pods["web-1"].Spec.RestartPolicy = p }
+	}
+	condition := func(c corev1.PodConditionType) func(*fixture) {
+		return func(f *fixture) {
+			s := &f.pods["web-1"].Status
+			s.Conditions = append(s.Conditions, corev1.PodCondition{Type: c, Status: corev1.ConditionTrue})
+		}
+	}
+	// rollout adds a pod of the Deployment's next ReplicaSet.
+	rollout := func(f *fixture) *corev1.Pod {
+		next := f.pod("web", "web-3", "c", "100m")
+		next.OwnerReferences[0].UID = "web-next"
+		for name, pod := range f.pods {
+			pod.Labels["pod-template-hash"] = map[bool]string{true: "7c9f8b6d5f", false: "6d5f8c7b9d"}[name == "web-3"]
+			pod.OwnerReferences[0].Name = "web-" + pod.Labels["pod-template-hash"]
+		}
+		return next
+	}
+	// left is a pod of the workload that was moved off b to a.
+	left := func(workload string, ago time.Duration) func(*fixture) {
+		return func(f *fixture) {
+			f.history.Begin(&Move{UID: "x", OwnerUID: "last", Workload: workload, From: "b", To: "a"}, now.Add(-ago))
+			f.history.endOn("x", "a", now.Add(-ago))
+		}
+	}
+	age := func(age time.Duration) func(*fixture) {
+		return func(f *fixture) { f.pods["web-1"].Status.StartTime = &metav1.Time{Time: now.Add(-age)} }
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(*fixture)
+		want   Reason
+		// unprotected moves the pod.
+		unprotected api.Protection
+	}{
+		{name: "ending", change: func(f *fixture) {
+			f.pods["web-1"].DeletionTimestamp, f.pods["web-1"].Finalizers = &metav1.Time{Time: now}, []string{"f"}
+		}, want: Ending},
+		{name: "mirror", change: annotate(corev1.MirrorPodAnnotationKey, "x"), want: StaticPod},
+		{name: "static", change: ofKind("Node"), want: StaticPod},
+		{name: "DaemonSet", change: ofKind("DaemonSet"), want: DaemonSet},
+		{name: "bare", change: func(f *fixture) { f.pods["web-1"].OwnerReferences = nil }, want: NoController},
+		{name: "not safe to evict", change: annotate("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"), want: OptedOut},
+		{name: "safe to evict", change: annotate("cluster-autoscaler.kubernetes.io/safe-to-evict", "true")},
+		{name: "do not disrupt", change: annotate("karpenter.sh/do-not-disrupt", "true"), want: OptedOut},
+		{name: "disrupt", change: annotate("karpenter.sh/do-not-disrupt", "false")},
+		{name: "prefer no eviction", change: annotate("descheduler.alpha.kubernetes.io/prefer-no-eviction", ""), want: OptedOut},
+		{name: "resize pending", change: condition(corev1.PodResizePending), want: Resizing},
+		{name: "resize in progress", change: condition(corev1.PodResizeInProgress), want: Resizing},
+		{name: "evacuated", change: machine, want: "Evacuations", unprotected: api.Evacuations},
+		{name: "emptyDir", change: volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
+			want: "LocalStorage", unprotected: api.LocalStorage},
+		{name: "hostPath", change: volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}), want: "LocalStorage"},
+		{name: "PVC", change: volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}),
+			want: "PersistentVolumes", unprotected: api.PersistentVolumes},
+		{name: "ephemeral volume", change: volume(corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}), want: "PersistentVolumes"},
+		{name: "claims", change: func(f *fixture) {
+			f.pods["web-1"].Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
+		}, want: "ResourceClaims"},
+		{name: "Job", change: ofKind("Job"), want: "Jobs", unprotected: api.Jobs},
+		{name: "never restarted", change: restarts(corev1.RestartPolicyNever), want: "Jobs", unprotected: api.Jobs},
+		{name: "restarted on failure", change: restarts(corev1.RestartPolicyOnFailure), want: "Jobs"},
+		{name: "always restarted", change: restarts(corev1.RestartPolicyAlways)},
+		{name: "StatefulSet", change: ofKind("StatefulSet")},
+		{name: "ReplicationController", change: ofKind("ReplicationController")},
+		{name: "another controller", change: ofKind("Workflow"), want: "OtherControllers", unprotected: api.OtherControllers},
+		{name: "system-critical", change: func(f *fixture) { f.pods["web-1"].Spec.Priority = ptr.To[int32](2_000_000_000) },
+			want: "SystemPriority", unprotected: api.SystemPriority},
+		{name: "highest priority of users", change: func(f *fixture) { f.pods["web-1"].Spec.Priority = ptr.To[int32](1_000_000_000) }},
+		{name: "kube-system", change: func(f *fixture) { f.pods["web-1"].Namespace = "kube-system" },
+			want: "SystemNamespace", unprotected: api.SystemNamespace},
+		{name: "single replica", change: func(f *fixture) { f.pods["web-2"].OwnerReferences[0].UID = "other" },
+			want: "SingleReplicas", unprotected: api.SingleReplicas},
+		{name: "evacuating", change: annotate("descheduler.alpha.kubernetes.io/eviction-in-progress", "kubevirt"), want: Ending},
+		{name: "without readiness", change: func(f *fixture) { f.pods["web-1"].Status.Conditions = nil }, want: NotRunning},
+		{name: "not ready", change: func(f *fixture) { f.pods["web-1"].Status.Conditions[1].Status = corev1.ConditionFalse }, want: NotRunning},
+		{name: "young", change: age(10*time.Minute - time.Second), want: TooYoung},
+		{name: "old enough", change: age(10 * time.Minute)},
+		{name: "younger than two windows", change: func(f *fixture) {
+			f.c.MinPodAge.Duration = 0
+			age(10*time.Minute - time.Second)(f)
+		}, want: TooYoung},
+		{name: "younger than minPodAge", change: func(f *fixture) {
+			f.c.MinPodAge.Duration = time.Hour
+			age(time.Hour - time.Second)(f)
+		}, want: TooYoung},
+		{name: "of another scheduler", change: func(f *fixture) { f.pods["web-1"].Spec.SchedulerName = "t" }, want: OtherScheduler},
+		{name: "the other replica has ended", change: func(f *fixture) { f.pods["web-2"].Status.Phase = corev1.PodSucceeded }, want: "SingleReplicas"},
+		{name: "replica ending", change: func(f *fixture) {
+			f.pods["web-2"].DeletionTimestamp, f.pods["web-2"].Finalizers = &metav1.Time{Time: now}, []string{"f"}
+		}, want: WorkloadLimit},
+		{name: "replica under way", change: func(f *fixture) {
+			f.history.Begin(&Move{Namespace: "ns", UID: "x", OwnerUID: "web", Workload: "ReplicaSet ns/web", From: "c"}, now.Add(-2*time.Hour))
+		}, want: WorkloadLimit},
+		{name: "replica without a node", change: func(f *fixture) {
+			f.unplaced = []*corev1.Pod{(&fixture{pods: map[string]*corev1.Pod{}}).pod("web", "web-3", "", "2")}
+			f.unplaced[0].Status.Conditions = nil
+		}, want: WorkloadLimit},
+		{name: "the controller wants three", change: func(f *fixture) { f.objects = append(f.objects, replicaSet("web", 3)) }, want: WorkloadLimit},
+		{name: "the controller wants two", change: func(f *fixture) { f.objects = append(f.objects, replicaSet("web", 2)) }},
+		{name: "the next ReplicaSet wants one", change: func(f *fixture) {
+			for _, pod := range f.pods {
+				pod.OwnerReferences[0].Name = "web-6d5f8c7b9d"
+			}
+			next := replicaSet("next", 1)
+			next.Name = "web-7c9f8b6d5f"
+			f.objects = append(f.objects, next)
+		}, want: WorkloadLimit},
+		// Of five, the one under way is unavailable, and two may be.
+		{name: "the missing pod is under way", change: func(f *fixture) {
+			f.pod("web", "web-3", "c", "100m")
+			f.pod("web", "web-4", "c", "100m")
+			f.objects = append(f.objects, replicaSet("web", 5))
+			f.history.Begin(&Move{Namespace: "ns", UID: "x", OwnerUID: "web", Workload: "ReplicaSet ns/web", From: "c"}, now.Add(-2*time.Hour))
+		}},
+		// The moved pod ends, and its replacement is not ready: together, they are one of five.
+		{name: "the replacement is not ready", change: func(f *fixture) {
+			f.pod("web", "web-3", "c", "100m")
+			f.pod("web", "web-4", "c", "100m")
+			f.history.Begin(&Move{Namespace: "ns", UID: "x", OwnerUID: "web", Workload: "ReplicaSet ns/web", From: "c", To: "c"}, now.Add(-2*time.Hour))
+			ends, again := f.pod("web", "x", "c", "100m"), f.pod("web", "x-new", "c", "100m")
+			ends.DeletionTimestamp, ends.Finalizers = &metav1.Time{Time: now}, []string{"f"}
+			again.Status.Conditions, f.history.underWay["x"].replacement = nil, again
+			f.objects = append(f.objects, replicaSet("web", 5))
+		}},
+		{name: "the replacement and another one are not ready", change: func(f *fixture) {
+			f.pod("web", "web-3", "c", "100m")
+			f.pod("web", "web-4", "c", "100m").Status.Conditions = nil
+			f.history.Begin(&Move{Namespace: "ns", UID: "x", OwnerUID: "web", Workload: "ReplicaSet ns/web", From: "c", To: "c"}, now.Add(-2*time.Hour))
+			again := f.pod("web", "x-new", "c", "100m")
+			again.Status.Conditions, f.history.underWay["x"].replacement = nil, again
+		}, want: WorkloadLimit},
+		{name: "another one is missing while the moved pod ends", change: func(f *fixture) {
+			f.pod("web", "web-3", "c", "100m")
+			f.history.Begin(&Move{Namespace: "ns", UID: "x", OwnerUID: "web", Workload: "ReplicaSet ns/web", From: "c", To: "c"}, now.Add(-2*time.Hour))
+			ends := f.pod("web", "x", "c", "100m")
+			ends.DeletionTimestamp, ends.Finalizers = &metav1.Time{Time: now}, []string{"f"}
+			f.objects = append(f.objects, replicaSet("web", 5))
+		}, want: WorkloadLimit},
+		{name: "replica of the next ReplicaSet", change: func(f *fixture) { rollout(f).Status.Conditions = nil }, want: WorkloadLimit},
+		{name: "all replicas of both ReplicaSets are ready", change: func(f *fixture) { rollout(f) }},
+		{name: "single replica of the last ReplicaSet", change: func(f *fixture) {
+			rollout(f)
+			f.pods["web-2"].OwnerReferences = f.pods["web-3"].OwnerReferences
+		}, want: "SingleReplicas"},
+		{name: "replica unavailable", change: func(f *fixture) { f.pods["web-2"].Status.Conditions = nil }, want: WorkloadLimit},
+		{name: "namespace limit", change: func(f *fixture) {
+			f.c.MaxPerNamespaceInFlight = 1
+			f.history.Begin(&Move{Namespace: "ns", UID: "x", OwnerUID: "x", From: "c"}, now)
+		}, want: NamespaceLimit},
+		{name: "budget", change: func(f *fixture) { f.objects = append(f.objects, budgetOf("ns", 0)) }, want: DisruptionBudget},
+		{name: "budget with room", change: func(f *fixture) { f.objects = append(f.objects, budgetOf("ns", 1)) }},
+		{name: "budget that cannot be read", change: func(f *fixture) {
+			unreadable := budgetOf("ns", 0)
+			unreadable.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Near"}}
+			f.objects = append(f.objects, unreadable)
+		}, want: DisruptionBudget},
+		{name: "budget of other pods", change: func(f *fixture) {
+			other := budgetOf("ns", 0)
+			other.Spec.Selector.MatchLabels["app"] = "db"
+			f.objects = append(f.objects, other)
+		}},
+		{name: "budget of another namespace", change: func(f *fixture) { f.objects = append(f.objects, budgetOf("other", 0)) }},
+		{name: "barred", change: func(f *fixture) {
+			f.history.Begin(&Move{UID: "x", OwnerUID: "web", Workload: "ReplicaSet ns/web", From: "c"}, now.Add(-15*time.Minute+time.Second))
+			f.history.endOn("x", "", now.Add(-15*time.Minute+time.Second))
+		}, want: WorkloadBarred},
+		{name: "barred before a rollout", change: func(f *fixture) {
+			f.history.Begin(&Move{UID: "x", OwnerUID: "last", Workload: "ReplicaSet ns/web", From: "c"}, now)
+			f.history.endOn("x", "", now)
+		}, want: WorkloadBarred},
+		{name: "moved off the destination", change: left("ReplicaSet ns/web", time.Hour-time.Second), want: WouldReturn},
+		{name: "moved off the destination an hour ago", change: left("ReplicaSet ns/web", time.Hour)},
+		{name: "another workload moved off the destination", change: left("ReplicaSet ns/db", time.Minute)},
+		{name: "controller with a name that no object has", change: func(f *fixture) {
+			f.pods["web-1"].OwnerReferences[0].Name = strings.Repeat("x", 513)
+		}, want: NoController},
+		{name: "no longer barred", change: func(f *fixture) {
+			f.history.Begin(&Move{UID: "x", OwnerUID: "web", Workload: "ReplicaSet ns/web", From: "c"}, now.Add(-15*time.Minute))
+			f.history.endOn("x", "", now.Add(-15*time.Minute))
+		}},
+		// 20 points, and 1.75 times the disruption: the workload moved 15 minutes ago
+		{name: "little relief per disruption", change: func(f *fixture) {
+			f.c.MinReliefPercent = 11.5
+			f.history.Begin(&Move{UID: "x", OwnerUID: "web", Workload: "ReplicaSet ns/web", From: "c"}, now.Add(-15*time.Minute))
+			f.history.endOn("x", "b", now)
+		}, want: LittleRelief},
+		{name: "enough relief per disruption", change: func(f *fixture) {
+			f.c.MinReliefPercent = 11.4
+			f.history.Begin(&Move{UID: "x", OwnerUID: "web", Workload: "ReplicaSet ns/web", From: "c"}, now.Add(-15*time.Minute))
+			f.history.endOn("x", "b", now)
+		}},
+		{name: "fits nowhere else", change: func(f *fixture) { f.pods["web-1"].Spec.NodeSelector = map[string]string{"name": "c"} }, want: NoOtherNode},
+		{name: "unknown load of the only other node", change: func(f *fixture) {
+			delete(f.cpu, "c")
+			f.c.MaxUnknownNodesPercent, f.pods["web-1"].Spec.NodeSelector = 34, map[string]string{"name": "c"}
+		}, want: NoRoom},
+		// 56 + 20 is below the line of 80, but not by 5.
+		{name: "no room", change: func(f *fixture) { f.cpu["b"] = 0.56 }, want: NoRoom},
+		{name: "just enough room", change: func(f *fixture) { f.cpu["b"] = 0.55 - 1e-9 }},
+		// The next pod requests 9 of 10 cores, and each other node has a pod of 2.
+		{name: "the template requests more", change: func(f *fixture) {
+			f.pod("db", "db-1", "b", "2")
+			f.objects = append(f.objects, f.templateOf("web-1", "9"))
+		}, want: NoOtherNode},
+		{name: "the template requests less", change: func(f *fixture) {
+			f.cpu["b"] = 0.56
+			f.objects = append(f.objects, f.templateOf("web-1", "100m"))
+		}, want: NoRoom},
+		{name: "the VerticalPodAutoscaler wrote less than the template", change: func(f *fixture) {
+			f.pod("db", "db-1", "b", "2")
+			f.objects = append(f.objects, f.templateOf("web-1", "9"))
+			f.pods["web-1"].Annotations = map[string]string{"vpaUpdates": "Pod resources updated by web"}
+		}},
+		{name: "the template is of another container", change: func(f *fixture) {
+			f.pod("db", "db-1", "b", "2")
+			of := f.templateOf("web-1", "9")
+			of.Spec.Template.Spec.Containers[0].Name = "other"
+			f.objects = append(f.objects, of)
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFixture()
+			tc.change(f)
+			p := f.plan(t)
+			if tc.want == "" && len(p.Moves) != 1 || tc.want != "" && (len(p.Moves) != 0 || p.Stay[tc.want] != 1) {
+				t.Errorf("%+v, want reason %q", p, tc.want)
+			}
+			if tc.unprotected != "" {
+				f.c.Unprotected = []api.Protection{tc.unprotected}
+				if p := f.plan(t); len(p.Moves) != 1 {
+					t.Errorf("%+v, want a move without protection %s", p, tc.unprotected)
+				}
+			}
+		})
+	}
+}
+
+// The scheduler chooses at random among nodes of equal score: all need room. With 57 % on both, no one has.
+func TestMake_TiedNodes(t *testing.T) {
+	f := newFixture()
+	f.cpu["c"] = 0.5
+	p := f.plan(t)
+	if len(p.Moves) != 1 || len(p.Moves[0].Or) != 1 || p.Moves[0].Or[0] == p.Moves[0].To || math.Abs(p.Moves[0].ToAfter-0.7) > 1e-9 {
+		t.Errorf("%+v, want a move to b or c", p)
+	}
+	f.cpu["b"], f.cpu["c"] = 0.57, 0.57
+	if p := f.plan(t); len(p.Moves) != 0 || p.Stay[NoRoom] != 1 {
+		t.Errorf("%+v, want no move", p)
+	}
+}
+
+// Measured usage replaces the expected 20 %. With 24 %, b would have 74. With 26 %, it has no room. 2 % is too little to move.
+func TestMake_MeasuredUsage(t *testing.T) {
+	for millis, want := range map[float64]Reason{2400: "", 2600: NoRoom, 200: LittleRelief} {
+		f := newFixture()
+		cluster := f.cluster(t)
+		cluster.Usage = func(*corev1.Pod) (podusage.Amounts, bool) { return podusage.Amounts{load.CPU: millis}, true }
+		for range 5 {
+			f.look(t, cluster)
+		}
+		p, err := Make(t.Context(), cluster, f.history, f.c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want != "" && p.Stay[want] != 1 || want == "" && (len(p.Moves) != 1 || math.Abs(p.Moves[0].FromAfter-0.66) > 1e-9 ||
+			math.Abs(p.Moves[0].ToAfter-0.74) > 1e-9) {
+			t.Errorf("%v milliCPU: %+v, want %q", millis, p, want)
+		}
+	}
+}
+
+func replicaSet(uid types.UID, replicas int32) *appsv1.ReplicaSet {
+	return &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: uid}, Spec: appsv1.ReplicaSetSpec{Replicas: &replicas},
+	}
+}
+
+// templateOf returns the pod's ReplicaSet web, whose template has the pod's container with another request.
+func (f *fixture) templateOf(pod, cpu string) *appsv1.ReplicaSet {
+	of := replicaSet("web", 2)
+	container := f.pods[pod].Spec.Containers[0].DeepCopy()
+	container.Resources.Requests[corev1.ResourceCPU] = resource.MustParse(cpu)
+	of.Spec.Template.Spec.Containers = []corev1.Container{*container}
+	return of
+}
+
+// endOn ends a move on the node, which is not hot; empty if the replacement is not ready. That of web-1 is web-1-new.
+func (h *History) endOn(pod types.UID, node string, at time.Time) {
+	r := &Record{Moving: *h.underWay[pod], Ended: at, Node: node, ReplacementUID: pod + "-new", Outcome: Landed}
+	switch node {
+	case "":
+		r.Outcome = NotReady
+	case r.From:
+		r.Outcome = Returned
+	}
+	h.end(r, api.Default())
+}
+
+func budgetOf(namespace string, allowed int32) *policyv1.PodDisruptionBudget {
+	return &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "b"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+		Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
+	}
+}
+
+func TestMake_Brakes(t *testing.T) {
+	inFlight := func(n int, ago time.Duration, ended bool) func(*fixture) {
+		return func(f *fixture) {
+			for i := range n {
+				uid := types.UID(fmt.Sprint(i))
+				f.history.Begin(&Move{Namespace: fmt.Sprint(i), UID: uid, OwnerUID: uid, From: "b"}, now.Add(-ago))
+				if ended {
+					f.history.endOn(uid, "c", now)
+				}
+			}
+		}
+	}
+	// off cordons c to empty it, and powers it off. The cordon may be of this process.
+	off := func(own bool) func(*fixture) {
+		return func(f *fixture) {
+			f.c.MaxUnknownNodesPercent = 0
+			delete(f.cpu, "c")
+			f.pods["web-2"].Spec.NodeName = "b"
+			f.change = func(n *corev1.Node) {
+				if n.Name == "c" {
+					n.Spec.Unschedulable, n.Annotations = true, map[string]string{CordonAnnotation: "2026-01-02T02:00:00Z"}
+				}
+			}
+			if own {
+				f.history.cordons = []*Cordon{{Node: "c", Began: now.Add(-time.Hour), Emptied: now.Add(-time.Minute)}}
+			}
+		}
+	}
+	// moved adds a pod on the node that was moved ten minutes ago.
+	moved := func(f *fixture, node string) *corev1.Pod {
+		f.history.Begin(&Move{UID: "x-1", OwnerUID: "x", From: node}, now.Add(-10*time.Minute))
+		f.history.endOn("x-1", "c", now.Add(-9*time.Minute))
+		pod := f.pod("x", "x-1", node, "100m")
+		pod.Finalizers = []string{"f"}
+		return pod
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(*fixture)
+		want   string // "moves" unless Stopped, or the one node that rests or is deferred
+	}{
+		{"none", func(*fixture) {}, "moves"},
+		{"four looks are not five", func(f *fixture) { f.looks = 4 }, ""},
+		{"not hot at the line", func(f *fixture) { f.cpu["a"] = 0.8 }, ""},
+		{"one hot node is not too many", func(f *fixture) { f.c.MaxHotNodesPercent = 1 }, "moves"},
+		{"no hot node is allowed", func(f *fixture) { f.c.MaxHotNodesPercent = 0 }, "1 of 3 nodes are hot, more than 0 %"},
+		{"too many are hot", func(f *fixture) { f.c.MaxHotNodesPercent, f.cpu["c"] = 60, 0.85 }, "2 of 3 nodes are hot, more than 60 %"},
+		{"load of one is unknown", func(f *fixture) {
+			delete(f.cpu, "c")
+			f.pods["web-1"].Spec.NodeSelector = map[string]string{"name": "b"}
+		}, "moves"},
+		{"load of too many is unknown", func(f *fixture) {
+			delete(f.cpu, "b")
+			delete(f.cpu, "c")
+		}, "2 of 3 nodes have unknown load, more than 20 %"},
+		{"emptied nodes are off", off(true), "moves"},
+		{"nodes that an earlier session emptied are off", off(false), "moves"},
+		{"a node that an earlier session left half emptied is unknown", func(f *fixture) {
+			off(false)(f)
+			f.pods["web-2"].Spec.NodeName = "c"
+		}, "1 of 3 nodes have unknown load, more than 0 %"},
+		{"a DaemonSet's pod ends on a node that is off", func(f *fixture) {
+			off(false)(f)
+			pod := f.pod("agent", "agent-1", "c", "100m")
+			pod.OwnerReferences[0].Kind, pod.DeletionTimestamp = "DaemonSet", &metav1.Time{Time: now}
+			pod.Finalizers = []string{"f"}
+		}, "moves"},
+		{"a node that is being emptied is off", func(f *fixture) {
+			off(true)(f)
+			f.history.cordons[0].Emptied = time.Time{}
+		}, "1 of 3 nodes have unknown load, more than 0 %"},
+		{"emptied nodes are no place to go", func(f *fixture) {
+			off(true)(f)
+			f.cpu["b"], f.c.MaxHotNodesPercent = 0.85, 99
+		}, "2 of 2 nodes are hot, more than 99 %"},
+		{"no move an hour", func(f *fixture) { f.c.MaxMovesPerHour = 0 }, "deferred"},
+		{"the moves of the hour are made", func(f *fixture) { f.c.MaxMovesPerHour = 3; inFlight(3, time.Hour-time.Second, true)(f) }, "deferred"},
+		{"they are of the hour before", func(f *fixture) { f.c.MaxMovesPerHour = 3; inFlight(3, time.Hour, true)(f) }, "moves"},
+		// 49 % of two pods are none, but one move is always allowed
+		{"no whole pod is in the share", func(f *fixture) { f.c.MaxPodsPercentPerHour = 49 }, "moves"},
+		{"the share of pods is moved", func(f *fixture) { f.c.MaxPodsPercentPerHour = 49; inFlight(1, time.Minute, true)(f) }, "deferred"},
+		{"the share is 0", func(f *fixture) { f.c.MaxPodsPercentPerHour = 0 }, "deferred"},
+		{"two moves are under way", inFlight(2, time.Hour, false), "deferred"},
+		{"one move is under way", inFlight(1, time.Hour, false), "moves"},
+		{"many nodes allow more under way", func(f *fixture) { f.c.MaxNodesPercentInFlight = 100; inFlight(2, time.Hour, false)(f) }, "moves"},
+		{"the node's last move is not measured", func(f *fixture) {
+			f.history.Begin(&Move{UID: "x", OwnerUID: "x", From: "a"}, now.Add(-5*time.Minute+time.Second))
+			f.history.endOn("x", "b", now)
+		}, "resting"},
+		{"the node's last move is measured", func(f *fixture) {
+			f.history.Begin(&Move{UID: "x", OwnerUID: "x", From: "a"}, now.Add(-5*time.Minute))
+			f.history.endOn("x", "b", now)
+		}, "moves"},
+		{"the moved pod still ends", func(f *fixture) {
+			moved(f, "a").DeletionTimestamp = &metav1.Time{Time: now.Add(-5*time.Minute + time.Second)}
+		}, "resting"},
+		{"the moved pod ends within its grace period", func(f *fixture) { moved(f, "a").DeletionTimestamp = &metav1.Time{Time: now.Add(time.Hour)} }, "resting"},
+		{"a finalizer holds the moved pod", func(f *fixture) { moved(f, "a").DeletionTimestamp = &metav1.Time{Time: now.Add(-5 * time.Minute)} }, "moves"},
+		{"a finalizer holds it after it has ended", func(f *fixture) {
+			pod := moved(f, "a")
+			pod.DeletionTimestamp, pod.Status.Phase = &metav1.Time{Time: now}, corev1.PodSucceeded
+		}, "moves"},
+		{"a pod that was moved off another node ends", func(f *fixture) { moved(f, "b").DeletionTimestamp = &metav1.Time{Time: now} }, "moves"},
+		{"the window began before the node's last move", func(f *fixture) {
+			f.ahead = -time.Second
+			f.history.Begin(&Move{UID: "x", OwnerUID: "x", From: "a"}, now.Add(-5*time.Minute))
+			f.history.endOn("x", "b", now)
+		}, "resting"},
+		{"the node's last move is under way", func(f *fixture) {
+			f.history.Begin(&Move{UID: "x", OwnerUID: "x", From: "a"}, now.Add(-time.Hour))
+		}, "resting"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFixture()
+			tc.change(f)
+			p := f.plan(t)
+			got := p.Stopped
+			switch {
+			case len(p.Moves) > 0:
+				got = "moves"
+			case len(p.Resting) == 1:
+				got = "resting"
+			case len(p.Deferred) == 1:
+				got = "deferred"
+			}
+			if got != tc.want {
+				t.Errorf("%q, want %q: %+v", got, tc.want, p)
+			}
+		})
+	}
+}
+
+// Accepted moves stay in the simulation: both fit b at 40 % only one by one, 40 + 20 + 20 > 75. The hotter node moves.
+func TestMake_CountsItsOwnMoves(t *testing.T) {
+	f := newFixture()
+	f.cpu = map[string]float64{"a": 0.9, "b": 0.4, "c": 0.95}
+	f.c.MaxHotNodesPercent = 100
+	f.pods["web-2"].OwnerReferences[0].UID, f.pods["web-2"].Namespace = "db", "db"
+	f.c.Unprotected = []api.Protection{api.SingleReplicas}
+	p := f.plan(t)
+	if len(p.Moves) != 1 || p.Moves[0].Pod != "web-2" || p.Stay[NoRoom] != 1 {
+		t.Errorf("%+v, want web-2 alone", p)
+	}
+	f.cpu["b"] = 0.34
+	if p := f.plan(t); len(p.Moves) != 2 || math.Abs(p.Moves[1].ToAfter-0.74) > 1e-9 {
+		t.Errorf("%+v, want both: the second finds 54 %%, and leaves 74", p)
+	}
+}
+
+// TestMake_CountsMeasuredUsage has pods that request 1 % of a node, and use 40 %. b at 25 % has room for one of them.
+func TestMake_CountsMeasuredUsage(t *testing.T) {
+	move := &Move{Namespace: "x", UID: "x", OwnerUID: "x", Workload: "x", From: "c", To: "b", Beyond: podusage.Amounts{load.CPU: 3900}}
+	begin := func(f *fixture) *Moving {
+		f.history.Begin(move, now.Add(-time.Hour))
+		return f.history.underWay["x"]
+	}
+	// bound binds the replacement of that move to a node. The pod has run for so long.
+	bound := func(f *fixture, node string, ran time.Duration) *corev1.Pod {
+		replacement := f.pod("x", "x-new", node, "100m")
+		replacement.Status.ContainerStatuses[0].State.Running.StartedAt.Time = now.Add(-ran)
+		return replacement
+	}
+	// ended is a move that ended on b, as of now for all of its replacement.
+	ended := func(ran time.Duration) func(*fixture) {
+		return func(f *fixture) {
+			begin(f)
+			bound(f, "b", ran)
+			f.history.endOn("x", "b", now)
+		}
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(*fixture)
+		moves  int
+		// held is what earlier moves take of b.
+		held float64
+	}{
+		{"one node is hot", func(f *fixture) { f.cpu["c"] = 0.8 }, 1, 0},
+		{"two nodes are hot", func(*fixture) {}, 1, 0},
+		{"two nodes are hot, and the pods use less", func(f *fixture) { // 25 + 24 + 24 is 2 below 75
+			f.usage = func(*corev1.Pod) (podusage.Amounts, bool) { return podusage.Amounts{load.CPU: 2400}, true }
+		}, 2, 0},
+		{"a move is under way", func(f *fixture) { begin(f) }, 0, 0},
+		{"its replacement has no node yet", func(f *fixture) { begin(f).replacement = &corev1.Pod{} }, 0, 0},
+		{"its replacement is on b", func(f *fixture) { begin(f).replacement = bound(f, "b", 0) }, 0, 0},
+		{"its replacement is on another node", func(f *fixture) { begin(f).replacement = bound(f, "c", 0) }, 1, 0},
+		{"a move ended just now", ended(0), 0, 0},
+		// Of 5 minutes, the load lacks 76 s or 74 s. 25 + 40 · 76/300 + 40 is above 75, and 74/300 leaves room.
+		{"the load lacks a quarter of the last move", ended(3*time.Minute + 44*time.Second), 0, 0},
+		{"the load lacks less of it", ended(3*time.Minute + 46*time.Second), 1, 0.4 * 74 / 300},
+		{"the load shows the last move", ended(5 * time.Minute), 1, 0},
+		{"the replacement is gone", func(f *fixture) { begin(f); f.history.endOn("x", "b", now) }, 1, 0},
+		{"it was not ready", func(f *fixture) {
+			begin(f)
+			bound(f, "b", 5*time.Minute-time.Second)
+			f.history.endOn("x", "", now)
+			f.history.records[0].Node = "b"
+		}, 1, 0.01 / 300}, // its request of 1 % is pending for a second
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := &fixture{
+				cpu: map[string]float64{"a": 0.9, "b": 0.25, "c": 0.95}, pods: map[string]*corev1.Pod{}, c: api.Default(),
+				history: &History{}, looks: 5, profile: profile,
+			}
+			f.c.MaxHotNodesPercent, f.c.MaxPodsPercentPerHour, f.c.Unprotected = 100, 100, []api.Protection{api.SingleReplicas}
+			f.pod("web", "web-1", "a", "100m")
+			f.pod("db", "db-1", "c", "100m")
+			f.usage = func(*corev1.Pod) (podusage.Amounts, bool) { return podusage.Amounts{load.CPU: 4000}, true }
+			tc.change(f)
+			if p := f.plan(t); len(p.Moves) != tc.moves || tc.moves == 1 && math.Abs(p.Moves[0].ToAfter-f.cpu["b"]-tc.held-0.4) > 1e-9 {
+				t.Errorf("%+v, want %d moves, and %v on b before", p, tc.moves, f.cpu["b"]+tc.held)
+			}
+		})
+	}
+}
+
+// TestMake_SimulationFails has a pod with the name of the simulated replacement, which no API server accepts. Another pod moves. A
+// valid name hinders nobody.
+func TestMake_SimulationFails(t *testing.T) {
+	f := newFixture()
+	f.pod("web", "web-1-moved", "c", "100m").UID = "other-1"
+	if p := f.plan(t); len(p.Moves) != 1 || p.Problem != "" {
+		t.Errorf("%+v, want a move of web-1", p)
+	}
+	f.pod("web", "web-1-Moved", "c", "100m").UID = "other-2"
+	f.pod("db", "db-1", "a", "1500m")
+	f.pod("db", "db-2", "c", "100m")
+	p := f.plan(t)
+	if len(p.Moves) != 1 || p.Moves[0].Pod != "db-1" || p.Stay[SimulationFailed] != 1 || !strings.HasPrefix(p.Problem, "pod ns/web-1: ") {
+		t.Errorf("%+v, want a move of db-1, and the problem of web-1", p)
+	}
+
+	f = idle()
+	f.pod("web", "web-1-Moved", "c", "100m").UID = "other-2"
+	p = f.plan(t)
+	kept := KeptNode{"a", SimulationFailed, "ns/web-1"}
+	if p.Free.Node == "" || !slices.Contains(p.Free.Kept, kept) || !strings.HasPrefix(p.Problem, "pod ns/web-1: ") {
+		t.Errorf("%+v, want another node to empty than a", p.Free)
+	}
+}
+
+// A node of unknown load is not hot, whatever its load was.
+func TestMake_UnknownByNow(t *testing.T) {
+	f := newFixture()
+	f.plan(t)
+	f.c.MaxUnknownNodesPercent, f.looks = 34, 0
+	delete(f.cpu, "a")
+	if p := f.plan(t); len(p.Hot) != 0 {
+		t.Errorf("%q are hot, want none", p.Hot)
+	}
+}
+
+// TestMake_TriesOthers has five large pods that fit only their node. The next plan tries the sixth pod, and fifteen minutes later they
+// come first again.
+func TestMake_TriesOthers(t *testing.T) {
+	f := newFixture()
+	f.cpu["c"] = 0.8 // only b has room
+	for i := range 5 {
+		f.pod("big", fmt.Sprint("big-", i), "a", "1").Spec.NodeSelector = map[string]string{"name": "a"}
+	}
+	f.pods["web-1"].Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("900m")
+	if p := f.plan(t); len(p.Moves) != 0 || p.Stay[NoOtherNode] != 5 || p.Stay[NotSimulated] != 1 {
+		t.Errorf("%+v, want no move", p)
+	}
+	if p := f.plan(t); len(p.Moves) != 1 || p.Moves[0].Pod != "web-1" || p.Simulated != 1 {
+		t.Errorf("%+v, want a move of web-1 at the first try", p)
+	}
+	f.history.forget(now.Add(15 * time.Minute))
+	if p := f.plan(t); len(p.Moves) != 0 || p.Stay[NotSimulated] != 1 {
+		t.Errorf("%+v, want no move", p)
+	}
+}
+
+// Moves of one plan count for the limits of the next ones. Both nodes are hot, and both pods fit b: 30 + 20 + 20 < 75.
+func TestMake_LimitsOfOnePlan(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*fixture)
+		want   Reason
+	}{
+		{"none", func(*fixture) {}, ""},
+		{"a workload of three", func(f *fixture) {
+			f.pods["web-2"].OwnerReferences[0].UID, f.pods["web-2"].OwnerReferences[0].Name = "web", "web"
+			f.pod("web", "web-3", "b", "100m")
+		}, WorkloadLimit},
+		{"a namespace", func(f *fixture) { f.c.MaxPerNamespaceInFlight = 1 }, NamespaceLimit},
+		{"a budget", func(f *fixture) { f.objects = append(f.objects, budgetOf("ns", 1)) }, DisruptionBudget},
+		{"a budget of two", func(f *fixture) { f.objects = append(f.objects, budgetOf("ns", 2)) }, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFixture()
+			f.cpu, f.c.MaxHotNodesPercent = map[string]float64{"a": 0.9, "b": 0.3, "c": 0.95}, 100
+			f.c.Unprotected = []api.Protection{api.SingleReplicas}
+			f.pods["web-2"].OwnerReferences[0].UID, f.pods["web-2"].OwnerReferences[0].Name = "db", "db"
+			tc.change(f)
+			moves := 2
+			if tc.want != "" {
+				moves = 1
+			}
+			if p := f.plan(t); len(p.Moves) != moves || tc.want != "" && p.Stay[tc.want] != 1 {
+				t.Errorf("%+v, want %d moves, and reason %q", p, moves, tc.want)
+			}
+		})
+	}
+}
+
+// A profile that only scores would place web-1 on a again, where its node selector allows no other node.
+func TestMake_WouldReturn(t *testing.T) {
+	f := newFixture()
+	scores, _, _ := strings.Cut(profile, "  pluginConfig")
+	f.profile = strings.ReplaceAll(scores, "LoadThreshold", "TargetLoadPacking")
+	f.pods["web-1"].Spec.NodeSelector = map[string]string{"name": "a"}
+	if p := f.plan(t); len(p.Hot) != 1 || len(p.Moves) != 0 || p.Stay[WouldReturn] != 1 {
+		t.Errorf("%+v, want web-1 to stay: %s", p, WouldReturn)
+	}
+}
+
+func TestMake_PodGroup(t *testing.T) {
+	f := newFixture()
+	joined := minortest.JoinPodGroup(f.pods["web-1"])
+	if p := f.plan(t); joined != (p.Stay[PodGroup] == 1) || joined != (len(p.Moves) == 0) {
+		t.Errorf("%+v, and the pod is in a pod group: %t", p, joined)
+	}
+}
+
+// The largest pod goes first; equal ones by name. The others are counted.
+func TestMake_LargestReliefFirst(t *testing.T) {
+	f := newFixture()
+	f.pod("web", "web-0", "a", "2")
+	f.pod("big", "big-1", "a", "2500m")
+	f.pod("big", "big-2", "c", "1")
+	f.pod("small", "small-1", "a", "200m")
+	f.pod("small", "small-2", "c", "200m")
+	f.cpu["b"] = 0.52 // 52 + 25 has no room, 52 + 20 has
+	p := f.plan(t)
+	want := map[Reason]int{NoRoom: 1, AnotherMoves: 1, LittleRelief: 1}
+	if diff := cmp.Diff(want, p.Stay); diff != "" || len(p.Moves) != 1 || p.Moves[0].Pod != "web-0" || p.Simulated != 2 {
+		t.Errorf("%+v: reasons (-want +got):\n%s", p, diff)
+	}
+	f.c.SimulationsPerNode, f.history = 1, &History{}
+	if p := f.plan(t); len(p.Moves) != 0 || p.Stay[NotSimulated] != 2 {
+		t.Errorf("%+v, want no move, and two pods that were not simulated", p)
+	}
+}
+
+func TestMostUnavailable(t *testing.T) {
+	for all, want := range map[int]int{1: 1, 3: 1, 4: 2, 10: 2, 11: 2, 20: 2, 21: 3, 100: 10} {
+		if got := maxUnavailable(all); got != want {
+			t.Errorf("%d of %d pods, want %d", got, all, want)
+		}
+	}
+}
+
+func TestDisruptionOf(t *testing.T) {
+	pod := st.MakePod().Priority(500_000_000).Annotation(corev1.PodDeletionCost, "2147483647").Obj()
+	// 1 + a half by priority + 1 by deletion cost + a quarter: the workload moved 45 minutes ago
+	if got := disruptionOf(pod, now.Add(-45*time.Minute), now); math.Abs(got-2.75) > 1e-9 {
+		t.Errorf("%v, want 2.75", got)
+	}
+	pod = st.MakePod().Priority(-5).Annotation(corev1.PodDeletionCost, "many").Obj()
+	if got := disruptionOf(pod, now.Add(-2*time.Hour), now); got != 1 {
+		t.Errorf("%v, want 1", got)
+	}
+}
+
+func TestHistory_Observe(t *testing.T) {
+	h, c := &History{}, api.Default()
+	end := now
+	// look looks at a new measurement.
+	look := func(known bool, cpu float64) {
+		end = end.Add(time.Second)
+		h.Observe([]LoadedNode{{
+			Name: "a", Known: known, Utilization: [load.ResourceCount]float64{cpu}, Line: [load.ResourceCount]float64{0.8}, End: end,
+		}}, c)
+	}
+	for i, step := range []struct {
+		cpu float64
+		hot bool
+	}{
+		{0.81, false}, {0.81, false}, {0.81, false}, {0.81, false}, {0.80, false}, // four looks, and one at the line
+		{0.81, false}, {0.81, false}, {0.81, false}, {0.81, false}, {0.81, true}, // five
+		{0.76, true}, {0.74, false}, {0.81, false}, // cooled at 75
+	} {
+		look(true, step.cpu)
+		if h.nodes["a"].hot != step.hot {
+			t.Errorf("look %d at %v: hot %v, want %v", i+1, step.cpu, h.nodes["a"].hot, step.hot)
+		}
+	}
+	for range 5 {
+		look(true, 0.9)
+	}
+	look(false, 0.9)
+	if h.nodes["a"].hot || h.nodes["a"].above != 0 {
+		t.Errorf("%+v with unknown load, want not hot", h.nodes["a"])
+	}
+	low := h.low
+	for range 5 { // one measurement, as while Prometheus is down
+		end = end.Add(-time.Second)
+		look(true, 0.9)
+	}
+	if h.nodes["a"].hot || h.nodes["a"].above != 0 || h.low != low {
+		t.Errorf("%+v, and %d looks at low load, want none of a measurement that was seen", h.nodes["a"], h.low)
+	}
+	look(true, 0.9)
+	if h.nodes["a"].above != 1 {
+		t.Errorf("%d looks above the line, want that at the new measurement", h.nodes["a"].above)
+	}
+	h.Observe(nil, c)
+	if len(h.nodes) != 0 {
+		t.Errorf("%v, want nothing of a node that is gone", h.nodes)
+	}
+}
+
+// Each failure doubles the bar, up to 6 hours. A success ends that.
+func TestHistory_Bars(t *testing.T) {
+	h := &History{}
+	bar := func(node string) time.Duration {
+		h.Begin(&Move{UID: "p", Workload: "w", From: "a"}, now)
+		h.endOn("p", node, now)
+		return h.workloads["w"].barredUntil.Sub(now)
+	}
+	for i, want := range []time.Duration{15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, 6 * time.Hour, 6 * time.Hour} {
+		if got := bar([]string{"", "a"}[i%2]); got != want {
+			t.Errorf("after %d failures barred for %v, want %v", i+1, got, want)
+		}
+	}
+	bar("b")
+	if got := bar(""); got != 15*time.Minute {
+		t.Errorf("after a success barred for %v, want 15m", got)
+	}
+	h.forget(now.Add(12 * time.Hour))
+	if len(h.moves)+len(h.workloads) != 0 {
+		t.Errorf("%d moves and %d workloads after 12 hours, want none", len(h.moves), len(h.workloads))
+	}
+}
+
+// TestMake_ReplacementOfAnotherWorkload has a replacement whose workload no other pod has: somebody has changed its owner's name.
+func TestMake_ReplacementOfAnotherWorkload(t *testing.T) {
+	f := newFixture()
+	f.history.Begin(&Move{Namespace: "ns", UID: "x", OwnerUID: "web", Workload: "ReplicaSet ns/other", From: "c", To: "a"}, now.Add(-time.Hour))
+	f.history.underWay["x"].replacement = f.pods["web-1"]
+	f.pods["web-2"].OwnerReferences[0].Name = "third"
+	f.c.Unprotected = append(f.c.Unprotected, api.SingleReplicas)
+	f.plan(t)
+}

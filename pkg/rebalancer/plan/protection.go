@@ -1,0 +1,214 @@
+package plan
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+)
+
+// systemCriticalPriority is the lowest priority of system-critical pods.
+const systemCriticalPriority = 2_000_000_000
+
+// longestOwner bounds the text of tenants in the state. The names of a controller that exists are shorter.
+const longestOwner = 512
+
+// Reason says why a pod stays. A api.Protection is one, too.
+type Reason string
+
+// Reasons that no configuration turns off.
+const (
+	Ending           Reason = "Ending"
+	StaticPod        Reason = sim.StaticPod
+	DaemonSet        Reason = sim.DaemonSet
+	NoController     Reason = "NoController"
+	PodGroup         Reason = "PodGroup"
+	OptedOut         Reason = "OptedOut"
+	Resizing         Reason = "Resizing"
+	TooYoung         Reason = "TooYoung"
+	NotRunning       Reason = "NotRunning"
+	OtherScheduler   Reason = "OtherScheduler"
+	WorkloadBarred   Reason = "WorkloadBarred"
+	WorkloadLimit    Reason = "WorkloadLimit"
+	NamespaceLimit   Reason = "NamespaceLimit"
+	NamespaceRests   Reason = "NamespaceRests"
+	DisruptionBudget Reason = "DisruptionBudget"
+	EvictionRefused  Reason = "EvictionRefused"
+	LittleRelief     Reason = "LittleRelief"
+	NotConfirmed     Reason = "NotConfirmed"
+	NotSimulated     Reason = "NotSimulated"
+	SimulationFailed Reason = "SimulationFailed"
+	NoOtherNode      Reason = "NoOtherNode"
+	WouldReturn      Reason = "WouldReturn"
+	NoRoom           Reason = "NoRoom"
+	AnotherMoves     Reason = "AnotherMoves"
+)
+
+// optOuts are the annotations of other tools that keep a pod where it is.
+var optOuts = map[string]func(value string) bool{
+	"cluster-autoscaler.kubernetes.io/safe-to-evict":     func(value string) bool { return value == "false" },
+	"karpenter.sh/do-not-disrupt":                        func(value string) bool { return value == "true" },
+	"descheduler.alpha.kubernetes.io/prefer-no-eviction": func(string) bool { return true },
+}
+
+// Annotations of KEP-1397 of the descheduler. KubeVirt writes the first one on pods of machines. It migrates these, and refuses
+// the eviction, which only asks for it. The second one says that a migration is under way.
+const (
+	requestEvictOnly   = "descheduler.alpha.kubernetes.io/request-evict-only"
+	evictionInProgress = "descheduler.alpha.kubernetes.io/eviction-in-progress"
+)
+
+// Movable reports whether the pod may move, as far as the pod itself tells. Its age, replicas and budgets are not looked at.
+func Movable(pod *corev1.Pod, c *api.Configuration) bool {
+	return protection(pod, c, 0, startOf(pod)) == ""
+}
+
+// protection returns why the pod must stay, independent of its node; empty if it may move.
+func protection(pod *corev1.Pod, c *api.Configuration, minAge time.Duration, now time.Time) Reason {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	switch leaves := sim.LeavesWithNode(pod); {
+	case leaves != "":
+		return Reason(leaves)
+	case pod.DeletionTimestamp != nil || isEvacuating(pod):
+		return Ending
+	case !hasController(owner):
+		return NoController
+	case minor.InPodGroup(pod):
+		return PodGroup
+	case hasOptedOut(pod):
+		return OptedOut
+	case isResizing(pod):
+		return Resizing
+	}
+	holds := func(p api.Protection) bool {
+		return !slices.Contains(c.Unprotected, p) && !survives(pod, p) && protected(pod, owner, p)
+	}
+	if i := slices.IndexFunc(api.Protections(), holds); i >= 0 {
+		return Reason(api.Protections()[i])
+	}
+	if !isReady(pod) {
+		return NotRunning
+	}
+	if now.Sub(startOf(pod)) < minAge {
+		return TooYoung
+	}
+	return ""
+}
+
+// hasController reports whether there may be a controller that creates the pod again.
+func hasController(owner *metav1.OwnerReference) bool {
+	return owner != nil && len(owner.Kind)+len(owner.Name)+len(owner.UID) <= longestOwner
+}
+
+// protected reports whether the protection holds for the pod. That of single replicas needs the other pods.
+func protected(pod *corev1.Pod, owner *metav1.OwnerReference, by api.Protection) bool {
+	switch by {
+	case api.Evacuations:
+		return isEvacuated(pod)
+	case api.LocalStorage:
+		return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil || v.HostPath != nil })
+	case api.PersistentVolumes:
+		return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+			return v.PersistentVolumeClaim != nil || v.Ephemeral != nil
+		})
+	case api.ResourceClaims:
+		return len(pod.Spec.ResourceClaims) > 0
+	case api.Jobs:
+		ends := pod.Spec.RestartPolicy == corev1.RestartPolicyNever || pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
+		return owner.Kind == "Job" || ends // other controllers may not create it again
+	case api.SystemPriority:
+		return priorityOf(pod) >= systemCriticalPriority
+	case api.SystemNamespace:
+		return pod.Namespace == metav1.NamespaceSystem
+	case api.OtherControllers:
+		return controllers[owner.Kind] == nil && owner.Kind != "Job" // which is protected by Jobs
+	}
+	return false
+}
+
+// isSingle reports whether the pod must stay, because its controller has so many pods.
+func isSingle(pod *corev1.Pod, replicas int, c *api.Configuration) bool {
+	return replicas == 1 && !slices.Contains(c.Unprotected, api.SingleReplicas) && !survives(pod, api.SingleReplicas)
+}
+
+func hasOptedOut(pod *corev1.Pod) bool {
+	for name, keeps := range optOuts {
+		if value, ok := pod.Annotations[name]; ok && keeps(value) {
+			return true
+		}
+	}
+	return false
+}
+
+// isEvacuated reports whether another component moves the pod once its eviction is requested.
+func isEvacuated(pod *corev1.Pod) bool {
+	_, ok := pod.Annotations[requestEvictOnly]
+	return ok
+}
+
+// isEvacuating reports whether another component moves the pod now.
+func isEvacuating(pod *corev1.Pod) bool {
+	_, ok := pod.Annotations[evictionInProgress]
+	return ok
+}
+
+// survives reports whether the protection is pointless for the pod: it runs, with its storage, until its replacement does.
+func survives(pod *corev1.Pod, by api.Protection) bool {
+	spared := []api.Protection{
+		api.LocalStorage, api.PersistentVolumes, api.SingleReplicas, api.Jobs, api.OtherControllers,
+	}
+	return isEvacuated(pod) && slices.Contains(spared, by)
+}
+
+func isResizing(pod *corev1.Pod) bool {
+	return hasCondition(pod, corev1.PodResizePending, corev1.PodResizeInProgress)
+}
+
+func isReady(pod *corev1.Pod) bool { return hasCondition(pod, corev1.PodReady) }
+
+// hasCondition reports whether one of the conditions is true.
+func hasCondition(pod *corev1.Pod, conditions ...corev1.PodConditionType) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Status == corev1.ConditionTrue && slices.Contains(conditions, c.Type)
+	})
+}
+
+func startOf(pod *corev1.Pod) time.Time {
+	if pod.Status.StartTime != nil {
+		return pod.Status.StartTime.Time
+	}
+	return pod.CreationTimestamp.Time
+}
+
+func priorityOf(pod *corev1.Pod) int32 {
+	if pod.Spec.Priority == nil {
+		return 0
+	}
+	return *pod.Spec.Priority
+}
+
+// disruptionOf returns the cost of a move of the pod, from 1 to 4. Three shares from 0 to 1 are added to 1:
+//
+//   - the pod's priority over the highest priority of users
+//   - its deletion cost over the highest possible
+//   - the remaining part of the hour after the workload's last move
+func disruptionOf(pod *corev1.Pod, moved time.Time, now time.Time) float64 {
+	const highestPriority = 1_000_000_000 // of users
+	share := func(value, highest float64) float64 { return min(max(value/highest, 0), 1) }
+	cost, err := strconv.ParseInt(pod.Annotations[corev1.PodDeletionCost], 10, 32)
+	if err != nil {
+		cost = 0
+	}
+	disruption := 1 + share(float64(priorityOf(pod)), highestPriority) + share(float64(cost), math.MaxInt32)
+	if !moved.IsZero() {
+		disruption += share(float64(remembered-now.Sub(moved)), float64(remembered))
+	}
+	return disruption
+}
