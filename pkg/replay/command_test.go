@@ -175,17 +175,12 @@ func TestCommand_Rebalance(t *testing.T) {
 		}
 	}
 	invalid := check.File(t, "invalid.yaml", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nmaxMovesPerHour: -1\n")
-	free := check.File(t, "free.yaml", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\ngoals: [Cool, Free]\n")
-	_, err = check.Execute(t.Context(), Command(), "--load", load, "--policies", "stock+rebalance", "--rebalancer-config", free)
-	check.OK(t, err)
-	cost := check.File(t, "cost.yaml", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nmode: DeletionCost\n")
 	paused := check.File(t, "paused.yaml", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\npaused: true\n")
 	closed := check.File(t, "closed.yaml", "apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\n"+
 		"windows: [{schedule: 0 0 29 2 *, duration: 1h}]\n")
 	for _, tc := range []struct{ policies, file, want string }{
 		{"stock+rebalance", closed, "--rebalancer-config: windows: none is open during the replay, from 2026-"},
 		{"stock+rebalance", paused, "--rebalancer-config: " + paused + ": paused: true: nothing would move; write false"},
-		{"stock+rebalance", cost, "--rebalancer-config: " + cost + ": mode: DeletionCost: no pod of a replay is scaled down; write Plan or Evict"},
 		{"nobody+rebalance", limits, `--policies: unknown policy "nobody"`},
 		{"packing", limits, `--policies: unknown policy "packing"`},
 		{"stock+magic", limits, `--policies: "stock+magic": nothing moves pods by the name of "magic"; write rebalance`},

@@ -176,12 +176,8 @@ func (s *Selection) ReadPolicies(ctx context.Context) ([]engine.Policy, error) {
 	if err != nil {
 		return nil, &OptionError{"rebalancer-config", err}
 	}
-	switch {
-	case c.Paused:
+	if c.Paused {
 		return nil, optionErrorf("rebalancer-config", "%s: paused: true: nothing would move; write false", s.Rebalancer)
-	case c.Mode == api.DeletionCost:
-		return nil, optionErrorf("rebalancer-config", "%s: mode: %s: no pod of a replay is scaled down; write Plan or Evict, "+
-			"which a replay takes alike", s.Rebalancer, c.Mode)
 	}
 	for _, name := range s.Policies {
 		p, err := s.policyOf(name, configured, c)

@@ -268,32 +268,11 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
   };
 
   // ---- Moves.
-  // drawFree draws the result of the goal Free, if it is set.
-  function drawFree(f) {
-    if (!f) return [];
-    const left = `with ${plural(f.moves.length, "pod")} to place elsewhere`;
-    const state = f.emptying ? `Node ${f.emptying} is being emptied${f.uncordonReason ? `. It is to be uncordoned: ${f.uncordonReason}` : `, ${left}`}.`
-      : f.stopped ? `No node can be emptied now: ${f.stopped}.` : f.node ? `Node ${f.node} could be emptied, ${left}.` : "No node can be emptied.";
-    return [
-      text("h3", "Empty nodes"),
-      text("p", state),
-      f.moves.length && table("Pods of the node to empty", [["Pod", "text"], ["To", "text"], ["Owner", "text drop2"]], f.moves.map((m) => [
-        podButton({ namespace: m.namespace, name: m.pod }), [m.to, ...(m.or ?? [])].join(" or "), m.owner,
-      ])),
-      f.empty?.length && text("p", "Emptied, and cordoned until the cluster needs room: " + list(f.empty), "note"),
-      f.empty?.length && !f.emptying && f.uncordonReason && text("p", `One is to be uncordoned: ${f.uncordonReason}.`, "note"),
-      f.kept.length && table("Why other nodes stay", [["Reason", "text"], ["Nodes"], ["Such as", "text drop1"]], f.kept.map((k) => [k.message, number(k.nodes, 0), k.example])),
-    ];
-  }
   function drawMoves(r) {
     const title = r.stopped ? "No moves: " + r.stopped + "." : r.nodes.length === 0 ? "✓ No node is hot." : r.moves.length === 0 ? "▲ No pod can move." : `▲ ${plural(r.moves.length, "move")} off ${plural(r.nodes.filter((n) => n.hot).length, "hot node")}.`;
     return [
       text("p", title, "verdict"),
       r.wait && text("p", `Moves wait (${r.waitReason}): ${r.wait}.`, "warning"),
-      ...(r.sessionCordons ?? []).flatMap((c) => [
-        text("p", `▲ An earlier command cordoned node ${c.node} at ${c.since} to empty it. ${plural(c.pods, "pod")} left. Unless it still runs, uncordon the node:`, "warning"),
-        command(c.uncordon),
-      ]),
       facts([`by ${r.plugin} of profile ${r.profile}`, plural(r.simulatedDecisions, "decision") + " simulated"]),
       r.nodes.length && text("h3", "Before and after"),
       r.nodes.length && pairLegend(),
@@ -306,13 +285,8 @@ const newAnswers = ({ view, setView, openNode, copyButton, percent, plural, span
       ])),
       r.stay.length && text("h3", "Other pods of hot nodes stay"),
       r.stay.length && table("Why other pods stay", [["Reason", "text"], ["Pods"]], r.stay.map((s) => [s.message, number(s.pods, 0)])),
-      r.deletionCosts?.length && text("h3", "Deletion costs to write"),
-      r.deletionCosts?.length && table("Deletion costs to write", [["Pod", "text"], ["Node", "text"], ["Cost"]], r.deletionCosts.map((c) => [
-        podButton({ namespace: c.namespace, name: c.pod }), nodeButton(c.node), c.cost || "none",
-      ])),
       r.resting?.length && text("p", "The load does not show the last move yet of hot nodes: " + list(r.resting), "note"),
       r.deferred?.length && text("p", "Limits of moves leave out hot nodes: " + list(r.deferred), "note"),
-      ...drawFree(r.free),
       ...(r.notes ?? []).map((n) => text("p", n, "note")),
       (r.moves.length || r.free?.node) && text("p", `To ${r.moves.length ? "move pods" : "empty the node"}, run this in a terminal. It plans anew, and asks before it evicts.`, "note"),
     ];

@@ -170,7 +170,7 @@ func (q *Questions) moves(ctx context.Context, _ url.Values) (reply, error) {
 	defer debug.FreeOSMemory() // it has simulated the scheduler once more
 	report, err := q.Moves(ctx)
 	var args []string
-	if err == nil && (len(report.Moves) > 0 || report.EmptiesNode() != "") {
+	if err == nil && len(report.Moves) > 0 {
 		args = []string{"--evict"}
 	}
 	if q.Rebalancer != "" {

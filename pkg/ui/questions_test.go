@@ -98,22 +98,12 @@ func questions() Questions {
 				Profile: "plimsoll", Plugin: "LoadThreshold", Simulated: 7,
 				WaitReason: plan.BreakerOpen, Wait: "moves failed one after the other; they go on at 2026-01-05T21:00:00Z",
 				Resting: []string{"worker-0010"},
-				SessionCordons: []command.SessionCordon{
-					{Node: "worker-0009", Since: "2026-01-05T20:00:00Z", Pods: 2, Uncordon: "kubectl --context production uncordon worker-0009"},
-					{Node: "worker-0008", Since: "2026-01-05T19:00:00Z", Uncordon: "kubectl --context production uncordon worker-0008"},
-				},
 				Nodes: []command.NodeChange{
 					{Name: "worker-0000", Hot: true, Resource: "cpu", Line: 80, Before: 85, After: 76},
 					{Name: "worker-0003", Resource: "cpu", Line: 80, Before: 20, After: 29},
 				},
-				Moves:         []command.Move{{MovedPod: movedPod("web-0"), From: "worker-0000", To: "worker-0003", Relief: 9}},
-				DeletionCosts: []command.DeletionCost{{Namespace: "shop", Pod: "web-0", Node: "worker-0000", Cost: "-10"}, {Namespace: "shop", Pod: "web-1", Node: "worker-0003"}},
-				Stay:          []command.Stay{{Reason: "DaemonSet", Message: "pod of a DaemonSet", Pods: 3}},
-				Free: &command.Free{
-					Node: "worker-0005", Empty: []string{"worker-0006"}, Ends: "1 node hot",
-					Moves: []command.Landing{{MovedPod: movedPod("web-2"), To: "worker-0003", Or: []string{"worker-0007"}}},
-					Kept:  []command.Kept{{Reason: plan.FewNodes, Message: "too few nodes", Nodes: 9, Example: "worker-0001"}},
-				},
+				Moves: []command.Move{{MovedPod: movedPod("web-0"), From: "worker-0000", To: "worker-0003", Relief: 9}},
+				Stay:  []command.Stay{{Reason: "DaemonSet", Message: "pod of a DaemonSet", Pods: 3}},
 			}, nil
 		},
 	}

@@ -126,10 +126,10 @@ func rebalancerRequests(t *testing.T) []auditv1.Event {
 	return slices.DeleteFunc(events, func(e auditv1.Event) bool { return e.User.UID != string(account.UID) || e.ObjectRef == nil })
 }
 
-// rebalancerRules are the permissions of the rebalancer in a mode, with these goals.
-func rebalancerRules(t *testing.T, mode api.Mode, goals ...api.Goal) (rules []rbacv1.PolicyRule) {
+// rebalancerRules are the permissions of the rebalancer in a mode.
+func rebalancerRules(t *testing.T, mode api.Mode) (rules []rbacv1.PolicyRule) {
 	t.Helper()
-	needed, err := command.Permissions(&live.Connection{Client: shared.Client}, &api.Configuration{Mode: mode, Goals: goals},
+	needed, err := command.Permissions(&live.Connection{Client: shared.Client}, mode,
 		types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "rebalancer"},
 		types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: "kube-scheduler"})
 	must(t, err)
@@ -221,14 +221,9 @@ func heat(t *testing.T) (scheduler cluster.Replica, replicated func()) {
 // limits writes a RebalancerConfiguration of mode Evict for small clusters, with more fields.
 func limits(t *testing.T, more string) string {
 	t.Helper()
-	return limitsIn(t, api.Evict, more)
-}
-
-func limitsIn(t *testing.T, mode api.Mode, more string) string {
-	t.Helper()
 	file := filepath.Join(t.TempDir(), "rebalancer.yaml")
 	must(t, os.WriteFile(file, []byte("apiVersion: rebalancer.plimsoll.io/v1\nkind: RebalancerConfiguration\nrefreshes: 1\n"+
-		"minPodAge: 0s\nmaxHotNodesPercent: 50\nmaxPodsPercentPerHour: 100\nmode: "+string(mode)+"\n"+more), 0o600))
+		"minPodAge: 0s\nmaxHotNodesPercent: 50\nmaxPodsPercentPerHour: 100\nmode: Evict\n"+more), 0o600))
 	return file
 }
 

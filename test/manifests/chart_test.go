@@ -533,17 +533,13 @@ func TestChart_NotesEndWithDoctor(t *testing.T) {
 	}
 }
 
-// TestChart_NotesShowRebalancer expects how to look at plans in mode Plan, and how to stop the other modes.
+// TestChart_NotesShowRebalancer expects how to look at plans in mode Plan, and how to stop mode Evict.
 func TestChart_NotesShowRebalancer(t *testing.T) {
 	for values, want := range map[string]string{
 		"{}":                          "",
 		"rebalancer: {enabled: true}": "\n    kubectl plimsoll rebalance\n    kubectl get events -A --field-selector reason=MovePlanned\n",
 		"rebalancer: {enabled: true, config: {mode: Evict}}": "\n    kubectl -n plimsoll-system annotate configmap plimsoll-rebalancer " +
 			"rebalancer.plimsoll.io/paused=true\n    kubectl get events -A --field-selector reason=PodMoved\n",
-		"rebalancer: {enabled: true, config: {mode: Evict, goals: [Cool, Free]}}": "\n    kubectl get nodes -o custom-columns=" +
-			"'NODE:.metadata.name,CORDONED:.metadata.annotations.rebalancer\\.plimsoll\\.io/cordoned'\n",
-		"rebalancer: {enabled: true, config: {mode: DeletionCost}}": "It writes the deletion cost of pods on hot nodes. To stop it at once, and to see " +
-			"its costs:\n\n    kubectl -n plimsoll-system annotate configmap plimsoll-rebalancer rebalancer.plimsoll.io/paused=true\n",
 		"rebalancer: {enabled: true, paused: true}": "The rebalancer is paused: no pod moves until you set rebalancer.paused to false.\n",
 	} {
 		notes := notesOf(t, "plimsoll-system", values)

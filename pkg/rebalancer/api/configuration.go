@@ -23,8 +23,6 @@ type Configuration struct {
 
 	// Mode says what the rebalancer does about hot nodes.
 	Mode Mode `json:"mode"`
-	// Goals are what moves are for. Cool is always one.
-	Goals []Goal `json:"goals,omitempty"`
 	// Paused stops all moves. Moves under way end as usual.
 	Paused bool `json:"paused,omitempty"`
 	// Windows are the times in which pods may move; always if empty.
@@ -32,14 +30,12 @@ type Configuration struct {
 
 	// LinePercent is the CPU utilization above which a node is hot. A filter's load line replaces it.
 	LinePercent float64 `json:"linePercent"`
-	// Refreshes is the number of consecutive refreshes above the line until a node is hot. A node is emptied only after as many
-	// below FreeBelowPercent.
+	// Refreshes is the number of consecutive refreshes above the line until a node is hot.
 	Refreshes int `json:"refreshes"`
-	// CooledPercent is the distance below the line, beyond which a hot node has cooled. That far above FreeBelowPercent, nodes are
-	// uncordoned.
+	// CooledPercent is the distance below the line, beyond which a hot node has cooled.
 	CooledPercent float64 `json:"cooledPercent"`
 	// Nothing moves while more than MaxHotNodesPercent of the nodes are hot, or MaxUnknownNodesPercent of unknown load. Above 0,
-	// each allows at least one node. Emptied nodes do not count.
+	// each allows at least one node.
 	MaxHotNodesPercent     float64 `json:"maxHotNodesPercent"`
 	MaxUnknownNodesPercent float64 `json:"maxUnknownNodesPercent"`
 
@@ -68,13 +64,6 @@ type Configuration struct {
 
 	// MinPodAge is the age below which pods stay. Pods stay for two windows of load at least.
 	MinPodAge metav1.Duration `json:"minPodAge"`
-	// FreeBelowPercent is the mean load of the remaining nodes, below which a node may be emptied. FreeMinNodes is the number of nodes
-	// that remain in each pool and zone.
-	FreeBelowPercent float64 `json:"freeBelowPercent"`
-	FreeMinNodes     int     `json:"freeMinNodes"`
-	// FreeMaxNodes bounds the nodes that are kept empty or being emptied. FreeRest is the pause after one was emptied or uncordoned.
-	FreeMaxNodes int             `json:"freeMaxNodes"`
-	FreeRest     metav1.Duration `json:"freeRest"`
 
 	// Unprotected are the protections to turn off.
 	Unprotected []Protection `json:"unprotected,omitempty"`
@@ -89,34 +78,16 @@ const (
 	Plan Mode = "Plan"
 	// Evict makes moves.
 	Evict Mode = "Evict"
-	// DeletionCost writes the deletion cost of pods on hot nodes, so that their ReplicaSet ends them first. It makes no moves.
-	DeletionCost Mode = "DeletionCost"
 )
 
 // Modes returns all modes.
-func Modes() []Mode { return []Mode{Plan, Evict, DeletionCost} }
-
-// Goal says what moves are for.
-type Goal string
-
-// The goals.
-const (
-	// Cool moves pods off hot nodes.
-	Cool Goal = "Cool"
-	// Free empties nodes while the load is low, and cordons them.
-	Free Goal = "Free"
-)
-
-// Goals returns all goals.
-func Goals() []Goal { return []Goal{Cool, Free} }
+func Modes() []Mode { return []Mode{Plan, Evict} }
 
 // Protection names pods that stay.
 type Protection string
 
 // The protections that can be turned off.
 const (
-	// Evacuations protects pods that another component moves once their eviction is requested, such as KubeVirt's machines.
-	Evacuations       Protection = "Evacuations"
 	LocalStorage      Protection = "LocalStorage"
 	PersistentVolumes Protection = "PersistentVolumes"
 	ResourceClaims    Protection = "ResourceClaims"
@@ -132,22 +103,20 @@ const (
 // Protections returns the protections that can be turned off.
 func Protections() []Protection {
 	return []Protection{
-		Evacuations, LocalStorage, PersistentVolumes, ResourceClaims, SingleReplicas, Jobs, SystemPriority, SystemNamespace,
-		OtherControllers,
+		LocalStorage, PersistentVolumes, ResourceClaims, SingleReplicas, Jobs, SystemPriority, SystemNamespace, OtherControllers,
 	}
 }
 
 // Default returns the configuration of a file that sets only apiVersion and kind.
 func Default() *Configuration {
 	return &Configuration{
-		TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}, Mode: Plan, Goals: []Goal{Cool},
+		TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}, Mode: Plan,
 		LinePercent: 80, Refreshes: 5, CooledPercent: 5, MaxHotNodesPercent: 20, MaxUnknownNodesPercent: 20,
 		RoomPercent: 5, MinReliefPercent: 3, SimulationsPerNode: 5,
 		MaxMovesPerHour: 60, MaxPodsPercentPerHour: 1, MaxNodesPercentInFlight: 1, MaxPerNamespaceInFlight: 2,
 		ReplacementTimeout: metav1.Duration{Duration: 5 * time.Minute},
 		BreakerFailures:    3, BreakerDuration: metav1.Duration{Duration: time.Hour},
-		MinPodAge:        metav1.Duration{Duration: 10 * time.Minute},
-		FreeBelowPercent: 50, FreeMinNodes: 3, FreeMaxNodes: 3, FreeRest: metav1.Duration{Duration: 30 * time.Minute},
+		MinPodAge: metav1.Duration{Duration: 10 * time.Minute},
 	}
 }
 
@@ -164,9 +133,6 @@ func Decode(content []byte) (*Configuration, error) {
 	}
 	return c, nil
 }
-
-// Frees reports whether nodes are emptied, and not only shown.
-func (c *Configuration) Frees() bool { return c.Mode == Evict && slices.Contains(c.Goals, Free) }
 
 // Validate returns an error for each invalid field.
 func (c *Configuration) Validate() (errs field.ErrorList) {
@@ -192,9 +158,6 @@ func (c *Configuration) Validate() (errs field.ErrorList) {
 		{"maxPodsPercentPerHour", c.MaxPodsPercentPerHour, 0, 100},
 		{"maxNodesPercentInFlight", c.MaxNodesPercentInFlight, 0, 100},
 		{"maxPerNamespaceInFlight", float64(c.MaxPerNamespaceInFlight), 1, 1000},
-		{"freeBelowPercent", c.FreeBelowPercent, 0, 100},
-		{"freeMinNodes", float64(c.FreeMinNodes), 1, 10_000},
-		{"freeMaxNodes", float64(c.FreeMaxNodes), 1, 500},
 		{"breakerFailures", float64(c.BreakerFailures), 1, 100},
 	} {
 		if f.value < f.least || f.value > f.most {
@@ -208,7 +171,6 @@ func (c *Configuration) Validate() (errs field.ErrorList) {
 		{"replacementTimeout", c.ReplacementTimeout.Duration, 10 * time.Second, time.Hour},
 		{"breakerDuration", c.BreakerDuration.Duration, time.Minute, 24 * time.Hour},
 		{"minPodAge", c.MinPodAge.Duration, 0, 24 * time.Hour},
-		{"freeRest", c.FreeRest.Duration, time.Minute, 24 * time.Hour},
 	} {
 		if f.value < f.least || f.value > f.most {
 			errs = append(errs,
@@ -218,7 +180,6 @@ func (c *Configuration) Validate() (errs field.ErrorList) {
 	if !slices.Contains(Modes(), c.Mode) {
 		errs = append(errs, field.NotSupported(field.NewPath("mode"), c.Mode, Modes()))
 	}
-	errs = append(errs, c.validateGoals()...)
 	for i := range c.Windows {
 		errs = append(errs, c.Windows[i].validate(field.NewPath("windows").Index(i))...)
 	}
@@ -226,22 +187,6 @@ func (c *Configuration) Validate() (errs field.ErrorList) {
 		if !slices.Contains(Protections(), p) {
 			errs = append(errs, field.NotSupported(field.NewPath("unprotected").Index(i), p, Protections()))
 		}
-	}
-	return errs
-}
-
-func (c *Configuration) validateGoals() (errs field.ErrorList) {
-	path := field.NewPath("goals")
-	for i, goal := range c.Goals {
-		if !slices.Contains(Goals(), goal) {
-			errs = append(errs, field.NotSupported(path.Index(i), goal, Goals()))
-		}
-	}
-	if !slices.Contains(c.Goals, Cool) {
-		errs = append(errs, field.Invalid(path, c.Goals, "must have Cool"))
-	}
-	if slices.Contains(c.Goals, Free) && c.Mode == DeletionCost {
-		errs = append(errs, field.Invalid(path, c.Goals, "Free needs mode: Plan or Evict, because mode DeletionCost moves no pods"))
 	}
 	return errs
 }

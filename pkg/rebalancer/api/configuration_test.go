@@ -42,13 +42,7 @@ func TestDecode_Mistakes(t *testing.T) {
 		header + "movesPerHour: 3":                                        `unknown field "movesPerHour"`,
 		header + "linePercent: 0":                                         "linePercent: Invalid value: 0: must be in [1, 100]",
 		header + "linePercent: 101":                                       "linePercent: Invalid value: 101: must be in [1, 100]",
-		header + "goals: [Warm]":                                          `goals[0]: Unsupported value: "Warm": supported values: "Cool", "Free"`,
-		header + "goals: [Free]":                                          `goals: Invalid value: ["Free"]: must have Cool`,
-		header + "mode: DeletionCost\ngoals: [Cool, Free]":                "Free needs mode: Plan or Evict, because mode DeletionCost moves no pods",
-		header + "freeMaxNodes: 0":                                        "freeMaxNodes: Invalid value: 0: must be in [1, 500]",
-		header + "freeRest: 59s":                                          `freeRest: Invalid value: "59s": must be in [1m0s, 24h0m0s]`,
-		header + "freeBelowPercent: 101":                                  "freeBelowPercent: Invalid value: 101: must be in [0, 100]",
-		header + "freeMinNodes: 0":                                        "freeMinNodes: Invalid value: 0: must be in [1, 10000]",
+		header + "goals: [Cool]":                                          `unknown field "goals"`,
 		header + "refreshes: 0":                                           "refreshes: Invalid value: 0: must be in [1, 100]",
 		header + "cooledPercent: -1":                                      "cooledPercent: Invalid value: -1: must be in [0, 50]",
 		header + "maxHotNodesPercent: 101":                                "maxHotNodesPercent: Invalid value: 101: must be in [0, 100]",
@@ -64,7 +58,7 @@ func TestDecode_Mistakes(t *testing.T) {
 		header + "replacementTimeout: 9s":                                 `replacementTimeout: Invalid value: "9s": must be in [10s, 1h0m0s]`,
 		header + "breakerDuration: 59s":                                   `breakerDuration: Invalid value: "59s": must be in [1m0s, 24h0m0s]`,
 		header + "breakerFailures: 0":                                     "breakerFailures: Invalid value: 0: must be in [1, 100]",
-		header + "mode: Move":                                             `mode: Unsupported value: "Move": supported values: "Plan", "Evict", "DeletionCost"`,
+		header + "mode: Move":                                             `mode: Unsupported value: "Move": supported values: "Plan", "Evict"`,
 		header + "windows: [{schedule: 0 22 * *, duration: 1h}]":          `windows[0].schedule: Invalid value: "0 22 * *": write the five fields of cron, such as 0 22 * * 1-5: expected exactly 5 fields`,
 		header + "windows: [{schedule: TZ=UTC 0 22 * * *, duration: 1h}]": `windows[0].schedule: Invalid value: "TZ=UTC 0 22 * * *": write the time zone in timeZone`,
 		header + `windows: [{schedule: "@every 1h", duration: 1h}]`:       `windows[0].schedule: Invalid value: "@every 1h": write the five fields of cron`,
@@ -74,7 +68,7 @@ func TestDecode_Mistakes(t *testing.T) {
 		header + "windows: [{schedule: 0 22 * * *, duration: 1h, timeZone: Local}]":                       `windows[0].timeZone: Invalid value: "Local": write a name of the IANA time zone database, such as Europe/Berlin`,
 		header + "windows: [{schedule: 0 22 * * *}]":                                                      `windows[0].duration: Invalid value: "0s": must be in [1m0s, 168h0m0s]`,
 		header + "windows: [{schedule: 0 22 * * *, duration: 1h, timeZone: Mars/Base}]":                   `windows[0].timeZone: Invalid value: "Mars/Base": write a name of the IANA time zone database`,
-		header + "unprotected: [DaemonSets]":                                                              `unprotected[0]: Unsupported value: "DaemonSets": supported values: "Evacuations", "LocalStorage", "PersistentVolumes"`,
+		header + "unprotected: [DaemonSets]":                                                              `unprotected[0]: Unsupported value: "DaemonSets": supported values: "LocalStorage", "PersistentVolumes"`,
 		header + "linePercent: 80\nlinePercent: 90":                                                       `key "linePercent" already set in map`,
 		header + "linePercent: 0\nunprotected: [Jobs, Everything]":                                        "unprotected[1]",
 	} {
@@ -140,7 +134,7 @@ func TestOpen(t *testing.T) {
 
 // TestDefault_Documented compares the table of docs/rebalance.md with the fields and their defaults.
 func TestDefault_Documented(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "rebalance.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "rebalance.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -114,7 +114,7 @@ func TestChecks(t *testing.T) {
 			f.permissions = permissions{user: "system:serviceaccount:ns:r"}
 			f.permissions.excess = []cluster.Permission{{Resource: "pods", Verbs: []string{"patch"}}}
 		}, "rebalancer.permissions", doctor.Warning, []string{
-			"system:serviceaccount:ns:r has permission to patch pods, which mode Evict with goals [Cool] does not need",
+			"system:serviceaccount:ns:r has permission to patch pods, which mode Evict does not need",
 			"kubectl get clusterrolebindings,rolebindings -A -o wide | grep r",
 		}},
 		{"permissions that cannot be read", func(f *facts) {

@@ -45,7 +45,7 @@ func (f *facts) askPermissions(ctx context.Context) error {
 		return err
 	}
 	lease := types.NamespacedName{Namespace: election.ResourceNamespace, Name: election.ResourceName}
-	needed, err := command.Permissions(f.conn, f.configuration, state, lease)
+	needed, err := command.Permissions(f.conn, f.configuration.Mode, state, lease)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (f *facts) askPermissions(ctx context.Context) error {
 	}
 	var excess []cluster.Permission
 	for _, mode := range api.Modes() {
-		ofMode, err := command.Permissions(f.conn, &api.Configuration{Mode: mode, Goals: api.Goals()}, state, lease)
+		ofMode, err := command.Permissions(f.conn, mode, state, lease)
 		if err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func sameAs(p *cluster.Permission) func(cluster.Permission) bool {
 	return func(other cluster.Permission) bool { return other.String() == p.String() }
 }
 
-// checkPermissions checks that the account has the permissions that mode and goals need, and no other write permission.
+// checkPermissions checks that the account has the permissions that the mode needs, and no other write permission.
 func (f *facts) checkPermissions() (results []doctor.Result) {
 	p := &f.permissions
 	switch {
@@ -109,10 +109,10 @@ func (f *facts) checkPermissions() (results []doctor.Result) {
 	}
 	bindings := cluster.Kubectl("get", "clusterrolebindings,rolebindings", "-A", "-o", "wide")
 	advice := f.AdviseRun(bindings.Pipe(cluster.Call("grep", f.spec.ServiceAccountName)),
-		"Remove it from the account's roles. The chart's roles have what mode and goals need. Find them:")
+		"Remove it from the account's roles. The chart's roles have what the mode needs. Find them:")
 	for i := range p.excess {
-		results = append(results, doctor.Warn(advice, "%s has permission to %s, which mode %s with goals %v does not need",
-			p.user, &p.excess[i], f.configuration.Mode, f.configuration.Goals)...)
+		results = append(results, doctor.Warn(advice, "%s has permission to %s, which mode %s does not need",
+			p.user, &p.excess[i], f.configuration.Mode)...)
 	}
 	return results
 }

@@ -28,10 +28,7 @@ Without --evict it only plans. A plan has one move per hot node at most. A node 
 field refreshes of the RebalancerConfiguration has no effect.
 
 With --evict it asks, and then evicts the pods of the plan one at a time. It waits until each replacement is ready. Ctrl-C
-stops between moves. It needs the permission to create pods/eviction, and a scheduler with leader election.
-
-With the goal Free in the RebalancerConfiguration, --evict can empty a node. If no node is hot, it cordons the node of the
-plan and empties it. Ctrl-C uncordons it. This needs the permission to patch nodes. Once it is empty, it stays cordoned.`,
+stops between moves. It needs the permission to create pods/eviction, and a scheduler with leader election.`,
 		Example: `  # The plan now
   kubectl plimsoll rebalance
 
@@ -98,14 +95,10 @@ func runEviction(cmd *cobra.Command, access *kubectl.Flags, connection *cluster.
 		Confirm: func(r *Report) (bool, error) {
 			p := &terminal.Printer{}
 			r.Print(p)
-			if _, err := fmt.Fprint(cmd.OutOrStdout(), p.String()); err != nil || yes || len(r.Moves) == 0 && r.EmptiesNode() == "" {
+			if _, err := fmt.Fprint(cmd.OutOrStdout(), p.String()); err != nil || yes || len(r.Moves) == 0 {
 				return err == nil && yes, err
 			}
-			question := "Evict these pods?"
-			if node := r.EmptiesNode(); node != "" {
-				question = "Cordon " + node + ", and evict these pods?"
-			}
-			confirmed, err := terminal.Confirm(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), question)
+			confirmed, err := terminal.Confirm(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), "Evict these pods?")
 			if errors.Is(err, context.Canceled) {
 				return false, errors.New("stopped; no pod was moved")
 			}

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,7 +59,6 @@ func Evict(ctx context.Context, c *cluster.Connection, r Request, e Eviction) er
 	defer cancel()
 	report := &Report{
 		Configuration: own.Origin, Profile: world.Profile, Plugin: world.Plugin, Nodes: []NodeChange{}, Moves: []Move{}, Stay: []Stay{},
-		chosen: c.Chosen,
 	}
 	if report.Notes, err = world.Refresh(ctx); err != nil {
 		return err
@@ -70,8 +68,8 @@ func Evict(ctx context.Context, c *cluster.Connection, r Request, e Eviction) er
 		return fmt.Errorf("look for an installed rebalancer, whose state and pause hold too: %w", err)
 	}
 	executor := &plan.Executor{
-		World: world, Evictor: kube.Evictor{Client: e.Client}, Nodes: kube.Evictor{Client: e.Client}, Store: store,
-		Observer: progress{e.Progress}, Clock: clock.RealClock{}, Config: configuration, Session: true,
+		World: world, Evictor: kube.Evictor{Client: e.Client}, Store: store,
+		Observer: progress{e.Progress}, Clock: clock.RealClock{}, Config: configuration,
 	}
 	configuration.Mode, configuration.Refreshes = api.Plan, 1
 	status, err := executor.Step(ctx, true)
@@ -86,13 +84,6 @@ func Evict(ctx context.Context, c *cluster.Connection, r Request, e Eviction) er
 		return err
 	}
 	confirm(executor, status.Plan)
-	if len(report.Moves) == 0 {
-		node := report.Free.Node
-		return emptying{
-			node: node, uncordon: cluster.Kubectl("uncordon", node).For(c.Chosen), step: refreshing(world, executor),
-			stop: func() { configuration.Paused = true }, show: e.Progress,
-		}.run(ctx)
-	}
 	err = run(ctx, refreshed{executor, refreshing(world, executor)}, len(report.Moves), e.Progress)
 	if _, remembers := store.(*kube.Store); !remembers {
 		e.Progress(fmt.Sprintf("The load shows these moves in full after %v. Wait so long before the next run: it does not know them",
@@ -104,7 +95,7 @@ func Evict(ctx context.Context, c *cluster.Connection, r Request, e Eviction) er
 // confirm reports whether to make the moves of the plan, if it has any.
 func (e *Eviction) confirm(ctx context.Context, r *Report) (bool, error) {
 	confirmed, err := e.Confirm(r)
-	if err != nil || !confirmed || len(r.Moves) == 0 && r.EmptiesNode() == "" {
+	if err != nil || !confirmed || len(r.Moves) == 0 {
 		return false, err
 	}
 	if ctx.Err() != nil { // the answer came after Ctrl-C
@@ -113,23 +104,12 @@ func (e *Eviction) confirm(ctx context.Context, r *Report) (bool, error) {
 	return true, nil
 }
 
-// confirm lets the executor make the moves of the plan. Without any, it may empty the plan's node.
+// confirm lets the executor make the moves of the plan.
 func confirm(e *plan.Executor, p *plan.Plan) {
-	e.Config.Mode, e.Only, e.Confirmed = api.Evict, map[types.UID]bool{}, p.Free
+	e.Config.Mode, e.Only = api.Evict, map[types.UID]bool{}
 	for i := range p.Moves {
 		e.Only[p.Moves[i].UID] = true
 	}
-	if len(p.Moves) > 0 {
-		e.Config.Goals = []api.Goal{api.Cool}
-	}
-}
-
-// EmptiesNode returns the node to empty with --evict; empty if there is none.
-func (r *Report) EmptiesNode() string {
-	if r.Free == nil || len(r.Moves) > 0 {
-		return ""
-	}
-	return r.Free.Node
 }
 
 // refreshed is an executor whose steps read the load.
@@ -153,55 +133,6 @@ func refreshing(world *World, e executor) func(context.Context) (*plan.Status, e
 			}
 		}
 		return e.Step(ctx, due)
-	}
-}
-
-// emptying cordons and empties a node.
-type emptying struct {
-	// uncordon is the command that uncordons the node.
-	node, uncordon string
-	step           func(context.Context) (*plan.Status, error)
-	// stop makes the next step uncordon the node.
-	stop func()
-	show func(line string)
-}
-
-// run empties the node. Once ctx is done, or after a failure, the node is uncordoned.
-func (e emptying) run(ctx context.Context) error {
-	e.show(fmt.Sprintf("If this command is killed, node %s may stay cordoned. Then uncordon it: %s", e.node, e.uncordon))
-	ticker := time.NewTicker(evictInterval)
-	defer ticker.Stop()
-	var stopped error
-	begun, failures := false, 0
-	for {
-		if stopped == nil && ctx.Err() != nil {
-			stopped = fmt.Errorf("stopped while node %s was emptied; pods that were evicted get their replacements", e.node)
-			e.stop()
-		}
-		status, err := e.step(context.WithoutCancel(ctx))
-		switch {
-		case err != nil && failures == maxFailures:
-			return fmt.Errorf("%w; look whether node %s is cordoned, and uncordon it: %s", err, e.node, e.uncordon)
-		case err != nil:
-			failures++
-			e.show("Trying again: " + text.Excerpt(err.Error()))
-		case len(status.Cordons) == 0 && begun:
-			return cmp.Or(stopped, fmt.Errorf("node %s was not emptied, and takes pods again", e.node))
-		case len(status.Cordons) == 0:
-			return cmp.Or(stopped, fmt.Errorf("node %s was not cordoned, because it, its pods or the plan have changed", e.node))
-		case !status.Cordons[0].Emptied.IsZero():
-			return nil
-		default:
-			begun, failures = true, 0
-		}
-		select {
-		case <-ctx.Done(): // the node is uncordoned soon
-			if stopped == nil {
-				continue
-			}
-			<-ticker.C
-		case <-ticker.C:
-		}
 	}
 }
 
@@ -316,8 +247,3 @@ func (p progress) HotMinutes(_, _ float64) {}
 
 // Regretted implements plan.Observer.
 func (p progress) Regretted(*plan.Record) {}
-
-// Freed implements plan.Observer.
-func (p progress) Freed(c *plan.Cordon, what plan.Freed, why string) {
-	p.show(fmt.Sprintf("Node %s (%s): %s", c.Node, what, text.Excerpt(why)))
-}

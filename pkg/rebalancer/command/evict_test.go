@@ -1,10 +1,8 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -164,78 +162,19 @@ func TestEviction_Confirm(t *testing.T) {
 	}
 }
 
-// TestConfirm lets the executor cool nodes by the moves of the plan, or empty its node, and not both.
+// TestConfirm lets the executor make the moves of the plan. Without any, no pod may move: nil would mean all.
 func TestConfirm(t *testing.T) {
-	both := []api.Goal{api.Cool, api.Free}
-	free := &plan.Freeing{Node: "a"}
 	for _, tc := range []struct {
 		moves []plan.Move
-		goals []api.Goal
 		only  map[types.UID]bool
 	}{
-		{nil, both, map[types.UID]bool{}}, // no pod may cool a node: nil would mean all
-		{[]plan.Move{{UID: "1"}, {UID: "2"}}, both[:1], map[types.UID]bool{"1": true, "2": true}},
+		{nil, map[types.UID]bool{}},
+		{[]plan.Move{{UID: "1"}, {UID: "2"}}, map[types.UID]bool{"1": true, "2": true}},
 	} {
-		e := &plan.Executor{Config: &api.Configuration{Mode: api.Plan, Goals: both}}
-		confirm(e, &plan.Plan{Moves: tc.moves, Free: free})
-		if e.Only == nil || !maps.Equal(e.Only, tc.only) || e.Confirmed != free || e.Config.Mode != api.Evict ||
-			!slices.Equal(e.Config.Goals, tc.goals) {
-			t.Errorf("only %v, and %+v confirmed, with %+v; want %v and %v", e.Only, e.Confirmed, e.Config, tc.only, tc.goals)
+		e := &plan.Executor{Config: &api.Configuration{Mode: api.Plan}}
+		confirm(e, &plan.Plan{Moves: tc.moves})
+		if e.Only == nil || !maps.Equal(e.Only, tc.only) || e.Config.Mode != api.Evict {
+			t.Errorf("only %v in mode %s, want %v in mode Evict", e.Only, e.Config.Mode, tc.only)
 		}
-	}
-}
-
-// TestEmpty makes a step every 2 s until node a is empty, or uncordoned.
-func TestEmpty(t *testing.T) {
-	down := errors.New("connection refused")
-	cordoned, isEmpty := []*plan.Cordon{{Node: "a"}}, []*plan.Cordon{{Node: "a", Emptied: time.Unix(1, 0)}}
-	for _, tc := range []struct {
-		name string
-		// steps are the cordons after each step, nil if it failed. Ctrl-C is at second interrupt.
-		steps     [][]*plan.Cordon
-		interrupt time.Duration
-		took      time.Duration
-		err       string
-	}{
-		{"all is well", [][]*plan.Cordon{cordoned, cordoned, isEmpty}, time.Hour, 4 * time.Second, ""},
-		{"the API server is down for a while", [][]*plan.Cordon{cordoned, nil, nil, isEmpty}, time.Hour, 6 * time.Second, ""},
-		{"it is not cordoned", [][]*plan.Cordon{{}}, time.Hour, 0,
-			"node a was not cordoned, because it, its pods or the plan have changed"},
-		{"it is uncordoned", [][]*plan.Cordon{cordoned, {}}, time.Hour, 2 * time.Second, "node a was not emptied, and takes pods again"},
-		{"Ctrl-C", [][]*plan.Cordon{cordoned, cordoned, cordoned, {}}, 3 * time.Second, 4 * time.Second,
-			"stopped while node a was emptied; pods that were evicted get their replacements"},
-		{"the API server is down twice, for half a minute", slices.Concat([][]*plan.Cordon{cordoned}, make([][]*plan.Cordon, 16),
-			[][]*plan.Cordon{cordoned}, make([][]*plan.Cordon, 16), [][]*plan.Cordon{isEmpty}), time.Hour, 34 * 2 * time.Second, ""},
-		{"the API server is down for a minute", [][]*plan.Cordon{cordoned, nil}, time.Hour, 31 * 2 * time.Second,
-			"connection refused; look whether node a is cordoned, and uncordon it: kubectl --context c uncordon a"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), tc.interrupt)
-				defer cancel()
-				begun, steps, stopped := time.Now(), 0, false
-				var shown []string
-				step := func(ctx context.Context) (*plan.Status, error) {
-					if ctx.Err() != nil {
-						t.Error("a step is interrupted")
-					}
-					steps++
-					cordons := tc.steps[min(steps, len(tc.steps))-1]
-					if cordons == nil {
-						return nil, down
-					}
-					return &plan.Status{Cordons: cordons}, nil
-				}
-				show := func(line string) { shown = append(shown, line) }
-				err := emptying{"a", "kubectl --context c uncordon a", step, func() { stopped = true }, show}.run(ctx)
-				const told = "If this command is killed, node a may stay cordoned. Then uncordon it: kubectl --context c uncordon a"
-				if len(shown) == 0 || shown[0] != told {
-					t.Errorf("shown %q, want %q first", shown, told)
-				}
-				if got := fmt.Sprint(err); got != cmp.Or(tc.err, "<nil>") || time.Since(begun) != tc.took || stopped != (tc.interrupt < time.Minute) {
-					t.Errorf("after %v: %v, and stopped: %t", time.Since(begun), err, stopped)
-				}
-			})
-		})
 	}
 }

@@ -2,11 +2,9 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,17 +51,9 @@ type Report struct {
 	// Deferred are hot nodes beyond the limits of moves.
 	Deferred []string `json:"deferred,omitempty"`
 	// Resting are hot nodes whose last move the load does not show yet.
-	Resting []string `json:"resting,omitempty"`
-	// Free says which node could be emptied, with the goal Free.
-	Free *Free `json:"free,omitempty"`
-	// SessionCordons are nodes that an earlier command cordoned.
-	SessionCordons []SessionCordon `json:"sessionCordons,omitempty"`
-	// chosen says how the user chose the cluster.
-	chosen cluster.Chosen
-	// DeletionCosts are those to write or to remove, in mode DeletionCost.
-	DeletionCosts []DeletionCost `json:"deletionCosts,omitempty"`
-	Simulated     int            `json:"simulatedDecisions"`
-	Notes         []string       `json:"notes,omitempty"`
+	Resting   []string `json:"resting,omitempty"`
+	Simulated int      `json:"simulatedDecisions"`
+	Notes     []string `json:"notes,omitempty"`
 }
 
 // NodeChange is a resource of a node, before and after the moves that are made because of that resource.
@@ -98,60 +88,6 @@ type Move struct {
 	// Relief is what the source loses, in percent of its capacity.
 	Relief     float64 `json:"reliefPercent"`
 	Disruption float64 `json:"disruption"`
-}
-
-// Free is the result of the goal Free.
-type Free struct {
-	// Stopped says why no node may be emptied; empty if one might.
-	Stopped string `json:"stopped,omitempty"`
-	// Node could be emptied; empty if there is none. Moves are those of its pods.
-	Node  string    `json:"node,omitempty"`
-	Moves []Landing `json:"moves"`
-	// Emptying is the node that is being emptied, with the moves that are left. Empty are emptied nodes, which are cordoned.
-	Emptying string   `json:"emptying,omitempty"`
-	Empty    []string `json:"empty,omitempty"`
-	// Ends says why Emptying, or the last one of Empty, is to be uncordoned.
-	Ends string `json:"uncordonReason,omitempty"`
-	// Kept are the other nodes, most frequent reason first.
-	Kept []Kept `json:"kept"`
-}
-
-// Landing is where a pod of an emptied node would go.
-type Landing struct {
-	MovedPod
-	To string `json:"to"`
-	// Or are nodes that score as To does.
-	Or []string `json:"or,omitempty"`
-}
-
-// Kept counts the nodes that stay for a reason.
-type Kept struct {
-	Reason plan.Reason `json:"reason"`
-	// Message is the reason in words.
-	Message string `json:"message"`
-	Nodes   int    `json:"nodes"`
-	// Example is the first of the nodes, with the pod of that reason if it is one's.
-	Example string `json:"example"`
-}
-
-// SessionCordon is a node that an earlier command cordoned to empty it.
-type SessionCordon struct {
-	Node string `json:"node"`
-	// Since is the annotation of the node.
-	Since string `json:"since"`
-	// Pods is the number of pods that are left, except those of DaemonSets and static pods.
-	Pods int `json:"pods"`
-	// Uncordon is the command that uncordons the node.
-	Uncordon string `json:"uncordon"`
-}
-
-// DeletionCost is a pod's annotation that changes.
-type DeletionCost struct {
-	Namespace string `json:"namespace"`
-	Pod       string `json:"pod"`
-	Node      string `json:"node"`
-	// Cost is absent if it is removed.
-	Cost string `json:"cost,omitempty"`
 }
 
 // Stay is the number of pods that stay for a reason.
@@ -192,7 +128,7 @@ func Run(ctx context.Context, c *cluster.Connection, r Request) (*Report, error)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", own.Origin, err)
 	}
-	report := &Report{Configuration: own.Origin, Nodes: []NodeChange{}, Moves: []Move{}, Stay: []Stay{}, chosen: c.Chosen}
+	report := &Report{Configuration: own.Origin, Nodes: []NodeChange{}, Moves: []Move{}, Stay: []Stay{}}
 	for i := range objects.Missing {
 		report.Notes = append(report.Notes, objects.Missing[i].Note())
 	}
@@ -207,9 +143,7 @@ func Run(ctx context.Context, c *cluster.Connection, r Request) (*Report, error)
 	report.Notes = append(report.Notes, notes...)
 	w := &snapshot{cluster: cluster, report: report, lease: leaseOf(c.Client, own)}
 	executor := &plan.Executor{World: w, Clock: clock.RealClock{}, Config: configuration}
-	known := true
 	if executor.Store, err = storeOf(ctx, c.Client); err != nil {
-		known = false
 		report.Notes = append(report.Notes,
 			fmt.Sprintf("Cannot look for an installed rebalancer, so its state does not count: %v", text.ExcerptError(err)))
 		executor.Store = &kube.MemoryStore{}
@@ -219,13 +153,7 @@ func Run(ctx context.Context, c *cluster.Connection, r Request) (*Report, error)
 		return nil, err
 	}
 	report.WaitReason, report.Wait = status.Stop, status.Why
-	for _, c := range status.Costs {
-		report.DeletionCosts = append(report.DeletionCosts, DeletionCost{c.Pod.Namespace, c.Pod.Name, c.Pod.Spec.NodeName, c.Value})
-	}
 	report.add(status)
-	if !known {
-		report.SessionCordons = nil // some may be the installed rebalancer's
-	}
 	return report, nil
 }
 
@@ -320,11 +248,6 @@ func (r *Report) add(status *plan.Status) {
 		r.Notes = append(r.Notes, "A simulated decision failed: "+text.Excerpt(p.Problem))
 	}
 	r.addMoves(p)
-	r.addFree(p.Free, status.Cordons)
-	for _, c := range status.SessionCordons {
-		uncordon := cluster.Kubectl("uncordon", c.Node).For(r.chosen)
-		r.SessionCordons = append(r.SessionCordons, SessionCordon{c.Node, text.Excerpt(c.Since), c.Pods, uncordon})
-	}
 	words := reasons()
 	for _, reason := range p.Reasons() {
 		r.Stay = append(r.Stay, Stay{reason, words[reason], p.Stay[reason]})
@@ -365,38 +288,4 @@ func (r *Report) addMoves(p *plan.Plan) {
 		// Not the node's utilization: ToAfter also has what pods of earlier moves use beyond their expected usage.
 		add(to, m.Resource, false, m.ToAfter-to.Share(m.Resource, m.Usage)).After = percent(m.ToAfter)
 	}
-}
-
-// addFree adds the result of the goal Free; nil without it.
-func (r *Report) addFree(f *plan.Freeing, cordons []*plan.Cordon) {
-	if f == nil {
-		return
-	}
-	r.Free = &Free{Stopped: f.Stopped, Moves: []Landing{}, Emptying: f.Emptying, Ends: f.Ends, Kept: []Kept{}}
-	if f.Emptying == "" {
-		r.Free.Node = f.Node
-	}
-	for _, c := range cordons {
-		if !c.Emptied.IsZero() {
-			r.Free.Empty = append(r.Free.Empty, c.Node)
-		}
-	}
-	for i := range f.Moves {
-		m := &f.Moves[i]
-		r.Free.Moves = append(r.Free.Moves, Landing{movedPod(m), m.To, m.Or})
-	}
-	words := reasons()
-	for _, kept := range f.Kept {
-		i := slices.IndexFunc(r.Free.Kept, func(k Kept) bool { return k.Reason == kept.Reason })
-		if i < 0 {
-			i = len(r.Free.Kept)
-			example := kept.Node
-			if kept.Pod != "" {
-				example += " with pod " + kept.Pod
-			}
-			r.Free.Kept = append(r.Free.Kept, Kept{Reason: kept.Reason, Message: words[kept.Reason], Example: example})
-		}
-		r.Free.Kept[i].Nodes++
-	}
-	slices.SortStableFunc(r.Free.Kept, func(a, b Kept) int { return cmp.Compare(b.Nodes, a.Nodes) })
 }

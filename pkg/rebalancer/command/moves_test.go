@@ -1,15 +1,11 @@
 package command
 
 import (
-	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
@@ -103,14 +99,6 @@ func TestReport_NoMoves(t *testing.T) {
 	}{
 		{&Report{}, &plan.Plan{}, "No node is hot.\n"},
 		{&Report{}, &plan.Plan{Stopped: "3 of 4 nodes are hot"}, "No moves: 3 of 4 nodes are hot.\n"},
-		{&Report{DeletionCosts: []DeletionCost{{"ns", "web-1", "a", "-10"}, {"ns", "web-2", "c", ""}}}, &plan.Plan{}, `No node is hot.
-
-Deletion costs to write:
-
-NAMESPACE  POD    NODE  COST
-ns         web-1  a     -10
-ns         web-2  c     none
-`},
 		{paused, &plan.Plan{}, "Moves wait (Paused): an annotation pauses moves.\nNo node is hot.\n"},
 		{&Report{}, &plan.Plan{Nodes: planOf().Nodes, Hot: []string{"a"}, Resting: []string{"a"}}, `No pod can move.
 
@@ -129,91 +117,10 @@ The load does not show the last move yet of hot nodes: a
 	}
 }
 
-// The command to uncordon a node names the cluster.
-func TestReport_SessionCordons(t *testing.T) {
-	r := &Report{Profile: "s", Plugin: "P", chosen: cluster.Chosen{Context: "test"}}
-	r.add(&plan.Status{Plan: &plan.Plan{}, SessionCordons: []plan.SessionCordon{{Node: "a", Since: "2026-01-02T03:00:00Z", Pods: 2}}})
-	const uncordon = "kubectl --context test uncordon a"
-	if want := []SessionCordon{{"a", "2026-01-02T03:00:00Z", 2, uncordon}}; !slices.Equal(r.SessionCordons, want) {
-		t.Errorf("%+v, want %+v", r.SessionCordons, want)
-	}
-	const want = "\nAn earlier command cordoned node a at 2026-01-02T03:00:00Z to empty it. 2 pods left. Unless it still runs, " + uncordon + "\n"
-	if got := printed(r); !strings.HasSuffix(got, want) {
-		t.Errorf("printed %q, want %q at the end", got, want)
-	}
-}
-
 func TestReasons_AllProtections(t *testing.T) {
 	for _, p := range api.Protections() {
 		if reasons()[plan.Reason(p)] == "" {
 			t.Errorf("no text for %s", p)
-		}
-	}
-}
-
-// TestReport_Free prints the node to empty, or why there is none.
-func TestReport_Free(t *testing.T) {
-	for text, free := range map[string]*plan.Freeing{
-		`
-Node a could be emptied, with 1 pod to place elsewhere.
-
-NAMESPACE  POD    OWNER           TO
-ns         web-1  ReplicaSet web  b or d
-
-Other nodes stay:
-  2 nodes: local storage (LocalStorage), such as c with pod ns/db-1
-  1 node: cordoned (Cordoned), such as b
-`: {
-			Node: "a", Moves: []plan.Move{{Namespace: "ns", Pod: "web-1", Owner: plan.Owner{Kind: "ReplicaSet", Name: "web"}, To: "b", Or: []string{"d"}}},
-			Kept: []plan.KeptNode{
-				{Node: "b", Reason: plan.Cordoned}, {Node: "c", Reason: "LocalStorage", Pod: "ns/db-1"},
-				{Node: "d", Reason: "LocalStorage", Pod: "ns/db-2"},
-			},
-		},
-		"\nNo node can be emptied now: 1 move under way.\n": {Stopped: "1 move under way"},
-		"\nNo node can be emptied.\n\nOther nodes stay:\n  1 node: control plane (ControlPlane), such as a\n": {
-			Kept: []plan.KeptNode{{Node: "a", Reason: plan.ControlPlane}},
-		},
-	} {
-		r := &Report{Profile: "s", Plugin: "P"}
-		r.add(&plan.Status{Plan: &plan.Plan{Free: free}})
-		if diff := cmp.Diff("Plan by P of profile s. Nothing is moved.\nNo node is hot.\n"+text, printed(r)); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
-	}
-}
-
-// TestReport_Emptying prints the nodes that a rebalancer has cordoned.
-func TestReport_Emptying(t *testing.T) {
-	emptied := []*plan.Cordon{{Node: "x", Emptied: time.Unix(1, 0)}, {Node: "a"}}
-	for text, free := range map[string]*plan.Freeing{
-		`
-Node a is being emptied, with 1 pod to place elsewhere.
-
-NAMESPACE  POD    OWNER           TO
-ns         web-1  ReplicaSet web  b
-
-Emptied, and cordoned until the cluster needs room: x
-`: {Emptying: "a", Node: "a", Moves: []plan.Move{{Namespace: "ns", Pod: "web-1", Owner: plan.Owner{Kind: "ReplicaSet", Name: "web"}, To: "b"}}},
-		`
-Node a is being emptied. It is to be uncordoned: 1 node hot.
-
-Emptied, and cordoned until the cluster needs room: x
-`: {Emptying: "a", Ends: "1 node hot"},
-		`
-No node can be emptied now: 1 node hot.
-
-Emptied, and cordoned until the cluster needs room: x
-One is to be uncordoned: 1 pod found no node.
-`: {Stopped: "1 node hot", Ends: "1 pod found no node"},
-	} {
-		r := &Report{Profile: "s", Plugin: "P"}
-		r.add(&plan.Status{Plan: &plan.Plan{Free: free}, Cordons: emptied})
-		if diff := cmp.Diff("Plan by P of profile s. Nothing is moved.\nNo node is hot.\n"+text, printed(r)); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
-		if free.Emptying != "" && r.EmptiesNode() != "" {
-			t.Errorf("it would empty %s", r.EmptiesNode())
 		}
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
 )
 
-// Permissions returns what the rebalancer needs for its mode and goals, except to read load. Its state and its Lease have one name.
+// Permissions returns what the rebalancer needs in the mode, except to read load. Its state and its Lease have one name.
 // The other Lease is the scheduler's.
 func Permissions(
-	c *cluster.Connection, of *api.Configuration, state, lease types.NamespacedName,
+	c *cluster.Connection, mode api.Mode, state, lease types.NamespacedName,
 ) ([]cluster.Permission, error) {
 	all, err := c.Informed()
 	if err != nil {
@@ -24,10 +24,8 @@ func Permissions(
 		group, resource, verbs, purpose string
 		in                              types.NamespacedName
 	}{
-		{of.Mode == api.Evict, "", "pods", "get", "reads a pod once more before it evicts it", types.NamespacedName{}},
-		{of.Mode == api.Evict, "", "pods/eviction", "create", "evicts pods (mode Evict)", types.NamespacedName{}},
-		{of.Mode == api.DeletionCost, "", "pods", "patch", "writes deletion costs (mode DeletionCost)", types.NamespacedName{}},
-		{of.Frees(), "", "nodes", "patch", "cordons nodes that it empties (mode Evict, goal Free)", types.NamespacedName{}},
+		{mode == api.Evict, "", "pods", "get", "reads a pod once more before it evicts it", types.NamespacedName{}},
+		{mode == api.Evict, "", "pods/eviction", "create", "evicts pods (mode Evict)", types.NamespacedName{}},
 		{true, "events.k8s.io", "events", "create patch update", "reports moves as events", types.NamespacedName{}},
 		{true, coordination, "leases", "get", "finds out whether the scheduler runs", lease},
 		{true, "", "configmaps", "get update", "keeps its state", state},

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -121,21 +120,10 @@ func (w *World) Cluster(context.Context) (plan.Cluster, error) {
 
 // setUnplaced adds the pods without a node to the cluster.
 func setUnplaced[T any](c *plan.Cluster, objects []T) {
-	c.Unplaced, c.Waiting, c.Unschedulable = nil, 0, 0
+	c.Unplaced = nil
 	for _, object := range objects {
-		pod, ok := any(object).(*corev1.Pod)
-		if !ok || !cluster.IsUnplaced(pod) || pod.DeletionTimestamp != nil {
-			continue
-		}
-		c.Unplaced = append(c.Unplaced, pod)
-		if len(pod.Spec.SchedulingGates) > 0 || !slices.Contains(c.SchedulerNames, pod.Spec.SchedulerName) {
-			continue
-		}
-		c.Waiting++
-		if slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable
-		}) {
-			c.Unschedulable++
+		if pod, ok := any(object).(*corev1.Pod); ok && cluster.IsUnplaced(pod) && pod.DeletionTimestamp == nil {
+			c.Unplaced = append(c.Unplaced, pod)
 		}
 	}
 }

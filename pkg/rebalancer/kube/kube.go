@@ -3,10 +3,8 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +12,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -27,9 +24,6 @@ import (
 
 // requestTimeout bounds each request. It is longer than that of webhooks, which is 30 s at most.
 const requestTimeout = 35 * time.Second
-
-// evacuates is what KubeVirt's webhook writes when it migrates the machine of the pod, by KEP-1397 of the descheduler.
-const evacuates = "Eviction triggered evacuation"
 
 // Evictor evicts pods by the eviction API.
 type Evictor struct{ Client kubernetes.Interface }
@@ -66,86 +60,12 @@ func (e Evictor) Evict(
 	switch {
 	case err == nil:
 		return plan.Accepted, "", nil
-	case apierrors.IsTooManyRequests(err) && strings.Contains(err.Error(), evacuates):
-		return plan.Evacuating, "", nil
 	case apierrors.IsTooManyRequests(err), apierrors.IsForbidden(err):
 		return plan.Refused, err.Error(), nil
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return plan.Gone, err.Error(), nil
 	}
 	return 0, "", err
-}
-
-var _ plan.CostWriter = Evictor{}
-
-// SetDeletionCost implements plan.CostWriter. The API server refuses it if the pod has changed.
-func (e Evictor) SetDeletionCost(ctx context.Context, pod *corev1.Pod, cost string) (bool, error) {
-	var value any // null removes an annotation
-	if cost != "" {
-		value = cost
-	}
-	patch := map[string]any{"metadata": map[string]any{
-		"uid": pod.UID, "resourceVersion": pod.ResourceVersion,
-		"annotations": map[string]any{corev1.PodDeletionCost: value, plan.DeletionCostAnnotation: value},
-	}}
-	what := fmt.Sprintf("write the deletion cost of pod %s/%s", pod.Namespace, pod.Name)
-	return write(ctx, patch, what, func(ctx context.Context, content []byte) error {
-		_, err := e.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, content, metav1.PatchOptions{})
-		return err
-	})
-}
-
-var _ plan.Cordoner = Evictor{}
-
-// Node implements plan.Cordoner. It lists, because the rebalancer has no other permission to read nodes.
-func (e Evictor) Node(ctx context.Context, name string) (*corev1.Node, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	nodes, err := e.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String(),
-	})
-	if err != nil || len(nodes.Items) == 0 {
-		return nil, err
-	}
-	return &nodes.Items[0], nil
-}
-
-// SetCordon implements plan.Cordoner. The API server refuses it if the node has changed.
-func (e Evictor) SetCordon(ctx context.Context, node *corev1.Node, value string) (bool, error) {
-	var annotation, unschedulable any // null removes a field
-	if value != "" {
-		annotation, unschedulable = value, true
-	}
-	patch := map[string]any{
-		"metadata": map[string]any{
-			"uid": node.UID, "resourceVersion": node.ResourceVersion,
-			"annotations": map[string]any{plan.CordonAnnotation: annotation},
-		},
-		"spec": map[string]any{"unschedulable": unschedulable},
-	}
-	return write(ctx, patch, "write the cordon of node "+node.Name, func(ctx context.Context, content []byte) error {
-		_, err := e.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, content, metav1.PatchOptions{})
-		return err
-	})
-}
-
-// write sends a patch that has a UID and a version. It returns false if the object has changed, or is gone.
-func write(
-	ctx context.Context, patch map[string]any, what string, send func(ctx context.Context, content []byte) error,
-) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	content, err := json.Marshal(patch)
-	if err == nil {
-		err = send(ctx, content)
-	}
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("%s: %w", what, err)
-	}
-	return true, nil
 }
 
 // StateLabel is the label of the state's ConfigMap.

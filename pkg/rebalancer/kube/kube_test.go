@@ -50,7 +50,6 @@ func TestEvictor(t *testing.T) {
 	}{
 		{"evicted", "", 201, "", plan.Accepted, false},
 		{"a budget", "Cannot evict pod as it would violate the pod's disruption budget.", 429, metav1.StatusReasonTooManyRequests, plan.Refused, false},
-		{"KubeVirt", `admission webhook denied the request: Eviction triggered evacuation of VMI "ns/vm"`, 429, metav1.StatusReasonTooManyRequests, plan.Evacuating, false},
 		{"a webhook", "denied", 403, metav1.StatusReasonForbidden, plan.Refused, false},
 		{"no such pod", "not found", 404, metav1.StatusReasonNotFound, plan.Gone, false},
 		{"another pod of the name", "the UID in the precondition differs", 409, metav1.StatusReasonConflict, plan.Gone, false},
@@ -160,98 +159,6 @@ func TestStore(t *testing.T) {
 	held.ResourceVersion = "9"
 	if err := s.Save(t.Context(), []byte("third")); !apierrors.IsConflict(err) || string(StateOf(held)) != "second" {
 		t.Errorf("saved %q with error %v, want a conflict", StateOf(held), err)
-	}
-}
-
-// TestEvictor_SetDeletionCost changes two annotations of the pod that was seen.
-func TestEvictor_SetDeletionCost(t *testing.T) {
-	for _, tc := range []struct {
-		name, cost, patch string
-		code              int
-		reason            metav1.StatusReason
-		want, fails       bool
-	}{
-		{"written", "-7", `"-7"`, 200, "", true, false},
-		{"removed", "", "null", 200, "", true, false},
-		{"another version", "-7", `"-7"`, 409, metav1.StatusReasonConflict, false, false},
-		{"gone", "-7", `"-7"`, 404, metav1.StatusReasonNotFound, false, false},
-		{"no permission", "-7", `"-7"`, 403, metav1.StatusReasonForbidden, false, true},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			want := `{"metadata":{"annotations":{"controller.kubernetes.io/pod-deletion-cost":` + tc.patch +
-				`,"rebalancer.plimsoll.io/deletion-cost":` + tc.patch + `},"resourceVersion":"3","uid":"u"}}`
-			client := serve(t, func(w http.ResponseWriter, r *http.Request) {
-				body, err := io.ReadAll(r.Body)
-				if err != nil || r.Method != http.MethodPatch || r.URL.Path != "/api/v1/namespaces/ns/pods/p" || string(body) != want {
-					t.Errorf("%s %s %s, %v; want %s", r.Method, r.URL.Path, body, err, want)
-				}
-				w.WriteHeader(tc.code)
-				if tc.code == 200 {
-					_ = json.NewEncoder(w).Encode(&corev1.Pod{})
-					return
-				}
-				_ = json.NewEncoder(w).Encode(metav1.Status{Status: metav1.StatusFailure, Code: int32(tc.code), Reason: tc.reason})
-			})
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", ResourceVersion: "3"}}
-			if written, err := (Evictor{client}).SetDeletionCost(t.Context(), pod, tc.cost); written != tc.want || (err != nil) != tc.fails {
-				t.Errorf("written %t, %v", written, err)
-			}
-		})
-	}
-}
-
-// TestEvictor_SetCordon changes one field and one annotation of the node that was read.
-func TestEvictor_SetCordon(t *testing.T) {
-	for _, tc := range []struct {
-		name, value, patch string
-		code               int
-		reason             metav1.StatusReason
-		want, fails        bool
-	}{
-		{"cordoned", "at", `{"metadata":{"annotations":{"rebalancer.plimsoll.io/cordoned":"at"},"resourceVersion":"3","uid":"u"},` +
-			`"spec":{"unschedulable":true}}`, 200, "", true, false},
-		{"uncordoned", "", `{"metadata":{"annotations":{"rebalancer.plimsoll.io/cordoned":null},"resourceVersion":"3","uid":"u"},` +
-			`"spec":{"unschedulable":null}}`, 200, "", true, false},
-		{"another version", "", "", 409, metav1.StatusReasonConflict, false, false},
-		{"gone", "", "", 404, metav1.StatusReasonNotFound, false, false},
-		{"no permission", "", "", 403, metav1.StatusReasonForbidden, false, true},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			client := serve(t, func(w http.ResponseWriter, r *http.Request) {
-				body, err := io.ReadAll(r.Body)
-				if err != nil || r.Method != http.MethodPatch || r.URL.Path != "/api/v1/nodes/a" || tc.patch != "" && string(body) != tc.patch {
-					t.Errorf("%s %s %s, %v; want %s", r.Method, r.URL.Path, body, err, tc.patch)
-				}
-				w.WriteHeader(tc.code)
-				if tc.code == 200 {
-					_ = json.NewEncoder(w).Encode(&corev1.Node{})
-					return
-				}
-				_ = json.NewEncoder(w).Encode(metav1.Status{Status: metav1.StatusFailure, Code: int32(tc.code), Reason: tc.reason})
-			})
-			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: "3"}}
-			if written, err := (Evictor{client}).SetCordon(t.Context(), node, tc.value); written != tc.want || (err != nil) != tc.fails {
-				t.Errorf("written %t, %v", written, err)
-			}
-		})
-	}
-}
-
-// TestEvictor_Node reads a node by a list.
-func TestEvictor_Node(t *testing.T) {
-	found := []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u"}}}
-	client := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/api/v1/nodes" || r.URL.Query().Get("fieldSelector") != "metadata.name=a" {
-			t.Errorf("it reads %s, want node a", r.URL)
-		}
-		_ = json.NewEncoder(w).Encode(&corev1.NodeList{Items: found})
-	})
-	if node, err := (Evictor{client}).Node(t.Context(), "a"); err != nil || node == nil || node.UID != "u" {
-		t.Errorf("node %v, error %v", node, err)
-	}
-	found = nil
-	if node, err := (Evictor{client}).Node(t.Context(), "a"); err != nil || node != nil {
-		t.Errorf("node %v, error %v, want none", node, err)
 	}
 }
 

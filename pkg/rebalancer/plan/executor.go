@@ -28,8 +28,6 @@ const (
 	unanswered = 2 * time.Minute
 	// lateEnd is how long a moved pod may end after its grace period, and its node waits for that.
 	lateEnd = 5 * time.Minute
-	// longestEvacuation bounds a move by another component.
-	longestEvacuation = time.Hour
 	// longestEnding bounds how long a replacement may wait until the evicted pod has ended.
 	longestEnding = 30 * time.Minute
 	// maxRefusals bounds the evictions that one step tries.
@@ -43,8 +41,6 @@ type Answer int
 const (
 	// Accepted means that the pod ends.
 	Accepted Answer = iota
-	// Evacuating means that another component moves the pod, which runs until then.
-	Evacuating
 	// Refused means that the pod must stay, for example because of a PodDisruptionBudget.
 	Refused
 	// Gone means that there is no such pod any more.
@@ -88,8 +84,6 @@ type Observer interface {
 	HotMinutes(removed, added float64)
 	// Regretted is called once for a move whose destination was hot because of it.
 	Regretted(r *Record)
-	// Freed is called for what happens to a node that is emptied.
-	Freed(c *Cordon, what Freed, why string)
 }
 
 // PausedAnnotation of the state's ConfigMap stops all moves if it is "true".
@@ -121,35 +115,18 @@ type Status struct {
 	Began *Moving
 	// UnderWay are the moves without a ready replacement, oldest first.
 	UnderWay []*Moving
-	// Costs are the deletion costs that the step wrote, or that a preview would write. CostPods is the number of pods that had one.
-	// CostError joins the errors of refused ones.
-	Costs     []Cost
-	CostPods  int
-	CostError error
-	// Cordons are the nodes that the rebalancer cordoned, oldest first.
-	Cordons []*Cordon
-	// SessionCordons are the nodes that sessions cordoned, except this one.
-	SessionCordons []SessionCordon
 }
 
 // Executor makes the moves of plans, one at a time. Use it by one goroutine at a time. Its fields may change between steps.
 type Executor struct {
-	World   World
-	Evictor Evictor
-	// Costs is needed in mode DeletionCost.
-	Costs CostWriter
-	// Nodes is needed for the goal Free. Without it, no node is cordoned or uncordoned.
-	Nodes    Cordoner
+	World    World
+	Evictor  Evictor
 	Store    Store
 	Observer Observer
 	Clock    clock.PassiveClock
 	Config   *api.Configuration
 	// Only has the pods that may cool nodes; nil for all.
 	Only map[types.UID]bool
-	// Confirmed has the only node that may be emptied, and the only pods that this may move; nil for any.
-	Confirmed *Freeing
-	// Session leaves the saved cordons alone, and saves none of its own.
-	Session bool
 
 	history History
 	// saved is the stored state, and paused the operator's pause, at the last look.
@@ -174,9 +151,6 @@ func (e *Executor) Step(ctx context.Context, refreshed bool) (*Status, error) {
 			return nil, err
 		}
 	}
-	if e.history.emptying() != nil {
-		e.plan = nil
-	}
 	s := &Status{}
 	var err error
 	if s.Stop, s.Why, err = e.brakes(ctx); err != nil {
@@ -185,17 +159,8 @@ func (e *Executor) Step(ctx context.Context, refreshed bool) (*Status, error) {
 	if err := e.cool(ctx, s); err != nil {
 		return nil, err
 	}
-	if s.Plan = e.plan; s.Plan != nil {
-		if err := e.free(ctx, s); err != nil {
-			e.plan = nil
-			return nil, err
-		}
-	}
-	s.UnderWay, s.Cordons = e.history.moving(), e.history.Cordons()
-	if s.SessionCordons, err = e.sessionCordons(ctx); err != nil {
-		return nil, err
-	}
-	return s, e.writeCosts(ctx, s)
+	s.Plan, s.UnderWay = e.plan, e.history.moving()
+	return s, nil
 }
 
 // cool makes a plan, and begins its first move that is not refused.
@@ -242,7 +207,7 @@ func (e *Executor) Preview(ctx context.Context) (*Status, error) {
 	if err := e.load(ctx); err != nil {
 		return nil, err
 	}
-	cluster, _, err := e.observe(ctx)
+	_, _, err := e.observe(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -250,16 +215,8 @@ func (e *Executor) Preview(ctx context.Context) (*Status, error) {
 	if s.Stop, s.Why, err = e.brakes(ctx); err != nil {
 		return nil, err
 	}
-	if err = e.makePlan(ctx, false); err != nil {
-		return nil, err
-	}
-	s.Plan, s.UnderWay, s.Cordons = e.plan, e.history.moving(), e.history.Cordons()
-	if s.SessionCordons, err = e.sessionCordons(ctx); err != nil {
-		return nil, err
-	}
-	if e.Config.Mode == api.DeletionCost && e.plan.Stopped == "" {
-		s.Costs, s.CostPods, err = costs(ctx, cluster, e.plan)
-	}
+	err = e.makePlan(ctx, false)
+	s.Plan, s.UnderWay = e.plan, e.history.moving()
 	return s, err
 }
 
@@ -269,7 +226,7 @@ func (e *Executor) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the state: %w", err)
 	}
-	e.paused, e.history.inSession = paused, e.Session
+	e.paused = paused
 	if e.loaded && bytes.Equal(content, e.saved) {
 		return nil
 	}
@@ -397,8 +354,7 @@ func (e *Executor) brakes(ctx context.Context) (stop Stop, why string, err error
 // makePlan makes a plan unless there is one. A plan whose moves are to be made must be fresh.
 func (e *Executor) makePlan(ctx context.Context, moves bool) (err error) {
 	now := e.Clock.Now()
-	moves = moves && e.Config.Mode == api.Evict && e.plan != nil &&
-		(len(e.plan.Moves) > 0 || e.plan.Free != nil && e.plan.Free.Node != "")
+	moves = moves && e.Config.Mode == api.Evict && e.plan != nil && len(e.plan.Moves) > 0
 	if e.plan != nil && (!moves || now.Sub(e.planned) <= maxPlanAge) {
 		return nil
 	}
@@ -488,12 +444,9 @@ func (e *Executor) move(ctx context.Context, m *Move) (*Moving, error) {
 		e.history.cancel(m.UID)
 		e.refuse(m, pod, why)
 		return nil, e.save(ctx)
-	case answer == Evacuating:
-		moving.Evacuates = true
-		err = e.save(ctx)
 	}
 	e.Observer.Began(moving, pod)
-	return moving, err
+	return moving, nil
 }
 
 // evictable returns the pod of the move, and all pods of its namespace. The pod is nil if it stays, by a fresh read or a dry run.
@@ -538,9 +491,7 @@ func (e *Executor) try(ctx context.Context, name types.NamespacedName, pod *core
 	switch {
 	case err != nil:
 		return err.Error()
-	case answer == Accepted && isEvacuated(pod):
-		return "no component would move the pod, and its eviction would end it, despite its annotation " + requestEvictOnly
-	case answer == Accepted || answer == Evacuating:
+	case answer == Accepted:
 		return ""
 	}
 	return cmp.Or(why, "the eviction was refused")
@@ -648,7 +599,7 @@ func (e *Executor) assign() (pods map[string][]*corev1.Pod, err error) {
 func match(moves []*Moving, pods []*corev1.Pod) {
 	waiting := slices.DeleteFunc(slices.Clone(moves), func(m *Moving) bool {
 		m.replacement = nil
-		return stays(podOf(pods, m.UID)) && !m.Evacuates // it was not evicted
+		return stays(podOf(pods, m.UID)) // it was not evicted
 	})
 	pods = slices.DeleteFunc(pods, func(pod *corev1.Pod) bool {
 		return !slices.ContainsFunc(waiting, func(m *Moving) bool { return m.mayHave(pod) })
@@ -738,20 +689,15 @@ func (e *Executor) settle(ctx context.Context) error {
 func (e *Executor) outcome(ctx context.Context, m *Moving, pods []*corev1.Pod) (*Record, error) {
 	moved, now := podOf(pods, m.UID), e.Clock.Now()
 	since, timeout := now.Sub(m.Began), e.Config.ReplacementTimeout.Duration
-	if moved != nil && e.migrates(moved) {
-		m.Evacuates, timeout = true, max(timeout, longestEvacuation) // the answer may be lost
-	}
 	if m.replacement == nil {
 		m.waitFor(moved, now)
 	} else { // it may be created before the moved pod has ended
 		m.Ending = max(0, min(m.Ending, m.replacement.CreationTimestamp.Sub(m.Began)))
 	}
 	r := &Record{Moving: *m, Ended: now}
-	if !stays(moved) { // else a replacement is ready before the machine is there
-		r.replacedBy(m.replacement)
-	}
+	r.replacedBy(m.replacement)
 	switch {
-	case stays(moved) && !m.Evacuates: // it was not evicted
+	case stays(moved): // it was not evicted
 		if since < unanswered {
 			return nil, nil
 		}
@@ -780,11 +726,6 @@ func (m *Moving) waitFor(moved *corev1.Pod, now time.Time) {
 	if moved != nil && moved.DeletionTimestamp != nil {
 		m.Ending = max(0, min(now.Sub(m.Began), moved.DeletionTimestamp.Sub(m.Began), longestEnding))
 	}
-}
-
-// migrates reports whether another component moves the pod now. A tenant can write the annotations, so they need a permission.
-func (e *Executor) migrates(pod *corev1.Pod) bool {
-	return isEvacuating(pod) && isEvacuated(pod) && slices.Contains(e.Config.Unprotected, api.Evacuations)
 }
 
 // excuse changes the outcome if there is no replacement, and the controller wants none. It was scaled down, deleted or rolled out.

@@ -46,15 +46,6 @@ type world struct {
 	state   []byte
 	paused  bool
 	saveErr error
-	// node is a of the API server, which the watch follows unless it is late. written fails once a cordon was written.
-	node    *corev1.Node
-	late    bool
-	written error
-	// refuses says that the API server does not cordon a, because the node has changed, or with an error.
-	refuses   bool
-	cordonErr error
-	// kubelet writes a's status during each plan.
-	kubelet bool
 	// clusterErrs are the errors of the next reads of the cluster.
 	clusterErrs []error
 	// takes is called during each eviction. pausedAtLoad is what Load has returned: a pause changes the ConfigMap.
@@ -75,18 +66,13 @@ func newWorld(t *testing.T, f *fixture) *world {
 		t: t, clock: clocktesting.NewFakePassiveClock(now), cluster: f.cluster(t), pods: f.pods,
 		dryRun: map[string]answer{}, real: map[string]answer{}, latest: map[string]*corev1.Pod{},
 	}
-	info, err := w.cluster.Scheduler.NodeInfo(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.node = info.Node()
 	w.restart(f.c)
 	return w
 }
 
 // restart is what follows SIGKILL.
 func (w *world) restart(c *api.Configuration) {
-	w.Executor = &Executor{World: w, Evictor: w, Nodes: w, Store: w, Observer: w, Clock: w.clock, Config: c}
+	w.Executor = &Executor{World: w, Evictor: w, Store: w, Observer: w, Clock: w.clock, Config: c}
 }
 
 func (w *world) note(format string, args ...any) {
@@ -94,10 +80,6 @@ func (w *world) note(format string, args ...any) {
 }
 
 func (w *world) Cluster(context.Context) (Cluster, error) {
-	if w.kubelet {
-		w.node = w.node.DeepCopy()
-		w.node.ResourceVersion += "1"
-	}
 	var err error
 	if len(w.clusterErrs) > 0 {
 		err, w.clusterErrs = w.clusterErrs[0], w.clusterErrs[1:]
@@ -167,45 +149,6 @@ func (w *world) Evict(_ context.Context, pod types.NamespacedName, uid types.UID
 	return a.Answer, "told so", a.err
 }
 
-func (w *world) Node(ctx context.Context, name string) (*corev1.Node, error) {
-	if name == "a" {
-		return w.node, w.readErr
-	}
-	info, err := w.cluster.Scheduler.NodeInfo(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	return info.Node(), w.readErr
-}
-
-func (w *world) SetCordon(_ context.Context, node *corev1.Node, value string) (bool, error) {
-	if node.Name == "a" && (w.refuses || w.cordonErr != nil || node.ResourceVersion != w.node.ResourceVersion) {
-		return false, w.cordonErr
-	}
-	w.note("set %s to %q", node.Name, value)
-	node = node.DeepCopy()
-	node.Spec.Unschedulable = value != ""
-	if delete(node.Annotations, CordonAnnotation); value != "" {
-		metav1.SetMetaDataAnnotation(&node.ObjectMeta, CordonAnnotation, value)
-	}
-	w.setNode(node)
-	return w.written == nil, w.written
-}
-
-func (w *world) setNode(node *corev1.Node) {
-	if node == nil || node.Name == "a" {
-		w.node = node
-	}
-	if w.late || node == nil {
-		return
-	}
-	if err := w.cluster.Scheduler.Update(node); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-func (w *world) Freed(c *Cordon, what Freed, why string) { w.note("%s %s: %s", what, c.Node, why) }
-
 func (w *world) Began(m *Moving, pod *corev1.Pod) { w.note("began %s", m.Pod); _ = pod }
 func (w *world) Refused(m *Move, _ *corev1.Pod, why string) {
 	w.note("refused %s: %s", m.Pod, why)
@@ -233,6 +176,15 @@ func (w *world) wants(want ...string) *Status {
 		w.t.Errorf("it did %q, want %q", got, want)
 	}
 	return s
+}
+
+// end removes a pod that has ended.
+func (w *world) end(pod string) {
+	w.t.Helper()
+	if err := w.cluster.Scheduler.Remove(w.pods[pod]); err != nil {
+		w.t.Fatal(err)
+	}
+	delete(w.pods, pod)
 }
 
 // replace creates the replacement of a pod.
@@ -784,31 +736,6 @@ func TestExecutor_Pause(t *testing.T) {
 	w.wants("try web-1", "save", "evict web-1", "began web-1")
 }
 
-// TestExecutor_PauseWrites has steps of five deletion costs, at a second each. They follow one another, as in the program. A pause
-// begins during each second of two steps. No cost is written 5 s later.
-func TestExecutor_PauseWrites(t *testing.T) {
-	for after := range 10 * time.Second / time.Second {
-		f := newFixture()
-		for i := range 60 {
-			f.pod("many", fmt.Sprintf("many-%02d", i), "a", "10m")
-		}
-		w, c := newWorld(t, f), &costWriter{}
-		w.Config.Mode, w.Costs = api.DeletionCost, c
-		begins, last := now.Add(after*time.Second), time.Time{}
-		c.takes = func() {
-			last = w.clock.Now()
-			w.clock.SetTime(last.Add(time.Second))
-			w.paused = !w.clock.Now().Before(begins)
-		}
-		for range 4 {
-			w.wants()
-		}
-		if since := last.Sub(begins); since >= 5*time.Second || w.clock.Now().Before(begins) {
-			t.Errorf("with a pause after %d s, the last cost is written %v later, want less than 5 s", after, since)
-		}
-	}
-}
-
 // TestExecutor_Window opens at 22:00 for an hour.
 func TestExecutor_Window(t *testing.T) {
 	w := newWorld(t, newFixture())
@@ -1287,91 +1214,6 @@ func TestExecutor_Killed(t *testing.T) {
 	})
 }
 
-// TestExecutor_Evacuation is KubeVirt's: the webhook refuses, and the machine migrates.
-func TestExecutor_Evacuation(t *testing.T) {
-	f := newFixture()
-	f.c.Unprotected = []api.Protection{api.Evacuations}
-	f.pods["web-1"].Annotations = map[string]string{"descheduler.alpha.kubernetes.io/request-evict-only": ""}
-	w := newWorld(t, f)
-	w.dryRun["web-1"], w.real["web-1"] = answer{Evacuating, nil}, answer{Evacuating, nil}
-	w.wants("try web-1", "save", "evict web-1", "save", "began web-1")
-	moved := w.pods["web-1"].DeepCopy()
-	moved.Annotations["descheduler.alpha.kubernetes.io/eviction-in-progress"] = "kubevirt"
-	w.pods["web-1"] = moved
-	if err := w.cluster.Scheduler.Update(moved); err != nil {
-		t.Fatal(err)
-	}
-	w.clock.SetTime(now.Add(time.Hour - time.Second)) // a migration takes its time
-	w.wants()
-	w.replace("web-1", "b", true)
-	w.wants() // the machine is not there yet
-	delete(w.pods, "web-1")
-	w.wants("save", "Landed web-1")
-
-	w = newWorld(t, newFixture())
-	w.dryRun["web-1"], w.real["web-1"] = answer{Evacuating, nil}, answer{Evacuating, nil}
-	w.step()
-	w.replace("web-1", "b", true)
-	w.clock.SetTime(now.Add(5*time.Minute - time.Second))
-	w.wants()
-	w.clock.SetTime(now.Add(5 * time.Minute)) // the migration has failed, and the machine goes on where it is
-	w.wants("save", "NotReady web-1")
-}
-
-// TestExecutor_EvacuatesUnnoticed is killed before it saves that the machine migrates.
-func TestExecutor_EvacuatesUnnoticed(t *testing.T) {
-	f := newFixture()
-	f.c.Unprotected = []api.Protection{api.Evacuations}
-	f.pods["web-1"].Annotations = map[string]string{requestEvictOnly: ""}
-	w := newWorld(t, f)
-	w.dryRun["web-1"], w.real["web-1"] = answer{Evacuating, nil}, answer{0, errors.New("killed")}
-	if _, err := w.Step(t.Context(), true); err == nil {
-		t.Fatal("no error")
-	}
-	w.restart(w.Config)
-	w.pods["web-1"].Annotations[evictionInProgress] = "kubevirt"
-	w.clock.SetTime(now.Add(time.Hour - time.Second))
-	if s := w.wants(); len(s.UnderWay) != 1 {
-		t.Errorf("%d moves are under way, want that of the machine", len(s.UnderWay))
-	}
-	w.replace("web-1", "b", true).Annotations = nil
-	delete(w.pods, "web-1")
-	w.wants("save", "Landed web-1")
-}
-
-// TestExecutor_ForeignEvacuation has a tenant who writes the annotation of a migration on an evicted pod. The move fails in time.
-func TestExecutor_ForeignEvacuation(t *testing.T) {
-	for name, tc := range map[string]struct {
-		unprotected []api.Protection
-		annotations map[string]string
-	}{
-		"protected":      {nil, map[string]string{requestEvictOnly: "", evictionInProgress: ""}},
-		"no machine":     {[]api.Protection{api.Evacuations}, map[string]string{evictionInProgress: ""}},
-		"none under way": {[]api.Protection{api.Evacuations}, map[string]string{requestEvictOnly: ""}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := newFixture()
-			f.c.Unprotected = tc.unprotected
-			w := newWorld(t, f)
-			w.wants("try web-1", "save", "evict web-1", "began web-1")
-			w.pods["web-1"].Annotations = tc.annotations
-			w.clock.SetTime(now.Add(5*time.Minute - time.Second))
-			w.wants()
-			w.clock.SetTime(now.Add(5 * time.Minute))
-			w.wants("save", "NotReady web-1")
-		})
-	}
-}
-
-// TestExecutor_NobodyEvacuates has a pod that expects a migration in place of its eviction. No webhook would migrate it.
-func TestExecutor_NobodyEvacuates(t *testing.T) {
-	f := newFixture()
-	f.c.Unprotected = []api.Protection{api.Evacuations}
-	f.pods["web-1"].Annotations = map[string]string{requestEvictOnly: ""}
-	newWorld(t, f).wants("try web-1", "refused web-1: no component would move the pod, and its eviction would end it, despite its "+
-		"annotation descheduler.alpha.kubernetes.io/request-evict-only")
-}
-
 // TestExecutor_ReservesRoom has two hot nodes. The replacement of a's pod is not placed yet; it leaves no room for c's pod on b.
 func TestExecutor_ReservesRoom(t *testing.T) {
 	f := newFixture()
@@ -1563,10 +1405,10 @@ func TestNewestOf(t *testing.T) {
 func TestState_Foreign(t *testing.T) {
 	w := newWorld(t, newFixture())
 	w.state = []byte(`{"underWay": [null], "workloads": {"a": null, "ReplicaSet ns/web": {"moved": "2035-01-01T00:00:00Z",
-		"barredUntil": "2035-01-01T00:00:00Z"}}, "cordons": [null], "records": [null], "moves": [2051222400],
+		"barredUntil": "2035-01-01T00:00:00Z"}}, "records": [null], "moves": [2051222400],
 		"nodes": {"a": "2035-01-01T00:00:00Z"}, "breaker": {"openUntil": "2035-01-01T00:00:00Z",
 		"namespaces": {"ns": "2035-01-01T00:00:00Z"}}}`)
-	if s := w.wants(); s.Stop != BreakerOpen || len(s.UnderWay)+len(s.Cordons) != 0 {
+	if s := w.wants(); s.Stop != BreakerOpen || len(s.UnderWay) != 0 {
 		t.Errorf("stopped by %q, %d moves under way, want the breaker, and none", s.Stop, len(s.UnderWay))
 	}
 	w.clock.SetTime(now.Add(time.Hour)) // the breaker closes, and the hour of the move is over; the bar lasts 6 hours
@@ -1576,38 +1418,6 @@ func TestState_Foreign(t *testing.T) {
 	}
 	w.clock.SetTime(now.Add(6 * time.Hour))
 	w.wants("try web-1", "save", "evict web-1", "began web-1")
-
-	// The annotation of a node that is being emptied is of that clock, too.
-	for _, tc := range []struct {
-		name   string
-		change func(*world)
-		after  time.Duration
-		want   []string
-	}{
-		{"a pause", func(w *world) { w.Config.Paused = true }, 0,
-			[]string{uncordoned, "save", "NodeUncordoned a: the configuration has paused: true; write false to go on"}},
-		{"an hour later", func(w *world) { w.Config.MaxMovesPerHour = 0 }, time.Hour + time.Second,
-			[]string{uncordoned, "save", "NodeUncordoned a: the node is not empty after 1h0m0s"}},
-		{"it was never cordoned", func(w *world) { w.node.Spec.Unschedulable = false }, 2 * time.Minute,
-			[]string{"save", "CordonTakenOver a: It is not cordoned by the rebalancer any more, so it is left alone"}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			f := idle()
-			f.change = func(n *corev1.Node) {
-				if n.Name == "a" {
-					n.Annotations, n.Spec.Unschedulable = map[string]string{CordonAnnotation: "2035-01-01T00:00:00Z"}, true
-				}
-			}
-			w := newWorld(t, f)
-			w.state = []byte(`{"cordons": [{"node": "a", "began": "2035-01-01T00:00:00Z"}]}`)
-			tc.change(w)
-			if tc.after > 0 {
-				w.wants()
-				w.clock.SetTime(now.Add(tc.after))
-			}
-			w.wants(tc.want...)
-		})
-	}
 }
 
 // TestState_OldOutcome restores records of the version before, which had another outcome and other fields. That one is dropped.

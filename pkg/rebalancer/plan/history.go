@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
 )
@@ -27,30 +26,17 @@ const (
 type History struct {
 	nodes     map[string]*nodeHistory
 	workloads map[string]*workloadHistory // by Move.Workload
-	// low counts the consecutive looks at which a node might be emptied, by the mean load. seen is the end of the newest measurement.
-	low  int
-	seen time.Time
 	// moves are the times of the moves of the last hour.
 	moves []time.Time
 	// underWay are moves without a ready replacement, by the evicted pod's UID.
 	underWay map[types.UID]*Moving
 	// refused has the pods whose eviction was refused, and until when they stay.
 	refused map[types.UID]time.Time
-	// costRefused has the pods whose deletion cost was refused, and until when none is written. costFailed has all pods whose cost
-	// could not be written, and until when others come first.
-	costRefused, costFailed map[types.UID]time.Time
 	// tried has the pods whose simulation found no good move, and until when others are tried first.
 	tried map[types.UID]time.Time
 	// records are the moves that ended, oldest first.
 	records []Record
 	breaker breaker
-	// cordons are the nodes that were cordoned, oldest first. A session has its own, which are not saved.
-	cordons, session []*Cordon
-	inSession        bool
-	// dropped are cordons that ended a short time ago.
-	dropped []*Cordon
-	// freed is when a node was emptied or uncordoned last.
-	freed time.Time
 }
 
 // Moving is a move under way.
@@ -60,8 +46,6 @@ type Moving struct {
 	// Newest is when the youngest pod of the controller was created. Known are the UIDs of all pods of that moment.
 	Newest time.Time   `json:"newest"`
 	Known  []types.UID `json:"known,omitempty"`
-	// Evacuates says that the pod stays until its replacement runs, as KubeVirt's do.
-	Evacuates bool `json:"evacuates,omitempty"`
 	// Controlled says that the number of replicas was known when the move began.
 	Controlled bool `json:"controlled,omitempty"`
 	// Ending is how long after Began the evicted pod still ended, and had no replacement. A StatefulSet creates none before.
@@ -172,19 +156,10 @@ type workloadHistory struct {
 
 // Observe counts the nodes' looks above their lines. Call it once per refresh. A measurement counts once.
 func (h *History) Observe(nodes []LoadedNode, c *api.Configuration) {
-	if slices.ContainsFunc(nodes, func(n LoadedNode) bool { return n.End.After(h.seen) }) {
-		h.low++
-	}
-	if _, mean := totalOf(nodes).mean([load.ResourceCount]float64{}); 100*mean >= c.FreeBelowPercent {
-		h.low = 0
-	}
 	present := make(map[string]bool, len(nodes))
 	for i := range nodes {
 		n := &nodes[i]
 		present[n.Name] = true
-		if n.End.After(h.seen) {
-			h.seen = n.End
-		}
 		of := h.nodeOf(n.Name)
 		switch _, excess := n.Excess(); {
 		case !n.Known || excess < -c.CooledPercent/100:
@@ -297,7 +272,7 @@ func (h *History) podsUnderWay() map[types.UID]bool {
 	return pods
 }
 
-// end records how a move ended. If that bars the workload, it counts for the circuit breaker, and ends the emptying of its node.
+// end records how a move ended. If that bars the workload, it counts for the circuit breaker.
 func (h *History) end(r *Record, c *api.Configuration) {
 	r.Known, r.replacement = nil, nil // they are of no use any more
 	h.records = append(h.records, *r)
@@ -316,7 +291,6 @@ func (h *History) end(r *Record, c *api.Configuration) {
 	}
 	w.barredUntil = r.Ended.Add(min(firstBar<<min(w.failures, 10), longestBar))
 	w.failures++
-	h.failEmptying(r)
 	h.count(r, c)
 }
 
@@ -411,7 +385,7 @@ func (h *History) workloadOf(name string) *workloadHistory {
 // forget drops expired entries.
 func (h *History) forget(now time.Time) {
 	h.moves = slices.DeleteFunc(h.moves, func(at time.Time) bool { return now.Sub(at) >= time.Hour })
-	for _, pods := range []map[types.UID]time.Time{h.refused, h.costRefused, h.costFailed, h.tried} {
+	for _, pods := range []map[types.UID]time.Time{h.refused, h.tried} {
 		maps.DeleteFunc(pods, func(_ types.UID, until time.Time) bool { return !now.Before(until) })
 	}
 	maps.DeleteFunc(h.breaker.Namespaces, func(_ string, until time.Time) bool { return !now.Before(until) })

@@ -23,10 +23,7 @@ import (
 type LoadedNode struct {
 	Name string
 	// Known reports whether the load of all resources with a line is fresh.
-	Known bool
-	// Cordoned nodes take no pods. Freed says that a rebalancer or a session cordoned the node, and that it is empty.
-	Cordoned, Freed bool
-
+	Known       bool
 	Utilization [load.ResourceCount]float64
 	// Line is 0 where none holds.
 	Line [load.ResourceCount]float64
@@ -85,9 +82,7 @@ func newLooker(r explain.LoadReader, c *api.Configuration) looker {
 func (l looker) node(info fwk.NodeInfo) LoadedNode {
 	_, filters := l.reader.(minor.FilterPlugin)
 	of := l.reader.LoadLine(l.state, info)
-	n := LoadedNode{Name: info.Node().Name, Known: true, Cordoned: info.Node().Spec.Unschedulable}
-	_, annotated := info.Node().Annotations[CordonAnnotation]
-	n.Freed = n.Cordoned && annotated && podsOn(info) == 0
+	n := LoadedNode{Name: info.Node().Name, Known: true}
 	for r := range of.Percent {
 		n.Utilization[r] = of.Node[r].Utilization(0)
 		if filters {

@@ -36,8 +36,6 @@ type Cluster struct {
 	// Load compares nodes with their load lines: the utilizations that they should not pass.
 	Load explain.LoadReader
 	Now  time.Time
-	// Waiting is the number of pods without a node or gates, of these profiles. Unschedulable counts the ones without a feasible node.
-	Waiting, Unschedulable int
 	// Only has the pods that may cool nodes; nil for all.
 	Only map[types.UID]bool
 	// Unplaced are the pods without a node, of all schedulers.
@@ -59,8 +57,6 @@ type Plan struct {
 	Stay map[Reason]int
 	// Resting are the hot nodes whose last move is not measured yet. Deferred are those beyond a limit of moves.
 	Resting, Deferred []string
-	// Free is the result of the goal Free; nil without it.
-	Free *Freeing
 	// Simulated is the number of simulated decisions. Problem is the error of the first that failed; empty if none did.
 	Simulated int
 	Problem   string
@@ -91,8 +87,6 @@ type Move struct {
 	// Usage is what the pod uses of Resource. Beyond is what it uses beyond its expected usage. Both are in milliCPU or bytes.
 	Usage  float64          `json:"usage"`
 	Beyond podusage.Amounts `json:"beyondExpected"`
-	// Frees says that the move helps to empty From.
-	Frees bool `json:"frees,omitempty"`
 }
 
 // Owner is the controller of a pod. Its text is "ReplicaSet web-1".
@@ -170,8 +164,7 @@ func Make(ctx context.Context, cluster Cluster, h *History, c *api.Configuration
 		p.byName[p.Nodes[i].Name] = &p.Nodes[i]
 	}
 	p.Stopped = p.findHot()
-	cools, frees := p.Stopped == "" && len(p.Hot) > 0, slices.Contains(c.Goals, api.Free)
-	if !cools && !frees {
+	if p.Stopped != "" || len(p.Hot) == 0 {
 		return p.Plan, nil
 	}
 	if err := p.count(ctx); err != nil {
@@ -182,13 +175,7 @@ func Make(ctx context.Context, cluster Cluster, h *History, c *api.Configuration
 			err = cmp.Or(err, undo())
 		}
 	}()
-	if cools {
-		err = p.coolAll(ctx)
-	}
-	if frees && err == nil {
-		err = p.free(ctx)
-	}
-	if err != nil {
+	if err := p.coolAll(ctx); err != nil {
 		return nil, err
 	}
 	return p.Plan, nil
@@ -217,25 +204,16 @@ func (p *planner) coolAll(ctx context.Context) error {
 	return nil
 }
 
-// findHot sets Hot. It returns why nothing may move. Emptied nodes do not count, because they may be powered off.
+// findHot sets Hot. It returns why nothing may move.
 func (p *planner) findHot() (stopped string) {
-	all, unknown, hot := 0, 0, 0
+	unknown := 0
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
-		past := p.history.nodes[n.Name]
-		isHot := n.Known && past != nil && past.hot
-		if isHot {
+		if past := p.history.nodes[n.Name]; n.Known && past != nil && past.hot {
 			p.Hot = append(p.Hot, n.Name)
 		}
-		if n.Freed && !p.history.empties(n.Name) {
-			continue
-		}
-		all++
 		if !n.Known {
 			unknown++
-		}
-		if isHot {
-			hot++
 		}
 	}
 	slices.SortStableFunc(p.Hot, func(a, b string) int {
@@ -249,14 +227,14 @@ func (p *planner) findHot() (stopped string) {
 		what  string
 	}{
 		{unknown, p.c.MaxUnknownNodesPercent, "have unknown load"},
-		{hot, p.c.MaxHotNodesPercent, "are hot"},
+		{len(p.Hot), p.c.MaxHotNodesPercent, "are hot"},
 	} {
-		most := limit.most / 100 * float64(all)
+		most := limit.most / 100 * float64(len(p.Nodes))
 		if limit.most > 0 {
 			most = max(most, 1) // in clusters of few nodes
 		}
 		if float64(limit.count) > most {
-			return fmt.Sprintf("%d of %d nodes %s, more than %v %%", limit.count, all, limit.what, limit.most)
+			return fmt.Sprintf("%d of %d nodes %s, more than %v %%", limit.count, len(p.Nodes), limit.what, limit.most)
 		}
 	}
 	return ""
@@ -504,7 +482,7 @@ func (p *planner) stays(c *candidate, minAge time.Duration) Reason {
 		return WorkloadLimit
 	case p.perNamespace[c.pod.Namespace] >= p.c.MaxPerNamespaceInFlight:
 		return NamespaceLimit
-	case !isEvacuated(c.pod) && !p.budgetsAllow(c.pod): // KubeVirt's budgets allow no eviction, only the request
+	case !p.budgetsAllow(c.pod):
 		return DisruptionBudget
 	}
 	return ""

@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,10 +68,9 @@ type fixture struct {
 	ahead    time.Duration
 	unplaced []*corev1.Pod
 	profile  string
-	// change changes each node, and waiting and usage are those of the cluster; all may be unset.
-	change  func(*corev1.Node)
-	waiting int
-	usage   func(*corev1.Pod) (podusage.Amounts, bool)
+	// change changes each node, and usage is that of the cluster; both may be unset.
+	change func(*corev1.Node)
+	usage  func(*corev1.Pod) (podusage.Amounts, bool)
 	// ran is how long a replacement has run; 0 if it has not started.
 	ran time.Duration
 }
@@ -137,7 +135,7 @@ func (f *fixture) cluster(t *testing.T) Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Cluster{Scheduler: s, SchedulerNames: []string{"s"}, Load: s.LoadReaders("s")[0], Now: now, Waiting: f.waiting,
+	return Cluster{Scheduler: s, SchedulerNames: []string{"s"}, Load: s.LoadReaders("s")[0], Now: now,
 		Unplaced: f.unplaced, Usage: f.usage}
 }
 
@@ -206,14 +204,6 @@ func TestMake_Stays(t *testing.T) {
 	volume := func(source corev1.VolumeSource) func(*fixture) {
 		return func(f *fixture) { f.pods["web-1"].Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: source}} }
 	}
-	// machine is the only pod of its owner. It has local storage, and a budget that allows no eviction.
-	machine := func(f *fixture) {
-		annotate("descheduler.alpha.kubernetes.io/request-evict-only", "")(f)
-		volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})(f)
-		f.pods["web-1"].Spec.RestartPolicy = corev1.RestartPolicyNever
-		f.pods["web-1"].OwnerReferences[0].Kind, f.pods["web-1"].OwnerReferences[0].UID = "VirtualMachineInstance", "vm"
-		f.objects = append(f.objects, budgetOf("ns", 0))
-	}
 	ofKind := func(kind string) func(*fixture) {
 		return func(f *fixture) { f.pods["web-1"].OwnerReferences[0].Kind = kind }
 	}
@@ -267,7 +257,7 @@ func TestMake_Stays(t *testing.T) {
 		{name: "prefer no eviction", change: annotate("descheduler.alpha.kubernetes.io/prefer-no-eviction", ""), want: OptedOut},
 		{name: "resize pending", change: condition(corev1.PodResizePending), want: Resizing},
 		{name: "resize in progress", change: condition(corev1.PodResizeInProgress), want: Resizing},
-		{name: "evacuated", change: machine, want: "Evacuations", unprotected: api.Evacuations},
+		{name: "moved by another component", change: annotate("descheduler.alpha.kubernetes.io/request-evict-only", ""), want: OptedOut},
 		{name: "emptyDir", change: volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
 			want: "LocalStorage", unprotected: api.LocalStorage},
 		{name: "hostPath", change: volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}), want: "LocalStorage"},
@@ -291,7 +281,7 @@ func TestMake_Stays(t *testing.T) {
 			want: "SystemNamespace", unprotected: api.SystemNamespace},
 		{name: "single replica", change: func(f *fixture) { f.pods["web-2"].OwnerReferences[0].UID = "other" },
 			want: "SingleReplicas", unprotected: api.SingleReplicas},
-		{name: "evacuating", change: annotate("descheduler.alpha.kubernetes.io/eviction-in-progress", "kubevirt"), want: Ending},
+		{name: "evacuating", change: annotate("descheduler.alpha.kubernetes.io/eviction-in-progress", "kubevirt"), want: OptedOut},
 		{name: "without readiness", change: func(f *fixture) { f.pods["web-1"].Status.Conditions = nil }, want: NotRunning},
 		{name: "not ready", change: func(f *fixture) { f.pods["web-1"].Status.Conditions[1].Status = corev1.ConditionFalse }, want: NotRunning},
 		{name: "young", change: age(10*time.Minute - time.Second), want: TooYoung},
@@ -537,22 +527,6 @@ func TestMake_Brakes(t *testing.T) {
 			}
 		}
 	}
-	// off cordons c to empty it, and powers it off. The cordon may be of this process.
-	off := func(own bool) func(*fixture) {
-		return func(f *fixture) {
-			f.c.MaxUnknownNodesPercent = 0
-			delete(f.cpu, "c")
-			f.pods["web-2"].Spec.NodeName = "b"
-			f.change = func(n *corev1.Node) {
-				if n.Name == "c" {
-					n.Spec.Unschedulable, n.Annotations = true, map[string]string{CordonAnnotation: "2026-01-02T02:00:00Z"}
-				}
-			}
-			if own {
-				f.history.cordons = []*Cordon{{Node: "c", Began: now.Add(-time.Hour), Emptied: now.Add(-time.Minute)}}
-			}
-		}
-	}
 	// moved adds a pod on the node that was moved ten minutes ago.
 	moved := func(f *fixture, node string) *corev1.Pod {
 		f.history.Begin(&Move{UID: "x-1", OwnerUID: "x", From: node}, now.Add(-10*time.Minute))
@@ -580,26 +554,6 @@ func TestMake_Brakes(t *testing.T) {
 			delete(f.cpu, "b")
 			delete(f.cpu, "c")
 		}, "2 of 3 nodes have unknown load, more than 20 %"},
-		{"emptied nodes are off", off(true), "moves"},
-		{"nodes that an earlier session emptied are off", off(false), "moves"},
-		{"a node that an earlier session left half emptied is unknown", func(f *fixture) {
-			off(false)(f)
-			f.pods["web-2"].Spec.NodeName = "c"
-		}, "1 of 3 nodes have unknown load, more than 0 %"},
-		{"a DaemonSet's pod ends on a node that is off", func(f *fixture) {
-			off(false)(f)
-			pod := f.pod("agent", "agent-1", "c", "100m")
-			pod.OwnerReferences[0].Kind, pod.DeletionTimestamp = "DaemonSet", &metav1.Time{Time: now}
-			pod.Finalizers = []string{"f"}
-		}, "moves"},
-		{"a node that is being emptied is off", func(f *fixture) {
-			off(true)(f)
-			f.history.cordons[0].Emptied = time.Time{}
-		}, "1 of 3 nodes have unknown load, more than 0 %"},
-		{"emptied nodes are no place to go", func(f *fixture) {
-			off(true)(f)
-			f.cpu["b"], f.c.MaxHotNodesPercent = 0.85, 99
-		}, "2 of 2 nodes are hot, more than 99 %"},
 		{"no move an hour", func(f *fixture) { f.c.MaxMovesPerHour = 0 }, "deferred"},
 		{"the moves of the hour are made", func(f *fixture) { f.c.MaxMovesPerHour = 3; inFlight(3, time.Hour-time.Second, true)(f) }, "deferred"},
 		{"they are of the hour before", func(f *fixture) { f.c.MaxMovesPerHour = 3; inFlight(3, time.Hour, true)(f) }, "moves"},
@@ -755,14 +709,6 @@ func TestMake_SimulationFails(t *testing.T) {
 	p := f.plan(t)
 	if len(p.Moves) != 1 || p.Moves[0].Pod != "db-1" || p.Stay[SimulationFailed] != 1 || !strings.HasPrefix(p.Problem, "pod ns/web-1: ") {
 		t.Errorf("%+v, want a move of db-1, and the problem of web-1", p)
-	}
-
-	f = idle()
-	f.pod("web", "web-1-Moved", "c", "100m").UID = "other-2"
-	p = f.plan(t)
-	kept := KeptNode{"a", SimulationFailed, "ns/web-1"}
-	if p.Free.Node == "" || !slices.Contains(p.Free.Kept, kept) || !strings.HasPrefix(p.Problem, "pod ns/web-1: ") {
-		t.Errorf("%+v, want another node to empty than a", p.Free)
 	}
 }
 
@@ -920,13 +866,12 @@ func TestHistory_Observe(t *testing.T) {
 	if h.nodes["a"].hot || h.nodes["a"].above != 0 {
 		t.Errorf("%+v with unknown load, want not hot", h.nodes["a"])
 	}
-	low := h.low
 	for range 5 { // one measurement, as while Prometheus is down
 		end = end.Add(-time.Second)
 		look(true, 0.9)
 	}
-	if h.nodes["a"].hot || h.nodes["a"].above != 0 || h.low != low {
-		t.Errorf("%+v, and %d looks at low load, want none of a measurement that was seen", h.nodes["a"], h.low)
+	if h.nodes["a"].hot || h.nodes["a"].above != 0 {
+		t.Errorf("%+v, want no look at a measurement that was seen", h.nodes["a"])
 	}
 	look(true, 0.9)
 	if h.nodes["a"].above != 1 {

@@ -56,14 +56,10 @@ var optOuts = map[string]func(value string) bool{
 	"cluster-autoscaler.kubernetes.io/safe-to-evict":     func(value string) bool { return value == "false" },
 	"karpenter.sh/do-not-disrupt":                        func(value string) bool { return value == "true" },
 	"descheduler.alpha.kubernetes.io/prefer-no-eviction": func(string) bool { return true },
+	// Another component moves these pods, such as KubeVirt.
+	"descheduler.alpha.kubernetes.io/request-evict-only":   func(string) bool { return true },
+	"descheduler.alpha.kubernetes.io/eviction-in-progress": func(string) bool { return true },
 }
-
-// Annotations of KEP-1397 of the descheduler. KubeVirt writes the first one on pods of machines. It migrates these, and refuses
-// the eviction, which only asks for it. The second one says that a migration is under way.
-const (
-	requestEvictOnly   = "descheduler.alpha.kubernetes.io/request-evict-only"
-	evictionInProgress = "descheduler.alpha.kubernetes.io/eviction-in-progress"
-)
 
 // Movable reports whether the pod may move, as far as the pod itself tells. Its age, replicas and budgets are not looked at.
 func Movable(pod *corev1.Pod, c *api.Configuration) bool {
@@ -76,7 +72,7 @@ func protection(pod *corev1.Pod, c *api.Configuration, minAge time.Duration, now
 	switch leaves := sim.LeavesWithNode(pod); {
 	case leaves != "":
 		return Reason(leaves)
-	case pod.DeletionTimestamp != nil || isEvacuating(pod):
+	case pod.DeletionTimestamp != nil:
 		return Ending
 	case !hasController(owner):
 		return NoController
@@ -88,7 +84,7 @@ func protection(pod *corev1.Pod, c *api.Configuration, minAge time.Duration, now
 		return Resizing
 	}
 	holds := func(p api.Protection) bool {
-		return !slices.Contains(c.Unprotected, p) && !survives(pod, p) && protected(pod, owner, p)
+		return !slices.Contains(c.Unprotected, p) && protected(pod, owner, p)
 	}
 	if i := slices.IndexFunc(api.Protections(), holds); i >= 0 {
 		return Reason(api.Protections()[i])
@@ -110,8 +106,6 @@ func hasController(owner *metav1.OwnerReference) bool {
 // protected reports whether the protection holds for the pod. That of single replicas needs the other pods.
 func protected(pod *corev1.Pod, owner *metav1.OwnerReference, by api.Protection) bool {
 	switch by {
-	case api.Evacuations:
-		return isEvacuated(pod)
 	case api.LocalStorage:
 		return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil || v.HostPath != nil })
 	case api.PersistentVolumes:
@@ -135,7 +129,7 @@ func protected(pod *corev1.Pod, owner *metav1.OwnerReference, by api.Protection)
 
 // isSingle reports whether the pod must stay, because its controller has so many pods.
 func isSingle(pod *corev1.Pod, replicas int, c *api.Configuration) bool {
-	return replicas == 1 && !slices.Contains(c.Unprotected, api.SingleReplicas) && !survives(pod, api.SingleReplicas)
+	return replicas == 1 && !slices.Contains(c.Unprotected, api.SingleReplicas)
 }
 
 func hasOptedOut(pod *corev1.Pod) bool {
@@ -145,26 +139,6 @@ func hasOptedOut(pod *corev1.Pod) bool {
 		}
 	}
 	return false
-}
-
-// isEvacuated reports whether another component moves the pod once its eviction is requested.
-func isEvacuated(pod *corev1.Pod) bool {
-	_, ok := pod.Annotations[requestEvictOnly]
-	return ok
-}
-
-// isEvacuating reports whether another component moves the pod now.
-func isEvacuating(pod *corev1.Pod) bool {
-	_, ok := pod.Annotations[evictionInProgress]
-	return ok
-}
-
-// survives reports whether the protection is pointless for the pod: it runs, with its storage, until its replacement does.
-func survives(pod *corev1.Pod, by api.Protection) bool {
-	spared := []api.Protection{
-		api.LocalStorage, api.PersistentVolumes, api.SingleReplicas, api.Jobs, api.OtherControllers,
-	}
-	return isEvacuated(pod) && slices.Contains(spared, by)
 }
 
 func isResizing(pod *corev1.Pod) bool {

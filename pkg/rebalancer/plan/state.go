@@ -36,9 +36,6 @@ type State struct {
 	UnderWay  []*Moving                 `json:"underWay,omitempty"`
 	Records   []Record                  `json:"records,omitempty"`
 	Breaker   breaker                   `json:"breaker"`
-	Cordons   []*Cordon                 `json:"cordons,omitempty"`
-	// Freed is when a node was emptied or uncordoned last.
-	Freed time.Time `json:"freed"`
 }
 
 // WorkloadState has a workload's last move, and the end of its bar.
@@ -99,7 +96,7 @@ func (h *History) state(part int) *State {
 		s.Breaker.rest(namespace, h.breaker.Namespaces[namespace])
 	}
 	s.UnderWay = h.moving()
-	s.Records, s.Cordons, s.Freed = h.records[max(0, len(h.records)-maxRecords/part):], h.cordons, h.freed
+	s.Records = h.records[max(0, len(h.records)-maxRecords/part):]
 	return s
 }
 
@@ -142,13 +139,7 @@ func (h *History) restore(s *State, now time.Time, c *api.Configuration) {
 	for i := range s.Records {
 		s.Records[i].Ended = until(s.Records[i].Ended, 0)
 	}
-	for _, cordon := range s.Cordons {
-		if cordon != nil {
-			cordon.since, cordon.Emptied = until(cordon.Began, 0), until(cordon.Emptied, 0)
-		}
-	}
-	h.records, h.breaker, h.freed = s.Records, s.Breaker, until(s.Freed, 0)
-	h.cordons = slices.DeleteFunc(s.Cordons, func(cordon *Cordon) bool { return cordon == nil })
+	h.records, h.breaker = s.Records, s.Breaker
 	h.breaker.OpenUntil = until(h.breaker.OpenUntil, c.BreakerDuration.Duration)
 	for namespace, at := range h.breaker.Namespaces {
 		h.breaker.Namespaces[namespace] = until(at, c.BreakerDuration.Duration)

@@ -7,7 +7,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 )
 
@@ -18,15 +17,10 @@ const eventAction = "Rebalance"
 type observer struct {
 	events                 events.EventRecorder
 	hot, planned, underWay *metrics.Gauge
-	costs, empty, emptying *metrics.Gauge
-	freed                  *metrics.CounterVec
-	costWrites             *metrics.Counter
 	stopped, staying       *metrics.GaugeVec
 	moves, minutes, steps  *metrics.CounterVec
 	refused, regrets       *metrics.Counter
 	shown                  map[string]string
-	// free is the node to empty that was shown last.
-	free string
 }
 
 var _ plan.Observer = &observer{}
@@ -51,16 +45,8 @@ func newObserver(register func(...metrics.Registerable)) *observer {
 		hot:      newGauge("hot_nodes", "Nodes above their load line for so long that pods should move."),
 		planned:  newGauge("planned_moves", "Moves of the last plan that were not begun."),
 		underWay: newGauge("moves_under_way", "Moves whose replacement is not ready yet."),
-		costs:    newGauge("deletion_costs", "Pods with a deletion cost of the rebalancer."),
-		costWrites: metrics.NewCounter(counter("deletion_cost_writes_total",
-			"Deletion costs of pods that were written or removed.")),
-		empty:    newGauge("empty_nodes", "Nodes that the rebalancer emptied, and keeps cordoned."),
-		emptying: newGauge("emptying_nodes", "Nodes that are cordoned and being emptied."),
-		freed: metrics.NewCounterVec(counter("freed_nodes_total",
-			"Nodes that were cordoned, emptied or uncordoned, that somebody else took over, or that could not be uncordoned."),
-			[]string{"result"}),
-		stopped: newVec("stopped", "1 if this reason stops all moves, else 0.", "reason"),
-		staying: newVec("staying_pods", "Pods of hot nodes that stay, by the reason.", "reason"),
+		stopped:  newVec("stopped", "1 if this reason stops all moves, else 0.", "reason"),
+		staying:  newVec("staying_pods", "Pods of hot nodes that stay, by the reason.", "reason"),
 		moves: metrics.NewCounterVec(counter("moves_total",
 			"Moves that ended. Landed is on another node that is not above its line, LandedHot on one above it. "+
 				"Returned and NotReady are failures."),
@@ -73,11 +59,7 @@ func newObserver(register func(...metrics.Registerable)) *observer {
 			[]string{"result"}),
 		shown: map[string]string{},
 	}
-	register(o.hot, o.planned, o.underWay, o.stopped, o.staying, o.moves, o.minutes, o.refused, o.regrets, o.steps,
-		o.costs, o.costWrites, o.empty, o.emptying, o.freed)
-	for _, result := range plan.AllFreed() {
-		o.freed.WithLabelValues(string(result))
-	}
+	register(o.hot, o.planned, o.underWay, o.stopped, o.staying, o.moves, o.minutes, o.refused, o.regrets, o.steps)
 	for _, outcome := range plan.Outcomes() {
 		o.moves.WithLabelValues(string(outcome))
 	}
@@ -102,16 +84,6 @@ const succeeded, failed = "Success", "Failure"
 // show shows the result of a step. In plan mode, nodes get an event for each new plan.
 func (o *observer) show(s *plan.Status, plans bool) {
 	o.underWay.Set(float64(len(s.UnderWay)))
-	o.costs.Set(float64(s.CostPods))
-	o.costWrites.Add(float64(len(s.Costs)))
-	empty := 0
-	for _, c := range s.Cordons {
-		if !c.Emptied.IsZero() {
-			empty++
-		}
-	}
-	o.empty.Set(float64(empty))
-	o.emptying.Set(float64(len(s.Cordons) - empty))
 	for _, stop := range plan.Stops() {
 		value := 0.0
 		if stop == s.Stop {
@@ -137,22 +109,6 @@ func (o *observer) show(s *plan.Status, plans bool) {
 		}
 	}
 	o.shown = shown
-	if plans {
-		o.showFree(s.Plan.Free)
-	}
-}
-
-// showFree records an event on each node that comes to be one to empty.
-func (o *observer) showFree(f *plan.Freeing) {
-	found := ""
-	if f != nil {
-		found = f.Node
-	}
-	if found != "" && found != o.free {
-		o.events.Eventf(node(found), nil, corev1.EventTypeNormal, "EmptyingPlanned", eventAction,
-			"The node could be emptied, with %s to place elsewhere. The mode is Plan, so nothing moves", text.Count(len(f.Moves), "pod"))
-	}
-	o.free = found
 }
 
 func node(name string) *corev1.Node {
@@ -206,13 +162,3 @@ func (o *observer) HotMinutes(less, more float64) {
 
 // Regretted implements plan.Observer.
 func (o *observer) Regretted(*plan.Record) { o.regrets.Inc() }
-
-// Freed implements plan.Observer.
-func (o *observer) Freed(c *plan.Cordon, what plan.Freed, why string) {
-	o.freed.WithLabelValues(string(what)).Inc()
-	kind := corev1.EventTypeNormal
-	if what == plan.UncordonFailed {
-		kind = corev1.EventTypeWarning
-	}
-	o.events.Eventf(node(c.Node), nil, kind, string(what), eventAction, "%.500s", why)
-}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -54,9 +53,6 @@ type server struct {
 	clock                     clock.WithTicker
 	observer                  *observer
 	metrics                   http.Handler
-
-	// sessionCordons are the nodes cordoned by kubectl plimsoll rebalance, as of the last step.
-	sessionCordons []string
 
 	// stepped is when the leader's last step ended, in seconds since 1970. Before the first, it is when this process began to lead;
 	// 0 if it does not.
@@ -143,9 +139,8 @@ func (s *server) lead(ctx context.Context) error {
 	defer cancel()
 	logger := klog.FromContext(ctx)
 	logger.Info("Looking for hot nodes", "profile", world.Profile, "plugin", world.Plugin, "mode", s.configuration.Mode)
-	writer := kube.Evictor{Client: s.client}
 	executor := &plan.Executor{
-		World: world, Evictor: writer, Costs: writer, Nodes: writer, Observer: s.observer, Clock: s.clock, Config: s.configuration,
+		World: world, Evictor: kube.Evictor{Client: s.client}, Observer: s.observer, Clock: s.clock, Config: s.configuration,
 		Store: &kube.Store{Client: s.client, Namespace: s.namespace, Name: s.name},
 	}
 	s.repeat(ctx, world.Interval, func(due bool) error { return s.step(ctx, world, executor, due) })
@@ -198,26 +193,13 @@ func (s *server) step(ctx context.Context, world *command.World, executor *plan.
 	if p := status.Plan; p != nil && p.Problem != "" {
 		logger.V(2).Info("A simulated decision failed", "problem", p.Problem)
 	}
-	for _, c := range status.Costs {
-		logger.V(2).Info("Wrote a deletion cost", "namespace", c.Pod.Namespace, "pod", c.Pod.Name, "node", c.Pod.Spec.NodeName,
-			"cost", c.Value)
-	}
 	if m := status.Began; m != nil {
 		logger.Info("Moved a pod", "namespace", m.Namespace, "pod", m.Pod, "from", m.From, "expectedOn", m.To)
 	}
-	var cordoned []string
-	for _, c := range status.SessionCordons {
-		cordoned = append(cordoned, c.Node)
-	}
-	if !slices.Equal(cordoned, s.sessionCordons) && len(cordoned) > 0 {
-		logger.Info("Nodes are cordoned by kubectl plimsoll rebalance; unless it still runs, or has emptied them, uncordon them",
-			"nodes", cordoned)
-	}
-	s.sessionCordons = cordoned
 	if status.Stop != "" {
 		logger.V(4).Info("Nothing moves", "reason", status.Stop, "why", status.Why)
 	}
-	return status.CostError
+	return nil
 }
 
 // reload reads the configuration again. It keeps the last valid one.

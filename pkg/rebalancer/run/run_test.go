@@ -148,26 +148,3 @@ func TestObserver_Ended(t *testing.T) {
 		}
 	}
 }
-
-// TestObserver_Free records one event on a node to empty, and another one if it is found anew.
-func TestObserver_Free(t *testing.T) {
-	recorder := events.NewFakeRecorder(10)
-	o := newObserver(func(...metrics.Registerable) {})
-	o.events = recorder
-	found := &plan.Freeing{Node: "a", Moves: make([]plan.Move, 2)}
-	for _, free := range []*plan.Freeing{nil, found, found, {Stopped: "1 pod without a node"}, found} {
-		o.show(&plan.Status{Plan: &plan.Plan{Free: free}}, true)
-	}
-	close(recorder.Events)
-	count := 0
-	for event := range recorder.Events {
-		count++
-		const want = "Normal EmptyingPlanned The node could be emptied, with 2 pods to place elsewhere. The mode is Plan, so nothing moves"
-		if event != want {
-			t.Errorf("the event is %q, want %q", event, want)
-		}
-	}
-	if count != 2 {
-		t.Errorf("%d events, want 2", count)
-	}
-}

@@ -50,8 +50,6 @@ type engine struct {
 	pods   []podState
 	// waiting are the pods to decide, by arrival; starting are the pods bound since the last tick.
 	waiting, starting []int
-	// unschedulable is the number of pods that the last decisions left without a node.
-	unschedulable int
 	// ends are the pods by the tick of their end.
 	ends    map[int][]int
 	arrived int
@@ -238,7 +236,7 @@ func (e *engine) decide(ctx context.Context, tick int) error {
 			still = append(still, i)
 		}
 	}
-	e.waiting, e.unschedulable = still, len(still)
+	e.waiting = still
 	e.figures.waitingTicks += len(still)
 	return nil
 }

@@ -123,10 +123,7 @@ func (r *rebalancing) plan(ctx context.Context) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	stop, why := r.history.StoppedBy(e.clock.Now(), r.c)
-	if stop != "" {
-		p.Stopped = why
-	}
+	stop, _ := r.history.StoppedBy(e.clock.Now(), r.c)
 	if stop == plan.BreakerOpen && e.counts(e.measured.ticks) {
 		e.figures.BreakerMinutes += input.Tick.Minutes()
 	}
@@ -141,7 +138,6 @@ func (r *rebalancing) cluster() plan.Cluster {
 	e := r.engine
 	return plan.Cluster{
 		Scheduler: e.scheduler, SchedulerNames: []string{e.policy.schedulerName()}, Load: r.load, Now: e.clock.Now(), Usage: r.usageOf,
-		Waiting: len(e.waiting), Unschedulable: e.unschedulable,
 	}
 }
 
