@@ -235,8 +235,8 @@ func (p progress) Ended(r *plan.Record) {
 		p.show(fmt.Sprintf("Pod %s/%s was not evicted", r.Namespace, r.Pod))
 	case r.Outcome == plan.ScaledDown:
 		p.show(fmt.Sprintf("Pod %s/%s gets no replacement: %s was scaled down", r.Namespace, r.Pod, text.Excerpt(r.Owner.String())))
-	case r.Outcome.Failed():
-		p.show(fmt.Sprintf("Pod %s/%s was moved, but %s", r.Namespace, r.Pod, r.Failure()))
+	case r.Problem() != "":
+		p.show(fmt.Sprintf("Pod %s/%s was moved, but %s", r.Namespace, r.Pod, r.Problem()))
 	default:
 		p.show(fmt.Sprintf("Pod %s/%s is ready on %s, in place of %s", r.Namespace, r.Replacement, r.Node, r.Pod))
 	}

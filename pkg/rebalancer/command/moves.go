@@ -276,7 +276,7 @@ func (r *Report) addMoves(p *plan.Plan) {
 	}
 	for _, name := range p.Hot {
 		of, _ := byName[name].Excess()
-		add(byName[name], of, true, byName[name].Utilization[of])
+		add(byName[name], of, true, byName[name].Measured[of])
 	}
 	for i := range p.Moves {
 		m := &p.Moves[i]

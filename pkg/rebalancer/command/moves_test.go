@@ -14,7 +14,7 @@ import (
 func planOf() *plan.Plan {
 	node := func(name string, cpu float64) plan.LoadedNode {
 		return plan.LoadedNode{
-			Name: name, Known: true, Utilization: [load.ResourceCount]float64{load.CPU: cpu}, Line: [load.ResourceCount]float64{load.CPU: 0.8},
+			Name: name, Known: true, Measured: [load.ResourceCount]float64{load.CPU: cpu}, Line: [load.ResourceCount]float64{load.CPU: 0.8},
 			Base: [load.ResourceCount]float64{load.CPU: 4000, load.Memory: 8e9},
 		}
 	}
@@ -67,8 +67,8 @@ Other pods of hot nodes stay:
 // TestReport_Destination moves a pod to b because of CPU of a, then one because of memory of c. b has 4 CPUs and 8 GB.
 func TestReport_Destination(t *testing.T) {
 	p := planOf()
-	p.Nodes[2].Utilization, p.Nodes[2].Line = [load.ResourceCount]float64{0.5, 0.95}, [load.ResourceCount]float64{0.8, 0.9}
-	p.Nodes[1].Utilization, p.Nodes[1].Line = [load.ResourceCount]float64{0.5, 0.3}, [load.ResourceCount]float64{0.8, 0.9}
+	p.Nodes[2].Measured, p.Nodes[2].Line = [load.ResourceCount]float64{0.5, 0.95}, [load.ResourceCount]float64{0.8, 0.9}
+	p.Nodes[1].Measured, p.Nodes[1].Line = [load.ResourceCount]float64{0.5, 0.3}, [load.ResourceCount]float64{0.8, 0.9}
 	// Pods of earlier moves use 200 milliCPU that b's load does not show yet: 50 % + 5 % + 20 % = 75 %.
 	p.Moves[0].ToAfter = 0.75
 	// The second pod uses 1.6 GB: 30 % + 20 % = 50 %.

@@ -18,7 +18,7 @@ func reasons() map[plan.Reason]string {
 		plan.Ending:           "terminating",
 		plan.EvictionRefused:  "eviction refused",
 		plan.LittleRelief:     "too little relief for the node",
-		plan.NamespaceLimit:   "too many moves under way in its namespace",
+		plan.NamespaceLimit:   "too many moves of its namespace, under way or in this hour",
 		plan.NamespaceRests:   "earlier moves of its namespace failed",
 		plan.NoController:     "no controller to recreate it",
 		plan.NoOtherNode:      "no other node passes all filters",

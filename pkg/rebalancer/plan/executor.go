@@ -310,14 +310,14 @@ func (e *Executor) withoutMoves(ctx context.Context, s *sim.Scheduler, nodes []L
 			continue
 		}
 		if from := without[r.From]; from != nil {
-			from.Utilization[r.Resource] += r.FromBefore - r.FromAfter
+			from.Measured[r.Resource] += r.FromBefore - r.FromAfter
 		}
 		to := byName[r.Node]
 		if to == nil {
 			continue
 		}
 		share := to.Share(r.Resource, r.Usage)
-		without[r.Node].Utilization[r.Resource] -= share
+		without[r.Node].Measured[r.Resource] -= share
 		if isThere {
 			e.regret(r, *to, share)
 		}
@@ -328,7 +328,7 @@ func (e *Executor) withoutMoves(ctx context.Context, s *sim.Scheduler, nodes []L
 // regret reports a move once if its node is above the line, and would not be without the pod.
 func (e *Executor) regret(r *Record, n LoadedNode, share float64) {
 	isAbove := n.isAbove()
-	if n.Utilization[r.Resource] -= share; isAbove && !n.isAbove() && !r.Regretted {
+	if n.Measured[r.Resource] -= share; isAbove && !n.isAbove() && !r.Regretted {
 		r.Regretted = true
 		e.Observer.Regretted(r)
 	}
@@ -437,6 +437,10 @@ func (e *Executor) move(ctx context.Context, m *Move) (*Moving, error) {
 	name := types.NamespacedName{Namespace: m.Namespace, Name: m.Pod}
 	answer, why, err := e.Evictor.Evict(ctx, name, m.UID, false)
 	switch {
+	case apierrors.IsInternalError(err) && e.isUntouched(ctx, m): // such as a webhook that fails
+		e.history.cancel(m.UID)
+		e.refuse(m, pod, err.Error())
+		return nil, e.save(ctx)
 	case err != nil: // settle finds out whether the pod was evicted
 		e.history.refuse(m.UID, e.Clock.Now()) // if not, the next attempt could hang too
 		return nil, fmt.Errorf("evict pod %s: %w", name, err)
@@ -447,6 +451,12 @@ func (e *Executor) move(ctx context.Context, m *Move) (*Moving, error) {
 	}
 	e.Observer.Began(moving, pod)
 	return moving, nil
+}
+
+// isUntouched reports whether the API server has the pod, and it does not end.
+func (e *Executor) isUntouched(ctx context.Context, m *Move) bool {
+	pod, err := e.Evictor.Pod(ctx, types.NamespacedName{Namespace: m.Namespace, Name: m.Pod})
+	return err == nil && stays(pod) && pod.UID == m.UID
 }
 
 // evictable returns the pod of the move, and all pods of its namespace. The pod is nil if it stays, by a fresh read or a dry run.
@@ -664,6 +674,9 @@ func (e *Executor) settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := e.noteOutage(ctx); err != nil {
+		return err
+	}
 	for _, m := range e.history.moving() {
 		r, failed := e.outcome(ctx, m, pods[m.Namespace])
 		if err = errors.Join(err, failed); failed != nil || r == nil {
@@ -685,10 +698,26 @@ func (e *Executor) settle(ctx context.Context) error {
 	return err
 }
 
+// noteOutage notes the moves whose replacement no scheduler places now: they have the time for that anew.
+func (e *Executor) noteOutage(ctx context.Context) error {
+	if len(e.history.underWay) == 0 {
+		return nil
+	}
+	why, err := e.World.SchedulerDown(ctx)
+	if err != nil {
+		return fmt.Errorf("look for the scheduler: %w", err)
+	}
+	for _, m := range e.history.underWay {
+		if why != "" && !m.isPlaced() {
+			m.Unscheduled = e.Clock.Now()
+		}
+	}
+	return nil
+}
+
 // outcome returns how the move ended; nil if it is under way.
 func (e *Executor) outcome(ctx context.Context, m *Moving, pods []*corev1.Pod) (*Record, error) {
 	moved, now := podOf(pods, m.UID), e.Clock.Now()
-	since, timeout := now.Sub(m.Began), e.Config.ReplacementTimeout.Duration
 	if m.replacement == nil {
 		m.waitFor(moved, now)
 	} else { // it may be created before the moved pod has ended
@@ -698,14 +727,14 @@ func (e *Executor) outcome(ctx context.Context, m *Moving, pods []*corev1.Pod) (
 	r.replacedBy(m.replacement)
 	switch {
 	case stays(moved): // it was not evicted
-		if since < unanswered {
+		if now.Sub(m.Began) < unanswered {
 			return nil, nil
 		}
 		r.Outcome = Withdrawn
 		return r, nil
 	case r.Replacement != "" && (r.Node == m.From || isReady(m.replacement)):
 		return r, e.land(ctx, r)
-	case since-m.Ending < timeout:
+	case now.Sub(m.waitsFrom()) < e.Config.ReplacementTimeout.Duration:
 		return nil, nil
 	}
 	r.Outcome = NotReady
@@ -719,6 +748,14 @@ func (e *Executor) land(ctx context.Context, r *Record) error {
 		e.history.land(ctx, cluster, e.Config, r)
 	}
 	return err
+}
+
+// waitsFrom returns when the replacement could be created and placed.
+func (m *Moving) waitsFrom() time.Time {
+	if from := m.Began.Add(m.Ending); from.After(m.Unscheduled) {
+		return from
+	}
+	return m.Unscheduled
 }
 
 // waitFor extends the move while the moved pod ends. The pod may be nil.

@@ -26,8 +26,8 @@ const (
 type History struct {
 	nodes     map[string]*nodeHistory
 	workloads map[string]*workloadHistory // by Move.Workload
-	// moves are the times of the moves of the last hour.
-	moves []time.Time
+	// moves are the moves of the last hour.
+	moves []madeMove
 	// underWay are moves without a ready replacement, by the evicted pod's UID.
 	underWay map[types.UID]*Moving
 	// refused has the pods whose eviction was refused, and until when they stay.
@@ -37,6 +37,12 @@ type History struct {
 	// records are the moves that ended, oldest first.
 	records []Record
 	breaker breaker
+}
+
+// madeMove counts for the limits of an hour.
+type madeMove struct {
+	at        time.Time
+	namespace string
 }
 
 // Moving is a move under way.
@@ -50,6 +56,8 @@ type Moving struct {
 	Controlled bool `json:"controlled,omitempty"`
 	// Ending is how long after Began the evicted pod still ended, and had no replacement. A StatefulSet creates none before.
 	Ending time.Duration `json:"ending,omitempty"`
+	// Unscheduled is when the scheduler was down last while the replacement had no node.
+	Unscheduled time.Time `json:"unscheduled,omitzero"`
 	// movedBefore is when the node's move before this one began.
 	movedBefore time.Time
 	// replacement is the pod in place of the moved one, as it was found last; nil if there was none.
@@ -62,7 +70,7 @@ func (m *Moving) isPlaced() bool { return m.replacement != nil && m.replacement.
 // Outcome says how a move ended.
 type Outcome string
 
-// The outcomes of moves. LandedHot, Returned and NotReady are failures.
+// The outcomes of moves. Returned and NotReady are failures.
 const (
 	// Landed is a replacement that is ready on another node, which is not above its line with it. Every plan promises that.
 	Landed Outcome = "Landed"
@@ -85,15 +93,11 @@ func Outcomes() []Outcome {
 	return []Outcome{Landed, LandedHot, LandedUnknown, Returned, NotReady, ScaledDown, Withdrawn}
 }
 
-// Failed reports whether the move did not do what its plan promised.
-func (o Outcome) Failed() bool { return o == LandedHot || o == Returned || o == NotReady }
+// Failed reports whether the move failed: it bars the workload, and counts for the circuit breaker. LandedHot did not fail: pods of
+// others may have made the node hot, and no tenant may stop the moves of others.
+func (o Outcome) Failed() bool { return o == Returned || o == NotReady }
 
-// Bars reports whether the outcome bars the workload, and counts for the circuit breaker. LandedHot does not: pods of others may
-// have made the node hot. No tenant may stop the moves of others.
-func (o Outcome) Bars() bool { return o == Returned || o == NotReady }
-
-// landed reports whether a replacement is ready on another node. That ends a row of outcomes that bar, because they have none. It
-// does so on a node of unknown load, too.
+// landed reports whether a replacement is ready on another node, which ends a row of failures.
 func (o Outcome) landed() bool { return o == Landed || o == LandedHot || o == LandedUnknown }
 
 // Record is a move that ended.
@@ -116,12 +120,15 @@ func (r *Record) replacedBy(replacement *corev1.Pod) {
 	}
 }
 
-// Failure says in words how the move has failed.
-func (r *Record) Failure() string {
-	if r.Outcome.Bars() {
+// Problem says why the move failed or landed hot; empty if it did neither.
+func (r *Record) Problem() string {
+	switch {
+	case r.Outcome.Failed():
 		return fmt.Sprintf("its replacement is not ready elsewhere (%s)", r.Outcome)
+	case r.Outcome == LandedHot:
+		return fmt.Sprintf("its replacement is on node %s, which is above its line (%s)", r.Node, r.Outcome)
 	}
-	return fmt.Sprintf("its replacement is on node %s, which is above its line (%s)", r.Node, r.Outcome)
+	return ""
 }
 
 // breaker ends a series of failures.
@@ -183,7 +190,7 @@ func (h *History) Begin(m *Move, now time.Time) {
 		h.underWay = map[types.UID]*Moving{}
 	}
 	h.underWay[m.UID] = &Moving{Move: *m, Began: now, movedBefore: h.nodeOf(m.From).moved}
-	h.moves = append(h.moves, now)
+	h.moves = append(h.moves, madeMove{now, m.Namespace})
 	h.nodeOf(m.From).moved = now
 	h.workloadOf(m.Workload).moved = now
 }
@@ -211,10 +218,10 @@ func (h *History) land(ctx context.Context, cluster Cluster, c *api.Configuratio
 		return
 	}
 	n, err := h.lookWith(ctx, cluster, c, r)
-	switch _, excess := n.Excess(); {
+	switch {
 	case err != nil || !n.Known:
 		r.Outcome = LandedUnknown
-	case excess > 0:
+	case n.crowding() > 0:
 		r.Outcome = LandedHot
 	default:
 		r.Outcome = Landed
@@ -272,7 +279,7 @@ func (h *History) podsUnderWay() map[types.UID]bool {
 	return pods
 }
 
-// end records how a move ended. If that bars the workload, it counts for the circuit breaker.
+// end records how a move ended.
 func (h *History) end(r *Record, c *api.Configuration) {
 	r.Known, r.replacement = nil, nil // they are of no use any more
 	h.records = append(h.records, *r)
@@ -286,7 +293,7 @@ func (h *History) end(r *Record, c *api.Configuration) {
 	if r.Outcome.landed() {
 		w.failures = 0
 	}
-	if !r.Outcome.Bars() {
+	if !r.Outcome.Failed() {
 		return
 	}
 	w.barredUntil = r.Ended.Add(min(firstBar<<min(w.failures, 10), longestBar))
@@ -302,8 +309,9 @@ func (h *History) cancel(pod types.UID) {
 	}
 	delete(h.underWay, pod)
 	h.nodeOf(m.From).moved = m.movedBefore
-	// The saved state has whole seconds.
-	if i := slices.IndexFunc(h.moves, func(at time.Time) bool { return at.Unix() == m.Began.Unix() }); i >= 0 {
+	if i := slices.IndexFunc(h.moves, func(made madeMove) bool { // the saved state has whole seconds
+		return made.namespace == m.Namespace && made.at.Unix() == m.Began.Unix()
+	}); i >= 0 {
 		h.moves = slices.Delete(h.moves, i, i+1)
 	}
 }
@@ -347,7 +355,7 @@ func (h *History) StoppedBy(now time.Time, c *api.Configuration) (stop Stop, why
 	return "", ""
 }
 
-// failures returns the moves that bar, since one landed: of a namespace, or of all if it is empty.
+// failures returns the moves that failed since one landed: of a namespace, or of all if it is empty.
 func (h *History) failures(namespace string) (failures []*Record) {
 	for i := range slices.Backward(h.records) {
 		r := &h.records[i]
@@ -355,7 +363,7 @@ func (h *History) failures(namespace string) (failures []*Record) {
 		case namespace != "" && r.Namespace != namespace:
 		case r.Outcome.landed():
 			return failures
-		case r.Outcome.Bars():
+		case r.Outcome.Failed():
 			failures = append(failures, r)
 		}
 	}
@@ -384,7 +392,7 @@ func (h *History) workloadOf(name string) *workloadHistory {
 
 // forget drops expired entries.
 func (h *History) forget(now time.Time) {
-	h.moves = slices.DeleteFunc(h.moves, func(at time.Time) bool { return now.Sub(at) >= time.Hour })
+	h.moves = slices.DeleteFunc(h.moves, func(made madeMove) bool { return now.Sub(made.at) >= time.Hour })
 	for _, pods := range []map[types.UID]time.Time{h.refused, h.tried} {
 		maps.DeleteFunc(pods, func(_ types.UID, until time.Time) bool { return !now.Before(until) })
 	}

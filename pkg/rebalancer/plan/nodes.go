@@ -23,8 +23,10 @@ import (
 type LoadedNode struct {
 	Name string
 	// Known reports whether the load of all resources with a line is fresh.
-	Known       bool
-	Utilization [load.ResourceCount]float64
+	Known bool
+	// Measured is the mean of the window, which makes a node a source of moves. Utilization has pending and predicted usage too. It
+	// decides for destinations only: otherwise, pods that use nothing would have their neighbors moved.
+	Measured, Utilization [load.ResourceCount]float64
 	// Line is 0 where none holds.
 	Line [load.ResourceCount]float64
 	// Base is in milliCPU and bytes.
@@ -33,19 +35,27 @@ type LoadedNode struct {
 	End time.Time
 }
 
-// Excess returns the resource that is farthest above its line, and by how much; a negative excess is below. Without a line, it
-// returns -1.
-func (n *LoadedNode) Excess() (of load.Resource, excess float64) {
+// Excess returns the resource whose measured load is farthest above its line, and by how much; a negative excess is below. Without a
+// line, it returns -1.
+func (n *LoadedNode) Excess() (of load.Resource, excess float64) { return n.excess(&n.Measured) }
+
+// crowding returns the excess with pending and predicted usage.
+func (n *LoadedNode) crowding() (excess float64) {
+	_, excess = n.excess(&n.Utilization)
+	return excess
+}
+
+func (n *LoadedNode) excess(loads *[load.ResourceCount]float64) (of load.Resource, excess float64) {
 	excess = -1
 	for r, line := range n.Line {
-		if line > 0 && n.Utilization[r]-line > excess {
-			of, excess = load.Resource(r), n.Utilization[r]-line
+		if line > 0 && loads[r]-line > excess {
+			of, excess = load.Resource(r), loads[r]-line
 		}
 	}
 	return of, excess
 }
 
-// isAbove reports whether the node is known to be above a line.
+// isAbove reports whether the node's measured load is known to be above a line.
 func (n *LoadedNode) isAbove() bool {
 	_, excess := n.Excess()
 	return n.Known && excess > 0
@@ -77,18 +87,19 @@ func newLooker(r explain.LoadReader, c *api.Configuration) looker {
 	return looker{r, framework.NewCycleState(), c}
 }
 
-// node compares one node with its line. Only a filter's line is a limit. A score's line is a target: there, measured and pending
-// usage is compared with LinePercent. In replays, predicted peaks took twice the moves for the same hot minutes.
+// node compares one node with its line. Only a filter's line is a limit. A score's line is a target: LinePercent replaces it.
 func (l looker) node(info fwk.NodeInfo) LoadedNode {
 	_, filters := l.reader.(minor.FilterPlugin)
 	of := l.reader.LoadLine(l.state, info)
 	n := LoadedNode{Name: info.Node().Name, Known: true}
 	for r := range of.Percent {
 		n.Utilization[r] = of.Node[r].Utilization(0)
+		if n.Base[r] = of.Node[r].Base; n.Base[r] > 0 {
+			n.Measured[r] = of.Node[r].Mean / n.Base[r]
+		}
 		if filters {
 			n.Utilization[r], n.Line[r] = of.Utilization[r], of.Percent[r]/100
 		}
-		n.Base[r] = of.Node[r].Base
 	}
 	n.Line[load.CPU] = cmp.Or(n.Line[load.CPU], l.c.LinePercent/100)
 	for r, line := range n.Line {

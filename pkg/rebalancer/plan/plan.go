@@ -118,9 +118,13 @@ type planner struct {
 	// more has what earlier moves use beyond their expected usage and the measured load, by node.
 	more    map[string]podusage.Amounts
 	budgets []*budget
-	// perNamespace counts moves under way, with those of the plan.
-	perNamespace map[string]int
-	undo         []func() error
+	// perNamespace counts moves under way, and perHour those of the last hour, both with those of the plan.
+	perNamespace, perHour map[string]int
+	// ending counts moves under way whose pod only ends: they take no place.
+	ending int
+	// landedHot are the workloads whose last move did.
+	landedHot map[string]bool
+	undo      []func() error
 }
 
 // replicas are the pods of one workload.
@@ -153,8 +157,8 @@ func Make(ctx context.Context, cluster Cluster, h *History, c *api.Configuration
 	p := &planner{
 		Cluster: cluster, Plan: &Plan{Stay: map[Reason]int{}}, c: c, history: h, look: newLooker(cluster.Load, c),
 		byName: map[string]*LoadedNode{}, replicas: map[types.UID]int{}, workloads: map[string]*replicas{},
-		perNamespace: map[string]int{},
-		more:         map[string]podusage.Amounts{},
+		perNamespace: map[string]int{}, perHour: map[string]int{}, landedHot: map[string]bool{},
+		more: map[string]podusage.Amounts{},
 	}
 	h.forget(p.Now)
 	if p.Nodes, err = Look(ctx, p.Scheduler, p.Load, c); err != nil {
@@ -255,6 +259,9 @@ func (p *planner) count(ctx context.Context) error {
 				p.countPod(pod)
 			}
 			ends := moved[pod.UID] && pod.DeletionTimestamp != nil && !podusage.HasEnded(pod)
+			if m := p.history.underWay[pod.UID]; ends && m != nil && m.replacement == nil {
+				p.ending++
+			}
 			if ends && p.Now.Sub(pod.DeletionTimestamp.Time) < lateEnd { // its load goes on
 				p.history.nodeOf(info.Node().Name).moved = p.Now
 			}
@@ -282,7 +289,14 @@ func (p *planner) count(ctx context.Context) error {
 func (p *planner) countMoves() map[types.UID]bool {
 	moved := map[types.UID]bool{}
 	for i := range p.history.records {
-		moved[p.history.records[i].UID] = true
+		r := &p.history.records[i]
+		moved[r.UID] = true
+		if r.Outcome != Withdrawn {
+			p.landedHot[r.Workload] = r.Outcome == LandedHot
+		}
+	}
+	for _, made := range p.history.moves {
+		p.perHour[made.namespace]++
 	}
 	for _, m := range p.history.underWay {
 		moved[m.UID] = true
@@ -352,17 +366,29 @@ func (p *planner) lookAt(ctx context.Context, name string) (LoadedNode, error) {
 
 // movesLeft returns the number of moves that the limits per hour and at a time still allow.
 func (p *planner) movesLeft() int {
-	atOnce := min(max(2, int(p.c.MaxNodesPercentInFlight/100*float64(len(p.Nodes)))), maxUnderWay)
-	return min(p.leftThisHour(), atOnce-len(p.history.underWay))
+	underWay := len(p.history.underWay)
+	return min(p.hourly()-len(p.history.moves), p.places()-(underWay-p.ending), maxUnderWay-underWay)
 }
 
-// leftThisHour returns the number of moves that the limits per hour still allow.
-func (p *planner) leftThisHour() int {
-	hourly := int(p.c.MaxPodsPercentPerHour / 100 * float64(p.pods))
+// places returns how many moves may be under way.
+func (p *planner) places() int {
+	return min(max(2, int(p.c.MaxNodesPercentInFlight/100*float64(len(p.Nodes)))), maxUnderWay)
+}
+
+// hourly returns how many moves may begin in an hour.
+func (p *planner) hourly() int {
+	share := int(p.c.MaxPodsPercentPerHour / 100 * float64(p.pods))
 	if p.c.MaxPodsPercentPerHour > 0 {
-		hourly = max(hourly, 1) // in small clusters
+		share = max(share, 1) // in small clusters
 	}
-	return min(hourly, p.c.MaxMovesPerHour) - len(p.history.moves)
+	return min(share, p.c.MaxMovesPerHour)
+}
+
+// hasItsShare reports whether a namespace has all moves that it may have. Half of the places, and of the hour's moves while another
+// node is hot, are for other namespaces.
+func (p *planner) hasItsShare(namespace string) bool {
+	return p.perNamespace[namespace] >= min(p.c.MaxPerNamespaceInFlight, p.places()/2) ||
+		len(p.Hot) > 1 && p.perHour[namespace] >= max(1, p.hourly()/2)
 }
 
 // isResting reports whether the load does not show the node's last move yet.
@@ -415,8 +441,8 @@ func (p *planner) cool(ctx context.Context, source *LoadedNode) (moved bool, err
 	return false, nil
 }
 
-// candidates returns the pods that may move, largest relief per disruption first. If not all can be simulated, the ones without a
-// good move in the last minutes go last.
+// candidates returns the pods that may move, largest relief per disruption first. Workloads whose last move landed hot go last. So do
+// pods without a good move in the last minutes, if not all can be simulated.
 func (p *planner) candidates(source *LoadedNode, info fwk.NodeInfo, resource load.Resource) []candidate {
 	var found []candidate
 	minAge := max(p.c.MinPodAge.Duration, 2*WindowOf(p.Load))
@@ -448,8 +474,14 @@ func (p *planner) candidates(source *LoadedNode, info fwk.NodeInfo, resource loa
 		}
 		return 0
 	}
+	hasLandedHot := func(c *candidate) int {
+		if p.landedHot[workloadOf(c.pod, metav1.GetControllerOfNoCopy(c.pod))] {
+			return 1
+		}
+		return 0
+	}
 	slices.SortStableFunc(found, func(a, b candidate) int {
-		return cmp.Or(wasTried(&a)-wasTried(&b), cmp.Compare(b.relief/b.disruption, a.relief/a.disruption),
+		return cmp.Or(wasTried(&a)-wasTried(&b), hasLandedHot(&a)-hasLandedHot(&b), cmp.Compare(b.relief/b.disruption, a.relief/a.disruption),
 			cmp.Compare(a.pod.Namespace, b.pod.Namespace), cmp.Compare(a.pod.Name, b.pod.Name))
 	})
 	return found
@@ -480,7 +512,7 @@ func (p *planner) stays(c *candidate, minAge time.Duration) Reason {
 		return NamespaceRests
 	case r.unavailable >= maxUnavailable(r.all):
 		return WorkloadLimit
-	case p.perNamespace[c.pod.Namespace] >= p.c.MaxPerNamespaceInFlight:
+	case p.hasItsShare(c.pod.Namespace):
 		return NamespaceLimit
 	case !p.budgetsAllow(c.pod):
 		return DisruptionBudget
@@ -548,21 +580,13 @@ func (p *planner) simulate(ctx context.Context, source *LoadedNode, resource loa
 		return "", err
 	}
 	p.undo = append(p.undo, func() error { return p.Scheduler.Add(c.pod) })
-	without, err := p.lookAt(ctx, source.Name)
-	if err != nil {
-		return "", err
-	}
-	after := without.Utilization[resource] - c.relief // the measured load still includes the pod
-	if (source.Utilization[resource]-after)/c.disruption < p.c.MinReliefPercent/100 {
-		return LittleRelief, nil
-	}
 	var usage podusage.Amounts
 	usage[resource] = c.usage
 	m, reason, err := p.land(ctx, c.pod, source.Name, resource, usage, p.more)
 	if err != nil || reason != "" {
 		return reason, err
 	}
-	m.Line, m.FromBefore, m.FromAfter = source.Line[resource], source.Utilization[resource], after
+	m.Line, m.FromBefore, m.FromAfter = source.Line[resource], source.Measured[resource], source.Measured[resource]-c.relief
 	p.accept(c, m)
 	return "", nil
 }
@@ -607,7 +631,7 @@ func (p *planner) land(
 		to.add(m.Beyond)
 		to.add(more[name])
 		m.ToAfter = to.Utilization[resource]
-		if _, excess := to.Excess(); !to.Known || excess > -p.c.RoomPercent/100 {
+		if !to.Known || to.crowding() > -p.c.RoomPercent/100 {
 			return m, NoRoom, nil
 		}
 	}
@@ -652,6 +676,7 @@ func (p *planner) accept(c *candidate, m Move) {
 	m.of(c)
 	p.Moves = append(p.Moves, m)
 	p.perNamespace[m.Namespace]++
+	p.perHour[m.Namespace]++
 	p.workloads[m.Workload].unavailable++
 	for _, b := range p.budgets {
 		if b.covers(c.pod) {

@@ -82,7 +82,7 @@ func newFixture() *fixture {
 		cpu: map[string]float64{"a": 0.9, "b": 0.5, "c": 0.7}, pods: map[string]*corev1.Pod{}, c: api.Default(),
 		history: &History{}, looks: 5, profile: profile,
 	}
-	f.c.MaxHotNodesPercent, f.c.MaxPodsPercentPerHour = 50, 100
+	f.c.MaxHotNodesPercent, f.c.MaxPodsPercentPerHour, f.c.MaxNodesPercentInFlight = 50, 100, 150 // of 3 nodes: 4 places, 2 a namespace
 	f.pod("web", "web-1", "a", "2")
 	f.pod("web", "web-2", "c", "2")
 	return f
@@ -105,6 +105,13 @@ func (f *fixture) pod(workload, name, node, cpu string) *corev1.Pod {
 	f.pods[name] = pod
 	f.objects = append(f.objects, pod)
 	return pod
+}
+
+// crowd adds pods without a node, so that more moves are allowed in an hour.
+func (f *fixture) crowd() {
+	for i := range 4 {
+		f.unplaced = append(f.unplaced, (&fixture{pods: map[string]*corev1.Pod{}}).pod("crowd", fmt.Sprint("crowd-", i), "", "1m"))
+	}
 }
 
 func (f *fixture) cluster(t *testing.T) Cluster {
@@ -593,6 +600,7 @@ func TestMake_Brakes(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFixture()
+			f.c.MaxNodesPercentInFlight = 1
 			tc.change(f)
 			p := f.plan(t)
 			got := p.Stopped
@@ -684,9 +692,11 @@ func TestMake_CountsMeasuredUsage(t *testing.T) {
 				history: &History{}, looks: 5, profile: profile,
 			}
 			f.c.MaxHotNodesPercent, f.c.MaxPodsPercentPerHour, f.c.Unprotected = 100, 100, []api.Protection{api.SingleReplicas}
+			f.c.MaxNodesPercentInFlight = 150
 			f.pod("web", "web-1", "a", "100m")
 			f.pod("db", "db-1", "c", "100m")
 			f.usage = func(*corev1.Pod) (podusage.Amounts, bool) { return podusage.Amounts{load.CPU: 4000}, true }
+			f.crowd()
 			tc.change(f)
 			if p := f.plan(t); len(p.Moves) != tc.moves || tc.moves == 1 && math.Abs(p.Moves[0].ToAfter-f.cpu["b"]-tc.held-0.4) > 1e-9 {
 				t.Errorf("%+v, want %d moves, and %v on b before", p, tc.moves, f.cpu["b"]+tc.held)
@@ -763,6 +773,7 @@ func TestMake_LimitsOfOnePlan(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFixture()
 			f.cpu, f.c.MaxHotNodesPercent = map[string]float64{"a": 0.9, "b": 0.3, "c": 0.95}, 100
+			f.crowd()
 			f.c.Unprotected = []api.Protection{api.SingleReplicas}
 			f.pods["web-2"].OwnerReferences[0].UID, f.pods["web-2"].OwnerReferences[0].Name = "db", "db"
 			tc.change(f)
@@ -843,7 +854,7 @@ func TestHistory_Observe(t *testing.T) {
 	look := func(known bool, cpu float64) {
 		end = end.Add(time.Second)
 		h.Observe([]LoadedNode{{
-			Name: "a", Known: known, Utilization: [load.ResourceCount]float64{cpu}, Line: [load.ResourceCount]float64{0.8}, End: end,
+			Name: "a", Known: known, Measured: [load.ResourceCount]float64{cpu}, Line: [load.ResourceCount]float64{0.8}, End: end,
 		}}, c)
 	}
 	for i, step := range []struct {

@@ -29,8 +29,8 @@ const (
 
 // State survives restarts. Looks above the line are counted anew.
 type State struct {
-	// Moves are the times of the last hour's moves, in seconds since 1970.
-	Moves     []int64                   `json:"moves,omitempty"`
+	// MovesOf are the times of the last hour's moves by namespace, in seconds since 1970.
+	MovesOf   map[string][]int64        `json:"movesOf,omitempty"`
 	Nodes     map[string]time.Time      `json:"nodes,omitempty"`
 	Workloads map[string]*WorkloadState `json:"workloads,omitempty"`
 	UnderWay  []*Moving                 `json:"underWay,omitempty"`
@@ -69,10 +69,14 @@ func (h *History) encode() (content []byte, err error) {
 
 // state returns the State to save. It drops entries beyond a part of the bounds, the oldest first.
 func (h *History) state(part int) *State {
-	s := &State{Nodes: map[string]time.Time{}, Workloads: map[string]*WorkloadState{}}
+	s := &State{MovesOf: map[string][]int64{}, Nodes: map[string]time.Time{}, Workloads: map[string]*WorkloadState{}}
 	s.Breaker.OpenUntil = h.breaker.OpenUntil
-	for _, at := range h.moves[max(0, len(h.moves)-maxMoves):] {
-		s.Moves = append(s.Moves, at.Unix())
+	for _, made := range h.moves[max(0, len(h.moves)-maxMoves):] {
+		of := made.namespace
+		if _, ok := s.MovesOf[of]; !ok && len(s.MovesOf) >= maxResting {
+			of = "" // counts for the limit of all
+		}
+		s.MovesOf[of] = append(s.MovesOf[of], made.at.Unix())
 	}
 	names := slices.DeleteFunc(slices.Collect(maps.Keys(h.nodes)), func(name string) bool { return h.nodes[name].moved.IsZero() })
 	slices.SortFunc(names, func(a, b string) int {
@@ -117,8 +121,10 @@ func (h *History) restore(s *State, now time.Time, c *api.Configuration) {
 		return at
 	}
 	h.moves, h.workloads, h.underWay = nil, map[string]*workloadHistory{}, map[types.UID]*Moving{}
-	for _, at := range s.Moves {
-		h.moves = append(h.moves, until(time.Unix(at, 0), 0))
+	for namespace, times := range s.MovesOf {
+		for _, at := range times {
+			h.moves = append(h.moves, madeMove{until(time.Unix(at, 0), 0), namespace})
+		}
 	}
 	for name, at := range s.Nodes {
 		h.nodeOf(name).moved = until(at, 0)

@@ -137,13 +137,12 @@ func (o *observer) Ended(r *plan.Record) {
 	if r.Outcome == plan.Returned {
 		o.regrets.Inc()
 	}
-	if r.Outcome.Failed() {
-		failure := r.Failure()
-		if r.Outcome.Bars() {
-			failure += fmt.Sprintf(". %s stays for a while", r.Owner)
+	if problem := r.Problem(); problem != "" {
+		if r.Outcome.Failed() {
+			problem += fmt.Sprintf(". %s stays for a while", r.Owner)
 		}
 		o.events.Eventf(node(r.From), nil, corev1.EventTypeWarning, "MoveFailed", eventAction,
-			"Pod %s/%s was moved, but %s", r.Namespace, r.Pod, failure)
+			"Pod %s/%s was moved, but %s", r.Namespace, r.Pod, problem)
 	}
 	if r.Replacement != "" {
 		replacement := &corev1.Pod{}
