@@ -54,8 +54,6 @@ func (e *OptionError) Unwrap() error { return e.error }
 type Configuration struct {
 	// Origin is one line for the user, such as "ConfigMap plimsoll-system/plimsoll, of Deployment plimsoll-system/plimsoll".
 	Origin string
-	// Path is the file of --config, or else a path below "cluster" that names the file or the ConfigMap in the cluster.
-	Path string
 	// Changed is when the file was last written; zero if unknown.
 	Changed time.Time
 	// Content is the file as it was written. Decoded has defaults, and is nil if Err is not.
@@ -136,7 +134,7 @@ func (c *Connection) find(ctx context.Context, o ConfigurationOptions) (*Configu
 		if err != nil {
 			return nil, OptionErrorf("--config: %w", err)
 		}
-		return &Configuration{Origin: "file " + o.File, Path: o.File, Content: content}, nil
+		return &Configuration{Origin: "file " + o.File, Content: content}, nil
 	case o.From != "":
 		return c.fromConfigMap(ctx, o.From)
 	}
@@ -154,7 +152,7 @@ func (c *Connection) find(ctx context.Context, o ConfigurationOptions) (*Configu
 		return nil, fmt.Errorf("configuration of the scheduler of this pod: %w", err)
 	}
 	found := &Configuration{
-		Origin: fmt.Sprintf("file %s, of the scheduler of this pod", file), Path: path.Join("cluster/file", file),
+		Origin:  fmt.Sprintf("file %s, of the scheduler of this pod", file),
 		Content: content, Workload: own, filesAreHere: true,
 	}
 	if info, err := os.Stat(file); err == nil {
@@ -212,7 +210,7 @@ func (c *Connection) getConfigMap(ctx context.Context, namespace, name, key stri
 		return nil, fmt.Errorf("ConfigMap %s/%s has no key %q; its keys are %q", namespace, name, key, keys)
 	}
 	return &Configuration{
-		Origin: fmt.Sprintf("ConfigMap %s/%s", namespace, name), Path: path.Join("cluster/configmap", namespace, name),
+		Origin:  fmt.Sprintf("ConfigMap %s/%s", namespace, name),
 		Content: []byte(content), Changed: dataChanged(object),
 	}, nil
 }

@@ -500,9 +500,6 @@ func TestConfiguration_OfTheChart(t *testing.T) {
 	if found.Err != nil {
 		t.Fatal(found.Err)
 	}
-	if want := "cluster/configmap/plimsoll-system/plimsoll"; found.Path != want {
-		t.Errorf("path %q, want %q", found.Path, want)
-	}
 	if want := "ConfigMap plimsoll-system/plimsoll, of Deployment plimsoll-system/plimsoll"; found.Origin != want {
 		t.Errorf("origin %q, want %q", found.Origin, want)
 	}
@@ -645,8 +642,8 @@ func TestConfiguration_OfTheOwnContainer(t *testing.T) {
 	write(t, c.commandLineFile, "/bin/kube-scheduler\x00--config="+file+"\x00--v=2\x00")
 	found, err := c.Configuration(t.Context(), ConfigurationOptions{})
 	must(t, err)
-	if found.Err != nil || found.Origin != "file "+file+", of the scheduler of this pod" || found.Path != "cluster/file"+file {
-		t.Errorf("origin %q, path %q, error %v", found.Origin, found.Path, found.Err)
+	if found.Err != nil || found.Origin != "file "+file+", of the scheduler of this pod" {
+		t.Errorf("origin %q, error %v", found.Origin, found.Err)
 	}
 	must(t, os.Remove(token))
 	if found, err = c.Configuration(t.Context(), ConfigurationOptions{}); err != nil {
@@ -728,8 +725,8 @@ func TestConfiguration_OfAFile(t *testing.T) {
 		configurationOf("metricProvider: {type: Prometheus, address: 'http://p', tokenFile: /absent/token, caFile: /absent/ca}"))
 	found, err := c.Configuration(t.Context(), ConfigurationOptions{File: file})
 	must(t, err)
-	if found.Err != nil || found.Origin != "file "+file || found.Path != file {
-		t.Errorf("origin %q, path %q, error %v", found.Origin, found.Path, found.Err)
+	if found.Err != nil || found.Origin != "file "+file {
+		t.Errorf("origin %q, error %v", found.Origin, found.Err)
 	}
 	write(t, file, configurationOf("targetUtilization: 150"))
 	if found, err = c.Configuration(t.Context(), ConfigurationOptions{File: file}); err != nil {
@@ -1050,28 +1047,6 @@ func TestOpen_ServerOfDisabledPlugin(t *testing.T) {
 	c, decoded := newAPIServer(t).connect(t, false), twoServers(t, "disabled")
 	_, err := c.Open(t.Context(), Options{Configuration: decoded, Source: SourceOptions{Address: "http://127.0.0.1:1"}})
 	must(t, err)
-	address, _, err := c.Prometheus(t.Context(), decoded, SourceOptions{})
-	must(t, err)
-	if address != "http://a" {
-		t.Errorf("Prometheus at %s, want http://a, which the enabled plugin reads", address)
-	}
-}
-
-// --source-address names the Prometheus where the configuration reads none.
-func TestPrometheus_OfTheOptions(t *testing.T) {
-	token := filepath.Join(t.TempDir(), "token")
-	write(t, token, "t")
-	options := SourceOptions{Address: "http://localhost:9090", TokenFile: token}
-	c, other := newAPIServer(t).connect(t, false), decodedOf(t, configurationOf("metricProvider: {type: KubernetesMetricsServer}"))
-	for _, configuration := range []*schedulerconfig.KubeSchedulerConfiguration{nil, other} {
-		address, client, err := c.Prometheus(t.Context(), configuration, options)
-		must(t, err)
-		if address != options.Address || client.BearerTokenFile != token {
-			t.Errorf("Prometheus at %s with the token of %s, want those of the options", address, client.BearerTokenFile)
-		}
-	}
-	_, _, err := c.Prometheus(t.Context(), other, SourceOptions{})
-	wantError(t, err, "the configuration reads no Prometheus; write --source-address")
 }
 
 func TestOpen_Extenders(t *testing.T) {

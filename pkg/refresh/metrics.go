@@ -46,17 +46,25 @@ type Registry interface {
 	CustomMustRegister(...metrics.StableCollector)
 }
 
-// TargetSetNodes is the name of the metric of target sets, which doctor reads.
-const TargetSetNodes = "plimsoll_target_set_nodes"
-
-// PanicsTotal is the name of the metric of recovered panics, which doctor reads.
-const PanicsTotal = "plimsoll_refresh_panics_total"
+// Names of metrics that doctor reads.
+const (
+	RefreshTotal   = "plimsoll_refresh_total"
+	LoadNodes      = "plimsoll_load_nodes"
+	Workloads      = "plimsoll_workloads"
+	WorkloadsAge   = "plimsoll_workload_statistics_age_seconds"
+	HistoryRead    = "plimsoll_workload_history_read_ratio"
+	HistoryGivenUp = "plimsoll_workload_history_given_up"
+	SavesTotal     = "plimsoll_workload_statistics_saves_total"
+	UnsavedSeconds = "plimsoll_workload_statistics_unsaved_seconds"
+	TargetSetNodes = "plimsoll_target_set_nodes"
+	PanicsTotal    = "plimsoll_refresh_panics_total"
+)
 
 // NewMetrics returns the metrics, registered.
 func NewMetrics(registry Registry) *Metrics {
 	m := &Metrics{
 		refreshes: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "plimsoll_refresh_total", Help: "Refreshes of the load source, by result: Success or Error.",
+			Name: RefreshTotal, Help: "Refreshes of the load source, by result: Success or Error.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"source", "result"}),
 		durations: metrics.NewHistogramVec(&metrics.HistogramOpts{
@@ -90,33 +98,33 @@ func NewMetrics(registry Registry) *Metrics {
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"source", "resource"}),
 		history: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name:           "plimsoll_workload_history_read_ratio",
+			Name:           HistoryRead,
 			Help:           "Share of the past usage of workloads that has been read since the start.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"source"}),
 		givenUp: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name:           "plimsoll_workload_history_given_up",
+			Name:           HistoryGivenUp,
 			Help:           "1 if the rest of the past usage of workloads is left out, after several failures to read it.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"source"}),
 		saves: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name:           "plimsoll_workload_statistics_saves_total",
+			Name:           SavesTotal,
 			Help:           "Writes of the statistics of workloads to their file, by result: Success or Error.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"source", "result"}),
 		age: metrics.NewDesc("plimsoll_load_age_seconds",
 			"Age of the newest load of any node.", []string{"source"}, nil, metrics.ALPHA, ""),
-		nodes: metrics.NewDesc("plimsoll_load_nodes",
+		nodes: metrics.NewDesc(LoadNodes,
 			"Nodes by load over the shortest window: Fresh, Expired (too old for all plugins), or Absent (never measured).",
 			[]string{"source", "resource", "state"}, nil, metrics.ALPHA, ""),
 		targetSets: metrics.NewDesc(TargetSetNodes,
 			"Nodes that had their load from a set of scrape targets in the last refresh.",
 			[]string{"source", "resource", "target_job", "target_namespace", "target_service"}, nil, metrics.ALPHA, ""),
-		workloads: metrics.NewDesc("plimsoll_workloads",
+		workloads: metrics.NewDesc(Workloads,
 			"Workloads of which statistics are known.", []string{"source"}, nil, metrics.ALPHA, ""),
-		learnedAt: metrics.NewDesc("plimsoll_workload_statistics_age_seconds",
+		learnedAt: metrics.NewDesc(WorkloadsAge,
 			"Age of the newest observation in the statistics of workloads.", []string{"source"}, nil, metrics.ALPHA, ""),
-		unsaved: metrics.NewDesc("plimsoll_workload_statistics_unsaved_seconds",
+		unsaved: metrics.NewDesc(UnsavedSeconds,
 			"Time of the observations of workloads that their file does not have.", []string{"source"}, nil, metrics.ALPHA, ""),
 	}
 	registry.MustRegister(m.refreshes, m.durations, m.rejected, m.panics, m.unmatched, m.contested, m.measured, m.history, m.givenUp, m.saves)

@@ -21,6 +21,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/skew"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus"
@@ -132,8 +133,8 @@ func (f *Facts) ofScheduler(metrics model.Vector) model.Vector {
 	})
 }
 
-// buildInfo is a metric of every Kubernetes component, labeled with its version.
-const buildInfo = "kubernetes_build_info"
+// buildInfo is a metric of every Kubernetes component, labeled with its version. Plimsoll's programs have plimsollBuildInfo too.
+const buildInfo, plimsollBuildInfo = "kubernetes_build_info", "plimsoll_build_info"
 
 // logsOf returns the command that shows the scheduler's log in a pod or workload.
 func logsOf(w *cluster.Workload, kind, name string) cluster.Command {
@@ -236,7 +237,7 @@ func (f *Facts) fromStandby() bool {
 // schedulerVersion returns the Kubernetes version in the scheduler's metrics or, without metrics, the minor one in its image tag.
 func (f *Facts) schedulerVersion() string {
 	w := f.Workload()
-	labels := map[model.LabelValue]model.LabelName{buildInfo: "git_version", "plimsoll_build_info": "kubernetes"}
+	labels := map[model.LabelValue]model.LabelName{buildInfo: "git_version", plimsollBuildInfo: "kubernetes"}
 	versions := map[string]bool{}
 	for _, sample := range f.metrics {
 		if label, ok := labels[sample.Metric[model.MetricNameLabel]]; ok {
@@ -304,10 +305,18 @@ func (f *Facts) adviseImage(text, minor string, w *cluster.Workload) []Advice {
 	return f.AdviseRun(cluster.Kubectl("-n", w.Namespace, "set", "image", "deployment/"+w.Name, w.Container+"="+image), "%s", text)
 }
 
+// metricsRead names the metrics that checks read from a Prometheus.
+func metricsRead() []string {
+	return []string{
+		plimsollBuildInfo, refresh.LoadNodes, refresh.TargetSetNodes, refresh.RefreshTotal, refresh.PanicsTotal,
+		refresh.Workloads, refresh.WorkloadsAge, refresh.HistoryRead, refresh.HistoryGivenUp, refresh.SavesTotal, refresh.UnsavedSeconds,
+		descriptor.DecisionsTotal, descriptor.FallbackTotal,
+	}
+}
+
 // readMetrics reads the scheduler's metrics from its own port, through the API server's proxy, or from a Prometheus.
 func (g *gatherer) readMetrics(ctx context.Context) {
-	promql := `{__name__=~"plimsoll_(build_info|load_(nodes|age_seconds)|target_set_nodes|(refresh|decisions|fallback)_total|` +
-		`workload.*)"}`
+	promql := fmt.Sprintf("{__name__=~%q}", strings.Join(metricsRead(), "|"))
 	if w := g.Workload(); w != nil {
 		pods := strings.Join(text.Each(w.Pods, regexp.QuoteMeta), "|")
 		promql += fmt.Sprintf(" or %s{namespace=%q,pod=~%q}", buildInfo, w.Namespace, pods)
@@ -350,7 +359,7 @@ func sum(a, b float64) float64 { return a + b }
 
 // checkMetrics checks that the scheduler's metrics can be read, and have load.
 func (f *Facts) checkMetrics() []Result {
-	ofLoad := []model.LabelValue{"plimsoll_load_nodes", "plimsoll_decisions_total", "plimsoll_refresh_total"}
+	ofLoad := []model.LabelValue{refresh.LoadNodes, descriptor.DecisionsTotal, refresh.RefreshTotal}
 	isOfLoad := func(sample *model.Sample) bool { return slices.Contains(ofLoad, sample.Metric[model.MetricNameLabel]) }
 	switch {
 	case f.metricsErr != nil:
@@ -375,7 +384,7 @@ func (f *Facts) adviseMetrics(w *cluster.Workload) []Advice {
 
 // checkLoadStates checks how old the load is that the running scheduler has.
 func (f *Facts) checkLoadStates() []Result {
-	nodes := f.countsOf("plimsoll_load_nodes", math.Max, "state", "source", "resource") // replicas have equal values
+	nodes := f.countsOf(refresh.LoadNodes, math.Max, "state", "source", "resource") // replicas have equal values
 	return each(sortedKeys(nodes), func(name string) []Result {
 		n := nodes[name]
 		message := fmt.Sprintf("%s fresh on %.0f, expired on %.0f, absent on %.0f nodes", name, n["Fresh"], n["Expired"], n["Absent"])
@@ -396,7 +405,7 @@ const failureThreshold = 0.1
 
 // checkRefreshes checks that most refreshes of each source succeeded.
 func (f *Facts) checkRefreshes() []Result {
-	return causedBy(f.eachResult("plimsoll_refresh_total", func(name string, failed, all float64) []Result {
+	return causedBy(f.eachResult(refresh.RefreshTotal, func(name string, failed, all float64) []Result {
 		if all == 0 {
 			return Skip("not checked, because the scheduler has not refreshed the load of %s yet", name)
 		}
@@ -410,8 +419,8 @@ func (f *Facts) checkRefreshes() []Result {
 
 // checkSaves checks that the running scheduler's files of statistics are up to date. What failed before does not matter.
 func (f *Facts) checkSaves() []Result {
-	unsaved := f.countsOf("plimsoll_workload_statistics_unsaved_seconds", math.Max, "", "source")
-	return f.eachResult("plimsoll_workload_statistics_saves_total", func(name string, failed, all float64) []Result {
+	unsaved := f.countsOf(refresh.UnsavedSeconds, math.Max, "", "source")
+	return f.eachResult(refresh.SavesTotal, func(name string, failed, all float64) []Result {
 		missing, state := time.Duration(unsaved[name][""]*float64(time.Second)), "is up to date"
 		if missing > 0 {
 			state = "lacks the last " + rounded(missing)
@@ -442,10 +451,10 @@ const staleStatistics = 6 * refresh.WorkloadInterval
 
 // checkKnownWorkloads checks that the running scheduler updates the statistics of workloads.
 func (f *Facts) checkKnownWorkloads() []Result {
-	known := f.countsOf("plimsoll_workloads", math.Max, "", "source") // replicas have equal values
-	ages := f.countsOf("plimsoll_workload_statistics_age_seconds", math.Max, "", "source")
-	past := f.countsOf("plimsoll_workload_history_read_ratio", math.Max, "", "source")
-	givenUp := f.countsOf("plimsoll_workload_history_given_up", math.Max, "", "source")
+	known := f.countsOf(refresh.Workloads, math.Max, "", "source") // replicas have equal values
+	ages := f.countsOf(refresh.WorkloadsAge, math.Max, "", "source")
+	past := f.countsOf(refresh.HistoryRead, math.Max, "", "source")
+	givenUp := f.countsOf(refresh.HistoryGivenUp, math.Max, "", "source")
 	return each(sortedKeys(known), func(name string) []Result {
 		message := fmt.Sprintf("%s: statistics of %s", name, text.Count(int(known[name][""]), "workload"))
 		if read, ok := past[name][""]; ok {
@@ -468,7 +477,7 @@ func (f *Facts) checkKnownWorkloads() []Result {
 
 // checkFallbacks checks how many placements a plugin decided without load. It leaves out plugins that decided none.
 func (f *Facts) checkFallbacks() []Result {
-	decisions := f.countsOf("plimsoll_decisions_total", sum, "", "plugin")
+	decisions := f.countsOf(descriptor.DecisionsTotal, sum, "", "plugin")
 	if len(decisions) > 0 && f.fromStandby() {
 		return Skip("not checked, because %s, which the metrics are from, does not place pods: %s leads", f.metricsFrom, f.holder())
 	}
@@ -477,7 +486,7 @@ func (f *Facts) checkFallbacks() []Result {
 	if known && len(decisions) == 0 {
 		return Skip("not checked, because no plugin has decided a placement yet")
 	}
-	fallbacks := f.countsOf("plimsoll_fallback_total", sum, "reason", "plugin")
+	fallbacks := f.countsOf(descriptor.FallbackTotal, sum, "reason", "plugin")
 	return each(sortedKeys(decisions), func(plugin string) []Result {
 		total, reasons := 0.0, []string(nil)
 		for _, reason := range sortedKeys(fallbacks[plugin]) {

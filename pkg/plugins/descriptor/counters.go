@@ -62,14 +62,20 @@ type Metrics struct {
 	Records *metrics.CounterVec
 }
 
+// Names of metrics that doctor reads.
+const (
+	DecisionsTotal = "plimsoll_decisions_total"
+	FallbackTotal  = "plimsoll_fallback_total"
+)
+
 // NewMetrics returns the metrics, registered by register.
 func NewMetrics(register func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{
 		decisions: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "plimsoll_decisions_total", Help: "Placements that the plugin was asked about.", StabilityLevel: metrics.ALPHA,
+			Name: DecisionsTotal, Help: "Placements that the plugin was asked about.", StabilityLevel: metrics.ALPHA,
 		}, []string{"plugin"}),
 		fallbacks: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "plimsoll_fallback_total",
+			Name: FallbackTotal,
 			Help: "Placements that the plugin did not decide by measured load alone, by reason: a node was never measured (Absent) " +
 				"or not lately (Expired), or no load was known and the plugin left the decision to others (StepAside).",
 			StabilityLevel: metrics.ALPHA,

@@ -129,9 +129,6 @@ func readPods(t testing.TB, a answers) {
 		p := source.Period{End: time.Unix(evaluated, 0), Length: length, Step: 5 * time.Minute}
 		_ = s.FetchHistory(ctx, p, 1, func(u *source.WorkloadUsage) { possible(t, "usage of a workload", u.Pods, u.Sum, u.SumSquares) })
 	}
-	at := time.Unix(evaluated, 0)
-	h := ContainerHistory{Address: "http://prometheus.example", HTTP: a.config("").Config, Start: at.Add(-time.Minute), End: at}
-	_ = h.Read(ctx, func(float64) {}, func(u *ContainerUsage) { possible(t, "usage of a container", u.Value) })
 }
 
 // TestNumbers answers each query that the product sends, one after the other, with what nobody can have measured.

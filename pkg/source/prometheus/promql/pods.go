@@ -27,8 +27,6 @@ var (
 	podNamePattern = fmt.Sprintf("(.+?)(?:(?:-%s|-[0-9]{%d})?-[%s]{5}|-[0-9]+)", hashPattern, podname.TimeDigits, podname.Letters)
 )
 
-var podName = regexp.MustCompile("^" + podNamePattern + "$")
-
 // PodFamily makes the queries for what pods use, of one family of series with the labels namespace and pod.
 // Labels that Prometheus renamed (exported_namespace) do not count: any scraped target can have them.
 // So where the scrape of the kubelets does not honor labels, no series is of a pod of the cluster.
@@ -110,27 +108,6 @@ func (f *PodFamily) Usage(r load.Resource) string {
 		function = "rate"
 	}
 	return f.byPod(fmt.Sprintf("%s(%s[%s])", function, f.Selector(r), model.Duration(PodWindow)))
-}
-
-// ContainerUsage returns the query for what each container of the namespaces uses. That is the mean of cores over PodWindow, or the
-// most bytes in it. Without namespaces it is of all.
-func ContainerUsage(r load.Resource, namespaces []string) string {
-	f, function := &PodFamilies()[2], "max_over_time"
-	if r == load.CPU {
-		function = "rate"
-	}
-	if len(namespaces) > 0 {
-		f = f.In(namespaces)
-	}
-	return fmt.Sprintf("min by (namespace, pod, container) (%s(%s[%s]))", function, f.Selector(r), model.Duration(PodWindow))
-}
-
-// WorkloadOfPodName returns the workload of a pod's name as byPodName does; empty if there is none.
-func WorkloadOfPodName(pod string) string {
-	if found := podName.FindStringSubmatch(pod); found != nil {
-		return found[1]
-	}
-	return ""
 }
 
 // Sum is a sum over the pods of a workload.
