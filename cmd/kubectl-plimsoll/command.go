@@ -23,7 +23,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/versions"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	rebalancerchecks "github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/checks"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/command"
+	rebalance "github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/command"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/ui"
 )
@@ -75,11 +75,11 @@ Exit codes: 0 fine, 1 something was found, 2 it could not be done.`,
 	addGroup(command, &cobra.Group{ID: "cluster", Title: "Look at a running cluster:"},
 		doctor.Command(checks()...),
 		top.Command(),
-		ui.Command(checks()...),
+		ui.Command(moves(), checks()...),
 		explain.Command(),
 		whatif.Command(),
 		shadow.Command(),
-		command.Command(),
+		rebalance.Command(),
 	)
 	addGroup(command, &cobra.Group{ID: "replay", Title: "Compare policies:"},
 		replay.Command(),
@@ -94,6 +94,11 @@ func checks() []doctor.Supplier {
 	return []doctor.Supplier{
 		rebalancerchecks.Supplier(),
 	}
+}
+
+// moves plans moves of pods for the page.
+func moves() ui.Moves {
+	return ui.Moves{AddFile: rebalance.AddFileTo, Check: rebalance.CheckFile, Plan: rebalance.PlanJSON}
 }
 
 // addGroup adds commands that the help shows together.

@@ -25,7 +25,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/command"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/test/browser"
 )
@@ -233,7 +232,7 @@ func TestBrowserSilence(t *testing.T) {
 	}
 }
 
-// The page merges what the command sends, and what RFC 7386 has as examples.
+// The page merges as the examples of RFC 7386.
 func TestBrowserMerges(t *testing.T) {
 	type change struct{ from, patch, want json.RawMessage }
 	var changes []change
@@ -251,14 +250,6 @@ func TestBrowserMerges(t *testing.T) {
 		{`{}`, `{"constructor":{"a":1},"toString":{"b":1}}`, `{"constructor":{"a":1},"toString":{"b":1}}`},
 	} {
 		changes = append(changes, change{json.RawMessage(c[0]), json.RawMessage(c[1]), json.RawMessage(c[2])})
-	}
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 500 {
-		from, err := json.Marshal(randomObject(random, 3))
-		must(t, err)
-		to, err := json.Marshal(randomObject(random, 3))
-		must(t, err)
-		changes = append(changes, change{from, appendPatch(nil, from, to), to})
 	}
 	var calls strings.Builder
 	for _, c := range changes {
@@ -441,7 +432,7 @@ func (hostileCluster) History(node string) *top.NodeEvents {
 // hostileQuestions answers with hostile texts.
 func hostileQuestions() Questions {
 	q := questions()
-	explained, tried, moved := q.Explain, q.WhatIf, q.Moves
+	explained, tried := q.Explain, q.WhatIf
 	q.Explain = func(ctx context.Context, namespace string, r explain.Request) (explain.Result, error) {
 		result, err := explained(ctx, namespace, r)
 		e := result.(*explain.Explanation)
@@ -455,10 +446,8 @@ func hostileQuestions() Questions {
 		r.Outcomes[0].Unschedulable[0].Of, r.Outcomes[0].Unschedulable[0].Reason, r.Outcomes[0].Nodes[0].Name = hostile, hostile, hostile
 		return r, err
 	}
-	q.Moves = func(ctx context.Context) (*command.Report, error) {
-		r, err := moved(ctx)
-		r.Notes, r.Stay[0].Message, r.Moves[0].Pod, r.Moves[0].Owner, r.Nodes[0].Name = []string{hostile}, hostile, hostile, hostile, hostile
-		return r, err
+	q.Moves = func(context.Context) ([]byte, cluster.Command, error) {
+		return plannedMoves(hostile), cluster.Plugin("rebalance"), nil
 	}
 	return q
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/command"
 )
 
 // uiOptions are the flags of ui.
@@ -36,15 +35,27 @@ type uiOptions struct {
 	noOpen             bool
 	// rebalancer is the file of a RebalancerConfiguration.
 	rebalancer string
+	moves      Moves
 
 	// fromFile is shown in place of a cluster. save and html are written in place of a server.
 	fromFile, save, html string
 	hashNames            bool
 }
 
+// Moves plans moves of pods for the page. Its zero value is a program without a rebalancer.
+type Moves struct {
+	// AddFile adds the flag of the file with the rebalancer's configuration, and Check reads the file.
+	AddFile func(command *cobra.Command, flags *pflag.FlagSet, file *string)
+	Check   func(ctx context.Context, file string) error
+	// Plan returns the JSON of a plan, and the command that makes its moves.
+	Plan func(
+		ctx context.Context, c *cluster.Connection, of cluster.ConfigurationOptions, source cluster.SourceOptions, file string,
+	) ([]byte, cluster.Command, error)
+}
+
 // Command returns the command ui. The page shows these checks beside those of doctor.
-func Command(checks ...doctor.Supplier) *cobra.Command {
-	o := &uiOptions{cluster: kubectl.NewFlags(), checks: checks}
+func Command(moves Moves, checks ...doctor.Supplier) *cobra.Command {
+	o := &uiOptions{cluster: kubectl.NewFlags(), moves: moves, checks: checks}
 	command := &cobra.Command{
 		Use:   "ui",
 		Short: "Show nodes against their load lines in the browser",
@@ -74,7 +85,9 @@ Only who has the URL with its token can read the page. Interrupt the command to 
 	flags.Uint16Var(&o.port, "port", 0, "TCP port of the page (default any free one)")
 	flags.StringVar(&o.tokenFile, "token-file", "",
 		"file with the token of the page's URL, at least 32 characters, unreadable for others (default a random one)")
-	command.AddFileTo(command, flags, &o.rebalancer)
+	if moves.Plan != nil {
+		moves.AddFile(command, flags, &o.rebalancer)
+	}
 	flags.BoolVar(&o.noOpen, "no-open", false, "print the URL, but open no browser")
 	flags.StringVar(&o.fromFile, "from-file", "", "show a snapshot of --save, without a cluster")
 	flags.StringVar(&o.save, "save", "", "write a snapshot of nodes and checks as JSON to a file, and end")
@@ -141,8 +154,10 @@ func (o *uiOptions) run(cmd *cobra.Command) error {
 // openCluster sets the options that need a connection.
 func (o *uiOptions) openCluster(cmd *cobra.Command, options *Options) error {
 	ctx := cmd.Context()
-	if _, err := command.ReadConfiguration(ctx, o.rebalancer); err != nil { // each plan reads it anew
-		return err
+	if o.moves.Plan != nil {
+		if err := o.moves.Check(ctx, o.rebalancer); err != nil { // each plan reads the file anew
+			return err
+		}
 	}
 	o.cluster.Pin(&o.rebalancer) // users copy the page's commands into another terminal
 	connection, err := o.cluster.Connect(cmd)
@@ -170,8 +185,7 @@ func (o *uiOptions) openCluster(cmd *cobra.Command, options *Options) error {
 // questions answers the page's questions as the commands explain, what-if and rebalance do.
 func (o *uiOptions) questions(connection *cluster.Connection) Questions {
 	found := func(*cluster.Configuration) {}
-	return Questions{
-		Rebalancer: o.rebalancer,
+	questions := Questions{
 		Explain: func(ctx context.Context, namespace string, r explain.Request) (explain.Result, error) {
 			r.Configuration, r.Source, r.Found, r.Progress = o.cluster.Configuration, o.cluster.Source, found, func(float64) {}
 			return explain.Run(ctx, connection.In(namespace), r)
@@ -187,12 +201,13 @@ func (o *uiOptions) questions(connection *cluster.Connection) Questions {
 			}
 			return whatif.Run(ctx, connection, r)
 		},
-		Moves: func(ctx context.Context) (*command.Report, error) {
-			return command.Run(ctx, connection, command.Request{
-				Configuration: o.cluster.Configuration, Source: o.cluster.Source, Rebalancer: o.rebalancer, Found: found,
-			})
-		},
 	}
+	if o.moves.Plan != nil {
+		questions.Moves = func(ctx context.Context) ([]byte, cluster.Command, error) {
+			return o.moves.Plan(ctx, connection, o.cluster.Configuration, o.cluster.Source, o.rebalancer)
+		}
+	}
+	return questions
 }
 
 // write writes the files that the flags name.

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -10,12 +11,28 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster/kubectl"
 	checking "github.com/plimsoll-scheduler/plimsoll/test/check"
 )
+
+// fakeMoves has the flag of a rebalancer.
+func fakeMoves() Moves {
+	return Moves{
+		AddFile: func(_ *cobra.Command, flags *pflag.FlagSet, file *string) {
+			flags.StringVar(file, "rebalancer-config", "", "")
+		},
+		Check: func(context.Context, string) error { return nil },
+		Plan: func(
+			context.Context, *cluster.Connection, cluster.ConfigurationOptions, cluster.SourceOptions, string,
+		) ([]byte, cluster.Command, error) {
+			return plannedMoves(""), cluster.Plugin("rebalance"), nil
+		},
+	}
+}
 
 // The page's commands reach the same cluster from any terminal, whatever chose it.
 func TestUI_Commands(t *testing.T) {
@@ -60,7 +77,7 @@ func TestUI_FromFile(t *testing.T) {
 	const content = `{"apiVersion":"inspect.plimsoll.io/v1","kind":"ClusterLoads","profile":"plimsoll","plugin":"LoadThreshold",` +
 		`"time":"2026-01-02T03:04:05Z","context":"</script>"}`
 	checking.OK(t, os.WriteFile(saved, []byte(content), 0o600))
-	_, err := checking.Execute(t.Context(), Command(), "--from-file", saved, "--html", page, "--save", again)
+	_, err := checking.Execute(t.Context(), Command(fakeMoves()), "--from-file", saved, "--html", page, "--save", again)
 	checking.OK(t, err)
 	html, err := os.ReadFile(page)
 	checking.OK(t, err)
@@ -72,7 +89,7 @@ func TestUI_FromFile(t *testing.T) {
 	if strings.ReplaceAll(strings.TrimSpace(string(copied)), `\u003c/script\u003e`, "</script>") != content {
 		t.Errorf("saved again: %s, want %s", copied, content)
 	}
-	_, err = checking.Execute(t.Context(), Command(), "--from-file", page)
+	_, err = checking.Execute(t.Context(), Command(fakeMoves()), "--from-file", page)
 	if _, usage := errors.AsType[*cluster.OptionError](err); !usage || !strings.Contains(err.Error(), "--from-file: ") {
 		t.Errorf("error %v", err)
 	}
@@ -84,14 +101,14 @@ func TestUI_HashNames(t *testing.T) {
 	const content = `{"apiVersion":"inspect.plimsoll.io/v1","kind":"ClusterLoads","profile":"secret","plugin":"LoadThreshold",` +
 		`"time":"2026-01-02T03:04:05Z","context":"secret","nodes":{"secret":{"name":"secret","pods":7}}}`
 	checking.OK(t, os.WriteFile(saved, []byte(content), 0o600))
-	_, err := checking.Execute(t.Context(), Command(), "--from-file", saved, "--html", page, "--hash-names")
+	_, err := checking.Execute(t.Context(), Command(fakeMoves()), "--from-file", saved, "--html", page, "--hash-names")
 	checking.OK(t, err)
 	html, err := os.ReadFile(page)
 	checking.OK(t, err)
 	if strings.Contains(string(html), "secret") || !strings.Contains(string(html), `"pods":7`) {
 		t.Errorf("the page has a name, or no node:\n%s", html)
 	}
-	_, err = checking.Execute(t.Context(), Command(), "--from-file", saved, "--hash-names")
+	_, err = checking.Execute(t.Context(), Command(fakeMoves()), "--from-file", saved, "--hash-names")
 	if _, usage := errors.AsType[*cluster.OptionError](err); !usage || !strings.Contains(err.Error(), "--hash-names: only with --save or --html") {
 		t.Errorf("error %v", err)
 	}
@@ -124,7 +141,7 @@ func TestUI_FlagsWithoutEffect(t *testing.T) {
 	} {
 		name, _, _ := strings.Cut(flag, "=")
 		for _, other := range strings.Fields(others) {
-			_, err := checking.Execute(t.Context(), Command(), "--"+other, filepath.Join(t.TempDir(), "file"), flag)
+			_, err := checking.Execute(t.Context(), Command(fakeMoves()), "--"+other, filepath.Join(t.TempDir(), "file"), flag)
 			want := name + ": no effect with --" + other + ", " + reasons[other] + "; leave out one of them"
 			if _, usage := errors.AsType[*cluster.OptionError](err); !usage || err.Error() != want {
 				t.Errorf("--%s %s: error %v, want %s", other, flag, err, want)

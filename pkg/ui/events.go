@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/webserver"
 )
 
 // stream writes server-sent events.
@@ -104,7 +106,7 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 		if s.options.Saved != nil {
 			event = "saved" // nothing follows
 		}
-		_ = controller.SetWriteDeadline(time.Now().Add(writeTimeout)) // without one, that of the server holds
+		_ = controller.SetWriteDeadline(time.Now().Add(webserver.WriteTimeout)) // else that of the server
 		if out.send(event, data) != nil {
 			return
 		}

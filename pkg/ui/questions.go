@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/internal/webserver"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/command"
 )
 
 // Questions are answered from the present state of the cluster. Their functions may be called concurrently.
@@ -25,9 +25,8 @@ type Questions struct {
 	// Explain explains a pod of the namespace.
 	Explain func(ctx context.Context, namespace string, r explain.Request) (explain.Result, error)
 	WhatIf  func(ctx context.Context, w WhatIf) (*whatif.Report, error)
-	Moves   func(ctx context.Context) (*command.Report, error)
-	// Rebalancer is the file of the RebalancerConfiguration of Moves; empty for the defaults.
-	Rebalancer string
+	// Moves returns the JSON of planned moves, and the command that makes them; nil without a rebalancer.
+	Moves func(ctx context.Context) ([]byte, cluster.Command, error)
 }
 
 // WhatIf is a scenario. If Workload has a name, Replicas more of its pods are placed, or Fewer are removed.
@@ -51,7 +50,9 @@ type badQuery struct{ error }
 
 // reply is the result of a question, and the command that answers it in a terminal.
 type reply struct {
-	result  output.Result
+	result output.Result
+	// content is the JSON of a result that another room has encoded; nil if result is set.
+	content []byte
 	command cluster.Command
 }
 
@@ -78,7 +79,7 @@ func (s *Server) explain(ctx context.Context, query url.Values) (reply, error) {
 	for _, node := range nodes {
 		args = append(args, "--node", node)
 	}
-	return reply{result, cluster.Plugin("explain", args...)}, err
+	return reply{result: result, command: cluster.Plugin("explain", args...)}, err
 }
 
 // whatIf runs the scenario of the query. Waiting pods are placed too.
@@ -99,7 +100,7 @@ func (q *Questions) whatIf(ctx context.Context, query url.Values) (reply, error)
 	}
 	defer debug.FreeOSMemory() // it has simulated the scheduler once more
 	report, err := q.WhatIf(ctx, s)
-	return reply{report, s.command()}, err
+	return reply{result: report, command: s.command()}, err
 }
 
 // command returns the command of the scenario, which reads a workload from a file.
@@ -168,15 +169,11 @@ func count(query url.Values, name string, highest int) (int, error) {
 
 func (q *Questions) moves(ctx context.Context, _ url.Values) (reply, error) {
 	defer debug.FreeOSMemory() // it has simulated the scheduler once more
-	report, err := q.Moves(ctx)
-	var args []string
-	if err == nil && len(report.Moves) > 0 {
-		args = []string{"--evict"}
+	if q.Moves == nil {
+		return reply{}, badQuery{errors.New("this program has no rebalancer")}
 	}
-	if q.Rebalancer != "" {
-		args = append(args, "--rebalancer-config", q.Rebalancer)
-	}
-	return reply{report, cluster.Plugin("rebalance", args...)}, err
+	content, command, err := q.Moves(ctx)
+	return reply{content: content, command: command}, err
 }
 
 // commandHeader has the command of an answer, escaped as in the path of a URL.
@@ -191,7 +188,7 @@ func answer(s *Server, ask func(context.Context, url.Values) (reply, error)) htt
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
 		defer cancel()
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout + writeTimeout)) // else that of the server
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout + webserver.WriteTimeout)) // else that of the server
 		content, command, err := s.ask(ctx, func() (reply, error) { return ask(ctx, r.URL.Query()) })
 		_, bad := errors.AsType[badQuery](err)
 		switch {
@@ -220,6 +217,8 @@ func (s *Server) ask(ctx context.Context, question func() (reply, error)) (conte
 	if err != nil {
 		return nil, "", err
 	}
-	content, err = output.Marshal(answer.result)
+	if content = answer.content; content == nil {
+		content, err = output.Marshal(answer.result)
+	}
 	return content, answer.command.With(s.options.Flags...).For(s.options.Chosen), err
 }

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,7 +18,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/command"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	testcheck "github.com/plimsoll-scheduler/plimsoll/test/check"
@@ -35,8 +35,26 @@ func candidate(name string, rank int, load int64) sim.NodeResult {
 	}
 }
 
-func movedPod(pod string) command.MovedPod {
-	return command.MovedPod{Namespace: "shop", Pod: pod, Owner: "ReplicaSet web"}
+// plannedMoves is the JSON of kubectl plimsoll rebalance, with the text in place of each name and message; empty for those of a
+// cluster.
+func plannedMoves(text string) []byte {
+	or := func(name string) string { return cmp.Or(text, name) }
+	type object = map[string]any
+	content, _ := json.Marshal(object{
+		"profile": or("plimsoll"), "plugin": or("LoadThreshold"), "simulatedDecisions": 7, "notes": []string{or("a note")},
+		"waitReason": "BreakerOpen", "wait": or("moves failed one after the other; they go on at 2026-01-05T21:00:00Z"),
+		"resting": []string{or("worker-0010")},
+		"nodes": []object{
+			{"name": or("worker-0000"), "hot": true, "resource": "cpu", "linePercent": 80, "beforePercent": 85, "afterPercent": 76},
+			{"name": or("worker-0003"), "hot": false, "resource": "cpu", "linePercent": 80, "beforePercent": 20, "afterPercent": 29},
+		},
+		"moves": []object{{
+			"namespace": or("shop"), "pod": or("web-0"), "owner": or("ReplicaSet web"), "from": or("worker-0000"),
+			"to": or("worker-0003"), "reliefPercent": 9,
+		}},
+		"stay": []object{{"reason": "DaemonSet", "message": or("pod of a DaemonSet"), "pods": 3}},
+	}) // strings and numbers have a JSON
+	return content
 }
 
 // moved is the pod before a move of the rebalancer.
@@ -93,18 +111,8 @@ func questions() Questions {
 				Unschedulable: []whatif.Group{{Of: "Deployment shop/web", Reason: "0/100 nodes are available: 100 Insufficient cpu.", Pods: 1}},
 			}}}, nil
 		},
-		Moves: func(context.Context) (*command.Report, error) {
-			return &command.Report{
-				Profile: "plimsoll", Plugin: "LoadThreshold", Simulated: 7,
-				WaitReason: plan.BreakerOpen, Wait: "moves failed one after the other; they go on at 2026-01-05T21:00:00Z",
-				Resting: []string{"worker-0010"},
-				Nodes: []command.NodeChange{
-					{Name: "worker-0000", Hot: true, Resource: "cpu", Line: 80, Before: 85, After: 76},
-					{Name: "worker-0003", Resource: "cpu", Line: 80, Before: 20, After: 29},
-				},
-				Moves: []command.Move{{MovedPod: movedPod("web-0"), From: "worker-0000", To: "worker-0003", Relief: 9}},
-				Stay:  []command.Stay{{Reason: "DaemonSet", Message: "pod of a DaemonSet", Pods: 3}},
-			}, nil
+		Moves: func(context.Context) ([]byte, cluster.Command, error) {
+			return plannedMoves(""), cluster.Plugin("rebalance", "--evict"), nil
 		},
 	}
 }
@@ -199,17 +207,13 @@ func TestServer_Commands(t *testing.T) {
 	}
 }
 
-// The command empties a node if no pod moves off hot nodes.
-func TestServer_CommandToEmpty(t *testing.T) {
+// Without a rebalancer, the page has no moves.
+func TestServer_NoRebalancer(t *testing.T) {
 	q := questions()
-	q.Rebalancer = "free.yaml"
-	q.Moves = func(context.Context) (*command.Report, error) {
-		return &command.Report{Free: &command.Free{Node: "worker-1"}}, nil
-	}
-	s := startWith(t, Options{Source: newCluster("worker-1"), Check: checks, Questions: q})
-	got, err := url.PathUnescape(s.do(t, request{path: "moves.json"}).Header.Get("Plimsoll-Command"))
-	if want := "kubectl plimsoll rebalance --evict --rebalancer-config free.yaml"; err != nil || got != want {
-		t.Errorf("%q, %v; want %q", got, err, want)
+	q.Moves = nil
+	resp := startWith(t, Options{Source: newCluster("worker-1"), Check: checks, Questions: q}).do(t, request{path: "moves.json"})
+	if body := bodyOf(t, resp); resp.StatusCode != http.StatusBadRequest || !strings.Contains(body, "no rebalancer") {
+		t.Errorf("HTTP status %d, %s", resp.StatusCode, body)
 	}
 }
 
@@ -249,7 +253,7 @@ func testQuestionEnds(t *testing.T, path string) {
 	s := startWith(t, Options{Source: newCluster("worker-1"), Check: checks, Questions: Questions{
 		Explain: func(ctx context.Context, _ string, _ explain.Request) (explain.Result, error) { return nil, wait(ctx) },
 		WhatIf:  func(ctx context.Context, _ WhatIf) (*whatif.Report, error) { return nil, wait(ctx) },
-		Moves:   func(ctx context.Context) (*command.Report, error) { return nil, wait(ctx) },
+		Moves:   func(ctx context.Context) ([]byte, cluster.Command, error) { return nil, nil, wait(ctx) },
 	}})
 	ctx, cancel := context.WithCancel(t.Context())
 	for range maxAsked + 1 {

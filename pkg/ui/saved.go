@@ -21,8 +21,12 @@ import (
 // Kind is the kind of a snapshot's JSON.
 const Kind = "ClusterLoads"
 
-// maxSavedBytes bounds a saved snapshot. One of 5,000 nodes has 4 MiB.
-const maxSavedBytes = 64 << 20
+// Bounds of a saved snapshot. One of 15,000 nodes has 12 MiB. Small JSON values take up to 50 times their text in memory.
+const (
+	maxSavedBytes  = 24 << 20
+	maxSavedNodes  = 20_000
+	maxSavedChecks = 1000
+)
 
 // Take returns a snapshot of the source, and of the checks' results.
 func Take(ctx context.Context, o Options) (*State, error) {
@@ -113,7 +117,33 @@ func ReadFile(ctx context.Context, name string) (*State, error) {
 	return s, nil
 }
 
+// checkCounts fails if a snapshot has more of something than --save writes.
+func checkCounts(content []byte) error {
+	var s struct {
+		Nodes, Waiting map[string]json.RawMessage
+		Health         struct{ Checks []json.RawMessage }
+	}
+	if err := json.Unmarshal(content, &s); err != nil {
+		return err
+	}
+	for _, c := range []struct {
+		of          string
+		count, most int
+	}{
+		{"nodes", len(s.Nodes), maxSavedNodes}, {"waiting", len(s.Waiting), maxWaiting},
+		{"health.checks", len(s.Health.Checks), maxSavedChecks},
+	} {
+		if c.count > c.most {
+			return fmt.Errorf("%s: %d, want at most %d", c.of, c.count, c.most)
+		}
+	}
+	return nil
+}
+
 func decode(content []byte) (*State, error) {
+	if err := checkCounts(content); err != nil {
+		return nil, err
+	}
 	s := &struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`

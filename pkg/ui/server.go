@@ -13,12 +13,12 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/internal/webserver"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
@@ -88,15 +88,6 @@ type Server struct {
 	changed chan struct{}
 }
 
-// Bounds of what browsers can occupy.
-const (
-	maxConnections = 64
-	maxHeaderBytes = 16 << 10
-	readTimeout    = 10 * time.Second
-	writeTimeout   = 30 * time.Second
-	idleTimeout    = time.Minute
-)
-
 // NewServer returns a server at the listener. It reads the nodes once.
 func NewServer(ctx context.Context, listener net.Listener, o Options) (*Server, error) {
 	if o.Clock == nil {
@@ -107,7 +98,7 @@ func NewServer(ctx context.Context, listener net.Listener, o Options) (*Server, 
 		return nil, err
 	}
 	s := &Server{
-		options: o, listener: netutil.LimitListener(listener, maxConnections), access: newAccess(listener.Addr(), o.Token), page: page,
+		options: o, listener: listener, access: newAccess(listener.Addr(), o.Token), page: page,
 		turn: make(chan struct{}, 1), viewers: viewers{of: map[string]int{}}, asked: make(chan struct{}, maxAsked),
 		changed: make(chan struct{}), endTimeout: time.Second,
 	}
@@ -130,25 +121,8 @@ func (s *Server) Address() string { return "http://" + s.access.hosts[0] + "/" }
 // Serve serves the page and reads the source until ctx is done. It closes the listener.
 func (s *Server) Serve(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	server := &http.Server{
-		Handler: s.handler(), ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
-		MaxHeaderBytes: maxHeaderBytes,
-		BaseContext:    func(net.Listener) context.Context { return ctx }, // ends streams
-	}
-	group.Go(func() error {
-		if err := server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
-	group.Go(func() error {
-		<-ctx.Done()
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.endTimeout)
-		defer cancel()
-		if server.Shutdown(ending) == nil { // streams end whole
-			return nil
-		}
-		return server.Close()
+	group.Go(func() error { // within the grace, streams end whole
+		return webserver.Server{Grace: s.endTimeout}.Serve(ctx, s.listener, s.handler())
 	})
 	if s.options.Saved == nil {
 		group.Go(func() error { return s.follow(ctx) })
@@ -298,7 +272,7 @@ func writeJSON(w http.ResponseWriter, content []byte) {
 	_, _ = w.Write(content) // the browser has gone
 }
 
-// sourceTimeout bounds the wait for a source that hangs. It is below writeTimeout.
+// sourceTimeout bounds the wait for a source that hangs. It is below webserver.WriteTimeout.
 const sourceTimeout = 20 * time.Second
 
 // serveSource serves an answer of the source to the query.

@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/webserver"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
@@ -328,7 +329,7 @@ func TestServer_MalformedRequests(t *testing.T) {
 	for name, tt := range map[string]struct{ request, status string }{
 		"URL of another host": {"GET http://evil.example/snapshot.json HTTP/1.1\r\nHost: " + host + "\r\n" + cookie, "421"},
 		"endless query": {
-			"GET /pods.json?node=" + strings.Repeat("x", 2*maxHeaderBytes) + " HTTP/1.1\r\nHost: " + host + "\r\n" + cookie, "431",
+			"GET /pods.json?node=" + strings.Repeat("x", 2*(16<<10)) + " HTTP/1.1\r\nHost: " + host + "\r\n" + cookie, "431",
 		},
 		"two hosts": {"GET /snapshot.json HTTP/1.1\r\nHost: " + host + "\r\nHost: evil.example\r\n" + cookie, "400"},
 		"no host":   {"GET /snapshot.json HTTP/1.0\r\n" + cookie, "421"},
@@ -351,26 +352,28 @@ func TestServer_MalformedRequests(t *testing.T) {
 	}
 }
 
-// A client that sends slowly loses its connection, in the header as in the body.
-func TestServer_SlowClients(t *testing.T) {
+// Clients of this machine that hold all connections, silent or with half a header, keep the page from nobody.
+func TestServer_HalfOpenConnections(t *testing.T) {
 	s := start(t, newCluster("worker-1"))
 	host := s.access.hosts[0]
-	var conns []net.Conn
-	for _, beginning := range []string{
-		"GET / HTTP/1.1\r\nHost: " + host, "POST /session HTTP/1.1\r\nHost: " + host + "\r\nContent-Length: 100\r\n\r\nx",
-	} {
-		conn, err := net.Dial("tcp", host)
+	for i := range 2 * webserver.MaxConnections {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", host)
 		must(t, err)
-		must(t, conn.SetDeadline(time.Now().Add(readTimeout+time.Minute)))
-		_, err = io.WriteString(conn, beginning)
-		must(t, err)
-		conns = append(conns, conn)
-	}
-	for i, conn := range conns {
-		if content, err := io.ReadAll(conn); err != nil || strings.Contains(string(content), "Set-Cookie") {
-			t.Errorf("connection %d: %q, error %v; want its end", i, content, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		if i%2 == 0 {
+			_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: "+host) // the server may have closed it
 		}
-		must(t, conn.Close())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Address(), http.NoBody)
+	must(t, err)
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		t.Fatalf("the page: %v", err)
+	}
+	if _ = resp.Body.Close(); resp.StatusCode != http.StatusOK {
+		t.Errorf("HTTP status %d", resp.StatusCode)
 	}
 }
 
@@ -749,8 +752,26 @@ func TestReadFile_Large(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "nodes.json")
 	must(t, os.WriteFile(file, []byte("{}"), 0o600))
 	must(t, os.Truncate(file, maxSavedBytes+1))
-	if _, err := ReadFile(t.Context(), file); err == nil || !strings.Contains(err.Error(), "has more than 67108864 bytes") {
+	if _, err := ReadFile(t.Context(), file); err == nil || !strings.Contains(err.Error(), "has more than 25165824 bytes") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// Small values that fit the file would take up gigabytes.
+func TestReadFile_Many(t *testing.T) {
+	var nodes, checks strings.Builder
+	for i := range maxSavedNodes + 1 {
+		fmt.Fprintf(&nodes, `"%[1]d":{"name":"%[1]d"},`, i)
+	}
+	checks.WriteString(strings.Repeat("{},", maxSavedChecks+1))
+	for content, want := range map[string]string{
+		`"nodes":{` + strings.TrimSuffix(nodes.String(), ",") + `}`:              "nodes: 20001, want at most 20000",
+		`"health":{"checks":[` + strings.TrimSuffix(checks.String(), ",") + `]}`: "health.checks: 1001, want at most 1000",
+	} {
+		_, err := decode([]byte(`{"apiVersion":"inspect.plimsoll.io/v1","kind":"ClusterLoads",` + content + `}`))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %s", err, want)
+		}
 	}
 }
 

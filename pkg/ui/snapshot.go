@@ -6,8 +6,9 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/nodepool"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
@@ -87,124 +88,81 @@ func newState(nodes *top.Nodes, waiting []top.WaitingPod, context string, health
 // rounded returns a percentage with one decimal.
 func rounded(percent float64) float64 { return math.Round(10*percent) / 10 }
 
-// same reports whether both nodes have the same JSON. It may take equal nodes for different ones, but not the reverse.
-func (n *NodeRow) same(other *NodeRow) bool {
-	a, b := n.Row, other.Row
-	return a.Name == b.Name && a.AnnotationProblem == b.AnnotationProblem && a.Pods == b.Pods &&
-		slices.Equal(a.Profiles, b.Profiles) && n.Pool == other.Pool && maps.Equal(n.Labels, other.Labels) &&
-		sameLoad(&a.CPU, &b.CPU) && sameLoad(&a.Memory, &b.Memory) && sameLine(&a.CPU, &b.CPU) && sameLine(&a.Memory, &b.Memory)
-}
-
-func sameLoad(a, b *top.Resource) bool {
-	return a.State == b.State && same(a.AgeSeconds, b.AgeSeconds) && same(a.MeasuredAt, b.MeasuredAt) &&
-		a.Window == b.Window && a.Quantile == b.Quantile && same(a.MeasuredPercent, b.MeasuredPercent) &&
-		a.PendingPercent == b.PendingPercent && a.RequestedPercent == b.RequestedPercent && a.Requested == b.Requested
-}
-
-func sameLine(a, b *top.Resource) bool {
-	return a.UtilizationPercent == b.UtilizationPercent && same(a.LinePercent, b.LinePercent) &&
-		a.LineAnnotated == b.LineAnnotated && a.AboveLine == b.AboveLine && slices.EqualFunc(a.Classes, b.Classes, sameClass) &&
-		a.AllocatablePercent == b.AllocatablePercent && a.Allocatable == b.Allocatable && a.Capacity == b.Capacity
-}
-
-func sameClass(a, b top.ClassLine) bool {
-	return a.UtilizationPercent == b.UtilizationPercent && same(a.LinePercent, b.LinePercent) && a.AboveLine == b.AboveLine
-}
-
-// same reports whether both are nil, or have the same value.
-func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
-
 // state is a snapshot as JSON, and what changed since the state before. It is immutable.
 type state struct {
 	sequence int
 	head     []byte
-	nodes    map[string]*encodedNode
+	// nodes are the JSON of each node.
+	nodes map[string][]byte
 	// delta is a JSON merge patch (RFC 7386) of the state before; nil if there is none.
 	delta []byte
 }
 
-// encodedNode is a node and its JSON.
-type encodedNode struct {
-	*NodeRow
-	json []byte
-}
-
-// next returns the state after s, which may be nil. Only nodes that changed are encoded.
+// next returns the state after s, which may be nil.
 func (s *state) next(snapshot *State) (*state, error) {
-	first := s == nil
-	if first {
-		s = &state{sequence: -1}
-	}
 	head := *snapshot
 	head.Nodes = nil
-	n := &state{sequence: s.sequence + 1, nodes: make(map[string]*encodedNode, len(snapshot.Nodes))}
-	var err error
-	if n.head, err = output.MarshalKind(Kind, &head); err != nil {
+	content, err := output.MarshalKind(Kind, &head)
+	if err != nil {
 		return nil, err
 	}
-	changed := map[string][]byte{}
-	var buffer bytes.Buffer
-	var patch []byte
-	encoder := json.NewEncoder(&buffer)
+	n := &state{head: content, nodes: make(map[string][]byte, len(snapshot.Nodes))}
 	for name, node := range snapshot.Nodes {
-		before := s.nodes[name]
-		if before != nil && before.same(node) {
-			n.nodes[name] = before
-			continue
-		}
-		buffer.Reset()
-		if err := encoder.Encode(node); err != nil {
+		if n.nodes[name], err = json.Marshal(node); err != nil {
 			return nil, err
 		}
-		now := &encodedNode{node, bytes.Clone(bytes.TrimSuffix(buffer.Bytes(), []byte("\n")))}
-		switch n.nodes[name] = now; {
-		case before == nil:
-			changed[name] = now.json
-		case !bytes.Equal(before.json, now.json):
-			patch = appendPatch(patch[:0], before.json, now.json)
-			changed[name] = bytes.Clone(patch)
-		}
 	}
-	if first {
+	if s == nil {
 		return n, nil
 	}
-	for name := range s.nodes {
-		if n.nodes[name] == nil {
+	n.sequence = s.sequence + 1
+	return n, n.patch(s)
+}
+
+// patch sets the delta from the state before. Nodes that did not change are compared as text, and not decoded.
+func (s *state) patch(before *state) error {
+	changed := map[string][]byte{}
+	for name, node := range s.nodes {
+		switch was, existed := before.nodes[name]; {
+		case !existed:
+			changed[name] = node
+		case !bytes.Equal(was, node):
+			patch, err := jsonpatch.CreateMergePatch(was, node)
+			if err != nil {
+				return err
+			}
+			changed[name] = patch
+		}
+	}
+	for name := range before.nodes {
+		if s.nodes[name] == nil {
 			changed[name] = []byte("null")
 		}
 	}
-	n.delta = withNodes(appendPatch(nil, s.head, n.head), changed)
-	return n, nil
+	head, err := jsonpatch.CreateMergePatch(before.head, s.head)
+	s.delta = withNodes(head, changed)
+	return err
 }
 
 // full is the JSON of the whole snapshot.
-func (s *state) full() []byte {
-	nodes := make(map[string][]byte, len(s.nodes))
-	for name, node := range s.nodes {
-		nodes[name] = node.json
-	}
-	return withNodes(s.head, nodes)
-}
+func (s *state) full() []byte { return withNodes(s.head, s.nodes) }
 
 // withNodes adds nodes to a JSON object.
 func withNodes(head []byte, nodes map[string][]byte) []byte {
 	if len(nodes) == 0 {
 		return head
 	}
-	names := make([]string, 0, len(nodes))
 	size := len(head)
 	for name, node := range nodes {
-		names = append(names, name)
 		size += len(name) + len(node) + len(`"":,`)
 	}
-	slices.SortFunc(names, strings.Compare)
 	b := bytes.NewBuffer(make([]byte, 0, size+len(`,"nodes":{}`)))
 	b.Write(head[:len(head)-1])
 	if len(head) > len("{}") {
 		b.WriteByte(',')
 	}
 	b.WriteString(`"nodes":{`)
-	for i, name := range names {
+	for i, name := range slices.Sorted(maps.Keys(nodes)) {
 		if i > 0 {
 			b.WriteByte(',')
 		}

@@ -1,0 +1,35 @@
+package command
+
+import (
+	"context"
+
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
+)
+
+// CheckFile fails if the file has no valid configuration.
+func CheckFile(ctx context.Context, file string) error {
+	_, err := ReadConfiguration(ctx, file)
+	return err
+}
+
+// PlanJSON returns the JSON of the command's report, and the command that makes its moves.
+func PlanJSON(
+	ctx context.Context, c *cluster.Connection, of cluster.ConfigurationOptions, source cluster.SourceOptions, file string,
+) ([]byte, cluster.Command, error) {
+	report, err := Run(ctx, c, Request{
+		Configuration: of, Source: source, Rebalancer: file, Found: func(*cluster.Configuration) {},
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	var args []string
+	if len(report.Moves) > 0 {
+		args = []string{"--evict"}
+	}
+	if file != "" {
+		args = append(args, "--rebalancer-config", file)
+	}
+	content, err := output.Marshal(report)
+	return content, cluster.Plugin("rebalance", args...), err
+}
