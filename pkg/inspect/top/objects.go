@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/informer"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
@@ -62,25 +63,24 @@ func Watch(ctx context.Context, conn *cluster.Connection, c clock.PassiveClock) 
 		o.fail(err)
 		stop(err)
 	}
-	var small cluster.Compactor
 	var informers []cache.SharedIndexInformer
 	var synced []cache.InformerSynced
 	for i, listWatcher := range []listWatch{
-		{newListWatch("nodes", "", &small, failed, core.Nodes().List, core.Nodes().Watch)},
-		{newListWatch("pods", cluster.UnfinishedPods, &small, failed, core.Pods("").List, core.Pods("").Watch)},
+		{newListWatch("nodes", "", failed, core.Nodes().List, core.Nodes().Watch)},
+		{newListWatch("pods", cluster.UnfinishedPods, failed, core.Pods("").List, core.Pods("").Watch)},
 	} {
 		object := [...]runtime.Object{&corev1.Node{}, &corev1.Pod{}}[i]
-		informer := cache.NewSharedIndexInformer(listWatcher, object, 0, cache.Indexers{})
-		o.stores, informers = append(o.stores, informer.GetStore()), append(informers, informer)
-		handler, err := informer.AddEventHandler(sim.Handler(o.change))
-		if err := errors.Join(err, informer.SetTransform(small.Compact),
-			informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})); err != nil {
+		watched := cache.NewSharedIndexInformer(listWatcher, object, 0, cache.Indexers{})
+		o.stores, informers = append(o.stores, watched.GetStore()), append(informers, watched)
+		handler, err := watched.AddEventHandler(sim.Handler(o.change))
+		if err := errors.Join(err, watched.SetTransform(informer.WithoutManagedFields),
+			watched.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})); err != nil {
 			return nil, err
 		}
-		synced = append(synced, informer.HasSynced, handler.HasSynced)
+		synced = append(synced, watched.HasSynced, handler.HasSynced)
 	}
-	for _, informer := range informers {
-		go informer.RunWithContext(ctx)
+	for _, watched := range informers {
+		go watched.RunWithContext(ctx)
 	}
 	if !cache.WaitForCacheSync(listing.Done(), synced...) {
 		return nil, context.Cause(listing)
@@ -98,7 +98,7 @@ func (listWatch) IsWatchListSemanticsUnSupported() bool { return true }
 // newListWatch lists and watches what a field selector selects of a resource. It calls failed with each result, because the
 // reflector retries some failures without calling its handler.
 func newListWatch[L runtime.Object](
-	resource, selector string, small *cluster.Compactor, failed func(verb, resource string, err error),
+	resource, selector string, failed func(verb, resource string, err error),
 	list func(context.Context, metav1.ListOptions) (L, error),
 	follow func(context.Context, metav1.ListOptions) (watch.Interface, error),
 ) *cache.ListWatch {
@@ -115,7 +115,7 @@ func newListWatch[L runtime.Object](
 			}
 			// The reflector transforms objects only once it has all pages.
 			return all, meta.EachListItem(all, func(object runtime.Object) error {
-				_, err := small.Compact(object)
+				_, err := informer.WithoutManagedFields(object)
 				return err
 			})
 		},

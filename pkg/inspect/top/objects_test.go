@@ -166,7 +166,7 @@ func TestListWatch_Pages(t *testing.T) {
 	var asked metav1.ListOptions
 	listed := &corev1.PodList{Items: []corev1.Pod{*pod("p", "a", "1", "1Gi", -1)}}
 	listed.Items[0].ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
-	listWatcher := newListWatch("pods", "selector", &cluster.Compactor{}, func(string, string, error) {},
+	listWatcher := newListWatch("pods", "selector", func(string, string, error) {},
 		func(_ context.Context, o metav1.ListOptions) (*corev1.PodList, error) {
 			asked = o
 			return listed, nil
