@@ -5,6 +5,7 @@ package boundedfile
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -76,16 +77,36 @@ func read(path string, maxBytes int64) ([]byte, error) {
 	if err := checkRegular(path, info); err != nil {
 		return nil, err
 	}
-	content, err := io.ReadAll(io.LimitReader(file, maxBytes+1))
+	content, err := io.ReadAll(NewReader(file, maxBytes))
 	switch {
 	case err != nil:
-		return nil, err
-	case int64(len(content)) > maxBytes:
-		return nil, fmt.Errorf("%s has more than %d bytes", path, maxBytes)
+		return nil, fmt.Errorf("%s %w", path, err)
 	case len(bytes.TrimSpace(content)) == 0:
 		return nil, fmt.Errorf("%s is empty", path)
 	}
 	return content, nil
+}
+
+// ErrTooLarge is the error of content beyond a bound.
+var ErrTooLarge = errors.New("has more than")
+
+// NewReader returns a reader that fails as soon as content has more than maxBytes.
+func NewReader(content io.Reader, maxBytes int64) io.Reader {
+	return &reader{io.LimitedReader{R: content, N: maxBytes + 1}, maxBytes}
+}
+
+type reader struct {
+	io.LimitedReader
+	maxBytes int64
+}
+
+// Read implements io.Reader.
+func (r *reader) Read(p []byte) (int, error) {
+	n, err := r.LimitedReader.Read(p)
+	if r.N <= 0 {
+		return n, fmt.Errorf("%w %d bytes", ErrTooLarge, r.maxBytes)
+	}
+	return n, err
 }
 
 func checkRegular(path string, info os.FileInfo) error {

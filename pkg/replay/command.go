@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster/kubectl"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
@@ -24,7 +23,12 @@ var errInterrupted = errors.New("interrupted: the report holds the days that all
 
 // Command returns the command replay.
 func Command() *cobra.Command {
-	s, format := &Selection{}, &output.Flags{}
+	s, format := &Selection{Additions: engine.Additions()}, &output.Flags{}
+	var additions, named string
+	for _, a := range s.Additions {
+		additions += a.Help() + "\n\n"
+		named += "; +" + a.Name() + " moves pods"
+	}
 	command := &cobra.Command{
 		Use:   "replay",
 		Short: "Compare scheduling policies on the same pods",
@@ -40,11 +44,7 @@ Policies beside your own:
   random         any feasible node
   clairvoyant    knows the future usage of placed pods: a bound for real policies
 
-To move pods off hot nodes too, append +rebalance to a policy, or to a schedulerName of --config. An evicted pod still
-uses its node for --termination. Its replacement runs --startup after that. With --moves-per-hour the page of --html
-has a curve of hot node-minutes by moves.
-
-To replay a cluster's history, use --prometheus. To replay a file of --save, use --load.
+` + additions + `To replay a cluster's history, use --prometheus. To replay a file of --save, use --load.
 
 A node is hot while its pods demand more than 80 % of its CPU, and severely hot above 95 %.`,
 		Example: `  # Stock scheduler and clairvoyant, on three generated days
@@ -52,9 +52,6 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 
   # Your profiles too, on real traces, with a page of charts
   kubectl plimsoll replay --config scheduler.yaml --traces ./traces --html report.html
-
-  # Your profile my-scheduler, without and with a rebalancer
-  kubectl plimsoll replay --config scheduler.yaml --policies my-scheduler+rebalance
 
   # Your profiles on the last day of your cluster
   kubectl plimsoll replay --config scheduler.yaml --prometheus http://localhost:9090 --since 24h
@@ -66,23 +63,17 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
   kubectl plimsoll replay --config scheduler.yaml --scenario all -o json`,
 		Args: kubectl.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := runReplay(cmd, s, format)
-			if _, ok := errors.AsType[*OptionError](err); ok {
-				return cluster.OptionErrorf("%w", err)
-			}
-			return err
+			return runReplay(cmd, s, format)
 		},
 	}
 	flags := command.Flags()
 	flags.StringSliceVar(&s.Configs, "config", nil,
 		"KubeSchedulerConfiguration with profiles to compare, named by schedulerName; may be repeated")
 	flags.StringSliceVar(&s.Policies, "policies", []string{replayreport.Stock, replayreport.Clairvoyant},
-		"policies to compare with: "+strings.Join(engine.BuiltinPolicies(), ", ")+"; with +rebalance, pods move off hot nodes")
-	flags.StringVar(&s.Rebalancer, "rebalancer-config", "", "RebalancerConfiguration of policies that end in +rebalance")
-	flags.IntSliceVar(&s.MovesPerHour, "moves-per-hour", nil,
-		"replay policies with +rebalance once for each of these values of maxMovesPerHour")
-	flags.DurationVar(&s.Costs.Termination, "termination", 30*time.Second, "time that an evicted pod still uses its node")
-	flags.DurationVar(&s.Costs.Startup, "startup", 30*time.Second, "time from the end of an evicted pod until its replacement runs")
+		"policies to compare with: "+strings.Join(engine.BuiltinPolicies(), ", ")+named)
+	for _, a := range s.Additions {
+		a.AddFlags(command)
+	}
 	flags.StringVar(&s.Scenario, "scenario", "base",
 		"generated pods: "+strings.Join(ScenarioNames(), ", ")+"; base has a CPU demand of 44 % of capacity")
 	flags.StringVar(&s.Traces, "traces", "",
@@ -100,7 +91,7 @@ A node is hot while its pods demand more than 80 % of its CPU, and severely hot 
 	flags.StringVar(&s.CAFile, "prometheus-ca-file", "", "PEM file of CAs for Prometheus (default: the system's)")
 	format.AddTo(command, flags)
 	flags.StringVar(&s.HTML, "html", "", "file to write a page with charts to")
-	kubectl.CompleteFiles(command, "config", "rebalancer-config", "load", "save", "prometheus-token-file", "prometheus-ca-file", "html")
+	kubectl.CompleteFiles(command, "config", "load", "save", "prometheus-token-file", "prometheus-ca-file", "html")
 	kubectl.CompleteFlag(command, "traces", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs))
 	kubectl.CompleteValues(command, "policies", engine.BuiltinPolicies()...)
 	kubectl.CompleteValues(command, "scenario", ScenarioNames()...)

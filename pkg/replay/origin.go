@@ -17,12 +17,10 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
-
-// maxShownBytes bounds each configuration in a report.
-const maxShownBytes = 64 << 10
 
 // Origin describes how a report of o was made: by which program, flags, pods and configurations.
 func (s *Selection) Origin(
@@ -42,11 +40,11 @@ func (s *Selection) Origin(
 	for _, file := range s.Configs {
 		content, err := boundedfile.ReadConfiguration(ctx, file)
 		if err != nil {
-			return nil, &OptionError{"config", err}
+			return nil, cluster.OptionErrorf("--config: %w", err)
 		}
 		shown, err := withoutSecrets(content)
 		if err != nil {
-			return nil, &OptionError{"config", fmt.Errorf("%s: %w", file, err)}
+			return nil, cluster.OptionErrorf("--config: %s: %w", file, err)
 		}
 		sum := sha256.Sum256(content)
 		origin.Configurations = append(origin.Configurations,
@@ -102,9 +100,6 @@ func withoutSecrets(content []byte) (string, error) {
 	shown, err := yaml.Marshal(redact("", parsed))
 	if err != nil {
 		return "", err
-	}
-	if len(shown) > maxShownBytes {
-		shown = fmt.Appendf(shown[:maxShownBytes], "\n# The other %d bytes are left out.\n", len(shown)-maxShownBytes)
 	}
 	return string(shown), nil
 }

@@ -9,10 +9,10 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
@@ -131,8 +131,12 @@ func Runs(replays []Options, policies []engine.Policy) (n int) {
 
 // All calls Replay for each of replays, until one is interrupted. It sets their Policies and Progress; progress must not be nil.
 func All(ctx context.Context, replays []Options, policies []engine.Policy, progress func(done float64)) ([]*report.Report, error) {
-	if err := checkWindows(replays, policies); err != nil {
-		return nil, err
+	var inputs []*input.Input
+	for i := range replays {
+		inputs = append(inputs, replays[i].Inputs...)
+	}
+	if err := engine.Check(policies, inputs); err != nil {
+		return nil, cluster.OptionErrorf("%w", err)
 	}
 	var reports []*report.Report
 	for i, o := range replays {
@@ -147,19 +151,4 @@ func All(ctx context.Context, replays []Options, policies []engine.Policy, progr
 		}
 	}
 	return reports, nil
-}
-
-// checkWindows fails if the windows of a rebalancer are closed during all inputs.
-func checkWindows(replays []Options, policies []engine.Policy) error {
-	for i := range policies {
-		moves := func(in *input.Input) bool { return policies[i].MovesIn(in) }
-		if slices.ContainsFunc(replays, func(o Options) bool { return slices.ContainsFunc(o.Inputs, moves) }) {
-			continue
-		}
-		in := replays[0].Inputs[0]
-		begin, end := in.Start.UTC().Format(time.RFC3339), in.Start.Add(in.Length).UTC().Format(time.RFC3339)
-		return optionErrorf("rebalancer-config",
-			"windows: none is open during the replay, from %s to %s: nothing would move; change a schedule", begin, end)
-	}
-	return nil
 }

@@ -8,26 +8,23 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/plimsoll-scheduler/plimsoll/internal/httpurl"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/generate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/history"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/html"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
-// Selection holds the flags that select policies and pods.
+// Selection holds the flags that select policies and pods. All errors are of type cluster.OptionError, unless a server failed.
 type Selection struct {
 	Configs, Policies []string
-	// Rebalancer is the file of a RebalancerConfiguration; empty for the defaults.
-	Rebalancer string
-	// MovesPerHour adds a policy with each limit to those with a rebalancer.
-	MovesPerHour []int
-	Costs        engine.MoveCosts
+	Additions         []engine.Addition
 	// Scenario, Traces, Seeds and Nodes select generated pods; Load a file; Prometheus a cluster's history.
 	Scenario, Traces string
 	Seeds, Nodes     int
@@ -43,27 +40,10 @@ type Selection struct {
 
 // Bounds of flags.
 const (
-	maxSeeds        = 1000
-	maxNodes        = 10_000
-	maxMovesPerHour = 10_000
-	maxMoveCost     = time.Hour
-	allScenarios    = "all"
+	maxSeeds     = 1000
+	maxNodes     = 10_000
+	allScenarios = "all"
 )
-
-// OptionError is an error in a flag's value.
-type OptionError struct {
-	Flag string
-	Err  error
-}
-
-// Error implements error.
-func (e *OptionError) Error() string { return "--" + e.Flag + ": " + e.Err.Error() }
-
-func (e *OptionError) Unwrap() error { return e.Err }
-
-func optionErrorf(flag, format string, args ...any) error {
-	return &OptionError{flag, fmt.Errorf(format, args...)}
-}
 
 // Validate checks the flags. changed reports whether a flag is on the command line.
 func (s *Selection) Validate(changed func(flag string) bool) error {
@@ -71,57 +51,39 @@ func (s *Selection) Validate(changed func(flag string) bool) error {
 		"load": s.Load, "prometheus": s.Prometheus, "traces": s.Traces, "save": s.Save, "html": s.HTML,
 	} {
 		if changed(flag) && value == "" {
-			return optionErrorf(flag, "empty; write a value or leave the flag out")
+			return cluster.OptionErrorf("--%s: empty; write a value or leave the flag out", flag)
 		}
 	}
 	if err := s.checkConflicts(changed); err != nil {
 		return err
 	}
-	switch {
+	switch history := s.Prometheus != ""; {
 	case s.Seeds < 1 || s.Seeds > maxSeeds:
-		return optionErrorf("seeds", "%d; write from 1 to %d", s.Seeds, maxSeeds)
+		return cluster.OptionErrorf("--seeds: %d; write from 1 to %d", s.Seeds, maxSeeds)
 	case s.Nodes < 1 || s.Nodes > maxNodes:
-		return optionErrorf("nodes", "%d; write from 1 to %d", s.Nodes, maxNodes)
+		return cluster.OptionErrorf("--nodes: %d; write from 1 to %d", s.Nodes, maxNodes)
 	case s.HTML != "" && s.Scenario == allScenarios:
-		return optionErrorf("html", "a page shows one scenario; choose one with --scenario")
+		return cluster.OptionErrorf("--html: a page shows one scenario; choose one with --scenario")
 	case s.HashNames && s.Save == "":
-		return optionErrorf("hash-names", "requires --save")
-	}
-	if err := s.validateMoves(); err != nil {
-		return err
-	}
-	return s.validateHistory()
-}
-
-func (s *Selection) validateMoves() error {
-	invalid := func(most int) bool { return most < 0 || most > maxMovesPerHour }
-	if i := slices.IndexFunc(s.MovesPerHour, invalid); i >= 0 {
-		return optionErrorf("moves-per-hour", "%d; write numbers from 0 to %d", s.MovesPerHour[i], maxMovesPerHour)
-	}
-	switch {
-	case s.Costs.Termination < input.Tick || s.Costs.Termination > maxMoveCost:
-		return optionErrorf("termination", "%v; write from %v to %v", s.Costs.Termination, input.Tick, maxMoveCost)
-	case s.Costs.Startup < 0 || s.Costs.Startup > maxMoveCost:
-		return optionErrorf("startup", "%v; write from 0s to %v", s.Costs.Startup, maxMoveCost)
+		return cluster.OptionErrorf("--hash-names: requires --save")
+	case history && (s.Since < minSince || s.Since > maxSince):
+		return cluster.OptionErrorf("--since: %v; write from %v to %v", s.Since, minSince, maxSince)
+	case history && httpurl.Parse(s.Prometheus) == nil:
+		return cluster.OptionErrorf("--prometheus: address %q: want an http or https URL, such as http://localhost:9090", s.Prometheus)
 	}
 	return nil
 }
 
-func (s *Selection) validateHistory() error {
-	if s.Prometheus == "" {
-		return nil
-	}
-	if s.Since < history.MinSince || s.Since > history.MaxSince {
-		return optionErrorf("since", "%v; write from %v to %v", s.Since, history.MinSince, history.MaxSince)
-	}
-	if httpurl.Parse(s.Prometheus) == nil {
-		return optionErrorf("prometheus", "address %q: want an http or https URL, such as http://localhost:9090", s.Prometheus)
-	}
-	return nil
-}
+const minSince, maxSince = history.MinSince, history.MaxSince
 
 // checkConflicts fails for flags without effect beside others.
 func (s *Selection) checkConflicts(changed func(flag string) bool) error {
+	ofPolicies := []string{"config", "policies", "output", "html"}
+	for _, a := range engine.Additions() {
+		command := &cobra.Command{}
+		a.AddFlags(command)
+		command.Flags().VisitAll(func(f *pflag.Flag) { ofPolicies = append(ofPolicies, f.Name) })
+	}
 	for _, rule := range []struct {
 		applies bool
 		reason  string
@@ -130,14 +92,10 @@ func (s *Selection) checkConflicts(changed func(flag string) bool) error {
 		{s.Load != "", "--load replays the pods of a file", []string{"prometheus", "scenario", "traces", "seeds", "nodes"}},
 		{s.Prometheus != "", "--prometheus replays the history of a cluster", []string{"scenario", "traces", "seeds", "nodes"}},
 		{s.Prometheus == "", "--prometheus is not set", []string{"since", "prometheus-token-file", "prometheus-ca-file"}},
-		{s.Save != "", "--save replays nothing", []string{
-			"config", "policies", "rebalancer-config", "moves-per-hour", "termination", "startup", "output", "html",
-		}},
+		{s.Save != "", "--save replays nothing", ofPolicies},
 	} {
-		for _, flag := range rule.flags {
-			if rule.applies && changed(flag) {
-				return optionErrorf(flag, "no effect: %s", rule.reason)
-			}
+		if i := slices.IndexFunc(rule.flags, changed); rule.applies && i >= 0 {
+			return cluster.OptionErrorf("--%s: no effect: %s", rule.flags[i], rule.reason)
 		}
 	}
 	return nil
@@ -150,9 +108,9 @@ func (s *Selection) CheckWritable() error {
 			continue
 		}
 		_, missing := os.Stat(file)
-		f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o644)
+		f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o600)
 		if err != nil {
-			return &OptionError{flag, err}
+			return cluster.OptionErrorf("--%s: %w", flag, err)
 		}
 		_ = f.Close() // nothing was written
 		if missing != nil {
@@ -168,48 +126,42 @@ func (s *Selection) ReadPolicies(ctx context.Context) ([]engine.Policy, error) {
 	for _, file := range s.Configs {
 		read, err := engine.ReadPolicies(ctx, file)
 		if err != nil {
-			return nil, &OptionError{"config", err}
+			return nil, cluster.OptionErrorf("--config: %w", err)
 		}
 		configured = append(configured, read...)
 	}
-	c, err := plan.ReadConfiguration(ctx, s.Rebalancer)
-	if err != nil {
-		return nil, &OptionError{"rebalancer-config", err}
-	}
-	if c.Paused {
-		return nil, optionErrorf("rebalancer-config", "%s: paused: true: nothing would move; write false", s.Rebalancer)
+	for _, a := range s.Additions {
+		if err := a.Read(ctx); err != nil {
+			return nil, cluster.OptionErrorf("%w", err)
+		}
 	}
 	for _, name := range s.Policies {
-		p, err := s.policyOf(name, configured, c)
+		named, err := s.policiesOf(name, configured)
 		if err != nil {
-			return nil, &OptionError{"policies", err}
+			return nil, cluster.OptionErrorf("--policies: %w", err)
 		}
-		policies = append(policies, p)
-		for _, most := range s.MovesPerHour {
-			if p.Mover == engine.Rebalance {
-				policies = append(policies, p.WithMovesPerHour(most))
-			}
-		}
+		policies = append(policies, named...)
 	}
 	policies = append(policies, configured...)
 	if len(policies) == 0 {
-		return nil, optionErrorf("policies", "empty; name a policy, or add profiles with --config")
+		return nil, cluster.OptionErrorf("--policies: empty; name a policy, or add profiles with --config")
 	}
 	names := map[string]bool{}
 	for _, p := range policies {
 		if names[p.Name] {
-			return nil, optionErrorf("config", "two policies are named %q: use a different schedulerName in each profile", p.Name)
+			return nil, cluster.OptionErrorf("--config: two policies are named %q: use a different schedulerName in each profile", p.Name)
 		}
 		names[p.Name] = true
 	}
 	return policies, nil
 }
 
-// policyOf returns a builtin policy. With "+" and a mover, it is a builtin or configured one whose pods move.
-func (s *Selection) policyOf(name string, configured []engine.Policy, c *api.Configuration) (engine.Policy, error) {
+// policiesOf returns a builtin policy. With "+" and an addition, it returns the variants of a builtin or configured one.
+func (s *Selection) policiesOf(name string, configured []engine.Policy) ([]engine.Policy, error) {
 	at := strings.LastIndex(name, "+")
 	if at < 0 {
-		return engine.BuiltinPolicy(name)
+		p, err := engine.BuiltinPolicy(name)
+		return []engine.Policy{p}, err
 	}
 	var p engine.Policy
 	if i := slices.IndexFunc(configured, func(p engine.Policy) bool { return p.Name == name[:at] }); i >= 0 {
@@ -217,13 +169,17 @@ func (s *Selection) policyOf(name string, configured []engine.Policy, c *api.Con
 	} else {
 		var err error
 		if p, err = engine.BuiltinPolicy(name[:at]); err != nil {
-			return p, err
+			return nil, err
 		}
 	}
-	if mover := name[at+1:]; mover != engine.Rebalance {
-		return p, fmt.Errorf("%q: nothing moves pods by the name of %q; write %s", name, mover, engine.Rebalance)
+	var known []string
+	for _, a := range s.Additions {
+		if a.Name() == name[at+1:] {
+			return a.AddTo(p), nil
+		}
+		known = append(known, a.Name())
 	}
-	return p.WithRebalancer(c, s.Costs), nil
+	return nil, fmt.Errorf("%q: nothing moves pods by the name of %q; write %s", name, name[at+1:], strings.Join(known, " or "))
 }
 
 // ReadInputs returns a replay without policies for each scenario, file or history. It passes what a history lacks to missing.
@@ -234,7 +190,7 @@ func (s *Selection) ReadInputs(ctx context.Context, missing func(string)) ([]Opt
 	case s.Load != "":
 		in, err := input.Load(s.Load)
 		if err != nil {
-			return nil, &OptionError{"load", err}
+			return nil, cluster.OptionErrorf("--load: %w", err)
 		}
 		return []Options{{Title: in.Name, Inputs: []*input.Input{in}}}, nil
 	}
@@ -264,13 +220,13 @@ func (s *Selection) generate() ([]Options, error) {
 		return s.Scenario != allScenarios && c.Name != s.Scenario
 	})
 	if len(scenarios) == 0 {
-		return nil, optionErrorf("scenario", "%q; write one of %s", s.Scenario, strings.Join(ScenarioNames(), ", "))
+		return nil, cluster.OptionErrorf("--scenario: %q; write one of %s", s.Scenario, strings.Join(ScenarioNames(), ", "))
 	}
 	var days []*generate.Traces
 	if s.Traces != "" {
 		var err error
 		if days, err = generate.ReadTraces(s.Traces); err != nil {
-			return nil, &OptionError{"traces", err}
+			return nil, cluster.OptionErrorf("--traces: %w", err)
 		}
 	}
 	var all []Options
@@ -283,7 +239,7 @@ func (s *Selection) generate() ([]Options, error) {
 			for _, traces := range days {
 				in, err := generate.Input(traces, scenario, s.Nodes, seed)
 				if err != nil {
-					return nil, &OptionError{"traces", err}
+					return nil, cluster.OptionErrorf("--traces: %w", err)
 				}
 				o.Inputs = append(o.Inputs, in)
 			}
@@ -296,7 +252,7 @@ func (s *Selection) generate() ([]Options, error) {
 // SaveInput writes the one selected input to the file of --save.
 func (s *Selection) SaveInput(replays []Options) error {
 	if len(replays) != 1 || len(replays[0].Inputs) != 1 {
-		return optionErrorf("save", "a file holds one day; choose one scenario and seed, and a folder with one file of traces")
+		return cluster.OptionErrorf("--save: a file holds one day; choose one scenario and seed, and a folder with one file of traces")
 	}
 	in := replays[0].Inputs[0]
 	if s.HashNames {
@@ -310,8 +266,8 @@ func (s *Selection) WriteHTML(r *report.Report) error {
 	if s.HTML == "" {
 		return nil
 	}
-	if err := html.WriteFile(s.HTML, r); err != nil {
-		return &OptionError{"html", err}
+	if err := report.WritePage(s.HTML, r); err != nil {
+		return cluster.OptionErrorf("--html: %w", err)
 	}
 	return nil
 }

@@ -42,7 +42,8 @@ type engine struct {
 	templates []podTemplate
 	figures   *figures
 	future    *future
-	mover     *mover
+	// mover is nil if no pods move.
+	mover mover
 
 	nodes []nodeState
 	// nodeOf maps names to indices of nodes.
@@ -138,7 +139,9 @@ func newEngine(ctx context.Context, in *input.Input, policy Policy) (*engine, er
 	if err != nil {
 		return nil, err
 	}
-	e.mover, err = e.newMover(ctx)
+	if policy.addition != nil {
+		e.mover, err = policy.addition.newMover(ctx, e)
+	}
 	return e, err
 }
 
@@ -159,8 +162,10 @@ func (e *engine) tick(ctx context.Context, tick int) error {
 	if tick%ticksPerStatistics == 0 {
 		e.observe()
 	}
-	if err := e.move(ctx, tick); err != nil {
-		return err
+	if e.mover != nil {
+		if err := e.mover.move(ctx, tick); err != nil {
+			return err
+		}
 	}
 	e.clock.SetTime(now.Add(decideAfter))
 	if err := e.decide(ctx, tick); err != nil {
@@ -202,7 +207,9 @@ func (e *engine) startContainers(ctx context.Context, tick int, now time.Time) e
 		}
 		p.demand = e.demandOf(i, p.start)
 		e.nodes[p.node].running = append(e.nodes[p.node].running, i)
-		e.mover.started(ctx, i, p.object, e.figures)
+		if e.mover != nil {
+			e.mover.started(ctx, i)
+		}
 	}
 	e.starting = later
 	return nil
@@ -222,8 +229,7 @@ func (e *engine) decide(ctx context.Context, tick int) error {
 	began := time.Duration(tick) * input.Tick
 	e.arrive(began)
 	if e.mover != nil {
-		e.waiting = append(e.waiting, e.mover.replacements...) // between the arrivals before and after the evictions
-		e.mover.replacements = e.mover.replacements[:0]
+		e.waiting = append(e.waiting, e.mover.replacements()...) // between the arrivals before and after the evictions
 	}
 	e.arrive(began + decideAfter)
 	still := e.waiting[:0]
@@ -282,7 +288,9 @@ func (e *engine) bind(i, tick int, node string) error {
 	p.node = e.nodeOf[node]
 	p.start = max(tick+1, p.ready)
 	p.end = p.start + e.left(i)
-	e.mover.bound(i, node, e.clock.Now(), e.figures)
+	if e.mover != nil {
+		e.mover.bound(i, node)
+	}
 	e.nodes[p.node].placed++
 	e.starting = append(e.starting, i)
 	e.ends[p.end] = append(e.ends[p.end], i)
@@ -296,6 +304,9 @@ func (e *engine) bind(i, tick int, node string) error {
 func (e *engine) left(i int) int {
 	return cmp.Or(e.pods[i].left, max(input.Ticks(e.Pods[i].Lifetime), 1))
 }
+
+// counts reports whether figures cover the tick.
+func (e *engine) counts(tick int) bool { return time.Duration(tick)*input.Tick >= e.Length-e.Counted }
 
 // use applies actual usage for the tick.
 func (e *engine) use(tick int) {

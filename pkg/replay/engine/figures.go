@@ -6,7 +6,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
@@ -77,21 +76,6 @@ func (f *figures) node(i int, n *nodeState, cpu float64) {
 	if u > load.Hot {
 		f.hotTicks++
 		f.hot++
-	}
-}
-
-// stays counts the pods and hot nodes without a move by the plan, for a tick.
-func (f *figures) stays(p *plan.Plan) {
-	if len(p.Stay) > 0 && f.StayMinutes == nil {
-		f.StayMinutes = map[string]float64{}
-	}
-	for reason, n := range p.Stay {
-		f.StayMinutes[string(reason)] += float64(n) * input.Tick.Minutes()
-	}
-	f.RestingMinutes += float64(len(p.Resting)) * input.Tick.Minutes()
-	f.DeferredMinutes += float64(len(p.Deferred)) * input.Tick.Minutes()
-	if p.Stopped != "" {
-		f.StoppedMinutes += input.Tick.Minutes()
 	}
 }
 

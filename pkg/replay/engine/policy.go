@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
@@ -21,41 +21,56 @@ type Policy struct {
 	Name string
 	// configuration has one profile.
 	configuration *schedulerconfig.KubeSchedulerConfiguration
-	// Base is the name without the mover, and Mover names the mover; both are empty if no pods move.
+	// Base is the name without the addition, and Mover names the addition; both are empty without one.
 	Base, Mover string
-	// rebalancer may be nil.
-	rebalancer *api.Configuration
-	costs      MoveCosts
+	addition    Addition
 	// power may be nil.
 	power config.PowerModels
 }
 
-// Rebalance is the Mover of Plimsoll's own rebalancer.
-const Rebalance = "rebalance"
-
-// WithRebalancer returns the policy with a rebalancer.
-func (p Policy) WithRebalancer(c *api.Configuration, costs MoveCosts) Policy {
-	p.Base, p.Mover, p.costs, p.rebalancer = p.Name, Rebalance, costs, c
-	p.Name += "+" + Rebalance
-	return p
+// Addition moves pods beside the scheduler. "+" and its name follow the name of a policy.
+type Addition interface {
+	Name() string
+	// Help is a paragraph of the command's help.
+	Help() string
+	AddFlags(command *cobra.Command)
+	// Read reads and checks the values of the flags. Errors name the flag.
+	Read(ctx context.Context) error
+	// AddTo returns the variants of the policy with the addition. It follows Read.
+	AddTo(p Policy) []Policy
+	// Check fails if the addition has no effect on all inputs. Errors name the flag.
+	Check(inputs []*input.Input) error
+	newMover(ctx context.Context, e *engine) (mover, error)
 }
 
-// MovesIn reports whether a window of the rebalancer is open at any time of the input. Without one, the policy has no windows.
-func (p *Policy) MovesIn(in *input.Input) bool {
-	if p.rebalancer == nil || p.rebalancer.Open(in.Start) {
-		return true
+// Additions returns all additions.
+func Additions() []Addition {
+	return []Addition{
+		&rebalance{},
 	}
-	next := p.rebalancer.NextOpening(in.Start)
-	return !next.IsZero() && next.Before(in.Start.Add(in.Length))
 }
 
-// WithMovesPerHour returns a policy with a rebalancer that makes at most so many moves an hour.
-func (p Policy) WithMovesPerHour(most int) Policy {
-	c := *p.rebalancer
-	c.MaxMovesPerHour = most
-	p.rebalancer = &c
-	p.Name += fmt.Sprintf(" %d/h", most)
-	return p
+// mover is an Addition in a run.
+type mover interface {
+	// move evicts pods before the decisions of a tick.
+	move(ctx context.Context, tick int) error
+	// replacements returns the pods evicted since the last call, which wait for a node again.
+	replacements() []int
+	// bound follows the binding of a pod, started the start of its container.
+	bound(pod int, node string)
+	started(ctx context.Context, pod int)
+}
+
+// Check fails if a policy's addition has no effect on all inputs. Errors name the flag.
+func Check(policies []Policy, inputs []*input.Input) error {
+	for i := range policies {
+		if a := policies[i].addition; a != nil {
+			if err := a.Check(inputs); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // WithPowerModels gives all policies the power models of the first that has some. So their energy can be compared.

@@ -2,10 +2,12 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,28 +25,115 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
 
-// returnedWithin is the time in which a pod on a node that it was moved off has returned.
-const returnedWithin = time.Hour
+const (
+	// returnedWithin is the time in which a pod on a node that it was moved off has returned.
+	returnedWithin  = time.Hour
+	maxMovesPerHour = 10_000
+	maxMoveCost     = time.Hour
+)
 
-// MoveCosts are the costs of a move. Times are rounded up to ticks.
-type MoveCosts struct {
-	// Termination is how long an evicted pod still uses its source. Nobody is served meanwhile.
-	Termination time.Duration
-	// Startup is the time from the end of the evicted pod until its replacement runs.
-	Startup time.Duration
+// rebalance is the addition of Plimsoll's rebalancer, which moves pods off hot nodes.
+type rebalance struct {
+	file         string
+	movesPerHour []int
+	costs        moveCosts
+	c            *api.Configuration
 }
 
-// mover moves pods off hot nodes.
-type mover struct {
-	*rebalancing
-	MoveCosts
+// moveCosts are the costs of a move. Times are rounded up to ticks.
+type moveCosts struct {
+	// termination is how long an evicted pod still uses its source. Nobody is served meanwhile.
+	termination time.Duration
+	// startup is the time from the end of the evicted pod until its replacement runs.
+	startup time.Duration
+}
+
+// Name implements Addition.
+func (*rebalance) Name() string { return "rebalance" }
+
+// Help implements Addition.
+func (*rebalance) Help() string {
+	return `To move pods off hot nodes too, append +rebalance to a policy, or to a schedulerName of --config, such as
+stock+rebalance. An evicted pod still uses its node for --termination. Its replacement runs --startup after that.
+With --moves-per-hour the page of --html has a curve of hot node-minutes by moves.`
+}
+
+// AddFlags implements Addition.
+func (r *rebalance) AddFlags(command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringVar(&r.file, "rebalancer-config", "", "RebalancerConfiguration of policies that end in +rebalance")
+	flags.IntSliceVar(&r.movesPerHour, "moves-per-hour", nil,
+		"replay policies with +rebalance once for each of these values of maxMovesPerHour")
+	flags.DurationVar(&r.costs.termination, "termination", 30*time.Second, "time that an evicted pod still uses its node")
+	flags.DurationVar(&r.costs.startup, "startup", 30*time.Second, "time from the end of an evicted pod until its replacement runs")
+	_ = command.RegisterFlagCompletionFunc("rebalancer-config", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
+}
+
+// Read implements Addition.
+func (r *rebalance) Read(ctx context.Context) (err error) {
+	invalid := func(most int) bool { return most < 0 || most > maxMovesPerHour }
+	if i := slices.IndexFunc(r.movesPerHour, invalid); i >= 0 {
+		return fmt.Errorf("--moves-per-hour: %d; write numbers from 0 to %d", r.movesPerHour[i], maxMovesPerHour)
+	}
+	switch {
+	case r.costs.termination < input.Tick || r.costs.termination > maxMoveCost:
+		return fmt.Errorf("--termination: %v; write from %v to %v", r.costs.termination, input.Tick, maxMoveCost)
+	case r.costs.startup < 0 || r.costs.startup > maxMoveCost:
+		return fmt.Errorf("--startup: %v; write from 0s to %v", r.costs.startup, maxMoveCost)
+	}
+	if r.c, err = plan.ReadConfiguration(ctx, r.file); err != nil {
+		return fmt.Errorf("--rebalancer-config: %w", err)
+	}
+	if r.c.Paused {
+		return fmt.Errorf("--rebalancer-config: %s: paused: true: nothing would move; write false", r.file)
+	}
+	return nil
+}
+
+// AddTo implements Addition.
+func (r *rebalance) AddTo(p Policy) []Policy {
+	p.Base, p.Mover, p.addition = p.Name, r.Name(), r
+	p.Name += "+" + r.Name()
+	policies := []Policy{p}
+	for _, most := range r.movesPerHour {
+		limited, c := *r, *r.c
+		c.MaxMovesPerHour = most
+		limited.c, p.addition = &c, &limited
+		p.Name = fmt.Sprintf("%s %d/h", policies[0].Name, most)
+		policies = append(policies, p)
+	}
+	return policies
+}
+
+// Check implements Addition.
+func (r *rebalance) Check(inputs []*input.Input) error {
+	if slices.ContainsFunc(inputs, r.movesIn) {
+		return nil
+	}
+	begin, end := inputs[0].Start.UTC(), inputs[0].Start.Add(inputs[0].Length).UTC()
+	return fmt.Errorf("--rebalancer-config: windows: none is open during the replay, from %s to %s: nothing would move; "+
+		"change a schedule", begin.Format(time.RFC3339), end.Format(time.RFC3339))
+}
+
+// movesIn reports whether a window of the rebalancer is open at any time of the input.
+func (r *rebalance) movesIn(in *input.Input) bool {
+	next := r.c.NextOpening(in.Start)
+	return r.c.Open(in.Start) || !next.IsZero() && next.Before(in.Start.Add(in.Length))
+}
+
+// rebalancing moves pods as the rebalancer does.
+type rebalancing struct {
+	*engine
+	*rebalance
+	load    explain.LoadReader
+	history plan.History
 	// underWay are the moves by the pod's index.
 	underWay map[int]underWay
 	// departures are the nodes that a pod was moved off, by its index.
 	departures map[int][]departure
-	// replacements are the pods to decide again, by eviction.
-	replacements []int
-	terminating  []terminating
+	// evicted are the pods to decide again, by eviction.
+	evicted     []int
+	terminating []terminating
 }
 
 type underWay struct {
@@ -65,15 +154,11 @@ type terminating struct {
 	index, node, until int
 }
 
-// newMover returns nil for a policy without moves.
-func (e *engine) newMover(ctx context.Context) (*mover, error) {
-	if e.policy.rebalancer == nil {
-		return nil, nil
-	}
-	r := &rebalancing{engine: e, c: e.policy.rebalancer}
-	m := &mover{rebalancing: r, MoveCosts: e.policy.costs, underWay: map[int]underWay{}, departures: map[int][]departure{}}
+// newMover implements Addition.
+func (r *rebalance) newMover(ctx context.Context, e *engine) (mover, error) {
+	m := &rebalancing{engine: e, rebalance: r, underWay: map[int]underWay{}, departures: map[int][]departure{}}
 	if readers := e.scheduler.LoadReaders(e.policy.schedulerName()); len(readers) > 0 {
-		r.load = readers[0]
+		m.load = readers[0]
 		return m, nil
 	}
 	minutes := func(n time.Duration) metav1.Duration { return metav1.Duration{Duration: n * time.Minute} }
@@ -82,7 +167,7 @@ func (e *engine) newMover(ctx context.Context) (*mover, error) {
 		RefreshInterval: metav1.Duration{Duration: input.Tick}, // moves end before the next refresh
 	}
 	reader, err := e.provider.Open(ctx, reading.ForLoad(spec, podusage.ByRequests{}))
-	r.load = &measuredLoad{reader}
+	m.load = &measuredLoad{reader}
 	return m, err
 }
 
@@ -104,112 +189,100 @@ func (l *measuredLoad) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain
 	return line
 }
 
-// rebalancing plans as Plimsoll's rebalancer does.
-type rebalancing struct {
-	engine  *engine
-	c       *api.Configuration
-	load    explain.LoadReader
-	history plan.History
-}
-
-func (r *rebalancing) plan(ctx context.Context) (*plan.Plan, error) {
-	e := r.engine
-	nodes, err := plan.Look(ctx, e.scheduler, r.load, r.c)
-	if err != nil {
-		return nil, err
-	}
-	r.history.Observe(nodes, r.c)
-	p, err := plan.Make(ctx, r.cluster(), &r.history, r.c)
-	if err != nil {
-		return nil, err
-	}
-	stop, _ := r.history.StoppedBy(e.clock.Now(), r.c)
-	if stop == plan.BreakerOpen && e.counts(e.measured.ticks) {
-		e.figures.BreakerMinutes += input.Tick.Minutes()
-	}
-	if stop != "" { // there is no plan to count
-		return &plan.Plan{}, nil
-	}
-	return p, nil
-}
-
-// cluster returns what is known now.
-func (r *rebalancing) cluster() plan.Cluster {
-	e := r.engine
-	return plan.Cluster{
-		Scheduler: e.scheduler, SchedulerNames: []string{e.policy.schedulerName()}, Load: r.load, Now: e.clock.Now(), Usage: r.usageOf,
-	}
-}
-
-func (r *rebalancing) begin(move *plan.Move, now time.Time) { r.history.Begin(move, now) }
-
-func (r *rebalancing) end(ctx context.Context, pod types.UID, replacement *corev1.Pod) plan.Outcome {
-	return r.history.End(ctx, r.cluster(), r.c, pod, replacement)
-}
-
-// usageOf returns the mean usage of a running pod over the window that nodes are compared by.
-func (r *rebalancing) usageOf(pod *corev1.Pod) (podusage.Amounts, bool) {
-	i := r.engine.runningPod(pod.Spec.NodeName, pod.UID)
-	if i < 0 {
-		return podusage.Amounts{}, false
-	}
-	return r.engine.usageOver(i, r.load.Reader().Model(load.CPU).Config().Window)
-}
-
-// usageOver returns the mean usage of a running pod over the last window; false before its first tick.
-func (e *engine) usageOver(i int, window time.Duration) (a podusage.Amounts, ok bool) {
-	p := &e.pods[i]
-	first := max(p.start, e.measured.ticks-input.Ticks(window))
-	for tick := first; tick < e.measured.ticks; tick++ {
-		a[load.CPU] += float64(p.demand.At(tick)) / float64(e.measured.ticks-first)
-	}
-	a[load.Memory] = e.Pods[i].MemoryBytes
-	return a, first < e.measured.ticks
-}
-
 // move plans at the start of the tick, with the newest load, and evicts. Decisions follow decideAfter later. As a controller does,
 // it creates replacements at once.
-func (e *engine) move(ctx context.Context, tick int) error {
-	m, now := e.mover, e.clock.Now()
-	if m == nil || tick == 0 {
+func (m *rebalancing) move(ctx context.Context, tick int) error {
+	if tick == 0 {
 		return nil
 	}
-	if err := e.endTerminating(tick); err != nil {
+	if err := m.endTerminating(tick); err != nil {
 		return err
 	}
+	now := m.clock.Now()
 	for i, u := range m.underWay {
 		if now.After(u.until) {
-			m.end(ctx, u.UID, nil)
+			m.history.End(ctx, m.cluster(), m.c, u.UID, nil)
 			delete(m.underWay, i)
 		}
 	}
-	plan, err := m.plan(ctx)
+	moves, err := m.plan(ctx, tick)
 	if err != nil {
 		return err
 	}
-	if e.counts(tick) {
-		e.figures.stays(plan)
-	}
-	for i := range plan.Moves {
-		if err := e.evict(&plan.Moves[i], tick); err != nil {
+	for i := range moves {
+		if err := m.evict(&moves[i], tick); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// counts reports whether figures cover the tick.
-func (e *engine) counts(tick int) bool { return time.Duration(tick)*input.Tick >= e.Length-e.Counted }
+// plan returns the moves of a tick. It counts the pods and hot nodes without a move.
+func (m *rebalancing) plan(ctx context.Context, tick int) ([]plan.Move, error) {
+	nodes, err := plan.Look(ctx, m.scheduler, m.load, m.c)
+	if err != nil {
+		return nil, err
+	}
+	m.history.Observe(nodes, m.c)
+	p, err := plan.Make(ctx, m.cluster(), &m.history, m.c)
+	if err != nil {
+		return nil, err
+	}
+	stop, _ := m.history.StoppedBy(m.clock.Now(), m.c)
+	f, counts := m.figures, m.counts(tick)
+	switch {
+	case stop == plan.BreakerOpen && counts:
+		f.BreakerMinutes += input.Tick.Minutes()
+		return nil, nil
+	case stop != "":
+		return nil, nil
+	case !counts:
+		return p.Moves, nil
+	}
+	if len(p.Stay) > 0 && f.StayMinutes == nil {
+		f.StayMinutes = map[string]float64{}
+	}
+	for reason, n := range p.Stay {
+		f.StayMinutes[string(reason)] += float64(n) * input.Tick.Minutes()
+	}
+	f.RestingMinutes += float64(len(p.Resting)) * input.Tick.Minutes()
+	f.DeferredMinutes += float64(len(p.Deferred)) * input.Tick.Minutes()
+	if p.Stopped != "" {
+		f.StoppedMinutes += input.Tick.Minutes()
+	}
+	return p.Moves, nil
+}
+
+// cluster returns what is known now.
+func (m *rebalancing) cluster() plan.Cluster {
+	return plan.Cluster{
+		Scheduler: m.scheduler, SchedulerNames: []string{m.policy.schedulerName()}, Load: m.load, Now: m.clock.Now(), Usage: m.usageOf,
+	}
+}
+
+// usageOf returns the mean usage of a running pod over the window that nodes are compared by; false before its first tick.
+func (m *rebalancing) usageOf(pod *corev1.Pod) (a podusage.Amounts, ok bool) {
+	i := m.runningPod(pod.Spec.NodeName, pod.UID)
+	if i < 0 {
+		return a, false
+	}
+	p := &m.pods[i]
+	first := max(p.start, m.measured.ticks-input.Ticks(m.load.Reader().Model(load.CPU).Config().Window))
+	for tick := first; tick < m.measured.ticks; tick++ {
+		a[load.CPU] += float64(p.demand.At(tick)) / float64(m.measured.ticks-first)
+	}
+	a[load.Memory] = m.Pods[i].MemoryBytes
+	return a, first < m.measured.ticks
+}
 
 // endTerminating removes the evicted pods whose time is over.
-func (e *engine) endTerminating(tick int) error {
-	m := e.mover
+func (m *rebalancing) endTerminating(tick int) error {
 	for len(m.terminating) > 0 && m.terminating[0].until <= tick {
 		t := m.terminating[0]
 		m.terminating = m.terminating[1:]
-		n := &e.nodes[t.node]
+		n := &m.nodes[t.node]
 		n.terminating = slices.DeleteFunc(n.terminating, func(other int) bool { return other == t.index })
-		if err := e.scheduler.Remove(t.pod); err != nil {
+		if err := m.scheduler.Remove(t.pod); err != nil {
 			return err
 		}
 	}
@@ -217,9 +290,9 @@ func (e *engine) endTerminating(tick int) error {
 }
 
 // runningPod returns the index of a pod that runs on the node; -1 if none does.
-func (e *engine) runningPod(node string, uid types.UID) int {
-	running := e.nodes[e.nodeOf[node]].running
-	at := slices.IndexFunc(running, func(i int) bool { return e.pods[i].object.UID == uid })
+func (m *rebalancing) runningPod(node string, uid types.UID) int {
+	running := m.nodes[m.nodeOf[node]].running
+	at := slices.IndexFunc(running, func(i int) bool { return m.pods[i].object.UID == uid })
 	if at < 0 {
 		return -1
 	}
@@ -227,76 +300,70 @@ func (e *engine) runningPod(node string, uid types.UID) int {
 }
 
 // evict evicts the pod, and creates its replacement with the rest of its lifetime.
-func (e *engine) evict(move *plan.Move, tick int) error {
-	m, now := e.mover, e.clock.Now()
-	node := e.nodeOf[move.From]
-	n := &e.nodes[node]
-	i := e.runningPod(move.From, move.UID)
-	p := &e.pods[i]
-	e.flush(i)
+func (m *rebalancing) evict(move *plan.Move, tick int) error {
+	now, node, i := m.clock.Now(), m.nodeOf[move.From], m.runningPod(move.From, move.UID)
+	n, p := &m.nodes[node], &m.pods[i]
+	m.flush(i)
 	n.running = slices.DeleteFunc(n.running, func(other int) bool { return other == i })
 	n.terminating = append(n.terminating, i)
 	n.placed--
-	e.ends[p.end] = slices.DeleteFunc(e.ends[p.end], func(other int) bool { return other == i })
-	if e.future != nil {
-		e.future.remove(i, tick)
+	m.ends[p.end] = slices.DeleteFunc(m.ends[p.end], func(other int) bool { return other == i })
+	if m.future != nil {
+		m.future.remove(i, tick)
 	}
 	ending := p.object.DeepCopy()
 	ending.DeletionTimestamp = &metav1.Time{Time: now}
-	if err := e.scheduler.Update(ending); err != nil {
+	if err := m.scheduler.Update(ending); err != nil {
 		return err
 	}
-	gone := tick + input.Ticks(m.Termination)
+	gone := tick + input.Ticks(m.costs.termination)
 	m.terminating = append(m.terminating, terminating{ending, i, node, gone})
-	m.begin(move, now)
+	m.history.Begin(move, now)
 	m.departures[i] = append(m.departures[i], departure{move.From, now})
 	u := underWay{Move: *move, until: now.Add(m.c.ReplacementTimeout.Duration), mark: -1}
-	if e.counts(tick) {
-		u.mark = e.figures.Moves
-		e.figures.Moves++
+	if m.counts(tick) {
+		u.mark = m.figures.Moves
+		m.figures.Moves++
 		since := time.Duration(tick) * input.Tick
-		e.figures.charts.Moves = append(e.figures.charts.Moves, report.MoveMark{Seconds: since.Seconds(), From: move.From})
+		m.figures.charts.Moves = append(m.figures.charts.Moves, report.MoveMark{Seconds: since.Seconds(), From: move.From})
 	}
 	m.underWay[i] = u
-	m.replacements = append(m.replacements, i)
-	e.replace(i, tick, gone+input.Ticks(m.Startup))
+	m.evicted = append(m.evicted, i)
+	p.restarts++
+	p.left, p.ready = max(p.end-tick, 1), gone+input.Ticks(m.costs.startup)
+	p.object = m.templates[m.Pods[i].Workload].pod(i, now)
+	suffix := "-r" + strconv.Itoa(p.restarts)
+	p.object.Name, p.object.UID = p.object.Name+suffix, p.object.UID+types.UID(suffix)
 	return nil
 }
 
-// replace creates the pod again, with the rest of its lifetime. It runs from tick ready on at the earliest.
-func (e *engine) replace(i, tick, ready int) {
-	p := &e.pods[i]
-	p.restarts++
-	p.left, p.ready = max(p.end-tick, 1), ready
-	p.object = e.templates[e.Pods[i].Workload].pod(i, e.clock.Now())
-	suffix := "-r" + strconv.Itoa(p.restarts)
-	p.object.Name, p.object.UID = p.object.Name+suffix, p.object.UID+types.UID(suffix)
+func (m *rebalancing) replacements() []int {
+	evicted := m.evicted
+	m.evicted = nil
+	return evicted
 }
 
 // bound counts where the replacement was placed.
-func (m *mover) bound(i int, node string, now time.Time, f *figures) {
-	if m == nil {
-		return
-	}
+func (m *rebalancing) bound(i int, node string) {
 	u, ok := m.underWay[i]
 	if !ok || u.mark < 0 {
 		return
 	}
-	f.charts.Moves[u.mark].To = node
+	m.figures.charts.Moves[u.mark].To = node
+	now := m.clock.Now()
 	if slices.ContainsFunc(m.departures[i], func(d departure) bool { return d.node == node && now.Sub(d.at) <= returnedWithin }) {
-		f.Returned++
+		m.figures.Returned++
 	}
 }
 
 // started ends the move of a pod that runs again.
-func (m *mover) started(ctx context.Context, i int, replacement *corev1.Pod, f *figures) {
-	if m == nil {
+func (m *rebalancing) started(ctx context.Context, i int) {
+	u, ok := m.underWay[i]
+	if !ok {
 		return
 	}
-	if u, ok := m.underWay[i]; ok {
-		if m.end(ctx, u.UID, replacement) == plan.Landed && u.mark >= 0 {
-			f.Landed++
-		}
-		delete(m.underWay, i)
+	if m.history.End(ctx, m.cluster(), m.c, u.UID, m.pods[i].object) == plan.Landed && u.mark >= 0 {
+		m.figures.Landed++
 	}
+	delete(m.underWay, i)
 }

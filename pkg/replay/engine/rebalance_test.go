@@ -29,7 +29,12 @@ func growing() *input.Input {
 	return tiny(workloads, grows, steady(1, 2*time.Minute, 2*time.Hour, 400), steady(2, 7*time.Minute, 40*time.Minute, 200))
 }
 
-var halfMinutes = MoveCosts{30 * time.Second, 30 * time.Second}
+var halfMinutes = moveCosts{30 * time.Second, 30 * time.Second}
+
+// rebalanced returns the policy with a rebalancer.
+func rebalanced(p Policy, c *api.Configuration, costs moveCosts) Policy {
+	return (&rebalance{c: c, costs: costs}).AddTo(p)[0]
+}
 
 // small allows moves in a cluster of two nodes and three pods.
 func small() *api.Configuration {
@@ -52,7 +57,7 @@ func predictedPeak(t *testing.T) Policy {
 // at 24:30: nine of ten ticks have 90 %. At the fifth refresh, at 26:30, the third pod goes. It uses the node for one more tick.
 func TestRebalance(t *testing.T) {
 	without := replayOne(t, growing(), predictedPeak(t))
-	with := replayOne(t, growing(), predictedPeak(t).WithRebalancer(small(), halfMinutes))
+	with := replayOne(t, growing(), rebalanced(predictedPeak(t), small(), halfMinutes))
 	if without.HotMinutes != 27.5 || without.Moves != 0 {
 		t.Errorf("without a rebalancer %v hot minutes and %d moves, want 27.5 and none", without.HotMinutes, without.Moves)
 	}
@@ -71,7 +76,7 @@ func TestRebalance(t *testing.T) {
 func TestRebalance_WithoutLoadPlugin(t *testing.T) {
 	in := growing()
 	in.Workloads[1].Requests.CPUMillis, in.Workloads[2].Requests.CPUMillis, in.Pods[1].Lifetime = 700, 200, 20*time.Minute
-	run := replayOne(t, in, policy(t, report.Stock).WithRebalancer(small(), halfMinutes))
+	run := replayOne(t, in, rebalanced(policy(t, report.Stock), small(), halfMinutes))
 	if run.Moves != 1 || run.Landed != 1 || run.Returned != 0 {
 		t.Errorf("%d moves, %d landed, %d returned; want one, which landed, and none", run.Moves, run.Landed, run.Returned)
 	}
@@ -80,17 +85,17 @@ func TestRebalance_WithoutLoadPlugin(t *testing.T) {
 // At 26:30 the first pod finds no room, and the third goes. The mean of 5 minutes is then 90 %, from 27:30 on 2 points less with each
 // tick, and 74 % at 31:00. So the node rests for 8 ticks from 27:00 on.
 func TestRebalance_Stays(t *testing.T) {
-	run := replayOne(t, growing(), predictedPeak(t).WithRebalancer(small(), halfMinutes))
+	run := replayOne(t, growing(), rebalanced(predictedPeak(t), small(), halfMinutes))
 	if diff := cmp.Diff(map[string]float64{"NoRoom": 0.5}, run.StayMinutes); diff != "" || run.RestingMinutes != 4 || run.DeferredMinutes != 0 {
 		t.Errorf("resting %v, deferred %v, want 4 and 0; pod-minutes (-want +got):\n%s", run.RestingMinutes, run.DeferredMinutes, diff)
 	}
 	none := small()
 	none.MaxMovesPerHour = 0 // the node is deferred from 26:30 until the third pod ends at 47:30, and then until 51:30 by the mean
-	if run = replayOne(t, growing(), predictedPeak(t).WithRebalancer(none, halfMinutes)); run.DeferredMinutes != 25 || run.Moves != 0 {
+	if run = replayOne(t, growing(), rebalanced(predictedPeak(t), none, halfMinutes)); run.DeferredMinutes != 25 || run.Moves != 0 {
 		t.Errorf("deferred for %v minutes, want 25, with %d moves", run.DeferredMinutes, run.Moves)
 	}
 	none.MaxHotNodesPercent = 0
-	if run = replayOne(t, growing(), predictedPeak(t).WithRebalancer(none, halfMinutes)); run.StoppedMinutes != 25 {
+	if run = replayOne(t, growing(), rebalanced(predictedPeak(t), none, halfMinutes)); run.StoppedMinutes != 25 {
 		t.Errorf("stopped for %v minutes, want 25", run.StoppedMinutes)
 	}
 }
@@ -112,7 +117,7 @@ func TestRebalance_Windows(t *testing.T) {
 	} {
 		c := small()
 		c.Windows = []api.Window{{Schedule: tc.schedule, Duration: metav1.Duration{Duration: tc.duration}}}
-		run := replayOne(t, growing(), predictedPeak(t).WithRebalancer(c, halfMinutes))
+		run := replayOne(t, growing(), rebalanced(predictedPeak(t), c, halfMinutes))
 		if run.HotMinutes != tc.hot || run.Moves != tc.moves || run.RestingMinutes != tc.resting || run.StoppedMinutes != 0 {
 			t.Errorf("%s: %v hot minutes, %d moves, resting %v, stopped %v; want %v, %d, %v and 0", tc.schedule, run.HotMinutes, run.Moves,
 				run.RestingMinutes, run.StoppedMinutes, tc.hot, tc.moves, tc.resting)
@@ -124,7 +129,7 @@ func TestRebalance_Windows(t *testing.T) {
 }
 
 // A replay of a day from Thursday, 1 January, 03:00 on.
-func TestPolicy_MovesIn(t *testing.T) {
+func TestCheck_Windows(t *testing.T) {
 	in := &input.Input{Start: time.Date(2026, 1, 1, 3, 0, 0, 0, time.UTC), Length: 24 * time.Hour}
 	for schedule, want := range map[string]bool{
 		"": true, "0 2 * * 4": false, "1 2 * * 4": true, "0 3 * * 4": true, "59 2 * * 5": true, "0 3 * * 5": false, "0 3 * * 6": false,
@@ -133,14 +138,10 @@ func TestPolicy_MovesIn(t *testing.T) {
 		if schedule != "" {
 			c.Windows = []api.Window{{Schedule: schedule, Duration: metav1.Duration{Duration: time.Hour}}}
 		}
-		p := predictedPeak(t).WithRebalancer(c, halfMinutes)
-		if got := p.MovesIn(in); got != want {
-			t.Errorf("windows at %q: %t, want %t", schedule, got, want)
+		policies := []Policy{predictedPeak(t), rebalanced(predictedPeak(t), c, halfMinutes)}
+		if err := Check(policies, []*input.Input{in}); (err == nil) != want {
+			t.Errorf("windows at %q: error %v, want one: %t", schedule, err, !want)
 		}
-	}
-	stock := predictedPeak(t)
-	if !stock.MovesIn(in) {
-		t.Error("a policy without a rebalancer has closed windows")
 	}
 }
 
@@ -154,13 +155,14 @@ func TestRebalance_Breaker(t *testing.T) {
 	}{{25 * time.Minute, 7, 24.5, 1}, {time.Hour, 27.5, 59.5, 0}} {
 		c := small()
 		c.BreakerDuration.Duration, c.MaxPodsPercentPerHour = tc.duration, 200 // six moves: the failed ones count
-		e, err := newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), predictedPeak(t).WithRebalancer(c, halfMinutes))
+		e, err := newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), rebalanced(predictedPeak(t), c, halfMinutes))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for uid, namespace := range map[types.UID]string{"1": "x", "2": "y", "3": "y"} {
-			e.mover.begin(&plan.Move{Namespace: namespace, UID: uid}, e.clock.Now())
-			if outcome := e.mover.end(t.Context(), uid, nil); outcome != plan.NotReady {
+			m := e.mover.(*rebalancing)
+			m.history.Begin(&plan.Move{Namespace: namespace, UID: uid}, e.clock.Now())
+			if outcome := m.history.End(t.Context(), m.cluster(), c, uid, nil); outcome != plan.NotReady {
 				t.Errorf("the outcome is %s, want %s", outcome, plan.NotReady)
 			}
 		}
@@ -178,7 +180,7 @@ func TestRebalance_Breaker(t *testing.T) {
 
 // The pod starts at 7:30, tick 15, with 80 ticks to run. It is evicted at tick 53 with 42 left, and starts again at tick 55.
 func TestRebalance_RestOfLifetime(t *testing.T) {
-	e, err := newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), predictedPeak(t).WithRebalancer(small(), halfMinutes))
+	e, err := newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), rebalanced(predictedPeak(t), small(), halfMinutes))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,15 +193,15 @@ func TestRebalance_RestOfLifetime(t *testing.T) {
 			t.Errorf("runs in ticks [%d, %d), want [15, 95)", p.start, p.end)
 		}
 	}
-	if p.start != 55 || p.end != 97 || p.node == e.pods[0].node || len(e.mover.underWay) != 0 {
+	if p.start != 55 || p.end != 97 || p.node == e.pods[0].node || len(e.mover.(*rebalancing).underWay) != 0 {
 		t.Errorf("after the move, runs in ticks [%d, %d) on node %d. Want [55, 97) on the other. Under way: %d moves, want none",
-			p.start, p.end, p.node, len(e.mover.underWay))
+			p.start, p.end, p.node, len(e.mover.(*rebalancing).underWay))
 	}
 }
 
 // Whoever knows the future counts a moved pod once. At tick 80 the pods use 700m, 400m and 200m.
 func TestRebalance_Clairvoyant(t *testing.T) {
-	e, err := newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), policy(t, report.Clairvoyant).WithRebalancer(small(), halfMinutes))
+	e, err := newEngine(klog.NewContext(t.Context(), logr.Discard()), growing(), rebalanced(policy(t, report.Clairvoyant), small(), halfMinutes))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +211,7 @@ func TestRebalance_Clairvoyant(t *testing.T) {
 		}
 		if p := &e.pods[2]; tick == 25 {
 			move := plan.Move{From: e.Nodes[p.node].Name, UID: p.object.UID}
-			if err := e.evict(&move, tick+1); err != nil {
+			if err := e.mover.(*rebalancing).evict(&move, tick+1); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -225,7 +227,7 @@ func TestRebalance_Clairvoyant(t *testing.T) {
 
 // With 90 s to terminate and 2 minutes to start, the source is hot for two ticks more than above. The pod starts at tick 53 + 3 + 4.
 func TestRebalance_Costs(t *testing.T) {
-	slow := predictedPeak(t).WithRebalancer(small(), MoveCosts{90 * time.Second, 2 * time.Minute})
+	slow := rebalanced(predictedPeak(t), small(), moveCosts{90 * time.Second, 2 * time.Minute})
 	if run := replayOne(t, growing(), slow); run.HotMinutes != 8 || run.Moves != 1 {
 		t.Errorf("%v hot minutes and %d moves, want 8 and one", run.HotMinutes, run.Moves)
 	}
@@ -257,15 +259,20 @@ func TestRebalance_Returns(t *testing.T) {
 		{"before figures count", time.Minute, -1, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := newFigures(tiny(nil))
-			f.charts.Moves = []report.MoveMark{{From: "b"}}
-			m := &mover{
+			e, err := newEngine(t.Context(), tiny(nil), policy(t, report.Stock))
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.clock.SetTime(at)
+			e.figures.charts.Moves = []report.MoveMark{{From: "b"}}
+			m := &rebalancing{
+				engine:     e,
 				underWay:   map[int]underWay{7: {Move: plan.Move{From: "b", To: "c"}, mark: tc.mark}},
 				departures: map[int][]departure{7: {{"a", at.Add(-tc.ago)}, {"b", at}}},
 			}
-			m.bound(7, "a", at, f)
-			if f.Returned != tc.want {
-				t.Errorf("%d returned, want %d", f.Returned, tc.want)
+			m.bound(7, "a")
+			if e.figures.Returned != tc.want {
+				t.Errorf("%d returned, want %d", e.figures.Returned, tc.want)
 			}
 		})
 	}

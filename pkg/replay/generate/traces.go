@@ -48,7 +48,7 @@ func ReadTraces(folder string) ([]*Traces, error) {
 	var days []*Traces
 	for _, file := range files {
 		name, _, _ := strings.Cut(filepath.Base(file), ".")
-		t, err := input.ReadFile(file, func(content io.Reader) (*Traces, error) { return parseTraces(name, content) })
+		t, err := input.ReadFile(file, maxTraceBytes, "leave out machines", func(content io.Reader) (*Traces, error) { return parseTraces(name, content) })
 		if err != nil {
 			return nil, err
 		}
@@ -59,8 +59,7 @@ func ReadTraces(folder string) ([]*Traces, error) {
 
 func parseTraces(name string, content io.Reader) (*Traces, error) {
 	t := &Traces{Name: name}
-	limited := &io.LimitedReader{R: content, N: maxTraceBytes}
-	lines := bufio.NewScanner(limited)
+	lines := bufio.NewScanner(content)
 	for n := 1; lines.Scan(); n++ {
 		fields := strings.Split(strings.TrimSpace(lines.Text()), ",")
 		if len(fields) != samplesPerDay {
@@ -79,8 +78,6 @@ func parseTraces(name string, content io.Reader) (*Traces, error) {
 	switch err := lines.Err(); {
 	case err != nil:
 		return nil, err
-	case limited.N <= 0:
-		return nil, fmt.Errorf("more than %d MiB", maxTraceBytes>>20)
 	case len(t.Machines) == 0:
 		return nil, errors.New("no row")
 	}

@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/utils/ptr"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/internal/namehash"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
@@ -30,10 +31,8 @@ const (
 	maxFilePods  = 2_000_000
 	maxLength    = 10 * Day
 	maxNumber    = 1e9
-	// maxFileValues bounds the values of all pods, with four bytes each: 50,000 pods over seven days.
-	maxFileValues = 100_000_000
-	// maxFileText bounds the bytes of all names: 300,000 workloads with long names.
-	maxFileText = 100 << 20
+	// maxFileBytes bounds the unpacked content: a day of 700,000 pods.
+	maxFileBytes = 256 << 20
 	// Nanoseconds since 1970 overflow in 2262.
 	minYear, maxYear = 1970, 2200
 )
@@ -75,9 +74,9 @@ func (a Amounts) valid() bool {
 	return within(a.CPUMillis, 0, limit) && within(a.MemoryBytes, 0, limit)
 }
 
-// Save writes the input to a file.
+// Save writes the input to a file that its owner alone can read.
 func Save(file string, in *Input) (err error) {
-	f, err := os.Create(file)
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
@@ -123,10 +122,13 @@ func Write(w io.Writer, in *Input) error {
 }
 
 // Load reads a file of Save.
-func Load(file string) (*Input, error) { return ReadFile(file, parseInput) }
+func Load(file string) (*Input, error) {
+	return ReadFile(file, maxFileBytes, "record less time, or fewer pods", parseInput)
+}
 
-// ReadFile parses a file, which is gzipped if its name ends in .gz. Errors name the file.
-func ReadFile[T any](file string, parse func(io.Reader) (T, error)) (parsed T, err error) {
+// ReadFile parses a file, which is gzipped if its name ends in .gz. It fails as soon as the unpacked content passes maxBytes. Errors
+// name the file; instead is what to do if it is too large.
+func ReadFile[T any](file string, maxBytes int64, instead string, parse func(io.Reader) (T, error)) (parsed T, err error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return parsed, err
@@ -137,9 +139,12 @@ func ReadFile[T any](file string, parse func(io.Reader) (T, error)) (parsed T, e
 		content, err = gzip.NewReader(f)
 	}
 	if err == nil {
-		parsed, err = parse(content)
+		parsed, err = parse(boundedfile.NewReader(content, maxBytes))
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, boundedfile.ErrTooLarge):
+		return parsed, fmt.Errorf("%s: unpacked, it %w; %s", file, err, instead)
+	case err != nil:
 		return parsed, fmt.Errorf("%s: %w", file, err)
 	}
 	return parsed, nil
@@ -155,13 +160,12 @@ func parseInput(content io.Reader) (*Input, error) {
 	if err != nil {
 		return nil, fmt.Errorf("line 1: %w", err)
 	}
-	file := &fileReader{Input: in}
 	for n := 2; lines.Scan(); n++ {
 		var line fileLine
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
-		if err := file.add(&line); err != nil {
+		if err := in.add(&line); err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
 	}
@@ -200,15 +204,8 @@ func seconds(s float64) time.Duration {
 	return time.Duration(math.Round(min(max(s, -1), 1e9) * float64(time.Second)))
 }
 
-// fileReader adds the lines of a file to an Input.
-type fileReader struct {
-	*Input
-	// values counts those of all pods' cpuMillis, text the bytes of all names.
-	values, text int
-}
-
 // add adds the node, workload or pod of a line.
-func (in *fileReader) add(line *fileLine) error {
+func (in *Input) add(line *fileLine) error {
 	switch {
 	case line.Node != nil:
 		return in.addNode(line.Node)
@@ -220,18 +217,7 @@ func (in *fileReader) add(line *fileLine) error {
 	return errors.New("want one of node, workload and pod")
 }
 
-// addText counts the names of a line.
-func (in *fileReader) addText(names ...string) error {
-	for _, name := range names {
-		in.text += len(name)
-	}
-	if in.text > maxFileText {
-		return fmt.Errorf("more than %d MiB of names; record fewer workloads", maxFileText>>20)
-	}
-	return nil
-}
-
-func (in *fileReader) addNode(n *Node) error {
+func (in *Input) addNode(n *Node) error {
 	switch {
 	case n.Name == "" || !n.Capacity.valid() || n.Capacity.CPUMillis < 1 || n.Capacity.MemoryBytes < 1:
 		return fmt.Errorf("node %q: want a name, and a capacity of cpuMillis and memoryBytes from 1 to 2^60", n.Name)
@@ -241,10 +227,10 @@ func (in *fileReader) addNode(n *Node) error {
 		return fmt.Errorf("more than %d nodes", maxFileNodes)
 	}
 	in.Nodes = append(in.Nodes, *n)
-	return in.addText(n.Name, n.Zone)
+	return nil
 }
 
-func (in *fileReader) addWorkload(w *Workload) error {
+func (in *Input) addWorkload(w *Workload) error {
 	switch {
 	case w.Namespace == "" || w.Name == "" || !w.Requests.valid() || !w.Limits.valid():
 		return fmt.Errorf("workload %q: want namespace and name, and requests and limits of at least 0", w.Namespace+"/"+w.Name)
@@ -252,10 +238,10 @@ func (in *fileReader) addWorkload(w *Workload) error {
 		return fmt.Errorf("more than %d workloads", maxFilePods)
 	}
 	in.Workloads = append(in.Workloads, *w)
-	return in.addText(w.Namespace, w.Name)
+	return nil
 }
 
-func (in *fileReader) addPod(p *filePod) error {
+func (in *Input) addPod(p *filePod) error {
 	// Files have whole nanoseconds.
 	arrival, lifetime := seconds(p.ArrivalSeconds), seconds(p.LifetimeSeconds)
 	switch {
@@ -271,10 +257,7 @@ func (in *fileReader) addPod(p *filePod) error {
 		return fmt.Errorf("pod: noise is %d; want from 0 to %d, or leave it out", *p.Noise, NoiseLength-1)
 	case len(in.Pods) == maxFilePods:
 		return fmt.Errorf("more than %d pods", maxFilePods)
-	case len(p.CPUMillis) > maxFileValues-in.values:
-		return fmt.Errorf("more than %d values of cpuMillis; record less time, or fewer pods", maxFileValues)
 	}
-	in.values += len(p.CPUMillis)
 	trace := make([]float32, len(p.CPUMillis))
 	for i, v := range p.CPUMillis {
 		if v < 0 || v > maxNumber {

@@ -2,7 +2,9 @@ package input
 
 import (
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -136,35 +138,36 @@ func TestParseInput_Invalid(t *testing.T) {
 	}
 }
 
-// TestInput_Values has files with many values on few lines, and with as many as are allowed.
-func TestInput_Values(t *testing.T) {
-	in := &fileReader{Input: &Input{Length: Day, Workloads: make([]Workload, 1)}, values: maxFileValues - 3}
-	pod := &filePod{LifetimeSeconds: 1, CPUMillis: []float64{1, 2, 3}}
-	if err := in.addPod(pod); err != nil {
-		t.Error(err)
-	}
-	if err := in.addPod(pod); err == nil || !strings.Contains(err.Error(), "values of cpuMillis") {
-		t.Errorf("error %v, want one about the number of values", err)
+// A gzipped line of a thousand bytes has less than a hundred. The reader stops at the bound.
+func TestReadFile_Bound(t *testing.T) {
+	in := &Input{Name: strings.Repeat("n", 900)}
+	for name, most := range map[string]int64{"a.jsonl": 1 << 10, "a.jsonl.gz": 1 << 10, "b.jsonl.gz": 900} {
+		file, read := filepath.Join(t.TempDir(), name), 0
+		if err := Save(file, in); err != nil {
+			t.Fatal(err)
+		}
+		_, err := ReadFile(file, most, "record less time", func(content io.Reader) (any, error) {
+			all, err := io.ReadAll(content)
+			read = len(all)
+			return nil, err
+		})
+		if most == 1<<10 {
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		} else if want := file + ": unpacked, it has more than 900 bytes; record less time"; err == nil || err.Error() != want || read > 901 {
+			t.Errorf("read %d bytes, error %v, want %s", read, err, want)
+		}
 	}
 }
 
-// TestInput_Text has files with long names on few lines: a small gzipped file can hold gigabytes of them.
-func TestInput_Text(t *testing.T) {
-	in := &fileReader{Input: &Input{}, text: maxFileText - 12}
-	if err := in.addNode(&Node{Name: "n1", Zone: "z", Capacity: Amounts{CPUMillis: 1, MemoryBytes: 1}}); err != nil {
-		t.Error(err)
+func TestSave_Private(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pods.jsonl")
+	if err := Save(file, generated(t)); err != nil {
+		t.Fatal(err)
 	}
-	w := &Workload{Namespace: "shop", Name: "front"} // 9 bytes, as many as are left
-	if err := in.addWorkload(w); err != nil {
-		t.Error(err)
-	}
-	for _, err := range []error{
-		in.addWorkload(&Workload{Namespace: "n", Name: "w"}),
-		in.addNode(&Node{Name: "n2", Capacity: Amounts{CPUMillis: 1, MemoryBytes: 1}}),
-	} {
-		if err == nil || !strings.Contains(err.Error(), "more than 100 MiB of names") {
-			t.Errorf("error %v, want one about the names", err)
-		}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, error %v, want a file that others cannot read", info.Mode(), err)
 	}
 }
 

@@ -1,4 +1,4 @@
-package html
+package report
 
 import (
 	"os"
@@ -11,14 +11,13 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 	"github.com/plimsoll-scheduler/plimsoll/test/browser"
 )
 
 // tab is a report in a browser.
 type tab struct{ *browser.Tab }
 
-func open(t *testing.T, r *report.Report) *tab {
+func open(t *testing.T, r *Report) *tab {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "report.html")
 	if err := os.WriteFile(file, []byte(render(t, r)), 0o600); err != nil {
@@ -136,7 +135,7 @@ func TestBrowser(t *testing.T) {
 	if diff := cmp.Diff(first, tb.heatColors(0)); diff == "" {
 		t.Error("the heat map of stock is the same in the first and the third run")
 	}
-	tb.Shows("#heatmaps figcaption", report.Number(r.Policies[0].Runs[2].HotMinutes, 0)+" hot node-min in this run")
+	tb.Shows("#heatmaps figcaption", Number(r.Policies[0].Runs[2].HotMinutes, 0)+" hot node-min in this run")
 	choose("order", "name")
 	choose("smooth", "0")
 	choose("cumulative", "")
@@ -218,7 +217,7 @@ func TestBrowserWidths(t *testing.T) {
 // The page's script holds no name of a policy or node. So only a browser shows how it treats them.
 func TestBrowserForeignText(t *testing.T) {
 	const hostile = `</script><img src=x onerror='document.title="taken"'><script>document.title="taken"</script>`
-	r := synthetic(3, 2, report.Stock, hostile)
+	r := synthetic(3, 2, Stock, hostile)
 	r.Policies[1].Runs[0].Name = hostile
 	for i := range r.Policies[1].Runs[0].Charts.NodeNames {
 		r.Policies[1].Runs[0].Charts.NodeNames[i] = hostile
@@ -236,23 +235,23 @@ func TestBrowserForeignText(t *testing.T) {
 }
 
 func TestBrowserSparseReports(t *testing.T) {
-	for name, r := range map[string]*report.Report{
+	for name, r := range map[string]*Report{
 		"no policy": hotReport(),
-		"no charts": hotReport(hot(report.Stock, 1000), hot("A", 500)),
-		"missing runs": func() *report.Report {
-			r := synthetic(5, 2, report.Stock, "A")
+		"no charts": hotReport(hot(Stock, 1000), hot("A", 500)),
+		"missing runs": func() *Report {
+			r := synthetic(5, 2, Stock, "A")
 			r.Partial = true
 			r.Policies[1].Runs = nil
 			return r
 		}(),
-		"charts of one": func() *report.Report {
-			r := synthetic(5, 1, report.Stock, "A")
+		"charts of one": func() *Report {
+			r := synthetic(5, 1, Stock, "A")
 			r.Policies[0].Runs[0].Charts = nil
 			return r
 		}(),
-		"charts are empty": func() *report.Report {
-			r := synthetic(5, 1, report.Stock)
-			*r.Policies[0].Runs[0].Charts = report.Charts{}
+		"charts are empty": func() *Report {
+			r := synthetic(5, 1, Stock)
+			*r.Policies[0].Runs[0].Charts = Charts{}
 			return r
 		}(),
 	} {
@@ -261,7 +260,7 @@ func TestBrowserSparseReports(t *testing.T) {
 }
 
 // manyPolicies is a report with more policies than colors, a long name, and a replay that was interrupted.
-func manyPolicies() *report.Report {
+func manyPolicies() *Report {
 	r := synthetic(
 		1000,
 		2,

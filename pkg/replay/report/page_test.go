@@ -1,12 +1,12 @@
-package html
+package report
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,31 +14,29 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	xhtml "golang.org/x/net/html"
-
-	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/report"
 )
 
-var policyNames = []string{report.Stock, "TargetLoadPacking", "LoadVariationRiskBalancing", "PredictedPeak", report.Clairvoyant}
+var policyNames = []string{Stock, "TargetLoadPacking", "LoadVariationRiskBalancing", "PredictedPeak", Clairvoyant}
 
 // spread is how much the utilization of a policy's nodes varies in synthetic reports.
 var spread = map[string]float64{
-	report.Stock:                 0.165,
+	Stock:                        0.165,
 	"TargetLoadPacking":          0.145,
 	"LoadVariationRiskBalancing": 0.15,
 	"PredictedPeak":              0.13,
-	report.Clairvoyant:           0.105,
+	Clairvoyant:                  0.105,
 }
 
 // synthetic is a report of a day in steps of five minutes. The utilization of each node wanders about a mean that follows the time
 // of day; figures are counted from it.
-func synthetic(nodes, runs int, policies ...string) *report.Report {
+func synthetic(nodes, runs int, policies ...string) *Report {
 	const steps = 288
-	r := &report.Report{
+	r := &Report{
 		Title: "base, three days", Nodes: nodes, Pods: 138 * nodes, CPUCores: 10.4 * float64(nodes), CountedSeconds: 21 * 3600,
 		HotAbove: 0.8, SevereAbove: 0.95,
 	}
 	for p, name := range policies {
-		policy := report.PolicyReport{Name: name}
+		policy := PolicyReport{Name: name}
 		for i := range runs {
 			random := rand.New(rand.NewPCG(uint64(i), uint64(p)))
 			sd, ok := spread[name]
@@ -46,10 +44,10 @@ func synthetic(nodes, runs int, policies ...string) *report.Report {
 				sd = 0.14
 			}
 			sd *= 1 + 0.12*float64(i-1)
-			run := report.Run{
+			run := Run{
 				Name: fmt.Sprintf("2011-03-%02d, seed %d", 3*(i+1), i+1), Seed: uint64(i + 1), Deviation: sd, NodesInUse: float64(nodes) - 0.4,
 				Decisions: 138 * nodes, DecisionSeconds: 0.04 * float64(nodes), P99Utilization: 0.43 + 2.6*sd,
-				Charts: &report.Charts{
+				Charts: &Charts{
 					StepSeconds: 300, StartSeconds: 3 * 3600, HotNodes: make([]float64, steps), Distribution: make([]float64, 101),
 				},
 			}
@@ -80,42 +78,29 @@ func synthetic(nodes, runs int, policies ...string) *report.Report {
 	return r
 }
 
-// hotReport has policies with these hot node-minutes, run by run.
-func hotReport(policies ...report.PolicyReport) *report.Report {
-	return &report.Report{HotAbove: 0.8, SevereAbove: 0.95, Policies: policies}
-}
-
-func hot(name string, minutes ...float64) report.PolicyReport {
-	p := report.PolicyReport{Name: name}
-	for i, m := range minutes {
-		p.Runs = append(p.Runs, report.Run{Name: fmt.Sprint("run ", i+1), HotMinutes: m})
-	}
-	return p
-}
-
-func render(t *testing.T, r *report.Report) string {
+func render(t *testing.T, r *Report) string {
 	t.Helper()
-	var page bytes.Buffer
-	if err := Write(&page, r); err != nil {
+	page, err := r.render()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return page.String()
+	return string(page)
 }
 
 func TestWrite_IncompleteReports(t *testing.T) {
-	for name, r := range map[string]*report.Report{
+	for name, r := range map[string]*Report{
 		"no policy":               hotReport(),
 		"one policy":              hotReport(hot("A", 500, 600)),
-		"interrupted":             hotReport(hot(report.Stock, 1000, 3000), hot("A", 500), hot("B")),
-		"no hot minutes":          hotReport(hot(report.Stock, 0), hot("A", 0)),
-		"clairvoyant without any": hotReport(hot(report.Stock, 1000), hot(report.Clairvoyant, 0)),
+		"interrupted":             hotReport(hot(Stock, 1000, 3000), hot("A", 500), hot("B")),
+		"no hot minutes":          hotReport(hot(Stock, 0), hot("A", 0)),
+		"clairvoyant without any": hotReport(hot(Stock, 1000), hot(Clairvoyant, 0)),
 	} {
 		t.Run(name, func(t *testing.T) { render(t, r) })
 	}
 }
 
 func TestTable(t *testing.T) {
-	r := hotReport(hot(report.Stock, 2000, 4000), hot("A", 1000, 1400))
+	r := hotReport(hot(Stock, 2000, 4000), hot("A", 1000, 1400))
 	p := newPage(r)
 	// The mean is 2400/2 = 1200, 2400 of 6000 are 60 % fewer; bars are relative to the largest run, 4000.
 	got := p.Rows[1]
@@ -141,11 +126,11 @@ func TestTermsDefined(t *testing.T) {
 }
 
 func TestOrigin(t *testing.T) {
-	r := synthetic(2, 1, report.Stock)
-	r.Origin = &report.Origin{
+	r := synthetic(2, 1, Stock)
+	r.Origin = &Origin{
 		Made: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Version: "v9.8.7", Kubernetes: "v1.37.2", Command: "kubectl plimsoll replay --seeds=3",
-		Source: "file day.jsonl", Inputs: []report.Fingerprint{{Name: "day 1", SHA256: "abc"}},
-		Configurations: []report.Configuration{{File: "scheduler.yaml", SHA256: "def", Text: "profiles: []"}},
+		Source: "file day.jsonl", Inputs: []Fingerprint{{Name: "day 1", SHA256: "abc"}},
+		Configurations: []Configuration{{File: "scheduler.yaml", SHA256: "def", Text: "profiles: []"}},
 	}
 	page := render(t, r)
 	for _, want := range []string{
@@ -174,37 +159,33 @@ func TestSize(t *testing.T) {
 		if len(page) > limit {
 			t.Errorf("the page has %d bytes, want at most %d", len(page), limit)
 		}
-		// 5000 nodes · 15 charts · 40 columns = 3,000,000 bytes: 288 steps in 40 columns are 7.2, so 8 a column.
-		if want := "each column is the mean of 40 min instead of 5 min"; !strings.Contains(page, want) {
+		// 5000 nodes · 15 charts · 32 columns = 2,400,000 bytes: 288 steps in 32 columns are 9 a column.
+		if want := "each column is the mean of 45 min instead of 5 min"; !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
 		}
 	})
 }
 
-func TestMergedSteps(t *testing.T) {
-	run := report.Run{Charts: &report.Charts{
-		StepSeconds: 300, NodeNames: []string{"a", "b"}, HotNodes: make([]float64, 5),
-		Utilization: [][]byte{{10, 21, 30, 40, 255}, {0, 1, 0, 0, 0}},
-	}}
-	// Two by two: (10 + 21)/2 = 15.5 rounds up, (30 + 40)/2 = 35, 255 is alone; (0 + 1)/2 = 0.5 rounds up.
-	got := new(data).newChart(&run, 2)
-	if diff := cmp.Diff([]byte{16, 35, 255, 1, 0, 0}, got.Heat); diff != "" {
-		t.Error(diff)
+func TestCharts_Merge(t *testing.T) {
+	c := &Charts{
+		StepSeconds: 300, HotNodes: []float64{0, 1, 2, 2, 5}, Utilization: [][]byte{{10, 21, 30, 40, 255}, {0, 1, 0, 0, 0}},
 	}
-	if got.HeatStep != 600 || got.HeatColumns != 3 {
-		t.Errorf("%d columns of %v s, want 3 of 600", got.HeatColumns, got.HeatStep)
+	// Two by two: (10 + 21)/2 = 15.5 rounds up, (30 + 40)/2 = 35, 255 is alone; (0 + 1)/2 = 0.5 rounds up.
+	want := &Charts{StepSeconds: 600, HotNodes: []float64{0.5, 2, 5}, Utilization: [][]byte{{16, 35, 255}, {1, 0, 0}}}
+	if diff := cmp.Diff(want, c.merge(2)); diff != "" {
+		t.Error(diff)
 	}
 }
 
 func TestForeignText(t *testing.T) {
 	const hostile = `</script><script>document.title="taken"</script><!--<script>"'&` + "\u2028"
-	r := synthetic(2, 1, report.Stock, hostile)
+	r := synthetic(2, 1, Stock, hostile)
 	r.Title = hostile
 	r.Policies[1].Runs[0].Charts.NodeNames[0] = hostile
 	r.Policies[1].Runs[0].Name = hostile
-	r.Origin = &report.Origin{
-		Version: hostile, Command: hostile, Source: hostile, Inputs: []report.Fingerprint{{Name: hostile}},
-		Configurations: []report.Configuration{{File: hostile, Text: hostile}},
+	r.Origin = &Origin{
+		Version: hostile, Command: hostile, Source: hostile, Inputs: []Fingerprint{{Name: hostile}},
+		Configurations: []Configuration{{File: hostile, Text: hostile}},
 	}
 	page := render(t, r)
 
@@ -225,8 +206,8 @@ func TestForeignText(t *testing.T) {
 	if err := json.Unmarshal([]byte(scripts[0]), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Policies[1].Name != hostile || got.NodeNames[1][0] != hostile {
-		t.Errorf("names changed: %q, %q", got.Policies[1].Name, got.NodeNames[1][0])
+	if p := got.Report.Policies[1]; p.Name != hostile || p.Runs[0].Charts.NodeNames[0] != hostile {
+		t.Errorf("names changed: %q, %q", p.Name, p.Runs[0].Charts.NodeNames)
 	}
 }
 
@@ -239,37 +220,35 @@ func TestSelfContained(t *testing.T) {
 	}
 }
 
-func TestWriteError(t *testing.T) {
-	if err := Write(failingWriter{}, synthetic(1, 1, report.Stock)); !errors.Is(err, errFull) {
-		t.Errorf("got %v, want the writer's error", err)
+func TestWritePage_Private(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "report.html")
+	if err := WritePage(file, synthetic(1, 1, Stock)); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, error %v, want a file that others cannot read", info.Mode(), err)
 	}
 }
 
-var errFull = errors.New("disk full")
-
-type failingWriter struct{}
-
-func (failingWriter) Write([]byte) (int, error) { return 0, errFull }
-
 // moving is a report of two policies and their moves, in two runs of a node and 10 minutes each.
-func moving() *report.Report {
-	r := &report.Report{Title: "moves", Nodes: 2, CountedSeconds: 12 * 3600, HotAbove: 0.8, SevereAbove: 0.95}
+func moving() *Report {
+	r := &Report{Title: "moves", Nodes: 2, CountedSeconds: 12 * 3600, HotAbove: 0.8, SevereAbove: 0.95}
 	for _, p := range []struct {
-		report.PolicyReport
+		PolicyReport
 		hot, moves []int
 	}{
-		{report.PolicyReport{Name: "A"}, []int{100, 300}, []int{0, 0}},
-		{report.PolicyReport{Name: "A+rebalance", Base: "A", Mover: "rebalance"}, []int{50, 150}, []int{6, 10}},
-		{report.PolicyReport{Name: "A+rebalance 1/h", Base: "A", Mover: "rebalance"}, []int{80, 240}, []int{2, 4}},
-		{report.PolicyReport{Name: "gone+other", Base: "gone", Mover: "other"}, []int{10, 10}, []int{50, 50}},
+		{PolicyReport{Name: "A"}, []int{100, 300}, []int{0, 0}},
+		{PolicyReport{Name: "A+rebalance", Base: "A", Mover: "rebalance"}, []int{50, 150}, []int{6, 10}},
+		{PolicyReport{Name: "A+rebalance 1/h", Base: "A", Mover: "rebalance"}, []int{80, 240}, []int{2, 4}},
+		{PolicyReport{Name: "gone+other", Base: "gone", Mover: "other"}, []int{10, 10}, []int{50, 50}},
 	} {
 		for i := range p.hot {
-			run := report.Run{Name: fmt.Sprint("run ", i), HotMinutes: float64(p.hot[i]), Moves: p.moves[i], Charts: &report.Charts{
+			run := Run{Name: fmt.Sprint("run ", i), HotMinutes: float64(p.hot[i]), Moves: p.moves[i], Charts: &Charts{
 				StepSeconds: 300, StartSeconds: 3600, HotNodes: []float64{0, 1}, Utilization: [][]byte{{20, 30}, {90, 99}},
 				NodeNames: []string{"x", "y"}, Distribution: make([]float64, 101),
 			}}
 			if p.Mover != "" {
-				run.Charts.Moves = []report.MoveMark{{Seconds: 4199, From: "y", To: "x"}, {Seconds: 3600, From: "y"}}
+				run.Charts.Moves = []MoveMark{{Seconds: 4199, From: "y", To: "x"}, {Seconds: 3600, From: "y"}}
 			}
 			p.Runs = append(p.Runs, run)
 		}
@@ -278,21 +257,10 @@ func moving() *report.Report {
 	return r
 }
 
-// Moves in 12 hours count twice in a day.
-func TestCurves(t *testing.T) {
-	d := newPage(moving()).Data
-	want := []curve{
-		{"A+rebalance", "1", []point{{"A", 0, 200}, {"A+rebalance 1/h", 6, 160}, {"A+rebalance", 16, 100}}},
-		{"gone+other", "3", []point{{"gone+other", 100, 10}}},
-	}
-	if diff := cmp.Diff(want, d.Curves); diff != "" {
-		t.Error(diff)
-	}
-	// The first move is in the second step, 5 to 10 minutes after the start, from y to x. The other one went nowhere.
-	if diff := cmp.Diff([][3]int{{1, 1, 0}, {0, 1, -1}}, d.Policies[1].Charts[0].Moves); diff != "" {
-		t.Error(diff)
-	}
-	if page := render(t, synthetic(1, 1, report.Stock)); strings.Contains(page, `id="moves-chart"`) {
-		t.Error("a report without moves has their chart")
+func TestPage_Moves(t *testing.T) {
+	for want, r := range map[bool]*Report{true: moving(), false: synthetic(1, 1, Stock)} {
+		if got := strings.Contains(render(t, r), `id="moves-chart"`); got != want {
+			t.Errorf("chart of moves: %t, want %t", got, want)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 "use strict";
 (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
+  const { report, colors, best } = JSON.parse(document.getElementById("data").textContent);
+  const [hotAbove, severeAbove] = [100 * report.hotAboveRatio, 100 * report.severeAboveRatio];
   const { $, axis, isShortcut, plotKeys, root, cssColor, element, clamp, number, showTip, hideTip } = base;
   const share = (v) => (v >= 1 || v === 0 ? number(v, 1) : String(Number(v.toPrecision(2)))) + " %";
   const span = (seconds) => (seconds < 3600 ? number(seconds / 60, 1) + " min" : number(seconds / 3600, 1) + " h");
@@ -12,13 +13,16 @@
 
   // Reference policies are dotted or dashed, not distinguished by color alone.
   const dashes = { stock: [2, 3], clairvoyant: [6, 4] };
-  const policies = data.policies.map((p, i) => ({
+  const policies = (report.policies ?? []).map((p, i) => ({
     ...p,
-    colorName: /^\d/.test(p.color) ? "p" + p.color : p.color,
-    dash: dashes[p.color] ?? (data.policies.slice(0, i).some((q) => q.color === p.color) ? [10, 3, 2, 3] : undefined),
+    runs: p.runs ?? [],
+    color: colors[i],
+    best: p.name === best,
+    colorName: /^\d/.test(colors[i]) ? "p" + colors[i] : colors[i],
+    dash: dashes[colors[i]] ?? (colors.indexOf(colors[i]) < i ? [10, 3, 2, 3] : undefined),
     hidden: false,
   }));
-  const chartsOf = (run) => policies.map((p) => p.charts[run] ?? null);
+  const chartsOf = (run) => policies.map((p) => p.runs[run]?.charts ?? null);
 
   // ---- The tooltip: definitions by hover and by focus, and values of heat maps.
   // pinned shows the tooltip of the focused element until focus moves on.
@@ -151,8 +155,8 @@
     const first = charts.find((c) => c?.hotNodes);
     if (!first) return;
     const steps = Math.max(...charts.map((c) => c?.hotNodes?.length ?? 0));
-    const x = Array.from({ length: steps }, (_, i) => first.start + i * first.step);
-    const smooth = Number($("smooth").value) / first.step;
+    const x = Array.from({ length: steps }, (_, i) => first.startSeconds + i * first.stepSeconds);
+    const smooth = Number($("smooth").value) / first.stepSeconds;
     makeLines("hot", {
       x,
       ys: charts.map((c) => (c?.hotNodes ? movingMean(c.hotNodes, smooth) : x.map(() => null))),
@@ -168,15 +172,15 @@
 
   function drawDistribution(charts) {
     const powersOfTen = (_, splits) => splits.map((v) => (Math.abs(Math.log10(v) - Math.round(Math.log10(v))) < 1e-9 ? v : null));
-    const bins = Math.max(0, ...charts.map((c) => c?.distribution?.length ?? 0));
+    const bins = Math.max(0, ...charts.map((c) => c?.distributionRatio?.length ?? 0));
     if (bins === 0) return;
     const above = Boolean($("cumulative").value);
     const x = Array.from({ length: bins }, (_, i) => i);
-    const hot = Math.round(data.hotAbove);
+    const hot = Math.round(hotAbove);
     const atOrAbove = (values, i) => 100 * values.slice(i).reduce((sum, v) => sum + v, 0);
     const ys = charts.map((c) => {
-      if (!c?.distribution) return x.map(() => null);
-      const values = x.map((_, i) => (above ? atOrAbove(c.distribution, i) : 100 * (c.distribution[i] ?? 0)));
+      if (!c?.distributionRatio) return x.map(() => null);
+      const values = x.map((_, i) => (above ? atOrAbove(c.distributionRatio, i) : 100 * (c.distributionRatio[i] ?? 0)));
       return above ? values.map((v) => (v > 1e-4 ? v : null)) : values;
     });
     const least = Math.min(...ys.flat().filter((v) => v != null));
@@ -192,23 +196,41 @@
       },
       yScale: above ? { distr: 3, range: () => [Math.max(0.001, 10 ** Math.floor(Math.log10(least))), 100] } : { range: (_, low, high) => [0, high * 1.05] },
       marks: [
-        { at: data.hotAbove, label: "hot" },
-        { at: data.severeAbove, label: "severe" },
+        { at: hotAbove, label: "hot" },
+        { at: severeAbove, label: "severe" },
       ],
       name: (v) => (above || v === bins - 1 ? "at or above " : "at ") + v + " %",
       format: share,
-      summary: { label: "at or above " + hot + " %", values: charts.map((c) => (c?.distribution ? atOrAbove(c.distribution, hot) : null)) },
+      summary: { label: "at or above " + hot + " %", values: charts.map((c) => (c?.distributionRatio ? atOrAbove(c.distributionRatio, hot) : null)) },
       describe: "Distribution of node utilization, one line per policy. Share of node-minutes at or above " + hot + " %:",
     });
   }
 
   // ---- Moves: a line from each policy without moves through those with them.
   let curves = null;
+  function linesOfMoves() {
+    const lines = [];
+    const point = (p) => ({
+      policy: p.name,
+      moves: (mean(p.runs.map((r) => r.moves)) * 86400) / (report.countedSeconds || Infinity),
+      hotMinutes: mean(p.runs.map((r) => r.hotMinutes)),
+    });
+    const complete = policies.filter((p) => p.runs.length);
+    for (const p of complete.filter((p) => p.mover)) {
+      const name = p.base + "+" + p.mover;
+      let line = lines.find((l) => l.name === name);
+      if (!line) lines.push((line = { name, color: p.color, colorName: p.colorName, points: complete.filter((q) => q.name === p.base).map(point) }));
+      line.points.push(point(p));
+    }
+    for (const l of lines) l.points.sort((a, b) => a.moves - b.moves);
+    return lines;
+  }
+
   function drawCurves() {
     const box = $("moves-chart");
     if (!box) return;
-    const x = [...new Set(data.curves.flatMap((c) => c.points.map((p) => p.moves)))].sort((a, b) => a - b);
-    const colorName = (c) => (/^\d/.test(c.color) ? "p" + c.color : c.color);
+    const lines = linesOfMoves();
+    const x = [...new Set(lines.flatMap((c) => c.points.map((p) => p.moves)))].sort((a, b) => a - b);
     const soft = { stroke: () => cssColor("soft"), grid: { stroke: () => cssColor("line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif", labelSize: 20 };
     const size = () => ({ width: Math.max(200, box.clientWidth), height: 260 });
     const plot = new uPlot(
@@ -218,16 +240,16 @@
         cursor: { drag: { x: false, y: false }, y: false },
         scales: { x: { time: false, range: (_, low, high) => [0, Math.max(1, high * 1.02)] }, y: { range: (_, low, high) => [0, high * 1.05] } },
         axes: [{ ...soft, size: 28, label: "moves per day" }, { ...soft, size: 60, label: "hot node-min" }],
-        series: [{}, ...data.curves.map((c) => ({ label: c.name, stroke: () => cssColor(colorName(c)), width: 2, spanGaps: true, points: { show: true, size: 8 } }))],
+        series: [{}, ...lines.map((c) => ({ label: c.name, stroke: () => cssColor(c.colorName), width: 2, spanGaps: true, points: { show: true, size: 8 } }))],
       },
-      [x, ...data.curves.map((c) => x.map((v) => c.points.find((p) => p.moves === v)?.hotMinutes ?? null))],
+      [x, ...lines.map((c) => x.map((v) => c.points.find((p) => p.moves === v)?.hotMinutes ?? null))],
       box,
     );
     const text = (p) => `${p.policy}: ${number(p.moves, 0)} moves per day, ${number(p.hotMinutes, 0)} hot node-min`;
     $("moves-legend").replaceChildren(
-      ...data.curves.map((c) => element("span", { className: "c-" + c.color, title: c.points.map(text).join("\n") }, element("i", { className: "swatch" }), " " + c.name)),
+      ...lines.map((c) => element("span", { className: "c-" + c.color, title: c.points.map(text).join("\n") }, element("i", { className: "swatch" }), " " + c.name)),
     );
-    box.setAttribute("aria-label", "Hot node-minutes by moves. " + data.curves.flatMap((c) => c.points.map(text)).join("; "));
+    box.setAttribute("aria-label", "Hot node-minutes by moves. " + lines.flatMap((c) => c.points.map(text)).join("; "));
     new ResizeObserver(() => plot.setSize(size())).observe(box);
     curves = { plot, size };
   }
@@ -240,9 +262,9 @@
   function palette() {
     const [low, high, hot, severe] = ["heat0", "heat1", "hot", "severe"].map((name) => rgb(cssColor(name)));
     return Array.from({ length: 256 }, (_, v) => {
-      if (v > data.severeAbove) return severe;
-      if (v > data.hotAbove) return hot;
-      return low.map((from, i) => Math.round(from + ((high[i] - from) * v) / data.hotAbove));
+      if (v > severeAbove) return severe;
+      if (v > hotAbove) return hot;
+      return low.map((from, i) => Math.round(from + ((high[i] - from) * v) / hotAbove));
     });
   }
 
@@ -302,21 +324,25 @@
     const node = hottest(map, map.row, map.column);
     const v = map.values[node * map.columns + map.column];
     const more = map.rows[map.row].length;
-    const state = v > data.severeAbove ? ", severe" : v > data.hotAbove ? ", hot" : "";
+    const state = v > severeAbove ? ", severe" : v > hotAbove ? ", hot" : "";
     const text = `${map.names[node] ?? "node " + node}${more > 1 ? ` (the hottest of ${more})` : ""}\n` + `${clock(map.start + map.column * map.step)}, for ${span(map.step)}: ${v === 255 ? "255 % or more" : v + " %"}${state}` + movesAt(map);
     const box = map.canvas.getBoundingClientRect();
     showTip(text, box.left + ((map.column + 0.5) / map.columns) * box.width, box.top + ((map.row + 0.5) / map.rows.length) * box.height);
     map.canvas.setAttribute("aria-label", map.label + " " + text);
   }
 
-  function makeMap(policy, chart) {
-    const values = Uint8Array.from(atob(chart.heat ?? ""), (c) => c.charCodeAt(0));
-    const columns = chart.heatColumns;
+  function makeMap(policy, run) {
+    const { utilizationPercent, startSeconds: start, stepSeconds: step, nodeNames: names, moves } = run.charts;
+    const rows = (utilizationPercent ?? []).map((row) => Uint8Array.from(atob(row ?? ""), (c) => c.charCodeAt(0)));
+    const columns = rows[0]?.length ?? 0;
     if (columns === 0) return;
+    const values = new Uint8Array(columns * rows.length);
+    rows.forEach((row, i) => values.set(row, i * columns));
     const canvas = element("canvas", { tabIndex: 0 });
     const map = {
-      canvas, marks: element("div", { className: "marks" }), moves: chart.moves, values, columns, nodes: values.length / columns, start: chart.start, step: chart.heatStep,
-      names: data.nodeNames[chart.names] ?? [], label: "Heat map of " + policy.name + ".", row: 0, column: -1,
+      canvas, marks: element("div", { className: "marks" }), values, columns, nodes: rows.length, start, step, names: names ?? [],
+      moves: (moves ?? []).map((m) => [Math.floor((m.seconds - start) / step), names.indexOf(m.from), names.indexOf(m.to)]),
+      label: "Heat map of " + policy.name + ".", row: 0, column: -1,
     };
     canvas.setAttribute("role", "img");
     canvas.setAttribute("aria-label", map.label + " Arrow keys show values.");
@@ -340,13 +366,12 @@
       tick.style.left = clamp(((t - map.start) / length) * 100, 4, 92) + "%";
       hours.append(tick);
     }
-    const caption = element("figcaption", {}, element("strong", {}, element("i", { className: "swatch" }), policy.name), element("span", { textContent: number(chart.hotMinutes, 0) + " hot node-min in this run" }));
+    const caption = element("figcaption", {}, element("strong", {}, element("i", { className: "swatch" }), policy.name), element("span", { textContent: number(run.hotMinutes, 0) + " hot node-min in this run" }));
     $("heatmaps").append(element("figure", { className: "c-" + policy.color }, caption, element("div", { className: "map" }, canvas, map.marks), hours));
     maps.push(map);
   }
 
   function drawScale() {
-    const { hotAbove, severeAbove } = data;
     const bar = element("i", {});
     const end = severeAbove + 30;
     const [hot, severe] = [hotAbove, severeAbove].map((v) => (100 * v) / end + "%");
@@ -372,11 +397,12 @@
     while (plots.length) plots.pop().destroy();
     maps = [];
     $("heatmaps").replaceChildren();
-    const charts = chartsOf(Number($("run").value));
+    const run = Number($("run").value);
+    const charts = chartsOf(run);
     if (charts.some((c) => c)) {
       drawHotNodes(charts);
       drawDistribution(charts);
-      charts.forEach((c, i) => c && makeMap(policies[i], c));
+      charts.forEach((c, i) => c && makeMap(policies[i], policies[i].runs[run]));
     } else {
       $("heatmaps").append(element("p", { className: "note", textContent: "The report has no charts of this run." }));
     }

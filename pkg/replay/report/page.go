@@ -1,0 +1,291 @@
+package report
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"html/template"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"gonum.org/v1/gonum/stat"
+
+	"github.com/plimsoll-scheduler/plimsoll/internal/webpage"
+)
+
+//go:embed page.gohtml page.css page.js
+var files embed.FS
+
+const (
+	// maxHeatBytes bounds the bytes of all heat maps, in a page of 5 MB.
+	maxHeatBytes = 2_400_000
+	// numColors is the number of colors in page.css beside those of stock and clairvoyant. More lines are dashed.
+	numColors = 6
+)
+
+// WritePage writes one HTML page, which needs no server, to a file that its owner alone can read. Bars and tables need no script, and
+// print well.
+func WritePage(file string, r *Report) error {
+	content, err := r.render()
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, content, 0o600)
+}
+
+// render returns a page of less than 5 MB. So columns of a large heat map cover more time, and a note says so.
+func (r *Report) render() ([]byte, error) {
+	content, err := template.New("page.gohtml").ParseFS(files, "page.gohtml")
+	if err != nil {
+		return nil, fmt.Errorf("parse the report's template: %w", err)
+	}
+	p := newPage(r)
+	p.Style = template.CSS(webpage.ChartStyle() + webpage.Theme + webpage.Read(files, "page.css"))
+	p.Script = template.JS(webpage.ChartScript() + webpage.Script + webpage.Read(files, "page.js"))
+	p.ScriptHash = webpage.CSPSource(string(p.Script))
+	var page bytes.Buffer
+	if err := content.Execute(&page, p); err != nil {
+		return nil, fmt.Errorf("render the report: %w", err)
+	}
+	return page.Bytes(), nil
+}
+
+// data is the input of the page's script.
+type data struct {
+	Report *Report `json:"report"`
+	// Colors are by policy.
+	Colors []string `json:"colors"`
+	// Best names the policy of the fewest hot minutes.
+	Best string `json:"best"`
+}
+
+// page is the template's data.
+type page struct {
+	Report  *Report
+	Facts   []string
+	Noise   string
+	Columns []Figure
+	// Zero names the figures that are 0 in all runs, and have no column.
+	Zero string
+	Rows []row
+	// HeatNote tells that each column of a heat map covers more time than the report's steps.
+	HeatNote string
+	Terms    []term
+
+	Data data
+	// Runs names the runs.
+	Runs []string
+	// Moves is true if pods move in some run.
+	Moves bool
+
+	Style  template.CSS
+	Script template.JS
+	// ScriptHash allows Script alone to run.
+	ScriptHash string
+}
+
+type term struct{ Key, Name, Definition string }
+
+// row holds one policy's figures.
+type row struct {
+	Name, Color string
+	Best        bool
+	Cells       []cell
+	// Bar, RangeFrom and RangeSize are in percent of the most hot node-minutes of any run.
+	Bar, RangeFrom, RangeSize float64
+	Hot, HotRange             string
+	// VsStock compares hot node-minutes, or is empty.
+	VsStock string
+}
+
+// cell is one figure of one policy: mean over the runs, range, comparison with stock, and all values.
+type cell struct{ Key, Mean, Range, VsStock, Values string }
+
+func newPage(r *Report) *page {
+	columns, zero := columns(r)
+	p := &page{
+		Report:  r,
+		Noise:   Noise,
+		Columns: columns,
+		Zero:    strings.Join(zero, ", "),
+		Terms:   terms(r, columns),
+		Rows:    rows(r, columns),
+		Facts: []string{
+			"nodes: " + short(float64(r.Nodes)), "cores: " + short(r.CPUCores), "pods: " + short(float64(r.Pods)),
+			"counted: " + span(seconds(r.CountedSeconds)), "runs: " + short(float64(r.Runs())),
+			"policies: " + short(float64(len(r.Policies))),
+		},
+	}
+	small, steps := r.small()
+	p.Data.Report = small
+	for i := range p.Rows {
+		p.Data.Colors = append(p.Data.Colors, p.Rows[i].Color)
+	}
+	if best := r.Best(); best != nil {
+		p.Data.Best = best.Name
+	}
+	for i := range r.Policies {
+		of := &r.Policies[i]
+		p.Moves = p.Moves || of.Mover != "" && len(of.Runs) > 0
+		for j := len(p.Runs); j < len(of.Runs); j++ {
+			p.Runs = append(p.Runs, of.Runs[j].Name)
+			if c := of.Runs[j].Charts; c != nil && steps > 1 {
+				step := seconds(c.StepSeconds)
+				p.HeatNote = fmt.Sprintf("To keep this page small, each column is the mean of %s instead of %s.", span(step*time.Duration(steps)), span(step))
+			}
+		}
+	}
+	return p
+}
+
+// columns returns the figures that are not 0 in all runs, and the names of the others. The figure of the verdict is always first.
+func columns(r *Report) (columns []Figure, zero []string) {
+	for i, f := range r.Figures() {
+		sum := 0.0
+		for j := range r.Policies {
+			mean, _, _ := r.Policies[j].Summary(f.Value)
+			sum += mean
+		}
+		if i == 0 || sum != 0 {
+			columns = append(columns, f)
+		} else {
+			zero = append(zero, f.Name)
+		}
+	}
+	return columns, zero
+}
+
+// terms defines all numbers of the page.
+func terms(r *Report, columns []Figure) []term {
+	var terms []term
+	for _, c := range columns {
+		terms = append(terms, term{c.Key, fmt.Sprintf("%s (%s)", c.Name, c.Unit), c.Definition})
+	}
+	return append(terms,
+		term{"mean", "Mean and range", "The mean over the runs; below it the lowest and the highest run."},
+		term{"compared", "Fewer, and more, than stock", "The sum over the runs, compared with that of stock over the same runs."},
+		term{"clairvoyant", "Clairvoyant", "Places pods greedily by the future usage of all placed pods: a bound for better prediction."},
+		term{"hotNodes", "Hot nodes", "Nodes with CPU demand above " + short(100*r.HotAbove) + " % of capacity, per step."},
+		term{"heat", "Heat map", "CPU demand of a node over its capacity, averaged over each step. Demand may exceed capacity."},
+		term{"distribution", "Share of node-minutes", "Share of node-minutes at, or above, a CPU demand in percent of capacity."},
+	)
+}
+
+func rows(r *Report, columns []Figure) []row {
+	best, stock := r.Best(), r.Policy(Stock)
+	highest := 0.0
+	for i := range r.Policies {
+		_, _, high := r.Policies[i].Summary(Hot)
+		highest = max(highest, high)
+	}
+	colors := 0
+	var rows []row
+	for i := range r.Policies {
+		p := &r.Policies[i]
+		row := row{Name: p.Name, Best: p == best, Color: p.Name}
+		row.VsStock = p.ComparedTo(stock, Hot)
+		if p.Name != Stock && p.Name != Clairvoyant {
+			row.Color = fmt.Sprint(colors % numColors)
+			colors++
+		}
+		for _, c := range columns {
+			row.Cells = append(row.Cells, newCell(p, stock, c))
+		}
+		row.Hot, row.HotRange = row.Cells[0].Mean, row.Cells[0].Range
+		if mean, low, high := p.Summary(Hot); highest > 0 {
+			row.Bar, row.RangeFrom, row.RangeSize = 100*mean/highest, 100*low/highest, 100*(high-low)/highest
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func newCell(p, stock *PolicyReport, f Figure) cell {
+	c := cell{Key: f.Key, Mean: "–"}
+	if len(p.Runs) == 0 {
+		return c
+	}
+	mean, low, high := p.Summary(f.Value)
+	c.Mean = Number(mean, f.Decimals)
+	if f.Compared {
+		c.VsStock = p.Compared(stock, f.Value)
+	}
+	if len(p.Runs) == 1 {
+		return c
+	}
+	if from, to := Number(low, f.Decimals), Number(high, f.Decimals); from != to {
+		c.Range = from + " – " + to
+	}
+	var values []string
+	for i := range p.Runs {
+		values = append(values, p.Runs[i].Name+": "+Number(f.Value(&p.Runs[i]), f.Decimals))
+	}
+	c.Values = strings.Join(values, "\n")
+	return c
+}
+
+// short leaves out a zero decimal.
+func short(v float64) string {
+	return strings.TrimSuffix(humanize.CommafWithDigits(math.Round(10*v)/10, 1), ".0")
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// span writes a duration in hours, or minutes below an hour.
+func span(d time.Duration) string {
+	if d >= time.Hour {
+		return short(d.Hours()) + " h"
+	}
+	return short(d.Minutes()) + " min"
+}
+
+// small returns the report without its origin, and with heat maps of maxHeatBytes at most. Each of their columns covers so many steps.
+func (r *Report) small() (_ *Report, steps int) {
+	bytes, small := 0, *r
+	small.Origin, small.Policies = nil, slices.Clone(r.Policies)
+	for i := range r.Policies {
+		for j := range r.Policies[i].Runs {
+			if c := r.Policies[i].Runs[j].Charts; c != nil {
+				bytes += len(c.HotNodes) * len(c.Utilization)
+			}
+		}
+	}
+	if steps = (bytes + maxHeatBytes - 1) / maxHeatBytes; steps <= 1 {
+		return &small, 1
+	}
+	for i := range small.Policies {
+		p := &small.Policies[i]
+		p.Runs = slices.Clone(p.Runs)
+		for j := range p.Runs {
+			p.Runs[j].Charts = p.Runs[j].Charts.merge(steps)
+		}
+	}
+	return &small, steps
+}
+
+// merge returns charts whose columns are means of several steps; nil for nil.
+func (c *Charts) merge(steps int) *Charts {
+	if c == nil {
+		return nil
+	}
+	merged := *c
+	merged.StepSeconds *= float64(steps)
+	merged.HotNodes, merged.Utilization = nil, make([][]byte, len(c.Utilization))
+	for part := range slices.Chunk(c.HotNodes, steps) {
+		merged.HotNodes = append(merged.HotNodes, stat.Mean(part, nil))
+	}
+	for i, row := range c.Utilization {
+		for part := range slices.Chunk(row, steps) {
+			sum := len(part) / 2 // rounds to the nearest integer
+			for _, v := range part {
+				sum += int(v)
+			}
+			merged.Utilization[i] = append(merged.Utilization[i], byte(sum/len(part)))
+		}
+	}
+	return &merged
+}
