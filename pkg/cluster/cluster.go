@@ -156,20 +156,11 @@ func (c *Cluster) Statistics() []Statistics {
 	return all
 }
 
-// PodResource is one resource of a pod.
-type PodResource struct {
-	Namespace, Pod string
-	Resource       load.Resource
-}
-
-// MeasuredUsage is the measured usage of pods. It lacks pods that are not measured.
-type MeasuredUsage = map[PodResource]source.PodUsage
-
 // PodUsageReader returns a function that reads the usage of a namespace's pods, or of all pods for metav1.NamespaceAll. It may run
 // while another goroutine uses the cluster. It is nil if no profile reads load.
 //
 // The source is that of the first profile whose source had load at the last refresh. If none had, the function fails.
-func (c *Cluster) PodUsageReader(schedulerNames []string) func(ctx context.Context, namespace string) (MeasuredUsage, error) {
+func (c *Cluster) PodUsageReader(schedulerNames []string) func(ctx context.Context, namespace string) (sim.MeasuredUsage, error) {
 	var failed error
 	all := c.Sources()
 	for _, name := range schedulerNames {
@@ -178,7 +169,7 @@ func (c *Cluster) PodUsageReader(schedulerNames []string) func(ctx context.Conte
 			switch {
 			case first == nil || !slices.Contains(s.Readers, first.Reader()):
 			case s.Err == nil:
-				return func(ctx context.Context, namespace string) (MeasuredUsage, error) {
+				return func(ctx context.Context, namespace string) (sim.MeasuredUsage, error) {
 					return c.podUsage(ctx, s.Spec, namespace)
 				}
 			case failed == nil:
@@ -189,12 +180,12 @@ func (c *Cluster) PodUsageReader(schedulerNames []string) func(ctx context.Conte
 	if failed == nil {
 		return nil
 	}
-	return func(context.Context, string) (MeasuredUsage, error) { return nil, failed }
+	return func(context.Context, string) (sim.MeasuredUsage, error) { return nil, failed }
 }
 
 // podUsage reads the usage of pods from the spec's source. Metrics-server replaces a source that measures only nodes.
 // It fails if it reads nothing within the source's timeout.
-func (c *Cluster) podUsage(ctx context.Context, spec config.LoadSpec, namespace string) (MeasuredUsage, error) {
+func (c *Cluster) podUsage(ctx context.Context, spec config.LoadSpec, namespace string) (sim.MeasuredUsage, error) {
 	objects := c.objects
 	if namespace != metav1.NamespaceAll {
 		objects.Pods = namespacedPods{objects.Pods, namespace} // large Prometheus queries are split by the namespaces of Pods
@@ -214,16 +205,16 @@ func (c *Cluster) podUsage(ctx context.Context, spec config.LoadSpec, namespace 
 	}
 	ctx, cancel := context.WithTimeout(ctx, spec.MetricProvider.Timeout.Duration)
 	defer cancel()
-	usages := MeasuredUsage{}
+	usages := sim.MeasuredUsage{}
 	failed := reader.FetchPods(ctx, len(pods), func(u *source.PodUsage) {
 		if u.Usage >= 0 && !math.IsInf(u.Usage, 1) && (namespace == metav1.NamespaceAll || u.Namespace == namespace) {
-			usages[PodResource{u.Namespace, u.Pod, u.Resource}] = *u
+			usages[sim.PodResource{Namespace: u.Namespace, Pod: u.Pod, Resource: u.Resource}] = *u
 		}
 	})
 	if failed[load.CPU] != nil && failed[load.Memory] != nil {
 		return nil, c.access.explain(spec, failed[load.CPU])
 	}
-	maps.DeleteFunc(usages, func(of PodResource, _ source.PodUsage) bool { return failed[of.Resource] != nil })
+	maps.DeleteFunc(usages, func(of sim.PodResource, _ source.PodUsage) bool { return failed[of.Resource] != nil })
 	return usages, nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
 func TestCluster_PodUsage(t *testing.T) {
@@ -47,11 +48,13 @@ func TestCluster_PodUsage(t *testing.T) {
 		"metricProvider: {type: Prometheus, address: '"+server.URL+"', "+ownQueries+"}", SourceOptions{}, pod("web"), pod("wrong"))
 	usages, err := cluster.podUsage(t.Context(), cluster.Sources()[0].Spec, metav1.NamespaceAll)
 	must(t, err)
-	of := func(pod string, r load.Resource) PodResource { return PodResource{"shop", pod, r} }
+	of := func(pod string, r load.Resource) sim.PodResource {
+		return sim.PodResource{Namespace: "shop", Pod: pod, Resource: r}
+	}
 	if u := usages[of("web", load.CPU)]; u.Usage != 250 || u.Window != 5*time.Minute {
 		t.Errorf("web uses %+v, want 250m of CPU over five minutes", u)
 	}
-	for _, unknown := range []PodResource{of("web", load.Memory), of("wrong", load.CPU)} {
+	for _, unknown := range []sim.PodResource{of("web", load.Memory), of("wrong", load.CPU)} {
 		if u, ok := usages[unknown]; ok {
 			t.Errorf("%+v is known to use %+v", unknown, u)
 		}
@@ -101,7 +104,7 @@ func TestCluster_PodUsage_OfNamespace(t *testing.T) {
 		runningPods("shop", "other")...)
 	usages, err := cluster.podUsage(t.Context(), cluster.Sources()[0].Spec, "shop")
 	must(t, err)
-	u := usages[PodResource{"shop", "web", load.CPU}]
+	u := usages[sim.PodResource{Namespace: "shop", Pod: "web", Resource: load.CPU}]
 	if len(usages) != int(load.ResourceCount) || u.Usage != 250 {
 		t.Errorf("usages %v, want those of shop/web alone, 250m of CPU", usages)
 	}
@@ -126,7 +129,7 @@ func TestCluster_PodUsage_OfMetricsServer(t *testing.T) {
 	cluster := open(t, conn, "metricProvider: {type: KubernetesMetricsServer}", SourceOptions{}, runningPods("shop", "other")...)
 	usages, err := cluster.podUsage(t.Context(), cluster.Sources()[0].Spec, "shop")
 	must(t, err)
-	if u := usages[PodResource{"shop", "web", load.CPU}]; len(usages) != int(load.ResourceCount) || u.Usage != 250 {
+	if u := usages[sim.PodResource{Namespace: "shop", Pod: "web", Resource: load.CPU}]; len(usages) != int(load.ResourceCount) || u.Usage != 250 {
 		t.Errorf("usages %v, want those of shop/web alone, 250m of CPU", usages)
 	}
 }
@@ -163,7 +166,7 @@ func TestCluster_PodUsageReader(t *testing.T) {
 	for _, names := range [][]string{{"b"}, {"stock", "b", "a"}, {"a", "b"}} {
 		usages, err := cluster.PodUsageReader(names)(t.Context(), "shop")
 		must(t, err)
-		if u := usages[PodResource{"shop", "web", load.CPU}]; u.Usage != 250 {
+		if u := usages[sim.PodResource{Namespace: "shop", Pod: "web", Resource: load.CPU}]; u.Usage != 250 {
 			t.Errorf("profiles %v: shop/web uses %+v, want 250m of CPU", names, u)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
@@ -69,9 +70,9 @@ func questions() Questions {
 			}
 			e := &explain.Explanation{
 				Pod: explain.Pod{Namespace: namespace, Name: r.Target.Name, Node: "worker-0002"}, Profile: "plimsoll", Nodes: 5, FeasibleNodes: 3,
-				ExpectedUsage: []explain.Usage{{Plugin: "LoadThreshold", Resource: "cpu", Amount: resource.MustParse("250m"), Parts: []explain.UsagePart{
+				ExpectedUsage: []pluginexplain.ExpectedUsage{{Plugin: "LoadThreshold", Resource: load.CPU, Amount: resource.MustParse("250m"), Parts: []pluginexplain.UsagePart{
 					{Amount: resource.MustParse("200m"), Basis: "mean of Deployment shop/web"}, {Amount: resource.MustParse("50m"), Basis: "spread"},
-				}, PeakParts: []explain.UsagePart{{Amount: resource.MustParse("400m"), Basis: "peak"}}}},
+				}, PeakParts: []pluginexplain.UsagePart{{Amount: resource.MustParse("400m"), Basis: "peak"}}}},
 				RuledOut: []explain.RuledOut{{
 					Plugin: "LoadThreshold", Reason: "node(s) had too high load", Count: 2,
 					Nodes: []explain.RuledOutNode{{Name: "worker-0000"}, {Name: "worker-0010"}},

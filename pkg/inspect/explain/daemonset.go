@@ -16,7 +16,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/unload"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
@@ -79,7 +78,7 @@ func (x *run) daemonSet(ctx context.Context, d *appsv1.DaemonSet, beside manifes
 		}
 	}
 	x.measure(ctx, cluster, pods...)
-	usage, err := unload.Of(ctx, cluster.Scheduler, []string{pod.Spec.SchedulerName}, pods, x.usages)
+	usage, err := cluster.LeavingUsageOf(ctx, []string{pod.Spec.SchedulerName}, pods, x.usages)
 	if err != nil {
 		return nil, err
 	}

@@ -15,8 +15,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/unload"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
@@ -31,7 +29,7 @@ type Options struct {
 	// InCluster reports whether the scheduler has the pod among its objects.
 	InCluster bool
 	// Measured is the measured usage of pods. Without the pod's, its usage is estimated.
-	Measured cluster.MeasuredUsage
+	Measured sim.MeasuredUsage
 	// Top is the number of candidates to return at most; 0 returns all.
 	Top int
 	// Compare names two nodes to compare; or none.
@@ -46,7 +44,7 @@ func Explain(ctx context.Context, s *sim.Scheduler, o Options) (*Explanation, er
 	usageEstimated := false
 	if pod.Spec.NodeName != "" {
 		if o.InCluster {
-			usage, err := unload.Of(ctx, s, []string{pod.Spec.SchedulerName}, []*corev1.Pod{o.Pod}, o.Measured)
+			usage, err := s.LeavingUsageOf(ctx, []string{pod.Spec.SchedulerName}, []*corev1.Pod{o.Pod}, o.Measured)
 			if err != nil {
 				return nil, err
 			}
@@ -70,7 +68,7 @@ func Explain(ctx context.Context, s *sim.Scheduler, o Options) (*Explanation, er
 	ranked := candidates(d)
 	result.Nodes, result.FeasibleNodes = len(d.Nodes), len(ranked)
 	result.SkippedFilters, result.SkippedScores = d.SkippedFilters, d.SkippedScores
-	result.ExpectedUsage = usagesOf(d.PodUsages)
+	result.ExpectedUsage = d.PodUsages
 	result.RuledOut = ruledOut(d)
 	result.Decision = decide(ranked)
 	result.Decision.nominate(nominated, ranked)
@@ -335,7 +333,7 @@ func (r *Explanation) expected() string {
 	for _, of := range []load.Resource{load.CPU, load.Memory} {
 		var amounts []resource.Quantity
 		for i := range r.ExpectedUsage {
-			if u := &r.ExpectedUsage[i]; u.Resource == of.String() {
+			if u := &r.ExpectedUsage[i]; u.Resource == of {
 				amounts = append(amounts, u.Amount)
 			}
 		}

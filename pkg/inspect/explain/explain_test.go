@@ -271,14 +271,14 @@ func TestExplain_PlacedPod(t *testing.T) {
 // The node of a placed pod counts no usage of it. Node a is at 45 %, and b at 70 %. The pod requests 30 % of a node.
 func TestExplain_PlacedPodIsMeasured(t *testing.T) {
 	placed := running(pod("placed", "2400m", "1600Mi"), "b")
-	of := func(name string, milliCPU float64) cluster.MeasuredUsage {
-		return cluster.MeasuredUsage{
+	of := func(name string, milliCPU float64) sim.MeasuredUsage {
+		return sim.MeasuredUsage{
 			{Namespace: "ns", Pod: name, Resource: load.CPU}: {Usage: milliCPU}, {Namespace: "ns", Pod: name, Resource: load.Memory}: {},
 		}
 	}
 	for _, tt := range []struct {
 		name     string
-		measured cluster.MeasuredUsage
+		measured sim.MeasuredUsage
 		// utilization is b's with the pod.
 		utilization float64
 		estimated   bool

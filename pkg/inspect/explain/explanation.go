@@ -5,10 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/quantity"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
@@ -21,7 +18,7 @@ type Explanation struct {
 	// Profile is the schedulerName of the profile that decides.
 	Profile string `json:"profile"`
 	// ExpectedUsage is what plugins expect the pod to use.
-	ExpectedUsage []Usage `json:"expectedUsage"`
+	ExpectedUsage []explain.ExpectedUsage `json:"expectedUsage"`
 	// Nodes is the number of nodes of the cluster, FeasibleNodes the number that passed all filters.
 	Nodes         int `json:"nodes"`
 	FeasibleNodes int `json:"feasibleNodes"`
@@ -50,36 +47,6 @@ type Explanation struct {
 
 // Fits implements Result.
 func (r *Explanation) Fits() bool { return len(r.Decision.Nodes) > 0 }
-
-// Usage is the usage of one resource that a plugin expects of the pod.
-type Usage struct {
-	Plugin   string            `json:"plugin"`
-	Resource string            `json:"resource"`
-	Amount   resource.Quantity `json:"amount"`
-	// Parts add up to Amount, and PeakParts to the highest usage that the plugin predicts.
-	Parts     []UsagePart `json:"parts,omitempty"`
-	PeakParts []UsagePart `json:"peakParts,omitempty"`
-}
-
-// UsagePart is a part of a Usage.
-type UsagePart struct {
-	Amount resource.Quantity `json:"amount"`
-	// Basis is the reason for the amount, such as "request of container main".
-	Basis string `json:"basis"`
-}
-
-func usagesOf(expected []explain.ExpectedUsage) (usages []Usage) {
-	for _, u := range expected {
-		parts := func(of []podusage.Part) (parts []UsagePart) {
-			for _, p := range of {
-				parts = append(parts, UsagePart{amountOf(u.Resource, p.Amount), p.Basis})
-			}
-			return parts
-		}
-		usages = append(usages, Usage{u.Plugin, u.Resource.String(), amountOf(u.Resource, u.Amount), parts(u.Parts), parts(u.Peak)})
-	}
-	return usages
-}
 
 // Pod is the pod that is explained.
 type Pod struct {
@@ -190,14 +157,6 @@ type Comparison struct {
 type Difference struct {
 	Plugin   string `json:"plugin"`
 	Weighted int64  `json:"weighted"`
-}
-
-// amountOf returns milliCPU or bytes as a quantity.
-func amountOf(r load.Resource, amount float64) resource.Quantity {
-	if r == load.CPU {
-		return *resource.NewMilliQuantity(quantity.Int(amount), resource.DecimalSI)
-	}
-	return *resource.NewQuantity(quantity.Int(amount), resource.BinarySI)
 }
 
 // quantityText formats milliCPU or bytes, such as 750m. Long ones are in Mi, with one decimal.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 )
 
 // NamespaceExplanation says where the scheduler would place each pod of a namespace now, each alone.
@@ -61,7 +62,7 @@ func (x *run) namespace(ctx context.Context) (Result, error) {
 		pods, left = pods[:x.Top], len(pods)-x.Top
 	}
 	r := &NamespaceExplanation{Configuration: x.configuration.Origin, Namespace: name, Total: len(all)}
-	var usages []Usage
+	var usages []explain.ExpectedUsage
 	x.measure(ctx, cluster, pods...)
 	for i, pod := range pods {
 		x.Progress(float64(i) / float64(len(pods)))

@@ -82,13 +82,13 @@ func (x *printer) usages() {
 	x.Printf("\nExpected usage of the pod:\n")
 	var rows [][]string
 	for _, u := range x.ExpectedUsage {
-		rows = append(rows, []string{u.Plugin, u.Resource, quantityText(u.Amount), parts(u.Parts)})
+		rows = append(rows, []string{u.Plugin, u.Resource.String(), quantityText(u.Amount), parts(u.Parts)})
 		if u.PeakParts != nil {
 			var peak resource.Quantity
 			for _, p := range u.PeakParts {
 				peak.Add(p.Amount)
 			}
-			rows = append(rows, []string{"", u.Resource + " peak", quantityText(peak), parts(u.PeakParts)})
+			rows = append(rows, []string{"", u.Resource.String() + " peak", quantityText(peak), parts(u.PeakParts)})
 		}
 	}
 	x.table([]string{"PLUGIN", "RESOURCE", "AMOUNT", "FROM"}, rows)
@@ -99,11 +99,11 @@ func (x *printer) table(headers []string, rows [][]string) {
 }
 
 // parts returns the summands of an amount.
-func parts(list []UsagePart) string {
+func parts(list []explain.UsagePart) string {
 	if len(list) == 1 {
 		return list[0].Basis
 	}
-	return strings.Join(text.Each(list, func(p UsagePart) string {
+	return strings.Join(text.Each(list, func(p explain.UsagePart) string {
 		return fmt.Sprintf("%s (%s)", quantityText(p.Amount), p.Basis)
 	}), " + ")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
@@ -32,17 +33,17 @@ func explainedResult() *explain.Explanation {
 	return &explain.Explanation{
 		Configuration: "scheduler.yaml", Profile: "plimsoll",
 		Pod: explain.Pod{Namespace: "shop", Name: "web", PriorityClass: "high", Priority: 10},
-		ExpectedUsage: []explain.Usage{
+		ExpectedUsage: []pluginexplain.ExpectedUsage{
 			{
-				Plugin: "TargetLoadPacking", Resource: "cpu", Amount: resource.MustParse("800m"), Parts: []explain.UsagePart{
+				Plugin: "TargetLoadPacking", Resource: load.CPU, Amount: resource.MustParse("800m"), Parts: []pluginexplain.UsagePart{
 					{Amount: resource.MustParse("500m"), Basis: "limit of container a"},
 					{Amount: resource.MustParse("300m"), Basis: "1.5 × request of container b"},
 				},
 			},
 			{
-				Plugin: "PredictedPeak", Resource: "memory", Amount: resource.MustParse("1Gi"),
-				Parts:     []explain.UsagePart{{Amount: resource.MustParse("1Gi"), Basis: "request of the pod"}},
-				PeakParts: []explain.UsagePart{{Amount: resource.MustParse("1536Mi"), Basis: "1.5 × request of container b"}},
+				Plugin: "PredictedPeak", Resource: load.Memory, Amount: resource.MustParse("1Gi"),
+				Parts:     []pluginexplain.UsagePart{{Amount: resource.MustParse("1Gi"), Basis: "request of the pod"}},
+				PeakParts: []pluginexplain.UsagePart{{Amount: resource.MustParse("1536Mi"), Basis: "1.5 × request of container b"}},
 			},
 		},
 		Nodes: 10, FeasibleNodes: 2,

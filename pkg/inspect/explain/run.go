@@ -17,8 +17,10 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
+	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/kube"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
 // Request says what of which cluster is explained.
@@ -64,7 +66,7 @@ type run struct {
 	// cluster is a kept one; nil to open a new one.
 	cluster *cluster.Cluster
 	// usages is the measured usage of pods; nil if it is not read yet, or cannot be.
-	usages cluster.MeasuredUsage
+	usages sim.MeasuredUsage
 	// unread says why the usage of pods is not known; empty if it is.
 	unread string
 }
@@ -134,7 +136,7 @@ func (r *Request) explainLent(
 	x := &run{Request: *r, connection: c, configuration: configuration, objects: others}
 	pod := object.(*corev1.Pod)
 	origin, notes := x.origin(ctx, pod)
-	var read func(context.Context) cluster.MeasuredUsage
+	var read func(context.Context) sim.MeasuredUsage
 	explain := func(cluster *cluster.Cluster) error {
 		return cluster.Try(others.All, pod, func() error {
 			result, err = x.pod(ctx, pod, origin, notes)
@@ -261,7 +263,7 @@ func (x *run) measure(ctx context.Context, c *cluster.Cluster, of ...*corev1.Pod
 
 // usageReader returns a function that reads the usage of the pods' namespace, while the cluster is used by others. It is nil
 // unless one of the pods has a node, and a profile that reads load.
-func (x *run) usageReader(c *cluster.Cluster, of ...*corev1.Pod) (read func(context.Context) cluster.MeasuredUsage) {
+func (x *run) usageReader(c *cluster.Cluster, of ...*corev1.Pod) (read func(context.Context) sim.MeasuredUsage) {
 	var names []string
 	for _, pod := range of {
 		if name := cmp.Or(x.SchedulerName, pod.Spec.SchedulerName); pod.Spec.NodeName != "" && !slices.Contains(names, name) {
@@ -272,7 +274,7 @@ func (x *run) usageReader(c *cluster.Cluster, of ...*corev1.Pod) (read func(cont
 	if readUsage == nil {
 		return nil
 	}
-	return func(ctx context.Context) cluster.MeasuredUsage {
+	return func(ctx context.Context) sim.MeasuredUsage {
 		usages, err := readUsage(ctx, of[0].Namespace)
 		if err != nil {
 			x.unread = fmt.Sprintf("Cannot read the usage of pods, so it is estimated: %v.", text.ExcerptError(err))
@@ -340,8 +342,8 @@ func checkProfile(c *cluster.Configuration, pod *corev1.Pod, replaced bool) erro
 }
 
 // notesOn lists what could not be read, so that the scheduler may decide otherwise.
-func (x *run) notesOn(c *cluster.Cluster, usages []Usage) (notes []string) {
-	usesStatistics := slices.ContainsFunc(usages, func(u Usage) bool { return u.PeakParts != nil })
+func (x *run) notesOn(c *cluster.Cluster, usages []pluginexplain.ExpectedUsage) (notes []string) {
+	usesStatistics := slices.ContainsFunc(usages, func(u pluginexplain.ExpectedUsage) bool { return u.PeakParts != nil })
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	for _, s := range c.Sources() {
 		if s.Err != nil {

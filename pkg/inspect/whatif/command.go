@@ -36,7 +36,7 @@ func Command() *cobra.Command {
 	o := &whatIfOptions{cluster: kubectl.NewFlags()}
 	command := &cobra.Command{
 		Use: "what-if [-f FILE [--replicas N | --fewer N]] [--drain NODE] [--evict-all-in NAMESPACE] [--add-nodes N --like NODE] " +
-			"[--pending] [--consolidate]",
+			"[--pending]",
 		Short:   "Show where pods would go, and what the nodes' load would become",
 		Long:    whatIfHelp,
 		Example: whatIfExamples,
@@ -55,7 +55,6 @@ func Command() *cobra.Command {
 	flags.StringVar(&o.scenario.Like, "like", "", "node to copy for --add-nodes")
 	flags.BoolVar(&o.scenario.Pending, "pending", false,
 		"also place pending pods of the cluster; the default without --filename, --drain and --evict-all-in")
-	flags.BoolVar(&o.scenario.Consolidate, "consolidate", false, "say how many nodes could be removed afterwards")
 	flags.StringVar(&o.schedulerName, "scheduler-name", "", "profile that places all pods; replaces their spec.schedulerName")
 	flags.StringVar(&o.profileFrom, "profile-from", "", "local file with a KubeSchedulerConfiguration to compare with")
 	flags.IntVar(&o.top, "top", 20, "number of nodes to list; 0 lists all")
@@ -83,8 +82,8 @@ func (o *whatIfOptions) validate(flags *pflag.FlagSet) error {
 		return err
 	}
 	others := o.file != "" || len(s.Drain) > 0 || len(s.EvictAllIn) > 0
-	if !others && s.AddNodes == 0 && !s.Pending && !s.Consolidate {
-		return errors.New("nothing is asked: write --filename, --drain, --evict-all-in, --add-nodes, --pending or --consolidate")
+	if !others && s.AddNodes == 0 && !s.Pending {
+		return errors.New("nothing is asked: write --filename, --drain, --evict-all-in, --add-nodes or --pending")
 	}
 	if !others {
 		s.Pending = true
@@ -160,7 +159,7 @@ func (o *whatIfOptions) run(cmd *cobra.Command) error {
 	}
 	undecided := text.Count(result.Undecided(), "pod") + " undecided"
 	if result.Undecided() == 0 {
-		undecided = "more nodes may be removable"
+		undecided = "the configuration of --profile-from is not compared"
 	}
 	switch result.Stopped {
 	case Interrupted:

@@ -13,8 +13,6 @@ You can combine changes. They are made in this order:
      ReplicationControllers, StatefulSets, Jobs, CronJobs, Lists of them, and several documents. Its pods are placed
      beside running pods. Preempted pods are placed again. --fewer removes running pods of the workload,
      in the order of its controller.
-  4. --consolidate drains nodes on trial, nodes with the least requests first. A node could be removed if all its
-     pods find another node. No node that takes them may end above its line or 100 %.
 
 The result is what the scheduler would do if all of this happened now, at once:
   - No time passes. The expected usage of a placed pod is pending on its node.
@@ -24,7 +22,7 @@ The result is what the scheduler would do if all of this happened now, at once:
   - New nodes count as measured and idle, plus the expected usage of DaemonSet pods and static pods. The
     scheduler itself uses their requests until they are measured.
   - Pods of a scheduler without a profile are placed as the stock scheduler does. --scheduler-name places all pods
-    by one profile: those of -f, evicted, waiting, preempted, and moved by --consolidate.
+    by one profile: those of -f, evicted, waiting and preempted.
   - Webhooks and quotas are not called. No volumes are provisioned, and no nodes except those of --add-nodes.
 
 After --timeout, and at ctrl-C, the command shows the pods that are placed by then. It counts the others as
@@ -41,14 +39,11 @@ const whatIfExamples = `  # Do 40 replicas fit, and where?
   # Which nodes get room by 10 pods fewer?
   kubectl plimsoll what-if -f deployment.yaml --fewer 10
 
-  # Can a node be drained?
-  kubectl plimsoll what-if --drain worker-3
+  # Can these nodes be drained, or removed?
+  kubectl plimsoll what-if --drain worker-3,worker-4
 
   # How many of the waiting pods would two more nodes take?
   kubectl plimsoll what-if --add-nodes 2 --like worker-1
-
-  # How many nodes could be removed?
-  kubectl plimsoll what-if --consolidate
 
   # The same pods by your present configuration and by a new one
   kubectl plimsoll what-if -f deployment.yaml --replicas 40 --profile-from new.yaml

@@ -6,7 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/unload"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
@@ -30,7 +29,7 @@ func loadLines(ctx context.Context, s *sim.Scheduler, reader explain.LoadReader)
 
 // publishChanged publishes the load without the usage of evicted pods. New nodes have the newest measurement, but idle. It changes
 // nothing for a source without measurements.
-func (p *Plan) publishChanged(publisher *load.Publisher, evicted *unload.Usage) {
+func (p *Plan) publishChanged(publisher *load.Publisher, evicted *sim.LeavingUsage) {
 	measured := publisher.Latest()
 	if measured.Index().Len() == 0 || len(p.newNodes) == 0 && !p.Evicts() {
 		return

@@ -38,8 +38,6 @@ type Outcome struct {
 	Overloaded []Overload `json:"overloaded"`
 	// Pools are the node pools, sorted by name; none if no node has a pool label.
 	Pools []*Pool `json:"pools"`
-	// Consolidation says which nodes could be removed afterwards, if the scenario asks.
-	Consolidation *Consolidation `json:"consolidation,omitempty"`
 	// Nodes are the changed nodes. Nodes that cross their line come first, then nodes with the most placed pods.
 	Nodes []ChangedNode `json:"nodes"`
 	// Unschedulable are the pods without a node, grouped by owner and reason.

@@ -28,11 +28,6 @@ func (r *Report) Print(p *terminal.Printer) {
 	for i := range r.Outcomes {
 		p.Printf("%s%s\n", r.letter(i), r.Outcomes[i].summary(r.Stopped))
 	}
-	for i := range r.Outcomes {
-		if c := r.Outcomes[i].Consolidation; c != nil {
-			p.Printf("%s%s\n", r.letter(i), c.String())
-		}
-	}
 	r.printPools(p)
 	r.printNodes(p)
 	for i := range r.Outcomes {

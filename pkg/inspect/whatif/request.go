@@ -16,6 +16,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
 // Request is a scenario and the cluster in which it happens.
@@ -210,7 +211,7 @@ func (e *experiment) place(ctx context.Context, configuration *cluster.Configura
 	if err != nil {
 		return err
 	}
-	if out.Undecided > 0 || out.Consolidation != nil && out.Consolidation.Stopped != "" {
+	if out.Undecided > 0 {
 		e.Stopped = StoppedBy(ctx)
 	}
 	out.Configuration = configuration.Origin
@@ -219,7 +220,7 @@ func (e *experiment) place(ctx context.Context, configuration *cluster.Configura
 }
 
 // usages returns the measured usage of pods; nil if none are evicted, or if it is not measured.
-func (e *experiment) usages(ctx context.Context, cluster *cluster.Cluster, schedulerNames []string) cluster.MeasuredUsage {
+func (e *experiment) usages(ctx context.Context, cluster *cluster.Cluster, schedulerNames []string) sim.MeasuredUsage {
 	read := cluster.PodUsageReader(schedulerNames)
 	if read == nil || !e.plan.Evicts() {
 		return nil

@@ -8,12 +8,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/unload"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
@@ -27,7 +26,7 @@ type RunOptions struct {
 	// PoolLabel is the label of nodes that names their pool; empty takes the first well-known one.
 	PoolLabel string
 	// Usages are the measured usages of pods; nil if unknown.
-	Usages cluster.MeasuredUsage
+	Usages sim.MeasuredUsage
 	// Progress is called after each pod with the fraction that is done. It may be nil.
 	Progress func(done float64)
 }
@@ -42,10 +41,7 @@ func (p *Plan) Run(ctx context.Context, s *sim.Scheduler, o RunOptions) (*Outcom
 	if err := r.decideAll(ctx, slices.Clone(p.queue)); err != nil {
 		return nil, err
 	}
-	if err := r.report(context.WithoutCancel(ctx)); err != nil || !p.consolidates {
-		return r.Outcome, err
-	}
-	return r.Outcome, r.consolidate(ctx)
+	return r.Outcome, r.report(context.WithoutCancel(ctx))
 }
 
 // prepare records the load before the changes, and applies them.
@@ -72,7 +68,7 @@ func (p *Plan) prepare(ctx context.Context, s *sim.Scheduler, o RunOptions) (*ru
 }
 
 func (p *Plan) apply(ctx context.Context, s *sim.Scheduler, o *RunOptions) error {
-	usage, err := unload.Of(ctx, s, o.Profiles, p.evicted, o.Usages)
+	usage, err := s.LeavingUsageOf(ctx, o.Profiles, p.evicted, o.Usages)
 	if err != nil {
 		return err
 	}
@@ -170,9 +166,29 @@ func (r *run) placeOne(ctx context.Context, q queued) ([]queued, error) {
 	return victims, r.bind(context.WithoutCancel(ctx), q, d) // a binding that is cut short would leave its pod in the nodes' load
 }
 
+// withSchedulerName returns the pod with the schedulerName of the options, if they have one.
+func (r *run) withSchedulerName(pod *corev1.Pod) *corev1.Pod {
+	name := r.options.SchedulerName
+	if name == "" || pod.Spec.SchedulerName == name {
+		return pod
+	}
+	renamed := *pod
+	renamed.Spec.SchedulerName = name
+	return &renamed
+}
+
 func (r *run) bind(ctx context.Context, q queued, d *sim.Result) error {
 	r.changes++
-	if _, err := r.assume(ctx, d, q.inCluster); err != nil {
+	if err := r.scheduler.Assume(ctx, d); err != nil {
+		return err
+	}
+	bound := *d.Pod
+	bound.Spec.NodeName = d.Node
+	place := r.scheduler.Update
+	if !q.inCluster {
+		place = func(pod runtime.Object) error { return r.scheduler.Add(pod) }
+	}
+	if err := place(&bound); err != nil {
 		return err
 	}
 	placement := &Placement{Pod: q.pod.Namespace + "/" + q.pod.Name, Of: q.owner, Node: d.Node}

@@ -52,8 +52,6 @@ type Scenario struct {
 	Like     string
 	// Pending asks to place the pods that wait in the cluster, too.
 	Pending bool
-	// Consolidate asks how many nodes could be removed afterwards.
-	Consolidate bool
 }
 
 // Plan has the changes of a Scenario to a cluster, and the pods to place then. It may run on several clusters of the same objects.
@@ -64,9 +62,6 @@ type Plan struct {
 	cordoned []*corev1.Node
 	evicted  []*corev1.Pod
 	queue    []queued
-	// consolidates reports whether nodes are drained on trial, and trialSchedulers names the schedulers of pods that may move then.
-	consolidates    bool
-	trialSchedulers []string
 	// Changes describe the changes, and Notes what may differ in the real cluster, one line each.
 	Changes, Notes []string
 	// Lost are the evicted pods that have no controller, as namespace/name: nobody recreates them.
@@ -107,9 +102,6 @@ func NewPlan(objects []runtime.Object, s Scenario) (*Plan, error) {
 	}
 	if s.Pending {
 		p.addPending()
-	}
-	if s.Consolidate {
-		p.consolidate()
 	}
 	if s.Manifest != nil {
 		if err := p.addManifest(&s); err != nil {
@@ -221,17 +213,6 @@ func (p *planner) cordon(names []string) (drained map[string]bool, err error) {
 		p.cordoned = append(p.cordoned, sim.Cordoned(node))
 	}
 	return drained, nil
-}
-
-func (p *planner) consolidate() {
-	p.consolidates = true
-	for _, pod := range p.pods {
-		if pod.Spec.NodeName != "" && sim.LeavesWithNode(pod) == "" && !podusage.HasEnded(pod) {
-			p.trialSchedulers = append(p.trialSchedulers, pod.Spec.SchedulerName)
-		}
-	}
-	p.trialSchedulers = slices.Compact(slices.Sorted(slices.Values(p.trialSchedulers)))
-	p.creator.Note("Control planes stay, and nodes with a pod without a controller. Consolidation ignores PodDisruptionBudgets.")
 }
 
 // evict cordons the nodes of drain, and evicts their pods and those of the namespaces.
@@ -403,16 +384,11 @@ func sortByPriority(queue []queued) {
 	})
 }
 
-// SchedulerNames returns the schedulers of the queued pods, in the queue's order, and then trialSchedulers.
+// SchedulerNames returns the schedulers of the queued pods, in the queue's order.
 func (p *Plan) SchedulerNames() []string {
 	var names []string
 	for i := range p.queue {
 		if name := p.queue[i].pod.Spec.SchedulerName; !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	for _, name := range p.trialSchedulers {
-		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

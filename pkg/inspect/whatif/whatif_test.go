@@ -1,7 +1,6 @@
 package whatif_test
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"runtime"
@@ -10,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +22,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -302,68 +299,6 @@ func TestRun_Drain(t *testing.T) {
 }
 
 // The measured load of both nodes loses the 20 % that each evicted pod used there.
-// Pods of 400m are 5 %, and the line is at 80 %.
-func TestRun_Consolidate(t *testing.T) {
-	pinned := running("shop", "x-pinned", "8m", "d", "ReplicaSet")
-	pinned.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "d"}
-	for _, tc := range []struct {
-		name    string
-		profile string
-		cpu     map[string]float64
-		pods    []*corev1.Pod
-		want    whatif.Consolidation
-	}{
-		// The pod of b fills a to 80 %. Then all three pods go from a to c, and no node has room for the pods of c.
-		{"a node that took pods goes too", "packing", map[string]float64{"a": 0.75, "b": 0.5, "c": 0.2}, []*corev1.Pod{
-			running("shop", "w1", "400m", "b", "ReplicaSet"), running("shop", "w2", "400m", "a", "ReplicaSet"),
-			running("shop", "w3", "400m", "a", "ReplicaSet"), running("shop", "w4", "480m", "c", "ReplicaSet"),
-			running("shop", "w5", "480m", "c", "ReplicaSet"), running("shop", "agent", "80m", "c", "DaemonSet"),
-		}, whatif.Consolidation{Nodes: []string{"b", "a"}, Pods: 4, Tried: 3, Candidates: 3}},
-		// w1 fits on a with 79 %, but the other pod of d must stay, so both do. Only then does w2, of 5.5 %, fit on a.
-		{"a pod that must stay keeps all", "packing", map[string]float64{"a": 0.74, "b": 0.5, "d": 0.8}, []*corev1.Pod{
-			running("shop", "w1", "400m", "d", "ReplicaSet"), pinned, running("shop", "w2", "440m", "b", "ReplicaSet"),
-			running("shop", "bare", "800m", "a", ""),
-		}, whatif.Consolidation{Nodes: []string{"b"}, Pods: 1, Tried: 3, Candidates: 3}},
-		// No line: b would end at 102 %.
-		{"above 100 %", "spreading", map[string]float64{"a": 0.9, "b": 0.97}, []*corev1.Pod{
-			running("shop", "w1", "400m", "a", "ReplicaSet"), running("shop", "bare", "800m", "b", ""),
-		}, whatif.Consolidation{Tried: 2, Candidates: 2}},
-		{"at most 100 %", "spreading", map[string]float64{"a": 0.9, "b": 0.9}, []*corev1.Pod{
-			running("shop", "w1", "400m", "a", "ReplicaSet"), running("shop", "bare", "800m", "b", ""),
-		}, whatif.Consolidation{Nodes: []string{"a"}, Pods: 1, Tried: 2, Candidates: 2}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			var objects []apiruntime.Object
-			for name := range tc.cpu {
-				objects = append(objects, node(name))
-			}
-			for _, pod := range tc.pods {
-				objects = append(objects, pod)
-			}
-			o := runOn(t, plan(t, objects, whatif.Scenario{Consolidate: true}), newScheduler(t, profiles, tc.cpu, objects), tc.profile)
-			if diff := cmp.Diff(&tc.want, o.Consolidation); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-			if len(o.Nodes) > 0 || o.Placed > 0 {
-				t.Errorf("%d pods placed and nodes %+v changed, want none", o.Placed, o.Nodes)
-			}
-		})
-	}
-}
-
-// A context that has ended leaves nodes untried.
-func TestRun_ConsolidateStopped(t *testing.T) {
-	objects, cpu := threeNodes()
-	ctx, cancel := context.WithCancel(t.Context())
-	o, err := plan(t, objects, whatif.Scenario{Consolidate: true}).Run(ctx, newScheduler(t, profiles, cpu, objects),
-		whatif.RunOptions{Profiles: []string{"packing"}, Progress: func(float64) { cancel() }})
-	must(t, err)
-	const want = "1 node could be removed (1 of 3 tried: interrupted): a. The pods on them (0) fit elsewhere, and no node crosses its line"
-	if got := o.Consolidation.String(); got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-}
-
 func TestRun_EvictAllIn(t *testing.T) {
 	objects := []apiruntime.Object{
 		node("a"),
@@ -470,7 +405,7 @@ func TestRun_EvictedUsageIsMeasured(t *testing.T) {
 	} {
 		o, err := p.Run(t.Context(), newScheduler(t, profiles, map[string]float64{"a": 0.5}, objects), whatif.RunOptions{
 			Profiles: []string{"packing"},
-			Usages:   map[cluster.PodResource]source.PodUsage{{Namespace: "batch", Pod: "one", Resource: load.CPU}: tc.usage},
+			Usages:   sim.MeasuredUsage{{Namespace: "batch", Pod: "one", Resource: load.CPU}: tc.usage},
 		})
 		must(t, err)
 		// 50 − 5 + 20 = 65

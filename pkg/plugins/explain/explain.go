@@ -8,8 +8,10 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/quantity"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
@@ -68,21 +70,38 @@ type Limiter interface {
 // ExpectedUsage is the usage of one resource that a plugin expects of the incoming pod.
 type ExpectedUsage struct {
 	// Plugin is set by the caller of ExplainPodUsage.
-	Plugin   string
-	Resource load.Resource
-	// Amount and the amounts of parts are in milliCPU or bytes.
-	Amount float64
-	podusage.Breakdown
+	Plugin   string            `json:"plugin"`
+	Resource load.Resource     `json:"resource"`
+	Amount   resource.Quantity `json:"amount"`
+	// Parts add up to Amount, and PeakParts to the highest usage that the plugin predicts.
+	Parts     []UsagePart `json:"parts,omitempty"`
+	PeakParts []UsagePart `json:"peakParts,omitempty"`
 }
 
-// NewExpectedUsage returns the expected usage of a resource.
+// UsagePart is a part of an ExpectedUsage.
+type UsagePart struct {
+	Amount resource.Quantity `json:"amount"`
+	// Basis is the reason for the amount, such as "request of container main".
+	Basis string `json:"basis"`
+}
+
+// NewExpectedUsage returns the expected usage of a resource. Amounts are in milliCPU or bytes.
 func NewExpectedUsage(r load.Resource, amount float64, x podusage.Breakdown) ExpectedUsage {
-	for _, parts := range [][]podusage.Part{x.Parts, x.Peak} {
-		for i := range parts {
-			parts[i].Basis = text.Excerpt(parts[i].Basis) // it may name an owner, whose name is any text
+	parts := func(of []podusage.Part) (parts []UsagePart) {
+		for _, p := range of {
+			parts = append(parts, UsagePart{quantityOf(r, p.Amount), text.Excerpt(p.Basis)}) // it may name an owner, whose name is any text
 		}
+		return parts
 	}
-	return ExpectedUsage{Resource: r, Amount: amount, Breakdown: x}
+	return ExpectedUsage{Resource: r, Amount: quantityOf(r, amount), Parts: parts(x.Parts), PeakParts: parts(x.Peak)}
+}
+
+// quantityOf returns milliCPU or bytes as a quantity.
+func quantityOf(r load.Resource, amount float64) resource.Quantity {
+	if r == load.CPU {
+		return *resource.NewMilliQuantity(quantity.Int(amount), resource.DecimalSI)
+	}
+	return *resource.NewQuantity(quantity.Int(amount), resource.BinarySI)
 }
 
 // UsageExplainer is a plugin that predicts the usage of the incoming pod.

@@ -20,6 +20,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/api"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/kube"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 )
 
 // Request says what is planned in which cluster.
@@ -231,7 +232,7 @@ func usage(
 	}
 	return func(pod *corev1.Pod) (a podusage.Amounts, ok bool) {
 		for of := range load.ResourceCount {
-			u, known := usages[cluster.PodResource{Namespace: pod.Namespace, Pod: pod.Name, Resource: of}]
+			u, known := usages[sim.PodResource{Namespace: pod.Namespace, Pod: pod.Name, Resource: of}]
 			if !known || pod.Status.StartTime == nil {
 				return a, false
 			}

@@ -1,6 +1,4 @@
-// Package unload subtracts the usage of pods from the measured load of their nodes.
-// The result is the load after the pods have been gone for a whole window.
-package unload
+package sim
 
 import (
 	"context"
@@ -13,27 +11,36 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
-// Usage is what pods contribute to the measured load of their nodes.
-type Usage struct {
+// LeavingUsage is what pods contribute to the measured load of their nodes. The load without it is that after the pods have been
+// gone for a whole window.
+type LeavingUsage struct {
 	// Estimated reports whether the usage of a pod is not measured, but estimated.
 	Estimated bool
 	// shares are fractions of the capacity, by window and name of the node.
 	shares map[*load.Publisher]map[time.Duration]map[string]podusage.Amounts
 }
 
-// Of returns the usage of the pods. Unmeasured usage is estimated by the models of the profiles' plugins.
-// Call it before the pods are removed.
-func Of(
-	ctx context.Context, s *sim.Scheduler, schedulerNames []string, pods []*corev1.Pod, measured cluster.MeasuredUsage,
-) (*Usage, error) {
+// PodResource is one resource of a pod.
+type PodResource struct {
+	Namespace, Pod string
+	Resource       load.Resource
+}
+
+// MeasuredUsage is the measured usage of pods. It lacks pods that are not measured.
+type MeasuredUsage = map[PodResource]source.PodUsage
+
+// LeavingUsageOf returns the usage of the pods. Unmeasured usage is estimated by the models of the profiles' plugins. Call it
+// before the pods are removed.
+func (s *Scheduler) LeavingUsageOf(
+	ctx context.Context, schedulerNames []string, pods []*corev1.Pod, measured MeasuredUsage,
+) (*LeavingUsage, error) {
 	nodes, err := s.NodeInfos(ctx)
 	if err != nil {
 		return nil, err
@@ -43,8 +50,8 @@ func Of(
 		leaving[pod.UID], left[pod.Spec.NodeName] = true, true
 	}
 	nodes = slices.DeleteFunc(slices.Clone(nodes), func(node fwk.NodeInfo) bool { return !left[node.Node().Name] })
-	u := &Usage{shares: map[*load.Publisher]map[time.Duration]map[string]podusage.Amounts{}}
-	for publisher, models := range modelsOf(s, schedulerNames) {
+	u := &LeavingUsage{shares: map[*load.Publisher]map[time.Duration]map[string]podusage.Amounts{}}
+	for publisher, models := range s.modelsOf(schedulerNames) {
 		byWindow := map[time.Duration]map[string]podusage.Amounts{}
 		for _, m := range models {
 			if window := m.Config().Window; byWindow[window] == nil {
@@ -57,8 +64,8 @@ func Of(
 }
 
 // covered returns the pods' share of each node's load, as far as the model's window covers them.
-func (u *Usage) covered(
-	m *estimate.Model, table *load.Table, nodes []fwk.NodeInfo, leaving map[types.UID]bool, measured cluster.MeasuredUsage,
+func (u *LeavingUsage) covered(
+	m *estimate.Model, table *load.Table, nodes []fwk.NodeInfo, leaving map[types.UID]bool, measured MeasuredUsage,
 ) map[string]podusage.Amounts {
 	view, shares := m.View(framework.NewCycleState()), map[string]podusage.Amounts{}
 	now := m.Config().Clock.Now()
@@ -73,7 +80,7 @@ func (u *Usage) covered(
 				if !known[r].Known || capacity[r] == 0 {
 					continue
 				}
-				present, ok := measured[cluster.PodResource{Namespace: pod.Pod.Namespace, Pod: pod.Pod.Name, Resource: load.Resource(r)}]
+				present, ok := measured[PodResource{Namespace: pod.Pod.Namespace, Pod: pod.Pod.Name, Resource: load.Resource(r)}]
 				if ok {
 					of.Usage = present.WhileRunning(now.Sub(pod.Since))
 				}
@@ -87,10 +94,10 @@ func (u *Usage) covered(
 }
 
 // Publishers returns the publishers of the load that the plugins read.
-func (u *Usage) Publishers() []*load.Publisher { return slices.Collect(maps.Keys(u.shares)) }
+func (u *LeavingUsage) Publishers() []*load.Publisher { return slices.Collect(maps.Keys(u.shares)) }
 
 // Subtract returns the node's load without the usage. Quantiles stay: a mean usage does not tell how much a pod raises them.
-func (u *Usage) Subtract(from *load.Publisher, of load.Quantile, node string, l load.NodeLoad) load.NodeLoad {
+func (u *LeavingUsage) Subtract(from *load.Publisher, of load.Quantile, node string, l load.NodeLoad) load.NodeLoad {
 	if of.Fraction > 0 {
 		return l
 	}
@@ -102,7 +109,7 @@ func (u *Usage) Subtract(from *load.Publisher, of load.Quantile, node string, l 
 }
 
 // Publish publishes the load of all nodes without the usage. Call restore to publish the load that was there before.
-func (u *Usage) Publish() (restore func()) {
+func (u *LeavingUsage) Publish() (restore func()) {
 	before := map[*load.Publisher]*load.Snapshot{}
 	for publisher := range u.shares {
 		measured := publisher.Latest()
@@ -120,7 +127,7 @@ func (u *Usage) Publish() (restore func()) {
 
 // modelsOf returns the models of means that plugins of the profiles read, by publisher. A publisher of quantiles alone has none.
 // Models that predict by history come first, for they know best what a pod uses.
-func modelsOf(s *sim.Scheduler, schedulerNames []string) map[*load.Publisher][]*estimate.Model {
+func (s *Scheduler) modelsOf(schedulerNames []string) map[*load.Publisher][]*estimate.Model {
 	models := map[*load.Publisher][]*estimate.Model{}
 	for _, predicts := range []bool{true, false} {
 		for _, name := range schedulerNames {

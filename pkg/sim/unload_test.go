@@ -1,32 +1,25 @@
-package unload_test
+package sim_test
 
 import (
 	"math"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-base/metrics"
-	"k8s.io/klog/v2"
-	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // the scheduler's scheme knows the plugins' arguments
-	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/unload"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
 
-// configuration has a profile with a quantile and a mean over one window, and one with a quantile alone.
-const configuration = `
+// withQuantile has a profile with a quantile and a mean over one window, and one with a quantile alone.
+const withQuantile = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
@@ -43,26 +36,20 @@ profiles:
 
 // The mean over ten minutes covers half of a pod that started five minutes ago. That is 5 % of a node of 8 CPUs. The P95 would cover
 // 4.5 %, because it rises half a minute later.
-func TestOf_MeanBesideQuantile(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+func TestLeavingUsageOf_MeanBesideQuantile(t *testing.T) {
 	measured := func(mean float64) load.NodeLoad {
 		m := load.Measurement{Stat: load.Stat{Mean: mean, Known: true}, End: now}
 		return load.NodeLoad{load.CPU: m, load.Memory: m}
 	}
 	loads := readingtest.New(clocktesting.NewFakePassiveClock(now))
 	loads.MeasureAll(map[string]load.NodeLoad{"n": measured(0.70)}, nil)
-	capacity := map[corev1.ResourceName]string{corev1.ResourceCPU: "8", corev1.ResourceMemory: "16Gi", corev1.ResourcePods: "110"}
 	pod := st.MakePod().Namespace("ns").Name("p").UID("p").Node("n").Phase(corev1.PodRunning).Obj()
 	pod.Status.StartTime = &metav1.Time{Time: now.Add(-5 * time.Minute)}
-	decoded, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(configuration), nil, nil)
-	must(t, err)
-	s, err := sim.New(klog.NewContext(t.Context(), logr.Discard()), sim.Options{
-		Configuration: decoded.(*schedulerconfig.KubeSchedulerConfiguration),
-		Plugins:       plugins.NewRegistry(loads, clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
-		Objects:       []runtime.Object{st.MakeNode().Name("n").Capacity(capacity).Obj(), pod},
+	s := newScheduler(t, withQuantile, sim.Options{
+		Plugins: plugins.NewRegistry(loads, clocktesting.NewFakeClock(now), func(...metrics.Registerable) {}),
+		Objects: []apiruntime.Object{node("n", "8", "16Gi"), pod},
 	})
-	must(t, err)
-	usages := cluster.MeasuredUsage{{Namespace: "ns", Pod: "p", Resource: load.CPU}: {Usage: 800}, {Namespace: "ns", Pod: "p", Resource: load.Memory}: {}}
+	usages := sim.MeasuredUsage{{Namespace: "ns", Pod: "p", Resource: load.CPU}: {Usage: 800}, {Namespace: "ns", Pod: "p", Resource: load.Memory}: {}}
 	for _, tt := range []struct {
 		profile string
 		// mean and quantile are the CPU load without the pod.
@@ -71,7 +58,7 @@ func TestOf_MeanBesideQuantile(t *testing.T) {
 		{"both", 0.65, 0.70},
 		{"quantile", 0.70, 0.70}, // no plugin of it reads the mean
 	} {
-		u, err := unload.Of(t.Context(), s, []string{tt.profile}, []*corev1.Pod{pod}, usages)
+		u, err := s.LeavingUsageOf(t.Context(), []string{tt.profile}, []*corev1.Pod{pod}, usages)
 		must(t, err)
 		if got := u.Publishers(); len(got) != 1 || got[0] != loads.Publisher {
 			t.Errorf("%s: publishers %v, want that of the loads", tt.profile, got)
@@ -82,12 +69,5 @@ func TestOf_MeanBesideQuantile(t *testing.T) {
 				t.Errorf("%s: %+v is %v without the pod, want %v", tt.profile, of, got, want)
 			}
 		}
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
