@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -63,29 +62,5 @@ func TestDocs_Configurations(t *testing.T) {
 				newLive(t, nil, nil).prepare(decoded)
 			}
 		})
-	}
-}
-
-// Profiles that the README says share a reader name the same provider.
-func TestDocs_SharedProvider(t *testing.T) {
-	shared := 0
-	for _, whole := range configurations(t, "docs/plugins/node-metrics.md") {
-		var providers []config.MetricProviderSpec
-		for _, profile := range decode(t, whole).Profiles {
-			for _, plugin := range profile.PluginConfig {
-				if args, ok := plugin.Args.(*config.NodeMetricsArgs); ok {
-					providers = append(providers, args.MetricProvider)
-				}
-			}
-		}
-		for _, other := range providers[1:] {
-			shared++
-			if !reflect.DeepEqual(providers[0], other) {
-				t.Errorf("%+v is not %+v", other, providers[0])
-			}
-		}
-	}
-	if shared == 0 {
-		t.Error("no configuration with two profiles")
 	}
 }

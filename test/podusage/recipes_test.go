@@ -16,16 +16,26 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
+// recipes returns the queries of the page by their metrics: those of its configuration, and those to copy.
 func recipes(t *testing.T) map[string]string {
 	t.Helper()
+	type metrics []struct{ Name, Query string }
 	text := check.Value(os.ReadFile("../../docs/plugins/node-metrics.md"))(t)
 	queries := map[string]string{}
-	for _, block := range regexp.MustCompile("(?s)```yaml\n(metrics:\n.*?)```").FindAllStringSubmatch(string(text), -1) {
-		var list struct {
-			Metrics []struct{ Name, Query string }
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		var page struct {
+			Metrics  metrics
+			Profiles []struct {
+				PluginConfig []struct{ Args struct{ Metrics metrics } }
+			}
 		}
-		check.OK(t, yaml.Unmarshal([]byte(block[1]), &list))
-		for _, metric := range list.Metrics {
+		check.OK(t, yaml.Unmarshal([]byte(block[1]), &page))
+		for _, profile := range page.Profiles {
+			for _, plugin := range profile.PluginConfig {
+				page.Metrics = append(page.Metrics, plugin.Args.Metrics...)
+			}
+		}
+		for _, metric := range page.Metrics {
 			queries[metric.Name] = metric.Query
 		}
 	}
@@ -45,19 +55,14 @@ func TestRecipes(t *testing.T) {
 	}
 	for disk, busy := range map[string]float64{"sda": 0.5, "sdb": 0.25} {
 		counter(busy, "node_disk_io_time_seconds_total", "instance", "n", "device", disk)
-		counter(1e6, "node_disk_read_bytes_total", "instance", "n", "device", disk)
-		counter(2e6, "node_disk_written_bytes_total", "instance", "n", "device", disk)
 		counter(0.03, "node_disk_read_time_seconds_total", "instance", "n", "device", disk)
 		counter(0.01, "node_disk_write_time_seconds_total", "instance", "n", "device", disk)
 		counter(6, "node_disk_reads_completed_total", "instance", "n", "device", disk)
 		counter(4, "node_disk_writes_completed_total", "instance", "n", "device", disk)
 	}
-	counter(3e6, "node_disk_read_bytes_total", "instance", "n", "device", "dm-0") // is on the disks
-	counter(3e6, "node_disk_written_bytes_total", "instance", "n", "device", "dm-0")
 	for link, speed := range map[string]float64{"eth0": 1.25e8, "eth1": 1.25e9, "docker0": -1} {
 		gauge(speed, "node_network_speed_bytes", "instance", "n", "device", link)
 		counter(5e7, "node_network_receive_bytes_total", "instance", "n", "device", link)
-		counter(1e7, "node_network_transmit_bytes_total", "instance", "n", "device", link)
 	}
 	// Both nodes wait alike. n uses 1 − 0.2 = 80 % of its cpu, calm 50 %.
 	for node, idle := range map[string]float64{"n": 0.2, "calm": 0.5} {
@@ -69,12 +74,9 @@ func TestRecipes(t *testing.T) {
 			counter(idle, "node_cpu_seconds_total", "instance", node, "cpu", cpu, "mode", "idle")
 		}
 	}
-	counter(0.2, "node_pressure_io_waiting_seconds_total", "instance", "n")
 	counter(0.1, "node_pressure_memory_stalled_seconds_total", "instance", "n")
 	for gpu, utilization := range map[string]float64{"0": 20, "1": 60} {
 		gauge(utilization, "DCGM_FI_DEV_GPU_UTIL", "Hostname", "n", "gpu", gpu)
-		gauge(utilization*100, "DCGM_FI_DEV_FB_USED", "Hostname", "n", "gpu", gpu)
-		gauge(10000-utilization*100, "DCGM_FI_DEV_FB_FREE", "Hostname", "n", "gpu", gpu)
 	}
 	counter(5, "http_request_duration_seconds_sum", "node", "n", "pod", "a")
 	counter(50, "http_request_duration_seconds_count", "node", "n", "pod", "a")
@@ -84,16 +86,12 @@ func TestRecipes(t *testing.T) {
 		"http-latency":         0.1,   // 5 s of 50 requests
 		"disk-latency":         0.004, // 0.04 s of 10 requests
 		"disk-busy":            0.5,
-		"disk-throughput":      6e6,
 		"network-receive":      0.4, // 5e7 of 1.25e8
-		"network-transmit":     0.08,
 		"cpu-pressure":         0.3,
 		"cpu-pressure-kubelet": 0.3,
-		"io-pressure":          0.2,
 		"memory-pressure":      0.1,
 		"error-rate":           0.1,
 		"gpu-utilization":      40,
-		"gpu-memory":           0.4, // 8,000 of 20,000
 	}
 	queries := recipes(t)
 	if len(queries) != len(want) {
