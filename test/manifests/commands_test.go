@@ -42,7 +42,6 @@ var documentedCommands = map[string]string{
 	`^kubectl plimsoll what-if --evict-all-in`:                                 "TestWhatIf_BeforeTheSwitch",
 	`^kubectl plimsoll what-if -f`:                                             "TestWhatIf_NodesAndProfiles",
 	`kubectl-plimsoll doctor$`:                                                 "TestDoctor_Scheduler",
-	`^bin/kubectl-plimsoll replay`:                                             "TestReplay_Table",
 	`^bin/load-watcher`:                                                        "TestService_PrometheusToScheduler",
 	`^curl -s 'http://localhost:2020/watcher`:                                  "TestService_PrometheusToScheduler",
 	`^kube-scheduler (--config .* )?--validate-only`:                           "TestCommand_ValidateOnly",
@@ -124,7 +123,7 @@ func hasFunction(file, harness string, words []string) bool {
 // foreignFlags are flags of other programs that the docs name alone.
 var foreignFlags = map[string]string{
 	"event-ttl": "kube-apiserver", "feature-gates": "kube-apiserver", "kube-version": "helm", "patches": "kubeadm",
-	"runtime-config": "kube-apiserver", "scale-down-unneeded-time": "cluster-autoscaler",
+	"runtime-config": "kube-apiserver",
 }
 
 // A flag that the docs name alone is one of a program of this project, or of a known other one.
