@@ -273,32 +273,12 @@ type ThresholdWindows struct {
 	Memory metav1.Duration
 }
 
-// PodClass selects pods: those of a priority class, and those with labels.
-type PodClass struct {
-	// PriorityClassNames selects the pods of these priority classes.
-	PriorityClassNames []string
-	// PodSelector selects the pods whose labels it matches; nil matches none. Whoever writes a pod sets its labels.
-	PodSelector *metav1.LabelSelector
-}
-
-// Line is the load line of a class of pods. It does not count the CPU usage of the classes below.
-type Line struct {
-	PodClass
-	// CPU is the line in percent of capacity.
-	CPU int64
-}
-
-// ClassesOf returns the classes of the lines.
-func ClassesOf(lines []Line) (classes []PodClass) {
-	for i := range lines {
-		classes = append(classes, lines[i].PodClass)
-	}
-	return classes
-}
-
 // Exemption selects the pods that thresholds do not apply to.
 type Exemption struct {
-	PodClass
+	// PriorityClassNames exempts the pods of these priority classes.
+	PriorityClassNames []string
+	// PodSelector exempts the pods whose labels it matches; nil matches none. Whoever writes a pod sets its labels.
+	PodSelector *metav1.LabelSelector
 	// NamespaceSelector exempts the pods of the namespaces whose labels it matches; nil matches none.
 	NamespaceSelector *metav1.LabelSelector
 }
@@ -313,9 +293,6 @@ type LoadThresholdArgs struct {
 	MissingLoad MissingLoad
 	// Thresholds are the utilizations that no node may exceed with the pod on it.
 	Thresholds Thresholds
-	// Lines replace the CPU threshold for classes of pods, the highest class first. They need Statistic PredictedPeak. CPU is in
-	// [1, 100].
-	Lines []Line
 	// Windows are the windows over which the resources are measured. In [10s, 1h], from a Prometheus in [10s, 24h] unless Statistic is
 	// PredictedPeak.
 	Windows ThresholdWindows
@@ -385,8 +362,6 @@ type StatisticsSpec struct {
 	// WorkloadLabel is the key of the label that names a pod's workload. Without label or key, the controlling owner is the
 	// workload.
 	WorkloadLabel string
-	// StatisticsFile keeps the statistics across restarts of the scheduler. An absolute path; empty keeps nothing.
-	StatisticsFile string
 }
 
 // UnknownUsage says what is expected of a pod whose workload has too little history.
@@ -395,22 +370,7 @@ type UnknownUsage struct {
 	RequestMultiplier float64
 	// Default is the peak expected of a container that has neither limit nor request. Only cpu and memory are allowed. ≥ 0.
 	Default corev1.ResourceList
-	// Priors says which workloads that resemble the pod's are used: All, Namespace or None.
-	Priors Priors
 }
-
-// Priors says which workloads show what a pod without history uses.
-type Priors string
-
-// Values of Priors.
-const (
-	// PriorsAll are workloads of all namespaces.
-	PriorsAll Priors = "All"
-	// PriorsNamespace are workloads of the pod's namespace.
-	PriorsNamespace Priors = "Namespace"
-	// PriorsNone are no workloads: requests and limits alone count.
-	PriorsNone Priors = "None"
-)
 
 // PeakSpec says how the peaks of nodes are predicted.
 type PeakSpec struct {
@@ -439,8 +399,6 @@ type PredictedPeakArgs struct {
 	Strategy Strategy
 	// Target is the predicted peak, in percent of capacity, up to which nodes are packed where Strategy is Pack. In [1, 99].
 	Target int64
-	// Lines replace Target for classes of pods, the highest class first. CPU is in [1, 99].
-	Lines []Line
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

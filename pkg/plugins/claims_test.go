@@ -36,7 +36,7 @@ func claimants() map[string]string {
 		loadthreshold.Name:              defaultRequests,
 		loadvariationriskbalancing.Name: defaultRequests,
 		lowriskovercommitment.Name:      "unlimitedPods: Unlimited",
-		predictedpeak.Name:              "unknown: {priors: All}",
+		predictedpeak.Name:              "",
 	}
 	for name, kind := range kinds() {
 		all[name] = cmp.Or(all[name], least(kind))
@@ -359,61 +359,6 @@ func TestClaims_NewSiblings(t *testing.T) {
 					}
 					checkRepelNobody(t, placed(usage), placed(0))
 				})
-			}
-		}
-	}
-}
-
-// Busy workloads of ten namespaces share all names with pods that a tenant has on each node but the last. Those were never
-// observed, are each of a workload of its own, and repel nobody.
-func TestClaims_Priors(t *testing.T) {
-	placedBeside := func(usage float64, claim string, running bool) (count [freeNode + 1]int) {
-		c := measuredCluster{nodes: map[string]load.NodeLoad{}, statistics: &learned.Statistics{}}
-		named := func(namespace, owner, cpu string) *corev1.Pod {
-			pod := plugintest.Owned(ofOthers(owner+"-0", cmp.Or(cpu, "1m"), "1", "1Mi", "1Mi"), owner)
-			pod.Namespace, pod.UID, pod.Spec.Containers[0].Resources.Limits = namespace, types.UID(namespace+owner), nil
-			pod.Spec.Containers[0].Image, pod.Labels = "shop/db:1", map[string]string{learned.AppLabel: "db"}
-			if cpu == "" {
-				pod.Spec.Containers[0].Resources.Requests = nil
-			}
-			return pod
-		}
-		const interval, intervals = 5 * time.Minute, 24
-		for i := range intervals {
-			tally := learned.NewTally("", podusage.Amounts{})
-			for j := range 10 {
-				tally.Add(named(fmt.Sprint("busy-", j), "db", "1m"), load.CPU, usage, 1, 1)
-			}
-			tally.Add(named("tenant", "db", "1m"), load.CPU, usage, 1, 1)
-			at := plugintest.Now().Add((1 + time.Duration(i) - intervals) * interval)
-			c.statistics = c.statistics.WithTally(tally, at, interval, learned.Config{History: 24 * time.Hour, MaxWorkloads: 100, Groups: true})
-		}
-		for i := range freeNode + 1 {
-			c.node(fmt.Sprint("node-", i), 0.3)
-		}
-		for i := range 5 * freeNode {
-			pod := named("tenant", fmt.Sprint("new-", i), claim)
-			pod.Spec.NodeName, pod.Status.Phase = fmt.Sprint("node-", i%freeNode), corev1.PodPending
-			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
-				Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(plugintest.Now().Add(-time.Minute)),
-			})
-			if running {
-				plugintest.Running(pod, time.Minute)
-			}
-			c.objects = append(c.objects, pod)
-		}
-		s := c.scheduler(t, predictedpeak.Name, "unknown: {priors: All}")
-		for i := range victims {
-			count[place(t, s, ofOthers(fmt.Sprint("victim-", i), "40m", "80m", "64Mi", "128Mi"))]++
-		}
-		return count
-	}
-	for _, claim := range []string{"1m", ""} {
-		for _, running := range []bool{false, true} {
-			got, asleep := placedBeside(8000, claim, running), placedBeside(0, claim, running)
-			if moved := max(got[freeNode]-asleep[freeNode], asleep[freeNode]-got[freeNode]); moved > noise {
-				t.Errorf("request %q, running %t: pods a node %v, asleep %v: node %d differs by %d, at most %d",
-					claim, running, got, asleep, freeNode, moved, noise)
 			}
 		}
 	}

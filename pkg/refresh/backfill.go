@@ -32,7 +32,7 @@ const (
 	historyAttempts = 3
 )
 
-// span is a time. It is saved as JSON.
+// span is a time.
 type span struct{ Begin, End time.Time }
 
 // backfill is what is missing of the history of workloads. The newest is read first, and counts at once.
@@ -95,7 +95,7 @@ func longestOf(history time.Duration) time.Duration {
 	return min(max(longestPeriod, history/longestShare), history)
 }
 
-// maxMissing bounds the times that are missing. Each restart adds one at most, and so does each failure of the source.
+// maxMissing bounds the times that are missing. Each failure of the source adds one at most.
 const maxMissing = 32
 
 // add adds a time that is newer than all others, unless it is too short to be worth the queries. It cuts off what is older than

@@ -25,13 +25,11 @@ type Metrics struct {
 	measured   *metrics.GaugeVec
 	history    *metrics.GaugeVec
 	givenUp    *metrics.GaugeVec
-	saves      *metrics.CounterVec
 	age        *metrics.Desc
 	nodes      *metrics.Desc
 	targetSets *metrics.Desc
 	workloads  *metrics.Desc
 	learnedAt  *metrics.Desc
-	unsaved    *metrics.Desc
 
 	mu               sync.Mutex
 	watchers         []*Watcher
@@ -107,11 +105,6 @@ func NewMetrics(registry Registry) *Metrics {
 			Help:           "1 if the rest of the past usage of workloads is left out, after several failures to read it.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"source"}),
-		saves: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name:           SavesTotal,
-			Help:           "Writes of the statistics of workloads to their file, by result: Success or Error.",
-			StabilityLevel: metrics.ALPHA,
-		}, []string{"source", "result"}),
 		age: metrics.NewDesc("plimsoll_load_age_seconds",
 			"Age of the newest load of any node.", []string{"source"}, nil, metrics.ALPHA, ""),
 		nodes: metrics.NewDesc(LoadNodes,
@@ -124,10 +117,8 @@ func NewMetrics(registry Registry) *Metrics {
 			"Workloads of which statistics are known.", []string{"source"}, nil, metrics.ALPHA, ""),
 		learnedAt: metrics.NewDesc(WorkloadsAge,
 			"Age of the newest observation in the statistics of workloads.", []string{"source"}, nil, metrics.ALPHA, ""),
-		unsaved: metrics.NewDesc(UnsavedSeconds,
-			"Time of the observations of workloads that their file does not have.", []string{"source"}, nil, metrics.ALPHA, ""),
 	}
-	registry.MustRegister(m.refreshes, m.durations, m.rejected, m.panics, m.unmatched, m.contested, m.measured, m.history, m.givenUp, m.saves)
+	registry.MustRegister(m.refreshes, m.durations, m.rejected, m.panics, m.unmatched, m.contested, m.measured, m.history, m.givenUp)
 	registry.CustomMustRegister(m)
 	return m
 }
@@ -144,10 +135,6 @@ func (m *Metrics) registerWorkloads(w *WorkloadWatcher) {
 	defer m.mu.Unlock()
 	m.workloadWatchers = append(m.workloadWatchers, w)
 	m.initialize(w.Label)
-	if w.File != "" {
-		m.saves.WithLabelValues(w.Label, resultSuccess)
-		m.saves.WithLabelValues(w.Label, resultError)
-	}
 }
 
 // initialize makes the source's counters appear with 0.
@@ -207,7 +194,6 @@ func (m *Metrics) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- m.targetSets
 	ch <- m.workloads
 	ch <- m.learnedAt
-	ch <- m.unsaved
 }
 
 // CollectWithStability implements metrics.StableCollector.
@@ -235,9 +221,6 @@ func (m *Metrics) CollectWithStability(ch chan<- metrics.Metric) {
 		ch <- metrics.NewLazyConstMetric(m.workloads, metrics.GaugeValue, float64(latest.Len()), w.Label)
 		if !latest.At().IsZero() {
 			ch <- metrics.NewLazyConstMetric(m.learnedAt, metrics.GaugeValue, w.Clock.Since(latest.At()).Seconds(), w.Label)
-		}
-		if w.File != "" {
-			ch <- metrics.NewLazyConstMetric(m.unsaved, metrics.GaugeValue, w.unsaved().Seconds(), w.Label)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,8 +15,6 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/atomicfile"
-	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
@@ -50,11 +47,8 @@ type WorkloadConfig struct {
 	// History is as in learned.Config, and WorkloadLabel as in learned.WorkloadOf.
 	History       time.Duration
 	WorkloadLabel string
-	// File keeps the statistics across restarts; nothing is kept if it is empty. Origin describes Source, History and WorkloadLabel:
-	// statistics of another origin are not used.
-	File, Origin string
-	Clock        clock.Clock
-	Metrics      *Metrics
+	Clock         clock.Clock
+	Metrics       *Metrics
 }
 
 // WorkloadWatcher keeps statistics of each workload. It reads usage of pods at intervals, outside the scheduling cycle, and
@@ -67,14 +61,12 @@ type WorkloadConfig struct {
 type WorkloadWatcher struct {
 	WorkloadConfig
 	publisher *learned.Publisher
-	// firstUnsaved is the time of the first observation that File does not have; nil if it has all.
-	firstUnsaved atomic.Pointer[time.Time]
 
 	// The fields below are used by Run's goroutine alone.
 	// started reports whether there was a refresh, and failed whether the last one failed. nextRefresh is when the next is due.
 	started, failed bool
 	nextRefresh     time.Time
-	// observed is the time of the last observation, by the wall clock. The file and the source know no other.
+	// observed is the time of the last observation, by the wall clock. The source knows no other.
 	observed time.Time
 	past     backfill
 	// historyErr is why a part of the history is missing.
@@ -84,15 +76,6 @@ type WorkloadWatcher struct {
 	failures      failureLog
 	// unmeasured logs that most pods have no measured usage.
 	unmeasured failureLog
-	// unread says that File is still to be read, and kept. unreadable is when that failed first.
-	unread     bool
-	unreadable time.Time
-	reader     *boundedfile.File
-	file       *atomicfile.File
-	// saved are the statistics in File; nil before it has some. savedAt is the time of the last write, also of one that failed.
-	saved   *learned.Statistics
-	savedAt time.Time
-	saves   failureLog
 }
 
 // NewWorkloadWatcher returns a watcher. The config must be complete.
@@ -101,8 +84,6 @@ func NewWorkloadWatcher(c WorkloadConfig) *WorkloadWatcher {
 		WorkloadConfig: c, publisher: learned.NewPublisher(),
 		failures:   failureLog{what: "The usage of pods", done: "read"},
 		unmeasured: failureLog{what: "The usage of most pods", done: "read"},
-		unread:     c.File != "", reader: boundedfile.New(c.File, maxFileBytes), file: atomicfile.New(c.File),
-		saves: failureLog{what: "The statistics of workloads", done: "saved"},
 	}
 }
 
@@ -110,44 +91,30 @@ func NewWorkloadWatcher(c WorkloadConfig) *WorkloadWatcher {
 func (w *WorkloadWatcher) Publisher() *learned.Publisher { return w.publisher }
 
 // Run waits until the pods are known, then refreshes, at once and at intervals, until ctx is done. After a failure it tries again
-// sooner, with backoff. It continues with the statistics in File, and saves them there.
+// sooner, with backoff.
 func (w *WorkloadWatcher) Run(ctx context.Context) {
 	w.Metrics.registerWorkloads(w)
 	defer Close(ctx, w.Label, w.Source)
 	if !cache.WaitForCacheSync(ctx.Done(), w.HasSynced) {
 		return
 	}
-	defer w.save(w.logging(ctx)) // periods of the history that were read since the last observation
 	repeat(ctx, w.Clock, workloadRetryAfter, w.Metrics.recovering(w.Label, w.refreshDue), w.untilDue)
 }
 
 // refreshDue observes all pods if that is due, and reads at most one period of the history. So the source has little work at once.
 func (w *WorkloadWatcher) refreshDue(ctx context.Context) error {
 	ctx = w.logging(ctx)
-	if w.isDue() { // not earlier: a standby may wait for days until the pods are known, and its leader's last file counts
-		w.restore(ctx)
-	}
-	if w.isDue() {
-		now := w.Clock.Now()
+	if now := w.Clock.Now(); w.failed || !now.Before(w.nextRefresh) {
 		w.nextRefresh = now.Add(WorkloadInterval)
 		err := w.observeNow(ctx, now)
 		if w.failed = err != nil; w.failed {
 			return err
 		}
-		w.save(ctx)
 	}
 	if history, ok := w.Source.(source.WorkloadHistory); ok && w.past.isDue(w.Clock.Now()) {
-		if w.readPeriod(ctx, history) {
-			w.savePast(ctx)
-		}
+		w.readPeriod(ctx, history)
 	}
 	return ctx.Err()
-}
-
-// isDue reports whether to observe all pods. A restored time of the next refresh is far away if the clock was set back since.
-func (w *WorkloadWatcher) isDue() bool {
-	now := w.Clock.Now()
-	return w.failed || !now.Before(w.nextRefresh) || now.Before(w.observed.Add(-learned.ClockSkew))
 }
 
 // untilDue returns the time until there is something to do. After a failure it bounds the time until the next try.
@@ -210,13 +177,12 @@ func (w *WorkloadWatcher) observeNow(ctx context.Context, began time.Time) error
 	began = began.Round(0)
 	begin := began.Add(-WorkloadInterval)
 	if w.started {
-		w.past.add(span{w.observed, begin}) // after a restart, or while the source could not be read
+		w.past.add(span{w.observed, begin}) // while the source could not be read
 	} else {
 		w.past = newBackfill(begin, w.History)
 	}
 	w.started, w.observed = true, began
 	w.reportPast()
-	w.noteUnsaved()
 	return nil
 }
 
@@ -225,7 +191,6 @@ func (w *WorkloadWatcher) forgetIfClockWentBack(logger klog.Logger, now time.Tim
 	if last := w.publisher.Latest().At(); now.Round(0).Before(last.Add(-clockStep)) {
 		logger.Info("The clock went back: the statistics of workloads are forgotten and read again", "from", last, "to", now)
 		w.publisher.Publish(&learned.Statistics{})
-		w.firstUnsaved.Store(nil)
 		w.started = false
 	}
 }
@@ -322,7 +287,7 @@ func without(nodes sets.Set[string]) string {
 }
 
 func (w *WorkloadWatcher) bounds() learned.Config {
-	return learned.Config{History: w.History, MaxWorkloads: MaxWorkloads, Groups: w.publisher.GroupsRequired()}
+	return learned.Config{History: w.History, MaxWorkloads: MaxWorkloads}
 }
 
 // HistoryErr returns why a part of the history has not been read. It must not be called while Run or Refresh runs.

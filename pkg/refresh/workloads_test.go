@@ -990,3 +990,84 @@ plimsoll_workloads{source="fake"} 3
 		t.Error(err)
 	}
 }
+
+// due does what is due.
+func (c *podCluster) due(t *testing.T) {
+	t.Helper()
+	if err := c.refreshDue(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readAll does what is due until the history has been read.
+func (c *podCluster) readAll(t *testing.T) {
+	t.Helper()
+	for c.past.remains() {
+		c.clock.Step(c.untilDue())
+		c.due(t)
+	}
+}
+
+func noUsage(source.Period) ([]source.WorkloadUsage, error) { return nil, nil }
+
+// TestWorkloadWatcher_SourceThatWasAway reads the time from the last observation to the interval before the next.
+func TestWorkloadWatcher_SourceThatWasAway(t *testing.T) {
+	src := &fakeHistory{history: noUsage}
+	c := newPodCluster(t, src, "")
+	c.add(t, ownedPod("shop", "DaemonSet", "a", "aaaaa"))
+	src.cpu(map[string]float64{"shop/a-aaaaa": 100})
+	c.due(t)
+	c.readAll(t)
+	last := c.observed
+	src.asked = nil
+	away := errors.New("connection refused")
+	for _, after := range []time.Duration{5 * time.Minute, 20 * time.Minute} {
+		c.clock.SetTime(last.Add(after))
+		src.failed = [load.ResourceCount]error{away, away}
+		if err := c.refreshDue(t.Context()); !errors.Is(err, away) {
+			t.Fatalf("error %v, want that the source is down", err)
+		}
+	}
+	src.failed = [load.ResourceCount]error{}
+	c.clock.SetTime(last.Add(25 * time.Minute))
+	c.due(t)
+	c.readAll(t)
+	if len(src.asked) != 1 || !src.asked[0].End.Equal(last.Add(20*time.Minute)) || src.asked[0].Length != 20*time.Minute {
+		t.Errorf("periods %+v, want one of 20m, until %v", src.asked, last.Add(20*time.Minute))
+	}
+}
+
+// TestWorkloadWatcher_WallClock starts with a monotonic clock, which goes on if the clock is set. The source does not know it.
+func TestWorkloadWatcher_WallClock(t *testing.T) {
+	src := &fakeHistory{history: noUsage}
+	c := newPodCluster(t, src, "")
+	c.clock.SetTime(time.Now())
+	c.due(t)
+	c.clock.Step(20 * time.Minute)
+	c.due(t)
+	for _, at := range []time.Time{c.observed, src.asked[0].End, src.asked[1].End} {
+		if strings.Contains(at.String(), "m=") {
+			t.Errorf("%v has a monotonic reading", at)
+		}
+	}
+}
+
+func TestBackfill_Add(t *testing.T) {
+	b := newBackfill(start, day)
+	b.add(span{start.Add(time.Hour), start.Add(time.Hour + WorkloadInterval - 1)})
+	if len(b.missing) != 2 { // the newest 30 minutes, and the rest
+		t.Error("a time of less than an interval is read")
+	}
+	b.add(span{start, start.Add(25 * time.Hour)})
+	if gap := b.missing[0]; !gap.Begin.Equal(start.Add(time.Hour)) {
+		t.Errorf("a time of %v is read, want the history of a day", gap.End.Sub(gap.Begin))
+	}
+	b = newBackfill(start, day)
+	for i := range 40 {
+		begin := start.Add(time.Duration(i) * time.Hour)
+		b.add(span{begin, begin.Add(WorkloadInterval)})
+	}
+	if len(b.missing) != maxMissing || !b.missing[0].Begin.Equal(start.Add(39*time.Hour)) {
+		t.Errorf("%d times from %v, want %d, the newest first", len(b.missing), b.missing[0].Begin, maxMissing)
+	}
+}

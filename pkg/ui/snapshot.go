@@ -76,9 +76,6 @@ func newState(nodes *top.Nodes, waiting []top.WaitingPod, context string, health
 					*percent = rounded(*percent)
 				}
 			}
-			for i := range r.Classes {
-				r.Classes[i].UtilizationPercent = rounded(r.Classes[i].UtilizationPercent)
-			}
 		}
 		s.Nodes[row.Name] = &NodeRow{Row: row, Pool: nodepool.Of(row.Labels, ""), Labels: row.Labels}
 	}

@@ -105,7 +105,6 @@ func (e environment) wantMonitoring(i installation) {
 	check.Equal(e.t, "alerts", []string{
 		"PlimsollFallback", "PlimsollLoadOld", "PlimsollNoLeader", "PlimsollNodesContested", "PlimsollNodesUnmeasured",
 		"PlimsollPodsUnmeasured", "PlimsollPodsWaitForLine", "PlimsollSourceDown", "PlimsollStatisticsOld",
-		"PlimsollStatisticsUnsaved",
 	}, sets.List(names))
 }
 

@@ -346,19 +346,6 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 	refuses("a token file that the operator does not mount",
 		"{target: OpenShift, tokenSecret: {name: a}, "+provider("{tokenFile: /etc/plimsoll/token/token}")[1:],
 		"metricProvider.tokenFile", "with target OpenShift nothing is mounted there")
-	for field, values := range map[string]string{
-		"PredictedPeak: statisticsFile":               arguments("PredictedPeak", "{statisticsFile: /var/lib/plimsoll/a}"),
-		"LoadThreshold: predictedPeak.statisticsFile": arguments("LoadThreshold", "{predictedPeak: {statisticsFile: /var/lib/plimsoll/a}}"),
-	} {
-		refuses("statistics without a volume, in "+field, values, "config.profiles[0], arguments of "+field+" is /var/lib/plimsoll/a",
-			"set statistics.volume")
-		refuses("statistics that the operator does not mount, in "+field, "{target: OpenShift, "+values+"}", field,
-			"with target OpenShift nothing is mounted there")
-	}
-	const volume = "statistics: {volume: {emptyDir: {}}}\n"
-	refuses("statistics beside their volume", volume+arguments("PredictedPeak", "{statisticsFile: /var/lib/plimsoll}"),
-		"no volume is mounted there")
-	refuses("a volume that the operator does not mount", volume+"target: OpenShift", "statistics.volume: not supported with target OpenShift")
 	refuses("a profile with the stock scheduler's name", "config: {profiles: [{schedulerName: default-scheduler}]}",
 		"named default-scheduler", "both would place the same pods")
 	refuses("a profile without a name", "config: {profiles: [{}]}", "has no schedulerName", "both would place the same pods")
@@ -418,21 +405,6 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 		"config.leaderElection.leaderElect")
 }
 
-// TestChart_AcceptsMountedStatistics has the file in the chart's own volume, and in another.
-func TestChart_AcceptsMountedStatistics(t *testing.T) {
-	template(t, `
-statistics: {volume: {emptyDir: {}}}
-extraVolumes: [{name: a, emptyDir: {}}]
-extraVolumeMounts: [{name: a, mountPath: /a}]
-config:
-  profiles:
-  - schedulerName: a
-    pluginConfig:
-    - {name: PredictedPeak, args: {statisticsFile: /var/lib/plimsoll/statistics}}
-    - {name: LoadThreshold, args: {predictedPeak: {statisticsFile: /a/statistics}}}
-`)
-}
-
 // TestChart_AcceptsOtherPlugins expects that no plugin of others is taken for a misspelled one.
 func TestChart_AcceptsOtherPlugins(t *testing.T) {
 	var known struct {
@@ -469,7 +441,6 @@ imagePullSecrets: null
 existingConfigMap: null
 servingCertificate: null
 nodePowerModelConfigMap: null
-statistics: null
 extraEnv: null
 extraVolumes: null
 extraVolumeMounts: null

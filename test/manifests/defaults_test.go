@@ -104,12 +104,6 @@ func TestChartDefaults(t *testing.T) {
 			volume, mount := pod.Volumes[len(pod.Volumes)-1], pod.Containers[0].VolumeMounts[len(pod.Volumes)-1]
 			return []string{volume.Name, volume.ConfigMap.Name, mount.Name, mount.MountPath, fmt.Sprint(mount.ReadOnly)}
 		})
-	expect("a volume for statistics", "{statistics: {volume: {persistentVolumeClaim: {claimName: kept}}}}",
-		[]string{"statistics", "kept", "statistics", "/var/lib/plimsoll", "false"}, func(t *testing.T, objects objectList) []string {
-			pod := scheduler(t, objects).Template.Spec
-			volume, mount := pod.Volumes[1], pod.Containers[0].VolumeMounts[1]
-			return []string{volume.Name, volume.PersistentVolumeClaim.ClaimName, mount.Name, mount.MountPath, fmt.Sprint(mount.ReadOnly)}
-		})
 	expect("minAvailable takes the place of maxUnavailable", "{replicas: 3, podDisruptionBudget: {minAvailable: 2}}",
 		[]string{"2", "<nil>"}, func(t *testing.T, objects objectList) []string {
 			spec := one[policyv1.PodDisruptionBudget](t, objects, "PodDisruptionBudget").Spec

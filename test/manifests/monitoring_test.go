@@ -152,7 +152,7 @@ func TestAlerts_NoLeader(t *testing.T) {
 			got = append(got, r.Alert)
 		}
 		check.Equal(t, "alerts with "+values, []string{"PlimsollSourceDown", "PlimsollLoadOld", "PlimsollFallback", "PlimsollPodsUnmeasured",
-			"PlimsollNodesContested", "PlimsollNodesUnmeasured", "PlimsollStatisticsOld", "PlimsollStatisticsUnsaved",
+			"PlimsollNodesContested", "PlimsollNodesUnmeasured", "PlimsollStatisticsOld",
 			"PlimsollPodsWaitForLine"}, got)
 	}
 }

@@ -237,9 +237,9 @@ profiles:
 		threshold.Windows.Memory.Duration != 15*time.Minute || !threshold.IgnoreDaemonSets || threshold.WhenNoneFits != config.WhenNoneFitsRelax {
 		t.Errorf("LoadThreshold: %+v", threshold)
 	}
-	exempt := config.Exemption{PodClass: config.PodClass{
+	exempt := config.Exemption{
 		PriorityClassNames: []string{"critical"}, PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
-	}}
+	}
 	if diff := cmp.Diff(exempt, threshold.Exempt); diff != "" {
 		t.Errorf("exempt (-want +got):\n%s", diff)
 	}

@@ -52,11 +52,11 @@ func fullInternalLoadSpec() config.LoadSpec {
 // fullPeakSpec has a value in every field, none of them the default.
 func fullPeakSpec() v1.PeakSpec {
 	return v1.PeakSpec{
-		StatisticsSpec: v1.StatisticsSpec{History: duration(time.Hour), WorkloadLabel: "app", StatisticsFile: "/s"},
+		StatisticsSpec: v1.StatisticsSpec{History: duration(time.Hour), WorkloadLabel: "app"},
 		MinHistory:     duration(time.Minute),
 		Deviations:     ptr.To(2.0),
 		Unknown: v1.UnknownUsage{
-			RequestMultiplier: ptr.To(3.0), Default: v1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}, Priors: "Namespace",
+			RequestMultiplier: ptr.To(3.0), Default: v1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")},
 		},
 		MaxLimitRequestRatio: ptr.To(4.0),
 	}
@@ -64,11 +64,11 @@ func fullPeakSpec() v1.PeakSpec {
 
 func fullInternalPeakSpec() config.PeakSpec {
 	return config.PeakSpec{
-		StatisticsSpec: config.StatisticsSpec{History: metav1.Duration{Duration: time.Hour}, WorkloadLabel: "app", StatisticsFile: "/s"},
+		StatisticsSpec: config.StatisticsSpec{History: metav1.Duration{Duration: time.Hour}, WorkloadLabel: "app"},
 		MinHistory:     metav1.Duration{Duration: time.Minute},
 		Deviations:     2,
 		Unknown: config.UnknownUsage{
-			RequestMultiplier: 3, Default: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}, Priors: "Namespace",
+			RequestMultiplier: 3, Default: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")},
 		},
 		MaxLimitRequestRatio: 4,
 	}
@@ -156,16 +156,10 @@ func TestConversion_KeepsEveryFieldBothWays(t *testing.T) {
 			versioned: &v1.PredictedPeakArgs{
 				TypeMeta: metav1.TypeMeta{APIVersion: "kubescheduler.config.k8s.io/v1", Kind: "PredictedPeakArgs"}, LoadSpec: fullLoadSpec(),
 				PeakSpec: fullPeakSpec(), MissingLoad: config.MissingLoadNeutral, Strategy: config.StrategyPack, Target: ptr.To[int64](60),
-				Lines: []v1.Line{
-					{PodClass: v1.PodClass{PriorityClassNames: []string{"a"}, PodSelector: &metav1.LabelSelector{}}, CPU: ptr.To[int64](50)},
-				},
 			},
 			internal: &config.PredictedPeakArgs{
 				LoadSpec: fullInternalLoadSpec(), PeakSpec: fullInternalPeakSpec(), MissingLoad: config.MissingLoadNeutral,
 				Strategy: config.StrategyPack, Target: 60,
-				Lines: []config.Line{
-					{PodClass: config.PodClass{PriorityClassNames: []string{"a"}, PodSelector: &metav1.LabelSelector{}}, CPU: 50},
-				},
 			},
 		},
 	} {

@@ -132,7 +132,6 @@ func SetDefaults_LoadThresholdArgs(obj *LoadThresholdArgs) {
 	if obj.Thresholds.CPU == nil && obj.Thresholds.Memory == nil {
 		obj.Thresholds = Thresholds{CPU: ptr.To[int64](defaultCPUThreshold), Memory: ptr.To[int64](defaultMemoryThreshold)}
 	}
-	setLineDefaults(obj.Lines, obj.Thresholds.CPU)
 	window := cmp.Or(obj.Window, &metav1.Duration{Duration: defaultWindow}) // the embedded LoadSpec gets its defaults after this
 	obj.Windows.CPU = cmp.Or(obj.Windows.CPU, ptr.To(*window))
 	obj.Windows.Memory = cmp.Or(obj.Windows.Memory, ptr.To(*window))
@@ -167,7 +166,6 @@ func SetDefaults_UnknownUsage(obj *UnknownUsage) {
 	if obj.RequestMultiplier == nil {
 		obj.RequestMultiplier = ptr.To(defaultUnknownRequestMultiplier)
 	}
-	obj.Priors = cmp.Or(obj.Priors, config.PriorsNone)
 	// An explicit empty list is kept: containers with neither limit nor request are then expected to use nothing.
 	if obj.Default == nil {
 		obj.Default = ResourceList{
@@ -195,16 +193,6 @@ func SetDefaults_PredictedPeakArgs(obj *PredictedPeakArgs) {
 	obj.MissingLoad = cmp.Or(obj.MissingLoad, config.MissingLoadRequests)
 	obj.Strategy = cmp.Or(obj.Strategy, config.StrategySpread)
 	obj.Target = cmp.Or(obj.Target, ptr.To[int64](defaultPeakTarget))
-	setLineDefaults(obj.Lines, obj.Target)
-}
-
-// setLineDefaults sets unset lines to that of other pods. Validation refuses a line where neither is set.
-func setLineDefaults(lines []Line, other *int64) {
-	for i := range lines {
-		if lines[i].CPU == nil && other != nil {
-			lines[i].CPU = ptr.To(*other)
-		}
-	}
 }
 
 // SetDefaults_DecisionRecordArgs sets unset fields.

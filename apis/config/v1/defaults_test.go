@@ -75,7 +75,6 @@ func defaultPeakSpec() v1.PeakSpec {
 				corev1.ResourceCPU:    resource.MustParse("2"),
 				corev1.ResourceMemory: resource.MustParse("200Mi"),
 			},
-			Priors: "None",
 		},
 		MaxLimitRequestRatio: ptr.To(10.0),
 	}
@@ -152,16 +151,16 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 			name: "what is given to PredictedPeak stays, zeros included",
 			in: &v1.PredictedPeakArgs{
 				PeakSpec: v1.PeakSpec{
-					StatisticsSpec: v1.StatisticsSpec{History: duration(0), WorkloadLabel: "app", StatisticsFile: "/s"},
+					StatisticsSpec: v1.StatisticsSpec{History: duration(0), WorkloadLabel: "app"},
 					MinHistory:     duration(0), Deviations: ptr.To(0.0), MaxLimitRequestRatio: ptr.To(0.0),
-					Unknown: v1.UnknownUsage{RequestMultiplier: ptr.To(0.0), Default: v1.ResourceList{}, Priors: "All"},
+					Unknown: v1.UnknownUsage{RequestMultiplier: ptr.To(0.0), Default: v1.ResourceList{}},
 				},
 				MissingLoad: "Lowest", Strategy: "Pack", Target: ptr.To[int64](0),
 			},
 			want: with(defaultPredictedPeakArgs(), func(args *v1.PredictedPeakArgs) {
-				args.History, args.WorkloadLabel, args.StatisticsFile, args.MinHistory = duration(0), "app", "/s", duration(0)
+				args.History, args.WorkloadLabel, args.MinHistory = duration(0), "app", duration(0)
 				args.Deviations, args.MaxLimitRequestRatio = ptr.To(0.0), ptr.To(0.0)
-				args.Unknown = v1.UnknownUsage{RequestMultiplier: ptr.To(0.0), Default: v1.ResourceList{}, Priors: "All"}
+				args.Unknown = v1.UnknownUsage{RequestMultiplier: ptr.To(0.0), Default: v1.ResourceList{}}
 				args.MissingLoad, args.Strategy, args.Target = "Lowest", "Pack", ptr.To[int64](0)
 			}),
 		},
@@ -169,20 +168,6 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 			name: "how LoadThreshold predicts peaks has defaults of its own",
 			in:   &v1.LoadThresholdArgs{PredictedPeak: v1.PeakSpec{Deviations: ptr.To(2.0)}},
 			want: with(defaultLoadThresholdArgs(), func(args *v1.LoadThresholdArgs) { args.PredictedPeak.Deviations = ptr.To(2.0) }),
-		},
-		{
-			name: "lines of LoadThreshold default to its cpu threshold",
-			in:   &v1.LoadThresholdArgs{Lines: []v1.Line{{CPU: ptr.To[int64](60)}, {}}},
-			want: with(defaultLoadThresholdArgs(), func(args *v1.LoadThresholdArgs) {
-				args.Lines = []v1.Line{{CPU: ptr.To[int64](60)}, {CPU: ptr.To[int64](80)}}
-			}),
-		},
-		{
-			name: "lines of PredictedPeak default to its target",
-			in:   &v1.PredictedPeakArgs{Target: ptr.To[int64](50), Lines: []v1.Line{{CPU: ptr.To[int64](60)}, {}}},
-			want: with(defaultPredictedPeakArgs(), func(args *v1.PredictedPeakArgs) {
-				args.Target, args.Lines = ptr.To[int64](50), []v1.Line{{CPU: ptr.To[int64](60)}, {CPU: ptr.To[int64](50)}}
-			}),
 		},
 		{
 			name: "the windows of LoadThreshold are its window",

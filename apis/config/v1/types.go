@@ -203,25 +203,13 @@ type ThresholdWindows struct {
 	Memory *metav1.Duration `json:"memory,omitempty"`
 }
 
-// PodClass selects pods: those of a priority class, and those with labels.
-type PodClass struct {
-	// PriorityClassNames selects the pods of these priority classes.
-	PriorityClassNames []string `json:"priorityClassNames,omitempty"`
-	// PodSelector selects the pods whose labels it matches. Without it none is selected by label. Whoever writes a pod sets its
-	// labels: prefer PriorityClassNames where that may be anybody.
-	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
-}
-
-// Line is the load line of a class of pods. The CPU load of lower classes does not count. Memory counts of all pods.
-type Line struct {
-	PodClass `json:",inline"`
-	// CPU is the line, in percent of capacity. Defaults to the plugin's line for other pods.
-	CPU *int64 `json:"cpu,omitempty"`
-}
-
 // Exemption selects the pods that thresholds do not apply to.
 type Exemption struct {
-	PodClass `json:",inline"`
+	// PriorityClassNames exempts the pods of these priority classes.
+	PriorityClassNames []string `json:"priorityClassNames,omitempty"`
+	// PodSelector exempts the pods whose labels it matches. Without it none is exempt by label. Whoever writes a pod sets its
+	// labels: prefer PriorityClassNames where that may be anybody.
+	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
 	// NamespaceSelector exempts the pods of the namespaces whose labels it matches. Without it none is exempt by namespace.
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 }
@@ -239,9 +227,6 @@ type LoadThresholdArgs struct {
 	// Thresholds are the utilizations, in percent, that no node may exceed with the pod on it. Defaults to cpu 80 and memory
 	// 90; if only one of them is set, the other resource is not limited.
 	Thresholds Thresholds `json:"thresholds"`
-	// Lines replace the CPU threshold for classes of pods, the highest class first. A pod is of the first class that selects it. They
-	// need statistic PredictedPeak. From 1 to 100. On a node with a line of its own, the lower of both holds.
-	Lines []Line `json:"lines,omitempty"`
 	// Windows are the windows over which the resources are measured. Each defaults to window.
 	Windows ThresholdWindows `json:"windows"`
 	// DefaultRequests is the request that counts for a pod that requests nothing of a resource. Only cpu and memory are allowed. Not
@@ -319,9 +304,6 @@ type StatisticsSpec struct {
 	// WorkloadLabel is the key of the label whose value names a pod's workload. A pod without the label belongs to the workload of
 	// its controlling owner, and so do all pods by default.
 	WorkloadLabel string `json:"workloadLabel,omitempty"`
-	// StatisticsFile is the absolute path of a file that keeps the statistics across restarts of the scheduler. Its directory must
-	// exist. By default nothing is kept.
-	StatisticsFile string `json:"statisticsFile,omitempty"`
 }
 
 // UnknownUsage says what is expected of a pod whose workload has too little history.
@@ -332,9 +314,6 @@ type UnknownUsage struct {
 	// Default is the peak expected of a container that has neither limit nor request. Only cpu and memory are used; a resource
 	// that is not listed counts nothing. Not negative. Defaults to two cores and 200Mi.
 	Default ResourceList `json:"default,omitempty"`
-	// Priors selects the similar workloads that predict the pod: All, those of the pod's Namespace, or None (default). They have
-	// the same image, application or container names.
-	Priors config.Priors `json:"priors,omitempty"`
 }
 
 // PeakSpec says how the peaks of nodes are predicted.
@@ -369,9 +348,6 @@ type PredictedPeakArgs struct {
 	Strategy config.Strategy `json:"strategy,omitempty"`
 	// Target is the predicted peak, in percent of capacity, up to which strategy Pack fills nodes. From 1 to 99. Defaults to 70.
 	Target *int64 `json:"target,omitempty"`
-	// Lines replace target for classes of pods, the highest class first. A pod is of the first class that selects it. From 1 to 99.
-	// With strategy Spread, cpu has no effect: only the order of the classes counts.
-	Lines []Line `json:"lines,omitempty"`
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

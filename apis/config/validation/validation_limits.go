@@ -39,11 +39,6 @@ func (v validator) loadThreshold(args *config.LoadThresholdArgs) {
 		"needs metricProvider.type Prometheus and no watcherAddress, for %s knows no percentile and no maximum: "+
 			"set them, or write Mean or MeanPlusStdDev", sourceOf(&args.LoadSpec))
 	v.child("predictedPeak").peakSpec(&args.PredictedPeak)
-	if len(args.Lines) > 0 && args.Statistic != config.StatisticPredictedPeak {
-		v.child("lines").forbidden("need statistic PredictedPeak, not %q: no other statistic tells the load of some pods from that of "+
-			"others. Set statistic: PredictedPeak, or remove lines", args.Statistic)
-	}
-	v.child("lines").lines(args.Lines, maxThreshold)
 	v.child("defaultRequests").defaultRequests(args.DefaultRequests)
 	v.child("stdDevFactor").check(isFiniteNotNegative(args.StdDevFactor), args.StdDevFactor,
 		"must be finite and at least 0: write how many standard deviations are added to the mean, such as 2")
@@ -80,48 +75,15 @@ func sourceOf(spec *config.LoadSpec) string {
 }
 
 func (v validator) exemptions(exempt *config.Exemption) {
-	v.podClass(&exempt.PodClass)
-	v.child("namespaceSelector").selector(exempt.NamespaceSelector)
-}
-
-func (v validator) podClass(class *config.PodClass) {
-	if classes := v.child("priorityClassNames"); classes.atMost(maxExemptions, len(class.PriorityClassNames), "priority classes") {
-		for i, name := range class.PriorityClassNames {
+	if classes := v.child("priorityClassNames"); classes.atMost(maxExemptions, len(exempt.PriorityClassNames), "priority classes") {
+		for i, name := range exempt.PriorityClassNames {
 			if name == "" {
 				classes.index(i).required("must name a priority class: write one, or remove the entry")
 			}
 		}
 	}
-	v.child("podSelector").selector(class.PodSelector)
-}
-
-// lines validates the lines of classes of pods, up to the highest allowed one, in percent.
-func (v validator) lines(lines []config.Line, highest int64) {
-	if !v.atMost(maxLines, len(lines), "lines") {
-		return
-	}
-	seen := map[string]int{}
-	for i := range lines {
-		line, v := &lines[i], v.index(i)
-		for j, name := range line.PriorityClassNames {
-			if first, ok := seen[name]; ok && first != i {
-				v.child("priorityClassNames").index(j).check(false, name,
-					"lines[%d] has this priority class, and the first line that selects a pod holds: remove it from one of them", first)
-			} else {
-				seen[name] = i
-			}
-		}
-		if of := line.PodSelector; i < len(lines)-1 && of != nil && len(of.MatchLabels)+len(of.MatchExpressions) == 0 {
-			v.child("podSelector").check(false, "{}",
-				"selects all pods, so that no later line holds: write labels, or make this line the last")
-		}
-		if len(line.PriorityClassNames) == 0 && line.PodSelector == nil {
-			v.required("must select pods: set priorityClassNames or podSelector")
-		}
-		v.podClass(&line.PodClass)
-		v.child("cpu").check(line.CPU >= 1 && line.CPU <= highest, line.CPU,
-			"must be in [1, %d]: write the CPU utilization, in percent, up to which nodes take these pods", highest)
-	}
+	v.child("podSelector").selector(exempt.PodSelector)
+	v.child("namespaceSelector").selector(exempt.NamespaceSelector)
 }
 
 func (v validator) selector(selector *metav1.LabelSelector) {

@@ -25,11 +25,6 @@ func fromPrometheus(a *config.LoadThresholdArgs) {
 func TestValidateLoadThresholdArgs(t *testing.T) {
 	type args = config.LoadThresholdArgs
 	const predicted = config.StatisticPredictedPeak
-	batch := config.PodClass{PriorityClassNames: []string{"batch"}}
-	all := config.PodClass{PodSelector: &metav1.LabelSelector{}}
-	lines := func(statistic config.Statistic, lines ...config.Line) func(*args) {
-		return func(a *args) { a.Statistic, a.Lines = statistic, lines }
-	}
 	for _, tt := range []struct {
 		name   string
 		change func(*args)
@@ -169,16 +164,6 @@ func TestValidateLoadThresholdArgs(t *testing.T) {
 			},
 			want: refused("exempt.namespaceSelector.matchLabels", "-k"),
 		},
-		{name: "lines are accepted", change: lines(predicted, config.Line{PodClass: batch, CPU: 1}, config.Line{PodClass: all, CPU: 100})},
-		{name: "a second line of a priority class is refused", change: lines(predicted, config.Line{PodClass: batch, CPU: 1}, config.Line{PodClass: batch, CPU: 2}), want: refused("lines[1].priorityClassNames[0]", "lines[0]", "batch")},
-		{name: "a line after one of all pods is refused", change: lines(predicted, config.Line{PodClass: all, CPU: 1}, config.Line{PodClass: batch, CPU: 2}), want: refused("lines[0].podSelector", "selects all pods")},
-		{name: "lines of another statistic are refused", change: lines("Mean", config.Line{PodClass: batch, CPU: 80}), want: refused("lines", "statistic: PredictedPeak", `"Mean"`)},
-		{name: "a line that selects nothing is refused", change: lines(predicted, config.Line{CPU: 80}), want: refused("lines[0]", "priorityClassNames or podSelector")},
-		{name: "a line without a value is refused", change: lines(predicted, config.Line{PodClass: batch}), want: refused("lines[0].cpu", "[1, 100]")},
-		{name: "a line above 100 is refused", change: lines(predicted, config.Line{PodClass: batch, CPU: 1}, config.Line{PodClass: all, CPU: 101}), want: refused("lines[1].cpu", "[1, 100]")},
-		{name: "a line of a class without a name is refused", change: lines(predicted, config.Line{PodClass: config.PodClass{PriorityClassNames: []string{""}}, CPU: 1}), want: refused("lines[0].priorityClassNames[0]", "write one, or remove")},
-		{name: "a line with an invalid selector is refused", change: lines(predicted, config.Line{PodClass: config.PodClass{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"-k": "v"}}}, CPU: 1}), want: refused("lines[0].podSelector.matchLabels", "-k")},
-		{name: "more than 10 lines are refused", change: lines(predicted, slices.Repeat([]config.Line{{PodClass: batch, CPU: 1}}, 11)...), want: refused("lines", "11 lines", "at most 10")},
 		{name: "an unknown whenNoneFits is refused", change: func(a *args) { a.WhenNoneFits = "Wait" }, want: refused("whenNoneFits", `"Wait"`, `"Relax"`, `"Reject"`)},
 		{
 			name: "all errors are reported",

@@ -34,8 +34,6 @@ const (
 	maxProfiles         = 100
 	// maxExemptions bounds each list that every pod is compared with: priority classes, requirements of a selector, values of one.
 	maxExemptions = 100
-	// maxLines bounds the classes of pods: each has sums of its own on each node.
-	maxLines = 10
 )
 
 // ValidateLoadSpec validates the arguments that all plugins share.

@@ -2,7 +2,6 @@ package validation
 
 import (
 	"math"
-	"path"
 	"strings"
 	"time"
 
@@ -20,7 +19,6 @@ func (v validator) predictedPeak(args *config.PredictedPeakArgs) {
 	v.missingLoad(args.MissingLoad)
 	oneOf(v.child("strategy"), args.Strategy, config.StrategySpread, config.StrategyPack)
 	v.child("target").target(args.Target, "predicted peak, in percent of capacity,")
-	v.child("lines").lines(args.Lines, maxTargetUtilization)
 	v.peakSpec(&args.PeakSpec)
 }
 
@@ -39,17 +37,11 @@ func (v validator) peakSpec(spec *config.PeakSpec) {
 		v.child("workloadLabel").check(len(problems) == 0, spec.WorkloadLabel,
 			"must be the key of a label, such as app.kubernetes.io/name: %s", strings.Join(problems, "; "))
 	}
-	if file := spec.StatisticsFile; file != "" {
-		v.child("statisticsFile").check(path.IsAbs(file) && path.Clean(file) == file && file != "/", file,
-			"must be the absolute path of a file: write one in a directory that the scheduler may write, such as "+
-				"/var/lib/plimsoll/statistics")
-	}
 	v.child("deviations").check(isFiniteNotNegative(spec.Deviations), spec.Deviations,
 		"must be finite and at least 0: write 0 to ignore the other pods' deviation, 1 to count it once")
 	unknown, multiplier := v.child("unknown"), spec.Unknown.RequestMultiplier
 	unknown.child("requestMultiplier").check(multiplier > 0 && !math.IsInf(multiplier, 1), multiplier,
 		"must be finite and above 0: write the usage per request of containers without a limit, such as 1.5")
 	unknown.child("default").defaultRequests(spec.Unknown.Default)
-	oneOf(unknown.child("priors"), spec.Unknown.Priors, config.PriorsAll, config.PriorsNamespace, config.PriorsNone)
 	v.maxLimitRequestRatio(spec.MaxLimitRequestRatio)
 }

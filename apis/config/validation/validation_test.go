@@ -264,22 +264,12 @@ func TestValidatePredictedPeakArgs(t *testing.T) {
 			want: refused("strategy", `"spread"`, `"Spread"`, `"Pack"`),
 		},
 		{
-			name: "unknown priors are refused", change: func(args *config.PredictedPeakArgs) { args.Unknown.Priors = "all" },
-			want: refused("unknown.priors", `"all"`, `"All"`, `"Namespace"`, `"None"`),
-		},
-		{
 			name: "a target of 0 is refused", change: func(args *config.PredictedPeakArgs) { args.Target = 0 },
 			want: refused("target", "0", "[1, 99]", "write the predicted peak"),
 		},
 		{
 			name: "a target of 100 is refused", change: func(args *config.PredictedPeakArgs) { args.Target = 100 },
 			want: refused("target", "100", "[1, 99]"),
-		},
-		{
-			name: "a line of 100 is refused", change: func(args *config.PredictedPeakArgs) {
-				args.Lines = []config.Line{{PodClass: config.PodClass{PriorityClassNames: []string{"batch"}}, CPU: 100}}
-			},
-			want: refused("lines[0].cpu", "100", "[1, 99]"),
 		},
 		{
 			name: "an unknown missingLoad is refused", change: func(args *config.PredictedPeakArgs) { args.MissingLoad = "Pass" },
@@ -350,23 +340,6 @@ func TestValidatePeakSpec(t *testing.T) {
 		{
 			name: "what cannot be a label is refused", change: func(s *config.PeakSpec) { s.WorkloadLabel = "a b" },
 			want: refused("workloadLabel", `"a b"`, "key of a label, such as app.kubernetes.io/name"),
-		},
-		{name: "an absolute statisticsFile is accepted", change: func(s *config.PeakSpec) { s.StatisticsFile = "/var/lib/plimsoll/statistics" }},
-		{
-			name: "a relative statisticsFile is refused", change: func(s *config.PeakSpec) { s.StatisticsFile = "lib/statistics" },
-			want: refused("statisticsFile", `"lib/statistics"`, "absolute path", "such as /var/lib/plimsoll/statistics"),
-		},
-		{
-			name: "a directory as statisticsFile is refused", change: func(s *config.PeakSpec) { s.StatisticsFile = "/var/lib/" },
-			want: refused("statisticsFile", `"/var/lib/"`),
-		},
-		{
-			name: "a statisticsFile with .. is refused", change: func(s *config.PeakSpec) { s.StatisticsFile = "/var/../statistics" },
-			want: refused("statisticsFile", `"/var/../statistics"`),
-		},
-		{
-			name: "the root as statisticsFile is refused", change: func(s *config.PeakSpec) { s.StatisticsFile = "/" },
-			want: refused("statisticsFile", `"/"`),
 		},
 		{name: "deviations of 0 are accepted", change: func(s *config.PeakSpec) { s.Deviations = 0 }},
 		{

@@ -184,20 +184,6 @@ annotations:
 {{- end -}}
 {{- end -}}
 {{- $deployment := eq $.Values.target "Deployment" -}}
-{{- range $field, $file := dict "statisticsFile" (.args | default dict).statisticsFile "predictedPeak.statisticsFile" ((.args | default dict).predictedPeak | default dict).statisticsFile -}}
-{{- if $file -}}
-{{- $where := printf "config.profiles[%d], arguments of %s: %s is %s" $i $plugin.name $field $file -}}
-{{- $mounted := and ($.Values.statistics | default dict).volume (hasPrefix "/var/lib/plimsoll/" $file) -}}
-{{- range $.Values.extraVolumeMounts -}}
-{{- if hasPrefix (printf "%s/" (trimSuffix "/" .mountPath)) $file -}}{{- $mounted = true -}}{{- end -}}
-{{- end -}}
-{{- if and $deployment (not $mounted) -}}
-{{- fail (printf "%s, but no volume is mounted there: set statistics.volume, and statisticsFile: /var/lib/plimsoll/statistics" $where) -}}
-{{- else if and (not $deployment) (hasPrefix "/var/lib/plimsoll/" $file) -}}
-{{- fail (printf "%s, but with target %s nothing is mounted there. Use a path in a directory that exists in the scheduler's container, or leave the field out" $where $.Values.target) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
 {{- range $field, $mount := dict "tokenFile" (dict "dir" "/etc/plimsoll/token/" "what" "Secret" "value" "tokenSecret") "applicationKeyFile" (dict "dir" "/etc/plimsoll/application-key/" "what" "Secret" "value" "applicationKeySecret") "caFile" (dict "dir" "/etc/plimsoll/ca/" "what" "ConfigMap" "value" "caConfigMap") -}}
 {{- if hasPrefix $mount.dir (get $provider $field | default "") -}}
 {{- if not $deployment -}}
@@ -240,9 +226,6 @@ annotations:
 {{- fail "existingConfigMap: not supported with target StaticPod, whose configuration is a file. Leave it out" -}}
 {{- end -}}
 {{- if ne .Values.target "Deployment" -}}
-{{- if (.Values.statistics | default dict).volume -}}
-{{- fail (printf "statistics.volume: not supported with target %s, which mounts no volume. Leave it out" .Values.target) -}}
-{{- end -}}
 {{- range $value := ternary (list "serviceMonitor" "loadWatcher" "shadow" "rebalancer") (list "serviceMonitor" "prometheusRule" "recordingRules" "dashboard" "loadWatcher" "shadow" "rebalancer") (eq .Values.target "OpenShift") -}}
 {{- if (get $.Values $value | default dict).enabled -}}
 {{- fail (printf "%s.enabled: not supported with target %s. Leave it out, or install it with a release of target Deployment" $value $.Values.target) -}}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podclass"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
@@ -43,8 +42,6 @@ type Config struct {
 	Clock      clock.PassiveClock
 	Statistics *CycleStatistics
 	Predictor  learned.Predictor
-	// Classes are those of the pods. To a pod of a class, the CPU load of lower classes does not count.
-	Classes *podclass.Classes
 }
 
 // Model predicts the peaks of nodes by the load in the snapshots and by statistics. It is safe for concurrent use.
@@ -57,9 +54,6 @@ type Model struct {
 
 // NewModel returns a model of the load in the snapshots. It lives as long as their publisher.
 func NewModel(snapshots *estimate.Snapshots, config Config) *Model {
-	if config.Predictor.Priors != learned.NoPriors {
-		config.Statistics.publisher.RequireGroups()
-	}
 	m := &Model{config: config}
 	m.load = estimate.NewModel(snapshots, estimate.Config{
 		Window: config.Window, Trust: config.Trust, Estimators: m, Clock: config.Clock,
@@ -99,20 +93,19 @@ func (m *Model) predictionBy(s *learned.Statistics) *learned.Prediction {
 	return p
 }
 
-// LatestPods returns the sums that the last cycle computed for the node. They are as a pod of the namespace and the class sees
-// them. If no cycle did, they are empty. They are not known then for a class with lower ones: see PodSums.Explained.
-func (m *Model) LatestPods(node, namespace string, class int) (sums NodeSums, known bool) {
+// LatestPods returns the sums that the last cycle computed for the node, as a pod of the namespace sees them. If no cycle did, they
+// are empty.
+func (m *Model) LatestPods(node, namespace string) NodeSums {
 	if latest := m.nodes.Latest(node); latest != nil {
-		return *latest.seenBy(namespace, class), true
+		return *latest.seenBy(namespace)
 	}
-	seesAll := class == podclass.None || class == m.config.Classes.Len()-1
-	return NodeSums{{Largest: NoPod}, {Largest: NoPod}}, seesAll
+	return NodeSums{{Largest: NoPod}, {Largest: NoPod}}
 }
 
 // View returns the peaks as the scheduling cycle sees them.
 func (m *Model) View(state fwk.CycleState) *View {
 	prediction := m.predictionBy(m.config.Statistics.forCycle(state))
-	return &View{View: m.load.ViewBy(state, prediction), model: m, prediction: prediction, class: podclass.None}
+	return &View{View: m.load.ViewBy(state, prediction), model: m, prediction: prediction}
 }
 
 // View is the load and the peaks as one scheduling cycle sees them. It is safe for concurrent use.
@@ -120,15 +113,12 @@ type View struct {
 	*estimate.View
 	model      *Model
 	prediction *learned.Prediction
-	// class is that of the pod to place.
-	class int
 }
 
-// For returns the load and the peaks as a pod to place of the class sees them. It does not see the CPU usage of lower classes.
-// See estimate.View.For.
-func (v *View) For(pod *corev1.Pod, class int) *View {
+// For returns the load and the peaks as the pod to place sees them. See estimate.View.For.
+func (v *View) For(pod *corev1.Pod) *View {
 	seen := *v
-	seen.View, seen.class = v.View.For(pod), class
+	seen.View = v.View.For(pod)
 	return &seen
 }
 
@@ -141,7 +131,7 @@ func (v *View) Pod(pod *corev1.Pod) *learned.Usages { return new(v.prediction.In
 // Node returns the terms of the node's peaks, by load.Resource, with a pod of the given usages on it.
 func (v *View) Node(node fwk.NodeInfo, pod *learned.Usages, deviations float64) (resources [load.ResourceCount]Resource) {
 	e, derived := v.model.nodes.Of(v.View, node, v)
-	sums, hasStatistics := derived.seenBy(v.Namespace(), v.class), v.HasStatistics()
+	sums, hasStatistics := derived.seenBy(v.Namespace()), v.HasStatistics()
 	for r := range resources {
 		of := &resources[r]
 		of.set(e[r], &sums[r], &pod[r], deviations)

@@ -19,10 +19,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
 
-	apiconfig "github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podclass"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/test/loadtest"
@@ -209,7 +207,7 @@ func TestPodSums(t *testing.T) {
 			if diff := cmp.Diff(tc.want, sums[load.CPU], cmpopts.EquateApprox(1e-5, 0)); diff != "" {
 				t.Errorf("sums (-want +got):\n%s", diff)
 			}
-			if got, known := model.LatestPods("n", "", podclass.None); got != sums || !known {
+			if got := model.LatestPods("n", ""); got != sums {
 				t.Errorf("LatestPods: %v, want %v", got, sums)
 			}
 		})
@@ -232,7 +230,7 @@ func TestPodSums_OfOtherNamespaces(t *testing.T) {
 	foreign := PodSums{Mean: 1100, Learned: 1000, Excess: 328, LargestVariance: 40000, Largest: 2}
 	state := framework.NewCycleState()
 	for namespace, want := range map[string]PodSums{"": all, "tenant": all, "ns": foreign, "third": foreign} {
-		view := model.View(state).For(st.MakePod().Namespace(namespace).Obj(), podclass.None)
+		view := model.View(state).For(st.MakePod().Namespace(namespace).Obj())
 		resource := view.Node(node, &learned.Usages{}, 0)[load.CPU]
 		if diff := cmp.Diff(want, *resource.Pods, cmpopts.EquateApprox(1e-5, 0)); diff != "" {
 			t.Errorf("for a pod of %q (-want +got):\n%s", namespace, diff)
@@ -240,73 +238,9 @@ func TestPodSums_OfOtherNamespaces(t *testing.T) {
 		if got, want := resource.Node.Pending, want.Mean; math.Abs(got-want) > 1e-3 {
 			t.Errorf("pending for a pod of %q: %v, want %v", namespace, got, want)
 		}
-		if got, _ := model.LatestPods("n", namespace, podclass.None); got[load.CPU] != *resource.Pods {
+		if got := model.LatestPods("n", namespace); got[load.CPU] != *resource.Pods {
 			t.Errorf("LatestPods for %q: %v, want %v", namespace, got[load.CPU], *resource.Pods)
 		}
-	}
-}
-
-// Pods of a class see the CPU usage of their class, of higher ones and of pods of no class. They see the memory usage of all.
-func TestPodSums_OfClasses(t *testing.T) {
-	of := func(class string, pod *corev1.Pod) *corev1.Pod {
-		pod.Spec.PriorityClassName, pod.Labels = class, map[string]string{"class": class}
-		pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &metav1.Time{Time: now.Add(-24 * time.Hour)}
-		return pod
-	}
-	starting := podNamed("s", "", "") // p95 900, mean 300
-	starting.Namespace, starting.Spec.PriorityClassName = "tenant", "batch"
-	node := newNode(of("batch", podNamed("b", "b", "2")), of("", podNamed("c", "c", "2")), of("latency", podNamed("a", "a", "2")),
-		bound(starting, time.Second))
-	statistics := statisticsOf(now, map[string][2]float64{"a": {1000, 200}, "b": {500, 300}, "c": {800, 100}})
-	fixture := newModel(statistics, measurement(0), measurement(0))
-	config := fixture.Config()
-	config.Classes = podclass.New([]apiconfig.PodClass{
-		{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"class": "latency"}}}, {PriorityClassNames: []string{"batch"}},
-	})
-	model := NewModel(fixture.snapshots, config)
-	// Excesses are 328 of a, 492 of b, 164 of c and 600 of s.
-	silent := (600 / 1.64) * (600 / 1.64)
-	all := PodSums{Mean: 2600, Learned: 2300, Excess: 600, LargestVariance: silent, Largest: 3, RestVariance: 90000 + 40000 + 10000}
-	// To other namespaces, 100 of the mean of s count.
-	foreign := PodSums{Mean: 2400, Learned: 2300, Excess: 492, LargestVariance: 90000, Largest: 0, RestVariance: 40000 + 10000}
-	highest := PodSums{Mean: 1800, Learned: 1800, Excess: 328, LargestVariance: 40000, Largest: 2, RestVariance: 10000}
-	highest.Explained = 2600 + 600 + math.Sqrt(140000) // 3,574.17
-	for _, tc := range []struct {
-		name, namespace string
-		class           int
-		want            PodSums
-		measured        float64
-		wantMean        float64
-	}{
-		// 0.5 · 8,000 are measured, and 300 of s are pending: 100 to other namespaces.
-		{"a pod of no class sees all pods", "tenant", podclass.None, all, 0.5, 4300},
-		{"and so does one of the lowest class", "tenant", 1, all, 0.5, 4300},
-		{"in another namespace, without defaults", "ns", 1, foreign, 0.5, 4100},
-		{"a pod of the highest class does not see batch", "tenant", 0, highest, 0.4, 1800}, // 3,500 are explained
-		// 4,300 − 3,574.17 = 725.83 are not.
-		{"but load that pods do not explain", "tenant", 0, highest, 0.5, 1800 + 725.83},
-		{"in another namespace too", "ns", 0, highest, 0.5, 1800 + 525.83},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			half := measurement(0)
-			half.Mean = tc.measured
-			fixture.republish(half, measurement(0))
-			state := framework.NewCycleState()
-			view := model.View(state).For(st.MakePod().Namespace(tc.namespace).Obj(), tc.class)
-			resources := view.Node(node, &learned.Usages{}, 0)
-			if diff := cmp.Diff(tc.want, *resources[load.CPU].Pods, cmpopts.EquateApprox(1e-5, 0)); diff != "" {
-				t.Errorf("sums (-want +got):\n%s", diff)
-			}
-			if got := resources[load.CPU].Mean(); math.Abs(got-tc.wantMean) > 0.01 {
-				t.Errorf("mean %v, want %v", got, tc.wantMean)
-			}
-			if got := resources[load.Memory].Pods.Largest; got == NoPod {
-				t.Error("the memory of no pod counts")
-			}
-			if got, _ := model.LatestPods("n", tc.namespace, tc.class); got[load.CPU] != *resources[load.CPU].Pods {
-				t.Errorf("LatestPods: %v, want %v", got[load.CPU], *resources[load.CPU].Pods)
-			}
-		})
 	}
 }
 
@@ -318,7 +252,7 @@ func TestPodSums_ExcessOfOtherNamespaces(t *testing.T) {
 	statistics := (&learned.Statistics{}).With(nil, cluster, learned.Config{History: 24 * time.Hour, MaxWorkloads: 10})
 	model, state := newModel(statistics, measurement(0)), framework.NewCycleState()
 	for namespace, want := range map[string]float64{"tenant": 900 - 30, "ns": 0} { // 0.05 · 900 / 1.5 = 30
-		view := model.View(state).For(st.MakePod().Namespace(namespace).Obj(), podclass.None)
+		view := model.View(state).For(st.MakePod().Namespace(namespace).Obj())
 		pods := view.Node(newNode(pod), &learned.Usages{}, 0)[load.CPU].Pods
 		if math.Abs(pods.Mean-30) > 1e-3 || math.Abs(pods.Excess-want) > 1e-3 {
 			t.Errorf("for a pod of %q: mean %v, excess %v; want 30 and %v", namespace, pods.Mean, pods.Excess, want)

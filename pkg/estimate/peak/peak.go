@@ -40,24 +40,15 @@ func (r *Resource) set(node *estimate.ResourceEstimate, pods *PodSums, pod *lear
 }
 
 // Mean is the expected mean with the pod: the larger of load and learned usage, plus the pod's mean. Without fresh load it is the
-// sum of means. Where lower classes do not count, it is that and Unexplained. Without statistics it is the load, or the sum of
-// requests, of all pods.
+// sum of means. Without statistics it is the load, or the sum of requests, of all pods.
 func (r *Resource) Mean() float64 {
 	switch {
-	case r.Node.State == load.Fresh && (r.Pods.Explained == 0 || !r.HasStatistics):
+	case r.Node.State == load.Fresh:
 		return max(r.Node.Mean+r.Node.Pending, r.Pods.Learned) + r.Pod.Mean
 	case r.HasStatistics:
-		return r.Pods.Mean + r.Unexplained() + r.Pod.Mean
+		return r.Pods.Mean + r.Pod.Mean
 	}
 	return r.Node.Mean + r.Pod.Mean
-}
-
-// Unexplained is the load above the predicted peak of all pods, where lower classes do not count. It is not known whose it is.
-func (r *Resource) Unexplained() float64 {
-	if r.Node.State != load.Fresh || r.Pods.Explained == 0 {
-		return 0
-	}
-	return max(r.Node.Mean+r.Node.Pending-r.Pods.Explained, 0)
 }
 
 // PodIsLargest reports whether the excess of the pod to place is the largest.

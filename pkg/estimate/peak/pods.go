@@ -8,7 +8,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podclass"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
@@ -29,9 +28,6 @@ type PodSums struct {
 	// Startup is the usage beyond Mean of the pods that start, as far as no measurement covers it. It comes at the same time. Excess
 	// excludes it.
 	Startup float64
-	// Explained is the predicted peak of all pods, if the other sums exclude lower classes; otherwise 0. It is 0 for memory, which
-	// a pod does not return to others.
-	Explained float64
 }
 
 // NodeSums are the sums of all resources, by load.Resource.
@@ -52,46 +48,20 @@ func (s *PodSums) add(u *learned.Usage, position int32) {
 	s.RestVariance += u.Variance
 }
 
-// seenSums are sums as pods of one class see them.
-type seenSums struct {
+// podSums are the sums over one node's pods, by one prediction.
+type podSums struct {
 	all NodeSums
 	// viewed is all as pods of each namespace see it.
 	viewed *estimate.Viewed[NodeSums]
-}
-
-// podSums are the sums over one node's pods, by one prediction.
-type podSums struct {
-	// seenSums are for pods that see all.
-	seenSums
 	// The sums hold between from and until, in nanoseconds since 1970.
 	from, until int64
 	// predicted runs parallel to pods.
 	pods      []fwk.PodInfo
 	predicted []predictedPod
-	// classes is nil where no class has a lower one.
-	classes *classSums
 }
 
-// classSums are the sums as classes with a lower one see them.
-type classSums struct {
-	// seen is by class, and of by position of the pod.
-	seen []seenSums
-	of   []int
-}
-
-// seenBy returns the sums as a pod of the namespace and the class sees them.
-func (s *podSums) seenBy(namespace string, class int) *NodeSums {
-	seen := &s.seenSums
-	if class != podclass.None && s.classes != nil && class < len(s.classes.seen) {
-		seen = &s.classes.seen[class]
-	}
-	return seen.viewed.For(namespace, &seen.all)
-}
-
-// isLower reports whether the pod is of a lower class. No pod is lower than those of no class, or lower if it is of no class.
-func (s *podSums) isLower(position, class int) bool {
-	return class != podclass.None && s.classes.of[position] > class
-}
+// seenBy returns the sums as a pod of the namespace sees them.
+func (s *podSums) seenBy(namespace string) *NodeSums { return s.viewed.For(namespace, &s.all) }
 
 // Derive implements estimate.Deriver.
 func (v *View) Derive(f estimate.Facts, earlier *podSums) (s podSums, same bool) {
@@ -104,66 +74,33 @@ func (v *View) Derive(f estimate.Facts, earlier *podSums) (s podSums, same bool)
 	}
 	s = podSums{pods: f.Pods, predicted: v.predict(f.Pods, earlier, moment)}
 	s.from, s.until = steadyAround(s.predicted, moment)
-	allocatable := estimate.Allocatable(f.Node)
-	cpu := &f.Measured[load.CPU]
-	s.seenSums = s.seen(allocatable, moment, cpu, podclass.None)
-	if n := v.model.config.Classes.Len(); n > 1 {
-		s.classes = &classSums{of: v.classesOf(f.Pods, earlier)}
-		for class := range n - 1 {
-			s.classes.seen = append(s.classes.seen, s.seen(allocatable, moment, cpu, class))
-		}
-	}
-	return s, false
-}
-
-// classesOf returns the classes of the pods.
-func (v *View) classesOf(pods []fwk.PodInfo, earlier *podSums) []int {
-	if earlier != nil && estimate.SamePods(earlier.pods, pods) {
-		return earlier.classes.of
-	}
-	classes := make([]int, len(pods))
-	for i, pod := range pods {
-		classes[i] = v.model.config.Classes.Of(pod.GetPod())
-	}
-	return classes
-}
-
-// seen returns the sums that pods of a class see.
-func (s *podSums) seen(allocatable podusage.Amounts, moment int64, cpu *load.Measurement, class int) seenSums {
-	seen := seenSums{all: s.sums(allocatable, moment, cpu, class, func(int) bool { return true })}
-	defaults := s.defaults(allocatable, moment, podclass.None)
-	counted := defaults
-	if class != podclass.None {
-		counted = s.defaults(allocatable, moment, class)
-	}
-	seen.viewed = estimate.NewViewed(defaults, func(namespace string) NodeSums {
-		sums := s.sums(allocatable, moment, cpu, class, func(i int) bool { return s.pods[i].GetPod().Namespace == namespace })
+	allocatable, cpu := estimate.Allocatable(f.Node), &f.Measured[load.CPU]
+	s.all = s.sums(allocatable, moment, cpu, func(int) bool { return true })
+	defaults := s.defaults(allocatable, moment)
+	s.viewed = estimate.NewViewed(defaults, func(namespace string) NodeSums {
+		sums := s.sums(allocatable, moment, cpu, func(i int) bool { return s.pods[i].GetPod().Namespace == namespace })
 		for r := range sums {
 			// Of the defaults in other namespaces, only the part that is not hidden counts.
-			sums[r].Mean = seen.all[r].Mean - counted.Hidden(namespace, load.Resource(r))
+			sums[r].Mean = s.all[r].Mean - defaults.Hidden(namespace, load.Resource(r))
 		}
 		return sums
 	})
-	return seen
+	return s, false
 }
 
-// sums returns the sums that pods of a class see at the given moment, in nanoseconds since 1970. cpu is what was measured of the
-// node. Pods for which withDefault is false count without defaults.
+// sums returns the sums at the given moment, in nanoseconds since 1970. cpu is what was measured of the node. Pods for which
+// withDefault is false count without defaults.
 func (s *podSums) sums(
-	allocatable podusage.Amounts, moment int64, cpu *load.Measurement, class int, withDefault func(position int) bool,
+	allocatable podusage.Amounts, moment int64, cpu *load.Measurement, withDefault func(position int) bool,
 ) (sums NodeSums) {
 	for r := range sums {
-		sums[r] = s.sumOf(load.Resource(r), allocatable[r], moment, cpu, class, withDefault)
-	}
-	if class != podclass.None {
-		all := &s.all[load.CPU]
-		sums[load.CPU].Explained = all.Mean + all.Excess + math.Sqrt(all.RestVariance)
+		sums[r] = s.sumOf(load.Resource(r), allocatable[r], moment, cpu, withDefault)
 	}
 	return sums
 }
 
-// defaults returns the default usage in the means that pods of a class see.
-func (s *podSums) defaults(allocatable podusage.Amounts, moment int64, class int) (d estimate.Defaults) {
+// defaults returns the default usage in the means.
+func (s *podSums) defaults(allocatable podusage.Amounts, moment int64) (d estimate.Defaults) {
 	for i := range s.predicted {
 		pod := &s.predicted[i]
 		if !pod.hasDefault(moment) {
@@ -171,9 +108,6 @@ func (s *podSums) defaults(allocatable podusage.Amounts, moment int64, class int
 		}
 		var amounts podusage.Amounts
 		for r := range amounts {
-			if load.Resource(r) == load.CPU && s.isLower(i, class) {
-				continue
-			}
 			with, without := pod.usages.at(load.Resource(r)), pod.other.foreign.at(load.Resource(r))
 			amounts[r] = max(min(with.Mean, allocatable[r])-min(without.Mean, allocatable[r]), 0)
 		}
@@ -292,7 +226,7 @@ func (v *View) predictPod(pod *corev1.Pod, moment int64) (p predictedPod) {
 
 // sumOf returns the sums of one resource: see podSums.sums.
 func (s *podSums) sumOf(
-	r load.Resource, allocatable float64, moment int64, cpu *load.Measurement, class int, withDefault func(position int) bool,
+	r load.Resource, allocatable float64, moment int64, cpu *load.Measurement, withDefault func(position int) bool,
 ) PodSums {
 	sums, largest := PodSums{Largest: NoPod}, 0.0
 	for i := range s.predicted {
@@ -303,9 +237,6 @@ func (s *podSums) sumOf(
 		}
 		usage := usages.at(r)
 		usage = usage.Within(allocatable)
-		if r == load.CPU && s.isLower(i, class) {
-			continue
-		}
 		largest = max(largest, usage.Excess())
 		if r == load.CPU {
 			if startup := pod.startup(moment, cpu, allocatable-usage.Mean); startup > 0 {

@@ -8,11 +8,9 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podclass"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
@@ -25,8 +23,6 @@ type Source struct {
 	mu     sync.Mutex
 	models []*estimate.Model
 	peaks  []*peak.Model
-	// classes are those of the requests: models with the same ones can be shared.
-	classes []*podclass.Classes
 	// statistics holds one of each publisher, so that all models see the same Statistics in a cycle.
 	statistics map[*learned.Publisher]*peak.CycleStatistics
 }
@@ -86,9 +82,8 @@ func (s *Source) peak(request *Request, window time.Duration, p *learned.Publish
 		Predictor: learned.Predictor{
 			WorkloadLabel: request.Peak.WorkloadLabel, MinHistory: request.Peak.MinHistory.Duration,
 			Multiplier: request.Peak.Unknown.RequestMultiplier, Default: podusage.AmountsOf(request.Peak.Unknown.Default),
-			MaxRequestRatio: request.Peak.MaxLimitRequestRatio, Priors: priors(request.Peak.Unknown.Priors),
+			MaxRequestRatio: request.Peak.MaxLimitRequestRatio,
 		},
-		Classes: s.classesOf(request.Classes),
 	}
 	for _, m := range s.peaks {
 		if m.Config() == config {
@@ -98,18 +93,6 @@ func (s *Source) peak(request *Request, window time.Duration, p *learned.Publish
 	m := peak.NewModel(s.snapshots, config)
 	s.peaks = append(s.peaks, m)
 	return m
-}
-
-// classesOf returns the source's classes that equal the requested ones.
-func (s *Source) classesOf(requested []config.PodClass) *podclass.Classes {
-	classes := podclass.New(requested)
-	for _, c := range s.classes {
-		if c.Equal(classes) {
-			return c
-		}
-	}
-	s.classes = append(s.classes, classes)
-	return classes
 }
 
 // Reader reads what a Request asks of a source. It is safe for concurrent use.

@@ -9,7 +9,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/measured"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
 // Request is what one reader asks of one source.
@@ -30,8 +29,6 @@ type Request struct {
 	Metrics []string
 	// Peak says how peaks are predicted, by statistics of the pods' workloads; nil predicts none.
 	Peak *config.PeakSpec
-	// Classes are those of pods with load lines of their own, the highest first. Only Peak uses them.
-	Classes []config.PodClass
 	// Estimator estimates the pods that the windows do not cover yet. It must be comparable. Peak replaces it.
 	Estimator podusage.Estimator
 }
@@ -89,10 +86,4 @@ func ClusterOf(handle minor.Handle) measured.Cluster {
 		Nodes: nodes.Lister(), NodesSynced: nodes.Informer().HasSynced, Pods: pods.Lister(), PodsSynced: pods.Informer().HasSynced,
 		KubeConfig: handle.KubeConfig(),
 	}
-}
-
-func priors(p config.Priors) learned.Priors {
-	return map[config.Priors]learned.Priors{
-		config.PriorsNamespace: learned.NamespacePriors, config.PriorsAll: learned.AllPriors,
-	}[p]
 }

@@ -439,15 +439,6 @@ func TestMetrics_NothingCounted(t *testing.T) {
 			Metric: model.Metric{"__name__": model.LabelValue(name), model.LabelName(label): model.LabelValue(value)}, Value: count,
 		}
 	}
-	writes := func(failed, succeeded, unsavedSeconds model.SampleValue) model.Vector {
-		const name = "plimsoll_workload_statistics_saves_total"
-		all := model.Vector{sample(name, "result", "Error", failed), sample(name, "result", "Success", succeeded)}
-		all = append(all, sample("plimsoll_workload_statistics_unsaved_seconds", "source", "S", unsavedSeconds))
-		for _, s := range all {
-			s.Metric["source"] = "S"
-		}
-		return all
-	}
 	decided := func(count model.SampleValue) model.Vector {
 		return model.Vector{sample("plimsoll_decisions_total", "plugin", "P", count)}
 	}
@@ -468,16 +459,6 @@ func TestMetrics_NothingCounted(t *testing.T) {
 			"skipped not checked, because the scheduler has not refreshed the load of  yet"},
 		{"no workload", "", model.Vector{sample("plimsoll_workloads", "source", "S", 0)}, (*Facts).checkKnownWorkloads,
 			"skipped not checked, because the scheduler has read the usage of no workload from S yet"},
-		{"no write", "", model.Vector{sample("plimsoll_workload_statistics_saves_total", "source", "S", 0)}, (*Facts).checkSaves,
-			"skipped not checked, because the scheduler has not written the statistics of S yet"},
-		{"early writes failed", "", writes(2, 1, 0), (*Facts).checkSaves,
-			"ok S: statisticsFile is up to date; 2 of 3 writes failed since the scheduler started"},
-		{"the last write failed", "", writes(1, 99, 300), (*Facts).checkSaves,
-			"ok S: statisticsFile lacks the last 5m0s; 1 of 100 writes failed since the scheduler started"},
-		{"the last six of a thousand writes failed", "", writes(6, 994, 1800), (*Facts).checkSaves,
-			"warning S: statisticsFile lacks the last 30m0s; 6 of 1000 writes failed since the scheduler started"},
-		{"a file that cannot be read", "", writes(0, 0, 2400), (*Facts).checkSaves,
-			"warning S: statisticsFile lacks the last 40m0s; 0 of 0 writes failed since the scheduler started"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := healthy().Facts
@@ -537,64 +518,6 @@ func TestLinesFacts_Add(t *testing.T) {
 				t.Errorf("%+v, want %s with %q", got, tt.want, tt.text)
 			}
 		})
-	}
-}
-
-// A node counts for each class of pods, which have the same line of memory. An annotation counts once, and so does the cause if no node
-// has room for pods of no class.
-func TestCheckLines_OfClasses(t *testing.T) {
-	const name = "LoadThreshold of profile plimsoll"
-	for _, tt := range []struct {
-		cpu, memory, latency, batch [2]bool // above the line, by node
-		want                        []string
-	}{
-		{latency: [2]bool{true, true}, batch: [2]bool{false, true}, want: []string{
-			"ok: " + name + ": 2 of 2 nodes not above their load line",
-			"error: " + name + " for pods of lines[0]: all 2 nodes above their load line (n0, n1); no pod is placed while they are",
-			"ok: " + name + " for pods of lines[1]: 1 of 2 nodes not above their load line",
-		}},
-		{memory: [2]bool{true, false}, batch: [2]bool{false, true}, want: []string{
-			"ok: " + name + ": 1 of 2 nodes not above their load line",
-			"ok: " + name + " for pods of lines[0]: 1 of 2 nodes not above their load line",
-			"error: " + name + " for pods of lines[1]: all 2 nodes above their load line (n0, n1); no pod is placed while they are",
-		}},
-		{memory: [2]bool{true, true}, batch: [2]bool{true, true}, want: []string{
-			"error: " + name + ": all 2 nodes above their load line (n0, n1); no pod is placed while they are",
-		}},
-		// Batch fills both nodes, and latency does not count it.
-		{cpu: [2]bool{true, true}, latency: [2]bool{false, true}, batch: [2]bool{true, true}, want: []string{
-			"error: " + name + ": all 2 nodes above their load line (n0, n1); no pod without a line of its own is placed while they are",
-			"ok: " + name + " for pods of lines[0]: 1 of 2 nodes not above their load line",
-			"error: " + name + " for pods of lines[1]: all 2 nodes above their load line (n0, n1); no pod is placed while they are",
-		}},
-	} {
-		var nodes []fwk.NodeInfo
-		lines := map[string]explain.LoadLine{}
-		for i := range 2 {
-			node := framework.NewNodeInfo()
-			node.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}})
-			nodes = append(nodes, node)
-			l := explain.LoadLine{Annotation: "a.io/line", AnnotationProblem: "malformed", Classes: []explain.ClassLine{
-				{Percent: 60, Above: tt.latency[i]}, {Percent: 70, Above: tt.batch[i]},
-			}}
-			for r, above := range map[load.Resource]bool{load.CPU: tt.cpu[i], load.Memory: tt.memory[i]} {
-				l.Percent[r], l.Node[r].State, l.Above[r] = 80, load.Fresh, above
-			}
-			lines[fmt.Sprint("n", i)] = l
-		}
-		s := healthy()
-		s.lines = linesFacts{profile: "plimsoll", plugin: "LoadThreshold"}.compare(nodes, lines)
-		var got []string
-		for _, c := range append(s.checkLines(), s.checkAnnotations()...) {
-			got = append(got, string(c.Status)+": "+c.Message)
-			if strings.Contains(c.Message, "annotation") && !strings.Contains(c.Advice[0].Command, "n0 a.io/line=cpu=70") {
-				t.Errorf("command %s, want the annotation of the plugin", c.Advice[0].Command)
-			}
-		}
-		want := append(tt.want, "warning: LoadThreshold has an annotation that is not used on 2 nodes (n0, n1): malformed")
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Error(diff)
-		}
 	}
 }
 

@@ -100,16 +100,12 @@ type sourceFacts struct {
 // linesFacts are the load lines, or the rules on node metrics, of one plugin of a profile.
 type linesFacts struct {
 	profile, plugin string
-	// class is the argument that sets the line of a class of pods; empty for pods without a class.
-	class string
 	// rules is true for rules on node metrics, and false for load lines.
 	rules bool
 	// waives reports whether a pod that would find no node is placed anyway.
 	waives bool
 	// limits reports whether a node has a line or rule.
 	limits bool
-	// classesFit reports whether a node has room for a class of pods, although none has for others.
-	classesFit bool
 	// nodes counts the nodes that accept pods without tolerations. above names the nodes above a line, or rejected by a rule.
 	nodes int
 	above []string
@@ -342,51 +338,33 @@ func (g *gatherer) readLines(ctx context.Context, c *cluster.Cluster) error {
 				continue // the line is a target to fill nodes up to
 			}
 			l := linesFacts{profile: profile.SchedulerName, plugin: plugin.Name(), waives: limits.Waives}
-			all := []linesFacts{l}
 			if reader, ok := plugin.(explain.LoadReader); ok {
 				lines := map[string]explain.LoadLine{}
 				for _, node := range nodes {
 					lines[node.Node().Name] = reader.LoadLine(cycle, node)
 				}
 				g.linesOf[reader.Reader()] = lines
-				all = l.compare(nodes, lines)
+				l.compare(nodes, lines)
 			} else {
-				all[0].rules = true
+				l.rules = true
 				for _, node := range nodes {
-					all[0].addRules(node.Node(), plugin.Explain(ctx, cycle, estimate.Stranger(), node))
+					l.addRules(node.Node(), plugin.Explain(ctx, cycle, estimate.Stranger(), node))
 				}
 			}
-			for _, l := range all {
-				l.limits = l.limits && configlint.Filters(profile, plugin.Name()) // else the plugin rejects no node
-				g.lines = append(g.lines, l)
-			}
+			l.limits = l.limits && configlint.Filters(profile, plugin.Name()) // else the plugin rejects no node
+			g.lines = append(g.lines, l)
 		}
 	}
 	return nil
 }
 
-// compare compares the nodes with the line of pods without a class, and then with the line of each class. It leaves out the classes
-// if no line leaves a node. All have the same line of memory, so that one cause would be found for each.
-func (l linesFacts) compare(nodes []fwk.NodeInfo, lines map[string]explain.LoadLine) []linesFacts {
-	all := []linesFacts{l}
+// compare compares the nodes with their lines.
+func (l *linesFacts) compare(nodes []fwk.NodeInfo, lines map[string]explain.LoadLine) {
 	for _, node := range nodes {
 		line := lines[node.Node().Name]
-		all[0].addLine(node.Node(), line)
-		all[0].addAnnotation(node.Node(), line)
-		for class := range line.Classes {
-			if len(all) == class+1 {
-				l.class = explain.LineOf(class)
-				all = append(all, l)
-			}
-			all[class+1].addLine(node.Node(), line.OfClass(class))
-		}
+		l.addLine(node.Node(), line)
+		l.addAnnotation(node.Node(), line)
 	}
-	fits := func(l linesFacts) bool { return len(l.above) < l.nodes }
-	if !slices.ContainsFunc(all, fits) {
-		return all[:1]
-	}
-	all[0].classesFit = !fits(all[0])
-	return all
 }
 
 func (l *linesFacts) addAnnotation(node *corev1.Node, line explain.LoadLine) {

@@ -11,9 +11,6 @@ import (
 func (f *Facts) checkLines() []Result {
 	return each(f.lines, func(l linesFacts) []Result {
 		name, nodes := l.plugin+" of profile "+text.Excerpt(l.profile), text.Count(l.nodes, "node")
-		if l.class != "" {
-			name += " for pods of " + l.class
-		}
 		passes, fails, change := "not above their load line", "above their load line", "raise the thresholds"
 		switch len(l.unmeasured) {
 		case 0:
@@ -39,12 +36,8 @@ func (f *Facts) checkLines() []Result {
 			return Warn(see, "%s: all %s %s (%s), which is waived for every pod", name, nodes, fails, text.FirstN(l.above))
 		}
 		advice := f.adviseEdit("whenNoneFits: Relax\n", change+" of "+name+", or let pods in where no node passes:", "")
-		pod := "no pod"
-		if l.classesFit {
-			pod = "no pod without a line of its own"
-		}
 		found := Fail(append(advice, see...),
-			"%s: all %s %s (%s); %s is placed while they are", name, nodes, fails, text.FirstN(l.above), pod)
+			"%s: all %s %s (%s); no pod is placed while they are", name, nodes, fails, text.FirstN(l.above))
 		if len(l.unmeasured) == 0 {
 			return found
 		}

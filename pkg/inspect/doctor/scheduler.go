@@ -417,26 +417,6 @@ func (f *Facts) checkRefreshes() []Result {
 	}), "source")
 }
 
-// checkSaves checks that the running scheduler's files of statistics are up to date. What failed before does not matter.
-func (f *Facts) checkSaves() []Result {
-	unsaved := f.countsOf(refresh.UnsavedSeconds, math.Max, "", "source")
-	return f.eachResult(refresh.SavesTotal, func(name string, failed, all float64) []Result {
-		missing, state := time.Duration(unsaved[name][""]*float64(time.Second)), "is up to date"
-		if missing > 0 {
-			state = "lacks the last " + rounded(missing)
-		}
-		message := fmt.Sprintf("%s: statisticsFile %s; %.0f of %.0f writes failed since the scheduler started", name, state, failed, all)
-		switch {
-		case missing >= staleStatistics:
-			const advice = "After a restart, the scheduler has the statistics of the file. Its log says why it cannot be read or written"
-			return Warn(f.adviseLog(advice), "%s", message)
-		case all == 0:
-			return Skip("not checked, because the scheduler has not written the statistics of %s yet", name)
-		}
-		return Fine("%s", message)
-	})
-}
-
 // eachResult returns the checks of each source, by what a metric counts by result.
 func (f *Facts) eachResult(metric string, check func(name string, failed, all float64) []Result) []Result {
 	results := f.countsOf(metric, sum, "result", "source")

@@ -76,7 +76,6 @@ func clusterChecks() []Check[*Facts] {
 		{"scheduler.load", withMetrics, (*Facts).checkLoadStates},
 		{"scheduler.refreshes", withMetrics, (*Facts).checkRefreshes},
 		{"scheduler.statistics", withMetrics, (*Facts).checkKnownWorkloads},
-		{"scheduler.statistics", withMetrics, (*Facts).checkSaves},
 		{"scheduler.fallbacks", withMetrics, (*Facts).checkFallbacks},
 		{"scheduler.version", file, (*Facts).checkVersion},
 		{"scheduler.command", file, (*Facts).checkCommand},

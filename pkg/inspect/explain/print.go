@@ -132,9 +132,6 @@ func limits(list []explain.Limit) string {
 	var texts []string
 	for _, l := range list {
 		text := fmt.Sprintf("%s %s %s%s", l.Name, termValue(l.Value, l.Unit), l.Rule, unit(l.Unit))
-		if l.Line != "" {
-			text += " of " + l.Line
-		}
 		var terms []string
 		for _, t := range l.Terms {
 			terms = append(terms, fmt.Sprintf("%s %.1f", t.Name, t.Value))

@@ -20,7 +20,6 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
 
-	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/internal/kubeconfig"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
@@ -117,11 +116,6 @@ func (o *options) configuration(ctx context.Context) (*schedulerconfig.KubeSched
 	var names []string
 	for i := range cfg.Profiles {
 		names = append(names, cfg.Profiles[i].SchedulerName)
-		for _, plugin := range cfg.Profiles[i].PluginConfig {
-			if peaks := config.PeakSpecOf(plugin.Args); peaks != nil {
-				peaks.StatisticsFile = "" // only the scheduler uses it
-			}
-		}
 	}
 	if o.profile == "" {
 		o.profile = names[0]

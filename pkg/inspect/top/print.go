@@ -162,9 +162,6 @@ func (n *Nodes) Notes() (lines []string) {
 	if len(n.Nodes) > 0 && !anyResource(func(r *Resource) bool { return r.LinePercent != nil }) {
 		lines = append(lines, n.Plugin+" of profile "+n.SchedulerName+" has no load line now.")
 	}
-	if anyResource(func(r *Resource) bool { return len(r.Classes) > 0 }) {
-		lines = append(lines, "Some classes of pods have cpu lines of their own: -o json shows them as classes.")
-	}
 	for _, r := range n.Unknown {
 		lines = append(lines, "No node has fresh "+r+" load: "+n.Plugin+" ignores it or uses requests.")
 	}

@@ -138,8 +138,6 @@ type Resource struct {
 	LineAnnotated bool `json:"lineAnnotated,omitempty"`
 	// AboveLine reports whether the plugin takes the node to be above the line.
 	AboveLine bool `json:"aboveLine"`
-	// Classes are the lines of classes of pods, in the order of the plugin's lines. Only cpu has them.
-	Classes []ClassLine `json:"classes,omitempty"`
 	// AllocatablePercent is the allocatable, of the capacity.
 	AllocatablePercent float64           `json:"allocatablePercent"`
 	Requested          resource.Quantity `json:"requested"`
@@ -263,22 +261,7 @@ func (l *look) node(info fwk.NodeInfo) *Row {
 			of.LinePercent = new(line.Percent[r])
 		}
 	}
-	for _, c := range line.Classes {
-		class := ClassLine{UtilizationPercent: 100 * c.Utilization, AboveLine: c.Above}
-		if c.Percent > 0 {
-			class.LinePercent = new(c.Percent)
-		}
-		n.CPU.Classes = append(n.CPU.Classes, class)
-	}
 	return n
-}
-
-// ClassLine is the load of a node as a class of pods sees it: without that of lower classes.
-type ClassLine struct {
-	UtilizationPercent float64 `json:"utilizationPercent"`
-	// LinePercent is the line of the class; nil where there is none.
-	LinePercent *float64 `json:"linePercent,omitempty"`
-	AboveLine   bool     `json:"aboveLine"`
 }
 
 // maxProfiles bounds the schedulerNames that are shown of a node.

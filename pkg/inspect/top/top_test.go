@@ -405,25 +405,6 @@ profiles:
 	}
 }
 
-// Lines of classes of pods are shown beside the common one.
-func TestReader_Classes(t *testing.T) {
-	const yaml = `
-profiles:
-- plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}}
-  pluginConfig: [{name: LoadThreshold, args: {thresholds: {memory: 40}, statistic: PredictedPeak, lines: [{priorityClassNames: [batch], cpu: 20}]}}]
-`
-	r, err := newReader(t, yaml, loads{"a": {load.CPU: measurement(0.25, 0), load.Memory: measurement(0.5, 0)}}, Options{}, node("a"))
-	must(t, err)
-	nodes := nodesOf(t, r, Selection{})
-	want := []ClassLine{{UtilizationPercent: 25, LinePercent: new(20.0), AboveLine: true}}
-	if diff := cmp.Diff(want, nodes.Nodes[0].CPU.Classes); diff != "" || nodes.Nodes[0].Memory.Classes != nil {
-		t.Errorf("classes (-want +got):\n%s", diff)
-	}
-	if notes := strings.Join(nodes.Notes(), "\n"); !strings.Contains(notes, "-o json shows them as classes") {
-		t.Errorf("notes %s", notes)
-	}
-}
-
 // Statistics are shown beside another plugin's figures too.
 func TestPods_Workload(t *testing.T) {
 	c := profiles(t, `

@@ -17,7 +17,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podclass"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
@@ -49,8 +48,6 @@ func (t Term) String() string {
 type Limit struct {
 	// Name is what is limited, such as "cpu".
 	Name string `json:"name"`
-	// Line is the argument with the limit of the pod's class, such as "lines[0]". It is empty without one.
-	Line string `json:"line,omitempty"`
 	// Value includes the pod. Rule says which values are rejected, such as "> 80". Both are in Unit.
 	Value float64 `json:"value"`
 	Rule  string  `json:"rule"`
@@ -145,30 +142,6 @@ type LoadLine struct {
 	AnnotationProblem string
 	// Above reports whether the plugin counts the node as above the line.
 	Above [load.ResourceCount]bool
-	// Classes are the lines of classes of pods, in the order of the plugin's lines.
-	Classes []ClassLine
-}
-
-// OfClass returns the line of the pods of a class.
-func (l LoadLine) OfClass(class int) LoadLine {
-	c := l.Classes[class]
-	l.Utilization[load.CPU], l.Percent[load.CPU], l.Above[load.CPU] = c.Utilization, c.Percent, c.Above
-	return l
-}
-
-// ClassLine compares a node's CPU with the line of a class of pods. They do not see the load of lower classes.
-type ClassLine struct {
-	// Utilization and Percent are as in LoadLine. Percent is 0 where no line holds.
-	Utilization, Percent float64
-	Above                bool
-}
-
-// LineOf is the argument with the line of a class of pods, such as "lines[0]". It is empty for podclass.None.
-func LineOf(class int) string {
-	if class == podclass.None {
-		return ""
-	}
-	return fmt.Sprintf("lines[%d]", class)
 }
 
 // Resource returns the terms of one resource in percent of base: usage, deviation if measured, pending usage, and the pod's.

@@ -21,13 +21,10 @@ func Peak(of load.Resource, r *peak.Resource, largest string) []Term {
 	terms := Resource(of, r.Node, r.Pod.Mean, base)
 	if r.HasStatistics {
 		learned := r.Pods.Mean
-		if r.Node.State == load.Fresh && r.Pods.Explained == 0 {
+		if r.Node.State == load.Fresh {
 			learned = r.Pods.Learned
 		}
 		terms = append(terms, percent("of the pods by statistics", learned))
-	}
-	if r.Pods.Explained > 0 {
-		terms = append(terms, percent("above the peak of all pods", r.Unexplained()))
 	}
 	for _, t := range PeakSummands(r, largest) {
 		t.Name = of.String() + " " + t.Name

@@ -2,6 +2,7 @@ package loadthreshold
 
 import (
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -11,24 +12,27 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podclass"
 )
 
 // exemptions select the pods that are exempt from thresholds.
 type exemptions struct {
-	daemonSets bool
-	pods       podclass.Selector
+	daemonSets      bool
+	priorityClasses []string
+	pods            labels.Selector
 	// namespaces is nil where none is exempt.
 	namespaces      labels.Selector
 	namespaceLister corelisters.NamespaceLister
 }
 
 func newExemptions(args *config.LoadThresholdArgs, handle minor.Handle) (exemptions, error) {
-	e := exemptions{daemonSets: args.IgnoreDaemonSets, pods: podclass.NewSelector(args.Exempt.PodClass)}
+	e := exemptions{daemonSets: args.IgnoreDaemonSets, priorityClasses: args.Exempt.PriorityClassNames}
+	var err error
+	if e.pods, err = metav1.LabelSelectorAsSelector(args.Exempt.PodSelector); err != nil { // a nil selector matches nothing
+		return exemptions{}, fmt.Errorf("exempt.podSelector: %w", err)
+	}
 	if args.Exempt.NamespaceSelector == nil {
 		return e, nil
 	}
-	var err error
 	if e.namespaces, err = metav1.LabelSelectorAsSelector(args.Exempt.NamespaceSelector); err != nil {
 		return exemptions{}, fmt.Errorf("exempt.namespaceSelector: %w", err)
 	}
@@ -38,7 +42,8 @@ func newExemptions(args *config.LoadThresholdArgs, handle minor.Handle) (exempti
 
 // cover reports whether the pod is exempt.
 func (e *exemptions) cover(pod *corev1.Pod) bool {
-	return e.daemonSets && isDaemonSetPod(pod) || e.pods.Selects(pod) || e.coverNamespace(pod.Namespace)
+	return e.daemonSets && isDaemonSetPod(pod) || slices.Contains(e.priorityClasses, pod.Spec.PriorityClassName) ||
+		e.pods.Matches(labels.Set(pod.Labels)) || e.coverNamespace(pod.Namespace)
 }
 
 func (e *exemptions) coverNamespace(name string) bool {

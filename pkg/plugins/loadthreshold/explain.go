@@ -10,7 +10,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podclass"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
@@ -18,7 +17,6 @@ import (
 func (pl *LoadThreshold) Explain(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) explain.Terms {
 	s := pl.filterState(state, pod)
 	terms := pl.terms(s, node)
-	terms.Line = explain.LineOf(s.class)
 	if s.podUsages != nil {
 		terms.PeakTerms = new(pl.nodePeaks(s, node))
 		for r := range terms.PeakTerms {
@@ -34,7 +32,7 @@ func (pl *LoadThreshold) Reader() *reading.Reader { return pl.reader }
 // LoadLine implements explain.LoadReader. A node is above its line if a pod of another namespace that uses nothing would be
 // refused.
 func (pl *LoadThreshold) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
-	s := pl.strangerState(state, podclass.None)
+	s := pl.strangerState(state)
 	t := pl.terms(s, node)
 	l := explain.LoadLine{Node: t.Node, Annotation: Annotation}
 	var own line
@@ -50,19 +48,12 @@ func (pl *LoadThreshold) LoadLine(state fwk.CycleState, node fwk.NodeInfo) expla
 		l.Annotated[r] = own[r] > 0
 		l.Above[r] = pl.resourceReason(s, &t, r) != ""
 	}
-	for class := range pl.lines {
-		s := pl.strangerState(state, class)
-		t := pl.terms(s, node)
-		l.Classes = append(l.Classes, explain.ClassLine{
-			Utilization: t.Utilization(load.CPU), Percent: float64(t.LinePercent[load.CPU]), Above: pl.resourceReason(s, &t, load.CPU) != "",
-		})
-	}
 	return l
 }
 
-// strangerState is the state of a pod of the class that uses nothing, and has a namespace of its own.
-func (pl *LoadThreshold) strangerState(state fwk.CycleState, class int) *filterState {
-	s := pl.newFilterState(state, estimate.Stranger(), class)
+// strangerState is the state of a pod that uses nothing, and has a namespace of its own.
+func (pl *LoadThreshold) strangerState(state fwk.CycleState) *filterState {
+	s := pl.newFilterState(state, estimate.Stranger())
 	if s.peaks[load.CPU] != nil {
 		s.podUsages = &learned.Usages{}
 	}

@@ -24,9 +24,7 @@ type filterState struct {
 	// peaks and podUsages are the predictions; nil unless the statistic is PredictedPeak.
 	peaks     [load.ResourceCount]*peak.View
 	podUsages *learned.Usages
-	// class is the pod's class, or podclass.None.
-	class  int
-	exempt bool
+	exempt    bool
 	// limited are the resources with a known load on some node; none for an exempt pod. Only their thresholds hold.
 	limited   [load.ResourceCount]bool
 	fallbacks descriptor.Fallbacks
@@ -40,7 +38,7 @@ func (pl *LoadThreshold) filterState(state fwk.CycleState, pod *corev1.Pod) *fil
 	if s := pl.states.Lookup(state); s != nil {
 		return s
 	}
-	s := pl.newFilterState(state, pod, pl.classes.Of(pod))
+	s := pl.newFilterState(state, pod)
 	if s.exempt = pl.exemptions.cover(pod); s.exempt {
 		s.limited = [load.ResourceCount]bool{}
 	}
@@ -55,12 +53,12 @@ func (pl *LoadThreshold) filterState(state fwk.CycleState, pod *corev1.Pod) *fil
 	return s
 }
 
-// newFilterState returns the state of the cycle, with the load as a pod of the class sees it.
-func (pl *LoadThreshold) newFilterState(state fwk.CycleState, pod *corev1.Pod, class int) *filterState {
-	s := &filterState{class: class}
+// newFilterState returns the state of the cycle, with the load as the pod sees it.
+func (pl *LoadThreshold) newFilterState(state fwk.CycleState, pod *corev1.Pod) *filterState {
+	s := &filterState{}
 	for r, model := range pl.models {
 		if peaks := pl.peaks[r]; peaks != nil {
-			s.peaks[r] = peaks.View(state).For(pod, class)
+			s.peaks[r] = peaks.View(state).For(pod)
 		}
 		s.views[r] = model.View(state).For(pod)
 		s.limited[r] = pl.missingLoad == config.MissingLoadReject || s.views[r].Knows(load.Resource(r))
@@ -97,7 +95,7 @@ func (pl *LoadThreshold) refuses(_ context.Context, state fwk.CycleState, pod *c
 
 func (pl *LoadThreshold) terms(s *filterState, node fwk.NodeInfo) (t Terms) {
 	t.Fraction, t.Pod, t.Deviations = pl.reader.Request().Fraction, s.podUsage, pl.deviations
-	t.LinePercent = pl.lineOf(node.Node(), s.class)
+	t.LinePercent = pl.lineOf(node.Node())
 	if s.podUsages != nil {
 		t.Predicted = true
 		peaks := pl.nodePeaks(s, node)
@@ -183,7 +181,7 @@ func (pl *LoadThreshold) PostFilter(
 // hasRoom returns whether a node is measured below its load line with the pod on it. A node of unknown load has room unless
 // missingLoad is Reject: only an attempt can tell. A peak is predicted from the node's pods in the last cycle.
 func (pl *LoadThreshold) hasRoom(pod *corev1.Pod) func(node *corev1.Node) bool {
-	podUsage, class := pl.reader.PodUsage(pod), pl.classes.Of(pod)
+	podUsage := pl.reader.PodUsage(pod)
 	var podUsages learned.Usages
 	hasStatistics := false
 	if peaks := pl.peaks[load.CPU]; peaks != nil {
@@ -191,15 +189,12 @@ func (pl *LoadThreshold) hasRoom(pod *corev1.Pod) func(node *corev1.Node) bool {
 		podUsages, hasStatistics = latest.Incoming(pod), latest.Statistics.Len() > 0
 	}
 	return func(node *corev1.Node) bool {
-		t := Terms{Pod: podUsage, Deviations: pl.deviations, LinePercent: pl.lineOf(node, class)}
+		t := Terms{Pod: podUsage, Deviations: pl.deviations, LinePercent: pl.lineOf(node)}
 		for r, model := range pl.models {
 			r := load.Resource(r)
 			t.Node[r] = model.Measured(node)[r]
 			if peaks := pl.peaks[r]; peaks != nil && t.Node[r].State == load.Fresh {
-				pods, seen := peaks.LatestPods(node.Name, pod.Namespace, class)
-				if !seen && r == load.CPU {
-					continue // only an attempt can tell how much of the load is of lower classes
-				}
+				pods := peaks.LatestPods(node.Name, pod.Namespace)
 				resource := peak.With(&t.Node[r], &pods[r], &podUsages[r], pl.deviations)
 				resource.HasStatistics = hasStatistics
 				t.Peak[r], t.Predicted = resource.Peak(), true

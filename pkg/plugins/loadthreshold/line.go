@@ -15,7 +15,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podclass"
 )
 
 // Annotation overrides the thresholds of one node, such as `cpu=70,memory=85`, in percent.
@@ -174,27 +173,19 @@ func annotationChanged(before, now *corev1.Node) bool {
 	return was != is || had != has
 }
 
-// lineOf returns the node's load line for pods of a class: its annotation, completed by the profile's thresholds. A class with
-// a line of its own gets the lower one of both. An invalid annotation has no effect, and gets an Event on the node.
-func (pl *LoadThreshold) lineOf(node *corev1.Node, class int) line {
-	profile := pl.line
-	if class != podclass.None {
-		profile[load.CPU] = pl.lines[class]
-	}
+// lineOf returns the node's load line: its annotation, completed by the profile's thresholds. An invalid annotation has no effect,
+// and gets an Event on the node.
+func (pl *LoadThreshold) lineOf(node *corev1.Node) line {
 	annotation, ok := node.Annotations[Annotation]
 	if !ok {
-		return profile
+		return pl.line
 	}
 	parsed, valid := pl.lookup(annotation)
 	if !valid && pl.reportInvalid(node.Name, annotation) {
 		_, err := parseLine(annotation)
 		pl.events.Eventf(node, nil, corev1.EventTypeWarning, "InvalidThresholds", "Scheduling", "%s", unused(annotation, err))
 	}
-	l := parsed.orElse(profile)
-	if class != podclass.None {
-		l[load.CPU] = min(l[load.CPU], profile[load.CPU])
-	}
-	return l
+	return parsed.orElse(pl.line)
 }
 
 // unused says why an annotation is not used.

@@ -20,7 +20,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/cyclestate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/softlimit"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podclass"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
@@ -34,10 +33,6 @@ type LoadThreshold struct {
 	models  [load.ResourceCount]*estimate.Model
 	reasons [load.ResourceCount]reasons
 	line    line
-	// classes are the classes with a CPU line of their own; nil if there are none.
-	classes *podclass.Classes
-	// lines are the CPU lines by class, in percent.
-	lines []int64
 	// deviations is the factor of standard deviations; 0 if the statistic has none.
 	deviations  float64
 	missingLoad config.MissingLoad
@@ -104,12 +99,6 @@ func newPlugin(
 	if err := pl.observe(in.Handle.SharedInformerFactory().Core().V1().Nodes().Informer(), pl.line, &pl.counters); err != nil {
 		return nil, err
 	}
-	if peaks := pl.peaks[load.CPU]; peaks != nil {
-		pl.classes = peaks.Config().Classes
-	}
-	for _, l := range args.Lines {
-		pl.lines = append(pl.lines, l.CPU)
-	}
 	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, Refuses: pl.refuses, HasRoom: pl.hasRoom}
 	pl.gate = softlimit.NewGate(ctx, limit, in.Handle, pl.reader.Snapshots(), in.Clock)
 	return pl, nil
@@ -125,12 +114,10 @@ func reads(args *config.LoadThresholdArgs) reading.Request {
 		Windows:       [load.ResourceCount]time.Duration{load.CPU: args.Windows.CPU.Duration, load.Memory: args.Windows.Memory.Duration},
 		UsesDeviation: args.Statistic == config.StatisticMeanPlusStdDev,
 		Estimator:     podusage.ByRequests{Default: podusage.AmountsOf(args.DefaultRequests)},
-		Classes:       config.ClassesOf(args.Lines),
 	}
 	for of, percent := range lineOf(args.Thresholds) {
 		r.Ignores[of] = percent == 0
 	}
-	r.Ignores[load.CPU] = r.Ignores[load.CPU] && len(args.Lines) == 0
 	switch args.Statistic {
 	case config.StatisticP95:
 		r.Fraction = 0.95
@@ -145,8 +132,8 @@ func reads(args *config.LoadThresholdArgs) reading.Request {
 // Name returns the name of the plugin.
 func (pl *LoadThreshold) Name() string { return Name }
 
-// SignPod signs the pod's usage by requests or, with predicted peaks, the predictor's key. It adds namespace, class and exemption.
-// See estimate.View.For.
+// SignPod signs the pod's usage by requests or, with predicted peaks, the predictor's key. It adds namespace and exemption. See
+// estimate.View.For.
 func (pl *LoadThreshold) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.SignFragment, *fwk.Status) {
 	var value any = pl.reader.PodUsage(pod)
 	if peaks := pl.peaks[load.CPU]; peaks != nil {
@@ -158,7 +145,6 @@ func (pl *LoadThreshold) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.Si
 			Namespace string
 			Usage     any
 			Exempt    bool
-			Class     int
-		}{pod.Namespace, value, pl.exemptions.cover(pod), pl.classes.Of(pod)},
+		}{pod.Namespace, value, pl.exemptions.cover(pod)},
 	}}, nil
 }

@@ -26,7 +26,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podclass"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/test/leak"
 	"github.com/plimsoll-scheduler/plimsoll/test/loadtest"
@@ -288,124 +287,6 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A class of pods has a line of its own, and does not see the load of lower classes.
-func TestFilter_Lines(t *testing.T) {
-	const args = "thresholds: {cpu: 70}\nstatistic: PredictedPeak\nlines: [{priorityClassNames: [latency], cpu: %d}, " +
-		"{podSelector: {matchLabels: {tier: batch}}, cpu: %d}]"
-	above := func(percent int) string {
-		return fmt.Sprintf("node(s) above their cpu load line (%d percent)", percent)
-	}
-	latency := func(p *corev1.Pod) *corev1.Pod { p.Spec.PriorityClassName = "latency"; return p }
-	batch := func(p *corev1.Pod) *corev1.Pod { p.Labels = map[string]string{"tier": "batch"}; return p }
-	other := func(p *corev1.Pod) *corev1.Pod { return p }
-	// Beside the volatile pod, as in TestFilter_PredictedPeak, 64.4 %. By statistics of the pods alone, without the 2,400 measured:
-	// (1,000 + 500 + 1,640 + 609.8) / 8,000 = 46.9 %. Without that pod: (500 + 1,000) / 8,000 = 18.75 %.
-	for _, tc := range []struct {
-		name       string
-		pod, on    func(*corev1.Pod) *corev1.Pod
-		high, low  int
-		annotation string
-		want       string
-	}{
-		{"the highest class does not see batch, below", latency, batch, 19, 99, "", ""},
-		{"the highest class does not see batch, above", latency, batch, 18, 99, "", above(18)},
-		{"the highest class sees its own, below", latency, latency, 47, 99, "", ""},
-		{"the highest class sees its own, above", latency, latency, 46, 99, "", above(46)},
-		{"the highest class sees pods of no class", latency, other, 46, 99, "", above(46)},
-		{"batch sees its own, below", batch, batch, 1, 65, "", ""},
-		{"batch sees its own, above", batch, batch, 99, 64, "", above(64)},
-		{"batch sees the highest class", batch, latency, 99, 64, "", above(64)},
-		{"a pod of no class sees batch, and has the common line", other, batch, 1, 1, "", ""},
-		{"a node's own line is lower", other, batch, 99, 99, "cpu=64", above(64)},
-		{"a node's own line is lower for a class too", latency, batch, 99, 99, "cpu=18", above(18)},
-		{"a node's own line is higher", latency, batch, 18, 99, "cpu=99", above(18)},
-		{"a node has a line for memory alone", latency, batch, 99, 99, "memory=50", ""},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			b := build(t, fmt.Sprintf(args, tc.high, tc.low), nil)
-			on, n := tc.on(volatileOn(b, 0.3)), node("n")
-			if tc.annotation != "" {
-				n = node("n", tc.annotation)
-			}
-			if got := b.reasonOf(t, tc.pod(podOf("1", "0")), infoOf(n, on)); got != tc.want {
-				t.Errorf("reason %q, want %q", got, tc.want)
-			}
-			if got, want := b.hasRoom(tc.pod(podOf("1", "0")))(n), tc.want == ""; got != want {
-				t.Errorf("has room: %v, want %v", got, want)
-			}
-			pod := tc.pod(podOf("1", "0"))
-			terms := b.Explain(t.Context(), framework.NewCycleState(), pod, infoOf(n, on)).(Terms)
-			limits, sum := terms.Limits(), 0.0
-			for _, term := range limits[0].Terms {
-				sum += term.Value
-			}
-			wantLine := map[int]string{0: "lines[0]", 1: "lines[1]"}[b.classes.Of(pod)]
-			if limits[0].Line != wantLine || math.Abs(sum-limits[0].Value) > 1e-9 {
-				t.Errorf("limit %+v, want that of %q, and terms that add up", limits[0], wantLine)
-			}
-			named := slices.ContainsFunc(terms.List(), func(t explain.Term) bool { return t.Name == "cpu load line of "+wantLine })
-			if named != (wantLine != "") {
-				t.Errorf("terms %v, want the line %q named", terms.List(), wantLine)
-			}
-		})
-	}
-}
-
-func TestLoadLine_Classes(t *testing.T) {
-	b := build(t, "thresholds: {cpu: 70}\nstatistic: PredictedPeak\nlines: [{priorityClassNames: [latency], cpu: 30}, "+
-		"{priorityClassNames: [batch], cpu: 50}]", nil)
-	volatile := volatileOn(b, 0.3)
-	for _, tc := range []struct {
-		class string
-		want  []explain.ClassLine
-	}{
-		// All see (2,400 + 1,640) / 8,000 = 50.5 %, and latency sees nothing.
-		{"batch", []explain.ClassLine{{Utilization: 0, Percent: 30}, {Utilization: 0.505, Percent: 50, Above: true}}},
-		// (1,000 + 1,640) / 8,000 = 33 %
-		{"latency", []explain.ClassLine{{Utilization: 0.33, Percent: 30, Above: true}, {Utilization: 0.505, Percent: 50, Above: true}}},
-	} {
-		pod := volatile.DeepCopy()
-		pod.Spec.PriorityClassName = tc.class
-		l := b.LoadLine(framework.NewCycleState(), infoOf(node("n"), pod))
-		if diff := cmp.Diff(tc.want, l.Classes, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
-			t.Errorf("beside a pod of %s (-want +got):\n%s", tc.class, diff)
-		}
-		if l.Percent[load.CPU] != 70 || l.Above[load.CPU] {
-			t.Errorf("the common line: %+v", l)
-		}
-	}
-}
-
-// Lines limit CPU where the profile limits memory alone.
-func TestFilter_LinesAlone(t *testing.T) {
-	b := build(t, "thresholds: {memory: 90}\nstatistic: PredictedPeak\nlines: [{priorityClassNames: [batch], cpu: 30}]",
-		loads{"n": both(0.31, 0)})
-	batch := nothing()
-	batch.Spec.PriorityClassName = "batch"
-	for pod, want := range map[*corev1.Pod]string{batch: "node(s) above their cpu load line (30 percent)", nothing(): ""} {
-		if got := b.reasonOf(t, pod, infoOf(node("n"))); got != want {
-			t.Errorf("pod of class %q: reason %q, want %q", pod.Spec.PriorityClassName, got, want)
-		}
-	}
-	if got := b.reader.Request().Resources(); len(got) != int(load.ResourceCount) {
-		t.Errorf("reads %v, want cpu too", got)
-	}
-}
-
-// Before any prediction, nothing tells how much of the load is of lower classes. Then a pod is tried.
-func TestHasRoom_ClassesBeforeAnyPrediction(t *testing.T) {
-	b := build(t, flow("{thresholds: {cpu: 30}, statistic: PredictedPeak, lines: [{priorityClassNames: [latency], cpu: 30}, "+
-		"{priorityClassNames: [batch], cpu: 30}]}"), nil)
-	volatileOn(b, 0.3) // 48.75 % with the pod, as above
-	for class, want := range map[string]bool{"latency": true, "batch": false, "": false} {
-		pod := podOf("1", "0")
-		pod.Spec.PriorityClassName = class
-		if got := b.hasRoom(pod)(node("n")); got != want {
-			t.Errorf("class %q: room %t, want %t", class, got, want)
-		}
-	}
-}
-
 func TestHasRoom_BeforeAnyPrediction(t *testing.T) {
 	b := build(t, flow("{thresholds: {cpu: 49}, statistic: PredictedPeak}"), nil)
 	volatileOn(b, 0.3)
@@ -430,16 +311,6 @@ func TestSignPod_PredictedPeak(t *testing.T) {
 	}
 	if !reflect.DeepEqual(sign("a"), sign("a")) || reflect.DeepEqual(sign("a"), sign("b")) {
 		t.Error("pods are signed alike if they are of different workloads, or differently if of one")
-	}
-	b = build(t, "statistic: PredictedPeak\nlines: [{podSelector: {matchLabels: {class: a}}}, {podSelector: {matchLabels: {class: b}}}]", nil)
-	of := func(class string) []minor.SignFragment {
-		pod := podOf("1", "0")
-		pod.Labels = map[string]string{"class": class}
-		fragments, _ := b.SignPod(t.Context(), pod)
-		return fragments
-	}
-	if !reflect.DeepEqual(of("c"), of("d")) || reflect.DeepEqual(of("a"), of("b")) || reflect.DeepEqual(of("a"), of("c")) {
-		t.Error("pods are signed alike if they are of different classes, or differently if of none")
 	}
 }
 
@@ -659,8 +530,8 @@ func TestAnnotation_ParsedOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := build(t, "", loads{"n": both(0.1, 0.1)})
 			n := node("n", annotation)
-			b.lineOf(n, podclass.None)
-			if allocated := testing.AllocsPerRun(100, func() { b.lineOf(n, podclass.None) }); allocated > 0 {
+			b.lineOf(n)
+			if allocated := testing.AllocsPerRun(100, func() { b.lineOf(n) }); allocated > 0 {
 				t.Errorf("%v allocations, want none", allocated)
 			}
 		})

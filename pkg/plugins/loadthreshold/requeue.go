@@ -37,14 +37,13 @@ func (pl *LoadThreshold) isQueueableAfterNodeAnnotation(
 	return fwk.QueueSkip, nil
 }
 
-// isQueueableAfterPodLabel retries the pod if its own labels changed, and exempt it now or change its class.
+// isQueueableAfterPodLabel retries the pod if its own labels changed, and exempt it now.
 func (pl *LoadThreshold) isQueueableAfterPodLabel(_ klog.Logger, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
-	before, now, err := schedutil.As[*corev1.Pod](oldObj, newObj)
+	_, now, err := schedutil.As[*corev1.Pod](oldObj, newObj)
 	if err != nil {
 		return fwk.Queue, err
 	}
-	if now != nil && now.UID == pod.UID &&
-		(pl.exemptions.cover(now) || before != nil && pl.classes.Of(before) != pl.classes.Of(now)) {
+	if now != nil && now.UID == pod.UID && pl.exemptions.cover(now) {
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil

@@ -27,8 +27,6 @@ type Terms struct {
 	Largest   [load.ResourceCount]string
 	// LinePercent is the node's load line by load.Resource, in percent; 0 where none holds for the resource.
 	LinePercent [load.ResourceCount]int64
-	// Line is the argument with the CPU line of the pod's class; empty without one. Only Explain sets it.
-	Line string
 }
 
 // Utilization is compared with the load line of resource r, with the pod on the node. It is the predicted peak, if any. Else it is
@@ -72,10 +70,6 @@ func (t Terms) Score() float64 {
 func (t Terms) List() (terms []explain.Term) {
 	for r, line := range t.LinePercent {
 		if r := load.Resource(r); line > 0 {
-			name := r.String() + " load line"
-			if of := t.lineOf(r); of != "" {
-				name += " of " + of
-			}
 			if t.PeakTerms != nil {
 				terms = append(terms, explain.Peak(r, &t.PeakTerms[r], t.Largest[r])...)
 			} else {
@@ -83,7 +77,7 @@ func (t Terms) List() (terms []explain.Term) {
 			}
 			terms = append(terms,
 				explain.Term{Name: r.String() + " utilization", Value: 100 * t.Utilization(r), Unit: "%"},
-				explain.Term{Name: name, Value: float64(line), Unit: "%"})
+				explain.Term{Name: r.String() + " load line", Value: float64(line), Unit: "%"})
 		}
 	}
 	return terms
@@ -97,19 +91,11 @@ func (t Terms) Limits() (limits []explain.Limit) {
 			continue
 		}
 		limits = append(limits, explain.Limit{
-			Name: r.String(), Line: t.lineOf(r), Value: 100 * t.Utilization(r), Rule: fmt.Sprintf("> %d", line), Unit: "%",
+			Name: r.String(), Value: 100 * t.Utilization(r), Rule: fmt.Sprintf("> %d", line), Unit: "%",
 			Exceeded: t.Above(r), Terms: t.summands(r),
 		})
 	}
 	return limits
-}
-
-// lineOf is the argument that has the line of the pod's class; empty without.
-func (t *Terms) lineOf(r load.Resource) string {
-	if r != load.CPU {
-		return ""
-	}
-	return t.Line
 }
 
 // summands add up to the resource's Utilization, in percent.

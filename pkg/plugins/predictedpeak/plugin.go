@@ -16,7 +16,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/podclass"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 )
 
@@ -30,8 +29,6 @@ type PredictedPeak struct {
 	deviations    float64
 	strategy      config.Strategy
 	targetPercent float64
-	// lines are the targets of the classes of pods, in percent.
-	lines []config.Line
 }
 
 var (
@@ -50,13 +47,11 @@ func Describe() descriptor.Descriptor {
 func build(_ context.Context, args *config.PredictedPeakArgs, in descriptor.Inputs) (minor.Plugin, error) {
 	pl := &PredictedPeak{
 		Extensions: loadscore.New[podState](Name, in, args.MissingLoad), peaks: in.Reader.Peak(load.CPU),
-		deviations: args.Deviations, strategy: args.Strategy, targetPercent: float64(args.Target), lines: args.Lines,
+		deviations: args.Deviations, strategy: args.Strategy, targetPercent: float64(args.Target),
 	}
-	classes := pl.peaks.Config().Classes
 	pl.SetPodState(func(state fwk.CycleState, pod *corev1.Pod) (*podState, loadscore.Scoring) {
-		class := classes.Of(pod)
-		view := pl.peaks.View(state).For(pod, class)
-		s := podState{view: view, usages: view.Pod(pod), class: class, targetPercent: pl.targetOf(class)}
+		view := pl.peaks.View(state).For(pod)
+		s := podState{view: view, usages: view.Pod(pod)}
 		if view.HasStatistics() && args.MissingLoad == config.MissingLoadRequests {
 			return &s, loadscore.Always
 		}
@@ -69,22 +64,12 @@ func build(_ context.Context, args *config.PredictedPeakArgs, in descriptor.Inpu
 type podState struct {
 	view *peak.View
 	// usages are those of the pod to place.
-	usages        *learned.Usages
-	class         int
-	targetPercent float64
-}
-
-// targetOf returns the target of a class of pods, in percent.
-func (pl *PredictedPeak) targetOf(class int) float64 {
-	if class == podclass.None {
-		return pl.targetPercent
-	}
-	return float64(pl.lines[class].CPU)
+	usages *learned.Usages
 }
 
 func reads(args *config.PredictedPeakArgs) reading.Request {
 	r := reading.ForLoad(args.LoadSpec, nil)
-	r.Peak, r.Classes = &args.PeakSpec, config.ClassesOf(args.Lines)
+	r.Peak = &args.PeakSpec
 	return r
 }
 
@@ -100,7 +85,7 @@ func (pl *PredictedPeak) Score(_ context.Context, state fwk.CycleState, pod *cor
 
 func (pl *PredictedPeak) terms(s *loadscore.PreScoreState[podState], node fwk.NodeInfo) (t Terms) {
 	t.Resources = s.Pod.view.Node(node, s.Pod.usages, pl.deviations)
-	t.Strategy, t.TargetPercent = pl.strategy, s.Pod.targetPercent
+	t.Strategy, t.TargetPercent = pl.strategy, pl.targetPercent
 	return t
 }
 
@@ -108,7 +93,6 @@ func (pl *PredictedPeak) terms(s *loadscore.PreScoreState[podState], node fwk.No
 func (pl *PredictedPeak) Explain(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) explain.Terms {
 	s := pl.PreScoreState(state, pod)
 	terms := pl.terms(s, node)
-	terms.Line = explain.LineOf(s.Pod.class)
 	for r := range terms.Resources {
 		terms.Largest[r] = terms.Resources[r].LargestOn(node)
 	}
@@ -118,36 +102,17 @@ func (pl *PredictedPeak) Explain(_ context.Context, state fwk.CycleState, pod *c
 // LoadLine implements explain.LoadReader. Its utilization is the predicted peak. Only strategy Pack has a line: the target.
 func (pl *PredictedPeak) LoadLine(state fwk.CycleState, node fwk.NodeInfo) explain.LoadLine {
 	l := pl.Extensions.LoadLine(state, node)
-	peaks := func(class int) [load.ResourceCount]peak.Resource {
-		return pl.peaks.View(state).For(estimate.Stranger(), class).Node(node, &learned.Usages{}, pl.deviations)
-	}
-	for r, p := range peaks(podclass.None) {
+	for r, p := range pl.peaks.View(state).For(estimate.Stranger()).Node(node, &learned.Usages{}, pl.deviations) {
 		l.Utilization[r] = p.Peak()
 		if pl.strategy == config.StrategyPack {
 			l.Percent[r] = pl.targetPercent
 			l.Above[r] = 100*l.Utilization[r] > pl.targetPercent
 		}
 	}
-	for class := range pl.lines {
-		cpu := peaks(class)[load.CPU]
-		c := explain.ClassLine{Utilization: cpu.Peak()}
-		if pl.strategy == config.StrategyPack {
-			c.Percent = pl.targetOf(class)
-			c.Above = 100*c.Utilization > c.Percent
-		}
-		l.Classes = append(l.Classes, c)
-	}
 	return l
 }
 
-// SignPod implements minor.SignPlugin: of the pod, scores depend only on its workload, its class and the amounts in its spec.
+// SignPod implements minor.SignPlugin: of the pod, scores depend only on its workload and the amounts in its spec.
 func (pl *PredictedPeak) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.SignFragment, *fwk.Status) {
-	c := pl.peaks.Config()
-	return []minor.SignFragment{{
-		Key: "v1.Pod." + Name + "()",
-		Value: struct {
-			Usage any
-			Class int
-		}{c.Predictor.Key(pod), c.Classes.Of(pod)},
-	}}, nil
+	return []minor.SignFragment{{Key: "v1.Pod." + Name + "()", Value: pl.peaks.Config().Predictor.Key(pod)}}, nil
 }

@@ -341,40 +341,6 @@ func TestScore_FollowsStatistics(t *testing.T) {
 	}
 }
 
-// A class of pods has a target of its own, and does not see the load of lower classes.
-func TestScore_Lines(t *testing.T) {
-	const classes = noMemory + "lines: [{priorityClassNames: [latency], cpu: 10}, {priorityClassNames: [batch]}]\n"
-	of := func(class string, p *corev1.Pod) *corev1.Pod {
-		p.Spec.PriorityClassName = class
-		return p
-	}
-	for _, tc := range []struct {
-		name, args, class string
-		want              int64
-	}{
-		// Of v-0 on the node, and p: (2,400 + 1,000 + 1,640 + 200) / 8,000 = 0.655; 20 + 0.8·34.5
-		{"batch sees batch", "", "batch", 48},
-		{"a pod of no class sees batch", "", "", 48},
-		// By statistics, without v-0: 1,328 / 8,000 = 0.166; 20 + 0.8·83.4
-		{"latency does not see batch", "", "latency", 87},
-		// above the target of 10: 10·83.4/90 = 9.27; 20 + 0.8·9.27
-		{"latency above its target", "strategy: Pack", "latency", 27},
-		// below the target of 70: 30·65.5/70 + 70 = 98.07; 20 + 0.8·98.07
-		{"batch below the common target", "strategy: Pack", "batch", 98},
-		{"no class, below the common target", "strategy: Pack", "", 98},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			loads := loadsOf(measured(0.3))
-			loads.Learn(statistics(), 0.5)
-			pl, node := newPlugin(t, loads, classes+tc.args), nodeOf(of("batch", covered(pod("v-0", "v", "2", ""))))
-			got, status := pl.Score(t.Context(), framework.NewCycleState(), of(tc.class, pod("p", "a", "2", "")), node)
-			if !status.IsSuccess() || got != tc.want {
-				t.Errorf("score %d (%v), want %d", got, status, tc.want)
-			}
-		})
-	}
-}
-
 func TestScore_PodGroupCycles(t *testing.T) {
 	// The scheduler assumes the pods of a group under the generation that the node had.
 	loads := loadsOf(measured(0.3))
@@ -514,12 +480,6 @@ func TestSignPod(t *testing.T) {
 			t.Errorf("%s: signed alike", name)
 		}
 	}
-	pl = newPlugin(t, plugintest.NewLoads(), "lines: [{priorityClassNames: [batch]}]")
-	batch := pod("p", "a", "1", "2")
-	batch.Spec.PriorityClassName = "batch"
-	if sign(batch) == sign(pod("p", "a", "1", "2")) {
-		t.Error("another class: signed alike")
-	}
 }
 
 func TestScore_IsSafeForConcurrentUse(t *testing.T) {
@@ -566,18 +526,6 @@ func TestLoadLine(t *testing.T) {
 		l := newPlugin(t, loads, args+"\n"+noMemory).LoadLine(framework.NewCycleState(), node)
 		if math.Abs(l.Utilization[load.CPU]-peak) > 1e-6 || l.Percent[load.CPU] != want.percent || l.Above[load.CPU] != want.above {
 			t.Errorf("%s: load line %+v, want a peak of %v and %+v", args, l, peak, want)
-		}
-	}
-	// a-0 is batch, and explains 1,328 of the 2,000 that are measured: latency sees (2,000 − 1,328) / 8,000 = 0.084.
-	node.GetPods()[0].GetPod().Spec.PriorityClassName = "batch"
-	const lines = noMemory + "lines: [{priorityClassNames: [latency], cpu: 30}, {priorityClassNames: [batch], cpu: 29}]\nstrategy: "
-	for strategy, want := range map[string][]explain.ClassLine{
-		"Spread": {{Utilization: 0.084}, {Utilization: peak}},
-		"Pack":   {{Utilization: 0.084, Percent: 30}, {Utilization: peak, Percent: 29, Above: true}},
-	} {
-		l := newPlugin(t, loads, lines+strategy).LoadLine(framework.NewCycleState(), node)
-		if diff := cmp.Diff(want, l.Classes, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
-			t.Errorf("%s: classes (-want +got):\n%s", strategy, diff)
 		}
 	}
 }

@@ -18,8 +18,6 @@ type Terms struct {
 	// Strategy and TargetPercent, in [1, 99], are the settings of the score.
 	Strategy      config.Strategy
 	TargetPercent float64
-	// Line is the argument with the target of the pod's class; empty without one. Only Explain sets it.
-	Line string
 }
 
 // Peak is the predicted peak of the resource that is closest to full, as a fraction of capacity.
@@ -36,11 +34,7 @@ func (t *Terms) List() (terms []explain.Term) {
 		terms = append(terms, explain.Peak(r, &t.Resources[r], t.Largest[r])...)
 	}
 	if t.Strategy == config.StrategyPack {
-		name := "target"
-		if t.Line != "" {
-			name += " of " + t.Line
-		}
-		terms = append(terms, explain.Term{Name: name, Value: t.TargetPercent, Unit: "%"})
+		terms = append(terms, explain.Term{Name: "target", Value: t.TargetPercent, Unit: "%"})
 	}
 	return terms
 }

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
@@ -50,31 +49,4 @@ func (p *Prediction) explainUnknown(
 			podusage.Part{Amount: factor * assumed, Basis: times + "assumed for containers without limit and request"})
 	}
 	return x
-}
-
-// explain replaces the summands of a pod with little history. others is its usage by other workloads and by its spec, u its usage.
-// own is the share of its own workload, which was observed for some time.
-func (p *prior) explain(x *podusage.Breakdown, pod *corev1.Pod, others, u *Usage, own float64, observed time.Duration) {
-	x.Parts = nil
-	part := func(amount, share float64, basis string) {
-		if share > 1e-9 { // less is the rounding of a sum
-			x.Parts = append(x.Parts, podusage.Part{Amount: amount, Basis: fmt.Sprintf("%.0f %% %s", 100*share, basis)})
-		}
-	}
-	left, capped := 1-own, 1.0
-	if p.mean > 0 {
-		capped = others.Mean / p.mean // by the limit
-	}
-	part(u.Mean-left*others.Mean, own, fmt.Sprintf("by its own workload, observed for %s", observed.Round(time.Minute)))
-	of, spec := &p.strongest, (1-p.weight)*p.spec.Mean
-	basis := fmt.Sprintf("as %s of %s", text.Count(of.workloads, "workload"), of.by.describe(pod))
-	if of.scope == oneNamespace {
-		basis += " in its namespace"
-	}
-	part(left*capped*of.weight*of.mean, left*of.weight, basis)
-	part(left*capped*(p.mean-spec-of.weight*of.mean), left*(p.weight-of.weight), "as workloads that it resembles less")
-	part(left*capped*spec, left*(1-p.weight), "by its spec")
-	x.Peak = []podusage.Part{
-		{Amount: u.Mean, Basis: "mean"}, {Amount: u.Excess(), Basis: "uncertainty of the mean, and deviations over time"},
-	}
 }

@@ -46,8 +46,6 @@ type Config struct {
 	History time.Duration
 	// MaxWorkloads bounds the number of workloads. To evict the live workloads of others, a tenant has to run more pods for longer.
 	MaxWorkloads int
-	// Groups keeps the groups of workloads that Priors read.
-	Groups bool
 }
 
 // Statistics holds the statistics of all workloads at one moment. It is immutable, and safe for concurrent use. The zero value
@@ -56,16 +54,14 @@ type Statistics struct {
 	at time.Time
 	// workloads are by hash of their names: names would take more memory than all else.
 	workloads map[uint64]entry
-	key       key
-	// pods are those observed lately, by hash of their UIDs. They are not saved, so a seed is enough.
+	// pods are those observed lately, by hash of their UIDs.
 	pods map[uint64]podEntry
+	// seed is that of all hashes, so that nobody can choose names of equal hash.
 	seed maphash.Seed
 	// startups are the workloads that were observed while they started, by the hash of workloads. The observations are interval apart.
 	startups map[uint64]startupEntry
 	interval time.Duration
 	cluster  ClusterUsage
-	// groups are the workloads that resemble each other.
-	groups groups
 }
 
 // ClusterUsage has averages over all pods of the cluster, by load.Resource.
@@ -135,22 +131,14 @@ func podTime(seconds float32) time.Duration {
 	return time.Duration(min(float64(seconds)*float64(time.Second), longest))
 }
 
-func (s *Statistics) hash(w Workload) uint64 { return s.key.hash(w.Namespace, w.Name) }
+func (s *Statistics) hash(w Workload) uint64 { return maphash.Comparable(s.seed, w) }
 
 // With returns the statistics with the observations added, each weighted by its age. s is not changed.
 func (s *Statistics) With(observations []Observation, cluster ClusterUsage, c Config) *Statistics {
-	next := s.seeded().with(observations, cluster, c)
-	if c.Groups {
-		next.regroup(nil)
-	}
-	return next
-}
-
-// with is With without regrouping.
-func (s *Statistics) with(observations []Observation, cluster ClusterUsage, c Config) *Statistics {
+	s = s.seeded()
 	next := &Statistics{
-		at: s.at, key: s.key, seed: s.seed, pods: s.pods, startups: s.startups, interval: s.interval, cluster: cluster,
-		groups: s.groups, workloads: make(map[uint64]entry, len(s.workloads)),
+		at: s.at, seed: s.seed, pods: s.pods, startups: s.startups, interval: s.interval, cluster: cluster,
+		workloads: make(map[uint64]entry, len(s.workloads)),
 	}
 	for i := range observations {
 		if at := observations[i].At; at.After(next.at) {
@@ -185,12 +173,12 @@ func (s *Statistics) with(observations []Observation, cluster ClusterUsage, c Co
 	return next
 }
 
-// seeded returns s, or the first Statistics with a key and a seed if s is the zero value.
+// seeded returns s, or the first Statistics with a seed if s is the zero value.
 func (s *Statistics) seeded() *Statistics {
 	if s.workloads != nil {
 		return s
 	}
-	return &Statistics{key: newKey(), seed: maphash.MakeSeed(), workloads: map[uint64]entry{}}
+	return &Statistics{seed: maphash.MakeSeed(), workloads: map[uint64]entry{}}
 }
 
 // rank is a hash of the workload's name.
@@ -276,7 +264,6 @@ func (e entry) podSeconds() (most float32) {
 // Publisher hands the latest Statistics to all decisions. It is safe for concurrent use; Latest never waits. Use NewPublisher.
 type Publisher struct {
 	latest atomic.Pointer[Statistics]
-	groups atomic.Bool
 }
 
 // NewPublisher returns a publisher of empty Statistics.
@@ -285,12 +272,6 @@ func NewPublisher() *Publisher {
 	p.latest.Store(&Statistics{})
 	return p
 }
-
-// RequireGroups makes later Statistics keep groups: see Config.Groups.
-func (p *Publisher) RequireGroups() { p.groups.Store(true) }
-
-// GroupsRequired reports whether RequireGroups was called.
-func (p *Publisher) GroupsRequired() bool { return p.groups.Load() }
 
 // Latest returns the Statistics published last.
 func (p *Publisher) Latest() *Statistics { return p.latest.Load() }

@@ -80,8 +80,6 @@ type Predictor struct {
 	WorkloadLabel string
 	// MinHistory is how long pods of a workload must have been observed.
 	MinHistory time.Duration
-	// Priors says which other workloads count for a pod with less.
-	Priors Priors
 	// Multiplier is the peak of a container without a limit over its request. > 0.
 	Multiplier float64
 	// Default is the peak of a container without limit and request. ≥ 0.
@@ -198,7 +196,6 @@ func (p *Prediction) predict(
 	pod, starting *corev1.Pod, h observedUsage, own podusage.Amounts, maxRatio float64, x *[load.ResourceCount]podusage.Breakdown,
 ) (u OnNode) {
 	var requests *podusage.Amounts // determined for a pod without history alone: it takes longer than all else
-	var like likeness
 	for r := range load.ResourceCount {
 		if m := &h.moments[r]; m.PodTime > 0 && m.PodTime >= p.MinHistory {
 			u.Starting[r] = known(m, podusage.Limit(starting, r))
@@ -212,29 +209,11 @@ func (p *Prediction) predict(
 		}
 		if requests == nil {
 			requests = new(podusage.PendingRequest(pod))
-			like = p.likeness(pod)
 		}
 		spec := p.bySpec(pod, starting, r, requests[r], maxRatio)
-		u.Starting[r], u.Steady[r] = spec.starting, spec.steady
-		observed := h.moments[r].PodTime
-		by := p.prior(&like, r, &spec.starting, observed > 0)
-		if by.weight > 0 {
-			claim := p.claim(pod, starting, r)
-			u.Starting[r], u.Steady[r] = by.usage(min(podusage.Limit(starting, r), claim+spec.unset*p.Default[r])), by.usage(claim)
-		}
-		others := u.Starting[r]
-		if p.Priors != NoPriors && observed > 0 {
-			measured, share := known(&h.moments[r], podusage.Limit(starting, r)), float64(observed)/float64(p.MinHistory)
-			u.Starting[r] = u.Starting[r].toward(&measured, share)
-			u.Steady[r] = u.Steady[r].toward(&measured, share)
-			p.bound(&u.Steady[r], pod, starting, r, own[r], maxRatio)
-		}
-		u.Foreign[r] = u.Steady[r]
+		u.Starting[r], u.Steady[r], u.Foreign[r] = spec.starting, spec.steady, spec.steady
 		if x != nil {
 			x[r] = p.explainUnknown(pod, r, requests[r], spec.unset*p.Default[r]/p.Multiplier, spec.ratio, &spec.starting)
-			if p.Priors != NoPriors && by.weight+observed.Seconds() > 0 {
-				by.explain(&x[r], pod, &others, &u.Starting[r], float64(observed)/float64(p.MinHistory), observed)
-			}
 		}
 	}
 	return u
@@ -273,15 +252,6 @@ func (p *Prediction) bound(u *Usage, pod, starting *corev1.Pod, r load.Resource,
 	}
 }
 
-// toward returns the usage with the given share of another.
-func (u *Usage) toward(other *Usage, share float64) Usage {
-	mix := func(a, b float64) float64 { return a + (b-a)*share }
-	return Usage{
-		Mean: mix(u.Mean, other.Mean), P95: mix(u.P95, other.P95),
-		Variance: mix(u.Variance, other.Variance), Learned: mix(u.Learned, other.Learned),
-	}
-}
-
 // known is the usage by a workload's statistics.
 func known(m *Moments, limit float64) Usage {
 	peak := min(m.Mean+deviationsToP95*m.StdDev(), limit)
@@ -310,19 +280,12 @@ type Key struct {
 	Requests, Peaks, Limits podusage.Amounts
 	// Unset is the number of containers without request and limit, by load.Resource.
 	Unset podusage.Amounts
-	// Resembles says which groups the pod is in, unless Priors ignores them.
-	Resembles [resemblances]string
 }
 
 // Key returns the pod's key: pods with equal keys have equal predictions.
 func (p Predictor) Key(pod *corev1.Pod) Key {
 	k := Key{Namespace: pod.Namespace, Requests: podusage.ByRequests{}.Estimate(pod)}
 	k.Workload, _ = WorkloadOf(pod, p.WorkloadLabel)
-	if p.Priors != NoPriors {
-		for by := range resemblances {
-			k.Resembles[by] = by.joined(pod)
-		}
-	}
 	for r := range load.ResourceCount {
 		k.Peaks[r], k.Unset[r] = podusage.BySpec{Multiplier: p.Multiplier}.FromSpec(pod, pod, r, math.Inf(1))
 		if limit := podusage.Limit(pod, r); !math.IsInf(limit, 1) { // JSON has no infinity

@@ -24,11 +24,10 @@ type Tally struct {
 	momentary  bool
 }
 
-// workloadSums are the sums of one workload. pod is one of its pods.
+// workloadSums are the sums of one workload.
 type workloadSums struct {
 	resources [load.ResourceCount]sums
 	starts    starts
-	pod       *corev1.Pod
 }
 
 // sums are over the pods of a workload, in milliCPU or bytes. Each pod counts with the share of the interval that it ran.
@@ -60,7 +59,7 @@ func (t *Tally) Add(pod *corev1.Pod, r load.Resource, usage, request, share floa
 	}
 	of, ok := t.workloads[workload]
 	if !ok {
-		of = &workloadSums{pod: pod}
+		of = &workloadSums{}
 		t.workloads[workload] = of
 	}
 	s := &of.resources[r]
@@ -101,12 +100,9 @@ func (s *Statistics) WithTally(t *Tally, at time.Time, interval time.Duration, c
 		}
 	}
 	pods := s.withPods(t, at, interval, c.History)
-	next := s.with(t.observations(at, interval), cluster, c)
+	next := s.With(t.observations(at, interval), cluster, c)
 	next.pods = pods
 	next.learnStartups(s, t, interval, weightAt(max(at.Sub(s.at), 0), c.History))
-	if c.Groups {
-		next.groupBy(t)
-	}
 	return next
 }
 

@@ -23,15 +23,6 @@ const (
 kind: KubeSchedulerConfiguration
 profiles: [{schedulerName: s, plugins: {score: {enabled: [{name: TargetLoadPacking}]}}}]
 `
-	twoFiles = `apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-- schedulerName: s
-  plugins: {multiPoint: {enabled: [{name: PredictedPeak}, {name: LoadThreshold}]}}
-  pluginConfig:
-  - {name: PredictedPeak, args: {statisticsFile: /a}}
-  - {name: LoadThreshold, args: {statistic: PredictedPeak, predictedPeak: {statisticsFile: /b}}}
-`
 )
 
 func TestCommand_ValidateOnly(t *testing.T) {
@@ -47,7 +38,6 @@ func TestCommand_ValidateOnly(t *testing.T) {
 			"no lease", ownHeader, scheduler + "leaderElection: {leaderElect: false}\n", "ns/name",
 			"leaderElection.leaderElect: false; write true",
 		},
-		{"two files of the same statistics", ownHeader, twoFiles, "ns/name", `statisticsFile: "/b", and "/a" in other arguments`},
 		{"a state without a namespace", ownHeader, scheduler, "name", `--state: "name"; write NAMESPACE/NAME of a ConfigMap`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

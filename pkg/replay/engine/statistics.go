@@ -28,9 +28,7 @@ func newStatistics(spec config.StatisticsSpec, capacity podusage.Amounts) *stati
 
 // publish publishes the statistics with the interval that ends now.
 func (s *statistics) publish(now time.Time) {
-	bounds := learned.Config{
-		History: s.spec.History.Duration, MaxWorkloads: refresh.MaxWorkloads, Groups: s.publisher.GroupsRequired(),
-	}
+	bounds := learned.Config{History: s.spec.History.Duration, MaxWorkloads: refresh.MaxWorkloads}
 	s.publisher.Publish(s.publisher.Latest().WithTally(s.tally, now, refresh.WorkloadInterval, bounds))
 	s.tally = learned.NewTally(s.spec.WorkloadLabel, s.capacity)
 }
