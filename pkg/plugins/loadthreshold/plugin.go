@@ -18,7 +18,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/cyclestate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/softlimit"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
@@ -41,7 +41,7 @@ type LoadThreshold struct {
 	peaks [load.ResourceCount]*peak.Model
 
 	gate     *softlimit.Gate
-	states   *cyclestate.Memo[filterState]
+	states   *loadscore.Memo[filterState]
 	counters descriptor.Counters
 	events   events.EventRecorder
 
@@ -85,7 +85,7 @@ func newPlugin(
 	}
 	pl := &LoadThreshold{
 		reader: in.Reader, line: lineOf(args.Thresholds), missingLoad: args.MissingLoad, exemptions: exemptions,
-		states: cyclestate.New[filterState](Name), counters: in.Counters, events: in.Handle.EventRecorder(), annotations: shared,
+		states: loadscore.NewMemo[filterState](Name), counters: in.Counters, events: in.Handle.EventRecorder(), annotations: shared,
 	}
 	switch args.Statistic {
 	case config.StatisticMeanPlusStdDev:

@@ -22,7 +22,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/cyclestate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/softlimit"
 )
 
@@ -36,7 +36,7 @@ type NodeMetrics struct {
 	// recent is nil where no metric counts pending pods.
 	recent   *estimate.RecentPods
 	gate     *softlimit.Gate
-	states   *cyclestate.Memo[cycleState]
+	states   *loadscore.Memo[cycleState]
 	counters descriptor.Counters
 }
 
@@ -69,7 +69,7 @@ func Describe() descriptor.Descriptor {
 }
 
 func build(ctx context.Context, args *config.NodeMetricsArgs, in descriptor.Inputs) (minor.Plugin, error) {
-	pl := &NodeMetrics{states: cyclestate.New[cycleState](Name), counters: in.Counters}
+	pl := &NodeMetrics{states: loadscore.NewMemo[cycleState](Name), counters: in.Counters}
 	for _, m := range args.Metrics {
 		rule, err := config.ParseRejectRule(m.Reject)
 		if err != nil {

@@ -5,7 +5,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/packing"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 )
 
 // Terms are the terms of one node's score.
@@ -55,7 +55,7 @@ func Score(strategy config.Strategy, percent, target float64) float64 {
 	}
 	score := 100 - percent
 	if strategy == config.StrategyPack {
-		score = packing.Score(percent, target)
+		score = loadscore.Packing(percent, target)
 	}
 	return atFull + (100-atFull)*score/100
 }

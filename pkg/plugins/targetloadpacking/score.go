@@ -9,7 +9,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/packing"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 )
 
 // Terms are the terms of one node's score.
@@ -31,7 +31,7 @@ func (t Terms) Score() float64 {
 	if utilization := t.UtilizationPercent(); utilization > 100 {
 		return -min(utilization, highest)
 	}
-	return packing.Score(t.UtilizationPercent(), t.TargetPercent)
+	return loadscore.Packing(t.UtilizationPercent(), t.TargetPercent)
 }
 
 // highest caps the utilizations that are compared, in percent.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/measured"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
@@ -68,7 +67,7 @@ func TestOpen_HostedServices(t *testing.T) {
 			// The account's token is nobody's but the cluster's.
 			account := Account{Dir: t.TempDir()}
 			write(t, account.Dir, "token", "account")
-			s, err := Open(t.Context(), measured.Cluster{Nodes: oneNode(t)}, config.LoadSpec{MetricProvider: provider}, account,
+			s, err := Open(t.Context(), source.Cluster{Nodes: oneNode(t)}, config.LoadSpec{MetricProvider: provider}, account,
 				clock.RealClock{})
 			if err != nil {
 				t.Fatal(err)

@@ -1,5 +1,5 @@
 // Package loadscore is shared by plugins that score nodes by load. It keeps one view of the load per scheduling cycle, skips cycles
-// without known load, and scores nodes without load.
+// without known load, and scores nodes without load. Memo keeps what any plugin computes once per cycle.
 package loadscore
 
 import (
@@ -18,7 +18,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/cyclestate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 )
 
@@ -34,7 +33,7 @@ type Extensions[Pod any] struct {
 	resources   []load.Resource
 	missingLoad config.MissingLoad
 	counters    descriptor.Counters
-	states      *cyclestate.Memo[PreScoreState[Pod]]
+	states      *Memo[PreScoreState[Pod]]
 	podState    func(state fwk.CycleState, pod *corev1.Pod) (*Pod, Scoring)
 }
 
@@ -52,7 +51,7 @@ type NoPodState = struct{}
 func New[Pod any](plugin string, in descriptor.Inputs, missingLoad config.MissingLoad) *Extensions[Pod] {
 	return &Extensions[Pod]{
 		plugin: plugin, reader: in.Reader, model: in.Reader.Model(load.CPU), resources: in.Reader.Request().Resources(),
-		missingLoad: missingLoad, counters: in.Counters, states: cyclestate.New[PreScoreState[Pod]](plugin),
+		missingLoad: missingLoad, counters: in.Counters, states: NewMemo[PreScoreState[Pod]](plugin),
 	}
 }
 

@@ -1,4 +1,4 @@
-package cyclestate_test
+package loadscore_test
 
 import (
 	"testing"
@@ -6,11 +6,11 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/cyclestate"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
 )
 
 func TestMemo(t *testing.T) {
-	memo := cyclestate.New[int]("Plugin")
+	memo := loadscore.NewMemo[int]("Plugin")
 	state := framework.NewCycleState()
 	if got := memo.Lookup(state); got != nil {
 		t.Fatalf("%d before any was stored", *got)

@@ -1,5 +1,4 @@
-// Package measured defines whose load is measured, and how long it is trusted. It must not depend on schedulers.
-package measured
+package source
 
 import (
 	"k8s.io/apimachinery/pkg/labels"

@@ -1,11 +1,11 @@
-package packing
+package loadscore
 
 import (
 	"math"
 	"testing"
 )
 
-func TestFormula(t *testing.T) {
+func TestPacking(t *testing.T) {
 	for _, tc := range []struct {
 		name                string
 		utilization, target float64
@@ -30,18 +30,18 @@ func TestFormula(t *testing.T) {
 		{"the highest target packs to the brim", 99.5, 99, 49.5},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := Score(tc.utilization, tc.target); math.Abs(got-tc.want) > 1e-9 {
-				t.Errorf("Score(%v, %v) = %v, want %v", tc.utilization, tc.target, got, tc.want)
+			if got := Packing(tc.utilization, tc.target); math.Abs(got-tc.want) > 1e-9 {
+				t.Errorf("Packing(%v, %v) = %v, want %v", tc.utilization, tc.target, got, tc.want)
 			}
 		})
 	}
 }
 
-func TestFormula_StaysInRange(t *testing.T) {
+func TestPacking_StaysInRange(t *testing.T) {
 	for target := 1.0; target <= 99; target++ {
 		for utilization := 0.0; utilization <= 200; utilization += 0.5 {
-			if got := Score(utilization, target); got < 0 || got > 100 || math.IsNaN(got) {
-				t.Fatalf("Score(%v, %v) = %v, want a score in [0, 100]", utilization, target, got)
+			if got := Packing(utilization, target); got < 0 || got > 100 || math.IsNaN(got) {
+				t.Fatalf("Packing(%v, %v) = %v, want a score in [0, 100]", utilization, target, got)
 			}
 		}
 	}

@@ -1,5 +1,4 @@
-// Package cyclestate keeps what a plugin computes once per scheduling cycle.
-package cyclestate
+package loadscore
 
 import (
 	fwk "k8s.io/kube-scheduler/framework"
@@ -9,14 +8,14 @@ import (
 
 // Memo keeps one value per scheduling cycle, stored at any extension point by one of several goroutines. Clones of the
 // CycleState that are made after Store, for nominated pods and preemption, share it. A lookup does not allocate. A Memo is safe for
-// concurrent use; use New.
+// concurrent use; use NewMemo.
 type Memo[T any] struct {
 	key fwk.StateKey
 	pin estimate.Pin[T]
 }
 
-// New returns a memo for a plugin. Make only one per plugin: its name is the key in CycleState.
-func New[T any](plugin string) *Memo[T] {
+// NewMemo returns a memo for a plugin. Make only one per plugin: its name is the key in CycleState.
+func NewMemo[T any](plugin string) *Memo[T] {
 	return &Memo[T]{key: fwk.StateKey(plugin)}
 }
 
