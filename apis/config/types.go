@@ -131,50 +131,31 @@ func DefaultNodeLabels() []string {
 
 // MetricProviderSpec describes a source of load.
 type MetricProviderSpec struct {
-	Type MetricProviderType
-	// Address is the server's http(s) URL, a path prefix included. Prometheus, SignalFx and Datadog have one.
-	Address string
-	// Token is a bearer token, SignalFx's access token or Datadog's API key. TokenFile names a file with the token, and is
-	// reread as it rotates. At most one is set.
-	Token     Secret
-	TokenFile string
-	// ApplicationKey is Datadog's second key; ApplicationKeyFile names a file that holds one and is reread as it rotates. At most
-	// one is set.
+	Type               MetricProviderType
+	Address            string
+	Token              Secret
+	TokenFile          string
 	ApplicationKey     Secret
 	ApplicationKeyFile string
-	// CAFile names a PEM bundle of trusted authorities for the server's certificate. Empty means the system's roots.
-	CAFile string
-	// InsecureSkipVerify accepts any certificate of the server.
+	CAFile             string
 	InsecureSkipVerify bool
-	// ClusterName is what SignalFx or Datadog call the cluster that is read; empty means all. HostNameSuffix is what hosts have
-	// there after the names of nodes.
-	ClusterName    string
-	HostNameSuffix string
-	// Prometheus and Datadog use Dialect, these two and SignalFx use Queries, and Prometheus alone uses NodeLabels.
-	Dialect Dialect
-	Queries *LoadQueries
-	// NodeLabels are the labels of a series that may name its node, in order of precedence. Not empty.
-	NodeLabels []string
-	// Selector holds PromQL label matchers in braces. Queries of a dialect read only series that match. Empty means all series.
-	Selector string
-	// Timeout bounds one refresh. In (0, MaxAge].
-	Timeout metav1.Duration
+	ClusterName        string
+	HostNameSuffix     string
+	Dialect            Dialect
+	Queries            *LoadQueries
+	NodeLabels         []string
+	Selector           string
+	Timeout            metav1.Duration
 }
 
 // LoadSpec holds the arguments that all plugins share: the source of load, the window, and the trust.
 type LoadSpec struct {
-	// WatcherAddress is the http(s) URL of a load-watcher service. If set, the service is the source.
-	// MetricProvider then only sets the connection: Token, TokenFile, CAFile, InsecureSkipVerify and Timeout.
-	WatcherAddress string
-	MetricProvider MetricProviderSpec
-	// Window is the time over which means and standard deviations are taken. In [10s, 1h].
-	Window metav1.Duration
-	// RefreshInterval is the time between two refreshes from the source. In [1s, MaxAge].
+	WatcherAddress  string
+	MetricProvider  MetricProviderSpec
+	Window          metav1.Duration
 	RefreshInterval metav1.Duration
-	// MaxAge is the age beyond which a node's load is no longer trusted, however steady it was.
-	MaxAge metav1.Duration
-	// DriftTolerance is the drift, in percentage points, at which load expires. > 0.
-	DriftTolerance float64
+	MaxAge          metav1.Duration
+	DriftTolerance  float64
 }
 
 // GetLoadSpec returns s. The arguments of all plugins embed a LoadSpec, and thereby have this method.
@@ -186,18 +167,11 @@ func (s *LoadSpec) GetLoadSpec() *LoadSpec { return s }
 type TargetLoadPackingArgs struct {
 	metav1.TypeMeta
 	LoadSpec
-	// MissingLoad says how a node with unknown load is evaluated.
-	MissingLoad MissingLoad
-	// TargetUtilization is the CPU utilization, in percent of capacity, up to which nodes are packed. In [1, 99].
-	TargetUtilization int64
-	// DefaultRequests is the usage of a container without limit and request. Only cpu is used, and memory is allowed. ≥ 0.
-	DefaultRequests corev1.ResourceList
-	// DefaultRequestsMultiplier times its request is the usage expected of a container without a limit. A finite decimal number
-	// ≥ 0.
+	MissingLoad               MissingLoad
+	TargetUtilization         int64
+	DefaultRequests           corev1.ResourceList
 	DefaultRequestsMultiplier string
-	// MaxLimitRequestRatio bounds the pending usage of pods with a limit. A limit counts up to this multiple of its request.
-	// Finite and ≥ 1.
-	MaxLimitRequestRatio float64
+	MaxLimitRequestRatio      float64
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
@@ -206,14 +180,9 @@ type TargetLoadPackingArgs struct {
 type LoadVariationRiskBalancingArgs struct {
 	metav1.TypeMeta
 	LoadSpec
-	// MissingLoad says how a node with unknown load is evaluated.
-	MissingLoad MissingLoad
-	// DefaultRequests is the request of a pod that requests nothing of a resource. Only cpu and memory are allowed. ≥ 0.
-	DefaultRequests corev1.ResourceList
-	// SafeVarianceMargin multiplies the standard deviation. Finite and ≥ 0.
-	SafeVarianceMargin float64
-	// SafeVarianceSensitivity s makes the score use the s-th root of the standard deviation; 0 leaves the deviation out. Finite
-	// and ≥ 0.
+	MissingLoad             MissingLoad
+	DefaultRequests         corev1.ResourceList
+	SafeVarianceMargin      float64
 	SafeVarianceSensitivity float64
 }
 
@@ -223,14 +192,10 @@ type LoadVariationRiskBalancingArgs struct {
 type LowRiskOverCommitmentArgs struct {
 	metav1.TypeMeta
 	LoadSpec
-	// MissingLoad says how a node with unknown load is evaluated.
-	MissingLoad MissingLoad
-	// SmoothingWindowSize is the number of samples in each measured mean. Its square root multiplies the deviation. ≥ 1.
+	MissingLoad         MissingLoad
 	SmoothingWindowSize int64
-	// RiskLimitWeights are the weights, in [0, 1], of the risk by limits beside that by load. They hold cpu and memory.
-	RiskLimitWeights map[corev1.ResourceName]float64
-	// UnlimitedPods selects the limit of a pod that has a container without one.
-	UnlimitedPods UnlimitedPods
+	RiskLimitWeights    map[corev1.ResourceName]float64
+	UnlimitedPods       UnlimitedPods
 }
 
 // PowerModel is the power of a node at a CPU utilization of x percent: K0 + K1·e^(K2·x). All models share a unit.
@@ -251,13 +216,8 @@ type NodePowerModel struct {
 type PeaksArgs struct {
 	metav1.TypeMeta
 	LoadSpec
-	// MissingLoad says how a node with unknown load is evaluated. A node without a power model gets the mean score of the others, or
-	// the lowest if this is Lowest.
-	MissingLoad MissingLoad
-	// NodePowerModel are power models by name of the node. If it is empty, and the environment variable NODE_POWER_MODEL names a file,
-	// they are read from there.
-	NodePowerModel map[string]PowerModel
-	// NodePowerModels are for nodes without a model by name: the first that selects the node counts.
+	MissingLoad     MissingLoad
+	NodePowerModel  map[string]PowerModel
 	NodePowerModels []NodePowerModel
 }
 
@@ -275,12 +235,9 @@ type ThresholdWindows struct {
 
 // Exemption selects the pods that thresholds do not apply to.
 type Exemption struct {
-	// PriorityClassNames exempts the pods of these priority classes.
 	PriorityClassNames []string
-	// PodSelector exempts the pods whose labels it matches; nil matches none. Whoever writes a pod sets its labels.
-	PodSelector *metav1.LabelSelector
-	// NamespaceSelector exempts the pods of the namespaces whose labels it matches; nil matches none.
-	NamespaceSelector *metav1.LabelSelector
+	PodSelector        *metav1.LabelSelector
+	NamespaceSelector  *metav1.LabelSelector
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
@@ -289,27 +246,16 @@ type Exemption struct {
 type LoadThresholdArgs struct {
 	metav1.TypeMeta
 	LoadSpec
-	// MissingLoad says how a node with unknown load is evaluated: Requests, Pass or Reject.
-	MissingLoad MissingLoad
-	// Thresholds are the utilizations that no node may exceed with the pod on it.
-	Thresholds Thresholds
-	// Windows are the windows over which the resources are measured. In [10s, 1h], from a Prometheus in [10s, 24h] unless Statistic is
-	// PredictedPeak.
-	Windows ThresholdWindows
-	// DefaultRequests is the request of a pod that requests nothing of a resource. Only cpu and memory are allowed. ≥ 0.
-	DefaultRequests corev1.ResourceList
-	// Statistic is compared with the thresholds. Only Prometheus has P95 and Max.
-	// StdDevFactor, ≥ 0, multiplies the standard deviation in MeanPlusStdDev.
-	// PredictedPeak says how peaks are predicted where Statistic is PredictedPeak.
-	Statistic     Statistic
-	StdDevFactor  float64
-	PredictedPeak PeakSpec
-	// IgnoreDaemonSets exempts the pods of DaemonSets, which cannot go elsewhere.
+	MissingLoad      MissingLoad
+	Thresholds       Thresholds
+	Windows          ThresholdWindows
+	DefaultRequests  corev1.ResourceList
+	Statistic        Statistic
+	StdDevFactor     float64
+	PredictedPeak    PeakSpec
 	IgnoreDaemonSets bool
-	// Exempt selects further pods that the thresholds do not apply to.
-	Exempt Exemption
-	// WhenNoneFits says what happens to a pod for which the thresholds leave no node.
-	WhenNoneFits WhenNoneFits
+	Exempt           Exemption
+	WhenNoneFits     WhenNoneFits
 }
 
 // MetricBounds are the values of a metric that get the highest and the lowest score.
@@ -320,27 +266,19 @@ type MetricBounds struct {
 
 // PendingPods counts pods that a metric does not show yet.
 type PendingPods struct {
-	// PerPod is by how much each of them makes the metric's value worse, in the metric's unit; > 0.
 	PerPod float64
-	// Window is the span that the query takes its values over.
 	Window metav1.Duration
 }
 
 // NodeMetric is one metric that evaluates nodes.
 type NodeMetric struct {
-	// Name stands for the metric in reasons, Events and logs; unique within the plugin's arguments.
-	Name string
-	// Query is PromQL that yields one series per node.
-	Query  string
-	Prefer Preference
-	// Weight is the metric's share of the score, ≥ 0; 0 leaves it out of the score.
-	Weight int64
-	// Bounds fix the scale of the score; without them it spans the values of the candidate nodes.
-	Bounds *MetricBounds
-	// Pending makes the score count recently placed pods; nil counts none.
+	Name    string
+	Query   string
+	Prefer  Preference
+	Weight  int64
+	Bounds  *MetricBounds
 	Pending *PendingPods
-	// Reject is a rule such as "> 5" by which a node is rejected; empty rejects none.
-	Reject string
+	Reject  string
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
@@ -349,40 +287,28 @@ type NodeMetric struct {
 type NodeMetricsArgs struct {
 	metav1.TypeMeta
 	LoadSpec
-	// Metrics are the metrics that evaluate nodes; at least one.
-	Metrics []NodeMetric
-	// WhenNoneFits says what happens to a pod for which the reject rules leave no node.
+	Metrics      []NodeMetric
 	WhenNoneFits WhenNoneFits
 }
 
 // StatisticsSpec says which statistics of workloads are kept.
 type StatisticsSpec struct {
-	// History is the time over which a workload's usage counts. In [10m, 30d].
-	History metav1.Duration
-	// WorkloadLabel is the key of the label that names a pod's workload. Without label or key, the controlling owner is the
-	// workload.
+	History       metav1.Duration
 	WorkloadLabel string
 }
 
 // UnknownUsage says what is expected of a pod whose workload has too little history.
 type UnknownUsage struct {
-	// RequestMultiplier times its request is the peak expected of a container without a limit. Finite and > 0.
 	RequestMultiplier float64
-	// Default is the peak expected of a container that has neither limit nor request. Only cpu and memory are allowed. ≥ 0.
-	Default corev1.ResourceList
+	Default           corev1.ResourceList
 }
 
 // PeakSpec says how the peaks of nodes are predicted.
 type PeakSpec struct {
 	StatisticsSpec
-	// MinHistory is the observation time, summed over a workload's pods, before its statistics are used. In [0, History].
-	MinHistory metav1.Duration
-	// Deviations is the z-factor for all pods of a node except the pod with the largest peak. Finite and ≥ 0.
-	Deviations float64
-	// Unknown is for pods whose workload has less than MinHistory.
-	Unknown UnknownUsage
-	// MaxLimitRequestRatio bounds the pending peak of a pod without history: a limit counts up to this multiple of its request.
-	// Finite and ≥ 1.
+	MinHistory           metav1.Duration
+	Deviations           float64
+	Unknown              UnknownUsage
 	MaxLimitRequestRatio float64
 }
 
@@ -393,12 +319,9 @@ type PredictedPeakArgs struct {
 	metav1.TypeMeta
 	LoadSpec
 	PeakSpec
-	// MissingLoad says how a node with unknown load is evaluated.
 	MissingLoad MissingLoad
-	// Strategy says which peaks are preferred.
-	Strategy Strategy
-	// Target is the predicted peak, in percent of capacity, up to which nodes are packed where Strategy is Pack. In [1, 99].
-	Target int64
+	Strategy    Strategy
+	Target      int64
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
@@ -407,8 +330,6 @@ type PredictedPeakArgs struct {
 type DecisionRecordArgs struct {
 	metav1.TypeMeta
 
-	// EventsPerSecond is the mean number of decisions recorded per second.
 	EventsPerSecond int64
-	// Burst is the number of decisions recorded at once.
-	Burst int64
+	Burst           int64
 }

@@ -106,10 +106,7 @@ func TestCheck_ValuesOfAnotherType(t *testing.T) {
 			"a string, which may be secret", args("Peaks", "metricProvider: {token: 123456}"),
 			"line 7: " + path + "metricProvider.token: Invalid value: must be a string: write it in quotes",
 		},
-		{
-			"a list", args("NodeMetrics", "metrics: {name: m}"),
-			"line 7: " + path + "metrics: Invalid value: must be a list",
-		},
+		{"a list", args("NodeMetrics", "metrics: {name: m}"), "line 7: " + path + "metrics: Invalid value: must be a list"},
 		{
 			"an element of a list", args("NodeMetrics", "metrics:\n      - &m {name: m}\n      - *m\n      - query"),
 			"line 10: " + path + `metrics[2]: Invalid value: "query": must be a mapping of names to values`,

@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
@@ -19,30 +20,29 @@ import (
 // repeatedProfiles reports profiles of one name. The stock scheduler refuses them, without saying what to do.
 func repeatedProfiles(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguration) []finding.Finding {
 	var findings []finding.Finding
-	taken := map[string]int{}
+	taken := sets.New[string]()
 	for i := range cfg.Profiles {
-		taken[cfg.Profiles[i].SchedulerName]++
+		taken.Insert(cfg.Profiles[i].SchedulerName)
 	}
 	first := map[string]int{}
 	for i := range cfg.Profiles {
 		name := cfg.Profiles[i].SchedulerName
-		if j, ok := first[name]; ok {
-			unused := name
-			for n := 2; taken[unused] > 0; n++ {
-				unused = fmt.Sprintf("%s-%d", name, n)
-			}
-			taken[unused]++
-			field := fmt.Sprintf("profiles[%d].schedulerName", i)
-			findings = append(findings, finding.Finding{
-				Code: finding.ProfileRepeated, Field: field, Line: lineOf(root, field),
-				Details: []any{"name", name, "first", fmt.Sprintf("profiles[%d]", j)},
-				Advice:  "rename the profile, or remove it",
-				YAML:    "schedulerName: " + unused + "\n",
-				Fatal:   true,
-			})
+		j, repeated := first[name]
+		if !repeated {
+			first[name] = i
 			continue
 		}
-		first[name] = i
+		unused := name
+		for n := 2; taken.Has(unused); n++ {
+			unused = fmt.Sprintf("%s-%d", name, n)
+		}
+		taken.Insert(unused)
+		field := fmt.Sprintf("profiles[%d].schedulerName", i)
+		findings = append(findings, finding.Finding{
+			Code: finding.ProfileRepeated, Field: field, Line: lineOf(root, field),
+			Details: []any{"name", name, "first", fmt.Sprintf("profiles[%d]", j)},
+			Advice:  "rename the profile, or remove it", YAML: "schedulerName: " + unused + "\n", Fatal: true,
+		})
 	}
 	return findings
 }
@@ -80,9 +80,7 @@ func weights(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguratio
 		findings = append(findings, p.withoutRequests(beside)...)
 		for _, plugin := range plugins {
 			limits := plugin.Limits(ArgsOf(&cfg.Profiles[i], plugin.Name))
-			findings = append(findings, p.unweightedLimit(plugin.Name, limits)...)
-			findings = append(findings, p.limitWithoutFilter(plugin.Name, limits)...)
-			findings = append(findings, p.limitWithoutPreFilter(plugin.Name, limits)...)
+			findings = append(findings, p.limitFindings(plugin.Name, limits)...)
 		}
 	}
 	findings = append(findings, idleMetrics(cfg)...)
@@ -336,54 +334,33 @@ func (p *profile) enabled(point *kubeschedulerconfig.PluginSet, plugin string) b
 	return ok
 }
 
-// unweightedLimit reports a plugin whose score does not decide for pods with a waived limit.
-func (p *profile) unweightedLimit(name string, limits Limits) []finding.Finding {
-	if !limits.Scores || !limits.Waives || !p.enabled(&p.plugins.Filter, name) {
-		return nil
+// limitFindings reports limits without effect. These are limits of a plugin that does not filter, and limits that are waived without
+// preFilter, which the next attempt needs, or without a score that then decides.
+func (p *profile) limitFindings(name string, limits Limits) (findings []finding.Finding) {
+	report := func(code finding.Code, point, weight, advice string, details ...any) {
+		findings = append(findings, finding.Finding{
+			Code: code, Field: p.path + ".plugins." + point, Details: append([]any{"name", name}, details...), Advice: advice,
+			YAML: fmt.Sprintf("plugins:\n  %s:\n    enabled:\n    - name: %s\n%s", point, name, weight),
+		})
 	}
-	weight, others := p.weight(name), int64(0)
+	weight, others, filters := p.weight(name), int64(0), p.enabled(&p.plugins.Filter, name)
 	for _, plugin := range p.scorers() {
 		if plugin != name {
 			others += p.weight(plugin)
 		}
 	}
-	if weight > 0 && weight > others {
-		return nil
+	if limits.Scores && limits.Waives && filters && (weight == 0 || weight <= others) {
+		const enough = 100
+		report(finding.LimitUnweighted, "score", fmt.Sprintf("      weight: %d\n", max(enough, 2*others)),
+			"enable it at score with more weight than all other plugins together", "weight", weight, "others", others)
 	}
-	const enough = 100
-	return []finding.Finding{{
-		Code: finding.LimitUnweighted, Field: p.path + ".plugins.score",
-		Details: []any{"name", name, "weight", weight, "others", others},
-		Advice:  "enable it at score with more weight than all other plugins together",
-		YAML: fmt.Sprintf("plugins:\n  score:\n    enabled:\n    - name: %s\n      weight: %d\n",
-			name, max(enough, 2*others)),
-	}}
-}
-
-// limitWithoutFilter reports limits of a plugin that does not filter.
-func (p *profile) limitWithoutFilter(name string, limits Limits) []finding.Finding {
-	if !limits.Filters || p.weight(name) == 0 || p.enabled(&p.plugins.Filter, name) {
-		return nil
+	if limits.Filters && weight > 0 && !filters {
+		report(finding.LimitUnfiltered, "filter", "", "enable it at filter, too")
 	}
-	return []finding.Finding{{
-		Code: finding.LimitUnfiltered, Field: p.path + ".plugins.filter",
-		Details: []any{"name", name},
-		Advice:  "enable it at filter, too",
-		YAML:    "plugins:\n  filter:\n    enabled:\n    - name: " + name + "\n",
-	}}
-}
-
-// limitWithoutPreFilter reports a limit that is waived at PostFilter, but not in the next attempt.
-func (p *profile) limitWithoutPreFilter(name string, limits Limits) []finding.Finding {
-	if !limits.Waives || !p.enabled(&p.plugins.Filter, name) || p.enabled(&p.plugins.PreFilter, name) {
-		return nil
+	if limits.Waives && filters && !p.enabled(&p.plugins.PreFilter, name) {
+		report(finding.LimitNotWaived, "preFilter", "", "enable it at preFilter, too, or write whenNoneFits: Reject")
 	}
-	return []finding.Finding{{
-		Code: finding.LimitNotWaived, Field: p.path + ".plugins.preFilter",
-		Details: []any{"name", name},
-		Advice:  "enable it at preFilter, too, or write whenNoneFits: Reject",
-		YAML:    "plugins:\n  preFilter:\n    enabled:\n    - name: " + name + "\n",
-	}}
+	return findings
 }
 
 // idleMetrics reports metrics that neither score nor reject.

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -35,6 +36,17 @@ func (m *Measurement) State(now time.Time, t Trust) State {
 // NodeLoad has the measurements of one node over one window, by Resource. Their ages may differ, because a source may answer for
 // one resource only.
 type NodeLoad [ResourceCount]Measurement
+
+// NewestEnd is the end of the newest measurement, in nanoseconds since 1970; math.MinInt64 if there is none.
+func (n *NodeLoad) NewestEnd() int64 {
+	end := int64(math.MinInt64)
+	for r := range n {
+		if m := &n[r]; m.Known {
+			end = max(end, m.End.UnixNano())
+		}
+	}
+	return end
+}
 
 // Index assigns each of a set of nodes a row. It is immutable.
 type Index struct {

@@ -107,9 +107,7 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 		in   runtime.Object
 		want runtime.Object
 	}{
-		{
-			name: "nothing given to TargetLoadPacking", in: &v1.TargetLoadPackingArgs{}, want: defaultTargetLoadPackingArgs(),
-		},
+		{name: "nothing given to TargetLoadPacking", in: &v1.TargetLoadPackingArgs{}, want: defaultTargetLoadPackingArgs()},
 		{
 			name: "nothing given to LoadVariationRiskBalancing", in: &v1.LoadVariationRiskBalancingArgs{},
 			want: defaultLoadVariationRiskBalancingArgs(),

@@ -29,37 +29,22 @@ const (
 
 // String returns what the finding means, in one line.
 func (c Code) String() string {
-	switch c {
-	case PluginEnabled:
-		return "The configuration enables a plugin that does not exist; the scheduler does not start"
-	case PluginDisabled:
-		return "The configuration disables a plugin that does not exist; the entry has no effect"
-	case PluginArguments:
-		return "The configuration has arguments for a plugin that does not exist; they have no effect"
-	case FieldOverridden:
-		return "A flag overrides the configuration"
-	case QueryInvalid:
-		return "Prometheus cannot parse the query; a server with another dialect of PromQL may accept it"
-	case QueryUngrouped:
-		return "The query to Datadog is not grouped by the host's tag: its series belong to no node"
-	case QueryUnfiltered:
-		return "The query to Datadog has no $filter: clusterName and hostNameSuffix have no effect"
-	case ProfileRepeated:
-		return "Two profiles have the same name; the scheduler does not start"
-	case LoadOutweighed:
-		return "Other plugins outweigh the plugins that score by load"
-	case LimitUnweighted:
-		return "The weight at score is too small: with the limit waived, a pod may go to the most loaded node"
-	case LimitUnfiltered:
-		return "The limits of a plugin have no effect, because it is not enabled at filter"
-	case LimitNotWaived:
-		return "The limit is never waived, because the plugin is not enabled at preFilter"
-	case RequestScoresMissing:
-		return "The plugin alone heats nodes more than the stock scheduler: it prefers no node among those without risk"
-	case MetricUnused:
-		return "The metric has no effect: its weight is 0, and it rejects no node"
-	}
-	return string(c)
+	return map[Code]string{
+		PluginEnabled:        "The configuration enables a plugin that does not exist; the scheduler does not start",
+		PluginDisabled:       "The configuration disables a plugin that does not exist; the entry has no effect",
+		PluginArguments:      "The configuration has arguments for a plugin that does not exist; they have no effect",
+		FieldOverridden:      "A flag overrides the configuration",
+		QueryInvalid:         "Prometheus cannot parse the query; a server with another dialect of PromQL may accept it",
+		QueryUngrouped:       "The query to Datadog is not grouped by the host's tag: its series belong to no node",
+		QueryUnfiltered:      "The query to Datadog has no $filter: clusterName and hostNameSuffix have no effect",
+		ProfileRepeated:      "Two profiles have the same name; the scheduler does not start",
+		LoadOutweighed:       "Other plugins outweigh the plugins that score by load",
+		LimitUnweighted:      "The weight at score is too small: with the limit waived, a pod may go to the most loaded node",
+		LimitUnfiltered:      "The limits of a plugin have no effect, because it is not enabled at filter",
+		LimitNotWaived:       "The limit is never waived, because the plugin is not enabled at preFilter",
+		RequestScoresMissing: "The plugin alone heats nodes more than the stock scheduler: it prefers no node among those without risk",
+		MetricUnused:         "The metric has no effect: its weight is 0, and it rejects no node",
+	}[c]
 }
 
 // Finding is something in a valid configuration that the operator probably did not mean.

@@ -274,14 +274,9 @@ func steadyAround(pods []predictedPod, moment int64) (last, next int64) {
 
 // predictionMoment is the time of the newest measurement of the node or of its workloads, in nanoseconds since 1970.
 func predictionMoment(measured *load.NodeLoad, statistics *learned.Statistics) int64 {
-	moment := int64(math.MinInt64)
+	moment := measured.NewestEnd()
 	if at := statistics.At(); !at.IsZero() {
-		moment = at.UnixNano()
-	}
-	for r := range measured {
-		if m := &measured[r]; m.Known {
-			moment = max(moment, m.End.UnixNano())
-		}
+		moment = max(moment, at.UnixNano())
 	}
 	return moment
 }

@@ -57,7 +57,7 @@ var (
 
 // Describe returns the descriptor of the plugin for one scheduler.
 func Describe() descriptor.Descriptor {
-	return descriptor.WithArgs(descriptor.Descriptor{Name: Name}, build)
+	return descriptor.Of(descriptor.Descriptor{Name: Name}, descriptor.Parts[*config.DecisionRecordArgs]{Build: build})
 }
 
 func build(ctx context.Context, args *config.DecisionRecordArgs, in descriptor.Inputs) (minor.Plugin, error) {

@@ -82,6 +82,7 @@ type Inputs struct {
 
 // Parts are the functions of a plugin with arguments of one type.
 type Parts[Args runtime.Object] struct {
+	// Reads is nil for a plugin that reads no load.
 	Reads func(args Args) reading.Request
 	// BesideRequests reports whether the plugin belongs beside scores by requests. It is nil for a plugin that does not.
 	BesideRequests func(args Args) bool
@@ -103,21 +104,6 @@ func WithoutLoad(d Descriptor, build func(in Inputs) (minor.Plugin, error)) Desc
 	return d
 }
 
-// WithArgs returns the descriptor of a plugin that reads no load, and takes arguments.
-func WithArgs[Args runtime.Object](
-	d Descriptor, build func(ctx context.Context, args Args, in Inputs) (minor.Plugin, error),
-) Descriptor {
-	d.Limits = func(runtime.Object) configlint.Limits { return configlint.Limits{} }
-	d.New = func(ctx context.Context, object runtime.Object, handle minor.Handle, deps Deps) (minor.Plugin, error) {
-		args, err := argsOf[Args](object)
-		if err != nil {
-			return nil, err
-		}
-		return build(ctx, args, Inputs{Deps: deps, Handle: handle})
-	}
-	return d
-}
-
 func argsOf[Args runtime.Object](object runtime.Object) (Args, error) {
 	args, ok := object.(Args)
 	if !ok {
@@ -128,7 +114,9 @@ func argsOf[Args runtime.Object](object runtime.Object) (Args, error) {
 
 // Of returns the descriptor with the functions of the plugin.
 func Of[Args runtime.Object](d Descriptor, p Parts[Args]) Descriptor {
-	d.Reads = func(args runtime.Object) reading.Request { return p.Reads(args.(Args)) }
+	if p.Reads != nil {
+		d.Reads = func(args runtime.Object) reading.Request { return p.Reads(args.(Args)) }
+	}
 	if p.BesideRequests != nil {
 		d.BesideRequests = func(args runtime.Object) bool { return args == nil || p.BesideRequests(args.(Args)) }
 	}
@@ -146,11 +134,13 @@ func Of[Args runtime.Object](d Descriptor, p Parts[Args]) Descriptor {
 		if err != nil {
 			return nil, err
 		}
-		reader, err := deps.Load.Open(ctx, p.Reads(args).In(reading.ClusterOf(handle)))
-		if err != nil {
-			return nil, err
+		in := Inputs{Deps: deps, Handle: handle}
+		if p.Reads != nil {
+			if in.Reader, err = deps.Load.Open(ctx, p.Reads(args).In(reading.ClusterOf(handle))); err != nil {
+				return nil, err
+			}
 		}
-		return p.Build(ctx, args, Inputs{Deps: deps, Handle: handle, Reader: reader})
+		return p.Build(ctx, args, in)
 	}
 	return d
 }

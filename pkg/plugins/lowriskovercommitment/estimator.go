@@ -59,7 +59,7 @@ type nodeTerms struct {
 
 // Derive implements estimate.Deriver. A change of load alone does not change the sums, until the startup of a pod ends.
 func (e *estimator) Derive(f estimate.Facts, earlier *nodeTerms) (n nodeTerms, same bool) {
-	moment := newestEnd(f.Measured)
+	moment := f.Measured.NewestEnd()
 	if f.Unchanged && earlier.from <= moment && moment < earlier.until {
 		n = *earlier
 	} else {
@@ -112,17 +112,6 @@ func requestsOf(info fwk.PodInfo) podusage.Amounts {
 	return podusage.Amounts{
 		load.CPU: max(float64(requested.GetMilliCPU()), 0), load.Memory: max(float64(requested.GetMemory()), 0),
 	}
-}
-
-// newestEnd is the end of the node's newest measurement, in nanoseconds since 1970.
-func newestEnd(measured *load.NodeLoad) int64 {
-	end := int64(math.MinInt64)
-	for r := range measured {
-		if m := &measured[r]; m.Known {
-			end = max(end, m.End.UnixNano())
-		}
-	}
-	return end
 }
 
 // isBestEffort reports whether the pod has no request and no limit of a scored resource.

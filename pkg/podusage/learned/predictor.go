@@ -210,10 +210,16 @@ func (p *Prediction) predict(
 		if requests == nil {
 			requests = new(podusage.PendingRequest(pod))
 		}
-		spec := p.bySpec(pod, starting, r, requests[r], maxRatio)
-		u.Starting[r], u.Steady[r], u.Foreign[r] = spec.starting, spec.steady, spec.steady
+		peak, unset := podusage.BySpec{Multiplier: p.Multiplier}.FromSpec(pod, starting, r, maxRatio)
+		if !math.IsInf(maxRatio, 1) {
+			unset = min(unset, 1)
+		}
+		assumed, ratio := unset*p.Default[r]/p.Multiplier, p.Statistics.Cluster().UsagePerRequest[r]
+		u.Starting[r] = unknown(requests[r], assumed, peak+unset*p.Default[r], ratio)
+		u.Steady[r] = unknown(requests[r], 0, peak, ratio)
+		u.Foreign[r] = u.Steady[r]
 		if x != nil {
-			x[r] = p.explainUnknown(pod, r, requests[r], spec.unset*p.Default[r]/p.Multiplier, spec.ratio, &spec.starting)
+			x[r] = p.explainUnknown(pod, r, requests[r], assumed, ratio, &u.Starting[r])
 		}
 	}
 	return u
@@ -223,25 +229,6 @@ func (p *Prediction) predict(
 func (p *Prediction) claim(pod, starting *corev1.Pod, r load.Resource) float64 {
 	claim, _ := podusage.BySpec{Multiplier: p.MaxRequestRatio}.FromSpec(pod, starting, r, p.MaxRequestRatio)
 	return claim
-}
-
-// specUsage is the usage of a pod by its spec: while it starts, and afterwards.
-type specUsage struct {
-	starting, steady Usage
-	// unset counts the containers without limit and request. ratio is the cluster's usage per request.
-	unset, ratio float64
-}
-
-func (p *Prediction) bySpec(pod, starting *corev1.Pod, r load.Resource, request, maxRatio float64) (s specUsage) {
-	var peak float64
-	peak, s.unset = podusage.BySpec{Multiplier: p.Multiplier}.FromSpec(pod, starting, r, maxRatio)
-	if !math.IsInf(maxRatio, 1) {
-		s.unset = min(s.unset, 1)
-	}
-	s.ratio = p.Statistics.Cluster().UsagePerRequest[r]
-	s.starting = unknown(request, s.unset*p.Default[r]/p.Multiplier, peak+s.unset*p.Default[r], s.ratio)
-	s.steady = unknown(request, 0, peak, s.ratio)
-	return s
 }
 
 // bound caps what a pod counts by its workload's statistics, at its claim or at ownPeaks times its own peak. An infinite maxRatio

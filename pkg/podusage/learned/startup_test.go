@@ -42,9 +42,7 @@ func TestStartup(t *testing.T) {
 	}{
 		{"none started", [][]podShare{{old}}, Startup{}},
 		// (3600 · 100 + 300 · 100 + 150 · 1000) / 4050 = 133.33, and 1000 − 133.33 = 866.67.
-		{
-			"a pod that ran for half an interval", [][]podShare{{old, {"new", 1000, 0.5}}}, Startup{866.667, 150 * time.Second},
-		},
+		{"a pod that ran for half an interval", [][]podShare{{old, {"new", 1000, 0.5}}}, Startup{866.667, 150 * time.Second}},
 		// (4050 · 133.33 + 600 · 100) / 4650 = 129.03
 		{
 			"that ends with the interval", [][]podShare{{old, {"new", 1000, 0.5}}, {old, {"new", 100, 1}}},
@@ -56,9 +54,7 @@ func TestStartup(t *testing.T) {
 			Startup{825.806, 377344 * time.Millisecond},
 		},
 		// (3600 · 100 + 300 · 100 + 300 · 1000) / 4200 = 164.29; 1000 − 164.29
-		{
-			"of two pods", [][]podShare{{old, {"new", 700, 0.5}, {"other", 1300, 0.5}}}, Startup{835.714, 150 * time.Second},
-		},
+		{"of two pods", [][]podShare{{old, {"new", 700, 0.5}, {"other", 1300, 0.5}}}, Startup{835.714, 150 * time.Second}},
 		// No start is observed of a pod that ran for 105 s of its first interval.
 		{"what follows too short a run", [][]podShare{{old, {"new", 1000, 0.35}}, {old, {"new", 800, 1}}}, Startup{}},
 		{"a pod that ran for less than two minutes", [][]podShare{{old, {"new", 1000, 0.3}}}, Startup{}},
