@@ -887,7 +887,7 @@ func TestSignPod(t *testing.T) {
 
 // Filter allocates nothing for a node that passes.
 func TestFilter_AllocatesNothing(t *testing.T) {
-	for _, args := range []string{"", "statistic: PredictedPeak", "statistic: PredictedPeak\nlines: [{podSelector: {}}]"} {
+	for _, args := range []string{"", "statistic: PredictedPeak"} {
 		b := build(t, args, loads{"n": both(0.1, 0.1)})
 		pod, n, state := podOf("1", "1Gi"), infoOf(node("n", "cpu=70,memory=85")), framework.NewCycleState()
 		b.PreFilter(t.Context(), state, pod, nil)
