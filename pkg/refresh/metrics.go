@@ -52,8 +52,6 @@ const (
 	WorkloadsAge   = "plimsoll_workload_statistics_age_seconds"
 	HistoryRead    = "plimsoll_workload_history_read_ratio"
 	HistoryGivenUp = "plimsoll_workload_history_given_up"
-	SavesTotal     = "plimsoll_workload_statistics_saves_total"
-	UnsavedSeconds = "plimsoll_workload_statistics_unsaved_seconds"
 	TargetSetNodes = "plimsoll_target_set_nodes"
 	PanicsTotal    = "plimsoll_refresh_panics_total"
 )

@@ -309,7 +309,7 @@ func (f *Facts) adviseImage(text, minor string, w *cluster.Workload) []Advice {
 func metricsRead() []string {
 	return []string{
 		plimsollBuildInfo, refresh.LoadNodes, refresh.TargetSetNodes, refresh.RefreshTotal, refresh.PanicsTotal,
-		refresh.Workloads, refresh.WorkloadsAge, refresh.HistoryRead, refresh.HistoryGivenUp, refresh.SavesTotal, refresh.UnsavedSeconds,
+		refresh.Workloads, refresh.WorkloadsAge, refresh.HistoryRead, refresh.HistoryGivenUp,
 		descriptor.DecisionsTotal, descriptor.FallbackTotal,
 	}
 }
