@@ -23,7 +23,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/shadow"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
@@ -43,8 +42,7 @@ func newCommand(c clock.WithTicker, registry refresh.Registry, serviceAccount so
 	registerBuildInfo(registry)
 	var skewed sync.Once
 	var format string // of the log
-	factories := plugins.NewRegistry(provider.New(c, registry, serviceAccount), c, registry.MustRegister)
-	for name, factory := range factories {
+	for name, factory := range plugins.NewRegistry(provider.New(c, registry, serviceAccount), c, registry.MustRegister) {
 		build := withEnvironment(factory)
 		newPlugin := func(ctx context.Context, args runtime.Object, handle minor.Handle) (minor.Plugin, error) {
 			skewed.Do(func() { // in the background: the API server may be down
@@ -61,8 +59,6 @@ func newCommand(c clock.WithTicker, registry refresh.Registry, serviceAccount so
 		return nil
 	})
 	command := app.NewSchedulerCommand(options...)
-	shadowing := shadow.NewCommand(factories, c, registry.MustRegister)
-	command.AddCommand(shadowing)
 	own := pflag.NewFlagSet("Plimsoll", pflag.ContinueOnError)
 	validateOnly := own.Bool("validate-only", false,
 		"validate the file of --config and exit: 0 if the scheduler would start with it, else 1. "+
@@ -71,8 +67,7 @@ func newCommand(c clock.WithTicker, registry refresh.Registry, serviceAccount so
 	help := command.HelpFunc()
 	command.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		help(cmd, args) // prints only the stock flags
-		_, _ = fmt.Fprintf(cmd.OutOrStdout(), "\nPlimsoll flags:\n\n%s\nPlimsoll commands:\n\n  %s   %s\n", own.FlagUsages(),
-			shadowing.Name(), shadowing.Short)
+		_, _ = fmt.Fprintf(cmd.OutOrStdout(), "\nPlimsoll flags:\n\n%s", own.FlagUsages())
 	})
 	run := command.RunE
 	command.RunE = func(cmd *cobra.Command, args []string) error {

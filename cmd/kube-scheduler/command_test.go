@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -310,50 +309,15 @@ func TestCommand_HelpShowsOwnFlags(t *testing.T) {
 	if err := command.Execute(); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"--validate-only", "--leader-elect ", "\n  shadow "} {
+	for _, part := range []string{"--validate-only", "--leader-elect "} {
 		if strings.Count(out.String(), part) == 0 {
 			t.Errorf("the help does not show %s", part)
 		}
-	}
-	out.Reset()
-	command.SetArgs([]string{"shadow", "--help"})
-	if err := command.Execute(); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(out.String(), "--cpu-share ") || strings.Contains(out.String(), "--leader-elect ") {
-		t.Errorf("the help of shadow has not its own flags:\n%s", out.String())
 	}
 }
 
 func TestDocs_Flags(t *testing.T) {
 	documented.CheckFlags(t, "../..", newCommand(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{}), "kube-scheduler")
-}
-
-func TestCommand_ShadowChecksItsFlags(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(file, []byte(configuration("TargetLoadPacking", "targetUtilization: 40")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, tc := range []struct {
-		args []string
-		want string
-	}{
-		{nil, "--config: required"},
-		{[]string{"--config=" + file, "--cpu-share=0"}, "--cpu-share: 0; write a share of one core, from 0.001 to 1"},
-		{[]string{"--config=" + file, "--cpu-share=0.0009"}, "--cpu-share: 0.0009"},
-		{[]string{"--config=" + file, "--cpu-share=NaN"}, "--cpu-share: NaN"},
-		{[]string{"--config=" + file, "--scheduler-name="}, "--scheduler-name: empty"},
-		{[]string{"--config=" + file, "--profile=other"}, `--profile: "other", but ` + file + " has the profiles "},
-		{[]string{"--config=" + file, "--kubeconfig=" + file + "x"}, "--kubeconfig: "},
-	} {
-		command := newCommand(clock.RealClock{}, metrics.NewKubeRegistry(), sources.Account{})
-		command.SetOut(io.Discard)
-		command.SetErr(io.Discard)
-		command.SetArgs(append([]string{"shadow"}, tc.args...))
-		if err := command.Execute(); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%q: error %v, want %q", tc.args, err, tc.want)
-		}
-	}
 }
 
 func TestCommand_RefusesUnknownPluginBeforeListening(t *testing.T) {

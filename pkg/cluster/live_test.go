@@ -1171,7 +1171,7 @@ func TestWorkloadOf_Sidecar(t *testing.T) {
 // TestWorkloadOf_Shadow expects no scheduler in a pod that places nothing.
 func TestWorkloadOf_Shadow(t *testing.T) {
 	if w := workloadOf("Pod", metav1.ObjectMeta{}, corev1.PodSpec{Containers: []corev1.Container{
-		{Name: "s", Command: []string{"/bin/kube-scheduler", ShadowCommand, "--config=/etc/s.yaml"}},
+		{Name: "s", Command: []string{"/bin/kubectl-plimsoll", ShadowCommand, "run", "--config=/etc/s.yaml"}},
 	}}); w != nil {
 		t.Errorf("got %+v", w)
 	}

@@ -20,7 +20,7 @@ import (
 // program is the file name of the scheduler.
 const program = "kube-scheduler"
 
-// ShadowCommand is the scheduler's subcommand that places no pods.
+// ShadowCommand is the command of kubectl-plimsoll that decides, and places no pods.
 const ShadowCommand = "shadow"
 
 // RebalancerProgram is the file name of the rebalancer.

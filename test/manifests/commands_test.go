@@ -35,7 +35,6 @@ var documentedCommands = map[string]string{
 	`^kubectl plimsoll( completion --help)?$`:                                  "TestCommand_Help",
 	`^kubectl[ -]plimsoll <TAB>`:                                               "TestCompletion",
 	`^kubectl plimsoll shadow`:                                                 "TestShadow",
-	`^kube-scheduler shadow`:                                                   "TestShadow",
 	`^kubectl plimsoll rebalance( --reb.*)?$`:                                  "TestRebalance",
 	`^kubectl plimsoll rebalance --evict`:                                      "TestRebalance_Evict",
 	`^kubectl -n plimsoll-system annotate configmap`:                           "TestRebalancer",

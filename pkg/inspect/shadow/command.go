@@ -6,24 +6,27 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/signal"
+	"runtime/debug"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	logsapi "k8s.io/component-base/logs/api/v1"
-	"k8s.io/component-base/metrics"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	"k8s.io/component-base/metrics/legacyregistry"
+	_ "k8s.io/component-base/metrics/prometheus/restclient" // client metrics on /metrics
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/kubeconfig"
+	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster/kubectl"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 )
 
 // options are the flags of the command.
@@ -33,21 +36,20 @@ type options struct {
 	cpuShare                                   float64
 }
 
-// NewCommand returns the command that runs a Server. The factories are those of the scheduler's plugins beside the stock ones.
-func NewCommand(
-	factories frameworkruntime.Registry, c clock.WithTicker, register func(...metrics.Registerable),
-) *cobra.Command {
+// runCommand returns the command that runs a Server.
+func runCommand() *cobra.Command {
 	o := &options{}
 	logging := logsapi.NewLoggingConfiguration()
 	command := &cobra.Command{
-		Use:   cluster.ShadowCommand,
+		Use:   "run",
 		Short: "Count what Plimsoll would decide for the pods of another scheduler",
 		Long: `Decides for each pod that another scheduler places, with a profile of the configuration, and places none. It counts the
 pods that would have gone elsewhere, and the minutes that pods are on hot nodes. Nothing is written to the cluster.
 
 It serves /metrics, /healthz, /readyz and the report of kubectl plimsoll shadow.`,
-		Args:         cobra.NoArgs,
-		SilenceUsage: true, // an error has one line
+		Example: `  # Evaluate the pods of the stock scheduler
+  kubectl plimsoll shadow run --config scheduler.yaml --scheduler-name default-scheduler`,
+		Args: kubectl.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
 				return err
@@ -63,23 +65,9 @@ It serves /metrics, /healthz, /readyz and the report of kubectl plimsoll shadow.
 			if err := logsapi.ValidateAndApply(logging, nil); err != nil {
 				return err
 			}
-			listener, err := net.Listen("tcp", o.listenAddress)
-			if err != nil {
-				return fmt.Errorf("--listen-address: %w", err)
-			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
-			defer stop()
-			server := &Server{
-				Connection: connection, Configuration: cfg, Plugins: factories, Profile: o.profile, SchedulerNames: o.schedulerNames,
-				CPUShare: o.cpuShare, Clock: c, Tally: NewTally(c, register), Metrics: legacyregistry.Handler(),
-			}
-			return server.Run(ctx, listener)
+			return o.serve(cmd.Context(), connection, cfg)
 		},
 	}
-	// The scheduler's help and usage show its own flags alone.
-	stock := &cobra.Command{}
-	command.SetHelpFunc(stock.HelpFunc())
-	command.SetUsageFunc(stock.UsageFunc())
 	flags := command.Flags()
 	flags.StringVar(&o.config, "config", "", "file with the KubeSchedulerConfiguration that decides; required")
 	flags.StringVar(&o.profile, "profile", "", "schedulerName of the profile that decides; by default the first")
@@ -88,9 +76,37 @@ It serves /metrics, /healthz, /readyz and the report of kubectl plimsoll shadow.
 	flags.Float64Var(&o.cpuShare, "cpu-share", 0.1,
 		"share of one core to spend, from 0.001 to 1; pods beyond it are skipped and counted")
 	flags.StringVar(&o.listenAddress, "listen-address", ":"+port, "host:port to serve on; without a host, all addresses")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; by default the pod's cluster")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster; by default the pod's cluster")
 	logsapi.AddFlags(logging, flags)
+	kubectl.CompleteFiles(command, "config", "kubeconfig")
 	return command
+}
+
+// gcPercent is Go's default: other commands end soon, and collect less often.
+const gcPercent = 100
+
+// serve runs a Server until ctx is done.
+func (o *options) serve(
+	ctx context.Context, connection *cluster.Connection, cfg *schedulerconfig.KubeSchedulerConfiguration,
+) error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	account, err := sources.ServiceAccountFromEnvironment()
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", o.listenAddress)
+	if err != nil {
+		return fmt.Errorf("--listen-address: %w", err)
+	}
+	c, registry := clock.RealClock{}, program.Registry{}
+	server := &Server{
+		Connection: connection, Configuration: cfg, Profile: o.profile, SchedulerNames: o.schedulerNames, CPUShare: o.cpuShare,
+		Plugins: plugins.NewRegistry(provider.New(c, registry, account), c, registry.MustRegister),
+		Clock:   c, Tally: NewTally(c, registry.MustRegister), Metrics: legacyregistry.Handler(),
+	}
+	return server.Run(ctx, listener)
 }
 
 func (o *options) validate() error {

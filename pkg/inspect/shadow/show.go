@@ -23,7 +23,7 @@ type shadowOptions struct {
 func Command() *cobra.Command {
 	o := &shadowOptions{cluster: kubectl.NewFlags()}
 	command := &cobra.Command{
-		Use:   "shadow",
+		Use:   cluster.ShadowCommand,
 		Short: "Show what Plimsoll would have decided for another scheduler's pods",
 		Long: `Shows how many pods of another scheduler Plimsoll would have placed elsewhere, and the hot minutes of both
 choices. The shadow in the cluster counts them; the chart's value shadow.enabled installs it.
@@ -44,6 +44,7 @@ predicted: the node's measured load and the pod's expected usage.`,
 	flags.DurationVar(&o.since, "since", MaxHours*time.Hour, fmt.Sprintf(
 		"whole hours to show, the present one included, from 1h to %dh", MaxHours))
 	flags.StringVar(&o.request.Service, "service", "", "NAMESPACE/NAME of the shadow's Service, if it is not found by its label")
+	command.AddCommand(runCommand())
 	return command
 }
 
