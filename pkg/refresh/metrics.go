@@ -16,20 +16,19 @@ import (
 // are right also while a source hangs.
 type Metrics struct {
 	metrics.BaseStableCollector
-	refreshes  *metrics.CounterVec
-	durations  *metrics.HistogramVec
-	rejected   *metrics.CounterVec
-	panics     *metrics.CounterVec
-	unmatched  *metrics.GaugeVec
-	contested  *metrics.GaugeVec
-	measured   *metrics.GaugeVec
-	history    *metrics.GaugeVec
-	givenUp    *metrics.GaugeVec
-	age        *metrics.Desc
-	nodes      *metrics.Desc
-	targetSets *metrics.Desc
-	workloads  *metrics.Desc
-	learnedAt  *metrics.Desc
+	refreshes *metrics.CounterVec
+	durations *metrics.HistogramVec
+	rejected  *metrics.CounterVec
+	panics    *metrics.CounterVec
+	unmatched *metrics.GaugeVec
+	contested *metrics.GaugeVec
+	measured  *metrics.GaugeVec
+	history   *metrics.GaugeVec
+	givenUp   *metrics.GaugeVec
+	age       *metrics.Desc
+	nodes     *metrics.Desc
+	workloads *metrics.Desc
+	learnedAt *metrics.Desc
 
 	mu               sync.Mutex
 	watchers         []*Watcher
@@ -52,7 +51,6 @@ const (
 	WorkloadsAge   = "plimsoll_workload_statistics_age_seconds"
 	HistoryRead    = "plimsoll_workload_history_read_ratio"
 	HistoryGivenUp = "plimsoll_workload_history_given_up"
-	TargetSetNodes = "plimsoll_target_set_nodes"
 	PanicsTotal    = "plimsoll_refresh_panics_total"
 )
 
@@ -85,7 +83,7 @@ func NewMetrics(registry Registry) *Metrics {
 		}, []string{"source"}),
 		contested: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name:           "plimsoll_contested_nodes",
-			Help:           "Nodes of the last refresh that several sets of scrape targets name, by job, namespace and service.",
+			Help:           "Nodes of the last refresh about which sets of scrape targets differ. They are judged by what their pods request.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"source"}),
 		measured: metrics.NewGaugeVec(&metrics.GaugeOpts{
@@ -108,9 +106,6 @@ func NewMetrics(registry Registry) *Metrics {
 		nodes: metrics.NewDesc(LoadNodes,
 			"Nodes by load over the shortest window: Fresh, Expired (too old for all plugins), or Absent (never measured).",
 			[]string{"source", "resource", "state"}, nil, metrics.ALPHA, ""),
-		targetSets: metrics.NewDesc(TargetSetNodes,
-			"Nodes that had their load from a set of scrape targets in the last refresh.",
-			[]string{"source", "resource", "target_job", "target_namespace", "target_service"}, nil, metrics.ALPHA, ""),
 		workloads: metrics.NewDesc(Workloads,
 			"Workloads of which statistics are known.", []string{"source"}, nil, metrics.ALPHA, ""),
 		learnedAt: metrics.NewDesc(WorkloadsAge,
@@ -189,7 +184,6 @@ func (m *Metrics) recovering(label string, refresh func(context.Context) error) 
 func (m *Metrics) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- m.age
 	ch <- m.nodes
-	ch <- m.targetSets
 	ch <- m.workloads
 	ch <- m.learnedAt
 }
@@ -208,10 +202,6 @@ func (m *Metrics) CollectWithStability(ch chan<- metrics.Metric) {
 				ch <- metrics.NewLazyConstMetric(m.nodes, metrics.GaugeValue, float64(n),
 					w.label, load.Resource(r).String(), load.State(state).String())
 			}
-		}
-		for _, set := range w.latestTargetSets() {
-			ch <- metrics.NewLazyConstMetric(m.targetSets, metrics.GaugeValue, float64(set.Nodes),
-				w.label, set.Resource.String(), set.Job, set.Namespace, set.Service)
 		}
 	}
 	for _, w := range m.workloadWatchers {

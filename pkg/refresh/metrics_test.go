@@ -58,8 +58,7 @@ plimsoll_load_nodes{resource="memory",source="fake",state="Fresh"} 0
 				{Node: "c", Window: window, End: clock.Now(), Stats: load.Stats{load.CPU: known(math.NaN()), load.Memory: known(-1)}},
 			},
 			UnmatchedCount: 4,
-			ContestedCount: 3,
-			TargetSets:     []source.TargetSet{{Resource: load.CPU, Job: "kubelet", Namespace: "kube-system", Service: "kubelet", Nodes: 2}, {Nodes: 1}},
+			Contested:      []source.Contested{{Node: "a"}, {Node: "d"}, {Node: "e"}},
 		}, nil
 	}
 	refresh()
@@ -73,7 +72,7 @@ plimsoll_load_nodes{resource="memory",source="fake",state="Fresh"} 0
 		t.Errorf("%d durations observed (%v), want 3", n, err)
 	}
 	compare(`
-# HELP plimsoll_contested_nodes [ALPHA] Nodes of the last refresh that several sets of scrape targets name, by job, namespace and service.
+# HELP plimsoll_contested_nodes [ALPHA] Nodes of the last refresh about which sets of scrape targets differ. They are judged by what their pods request.
 # TYPE plimsoll_contested_nodes gauge
 plimsoll_contested_nodes{source="fake"} 3
 # HELP plimsoll_load_age_seconds [ALPHA] Age of the newest load of any node.
@@ -81,8 +80,8 @@ plimsoll_contested_nodes{source="fake"} 3
 plimsoll_load_age_seconds{source="fake"} 61
 # HELP plimsoll_load_nodes [ALPHA] Nodes by load over the shortest window: Fresh, Expired (too old for all plugins), or Absent (never measured).
 # TYPE plimsoll_load_nodes gauge
-plimsoll_load_nodes{resource="cpu",source="fake",state="Absent"} 1
-plimsoll_load_nodes{resource="cpu",source="fake",state="Expired"} 1
+plimsoll_load_nodes{resource="cpu",source="fake",state="Absent"} 2
+plimsoll_load_nodes{resource="cpu",source="fake",state="Expired"} 0
 plimsoll_load_nodes{resource="cpu",source="fake",state="Fresh"} 1
 plimsoll_load_nodes{resource="memory",source="fake",state="Absent"} 3
 plimsoll_load_nodes{resource="memory",source="fake",state="Expired"} 0
@@ -97,13 +96,8 @@ plimsoll_rejected_samples_total{reason="AboveCapacity",source="fake"} 1
 plimsoll_rejected_samples_total{reason="FromTheFuture",source="fake"} 0
 plimsoll_rejected_samples_total{reason="Negative",source="fake"} 1
 plimsoll_rejected_samples_total{reason="NotANumber",source="fake"} 1
-# HELP plimsoll_target_set_nodes [ALPHA] Nodes that had their load from a set of scrape targets in the last refresh.
-# TYPE plimsoll_target_set_nodes gauge
-plimsoll_target_set_nodes{resource="cpu",source="fake",target_job="",target_namespace="",target_service=""} 1
-plimsoll_target_set_nodes{resource="cpu",source="fake",target_job="kubelet",target_namespace="kube-system",target_service="kubelet"} 2
 # HELP plimsoll_unmatched_series [ALPHA] Series of the last refresh that belong to no node of the cluster.
 # TYPE plimsoll_unmatched_series gauge
 plimsoll_unmatched_series{source="fake"} 4
-`, "plimsoll_load_age_seconds", "plimsoll_load_nodes", "plimsoll_refresh_total", "plimsoll_rejected_samples_total", "plimsoll_unmatched_series", "plimsoll_contested_nodes",
-		"plimsoll_target_set_nodes")
+`, "plimsoll_load_age_seconds", "plimsoll_load_nodes", "plimsoll_refresh_total", "plimsoll_rejected_samples_total", "plimsoll_unmatched_series", "plimsoll_contested_nodes")
 }

@@ -54,8 +54,6 @@ type Watcher struct {
 	requirements load.Requirements
 	// trust is the loosest of all readers.
 	trust load.Trust
-	// targetSets are those of the last refresh that succeeded.
-	targetSets []source.TargetSet
 
 	// The fields below are used by Run's goroutine alone: histories by node, node metrics by expression.
 	histories   map[string]*nodeHistory
@@ -123,18 +121,6 @@ func (w *Watcher) states() (newest time.Time, states nodeStates) {
 	return newest, states
 }
 
-func (w *Watcher) keepTargetSets(sets []source.TargetSet) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.targetSets = sets
-}
-
-func (w *Watcher) latestTargetSets() []source.TargetSet {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.targetSets
-}
-
 // Run waits until the nodes are known, then refreshes, at once and at intervals, until ctx is done. After a failure it tries
 // again sooner, with backoff.
 func (w *Watcher) Run(ctx context.Context) {
@@ -195,7 +181,7 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 	began := w.clock.Now()
 	batch, err := w.source.Fetch(ctx,
 		source.Request{Windows: requirements.Windows, Quantiles: requirements.Quantiles, Metrics: requirements.Metrics})
-	if err == nil && len(batch.Samples)+len(batch.Metrics) == 0 {
+	if err == nil && len(batch.Samples)+len(batch.Metrics)+len(batch.Contested) == 0 {
 		err = errors.New("the source returned no node")
 	}
 	if ctx.Err() != nil {
@@ -227,8 +213,10 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 // storeLoad stores the load of a batch. It forgets load that ended before oldest, unless this refresh returned it: that is expired.
 func (w *Watcher) storeLoad(batch *source.Batch, requirements load.Requirements, oldest, now time.Time) {
 	w.metrics.unmatched.WithLabelValues(w.label).Set(float64(batch.UnmatchedCount))
-	w.metrics.contested.WithLabelValues(w.label).Set(float64(batch.ContestedCount))
-	w.keepTargetSets(batch.TargetSets)
+	w.metrics.contested.WithLabelValues(w.label).Set(float64(len(batch.Contested)))
+	for _, c := range batch.Contested {
+		delete(w.histories, c.Node) // neither the last load nor either of the two counts
+	}
 	for i := range batch.Samples {
 		w.store(&batch.Samples[i], requirements, now.Sub(oldest), now)
 	}

@@ -84,18 +84,9 @@ type Batch struct {
 	Metrics []MetricValues
 	// UnmatchedCount is the number of series without a node, up to MaxUnmatched.
 	UnmatchedCount int
-	// ContestedCount is the number of nodes that several sets of scrape targets name.
-	ContestedCount int
-	// TargetSets are the target sets that nodes' load is read from, by resource, the largest set first. Sources without targets have
-	// none.
-	TargetSets []TargetSet
+	// Contested are the nodes without samples because scrape targets disagree, sorted by name. They have no load.
+	Contested []Contested
 }
 
-// TargetSet is a set of scrape targets with the same labels, from which the load of a resource is read. Its texts are excerpts.
-// Without labels, it has the series without a target.
-type TargetSet struct {
-	Resource                load.Resource
-	Job, Namespace, Service string
-	// Nodes is the number of nodes whose load is read from this set.
-	Nodes int
-}
+// Contested is a node that two sets of scrape targets measure differently. The sets are PromQL selectors.
+type Contested struct{ Node, High, Low string }

@@ -238,7 +238,7 @@ func TestReportOn_Faults(t *testing.T) {
 		"nodes.clusters": func(s *sourceFacts) {
 			s.examination.Clusters = &diagnosis.Clusters{Label: "cluster", Names: []string{"a", "b"}, Nodes: []string{"n1"}, BestMatch: "b"}
 		},
-		"nodes.contested": func(s *sourceFacts) { s.diagnosis.Contested, s.diagnosis.Conflict = 1, &response.Conflict{Nodes: 1} },
+		"nodes.contested": func(s *sourceFacts) { s.diagnosis.Contested = []source.Contested{{Node: "n1"}} },
 		"time.clock":      func(s *sourceFacts) { s.diagnosis.Skew = time.Minute },
 		"time.scrape": func(s *sourceFacts) {
 			s.examination.Sampling["n1"] = diagnosis.Sampling{Interval: 2 * time.Minute, Since: time.Hour}
@@ -702,69 +702,17 @@ func TestReportOn_Messages(t *testing.T) {
 			[]string{"pods of p: 1 of 5 pods", "Let Prometheus scrape"}},
 		{"most pods unmeasured by metrics-server", unmeasured(config.KubernetesMetricsServer), "source.pods", Warning,
 			[]string{"pods of p: 1 of 5 pods", "kubectl top pods --all-namespaces"}},
-		{"a node of two target sets", func(s *sourceFacts) {
-			s.diagnosis.ContestedQuery.Dialect = "Kubelet"
-			s.diagnosis.Contested, s.diagnosis.Conflict = 2, &response.Conflict{
-				Used: response.TargetSet{Job: "node-exporter", Namespace: "monitoring"}, Ignored: response.TargetSet{Job: "a", Namespace: "tenant"},
-			}
-		}, "nodes.contested", Warning, []string{
-			`2 nodes named by several target sets: for a scheduler that starts now, {job="node-exporter", namespace="monitoring", service=""} is used`,
-			"A running scheduler keeps the sets that it has used", "kubectl -n plimsoll-system logs deployment/plimsoll",
-			`{job="a", namespace="tenant", service=""} is ignored`, "metricProvider:\n  selector: '{job=\"node-exporter\", namespace=\"monitoring\",",
-			"either may be a tenant's", "select that one:", "metricProvider:\n  selector: '{job=\"a\", namespace=\"tenant\",",
-		}},
-		{"a node of two target sets, of which the running scheduler uses the same", func(s *sourceFacts) {
-			s.diagnosis.ContestedQuery.Dialect = "Kubelet"
-			s.diagnosis.TargetSets = []source.TargetSet{{Job: "kubelet", Nodes: 2}}
-			s.metrics = append(s.metrics, targetSet("kubelet", "", 2))
-			s.diagnosis.Contested, s.diagnosis.Conflict = 2, &response.Conflict{
-				Used: response.TargetSet{Job: "kubelet"}, Ignored: response.TargetSet{Job: "a", Namespace: "tenant"},
-			}
-		}, "nodes.contested", Warning, []string{`several target sets: {job="kubelet", namespace="", service=""} is used, {job="a"`}},
-		{"a target set that only the running scheduler uses", func(s *sourceFacts) {
-			s.diagnosis.TargetSets = []source.TargetSet{{Job: "kubelet", Nodes: 2}}
-			s.metrics = append(s.metrics, targetSet("kubelet", "", 1), targetSet("a", "tenant", 1))
-		}, "nodes.contested", Warning, []string{
-			`the running scheduler has the cpu load of 1 node from {job="a", namespace="tenant", service=""}; one that starts now would use {job="kubelet"`,
-			"until it restarts", "select it:", "metricProvider:\n  selector: '{job=\"kubelet\", namespace=\"\", service=\"\"}'",
-		}},
-		{"a node of two target sets, of which the running scheduler uses the other", func(s *sourceFacts) {
-			s.diagnosis.ContestedQuery.Dialect = "Kubelet"
-			s.diagnosis.TargetSets = []source.TargetSet{{Job: "kubelet", Nodes: 2}}
-			s.metrics = append(s.metrics, targetSet("a", "tenant", 2))
-			s.diagnosis.Contested, s.diagnosis.Conflict = 2, &response.Conflict{
-				Used: response.TargetSet{Job: "kubelet"}, Ignored: response.TargetSet{Job: "a", Namespace: "tenant"},
-			}
-		}, "nodes.contested", Warning, []string{`for a scheduler that starts now, {job="kubelet", namespace="", service=""} is used`}},
-		{"a target set that only the running scheduler uses, beside two", func(s *sourceFacts) {
-			s.diagnosis.TargetSets = []source.TargetSet{{Job: "kubelet", Nodes: 2}, {Job: "pool", Nodes: 1}}
-			s.metrics = append(s.metrics, targetSet("a", "tenant", 1))
-		}, "nodes.contested", Warning, []string{
-			`would use {job="kubelet", namespace="", service=""}, {job="pool", namespace="", service=""}`, "Find out who",
-		}},
-		{"a node of two target sets beside a selector", func(s *sourceFacts) {
+		{"a node about which two target sets differ, beside a selector", func(s *sourceFacts) {
 			s.Spec.MetricProvider.Selector = `{cluster="a"}`
-			s.diagnosis.ContestedQuery.Dialect = "Kubelet"
-			s.diagnosis.Contested, s.diagnosis.Conflict = 2, &response.Conflict{
-				Used: response.TargetSet{Job: "a", Namespace: "b", Service: "c"}, Ignored: response.TargetSet{Job: "a", Namespace: "tenant"},
-				OnHost: true,
-			}
-		}, "nodes.contested", Warning, []string{"Find out who scrapes the other targets", "selector: '{cluster=\"a\", job=\"a\", namespace=\"b\", service=\"c\"}'"}},
-		{"a node of two target sets in a custom query", func(s *sourceFacts) {
-			s.diagnosis.ContestedQuery = promql.Query{PromQL: "mine"}
-			s.diagnosis.Contested, s.diagnosis.Conflict = 2, &response.Conflict{
-				Used: response.TargetSet{Job: "node-exporter", Namespace: "monitoring"}, Ignored: response.TargetSet{Job: "a", Namespace: "tenant"},
-			}
+			s.diagnosis.Contested = []source.Contested{{Node: "n1", High: `{job="node-exporter"}`, Low: `{job="b"}`}, {Node: "n2"}}
 		}, "nodes.contested", Warning, []string{
-			"write {job=\"node-exporter\", namespace=\"monitoring\", service=\"\"} into the query", "query=mine",
+			`2 nodes judged by requests, because target sets differ: n1, n2, such as {job="node-exporter"} and {job="b"}`,
+			"either may be a tenant's", "metricProvider:\n  selector: '{cluster=\"a\", job=\"node-exporter\"}'",
+			"If the second is your exporter's", "metricProvider:\n  selector: '{cluster=\"a\", job=\"b\"}'",
 		}},
-		{"a node of two target sets of the same labels", func(s *sourceFacts) {
-			same := response.TargetSet{Job: "node-exporter"}
-			s.diagnosis.Contested, s.diagnosis.Conflict = 2, &response.Conflict{Used: same, Ignored: same}
-		}, "nodes.contested", Warning, []string{"let Prometheus add a label such as cluster, and select it"}},
 		{"several clusters", func(s *sourceFacts) { // their targets have the same labels
-			same := response.TargetSet{Job: "node-exporter"}
-			s.diagnosis.Contested, s.diagnosis.Conflict = 2, &response.Conflict{Used: same, Ignored: same}
+			const same = `{job="node-exporter"}`
+			s.diagnosis.Contested = []source.Contested{{Node: "n1", High: same, Low: same}}
 			s.examination.Clusters = &diagnosis.Clusters{
 				Label: "cluster", Names: []string{"a", "b"}, Nodes: []string{"n1", "n2"}, BestMatch: "b",
 			}
@@ -913,41 +861,6 @@ func TestAddReaders(t *testing.T) {
 					f.Fraction != tt.request.Fraction {
 					t.Errorf("figure %+v, want %v", f, tt.want)
 				}
-			}
-		})
-	}
-}
-
-// targetSet is a target set that the running scheduler uses for the cpu load of nodes.
-func targetSet(job, namespace model.LabelValue, nodes float64) *model.Sample {
-	return &model.Sample{Metric: model.Metric{
-		"__name__": "plimsoll_target_set_nodes", "source": "Prometheus", "resource": "cpu",
-		"target_job": job, "target_namespace": namespace, "target_service": "",
-	}, Value: model.SampleValue(nodes)}
-}
-
-func TestKeptSets(t *testing.T) {
-	kubelet, tenant := targetSet("kubelet", "", 1), targetSet("a", "tenant", 1)
-	elsewhere, memory := targetSet("a", "tenant", 1), targetSet("a", "tenant", 1)
-	elsewhere.Metric["source"], memory.Metric["resource"] = "Prometheus 2", "memory"
-	for _, tt := range []struct {
-		name    string
-		running model.Vector
-		kept    int
-	}{
-		{"no scheduler", nil, 0},
-		{"the same set, of fewer nodes", model.Vector{kubelet}, 0},
-		{"a set that gives no node its load now", model.Vector{kubelet, tenant}, 1},
-		{"the same of two replicas", model.Vector{tenant, tenant}, 1},
-		{"another source", model.Vector{elsewhere}, 0},
-		{"a resource that is not measured now", model.Vector{memory}, 0},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := healthy()
-			s.diagnosis.TargetSets = []source.TargetSet{{Job: "kubelet", Nodes: 2}, {Job: "pool", Nodes: 1}}
-			s.metrics = append(s.metrics, tt.running...)
-			if kept := s.keptSets(); len(kept) != tt.kept {
-				t.Errorf("%+v, want %d", kept, tt.kept)
 			}
 		})
 	}

@@ -346,115 +346,25 @@ func (s *sourceFacts) checkUnmatched() []Result {
 		"series that belong to no node: %s", text.FirstN(s.diagnosis.UnmatchedSeries))
 }
 
-// checkContested checks that one target set names each node, the same for doctor and for the running scheduler.
+// checkContested finds nodes about which target sets differ.
 func (s *sourceFacts) checkContested() []Result {
-	kept := each(s.keptSets(), s.checkKept)
-	if s.diagnosis.Conflict == nil && len(kept) > 0 {
-		return kept
-	}
-	return append(s.checkConflict(len(kept) > 0), kept...)
-}
-
-// keptSets returns the target sets that the running scheduler uses, and a scheduler that starts now would not. A scheduler keeps
-// its sets until it restarts, even a tenant's that it used while the exporter was down.
-func (s *sourceFacts) keptSets() (kept []source.TargetSet) {
-	for _, sample := range s.metrics {
-		if !s.isTargetSet(sample) {
-			continue
-		}
-		m := sample.Metric
-		set := source.TargetSet{
-			Job: string(m["target_job"]), Namespace: string(m["target_namespace"]), Service: string(m["target_service"]),
-		}
-		now := s.setsOf(string(m["resource"]))
-		if len(now) == 0 || slices.ContainsFunc(now, func(n source.TargetSet) bool { return response.SetOf(n) == response.SetOf(set) }) {
-			continue
-		}
-		set.Resource, set.Nodes = now[0].Resource, int(sample.Value)
-		if !slices.Contains(kept, set) {
-			kept = append(kept, set) // replicas have equal sets
-		}
-	}
-	return kept
-}
-
-// isTargetSet reports whether a sample of the running scheduler's metrics is a target set of the source.
-func (s *sourceFacts) isTargetSet(sample *model.Sample) bool {
-	return sample.Metric[model.MetricNameLabel] == refresh.TargetSetNodes && string(sample.Metric["source"]) == s.Label
-}
-
-// setsOf returns the target sets that doctor reads a resource from.
-func (s *sourceFacts) setsOf(resource string) (sets []source.TargetSet) {
-	for _, set := range s.diagnosis.TargetSets {
-		if set.Resource.String() == resource {
-			sets = append(sets, set)
-		}
-	}
-	return sets
-}
-
-// checkKept warns of a target set that the running scheduler keeps.
-func (s *sourceFacts) checkKept(set source.TargetSet) []Result {
-	var now []string
-	sets := s.setsOf(set.Resource.String())
-	for _, n := range sets {
-		now = append(now, response.SetOf(n).String())
-	}
-	first := response.SetOf(sets[0])
-	const why = "Find out who scrapes the target set that the scheduler uses, unless you have just replaced the exporter. " +
-		"A scheduler keeps the sets that it has used until it restarts."
-	advice := Advise(why)
-	if len(sets) == 1 && first.Evidence != response.Untargeted && s.diagnosis.Dialect != "" { // the selector is for dialects
-		advice = s.adviseEdit(providerYAML("selector", s.selectorWith(first.Matchers())),
-			"if the other target set is your exporter's, select it:", why)
-	}
-	return Warn(advice, "the running scheduler has the %s load of %s from %s; one that starts now would use %s", set.Resource,
-		text.Count(set.Nodes, "node"), response.SetOf(set), strings.Join(now, ", "))
-}
-
-// checkConflict finds nodes that several target sets name. keepsOthers reports whether the running scheduler has other sets.
-func (s *sourceFacts) checkConflict(keepsOthers bool) []Result {
-	conflict := s.diagnosis.Conflict
+	all := s.diagnosis.Contested
 	switch {
-	case conflict == nil:
-		return Fine("no node is named by several target sets")
-	case s.examination.Clusters != nil && conflict.Used.Selector() == conflict.Ignored.Selector():
+	case len(all) == 0:
+		return Fine("target sets agree about each node")
+	case s.examination.Clusters != nil && all[0].High == all[0].Low:
 		return nil // checkClusters reports it
 	}
-	message := "%s named by several target sets: %s is used, %s is ignored"
-	known := !keepsOthers && slices.ContainsFunc(s.metrics, s.isTargetSet)
-	if !known {
-		message = "%s named by several target sets: for a scheduler that starts now, %s is used, %s is ignored"
+	var nodes []string
+	for _, c := range all {
+		nodes = append(nodes, c.Node)
 	}
-	nodes := text.Count(s.diagnosis.Contested, "node")
-	found := func(advice []Advice) []Result {
-		if !known {
-			advice = append(advice, s.adviseLog("A running scheduler keeps the sets that it has used. "+
-				"While plimsoll_contested_nodes is above 0, its log names the set used")...)
-		}
-		return Warn(advice, message, nodes, conflict.Used, conflict.Ignored)
-	}
-	why := "Find out who scrapes the other targets."
-	if conflict.Used.Evidence == response.Untargeted {
-		return found(Advise("%s Remove them, or let the series used keep the labels of their targets.", why))
-	}
-	if conflict.Used.Selector() == conflict.Ignored.Selector() {
-		return found(Advise("%s The sets have the same labels, so let Prometheus add a label such as cluster, and select it.", why))
-	}
-	if conflict.Ambiguous() {
-		why = "Find out who scrapes each set: either may be a tenant's."
-	}
-	if q := s.diagnosis.ContestedQuery; q.Dialect == "" { // the selector is for dialects
-		return found(s.AdviseRun(s.queryCommand(q.PromQL),
-			"%s If the target set used is your exporter's, write %s into the query. See what it returns:", why, conflict.Used.Selector()))
-	}
-	selected := func(set response.TargetSet) string { return providerYAML("selector", s.selectorWith(set.Matchers())) }
-	advice := s.adviseEdit(selected(conflict.Used), "if the target set used is your exporter's, select it:", "%s", why)
-	if conflict.Ambiguous() {
-		advice = append(advice,
-			adviseYAML(selected(conflict.Ignored), "If the target set ignored is your exporter's, select that one:")...)
-	}
-	return found(advice)
+	selected := func(set string) string { return providerYAML("selector", s.selectorWith(strings.Trim(set, "{}"))) }
+	advice := s.adviseEdit(selected(all[0].High), "if the first target set is your exporter's, select it:",
+		"Find out who scrapes each set: either may be a tenant's. A custom query must select the set itself.")
+	advice = append(advice, adviseYAML(selected(all[0].Low), "If the second is your exporter's, select that one:")...)
+	return Warn(advice, "%s judged by requests, because target sets differ: %s, such as %s and %s", text.Count(len(nodes), "node"),
+		text.FirstN(nodes), all[0].High, all[0].Low)
 }
 
 // selectorWith adds matchers to the configured selector. PromQL accepts several matchers of a label.

@@ -308,7 +308,7 @@ func (f *Facts) adviseImage(text, minor string, w *cluster.Workload) []Advice {
 // metricsRead names the metrics that checks read from a Prometheus.
 func metricsRead() []string {
 	return []string{
-		plimsollBuildInfo, refresh.LoadNodes, refresh.TargetSetNodes, refresh.RefreshTotal, refresh.PanicsTotal,
+		plimsollBuildInfo, refresh.LoadNodes, refresh.RefreshTotal, refresh.PanicsTotal,
 		refresh.Workloads, refresh.WorkloadsAge, refresh.HistoryRead, refresh.HistoryGivenUp,
 		descriptor.DecisionsTotal, descriptor.FallbackTotal,
 	}

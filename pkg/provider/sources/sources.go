@@ -44,7 +44,7 @@ func Open(ctx context.Context, cluster source.Cluster, spec config.LoadSpec, acc
 	case provider.Type == config.Prometheus:
 		return prometheus.New(prometheus.Config{
 			Address: address, Config: client, Dialect: promql.Dialect(provider.Dialect), NodeLabels: provider.NodeLabels,
-			Selector: provider.Selector, CPUQuery: queries.CPU, MemoryQuery: queries.Memory, Pods: cluster.Pods,
+			Selector: provider.Selector, CPUQuery: queries.CPU, MemoryQuery: queries.Memory,
 		}, cluster.Nodes, c)
 	case provider.Type == config.SignalFx:
 		return signalfx.New(service, cluster.Nodes, c)

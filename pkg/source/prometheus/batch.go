@@ -45,9 +45,18 @@ func samplesOf(results []*response.Result, m *response.Matcher, windows []time.D
 	all = append(all, quantiles...)
 	samples := make([]load.Sample, 0, len(all)*len(m.Nodes))
 	newest := response.Find(results, promql.NewestSample)
+	contested := map[int]bool{}
+	for _, r := range results {
+		for _, c := range r.Contested {
+			contested[c.Position] = contested[c.Position] || r.Query.Kind == promql.Mean
+		}
+	}
 	for _, q := range all {
 		s := statisticsOf(results, q)
 		for i, node := range m.Nodes {
+			if contested[i] {
+				continue
+			}
 			first := len(samples)
 			for r := range load.ResourceCount {
 				stat := s.stat(r, i)
@@ -74,10 +83,7 @@ func (s *statistics) stat(r load.Resource, position int) load.Stat {
 	if deviations == nil || !deviations.Values[position].Known {
 		return stat
 	}
-	// Another target set than the mean's says nothing about its deviation.
-	if deviation := deviations.Values[position]; *deviation.Set == *means.Values[position].Set {
-		stat.StdDev = deviation.Value
-	}
+	stat.StdDev = deviations.Values[position].Value
 	return stat
 }
 
@@ -136,7 +142,7 @@ func failureOf(results []*response.Result, kind promql.Kind, endpoint string, un
 		case r.Err != nil:
 			failed = append(failed, r.Err)
 		case r.Query.Kind == promql.StdDev:
-		case r.Nodes > 0 && r.Query.Kind == kind:
+		case r.Nodes+len(r.Contested) > 0 && r.Query.Kind == kind:
 			return nil
 		case r.Nodes == 0:
 			empty = append(empty, fmt.Errorf("%s at %s: %w: check that it scrapes the nodes, or set dialect, queries or nodeLabels",

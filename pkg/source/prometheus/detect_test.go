@@ -184,7 +184,6 @@ func TestAuto_SeriesOfFewNodesTakeNoDialect(t *testing.T) {
 		// The instance is the pod's address, on no node that it names.
 		{"all nodes", scraped, allNodes},
 		{"its node, beside series without a target", pushed, []element{at("n0", "0.9")}},
-		{"all nodes, beside series without a target", pushed, append(allNodes[1:], at("n0", "0.9"))},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := newServer(t, rule{"node_cpu_seconds_total", vector(tt.forged...)}, rule{"node_cpu_usage_seconds_total", vector(tt.kubelet...)})
@@ -225,31 +224,16 @@ func TestAuto_StraySeries(t *testing.T) {
 	}
 	start := step{[]rule{kubelets}, 0, 5, 5, promql.Kubelet}
 	for name, steps := range map[string][]step{
+		// Other nodes keep their last load until the kubelets are back.
 		"on its node": {
-			start, {[]rule{exporter(named(1, "0.9")...)}, time.Minute, 5, 0, promql.Kubelet},
+			start, {[]rule{exporter(named(1, "0.9")...)}, time.Minute, 5, 1, promql.NodeExporter},
 			{[]rule{exporter(named(1, "0.9")...), kubelets}, time.Minute, 5, 5, promql.Kubelet},
 		},
-		"that name all nodes": {
-			start, {[]rule{exporter(claimed...)}, time.Minute, 5, 0, promql.Kubelet},
-			{[]rule{exporter(claimed...), kubelets}, time.Minute, 5, 5, promql.Kubelet},
+		"that name all nodes, beside the kubelets": {
+			start, {[]rule{exporter(claimed...), kubelets}, time.Minute, 5, 5, promql.Kubelet},
 		},
 		"after a refresh without any": {
-			start, {nil, time.Minute, 5, 0, ""}, {[]rule{exporter(named(2, "0.9")...)}, time.Minute, 5, 0, ""},
-			{[]rule{exporter(named(2, "0.9")...), kubelets}, time.Minute, 5, 5, promql.Kubelet},
-		},
-		"until the load before has expired": {
-			start, {[]rule{exporter(named(1, "0.9")...)}, dialectHold - time.Second, 5, 0, promql.Kubelet},
-			{[]rule{exporter(named(1, "0.9")...)}, time.Second, 5, 1, promql.NodeExporter},
-			{[]rule{exporter(named(2, "0.9")...)}, time.Hour, 5, 2, promql.NodeExporter},
-			{[]rule{exporter(named(2, "0.9")...), kubelets}, time.Minute, 5, 5, promql.Kubelet},
-		},
-		"before the kubelets', at the start": {
-			{[]rule{exporter(named(1, "0.9")...)}, 0, 5, 1, promql.NodeExporter},
-			{[]rule{exporter(named(1, "0.9")...), kubelets}, time.Minute, 5, 5, promql.Kubelet},
-		},
-		"that name all nodes, until the load before has expired": {
-			start, {[]rule{exporter(claimed...)}, dialectHold, 5, 5, promql.NodeExporter},
-			{[]rule{exporter(claimed...), kubelets}, time.Minute, 5, 5, promql.Kubelet},
+			start, {nil, time.Minute, 5, 0, ""}, {[]rule{exporter(named(2, "0.9")...), kubelets}, time.Minute, 5, 5, promql.Kubelet},
 		},
 		// These are honest changes.
 		"of the same kubelets on one node, after a refresh without any": {

@@ -83,7 +83,6 @@ func TestDiagnosis(t *testing.T) {
 		},
 		NodeCount:          3,
 		NodesWithoutSeries: []string{"w2", "w3"},
-		TargetSets:         []source.TargetSet{{Resource: load.CPU, Nodes: 1}, {Resource: load.Memory, Nodes: 1}},
 		UnmatchedSeries:    []string{`{node="alone"}`, `{node="vm"}`},
 		SampleAges:         diagnosis.SampleAges{Nodes: 2, Youngest: 20 * time.Second, Oldest: 50 * time.Second},
 		Skew:               -time.Second, // our clock is a second ahead

@@ -3,7 +3,7 @@
 // A promql.Dialect, or custom queries, select the series. Each value has a separate query: one that fails costs no other value.
 // A refresh sends four queries per window, two per quantile, and one for the times of the newest samples. Their number does not
 // depend on that of the nodes. While Auto looks for a dialect there are up to eight more. It looks again
-// while the dialect measures less than half of the nodes, or of the nodes measured before.
+// while the dialect measures less than half of the nodes.
 //
 // Queries omit the time. Where clocks differ, a time of ours could miss the newest data.
 //
@@ -53,15 +53,12 @@ type Config struct {
 	NodeLabels []string
 	// Selector, unless empty, are label matchers in braces that the dialect's series must match.
 	Selector string
-	// Pods show which node a scrape target is on. Without them only a target's address or name does.
-	Pods corelisters.PodLister
 }
 
 // Source measures nodes through Prometheus. It is not safe for concurrent use.
 type Source struct {
 	client     *response.Client
 	nodes      corelisters.NodeLister
-	pods       corelisters.PodLister
 	timeout    time.Duration
 	planner    promql.Planner
 	nodeLabels []string
@@ -71,10 +68,7 @@ type Source struct {
 	// dialect is the current one; empty while Auto has found none. tried are the dialects that Auto rejected.
 	dialect promql.Dialect
 	tried   []diagnosis.Tried
-	covered covered
 
-	// inUse are the target sets that the last Fetch read.
-	inUse response.InUse
 	// diagnosis is that of the last Fetch.
 	diagnosis diagnosis.Diagnosis
 	logged    diagnosis.Log
@@ -96,7 +90,6 @@ func New(cfg Config, nodes corelisters.NodeLister, clock clock.PassiveClock) (*S
 	s := &Source{
 		client:  client,
 		nodes:   nodes,
-		pods:    cfg.Pods,
 		timeout: cfg.Timeout,
 		planner: promql.Planner{
 			Custom:   [load.ResourceCount]string{load.CPU: cfg.CPUQuery, load.Memory: cfg.MemoryQuery},
@@ -124,9 +117,7 @@ func (s *Source) Close() error {
 	return nil
 }
 
-// Fetch implements source.Source. Of several series of a node, those of the preferred target set count, see response.TargetSet.
-// Of these, the one named by the earliest label counts, then the greatest.
-// Values are never added. NaN is passed on. An error names the URL, the query and, without series, the tried dialects.
+// Fetch implements source.Source. Values are never added. An error names the URL, the query and, without series, the tried dialects.
 func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batch, error) {
 	logger := klog.FromContext(ctx)
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
@@ -157,7 +148,6 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	wait.Wait()
 
 	results := slices.Concat(loads, metrics)
-	s.inUse = s.inUse.Next(results)
 	d := diagnosis.Diagnosis{Endpoint: s.client.Endpoint(), Dialect: s.dialect, Tried: s.tried, Undetected: undetected}
 	s.diagnosis = diagnosis.New(d, qr.Matcher, results, measures, s.timeout)
 	wanted := promql.Mean
@@ -168,13 +158,13 @@ func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batc
 	for _, r := range results {
 		batch.Rejected.Add(r.Rejected)
 	}
+	batch.Contested = s.diagnosis.Contested
 	if err := failureOf(results, wanted, d.Endpoint, undetected); err != nil {
 		return batch, err
 	}
 	s.logged.Changes(logger, s.clock.Now(), &s.diagnosis)
 	batch.Samples = samplesOf(loads, qr.Matcher, windows, quantiles)
 	batch.UnmatchedCount = min(len(s.diagnosis.UnmatchedSeries), source.MaxUnmatched)
-	batch.ContestedCount, batch.TargetSets = s.diagnosis.Contested, s.diagnosis.TargetSets
 	return batch, nil
 }
 
@@ -209,8 +199,7 @@ func (s *Source) querier() (*response.Querier, error) {
 	return &response.Querier{
 		Client:  s.client,
 		Clock:   s.clock,
-		Matcher: response.NewMatcher(nodes, s.pods, s.nodeLabels, s.client.Excerpt),
-		InUse:   s.inUse,
+		Matcher: response.NewMatcher(nodes, s.nodeLabels, s.client.Excerpt),
 	}, nil
 }
 
@@ -227,47 +216,18 @@ func (s *Source) measure(ctx context.Context, qr *response.Querier, windows []ti
 	}
 	detect := s.dialect == "" && s.planner.NeedsDialect()
 	if detect {
-		undetected = s.detectDialect(ctx, qr, probed, response.Coverage{})
+		undetected = s.detectDialect(ctx, qr, probed, nil)
 	}
-	results = s.ask(ctx, qr, windows, quantiles)
-	if !s.auto {
+	results = qr.RunAll(ctx, s.planner.Load(s.dialect, windows, quantiles))
+	now := coverageOf(&s.planner, results)
+	if !s.auto || detect || now == nil || 2*(now.Nodes+len(now.Contested)) >= len(qr.Matcher.Nodes) {
 		return results, undetected
 	}
-	nodes := qr.Matcher.Nodes
-	now := coverageOf(&s.planner, results)
-	if now != nil && !detect && s.fallsShort(now.Coverage, nodes) {
-		before := s.dialect
-		if undetected = s.detectDialect(ctx, qr, probed, now.Coverage); undetected == nil && s.dialect != before {
-			results = s.ask(ctx, qr, windows, quantiles)
-			now = coverageOf(&s.planner, results)
-		}
-	}
-	if now != nil {
-		s.covered.update(now, nodes, s.clock.Now())
+	before := s.dialect
+	if undetected = s.detectDialect(ctx, qr, probed, now); undetected == nil && s.dialect != before {
+		results = qr.RunAll(ctx, s.planner.Load(s.dialect, windows, quantiles))
 	}
 	return results, undetected
-}
-
-// ask queries the load. Where there are too many series or samples, it asks for each target set in use alone. So another target
-// with too many of them costs no node its load.
-func (s *Source) ask(ctx context.Context, qr *response.Querier, windows []time.Duration, quantiles []load.Quantile,
-) []*response.Result {
-	results := qr.RunAll(ctx, s.planner.Load(s.dialect, windows, quantiles))
-	for i, r := range results {
-		if r.Query.Dialect == "" || !response.IsTooMuch(r.Err) {
-			continue
-		}
-		var queries []*promql.Query
-		for _, selector := range s.inUse.Selectors(r.Query) {
-			planner := s.planner
-			planner.Selector = slices.Concat(planner.Selector, selector)
-			queries = append(queries, &planner.Load(s.dialect, windows, quantiles)[i])
-		}
-		if len(queries) > 0 {
-			results[i] = qr.RunSets(ctx, queries)
-		}
-	}
-	return results
 }
 
 // Diagnosis returns the diagnosis of the last Fetch, whether it failed or not. It is zero before the first response.

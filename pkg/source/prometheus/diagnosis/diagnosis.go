@@ -2,6 +2,7 @@
 package diagnosis
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -37,13 +38,8 @@ type Diagnosis struct {
 	// UnmatchedSeries are the distinct series without a Node, by the labels that may name one, sorted.
 	// There are at most source.MaxUnmatched of them for each query.
 	UnmatchedSeries []string
-	// Contested is the largest number of Nodes that several target sets name in one response. Conflict has two of the sets, or is nil.
-	Contested int
-	Conflict  *response.Conflict
-	// ContestedQuery is the query of this response.
-	ContestedQuery promql.Query
-	// TargetSets are the target sets that the load of Nodes is read from.
-	TargetSets []source.TargetSet
+	// Contested are the Nodes whose load target sets measure differently, sorted by name.
+	Contested []source.Contested
 	// SampleAges are the ages of the Nodes' newest samples.
 	SampleAges SampleAges
 	// Skew is the greatest difference between the server's time of an evaluation and this machine's time of the response.
@@ -100,13 +96,14 @@ type SampleAges struct {
 // asksLoad reports whether the request has load. A response takes at most timeout.
 func New(d Diagnosis, m *response.Matcher, results []*response.Result, asksLoad bool, timeout time.Duration) Diagnosis {
 	d.NodeCount, d.SampleAges = len(m.Nodes), sampleAges(response.Find(results, promql.NewestSample))
-	d.TargetSets = m.TargetSets(results)
 	unmatched := map[string]struct{}{}
 	measured := make([]bool, len(m.Nodes))
 	for _, r := range results {
 		d.Queries = append(d.Queries, diagnose(r, m))
-		if r.Contested > d.Contested {
-			d.Contested, d.Conflict, d.ContestedQuery = r.Contested, r.Conflict, *r.Query
+		for _, c := range r.Contested {
+			if r.Query.Kind == promql.Mean {
+				d.Contested = append(d.Contested, source.Contested{Node: m.Nodes[c.Position].Name, High: c.High.String(), Low: c.Low.String()})
+			}
 		}
 		maps.Copy(unmatched, r.Unmatched)
 		for i, v := range r.Values {
@@ -116,6 +113,8 @@ func New(d Diagnosis, m *response.Matcher, results []*response.Result, asksLoad 
 			d.Skew = skew
 		}
 	}
+	slices.SortStableFunc(d.Contested, func(a, b source.Contested) int { return cmp.Compare(a.Node, b.Node) })
+	d.Contested = slices.CompactFunc(d.Contested, func(a, b source.Contested) bool { return a.Node == b.Node })
 	for i, node := range m.Nodes {
 		if asksLoad && !measured[i] {
 			d.NodesWithoutSeries = append(d.NodesWithoutSeries, node.Name)

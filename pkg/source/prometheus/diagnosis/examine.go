@@ -245,7 +245,7 @@ func (e *Examiner) clustersBy(label string, series []labelSet) *Clusters {
 			continue
 		}
 		weights[name]++
-		by := named{e.Querier.Matcher.Nodes[position].Name, response.LabelsOf(s).Selector()}
+		by := named{e.Querier.Matcher.Nodes[position].Name, response.LabelsOf(s).String()}
 		if !slices.Contains(seen[by], name) {
 			seen[by] = append(seen[by], name)
 		}

@@ -17,17 +17,17 @@ type Log struct {
 	nodesWithoutSeries          []string
 	unmatchedSeries             []string
 	clocksDiffer                bool
-	conflict                    []string
+	contested                   []string
 	failingLimit, warningsLimit source.LogLimit
 	matchingLimit, skewLimit    source.LogLimit
-	conflictLimit               source.LogLimit
+	contestedLimit              source.LogLimit
 }
 
 // Changes logs how a Diagnosis differs from the last logged one.
 func (l *Log) Changes(logger klog.Logger, now time.Time, d *Diagnosis) {
 	l.logQueries(logger, now, d)
 	l.logMatching(logger, now, d)
-	l.logConflict(logger, now, d)
+	l.logContested(logger, now, d)
 	if d.ClocksDiffer == l.clocksDiffer {
 		return
 	}
@@ -41,19 +41,20 @@ func (l *Log) Changes(logger klog.Logger, now time.Time, d *Diagnosis) {
 	}
 }
 
-func (l *Log) logConflict(logger klog.Logger, now time.Time, d *Diagnosis) {
-	var conflict []string
-	if d.Conflict != nil {
-		conflict = []string{d.Conflict.Used.String(), d.Conflict.Ignored.String()}
+func (l *Log) logContested(logger klog.Logger, now time.Time, d *Diagnosis) {
+	nodes := make([]string, len(d.Contested))
+	for i, c := range d.Contested {
+		nodes[i] = c.Node
 	}
-	logger, ok := l.conflictLimit.AllowChange(logger, now, &l.conflict, conflict)
+	logger, ok := l.contestedLimit.AllowChange(logger, now, &l.contested, nodes)
 	switch {
 	case !ok:
-	case len(conflict) == 0:
-		logger.Info("No node is named by several target sets anymore")
+	case len(nodes) == 0:
+		logger.Info("Target sets agree about each node again")
 	default:
-		logger.Info("Several target sets name the same nodes: set metricProvider.selector to the labels of your exporter",
-			"nodeCount", d.Contested, "used", conflict[0], "ignored", conflict[1])
+		logger.Info("Target sets differ about nodes, which are judged by what their pods request. "+
+			"Set metricProvider.selector to that of your exporter", "nodeCount", len(nodes), "nodes", text.FirstN(nodes),
+			"higher", d.Contested[0].High, "lower", d.Contested[0].Low)
 	}
 }
 

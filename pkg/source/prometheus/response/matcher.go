@@ -8,7 +8,6 @@ import (
 
 	"github.com/prometheus/common/model"
 	corev1 "k8s.io/api/core/v1"
-	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -19,17 +18,15 @@ import (
 type Matcher struct {
 	Nodes []*corev1.Node
 	Index *source.NodeIndex
-	// Pods show which node a target is on; nil where pods are not known.
-	Pods corelisters.PodLister
 	// labels are the labels that may name a node, the preferred one first.
 	labels []string
 	// excerpt cleans a server's text.
 	excerpt func(string) string
 }
 
-// NewMatcher returns a Matcher by labels, the preferred one first. pods may be nil. excerpt cleans a server's text.
-func NewMatcher(nodes []*corev1.Node, pods corelisters.PodLister, labels []string, excerpt func(string) string) *Matcher {
-	return &Matcher{Nodes: nodes, Index: source.NewNodeIndex(nodes), Pods: pods, labels: labels, excerpt: excerpt}
+// NewMatcher returns a Matcher by labels, the preferred one first. excerpt cleans a server's text.
+func NewMatcher(nodes []*corev1.Node, labels []string, excerpt func(string) string) *Matcher {
+	return &Matcher{Nodes: nodes, Index: source.NewNodeIndex(nodes), labels: labels, excerpt: excerpt}
 }
 
 // Match returns the position of the series' Node, and the rank among the labels of the one that names it.

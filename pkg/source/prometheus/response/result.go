@@ -1,7 +1,6 @@
 package response
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +23,7 @@ const concurrentQueries = 4
 // Errors of a response without a value for any Node. Others are *UnmatchedError and *RejectedError.
 var (
 	ErrNoSeries   = errors.New("no series")
+	errContested  = errors.New("target sets differ about each node: set metricProvider.selector")
 	ErrNoCapacity = errors.New("the Nodes with series report no status.capacity for this resource")
 )
 
@@ -48,48 +48,6 @@ func (e *RejectedError) Error() string {
 type Value struct {
 	Value float64
 	Known bool
-	// Set is the target set of the series.
-	Set *TargetSet
-	// rank is the position in nodeLabels of the series label that matched the node. 0 is preferred.
-	rank int
-	tier tier
-}
-
-// offer keeps the value of the target with the better tier. For the same tier it keeps the value whose label is earlier in
-// nodeLabels. For the same label it keeps the greater value.
-func (v *Value) offer(of claim) {
-	better := cmp.Or(cmp.Compare(of.tier, v.tier), cmp.Compare(of.rank, v.rank))
-	if better < 0 || better == 0 && of.value > v.Value {
-		v.Value, v.rank, v.tier = of.value, of.rank, of.tier
-	}
-}
-
-// Coverage counts nodes with a value.
-type Coverage struct {
-	Nodes int
-	// Proven are the nodes with a value of a target that is shown to be on the node. OnHost are those of them whose target is in the
-	// node's network, at no node port. Untargeted are the nodes with a value of a series without a target.
-	Proven, OnHost, Untargeted int
-}
-
-// Add adds the nodes of another coverage.
-func (c *Coverage) Add(of Coverage) {
-	c.Nodes, c.Proven, c.OnHost, c.Untargeted = c.Nodes+of.Nodes, c.Proven+of.Proven, c.OnHost+of.OnHost, c.Untargeted+of.Untargeted
-}
-
-// Coverage is that of the value's node.
-func (v *Value) Coverage() Coverage {
-	switch {
-	case !v.Known:
-		return Coverage{}
-	case v.Set.Evidence == Proven && v.tier < elsewhere:
-		return Coverage{Nodes: 1, Proven: 1, OnHost: 1}
-	case v.Set.Evidence == Proven:
-		return Coverage{Nodes: 1, Proven: 1}
-	case v.Set.Evidence == Untargeted:
-		return Coverage{Nodes: 1, Untargeted: 1}
-	}
-	return Coverage{Nodes: 1}
 }
 
 // Result is the response to one query, by node.
@@ -101,14 +59,10 @@ type Result struct {
 	Evaluated, Received time.Time
 	// Values has one element per Matcher.Nodes, in the same order.
 	Values []Value
-	Coverage
-	// Used is the target set with the most values, nil without any. Contested is the number of nodes that several sets name.
-	// Conflict has two of these sets, nil without any.
-	Used      *TargetSet
-	Contested int
-	Conflict  *Conflict
-	// sets are the target sets with a value, the one to believe first.
-	sets []TargetSet
+	// Nodes is the number of nodes with a value. Own are those with a value of a target whose instance is the node.
+	Nodes, Own int
+	// Contested are the nodes without a value because target sets differ.
+	Contested []Contested
 	// Series is the number of series.
 	Series int
 	// Unmatched are the different nodeLabels of series without a Node, up to source.MaxUnmatched.
@@ -118,8 +72,14 @@ type Result struct {
 	Rejected source.Rejected
 }
 
+// claims collects the values of a response.
+type claims struct {
+	all  []claim
+	sets map[TargetSet]*TargetSet
+}
+
 // add collects the value of a series. settle decides between the values of a node.
-func (r *Result) add(m *Matcher, c *claims, s *Series[map[string]string]) {
+func (c *claims) add(r *Result, m *Matcher, s *Series[map[string]string]) {
 	r.Series++
 	if r.Evaluated.IsZero() || s.Value.At.Before(r.Evaluated) {
 		r.Evaluated = s.Value.At
@@ -142,8 +102,12 @@ func (r *Result) add(m *Matcher, c *claims, s *Series[map[string]string]) {
 			return
 		}
 	}
-	set, at := m.targetSetOf(s.Metric, position)
-	c.add(set, claim{position: position, value: value, rank: rank, tier: at, gone: set.Evidence == Unproven && m.gone(s.Metric)})
+	set := LabelsOf(s.Metric)
+	if c.sets[set] == nil {
+		c.sets[set] = &set
+	}
+	at, found := m.Index.Match(s.Metric[instanceLabel])
+	c.all = append(c.all, claim{position: position, value: value, own: found && at == position, set: c.sets[set], rank: rank})
 }
 
 func (r *Result) addUnmatched(series string) {
@@ -171,6 +135,8 @@ func (r *Result) EmptyReason() error {
 	switch {
 	case len(r.Unmatched) > 0:
 		return &UnmatchedError{Series: r.Series, Examples: slices.Sorted(maps.Keys(r.Unmatched))}
+	case len(r.Contested) > 0:
+		return errContested
 	case r.Series > 0:
 		return ErrNoCapacity
 	case len(r.Rejected) > 0:
@@ -202,8 +168,6 @@ type Querier struct {
 	Client  *Client
 	Clock   clock.PassiveClock
 	Matcher *Matcher
-	// InUse are the target sets of the last refresh.
-	InUse InUse
 	// At is when queries are evaluated; zero for the server's present time.
 	At time.Time
 }
@@ -230,71 +194,16 @@ func (qr *Querier) RunAll(ctx context.Context, queries []promql.Query) []*Result
 
 // Run sends one query. It may be called concurrently. Each response has its own size limit.
 func (qr *Querier) Run(ctx context.Context, q *promql.Query) *Result {
-	r, c, err := qr.read(ctx, q)
-	if err != nil {
-		return &Result{Query: q, Err: err}
-	}
-	qr.settle(r, c)
-	return r
-}
-
-// RunSets is Run for queries of one target set each, where a response with all sets is too large. The nodes count as contested.
-// It fails only if each query does: one of the sets may be too large by itself.
-func (qr *Querier) RunSets(ctx context.Context, queries []*promql.Query) (all *Result) {
-	var of *claims
-	var failed error
-	for _, q := range queries {
-		r, c, err := qr.read(ctx, q)
-		switch {
-		case err != nil:
-			failed = cmp.Or(failed, err)
-		case all == nil:
-			all, of = r, c
-		default:
-			all.merge(r)
-			of.merge(c)
-		}
-	}
-	if all == nil {
-		return &Result{Query: queries[0], Err: failed}
-	}
-	qr.settle(all, of)
-	if all.Used != nil {
-		all.Contested, all.Conflict = all.Nodes, &Conflict{Used: *all.Used, Ignored: TargetSet{Evidence: Crowded}, Nodes: all.Nodes}
-		all.Conflict.clean(qr.Matcher.excerpt)
-	}
-	return all
-}
-
-// read sends a query and collects the claims of its series.
-func (qr *Querier) read(ctx context.Context, q *promql.Query) (*Result, *claims, error) {
 	nodes := len(qr.Matcher.Nodes)
-	r, c := &Result{Query: q, Values: make([]Value, nodes), Rejected: source.Rejected{}}, &claims{}
+	r, c := &Result{Query: q, Values: make([]Value, nodes), Rejected: source.Rejected{}}, &claims{sets: map[TargetSet]*TargetSet{}}
 	bounds := NodeBounds(nodes)
 	bounds.Signed = q.Kind == promql.NodeMetric
-	answer, err := qr.Client.Query(ctx, q.PromQL, qr.At, bounds, func(s *Series[map[string]string]) { r.add(qr.Matcher, c, s) })
+	answer, err := qr.Client.Query(ctx, q.PromQL, qr.At, bounds, func(s *Series[map[string]string]) { c.add(r, qr.Matcher, s) })
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", q, err)
+		return &Result{Query: q, Err: fmt.Errorf("%s: %w", q, err)}
 	}
 	r.Warnings, r.Received = answer.Warnings, qr.Clock.Now()
 	r.Rejected.Add(answer.Rejected)
-	return r, c, nil
-}
-
-func (qr *Querier) settle(r *Result, c *claims) {
-	r.settle(c, qr.InUse)
-	if r.Conflict != nil {
-		r.Conflict.clean(qr.Matcher.excerpt)
-	}
-}
-
-// merge adds the series of another response to the query.
-func (r *Result) merge(o *Result) {
-	if r.Evaluated.IsZero() || !o.Evaluated.IsZero() && o.Evaluated.Before(r.Evaluated) {
-		r.Evaluated = o.Evaluated
-	}
-	r.Series, r.Received, r.Warnings = r.Series+o.Series, o.Received, append(r.Warnings, o.Warnings...)
-	for unmatched := range o.Unmatched {
-		r.addUnmatched(unmatched)
-	}
+	r.settle(c.all, qr.Matcher.excerpt)
+	return r
 }
