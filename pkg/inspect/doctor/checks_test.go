@@ -38,7 +38,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/diagnosis"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/promql"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source/prometheus/response"
 	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
 
