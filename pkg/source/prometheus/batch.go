@@ -142,7 +142,7 @@ func failureOf(results []*response.Result, kind promql.Kind, endpoint string, un
 		case r.Err != nil:
 			failed = append(failed, r.Err)
 		case r.Query.Kind == promql.StdDev:
-		case r.Nodes+len(r.Contested) > 0 && r.Query.Kind == kind:
+		case r.Named() > 0 && r.Query.Kind == kind:
 			return nil
 		case r.Nodes == 0:
 			empty = append(empty, fmt.Errorf("%s at %s: %w: check that it scrapes the nodes, or set dialect, queries or nodeLabels",

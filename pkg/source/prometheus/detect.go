@@ -64,10 +64,10 @@ func probe(ctx context.Context, qr *response.Querier, p *promql.Planner, window 
 func best(probes []*response.Result) *response.Result {
 	own, nodes := 0, 0
 	for _, r := range probes {
-		own, nodes = max(own, r.Own), max(nodes, r.Nodes)
+		own, nodes = max(own, r.Own), max(nodes, r.Named())
 	}
 	for _, r := range probes {
-		if own > 0 && 2*own >= nodes && 2*r.Own >= own || 2*own < nodes && 2*r.Nodes >= nodes {
+		if own > 0 && 2*own >= nodes && 2*r.Own >= own || 2*own < nodes && 2*r.Named() >= nodes {
 			return r
 		}
 	}
@@ -82,8 +82,8 @@ func passedOver(r *response.Result) error {
 	if source.IsTooLarge(r.Err) {
 		return errors.New("the response is too large: set metricProvider.selector")
 	}
-	if r.Nodes > 0 {
-		return fmt.Errorf("another dialect is better: this one measures %d nodes, %d of them by their own address or name", r.Nodes, r.Own)
+	if r.Named() > 0 {
+		return fmt.Errorf("another dialect is better: this one measures %d nodes, %d of them by their own address or name", r.Named(), r.Own)
 	}
 	return r.EmptyReason()
 }
@@ -97,7 +97,7 @@ func coverageOf(p *promql.Planner, results []*response.Result) (most *response.R
 		if r.Err != nil {
 			return nil
 		}
-		if most == nil || r.Nodes > most.Nodes {
+		if most == nil || r.Named() > most.Named() {
 			most = r
 		}
 	}
@@ -111,7 +111,7 @@ func (s *Source) detectDialect(ctx context.Context, qr *response.Querier, window
 	if err != nil {
 		return err
 	}
-	if current != nil && current.Nodes > 0 && (taken == nil || best([]*response.Result{current, taken}) == current) {
+	if current != nil && current.Named() > 0 && (taken == nil || best([]*response.Result{current, taken}) == current) {
 		return nil
 	}
 	s.tried = tried

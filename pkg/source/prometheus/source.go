@@ -220,7 +220,7 @@ func (s *Source) measure(ctx context.Context, qr *response.Querier, windows []ti
 	}
 	results = qr.RunAll(ctx, s.planner.Load(s.dialect, windows, quantiles))
 	now := coverageOf(&s.planner, results)
-	if !s.auto || detect || now == nil || 2*(now.Nodes+len(now.Contested)) >= len(qr.Matcher.Nodes) {
+	if !s.auto || detect || now == nil || 2*now.Named() >= len(qr.Matcher.Nodes) {
 		return results, undetected
 	}
 	before := s.dialect

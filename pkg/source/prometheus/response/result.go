@@ -59,7 +59,7 @@ type Result struct {
 	Evaluated, Received time.Time
 	// Values has one element per Matcher.Nodes, in the same order.
 	Values []Value
-	// Nodes is the number of nodes with a value. Own are those with a value of a target whose instance is the node.
+	// Nodes is the number of nodes with a value. Own are those, and contested ones, with a target whose instance is the node.
 	Nodes, Own int
 	// Contested are the nodes without a value because target sets differ.
 	Contested []Contested
@@ -118,6 +118,9 @@ func (r *Result) addUnmatched(series string) {
 		r.Unmatched[series] = struct{}{}
 	}
 }
+
+// Named is the number of nodes with a value, or contested.
+func (r *Result) Named() int { return r.Nodes + len(r.Contested) }
 
 // Problem returns why no node has a value; nil if at least one has.
 func (r *Result) Problem() error {

@@ -103,13 +103,14 @@ func (r *Result) settle(claims []claim, excerpt func(string) string) {
 				}
 			}
 		}
+		if first.own {
+			r.Own++
+		}
 		if r.Query.Kind <= promql.StdDev && high.value-low.value > tolerance {
 			r.Contested = append(r.Contested, Contested{first.position, high.set.clean(excerpt), low.set.clean(excerpt)})
 			continue
 		}
 		r.Values[first.position] = Value{Value: high.value, Known: true}
-		if r.Nodes++; first.own {
-			r.Own++
-		}
+		r.Nodes++
 	}
 }
