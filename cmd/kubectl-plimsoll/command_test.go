@@ -113,7 +113,7 @@ func kubeconfigFor(t *testing.T, server string) string {
 }
 
 // namesFile matches the name and the usage of a flag whose value is a file or a folder.
-var namesFile = regexp.MustCompile(`^\S*(config|file|filename) |^\S+ (PEM |local )?(file|folder) |^\S+ Path to |to a file`)
+var namesFile = regexp.MustCompile(`^(\S*config|(\S+-)?file|filename) |^\S+ (PEM |local )?(file|folder) |^\S+ Path to |to a file`)
 
 // Shells offer files only for flags whose values are files.
 func TestCompletion_EachFlag(t *testing.T) {

@@ -34,6 +34,8 @@ func fieldsOf(t reflect.Type, path string, add func(path, kind string)) {
 	switch {
 	case t.Kind() == reflect.Pointer:
 		fieldsOf(t.Elem(), path, add)
+	case marshals(reflect.TypeFor[encoding.TextMarshaler]()) && t.Kind() == reflect.Int:
+		add(path, "string")
 	case marshals(reflect.TypeFor[json.Marshaler]()) || marshals(reflect.TypeFor[encoding.TextMarshaler]()):
 		add(path, strings.ToLower(t.Name()))
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8:

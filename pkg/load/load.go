@@ -3,6 +3,7 @@
 package load
 
 import (
+	"fmt"
 	"math"
 	"time"
 )
@@ -24,6 +25,20 @@ const Hot = 0.80
 // String returns the resource's name as Kubernetes writes it.
 func (r Resource) String() string {
 	return [...]string{"cpu", "memory"}[r]
+}
+
+// MarshalText returns the resource's name.
+func (r Resource) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads the resource's name. It fails for a name that is neither cpu nor memory.
+func (r *Resource) UnmarshalText(name []byte) error {
+	for resource := range ResourceCount {
+		if resource.String() == string(name) {
+			*r = resource
+			return nil
+		}
+	}
+	return fmt.Errorf("resource is %.64q, must be cpu or memory", name)
 }
 
 // Stat is the mean and standard deviation of a resource's utilization over a window, as fractions of capacity.

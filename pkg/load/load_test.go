@@ -36,3 +36,18 @@ func TestStat_Checked(t *testing.T) {
 		})
 	}
 }
+
+// A resource is its name in JSON, and no other name is read.
+func TestResource_Text(t *testing.T) {
+	for want, r := range map[string]Resource{"cpu": CPU, "memory": Memory} {
+		name, err := r.MarshalText()
+		var read Resource
+		if err != nil || string(name) != want || read.UnmarshalText(name) != nil || read != r {
+			t.Errorf("%v is written as %q and read as %v, error %v", r, name, read, err)
+		}
+	}
+	var r Resource
+	if err := r.UnmarshalText([]byte("disk")); err == nil || err.Error() != `resource is "disk", must be cpu or memory` {
+		t.Errorf("error %v", err)
+	}
+}
