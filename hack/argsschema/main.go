@@ -1,6 +1,6 @@
-// Argsschema writes the JSON schema of the plugins' arguments, from the Go types in apis/config/v1, into the chart's values.schema.json,
-// which Helm reads. The chart's templates read files/plugins.json: the names of each plugin's arguments, and the names of plugins that
-// the scheduler does not have. Argsschema runs in the repository's root.
+// Argsschema writes the JSON schema of the plugins' arguments, from the Go types in apis/config/v1, into the chart's
+// values.schema.json, which Helm reads. The chart's templates read files/plugins.json: the names of each plugin's arguments, and
+// the names of plugins that the scheduler does not have. Argsschema runs in the repository's root.
 package main
 
 import (
@@ -96,8 +96,8 @@ const (
 	quantityPattern = `^[-+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]{1,3})?$`
 )
 
-// schemaOf returns the schema of a type, and adds the structs in it to definitions. null is allowed everywhere, since null decodes as a
-// missing field does.
+// schemaOf returns the schema of a type, and adds the structs in it to definitions. null is allowed everywhere, since null decodes
+// as a missing field does.
 func schemaOf(t reflect.Type, definitions object) (object, error) {
 	switch t {
 	case reflect.TypeFor[metav1.Duration]():

@@ -179,7 +179,7 @@ var padding = bytes.Repeat([]byte("x"), 64<<10)
 func TestServe_ReplacesConnectionsWithoutRequest(t *testing.T) {
 	const limit = 4
 	entered, release := make(chan struct{}), make(chan struct{})
-	address, _ := start(t, Server{MaxConnections: limit}, func(w http.ResponseWriter, r *http.Request) {
+	address, _ := start(t, Server{MaxConnections: limit}, func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
 			close(entered)
 			<-release

@@ -334,8 +334,8 @@ func (p *profile) enabled(point *kubeschedulerconfig.PluginSet, plugin string) b
 	return ok
 }
 
-// limitFindings reports limits without effect. These are limits of a plugin that does not filter, and limits that are waived without
-// preFilter, which the next attempt needs, or without a score that then decides.
+// limitFindings reports limits without effect. These are limits of a plugin that does not filter, and limits that are waived
+// without preFilter, which the next attempt needs, or without a score that then decides.
 func (p *profile) limitFindings(name string, limits Limits) (findings []finding.Finding) {
 	report := func(code finding.Code, point, weight, advice string, details ...any) {
 		findings = append(findings, finding.Finding{

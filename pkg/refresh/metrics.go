@@ -83,7 +83,7 @@ func NewMetrics(registry Registry) *Metrics {
 		}, []string{"source"}),
 		contested: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name:           "plimsoll_contested_nodes",
-			Help:           "Nodes of the last refresh about which sets of scrape targets differ. They are judged by what their pods request.",
+			Help:           "Nodes of the last refresh about which sets of scrape targets differ. Their pods' requests decide.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"source"}),
 		measured: metrics.NewGaugeVec(&metrics.GaugeOpts{

@@ -57,7 +57,10 @@ func (s *Selection) Validate(changed func(flag string) bool) error {
 	if err := s.checkConflicts(changed); err != nil {
 		return err
 	}
-	switch history := s.Prometheus != ""; {
+	if err := s.checkHistory(); err != nil {
+		return err
+	}
+	switch {
 	case s.Seeds < 1 || s.Seeds > maxSeeds:
 		return cluster.OptionErrorf("--seeds: %d; write from 1 to %d", s.Seeds, maxSeeds)
 	case s.Nodes < 1 || s.Nodes > maxNodes:
@@ -66,9 +69,18 @@ func (s *Selection) Validate(changed func(flag string) bool) error {
 		return cluster.OptionErrorf("--html: a page shows one scenario; choose one with --scenario")
 	case s.HashNames && s.Save == "":
 		return cluster.OptionErrorf("--hash-names: requires --save")
-	case history && (s.Since < minSince || s.Since > maxSince):
+	}
+	return nil
+}
+
+// checkHistory checks the flags that read the history of a cluster.
+func (s *Selection) checkHistory() error {
+	switch {
+	case s.Prometheus == "":
+		return nil
+	case s.Since < minSince || s.Since > maxSince:
 		return cluster.OptionErrorf("--since: %v; write from %v to %v", s.Since, minSince, maxSince)
-	case history && httpurl.Parse(s.Prometheus) == nil:
+	case httpurl.Parse(s.Prometheus) == nil:
 		return cluster.OptionErrorf("--prometheus: address %q: want an http or https URL, such as http://localhost:9090", s.Prometheus)
 	}
 	return nil

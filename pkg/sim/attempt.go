@@ -15,7 +15,9 @@ type Try func(ctx context.Context, pod *corev1.Pod) (*Result, error)
 
 // Attempt tries the pod as often as the scheduler does at once: again after a limit was waived and, unless preempt is nil, after
 // preempt has removed the victims. It returns the results of all attempts, also beside an error. The last result decides.
-func Attempt(ctx context.Context, pod *corev1.Pod, try Try, preempt func(victims []*corev1.Pod) error) (results []*Result, err error) {
+func Attempt(
+	ctx context.Context, pod *corev1.Pod, try Try, preempt func(victims []*corev1.Pod) error,
+) (results []*Result, err error) {
 	for len(results) < maxAttempts {
 		d, err := try(ctx, pod)
 		if err != nil {

@@ -32,5 +32,6 @@ func File(tb testing.TB, name, content string) string {
 // Kubeconfig returns the text of a kubeconfig with the contexts test, which is the current one, and other.
 func Kubeconfig(server string) string {
 	return `{apiVersion: v1, kind: Config, current-context: test, clusters: [{name: c, cluster: {server: "` + server + `"}}],
-users: [{name: u, user: {token: t}}], contexts: [{name: test, context: {cluster: c, user: u, namespace: shop}}, {name: other, context: {cluster: c, user: u}}]}`
+users: [{name: u, user: {token: t}}],
+contexts: [{name: test, context: {cluster: c, user: u, namespace: shop}}, {name: other, context: {cluster: c, user: u}}]}`
 }

@@ -24,7 +24,6 @@ func fromPrometheus(a *config.LoadThresholdArgs) {
 
 func TestValidateLoadThresholdArgs(t *testing.T) {
 	type args = config.LoadThresholdArgs
-	const predicted = config.StatisticPredictedPeak
 	for _, tt := range []struct {
 		name   string
 		change func(*args)

@@ -11,7 +11,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
 )
 
-// doctorOptions are the flags of
+// doctorOptions are the flags of doctor.
 type doctorOptions struct {
 	cluster  *kubectl.Flags
 	output   output.Flags
@@ -21,7 +21,7 @@ type doctorOptions struct {
 	suppliers []Supplier
 }
 
-// Command returns the command
+// Command returns the command doctor, with checks of other suppliers.
 func Command(suppliers ...Supplier) *cobra.Command {
 	o := &doctorOptions{cluster: kubectl.NewFlags(), suppliers: suppliers}
 	command := &cobra.Command{

@@ -129,6 +129,7 @@ func (f *Facts) needFile() *gap {
 	return gapIf(f.Configuration == nil, "no configuration was found", "configuration")
 }
 
+// NeedConfiguration returns why there is no valid configuration, or nil.
 func (f *Facts) NeedConfiguration() *gap {
 	invalid := f.Configuration != nil && f.Configuration.Decoded == nil
 	return cmp.Or(f.needFile(), gapIf(invalid, "the configuration is invalid", "configuration"))

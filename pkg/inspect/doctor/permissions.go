@@ -134,7 +134,9 @@ func (f *Facts) checkLists() []Result {
 				"%s could not be listed: %s", cluster.ResourceName(kind.Group, kind.Resource), OneLine(kind.Err))
 		}
 		const purpose = "reads these objects; the checks ignore them"
-		missing = append(missing, cluster.Permission{Group: kind.Group, Resource: kind.Resource, Verbs: []string{"list"}, Purpose: purpose})
+		missing = append(missing, cluster.Permission{
+			Group: kind.Group, Resource: kind.Resource, Verbs: []string{"list"}, Purpose: purpose,
+		})
 		return nil
 	})
 	return append(results, f.MissingChecks(Warn, f.user, "scheduler", missing)...)

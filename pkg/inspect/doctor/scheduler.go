@@ -68,7 +68,8 @@ func (f *Facts) checkReady() []Result {
 
 func (f *Facts) adviseNoPods(w *cluster.Workload) []Advice {
 	if w.Replicas != nil && *w.Replicas == 0 {
-		return f.AdviseRun(cluster.Kubectl("-n", w.Namespace, "scale", "deployment", w.Name, "--replicas=2"), "It has 0 replicas. Start it:")
+		return f.AdviseRun(cluster.Kubectl("-n", w.Namespace, "scale", "deployment", w.Name, "--replicas=2"),
+			"It has 0 replicas. Start it:")
 	}
 	return f.AdviseRun(cluster.DescribeCommand(w.Namespace, w.Kind, w.Name), "See why pods are missing:")
 }

@@ -333,7 +333,8 @@ func checkProfile(c *cluster.Configuration, pod *corev1.Pod, replaced bool) erro
 	case slices.Contains(names, pod.Spec.SchedulerName):
 		return nil
 	case replaced:
-		return cluster.OptionErrorf("--scheduler-name: %q, but %s has the profiles %s; write one of them", pod.Spec.SchedulerName, c.Origin,
+		return cluster.OptionErrorf("--scheduler-name: %q, but %s has the profiles %s; write one of them",
+			pod.Spec.SchedulerName, c.Origin,
 			strings.Join(names, ", "))
 	}
 	return fmt.Errorf("pod %s/%s: spec.schedulerName is %q, but %s has the profiles %s. Another scheduler places the pod; "+

@@ -107,7 +107,8 @@ func (c *Creator) addClaim(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim)
 	}
 	name := claim.Spec.StorageClassName
 	i := slices.IndexFunc(c.classes, func(class *storagev1.StorageClass) bool {
-		return name != nil && class.Name == *name || name == nil && class.Annotations[storageutil.IsDefaultStorageClassAnnotation] == "true"
+		isDefault := class.Annotations[storageutil.IsDefaultStorageClassAnnotation] == "true"
+		return name != nil && class.Name == *name || name == nil && isDefault
 	})
 	if i >= 0 {
 		claim.Spec.StorageClassName = &c.classes[i].Name

@@ -84,12 +84,12 @@ func mustRead(t *testing.T, content string) *Manifest {
 
 // TestReadFile_Kinds has labels that look like a long quantity. A Job with 2 completions runs at most 2 pods at a time.
 func TestReadFile_Kinds(t *testing.T) {
-	labelled := strings.Replace(pod, "name: p}", "name: p, labels: {commit: '12e4567'}}", 1)
+	labeled := strings.Replace(pod, "name: p}", "name: p, labels: {commit: '12e4567'}}", 1)
 	service := "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\nspec: {selector: {app: web}}\n"
 	foreign := "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\n"
 	list := "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: c}}\n- {apiVersion: v1, kind: Pod, metadata: {name: q}, spec: {containers: [{name: main, image: q}]}}\n"
 	m := mustRead(t, strings.Join(
-		[]string{deployment, "# nothing", statefulSet, job, cronJob, controller, labelled, service, daemonSet, foreign, list}, "\n---\n"))
+		[]string{deployment, "# nothing", statefulSet, job, cronJob, controller, labeled, service, daemonSet, foreign, list}, "\n---\n"))
 	var got []string
 	for _, w := range m.Workloads {
 		got = append(got, fmt.Sprint(w, " ", w.Replicas))

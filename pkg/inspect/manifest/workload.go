@@ -62,24 +62,27 @@ func Of(object runtime.Object) *Workload {
 		return ofDeployment(o)
 	case *appsv1.ReplicaSet:
 		appsdefaults.SetObjectDefaults_ReplicaSet(o)
-		return owned("ReplicaSet", "apps/v1", o, &o.ObjectMeta, &o.Spec.Template, o.Spec.Replicas, o.Spec.Selector)
+		of := metav1.TypeMeta{Kind: "ReplicaSet", APIVersion: "apps/v1"}
+		return owned(of, o, &o.ObjectMeta, &o.Spec.Template, o.Spec.Replicas, o.Spec.Selector)
 	case *corev1.ReplicationController:
 		if o.Spec.Template == nil {
 			o.Spec.Template = &corev1.PodTemplateSpec{} // validate refuses it, as the API server does
 		}
 		coredefaults.SetObjectDefaults_ReplicationController(o)
 		selector := &metav1.LabelSelector{MatchLabels: o.Spec.Selector}
-		return owned("ReplicationController", "v1", o, &o.ObjectMeta, o.Spec.Template, o.Spec.Replicas, selector)
+		of := metav1.TypeMeta{Kind: "ReplicationController", APIVersion: "v1"}
+		return owned(of, o, &o.ObjectMeta, o.Spec.Template, o.Spec.Replicas, selector)
 	case *appsv1.StatefulSet:
 		appsdefaults.SetObjectDefaults_StatefulSet(o)
-		w := owned("StatefulSet", "apps/v1", o, &o.ObjectMeta, &o.Spec.Template, o.Spec.Replicas, o.Spec.Selector)
+		of := metav1.TypeMeta{Kind: "StatefulSet", APIVersion: "apps/v1"}
+		w := owned(of, o, &o.ObjectMeta, &o.Spec.Template, o.Spec.Replicas, o.Spec.Selector)
 		w.claims, w.ordinals = o.Spec.VolumeClaimTemplates, true
 		w.firstOrdinal = int(ptr.Deref(o.Spec.Ordinals, appsv1.StatefulSetOrdinals{}).Start)
 		return w
 	case *appsv1.DaemonSet: // its pods have no node yet: the controller writes the node's name into their affinity
 		appsdefaults.SetObjectDefaults_DaemonSet(o)
 		daemonutil.AddOrUpdateDaemonPodTolerations(&o.Spec.Template.Spec)
-		w := owned("DaemonSet", "apps/v1", o, &o.ObjectMeta, &o.Spec.Template, nil, o.Spec.Selector)
+		w := owned(metav1.TypeMeta{Kind: "DaemonSet", APIVersion: "apps/v1"}, o, &o.ObjectMeta, &o.Spec.Template, nil, o.Spec.Selector)
 		w.Owner = nil // the scheduler does not read DaemonSets
 		return w
 	case *batchv1.Job:
@@ -116,23 +119,24 @@ func ofDeployment(d *appsv1.Deployment) *Workload {
 func ofJob(job *batchv1.Job) *Workload {
 	parallelism := ptr.Deref(job.Spec.Parallelism, 1)
 	atATime := min(parallelism, ptr.Deref(job.Spec.Completions, parallelism))
-	w := owned("Job", "batch/v1", job, &job.ObjectMeta, &job.Spec.Template, &atATime, nil)
+	w := owned(metav1.TypeMeta{Kind: "Job", APIVersion: "batch/v1"}, job, &job.ObjectMeta, &job.Spec.Template, &atATime, nil)
 	w.meta.Labels = with(with(w.meta.Labels, batchv1.JobNameLabel, job.Name), "job-name", job.Name)
 	return w
 }
 
 func owned(
-	kind, version string, owner runtime.Object, meta *metav1.ObjectMeta, template *corev1.PodTemplateSpec, replicas *int32,
+	of metav1.TypeMeta, owner runtime.Object, meta *metav1.ObjectMeta, template *corev1.PodTemplateSpec, replicas *int32,
 	selector *metav1.LabelSelector,
 ) *Workload {
 	if meta.UID == "" {
-		meta.UID = types.UID(fmt.Sprintf("manifest/%s/%s/%s", kind, meta.Namespace, meta.Name))
+		meta.UID = types.UID(fmt.Sprintf("manifest/%s/%s/%s", of.Kind, meta.Namespace, meta.Name))
 	}
 	controller := metav1.OwnerReference{
-		APIVersion: version, Kind: kind, Name: meta.Name, UID: meta.UID, Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+		APIVersion: of.APIVersion, Kind: of.Kind, Name: meta.Name, UID: meta.UID,
+		Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
 	}
 	return &Workload{
-		Kind: kind, Namespace: meta.Namespace, Name: meta.Name, Replicas: int(ptr.Deref(replicas, 1)), Owner: owner,
+		Kind: of.Kind, Namespace: meta.Namespace, Name: meta.Name, Replicas: int(ptr.Deref(replicas, 1)), Owner: owner,
 		selector: selector, spec: template.Spec, meta: metav1.ObjectMeta{
 			Namespace: meta.Namespace, Labels: template.Labels, Annotations: template.Annotations,
 			OwnerReferences: []metav1.OwnerReference{controller},

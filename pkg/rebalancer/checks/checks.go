@@ -59,7 +59,9 @@ type facts struct {
 // checks returns the checks that apply. Only a rebalancer that moves pods, or may do so, has to be alone.
 func (f *facts) checks() (checks []doctor.Check[*doctor.Facts]) {
 	add := func(id string, run func() []doctor.Result, needs ...doctor.Need[*doctor.Facts]) {
-		checks = append(checks, doctor.Check[*doctor.Facts]{ID: id, Needs: needs, Run: func(*doctor.Facts) []doctor.Result { return run() }})
+		checks = append(checks, doctor.Check[*doctor.Facts]{
+			ID: id, Needs: needs, Run: func(*doctor.Facts) []doctor.Result { return run() },
+		})
 	}
 	if f.name == "" {
 		return nil
@@ -198,7 +200,9 @@ func (f *facts) addDescheduler(ctx context.Context, kind string, meta metav1.Obj
 }
 
 // eachConfigMap calls visit with each value of the ConfigMaps that the pod mounts.
-func (f *facts) eachConfigMap(ctx context.Context, namespace string, spec *corev1.PodSpec, visit func(name, content string)) (err error) {
+func (f *facts) eachConfigMap(
+	ctx context.Context, namespace string, spec *corev1.PodSpec, visit func(name, content string),
+) (err error) {
 	for _, volume := range spec.Volumes {
 		if volume.ConfigMap == nil {
 			continue
@@ -243,7 +247,8 @@ func (f *facts) checkReadsLoad() []doctor.Result {
 	if f.ReadsLoad() {
 		return doctor.Fine("the scheduler that places moved pods reads load")
 	}
-	return doctor.Fail(f.AdviseLoadPlugin(), "the rebalancer %s moves pods off hot nodes, and no profile reads load: they would come back",
+	return doctor.Fail(f.AdviseLoadPlugin(),
+		"the rebalancer %s moves pods off hot nodes, and no profile reads load: they would come back",
 		f.name)
 }
 
@@ -267,7 +272,8 @@ func (f *facts) checkBudgets() []doctor.Result {
 	selector := labels.SelectorFromSet(stableLabels(pod)).String()
 	command := cluster.Kubectl("-n", pod.Namespace, "create", "poddisruptionbudget", metav1.GetControllerOfNoCopy(pod).Name,
 		"--max-unavailable=1", "--selector="+selector)
-	return doctor.Warn(f.AdviseRun(command, "Without a PodDisruptionBudget, only the rebalancer's own limits hold. Create them, such as by:"),
+	return doctor.Warn(
+		f.AdviseRun(command, "Without a PodDisruptionBudget, only the rebalancer's own limits hold. Create them, such as by:"),
 		"%s may be moved and have no PodDisruptionBudget: %s", text.Count(len(names), "workload"), text.FirstN(names))
 }
 

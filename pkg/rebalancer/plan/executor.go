@@ -476,7 +476,7 @@ func (e *Executor) evictable(ctx context.Context, m *Move) (pods []*corev1.Pod, 
 	}
 	why := changed(m, latest, e.Config, e.Clock.Now())
 	if why == "" {
-		if spares, err := e.spares(ctx, m, pods, latest); err != nil || !spares {
+		if spares, err := e.spares(ctx, m, pods); err != nil || !spares {
 			e.plan = nil
 			return nil, nil, err
 		}
@@ -522,7 +522,7 @@ func changed(m *Move, latest *corev1.Pod, c *api.Configuration, now time.Time) s
 }
 
 // spares reports whether the workload of the move can do without the pod now. The plan may be older than the workload's pods.
-func (e *Executor) spares(ctx context.Context, m *Move, pods []*corev1.Pod, pod *corev1.Pod) (bool, error) {
+func (e *Executor) spares(ctx context.Context, m *Move, pods []*corev1.Pod) (bool, error) {
 	workload, own, underWay := replicas{}, 0, e.history.podsUnderWay()
 	for _, other := range pods {
 		owner, isGone := metav1.GetControllerOfNoCopy(other), other.DeletionTimestamp != nil && other.Spec.NodeName == ""
@@ -544,7 +544,7 @@ func (e *Executor) spares(ctx context.Context, m *Move, pods []*corev1.Pod, pod 
 	}
 	wanted, _, err := e.wanted(ctx, m)
 	workload.miss(wanted - own)
-	return !isSingle(pod, own, e.Config) && workload.unavailable < maxUnavailable(workload.all), err
+	return !isSingle(own, e.Config) && workload.unavailable < maxUnavailable(workload.all), err
 }
 
 // newestOf returns when the controller's youngest pod was created, and the UIDs of all pods of that moment. The API server's clock

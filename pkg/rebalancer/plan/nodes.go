@@ -35,8 +35,8 @@ type LoadedNode struct {
 	End time.Time
 }
 
-// Excess returns the resource whose measured load is farthest above its line, and by how much; a negative excess is below. Without a
-// line, it returns -1.
+// Excess returns the resource whose measured load is farthest above its line, and by how much; a negative excess is below. Without
+// a line, it returns -1.
 func (n *LoadedNode) Excess() (of load.Resource, excess float64) { return n.excess(&n.Measured) }
 
 // crowding returns the excess with pending and predicted usage.

@@ -273,6 +273,12 @@ func (p *planner) count(ctx context.Context) error {
 		}
 	}
 	p.countMissing()
+	p.readBudgets()
+	return nil
+}
+
+// readBudgets reads the PodDisruptionBudgets.
+func (p *planner) readBudgets() {
 	for _, object := range p.Scheduler.Informers().Policy().V1().PodDisruptionBudgets().Informer().GetStore().List() {
 		b := object.(*policyv1.PodDisruptionBudget)
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
@@ -281,7 +287,6 @@ func (p *planner) count(ctx context.Context) error {
 		}
 		p.budgets = append(p.budgets, &budget{b.Namespace, selector, int(b.Status.DisruptionsAllowed)})
 	}
-	return nil
 }
 
 // countMoves counts the moves under way, each as one unavailable pod. A replacement without a node counts on that of its plan. It
@@ -441,8 +446,8 @@ func (p *planner) cool(ctx context.Context, source *LoadedNode) (moved bool, err
 	return false, nil
 }
 
-// candidates returns the pods that may move, largest relief per disruption first. Workloads whose last move landed hot go last. So do
-// pods without a good move in the last minutes, if not all can be simulated.
+// candidates returns the pods that may move, largest relief per disruption first. Workloads whose last move landed hot go last. So
+// do pods without a good move in the last minutes, if not all can be simulated.
 func (p *planner) candidates(source *LoadedNode, info fwk.NodeInfo, resource load.Resource) []candidate {
 	var found []candidate
 	minAge := max(p.c.MinPodAge.Duration, 2*WindowOf(p.Load))
@@ -481,7 +486,8 @@ func (p *planner) candidates(source *LoadedNode, info fwk.NodeInfo, resource loa
 		return 0
 	}
 	slices.SortStableFunc(found, func(a, b candidate) int {
-		return cmp.Or(wasTried(&a)-wasTried(&b), hasLandedHot(&a)-hasLandedHot(&b), cmp.Compare(b.relief/b.disruption, a.relief/a.disruption),
+		return cmp.Or(wasTried(&a)-wasTried(&b), hasLandedHot(&a)-hasLandedHot(&b),
+			cmp.Compare(b.relief/b.disruption, a.relief/a.disruption),
 			cmp.Compare(a.pod.Namespace, b.pod.Namespace), cmp.Compare(a.pod.Name, b.pod.Name))
 	})
 	return found
@@ -502,7 +508,7 @@ func (p *planner) stays(c *candidate, minAge time.Duration) Reason {
 	switch {
 	case !slices.Contains(p.SchedulerNames, c.pod.Spec.SchedulerName):
 		return OtherScheduler
-	case isSingle(c.pod, p.replicas[owner.UID], p.c):
+	case isSingle(p.replicas[owner.UID], p.c):
 		return Reason(api.SingleReplicas)
 	case p.Now.Before(p.history.refused[c.pod.UID]):
 		return EvictionRefused

@@ -128,7 +128,7 @@ func protected(pod *corev1.Pod, owner *metav1.OwnerReference, by api.Protection)
 }
 
 // isSingle reports whether the pod must stay, because its controller has so many pods.
-func isSingle(pod *corev1.Pod, replicas int, c *api.Configuration) bool {
+func isSingle(replicas int, c *api.Configuration) bool {
 	return replicas == 1 && !slices.Contains(c.Unprotected, api.SingleReplicas)
 }
 

@@ -48,7 +48,8 @@ func ReadTraces(folder string) ([]*Traces, error) {
 	var days []*Traces
 	for _, file := range files {
 		name, _, _ := strings.Cut(filepath.Base(file), ".")
-		t, err := input.ReadFile(file, maxTraceBytes, "leave out machines", func(content io.Reader) (*Traces, error) { return parseTraces(name, content) })
+		parse := func(content io.Reader) (*Traces, error) { return parseTraces(name, content) }
+		t, err := input.ReadFile(file, maxTraceBytes, "leave out machines", parse)
 		if err != nil {
 			return nil, err
 		}

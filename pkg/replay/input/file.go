@@ -126,8 +126,8 @@ func Load(file string) (*Input, error) {
 	return ReadFile(file, maxFileBytes, "record less time, or fewer pods", parseInput)
 }
 
-// ReadFile parses a file, which is gzipped if its name ends in .gz. It fails as soon as the unpacked content passes maxBytes. Errors
-// name the file; instead is what to do if it is too large.
+// ReadFile parses a file, which is gzipped if its name ends in .gz. It fails as soon as the unpacked content passes maxBytes.
+// Errors name the file; instead is what to do if it is too large.
 func ReadFile[T any](file string, maxBytes int64, instead string, parse func(io.Reader) (T, error)) (parsed T, err error) {
 	f, err := os.Open(file)
 	if err != nil {

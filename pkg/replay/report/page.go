@@ -135,7 +135,8 @@ func newPage(r *Report) *page {
 			p.Runs = append(p.Runs, of.Runs[j].Name)
 			if c := of.Runs[j].Charts; c != nil && steps > 1 {
 				step := seconds(c.StepSeconds)
-				p.HeatNote = fmt.Sprintf("To keep this page small, each column is the mean of %s instead of %s.", span(step*time.Duration(steps)), span(step))
+				p.HeatNote = fmt.Sprintf("To keep this page small, each column is the mean of %s instead of %s.",
+					span(step*time.Duration(steps)), span(step))
 			}
 		}
 	}
@@ -243,7 +244,8 @@ func span(d time.Duration) string {
 	return short(d.Minutes()) + " min"
 }
 
-// small returns the report without its origin, and with heat maps of maxHeatBytes at most. Each of their columns covers so many steps.
+// small returns the report without its origin, and with heat maps of maxHeatBytes at most. Each of their columns covers so many
+// steps.
 func (r *Report) small() (_ *Report, steps int) {
 	bytes, small := 0, *r
 	small.Origin, small.Policies = nil, slices.Clone(r.Policies)

@@ -117,7 +117,8 @@ func (s *Source) Close() error {
 	return nil
 }
 
-// Fetch implements source.Source. Values are never added. An error names the URL, the query and, without series, the tried dialects.
+// Fetch implements source.Source. Values are never added. An error names the URL, the query and, without series, the tried
+// dialects.
 func (s *Source) Fetch(ctx context.Context, request source.Request) (source.Batch, error) {
 	logger := klog.FromContext(ctx)
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)

@@ -322,7 +322,8 @@ func (e *Examiner) readable(ctx context.Context, x *Examination, windows []time.
 }
 
 func (e *Examiner) series(ctx context.Context, query string) (all []labelSet, err error) {
-	_, err = e.Querier.Client.Query(ctx, query, time.Time{}, response.NodeBounds(len(e.Querier.Matcher.Nodes)), func(s *response.Series[labelSet]) {
+	bounds := response.NodeBounds(len(e.Querier.Matcher.Nodes))
+	_, err = e.Querier.Client.Query(ctx, query, time.Time{}, bounds, func(s *response.Series[labelSet]) {
 		all = append(all, maps.Clone(s.Metric))
 	})
 	if err != nil {
