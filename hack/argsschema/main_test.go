@@ -112,7 +112,7 @@ func TestSchemaOf_Values(t *testing.T) {
 	amount := object{"type": []string{"string", "number", "null"}, "pattern": quantityPattern, "maxLength": 64}
 	want := object{
 		"type":     object{"enum": []any{config.KubernetesMetricsServer, config.Prometheus, config.SignalFx, config.Datadog, "", nil}},
-		"requests": object{"type": []string{"object", "null"}, "properties": object{"cpu": amount, "memory": amount}},
+		"requests": object{"type": []string{"object", "null"}, "properties": object{"cpu": amount, "memory": amount}, "additionalProperties": false},
 	}
 	check.Equal(t, "", want, definitions["args"].(object)["properties"])
 }

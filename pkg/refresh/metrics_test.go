@@ -72,7 +72,7 @@ plimsoll_load_nodes{resource="memory",source="fake",state="Fresh"} 0
 		t.Errorf("%d durations observed (%v), want 3", n, err)
 	}
 	compare(`
-# HELP plimsoll_contested_nodes [ALPHA] Nodes of the last refresh about which sets of scrape targets differ. They are judged by what their pods request.
+# HELP plimsoll_contested_nodes [ALPHA] Nodes of the last refresh about which sets of scrape targets differ. Their pods' requests decide.
 # TYPE plimsoll_contested_nodes gauge
 plimsoll_contested_nodes{source="fake"} 3
 # HELP plimsoll_load_age_seconds [ALPHA] Age of the newest load of any node.

@@ -230,7 +230,7 @@ func TestOrigins(t *testing.T) {
 		c := &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Labels: map[string]string{label: value}},
 			Data: map[string]string{
-				stateKey: `{"records":[{"pod":"web-1","from":"` + name + `","resource":0,"outcome":"Landed","replacementUID":"u-2"}]}`,
+				stateKey: `{"records":[{"pod":"web-1","from":"` + name + `","resource":"cpu","outcome":"Landed","replacementUID":"u-2"}]}`,
 			},
 		}
 		held["/api/v1/namespaces/ns/configmaps/"+name] = c
