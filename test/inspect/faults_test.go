@@ -601,7 +601,7 @@ func seriesFaults(t *testing.T) []fault {
 				s.setAddress(scrape(t, "relabeled", func(config string) string { return inPods(relabeled(t, config, text)) }).url)
 			}}},
 		{"Prometheus scrapes seldom", "time.scrape", doctor.Warning, "over a window of 10s", "use a longer window", at(slow), ofArgs()},
-		{"a target of a tenant that names the nodes", "nodes.contested", doctor.Warning, `judged by requests, because target sets differ`,
+		{"a target of a tenant that names the nodes", "nodes.contested", doctor.Warning, `scored by requests, because target sets differ`,
 			`selector: '{job="kubelet"`, at(contested), ofArgs()},
 		{"several clusters in one Prometheus", "nodes.clusters", doctor.Error, "2 nodes named by series of several clusters (cluster a, b)",
 			`selector: '{cluster="a"}'`, at(clusters), ofArgs().vanishes("one cluster is no finding")},

@@ -20,7 +20,7 @@ var documentedCommands = map[string]string{
 	`^bin/bench/schedulers`:                                                    "takes minutes to hours",
 	`^make manifests`:                                                          "TestManifests_MatchChart",
 	`^go test -bench`:                                                          "a benchmark takes minutes",
-	`^kubectl plimsoll replay`:                                                 "TestReplay_Rebalance",
+	`^kubectl plimsoll replay`:                                                 "TestCommand_Table and others of pkg/replay, without the name of the command",
 	`^make quality`:                                                            "takes two minutes; its last step is TestSynthetic_RanksPoliciesAsRealTracesDo",
 	`^make build && bin/kubectl-plimsoll top`:                                  "TestTop_Nodes",
 	`^kubectl plimsoll top pods`:                                               "TestTop_Pods",

@@ -705,7 +705,7 @@ func TestReportOn_Messages(t *testing.T) {
 			s.Spec.MetricProvider.Selector = `{cluster="a"}`
 			s.diagnosis.Contested = []source.Contested{{Node: "n1", High: `{job="node-exporter"}`, Low: `{job="b"}`}, {Node: "n2"}}
 		}, "nodes.contested", Warning, []string{
-			`2 nodes judged by requests, because target sets differ: n1, n2, such as {job="node-exporter"} and {job="b"}`,
+			`2 nodes scored by requests, because target sets differ: n1, n2, such as {job="node-exporter"} and {job="b"}`,
 			"either may be a tenant's", "metricProvider:\n  selector: '{cluster=\"a\", job=\"node-exporter\"}'",
 			"If the second is your exporter's", "metricProvider:\n  selector: '{cluster=\"a\", job=\"b\"}'",
 		}},

@@ -360,7 +360,7 @@ func (s *sourceFacts) checkContested() []Result {
 	advice := s.adviseEdit(selected(all[0].High), "if the first target set is your exporter's, select it:",
 		"Find out who scrapes each set: either may be a tenant's. A custom query must select the set itself.")
 	advice = append(advice, adviseYAML(selected(all[0].Low), "If the second is your exporter's, select that one:")...)
-	return Warn(advice, "%s judged by requests, because target sets differ: %s, such as %s and %s", text.Count(len(nodes), "node"),
+	return Warn(advice, "%s scored by requests, because target sets differ: %s, such as %s and %s", text.Count(len(nodes), "node"),
 		text.FirstN(nodes), all[0].High, all[0].Low)
 }
 

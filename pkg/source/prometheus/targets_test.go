@@ -46,7 +46,7 @@ func TestFetch_WhoseSeriesCount(t *testing.T) {
 				t.Errorf("samples %+v, want %v", batch.Samples, tt.want)
 			}
 			lines := log.take()
-			if got := countContaining(lines, "judged by what their pods request"); (got == 1) != tt.contested {
+			if got := countContaining(lines, "scored by what their pods request"); (got == 1) != tt.contested {
 				t.Errorf("%q, want one line about a contested node in three refreshes: %t", lines, tt.contested)
 			}
 			if tt.contested && !strings.Contains(strings.Join(lines, ""), "namespace=") {

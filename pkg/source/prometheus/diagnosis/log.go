@@ -52,7 +52,7 @@ func (l *Log) logContested(logger klog.Logger, now time.Time, d *Diagnosis) {
 	case len(nodes) == 0:
 		logger.Info("Target sets agree about each node again")
 	default:
-		logger.Info("Target sets differ about nodes, which are judged by what their pods request. "+
+		logger.Info("Target sets differ about nodes, which are scored by what their pods request. "+
 			"Set metricProvider.selector to that of your exporter", "nodeCount", len(nodes), "nodes", text.FirstN(nodes),
 			"higher", d.Contested[0].High, "lower", d.Contested[0].Low)
 	}
