@@ -301,7 +301,7 @@ func TestHistoryNamesWhatIsMissing(t *testing.T) {
 		func(s series) bool { return !strings.HasPrefix(s.name, "kube_node_status_capacity") })
 	h := check.Value(readHistory(t, start, slices.Concat(e.cAdvisor, capacity)))(t)
 	missing := strings.Join(h.Missing, "\n")
-	check.Contains(t, missing, "kube_node_labels", "kube_pod_owner", "kube_pod_created", "kube_pod_info", "kube_pod_container_resource_requests",
+	check.Contains(t, missing, "kube_node_labels", "kube_pod_owner", "kube_pod_created", "kube_pod_container_resource_requests",
 		"kube_pod_container_resource_limits or kube_pod_container_info")
 	// Each name is a pod and its workload, those of DaemonSets included.
 	if len(h.Input.Pods) != 9 || len(h.Input.Workloads) != 9 {
