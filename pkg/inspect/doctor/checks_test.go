@@ -454,6 +454,10 @@ func TestMetrics_NothingCounted(t *testing.T) {
 			"skipped not checked, because the scheduler has looked at no node yet: : "},
 		{"no refresh", "", model.Vector{sample("plimsoll_refresh_total", "result", "Error", 0)}, (*Facts).checkRefreshes,
 			"skipped not checked, because the scheduler has not refreshed the load of  yet"},
+		{"a refresh panicked", "", model.Vector{
+			sample("plimsoll_refresh_total", "result", "Success", 9), sample("plimsoll_refresh_panics_total", "", "", 1),
+		}, (*Facts).checkRefreshes,
+			"warning : 1 refreshes panicked since the scheduler started; the load that was read before stayed in use"},
 		{"no workload", "", model.Vector{sample("plimsoll_workloads", "source", "S", 0)}, (*Facts).checkKnownWorkloads,
 			"skipped not checked, because the scheduler has read the usage of no workload from S yet"},
 	} {

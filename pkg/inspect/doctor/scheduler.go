@@ -404,9 +404,14 @@ func (f *Facts) checkLoadStates() []Result {
 // failureThreshold is the fraction of failures above which a check warns.
 const failureThreshold = 0.1
 
-// checkRefreshes checks that most refreshes of each source succeeded.
+// checkRefreshes checks that most refreshes of each source succeeded, and that none panicked.
 func (f *Facts) checkRefreshes() []Result {
+	panics := f.countsOf(refresh.PanicsTotal, sum, "", "source")
 	return causedBy(f.eachResult(refresh.RefreshTotal, func(name string, failed, all float64) []Result {
+		if n := panics[name][""]; n > 0 {
+			return Warn(f.adviseLog("The scheduler's log has the stack. Please report it"),
+				"%s: %.0f refreshes panicked since the scheduler started; the load that was read before stayed in use", name, n)
+		}
 		if all == 0 {
 			return Skip("not checked, because the scheduler has not refreshed the load of %s yet", name)
 		}
