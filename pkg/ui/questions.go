@@ -188,7 +188,8 @@ func answer(s *Server, ask func(context.Context, url.Values) (reply, error)) htt
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
 		defer cancel()
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout + webserver.WriteTimeout)) // else that of the server
+		// Without this, the server's own deadline would end a long answer.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout + webserver.WriteTimeout))
 		content, command, err := s.ask(ctx, func() (reply, error) { return ask(ctx, r.URL.Query()) })
 		_, bad := errors.AsType[badQuery](err)
 		switch {

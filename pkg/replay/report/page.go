@@ -27,8 +27,8 @@ const (
 	numColors = 6
 )
 
-// WritePage writes one HTML page, which needs no server, to a file that its owner alone can read. Bars and tables need no script, and
-// print well.
+// WritePage writes one HTML page, which needs no server, to a file that its owner alone can read. Bars and tables need no script,
+// and print well.
 func WritePage(file string, r *Report) error {
 	content, err := r.render()
 	if err != nil {

@@ -83,7 +83,8 @@ func passedOver(r *response.Result) error {
 		return errors.New("the response is too large: set metricProvider.selector")
 	}
 	if r.Named() > 0 {
-		return fmt.Errorf("another dialect is better: this one measures %d nodes, %d of them by their own address or name", r.Named(), r.Own)
+		return fmt.Errorf("another dialect is better: this one measures %d nodes, %d of them by their own address or name",
+			r.Named(), r.Own)
 	}
 	return r.EmptyReason()
 }
