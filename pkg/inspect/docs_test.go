@@ -19,12 +19,9 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/manifest"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/top"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
-	pluginexplain "github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
 	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
@@ -109,19 +106,6 @@ func TestDocs_Examples(t *testing.T) {
 			r.Configuration = "file scheduler.yaml"
 			r.Print(p)
 		},
-		"explain web-0 --last": func(_ *testing.T, p *terminal.Printer) {
-			(&explain.LastDecision{Namespace: "default", Name: "web-0", Time: documentedTime, AgeSeconds: 3720, Record: &pluginexplain.Record{
-				Profile: "plimsoll", Node: "worker-1", Scored: 3, DecidedBy: []string{"TargetLoadPacking"},
-				Nodes: []pluginexplain.RecordNode{{Name: "worker-1", Total: 715}, {Name: "worker-3", Total: 605}, {Name: "worker-2", Total: 455}},
-				Plugins: []pluginexplain.RecordPlugin{
-					{Name: "TaintToleration", Points: []int64{300, 300, 300}},
-					{
-						Name: "TargetLoadPacking", Points: []int64{415, 305, 155},
-						Terms: []pluginexplain.Term{{Name: "cpu measured", Value: 25, Unit: "%"}, {Name: "cpu of the pod", Value: 3.75, Unit: "%"}},
-					},
-				},
-			}}).Print(p)
-		},
 		"top": func(t *testing.T, p *terminal.Printer) {
 			t.Helper()
 			nodes, err := documentedTop(t).Nodes(t.Context(), top.Selection{})
@@ -129,13 +113,6 @@ func TestDocs_Examples(t *testing.T) {
 			top.Sort(nodes.Nodes, top.ByLine, false)
 			nodes.Print(p, top.ByLine, true)
 		},
-		"top pods worker-1": func(t *testing.T, p *terminal.Printer) {
-			t.Helper()
-			pods, err := documentedTop(t).Pods(t.Context(), "worker-1")
-			must(t, err)
-			pods.Print(p, true)
-		},
-		"what-if -f deployment.yaml --replicas 30 --config scheduler.yaml --profile-from new.yaml": documentedWhatIf,
 	} {
 		t.Run(command, func(t *testing.T) {
 			page, err := os.ReadFile("../../docs/see-why.md")
@@ -159,36 +136,4 @@ func documentedTop(t *testing.T) *top.Reader {
 	r, err := top.New(c.Scheduler, c.profiles, top.Options{})
 	must(t, err)
 	return r
-}
-
-func documentedWhatIf(t *testing.T, p *terminal.Printer) {
-	t.Helper()
-	const deployment = `
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web, namespace: shop}
-spec:
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec:
-      schedulerName: plimsoll
-      containers: [{name: web, image: web, resources: {requests: {cpu: 400m}}}]
-`
-	web, err := manifest.ReadFile(t.Context(), "-", strings.NewReader(deployment), "default")
-	must(t, err)
-	r := &whatif.Report{}
-	for _, o := range []struct{ file, yaml string }{
-		{"file scheduler.yaml", documented},
-		{"file new.yaml", strings.Replace(documented, "{cpu: 80}", "{cpu: 70}, whenNoneFits: Reject", 1)},
-	} {
-		c := documentedCluster(t, o.yaml, []float64{73, 58, 19, 48})
-		plan, err := whatif.NewPlan(c.objects, whatif.Scenario{Manifest: web, Replicas: new(30)})
-		must(t, err)
-		out, err := plan.Run(t.Context(), c.Scheduler, whatif.RunOptions{Profiles: []string{"plimsoll"}})
-		must(t, err)
-		out.Configuration = o.file
-		r.Changes, r.Outcomes = plan.Changes, append(r.Outcomes, out)
-	}
-	r.Print(p)
 }
