@@ -77,7 +77,7 @@ step "linters" lint
 step "prose" prose
 step "unit tests" go test -short -vet=off ./apis/... ./cmd/... ./hack/argsschema ./internal/... ./pkg/... ./test/manifests/... ./test/minors/...
 if touches '^hack/release/'; then step "tests of hack/release" env -C hack/release go test -vet=off ./...; fi
-if touches '^internal/webpage/' || touches_imports ./pkg/replay/report ./pkg/ui; then
+if touches '^internal/webserver/' || touches_imports ./pkg/replay/report ./pkg/ui; then
 	step "pages in a browser" go test -vet=off ./pkg/replay/report ./pkg/ui
 fi
 if touches '^(hack|manifests)/|^go\.mod$' || touches_imports ./test/manifests; then

@@ -1,4 +1,4 @@
-// Package text prepares text for logs, errors and tables.
+// Package text prepares text for logs, errors and tables, and reads and hides names.
 package text
 
 import (

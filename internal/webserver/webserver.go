@@ -1,4 +1,5 @@
-// Package webserver serves HTTP within bounds, so that no client can use up the program's memory or keep other clients out.
+// Package webserver serves HTTP within bounds, so that no client can use up the program's memory or keep other clients out. It also
+// has the theme, scripts and charts of all pages.
 package webserver
 
 import (

@@ -22,7 +22,7 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/internal/httpurl"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
@@ -136,7 +136,7 @@ func (a *access) addService(object runtime.Object) {
 
 // Validate returns an *OptionError if the address is no URL or a file cannot be read.
 func (o SourceOptions) Validate() error {
-	if o.Address != "" && httpurl.Parse(o.Address) == nil {
+	if o.Address != "" && text.HTTPURL(o.Address) == nil {
 		return OptionErrorf("--source-address: %q; write an http(s) URL, such as http://localhost:9090", o.Address)
 	}
 	for _, file := range o.files(httpclient.Config{}) {
@@ -380,7 +380,7 @@ func (a *access) explain(spec config.LoadSpec, err error) error {
 	}
 	return fmt.Errorf("%w; the server asks for a token, which cannot pass the API server's proxy: "+
 		"run %s, and write --source-address %s://localhost:9090 --source-token-file FILE",
-		err, Kubectl("-n", service[0], "port-forward", "svc/"+service[1], "9090:"+httpurl.Port(u)).For(a.Chosen), u.Scheme)
+		err, Kubectl("-n", service[0], "port-forward", "svc/"+service[1], "9090:"+text.PortOf(u)).For(a.Chosen), u.Scheme)
 }
 
 // StatusOf returns the Status that an API server responded with; nil for another server's response.
@@ -461,5 +461,5 @@ func closeBody(r *http.Request) {
 
 // proxyName returns the service's name in a path of the proxy: with scheme and port.
 func proxyName(server *url.URL, service string) string {
-	return server.Scheme + ":" + service + ":" + httpurl.Port(server)
+	return server.Scheme + ":" + service + ":" + text.PortOf(server)
 }

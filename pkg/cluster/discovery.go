@@ -19,7 +19,6 @@ import (
 	rbac "k8s.io/kubernetes/pkg/apis/rbac/v1"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
-	"github.com/plimsoll-scheduler/plimsoll/internal/objectname"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
@@ -143,7 +142,7 @@ func (c *Connection) podsOf(ctx context.Context, d *appsv1.Deployment) (names []
 
 // named returns the configuration of the Deployment "NAMESPACE/NAME".
 func (c *Connection) named(ctx context.Context, name string) (*Configuration, error) {
-	object, err := objectname.Parse(name, "the scheduler's Deployment")
+	object, err := text.ParseName(name, "the scheduler's Deployment")
 	if err != nil {
 		return nil, OptionErrorf("--scheduler: %w", err)
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // decodes the plugins' arguments
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
-	"github.com/plimsoll-scheduler/plimsoll/internal/credentialfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 )
 
@@ -49,7 +48,7 @@ func Check(content []byte, options Options) (*kubeschedulerconfig.KubeSchedulerC
 	completeFromEnvironment(cfg, options.Getenv)
 	var files validation.Files
 	if !options.FilesAreElsewhere {
-		files = credentialfile.Readers()
+		files = validation.LocalFiles()
 	}
 	if err := validation.ValidatePluginConfigs(cfg, files); err != nil {
 		return nil, nil, err

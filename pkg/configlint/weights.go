@@ -13,7 +13,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/internal/nodescore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 )
 
@@ -169,9 +168,9 @@ func (s *Swing) String() string {
 	}
 	var parts []string
 	for i, name := range s.names {
-		parts = append(parts, fmt.Sprintf("%s %d x %d", name, s.weights[i], nodescore.Max))
+		parts = append(parts, fmt.Sprintf("%s %d x %d", name, s.weights[i], config.MaxNodeScore))
 	}
-	return fmt.Sprintf("%s = %d", strings.Join(parts, " + "), s.total()*nodescore.Max)
+	return fmt.Sprintf("%s = %d", strings.Join(parts, " + "), s.total()*config.MaxNodeScore)
 }
 
 // Balance says how far scores can move a node in one profile.

@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/informer"
+	"github.com/plimsoll-scheduler/plimsoll/internal/kubeconfig"
 )
 
 // newNodeInformer returns an informer of the nodes. It avoids Kubernetes' clientset, which links the clients of all APIs.
@@ -27,5 +27,5 @@ func newNodeInformer(cluster *rest.Config) (cache.SharedIndexInformer, error) {
 	list := cache.NewListWatchFromClient(client, "nodes", corev1.NamespaceAll, fields.Everything())
 	nodes := cache.NewSharedIndexInformer(list, &corev1.Node{}, 0, cache.Indexers{})
 	// Nodes without managed fields take much less memory.
-	return nodes, nodes.SetTransform(informer.WithoutManagedFields)
+	return nodes, nodes.SetTransform(kubeconfig.WithoutManagedFields)
 }

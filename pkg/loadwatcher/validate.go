@@ -16,7 +16,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
-	"github.com/plimsoll-scheduler/plimsoll/internal/credentialfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 )
 
@@ -73,7 +72,7 @@ func (o *options) validLoad(fs *pflag.FlagSet) (config.LoadSpec, error) {
 		return os.Getenv(variable)
 	})
 	mistakes := append(mistakesIn(validation.ValidateLoadSpec(nil, &spec)),
-		mistakesIn(validation.ValidateCredentials(nil, &spec, credentialfile.Readers()))...)
+		mistakesIn(validation.ValidateCredentials(nil, &spec, validation.LocalFiles()))...)
 	for _, window := range o.windows {
 		other := spec
 		other.Window.Duration = window

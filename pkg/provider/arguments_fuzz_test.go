@@ -20,7 +20,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/scheme"
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
-	"github.com/plimsoll-scheduler/plimsoll/internal/credentialfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
@@ -108,7 +107,7 @@ func FuzzArguments(f *testing.F) {
 		}
 		spec := config.LoadSpecOf(args)
 		if spec != nil { // DecisionRecord reads no load
-			if validation.ValidateCredentials(nil, spec, credentialfile.Readers()) != nil {
+			if validation.ValidateCredentials(nil, spec, validation.LocalFiles()) != nil {
 				return
 			}
 			if _, err := sources.Open(t.Context(), cluster, *spec, sources.Account{}, clock.RealClock{}); err != nil {

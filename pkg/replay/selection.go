@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/httpurl"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/engine"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/generate"
@@ -80,7 +80,7 @@ func (s *Selection) checkHistory() error {
 		return nil
 	case s.Since < minSince || s.Since > maxSince:
 		return cluster.OptionErrorf("--since: %v; write from %v to %v", s.Since, minSince, maxSince)
-	case httpurl.Parse(s.Prometheus) == nil:
+	case text.HTTPURL(s.Prometheus) == nil:
 		return cluster.OptionErrorf("--prometheus: address %q: want an http or https URL, such as http://localhost:9090", s.Prometheus)
 	}
 	return nil

@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/klog/v2"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/warning"
+	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 )
 
 // Retry is how long to wait before asking an API server again that did not respond.
@@ -27,7 +27,7 @@ func Warn(ctx context.Context, own string, server discovery.ServerVersionInterfa
 		if err != nil {
 			logger.Info("Cannot compare the versions of the scheduler and the API server", "err", err)
 		} else if compared.Problem != "" {
-			warning.Log(format, compared.Problem+". "+compared.Advice, "scheduler", own, "apiServer", info.GitVersion)
+			program.Warn(format, compared.Problem+". "+compared.Advice, "scheduler", own, "apiServer", info.GitVersion)
 		}
 		return true, nil
 	})

@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/webpage"
+	"github.com/plimsoll-scheduler/plimsoll/internal/webserver"
 )
 
 //go:embed page.gohtml page.css answers.js trend.js page.js
@@ -28,13 +28,13 @@ func newPage(snapshot json.RawMessage) (*page, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse the page's template: %w", err)
 	}
-	style := webpage.ChartStyle() + webpage.Theme + webpage.Read(files, "page.css")
-	script := webpage.ChartScript() + webpage.Script
+	style := webserver.ChartStyle() + webserver.Theme + webserver.ReadPage(files, "page.css")
+	script := webserver.ChartScript() + webserver.Script
 	for _, name := range []string{"answers.js", "trend.js", "page.js"} {
-		script += webpage.Read(files, name)
+		script += webserver.ReadPage(files, name)
 	}
 	policy := strings.Join([]string{
-		"default-src 'none'", "script-src " + webpage.CSPSource(script), "style-src " + webpage.CSPSource(style), "img-src data:",
+		"default-src 'none'", "script-src " + webserver.CSPSource(script), "style-src " + webserver.CSPSource(style), "img-src data:",
 		"base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'",
 	}, "; ")
 	p := &page{policy: policy + "; connect-src 'self'; frame-ancestors 'none'"}

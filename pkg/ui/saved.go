@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
-	"github.com/plimsoll-scheduler/plimsoll/internal/namehash"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/doctor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/output"
@@ -48,7 +48,7 @@ var knownReasons = []string{corev1.PodReasonUnschedulable, corev1.PodReasonSched
 
 // HashNames returns a copy with hashes in place of names. It has no text or label that could hold a name.
 func (s *State) HashNames() *State {
-	hash := namehash.New()
+	hash := text.NameHash()
 	hashed := &State{
 		View:        top.View{SchedulerName: hash("profile", s.SchedulerName), Plugin: s.Plugin, Time: s.Time, Unknown: s.Unknown},
 		WaitingPods: s.WaitingPods, Waiting: map[string]*top.WaitingPod{}, Nodes: map[string]*NodeRow{},

@@ -17,7 +17,6 @@ import (
 
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // decodes the plugins' args
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
-	"github.com/plimsoll-scheduler/plimsoll/internal/credentialfile"
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
@@ -31,7 +30,7 @@ func load(t *testing.T, text string) *schedulerconfig.KubeSchedulerConfiguration
 	if err := schedulervalidation.ValidateKubeSchedulerConfiguration(c); err != nil {
 		t.Error(err)
 	}
-	if err := validation.ValidatePluginConfigs(c, credentialfile.Readers()); err != nil {
+	if err := validation.ValidatePluginConfigs(c, validation.LocalFiles()); err != nil {
 		t.Error(err)
 	}
 	return c

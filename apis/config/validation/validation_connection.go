@@ -10,7 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/internal/httpurl"
+	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
 // tokenRule describes the tokens that tokenIsValid accepts.
@@ -19,7 +20,7 @@ const tokenRule = "must consist of printable ASCII characters without blanks and
 
 // address accepts an absolute http(s) URL with a host and, optionally, a path prefix.
 func (v validator) address(address, example string) {
-	parsed := httpurl.Parse(address)
+	parsed := text.HTTPURL(address)
 	valid, rule := true, ""
 	switch {
 	case parsed == nil:
@@ -63,6 +64,9 @@ func (v validator) secret(name, what string, value config.Secret, file string) {
 type Files struct {
 	Token, CA func(name string) ([]byte, error)
 }
+
+// LocalFiles reads the files where this program runs.
+func LocalFiles() Files { return Files{Token: boundedfile.ReadToken, CA: boundedfile.ReadCA} }
 
 // ValidateCredentials validates the spec's credential files in the scheduler's pod, and the credentials of hosted services.
 // The environment may have completed the latter.

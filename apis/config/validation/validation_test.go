@@ -27,7 +27,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/scheme"
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
-	"github.com/plimsoll-scheduler/plimsoll/internal/credentialfile"
 )
 
 // secret is part of every value in these tests that errors must not show.
@@ -928,7 +927,7 @@ func TestValidateLoadSpec_Credentials(t *testing.T) {
 	})
 }
 
-var files = credentialfile.Readers()
+var files = validation.LocalFiles()
 
 func newCertificate(t *testing.T) string {
 	t.Helper()

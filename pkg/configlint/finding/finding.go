@@ -2,7 +2,7 @@
 package finding
 
 import (
-	"github.com/plimsoll-scheduler/plimsoll/internal/warning"
+	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 )
 
 // Code is the kind of a finding.
@@ -82,11 +82,11 @@ func (f *Finding) KeysAndValues() []any {
 }
 
 // String returns the finding as klog's text format shows it.
-func (f *Finding) String() string { return warning.Text(f.Code.String(), f.KeysAndValues()...) }
+func (f *Finding) String() string { return program.WarningText(f.Code.String(), f.KeysAndValues()...) }
 
 // Warn logs findings as warnings. format is the log's.
 func Warn(findings []Finding, format string) {
 	for i := range findings {
-		warning.Log(format, findings[i].Code.String(), findings[i].KeysAndValues()...)
+		program.Warn(format, findings[i].Code.String(), findings[i].KeysAndValues()...)
 	}
 }

@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/httpurl"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
@@ -235,7 +234,7 @@ func (s *sourceFacts) adviseCertificate() []Advice {
 		return Advise("Ask the server's administrator for a certificate for %s.", u.Hostname())
 	}
 	names := text.Each(host.Certificate.DNSNames, text.Excerpt)
-	return s.adviseEdit(s.addressYAML(u.Scheme, net.JoinHostPort(names[0], httpurl.Port(u))), "use that name:",
+	return s.adviseEdit(s.addressYAML(u.Scheme, net.JoinHostPort(names[0], text.PortOf(u))), "use that name:",
 		"The certificate is for %s.", text.FirstN(names))
 }
 
@@ -328,7 +327,7 @@ func (s *sourceFacts) adviseAddress() []Advice {
 		return s.AdviseRun(cluster.Kubectl("get", "services", "-A"),
 			"There is no Service %s/%s, nor one with a similar name. Look for it:", namespace, name)
 	}
-	host := net.JoinHostPort(similar.Name+"."+similar.Namespace+".svc", portLike(similar, httpurl.Port(u)))
+	host := net.JoinHostPort(similar.Name+"."+similar.Namespace+".svc", portLike(similar, text.PortOf(u)))
 	return s.adviseEdit(s.addressYAML(u.Scheme, host), "name the similar one, if it is meant:", "There is no Service %s/%s.",
 		namespace, name)
 }
@@ -345,7 +344,7 @@ func (s *sourceFacts) probeURL() string {
 // adviseService says what could be wrong with a Service that exists.
 func (s *sourceFacts) adviseService(v *corev1.Service) []Advice {
 	u := s.url()
-	port := httpurl.Port(u)
+	port := text.PortOf(u)
 	if other := portLike(v, port); other != "" && other != port {
 		return s.adviseEdit(s.addressYAML(u.Scheme, net.JoinHostPort(u.Hostname(), other)), "write:", "Service %s/%s has no port %s.",
 			v.Namespace, v.Name, port)

@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/objectname"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
@@ -65,7 +64,7 @@ func Read(ctx context.Context, c *cluster.Connection, r Request) (*Report, error
 // find returns the namespace and the name of the shadow's Service.
 func (r *Request) find(ctx context.Context, c *cluster.Connection) (namespace, name string, err error) {
 	if r.Service != "" {
-		service, err := objectname.Parse(r.Service, "the shadow's Service")
+		service, err := text.ParseName(r.Service, "the shadow's Service")
 		if err != nil {
 			return "", "", cluster.OptionErrorf("--service: %w", err)
 		}

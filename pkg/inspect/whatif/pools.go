@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/nodepool"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
@@ -53,7 +53,7 @@ func (o *Outcome) setPools(nodes []fwk.NodeInfo, label string) {
 		changed[o.Nodes[i].Name] = &o.Nodes[i]
 	}
 	for _, info := range nodes {
-		name := nodepool.Of(info.Node().Labels, label)
+		name := cluster.PoolOf(info.Node().Labels, label)
 		if pools[name] == nil {
 			pools[name] = &Pool{Name: name}
 		}

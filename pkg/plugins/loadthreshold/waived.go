@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/nodescore"
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 )
@@ -23,7 +23,7 @@ func (pl *LoadThreshold) PreScore(_ context.Context, state fwk.CycleState, _ *co
 // Score scores nodes by their utilization with the pod, if the thresholds are waived for it.
 func (pl *LoadThreshold) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	if !pl.gate.Waived(state) {
-		return nodescore.Min, nil
+		return config.MinNodeScore, nil
 	}
 	s := pl.filterState(state, pod)
 	terms := pl.terms(s, node)
@@ -51,7 +51,7 @@ func (pl *LoadThreshold) NormalizeScore(
 	}
 	span := max(most-least, 1)
 	for i := range scores {
-		scores[i].Score = nodescore.Max * (most - scores[i].Score) / span
+		scores[i].Score = config.MaxNodeScore * (most - scores[i].Score) / span
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/internal/nodescore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
@@ -60,7 +59,7 @@ func (pl *LoadVariationRiskBalancing) Score(
 ) (int64, *fwk.Status) {
 	s := pl.PreScoreState(state, pod)
 	if s.Skip {
-		return nodescore.Min, nil
+		return config.MinNodeScore, nil
 	}
 	terms := pl.terms(s, node)
 	return pl.NodeScore(s, terms.Score(), terms.Node[load.CPU].State, terms.Node[load.Memory].State), nil

@@ -14,7 +14,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/internal/nodescore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
@@ -260,7 +259,7 @@ func (pl *NodeMetrics) Score(ctx context.Context, state fwk.CycleState, pod *cor
 	s := pl.cycleState(ctx, state, pod)
 	row := pl.rowToScore(s, node)
 	if len(s.scales) == 0 {
-		return nodescore.Min, nil
+		return config.MinNodeScore, nil
 	}
 	return s.scoreAt(row), nil
 }

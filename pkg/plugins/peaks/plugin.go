@@ -11,7 +11,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/internal/nodescore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -74,7 +73,7 @@ const unmodelled int64 = -2
 func (pl *Peaks) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	s := pl.PreScoreState(state, pod)
 	if s.Skip {
-		return nodescore.Min, nil
+		return config.MinNodeScore, nil
 	}
 	terms := pl.terms(s, node)
 	replacement, replaced := pl.Replacement(s, terms.CPU.State, terms.CPU.State)
@@ -132,18 +131,18 @@ func (pl *Peaks) NormalizeScore(
 func (pl *Peaks) normalized(score int64, lowest, highest float64) int64 {
 	switch {
 	case score == unmodelled && pl.missingLoad == config.MissingLoadLowest:
-		return nodescore.Min
+		return config.MinNodeScore
 	case score < 0:
 		return loadscore.Missing
 	}
 	cost := decode(score)
 	switch {
 	case math.IsInf(cost, 1):
-		return nodescore.Min
+		return config.MinNodeScore
 	case highest-lowest <= sameCost*max(math.Abs(highest), math.Abs(lowest)):
-		return nodescore.Max
+		return config.MaxNodeScore
 	}
-	return int64(math.Round(float64(nodescore.Max) * (highest - cost) / (highest - lowest)))
+	return int64(math.Round(float64(config.MaxNodeScore) * (highest - cost) / (highest - lowest)))
 }
 
 // sameCost is the relative difference up to which costs differ by rounding only.

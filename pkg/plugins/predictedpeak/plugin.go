@@ -7,7 +7,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/internal/nodescore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/peak"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
@@ -77,7 +76,7 @@ func reads(args *config.PredictedPeakArgs) reading.Request {
 func (pl *PredictedPeak) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	s := pl.PreScoreState(state, pod)
 	if s.Skip {
-		return nodescore.Min, nil
+		return config.MinNodeScore, nil
 	}
 	terms := pl.terms(s, node)
 	return pl.NodeScore(s, terms.Score(), terms.Resources[load.CPU].Node.State, terms.Resources[load.Memory].Node.State), nil

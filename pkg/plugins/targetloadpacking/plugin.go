@@ -10,7 +10,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/internal/nodescore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
@@ -66,7 +65,7 @@ func (pl *TargetLoadPacking) Score(
 ) (int64, *fwk.Status) {
 	s := pl.PreScoreState(state, pod)
 	if s.Skip {
-		return nodescore.Min, nil
+		return config.MinNodeScore, nil
 	}
 	terms := pl.terms(s, node)
 	if replacement, ok := pl.Replacement(s, terms.CPU.State, terms.CPU.State); ok {

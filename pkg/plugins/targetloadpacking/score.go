@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/nodescore"
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
@@ -43,14 +43,14 @@ func isOverfull(score int64) bool { return score <= -100 }
 // normalizeOverfull replaces the scores of nodes above 100 percent. If another node has a score, they get the lowest. Otherwise
 // they get 100 over the utilization.
 func normalizeOverfull(scores minor.NodeScoreList) {
-	all := !slices.ContainsFunc(scores, func(n minor.NodeScore) bool { return n.Score >= nodescore.Min })
+	all := !slices.ContainsFunc(scores, func(n minor.NodeScore) bool { return n.Score >= config.MinNodeScore })
 	for i := range scores {
 		switch score := scores[i].Score; {
 		case !isOverfull(score):
 		case all:
-			scores[i].Score = int64(math.Round(-100 * float64(nodescore.Max) / float64(score)))
+			scores[i].Score = int64(math.Round(-100 * float64(config.MaxNodeScore) / float64(score)))
 		default:
-			scores[i].Score = nodescore.Min
+			scores[i].Score = config.MinNodeScore
 		}
 	}
 }

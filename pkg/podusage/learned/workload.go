@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/podname"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
 // Workload names pods with similar usage. Pods of different namespaces never share a workload: tenants must not affect each other.
@@ -50,13 +50,13 @@ func withoutTemplateHash(replicaSet, hash string) string {
 	if base, ok := strings.CutSuffix(replicaSet, hash); ok && hash != "" && len(base) > 1 && base[len(base)-1] == '-' {
 		return base[:len(base)-1]
 	}
-	return withoutSuffix(replicaSet, podname.MinHash, podname.MaxHash, podname.Letters)
+	return withoutSuffix(replicaSet, text.MinPodNameHash, text.MaxPodNameHash, text.PodNameLetters)
 }
 
 // withoutCronTime returns the CronJob's name for the name of its Job. The controller appends a dash and the minutes since 1970.
 // Other names do not change.
 func withoutCronTime(job string) string {
-	return withoutSuffix(job, podname.TimeDigits, podname.TimeDigits, "0123456789")
+	return withoutSuffix(job, text.JobTimeDigits, text.JobTimeDigits, "0123456789")
 }
 
 // withoutSuffix returns the name up to its last dash if shortest to longest of the characters follow.

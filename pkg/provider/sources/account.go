@@ -15,7 +15,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
-	"github.com/plimsoll-scheduler/plimsoll/internal/credentialfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source/httpclient"
 )
 
@@ -63,7 +62,7 @@ var _ Access = Account{}
 func (a Account) Reach(
 	ctx context.Context, spec config.LoadSpec, address string, cfg httpclient.Config,
 ) (string, httpclient.Config, error) {
-	if err := validation.ValidateCredentials(nil, &spec, credentialfile.Readers()); err != nil {
+	if err := validation.ValidateCredentials(nil, &spec, validation.LocalFiles()); err != nil {
 		return "", cfg, err
 	}
 	if spec.IsHosted() {

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/objectname"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/rebalancer/plan"
 )
 
@@ -82,7 +82,7 @@ const (
 
 // ParseState returns the name of the state's ConfigMap, which is that of the rebalancer's Lease too.
 func ParseState(value string) (types.NamespacedName, error) {
-	state, err := objectname.Parse(value, "a ConfigMap")
+	state, err := text.ParseName(value, "a ConfigMap")
 	if err != nil {
 		return state, fmt.Errorf("--%s: %w", StateFlag, err)
 	}

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/nodescore"
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/replay/input"
 )
@@ -31,7 +31,7 @@ func (random) Name() string { return randomName }
 
 // Score implements minor.ScorePlugin.
 func (random) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {
-	return nodescore.Min, nil
+	return config.MinNodeScore, nil
 }
 
 // ScoreExtensions implements minor.ScorePlugin.
@@ -73,9 +73,9 @@ func (pl clairvoyant) PreScore(_ context.Context, _ fwk.CycleState, pod *corev1.
 // Score implements minor.ScorePlugin.
 func (pl clairvoyant) Score(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	if pl.engine.nodeOf[node.Node().Name] == pl.engine.future.best {
-		return nodescore.Max, nil
+		return config.MaxNodeScore, nil
 	}
-	return nodescore.Min, nil
+	return config.MinNodeScore, nil
 }
 
 // future is the usage of the placed pods until their ends.

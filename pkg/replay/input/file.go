@@ -17,7 +17,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
-	"github.com/plimsoll-scheduler/plimsoll/internal/namehash"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 )
 
@@ -278,7 +277,7 @@ func within(v, from, below float64) bool { return v >= from && v < below }
 
 // HashNames replaces names with hashes by a random key. Equal names stay equal.
 func (in *Input) HashNames() {
-	hash := namehash.New()
+	hash := text.NameHash()
 	in.Name = "hashed"
 	for i := range in.Nodes {
 		in.Nodes[i].Name, in.Nodes[i].Zone = hash("node", in.Nodes[i].Name), hash("zone", in.Nodes[i].Zone)

@@ -14,7 +14,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"gonum.org/v1/gonum/stat"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/webpage"
+	"github.com/plimsoll-scheduler/plimsoll/internal/webserver"
 )
 
 //go:embed page.gohtml page.css page.js
@@ -44,9 +44,9 @@ func (r *Report) render() ([]byte, error) {
 		return nil, fmt.Errorf("parse the report's template: %w", err)
 	}
 	p := newPage(r)
-	p.Style = template.CSS(webpage.ChartStyle() + webpage.Theme + webpage.Read(files, "page.css"))
-	p.Script = template.JS(webpage.ChartScript() + webpage.Script + webpage.Read(files, "page.js"))
-	p.ScriptHash = webpage.CSPSource(string(p.Script))
+	p.Style = template.CSS(webserver.ChartStyle() + webserver.Theme + webserver.ReadPage(files, "page.css"))
+	p.Script = template.JS(webserver.ChartScript() + webserver.Script + webserver.ReadPage(files, "page.js"))
+	p.ScriptHash = webserver.CSPSource(string(p.Script))
 	var page bytes.Buffer
 	if err := content.Execute(&page, p); err != nil {
 		return nil, fmt.Errorf("render the report: %w", err)

@@ -17,7 +17,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/httpurl"
 	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
@@ -195,7 +194,7 @@ func CheckRedirectCount(via []*http.Request) error {
 func SameOrigin(a, b *url.URL) bool { return origin(a) == origin(b) }
 
 func origin(u *url.URL) string {
-	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), httpurl.Port(u))
+	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), text.PortOf(u))
 }
 
 // WithoutSecrets returns the URL without user, password, query and fragment.

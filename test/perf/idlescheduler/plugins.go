@@ -13,7 +13,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/nodescore"
+	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 )
 
@@ -50,7 +50,7 @@ func (pl *idleScore) PreScore(context.Context, fwk.CycleState, *corev1.Pod, []fw
 }
 
 func (pl *idleScore) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {
-	return nodescore.Min, nil
+	return config.MinNodeScore, nil
 }
 
 func (pl *idleScore) ScoreExtensions() minor.ScoreExtensions { return nil }
@@ -77,7 +77,7 @@ func (pl *idleFilter) Filter(context.Context, fwk.CycleState, *corev1.Pod, fwk.N
 type idleFilterAndScore struct{ idleFilter }
 
 func (pl *idleFilterAndScore) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {
-	return nodescore.Min, nil
+	return config.MinNodeScore, nil
 }
 
 func (pl *idleFilterAndScore) ScoreExtensions() minor.ScoreExtensions { return pl }

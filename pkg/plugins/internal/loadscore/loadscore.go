@@ -11,7 +11,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/internal/nodescore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -169,7 +168,7 @@ func (x *Extensions[Pod]) Replacement(s *PreScoreState[Pod], cpu, memory load.St
 		case config.MissingLoadNeutral:
 			return Missing, true
 		case config.MissingLoadLowest:
-			return nodescore.Min, true
+			return config.MinNodeScore, true
 		}
 	}
 	return 0, false
@@ -178,12 +177,12 @@ func (x *Extensions[Pod]) Replacement(s *PreScoreState[Pod], cpu, memory load.St
 // rounded rounds the score into the framework's range. NaN becomes the lowest score.
 func rounded(score float64) int64 {
 	switch {
-	case score >= float64(nodescore.Max):
-		return nodescore.Max
-	case score > float64(nodescore.Min):
+	case score >= float64(config.MaxNodeScore):
+		return config.MaxNodeScore
+	case score > float64(config.MinNodeScore):
 		return int64(math.Round(score))
 	}
-	return nodescore.Min
+	return config.MinNodeScore
 }
 
 // ScoreExtensions returns x itself if missingLoad is Neutral.
@@ -205,7 +204,7 @@ func (x *Extensions[Pod]) NormalizeScore(
 			known++
 		}
 	}
-	mean := nodescore.Min
+	mean := config.MinNodeScore
 	if known > 0 {
 		mean = int64(math.Round(float64(sum) / float64(known)))
 	}

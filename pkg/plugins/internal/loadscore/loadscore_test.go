@@ -19,7 +19,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
-	"github.com/plimsoll-scheduler/plimsoll/internal/nodescore"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/internal/loadscore"
@@ -39,7 +38,7 @@ type percent struct {
 func (pl *percent) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	s := pl.PreScoreState(state, pod)
 	if s.Skip {
-		return nodescore.Min, nil
+		return config.MinNodeScore, nil
 	}
 	cpu := s.View.Resource(node, load.CPU)
 	return pl.NodeScore(s, ptr.Deref(pl.score, 100*cpu.Utilization(s.PodUsage[load.CPU])), cpu.State, cpu.State), nil
@@ -176,10 +175,10 @@ func TestExtensions_NodeScore(t *testing.T) {
 	}{
 		{"half a point rounds up", 77.5, 78},
 		{"less than half a point rounds down", 33.3, 33},
-		{"nothing is below the lowest score", -3, nodescore.Min},
-		{"nothing is above the highest score", 101, nodescore.Max},
-		{"what is no number is the lowest score", math.NaN(), nodescore.Min},
-		{"infinity is the highest score", math.Inf(1), nodescore.Max},
+		{"nothing is below the lowest score", -3, config.MinNodeScore},
+		{"nothing is above the highest score", 101, config.MaxNodeScore},
+		{"what is no number is the lowest score", math.NaN(), config.MinNodeScore},
+		{"infinity is the highest score", math.Inf(1), config.MaxNodeScore},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			pl := newPercent(loadsOf(map[string]float64{"a": 0}), config.MissingLoadRequests)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/common/model"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/podname"
+	"github.com/plimsoll-scheduler/plimsoll/internal/text"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 )
 
@@ -23,8 +23,8 @@ const (
 
 // These match names that controllers generate. The group of podNamePattern is the workload.
 var (
-	hashPattern    = fmt.Sprintf("[%s]{%d,%d}", podname.Letters, podname.MinHash, podname.MaxHash)
-	podNamePattern = fmt.Sprintf("(.+?)(?:(?:-%s|-[0-9]{%d})?-[%s]{5}|-[0-9]+)", hashPattern, podname.TimeDigits, podname.Letters)
+	hashPattern    = fmt.Sprintf("[%s]{%d,%d}", text.PodNameLetters, text.MinPodNameHash, text.MaxPodNameHash)
+	podNamePattern = fmt.Sprintf("(.+?)(?:(?:-%s|-[0-9]{%d})?-[%s]{5}|-[0-9]+)", hashPattern, text.JobTimeDigits, text.PodNameLetters)
 )
 
 // PodFamily makes the queries for what pods use, of one family of series with the labels namespace and pod.

@@ -1,7 +1,4 @@
-// Package webpage has the theme, scripts and charts of all HTML pages, and hashes for a Content-Security-Policy.
-//
-// uPlot 1.6.32 (MIT, https://github.com/leeoniya/uPlot) draws lines in 51 kB; uplot/ has its unmodified files from npm.
-package webpage
+package webserver
 
 import (
 	"crypto/sha256"
@@ -28,8 +25,8 @@ var uPlotScript string
 //go:embed uplot/uPlot.min.css
 var uPlotStyle string
 
-// Read returns an embedded file, which must exist.
-func Read(files embed.FS, name string) string {
+// ReadPage returns an embedded file, which must exist.
+func ReadPage(files embed.FS, name string) string {
 	content, err := files.ReadFile(name)
 	if err != nil {
 		panic(err)

@@ -1,5 +1,4 @@
-// Package warning logs at klog's level of warnings. Structured logs have no such level.
-package warning
+package program
 
 import (
 	"fmt"
@@ -9,17 +8,18 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Log logs a warning. format is the format of the log: JSON has no levels, so the entry gets the key severity.
-func Log(format, message string, keysAndValues ...any) {
+// Warn logs a warning at klog's level of warnings, which structured logs do not have. format is the format of the log: JSON has no
+// levels, so the entry gets the key severity.
+func Warn(format, message string, keysAndValues ...any) {
 	if format == logsapi.JSONLogFormat {
 		klog.Background().WithCallDepth(1).Info(message, append(keysAndValues, "severity", "warning")...)
 		return
 	}
-	klog.WarningDepth(1, Text(message, keysAndValues...))
+	klog.WarningDepth(1, WarningText(message, keysAndValues...))
 }
 
-// Text returns the message, the keys and the values in klog's text format.
-func Text(message string, keysAndValues ...any) string {
+// WarningText returns the message, the keys and the values in klog's text format.
+func WarningText(message string, keysAndValues ...any) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q", message)
 	for i := 0; i+1 < len(keysAndValues); i += 2 {

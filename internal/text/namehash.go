@@ -1,5 +1,4 @@
-// Package namehash replaces names with hashes, so that a file can be shared.
-package namehash
+package text
 
 import (
 	"crypto/hmac"
@@ -8,9 +7,9 @@ import (
 	"encoding/hex"
 )
 
-// New returns a function that hashes names by a random key, as kind-HASH. Equal names of a kind stay equal, and an empty name
+// NameHash returns a function that hashes names by a random key, as kind-HASH. Equal names of a kind stay equal, and an empty name
 // stays empty.
-func New() func(kind, name string) string {
+func NameHash() func(kind, name string) string {
 	key := make([]byte, sha256.Size)
 	_, _ = rand.Read(key) // it never fails
 	return func(kind, name string) string {

@@ -1,5 +1,4 @@
-// Package informer prepares objects for the stores of informers.
-package informer
+package kubeconfig
 
 import "k8s.io/apimachinery/pkg/api/meta"
 

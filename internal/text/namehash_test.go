@@ -1,12 +1,12 @@
-package namehash
+package text
 
 import (
 	"regexp"
 	"testing"
 )
 
-func TestNew(t *testing.T) {
-	a, b := New(), New()
+func TestNameHash(t *testing.T) {
+	a, b := NameHash(), NameHash()
 	if got := a("node", "worker-1"); got != a("node", "worker-1") || !regexp.MustCompile(`^node-[0-9a-f]{16}$`).MatchString(got) {
 		t.Errorf("hash %q, want node- and 16 hexadecimal digits, twice", got)
 	}

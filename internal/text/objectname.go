@@ -1,5 +1,4 @@
-// Package objectname reads names of objects in flags.
-package objectname
+package text
 
 import (
 	"fmt"
@@ -8,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Parse reads NAMESPACE/NAME. The error names the object.
-func Parse(value, object string) (types.NamespacedName, error) {
+// ParseName reads NAMESPACE/NAME. The error names the object.
+func ParseName(value, object string) (types.NamespacedName, error) {
 	namespace, name, _ := strings.Cut(value, "/")
 	if namespace == "" || name == "" || strings.Contains(name, "/") {
 		return types.NamespacedName{}, fmt.Errorf("%q; write NAMESPACE/NAME of %s", value, object)

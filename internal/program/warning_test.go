@@ -1,4 +1,4 @@
-package warning_test
+package program_test
 
 import (
 	"flag"
@@ -8,11 +8,11 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
-	"github.com/plimsoll-scheduler/plimsoll/internal/warning"
+	"github.com/plimsoll-scheduler/plimsoll/internal/program"
 )
 
-// TestLog_Text expects a line with klog's mark of warnings.
-func TestLog_Text(t *testing.T) {
+// TestWarn_Text expects a line with klog's mark of warnings.
+func TestWarn_Text(t *testing.T) {
 	var log strings.Builder
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	klog.InitFlags(flags)
@@ -21,7 +21,7 @@ func TestLog_Text(t *testing.T) {
 	}
 	defer klog.CaptureState().Restore()
 	klog.SetOutput(&log)
-	warning.Log("text", "m", "field", "f", "line", 3, "similar", []string{"a b"})
+	program.Warn("text", "m", "field", "f", "line", 3, "similar", []string{"a b"})
 	klog.Flush()
 	got := log.String()
 	if !strings.HasPrefix(got, "W") || !strings.Contains(got, "warning_test.go:") ||
@@ -30,11 +30,11 @@ func TestLog_Text(t *testing.T) {
 	}
 }
 
-func TestLog_JSON(t *testing.T) {
+func TestWarn_JSON(t *testing.T) {
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	defer klog.CaptureState().Restore()
 	klog.SetLogger(logger)
-	warning.Log("json", "m", "field", "f")
+	program.Warn("json", "m", "field", "f")
 	if got := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); !strings.Contains(got, `m field="f" severity="warning"`) {
 		t.Errorf("the log is %q", got)
 	}
