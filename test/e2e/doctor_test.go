@@ -61,6 +61,7 @@ func TestDoctor_OfChart(t *testing.T) {
 				t.Fatal("doctor does not end")
 			}
 			found = check.Value(process.Log())(t)
+			check.OK(t, process.Stop()) // doctor has ended, as it must
 			return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(found, text) })
 		}
 	}
