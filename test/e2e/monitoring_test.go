@@ -67,7 +67,7 @@ func (e environment) wantMonitoring(i installation) {
 			return hasNumbers(e.ask(prometheus, q.Expression))
 		})
 	}
-	if without != 14 || len(queries) < 24 {
+	if without != 11 || len(queries) < 24 {
 		e.t.Errorf("the dashboard asks %d queries, %d of them without series here", len(queries), without)
 	}
 
