@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider"
@@ -52,7 +53,7 @@ type Cluster struct {
 	*sim.Scheduler
 	provider *provider.Provider
 	access   *access
-	objects  source.Cluster
+	objects  reading.Cluster
 }
 
 // Lender lends a simulation of a cluster's nodes and pods to use, if it has the configuration. use must leave the nodes and pods as
@@ -90,7 +91,7 @@ func (c *Connection) Open(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, fmt.Errorf("simulate the scheduler: %w", err)
 	}
 	nodes, pods := s.Informers().Core().V1().Nodes(), s.Informers().Core().V1().Pods()
-	opened := &Cluster{Scheduler: s, provider: p, access: access, objects: source.Cluster{
+	opened := &Cluster{Scheduler: s, provider: p, access: access, objects: reading.Cluster{
 		Nodes: nodes.Lister(), NodesSynced: nodes.Informer().HasSynced,
 		Pods: pods.Lister(), PodsSynced: pods.Informer().HasSynced,
 		KubeConfig: c.KubeConfig,

@@ -20,8 +20,8 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/scheme"
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 // FuzzArguments decodes the arguments of a plugin as a scheduler does, strictly and with defaults. It validates them, all in
@@ -77,7 +77,7 @@ func FuzzArguments(f *testing.F) {
 		f.Fatal("there is no serializer for YAML")
 	}
 	encoder := codecs.EncoderForVersion(yaml.Serializer, v1.SchemeGroupVersion)
-	cluster := source.Cluster{
+	cluster := reading.Cluster{
 		Nodes: corelisters.NewNodeLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})), KubeConfig: &rest.Config{},
 	}
 

@@ -15,7 +15,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 // Provider shares one watcher for each distinct source between all plugins and profiles of a process. It is safe for
@@ -38,7 +37,7 @@ type Provider struct {
 
 // sharedSource is a source with its watcher, and the readers of its load.
 type sharedSource struct {
-	cluster source.Cluster
+	cluster reading.Cluster
 	spec    sourceSpec
 	status  SourceStatus
 	watcher *refresh.Watcher
@@ -110,7 +109,7 @@ func (p *Provider) run(ctx context.Context, label string, src any, watch func(co
 }
 
 // find returns the cluster's source with the given spec, or nil.
-func (p *Provider) find(cluster source.Cluster, spec sourceSpec) *sharedSource {
+func (p *Provider) find(cluster reading.Cluster, spec sourceSpec) *sharedSource {
 	for _, s := range p.sources {
 		if s.cluster.KubeConfig == cluster.KubeConfig && reflect.DeepEqual(s.spec, spec) {
 			return s

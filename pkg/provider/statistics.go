@@ -5,15 +5,15 @@ import (
 	"reflect"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/provider/sources"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/refresh"
-	"github.com/plimsoll-scheduler/plimsoll/pkg/source"
 )
 
 // sharedStatistics are the statistics of one source's pods.
 type sharedStatistics struct {
-	cluster source.Cluster
+	cluster reading.Cluster
 	source  sourceSpec
 	spec    config.StatisticsSpec
 	status  StatisticsStatus
@@ -23,7 +23,7 @@ type sharedStatistics struct {
 // workloads returns statistics of the pods' usage by workload, read until ctx is done. The source is spec's, or metrics-server if
 // that knows nodes alone. mu must be held.
 func (p *Provider) workloads(
-	ctx context.Context, cluster source.Cluster, spec config.LoadSpec, s config.StatisticsSpec,
+	ctx context.Context, cluster reading.Cluster, spec config.LoadSpec, s config.StatisticsSpec,
 ) (*learned.Publisher, error) {
 	of := &sharedStatistics{cluster: cluster, source: podSourceSpecOf(spec), spec: s}
 	for _, known := range p.statistics {

@@ -1,4 +1,4 @@
-package source
+package reading
 
 import (
 	"k8s.io/apimachinery/pkg/labels"
