@@ -13,8 +13,8 @@ const (
 	TargetLoadPacking          = "TargetLoadPacking"
 )
 
-// MinNodeScore and MaxNodeScore bound a plugin's score of a node before its weight. Kubernetes' own constants are in another package
-// in 1.34, and deprecated since 1.36.
+// MinNodeScore and MaxNodeScore bound a plugin's score of a node before its weight. Kubernetes' own constants are in another
+// package in 1.34, and deprecated since 1.36.
 const (
 	MinNodeScore int64 = 0
 	MaxNodeScore int64 = 100

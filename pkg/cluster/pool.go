@@ -11,8 +11,8 @@ var poolLabels = []string{
 	"k8s.scaleway.com/pool-name",
 }
 
-// PoolOf returns the value of the label or, if label is empty, of the first well-known label. The value is empty for a node without a
-// pool.
+// PoolOf returns the value of the label or, if label is empty, of the first well-known label. The value is empty for a node
+// without a pool.
 func PoolOf(labels map[string]string, label string) string {
 	if label != "" {
 		return labels[label]
