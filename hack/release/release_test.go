@@ -353,10 +353,7 @@ func dockerfileConfig(t *testing.T, r *release) v1.Config {
 		User: regexp.MustCompile(`(?m)^USER (.+)$`).FindStringSubmatch(stage)[1],
 		Env:  []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, WorkingDir: "/", Labels: map[string]string{},
 	}
-	ok(t, json.Unmarshal(
-		[]byte(regexp.MustCompile(`(?m)^ENTRYPOINT (.+)$`).FindStringSubmatch(stage)[1]),
-		&config.Entrypoint,
-	))
+	ok(t, json.Unmarshal([]byte(regexp.MustCompile(`(?m)^ENTRYPOINT (.+)$`).FindStringSubmatch(stage)[1]), &config.Entrypoint))
 	for _, label := range regexp.MustCompile(`(?m)^(?:LABEL| ) +([a-z.]+)="([^"]*)"`).FindAllStringSubmatch(stage, -1) {
 		config.Labels[label[1]] = label[2]
 	}

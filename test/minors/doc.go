@@ -1,2 +1,2 @@
-// Package minors tests how a minor version of Kubernetes is chosen in the Makefile, and how hack/kubernetes.sh moves one.
+// Package minors tests how a minor version of Kubernetes is chosen in the Makefile.
 package minors
