@@ -117,7 +117,6 @@ rebalancer:
 `
 
 func TestChart_RendersValidManifests(t *testing.T) {
-	s := newSchemas(t)
 	evaluator := check.Value(policy.NewEvaluator(policy.DefaultChecks(), nil))(t)
 	tests := []struct {
 		name, values string
@@ -132,32 +131,17 @@ func TestChart_RendersValidManifests(t *testing.T) {
 				"RoleBinding", "Service", "ServiceAccount",
 			},
 		},
-		{
-			name: "all features off", values: everythingOff,
-			absent: []string{"ClusterRole", "NetworkPolicy", "PodDisruptionBudget", "Role", "ServiceAccount"},
-		},
+		{name: "all features off", values: everythingOff, absent: []string{"ClusterRole", "NetworkPolicy", "PodDisruptionBudget", "Role", "ServiceAccount"}},
 		{
 			name: "all features on", values: everythingOn,
 			present: []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "PrometheusRule", "ServiceMonitor"},
 			absent:  []string{"Secret"},
 		},
-		{
-			name: "the admission policy alone", values: "admissionPolicy: {enabled: true}",
-			present: []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"},
-		},
-		{
-			name: "the service monitor alone", values: "{serviceMonitor: {enabled: true}, servingCertificate: {secretName: certificate}}",
-			present: []string{"ServiceMonitor"},
-		},
-		{
-			name: "a service monitor that does not verify", values: "serviceMonitor: {enabled: true, insecureSkipVerify: true}",
-			present: []string{"ServiceMonitor"},
-		},
+		{name: "the admission policy alone", values: "admissionPolicy: {enabled: true}", present: []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}},
+		{name: "the service monitor alone", values: "{serviceMonitor: {enabled: true}, servingCertificate: {secretName: certificate}}", present: []string{"ServiceMonitor"}},
+		{name: "a service monitor that does not verify", values: "serviceMonitor: {enabled: true, insecureSkipVerify: true}", present: []string{"ServiceMonitor"}},
 		{name: "a configuration of one's own", values: "existingConfigMap: own", absent: []string{"ConfigMap"}},
-		{
-			name: "a configuration of one's own for OpenShift", values: "{existingConfigMap: own, target: OpenShift}",
-			absent: []string{"ConfigMap"},
-		},
+		{name: "a configuration of one's own for OpenShift", values: "{existingConfigMap: own, target: OpenShift}", absent: []string{"ConfigMap"}},
 		{name: "the alerts alone", values: "prometheusRule: {enabled: true}", present: []string{"PrometheusRule"}},
 		{name: "the recording rules alone", values: "recordingRules: {enabled: true}", present: []string{"PrometheusRule"}},
 		{name: "the dashboard alone", values: "dashboard: {enabled: true}"},
@@ -168,10 +152,7 @@ func TestChart_RendersValidManifests(t *testing.T) {
 		{name: "power models alone", values: "nodePowerModelConfigMap: {name: power}"},
 		{name: "environment variables alone", values: "{resources: {limits: null}, extraEnv: [{name: A, value: b}]}"},
 		{name: "a load-watcher with SignalFx", values: "loadWatcher: {enabled: true, provider: SignalFx, tokenSecret: {name: token}}"},
-		{
-			name:   "a load-watcher with Datadog",
-			values: "loadWatcher: {enabled: true, provider: Datadog, tokenSecret: {name: keys}, applicationKeySecret: {name: keys}}",
-		},
+		{name: "a load-watcher with Datadog", values: "loadWatcher: {enabled: true, provider: Datadog, tokenSecret: {name: keys}, applicationKeySecret: {name: keys}}"},
 		{
 			name: "Datadog as source",
 			values: `
@@ -190,10 +171,7 @@ config:
 `,
 		},
 		{name: "ports of the API server alone", values: "networkPolicy: {apiServer: {ports: [443]}}"},
-		{
-			name: "one replica that elects no leader", values: "{replicas: 1, config: {leaderElection: {leaderElect: false}}}",
-			absent: []string{"Role"},
-		},
+		{name: "one replica that elects no leader", values: "{replicas: 1, config: {leaderElection: {leaderElect: false}}}", absent: []string{"Role"}},
 		{
 			name: "everything for OpenShift's operator",
 			values: `
@@ -223,7 +201,7 @@ openshift:
 				t.Error(err)
 			}
 			stream := template(t, tt.values)
-			if err := s.check(t, stream); err != nil {
+			if err := validate(stream); err != nil {
 				t.Error(err)
 			}
 			rendered := objects(t, stream)
@@ -284,20 +262,15 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 	refuses("zero replicas", "replicas: 0", "/replicas", "minimum")
 	refuses("an unknown target", "target: Helm", "/target", "'Deployment', 'OpenShift', 'StaticPod'")
 	refuses("an invalid digest", "image: {digest: latest}", "/image/digest")
-	refuses("a configuration of an old version", "config: {apiVersion: kubescheduler.config.k8s.io/v1beta3}", "/config/apiVersion",
-		"kubescheduler.config.k8s.io/v1'")
+	refuses("a configuration of an old version", "config: {apiVersion: kubescheduler.config.k8s.io/v1beta3}", "/config/apiVersion", "kubescheduler.config.k8s.io/v1'")
 	refuses("a configuration without profiles", "config: {profiles: []}", "/config/profiles", "minItems")
 	refuses("an unknown field of the configuration", "config: {profile: []}", "/config", "'profile' not allowed")
-	refuses("an unknown field of a profile", "config: {profiles: [{schedulerName: a, plugin: {}}]}", "/config/profiles/0",
-		"'plugin' not allowed")
-	refuses("a load-watcher with Prometheus but no address", "loadWatcher: {enabled: true, provider: Prometheus}",
-		"/loadWatcher/address")
-	refuses("a load-watcher with SignalFx but no token", "loadWatcher: {enabled: true, provider: SignalFx}",
-		"/loadWatcher/tokenSecret/name")
+	refuses("an unknown field of a profile", "config: {profiles: [{schedulerName: a, plugin: {}}]}", "/config/profiles/0", "'plugin' not allowed")
+	refuses("a load-watcher with Prometheus but no address", "loadWatcher: {enabled: true, provider: Prometheus}", "/loadWatcher/address")
+	refuses("a load-watcher with SignalFx but no token", "loadWatcher: {enabled: true, provider: SignalFx}", "/loadWatcher/tokenSecret/name")
 	refuses("a load-watcher with Datadog but no application key",
 		"loadWatcher: {enabled: true, provider: Datadog, tokenSecret: {name: a}}", "/loadWatcher/applicationKeySecret/name")
-	refuses("an unknown provider of a load-watcher", "loadWatcher: {enabled: true, provider: Graphite}", "/loadWatcher/provider",
-		"'SignalFx', 'Datadog'")
+	refuses("an unknown provider of a load-watcher", "loadWatcher: {enabled: true, provider: Graphite}", "/loadWatcher/provider", "'SignalFx', 'Datadog'")
 	refuses("a plugin of another project",
 		"config: {profiles: [{schedulerName: a, plugins: {permit: {enabled: [{name: Coscheduling}]}}}]}",
 		"config.profiles[0].plugins.permit.enabled[0]: remove Coscheduling", "run that project's scheduler beside this one")
@@ -318,18 +291,9 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 	refuses("a variable that the chart sets", "extraEnv: [{name: NODE_POWER_MODEL, value: /a}]", "extraEnv/0/name")
 	refuses("an argument of another type", arguments("TargetLoadPacking", "{targetUtilization: forty}"),
 		"'/config/profiles/0/pluginConfig/1/args/targetUtilization': got string, want null or integer")
-	refuses("a number for a string", arguments("LoadVariationRiskBalancing", "{window: 300}"),
-		"'/config/profiles/0/pluginConfig/1/args/window': got number, want null or string")
-	refuses("a list for a selector", arguments("LoadThreshold", "{metricProvider: {selector: [a]}}"),
-		"'/config/profiles/0/pluginConfig/1/args/metricProvider/selector': got array, want null or string")
 	refuses("a list for the load-watcher's selector", "loadWatcher: {selector: [a]}", "/loadWatcher/selector", "got array, want string")
 	refuses("a load-watcher's selector without braces", "loadWatcher: {selector: job=a}", "/loadWatcher/selector", "pattern")
-	refuses("a selector of a load-watcher that does not read Prometheus", "loadWatcher: {enabled: true, selector: '{job=\"a\"}'}",
-		"/loadWatcher/selector", "maxLength")
-	refuses("a string for an object", arguments("LoadThreshold", "{metricProvider: Prometheus}"),
-		"'/config/profiles/0/pluginConfig/1/args/metricProvider': got string, want null or object")
-	refuses("a string for a number in a list", arguments("Peaks", "{nodePowerModels: [{k0: '1'}]}"),
-		"'/config/profiles/0/pluginConfig/1/args/nodePowerModels/0/k0': got string, want null or number")
+	refuses("a selector of a load-watcher that does not read Prometheus", "loadWatcher: {enabled: true, selector: '{job=\"a\"}'}", "/loadWatcher/selector", "maxLength")
 	refuses("a share above 1", "prometheusRule: {fallbackShare: 10}", "/prometheusRule/fallbackShare")
 	refuses("a token in the configuration", provider("{type: Prometheus, token: s3cret}"),
 		"config.profiles[0], arguments of TargetLoadPacking: metricProvider.token", "tokenSecret", "tokenFile: /etc/plimsoll/token/token")
@@ -339,15 +303,12 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 	refuses("an application key that is not mounted",
 		provider("{type: Datadog, applicationKeyFile: /etc/plimsoll/application-key/application-key}"),
 		"metricProvider.applicationKeyFile", "name it in applicationKeySecret")
-	refuses("a token file that is not mounted", provider("{type: Prometheus, tokenFile: /etc/plimsoll/token/token}"),
-		"metricProvider.tokenFile", "name it in tokenSecret")
-	refuses("a CA file that is not mounted", provider("{type: Prometheus, caFile: /etc/plimsoll/ca/ca.crt}"), "metricProvider.caFile",
-		"name it in caConfigMap")
+	refuses("a token file that is not mounted", provider("{type: Prometheus, tokenFile: /etc/plimsoll/token/token}"), "metricProvider.tokenFile", "name it in tokenSecret")
+	refuses("a CA file that is not mounted", provider("{type: Prometheus, caFile: /etc/plimsoll/ca/ca.crt}"), "metricProvider.caFile", "name it in caConfigMap")
 	refuses("a token file that the operator does not mount",
 		"{target: OpenShift, tokenSecret: {name: a}, "+provider("{tokenFile: /etc/plimsoll/token/token}")[1:],
 		"metricProvider.tokenFile", "with target OpenShift nothing is mounted there")
-	refuses("a profile with the stock scheduler's name", "config: {profiles: [{schedulerName: default-scheduler}]}",
-		"named default-scheduler", "both would place the same pods")
+	refuses("a profile with the stock scheduler's name", "config: {profiles: [{schedulerName: default-scheduler}]}", "named default-scheduler", "both would place the same pods")
 	refuses("a profile without a name", "config: {profiles: [{}]}", "has no schedulerName", "both would place the same pods")
 	refuses("a default scheduler without its profile", "target: StaticPod", "none is named default-scheduler")
 	refuses("a password in the address", provider("{type: Prometheus, address: 'https://me:s3cret@prometheus:9090/prefix'}"),
@@ -360,49 +321,36 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 	refuses("a password in the address of a load-watcher's source",
 		"loadWatcher: {enabled: true, provider: Prometheus, address: 'https://me:s3cret@prometheus'}",
 		"loadWatcher.address holds a user or a password", "loadWatcher.tokenSecret")
-	refuses("a flag that turns leader election off", "extraArgs: [--v=4, --leader-elect=false]",
-		"extraArgs[1] is --leader-elect=false", "config.leaderElection")
+	refuses("a flag that turns leader election off", "extraArgs: [--v=4, --leader-elect=false]", "extraArgs[1] is --leader-elect=false", "config.leaderElection")
 	refuses("the same flag in another spelling", "extraArgs: [--leader_elect=0]", "extraArgs[0] is --leader_elect=0")
-	refuses("the label that opts out of the admission policy", "podLabels: {plimsoll.io/scheduler: plimsoll}",
-		"podLabels: plimsoll.io/scheduler", "admission policy")
-	refuses("a service monitor for OpenShift", "{target: OpenShift, serviceMonitor: {enabled: true}}", "serviceMonitor.enabled",
-		"target OpenShift")
-	refuses("recording rules for a static pod",
-		"{target: StaticPod, recordingRules: {enabled: true}, config: {profiles: [{schedulerName: default-scheduler}]}}",
-		"recordingRules.enabled", "target StaticPod")
-	refuses("alerts for a static pod",
-		"{target: StaticPod, prometheusRule: {enabled: true}, config: {profiles: [{schedulerName: default-scheduler}]}}",
-		"prometheusRule.enabled", "target StaticPod")
-	refuses("an unknown log level of the operator", "{target: OpenShift, openshift: {logLevel: 4}}", "/openshift/logLevel",
-		"'TraceAll'")
-	refuses("a misspelled topology", "{target: OpenShift, openshift: {topology: {replicas: 2}}}", "/openshift/topology",
-		"'replicas' not allowed")
-	refuses("a dashboard for a static pod",
-		"{target: StaticPod, dashboard: {enabled: true}, config: {profiles: [{schedulerName: default-scheduler}]}}", "dashboard.enabled",
-		"target StaticPod")
-	refuses("a shadow for OpenShift", "{target: OpenShift, shadow: {enabled: true}}", "shadow.enabled",
-		"not supported with target OpenShift")
-	refuses("a rebalancer for OpenShift", "{target: OpenShift, rebalancer: {enabled: true}}", "rebalancer.enabled",
-		"not supported with target OpenShift")
+	refuses("the label that opts out of the admission policy", "podLabels: {plimsoll.io/scheduler: plimsoll}", "podLabels: plimsoll.io/scheduler", "admission policy")
+	refuses("an unknown log level of the operator", "{target: OpenShift, openshift: {logLevel: 4}}", "/openshift/logLevel", "'TraceAll'")
+	refuses("a misspelled topology", "{target: OpenShift, openshift: {topology: {replicas: 2}}}", "/openshift/topology", "'replicas' not allowed")
 	refuses("a rebalancer that cannot see whether the scheduler runs",
 		"{rebalancer: {enabled: true}, config: {leaderElection: {leaderElect: false}}}", "config.leaderElection.leaderElect is false")
-	refuses("a profile of the shadow that config lacks", "shadow: {enabled: true, profile: other}", "shadow.profile is other",
-		"config.profiles")
+	refuses("a profile of the shadow that config lacks", "shadow: {enabled: true, profile: other}", "shadow.profile is other", "config.profiles")
 	refuses("a share of no core", "shadow: {enabled: true, cpuShare: 0}", "/shadow/cpuShare")
-	refuses("a load-watcher for OpenShift", "{target: OpenShift, loadWatcher: {enabled: true}}", "loadWatcher.enabled",
-		"target OpenShift")
-	refuses("a service monitor without a certificate", "serviceMonitor: {enabled: true}", "servingCertificate.secretName",
-		"serviceMonitor.insecureSkipVerify: true")
-	refuses("as many available as there are", "podDisruptionBudget: {minAvailable: 2}", "minAvailable is 2 with replicas: 2",
-		"raise replicas")
-	refuses("a namespace that OpenShift's operator does not read", "target: OpenShift",
-		"target OpenShift: the namespace is plimsoll-system", "--namespace "+operatorNamespace)
-	refuses("a ConfigMap for a static pod",
-		"{target: StaticPod, existingConfigMap: a, config: {profiles: [{schedulerName: default-scheduler}]}}",
-		"existingConfigMap: not supported with target StaticPod")
+	refuses("a service monitor without a certificate", "serviceMonitor: {enabled: true}", "servingCertificate.secretName", "serviceMonitor.insecureSkipVerify: true")
+	refuses("as many available as there are", "podDisruptionBudget: {minAvailable: 2}", "minAvailable is 2 with replicas: 2", "raise replicas")
+	refuses("a namespace that OpenShift's operator does not read", "target: OpenShift", "target OpenShift: the namespace is plimsoll-system", "--namespace "+operatorNamespace)
+	for _, unsupported := range []struct{ target, value, want string }{
+		{"OpenShift", "serviceMonitor: {enabled: true}", "serviceMonitor.enabled"},
+		{"OpenShift", "shadow: {enabled: true}", "shadow.enabled"},
+		{"OpenShift", "rebalancer: {enabled: true}", "rebalancer.enabled"},
+		{"OpenShift", "loadWatcher: {enabled: true}", "loadWatcher.enabled"},
+		{"StaticPod", "recordingRules: {enabled: true}", "recordingRules.enabled"},
+		{"StaticPod", "prometheusRule: {enabled: true}", "prometheusRule.enabled"},
+		{"StaticPod", "dashboard: {enabled: true}", "dashboard.enabled"},
+		{"StaticPod", "existingConfigMap: a", "existingConfigMap"},
+	} {
+		values := unsupported.value
+		if unsupported.target == "StaticPod" {
+			values += "\nconfig: {profiles: [{schedulerName: default-scheduler}]}"
+		}
+		refuses(unsupported.value+" for "+unsupported.target, "target: "+unsupported.target+"\n"+values, unsupported.want, "target "+unsupported.target)
+	}
 	refuses("an unknown DNS policy", "dnsPolicy: None", "/dnsPolicy")
-	refuses("two replicas without leader election", "config: {leaderElection: {leaderElect: false}}", "replicas is 2",
-		"config.leaderElection.leaderElect")
+	refuses("two replicas without leader election", "config: {leaderElection: {leaderElect: false}}", "replicas is 2", "config.leaderElection.leaderElect")
 }
 
 // TestChart_AcceptsOtherPlugins expects that no plugin of others is taken for a misspelled one.
@@ -493,10 +441,7 @@ scheduler's lease, and has no permission for it.
 func TestChart_NotesEndWithDoctor(t *testing.T) {
 	for _, tt := range []struct{ namespace, values, want string }{
 		{"elsewhere", "fullnameOverride: load-aware", "kubectl -n elsewhere exec deploy/load-aware -- kubectl-plimsoll doctor"},
-		{
-			"openshift-secondary-scheduler-operator", "target: OpenShift",
-			"oc -n openshift-secondary-scheduler-operator exec deploy/secondary-scheduler -- kubectl-plimsoll doctor",
-		},
+		{"openshift-secondary-scheduler-operator", "target: OpenShift", "oc -n openshift-secondary-scheduler-operator exec deploy/secondary-scheduler -- kubectl-plimsoll doctor"},
 		{"kube-system", "{target: StaticPod, config: {profiles: [{schedulerName: default-scheduler}]}}", "kubectl plimsoll doctor"},
 	} {
 		notes := strings.TrimSpace(notesOf(t, tt.namespace, tt.values))
@@ -548,28 +493,12 @@ func TestChart_NotesShowSelector(t *testing.T) {
 	}{
 		{"metrics-server", "", nil},
 		{"Prometheus", plugin("LoadThreshold", "{metricProvider: {type: Prometheus, address: http://a}}"), []string{kubePrometheus, openshift}},
-		{
-			"OpenShift", "target: OpenShift\n" + plugin("LoadThreshold", "{metricProvider: {type: Prometheus, address: http://a}}"),
-			[]string{openshift},
-		},
-		{
-			"a selector", plugin("LoadThreshold", `{metricProvider: {type: Prometheus, address: http://a, selector: '{job="b"}'}}`), nil,
-		},
-		{
-			"one custom query", plugin("LoadThreshold", "{metricProvider: {type: Prometheus, address: http://a, queries: {cpu: b}}}"),
-			[]string{kubePrometheus, openshift},
-		},
-		{
-			"custom queries", plugin("LoadThreshold", "{metricProvider: {type: Prometheus, address: http://a, queries: {cpu: b, memory: c}}}"),
-			nil,
-		},
-		{
-			"a load-watcher", plugin("LoadThreshold", "{watcherAddress: http://b, metricProvider: {type: Prometheus, address: http://a}}"), nil,
-		},
-		{
-			"queries of nodes", plugin("NodeMetrics", "{metricProvider: {type: Prometheus, address: http://a}, metrics: [{name: a, query: b}]}"),
-			nil,
-		},
+		{"OpenShift", "target: OpenShift\n" + plugin("LoadThreshold", "{metricProvider: {type: Prometheus, address: http://a}}"), []string{openshift}},
+		{"a selector", plugin("LoadThreshold", `{metricProvider: {type: Prometheus, address: http://a, selector: '{job="b"}'}}`), nil},
+		{"one custom query", plugin("LoadThreshold", "{metricProvider: {type: Prometheus, address: http://a, queries: {cpu: b}}}"), []string{kubePrometheus, openshift}},
+		{"custom queries", plugin("LoadThreshold", "{metricProvider: {type: Prometheus, address: http://a, queries: {cpu: b, memory: c}}}"), nil},
+		{"a load-watcher", plugin("LoadThreshold", "{watcherAddress: http://b, metricProvider: {type: Prometheus, address: http://a}}"), nil},
+		{"queries of nodes", plugin("NodeMetrics", "{metricProvider: {type: Prometheus, address: http://a}, metrics: [{name: a, query: b}]}"), nil},
 	} {
 		namespace := "plimsoll-system"
 		if strings.HasPrefix(tt.values, "target: OpenShift") {
@@ -679,12 +608,11 @@ func TestManifests_MatchChart(t *testing.T) {
 }
 
 func TestManifests_AreValid(t *testing.T) {
-	s := newSchemas(t)
 	for _, name := range []string{
 		"second-scheduler.yaml", "openshift/configmap.yaml", "openshift/rbac.yaml", "openshift/secondaryscheduler.yaml",
 		"default-scheduler/rbac.yaml", "stopgap/stopgap.yaml",
 	} {
-		if err := s.check(t, read(t, "manifests", name)); err != nil {
+		if err := validate(read(t, "manifests", name)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -788,7 +716,6 @@ func TestChart_PowerModels(t *testing.T) {
 
 // TestChart_NamesAreStrings uses names that YAML without quotes reads as a number, a boolean or null.
 func TestChart_NamesAreStrings(t *testing.T) {
-	s := newSchemas(t)
 	for _, target := range []string{"Deployment", "OpenShift"} {
 		for _, name := range []string{"123", "true", "null", "1e3"} {
 			values := strings.NewReplacer("TARGET", target, "NAME", name).Replace(`
@@ -819,7 +746,7 @@ loadWatcher: {enabled: true, tokenSecret: {name: "` + name + `", key: "` + name 
 				namespace = operatorNamespace
 			}
 			stream := check.Value(helm(t).Template(t.Context(), name, namespace, values))(t)
-			if err := s.check(t, stream); err != nil {
+			if err := validate(stream); err != nil {
 				t.Errorf("%s with names %s: %v", target, name, err)
 			}
 			if target == "Deployment" {
@@ -998,13 +925,10 @@ config:
 		})
 	}
 	allows("all ports where the API server's port is unknown", "", [][]int32{{53, 53, 5353, 5353}, {0}})
-	allows("metrics-server is reached through the API server", "networkPolicy: {apiServer: {ports: [443, 6443]}}",
-		[][]int32{{53, 53, 5353, 5353}, {443, 6443}})
-	allows("an address with a port", source("http://prometheus.monitoring.svc:9090/prefix"),
-		[][]int32{{53, 53, 5353, 5353}, {6443}, {9090}})
+	allows("metrics-server is reached through the API server", "networkPolicy: {apiServer: {ports: [443, 6443]}}", [][]int32{{53, 53, 5353, 5353}, {443, 6443}})
+	allows("an address with a port", source("http://prometheus.monitoring.svc:9090/prefix"), [][]int32{{53, 53, 5353, 5353}, {6443}, {9090}})
 	allows("an address without a port", source("http://prometheus.monitoring.svc"), [][]int32{{53, 53, 5353, 5353}, {6443}, {80}})
-	allows("an https address without a port", source("https://prometheus.monitoring.svc/prefix"),
-		[][]int32{{53, 53, 5353, 5353}, {6443}, {443}})
+	allows("an https address without a port", source("https://prometheus.monitoring.svc/prefix"), [][]int32{{53, 53, 5353, 5353}, {6443}, {443}})
 	allows("an IPv6 address", source("https://[fd00::9]"), [][]int32{{53, 53, 5353, 5353}, {6443}, {443}})
 	allows("the default address of a hosted service", strings.Replace(source(""), "type: Prometheus, address: ''", "type: Datadog", 1),
 		[][]int32{{53, 53, 5353, 5353}, {6443}, {443}})

@@ -47,10 +47,7 @@ func TestConfigurations_AreValid(t *testing.T) {
 		profiles         []string
 		lease, namespace string
 	}{
-		{
-			"the second scheduler", rendered(t, read(t, "manifests", "second-scheduler.yaml")), []string{"plimsoll"}, "plimsoll",
-			"plimsoll-system",
-		},
+		{"the second scheduler", rendered(t, read(t, "manifests", "second-scheduler.yaml")), []string{"plimsoll"}, "plimsoll", "plimsoll-system"},
 		{
 			"OpenShift's operator has the lease of its flags", rendered(t, read(t, "manifests", "openshift", "configmap.yaml")),
 			[]string{"plimsoll"}, "secondary-scheduler", operatorNamespace,
@@ -59,14 +56,8 @@ func TestConfigurations_AreValid(t *testing.T) {
 			"the default scheduler has the stock one's lease", string(read(t, "manifests", "default-scheduler", "config.yaml")),
 			[]string{"default-scheduler"}, "kube-scheduler", "kube-system",
 		},
-		{
-			"all features on", withoutFiles(rendered(t, template(t, everythingOn))), []string{"plimsoll", "shared"}, "plimsoll",
-			"plimsoll-system",
-		},
-		{
-			"the stopgap has the second scheduler's lease", rendered(t, read(t, "manifests", "stopgap", "stopgap.yaml")),
-			[]string{"plimsoll"}, "plimsoll", "plimsoll-system",
-		},
+		{"all features on", withoutFiles(rendered(t, template(t, everythingOn))), []string{"plimsoll", "shared"}, "plimsoll", "plimsoll-system"},
+		{"the stopgap has the second scheduler's lease", rendered(t, read(t, "manifests", "stopgap", "stopgap.yaml")), []string{"plimsoll"}, "plimsoll", "plimsoll-system"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

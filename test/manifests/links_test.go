@@ -88,28 +88,3 @@ func TestDocs_Width(t *testing.T) {
 		}
 	}
 }
-
-var (
-	testNamePattern = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z]\\w*)`")
-	testFuncPattern = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Z]\w*)\(`)
-)
-
-// TestNamedTests finds each test that a page names.
-func TestNamedTests(t *testing.T) {
-	exist := map[string]bool{}
-	for _, text := range filesBelow(t, ".", "_test.go") {
-		for _, match := range testFuncPattern.FindAllStringSubmatch(text, -1) {
-			exist[match[1]] = true
-		}
-	}
-	for page, text := range filesBelow(t, ".", ".md") {
-		for _, match := range testNamePattern.FindAllStringSubmatch(text, -1) {
-			if !exist[match[1]] {
-				t.Errorf("%s names %s, but there is no such test", page, match[1])
-			}
-		}
-	}
-	if !exist["TestNamedTests"] {
-		t.Error("the names of tests are not found")
-	}
-}

@@ -3,6 +3,7 @@ package manifests_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -15,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
@@ -27,7 +30,7 @@ const root = "../.."
 func TestMain(m *testing.M) {
 	builder, err := build.New(context.Background(), os.Stderr)
 	if err == nil {
-		err = builder.Build(context.Background(), build.Helm(), build.Kubeconform(), build.Kubectl(), build.Promtool())
+		err = builder.Build(context.Background(), build.Helm(), build.Kubectl(), build.Promtool())
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -68,6 +71,40 @@ func template(t *testing.T, values string) []byte {
 func objects(t *testing.T, stream []byte) []*unstructured.Unstructured {
 	t.Helper()
 	return check.Value(manifests.Objects(stream))(t)
+}
+
+// validate returns an error if an object of a YAML stream has a field that its kind does not have, or a value of another type. The
+// end-to-end tests apply custom resources to an API server.
+func validate(stream []byte) error {
+	objects, err := manifests.Objects(stream)
+	if err != nil {
+		return err
+	}
+	strict := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	var errs []error
+	for _, o := range objects {
+		if group := o.GroupVersionKind().Group; group == "monitoring.coreos.com" || group == "operator.openshift.io" {
+			continue
+		}
+		data, err := o.MarshalJSON()
+		if err == nil {
+			_, _, err = strict.Decode(data, nil, nil)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func TestValidate(t *testing.T) {
+	for manifest, want := range map[string]string{
+		"apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {port: 1}\n":                                           "port",
+		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {replicas: two, selector: {}, template: {}}\n": "replicas",
+		"apiVersion: v1\nkind: Server\nmetadata: {name: a}\n":                                                             "no kind",
+	} {
+		check.Error(t, validate([]byte(manifest)), want)
+	}
 }
 
 func find[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) []*T {

@@ -151,23 +151,16 @@ func TestRBAC_MetricsServerOnlyIfRead(t *testing.T) {
 	wants("a plugin enabled at all points", profile("{multiPoint: {enabled: [{name: LoadThreshold}]}}", "[]"), nodes)
 	wants("arguments without a provider", profile(scoring, "[{name: TargetLoadPacking, args: {targetUtilization: 40}}]"), nodes)
 	wants("a provider without a type", profile(scoring, "[{name: TargetLoadPacking, args: {metricProvider: {timeout: 1s}}}]"), nodes)
-	wants("metrics-server by name",
-		profile(scoring, "[{name: TargetLoadPacking, args: {metricProvider: {type: KubernetesMetricsServer}}}]"), nodes)
+	wants("metrics-server by name", profile(scoring, "[{name: TargetLoadPacking, args: {metricProvider: {type: KubernetesMetricsServer}}}]"), nodes)
 	wants("Prometheus", readsPrometheus, none)
-	wants("a load-watcher",
-		profile(scoring,
-			"[{name: TargetLoadPacking, args: {watcherAddress: http://a, metricProvider: {type: KubernetesMetricsServer}}}]"),
-		none)
+	wants("a load-watcher", profile(scoring, "[{name: TargetLoadPacking, args: {watcherAddress: http://a, metricProvider: {type: KubernetesMetricsServer}}}]"), none)
 	wants("arguments of a plugin that is not enabled", profile("{}", "[{name: TargetLoadPacking, args: {}}]"), none)
 	wants("stock plugins", profile("{score: {enabled: [{name: NodeResourcesFit}]}}", "[]"), none)
 	wants("statistics of workloads", profile(scoringPeaks, "[]"), both)
-	wants("statistics from Prometheus",
-		profile(scoringPeaks, "[{name: PredictedPeak, args: {metricProvider: {type: Prometheus, address: http://a}}}]"), none)
+	wants("statistics from Prometheus", profile(scoringPeaks, "[{name: PredictedPeak, args: {metricProvider: {type: Prometheus, address: http://a}}}]"), none)
 	wants("statistics beside a load-watcher", profile(scoringPeaks, "[{name: PredictedPeak, args: {watcherAddress: http://a}}]"), pods)
-	wants("a limit of predicted peaks",
-		profile("{filter: {enabled: [{name: LoadThreshold}]}}", "[{name: LoadThreshold, args: {statistic: PredictedPeak}}]"), both)
-	wants("a limit of means",
-		profile("{filter: {enabled: [{name: LoadThreshold}]}}", "[{name: LoadThreshold, args: {statistic: Mean}}]"), nodes)
+	wants("a limit of predicted peaks", profile("{filter: {enabled: [{name: LoadThreshold}]}}", "[{name: LoadThreshold, args: {statistic: PredictedPeak}}]"), both)
+	wants("a limit of means", profile("{filter: {enabled: [{name: LoadThreshold}]}}", "[{name: LoadThreshold, args: {statistic: Mean}}]"), nodes)
 	wants("a disabled plugin", profile("{score: {disabled: [{name: TargetLoadPacking}]}}", "[]"), none)
 }
 
@@ -196,10 +189,7 @@ func TestRBAC_LoadWatcher(t *testing.T) {
 		want         []string
 	}{
 		{"with metrics-server", "loadWatcher: {enabled: true}", []string{"list /nodes", "list metrics.k8s.io/nodes", "watch /nodes"}},
-		{
-			"with Prometheus", "loadWatcher: {enabled: true, provider: Prometheus, address: http://a}",
-			[]string{"list /nodes", "watch /nodes"},
-		},
+		{"with Prometheus", "loadWatcher: {enabled: true, provider: Prometheus, address: http://a}", []string{"list /nodes", "watch /nodes"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
