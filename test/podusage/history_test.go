@@ -188,7 +188,7 @@ func shop(start time.Time) *exposition {
 
 func readHistory(t *testing.T, start time.Time, all []series) (*history.Result, error) {
 	t.Helper()
-	url, _ := startPrometheus(t, all)
+	url := startPrometheus(t, all)
 	return history.Read(t.Context(),
 		history.Config{Address: url, End: start.Add(past), Since: past, HTTP: httpclient.Config{Timeout: 10 * time.Minute}})
 }
@@ -237,10 +237,7 @@ func checkInput(t *testing.T, in *input.Input) int {
 	check.Equal(t, "nodes", wantNodes, in.Nodes)
 	// One container of web has no limit of CPU, and one none of memory.
 	wantWorkloads := []input.Workload{
-		{
-			Namespace: "shop", Name: "db", Requests: input.Amounts{CPUMillis: 250, MemoryBytes: 2 * gibibyte},
-			Limits: input.Amounts{CPUMillis: 2000, MemoryBytes: 4 * gibibyte},
-		},
+		{Namespace: "shop", Name: "db", Requests: input.Amounts{CPUMillis: 250, MemoryBytes: 2 * gibibyte}, Limits: input.Amounts{CPUMillis: 2000, MemoryBytes: 4 * gibibyte}},
 		{Namespace: "shop", Name: "debug"},
 		{Namespace: "shop", Name: "report", Requests: input.Amounts{CPUMillis: 1000}},
 		{Namespace: "shop", Name: "web", Requests: input.Amounts{CPUMillis: 600, MemoryBytes: gibibyte}},

@@ -42,9 +42,7 @@ func (p *pod) cAdvisor() (all []series) {
 		all = append(
 			all,
 			series{name: name("container_cpu_usage_seconds_total", labels...), rate: share * p.cores, begin: p.begin, end: p.end},
-			series{
-				name: name("container_memory_working_set_bytes", labels...), value: share * p.gibi * gibibyte, begin: p.begin, end: p.end,
-			},
+			series{name: name("container_memory_working_set_bytes", labels...), value: share * p.gibi * gibibyte, begin: p.begin, end: p.end},
 		)
 	}
 	cgroup("container", "", "id", "/kubepods/"+p.name)
@@ -181,13 +179,10 @@ func TestHistoryIsBackWithinOneRefresh(t *testing.T) {
 			want:   map[string]stats{"shop/db": {allDay + hours(13, 24) + hours(1, 12.5), .5, 0, 4}},
 			absent: []string{"shop/circle", "shop/ring", "shop/old"},
 		},
-		{
-			name: "with kube-state-metrics", series: slices.Concat(cAdvisor, owners),
-			want: map[string]stats{"shop/circle": {hours(1, 24), 2, 0, 2}},
-		},
+		{name: "with kube-state-metrics", series: slices.Concat(cAdvisor, owners), want: map[string]stats{"shop/circle": {hours(1, 24), 2, 0, 2}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			url, _ := startPrometheus(t, tc.series)
+			url := startPrometheus(t, tc.series)
 			s := learn(t, newSource(t, url), living)
 			for _, all := range []map[string]stats{common, tc.want} {
 				for key, want := range all {
@@ -233,7 +228,7 @@ func TestHistoryFromRecordingRules(t *testing.T) {
 			all = append(all, s)
 		}
 	}
-	url, _ := startPrometheus(t, all)
+	url := startPrometheus(t, all)
 	s := learn(t, newSource(t, url), living)
 	wantStats(t, s, "shop", "recorded", stats{2 * hours(0, 24), 2, 1, 1})
 	if m := s.Lookup(learned.Workload{Namespace: "shop", Name: "batch"}); m[load.CPU].PodTime > 0 {
@@ -296,7 +291,7 @@ func TestSeriesOfPods(t *testing.T) {
 		"cAdvisor's containers, by two jobs":     slices.Concat(containersAlone, relabeled(containersAlone, "{", `{job="again",`)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			url, _ := startPrometheus(t, all)
+			url := startPrometheus(t, all)
 			var got []source.PodUsage
 			_, ctx := ktesting.NewTestContext(t)
 			for r, err := range newSource(t, url).FetchPods(ctx, 1, func(u *source.PodUsage) { got = append(got, *u) }) {

@@ -75,8 +75,8 @@ func (s *series) samples(w *bufio.Writer) {
 	}
 }
 
-// startPrometheus starts a Prometheus that has the series, and returns its URL and process. It ends with the test.
-func startPrometheus(t testing.TB, all []series) (url string, process *os.Process) {
+// startPrometheus starts a Prometheus that has the series, and returns its URL. It ends with the test.
+func startPrometheus(t *testing.T, all []series) (url string) {
 	t.Helper()
 	dir := t.TempDir()
 	writeBlocks(t, dir, all)
@@ -99,7 +99,7 @@ func startPrometheus(t testing.TB, all []series) (url string, process *os.Proces
 		if err == nil {
 			err = resp.Body.Close()
 			if resp.StatusCode == http.StatusOK && err == nil {
-				return url, cmd.Process
+				return url
 			}
 			err = errors.New(resp.Status)
 		}
@@ -109,7 +109,7 @@ func startPrometheus(t testing.TB, all []series) (url string, process *os.Proces
 	}
 }
 
-func writeBlocks(t testing.TB, dir string, all []series) {
+func writeBlocks(t *testing.T, dir string, all []series) {
 	t.Helper()
 	text := filepath.Join(dir, "samples.txt")
 	file := check.Value(os.Create(text))(t)
@@ -127,7 +127,7 @@ func writeBlocks(t testing.TB, dir string, all []series) {
 	check.OK(t, os.Remove(text))
 }
 
-func newSource(t testing.TB, url string) *prometheus.PodSource {
+func newSource(t *testing.T, url string) *prometheus.PodSource {
 	t.Helper()
 	s := check.Value(prometheus.NewPodSource(prometheus.Config{Address: url, Config: httpclient.Config{Timeout: 10 * time.Minute}}, nil))(t)
 	t.Cleanup(func() { check.OK(t, s.Close()) })

@@ -82,7 +82,7 @@ func TestQuantiles(t *testing.T) {
 				gaugeOf(of(metric+"_memory_working_set_bytes", labels...), begin, phases, func(u float64) float64 { return u * memory })...)
 		}
 	}
-	url, _ := startPrometheus(t, all)
+	url := startPrometheus(t, all)
 
 	p95, maximum := load.Quantile{Window: day, Fraction: 0.95}, load.Quantile{Window: day, Fraction: 1}
 	// The mean of long is 0.2 + 0.6/10.

@@ -96,7 +96,7 @@ func TestRecipes(t *testing.T) {
 		t.Errorf("%d metrics to copy, want %d", len(queries), len(want))
 	}
 
-	url, _ := startPrometheus(t, all)
+	url := startPrometheus(t, all)
 	s := newNodeSource(t, prometheus.Config{
 		Address: url, Dialect: promql.Auto, NodeLabels: []string{"node", "Hostname", "instance"},
 	}, "n", "calm")

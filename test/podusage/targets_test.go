@@ -19,11 +19,9 @@ func measure(utilization float64, begin, end time.Time, labels ...string) (nodeE
 	}
 	const memory = 16 << 30
 	return []series{
-			of("node_cpu_seconds_total", 1-utilization, 0, "mode", "idle"), of("node_cpu_seconds_total", utilization, 0, "mode", "user"),
-			of("node_memory_MemAvailable_bytes", 0, (1-utilization)*memory), of("node_memory_MemTotal_bytes", 0, memory),
-		}, []series{
-			of("node_cpu_usage_seconds_total", 4*utilization, 0), of("node_memory_working_set_bytes", 0, utilization*memory),
-		}
+		of("node_cpu_seconds_total", 1-utilization, 0, "mode", "idle"), of("node_cpu_seconds_total", utilization, 0, "mode", "user"),
+		of("node_memory_MemAvailable_bytes", 0, (1-utilization)*memory), of("node_memory_MemTotal_bytes", 0, memory),
+	}, []series{of("node_cpu_usage_seconds_total", 4*utilization, 0), of("node_memory_working_set_bytes", 0, utilization*memory)}
 }
 
 // TestTargets_TenantSpeaksForNoNode has an exporter measure three nodes at a quarter of their cpu and memory. A tenant's targets name
@@ -90,7 +88,7 @@ func TestTargets_TenantSpeaksForNoNode(t *testing.T) {
 			}
 		}
 	}
-	url, _ := startPrometheus(t, all)
+	url := startPrometheus(t, all)
 	selectors := map[string]string{
 		"node_exporter": `job="node-exporter", namespace="monitoring"`, "kubelet": `job="kubelet", namespace="kube-system"`,
 	}
@@ -137,7 +135,7 @@ func TestTargets_RolloutOfExporter(t *testing.T) {
 	exporter(1, rollout, end, "job", "node-exporter", "namespace", "monitoring", "instance", "n1", "pod", "b")
 	exporter(0.01, begin, rollout, "job", "a", "namespace", "tenant", "instance", "10.8.0.3", "node", "n1", "pod", "a")
 	exporter(0.01, rollout, end, "job", "a", "namespace", "tenant", "instance", "10.8.0.3", "node", "n1", "pod", "b")
-	url, _ := startPrometheus(t, all)
+	url := startPrometheus(t, all)
 	s := newNodeSource(t, prometheus.Config{Address: url, Dialect: promql.NodeExporter, NodeLabels: []string{"node", "instance"}}, "n1")
 	batch := check.Value(s.Fetch(t.Context(), source.Request{
 		Windows: []time.Duration{20 * time.Minute}, Quantiles: []load.Quantile{{Window: 30 * time.Minute, Fraction: 0.5}},

@@ -382,7 +382,7 @@ const (
 	podCount  = 2 * nodeCount
 
 	warmUp = 17 * step
-	length = 52 * step
+	length = 41 * step
 
 	// Numbers per step. They are of pods that each profile places, and of pods in each that find no node. Most of these are deleted.
 	// Others are of pods that run without a decision, and of replaced nodes.

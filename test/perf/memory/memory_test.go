@@ -44,13 +44,13 @@ var (
 
 func nodeName(i int) string { return fmt.Sprint("node-", i) }
 
-// checkPerNode fails if the heap grew by more than the bound per node, in bytes.
-func checkPerNode(t *testing.T, before, bound int64) {
+// checkEach fails if the heap grew by more than the bound for each of so many, in bytes.
+func checkEach(t *testing.T, what string, count int, before, bound int64) {
 	t.Helper()
-	perNode := (heap.Live() - before) / nodeCount
-	t.Logf("%d bytes per node, of at most %d", perNode, bound)
-	if perNode > bound {
-		t.Errorf("%d bytes per node, want at most %d", perNode, bound)
+	each := (heap.Live() - before) / int64(count)
+	t.Logf("%d bytes per %s, of at most %d", each, what, bound)
+	if each > bound {
+		t.Errorf("%d bytes per %s, want at most %d", each, what, bound)
 	}
 }
 
@@ -82,10 +82,7 @@ func TestWatcher(t *testing.T) {
 		// windows are of the samples; 0 is an instant.
 		windows []time.Duration
 		bound   int64
-	}{
-		{"a source that knows windows", windows, 2 << 10},
-		{"a source that knows only the moment", []time.Duration{0}, 3 << 10},
-	} {
+	}{{"a source that knows windows", windows, 2 << 10}, {"a source that knows only the moment", []time.Duration{0}, 3 << 10}} {
 		t.Run(tc.name, func(t *testing.T) {
 			ctx := klog.NewContext(t.Context(), logr.Discard())
 			before := heap.Live()
@@ -103,7 +100,7 @@ func TestWatcher(t *testing.T) {
 				check.OK(t, watcher.Refresh(ctx))
 				src.batch = source.Batch{}
 			}
-			checkPerNode(t, before, tc.bound)
+			checkEach(t, "node", nodeCount, before, tc.bound)
 			runtime.KeepAlive(watcher)
 		})
 	}
@@ -163,7 +160,7 @@ func TestModels(t *testing.T) {
 				}
 				models = append(models, model)
 			}
-			checkPerNode(t, before, tc.bound)
+			checkEach(t, "node", nodeCount, before, tc.bound)
 			runtime.KeepAlive(models)
 		})
 	}
@@ -194,11 +191,7 @@ func TestWorkloads(t *testing.T) {
 	if s.Len() != workloads {
 		t.Fatalf("%d workloads are known, want %d", s.Len(), workloads)
 	}
-	perWorkload := (heap.Live() - before) / workloads
-	t.Logf("%d bytes per workload, of at most %d", perWorkload, bound)
-	if perWorkload > bound {
-		t.Errorf("%d bytes per workload, want at most %d", perWorkload, bound)
-	}
+	checkEach(t, "workload", workloads, before, bound)
 	runtime.KeepAlive(s)
 }
 
@@ -219,11 +212,7 @@ func TestStartups(t *testing.T) {
 	without := statistics(1)
 	between := heap.Live()
 	with := statistics(0.5)
-	perWorkload := (heap.Live() - between - (between - before)) / workloads
-	t.Logf("%d bytes per workload, of at most %d", perWorkload, bound)
-	if perWorkload > bound {
-		t.Errorf("%d bytes per workload, want at most %d", perWorkload, bound)
-	}
+	checkEach(t, "workload", workloads, between+(between-before), bound)
 	runtime.KeepAlive(without)
 	runtime.KeepAlive(with)
 }
@@ -248,11 +237,7 @@ func TestPods(t *testing.T) {
 		}
 		s = s.WithTally(tally, start.Add(time.Duration(i)*5*time.Minute), 5*time.Minute, bounds)
 	}
-	perPod := (heap.Live() - before) / pods
-	t.Logf("%d bytes per pod, of at most %d", perPod, bound)
-	if perPod > bound {
-		t.Errorf("%d bytes per pod, want at most %d", perPod, bound)
-	}
+	checkEach(t, "pod", pods, before, bound)
 	runtime.KeepAlive(s)
 	runtime.KeepAlive(all)
 }

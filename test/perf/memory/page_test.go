@@ -83,15 +83,7 @@ func TestPage(t *testing.T) {
 		check.Value(kubeconfig.WithoutManagedFields(pod))(t)
 		objects = append(objects, pod)
 	}
-	perPod := func(what string, before, bound int64) {
-		t.Helper()
-		bytes := (heap.Live() - before) / pagePods
-		t.Logf("%s: %d bytes per pod, of at most %d", what, bytes, bound)
-		if bytes > bound {
-			t.Errorf("%s: %d bytes per pod, want at most %d", what, bytes, bound)
-		}
-	}
-	perPod("objects", before, 7200)
+	checkEach(t, "pod for objects", pagePods, before, 7200)
 	before = heap.Live()
 	configuration, _, err := scheme.Codecs.UniversalDecoder().Decode(
 		[]byte(`{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}`), nil, nil)
@@ -100,7 +92,7 @@ func TestPage(t *testing.T) {
 		Configuration: configuration.(*schedulerconfig.KubeSchedulerConfiguration), Objects: objects,
 	}))(t)
 	check.Value(s.NodeInfos(t.Context()))(t)
-	perPod("simulation", before, 550)
+	checkEach(t, "pod for the simulation", pagePods, before, 550)
 	runtime.KeepAlive(objects)
 	runtime.KeepAlive(s)
 }
