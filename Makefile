@@ -31,9 +31,6 @@ export KUBERNETES
 # debuggers read, and what make build and go test leave out of programs anyway, compiling takes a fifth less. Your GOFLAGS win.
 export CGO_ENABLED := 0
 export GOFLAGS := $(strip -trimpath -gcflags=all=-dwarf=false $(GOFLAGS))
-# With -trimpath, the API server of Kubernetes' benchmarks finds the files beside its source by these.
-export TEST_SRCDIR := $(shell go env GOMODCACHE)
-export TEST_WORKSPACE := .
 
 # What make build builds, and where to.
 PROGRAMS := ./cmd/...

@@ -19,7 +19,7 @@ if [[ -n ${PROFILES:-}${NODES:-}${PODS_PER_NODE:-} ]]; then
 		rows+=("-profile $profile -nodes ${NODES:-5000} -pods-per-node ${PODS_PER_NODE:-20}")
 	done
 else
-	for profile in packing peak recommended operations all recommended+stock all+stock idle1 idle7; do
+	for profile in packing peak recommended operations all recommended+stock all+stock; do
 		rows+=("-profile $profile")
 	done
 	for profile in packing recommended all; do rows+=("-profile $profile -nodes 15000"); done
@@ -48,8 +48,8 @@ make -s build PROGRAMS=./cmd/kube-scheduler BIN="$PWD/bin/measured-kube-schedule
 
 echo "== schedulers"
 {
-	echo "| what | processor time per pod (95 % interval) | pods/s | p99 of an attempt | processor time of the start | first binding | peak memory | rounds |"
-	echo "|---|---|---|---|---|---|---|---|"
+	echo "| what | processor time per pod (95 % interval) | pods/s | peak memory | rounds |"
+	echo "|---|---|---|---|---|"
 	for row in "${rows[@]}"; do
 		against=(-base-profile "${BASE_PROFILE:-stock}")
 		if [[ -n ${BASE:-} ]]; then

@@ -54,7 +54,7 @@ test_release() {
 }
 
 test_benchmarks() {
-	go test -json -count=1 ./test/perf/schedulers ./test/perf/compare &&
+	go test -json -count=1 ./test/perf/schedulers &&
 		go run ./test/perf/schedulers -profile all -nodes 20 -pods-per-node 1 -batch 20 -rounds 1 -limit 1s &&
 		go test -count=1 -bench '^BenchmarkRefresh$/^profile=all$/^nodes=500$' -benchtime=1x ./test/perf/refresh &&
 		go test -count=1 -bench '^BenchmarkWorkloads$/^first=true$/^pods=15000$' -benchtime=1x ./test/perf/refresh

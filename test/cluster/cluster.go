@@ -193,9 +193,7 @@ func (c *Cluster) Reconfigure(ctx context.Context, configuration string) error {
 // Stop ends the cluster, removes its files and returns when nothing is left. It may be called again.
 func (c *Cluster) Stop() error {
 	c.stopOnce.Do(func() {
-		c.mu.Lock()
-		processes := slices.Clone(c.processes)
-		c.mu.Unlock()
+		processes := c.started()
 		// All others end before the API server and etcd: they would log errors about servers that are gone.
 		slices.Reverse(processes)
 		for len(processes) > 0 {
@@ -214,14 +212,17 @@ func (c *Cluster) Stop() error {
 
 // Failed returns an error if a part of the cluster has ended without being stopped.
 func (c *Cluster) Failed() error {
-	c.mu.Lock()
-	processes := slices.Clone(c.processes)
-	c.mu.Unlock()
 	var errs []error
-	for _, p := range processes {
+	for _, p := range c.started() {
 		errs = append(errs, p.Failed())
 	}
 	return errors.Join(errs...)
+}
+
+func (c *Cluster) started() []*Process {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.processes)
 }
 
 // CopyLogs copies the logs of the parts to a folder.
@@ -241,14 +242,12 @@ func (c *Cluster) CopyLogs(dir string) error {
 }
 
 // prepare chooses ports and writes the files that the parts need.
-func (c *Cluster) prepare() error {
-	free, err := freePorts(7)
-	if err != nil {
-		return err
-	}
-	c.ports = ports{
-		etcd: free[0], etcdPeer: free[1], apiServer: free[2], kwok: free[3], prometheus: free[4],
-		metricsServer: free[5], scheduler: free[6],
+func (c *Cluster) prepare() (err error) {
+	p := &c.ports
+	for _, port := range []*int{&p.etcd, &p.etcdPeer, &p.apiServer, &p.kwok, &p.prometheus, &p.metricsServer, &p.scheduler} {
+		if *port, err = FreePort(); err != nil { // where two are the same, Start tries again
+			return err
+		}
 	}
 	if err := c.issueCertificates(); err != nil {
 		return fmt.Errorf("making certificates: %w", err)

@@ -1,11 +1,13 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -72,13 +74,10 @@ func (c *Cluster) fillRoot(ctx context.Context, root string, container Container
 		if err != nil {
 			return err
 		}
-		files[accountDir+"/token"], files[accountDir+"/ca.crt"], files[accountDir+"/namespace"] = token, string(
-			authority,
-		), container.Namespace
+		files[accountDir+"/token"], files[accountDir+"/ca.crt"] = token, string(authority)
+		files[accountDir+"/namespace"] = container.Namespace
 	}
-	for name, content := range container.Files {
-		files[name] = content
-	}
+	maps.Copy(files, container.Files)
 	for name, content := range files {
 		name = filepath.Join(root, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(content), 0o444),
@@ -86,11 +85,8 @@ func (c *Cluster) fillRoot(ctx context.Context, root string, container Container
 			return err
 		}
 	}
-	program := container.Program
-	if program == "" {
-		program = path.Base(container.Command[0])
-	}
-	if err := place(filepath.Join(c.options.BinDir, program), filepath.Join(root, container.Command[0])); err != nil {
+	program := filepath.Join(c.options.BinDir, cmp.Or(container.Program, path.Base(container.Command[0])))
+	if err := place(program, filepath.Join(root, container.Command[0])); err != nil {
 		return err
 	}
 	if err := chmodFolders(root, 0o555); err != nil {
@@ -145,13 +141,4 @@ func chmodFolders(dir string, mode fs.FileMode) error {
 		}
 		return err
 	})
-}
-
-// FreePort returns a port that no process listens on.
-func FreePort() (int, error) {
-	ports, err := freePorts(1)
-	if err != nil {
-		return 0, err
-	}
-	return ports[0], nil
 }

@@ -3,58 +3,32 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"time"
 
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Event is an Event of the API server.
-type Event struct {
-	Type, Reason, Note string
-	// Time is when it first happened.
-	Time time.Time
-}
-
-// WaitEvent waits for an Event with the reason about a node or a pod of the default namespace. It returns the earliest.
-func (c *Cluster) WaitEvent(ctx context.Context, object, reason string) (Event, error) {
-	var first Event
-	err := c.poll(ctx, fmt.Sprintf("an Event %s about %s", reason, object), func(ctx context.Context) (string, error) {
-		events, err := c.events(ctx, object, reason)
-		if err != nil {
-			return "", err
-		}
-		if len(events) == 0 {
-			return "there is none", nil
-		}
-		first = events[0]
-		for _, e := range events[1:] {
-			if e.Time.Before(first.Time) {
-				first = e
-			}
-		}
-		return "", nil
-	})
-	return first, err
-}
-
-func (c *Cluster) events(ctx context.Context, object, reason string) ([]Event, error) {
-	list, err := c.Client.EventsV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason})
+// Events returns the Events of a reason.
+func (c *Cluster) Events(ctx context.Context, namespace, reason string) ([]eventsv1.Event, error) {
+	list, err := c.Client.EventsV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason})
 	if err != nil {
 		return nil, err
 	}
-	var events []Event
-	for _, e := range list.Items {
-		if e.Regarding.Name == object {
-			events = append(events, Event{Type: e.Type, Reason: e.Reason, Note: e.Note, Time: firstTime(&e)})
-		}
-	}
-	return events, nil
+	return list.Items, nil
 }
 
-func firstTime(e *eventsv1.Event) time.Time {
-	if e.EventTime.IsZero() {
-		return e.DeprecatedFirstTimestamp.Time
-	}
-	return e.EventTime.Time
+// WaitEvent waits for an Event of the scheduler, with the reason, about a node or a pod of the default namespace. It returns the
+// earliest.
+func (c *Cluster) WaitEvent(ctx context.Context, object, reason string) (first eventsv1.Event, err error) {
+	err = c.poll(ctx, fmt.Sprintf("an Event %s about %s", reason, object), func(ctx context.Context) (string, error) {
+		events, err := c.Events(ctx, metav1.NamespaceDefault, reason)
+		missing := "there is none"
+		for _, e := range events {
+			if e.Regarding.Name == object && (missing != "" || e.EventTime.Before(&first.EventTime)) {
+				first, missing = e, ""
+			}
+		}
+		return missing, err
+	})
+	return first, err
 }

@@ -4,28 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 )
 
-// ResidentBytes returns how much memory the process has now.
-func (p *Process) ResidentBytes() (int64, error) { return p.memory("VmRSS") }
-
-// PeakResidentBytes returns the most memory that the process has had since it started, or since ResetPeak.
-func (p *Process) PeakResidentBytes() (int64, error) { return p.memory("VmHWM") }
-
-// ResetPeak makes PeakResidentBytes begin anew.
-func (p *Process) ResetPeak() error {
-	const resetPeak = "5"
-	pid, err := p.pid()
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte(resetPeak), 0o200)
-}
-
-// memory returns a field of the kernel's status of the process.
-func (p *Process) memory(name string) (int64, error) {
+// PeakResidentBytes returns the most memory that the process has had since it started.
+func (p *Process) PeakResidentBytes() (kib int64, err error) {
 	pid, err := p.pid()
 	if err != nil {
 		return 0, err
@@ -35,12 +18,11 @@ func (p *Process) memory(name string) (int64, error) {
 		return 0, err
 	}
 	for line := range strings.Lines(string(status)) {
-		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == name+":" && fields[2] == "kB" {
-			kib, err := strconv.ParseInt(fields[1], 10, 64)
-			return kib << 10, err
+		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &kib); err == nil {
+			return kib << 10, nil
 		}
 	}
-	return 0, fmt.Errorf("the status of %s has no %s", p.name, name)
+	return 0, fmt.Errorf("the status of %s has no VmHWM", p.name)
 }
 
 func (p *Process) pid() (int, error) {

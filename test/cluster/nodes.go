@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -34,17 +35,12 @@ const (
 // Unmeasured is a prefix of names of nodes without load: config/prometheus.yaml drops their series. Their pods are measured.
 const Unmeasured = "unmeasured-"
 
-// Kept is a label: Clear keeps the nodes and pods that have it.
-const Kept = "plimsoll.test/kept"
-
 // Node is a node to create.
 type Node struct {
 	Name string
 	// CPU and Memory are the capacity, as quantities. All of it is allocatable.
 	CPU, Memory string
 	Labels      map[string]string
-	// Cordoned keeps schedulers from placing pods on the node.
-	Cordoned bool
 }
 
 // Usage is what a pod really uses.
@@ -92,12 +88,13 @@ func (c *Cluster) CreateNodes(ctx context.Context, nodes ...Node) error {
 		if err := errors.Join(cpuErr, memoryErr); err != nil {
 			return fmt.Errorf("size of node %s: %w", n.Name, err)
 		}
+		labels := map[string]string{corev1.LabelHostname: n.Name}
+		maps.Copy(labels, n.Labels)
 		_, err := c.Client.CoreV1().Nodes().Create(ctx, &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.labels(), Annotations: map[string]string{
+			ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: labels, Annotations: map[string]string{
 				// KWOK serves all nodes at one address; this is the node's path for metrics-server.
 				"metrics.k8s.io/resource-metrics-path": "/metrics/nodes/" + n.Name + "/metrics/resource",
 			}},
-			Spec:   corev1.NodeSpec{Unschedulable: n.Cordoned},
 			Status: corev1.NodeStatus{Capacity: size, Allocatable: size},
 		}, metav1.CreateOptions{})
 		if err != nil {
@@ -124,14 +121,6 @@ func (c *Cluster) CreateNodes(ctx context.Context, nodes ...Node) error {
 		}
 		return "", nil
 	})
-}
-
-func (n Node) labels() map[string]string {
-	labels := map[string]string{corev1.LabelHostname: n.Name}
-	for name, value := range n.Labels {
-		labels[name] = value
-	}
-	return labels
 }
 
 // SetLoad gives a node a load, and replaces the one that it has. A later call cannot change Requests.
@@ -189,20 +178,14 @@ func (c *Cluster) AnnotateNode(ctx context.Context, node, name, value string) er
 	return nil
 }
 
-// Clear removes all pods and nodes without the label Kept, and waits until the pods are gone.
-func (c *Cluster) Clear(ctx context.Context) error { return c.clear(ctx, "!"+Kept) }
-
-// ClearKept removes the pods and nodes that have the label Kept, and waits until the pods are gone.
-func (c *Cluster) ClearKept(ctx context.Context) error { return c.clear(ctx, Kept) }
-
-func (c *Cluster) clear(ctx context.Context, selector string) error {
-	selected := metav1.ListOptions{LabelSelector: selector}
+// Clear removes all pods and nodes, and waits until the pods are gone.
+func (c *Cluster) Clear(ctx context.Context) error {
 	for _, namespace := range []string{metav1.NamespaceDefault, loadNamespace} {
-		if err := c.DeletePods(ctx, namespace, selected); err != nil {
+		if err := c.DeletePods(ctx, namespace, metav1.ListOptions{}); err != nil {
 			return err
 		}
 	}
-	if err := c.Client.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, selected); err != nil {
+	if err := c.Client.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		return fmt.Errorf("deleting nodes: %w", err)
 	}
 	return nil

@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -122,10 +120,9 @@ func (c *Cluster) prometheus() *Process {
 	)
 }
 
-// PrometheusReplica is one of several Prometheuses of a cluster.
-type PrometheusReplica struct {
+// Replica is a program beside the parts, which serves at URL. It ends with the cluster.
+type Replica struct {
 	*Process
-	// URL is its address.
 	URL string
 }
 
@@ -134,60 +131,50 @@ type PrometheusReplica struct {
 // beside it, by name.
 func (c *Cluster) RunPrometheus(
 	ctx context.Context, name string, edit func(string) string, files map[string]string,
-) (PrometheusReplica, error) {
+) (r Replica, err error) {
 	original, err := os.ReadFile(c.path("prometheus.yaml"))
 	if err != nil {
-		return PrometheusReplica{}, err
+		return r, err
 	}
-	files = maps.Clone(files)
-	if files == nil {
-		files = map[string]string{}
+	config := c.path(name + ".yaml")
+	if err := os.WriteFile(config, []byte(edit(string(original))), 0o600); err != nil {
+		return r, err
 	}
-	files[name+".yaml"] = edit(string(original))
 	for file, content := range files {
 		if err := os.WriteFile(c.path(file), []byte(content), 0o600); err != nil {
-			return PrometheusReplica{}, err
+			return r, err
 		}
 	}
-	p, port, err := c.runOnPort(ctx, build.Prometheus(), func(port int) *Process {
+	return c.runReplica(ctx, build.Prometheus(), "http", func(port int) *Process {
 		return c.process(name, respondsOK("http://"+address(port)+"/-/ready"),
-			"--config.file="+c.path(name+".yaml"), "--storage.tsdb.path=data", "--web.listen-address="+address(port), "--log.level=warn")
+			"--config.file="+config, "--storage.tsdb.path=data", "--web.listen-address="+address(port), "--log.level=warn")
 	})
-	return PrometheusReplica{p, "http://" + address(port)}, err
 }
 
-// runOnPort runs a process that listens at a free port. Another process may take the port between its choice and its use.
-func (c *Cluster) runOnPort(
-	ctx context.Context, part build.Part, listening func(port int) *Process,
-) (p *Process, port int, err error) {
+// runReplica runs a program that listens at a free port. Another process may take the port between its choice and its use.
+func (c *Cluster) runReplica(
+	ctx context.Context, part build.Part, scheme string, listening func(port int) *Process,
+) (r Replica, err error) {
 	for range tries {
-		if port, err = FreePort(); err != nil {
-			return nil, 0, err
+		port, err := FreePort()
+		if err != nil {
+			return r, err
 		}
-		p = listening(port)
-		p.path = filepath.Join(c.options.BinDir, part.Name)
-		if err = c.run(ctx, p); err == nil || !inUse(err) {
-			break
+		r = Replica{listening(port), scheme + "://" + address(port)}
+		r.path = filepath.Join(c.options.BinDir, part.Name)
+		if err = c.run(ctx, r.Process); err == nil || !inUse(err) {
+			return r, err
 		}
-		_ = p.Kill() // it has ended, which Failed must not report
+		_ = r.Kill() // it has ended, which Failed must not report
 	}
-	return p, port, err
+	return r, err
 }
 
-// Rebalancer is one of several rebalancers of a cluster.
-type Rebalancer struct {
-	*Process
-	// URL is its address.
-	URL string
-}
-
-// RunRebalancer runs a rebalancer with these arguments, and waits until it serves. It ends with the cluster. The name is also
-// that of its log.
-func (c *Cluster) RunRebalancer(ctx context.Context, name string, args ...string) (Rebalancer, error) {
-	p, port, err := c.runOnPort(ctx, build.Rebalancer(), func(port int) *Process {
+// RunRebalancer runs a rebalancer with these arguments, and waits until it serves. The name is also that of its log.
+func (c *Cluster) RunRebalancer(ctx context.Context, name string, args ...string) (Replica, error) {
+	return c.runReplica(ctx, build.Rebalancer(), "http", func(port int) *Process {
 		return c.process(name, respondsOK("http://"+address(port)+"/readyz"), append(args, "--listen-address="+address(port))...)
 	})
-	return Rebalancer{p, "http://" + address(port)}, err
 }
 
 func (c *Cluster) scheduler() *Process {
@@ -204,62 +191,31 @@ func (c *Cluster) schedulerArgs(config string, port int) []string {
 
 func schedulerURL(port int, path string) string { return "https://" + address(port) + path }
 
-// Replica is one of several schedulers of a cluster.
-type Replica struct {
-	*Process
-	port int
-}
-
-// RunScheduler runs one more scheduler, with the permissions of Options.Scheduler, and waits until it is ready. It ends with
-// the cluster. The name is also that of its log; configuration is as in Options.Scheduler.
-func (c *Cluster) RunScheduler(ctx context.Context, name string, part build.Part, configuration string) (Replica, error) {
+// RunScheduler runs one more scheduler, with the permissions of Options.Scheduler, and waits until it is ready. The name is also
+// that of its log; configuration is as in Options.Scheduler. Metrics and profiles take no certificate, so they need no API server.
+func (c *Cluster) RunScheduler(ctx context.Context, name string, part build.Part, configuration string) (r Replica, err error) {
 	config := name + ".yaml"
 	if err := c.render(config, configuration, c.Endpoints); err != nil {
-		return Replica{}, err
+		return r, err
 	}
-	p, port, err := c.runOnPort(ctx, part, func(port int) *Process {
-		// Metrics and profiles are asked for without a certificate, so that they need no API server.
-		return c.process(name, respondsOK(schedulerURL(port, "/readyz")),
-			append(c.schedulerArgs(config, port), "--authorization-always-allow-paths="+allowedPaths)...)
+	return c.runReplica(ctx, part, "https", func(port int) *Process {
+		return c.process(name, respondsOK(schedulerURL(port, "/readyz")), append(c.schedulerArgs(config, port),
+			"--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics,/debug/pprof/heap,/debug/pprof/profile")...)
 	})
-	return Replica{p, port}, err
 }
-
-// URL is the address that the replica listens at. /metrics takes no certificate.
-func (r Replica) URL() string { return schedulerURL(r.port, "") }
 
 // Metrics returns the metrics of the replica. A paused replica does not respond before ctx ends.
 func (r Replica) Metrics(ctx context.Context) (Metrics, error) {
-	text, err := getUnverified(ctx, schedulerURL(r.port, "/metrics"))
+	text, err := r.Get(ctx, "/metrics")
 	if err != nil {
 		return nil, err
 	}
 	return parseMetrics(text)
 }
 
-// heapProfile is the path of a profile of the heap. With gc=1, a scheduler collects its garbage before it responds.
-const heapProfile = "/debug/pprof/heap"
-
-// ProfileHeap asks the replica for a profile of its heap. With collect, it collects its garbage first.
-func (r Replica) ProfileHeap(ctx context.Context, collect bool) error {
-	path := heapProfile
-	if collect {
-		path += "?gc=1"
-	}
-	_, err := getUnverified(ctx, schedulerURL(r.port, path))
-	return err
-}
-
-// allowedPaths need no certificate.
-const allowedPaths = "/healthz,/readyz,/livez,/metrics," + heapProfile + "," + cpuProfile
-
-// cpuProfile is the path of a profile of processor time.
-const cpuProfile = "/debug/pprof/profile"
-
-// ProfileCPU returns a profile of the replica's processor time over the given time, which it takes, in pprof's format.
-func (r Replica) ProfileCPU(ctx context.Context, over time.Duration) ([]byte, error) {
-	profile, err := getUnverified(ctx, schedulerURL(r.port, fmt.Sprintf("%s?seconds=%.0f", cpuProfile, over.Seconds())))
-	return []byte(profile), err
+// Get returns what the replica responds at a path.
+func (r Replica) Get(ctx context.Context, path string) (string, error) {
+	return getUnverified(ctx, r.URL+path)
 }
 
 // AskScheduler gets a path from the scheduler as the administrator, and returns the body of the response. It retries: a

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 )
@@ -94,6 +96,21 @@ func (p Pod) affinity() *corev1.Affinity {
 	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{node}}},
 	}}}
+}
+
+// Replicate keeps so many pods with the replacement's labels alive until ctx ends, as a ReplicaSet's controller does.
+func (c *Cluster) Replicate(ctx context.Context, replicas int, replacement Pod) {
+	selector := metav1.ListOptions{LabelSelector: labels.SelectorFromSet(replacement.Labels).String()}
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		pods, err := c.Client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, selector)
+		if err != nil {
+			return
+		}
+		alive := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil })
+		if len(alive) < replicas {
+			_ = c.CreatePods(ctx, replacement) // or else with the next look
+		}
+	}, 2*pollInterval)
 }
 
 // LabelPod sets a label of a pod in the default namespace.

@@ -1,9 +1,7 @@
 package cluster
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"strconv"
@@ -16,29 +14,18 @@ const (
 	lastPort  = 31999
 )
 
-func freePorts(n int) ([]int, error) {
-	var listeners []io.Closer
-	defer func() {
-		for _, l := range listeners {
-			_ = l.Close()
-		}
-	}()
-	var ports []int
-	var errs []error
-	for tries := 0; len(ports) < n && tries < 100*n; tries++ {
+// FreePort returns a port that no process listens on.
+func FreePort() (int, error) {
+	var last error
+	for range 100 {
 		port := firstPort + rand.IntN(lastPort-firstPort+1)
 		l, err := net.Listen("tcp", address(port))
-		if err != nil {
-			errs = append(errs, err)
-			continue
+		if err == nil {
+			return port, l.Close()
 		}
-		listeners = append(listeners, l)
-		ports = append(ports, port)
+		last = err
 	}
-	if len(ports) < n {
-		return nil, fmt.Errorf("looking for free ports: %w", errors.Join(errs...))
-	}
-	return ports, nil
+	return 0, fmt.Errorf("looking for a free port: %w", last)
 }
 
 func address(port int) string { return net.JoinHostPort(loopback, strconv.Itoa(port)) }

@@ -74,11 +74,11 @@ func TestProcess_StopBeforeRestart(t *testing.T) {
 	check.OK(t, p.Kill())
 }
 
-// TestRunOnPort has another process take the port twice, or always.
-func TestRunOnPort(t *testing.T) {
+// TestRunReplica has another process take the port twice, or always.
+func TestRunReplica(t *testing.T) {
 	for taken, runs := range map[int]bool{2: true, tries: false} {
 		c, begun := &Cluster{dir: t.TempDir(), options: Options{BinDir: "/bin"}}, 0
-		p, _, err := c.runOnPort(t.Context(), build.Part{Name: "sh"}, func(int) *Process {
+		p, err := c.runReplica(t.Context(), build.Part{Name: "sh"}, "http", func(int) *Process {
 			begun++
 			script, ready := "echo address already in use; exit 1", errors.New("it does not listen")
 			if begun > taken {

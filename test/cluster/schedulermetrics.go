@@ -71,13 +71,6 @@ func (c *Cluster) WaitRefresh(ctx context.Context) error {
 
 const workloadsMetric = "plimsoll_workloads"
 
-// WaitStatistics waits until the scheduler knows statistics of n workloads.
-func (c *Cluster) WaitStatistics(ctx context.Context, n int) error {
-	return c.WaitSchedulerMetrics(ctx, fmt.Sprintf("statistics of %d workloads", n), func(m Metrics) bool {
-		return int(m.Sum(workloadsMetric)) >= n
-	})
-}
-
 // Seen says what the scheduler and Prometheus know of the nodes, and which pods wait. A test that fails logs it.
 func (c *Cluster) Seen(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)

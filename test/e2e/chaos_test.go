@@ -19,6 +19,9 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
 )
 
+// beyondLease is longer than the leases of chaosConfiguration.
+const beyondLease = 10 * time.Second
+
 // chaosConfiguration returns the configuration of a replica whose one profile has the given name. Its lease is short, so that
 // the other replica takes over within seconds. The stock role allows leases of the name kube-scheduler alone, in any namespace.
 func chaosConfiguration(profile, namespace, plugins string) string {
@@ -119,19 +122,19 @@ func TestChaos(t *testing.T) {
 			e.must(e.APIServer.Start(e.ctx))
 		})
 	})
-	t.Run("etcd hangs for 15 s, and is then away for 15 s", func(t *testing.T) {
+	t.Run("etcd hangs for longer than a lease, and is then down as long", func(t *testing.T) {
 		c.burst(t, "etcd", false, func(e environment, _ []cluster.Replica) {
 			e.Etcd.Pause()
-			time.Sleep(15 * time.Second)
+			time.Sleep(beyondLease)
 			e.must(e.Etcd.Kill())
-			time.Sleep(15 * time.Second)
+			time.Sleep(beyondLease)
 			e.must(e.Etcd.Start(e.ctx))
 		})
 	})
-	t.Run("the API server hangs for 15 s", func(t *testing.T) {
+	t.Run("the API server hangs for longer than a lease", func(t *testing.T) {
 		c.burst(t, "apihang", true, func(e environment, _ []cluster.Replica) {
 			e.APIServer.Pause()
-			time.Sleep(15 * time.Second)
+			time.Sleep(beyondLease)
 			e.APIServer.Resume()
 		})
 	})

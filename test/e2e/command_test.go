@@ -107,9 +107,7 @@ func TestCommand_WarningInLogFormat(t *testing.T) {
       metricProvider: {type: Prometheus, address: "http://127.0.0.1:1"}
       metrics: [{name: broken, query: "sum(", prefer: Lower}]`,
 			// The expression ends too early, after four characters.
-			"cannot parse the query", map[string]string{
-				"field": "profiles[0].pluginConfig[0].args.metrics[0].query", "query": "sum(", "queryLine": "1", "queryColumn": "5",
-			},
+			"cannot parse the query", map[string]string{"field": "profiles[0].pluginConfig[0].args.metrics[0].query", "query": "sum(", "queryLine": "1", "queryColumn": "5"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -156,7 +154,7 @@ func TestCommand_Version(t *testing.T) {
 	if code != 0 || stderr != "" {
 		t.Errorf("the exit code is %d and stderr %q, want 0 and nothing", code, stderr)
 	}
-	v, _ := kubernetes(t)
+	v := kubernetes(t)
 	if !regexp.MustCompile(`^Plimsoll \S+\nKubernetes v` + regexp.QuoteMeta(v.String()) + `\n$`).MatchString(stdout) {
 		t.Errorf("stdout is %q, want Kubernetes v%s", stdout, v)
 	}

@@ -70,17 +70,16 @@ func binDir(t *testing.T) string {
 	return check.Value(build.New(t.Context(), os.Stderr))(t).BinDir()
 }
 
-func kubernetes(t *testing.T) (v *version.Version, newest bool) {
+func kubernetes(t *testing.T) *version.Version {
 	t.Helper()
 	builder := check.Value(build.New(t.Context(), os.Stderr))(t)
-	text := check.Value(builder.Kubernetes(t.Context()))(t)
-	return version.MustParseSemantic(text), builder.Newest()
+	return version.MustParseSemantic(check.Value(builder.Kubernetes(t.Context()))(t))
 }
 
 // betaPolicies are the flags with which an API server before Kubernetes 1.36 serves MutatingAdmissionPolicy.
 func betaPolicies(t *testing.T) []string {
 	t.Helper()
-	if v, _ := kubernetes(t); v.AtLeast(version.MustParseGeneric("1.36")) {
+	if kubernetes(t).AtLeast(version.MustParseGeneric("1.36")) {
 		return nil
 	}
 	return []string{"--feature-gates=MutatingAdmissionPolicy=true", "--runtime-config=admissionregistration.k8s.io/v1beta1=true"}

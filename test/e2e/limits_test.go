@@ -287,22 +287,6 @@ func (e environment) nodeOf(pod string) string {
 	return p.Spec.NodeName
 }
 
-// outcome waits until a pod is bound or refused, and returns the node if it is bound.
-func (e environment) outcome(pod string) (node string) {
-	e.t.Helper()
-	e.eventually(pod+" to be bound or refused", func() bool {
-		p := check.Value(e.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(e.ctx, pod, metav1.GetOptions{}))(e.t)
-		node = p.Spec.NodeName
-		for _, condition := range p.Status.Conditions {
-			if condition.Type == corev1.PodScheduled {
-				return true
-			}
-		}
-		return false
-	})
-	return node
-}
-
 type attempts struct{ unschedulable, scheduled float64 }
 
 func (e environment) attempts(profile string) attempts {
@@ -339,8 +323,8 @@ func (e environment) relaxed(pod cluster.Pod, reason *regexp.Regexp) string {
 	failed := check.Value(e.WaitEvent(e.ctx, pod.Name, "FailedScheduling"))(e.t)
 	scheduled := check.Value(e.WaitEvent(e.ctx, pod.Name, "Scheduled"))(e.t)
 	e.wantReason("the event of the refusal of "+pod.Name, failed.Note, reason)
-	e.t.Logf("Relax: bound %.3f s after it was refused", scheduled.Time.Sub(failed.Time).Seconds())
-	if scheduled.Time.Before(failed.Time) {
+	e.t.Logf("Relax: bound %.3f s after it was refused", scheduled.EventTime.Sub(failed.EventTime.Time).Seconds())
+	if scheduled.EventTime.Before(&failed.EventTime) {
 		e.t.Errorf("%s was bound before it was refused", pod.Name)
 	}
 	return node
@@ -364,7 +348,7 @@ func (e environment) wantBatching() {
 		e.t.Errorf("batching is off: %s", strings.SplitN(log[i:], "\n", 2)[0])
 	}
 	e.wantOn("latency-2", "which has the best latency", cluster.Pod{Name: "by-all", Scheduler: "all", NodeSelector: pool("latency")})
-	if v, _ := kubernetes(e.t); !v.AtLeast(version.MustParseGeneric("1.35")) {
+	if !kubernetes(e.t).AtLeast(version.MustParseGeneric("1.35")) {
 		e.t.Skip("before Kubernetes 1.35, nothing is batched")
 	}
 	e.must(e.Reconfigure(e.ctx, limitProfiles+`

@@ -112,7 +112,7 @@ func (e environment) wantLineOfAnnotation() {
 	e.eventually("the annotation to count", func() bool {
 		e.must(e.DeletePods(e.ctx, metav1.NamespaceDefault, metav1.ListOptions{LabelSelector: "name=lowered"}))
 		e.create(cluster.Pod{Name: "lowered", Scheduler: "reject", NodeSelector: host("line-mild")})
-		return e.outcome("lowered") == ""
+		return check.Value(e.WaitDecided(e.ctx, "lowered"))(e.t) != ""
 	})
 	message := check.Value(e.WaitRefused(e.ctx, "lowered"))(e.t)
 	e.wantReason("at 50 %", message, aboveLine(1, 40))
@@ -237,13 +237,13 @@ func (e environment) wantBoundAfterFall() {
 	}
 	scheduled := check.Value(e.WaitEvent(e.ctx, "waiting", "Scheduled"))(e.t)
 	e.t.Logf("Reject: bound %.1f s after load fell, %.1f s after Prometheus showed it",
-		scheduled.Time.Sub(fell).Seconds(), scheduled.Time.Sub(shown).Seconds())
-	load := check.Value(e.CPUUtilizationAt(e.ctx, scheduled.Time, limitWindow))(e.t)
+		scheduled.EventTime.Sub(fell).Seconds(), scheduled.EventTime.Sub(shown).Seconds())
+	load := check.Value(e.CPUUtilizationAt(e.ctx, scheduled.EventTime.Time, limitWindow))(e.t)
 	if load["reject-1"] >= 0.88 { // samples that came later change a rate by a tenth
 		e.t.Errorf("the pod was bound when Prometheus showed %.1f %%, above the line", 100*load["reject-1"])
 	}
 	// Without a change, waiting pods are examined once a minute.
-	if late := scheduled.Time.Sub(shown); !shown.IsZero() && late > 30*time.Second {
+	if late := scheduled.EventTime.Sub(shown); !shown.IsZero() && late > 30*time.Second {
 		e.t.Errorf("the pod was bound %v after Prometheus showed that load had fallen", late)
 	}
 	e.wantAttempts(profile, before, attempts{unschedulable: 1, scheduled: 1})

@@ -33,8 +33,7 @@ func (e environment) wantMonitoring(i installation) {
 	e.wantMetricsOnlyWithRight(i.schedulerPort)
 	rendered := render(e.t, system, string(readFile(e.t, "testdata", "all-features.yaml")))
 	rules := e.alerts(rendered)
-	prometheus := e.monitor(rendered, rules,
-		map[string]int{"plimsoll": i.schedulerPort, "plimsoll-load-watcher": i.loadWatcherPort})
+	prometheus := e.monitor(rendered, rules, map[string]int{"plimsoll": i.schedulerPort, "plimsoll-load-watcher": i.loadWatcherPort})
 
 	for _, job := range []string{"plimsoll", "plimsoll-load-watcher"} {
 		// Both read metrics-server.
@@ -219,9 +218,7 @@ func (e environment) monitor(rendered []*unstructured.Unstructured, rules []rule
 		endpoint := m.Spec.Endpoints[0]
 		job := map[string]any{
 			"job_name": m.Name, "scrape_interval": endpoint.Interval, "scrape_timeout": endpoint.Interval,
-			"static_configs": []any{map[string]any{
-				"targets": []string{fmt.Sprintf("127.0.0.1:%d", ports[m.Name])}, "labels": map[string]string{"namespace": m.Namespace},
-			}},
+			"static_configs": []any{map[string]any{"targets": []string{fmt.Sprintf("127.0.0.1:%d", ports[m.Name])}, "labels": map[string]string{"namespace": m.Namespace}}},
 		}
 		if endpoint.Scheme != "" {
 			job["scheme"] = endpoint.Scheme

@@ -25,10 +25,7 @@ func TestOutage(t *testing.T) {
 	})
 	e.workers(
 		// Score by load at 20 % CPU, below the target of 40: 60·20/40 + 40 = 70.
-		worker{
-			name: "cool", usage: cluster.Usage{CPU: "1600m", Memory: "4Gi"},
-			requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("6")},
-		},
+		worker{name: "cool", usage: cluster.Usage{CPU: "1600m", Memory: "4Gi"}, requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("6")}},
 		// Score by load at 70 % CPU, above the target: 40·(100−70)/60 = 20.
 		worker{name: "warm-1", usage: cluster.Usage{CPU: "5600m", Memory: "4Gi"}},
 		worker{name: "warm-2", usage: cluster.Usage{CPU: "5600m", Memory: "4Gi"}},

@@ -42,7 +42,7 @@ func manifest(t *testing.T, name string) []*unstructured.Unstructured {
 // render returns the objects that installing a release named plimsoll makes: without the pods of helm test.
 func render(t *testing.T, namespace, values string) []*unstructured.Unstructured {
 	t.Helper()
-	v, _ := kubernetes(t)
+	v := kubernetes(t)
 	// As with helm install, which asks the cluster.
 	stream := check.Value(manifests.NewHelm(root, t.TempDir()).Template(t.Context(), "plimsoll", namespace, values, "--skip-tests",
 		"--kube-version", v.String(), "--api-versions", "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy"))(t)
@@ -181,8 +181,7 @@ func (e environment) applyCRDs() {
 
 func (e environment) events(namespace, reason string) []eventsv1.Event {
 	e.t.Helper()
-	return check.Value(e.Client.EventsV1().Events(namespace).List(e.ctx,
-		metav1.ListOptions{FieldSelector: "reason=" + reason}))(e.t).Items
+	return check.Value(e.Events(e.ctx, namespace, reason))(e.t)
 }
 
 func (e environment) createNamespace(name string, labels map[string]string) {

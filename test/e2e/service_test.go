@@ -38,7 +38,7 @@ profiles:
   pluginConfig:
   - name: TargetLoadPacking
     args: &packing
-      window: 30s
+      window: 10s
       refreshInterval: 1s
       driftTolerance: 1000 # load does not expire between slow refreshes
       metricProvider: {type: Prometheus, address: '{{ .Prometheus }}', token: ` + secret + `}
@@ -64,7 +64,7 @@ profiles:
 
 // TestProfiles runs the scheduler with several profiles. By load pods belong on worker-1 or worker-3, by requests on worker-2.
 func TestProfiles(t *testing.T) {
-	const window = 30 * time.Second
+	const window = 10 * time.Second
 	e := start(t, cluster.Options{Scheduler: profiles, SchedulerArgs: []string{"-v=2"}})
 	workers := exampleWorkers()
 	for _, i := range []int{0, 2} {

@@ -52,10 +52,7 @@ func TestSideBySide(t *testing.T) {
 	second := files("second-scheduler.yaml")
 	openshift := files("openshift/configmap.yaml", "openshift/rbac.yaml", "openshift/secondaryscheduler.yaml")
 	installs := []install{
-		{
-			name: "Helm", namespace: own, account: "plimsoll", deployment: "plimsoll",
-			objects: render(t, own, values), add: release("install"), remove: release("uninstall"),
-		},
+		{name: "Helm", namespace: own, account: "plimsoll", deployment: "plimsoll", objects: render(t, own, values), add: release("install"), remove: release("uninstall")},
 		{
 			name: "second-scheduler.yaml", namespace: system, account: "plimsoll", deployment: "plimsoll", objects: second,
 			add: func(e environment) { e.apply(second) }, remove: func(e environment) { e.remove(second) },
@@ -65,7 +62,7 @@ func TestSideBySide(t *testing.T) {
 			add: func(e environment) { e.apply(openshift) }, remove: func(e environment) { e.remove(openshift) },
 		},
 	}
-	for _, order := range [][3]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
+	for _, order := range [][3]int{{0, 1, 2}, {1, 2, 0}, {2, 0, 1}} { // each outlives each other one
 		var names []string
 		for _, i := range order {
 			names = append(names, installs[i].name)
@@ -121,10 +118,7 @@ func (e environment) wantInstalled(i install) {
 		rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: i.namespace, Name: i.account},
 		metav1.NamespaceSystem,
 		[]rbacv1.PolicyRule{
-			{
-				Verbs: []string{"watch"}, APIGroups: []string{""}, Resources: []string{"configmaps"},
-				ResourceNames: []string{"extension-apiserver-authentication"},
-			},
+			{Verbs: []string{"watch"}, APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"extension-apiserver-authentication"}},
 		},
 	)
 }

@@ -375,7 +375,7 @@ func TestDoctor_SchedulerMetrics(t *testing.T) {
 			text,
 			"scrape_configs:\n",
 			"scrape_configs:\n- job_name: scheduler\n  scheme: https\n  tls_config: {insecure_skip_verify: true}\n"+
-				"  static_configs: [{targets: ['"+strings.TrimPrefix(replica.URL(), "https://")+"']}]\n",
+				"  static_configs: [{targets: ['"+strings.TrimPrefix(replica.URL, "https://")+"']}]\n",
 			1,
 		)
 	}, nil)

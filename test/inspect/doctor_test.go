@@ -214,7 +214,7 @@ func (e *environment) loadedNodes(t *testing.T, names ...string) {
 }
 
 // prometheus runs one more Prometheus for the length of the test.
-func (e *environment) prometheus(t *testing.T, edit func(string) string, files map[string]string) cluster.PrometheusReplica {
+func (e *environment) prometheus(t *testing.T, edit func(string) string, files map[string]string) cluster.Replica {
 	t.Helper()
 	name := "prometheus-" + strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
 	p, err := e.RunPrometheus(t.Context(), name, edit, files)

@@ -874,7 +874,7 @@ func (e *environment) runs(t *testing.T, name string, part build.Part, configura
 // serves makes the replica's metrics those of the installed pod, for the API server's proxy.
 func (e *environment) serves(t *testing.T, replica cluster.Replica, pod string) {
 	t.Helper()
-	endpoint := expose(t, replica.URL())
+	endpoint := expose(t, replica.URL)
 	editDeployment(t, func(d *appsv1.Deployment) {
 		c := &d.Spec.Template.Spec.Containers[0]
 		c.Command = append(c.Command[:2:2], fmt.Sprint("--secure-port=", endpoint.Port))

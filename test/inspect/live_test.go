@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -21,14 +20,13 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	live "github.com/plimsoll-scheduler/plimsoll/pkg/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/sim"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -68,10 +66,10 @@ func TestLive_ServiceThroughTheProxy(t *testing.T) {
 
 	// With no right at all, and then with one more at a time.
 	_, err = c.Configuration(ctx, live.ConfigurationOptions{})
-	wantText(t, err, "forbidden", "--verb=get,list --resource=deployments.apps,clusterroles.rbac", "--user=reader")
+	check.Error(t, err, "forbidden", "--verb=get,list --resource=deployments.apps,clusterroles.rbac", "--user=reader")
 	grant(t, "", rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"list", "get"}})
 	_, err = c.Configuration(ctx, live.ConfigurationOptions{})
-	wantText(t, err, "clusterrolebindings", "choose it with --scheduler plimsoll-system/plimsoll")
+	check.Error(t, err, "clusterrolebindings", "choose it with --scheduler plimsoll-system/plimsoll")
 	grant(
 		t, "",
 		rbacv1.PolicyRule{
@@ -80,7 +78,7 @@ func TestLive_ServiceThroughTheProxy(t *testing.T) {
 		},
 	)
 	_, err = c.Configuration(ctx, live.ConfigurationOptions{})
-	wantText(t, err, "forbidden", "kubectl -n plimsoll-system create role", "--resource=configmaps --resource-name=plimsoll")
+	check.Error(t, err, "forbidden", "kubectl -n plimsoll-system create role", "--resource=configmaps --resource-name=plimsoll")
 	grant(
 		t, "plimsoll-system",
 		rbacv1.PolicyRule{
@@ -95,7 +93,7 @@ func TestLive_ServiceThroughTheProxy(t *testing.T) {
 	}
 
 	_, err = c.Objects(ctx)
-	wantText(t, err, "forbidden", "create clusterrole plimsoll-inspect-")
+	check.Error(t, err, "forbidden", "create clusterrole plimsoll-inspect-")
 	grant(t, "", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes", "pods", "services"}, Verbs: []string{"list"}})
 	objects, err := c.Objects(ctx)
 	must(t, err)
@@ -109,7 +107,7 @@ func TestLive_ServiceThroughTheProxy(t *testing.T) {
 		return opened
 	}
 	source := open().Sources()[0]
-	wantText(t, source.Err, "forbidden", "--resource=services/proxy --resource-name=http:prometheus:9090")
+	check.Error(t, source.Err, "forbidden", "--resource=services/proxy --resource-name=http:prometheus:9090")
 	grant(
 		t, "monitoring",
 		rbacv1.PolicyRule{
@@ -131,88 +129,6 @@ func TestLive_ServiceThroughTheProxy(t *testing.T) {
 		}
 		return ""
 	})
-}
-
-// TestLive_AsTheScheduler has the permissions that the chart gives the scheduler's account, as kubectl exec in the
-// scheduler's container.
-func TestLive_AsTheScheduler(t *testing.T) {
-	ctx := t.Context()
-	shared.clear(t)
-	must(t, shared.CreateNodes(ctx, cluster.Node{Name: "n1", CPU: "4", Memory: "8Gi"}))
-	const namespace, account = "plimsoll-system", "plimsoll"
-	createNamespace(t, namespace)
-	rbac := shared.Client.RbacV1()
-	for _, object := range readManifest(t, filepath.Join("..", "..", "manifests", "second-scheduler.yaml")) {
-		switch object := object.(type) {
-		case *corev1.ServiceAccount:
-			create(t, shared.Client.CoreV1().ServiceAccounts(namespace), object)
-		case *rbacv1.ClusterRole:
-			create(t, rbac.ClusterRoles(), object)
-		case *rbacv1.ClusterRoleBinding:
-			create(t, rbac.ClusterRoleBindings(), object)
-		case *rbacv1.Role:
-			create(t, rbac.Roles(object.Namespace), object)
-		case *rbacv1.RoleBinding:
-			create(t, rbac.RoleBindings(object.Namespace), object)
-		}
-	}
-	token, err := shared.Token(ctx, namespace, account)
-	must(t, err)
-	admin, err := clientcmd.BuildConfigFromFlags("", shared.AdminKubeconfig)
-	must(t, err)
-	cfg := rest.AnonymousClientConfig(admin)
-	cfg.BearerToken = token
-	c, err := live.Connect(cfg, "default", true)
-	must(t, err)
-	waitAllowed(t, cfg, "/apis/storage.k8s.io/v1/volumeattachments")
-
-	var objects *live.Objects
-	waitFor(t, func() string { // the account has several roles, and the authorizer learns of each by a watch
-		objects, err = c.Objects(ctx)
-		must(t, err)
-		if len(objects.Missing) > 0 {
-			return fmt.Sprintf("cannot be read: %+v", objects.Missing)
-		}
-		return ""
-	})
-	configuration, err := c.Configuration(ctx, live.ConfigurationOptions{File: shared.configuration})
-	must(t, err)
-	opened, err := c.Open(ctx, live.Options{Configuration: configuration.Decoded, Objects: objects.All})
-	must(t, err)
-	for _, source := range opened.Sources() {
-		if source.Route != live.Direct {
-			t.Errorf("%s is read %s", source.Label, source.Route)
-		}
-	}
-	for what, attributes := range map[string]authorizationv1.SelfSubjectAccessReviewSpec{
-		"its metrics":     {NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"}},
-		"its pod":         {ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Resource: "pods", Verb: "get"}},
-		"its ReplicaSets": {ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Group: "apps", Resource: "replicasets", Verb: "get"}},
-		"its Lease":       {ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Group: "coordination.k8s.io", Resource: "leases", Name: account, Verb: "get"}},
-	} {
-		waitFor(t, func() string {
-			review, err := c.Client.AuthorizationV1().
-				SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: attributes}, metav1.CreateOptions{})
-			must(t, err)
-			if !review.Status.Allowed {
-				return "the account may not get " + what
-			}
-			return ""
-		})
-	}
-}
-
-// readManifest returns the objects of a file of several documents, of the kinds that client-go knows.
-func readManifest(t *testing.T, file string) (objects []runtime.Object) {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	must(t, err)
-	for document := range strings.SplitSeq(string(text), "\n---\n") {
-		object, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(document), nil, nil)
-		must(t, err)
-		objects = append(objects, object)
-	}
-	return objects
 }
 
 // waitAllowed waits until the authorizer, which learns of permissions by a watch, lets the user get the path.
@@ -239,35 +155,6 @@ func (e *environment) waitRight(t *testing.T, user string, right authorizationv1
 		must(t, err)
 		return answer.Status.Allowed
 	})
-}
-
-// TestLive_WritesNothing sends what a client of the program could send to a real API server, and expects that nothing arrives.
-func TestLive_WritesNothing(t *testing.T) {
-	ctx := t.Context()
-	shared.clear(t)
-	must(t, shared.CreateNodes(ctx, cluster.Node{Name: "n1", CPU: "4", Memory: "8Gi"}))
-	admin, err := clientcmd.BuildConfigFromFlags("", shared.AdminKubeconfig)
-	must(t, err)
-	c, err := live.Connect(admin, "default", false)
-	must(t, err)
-	if err := c.Client.CoreV1().Nodes().Delete(ctx, "n1", metav1.DeleteOptions{}); !errors.Is(err, live.ErrReadOnly) {
-		t.Errorf("error %v, want ErrReadOnly", err)
-	}
-	_, err = c.Client.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{})
-	must(t, err)
-}
-
-// wantText expects an error that says all parts.
-func wantText(t *testing.T, err error, parts ...string) {
-	t.Helper()
-	if err == nil {
-		t.Fatalf("no error, want one that says %q", parts)
-	}
-	for _, part := range parts {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("the error does not say %q: %v", part, err)
-		}
-	}
 }
 
 // create creates an object and deletes it at the end of the test.

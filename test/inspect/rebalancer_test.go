@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,7 +20,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -42,7 +42,7 @@ var movingConfiguration = strings.NewReplacer(
 // rebalancerRun is a rebalancer that runs as the service account of the test.
 type rebalancerRun struct {
 	*testing.T
-	cluster.Rebalancer
+	cluster.Replica
 }
 
 // runMoving runs a scheduler with a profile moving for the length of the test.
@@ -89,7 +89,7 @@ func (r *rebalancerRun) until(what string, holds func() bool) {
 	if err := wait.PollUntilContextTimeout(r.Context(), 200*time.Millisecond, 5*time.Minute, true,
 		func(context.Context) (bool, error) { return holds(), shared.Failed() }); err != nil {
 		text, _ := get(r.Context(), r.URL+"/metrics")
-		log, _ := r.Rebalancer.Log()
+		log, _ := r.Replica.Log()
 		r.Fatalf("%s: %v\n%s\n%s", what, err, text, log)
 	}
 }
@@ -185,22 +185,10 @@ func rebalancerAccount(t *testing.T, rules ...rbacv1.PolicyRule) string {
 
 // replicate keeps so many pods with the replacement's labels alive, as a ReplicaSet's controller does.
 func replicate(t *testing.T, replicas int, replacement cluster.Pod) {
-	ctx, done, selector := t.Context(), make(chan struct{}), labels.SelectorFromSet(replacement.Labels).String()
-	t.Cleanup(func() { <-done })
-	go func() {
-		defer close(done)
-		_ = wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-			pods, err := shared.Client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: selector})
-			if err != nil {
-				return false, nil
-			}
-			alive := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil })
-			if len(alive) < replicas {
-				_ = shared.CreatePods(ctx, replacement) // or else with the next look
-			}
-			return false, nil
-		})
-	}()
+	ctx := t.Context()
+	var replicating sync.WaitGroup
+	t.Cleanup(replicating.Wait)
+	replicating.Go(func() { shared.Replicate(ctx, replicas, replacement) })
 }
 
 // heat has w-1 at 62.5 + 20 = 82.5 %, w-2 at 25 + 1.25 %, and a scheduler that leads. Once replicated is called, the moved pod gets

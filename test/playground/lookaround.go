@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/whatif"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
@@ -50,14 +48,10 @@ func runLookAround(ctx context.Context, p *playground) result {
 	p.progress.say("look around: six nodes, %d pods of a shop, and %d of a report that no node has room for", shopPods, reportPods)
 	loads := map[string]float64{}
 	for _, n := range shopNodes() {
-		p.createNode(ctx, n.name, cluster.Load{
-			Usage: cpuUsage(n.load), Requests: corev1.ResourceList{
-				corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("16Gi"),
-			},
-		}, nil)
+		p.createNode(ctx, n.name, cluster.Load{Usage: cpuUsage(n.load), Requests: list("2", "16Gi")}, nil)
 		loads[n.name] = n.load
 	}
-	p.waitLoad(ctx, loads, measuringError)
+	p.waitLoad(ctx, window, loads, measuringError)
 	shop := map[string]string{"app": "shop"}
 	for range shopPods {
 		must(p.CreatePods(ctx, cluster.Pod{
@@ -67,7 +61,7 @@ func runLookAround(ctx context.Context, p *playground) result {
 	}
 	got(p.WaitBound(ctx, shop, shopPods))
 	report := resources("1", "1")
-	report.Requests[corev1.ResourceMemory] = resource.MustParse("20Gi") // 16Gi of 32Gi are left
+	report.Requests = list("1", "20Gi") // 16Gi of 32Gi are left
 	for i := range reportPods {
 		name := fmt.Sprintf("report-%d", i+1)
 		must(p.CreatePods(ctx, cluster.Pod{Name: name, Scheduler: plimsollProfile, Resources: report}))
@@ -86,11 +80,11 @@ func (r lookAround) write(page page) {
 	page.line("Six pods of a shop run on six nodes. Two pods of a report wait for 20Gi of memory: each node has")
 	page.line("16Gi left.")
 	page.line("")
-	page.line("%s", page.paint.bold("kubectl plimsoll top"))
+	page.line("%s", page.Paint(terminal.Bold, "kubectl plimsoll top"))
 	page.line("")
 	page.line("%s", strings.TrimRight(r.top, "\n"))
 	page.line("")
-	page.line("%s", page.paint.bold("kubectl plimsoll "+strings.Join(whatIfArgs(), " ")))
+	page.line("%s", page.Paint(terminal.Bold, "kubectl plimsoll "+strings.Join(whatIfArgs(), " ")))
 	page.line("")
 	page.line("%s", strings.TrimRight(r.whatIf, "\n"))
 }

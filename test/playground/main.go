@@ -17,8 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/term"
-
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
@@ -36,20 +35,16 @@ const (
 	burstWindow     = time.Minute
 )
 
-var (
-	errInterrupted = errors.New("interrupted")
-	errOrphaned    = errors.New("the parent process has ended")
-)
-
 func main() {
 	// Without a handler, SIGPIPE would end this process before its cleanup if the reader of its output ends.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	ctx, stop := untilInterrupted()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	err := run(ctx, os.Stdout, os.Getenv("KEEP") == "1")
+	interrupted := ctx.Err() != nil && !errors.Is(err, errWrong)
 	stop()
 	switch {
 	case err == nil:
-	case errors.Is(err, errInterrupted):
+	case interrupted:
 		fmt.Fprintln(os.Stderr, "Interrupted; all parts are stopped and their files removed.")
 		os.Exit(130)
 	default:
@@ -58,37 +53,11 @@ func main() {
 	}
 }
 
-// untilInterrupted returns a context that ends on a signal, or when the parent process ends. go run does not forward every signal.
-func untilInterrupted() (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	parent := os.Getppid()
-	ticker := time.NewTicker(time.Second)
-	go func() {
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-signals:
-				cancel(errInterrupted)
-			case <-ticker.C:
-				if os.Getppid() != parent {
-					cancel(fmt.Errorf("%w: %w", errInterrupted, errOrphaned))
-				}
-			}
-		}
-	}()
-	return ctx, func() { cancel(nil) }
-}
-
 type playground struct {
 	*cluster.Cluster
 	progress progress
-	// kubectlPlimsoll and rebalancer are the paths of the programs of that name.
+	// kubectlPlimsoll is the path of the program of that name.
 	kubectlPlimsoll string
-	rebalancer      string
 }
 
 func run(ctx context.Context, out *os.File, keep bool) (err error) {
@@ -103,7 +72,6 @@ func run(ctx context.Context, out *os.File, keep bool) (err error) {
 	}
 	options.BinDir = builder.BinDir()
 	p.kubectlPlimsoll = filepath.Join(builder.BinDir(), build.KubectlPlimsoll().Name)
-	p.rebalancer = filepath.Join(builder.BinDir(), build.Rebalancer().Name)
 
 	p.progress.say("starting etcd, kube-apiserver, KWOK, Prometheus and bin/kube-scheduler")
 	if p.Cluster, err = cluster.Start(ctx, options); err != nil {
@@ -111,7 +79,7 @@ func run(ctx context.Context, out *os.File, keep bool) (err error) {
 	}
 	defer func() { err = errors.Join(err, p.Stop()) }()
 
-	page := page{out: out, paint: paintFor(out)}
+	page := page{out: out, Style: terminal.StyleOf(out)}
 	findings, err := runScenarios(ctx, p, scenarios())
 	if err != nil {
 		return err
@@ -199,9 +167,4 @@ type progress struct {
 
 func (p progress) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.out, "%5.1f s  %s\n", time.Since(p.start).Seconds(), fmt.Sprintf(format, args...))
-}
-
-// paintFor returns colors for a terminal, unless NO_COLOR is set (https://no-color.org).
-func paintFor(out *os.File) paint {
-	return paint{on: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(out.Fd()))}
 }

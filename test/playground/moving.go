@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
@@ -32,7 +31,9 @@ var rebalancerConfig string
 
 const (
 	movingProfile = "moving"
-	movingLine    = 0.80
+	// movingState is the name of the ConfigMap with the rebalancer's state.
+	movingState = "rebalancer"
+	movingLine  = 0.80
 	// crowded is the node that becomes hot, and quiet the other one.
 	crowded, quiet = "crowded", "quiet"
 	// rest is how long nothing may move afterwards.
@@ -43,15 +44,17 @@ const (
 
 // movingPods are a volatile pod and its neighbors. Of orders and cart, a replica is on each node.
 func movingPods() []cluster.Pod {
-	pod := func(name, workload, node, cpu string) cluster.Pod {
-		return cluster.Pod{
-			Name: name, Node: node, Scheduler: movingProfile, ReplicaSet: workload, Usage: cluster.Usage{CPU: cpu},
-			Labels: map[string]string{"scenario": "moving", "app": workload},
-		}
-	}
 	return []cluster.Pod{
-		pod("report-1", "report", crowded, "800m"), pod("orders-1", "orders", crowded, "1900m"), pod("cart-1", "cart", crowded, "1600m"),
-		pod("orders-2", "orders", quiet, "100m"), pod("cart-2", "cart", quiet, "100m"),
+		movingPod("report-1", "report", crowded, "800m"), movingPod("orders-1", "orders", crowded, "1900m"),
+		movingPod("cart-1", "cart", crowded, "1600m"), movingPod("orders-2", "orders", quiet, "100m"),
+		movingPod("cart-2", "cart", quiet, "100m"),
+	}
+}
+
+func movingPod(name, workload, node, cpu string) cluster.Pod {
+	return cluster.Pod{
+		Name: name, Node: node, Scheduler: movingProfile, ReplicaSet: workload, Usage: cluster.Usage{CPU: cpu},
+		Labels: map[string]string{"scenario": "moving", "app": workload},
 	}
 }
 
@@ -77,29 +80,34 @@ func runMoving(ctx context.Context, p *playground) (result result) {
 	defer removeBudgets()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	state, ended := p.startRebalancer(ctx)
-	defer func() { stop(); <-ended }()
-	go p.replicate(ctx)
+	rebalancer := p.startRebalancer(ctx)
+	defer func() { must(rebalancer.Stop()) }()
+	replacement := movingPod("", "cart", "", "1600m")
+	go p.Replicate(ctx, 2, replacement)
 
 	// 0.5 + 0.8 + 1.9 + 1.6 of 8 cores are 60 %, and 0.8 + 0.2 are 12.5 %. With 3 in the place of 0.8 cores, it is 87.5 %. The pod
 	// that moves has 1.6 cores: 67.5 and 32.5 % are left.
 	var r moving
-	r.before = p.waitLoad(ctx, map[string]float64{crowded: 0.6, quiet: 0.125}, measuringError)
+	r.before = p.waitLoad(ctx, window, map[string]float64{crowded: 0.6, quiet: 0.125}, measuringError)
 	must(p.SetUsage(ctx, "report-1", cluster.Usage{CPU: grown}))
-	r.hot = p.waitLoad(ctx, map[string]float64{crowded: 0.875}, measuringError)
+	r.hot = p.waitLoad(ctx, window, map[string]float64{crowded: 0.875}, measuringError)
 	p.progress.say("%s is at %.1f %%, above its line at %.0f %%; now the pause of moves ends", crowded, 100*r.hot[crowded],
 		100*movingLine)
-	got(p.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Patch(ctx, state, types.MergePatchType,
+	got(p.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Patch(ctx, movingState, types.MergePatchType,
 		fmt.Appendf(nil, `{"metadata": {"annotations": {%q: null}}}`, plan.PausedAnnotation), metav1.PatchOptions{}))
 	must(wait.PollUntilContextTimeout(ctx, time.Second, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
-		r.moves = p.moves(ctx, state)
+		r.moves = p.moves(ctx)
 		return len(r.moves) > 0, p.Failed()
 	}))
 	p.progress.say("%s has moved from %s to %s: %s", r.moves[0].Pod, r.moves[0].From, r.moves[0].Node, r.moves[0].Outcome)
-	r.after = p.waitLoad(ctx, map[string]float64{crowded: 0.675, quiet: 0.325}, measuringError)
+	r.after = p.waitLoad(ctx, window, map[string]float64{crowded: 0.675, quiet: 0.325}, measuringError)
 	p.progress.say("waiting for %v: nothing may move", rest)
-	p.sleep(ctx, rest)
-	r.moves = p.moves(ctx, state)
+	select {
+	case <-ctx.Done():
+		must(context.Cause(ctx))
+	case <-time.After(rest):
+	}
+	r.moves = p.moves(ctx)
 	r.nodes = got(p.WaitBound(ctx, map[string]string{"scenario": "moving"}, len(movingPods())))
 	return r
 }
@@ -121,58 +129,22 @@ func (p *playground) createBudgets(ctx context.Context) (remove func()) {
 	return func() { must(budgets.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})) }
 }
 
-// startRebalancer runs the rebalancer until ctx is done. Moves are paused. It returns the name of the ConfigMap with its state.
-func (p *playground) startRebalancer(ctx context.Context) (state string, ended <-chan struct{}) {
-	const name = "rebalancer"
+// startRebalancer runs the rebalancer. Moves are paused.
+func (p *playground) startRebalancer(ctx context.Context) cluster.Replica {
 	got(p.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{plan.PausedAnnotation: "true"}},
+		ObjectMeta: metav1.ObjectMeta{Name: movingState, Annotations: map[string]string{plan.PausedAnnotation: "true"}},
 	}, metav1.CreateOptions{}))
 	dir := filepath.Dir(p.SchedulerConfiguration())
 	config := filepath.Join(dir, "rebalancer.yaml")
 	must(os.WriteFile(config, []byte(rebalancerConfig), 0o600))
-	port := got(cluster.FreePort())
-	cmd := exec.CommandContext(ctx, p.rebalancer, "--config="+config, "--state="+metav1.NamespaceDefault+"/"+name,
-		"--scheduler-config="+filepath.Join(dir, movingProfile+".yaml"), "--kubeconfig="+p.AdminKubeconfig,
-		fmt.Sprintf("--listen-address=127.0.0.1:%d", port))
-	log := got(os.Create(filepath.Join(dir, "rebalancer.log")))
-	cmd.Stdout, cmd.Stderr = log, log
-	must(cmd.Start())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = cmd.Wait() // it is killed
-		_ = log.Close()
-	}()
-	return name, done
+	return got(p.RunRebalancer(ctx, "rebalancer", "--config="+config, "--state="+metav1.NamespaceDefault+"/"+movingState,
+		"--scheduler-config="+filepath.Join(dir, movingProfile+".yaml"), "--kubeconfig="+p.AdminKubeconfig))
 }
 
 // moves returns the moves that ended.
-func (p *playground) moves(ctx context.Context, state string) []plan.Record {
-	held := got(p.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, state, metav1.GetOptions{}))
+func (p *playground) moves(ctx context.Context) []plan.Record {
+	held := got(p.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, movingState, metav1.GetOptions{}))
 	return got(plan.DecodeState(kube.StateOf(held))).Records
-}
-
-// replicate creates a replacement for each pod of cart that ends, as a ReplicaSet's controller does.
-func (p *playground) replicate(ctx context.Context) {
-	var replacement cluster.Pod
-	for _, pod := range movingPods() {
-		if pod.Name == "cart-1" {
-			replacement = pod
-		}
-	}
-	replacement.Name, replacement.Node = "", ""
-	selector := metav1.ListOptions{LabelSelector: "app=cart"}
-	_ = wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		pods, err := p.Client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, selector)
-		if err != nil {
-			return false, nil
-		}
-		alive := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil })
-		if len(alive) < 2 {
-			_ = p.CreatePods(ctx, replacement) // or else with the next look
-		}
-		return false, nil
-	})
 }
 
 func (r moving) write(page page) {
@@ -184,7 +156,7 @@ func (r moving) write(page page) {
 	}{{"before", r.before}, {"hot", r.hot}, {"after the move", r.after}} {
 		page.line("%s", step.name)
 		for _, node := range slices.Sorted(maps.Keys(step.measured)) {
-			page.line("  %-8s %5.1f %%  %s", node, 100*step.measured[node], page.paint.bar(step.measured[node], movingLine))
+			page.line("  %-8s %5.1f %%  %s", node, 100*step.measured[node], page.bar(step.measured[node], movingLine))
 		}
 	}
 	for i := range r.moves {
@@ -201,8 +173,7 @@ func (r moving) check() error {
 	}
 	for i := range r.moves {
 		if m := &r.moves[i]; m.Pod != "cart-1" || m.Node != quiet || m.Outcome != plan.Landed {
-			errs = append(errs, fmt.Errorf("%s moved to %s (%s), must be cart-1 to %s (%s)", m.Pod, m.Node, m.Outcome, quiet,
-				plan.Landed))
+			errs = append(errs, fmt.Errorf("%s moved to %s (%s), must be cart-1 to %s (%s)", m.Pod, m.Node, m.Outcome, quiet, plan.Landed))
 		}
 	}
 	for _, pod := range []string{"report-1", "orders-1"} {

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
+	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/bar"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 )
 
@@ -32,10 +33,11 @@ type result interface {
 const measuringError = 0.0125
 
 func scenarios() []scenario {
+	lie, all := requestsLie(), burst()
 	return []scenario{
 		{name: "the worked example", run: runWorkedExample},
-		{name: "requests lie", run: runRequestsLie},
-		{name: "burst", run: runBurst},
+		{name: lie.name, run: lie.run},
+		{name: all.name, run: all.run},
 		{name: "moving", run: runMoving},
 		{name: "look around", run: runLookAround},
 	}
@@ -97,7 +99,7 @@ func show(page page, findings []finding) error {
 	var wrong []string
 	for _, f := range findings {
 		page.line("")
-		page.line("%s", page.paint.bold(strings.ToUpper(f.scenario)))
+		page.line("%s", page.Paint(terminal.Bold, strings.ToUpper(f.scenario)))
 		f.result.write(page)
 		if err := f.result.check(); err != nil {
 			wrong = append(wrong, f.scenario+": "+strings.ReplaceAll(err.Error(), "\n", "; "))
@@ -109,14 +111,22 @@ func show(page page, findings []finding) error {
 		return nil
 	}
 	for _, w := range wrong {
-		page.line("%s %s", page.paint.red("WRONG"), w)
+		page.line("%s %s", page.Paint(terminal.Red, "WRONG"), w)
 	}
 	return errWrong
 }
 
 type page struct {
-	out   io.Writer
-	paint paint
+	terminal.Style
+	out io.Writer
+}
+
+// barCells is the width of a bar. The whole width is the capacity of a node.
+const barCells = 30
+
+// bar draws a utilization as a bar and marks the load line with |.
+func (p page) bar(utilization, line float64) string {
+	return bar.Bar{Cells: barCells, Measured: utilization, Line: line, HasLine: true, Colored: p.Color}.String()
 }
 
 func (p page) line(format string, args ...any) {
@@ -132,16 +142,4 @@ func (p *playground) createNode(ctx context.Context, name string, load cluster.L
 // cpuUsage returns the usage of an 8-core node at a utilization.
 func cpuUsage(utilization float64) cluster.Usage {
 	return cluster.Usage{CPU: fmt.Sprintf("%.0fm", 8000*utilization), Memory: "4Gi"}
-}
-
-// sleep returns after d. It ends the scenario if ctx ends, or if a part of the cluster has failed.
-func (p *playground) sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		must(context.Cause(ctx))
-	case <-timer.C:
-		must(p.Failed())
-	}
 }

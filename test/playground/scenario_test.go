@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -29,40 +28,49 @@ the node with the highest score. A measurement may be off by 1.25 %, the share o
   worker-3      10.0 %    55.0  ███·········|·················
 `
 	wrong := testResult(t, exampleResult, want)
-	wrong("a pod on another node is wrong", func(r *workedExample) { r.landed = "worker-3" },
-		"the pod is on worker-3, must be on worker-1")
+	wrong("a pod on another node is wrong", func(r *workedExample) { r.landed = "worker-3" }, "the pod is on worker-3, must be on worker-1")
 	wrong("an explanation of another node is wrong", func(r *workedExample) { r.explained = "worker-3" },
 		"kubectl plimsoll explain would choose worker-3, the scheduler chose worker-1")
 	wrong("a load that is off by one pod's share is allowed", func(r *workedExample) { r.measured["worker-1"] += 0.0125 }, "<nil>")
 	// (100 − 40)·27/40 + 40 = 80.5. One pod's share is (100 − 40)·1.25/40 = 1.9 points of the score.
-	wrong("a load that is off by more is wrong", func(r *workedExample) { r.measured["worker-1"] = 0.27 },
-		"worker-1 scores 80.5, must be 77.5 ± 1.9")
+	wrong("a load that is off by more is wrong", func(r *workedExample) { r.measured["worker-1"] = 0.27 }, "worker-1 scores 80.5, must be 77.5 ± 1.9")
 }
 
-// requestsLieResult is a correct result. The load-aware profile places eight pods on each of the five most loaded quiet nodes. The
-// stock profile places four on each busy node.
-func requestsLieResult() requestsLie {
-	r := requestsLie{
-		plimsoll: placement{profile: "plimsoll", pods: map[string]int{}, measured: map[string]float64{}},
+// contestResultOf returns a result in which the nodes got these pods in each profile.
+func contestResultOf(c *contest, plimsoll, stock func(contestNode) int) contestResult {
+	r := contestResult{
+		contest:  c,
+		plimsoll: placement{profile: c.profile, pods: map[string]int{}, measured: map[string]float64{}},
 		stock:    placement{profile: "default-scheduler", pods: map[string]int{}, measured: map[string]float64{}},
 	}
-	for i, n := range lieNodes() {
-		r.plimsoll.measured[n.name], r.stock.measured[n.name] = n.load, n.load
-		switch {
-		case n.busy:
-			r.stock.pods[n.name] = 4
-			r.stock.measured[n.name] += 4 * lieShare
-		case i >= 5:
-			r.plimsoll.pods[n.name] = 8
-			r.plimsoll.measured[n.name] += 8 * lieShare
-		}
+	for _, n := range c.nodes {
+		r.plimsoll.pods[n.name], r.stock.pods[n.name] = plimsoll(n), stock(n)
+		r.plimsoll.measured[n.name] = n.load + c.share*float64(plimsoll(n))
+		r.stock.measured[n.name] = n.load + c.share*float64(stock(n))
 	}
 	return r
 }
 
+// requestsLieResult is a correct result. The load-aware profile places eight pods on each of the five most loaded quiet nodes. The
+// stock profile places four on each busy node.
+func requestsLieResult() contestResult {
+	return contestResultOf(requestsLie(), func(n contestNode) int {
+		if n.load > 0.085 && n.load < 0.5 {
+			return 8
+		}
+		return 0
+	}, func(n contestNode) int {
+		if n.load > 0.5 {
+			return 4
+		}
+		return 0
+	})
+}
+
 func TestRequestsLie(t *testing.T) {
-	want := `40 pods for each profile; each requests 100m and uses 200m. The requests on busy-* nodes are small,
-those on quiet-* nodes large. A bar is a node's measured CPU, | the load line at 40 %, +n its pods.
+	want := `40 pods at once for each profile; each requests 100m and uses 200m of 8 cores.
+Requests are small on busy-* nodes, and large on quiet-* nodes.
+A bar is a node's CPU 30 to 60 s after all pods were bound, | the load line at 40 %, +n its pods.
 A measurement may be off by one pod's share: a node is beyond the line only above 42.5 %.
           plimsoll                                     default-scheduler
 quiet-01  █···········|·················   4.0 %       █···········|·················   4.0 %
@@ -86,53 +94,47 @@ busy-08   ████████████|███████████
 busy-09   ████████████|██████████████···  89.0 %       ████████████|█████████████████  99.0 %  +4
 busy-10   ████████████|██████████████···  90.0 %       ████████████|█████████████████ 100.0 %  +4
 hottest   busy-10 at 90.0 %                            busy-10 at 100.0 %
-> 80 %    10 nodes                                     10 nodes
 on busy   0 of 40 pods                                 40 of 40 pods
 `
 	wrong := testResult(t, requestsLieResult, want)
-	wrong("one pod's share above the load line is allowed", func(r *requestsLie) { r.plimsoll.measured["quiet-02"] = 0.424 }, "<nil>")
-	wrong("more above the load line is wrong", func(r *requestsLie) { r.plimsoll.measured["quiet-02"] = 0.426 },
-		"plimsoll filled quiet-02 to 42.6 %, above the load line by more than one pod's share")
-	wrong("a pod on a busy node is wrong", func(r *requestsLie) { r.plimsoll.pods["busy-03"] = 1 },
-		"plimsoll put 1 pod on busy nodes, must be none")
+	wrong("one pod's share above the load line is allowed", func(r *contestResult) { r.plimsoll.measured["quiet-07"] = 0.424 }, "<nil>")
+	wrong("more above the load line is wrong", func(r *contestResult) { r.plimsoll.measured["quiet-07"] = 0.426 },
+		"plimsoll filled quiet-07 above 42.5 %, which is one pod's share above the load line, while there is room on "+
+			"quiet-01, quiet-02, quiet-03, quiet-04, quiet-05, quiet-06, quiet-08, quiet-09, quiet-10")
+	wrong("a pod on a busy node is wrong", func(r *contestResult) { r.plimsoll.pods["busy-03"], r.plimsoll.pods["quiet-06"] = 1, 7 },
+		"plimsoll filled busy-03 above 42.5 %, which is one pod's share above the load line, while there is room on "+
+			"quiet-01, quiet-02, quiet-03, quiet-04, quiet-05, quiet-06, quiet-07, quiet-08, quiet-09, quiet-10")
 	wrong("half of the stock profile's pods on quiet nodes is wrong",
-		func(r *requestsLie) { r.stock.pods = map[string]int{"quiet-01": 20, "busy-01": 20} },
+		func(r *contestResult) { r.stock.pods = map[string]int{"quiet-01": 20, "busy-01": 20} },
 		"default-scheduler put 20 pods on busy nodes, must be more than half of them because their requests are small")
 	wrong("a node as hot as under the stock profile is wrong",
-		func(r *requestsLie) { r.plimsoll.measured = maps.Clone(r.stock.measured) },
+		func(r *contestResult) { r.plimsoll.measured = maps.Clone(r.stock.measured) },
 		"the hottest node is at 100.0 % under plimsoll, must be below the 100.0 % under default-scheduler")
 }
 
 // burstResult is a correct result. The load-aware profile fills the nine loaded nodes, and puts the other 21 pods on the idle one.
 // The stock profile levels requests.
-func burstResult() burst {
-	r := burst{
-		plimsoll: placement{profile: "plimsoll-1m", pods: map[string]int{}, measured: map[string]float64{}},
-		stock:    placement{profile: "default-scheduler", pods: map[string]int{}, measured: map[string]float64{}},
-	}
+func burstResult() contestResult {
 	room := map[string]int{
 		"idle": 21, "loaded-1": 15, "loaded-2": 13, "loaded-3": 12, "loaded-4": 10, "loaded-5": 9, "loaded-6": 7, "loaded-7": 6,
 		"loaded-8": 4, "loaded-9": 3,
 	}
-	for _, n := range burstNodes() {
-		load := float64(n.cpuMillis) / 8000
-		r.plimsoll.pods[n.name], r.stock.pods[n.name] = room[n.name], 8
-		if n.cpuMillis == 0 {
-			r.stock.pods[n.name] = 28
+	r := contestResultOf(burst(), func(n contestNode) int { return room[n.name] }, func(n contestNode) int {
+		if n.load == 0 {
+			return 28
 		}
-		r.plimsoll.measured[n.name] = load + burstShare*float64(r.plimsoll.pods[n.name])
-		r.stock.measured[n.name] = load + burstShare*float64(r.stock.pods[n.name])
-	}
+		return 8
+	})
 	r.plimsoll.measured["loaded-7"] += 0.0001 // the full nodes are equally hot but for rounding; make one the hottest
 	return r
 }
 
 func TestBurst(t *testing.T) {
 	// A full node is at 40 − ¾·1.25 = 39.06 %, the idle one at 21·1.25 = 26.25 %.
-	want := `100 pods at once for each profile; each requests and uses 100m of 8 cores. One node is idle, nine
-request 2 cores and use 1.63 to 2.83. A bar is a node's CPU, measured from 30 to 60 s after all pods
-were bound, | the load line at 40 %, +n its pods. A measurement may be off by one pod's share: a
-node is beyond the line only above 41.25 %.
+	want := `100 pods at once for each profile; each requests 100m and uses 100m of 8 cores.
+One node is idle, nine request 2 cores and use 1.63 to 2.83.
+A bar is a node's CPU 30 to 60 s after all pods were bound, | the load line at 40 %, +n its pods.
+A measurement may be off by one pod's share: a node is beyond the line only above 41.25 %.
           plimsoll-1m                                  default-scheduler
 idle      ████████····|·················  26.2 % +21   ███████████·|·················  35.0 % +28
 loaded-1  ████████████|·················  39.1 % +15   █████████···|·················  30.3 %  +8
@@ -150,24 +152,21 @@ with room 1 node                                       6 nodes
 `
 	wrong := testResult(t, burstResult, want)
 	// 39.06 + 1.25 = 40.31 % is below 40 + 1.25 = 41.25 %; 39.06 + 2 · 1.25 = 41.56 % is not.
-	wrong("one pod too many on a node is allowed", func(r *burst) { r.plimsoll.measured["loaded-2"] += burstShare }, "<nil>")
-	wrong("two pods too many on a node are wrong", func(r *burst) { r.plimsoll.measured["loaded-2"] += 2 * burstShare },
+	wrong("one pod too many on a node is allowed", func(r *contestResult) { r.plimsoll.measured["loaded-2"] += r.share }, "<nil>")
+	wrong("two pods too many on a node are wrong", func(r *contestResult) { r.plimsoll.measured["loaded-2"] += 2 * r.share },
 		"plimsoll-1m filled loaded-2 above 41.25 %, which is one pod's share above the load line, while there is room on idle")
 	wrong("two pods too many are wrong even if there is room for just one elsewhere",
-		func(r *burst) {
-			r.plimsoll.measured["loaded-2"] += 2 * burstShare
-			r.plimsoll.measured["idle"] = target - burstShare
+		func(r *contestResult) {
+			r.plimsoll.measured["loaded-2"] += 2 * r.share
+			r.plimsoll.measured["idle"] = target - r.share
 		},
 		"plimsoll-1m filled loaded-2 above 41.25 %, which is one pod's share above the load line, while there is room on idle")
-	wrong("the placement of the stock profile is wrong", func(r *burst) { r.plimsoll.measured = maps.Clone(r.stock.measured) },
+	wrong("the placement of the stock profile is wrong", func(r *contestResult) { r.plimsoll.measured = maps.Clone(r.stock.measured) },
 		"plimsoll-1m filled loaded-7, loaded-8, loaded-9 above 41.25 %, which is one pod's share above the load line, "+
 			"while there is room on idle, loaded-1, loaded-2, loaded-3, loaded-4, loaded-5")
 	wrong("a node above the line while no other has room is allowed",
-		func(r *burst) { r.plimsoll.measured["idle"], r.plimsoll.measured["loaded-2"] = 0.39, 0.42 }, "<nil>")
-	wrong("a pod on a node of the other profile is wrong", func(r *burst) { r.plimsoll.pods["idle"]-- },
-		"plimsoll-1m placed 99 of 100 pods on its nodes")
-	wrong("a node that is not measured is wrong", func(r *burst) { delete(r.plimsoll.measured, "loaded-2") },
-		"9 of 10 nodes are measured")
+		func(r *contestResult) { r.plimsoll.measured["idle"], r.plimsoll.measured["loaded-2"] = 0.39, 0.42 }, "<nil>")
+	wrong("a pod on a node of the other profile is wrong", func(r *contestResult) { r.plimsoll.pods["idle"]-- }, "plimsoll-1m placed 99 of 100 pods on its nodes")
 }
 
 func lookAroundResult() lookAround {
@@ -188,10 +187,8 @@ kubectl plimsoll what-if --add-nodes=2 --like=worker-1
 2 of 2 pods placed
 `
 	wrong := testResult(t, lookAroundResult, want)
-	wrong("a pod that more nodes do not help is wrong", func(r *lookAround) { r.placed = 1 },
-		"what-if places 1 of 2 pods on 2 more nodes, must be 2 of 2")
-	wrong("a pod that does not wait is wrong", func(r *lookAround) { r.waiting, r.placed = 1, 1 },
-		"what-if places 1 of 1 pods on 2 more nodes, must be 2 of 2")
+	wrong("a pod that more nodes do not help is wrong", func(r *lookAround) { r.placed = 1 }, "what-if places 1 of 2 pods on 2 more nodes, must be 2 of 2")
+	wrong("a pod that does not wait is wrong", func(r *lookAround) { r.waiting, r.placed = 1, 1 }, "what-if places 1 of 1 pods on 2 more nodes, must be 2 of 2")
 }
 
 func movingResult() moving {
@@ -221,12 +218,10 @@ Then nothing moved for 1m0s.
 `
 	wrong := testResult(t, movingResult, want)
 	wrong("a second move is wrong", func(r *moving) { r.moves = append(r.moves, r.moves[0]) }, "2 pods moved, must be 1, and none at rest")
-	wrong("another pod is wrong", func(r *moving) { r.moves[0].Pod = "orders-1" },
-		"orders-1 moved to quiet (Landed), must be cart-1 to quiet (Landed)")
+	wrong("another pod is wrong", func(r *moving) { r.moves[0].Pod = "orders-1" }, "orders-1 moved to quiet (Landed), must be cart-1 to quiet (Landed)")
 	wrong("a pod that comes back is wrong", func(r *moving) { r.moves[0].Node, r.moves[0].Outcome = crowded, plan.Returned },
 		"cart-1 moved to crowded (Returned), must be cart-1 to quiet (Landed)")
-	wrong("a pod that left is wrong", func(r *moving) { delete(r.nodes, "report-1") },
-		`report-1 is on "", must be on crowded: it may not be evicted`)
+	wrong("a pod that left is wrong", func(r *moving) { delete(r.nodes, "report-1") }, `report-1 is on "", must be on crowded: it may not be evicted`)
 }
 
 func TestShow_FitsOnScreen(t *testing.T) {
@@ -264,27 +259,19 @@ func TestShow_NamesWhatIsWrong(t *testing.T) {
 	var b strings.Builder
 	first, second := exampleResult(), requestsLieResult()
 	first.landed = "worker-2"
-	second.plimsoll.pods["busy-01"] = 2
-	second.plimsoll.measured["quiet-01"] = 0.5
+	second.stock.pods = map[string]int{"busy-01": 20}
+	second.plimsoll.pods["quiet-10"] = 7
 	err := show(page{out: &b}, []finding{{"the worked example", first}, {"requests lie", second}})
 	if !errors.Is(err, errWrong) {
 		t.Errorf("show() = %v, want %v", err, errWrong)
 	}
 	want := `
 WRONG the worked example: the pod is on worker-2, must be on worker-1
-WRONG requests lie: plimsoll put 2 pods on busy nodes, must be none; ` +
-		`plimsoll filled quiet-01 to 50.0 %, above the load line by more than one pod's share
+WRONG requests lie: plimsoll placed 39 of 40 pods on its nodes; ` +
+		`default-scheduler put 20 pods on busy nodes, must be more than half of them because their requests are small
 `
 	if !strings.HasSuffix(b.String(), want) {
 		t.Errorf("the summary does not end with\n%s\nbut is\n%s", want, b.String())
-	}
-}
-
-func TestPaintFor_FileHasNoColor(t *testing.T) {
-	file := check.Value(os.CreateTemp(t.TempDir(), ""))(t)
-	defer func() { _ = file.Close() }()
-	if paintFor(file).on {
-		t.Error("paintFor() of a file is on")
 	}
 }
 

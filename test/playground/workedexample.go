@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/plimsoll-scheduler/plimsoll/internal/terminal"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/inspect/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/targetloadpacking"
@@ -47,7 +48,7 @@ func runWorkedExample(ctx context.Context, p *playground) result {
 		p.createNode(ctx, n.name, cluster.Load{Usage: cpuUsage(n.load)}, nil)
 		want[n.name] = n.load
 	}
-	measured := p.waitLoad(ctx, want, measuringError)
+	measured := p.waitLoad(ctx, window, want, measuringError)
 	labels := map[string]string{"scenario": "worked-example"}
 	// The pod uses next to nothing, so that the scores are those of the worked example.
 	must(p.CreatePods(ctx, cluster.Pod{Name: "example", Scheduler: plimsollProfile, Labels: labels, Resources: resources("1m", "1m")}))
@@ -73,7 +74,7 @@ func (w workedExample) write(page page) {
 			landed = "  <- the pod"
 		}
 		page.line("  %-10s %7.1f %% %7.1f  %s%s",
-			n.name, 100*w.measured[n.name], w.score(n), page.paint.bar(w.measured[n.name], target), landed)
+			n.name, 100*w.measured[n.name], w.score(n), page.bar(w.measured[n.name], target), landed)
 	}
 }
 
@@ -102,21 +103,18 @@ func showWhy(page page, findings []finding) {
 	for _, f := range findings {
 		if example, ok := f.result.(workedExample); ok {
 			page.line("")
-			page.line("%s: kubectl plimsoll explain example", page.paint.bold("SEE WHY"))
+			page.line("%s: kubectl plimsoll explain example", page.Paint(terminal.Bold, "SEE WHY"))
 			page.line("")
 			page.line("%s", strings.TrimRight(example.why, "\n"))
 		}
 	}
 }
 
-// waitLoad waits until the nodes' utilizations over the window are measured within the tolerance. It then waits until the scheduler
+// waitLoad waits until the nodes' utilizations over a window are measured within the tolerance. It then waits until the scheduler
 // has read them. It returns what is measured.
-func (p *playground) waitLoad(ctx context.Context, want map[string]float64, tolerance float64) map[string]float64 {
-	return p.waitLoadOver(ctx, window, want, tolerance)
-}
-
-func (p *playground) waitLoadOver(ctx context.Context, over time.Duration, want map[string]float64,
-	tolerance float64) map[string]float64 {
+func (p *playground) waitLoad(
+	ctx context.Context, over time.Duration, want map[string]float64, tolerance float64,
+) map[string]float64 {
 	// A window that begins before the load does is measured too low. Within the tolerance it may lack a part of the window, which
 	// passes during For.
 	measured := got(p.WaitCPUUtilization(ctx,

@@ -81,17 +81,12 @@ func (b *Builder) Newest() bool { return b.minor == "" }
 
 func (b *Builder) sharedDir() string { return filepath.Join(b.root, "bin") }
 
-// Build builds the parts that are missing or out of date. Several processes may call it at once: those of one minor
-// take turns. When ctx ends, so does the compiler, and no partial file is left.
+// Build builds the parts that are missing or out of date. Several processes may call it at once. When ctx ends, the
+// compiler ends too, and no partial file is left.
 func (b *Builder) Build(ctx context.Context, parts ...Part) error {
 	if err := os.MkdirAll(b.BinDir(), 0o755); err != nil {
 		return fmt.Errorf("making the folder for programs: %w", err)
 	}
-	unlock, err := b.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	for _, part := range parts {
 		if err := b.build(ctx, part); err != nil {
 			return fmt.Errorf("building %s: %w", part.Name, err)
@@ -109,7 +104,7 @@ func (b *Builder) build(ctx context.Context, part Part) error {
 		return link(filepath.Join(b.sharedDir(), part.Name), filepath.Join(b.BinDir(), part.Name))
 	}
 	var kubernetes string
-	if part.KubernetesVersion {
+	if part.dependsOnMinor() {
 		var err error
 		if kubernetes, err = b.version(ctx, "", kubernetesModule); err != nil {
 			return err
@@ -254,35 +249,6 @@ func (b *Builder) goCommand(ctx context.Context, dir string, args ...string) *ex
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = stopDelay
 	return cmd
-}
-
-// lock waits until no other process writes to the bin folder, and returns a function that releases the lock.
-func (b *Builder) lock(ctx context.Context) (unlock func(), err error) {
-	const retry = 200 * time.Millisecond
-	file, err := os.OpenFile(filepath.Join(b.BinDir(), ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("opening the lock of the folder for programs: %w", err)
-	}
-	ticker := time.NewTicker(retry)
-	defer ticker.Stop()
-	for waiting := false; ; waiting = true {
-		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			// The kernel releases the lock when the file is closed, so also when the process is killed.
-			return func() { _ = file.Close() }, nil
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, errors.Join(fmt.Errorf("locking %s: %w", file.Name(), err), file.Close())
-		}
-		if !waiting {
-			b.say("waiting for another build to end\n")
-		}
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(context.Cause(ctx), file.Close())
-		case <-ticker.C:
-		}
-	}
 }
 
 // findRoot returns the folder of this repository: that of the working directory. From elsewhere, its bin folder holds this program.

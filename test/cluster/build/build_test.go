@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
@@ -57,6 +56,8 @@ func TestUpToDate(t *testing.T) {
 }
 
 func TestPartFlags(t *testing.T) {
+	const versions = " -X k8s.io/component-base/version.gitVersion=v1.36.3" +
+		" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
 	tests := []struct {
 		name string
 		part Part
@@ -64,14 +65,9 @@ func TestPartFlags(t *testing.T) {
 	}{
 		{name: "a program of another module needs no flags", part: Part{Module: "m"}},
 		{name: "tags are joined by commas", part: Part{Module: "m", Tags: []string{"a", "b"}}, want: []string{"-tags=a,b"}},
-		{name: "a program of this repository gets its version", part: Part{}, want: []string{"-ldflags=-X main.version=v0.1.0"}},
-		{name: "a program with the race detector", part: Part{Race: true}, want: []string{"-race", "-ldflags=-X main.version=v0.1.0"}},
-		{
-			name: "a component of Kubernetes gets the version of Kubernetes",
-			part: Part{Module: "m", KubernetesVersion: true},
-			want: []string{"-ldflags=-X k8s.io/component-base/version.gitVersion=v1.36.3" +
-				" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"},
-		},
+		{name: "a program of this repository gets its version", part: Part{}, want: []string{"-ldflags=-X main.version=v0.1.0" + versions}},
+		{name: "the race detector", part: Part{Race: true}, want: []string{"-race", "-ldflags=-X main.version=v0.1.0" + versions}},
+		{name: "a component of Kubernetes gets its version", part: Kubectl(), want: []string{"-ldflags=" + versions[1:]}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -80,7 +76,7 @@ func TestPartFlags(t *testing.T) {
 		})
 	}
 	for _, version := range []string{"", "1.36.3", "v1.36", "master"} {
-		if _, err := (Part{KubernetesVersion: true}).flags(version, ""); err == nil {
+		if _, err := Kubectl().flags(version, ""); err == nil {
 			t.Errorf("flags(%q) returned no error", version)
 		}
 	}
@@ -136,7 +132,7 @@ func TestBuild_LinksOnlyWhatChanged(t *testing.T) {
 	if second := build(); os.SameFile(first, second) {
 		t.Error("the file of a running program was written to, or an outdated program was not linked")
 	}
-	wantFiles(t, b.BinDir(), ".lock", "own")
+	wantFiles(t, b.BinDir(), "own")
 }
 
 func TestBuild_OlderMinor(t *testing.T) {
@@ -167,24 +163,12 @@ func TestBuild_OlderMinor(t *testing.T) {
 			t.Fatalf("Build() = %v\n%s", err, out)
 		}
 	}
-	wantFiles(t, b.BinDir(), ".lock", "own", "shared")
+	wantFiles(t, b.BinDir(), "own", "shared")
 	// Its libraries have other versions now.
 	writeFile(t, filepath.Join(b.Root(), "other", "go.mod"), "module example.com/test\n\ngo 1.26\n\n// other libraries\n", 0o644)
 	if got, err := b.stampOf(part, "", nil); err != nil || got == wanted {
 		t.Errorf("stampOf() = %q, %v, the same as with another go.mod", got, err)
 	}
-
-	// Each minor version has its own lock, so a build for the newest does not wait for an older one.
-	unlock := check.Value(b.lock(t.Context()))(t)
-	defer unlock()
-	b.minor = ""
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	unlockNewest, err := b.lock(ctx)
-	if err != nil {
-		t.Fatalf("the newest minor waits for the older one: %v", err)
-	}
-	unlockNewest()
 }
 
 func TestBuild_FailureRemovesOnlyTheStamp(t *testing.T) {
@@ -197,7 +181,7 @@ func TestBuild_FailureRemovesOnlyTheStamp(t *testing.T) {
 	if err := b.Build(t.Context(), part); err == nil {
 		t.Fatal("Build() of a package that does not exist returned no error")
 	}
-	wantFiles(t, b.BinDir(), ".lock", "p")
+	wantFiles(t, b.BinDir(), "p")
 }
 
 func TestBuild_EndsWithContext(t *testing.T) {
@@ -210,20 +194,7 @@ func TestBuild_EndsWithContext(t *testing.T) {
 	if !errors.Is(err, cause) {
 		t.Errorf("Build() = %v, want %v", err, cause)
 	}
-	wantFiles(t, b.BinDir(), ".lock")
-}
-
-func TestBuilder_LockWaits(t *testing.T) {
-	b, out := newBuilder(t)
-	unlock := check.Value(b.lock(t.Context()))(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := b.lock(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("second lock() = %v, want %v because it waits until its context ends", err, context.Canceled)
-	}
-	check.Equal(t, "said", "waiting for another build to end\n", out.String())
-	unlock()
-	check.Value(b.lock(t.Context()))(t)()
+	wantFiles(t, b.BinDir())
 }
 
 func newBuilder(t *testing.T) (*Builder, *bytes.Buffer) {

@@ -2,6 +2,7 @@ package build
 
 import (
 	"fmt"
+	"path"
 	"path/filepath"
 	"strings"
 )
@@ -19,9 +20,6 @@ type Part struct {
 	Dir string
 	// Tags are build tags.
 	Tags []string
-	// KubernetesVersion makes the linker set the version of Kubernetes. Without it an API server reports a version that kubectl
-	// cannot parse.
-	KubernetesVersion bool
 	// Race builds with the race detector, which takes a C compiler.
 	Race bool
 }
@@ -30,9 +28,23 @@ type Part struct {
 // scheduler's are pinned in modules of their own.
 func All() []Part {
 	return []Part{
-		Etcd(), KubeAPIServer(), Kubectl(), KWOK(), Prometheus(), Promtool(), MetricsServer(), Helm(), Kubeconform(),
-		KubeScheduler(), KubeSchedulerRace(), StockKubeScheduler(), IdleKubeScheduler(), LoadWatcher(), Rebalancer(), KubectlPlimsoll(),
+		Etcd(), KubeAPIServer(), Kubectl(), KWOK(), Prometheus(), Promtool(), MetricsServer(), Helm(),
+		KubeScheduler(), KubeSchedulerRace(), StockKubeScheduler(), LoadWatcher(), Rebalancer(), KubectlPlimsoll(),
 	}
+}
+
+// own returns a program of this repository.
+func own(name string) Part { return Part{Name: name, Package: modulePath + "/cmd/" + name} }
+
+// ofKubernetes returns a program of Kubernetes.
+func ofKubernetes(name, program string) Part {
+	return Part{Name: name, Package: kubernetesModule + "/cmd/" + program, Module: kubernetesModule}
+}
+
+// of returns a program whose module a go.mod in the folder pins.
+func of(module, program, folder string) Part {
+	name := path.Base(program)
+	return Part{Name: name, Package: path.Join(module, program), Module: module, Dir: filepath.Join(folder, path.Base(module))}
 }
 
 // Etcd is the store of the API server, of one version for all minor versions of Kubernetes.
@@ -41,48 +53,16 @@ func Etcd() Part {
 }
 
 // KubeAPIServer is the API server, in the version of the scheduler.
-func KubeAPIServer() Part {
-	return Part{
-		Name: "kube-apiserver", Package: "k8s.io/kubernetes/cmd/kube-apiserver", Module: kubernetesModule, KubernetesVersion: true,
-	}
-}
+func KubeAPIServer() Part { return ofKubernetes("kube-apiserver", "kube-apiserver") }
 
 // Kubectl is the command line client, in the version of the scheduler.
-func Kubectl() Part {
-	return Part{Name: "kubectl", Package: "k8s.io/kubernetes/cmd/kubectl", Module: kubernetesModule, KubernetesVersion: true}
-}
-
-// KubeScheduler is the scheduler of this repository.
-func KubeScheduler() Part {
-	return Part{Name: "kube-scheduler", Package: modulePath + "/cmd/kube-scheduler", KubernetesVersion: true}
-}
+func Kubectl() Part { return ofKubernetes("kubectl", "kubectl") }
 
 // StockKubeScheduler is the scheduler of Kubernetes.
-func StockKubeScheduler() Part {
-	return Part{
-		Name: "stock-kube-scheduler", Package: "k8s.io/kubernetes/cmd/kube-scheduler", Module: kubernetesModule, KubernetesVersion: true,
-	}
-}
+func StockKubeScheduler() Part { return ofKubernetes("stock-kube-scheduler", "kube-scheduler") }
 
-// IdleKubeScheduler is the scheduler of Kubernetes with plugins that do nothing, or waste time.
-func IdleKubeScheduler() Part {
-	return Part{Name: "idle-kube-scheduler", Package: modulePath + "/test/perf/idlescheduler", KubernetesVersion: true}
-}
-
-// LoadWatcher is the load-watcher of this repository.
-func LoadWatcher() Part {
-	return Part{Name: "load-watcher", Package: modulePath + "/cmd/load-watcher", KubernetesVersion: true}
-}
-
-// Rebalancer is the rebalancer of this repository.
-func Rebalancer() Part {
-	return Part{Name: "rebalancer", Package: modulePath + "/cmd/rebalancer", KubernetesVersion: true}
-}
-
-// KubectlPlimsoll is the kubectl plugin of this repository.
-func KubectlPlimsoll() Part {
-	return Part{Name: "kubectl-plimsoll", Package: modulePath + "/cmd/kubectl-plimsoll", KubernetesVersion: true}
-}
+// KubeScheduler is the scheduler of this repository.
+func KubeScheduler() Part { return own("kube-scheduler") }
 
 // KubeSchedulerRace is KubeScheduler with the race detector.
 func KubeSchedulerRace() Part {
@@ -91,17 +71,26 @@ func KubeSchedulerRace() Part {
 	return part
 }
 
+// LoadWatcher is the load-watcher of this repository.
+func LoadWatcher() Part { return own("load-watcher") }
+
+// Rebalancer is the rebalancer of this repository.
+func Rebalancer() Part { return own("rebalancer") }
+
+// KubectlPlimsoll is the kubectl plugin of this repository.
+func KubectlPlimsoll() Part { return own("kubectl-plimsoll") }
+
 // KWOK simulates the kubelets.
-func KWOK() Part {
-	return Part{Name: "kwok", Package: "sigs.k8s.io/kwok/cmd/kwok", Module: "sigs.k8s.io/kwok", Dir: filepath.Join(partsDir, "kwok")}
-}
+func KWOK() Part { return of("sigs.k8s.io/kwok", "cmd/kwok", partsDir) }
+
+// MetricsServer serves metrics.k8s.io.
+func MetricsServer() Part { return of("sigs.k8s.io/metrics-server", "cmd/metrics-server", partsDir) }
 
 // Prometheus measures the nodes. It has only the service discovery that a cluster uses, which halves the time of the build.
 func Prometheus() Part {
-	return Part{
-		Name: "prometheus", Package: "github.com/prometheus/prometheus/cmd/prometheus", Module: "github.com/prometheus/prometheus",
-		Dir: filepath.Join(partsDir, "prometheus"), Tags: []string{"remove_all_sd", "enable_http_sd"},
-	}
+	part := of("github.com/prometheus/prometheus", "cmd/prometheus", partsDir)
+	part.Tags = []string{"remove_all_sd", "enable_http_sd"}
+	return part
 }
 
 // Promtool tests the alerts, in the version of Prometheus.
@@ -116,22 +105,6 @@ func Helm() Part {
 	return Part{Name: "helm", Package: "helm.sh/helm/v4/cmd/helm", Module: "helm.sh/helm/v4", Dir: filepath.Join(toolsDir, "helm")}
 }
 
-// Kubeconform checks manifests against schemas.
-func Kubeconform() Part {
-	return Part{
-		Name: "kubeconform", Package: "github.com/yannh/kubeconform/cmd/kubeconform", Module: "github.com/yannh/kubeconform",
-		Dir: filepath.Join(toolsDir, "kubeconform"),
-	}
-}
-
-// MetricsServer serves metrics.k8s.io.
-func MetricsServer() Part {
-	return Part{
-		Name: "metrics-server", Package: "sigs.k8s.io/metrics-server/cmd/metrics-server", Module: "sigs.k8s.io/metrics-server",
-		Dir: filepath.Join(partsDir, "metrics-server"),
-	}
-}
-
 const (
 	modulePath       = "github.com/plimsoll-scheduler/plimsoll"
 	kubernetesModule = "k8s.io/kubernetes"
@@ -142,6 +115,8 @@ const (
 
 func minorTag(minor string) string { return "kubernetes_" + strings.ReplaceAll(minor, ".", "_") }
 
+// dependsOnMinor reports whether the program is of Kubernetes, or uses its libraries. Its linker then sets the version of
+// Kubernetes, without which an API server reports a version that kubectl cannot parse.
 func (p Part) dependsOnMinor() bool { return p.Module == "" || p.Module == kubernetesModule }
 
 // flags returns the flags of go build. kubernetes is the version of Kubernetes, such as v1.36.3; own is the version of this
@@ -157,7 +132,7 @@ func (p Part) flags(kubernetes, own string) ([]string, error) {
 	if p.Module == "" {
 		linker = append(linker, "-X main.version="+own)
 	}
-	if p.KubernetesVersion {
+	if p.dependsOnMinor() {
 		l, err := kubernetesLinkerFlags(kubernetes)
 		if err != nil {
 			return nil, err

@@ -17,7 +17,6 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster"
 	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
-	"github.com/plimsoll-scheduler/plimsoll/test/perf/compare"
 	"github.com/plimsoll-scheduler/plimsoll/test/perf/promstub"
 )
 
@@ -33,8 +32,8 @@ type side struct {
 // workload is what the schedulers are given.
 type workload struct {
 	nodes, podsPerNode int
-	// batch is the number of pods of a round, and replicas how many of them are of one workload.
-	batch, replicas int
+	// batch is the number of pods of a round.
+	batch int
 	// owned pods have a ReplicaSet, and so are spread by default.
 	owned bool
 	// rate is the number of pods that arrive for each scheduler in a second. 0 means all at once.
@@ -49,14 +48,8 @@ type round struct {
 	heap heap
 	// before is the collection right before the round, so that few happen within it.
 	before collection
-	// perSecond is the number of pods bound in a second.
-	perSecond float64
-}
-
-// perPod is the processor time per pod in seconds. Whether a garbage collection happens within a round is chance. So none counts;
-// the round pays for its share of one.
-func (r round) perPod(c collection) float64 {
-	return (r.used.Seconds() - r.heap.collections*c.used + r.heap.allocated/c.room*c.used) / float64(r.pods)
+	// took is the time until all pods were bound.
+	took time.Duration
 }
 
 // heap is what a scheduler did to its heap.
@@ -74,13 +67,10 @@ type collection struct {
 	room float64
 }
 
-// blocks holds what is compared, by the life of the processes.
-type blocks struct {
-	// costs are the processor time per pod, and speeds the pods/s, of each round.
-	costs, speeds []compare.Block
-	// starts are the processor time up to the end of the warm-up. firsts are the time from the start of the process to its first
-	// binding. slowest is the 99th percentile of the time that an attempt takes. memory is the peak of resident memory.
-	starts, firsts, slowest, memory []compare.Block
+// life is what both schedulers took in one life of their processes.
+type life struct {
+	// cost is the processor time per pod, time the time per pod, and memory the peak of resident memory.
+	cost, time, memory pair
 }
 
 // bench compares two schedulers of one cluster.
@@ -97,7 +87,7 @@ type bench struct {
 func newBench(ctx context.Context, binDir string, w workload) (_ *bench, err error) {
 	known := make([]promstub.Pod, w.nodes*w.podsPerNode)
 	for i := range known {
-		known[i] = promstub.Pod{Namespace: foundNamespace, Name: podName(i, replicas), Workload: workloadName(i, replicas)}
+		known[i] = promstub.Pod{Namespace: foundNamespace, Name: podName(i), Workload: workloadName(i)}
 	}
 	stub := &promstub.Server{Gzip: true, Pods: promstub.NewPods(known)}
 	instances := make([]string, w.nodes)
@@ -166,9 +156,10 @@ type process struct {
 	name string
 }
 
-// block adds a life of both schedulers. After their start, which ends with a round to warm up, it measures rounds.
-func (b *bench) block(ctx context.Context, ours, base side, rounds int, all *blocks) (err error) {
-	var both [2]process
+// life measures rounds in a life of both schedulers, after a round to warm up. What starts first uses more memory, and then 3 %
+// more processor time, so both start at the same time.
+func (b *bench) life(ctx context.Context, sides [2]side, rounds int) (l life, err error) {
+	both := make([]process, len(sides))
 	defer func() {
 		for _, p := range both {
 			if p.Process != nil {
@@ -176,66 +167,67 @@ func (b *bench) block(ctx context.Context, ours, base side, rounds int, all *blo
 			}
 		}
 	}()
-	firsts, err := b.start(ctx, [2]side{ours, base}, &both)
-	if err != nil {
-		return err
-	}
-	if _, err := b.round(ctx, both[:]); err != nil { // only now: both are quiet
-		return err
-	}
-	starts, err := each(both[:], func(_ int, p process) (time.Duration, error) { return p.ProcessorTime() })
-	if err != nil {
-		return err
-	}
-	warm, err := each(both[:], func(_ int, p process) (cluster.Metrics, error) { return p.Metrics(ctx) })
-	if err != nil {
-		return err
-	}
-	took, err := b.rounds(ctx, both, rounds)
-	if err != nil {
-		return err
-	}
-	slowest, err := each(both[:], func(i int, p process) (float64, error) {
-		metrics, err := p.Metrics(ctx)
-		if err != nil {
-			return 0, err
-		}
-		return p99(warm[i], metrics)
-	})
-	if err != nil {
-		return err
-	}
-	peaks, err := each(both[:], func(_ int, p process) (int64, error) { return p.PeakResidentBytes() })
-	if err != nil {
-		return err
-	}
-	all.add(took)
-	all.starts = append(all.starts, compare.Block{{Ours: starts[0].Seconds(), Base: starts[1].Seconds()}})
-	all.firsts = append(all.firsts, compare.Block{{Ours: firsts[0].Seconds(), Base: firsts[1].Seconds()}})
-	all.slowest = append(all.slowest, compare.Block{{Ours: slowest[0], Base: slowest[1]}})
-	all.memory = append(all.memory, compare.Block{{Ours: float64(peaks[0]), Base: float64(peaks[1])}})
-	return b.cluster.Failed()
-}
-
-// start starts both schedulers at the same time. What starts first uses more memory, and then 3 % more processor time. A pod
-// waits for each: start returns how long it took to be bound.
-func (b *bench) start(ctx context.Context, sides [2]side, both *[2]process) (firsts [2]time.Duration, err error) {
-	waiting := b.newPods([]string{sides[0].name, sides[1].name}, 1)
-	if err := b.store.put(ctx, waiting); err != nil {
-		return firsts, err
-	}
 	group, startContext := errgroup.WithContext(ctx)
 	for i, s := range sides {
-		bound, began := b.store.bound(startContext, s.name, 1), time.Now()
 		group.Go(func() (err error) {
-			if both[i], err = b.run(startContext, s); err != nil {
-				return err
-			}
-			firsts[i], err = until(startContext, bound, began)
+			both[i], err = b.run(startContext, s)
 			return err
 		})
 	}
-	return firsts, errors.Join(group.Wait(), b.store.remove(ctx, waiting))
+	if err := group.Wait(); err != nil {
+		return l, err
+	}
+	if _, err := b.round(ctx, both); err != nil { // only now: both are quiet
+		return l, err
+	}
+	took := make([][]round, len(sides)) // by side
+	for range rounds {
+		before, err := each(both, func(_ int, p process) (collection, error) { return b.collect(ctx, p) })
+		if err != nil {
+			return l, err
+		}
+		measured, err := b.round(ctx, both)
+		if err != nil {
+			return l, err
+		}
+		for i, r := range measured {
+			r.before = before[i]
+			took[i] = append(took[i], r)
+		}
+	}
+	peaks, err := each(both, func(_ int, p process) (int64, error) { return p.PeakResidentBytes() })
+	if err != nil {
+		return l, err
+	}
+	return life{
+		cost: pair{costOf(took[0]), costOf(took[1])}, time: pair{timeOf(took[0]), timeOf(took[1])},
+		memory: pair{float64(peaks[0]), float64(peaks[1])},
+	}, b.cluster.Failed()
+}
+
+// costOf returns the processor time per pod in all rounds, in seconds. Whether a garbage collection happens within a round is
+// chance. So none counts; each round pays for its share of one.
+func costOf(rounds []round) float64 {
+	var mean collection
+	for _, r := range rounds {
+		mean.used += r.before.used / float64(len(rounds))
+		mean.room += r.before.room / float64(len(rounds))
+	}
+	used, pods := 0.0, 0
+	for _, r := range rounds {
+		used += r.used.Seconds() - r.heap.collections*mean.used + r.heap.allocated/mean.room*mean.used
+		pods += r.pods
+	}
+	return used / float64(pods)
+}
+
+// timeOf returns the time per pod in all rounds, in seconds.
+func timeOf(rounds []round) float64 {
+	took, pods := 0.0, 0
+	for _, r := range rounds {
+		took, pods = took+r.took.Seconds(), pods+r.pods
+	}
+	return took / float64(pods)
 }
 
 // until returns the time from began to the moment that bound gets.
@@ -285,7 +277,7 @@ func (b *bench) profile(ctx context.Context, s side, file string) (err error) {
 		}
 		bound <- err
 	}()
-	taken, err := p.ProfileCPU(ctx, over)
+	taken, err := p.Get(ctx, fmt.Sprintf("/debug/pprof/profile?seconds=%.0f", over.Seconds()))
 	stop()
 	if last := <-bound; !errors.Is(last, context.Canceled) {
 		return errors.Join(err, last)
@@ -293,7 +285,7 @@ func (b *bench) profile(ctx context.Context, s side, file string) (err error) {
 	if err != nil {
 		return err
 	}
-	return writeProfile(file, taken)
+	return writeProfile(file, []byte(taken))
 }
 
 func writeProfile(file string, taken []byte) error {
@@ -311,43 +303,6 @@ func writeProfile(file string, taken []byte) error {
 	return os.WriteFile(file, b.Bytes(), 0o666)
 }
 
-// rounds measures rounds of both.
-func (b *bench) rounds(ctx context.Context, both [2]process, n int) ([][2]round, error) {
-	took := make([][2]round, n)
-	for i := range took {
-		before, err := each(both[:], func(_ int, p process) (collection, error) { return b.collect(ctx, p) })
-		if err != nil {
-			return nil, err
-		}
-		rounds, err := b.round(ctx, both[:])
-		if err != nil {
-			return nil, err
-		}
-		for side := range rounds {
-			rounds[side].before = before[side]
-		}
-		took[i] = [2]round(rounds)
-	}
-	return took, nil
-}
-
-// add adds the rounds of one life.
-func (all *blocks) add(took [][2]round) {
-	var collections [2]collection // the means
-	for _, pair := range took {
-		for i := range pair {
-			collections[i].used += pair[i].before.used / float64(len(took))
-			collections[i].room += pair[i].before.room / float64(len(took))
-		}
-	}
-	var costs, speeds compare.Block
-	for _, pair := range took {
-		costs = append(costs, compare.Pair{Ours: pair[0].perPod(collections[0]), Base: pair[1].perPod(collections[1])})
-		speeds = append(speeds, compare.Pair{Ours: 1 / pair[0].perSecond, Base: 1 / pair[1].perSecond})
-	}
-	all.costs, all.speeds = append(all.costs, costs), append(all.speeds, speeds)
-}
-
 // collect has the scheduler collect its garbage. What the response costs is measured apart, by another one.
 func (b *bench) collect(ctx context.Context, p process) (c collection, err error) {
 	if err := b.quiet(ctx, p); err != nil {
@@ -356,7 +311,7 @@ func (b *bench) collect(ctx context.Context, p process) (c collection, err error
 	var used [3]time.Duration
 	for i := range used {
 		if i > 0 {
-			if err := p.ProfileHeap(ctx, i == 1); err != nil {
+			if _, err := p.Get(ctx, fmt.Sprintf("/debug/pprof/heap?gc=%d", i%2)); err != nil { // only the first one collects
 				return c, err
 			}
 		}
@@ -397,7 +352,7 @@ func (b *bench) run(ctx context.Context, s side) (process, error) {
 	}
 	r, err := b.cluster.RunScheduler(ctx, s.name, build.Part{Name: s.program}, configuration)
 	p := process{r, s.name}
-	if err != nil || !s.profile.readsLoad() {
+	if err != nil || len(s.profile.plugins) == 0 {
 		return p, err
 	}
 	const patience, pause = 2 * time.Minute, 2 * time.Second // a response costs the scheduler, too
@@ -434,7 +389,7 @@ func (b *bench) round(ctx context.Context, processes []process) ([]round, error)
 	for i, p := range processes {
 		names[i] = p.name
 	}
-	sets, pods := b.newReplicaSets(len(names)), b.newPods(names, b.workload.batch)
+	sets, pods := b.newReplicaSets(len(names)), b.newPods(names)
 	if err := b.store.put(ctx, sets); err != nil {
 		return nil, err
 	}
@@ -479,10 +434,7 @@ func (b *bench) round(ctx context.Context, processes []process) ([]round, error)
 			return r, err
 		}
 		end, err := heapOf(ctx, p)
-		n := b.workload.batch
-		return round{
-			pods: n, used: after - used[i], heap: end.since(before[i]), perSecond: float64(n) / last[i].Seconds(),
-		}, err
+		return round{pods: b.workload.batch, used: after - used[i], heap: end.since(before[i]), took: last[i]}, err
 	})
 	return took, errors.Join(err, b.store.remove(ctx, pods), b.store.remove(ctx, sets), b.store.removeEvents(ctx))
 }
@@ -492,25 +444,24 @@ func (b *bench) newReplicaSets(schedulers int) (sets []keyed) {
 	if !b.workload.owned {
 		return nil
 	}
-	for number := b.pods; number < b.pods+schedulers*b.workload.batch; number += b.workload.replicas {
-		sets = append(sets, newReplicaSet(number, b.workload.replicas))
+	for number := b.pods; number < b.pods+schedulers*b.workload.batch; number += replicas {
+		sets = append(sets, newReplicaSet(number))
 	}
 	return sets
 }
 
-// newPods returns a batch of so many pods for each scheduler, one pod after the other.
-func (b *bench) newPods(schedulers []string, batch int) []keyed {
+// newPods returns the next batch of pods for each scheduler, one pod after the other.
+func (b *bench) newPods(schedulers []string) []keyed {
+	batch := b.workload.batch
 	pods := make([]keyed, 0, batch*len(schedulers))
 	for i := range batch {
 		for j := range schedulers {
 			turn := (i + j) % len(schedulers)
-			number := b.pods + turn*batch + i
-			pod := newPod(measuredNamespace, schedulers[turn], number, b.workload.replicas, b.workload.owned)
+			pod := newPod(measuredNamespace, schedulers[turn], b.pods+turn*batch+i, b.workload.owned)
 			pods = append(pods, keyed{podKey(pod), pod})
 		}
 	}
-	workloads := (len(pods) + b.workload.replicas - 1) / b.workload.replicas
-	b.pods += workloads * b.workload.replicas
+	b.pods += len(pods)
 	return pods
 }
 

@@ -7,9 +7,6 @@ import (
 	"slices"
 	"strings"
 	"text/template"
-	"time"
-
-	"github.com/plimsoll-scheduler/plimsoll/test/cluster/build"
 )
 
 // profile is a profile that people run.
@@ -20,8 +17,6 @@ type profile struct {
 	inPlace bool
 	// linePredicted makes the line of LoadThreshold one of the predicted peak.
 	linePredicted bool
-	// burden is how much more processor time each attempt takes.
-	burden time.Duration
 }
 
 // loadPlugins are all plugins that read load.
@@ -44,29 +39,13 @@ func profiles() map[string]profile {
 		p.inPlace = true
 		all[name] = p
 	}
-	for name, n := range map[string]int{"idle1": 1, "idle7": len(loadPlugins)} {
-		p := profile{}
-		for i := range n {
-			p.plugins = append(p.plugins, "Idle"+loadPlugins[i])
-		}
-		all[name] = p
-	}
-	all["burdened"] = profile{plugins: []string{"Burden"}}
 	return all
 }
 
 func profileNames() string { return strings.Join(slices.Sorted(maps.Keys(profiles())), ", ") }
 
-// readsLoad reports whether a plugin of the profile does.
-func (p profile) readsLoad() bool {
-	return slices.ContainsFunc(p.plugins, func(name string) bool { return slices.Contains(loadPlugins, name) })
-}
-
 // readsPods reports whether a plugin of the profile reads the usage of pods.
 func (p profile) readsPods() bool { return slices.Contains(p.plugins, "PredictedPeak") }
-
-// burdens reports whether a plugin of the profile takes the burden.
-func (p profile) burdens() bool { return slices.Contains(p.plugins, "Burden") }
 
 // configuration has a short history, which soon is read.
 var configuration = template.Must(template.New("configuration").Parse(`apiVersion: kubescheduler.config.k8s.io/v1
@@ -84,10 +63,6 @@ profiles:
 {{- end }}
   pluginConfig:
 {{- range .Plugins }}
-{{- if eq . "Burden" }}
-  - name: Burden
-    args: {microseconds: {{ $.Burden }}}
-{{- else if not (call $.Idle .) }}
   - name: {{ . }}
     args:
       metricProvider: {type: Prometheus, address: "{{ $.Prometheus }}"}
@@ -108,7 +83,6 @@ profiles:
       - {name: throughput, query: perf_metric_throughput, prefer: Higher}
 {{- end }}
 {{- end }}
-{{- end }}
 `))
 
 // configure returns the configuration of a scheduler with the name, as a template of cluster.Endpoints.
@@ -116,24 +90,9 @@ func (p profile) configure(scheduler, prometheus string) (string, error) {
 	var b bytes.Buffer
 	err := configuration.Execute(&b, map[string]any{
 		"Scheduler": scheduler, "Prometheus": prometheus, "Plugins": p.plugins, "InPlace": p.inPlace, "LinePredicted": p.linePredicted,
-		"Burden": p.burden.Microseconds(), "Idle": idle,
 	})
 	if err != nil {
 		return "", fmt.Errorf("writing the configuration: %w", err)
 	}
 	return b.String(), nil
-}
-
-// idle reports whether the plugin is one that does nothing.
-func idle(plugin string) bool { return strings.HasPrefix(plugin, "Idle") }
-
-// program returns the name of the program that knows the profile's plugins.
-func (p profile) program() string {
-	switch {
-	case len(p.plugins) == 0:
-		return build.StockKubeScheduler().Name
-	case p.readsLoad():
-		return build.KubeScheduler().Name
-	}
-	return build.IdleKubeScheduler().Name
 }

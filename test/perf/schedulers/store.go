@@ -126,48 +126,44 @@ func newNode(i int) keyed {
 // templateHash is that of each ReplicaSet.
 const templateHash = "6d5f8c7b9d"
 
-func workloadName(number, replicas int) string { return fmt.Sprintf("workload-%05d", number/replicas) }
+// replicas is the number of pods of one workload.
+const replicas = 10
 
-func replicaSetName(number, replicas int) string {
-	return workloadName(number, replicas) + "-" + templateHash
-}
+func workloadName(number int) string { return fmt.Sprintf("workload-%05d", number/replicas) }
 
-func podName(number, replicas int) string {
-	return fmt.Sprintf("%s-%05d", replicaSetName(number, replicas), number)
-}
+func replicaSetName(number int) string { return workloadName(number) + "-" + templateHash }
+
+func podName(number int) string { return fmt.Sprintf("%s-%05d", replicaSetName(number), number) }
 
 // labelsOf are the labels of a workload's pods, and what its ReplicaSet selects them by.
-func labelsOf(number, replicas int) map[string]string {
-	return map[string]string{"app": replicaSetName(number, replicas), appsv1.DefaultDeploymentUniqueLabelKey: templateHash}
+func labelsOf(number int) map[string]string {
+	return map[string]string{"app": replicaSetName(number), appsv1.DefaultDeploymentUniqueLabelKey: templateHash}
 }
 
 // newReplicaSet is the ReplicaSet of a measured pod. Without it the stock scheduler does not spread the pod.
-func newReplicaSet(number, replicas int) keyed {
-	name, labels := replicaSetName(number, replicas), labelsOf(number, replicas)
+func newReplicaSet(number int) keyed {
+	name, labels := replicaSetName(number), labelsOf(number)
 	set := &appsv1.ReplicaSet{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "ReplicaSet"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: measuredNamespace, Name: name, UID: types.UID(name), CreationTimestamp: metav1.Now(), Labels: labels,
 		},
 		Spec: appsv1.ReplicaSetSpec{
-			Replicas: ptr.To(int32(replicas)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Replicas: ptr.To[int32](replicas), Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}},
 		},
 	}
 	return keyed{replicaSetsPrefix + measuredNamespace + "/" + name, set}
 }
 
-// replicas are the running pods of a workload.
-const replicas = 10
-
-// newPod is a pod of a workload of so many replicas. Without a ReplicaSet it is bare.
-func newPod(namespace, scheduler string, number, replicas int, owned bool) *corev1.Pod {
-	workload := replicaSetName(number, replicas)
+// newPod is a pod of a workload. Without a ReplicaSet it is bare.
+func newPod(namespace, scheduler string, number int, owned bool) *corev1.Pod {
+	workload := replicaSetName(number)
 	pod := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: podName(number, replicas), UID: uuid.NewUUID(), CreationTimestamp: metav1.Now(),
-			Labels: labelsOf(number, replicas),
+			Namespace: namespace, Name: podName(number), UID: uuid.NewUUID(), CreationTimestamp: metav1.Now(),
+			Labels: labelsOf(number),
 		},
 		Spec: corev1.PodSpec{
 			SchedulerName: scheduler,
@@ -191,7 +187,7 @@ func newPod(namespace, scheduler string, number, replicas int, owned bool) *core
 
 // runningPod is a pod that has run on a node for an hour.
 func runningPod(i, nodes int) keyed {
-	pod := newPod(foundNamespace, corev1.DefaultSchedulerName, i, replicas, true)
+	pod := newPod(foundNamespace, corev1.DefaultSchedulerName, i, true)
 	started := metav1.NewTime(time.Now().Add(-time.Hour))
 	pod.Spec.NodeName = nodeName(i % nodes)
 	pod.Status = corev1.PodStatus{
