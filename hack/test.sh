@@ -141,7 +141,7 @@ yielding() (
 	renice -n 19 -p $BASHPID >/dev/null
 	for minor in "${older[@]}"; do
 		if selected e2e; then
-			suite "$minor" "$parts" build_parts etcd kube-apiserver kube-scheduler load-watcher rebalancer kubectl kwok prometheus metrics-server helm
+			suite "$minor" "$parts" build_parts etcd kube-apiserver kube-scheduler load-watcher kubectl kwok prometheus metrics-server helm
 		fi
 	done
 	if [[ -n $hasNewest ]]; then test_newest; fi

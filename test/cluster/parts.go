@@ -156,8 +156,8 @@ func (c *Cluster) runReplica(
 	ctx context.Context, part build.Part, scheme string, listening func(port int) *Process,
 ) (r Replica, err error) {
 	for range tries {
-		port, err := FreePort()
-		if err != nil {
+		var port int
+		if port, err = FreePort(); err != nil {
 			return r, err
 		}
 		r = Replica{listening(port), scheme + "://" + address(port)}

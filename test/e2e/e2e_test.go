@@ -193,10 +193,10 @@ func buildParts(ctx context.Context) error {
 		return err
 	}
 	parts := cluster.Options{MetricsServer: true, Scheduler: "any"}.Parts()
-	parts = append(parts, build.Kubectl(), build.Helm(), build.LoadWatcher(), build.KubectlPlimsoll())
+	parts = append(parts, build.Kubectl(), build.Helm(), build.LoadWatcher())
 	if builder.Newest() {
-		// The tests of older minors need neither.
-		parts = append(parts, build.KubeSchedulerRace(), build.StockKubeScheduler())
+		// The tests of older minors need none of them.
+		parts = append(parts, build.KubectlPlimsoll(), build.KubeSchedulerRace(), build.StockKubeScheduler())
 	}
 	return builder.Build(ctx, parts...)
 }

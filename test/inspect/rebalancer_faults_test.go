@@ -287,7 +287,7 @@ func (f *faulty) until(what string, holds func() bool) {
 	}
 	for _, r := range f.replicas {
 		text, _ := get(f.Context(), r.URL+"/metrics")
-		log, _ := r.Rebalancer.Log()
+		log, _ := r.Replica.Log()
 		f.Logf("%s\n%s", text, log)
 	}
 	f.Fatalf("%s: %v; the state is %+v", what, err, stateOf(f.T))

@@ -245,35 +245,3 @@ func TestDashboard_Schema(t *testing.T) {
 	}
 	check.OK(t, d.Validate())
 }
-
-func TestDashboard_PanelsDoNotOverlap(t *testing.T) {
-	var dashboard struct {
-		Panels []struct {
-			ID      int                        `json:"id"`
-			Title   string                     `json:"title"`
-			GridPos struct{ X, Y, W, H int }   `json:"gridPos"`
-			Source  struct{ Type, UID string } `json:"datasource"`
-		} `json:"panels"`
-	}
-	check.OK(t, yaml.Unmarshal(read(t, "manifests", "chart", "files", "dashboard.json"), &dashboard))
-	type cell struct{ x, y int }
-	taken, ids := map[cell]string{}, sets.New[int]()
-	for _, p := range dashboard.Panels {
-		ids.Insert(p.ID)
-		if p.Source.UID != "${datasource}" {
-			t.Errorf("%s has data source %q, must have ${datasource}", p.Title, p.Source.UID)
-		}
-		for x := range p.GridPos.W {
-			for y := range p.GridPos.H {
-				at := cell{p.GridPos.X + x, p.GridPos.Y + y}
-				if other := taken[at]; other != "" || at.x >= 24 {
-					t.Fatalf("%s is drawn over %q or the edge", p.Title, other)
-				}
-				taken[at] = p.Title
-			}
-		}
-	}
-	if ids.Len() != len(dashboard.Panels) || ids.Len() < 8 {
-		t.Errorf("%d panels have %d ids", len(dashboard.Panels), ids.Len())
-	}
-}

@@ -1,5 +1,5 @@
 // Package soak runs the load plugins in simulated time, in clusters whose pods and nodes come and go. It checks that memory and
-// goroutines do not grow within half an hour. It also checks that waivers age, and that waiting pods are tried again.
+// goroutines do not grow within half an hour.
 package soak
 
 import (
@@ -196,13 +196,6 @@ func (s *soak) advance() {
 	s.waitForRefresh()
 }
 
-func (s *soak) advanceBy(d time.Duration) {
-	s.t.Helper()
-	for ; d > 0; d -= step {
-		s.advance()
-	}
-}
-
 func (s *soak) names() []string {
 	names := make([]string, len(s.nodes))
 	for i, node := range s.nodes {
@@ -313,68 +306,6 @@ func (s *soak) expectRefusal(pod *corev1.Pod) {
 	if s.decideWithoutNode(pod) {
 		s.t.Fatalf("the limits are waived for %s", pod.Name)
 	}
-}
-
-// Waivers are kept for ten minutes.
-func TestWaivers_Age(t *testing.T) {
-	s := newSoak(t, 50)
-	// A pod of eight cores is beyond the load line of each node, which has as many.
-	soon, late, last := s.newWaitingPod(relaxing, "8"), s.newWaitingPod(relaxing, "8"), s.newWaitingPod(relaxing, "8")
-	s.expectWaiver(soon)
-	s.expectWaiver(late)
-	s.advanceBy(9 * time.Minute)
-	s.expectWaiver(last)
-	s.place(soon)
-	s.advanceBy(2 * time.Minute)
-	s.expectWaiver(s.newWaitingPod(relaxing, "8")) // which drops waivers that are older than ten minutes
-	s.place(last)
-	s.expectWaiver(late) // once more
-	s.place(late)
-}
-
-// A pod that waits is tried again at the refresh that shows room for it, and no earlier.
-func TestWaitingPods_AreTriedAfterARefresh(t *testing.T) {
-	s := newSoak(t, 50)
-	s.stub.SetUtilization(s.names(), 0.85, 0.95)
-	s.advance()
-	waiting, deleted, large := s.newWaitingPod(rejecting, "100m"), s.newWaitingPod(rejecting, "100m"), s.newWaitingPod(rejecting, "8")
-	for _, pod := range []*corev1.Pod{waiting, deleted, large} {
-		s.expectRefusal(pod)
-	}
-	s.must(s.sim.Remove(deleted))
-	s.advanceBy(10 * time.Minute)
-	if s.takeActivated(waiting) {
-		t.Error("the pod is tried while all nodes are beyond their load line")
-	}
-	s.stub.SetInstances(s.names())
-	s.advance()
-	s.eventually("the pod is tried again", func() bool { return s.takeActivated(waiting) })
-	s.place(waiting)
-	s.advanceBy(5 * time.Minute)
-	for _, pod := range []*corev1.Pod{waiting, deleted, large} {
-		if s.takeActivated(pod) {
-			t.Errorf("%s is tried though it was placed, deleted or still finds no room", pod.Name)
-		}
-	}
-}
-
-// A pod that waits is tried again once the load that kept it out has expired, without any refresh.
-func TestWaitingPods_AreTriedWhenLoadExpires(t *testing.T) {
-	s := newSoak(t, 50)
-	s.stub.SetUtilization(s.names(), 0.85, 0.95)
-	s.advance()
-	waiting := s.newWaitingPod(rejecting, "100m")
-	s.expectRefusal(waiting)
-	s.stub.SetInstances(nil) // a refresh fails
-	lost := s.clock.Now()
-	for !s.takeActivated(waiting) {
-		if s.clock.Since(lost) > window+2*time.Minute {
-			t.Fatal("the pod still waits two minutes after the load expired")
-		}
-		s.clock.Step(step)
-		s.eventually("the refresh failed", func() bool { return s.clock.Waiters() == timers })
-	}
-	s.place(waiting)
 }
 
 const (
