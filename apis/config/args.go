@@ -1,6 +1,10 @@
 package config
 
-import "k8s.io/apimachinery/pkg/runtime"
+import (
+	"math"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
 
 // LoadSpecOf returns the arguments that all plugins of this project share; nil if args are those of another plugin.
 func LoadSpecOf(args runtime.Object) *LoadSpec {
@@ -16,4 +20,101 @@ func MetricsOf(args runtime.Object) []NodeMetric {
 		return a.Metrics
 	}
 	return nil
+}
+
+// Environment variables that known deployments set for SignalFx and Datadog.
+const (
+	// TokenVariable has SignalFx's access token or Datadog's API key, and ApplicationKeyVariable Datadog's application key.
+	TokenVariable          = "METRICS_PROVIDER_TOKEN"
+	ApplicationKeyVariable = "METRICS_PROVIDER_APP_KEY"
+)
+
+// HostFilterVariables returns the names of the environment variables for ClusterName and HostNameSuffix of the type, if any.
+func HostFilterVariables(t MetricProviderType) (clusterName, hostNameSuffix string) {
+	switch t {
+	case SignalFx:
+		return "SIGNALFX_CLUSTER_NAME", "SIGNALFX_HOST_NAME_SUFFIX"
+	case Datadog:
+		return "DATADOG_CLUSTER_NAME", "DATADOG_HOST_NAME_SUFFIX"
+	}
+	return "", ""
+}
+
+// IsHosted reports whether load is read from a service outside of the cluster, which has accounts of its own.
+func (s *LoadSpec) IsHosted() bool {
+	return s.WatcherAddress == "" && (s.MetricProvider.Type == SignalFx || s.MetricProvider.Type == Datadog)
+}
+
+// ReadsPrometheus reports whether load is read from Prometheus.
+func (s *LoadSpec) ReadsPrometheus() bool {
+	return s.WatcherAddress == "" && s.MetricProvider.Type == Prometheus
+}
+
+// CompleteFromEnvironment sets empty fields of a SignalFx or Datadog spec from environment variables.
+// lookup returns a variable's value, as os.Getenv does. Other specs do not change.
+func (s *LoadSpec) CompleteFromEnvironment(lookup func(variable string) string) {
+	if !s.IsHosted() {
+		return
+	}
+	provider := &s.MetricProvider
+	clusterName, hostNameSuffix := HostFilterVariables(provider.Type)
+	if provider.ClusterName == "" {
+		provider.ClusterName = lookup(clusterName)
+	}
+	if provider.HostNameSuffix == "" {
+		provider.HostNameSuffix = lookup(hostNameSuffix)
+	}
+	if provider.Token == "" && provider.TokenFile == "" {
+		provider.Token = Secret(lookup(TokenVariable))
+	}
+	if provider.Type == Datadog && provider.ApplicationKey == "" && provider.ApplicationKeyFile == "" {
+		provider.ApplicationKey = Secret(lookup(ApplicationKeyVariable))
+	}
+}
+
+// NodePowerModelVariable is the environment variable that names a JSON file of power models by node name.
+const NodePowerModelVariable = "NODE_POWER_MODEL"
+
+// Power is what a node draws at a CPU utilization in percent. It has the unit of K0 and K1.
+func (m *PowerModel) Power(percent float64) float64 { return m.K0 + m.K1*math.Exp(m.K2*percent) }
+
+// PowerModels are arguments of a plugin that scores by power models.
+type PowerModels interface {
+	PowerModelOf(node string, labels map[string]string) *PowerModel
+	// HasPowerModels reports whether there are any, and byName whether some are for nodes by name.
+	HasPowerModels() (has, byName bool)
+}
+
+// PowerModelOf returns the node's power model, or nil. A model for the node's name wins over nodeSelectors.
+// Otherwise the first matching nodeSelector counts.
+func (a *PeaksArgs) PowerModelOf(name string, labels map[string]string) *PowerModel {
+	if model, ok := a.NodePowerModel[name]; ok {
+		return &model
+	}
+	for i := range a.NodePowerModels {
+		if selects(a.NodePowerModels[i].NodeSelector, labels) {
+			return &a.NodePowerModels[i].PowerModel
+		}
+	}
+	return nil
+}
+
+func selects(selector, labels map[string]string) bool {
+	for key, value := range selector {
+		if actual, ok := labels[key]; !ok || actual != value {
+			return false
+		}
+	}
+	return true
+}
+
+// HasPowerModels implements PowerModels.
+func (a *PeaksArgs) HasPowerModels() (has, byName bool) {
+	byName = len(a.NodePowerModel) > 0
+	return byName || len(a.NodePowerModels) > 0, byName
+}
+
+// AddDefaultPowerModel adds a power model for all nodes without another.
+func (a *PeaksArgs) AddDefaultPowerModel(model PowerModel) {
+	a.NodePowerModels = append(a.NodePowerModels, NodePowerModel{PowerModel: model})
 }

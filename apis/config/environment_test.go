@@ -3,9 +3,8 @@ package config_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func TestCompleteFromEnvironment(t *testing.T) {
@@ -19,9 +18,8 @@ func TestCompleteFromEnvironment(t *testing.T) {
 		"DATADOG_HOST_NAME_SUFFIX":  ".d",
 	}
 	for _, tt := range []struct {
-		name        string
-		watcher     string
-		given, want spec
+		name, watcher string
+		given, want   spec
 	}{
 		{"SignalFx", "", spec{Type: config.SignalFx}, spec{Type: config.SignalFx, Token: "token", ClusterName: "s-cluster", HostNameSuffix: ".s"}},
 		{"Datadog", "", spec{Type: config.Datadog}, spec{Type: config.Datadog, Token: "token", ApplicationKey: "key", ClusterName: "d-cluster", HostNameSuffix: ".d"}},
@@ -39,9 +37,7 @@ func TestCompleteFromEnvironment(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := config.LoadSpec{WatcherAddress: tt.watcher, MetricProvider: tt.given}
 			s.CompleteFromEnvironment(func(variable string) string { return environment[variable] })
-			if diff := cmp.Diff(tt.want, s.MetricProvider); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			check.Equal(t, "result", tt.want, s.MetricProvider)
 		})
 	}
 }

@@ -37,3 +37,49 @@ func TestParseRejectRule(t *testing.T) {
 		}
 	}
 }
+
+// FuzzRejectRule checks that a rule can be written and parsed again. It rejects the values on one side of a finite bound: never
+// NaN, and one of the two infinities.
+func FuzzRejectRule(f *testing.F) {
+	for _, seed := range []string{
+		"> 5", ">=5.0", " < -0 ", "<= 5e0", "", " ", "5", "= 5", "> NaN", "> -Inf", ">> 5", "> 1e309", "> 5e-324", "> 0x1p-2", "> 1_0", "<=\u00a05", ">\x00",
+	} {
+		f.Add(seed, 5.0)
+	}
+	f.Fuzz(func(t *testing.T, text string, value float64) {
+		rule, err := ParseRejectRule(text)
+		if err != nil {
+			if !rule.IsZero() {
+				t.Errorf("%q is refused (%v), but is the rule %q", text, err, rule)
+			}
+			return
+		}
+		again, err := ParseRejectRule(rule.String())
+		if err != nil || again != rule {
+			t.Errorf("%q is the rule %q, which is parsed as %q (%v)", text, rule, again, err)
+		}
+		if rule.RulesOut(math.NaN()) {
+			t.Errorf("%q rejects NaN", rule)
+		}
+		above, below := rule.RulesOut(math.Inf(1)), rule.RulesOut(math.Inf(-1))
+		if rule.IsZero() {
+			if above || below || rule.RulesOut(value) {
+				t.Errorf("%q rejects a node, but is no rule", text)
+			}
+			return
+		}
+		if above == below {
+			t.Errorf("%q rejects infinity: %v, and its negative: %v", rule, above, below)
+		}
+		if math.IsNaN(value) || !rule.RulesOut(value) {
+			return
+		}
+		further := math.Nextafter(value, math.Inf(1))
+		if below {
+			further = math.Nextafter(value, math.Inf(-1))
+		}
+		if !rule.RulesOut(further) {
+			t.Errorf("%q rejects %g, but not %g", rule, value, further)
+		}
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 const secret = "hunter2"
@@ -43,10 +44,9 @@ func TestSecret_HiddenFromVerbs(t *testing.T) {
 
 func TestSecret_ShowsWhetherItIsSet(t *testing.T) {
 	for _, tt := range []struct {
-		name   string
-		format string
-		value  config.Secret
-		want   string
+		name, format string
+		value        config.Secret
+		want         string
 	}{
 		{name: "set", format: "%v", value: secret, want: "<redacted>"},
 		{name: "not set", format: "%v", value: "", want: ""},
@@ -68,10 +68,7 @@ func TestSecret_HiddenFromEncoders(t *testing.T) {
 		"arguments": &config.LoadVariationRiskBalancingArgs{LoadSpec: config.LoadSpec{MetricProvider: config.MetricProviderSpec{Token: secret}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			encoded, err := json.Marshal(value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			encoded := check.Value(json.Marshal(value))(t)
 			if strings.Contains(string(encoded), secret) {
 				t.Errorf("JSON shows the secret: %s", encoded)
 			}
@@ -89,9 +86,7 @@ func TestSecret_HiddenFromEncoders(t *testing.T) {
 
 func TestSecret_DecodesLikeString(t *testing.T) {
 	var got config.Secret
-	if err := json.Unmarshal([]byte(`"hunter2"`), &got); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal([]byte(`"hunter2"`), &got))
 	if string(got) != secret {
 		t.Errorf("decoding lost the secret: %d bytes, want %d", len(got), len(secret))
 	}

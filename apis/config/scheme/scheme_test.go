@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +22,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/scheme"
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 const head = `
@@ -113,18 +113,13 @@ profiles:
 func load(t *testing.T, yaml string) (*kubeschedulerconfig.KubeSchedulerConfiguration, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(file, []byte(yaml), 0o600))
 	return options.LoadConfigFromFile(logr.Discard(), file)
 }
 
 func mustLoad(t *testing.T, yaml string) *kubeschedulerconfig.KubeSchedulerConfiguration {
 	t.Helper()
-	cfg, err := load(t, yaml)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := check.Value(load(t, yaml))(t)
 	return cfg
 }
 
@@ -161,15 +156,11 @@ func withDefaults(change func(*config.LoadSpec)) config.LoadSpec {
 
 func TestScheme_DecodesFile(t *testing.T) {
 	for _, tt := range []struct {
-		name   string
-		yaml   string
-		plugin string
-		want   runtime.Object
+		name, yaml, plugin string
+		want               runtime.Object
 	}{
 		{
-			name:   "a known configuration of TargetLoadPacking",
-			yaml:   knownConfiguration,
-			plugin: "TargetLoadPacking",
+			name: "a known configuration of TargetLoadPacking", yaml: knownConfiguration, plugin: "TargetLoadPacking",
 			want: &config.TargetLoadPackingArgs{
 				LoadSpec: withDefaults(func(spec *config.LoadSpec) {
 					spec.MetricProvider.Type = config.Prometheus
@@ -183,9 +174,7 @@ func TestScheme_DecodesFile(t *testing.T) {
 			},
 		},
 		{
-			name:   "a known configuration of LoadVariationRiskBalancing",
-			yaml:   knownConfiguration,
-			plugin: "LoadVariationRiskBalancing",
+			name: "a known configuration of LoadVariationRiskBalancing", yaml: knownConfiguration, plugin: "LoadVariationRiskBalancing",
 			want: &config.LoadVariationRiskBalancingArgs{
 				LoadSpec: withDefaults(func(spec *config.LoadSpec) {
 					spec.WatcherAddress = "http://127.0.0.1:2020"
@@ -202,8 +191,7 @@ func TestScheme_DecodesFile(t *testing.T) {
 		{
 			name:   "a known configuration of LowRiskOverCommitment",
 			yaml:   head + "profiles: [{pluginConfig: [{name: LowRiskOverCommitment, args: {smoothingWindowSize: 3, riskLimitWeights: {cpu: .75, memory: 0.25}, watcherAddress: 'http://127.0.0.1:2020'}}]}]",
-			plugin: "LowRiskOverCommitment",
-			want: &config.LowRiskOverCommitmentArgs{
+			plugin: "LowRiskOverCommitment", want: &config.LowRiskOverCommitmentArgs{
 				LoadSpec:    withDefaults(func(spec *config.LoadSpec) { spec.WatcherAddress = "http://127.0.0.1:2020" }),
 				MissingLoad: config.MissingLoadNeutral, SmoothingWindowSize: 3,
 				RiskLimitWeights: map[corev1.ResourceName]float64{"cpu": 0.75, "memory": 0.25}, UnlimitedPods: config.UnlimitedPodsAsRequest,
@@ -212,8 +200,7 @@ func TestScheme_DecodesFile(t *testing.T) {
 		{
 			name:   "a known configuration of Peaks",
 			yaml:   head + "profiles: [{pluginConfig: [{name: Peaks, args: {watcherAddress: 'http://127.0.0.1:2020', nodePowerModel: {node-1: {k0: 471.7412504, k1: -91.50493019, k2: -0.07186049}}}}]}]",
-			plugin: "Peaks",
-			want: &config.PeaksArgs{
+			plugin: "Peaks", want: &config.PeaksArgs{
 				LoadSpec:       withDefaults(func(spec *config.LoadSpec) { spec.WatcherAddress = "http://127.0.0.1:2020" }),
 				MissingLoad:    config.MissingLoadNeutral,
 				NodePowerModel: map[string]config.PowerModel{"node-1": {K0: 471.7412504, K1: -91.50493019, K2: -0.07186049}},
@@ -222,17 +209,13 @@ func TestScheme_DecodesFile(t *testing.T) {
 		{
 			name:   "models of Peaks by label",
 			yaml:   head + "profiles: [{pluginConfig: [{name: Peaks, args: {nodePowerModels: [{nodeSelector: {type: large}, k0: 300, k1: 80, k2: 0.01}]}}]}]",
-			plugin: "Peaks",
-			want: &config.PeaksArgs{
+			plugin: "Peaks", want: &config.PeaksArgs{
 				LoadSpec: withDefaults(func(*config.LoadSpec) {}), MissingLoad: config.MissingLoadNeutral,
 				NodePowerModels: []config.NodePowerModel{{NodeSelector: map[string]string{"type": "large"}, PowerModel: config.PowerModel{K0: 300, K1: 80, K2: 0.01}}},
 			},
 		},
 		{
-			name:   "the added fields",
-			yaml:   newConfiguration,
-			plugin: "TargetLoadPacking",
-			want: &config.TargetLoadPackingArgs{
+			name: "the added fields", yaml: newConfiguration, plugin: "TargetLoadPacking", want: &config.TargetLoadPackingArgs{
 				LoadSpec: config.LoadSpec{
 					MetricProvider: config.MetricProviderSpec{
 						Type: config.Prometheus, Address: "https://thanos.monitoring.svc:9091/tenant/a", TokenFile: "/var/run/secrets/token",
@@ -253,9 +236,7 @@ func TestScheme_DecodesFile(t *testing.T) {
 			},
 		},
 		{
-			name:   "the added fields of hosted services",
-			yaml:   newConfiguration,
-			plugin: "LoadVariationRiskBalancing",
+			name: "the added fields of hosted services", yaml: newConfiguration, plugin: "LoadVariationRiskBalancing",
 			want: &config.LoadVariationRiskBalancingArgs{
 				LoadSpec: withDefaults(func(spec *config.LoadSpec) {
 					provider := &spec.MetricProvider
@@ -270,17 +251,14 @@ func TestScheme_DecodesFile(t *testing.T) {
 			},
 		},
 		{
-			name:   "an enabled plugin without pluginConfig",
-			yaml:   head + "profiles: [{plugins: {score: {enabled: [{name: LoadVariationRiskBalancing}]}}}]",
-			plugin: "LoadVariationRiskBalancing",
+			name: "an enabled plugin without pluginConfig",
+			yaml: head + "profiles: [{plugins: {score: {enabled: [{name: LoadVariationRiskBalancing}]}}}]", plugin: "LoadVariationRiskBalancing",
 			want: &config.LoadVariationRiskBalancingArgs{
 				LoadSpec: withDefaults(nil), MissingLoad: config.MissingLoadRequests, SafeVarianceMargin: 1, SafeVarianceSensitivity: 1,
 			},
 		},
 		{
-			name:   "a pluginConfig without args",
-			yaml:   head + "profiles: [{pluginConfig: [{name: TargetLoadPacking}]}]",
-			plugin: "TargetLoadPacking",
+			name: "a pluginConfig without args", yaml: head + "profiles: [{pluginConfig: [{name: TargetLoadPacking}]}]", plugin: "TargetLoadPacking",
 			want: &config.TargetLoadPackingArgs{
 				LoadSpec: withDefaults(nil), MissingLoad: config.MissingLoadRequests, TargetUtilization: 40,
 				DefaultRequests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000m")}, DefaultRequestsMultiplier: "1.5",
@@ -288,11 +266,9 @@ func TestScheme_DecodesFile(t *testing.T) {
 			},
 		},
 		{
-			name: "a short maxAge, which bounds the timeout",
-			yaml: head + "profiles: [{pluginConfig: [{name: LoadVariationRiskBalancing, args: " +
+			name: "a short maxAge, which bounds the timeout", yaml: head + "profiles: [{pluginConfig: [{name: LoadVariationRiskBalancing, args: " +
 				"{refreshInterval: 1s, maxAge: 4s, safeVarianceMargin: 0, safeVarianceSensitivity: 0}}]}]",
-			plugin: "LoadVariationRiskBalancing",
-			want: &config.LoadVariationRiskBalancingArgs{
+			plugin: "LoadVariationRiskBalancing", want: &config.LoadVariationRiskBalancingArgs{
 				LoadSpec: withDefaults(func(spec *config.LoadSpec) {
 					spec.RefreshInterval.Duration = time.Second
 					spec.MaxAge.Duration = 4 * time.Second
@@ -303,9 +279,7 @@ func TestScheme_DecodesFile(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, argsOf(t, mustLoad(t, tt.yaml), tt.plugin)); diff != "" {
-				t.Errorf("args differ (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "args differ", tt.want, argsOf(t, mustLoad(t, tt.yaml), tt.plugin))
 		})
 	}
 }
@@ -325,37 +299,20 @@ func TestScheme_RefusesUnknownAndMistypedFields(t *testing.T) {
 		return head + "profiles:\n- pluginConfig:\n  - name: TargetLoadPacking\n    args: " + args + "\n"
 	}
 	for _, tt := range []struct {
-		name string
-		yaml string
-		want []string
+		name, yaml string
+		want       []string
 	}{
-		{
-			name: "an unknown field", yaml: pluginConfig("{targetUtilisation: 50}"),
-			want: []string{".profiles[0].pluginConfig[0]", `unknown field "targetUtilisation"`},
-		},
+		{name: "an unknown field", yaml: pluginConfig("{targetUtilisation: 50}"), want: []string{".profiles[0].pluginConfig[0]", `unknown field "targetUtilisation"`}},
 		{
 			name: "an unknown field of metricProvider", yaml: pluginConfig("{metricProvider: {addr: x}}"),
 			want: []string{".profiles[0].pluginConfig[0]", `unknown field "metricProvider.addr"`},
 		},
+		{name: "a field in the wrong case", yaml: pluginConfig("{targetutilization: 50}"), want: []string{`unknown field "targetutilization"`}},
+		{name: "the shared fields are not nested", yaml: pluginConfig("{loadSpec: {window: 5m}}"), want: []string{`unknown field "loadSpec"`}},
+		{name: "another plugin's field", yaml: pluginConfig("{safeVarianceMargin: 1}"), want: []string{`unknown field "safeVarianceMargin"`}},
+		{name: "a duplicate field", yaml: pluginConfig("{targetUtilization: 50, targetUtilization: 60}"), want: []string{`key "targetUtilization" already set`}},
 		{
-			name: "a field in the wrong case", yaml: pluginConfig("{targetutilization: 50}"),
-			want: []string{`unknown field "targetutilization"`},
-		},
-		{
-			name: "the shared fields are not nested", yaml: pluginConfig("{loadSpec: {window: 5m}}"),
-			want: []string{`unknown field "loadSpec"`},
-		},
-		{
-			name: "another plugin's field", yaml: pluginConfig("{safeVarianceMargin: 1}"),
-			want: []string{`unknown field "safeVarianceMargin"`},
-		},
-		{
-			name: "a duplicate field", yaml: pluginConfig("{targetUtilization: 50, targetUtilization: 60}"),
-			want: []string{`key "targetUtilization" already set`},
-		},
-		{
-			name: "another plugin's kind",
-			yaml: pluginConfig("{apiVersion: kubescheduler.config.k8s.io/v1, kind: LoadVariationRiskBalancingArgs}"),
+			name: "another plugin's kind", yaml: pluginConfig("{apiVersion: kubescheduler.config.k8s.io/v1, kind: LoadVariationRiskBalancingArgs}"),
 			want: []string{".profiles[0].pluginConfig[0]", "not of type TargetLoadPackingArgs"},
 		},
 		{
@@ -370,10 +327,7 @@ func TestScheme_RefusesUnknownAndMistypedFields(t *testing.T) {
 			name: "a token that is no string is not shown", yaml: pluginConfig("{metricProvider: {token: [hunter2]}}"),
 			want: []string{".profiles[0].pluginConfig[0]", "metricProvider.token"},
 		},
-		{
-			name: "a duplicate token is not shown", yaml: pluginConfig("{metricProvider: {token: hunter2, token: hunter2}}"),
-			want: []string{`key "token" already set`},
-		},
+		{name: "a duplicate token is not shown", yaml: pluginConfig("{metricProvider: {token: hunter2, token: hunter2}}"), want: []string{`key "token" already set`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := load(t, tt.yaml)
@@ -434,14 +388,10 @@ func loggedConfiguration(t *testing.T, cfg *kubeschedulerconfig.KubeSchedulerCon
 	var logged string
 	logger := funcr.NewJSON(func(line string) {
 		var entry struct{ Config string }
-		if err := json.Unmarshal([]byte(line), &entry); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, json.Unmarshal([]byte(line), &entry))
 		logged += entry.Config
 	}, funcr.Options{Verbosity: 2})
-	if err := options.LogOrWriteConfig(logger, "", cfg, cfg.Profiles); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, options.LogOrWriteConfig(logger, "", cfg, cfg.Profiles))
 	return logged
 }
 
@@ -463,10 +413,7 @@ func TestScheme_LogHidesToken(t *testing.T) {
 
 func TestScheme_ConfigzHidesToken(t *testing.T) {
 	// configz serves the internal configuration as JSON.
-	served, err := json.Marshal(mustLoad(t, knownConfiguration))
-	if err != nil {
-		t.Fatal(err)
-	}
+	served := check.Value(json.Marshal(mustLoad(t, knownConfiguration)))(t)
 	if strings.Contains(string(served), "hunter2") {
 		t.Errorf("configz shows the token: %s", served)
 	}
@@ -483,9 +430,7 @@ func TestScheme_ReadsBackWrittenConfiguration(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := mustLoad(t, yaml)
 			again := mustLoad(t, loggedConfiguration(t, cfg.DeepCopy()))
-			if diff := cmp.Diff(cfg, again); diff != "" {
-				t.Errorf("read back differs (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "read back differs", cfg, again)
 		})
 	}
 }
@@ -502,9 +447,7 @@ func TestScheme_RefusesPlaceholderOfWrittenToken(t *testing.T) {
 func TestAddToScheme_MayBeCalledTwice(t *testing.T) {
 	s := runtime.NewScheme()
 	for range 2 {
-		if err := scheme.AddToScheme(s); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, scheme.AddToScheme(s))
 	}
 	for _, kind := range []string{"TargetLoadPackingArgs", "LoadVariationRiskBalancingArgs", "LowRiskOverCommitmentArgs", "PeaksArgs", "PredictedPeakArgs"} {
 		if !s.Recognizes(v1.SchemeGroupVersion.WithKind(kind)) || !s.Recognizes(config.SchemeGroupVersion.WithKind(kind)) {

@@ -26,6 +26,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // softLimit is a plugin at the extension points of LoadThreshold and NodeMetrics.
@@ -89,9 +90,8 @@ func without(except string, set stockconfig.PluginSet) []string {
 
 func TestSoftLimitDefaults_RunBeforePreemption(t *testing.T) {
 	for _, tt := range []struct {
-		name    string
-		profile string
-		want    []string
+		name, profile string
+		want          []string
 	}{
 		{"enabled nowhere", "{}", []string{"DefaultPreemption"}},
 		{"enabled by multiPoint", "plugins: {multiPoint: {enabled: [{name: LoadThreshold}]}}", []string{"LoadThreshold", "DefaultPreemption"}},
@@ -116,9 +116,7 @@ func TestSoftLimitDefaults_RunBeforePreemption(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			enabled := pluginsOf(t, tt.profile).PostFilter // DynamicResources is left out: it evicts no pod
-			if diff := cmp.Diff(tt.want, without("DynamicResources", enabled)); diff != "" {
-				t.Errorf("order of PostFilter (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "order of PostFilter", tt.want, without("DynamicResources", enabled))
 		})
 	}
 }
@@ -184,9 +182,7 @@ func TestSoftLimitDefaults_OtherConfigurationsKeepStockDefaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			read := func() *configv1.KubeSchedulerConfiguration {
 				cfg := &configv1.KubeSchedulerConfiguration{}
-				if err := yaml.UnmarshalStrict([]byte(head+profiles), cfg); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, yaml.UnmarshalStrict([]byte(head+profiles), cfg))
 				return cfg
 			}
 			stock, ours := read(), read()
@@ -240,9 +236,7 @@ profiles:
 	exempt := config.Exemption{
 		PriorityClassNames: []string{"critical"}, PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
 	}
-	if diff := cmp.Diff(exempt, threshold.Exempt); diff != "" {
-		t.Errorf("exempt (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "exempt", exempt, threshold.Exempt)
 	want := []config.NodeMetric{
 		{
 			Name:   "http-latency",
@@ -250,7 +244,5 @@ profiles:
 			Prefer: config.PreferLower, Weight: 3, Bounds: &config.MetricBounds{Best: 0.05, Worst: 2}, Reject: "> 5",
 		},
 	}
-	if diff := cmp.Diff(want, argsOf(t, cfg, "NodeMetrics").(*config.NodeMetricsArgs).Metrics); diff != "" {
-		t.Errorf("metrics (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "metrics", want, argsOf(t, cfg, "NodeMetrics").(*config.NodeMetricsArgs).Metrics)
 }

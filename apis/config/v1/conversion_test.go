@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 // fullLoadSpec has a value in every field, none of them the default.
@@ -77,13 +77,11 @@ func fullInternalPeakSpec() config.PeakSpec {
 func TestConversion_KeepsEveryFieldBothWays(t *testing.T) {
 	scheme := newScheme(t)
 	for _, tt := range []struct {
-		name      string
-		versioned runtime.Object
-		internal  runtime.Object
+		name                string
+		versioned, internal runtime.Object
 	}{
 		{
-			name: "TargetLoadPackingArgs",
-			versioned: &v1.TargetLoadPackingArgs{
+			name: "TargetLoadPackingArgs", versioned: &v1.TargetLoadPackingArgs{
 				TypeMeta: metav1.TypeMeta{APIVersion: "kubescheduler.config.k8s.io/v1", Kind: "TargetLoadPackingArgs"},
 				LoadSpec: fullLoadSpec(), MissingLoad: config.MissingLoadLowest, TargetUtilization: ptr.To[int64](70),
 				DefaultRequests: v1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}, DefaultRequestsMultiplier: ptr.To("2"),
@@ -96,8 +94,7 @@ func TestConversion_KeepsEveryFieldBothWays(t *testing.T) {
 			},
 		},
 		{
-			name: "LoadVariationRiskBalancingArgs",
-			versioned: &v1.LoadVariationRiskBalancingArgs{
+			name: "LoadVariationRiskBalancingArgs", versioned: &v1.LoadVariationRiskBalancingArgs{
 				TypeMeta: metav1.TypeMeta{APIVersion: "kubescheduler.config.k8s.io/v1", Kind: "LoadVariationRiskBalancingArgs"},
 				LoadSpec: fullLoadSpec(), MissingLoad: config.MissingLoadNeutral,
 				DefaultRequests: v1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}, SafeVarianceMargin: ptr.To(0.5),
@@ -110,8 +107,7 @@ func TestConversion_KeepsEveryFieldBothWays(t *testing.T) {
 			},
 		},
 		{
-			name: "LowRiskOverCommitmentArgs",
-			versioned: &v1.LowRiskOverCommitmentArgs{
+			name: "LowRiskOverCommitmentArgs", versioned: &v1.LowRiskOverCommitmentArgs{
 				TypeMeta: metav1.TypeMeta{APIVersion: "kubescheduler.config.k8s.io/v1", Kind: "LowRiskOverCommitmentArgs"},
 				LoadSpec: fullLoadSpec(), MissingLoad: config.MissingLoadNeutral, SmoothingWindowSize: ptr.To[int64](7),
 				RiskLimitWeights: map[corev1.ResourceName]float64{corev1.ResourceCPU: 0.25, corev1.ResourceMemory: 1},
@@ -124,16 +120,14 @@ func TestConversion_KeepsEveryFieldBothWays(t *testing.T) {
 			},
 		},
 		{
-			name: "DecisionRecordArgs",
-			versioned: &v1.DecisionRecordArgs{
+			name: "DecisionRecordArgs", versioned: &v1.DecisionRecordArgs{
 				TypeMeta:        metav1.TypeMeta{APIVersion: "kubescheduler.config.k8s.io/v1", Kind: "DecisionRecordArgs"},
 				EventsPerSecond: ptr.To[int64](2), Burst: ptr.To[int64](3),
 			},
 			internal: &config.DecisionRecordArgs{EventsPerSecond: 2, Burst: 3},
 		},
 		{
-			name: "PeaksArgs",
-			versioned: &v1.PeaksArgs{
+			name: "PeaksArgs", versioned: &v1.PeaksArgs{
 				TypeMeta:       metav1.TypeMeta{APIVersion: "kubescheduler.config.k8s.io/v1", Kind: "PeaksArgs"},
 				LoadSpec:       fullLoadSpec(),
 				MissingLoad:    config.MissingLoadLowest,
@@ -152,8 +146,7 @@ func TestConversion_KeepsEveryFieldBothWays(t *testing.T) {
 			},
 		},
 		{
-			name: "PredictedPeakArgs",
-			versioned: &v1.PredictedPeakArgs{
+			name: "PredictedPeakArgs", versioned: &v1.PredictedPeakArgs{
 				TypeMeta: metav1.TypeMeta{APIVersion: "kubescheduler.config.k8s.io/v1", Kind: "PredictedPeakArgs"}, LoadSpec: fullLoadSpec(),
 				PeakSpec: fullPeakSpec(), MissingLoad: config.MissingLoadNeutral, Strategy: config.StrategyPack, Target: ptr.To[int64](60),
 			},
@@ -167,21 +160,11 @@ func TestConversion_KeepsEveryFieldBothWays(t *testing.T) {
 			// A new field that is missing in the fixture is not tested.
 			requireNoZeroField(t, tt.name, reflect.ValueOf(tt.versioned).Elem())
 
-			internal, err := scheme.ConvertToVersion(tt.versioned.DeepCopyObject(), config.SchemeGroupVersion)
-			if err != nil {
-				t.Fatal(err)
-			}
+			internal := check.Value(scheme.ConvertToVersion(tt.versioned.DeepCopyObject(), config.SchemeGroupVersion))(t)
 			// The internal type carries no kind: the scheme clears it.
-			if diff := cmp.Diff(tt.internal, internal); diff != "" {
-				t.Errorf("internal differs (-want +got):\n%s", diff)
-			}
-			versioned, err := scheme.ConvertToVersion(internal.DeepCopyObject(), v1.SchemeGroupVersion)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.versioned, versioned); diff != "" {
-				t.Errorf("round trip differs (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "internal differs", tt.internal, internal)
+			versioned := check.Value(scheme.ConvertToVersion(internal.DeepCopyObject(), v1.SchemeGroupVersion))(t)
+			check.Equal(t, "round trip differs", tt.versioned, versioned)
 		})
 	}
 }
@@ -213,9 +196,7 @@ func TestDeepCopy_SharesNothing(t *testing.T) {
 	copied.MetricProvider.NodeLabels[0] = "changed"
 	copied.MetricProvider.Queries.CPU = "changed"
 	copied.DefaultRequests[corev1.ResourceCPU] = resource.MustParse("2")
-	if diff := cmp.Diff(fullInternalLoadSpec(), original.LoadSpec); diff != "" {
-		t.Errorf("a change of the copy reached the original (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "a change of the copy reached the original", fullInternalLoadSpec(), original.LoadSpec)
 	if cpu := original.DefaultRequests[corev1.ResourceCPU]; cpu.Cmp(resource.MustParse("1")) != 0 {
 		t.Errorf("a change of the copy reached the original's requests: %s", cpu.String())
 	}

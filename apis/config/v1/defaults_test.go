@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,15 +12,14 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	v1 "github.com/plimsoll-scheduler/plimsoll/apis/config/v1"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 func newScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{config.AddToScheme, v1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, add(scheme))
 	}
 	return scheme
 }
@@ -103,21 +101,14 @@ func with[T any](value *T, change func(*T)) *T {
 func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 	scheme := newScheme(t)
 	for _, tt := range []struct {
-		name string
-		in   runtime.Object
-		want runtime.Object
+		name     string
+		in, want runtime.Object
 	}{
 		{name: "nothing given to TargetLoadPacking", in: &v1.TargetLoadPackingArgs{}, want: defaultTargetLoadPackingArgs()},
+		{name: "nothing given to LoadVariationRiskBalancing", in: &v1.LoadVariationRiskBalancingArgs{}, want: defaultLoadVariationRiskBalancingArgs()},
+		{name: "nothing given to LowRiskOverCommitment", in: &v1.LowRiskOverCommitmentArgs{}, want: defaultLowRiskOverCommitmentArgs()},
 		{
-			name: "nothing given to LoadVariationRiskBalancing", in: &v1.LoadVariationRiskBalancingArgs{},
-			want: defaultLoadVariationRiskBalancingArgs(),
-		},
-		{
-			name: "nothing given to LowRiskOverCommitment", in: &v1.LowRiskOverCommitmentArgs{}, want: defaultLowRiskOverCommitmentArgs(),
-		},
-		{
-			name: "what is given to LowRiskOverCommitment stays, zeros included",
-			in: &v1.LowRiskOverCommitmentArgs{
+			name: "what is given to LowRiskOverCommitment stays, zeros included", in: &v1.LowRiskOverCommitmentArgs{
 				MissingLoad: "Lowest", SmoothingWindowSize: ptr.To[int64](0), UnlimitedPods: "Unlimited",
 				RiskLimitWeights: map[corev1.ResourceName]float64{"cpu": 0, "memory": 1},
 			},
@@ -131,9 +122,7 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 			in:   &v1.LowRiskOverCommitmentArgs{RiskLimitWeights: map[corev1.ResourceName]float64{"cpu": 0.2}},
 			want: with(defaultLowRiskOverCommitmentArgs(), func(args *v1.LowRiskOverCommitmentArgs) { args.RiskLimitWeights["cpu"] = 0.2 }),
 		},
-		{
-			name: "nothing given to Peaks", in: &v1.PeaksArgs{}, want: &v1.PeaksArgs{LoadSpec: defaultLoadSpec(), MissingLoad: "Neutral"},
-		},
+		{name: "nothing given to Peaks", in: &v1.PeaksArgs{}, want: &v1.PeaksArgs{LoadSpec: defaultLoadSpec(), MissingLoad: "Neutral"}},
 		{
 			name: "nothing given to DecisionRecord", in: &v1.DecisionRecordArgs{},
 			want: &v1.DecisionRecordArgs{EventsPerSecond: ptr.To[int64](1), Burst: ptr.To[int64](10)},
@@ -146,8 +135,7 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 		{name: "nothing given to LoadThreshold", in: &v1.LoadThresholdArgs{}, want: defaultLoadThresholdArgs()},
 		{name: "nothing given to PredictedPeak", in: &v1.PredictedPeakArgs{}, want: defaultPredictedPeakArgs()},
 		{
-			name: "what is given to PredictedPeak stays, zeros included",
-			in: &v1.PredictedPeakArgs{
+			name: "what is given to PredictedPeak stays, zeros included", in: &v1.PredictedPeakArgs{
 				PeakSpec: v1.PeakSpec{
 					StatisticsSpec: v1.StatisticsSpec{History: duration(0), WorkloadLabel: "app"},
 					MinHistory:     duration(0), Deviations: ptr.To(0.0), MaxLimitRequestRatio: ptr.To(0.0),
@@ -178,13 +166,10 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 		{
 			name: "where one threshold is given the other is not looked at",
 			in:   &v1.LoadThresholdArgs{Thresholds: v1.Thresholds{Memory: ptr.To[int64](70)}},
-			want: with(defaultLoadThresholdArgs(), func(args *v1.LoadThresholdArgs) {
-				args.Thresholds = v1.Thresholds{Memory: ptr.To[int64](70)}
-			}),
+			want: with(defaultLoadThresholdArgs(), func(args *v1.LoadThresholdArgs) { args.Thresholds = v1.Thresholds{Memory: ptr.To[int64](70)} }),
 		},
 		{
-			name: "what is given to LoadThreshold stays",
-			in: &v1.LoadThresholdArgs{
+			name: "what is given to LoadThreshold stays", in: &v1.LoadThresholdArgs{
 				MissingLoad: "Pass", Thresholds: v1.Thresholds{CPU: ptr.To[int64](0), Memory: ptr.To[int64](1)},
 				Windows:   v1.ThresholdWindows{CPU: duration(0), Memory: duration(time.Minute)},
 				Statistic: "MeanPlusStdDev", StdDevFactor: ptr.To(0.0), IgnoreDaemonSets: ptr.To(false), WhenNoneFits: "Reject",
@@ -206,8 +191,7 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 			},
 		},
 		{
-			name: "pending pods of NodeMetrics have the plugin's window unless one is given",
-			in: &v1.NodeMetricsArgs{
+			name: "pending pods of NodeMetrics have the plugin's window unless one is given", in: &v1.NodeMetricsArgs{
 				LoadSpec: v1.LoadSpec{Window: duration(time.Minute)},
 				Metrics:  []v1.NodeMetric{{Pending: &v1.PendingPods{PerPod: 2}}, {Pending: &v1.PendingPods{Window: duration(time.Hour)}}},
 			},
@@ -224,8 +208,7 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 			want: &v1.NodeMetricsArgs{LoadSpec: defaultLoadSpec(), WhenNoneFits: "Reject"},
 		},
 		{
-			name: "zeros of TargetLoadPacking stay: validation refuses them",
-			in: &v1.TargetLoadPackingArgs{
+			name: "zeros of TargetLoadPacking stay: validation refuses them", in: &v1.TargetLoadPackingArgs{
 				LoadSpec: v1.LoadSpec{
 					MetricProvider: v1.MetricProviderSpec{NodeLabels: []string{}, Timeout: duration(0)}, Window: duration(0),
 					RefreshInterval: duration(0), MaxAge: duration(0), DriftTolerance: ptr.To(0.0),
@@ -254,8 +237,7 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 			}),
 		},
 		{
-			name: "insecureSkipVerify stays",
-			in: &v1.LoadVariationRiskBalancingArgs{LoadSpec: v1.LoadSpec{
+			name: "insecureSkipVerify stays", in: &v1.LoadVariationRiskBalancingArgs{LoadSpec: v1.LoadSpec{
 				MetricProvider: v1.MetricProviderSpec{Type: config.Prometheus, InsecureSkipVerify: ptr.To(true)},
 			}},
 			want: with(defaultLoadVariationRiskBalancingArgs(), func(args *v1.LoadVariationRiskBalancingArgs) {
@@ -278,8 +260,7 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 			}),
 		},
 		{
-			name: "an address of another site stays",
-			in: &v1.LoadVariationRiskBalancingArgs{LoadSpec: v1.LoadSpec{
+			name: "an address of another site stays", in: &v1.LoadVariationRiskBalancingArgs{LoadSpec: v1.LoadSpec{
 				MetricProvider: v1.MetricProviderSpec{Type: config.Datadog, Address: "https://api.datadoghq.eu"},
 			}},
 			want: with(defaultLoadVariationRiskBalancingArgs(), func(args *v1.LoadVariationRiskBalancingArgs) {
@@ -296,19 +277,16 @@ func TestDefaults_FillMissingFieldsOnly(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			scheme.Default(tt.in)
-			if diff := cmp.Diff(tt.want, tt.in); diff != "" {
-				t.Errorf("defaulted differs (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "defaulted differs", tt.want, tt.in)
 		})
 	}
 }
 
 func TestDefaults_TimeoutLeavesTimeForSecondRefresh(t *testing.T) {
 	for _, tt := range []struct {
-		name   string
-		given  *metav1.Duration
-		maxAge *metav1.Duration
-		want   time.Duration
+		name          string
+		given, maxAge *metav1.Duration
+		want          time.Duration
 	}{
 		{name: "maxAge not given: the usual timeout", want: 10 * time.Second},
 		{name: "a long maxAge: the usual timeout", maxAge: duration(time.Hour), want: 10 * time.Second},

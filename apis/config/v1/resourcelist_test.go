@@ -24,10 +24,7 @@ func TestResourceList_UnmarshalJSON(t *testing.T) {
 			`{"cpu": 1, "memory": "9223372E368547758070"}`, nil,
 			`"memory": "9223372E368547758070" is no quantity: it must have at most 64 characters, and an exponent of at most 3 digits`,
 		},
-		{
-			`{"cpu": "one"}`, nil,
-			`"cpu": quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'`,
-		},
+		{`{"cpu": "one"}`, nil, `"cpu": quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'`},
 		{`{"cpu": "1", "cpu": "2"}`, nil, `duplicate field "cpu"`},
 		{`{"memory": "two", "cpu": "one"}`, nil, `"memory": quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'`},
 		{`[]`, nil, "must be a mapping of resources to quantities"},
