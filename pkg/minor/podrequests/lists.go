@@ -1,3 +1,4 @@
+// Package podrequests sums up a pod's requests.
 package podrequests
 
 import (

@@ -4,8 +4,16 @@ package minor
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
 	fwk "k8s.io/kube-scheduler/framework"
 )
+
+// EventRecorder is what a scheduler records events with.
+type EventRecorder = events.EventRecorderLogger
+
+// DoneChecker reports that an informer has synced.
+type DoneChecker = cache.DoneChecker
 
 // IsPodGroupCycle reports whether the cycle places the pods of a group one by one. Such cycles change NodeInfos without a new
 // generation. Pod groups are placed as one from Kubernetes 1.36 on.

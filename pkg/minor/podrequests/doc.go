@@ -1,2 +1,0 @@
-// Package podrequests sums up a pod's requests.
-package podrequests
