@@ -2,18 +2,25 @@
 package configlint
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	kubeschedulerconfigv1 "k8s.io/kube-scheduler/config/v1"
 	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	kubeschedulerscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	stockvalidation "k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	_ "github.com/plimsoll-scheduler/plimsoll/apis/config/scheme" // decodes the plugins' arguments
 	"github.com/plimsoll-scheduler/plimsoll/apis/config/validation"
+	"github.com/plimsoll-scheduler/plimsoll/internal/boundedfile"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 )
 
@@ -54,7 +61,7 @@ func Check(content []byte, options Options) (*kubeschedulerconfig.KubeSchedulerC
 		return nil, nil, err
 	}
 	return cfg, slices.Concat(unknownPlugins(root), overriddenFields(root, cfg, options.Flags),
-		unparsableQueries(root, cfg), repeatedProfiles(root, cfg), weights(root, cfg, options.LoadPlugins)), nil
+		queries(root, cfg), repeatedProfiles(root, cfg), weights(root, cfg, options.LoadPlugins)), nil
 }
 
 // completeFromEnvironment sets unset fields of plugins' arguments from the scheduler's environment. A nil getenv has none.
@@ -104,4 +111,89 @@ func Decode(content []byte) (*kubeschedulerconfig.KubeSchedulerConfiguration, er
 	}
 	cfg.APIVersion = kubeschedulerconfigv1.SchemeGroupVersion.String() // conversion clears it; stock validation requires it
 	return cfg, nil
+}
+
+// CheckFile checks a regular file. It skips other files, such as pipes, because only the scheduler can read them.
+func CheckFile(file string, o Options) ([]finding.Finding, error) {
+	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
+		return nil, nil
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	_, findings, err := Check(content, o)
+	return findings, errors.Join(err, fatal(findings))
+}
+
+// ReadFile returns the valid configuration of a file, completed by defaults and the environment.
+func ReadFile(ctx context.Context, file string, o Options) (*kubeschedulerconfig.KubeSchedulerConfiguration, error) {
+	content, err := boundedfile.ReadConfiguration(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	cfg, findings, err := Check(content, o)
+	if err = errors.Join(err, fatal(findings)); err == nil {
+		err = stockvalidation.ValidateKubeSchedulerConfiguration(cfg)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return cfg, nil
+}
+
+// fatal returns an error if the scheduler does not start with the findings.
+func fatal(findings []finding.Finding) error {
+	var errs []error
+	for _, f := range findings {
+		if f.Fatal {
+			errs = append(errs, errors.New(f.String()))
+		}
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
+// Validate checks a file as the scheduler does at start, without the files that the configuration names. It prints findings.
+func Validate(out, errOut io.Writer, file string, o Options) error {
+	err := validate(errOut, file, o)
+	if err != nil {
+		_, _ = fmt.Fprintf(errOut, "Error: %v\n", err)
+		return err
+	}
+	_, err = fmt.Fprintf(out, "configuration %s is valid\n", file)
+	return err
+}
+
+func validate(errOut io.Writer, file string, o Options) error {
+	if file == "" {
+		return errors.New("--validate-only: name the file to check with --config")
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	o.FilesAreElsewhere = true
+	cfg, findings, err := Check(content, o)
+	for _, f := range findings {
+		if !f.Fatal {
+			_, _ = fmt.Fprintf(errOut, "Warning: %v\n", &f)
+		}
+	}
+	if err == nil {
+		err = fatal(findings)
+	}
+	if err == nil {
+		err = stockvalidation.ValidateKubeSchedulerConfiguration(cfg)
+	}
+	if err == nil {
+		return nil
+	}
+	problems := []error{err}
+	if aggregate := utilerrors.Aggregate(nil); errors.As(err, &aggregate) {
+		problems = aggregate.Errors()
+	}
+	for _, problem := range problems {
+		_, _ = fmt.Fprintf(errOut, "Error: %v\n", problem)
+	}
+	return fmt.Errorf("configuration %s is invalid", file)
 }

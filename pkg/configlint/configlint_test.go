@@ -5,16 +5,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
-// check returns the findings about a configuration, whose first two lines it adds, beside flags of leader election.
-func check(t *testing.T, config string, args ...string) []finding.Finding {
+// findingsOf returns the findings about a configuration, whose first two lines it adds, beside flags of leader election.
+func findingsOf(t *testing.T, config string, args ...string) []finding.Finding {
 	t.Helper()
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.Bool("leader-elect", true, "")
@@ -24,16 +24,12 @@ func check(t *testing.T, config string, args ...string) []finding.Finding {
 	for _, name := range []string{"resource-lock", "resource-name", "resource-namespace"} {
 		flags.String("leader-elect-"+name, "default", "")
 	}
-	if err := flags.Parse(args); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, flags.Parse(args))
 	content := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" + config
 	options := plugins.LintOptions()
 	options.Flags = flags
 	_, findings, err := configlint.Check([]byte(content), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, err)
 	return findings
 }
 
@@ -82,11 +78,9 @@ func TestCheck_UnknownPlugins(t *testing.T) {
     score:
       enabled:
       - name: TargetLoadPaking
-      - name: NodeResourcesMostAllocated
 `, []finding.Finding{
 			expect(finding.PluginEnabled, "profiles[0].plugins.multiPoint.enabled[0]", 5, "Coscheduling", other),
 			expect(finding.PluginEnabled, "profiles[0].plugins.score.enabled[0]", 8, "TargetLoadPaking", "", "TargetLoadPacking"),
-			expect(finding.PluginEnabled, "profiles[0].plugins.score.enabled[1]", 9, "NodeResourcesMostAllocated", "write NodeResourcesFit, and for it args: {scoringStrategy: {type: MostAllocated}}"),
 		}},
 		{"one list for two profiles", `profiles:
 - schedulerName: one
@@ -97,20 +91,9 @@ func TestCheck_UnknownPlugins(t *testing.T) {
 			expect(finding.PluginDisabled, "profiles[0].plugins.score.disabled[0]", 5, "Coscheduling", other),
 			expect(finding.PluginDisabled, "profiles[1].plugins.score.disabled[0]", 5, "Coscheduling", other),
 		}},
-		{"names of removed plugins", `profiles:
-- plugins:
-    score: {disabled: [{name: NodeResourcesLeastAllocated}, {name: SelectorSpread}]}
-  pluginConfig: [{name: NodeResourcesMostAllocated}]
-`, []finding.Finding{
-			expect(finding.PluginDisabled, "profiles[0].plugins.score.disabled[0]", 5, "NodeResourcesLeastAllocated", "write NodeResourcesFit, whose default scoringStrategy is LeastAllocated"),
-			expect(finding.PluginDisabled, "profiles[0].plugins.score.disabled[1]", 5, "SelectorSpread", "remove this entry; PodTopologySpread, enabled by default, spreads the pods of a service"),
-			expect(finding.PluginArguments, "profiles[0].pluginConfig[0]", 6, "NodeResourcesMostAllocated", "write NodeResourcesFit, and for it args: {scoringStrategy: {type: MostAllocated}}"),
-		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, check(t, tt.config)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			check.Equal(t, "result", tt.want, findingsOf(t, tt.config))
 		})
 	}
 }
@@ -152,9 +135,7 @@ func TestCheck_OverriddenFields(t *testing.T) {
 		{"the file alone", "leaderElection: {leaderElect: false}\n", nil, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, check(t, tt.config, tt.args...)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			check.Equal(t, "result", tt.want, findingsOf(t, tt.config, tt.args...))
 		})
 	}
 }
@@ -255,9 +236,7 @@ func TestCheck_Queries(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, check(t, tt.config)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			check.Equal(t, "result", tt.want, findingsOf(t, tt.config))
 		})
 	}
 }
@@ -267,9 +246,7 @@ func TestCheck_InvalidArguments(t *testing.T) {
 kind: KubeSchedulerConfiguration
 profiles: [{pluginConfig: [{name: TargetLoadPacking, args: {targetUtilization: 150}}]}]
 `), plugins.LintOptions())
-	if err == nil || !strings.Contains(err.Error(), "profiles[0].pluginConfig[0].args.targetUtilization: Invalid value: 150") {
-		t.Errorf("got %v, want the field and its value", err)
-	}
+	check.Error(t, err, "profiles[0].pluginConfig[0].args.targetUtilization: Invalid value: 150")
 }
 
 func TestCheck_DoesNotShowTheFile(t *testing.T) {
@@ -301,21 +278,55 @@ leaderElection: {leaderElect: false}
 	}
 }
 
-func TestFinding_String(t *testing.T) {
-	finding := finding.Finding{
-		Code: finding.MetricUnused, Field: "f", Line: 3, Details: []any{"name", "n"}, Advice: "a", Similar: []string{"s"},
-	}
-	if got, want := finding.String(), `"The metric has no effect: its weight is 0, and it rejects no node" field="f" line=3 name="n" advice="a" similar=["s"]`; got != want {
-		t.Errorf("got %s, want %s", got, want)
+func TestFinding(t *testing.T) {
+	f := finding.Finding{Code: finding.MetricUnused, Field: "f", Line: 3, Details: []any{"name", "n"}, Advice: "a", Similar: []string{"s"}}
+	check.Equal(t, "keys and values", []any{"field", "f", "line", 3, "name", "n", "advice", "a", "similar", []string{"s"}}, f.KeysAndValues())
+	const want = `"The metric has no effect: its weight is 0, and it rejects no node" field="f" line=3 name="n" advice="a" similar=["s"]`
+	check.Equal(t, "text", want, f.String())
+}
+
+func TestCheck_OldVersion(t *testing.T) {
+	for _, tt := range []struct{ name, config, want string }{
+		{"the version of the file", `apiVersion: kubescheduler.config.k8s.io/v1beta3
+kind: KubeSchedulerConfiguration
+healthzBindAddress: 0.0.0.0:10251
+`, "line 1: apiVersion: v1beta3\n"},
+		{"JSON", `{"apiVersion": "kubescheduler.config.k8s.io/v1beta2", "kind": "KubeSchedulerConfiguration"}`, "line 1: apiVersion: v1beta2\n"},
+		{"the version of arguments", `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- pluginConfig:
+  - name: TargetLoadPacking
+    args:
+      apiVersion: kubescheduler.config.k8s.io/v1beta1
+`, "line 7: profiles[0].pluginConfig[0].args.apiVersion: v1beta1\n"},
+	} {
+		_, _, err := configlint.Check([]byte(tt.config), plugins.LintOptions())
+		want := " is no longer supported; write kubescheduler.config.k8s.io/v1 in\n  " + tt.want + "and remove healthzBindAddress"
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "TaintToleration 3 (1)") {
+			t.Errorf("%s: %v, want %s", tt.name, err, want)
+		}
 	}
 }
 
-func TestFinding_KeysAndValues(t *testing.T) {
-	finding := finding.Finding{
-		Code: finding.MetricUnused, Field: "f", Line: 3, Details: []any{"name", "n"}, Advice: "a", Similar: []string{"s"},
-	}
-	if diff := cmp.Diff([]any{"field", "f", "line", 3, "name", "n", "advice", "a", "similar", []string{"s"}},
-		finding.KeysAndValues()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+func TestCheck_OtherVersionsAreLeftToTheDecoder(t *testing.T) {
+	for name, config := range map[string]string{
+		"v1":                "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nhealthzBindAddress: x\n",
+		"an unknown one":    "apiVersion: kubescheduler.config.k8s.io/v1alpha2\nkind: KubeSchedulerConfiguration\n",
+		"another group":     "apiVersion: config.example.com/v1beta1\nkind: KubeSchedulerConfiguration\n",
+		"none":              "kind: KubeSchedulerConfiguration\n",
+		"no YAML":           "apiVersion: [",
+		"nothing":           "",
+		"a scalar":          "kubescheduler.config.k8s.io/v1beta1",
+		"lists of scalars":  "apiVersion: kubescheduler.config.k8s.io/v1\nprofiles: [1, [2], {plugins: 3, pluginConfig: [4]}]\n",
+		"lists as mappings": "apiVersion: kubescheduler.config.k8s.io/v1\nprofiles: {plugins: {score: {enabled: {name: SelectorSpread}}}}\n",
+		"another kind":      "apiVersion: kubescheduler.config.k8s.io/v1\nkind: NodeAffinityArgs\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := configlint.Check([]byte(config), plugins.LintOptions())
+			if err == nil || strings.Contains(err.Error(), "no longer supported") {
+				t.Errorf("got %v, want the decoder's error", err)
+			}
+		})
 	}
 }

@@ -29,11 +29,11 @@ func unknownPlugins(root *yaml.Node) (findings []finding.Finding) {
 			}
 			f := finding.Finding{
 				Code: code, Field: fmt.Sprintf("%s[%d]", path, i), Line: name.Line, Details: []any{"name", name.Value},
-				Advice: removedPlugins[name.Value], Fatal: code == finding.PluginEnabled,
+				Fatal: code == finding.PluginEnabled,
 			}
 			if slices.Contains(OtherPlugins(), name.Value) {
 				f.Advice = adviceOnOther
-			} else if f.Advice == "" {
+			} else {
 				f.Similar = SimilarNames(name.Value, plugins)
 			}
 			findings = append(findings, f)
@@ -113,4 +113,35 @@ func SimilarNames(name string, names []string) []string {
 		}
 	}
 	return nil
+}
+
+// queries reports queries that Prometheus' parser rejects, and metrics that neither score nor reject.
+func queries(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguration) []finding.Finding {
+	var findings []finding.Finding
+	for i := range cfg.Profiles {
+		for j, pluginConfig := range cfg.Profiles[i].PluginConfig {
+			path := fmt.Sprintf("profiles[%d].pluginConfig[%d].args.", i, j)
+			if spec := config.LoadSpecOf(pluginConfig.Args); spec != nil {
+				provider := &spec.MetricProvider
+				if q := provider.Queries; q != nil {
+					findings = slices.Concat(findings, finding.CheckLoadQuery(path+"metricProvider.queries.cpu", q.CPU, provider),
+						finding.CheckLoadQuery(path+"metricProvider.queries.memory", q.Memory, provider))
+				}
+			}
+			for k, metric := range config.MetricsOf(pluginConfig.Args) {
+				path := fmt.Sprintf("%smetrics[%d].", path, k)
+				findings = append(findings, finding.CheckQuery(path+"query", metric.Query, metric.Query)...)
+				if metric.Weight == 0 && metric.Reject == "" {
+					findings = append(findings, finding.Finding{
+						Code: finding.MetricUnused, Field: path + "weight", Details: []any{"name", metric.Name},
+						Advice: "give it a weight or a reject rule, or remove it", YAML: "weight: 1\n",
+					})
+				}
+			}
+		}
+	}
+	for i := range findings {
+		findings[i].Line = lineOf(root, findings[i].Field)
+	}
+	return findings
 }

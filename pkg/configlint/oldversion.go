@@ -36,19 +36,3 @@ func checkVersion(root *yaml.Node) error {
 		"plugins and fields that v1 does not have are reported next",
 		old, kubeschedulerconfigv1.SchemeGroupVersion, strings.Join(lines, "\n  "))
 }
-
-// removedPlugins are the plugins that v1beta1, v1beta2 or v1beta3 had and v1 does not have, and what to do instead.
-var removedPlugins = map[string]string{
-	"NodeResourcesLeastAllocated": "write NodeResourcesFit, whose default scoringStrategy is LeastAllocated",
-	"NodeResourcesMostAllocated":  "write NodeResourcesFit, and for it args: {scoringStrategy: {type: MostAllocated}}",
-	"RequestedToCapacityRatio":    "write NodeResourcesFit, and for it args: {scoringStrategy: {type: RequestedToCapacityRatio}}",
-	"NodeLabel":                   "remove this entry; NodeAffinity, enabled by default, selects nodes by labels",
-	"ServiceAffinity":             "remove this entry; use podAffinity in the pods",
-	"NodePreferAvoidPods":         "remove this entry; use taints with the effect PreferNoSchedule",
-	"SelectorSpread":              "remove this entry; PodTopologySpread, enabled by default, spreads the pods of a service",
-	"NodeResourceLimits":          "remove this entry",
-	"AzureDiskLimits":             "remove this entry; NodeVolumeLimits, enabled by default, counts all volumes",
-	"CinderLimits":                "remove this entry; NodeVolumeLimits, enabled by default, counts all volumes",
-	"EBSLimits":                   "remove this entry; NodeVolumeLimits, enabled by default, counts all volumes",
-	"GCEPDLimits":                 "remove this entry; NodeVolumeLimits, enabled by default, counts all volumes",
-}

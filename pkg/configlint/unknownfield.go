@@ -2,7 +2,6 @@ package configlint
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -20,15 +19,6 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/internal/quantity"
 )
 
-// change is an edit that the operator must make. Its line counts from 1.
-type change struct {
-	line int
-	text string
-}
-
-// String returns such as "line 4: profiles[0].plugins: must be a mapping".
-func (c change) String() string { return fmt.Sprintf("line %d: %s", c.line, c.text) }
-
 // withFields adds a sentence for each unknown field to the decoder's error: its line, its path, and similar names.
 // Invalid values replace the error, which names neither line nor path.
 func withFields(err error, root *yaml.Node) error {
@@ -37,8 +27,8 @@ func withFields(err error, root *yaml.Node) error {
 	case len(fields.invalid) > 0:
 		return fields.err()
 	case len(fields.unknown) > 0:
-		for _, c := range fields.unknown {
-			err = fmt.Errorf("%w; %s", err, c)
+		for _, unknown := range fields.unknown {
+			err = fmt.Errorf("%w; %w", err, unknown)
 		}
 	}
 	return err
@@ -53,15 +43,9 @@ func CheckFields(content []byte, of reflect.Type) error {
 }
 
 // fieldCheck has each field that is unknown, or whose value is invalid.
-type fieldCheck struct{ unknown, invalid []change }
+type fieldCheck struct{ unknown, invalid []error }
 
-func (u *fieldCheck) err() error {
-	var errs []error
-	for _, c := range slices.Concat(u.invalid, u.unknown) {
-		errs = append(errs, errors.New(c.String()))
-	}
-	return utilerrors.NewAggregate(errs)
-}
+func (u *fieldCheck) err() error { return utilerrors.NewAggregate(slices.Concat(u.invalid, u.unknown)) }
 
 // checkFields checks the fields of a configuration, and of the arguments of its plugins.
 func checkFields(root *yaml.Node) (u fieldCheck) {
@@ -106,7 +90,7 @@ func (u *fieldCheck) refuse(node *yaml.Node, of reflect.Type, path string) {
 		value = fmt.Sprintf("%q: ", node.Value)
 	}
 	u.invalid = append(u.invalid,
-		change{node.Line, fmt.Sprintf("%s: Invalid value: %s%s", strings.TrimSuffix(path, "."), value, allowed(of))})
+		fmt.Errorf("line %d: %s: Invalid value: %s%s", node.Line, strings.TrimSuffix(path, "."), value, allowed(of)))
 }
 
 // checkElements checks the elements of a list, map or struct.
@@ -143,13 +127,13 @@ func (u *fieldCheck) checkFields(node *yaml.Node, of reflect.Type, path string) 
 }
 
 // unknownField names a key that is none of the fields, and the names similar to it.
-func unknownField(key *yaml.Node, path string, fields map[string]reflect.Type) change {
+func unknownField(key *yaml.Node, path string, fields map[string]reflect.Type) error {
 	names := slices.Sorted(maps.Keys(fields))
 	advice := "the fields are " + strings.Join(names, ", ")
 	if similar := SimilarNames(key.Value, names); len(similar) > 0 {
 		advice = "did you mean " + strings.Join(similar, " or ") + "?"
 	}
-	return change{key.Line, fmt.Sprintf("%s%s: there is no such field: %s", path, key.Value, advice)}
+	return fmt.Errorf("line %d: %s%s: there is no such field: %s", key.Line, path, key.Value, advice)
 }
 
 // decodes reports whether the type decodes from the node. Of lists and mappings, only the kind counts.

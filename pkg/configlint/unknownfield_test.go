@@ -20,14 +20,10 @@ func TestCheck_UnknownFields(t *testing.T) {
 		want string
 	}{
 		{
-			"an argument", args("TargetLoadPacking", "{targetUtilisation: 40}"),
-			`unknown field "targetUtilisation"; ` +
+			"an argument", args("TargetLoadPacking", "{targetUtilisation: 40}"), `unknown field "targetUtilisation"; ` +
 				"line 6: profiles[0].pluginConfig[0].args.targetUtilisation: there is no such field: did you mean targetUtilization?",
 		},
-		{
-			"an argument in another case", args("Peaks", "{maxage: 1m}"),
-			"line 6: profiles[0].pluginConfig[0].args.maxage: there is no such field: did you mean maxAge?",
-		},
+		{"an argument in another case", args("Peaks", "{maxage: 1m}"), "line 6: profiles[0].pluginConfig[0].args.maxage: there is no such field: did you mean maxAge?"},
 		{
 			"a field of the source, and one of its queries", args("LoadThreshold", "{metricProvider: {addrss: a, queries: {memry: b}}}"),
 			"line 6: profiles[0].pluginConfig[0].args.metricProvider.addrss: there is no such field: did you mean address?; " +

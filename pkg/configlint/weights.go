@@ -82,7 +82,6 @@ func weights(root *yaml.Node, cfg *kubeschedulerconfig.KubeSchedulerConfiguratio
 			findings = append(findings, p.limitFindings(plugin.Name, limits)...)
 		}
 	}
-	findings = append(findings, idleMetrics(cfg)...)
 	for i := range findings {
 		findings[i].Line = lineOf(root, findings[i].Field)
 	}
@@ -101,8 +100,7 @@ func ArgsOf(p *kubeschedulerconfig.KubeSchedulerProfile, plugin string) runtime.
 
 // Filters reports whether the profile enables the plugin at filter.
 func Filters(p *kubeschedulerconfig.KubeSchedulerProfile, plugin string) bool {
-	_, ok := enabledAt(p.Plugins, &p.Plugins.Filter, plugin)
-	return ok
+	return enables(p.Plugins, &p.Plugins.Filter, plugin)
 }
 
 // Builds reports whether the framework builds the plugin for the profile: it is enabled at one extension point at least.
@@ -123,6 +121,11 @@ func (p *profile) weight(plugin string) int64 {
 		return 0
 	}
 	return max(int64(entry.Weight), 1)
+}
+
+func enables(plugins *kubeschedulerconfig.Plugins, point *kubeschedulerconfig.PluginSet, name string) bool {
+	_, ok := enabledAt(plugins, point, name)
+	return ok
 }
 
 // enabledAt returns the plugin's entry if the extension point's list, or multiPoint, enables it.
@@ -327,12 +330,6 @@ func (p *profile) scorers() (scorers []string) {
 	return scorers
 }
 
-// enabled reports whether the plugin is enabled at the extension point.
-func (p *profile) enabled(point *kubeschedulerconfig.PluginSet, plugin string) bool {
-	_, ok := enabledAt(p.plugins, point, plugin)
-	return ok
-}
-
 // limitFindings reports limits without effect. These are limits of a plugin that does not filter, and limits that are waived
 // without preFilter, which the next attempt needs, or without a score that then decides.
 func (p *profile) limitFindings(name string, limits Limits) (findings []finding.Finding) {
@@ -342,7 +339,7 @@ func (p *profile) limitFindings(name string, limits Limits) (findings []finding.
 			YAML: fmt.Sprintf("plugins:\n  %s:\n    enabled:\n    - name: %s\n%s", point, name, weight),
 		})
 	}
-	weight, others, filters := p.weight(name), int64(0), p.enabled(&p.plugins.Filter, name)
+	weight, others, filters := p.weight(name), int64(0), enables(p.plugins, &p.plugins.Filter, name)
 	for _, plugin := range p.scorers() {
 		if plugin != name {
 			others += p.weight(plugin)
@@ -356,29 +353,8 @@ func (p *profile) limitFindings(name string, limits Limits) (findings []finding.
 	if limits.Filters && weight > 0 && !filters {
 		report(finding.LimitUnfiltered, "filter", "", "enable it at filter, too")
 	}
-	if limits.Waives && filters && !p.enabled(&p.plugins.PreFilter, name) {
+	if limits.Waives && filters && !enables(p.plugins, &p.plugins.PreFilter, name) {
 		report(finding.LimitNotWaived, "preFilter", "", "enable it at preFilter, too, or write whenNoneFits: Reject")
-	}
-	return findings
-}
-
-// idleMetrics reports metrics that neither score nor reject.
-func idleMetrics(cfg *kubeschedulerconfig.KubeSchedulerConfiguration) []finding.Finding {
-	var findings []finding.Finding
-	for i := range cfg.Profiles {
-		for j, pluginConfig := range cfg.Profiles[i].PluginConfig {
-			for k, metric := range config.MetricsOf(pluginConfig.Args) {
-				if metric.Weight > 0 || metric.Reject != "" {
-					continue
-				}
-				findings = append(findings, finding.Finding{
-					Code: finding.MetricUnused, Field: fmt.Sprintf("profiles[%d].pluginConfig[%d].args.metrics[%d].weight", i, j, k),
-					Details: []any{"name", metric.Name},
-					Advice:  "give it a weight or a reject rule, or remove it",
-					YAML:    "weight: 1\n",
-				})
-			}
-		}
 	}
 	return findings
 }

@@ -3,12 +3,12 @@ package configlint_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint/finding"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 )
 
 const byRequestsDisabled = `plugins:
@@ -21,34 +21,22 @@ const byRequestsDisabled = `plugins:
 func TestCheck_Weights(t *testing.T) {
 	outvoted := func(line int, byLoad, byRequests string) finding.Finding {
 		return finding.Finding{
-			Code:  finding.LoadOutweighed,
-			Field: "profiles[0].plugins.score",
-			Line:  line,
-			Details: []any{
-				"byLoad",
-				byLoad,
-				"others",
-				byRequests,
-			},
-			Advice: "give the plugins by load more weight, or disable the others at score: they still filter",
-			YAML:   byRequestsDisabled,
+			Code:    finding.LoadOutweighed,
+			Field:   "profiles[0].plugins.score",
+			Line:    line,
+			Details: []any{"byLoad", byLoad, "others", byRequests},
+			Advice:  "give the plugins by load more weight, or disable the others at score: they still filter",
+			YAML:    byRequestsDisabled,
 		}
 	}
 	unweighted := func(line int, weight, others int64, yaml string) finding.Finding {
 		return finding.Finding{
-			Code:  finding.LimitUnweighted,
-			Field: "profiles[0].plugins.score",
-			Line:  line,
-			Details: []any{
-				"name",
-				"LoadThreshold",
-				"weight",
-				weight,
-				"others",
-				others,
-			},
-			Advice: "enable it at score with more weight than all other plugins together",
-			YAML:   "plugins:\n  score:\n    enabled:\n    - name: LoadThreshold\n      weight: " + yaml + "\n",
+			Code:    finding.LimitUnweighted,
+			Field:   "profiles[0].plugins.score",
+			Line:    line,
+			Details: []any{"name", "LoadThreshold", "weight", weight, "others", others},
+			Advice:  "enable it at score with more weight than all other plugins together",
+			YAML:    "plugins:\n  score:\n    enabled:\n    - name: LoadThreshold\n      weight: " + yaml + "\n",
 		}
 	}
 	unfiltered := func(plugin string) finding.Finding {
@@ -59,10 +47,7 @@ func TestCheck_Weights(t *testing.T) {
 	}
 	// The stock plugins have 12 together, and 2 more with DynamicResources, which scores from Kubernetes 1.35 on.
 	stock := int64(12)
-	defaults, err := latest.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	defaults := check.Value(latest.Default())(t)
 	for _, plugin := range defaults.Profiles[0].Plugins.MultiPoint.Enabled {
 		if plugin.Name == names.DynamicResources && plugin.Weight > 0 {
 			stock += 2
@@ -165,9 +150,7 @@ func TestCheck_Weights(t *testing.T) {
 		{"a metric that only rejects", "profiles:\n- plugins: {multiPoint: {enabled: [{name: NodeMetrics, weight: 5}]}}\n" + metrics + "weight: 0, reject: '> 5'}\n", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, check(t, tt.config)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			check.Equal(t, "result", tt.want, findingsOf(t, tt.config))
 		})
 	}
 }
@@ -179,7 +162,7 @@ func TestCheck_RepeatedProfiles(t *testing.T) {
 			Advice: "rename the profile, or remove it", Fatal: true, YAML: "schedulerName: " + unused + "\n",
 		}
 	}
-	got := check(t, `profiles:
+	got := findingsOf(t, `profiles:
 - schedulerName: one
 - schedulerName: two
 - schedulerName: one
@@ -190,9 +173,7 @@ func TestCheck_RepeatedProfiles(t *testing.T) {
 		repeated("profiles[2].schedulerName", 6, "one", "profiles[0]", "one-3"),
 		repeated("profiles[4].schedulerName", 8, "one", "profiles[0]", "one-4"),
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check.Equal(t, "result", want, got)
 }
 
 // TestBalances expects how far each scorer moves a node, where nothing is outweighed, too. A weight of 0 counts as 1.
@@ -220,7 +201,5 @@ profiles:
 		"TargetLoadPacking 5 x 100 = 500", "NodeResourcesFit 1 x 100 + NodeResourcesBalancedAllocation 1 x 100 = 200",
 		"Mine 1 x 100 = 100", "ImageLocality 1 x 100 = 100", "extender e 2 x 100 = 200",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check.Equal(t, "result", want, got)
 }
