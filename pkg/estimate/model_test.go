@@ -15,6 +15,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/loadtest"
 )
 
@@ -93,18 +94,15 @@ func TestEstimate(t *testing.T) {
 		given load.NodeLoad
 		want  Estimate
 	}{
+		// 0.25 and 0.1 of 8,000m; 0.5 and 0.25 of 16 GiB.
 		{
 			name:  "of measured load is a fraction of capacity",
-			given: load.NodeLoad{load.CPU: measurement(0.25, 0.1, 0), load.Memory: measurement(0.5, 0.25, 0)},
-			// 0.25 and 0.1 of 8,000m; 0.5 and 0.25 of 16 GiB.
-			want: Estimate{
+			given: load.NodeLoad{load.CPU: measurement(0.25, 0.1, 0), load.Memory: measurement(0.5, 0.25, 0)}, want: Estimate{
 				load.CPU:    ResourceEstimate{Mean: 2000, StdDev: 800, Base: 8000, Allocatable: 6000, State: load.Fresh},
 				load.Memory: ResourceEstimate{Mean: 8 * gib, StdDev: 4 * gib, Base: 16 * gib, Allocatable: 12 * gib, State: load.Fresh},
 			},
 		},
-		{
-			name: "of a node that was never measured is by requests", want: Estimate{load.CPU: cpuByRequests, load.Memory: memoryByRequests},
-		},
+		{name: "of a node that was never measured is by requests", want: Estimate{load.CPU: cpuByRequests, load.Memory: memoryByRequests}},
 		{
 			name: "of a resource that was never measured is by requests", given: load.NodeLoad{load.CPU: measurement(0.5, 0, 0)},
 			want: Estimate{load.CPU: ResourceEstimate{Mean: 4000, Base: 8000, Allocatable: 6000, State: load.Fresh}, load.Memory: memoryByRequests},
@@ -118,9 +116,7 @@ func TestEstimate(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			model, _ := newModel(flat(0), map[string]load.NodeLoad{"n": tc.given})
 			got := model.View(framework.NewCycleState()).Estimate(newNode(t, "n"))
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("estimate (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "estimate", tc.want, got)
 		})
 	}
 }
@@ -284,8 +280,7 @@ func TestModel_Quantile(t *testing.T) {
 		} else if known && (e.Mean != tc.wantMean || e.Pending != tc.wantPending) {
 			t.Errorf("%s: mean %v and pending %v, want %v and %v", tc.name, e.Mean, e.Pending, tc.wantMean, tc.wantPending)
 		}
-		if loads := model.View(framework.NewCycleState()).
-			Pods(info); tc.wantMean > 0 &&
+		if loads := model.View(framework.NewCycleState()).Pods(info); tc.wantMean > 0 &&
 			loads[0].Resources[load.CPU].Pending != tc.wantPending {
 			t.Errorf("%s: pending of the pod is %v, want %v", tc.name, loads[0].Resources[load.CPU].Pending, tc.wantPending)
 		}

@@ -1,11 +1,16 @@
 package estimate
 
 import (
+	"fmt"
+	"math"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
@@ -67,5 +72,122 @@ func TestNodeMetrics(t *testing.T) {
 	}
 	if row := m.Latest().RowOf("elsewhere"); row != NoRow {
 		t.Errorf("a node without any value has row %d, want none", row)
+	}
+}
+
+// bound is a pod that was bound that long ago, and still pulls its images.
+func bound(ago time.Duration) *corev1.Pod {
+	pod := podOf(corev1.PodPending, nil)
+	pod.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: now.Add(-ago)},
+	}}
+	return pod
+}
+
+func TestRecentPods(t *testing.T) {
+	running := func(since time.Duration) *corev1.Pod { return podOf(corev1.PodRunning, ago(since)) }
+	for _, tc := range []struct {
+		name string
+		// age is that of the value.
+		age  time.Duration
+		pods []*corev1.Pod
+		want float64
+	}{
+		{"no pods", 0, nil, 0},
+		{"a pod that was assumed a moment ago", 0, []*corev1.Pod{podOf("", nil)}, 1},
+		// (1 − 0) + (1 − 60/300) + (1 − 240/300)
+		{"pods count less the longer they run", 0, []*corev1.Pod{running(0), running(time.Minute), running(4 * time.Minute)}, 2},
+		{"a pod that runs for the window", 0, []*corev1.Pod{running(window)}, 0},
+		// A value from a minute ago covers the first minute of two: 1 − 60/300.
+		{"an older value covers less", time.Minute, []*corev1.Pod{running(2 * time.Minute)}, 0.8},
+		// 1 − (360 − 240)/300
+		{"an old value does not cover pods older than the window", 4 * time.Minute, []*corev1.Pod{running(6 * time.Minute)}, 0.6},
+		{"a pod that ended", 0, []*corev1.Pod{podOf(corev1.PodSucceeded, ago(time.Minute))}, 0},
+		{"a pod that pulls its images", 0, []*corev1.Pod{bound(2*window - time.Second)}, 1},
+		{"a pod that does not start", 0, []*corev1.Pod{bound(2 * window)}, 0},
+		{"a pod that does not start, by an older value", time.Minute, []*corev1.Pod{bound(2 * window)}, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := load.NewPublisher()
+			m := NewNodeMetrics(NewSnapshots(p), maxAge, clocktesting.NewFakePassiveClock(now))
+			p.Publish(loadtest.Snapshot(nil, map[string]load.MetricTable{"x": {"a": {Value: 1, End: now.Add(-tc.age)}}}))
+			pods, view := m.RecentPods(window), m.View(framework.NewCycleState())
+			info := framework.NewNodeInfo(tc.pods...)
+			info.SetNode(st.MakeNode().Name("a").Obj())
+			row := view.Row(info)
+			if got := pods.Uncovered(view, row, view.Values("x"), window, ""); got != 0 {
+				t.Errorf("%v pods are uncovered on a node that was not read, want 0", got)
+			}
+			pods.Read(view, row, info)
+			if got := pods.Uncovered(view, row, view.Values("x"), window, ""); math.Abs(got-tc.want) > 1e-9 {
+				t.Errorf("%v pods are uncovered, want %v", got, tc.want)
+			}
+			if got := pods.Uncovered(view, NoRow, view.Values("x"), window, ""); got != 0 {
+				t.Errorf("%v pods are uncovered without a row, want 0", got)
+			}
+		})
+	}
+}
+
+// Pods of a started pod's own namespace all count, those of each other namespace up to maxForeign.
+func TestRecentPods_OfNamespaces(t *testing.T) {
+	p := load.NewPublisher()
+	m := NewNodeMetrics(NewSnapshots(p), maxAge, clocktesting.NewFakePassiveClock(now))
+	p.Publish(loadtest.Snapshot(nil, map[string]load.MetricTable{"x": {"a": {Value: 1, End: now}}}))
+	info := framework.NewNodeInfo()
+	info.SetNode(st.MakeNode().Name("a").Obj())
+	for i := range 5 {
+		for _, namespace := range []string{"shop", "tenant", "shop"} { // ten of shop, five of tenant
+			pod := podOf(corev1.PodPending, nil)
+			pod.Namespace, pod.Name = namespace, fmt.Sprint(namespace, i)
+			info.AddPod(pod)
+		}
+	}
+	started := podOf(corev1.PodRunning, ago(4*time.Minute)) // 1 − 240/300
+	started.Namespace = "team"
+	info.AddPod(started)
+	pods, view := m.RecentPods(window), m.View(framework.NewCycleState())
+	pods.Read(view, view.Row(info), info)
+	// Of shop 10 or 3, of tenant 5 or 3, of team 0.2.
+	for namespace, want := range map[string]float64{"shop": 13.2, "tenant": 8.2, "team": 6.2, "other": 6.2} {
+		if got := pods.Uncovered(view, view.Row(info), view.Values("x"), window, namespace); math.Abs(got-want) > 1e-9 {
+			t.Errorf("%v pods are uncovered for namespace %s, want %v", got, namespace, want)
+		}
+	}
+}
+
+// A node that has not changed is not read again. Read of a changed one, and after a change of the nodes, finds its pods.
+func TestRecentPods_ReadsChanges(t *testing.T) {
+	p := load.NewPublisher()
+	m := NewNodeMetrics(NewSnapshots(p), maxAge, clocktesting.NewFakePassiveClock(now))
+	publish := func(nodes ...string) {
+		values := load.MetricTable{}
+		for _, node := range nodes {
+			values[node] = load.MetricValue{Value: 1, End: now}
+		}
+		p.Publish(loadtest.Snapshot(nil, map[string]load.MetricTable{"x": values}))
+	}
+	publish("a")
+	pods := m.RecentPods(window)
+	info := framework.NewNodeInfo()
+	info.SetNode(st.MakeNode().Name("a").Obj())
+	uncovered := func() float64 {
+		view := m.View(framework.NewCycleState())
+		pods.Read(view, view.Row(info), info)
+		return pods.Uncovered(view, view.Row(info), view.Values("x"), window, "")
+	}
+	if got := uncovered(); got != 0 {
+		t.Errorf("%v pods on the empty node, want 0", got)
+	}
+	info.AddPod(podOf("", nil))
+	if got := uncovered(); got != 1 {
+		t.Errorf("%v pods after one was placed, want 1", got)
+	}
+	if allocations := testing.AllocsPerRun(100, func() { view := m.Latest(); pods.Read(view, 0, info) }); allocations > 1 {
+		t.Errorf("%v allocations for a node that has not changed, want that of the view alone", allocations)
+	}
+	publish("0", "a") // another index, in which a has another row
+	if got := uncovered(); got != 1 {
+		t.Errorf("%v pods after a node was added, want 1", got)
 	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 )
 
@@ -130,20 +131,18 @@ func TestPending_FollowsTheNode(t *testing.T) {
 	if got := pending(); got != 0 {
 		t.Fatalf("pending on an empty node: %v", got)
 	}
-	n.AddPodInfo(podInfo(t, pod))
+	n.AddPod(pod)
 	if got := pending(); got != 500 {
 		t.Errorf("pending after a pod was assumed: %v, want 500", got)
 	}
-	if err := n.RemovePod(klog.Background(), pod); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, n.RemovePod(klog.Background(), pod))
 	if got := pending(); got != 0 {
 		t.Errorf("pending after the pod's binding failed: %v, want 0: it leaves no trace", got)
 	}
 
 	started := pod.DeepCopy()
 	started.Status = podOf(corev1.PodRunning, nil, ago(0)).Status
-	n.AddPodInfo(podInfo(t, started))
+	n.AddPod(started)
 	for _, step := range []struct {
 		end  time.Duration
 		want float64
@@ -185,7 +184,7 @@ func TestEachPodIsEstimatedOnce(t *testing.T) {
 		{"the first time each pod is estimated", func() {}, 2},
 		{"the next time none is", func() {}, 2},
 		{"nor when the node changed", func() { n.SetNode(n.Node()) }, 2},
-		{"a pod that comes is estimated", func() { n.AddPodInfo(podInfo(t, podOf("", nil))) }, 3},
+		{"a pod that comes is estimated", func() { n.AddPod(podOf("", nil)) }, 3},
 		{"none is when the same nodes have new load", func() { again(0) }, 3},
 		{"all are when the load is older than before", func() { again(time.Second) }, 6},
 		{"all are when the set of nodes changes", func() { publish(publisher, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.5, 0, 0)}}) }, 9},
@@ -229,11 +228,7 @@ func TestCacheChangesNoEstimate(t *testing.T) {
 			case "add":
 				pod := drawPod(t, i)
 				pod.UID = types.UID(pod.Name)
-				info, err := framework.NewPodInfo(pod)
-				if err != nil {
-					t.Fatal(err)
-				}
-				n.AddPodInfo(info)
+				n.AddPod(pod)
 			case "remove":
 				if len(pods) > 0 {
 					if err := n.RemovePod(klog.Background(), pods[rapid.IntRange(0, len(pods)-1).Draw(t, "which")].GetPod()); err != nil {
@@ -293,32 +288,21 @@ func TestCacheDropsUnusedPods(t *testing.T) {
 	}
 }
 
-func podInfo(t *testing.T, pod *corev1.Pod) fwk.PodInfo {
-	t.Helper()
-	info, err := framework.NewPodInfo(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info
-}
-
 func TestPending_PodGroupCyclesKeepTheGeneration(t *testing.T) {
 	// The scheduler assumes the pods of a group in its snapshot, one by one, and takes them out again. The node keeps its generation.
 	model, _ := newModel(podusage.ByRequests{}, map[string]load.NodeLoad{"n": {load.CPU: measurement(0.25, 0, 0)}})
 	n := framework.NewNodeInfo()
 	n.SetNode(newNode(t, "n").Node())
-	n.AddPodInfo(podInfo(t, podOf("", nil)))
+	n.AddPod(podOf("", nil))
 	generation := n.Generation
 	model.View(framework.NewCycleState()).Estimate(n)
 	member := func(name, cpu string) *corev1.Pod {
 		return st.MakePod().Name(name).UID(name).Req(map[corev1.ResourceName]string{corev1.ResourceCPU: cpu}).Obj()
 	}
 	a, b, c := member("a", "500m"), member("b", "250m"), member("c", "125m")
-	add := func(pod *corev1.Pod) { n.AddPodInfo(podInfo(t, pod)) }
+	add := func(pod *corev1.Pod) { n.AddPod(pod) }
 	remove := func(pod *corev1.Pod) {
-		if err := n.RemovePod(klog.Background(), pod); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, n.RemovePod(klog.Background(), pod))
 	}
 	for _, step := range []struct {
 		name   string
@@ -509,5 +493,80 @@ func TestPending_FallsToTheRequestWithTheWindow(t *testing.T) {
 		if got := model.View(framework.NewCycleState()).Estimate(info)[load.CPU].Pending; got != step.want {
 			t.Errorf("pending once the window ends %v later: %v, want %v", step.end, got, step.want)
 		}
+	}
+}
+
+func TestPods(t *testing.T) {
+	named := func(name, cpu, memory string, pod *corev1.Pod) *corev1.Pod {
+		pod.Name = name
+		pod.Spec = st.MakePod().Req(map[corev1.ResourceName]string{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory}).Obj().Spec
+		return pod
+	}
+	pods := []*corev1.Pod{
+		named("assumed", "1", "1Gi", podOf("", nil)),
+		named("young", "1", "1Gi", podOf(corev1.PodRunning, nil, ago(time.Minute))),
+		named("ended", "1", "1Gi", podOf(corev1.PodSucceeded, nil, ago(10*time.Second))),
+		named("old", "1", "2Gi", podOf(corev1.PodRunning, nil, ago(30*time.Minute))),
+		named("huge", "7", "1Gi", podOf("", nil)), // of 6 cores
+	}
+	info := framework.NewNodeInfo(pods...)
+	info.SetNode(newNode(t, "n").Node())
+	type row struct {
+		name        string
+		since       time.Time
+		cpu, memory PodResourceLoad
+	}
+	since := map[string]time.Time{"young": now.Add(-time.Minute), "old": now.Add(-30 * time.Minute)}
+	for _, tc := range []struct {
+		name     string
+		measured load.NodeLoad
+		want     []row
+	}{
+		// The window of cpu shows a minute of five of the young pod. Memory was last measured as that pod started.
+		{
+			name:     "of a node whose load is fresh",
+			measured: load.NodeLoad{load.CPU: measurement(0.25, 0, 0), load.Memory: measurement(0.5, 0, time.Minute)}, want: []row{
+				{"assumed", time.Time{}, PodResourceLoad{1000, 0, 1000}, PodResourceLoad{gib, 0, gib}},
+				{"young", since["young"], PodResourceLoad{1000, 0.2, 800}, PodResourceLoad{gib, 0, gib}},
+				{"old", since["old"], PodResourceLoad{1000, 1, 0}, PodResourceLoad{2 * gib, 1, 0}},
+				{"huge", time.Time{}, PodResourceLoad{6000, 0, 6000}, PodResourceLoad{gib, 0, gib}},
+			},
+		},
+		{
+			name:     "of a node whose memory was measured too long ago count requests",
+			measured: load.NodeLoad{load.CPU: measurement(0.25, 0, 0), load.Memory: measurement(0.5, 0, time.Hour)}, want: []row{
+				{"assumed", time.Time{}, PodResourceLoad{1000, 0, 1000}, PodResourceLoad{gib, 1, 0}},
+				{"young", since["young"], PodResourceLoad{1000, 0.2, 800}, PodResourceLoad{gib, 1, 0}},
+				{"old", since["old"], PodResourceLoad{1000, 1, 0}, PodResourceLoad{2 * gib, 1, 0}},
+				{"huge", time.Time{}, PodResourceLoad{6000, 0, 6000}, PodResourceLoad{gib, 1, 0}},
+			},
+		},
+		{
+			name: "of a node that was never measured count requests", want: []row{
+				{"assumed", time.Time{}, PodResourceLoad{1000, 1, 0}, PodResourceLoad{gib, 1, 0}},
+				{"young", since["young"], PodResourceLoad{1000, 1, 0}, PodResourceLoad{gib, 1, 0}},
+				{"old", since["old"], PodResourceLoad{1000, 1, 0}, PodResourceLoad{2 * gib, 1, 0}},
+				{"huge", time.Time{}, PodResourceLoad{7000, 1, 0}, PodResourceLoad{gib, 1, 0}},
+			},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			loads := map[string]load.NodeLoad{"other": {load.CPU: measurement(0.25, 0, 0)}}
+			if tc.measured != (load.NodeLoad{}) {
+				loads["n"] = tc.measured
+			}
+			model, _ := newModel(podusage.ByRequests{}, loads)
+			var got []row
+			view := model.View(framework.NewCycleState())
+			for _, p := range view.Pods(info) {
+				for r := range load.ResourceCount {
+					if of, uncovered := p.Resources[r], view.Uncovered(info, p.Pod, r); uncovered != 1-of.Coverage {
+						t.Errorf("the uncovered share of %s of pod %s is %v, want 1 - %v", r, p.Pod.Name, uncovered, of.Coverage)
+					}
+				}
+				got = append(got, row{p.Pod.Name, p.Since, p.Resources[load.CPU], p.Resources[load.Memory]})
+			}
+			check.Equal(t, "pods", tc.want, got, cmp.AllowUnexported(row{}))
+		})
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/loadtest"
 	"github.com/plimsoll-scheduler/plimsoll/test/minortest"
 )
@@ -104,9 +105,7 @@ func measurement(age time.Duration) load.Measurement {
 // newNode has 8 cores, of which 6 are allocatable.
 func newNode(pods ...*corev1.Pod) *framework.NodeInfo {
 	object := st.MakeNode().Name("n").Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "8"}).Obj()
-	object.Status.Allocatable = st.MakeNode().
-		Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "6"}).
-		Obj().
+	object.Status.Allocatable = st.MakeNode().Capacity(map[corev1.ResourceName]string{corev1.ResourceCPU: "6"}).Obj().
 		Status.Allocatable
 	info := framework.NewNodeInfo(pods...)
 	info.SetNode(object)
@@ -118,18 +117,6 @@ func bound(pod *corev1.Pod, ago time.Duration) *corev1.Pod {
 		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-ago))},
 	}
 	return pod
-}
-
-func podInfo(t interface {
-	Helper()
-	Fatal(args ...any)
-}, pod *corev1.Pod) fwk.PodInfo {
-	t.Helper()
-	info, err := framework.NewPodInfo(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info
 }
 
 // podNamed has an owner and requests cpu unless that is empty.
@@ -204,9 +191,7 @@ func TestPodSums(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			model := newModel(statistics, measurement(0))
 			_, sums := model.sums(framework.NewCycleState(), newNode(tc.pods...))
-			if diff := cmp.Diff(tc.want, sums[load.CPU], cmpopts.EquateApprox(1e-5, 0)); diff != "" {
-				t.Errorf("sums (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "sums", tc.want, sums[load.CPU], cmpopts.EquateApprox(1e-5, 0))
 			if got := model.LatestPods("n", ""); got != sums {
 				t.Errorf("LatestPods: %v, want %v", got, sums)
 			}
@@ -265,9 +250,7 @@ func TestPodSums_WithoutStatistics(t *testing.T) {
 	_, sums := model.sums(framework.NewCycleState(), newNode(podNamed("a", "a", "2")))
 	// Mean 2,000, which nobody learned, and p95 3,000.
 	want := PodSums{Mean: 2000, Excess: 1000, LargestVariance: (1000 / 1.64) * (1000 / 1.64), Largest: 0}
-	if diff := cmp.Diff(want, sums[load.CPU], cmpopts.EquateApprox(1e-5, 0)); diff != "" {
-		t.Errorf("sums (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "sums", want, sums[load.CPU], cmpopts.EquateApprox(1e-5, 0))
 	if model.View(framework.NewCycleState()).HasStatistics() {
 		t.Error("there are statistics")
 	}
@@ -289,7 +272,7 @@ func TestPodSums_OfNodesWithoutLoad(t *testing.T) {
 		}
 	}
 	check("at first")
-	info.AddPodInfo(podInfo(t, podNamed("a2", "a", "2")))
+	info.AddPod(podNamed("a2", "a", "2"))
 	want.Mean, want.Learned, want.RestVariance = 2000, 2000, 40000
 	check("once the node changed")
 }
@@ -338,7 +321,7 @@ func TestPodSums_PodGroupCyclesKeepTheGeneration(t *testing.T) {
 	info := newNode(podNamed("a", "a", "2"))
 	generation := info.Generation
 	model.sums(framework.NewCycleState(), info)
-	info.AddPodInfo(podInfo(t, podNamed("member", "a", "2")))
+	info.AddPod(podNamed("member", "a", "2"))
 	info.Generation = generation
 	if _, sums := model.sums(minortest.PodGroupCycle(t), info); sums[load.CPU].Mean != 2000 {
 		t.Errorf("mean %v with a member of the group, want 2000", sums[load.CPU].Mean)
@@ -427,7 +410,7 @@ func TestCacheChangesNoPodSums(t *testing.T) {
 				if rapid.Bool().Draw(t, "bound") {
 					bound(pod, time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "bound ago")))
 				}
-				n.AddPodInfo(podInfo(t, pod))
+				n.AddPod(pod)
 			case "remove":
 				if len(pods) > 0 {
 					if err := n.RemovePod(klog.Background(), pods[rapid.IntRange(0, len(pods)-1).Draw(t, "which")].GetPod()); err != nil {

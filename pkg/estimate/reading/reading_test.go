@@ -13,6 +13,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/estimate/reading"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/readingtest"
 )
 
@@ -25,10 +26,7 @@ func specOf(maxAge time.Duration) (spec config.LoadSpec) {
 
 func figures(t *testing.T, loads *readingtest.Loads, request reading.Request, node string) []reading.Figure {
 	t.Helper()
-	reader, err := loads.Open(t.Context(), request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader := check.Value(loads.Open(t.Context(), request))(t)
 	return reader.Figures(framework.NewCycleState(), node)
 }
 
