@@ -4,10 +4,8 @@ package peaks
 import (
 	"context"
 	"math"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
@@ -29,10 +27,6 @@ type Peaks struct {
 	*loadscore.Extensions[loadscore.NoPodState]
 	models      models
 	missingLoad config.MissingLoad
-
-	mu sync.Mutex
-	// unmodelled are nodes without a power model that the log has named.
-	unmodelled map[string]struct{}
 }
 
 var (
@@ -52,12 +46,11 @@ func build(ctx context.Context, args *config.PeaksArgs, in descriptor.Inputs) (m
 	if err != nil {
 		return nil, err
 	}
-	pl := &Peaks{
+	return &Peaks{
 		Extensions:  loadscore.New[loadscore.NoPodState](Name, in, args.MissingLoad),
 		models:      models{args: args, nodes: estimate.NewPerNode[*config.PowerModel](in.Reader.Model(load.CPU))},
-		missingLoad: args.MissingLoad, unmodelled: map[string]struct{}{},
-	}
-	return pl, nil
+		missingLoad: args.MissingLoad,
+	}, nil
 }
 
 func reads(args *config.PeaksArgs) reading.Request {
@@ -111,7 +104,6 @@ func (pl *Peaks) NormalizeScore(
 	if s.Skip {
 		return nil
 	}
-	pl.logUnmodelled(ctx, scores)
 	lowest, highest := math.Inf(1), math.Inf(-1)
 	for _, n := range scores {
 		if n.Score < 0 {
@@ -147,38 +139,3 @@ func (pl *Peaks) normalized(score int64, lowest, highest float64) int64 {
 
 // sameCost is the relative difference up to which costs differ by rounding only.
 const sameCost = 1e-9
-
-const (
-	// maxUnmodelled bounds unmodelled: nodes may come and go forever.
-	maxUnmodelled = 100_000
-	// examples is how many nodes a log line names.
-	examples = 10
-)
-
-// logUnmodelled logs the candidates that have no power model, each once.
-func (pl *Peaks) logUnmodelled(ctx context.Context, scores minor.NodeScoreList) {
-	pl.mu.Lock()
-	defer pl.mu.Unlock()
-	var names []string
-	for _, n := range scores {
-		if n.Score != unmodelled {
-			continue
-		}
-		if _, logged := pl.unmodelled[n.Name]; !logged {
-			names = append(names, n.Name)
-			pl.unmodelled[n.Name] = struct{}{}
-		}
-	}
-	if len(names) == 0 {
-		return
-	}
-	if len(pl.unmodelled) > maxUnmodelled {
-		clear(pl.unmodelled)
-	}
-	score := "the mean of the other candidates"
-	if pl.missingLoad == config.MissingLoadLowest {
-		score = "0"
-	}
-	klog.FromContext(ctx).Info("Nodes have no power model. Add them to nodePowerModel or nodePowerModels",
-		"plugin", Name, "score", score, "nodes", len(names), "examples", names[:min(len(names), examples)])
-}

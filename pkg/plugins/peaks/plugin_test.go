@@ -11,8 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
@@ -20,6 +18,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
@@ -69,41 +68,32 @@ func TestScore(t *testing.T) {
 	assumed := st.MakePod().Name("assumed").Req(plugintest.CPU("2")).Obj()
 	// All nodes have 8 cores; the pod requests 2 of them, 25 %.
 	for _, tc := range []struct {
-		name string
-		args string
-		load map[string]load.NodeLoad
-		onA  []*corev1.Pod
-		pod  string
-		want map[string]int64
+		name, args string
+		load       map[string]load.NodeLoad
+		onA        []*corev1.Pod
+		pod        string
+		want       map[string]int64
 	}{
+		// a: 10·(4 − 2) = 20; b: 5·(16 − 8) = 40; c: 10·(2 − 1) = 10. a: 100·(40 − 20) / (40 − 10).
 		{
-			name: "the node whose power rises least is best",
-			args: byName,
-			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75), "c": cpu(0)},
-			// a: 10·(4 − 2) = 20; b: 5·(16 − 8) = 40; c: 10·(2 − 1) = 10. a: 100·(40 − 20) / (40 − 10).
-			want: map[string]int64{"a": 67, "b": 0, "c": 100},
+			name: "the node whose power rises least is best", args: byName,
+			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75), "c": cpu(0)}, want: map[string]int64{"a": 67, "b": 0, "c": 100},
 		},
+		// a: 10·(8 − 4) = 40, as b.
 		{
-			name: "pods that the window does not cover yet count",
-			args: byName,
-			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75), "c": cpu(0)},
-			onA:  []*corev1.Pod{assumed},
-			// a: 10·(8 − 4) = 40, as b.
+			name: "pods that the window does not cover yet count", args: byName,
+			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75), "c": cpu(0)}, onA: []*corev1.Pod{assumed},
 			want: map[string]int64{"a": 0, "b": 0, "c": 100},
 		},
+		// b is the most expensive of those with room: 0 too.
 		{
-			name: "a node that the pod takes beyond its capacity is worst",
-			args: byName,
-			load: map[string]load.NodeLoad{"a": cpu(0.9), "b": cpu(0.75), "c": cpu(0)},
-			// b is the most expensive of those with room: 0 too.
-			want: map[string]int64{"a": 0, "b": 0, "c": 100},
+			name: "a node that the pod takes beyond its capacity is worst", args: byName,
+			load: map[string]load.NodeLoad{"a": cpu(0.9), "b": cpu(0.75), "c": cpu(0)}, want: map[string]int64{"a": 0, "b": 0, "c": 100},
 		},
+		// a: 10·(8 − 4) = 40, as b.
 		{
-			name: "nodes beyond their capacity beside equal ones",
-			args: byName,
-			load: map[string]load.NodeLoad{"a": cpu(0.5), "b": cpu(0.75), "c": cpu(0.9)},
-			// a: 10·(8 − 4) = 40, as b.
-			want: map[string]int64{"a": 100, "b": 100, "c": 0},
+			name: "nodes beyond their capacity beside equal ones", args: byName,
+			load: map[string]load.NodeLoad{"a": cpu(0.5), "b": cpu(0.75), "c": cpu(0.9)}, want: map[string]int64{"a": 100, "b": 100, "c": 0},
 		},
 		{
 			name: "a pod that requests nothing leaves all nodes alike", args: byName,
@@ -114,20 +104,16 @@ func TestScore(t *testing.T) {
 			name: "a node without load gets the mean of the others", args: byName,
 			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75)}, want: map[string]int64{"a": 100, "b": 0, "c": 50},
 		},
+		// a: 25 % requested, 20; b: 40; c: 10.
 		{
-			name: "a node without load is scored by requests, if Requests",
-			args: byName + "missingLoad: Requests",
-			load: map[string]load.NodeLoad{"b": cpu(0.75), "c": cpu(0)},
-			onA:  []*corev1.Pod{assumed},
-			// a: 25 % requested, 20; b: 40; c: 10.
+			name: "a node without load is scored by requests, if Requests", args: byName + "missingLoad: Requests",
+			load: map[string]load.NodeLoad{"b": cpu(0.75), "c": cpu(0)}, onA: []*corev1.Pod{assumed},
 			want: map[string]int64{"a": 67, "b": 0, "c": 100},
 		},
+		// a: 20; b: 5·(2 − 1) = 5.
 		{
-			name: "a node without load is worst, if Lowest",
-			args: byName + "missingLoad: Lowest",
-			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0)},
-			// a: 20; b: 5·(2 − 1) = 5.
-			want: map[string]int64{"a": 0, "b": 100, "c": 0},
+			name: "a node without load is worst, if Lowest", args: byName + "missingLoad: Lowest",
+			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0)}, want: map[string]int64{"a": 0, "b": 100, "c": 0},
 		},
 		{
 			name: "a node without a model gets the mean of the others",
@@ -144,23 +130,20 @@ func TestScore(t *testing.T) {
 			load: map[string]load.NodeLoad{"a": cpu(0.25), "b": cpu(0.75)}, want: map[string]int64{"a": 0, "b": 0, "c": 0},
 		},
 		{name: "no load is known", args: byName, want: map[string]int64{"a": 0, "b": 0, "c": 0}},
+		// a by its name: 10; b, which is large: 40; c, by the model of all: 20. c: 100·(40 − 20) / (40 − 10).
 		{
 			name: "models by label, the first that selects the node",
 			args: fmt.Sprintf("nodePowerModel: {a: {k0: 0, k1: 10, k2: %v}}\nnodePowerModels: [{nodeSelector: {type: large, zone: x}, k1: -1, k2: 0.01}, {nodeSelector: {type: large}, k1: 40, k2: %v}, {k1: 20, k2: %v}]", k2, k2, k2),
-			load: map[string]load.NodeLoad{"a": cpu(0), "b": cpu(0), "c": cpu(0)},
-			// a by its name: 10; b, which is large: 40; c, by the model of all: 20. c: 100·(40 − 20) / (40 − 10).
-			want: map[string]int64{"a": 100, "b": 0, "c": 67},
+			load: map[string]load.NodeLoad{"a": cpu(0), "b": cpu(0), "c": cpu(0)}, want: map[string]int64{"a": 100, "b": 0, "c": 67},
 		},
+		// a: 20; b: −10; c: 40. a: 100·(40 − 20) / (40 + 10).
 		{
 			name: "power that falls with load",
 			args: fmt.Sprintf("nodePowerModels: [{nodeSelector: {type: large}, k1: -10, k2: %v}, {k1: 20, k2: %v}]", k2, k2),
-			load: map[string]load.NodeLoad{"a": cpu(0), "b": cpu(0), "c": cpu(0.25)},
-			// a: 20; b: −10; c: 40. a: 100·(40 − 20) / (40 + 10).
-			want: map[string]int64{"a": 40, "b": 100, "c": 0},
+			load: map[string]load.NodeLoad{"a": cpu(0), "b": cpu(0), "c": cpu(0.25)}, want: map[string]int64{"a": 40, "b": 100, "c": 0},
 		},
 		{
-			name: "costs far apart",
-			args: "nodePowerModel: {a: {k1: 1.0e-15, k2: 0.01}, b: {k1: 1.0e+14, k2: 0.01}, c: {k1: -1.0e+14, k2: 0.01}}",
+			name: "costs far apart", args: "nodePowerModel: {a: {k1: 1.0e-15, k2: 0.01}, b: {k1: 1.0e+14, k2: 0.01}, c: {k1: -1.0e+14, k2: 0.01}}",
 			load: map[string]load.NodeLoad{"a": cpu(0), "b": cpu(0), "c": cpu(0)}, want: map[string]int64{"a": 50, "b": 0, "c": 100},
 		},
 	} {
@@ -172,9 +155,7 @@ func TestScore(t *testing.T) {
 			}
 			got := plugintest.Scores(t, pl, st.MakePod().Req(plugintest.CPU(request)).Obj(), labeled("a", "small", tc.onA...),
 				labeled("b", "large"), labeled("c", "small"))
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("scores (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "scores", tc.want, got)
 		})
 	}
 }
@@ -202,64 +183,13 @@ func TestScore_FollowsLabels(t *testing.T) {
 	pod, a, b := st.MakePod().Req(plugintest.CPU("2")).Obj(), labeled("a", "small"), labeled("b", "large")
 	check := func(want map[string]int64) {
 		t.Helper()
-		if diff := cmp.Diff(want, plugintest.Scores(t, pl, pod, a, b)); diff != "" {
-			t.Errorf("scores (-want +got):\n%s", diff)
-		}
+		check.Equal(t, "scores", want, plugintest.Scores(t, pl, pod, a, b))
 	}
 	check(map[string]int64{"a": 100, "b": 0})
 	relabeled := b.Node().DeepCopy()
 	relabeled.Labels["type"] = "small"
 	b.(*framework.NodeInfo).SetNode(relabeled)
 	check(map[string]int64{"a": 100, "b": 100})
-}
-
-// The log says once which nodes have no model.
-func TestScore_LogsNodesWithoutModel(t *testing.T) {
-	for missingLoad, score := range map[config.MissingLoad]string{
-		config.MissingLoadNeutral: "the mean of the other candidates", config.MissingLoadRequests: "the mean of the other candidates", config.MissingLoadLowest: "0",
-	} {
-		t.Run(string(missingLoad), func(t *testing.T) {
-			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2), ktesting.BufferLogs(true)))
-			ctx := klog.NewContext(t.Context(), logger)
-			pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, "missingLoad: "+string(missingLoad)+"\nnodePowerModel: {n0: {k1: 1, k2: 0.01}}"), map[string]load.NodeLoad{"n0": cpu(0.5)}).(*Peaks)
-			decide := func(nodes int) {
-				state, pod := framework.NewCycleState(), st.MakePod().Req(plugintest.CPU("1")).Obj()
-				var scores minor.NodeScoreList
-				for i := range nodes {
-					node := labeled(fmt.Sprint("n", i), "small")
-					score, _ := pl.Score(ctx, state, pod, node)
-					scores = append(scores, minor.NodeScore{Name: node.Node().Name, Score: score})
-				}
-				pl.NormalizeScore(ctx, state, pod, scores)
-			}
-			for _, nodes := range []int{20, 20, 22, 22} {
-				decide(nodes)
-			}
-			logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
-			lines := strings.Split(strings.TrimSpace(logged), "\n")
-			if len(lines) != 2 || !strings.Contains(lines[0], `score="`+score+`" nodes=19 examples=["n1","n2"`) ||
-				strings.Contains(lines[0], "n11") ||
-				!strings.Contains(lines[1], `nodes=2 examples=["n20","n21"]`) {
-				t.Errorf("logged, want one line for 19 nodes, ten of them named, and one for two:\n%s", logged)
-			}
-		})
-	}
-}
-
-// Nodes that come and go forever take no more memory.
-func TestNormalizeScore_NodesWithoutModelAreBounded(t *testing.T) {
-	pl := plugintest.Build(t, Describe().New, plugintest.Args(t, kind, "nodePowerModels: [{nodeSelector: {a: b}, k1: 1, k2: 0.01}]"), map[string]load.NodeLoad{"n": cpu(0.5)}).(*Peaks)
-	state, pod := framework.NewCycleState(), st.MakePod().Req(plugintest.CPU("1")).Obj()
-	for i := range 4 {
-		scores := make(minor.NodeScoreList, maxUnmodelled/3)
-		for j := range scores {
-			scores[j] = minor.NodeScore{Name: fmt.Sprintf("n%d-%d", i, j), Score: unmodelled}
-		}
-		pl.NormalizeScore(klog.NewContext(t.Context(), klog.Logger{}), state, pod, scores)
-		if n := len(pl.unmodelled); i == 0 && n != len(scores) || n > maxUnmodelled {
-			t.Errorf("%d names kept after %d", n, (i+1)*len(scores))
-		}
-	}
 }
 
 func TestNew_File(t *testing.T) {
@@ -287,9 +217,7 @@ func TestNew_File(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			if tc.content != "" {
 				path := filepath.Join(t.TempDir(), "models.json")
-				if err := os.WriteFile(path, []byte(tc.content), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t, os.WriteFile(path, []byte(tc.content), 0o600))
 				t.Setenv(config.NodePowerModelVariable, path)
 			}
 			loads := plugintest.NewLoads()
@@ -369,5 +297,26 @@ func TestScore_EncodesExplainedCost(t *testing.T) {
 		if got := decode(score); math.Abs(got-explained) > 1e-12 {
 			t.Errorf("node %s: cost %v, explained as %v", name, got, explained)
 		}
+	}
+}
+
+func TestEncode(t *testing.T) {
+	before := int64(-1)
+	for _, cost := range []float64{
+		-math.MaxFloat64, -1e15, -1.5, -1e-9, -math.SmallestNonzeroFloat64, 0, math.SmallestNonzeroFloat64, 1e-9, 1.5, 1e15,
+		math.MaxFloat64, math.Inf(1),
+	} {
+		code := encode(cost)
+		if code < 0 || code < before {
+			t.Errorf("%v is encoded as %d, want at least 0 and the %d of the cost before it", cost, code, before)
+		}
+		// The last of 53 bits is lost. The difference is below 2⁻⁵² of the cost, or the smallest number.
+		if got := decode(code); got != cost && math.Abs(got-cost) > max(math.Abs(cost)/(1<<52), math.SmallestNonzeroFloat64) {
+			t.Errorf("%v is decoded as %v", cost, got)
+		}
+		before = code
+	}
+	if got := decode(encode(math.Copysign(0, -1))); got != 0 {
+		t.Errorf("-0 is decoded as %v", got)
 	}
 }

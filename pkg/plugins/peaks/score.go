@@ -51,3 +51,25 @@ func cost(m *config.PowerModel, now, then float64) float64 {
 	}
 	return m.K1 * (math.Exp(m.K2*then) - math.Exp(m.K2*now))
 }
+
+const signBit = 1 << 63
+
+// encode returns the cost as a number of at least 0, in the order of the costs. The last bit of the cost is lost. A cost in the cycle
+// state would need a lock in Score, and Kubernetes 1.37 normalizes scores again for the next pod, whose cycle has another state.
+func encode(cost float64) int64 {
+	bits := math.Float64bits(cost)
+	if cost < 0 {
+		bits = ^bits
+	} else {
+		bits |= signBit
+	}
+	return int64(bits >> 1)
+}
+
+func decode(code int64) float64 {
+	bits := uint64(code) << 1
+	if bits&signBit == 0 {
+		return math.Float64frombits(^bits)
+	}
+	return math.Float64frombits(bits &^ signBit)
+}
