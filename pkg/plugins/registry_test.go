@@ -6,7 +6,6 @@ import (
 	"math"
 	"net/http"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -34,6 +33,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/peaks"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/targetloadpacking"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
 
@@ -102,10 +102,7 @@ func buildOn(tb testing.TB, handle minor.Handle, loads *plugintest.Loads, name, 
 		args = least(kinds()[name])
 	}
 	registry := registryOn(loads, unregistered)
-	plugin, err := registry[name](tb.Context(), plugintest.Args(tb, kinds()[name], args), handle)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	plugin := check.Value(registry[name](tb.Context(), plugintest.Args(tb, kinds()[name], args), handle))(tb)
 	return plugin.(minor.ScorePlugin)
 }
 
@@ -116,10 +113,7 @@ func buildWithoutLoad(t *testing.T, registry frameworkruntime.Registry, name str
 	if kind := withoutLoad()[name]; kind != "" {
 		args = plugintest.Args(t, kind, "")
 	}
-	pl, err := registry[name](t.Context(), args, plugintest.NewHandle())
-	if err != nil {
-		t.Fatal(err)
-	}
+	pl := check.Value(registry[name](t.Context(), args, plugintest.NewHandle()))(t)
 	return pl
 }
 
@@ -188,10 +182,7 @@ func TestNewRegistry_DefaultMux(t *testing.T) {
 		build(t, plugintest.NewLoads(), name, "")
 	}
 	for _, path := range []string{"/", "/watcher", "/watcher/health", "/debug/pprof/"} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost"+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := check.Value(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost"+path, nil))(t)
 		if _, pattern := http.DefaultServeMux.Handler(req); pattern != "" {
 			t.Errorf("%s is served by the default mux, as %s", path, pattern)
 		}
@@ -221,22 +212,29 @@ func TestExplainer(t *testing.T) {
 	}
 }
 
-// Score logs nothing at default verbosity.
-func TestScore_LogsNothing(t *testing.T) {
-	for _, nodes := range []map[string]load.NodeLoad{nil, {"other": {load.CPU: plugintest.Measurement(0.5, 0)}}} {
-		for name := range scorers() {
+// A decision logs nothing at default verbosity.
+func TestDecision_LogsNothing(t *testing.T) {
+	for name := range kinds() {
+		for _, loads := range []*plugintest.Loads{plugintest.NewLoads(), loaded(1, 1), loaded(100, 1)} {
 			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2), ktesting.BufferLogs(true)))
 			ctx := klog.NewContext(t.Context(), logger)
-			p := plugintest.NewLoads()
-			p.Measure(nodes, nil)
-			pl := build(t, p, name, "")
-			state := framework.NewCycleState()
+			pl, state, pod, scores := build(t, loads, name, ""), framework.NewCycleState(), st.MakePod().Obj(), minor.NodeScoreList{}
+			filter, filters := pl.(minor.FilterPlugin)
+			if filters {
+				pl.(minor.PreFilterPlugin).PreFilter(ctx, state, pod, nil)
+			}
 			for i := range 100 {
-				pl.Score(ctx, state, st.MakePod().Obj(), plugintest.Node(fmt.Sprint("n", i), plugintest.CPUAndMemory("8", "16Gi")))
+				node := plugintest.Node(fmt.Sprint("node-", i), plugintest.CPUAndMemory("8", "16Gi"))
+				if filters {
+					filter.Filter(ctx, state, pod, node)
+				}
+				score, _ := pl.Score(ctx, state, pod, node)
+				scores = append(scores, minor.NodeScore{Name: node.Node().Name, Score: score})
 			}
-			if logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); logged != "" {
-				t.Errorf("%s logs in a decision over nodes without load:\n%s", name, logged)
+			if e := pl.ScoreExtensions(); e != nil {
+				e.NormalizeScore(ctx, state, pod, scores)
 			}
+			check.Equal(t, name+": log of a decision over 100 nodes", "", logger.GetSink().(ktesting.Underlier).GetBuffer().String())
 		}
 	}
 }
@@ -259,9 +257,7 @@ func TestScore_ChangedNodeAllocations(t *testing.T) {
 	for name := range scorers() {
 		_, ctx := ktesting.NewTestContext(t)
 		p, nodes := cluster(1, 20)
-		pl, pod, state, node := build(t, p, name, ""), st.MakePod().
-			Req(plugintest.CPUAndMemory("1", "1Gi")).
-			Obj(),
+		pl, pod, state, node := build(t, p, name, ""), st.MakePod().Req(plugintest.CPUAndMemory("1", "1Gi")).Obj(),
 			framework.NewCycleState(), nodes[0]
 		change := testing.AllocsPerRun(100, func() { node.SetNode(node.Node()) })
 		both := testing.AllocsPerRun(100, func() { node.SetNode(node.Node()); pl.Score(ctx, state, pod, node) })
@@ -310,27 +306,6 @@ func cluster(nodes, podsPerNode int) (*plugintest.Loads, []fwk.NodeInfo) {
 // workload is that of the pods at one position among those of the nodes of cluster.
 func workload(position int) learned.Workload {
 	return learned.Workload{Namespace: "ns", Name: fmt.Sprint("workload-", position)}
-}
-
-// Filter logs nothing per node at default verbosity.
-func TestFilter_LogsNothingPerNode(t *testing.T) {
-	for name, want := range map[string]int{
-		loadthreshold.Name: 0,
-		nodemetrics.Name:   3, // each of the metrics once: none has a value
-	} {
-		for p, want := range map[*plugintest.Loads]int{plugintest.NewLoads(): want, loaded(100, 1): 0} {
-			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2), ktesting.BufferLogs(true)))
-			ctx := klog.NewContext(t.Context(), logger)
-			pl, state, pod := build(t, p, name, ""), framework.NewCycleState(), st.MakePod().Obj()
-			pl.(minor.PreFilterPlugin).PreFilter(ctx, state, pod, nil)
-			for i := range 100 {
-				pl.(minor.FilterPlugin).Filter(ctx, state, pod, plugintest.Node(fmt.Sprint("node-", i), plugintest.CPUAndMemory("8", "16Gi")))
-			}
-			if logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); strings.Count(logged, "\n") != want {
-				t.Errorf("%s logs in a decision over 100 nodes, want %d lines:\n%s", name, want, logged)
-			}
-		}
-	}
 }
 
 // NodeMetrics allocates nothing per node.

@@ -3,6 +3,7 @@ package loadthreshold
 import (
 	"context"
 	"fmt"
+	"math"
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -70,7 +71,7 @@ func (pl *LoadThreshold) newFilterState(state fwk.CycleState, pod *corev1.Pod) *
 func (pl *LoadThreshold) PreFilter(
 	_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
 ) (*minor.PreFilterResult, *fwk.Status) {
-	waived := pl.gate.Begin(state, pod)
+	waived := pl.Begin(state, pod)
 	if pl.filterState(state, pod).skips() || waived {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
@@ -82,8 +83,8 @@ func (pl *LoadThreshold) PreFilterExtensions() minor.PreFilterExtensions { retur
 
 // Filter rules the node out if it would be above its load line with the pod on it.
 func (pl *LoadThreshold) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
-	if reason := pl.reason(pl.filterState(state, pod), node); reason != "" && !pl.gate.Waived(state) {
-		return pl.gate.Refuse(reason)
+	if reason := pl.reason(pl.filterState(state, pod), node); reason != "" && !pl.Waived(state) {
+		return pl.Refuse(reason)
 	}
 	return nil
 }
@@ -171,13 +172,6 @@ func reasonsOf(r load.Resource) reasons {
 	return all
 }
 
-// PostFilter relaxes the thresholds or lets the pod wait, as the arguments say.
-func (pl *LoadThreshold) PostFilter(
-	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses minor.NodeToStatusReader,
-) (*minor.PostFilterResult, *fwk.Status) {
-	return pl.gate.PostFilter(ctx, state, pod, statuses)
-}
-
 // hasRoom returns whether a node is measured below its load line with the pod on it. A node of unknown load has room unless
 // missingLoad is Reject: only an attempt can tell. A peak is predicted from the node's pods in the last cycle.
 func (pl *LoadThreshold) hasRoom(pod *corev1.Pod) func(node *corev1.Node) bool {
@@ -206,4 +200,48 @@ func (pl *LoadThreshold) hasRoom(pod *corev1.Pod) func(node *corev1.Node) bool {
 		}
 		return true
 	}
+}
+
+// PreScore skips scoring unless the thresholds are waived for the pod.
+func (pl *LoadThreshold) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
+	if pl.Waived(state) {
+		return nil
+	}
+	return fwk.NewStatus(fwk.Skip)
+}
+
+// Score scores nodes by their utilization with the pod, if the thresholds are waived for it.
+func (pl *LoadThreshold) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+	if !pl.Waived(state) {
+		return config.MinNodeScore, nil
+	}
+	s := pl.filterState(state, pod)
+	terms := pl.terms(s, node)
+	for r := range load.ResourceCount {
+		if state := terms.Node[r].State; terms.LinePercent[r] > 0 && state != load.Fresh {
+			pl.counters.Fallback(&s.fallbacks, state)
+		}
+	}
+	return int64(math.Round(terms.Score())), nil
+}
+
+// ScoreExtensions returns the plugin itself.
+func (pl *LoadThreshold) ScoreExtensions() minor.ScoreExtensions { return pl }
+
+// NormalizeScore scores the least loaded candidate 100 and the most loaded 0, because all of them are above their lines.
+func (pl *LoadThreshold) NormalizeScore(
+	_ context.Context, state fwk.CycleState, _ *corev1.Pod, scores minor.NodeScoreList,
+) *fwk.Status {
+	if !pl.Waived(state) || len(scores) == 0 {
+		return nil
+	}
+	least, most := scores[0].Score, scores[0].Score
+	for _, n := range scores {
+		least, most = min(least, n.Score), max(most, n.Score)
+	}
+	span := max(most-least, 1)
+	for i := range scores {
+		scores[i].Score = config.MaxNodeScore * (most - scores[i].Score) / span
+	}
+	return nil
 }

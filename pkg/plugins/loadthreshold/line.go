@@ -75,18 +75,16 @@ func parseLine(annotation string) (l line, err error) {
 // quote returns s in quotes, cut to about a hundred bytes: Events have at most 1024.
 func quote(s string) string {
 	const most = 100
-	if len(s) <= most {
-		if quoted := strconv.Quote(s); len(quoted) <= most {
-			return quoted
-		}
-	}
-	quoted := ""
 	kept := ""
 	for i := range s {
-		if quoted = strconv.Quote(s[:i]); len(quoted) > most {
-			break
+		quoted := strconv.Quote(s[:i])
+		if len(quoted) > most {
+			return kept + "..."
 		}
 		kept = quoted
+	}
+	if quoted := strconv.Quote(s); len(quoted) <= most {
+		return quoted
 	}
 	return kept + "..."
 }
@@ -212,4 +210,32 @@ type keptAnnotation struct {
 
 func invalidAnnotation(annotation string) keptAnnotation {
 	return keptAnnotation{begin: annotation[:min(len(annotation), maxAnnotationBytes)], bytes: len(annotation)}
+}
+
+// bounds counts nodes by load line, once for each profile. It is safe for concurrent use.
+type bounds struct {
+	mu sync.Mutex
+	// counts are by percent; those at 0 are not used.
+	counts [load.ResourceCount][101]int
+}
+
+// change counts a node whose line changed, and shows the lowest and the highest line. The zero line stands for no node.
+func (b *bounds) change(before, now line, shown *descriptor.Counters) {
+	if before == now {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for r := range b.counts {
+		counts := &b.counts[r]
+		counts[before[r]]--
+		counts[now[r]]++
+		lowest, highest := 0, 0
+		for percent := len(counts) - 1; percent > 0; percent-- {
+			if counts[percent] > 0 {
+				lowest, highest = percent, max(highest, percent)
+			}
+		}
+		shown.Lines(load.Resource(r), lowest, highest)
+	}
 }

@@ -7,7 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/configlint"
@@ -40,7 +42,7 @@ type LoadThreshold struct {
 	// peaks are nil unless peaks are compared with the line.
 	peaks [load.ResourceCount]*peak.Model
 
-	gate     *softlimit.Gate
+	*softlimit.Gate
 	states   *loadscore.Memo[filterState]
 	counters descriptor.Counters
 	events   events.EventRecorder
@@ -100,7 +102,7 @@ func newPlugin(
 		return nil, err
 	}
 	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, Refuses: pl.refuses, HasRoom: pl.hasRoom}
-	pl.gate = softlimit.NewGate(ctx, limit, in.Handle, pl.reader.Snapshots(), in.Clock)
+	pl.Gate = softlimit.NewGate(ctx, limit, in.Handle, pl.reader.Snapshots(), in.Clock)
 	return pl, nil
 }
 
@@ -147,4 +149,44 @@ func (pl *LoadThreshold) SignPod(_ context.Context, pod *corev1.Pod) ([]minor.Si
 			Exempt    bool
 		}{pod.Namespace, value, pl.exemptions.cover(pod)},
 	}}, nil
+}
+
+// EventsToRegister names the events after which a pod that the thresholds kept out can fit. New load is not among them: the gate
+// requeues pods after refreshes.
+func (pl *LoadThreshold) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{
+		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable}},
+		{
+			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAnnotation},
+			QueueingHintFn: pl.isQueueableAfterNodeAnnotation,
+		},
+		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete | fwk.UpdatePodScaleDown}},
+		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.UpdatePodLabel}, QueueingHintFn: pl.isQueueableAfterPodLabel},
+	}, nil
+}
+
+// isQueueableAfterNodeAnnotation retries the pod if the node's thresholds changed. Other annotations change all the time.
+func (pl *LoadThreshold) isQueueableAfterNodeAnnotation(
+	_ klog.Logger, _ *corev1.Pod, oldObj, newObj any,
+) (fwk.QueueingHint, error) {
+	before, now, err := schedutil.As[*corev1.Node](oldObj, newObj)
+	if err != nil {
+		return fwk.Queue, err
+	}
+	if before == nil || now == nil || annotationChanged(before, now) {
+		return fwk.Queue, nil
+	}
+	return fwk.QueueSkip, nil
+}
+
+// isQueueableAfterPodLabel retries the pod if its own labels changed, and exempt it now.
+func (pl *LoadThreshold) isQueueableAfterPodLabel(_ klog.Logger, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+	_, now, err := schedutil.As[*corev1.Pod](oldObj, newObj)
+	if err != nil {
+		return fwk.Queue, err
+	}
+	if now != nil && now.UID == pod.UID && pl.exemptions.cover(now) {
+		return fwk.Queue, nil
+	}
+	return fwk.QueueSkip, nil
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/descriptor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/podusage/learned"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/leak"
 	"github.com/plimsoll-scheduler/plimsoll/test/loadtest"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
@@ -82,10 +83,7 @@ func build(t testing.TB, args string, known loads, nodes ...*corev1.Node) *fixtu
 	ctx := t.Context()
 	b := &fixture{descriptor: Describe(), handle: plugintest.NewHandle(nodes...), loads: plugintest.NewLoads()}
 	b.loads.Measure(known, nil)
-	plugin, err := b.descriptor.New(ctx, plugintest.Args(t, "LoadThresholdArgs", args), b.handle, b.loads.Deps())
-	if err != nil {
-		t.Fatal(err)
-	}
+	plugin := check.Value(b.descriptor.New(ctx, plugintest.Args(t, "LoadThresholdArgs", args), b.handle, b.loads.Deps()))(t)
 	b.LoadThreshold = plugin.(*LoadThreshold)
 	b.handle.Passes = func(state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) bool {
 		return b.Filter(ctx, state, pod, node).IsSuccess()
@@ -118,12 +116,11 @@ func TestFilter(t *testing.T) {
 	running.Status.StartTime = &started
 
 	for _, tc := range []struct {
-		name  string
-		args  string
-		known load.NodeLoad
-		on    []*corev1.Pod
-		pod   *corev1.Pod
-		want  string
+		name, args string
+		known      load.NodeLoad
+		on         []*corev1.Pod
+		pod        *corev1.Pod
+		want       string
 	}{
 		{name: "below both lines", known: both(0.8, 0.9), pod: nothing()},
 		{name: "above the cpu line", known: both(0.81, 0.5), pod: nothing(), want: cpu80},
@@ -141,10 +138,7 @@ func TestFilter(t *testing.T) {
 		{name: "and takes the node above its line", known: both(0.61, 0.5), on: []*corev1.Pod{running}, pod: nothing(), want: cpu80},
 		{name: "a resource without a threshold is not limited", args: "thresholds: {cpu: 80}", known: both(0.5, 1), pod: nothing()},
 		{name: "the threshold is the operator's", args: "thresholds: {cpu: 50}", known: both(0.51, 0), pod: nothing(), want: "node(s) above their cpu load line (50 percent)"},
-		{
-			name: "the deviation does not count by default", args: "stdDevFactor: 2",
-			known: load.NodeLoad{load.CPU: plugintest.Measurement(0.7, 0.2)}, pod: nothing(),
-		},
+		{name: "the deviation does not count by default", args: "stdDevFactor: 2", known: load.NodeLoad{load.CPU: plugintest.Measurement(0.7, 0.2)}, pod: nothing()},
 		// 70 + 2·5 = 80, and 70 + 2·6 = 82.
 		{
 			name: "a mean and deviations at the line", args: "{statistic: MeanPlusStdDev, stdDevFactor: 2}",
@@ -207,11 +201,10 @@ func TestFilter_PredictedPeak(t *testing.T) {
 	// The pod to place requests 1,000: mean 500, p95 1,500. Alone: (0.3·8,000 + 500 + 1,000) / 8,000 = 48.75 %.
 	// Beside a volatile pod: (2,400 + 500 + 1.64·1,000 + √((1,000/1.64)²)) / 8,000 = 64.4 %, or without the root 56.75 %.
 	for _, tc := range []struct {
-		name       string
-		line       int
-		deviations int
-		volatile   bool
-		want       string
+		name             string
+		line, deviations int
+		volatile         bool
+		want             string
 	}{
 		{"below the line", 49, 1, false, ""},
 		{"above the line", 48, 1, false, above(48)},
@@ -281,9 +274,7 @@ func TestLimits(t *testing.T) {
 		{"without a load line", Terms{Node: estimate.Estimate{load.CPU: node}}, nil},
 	} {
 		tc.terms.Pod[load.CPU] = 200
-		if diff := cmp.Diff(tc.want, tc.terms.Limits(), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
-		}
+		check.Equal(t, tc.name, tc.want, tc.terms.Limits(), cmpopts.EquateApprox(0, 1e-9))
 	}
 }
 
@@ -415,10 +406,9 @@ func TestFilter_Quantiles(t *testing.T) {
 // A node's annotation overrides the profile's thresholds.
 func TestAnnotation_Overrides(t *testing.T) {
 	for _, tc := range []struct {
-		annotation string
-		cpu        float64
-		memory     float64
-		want       string
+		annotation  string
+		cpu, memory float64
+		want        string
 	}{
 		{"cpu=70,memory=85", 0.71, 0, "node(s) above their cpu load line (70 percent)"},
 		{"cpu=70,memory=85", 0.7, 0.86, "node(s) above their memory load line (85 percent)"},
@@ -504,10 +494,7 @@ func (b *fixture) nextEvent(t *testing.T, n *corev1.Node) string {
 func TestAnnotation_OneEvent(t *testing.T) {
 	bad := node("n", "wrong")
 	b := build(t, "", loads{"other": both(0.1, 0.1)})
-	other, err := b.descriptor.New(t.Context(), plugintest.Args(t, "LoadThresholdArgs", ""), b.handle, b.loads.Deps())
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := check.Value(b.descriptor.New(t.Context(), plugintest.Args(t, "LoadThresholdArgs", ""), b.handle, b.loads.Deps()))(t)
 	b.handle.WatchNodes(t).Add(bad.DeepCopy())
 	if n := len(b.handle.Events.Events); n != 0 {
 		t.Fatalf("%d Events before any decision, want none", n)
@@ -620,11 +607,10 @@ func TestFilter_MissingLoad(t *testing.T) {
 	other := both(0.1, 0.1)
 
 	for _, tc := range []struct {
-		name  string
-		args  string
-		known loads
-		node  fwk.NodeInfo
-		want  string
+		name, args string
+		known      loads
+		node       fwk.NodeInfo
+		want       string
 	}{
 		{"a node is limited by requests", "", loads{"other": other}, full, "node(s) above their cpu load line (80 percent)"},
 		{"and passes by requests", "", loads{"other": other}, idle, ""},
@@ -681,10 +667,9 @@ func TestFilter_Exempt(t *testing.T) {
 	exempt := "exempt: {priorityClassNames: [other, critical], podSelector: {matchLabels: {tier: front}}}"
 
 	for _, tc := range []struct {
-		name   string
-		args   string
-		pod    *corev1.Pod
-		exempt bool
+		name, args string
+		pod        *corev1.Pod
+		exempt     bool
 	}{
 		{"a pod of a DaemonSet", "", daemon, true},
 		{"a pod of a DaemonSet, if they are not ignored", "ignoreDaemonSets: false", daemon, false},
@@ -746,8 +731,7 @@ func (b *fixture) waivedState(t *testing.T, pod *corev1.Pod, nodes ...fwk.NodeIn
 // A pod that the thresholds are waived for goes to the least loaded node.
 func TestScore(t *testing.T) {
 	for _, tc := range []struct {
-		name       string
-		args       string
+		name, args string
 		known      loads
 		pod        *corev1.Pod
 		want       map[string]int64
@@ -804,9 +788,7 @@ func TestScore(t *testing.T) {
 			for _, s := range scores {
 				got[s.Name] = s.Score
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("scores (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "scores", tc.want, got)
 		})
 	}
 }
@@ -921,12 +903,11 @@ func TestHasRoom(t *testing.T) {
 	old := both(0.9, 0.1)
 	old[load.CPU].End = old[load.CPU].End.Add(-time.Hour)
 	for _, tc := range []struct {
-		name  string
-		args  string
-		known loads
-		nodes []*corev1.Node
-		pod   *corev1.Pod
-		want  bool
+		name, args string
+		known      loads
+		nodes      []*corev1.Node
+		pod        *corev1.Pod
+		want       bool
 	}{
 		{"no node is below its line", "", loads{"a": both(0.9, 0), "b": both(0, 0.95)}, []*corev1.Node{node("a"), node("b")}, nothing(), false},
 		{"a node is below its line", "", loads{"a": both(0.9, 0), "b": both(0.8, 0.9)}, []*corev1.Node{node("a"), node("b")}, nothing(), true},

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/plimsoll-scheduler/plimsoll/apis/config"
@@ -33,8 +31,8 @@ type NodeMetrics struct {
 	source  *estimate.NodeMetrics
 	metrics []*metric
 	// recent is nil where no metric counts pending pods.
-	recent   *estimate.RecentPods
-	gate     *softlimit.Gate
+	recent *estimate.RecentPods
+	*softlimit.Gate
 	states   *loadscore.Memo[cycleState]
 	counters descriptor.Counters
 }
@@ -43,8 +41,6 @@ type metric struct {
 	config.NodeMetric
 	reject config.RejectRule
 	reason string
-	// missing is set while no node has a value of the metric.
-	missing atomic.Bool
 }
 
 var (
@@ -81,7 +77,7 @@ func build(ctx context.Context, args *config.NodeMetricsArgs, in descriptor.Inpu
 		pl.recent = pl.source.RecentPods(longest)
 	}
 	limit := softlimit.Limit{Plugin: Name, WhenNoneFits: args.WhenNoneFits, Refuses: pl.refuses, HasRoom: pl.hasRoom}
-	pl.gate = softlimit.NewGate(ctx, limit, in.Handle, pl.source.Snapshots(), in.Clock)
+	pl.Gate = softlimit.NewGate(ctx, limit, in.Handle, pl.source.Snapshots(), in.Clock)
 	return pl, nil
 }
 
@@ -136,20 +132,15 @@ func (pl *NodeMetrics) metricsAt(view estimate.NodeMetricsView, namespace string
 	return at
 }
 
-// cycleState returns the state of the cycle. The first call in a cycle creates it, counts the decision, and logs
-// which metrics lost or regained their values.
-func (pl *NodeMetrics) cycleState(ctx context.Context, state fwk.CycleState, pod *corev1.Pod) *cycleState {
+// cycleState returns the state of the cycle. The first call in a cycle creates it, and counts the decision.
+func (pl *NodeMetrics) cycleState(state fwk.CycleState, pod *corev1.Pod) *cycleState {
 	if s := pl.states.Lookup(state); s != nil {
 		return s
 	}
 	s := &cycleState{metricsAt: pl.metricsAt(pl.source.View(state), pod.Namespace)}
 	s, first := pl.states.Store(state, s)
 	if first {
-		known := false
-		for i, m := range pl.metrics {
-			m.observe(ctx, !s.columns[i].Any())
-			known = known || s.columns[i].Any()
-		}
+		known := slices.ContainsFunc(s.columns, func(c column) bool { return c.Any() })
 		pl.counters.Decision(!known)
 	}
 	return s
@@ -161,9 +152,9 @@ func (s *cycleState) scoreAt(row int) int64 {
 
 // PreFilter skips filtering where no rule rules out any node, and for pods that the rules are waived for.
 func (pl *NodeMetrics) PreFilter(
-	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
+	_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo,
 ) (*minor.PreFilterResult, *fwk.Status) {
-	waived, s := pl.gate.Begin(state, pod), pl.cycleState(ctx, state, pod) // before the state is cloned
+	waived, s := pl.Begin(state, pod), pl.cycleState(state, pod) // before the state is cloned
 	if waived || !pl.rejectsAny(s) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
@@ -184,21 +175,21 @@ func (pl *NodeMetrics) rejectsAny(s *cycleState) bool {
 func (pl *NodeMetrics) PreFilterExtensions() minor.PreFilterExtensions { return nil }
 
 // Filter rules the node out if a rule rejects one of its known values.
-func (pl *NodeMetrics) Filter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
-	s := pl.cycleState(ctx, state, pod)
+func (pl *NodeMetrics) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
+	s := pl.cycleState(state, pod)
 	m, unknown := pl.rejecting(&s.metricsAt, s.view.Row(node))
 	if unknown {
 		pl.counters.Fallback(&s.fallbacks, load.Absent)
 	}
-	if m != nil && !pl.gate.Waived(state) {
-		return pl.gate.Refuse(m.reason)
+	if m != nil && !pl.Waived(state) {
+		return pl.Refuse(m.reason)
 	}
 	return nil
 }
 
 // refuses reports whether some rule rules the node out.
-func (pl *NodeMetrics) refuses(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) bool {
-	s := pl.cycleState(ctx, state, pod)
+func (pl *NodeMetrics) refuses(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) bool {
+	s := pl.cycleState(state, pod)
 	m, _ := pl.rejecting(&s.metricsAt, s.view.Row(node))
 	return m != nil
 }
@@ -219,13 +210,6 @@ func (pl *NodeMetrics) rejecting(at *metricsAt, row int) (rejecting *metric, unk
 	return nil, unknown
 }
 
-// PostFilter relaxes the rules or lets the pod wait, as the arguments say.
-func (pl *NodeMetrics) PostFilter(
-	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses minor.NodeToStatusReader,
-) (*minor.PostFilterResult, *fwk.Status) {
-	return pl.gate.PostFilter(ctx, state, pod, statuses)
-}
-
 // hasRoom returns whether no rule rules out a node.
 func (pl *NodeMetrics) hasRoom(*corev1.Pod) func(node *corev1.Node) bool {
 	latest := pl.metricsAt(pl.source.Latest(), "")
@@ -235,7 +219,7 @@ func (pl *NodeMetrics) hasRoom(*corev1.Pod) func(node *corev1.Node) bool {
 	}
 }
 
-// EventsToRegister names the events after which a pod that a rule kept out can fit. New metrics are not among them: pl.gate
+// EventsToRegister names the events after which a pod that a rule kept out can fit. New metrics are not among them: the gate
 // requeues pods after refreshes.
 func (pl *NodeMetrics) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}}}, nil
@@ -243,8 +227,8 @@ func (pl *NodeMetrics) EventsToRegister(context.Context) ([]fwk.ClusterEventWith
 
 // PreScore determines the scales over the candidates. It skips scoring where no candidate has a value of any metric: the
 // profile's other plugins decide. PreScore need not be enabled.
-func (pl *NodeMetrics) PreScore(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
-	s, rows := pl.cycleState(ctx, state, pod), make([]int, len(nodes))
+func (pl *NodeMetrics) PreScore(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+	s, rows := pl.cycleState(state, pod), make([]int, len(nodes))
 	for i, node := range nodes {
 		rows[i] = pl.rowToScore(s, node)
 	}
@@ -255,8 +239,8 @@ func (pl *NodeMetrics) PreScore(ctx context.Context, state fwk.CycleState, pod *
 }
 
 // Score is the weighted mean of the node's marks; 0 without PreScore, because the candidates are not known yet.
-func (pl *NodeMetrics) Score(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
-	s := pl.cycleState(ctx, state, pod)
+func (pl *NodeMetrics) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+	s := pl.cycleState(state, pod)
 	row := pl.rowToScore(s, node)
 	if len(s.scales) == 0 {
 		return config.MinNodeScore, nil
@@ -278,9 +262,9 @@ func (pl *NodeMetrics) ScoreExtensions() minor.ScoreExtensions { return pl }
 
 // NormalizeScore scores the candidates where PreScore is not called. It finds them by name, which takes longer.
 func (pl *NodeMetrics) NormalizeScore(
-	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, scores minor.NodeScoreList,
+	_ context.Context, state fwk.CycleState, pod *corev1.Pod, scores minor.NodeScoreList,
 ) *fwk.Status {
-	s := pl.cycleState(ctx, state, pod)
+	s := pl.cycleState(state, pod)
 	if len(s.scales) > 0 {
 		return nil
 	}
@@ -328,8 +312,8 @@ func (pl *NodeMetrics) scalesOver(s *cycleState, rows []int) []scale {
 }
 
 // Explain returns the node's Terms. There are none before PreScore or NormalizeScore, because the candidates are not known yet.
-func (pl *NodeMetrics) Explain(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) explain.Terms {
-	s := pl.cycleState(ctx, state, pod)
+func (pl *NodeMetrics) Explain(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) explain.Terms {
+	s := pl.cycleState(state, pod)
 	terms := Terms{scales: s.scales, row: s.view.Row(node)}
 	for i, m := range pl.metrics {
 		if value, known := s.columns[i].At(terms.row); known && !m.reject.IsZero() {
@@ -338,19 +322,6 @@ func (pl *NodeMetrics) Explain(ctx context.Context, state fwk.CycleState, pod *c
 		}
 	}
 	return terms
-}
-
-// observe logs once that no node has a value of the metric, and once that some node has one again.
-func (m *metric) observe(ctx context.Context, missing bool) {
-	if m.missing.Load() == missing || !m.missing.CompareAndSwap(!missing, missing) {
-		return
-	}
-	logger := klog.FromContext(ctx)
-	if missing {
-		logger.Info("No node has a value of the metric: nothing is scored or rejected by it", "plugin", Name, "metric", m.Name)
-		return
-	}
-	logger.Info("The metric has values again", "plugin", Name, "metric", m.Name)
 }
 
 // SignPod implements minor.SignPlugin: without recent pods, the scores of a node are the same for all pods.

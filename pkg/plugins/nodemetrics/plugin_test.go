@@ -1,18 +1,15 @@
 package nodemetrics
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
@@ -20,6 +17,7 @@ import (
 	"github.com/plimsoll-scheduler/plimsoll/pkg/load"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 	"github.com/plimsoll-scheduler/plimsoll/pkg/plugins/explain"
+	"github.com/plimsoll-scheduler/plimsoll/test/check"
 	"github.com/plimsoll-scheduler/plimsoll/test/leak"
 	"github.com/plimsoll-scheduler/plimsoll/test/plugintest"
 )
@@ -62,10 +60,7 @@ func pluginOn(t testing.TB, metrics string, nodes ...string) *fixture {
 		objects = append(objects, st.MakeNode().Name(name).Obj())
 	}
 	b := &fixture{handle: plugintest.NewHandle(objects...), loads: plugintest.NewLoads()}
-	plugin, err := Describe().New(ctx, plugintest.Args(t, "NodeMetricsArgs", prometheus+metrics), b.handle, b.loads.Deps())
-	if err != nil {
-		t.Fatal(err)
-	}
+	plugin := check.Value(Describe().New(ctx, plugintest.Args(t, "NodeMetricsArgs", prometheus+metrics), b.handle, b.loads.Deps()))(t)
 	b.NodeMetrics = plugin.(*NodeMetrics)
 	b.handle.Passes = func(state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) bool {
 		return b.Filter(ctx, state, pod, node).IsSuccess()
@@ -86,10 +81,9 @@ func pod() *corev1.Pod { return st.MakePod().Namespace("ns").Name("p").UID("p").
 func TestScores(t *testing.T) {
 	const lower, higher = "- {name: x, query: of_x, prefer: Lower}", "- {name: x, query: of_x, prefer: Higher}"
 	for _, tc := range []struct {
-		name    string
-		metrics string
-		known   map[string]values
-		want    map[string]int64
+		name, metrics string
+		known         map[string]values
+		want          map[string]int64
 	}{
 		// (3 − 2) / (3 − 1) = 0.5
 		{"lower is better", lower, map[string]values{"x": {"a": 1, "b": 2, "c": 3}}, map[string]int64{"a": 100, "b": 50, "c": 0}},
@@ -142,12 +136,8 @@ func TestScores(t *testing.T) {
 			b := pluginOn(t, "metrics:\n"+tc.metrics)
 			publish(b.loads, tc.known)
 			nodes := nodesNamed("a", "b", "c")
-			if diff := cmp.Diff(tc.want, plugintest.Scores(t, b, pod(), nodes...)); diff != "" {
-				t.Errorf("scores (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.want, scoresAfterPreScore(t, b, nodes)); diff != "" {
-				t.Errorf("scores after PreScore (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "scores", tc.want, plugintest.Scores(t, b, pod(), nodes...))
+			check.Equal(t, "scores after PreScore", tc.want, scoresAfterPreScore(t, b, nodes))
 		})
 	}
 }
@@ -157,11 +147,10 @@ func TestScores_PendingPods(t *testing.T) {
 	const window = 10 * time.Minute
 	started := func(since time.Duration) *corev1.Pod { return plugintest.Running(pod(), since) }
 	for _, tc := range []struct {
-		name   string
-		metric string
-		x      values
-		pods   map[string][]*corev1.Pod
-		want   map[string]int64
+		name, metric string
+		x            values
+		pods         map[string][]*corev1.Pod
+		want         map[string]int64
 	}{
 		// a has 1 + 3·0.5 = 2.5, b 2 and c 3: (3 − 2.5) / (3 − 2) = 0.5.
 		{
@@ -199,12 +188,8 @@ func TestScores_PendingPods(t *testing.T) {
 			for _, name := range []string{"a", "b", "c"} {
 				nodes = append(nodes, plugintest.Node(name, nil, tc.pods[name]...))
 			}
-			if diff := cmp.Diff(tc.want, plugintest.Scores(t, b, pod(), nodes...)); diff != "" {
-				t.Errorf("scores (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.want, scoresAfterPreScore(t, b, nodes)); diff != "" {
-				t.Errorf("scores after PreScore (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "scores", tc.want, plugintest.Scores(t, b, pod(), nodes...))
+			check.Equal(t, "scores after PreScore", tc.want, scoresAfterPreScore(t, b, nodes))
 		})
 	}
 }
@@ -232,66 +217,6 @@ func scoresAfterPreScore(t *testing.T, b *fixture, nodes []fwk.NodeInfo) map[str
 		t.Errorf("NormalizeScore changes scores (-before +after):\n%s", diff)
 	}
 	return byName
-}
-
-// A metric without any value is logged once, and once when it is back.
-func TestMetric_LogsMissingOnce(t *testing.T) {
-	for _, tc := range []struct {
-		name   string
-		metric string
-		decide func(ctx context.Context, b *fixture)
-	}{
-		{"scored by", "{name: w, query: of_w, prefer: Lower}", func(ctx context.Context, b *fixture) {
-			state, scores := framework.NewCycleState(), minor.NodeScoreList{{Name: "a"}, {Name: "b"}}
-			for i, node := range nodesNamed("a", "b") {
-				scores[i].Score, _ = b.Score(ctx, state, pod(), node)
-			}
-			b.NormalizeScore(ctx, state, pod(), scores)
-		}},
-		{"that only rejects", "{name: w, query: of_w, prefer: Lower, weight: 0, reject: '> 5'}", func(ctx context.Context, b *fixture) {
-			state := framework.NewCycleState()
-			b.PreFilter(ctx, state, pod(), nil)
-			b.Filter(ctx, state, pod(), nodesNamed("a")[0])
-		}},
-		{"of which every node is ruled out before it is scored", "{name: w, query: of_w, prefer: Lower, reject: '> 5'}", func(ctx context.Context, b *fixture) {
-			state := framework.NewCycleState()
-			for _, node := range nodesNamed("a", "b") {
-				b.Filter(ctx, state, pod(), node) // as where PreFilter is not enabled
-			}
-		}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			b := pluginOn(t, "metrics: [{name: x, query: of_x, prefer: Lower}, "+tc.metric+"]")
-			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2), ktesting.BufferLogs(true)))
-			ctx := klog.NewContext(t.Context(), logger)
-			buffer := logger.GetSink().(ktesting.Underlier).GetBuffer()
-			logged := ""
-			for i, step := range []struct {
-				known map[string]values
-				want  string
-			}{
-				{map[string]values{"x": {"a": 1}, "w": {"a": 1}}, ""},
-				{map[string]values{"x": {"a": 1}}, "No node has a value of the metric: nothing is scored or rejected by it"},
-				{map[string]values{"x": {"a": 1}}, ""},
-				{map[string]values{"x": {"a": 1}, "w": {"elsewhere": 1}}, "has values again"},
-				{map[string]values{"x": {"a": 1}, "w": {"elsewhere": 1}}, ""}, // some node has one, though no candidate
-				{map[string]values{"x": {"a": 1}, "w": {"a": 1}}, ""},
-			} {
-				publish(b.loads, step.known)
-				for range 3 {
-					tc.decide(ctx, b)
-				}
-				added := strings.TrimPrefix(buffer.String(), logged)
-				logged = buffer.String()
-				if step.want == "" && added != "" || strings.Count(added, "\n") > 1 || !strings.Contains(added, step.want) {
-					t.Errorf("step %d: logged %q, want %q once", i, added, step.want)
-				}
-				if step.want != "" && !strings.Contains(added, `metric="w"`) {
-					t.Errorf("step %d: the metric is not named: %q", i, added)
-				}
-			}
-		})
-	}
 }
 
 func TestFilter(t *testing.T) {
@@ -402,9 +327,7 @@ func TestExplain(t *testing.T) {
 	explained := func(state fwk.CycleState, want []explain.Term, wantScore float64) {
 		t.Helper()
 		got := b.Explain(t.Context(), state, pod(), nodes[0])
-		if diff := cmp.Diff(want, got.List()); diff != "" {
-			t.Errorf("terms (-want +got):\n%s", diff)
-		}
+		check.Equal(t, "terms", want, got.List())
 		if got.Score() != wantScore {
 			t.Errorf("score %v, want %v", got.Score(), wantScore)
 		}
@@ -438,9 +361,7 @@ func TestExplain_Limits(t *testing.T) {
 	publish(b.loads, map[string]values{"x": {"a": 6}, "v": {"a": 2}, "z": {"b": 9}, "w": {"a": 9}})
 	got := b.Explain(t.Context(), framework.NewCycleState(), pod(), nodesNamed("a", "b")[0]).(explain.Limiter).Limits()
 	want := []explain.Limit{{Name: "x", Value: 6, Rule: "> 5", Exceeded: true}, {Name: "v", Value: 2, Rule: "< 1"}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check.Equal(t, "result", want, got)
 }
 
 // Rules are waived for one attempt.

@@ -4,8 +4,14 @@ package softlimit
 
 import (
 	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
@@ -32,30 +38,25 @@ type Limit struct {
 type Gate struct {
 	limit    Limit
 	handle   minor.Handle
-	waivers  *waivers
+	clock    clock.PassiveClock
 	requeuer *requeuer
+	// key is that of the waiver in CycleState.
+	key fwk.StateKey
+
+	mu sync.Mutex
+	// granted has the time of each waiver for a pod's next attempt.
+	granted map[types.UID]time.Time
 }
 
 // NewGate returns the gate of the limit on what the snapshots show, and requeues pods until ctx is done.
 func NewGate(ctx context.Context, limit Limit, handle minor.Handle, snapshots *estimate.Snapshots, c clock.Clock) *Gate {
 	g := &Gate{
-		limit: limit, handle: handle, waivers: newWaivers(limit.Plugin, handle, c), requeuer: newRequeuer(limit, handle, snapshots, c),
+		limit: limit, handle: handle, clock: c, requeuer: newRequeuer(limit, handle, snapshots, c),
+		key: waiverKey(limit.Plugin), granted: map[types.UID]time.Time{},
 	}
 	go g.requeuer.run(ctx, klog.FromContext(ctx)) // klog's own logger may be replaced later
 	return g
 }
-
-// Begin begins an attempt to schedule the pod; call it at PreFilter. It reports whether the limit is waived for the attempt.
-//
-// A signature need not contain the waiver. From a pod of the same signature, the scheduler reuses only a node hint. It runs the
-// filters on that node again.
-func (g *Gate) Begin(state fwk.CycleState, pod *corev1.Pod) (waived bool) {
-	g.requeuer.forget(pod.UID)
-	return g.waivers.begin(state, pod.UID)
-}
-
-// Waived reports whether the limit is waived in the scheduling cycle.
-func (g *Gate) Waived(state fwk.CycleState) bool { return g.waivers.waived(state) }
 
 func (g *Gate) relaxes() bool { return g.limit.WhenNoneFits == config.WhenNoneFitsRelax }
 
@@ -68,17 +69,9 @@ func (g *Gate) Refuse(reason string) *fwk.Status {
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason)
 }
 
-// PostFilter implements the extension point. It has to run before DefaultPreemption.
-//
-// A limit that is relaxed, and that alone ruled out some node, is waived for the pod's next attempt. The attempt is made at
-// once, and PostFilter succeeds, so that no pod is preempted. Where the limits of several plugins keep the pod out together,
-// the last of them waives all.
-//
-// Otherwise the next plugins run. For them a relaxed limit holds if preemption can give the pod a node below it. If not, it
-// is waived for them, because measurements still contain the pods that preemption would evict. A strict
-// limit always holds.
-//
-// Where the limit holds, the pod waits until a node has room.
+// PostFilter implements the extension point. It has to run before DefaultPreemption: where waiving helps, it succeeds, so that no
+// pod is preempted. Otherwise a relaxed limit holds for the next plugins only if preemption can give the pod a node below it:
+// measurements still contain the pods that preemption would evict. Where the limit holds, the pod waits until a node has room.
 func (g *Gate) PostFilter(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses minor.NodeToStatusReader,
 ) (*minor.PostFilterResult, *fwk.Status) {
@@ -92,11 +85,11 @@ func (g *Gate) PostFilter(
 		if err != nil {
 			return nil, fwk.AsStatus(err)
 		}
-		if g.waivers.waiveNext(ctx, state, pod, nodes, statuses) {
+		if g.waiveNext(ctx, state, pod, nodes, statuses) {
 			return nil, fwk.NewStatus(fwk.Success)
 		}
 		if !g.preemptionHelps(ctx, state, pod, nodes) {
-			g.waivers.waive(state)
+			g.waive(state)
 			return nil, unschedulable
 		}
 	}
@@ -104,4 +97,48 @@ func (g *Gate) PostFilter(
 		return nil, fwk.AsStatus(err)
 	}
 	return nil, unschedulable
+}
+
+// preemptionHelps reports whether preemption can give the pod one of the nodes that have room.
+func (g *Gate) preemptionHelps(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) bool {
+	hasRoom := g.limit.HasRoom(pod)
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(node fwk.NodeInfo) bool { return !hasRoom(node.Node()) })
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var helps atomic.Bool
+	g.handle.Parallelizer().Until(ctx, len(nodes), func(i int) {
+		if canEvict(pod, nodes[i]) && g.fitsOnceEvicted(ctx, state.Clone(), pod, nodes[i].Snapshot()) {
+			helps.Store(true)
+			cancel()
+		}
+	}, g.limit.Plugin)
+	return helps.Load()
+}
+
+// fitsOnceEvicted reports whether the pod fits the node without its possible victims, as DefaultPreemption does. It changes
+// the state and the node.
+func (g *Gate) fitsOnceEvicted(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) bool {
+	logger := klog.FromContext(ctx)
+	for _, other := range slices.Clone(node.GetPods()) {
+		if !outranks(pod, other.GetPod()) {
+			continue
+		}
+		if node.RemovePod(logger, other.GetPod()) != nil ||
+			!g.handle.RunPreFilterExtensionRemovePod(ctx, state, pod, other, node).IsSuccess() {
+			return false
+		}
+	}
+	return g.handle.RunFilterPluginsWithNominatedPods(ctx, state, pod, node).IsSuccess()
+}
+
+// canEvict reports whether the node runs pods that may be evicted for the pod.
+func canEvict(pod *corev1.Pod, node fwk.NodeInfo) bool {
+	if policy := pod.Spec.PreemptionPolicy; policy != nil && *policy == corev1.PreemptNever {
+		return false
+	}
+	return slices.ContainsFunc(node.GetPods(), func(other fwk.PodInfo) bool { return outranks(pod, other.GetPod()) })
+}
+
+func outranks(pod, other *corev1.Pod) bool {
+	return schedulingcorev1.PodPriority(other) < schedulingcorev1.PodPriority(pod)
 }

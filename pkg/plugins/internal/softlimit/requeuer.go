@@ -142,8 +142,8 @@ func (q *requeuer) requeue(logger klog.Logger) {
 	if len(requeued) == 0 {
 		return
 	}
-	logger.V(4).
-		Info("Nodes may be back below the limit: trying the pods that waited for it", "plugin", q.limit.Plugin, "pods", len(requeued))
+	logger.V(4).Info("Nodes may be back below the limit: trying the pods that waited for it",
+		"plugin", q.limit.Plugin, "pods", len(requeued))
 	// Pods that were placed or deleted in the meantime are no longer in the queue, and stay out of it.
 	q.handle.Activate(logger, requeued)
 }

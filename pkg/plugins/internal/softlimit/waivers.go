@@ -3,36 +3,18 @@ package softlimit
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/utils/clock"
 
 	"github.com/plimsoll-scheduler/plimsoll/pkg/minor"
 )
 
 // waiverTTL is the lifetime of an unused waiver, for example of a deleted pod.
 const waiverTTL = 10 * time.Minute
-
-// waivers waive the limit of one plugin for the next attempt to schedule a pod. It is safe for concurrent use.
-type waivers struct {
-	plugin string
-	key    fwk.StateKey
-	handle minor.Handle
-	clock  clock.PassiveClock
-
-	mu sync.Mutex
-	// granted has the time of each waiver, by pod.
-	granted map[types.UID]time.Time
-}
-
-func newWaivers(plugin string, handle minor.Handle, c clock.PassiveClock) *waivers {
-	return &waivers{plugin: plugin, key: waiverKey(plugin), handle: handle, clock: c, granted: map[types.UID]time.Time{}}
-}
 
 // waiverState says whether a plugin's limit is waived in the cycle.
 type waiverState struct{ waived bool }
@@ -47,38 +29,42 @@ func hasAttempt(state fwk.CycleState, plugin string) bool {
 	return err == nil
 }
 
-// begin takes the waiver for the pod, if there is one, into the state of its attempt.
-func (w *waivers) begin(state fwk.CycleState, pod types.UID) (waived bool) {
-	w.mu.Lock()
-	_, waived = w.granted[pod]
-	delete(w.granted, pod)
-	w.mu.Unlock()
-	state.Write(w.key, waiverState{waived})
+// Begin begins an attempt to schedule the pod; call it at PreFilter. It reports whether the limit is waived for the attempt.
+// A signature need not contain the waiver: from a pod of the same signature, the scheduler reuses only a node hint, and runs the
+// filters on that node again.
+func (g *Gate) Begin(state fwk.CycleState, pod *corev1.Pod) (waived bool) {
+	g.requeuer.forget(pod.UID)
+	g.mu.Lock()
+	_, waived = g.granted[pod.UID]
+	delete(g.granted, pod.UID)
+	g.mu.Unlock()
+	state.Write(g.key, waiverState{waived})
 	return waived
 }
 
-func (w *waivers) waive(state fwk.CycleState) { state.Write(w.key, waiverState{true}) }
+func (g *Gate) waive(state fwk.CycleState) { state.Write(g.key, waiverState{true}) }
 
-func (w *waivers) waived(state fwk.CycleState) bool {
-	data, err := state.Read(w.key)
+// Waived reports whether the limit is waived in the scheduling cycle.
+func (g *Gate) Waived(state fwk.CycleState) bool {
+	data, err := state.Read(g.key)
 	return err == nil && data.(waiverState).waived
 }
 
 // grant waives the limit for the pod's next attempt.
-func (w *waivers) grant(pod types.UID) {
-	now := w.clock.Now()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for uid, at := range w.granted {
+func (g *Gate) grant(pod types.UID) {
+	now := g.clock.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for uid, at := range g.granted {
 		if now.Sub(at) > waiverTTL {
-			delete(w.granted, uid)
+			delete(g.granted, uid)
 		}
 	}
-	w.granted[pod] = now
+	g.granted[pod] = now
 }
 
 // insufficient holds the limits whose waiver alone did not help the pod. It is shared by clones, and immutable.
-type insufficient struct{ limits []*waivers }
+type insufficient struct{ limits []*Gate }
 
 func (s insufficient) Clone() fwk.StateData { return s }
 
@@ -86,33 +72,33 @@ const insufficientKey fwk.StateKey = "softlimit/insufficient"
 
 // waiveNext waives the sufficient limits for the pod's next attempt, and requeues the pod at once. It returns whether any
 // limit was waived.
-func (w *waivers) waiveNext(
+func (g *Gate) waiveNext(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo, statuses minor.NodeToStatusReader,
 ) bool {
-	limits := w.sufficient(ctx, state, pod, nodes, statuses)
+	limits := g.sufficient(ctx, state, pod, nodes, statuses)
 	if limits == nil {
 		return false
 	}
 	logger := klog.FromContext(ctx)
 	for _, limit := range limits {
 		limit.grant(pod.UID)
-		logger.V(4).
-			Info("No node is left below the limit: it is waived for the pod's next attempt", "plugin", limit.plugin, "pod", klog.KObj(pod))
+		logger.V(4).Info("No node is left below the limit: it is waived for the pod's next attempt",
+			"plugin", limit.limit.Plugin, "pod", klog.KObj(pod))
 	}
-	w.handle.Activate(logger, map[string]*corev1.Pod{keyOf(pod): pod})
+	g.handle.Activate(logger, map[string]*corev1.Pod{keyOf(pod): pod})
 	return true
 }
 
 // sufficient returns the limits to waive so that a node becomes feasible. These are this limit, or else all limits whose PostFilter
 // was called in the cycle. It returns nil if waiving does not help.
-func (w *waivers) sufficient(
+func (g *Gate) sufficient(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo, statuses minor.NodeToStatusReader,
-) []*waivers {
+) []*Gate {
 	// Where PreFilter is not enabled no attempt would find a waiver: the pod would be refused and waived forever.
-	if !hasAttempt(state, w.plugin) {
+	if !hasAttempt(state, g.limit.Plugin) {
 		return nil
 	}
-	var others []*waivers
+	var others []*Gate
 	if data, err := state.Read(insufficientKey); err == nil {
 		others = data.(insufficient).limits
 	}
@@ -120,11 +106,11 @@ func (w *waivers) sufficient(
 	for _, other := range others {
 		without.Write(other.key, waiverState{false}) // it may have been waived for preemption
 	}
-	alone, all := []*waivers{w}, append(slices.Clone(others), w)
-	if w.suffices(ctx, without, pod, nodes, statuses, alone) {
+	alone, all := []*Gate{g}, append(slices.Clone(others), g)
+	if g.suffices(ctx, without, pod, nodes, statuses, alone) {
 		return alone
 	}
-	if len(others) > 0 && w.suffices(ctx, without, pod, nodes, statuses, all) {
+	if len(others) > 0 && g.suffices(ctx, without, pod, nodes, statuses, all) {
 		return all
 	}
 	state.Write(insufficientKey, insufficient{all})
@@ -132,16 +118,16 @@ func (w *waivers) sufficient(
 }
 
 // suffices waives the limits in the state. It reports whether the pod then has a feasible node among the given ones.
-func (w *waivers) suffices(
+func (g *Gate) suffices(
 	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo, statuses minor.NodeToStatusReader,
-	limits []*waivers,
+	limits []*Gate,
 ) bool {
 	for _, limit := range limits {
 		limit.waive(state)
 	}
 	return slices.ContainsFunc(nodes, func(node fwk.NodeInfo) bool {
 		by := statuses.Get(node.Node().Name).Plugin()
-		return slices.ContainsFunc(limits, func(limit *waivers) bool { return limit.plugin == by }) &&
-			w.handle.RunFilterPluginsWithNominatedPods(ctx, state, pod, node).IsSuccess()
+		return slices.ContainsFunc(limits, func(limit *Gate) bool { return limit.limit.Plugin == by }) &&
+			g.handle.RunFilterPluginsWithNominatedPods(ctx, state, pod, node).IsSuccess()
 	})
 }
